@@ -1,0 +1,238 @@
+/*
+ * base: what every other room may use. Log, time, units, addresses, histogram,
+ * intrusive list, single-producer ring. It knows nothing of RDMA.
+ *
+ * Inside rdmad a function answers 0 (or a count) or a negative errno. The first
+ * function that detects a failure logs it; the others only pass it on.
+ */
+#ifndef RDMAD_BASE_H
+#define RDMAD_BASE_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+#define CACHE_LINE 64
+#define KIB 1024ull
+#define MIB (1024ull * KIB)
+#define GIB (1024ull * MIB)
+
+/*
+ * log.c: one line a message, lower case, the cause seen first. Any thread.
+ */
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Receives each message that passes the level; `text` is valid during the call. */
+typedef void (*log_handler)(enum log_level level, const char *room, const char *text);
+
+extern enum log_level log_threshold; /* messages above it are not even formatted */
+
+/* Set the handler of the process; NULL is the default, which writes
+ * "LEVEL room: text" to stderr. Call before threads start. */
+void log_set_handler(log_handler handler);
+
+/* A handler that keeps the calling thread's last warning or error for log_last() and
+ * prints nothing: the one a library installs. */
+void log_keep(enum log_level level, const char *room, const char *text);
+
+/* The text that log_keep() kept last in this thread, "" if none. */
+const char *log_last(void);
+void log_clear_last(void);
+
+/* "error", "warn", "info", "debug"; log_level_parse answers -EINVAL for others. */
+const char *log_level_name(enum log_level level);
+int log_level_parse(const char *name, enum log_level *level);
+
+void log_write(enum log_level level, const char *room, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define log_at(level, room, ...)                                                                   \
+	do {                                                                                       \
+		if ((level) <= log_threshold)                                                      \
+			log_write(level, room, __VA_ARGS__);                                       \
+	} while (0)
+#define log_error(room, ...) log_at(LOG_LEVEL_ERROR, room, __VA_ARGS__)
+#define log_warn(room, ...) log_at(LOG_LEVEL_WARN, room, __VA_ARGS__)
+#define log_info(room, ...) log_at(LOG_LEVEL_INFO, room, __VA_ARGS__)
+#define log_debug(room, ...) log_at(LOG_LEVEL_DEBUG, room, __VA_ARGS__)
+
+/*
+ * time.c: monotonic nanoseconds. Functions that depend on time take `now`.
+ */
+#define TIME_US 1000ull
+#define TIME_MS (1000ull * TIME_US)
+#define TIME_S (1000ull * TIME_MS)
+#define TIME_NEVER UINT64_MAX
+
+uint64_t time_now(void);
+
+/*
+ * units.c: sizes and times as people write them.
+ */
+
+/* "4096", "4K", "1.5G" (powers of 1024, optional B or iB) to bytes. -EINVAL for what is
+ * not a size, -ERANGE beyond 2^63-1; *out is untouched then. */
+int units_parse_size(const char *text, uint64_t *out);
+
+/* "20us", "1.5s", "250ms", "2m", "1h", "7d", "0" to nanoseconds; other numbers need a unit. */
+int units_parse_time(const char *text, uint64_t *out);
+
+/* A whole decimal number in [min, max]: no sign, no blank, nothing after it. */
+int units_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+
+/* Shortest exact form: 4096 -> "4K", 1000 -> "1000"; 20000 -> "20us". Returns buf. */
+char *units_format_size(uint64_t bytes, char buf[static 32]);
+char *units_format_time(uint64_t ns, char buf[static 32]);
+
+/* For people, three digits: "1.46 GiB/s" style number part, e.g. 1565873 -> "1.49 MiB". */
+char *units_human_size(double bytes, char buf[static 32]);
+
+/*
+ * address.c: where to listen or connect, as text and as a socket address.
+ */
+enum address_transport { ADDRESS_ANY, ADDRESS_RDMA, ADDRESS_TCP, ADDRESS_UNIX };
+
+#define ADDRESS_PORT 7471
+
+struct address {
+	enum address_transport transport; /* ADDRESS_ANY: RDMA where both ends have it, else soft */
+	uint16_t port;                    /* host order; 0: chosen by the system */
+	char host[256];                   /* name or number, or the path of a UNIX socket */
+};
+
+/* "host", "host:port", "[v6]:port", "rdma://host[:port]", "tcp://...", "unix:///path".
+ * Logs what is wrong and answers -EINVAL. */
+int address_parse(const char *text, struct address *out);
+
+/* Back to text, in the form that address_parse() reads. Returns buf. */
+char *address_format(const struct address *address, char *buf, size_t size);
+
+/* First socket address of host (blocking name lookup), or sockaddr_un for ADDRESS_UNIX.
+ * -EHOSTUNREACH when the name has none; logged. */
+int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
+
+/* "10.0.0.1:7471", "[::1]:7471", "unix:/path" of a socket address. Returns buf. */
+char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size);
+
+/*
+ * histogram.c: latencies in logarithmic buckets of 1/32 of their value, so that any
+ * percentile is exact to about 3 %. One thread a histogram; merge to add up.
+ */
+#define HISTOGRAM_SUB 32
+#define HISTOGRAM_BUCKETS (HISTOGRAM_SUB * 60)
+
+struct histogram {
+	uint64_t count, min, max;
+	double sum;
+	uint32_t bucket[HISTOGRAM_BUCKETS];
+};
+
+void histogram_init(struct histogram *h);
+void histogram_add(struct histogram *h, uint64_t value);
+void histogram_merge(struct histogram *into, const struct histogram *from);
+
+/* Value below which `percent` (0..100) of the samples lie; 0 when empty. */
+uint64_t histogram_percentile(const struct histogram *h, double percent);
+double histogram_mean(const struct histogram *h);
+
+/*
+ * Intrusive doubly linked list with a sentinel. An unlinked node points at itself or NULL.
+ */
+struct list {
+	struct list *next, *prev;
+};
+
+static inline void list_init(struct list *l)
+{
+	l->next = l->prev = l;
+}
+
+static inline bool list_empty(const struct list *l)
+{
+	return l->next == l;
+}
+
+static inline bool list_linked(const struct list *n)
+{
+	return n->next && n->next != n;
+}
+
+static inline void list_add_tail(struct list *l, struct list *n)
+{
+	n->prev = l->prev;
+	n->next = l;
+	l->prev->next = n;
+	l->prev = n;
+}
+
+static inline void list_add_head(struct list *l, struct list *n)
+{
+	n->next = l->next;
+	n->prev = l;
+	l->next->prev = n;
+	l->next = n;
+}
+
+static inline void list_del(struct list *n)
+{
+	n->next->prev = n->prev;
+	n->prev->next = n->next;
+	n->next = n->prev = n;
+}
+
+#define list_first(l, type, member) container_of((l)->next, type, member)
+#define list_for_each_safe(pos, tmp, l)                                                            \
+	for ((pos) = (l)->next, (tmp) = (pos)->next; (pos) != (l); (pos) = (tmp), (tmp) = (pos)->next)
+
+/*
+ * Ring of pointers from one producer thread to one consumer thread (Lamport, 1977),
+ * free-running indices. Size is a power of two.
+ */
+#define RING_SIZE 1024
+
+struct ring {
+	_Alignas(CACHE_LINE) _Atomic uint32_t head; /* written by the producer */
+	_Alignas(CACHE_LINE) _Atomic uint32_t tail; /* written by the consumer */
+	_Alignas(CACHE_LINE) void *slot[RING_SIZE];
+};
+
+/* False when the ring is full; the item was not taken. */
+static inline bool ring_push(struct ring *r, void *item)
+{
+	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+
+	if (head - atomic_load_explicit(&r->tail, memory_order_acquire) == RING_SIZE)
+		return false;
+	r->slot[head % RING_SIZE] = item;
+	atomic_store_explicit(&r->head, head + 1, memory_order_release);
+	return true;
+}
+
+/* NULL when the ring is empty. */
+static inline void *ring_pop(struct ring *r)
+{
+	uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+	void *item;
+
+	if (tail == atomic_load_explicit(&r->head, memory_order_acquire))
+		return NULL;
+	item = r->slot[tail % RING_SIZE];
+	atomic_store_explicit(&r->tail, tail + 1, memory_order_release);
+	return item;
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* fabric.c: finds the provider, checks arguments once for all providers. */
+#include "fabric/provider.h"
+
+static const struct fabric_provider *const providers[] = {&fabric_verbs, &fabric_soft};
+
+const char *const fabric_provider_names[] = {"verbs", "soft", NULL};
+
+int fabric_open(const char *provider, const struct fabric_config *config, struct fabric **out)
+{
+	static const struct fabric_config defaults;
+
+	for (size_t i = 0; i < ARRAY_SIZE(providers); i++)
+		if (strcmp(provider, providers[i]->name) == 0)
+			return providers[i]->open(config ? config : &defaults, out);
+	log_error("fabric", "no provider named %s; there are verbs and soft", provider);
+	return -EINVAL;
+}
+
+void fabric_close(struct fabric *fabric)
+{
+	if (fabric)
+		fabric->ops->close(fabric);
+}
+
+const char *fabric_name(const struct fabric *fabric)
+{
+	return fabric->ops->name;
+}
+
+void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits)
+{
+	fabric->ops->limits(fabric, limits);
+}
+
+const char *fabric_devices(const struct fabric *fabric)
+{
+	return fabric->ops->devices(fabric);
+}
+
+int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out)
+{
+	return fabric->ops->domain_create(fabric, out);
+}
+
+void fabric_domain_destroy(struct fabric_domain *domain)
+{
+	if (domain)
+		domain->ops->domain_destroy(domain);
+}
+
+int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
+			struct fabric_queue **out)
+{
+	struct fabric_queue_attr a = *attr;
+
+	if (!a.completions)
+		a.completions = 4096;
+	return domain->ops->queue_create(domain, &a, out);
+}
+
+void fabric_queue_destroy(struct fabric_queue *queue)
+{
+	if (queue)
+		queue->ops->queue_destroy(queue);
+}
+
+int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
+		  void *context, struct fabric_listener **out)
+{
+	return queue->ops->listen(queue, sa, len, context, out);
+}
+
+uint16_t fabric_listener_port(const struct fabric_listener *listener)
+{
+	return listener->ops->listener_port(listener);
+}
+
+void fabric_listener_close(struct fabric_listener *listener)
+{
+	if (listener)
+		listener->ops->listener_close(listener);
+}
+
+static struct fabric_endpoint_attr with_defaults(const struct fabric_endpoint_attr *attr)
+{
+	struct fabric_endpoint_attr a = *attr;
+
+	if (!a.send_depth)
+		a.send_depth = 64;
+	return a;
+}
+
+int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
+		   const struct sockaddr *sa, socklen_t len,
+		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		   struct fabric_endpoint **out)
+{
+	struct fabric_endpoint_attr a = with_defaults(attr);
+
+	if (data_len > FABRIC_REQUEST_DATA)
+		return -EINVAL;
+	return queue->ops->connect(queue, domain, sa, len, &a, data, data_len, out);
+}
+
+int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain,
+		struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+		struct fabric_endpoint **out)
+{
+	struct fabric_endpoint_attr a = with_defaults(attr);
+
+	return queue->ops->take(queue, domain, request, &a, out);
+}
+
+int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len)
+{
+	if (data_len > FABRIC_ACCEPT_DATA)
+		return -EINVAL;
+	return endpoint->ops->accept(endpoint, data, data_len);
+}
+
+void fabric_reject(struct fabric_request *request, const void *data, size_t data_len)
+{
+	request->ops->reject(request, data, MIN(data_len, (size_t)FABRIC_REJECT_DATA));
+}
+
+char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size)
+{
+	return request->ops->request_peer(request, buf, size);
+}
+
+char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
+{
+	return endpoint->ops->endpoint_peer(endpoint, buf, size);
+}
+
+const char *fabric_endpoint_transport(const struct fabric_endpoint *endpoint)
+{
+	return endpoint->ops->endpoint_transport(endpoint);
+}
+
+void fabric_disconnect(struct fabric_endpoint *endpoint)
+{
+	endpoint->ops->disconnect(endpoint);
+}
+
+void fabric_endpoint_destroy(struct fabric_endpoint *endpoint)
+{
+	if (endpoint)
+		endpoint->ops->endpoint_destroy(endpoint);
+}
+
+int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+		    struct fabric_region **out)
+{
+	if (!len || (uintptr_t)addr + len < (uintptr_t)addr)
+		return -EINVAL;
+	if (access & FABRIC_REMOTE_WRITE)
+		access |= FABRIC_LOCAL_WRITE;
+	return domain->ops->register_memory(domain, addr, len, access, out);
+}
+
+void fabric_deregister(struct fabric_region *region)
+{
+	if (region)
+		region->ops->deregister(region);
+}
+
+uint32_t fabric_region_rkey(const struct fabric_region *region,
+			    const struct fabric_endpoint *endpoint)
+{
+	return region->ops->region_rkey(region, endpoint);
+}
+
+int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
+		     const struct fabric_recv *recv, unsigned count)
+{
+	return queue->ops->post_recv(queue, endpoint, recv, count);
+}
+
+int fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
+{
+	return endpoint->ops->post(endpoint, chain);
+}
+
+int fabric_poll(struct fabric_queue *queue, struct fabric_completion *out, int max)
+{
+	return queue->ops->poll(queue, out, max);
+}
+
+int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out)
+{
+	return queue->ops->next_event(queue, out);
+}
+
+int fabric_arm(struct fabric_queue *queue)
+{
+	return queue->ops->arm(queue);
+}
+
+int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
+{
+	return queue->ops->fds(queue, fds);
+}
+
+const char *fabric_status_text(enum fabric_status status)
+{
+	switch (status) {
+	case FABRIC_OK:
+		return "success";
+	case FABRIC_FLUSHED:
+		return "flushed, the connection ended first";
+	case FABRIC_LOCAL_ERROR:
+		return "local length or protection error";
+	case FABRIC_REMOTE_ACCESS:
+		return "remote access refused";
+	case FABRIC_REMOTE_ERROR:
+		return "the peer could not take the message";
+	case FABRIC_PEER_LOST:
+		return "the peer does not answer";
+	}
+	return "unknown";
+}

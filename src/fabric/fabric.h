@@ -1,0 +1,254 @@
+/*
+ * fabric: listen, connect, register, post, poll. One contract, two providers: "verbs"
+ * (rdma_cm and RC queue pairs) and "soft" (the same semantics over TCP or a UNIX socket).
+ * No policy: it neither reconnects nor queues nor times out (but see fabric_post).
+ *
+ * Objects, from the outside in:
+ *   fabric           a provider, opened, with its devices          any thread
+ *   fabric_domain    protection domain: who may touch which memory  any thread
+ *   fabric_queue     completions, connection events and shared      one thread: everything
+ *                    receives of one thread                         below belongs to it
+ *   fabric_listener  hands out fabric_request values
+ *   fabric_endpoint  one reliable, ordered connection
+ *   fabric_region    registered memory of a domain                  any thread
+ *
+ * Promises, the same for each provider; tests/check_fabric.c runs them against each:
+ *  1. Reliable and in order per endpoint. When the receive of a send or of a
+ *     write-with-immediate completes, all writes posted before it are visible.
+ *  2. Each posted work request that asked for a completion gets exactly one, also at
+ *     teardown: flushed, in order. A failed one completes whether it asked or not.
+ *     Posted receives of an endpoint's own (not the shared ones) are flushed too.
+ *  3. No receive posted: the sender waits. Nothing is lost, no error is raised.
+ *  4. A bad key, a range outside its region or a missing right is a remote access error:
+ *     nothing is touched, the work request completes with FABRIC_REMOTE_ACCESS, both
+ *     endpoints go to error, get their flushes and then FABRIC_DISCONNECTED.
+ *  5. Connection events are values, copied and acknowledged before the caller sees them.
+ *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event.
+ *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
+ *     more are split below this contract. A send fits one posted receive, or both
+ *     endpoints fail.
+ *
+ * Events and completions are pulled, not called back, so that no caller is ever re-entered.
+ * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.
+ */
+#ifndef RDMAD_FABRIC_H
+#define RDMAD_FABRIC_H
+
+#include "base/base.h"
+
+#define FABRIC_REQUEST_DATA 56 /* private data of a connect request, all that RDMA leaves */
+#define FABRIC_ACCEPT_DATA 196 /* of an accept */
+#define FABRIC_REJECT_DATA 148 /* of a reject */
+#define FABRIC_MAX_FDS 20
+#define FABRIC_MAX_SGE 2
+
+struct fabric;
+struct fabric_domain;
+struct fabric_queue;
+struct fabric_listener;
+struct fabric_request;
+struct fabric_endpoint;
+struct fabric_region;
+
+enum fabric_access {
+	FABRIC_LOCAL_WRITE = 1, /* receives and read results land here */
+	FABRIC_REMOTE_READ = 2,
+	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
+};
+
+enum fabric_opcode {
+	FABRIC_SEND,
+	FABRIC_WRITE,
+	FABRIC_WRITE_IMM, /* consumes a receive at the target and brings it `imm` */
+	FABRIC_READ,
+	FABRIC_RECV,     /* completions only: of a send */
+	FABRIC_RECV_IMM, /* completions only: of a write with immediate */
+};
+
+enum fabric_status {
+	FABRIC_OK,
+	FABRIC_FLUSHED,       /* the endpoint went to error or was disconnected first */
+	FABRIC_LOCAL_ERROR,   /* a receive too short, a local range not registered */
+	FABRIC_REMOTE_ACCESS, /* key, range or right refused by the target */
+	FABRIC_REMOTE_ERROR,  /* the target could not take it (its receive was too short) */
+	FABRIC_PEER_LOST,     /* retries exhausted: the host does not answer */
+};
+
+struct fabric_config {
+	const char *device; /* verbs: use this one only, NULL: every active one */
+	uint32_t ack_timeout_ms; /* 0: default. verbs: until a lost packet counts as a dead peer is about
+	                          * eight times this; soft: TCP_USER_TIMEOUT of eight times this */
+};
+
+struct fabric_queue_attr {
+	uint32_t completions;  /* most work requests outstanding on all endpoints; 0: 4096 */
+	uint32_t shared_depth; /* shared receives that may be posted; 0: no shared receives */
+};
+
+struct fabric_endpoint_attr {
+	uint32_t send_depth;   /* sends, reads and writes posted and not completed; 0: 64 */
+	uint32_t recv_depth;   /* receives of its own; 0: takes from the queue's shared receives */
+	uint8_t reads_out;     /* reads in flight towards the peer; 0: none */
+	uint8_t reads_in;      /* reads served to the peer; 0: the peer may not read */
+	void *context;         /* comes back with every event and completion */
+};
+
+struct fabric_sge {
+	void *addr;
+	size_t len;
+	const struct fabric_region *region; /* may be NULL for sends and writes up to the inline limit */
+};
+
+struct fabric_wr {
+	struct fabric_wr *next;
+	uint64_t id; /* comes back in the completion */
+	enum fabric_opcode opcode;
+	bool signaled; /* ask for a completion */
+	uint8_t sge_count;
+	struct fabric_sge sge[FABRIC_MAX_SGE];
+	uint32_t imm;
+	uint32_t rkey;        /* of the target's region, with remote_addr */
+	uint64_t remote_addr; /* the target's own virtual address */
+};
+
+struct fabric_recv {
+	uint64_t id;
+	struct fabric_sge sge;
+};
+
+struct fabric_completion {
+	uint64_t id;
+	struct fabric_endpoint *endpoint;
+	void *context; /* the endpoint's */
+	enum fabric_opcode opcode; /* valid when status is FABRIC_OK */
+	enum fabric_status status;
+	uint32_t bytes; /* received; receives only */
+	uint32_t imm;   /* FABRIC_RECV_IMM only */
+};
+
+enum fabric_event_type {
+	FABRIC_REQUEST,      /* on a listener's queue: accept or reject `request` */
+	FABRIC_ESTABLISHED,  /* post sends from here on; receives may complete earlier */
+	FABRIC_REJECTED,     /* by the peer, with `error` and its private data */
+	FABRIC_UNREACHABLE,  /* `error`: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -ENETUNREACH ... */
+	FABRIC_DISCONNECTED, /* by either side or by an error */
+	FABRIC_REMOVED,      /* the device is gone: destroy the endpoint; for a listener endpoint is NULL */
+};
+
+struct fabric_event {
+	enum fabric_event_type type;
+	struct fabric_endpoint *endpoint; /* NULL for FABRIC_REQUEST */
+	void *context;                    /* the endpoint's, or the listener's for FABRIC_REQUEST */
+	struct fabric_request *request;
+	int error;
+	uint8_t data_len; /* padded by some devices: trust your own length field */
+	uint8_t data[FABRIC_ACCEPT_DATA];
+};
+
+struct fabric_limits {
+	uint32_t inline_size;  /* sends and writes up to this need no region */
+	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
+	uint8_t max_reads;     /* reads_out and reads_in are cut to it */
+	bool write_imm;        /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
+};
+
+/* Providers, by name; NULL-terminated. */
+extern const char *const fabric_provider_names[];
+
+/* Open a provider, "verbs" or "soft". -ENODEV: no device of that kind (text in the log says
+ * what was looked for). On success *out is to be closed after all else of it. */
+int fabric_open(const char *provider, const struct fabric_config *config, struct fabric **out);
+void fabric_close(struct fabric *fabric);
+const char *fabric_name(const struct fabric *fabric);                         /* "verbs" */
+void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits); /* smallest of its devices */
+/* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. */
+const char *fabric_devices(const struct fabric *fabric);
+
+int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out);
+void fabric_domain_destroy(struct fabric_domain *domain); /* regions first */
+
+/* Shared receives are of `domain`. -EINVAL beyond the limits, -ENOMEM, -EMFILE ...: logged. */
+int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
+			struct fabric_queue **out);
+void fabric_queue_destroy(struct fabric_queue *queue); /* listeners and endpoints first */
+
+/* Listen on a resolved address; port 0 picks one, fabric_listener_port tells (0 for UNIX).
+ * A stale UNIX socket that nobody answers on is replaced, a live one is -EADDRINUSE.
+ * -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EAFNOSUPPORT (provider has no such address). */
+int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
+		  void *context, struct fabric_listener **out);
+uint16_t fabric_listener_port(const struct fabric_listener *listener);
+void fabric_listener_close(struct fabric_listener *listener);
+
+/* Begin to connect; the outcome is an event of *out: ESTABLISHED, REJECTED or UNREACHABLE
+ * (destroy the endpoint after the last two). May never come: the caller has a timer. Own
+ * receives may be posted at once. `data` is at most FABRIC_REQUEST_DATA bytes, copied. */
+int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
+		   const struct sockaddr *sa, socklen_t len,
+		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		   struct fabric_endpoint **out);
+
+/* Accept in two steps, so that receives are posted before the peer can send: take makes the endpoint on
+ * `queue` (the listener's or another thread's of the same fabric; call it in that thread),
+ * answer sends the accept. The request is consumed by take (even when it fails: the peer is then
+ * refused) or by reject. Answer is followed by ESTABLISHED or DISCONNECTED. */
+int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain,
+		struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+		struct fabric_endpoint **out);
+int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
+void fabric_reject(struct fabric_request *request, const void *data, size_t data_len);
+
+/* Printable address of the peer that asks or is connected. Returns buf. */
+char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size);
+char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
+/* "rdma", "tcp" or "unix". */
+const char *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
+
+/* Go to error now: what is outstanding is flushed, the peer sees FABRIC_DISCONNECTED. What was
+ * posted and has completed is delivered; idempotent. This side's FABRIC_DISCONNECTED follows. */
+void fabric_disconnect(struct fabric_endpoint *endpoint);
+
+/* Free it in any state; completions and events of it that were not pulled are dropped, so pull the
+ * flushes first where they matter. After it no call returns this endpoint or its context. */
+void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
+
+/* Register [addr, addr+len) with rights from enum fabric_access. -ENOMEM names
+ * RLIMIT_MEMLOCK and the sizes in the log. Deregistering while a peer uses it is a remote access error for the
+ * peer; it never blocks for long and after it nothing touches the memory. */
+int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+		    struct fabric_region **out);
+void fabric_deregister(struct fabric_region *region);
+/* The key that the peer of `endpoint` must name to reach this region. */
+uint32_t fabric_region_rkey(const struct fabric_region *region,
+			    const struct fabric_endpoint *endpoint);
+
+/* Post receives, to the endpoint's own queue or, with endpoint NULL, to the shared one.
+ * -EAGAIN: no room (nothing posted). */
+int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
+		     const struct fabric_recv *recv, unsigned count);
+
+/* Post a chain in order, by one doorbell or system call where the provider can. -EAGAIN when fewer than the chain's length
+ * of send_depth are free (nothing posted): poll, then retry. Slots come back at completion,
+ * those of unsignaled requests with the next signaled one or earlier. -ENOTCONN in error: nothing
+ * posted, no completion. The wr structs may be reused at once, the memory not until completion (inline-sized
+ * sends: at once). Small sends may be buffered until the next fabric_poll or fabric_arm, never longer. */
+int fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
+
+/* Take up to `max` completions without waiting; soft moves its bytes here. Count. */
+int fabric_poll(struct fabric_queue *queue, struct fabric_completion *out, int max);
+
+/* Next connection event: 1 and *out, or 0. Cheap when there is none. */
+int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
+
+/* Before sleeping on the descriptors: arm, then poll and pull events once more; only when both are empty may
+ * one sleep. */
+int fabric_arm(struct fabric_queue *queue);
+
+/* Descriptors that become readable when there is a completion (after fabric_arm) or an event. They are
+ * drained by poll and next_event; they do not change. Count, at most FABRIC_MAX_FDS. */
+int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
+
+/* "remote access refused" and so on, for logs and callers' errors. */
+const char *fabric_status_text(enum fabric_status status);
+
+#endif

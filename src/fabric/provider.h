@@ -1,0 +1,88 @@
+/*
+ * provider.h: what a provider of the fabric fills in. Private to the room.
+ *
+ * A provider's own objects begin with the struct of the same name below, so that fabric.c
+ * finds the table; everything behind it is the provider's. Arguments were checked by fabric.c.
+ */
+#ifndef RDMAD_FABRIC_PROVIDER_H
+#define RDMAD_FABRIC_PROVIDER_H
+
+#include "fabric/fabric.h"
+
+struct fabric_provider {
+	const char *name;
+	int (*open)(const struct fabric_config *config, struct fabric **out);
+	void (*close)(struct fabric *fabric);
+	void (*limits)(const struct fabric *fabric, struct fabric_limits *limits);
+	const char *(*devices)(const struct fabric *fabric);
+
+	int (*domain_create)(struct fabric *fabric, struct fabric_domain **out);
+	void (*domain_destroy)(struct fabric_domain *domain);
+	int (*queue_create)(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
+			    struct fabric_queue **out);
+	void (*queue_destroy)(struct fabric_queue *queue);
+
+	int (*listen)(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
+		      void *context, struct fabric_listener **out);
+	uint16_t (*listener_port)(const struct fabric_listener *listener);
+	void (*listener_close)(struct fabric_listener *listener);
+
+	int (*connect)(struct fabric_queue *queue, struct fabric_domain *domain,
+		       const struct sockaddr *sa, socklen_t len,
+		       const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		       struct fabric_endpoint **out);
+	int (*take)(struct fabric_queue *queue, struct fabric_domain *domain,
+		    struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+		    struct fabric_endpoint **out);
+	int (*accept)(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
+	void (*reject)(struct fabric_request *request, const void *data, size_t data_len);
+	char *(*request_peer)(const struct fabric_request *request, char *buf, size_t size);
+	char *(*endpoint_peer)(const struct fabric_endpoint *endpoint, char *buf, size_t size);
+	const char *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
+	void (*disconnect)(struct fabric_endpoint *endpoint);
+	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);
+
+	int (*register_memory)(struct fabric_domain *domain, void *addr, size_t len,
+			       unsigned access, struct fabric_region **out);
+	void (*deregister)(struct fabric_region *region);
+	uint32_t (*region_rkey)(const struct fabric_region *region,
+				const struct fabric_endpoint *endpoint);
+
+	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
+			 const struct fabric_recv *recv, unsigned count);
+	int (*post)(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
+	int (*poll)(struct fabric_queue *queue, struct fabric_completion *out, int max);
+	int (*next_event)(struct fabric_queue *queue, struct fabric_event *out);
+	int (*arm)(struct fabric_queue *queue);
+	int (*fds)(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
+};
+
+struct fabric {
+	const struct fabric_provider *ops;
+};
+struct fabric_domain {
+	const struct fabric_provider *ops;
+};
+struct fabric_queue {
+	const struct fabric_provider *ops;
+};
+struct fabric_listener {
+	const struct fabric_provider *ops;
+};
+struct fabric_request {
+	const struct fabric_provider *ops;
+};
+struct fabric_endpoint {
+	const struct fabric_provider *ops;
+};
+struct fabric_region {
+	const struct fabric_provider *ops;
+	void *addr;
+	size_t len;
+	unsigned access;
+};
+
+extern const struct fabric_provider fabric_soft;
+extern const struct fabric_provider fabric_verbs;
+
+#endif

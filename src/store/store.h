@@ -1,0 +1,131 @@
+/*
+ * store: the key/value index and its value arena. Offsets, pins, versions, expiry, eviction.
+ * It knows no network; the arena is handed to it as memory that its owner may have registered.
+ *
+ * Threads: every function may be called from any thread, except create and destroy. The index is striped by key
+ * hash; a stripe's lock is held for the index step only, never while a value is copied out
+ * to the caller's buffer by store_copy (bounded by STORE_COPY_MAX) ... see each function.
+ *
+ * A value is immutable once published. Readers that outlast a call hold a pin; an overwritten or
+ * deleted value is freed when its last pin goes. So a reader sees the old value or the
+ * new one, never a mix.
+ */
+#ifndef RDMAD_STORE_H
+#define RDMAD_STORE_H
+
+#include "base/base.h"
+
+#define STORE_KEY_MAX 4095 /* bytes; the shortest key is 1 byte */
+
+enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_LRU };
+
+struct store_config {
+	void *arena;        /* memory for keys and values; page-aligned, zeroed or not */
+	size_t arena_size;  /* bytes, at least 1 MiB */
+	uint64_t value_max; /* longest value, bytes */
+	enum store_eviction eviction;
+};
+
+struct store;
+
+/* A value or an extent for one: memory in the arena and who holds it. Opaque but for addr and len. */
+struct store_item;
+
+struct store_ref {
+	struct store_item *item; /* NULL: none */
+	void *addr;              /* of the value's first byte, in the arena */
+	uint64_t len;
+	uint64_t version; /* rises with each change of the key; never 0 for an existing key */
+};
+
+struct store_stats {
+	uint64_t items, pins;
+	uint64_t bytes_used;  /* of the arena: extents, with headers and rounding */
+	uint64_t bytes_asked; /* of it: keys and values as they were given */
+	uint64_t bytes_total;
+	uint64_t hits, misses, sets, deletes, evictions, expired, out_of_memory;
+};
+
+/* -EINVAL: arena too small. Nothing but the index is allocated outside the arena. */
+int store_create(const struct store_config *config, struct store **out);
+void store_destroy(struct store *store); /* every pin and reservation given back first */
+
+/* Read: on 1 the value is pinned, give it back with store_unpin. 0: no such key. `now` is
+ * time_now(); what has expired is not found. */
+int store_get(struct store *store, const void *key, size_t key_len, uint64_t now,
+	      struct store_ref *out);
+void store_unpin(struct store *store, struct store_ref *ref);
+
+/* Read a small value under the index step: copies it to buf when it fits, no pin. Returns 1 and *len (the value's
+ * length, also when that is more than size: then nothing was copied), 0: no such key. */
+int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
+	       size_t size, uint64_t *len, uint64_t *version);
+
+/* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then publish
+ * or abandon. -ENOMEM: arena full and nothing may be evicted. -EFBIG: over value_max. */
+int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		  uint64_t now, struct store_ref *out);
+
+enum store_condition {
+	STORE_ALWAYS,
+	STORE_IF_ABSENT,
+	STORE_IF_PRESENT,
+	STORE_IF_VERSION, /* the key's present version is `version` */
+};
+
+struct store_put {
+	enum store_condition condition;
+	uint64_t version;
+	uint64_t expires; /* absolute, on time_now()'s scale; TIME_NEVER: does not */
+};
+
+/* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in *version
+ * (may be NULL), -EEXIST (if absent), -ENOENT (if present, or version of a missing key), -ESTALE
+ * (another version). put NULL: always, never expires. */
+int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put,
+		  uint64_t now, uint64_t *version);
+void store_abandon(struct store *store, struct store_ref *ref);
+
+/* reserve + copy + publish in one call, for small values: the hot path of eager SET. */
+int store_set(struct store *store, const void *key, size_t key_len, const void *value,
+	      size_t value_len, const struct store_put *put, uint64_t now, uint64_t *version);
+
+/* Add `delta` to a decimal integer value (missing: 0), as one step. -EINVAL: not a 64-bit
+ * integer; -ERANGE: would overflow; -ENOMEM. */
+int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now,
+	       int64_t *value, uint64_t *version);
+
+/* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. */
+int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version,
+		 uint64_t now);
+
+struct store_meta {
+	uint64_t len, version;
+	uint64_t expires; /* TIME_NEVER: never */
+};
+
+/* 1 and *out, 0 no such key; counts neither hit nor miss. */
+int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now,
+	       struct store_meta *out);
+
+/* Change the expiry: 1, or 0 no such key. */
+int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires,
+		 uint64_t now);
+
+/* Walk the keys. *cursor 0 begins; 0 again: the end. Calls back at most about `budget` times, under a stripe's lock (no
+ * store call from inside). Each key that is there for the whole walk comes at least once. */
+typedef void (*store_scan_fn)(void *arg, const void *key, size_t key_len,
+			      const struct store_meta *meta);
+void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
+		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg);
+
+/* Delete all. Returns how many. */
+uint64_t store_flush(struct store *store);
+
+/* Free what has expired, a bounded amount of work per call, by a timer wheel. Returns when to call
+ * again. One thread at a time. */
+uint64_t store_tick(struct store *store, uint64_t now);
+
+void store_get_stats(struct store *store, struct store_stats *out);
+
+#endif
