@@ -1,0 +1,159 @@
+/* address.c: where to listen or connect, as text and as a socket address. */
+#include "base/base.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+
+static const struct {
+	const char *prefix;
+	enum address_transport transport;
+} schemes[] = {
+	{"rdma://", ADDRESS_RDMA},
+	{"tcp://", ADDRESS_TCP},
+	{"unix://", ADDRESS_UNIX},
+};
+
+static int bad_address(const char *text, const char *why)
+{
+	log_error("address", "\"%.200s\" is not an address: %s; write host[:port], rdma://host[:port], "
+			     "tcp://host[:port] or unix:///path",
+		  text, why);
+	return -EINVAL;
+}
+
+static int parse_unix(const char *text, const char *path, struct address *out)
+{
+	if (path[0] != '/')
+		return bad_address(text, "the path of a UNIX socket begins with /");
+	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return bad_address(text, "the path of a UNIX socket has at most 107 bytes");
+	snprintf(out->host, sizeof(out->host), "%s", path);
+	out->port = 0;
+	return 0;
+}
+
+static int parse_host_port(const char *text, const char *rest, struct address *out)
+{
+	const char *host = rest, *end, *port = NULL;
+	uint64_t number;
+
+	if (*rest == '[') {
+		host++;
+		end = strchr(host, ']');
+		if (!end)
+			return bad_address(text, "the bracket is not closed");
+		if (end[1] == ':')
+			port = end + 2;
+		else if (end[1])
+			return bad_address(text, "only :port may follow the bracket");
+	} else {
+		end = strchr(rest, ':');
+		if (end && strchr(end + 1, ':'))
+			end = NULL; /* a bare IPv6 number has no port */
+		else if (end)
+			port = end + 1;
+		if (!end)
+			end = rest + strlen(rest);
+	}
+	if (end == host)
+		return bad_address(text, "the host is empty");
+	if ((size_t)(end - host) >= sizeof(out->host))
+		return bad_address(text, "the host is longer than 255 bytes");
+	if (port && units_parse_number(port, 0, 65535, &number) != 0)
+		return bad_address(text, "the port is not a number from 0 to 65535");
+	out->port = port ? (uint16_t)number : ADDRESS_PORT;
+	memcpy(out->host, host, (size_t)(end - host));
+	out->host[end - host] = '\0';
+	return 0;
+}
+
+int address_parse(const char *text, struct address *out)
+{
+	struct address parsed = {.transport = ADDRESS_ANY};
+	const char *rest = text;
+	int rc;
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		size_t n = strlen(schemes[i].prefix);
+
+		if (strncmp(text, schemes[i].prefix, n) == 0) {
+			parsed.transport = schemes[i].transport;
+			rest = text + n;
+		}
+	}
+	if (rest == text && strstr(text, "://"))
+		return bad_address(text, "there is no such scheme");
+	rc = parsed.transport == ADDRESS_UNIX ? parse_unix(text, rest, &parsed)
+					      : parse_host_port(text, rest, &parsed);
+	if (rc == 0)
+		*out = parsed;
+	return rc;
+}
+
+char *address_format(const struct address *address, char *buf, size_t size)
+{
+	const char *prefix = "";
+	bool v6 = strchr(address->host, ':');
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (schemes[i].transport == address->transport)
+			prefix = schemes[i].prefix;
+	if (address->transport == ADDRESS_UNIX)
+		snprintf(buf, size, "%s%s", prefix, address->host);
+	else
+		snprintf(buf, size, "%s%s%s%s:%u", prefix, v6 ? "[" : "", address->host,
+			 v6 ? "]" : "", address->port);
+	return buf;
+}
+
+int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+	char port[8];
+	int rc;
+
+	memset(out, 0, sizeof(*out));
+	if (address->transport == ADDRESS_UNIX) {
+		struct sockaddr_un *sun = (struct sockaddr_un *)out;
+
+		sun->sun_family = AF_UNIX;
+		/* address_parse() saw that it fits */
+		memcpy(sun->sun_path, address->host, strnlen(address->host, sizeof(sun->sun_path) - 1));
+		*len = sizeof(*sun);
+		return 0;
+	}
+	snprintf(port, sizeof(port), "%u", address->port);
+	rc = getaddrinfo(address->host, port, &hints, &found);
+	if (rc != 0) {
+		log_error("address", "no address for host %s: %s", address->host, gai_strerror(rc));
+		return -EHOSTUNREACH;
+	}
+	memcpy(out, found->ai_addr, found->ai_addrlen);
+	*len = found->ai_addrlen;
+	freeaddrinfo(found);
+	return 0;
+}
+
+char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)
+{
+	char number[INET6_ADDRSTRLEN] = "?";
+
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+
+		inet_ntop(AF_INET, &in->sin_addr, number, sizeof(number));
+		snprintf(buf, size, "%s:%u", number, ntohs(in->sin_port));
+	} else if (sa->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+		inet_ntop(AF_INET6, &in6->sin6_addr, number, sizeof(number));
+		snprintf(buf, size, "[%s]:%u", number, ntohs(in6->sin6_port));
+	} else if (sa->sa_family == AF_UNIX) {
+		snprintf(buf, size, "unix:%s", ((const struct sockaddr_un *)sa)->sun_path);
+	} else {
+		snprintf(buf, size, "family %d", sa->sa_family);
+	}
+	return buf;
+}

@@ -1,0 +1,222 @@
+/* check_base.c: log, units, addresses, histogram, list and ring. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/un.h>
+
+#include "base/base.h"
+
+START_TEST(test_size_forms)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {{"0", 0},         {"4096", 4096},       {"4K", 4096},         {"4KiB", 4096},
+		    {"1.5G", 1610612736}, {"3000000000", 3000000000}, {"2t", 2ull << 40},
+		    {"9007199254740993", 9007199254740993ull}};
+	static const char *const bad[] = {"", "K", "-1", "+1", " 1", "1 K", "1x", "1e3", "0x10", "1.2.3"};
+	uint64_t out = 7;
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		ck_assert_int_eq(units_parse_size(good[i].text, &out), 0);
+		ck_assert_uint_eq(out, good[i].bytes);
+	}
+	out = 7;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ck_assert_int_eq(units_parse_size(bad[i], &out), -EINVAL);
+	ck_assert_int_eq(units_parse_size("9999999T", &out), -ERANGE);
+	ck_assert_uint_eq(out, 7);
+}
+END_TEST
+
+START_TEST(test_time_forms)
+{
+	uint64_t out;
+	char buf[32];
+
+	ck_assert_int_eq(units_parse_time("20us", &out), 0);
+	ck_assert_uint_eq(out, 20 * TIME_US);
+	ck_assert_int_eq(units_parse_time("1.5s", &out), 0);
+	ck_assert_uint_eq(out, 1500 * TIME_MS);
+	ck_assert_int_eq(units_parse_time("0", &out), 0);
+	ck_assert_int_eq(units_parse_time("20", &out), -EINVAL);
+	ck_assert_str_eq(units_format_time(20 * TIME_US, buf), "20us");
+	ck_assert_str_eq(units_format_time(0, buf), "0");
+	ck_assert_str_eq(units_format_size(4096, buf), "4K");
+	ck_assert_str_eq(units_format_size(1000, buf), "1000");
+	ck_assert_str_eq(units_human_size(1565873, buf), "1.49 MiB");
+}
+END_TEST
+
+START_TEST(test_number_range)
+{
+	uint64_t out;
+
+	ck_assert_int_eq(units_parse_number("12", 1, 20, &out), 0);
+	ck_assert_uint_eq(out, 12);
+	ck_assert_int_eq(units_parse_number("21", 1, 20, &out), -ERANGE);
+	ck_assert_int_eq(units_parse_number("-1", 0, 20, &out), -EINVAL);
+	ck_assert_int_eq(units_parse_number("99999999999999999999", 0, UINT64_MAX, &out), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_address_forms)
+{
+	static const struct {
+		const char *text, *canonical;
+	} good[] = {{"localhost", "localhost:7471"},
+		    {"10.0.0.1:80", "10.0.0.1:80"},
+		    {"rdma://h", "rdma://h:7471"},
+		    {"tcp://[::1]:5", "tcp://[::1]:5"},
+		    {"::1", "[::1]:7471"},
+		    {"unix:///run/x.sock", "unix:///run/x.sock"}};
+	static const char *const bad[] = {"", ":1", "h:", "h:99999", "ftp://h", "unix://x", "[::1", "[::1]5"};
+	struct address a;
+	char buf[300];
+
+	log_set_handler(log_keep);
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		ck_assert_int_eq(address_parse(good[i].text, &a), 0);
+		ck_assert_str_eq(address_format(&a, buf, sizeof(buf)), good[i].canonical);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		log_clear_last();
+		ck_assert_int_eq(address_parse(bad[i], &a), -EINVAL);
+		ck_assert_ptr_nonnull(strstr(log_last(), "is not an address"));
+	}
+}
+END_TEST
+
+START_TEST(test_address_resolves)
+{
+	struct sockaddr_storage ss;
+	struct address a;
+	socklen_t len;
+	char buf[128];
+
+	ck_assert_int_eq(address_parse("127.0.0.1:80", &a), 0);
+	ck_assert_int_eq(address_resolve(&a, &ss, &len), 0);
+	ck_assert_str_eq(address_format_socket((struct sockaddr *)&ss, buf, sizeof(buf)), "127.0.0.1:80");
+	ck_assert_int_eq(address_parse("unix:///tmp/x", &a), 0);
+	ck_assert_int_eq(address_resolve(&a, &ss, &len), 0);
+	ck_assert_str_eq(((struct sockaddr_un *)&ss)->sun_path, "/tmp/x");
+}
+END_TEST
+
+START_TEST(test_histogram_percentiles)
+{
+	struct histogram *h = malloc(sizeof(*h)), *other = malloc(sizeof(*other));
+
+	histogram_init(h);
+	histogram_init(other);
+	ck_assert_uint_eq(histogram_percentile(h, 50), 0);
+	for (uint64_t v = 1; v <= 100000; v++)
+		histogram_add(v % 2 ? h : other, v);
+	histogram_merge(h, other);
+	ck_assert_uint_eq(h->count, 100000);
+	for (int p = 1; p < 100; p++) {
+		double got = (double)histogram_percentile(h, p), want = p * 1000.0;
+
+		ck_assert_msg(got > want * 0.96 && got < want * 1.04, "p%d is %f", p, got);
+	}
+	ck_assert_uint_eq(histogram_percentile(h, 100), 100000);
+	histogram_add(h, UINT64_MAX);
+	ck_assert_uint_eq(h->max, UINT64_MAX);
+	free(h);
+	free(other);
+}
+END_TEST
+
+START_TEST(test_list_order)
+{
+	struct item {
+		int value;
+		struct list node;
+	} items[3];
+	struct list head, *pos, *tmp;
+	int expect = 0;
+
+	list_init(&head);
+	for (int i = 0; i < 3; i++) {
+		items[i].value = i;
+		list_add_tail(&head, &items[i].node);
+	}
+	list_for_each_safe (pos, tmp, &head) {
+		ck_assert_int_eq(container_of(pos, struct item, node)->value, expect++);
+		list_del(pos);
+		ck_assert(!list_linked(pos));
+	}
+	ck_assert(list_empty(&head));
+}
+END_TEST
+
+#define RING_ITEMS 200000
+
+static void *ring_producer(void *arg)
+{
+	for (uintptr_t i = 1; i <= RING_ITEMS;)
+		if (ring_push(arg, (void *)i))
+			i++;
+	return NULL;
+}
+
+START_TEST(test_ring_between_threads)
+{
+	static struct ring ring;
+	pthread_t thread;
+
+	ck_assert_ptr_null(ring_pop(&ring));
+	pthread_create(&thread, NULL, ring_producer, &ring);
+	for (uintptr_t expect = 1; expect <= RING_ITEMS;) {
+		void *item = ring_pop(&ring);
+
+		if (item)
+			ck_assert_uint_eq((uintptr_t)item, expect++);
+	}
+	pthread_join(thread, NULL);
+	for (uintptr_t i = 0; i < RING_SIZE; i++)
+		ck_assert(ring_push(&ring, &ring));
+	ck_assert(!ring_push(&ring, &ring));
+}
+END_TEST
+
+START_TEST(test_log_threshold)
+{
+	enum log_level level;
+
+	log_set_handler(log_keep);
+	log_clear_last();
+	log_info("test", "not kept");
+	ck_assert_str_eq(log_last(), "");
+	errno = ENOENT;
+	log_error("test", "kept: %m");
+	ck_assert_str_eq(log_last(), "kept: No such file or directory");
+	ck_assert_int_eq(log_level_parse("debug", &level), 0);
+	ck_assert_int_eq(level, LOG_LEVEL_DEBUG);
+	ck_assert_int_eq(log_level_parse("loud", &level), -EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("base");
+	TCase *tc = tcase_create("base");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_test(tc, test_size_forms);
+	tcase_add_test(tc, test_time_forms);
+	tcase_add_test(tc, test_number_range);
+	tcase_add_test(tc, test_address_forms);
+	tcase_add_test(tc, test_address_resolves);
+	tcase_add_test(tc, test_histogram_percentiles);
+	tcase_add_test(tc, test_list_order);
+	tcase_add_test(tc, test_ring_between_threads);
+	tcase_add_test(tc, test_log_threshold);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}
