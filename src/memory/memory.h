@@ -1,0 +1,47 @@
+/*
+ * memory: registered memory and buffer pools. Uses fabric.
+ *
+ * Registered memory is page-aligned and from mmap, so that a fork marks whole pages only.
+ */
+#ifndef RDMAD_MEMORY_H
+#define RDMAD_MEMORY_H
+
+#include "fabric/fabric.h"
+
+/* One buffer of a pool, of the pool's buffer size. */
+struct memory_buffer {
+	struct memory_buffer *next;
+	void *addr;
+	const struct fabric_region *region;
+	void *owner; /* the user's: the connection it belongs to while in use */
+	struct list node; /* the user's */
+};
+
+/* Fixed-size registered buffers; one thread. Grows by chunks up to `max`, so that get() only
+ * fails when the limit or the machine's does. */
+struct memory_pool;
+
+struct memory_pool_attr {
+	const char *name;     /* for the log */
+	uint32_t buffer_size; /* bytes, rounded up to a cache line */
+	uint32_t chunk;       /* buffers made at a time, and at create */
+	uint32_t max;         /* most buffers */
+	unsigned access;      /* enum fabric_access */
+};
+
+/* 0, -ENOMEM (logged by the fabric with what to do). */
+int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr,
+		       struct memory_pool **out);
+/* Every buffer is back, or nothing can touch it any more. */
+void memory_pool_destroy(struct memory_pool *pool);
+
+/* NULL: the pool is at its limit. The content is what its last user left. */
+struct memory_buffer *memory_pool_get(struct memory_pool *pool);
+void memory_pool_put(struct memory_pool *pool, struct memory_buffer *buffer);
+
+struct memory_pool_stats {
+	uint64_t buffers, in_use, bytes, failures;
+};
+void memory_pool_get_stats(const struct memory_pool *pool, struct memory_pool_stats *out);
+
+#endif

@@ -1,0 +1,172 @@
+/* handshake.c: private data of connect, accept and reject. */
+#include "wire/wire.h"
+
+#include <inttypes.h>
+
+void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_REQUEST_SIZE])
+{
+	struct wire_cursor c;
+
+	wire_cursor_init(&c, out, WIRE_REQUEST_SIZE);
+	wire_put32(&c, WIRE_MAGIC);
+	wire_put16(&c, r->version);
+	wire_put8(&c, r->flags);
+	wire_put8(&c, r->service);
+	wire_put32(&c, r->key_id);
+	wire_put16(&c, r->credits);
+	wire_put16(&c, 0);
+	wire_put32(&c, r->message_size);
+	wire_put32(&c, r->count);
+	wire_put_bytes(&c, r->nonce, WIRE_NONCE);
+}
+
+enum wire_reason wire_request_decode(struct wire_request *r, const uint8_t *data, size_t len)
+{
+	struct wire_cursor c;
+	uint32_t magic;
+
+	wire_cursor_init(&c, (void *)data, len);
+	memset(r, 0, sizeof(*r));
+	magic = wire_get32(&c);
+	r->version = wire_get16(&c);
+	if (c.failed || magic != WIRE_MAGIC)
+		return WIRE_REASON_BAD_REQUEST;
+	if (r->version != WIRE_VERSION)
+		return WIRE_REASON_VERSION;
+	r->flags = wire_get8(&c);
+	r->service = wire_get8(&c);
+	r->key_id = wire_get32(&c);
+	r->credits = wire_get16(&c);
+	wire_get16(&c);
+	r->message_size = wire_get32(&c);
+	r->count = wire_get32(&c);
+	wire_get_bytes(&c, r->nonce, WIRE_NONCE);
+	if (c.failed)
+		return WIRE_REASON_BAD_REQUEST;
+	if (r->service < WIRE_PING || r->service >= WIRE_SERVICES)
+		return WIRE_REASON_SERVICE;
+	if (r->message_size < WIRE_MESSAGE_MIN || r->message_size > WIRE_MESSAGE_MAX)
+		return WIRE_REASON_MESSAGE_SIZE;
+	if (r->credits < WIRE_CREDITS_MIN || r->credits > WIRE_CREDITS_MAX)
+		return WIRE_REASON_CREDITS;
+	return WIRE_REASON_NONE;
+}
+
+void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACCEPT_SIZE])
+{
+	struct wire_cursor c;
+
+	wire_cursor_init(&c, out, WIRE_ACCEPT_SIZE);
+	wire_put32(&c, WIRE_MAGIC);
+	wire_put16(&c, a->version);
+	wire_put8(&c, a->flags);
+	wire_put8(&c, a->service);
+	wire_put32(&c, a->message_size);
+	wire_put16(&c, a->credits);
+	wire_put16(&c, 0);
+	wire_put32(&c, a->eager_max);
+	wire_put32(&c, 0);
+	wire_put64(&c, a->value_max);
+	wire_put_bytes(&c, a->nonce, WIRE_NONCE);
+	wire_put_bytes(&c, a->proof, WIRE_PROOF);
+}
+
+int wire_accept_decode(struct wire_accept *a, const uint8_t *data, size_t len)
+{
+	struct wire_cursor c;
+	uint32_t magic;
+
+	wire_cursor_init(&c, (void *)data, len);
+	memset(a, 0, sizeof(*a));
+	magic = wire_get32(&c);
+	a->version = wire_get16(&c);
+	if (c.failed || magic != WIRE_MAGIC)
+		return -EPROTO;
+	if (a->version != WIRE_VERSION)
+		return -EPROTONOSUPPORT;
+	a->flags = wire_get8(&c);
+	a->service = wire_get8(&c);
+	a->message_size = wire_get32(&c);
+	a->credits = wire_get16(&c);
+	wire_get16(&c);
+	a->eager_max = wire_get32(&c);
+	wire_get32(&c);
+	a->value_max = wire_get64(&c);
+	wire_get_bytes(&c, a->nonce, WIRE_NONCE);
+	wire_get_bytes(&c, a->proof, WIRE_PROOF);
+	if (c.failed || a->message_size < WIRE_MESSAGE_MIN || a->message_size > WIRE_MESSAGE_MAX ||
+	    a->credits < WIRE_CREDITS_MIN || a->credits > WIRE_CREDITS_MAX)
+		return -EPROTO;
+	return 0;
+}
+
+void wire_reject_encode(const struct wire_reject *r, uint8_t out[static WIRE_REJECT_SIZE])
+{
+	struct wire_cursor c;
+
+	wire_cursor_init(&c, out, WIRE_REJECT_SIZE);
+	wire_put32(&c, WIRE_MAGIC);
+	wire_put16(&c, r->version);
+	wire_put16(&c, r->reason);
+	wire_put64(&c, r->detail);
+}
+
+int wire_reject_decode(struct wire_reject *r, const uint8_t *data, size_t len)
+{
+	struct wire_cursor c;
+	uint32_t magic;
+
+	wire_cursor_init(&c, (void *)data, len);
+	magic = wire_get32(&c);
+	r->version = wire_get16(&c);
+	r->reason = wire_get16(&c);
+	r->detail = wire_get64(&c);
+	return c.failed || magic != WIRE_MAGIC ? -EPROTO : 0;
+}
+
+char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
+{
+	switch ((enum wire_reason)r->reason) {
+	case WIRE_REASON_VERSION:
+		snprintf(buf, size, "the server speaks protocol version %u, this program %u", r->version,
+			 WIRE_VERSION);
+		return buf;
+	case WIRE_REASON_SERVICE:
+		snprintf(buf, size, "the service %s is not enabled on the server; see services in its "
+				    "rdmad.conf",
+			 wire_service_name((unsigned)r->detail));
+		return buf;
+	case WIRE_REASON_CONNECTIONS:
+		snprintf(buf, size, "the server has all the connections it allows, %" PRIu64
+				    "; see max_connections in its rdmad.conf",
+			 r->detail);
+		return buf;
+	case WIRE_REASON_MESSAGE_SIZE:
+		snprintf(buf, size, "the message size asked for is beyond the server's limit, %" PRIu64
+				    " bytes",
+			 r->detail);
+		return buf;
+	case WIRE_REASON_CREDITS:
+		snprintf(buf, size, "the credits asked for are outside of %u to %u", WIRE_CREDITS_MIN,
+			 WIRE_CREDITS_MAX);
+		return buf;
+	case WIRE_REASON_KEY:
+		snprintf(buf, size, "the server requires a key that this program does not have");
+		return buf;
+	case WIRE_REASON_DRAINING:
+		snprintf(buf, size, "the server is shutting down");
+		return buf;
+	case WIRE_REASON_RESOURCES:
+		snprintf(buf, size, "the server is out of memory, descriptors or device resources; "
+				    "its log says which");
+		return buf;
+	case WIRE_REASON_BAD_REQUEST:
+		snprintf(buf, size, "the server did not understand the request");
+		return buf;
+	case WIRE_REASON_NONE:
+	case WIRE_REASONS:
+		break;
+	}
+	snprintf(buf, size, "the server refused for reason %u, unknown to this program", r->reason);
+	return buf;
+}

@@ -1,0 +1,217 @@
+/*
+ * wire: every byte that two processes exchange above the fabric. Layouts, encode, decode,
+ * names. No I/O. rdmad-protocol(7) describes the same to people who write another peer.
+ *
+ * All integers are little endian. Reserved fields are sent as 0 and ignored.
+ */
+#ifndef RDMAD_WIRE_H
+#define RDMAD_WIRE_H
+
+#include "base/base.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "message and record headers are overlaid on the wire's little endian");
+
+#define WIRE_MAGIC 0x44414d52u /* "RMAD" in memory order */
+#define WIRE_VERSION 1
+#define WIRE_NONCE 32
+#define WIRE_PROOF 32
+
+#define WIRE_MESSAGE_MIN 4608u         /* an eager pair and its headers must fit */
+#define WIRE_MESSAGE_MAX (1u << 20)
+#define WIRE_CREDITS_MIN 2u            /* one is kept for returning credits */
+#define WIRE_CREDITS_MAX 1024u
+#define WIRE_KEY_MAX 4095u
+#define WIRE_EAGER_MAX 4095u           /* key plus value of an eager request or reply */
+
+/*
+ * cursor.c: bounds-checked reading and writing. The first error sticks: reads after it give
+ * zeros, writes nothing, and one look at `failed` at the end replaces a check at each step.
+ */
+struct wire_cursor {
+	uint8_t *at, *end;
+	bool failed;
+};
+
+void wire_cursor_init(struct wire_cursor *c, void *data, size_t len);
+uint8_t wire_get8(struct wire_cursor *c);
+uint16_t wire_get16(struct wire_cursor *c);
+uint32_t wire_get32(struct wire_cursor *c);
+uint64_t wire_get64(struct wire_cursor *c);
+void wire_get_bytes(struct wire_cursor *c, void *out, size_t len);
+void wire_put8(struct wire_cursor *c, uint8_t value);
+void wire_put16(struct wire_cursor *c, uint16_t value);
+void wire_put32(struct wire_cursor *c, uint32_t value);
+void wire_put64(struct wire_cursor *c, uint64_t value);
+void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
+
+/*
+ * handshake.c: private data of connect, accept and reject.
+ */
+enum wire_service { WIRE_PING = 1, WIRE_KV, WIRE_GPU, WIRE_CHANNEL, WIRE_SERVICES };
+
+#define WIRE_REQUEST_SIZE 56
+struct wire_request {            /* offset, size */
+	                         /*  0 4 magic */
+	uint16_t version;        /*  4 2 */
+	uint8_t flags;           /*  6 1 reserved */
+	uint8_t service;         /*  7 1 enum wire_service */
+	uint32_t key_id;         /*  8 4 0: no key */
+	uint16_t credits;        /* 12 2 messages that the client can take before it returns credits */
+	                         /* 14 2 reserved */
+	uint32_t message_size;   /* 16 4 longest message that the client sends or takes */
+	uint32_t count;          /* 20 4 ping: round trips that will come, 0 until disconnect */
+	uint8_t nonce[WIRE_NONCE]; /* 24 32 */
+};
+
+#define WIRE_ACCEPT_SIZE 96
+struct wire_accept {
+	                         /*  0 4 magic */
+	uint16_t version;        /*  4 2 */
+	uint8_t flags;           /*  6 1 reserved */
+	uint8_t service;         /*  7 1 */
+	uint32_t message_size;   /*  8 4 granted, at most what was asked for */
+	uint16_t credits;        /* 12 2 messages that the server can take */
+	                         /* 14 2 reserved */
+	uint32_t eager_max;      /* 16 4 kv: key plus value that go by eager */
+	                         /* 20 4 reserved */
+	uint64_t value_max;      /* 24 8 kv: longest value */
+	uint8_t nonce[WIRE_NONCE]; /* 32 32 */
+	uint8_t proof[WIRE_PROOF]; /* 64 32 HMAC over the transcript where a key is configured, else 0 */
+};
+
+enum wire_reason {
+	WIRE_REASON_NONE,
+	WIRE_REASON_BAD_REQUEST,      /* magic or length */
+	WIRE_REASON_VERSION,          /* detail: the server's version */
+	WIRE_REASON_SERVICE,          /* unknown or not enabled; detail: the service */
+	WIRE_REASON_CONNECTIONS,      /* too many; detail: the limit */
+	WIRE_REASON_MESSAGE_SIZE,     /* detail: the limit it is beyond */
+	WIRE_REASON_CREDITS,          /* detail: the least */
+	WIRE_REASON_KEY,              /* unknown key, or a key is required */
+	WIRE_REASON_DRAINING,         /* the server is shutting down */
+	WIRE_REASON_RESOURCES,        /* memory, descriptors, device limits */
+	WIRE_REASONS
+};
+
+#define WIRE_REJECT_SIZE 16
+struct wire_reject {
+	                  /* 0 4 magic */
+	uint16_t version; /* 4 2 the server's */
+	uint16_t reason;  /* 6 2 enum wire_reason */
+	uint64_t detail;  /* 8 8 */
+};
+
+void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_REQUEST_SIZE]);
+void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACCEPT_SIZE]);
+void wire_reject_encode(const struct wire_reject *r, uint8_t out[static WIRE_REJECT_SIZE]);
+
+/* 0, or the reason to refuse: bad magic or too short, another version (fields up to version
+ * are set), a service, size or credit count outside of what the protocol has. */
+enum wire_reason wire_request_decode(struct wire_request *r, const uint8_t *data, size_t len);
+
+/* 0, -EPROTO: not from rdmad, or outside of the protocol's bounds; -EPROTONOSUPPORT: another version. */
+int wire_accept_decode(struct wire_accept *a, const uint8_t *data, size_t len);
+int wire_reject_decode(struct wire_reject *r, const uint8_t *data, size_t len);
+
+/* A refusal in words, with its numbers. Returns buf. */
+char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
+
+/*
+ * Messages and records. A message is one send: this header, then records, each a header and a body,
+ * each begun on a multiple of 8.
+ */
+struct wire_message {
+	uint32_t length;  /* of the whole message */
+	uint16_t credits; /* receives that the sender posted again since its last message */
+	uint16_t flags;   /* reserved */
+};
+_Static_assert(sizeof(struct wire_message) == 8, "wire layout");
+
+struct wire_record {
+	uint32_t length; /* of the body, without padding */
+	uint32_t id;     /* chosen by the requester, comes back in the reply */
+	uint8_t op;      /* enum wire_op of the service */
+	uint8_t flags;   /* WIRE_REPLY */
+	uint16_t status; /* replies: enum wire_status */
+	uint32_t arg;    /* by op */
+};
+_Static_assert(sizeof(struct wire_record) == 16, "wire layout");
+
+#define WIRE_REPLY 1u /* flags: this record answers the request of the same id */
+
+#define WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
+
+/* Longest body that one record in a message of `message_size` can have. */
+#define WIRE_BODY_MAX(message_size)                                                                \
+	((message_size) - (uint32_t)(sizeof(struct wire_message) + sizeof(struct wire_record)))
+
+/* The header of a received message of `bytes` bytes, or NULL when its length lies. */
+static inline const struct wire_message *wire_message_check(const void *data, size_t bytes)
+{
+	const struct wire_message *m = data;
+
+	return bytes >= sizeof(*m) && m->length == bytes ? m : NULL;
+}
+
+/* The record at *offset (begin with sizeof(struct wire_message)), moved past it; NULL at the end of the
+ * message, or with *offset set to 0 where a length lies. */
+static inline const struct wire_record *wire_record_next(const void *data, size_t bytes,
+							 size_t *offset)
+{
+	const struct wire_record *r = (const void *)((const char *)data + *offset);
+	size_t left = bytes - *offset;
+
+	if (left == 0)
+		return NULL;
+	if (unlikely(left < sizeof(*r) || r->length > left - sizeof(*r))) {
+		*offset = 0;
+		return NULL;
+	}
+	/* The last record's padding may be left out. */
+	*offset = MIN(bytes, *offset + sizeof(*r) + WIRE_PAD((size_t)r->length));
+	return r;
+}
+
+/*
+ * Requests of the services. body, then what `arg` means.
+ */
+enum wire_op {
+	WIRE_OP_ECHO = 1,      /* ping: any bytes; the reply has the same */
+	WIRE_OP_GET = 16,      /* kv: key. Reply: value */
+	WIRE_OP_SET = 17,      /* kv: key, value; arg: length of the key */
+	WIRE_OP_DELETE = 18,   /* kv: key */
+	WIRE_OP_EXISTS = 19,   /* kv: key. Reply's arg: the value's length, cut to 32 bits */
+};
+
+enum wire_status {
+	WIRE_OK,
+	WIRE_NOT_FOUND,
+	WIRE_TOO_LARGE,   /* arg: low 32 bits of the limit */
+	WIRE_NO_MEMORY,
+	WIRE_BAD_REQUEST, /* lengths or op outside the protocol; the connection ends */
+	WIRE_UNSUPPORTED,
+	WIRE_EXISTS,
+	WIRE_STALE,
+	WIRE_STATUSES
+};
+
+/*
+ * names.c
+ */
+const char *wire_service_name(unsigned service); /* "ping"; "unknown" for others */
+const char *wire_op_name(unsigned op);
+const char *wire_reason_name(unsigned reason); /* short, for logs and metrics */
+const char *wire_status_text(unsigned status);
+
+/* The one border between errno and the wire. */
+enum wire_status wire_status_of(int error);
+int wire_status_errno(unsigned status);
+
+/*
+ * The control socket: rdmactl writes one line, `COMMAND [ARGUMENT]\n`; the daemon answers one JSON object,
+ * {"ok": true, ...} or {"ok": false, "error": TEXT}, and closes. Same host only.
+ */
+#define WIRE_CONTROL_LINE 512
+
+#endif
