@@ -209,7 +209,8 @@ const char *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
 void fabric_disconnect(struct fabric_endpoint *endpoint);
 
 /* Free it in any state; completions and events of it that were not pulled are dropped, so pull the
- * flushes first where they matter. After it no call returns this endpoint or its context. */
+ * flushes first where they matter. After it no call returns this endpoint or its context: a shared
+ * receive that it had taken still completes, so that its buffer comes back, with endpoint and context NULL. */
 void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
 
 /* Register [addr, addr+len) with rights from enum fabric_access. -ENOMEM names

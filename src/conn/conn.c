@@ -1,0 +1,401 @@
+/* conn.c: the life of a connection, from request to burial. */
+#include "conn/internal.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define CLOSE_PATIENCE (5 * TIME_S) /* flushes and the disconnect may never come */
+#define EXTRA_SENDS 4               /* beyond the credits: probes and credit returns */
+#define OWN_CREDITS 8               /* of a connection with large messages of its own */
+
+static const char *const state_names[] = {
+	[CONN_CONNECTING] = "connecting",   [CONN_ACCEPTING] = "accepting",
+	[CONN_ESTABLISHED] = "established", [CONN_CLOSING] = "closing",
+	[CONN_DEAD] = "dead",
+};
+
+static const char *const event_names[] = {
+	[CONN_EVENT_ESTABLISHED] = "established",
+	[CONN_EVENT_REFUSED] = "refused",
+	[CONN_EVENT_DISCONNECTED] = "disconnected",
+	[CONN_EVENT_CLOSE] = "close",
+	[CONN_EVENT_DRAINED] = "drained",
+};
+
+static _Atomic uint64_t next_id = 1;
+
+/* The only writer of conn->state after birth. */
+static void set_state(struct conn *conn, enum conn_state state, enum conn_event event)
+{
+	log_debug("conn", "#%llu %s: %s to %s on %s", (unsigned long long)conn->id, conn->peer,
+		  state_names[conn->state], state_names[state], event_names[event]);
+	conn->state = state;
+	if (state == CONN_ESTABLISHED) {
+		conn->deadline = TIME_NEVER;
+		conn->last_traffic = conn->group->now;
+		if (conn->group->attr.keepalive)
+			conn_timer_set(conn->group,
+				       conn->group->now + conn->group->attr.keepalive);
+	}
+	if (state == CONN_CLOSING) {
+		conn->deadline = conn->group->now + CLOSE_PATIENCE;
+		conn_timer_set(conn->group, conn->deadline);
+		fabric_disconnect(conn->endpoint);
+	}
+	if ((state == CONN_CLOSING || state == CONN_DEAD) && !list_linked(&conn->grave))
+		list_add_tail(&conn->group->closing, &conn->grave);
+}
+
+static void remember_reason(struct conn *conn, int error, const char *format, va_list args)
+{
+	if (conn->reason[0])
+		return;
+	conn->error = error;
+	vsnprintf(conn->reason, sizeof(conn->reason), format, args);
+}
+
+static void set_reason(struct conn *conn, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	remember_reason(conn, error, format, args);
+	va_end(args);
+}
+
+static void enter_established(struct conn *conn)
+{
+	set_state(conn, CONN_ESTABLISHED, CONN_EVENT_ESTABLISHED);
+	conn->group->stats.accepted++;
+	conn->ops->established(conn);
+	if (conn->parked)
+		conn_mark_stuck(conn); /* the end of the turn resumes it */
+}
+
+/* The whole machine: what an event does in a state. What is not named is ignored: any event may
+ * come in any state, late, twice or never. */
+void conn_handle(struct conn *conn, enum conn_event event)
+{
+	switch (conn->state) {
+	case CONN_CONNECTING:
+	case CONN_ACCEPTING:
+		if (event == CONN_EVENT_ESTABLISHED)
+			enter_established(conn);
+		else if (event == CONN_EVENT_REFUSED)
+			set_state(conn, CONN_DEAD, event);
+		else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
+			set_state(conn, CONN_CLOSING, event);
+		break;
+	case CONN_ESTABLISHED:
+		if (event == CONN_EVENT_DISCONNECTED)
+			set_reason(conn, 0, "disconnected by the peer");
+		if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
+			set_state(conn, CONN_CLOSING, event);
+		break;
+	case CONN_CLOSING:
+		if (event == CONN_EVENT_DRAINED)
+			set_state(conn, CONN_DEAD, event);
+		break;
+	case CONN_DEAD:
+		break;
+	}
+}
+
+void conn_close(struct conn *conn, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	remember_reason(conn, error, format, args);
+	va_end(args);
+	conn_handle(conn, CONN_EVENT_CLOSE);
+}
+
+static struct conn *conn_new(struct conn_group *group, const struct wire_request *request,
+			     const struct conn_ops *ops, void *context, uint64_t now)
+{
+	struct conn *conn = calloc(1, sizeof(*conn));
+
+	if (!conn)
+		return NULL;
+	conn->group = group;
+	conn->ops = ops;
+	conn->context = context;
+	conn->request = *request;
+	conn->ready_tail = &conn->ready;
+	conn->parked_tail = &conn->parked;
+	list_init(&conn->sending);
+	conn->id = atomic_fetch_add(&next_id, 1);
+	conn->opened = now;
+	conn->deadline = now + group->attr.handshake_timeout;
+	group->now = now;
+	conn_timer_set(group, conn->deadline);
+	return conn;
+}
+
+/* Buffers of the connection's own when its messages are longer than the shared ones. */
+static int own_buffers(struct conn *conn)
+{
+	struct memory_pool_attr attr = {
+		.name = "connection",
+		.buffer_size = conn->message_size,
+		.chunk = conn->granted * 2,
+		.max = conn->granted + OWN_CREDITS * 2,
+		.access = FABRIC_LOCAL_WRITE,
+	};
+
+	if (conn->message_size <= conn->group->attr.message_size)
+		return 0;
+	return memory_pool_create(conn->group->domain, &attr, &conn->own);
+}
+
+static int post_receives(struct conn *conn)
+{
+	int rc = 0;
+
+	if (!conn->own) {
+		conn_group_want_receives(conn->group, (int32_t)conn->granted);
+		return 0;
+	}
+	for (uint32_t i = 0; i < conn->granted && rc == 0; i++) {
+		struct memory_buffer *buffer = memory_pool_get(conn->own);
+
+		rc = buffer ? conn_post_receive(conn, buffer) : -ENOMEM;
+	}
+	return rc;
+}
+
+static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32_t peer_credits)
+{
+	return (struct fabric_endpoint_attr){
+		.send_depth = peer_credits + EXTRA_SENDS,
+		.recv_depth = conn->own ? conn->granted : 0,
+		.context = (void *)conn,
+	};
+}
+
+static void conn_link(struct conn *conn)
+{
+	list_add_tail(&conn->group->connections, &conn->node);
+	conn->group->stats.connections++;
+	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
+}
+
+static void fill_nonce(uint8_t nonce[static WIRE_NONCE])
+{
+	if (getrandom(nonce, WIRE_NONCE, GRND_NONBLOCK) != WIRE_NONCE)
+		memset(nonce, 0, WIRE_NONCE); /* without a key nothing rests on it */
+}
+
+int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len,
+		 const struct wire_request *request, const struct conn_ops *ops, void *context,
+		 uint64_t now, struct conn **out)
+{
+	struct conn *conn = conn_new(group, request, ops, context, now);
+	struct fabric_endpoint_attr attr;
+	uint8_t data[WIRE_REQUEST_SIZE];
+	int rc;
+
+	if (!conn)
+		return -ENOMEM;
+	conn->state = CONN_CONNECTING;
+	conn->request.version = WIRE_VERSION;
+	conn->request.credits = MIN(request->credits, group->attr.credits);
+	conn->request.message_size = MIN(request->message_size, group->attr.message_max);
+	fill_nonce(conn->request.nonce);
+	conn->message_size = conn->request.message_size;
+	conn->granted = conn->request.credits;
+	rc = own_buffers(conn);
+	if (rc != 0)
+		goto free_conn;
+	/* What the server grants is known only with its answer: room for the most. */
+	attr = endpoint_attr(conn, group->attr.credits);
+	wire_request_encode(&conn->request, data);
+	rc = fabric_connect(group->queue, group->domain, sa, len, &attr, data, sizeof(data),
+			    &conn->endpoint);
+	if (rc != 0)
+		goto free_own;
+	rc = post_receives(conn);
+	if (rc != 0)
+		goto destroy_endpoint;
+	address_format_socket(sa, conn->peer, sizeof(conn->peer));
+	list_add_tail(&group->connections, &conn->node);
+	group->stats.connections++;
+	*out = conn;
+	return 0;
+
+destroy_endpoint:
+	fabric_endpoint_destroy(conn->endpoint);
+free_own:
+	memory_pool_destroy(conn->own);
+free_conn:
+	free(conn);
+	return rc;
+}
+
+static void refuse(struct conn_group *group, struct fabric_request *request,
+		   enum wire_reason reason, uint64_t detail)
+{
+	struct wire_reject reject = {.version = WIRE_VERSION, .reason = reason, .detail = detail};
+	uint8_t data[WIRE_REJECT_SIZE];
+
+	group->stats.refused++;
+	wire_reject_encode(&reject, data);
+	fabric_reject(request, data, sizeof(data));
+}
+
+/* What is granted of what was asked for. */
+static void negotiate(struct conn *conn, const struct wire_accept *grant)
+{
+	const struct conn_group_attr *attr = &conn->group->attr;
+
+	conn->accept = *grant;
+	conn->accept.version = WIRE_VERSION;
+	conn->accept.service = conn->request.service;
+	conn->accept.message_size = conn->request.message_size;
+	conn->accept.credits = MIN(attr->credits, conn->request.credits);
+	if (conn->accept.message_size > attr->message_size)
+		conn->accept.credits = MIN(conn->accept.credits, OWN_CREDITS);
+	fill_nonce(conn->accept.nonce);
+	conn->message_size = conn->accept.message_size;
+	conn->granted = conn->accept.credits;
+	conn->credits = conn->credits_max = conn->request.credits;
+}
+
+int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
+		const struct wire_request *request, const struct wire_accept *grant,
+		const struct conn_ops *ops, void *context, uint64_t now, struct conn **out)
+{
+	struct fabric_endpoint_attr attr;
+	uint8_t data[WIRE_ACCEPT_SIZE];
+	struct conn *conn = NULL;
+	int rc = -ENOMEM;
+
+	if (request->message_size > group->attr.message_max) {
+		refuse(group, fabric_request, WIRE_REASON_MESSAGE_SIZE, group->attr.message_max);
+		return -EMSGSIZE;
+	}
+	if (group->stats.connections < group->attr.max_connections)
+		conn = conn_new(group, request, ops, context, now);
+	if (!conn) {
+		refuse(group, fabric_request, WIRE_REASON_CONNECTIONS, group->attr.max_connections);
+		return -EUSERS;
+	}
+	conn->state = CONN_ACCEPTING;
+	negotiate(conn, grant);
+	rc = own_buffers(conn);
+	if (rc != 0) {
+		refuse(group, fabric_request, WIRE_REASON_RESOURCES, 0);
+		goto free_conn;
+	}
+	attr = endpoint_attr(conn, conn->credits);
+	rc = fabric_take(group->queue, group->domain, fabric_request, &attr, &conn->endpoint);
+	if (rc != 0)
+		goto free_own;
+	rc = post_receives(conn);
+	if (rc != 0)
+		goto destroy_endpoint;
+	conn_link(conn);
+	wire_accept_encode(&conn->accept, data);
+	rc = fabric_accept(conn->endpoint, data, sizeof(data));
+	if (rc != 0)
+		conn_close(conn, rc, "cannot accept: %s", strerror(-rc));
+	*out = conn;
+	return 0;
+
+destroy_endpoint:
+	fabric_endpoint_destroy(conn->endpoint);
+free_own:
+	memory_pool_destroy(conn->own);
+free_conn:
+	free(conn);
+	return rc;
+}
+
+/* Nothing of it is in flight, or never will come back: give back all, tell the owner, free. */
+void conn_bury(struct conn *conn)
+{
+	struct conn_group *group = conn->group;
+
+	fabric_endpoint_destroy(conn->endpoint);
+	while (!list_empty(&conn->sending)) {
+		struct memory_buffer *b = list_first(&conn->sending, struct memory_buffer, node);
+
+		list_del(&b->node);
+		memory_pool_put(conn->own ? conn->own : group->sends, b);
+	}
+	conn_messages_drop(conn);
+	if (!conn->own)
+		conn_group_want_receives(group, -(int32_t)conn->granted);
+	memory_pool_destroy(conn->own);
+	list_del(&conn->node);
+	if (list_linked(&conn->dirty))
+		list_del(&conn->dirty);
+	if (list_linked(&conn->stuck))
+		list_del(&conn->stuck);
+	if (list_linked(&conn->grave))
+		list_del(&conn->grave);
+	group->stats.connections--;
+	group->stats.closed++;
+	group->stats.messages_in += conn->messages_in;
+	group->stats.messages_out += conn->messages_out;
+	group->stats.records_in += conn->records_in;
+	group->stats.records_out += conn->records_out;
+	group->stats.bytes_in += conn->bytes_in;
+	group->stats.bytes_out += conn->bytes_out;
+	conn->ops->closed(conn, conn->error, conn->reason[0] ? conn->reason : "closed");
+	free(conn);
+}
+
+void *conn_context(const struct conn *conn)
+{
+	return conn->context;
+}
+
+void conn_set_context(struct conn *conn, void *context)
+{
+	conn->context = context;
+}
+
+struct conn_group *conn_group_of(const struct conn *conn)
+{
+	return conn->group;
+}
+
+struct fabric_endpoint *conn_endpoint(const struct conn *conn)
+{
+	return conn->endpoint;
+}
+
+const struct wire_accept *conn_granted(const struct conn *conn)
+{
+	return &conn->accept;
+}
+
+const struct wire_request *conn_request(const struct conn *conn)
+{
+	return &conn->request;
+}
+
+bool conn_established(const struct conn *conn)
+{
+	return conn->state == CONN_ESTABLISHED;
+}
+
+void conn_get_info(const struct conn *conn, struct conn_info *out)
+{
+	*out = (struct conn_info){
+		.id = conn->id,
+		.transport = fabric_endpoint_transport(conn->endpoint),
+		.service = wire_service_name(conn->request.service),
+		.state = state_names[conn->state],
+		.messages_in = conn->messages_in,
+		.messages_out = conn->messages_out,
+		.records_in = conn->records_in,
+		.records_out = conn->records_out,
+		.bytes_in = conn->bytes_in,
+		.bytes_out = conn->bytes_out,
+		.opened = conn->opened,
+	};
+	snprintf(out->peer, sizeof(out->peer), "%s", conn->peer);
+}

@@ -1,0 +1,134 @@
+/*
+ * conn: one peer. Handshake, credits, messages of records, teardown; the same code for the
+ * daemon and for librdmad. Uses wire, memory and fabric; owns no loop and no clock: a
+ * descriptor set and a next deadline come out, `now` goes in.
+ *
+ * A group is what one thread has on one fabric queue: buffers and connections. All functions
+ * of a group and of its connections are called by that thread.
+ *
+ * Sending: reserve room for a record in the message being built, fill it, commit. Nothing is
+ * copied and nothing waits to be filled: the end of conn_group_progress (or conn_flush) posts
+ * what there is, so a message carries as many records as were ready. A message takes a
+ * credit, one of the peer's posted receives, when it is begun; the last credit is kept for
+ * returning credits, so that two peers can never starve each other.
+ *
+ * Nothing is freed in a callback: conn_close only marks, the end of the group's turn buries what
+ * has nothing in flight, and calls closed() exactly once.
+ */
+#ifndef RDMAD_CONN_H
+#define RDMAD_CONN_H
+
+#include "memory/memory.h"
+#include "wire/wire.h"
+
+struct conn;
+struct conn_group;
+
+/* What a service (or the client of one) does with a connection. */
+struct conn_ops {
+	/* Sends may be reserved from here on. */
+	void (*established)(struct conn *conn);
+	/* One record came; its length was checked against the message. 0: done with it. -EAGAIN: no room for the answer
+	 * (conn_reserve failed); the same record comes again when there is. Other errors: the peer broke the
+	 * protocol; log nothing, the connection is closed with that error. */
+	int (*record)(struct conn *conn, const struct wire_record *record, const void *body);
+	/* conn_reserve had failed outside of record() and may succeed now. */
+	void (*writable)(struct conn *conn);
+	/* The last call: nothing of this connection is in flight and it is freed on return. error: 0 when either side
+	 * asked to disconnect in peace, else negative errno; reason is never NULL. */
+	void (*closed)(struct conn *conn, int error, const char *reason);
+};
+
+struct conn_group_attr {
+	uint32_t message_size;    /* of the shared buffers; a connection that negotiates more has its own */
+	uint32_t message_max;     /* largest to grant */
+	uint16_t credits;         /* most to grant to a peer */
+	uint32_t receives;        /* most shared receives; fewer are posted while there are few connections */
+	uint32_t max_connections;
+	uint64_t handshake_timeout; /* ns, from connect or accept to established */
+	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
+	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
+};
+
+struct conn_group_stats {
+	uint64_t connections;  /* now */
+	uint64_t accepted, closed, violations, refused;
+	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
+	uint64_t buffers, buffers_in_use, buffer_bytes;
+};
+
+/*
+ * group.c
+ */
+int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
+		      struct conn_group **out);
+/* Destroys what connections remain, calling closed() of each. */
+void conn_group_destroy(struct conn_group *group);
+
+struct fabric_queue *conn_group_queue(const struct conn_group *group);
+const struct conn_group_attr *conn_group_attr(const struct conn_group *group);
+
+/* One turn: completions, events, answers, timers, burials. Returns how many completions and events
+ * there were: 0 says that it may be time to sleep. Not from inside a callback. */
+int conn_group_progress(struct conn_group *group, uint64_t now);
+
+/* When conn_group_progress must be called though nothing comes; TIME_NEVER: no need. */
+uint64_t conn_group_deadline(const struct conn_group *group);
+
+void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out);
+
+/* Calls fn for each connection, oldest first. */
+void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn *conn), void *arg);
+
+/*
+ * conn.c
+ */
+
+/* Begin to connect; the outcome is ops->established or ops->closed. request's credits and
+ * message_size are cut to the group's, its version and nonce are filled in. */
+int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len,
+		 const struct wire_request *request, const struct conn_ops *ops, void *context,
+		 uint64_t now, struct conn **out);
+
+/* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max; the rest is filled
+ * in. Consumes fabric_request in every case; the peer of a failure is refused with the reason. */
+int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
+		const struct wire_request *request, const struct wire_accept *grant,
+		const struct conn_ops *ops, void *context, uint64_t now, struct conn **out);
+
+/* Mark for closing, with an error (0: in peace) and a reason for log, metrics and closed(). The first
+ * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
+void conn_close(struct conn *conn, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Room for a record of at least `body` bytes, *room is what there really is (may be NULL). NULL: no credit, no buffer, or not
+ * established; retry from writable(). The record has length, flags and status 0. */
+struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room);
+
+/* The record that was reserved last is complete with a body of `length` bytes. */
+void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
+
+/* Post what was committed now rather than at the end of the turn. */
+void conn_flush(struct conn *conn);
+
+/* Nothing committed waits to be posted and nothing posted is in flight. */
+bool conn_idle(const struct conn *conn);
+
+void *conn_context(const struct conn *conn);
+void conn_set_context(struct conn *conn, void *context);
+struct conn_group *conn_group_of(const struct conn *conn);
+struct fabric_endpoint *conn_endpoint(const struct conn *conn);
+const struct wire_accept *conn_granted(const struct conn *conn);
+const struct wire_request *conn_request(const struct conn *conn);
+bool conn_established(const struct conn *conn);
+
+struct conn_info {
+	uint64_t id; /* unique in the process */
+	const char *transport, *service, *state;
+	char peer[128];
+	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
+	uint64_t opened; /* time_now() scale */
+};
+void conn_get_info(const struct conn *conn, struct conn_info *out);
+
+#endif

@@ -1,0 +1,332 @@
+/* group.c: a thread's connections on one fabric queue, and their turn. */
+#include "conn/internal.h"
+
+#include <stdlib.h>
+
+#define POLL_BATCH 32
+#define RECEIVE_CHUNK 64
+#define SEND_CHUNK 64
+
+static struct conn *conn_of(const struct fabric_completion *c)
+{
+	return c->context;
+}
+
+static void *pointer_of(uint64_t id)
+{
+	return (void *)(uintptr_t)(id & ~(uint64_t)CONN_ID_MASK);
+}
+
+/* Post shared receives until there are as many as the connections are worth. A pool at its limit is no
+ * error: senders wait. */
+static void post_receives(struct conn_group *group)
+{
+	struct fabric_recv recv[POLL_BATCH];
+
+	while (group->posted < MIN(group->wanted, group->attr.receives)) {
+		unsigned n = 0;
+
+		while (n < POLL_BATCH &&
+		       group->posted + n < MIN(group->wanted, group->attr.receives)) {
+			struct memory_buffer *b = memory_pool_get(group->receives);
+
+			if (!b)
+				break;
+			recv[n++] = (struct fabric_recv){
+				.id = (uintptr_t)b | CONN_ID_RECEIVE,
+				.sge = {b->addr, group->attr.message_size, b->region},
+			};
+		}
+		if (!n || fabric_post_recv(group->queue, NULL, recv, n) != 0) {
+			while (n-- > 0)
+				memory_pool_put(group->receives, pointer_of(recv[n].id));
+			return;
+		}
+		group->posted += n;
+	}
+}
+
+void conn_group_want_receives(struct conn_group *group, int32_t change)
+{
+	group->wanted += (uint32_t)change;
+	post_receives(group);
+}
+
+int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
+		      struct conn_group **out)
+{
+	struct fabric_queue_attr queue_attr = {.shared_depth = attr->receives};
+	struct memory_pool_attr pool_attr = {
+		.buffer_size = attr->message_size,
+		.access = FABRIC_LOCAL_WRITE,
+	};
+	struct conn_group *group = calloc(1, sizeof(*group));
+	int rc;
+
+	if (!group)
+		return -ENOMEM;
+	group->attr = *attr;
+	group->domain = domain;
+	group->deadline = TIME_NEVER;
+	list_init(&group->connections);
+	list_init(&group->dirty);
+	list_init(&group->stuck);
+	list_init(&group->closing);
+	queue_attr.completions =
+		attr->receives + attr->max_connections * (2u * attr->credits + 8u);
+	queue_attr.completions = MIN(queue_attr.completions, 1u << 20);
+	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
+	if (rc != 0)
+		goto free_group;
+	pool_attr.name = "receive";
+	pool_attr.chunk = MIN((uint32_t)RECEIVE_CHUNK, attr->receives);
+	pool_attr.max = attr->receives;
+	rc = memory_pool_create(domain, &pool_attr, &group->receives);
+	if (rc != 0)
+		goto destroy_queue;
+	pool_attr.name = "send";
+	pool_attr.chunk = SEND_CHUNK;
+	pool_attr.max = MAX((uint32_t)SEND_CHUNK, attr->max_connections * (uint32_t)attr->credits);
+	rc = memory_pool_create(domain, &pool_attr, &group->sends);
+	if (rc != 0)
+		goto destroy_receives;
+	*out = group;
+	return 0;
+
+destroy_receives:
+	memory_pool_destroy(group->receives);
+destroy_queue:
+	fabric_queue_destroy(group->queue);
+free_group:
+	free(group);
+	return rc;
+}
+
+void conn_group_destroy(struct conn_group *group)
+{
+	if (!group)
+		return;
+	while (!list_empty(&group->connections))
+		conn_bury(list_first(&group->connections, struct conn, node));
+	/* The queue first: posted receives still point into the pools. */
+	fabric_queue_destroy(group->queue);
+	memory_pool_destroy(group->sends);
+	memory_pool_destroy(group->receives);
+	free(group);
+}
+
+struct fabric_queue *conn_group_queue(const struct conn_group *group)
+{
+	return group->queue;
+}
+
+const struct conn_group_attr *conn_group_attr(const struct conn_group *group)
+{
+	return &group->attr;
+}
+
+uint64_t conn_group_deadline(const struct conn_group *group)
+{
+	return group->deadline;
+}
+
+/* A failed work request ends its connection; flushes only say that it is ending. */
+static void failed(struct conn *conn, const struct fabric_completion *c)
+{
+	if (c->status == FABRIC_PEER_LOST)
+		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
+	else if (c->status != FABRIC_FLUSHED)
+		conn_close(conn, -EIO, "%s", fabric_status_text(c->status));
+}
+
+static void completed(struct conn_group *group, const struct fabric_completion *c)
+{
+	struct conn *conn = conn_of(c);
+
+	if (unlikely(c->status != FABRIC_OK && conn))
+		failed(conn, c);
+	switch (c->id & CONN_ID_MASK) {
+	case CONN_ID_RECEIVE:
+		if (likely(c->status == FABRIC_OK && conn))
+			conn_message_received(conn, pointer_of(c->id), c->bytes);
+		if (unlikely(conn && conn->own)) {
+			if (conn->state > CONN_ESTABLISHED || conn_post_receive(conn, pointer_of(c->id)) != 0)
+				memory_pool_put(conn->own, pointer_of(c->id));
+		} else {
+			memory_pool_put(group->receives, pointer_of(c->id));
+			group->posted--;
+		}
+		break;
+	case CONN_ID_SEND:
+		conn_message_sent(conn, pointer_of(c->id));
+		break;
+	case CONN_ID_PROBE:
+		conn->in_flight--;
+		conn->probing = false;
+		conn->last_traffic = group->now;
+		break;
+	}
+}
+
+static void refused(struct conn *conn, const struct fabric_event *event)
+{
+	struct wire_reject reject;
+	char text[160];
+
+	if (event->type == FABRIC_REJECTED &&
+	    wire_reject_decode(&reject, event->data, event->data_len) == 0) {
+		conn_close(conn, reject.reason == WIRE_REASON_VERSION ? -EPROTONOSUPPORT : -ECONNREFUSED,
+			   "refused: %s", wire_reject_text(&reject, text, sizeof(text)));
+	} else if (event->type == FABRIC_REJECTED) {
+		conn_close(conn, -ECONNREFUSED, "refused by a program that is not rdmad");
+	} else {
+		conn_close(conn, event->error ? event->error : -EHOSTUNREACH, "%s",
+			   strerror(event->error ? -event->error : EHOSTUNREACH));
+	}
+}
+
+/* The server's answer to our request: take over what it granted. */
+static void established(struct conn *conn, const struct fabric_event *event)
+{
+	if (conn->state == CONN_CONNECTING) {
+		int rc = wire_accept_decode(&conn->accept, event->data, event->data_len);
+
+		if (rc != 0) {
+			conn_close(conn, rc, "the server's answer is not one of protocol version %u",
+				   WIRE_VERSION);
+			return;
+		}
+		if (conn->accept.message_size > conn->message_size ||
+		    conn->accept.credits > conn->group->attr.credits) {
+			conn_close(conn, -EPROTO, "the server granted more than was asked for");
+			return;
+		}
+		conn->message_size = conn->accept.message_size;
+		conn->credits = conn->credits_max = conn->accept.credits;
+	}
+	conn_handle(conn, CONN_EVENT_ESTABLISHED);
+}
+
+static void handle_event(const struct fabric_event *event)
+{
+	struct conn *conn = event->context;
+
+	switch (event->type) {
+	case FABRIC_ESTABLISHED:
+		established(conn, event);
+		break;
+	case FABRIC_REJECTED:
+	case FABRIC_UNREACHABLE:
+		conn->disconnected = true;
+		refused(conn, event);
+		conn_handle(conn, CONN_EVENT_REFUSED);
+		break;
+	case FABRIC_REMOVED:
+		conn_close(conn, -ENODEV, "the device was removed");
+		conn->disconnected = true;
+		break;
+	case FABRIC_DISCONNECTED:
+		conn->disconnected = true;
+		conn_handle(conn, CONN_EVENT_DISCONNECTED);
+		break;
+	case FABRIC_REQUEST:
+		fabric_reject(event->request, NULL, 0); /* groups do not listen */
+		break;
+	}
+}
+
+static int poll_completions(struct conn_group *group)
+{
+	struct fabric_completion c[POLL_BATCH];
+	int n = fabric_poll(group->queue, c, POLL_BATCH);
+
+	for (int i = 0; i < n; i++)
+		completed(group, &c[i]);
+	if (n > 0)
+		post_receives(group);
+	return n;
+}
+
+static void resume_stuck(struct conn_group *group)
+{
+	struct list stuck;
+
+	if (likely(list_empty(&group->stuck)))
+		return;
+	/* A list of its own: who stays stuck is linked again behind. */
+	stuck = group->stuck;
+	stuck.next->prev = stuck.prev->next = &stuck;
+	list_init(&group->stuck);
+	while (!list_empty(&stuck))
+		conn_messages_resume(list_first(&stuck, struct conn, stuck));
+}
+
+static void flush_dirty(struct conn_group *group)
+{
+	while (!list_empty(&group->dirty))
+		conn_messages_flush(list_first(&group->dirty, struct conn, dirty));
+}
+
+static void bury(struct conn_group *group)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &group->closing) {
+		struct conn *conn = container_of(pos, struct conn, grave);
+
+		if (conn->disconnected && conn->in_flight == 0)
+			conn_handle(conn, CONN_EVENT_DRAINED);
+		if (conn->state == CONN_DEAD)
+			conn_bury(conn);
+	}
+}
+
+int conn_group_progress(struct conn_group *group, uint64_t now)
+{
+	struct fabric_event event;
+	int n, events = 0;
+
+	group->now = now;
+	n = poll_completions(group);
+	while (unlikely(fabric_next_event(group->queue, &event))) {
+		handle_event(&event);
+		events++;
+	}
+	resume_stuck(group);
+	if (unlikely(now >= group->deadline))
+		conn_timers_look(group);
+	flush_dirty(group);
+	if (unlikely(!list_empty(&group->closing)))
+		bury(group);
+	return n + events;
+}
+
+void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
+{
+	struct memory_pool_stats receives, sends;
+
+	*out = group->stats;
+	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next) {
+		const struct conn *conn = container_of(pos, struct conn, node);
+
+		out->messages_in += conn->messages_in;
+		out->messages_out += conn->messages_out;
+		out->records_in += conn->records_in;
+		out->records_out += conn->records_out;
+		out->bytes_in += conn->bytes_in;
+		out->bytes_out += conn->bytes_out;
+	}
+	memory_pool_get_stats(group->receives, &receives);
+	memory_pool_get_stats(group->sends, &sends);
+	out->buffers = receives.buffers + sends.buffers;
+	out->buffers_in_use = receives.in_use + sends.in_use;
+	out->buffer_bytes = receives.bytes + sends.bytes;
+}
+
+void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn *conn), void *arg)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &group->connections)
+		fn(arg, container_of(pos, struct conn, node));
+}

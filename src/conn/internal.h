@@ -1,0 +1,115 @@
+/* internal.h: what the files of this room share. */
+#ifndef RDMAD_CONN_INTERNAL_H
+#define RDMAD_CONN_INTERNAL_H
+
+#include "conn/conn.h"
+
+enum conn_state {
+	CONN_CONNECTING, /* request sent */
+	CONN_ACCEPTING,  /* accept sent, the peer has not confirmed */
+	CONN_ESTABLISHED,
+	CONN_CLOSING,    /* in error; flushes and the disconnect are coming */
+	CONN_DEAD,       /* nothing in flight: the end of the turn buries it */
+};
+
+enum conn_event {
+	CONN_EVENT_ESTABLISHED,
+	CONN_EVENT_REFUSED, /* rejected or unreachable: there is no connection to take down */
+	CONN_EVENT_DISCONNECTED,
+	CONN_EVENT_CLOSE,   /* this side wants the end */
+	CONN_EVENT_DRAINED, /* closing, and nothing in flight any more, or out of patience */
+};
+
+/* A message that came too early, or whose answers found no room: copied, so that the shared
+ * receive goes back at once and a slow peer uses up only its own memory. */
+struct conn_parked {
+	struct conn_parked *next;
+	size_t bytes, offset;
+	_Alignas(8) char data[];
+};
+
+struct conn {
+	struct list node;  /* in group->connections */
+	struct list dirty; /* in group->dirty: something to post or a credit to return */
+	struct list stuck; /* in group->stuck: reserve failed or messages parked */
+	struct list grave; /* in group->closing */
+	struct conn_group *group;
+	struct fabric_endpoint *endpoint;
+	enum conn_state state;
+	bool disconnected; /* the fabric's last event of this endpoint came */
+	bool probing;      /* a keepalive is in flight */
+	bool want_writable;
+	const struct conn_ops *ops;
+	void *context;
+	struct memory_pool *own; /* buffers of a connection with large messages, else NULL */
+
+	struct memory_buffer *open; /* the message being built */
+	uint32_t open_used;
+	uint32_t message_size;
+	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
+	uint32_t in_flight;        /* posted work requests that will complete */
+	struct list sending;       /* their buffers */
+	uint32_t credits;          /* messages that may be begun */
+	uint32_t credits_max;      /* what the peer granted at first */
+	uint32_t granted;          /* to the peer */
+	uint32_t owed;             /* taken receives not yet told to the peer */
+	uint32_t unreturned;       /* received and not told: more than granted is a violation */
+	struct conn_parked *parked, **parked_tail;
+
+	uint64_t id, opened, deadline, last_traffic, stuck_since;
+	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
+	uint64_t messages_seen; /* at the last look of the timers */
+	struct wire_request request;
+	struct wire_accept accept;
+	int error;
+	char reason[160];
+	char peer[96];
+};
+
+struct conn_group {
+	struct conn_group_attr attr;
+	struct fabric_domain *domain;
+	struct fabric_queue *queue;
+	struct memory_pool *receives, *sends;
+	uint32_t posted;   /* shared receives */
+	uint32_t wanted;   /* shared receives that the present connections are worth */
+	uint32_t inline_size;
+	struct list connections, dirty, stuck, closing;
+	uint64_t now;      /* of the running turn */
+	uint64_t deadline; /* of the next look at the timers */
+	struct conn_group_stats stats;
+};
+
+/* Work request ids: a pointer to the struct with its kind in the low bits. */
+enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_MASK = 7 };
+
+/*
+ * conn.c
+ */
+void conn_handle(struct conn *conn, enum conn_event event);
+void conn_bury(struct conn *conn);
+
+/*
+ * message.c: building, posting, taking apart
+ */
+void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint32_t bytes);
+void conn_message_sent(struct conn *conn, struct memory_buffer *buffer);
+void conn_messages_resume(struct conn *conn); /* parked messages, then writable() */
+void conn_messages_flush(struct conn *conn);
+void conn_messages_drop(struct conn *conn); /* gives back what was not posted, and the parked */
+void conn_mark_dirty(struct conn *conn);
+void conn_mark_stuck(struct conn *conn);
+int conn_post_receive(struct conn *conn, struct memory_buffer *buffer);
+
+/*
+ * timer.c
+ */
+void conn_timers_look(struct conn_group *group);
+void conn_timer_set(struct conn_group *group, uint64_t when);
+
+/*
+ * group.c
+ */
+void conn_group_want_receives(struct conn_group *group, int32_t change);
+
+#endif

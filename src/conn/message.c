@@ -1,0 +1,358 @@
+/* message.c: messages built, posted, received and taken apart; credits. */
+#include "conn/internal.h"
+
+#include <stdlib.h>
+
+#define CHAIN_MAX 16 /* messages posted by one call */
+
+void conn_mark_dirty(struct conn *conn)
+{
+	if (!list_linked(&conn->dirty))
+		list_add_tail(&conn->group->dirty, &conn->dirty);
+}
+
+void conn_mark_stuck(struct conn *conn)
+{
+	if (list_linked(&conn->stuck))
+		return;
+	conn->stuck_since = conn->group->now;
+	list_add_tail(&conn->group->stuck, &conn->stuck);
+	if (conn->group->attr.stall_timeout)
+		conn_timer_set(conn->group, conn->group->now + conn->group->attr.stall_timeout);
+}
+
+static struct memory_pool *send_pool(const struct conn *conn)
+{
+	return conn->own ? conn->own : conn->group->sends;
+}
+
+/* Begin a message: takes a buffer and a credit, leaving `keep` credits. */
+static bool open_message(struct conn *conn, uint32_t keep)
+{
+	if (conn->credits <= keep)
+		return false;
+	conn->open = memory_pool_get(send_pool(conn));
+	if (!conn->open)
+		return false;
+	conn->credits--;
+	conn->open->owner = conn;
+	conn->open_used = sizeof(struct wire_message);
+	conn_mark_dirty(conn);
+	return true;
+}
+
+/* The message being built is complete: behind the ready ones. */
+static void seal_message(struct conn *conn)
+{
+	struct wire_message *m = conn->open->addr;
+
+	m->length = conn->open_used;
+	m->credits = 0;
+	m->flags = 0;
+	conn->open->next = NULL;
+	*conn->ready_tail = conn->open;
+	conn->ready_tail = &conn->open->next;
+	conn->open = NULL;
+}
+
+struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room)
+{
+	struct wire_record *record;
+	uint32_t at;
+
+	if (unlikely(conn->state != CONN_ESTABLISHED || body > WIRE_BODY_MAX(conn->message_size)))
+		return NULL;
+	at = WIRE_PAD(conn->open_used);
+	if (conn->open && (uint64_t)at + sizeof(*record) + body > conn->message_size) {
+		seal_message(conn);
+	}
+	if (!conn->open) {
+		if (!open_message(conn, 1)) {
+			conn->want_writable = true;
+			conn_mark_stuck(conn);
+			return NULL;
+		}
+		at = sizeof(struct wire_message);
+	}
+	record = (void *)((char *)conn->open->addr + at);
+	*record = (struct wire_record){0};
+	if (room)
+		*room = conn->message_size - at - (uint32_t)sizeof(*record);
+	return record;
+}
+
+void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
+{
+	record->length = length;
+	conn->open_used = (uint32_t)((char *)(record + 1) - (char *)conn->open->addr) + length;
+	conn->records_out++;
+}
+
+/* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed. False: none left
+ * or no room in the send queue. */
+static bool post_ready(struct conn *conn)
+{
+	struct fabric_wr wr[CHAIN_MAX];
+	struct memory_buffer *buffer = conn->ready, *next;
+	unsigned n = 0;
+	int rc;
+
+	if (!buffer)
+		return false;
+	((struct wire_message *)buffer->addr)->credits = (uint16_t)conn->owed;
+	for (; buffer && n < CHAIN_MAX; buffer = buffer->next, n++) {
+		const struct wire_message *m = buffer->addr;
+
+		/* An inlined message is out of its buffer when the post returns. */
+		wr[n] = (struct fabric_wr){
+			.id = (uintptr_t)buffer | CONN_ID_SEND,
+			.opcode = FABRIC_SEND,
+			.signaled = m->length > conn->group->inline_size,
+			.sge_count = 1,
+			.sge = {{buffer->addr, m->length, buffer->region}},
+			.next = NULL,
+		};
+		if (n)
+			wr[n - 1].next = &wr[n];
+	}
+	rc = fabric_post(conn->endpoint, wr);
+	if (rc == -EAGAIN) {
+		conn_mark_stuck(conn); /* inlined sends bring no completion that would retry */
+		return false;
+	}
+	if (rc != 0) {
+		conn_close(conn, rc, "cannot send: %s", strerror(-rc));
+		return false;
+	}
+	conn->unreturned -= conn->owed;
+	conn->owed = 0;
+	for (unsigned i = 0; i < n; i++, conn->ready = next) {
+		buffer = conn->ready;
+		next = buffer->next;
+		conn->bytes_out += wr[i].sge[0].len;
+		conn->messages_out++;
+		if (wr[i].signaled) {
+			conn->in_flight++;
+			list_add_tail(&conn->sending, &buffer->node);
+		} else {
+			memory_pool_put(send_pool(conn), buffer);
+		}
+	}
+	if (!conn->ready)
+		conn->ready_tail = &conn->ready;
+	return conn->ready != NULL;
+}
+
+void conn_messages_flush(struct conn *conn)
+{
+	list_del(&conn->dirty);
+	if (conn->state != CONN_ESTABLISHED)
+		return;
+	/* With nothing to say, credits go back by a message of their own when half of them are owed. */
+	if (!conn->open && !conn->ready && conn->owed * 2 >= conn->granted && !open_message(conn, 0))
+		conn_mark_stuck(conn);
+	if (conn->open &&
+	    (conn->open_used > sizeof(struct wire_message) || conn->owed * 2 >= conn->granted))
+		seal_message(conn);
+	while (post_ready(conn))
+		;
+	list_del(&conn->dirty);
+}
+
+void conn_flush(struct conn *conn)
+{
+	if (list_linked(&conn->dirty))
+		conn_messages_flush(conn);
+}
+
+void conn_message_sent(struct conn *conn, struct memory_buffer *buffer)
+{
+	conn->in_flight--;
+	list_del(&buffer->node);
+	memory_pool_put(send_pool(conn), buffer);
+	if (unlikely(conn->ready && conn->state == CONN_ESTABLISHED))
+		conn_mark_dirty(conn);
+}
+
+/* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
+ * try again, or the violation. */
+static int take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
+{
+	const struct wire_record *record;
+	size_t at = *offset;
+	int rc;
+
+	while ((record = wire_record_next(data, bytes, &at))) {
+		rc = conn->ops->record(conn, record, record + 1);
+		if (unlikely(rc != 0))
+			return rc;
+		conn->records_in++;
+		*offset = at;
+		if (unlikely(conn->state != CONN_ESTABLISHED))
+			return 0;
+	}
+	return at == 0 ? -EBADMSG : 0;
+}
+
+static void violation(struct conn *conn, int error, const char *what)
+{
+	conn->group->stats.violations++;
+	conn_close(conn, error, "%s", what);
+}
+
+static bool take_credits(struct conn *conn, const struct wire_message *m)
+{
+	if (unlikely(conn->credits + m->credits > conn->credits_max)) {
+		violation(conn, -EPROTO, "more credits returned than were taken");
+		return false;
+	}
+	conn->credits += m->credits;
+	return true;
+}
+
+static void consumed(struct conn *conn)
+{
+	conn->owed++;
+	if (conn->owed * 2 >= conn->granted)
+		conn_mark_dirty(conn);
+}
+
+static void park(struct conn *conn, const void *data, size_t bytes, size_t offset)
+{
+	struct conn_parked *p = malloc(sizeof(*p) + bytes);
+
+	if (!p) {
+		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
+		return;
+	}
+	memcpy(p->data, data, bytes);
+	p->bytes = bytes;
+	p->offset = offset;
+	p->next = NULL;
+	*conn->parked_tail = p;
+	conn->parked_tail = &p->next;
+}
+
+static void received(struct conn *conn, const void *data, uint32_t bytes)
+{
+	const struct wire_message *m = wire_message_check(data, bytes);
+	size_t offset = sizeof(*m);
+	int rc;
+
+	if (!m) {
+		violation(conn, -EBADMSG, "the message's length is not what it says");
+		return;
+	}
+	if (++conn->unreturned > conn->granted) {
+		violation(conn, -EPROTO, "a message beyond its credits");
+		return;
+	}
+	conn->messages_in++;
+	conn->bytes_in += bytes;
+	if (!take_credits(conn, m))
+		return;
+	if (unlikely(conn->state == CONN_ACCEPTING || conn->parked)) {
+		park(conn, data, bytes, offset);
+		return;
+	}
+	rc = take_apart(conn, data, bytes, &offset);
+	if (likely(rc == 0)) {
+		consumed(conn);
+	} else if (rc == -EAGAIN) {
+		park(conn, data, bytes, offset);
+		conn_mark_stuck(conn);
+	} else {
+		violation(conn, rc, rc == -EBADMSG ? "a record's length is beyond its message"
+						   : "a request that breaks the protocol");
+	}
+}
+
+void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint32_t bytes)
+{
+	if (likely(conn->state <= CONN_ESTABLISHED))
+		received(conn, buffer->addr, bytes);
+}
+
+static int resume_parked(struct conn *conn)
+{
+	struct conn_parked *p;
+	int rc = 0;
+
+	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
+		rc = take_apart(conn, p->data, p->bytes, &p->offset);
+		if (rc == -EAGAIN)
+			return rc;
+		if (rc != 0) {
+			violation(conn, rc, "a request that breaks the protocol");
+			return rc;
+		}
+		conn->parked = p->next;
+		if (!conn->parked)
+			conn->parked_tail = &conn->parked;
+		free(p);
+		consumed(conn);
+	}
+	return rc;
+}
+
+void conn_messages_resume(struct conn *conn)
+{
+	uint64_t since = conn->stuck_since;
+
+	list_del(&conn->stuck);
+	if (conn->state != CONN_ESTABLISHED)
+		return;
+	if (conn->ready || conn->owed * 2 >= conn->granted)
+		conn_mark_dirty(conn);
+	if (resume_parked(conn) == -EAGAIN) {
+		conn_mark_stuck(conn);
+		conn->stuck_since = since;
+		return;
+	}
+	if (conn->want_writable && conn->credits > 1) {
+		conn->want_writable = false;
+		if (conn->ops->writable)
+			conn->ops->writable(conn);
+	}
+	if (conn->want_writable)
+		conn_mark_stuck(conn);
+}
+
+void conn_messages_drop(struct conn *conn)
+{
+	struct memory_buffer *buffer, *next;
+
+	if (conn->open) {
+		memory_pool_put(send_pool(conn), conn->open);
+		conn->open = NULL;
+	}
+	for (buffer = conn->ready; buffer; buffer = next) {
+		next = buffer->next;
+		memory_pool_put(send_pool(conn), buffer);
+	}
+	conn->ready = NULL;
+	conn->ready_tail = &conn->ready;
+	while (conn->parked) {
+		struct conn_parked *p = conn->parked;
+
+		conn->parked = p->next;
+		free(p);
+	}
+	conn->parked_tail = &conn->parked;
+}
+
+int conn_post_receive(struct conn *conn, struct memory_buffer *buffer)
+{
+	struct fabric_recv recv = {
+		.id = (uintptr_t)buffer | CONN_ID_RECEIVE,
+		.sge = {buffer->addr, conn->message_size, buffer->region},
+	};
+
+	return fabric_post_recv(conn->group->queue, conn->endpoint, &recv, 1);
+}
+
+bool conn_idle(const struct conn *conn)
+{
+	return !conn->ready && conn->in_flight == 0 &&
+	       (!conn->open || conn->open_used == sizeof(struct wire_message));
+}

@@ -1,0 +1,104 @@
+/*
+ * kv.h: the key/value store of rdmad. See rdmad_kv(3).
+ *
+ * Keys are 1 to 4095 bytes. Key plus value below 4096 bytes travel in one message each way;
+ * larger values need rendezvous, which answers -EMSGSIZE as long as the server does not offer it.
+ *
+ * A handle belongs to one thread at a time. Errors are negative errno values:
+ *   -EINVAL a NULL pointer or an empty key   -ENAMETOOLONG key over 4095 bytes
+ *   -EMSGSIZE value over the limit          -ENOMEM the store is full
+ *   -ENOENT no such key                     -ETIMEDOUT no answer in time
+ *   -ENOTCONN the connection has ended      -ECONNREFUSED, -EHOSTUNREACH ... at open
+ *   -EPROTONOSUPPORT another protocol version
+ * rdmad_error() says it in words.
+ */
+#ifndef RDMAD_KV_H
+#define RDMAD_KV_H
+
+#include <rdmad/rdmad.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The five calls. servername is host[:port] (RDMA where both ends have it, else software),
+ * rdma://host[:port], tcp://host[:port] or unix:///path.
+ */
+int kv_open(char *servername, void **kv_handle);
+int kv_set(void *kv_handle, const char *key, const char *value);
+/* A missing key is "" and success. *value is given back with kv_release. */
+int kv_get(void *kv_handle, const char *key, char **value);
+void kv_release(char *value);
+/* Outstanding requests end with -ECONNABORTED. NULL is allowed. */
+int kv_close(void *kv_handle);
+
+/*
+ * The same, for bytes. Blocking; callbacks of other outstanding requests run meanwhile.
+ */
+
+/* kv_open with options (NULL: defaults). `share` (NULL: none) is another handle whose queues and
+ * progress this one shares: both then belong to one thread, and kv_progress of either serves
+ * both. Cheaper than separate handles for many connections in one thread. Close in any order. */
+int kv_open_options(const char *server, const struct rdmad_options *options, void *share,
+		    void **kv_handle);
+
+int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value,
+		 size_t value_len);
+/* *value has *value_len bytes and a 0 byte behind them; kv_release gives it back. -ENOENT: no such key. */
+int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value,
+		 size_t *value_len);
+/* 1: was deleted, 0: no such key. */
+int kv_delete(void *kv_handle, const void *key, size_t key_len);
+/* 1 or 0. */
+int kv_exists(void *kv_handle, const void *key, size_t key_len);
+
+/*
+ * Asynchronous. Each accepted request calls back exactly once, from kv_progress, a blocking call or
+ * kv_close. Requests of one handle are carried out and answered in order. Submitted requests leave in one message with
+ * the next kv_progress or kv_flush.
+ */
+
+/* status: 0 or a negative errno as above. value: of a get, valid during the call; NULL otherwise. The
+ * callback may submit, but not close the handle. */
+typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
+
+/* 0 accepted; -EAGAIN: as many are outstanding as the handle takes, progress first. Key and value
+ * are copied before the call returns. */
+int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value,
+		  size_t value_len, kv_callback done, void *arg);
+int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
+int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
+/* status 0 or -ENOENT. */
+int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done,
+		     void *arg);
+
+/* Send what was submitted. */
+int kv_flush(void *kv_handle);
+
+/* Send and receive, call back; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one
+ * request completed. Returns how many completed (of all handles that share), 0 after the timeout, -ENOTCONN. */
+int kv_progress(void *kv_handle, uint64_t timeout_us);
+
+/* Until nothing is outstanding on this handle, or `timeout_us` of its options passed. */
+int kv_wait(void *kv_handle);
+
+/* Requests that were submitted and have not called back. */
+size_t kv_outstanding(const void *kv_handle);
+
+/* For a caller's own loop: a descriptor that becomes readable when kv_progress has work. Call kv_arm before
+ * each sleep: 0: sleep; 1: there is work now, call kv_progress instead. */
+int kv_fd(const void *kv_handle);
+int kv_arm(void *kv_handle);
+
+/* "rdma", "tcp" or "unix". */
+const char *kv_transport(const void *kv_handle);
+/* Longest key plus value that the server takes by one message, and longest value at all. */
+uint64_t kv_eager_max(const void *kv_handle);
+uint64_t kv_value_max(const void *kv_handle);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * ping.h: round trips to rdmad and back. See rdmad_ping(3).
+ */
+#ifndef RDMAD_PING_H
+#define RDMAD_PING_H
+
+#include <rdmad/rdmad.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rdmad_ping;
+
+#define RDMAD_PING_SIZE_MAX ((1u << 20) - 24u)
+
+struct rdmad_ping_options {
+	struct rdmad_options common;
+	uint32_t size;  /* bytes of each message, 0 to RDMAD_PING_SIZE_MAX; the server holds to it */
+	uint32_t count; /* round trips that will come; the server's agent ends after them. 0: until close */
+	uint32_t depth; /* most in flight; default 1, at most common.credits - 1 */
+	bool verify;    /* changing data, compared when it comes back */
+};
+
+/* Connect; the server makes an agent for this client alone. */
+int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options,
+		    struct rdmad_ping **ping);
+
+/* Send one ping. -EAGAIN: depth pings are out, receive first. */
+int rdmad_ping_send(struct rdmad_ping *ping);
+
+/* Wait for the oldest ping's pong: its round trip in nanoseconds. -EBADMSG: not the bytes that were
+ * sent; -ETIMEDOUT; -ENOTCONN. */
+int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns);
+
+/* "rdma", "tcp" or "unix". */
+const char *rdmad_ping_transport(const struct rdmad_ping *ping);
+
+void rdmad_ping_close(struct rdmad_ping *ping);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

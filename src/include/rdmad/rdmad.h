@@ -1,0 +1,42 @@
+/*
+ * rdmad.h: what all parts of librdmad share. See librdmad(3).
+ *
+ * Every function returns 0 (or a count) or a negative errno, and leaves a sentence for people in
+ * rdmad_error(). A handle is used by one thread at a time; different handles are independent.
+ */
+#ifndef RDMAD_RDMAD_H
+#define RDMAD_RDMAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RDMAD_DEFAULT_PORT 7471
+#define RDMAD_POLL_ALWAYS UINT64_MAX
+
+/* How to connect and to wait. Zero it, then set what matters: 0 is the default of each field. */
+struct rdmad_options {
+	uint64_t connect_timeout_us; /* default 5,000,000 */
+	uint64_t timeout_us;         /* of a blocking call; default 30,000,000 */
+	uint64_t poll_us;            /* poll this long before sleeping; default 100, on a machine with one processor
+	                                no polling. RDMAD_POLL_ALWAYS never sleeps */
+	bool no_poll;                /* sleep at once: lowest processor use, higher latency */
+	bool require_rdma;           /* fail rather than use another transport */
+	uint32_t credits;            /* messages in flight per direction; default 32 */
+};
+
+/* Why the calling thread's last failed call failed, "" if none did. Valid until its next call. */
+const char *rdmad_error(void);
+
+/* Version of the library, for instance "0.1.0". */
+const char *rdmad_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
