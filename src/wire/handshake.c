@@ -12,11 +12,11 @@ void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_R
 	wire_put16(&c, r->version);
 	wire_put8(&c, r->flags);
 	wire_put8(&c, r->service);
-	wire_put32(&c, r->key_id);
+	wire_put16(&c, r->key_id);
 	wire_put16(&c, r->credits);
-	wire_put16(&c, 0);
 	wire_put32(&c, r->message_size);
 	wire_put32(&c, r->count);
+	wire_put32(&c, r->size);
 	wire_put_bytes(&c, r->nonce, WIRE_NONCE);
 }
 
@@ -35,11 +35,11 @@ enum wire_reason wire_request_decode(struct wire_request *r, const uint8_t *data
 		return WIRE_REASON_VERSION;
 	r->flags = wire_get8(&c);
 	r->service = wire_get8(&c);
-	r->key_id = wire_get32(&c);
+	r->key_id = wire_get16(&c);
 	r->credits = wire_get16(&c);
-	wire_get16(&c);
 	r->message_size = wire_get32(&c);
 	r->count = wire_get32(&c);
+	r->size = wire_get32(&c);
 	wire_get_bytes(&c, r->nonce, WIRE_NONCE);
 	if (c.failed)
 		return WIRE_REASON_BAD_REQUEST;

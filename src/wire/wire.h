@@ -56,11 +56,11 @@ struct wire_request {            /* offset, size */
 	uint16_t version;        /*  4 2 */
 	uint8_t flags;           /*  6 1 reserved */
 	uint8_t service;         /*  7 1 enum wire_service */
-	uint32_t key_id;         /*  8 4 0: no key */
-	uint16_t credits;        /* 12 2 messages that the client can take before it returns credits */
-	                         /* 14 2 reserved */
-	uint32_t message_size;   /* 16 4 longest message that the client sends or takes */
-	uint32_t count;          /* 20 4 ping: round trips that will come, 0 until disconnect */
+	uint16_t key_id;         /*  8 2 0: no key */
+	uint16_t credits;        /* 10 2 messages that the client can take before it returns credits */
+	uint32_t message_size;   /* 12 4 longest message that the client sends or takes */
+	uint32_t count;          /* 16 4 ping: round trips that will come, 0: until disconnect */
+	uint32_t size;           /* 20 4 ping: bytes of each echo */
 	uint8_t nonce[WIRE_NONCE]; /* 24 32 */
 };
 

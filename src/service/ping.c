@@ -1,0 +1,117 @@
+/* ping.c: the agent that answers one client's pings with the same bytes. */
+#include "service/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+struct ping_agent {
+	struct service_worker *worker;
+	uint64_t echoes, begun;
+	struct rusage usage; /* of the worker's thread when the first ping came */
+};
+
+static enum wire_reason admit(const struct service_shared *shared,
+			      const struct wire_request *request, struct wire_accept *grant,
+			      uint64_t *detail)
+{
+	if (request->size > shared->ping_size_max ||
+	    request->size > WIRE_BODY_MAX(request->message_size)) {
+		*detail = shared->ping_size_max;
+		return WIRE_REASON_MESSAGE_SIZE;
+	}
+	return WIRE_REASON_NONE;
+}
+
+static void *agent_new(struct service_worker *worker)
+{
+	struct ping_agent *agent = calloc(1, sizeof(*agent));
+
+	if (agent) {
+		agent->worker = worker;
+		worker->stats.ping_agents++;
+	}
+	return agent;
+}
+
+static void established(struct conn *conn)
+{
+	(void)conn;
+}
+
+/* The client said how many pings of which size will come; anything else is not a ping. */
+static int record(struct conn *conn, const struct wire_record *ping, const void *body)
+{
+	struct ping_agent *agent = conn_context(conn);
+	const struct wire_request *request = conn_request(conn);
+	struct wire_record *pong;
+
+	if (ping->op != WIRE_OP_ECHO || ping->length != request->size ||
+	    (request->count && agent->echoes >= request->count))
+		return -EPROTO;
+	pong = conn_reserve(conn, ping->length, NULL);
+	if (!pong)
+		return -EAGAIN;
+	if (agent->echoes++ == 0) {
+		agent->begun = agent->worker->now;
+		getrusage(RUSAGE_THREAD, &agent->usage);
+	}
+	agent->worker->stats.pings++;
+	pong->op = WIRE_OP_ECHO;
+	pong->flags = WIRE_REPLY;
+	pong->id = ping->id;
+	memcpy(pong + 1, body, ping->length);
+	conn_commit(conn, pong, ping->length);
+	return 0;
+}
+
+static double seconds_between(const struct timeval *from, const struct timeval *to)
+{
+	return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_usec - from->tv_usec) / 1e6;
+}
+
+static void print_statistics(const struct conn *conn, const struct ping_agent *agent)
+{
+	double seconds = (double)(agent->worker->now - agent->begun) / (double)TIME_S;
+	struct conn_info info;
+	struct rusage usage;
+	double rate;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	conn_get_info(conn, &info);
+	rate = seconds > 0 ? (double)agent->echoes / seconds : 0;
+	log_info("ping", "%s (%s): %" PRIu64 " round trips of %u bytes in %.3f s, %.0f messages/s, "
+			 "%.1f Mb/s each way, user %.3f s, system %.3f s",
+		 info.peer, info.transport, agent->echoes, conn_request(conn)->size, seconds, rate,
+		 rate * conn_request(conn)->size * 8 / 1e6,
+		 seconds_between(&agent->usage.ru_utime, &usage.ru_utime),
+		 seconds_between(&agent->usage.ru_stime, &usage.ru_stime));
+}
+
+static void closed(struct conn *conn, int error, const char *reason)
+{
+	struct ping_agent *agent = conn_context(conn);
+	struct conn_info info;
+
+	if (agent->echoes)
+		print_statistics(conn, agent);
+	if (error) {
+		conn_get_info(conn, &info);
+		log_warn("ping", "%s (%s): %s", info.peer, info.transport, reason);
+	}
+	free(agent);
+}
+
+static const struct conn_ops ops = {
+	.established = established,
+	.record = record,
+	.closed = closed,
+};
+
+const struct service service_ping = {
+	.id = WIRE_PING,
+	.help = "round trips: each message comes back as it was sent",
+	.admit = admit,
+	.ops = &ops,
+	.agent_new = agent_new,
+};
