@@ -15,7 +15,8 @@
 
 #include "base/base.h"
 
-#define STORE_KEY_MAX 4095 /* bytes; the shortest key is 1 byte */
+#define STORE_KEY_MAX 4095  /* bytes; the shortest key is 1 byte */
+#define STORE_COPY_MAX 4096 /* bytes that store_copy copies under the stripe's lock */
 
 enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_LRU };
 
@@ -42,6 +43,7 @@ struct store_stats {
 	uint64_t items, pins;
 	uint64_t bytes_used;  /* of the arena: extents, with headers and rounding */
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
+	uint64_t bytes_held;  /* pages that hold any of it: bytes_used and what is free beside it */
 	uint64_t bytes_total;
 	uint64_t hits, misses, sets, deletes, evictions, expired, out_of_memory;
 };

@@ -1,0 +1,410 @@
+/*
+ * arena: extents for items. Up to 32 KiB an extent is an object of a size class (eight classes for each
+ * doubling, so at most 12.5 % too long), cut from a span of pages; beyond, it is a run of whole
+ * pages. Threads are spread over heaps, each with its own lock and spans, so that small
+ * allocations of different threads do not meet; an object goes back to the heap its span belongs
+ * to. A span without objects goes back to the page runs (one per heap and class is kept until
+ * memory is short), so that small memory becomes large memory again.
+ */
+#include <stdlib.h>
+
+#include "store/internal.h"
+
+#define HEAP_SHARE (64 * MIB) /* of arena for each heap */
+#define SPAN_PAGES_MIN 8
+#define SPAN_PAGES_MAX 64
+
+static struct page *arena_page(struct arena *a, const struct store_item *item)
+{
+	return &a->pages.page[(uint64_t)((const char *)item - a->base) >> PAGE_SHIFT];
+}
+
+static uint32_t page_number(const struct arena *a, const struct page *page)
+{
+	return (uint32_t)(page - a->pages.page);
+}
+
+static struct store_item *page_item(const struct arena *a, uint32_t first)
+{
+	return (struct store_item *)(a->base + ((uint64_t)first << PAGE_SHIFT));
+}
+
+static bool span_claimed(const struct page *span)
+{
+	return atomic_load_explicit(&span->claimed, memory_order_relaxed);
+}
+
+/*
+ * Size classes.
+ */
+
+/* As few pages as leave no more than 1/32 unused at the span's end, else the best there is. */
+static void class_size_span(struct arena *a, unsigned class)
+{
+	uint32_t size = a->class_size[class], best = UINT32_MAX, pages_best = 0;
+	uint32_t min = MIN(SPAN_PAGES_MIN, MAX(1, a->pages.count / 128));
+	uint32_t max = MIN(SPAN_PAGES_MAX, MAX(min, a->pages.count / 32));
+
+	min = MAX(min, (size + PAGE_BYTES - 1) / PAGE_BYTES);
+	for (uint32_t n = min; n <= MAX(min, max); n++) {
+		uint32_t bytes = n * PAGE_BYTES, share = (bytes % size) * 1024 / (bytes / 1024);
+
+		if (share < best) {
+			best = share;
+			pages_best = n;
+		}
+		if (bytes % size * 32 <= bytes)
+			break;
+	}
+	a->class_pages[class] = (uint16_t)pages_best;
+	a->class_objects[class] = (uint16_t)(pages_best * PAGE_BYTES / size);
+}
+
+static void class_init_all(struct arena *a)
+{
+	uint32_t granule = 1u << a->shift, size = SMALL_MIN, step;
+	unsigned at = 0;
+
+	for (; size <= SMALL_MAX; size += step) {
+		step = MAX(granule, (1u << (31 - __builtin_clz(size))) / 8);
+		a->class_size[a->classes] = size;
+		for (; at <= size / GRANULE_MIN; at++)
+			a->class_of[at] = (uint8_t)a->classes;
+		class_size_span(a, a->classes++);
+	}
+}
+
+static unsigned class_of(const struct arena *a, uint64_t size)
+{
+	return a->class_of[(size + GRANULE_MIN - 1) / GRANULE_MIN];
+}
+
+static uint64_t large_pages(uint64_t size)
+{
+	return (size + PAGE_BYTES - 1) >> PAGE_SHIFT;
+}
+
+int arena_init(struct arena *a, void *base, size_t size)
+{
+	a->base = base;
+	a->shift = 4;
+	while ((size >> a->shift) >= LINK_TAGGED - 1)
+		a->shift++;
+	a->heaps = (unsigned)MAX(1, MIN(HEAPS_MAX, size / HEAP_SHARE));
+	if (a->shift > 6 || pages_create(&a->pages, (uint32_t)(size >> PAGE_SHIFT)))
+		return a->shift > 6 ? -EINVAL : -ENOMEM;
+	class_init_all(a);
+	return 0;
+}
+
+void arena_fini(struct arena *a)
+{
+	pages_destroy(&a->pages);
+}
+
+bool arena_can_hold(const struct arena *a, uint64_t size)
+{
+	return size <= SMALL_MAX || large_pages(size) <= a->pages.count;
+}
+
+uint32_t arena_pages_of(const struct arena *a, uint64_t size)
+{
+	if (size <= SMALL_MAX)
+		return a->class_pages[class_of(a, size)];
+	return (uint32_t)large_pages(size);
+}
+
+/*
+ * Heaps. All of this under the heap's lock.
+ */
+
+static uint32_t heap_partial(const struct heap *h, unsigned class)
+{
+	return atomic_load_explicit(&h->partial[class], memory_order_relaxed);
+}
+
+static void heap_link(struct arena *a, struct heap *h, struct page *span)
+{
+	uint32_t first = heap_partial(h, span->class), me = page_number(a, span) + 1;
+
+	span->linked = true;
+	span->prev = 0;
+	span->next = first;
+	if (first)
+		a->pages.page[first - 1].prev = me;
+	atomic_store_explicit(&h->partial[span->class], me, memory_order_relaxed);
+}
+
+static void heap_unlink(struct arena *a, struct heap *h, struct page *span)
+{
+	span->linked = false;
+	if (span->next)
+		a->pages.page[span->next - 1].prev = span->prev;
+	if (span->prev)
+		a->pages.page[span->prev - 1].next = span->next;
+	else
+		atomic_store_explicit(&h->partial[span->class], span->next, memory_order_relaxed);
+}
+
+static void heap_add_spares(struct heap *h, int n)
+{
+	uint32_t now = atomic_load_explicit(&h->spares, memory_order_relaxed);
+
+	atomic_store_explicit(&h->spares, now + (uint32_t)n, memory_order_relaxed);
+}
+
+/* The next span with a free object; those that a window claims are passed over. */
+static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
+{
+	struct page *span;
+	uint32_t at;
+
+	while ((at = heap_partial(h, class))) {
+		span = &a->pages.page[at - 1];
+		if (likely(!span_claimed(span)))
+			return span;
+		heap_unlink(a, h, span);
+	}
+	at = h->spare[class];
+	if (!at || span_claimed(&a->pages.page[at - 1]))
+		return NULL;
+	h->spare[class] = 0;
+	heap_add_spares(h, -1);
+	heap_link(a, h, &a->pages.page[at - 1]);
+	return &a->pages.page[at - 1];
+}
+
+static struct store_item *span_take(struct arena *a, struct heap *h, struct page *span)
+{
+	unsigned class = span->class;
+	struct store_item *item;
+	uint16_t fresh;
+
+	if (span->free) {
+		item = arena_item(a, span->free);
+		span->free = item->queue_next;
+		atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_release);
+	} else {
+		fresh = atomic_load_explicit(&span->fresh, memory_order_relaxed);
+		item = (struct store_item *)((char *)page_item(a, page_number(a, span)) +
+					     (uint64_t)fresh * a->class_size[class]);
+		atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_relaxed);
+		atomic_store_explicit(&span->fresh, fresh + 1, memory_order_release);
+	}
+	if (++span->used == a->class_objects[class])
+		heap_unlink(a, h, span);
+	h->used += a->class_size[class];
+	return item;
+}
+
+static struct store_item *heap_take(struct arena *a, struct heap *h, unsigned class, uint64_t asked)
+{
+	struct store_item *item = NULL;
+	struct page *span;
+
+	lock_take(&h->lock);
+	span = heap_span(a, h, class);
+	if (likely(span)) {
+		item = span_take(a, h, span);
+		h->asked += asked;
+	}
+	lock_give(&h->lock);
+	return item;
+}
+
+/* A new span for the heap; false: no pages. */
+static bool heap_grow(struct arena *a, unsigned heap, unsigned class)
+{
+	struct heap *h = &a->heap[heap];
+	uint32_t first = pages_take(&a->pages, a->class_pages[class], (int)class, heap);
+
+	if (first == UINT32_MAX)
+		return false;
+	lock_take(&h->lock);
+	heap_link(a, h, &a->pages.page[first]);
+	lock_give(&h->lock);
+	return true;
+}
+
+/* An emptied span: the spare of its class if that place is free, else back to the page runs. */
+static void span_retire(struct arena *a, struct heap *h, struct page *span)
+{
+	if (span->linked)
+		heap_unlink(a, h, span);
+	if (span_claimed(span) || h->spare[span->class] || heap_partial(h, span->class)) {
+		pages_give(&a->pages, page_number(a, span));
+		return;
+	}
+	h->spare[span->class] = page_number(a, span) + 1;
+	heap_add_spares(h, 1);
+}
+
+static void heap_give(struct arena *a, struct page *span, struct store_item *item, uint64_t asked)
+{
+	struct heap *h = &a->heap[atomic_load_explicit(&span->heap, memory_order_relaxed)];
+
+	lock_take(&h->lock);
+	item->queue_next = span->free;
+	span->free = arena_link(a, item);
+	h->used -= a->class_size[span->class];
+	h->asked -= asked;
+	if (--span->used == 0)
+		span_retire(a, h, span);
+	else if (!span->linked && !span_claimed(span))
+		heap_link(a, h, span);
+	lock_give(&h->lock);
+}
+
+static void heap_trim(struct arena *a, struct heap *h)
+{
+	lock_take(&h->lock);
+	for (unsigned c = 0; c < a->classes; c++) {
+		if (!h->spare[c])
+			continue;
+		pages_give(&a->pages, h->spare[c] - 1);
+		h->spare[c] = 0;
+	}
+	atomic_store_explicit(&h->spares, 0, memory_order_relaxed);
+	lock_give(&h->lock);
+}
+
+void arena_trim(struct arena *a)
+{
+	for (unsigned i = 0; i < a->heaps; i++)
+		if (atomic_load_explicit(&a->heap[i].spares, memory_order_relaxed))
+			heap_trim(a, &a->heap[i]);
+}
+
+void arena_span_unclaim(struct arena *a, uint32_t first)
+{
+	struct page *span = &a->pages.page[first];
+	struct heap *h = &a->heap[atomic_load_explicit(&span->heap, memory_order_relaxed)];
+
+	lock_take(&h->lock);
+	if (atomic_load_explicit(&span->state, memory_order_relaxed) == PAGE_SPAN) {
+		atomic_store_explicit(&span->claimed, 0, memory_order_relaxed);
+		if (span->used && !span->linked && span->used < a->class_objects[span->class])
+			heap_link(a, h, span);
+	}
+	lock_give(&h->lock);
+}
+
+/*
+ * Extents.
+ */
+
+/* Threads take the heaps in turn. */
+static unsigned heap_of_thread(const struct arena *a)
+{
+	static _Atomic unsigned threads;
+	static _Thread_local unsigned mine;
+
+	if (unlikely(!mine))
+		mine = 1 + atomic_fetch_add(&threads, 1);
+	return (mine - 1) % a->heaps;
+}
+
+/* From another heap, when there are no pages for a new span. */
+static struct store_item *small_steal(struct arena *a, unsigned class, uint64_t asked)
+{
+	struct store_item *item;
+
+	for (unsigned i = 0; i < a->heaps; i++) {
+		if (!heap_partial(&a->heap[i], class) &&
+		    !atomic_load_explicit(&a->heap[i].spares, memory_order_relaxed))
+			continue;
+		item = heap_take(a, &a->heap[i], class, asked);
+		if (item)
+			return item;
+	}
+	return NULL;
+}
+
+static struct store_item *small_alloc_slow(struct arena *a, unsigned heap, unsigned class,
+					   uint64_t asked)
+{
+	struct store_item *item;
+
+	for (int try = 0; try < 2; try++) {
+		while (heap_grow(a, heap, class)) {
+			item = heap_take(a, &a->heap[heap], class, asked);
+			if (item)
+				return item;
+		}
+		item = small_steal(a, class, asked);
+		if (item)
+			return item;
+		arena_trim(a);
+	}
+	return NULL;
+}
+
+struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t asked)
+{
+	struct page *run = &a->pages.page[first];
+	struct store_item *item = page_item(a, first);
+
+	atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_relaxed);
+	atomic_fetch_add(&a->large_used, (uint64_t)run->pages << PAGE_SHIFT);
+	atomic_fetch_add(&a->large_asked, asked);
+	atomic_store_explicit(&run->state, PAGE_LARGE, memory_order_release);
+	return item;
+}
+
+static struct store_item *large_alloc(struct arena *a, uint64_t size, uint64_t asked)
+{
+	uint64_t n = large_pages(size);
+	uint32_t first = UINT32_MAX;
+
+	if (n <= a->pages.count)
+		first = pages_take(&a->pages, (uint32_t)n, -1, 0);
+	if (first == UINT32_MAX && n <= a->pages.count) {
+		arena_trim(a);
+		first = pages_take(&a->pages, (uint32_t)n, -1, 0);
+	}
+	return first == UINT32_MAX ? NULL : arena_large_begin(a, first, asked);
+}
+
+struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked)
+{
+	unsigned class, heap;
+	struct store_item *item;
+
+	if (size > SMALL_MAX)
+		return large_alloc(a, size, asked);
+	class = class_of(a, size);
+	heap = heap_of_thread(a);
+	item = heap_take(a, &a->heap[heap], class, asked);
+	return likely(item) ? item : small_alloc_slow(a, heap, class, asked);
+}
+
+void arena_free(struct arena *a, struct store_item *item, uint64_t asked)
+{
+	struct page *run = &a->pages.page[arena_page(a, item)->start];
+
+	atomic_store_explicit(&item->refs, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&run->state, memory_order_relaxed) == PAGE_SPAN) {
+		heap_give(a, run, item, asked);
+		return;
+	}
+	atomic_fetch_sub(&a->large_used, (uint64_t)run->pages << PAGE_SHIFT);
+	atomic_fetch_sub(&a->large_asked, asked);
+	pages_give(&a->pages, page_number(a, run));
+}
+
+void arena_get_usage(struct arena *a, struct arena_usage *out)
+{
+	out->used = atomic_load(&a->large_used);
+	out->asked = atomic_load(&a->large_asked);
+	for (unsigned i = 0; i < a->heaps; i++) {
+		struct heap *h = &a->heap[i];
+
+		lock_take(&h->lock);
+		out->used += h->used;
+		out->asked += h->asked;
+		lock_give(&h->lock);
+	}
+	lock_take(&a->pages.lock);
+	out->held = (uint64_t)a->pages.taken << PAGE_SHIFT;
+	lock_give(&a->pages.lock);
+}

@@ -1,0 +1,417 @@
+/*
+ * store, inside: what its files share. Nothing here is for other rooms.
+ *
+ *   store.c   the operations: hash, lock the stripe, one index step, unlock
+ *   index.c   a stripe's table: buckets of one cache line, incremental growth, scan
+ *   evict.c   the order of eviction, and making room
+ *   wheel.c   a stripe's timer wheel
+ *   arena.c   extents: size classes in spans of pages for small, whole pages for large
+ *   pages.c   runs of pages: find, split, coalesce, and the window that eviction clears
+ *
+ * Locks, in the order in which they may be taken: window (one at a time makes room), stripe,
+ * heap, pages. Extents are freed after the stripe's lock was given back.
+ */
+#ifndef RDMAD_STORE_INTERNAL_H
+#define RDMAD_STORE_INTERNAL_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "store/store.h"
+
+/*
+ * Lock: held for some tens of nanoseconds, so it spins; when the holder lost its processor, the
+ * waiter yields, and at last sleeps. Unlocking is one plain store, which no pthread lock offers.
+ */
+struct lock {
+	_Atomic uint32_t held;
+};
+
+#define LOCK_SPINS 128
+#define LOCK_YIELDS 64
+
+static inline void lock_wait(struct lock *l)
+{
+	for (unsigned n = 0; atomic_load_explicit(&l->held, memory_order_relaxed); n++) {
+		if (n < LOCK_SPINS)
+			__builtin_ia32_pause();
+		else if (n < LOCK_SPINS + LOCK_YIELDS)
+			sched_yield();
+		else
+			nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	}
+}
+
+static inline void lock_take(struct lock *l)
+{
+	while (unlikely(atomic_exchange_explicit(&l->held, 1, memory_order_acquire)))
+		lock_wait(l);
+}
+
+static inline void lock_give(struct lock *l)
+{
+	atomic_store_explicit(&l->held, 0, memory_order_release);
+}
+
+/*
+ * An item: header, key, value. Its address in 32 bits is its link: 0 is none, else 1 + the offset
+ * in the arena, in granules (16 bytes; more in an arena beyond 64 GiB).
+ *
+ * refs counts the index and the pins. A reservation has ITEM_RESERVED beside its one reference, and
+ * a free extent has 0, so that whoever clears a window can tell the three apart without a lock.
+ */
+#define ITEM_RESERVED 0x80000000u
+#define LINK_TAGGED 0xfffffe00u /* links from here on are not items: see wheel.c */
+
+enum item_queue { QUEUE_NONE, QUEUE_SMALL, QUEUE_MAIN };
+
+struct store_item {
+	_Atomic uint32_t refs;
+	_Atomic uint32_t tag; /* 32 bits of the key's hash; the top ones choose the stripe */
+	uint64_t value_len : 48;
+	uint64_t key_len : 16;
+	uint64_t version : 60; /* this word and the rest: under the stripe's lock */
+	uint64_t heat : 2;     /* hits, up to 3, since it was last looked at for eviction */
+	uint64_t queue : 2;
+	uint64_t expires;
+	uint32_t queue_next, queue_prev; /* next: also of a chain of the dead, or of the free */
+	uint32_t wheel_next, wheel_prev; /* prev 0: not in the wheel */
+	unsigned char key[];
+};
+
+_Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a cache line");
+
+#define ITEM_ALIGN_FROM 4096 /* values from this size on begin on a cache line */
+#define VALUE_LIMIT (1ull << 47)
+
+static inline uint64_t item_value_offset(uint64_t key_len, uint64_t value_len)
+{
+	uint64_t end = sizeof(struct store_item) + key_len;
+
+	return value_len < ITEM_ALIGN_FROM ? end : (end + CACHE_LINE - 1) & ~(CACHE_LINE - 1ull);
+}
+
+static inline uint64_t item_size(uint64_t key_len, uint64_t value_len)
+{
+	return item_value_offset(key_len, value_len) + value_len;
+}
+
+static inline unsigned char *item_value(struct store_item *item)
+{
+	return (unsigned char *)item + item_value_offset(item->key_len, item->value_len);
+}
+
+/*
+ * pages.c
+ */
+#define PAGE_SHIFT 12
+#define PAGE_BYTES (1u << PAGE_SHIFT)
+#define EXACT_BINS 32 /* runs of fewer pages have a bin for each length */
+#define BINS (EXACT_BINS + 8 * 27)
+
+enum page_state {
+	PAGE_FREE,
+	PAGE_HELD,  /* free, kept back for the window */
+	PAGE_SPAN,  /* objects of one class */
+	PAGE_NEW,   /* one large extent that its owner has not marked reserved yet */
+	PAGE_LARGE, /* one large extent */
+};
+
+/* A page's record; all but `start` is that of the run which begins with the page. */
+struct page {
+	_Atomic uint8_t state;
+	_Atomic uint8_t claimed; /* a span in the window: takes no new object */
+	_Atomic uint8_t heap;
+	uint8_t class;
+	uint32_t start; /* the run's first page: valid on a run's first and last page, all of a span's */
+	uint32_t pages;
+	uint32_t next, prev;    /* 1 + page, in a bin or in a heap's list */
+	uint32_t free;          /* link of the first free object */
+	_Atomic uint16_t fresh; /* objects that were ever handed out */
+	uint16_t used;
+	bool linked; /* in its heap's list */
+};
+
+struct pages {
+	_Alignas(CACHE_LINE) struct lock lock;
+	uint32_t count;
+	uint32_t taken; /* pages that are not free */
+	uint32_t bin[BINS];
+	uint64_t bin_map[(BINS + 63) / 64];
+	uint64_t *heads; /* one bit a page: a run begins here */
+	struct page *page;
+	uint32_t window_first, window_end; /* empty: no window */
+};
+
+int pages_create(struct pages *p, uint32_t count);
+void pages_destroy(struct pages *p);
+
+/* First page of a run of n, or UINT32_MAX. A span (class >= 0) comes from the low end of what is free, a large run
+ * (-1, PAGE_NEW) from the high end, so that the two mix less. */
+uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap);
+void pages_give(struct pages *p, uint32_t first);
+
+/*
+ * arena.c
+ */
+#define SMALL_MAX 32768 /* extents beyond are runs of pages */
+#define SMALL_MIN 64
+#define GRANULE_MIN 16
+#define CLASSES_MAX 80
+#define HEAPS_MAX 16
+
+/* A thread allocates from the heap of its number; an object goes back to the heap that it came from. */
+struct heap {
+	_Alignas(CACHE_LINE) struct lock lock;
+	_Atomic uint32_t spares;       /* spare spans, all classes */
+	uint64_t used, asked;
+	_Atomic uint32_t partial[CLASSES_MAX]; /* spans with a free object, 1 + page */
+	uint32_t spare[CLASSES_MAX];   /* one empty span is kept back, 1 + page */
+};
+
+struct arena {
+	char *base;
+	unsigned shift; /* log2 of the granule */
+	unsigned classes, heaps;
+	uint32_t class_size[CLASSES_MAX];
+	uint16_t class_pages[CLASSES_MAX], class_objects[CLASSES_MAX];
+	uint8_t class_of[SMALL_MAX / GRANULE_MIN + 1];
+	_Atomic uint64_t large_used, large_asked;
+	struct pages pages;
+	struct heap heap[HEAPS_MAX];
+};
+
+static inline struct store_item *arena_item(const struct arena *a, uint32_t link)
+{
+	return (struct store_item *)(a->base + ((uint64_t)(link - 1) << a->shift));
+}
+
+static inline uint32_t arena_link(const struct arena *a, const struct store_item *item)
+{
+	return (uint32_t)(((uint64_t)((const char *)item - a->base) >> a->shift) + 1);
+}
+
+int arena_init(struct arena *a, void *base, size_t size);
+void arena_fini(struct arena *a);
+
+/* True when the arena could hold an extent of this size if it held nothing else. */
+bool arena_can_hold(const struct arena *a, uint64_t size);
+
+/* Pages of the run that an extent of this size is, or is cut from. */
+uint32_t arena_pages_of(const struct arena *a, uint64_t size);
+
+/* An extent with refs = ITEM_RESERVED + 1, all else undefined. NULL: no room. `asked` is only
+ * counted. Any thread, no stripe's lock held. */
+struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked);
+void arena_free(struct arena *a, struct store_item *item, uint64_t asked);
+
+struct arena_usage {
+	uint64_t used, asked, held; /* held: pages taken, with the free objects of spans */
+};
+void arena_get_usage(struct arena *a, struct arena_usage *out);
+
+/* Gives spans that are empty back to the page runs. */
+void arena_trim(struct arena *a);
+
+/* For pages.c: a new large run becomes an extent; a span of a window that was given up takes objects again. */
+struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t asked);
+void arena_span_unclaim(struct arena *a, uint32_t first);
+
+/*
+ * The window: a stretch of the arena that eviction clears to get one long run, which random
+ * evictions would practically never give. While it stands, its free pages are held back and its spans take
+ * no new objects. One at a time, under the caller's window lock.
+ */
+struct window {
+	uint32_t pages;       /* wanted */
+	uint32_t first, end;  /* found */
+	uint32_t hand;        /* where the next one is looked for */
+	uint32_t page, object; /* where the walk is */
+};
+
+/* Finds the next stretch from the hand on without large items that are pinned or reserved, and claims it.
+ * False: none before the end of the arena. */
+bool arena_window_claim(struct arena *a, struct window *w);
+
+/* Walk the extents in the window: NULL at its end. An extent may be free, pinned or reserved. */
+void arena_window_rewind(struct window *w);
+struct store_item *arena_window_next(struct arena *a, struct window *w);
+
+/* Give the window up; the hand moves behind the extent where the walk stopped. When all of it is free and `take` is set, its first pages become a large
+ * extent as arena_alloc's, which is returned. */
+struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked);
+
+/*
+ * index.c: the table of a stripe, under its lock.
+ */
+#define BUCKET_SLOTS 7
+#define BUCKETS_MIN 16
+
+struct bucket { /* one cache line */
+	uint32_t tag[BUCKET_SLOTS];
+	uint32_t link[BUCKET_SLOTS]; /* 0: empty */
+	struct bucket *next;
+};
+
+_Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is a cache line");
+
+struct table {
+	struct bucket *bucket; /* NULL: no table */
+	uint32_t mask;
+};
+
+struct slot {
+	struct bucket *bucket;
+	unsigned at;
+};
+
+struct index {
+	struct table now, old; /* old: still being moved to now */
+	uint32_t moved;        /* buckets of old that are in now already */
+	uint32_t count;
+	struct bucket *spare; /* overflow buckets to reuse */
+	struct bucket *blocks; /* the blocks they were allocated in */
+};
+
+int index_init(struct index *x);
+void index_fini(struct index *x);
+
+/* The item of a key, or NULL. The slot stays valid until the next insert or remove. */
+struct store_item *index_find(const struct index *x, const struct arena *a, uint32_t tag,
+			      const void *key, size_t key_len, struct slot *slot);
+
+/* Whether this very item is in the table. */
+bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct slot *slot);
+
+int index_insert(struct index *x, uint32_t tag, uint32_t link); /* -ENOMEM */
+void index_remove(struct index *x, struct slot slot);
+
+/* Calls back for all links of the bucket at the cursor and moves it on; 0 again at the end. Returns how many. */
+typedef void (*index_visit_fn)(void *arg, uint32_t link);
+unsigned index_scan(const struct index *x, uint32_t *cursor, index_visit_fn fn, void *arg);
+
+static inline struct bucket *index_bucket(const struct index *x, uint32_t tag)
+{
+	uint32_t at = tag & x->old.mask;
+
+	if (unlikely(x->old.bucket) && at >= x->moved)
+		return &x->old.bucket[at];
+	return &x->now.bucket[tag & x->now.mask];
+}
+
+/*
+ * A stripe: the keys whose hash has the same top bits.
+ */
+#define STRIPES_MIN 16
+#define STRIPES_MAX 128
+
+#define WHEEL_BITS 6
+#define WHEEL_SLOTS (1u << WHEEL_BITS)
+#define WHEEL_LEVELS 8
+#define WHEEL_SHIFT 20 /* a tick is 2^20 ns, about a millisecond */
+
+struct wheel {
+	uint64_t now; /* ticks */
+	uint32_t count;
+	uint64_t map[WHEEL_LEVELS];
+	uint32_t head[WHEEL_LEVELS][WHEEL_SLOTS];
+};
+
+struct queue {
+	uint32_t head, tail; /* in at the head, out at the tail */
+	uint32_t count;
+	uint64_t bytes;
+};
+
+struct ghost {
+	uint32_t tag, stamp;
+};
+
+struct stripe {
+	_Alignas(CACHE_LINE) struct lock lock;
+	struct index index;
+	uint64_t hits; /* the rest of the first two lines is what every operation touches */
+	uint64_t version;
+	uint64_t pinned; /* pins and reservations given out, ever */
+	uint64_t misses, sets, deletes, evictions, expired;
+
+	_Alignas(CACHE_LINE) _Atomic uint64_t unpinned; /* and given back */
+	_Atomic uint64_t due; /* of the wheel, read without the lock */
+	struct queue small, main;
+	struct ghost *ghost;
+	uint32_t ghost_mask, ghost_clock; /* ghost_mask 0: none yet */
+	struct wheel wheel;
+};
+
+struct store {
+	enum store_eviction eviction;
+	uint64_t value_max;
+	uint64_t seed;
+	unsigned stripe_shift; /* tag >> this is the stripe */
+	unsigned stripes;
+	struct stripe *stripe;
+	_Alignas(CACHE_LINE) _Atomic uint32_t evict_hand, tick_hand;
+	_Atomic uint64_t due, out_of_memory;
+	pthread_mutex_t window_lock;
+	uint32_t window_hand;
+	struct arena arena;
+};
+
+static inline struct stripe *store_stripe(struct store *store, uint32_t tag)
+{
+	return &store->stripe[tag >> store->stripe_shift];
+}
+
+/* Items that left the index under a stripe's lock, chained by queue_next, to be released after it. */
+struct dead {
+	struct store_item *first;
+};
+
+static inline void dead_add(const struct arena *a, struct dead *dead, struct store_item *item)
+{
+	item->queue_next = dead->first ? arena_link(a, dead->first) : 0;
+	dead->first = item;
+}
+
+/* store.c: take an item out of index, queue and wheel, under its stripe's lock. */
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot,
+		     struct store_item *item, struct dead *dead);
+
+/* Give one reference back; frees the item with the last. No stripe's lock held. */
+void store_item_release(struct store *store, struct store_item *item);
+void store_dead_release(struct store *store, struct dead *dead);
+
+/*
+ * evict.c: the order of eviction is S3-FIFO, per stripe (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues
+ * are all you need for cache eviction, SOSP 2023).
+ */
+void evict_add(struct store *store, struct stripe *s, struct store_item *item);
+void evict_remove(struct store *store, struct stripe *s, struct store_item *item);
+
+/* The new item takes the old one's place; an overwrite is a hit. */
+void evict_replace(struct store *store, struct stripe *s, struct store_item *old,
+		   struct store_item *new);
+
+/* Evicts until an extent of this size can be had, and returns it; NULL: cannot be done. */
+struct store_item *evict_make_room(struct store *store, uint64_t size, uint64_t asked);
+
+static inline void evict_touch(struct store_item *item)
+{
+	if (item->heat < 3)
+		item->heat++;
+}
+
+/*
+ * wheel.c
+ */
+void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now);
+void wheel_remove(struct store *store, struct stripe *s, struct store_item *item);
+void wheel_clear(struct stripe *s);
+
+/* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or TIME_NEVER;
+ * one that is not after `now` says that the budget ended it. */
+uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget,
+		       struct dead *dead);
+
+#endif

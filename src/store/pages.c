@@ -1,0 +1,352 @@
+/*
+ * pages: runs of pages. Free runs are kept in bins by length (one for each length below 32, eight
+ * for each doubling above) and coalesce with their neighbours when they are given back. All
+ * records are outside the arena, so that no page of it is touched before it is used.
+ */
+#include <stdlib.h>
+
+#include "store/internal.h"
+
+static unsigned bin_of(uint32_t n)
+{
+	unsigned log;
+
+	if (n < EXACT_BINS)
+		return n;
+	log = 31 - (unsigned)__builtin_clz(n);
+	return EXACT_BINS + (log - 5) * 8 + ((n >> (log - 3)) & 7);
+}
+
+static void head_set(struct pages *p, uint32_t at)
+{
+	p->heads[at / 64] |= 1ull << (at % 64);
+}
+
+static void head_clear(struct pages *p, uint32_t at)
+{
+	p->heads[at / 64] &= ~(1ull << (at % 64));
+}
+
+/* First run that begins at `from` or after it; count: none. */
+static uint32_t head_next(const struct pages *p, uint32_t from)
+{
+	uint64_t word;
+
+	if (from >= p->count)
+		return p->count;
+	word = p->heads[from / 64] >> (from % 64);
+	if (word)
+		return from + (uint32_t)__builtin_ctzll(word);
+	for (uint32_t i = from / 64 + 1; i <= (p->count - 1) / 64; i++)
+		if (p->heads[i])
+			return i * 64 + (uint32_t)__builtin_ctzll(p->heads[i]);
+	return p->count;
+}
+
+static enum page_state state_of(struct page *run)
+{
+	return atomic_load_explicit(&run->state, memory_order_acquire);
+}
+
+static void run_set(struct pages *p, uint32_t first, uint32_t n, enum page_state state)
+{
+	struct page *run = &p->page[first];
+
+	run->pages = n;
+	run->start = first;
+	p->page[first + n - 1].start = first;
+	atomic_store_explicit(&run->claimed, 0, memory_order_relaxed);
+	atomic_store_explicit(&run->state, (uint8_t)state, memory_order_release);
+	head_set(p, first);
+}
+
+static void bin_add(struct pages *p, uint32_t first, uint32_t n)
+{
+	unsigned b = bin_of(n);
+	struct page *run = &p->page[first];
+
+	run_set(p, first, n, PAGE_FREE);
+	run->prev = 0;
+	run->next = p->bin[b];
+	if (run->next)
+		p->page[run->next - 1].prev = first + 1;
+	p->bin[b] = first + 1;
+	p->bin_map[b / 64] |= 1ull << (b % 64);
+}
+
+static void bin_remove(struct pages *p, uint32_t first)
+{
+	struct page *run = &p->page[first];
+	unsigned b = bin_of(run->pages);
+
+	if (run->next)
+		p->page[run->next - 1].prev = run->prev;
+	if (run->prev)
+		p->page[run->prev - 1].next = run->next;
+	else
+		p->bin[b] = run->next;
+	if (!p->bin[b])
+		p->bin_map[b / 64] &= ~(1ull << (b % 64));
+}
+
+static unsigned bin_next(const struct pages *p, unsigned from)
+{
+	for (unsigned i = from / 64; i < ARRAY_SIZE(p->bin_map); i++) {
+		uint64_t word = p->bin_map[i];
+
+		if (i == from / 64)
+			word &= ~0ull << (from % 64);
+		if (word)
+			return i * 64 + (unsigned)__builtin_ctzll(word);
+	}
+	return BINS;
+}
+
+/* The bin of n itself may hold shorter runs, so it is searched; in any higher one all fit. The
+ * search is short when a higher bin could serve, and whole when it is the last chance. */
+static uint32_t run_find(const struct pages *p, uint32_t n)
+{
+	unsigned higher = bin_next(p, bin_of(n) + 1);
+	unsigned left = higher < BINS ? 16 : UINT32_MAX;
+
+	for (uint32_t at = p->bin[bin_of(n)]; at && left; at = p->page[at - 1].next, left--)
+		if (p->page[at - 1].pages >= n)
+			return at - 1;
+	return higher < BINS ? p->bin[higher] - 1 : UINT32_MAX;
+}
+
+static void span_set(struct pages *p, uint32_t first, uint32_t n, int class, unsigned heap)
+{
+	struct page *run = &p->page[first];
+
+	run->class = (uint8_t)class;
+	run->free = 0;
+	run->used = 0;
+	run->linked = false;
+	atomic_store_explicit(&run->heap, (uint8_t)heap, memory_order_relaxed);
+	atomic_store_explicit(&run->fresh, 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < n; i++)
+		p->page[first + i].start = first;
+	run_set(p, first, n, PAGE_SPAN);
+}
+
+static uint32_t run_take(struct pages *p, uint32_t n, int class, unsigned heap)
+{
+	uint32_t at = run_find(p, n), rest;
+
+	if (at == UINT32_MAX)
+		return at;
+	bin_remove(p, at);
+	rest = p->page[at].pages - n;
+	if (class >= 0) {
+		if (rest)
+			bin_add(p, at + n, rest);
+		span_set(p, at, n, class, heap);
+	} else {
+		if (rest)
+			bin_add(p, at, rest);
+		at += rest;
+		run_set(p, at, n, PAGE_NEW);
+	}
+	p->taken += n;
+	return at;
+}
+
+uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap)
+{
+	uint32_t at;
+
+	lock_take(&p->lock);
+	at = run_take(p, n, class, heap);
+	lock_give(&p->lock);
+	return at;
+}
+
+static void run_give(struct pages *p, uint32_t first)
+{
+	uint32_t n = p->page[first].pages, near;
+
+	if (first + n < p->count && state_of(&p->page[first + n]) == PAGE_FREE) {
+		bin_remove(p, first + n);
+		head_clear(p, first + n);
+		n += p->page[first + n].pages;
+	}
+	if (first) {
+		near = p->page[first - 1].start;
+		if (state_of(&p->page[near]) == PAGE_FREE) {
+			bin_remove(p, near);
+			head_clear(p, first);
+			n += p->page[near].pages;
+			first = near;
+		}
+	}
+	bin_add(p, first, n);
+}
+
+void pages_give(struct pages *p, uint32_t first)
+{
+	struct page *run = &p->page[first];
+
+	lock_take(&p->lock);
+	p->taken -= run->pages;
+	if (first >= p->window_first && first < p->window_end)
+		atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
+	else
+		run_give(p, first);
+	lock_give(&p->lock);
+}
+
+int pages_create(struct pages *p, uint32_t count)
+{
+	p->page = calloc(count, sizeof(*p->page));
+	p->heads = calloc(count / 64 + 1, sizeof(*p->heads));
+	if (!p->page || !p->heads) {
+		pages_destroy(p);
+		return -ENOMEM;
+	}
+	p->count = count;
+	bin_add(p, 0, count);
+	return 0;
+}
+
+void pages_destroy(struct pages *p)
+{
+	free(p->page);
+	free(p->heads);
+	p->page = NULL;
+	p->heads = NULL;
+}
+
+/* Whether eviction may hope to free this run. What a span holds is looked at later. */
+static bool run_is_clearable(struct arena *a, uint32_t first)
+{
+	const struct store_item *item;
+
+	switch (state_of(&a->pages.page[first])) {
+	case PAGE_FREE:
+	case PAGE_SPAN:
+		return true;
+	case PAGE_LARGE:
+		item = (void *)(a->base + ((uint64_t)first << PAGE_SHIFT));
+		return atomic_load_explicit(&item->refs, memory_order_acquire) <= 1;
+	case PAGE_NEW:
+	case PAGE_HELD:
+		break;
+	}
+	return false;
+}
+
+static bool window_find(struct arena *a, struct window *w)
+{
+	struct pages *p = &a->pages;
+	uint32_t at = head_next(p, w->hand), n;
+
+	w->first = at;
+	while (at < p->count) {
+		n = p->page[at].pages;
+		if (!run_is_clearable(a, at))
+			w->first = at + n;
+		at += n;
+		if (at - w->first >= w->pages) {
+			w->end = at;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool arena_window_claim(struct arena *a, struct window *w)
+{
+	struct pages *p = &a->pages;
+	bool found;
+
+	lock_take(&p->lock);
+	found = window_find(a, w);
+	if (found) {
+		p->window_first = w->first;
+		p->window_end = w->end;
+		for (uint32_t at = w->first; at < w->end; at += p->page[at].pages) {
+			struct page *run = &p->page[at];
+
+			if (state_of(run) == PAGE_FREE) {
+				bin_remove(p, at);
+				atomic_store_explicit(&run->state, PAGE_HELD,
+						      memory_order_release);
+			} else {
+				atomic_store_explicit(&run->claimed, 1, memory_order_relaxed);
+			}
+		}
+	}
+	lock_give(&p->lock);
+	arena_window_rewind(w);
+	return found;
+}
+
+void arena_window_rewind(struct window *w)
+{
+	w->page = w->first;
+	w->object = 0;
+}
+
+/* No lock: while the window stands its runs keep their places and their classes, they can only
+ * become held. */
+struct store_item *arena_window_next(struct arena *a, struct window *w)
+{
+	while (w->page < w->end) {
+		struct page *run = &a->pages.page[w->page];
+		char *base = a->base + ((uint64_t)w->page << PAGE_SHIFT);
+		enum page_state state = state_of(run);
+		unsigned objects = state == PAGE_LARGE;
+
+		if (state == PAGE_SPAN)
+			objects = atomic_load_explicit(&run->fresh, memory_order_acquire);
+		if (w->object < objects) {
+			base += state == PAGE_SPAN ?
+					(uint64_t)w->object * a->class_size[run->class] : 0;
+			w->object++;
+			return (struct store_item *)base;
+		}
+		w->page += run->pages;
+		w->object = 0;
+	}
+	return NULL;
+}
+
+static bool window_is_clear(struct pages *p, const struct window *w)
+{
+	for (uint32_t at = w->first; at < w->end; at += p->page[at].pages)
+		if (state_of(&p->page[at]) != PAGE_HELD)
+			return false;
+	return true;
+}
+
+/* A span that took no objects while it was claimed may have room and yet be in no list. */
+static void window_relink_spans(struct arena *a, const struct window *w)
+{
+	for (uint32_t at = w->first; at < w->end; at += a->pages.page[at].pages)
+		if (state_of(&a->pages.page[at]) == PAGE_SPAN)
+			arena_span_unclaim(a, at);
+}
+
+struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked)
+{
+	struct pages *p = &a->pages;
+	uint32_t at, n;
+	bool clear;
+
+	w->hand = w->page < w->end ? w->page + p->page[w->page].pages : w->end;
+	window_relink_spans(a, w);
+	lock_take(&p->lock);
+	clear = window_is_clear(p, w);
+	p->window_first = p->window_end = 0;
+	for (at = w->first; at < w->end; at += n) {
+		n = p->page[at].pages;
+		if (state_of(&p->page[at]) == PAGE_HELD)
+			run_give(p, at);
+		else
+			atomic_store_explicit(&p->page[at].claimed, 0, memory_order_relaxed);
+	}
+	at = clear && take ? run_take(p, w->pages, -1, 0) : UINT32_MAX;
+	lock_give(&p->lock);
+	return at == UINT32_MAX ? NULL : arena_large_begin(a, at, asked);
+}

@@ -1,0 +1,777 @@
+/*
+ * store: the operations. Each hashes the key, takes its stripe's lock for one index step and gives
+ * back what left the index after that. A SET copies its value into the extent before the lock; a
+ * publication is one store of a 32-bit link.
+ */
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/internal.h"
+
+#define ROOM "store"
+#define TICK_BUDGET 4096      /* steps of a wheel in one store_tick */
+#define TICK_LATEST TIME_S    /* store_tick asks to be called again after this at the latest */
+#define SCAN_BUCKETS 8        /* buckets looked at for each key of the budget */
+#define DIGITS_MAX 21         /* of a 64-bit integer, with sign and NUL */
+
+/* 128 stripes need 2.3 KiB each; a small arena takes fewer. */
+static unsigned stripes_for(size_t arena_size)
+{
+	unsigned n = STRIPES_MIN;
+
+	while (n < STRIPES_MAX && n * MIB < arena_size)
+		n *= 2;
+	return n;
+}
+
+/*
+ * Life.
+ */
+
+static int config_check(const struct store_config *c)
+{
+	if (!c->arena || (uintptr_t)c->arena % PAGE_BYTES || c->arena_size < MIB) {
+		log_error(ROOM, "arena of %zu bytes: at least 1 MiB of page-aligned memory needed",
+			  c->arena_size);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void stripes_free(struct store *store)
+{
+	for (unsigned i = 0; i < store->stripes; i++) {
+		index_fini(&store->stripe[i].index);
+		free(store->stripe[i].ghost);
+	}
+	free(store->stripe);
+}
+
+static int stripes_create(struct store *store, unsigned n)
+{
+	size_t bytes = n * sizeof(struct stripe);
+
+	store->stripe = aligned_alloc(CACHE_LINE, bytes);
+	if (!store->stripe)
+		return -ENOMEM;
+	memset(store->stripe, 0, bytes);
+	store->stripe_shift = 32 - (unsigned)__builtin_ctz(n);
+	for (; store->stripes < n; store->stripes++) {
+		atomic_store(&store->stripe[store->stripes].due, TIME_NEVER);
+		if (index_init(&store->stripe[store->stripes].index)) {
+			stripes_free(store);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int store_create(const struct store_config *config, struct store **out)
+{
+	struct store *store;
+	int rc = config_check(config);
+
+	if (rc)
+		return rc;
+	store = aligned_alloc(CACHE_LINE, sizeof(*store));
+	if (!store)
+		goto err_memory;
+	memset(store, 0, sizeof(*store));
+	store->eviction = config->eviction;
+	store->value_max = MIN(config->value_max, VALUE_LIMIT);
+	atomic_store(&store->due, TIME_NEVER);
+	/* So that nobody can choose keys that share a bucket; without entropy the address must do. */
+	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
+		store->seed = (uintptr_t)store * 0x9e3779b97f4a7c15ull;
+	rc = arena_init(&store->arena, config->arena, config->arena_size);
+	if (rc)
+		goto err_store;
+	if (stripes_create(store, stripes_for(config->arena_size)))
+		goto err_arena;
+	pthread_mutex_init(&store->window_lock, NULL);
+	*out = store;
+	return 0;
+
+err_arena:
+	arena_fini(&store->arena);
+	rc = -ENOMEM;
+err_store:
+	free(store);
+	if (rc != -ENOMEM)
+		return rc;
+err_memory:
+	log_error(ROOM, "no memory for the index of a %zu byte arena", config->arena_size);
+	return -ENOMEM;
+}
+
+void store_destroy(struct store *store)
+{
+	if (!store)
+		return;
+	pthread_mutex_destroy(&store->window_lock);
+	stripes_free(store);
+	arena_fini(&store->arena);
+	free(store);
+}
+
+/*
+ * Items.
+ */
+
+static uint32_t key_tag(const struct store *store, const void *key, size_t key_len)
+{
+	return (uint32_t)XXH3_64bits_withSeed(key, key_len, store->seed);
+}
+
+static uint64_t item_asked(const struct store_item *item)
+{
+	return (uint64_t)item->key_len + item->value_len;
+}
+
+static void item_free(struct store *store, struct store_item *item)
+{
+	arena_free(&store->arena, item, item_asked(item));
+}
+
+void store_item_release(struct store *store, struct store_item *item)
+{
+	if (atomic_fetch_sub_explicit(&item->refs, 1, memory_order_acq_rel) == 1)
+		item_free(store, item);
+}
+
+void store_dead_release(struct store *store, struct dead *dead)
+{
+	struct store_item *item = dead->first;
+	uint32_t next;
+
+	for (; item; item = next ? arena_item(&store->arena, next) : NULL) {
+		next = item->queue_next;
+		store_item_release(store, item);
+	}
+	dead->first = NULL;
+}
+
+static void item_pin(struct stripe *s, struct store_item *item)
+{
+	atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
+	s->pinned++;
+}
+
+static void item_unlink(struct store *store, struct stripe *s, struct store_item *item)
+{
+	evict_remove(store, s, item);
+	wheel_remove(store, s, item);
+}
+
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot,
+		     struct store_item *item, struct dead *dead)
+{
+	index_remove(&s->index, slot);
+	item_unlink(store, s, item);
+	dead_add(&store->arena, dead, item);
+}
+
+/* Find what has not expired; what has goes now. Under the stripe's lock. */
+static struct store_item *item_find(struct store *store, struct stripe *s, uint32_t tag,
+				    const void *key, size_t key_len, uint64_t now,
+				    struct slot *slot, struct dead *dead)
+{
+	struct store_item *item =
+		index_find(&s->index, &store->arena, tag, key, key_len, slot);
+
+	if (likely(!item) || likely(item->expires > now))
+		return item;
+	store_item_drop(store, s, *slot, item, dead);
+	s->expired++;
+	return NULL;
+}
+
+/* The arena is full: first what has expired goes, then what the eviction chooses. */
+static struct store_item *item_make_room(struct store *store, uint64_t size, uint64_t asked,
+					 uint64_t now)
+{
+	struct store_item *item = NULL;
+
+	if (!arena_can_hold(&store->arena, size))
+		return NULL;
+	while (!item && atomic_load_explicit(&store->due, memory_order_relaxed) <= now) {
+		uint64_t next = store_tick(store, now);
+
+		item = arena_alloc(&store->arena, size, asked);
+		if (next > now)
+			break;
+	}
+	if (!item && store->eviction == STORE_EVICT_LRU)
+		item = evict_make_room(store, size, asked);
+	return item;
+}
+
+static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len,
+		       uint64_t value_len, uint64_t now, struct store_item **out)
+{
+	uint64_t size = item_size(key_len, value_len);
+	struct store_item *item;
+
+	if (unlikely(value_len > store->value_max))
+		return -EFBIG;
+	item = arena_alloc(&store->arena, size, key_len + value_len);
+	if (unlikely(!item))
+		item = item_make_room(store, size, key_len + value_len, now);
+	if (unlikely(!item)) {
+		atomic_fetch_add(&store->out_of_memory, 1);
+		return arena_can_hold(&store->arena, size) ? -ENOMEM : -EFBIG;
+	}
+	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
+	item->value_len = value_len;
+	item->key_len = key_len & 0xffff;
+	item->queue = QUEUE_NONE;
+	item->wheel_prev = 0;
+	memcpy(item->key, key, key_len);
+	*out = item;
+	return 0;
+}
+
+static bool key_valid(size_t key_len)
+{
+	return key_len >= 1 && key_len <= STORE_KEY_MAX;
+}
+
+static void ref_set(struct store_ref *ref, struct store_item *item, uint64_t version)
+{
+	ref->item = item;
+	ref->addr = item_value(item);
+	ref->len = item->value_len;
+	ref->version = version;
+}
+
+/*
+ * Reading.
+ */
+
+
+static struct stripe *stripe_lock(struct store *store, uint32_t tag)
+{
+	struct stripe *s = store_stripe(store, tag);
+
+	lock_take(&s->lock);
+	return s;
+}
+
+static void stripe_unlock(struct store *store, struct stripe *s, struct dead *dead)
+{
+	lock_give(&s->lock);
+	if (unlikely(dead->first))
+		store_dead_release(store, dead);
+}
+
+static struct store_item *item_read(struct store *store, struct stripe *s, uint32_t tag,
+				    const void *key, size_t key_len, uint64_t now,
+				    struct dead *dead)
+{
+	struct slot slot;
+	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, dead);
+
+	if (!item) {
+		s->misses++;
+		return NULL;
+	}
+	s->hits++;
+	evict_touch(item);
+	return item;
+}
+
+int store_get(struct store *store, const void *key, size_t key_len, uint64_t now,
+	      struct store_ref *out)
+{
+	uint32_t tag = key_tag(store, key, key_len);
+	struct stripe *s = stripe_lock(store, tag);
+	struct dead dead = {0};
+	struct store_item *item = item_read(store, s, tag, key, key_len, now, &dead);
+
+	memset(out, 0, sizeof(*out));
+	if (item) {
+		item_pin(s, item);
+		ref_set(out, item, item->version);
+	}
+	stripe_unlock(store, s, &dead);
+	return !!item;
+}
+
+static void ref_count_back(struct store *store, struct store_item *item)
+{
+	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+
+	atomic_fetch_add_explicit(&store_stripe(store, tag)->unpinned, 1, memory_order_relaxed);
+}
+
+void store_unpin(struct store *store, struct store_ref *ref)
+{
+	if (!ref->item)
+		return;
+	ref_count_back(store, ref->item);
+	store_item_release(store, ref->item);
+	ref->item = NULL;
+}
+
+int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
+	       size_t size, uint64_t *len, uint64_t *version)
+{
+	uint32_t tag = key_tag(store, key, key_len);
+	struct stripe *s = stripe_lock(store, tag);
+	struct dead dead = {0};
+	struct store_item *item = item_read(store, s, tag, key, key_len, now, &dead);
+	struct store_item *large = NULL;
+
+	if (item) {
+		*len = item->value_len;
+		if (version)
+			*version = item->version;
+		if (likely(item->value_len <= MIN(size, STORE_COPY_MAX))) {
+			memcpy(buf, item_value(item), item->value_len);
+		} else if (item->value_len <= size) {
+			atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
+			large = item;
+		}
+	}
+	stripe_unlock(store, s, &dead);
+	if (unlikely(large)) {
+		memcpy(buf, item_value(large), large->value_len);
+		store_item_release(store, large);
+	}
+	return !!item;
+}
+
+/*
+ * Writing.
+ */
+
+int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		  uint64_t now, struct store_ref *out)
+{
+	struct store_item *item;
+	struct stripe *s;
+	uint32_t tag;
+	int rc;
+
+	memset(out, 0, sizeof(*out));
+	if (!key_valid(key_len))
+		return -EINVAL;
+	tag = key_tag(store, key, key_len);
+	rc = item_create(store, tag, key, key_len, value_len, now, &item);
+	if (rc)
+		return rc;
+	s = stripe_lock(store, tag);
+	s->pinned++;
+	lock_give(&s->lock);
+	ref_set(out, item, 0);
+	return 0;
+}
+
+void store_abandon(struct store *store, struct store_ref *ref)
+{
+	if (!ref->item)
+		return;
+	ref_count_back(store, ref->item);
+	item_free(store, ref->item);
+	ref->item = NULL;
+}
+
+static int put_check(const struct store_put *put, const struct store_item *old)
+{
+	switch (put->condition) {
+	case STORE_ALWAYS:
+		return 0;
+	case STORE_IF_ABSENT:
+		return old ? -EEXIST : 0;
+	case STORE_IF_PRESENT:
+		return old ? 0 : -ENOENT;
+	case STORE_IF_VERSION:
+		if (!old)
+			return -ENOENT;
+		return old->version == put->version ? 0 : -ESTALE;
+	}
+	return -EINVAL;
+}
+
+/* The index step of a write: under the stripe's lock, with a whole item. */
+static int item_put(struct store *store, struct stripe *s, struct store_item *item,
+		    struct store_item *old, struct slot slot, struct dead *dead)
+{
+	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+	uint32_t link = arena_link(&store->arena, item);
+	int rc;
+
+	if (old) {
+		evict_replace(store, s, old, item);
+		wheel_remove(store, s, old);
+		slot.bucket->link[slot.at] = link;
+		dead_add(&store->arena, dead, old);
+	} else {
+		rc = index_insert(&s->index, tag, link);
+		if (rc)
+			return rc;
+		evict_add(store, s, item);
+	}
+	item->version = ++s->version;
+	s->sets++;
+	/* From here on it is the index that holds it; see refs_of in evict.c for the order. */
+	atomic_store_explicit(&item->refs, 1, memory_order_release);
+	return 0;
+}
+
+static const struct store_put put_always = {.condition = STORE_ALWAYS, .expires = TIME_NEVER};
+
+/* Consumes the item, which the index does not hold yet. `keep`: the old value's expiry stays. */
+static int item_publish(struct store *store, struct store_item *item, const struct store_put *put,
+			bool keep, uint64_t now, uint64_t *version)
+{
+	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+	struct stripe *s = stripe_lock(store, tag);
+	struct store_item *old;
+	struct dead dead = {0};
+	struct slot slot = {0};
+	int rc;
+
+	old = item_find(store, s, tag, item->key, item->key_len, now, &slot, &dead);
+	rc = put_check(put, old);
+	if (likely(!rc)) {
+		item->expires = keep && old ? old->expires : put->expires;
+		rc = item_put(store, s, item, old, slot, &dead);
+	}
+	if (likely(!rc)) {
+		wheel_add(store, s, item, now);
+		if (version)
+			*version = item->version;
+	}
+	stripe_unlock(store, s, &dead);
+	if (unlikely(rc))
+		item_free(store, item);
+	return rc;
+}
+
+int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put,
+		  uint64_t now, uint64_t *version)
+{
+	struct store_item *item = ref->item;
+
+	ref->item = NULL;
+	ref_count_back(store, item);
+	return item_publish(store, item, put ? put : &put_always, false, now, version);
+}
+
+int store_set(struct store *store, const void *key, size_t key_len, const void *value,
+	      size_t value_len, const struct store_put *put, uint64_t now, uint64_t *version)
+{
+	struct store_item *item;
+	int rc;
+
+	if (unlikely(!key_valid(key_len)))
+		return -EINVAL;
+	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len, now, &item);
+	if (unlikely(rc))
+		return rc;
+	if (value_len)
+		memcpy(item_value(item), value, value_len);
+	return item_publish(store, item, put ? put : &put_always, false, now, version);
+}
+
+/* Digits with an optional minus, nothing else. */
+static int integer_parse(const unsigned char *text, uint64_t len, int64_t *out)
+{
+	bool negative = len && text[0] == '-';
+	int64_t value = 0;
+
+	if (len <= negative || len >= DIGITS_MAX)
+		return -EINVAL;
+	for (uint64_t i = negative; i < len; i++) {
+		int digit = text[i] - '0';
+
+		if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_sub_overflow(value, digit, &value)) /* downwards: -2^63 exists */
+			return -EINVAL;
+	}
+	if (!negative && value == INT64_MIN)
+		return -EINVAL;
+	*out = negative ? value : -value;
+	return 0;
+}
+
+/* The number now and what the write will be conditional on. */
+static int integer_read(struct store *store, uint32_t tag, const void *key, size_t key_len,
+			uint64_t now, int64_t *value, struct store_put *put)
+{
+	struct stripe *s = stripe_lock(store, tag);
+	struct dead dead = {0};
+	struct slot slot;
+	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, &dead);
+	int rc = 0;
+
+	*value = 0;
+	*put = (struct store_put){.condition = STORE_IF_ABSENT, .expires = TIME_NEVER};
+	if (item) {
+		put->condition = STORE_IF_VERSION;
+		put->version = item->version;
+		rc = integer_parse(item_value(item), item->value_len, value);
+	}
+	stripe_unlock(store, s, &dead);
+	return rc;
+}
+
+static bool publish_lost_race(int rc)
+{
+	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
+}
+
+int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now,
+	       int64_t *value, uint64_t *version)
+{
+	struct store_item *item;
+	struct store_put put;
+	char text[DIGITS_MAX + 3];
+	int64_t result;
+	uint32_t tag;
+	int rc, len;
+
+	if (!key_valid(key_len))
+		return -EINVAL;
+	tag = key_tag(store, key, key_len);
+	do { /* the extent is made without the lock, so somebody may have been faster */
+		rc = integer_read(store, tag, key, key_len, now, &result, &put);
+		if (rc)
+			return rc;
+		if (__builtin_add_overflow(result, delta, &result))
+			return -ERANGE;
+		len = snprintf(text, sizeof(text), "%lld", (long long)result);
+		rc = item_create(store, tag, key, key_len, (uint64_t)len, now, &item);
+		if (rc)
+			return rc;
+		memcpy(item_value(item), text, (size_t)len);
+		rc = item_publish(store, item, &put, true, now, version);
+	} while (publish_lost_race(rc));
+	if (!rc && value)
+		*value = result;
+	return rc;
+}
+
+int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version,
+		 uint64_t now)
+{
+	uint32_t tag = key_tag(store, key, key_len);
+	struct stripe *s = stripe_lock(store, tag);
+	struct dead dead = {0};
+	struct slot slot;
+	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, &dead);
+	int rc = !!item;
+
+	if (item && if_version && item->version != if_version) {
+		rc = -ESTALE;
+	} else if (item) {
+		store_item_drop(store, s, slot, item, &dead);
+		s->deletes++;
+	}
+	stripe_unlock(store, s, &dead);
+	return rc;
+}
+
+static void meta_set(struct store_meta *meta, const struct store_item *item)
+{
+	meta->len = item->value_len;
+	meta->version = item->version;
+	meta->expires = item->expires;
+}
+
+int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now,
+	       struct store_meta *out)
+{
+	uint32_t tag = key_tag(store, key, key_len);
+	struct stripe *s = stripe_lock(store, tag);
+	struct dead dead = {0};
+	struct slot slot;
+	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, &dead);
+
+	if (item)
+		meta_set(out, item);
+	stripe_unlock(store, s, &dead);
+	return !!item;
+}
+
+int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires,
+		 uint64_t now)
+{
+	uint32_t tag = key_tag(store, key, key_len);
+	struct stripe *s = stripe_lock(store, tag);
+	struct dead dead = {0};
+	struct slot slot;
+	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, &dead);
+
+	if (item) {
+		wheel_remove(store, s, item);
+		item->expires = expires;
+		wheel_add(store, s, item, now);
+	}
+	stripe_unlock(store, s, &dead);
+	return !!item;
+}
+
+/*
+ * All keys.
+ */
+
+struct scan {
+	const struct arena *arena;
+	const void *prefix;
+	size_t prefix_len;
+	uint64_t now;
+	store_scan_fn fn;
+	void *arg;
+};
+
+static void scan_visit(void *arg, uint32_t link)
+{
+	const struct scan *scan = arg;
+	const struct store_item *item = arena_item(scan->arena, link);
+	struct store_meta meta;
+
+	if (item->expires <= scan->now || item->key_len < scan->prefix_len ||
+	    (scan->prefix_len && memcmp(item->key, scan->prefix, scan->prefix_len)))
+		return;
+	meta_set(&meta, item);
+	scan->fn(scan->arg, item->key, item->key_len, &meta);
+}
+
+/* The cursor: the stripe in the upper half, index_scan()'s in the lower. */
+void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
+		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg)
+{
+	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg};
+	uint64_t at = *cursor >> 32, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;
+	uint32_t low = (uint32_t)*cursor;
+
+	while (at < store->stripes && work) {
+		struct stripe *s = &store->stripe[at];
+		unsigned n;
+
+		lock_take(&s->lock);
+		do {
+			n = index_scan(&s->index, &low, scan_visit, &scan);
+			work -= MIN(work, 1 + (uint64_t)n * SCAN_BUCKETS);
+		} while (low && work);
+		lock_give(&s->lock);
+		at += !low;
+	}
+	*cursor = at < store->stripes ? at << 32 | low : 0;
+}
+
+/* A stripe's table is taken away under the lock and emptied after it. */
+static bool stripe_detach(struct stripe *s, struct index *out)
+{
+	struct index fresh;
+
+	if (index_init(&fresh))
+		return false;
+	lock_take(&s->lock);
+	*out = s->index;
+	s->index = fresh;
+	s->small = s->main = (struct queue){0};
+	s->deletes += out->count;
+	wheel_clear(s);
+	lock_give(&s->lock);
+	return true;
+}
+
+static void flush_visit(void *arg, uint32_t link)
+{
+	struct store *store = arg;
+
+	store_item_release(store, arena_item(&store->arena, link));
+}
+
+uint64_t store_flush(struct store *store)
+{
+	uint64_t deleted = 0;
+
+	for (unsigned i = 0; i < store->stripes; i++) {
+		struct index old;
+		uint32_t cursor = 0;
+
+		if (!stripe_detach(&store->stripe[i], &old)) {
+			log_error(ROOM, "no memory for a new index; stripe %u not flushed", i);
+			continue;
+		}
+		do {
+			index_scan(&old, &cursor, flush_visit, store);
+		} while (cursor);
+		deleted += old.count;
+		index_fini(&old);
+	}
+	return deleted;
+}
+
+/*
+ * Time and figures.
+ */
+
+static uint64_t stripe_tick(struct store *store, struct stripe *s, uint64_t now, unsigned *budget)
+{
+	struct dead dead = {0};
+	uint64_t due = atomic_load_explicit(&s->due, memory_order_relaxed);
+
+	if (due > now)
+		return due;
+	lock_take(&s->lock);
+	due = wheel_advance(store, s, now, budget, &dead);
+	atomic_store_explicit(&s->due, due, memory_order_relaxed);
+	stripe_unlock(store, s, &dead);
+	return due;
+}
+
+uint64_t store_tick(struct store *store, uint64_t now)
+{
+	unsigned budget = TICK_BUDGET;
+	uint32_t hand = atomic_load_explicit(&store->tick_hand, memory_order_relaxed);
+	uint64_t next = TIME_NEVER, due;
+
+	for (unsigned n = 0; n < store->stripes; n++, hand++) {
+		due = stripe_tick(store, &store->stripe[hand % store->stripes], now, &budget);
+		next = MIN(next, due);
+		if (!budget)
+			break;
+	}
+	if (!budget)
+		next = now;
+	atomic_store_explicit(&store->tick_hand, hand % store->stripes, memory_order_relaxed);
+	atomic_store_explicit(&store->due, next, memory_order_relaxed);
+	return MIN(next, now + TICK_LATEST);
+}
+
+static void stripe_add_stats(struct stripe *s, struct store_stats *out)
+{
+	lock_take(&s->lock);
+	out->items += s->index.count;
+	out->pins += s->pinned - atomic_load_explicit(&s->unpinned, memory_order_relaxed);
+	out->hits += s->hits;
+	out->misses += s->misses;
+	out->sets += s->sets;
+	out->deletes += s->deletes;
+	out->evictions += s->evictions;
+	out->expired += s->expired;
+	lock_give(&s->lock);
+}
+
+void store_get_stats(struct store *store, struct store_stats *out)
+{
+	struct arena_usage usage;
+
+	memset(out, 0, sizeof(*out));
+	for (unsigned i = 0; i < store->stripes; i++)
+		stripe_add_stats(&store->stripe[i], out);
+	arena_get_usage(&store->arena, &usage);
+	out->bytes_used = usage.used;
+	out->bytes_asked = usage.asked;
+	out->bytes_held = usage.held;
+	out->bytes_total = (uint64_t)store->arena.pages.count << PAGE_SHIFT;
+	out->out_of_memory = atomic_load(&store->out_of_memory);
+}
