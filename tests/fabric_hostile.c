@@ -1,0 +1,539 @@
+/*
+ * fabric_hostile.c: a peer that keeps to no protocol (soft: raw bytes on its socket), and a
+ * device that goes away (verbs). The frames are not known here: they are recorded from a
+ * real client and then cut, changed and sent again.
+ */
+#include "fabric_pair.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/*
+ * Raw sockets.
+ */
+
+static int raw_connect(const struct sockaddr_storage *sa, socklen_t len)
+{
+	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(connect(fd, (const struct sockaddr *)sa, len), 0);
+	ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	return fd;
+}
+
+/* Drain; true when the other side has closed or reset. */
+static bool raw_ended(int fd)
+{
+	char waste[4096];
+	ssize_t n;
+
+	while ((n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0)
+		;
+	return n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+/* What the server does in these tests: accept all, keep the shared receives posted,
+ * forget connections that end. */
+static void serve(struct pair *p, const struct buffer *inbox)
+{
+	struct station *st = &p->server;
+	struct fabric_endpoint *endpoint;
+
+	pair_pump(p);
+	for (int i = 0; i < st->done_count; i++)
+		if (st->done[i].id < 16)
+			receive(st, NULL, st->done[i].id, inbox, st->done[i].id * 64, 64);
+	st->done_count = 0;
+	for (int i = 0; i < st->event_count; i++) {
+		struct fabric_event e = st->event[i];
+
+		if (e.type == FABRIC_REQUEST) {
+			if (station_take(st, e.request, &pair_shared.server, &endpoint) == 0 &&
+			    fabric_accept(endpoint, NULL, 0) != 0)
+				station_destroy(st, &endpoint);
+		} else if (e.type == FABRIC_DISCONNECTED && e.endpoint != p->s) {
+			station_destroy(st, &e.endpoint);
+		}
+	}
+	st->event_count = 0;
+}
+
+/* Send all that fits, as far as the other side takes it. */
+static void raw_send(int fd, const uint8_t *bytes, size_t len)
+{
+	while (len) {
+		ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return;
+		bytes += n;
+		len -= (size_t)n;
+	}
+}
+
+/* Serve until the raw connection was cut off, or, where `may_live`, nothing happens any more. */
+static bool serve_raw(struct pair *p, const struct buffer *inbox, int fd, bool may_live)
+{
+	uint64_t until = deadline();
+
+	for (int quiet = 0;;) {
+		uint64_t before = p->server.pulled;
+
+		serve(p, inbox);
+		if (raw_ended(fd))
+			return true;
+		quiet = p->server.pulled == before ? quiet + 1 : 0;
+		if (may_live && quiet > 20)
+			return false;
+		ck_assert_msg(time_now() < until, "what is not a handshake was not cut off");
+	}
+}
+
+/* A server with shared receives, one good connection, and what is recorded of another. */
+struct siege {
+	struct pair p;
+	struct buffer inbox, region;
+	uint8_t bytes[8192]; /* what a client sent: its hello, then its frames */
+	size_t hello, len;
+	int fds;
+};
+
+static void record(struct siege *x, int from, int to, bool keep)
+{
+	uint8_t chunk[4096];
+	ssize_t n;
+
+	while ((n = recv(from, chunk, sizeof(chunk), MSG_DONTWAIT)) > 0) {
+		if (keep) {
+			ck_assert_uint_le(x->len + (size_t)n, sizeof(x->bytes));
+			memcpy(x->bytes + x->len, chunk, (size_t)n);
+			x->len += (size_t)n;
+		}
+		raw_send(to, chunk, (size_t)n);
+	}
+}
+
+static void relay(struct siege *x, int client, int server, int rounds)
+{
+	for (int i = 0; i < rounds; i++) {
+		serve(&x->p, &x->inbox);
+		record(x, client, server, true);
+		record(x, server, client, false);
+	}
+}
+
+/* Post one of each kind from c, whose bytes go through the relay. */
+static void record_work(struct siege *x, struct fabric_endpoint *c, const struct buffer *mine)
+{
+	struct fabric_wr wr[5];
+	unsigned n = 4;
+
+	wr[0] = wr_local(FABRIC_SEND, 0, mine, 0, 16);
+	wr[1] = wr_remote(FABRIC_WRITE, 1, mine, 0, 64, &x->region, x->p.s, 64);
+	wr[2] = wr_remote(FABRIC_READ, 2, mine, 128, 64, &x->region, x->p.s, 0);
+	wr[3] = wr_local(FABRIC_SEND, 3, mine, 0, 48);
+	if (x->p.limits.write_imm) {
+		wr[n] = wr_remote(FABRIC_WRITE_IMM, 4, mine, 0, 32, &x->region, x->p.s, 256);
+		wr[n++].imm = 9;
+	}
+	for (unsigned i = 0; i + 1 < n; i++)
+		wr[i].next = &wr[i + 1];
+	post(c, &wr[0]);
+}
+
+static void siege_record(struct siege *x)
+{
+	struct fabric_endpoint *c;
+	struct sockaddr_storage sa;
+	struct buffer mine;
+	socklen_t len;
+	int listener, client = -1, server;
+	uint64_t until = deadline();
+
+	target_address(3, &sa, &len);
+	if (sa.ss_family == AF_UNIX)
+		unlink(((struct sockaddr_un *)&sa)->sun_path);
+	listener = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
+	ck_assert_int_eq(listen(listener, 4), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
+	ck_assert_int_eq(
+		station_connect(&x->p.client, &sa, len, &pair_shared.client, "hello", 5, &c), 0);
+	server = raw_connect(&x->p.sa, x->p.len);
+	while (client < 0 || !x->p.client.event_count) {
+		ck_assert_uint_lt(time_now(), until);
+		if (client < 0)
+			client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		else
+			relay(x, client, server, 1);
+		pair_pump(&x->p);
+	}
+	event_expect(&x->p, &x->p.client, c, FABRIC_ESTABLISHED);
+	relay(x, client, server, 20);
+	x->hello = x->len;
+	buffer_make(&mine, &x->p.client, 4096, FABRIC_LOCAL_WRITE);
+	record_work(x, c, &mine);
+	while (x->p.client.done_count < (x->p.limits.write_imm ? 5 : 4)) {
+		ck_assert_uint_lt(time_now(), until);
+		relay(x, client, server, 1);
+	}
+	ck_assert_uint_gt(x->hello, 0);
+	ck_assert_uint_gt(x->len, x->hello);
+	station_destroy(&x->p.client, &c);
+	close(client);
+	close(server);
+	close(listener);
+	if (sa.ss_family == AF_UNIX)
+		unlink(((struct sockaddr_un *)&sa)->sun_path);
+	buffer_drop(&mine);
+	for (int i = 0; i < 50; i++)
+		serve(&x->p, &x->inbox);
+	x->p.client.done_count = x->p.client.event_count = 0;
+}
+
+static void siege_open(struct siege *x)
+{
+	*x = (struct siege){0};
+	pair_make(&x->p, &pair_shared);
+	buffer_make(&x->inbox, &x->p.server, 16 * 64, FABRIC_LOCAL_WRITE);
+	buffer_make(&x->region, &x->p.server, 4096, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	for (uint64_t i = 0; i < 16; i++)
+		receive(&x->p.server, NULL, i, &x->inbox, i * 64, 64);
+	siege_record(x);
+	x->fds = count_fds();
+}
+
+/* The good connection still works, nothing outside the buffers was touched, and as many
+ * descriptors are open as before. */
+static void siege_close(struct siege *x)
+{
+	uint64_t until = deadline();
+	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
+
+	while (count_fds() != x->fds || x->p.server.known_count > 1) {
+		ck_assert_msg(time_now() < until, "%d descriptors, were %d; %d endpoints",
+			      count_fds(), x->fds, x->p.server.known_count);
+		serve(&x->p, &x->inbox);
+	}
+	post(x->p.c, &wr);
+	while (!x->p.server.done_count)
+		pair_pump(&x->p);
+	ck_assert_ptr_eq(x->p.server.done[0].endpoint, x->p.s);
+	ck_assert_int_eq(x->p.server.done[0].status, FABRIC_OK);
+	buffer_drop(&x->inbox);
+	buffer_drop(&x->region);
+	pair_close(&x->p);
+}
+
+static bool replay(struct siege *x, const uint8_t *bytes, size_t len, bool may_live)
+{
+	int fd = raw_connect(&x->p.sa, x->p.len);
+	bool ended;
+
+	raw_send(fd, bytes, len);
+	ended = serve_raw(&x->p, &x->inbox, fd, may_live);
+	close(fd);
+	for (int i = 0; i < 3; i++)
+		serve(&x->p, &x->inbox);
+	return ended;
+}
+
+/* The recording itself is understood, so that what follows tests what it says. */
+START_TEST(recording_can_be_played)
+{
+	struct siege x;
+
+	siege_open(&x);
+	memset(x.region.at, 0, x.region.len);
+	memset(x.inbox.at, 0xee, x.inbox.len);
+	ck_assert_msg(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	siege_close(&x);
+}
+END_TEST
+
+START_TEST(random_bytes_are_cut_off)
+{
+	uint8_t noise[4096];
+	unsigned seed = 42;
+	struct siege x;
+
+	siege_open(&x);
+	for (int i = 0; i < 50; i++) {
+		for (size_t j = 0; j < sizeof(noise); j++)
+			noise[j] = (uint8_t)random_next(&seed);
+		replay(&x, noise, sizeof(noise), false);
+	}
+	replay(&x,
+	       (const uint8_t *)"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n"
+				"User-Agent: somebody who is lost in our port range\r\n\r\n",
+	       100, true);
+	siege_close(&x);
+}
+END_TEST
+
+START_TEST(silence_and_half_a_handshake)
+{
+	struct siege x;
+
+	siege_open(&x);
+	for (size_t cut = 0; cut < x.hello; cut++)
+		replay(&x, x.bytes, cut, true);
+	siege_close(&x);
+}
+END_TEST
+
+/* Half-open connections do not keep others out. */
+START_TEST(others_connect_beside_half_open_ones)
+{
+	struct fabric_endpoint *c;
+	struct siege x;
+	int fd[40];
+
+	siege_open(&x);
+	for (size_t i = 0; i < ARRAY_SIZE(fd); i++) {
+		fd[i] = raw_connect(&x.p.sa, x.p.len);
+		raw_send(fd[i], x.bytes, i % 2 ? x.hello / 2 : 0);
+		serve(&x.p, &x.inbox);
+	}
+	ck_assert_int_eq(
+		station_connect(&x.p.client, &x.p.sa, x.p.len, &pair_shared.client, NULL, 0, &c),
+		0);
+	while (!x.p.client.event_count)
+		serve(&x.p, &x.inbox);
+	event_expect(&x.p, &x.p.client, c, FABRIC_ESTABLISHED);
+	station_destroy(&x.p.client, &c);
+	for (size_t i = 0; i < ARRAY_SIZE(fd); i++)
+		close(fd[i]);
+	siege_close(&x);
+}
+END_TEST
+
+/* A hello that differs in its first bytes is none. */
+START_TEST(wrong_magic_is_cut_off)
+{
+	struct siege x;
+
+	siege_open(&x);
+	for (size_t i = 0; i < 4; i++) {
+		x.bytes[i] ^= 0x20;
+		replay(&x, x.bytes, x.len, false);
+		x.bytes[i] ^= 0x20;
+	}
+	siege_close(&x);
+}
+END_TEST
+
+START_TEST(frames_cut_short)
+{
+	struct siege x;
+
+	siege_open(&x);
+	for (size_t cut = x.hello; cut < x.len; cut++)
+		replay(&x, x.bytes, cut, true);
+	siege_close(&x);
+}
+END_TEST
+
+/* Each word of it, in turn, as large, small and strange as it can be. */
+START_TEST(absurd_lengths)
+{
+	static const uint8_t values[] = {0xff, 0x7f, 0x80, 0x00};
+	uint8_t bytes[8192];
+	struct siege x;
+
+	siege_open(&x);
+	for (size_t at = (size_t)_i; at < x.len; at += 4)
+		for (size_t v = 0; v < ARRAY_SIZE(values); v++) {
+			memcpy(bytes, x.bytes, x.len);
+			memset(bytes + at, values[v], MIN(x.len - at, (size_t)4));
+			replay(&x, bytes, x.len, true);
+		}
+	siege_close(&x);
+}
+END_TEST
+
+START_TEST(changed_bytes)
+{
+	uint8_t bytes[8192];
+	unsigned seed = 99 + (unsigned)_i;
+	struct siege x;
+
+	siege_open(&x);
+	for (int i = 0; i < 300; i++) {
+		memcpy(bytes, x.bytes, x.len);
+		for (unsigned n = 1 + random_next(&seed) % 4; n; n--)
+			bytes[random_next(&seed) % x.len] = (uint8_t)random_next(&seed);
+		replay(&x, bytes, x.len, true);
+	}
+	siege_close(&x);
+}
+END_TEST
+
+/* Good frames and then noise on an established connection: its end, and only its own. */
+START_TEST(noise_after_good_frames)
+{
+	uint8_t bytes[8192 + 4096];
+	unsigned seed = 5;
+	struct siege x;
+
+	siege_open(&x);
+	for (int i = 0; i < 50; i++) {
+		memcpy(bytes, x.bytes, x.len);
+		for (size_t j = 0; j < 4096; j++)
+			bytes[x.len + j] = (uint8_t)random_next(&seed);
+		replay(&x, bytes, x.len + 4096, true);
+	}
+	siege_close(&x);
+}
+END_TEST
+
+/* The same from the other side: a server that answers a connect with noise. */
+START_TEST(client_meets_a_mad_server)
+{
+	struct sockaddr_storage sa;
+	uint8_t noise[1024];
+	unsigned seed = 11;
+	struct pair p;
+	socklen_t len;
+	int listener, fds;
+
+	pair_make(&p, &pair_defaults);
+	target_address(3, &sa, &len);
+	if (sa.ss_family == AF_UNIX)
+		unlink(((struct sockaddr_un *)&sa)->sun_path);
+	listener = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
+	ck_assert_int_eq(listen(listener, 4), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
+	fds = count_fds();
+	for (int i = 0; i < 50; i++) {
+		struct fabric_endpoint *c;
+		uint64_t until = deadline();
+		int fd;
+
+		ck_assert_int_eq(
+			station_connect(&p.client, &sa, len, &p.options.client, NULL, 0, &c), 0);
+		while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0) {
+			ck_assert_uint_lt(time_now(), until);
+			pair_pump(&p);
+		}
+		for (size_t j = 0; j < sizeof(noise); j++)
+			noise[j] = (uint8_t)random_next(&seed);
+		raw_send(fd, noise, i % 2 ? sizeof(noise) : (size_t)i);
+		close(fd);
+		struct fabric_event e = event_next(&p, &p.client, c);
+
+		ck_assert_msg(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s",
+			      event_name(e.type));
+		station_destroy(&p.client, &c);
+	}
+	pair_exercise(&p, p.c, p.s);
+	ck_assert_int_eq(count_fds(), fds);
+	close(listener);
+	if (sa.ss_family == AF_UNIX)
+		unlink(((struct sockaddr_un *)&sa)->sun_path);
+	pair_close(&p);
+}
+END_TEST
+
+Suite *hostile_suite(void)
+{
+	Suite *s = suite_create("hostile");
+	TCase *t;
+
+	if (target.verbs) /* no bytes of ours on its wire */
+		return s;
+	t = pair_tcase(s, "bytes", 60);
+	tcase_add_test(t, recording_can_be_played);
+	tcase_add_test(t, random_bytes_are_cut_off);
+	tcase_add_test(t, silence_and_half_a_handshake);
+	tcase_add_test(t, others_connect_beside_half_open_ones);
+	tcase_add_test(t, wrong_magic_is_cut_off);
+	tcase_add_test(t, frames_cut_short);
+	tcase_add_loop_test(t, absurd_lengths, 0, 4);
+	tcase_add_loop_test(t, changed_bytes, 0, 4);
+	tcase_add_test(t, noise_after_good_frames);
+	tcase_add_test(t, client_meets_a_mad_server);
+	return s;
+}
+
+/*
+ * The device goes while there is traffic. On rxe the command blocks until this process ends,
+ * so it runs in a child that was forked before the first verbs call.
+ */
+
+#define DOOMED 4
+
+static int fork_remover(void)
+{
+	int go[2];
+	char c;
+
+	ck_assert_int_eq(pipe(go), 0);
+	if (fork() == 0) {
+		close(go[1]);
+		if (read(go[0], &c, 1) == 1)
+			execlp("rdma", "rdma", "link", "delete", "rxe0", (char *)NULL);
+		_exit(1);
+	}
+	close(go[0]);
+	return go[1];
+}
+
+/* The device is gone for this endpoint; a disconnect may have been noticed first. */
+static void expect_removed(struct pair *p, struct station *st, struct fabric_endpoint *endpoint)
+{
+	struct fabric_event e = event_next(p, st, endpoint);
+
+	if (e.type == FABRIC_DISCONNECTED)
+		e = event_next(p, st, endpoint);
+	ck_assert_msg(e.type == FABRIC_REMOVED, "%s, expected removed", event_name(e.type));
+}
+
+START_TEST(device_removed_under_traffic)
+{
+	struct fabric_endpoint *c[DOOMED], *s[DOOMED];
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct pair p;
+	int go = fork_remover();
+
+	pair_open(&p, &pair_defaults);
+	for (int i = 0; i < DOOMED; i++)
+		pair_connect(&p, &c[i], &s[i]);
+	buffer_make(&mine, &p.client, MIB, FABRIC_LOCAL_WRITE);
+	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_WRITE);
+	ck_assert_int_eq(write(go, "x", 1), 1);
+	for (uint64_t n = 0, until = deadline(); p.client.event_count < DOOMED; n++) {
+		ck_assert_uint_lt(time_now(), until);
+		wr = wr_remote(FABRIC_WRITE, n, &mine, 0, 65536, &theirs, s[n % DOOMED], 0);
+		if (!p.client.event_count)
+			(void)fabric_post(c[n % DOOMED], &wr);
+		pair_pump(&p);
+		p.client.done_count = 0;
+	}
+	for (int i = 0; i < DOOMED; i++) {
+		expect_removed(&p, &p.client, c[i]);
+		expect_removed(&p, &p.server, s[i]);
+	}
+	event_expect(&p, &p.server, NULL, FABRIC_REMOVED);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+	close(go);
+}
+END_TEST
+
+Suite *removal_suite(void)
+{
+	Suite *s = suite_create("removal");
+
+	tcase_add_test(pair_tcase(s, "removal", 30), device_removed_under_traffic);
+	return s;
+}

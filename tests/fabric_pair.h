@@ -1,0 +1,180 @@
+/*
+ * fabric_pair.h: two queues and connected endpoints in one process, one thread. A pump
+ * pulls completions and events of both sides into logs; tests wait on predicates with
+ * a deadline and never for a fixed time, except to see that nothing comes.
+ *
+ * While it logs, the pump checks what holds for each completion and event: it belongs to an
+ * endpoint that lives, brings that side's context, and nothing follows FABRIC_DISCONNECTED.
+ */
+#ifndef RDMAD_TESTS_FABRIC_PAIR_H
+#define RDMAD_TESTS_FABRIC_PAIR_H
+
+#include <check.h>
+#include <sched.h>
+
+#include "fabric/fabric.h"
+
+/* What the suite runs against, from the command line. */
+struct target {
+	const char *provider;
+	const char *transport; /* what fabric_endpoint_transport() has to say */
+	struct sockaddr_storage sa;
+	socklen_t len;
+	bool verbs;
+	int slow; /* factor for every time limit: 10 where the machine is emulated */
+};
+extern struct target target;
+
+/* The nth address to listen on: another path for UNIX, port 0 otherwise. */
+void target_address(int nth, struct sockaddr_storage *sa, socklen_t *len);
+
+struct known {
+	struct fabric_endpoint *endpoint;
+	bool closed; /* its FABRIC_DISCONNECTED or FABRIC_REMOVED was pulled */
+};
+
+/* One queue, and what was pulled from it and not yet looked at. */
+struct station {
+	struct fabric_domain *domain;
+	struct fabric_queue *queue;
+	struct fabric_completion *done;
+	struct fabric_event *event;
+	struct known *known;
+	int done_count, done_room, event_count, event_room, known_count, known_room;
+	uint64_t pulled; /* completions and events ever */
+};
+
+void station_open(struct station *st, struct fabric *fabric, const struct fabric_queue_attr *attr);
+void station_close(struct station *st); /* destroys endpoints that are left */
+void station_pump(struct station *st);
+/* Arm, look once more, sleep at most timeout_ms, pull. False when the time ran out. */
+bool station_sleep(struct station *st, int timeout_ms);
+
+/* As the fabric calls of these names; they keep the list of living endpoints. */
+int station_connect(struct station *st, const struct sockaddr_storage *sa, socklen_t len,
+		    const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		    struct fabric_endpoint **out);
+int station_take(struct station *st, struct fabric_request *request,
+		 const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
+void station_destroy(struct station *st, struct fabric_endpoint **endpoint);
+
+struct pair_options {
+	struct fabric_queue_attr queue;
+	struct fabric_endpoint_attr client, server;
+};
+extern const struct pair_options pair_defaults; /* 64 sends, 64 own receives, 4 reads each way */
+extern const struct pair_options pair_shared;	/* the server takes from 64 shared receives */
+
+struct pair {
+	struct fabric *fabric;
+	struct fabric_limits limits;
+	struct pair_options options;
+	struct station client, server;
+	struct fabric_listener *listener; /* on the server's queue */
+	struct sockaddr_storage sa;	  /* where it listens */
+	socklen_t len;
+	struct fabric_endpoint *c, *s;
+};
+
+void pair_open(struct pair *p, const struct pair_options *options); /* all but the endpoints */
+void pair_make(struct pair *p, const struct pair_options *options); /* and c and s, connected */
+void pair_connect(struct pair *p, struct fabric_endpoint **c, struct fabric_endpoint **s);
+void pair_close(struct pair *p);
+void pair_pump(struct pair *p);
+void pair_pump_for(struct pair *p, unsigned ms); /* to see that nothing comes; times target.slow */
+
+uint64_t deadline(void); /* of one wait */
+
+#define wait_until(p, condition)                                                                   \
+	do {                                                                                       \
+		uint64_t until_ = deadline();                                                      \
+		while (!(condition)) {                                                             \
+			ck_assert_msg(time_now() < until_, "waited in vain for: %s", #condition);  \
+			pair_pump(p);                                                              \
+		}                                                                                  \
+	} while (0)
+
+/* Take the first completion (of endpoint, or of any when NULL) out of the log; waits for it. */
+struct fabric_completion done_next_at(int line, struct pair *p, struct station *st,
+				      const struct fabric_endpoint *endpoint);
+#define done_next(p, st, endpoint) done_next_at(__LINE__, p, st, endpoint)
+
+/* The same, which has to have this id and status, and this opcode when it is FABRIC_OK. */
+struct fabric_completion done_expect_at(int line, struct pair *p, struct station *st,
+					const struct fabric_endpoint *endpoint, uint64_t id,
+					enum fabric_opcode opcode, enum fabric_status status);
+#define done_expect(p, st, endpoint, id, opcode, status)                                           \
+	done_expect_at(__LINE__, p, st, endpoint, id, opcode, status)
+
+/* The next event of endpoint (NULL: of a listener), whatever it is; waits for it. */
+struct fabric_event event_next_at(int line, struct pair *p, struct station *st,
+				  const struct fabric_endpoint *endpoint);
+#define event_next(p, st, endpoint) event_next_at(__LINE__, p, st, endpoint)
+
+/* The same, which has to be of this type. */
+struct fabric_event event_expect_at(int line, struct pair *p, struct station *st,
+				    const struct fabric_endpoint *endpoint,
+				    enum fabric_event_type type);
+#define event_expect(p, st, endpoint, type) event_expect_at(__LINE__, p, st, endpoint, type)
+
+const char *event_name(enum fabric_event_type type);
+
+/* Registered memory between two guards that must never change. */
+struct buffer {
+	uint8_t *at;
+	size_t len;
+	struct fabric_region *region;
+};
+
+#define BUFFER_GUARD 4096
+
+void buffer_make(struct buffer *b, struct station *st, size_t len, unsigned access);
+void buffer_deregister(struct buffer *b);
+void buffer_drop(struct buffer *b); /* checks the guards */
+void buffer_fill(struct buffer *b, uint8_t seed);
+bool buffer_has(const struct buffer *b, size_t offset, size_t len, uint8_t seed); /* as filled */
+void buffer_check_guards(const struct buffer *b);
+
+/* A signaled work request on b[offset, offset + len); without any memory when b is NULL. */
+struct fabric_wr wr_local(enum fabric_opcode opcode, uint64_t id, const struct buffer *b,
+			  size_t offset, size_t len);
+/* The same towards target[target_offset...), memory of the side whose endpoint is `theirs`. */
+struct fabric_wr wr_remote(enum fabric_opcode opcode, uint64_t id, const struct buffer *b,
+			   size_t offset, size_t len, const struct buffer *to,
+			   const struct fabric_endpoint *theirs, size_t to_offset);
+
+/* Post one or a chain, which must succeed; patiently: pump while it answers -EAGAIN. */
+void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
+#define post(endpoint, wr) post_at(__LINE__, endpoint, wr)
+void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
+
+/* Post one receive into b[offset, offset + len); endpoint NULL: shared. */
+int try_receive(struct station *st, struct fabric_endpoint *endpoint, uint64_t id,
+		const struct buffer *b, size_t offset, size_t len);
+void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, uint64_t id,
+		const struct buffer *b, size_t offset, size_t len);
+#define receive(st, endpoint, id, b, offset, len)                                                  \
+	receive_at(__LINE__, st, endpoint, id, b, offset, len)
+
+/* A few messages, a write and a read between c and s: that this connection is well. Own
+ * or shared receives as the pair has them; leaves no receive posted. */
+void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s);
+
+int count_fds(void);
+unsigned random_next(unsigned *state); /* the same numbers each time */
+
+/* A test case whose timeout is scaled by target.slow. */
+TCase *pair_tcase(Suite *suite, const char *name, int seconds);
+
+/* The suites, each in its file fabric_NAME.c. */
+Suite *connect_suite(void);
+Suite *message_suite(void);
+Suite *memory_suite(void);
+Suite *teardown_suite(void);
+Suite *wait_suite(void);
+Suite *scale_suite(void);
+Suite *hostile_suite(void);
+Suite *large_suite(void);
+Suite *removal_suite(void);
+
+#endif

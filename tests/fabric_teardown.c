@@ -1,0 +1,372 @@
+/* fabric_teardown.c: how a connection ends, and what each side still gets. */
+#include "fabric_pair.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void expect_both_end(struct pair *p)
+{
+	event_expect(p, &p->client, p->c, FABRIC_DISCONNECTED);
+	event_expect(p, &p->server, p->s, FABRIC_DISCONNECTED);
+}
+
+static void expect_nothing_more(struct pair *p)
+{
+	pair_pump_for(p, 20);
+	ck_assert_int_eq(p->client.done_count + p->server.done_count, 0);
+	ck_assert_int_eq(p->client.event_count + p->server.event_count, 0);
+}
+
+/* Sends that no receive took: on both sides all are flushed, in order, asked for or not. */
+START_TEST(sends_are_flushed_in_order)
+{
+	bool by_server = _i;
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct pair p;
+
+	pair_make(&p, &pair_defaults);
+	buffer_make(&mine, &p.client, 4096, 0);
+	buffer_make(&theirs, &p.server, 4096, 0);
+	for (uint64_t i = 0; i < 20; i++) {
+		wr = wr_local(FABRIC_SEND, i, &mine, 0, 200);
+		wr.signaled = i % 3 == 0;
+		post(p.c, &wr);
+		wr = wr_local(FABRIC_SEND, 100 + i, &theirs, 0, 200);
+		wr.signaled = i % 3 == 1;
+		post(p.s, &wr);
+	}
+	pair_pump_for(&p, 5);
+	fabric_disconnect(by_server ? p.s : p.c);
+	for (uint64_t i = 0; i < 20; i++) {
+		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_FLUSHED);
+		done_expect(&p, &p.server, p.s, 100 + i, FABRIC_SEND, FABRIC_FLUSHED);
+	}
+	expect_both_end(&p);
+	expect_nothing_more(&p);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+START_TEST(own_receives_are_flushed_in_order)
+{
+	bool by_server = _i;
+	struct buffer mine, theirs;
+	struct pair p;
+
+	pair_make(&p, &pair_defaults);
+	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
+	for (uint64_t i = 0; i < 20; i++) {
+		receive(&p.client, p.c, i, &mine, 0, 200);
+		receive(&p.server, p.s, 100 + i, &theirs, 0, 200);
+	}
+	fabric_disconnect(by_server ? p.s : p.c);
+	for (uint64_t i = 0; i < 20; i++) {
+		done_expect(&p, &p.client, p.c, i, FABRIC_RECV, FABRIC_FLUSHED);
+		done_expect(&p, &p.server, p.s, 100 + i, FABRIC_RECV, FABRIC_FLUSHED);
+	}
+	expect_both_end(&p);
+	expect_nothing_more(&p);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+/* Receives that were posted while connecting are flushed where no connection comes of it. */
+START_TEST(receives_of_a_refused_connect)
+{
+	struct buffer mine;
+	struct fabric_event e;
+	struct pair p;
+
+	pair_open(&p, &pair_defaults);
+	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c),
+			 0);
+	receive(&p.client, p.c, 1, &mine, 0, 100);
+	e = event_expect(&p, &p.server, NULL, FABRIC_REQUEST);
+	fabric_reject(e.request, NULL, 0);
+	event_expect(&p, &p.client, p.c, FABRIC_REJECTED);
+	station_destroy(&p.client, &p.c);
+	expect_nothing_more(&p);
+	buffer_drop(&mine);
+	pair_close(&p);
+}
+END_TEST
+
+/* Work in full swing in both directions: each request completes exactly once. */
+START_TEST(everything_completes_under_traffic)
+{
+	uint64_t posted[2] = {0}, completed[2] = {0};
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct pair p;
+	unsigned seed = 7 + (unsigned)_i;
+
+	pair_make(&p, &pair_defaults);
+	buffer_make(&mine, &p.client, 300000, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	buffer_make(&theirs, &p.server, 300000, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	for (int round = 0; round < 200; round++) {
+		for (int side = 0; side < 2; side++) {
+			struct fabric_endpoint *ep = side ? p.s : p.c;
+			struct buffer *local = side ? &theirs : &mine;
+			size_t len = random_next(&seed) % 300000;
+			int err;
+
+			if (random_next(&seed) % 3 == 0)
+				(void)try_receive(side ? &p.server : &p.client, ep, 5000, local, 0,
+						  300000);
+			wr = wr_remote((enum fabric_opcode[]){FABRIC_SEND, FABRIC_WRITE,
+							      FABRIC_READ}[random_next(&seed) % 3],
+				       posted[side], local, 0, len, side ? &mine : &theirs,
+				       side ? p.c : p.s, 0);
+			err = fabric_post(ep, &wr);
+			ck_assert(err == 0 || err == -EAGAIN);
+			posted[side] += !err;
+		}
+		if (random_next(&seed) % 4 == 0)
+			pair_pump(&p);
+	}
+	fabric_disconnect(_i % 2 ? p.s : p.c);
+	expect_both_end(&p);
+	for (int side = 0; side < 2; side++) {
+		struct station *st = side ? &p.server : &p.client;
+
+		for (int i = 0; i < st->done_count; i++)
+			if (st->done[i].id != 5000) {
+				ck_assert_uint_eq(st->done[i].id, completed[side]);
+				completed[side]++;
+			}
+		ck_assert_uint_eq(completed[side], posted[side]);
+	}
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+/* What has completed at the sender reaches the receiver, however soon the end comes. */
+START_TEST(completed_sends_are_delivered)
+{
+	struct buffer mine, theirs;
+	struct pair p;
+
+	pair_make(&p, &pair_defaults);
+	buffer_make(&mine, &p.client, 32 * 1000, 0);
+	buffer_make(&theirs, &p.server, 40 * 1000, FABRIC_LOCAL_WRITE);
+	buffer_fill(&mine, 7);
+	for (uint64_t i = 0; i < 40; i++)
+		receive(&p.server, p.s, i, &theirs, i * 1000, 1000);
+	for (uint64_t i = 0; i < 32; i++) {
+		struct fabric_wr wr = wr_local(FABRIC_SEND, i, &mine, i * 1000, 1000);
+
+		post(p.c, &wr);
+	}
+	for (uint64_t i = 0; i < 32; i++)
+		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_OK);
+	if (_i)
+		station_destroy(&p.client, &p.c);
+	else
+		fabric_disconnect(p.c);
+	for (uint64_t i = 0; i < 32; i++)
+		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
+	ck_assert(buffer_has(&theirs, 0, mine.len, 7));
+	for (uint64_t i = 32; i < 40; i++)
+		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_FLUSHED);
+	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+START_TEST(disconnect_is_idempotent)
+{
+	struct pair p;
+
+	pair_make(&p, &pair_defaults);
+	fabric_disconnect(p.c);
+	fabric_disconnect(p.c);
+	if (_i)
+		fabric_disconnect(p.s);
+	expect_both_end(&p);
+	fabric_disconnect(p.c);
+	fabric_disconnect(p.s);
+	expect_nothing_more(&p);
+	pair_close(&p);
+}
+END_TEST
+
+START_TEST(posting_after_the_end)
+{
+	struct buffer mine;
+	struct fabric_wr wr;
+	struct pair p;
+
+	pair_make(&p, &pair_defaults);
+	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	wr = wr_local(FABRIC_SEND, 1, &mine, 0, 10);
+	fabric_disconnect(p.c);
+	ck_assert_int_eq(fabric_post(p.c, &wr), -ENOTCONN);
+	expect_both_end(&p);
+	ck_assert_int_eq(fabric_post(p.c, &wr), -ENOTCONN);
+	ck_assert_int_eq(fabric_post(p.s, &wr), -ENOTCONN);
+	/* After its last event nothing can complete, so a receive is refused too. */
+	ck_assert_int_lt(try_receive(&p.client, p.c, 2, &mine, 0, 10), 0);
+	expect_nothing_more(&p);
+	buffer_drop(&mine);
+	pair_close(&p);
+}
+END_TEST
+
+/* Completions and events that nobody pulled go with the endpoint; others keep theirs. */
+START_TEST(destroy_drops_what_was_not_pulled)
+{
+	struct fabric_endpoint *c2, *s2;
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct pair p;
+
+	pair_make(&p, &pair_defaults);
+	pair_connect(&p, &c2, &s2);
+	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&theirs, &p.server, 4096, FABRIC_REMOTE_WRITE);
+	for (uint64_t i = 0; i < 10; i++) {
+		receive(&p.client, p.c, 100 + i, &mine, 0, 10);
+		wr = wr_remote(FABRIC_WRITE, i, &mine, 0, 100, &theirs, p.s, 0);
+		post(p.c, &wr);
+		wr = wr_remote(FABRIC_WRITE, 200 + i, &mine, 0, 100, &theirs, s2, 0);
+		post(c2, &wr);
+	}
+	if (_i)
+		fabric_disconnect(p.c);
+	for (int i = 0; i < 100; i++)
+		station_pump(&p.server);
+	station_destroy(&p.client, &p.c); /* the pump fails on whatever still comes of it */
+	for (uint64_t i = 0; i < 10; i++)
+		done_expect(&p, &p.client, c2, 200 + i, FABRIC_WRITE, FABRIC_OK);
+	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
+	pair_pump_for(&p, 10);
+	ck_assert_int_eq(p.client.done_count + p.client.event_count, 0);
+	pair_exercise(&p, c2, s2);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+/* Queue, listener and endpoints may go at once, with everything still in flight. */
+START_TEST(close_with_work_in_flight)
+{
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct pair p;
+
+	pair_make(&p, &pair_shared);
+	buffer_make(&mine, &p.client, MIB, FABRIC_LOCAL_WRITE);
+	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	receive(&p.server, NULL, 1, &theirs, 0, 100);
+	for (uint64_t i = 0; i < 8; i++) {
+		wr = wr_remote(i % 2 ? FABRIC_READ : FABRIC_WRITE, i, &mine, 0, MIB, &theirs, p.s,
+			       0);
+		post(p.c, &wr);
+	}
+	pair_pump(&p);
+	station_destroy(&p.server, &p.s);
+	station_destroy(&p.client, &p.c);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+/* The peer's process: says when it is connected, then waits for its end. */
+static void peer_process(int port_fd)
+{
+	struct buffer b;
+	struct fabric *fabric;
+	struct station st;
+	struct fabric_endpoint *endpoint;
+	struct sockaddr_storage sa;
+	socklen_t len;
+	in_port_t port;
+
+	if (read(port_fd, &port, sizeof(port)) != sizeof(port))
+		_exit(1);
+	target_address(0, &sa, &len);
+	if (sa.ss_family != AF_UNIX)
+		((struct sockaddr_in *)&sa)->sin_port = port;
+	ck_assert_int_eq(fabric_open(target.provider, NULL, &fabric), 0);
+	station_open(&st, fabric, &pair_defaults.queue);
+	buffer_make(&b, &st, 4096, FABRIC_LOCAL_WRITE);
+	ck_assert_int_eq(station_connect(&st, &sa, len, &pair_defaults.client, NULL, 0, &endpoint),
+			 0);
+	receive(&st, endpoint, 1, &b, 0, 100);
+	for (;;)
+		station_pump(&st);
+}
+
+START_TEST(killed_peer_is_noticed)
+{
+	struct buffer theirs;
+	struct fabric_event e;
+	struct fabric_wr wr;
+	struct pair p;
+	int port_pipe[2];
+	pid_t child;
+
+	ck_assert_int_eq(pipe(port_pipe), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		alarm((unsigned)target.slow * 20);
+		peer_process(port_pipe[0]);
+	}
+	pair_open(&p, &pair_defaults);
+	ck_assert_int_eq(
+		write(port_pipe[1], &((struct sockaddr_in *)&p.sa)->sin_port, sizeof(in_port_t)),
+		sizeof(in_port_t));
+	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
+	e = event_expect(&p, &p.server, NULL, FABRIC_REQUEST);
+	ck_assert_int_eq(station_take(&p.server, e.request, &p.options.server, &p.s), 0);
+	receive(&p.server, p.s, 9, &theirs, 0, 100);
+	ck_assert_int_eq(fabric_accept(p.s, NULL, 0), 0);
+	event_expect(&p, &p.server, p.s, FABRIC_ESTABLISHED);
+	wr = wr_local(FABRIC_SEND, 1, &theirs, 0, 100);
+	post(p.s, &wr);
+	done_expect(&p, &p.server, p.s, 1, FABRIC_SEND, FABRIC_OK);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	done_expect(&p, &p.server, p.s, 9, FABRIC_RECV, FABRIC_FLUSHED);
+	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
+	buffer_drop(&theirs);
+	pair_close(&p);
+}
+END_TEST
+
+Suite *teardown_suite(void)
+{
+	Suite *s = suite_create("teardown");
+	TCase *t = pair_tcase(s, "flush", 30);
+
+	tcase_add_loop_test(t, sends_are_flushed_in_order, 0, 2);
+	tcase_add_loop_test(t, own_receives_are_flushed_in_order, 0, 2);
+	tcase_add_test(t, receives_of_a_refused_connect);
+	tcase_add_loop_test(t, everything_completes_under_traffic, 0, 10);
+	tcase_add_loop_test(t, completed_sends_are_delivered, 0, 2);
+	t = pair_tcase(s, "end", 30);
+	tcase_add_loop_test(t, disconnect_is_idempotent, 0, 2);
+	tcase_add_test(t, posting_after_the_end);
+	tcase_add_loop_test(t, destroy_drops_what_was_not_pulled, 0, 2);
+	tcase_add_test(t, close_with_work_in_flight);
+	tcase_add_test(t, killed_peer_is_noticed);
+	return s;
+}
