@@ -78,11 +78,14 @@ void conn_handle(struct conn *conn, enum conn_event event)
 {
 	switch (conn->state) {
 	case CONN_CONNECTING:
+		if (event == CONN_EVENT_ESTABLISHED)
+			enter_established(conn);
+		else
+			set_state(conn, CONN_DEAD, event); /* nothing was sent, nothing is in flight */
+		break;
 	case CONN_ACCEPTING:
 		if (event == CONN_EVENT_ESTABLISHED)
 			enter_established(conn);
-		else if (event == CONN_EVENT_REFUSED)
-			set_state(conn, CONN_DEAD, event);
 		else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
 			set_state(conn, CONN_CLOSING, event);
 		break;
@@ -352,8 +355,9 @@ void *conn_context(const struct conn *conn)
 	return conn->context;
 }
 
-void conn_set_context(struct conn *conn, void *context)
+void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context)
 {
+	conn->ops = ops;
 	conn->context = context;
 }
 

@@ -115,7 +115,8 @@ void conn_flush(struct conn *conn);
 bool conn_idle(const struct conn *conn);
 
 void *conn_context(const struct conn *conn);
-void conn_set_context(struct conn *conn, void *context);
+/* Another owner takes over, between two turns or from established(). */
+void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
 struct conn_group *conn_group_of(const struct conn *conn);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);

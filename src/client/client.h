@@ -1,0 +1,66 @@
+/*
+ * client.h: the caller's half. An engine is one thread's queue and connections on one fabric, with
+ * the waiting that a library without a loop needs; kv.c and ping.c are what callers see of it.
+ */
+#ifndef RDMAD_CLIENT_H
+#define RDMAD_CLIENT_H
+
+#include "conn/conn.h"
+#include "rdmad/rdmad.h"
+
+struct engine; /* counted: each connection that uses it holds one */
+
+/* Options with defaults filled in. */
+struct engine_options {
+	uint64_t connect_timeout, timeout, poll; /* ns; TIME_NEVER: always poll */
+	uint32_t credits, message_size;
+	bool require_rdma;
+};
+
+/*
+ * engine.c
+ */
+void engine_options_from(const struct rdmad_options *options, struct engine_options *out);
+
+/* One turn without waiting: completions and events handled. -EDEADLK from inside a callback. */
+int engine_turn(struct engine *engine);
+
+/* Turns until *done or `timeout` ns passed: 0, -ETIMEDOUT. Polls, then sleeps, as the engine's options
+ * say. -EDEADLK from inside a callback. */
+int engine_wait(struct engine *engine, const bool *done, uint64_t timeout);
+
+/* As above, until *counter is another than it was. */
+int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t timeout);
+
+/* Counts finished operations of all connections of the engine; who finishes one adds to it. */
+uint64_t *engine_completed(struct engine *engine);
+
+int engine_fd(const struct engine *engine);
+/* 0: the descriptor tells when there is work; 1: there was some, now handled or to be handled. */
+int engine_arm(struct engine *engine);
+
+void engine_release(struct engine *engine);
+
+/*
+ * connect.c
+ */
+
+/* Connect `server` for a service: chooses the provider, falls back where the address allows it, waits until
+ * established. `share`: an engine to join, or NULL for a new one; *engine is held for the caller. On failure
+ * ops->closed was not called, the reason is logged. */
+int client_connect(const char *server, const struct engine_options *options, struct engine *share,
+		   const struct wire_request *request, const struct conn_ops *ops, void *context,
+		   struct engine **engine, struct conn **conn);
+
+/* Disconnect and wait until ops->closed was called (it sets *closed). */
+void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed);
+
+/*
+ * engine.c, for connect.c
+ */
+int engine_create(const char *provider, const struct engine_options *options, struct engine **out);
+struct engine *engine_hold(struct engine *engine);
+struct conn_group *engine_group(const struct engine *engine);
+const char *engine_provider(const struct engine *engine);
+
+#endif

@@ -1,0 +1,253 @@
+/* engine.c: one thread's queue and connections, and the waiting. */
+#include "client/client.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define DEFAULT_POLL (100 * TIME_US)
+#define DEFAULT_CREDITS 32
+#define MESSAGE_SIZE (8u * 1024)
+#define MAX_CONNECTIONS 1024
+#define MAX_RECEIVES 8192
+
+struct engine {
+	unsigned holders;
+	struct engine_options options;
+	struct fabric *fabric;
+	struct fabric_domain *domain;
+	struct conn_group *group;
+	uint64_t completed; /* operations of all connections */
+	int epoll;
+	bool running; /* callbacks must not turn the engine again */
+};
+
+static uint64_t us_or(uint64_t us, uint64_t fallback)
+{
+	if (us == 0)
+		return fallback;
+	return us >= TIME_NEVER / TIME_US ? TIME_NEVER : us * TIME_US;
+}
+
+void engine_options_from(const struct rdmad_options *options, struct engine_options *out)
+{
+	static const struct rdmad_options defaults;
+
+	if (!options)
+		options = &defaults;
+	*out = (struct engine_options){
+		.connect_timeout = us_or(options->connect_timeout_us, 5 * TIME_S),
+		.timeout = us_or(options->timeout_us, 30 * TIME_S),
+		.poll = us_or(options->poll_us, get_nprocs() > 1 ? DEFAULT_POLL : 0),
+		.credits = options->credits ? options->credits : DEFAULT_CREDITS,
+		.message_size = MESSAGE_SIZE,
+		.require_rdma = options->require_rdma,
+	};
+	if (options->no_poll)
+		out->poll = 0;
+	out->credits = MIN(MAX(out->credits, WIRE_CREDITS_MIN), WIRE_CREDITS_MAX);
+}
+
+static int watch(struct engine *engine)
+{
+	int fds[FABRIC_MAX_FDS];
+	int n = fabric_fds(conn_group_queue(engine->group), fds);
+
+	engine->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (engine->epoll < 0)
+		goto failed;
+	for (int i = 0; i < n; i++) {
+		struct epoll_event event = {.events = EPOLLIN};
+
+		if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, fds[i], &event) != 0)
+			goto failed;
+	}
+	return 0;
+
+failed:
+	n = -errno;
+	log_error("client", "cannot watch the transport's descriptors: %m");
+	if (engine->epoll >= 0)
+		close(engine->epoll);
+	return n;
+}
+
+int engine_create(const char *provider, const struct engine_options *options, struct engine **out)
+{
+	struct engine *engine = calloc(1, sizeof(*engine));
+	struct conn_group_attr attr = {
+		.message_size = options->message_size,
+		.message_max = WIRE_MESSAGE_MAX,
+		.credits = (uint16_t)options->credits,
+		.receives = MAX_RECEIVES,
+		.max_connections = MAX_CONNECTIONS,
+		.handshake_timeout = options->connect_timeout,
+		.keepalive = 10 * TIME_S,
+	};
+	struct fabric_limits limits;
+	int rc;
+
+	if (!engine)
+		return -ENOMEM;
+	engine->holders = 1;
+	engine->options = *options;
+	rc = fabric_open(provider, NULL, &engine->fabric);
+	if (rc != 0)
+		goto free_engine;
+	fabric_limits(engine->fabric, &limits);
+	attr.receives = MIN(attr.receives, limits.max_shared_depth);
+	rc = fabric_domain_create(engine->fabric, &engine->domain);
+	if (rc != 0)
+		goto close_fabric;
+	rc = conn_group_create(engine->domain, &attr, &engine->group);
+	if (rc != 0)
+		goto destroy_domain;
+	rc = watch(engine);
+	if (rc != 0)
+		goto destroy_group;
+	*out = engine;
+	return 0;
+
+destroy_group:
+	conn_group_destroy(engine->group);
+destroy_domain:
+	fabric_domain_destroy(engine->domain);
+close_fabric:
+	fabric_close(engine->fabric);
+free_engine:
+	free(engine);
+	return rc;
+}
+
+struct engine *engine_hold(struct engine *engine)
+{
+	engine->holders++;
+	return engine;
+}
+
+void engine_release(struct engine *engine)
+{
+	if (!engine || --engine->holders)
+		return;
+	close(engine->epoll);
+	conn_group_destroy(engine->group);
+	fabric_domain_destroy(engine->domain);
+	fabric_close(engine->fabric);
+	free(engine);
+}
+
+struct conn_group *engine_group(const struct engine *engine)
+{
+	return engine->group;
+}
+
+const char *engine_provider(const struct engine *engine)
+{
+	return fabric_name(engine->fabric);
+}
+
+int engine_fd(const struct engine *engine)
+{
+	return engine->epoll;
+}
+
+uint64_t *engine_completed(struct engine *engine)
+{
+	return &engine->completed;
+}
+
+static int turn(struct engine *engine, uint64_t now)
+{
+	int work;
+
+	engine->running = true;
+	work = conn_group_progress(engine->group, now);
+	engine->running = false;
+	return work;
+}
+
+int engine_turn(struct engine *engine)
+{
+	if (engine->running)
+		return -EDEADLK;
+	return turn(engine, time_now());
+}
+
+int engine_arm(struct engine *engine)
+{
+	fabric_arm(conn_group_queue(engine->group));
+	return engine_turn(engine) != 0;
+}
+
+/* Sleep until the fabric has something, a timer of the group is due or `until`. */
+static void sleep_until(struct engine *engine, uint64_t now, uint64_t until)
+{
+	struct pollfd pfd = {.fd = engine->epoll, .events = POLLIN};
+	struct timespec timeout;
+
+	until = MIN(until, conn_group_deadline(engine->group));
+	if (until <= now)
+		return;
+	if (until == TIME_NEVER) {
+		ppoll(&pfd, 1, NULL, NULL);
+		return;
+	}
+	timeout.tv_sec = (time_t)((until - now) / TIME_S);
+	timeout.tv_nsec = (long)((until - now) % TIME_S);
+	ppoll(&pfd, 1, &timeout, NULL);
+}
+
+/* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */
+static int wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t),
+		      const void *what, uint64_t value, uint64_t timeout)
+{
+	uint64_t now = time_now(), poll = engine->options.poll;
+	uint64_t until = timeout >= TIME_NEVER - now ? TIME_NEVER : now + timeout;
+	uint64_t busy_until = poll == TIME_NEVER ? TIME_NEVER : now + poll;
+
+	if (engine->running) {
+		log_error("client", "a callback must not wait: it was called by the wait it would begin");
+		return -EDEADLK;
+	}
+	while (true) {
+		int work = turn(engine, now);
+
+		if (finished(what, value))
+			return 0;
+		now = time_now();
+		if (now >= until)
+			return -ETIMEDOUT;
+		if (work && poll != TIME_NEVER)
+			busy_until = now + poll;
+		if (now < busy_until || engine_arm(engine))
+			continue;
+		if (finished(what, value))
+			return 0;
+		sleep_until(engine, now, until);
+		now = time_now();
+	}
+}
+
+static bool is_true(const void *what, uint64_t value)
+{
+	(void)value;
+	return *(const bool *)what;
+}
+
+static bool differs(const void *what, uint64_t value)
+{
+	return *(const uint64_t *)what != value;
+}
+
+int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
+{
+	return wait_until(engine, is_true, done, 0, timeout);
+}
+
+int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t timeout)
+{
+	return wait_until(engine, differs, counter, *counter, timeout);
+}

@@ -1,0 +1,195 @@
+/* ping.c: the caller's half of the ping service. */
+#include <rdmad/ping.h>
+
+#include "client/client.h"
+
+#include <stdlib.h>
+
+struct rdmad_ping {
+	struct engine *engine;
+	struct conn *conn; /* NULL once it has ended */
+	struct rdmad_ping_options options;
+	struct engine_options engine_options;
+	const char *transport;
+	bool closed, bad;
+	int error;
+	uint64_t sent, answered, received; /* received: taken by the caller */
+	uint64_t *times; /* of each ping in flight when it was sent, then its round trip; ring of depth */
+};
+
+/* The bytes of ping number `number`: each word differs from its neighbours and from ping to ping. */
+static uint64_t pattern(uint64_t number, size_t word)
+{
+	return (number + 1) * 0x9e3779b97f4a7c15ull + word * 0xbf58476d1ce4e5b9ull;
+}
+
+static void fill(void *data, size_t size, uint64_t number)
+{
+	for (size_t at = 0; at < size; at += 8) {
+		uint64_t word = pattern(number, at / 8);
+
+		memcpy((char *)data + at, &word, MIN(size - at, sizeof(word)));
+	}
+}
+
+static bool matches(const void *data, size_t size, uint64_t number)
+{
+	for (size_t at = 0; at < size; at += 8) {
+		uint64_t word = pattern(number, at / 8);
+
+		if (memcmp((const char *)data + at, &word, MIN(size - at, sizeof(word))) != 0)
+			return false;
+	}
+	return true;
+}
+
+static void ping_established(struct conn *conn)
+{
+	(void)conn;
+}
+
+static int ping_record(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct rdmad_ping *ping = conn_context(conn);
+	uint64_t *time = &ping->times[ping->answered % ping->options.depth];
+
+	if (record->op != WIRE_OP_ECHO || ping->answered == ping->sent ||
+	    record->id != (uint32_t)ping->answered)
+		return -EPROTO;
+	*time = time_now() - *time;
+	if (record->length != ping->options.size ||
+	    (ping->options.verify && !matches(body, record->length, ping->answered)))
+		ping->bad = true;
+	ping->answered++;
+	return 0;
+}
+
+static void ping_closed(struct conn *conn, int error, const char *reason)
+{
+	struct rdmad_ping *ping = conn_context(conn);
+
+	log_warn("ping", "the connection ended: %s", reason);
+	ping->conn = NULL;
+	ping->closed = true;
+	ping->error = error ? error : -ENOTCONN;
+	ping->answered++; /* who waits looks again; nothing is received any more */
+}
+
+static const struct conn_ops ping_ops = {
+	.established = ping_established,
+	.record = ping_record,
+	.closed = ping_closed,
+};
+
+static int check_options(const struct rdmad_ping_options *options)
+{
+	if (options->size > RDMAD_PING_SIZE_MAX) {
+		log_error("ping", "a ping of %u bytes; at most %u fit a message", options->size,
+			  RDMAD_PING_SIZE_MAX);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options,
+		    struct rdmad_ping **out)
+{
+	struct wire_request request = {.service = WIRE_PING};
+	struct rdmad_ping *ping;
+	int rc = check_options(options);
+
+	if (rc != 0)
+		return rc;
+	ping = calloc(1, sizeof(*ping));
+	if (!ping)
+		return -ENOMEM;
+	ping->options = *options;
+	engine_options_from(&options->common, &ping->engine_options);
+	ping->options.depth = MIN(MAX(options->depth, 1u), ping->engine_options.credits - 1);
+	ping->times = calloc(ping->options.depth, sizeof(ping->times[0]));
+	rc = -ENOMEM;
+	if (!ping->times)
+		goto free_ping;
+	request.credits = (uint16_t)ping->engine_options.credits;
+	request.count = options->count;
+	request.size = options->size;
+	request.message_size = MAX(
+		ping->engine_options.message_size,
+		options->size + (uint32_t)(sizeof(struct wire_message) + sizeof(struct wire_record)));
+	rc = client_connect(server, &ping->engine_options, NULL, &request, &ping_ops, ping,
+			    &ping->engine, &ping->conn);
+	if (rc != 0)
+		goto free_times;
+	ping->transport = fabric_endpoint_transport(conn_endpoint(ping->conn));
+	*out = ping;
+	return 0;
+
+free_times:
+	free(ping->times);
+free_ping:
+	free(ping);
+	return rc;
+}
+
+int rdmad_ping_send(struct rdmad_ping *ping)
+{
+	struct wire_record *record;
+
+	if (!ping->conn)
+		return ping->error;
+	if (ping->sent - ping->received >= ping->options.depth)
+		return -EAGAIN;
+	record = conn_reserve(ping->conn, ping->options.size, NULL);
+	if (!record)
+		return conn_established(ping->conn) ? -EAGAIN : -ENOTCONN;
+	record->op = WIRE_OP_ECHO;
+	record->id = (uint32_t)ping->sent;
+	if (ping->options.verify)
+		fill(record + 1, ping->options.size, ping->sent);
+	conn_commit(ping->conn, record, ping->options.size);
+	ping->times[ping->sent % ping->options.depth] = time_now();
+	ping->sent++;
+	conn_flush(ping->conn);
+	return 0;
+}
+
+int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
+{
+	int rc = 0;
+
+	if (ping->received == ping->sent)
+		return -EINVAL;
+	if (ping->answered == ping->received && ping->conn)
+		rc = engine_wait_change(ping->engine, &ping->answered, ping->engine_options.timeout);
+	if (rc == -ETIMEDOUT)
+		log_error("ping", "no pong after %llu ms",
+			  (unsigned long long)(ping->engine_options.timeout / TIME_MS));
+	if (rc != 0)
+		return rc;
+	if (!ping->conn)
+		return ping->error;
+	*rtt_ns = ping->times[ping->received % ping->options.depth];
+	ping->received++;
+	if (ping->bad) {
+		log_error("ping", "pong %llu has not the bytes of its ping",
+			  (unsigned long long)ping->received);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+const char *rdmad_ping_transport(const struct rdmad_ping *ping)
+{
+	return ping->transport;
+}
+
+void rdmad_ping_close(struct rdmad_ping *ping)
+{
+	if (!ping)
+		return;
+	if (ping->conn)
+		client_disconnect(ping->engine, ping->conn, &ping->closed);
+	engine_release(ping->engine);
+	free(ping->times);
+	free(ping);
+}
