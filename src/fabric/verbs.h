@@ -1,0 +1,298 @@
+/*
+ * verbs.h: private to the verbs provider.
+ *
+ *   verbs.c           devices, domains, regions; asynchronous device errors
+ *   verbs_queue.c     one thread's completion queues, shared receives, sleeping
+ *   verbs_endpoint.c  the life of a queue pair
+ *   verbs_cm.c        connections: rdma_cm events in, fabric events out
+ *   verbs_post.c      work requests out, completions back to their owners
+ *
+ * rdma_cm only makes connections here: the queue pairs are driven by hand, because librdmacm
+ * leaves their RNR timer at 655 ms and takes the retry count from the peer.
+ */
+#ifndef RDMAD_FABRIC_VERBS_H
+#define RDMAD_FABRIC_VERBS_H
+
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+
+#include "fabric/provider.h"
+
+#define VERBS_MAX_DEVICES 8
+#define VERBS_INLINE 256      /* asked of each device; what it grants counts */
+#define VERBS_RETRY_COUNT 6   /* 7 means for ever on some devices */
+#define VERBS_RNR_FOREVER 7
+#define VERBS_MIN_RNR_TIMER 12 /* 0.64 ms; the default of 0 is 655 ms */
+#define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
+
+struct verbs_device {
+	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
+	const char *name;
+	bool iwarp, infiniband;
+	uint8_t max_reads;
+	uint32_t max_inline, max_message, max_wr, max_srq_wr, max_cqe;
+};
+
+struct verbs_fabric {
+	struct fabric base;
+	struct ibv_context **contexts; /* of rdma_get_devices, kept until close */
+	struct verbs_device device[VERBS_MAX_DEVICES];
+	unsigned count;
+	uint8_t ack_timeout; /* 4.096 us times two to this */
+	atomic_uint vectors; /* completion vectors are dealt out in turn */
+	char names[VERBS_MAX_DEVICES * (IBV_SYSFS_NAME_MAX + 2)];
+};
+
+struct verbs_domain {
+	struct fabric_domain base;
+	struct verbs_fabric *fabric;
+	struct ibv_pd *pd[VERBS_MAX_DEVICES];
+};
+
+struct verbs_region {
+	struct fabric_region base;
+	unsigned count;
+	struct ibv_mr *mr[VERBS_MAX_DEVICES];
+};
+
+/* A work request id is 2 bits of kind, 30 of the endpoint's generation, 32 of position. */
+enum verbs_wr_kind { VERBS_WR_SEND, VERBS_WR_RECV, VERBS_WR_SHARED };
+#define VERBS_WR_ID(kind, generation, position)                                                    \
+	((uint64_t)(kind) << 62 | (uint64_t)(generation) << 32 | (uint32_t)(position))
+#define VERBS_GENERATION_MASK 0x3fffffffu
+
+struct verbs_shared {
+	uint64_t id;
+	struct ibv_sge sge;
+	uint32_t next_free;
+};
+
+struct verbs_endpoint;
+
+struct verbs_bucket {
+	uint32_t qp_num;
+	struct verbs_endpoint *endpoint; /* NULL: empty */
+};
+
+/* What a queue has on one device. */
+struct verbs_cq {
+	struct verbs_queue *queue;
+	struct verbs_device *device;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	bool armed;        /* a notification was asked for and its event not yet taken */
+	unsigned unacked;  /* events taken from the channel and not acknowledged */
+	uint32_t budget;   /* completions that fit */
+	uint32_t reserved; /* promised to endpoints */
+	uint32_t dying;    /* of these, to endpoints destroyed since the queue was last empty */
+
+	struct ibv_srq *srq;
+	struct verbs_shared *shared;
+	uint32_t shared_free; /* index of the first free one */
+	uint32_t shared_posted;
+
+	struct verbs_bucket *bucket; /* endpoints by qp_num, open addressing */
+	uint32_t bucket_mask, endpoints;
+};
+
+struct verbs_queue {
+	struct fabric_queue base;
+	struct verbs_domain *domain;
+	struct verbs_fabric *fabric;
+	struct rdma_event_channel *events;
+	int timer; /* wakes for deadlines, and for other threads that found a fatal error */
+	unsigned count;
+	struct verbs_cq cq[VERBS_MAX_DEVICES];
+	uint32_t shared_depth, shared_posted;
+	unsigned first; /* device to poll first: each in turn */
+
+	struct ibv_send_wr *wr; /* scratch for a chain, linked for good */
+	struct ibv_sge (*sge)[FABRIC_MAX_SGE];
+	uint32_t wr_count;
+
+	struct list pending;  /* endpoints with an event to deliver */
+	struct list closing;  /* endpoints that wait for their flushes, by deadline */
+	struct list flushing; /* endpoints whose flushes we make ourselves */
+	struct list endpoints;
+	uint32_t generation;
+	unsigned unsettled; /* endpoints that expect an event soon */
+	unsigned look;      /* check the descriptors in the next so many calls */
+	unsigned skipped;   /* calls since they were checked */
+	uint64_t tick;      /* coarse time when they were checked */
+};
+
+/* First member that an id's context points at: says what the id belongs to. */
+struct verbs_owner {
+	enum { VERBS_LISTENER, VERBS_REQUEST, VERBS_ENDPOINT } kind;
+};
+
+struct verbs_listener {
+	struct fabric_listener base;
+	struct verbs_owner owner;
+	struct verbs_queue *queue;
+	struct rdma_cm_id *id;
+	void *context;
+};
+
+struct verbs_request {
+	struct fabric_request base;
+	struct verbs_owner owner;
+	struct rdma_cm_id *id;
+	unsigned device;
+	atomic_bool dead; /* the peer gave up; set by the listener's thread */
+};
+
+/* The order matters: up to VERBS_LIVE a failure is still to be reported. */
+enum verbs_state {
+	VERBS_RESOLVING,  /* address or route asked for */
+	VERBS_CONNECTING, /* request sent */
+	VERBS_TAKEN,      /* request taken, not answered */
+	VERBS_ANSWERED,   /* accept sent */
+	VERBS_LIVE,
+	VERBS_CLOSING, /* queue pair in error; DISCONNECTED after the flushes */
+	VERBS_OVER,    /* the last event was delivered */
+};
+
+#define VERBS_SLOT_SIGNALED 1 /* the caller asked */
+#define VERBS_SLOT_PART 2     /* not the last piece of a split request */
+#define VERBS_SLOT_FENCE 4    /* ours, to learn that those before it are done */
+
+struct verbs_slot {
+	uint64_t id;
+	uint8_t opcode;
+	uint8_t flags;
+};
+
+/* A request that waits, because it or one before it is too large for one message. */
+struct verbs_deferred {
+	struct fabric_wr wr;
+	bool inlined;
+	uint8_t data[VERBS_INLINE];
+};
+
+struct verbs_endpoint {
+	struct fabric_endpoint base;
+	struct verbs_owner owner;
+	enum verbs_state state;
+	struct verbs_queue *queue;
+	struct verbs_cq *cq; /* NULL until the device is known */
+	struct ibv_qp *qp;
+	void *context;
+	uint32_t generation;
+	uint32_t device;
+	uint32_t max_inline, max_message;
+
+	/* Send queue: free-running positions, slot = position & mask. */
+	struct verbs_slot *slot;
+	uint32_t mask, head, tail;
+	uint32_t hw_depth;
+	uint32_t depth, used; /* the caller's requests, split or not */
+	uint32_t unsignaled, signal_every;
+	uint32_t odd;  /* outstanding slots that are not the caller's: parts and fences */
+	bool fence;    /* one is outstanding */
+	bool swallow;  /* a part failed and was reported: the rest of its request is silent */
+
+	/* Requests that wait behind a split one; ring like `slot`, made when first needed. */
+	struct verbs_deferred *deferred;
+	uint32_t deferred_head, deferred_tail;
+	size_t deferred_done; /* bytes of the oldest that were posted */
+
+	/* Own receives, completed in order. */
+	uint64_t *recv_id;
+	struct fabric_sge *early; /* posted before there was a queue pair */
+	uint32_t recv_depth, recv_mask, recv_head, recv_tail;
+
+	struct rdma_cm_id *id;
+	struct verbs_domain *domain;
+	struct fabric_endpoint_attr attr;
+	uint8_t reads_in, reads_out;     /* granted */
+	uint8_t data[FABRIC_REQUEST_DATA]; /* of the connect request, until it is sent */
+	uint8_t data_len;
+	enum fabric_event_type event;
+	int error;
+	uint64_t deadline;
+	struct list pending, closing, flushing, member;
+	struct list watched;  /* of all endpoints with a queue pair in the process */
+	atomic_bool broken;   /* set by whoever read the device's asynchronous event */
+};
+
+static inline uint32_t verbs_outstanding(const struct verbs_endpoint *ep)
+{
+	return ep->head - ep->tail;
+}
+
+static inline bool verbs_has_deferred(const struct verbs_endpoint *ep)
+{
+	return ep->deferred_head != ep->deferred_tail;
+}
+
+/* verbs.c */
+int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx);
+void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
+/* Asynchronous events name a queue pair of any thread; only watched ones are looked at. */
+void verbs_watch(struct verbs_endpoint *ep);
+void verbs_unwatch(struct verbs_endpoint *ep);
+void verbs_async_drain(struct verbs_device *device);
+
+/* verbs_queue.c */
+int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
+		       struct fabric_queue **out);
+void verbs_queue_destroy(struct fabric_queue *queue);
+int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth);
+int verbs_queue_reserve(struct verbs_queue *q, uint32_t need);
+void verbs_queue_unreserve(struct verbs_queue *q, uint32_t need);
+int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep);
+void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep);
+struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num);
+void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
+int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
+void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool repost);
+int verbs_arm(struct fabric_queue *queue);
+int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
+void verbs_take_cq_events(struct verbs_cq *cq);
+
+/* verbs_cm.c */
+int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
+		 void *context, struct fabric_listener **out);
+uint16_t verbs_listener_port(const struct fabric_listener *listener);
+void verbs_listener_close(struct fabric_listener *listener);
+int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
+		  const struct sockaddr *sa, socklen_t len,
+		  const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		  struct fabric_endpoint **out);
+int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain,
+	       struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+	       struct fabric_endpoint **out);
+int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
+void verbs_reject(struct fabric_request *request, const void *data, size_t data_len);
+char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size);
+char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
+const char *verbs_endpoint_transport(const struct fabric_endpoint *endpoint);
+void verbs_disconnect(struct fabric_endpoint *endpoint);
+int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out);
+
+/* verbs_endpoint.c */
+int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain,
+		       const struct fabric_endpoint_attr *attr, enum verbs_state state,
+		       struct verbs_endpoint **out);
+void verbs_endpoint_free(struct verbs_endpoint *ep);
+void verbs_endpoint_destroy(struct fabric_endpoint *endpoint);
+void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state);
+/* Make the queue pair on `device`, in INIT, and post what was received early. */
+int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device);
+/* From INIT to ready to send, with what the peer offered. */
+int verbs_endpoint_ready(struct verbs_endpoint *ep);
+void verbs_endpoint_flush(struct verbs_endpoint *ep);
+/* First sign of the end, whoever saw it: both sides go to error, DISCONNECTED follows. */
+void verbs_endpoint_close(struct verbs_endpoint *ep);
+/* Report the end once nothing is outstanding. */
+void verbs_endpoint_settle(struct verbs_endpoint *ep);
+
+/* verbs_post.c */
+int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
+		    const struct fabric_recv *recv, unsigned count);
+int verbs_post_early(struct verbs_endpoint *ep);
+int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
+int verbs_poll(struct fabric_queue *queue, struct fabric_completion *out, int max);
+
+#endif

@@ -1,0 +1,443 @@
+/* verbs_queue.c: one thread's completion queues and shared receives, and how it sleeps. */
+#include "fabric/verbs.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define VERBS_ACK_BATCH 64 /* an acknowledgement takes a lock */
+#define VERBS_NO_SHARED UINT32_MAX
+
+static int verbs_nonblock(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? -errno : 0;
+}
+
+/*
+ * Endpoints by queue pair number: open addressing, removal shifts back, no tombstones.
+ */
+static uint32_t verbs_hash(const struct verbs_cq *cq, uint32_t qp_num)
+{
+	return (qp_num * 0x9e3779b1u >> 8) & cq->bucket_mask;
+}
+
+struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num)
+{
+	uint32_t i = verbs_hash(cq, qp_num);
+
+	while (cq->bucket[i].endpoint && cq->bucket[i].qp_num != qp_num)
+		i = (i + 1) & cq->bucket_mask;
+	return cq->bucket[i].endpoint;
+}
+
+static void verbs_bucket_put(struct verbs_cq *cq, struct verbs_endpoint *ep, uint32_t qp_num)
+{
+	uint32_t i = verbs_hash(cq, qp_num);
+
+	while (cq->bucket[i].endpoint)
+		i = (i + 1) & cq->bucket_mask;
+	cq->bucket[i] = (struct verbs_bucket){qp_num, ep};
+}
+
+static int verbs_bucket_grow(struct verbs_cq *cq)
+{
+	struct verbs_bucket *old = cq->bucket;
+	uint32_t size = cq->bucket_mask + 1;
+	struct verbs_bucket *bucket = calloc(2 * (size_t)size, sizeof(*bucket));
+
+	if (!bucket)
+		return -ENOMEM;
+	cq->bucket = bucket;
+	cq->bucket_mask = 2 * size - 1;
+	for (uint32_t i = 0; i < size; i++)
+		if (old[i].endpoint)
+			verbs_bucket_put(cq, old[i].endpoint, old[i].qp_num);
+	free(old);
+	return 0;
+}
+
+int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep)
+{
+	if (2 * (cq->endpoints + 1) > cq->bucket_mask && verbs_bucket_grow(cq))
+		return -ENOMEM;
+	verbs_bucket_put(cq, ep, ep->qp->qp_num);
+	cq->endpoints++;
+	return 0;
+}
+
+void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep)
+{
+	uint32_t mask = cq->bucket_mask, i = verbs_hash(cq, ep->qp->qp_num), next, home;
+
+	while (cq->bucket[i].endpoint && cq->bucket[i].endpoint != ep)
+		i = (i + 1) & mask;
+	if (!cq->bucket[i].endpoint)
+		return;
+	for (next = (i + 1) & mask; cq->bucket[next].endpoint; next = (next + 1) & mask) {
+		home = verbs_hash(cq, cq->bucket[next].qp_num);
+		if (((next - home) & mask) < ((next - i) & mask))
+			continue; /* it would come to lie before its home */
+		cq->bucket[i] = cq->bucket[next];
+		i = next;
+	}
+	cq->bucket[i].endpoint = NULL;
+	cq->endpoints--;
+}
+
+/*
+ * Completion queue room. An overrun kills every queue pair, so each endpoint reserves what it
+ * can at most have outstanding: on every device, until its own is known.
+ */
+int verbs_queue_reserve(struct verbs_queue *q, uint32_t need)
+{
+	for (unsigned i = 0; i < q->count; i++) {
+		const struct verbs_cq *cq = &q->cq[i];
+
+		if (need <= cq->budget - MIN(cq->reserved, cq->budget))
+			continue;
+		log_error("verbs",
+			  "no room for %u more completions: %u of %u are promised on %s (%u of them "
+			  "to closed connections)",
+			  need, cq->reserved, cq->budget, cq->device->name, cq->dying);
+		return -ENOSPC;
+	}
+	for (unsigned i = 0; i < q->count; i++)
+		q->cq[i].reserved += need;
+	return 0;
+}
+
+void verbs_queue_unreserve(struct verbs_queue *q, uint32_t need)
+{
+	for (unsigned i = 0; i < q->count; i++)
+		q->cq[i].reserved -= need;
+}
+
+int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth)
+{
+	struct ibv_send_wr *wr;
+	struct ibv_sge(*sge)[FABRIC_MAX_SGE];
+
+	if (depth <= q->wr_count)
+		return 0;
+	wr = calloc(depth, sizeof(*wr));
+	sge = calloc(depth, sizeof(*sge));
+	if (!wr || !sge) {
+		free(wr);
+		free(sge);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < depth; i++) {
+		wr[i].sg_list = sge[i];
+		wr[i].next = i + 1 < depth ? &wr[i + 1] : NULL;
+	}
+	free(q->wr);
+	free(q->sge);
+	q->wr = wr;
+	q->sge = sge;
+	q->wr_count = depth;
+	return 0;
+}
+
+/*
+ * Shared receives. With several devices each has a queue of its own, and a receive goes to
+ * the one that has fewest.
+ */
+static int verbs_shared_create(struct verbs_cq *cq, struct ibv_pd *pd, uint32_t depth)
+{
+	struct ibv_srq_init_attr attr = {.attr = {.max_wr = depth, .max_sge = 1}};
+
+	cq->shared = calloc(depth, sizeof(*cq->shared));
+	if (!cq->shared)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < depth; i++)
+		cq->shared[i].next_free = i + 1 < depth ? i + 1 : VERBS_NO_SHARED;
+	cq->srq = ibv_create_srq(pd, &attr);
+	if (!cq->srq) {
+		int error = errno;
+
+		log_error("verbs", "shared receive queue of %u on %s: %s", depth, cq->device->name,
+			  strerror(error));
+		return -error;
+	}
+	return 0;
+}
+
+static int verbs_shared_post_one(struct verbs_cq *cq, uint32_t index)
+{
+	struct ibv_recv_wr *bad, wr = {
+					 .wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
+					 .sg_list = &cq->shared[index].sge,
+					 .num_sge = cq->shared[index].sge.length ? 1 : 0,
+				 };
+
+	return ibv_post_srq_recv(cq->srq, &wr, &bad);
+}
+
+static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
+{
+	struct verbs_cq *best = &q->cq[0];
+
+	for (unsigned i = 1; i < q->count; i++)
+		if (q->cq[i].shared_posted < best->shared_posted)
+			best = &q->cq[i];
+	return best;
+}
+
+static int verbs_shared_put(struct verbs_queue *q, const struct fabric_recv *recv)
+{
+	struct verbs_cq *cq = verbs_shared_neediest(q);
+	uint32_t index = cq->shared_free;
+	struct verbs_shared *s = &cq->shared[index];
+	const struct verbs_region *region =
+		container_of(recv->sge.region, struct verbs_region, base);
+	int rc;
+
+	s->id = recv->id;
+	s->sge.addr = (uintptr_t)recv->sge.addr;
+	s->sge.length = (uint32_t)MIN(recv->sge.len, cq->device->max_message);
+	s->sge.lkey = region->mr[cq - q->cq]->lkey;
+	rc = verbs_shared_post_one(cq, index);
+	if (rc) {
+		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
+		return -rc;
+	}
+	cq->shared_free = s->next_free;
+	cq->shared_posted++;
+	q->shared_posted++;
+	return 0;
+}
+
+int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count)
+{
+	if (count > q->shared_depth - q->shared_posted)
+		return -EAGAIN;
+	for (unsigned i = 0; i < count; i++) {
+		int rc = recv[i].sge.region ? verbs_shared_put(q, &recv[i]) : -EINVAL;
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* A shared receive came back. One that a destroyed endpoint took goes out again at once, so
+ * that its buffer is not lost to the caller. */
+void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool repost)
+{
+	if (repost && verbs_shared_post_one(cq, index) == 0)
+		return;
+	cq->shared[index].next_free = cq->shared_free;
+	cq->shared_free = index;
+	cq->shared_posted--;
+	cq->queue->shared_posted--;
+}
+
+/*
+ * Sleeping.
+ */
+
+/* Take the events that woke us, exactly as many as there are. */
+void verbs_take_cq_events(struct verbs_cq *cq)
+{
+	struct ibv_cq *from;
+	void *context;
+
+	while (ibv_get_cq_event(cq->channel, &from, &context) == 0) {
+		cq->armed = false;
+		if (++cq->unacked < VERBS_ACK_BATCH)
+			continue;
+		ibv_ack_cq_events(cq->cq, cq->unacked);
+		cq->unacked = 0;
+	}
+}
+
+int verbs_arm(struct fabric_queue *queue)
+{
+	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
+	int rc = 0;
+
+	for (unsigned i = 0; i < q->count; i++) {
+		struct verbs_cq *cq = &q->cq[i];
+
+		if (cq->armed)
+			verbs_take_cq_events(cq);
+		if (cq->armed)
+			continue;
+		rc = ibv_req_notify_cq(cq->cq, 0);
+		if (rc) {
+			log_error("verbs", "cannot arm %s: %s", cq->device->name, strerror(rc));
+			return -rc;
+		}
+		cq->armed = true;
+	}
+	q->look = 2; /* once before sleeping, once after */
+	return 0;
+}
+
+int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
+{
+	const struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
+	int n = 0;
+
+	fds[n++] = q->events->fd;
+	fds[n++] = q->timer;
+	for (unsigned i = 0; i < q->count; i++) {
+		fds[n++] = q->cq[i].channel->fd;
+		fds[n++] = q->cq[i].device->ctx->async_fd;
+	}
+	return n;
+}
+
+/* Any thread. A pending deadline that this overwrites is set again by whoever wakes. */
+void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
+{
+	struct itimerspec at = {.it_value = {(time_t)(ns / TIME_S), (long)(ns % TIME_S)}};
+
+	timerfd_settime(q->timer, 0, &at, NULL);
+}
+
+/*
+ * Creation.
+ */
+static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *attr)
+{
+	struct verbs_queue *q = cq->queue;
+	struct ibv_context *ctx = cq->device->ctx;
+	/* Each endpoint of four or more may add one fence of ours. */
+	uint32_t want = attr->completions + attr->completions / 4 + 16 + attr->shared_depth;
+	uint32_t depth = MIN(want, cq->device->max_cqe);
+	unsigned vectors = MAX(ctx->num_comp_vectors, 1);
+
+	cq->bucket_mask = 15;
+	cq->bucket = calloc(16, sizeof(*cq->bucket));
+	if (!cq->bucket)
+		return -ENOMEM;
+	cq->budget = depth == want ? attr->completions : (depth - attr->shared_depth) / 5 * 4;
+	cq->channel = ibv_create_comp_channel(ctx);
+	if (!cq->channel)
+		return -errno;
+	cq->cq = ibv_create_cq(ctx, (int)depth, cq, cq->channel,
+			       (int)(atomic_fetch_add(&q->fabric->vectors, 1) % vectors));
+	if (!cq->cq)
+		return -errno;
+	return verbs_nonblock(cq->channel->fd);
+}
+
+static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr,
+			  struct ibv_pd *pd)
+{
+	int rc = verbs_cq_create(cq, attr);
+
+	if (rc) {
+		log_error("verbs", "completion queue of %u on %s: %s", attr->completions,
+			  cq->device->name, strerror(-rc));
+		return rc;
+	}
+	return attr->shared_depth ? verbs_shared_create(cq, pd, attr->shared_depth) : 0;
+}
+
+static void verbs_check_destroyed(int rc, const char *what)
+{
+	if (rc)
+		log_error("verbs", "%s still in use: %s", what, strerror(rc));
+}
+
+static void verbs_cq_destroy(struct verbs_cq *cq)
+{
+	if (cq->srq)
+		verbs_check_destroyed(ibv_destroy_srq(cq->srq), "shared receive queue");
+	if (cq->unacked)
+		ibv_ack_cq_events(cq->cq, cq->unacked);
+	if (cq->cq)
+		verbs_check_destroyed(ibv_destroy_cq(cq->cq), "completion queue");
+	if (cq->channel)
+		verbs_check_destroyed(ibv_destroy_comp_channel(cq->channel), "completion channel");
+	free(cq->shared);
+	free(cq->bucket);
+}
+
+void verbs_queue_destroy(struct fabric_queue *queue)
+{
+	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
+
+	for (unsigned i = 0; i < q->count; i++)
+		verbs_cq_destroy(&q->cq[i]);
+	if (q->timer >= 0)
+		close(q->timer);
+	if (q->events)
+		rdma_destroy_event_channel(q->events);
+	free(q->wr);
+	free(q->sge);
+	free(q);
+}
+
+static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fabric_queue_attr *attr)
+{
+	struct fabric_limits limits;
+
+	verbs_limits(&fabric->base, &limits);
+	if (attr->shared_depth <= limits.max_shared_depth &&
+	    (uint64_t)attr->completions + attr->shared_depth <= limits.max_completions)
+		return 0;
+	log_error("verbs", "%u completions and %u shared receives are beyond the limits %u and %u",
+		  attr->completions, attr->shared_depth, limits.max_completions,
+		  limits.max_shared_depth);
+	return -EINVAL;
+}
+
+static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
+{
+	struct verbs_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	q->base.ops = &fabric_verbs;
+	q->domain = domain;
+	q->fabric = domain->fabric;
+	q->look = 1;
+	list_init(&q->pending);
+	list_init(&q->closing);
+	list_init(&q->flushing);
+	list_init(&q->endpoints);
+	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	q->events = rdma_create_event_channel();
+	return q;
+}
+
+int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_attr *attr,
+		       struct fabric_queue **out)
+{
+	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
+	struct verbs_fabric *fabric = domain->fabric;
+	struct verbs_queue *q;
+	int rc = verbs_queue_check(fabric, attr);
+
+	if (rc)
+		return rc;
+	q = verbs_queue_new(domain);
+	if (!q)
+		return -ENOMEM;
+	if (q->timer < 0 || !q->events || verbs_nonblock(q->events->fd)) {
+		rc = -errno;
+		log_error("verbs", "event channel: %s", strerror(errno));
+		goto destroy_queue;
+	}
+	q->shared_depth = attr->shared_depth;
+	rc = verbs_queue_scratch(q, 64);
+	for (unsigned i = 0; !rc && i < fabric->count; i++) {
+		q->cq[i].queue = q;
+		q->cq[i].device = &fabric->device[i];
+		q->count = i + 1;
+		rc = verbs_cq_setup(&q->cq[i], attr, domain->pd[i]);
+	}
+	if (rc)
+		goto destroy_queue;
+	*out = &q->base;
+	return 0;
+destroy_queue:
+	verbs_queue_destroy(&q->base);
+	return rc;
+}
