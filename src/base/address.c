@@ -4,7 +4,9 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 static const struct {
 	const char *prefix;
@@ -155,5 +157,20 @@ char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)
 	} else {
 		snprintf(buf, size, "family %d", sa->sa_family);
 	}
+	return buf;
+}
+
+char *address_runtime_path(const char *name, char *buf, size_t size)
+{
+	const char *given = getenv("RUNTIME_DIRECTORY"), *user = getenv("XDG_RUNTIME_DIR");
+
+	if (given && given[0] == '/')
+		snprintf(buf, size, "%s/%s", given, name);
+	else if (geteuid() == 0)
+		snprintf(buf, size, "/run/rdmad/%s", name);
+	else if (user && user[0] == '/')
+		snprintf(buf, size, "%s/%s", user, name);
+	else
+		snprintf(buf, size, "/tmp/rdmad-%u/%s", (unsigned)geteuid(), name);
 	return buf;
 }

@@ -125,6 +125,12 @@ char *address_format(const struct address *address, char *buf, size_t size);
  * -EHOSTUNREACH when the name has none; logged. */
 int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
 
+/* Where a socket of the daemon is unless configured: /run/rdmad/NAME for root (or in the directory that
+ * systemd names), else $XDG_RUNTIME_DIR/NAME or /tmp/rdmad-UID/NAME. Returns buf. */
+#define ADDRESS_SERVICE_SOCKET "rdmad.sock"
+#define ADDRESS_CONTROL_SOCKET "rdmad-control.sock"
+char *address_runtime_path(const char *name, char *buf, size_t size);
+
 /* "10.0.0.1:7471", "[::1]:7471", "unix:/path" of a socket address. Returns buf. */
 char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size);
 
