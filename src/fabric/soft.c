@@ -1,0 +1,452 @@
+/*
+ * soft.c: the provider, its queues, and the one place where a queue's sockets are turned
+ * into progress.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "fabric/soft.h"
+
+#define SOFT_EVENTS 64
+#define SOFT_ACK_TIMEOUT_MS 1000
+
+static int soft_open(const struct fabric_config *config, struct fabric **out)
+{
+	struct soft_fabric *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	f->base.ops = &fabric_soft;
+	f->lost_ms = 8 * (config->ack_timeout_ms ? config->ack_timeout_ms : SOFT_ACK_TIMEOUT_MS);
+	list_init(&f->queues);
+	pthread_mutex_init(&f->lock, NULL);
+	*out = &f->base;
+	return 0;
+}
+
+static void soft_close(struct fabric *fabric)
+{
+	struct soft_fabric *f = container_of(fabric, struct soft_fabric, base);
+
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+}
+
+static void soft_limits(const struct fabric *fabric, struct fabric_limits *limits)
+{
+	*limits = (struct fabric_limits){
+		.inline_size = SOFT_INLINE,
+		.max_send_depth = SOFT_MAX_DEPTH,
+		.max_recv_depth = SOFT_MAX_DEPTH,
+		.max_shared_depth = SOFT_MAX_DEPTH,
+		.max_completions = 16 * SOFT_MAX_DEPTH,
+		.max_reads = SOFT_MAX_READS,
+		.write_imm = true,
+	};
+}
+
+static const char *soft_devices(const struct fabric *fabric)
+{
+	return "tcp, unix";
+}
+
+uint32_t soft_ring_size(uint32_t depth)
+{
+	uint32_t size = 1;
+
+	while (size < depth)
+		size *= 2;
+	return size;
+}
+
+int soft_recvs_create(struct soft_recvs *r, uint32_t depth)
+{
+	if (!depth)
+		return 0;
+	r->depth = depth;
+	r->mask = soft_ring_size(depth) - 1;
+	r->ring = calloc((size_t)r->mask + 1, sizeof(*r->ring));
+	return r->ring ? 0 : -ENOMEM;
+}
+
+int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events, bool add)
+{
+	struct epoll_event event = {.events = events, .data.ptr = source};
+
+	if (epoll_ctl(q->epoll_fd, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, source->fd, &event) == 0)
+		return 0;
+	return -errno;
+}
+
+/* The queue's descriptors; what was opened is closed by the caller's unwinding. */
+static int soft_queue_open(struct soft_queue *q)
+{
+	int ret;
+
+	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	q->kick = (struct soft_source){.kind = SOFT_KICK, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	q->timer = (struct soft_source){
+		.kind = SOFT_TIMER,
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+	q->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (q->epoll_fd < 0 || q->kick.fd < 0 || q->timer.fd < 0 || q->reserve_fd < 0)
+		return -errno;
+	ret = soft_watch(q, &q->kick, EPOLLIN, true);
+	return ret ? ret : soft_watch(q, &q->timer, EPOLLIN, true);
+}
+
+static void soft_close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void soft_queue_free(struct soft_queue *q)
+{
+	soft_close_fd(q->reserve_fd);
+	soft_close_fd(q->timer.fd);
+	soft_close_fd(q->kick.fd);
+	soft_close_fd(q->epoll_fd);
+	free(q->shared.ring);
+	free(q->batch);
+	free(q->cq);
+	free(q);
+}
+
+static void soft_queue_lists(struct soft_queue *q)
+{
+	struct list *const all[] = {&q->endpoints, &q->ready,    &q->starved, &q->notes,
+				    &q->listeners, &q->requests, &q->lingers, &q->grave};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		list_init(all[i]);
+}
+
+static int soft_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
+			     struct fabric_queue **out)
+{
+	struct soft_queue *q;
+	int ret = -ENOMEM;
+
+	if (attr->completions > 16 * SOFT_MAX_DEPTH || attr->shared_depth > SOFT_MAX_DEPTH)
+		return -EINVAL;
+	q = aligned_alloc(CACHE_LINE, (sizeof(*q) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	if (!q)
+		return -ENOMEM;
+	memset(q, 0, sizeof(*q));
+	q->base.ops = domain->ops;
+	q->domain = container_of(domain, struct soft_domain, base);
+	q->fabric = q->domain->fabric;
+	q->epoll_fd = q->kick.fd = q->timer.fd = q->reserve_fd = -1;
+	soft_queue_lists(q);
+	q->cq_depth = attr->completions;
+	q->cq_mask = soft_ring_size(attr->completions) - 1;
+	q->cq = calloc((size_t)q->cq_mask + 1, sizeof(*q->cq));
+	q->batch = malloc(sizeof(*q->batch));
+	if (!q->cq || !q->batch || soft_recvs_create(&q->shared, attr->shared_depth))
+		goto err_free;
+	ret = soft_queue_open(q);
+	if (ret)
+		goto err_free;
+	pthread_mutex_lock(&q->fabric->lock);
+	list_add_tail(&q->fabric->queues, &q->link);
+	pthread_mutex_unlock(&q->fabric->lock);
+	*out = &q->base;
+	return 0;
+
+err_free:
+	log_error("soft", "cannot make a queue: %s", strerror(-ret));
+	soft_queue_free(q);
+	return ret;
+}
+
+void soft_bury_later(struct soft_queue *q, struct soft_source *source)
+{
+	close(source->fd);
+	source->fd = -1;
+	list_add_tail(&q->grave, &source->grave);
+}
+
+static void soft_bury(struct soft_queue *q)
+{
+	while (!list_empty(&q->grave)) {
+		struct soft_source *source = list_first(&q->grave, struct soft_source, grave);
+
+		list_del(&source->grave);
+		if (source->kind == SOFT_REQUEST)
+			free(container_of(source, struct soft_request, source));
+		else
+			free(container_of(source, struct soft_linger, source));
+	}
+}
+
+static void soft_queue_destroy(struct fabric_queue *queue)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+
+	pthread_mutex_lock(&q->fabric->lock);
+	list_del(&q->link);
+	pthread_mutex_unlock(&q->fabric->lock);
+	soft_requests_drop(q, NULL);
+	soft_linger_tick(q, TIME_NEVER);
+	soft_bury(q);
+	soft_queue_free(q);
+}
+
+void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type,
+		    void *object)
+{
+	note->type = type;
+	note->object = object;
+	list_add_tail(&q->notes, &note->link);
+}
+
+void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, const char *what)
+{
+	uint64_t now = time_now();
+	char name[160];
+
+	if (now - q->complain_since > 10 * TIME_S) {
+		if (q->complaints > 10)
+			log_warn("soft", "%u more faults of peers were not logged",
+				 q->complaints - 10);
+		q->complain_since = now;
+		q->complaints = 0;
+	}
+	if (++q->complaints <= 10)
+		log_warn("soft", "cut off %s: %s",
+			 soft_peer_format(peer, -1, name, sizeof(name)), what);
+}
+
+static void soft_timer_set(struct soft_queue *q, uint32_t ms)
+{
+	struct timespec every = {ms / 1000, ms % 1000 * 1000000l};
+	struct itimerspec spec = {.it_interval = every, .it_value = every};
+
+	if (ms != q->timer_ms)
+		timerfd_settime(q->timer.fd, 0, &spec, NULL);
+	q->timer_ms = ms;
+}
+
+void soft_timer_want(struct soft_queue *q, uint32_t ms)
+{
+	if (!q->timer_ms || ms < q->timer_ms)
+		soft_timer_set(q, ms);
+}
+
+static void soft_timer_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
+{
+	uint64_t count, now = time_now();
+	bool busy;
+
+	if (read(source->fd, &count, sizeof(count)) != sizeof(count))
+		return;
+	busy = soft_connect_tick(q, now);
+	busy |= soft_linger_tick(q, now);
+	busy |= soft_endpoint_tick(q, now);
+	if (busy)
+		soft_timer_set(q, SOFT_TICK_MS);
+	else
+		soft_timer_set(q, list_empty(&q->endpoints) ? 0 : MAX(q->fabric->lost_ms / 4, 100u));
+}
+
+/* The kick is cleared by soft_settle(). */
+static void soft_kick_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
+{
+}
+
+static void (*const soft_run[])(struct soft_queue *, struct soft_source *, uint32_t) = {
+	[SOFT_KICK] = soft_kick_run,	     [SOFT_TIMER] = soft_timer_run,
+	[SOFT_LISTENER] = soft_listener_run, [SOFT_REQUEST] = soft_request_run,
+	[SOFT_ENDPOINT] = soft_endpoint_run, [SOFT_LINGER] = soft_linger_run,
+};
+
+void soft_settle(struct soft_queue *q)
+{
+	bool want = !list_empty(&q->notes) ||
+		    (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready)));
+	uint64_t one = 1;
+
+	if (likely(want == q->kicked))
+		return;
+	if (want ? write(q->kick.fd, &one, sizeof(one)) : read(q->kick.fd, &one, sizeof(one)))
+		q->kicked = want;
+}
+
+/* What the last turn left over. Each is taken once, so that all get their turn. */
+static void soft_progress_ready(struct soft_queue *q)
+{
+	struct list turn;
+
+	if (list_empty(&q->ready))
+		return;
+	turn = q->ready;
+	turn.next->prev = turn.prev->next = &turn;
+	list_init(&q->ready);
+	while (!list_empty(&turn)) {
+		struct soft_endpoint *ep = list_first(&turn, struct soft_endpoint, ready);
+
+		list_del(&ep->ready);
+		soft_endpoint_continue(ep);
+	}
+}
+
+static void soft_progress_epoll(struct soft_queue *q)
+{
+	struct epoll_event event[SOFT_EVENTS];
+	int n = epoll_wait(q->epoll_fd, event, SOFT_EVENTS, 0);
+
+	q->skipped = 0;
+	for (int i = 0; i < n; i++) {
+		struct soft_source *source = event[i].data.ptr;
+
+		if (source->fd >= 0)
+			soft_run[source->kind](q, source, event[i].events);
+	}
+	soft_bury(q);
+}
+
+static void soft_progress(struct soft_queue *q)
+{
+	struct list *pos, *tmp;
+
+	soft_section_enter(q);
+	soft_progress_ready(q);
+	if (q->endpoint_count && q->endpoint_count <= SOFT_FEW && !q->armed) {
+		list_for_each_safe(pos, tmp, &q->endpoints)
+			soft_receive(container_of(pos, struct soft_endpoint, link));
+		if (q->blocked || ++q->skipped >= SOFT_SKIP)
+			soft_progress_epoll(q);
+	} else {
+		soft_progress_epoll(q);
+	}
+	/* No completion, so no reply will carry the acknowledgements that are owed. */
+	if (q->cq_head == q->cq_tail)
+		soft_progress_ready(q);
+	soft_section_leave(q);
+}
+
+static int soft_cq_take(struct soft_queue *q, struct fabric_completion *out, int max)
+{
+	int n = 0;
+
+	while (n < max && q->cq_tail != q->cq_head) {
+		out[n] = q->cq[q->cq_tail++ & q->cq_mask];
+		if (out[n].endpoint) /* else destroyed meanwhile */
+			n++;
+	}
+	if (q->cq_tail == q->cq_head)
+		q->cq_tail = q->cq_head = 0; /* stay in the same few cache lines */
+	return n;
+}
+
+static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, int max)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	int n;
+
+	q->polled = true;
+	if (q->cq_head - q->cq_tail < (uint32_t)max)
+		soft_progress(q);
+	n = soft_cq_take(q, out, max);
+	if (n)
+		q->armed = false;
+	soft_settle(q);
+	return n;
+}
+
+static void soft_event_fill(struct soft_note *note, struct fabric_event *out)
+{
+	struct soft_endpoint *ep = note->object;
+
+	*out = (struct fabric_event){.type = note->type};
+	if (note->type == FABRIC_REQUEST) {
+		struct soft_request *r = note->object;
+
+		list_del(&r->link);
+		r->queue->request_count--;
+		out->request = &r->base;
+		out->context = r->listener->context;
+		out->data_len = r->data_len;
+		memcpy(out->data, r->buf + SOFT_HEADER, r->data_len);
+		return;
+	}
+	out->endpoint = &ep->base;
+	out->context = ep->context;
+	if (note->type == FABRIC_DISCONNECTED)
+		return;
+	out->error = ep->error;
+	out->data_len = ep->data_len;
+	memcpy(out->data, ep->data, ep->data_len);
+}
+
+static int soft_next_event(struct fabric_queue *queue, struct fabric_event *out)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	struct soft_note *note;
+
+	if (list_empty(&q->notes) && !q->polled)
+		soft_progress(q);
+	if (list_empty(&q->notes)) {
+		q->polled = false;
+		soft_settle(q);
+		return 0;
+	}
+	note = list_first(&q->notes, struct soft_note, link);
+	list_del(&note->link);
+	soft_event_fill(note, out);
+	soft_settle(q);
+	return 1;
+}
+
+static int soft_arm(struct fabric_queue *queue)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+
+	q->armed = true;
+	soft_settle(q);
+	return 0;
+}
+
+static int soft_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
+{
+	fds[0] = container_of(queue, const struct soft_queue, base)->epoll_fd;
+	return 1;
+}
+
+const struct fabric_provider fabric_soft = {
+	.name = "soft",
+	.open = soft_open,
+	.close = soft_close,
+	.limits = soft_limits,
+	.devices = soft_devices,
+	.domain_create = soft_domain_create,
+	.domain_destroy = soft_domain_destroy,
+	.queue_create = soft_queue_create,
+	.queue_destroy = soft_queue_destroy,
+	.listen = soft_listen,
+	.listener_port = soft_listener_port,
+	.listener_close = soft_listener_close,
+	.connect = soft_connect,
+	.take = soft_take,
+	.accept = soft_accept,
+	.reject = soft_reject,
+	.request_peer = soft_request_peer,
+	.endpoint_peer = soft_endpoint_peer,
+	.endpoint_transport = soft_endpoint_transport,
+	.disconnect = soft_disconnect,
+	.endpoint_destroy = soft_endpoint_destroy,
+	.register_memory = soft_register,
+	.deregister = soft_deregister,
+	.region_rkey = soft_rkey,
+	.post_recv = soft_post_recv,
+	.post = soft_post,
+	.poll = soft_poll,
+	.next_event = soft_next_event,
+	.arm = soft_arm,
+	.fds = soft_fds,
+};

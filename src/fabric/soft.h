@@ -1,0 +1,409 @@
+/*
+ * soft.h: the objects of the soft provider. Private to fabric/soft*.c.
+ *
+ * Each queue has one epoll instance, edge-triggered for endpoints; what an edge no longer
+ * announces (bytes left over when a turn's budget was spent, an owed ACK, a flush that waits
+ * for room) stands in the list `ready` of the queue and is continued by the next poll.
+ */
+#ifndef RDMAD_FABRIC_SOFT_H
+#define RDMAD_FABRIC_SOFT_H
+
+#include <pthread.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+
+#include "fabric/provider.h"
+#include "fabric/soft_frame.h"
+
+#define SOFT_INLINE 256                    /* payloads up to this are copied */
+#define SOFT_STAGE (SOFT_HEADER + 4096)    /* so no more of a large payload is copied */
+#define SOFT_BUDGET (256 * KIB)            /* bytes an endpoint moves in one turn, each way */
+#define SOFT_BATCH 128                     /* frames in one system call */
+#define SOFT_MAX_READS 128
+#define SOFT_MAX_DEPTH 65536
+#define SOFT_MAX_REQUESTS 256              /* sockets without a complete request, or not yet pulled */
+#define SOFT_MAX_LINGERS 256
+#define SOFT_DEADLINE (2 * TIME_S)         /* to complete a request, to take our last bytes */
+#define SOFT_TICK_MS 250                   /* how often deadlines are looked at */
+#define SOFT_FEW 2                         /* endpoints that are read without asking epoll */
+#define SOFT_SKIP 64                       /* polls of those few between two looks at epoll */
+#define SOFT_NO_KEY 1u                     /* never given out: generation 0 */
+
+struct soft_fabric {
+	struct fabric base;
+	pthread_mutex_t lock;
+	struct list queues; /* under lock */
+	uint32_t lost_ms;   /* a host silent for so long is lost */
+};
+
+/* Regions: soft_region.c */
+struct soft_slot {
+	_Atomic uint32_t key; /* 0: free or being deregistered */
+	uint16_t generation;
+	uint16_t next_free;
+	unsigned access;
+	uint64_t start, len;
+};
+
+#define SOFT_CHUNK 256
+#define SOFT_CHUNKS 256
+
+struct soft_domain {
+	struct fabric_domain base;
+	struct soft_fabric *fabric;
+	_Atomic(struct soft_slot *) chunk[SOFT_CHUNKS];
+	pthread_mutex_t lock; /* for what follows */
+	uint32_t used;        /* slots handed out at least once */
+	uint16_t free;        /* list of others, valid when free_count */
+	uint32_t free_count;
+	uint64_t random;
+};
+
+struct soft_region {
+	struct fabric_region base;
+	struct soft_domain *domain;
+	uint32_t key;
+};
+
+/* What an epoll event points at. */
+enum soft_kind { SOFT_KICK, SOFT_TIMER, SOFT_LISTENER, SOFT_REQUEST, SOFT_ENDPOINT, SOFT_LINGER };
+
+struct soft_source {
+	enum soft_kind kind;
+	int fd; /* -1: closed, to be buried */
+	struct list grave;
+};
+
+/* A connection event that waits to be pulled; it lies in the object that it tells of. */
+struct soft_note {
+	struct list link;
+	enum fabric_event_type type;
+	void *object; /* endpoint, or request for FABRIC_REQUEST */
+};
+
+struct soft_recv {
+	uint64_t id;
+	uint8_t *addr;
+	size_t len;
+	uint32_t key;
+};
+
+struct soft_recvs {
+	struct soft_recv *ring;
+	uint32_t mask, depth, head, tail;
+	uint32_t held; /* taken out by a message that has not arrived entirely */
+};
+
+enum soft_part { SOFT_PART_NONE, SOFT_PART_CONTROL, SOFT_PART_RESPONSE, SOFT_PART_REQUEST };
+
+/* The frames of one system call; scratch memory of the queue. */
+struct soft_batch {
+	unsigned iovs, frames;
+	size_t bytes, copied;
+	struct iovec iov[3 * SOFT_BATCH + 1];
+	struct {
+		enum soft_part part;
+		uint64_t left; /* bytes of the frame not sent before, also those beyond the budget */
+	} frame[SOFT_BATCH];
+	uint8_t copy[SOFT_BATCH * (SOFT_HEADER + SOFT_INLINE)];
+};
+
+struct soft_queue {
+	struct fabric_queue base;
+	_Alignas(CACHE_LINE) _Atomic uint32_t section; /* odd while caller memory may be touched */
+	_Alignas(CACHE_LINE) struct soft_fabric *fabric;
+	struct soft_domain *domain;
+	struct list link; /* in fabric->queues */
+	int epoll_fd, reserve_fd;
+	struct soft_source kick, timer;
+	uint32_t timer_ms; /* 0: off */
+	bool armed, kicked, polled;
+	unsigned skipped;
+
+	struct fabric_completion *cq;
+	uint32_t cq_mask, cq_head, cq_tail, cq_depth;
+	struct soft_recvs shared;
+
+	struct list endpoints; /* those with a socket */
+	unsigned endpoint_count, blocked;
+	struct list ready;   /* endpoints to be continued by the next poll */
+	struct list starved; /* endpoints that wait for a shared receive */
+	struct list notes, listeners, requests, lingers, grave;
+	unsigned request_count, linger_count;
+
+	uint64_t complain_since;
+	unsigned complaints;
+
+	struct soft_batch *batch;
+	uint8_t stage[SOFT_STAGE];
+};
+
+struct soft_listener {
+	struct fabric_listener base;
+	struct soft_source source;
+	struct list link;
+	struct soft_queue *queue;
+	void *context;
+	bool paused; /* no descriptors: tried again by the timer */
+	uint16_t port;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1]; /* "" unless to be unlinked */
+	dev_t dev;
+	ino_t ino;
+};
+
+struct soft_request {
+	struct fabric_request base;
+	struct soft_source source;
+	struct list link; /* in queue->requests until it is pulled, then its own */
+	struct soft_note note;
+	struct soft_queue *queue; /* the listener's, of no meaning once pulled */
+	struct soft_listener *listener;
+	uint64_t deadline; /* TIME_NEVER: complete, offered to the caller */
+	uint32_t have;
+	uint8_t reads_out, reads_in; /* what the peer wants and serves */
+	uint8_t data_len;
+	uint8_t buf[SOFT_HEADER + FABRIC_REQUEST_DATA];
+	struct sockaddr_storage peer;
+};
+
+/* A socket that sent its last byte and reads on so that no reset overtakes those bytes. */
+struct soft_linger {
+	struct soft_source source;
+	struct list link;
+	uint64_t deadline;
+};
+
+enum soft_state {
+	SOFT_CONNECTING, /* the socket is */
+	SOFT_ASKING,     /* CONNECT is sent */
+	SOFT_TAKEN,      /* to be accepted by the caller */
+	SOFT_OPEN,
+	SOFT_REFUSING, /* answers that precede an ERROR, then that, then it fails */
+	SOFT_FLUSHING, /* no socket any more; completions wait for room */
+	SOFT_DEAD,
+};
+
+struct soft_seg {
+	uint8_t *addr;
+	size_t len;
+	uint32_t key; /* 0: memory of ours */
+};
+
+struct soft_wr {
+	uint64_t id;
+	uint64_t len, remote_addr;
+	uint32_t imm, rkey;
+	uint8_t opcode, signaled, segs;
+	uint8_t done;    /* a READ: its data is here */
+	uint8_t retired; /* its slot is free, and it had no completion */
+	struct soft_seg seg[FABRIC_MAX_SGE];
+};
+
+struct soft_response {
+	uint64_t addr, len;
+	uint32_t key, number;
+};
+
+enum soft_phase { SOFT_PHASE_HEADER, SOFT_PHASE_BEGIN, SOFT_PHASE_PAYLOAD, SOFT_PHASE_FINISH };
+
+struct soft_endpoint {
+	struct fabric_endpoint base;
+	struct soft_source source;
+	struct list link;  /* in queue->endpoints while it has a socket */
+	struct list ready; /* in queue->ready */
+	struct list starving; /* in queue->starved */
+	struct soft_queue *queue;
+	struct soft_domain *domain;
+	void *context;
+	enum soft_state state;
+	bool unix_socket, starved, hung_up, watch_out;
+	uint64_t deadline; /* of REFUSING, and of a starved one whose peer has gone */
+	struct sockaddr_storage peer;
+
+	/* Send queue: tail <= sent <= head, free-running. A request's index is its number in
+	 * the stream. The ring is twice the depth so that a late ERROR still finds its request. */
+	struct soft_wr *sq;
+	uint32_t sq_mask, send_depth, head, sent, tail, acked, kept;
+	uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take */
+	uint32_t copies_mask;
+	uint32_t *reads; /* indices of READs in flight */
+	uint32_t reads_head, reads_tail;
+	uint8_t reads_wanted, reads_out;
+
+	/* READs of the peer that are to be answered. */
+	struct soft_response *responses;
+	uint32_t response_head, response_tail;
+	uint8_t reads_in;
+
+	/* The stream out. */
+	enum soft_part part; /* which frame is sent in part ... */
+	uint64_t part_sent;  /* ... and how much of it */
+	bool blocked, turn, ack_due, tx_wanted, refusal_sent;
+	uint32_t refused_number;
+	enum soft_refusal refusal;
+	uint32_t control_len;
+	uint8_t control[SOFT_HEADER + FABRIC_ACCEPT_DATA];
+
+	/* The stream in. */
+	enum soft_phase phase;
+	uint32_t header_have;
+	uint8_t header[SOFT_HEADER];
+	struct soft_frame frame;
+	uint32_t rx_number; /* of the next request */
+	struct soft_seg seg[FABRIC_MAX_SGE];
+	struct soft_domain *seg_domain;
+	unsigned seg_right;
+	uint8_t segs, seg_at;
+	bool holding; /* `recv` is taken from its queue and not completed */
+	uint64_t left;
+	struct soft_recv recv;
+	uint8_t *leftover; /* staged bytes that wait while it is starved */
+	uint32_t leftover_at, leftover_len;
+	struct soft_recvs recvs;
+
+	/* How it ended. */
+	bool blame;
+	uint32_t blame_index;
+	enum fabric_status blame_status;
+	int error;
+	struct soft_note opened, closed;
+	uint8_t data_len;
+	uint8_t data[FABRIC_ACCEPT_DATA];
+};
+
+/* soft.c */
+
+/* Caller memory is touched only between these two; see soft_region.c. */
+static inline void soft_section_enter(struct soft_queue *q)
+{
+	atomic_exchange(&q->section, atomic_load_explicit(&q->section, memory_order_relaxed) + 1);
+}
+
+static inline void soft_section_leave(struct soft_queue *q)
+{
+	atomic_store_explicit(&q->section,
+			      atomic_load_explicit(&q->section, memory_order_relaxed) + 1,
+			      memory_order_release);
+}
+
+static inline bool soft_cq_room(const struct soft_queue *q)
+{
+	return q->cq_head - q->cq_tail < q->cq_depth;
+}
+
+static inline void soft_cq_push(struct soft_queue *q, const struct fabric_completion *c)
+{
+	q->cq[q->cq_head++ & q->cq_mask] = *c;
+}
+
+/* Let the next poll continue it. */
+static inline void soft_ready(struct soft_endpoint *ep)
+{
+	if (!list_linked(&ep->ready))
+		list_add_tail(&ep->queue->ready, &ep->ready);
+}
+
+/* Make the queue's descriptor readable if the caller has something to fetch. Last call of
+ * each entry into the provider. */
+void soft_settle(struct soft_queue *q);
+/* Deadlines are to be looked at every `ms` or more often. */
+void soft_timer_want(struct soft_queue *q, uint32_t ms);
+int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events, bool add);
+/* Free the source's object at the end of the turn: an event may still name it. */
+void soft_bury_later(struct soft_queue *q, struct soft_source *source);
+void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type,
+		    void *object);
+/* Log a peer's fault, but not a flood of them. */
+void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, const char *what);
+int soft_recvs_create(struct soft_recvs *r, uint32_t depth);
+uint32_t soft_ring_size(uint32_t depth);
+
+/* soft_region.c: the entries of the provider, and */
+
+/* Is [addr, addr+len) within the region of `key`, with `right`? Within a section only. */
+bool soft_region_check(struct soft_domain *d, uint32_t key, uint64_t addr, uint64_t len,
+		       unsigned right);
+int soft_domain_create(struct fabric *fabric, struct fabric_domain **out);
+void soft_domain_destroy(struct fabric_domain *domain);
+int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+		  struct fabric_region **out);
+void soft_deregister(struct fabric_region *region);
+uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
+
+/* soft_connect.c */
+int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
+		void *context, struct fabric_listener **out);
+uint16_t soft_listener_port(const struct fabric_listener *listener);
+void soft_listener_close(struct fabric_listener *listener);
+int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
+		 const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
+		 const void *data, size_t data_len, struct fabric_endpoint **out);
+int soft_take(struct fabric_queue *queue, struct fabric_domain *domain,
+	      struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+	      struct fabric_endpoint **out);
+int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
+/* A greeting and private data to a socket whose buffer is empty: they fit, or it is broken. */
+int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data,
+	       size_t data_len);
+void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
+char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
+void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
+void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
+/* The socket of a CONNECTING endpoint is connected or failed. */
+void soft_connect_run(struct soft_endpoint *ep);
+/* Deadlines of requests, pauses of listeners. True while any is left. */
+bool soft_connect_tick(struct soft_queue *q, uint64_t now);
+void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listener);
+
+/* soft_endpoint.c */
+struct soft_cause {
+	bool linger; /* our last bytes matter */
+	bool blame;  /* request `index` completes with `status` */
+	uint32_t index;
+	enum fabric_status status;
+	int error; /* of the event, while it was not open */
+	enum fabric_event_type event; /* 0 or FABRIC_REJECTED or FABRIC_UNREACHABLE */
+};
+
+int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
+			 const struct fabric_endpoint_attr *attr, struct soft_endpoint **out);
+/* Give it its socket, which it then owns. */
+void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct sockaddr_storage *peer);
+/* Close the socket, flush, tell. The caller must look at the state after any call that may
+ * come here. */
+void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause);
+void soft_fail_socket(struct soft_endpoint *ep, int error);
+void soft_fail_protocol(struct soft_endpoint *ep, const char *what);
+/* Answer request `number` by an ERROR and fail. */
+void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal why);
+void soft_flush(struct soft_endpoint *ep);
+/* Both greetings are exchanged: watch the socket, tell. */
+void soft_endpoint_opened(struct soft_endpoint *ep);
+void soft_disconnect(struct fabric_endpoint *endpoint);
+void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
+char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
+const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint);
+void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
+void soft_endpoint_continue(struct soft_endpoint *ep);
+bool soft_endpoint_tick(struct soft_queue *q, uint64_t now);
+void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
+bool soft_linger_tick(struct soft_queue *q, uint64_t now);
+char *soft_peer_format(const struct sockaddr_storage *peer, int fd, char *buf, size_t size);
+
+/* soft_send.c */
+int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
+/* Send what can be sent, complete what thereby is. Within a section. */
+void soft_transmit(struct soft_endpoint *ep);
+/* Complete what is done, in order. */
+void soft_retire(struct soft_endpoint *ep);
+bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index);
+void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr,
+		      enum fabric_status status);
+
+/* soft_receive.c */
+int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
+		   const struct fabric_recv *recv, unsigned count);
+/* Read what is there, up to the budget. Within a section. */
+void soft_receive(struct soft_endpoint *ep);
+
+#endif

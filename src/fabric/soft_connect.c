@@ -1,0 +1,496 @@
+/*
+ * soft_connect.c: listeners, requests, and the connecting side up to its CONNECT.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fabric/soft.h"
+
+#define SOFT_BACKLOG 4096
+#define SOFT_ACCEPTS 64 /* of one listener in one turn */
+
+static bool soft_family_known(const struct sockaddr *sa, socklen_t len)
+{
+	switch (sa->sa_family) {
+	case AF_INET:
+		return len >= sizeof(struct sockaddr_in);
+	case AF_INET6:
+		return len >= sizeof(struct sockaddr_in6);
+	case AF_UNIX:
+		return len > offsetof(struct sockaddr_un, sun_path) &&
+		       len <= sizeof(struct sockaddr_un);
+	}
+	return false;
+}
+
+/* Is a UNIX socket at this path without anybody who listens? */
+static bool soft_path_stale(const struct sockaddr_un *un, socklen_t len)
+{
+	struct stat st;
+	bool stale;
+	int fd;
+
+	if (!un->sun_path[0] || lstat(un->sun_path, &st) || !S_ISSOCK(st.st_mode))
+		return false;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	stale = connect(fd, (const struct sockaddr *)un, len) && errno == ECONNREFUSED;
+	close(fd);
+	return stale;
+}
+
+static int soft_bind(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
+	int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (sa->sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	if (bind(fd, sa, len) == 0)
+		return 0;
+	if (errno != EADDRINUSE || sa->sa_family != AF_UNIX)
+		return -errno;
+	if (!soft_path_stale(un, len) || unlink(un->sun_path))
+		return -EADDRINUSE;
+	return bind(fd, sa, len) ? -errno : 0;
+}
+
+/* What the socket got: its port, or which file is ours to unlink. */
+static void soft_listener_name(struct soft_listener *l)
+{
+	struct sockaddr_storage ss = {0};
+	socklen_t len = sizeof(ss);
+	struct stat st;
+
+	if (getsockname(l->source.fd, (struct sockaddr *)&ss, &len))
+		return;
+	if (ss.ss_family == AF_INET)
+		l->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);
+	else if (ss.ss_family == AF_INET6)
+		l->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
+	else
+		memcpy(l->path, ((struct sockaddr_un *)&ss)->sun_path, sizeof(l->path) - 1);
+	if (l->path[0] && stat(l->path, &st) == 0) {
+		l->dev = st.st_dev;
+		l->ino = st.st_ino;
+	}
+}
+
+static void soft_listener_unlink(const struct soft_listener *l)
+{
+	struct stat st;
+
+	if (l->path[0] && stat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+		unlink(l->path);
+}
+
+static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa, socklen_t len)
+{
+	int ret;
+
+	l->source.fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->source.fd < 0)
+		return -errno;
+	ret = soft_bind(l->source.fd, sa, len);
+	if (ret)
+		goto err_close;
+	soft_listener_name(l);
+	ret = listen(l->source.fd, SOFT_BACKLOG) ? -errno
+						 : soft_watch(l->queue, &l->source, EPOLLIN, true);
+	if (ret)
+		goto err_unlink;
+	return 0;
+
+err_unlink:
+	soft_listener_unlink(l);
+err_close:
+	close(l->source.fd);
+	return ret;
+}
+
+int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
+		void *context, struct fabric_listener **out)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	struct soft_listener *l;
+	char name[160];
+	int ret;
+
+	if (!soft_family_known(sa, len))
+		return -EAFNOSUPPORT;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->base.ops = queue->ops;
+	l->source.kind = SOFT_LISTENER;
+	l->queue = q;
+	l->context = context;
+	ret = soft_listener_open(l, sa, len);
+	if (ret) {
+		log_error("soft", "cannot listen on %s: %s",
+			  address_format_socket(sa, name, sizeof(name)), strerror(-ret));
+		free(l);
+		return ret;
+	}
+	list_add_tail(&q->listeners, &l->link);
+	*out = &l->base;
+	return 0;
+}
+
+uint16_t soft_listener_port(const struct fabric_listener *listener)
+{
+	return container_of(listener, const struct soft_listener, base)->port;
+}
+
+void soft_listener_close(struct fabric_listener *listener)
+{
+	struct soft_listener *l = container_of(listener, struct soft_listener, base);
+
+	soft_requests_drop(l->queue, l);
+	list_del(&l->link);
+	soft_listener_unlink(l);
+	close(l->source.fd);
+	soft_settle(l->queue);
+	free(l);
+}
+
+/* Out of the queue's hands, its socket and memory too. */
+static void soft_request_drop(struct soft_queue *q, struct soft_request *r)
+{
+	list_del(&r->link);
+	if (list_linked(&r->note.link))
+		list_del(&r->note.link);
+	q->request_count--;
+	soft_bury_later(q, &r->source);
+}
+
+void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listener)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &q->requests) {
+		struct soft_request *r = container_of(pos, struct soft_request, link);
+
+		if (!listener || r->listener == listener)
+			soft_request_drop(q, r);
+	}
+}
+
+/* Room for one more request: the oldest incomplete one goes when there are too many. */
+static bool soft_request_room(struct soft_queue *q)
+{
+	struct list *pos, *tmp;
+
+	if (q->request_count < SOFT_MAX_REQUESTS)
+		return true;
+	list_for_each_safe(pos, tmp, &q->requests) {
+		struct soft_request *r = container_of(pos, struct soft_request, link);
+
+		if (r->deadline == TIME_NEVER)
+			continue;
+		soft_complain(q, &r->peer, "too many peers connect without asking");
+		soft_request_drop(q, r);
+		return true;
+	}
+	return false;
+}
+
+static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
+{
+	struct soft_queue *q = l->queue;
+	struct soft_request *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		close(fd);
+		return;
+	}
+	r->base.ops = l->base.ops;
+	r->source = (struct soft_source){.kind = SOFT_REQUEST, .fd = fd};
+	r->queue = q;
+	r->listener = l;
+	r->peer = *peer;
+	r->deadline = time_now() + SOFT_DEADLINE;
+	if (soft_watch(q, &r->source, EPOLLIN | EPOLLRDHUP, true)) {
+		close(fd);
+		free(r);
+		return;
+	}
+	list_add_tail(&q->requests, &r->link);
+	q->request_count++;
+	soft_timer_want(q, SOFT_TICK_MS);
+	soft_request_run(q, &r->source, 0); /* mostly it is there already */
+}
+
+/* No descriptors: give up the reserve to get the peer off the backlog, or else the
+ * listener would be readable for ever. */
+static void soft_accept_starved(struct soft_listener *l, int error)
+{
+	struct soft_queue *q = l->queue;
+	int fd;
+
+	log_error("soft", "cannot take a connection: %s", strerror(error));
+	if (q->reserve_fd >= 0)
+		close(q->reserve_fd);
+	fd = accept4(l->source.fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	q->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && q->reserve_fd >= 0)
+		return;
+	l->paused = true;
+	soft_watch(q, &l->source, 0, false);
+	soft_timer_want(q, SOFT_TICK_MS);
+}
+
+void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
+{
+	struct soft_listener *l = container_of(source, struct soft_listener, source);
+
+	for (int i = 0; i < SOFT_ACCEPTS && soft_request_room(q); i++) {
+		struct sockaddr_storage peer = {0};
+		socklen_t len = sizeof(peer);
+		int fd = accept4(source->fd, (struct sockaddr *)&peer, &len,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			soft_request_create(l, fd, &peer);
+			continue;
+		}
+		if (errno == ECONNABORTED || errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			soft_accept_starved(l, errno);
+		return;
+	}
+}
+
+int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data,
+	       size_t data_len)
+{
+	uint8_t buf[SOFT_HEADER + FABRIC_ACCEPT_DATA];
+	struct soft_frame f = {.op = op, .len = data_len, .addr = SOFT_MAGIC, .key = key, .arg = arg};
+	ssize_t n;
+
+	soft_frame_encode(buf, &f);
+	if (data_len)
+		memcpy(buf + SOFT_HEADER, data, data_len);
+	n = send(fd, buf, SOFT_HEADER + data_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n < 0)
+		return -errno;
+	return n == (ssize_t)(SOFT_HEADER + data_len) ? 0 : -EIO;
+}
+
+/* NULL, or what is wrong with what came so far. */
+static const char *soft_request_fault(struct soft_request *r)
+{
+	struct soft_frame f;
+
+	if (r->have && r->buf[0] != SOFT_CONNECT)
+		return "not a connect request";
+	if (r->have < SOFT_HEADER)
+		return NULL;
+	soft_frame_decode(r->buf, &f);
+	if (f.addr != SOFT_MAGIC || f.flags || f.arg)
+		return "not a connect request";
+	if ((f.key & 0xffff) != SOFT_VERSION) {
+		soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0),
+			   SOFT_REASON_VERSION, NULL, 0);
+		return "speaks another version of the soft transport";
+	}
+	if (f.len > FABRIC_REQUEST_DATA)
+		return "private data too long";
+	if (r->have > SOFT_HEADER + f.len)
+		return "sent more than its connect request";
+	if (r->have == SOFT_HEADER + f.len) {
+		r->deadline = TIME_NEVER;
+		r->reads_out = f.key >> 16;
+		r->reads_in = f.key >> 24;
+		r->data_len = f.len;
+	}
+	return NULL;
+}
+
+void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
+{
+	struct soft_request *r = container_of(source, struct soft_request, source);
+	ssize_t n = recv(source->fd, r->buf + r->have, sizeof(r->buf) - r->have, MSG_DONTWAIT);
+	const char *fault;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		soft_request_drop(q, r);
+		return;
+	}
+	r->have += n;
+	fault = soft_request_fault(r);
+	if (fault) {
+		soft_complain(q, &r->peer, fault);
+		soft_request_drop(q, r);
+	} else if (r->deadline == TIME_NEVER) {
+		/* It may be taken by another thread, so nothing here may know it any more. */
+		epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
+		soft_note_post(q, &r->note, FABRIC_REQUEST, r);
+	}
+}
+
+bool soft_connect_tick(struct soft_queue *q, uint64_t now)
+{
+	struct list *pos, *tmp;
+	bool busy = false;
+
+	list_for_each_safe(pos, tmp, &q->requests) {
+		struct soft_request *r = container_of(pos, struct soft_request, link);
+
+		busy |= r->deadline != TIME_NEVER;
+		if (now >= r->deadline) {
+			soft_complain(q, &r->peer, "connected and did not ask in time");
+			soft_request_drop(q, r);
+		}
+	}
+	list_for_each_safe(pos, tmp, &q->listeners) {
+		struct soft_listener *l = container_of(pos, struct soft_listener, link);
+
+		if (l->paused)
+			soft_watch(q, &l->source, EPOLLIN, false);
+		l->paused = false;
+	}
+	return busy;
+}
+
+char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size)
+{
+	const struct soft_request *r = container_of(request, const struct soft_request, base);
+
+	return soft_peer_format(&r->peer, r->source.fd, buf, size);
+}
+
+static void soft_request_refuse(struct soft_request *r, enum soft_reason reason, const void *data,
+				size_t data_len)
+{
+	soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), reason, data,
+		   data_len);
+	close(r->source.fd);
+	free(r);
+}
+
+void soft_reject(struct fabric_request *request, const void *data, size_t data_len)
+{
+	soft_request_refuse(container_of(request, struct soft_request, base), SOFT_REASON_CALLER,
+			    data, data_len);
+}
+
+int soft_take(struct fabric_queue *queue, struct fabric_domain *domain,
+	      struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+	      struct fabric_endpoint **out)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	struct soft_domain *d = container_of(domain, struct soft_domain, base);
+	struct soft_request *r = container_of(request, struct soft_request, base);
+	struct soft_endpoint *ep;
+	int ret = soft_endpoint_create(q, d, attr, &ep);
+
+	if (ret) {
+		soft_request_refuse(r, SOFT_REASON_RESOURCES, NULL, 0);
+		return ret;
+	}
+	ep->state = SOFT_TAKEN;
+	soft_endpoint_adopt(ep, r->source.fd, &r->peer);
+	if (ep->reads_out && r->reads_in)
+		ep->reads_out = MIN(ep->reads_out, r->reads_in);
+	free(r);
+	*out = &ep->base;
+	return 0;
+}
+
+int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len)
+{
+	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+	struct soft_queue *q = ep->queue;
+	int ret;
+
+	if (ep->state != SOFT_TAKEN)
+		return -EINVAL;
+	ret = soft_greet(ep->source.fd, SOFT_ACCEPT,
+			 soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, data,
+			 data_len);
+	if (!ret)
+		ret = soft_watch(q, &ep->source, 0, true);
+	if (ret) {
+		soft_fail(ep, &(struct soft_cause){.error = ret});
+	} else {
+		q->endpoint_count++;
+		soft_endpoint_opened(ep);
+	}
+	soft_settle(q);
+	return 0;
+}
+
+static void soft_unreachable(struct soft_endpoint *ep, int error)
+{
+	soft_fail(ep, &(struct soft_cause){.error = error, .event = FABRIC_UNREACHABLE});
+}
+
+void soft_connect_run(struct soft_endpoint *ep)
+{
+	int error = 0, ret;
+	socklen_t len = sizeof(error);
+
+	if (getsockopt(ep->source.fd, SOL_SOCKET, SO_ERROR, &error, &len) || error) {
+		soft_unreachable(ep, -error);
+		return;
+	}
+	ret = soft_greet(ep->source.fd, SOFT_CONNECT,
+			 soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
+			 ep->data, ep->data_len);
+	ep->data_len = 0;
+	if (ret) {
+		soft_unreachable(ep, ret);
+		return;
+	}
+	ep->state = SOFT_ASKING;
+	ep->queue->endpoint_count++;
+	soft_watch(ep->queue, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET, false);
+}
+
+int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
+		 const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
+		 const void *data, size_t data_len, struct fabric_endpoint **out)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	struct soft_domain *d = container_of(domain, struct soft_domain, base);
+	struct sockaddr_storage peer = {0};
+	struct soft_endpoint *ep;
+	int ret, fd;
+
+	if (!soft_family_known(sa, len))
+		return -EAFNOSUPPORT;
+	memcpy(&peer, sa, len);
+	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	ret = soft_endpoint_create(q, d, attr, &ep);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	soft_endpoint_adopt(ep, fd, &peer);
+	ep->data_len = data_len;
+	if (data_len)
+		memcpy(ep->data, data, data_len);
+	ret = connect(fd, sa, len) ? -errno : 0;
+	if (ret && ret != -EINPROGRESS)
+		soft_unreachable(ep, ret);
+	else if (soft_watch(q, &ep->source, EPOLLOUT, true))
+		soft_unreachable(ep, -errno);
+	soft_settle(q);
+	*out = &ep->base;
+	return 0;
+}

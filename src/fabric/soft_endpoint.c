@@ -1,0 +1,456 @@
+/*
+ * soft_endpoint.c: an endpoint's life, and above all its end.
+ *
+ * One way down: soft_fail() gives up the socket, soft_flush() completes what is outstanding
+ * (in several polls if the completions have no room) and posts the last event.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "fabric/soft.h"
+
+static void soft_endpoint_free(struct soft_endpoint *ep)
+{
+	free(ep->sq);
+	free(ep->copies);
+	free(ep->reads);
+	free(ep->responses);
+	free(ep->recvs.ring);
+	free(ep->leftover);
+	free(ep);
+}
+
+static int soft_endpoint_rings(struct soft_endpoint *ep, const struct fabric_endpoint_attr *attr)
+{
+	ep->sq_mask = 2 * soft_ring_size(attr->send_depth) - 1;
+	ep->copies_mask = soft_ring_size(attr->send_depth) - 1;
+	ep->sq = calloc((size_t)ep->sq_mask + 1, sizeof(*ep->sq));
+	ep->copies = malloc(((size_t)ep->copies_mask + 1) * SOFT_INLINE);
+	ep->reads = calloc(SOFT_MAX_READS, sizeof(*ep->reads));
+	ep->responses = calloc(SOFT_MAX_READS, sizeof(*ep->responses));
+	if (!ep->sq || !ep->copies || !ep->reads || !ep->responses)
+		return -ENOMEM;
+	return soft_recvs_create(&ep->recvs, attr->recv_depth);
+}
+
+int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
+			 const struct fabric_endpoint_attr *attr, struct soft_endpoint **out)
+{
+	struct soft_endpoint *ep;
+
+	if (attr->send_depth > SOFT_MAX_DEPTH || attr->recv_depth > SOFT_MAX_DEPTH)
+		return -EINVAL;
+	ep = calloc(1, sizeof(*ep));
+	if (!ep)
+		return -ENOMEM;
+	ep->base.ops = q->base.ops;
+	ep->source = (struct soft_source){.kind = SOFT_ENDPOINT, .fd = -1};
+	ep->queue = q;
+	ep->domain = d;
+	ep->context = attr->context;
+	ep->send_depth = attr->send_depth;
+	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);
+	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
+	if (soft_endpoint_rings(ep, attr)) {
+		soft_endpoint_free(ep);
+		log_error("soft", "no memory for an endpoint of depth %u and %u", attr->send_depth,
+			  attr->recv_depth);
+		return -ENOMEM;
+	}
+	*out = ep;
+	return 0;
+}
+
+/*
+ * A host that vanished is noticed by keepalive when nothing is under way, and else by
+ * soft_host_lost(). TCP_USER_TIMEOUT serves for the connect only: it also kills a
+ * connection whose peer lives but reads nothing, which is what promise 3 allows.
+ */
+static void soft_tcp_options(int fd, uint32_t lost_ms)
+{
+	int on = 1, count = 3;
+	int seconds = MAX(lost_ms / 1000 / 4, 1u);
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms)); /* see above */
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct sockaddr_storage *peer)
+{
+	struct soft_queue *q = ep->queue;
+	int size = MIB;
+
+	ep->source.fd = fd;
+	ep->peer = *peer;
+	ep->unix_socket = peer->ss_family == AF_UNIX;
+	list_add_tail(&q->endpoints, &ep->link);
+	if (ep->unix_socket) {
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		return;
+	}
+	soft_tcp_options(fd, q->fabric->lost_ms);
+	soft_timer_want(q, MAX(q->fabric->lost_ms / 4, 100u));
+}
+
+void soft_endpoint_opened(struct soft_endpoint *ep)
+{
+	struct soft_queue *q = ep->queue;
+	unsigned never = 0;
+
+	if (!ep->unix_socket)
+		setsockopt(ep->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
+	soft_watch(q, &ep->source,
+		   EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket ? 0 : EPOLLOUT), false);
+	ep->state = SOFT_OPEN;
+	soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
+}
+
+char *soft_peer_format(const struct sockaddr_storage *peer, int fd, char *buf, size_t size)
+{
+	const struct sockaddr_un *un = (const struct sockaddr_un *)peer;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (peer->ss_family != AF_UNIX || un->sun_path[0])
+		return address_format_socket((const struct sockaddr *)peer, buf, size);
+	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+		snprintf(buf, size, "unix:pid %d", (int)cred.pid);
+	else
+		snprintf(buf, size, "unix:unnamed");
+	return buf;
+}
+
+char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
+{
+	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
+
+	return soft_peer_format(&ep->peer, ep->source.fd, buf, size);
+}
+
+const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
+{
+	return container_of(endpoint, const struct soft_endpoint, base)->unix_socket ? "unix"
+										       : "tcp";
+}
+
+/*
+ * Lingering: a socket that is closed with bytes unread answers by a reset, and that
+ * destroys what we sent last, be it an ERROR or a SEND that has completed. So its writing
+ * end is shut, and it is read until the peer has closed too.
+ */
+static void soft_linger_end(struct soft_queue *q, struct soft_linger *l)
+{
+	list_del(&l->link);
+	q->linger_count--;
+	soft_bury_later(q, &l->source);
+}
+
+void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
+{
+	struct soft_linger *l = container_of(source, struct soft_linger, source);
+	ssize_t n;
+	int turns = SOFT_BUDGET / SOFT_STAGE;
+
+	do
+		n = recv(source->fd, q->stage, sizeof(q->stage), MSG_DONTWAIT);
+	while (n > 0 && --turns);
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		soft_linger_end(q, l);
+}
+
+bool soft_linger_tick(struct soft_queue *q, uint64_t now)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &q->lingers) {
+		struct soft_linger *l = container_of(pos, struct soft_linger, link);
+
+		if (now < l->deadline)
+			continue;
+		soft_linger_run(q, &l->source, 0);
+		if (l->source.fd >= 0)
+			soft_linger_end(q, l);
+	}
+	return !list_empty(&q->lingers);
+}
+
+static void soft_linger_create(struct soft_queue *q, int fd)
+{
+	struct soft_linger *l = calloc(1, sizeof(*l));
+
+	shutdown(fd, SHUT_WR);
+	if (!l) {
+		close(fd);
+		return;
+	}
+	l->source = (struct soft_source){.kind = SOFT_LINGER, .fd = fd};
+	l->deadline = time_now() + SOFT_DEADLINE;
+	/* It may not be watched yet (taken and not accepted): then nothing can be lost. */
+	if (soft_watch(q, &l->source, EPOLLIN | EPOLLRDHUP, false)) {
+		close(fd);
+		free(l);
+		return;
+	}
+	if (q->linger_count >= SOFT_MAX_LINGERS)
+		soft_linger_end(q, list_first(&q->lingers, struct soft_linger, link));
+	list_add_tail(&q->lingers, &l->link);
+	q->linger_count++;
+	soft_timer_want(q, SOFT_TICK_MS);
+}
+
+/* Out of all lists but those of completions and events; the socket closed or lingering. */
+static void soft_release(struct soft_endpoint *ep, bool linger)
+{
+	struct soft_queue *q = ep->queue;
+
+	if (list_linked(&ep->ready))
+		list_del(&ep->ready);
+	if (list_linked(&ep->starving))
+		list_del(&ep->starving);
+	if (ep->source.fd < 0)
+		return;
+	if (ep->state == SOFT_ASKING || ep->state == SOFT_OPEN || ep->state == SOFT_REFUSING)
+		q->endpoint_count--;
+	else if (ep->state == SOFT_TAKEN)
+		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0),
+			   SOFT_REASON_CALLER, NULL, 0);
+	q->blocked -= ep->blocked;
+	ep->blocked = false;
+	list_del(&ep->link);
+	if (linger)
+		soft_linger_create(q, ep->source.fd);
+	else
+		close(ep->source.fd);
+	ep->source.fd = -1;
+}
+
+void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause)
+{
+	if (ep->state >= SOFT_FLUSHING)
+		return;
+	ep->closed.type = FABRIC_DISCONNECTED;
+	if (cause->event && ep->state <= SOFT_ASKING)
+		ep->closed.type = cause->event;
+	ep->error = cause->error;
+	soft_release(ep, cause->linger);
+	soft_retire(ep);
+	ep->state = SOFT_FLUSHING;
+	ep->blame = cause->blame;
+	ep->blame_index = cause->index;
+	ep->blame_status = cause->status;
+	soft_flush(ep);
+}
+
+static bool soft_lost(int error)
+{
+	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+void soft_fail_socket(struct soft_endpoint *ep, int error)
+{
+	char name[160];
+
+	if (error && error != ECONNRESET && error != EPIPE)
+		log_warn("soft", "lost %s: %s",
+			 soft_endpoint_peer(&ep->base, name, sizeof(name)), strerror(error));
+	soft_fail(ep, &(struct soft_cause){
+			      .error = error ? -error : -ECONNRESET,
+			      .event = FABRIC_UNREACHABLE,
+			      .blame = soft_lost(error) && ep->tail != ep->head,
+			      .index = ep->tail,
+			      .status = FABRIC_PEER_LOST,
+		      });
+}
+
+void soft_fail_protocol(struct soft_endpoint *ep, const char *what)
+{
+	soft_complain(ep->queue, &ep->peer, what);
+	soft_fail(ep, &(struct soft_cause){.error = -EPROTO, .event = FABRIC_UNREACHABLE});
+}
+
+void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal why)
+{
+	if (ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING)
+		return;
+	ep->state = SOFT_REFUSING;
+	ep->refused_number = number;
+	ep->refusal = why;
+	ep->deadline = time_now() + SOFT_DEADLINE;
+	ep->tx_wanted = true;
+	soft_timer_want(ep->queue, SOFT_TICK_MS);
+	soft_ready(ep);
+}
+
+static void soft_recv_flushed(struct soft_endpoint *ep, uint64_t id)
+{
+	struct fabric_completion c = {
+		.id = id,
+		.endpoint = &ep->base,
+		.context = ep->context,
+		.opcode = FABRIC_RECV,
+		.status = FABRIC_FLUSHED,
+	};
+
+	soft_cq_push(ep->queue, &c);
+}
+
+/* The request that the peer refused may have been retired, being unsignaled. */
+static void soft_flush_late(struct soft_endpoint *ep)
+{
+	struct soft_wr *wr = &ep->sq[ep->blame_index & ep->sq_mask];
+
+	ep->blame = false;
+	if (ep->head - ep->blame_index > ep->sq_mask + 1 || !wr->retired)
+		return;
+	wr->retired = false;
+	soft_wr_complete(ep, wr, ep->blame_status);
+}
+
+static void soft_flush_sends(struct soft_endpoint *ep)
+{
+	if (ep->blame && (int32_t)(ep->blame_index - ep->tail) < 0 && soft_cq_room(ep->queue))
+		soft_flush_late(ep);
+	while (ep->tail != ep->head && soft_cq_room(ep->queue)) {
+		bool blamed = ep->blame && ep->blame_index == ep->tail;
+
+		soft_wr_complete(ep, &ep->sq[ep->tail & ep->sq_mask],
+				 blamed ? ep->blame_status : FABRIC_FLUSHED);
+		ep->tail++;
+	}
+}
+
+static void soft_flush_recvs(struct soft_endpoint *ep)
+{
+	struct soft_recvs *r = &ep->recvs;
+
+	if (ep->holding && soft_cq_room(ep->queue)) {
+		soft_recv_flushed(ep, ep->recv.id);
+		ep->holding = false;
+		(r->ring ? r : &ep->queue->shared)->held--;
+	}
+	while (r->tail != r->head && soft_cq_room(ep->queue))
+		soft_recv_flushed(ep, r->ring[r->tail++ & r->mask].id);
+}
+
+void soft_flush(struct soft_endpoint *ep)
+{
+	soft_flush_sends(ep);
+	soft_flush_recvs(ep);
+	if (ep->tail != ep->head || ep->holding || ep->recvs.tail != ep->recvs.head ||
+	    (ep->blame && (int32_t)(ep->blame_index - ep->tail) < 0)) {
+		soft_ready(ep);
+		return;
+	}
+	ep->state = SOFT_DEAD;
+	soft_note_post(ep->queue, &ep->closed, ep->closed.type, ep);
+}
+
+void soft_disconnect(struct fabric_endpoint *endpoint)
+{
+	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+
+	soft_fail(ep, &(struct soft_cause){.linger = true});
+	soft_settle(ep->queue);
+}
+
+/* A shared receive that a message has taken and not filled goes back to the others. */
+static void soft_recv_return(struct soft_endpoint *ep)
+{
+	struct soft_recvs *r = &ep->queue->shared;
+
+	if (!ep->holding || ep->recvs.ring)
+		return;
+	r->held--;
+	r->ring[--r->tail & r->mask] = ep->recv;
+}
+
+void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
+{
+	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+	struct soft_queue *q = ep->queue;
+
+	soft_release(ep, true);
+	soft_recv_return(ep);
+	for (uint32_t i = q->cq_tail; i != q->cq_head; i++)
+		if (q->cq[i & q->cq_mask].endpoint == endpoint)
+			q->cq[i & q->cq_mask].endpoint = NULL;
+	if (list_linked(&ep->opened.link))
+		list_del(&ep->opened.link);
+	if (list_linked(&ep->closed.link))
+		list_del(&ep->closed.link);
+	soft_endpoint_free(ep);
+	soft_settle(q);
+}
+
+void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
+{
+	struct soft_endpoint *ep = container_of(source, struct soft_endpoint, source);
+
+	if (ep->state == SOFT_CONNECTING) {
+		soft_connect_run(ep);
+		return;
+	}
+	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+		ep->hung_up = true;
+	if (ep->blocked && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))) {
+		ep->blocked = false;
+		q->blocked--;
+		soft_transmit(ep);
+	}
+	soft_receive(ep);
+	if (ep->starved && ep->hung_up)
+		soft_timer_want(q, SOFT_TICK_MS);
+}
+
+void soft_endpoint_continue(struct soft_endpoint *ep)
+{
+	if (ep->state == SOFT_FLUSHING) {
+		soft_flush(ep);
+		return;
+	}
+	soft_retire(ep);
+	soft_transmit(ep);
+	soft_receive(ep);
+}
+
+/* Bytes are under way and nothing at all comes back, not even to repeated attempts. A peer
+ * that lives but does not read acknowledges the probes of its closed window. */
+static bool soft_host_lost(const struct soft_endpoint *ep)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	if (getsockopt(ep->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return false;
+	return info.tcpi_retransmits + info.tcpi_probes >= 2 &&
+	       info.tcpi_last_ack_recv > ep->queue->fabric->lost_ms;
+}
+
+bool soft_endpoint_tick(struct soft_queue *q, uint64_t now)
+{
+	struct list *pos, *tmp;
+	bool busy = false;
+
+	list_for_each_safe(pos, tmp, &q->endpoints) {
+		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
+		bool orphan = ep->starved && ep->hung_up;
+		bool timed = ep->state == SOFT_REFUSING || orphan;
+
+		/* What the peer sent before it went is still to be received, but not for ever. */
+		if (!orphan && ep->state == SOFT_OPEN)
+			ep->deadline = now + SOFT_DEADLINE / 2;
+		busy |= timed;
+		if (timed && now >= ep->deadline)
+			soft_fail(ep, &(struct soft_cause){0});
+		else if (!ep->unix_socket && ep->state >= SOFT_OPEN && soft_host_lost(ep))
+			soft_fail_socket(ep, ETIMEDOUT);
+	}
+	return busy;
+}
