@@ -2,6 +2,7 @@
 #include "client/client.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -222,7 +223,13 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 			return -ETIMEDOUT;
 		if (work && poll != TIME_NEVER)
 			busy_until = now + poll;
-		if (now < busy_until || engine_arm(engine))
+		if (now < busy_until) {
+			/* Whoever we wait for may be waiting for this processor. */
+			if (!work)
+				sched_yield();
+			continue;
+		}
+		if (engine_arm(engine))
 			continue;
 		if (finished(what, value))
 			return 0;
