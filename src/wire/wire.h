@@ -215,4 +215,12 @@ int wire_status_errno(unsigned status);
  */
 #define WIRE_CONTROL_LINE 512
 
+/*
+ * control.c
+ */
+
+/* Where it is unless configured: /run/rdmad/control.sock for root, else $XDG_RUNTIME_DIR/rdmad-control.sock,
+ * else /tmp/rdmad-UID/control.sock. Returns buf. */
+char *wire_control_path(char *buf, size_t size);
+
 #endif
