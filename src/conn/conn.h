@@ -75,6 +75,8 @@ int conn_group_progress(struct conn_group *group, uint64_t now);
 /* When conn_group_progress must be called though nothing comes; TIME_NEVER: no need. */
 uint64_t conn_group_deadline(const struct conn_group *group);
 
+/* How many connections there are; cheap, unlike the statistics. */
+uint64_t conn_group_connections(const struct conn_group *group);
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out);
 
 /* Calls fn for each connection, oldest first. */

@@ -301,6 +301,11 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	return n + events;
 }
 
+uint64_t conn_group_connections(const struct conn_group *group)
+{
+	return group->stats.connections;
+}
+
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
 {
 	struct memory_pool_stats receives, sends;
