@@ -128,7 +128,6 @@ int address_resolve(const struct address *address, struct sockaddr_storage *out,
 /* Where a socket of the daemon is unless configured: /run/rdmad/NAME for root (or in the directory that
  * systemd names), else $XDG_RUNTIME_DIR/NAME or /tmp/rdmad-UID/NAME. Returns buf. */
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
-#define ADDRESS_CONTROL_SOCKET "rdmad-control.sock"
 char *address_runtime_path(const char *name, char *buf, size_t size);
 
 /* "10.0.0.1:7471", "[::1]:7471", "unix:/path" of a socket address. Returns buf. */

@@ -210,8 +210,7 @@ int wire_status_errno(unsigned status);
 
 /*
  * The control socket: rdmactl writes one line, `COMMAND [ARGUMENT]\n`; the daemon answers one JSON object,
- * {"ok": true, ...} or {"ok": false, "error": TEXT}, and closes. Same host only; it is at
- * address_runtime_path(ADDRESS_CONTROL_SOCKET) unless configured.
+ * {"ok": true, ...} or {"ok": false, "error": TEXT}, and closes. Same host only.
  */
 #define WIRE_CONTROL_LINE 512
 
