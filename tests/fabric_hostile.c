@@ -89,9 +89,9 @@ static bool serve_raw(struct pair *p, const struct buffer *inbox, int fd, bool m
 		if (raw_ended(fd))
 			return true;
 		quiet = p->server.pulled == before ? quiet + 1 : 0;
-		if (may_live && quiet > 20)
+		if (may_live && quiet > 200)
 			return false;
-		ck_assert_msg(time_now() < until, "what is not a handshake was not cut off");
+		must(time_now() < until, "what is not a handshake was not cut off");
 	}
 }
 
@@ -167,7 +167,7 @@ static void siege_record(struct siege *x)
 		station_connect(&x->p.client, &sa, len, &pair_shared.client, "hello", 5, &c), 0);
 	server = raw_connect(&x->p.sa, x->p.len);
 	while (client < 0 || !x->p.client.event_count) {
-		ck_assert_uint_lt(time_now(), until);
+		must(time_now() < until, "waited in vain");
 		if (client < 0)
 			client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		else
@@ -180,7 +180,7 @@ static void siege_record(struct siege *x)
 	buffer_make(&mine, &x->p.client, 4096, FABRIC_LOCAL_WRITE);
 	record_work(x, c, &mine);
 	while (x->p.client.done_count < (x->p.limits.write_imm ? 5 : 4)) {
-		ck_assert_uint_lt(time_now(), until);
+		must(time_now() < until, "waited in vain");
 		relay(x, client, server, 1);
 	}
 	ck_assert_uint_gt(x->hello, 0);
@@ -217,8 +217,8 @@ static void siege_close(struct siege *x)
 	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
 
 	while (count_fds() != x->fds || x->p.server.known_count > 1) {
-		ck_assert_msg(time_now() < until, "%d descriptors, were %d; %d endpoints",
-			      count_fds(), x->fds, x->p.server.known_count);
+		must(time_now() < until, "%d descriptors, were %d; %d endpoints", count_fds(),
+		     x->fds, x->p.server.known_count);
 		serve(&x->p, &x->inbox);
 	}
 	post(x->p.c, &wr);
@@ -231,13 +231,19 @@ static void siege_close(struct siege *x)
 	pair_close(&x->p);
 }
 
+/* Send the hello, let it be answered, send the rest. True when the server cut it off. */
 static bool replay(struct siege *x, const uint8_t *bytes, size_t len, bool may_live)
 {
 	int fd = raw_connect(&x->p.sa, x->p.len);
+	size_t first = MIN(len, x->hello);
 	bool ended;
 
-	raw_send(fd, bytes, len);
-	ended = serve_raw(&x->p, &x->inbox, fd, may_live);
+	raw_send(fd, bytes, first);
+	ended = serve_raw(&x->p, &x->inbox, fd, may_live || first < len);
+	if (!ended && first < len) {
+		raw_send(fd, bytes + first, len - first);
+		ended = serve_raw(&x->p, &x->inbox, fd, may_live);
+	}
 	close(fd);
 	for (int i = 0; i < 3; i++)
 		serve(&x->p, &x->inbox);
@@ -250,9 +256,9 @@ START_TEST(recording_can_be_played)
 	struct siege x;
 
 	siege_open(&x);
-	memset(x.region.at, 0, x.region.len);
-	memset(x.inbox.at, 0xee, x.inbox.len);
-	ck_assert_msg(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	buffer_fill(&x.region, 77);
+	must(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	must(!buffer_has(&x.region, 0, 256, 77), "nothing was written");
 	siege_close(&x);
 }
 END_TEST
@@ -420,7 +426,7 @@ START_TEST(client_meets_a_mad_server)
 		ck_assert_int_eq(
 			station_connect(&p.client, &sa, len, &p.options.client, NULL, 0, &c), 0);
 		while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0) {
-			ck_assert_uint_lt(time_now(), until);
+			must(time_now() < until, "waited in vain");
 			pair_pump(&p);
 		}
 		for (size_t j = 0; j < sizeof(noise); j++)
@@ -429,8 +435,8 @@ START_TEST(client_meets_a_mad_server)
 		close(fd);
 		struct fabric_event e = event_next(&p, &p.client, c);
 
-		ck_assert_msg(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s",
-			      event_name(e.type));
+		must(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s",
+		     event_name(e.type));
 		station_destroy(&p.client, &c);
 	}
 	pair_exercise(&p, p.c, p.s);
@@ -493,7 +499,7 @@ static void expect_removed(struct pair *p, struct station *st, struct fabric_end
 
 	if (e.type == FABRIC_DISCONNECTED)
 		e = event_next(p, st, endpoint);
-	ck_assert_msg(e.type == FABRIC_REMOVED, "%s, expected removed", event_name(e.type));
+	must(e.type == FABRIC_REMOVED, "%s, expected removed", event_name(e.type));
 }
 
 START_TEST(device_removed_under_traffic)
@@ -511,7 +517,7 @@ START_TEST(device_removed_under_traffic)
 	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_WRITE);
 	ck_assert_int_eq(write(go, "x", 1), 1);
 	for (uint64_t n = 0, until = deadline(); p.client.event_count < DOOMED; n++) {
-		ck_assert_uint_lt(time_now(), until);
+		must(time_now() < until, "waited in vain");
 		wr = wr_remote(FABRIC_WRITE, n, &mine, 0, 65536, &theirs, s[n % DOOMED], 0);
 		if (!p.client.event_count)
 			(void)fabric_post(c[n % DOOMED], &wr);

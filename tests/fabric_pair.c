@@ -25,7 +25,7 @@ const struct pair_options pair_shared = {
 
 uint64_t deadline(void)
 {
-	return time_now() + (uint64_t)target.slow * 15 * TIME_S;
+	return time_now() + (uint64_t)target.slow * 30 * TIME_S;
 }
 
 void target_address(int nth, struct sockaddr_storage *sa, socklen_t *len)
@@ -48,7 +48,7 @@ static void *grow(void *array, int count, int *room, size_t size)
 		return array;
 	*room = *room ? *room * 2 : 64;
 	array = realloc(array, (size_t)*room * size);
-	ck_assert_ptr_nonnull(array);
+	must(array, "no memory");
 	return array;
 }
 
@@ -66,8 +66,8 @@ static struct known *find_known(struct station *st, const struct fabric_endpoint
 
 static void know(struct station *st, struct fabric_endpoint *endpoint)
 {
-	ck_assert_ptr_nonnull(endpoint);
-	ck_assert_msg(!find_known(st, endpoint), "the same endpoint twice");
+	must(endpoint, "no endpoint");
+	must(!find_known(st, endpoint), "the same endpoint twice");
 	st->known = grow(st->known, st->known_count, &st->known_room, sizeof(*st->known));
 	st->known[st->known_count++] = (struct known){.endpoint = endpoint};
 }
@@ -76,11 +76,10 @@ static void log_done(struct station *st, const struct fabric_completion *c)
 {
 	struct known *k = find_known(st, c->endpoint);
 
-	ck_assert_msg(k, "completion %llu of no living endpoint", (unsigned long long)c->id);
-	ck_assert_msg(c->context == st, "completion %llu with a wrong context",
-		      (unsigned long long)c->id);
-	ck_assert_msg(!k->closed, "completion %llu (%s) after the disconnect",
-		      (unsigned long long)c->id, fabric_status_text(c->status));
+	must(k, "completion %llu of no living endpoint", (unsigned long long)c->id);
+	must(c->context == st, "completion %llu with a wrong context", (unsigned long long)c->id);
+	must(!k->closed, "completion %llu (%s) after the disconnect", (unsigned long long)c->id,
+	     fabric_status_text(c->status));
 	st->done = grow(st->done, st->done_count, &st->done_room, sizeof(*st->done));
 	st->done[st->done_count++] = *c;
 	st->pulled++;
@@ -93,8 +92,7 @@ static void pull_done(struct station *st)
 
 	do {
 		n = fabric_poll(st->queue, batch, ARRAY_SIZE(batch));
-		ck_assert_int_ge(n, 0);
-		ck_assert_int_le(n, ARRAY_SIZE(batch));
+		must(n >= 0 && n <= (int)ARRAY_SIZE(batch), "poll answers %d", n);
 		for (int i = 0; i < n; i++)
 			log_done(st, &batch[i]);
 	} while (n);
@@ -105,18 +103,18 @@ static void log_event(struct station *st, const struct fabric_event *e)
 	st->event = grow(st->event, st->event_count, &st->event_room, sizeof(*st->event));
 	st->event[st->event_count++] = *e;
 	st->pulled++;
-	ck_assert_msg(e->context == st, "%s with a wrong context", event_name(e->type));
+	must(e->context == st, "%s with a wrong context", event_name(e->type));
 	if (!e->endpoint) {
-		ck_assert_msg(e->type == FABRIC_REQUEST || e->type == FABRIC_REMOVED,
-			      "%s without endpoint", event_name(e->type));
+		must(e->type == FABRIC_REQUEST || e->type == FABRIC_REMOVED, "%s without endpoint",
+		     event_name(e->type));
 		return;
 	}
 
 	struct known *k = find_known(st, e->endpoint);
 
-	ck_assert_msg(k, "%s of no living endpoint", event_name(e->type));
-	ck_assert_msg(!k->closed || e->type == FABRIC_REMOVED, "%s after the disconnect",
-		      event_name(e->type));
+	must(k, "%s of no living endpoint", event_name(e->type));
+	must(!k->closed || e->type == FABRIC_REMOVED, "%s after the disconnect",
+	     event_name(e->type));
 	if (e->type != FABRIC_DISCONNECTED)
 		return;
 	/* The flushes precede it: one look, without waiting, finds what was not yet pulled. */
@@ -132,10 +130,12 @@ void station_pump(struct station *st)
 
 	pull_done(st);
 	while (memset(&e, 0x5a, sizeof(e)), (n = fabric_next_event(st->queue, &e)) != 0) {
-		ck_assert_int_eq(n, 1);
+		must(n == 1, "next_event answers %d", n);
 		log_event(st, &e);
 	}
-	if (st->pulled == before)
+	/* Not at each empty look: on a busy machine a yield costs a time slice. */
+	st->idle = st->pulled == before ? st->idle + 1 : 0;
+	if (st->idle % 256 == 255)
 		sched_yield();
 }
 
@@ -150,7 +150,7 @@ bool station_sleep(struct station *st, int timeout_ms)
 	for (int i = 0; i < n; i++)
 		pfd[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	while (st->pulled == before) {
-		ck_assert_int_eq(fabric_arm(st->queue), 0);
+		must(fabric_arm(st->queue) == 0, "arm fails");
 		station_pump(st);
 		if (st->pulled != before)
 			break;
@@ -300,7 +300,7 @@ struct fabric_completion done_next_at(int line, struct pair *p, struct station *
 				(size_t)(--st->done_count - seen) * sizeof(c));
 			return c;
 		}
-		ck_assert_msg(time_now() < until, "line %d: waited in vain for a completion", line);
+		must(time_now() < until, "line %d: waited in vain for a completion", line);
 	}
 }
 
@@ -310,13 +310,12 @@ struct fabric_completion done_expect_at(int line, struct pair *p, struct station
 {
 	struct fabric_completion c = done_next_at(line, p, st, endpoint);
 
-	ck_assert_msg(c.id == id && c.status == status,
-		      "line %d: completion %llu (%s), expected %llu (%s)", line,
-		      (unsigned long long)c.id, fabric_status_text(c.status),
-		      (unsigned long long)id, fabric_status_text(status));
-	ck_assert_msg(c.status != FABRIC_OK || c.opcode == opcode,
-		      "line %d: completion %llu of opcode %d, expected %d", line,
-		      (unsigned long long)id, (int)c.opcode, (int)opcode);
+	must(c.id == id && c.status == status, "line %d: completion %llu (%s), expected %llu (%s)",
+	     line, (unsigned long long)c.id, fabric_status_text(c.status), (unsigned long long)id,
+	     fabric_status_text(status));
+	must(c.status != FABRIC_OK || c.opcode == opcode,
+	     "line %d: completion %llu of opcode %d, expected %d", line, (unsigned long long)id,
+	     (int)c.opcode, (int)opcode);
 	return c;
 }
 
@@ -335,7 +334,7 @@ struct fabric_event event_next_at(int line, struct pair *p, struct station *st,
 				(size_t)(--st->event_count - i) * sizeof(e));
 			return e;
 		}
-		ck_assert_msg(time_now() < until, "line %d: waited in vain for an event", line);
+		must(time_now() < until, "line %d: waited in vain for an event", line);
 	}
 }
 
@@ -345,8 +344,8 @@ struct fabric_event event_expect_at(int line, struct pair *p, struct station *st
 {
 	struct fabric_event e = event_next_at(line, p, st, endpoint);
 
-	ck_assert_msg(e.type == type, "line %d: %s (%d), expected %s", line, event_name(e.type),
-		      e.error, event_name(type));
+	must(e.type == type, "line %d: %s (%d), expected %s", line, event_name(e.type), e.error,
+	     event_name(type));
 	return e;
 }
 
@@ -401,8 +400,8 @@ void buffer_deregister(struct buffer *b)
 void buffer_check_guards(const struct buffer *b)
 {
 	for (size_t i = 0; i < BUFFER_GUARD; i++) {
-		ck_assert_msg(b->at[i - BUFFER_GUARD] == GUARD_BYTE, "touched before the buffer");
-		ck_assert_msg(b->at[b->len + i] == GUARD_BYTE, "touched %zu behind the buffer", i);
+		must(b->at[i - BUFFER_GUARD] == GUARD_BYTE, "touched before the buffer");
+		must(b->at[b->len + i] == GUARD_BYTE, "touched %zu behind the buffer", i);
 	}
 }
 
@@ -459,7 +458,7 @@ void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr 
 {
 	int err = fabric_post(endpoint, wr);
 
-	ck_assert_msg(err == 0, "line %d: post answers %d", line, err);
+	must(err == 0, "line %d: post answers %d", line, err);
 }
 
 void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr)
@@ -468,8 +467,7 @@ void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const stru
 	int err;
 
 	while ((err = fabric_post(endpoint, wr)) == -EAGAIN) {
-		ck_assert_msg(time_now() < until, "no slot came back for %llu",
-			      (unsigned long long)wr->id);
+		must(time_now() < until, "no slot came back for %llu", (unsigned long long)wr->id);
 		pair_pump(p);
 	}
 	ck_assert_int_eq(err, 0);
@@ -488,7 +486,7 @@ void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, 
 {
 	int err = try_receive(st, endpoint, id, b, offset, len);
 
-	ck_assert_msg(err == 0, "line %d: posting a receive answers %d", line, err);
+	must(err == 0, "line %d: posting a receive answers %d", line, err);
 }
 
 void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s)
@@ -539,7 +537,7 @@ TCase *pair_tcase(Suite *suite, const char *name, int seconds)
 {
 	TCase *t = tcase_create(name);
 
-	tcase_set_timeout(t, (double)seconds * target.slow);
+	tcase_set_timeout(t, 2.0 * seconds * target.slow);
 	suite_add_tcase(suite, t);
 	return t;
 }

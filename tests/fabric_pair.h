@@ -14,6 +14,14 @@
 
 #include "fabric/fabric.h"
 
+/* As ck_assert_msg, for what is looked at thousands of times: check writes to a file at each of its
+ * own assertions. */
+#define must(condition, ...)                                                                       \
+	do {                                                                                       \
+		if (unlikely(!(condition)))                                                        \
+			ck_abort_msg(__VA_ARGS__);                                                 \
+	} while (0)
+
 /* What the suite runs against, from the command line. */
 struct target {
 	const char *provider;
@@ -42,6 +50,7 @@ struct station {
 	struct known *known;
 	int done_count, done_room, event_count, event_room, known_count, known_room;
 	uint64_t pulled; /* completions and events ever */
+	unsigned idle;   /* pumps since the last of them */
 };
 
 void station_open(struct station *st, struct fabric *fabric, const struct fabric_queue_attr *attr);
@@ -89,7 +98,7 @@ uint64_t deadline(void); /* of one wait */
 	do {                                                                                       \
 		uint64_t until_ = deadline();                                                      \
 		while (!(condition)) {                                                             \
-			ck_assert_msg(time_now() < until_, "waited in vain for: %s", #condition);  \
+			must(time_now() < until_, "waited in vain for: %s", #condition);           \
 			pair_pump(p);                                                              \
 		}                                                                                  \
 	} while (0)
@@ -163,7 +172,7 @@ void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endp
 int count_fds(void);
 unsigned random_next(unsigned *state); /* the same numbers each time */
 
-/* A test case whose timeout is scaled by target.slow. */
+/* A test case that is killed when it takes twice these seconds, times target.slow. */
 TCase *pair_tcase(Suite *suite, const char *name, int seconds);
 
 /* The suites, each in its file fabric_NAME.c. */

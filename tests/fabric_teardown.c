@@ -80,7 +80,8 @@ START_TEST(own_receives_are_flushed_in_order)
 }
 END_TEST
 
-/* Receives that were posted while connecting are flushed where no connection comes of it. */
+/* Receives that were posted while connecting are flushed, or go with the endpoint, where no
+ * connection comes of it. */
 START_TEST(receives_of_a_refused_connect)
 {
 	struct buffer mine;
@@ -95,6 +96,10 @@ START_TEST(receives_of_a_refused_connect)
 	e = event_expect(&p, &p.server, NULL, FABRIC_REQUEST);
 	fabric_reject(e.request, NULL, 0);
 	event_expect(&p, &p.client, p.c, FABRIC_REJECTED);
+	pair_pump_for(&p, 10);
+	ck_assert_int_le(p.client.done_count, 1);
+	if (p.client.done_count)
+		done_expect(&p, &p.client, p.c, 1, FABRIC_RECV, FABRIC_FLUSHED);
 	station_destroy(&p.client, &p.c);
 	expect_nothing_more(&p);
 	buffer_drop(&mine);
