@@ -1,0 +1,420 @@
+/* config.c: the one door to libconfig: reads a file, checks every key of it against the table. */
+#include "daemon/settings.h"
+
+#include <ctype.h>
+#include <libconfig.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+#define ERRORS_MAX 20
+
+struct reader {
+	const char *path;
+	struct config *config;
+	unsigned errors;
+};
+
+static void complain(struct reader *r, const config_setting_t *at, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void complain(struct reader *r, const config_setting_t *at, const char *format, ...)
+{
+	const char *file = at ? config_setting_source_file(at) : NULL;
+	char text[400], line[16] = "";
+	va_list args;
+
+	if (++r->errors > ERRORS_MAX)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (at)
+		snprintf(line, sizeof(line), ":%u", config_setting_source_line(at));
+	log_error("config", "%s%s: %s", file ? file : r->path, line, text);
+}
+
+/* Levenshtein's distance; names are short. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[65], n = (unsigned)MIN(strlen(b), ARRAY_SIZE(row) - 1);
+
+	for (unsigned j = 0; j <= n; j++)
+		row[j] = j;
+	for (unsigned i = 1; *a; i++, a++) {
+		unsigned corner = row[0];
+
+		row[0] = i;
+		for (unsigned j = 1; j <= n; j++) {
+			unsigned above = row[j];
+			unsigned change = corner + (*a != b[j - 1]);
+
+			row[j] = MIN(change, MIN(above, row[j - 1]) + 1);
+			corner = above;
+		}
+	}
+	return row[n];
+}
+
+/* NULL when no name is near enough to be meant. */
+static const char *nearest(const char *path)
+{
+	const char *dot = strchr(path, '.'), *best = NULL;
+	unsigned least = dot ? 4 : 3;
+
+	for (unsigned i = 0; i < settings_count; i++) {
+		unsigned d = distance(path, settings[i].path);
+
+		if (d < least) {
+			least = d;
+			best = settings[i].path;
+		}
+	}
+	return best;
+}
+
+/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written. False: they are
+ * not on the setting's own line. */
+static bool written_number(const config_setting_t *at, const char *path, char out[static 32])
+{
+	const char *file = config_setting_source_file(at), *p;
+	char line[512] = "", name[64];
+	unsigned wanted = config_setting_source_line(at), n = 0;
+	FILE *in = fopen(file ? file : path, "re");
+
+	if (!in)
+		return false;
+	while (n < wanted && fgets(line, sizeof(line), in))
+		n += strchr(line, '\n') != NULL || n + 1 == wanted;
+	fclose(in);
+	snprintf(name, sizeof(name), "%s", config_setting_name(at));
+	p = n == wanted ? strstr(line, name) : NULL;
+	if (!p)
+		return false;
+	p += strlen(name);
+	p += strspn(p, " \t=:");
+	n = (unsigned)strcspn(p, " \t;,\r\n}#/");
+	if (!n || n >= 32)
+		return false;
+	memcpy(out, p, n);
+	out[n] = '\0';
+	return true;
+}
+
+static void read_number(struct reader *r, const struct setting *s, const config_setting_t *at)
+{
+	char text[32], why[160];
+
+	if (config_setting_type(at) != CONFIG_TYPE_INT) {
+		complain(r, at, "%s is a number without quotes, from %llu to %llu", s->path,
+			 (unsigned long long)s->min, (unsigned long long)s->max);
+		return;
+	}
+	if (!written_number(at, r->path, text))
+		snprintf(text, sizeof(text), "%d", config_setting_get_int(at));
+	if (text[0] == '0' && text[1])
+		complain(r, at, "%s: write %s without a leading 0 or 0x", s->path, text);
+	else if (!setting_set(s, r->config, text, why, sizeof(why)))
+		complain(r, at, "%s: %s", s->path, why);
+}
+
+static void read_bool(struct reader *r, const struct setting *s, const config_setting_t *at)
+{
+	char why[160];
+
+	if (config_setting_type(at) != CONFIG_TYPE_BOOL)
+		complain(r, at, "%s is true or false, without quotes", s->path);
+	else
+		setting_set(s, r->config, config_setting_get_bool(at) ? "true" : "false", why,
+			    sizeof(why));
+}
+
+static void read_text(struct reader *r, const struct setting *s, const config_setting_t *at)
+{
+	static const char *const form[] = {
+		[SETTING_SIZE] = "a size in quotes, such as \"64M\"",
+		[SETTING_TIME] = "a time in quotes, such as \"50us\" or \"2s\"",
+		[SETTING_MODE] = "a mode in quotes, such as \"0600\"",
+		[SETTING_STRING] = "a text in quotes",
+		[SETTING_CHOICE] = "a word in quotes",
+		[SETTING_SET] = "a list of words in quotes, such as [\"ping\", \"kv\"]",
+		[SETTING_LIST] = "a list of texts in quotes, such as [\"10.0.0.1\", \"tcp://0.0.0.0\"]",
+	};
+	char why[600];
+
+	if (config_setting_type(at) != CONFIG_TYPE_STRING)
+		complain(r, at, "%s is %s", s->path, form[s->type]);
+	else if (!setting_set(s, r->config, config_setting_get_string(at), why, sizeof(why)))
+		complain(r, at, "%s: %s", s->path, why);
+}
+
+static void read_list(struct reader *r, const struct setting *s, const config_setting_t *at)
+{
+	int type = config_setting_type(at);
+
+	setting_clear(s, r->config);
+	if (type != CONFIG_TYPE_ARRAY && type != CONFIG_TYPE_LIST) {
+		read_text(r, s, at);
+		return;
+	}
+	for (int i = 0; i < config_setting_length(at); i++)
+		read_text(r, s, config_setting_get_elem(at, (unsigned)i));
+}
+
+static void (*const readers[])(struct reader *, const struct setting *, const config_setting_t *) = {
+	[SETTING_NUMBER] = read_number, [SETTING_SIZE] = read_text,   [SETTING_TIME] = read_text,
+	[SETTING_MODE] = read_text,     [SETTING_BOOL] = read_bool,   [SETTING_STRING] = read_text,
+	[SETTING_CHOICE] = read_text,   [SETTING_SET] = read_list,    [SETTING_LIST] = read_list,
+};
+
+static const struct setting *find(const char *path)
+{
+	for (unsigned i = 0; i < settings_count; i++)
+		if (strcmp(settings[i].path, path) == 0)
+			return &settings[i];
+	return NULL;
+}
+
+static bool is_group(const char *path)
+{
+	size_t n = strlen(path);
+
+	for (unsigned i = 0; i < settings_count; i++)
+		if (strncmp(settings[i].path, path, n) == 0 && settings[i].path[n] == '.')
+			return true;
+	return false;
+}
+
+static void read_group(struct reader *r, const config_setting_t *group, const char *prefix);
+
+static void read_member(struct reader *r, const config_setting_t *at, const char *prefix)
+{
+	const struct setting *s;
+	const char *near;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s%s", prefix, config_setting_name(at));
+	s = find(path);
+	if (s) {
+		readers[s->type](r, s, at);
+	} else if (is_group(path) && config_setting_is_group(at)) {
+		snprintf(path + strlen(path), sizeof(path) - strlen(path), ".");
+		read_group(r, at, path);
+	} else if (is_group(path)) {
+		complain(r, at, "%s is a group: %s = { ... };", path, path);
+	} else {
+		near = nearest(path);
+		complain(r, at, "unknown setting %s%s%s%s", path, near ? "; did you mean " : "",
+			 near ? near : "", near ? "?" : "");
+	}
+}
+
+static void read_group(struct reader *r, const config_setting_t *group, const char *prefix)
+{
+	for (int i = 0; i < config_setting_length(group); i++)
+		read_member(r, config_setting_get_elem(group, (unsigned)i), prefix);
+}
+
+/* libconfig's scanner ends the process when it cannot read: look first. */
+static FILE *open_file(struct reader *r)
+{
+	FILE *in = fopen(r->path, "re");
+	struct stat st;
+
+	if (!in) {
+		complain(r, NULL, "cannot read it: %s", strerror(errno));
+		return NULL;
+	}
+	if (fstat(fileno(in), &st) == 0 && S_ISDIR(st.st_mode)) {
+		complain(r, NULL, "it is a directory");
+		fclose(in);
+		return NULL;
+	}
+	return in;
+}
+
+static void read_file(struct reader *r)
+{
+	char *copy = strdup(r->path);
+	FILE *in = open_file(r);
+	config_t file;
+
+	config_init(&file);
+	if (copy)
+		config_set_include_dir(&file, dirname(copy));
+	if (in && config_read(&file, in) == CONFIG_TRUE) {
+		read_group(r, config_root_setting(&file), "");
+	} else if (in) {
+		r->errors++;
+		log_error("config", "%s:%d: %s", config_error_file(&file) ? config_error_file(&file) : r->path,
+			  config_error_line(&file), config_error_text(&file));
+	}
+	config_destroy(&file);
+	if (in)
+		fclose(in);
+	free(copy);
+}
+
+static void set_items(const struct setting *s, struct config *config, const char *items)
+{
+	char text[128], why[160];
+
+	for (; *items; items += *items == ',') {
+		size_t n = strcspn(items, ",");
+
+		snprintf(text, sizeof(text), "%.*s", (int)n, items);
+		setting_set(s, config, text, why, sizeof(why));
+		items += n;
+	}
+}
+
+/* systemd gives a service that is not root's a directory of its own, where rdmactl as root looks. */
+static void control_path(char *buf, size_t size)
+{
+	const char *given = getenv("RUNTIME_DIRECTORY");
+
+	if (given && given[0] == '/')
+		snprintf(buf, size, "%s/control.sock", given);
+	else
+		wire_control_path(buf, size);
+}
+
+static void set_defaults(struct config *config)
+{
+	char path[256], why[160];
+
+	for (unsigned i = 0; i < settings_count; i++) {
+		const struct setting *s = &settings[i];
+
+		if (s->value && (s->type == SETTING_LIST || s->type == SETTING_SET))
+			set_items(s, config, s->value);
+		else if (s->value)
+			setting_set(s, config, s->value, why, sizeof(why));
+	}
+	address_runtime_path(ADDRESS_SERVICE_SOCKET, path, sizeof(path));
+	config->unix_socket = strdup(path);
+	control_path(path, sizeof(path));
+	config->control_socket = strdup(path);
+}
+
+static void override(struct reader *r, const struct config_overrides *overrides)
+{
+	char why[600];
+
+	if (overrides->listen.count)
+		setting_clear(find("listen"), r->config);
+	for (unsigned i = 0; i < overrides->listen.count; i++)
+		if (!setting_set(find("listen"), r->config, overrides->listen.item[i], why, sizeof(why)))
+			complain(r, NULL, "listen: %s", why);
+	if (overrides->log_level)
+		setting_set(find("log.level"), r->config, overrides->log_level, why, sizeof(why));
+}
+
+static void check_listen(struct reader *r, const char *text)
+{
+	static const struct {
+		enum address_transport transport;
+		enum config_transport needs;
+		const char *name;
+	} table[] = {
+		{ADDRESS_ANY, CONFIG_RDMA | CONFIG_TCP, "rdma or tcp"},
+		{ADDRESS_RDMA, CONFIG_RDMA, "rdma"},
+		{ADDRESS_TCP, CONFIG_TCP, "tcp"},
+		{ADDRESS_UNIX, CONFIG_UNIX, "unix"},
+	};
+	struct address address;
+
+	if (address_parse(text, &address) != 0)
+		return;
+	for (unsigned i = 0; i < ARRAY_SIZE(table); i++)
+		if (table[i].transport == address.transport &&
+		    !(r->config->transports & table[i].needs) && address.transport != ADDRESS_ANY)
+			complain(r, NULL, "listen has %s, but transports lacks %s", text, table[i].name);
+}
+
+/* What no single setting shows. */
+static void check_together(struct reader *r)
+{
+	const struct config *c = r->config;
+
+	if (!c->unix_socket || !c->control_socket)
+		complain(r, NULL, "no memory");
+	if (!c->transports)
+		complain(r, NULL, "transports is empty: there are rdma, tcp and unix");
+	if (c->require_rdma && !(c->transports & CONFIG_RDMA))
+		complain(r, NULL, "require_rdma is true, but transports lacks rdma");
+	if (c->message_max < c->message_size)
+		complain(r, NULL, "message_max is less than message_size");
+	for (unsigned i = 0; i < c->listen.count; i++)
+		check_listen(r, c->listen.item[i]);
+}
+
+int config_load(const char *path, const struct config_overrides *overrides, struct config **out)
+{
+	struct reader r = {.path = path ? path : "rdmad", .config = calloc(1, sizeof(struct config))};
+
+	if (!r.config) {
+		log_error("config", "no memory");
+		return EX_OSERR;
+	}
+	set_defaults(r.config);
+	if (path)
+		read_file(&r);
+	override(&r, overrides);
+	if (!r.errors)
+		check_together(&r);
+	if (!r.errors) {
+		*out = r.config;
+		return 0;
+	}
+	if (r.errors > ERRORS_MAX)
+		log_error("config", "%s: %u more errors", r.path, r.errors - ERRORS_MAX);
+	config_free(r.config);
+	return EX_CONFIG;
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (unsigned i = 0; i < settings_count; i++)
+		setting_clear(&settings[i], config);
+	free(config);
+}
+
+void config_merge(struct config *config, struct config *fresh,
+		  void (*changed)(void *arg, const char *path, bool restart), void *arg)
+{
+	for (unsigned i = 0; i < settings_count; i++) {
+		const struct setting *s = &settings[i];
+
+		if (setting_equal(s, config, fresh))
+			continue;
+		if (s->reload)
+			setting_swap(s, config, fresh);
+		changed(arg, s->path, !s->reload);
+	}
+}
+
+/* Whether a port stands in `text`; address_parse() does not tell. */
+static bool names_port(const char *text)
+{
+	const char *rest = strstr(text, "://"), *bracket, *colon;
+
+	rest = rest ? rest + 3 : text;
+	bracket = strchr(rest, ']');
+	if (bracket)
+		return bracket[1] == ':';
+	colon = strchr(rest, ':');
+	return colon && !strchr(colon + 1, ':');
+}
+
+int config_listen_address(const struct config *config, const char *text, struct address *out)
+{
+	int rc = address_parse(text, out);
+
+	if (rc == 0 && out->transport != ADDRESS_UNIX && !names_port(text))
+		out->port = (uint16_t)config->port;
+	return rc;
+}

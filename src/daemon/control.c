@@ -1,0 +1,363 @@
+/*
+ * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow, silent or
+ * sends garbage costs a descriptor and CLIENT_PATIENCE, nothing else.
+ */
+#include "daemon/daemon.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define CLIENTS_MAX 16
+#define CLIENT_PATIENCE (5 * TIME_S)
+
+struct control {
+	struct daemon *daemon;
+	int fd;
+	struct loop_watch *watch;
+	struct list clients;
+	unsigned count;
+};
+
+struct client {
+	struct list node;
+	struct control *control; /* NULL: the socket is closed, but the workers' answer will still come */
+	int fd;
+	struct loop_watch *watch, *timer;
+	const struct command *command;
+	char line[WIRE_CONTROL_LINE];
+	size_t used;
+	char *answer;
+	size_t length, sent;
+};
+
+/* `answer` makes the object, from what the workers reported where `needs` says so; `after` acts once the
+ * answer is on its way. */
+struct command {
+	const char *name;
+	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST } needs;
+	json_t *(*answer)(const struct status *status);
+	json_t *(*act)(struct daemon *daemon);
+	void (*after)(struct daemon *daemon);
+};
+
+static json_t *reload(struct daemon *d)
+{
+	char restart[256];
+	int rc = daemon_reload(d, restart, sizeof(restart));
+
+	if (rc == 0)
+		return json_pack("{s:s}", "needs_restart", restart);
+	return json_pack("{s:s}", "error", rc == -ESHUTDOWN ? "the daemon is ending" : log_last());
+}
+
+static json_t *agree(struct daemon *d)
+{
+	return json_pack("{s:I}", "connections", (json_int_t)workers_load(d));
+}
+
+static const struct command commands[] = {
+	{"status", NEEDS_STATS, .answer = status_json},
+	{"connections", NEEDS_LIST, .answer = status_connections_json},
+	{"memory", NEEDS_STATS, .answer = status_memory_json},
+	{"resources", NEEDS_STATS, .answer = status_resources_json},
+	{"reload", NEEDS_NOTHING, .act = reload},
+	{"drain", NEEDS_NOTHING, .act = agree, .after = daemon_drain},
+	{"shutdown", NEEDS_NOTHING, .act = agree, .after = daemon_end},
+};
+
+static void client_close(struct client *c)
+{
+	loop_remove(c->watch);
+	loop_remove(c->timer);
+	close(c->fd);
+	list_del(&c->node);
+	c->control->count--;
+	c->control = NULL;
+	free(c->answer);
+	/* Between question and answer of the workers it is theirs. */
+	if (!c->command || c->command->needs == NEEDS_NOTHING || c->answer)
+		free(c);
+}
+
+static void client_write(struct client *c)
+{
+	while (c->sent < c->length) {
+		ssize_t n = send(c->fd, c->answer + c->sent, c->length - c->sent, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			loop_change_fd(c->watch, LOOP_WRITE);
+			return;
+		}
+		if (n < 0)
+			break;
+		c->sent += (size_t)n;
+	}
+	client_close(c);
+}
+
+/* Takes `object`; NULL: no memory. */
+static void client_answer(struct client *c, json_t *object)
+{
+	struct daemon *d = c->control->daemon;
+	const struct command *command = c->command;
+	bool ok = object && !json_object_get(object, "error");
+	char *text;
+
+	if (!object)
+		object = json_pack("{s:s}", "error", "no memory");
+	json_object_set_new(object, "ok", json_boolean(ok));
+	text = json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	if (text) {
+		c->length = strlen(text);
+		c->answer = realloc(text, c->length + 1);
+		c->answer[c->length++] = '\n';
+	}
+	client_write(c);
+	if (ok && command && command->after)
+		command->after(d);
+}
+
+static void gathered(void *arg, struct status *status)
+{
+	struct client *c = arg;
+
+	if (!c->control)
+		free(c); /* it went away meanwhile */
+	else
+		client_answer(c, c->command->answer(status));
+}
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+/* Names go into an answer in JSON. */
+static bool printable(const char *s)
+{
+	for (; *s; s++)
+		if (*s < ' ' || *s > '~')
+			return false;
+	return true;
+}
+
+static void client_command(struct client *c)
+{
+	const struct command *command;
+
+	c->line[strcspn(c->line, " \t\r\n")] = '\0';
+	command = find(c->line);
+	log_debug("control", "command %s", command ? command->name : "that does not exist");
+	if (!command) {
+		client_answer(c, json_pack("{s:s+}", "error", "there is no command ",
+					   printable(c->line) ? c->line : "of such bytes"));
+		return;
+	}
+	c->command = command;
+	if (command->needs == NEEDS_NOTHING) {
+		client_answer(c, command->act(c->control->daemon));
+		return;
+	}
+	/* Only its end matters until the answer. */
+	loop_change_fd(c->watch, 0);
+	if (status_gather(c->control->daemon, command->needs == NEEDS_LIST, gathered, c) != 0) {
+		c->command = NULL;
+		client_answer(c, NULL);
+	}
+}
+
+static void client_ready(void *arg)
+{
+	struct client *c = arg;
+	ssize_t n;
+
+	if (c->answer) {
+		client_write(c);
+		return;
+	}
+	n = recv(c->fd, c->line + c->used, sizeof(c->line) - 1 - c->used, 0);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		client_close(c);
+		return;
+	}
+	c->used += (size_t)n;
+	c->line[c->used] = '\0';
+	if (memchr(c->line, '\n', c->used))
+		client_command(c);
+	else if (c->used == sizeof(c->line) - 1)
+		client_answer(c, json_pack("{s:s}", "error", "the command is too long"));
+}
+
+static void client_late(void *arg)
+{
+	client_close(arg);
+}
+
+static bool allowed(int fd)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
+		return false;
+	if (who.uid == 0 || who.uid == geteuid())
+		return true;
+	log_warn("control", "user %u, process %d: not allowed", (unsigned)who.uid, (int)who.pid);
+	return false;
+}
+
+static struct client *client_new(struct control *control, int fd)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->control = control;
+	c->fd = fd;
+	c->watch = loop_add_fd(control->daemon->loop, fd, LOOP_READ, client_ready, c);
+	c->timer = loop_add_timer(control->daemon->loop, client_late, c);
+	if (!c->watch || !c->timer) {
+		loop_remove(c->watch);
+		loop_remove(c->timer);
+		free(c);
+		return NULL;
+	}
+	loop_set_timer(c->timer, CLIENT_PATIENCE);
+	list_add_tail(&control->clients, &c->node);
+	control->count++;
+	return c;
+}
+
+static void accept_client(void *arg)
+{
+	static const char refused[] = "{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
+	static const char busy[] = "{\"ok\":false,\"error\":\"too many control clients\"}\n";
+	struct control *control = arg;
+	int fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	const char *why = NULL;
+
+	if (fd < 0)
+		return;
+	if (!allowed(fd))
+		why = refused;
+	else if (control->count >= CLIENTS_MAX)
+		why = busy;
+	else if (client_new(control, fd))
+		return;
+	if (why && send(fd, why, strlen(why), MSG_NOSIGNAL) < 0)
+		log_debug("control", "cannot refuse: %m");
+	close(fd);
+}
+
+/* A socket that nobody answers on was left behind by a daemon that died. */
+static int clear_stale(const char *path, const struct sockaddr_un *sun)
+{
+	struct stat st;
+	int fd, rc;
+
+	if (lstat(path, &st) != 0)
+		return 0;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	rc = connect(fd, (const struct sockaddr *)sun, sizeof(*sun));
+	rc = rc != 0 && errno == ECONNREFUSED ? 0 : -EADDRINUSE;
+	close(fd);
+	if (rc == 0 && unlink(path) != 0)
+		rc = -errno;
+	return rc;
+}
+
+/* Nobody connects before listen(), so the mode is right from the first moment on. */
+static int bind_socket(int fd, const char *path, mode_t mode)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	int rc;
+
+	memcpy(sun.sun_path, path, strnlen(path, sizeof(sun.sun_path) - 1));
+	rc = clear_stale(path, &sun);
+	if (rc != 0)
+		return rc;
+	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
+		return -errno;
+	if (chmod(path, mode) != 0 || listen(fd, CLIENTS_MAX) != 0) {
+		rc = -errno;
+		unlink(path);
+		return rc;
+	}
+	return 0;
+}
+
+static int open_socket(const char *path, mode_t mode, int *out)
+{
+	int fd, rc;
+
+	if (process_make_parent(path) != 0)
+		return EX_CANTCREAT;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	rc = fd < 0 ? -errno : bind_socket(fd, path, mode);
+	if (rc == 0) {
+		*out = fd;
+		return 0;
+	}
+	log_error("control", "cannot listen on %s: %s%s", path, strerror(-rc),
+		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket" : "");
+	if (fd >= 0)
+		close(fd);
+	return rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT;
+}
+
+int control_open(struct daemon *d)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	int rc;
+
+	if (!control)
+		return EX_OSERR;
+	control->daemon = d;
+	list_init(&control->clients);
+	rc = open_socket(d->config->control_socket, (mode_t)d->config->control_mode, &control->fd);
+	if (rc != 0)
+		goto free_control;
+	rc = EX_OSERR;
+	control->watch = loop_add_fd(d->loop, control->fd, LOOP_READ, accept_client, control);
+	if (!control->watch)
+		goto close_socket;
+	d->control = control;
+	return 0;
+
+close_socket:
+	close(control->fd);
+	unlink(d->config->control_socket);
+free_control:
+	free(control);
+	return rc;
+}
+
+void control_close(struct daemon *d)
+{
+	struct control *control = d->control;
+
+	while (!list_empty(&control->clients))
+		client_close(list_first(&control->clients, struct client, node));
+	loop_remove(control->watch);
+	close(control->fd);
+	unlink(d->config->control_socket);
+	free(control);
+	d->control = NULL;
+}

@@ -1,0 +1,321 @@
+/* daemon.c: what the parts share, and what signals do. */
+#include "daemon/daemon.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define TICK TIME_S /* at least so often the store looks for what has expired */
+
+int daemon_exit_status(int error)
+{
+	switch (-error) {
+	case EACCES:
+	case EPERM:
+		return EX_NOPERM;
+	case ENODEV:
+		return EX_UNAVAILABLE;
+	case EINVAL:
+		return EX_CONFIG;
+	default:
+		return EX_OSERR;
+	}
+}
+
+/* In the background there is no stderr any more. */
+static int open_log(const struct daemon *d, const struct config *c)
+{
+	bool lost = d->detached && strcmp(c->log_target, "stderr") == 0;
+
+	return logging_open(lost ? "syslog" : c->log_target, (enum log_level)c->log_level);
+}
+
+int daemon_configure(struct daemon *d)
+{
+	int rc;
+
+	d->started = time_now();
+	if (!d->options.config && access(SYSCONFDIR "/rdmad.conf", F_OK) == 0)
+		d->options.config = SYSCONFDIR "/rdmad.conf";
+	rc = config_load(d->options.config, &d->options.overrides, &d->config);
+	if (rc == 0 && !d->options.test)
+		rc = open_log(d, d->config);
+	return rc;
+}
+
+void daemon_unconfigure(struct daemon *d)
+{
+	logging_close();
+	config_free(d->config);
+}
+
+int daemon_process_start(struct daemon *d)
+{
+	int rc = 0;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (d->options.daemonize)
+		rc = process_daemonize();
+	if (rc == 0)
+		rc = process_limits(&d->config->max_connections, workers_count(d->config));
+	if (rc == 0 && d->config->pid_file)
+		rc = process_pid_file_create(d->config->pid_file);
+	return rc;
+}
+
+void daemon_process_stop(struct daemon *d)
+{
+	if (d->config->pid_file)
+		process_pid_file_remove(d->config->pid_file);
+}
+
+static void ended(void *arg)
+{
+	struct daemon *d = arg;
+
+	if (d->ending)
+		daemon_end_at_once(d);
+	else
+		daemon_end(d);
+}
+
+static void hung_up(void *arg)
+{
+	char restart[256];
+
+	daemon_reload(arg, restart, sizeof(restart));
+}
+
+static void asked_for_status(void *arg)
+{
+	status_gather(arg, false, status_log, NULL);
+}
+
+static const struct {
+	int number;
+	loop_fn fn;
+} signals[] = {
+	{SIGTERM, ended},
+	{SIGINT, ended},
+	{SIGHUP, hung_up},
+	{SIGUSR1, asked_for_status},
+};
+
+static void woken(void *arg)
+{
+	struct daemon *d = arg;
+
+	workers_collect(d);
+	daemon_drained(d);
+}
+
+/* Also the clock of requests that were begun and never completed. */
+static void tick(void *arg)
+{
+	struct daemon *d = arg;
+	uint64_t now = time_now(), next = now + TICK;
+
+	if (d->shared.store)
+		next = MIN(next, MAX(store_tick(d->shared.store, now), now + TIME_MS));
+	for (unsigned i = 0; i < d->fabrics; i++)
+		listeners_progress(&d->fabric[i]);
+	daemon_drained(d);
+	loop_set_timer(d->tick, next - now);
+}
+
+static void drain_timed_out(void *arg)
+{
+	struct daemon *d = arg;
+
+	log_warn("rdmad", "%llu connections did not come to rest in time and are cut off",
+		 (unsigned long long)workers_load(d));
+	loop_break(d->loop);
+}
+
+int daemon_loop_start(struct daemon *d)
+{
+	int rc = loop_create(&d->loop);
+
+	if (rc != 0)
+		return EX_OSERR;
+	loop_on_wake(d->loop, woken, d);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		d->signal[i] = loop_add_signal(d->loop, signals[i].number, signals[i].fn, d);
+		if (!d->signal[i])
+			goto stop;
+	}
+	d->tick = loop_add_timer(d->loop, tick, d);
+	d->drain_timer = loop_add_timer(d->loop, drain_timed_out, d);
+	if (!d->tick || !d->drain_timer)
+		goto stop;
+	loop_set_timer(d->tick, TICK);
+	return 0;
+
+stop:
+	daemon_loop_stop(d);
+	return EX_OSERR;
+}
+
+void daemon_loop_stop(struct daemon *d)
+{
+	loop_remove(d->drain_timer);
+	loop_remove(d->tick);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		loop_remove(d->signal[i]);
+	loop_destroy(d->loop);
+}
+
+static bool serves(const struct daemon *d, enum wire_service service)
+{
+	return d->config->services & (1ull << service);
+}
+
+int daemon_store_start(struct daemon *d)
+{
+	const struct config *c = d->config;
+	struct store_config config = {
+		.value_max = c->kv_value_max,
+		.eviction = (enum store_eviction)c->kv_eviction,
+	};
+	char text[32];
+
+	d->shared.value_max = c->kv_value_max;
+	d->shared.ping_size_max = WIRE_BODY_MAX((uint32_t)c->message_max);
+	if (!serves(d, WIRE_KV))
+		return 0;
+	d->arena_size = (c->kv_memory + 4095) & ~4095ull;
+	d->arena = mmap(NULL, d->arena_size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (d->arena == MAP_FAILED) {
+		log_error("rdmad", "cannot map %s for kv.memory: %m; make it smaller",
+			  units_human_size((double)d->arena_size, text));
+		return EX_OSERR;
+	}
+	config.arena = d->arena;
+	config.arena_size = d->arena_size;
+	if (store_create(&config, &d->shared.store) == 0)
+		return 0;
+	log_error("rdmad", "cannot make a store of %s",
+		  units_human_size((double)d->arena_size, text));
+	munmap(d->arena, d->arena_size);
+	return EX_OSERR;
+}
+
+void daemon_store_stop(struct daemon *d)
+{
+	if (!d->shared.store)
+		return;
+	store_destroy(d->shared.store);
+	d->shared.store = NULL;
+	munmap(d->arena, d->arena_size);
+}
+
+int daemon_ready(struct daemon *d)
+{
+	d->detached = d->options.daemonize;
+	if (d->detached)
+		open_log(d, d->config);
+	log_info("rdmad", "ready with %u workers", d->workers);
+	notify_send("READY=1");
+	process_ready();
+	return 0;
+}
+
+void daemon_drain(struct daemon *d)
+{
+	if (!d->draining)
+		log_info("rdmad", "draining: no new connections; there are %llu",
+			 (unsigned long long)workers_load(d));
+	d->draining = true;
+}
+
+void daemon_end(struct daemon *d)
+{
+	if (d->ending)
+		return;
+	daemon_drain(d);
+	d->ending = true;
+	notify_send("STOPPING=1");
+	workers_tell(d, WORKER_DRAIN);
+	loop_set_timer(d->drain_timer, d->config->drain_timeout);
+	daemon_drained(d);
+}
+
+void daemon_drained(struct daemon *d)
+{
+	if (d->ending && workers_load(d) == 0)
+		loop_break(d->loop);
+}
+
+void daemon_end_at_once(struct daemon *d)
+{
+	log_warn("rdmad", "ending at once");
+	loop_break(d->loop);
+}
+
+struct reload {
+	struct daemon *daemon;
+	char *restart;
+	size_t size;
+};
+
+static void setting_changed(void *arg, const char *path, bool restart)
+{
+	struct reload *r = arg;
+	size_t n = strlen(r->restart);
+
+	if (!restart) {
+		log_info("config", "%s changed", path);
+		return;
+	}
+	log_warn("config", "%s changed in the file, and needs a restart", path);
+	if (n < r->size)
+		snprintf(r->restart + n, r->size - n, "%s%s", n ? " " : "", path);
+}
+
+/* What a setting that may change can ask for and cannot have without a restart. */
+static void hold_back(struct reload *r, struct config *fresh)
+{
+	struct daemon *d = r->daemon;
+
+	if (fresh->max_connections > d->connections_fit) {
+		setting_changed(r, "max_connections", true);
+		fresh->max_connections = d->config->max_connections;
+	}
+	if (fresh->services & (1u << WIRE_KV) && !d->shared.store) {
+		setting_changed(r, "services", true);
+		fresh->services &= ~(1ull << WIRE_KV);
+	}
+}
+
+int daemon_reload(struct daemon *d, char *restart, size_t size)
+{
+	struct reload r = {d, restart, size};
+	struct config *fresh;
+
+	restart[0] = '\0';
+	if (d->ending)
+		return -ESHUTDOWN;
+	notify_send("RELOADING=1");
+	/* The log's target first: the only one that can fail. */
+	if (config_load(d->options.config, &d->options.overrides, &fresh) != 0)
+		goto refuse;
+	if (open_log(d, fresh) != 0)
+		goto free_fresh;
+	hold_back(&r, fresh);
+	config_merge(d->config, fresh, setting_changed, &r);
+	workers_tell(d, WORKER_SETTINGS);
+	config_free(fresh);
+	log_info("config", "reloaded");
+	notify_send("READY=1");
+	return 0;
+
+free_fresh:
+	config_free(fresh);
+refuse:
+	log_error("config", "nothing was changed");
+	notify_send("READY=1");
+	return -EINVAL;
+}

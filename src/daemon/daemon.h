@@ -1,0 +1,351 @@
+/*
+ * daemon: the process. main builds in order and takes down in reverse; what runs in between are the
+ * main thread (signals, listeners, control socket, the store's clock) and N workers, each with its own
+ * loop, completion queues and connections. Threads talk by rings and eventfds only.
+ *
+ * Functions that can end the start answer 0 or an exit status of <sysexits.h>: EX_CONFIG for
+ * what the configuration says, EX_UNAVAILABLE for RDMA that was required and is missing, EX_NOPERM,
+ * EX_CANTCREAT, EX_OSERR for what the system refuses. They have logged the cause by then.
+ */
+#ifndef RDMAD_DAEMON_H
+#define RDMAD_DAEMON_H
+
+#include "service/service.h"
+
+#include <pthread.h>
+
+struct daemon;
+
+/*
+ * loop.c: the one door to libevent. A loop belongs to one thread; only loop_wake() may be called by others.
+ */
+enum { LOOP_READ = 1, LOOP_WRITE = 2 };
+
+struct loop;
+struct loop_watch; /* a descriptor, a signal or a timer */
+
+typedef void (*loop_fn)(void *arg);
+
+int loop_create(struct loop **out);
+void loop_destroy(struct loop *loop); /* its watches first; NULL is fine */
+
+/* NULL: no memory or a descriptor that cannot be watched; logged. A watch may be removed in its own callback. */
+struct loop_watch *loop_add_fd(struct loop *loop, int fd, unsigned events, loop_fn fn, void *arg);
+struct loop_watch *loop_add_signal(struct loop *loop, int signal, loop_fn fn, void *arg);
+struct loop_watch *loop_add_timer(struct loop *loop, loop_fn fn, void *arg); /* not set yet */
+void loop_remove(struct loop_watch *watch); /* NULL is fine */
+
+/* Watch a descriptor for other events from now on. */
+void loop_change_fd(struct loop_watch *watch, unsigned events);
+/* Fire once after `ns`; TIME_NEVER: not at all. */
+void loop_set_timer(struct loop_watch *watch, uint64_t ns);
+
+/* Until loop_break(). */
+void loop_run(struct loop *loop);
+void loop_break(struct loop *loop);
+/* What is ready; waits for it up to `ns` (0: not at all, TIME_NEVER: without limit). */
+void loop_once(struct loop *loop, uint64_t ns);
+
+/* Make the loop's thread return from waiting and call the function that loop_on_wake() named. */
+void loop_wake(struct loop *loop);
+void loop_on_wake(struct loop *loop, loop_fn fn, void *arg);
+
+/*
+ * config.c: the one door to libconfig. One table has every setting; the parser, the check, the sample
+ * and the reload come from it.
+ */
+#define CONFIG_LIST_MAX 32
+#define CONFIG_POLL_ALWAYS UINT64_MAX
+
+enum config_transport { CONFIG_RDMA = 1, CONFIG_TCP = 2, CONFIG_UNIX = 4 };
+
+struct config_list {
+	unsigned count;
+	char *item[CONFIG_LIST_MAX];
+};
+
+struct config {
+	struct config_list listen; /* each passes address_parse() */
+	uint64_t port;
+	char *unix_socket;
+	uint64_t unix_mode;
+	uint64_t transports; /* enum config_transport */
+	bool require_rdma;
+	char *device; /* NULL: every one */
+	uint64_t workers;
+	uint64_t poll;     /* ns, or CONFIG_POLL_ALWAYS */
+	uint64_t services; /* bit 1 << enum wire_service */
+	uint64_t max_connections, message_size, message_max, credits, shared_receives;
+	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
+	uint64_t kv_memory, kv_value_max, kv_eviction;
+	char *control_socket;
+	uint64_t control_mode;
+	uint64_t log_level;
+	char *log_target;
+	char *pid_file; /* NULL: none */
+};
+
+/* What the command line says in place of the file. */
+struct config_overrides {
+	struct config_list listen; /* empty: the file's */
+	const char *log_level;     /* NULL: the file's */
+};
+
+/* Read `path` (NULL: the defaults alone), check every key of it, fill the defaults. On failure each error was
+ * logged with file and line, EX_CONFIG comes back and *out is untouched. */
+int config_load(const char *path, const struct config_overrides *overrides, struct config **out);
+void config_free(struct config *config);
+
+/* Take over from `fresh` what may change at run time, telling `changed` of each; settings that differ and may
+ * not are told with restart true. `fresh` keeps what was replaced and is still to be freed. */
+void config_merge(struct config *config, struct config *fresh,
+		  void (*changed)(void *arg, const char *path, bool restart), void *arg);
+
+/* The annotated sample, every setting with its default. */
+void config_print_sample(FILE *out);
+
+/* The listen address `text` with the configured port where it names none. */
+int config_listen_address(const struct config *config, const char *text, struct address *out);
+
+/*
+ * options.c: the command line.
+ */
+struct options {
+	const char *config; /* NULL: the system's if it is there, else the defaults */
+	bool test, daemonize;
+	struct config_overrides overrides;
+};
+
+/* -1: go on. Else the exit status: help or version were printed, or an option was wrong. */
+int options_parse(int argc, char **argv, struct options *out);
+
+/*
+ * logging.c: where messages go. Any thread logs; the rest is for the main thread.
+ */
+
+/* Until this is called they go to stderr. "stderr", "syslog" or "file:PATH"; called again it changes the target or opens
+ * the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old target stays. */
+int logging_open(const char *target, enum log_level level);
+void logging_close(void);
+
+/* From here to the end, the calling thread's messages are kept for log_last() and not written: for failures that are no
+ * errors, such as a device that is not there. */
+void logging_hush_begin(void);
+const char *logging_hush_end(void);
+
+/*
+ * process.c: what a process owes its system.
+ */
+
+/* Fork into the background; before any thread and any call of verbs. In the child it returns 0; the parent stays
+ * until process_ready() or the child's end and exits with its status. */
+int process_daemonize(void);
+/* The start succeeded: releases the parent, if there is one, and the terminal. */
+void process_ready(void);
+
+/* Locked for the life of the process, so that two daemons do not share it. */
+int process_pid_file_create(const char *path);
+void process_pid_file_remove(const char *path);
+
+/* Raises the soft limit of descriptors to the hard one and lowers *connections to what fits. */
+int process_limits(uint64_t *connections, unsigned workers);
+/* Warns when memory that cannot be swapped out may be less than `bytes`. */
+void process_check_memlock(uint64_t bytes);
+
+/* Make the directory of `path`, if it is not there. */
+int process_make_parent(const char *path);
+unsigned process_count_fds(void);
+unsigned process_cpus(void);
+
+/*
+ * notify.c: the service manager's readiness protocol. Nothing happens where $NOTIFY_SOCKET is not set.
+ */
+void notify_send(const char *state); /* "READY=1" ... */
+
+/*
+ * fabrics.c: the providers that are open. Main thread; `domain` any.
+ */
+struct daemon_fabric {
+	const char *provider;
+	struct fabric *fabric;
+	struct fabric_domain *domain;
+	struct fabric_queue *queue; /* of the main thread: listening */
+	struct loop_watch *watch[FABRIC_MAX_FDS];
+	unsigned watches;
+};
+
+#define FABRICS_MAX 2
+
+struct missing {
+	char transport[8], address[128], reason[256];
+};
+
+#define MISSING_MAX (2 * CONFIG_LIST_MAX)
+
+/* Open what the configuration asks for. Without a device verbs is left out, with the reason under `missing`,
+ * or EX_UNAVAILABLE where RDMA is required. */
+int fabrics_open(struct daemon *daemon);
+void fabrics_close(struct daemon *daemon);
+struct daemon_fabric *fabrics_find(struct daemon *daemon, const char *provider);
+/* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice. Returns buf. */
+char *fabrics_rdma_addresses(char *buf, size_t size);
+void fabrics_add_missing(struct daemon *daemon, const char *transport, const char *address,
+			 const char *reason);
+
+/*
+ * worker.c: a thread with connections.
+ */
+struct worker;
+struct worker_message;
+
+enum worker_verb {
+	WORKER_CONNECTION, /* take a request; consumed, no answer */
+	WORKER_REPORT,     /* fill in `report` */
+	WORKER_SETTINGS,   /* take over the new polling time */
+	WORKER_DRAIN,      /* close each connection as soon as nothing of it is in flight */
+};
+
+/* What a worker says of itself. */
+struct worker_report {
+	struct conn_group_stats conn;
+	struct service_stats service;
+	struct conn_info *list; /* NULL unless asked for */
+	size_t count, size;
+};
+
+/* To a worker, and back to the main thread for those that have `done`. */
+struct worker_message {
+	enum worker_verb verb;
+	void (*done)(struct worker_message *message); /* in the main thread; frees it. NULL: the worker frees */
+	void *arg;
+	union {
+		struct {
+			const struct service *service;
+			unsigned group;
+			struct fabric_request *fabric_request;
+			struct wire_request request;
+		} connection;
+		struct {
+			bool list;
+			struct worker_report report;
+		} report;
+		struct {
+			uint64_t poll;
+		} settings;
+	};
+};
+
+unsigned workers_count(const struct config *config);
+int workers_start(struct daemon *daemon);
+/* Ends the threads and then what connections remain. */
+void workers_stop(struct daemon *daemon);
+
+/* False: the worker's inbox is full and the message is still the caller's. */
+bool worker_send(struct worker *worker, struct worker_message *message);
+/* Send a message without an answer to each. */
+void workers_tell(struct daemon *daemon, enum worker_verb verb);
+/* Connections of it, and requests on the way to it. */
+uint64_t worker_load(const struct worker *worker);
+uint64_t workers_load(const struct daemon *daemon);
+struct worker *workers_least(const struct daemon *daemon);
+/* Call done() of what the workers have answered. */
+void workers_collect(struct daemon *daemon);
+
+/*
+ * listener.c: requests come in, are looked at and handed to a worker. Main thread.
+ */
+struct listener {
+	struct fabric_listener *handle;
+	struct daemon *daemon;
+	unsigned fabric;
+	const char *transport;
+	char address[128];
+};
+
+/* 0 or an exit status; then nothing listens. */
+int listeners_open(struct daemon *daemon);
+void listeners_progress(void *fabric); /* of a struct daemon_fabric */
+void listeners_close(struct daemon *daemon);
+
+/*
+ * control.c: the control socket. rdmad(8) describes its commands.
+ */
+struct control;
+
+int control_open(struct daemon *daemon);
+void control_close(struct daemon *daemon);
+
+/*
+ * status.c: the state of the daemon as JSON, from what the workers report.
+ */
+struct status {
+	struct daemon *daemon;
+	unsigned pending;
+	struct worker_report total;
+	void (*done)(void *arg, struct status *status); /* status is freed on return */
+	void *arg;
+};
+
+void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
+/* Ask every worker; done() comes in the main loop when all have answered. -ENOMEM. */
+int status_gather(struct daemon *daemon, bool list, void (*done)(void *arg, struct status *status),
+		  void *arg);
+struct json_t;
+struct json_t *status_json(const struct status *status);
+struct json_t *status_connections_json(const struct status *status);
+struct json_t *status_memory_json(const struct status *status);
+struct json_t *status_resources_json(const struct status *status);
+void status_log(void *arg, struct status *status);
+
+/*
+ * daemon.c: what all of it shares, and what signals do. Main thread; the workers read `shared`.
+ */
+struct daemon {
+	struct options options;
+	struct config *config;
+	struct loop *loop;
+	struct loop_watch *signal[8];
+	struct loop_watch *tick;        /* the store's clock */
+	struct loop_watch *drain_timer;
+	struct daemon_fabric fabric[FABRICS_MAX];
+	unsigned fabrics;
+	struct missing missing[MISSING_MAX];
+	unsigned missings;
+	struct listener listener[2 * CONFIG_LIST_MAX + 1];
+	unsigned listeners;
+	void *arena;
+	size_t arena_size;
+	struct service_shared shared;
+	struct worker **worker;
+	unsigned workers;
+	uint64_t connections_fit; /* for what the workers' queues were made */
+	struct control *control;
+	uint64_t started;
+	bool draining; /* no new connections */
+	bool ending;   /* and the end comes with the last one, or when drain_timeout has passed */
+	bool detached; /* in the background, without stderr */
+};
+
+int daemon_configure(struct daemon *daemon); /* from daemon->options */
+void daemon_unconfigure(struct daemon *daemon);
+int daemon_process_start(struct daemon *daemon); /* background, limits, pid file */
+void daemon_process_stop(struct daemon *daemon);
+int daemon_loop_start(struct daemon *daemon);
+void daemon_loop_stop(struct daemon *daemon);
+int daemon_store_start(struct daemon *daemon);
+void daemon_store_stop(struct daemon *daemon);
+int daemon_ready(struct daemon *daemon);
+
+void daemon_drain(struct daemon *daemon);       /* refuse new connections */
+void daemon_end(struct daemon *daemon);         /* and let what is under way finish, then end loop_run() */
+void daemon_end_at_once(struct daemon *daemon);
+void daemon_drained(struct daemon *daemon);     /* look whether there is nothing left to wait for */
+
+/* All or nothing. 0, or -EINVAL with the first error in log_last(). `restart` gets the names of changed
+ * settings that only a restart applies, separated by blanks. */
+int daemon_reload(struct daemon *daemon, char *restart, size_t size);
+
+/* The exit status for a negative errno. */
+int daemon_exit_status(int error);
+
+#endif

@@ -1,0 +1,158 @@
+/* fabrics.c: the providers of the fabric that this machine has. */
+#include "daemon/daemon.h"
+
+#include <glob.h>
+#include <ifaddrs.h>
+#include <sysexits.h>
+
+void fabrics_add_missing(struct daemon *d, const char *transport, const char *address,
+			 const char *reason)
+{
+	struct missing *m;
+
+	if (d->missings == MISSING_MAX)
+		return;
+	m = &d->missing[d->missings++];
+	snprintf(m->transport, sizeof(m->transport), "%s", transport);
+	snprintf(m->address, sizeof(m->address), "%s", address);
+	snprintf(m->reason, sizeof(m->reason), "%s", reason);
+	log_info("rdmad", "%s: missing%s%s: %s", transport, *address ? " on " : "", address, reason);
+}
+
+static int make(struct daemon_fabric *f, const struct fabric_config *config)
+{
+	/* Listening completes nothing: few completions, no receives. */
+	struct fabric_queue_attr attr = {.completions = 64};
+	int rc = fabric_open(f->provider, config, &f->fabric);
+
+	if (rc != 0)
+		return rc;
+	rc = fabric_domain_create(f->fabric, &f->domain);
+	if (rc != 0)
+		goto close;
+	rc = fabric_queue_create(f->domain, &attr, &f->queue);
+	if (rc != 0)
+		goto destroy_domain;
+	return 0;
+
+destroy_domain:
+	fabric_domain_destroy(f->domain);
+close:
+	fabric_close(f->fabric);
+	return rc;
+}
+
+static int open_provider(struct daemon *d, const char *provider)
+{
+	struct fabric_config config = {
+		.device = d->config->device,
+		.ack_timeout_ms = (uint32_t)(d->config->ack_timeout / TIME_MS),
+	};
+	struct daemon_fabric *f = &d->fabric[d->fabrics];
+	int rc;
+
+	f->provider = provider;
+	rc = make(f, &config);
+	if (rc != 0)
+		return rc;
+	d->fabrics++;
+	log_debug("rdmad", "%s: %s", provider, fabric_devices(f->fabric));
+	return 0;
+}
+
+static int open_verbs(struct daemon *d)
+{
+	char reason[256];
+	int rc;
+
+	/* Most machines have no RDMA device: not an error, unless RDMA was required. */
+	logging_hush_begin();
+	rc = open_provider(d, "verbs");
+	snprintf(reason, sizeof(reason), "%s", logging_hush_end());
+	if (rc == 0)
+		return 0;
+	if (!*reason)
+		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
+	if (d->config->require_rdma) {
+		log_error("rdmad", "RDMA is required and missing: %s", reason);
+		return EX_UNAVAILABLE;
+	}
+	fabrics_add_missing(d, "rdma", "", reason);
+	return 0;
+}
+
+int fabrics_open(struct daemon *d)
+{
+	int rc = 0;
+
+	if (d->config->transports & CONFIG_RDMA)
+		rc = open_verbs(d);
+	if (rc == 0 && d->config->transports & (CONFIG_TCP | CONFIG_UNIX)) {
+		rc = open_provider(d, "soft");
+		if (rc != 0) {
+			log_error("rdmad", "cannot open the soft transports: %s", strerror(-rc));
+			rc = daemon_exit_status(rc);
+		}
+	}
+	return rc;
+}
+
+void fabrics_close(struct daemon *d)
+{
+	while (d->fabrics > 0) {
+		struct daemon_fabric *f = &d->fabric[--d->fabrics];
+
+		fabric_queue_destroy(f->queue);
+		fabric_domain_destroy(f->domain);
+		fabric_close(f->fabric);
+	}
+}
+
+struct daemon_fabric *fabrics_find(struct daemon *d, const char *provider)
+{
+	for (unsigned i = 0; i < d->fabrics; i++)
+		if (strcmp(d->fabric[i].provider, provider) == 0)
+			return &d->fabric[i];
+	return NULL;
+}
+
+/* Whether the network interface belongs to an RDMA device, by what the kernel says of its ports. */
+static bool is_rdma_interface(const glob_t *ports, const char *interface)
+{
+	char name[64];
+
+	for (size_t i = 0; i < ports->gl_pathc; i++) {
+		FILE *in = fopen(ports->gl_pathv[i], "re");
+		bool found = in && fgets(name, sizeof(name), in);
+
+		if (in)
+			fclose(in);
+		name[found ? strcspn(name, "\n") : 0] = '\0';
+		if (found && strcmp(name, interface) == 0)
+			return true;
+	}
+	return false;
+}
+
+char *fabrics_rdma_addresses(char *buf, size_t size)
+{
+	struct ifaddrs *all = NULL;
+	glob_t ports = {0};
+	char text[64];
+
+	buf[0] = '\0';
+	if (getifaddrs(&all) != 0)
+		return buf;
+	glob("/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0", 0, NULL, &ports);
+	for (struct ifaddrs *i = all; i; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET ||
+		    !is_rdma_interface(&ports, i->ifa_name))
+			continue;
+		address_format_socket(i->ifa_addr, text, sizeof(text));
+		text[strcspn(text, ":")] = '\0';
+		snprintf(buf + strlen(buf), size - strlen(buf), "%s\"%s\"", *buf ? ", " : "", text);
+	}
+	globfree(&ports);
+	freeifaddrs(all);
+	return buf;
+}

@@ -1,0 +1,316 @@
+/* listener.c: listens, looks at requests, hands them to the worker that has the fewest connections. */
+#include "daemon/daemon.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sysexits.h>
+
+/* What a request may not be told by the wire alone. */
+static enum wire_reason admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
+{
+	if (d->draining)
+		return WIRE_REASON_DRAINING;
+	*detail = request->service;
+	if (!(d->config->services & (1ull << request->service)))
+		return WIRE_REASON_SERVICE;
+	*detail = d->config->max_connections;
+	if (workers_load(d) >= d->config->max_connections)
+		return WIRE_REASON_CONNECTIONS;
+	return WIRE_REASON_NONE;
+}
+
+static uint64_t detail_of(enum wire_reason reason, const struct wire_request *request)
+{
+	switch (reason) {
+	case WIRE_REASON_VERSION:
+		return WIRE_VERSION;
+	case WIRE_REASON_SERVICE:
+		return request->service;
+	case WIRE_REASON_MESSAGE_SIZE:
+		return request->message_size < WIRE_MESSAGE_MIN ? WIRE_MESSAGE_MIN : WIRE_MESSAGE_MAX;
+	case WIRE_REASON_CREDITS:
+		return WIRE_CREDITS_MIN;
+	default:
+		return 0;
+	}
+}
+
+static void hand_over(struct listener *l, struct fabric_request *fabric_request,
+		      const struct wire_request *request)
+{
+	struct worker_message *message = calloc(1, sizeof(*message));
+
+	if (message) {
+		message->verb = WORKER_CONNECTION;
+		message->connection.service = service_find(request->service);
+		message->connection.group = l->fabric;
+		message->connection.fabric_request = fabric_request;
+		message->connection.request = *request;
+		if (worker_send(workers_least(l->daemon), message))
+			return;
+		free(message);
+	}
+	service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
+}
+
+static void requested(struct listener *l, const struct fabric_event *event)
+{
+	struct wire_request request;
+	enum wire_reason reason = wire_request_decode(&request, event->data, event->data_len);
+	uint64_t detail = detail_of(reason, &request);
+
+	if (reason == WIRE_REASON_NONE)
+		reason = admit(l->daemon, &request, &detail);
+	if (reason == WIRE_REASON_NONE)
+		hand_over(l, event->request, &request);
+	else
+		service_refuse(event->request, reason, detail);
+}
+
+static void removed(struct listener *l)
+{
+	log_error("rdmad", "%s %s: the device was removed; nothing listens there until a restart",
+		  l->transport, l->address);
+	fabric_listener_close(l->handle);
+	l->handle = NULL;
+}
+
+static int turn(struct daemon_fabric *f)
+{
+	struct fabric_completion completion;
+	struct fabric_event event;
+	int n = fabric_poll(f->queue, &completion, 1);
+
+	while (fabric_next_event(f->queue, &event)) {
+		n++;
+		if (event.type == FABRIC_REQUEST)
+			requested(event.context, &event);
+		else if (event.type == FABRIC_REMOVED && event.context)
+			removed(event.context);
+	}
+	return n;
+}
+
+/* Until nothing comes any more, then armed, and once again: only then may the loop sleep. */
+void listeners_progress(void *arg)
+{
+	struct daemon_fabric *f = arg;
+
+	do {
+		while (turn(f) > 0)
+			;
+		fabric_arm(f->queue);
+	} while (turn(f) > 0);
+}
+
+static int watch(struct daemon *d, struct daemon_fabric *f)
+{
+	int fds[FABRIC_MAX_FDS], n = fabric_fds(f->queue, fds);
+
+	for (int i = 0; i < n; i++) {
+		f->watch[f->watches] =
+			loop_add_fd(d->loop, fds[i], LOOP_READ, listeners_progress, f);
+		if (!f->watch[f->watches])
+			return EX_OSERR;
+		f->watches++;
+	}
+	return 0;
+}
+
+static int listen_on(struct daemon *d, const char *provider, const char *transport,
+		     struct sockaddr *sa, socklen_t len)
+{
+	struct daemon_fabric *f = fabrics_find(d, provider);
+	struct listener *l = &d->listener[d->listeners];
+	int rc;
+
+	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
+	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
+	if (rc != 0)
+		return rc;
+	if (sa->sa_family == AF_INET || sa->sa_family == AF_INET6) {
+		/* the ports of both families are at one place */
+		((struct sockaddr_in *)sa)->sin_port = htons(fabric_listener_port(l->handle));
+		address_format_socket(sa, l->address, sizeof(l->address));
+	} else {
+		snprintf(l->address, sizeof(l->address), "%s", ((struct sockaddr_un *)sa)->sun_path);
+	}
+	d->listeners++;
+	log_info("rdmad", "listening on %s %s", transport, l->address);
+	return 0;
+}
+
+static const char *advice(int error)
+{
+	switch (-error) {
+	case EADDRINUSE:
+		return "; another program has it: stop that one, or change listen, port or unix_socket";
+	case EADDRNOTAVAIL:
+		return "; it is no address of this machine: change listen";
+	case EACCES:
+	case EPERM:
+		return "; the daemon's user may not: choose a port from 1024 on, or another path";
+	case EMFILE:
+		return "; no descriptors are left: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)";
+	case ENFILE:
+		return "; the machine has no descriptors left: raise fs.file-max";
+	default:
+		return "";
+	}
+}
+
+static int cannot_listen(const char *transport, const struct sockaddr *sa, int error)
+{
+	char text[128];
+
+	log_error("rdmad", "cannot listen on %s %s: %s%s", transport,
+		  address_format_socket(sa, text, sizeof(text)), strerror(-error), advice(error));
+	return daemon_exit_status(error);
+}
+
+static int listen_soft(struct daemon *d, const char *transport, struct sockaddr *sa, socklen_t len)
+{
+	int rc;
+
+	logging_hush_begin();
+	rc = listen_on(d, "soft", transport, sa, len);
+	logging_hush_end();
+	if (rc != 0)
+		return cannot_listen(transport, sa, rc);
+	return 0;
+}
+
+static bool is_loopback(const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> 24 == 127;
+	return sa->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+}
+
+/* An address may serve TCP and have no RDMA device behind it: told, not an error, unless only RDMA
+ * was asked for there. */
+static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, bool only)
+{
+	char reason[256], text[128], has[128];
+	int rc;
+
+	logging_hush_begin();
+	rc = listen_on(d, "verbs", "rdma", sa, len);
+	snprintf(reason, sizeof(reason), "%s", logging_hush_end());
+	if (rc == 0)
+		return 0;
+	if (rc == -EADDRNOTAVAIL && *fabrics_rdma_addresses(has, sizeof(has)))
+		snprintf(reason, sizeof(reason), "%s; RDMA devices have: listen = [%s]",
+			 is_loopback(sa) ? "the loopback belongs to no RDMA device"
+					 : "it belongs to no RDMA device", has);
+	else if (!*reason)
+		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
+	address_format_socket(sa, text, sizeof(text));
+	if (!only) {
+		fabrics_add_missing(d, "rdma", text, reason);
+		return 0;
+	}
+	log_error("rdmad", "cannot listen on rdma %s: %s", text, reason);
+	return rc == -EADDRNOTAVAIL || rc == -ENODEV ? EX_UNAVAILABLE : daemon_exit_status(rc);
+}
+
+static int listen_host(struct daemon *d, const struct address *address)
+{
+	bool tcp = address->transport != ADDRESS_RDMA && d->config->transports & CONFIG_TCP;
+	bool rdma = address->transport != ADDRESS_TCP && d->config->transports & CONFIG_RDMA;
+	bool only = address->transport == ADDRESS_RDMA;
+	struct sockaddr_storage ss;
+	socklen_t len;
+	int rc = 0;
+
+	if (address_resolve(address, &ss, &len) != 0)
+		return EX_NOHOST;
+	/* TCP first: where the system chooses the port, RDMA takes the same. */
+	if (tcp)
+		rc = listen_soft(d, "tcp", (struct sockaddr *)&ss, len);
+	if (rc == 0 && rdma && fabrics_find(d, "verbs"))
+		rc = listen_rdma(d, (struct sockaddr *)&ss, len, only);
+	else if (rc == 0 && only) {
+		log_error("rdmad", "cannot listen on rdma %s: %s", address->host, d->missing[0].reason);
+		rc = EX_UNAVAILABLE;
+	}
+	return rc;
+}
+
+static int listen_unix(struct daemon *d, const char *path)
+{
+	struct address address = {.transport = ADDRESS_UNIX};
+	struct sockaddr_storage ss;
+	socklen_t len;
+	int rc = process_make_parent(path);
+
+	if (rc != 0)
+		return EX_CANTCREAT;
+	snprintf(address.host, sizeof(address.host), "%s", path);
+	address_resolve(&address, &ss, &len);
+	rc = listen_soft(d, "unix", (struct sockaddr *)&ss, len);
+	if (rc == 0 && chmod(path, (mode_t)d->config->unix_mode) != 0)
+		log_warn("rdmad", "cannot change the mode of %s: %m", path);
+	return rc;
+}
+
+static int listen_text(struct daemon *d, const char *text)
+{
+	struct address address;
+
+	if (config_listen_address(d->config, text, &address) != 0)
+		return EX_CONFIG;
+	if (address.transport == ADDRESS_UNIX)
+		return listen_unix(d, address.host);
+	return listen_host(d, &address);
+}
+
+static int check_outcome(struct daemon *d)
+{
+	bool rdma = false;
+
+	for (unsigned i = 0; i < d->listeners; i++)
+		rdma |= strcmp(d->listener[i].transport, "rdma") == 0;
+	if (d->config->require_rdma && !rdma) {
+		log_error("rdmad", "RDMA is required, and no address to listen on has it");
+		return EX_UNAVAILABLE;
+	}
+	if (d->listeners == 0) {
+		log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");
+		return EX_UNAVAILABLE;
+	}
+	return 0;
+}
+
+int listeners_open(struct daemon *d)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < d->config->listen.count; i++)
+		rc = listen_text(d, d->config->listen.item[i]);
+	if (rc == 0 && d->config->transports & CONFIG_UNIX)
+		rc = listen_unix(d, d->config->unix_socket);
+	if (rc == 0)
+		rc = check_outcome(d);
+	for (unsigned i = 0; rc == 0 && i < d->fabrics; i++) {
+		rc = watch(d, &d->fabric[i]);
+		if (rc == 0)
+			listeners_progress(&d->fabric[i]);
+	}
+	if (rc != 0)
+		listeners_close(d);
+	return rc;
+}
+
+void listeners_close(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->fabrics; i++)
+		while (d->fabric[i].watches > 0)
+			loop_remove(d->fabric[i].watch[--d->fabric[i].watches]);
+	while (d->listeners > 0)
+		fabric_listener_close(d->listener[--d->listeners].handle);
+}

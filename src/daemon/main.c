@@ -1,0 +1,59 @@
+/* main.c: the process, in the order in which it is built. */
+#include "daemon/daemon.h"
+
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const struct {
+	int (*start)(struct daemon *daemon); /* 0 or the exit status, with the cause logged */
+	void (*stop)(struct daemon *daemon); /* in reverse, of those that started */
+} parts[] = {
+	{daemon_process_start, daemon_process_stop}, /* fork before verbs and threads */
+	{daemon_loop_start, daemon_loop_stop},       /* signals */
+	{fabrics_open, fabrics_close},               /* devices */
+	{daemon_store_start, daemon_store_stop},     /* the arena of keys and values */
+	{workers_start, workers_stop},               /* threads that serve connections */
+	{listeners_open, listeners_close},           /* from here on clients come */
+	{control_open, control_close},               /* and rdmactl */
+	{daemon_ready, NULL},
+};
+
+static int serve(struct daemon *daemon)
+{
+	size_t n = 0;
+	int rc = 0;
+
+	while (rc == 0 && n < ARRAY_SIZE(parts))
+		rc = parts[n++].start(daemon);
+	if (rc == 0)
+		loop_run(daemon->loop);
+	else
+		n--; /* that one did not start */
+	while (n-- > 0)
+		if (parts[n].stop)
+			parts[n].stop(daemon);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon daemon = {0};
+	int rc;
+
+	logging_open("stderr", LOG_LEVEL_INFO);
+	rc = options_parse(argc, argv, &daemon.options);
+	if (rc >= 0)
+		return rc;
+	rc = daemon_configure(&daemon);
+	if (rc != 0)
+		return rc;
+	if (daemon.options.test)
+		log_info("config", "%s: no errors",
+			 daemon.options.config ? daemon.options.config : "the defaults");
+	else
+		rc = serve(&daemon);
+	if (rc == 0 && !daemon.options.test)
+		log_info("rdmad", "ended");
+	daemon_unconfigure(&daemon);
+	return rc;
+}

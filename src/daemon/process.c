@@ -1,0 +1,234 @@
+/* process.c: what a process owes its system: background, pid file, limits, directories. */
+#include "daemon/daemon.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define FDS_PROCESS 64    /* log, control clients, listeners, devices */
+#define FDS_WORKER 16
+#define CONNECTIONS_LEAST 16
+
+static int parent_pipe = -1; /* the parent waits at its other end */
+static int pid_file = -1;
+
+/* The parent: the child's byte is success, its end without one the child's exit status. */
+static void wait_for_child(int fd, pid_t child)
+{
+	char byte;
+	int status;
+	ssize_t n;
+
+	do
+		n = read(fd, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n == 1)
+		_exit(0);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE);
+}
+
+int process_daemonize(void)
+{
+	int ends[2];
+	pid_t child;
+
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		goto fail;
+	child = fork();
+	if (child < 0)
+		goto fail;
+	if (child > 0) {
+		close(ends[1]);
+		wait_for_child(ends[0], child);
+	}
+	close(ends[0]);
+	parent_pipe = ends[1];
+	setsid();
+	return 0;
+
+fail:
+	log_error("process", "cannot go into the background: %m");
+	return EX_OSERR;
+}
+
+void process_ready(void)
+{
+	int null;
+
+	if (parent_pipe < 0)
+		return;
+	if (chdir("/") != 0)
+		log_warn("process", "cannot change to /: %m");
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = 0; null >= 0 && fd <= 2; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+	if (write(parent_pipe, "", 1) != 1)
+		log_warn("process", "who started this daemon is gone");
+	close(parent_pipe);
+	parent_pipe = -1;
+}
+
+static int pid_file_held(const char *path, int fd)
+{
+	char text[32] = "";
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+
+	text[MAX(n, 0)] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	log_error("process", "pid_file %s is held by process %s: another rdmad runs with it", path, text);
+	close(fd);
+	return EX_CANTCREAT;
+}
+
+int process_pid_file_create(const char *path)
+{
+	char text[32];
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
+	if (fd < 0) {
+		log_error("process", "cannot make pid_file %s: %m", path);
+		return EX_CANTCREAT;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+		return pid_file_held(path, fd);
+	if (ftruncate(fd, 0) != 0 || write(fd, text, (size_t)n) != n) {
+		log_error("process", "cannot write pid_file %s: %m", path);
+		close(fd);
+		return EX_IOERR;
+	}
+	pid_file = fd; /* the lock lives as long as it */
+	return 0;
+}
+
+void process_pid_file_remove(const char *path)
+{
+	if (pid_file < 0)
+		return;
+	unlink(path);
+	close(pid_file);
+	pid_file = -1;
+}
+
+int process_limits(uint64_t *connections, unsigned workers)
+{
+	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers;
+	uint64_t needed = *connections + others;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return 0;
+	if (limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+		getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (limit.rlim_cur >= needed)
+		return 0;
+	if (limit.rlim_cur < others + CONNECTIONS_LEAST) {
+		log_error("process",
+			  "RLIMIT_NOFILE is %" PRIu64 ", and rdmad needs %" PRIu64
+			  " descriptors for %" PRIu64 " connections: raise it (ulimit -n, LimitNOFILE=)",
+			  (uint64_t)limit.rlim_cur, needed, *connections);
+		return EX_OSERR;
+	}
+	log_warn("process",
+		 "RLIMIT_NOFILE is %" PRIu64 ", and max_connections %" PRIu64 " needs %" PRIu64
+		 " descriptors: limited to %" PRIu64 " connections; raise it (ulimit -n, LimitNOFILE=)",
+		 (uint64_t)limit.rlim_cur, *connections, needed, limit.rlim_cur - others);
+	*connections = limit.rlim_cur - others;
+	return 0;
+}
+
+void process_check_memlock(uint64_t bytes)
+{
+	char has[32], needs[32];
+	struct rlimit limit;
+
+	/* The kernel does not hold root to it. */
+	if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= bytes)
+		return;
+	log_warn("process",
+		 "RLIMIT_MEMLOCK is %s, and the buffers for RDMA may take %s: raise it (ulimit -l, "
+		 "LimitMEMLOCK=), or lower shared_receives, workers or message_size",
+		 units_human_size((double)limit.rlim_cur, has), units_human_size((double)bytes, needs));
+}
+
+/* A directory that others may write to, such as one of ours below /tmp that someone made before us, is no place
+ * for a socket that we trust. */
+static int check_directory(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return 0; /* made by the system, as /var/run is; below /tmp our own test catches it */
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+static int check_own_directory(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
+}
+
+int process_make_parent(const char *path)
+{
+	char parent[256];
+	const char *slash = strrchr(path, '/');
+	int rc;
+
+	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(parent))
+		return 0;
+	memcpy(parent, path, (size_t)(slash - path));
+	parent[slash - path] = '\0';
+	if (mkdir(parent, geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
+		rc = -errno;
+		log_error("process", "cannot make the directory %s: %m", parent);
+		return rc;
+	}
+	rc = strncmp(parent, "/tmp/", 5) == 0 ? check_own_directory(parent) : check_directory(parent);
+	if (rc != 0)
+		log_error("process", "%s is no directory to put a socket into: %s", parent,
+			  rc == -EPERM ? "others own it or may write to it" : strerror(-rc));
+	return rc;
+}
+
+unsigned process_count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	if (!dir)
+		return 0;
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+unsigned process_cpus(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return 1;
+	return (unsigned)MAX(CPU_COUNT(&set), 1);
+}

@@ -1,0 +1,478 @@
+/*
+ * worker.c: a thread with a loop, connection groups and services. Its turn is the daemon's hot path:
+ * no malloc, no system call of ours while there is work.
+ */
+#include "daemon/daemon.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#define DRAIN_LOOK (5 * TIME_MS)    /* between looks at connections that are still busy */
+#define ARM_FAILED_WAIT TIME_MS
+
+struct worker {
+	struct daemon *daemon;
+	unsigned index;
+	pthread_t thread;
+	struct loop *loop;
+	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS];
+	unsigned watches;
+	struct conn_group *group[FABRICS_MAX];
+	unsigned groups;
+	struct service_worker service;
+	uint64_t poll;
+	bool draining;
+	uint64_t drain_look; /* when to look again */
+	atomic_bool quit;
+	_Atomic uint64_t connections; /* written by the worker */
+	_Atomic uint64_t taken;       /* requests, by the worker */
+	uint64_t handed;              /* requests, by the main thread */
+	struct ring inbox, outbox;
+};
+
+static uint64_t count_connections(const struct worker *w)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < w->groups; i++)
+		n += conn_group_connections(w->group[i]);
+	return n;
+}
+
+/* For the main thread: the load, and the end of draining. */
+static void publish(struct worker *w)
+{
+	uint64_t n = count_connections(w);
+
+	if (likely(n == atomic_load_explicit(&w->connections, memory_order_relaxed)))
+		return;
+	atomic_store_explicit(&w->connections, n, memory_order_release);
+	if (w->draining && n == 0)
+		loop_wake(w->daemon->loop);
+}
+
+static int progress(struct worker *w, uint64_t now)
+{
+	int n = 0;
+
+	w->service.now = now;
+	for (unsigned i = 0; i < w->groups; i++)
+		n += conn_group_progress(w->group[i], now);
+	publish(w);
+	return n;
+}
+
+static void take_connection(struct worker *w, struct worker_message *m)
+{
+	unsigned group = m->connection.group;
+
+	if (w->draining)
+		service_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+	else
+		service_accept(m->connection.service, &w->service, w->group[group],
+			       m->connection.fabric_request, &m->connection.request);
+	/* In this order: the main thread may count a connection twice for a moment, never not at all. */
+	publish(w);
+	atomic_fetch_add_explicit(&w->taken, 1, memory_order_release);
+	if (w->draining)
+		loop_wake(w->daemon->loop);
+}
+
+static void add_info(void *arg, struct conn *conn)
+{
+	struct worker_report *report = arg;
+
+	if (report->count < report->size)
+		conn_get_info(conn, &report->list[report->count++]);
+}
+
+static void report_list(struct worker *w, struct worker_report *report)
+{
+	report->size = count_connections(w);
+	report->list = calloc(report->size + 1, sizeof(*report->list));
+	if (!report->list)
+		return;
+	for (unsigned i = 0; i < w->groups; i++)
+		conn_group_each(w->group[i], add_info, report);
+}
+
+static void report(struct worker *w, struct worker_message *m)
+{
+	struct conn_group_stats stats;
+
+	for (unsigned i = 0; i < w->groups; i++) {
+		conn_group_get_stats(w->group[i], &stats);
+		status_add_conn(&m->report.report, &stats);
+	}
+	m->report.report.service = w->service.stats;
+	if (m->report.list)
+		report_list(w, &m->report.report);
+}
+
+static void take_settings(struct worker *w, struct worker_message *m)
+{
+	w->poll = m->settings.poll;
+}
+
+static void drain(struct worker *w, struct worker_message *m)
+{
+	(void)m;
+	w->draining = true;
+	w->drain_look = 0;
+	loop_wake(w->daemon->loop); /* there may be nothing to wait for */
+}
+
+static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
+	[WORKER_CONNECTION] = take_connection,
+	[WORKER_REPORT] = report,
+	[WORKER_SETTINGS] = take_settings,
+	[WORKER_DRAIN] = drain,
+};
+
+/* Never full: the main thread has fewer questions out than the ring has room. */
+static void answer(struct worker *w, struct worker_message *m)
+{
+	while (!ring_push(&w->outbox, m))
+		sched_yield();
+	loop_wake(w->daemon->loop);
+}
+
+static bool inbox_empty(struct worker *w)
+{
+	return atomic_load_explicit(&w->inbox.head, memory_order_acquire) ==
+	       atomic_load_explicit(&w->inbox.tail, memory_order_relaxed);
+}
+
+static int read_inbox(struct worker *w)
+{
+	struct worker_message *m;
+	int n = 0;
+
+	for (; (m = ring_pop(&w->inbox)); n++) {
+		verbs[m->verb](w, m);
+		if (m->done)
+			answer(w, m);
+		else
+			free(m);
+	}
+	return n;
+}
+
+static void close_if_idle(void *arg, struct conn *conn)
+{
+	(void)arg;
+	if (conn_idle(conn))
+		conn_close(conn, 0, "the server is shutting down");
+}
+
+static void look_drained(struct worker *w, uint64_t now)
+{
+	if (now < w->drain_look)
+		return;
+	w->drain_look = now + DRAIN_LOOK;
+	for (unsigned i = 0; i < w->groups; i++)
+		conn_group_each(w->group[i], close_if_idle, NULL);
+}
+
+static uint64_t deadline(const struct worker *w)
+{
+	uint64_t when = w->draining && count_connections(w) ? w->drain_look : TIME_NEVER;
+
+	for (unsigned i = 0; i < w->groups; i++)
+		when = MIN(when, conn_group_deadline(w->group[i]));
+	return when;
+}
+
+/* Armed first and looked at once more, so that nothing comes unseen between. True: something had come. */
+static bool rest(struct worker *w)
+{
+	uint64_t now = time_now(), when;
+	bool armed = true;
+
+	for (unsigned i = 0; i < w->groups; i++)
+		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
+	if (progress(w, now) > 0 || !inbox_empty(w))
+		return true;
+	when = armed ? deadline(w) : now + ARM_FAILED_WAIT;
+	if (when > now)
+		loop_once(w->loop, when == TIME_NEVER ? TIME_NEVER : when - now);
+	return false;
+}
+
+static void *run(void *arg)
+{
+	struct worker *w = arg;
+	uint64_t busy = time_now(); /* when there was work last */
+
+	while (!atomic_load_explicit(&w->quit, memory_order_relaxed)) {
+		uint64_t now = time_now();
+
+		if (unlikely(w->draining))
+			look_drained(w, now);
+		if (progress(w, now) > 0)
+			busy = now;
+		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
+			busy = now;
+		if (now - busy >= w->poll && w->poll != CONFIG_POLL_ALWAYS && rest(w))
+			busy = now;
+	}
+	return NULL;
+}
+
+static void readable(void *arg)
+{
+	(void)arg; /* the next turn progresses every group */
+}
+
+static int watch_queue(struct worker *w, struct conn_group *group)
+{
+	int fds[FABRIC_MAX_FDS], n = fabric_fds(conn_group_queue(group), fds);
+
+	for (int i = 0; i < n; i++) {
+		w->watch[w->watches] = loop_add_fd(w->loop, fds[i], LOOP_READ, readable, w);
+		if (!w->watch[w->watches])
+			return -ENOMEM;
+		w->watches++;
+	}
+	return 0;
+}
+
+static void worker_free(struct worker *w)
+{
+	while (w->watches > 0)
+		loop_remove(w->watch[--w->watches]);
+	while (w->groups > 0)
+		conn_group_destroy(w->group[--w->groups]);
+	loop_destroy(w->loop);
+	free(w);
+}
+
+/* A connection goes to the least worker, so none has more than its share and one. */
+static struct conn_group_attr group_attr(const struct daemon *d, const struct daemon_fabric *f)
+{
+	const struct config *c = d->config;
+	uint64_t share = d->connections_fit / d->workers + 1;
+	struct fabric_limits limits;
+	uint64_t fit, receives;
+
+	fabric_limits(f->fabric, &limits);
+	receives = MIN(c->shared_receives, limits.max_shared_depth);
+	/* What a group wants of its completion queue: see conn_group_create(). */
+	fit = 2 * receives < limits.max_completions
+		      ? (limits.max_completions - 2 * receives) / (2 * c->credits + 8)
+		      : 0;
+	fit = MAX(fit, 1u);
+	return (struct conn_group_attr){
+		.message_size = (uint32_t)c->message_size,
+		.message_max = (uint32_t)c->message_max,
+		.credits = (uint16_t)c->credits,
+		.receives = (uint32_t)receives,
+		.max_connections = (uint32_t)MIN(share, fit),
+		.handshake_timeout = c->handshake_timeout,
+		.keepalive = c->keepalive,
+		.stall_timeout = c->stall_timeout,
+	};
+}
+
+static int make_groups(struct worker *w)
+{
+	struct daemon *d = w->daemon;
+	int rc;
+
+	for (unsigned i = 0; i < d->fabrics; i++) {
+		struct conn_group_attr attr = group_attr(d, &d->fabric[i]);
+
+		rc = conn_group_create(d->fabric[i].domain, &attr, &w->group[i]);
+		if (rc != 0) {
+			log_error("worker", "cannot make the queues for %s: %s", d->fabric[i].provider,
+				  strerror(-rc));
+			return rc;
+		}
+		w->groups++;
+		if (w->index == 0 && attr.max_connections * d->workers < d->connections_fit)
+			log_warn("worker", "%s: its completion queues are for %u connections of each worker; more "
+				 "credits or shared_receives make it fewer, more workers make it more",
+				 d->fabric[i].provider, attr.max_connections);
+		rc = watch_queue(w, w->group[i]);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+static uint64_t polling(const struct daemon *d)
+{
+	return process_cpus() == 1 ? 0 : d->config->poll;
+}
+
+/* Signals are for the main thread's loop. */
+static int start_thread(struct worker *w)
+{
+	sigset_t all, before;
+	char name[16];
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&w->thread, NULL, run, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc != 0) {
+		log_error("worker", "cannot start a thread: %s", strerror(rc));
+		return -rc;
+	}
+	snprintf(name, sizeof(name), "worker %u", w->index);
+	pthread_setname_np(w->thread, name);
+	return 0;
+}
+
+static int worker_start(struct daemon *d, unsigned index)
+{
+	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return -ENOMEM;
+	memset(w, 0, sizeof(*w));
+	w->daemon = d;
+	w->index = index;
+	w->service.shared = &d->shared;
+	w->poll = polling(d);
+	rc = loop_create(&w->loop);
+	if (rc == 0)
+		rc = make_groups(w);
+	if (rc == 0)
+		rc = start_thread(w);
+	if (rc == 0)
+		d->worker[index] = w;
+	else
+		worker_free(w);
+	return rc;
+}
+
+unsigned workers_count(const struct config *c)
+{
+	return c->workers ? (unsigned)c->workers : MAX(process_cpus() / 2, 1u);
+}
+
+int workers_start(struct daemon *d)
+{
+	int rc = 0;
+
+	d->connections_fit = d->config->max_connections;
+	d->workers = workers_count(d->config);
+	d->worker = calloc(d->workers, sizeof(*d->worker));
+	if (!d->worker)
+		return EX_OSERR;
+	if (fabrics_find(d, "verbs"))
+		process_check_memlock(d->workers * 2 * d->config->shared_receives *
+				      d->config->message_size);
+	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
+		rc = worker_start(d, i);
+	if (rc == 0)
+		return 0;
+	workers_stop(d);
+	return daemon_exit_status(rc);
+}
+
+/* What came after the thread's end. */
+static void empty_inbox(struct worker *w)
+{
+	struct worker_message *m;
+
+	while ((m = ring_pop(&w->inbox))) {
+		if (m->verb == WORKER_CONNECTION)
+			service_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+		if (m->done)
+			m->done(m);
+		else
+			free(m);
+	}
+}
+
+void workers_stop(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->workers; i++) {
+		struct worker *w = d->worker[i];
+
+		if (!w)
+			continue;
+		atomic_store(&w->quit, true);
+		loop_wake(w->loop);
+		pthread_join(w->thread, NULL);
+		empty_inbox(w);
+	}
+	workers_collect(d);
+	for (unsigned i = 0; i < d->workers; i++)
+		if (d->worker[i])
+			worker_free(d->worker[i]);
+	free(d->worker);
+	d->worker = NULL;
+	d->workers = 0;
+}
+
+bool worker_send(struct worker *w, struct worker_message *m)
+{
+	bool connection = m->verb == WORKER_CONNECTION;
+
+	if (!ring_push(&w->inbox, m))
+		return false;
+	if (connection)
+		w->handed++; /* m may be gone by now */
+	loop_wake(w->loop);
+	return true;
+}
+
+void workers_tell(struct daemon *d, enum worker_verb verb)
+{
+	for (unsigned i = 0; i < d->workers; i++) {
+		struct worker_message *m = calloc(1, sizeof(*m));
+
+		if (m) {
+			m->verb = verb;
+			if (verb == WORKER_SETTINGS)
+				m->settings.poll = polling(d);
+		}
+		if (!m || !worker_send(d->worker[i], m)) {
+			log_warn("worker", "worker %u cannot be told: too much is under way to it", i);
+			free(m);
+		}
+	}
+}
+
+uint64_t worker_load(const struct worker *w)
+{
+	uint64_t taken = atomic_load_explicit(&w->taken, memory_order_acquire);
+
+	return w->handed - taken + atomic_load_explicit(&w->connections, memory_order_acquire);
+}
+
+uint64_t workers_load(const struct daemon *d)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < d->workers; i++)
+		n += worker_load(d->worker[i]);
+	return n;
+}
+
+struct worker *workers_least(const struct daemon *d)
+{
+	struct worker *least = d->worker[0];
+
+	for (unsigned i = 1; i < d->workers; i++)
+		if (worker_load(d->worker[i]) < worker_load(least))
+			least = d->worker[i];
+	return least;
+}
+
+void workers_collect(struct daemon *d)
+{
+	struct worker_message *m;
+
+	for (unsigned i = 0; i < d->workers; i++)
+		while (d->worker[i] && (m = ring_pop(&d->worker[i]->outbox)))
+			m->done(m);
+}
