@@ -182,6 +182,7 @@ static void conn_link(struct conn *conn)
 	list_add_tail(&conn->group->connections, &conn->node);
 	conn->group->stats.connections++;
 	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
+	conn->transport = fabric_endpoint_transport(conn->endpoint);
 }
 
 static void fill_nonce(uint8_t nonce[static WIRE_NONCE])
@@ -222,6 +223,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	if (rc != 0)
 		goto destroy_endpoint;
 	address_format_socket(sa, conn->peer, sizeof(conn->peer));
+	conn->transport = fabric_endpoint_transport(conn->endpoint);
 	list_add_tail(&group->connections, &conn->node);
 	group->stats.connections++;
 	*out = conn;
@@ -390,7 +392,7 @@ void conn_get_info(const struct conn *conn, struct conn_info *out)
 {
 	*out = (struct conn_info){
 		.id = conn->id,
-		.transport = fabric_endpoint_transport(conn->endpoint),
+		.transport = conn->transport,
 		.service = wire_service_name(conn->request.service),
 		.state = state_names[conn->state],
 		.messages_in = conn->messages_in,

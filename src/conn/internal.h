@@ -35,8 +35,10 @@ struct conn {
 	struct list grave; /* in group->closing */
 	struct conn_group *group;
 	struct fabric_endpoint *endpoint;
+	const char *transport; /* outlives the endpoint, for the last words in closed() */
 	enum conn_state state;
 	bool disconnected; /* the fabric's last event of this endpoint came */
+	bool probes;       /* the transport does not notice a dead host by itself */
 	bool probing;      /* a keepalive is in flight */
 	bool want_writable;
 	const struct conn_ops *ops;
