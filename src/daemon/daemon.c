@@ -217,7 +217,7 @@ int daemon_ready(struct daemon *d)
 	d->detached = d->options.daemonize;
 	if (d->detached)
 		open_log(d, d->config);
-	log_info("rdmad", "ready with %u workers", d->workers);
+	log_info("rdmad", "ready, workers %u", d->workers);
 	notify_send("READY=1");
 	process_ready();
 	return 0;

@@ -128,7 +128,10 @@ static int listen_on(struct daemon *d, const char *provider, const char *transpo
 	int rc;
 
 	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
+	/* Whether a failure is one, only the caller can say. */
+	logging_hush_begin();
 	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
+	logging_hush_end();
 	if (rc != 0)
 		return rc;
 	if (sa->sa_family == AF_INET || sa->sa_family == AF_INET6) {
@@ -173,14 +176,9 @@ static int cannot_listen(const char *transport, const struct sockaddr *sa, int e
 
 static int listen_soft(struct daemon *d, const char *transport, struct sockaddr *sa, socklen_t len)
 {
-	int rc;
+	int rc = listen_on(d, "soft", transport, sa, len);
 
-	logging_hush_begin();
-	rc = listen_on(d, "soft", transport, sa, len);
-	logging_hush_end();
-	if (rc != 0)
-		return cannot_listen(transport, sa, rc);
-	return 0;
+	return rc == 0 ? 0 : cannot_listen(transport, sa, rc);
 }
 
 static bool is_loopback(const struct sockaddr *sa)
@@ -196,13 +194,11 @@ static bool is_loopback(const struct sockaddr *sa)
 static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, bool only)
 {
 	char reason[256], text[128], has[128];
-	int rc;
+	int rc = listen_on(d, "verbs", "rdma", sa, len);
 
-	logging_hush_begin();
-	rc = listen_on(d, "verbs", "rdma", sa, len);
-	snprintf(reason, sizeof(reason), "%s", logging_hush_end());
 	if (rc == 0)
 		return 0;
+	snprintf(reason, sizeof(reason), "%s", log_last());
 	if (rc == -EADDRNOTAVAIL && *fabrics_rdma_addresses(has, sizeof(has)))
 		snprintf(reason, sizeof(reason), "%s; RDMA devices have: listen = [%s]",
 			 is_loopback(sa) ? "the loopback belongs to no RDMA device"
