@@ -88,7 +88,6 @@ int engine_create(const char *provider, const struct engine_options *options, st
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = 10 * TIME_S,
 	};
-	struct fabric_limits limits;
 	int rc;
 
 	if (!engine)
@@ -98,8 +97,6 @@ int engine_create(const char *provider, const struct engine_options *options, st
 	rc = fabric_open(provider, NULL, &engine->fabric);
 	if (rc != 0)
 		goto free_engine;
-	fabric_limits(engine->fabric, &limits);
-	attr.receives = MIN(attr.receives, limits.max_shared_depth);
 	rc = fabric_domain_create(engine->fabric, &engine->domain);
 	if (rc != 0)
 		goto close_fabric;

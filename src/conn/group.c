@@ -55,7 +55,8 @@ void conn_group_want_receives(struct conn_group *group, int32_t change)
 int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
 		      struct conn_group **out)
 {
-	struct fabric_queue_attr queue_attr = {.shared_depth = attr->receives};
+	struct fabric_queue_attr queue_attr = {0};
+	struct fabric_limits limits;
 	struct memory_pool_attr pool_attr = {
 		.buffer_size = attr->message_size,
 		.access = FABRIC_LOCAL_WRITE,
@@ -72,9 +73,13 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	list_init(&group->dirty);
 	list_init(&group->stuck);
 	list_init(&group->closing);
-	queue_attr.completions =
-		attr->receives + attr->max_connections * (2u * attr->credits + 8u);
-	queue_attr.completions = MIN(queue_attr.completions, 1u << 20);
+	fabric_limits(fabric_domain_fabric(domain), &limits);
+	group->inline_size = limits.inline_size;
+	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
+	attr = &group->attr;
+	queue_attr.shared_depth = attr->receives;
+	queue_attr.completions = attr->receives + attr->max_connections * (2u * attr->credits + 8u);
+	queue_attr.completions = MIN(queue_attr.completions, limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)
 		goto free_group;

@@ -39,7 +39,16 @@ const char *fabric_devices(const struct fabric *fabric)
 
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
-	return fabric->ops->domain_create(fabric, out);
+	int rc = fabric->ops->domain_create(fabric, out);
+
+	if (rc == 0)
+		(*out)->fabric = fabric;
+	return rc;
+}
+
+struct fabric *fabric_domain_fabric(const struct fabric_domain *domain)
+{
+	return domain->fabric;
 }
 
 void fabric_domain_destroy(struct fabric_domain *domain)

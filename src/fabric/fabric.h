@@ -166,6 +166,7 @@ const char *fabric_devices(const struct fabric *fabric);
 
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void fabric_domain_destroy(struct fabric_domain *domain); /* regions first */
+struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);
 
 /* Shared receives are of `domain`. -EINVAL beyond the limits, -ENOMEM, -EMFILE ...: logged. */
 int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,

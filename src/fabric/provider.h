@@ -62,6 +62,7 @@ struct fabric {
 };
 struct fabric_domain {
 	const struct fabric_provider *ops;
+	struct fabric *fabric; /* set by fabric.c */
 };
 struct fabric_queue {
 	const struct fabric_provider *ops;
