@@ -214,6 +214,8 @@ static void *run(void *arg)
 			look_drained(w, now);
 		if (progress(w, now) > 0)
 			busy = now;
+		else
+			sched_yield(); /* the client that we poll for may be waiting for this processor */
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;
 		if (now - busy >= w->poll && w->poll != CONFIG_POLL_ALWAYS && rest(w))
