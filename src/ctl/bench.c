@@ -1,0 +1,331 @@
+/* bench.c: what the benchmarks have in common: options, rounds, results. */
+#include "ctl/ctl.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct bench_plan bench = {
+	.depth = 64,
+	.clients = 8,
+	.threads = 1,
+	.duration = TIME_S,
+	.warmup = 200 * TIME_MS,
+};
+
+/*
+ * Results: told as they come, one row each; one object for --json at the end.
+ */
+struct column {
+	const char *title;  /* in the table; NULL: only in JSON */
+	int width;
+	const char *member; /* in JSON */
+	double (*value)(const struct bench_result *result);
+	int decimals;
+};
+
+static double elapsed(const struct bench_result *r)
+{
+	return r->begin < r->end ? (double)(r->end - r->begin) / 1e9 : 0;
+}
+
+static double per_second(const struct bench_result *r)
+{
+	return elapsed(r) > 0 ? (double)r->operations / elapsed(r) : 0;
+}
+
+static double bytes_per_second(const struct bench_result *r)
+{
+	return per_second(r) * (double)r->size;
+}
+
+static double mib_per_second(const struct bench_result *r)
+{
+	return bytes_per_second(r) / (double)MIB;
+}
+
+static double size_bytes(const struct bench_result *r)
+{
+	return (double)r->size;
+}
+
+static double operations(const struct bench_result *r)
+{
+	return (double)r->operations;
+}
+
+static double keys(const struct bench_result *r)
+{
+	return (double)r->keys;
+}
+
+static double mismatches(const struct bench_result *r)
+{
+	return (double)r->mismatches;
+}
+
+static double cpu_user(const struct bench_result *r)
+{
+	return r->cpu_user;
+}
+
+static double cpu_system(const struct bench_result *r)
+{
+	return r->cpu_system;
+}
+
+static double percentile_us(const struct bench_result *r, double percent)
+{
+	return (double)histogram_percentile(&r->latency, percent) / 1e3;
+}
+
+static double us_min(const struct bench_result *r)
+{
+	return r->latency.count ? (double)r->latency.min / 1e3 : 0;
+}
+
+static double us_p50(const struct bench_result *r)
+{
+	return percentile_us(r, 50);
+}
+
+static double us_mean(const struct bench_result *r)
+{
+	return histogram_mean(&r->latency) / 1e3;
+}
+
+static double us_p99(const struct bench_result *r)
+{
+	return percentile_us(r, 99);
+}
+
+static double us_p99_9(const struct bench_result *r)
+{
+	return percentile_us(r, 99.9);
+}
+
+static double us_max(const struct bench_result *r)
+{
+	return (double)r->latency.max / 1e3;
+}
+
+static const struct column columns[] = {
+	{"bytes", 9, "size_bytes", size_bytes, 0},
+	{NULL, 0, "operations", operations},
+	{NULL, 0, "elapsed_seconds", elapsed},
+	{"ops/s", 11, "ops_per_second", per_second, 0},
+	{NULL, 0, "bytes_per_second", bytes_per_second},
+	{"MiB/s", 9, NULL, mib_per_second, 1},
+	{NULL, 0, "rtt_us_min", us_min},
+	{"p50 us", 9, "rtt_us_p50", us_p50, 1},
+	{NULL, 0, "rtt_us_mean", us_mean},
+	{"p99 us", 9, "rtt_us_p99", us_p99, 1},
+	{"p99.9 us", 9, "rtt_us_p99_9", us_p99_9, 1},
+	{"max us", 10, "rtt_us_max", us_max, 1},
+	{NULL, 0, "keys", keys},
+	{NULL, 0, "mismatches", mismatches},
+	{NULL, 0, "cpu_user_seconds", cpu_user},
+	{NULL, 0, "cpu_system_seconds", cpu_system},
+};
+
+static json_t *results; /* under --json */
+static bool headed;
+
+static void print_head(const char *transport)
+{
+	printf("%s: transport %s, clients %llu, depth %llu, threads %llu%s\n", bench.server, transport,
+	       (unsigned long long)bench.clients, (unsigned long long)bench.depth,
+	       (unsigned long long)bench.threads, bench.no_verify ? ", not verified" : "");
+	printf("%-6s", "op");
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (columns[i].title)
+			printf(" %*s", columns[i].width, columns[i].title);
+	putchar('\n');
+	headed = true;
+}
+
+static void print_row(const struct bench_result *result)
+{
+	printf("%-6s", result->op);
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
+		if (!columns[i].title)
+			continue;
+		putchar(' ');
+		if (bench.no_latency && strstr(columns[i].title, "us"))
+			printf("%*s", columns[i].width, "-");
+		else
+			printf("%*.*f", columns[i].width, columns[i].decimals, columns[i].value(result));
+	}
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void keep_row(const struct bench_result *result)
+{
+	json_t *o = json_pack("{s:s}", "op", result->op);
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
+		const char *member = columns[i].member;
+		double value;
+
+		if (!member || (bench.no_latency && strncmp(member, "rtt_us", 6) == 0))
+			continue;
+		value = columns[i].value(result);
+		/* Counts are whole numbers, in JSON too. */
+		json_object_set_new(o, member,
+				    value == (double)(json_int_t)value && !strstr(member, "_us_") &&
+						    !strstr(member, "second")
+					    ? json_integer((json_int_t)value)
+					    : json_real(value));
+	}
+	json_array_append_new(results, o);
+}
+
+void bench_report(const struct bench_result *result, const char *transport)
+{
+	if (!result->operations && !result->error)
+		return; /* interrupted before it began */
+	bench.transport = transport;
+	if (ctl.json) {
+		keep_row(result);
+		return;
+	}
+	if (!headed)
+		print_head(transport);
+	print_row(result);
+}
+
+void bench_result_init(struct bench_result *result, const char *op)
+{
+	memset(result, 0, sizeof(*result));
+	histogram_init(&result->latency);
+	result->op = op;
+	result->size = bench.size;
+	result->begin = TIME_NEVER;
+}
+
+void bench_result_merge(struct bench_result *into, const struct bench_result *from)
+{
+	into->operations += from->operations;
+	into->mismatches += from->mismatches;
+	into->begin = MIN(into->begin, from->begin);
+	into->end = MAX(into->end, from->end);
+	histogram_merge(&into->latency, &from->latency);
+	if (!into->error && from->error) {
+		into->error = from->error;
+		memcpy(into->why, from->why, sizeof(into->why));
+	}
+}
+
+void bench_result_fail(struct bench_result *result, int error, const char *why)
+{
+	if (result->error)
+		return;
+	result->error = error;
+	snprintf(result->why, sizeof(result->why), "%s", why && *why ? why : strerror(-error));
+}
+
+/* What a round's result means for the exit status. */
+int bench_judge(const struct bench_result *result)
+{
+	int rc;
+
+	if (result->mismatches) {
+		ctl_say("bench: %s of %llu bytes: %llu of %llu answers were not what was stored or sent",
+			result->op, (unsigned long long)result->size,
+			(unsigned long long)result->mismatches, (unsigned long long)result->operations);
+		return CTL_FAILED;
+	}
+	if (!result->error || result->error == -EINTR)
+		return CTL_OK;
+	rc = ctl_fail(result->error, result->why, "bench: %s of %llu bytes", result->op,
+		      (unsigned long long)result->size);
+	/* A pair of our own that is gone is a failure, not an answer. */
+	return rc == CTL_NOT_FOUND ? CTL_FAILED : rc;
+}
+
+/*
+ * Threads. The first body runs in the caller, so that one thread needs no other.
+ */
+struct task {
+	void (*body)(void *arg);
+	void *arg;
+	pthread_t thread;
+};
+
+static void *run_task(void *arg)
+{
+	struct task *task = arg;
+
+	task->body(task->arg);
+	return NULL;
+}
+
+int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size)
+{
+	struct task *tasks = calloc(n, sizeof(*tasks));
+	unsigned started = 1;
+	int rc = tasks ? 0 : -ENOMEM;
+
+	if (!tasks)
+		return rc;
+	for (unsigned i = 0; i < n; i++)
+		tasks[i] = (struct task){.body = body, .arg = (char *)args + i * arg_size};
+	while (started < n && rc == 0) {
+		rc = -pthread_create(&tasks[started].thread, NULL, run_task, &tasks[started]);
+		started += rc == 0;
+	}
+	if (rc == 0)
+		body(args);
+	for (unsigned i = 1; i < started; i++)
+		pthread_join(tasks[i].thread, NULL);
+	free(tasks);
+	return rc;
+}
+
+/*
+ * Rounds: one for each size, until one fails or Ctrl-C.
+ */
+static int print_json(const char *what)
+{
+	json_t *o = json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:o}", "command", what, "server",
+			      bench.server, "transport", bench.transport, "clients",
+			      (json_int_t)bench.clients, "depth", (json_int_t)bench.depth, "threads",
+			      (json_int_t)bench.threads, "verified", !bench.no_verify, "interrupted",
+			      ctl_interrupted(), "results", results);
+
+	return ctl_json_print(o);
+}
+
+static int prepare(const struct ctl_arguments *arguments)
+{
+	struct address address;
+
+	bench.server = arguments->count ? arguments->text[0] : ctl.host;
+	if (address_parse(bench.server, &address) != 0)
+		return ctl_usage_hint();
+	if (bench.threads > bench.clients)
+		return ctl_usage_error("%s: %llu threads for %llu clients; a client belongs to one thread",
+				       ctl_command_name(), (unsigned long long)bench.threads,
+				       (unsigned long long)bench.clients);
+	results = ctl.json ? json_array() : NULL;
+	ctl_catch_interrupt();
+	return CTL_OK;
+}
+
+int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n,
+		 int (*round)(void))
+{
+	int rc = prepare(arguments);
+
+	if (rc != 0)
+		return rc;
+	for (size_t i = 0; i < n && rc == CTL_OK && !ctl_interrupted(); i++) {
+		bench.size = sizes[i];
+		rc = round();
+	}
+	if (ctl.json)
+		print_json(ctl_command_name());
+	if (rc == CTL_OK && ctl_interrupted())
+		return CTL_INTERRUPTED;
+	return rc;
+}

@@ -1,0 +1,554 @@
+/*
+ * bench_kv.c: keep `depth` requests outstanding on each connection and count what comes back.
+ *
+ * The loop must cost less than what it measures: keys and values are made beforehand, nothing is allocated, and
+ * the clock is read once a turn. Requests of a connection are answered in order, so the number of an answer
+ * gives its key, its expected value and, by the stamps of the turns, its round trip.
+ */
+#include "ctl/ctl.h"
+#include "rdmad/kv.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define SIZE_LIMIT (1ull << 40)
+#define DEPTH_MAX 1024
+#define KEYS_DEFAULT 1000
+#define FILL_MAX (256 * MIB) /* of values, unless --keys says more */
+#define WINDOWS 64u          /* different values: that many places in one random text */
+#define SLICE_US 200000
+#define TIMEOUT_DEFAULT (30 * TIME_S)
+
+static const char *sizes_text = "64", *op_text = "set,get", *prefix;
+static uint64_t keys_wanted;
+static bool keep;
+
+static int check_sizes(const char *text);
+static int check_op(const char *text);
+
+const struct ctl_option ctl_bench_kv_options[] = {
+	{"size", 's', CTL_CHECKED, &sizes_text, "SIZES",
+	 "value sizes: a list of sizes and ranges that double, e.g. 64,1K-64K; default 64", .check = check_sizes},
+	{"op", 'o', CTL_CHECKED, &op_text, "OP", "set, get, mixed, or a list; default set,get",
+	 .check = check_op, .choices = "set get mixed set,get"},
+	{"depth", 'd', CTL_NUMBER, &bench.depth, "N", "requests outstanding on each connection; default 64",
+	 .min = 1, .max = DEPTH_MAX},
+	{"clients", 'c', CTL_NUMBER, &bench.clients, "N", "connections; default 8", .min = 1, .max = 1024},
+	{"threads", 'T', CTL_NUMBER, &bench.threads, "N", "threads that share the connections; default 1",
+	 .min = 1, .max = 256},
+	{"duration", 'D', CTL_TIME, &bench.duration, "TIME", "of each measurement; default 1s",
+	 .min = TIME_MS, .max = 86400 * TIME_S},
+	{"count", 'n', CTL_NUMBER, &bench.count, "N", "operations of each measurement, instead of a time",
+	 .min = 1, .max = INT64_MAX},
+	{"warmup", 'w', CTL_TIME, &bench.warmup, "TIME", "run this long before measuring; default 200ms",
+	 .max = 86400 * TIME_S},
+	{"keys", 'k', CTL_NUMBER, &keys_wanted, "N",
+	 "keys of each connection; default 1000, fewer for large values", .min = 1, .max = 10000000},
+	{"prefix", 'p', CTL_TEXT, &prefix, "TEXT", "what the keys begin with; default: different in each run"},
+	{"keep", 0, CTL_FLAG, &keep, NULL, "do not delete the keys at the end"},
+	{"no-verify", 0, CTL_FLAG, &bench.no_verify, NULL, "do not compare what is read"},
+	{"no-latency", 0, CTL_FLAG, &bench.no_latency, NULL, "do not measure round trips"},
+	{NULL},
+};
+
+enum phase { PHASE_FILL, PHASE_SET, PHASE_GET, PHASE_MIXED, PHASE_DELETE };
+
+static const struct {
+	const char *name;
+	enum phase phase;
+} ops[] = {{"set", PHASE_SET}, {"get", PHASE_GET}, {"mixed", PHASE_MIXED}};
+
+/* The requests below number `upto` that have no stamp yet were submitted at `time`. */
+struct stamp {
+	uint64_t time, upto;
+};
+
+/* One connection. Hot members first. */
+struct lane {
+	void *kv;
+	struct worker *worker;
+	uint64_t submitted, done, stamped; /* numbers of requests in this phase */
+	uint64_t quota;                    /* how many there are to be */
+	uint32_t submit_key, done_key;     /* wrap at `keys` */
+	uint32_t submit_pair, done_pair;   /* mixed: pairs of a set and a get */
+	enum phase phase;
+	uint32_t keys;
+	uint32_t key_len;
+	char *key; /* key_len bytes each */
+	struct stamp *stamp;
+	uint32_t stamp_mask, stamp_head, stamp_tail;
+};
+
+/* One thread with its lanes. */
+struct worker {
+	struct lane *lane;
+	unsigned lanes;
+	uint64_t duration; /* of this phase; TIME_NEVER: by quota */
+	bool stopping, ignore_interrupt;
+	struct bench_result result;
+};
+
+static struct {
+	struct lane *lane; /* all of them */
+	struct worker *worker;
+	char *text; /* bench.size + WINDOWS random bytes */
+	uint32_t keys;
+	bool lost; /* a connection ended */
+} b;
+
+static int check_sizes(const char *text)
+{
+	uint64_t sizes[BENCH_SIZES_MAX];
+	int n = ctl_sizes_parse(text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
+
+	if (n < 0)
+		ctl_say("--size %s: not a list of sizes like 64,1K-64K", text);
+	return MIN(n, 0);
+}
+
+/* The `at`th operation of a list, with *end behind it; -EINVAL. */
+static int find_op(const char *word, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		if (strlen(ops[i].name) == len && memcmp(ops[i].name, word, len) == 0)
+			return (int)i;
+	return -EINVAL;
+}
+
+static int check_op(const char *text)
+{
+	for (const char *p = text;; p++) {
+		size_t len = strcspn(p, ",");
+
+		if (find_op(p, len) < 0) {
+			ctl_say("--op %s: not set, get, mixed or a list of them", text);
+			return -EINVAL;
+		}
+		p += len;
+		if (!*p)
+			return 0;
+	}
+}
+
+/*
+ * Answers. These run for each operation.
+ */
+static void failed(struct lane *lane, int status)
+{
+	struct worker *w = lane->worker;
+
+	/* A delete that finds nothing has nothing to do. */
+	if (lane->phase == PHASE_DELETE && status == -ENOENT)
+		return;
+	bench_result_fail(&w->result, status, ctl_kv_status_text(status));
+	w->stopping = true;
+}
+
+static void set_done(void *arg, int status, const void *value, size_t len)
+{
+	struct lane *lane = arg;
+
+	lane->done++;
+	if (unlikely(status != 0))
+		failed(lane, status);
+}
+
+static void get_done(void *arg, int status, const void *value, size_t len)
+{
+	struct lane *lane = arg;
+	uint32_t window = lane->phase == PHASE_MIXED ? lane->done_pair++ : lane->done_key;
+
+	lane->done++;
+	if (++lane->done_key == lane->keys)
+		lane->done_key = 0;
+	if (unlikely(status != 0))
+		failed(lane, status);
+	else if (!bench.no_verify && unlikely(len != bench.size || memcmp(value, b.text + window % WINDOWS, len) != 0))
+		lane->worker->result.mismatches++;
+}
+
+/*
+ * Requests.
+ */
+static int submit_set(struct lane *lane, const char *key, uint32_t window)
+{
+	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size,
+			     set_done, lane);
+}
+
+static int submit_one(struct lane *lane)
+{
+	const char *key = lane->key + (size_t)lane->submit_key * lane->key_len;
+
+	switch (lane->phase) {
+	case PHASE_FILL:
+	case PHASE_SET:
+		return submit_set(lane, key, lane->submit_key);
+	case PHASE_GET:
+		return kv_submit_get(lane->kv, key, lane->key_len, get_done, lane);
+	case PHASE_MIXED:
+		if (lane->submitted % 2 == 0)
+			return submit_set(lane, key, lane->submit_pair);
+		return kv_submit_get(lane->kv, key, lane->key_len, get_done, lane);
+	case PHASE_DELETE:
+		return kv_submit_delete(lane->kv, key, lane->key_len, set_done, lane);
+	}
+	return -EINVAL;
+}
+
+/* The next request is for the next key; in mixed, after the get of a pair. */
+static void advance(struct lane *lane)
+{
+	bool pair_done = lane->submitted % 2;
+
+	lane->submitted++;
+	if (lane->phase == PHASE_MIXED && !pair_done)
+		return;
+	lane->submit_pair++;
+	if (++lane->submit_key == lane->keys)
+		lane->submit_key = 0;
+}
+
+static void fill_lane(struct lane *lane, uint64_t now)
+{
+	uint64_t before = lane->submitted, limit = MIN(lane->done + bench.depth, lane->quota);
+	int rc = 0;
+
+	while (lane->submitted < limit) {
+		rc = submit_one(lane);
+		if (unlikely(rc != 0))
+			break;
+		advance(lane);
+	}
+	if (unlikely(rc != 0 && rc != -EAGAIN)) {
+		bench_result_fail(&lane->worker->result, rc, rdmad_error());
+		lane->worker->stopping = true;
+	}
+	if (lane->submitted != before && !bench.no_latency)
+		lane->stamp[lane->stamp_head++ & lane->stamp_mask] = (struct stamp){now, lane->submitted};
+}
+
+/* Round trips of what was answered in this turn: all of one stamp are alike. */
+static void take_latency(struct lane *lane, uint64_t now)
+{
+	while (lane->stamped != lane->done) {
+		struct stamp *s = &lane->stamp[lane->stamp_tail & lane->stamp_mask];
+		uint64_t upto = MIN(s->upto, lane->done);
+
+		for (; lane->stamped != upto; lane->stamped++)
+			histogram_add(&lane->worker->result.latency, now - s->time);
+		lane->stamp_tail += upto == s->upto;
+	}
+}
+
+static bool idle(const struct worker *w)
+{
+	for (unsigned i = 0; i < w->lanes; i++)
+		if (w->lane[i].done != w->lane[i].submitted)
+			return false;
+	return true;
+}
+
+static bool satisfied(const struct worker *w)
+{
+	for (unsigned i = 0; i < w->lanes; i++)
+		if (w->lane[i].done < w->lane[i].quota)
+			return false;
+	return true;
+}
+
+/* Send, receive, count. How many requests were answered, or a negative errno. */
+static int turn(struct worker *w, uint64_t *now)
+{
+	int n;
+
+	if (likely(!w->stopping))
+		for (unsigned i = 0; i < w->lanes; i++)
+			fill_lane(&w->lane[i], *now);
+	if (unlikely(w->stopping && idle(w)))
+		return 0;
+	n = kv_progress(w->lane[0].kv, SLICE_US);
+	*now = time_now();
+	if (!bench.no_latency)
+		for (unsigned i = 0; i < w->lanes; i++)
+			take_latency(&w->lane[i], *now);
+	return n;
+}
+
+static uint64_t answer_limit(void)
+{
+	return ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
+}
+
+static void loop(struct worker *w)
+{
+	uint64_t now = w->result.begin, alive = now, limit = answer_limit();
+	uint64_t until = w->duration >= TIME_NEVER - now ? TIME_NEVER : now + w->duration;
+	int n;
+
+	do {
+		bool interrupted = ctl_interrupted() && !w->ignore_interrupt;
+
+		if (now >= until || interrupted || satisfied(w))
+			w->stopping = true;
+		n = turn(w, &now);
+		if (n > 0)
+			alive = now;
+		else if (n == 0 && interrupted)
+			n = -EINTR;
+		else if (n == 0 && now - alive > limit)
+			n = -ETIMEDOUT;
+	} while (n >= 0 && !(w->stopping && idle(w)));
+	w->result.end = now;
+	if (n < 0)
+		bench_result_fail(&w->result, n, n == -ETIMEDOUT ? "no answer in time" : rdmad_error());
+}
+
+static void run_worker(void *arg)
+{
+	struct worker *w = arg;
+
+	w->stopping = false;
+	w->result.begin = time_now();
+	loop(w);
+	for (unsigned i = 0; i < w->lanes; i++)
+		w->result.operations += w->lane[i].done;
+}
+
+/*
+ * Phases: all threads, from begin to end.
+ */
+static void reset_lane(struct lane *lane, enum phase phase, uint64_t quota)
+{
+	lane->submitted = lane->done = lane->stamped = 0;
+	lane->submit_key = lane->done_key = 0;
+	lane->submit_pair = lane->done_pair = 0;
+	lane->stamp_head = lane->stamp_tail = 0;
+	lane->phase = phase;
+	lane->keys = b.keys;
+	lane->quota = quota;
+}
+
+static void take_usage(struct bench_result *result, double sign)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	result->cpu_user += sign * ((double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6);
+	result->cpu_system += sign * ((double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6);
+}
+
+/* count 0: for `duration`; else so many operations in all. */
+static void run_phase(const char *name, enum phase phase, uint64_t duration, uint64_t count,
+		      struct bench_result *result)
+{
+	int rc;
+
+	bench_result_init(result, name);
+	result->keys = b.keys * bench.clients;
+	for (uint64_t i = 0; i < bench.clients; i++)
+		reset_lane(&b.lane[i], phase,
+			   count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
+	for (uint64_t i = 0; i < bench.threads; i++) {
+		bench_result_init(&b.worker[i].result, name);
+		b.worker[i].duration = count ? TIME_NEVER : duration;
+		b.worker[i].ignore_interrupt = phase == PHASE_DELETE;
+	}
+	take_usage(result, -1);
+	rc = bench_threads((unsigned)bench.threads, run_worker, b.worker, sizeof(b.worker[0]));
+	take_usage(result, 1);
+	for (uint64_t i = 0; i < bench.threads; i++)
+		bench_result_merge(result, &b.worker[i].result);
+	if (rc != 0)
+		bench_result_fail(result, rc, "cannot start a thread");
+	b.lost |= result->error && !ctl_kv_status_final(result->error);
+}
+
+/* Warm up, measure, tell. */
+static int measure(const char *name, enum phase phase)
+{
+	struct bench_result *result = malloc(sizeof(*result));
+	int rc = CTL_OK;
+
+	if (!result)
+		return CTL_FAILED;
+	if (bench.warmup) {
+		run_phase(name, phase, bench.warmup, 0, result);
+		rc = bench_judge(result);
+	}
+	if (rc == CTL_OK && !ctl_interrupted()) {
+		run_phase(name, phase, bench.duration, bench.count, result);
+		bench_report(result, kv_transport(b.lane[0].kv));
+		rc = bench_judge(result);
+	}
+	free(result);
+	return rc;
+}
+
+/* Give each key its value, or delete all. */
+static int touch_all(const char *name, enum phase phase)
+{
+	struct bench_result *result = malloc(sizeof(*result));
+	int rc;
+
+	if (!result)
+		return CTL_FAILED;
+	run_phase(name, phase, 0, (uint64_t)b.keys * bench.clients, result);
+	rc = bench_judge(result);
+	free(result);
+	return rc;
+}
+
+static int make_values(void)
+{
+	uint64_t state = time_now() | 1;
+	char *text = realloc(b.text, bench.size + WINDOWS);
+
+	if (!text) {
+		ctl_say("no memory for values of %llu bytes", (unsigned long long)bench.size);
+		return CTL_FAILED;
+	}
+	b.text = text;
+	script_random_text(text, bench.size + WINDOWS, &state);
+	b.keys = (uint32_t)keys_wanted;
+	if (!keys_wanted)
+		b.keys = (uint32_t)MAX(1, MIN((uint64_t)KEYS_DEFAULT,
+					      FILL_MAX / (MAX(bench.size, 1ull) * bench.clients)));
+	return CTL_OK;
+}
+
+static int round_of_size(void)
+{
+	int rc = make_values();
+
+	if (rc == CTL_OK)
+		rc = touch_all("fill", PHASE_FILL);
+	for (const char *p = op_text; rc == CTL_OK && !ctl_interrupted(); p++) {
+		size_t len = strcspn(p, ",");
+		int op = find_op(p, len);
+
+		rc = measure(ops[op].name, ops[op].phase);
+		p += len;
+		if (!*p)
+			break;
+	}
+	return rc;
+}
+
+/*
+ * Set-up.
+ */
+static int make_keys(struct lane *lane, uint64_t number, uint64_t keys)
+{
+	char text[128], random[9] = {0};
+	static uint64_t state;
+
+	if (!state) {
+		state = time_now() | 1;
+		script_random_text(random, 8, &state);
+	}
+	if (!prefix)
+		prefix = strdup(random);
+	lane->key_len = (uint32_t)snprintf(text, sizeof(text), "%.64s:%04u:%08u", prefix, 0, 0);
+	lane->key = malloc(keys * lane->key_len + 1);
+	if (!lane->key)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < keys; i++)
+		sprintf(lane->key + i * lane->key_len, "%.64s:%04u:%08u", prefix, (unsigned)number, (unsigned)i);
+	return 0;
+}
+
+static int make_lane(struct lane *lane, uint64_t number)
+{
+	uint32_t stamps = 1;
+
+	while (stamps < bench.depth)
+		stamps *= 2;
+	lane->stamp_mask = stamps - 1;
+	lane->stamp = calloc(stamps, sizeof(*lane->stamp));
+	if (!lane->stamp || make_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
+		ctl_say("bench kv: no memory for the keys");
+		return CTL_FAILED;
+	}
+	return CTL_OK;
+}
+
+/* Connections of one thread share its queues. */
+static int open_worker(struct worker *w)
+{
+	struct rdmad_options options;
+
+	ctl_library_options(&options);
+	for (unsigned i = 0; i < w->lanes; i++) {
+		int rc = kv_open_options(bench.server, &options, i ? w->lane[0].kv : NULL, &w->lane[i].kv);
+
+		if (rc != 0)
+			return ctl_fail_open(rc, bench.server);
+		if (ctl_interrupted())
+			return CTL_INTERRUPTED;
+	}
+	return CTL_OK;
+}
+
+static int make_workers(void)
+{
+	uint64_t next = 0;
+	int rc = CTL_OK;
+
+	for (uint64_t i = 0; i < bench.threads && rc == CTL_OK; i++) {
+		struct worker *w = &b.worker[i];
+
+		w->lane = &b.lane[next];
+		w->lanes = (unsigned)(bench.clients / bench.threads + (i < bench.clients % bench.threads));
+		for (unsigned j = 0; j < w->lanes && rc == CTL_OK; j++, next++) {
+			w->lane[j].worker = w;
+			rc = make_lane(&w->lane[j], next);
+		}
+		if (rc == CTL_OK)
+			rc = open_worker(w);
+	}
+	return rc;
+}
+
+static int set_up(void)
+{
+	b.lane = calloc(bench.clients, sizeof(*b.lane));
+	b.worker = calloc(bench.threads, sizeof(*b.worker));
+	if (!b.lane || !b.worker) {
+		ctl_say("bench kv: no memory for %llu clients", (unsigned long long)bench.clients);
+		return CTL_FAILED;
+	}
+	return make_workers();
+}
+
+static void take_down(void)
+{
+	for (uint64_t i = 0; b.lane && i < bench.clients; i++) {
+		kv_close(b.lane[i].kv);
+		free(b.lane[i].key);
+		free(b.lane[i].stamp);
+	}
+	free(b.lane);
+	free(b.worker);
+	free(b.text);
+}
+
+/* Connected by the first round, so that what all rounds need is checked before. */
+static int first_round(void)
+{
+	int rc = b.lane ? CTL_OK : set_up();
+
+	return rc == CTL_OK ? round_of_size() : rc;
+}
+
+int ctl_bench_kv(const struct ctl_arguments *arguments)
+{
+	uint64_t sizes[BENCH_SIZES_MAX];
+	int n = ctl_sizes_parse(sizes_text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
+	int rc = bench_rounds(arguments, sizes, (size_t)n, first_round);
+
+	if (b.keys && !b.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
+		rc = CTL_FAILED;
+	take_down();
+	return rc;
+}

@@ -1,0 +1,305 @@
+/*
+ * ctl: rdmactl, one file per subcommand. Data goes to stdout, every other word to stderr.
+ *
+ * A command is a row of ctl_commands and its options are a table beside its code: parser, usage, shell
+ * completion and the check of the manual page all read these tables. See rdmactl(1) for what users are promised.
+ */
+#ifndef RDMAD_CTL_H
+#define RDMAD_CTL_H
+
+#include <jansson.h>
+
+#include "base/base.h"
+#include "rdmad/rdmad.h"
+
+/* Exit statuses, promised in rdmactl(1). */
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_FAILED = 1,
+	CTL_USAGE = 2,
+	CTL_UNREACHABLE = 3,
+	CTL_NOT_FOUND = 4,
+	CTL_TIMEOUT = 5,
+	CTL_VERSION = 7,
+	CTL_INTERRUPTED = 130,
+};
+
+/*
+ * options.c: parsing by tables.
+ */
+enum ctl_type {
+	CTL_FLAG,   /* bool */
+	CTL_TEXT,   /* const char * */
+	CTL_NUMBER, /* uint64_t in [min, max] */
+	CTL_SIZE,   /* uint64_t bytes in [min, max] */
+	CTL_TIME,   /* uint64_t nanoseconds in [min, max] */
+	CTL_POLL,   /* uint64_t nanoseconds; "always" is TIME_NEVER */
+	CTL_CHECKED /* const char * that `check` accepts */
+};
+
+struct ctl_option {
+	const char *name;    /* without the dashes; a NULL name ends a table */
+	char letter;         /* 0: none */
+	enum ctl_type type;
+	void *value;         /* where the parsed value goes */
+	const char *metavar; /* NULL for flags */
+	const char *help;    /* one line */
+	uint64_t min, max;   /* of CTL_NUMBER, CTL_SIZE and CTL_TIME; max 0: no bound */
+	int (*check)(const char *text); /* of CTL_CHECKED: 0, or says why not and answers -EINVAL */
+	const char *choices; /* for the completion: words, "@file", or NULL */
+	bool *given;         /* where not NULL, set when the option occurs */
+};
+
+/* What comes after the command's name. */
+struct ctl_arguments {
+	int count;
+	const char **text;
+};
+
+struct ctl_command {
+	const char *name; /* "status", "kv get"; a NULL name ends the table */
+	int (*main)(const struct ctl_arguments *arguments); /* answers an exit status */
+	const char *arguments; /* for the usage line, e.g. "KEY [VALUE]" */
+	const char *help;      /* one line */
+	const struct ctl_option *options; /* its own, besides ctl_globals; NULL: none */
+	int min, max;          /* how many arguments; max -1: any */
+};
+
+extern const struct ctl_command ctl_commands[]; /* commands.c */
+extern const struct ctl_option ctl_globals[];   /* options.c: accepted by every command */
+
+/* Values of the options in ctl_globals. */
+struct ctl_settings {
+	bool json, quiet, help, require_rdma;
+	const char *host; /* never NULL after ctl_options_parse() */
+	const char *control;
+	uint64_t timeout; /* ns; TIME_NEVER: not given */
+	uint64_t poll;    /* ns; see poll_given */
+	bool poll_given;
+};
+
+extern struct ctl_settings ctl;
+
+/* Apply argv[0..argc-1]: options of `own` (NULL: none) and of ctl_globals anywhere, until "--"; the rest goes to
+ * `arguments`, whose text has room for argc. With `first_only`, stops in front of the first word that is no
+ * option and answers how many words it took; else 0. -EINVAL after saying what is wrong. */
+int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv,
+		      struct ctl_arguments *arguments, bool first_only);
+
+/* "4K", or "64,1K-8K": sizes separated by commas, ranges doubled from the first to the last.
+ * Answers how many there are, at most `max`; -EINVAL for what is none, -ERANGE beyond the limit, too
+ * many or an empty range. */
+int ctl_sizes_parse(const char *text, uint64_t limit, uint64_t *sizes, size_t max);
+
+/* The options for the library that ctl_globals gave. */
+void ctl_library_options(struct rdmad_options *options);
+
+/* The options of `command` on `out`, aligned. NULL: the global ones. */
+void ctl_options_usage(FILE *out, const struct ctl_option *options);
+
+/*
+ * commands.c
+ */
+
+/* Run the command that the words of a command line (without the program's name) say: an exit status. */
+int ctl_run(int argc, const char **argv);
+
+/* The row whose name are the first words of argv; *words is how many that took. NULL: none. */
+const struct ctl_command *ctl_command_find(int argc, const char **argv, int *words);
+
+/* Say how to see the usage, where the rest was said. Answers CTL_USAGE. */
+int ctl_usage_hint(void);
+
+/* Say what is wrong with the call and how to see the usage. Answers CTL_USAGE. */
+int ctl_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Name of the command that runs, for messages: "kv get". */
+const char *ctl_command_name(void);
+
+/*
+ * help.c, completion.c, version.c
+ */
+int ctl_help(const struct ctl_arguments *arguments);
+void ctl_help_command(FILE *out, const struct ctl_command *command);
+/* The commands whose name begins with the word `group`, all for NULL. Answers how many. */
+int ctl_help_list(FILE *out, const char *group);
+
+int ctl_completion(const struct ctl_arguments *arguments);
+void ctl_completion_write(FILE *out);
+
+int ctl_version(const struct ctl_arguments *arguments);
+
+/*
+ * report.c: errors, exit statuses, interruption.
+ */
+
+/* stderr: "rdmactl: TEXT". */
+void ctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Say that `what` failed by `error` (negative errno), why, and what to do next. `why` NULL: the library's
+ * sentence, or strerror's where it left none. Answers the exit status. */
+int ctl_fail(int error, const char *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The exit status that stands for an error. */
+enum ctl_exit ctl_exit_of(int error);
+
+/* Like ctl_fail() for a connection to ctl.host (or `server`) that could not be made. */
+int ctl_fail_open(int error, const char *server);
+
+/* From the first call on, SIGINT sets ctl_interrupted(); the second one ends the process. */
+void ctl_catch_interrupt(void);
+bool ctl_interrupted(void);
+
+/* "SERVER: transport tcp" on stderr unless --quiet or --json. */
+void ctl_say_transport(const char *server, const char *transport);
+
+/*
+ * render.c: JSON and tables.
+ */
+
+/* One line on stdout. Takes `object`. Answers CTL_OK, or CTL_FAILED where there was no memory for it. */
+int ctl_json_print(json_t *object);
+
+/* Bytes as a JSON string under "KEY", or under "KEY_base64" where they are no UTF-8. */
+int ctl_json_set_bytes(json_t *object, const char *key, const void *data, size_t len);
+
+/* Base64 (RFC 4648) of data, 0-terminated; free() it. NULL: no memory. */
+char *ctl_base64(const void *data, size_t len);
+
+/* A JSON object for people: scalars as a list, objects as indented lists, arrays of objects as tables.
+ * Units are taken from the ends of the names: _bytes, _us, _ns, _seconds, _per_second. */
+void ctl_render(FILE *out, const json_t *object);
+
+#define CTL_TABLE_COLUMNS 24
+
+/* Rows of text, columns as wide as their widest cell. */
+struct ctl_table {
+	size_t columns, cells, room;
+	const char *title[CTL_TABLE_COLUMNS]; /* borrowed */
+	char **cell;                          /* row by row */
+	bool right[CTL_TABLE_COLUMNS];        /* align to the right */
+	bool failed;                          /* a cell was lost for lack of memory */
+};
+
+void ctl_table_init(struct ctl_table *table);
+void ctl_table_column(struct ctl_table *table, const char *title, bool right);
+void ctl_table_cell(struct ctl_table *table, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void ctl_table_print(FILE *out, const struct ctl_table *table, unsigned indent);
+void ctl_table_destroy(struct ctl_table *table);
+
+/*
+ * control.c: the daemon's control socket.
+ */
+int ctl_control(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_control_options[];
+
+/*
+ * ping.c
+ */
+int ctl_ping(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_ping_options[];
+
+/*
+ * kv.c: one connection and one request at a time; kv_run.c: a command file.
+ */
+int ctl_kv_get(const struct ctl_arguments *arguments);
+int ctl_kv_set(const struct ctl_arguments *arguments);
+int ctl_kv_del(const struct ctl_arguments *arguments);
+int ctl_kv_exists(const struct ctl_arguments *arguments);
+int ctl_kv_run(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_kv_get_options[], ctl_kv_set_options[];
+
+/* The words for a status that a kv callback got. */
+const char *ctl_kv_status_text(int status);
+
+/* True: the server's own answer; false: the connection ended before it came. */
+bool ctl_kv_status_final(int status);
+
+/* Connect to ctl.host. 0, or says why not and answers an exit status. */
+int ctl_kv_open(void **kv);
+
+/*
+ * script.c: the lines of a command file, and reading them. No network.
+ */
+enum script_verb { SCRIPT_NONE, SCRIPT_SET, SCRIPT_GET, SCRIPT_SETSIZE, SCRIPT_PRINTKV };
+
+struct script_command {
+	enum script_verb verb; /* SCRIPT_NONE: a comment or a blank line */
+	const char *key, *value; /* in the line itself, not 0-terminated */
+	size_t key_len, value_len;
+	uint64_t size; /* of setsize */
+};
+
+/* Parse one line without its line feed. NULL, or what is wrong with it. */
+const char *script_parse(const char *line, size_t len, struct script_command *command);
+
+/* n printable characters from the state of a random number generator (any value but 0). */
+void script_random_text(char *out, size_t n, uint64_t *state);
+
+struct script_reader {
+	int fd;
+	char *buffer;
+	size_t begin, end, room;
+	bool eof;
+	/* Called before a read that may block, so that what was asked for gets answered. */
+	void (*idle)(void *arg);
+	void *arg;
+};
+
+/* 1: *line has the next line, without its line feed, valid until the next call; 0: the end; -errno. */
+int script_read(struct script_reader *reader, const char **line, size_t *len);
+void script_reader_destroy(struct script_reader *reader);
+
+/*
+ * bench.c: what the benchmarks have in common; bench_kv.c, bench_ping.c: the loops.
+ */
+int ctl_bench_kv(const struct ctl_arguments *arguments);
+int ctl_bench_ping(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_bench_kv_options[], ctl_bench_ping_options[];
+
+#define BENCH_SIZES_MAX 64
+
+struct bench_plan {
+	const char *server, *transport; /* transport: NULL until connected */
+	uint64_t depth, clients, threads;
+	uint64_t count; /* operations in all; 0: until duration has passed */
+	uint64_t duration, warmup; /* ns */
+	bool no_verify, no_latency;
+	uint64_t size; /* of the value or message, in this round */
+};
+
+extern struct bench_plan bench; /* read by all threads, written between rounds */
+
+/* What a thread, or all of them, measured in one phase. */
+struct bench_result {
+	const char *op;
+	uint64_t size, operations, mismatches;
+	uint64_t keys;       /* of kv: different keys that were used */
+	uint64_t begin, end; /* time_now(); begin TIME_NEVER: nothing was measured */
+	int error;           /* the first one */
+	char why[256];       /* and its sentence */
+	double cpu_user, cpu_system; /* seconds of this process */
+	struct histogram latency;
+};
+
+void bench_result_init(struct bench_result *result, const char *op);
+void bench_result_merge(struct bench_result *into, const struct bench_result *from);
+
+/* Keep the first error; `why` "" or NULL: strerror's. */
+void bench_result_fail(struct bench_result *result, int error, const char *why);
+
+/* Print one result, or keep it for --json. */
+void bench_report(const struct bench_result *result, const char *transport);
+
+/* Say what is wrong with a result, if anything. Answers an exit status. */
+int bench_judge(const struct bench_result *result);
+
+/* Run body(&args[i]) in `n` threads, the first in the calling one, and wait for all. 0 or -errno. */
+int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size);
+
+/* round() for each size, until one answers another exit status than CTL_OK or Ctrl-C. */
+int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n,
+		 int (*round)(void));
+
+#endif

@@ -1,0 +1,64 @@
+/* help.c: usage of rdmactl and of each command, from the tables. */
+#include "ctl/ctl.h"
+
+void ctl_help_command(FILE *out, const struct ctl_command *command)
+{
+	fprintf(out, "usage: rdmactl %s [OPTION...]%s%s\n\n%s\n", command->name,
+		command->arguments[0] ? " " : "", command->arguments, command->help);
+	if (command->options) {
+		fputs("\noptions:\n", out);
+		ctl_options_usage(out, command->options);
+	}
+	fputs("\noptions of every command:\n", out);
+	ctl_options_usage(out, ctl_globals);
+}
+
+static bool in_group(const char *name, const char *group)
+{
+	size_t len = group ? strlen(group) : 0;
+
+	return !group || (strncmp(name, group, len) == 0 && (!name[len] || name[len] == ' '));
+}
+
+int ctl_help_list(FILE *out, const char *group)
+{
+	int n = 0;
+
+	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+		char left[64];
+
+		if (!in_group(c->name, group))
+			continue;
+		snprintf(left, sizeof(left), "%s %s", c->name, c->arguments);
+		fprintf(out, "  %-22s %s\n", left, c->help);
+		n++;
+	}
+	return n;
+}
+
+static int help_all(void)
+{
+	puts("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n\ncommands:");
+	ctl_help_list(stdout, NULL);
+	puts("\noptions of every command:");
+	ctl_options_usage(stdout, ctl_globals);
+	puts("\nfor the options of one command: rdmactl help COMMAND; for all of it: man rdmactl");
+	return CTL_OK;
+}
+
+int ctl_help(const struct ctl_arguments *arguments)
+{
+	const struct ctl_command *command;
+	int words;
+
+	if (!arguments->count)
+		return help_all();
+	command = ctl_command_find(arguments->count, arguments->text, &words);
+	if (command) {
+		ctl_help_command(stdout, command);
+		return CTL_OK;
+	}
+	if (ctl_help_list(stdout, arguments->text[0]))
+		return CTL_OK;
+	return ctl_usage_error("%s: no such command", arguments->text[0]);
+}

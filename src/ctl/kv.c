@@ -1,0 +1,252 @@
+/* kv.c: one pair: get, set, del, exists. */
+#include "ctl/ctl.h"
+#include "rdmad/kv.h"
+#include "wire/wire.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static bool newline;
+static const char *file;
+
+const struct ctl_option ctl_kv_get_options[] = {
+	{"newline", 'n', CTL_FLAG, &newline, NULL, "add a line feed to the value"},
+	{NULL},
+};
+
+const struct ctl_option ctl_kv_set_options[] = {
+	{"file", 'f', CTL_TEXT, &file, "FILE", "take the value from a file; - is stdin", .choices = "@file"},
+	{NULL},
+};
+
+int ctl_kv_open(void **kv)
+{
+	struct rdmad_options options;
+	int rc;
+
+	ctl_library_options(&options);
+	rc = kv_open_options(ctl.host, &options, NULL, kv);
+	return rc ? ctl_fail_open(rc, ctl.host) : CTL_OK;
+}
+
+bool ctl_kv_status_final(int status)
+{
+	return wire_status_errno(wire_status_of(status)) == status;
+}
+
+const char *ctl_kv_status_text(int status)
+{
+	if (ctl_kv_status_final(status))
+		return wire_status_text(wire_status_of(status));
+	return *rdmad_error() ? rdmad_error() : strerror(-status);
+}
+
+static int fail(int error, const char *key)
+{
+	return ctl_fail(error, NULL, "%s %.200s", ctl_command_name(), key);
+}
+
+/* {"command", "key", "server", "transport"}, to be completed by the caller. */
+static json_t *describe(const void *kv, const char *key)
+{
+	json_t *o = json_pack("{s:s}", "command", ctl_command_name());
+
+	ctl_json_set_bytes(o, "key", key, strlen(key));
+	json_object_set_new(o, "server", json_string(ctl.host));
+	json_object_set_new(o, "transport", json_string(kv_transport(kv)));
+	return o;
+}
+
+static int print_value(const void *kv, const char *key, const void *value, size_t len)
+{
+	json_t *o;
+
+	if (ctl.json) {
+		o = describe(kv, key);
+		json_object_set_new(o, "found", json_true());
+		json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
+		ctl_json_set_bytes(o, "value", value, len);
+		return ctl_json_print(o);
+	}
+	fwrite(value, 1, len, stdout);
+	if (newline)
+		putchar('\n');
+	fflush(stdout);
+	if (!ctl.quiet)
+		ctl_say("%s: %zu bytes, transport %s", ctl.host, len, kv_transport(kv));
+	return CTL_OK;
+}
+
+static int print_missing(const void *kv, const char *key)
+{
+	json_t *o;
+
+	if (ctl.json) {
+		o = describe(kv, key);
+		json_object_set_new(o, "found", json_false());
+		ctl_json_print(o);
+	}
+	ctl_say("%s: no such key: %.200s (transport %s)", ctl_command_name(), key, kv_transport(kv));
+	return CTL_NOT_FOUND;
+}
+
+int ctl_kv_get(const struct ctl_arguments *arguments)
+{
+	const char *key = arguments->text[0];
+	void *kv, *value;
+	size_t len;
+	int rc = ctl_kv_open(&kv);
+
+	if (rc != 0)
+		return rc;
+	rc = kv_get_bytes(kv, key, strlen(key), &value, &len);
+	if (rc == 0) {
+		rc = print_value(kv, key, value, len);
+		kv_release(value);
+	} else if (rc == -ENOENT) {
+		rc = print_missing(kv, key);
+	} else {
+		rc = fail(rc, key);
+	}
+	kv_close(kv);
+	return rc;
+}
+
+/* All of a descriptor. free() *out. */
+static int read_all(int fd, char **out, size_t *len)
+{
+	size_t room = 0, n = 0;
+	char *data = NULL, *bigger;
+	ssize_t got;
+
+	do {
+		if (n == room) {
+			room = MAX(2 * room, 65536u);
+			bigger = realloc(data, room);
+			if (!bigger) {
+				free(data);
+				return -ENOMEM;
+			}
+			data = bigger;
+		}
+		got = read(fd, data + n, room - n);
+		if (got < 0) {
+			free(data);
+			return -errno;
+		}
+		n += (size_t)got;
+	} while (got > 0);
+	*out = data;
+	*len = n;
+	return 0;
+}
+
+static int read_file(const char *path, char **out, size_t *len)
+{
+	int fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = read_all(fd, out, len);
+	if (fd != STDIN_FILENO)
+		close(fd);
+	return rc;
+}
+
+/* The value: an argument, a file or stdin. `owned` is to be freed. */
+static int take_value(const struct ctl_arguments *arguments, const char **value, size_t *len,
+		      char **owned)
+{
+	const char *path = file;
+	int rc;
+
+	*owned = NULL;
+	if ((arguments->count == 2) == (file != NULL))
+		return ctl_usage_error("kv set: give one value: VALUE, - or --file FILE");
+	if (!path && strcmp(arguments->text[1], "-") != 0) {
+		*value = arguments->text[1];
+		*len = strlen(*value);
+		return 0;
+	}
+	if (!path)
+		path = "-";
+	rc = read_file(path, owned, len);
+	if (rc != 0) {
+		ctl_say("kv set: cannot read %s: %s", path, strerror(-rc));
+		return CTL_FAILED;
+	}
+	*value = *owned;
+	return 0;
+}
+
+static int print_set(const void *kv, const char *key, size_t len)
+{
+	json_t *o;
+
+	if (!ctl.json) {
+		if (!ctl.quiet)
+			ctl_say("%s: %zu bytes stored, transport %s", ctl.host, len, kv_transport(kv));
+		return CTL_OK;
+	}
+	o = describe(kv, key);
+	json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
+	return ctl_json_print(o);
+}
+
+int ctl_kv_set(const struct ctl_arguments *arguments)
+{
+	const char *key = arguments->text[0], *value = NULL;
+	char *owned;
+	size_t len = 0;
+	void *kv;
+	int rc = take_value(arguments, &value, &len, &owned);
+
+	if (rc != 0)
+		return rc;
+	rc = ctl_kv_open(&kv);
+	if (rc != 0)
+		goto free_value;
+	rc = kv_set_bytes(kv, key, strlen(key), value, len);
+	rc = rc ? fail(rc, key) : print_set(kv, key, len);
+	kv_close(kv);
+free_value:
+	free(owned);
+	return rc;
+}
+
+/* del and exists: 1, 0 or an error; "yes" or "no" in words. */
+static int ask(const char *key, int (*call)(void *kv, const void *key, size_t key_len),
+	       const char *member, const char *yes, const char *no)
+{
+	json_t *o;
+	void *kv;
+	int rc = ctl_kv_open(&kv), answer;
+
+	if (rc != 0)
+		return rc;
+	answer = call(kv, key, strlen(key));
+	if (answer < 0) {
+		rc = fail(answer, key);
+	} else if (ctl.json) {
+		o = describe(kv, key);
+		json_object_set_new(o, member, json_boolean(answer));
+		rc = ctl_json_print(o);
+	} else {
+		puts(answer ? yes : no);
+		ctl_say_transport(ctl.host, kv_transport(kv));
+	}
+	kv_close(kv);
+	return answer == 0 && rc == CTL_OK ? CTL_NOT_FOUND : rc;
+}
+
+int ctl_kv_del(const struct ctl_arguments *arguments)
+{
+	return ask(arguments->text[0], kv_delete, "deleted", "deleted", "no such key");
+}
+
+int ctl_kv_exists(const struct ctl_arguments *arguments)
+{
+	return ask(arguments->text[0], kv_exists, "exists", "yes", "no");
+}

@@ -1,0 +1,362 @@
+/*
+ * kv_run.c: carry out a command file. Requests go out without waiting for each other's answers;
+ * the connection keeps their order, so a get sees the sets in front of it.
+ */
+#include "ctl/ctl.h"
+#include "rdmad/kv.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SLICE_US 200000 /* a wait is cut into pieces so that Ctrl-C is seen */
+#define TIMEOUT_DEFAULT (30 * TIME_S)
+
+struct key {
+	size_t len;
+	char text[];
+};
+
+/* The keys that were named, each once, in the order of their first use: printkv prints these. */
+struct keys {
+	struct key **key;
+	size_t count, room;
+	uint32_t *slot; /* open addressing: index into key plus 1; 4 * room of them */
+};
+
+struct run {
+	const char *name;
+	void *kv;
+	uint64_t line, sets, gets, failed;
+	struct keys keys;
+	json_t *results; /* NULL unless --json */
+	uint64_t random;
+	int error; /* what ended the run */
+};
+
+/* A request on its way. */
+struct request {
+	struct run *run;
+	uint64_t line;
+	enum script_verb verb; /* SCRIPT_PRINTKV: a get that prints its key too */
+	size_t key_len;
+	char key[];
+};
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static uint32_t hash(const char *key, size_t len)
+{
+	uint32_t h = 2166136261u;
+
+	while (len--)
+		h = (h ^ (uint8_t)*key++) * 16777619u;
+	return h;
+}
+
+/* Where a key is, or the free slot where it belongs. */
+static uint32_t *keys_slot(const struct keys *keys, const char *key, size_t len)
+{
+	size_t slots = 4 * keys->room;
+
+	for (size_t i = hash(key, len) % slots;; i = (i + 1) % slots) {
+		const struct key *k = keys->slot[i] ? keys->key[keys->slot[i] - 1] : NULL;
+
+		if (!k || (k->len == len && memcmp(k->text, key, len) == 0))
+			return &keys->slot[i];
+	}
+}
+
+static int keys_grow(struct keys *keys)
+{
+	size_t room = MAX(2 * keys->room, 256u);
+	struct key **key = realloc(keys->key, room * sizeof(*key));
+	uint32_t *slot = calloc(4 * room, sizeof(*slot));
+
+	if (key)
+		keys->key = key;
+	if (!key || !slot) {
+		free(slot);
+		return -ENOMEM;
+	}
+	free(keys->slot);
+	keys->slot = slot;
+	keys->room = room;
+	for (size_t i = 0; i < keys->count; i++)
+		*keys_slot(keys, key[i]->text, key[i]->len) = (uint32_t)i + 1;
+	return 0;
+}
+
+static int keys_add(struct keys *keys, const char *text, size_t len)
+{
+	struct key *key;
+	uint32_t *slot;
+
+	if (keys->count == keys->room && keys_grow(keys) != 0)
+		return -ENOMEM;
+	slot = keys_slot(keys, text, len);
+	if (*slot)
+		return 0;
+	key = malloc(sizeof(*key) + len);
+	if (!key)
+		return -ENOMEM;
+	key->len = len;
+	memcpy(key->text, text, len);
+	keys->key[keys->count++] = key;
+	*slot = (uint32_t)keys->count;
+	return 0;
+}
+
+static void keys_destroy(struct keys *keys)
+{
+	for (size_t i = 0; i < keys->count; i++)
+		free(keys->key[i]);
+	free(keys->key);
+	free(keys->slot);
+}
+
+/* The rest of the file goes on after a line that failed. */
+static void line_failed(struct run *run, uint64_t line, const char *what)
+{
+	run->failed++;
+	ctl_say("%s:%llu: %s", run->name, (unsigned long long)line, what);
+}
+
+static void request_failed(const struct request *r, const char *why)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s %.*s: %s", r->verb == SCRIPT_SET ? "set" : "get",
+		 (int)MIN(r->key_len, 100u), r->key, why);
+	line_failed(r->run, r->line, text);
+}
+
+/* Told once, by conclude(), and not for each request. */
+static void connection_ended(struct run *run)
+{
+	run->failed++;
+	if (!run->error)
+		run->error = -ENOTCONN;
+}
+
+static void add_result(struct run *run, const struct request *r, bool found, const void *value,
+		       size_t len)
+{
+	json_t *o = json_pack("{s:I, s:b}", "line", (json_int_t)r->line, "found", found);
+
+	ctl_json_set_bytes(o, "key", r->key, r->key_len);
+	ctl_json_set_bytes(o, "value", value, len);
+	json_array_append_new(run->results, o);
+}
+
+/* Data of a get: the value, "" where the key is missing. */
+static void show(struct run *run, const struct request *r, bool found, const void *value, size_t len)
+{
+	if (run->results) {
+		add_result(run, r, found, value, len);
+		return;
+	}
+	if (r->verb == SCRIPT_PRINTKV) {
+		fwrite(r->key, 1, r->key_len, stdout);
+		putchar(' ');
+	}
+	fwrite(value, 1, len, stdout);
+	putchar('\n');
+}
+
+static void answered(void *arg, int status, const void *value, size_t len)
+{
+	struct request *r = arg;
+	struct run *run = r->run;
+	bool get = r->verb != SCRIPT_SET;
+
+	if (get && (status == 0 || status == -ENOENT))
+		show(run, r, status == 0, status == 0 ? value : "", status == 0 ? len : 0);
+	else if (status != 0 && ctl_kv_status_final(status))
+		request_failed(r, ctl_kv_status_text(status));
+	else if (status != 0)
+		connection_ended(run);
+	free(r);
+}
+
+/* Wait until a request is answered. 0, -EINTR, -ETIMEDOUT, -ENOTCONN. */
+static int progress(struct run *run)
+{
+	uint64_t limit = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
+	uint64_t until = time_now() + limit;
+	int rc;
+
+	while ((rc = kv_progress(run->kv, SLICE_US)) == 0) {
+		if (ctl_interrupted())
+			return -EINTR;
+		if (time_now() >= until)
+			return -ETIMEDOUT;
+	}
+	return MIN(rc, 0);
+}
+
+static void drain(void *arg)
+{
+	struct run *run = arg;
+
+	while (!run->error && kv_outstanding(run->kv))
+		run->error = progress(run);
+	fflush(stdout); /* who feeds us by a pipe waits for it */
+}
+
+static int submit_once(struct run *run, struct request *r, const void *value, size_t len)
+{
+	if (r->verb == SCRIPT_SET)
+		return kv_submit_set(run->kv, r->key, r->key_len, value, len, answered, r);
+	return kv_submit_get(run->kv, r->key, r->key_len, answered, r);
+}
+
+static void submit(struct run *run, enum script_verb verb, const char *key, size_t key_len,
+		   const void *value, size_t len)
+{
+	struct request *r = malloc(sizeof(*r) + key_len);
+	int rc = r ? 0 : -ENOMEM;
+
+	if (rc != 0) {
+		line_failed(run, run->line, "no memory for the request");
+		return;
+	}
+	*r = (struct request){.run = run, .line = run->line, .verb = verb, .key_len = key_len};
+	memcpy(r->key, key, key_len);
+	while ((rc = submit_once(run, r, value, len)) == -EAGAIN) {
+		rc = progress(run);
+		if (rc != 0)
+			break;
+	}
+	if (rc == 0)
+		return;
+	if (rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -EINTR)
+		run->error = rc;
+	else
+		request_failed(r, rdmad_error());
+	free(r);
+}
+
+static void set_random(struct run *run, const struct script_command *c)
+{
+	size_t len = (size_t)c->size - 1;
+	char *text = malloc(len + 1);
+
+	if (!text) {
+		line_failed(run, run->line, "no memory for a value of that size");
+		return;
+	}
+	script_random_text(text, len, &run->random);
+	submit(run, SCRIPT_SET, c->key, c->key_len, text, len);
+	free(text);
+}
+
+static void print_all(struct run *run)
+{
+	for (size_t i = 0; i < run->keys.count && !run->error; i++)
+		submit(run, SCRIPT_PRINTKV, run->keys.key[i]->text, run->keys.key[i]->len, NULL, 0);
+}
+
+static void carry_out(struct run *run, const struct script_command *c)
+{
+	if (c->key_len && keys_add(&run->keys, c->key, c->key_len) != 0)
+		line_failed(run, run->line, "no memory to remember the key for printkv");
+	run->gets += c->verb == SCRIPT_GET;
+	run->sets += c->verb == SCRIPT_SET || c->verb == SCRIPT_SETSIZE;
+	switch (c->verb) {
+	case SCRIPT_NONE:
+		break;
+	case SCRIPT_SET:
+	case SCRIPT_GET:
+		submit(run, c->verb, c->key, c->key_len, c->value, c->value_len);
+		break;
+	case SCRIPT_SETSIZE:
+		set_random(run, c);
+		break;
+	case SCRIPT_PRINTKV:
+		print_all(run);
+		break;
+	}
+}
+
+static void run_lines(struct run *run, int fd)
+{
+	struct script_reader reader = {.fd = fd, .idle = drain, .arg = run};
+	struct script_command command;
+	const char *line, *wrong;
+	size_t len;
+	int rc = 0;
+
+	while (!run->error && !ctl_interrupted() && (rc = script_read(&reader, &line, &len)) > 0) {
+		run->line++;
+		wrong = script_parse(line, len, &command);
+		if (wrong)
+			line_failed(run, run->line, wrong);
+		else
+			carry_out(run, &command);
+	}
+	if (rc < 0 && rc != -EINTR)
+		line_failed(run, run->line + 1, strerror(-rc));
+	drain(run);
+	script_reader_destroy(&reader);
+}
+
+static void summarize(struct run *run, uint64_t elapsed)
+{
+	json_t *o;
+
+	if (!run->results) {
+		if (!ctl.quiet)
+			ctl_say("%s: %llu sets, %llu gets, %llu failed, %.3f s, transport %s", ctl.host,
+				(unsigned long long)run->sets, (unsigned long long)run->gets,
+				(unsigned long long)run->failed, (double)elapsed / 1e9,
+				kv_transport(run->kv));
+		return;
+	}
+	o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b, s:O}", "command", "kv run", "server",
+		      ctl.host, "transport", kv_transport(run->kv), "sets", (json_int_t)run->sets,
+		      "gets", (json_int_t)run->gets, "failed", (json_int_t)run->failed,
+		      "elapsed_seconds", (double)elapsed / 1e9, "interrupted", ctl_interrupted(),
+		      "results", run->results);
+	ctl_json_print(o);
+}
+
+static int conclude(const struct run *run)
+{
+	if (ctl_interrupted())
+		return CTL_INTERRUPTED;
+	if (run->error)
+		return ctl_fail(run->error,
+				run->error == -ETIMEDOUT ? "no answer in time"
+							 : "the connection ended before all answers",
+				"kv run %s, line %llu", run->name, (unsigned long long)run->line);
+	return run->failed ? CTL_FAILED : CTL_OK;
+}
+
+int ctl_kv_run(const struct ctl_arguments *arguments)
+{
+	struct run run = {.name = arguments->text[0], .random = time_now() | 1};
+	bool from_stdin = strcmp(run.name, "-") == 0;
+	int fd = from_stdin ? STDIN_FILENO : open(run.name, O_RDONLY | O_CLOEXEC), rc;
+	uint64_t begin;
+
+	if (fd < 0) {
+		ctl_say("kv run: cannot read %s: %s", run.name, strerror(errno));
+		return CTL_FAILED;
+	}
+	ctl_catch_interrupt();
+	rc = ctl_kv_open(&run.kv);
+	if (rc != 0)
+		goto close_file;
+	run.results = ctl.json ? json_array() : NULL;
+	begin = time_now();
+	run_lines(&run, fd);
+	summarize(&run, time_now() - begin);
+	rc = conclude(&run);
+	kv_close(run.kv);
+	keys_destroy(&run.keys);
+	json_decref(run.results);
+close_file:
+	if (!from_stdin)
+		close(fd);
+	return rc;
+}

@@ -1,0 +1,117 @@
+/* report.c: how failures are told: what failed, why, the exit status, and what to do next. */
+#include "ctl/ctl.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static const struct {
+	int error;
+	enum ctl_exit status;
+	const char *hint;
+} errors[] = {
+	{ECONNREFUSED, CTL_UNREACHABLE, "start the daemon with: rdmad"},
+	{EHOSTUNREACH, CTL_UNREACHABLE, "is the name right and the network up? try: rdmactl ping HOST"},
+	{ENETUNREACH, CTL_UNREACHABLE, "is the network up? see: ip route"},
+	{ENETDOWN, CTL_UNREACHABLE, "is the network up? see: ip link"},
+	{EHOSTDOWN, CTL_UNREACHABLE, "is the host up?"},
+	{EADDRNOTAVAIL, CTL_UNREACHABLE, "is the address right? see: ip address"},
+	{ENOTCONN, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{ECONNRESET, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{ECONNABORTED, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{EPIPE, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{ENOENT, CTL_NOT_FOUND, NULL},
+	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; see what the daemon does: rdmactl status"},
+	{EPROTONOSUPPORT, CTL_VERSION, "compare: rdmactl version, and rdmad --version on the server"},
+	{ENODEV, CTL_FAILED, "is there an RDMA device? see: rdma link; without one: tcp://HOST"},
+	{ENOMEM, CTL_FAILED, "how full is it? see: rdmactl memory"},
+	{EINTR, CTL_INTERRUPTED, NULL},
+};
+
+static void print_hint(int error)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		if (errors[i].error == -error && errors[i].hint)
+			fprintf(stderr, "%s\n", errors[i].hint);
+}
+
+enum ctl_exit ctl_exit_of(int error)
+{
+	if (!error)
+		return CTL_OK;
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		if (errors[i].error == -error)
+			return errors[i].status;
+	return CTL_FAILED;
+}
+
+void ctl_say(const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fflush(stdout); /* so that both streams tell the story in order */
+	fprintf(stderr, "rdmactl: %s\n", text);
+}
+
+static const char *reason(int error, const char *why)
+{
+	if (!why)
+		why = rdmad_error();
+	return *why ? why : strerror(-error);
+}
+
+int ctl_fail(int error, const char *why, const char *format, ...)
+{
+	char what[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(what, sizeof(what), format, args);
+	va_end(args);
+	ctl_say("%s: %s", what, reason(error, why));
+	print_hint(error);
+	return (int)ctl_exit_of(error);
+}
+
+int ctl_fail_open(int error, const char *server)
+{
+	/* The path of a UNIX socket that is not there. */
+	if (error == -ENOENT)
+		error = -ECONNREFUSED;
+	if (*rdmad_error()) /* it names the server, the transport and the cause */
+		ctl_say("%s", rdmad_error());
+	else
+		ctl_say("cannot connect to %s: %s", server, strerror(-error));
+	print_hint(error);
+	return (int)ctl_exit_of(error);
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+	interrupted = 1;
+}
+
+void ctl_catch_interrupt(void)
+{
+	/* No SA_RESTART, so that a wait ends; the second signal finds the default action. */
+	struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+}
+
+bool ctl_interrupted(void)
+{
+	return interrupted;
+}
+
+void ctl_say_transport(const char *server, const char *transport)
+{
+	if (!ctl.quiet && !ctl.json)
+		ctl_say("%s: transport %s", server, transport);
+}

@@ -1,0 +1,182 @@
+/* script.c: command files: "set KEY VALUE", "get KEY", "setsize KEY N", "printkv". */
+#include "ctl/ctl.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SIZE_MAX_TEXT (1ull << 40)
+
+static bool blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* The next word of [*at, end), with *at moved behind it and the one blank that ends it. */
+static size_t take_word(const char **at, const char *end, const char **word)
+{
+	const char *p = *at;
+
+	while (p < end && blank(*p))
+		p++;
+	*word = p;
+	while (p < end && !blank(*p))
+		p++;
+	*at = p < end ? p + 1 : p;
+	return (size_t)(p - *word);
+}
+
+static const char *parse_set(const char *at, const char *end, struct script_command *c)
+{
+	c->value = at; /* the rest of the line, blanks and all */
+	c->value_len = (size_t)(end - at);
+	return NULL;
+}
+
+static const char *no_more(const char *at, const char *end)
+{
+	const char *word;
+
+	return take_word(&at, end, &word) ? "there is more behind what the command takes" : NULL;
+}
+
+static const char *parse_get(const char *at, const char *end, struct script_command *c)
+{
+	return no_more(at, end);
+}
+
+static const char *parse_setsize(const char *at, const char *end, struct script_command *c)
+{
+	const char *word;
+	char text[32];
+	size_t len = take_word(&at, end, &word);
+
+	if (!len || len >= sizeof(text))
+		return "setsize needs a size: setsize KEY N";
+	memcpy(text, word, len);
+	text[len] = '\0';
+	if (units_parse_size(text, &c->size) != 0 || c->size < 1 || c->size > SIZE_MAX_TEXT)
+		return "the size is not a number from 1 on";
+	return no_more(at, end);
+}
+
+static const struct verb {
+	const char *name;
+	enum script_verb verb;
+	bool key;
+	const char *(*parse)(const char *at, const char *end, struct script_command *c);
+} verbs[] = {
+	{"set", SCRIPT_SET, true, parse_set},
+	{"get", SCRIPT_GET, true, parse_get},
+	{"setsize", SCRIPT_SETSIZE, true, parse_setsize},
+	{"printkv", SCRIPT_PRINTKV, false, parse_get},
+};
+
+static const struct verb *find_verb(const char *word, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (strlen(verbs[i].name) == len && memcmp(verbs[i].name, word, len) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+const char *script_parse(const char *line, size_t len, struct script_command *command)
+{
+	const char *at = line, *end = line + len, *word;
+	const struct verb *verb;
+
+	memset(command, 0, sizeof(*command));
+	len = take_word(&at, end, &word);
+	if (!len || word[0] == '#')
+		return NULL;
+	verb = find_verb(word, len);
+	if (!verb)
+		return "no such command: there are set, get, setsize and printkv";
+	if (verb->key) {
+		command->key_len = take_word(&at, end, &command->key);
+		if (!command->key_len)
+			return "the key is missing";
+	}
+	command->verb = verb->verb;
+	return verb->parse(at, end, command);
+}
+
+/* xorshift64 (Marsaglia, 2003). */
+static uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+void script_random_text(char *out, size_t n, uint64_t *state)
+{
+	static const char digit[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	while (n) {
+		uint64_t bits = next_random(state);
+
+		for (unsigned i = 0; i < 10 && n; i++, n--, bits >>= 6)
+			*out++ = digit[bits & 63];
+	}
+}
+
+/* Put what is left to the buffer's begin and read more behind it. 0 or -errno. */
+static int read_more(struct script_reader *r)
+{
+	ssize_t got;
+
+	if (r->begin) {
+		memmove(r->buffer, r->buffer + r->begin, r->end - r->begin);
+		r->end -= r->begin;
+		r->begin = 0;
+	}
+	if (r->end == r->room) {
+		size_t room = MAX(2 * r->room, 65536u);
+		char *buffer = realloc(r->buffer, room);
+
+		if (!buffer)
+			return -ENOMEM;
+		r->buffer = buffer;
+		r->room = room;
+	}
+	if (r->idle)
+		r->idle(r->arg);
+	got = read(r->fd, r->buffer + r->end, r->room - r->end);
+	if (got < 0)
+		return -errno;
+	r->end += (size_t)got;
+	r->eof = got == 0;
+	return 0;
+}
+
+int script_read(struct script_reader *r, const char **line, size_t *len)
+{
+	size_t searched = 0;
+	int rc;
+
+	while (true) {
+		size_t have = r->end - r->begin;
+		char *start = r->buffer + r->begin;
+		char *end = have > searched ? memchr(start + searched, '\n', have - searched) : NULL;
+
+		if (end || (r->eof && have)) {
+			*line = start;
+			*len = end ? (size_t)(end - start) : have;
+			r->begin += *len + (end != NULL);
+			return 1;
+		}
+		if (r->eof)
+			return 0;
+		searched = have;
+		rc = read_more(r);
+		if (rc != 0)
+			return rc;
+	}
+}
+
+void script_reader_destroy(struct script_reader *r)
+{
+	free(r->buffer);
+	memset(r, 0, sizeof(*r));
+}
