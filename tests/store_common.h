@@ -1,0 +1,114 @@
+/* store_common: what the files of check_store share. */
+#ifndef TESTS_STORE_COMMON_H
+#define TESTS_STORE_COMMON_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "store/store.h"
+
+#define NOW 1000000000000ull /* a fake time */
+
+struct fixture {
+	void *arena;
+	size_t size;
+	struct store *store;
+};
+
+static inline struct fixture fixture_open(size_t size, uint64_t value_max, enum store_eviction e)
+{
+	struct fixture f = {.size = size};
+	struct store_config config = {.arena_size = size, .value_max = value_max, .eviction = e};
+
+	f.arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ck_assert_ptr_ne(f.arena, MAP_FAILED);
+	config.arena = f.arena;
+	ck_assert_int_eq(store_create(&config, &f.store), 0);
+	return f;
+}
+
+static inline struct store_stats fixture_stats(const struct fixture *f)
+{
+	struct store_stats stats;
+
+	store_get_stats(f->store, &stats);
+	return stats;
+}
+
+/* Flushes, and demands that all memory came back. */
+static inline void fixture_close(struct fixture *f)
+{
+	struct store_stats stats;
+
+	store_flush(f->store);
+	stats = fixture_stats(f);
+	ck_assert_uint_eq(stats.items, 0);
+	ck_assert_uint_eq(stats.pins, 0);
+	ck_assert_uint_eq(stats.bytes_used, 0);
+	ck_assert_uint_eq(stats.bytes_asked, 0);
+	store_destroy(f->store);
+	munmap(f->arena, f->size);
+}
+
+static inline uint64_t random_next(uint64_t *state) /* xorshift64*, Vigna 2016 */
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dull;
+}
+
+/* Sizes in [1, 2^bits), each magnitude as likely as any other. */
+static inline uint64_t random_size(uint64_t *state, unsigned bits)
+{
+	unsigned log = (unsigned)(random_next(state) % bits);
+
+	return (1ull << log) + random_next(state) % (1ull << log);
+}
+
+/* Bytes that all follow from the seed, which is the first eight of them. */
+static inline void pattern_fill(void *at, uint64_t len, uint64_t seed)
+{
+	unsigned char *byte = at;
+	uint64_t word = seed;
+
+	for (uint64_t i = 0; i < len; i += 8, word = word * 6364136223846793005ull + 1)
+		memcpy(byte + i, &word, MIN(8, len - i));
+}
+
+static inline bool pattern_holds(const void *at, uint64_t len)
+{
+	const unsigned char *byte = at;
+	uint64_t word;
+
+	if (len < 8)
+		return true;
+	memcpy(&word, at, 8);
+	for (uint64_t i = 0; i < len; i += 8, word = word * 6364136223846793005ull + 1)
+		if (memcmp(byte + i, &word, MIN(8, len - i)))
+			return false;
+	return true;
+}
+
+static inline int set_text(struct store *s, const char *key, const char *value, uint64_t now)
+{
+	return store_set(s, key, strlen(key), value, strlen(value), NULL, now, NULL);
+}
+
+static inline bool has_text(struct store *s, const char *key, const char *value, uint64_t now)
+{
+	char buf[256];
+	uint64_t len;
+
+	return store_copy(s, key, strlen(key), now, buf, sizeof(buf), &len, NULL) == 1 &&
+	       len == strlen(value) && !memcmp(buf, value, len);
+}
+
+TCase *store_memory_case(void);
+TCase *store_evict_case(void);
+TCase *store_model_case(void);
+TCase *store_threads_case(void);
+
+#endif

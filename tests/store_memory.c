@@ -1,0 +1,181 @@
+/* store_memory: the arena seen through the store: no overlap, little waste, nothing lost. */
+#include "store_common.h"
+
+struct extent {
+	uint64_t len, seed;
+};
+
+/* Mixed sizes come and go; each value is filled whole, and checked when it goes. */
+START_TEST(test_mix_keeps_values)
+{
+	static struct extent extent[4000];
+	struct fixture f = fixture_open(32 * MIB, 8 * MIB, STORE_EVICT_NONE);
+	uint64_t state = 42 + (uint64_t)_i, buf_max = 1 * MIB;
+	struct store_ref ref;
+	unsigned refused = 0;
+
+	memset(extent, 0, sizeof(extent));
+	for (uint64_t n = 0; n < 60000; n++) {
+		uint32_t key = (uint32_t)(random_next(&state) % ARRAY_SIZE(extent));
+		struct extent *e = &extent[key];
+
+		if (e->len) {
+			ck_assert_int_eq(store_get(f.store, &key, sizeof(key), NOW, &ref), 1);
+			ck_assert_uint_eq(ref.len, e->len);
+			ck_assert(pattern_holds(ref.addr, ref.len));
+			ck_assert(e->len < 8 || !memcmp(ref.addr, &e->seed, 8));
+			store_unpin(f.store, &ref);
+			store_delete(f.store, &key, sizeof(key), 0, NOW);
+			e->len = 0;
+			continue;
+		}
+		e->len = MIN(random_size(&state, 14 + n / 10000 % 2 * 4), buf_max);
+		e->seed = random_next(&state);
+		if (store_reserve(f.store, &key, sizeof(key), e->len, NOW, &ref)) {
+			e->len = 0;
+			refused++;
+			continue;
+		}
+		pattern_fill(ref.addr, ref.len, e->seed);
+		ck_assert_int_eq(store_publish(f.store, &ref, NULL, NOW, NULL), 0);
+	}
+	ck_assert_uint_lt(refused, 30000);
+	fixture_close(&f);
+}
+END_TEST
+
+#define HEADER 48 /* of an item; counted as asked for, since the allocator has no part in it */
+
+static double waste_of(const struct store_stats *stats, uint64_t of)
+{
+	return 1 - (double)(stats->bytes_asked + stats->items * HEADER) / (double)of;
+}
+
+/* Keys drawn from so few that half of the writes replace. Values are not touched: 1 B to 1 GiB in 32 GiB. */
+START_TEST(test_waste_wide)
+{
+	struct fixture f = fixture_open(32 * GIB, GIB, STORE_EVICT_NONE);
+	uint64_t state = 7, refused = 0, peak = 0;
+	struct store_stats stats;
+	struct store_ref ref;
+	double waste;
+
+	for (int n = 0; n < 20000; n++) {
+		uint32_t key = (uint32_t)(random_next(&state) % 600);
+		uint64_t len = random_size(&state, 30);
+
+		if (store_reserve(f.store, &key, sizeof(key), len, NOW, &ref)) {
+			refused++;
+			continue;
+		}
+		ck_assert_int_eq(store_publish(f.store, &ref, NULL, NOW, NULL), 0);
+		stats = fixture_stats(&f);
+		peak = MAX(peak, stats.bytes_asked);
+	}
+	stats = fixture_stats(&f);
+	waste = waste_of(&stats, stats.bytes_held);
+	printf("store: 1 B to 1 GiB: waste %.2f %%, %lu refused, at most %.0f %% of the arena asked\n",
+	       100 * waste, refused, 100.0 * (double)peak / (double)stats.bytes_total);
+	ck_assert(waste < 0.25);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Churn in a full arena: what does not hold keys, values or headers is waste. */
+START_TEST(test_waste_when_full)
+{
+	static const unsigned bits[] = {1, 6, 10, 13, 16, 20};
+	struct fixture f = fixture_open(64 * MIB, GIB, STORE_EVICT_NONE);
+	uint64_t state = 99;
+	struct store_stats stats;
+	struct store_ref ref;
+	uint32_t keys = 0;
+	double waste;
+
+	while (!store_reserve(f.store, &keys, 4, random_size(&state, bits[_i]), NOW, &ref)) {
+		ck_assert_int_eq(store_publish(f.store, &ref, NULL, NOW, NULL), 0);
+		keys++;
+	}
+	for (uint64_t n = 0; n < MIN(20 * keys, 300000); n++) {
+		uint32_t key = (uint32_t)(random_next(&state) % keys);
+
+		store_delete(f.store, &key, 4, 0, NOW);
+		key = (uint32_t)(random_next(&state) % keys);
+		if (!store_reserve(f.store, &key, 4, random_size(&state, bits[_i]), NOW, &ref))
+			store_publish(f.store, &ref, NULL, NOW, NULL);
+	}
+	for (uint32_t key = 0;; key++) { /* full again */
+		if (store_reserve(f.store, &key, 4, random_size(&state, bits[_i]), NOW, &ref))
+			break;
+		store_publish(f.store, &ref, NULL, NOW, NULL);
+	}
+	stats = fixture_stats(&f);
+	waste = waste_of(&stats, stats.bytes_total);
+	printf("store: full with values below %u B: waste %.1f %%, of it %.1f %% free\n",
+	       1u << bits[_i], 100 * waste,
+	       100.0 - 100.0 * (double)stats.bytes_used / (double)stats.bytes_total);
+	ck_assert(waste < 0.25);
+	fixture_close(&f);
+}
+END_TEST
+
+static uint32_t fill(struct fixture *f, uint64_t len)
+{
+	struct store_ref ref;
+	uint32_t n = 0;
+
+	for (; !store_reserve(f->store, &n, sizeof(n), len, NOW, &ref); n++)
+		ck_assert_int_eq(store_publish(f->store, &ref, NULL, NOW, NULL), 0);
+	return n;
+}
+
+/* What small values held becomes one large value, however they went. */
+START_TEST(test_small_becomes_large)
+{
+	static const uint64_t sizes[] = {1, 100, 1000, 5000, 20000, 40000};
+	struct fixture f = fixture_open(16 * MIB, GIB, STORE_EVICT_NONE);
+	uint64_t whole = 16 * MIB - 4096;
+	struct store_ref ref;
+	uint32_t n;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		n = fill(&f, sizes[i]);
+		ck_assert_int_eq(store_reserve(f.store, "k", 1, whole, NOW, &ref), -ENOMEM);
+		for (uint32_t k = 0; k < n; k += 2)
+			store_delete(f.store, &k, sizeof(k), 0, NOW);
+		for (uint32_t k = 1; k < n; k += 2)
+			store_delete(f.store, &k, sizeof(k), 0, NOW);
+		ck_assert_int_eq(store_reserve(f.store, "k", 1, whole, NOW, &ref), 0);
+		store_abandon(f.store, &ref);
+	}
+	ck_assert_int_eq(store_reserve(f.store, "k", 1, 16 * MIB, NOW, &ref), -EFBIG);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Exactly as much as was freed fits again, also when only one run of that length exists. */
+START_TEST(test_exact_fit)
+{
+	struct fixture f = fixture_open(16 * MIB, GIB, STORE_EVICT_NONE);
+	struct store_ref ref;
+	uint32_t n = fill(&f, 300000), keep = n / 2;
+
+	ck_assert_int_eq(store_delete(f.store, &keep, sizeof(keep), 0, NOW), 1);
+	ck_assert_int_eq(store_reserve(f.store, "k", 1, 300000, NOW, &ref), 0);
+	store_abandon(f.store, &ref);
+	fixture_close(&f);
+}
+END_TEST
+
+TCase *store_memory_case(void)
+{
+	TCase *tc = tcase_create("memory");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, test_mix_keeps_values, 0, 2);
+	tcase_add_test(tc, test_waste_wide);
+	tcase_add_loop_test(tc, test_waste_when_full, 0, 6);
+	tcase_add_test(tc, test_small_becomes_large);
+	tcase_add_test(tc, test_exact_fit);
+	return tc;
+}

@@ -1,0 +1,199 @@
+/* store_threads: everything at once from many threads. Every value that is read must be whole. */
+#include <pthread.h>
+
+#include "store_common.h"
+
+#define THREADS 4
+#define KEYS 2000
+
+struct torture {
+	struct fixture f;
+	unsigned bits; /* sizes below 2^bits */
+	atomic_bool stop;
+	atomic_ulong torn, reads, writes, refused;
+	atomic_long sum; /* of what the incrementing threads added */
+};
+
+struct worker {
+	pthread_t thread;
+	struct torture *t;
+	uint64_t state;
+	struct store_ref held[8];
+};
+
+static void do_read(struct worker *w, uint32_t key, uint64_t now)
+{
+	static _Thread_local unsigned char buf[4096];
+	struct store_ref ref;
+	uint64_t len = 0;
+
+	if (random_next(&w->state) % 2) {
+		if (store_copy(w->t->f.store, &key, 4, now, buf, sizeof(buf), &len, NULL) == 1 &&
+		    len <= sizeof(buf) && !pattern_holds(buf, len))
+			atomic_fetch_add(&w->t->torn, 1);
+	} else if (store_get(w->t->f.store, &key, 4, now, &ref) == 1) {
+		if (!pattern_holds(ref.addr, ref.len))
+			atomic_fetch_add(&w->t->torn, 1);
+		store_unpin(w->t->f.store, &ref);
+	}
+	atomic_fetch_add(&w->t->reads, 1);
+}
+
+/* Pins that last: checked again when their place is needed. */
+static void do_hold(struct worker *w, uint32_t key, uint64_t now)
+{
+	struct store_ref *ref = &w->held[random_next(&w->state) % ARRAY_SIZE(w->held)];
+
+	if (ref->item && !pattern_holds(ref->addr, ref->len))
+		atomic_fetch_add(&w->t->torn, 1);
+	store_unpin(w->t->f.store, ref);
+	store_get(w->t->f.store, &key, 4, now, ref);
+}
+
+static void do_write(struct worker *w, uint32_t key, uint64_t now)
+{
+	uint64_t len = 8 + random_size(&w->state, w->t->bits), seed = random_next(&w->state);
+	struct store_put put = {STORE_ALWAYS, 0, TIME_NEVER};
+	struct store_ref ref;
+
+	if (seed % 4 == 0)
+		put.expires = now + seed % (20 * TIME_MS);
+	if (seed % 16 == 1)
+		put.condition = STORE_IF_ABSENT;
+	if (store_reserve(w->t->f.store, &key, 4, len, now, &ref)) {
+		atomic_fetch_add(&w->t->refused, 1);
+		return;
+	}
+	pattern_fill(ref.addr, len, seed);
+	if (seed % 32 == 2)
+		store_abandon(w->t->f.store, &ref);
+	else
+		store_publish(w->t->f.store, &ref, &put, now, NULL);
+	atomic_fetch_add(&w->t->writes, 1);
+}
+
+static void count_key(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+{
+	(*(unsigned *)arg)++;
+}
+
+static void do_rare(struct worker *w, uint64_t now)
+{
+	static const char prefix[] = {0};
+	uint64_t cursor = random_next(&w->state) % 16 << 32;
+	unsigned seen = 0;
+	struct store_stats stats;
+
+	switch (random_next(&w->state) % 200) {
+	case 0:
+		store_flush(w->t->f.store);
+		break;
+	case 1:
+		store_get_stats(w->t->f.store, &stats);
+		break;
+	default:
+		store_scan(w->t->f.store, &cursor, 20, prefix, 0, now, count_key, &seen);
+	}
+}
+
+static void *torture_run(void *arg)
+{
+	struct worker *w = arg;
+	uint64_t n = 0;
+
+	while (!atomic_load_explicit(&w->t->stop, memory_order_relaxed)) {
+		uint32_t key = (uint32_t)(random_next(&w->state) % KEYS);
+		uint64_t now = time_now(), what = random_next(&w->state) % 100;
+
+		if (what < 45)
+			do_read(w, key, now);
+		else if (what < 55)
+			do_hold(w, key, now);
+		else if (what < 85)
+			do_write(w, key, now);
+		else if (what < 95)
+			store_delete(w->t->f.store, &key, 4, 0, now);
+		else if (what < 98)
+			store_expire(w->t->f.store, &key, 4, now + TIME_MS, now);
+		else
+			do_rare(w, now);
+		if (++n % 64 == 0)
+			store_tick(w->t->f.store, now);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(w->held); i++)
+		store_unpin(w->t->f.store, &w->held[i]);
+	return NULL;
+}
+
+START_TEST(test_torture)
+{
+	static const struct {
+		size_t arena;
+		unsigned bits;
+		enum store_eviction eviction;
+	} row[] = {{256 * MIB, 12, STORE_EVICT_NONE}, /* four heaps */
+		   {MIB, 13, STORE_EVICT_LRU},
+		   {8 * MIB, 19, STORE_EVICT_LRU},    /* large among small: windows */
+		   {4 * MIB, 17, STORE_EVICT_NONE}};
+	static struct torture t;
+	static struct worker worker[THREADS];
+
+	memset(&t, 0, sizeof(t));
+	t.f = fixture_open(row[_i].arena, GIB, row[_i].eviction);
+	t.bits = row[_i].bits;
+	for (unsigned i = 0; i < THREADS; i++) {
+		worker[i] = (struct worker){.t = &t, .state = 77 + i};
+		ck_assert_int_eq(pthread_create(&worker[i].thread, NULL, torture_run, &worker[i]), 0);
+	}
+	nanosleep(&(struct timespec){.tv_nsec = 900000000}, NULL);
+	atomic_store(&t.stop, true);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(worker[i].thread, NULL);
+	printf("store: torture %d: %lu reads, %lu writes, %lu refused, %lu evictions\n", _i,
+	       t.reads, t.writes, t.refused, fixture_stats(&t.f).evictions);
+	ck_assert_uint_eq(t.torn, 0);
+	ck_assert_uint_gt(t.reads, 1000);
+	ck_assert_uint_gt(t.writes, 1000);
+	fixture_close(&t.f);
+}
+END_TEST
+
+static void *incr_run(void *arg)
+{
+	struct torture *t = arg;
+	int64_t value;
+
+	for (int i = 0; i < 20000; i++) {
+		ck_assert_int_eq(store_incr(t->f.store, "n", 1, i % 7 - 3, NOW, &value, NULL), 0);
+		atomic_fetch_add(&t->sum, i % 7 - 3);
+	}
+	return NULL;
+}
+
+START_TEST(test_incr_is_one_step)
+{
+	static struct torture t;
+	pthread_t thread[THREADS];
+	int64_t value;
+
+	memset(&t, 0, sizeof(t));
+	t.f = fixture_open(4 * MIB, GIB, STORE_EVICT_NONE);
+	for (unsigned i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, incr_run, &t), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	ck_assert_int_eq(store_incr(t.f.store, "n", 1, 0, NOW, &value, NULL), 0);
+	ck_assert_int_eq(value, atomic_load(&t.sum));
+	fixture_close(&t.f);
+}
+END_TEST
+
+TCase *store_threads_case(void)
+{
+	TCase *tc = tcase_create("threads");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, test_torture, 0, 4);
+	tcase_add_test(tc, test_incr_is_one_step);
+	return tc;
+}
