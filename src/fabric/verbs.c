@@ -273,7 +273,7 @@ void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 		limits->max_send_depth = MIN(limits->max_send_depth, d->max_wr - 1);
 		limits->max_recv_depth = MIN(limits->max_recv_depth, d->max_wr);
 		limits->max_shared_depth = MIN(limits->max_shared_depth, d->max_srq_wr);
-		limits->max_completions = MIN(limits->max_completions, d->max_cqe / 5 * 4);
+		limits->max_completions = MIN(limits->max_completions, d->max_cqe);
 		limits->max_reads = MIN(limits->max_reads, d->max_reads);
 		limits->write_imm = limits->write_imm && !d->iwarp;
 	}

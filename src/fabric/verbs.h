@@ -82,7 +82,7 @@ struct verbs_cq {
 	struct ibv_cq *cq;
 	bool armed;        /* a notification was asked for and its event not yet taken */
 	unsigned unacked;  /* events taken from the channel and not acknowledged */
-	uint32_t budget;   /* completions that fit */
+	uint32_t depth;    /* completions that fit; those of the shared receives have their own room */
 	uint32_t reserved; /* promised to endpoints */
 	uint32_t dying;    /* of these, to endpoints destroyed since the queue was last empty */
 
@@ -276,6 +276,7 @@ int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain,
 		       const struct fabric_endpoint_attr *attr, enum verbs_state state,
 		       struct verbs_endpoint **out);
 void verbs_endpoint_free(struct verbs_endpoint *ep);
+uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep); /* completions at most */
 void verbs_endpoint_destroy(struct fabric_endpoint *endpoint);
 void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state);
 /* Make the queue pair on `device`, in INIT, and post what was received early. */

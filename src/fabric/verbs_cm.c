@@ -8,8 +8,8 @@
 
 #define VERBS_BACKLOG 1024
 #define VERBS_RESOLVE_MS 2000
-#define VERBS_LOOK_EVERY 64   /* calls of next_event between two system calls, when busy */
-#define VERBS_LOOK_SOONER 8   /* while a connection is being made or ended */
+#define VERBS_LOOK_EVERY 256   /* calls of next_event between two system calls, when busy */
+#define VERBS_LOOK_SOONER 16  /* while a connection is being made or ended */
 #define VERBS_REJ_CONSUMER 28 /* reject reasons of the InfiniBand connection manager */
 #define VERBS_REJ_NO_SERVICE 8
 
@@ -172,7 +172,7 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 
 	if (rc)
 		goto refuse;
-	rc = verbs_queue_reserve(q, ep->depth + ep->recv_depth);
+	rc = verbs_queue_reserve(q, verbs_endpoint_need(ep));
 	if (rc)
 		goto free_endpoint;
 	rc = verbs_take_id(q, r, ep);
@@ -185,7 +185,7 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 	*out = ep;
 	return 0;
 release:
-	verbs_queue_unreserve(q, ep->depth + ep->recv_depth);
+	verbs_queue_unreserve(q, verbs_endpoint_need(ep));
 free_endpoint:
 	verbs_endpoint_free(ep);
 refuse:
@@ -261,7 +261,7 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 					VERBS_RESOLVING, &ep);
 	if (rc)
 		return rc;
-	rc = verbs_queue_reserve(q, ep->depth + ep->recv_depth);
+	rc = verbs_queue_reserve(q, verbs_endpoint_need(ep));
 	if (rc)
 		goto free_endpoint;
 	if (data_len)
@@ -281,7 +281,7 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 destroy_id:
 	rdma_destroy_id(ep->id);
 release:
-	verbs_queue_unreserve(q, ep->depth + ep->recv_depth);
+	verbs_queue_unreserve(q, verbs_endpoint_need(ep));
 free_endpoint:
 	verbs_set_state(ep, VERBS_OVER);
 	verbs_endpoint_free(ep);

@@ -26,9 +26,9 @@ void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state)
 	ep->state = state;
 }
 
-static uint32_t verbs_need(const struct verbs_endpoint *ep)
+uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep)
 {
-	return ep->depth + ep->recv_depth;
+	return ep->hw_depth + ep->recv_depth;
 }
 
 static int verbs_endpoint_check(const struct verbs_queue *q, const struct verbs_domain *domain,
@@ -144,7 +144,7 @@ static void verbs_release_others(struct verbs_endpoint *ep)
 
 	for (unsigned i = 0; i < q->count; i++)
 		if (&q->cq[i] != ep->cq)
-			q->cq[i].reserved -= verbs_need(ep);
+			q->cq[i].reserved -= verbs_endpoint_need(ep);
 }
 
 static int verbs_qp_create(struct verbs_endpoint *ep, const struct verbs_device *device)
@@ -337,12 +337,11 @@ void verbs_endpoint_destroy(struct fabric_endpoint *endpoint)
 	verbs_set_state(ep, VERBS_OVER);
 	if (ep->qp) {
 		verbs_qp_destroy(ep);
-		ep->cq->dying += verbs_need(ep);
+		ep->cq->dying += verbs_endpoint_need(ep);
 	} else if (ep->cq) {
-		ep->cq->reserved -= verbs_need(ep);
+		ep->cq->reserved -= verbs_endpoint_need(ep);
 	} else {
-		for (unsigned i = 0; i < q->count; i++)
-			q->cq[i].reserved -= verbs_need(ep);
+		verbs_queue_unreserve(q, verbs_endpoint_need(ep));
 	}
 	if (rdma_destroy_id(ep->id))
 		log_error("verbs", "cannot destroy a connection id: %m");

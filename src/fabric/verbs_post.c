@@ -140,6 +140,16 @@ static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, 
 		verbs_wants_completion(ep, flags & VERBS_SLOT_SIGNALED) ? IBV_SEND_SIGNALED : 0;
 }
 
+/* Small ones may lie anywhere, others in their region: a device finds out only after it has sent
+ * the part that does. */
+static bool verbs_in_region(const struct fabric_sge *sge)
+{
+	const struct fabric_region *r = sge->region;
+	size_t offset = r ? (size_t)((char *)sge->addr - (char *)r->addr) : 0;
+
+	return r && offset <= r->len && sge->len <= r->len - offset;
+}
+
 /* The scatter list of a whole request. */
 static int verbs_fill_data(const struct verbs_endpoint *ep, const struct fabric_wr *from,
 			   size_t total, struct ibv_send_wr *wr)
@@ -152,7 +162,7 @@ static int verbs_fill_data(const struct verbs_endpoint *ep, const struct fabric_
 
 		if (!sge->len)
 			continue;
-		if (!inlined && !sge->region)
+		if (unlikely(!inlined && !verbs_in_region(sge)))
 			return -EINVAL;
 		wr->sg_list[n].addr = (uintptr_t)sge->addr;
 		wr->sg_list[n].length = (uint32_t)sge->len;
@@ -323,8 +333,8 @@ static int verbs_check_chain(const struct verbs_endpoint *ep, const struct fabri
 		if (rc)
 			return rc;
 		for (unsigned i = 0; i < wr->sge_count; i++)
-			if (wr->sge[i].len && !wr->sge[i].region &&
-			    (total > ep->max_inline || wr->opcode == FABRIC_READ))
+			if ((total > ep->max_inline || wr->opcode == FABRIC_READ) &&
+			    wr->sge[i].len && !verbs_in_region(&wr->sge[i]))
 				return -EINVAL;
 	}
 	return count > ep->depth - ep->used ? -EAGAIN : 0;
@@ -427,8 +437,8 @@ static enum fabric_status verbs_status(enum ibv_wc_status status, enum fabric_op
 		return FABRIC_OK;
 	case IBV_WC_WR_FLUSH_ERR:
 		return FABRIC_FLUSHED;
-	case IBV_WC_REM_ACCESS_ERR:
-		return FABRIC_REMOTE_ACCESS;
+	case IBV_WC_REM_ACCESS_ERR: /* of a receive: some devices let it carry the peer's fault */
+		return opcode == FABRIC_RECV ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS;
 	case IBV_WC_REM_INV_REQ_ERR: /* of a read: the peer serves none */
 		return opcode == FABRIC_READ ? FABRIC_REMOTE_ACCESS : FABRIC_REMOTE_ERROR;
 	case IBV_WC_REM_OP_ERR:

@@ -89,19 +89,33 @@ void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep)
 
 /*
  * Completion queue room. An overrun kills every queue pair, so each endpoint reserves what it
- * can at most have outstanding: on every device, until its own is known.
+ * can at most have outstanding: on every device, until its own is known. Beyond what the caller
+ * asked for a queue grows, as far as its device lets it.
  */
+static bool verbs_cq_grow(struct verbs_cq *cq, uint32_t room)
+{
+	uint32_t shared = cq->srq ? cq->queue->shared_depth : 0;
+	uint32_t depth = MIN(MAX(room, 2 * cq->depth), cq->device->max_cqe - shared);
+
+	if (depth < room || ibv_resize_cq(cq->cq, (int)(depth + shared)))
+		return false;
+	log_info("verbs", "completion queue on %s grown from %u to %u", cq->device->name, cq->depth,
+		 depth);
+	cq->depth = depth;
+	return true;
+}
+
 int verbs_queue_reserve(struct verbs_queue *q, uint32_t need)
 {
 	for (unsigned i = 0; i < q->count; i++) {
-		const struct verbs_cq *cq = &q->cq[i];
+		struct verbs_cq *cq = &q->cq[i];
 
-		if (need <= cq->budget - MIN(cq->reserved, cq->budget))
+		if (cq->reserved + need <= cq->depth || verbs_cq_grow(cq, cq->reserved + need))
 			continue;
 		log_error("verbs",
 			  "no room for %u more completions: %u of %u are promised on %s (%u of them "
 			  "to closed connections)",
-			  need, cq->reserved, cq->budget, cq->device->name, cq->dying);
+			  need, cq->reserved, cq->depth, cq->device->name, cq->dying);
 		return -ENOSPC;
 	}
 	for (unsigned i = 0; i < q->count; i++)
@@ -306,20 +320,18 @@ static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *
 {
 	struct verbs_queue *q = cq->queue;
 	struct ibv_context *ctx = cq->device->ctx;
-	/* Each endpoint of four or more may add one fence of ours. */
-	uint32_t want = attr->completions + attr->completions / 4 + 16 + attr->shared_depth;
-	uint32_t depth = MIN(want, cq->device->max_cqe);
+	uint32_t depth = MIN(attr->completions, cq->device->max_cqe - attr->shared_depth);
 	unsigned vectors = MAX(ctx->num_comp_vectors, 1);
 
 	cq->bucket_mask = 15;
 	cq->bucket = calloc(16, sizeof(*cq->bucket));
 	if (!cq->bucket)
 		return -ENOMEM;
-	cq->budget = depth == want ? attr->completions : (depth - attr->shared_depth) / 5 * 4;
+	cq->depth = depth;
 	cq->channel = ibv_create_comp_channel(ctx);
 	if (!cq->channel)
 		return -errno;
-	cq->cq = ibv_create_cq(ctx, (int)depth, cq, cq->channel,
+	cq->cq = ibv_create_cq(ctx, (int)(depth + attr->shared_depth), cq, cq->channel,
 			       (int)(atomic_fetch_add(&q->fabric->vectors, 1) % vectors));
 	if (!cq->cq)
 		return -errno;
@@ -380,11 +392,10 @@ static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fab
 
 	verbs_limits(&fabric->base, &limits);
 	if (attr->shared_depth <= limits.max_shared_depth &&
-	    (uint64_t)attr->completions + attr->shared_depth <= limits.max_completions)
+	    attr->shared_depth < limits.max_completions)
 		return 0;
-	log_error("verbs", "%u completions and %u shared receives are beyond the limits %u and %u",
-		  attr->completions, attr->shared_depth, limits.max_completions,
-		  limits.max_shared_depth);
+	log_error("verbs", "%u shared receives are beyond the limit %u", attr->shared_depth,
+		  MIN(limits.max_shared_depth, limits.max_completions - 1));
 	return -EINVAL;
 }
 
