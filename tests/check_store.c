@@ -357,7 +357,8 @@ static uint64_t tick_and_check(uint64_t now)
 	return next;
 }
 
-/* Each goes in time and none before its time, however far off it is and however seldom ticks come. */
+/* Each goes in time and none before its time, however far off it is and however seldom ticks come.
+ */
 START_TEST(test_wheel_spans)
 {
 	static const uint64_t stride[] = {1, 3 * WHEEL_TICK, 100 * TIME_S, 1ull << 50, 1ull << 60};
@@ -414,9 +415,10 @@ START_TEST(test_expired_makes_room)
 	while (!store_set(f.store, &n, sizeof(n), value, sizeof(value), &put, NOW, NULL))
 		n++;
 	ck_assert_int_gt(n, 70);
-	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
-	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW + 2 * TIME_S,
-				   NULL), 0);
+	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL),
+			 -ENOMEM);
+	ck_assert_int_eq(
+		store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW + 2 * TIME_S, NULL), 0);
 	ck_assert_uint_ge(fixture_stats(&f).out_of_memory, 1);
 }
 END_TEST
@@ -431,8 +433,8 @@ static void see(void *arg, const void *key, size_t key_len, const struct store_m
 	struct seen *seen = arg;
 	char text[32] = "";
 
-	ck_assert_uint_lt(key_len, sizeof(text));
-	ck_assert_uint_eq(meta->len, 1);
+	expect(key_len < sizeof(text));
+	expect(meta->len == 1);
 	memcpy(text, key, key_len);
 	seen->count[atoi(text + 4)]++;
 	seen->calls++;
@@ -443,7 +445,7 @@ static void set_number(const char *prefix, int i)
 	char key[32];
 
 	snprintf(key, sizeof(key), "%s%d", prefix, i);
-	ck_assert_int_eq(set_text(f.store, key, "v", NOW), 0);
+	expect(set_text(f.store, key, "v", NOW) == 0);
 }
 
 /* While the table grows under it; every key that was there at the start is seen. */
@@ -495,8 +497,8 @@ END_TEST
 /* A cursor comes from a client: whatever it is, the scan ends. */
 START_TEST(test_scan_any_cursor)
 {
-	static const uint64_t cursors[] = {1, UINT32_MAX, UINT64_MAX, 1ull << 32, 15ull << 32 | 999,
-					   1ull << 63};
+	static const uint64_t cursors[] = {1,	       UINT32_MAX,	  UINT64_MAX,
+					   1ull << 32, 15ull << 32 | 999, 1ull << 63};
 	static struct seen seen;
 
 	for (int i = 0; i < 500; i++)

@@ -43,7 +43,7 @@ static int model_check(const struct entry *e, const struct store_put *put)
 
 static void model_wrote(struct model *m, unsigned key, uint64_t version)
 {
-	ck_assert_uint_gt(version, m->top[key]);
+	expect(version > m->top[key]);
 	m->top[key] = version;
 	m->entry[key].version = version;
 	m->entry[key].there = true;
@@ -71,11 +71,11 @@ static void op_set(struct model *m, unsigned key)
 	if (dice(m, 2)) {
 		rc = store_set(m->f.store, &key, 4, value, len, &put, m->now, &version);
 	} else {
-		ck_assert_int_eq(store_reserve(m->f.store, &key, 4, len, m->now, &ref), 0);
+		expect(store_reserve(m->f.store, &key, 4, len, m->now, &ref) == 0);
 		memcpy(ref.addr, value, len);
 		rc = store_publish(m->f.store, &ref, &put, m->now, &version);
 	}
-	ck_assert_int_eq(rc, want);
+	expect(rc == want);
 	if (rc)
 		return;
 	memcpy(e->value, value, len);
@@ -92,20 +92,20 @@ static void op_read(struct model *m, unsigned key)
 	struct store_ref ref;
 	struct store_meta meta;
 
-	ck_assert_int_eq(store_copy(m->f.store, &key, 4, m->now, buf, BUF, &len, &version), e->there);
-	ck_assert_int_eq(store_get(m->f.store, &key, 4, m->now, &ref), e->there);
-	ck_assert_int_eq(store_stat(m->f.store, &key, 4, m->now, &meta), e->there);
+	expect(store_copy(m->f.store, &key, 4, m->now, buf, BUF, &len, &version) == e->there);
+	expect(store_get(m->f.store, &key, 4, m->now, &ref) == e->there);
+	expect(store_stat(m->f.store, &key, 4, m->now, &meta) == e->there);
 	if (!e->there)
 		return;
-	ck_assert_uint_eq(len, e->len);
-	ck_assert_uint_eq(ref.len, e->len);
-	ck_assert_uint_eq(meta.len, e->len);
-	ck_assert_uint_eq(version, e->version);
-	ck_assert_uint_eq(ref.version, e->version);
-	ck_assert_uint_eq(meta.version, e->version);
-	ck_assert_uint_eq(meta.expires, e->expires);
-	ck_assert_mem_eq(buf, e->value, e->len);
-	ck_assert_mem_eq(ref.addr, e->value, e->len);
+	expect(len == e->len);
+	expect(ref.len == e->len);
+	expect(meta.len == e->len);
+	expect(version == e->version);
+	expect(ref.version == e->version);
+	expect(meta.version == e->version);
+	expect(meta.expires == e->expires);
+	expect(!memcmp(buf, e->value, e->len));
+	expect(!memcmp(ref.addr, e->value, e->len));
 	store_unpin(m->f.store, &ref);
 }
 
@@ -115,7 +115,7 @@ static void op_delete(struct model *m, unsigned key)
 	uint64_t version = dice(m, 2) ? 0 : dice(m, 2) ? e->version : 54321;
 	int want = !e->there ? 0 : version && version != e->version ? -ESTALE : 1;
 
-	ck_assert_int_eq(store_delete(m->f.store, &key, 4, version, m->now), want);
+	expect(store_delete(m->f.store, &key, 4, version, m->now) == want);
 	if (want == 1)
 		e->there = false;
 }
@@ -125,7 +125,7 @@ static void op_expire(struct model *m, unsigned key)
 	struct entry *e = model_entry(m, key);
 	uint64_t expires = random_expiry(m);
 
-	ck_assert_int_eq(store_expire(m->f.store, &key, 4, expires, m->now), e->there);
+	expect(store_expire(m->f.store, &key, 4, expires, m->now) == e->there);
 	e->expires = expires;
 }
 
@@ -143,12 +143,14 @@ static void op_incr(struct model *m, unsigned key)
 		text[MIN(e->len, 31)] = 0;
 		old = strtol(text, &end, 10);
 		want = e->len > 20 || !e->len || end != text + e->len ||
-				       !strchr("-0123456789", text[0]) ? -EINVAL : 0;
+				       !strchr("-0123456789", text[0])
+			       ? -EINVAL
+			       : 0;
 	}
-	ck_assert_int_eq(store_incr(m->f.store, &key, 4, delta, m->now, &value, &version), want);
+	expect(store_incr(m->f.store, &key, 4, delta, m->now, &value, &version) == want);
 	if (want)
 		return;
-	ck_assert_int_eq(value, old + delta);
+	expect(value == old + delta);
 	if (!e->there)
 		e->expires = TIME_NEVER;
 	e->len = (uint64_t)snprintf((char *)e->value, BUF, "%ld", old + delta);
@@ -159,9 +161,9 @@ static void see(void *arg, const void *key, size_t key_len, const struct store_m
 {
 	unsigned *count = arg, k;
 
-	ck_assert_uint_eq(key_len, 4);
+	expect(key_len == 4);
 	memcpy(&k, key, 4);
-	ck_assert_uint_lt(k, KEYS);
+	expect(k < KEYS);
 	count[k]++;
 }
 
@@ -178,15 +180,15 @@ static void op_audit(struct model *m)
 	for (unsigned k = 0; k < KEYS; k++) {
 		struct entry *e = model_entry(m, k);
 
-		ck_assert_uint_eq(count[k], e->there);
+		expect(count[k] == e->there);
 		op_read(m, k);
 		items += e->there;
 		asked += e->there ? 4 + e->len : 0;
 	}
 	stats = fixture_stats(&m->f); /* the reads have dropped what had expired */
-	ck_assert_uint_eq(stats.items, items);
-	ck_assert_uint_eq(stats.bytes_asked, asked);
-	ck_assert_uint_eq(stats.pins, 0);
+	expect(stats.items == items);
+	expect(stats.bytes_asked == asked);
+	expect(stats.pins == 0);
 }
 
 static void op_time(struct model *m)
