@@ -1,5 +1,6 @@
 /* store_threads: everything at once from many threads. Every value that is read must be whole. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "store_common.h"
 
@@ -125,6 +126,14 @@ static void *torture_run(void *arg)
 	return NULL;
 }
 
+/* STORE_TORTURE_MS: longer than a test suite likes it, for a hunt. */
+static unsigned torture_ms(void)
+{
+	const char *text = getenv("STORE_TORTURE_MS");
+
+	return text ? (unsigned)atoi(text) : 700;
+}
+
 START_TEST(test_torture)
 {
 	static const struct {
@@ -146,7 +155,7 @@ START_TEST(test_torture)
 		ck_assert_int_eq(pthread_create(&worker[i].thread, NULL, torture_run, &worker[i]),
 				 0);
 	}
-	nanosleep(&(struct timespec){.tv_nsec = 900000000}, NULL);
+	usleep(torture_ms() * 1000);
 	atomic_store(&t.stop, true);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(worker[i].thread, NULL);
@@ -193,7 +202,7 @@ TCase *store_threads_case(void)
 {
 	TCase *tc = tcase_create("threads");
 
-	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(tc, 600);
 	tcase_add_loop_test(tc, test_torture, 0, 4);
 	tcase_add_test(tc, test_incr_is_one_step);
 	return tc;
