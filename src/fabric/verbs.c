@@ -181,8 +181,8 @@ static void verbs_add_devices(struct verbs_fabric *fabric, const char *wanted)
 		if (wanted && strcmp(wanted, ibv_get_device_name((*ctx)->device)))
 			continue;
 		if (fabric->count == VERBS_MAX_DEVICES) {
-			log_warn("verbs", "more than %d devices: %s is not used",
-				 VERBS_MAX_DEVICES, ibv_get_device_name((*ctx)->device));
+			log_warn("verbs", "more than %d devices: %s is not used", VERBS_MAX_DEVICES,
+				 ibv_get_device_name((*ctx)->device));
 			continue;
 		}
 		if (!verbs_device_init(&fabric->device[fabric->count], *ctx))
@@ -265,7 +265,7 @@ void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
 
 	*limits = (struct fabric_limits){VERBS_INLINE, UINT32_MAX, UINT32_MAX, UINT32_MAX,
-					 UINT32_MAX, 255, true};
+					 UINT32_MAX,   255,	   true};
 	for (unsigned i = 0; i < fabric->count; i++) {
 		const struct verbs_device *d = &fabric->device[i];
 
@@ -338,8 +338,8 @@ static void verbs_log_register(const struct verbs_device *device, const void *ad
 			  "LimitMEMLOCK= in the service), or memory is short",
 			  size, device->name, lock);
 	else
-		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr,
-			  device->name, strerror(error));
+		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr, device->name,
+			  strerror(error));
 }
 
 /* On iWARP the sink of a read is written by the peer, like the target of a write. */

@@ -8,7 +8,7 @@
 
 #define VERBS_BACKLOG 1024
 #define VERBS_RESOLVE_MS 2000
-#define VERBS_LOOK_EVERY 256   /* calls of next_event between two system calls, when busy */
+#define VERBS_LOOK_EVERY 256  /* calls of next_event between two system calls, when busy */
 #define VERBS_LOOK_SOONER 16  /* while a connection is being made or ended */
 #define VERBS_REJ_CONSUMER 28 /* reject reasons of the InfiniBand connection manager */
 #define VERBS_REJ_NO_SERVICE 8
@@ -57,8 +57,7 @@ static int verbs_listener_start(struct verbs_listener *l, const struct sockaddr 
 
 	if (rc)
 		return rc;
-	if (rdma_bind_addr(l->id, (struct sockaddr *)&address) ||
-	    rdma_listen(l->id, VERBS_BACKLOG))
+	if (rdma_bind_addr(l->id, (struct sockaddr *)&address) || rdma_listen(l->id, VERBS_BACKLOG))
 		return verbs_listen_error(sa, errno);
 	/* Bound to one address, it is of one device; that must be one of ours. */
 	if (l->id->verbs && verbs_find_device(l->queue->fabric, l->id->verbs) < 0)
@@ -247,9 +246,8 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
  * Active side.
  */
 int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		  const struct sockaddr *sa, socklen_t len,
-		  const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
-		  struct fabric_endpoint **out)
+		  const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
+		  const void *data, size_t data_len, struct fabric_endpoint **out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 	struct sockaddr_storage address;
@@ -549,7 +547,8 @@ static void verbs_woken(struct verbs_queue *q)
 	if (list_empty(&q->closing))
 		return;
 	pos = q->closing.next;
-	verbs_queue_wake(q, MAX(container_of(pos, struct verbs_endpoint, closing)->deadline, now + 1) - now);
+	verbs_queue_wake(
+		q, MAX(container_of(pos, struct verbs_endpoint, closing)->deadline, now + 1) - now);
 }
 
 static int verbs_pop_pending(struct verbs_queue *q, struct fabric_event *out)
@@ -609,8 +608,7 @@ static bool verbs_time_to_look(struct verbs_queue *q)
 	}
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	tick = (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec;
-	if (++q->skipped < (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY) &&
-	    tick == q->tick)
+	if (++q->skipped < (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY) && tick == q->tick)
 		return false;
 	q->skipped = 0;
 	q->tick = tick;

@@ -12,15 +12,15 @@ static bool verbs_unsettled(enum verbs_state state)
 static const char *verbs_state_name(enum verbs_state state)
 {
 	static const char *const name[] = {"resolving", "connecting", "taken", "answered",
-					   "live",      "closing",    "over"};
+					   "live",	"closing",    "over"};
 
 	return name[state];
 }
 
 void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state)
 {
-	log_debug("verbs", "endpoint %u from %s to %s", ep->generation,
-		  verbs_state_name(ep->state), verbs_state_name(state));
+	log_debug("verbs", "endpoint %u from %s to %s", ep->generation, verbs_state_name(ep->state),
+		  verbs_state_name(state));
 	ep->queue->unsettled += verbs_unsettled(state);
 	ep->queue->unsettled -= verbs_unsettled(ep->state);
 	ep->state = state;
@@ -202,8 +202,8 @@ static int verbs_qp_init(struct verbs_endpoint *ep)
 	if (rc)
 		return rc;
 	if (mask & IBV_QP_ACCESS_FLAGS)
-		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
-				       (ep->attr.reads_in ? IBV_ACCESS_REMOTE_READ : 0);
+		attr.qp_access_flags =
+			IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? IBV_ACCESS_REMOTE_READ : 0);
 	return verbs_qp_modify(ep, &attr, mask);
 }
 

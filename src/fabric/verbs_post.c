@@ -60,8 +60,7 @@ static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv 
 	return -rc;
 }
 
-static int verbs_recv_own(struct verbs_endpoint *ep, const struct fabric_recv *recv,
-			  unsigned count)
+static int verbs_recv_own(struct verbs_endpoint *ep, const struct fabric_recv *recv, unsigned count)
 {
 	int rc = 0;
 
@@ -613,9 +612,8 @@ static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int
  */
 static bool verbs_flush_one(struct verbs_endpoint *ep, struct fabric_completion *out)
 {
-	*out = (struct fabric_completion){.endpoint = &ep->base,
-					  .context = ep->context,
-					  .status = FABRIC_FLUSHED};
+	*out = (struct fabric_completion){
+		.endpoint = &ep->base, .context = ep->context, .status = FABRIC_FLUSHED};
 	if (!ep->qp && ep->recv_head != ep->recv_tail) {
 		out->opcode = FABRIC_RECV;
 		out->id = ep->recv_id[ep->recv_tail++ & ep->recv_mask];

@@ -112,10 +112,11 @@ int verbs_queue_reserve(struct verbs_queue *q, uint32_t need)
 
 		if (cq->reserved + need <= cq->depth || verbs_cq_grow(cq, cq->reserved + need))
 			continue;
-		log_error("verbs",
-			  "no room for %u more completions: %u of %u are promised on %s (%u of them "
-			  "to closed connections)",
-			  need, cq->reserved, cq->depth, cq->device->name, cq->dying);
+		log_error(
+			"verbs",
+			"no room for %u more completions: %u of %u are promised on %s (%u of them "
+			"to closed connections)",
+			need, cq->reserved, cq->depth, cq->device->name, cq->dying);
 		return -ENOSPC;
 	}
 	for (unsigned i = 0; i < q->count; i++)
@@ -386,7 +387,8 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 	free(q);
 }
 
-static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fabric_queue_attr *attr)
+static int verbs_queue_check(const struct verbs_fabric *fabric,
+			     const struct fabric_queue_attr *attr)
 {
 	struct fabric_limits limits;
 
