@@ -88,7 +88,8 @@ static int soft_queue_open(struct soft_queue *q)
 	int ret;
 
 	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	q->kick = (struct soft_source){.kind = SOFT_KICK, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	q->kick = (struct soft_source){.kind = SOFT_KICK,
+				       .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 	q->timer = (struct soft_source){
 		.kind = SOFT_TIMER,
 		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
@@ -119,8 +120,9 @@ static void soft_queue_free(struct soft_queue *q)
 
 static void soft_queue_lists(struct soft_queue *q)
 {
-	struct list *const all[] = {&q->endpoints, &q->ready,    &q->starved, &q->notes,
-				    &q->listeners, &q->requests, &q->lingers, &q->grave};
+	struct list *const all[] = {&q->endpoints, &q->ready,	  &q->starved,
+				    &q->notes,	   &q->listeners, &q->requests,
+				    &q->lingers,   &q->grave,	  &q->owing};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -218,8 +220,8 @@ void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, co
 		q->complaints = 0;
 	}
 	if (++q->complaints <= 10)
-		log_warn("soft", "cut off %s: %s",
-			 soft_peer_format(peer, -1, name, sizeof(name)), what);
+		log_warn("soft", "cut off %s: %s", soft_peer_format(peer, -1, name, sizeof(name)),
+			 what);
 }
 
 static void soft_timer_set(struct soft_queue *q, uint32_t ms)
@@ -251,7 +253,8 @@ static void soft_timer_run(struct soft_queue *q, struct soft_source *source, uin
 	if (busy)
 		soft_timer_set(q, SOFT_TICK_MS);
 	else
-		soft_timer_set(q, list_empty(&q->endpoints) ? 0 : MAX(q->fabric->lost_ms / 4, 100u));
+		soft_timer_set(q,
+			       list_empty(&q->endpoints) ? 0 : MAX(q->fabric->lost_ms / 4, 100u));
 }
 
 /* The kick is cleared by soft_settle(). */
@@ -295,6 +298,23 @@ static void soft_progress_ready(struct soft_queue *q)
 	}
 }
 
+/* The caller has seen all completions and posted no reply that would have carried the
+ * acknowledgements. In a reply they are free, so they wait a little for one. */
+static void soft_progress_owing(struct soft_queue *q)
+{
+	if (q->patience && !q->armed) {
+		q->patience--;
+		return;
+	}
+	while (!list_empty(&q->owing)) {
+		struct soft_endpoint *ep = list_first(&q->owing, struct soft_endpoint, owing);
+
+		list_del(&ep->owing);
+		if (ep->ack_due)
+			soft_transmit(ep);
+	}
+}
+
 static void soft_progress_epoll(struct soft_queue *q)
 {
 	struct epoll_event event[SOFT_EVENTS];
@@ -324,9 +344,8 @@ static void soft_progress(struct soft_queue *q)
 	} else {
 		soft_progress_epoll(q);
 	}
-	/* No completion, so no reply will carry the acknowledgements that are owed. */
-	if (q->cq_head == q->cq_tail)
-		soft_progress_ready(q);
+	if (!list_empty(&q->owing) && q->cq_head == q->cq_tail)
+		soft_progress_owing(q);
 	soft_section_leave(q);
 }
 

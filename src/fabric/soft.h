@@ -15,19 +15,20 @@
 #include "fabric/provider.h"
 #include "fabric/soft_frame.h"
 
-#define SOFT_INLINE 256                    /* payloads up to this are copied */
-#define SOFT_STAGE (SOFT_HEADER + 4096)    /* so no more of a large payload is copied */
-#define SOFT_BUDGET (256 * KIB)            /* bytes an endpoint moves in one turn, each way */
-#define SOFT_BATCH 128                     /* frames in one system call */
+#define SOFT_INLINE 256			/* payloads up to this are copied */
+#define SOFT_STAGE (SOFT_HEADER + 4096) /* so no more of a large payload is copied */
+#define SOFT_BUDGET (256 * KIB)		/* bytes an endpoint moves in one turn, each way */
+#define SOFT_BATCH 128			/* frames in one system call */
 #define SOFT_MAX_READS 128
 #define SOFT_MAX_DEPTH 65536
-#define SOFT_MAX_REQUESTS 256              /* sockets without a complete request, or not yet pulled */
+#define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
 #define SOFT_MAX_LINGERS 256
-#define SOFT_DEADLINE (2 * TIME_S)         /* to complete a request, to take our last bytes */
-#define SOFT_TICK_MS 250                   /* how often deadlines are looked at */
-#define SOFT_FEW 2                         /* endpoints that are read without asking epoll */
-#define SOFT_SKIP 64                       /* polls of those few between two looks at epoll */
-#define SOFT_NO_KEY 1u                     /* never given out: generation 0 */
+#define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to take our last bytes */
+#define SOFT_TICK_MS 250	   /* how often deadlines are looked at */
+#define SOFT_FEW 2		   /* endpoints that are read without asking epoll */
+#define SOFT_SKIP 64		   /* polls of those few between two looks at epoll */
+#define SOFT_PATIENCE 8		   /* polls that an ACK waits to travel with a reply */
+#define SOFT_NO_KEY 1u		   /* never given out: generation 0 */
 
 struct soft_fabric {
 	struct fabric base;
@@ -53,8 +54,8 @@ struct soft_domain {
 	struct soft_fabric *fabric;
 	_Atomic(struct soft_slot *) chunk[SOFT_CHUNKS];
 	pthread_mutex_t lock; /* for what follows */
-	uint32_t used;        /* slots handed out at least once */
-	uint16_t free;        /* list of others, valid when free_count */
+	uint32_t used;	      /* slots handed out at least once */
+	uint16_t free;	      /* list of others, valid when free_count */
 	uint32_t free_count;
 	uint64_t random;
 };
@@ -103,7 +104,8 @@ struct soft_batch {
 	struct iovec iov[3 * SOFT_BATCH + 1];
 	struct {
 		enum soft_part part;
-		uint64_t left; /* bytes of the frame not sent before, also those beyond the budget */
+		uint64_t
+			left; /* bytes of the frame not sent before, also those beyond the budget */
 	} frame[SOFT_BATCH];
 	uint8_t copy[SOFT_BATCH * (SOFT_HEADER + SOFT_INLINE)];
 };
@@ -128,6 +130,8 @@ struct soft_queue {
 	unsigned endpoint_count, blocked;
 	struct list ready;   /* endpoints to be continued by the next poll */
 	struct list starved; /* endpoints that wait for a shared receive */
+	struct list owing;   /* endpoints that owe an ACK, if no post has carried it meanwhile */
+	unsigned patience;   /* polls that such an ACK may still wait for a post */
 	struct list notes, listeners, requests, lingers, grave;
 	unsigned request_count, linger_count;
 
@@ -175,8 +179,8 @@ struct soft_linger {
 
 enum soft_state {
 	SOFT_CONNECTING, /* the socket is */
-	SOFT_ASKING,     /* CONNECT is sent */
-	SOFT_TAKEN,      /* to be accepted by the caller */
+	SOFT_ASKING,	 /* CONNECT is sent */
+	SOFT_TAKEN,	 /* to be accepted by the caller */
 	SOFT_OPEN,
 	SOFT_REFUSING, /* answers that precede an ERROR, then that, then it fails */
 	SOFT_FLUSHING, /* no socket any more; completions wait for room */
@@ -193,14 +197,15 @@ struct soft_wr {
 	uint64_t id;
 	uint64_t len, remote_addr;
 	uint32_t imm, rkey;
+	uint64_t got; /* bytes that have come of a READ */
 	uint8_t opcode, signaled, segs;
-	uint8_t done;    /* a READ: its data is here */
-	uint8_t retired; /* its slot is free, and it had no completion */
+	uint8_t done; /* a READ: all its data is here */
 	struct soft_seg seg[FABRIC_MAX_SGE];
 };
 
 struct soft_response {
 	uint64_t addr, len;
+	uint64_t sent; /* of it in complete pieces */
 	uint32_t key, number;
 };
 
@@ -209,9 +214,10 @@ enum soft_phase { SOFT_PHASE_HEADER, SOFT_PHASE_BEGIN, SOFT_PHASE_PAYLOAD, SOFT_
 struct soft_endpoint {
 	struct fabric_endpoint base;
 	struct soft_source source;
-	struct list link;  /* in queue->endpoints while it has a socket */
-	struct list ready; /* in queue->ready */
+	struct list link;     /* in queue->endpoints while it has a socket */
+	struct list ready;    /* in queue->ready */
 	struct list starving; /* in queue->starved */
+	struct list owing;    /* in queue->owing */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
 	void *context;
@@ -221,11 +227,11 @@ struct soft_endpoint {
 	struct sockaddr_storage peer;
 
 	/* Send queue: tail <= sent <= head, free-running. A request's index is its number in
-	 * the stream. The ring is twice the depth so that a late ERROR still finds its request. */
+	 * the stream. It stays until the peer has it: the peer's ACKs, asked for by the signaled
+	 * ones, are cumulative. So the peer's refusal always finds its request here. */
 	struct soft_wr *sq;
 	uint32_t sq_mask, send_depth, head, sent, tail, acked, kept;
 	uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take */
-	uint32_t copies_mask;
 	uint32_t *reads; /* indices of READs in flight */
 	uint32_t reads_head, reads_tail;
 	uint8_t reads_wanted, reads_out;
@@ -331,8 +337,8 @@ void soft_deregister(struct fabric_region *region);
 uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 
 /* soft_connect.c */
-int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		void *context, struct fabric_listener **out);
+int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		struct fabric_listener **out);
 uint16_t soft_listener_port(const struct fabric_listener *listener);
 void soft_listener_close(struct fabric_listener *listener);
 int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
@@ -361,7 +367,7 @@ struct soft_cause {
 	bool blame;  /* request `index` completes with `status` */
 	uint32_t index;
 	enum fabric_status status;
-	int error; /* of the event, while it was not open */
+	int error;		      /* of the event, while it was not open */
 	enum fabric_event_type event; /* 0 or FABRIC_REJECTED or FABRIC_UNREACHABLE */
 };
 
@@ -396,7 +402,6 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 void soft_transmit(struct soft_endpoint *ep);
 /* Complete what is done, in order. */
 void soft_retire(struct soft_endpoint *ep);
-bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index);
 void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr,
 		      enum fabric_status status);
 

@@ -115,8 +115,8 @@ err_close:
 	return ret;
 }
 
-int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		void *context, struct fabric_listener **out)
+int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		struct fabric_listener **out)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	struct soft_listener *l;
@@ -175,7 +175,8 @@ void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listen
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe(pos, tmp, &q->requests) {
+	list_for_each_safe(pos, tmp, &q->requests)
+	{
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
 		if (!listener || r->listener == listener)
@@ -190,7 +191,8 @@ static bool soft_request_room(struct soft_queue *q)
 
 	if (q->request_count < SOFT_MAX_REQUESTS)
 		return true;
-	list_for_each_safe(pos, tmp, &q->requests) {
+	list_for_each_safe(pos, tmp, &q->requests)
+	{
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
 		if (r->deadline == TIME_NEVER)
@@ -202,7 +204,8 @@ static bool soft_request_room(struct soft_queue *q)
 	return false;
 }
 
-static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
+static void soft_request_create(struct soft_listener *l, int fd,
+				const struct sockaddr_storage *peer)
 {
 	struct soft_queue *q = l->queue;
 	struct soft_request *r = calloc(1, sizeof(*r));
@@ -275,7 +278,8 @@ int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *
 	       size_t data_len)
 {
 	uint8_t buf[SOFT_HEADER + FABRIC_ACCEPT_DATA];
-	struct soft_frame f = {.op = op, .len = data_len, .addr = SOFT_MAGIC, .key = key, .arg = arg};
+	struct soft_frame f = {
+		.op = op, .len = data_len, .addr = SOFT_MAGIC, .key = key, .arg = arg};
 	ssize_t n;
 
 	soft_frame_encode(buf, &f);
@@ -346,7 +350,8 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 	struct list *pos, *tmp;
 	bool busy = false;
 
-	list_for_each_safe(pos, tmp, &q->requests) {
+	list_for_each_safe(pos, tmp, &q->requests)
+	{
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
 		busy |= r->deadline != TIME_NEVER;
@@ -355,7 +360,8 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 			soft_request_drop(q, r);
 		}
 	}
-	list_for_each_safe(pos, tmp, &q->listeners) {
+	list_for_each_safe(pos, tmp, &q->listeners)
+	{
 		struct soft_listener *l = container_of(pos, struct soft_listener, link);
 
 		if (l->paused)

@@ -25,10 +25,9 @@ static void soft_endpoint_free(struct soft_endpoint *ep)
 
 static int soft_endpoint_rings(struct soft_endpoint *ep, const struct fabric_endpoint_attr *attr)
 {
-	ep->sq_mask = 2 * soft_ring_size(attr->send_depth) - 1;
-	ep->copies_mask = soft_ring_size(attr->send_depth) - 1;
+	ep->sq_mask = soft_ring_size(attr->send_depth) - 1;
 	ep->sq = calloc((size_t)ep->sq_mask + 1, sizeof(*ep->sq));
-	ep->copies = malloc(((size_t)ep->copies_mask + 1) * SOFT_INLINE);
+	ep->copies = malloc(((size_t)ep->sq_mask + 1) * SOFT_INLINE);
 	ep->reads = calloc(SOFT_MAX_READS, sizeof(*ep->reads));
 	ep->responses = calloc(SOFT_MAX_READS, sizeof(*ep->responses));
 	if (!ep->sq || !ep->copies || !ep->reads || !ep->responses)
@@ -137,7 +136,7 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
 {
 	return container_of(endpoint, const struct soft_endpoint, base)->unix_socket ? "unix"
-										       : "tcp";
+										     : "tcp";
 }
 
 /*
@@ -169,7 +168,8 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe(pos, tmp, &q->lingers) {
+	list_for_each_safe(pos, tmp, &q->lingers)
+	{
 		struct soft_linger *l = container_of(pos, struct soft_linger, link);
 
 		if (now < l->deadline)
@@ -214,6 +214,8 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 		list_del(&ep->ready);
 	if (list_linked(&ep->starving))
 		list_del(&ep->starving);
+	if (list_linked(&ep->owing))
+		list_del(&ep->owing);
 	if (ep->source.fd < 0)
 		return;
 	if (ep->state == SOFT_ASKING || ep->state == SOFT_OPEN || ep->state == SOFT_REFUSING)
@@ -258,8 +260,8 @@ void soft_fail_socket(struct soft_endpoint *ep, int error)
 	char name[160];
 
 	if (error && error != ECONNRESET && error != EPIPE)
-		log_warn("soft", "lost %s: %s",
-			 soft_endpoint_peer(&ep->base, name, sizeof(name)), strerror(error));
+		log_warn("soft", "lost %s: %s", soft_endpoint_peer(&ep->base, name, sizeof(name)),
+			 strerror(error));
 	soft_fail(ep, &(struct soft_cause){
 			      .error = error ? -error : -ECONNRESET,
 			      .event = FABRIC_UNREACHABLE,
@@ -301,22 +303,8 @@ static void soft_recv_flushed(struct soft_endpoint *ep, uint64_t id)
 	soft_cq_push(ep->queue, &c);
 }
 
-/* The request that the peer refused may have been retired, being unsignaled. */
-static void soft_flush_late(struct soft_endpoint *ep)
-{
-	struct soft_wr *wr = &ep->sq[ep->blame_index & ep->sq_mask];
-
-	ep->blame = false;
-	if (ep->head - ep->blame_index > ep->sq_mask + 1 || !wr->retired)
-		return;
-	wr->retired = false;
-	soft_wr_complete(ep, wr, ep->blame_status);
-}
-
 static void soft_flush_sends(struct soft_endpoint *ep)
 {
-	if (ep->blame && (int32_t)(ep->blame_index - ep->tail) < 0 && soft_cq_room(ep->queue))
-		soft_flush_late(ep);
 	while (ep->tail != ep->head && soft_cq_room(ep->queue)) {
 		bool blamed = ep->blame && ep->blame_index == ep->tail;
 
@@ -343,8 +331,7 @@ void soft_flush(struct soft_endpoint *ep)
 {
 	soft_flush_sends(ep);
 	soft_flush_recvs(ep);
-	if (ep->tail != ep->head || ep->holding || ep->recvs.tail != ep->recvs.head ||
-	    (ep->blame && (int32_t)(ep->blame_index - ep->tail) < 0)) {
+	if (ep->tail != ep->head || ep->holding || ep->recvs.tail != ep->recvs.head) {
 		soft_ready(ep);
 		return;
 	}
@@ -438,7 +425,8 @@ bool soft_endpoint_tick(struct soft_queue *q, uint64_t now)
 	struct list *pos, *tmp;
 	bool busy = false;
 
-	list_for_each_safe(pos, tmp, &q->endpoints) {
+	list_for_each_safe(pos, tmp, &q->endpoints)
+	{
 		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
 		bool orphan = ep->starved && ep->hung_up;
 		bool timed = ep->state == SOFT_REFUSING || orphan;

@@ -20,13 +20,14 @@
  *   WRITE       yes      length, address, key
  *   WRITE_IMM   yes      length, address, key, argument
  *   READ        no       length, address, key
- *   READ_DATA   yes      length; answers to READs come in the order of the READs
+ *   READ_DATA   yes      length; a piece of at most SOFT_PIECE bytes of the oldest READ's answer
  *   ACK         no       argument
  *   ERROR       no       argument; key: enum soft_refusal. The sender then ends the stream
  *
  * What a frame does not use is zero. Requests (SEND, WRITE, WRITE_IMM, READ) are numbered from
  * 0 in each direction by their order in the stream. An ACK of n says that requests 0..n-1 are
- * done; it is owed for those with SOFT_FLAG_ACK and may stand for many.
+ * done; it is owed for those with SOFT_FLAG_ACK and may stand for many. For a READ the last piece
+ * of its answer is an ACK too.
  *
  * The greeting lies in the fields of address and key:
  *
@@ -48,7 +49,7 @@
 #define SOFT_HEADER 24
 #define SOFT_MAGIC 0x74666f73616d6472ull /* "rdmasoft" */
 #define SOFT_VERSION 1
-#define SOFT_MAX_LENGTH ((1ull << 48) - 1)
+#define SOFT_PIECE (256u * 1024)
 
 enum soft_op {
 	SOFT_CONNECT = 1,
@@ -68,7 +69,7 @@ enum soft_op {
 
 /* Why a REJECT was sent. */
 enum soft_reason {
-	SOFT_REASON_CALLER = 0,    /* the listening program refused */
+	SOFT_REASON_CALLER = 0,	   /* the listening program refused */
 	SOFT_REASON_VERSION = 1,   /* the greeting's version is not spoken here */
 	SOFT_REASON_RESOURCES = 2, /* no memory or descriptors */
 };

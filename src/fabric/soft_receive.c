@@ -22,7 +22,8 @@ static bool soft_recvs_post(struct soft_recvs *r, const struct fabric_recv *recv
 		return false;
 	for (unsigned i = 0; i < count; i++) {
 		const struct fabric_region *region = recv[i].sge.region;
-		const struct soft_region *own = container_of(region, const struct soft_region, base);
+		const struct soft_region *own =
+			container_of(region, const struct soft_region, base);
 		struct soft_recv *to = &r->ring[r->head++ & r->mask];
 
 		to->id = recv[i].id;
@@ -137,6 +138,43 @@ static bool soft_target_check(struct soft_endpoint *ep)
 	return true;
 }
 
+/* `n` bytes of the target are not to be written any more. */
+static void soft_skip(struct soft_endpoint *ep, size_t n)
+{
+	while (n) {
+		struct soft_seg *s = &ep->seg[ep->seg_at];
+		size_t k = MIN(n, s->len);
+
+		s->addr += k;
+		s->len -= k;
+		n -= k;
+		if (!s->len)
+			ep->seg_at++;
+	}
+}
+
+/* `n` bytes of payload are in place. */
+static void soft_advance(struct soft_endpoint *ep, size_t n)
+{
+	soft_skip(ep, n);
+	ep->left -= n;
+	if (!ep->left)
+		ep->phase = SOFT_PHASE_FINISH;
+}
+
+static void soft_target_lost(struct soft_endpoint *ep)
+{
+	if (ep->frame.op == SOFT_READ_DATA)
+		soft_fail(ep, &(struct soft_cause){
+				      .blame = true,
+				      .index = ep->reads[ep->reads_tail % SOFT_MAX_READS],
+				      .status = FABRIC_LOCAL_ERROR,
+			      });
+	else
+		soft_refuse(ep, ep->rx_number,
+			    ep->frame.op == SOFT_SEND ? SOFT_REFUSED_LENGTH : SOFT_REFUSED_ACCESS);
+}
+
 static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct soft_frame *f)
 {
 	struct soft_domain *d = ep->recvs.ring ? ep->domain : ep->queue->domain;
@@ -177,9 +215,8 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 {
 	uint32_t served = ep->response_head - ep->response_tail;
 
-	if (!ep->reads_in ||
-	    (f->len &&
-	     !soft_region_check(ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_READ))) {
+	if (!ep->reads_in || (f->len && !soft_region_check(ep->domain, f->key, f->addr, f->len,
+							   FABRIC_REMOTE_READ))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
 	}
@@ -188,7 +225,7 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 		return SOFT_END;
 	}
 	ep->responses[ep->response_head++ % SOFT_MAX_READS] =
-		(struct soft_response){f->addr, f->len, f->key, ep->rx_number++};
+		(struct soft_response){f->addr, f->len, 0, f->key, ep->rx_number++};
 	ep->tx_wanted = true;
 	ep->left = 0;
 	return SOFT_GO;
@@ -203,12 +240,16 @@ static enum soft_step soft_begin_read_data(struct soft_endpoint *ep, const struc
 		return SOFT_END;
 	}
 	wr = &ep->sq[ep->reads[ep->reads_tail % SOFT_MAX_READS] & ep->sq_mask];
-	if (f->len != wr->len) {
+	if (f->len > wr->len - wr->got || (!f->len && wr->len)) {
 		soft_fail_protocol(ep, "read data of another length than asked for");
 		return SOFT_END;
 	}
 	soft_target(ep, ep->domain, wr->seg, wr->segs, FABRIC_LOCAL_WRITE);
-	return SOFT_GO;
+	soft_skip(ep, wr->got);
+	if (soft_target_check(ep))
+		return SOFT_GO;
+	soft_target_lost(ep);
+	return SOFT_END;
 }
 
 static enum soft_step soft_begin_ack(struct soft_endpoint *ep, const struct soft_frame *f)
@@ -260,10 +301,12 @@ static enum soft_step soft_begin_answer(struct soft_endpoint *ep, const struct s
 static void soft_request_served(struct soft_endpoint *ep)
 {
 	ep->rx_number++;
-	if (ep->frame.flags & SOFT_FLAG_ACK) {
-		ep->ack_due = true;
-		soft_ready(ep);
-	}
+	if (!(ep->frame.flags & SOFT_FLAG_ACK))
+		return;
+	ep->ack_due = true;
+	if (!list_linked(&ep->owing))
+		list_add_tail(&ep->queue->owing, &ep->owing);
+	ep->queue->patience = ep->frame.op == SOFT_WRITE ? 0 : SOFT_PATIENCE;
 }
 
 static enum soft_step soft_finish_message(struct soft_endpoint *ep)
@@ -285,9 +328,16 @@ static enum soft_step soft_finish_write(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_read_data(struct soft_endpoint *ep)
 {
-	uint32_t index = ep->reads[ep->reads_tail++ % SOFT_MAX_READS];
+	uint32_t index = ep->reads[ep->reads_tail % SOFT_MAX_READS];
+	struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
 
-	ep->sq[index & ep->sq_mask].done = true;
+	wr->got += ep->frame.len;
+	if (wr->got < wr->len)
+		return SOFT_GO;
+	ep->reads_tail++;
+	wr->done = true;
+	if ((int32_t)(index + 1 - ep->acked) > 0)
+		ep->acked = index + 1;
 	soft_retire(ep);
 	ep->tx_wanted |= ep->sent != ep->head;
 	return SOFT_GO;
@@ -384,24 +434,6 @@ static size_t soft_header(struct soft_endpoint *ep, const uint8_t *bytes, size_t
 	return n;
 }
 
-/* `n` bytes of payload are in place. */
-static void soft_advance(struct soft_endpoint *ep, size_t n)
-{
-	ep->left -= n;
-	while (n) {
-		struct soft_seg *s = &ep->seg[ep->seg_at];
-		size_t k = MIN(n, s->len);
-
-		s->addr += k;
-		s->len -= k;
-		n -= k;
-		if (!s->len)
-			ep->seg_at++;
-	}
-	if (!ep->left)
-		ep->phase = SOFT_PHASE_FINISH;
-}
-
 static size_t soft_payload(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
 {
 	size_t used = 0;
@@ -495,11 +527,12 @@ static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 /* The target and then, if it is all of the payload, the staging buffer. */
 static int soft_scatter(struct soft_endpoint *ep, size_t budget, struct iovec *iov, size_t *direct)
 {
+	size_t most = MIN(budget, ep->left);
 	int n = 0;
 
 	*direct = 0;
-	for (unsigned i = ep->seg_at; i < ep->segs && *direct < budget; i++) {
-		size_t len = MIN(ep->seg[i].len, budget - *direct);
+	for (unsigned i = ep->seg_at; i < ep->segs && *direct < most; i++) {
+		size_t len = MIN(ep->seg[i].len, most - *direct);
 
 		if (len)
 			iov[n++] = (struct iovec){ep->seg[i].addr, len};
@@ -508,19 +541,6 @@ static int soft_scatter(struct soft_endpoint *ep, size_t budget, struct iovec *i
 	if (*direct == ep->left)
 		iov[n++] = (struct iovec){ep->queue->stage, SOFT_STAGE};
 	return n;
-}
-
-static void soft_target_lost(struct soft_endpoint *ep)
-{
-	if (ep->frame.op == SOFT_READ_DATA)
-		soft_fail(ep, &(struct soft_cause){
-				      .blame = true,
-				      .index = ep->reads[ep->reads_tail % SOFT_MAX_READS],
-				      .status = FABRIC_LOCAL_ERROR,
-			      });
-	else
-		soft_refuse(ep, ep->rx_number,
-			    ep->frame.op == SOFT_SEND ? SOFT_REFUSED_LENGTH : SOFT_REFUSED_ACCESS);
 }
 
 /* The rest of a payload. Bytes read (*wanted: asked for), or as recv(). */

@@ -144,7 +144,8 @@ static void soft_wait_sections(struct soft_fabric *f)
 	struct list *pos, *tmp;
 
 	pthread_mutex_lock(&f->lock);
-	list_for_each_safe(pos, tmp, &f->queues) {
+	list_for_each_safe(pos, tmp, &f->queues)
+	{
 		struct soft_queue *q = container_of(pos, struct soft_queue, link);
 		uint32_t section = atomic_load(&q->section);
 

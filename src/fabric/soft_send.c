@@ -14,6 +14,7 @@
 struct soft_gather {
 	uint32_t response, request, reads;
 	bool control;
+	bool rest; /* more of the response must wait for the next batch */
 };
 
 static void soft_batch_copy(struct soft_batch *b, const void *bytes, size_t n)
@@ -108,25 +109,29 @@ static void soft_gather_control(struct soft_endpoint *ep, struct soft_gather *g)
 	g->control = true;
 }
 
-/* False when the region has gone. */
+/* The next piece of an answer; what of it is sent stays where it is. If the region has gone
+ * a piece that was begun is filled up with zeros, since the ERROR can only follow it. */
 static bool soft_gather_response(struct soft_endpoint *ep, struct soft_gather *g, uint64_t skip)
 {
+	static const uint8_t zeros[SOFT_PIECE];
 	struct soft_response *r = &ep->responses[g->response % SOFT_MAX_READS];
-	struct soft_frame f = {.op = SOFT_READ_DATA, .len = r->len};
-	struct soft_seg seg = {(uint8_t *)(uintptr_t)r->addr, r->len, r->key};
+	uint64_t len = MIN(r->len - r->sent, (uint64_t)SOFT_PIECE);
+	struct soft_frame f = {.op = SOFT_READ_DATA, .len = len};
+	struct soft_seg seg = {(uint8_t *)(uintptr_t)(r->addr + r->sent), len, r->key};
 
-	if (r->len &&
-	    !soft_region_check(ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
-		if (skip) {
-			soft_fail(ep, &(struct soft_cause){0});
-		} else {
-			ep->response_head = g->response; /* the later ones come too late */
-			soft_refuse(ep, r->number, SOFT_REFUSED_ACCESS);
-		}
-		return false;
+	if (r->len && !soft_region_check(ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
+		/* It and the later ones are not to be answered. */
+		ep->response_head = g->response;
+		soft_refuse(ep, r->number, SOFT_REFUSED_ACCESS);
+		if (!skip)
+			return false;
+		seg.addr = (uint8_t *)zeros;
+		r->len = r->sent + len;
+		ep->response_head++;
 	}
-	soft_batch_frame(ep->queue->batch, SOFT_PART_RESPONSE, &f, &seg, r->len > 0, r->len, skip);
-	g->response++;
+	soft_batch_frame(ep->queue->batch, SOFT_PART_RESPONSE, &f, &seg, len > 0, len, skip);
+	g->rest = r->sent + len < r->len;
+	g->response += !g->rest;
 	return true;
 }
 
@@ -155,10 +160,9 @@ static void soft_wr_frame(const struct soft_wr *wr, struct soft_frame *f)
 		[FABRIC_WRITE_IMM] = SOFT_WRITE_IMM,
 		[FABRIC_READ] = SOFT_READ,
 	};
-	bool write = wr->opcode == FABRIC_WRITE || wr->opcode == FABRIC_WRITE_IMM;
 
 	*f = (struct soft_frame){.op = op[wr->opcode], .len = wr->len};
-	if (write && wr->signaled)
+	if (wr->opcode != FABRIC_READ && wr->signaled)
 		f->flags = SOFT_FLAG_ACK;
 	if (wr->opcode == FABRIC_WRITE_IMM)
 		f->arg = wr->imm;
@@ -221,7 +225,7 @@ static bool soft_gather_part(struct soft_endpoint *ep, struct soft_gather *g)
 static void soft_gather(struct soft_endpoint *ep)
 {
 	struct soft_batch *b = ep->queue->batch;
-	struct soft_gather g = {ep->response_tail, ep->sent, ep->reads_head, false};
+	struct soft_gather g = {ep->response_tail, ep->sent, ep->reads_head, false, false};
 	bool going = soft_gather_part(ep, &g);
 
 	while (going && !soft_batch_full(b)) {
@@ -229,7 +233,7 @@ static void soft_gather(struct soft_endpoint *ep)
 
 		if (soft_control_next(ep, &g)) {
 			soft_gather_control(ep, &g);
-		} else if (g.response != ep->response_head && (ep->turn || !request)) {
+		} else if (g.response != ep->response_head && !g.rest && (ep->turn || !request)) {
 			going = soft_gather_response(ep, &g, 0);
 			ep->turn = false;
 		} else if (request) {
@@ -241,6 +245,14 @@ static void soft_gather(struct soft_endpoint *ep)
 	}
 }
 
+static void soft_piece_sent(struct soft_endpoint *ep)
+{
+	struct soft_response *r = &ep->responses[ep->response_tail % SOFT_MAX_READS];
+
+	r->sent += MIN(r->len - r->sent, (uint64_t)SOFT_PIECE);
+	ep->response_tail += r->sent == r->len;
+}
+
 static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 {
 	switch (part) {
@@ -250,7 +262,7 @@ static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 		ep->control_len = 0;
 		break;
 	case SOFT_PART_RESPONSE:
-		ep->response_tail++;
+		soft_piece_sent(ep);
 		break;
 	case SOFT_PART_REQUEST:
 		if (ep->sq[ep->sent & ep->sq_mask].opcode == FABRIC_READ)
@@ -351,8 +363,8 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 
 static bool soft_transmit_idle(const struct soft_endpoint *ep)
 {
-	return ep->sent == ep->head && ep->response_tail == ep->response_head &&
-	       !ep->control_len && !ep->ack_due && ep->state == SOFT_OPEN;
+	return ep->sent == ep->head && ep->response_tail == ep->response_head && !ep->control_len &&
+	       !ep->ack_due && ep->state == SOFT_OPEN;
 }
 
 void soft_transmit(struct soft_endpoint *ep)
@@ -374,13 +386,13 @@ void soft_transmit(struct soft_endpoint *ep)
 		soft_unwatch(ep);
 }
 
-bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index)
+static bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index)
 {
 	const struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
 
 	if (wr->opcode == FABRIC_READ)
 		return wr->done;
-	return wr->opcode == FABRIC_SEND || !wr->signaled || (int32_t)(ep->acked - index) > 0;
+	return (int32_t)(ep->acked - index) > 0;
 }
 
 void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr, enum fabric_status status)
@@ -408,7 +420,6 @@ void soft_retire(struct soft_endpoint *ep)
 			}
 			soft_wr_complete(ep, wr, FABRIC_OK);
 		}
-		wr->retired = !wr->signaled;
 		ep->tail++;
 	}
 }
@@ -443,8 +454,8 @@ static void soft_wr_copy(struct soft_endpoint *ep, struct soft_wr *to, const str
 	to->opcode = wr->opcode;
 	to->signaled = wr->signaled;
 	to->segs = wr->sge_count;
-	to->done = to->retired = false;
-	to->len = 0;
+	to->done = false;
+	to->len = to->got = 0;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		to->seg[i].addr = wr->sge[i].addr;
 		to->seg[i].len = wr->sge[i].len;
@@ -460,7 +471,7 @@ static void soft_keep(struct soft_endpoint *ep)
 		ep->kept = ep->sent;
 	for (; ep->kept != ep->head; ep->kept++) {
 		struct soft_wr *wr = &ep->sq[ep->kept & ep->sq_mask];
-		uint8_t *to = ep->copies + (size_t)(ep->kept & ep->copies_mask) * SOFT_INLINE;
+		uint8_t *to = ep->copies + (size_t)(ep->kept & ep->sq_mask) * SOFT_INLINE;
 
 		if (wr->opcode == FABRIC_READ || !wr->len || wr->len > SOFT_INLINE ||
 		    !soft_wr_local(ep, wr))
