@@ -472,8 +472,9 @@ START_TEST(no_reads_where_none_are_served)
 }
 END_TEST
 
-/* After fabric_deregister nothing touches the memory, in mid-transfer too: it is
- * unmapped here. The peer is told in time, other connections go on. */
+/* After fabric_deregister nothing touches the memory, in mid-transfer too: it may not even be
+ * looked at here. The peer's request fails, other connections go on. A write fails with
+ * FABRIC_REMOTE_ACCESS; a read that had begun to be answered cannot always be told why. */
 START_TEST(deregistered_in_mid_transfer)
 {
 	enum fabric_opcode opcode = _i % 2 ? FABRIC_READ : FABRIC_WRITE;
