@@ -33,7 +33,8 @@ static void set_state(struct conn *conn, enum conn_state state, enum conn_event 
 	if (state == CONN_ESTABLISHED) {
 		conn->deadline = TIME_NEVER;
 		conn->last_traffic = conn->group->now;
-		if (conn->group->attr.keepalive)
+		conn->probes = conn->group->attr.keepalive && strcmp(conn->transport, "rdma") == 0;
+		if (conn->probes)
 			conn_timer_set(conn->group,
 				       conn->group->now + conn->group->attr.keepalive);
 	}
@@ -42,6 +43,8 @@ static void set_state(struct conn *conn, enum conn_state state, enum conn_event 
 		conn_timer_set(conn->group, conn->deadline);
 		fabric_disconnect(conn->endpoint);
 	}
+	if (state == CONN_DEAD)
+		conn_timer_set(conn->group, conn->group->now); /* to be buried at once */
 	if ((state == CONN_CLOSING || state == CONN_DEAD) && !list_linked(&conn->grave))
 		list_add_tail(&conn->group->closing, &conn->grave);
 }

@@ -165,6 +165,8 @@ static void completed(struct conn_group *group, const struct fabric_completion *
 	case CONN_ID_SEND:
 		conn_message_sent(conn, pointer_of(c->id));
 		break;
+	case CONN_ID_INLINED:
+		break;
 	case CONN_ID_PROBE:
 		conn->in_flight--;
 		conn->probing = false;

@@ -49,6 +49,7 @@ struct conn {
 	uint32_t open_used;
 	uint32_t message_size;
 	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
+	uint32_t unsignaled;       /* messages posted since one asked for a completion */
 	uint32_t in_flight;        /* posted work requests that will complete */
 	struct list sending;       /* their buffers */
 	uint32_t credits;          /* messages that may be begun */
@@ -58,7 +59,7 @@ struct conn {
 	uint32_t unreturned;       /* received and not told: more than granted is a violation */
 	struct conn_parked *parked, **parked_tail;
 
-	uint64_t id, opened, deadline, last_traffic, stuck_since;
+	uint64_t id, opened, deadline, last_traffic, probed, stuck_since;
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
 	uint64_t messages_seen; /* at the last look of the timers */
 	struct wire_request request;
@@ -83,7 +84,7 @@ struct conn_group {
 };
 
 /* Work request ids: a pointer to the struct with its kind in the low bits. */
-enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_MASK = 7 };
+enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_INLINED, CONN_ID_MASK = 7 };
 
 /*
  * conn.c

@@ -37,7 +37,6 @@ static bool open_message(struct conn *conn, uint32_t keep)
 	conn->credits--;
 	conn->open->owner = conn;
 	conn->open_used = sizeof(struct wire_message);
-	conn_mark_dirty(conn);
 	return true;
 }
 
@@ -86,6 +85,17 @@ void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 	record->length = length;
 	conn->open_used = (uint32_t)((char *)(record + 1) - (char *)conn->open->addr) + length;
 	conn->records_out++;
+	conn_mark_dirty(conn);
+}
+
+/* An inlined message is out of its buffer when the post returns, so it asks for no completion; but its place in the
+ * send queue comes back only with that of a later one, so now and then one asks. */
+static bool wants_completion(struct conn *conn, uint32_t length)
+{
+	if (length <= conn->group->inline_size && ++conn->unsignaled < conn->credits_max / 2)
+		return false;
+	conn->unsignaled = 0;
+	return true;
 }
 
 /* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed. False: none left
@@ -103,11 +113,14 @@ static bool post_ready(struct conn *conn)
 	for (; buffer && n < CHAIN_MAX; buffer = buffer->next, n++) {
 		const struct wire_message *m = buffer->addr;
 
-		/* An inlined message is out of its buffer when the post returns. */
+		bool inlined = !wants_completion(conn, m->length);
+
+		/* An inlined message is out of its buffer when the post returns; it completes
+		 * only if it fails, and must not name a buffer that others have by then. */
 		wr[n] = (struct fabric_wr){
-			.id = (uintptr_t)buffer | CONN_ID_SEND,
+			.id = inlined ? CONN_ID_INLINED : (uintptr_t)buffer | CONN_ID_SEND,
 			.opcode = FABRIC_SEND,
-			.signaled = m->length > conn->group->inline_size,
+			.signaled = !inlined,
 			.sge_count = 1,
 			.sge = {{buffer->addr, m->length, buffer->region}},
 			.next = NULL,
@@ -200,12 +213,20 @@ static void violation(struct conn *conn, int error, const char *what)
 	conn_close(conn, error, "%s", what);
 }
 
+static void bad_record(struct conn *conn, int error)
+{
+	violation(conn, error, error == -EBADMSG ? "a record's length is beyond its message"
+						 : "a request that breaks the protocol");
+}
+
 static bool take_credits(struct conn *conn, const struct wire_message *m)
 {
 	if (unlikely(conn->credits + m->credits > conn->credits_max)) {
 		violation(conn, -EPROTO, "more credits returned than were taken");
 		return false;
 	}
+	if (m->credits)
+		conn->stuck_since = conn->group->now; /* it takes what it is sent */
 	conn->credits += m->credits;
 	return true;
 }
@@ -251,7 +272,7 @@ static void received(struct conn *conn, const void *data, uint32_t bytes)
 	conn->bytes_in += bytes;
 	if (!take_credits(conn, m))
 		return;
-	if (unlikely(conn->state == CONN_ACCEPTING || conn->parked)) {
+	if (unlikely(conn->state != CONN_ESTABLISHED || conn->parked)) {
 		park(conn, data, bytes, offset);
 		return;
 	}
@@ -262,8 +283,7 @@ static void received(struct conn *conn, const void *data, uint32_t bytes)
 		park(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
 	} else {
-		violation(conn, rc, rc == -EBADMSG ? "a record's length is beyond its message"
-						   : "a request that breaks the protocol");
+		bad_record(conn, rc);
 	}
 }
 
@@ -283,7 +303,7 @@ static int resume_parked(struct conn *conn)
 		if (rc == -EAGAIN)
 			return rc;
 		if (rc != 0) {
-			violation(conn, rc, "a request that breaks the protocol");
+			bad_record(conn, rc);
 			return rc;
 		}
 		conn->parked = p->next;
@@ -314,8 +334,10 @@ void conn_messages_resume(struct conn *conn)
 		if (conn->ops->writable)
 			conn->ops->writable(conn);
 	}
-	if (conn->want_writable)
+	if (conn->want_writable) {
 		conn_mark_stuck(conn);
+		conn->stuck_since = since;
+	}
 }
 
 void conn_messages_drop(struct conn *conn)

@@ -9,8 +9,9 @@ void conn_timer_set(struct conn_group *group, uint64_t when)
 	group->deadline = MIN(group->deadline, when);
 }
 
-/* RC says nothing of a dead host. A write of no bytes is answered by the peer's device (soft: by its
- * kernel), so it proves the host without waiting for the peer's program. */
+/* RC says nothing of a dead host. A write of no bytes is answered by the peer's device, so it proves
+ * the host without waiting for the peer's program. Over software that program would have to answer, and
+ * one that computes is not dead: there the provider itself notices a dead host. */
 static void probe(struct conn *conn)
 {
 	struct fabric_wr wr = {
@@ -22,6 +23,7 @@ static void probe(struct conn *conn)
 	if (fabric_post(conn->endpoint, &wr) == 0) {
 		conn->in_flight++;
 		conn->probing = true;
+		conn->probed = conn->group->now;
 	}
 }
 
@@ -38,19 +40,22 @@ static uint64_t look_established(struct conn *conn, uint64_t now)
 			return TIME_NEVER;
 		}
 	}
-	if (!attr->keepalive)
+	if (!conn->probes)
 		return next;
 	if (messages != conn->messages_seen && !conn->probing) {
 		conn->messages_seen = messages;
 		conn->last_traffic = now;
 	}
-	if (now - conn->last_traffic >= 2 * attr->keepalive && conn->probing) {
+	if (conn->probing && now - conn->probed >= attr->keepalive) {
 		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
 		return TIME_NEVER;
 	}
-	if (now - conn->last_traffic >= attr->keepalive && !conn->probing)
-		probe(conn);
-	return MIN(next, conn->last_traffic + attr->keepalive * (conn->probing ? 2 : 1));
+	if (conn->probing)
+		return MIN(next, conn->probed + attr->keepalive);
+	if (now - conn->last_traffic < attr->keepalive)
+		return MIN(next, conn->last_traffic + attr->keepalive);
+	probe(conn); /* no room for it: once more, later */
+	return MIN(next, now + attr->keepalive);
 }
 
 static uint64_t look(struct conn *conn, uint64_t now)
