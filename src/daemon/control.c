@@ -295,7 +295,7 @@ static int bind_socket(int fd, const char *path, mode_t mode)
 		return rc;
 	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
 		return -errno;
-	if (chmod(path, mode) != 0 || listen(fd, CLIENTS_MAX) != 0) {
+	if (chmod(path, mode) != 0 || listen(fd, SOMAXCONN) != 0) {
 		rc = -errno;
 		unlink(path);
 		return rc;

@@ -40,7 +40,10 @@ int daemon_configure(struct daemon *d)
 	if (!d->options.config && access(SYSCONFDIR "/rdmad.conf", F_OK) == 0)
 		d->options.config = SYSCONFDIR "/rdmad.conf";
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
-	if (rc == 0 && !d->options.test)
+	if (rc == 0 && d->options.test)
+		log_info("config", "%s: no errors",
+			 d->options.config ? d->options.config : "the defaults");
+	else if (rc == 0)
 		rc = open_log(d, d->config);
 	return rc;
 }
@@ -214,6 +217,7 @@ void daemon_store_stop(struct daemon *d)
 
 int daemon_ready(struct daemon *d)
 {
+	logging_echo(false);
 	d->detached = d->options.daemonize;
 	if (d->detached)
 		open_log(d, d->config);

@@ -127,6 +127,8 @@ int options_parse(int argc, char **argv, struct options *out);
  * the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old target stays. */
 int logging_open(const char *target, enum log_level level);
 void logging_close(void);
+/* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
+void logging_echo(bool on);
 
 /* From here to the end, the calling thread's messages are kept for log_last() and not written: for failures that are no
  * errors, such as a device that is not there. */

@@ -13,6 +13,8 @@ static _Atomic int target = TARGET_STDERR;
 /* Stays open once it was: another thread may be writing. A new file takes its place by dup2(). */
 static _Atomic int file = -1;
 static __thread bool hushed;
+/* While the daemon starts, somebody may sit at the terminal and wonder why it does not. */
+static atomic_bool echo = true;
 
 static void write_line(int fd, const char *line, int length, size_t size)
 {
@@ -65,8 +67,11 @@ static void (*const writers[])(enum log_level, const char *, const char *) = {
 static void handle(enum log_level level, const char *room, const char *text)
 {
 	log_keep(level, room, text);
-	if (!hushed)
-		writers[target](level, room, text);
+	if (hushed)
+		return;
+	writers[target](level, room, text);
+	if (unlikely(echo) && target != TARGET_STDERR && level <= LOG_LEVEL_WARN)
+		write_stderr(level, room, text);
 }
 
 static int open_file(const char *path)
@@ -113,6 +118,11 @@ void logging_close(void)
 		close(file);
 	file = -1;
 	closelog();
+}
+
+void logging_echo(bool on)
+{
+	echo = on;
 }
 
 void logging_hush_begin(void)

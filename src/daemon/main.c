@@ -32,6 +32,8 @@ static int serve(struct daemon *daemon)
 	while (n-- > 0)
 		if (parts[n].stop)
 			parts[n].stop(daemon);
+	if (rc == 0)
+		log_info("rdmad", "ended");
 	return rc;
 }
 
@@ -45,15 +47,8 @@ int main(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	rc = daemon_configure(&daemon);
-	if (rc != 0)
-		return rc;
-	if (daemon.options.test)
-		log_info("config", "%s: no errors",
-			 daemon.options.config ? daemon.options.config : "the defaults");
-	else
-		rc = serve(&daemon);
 	if (rc == 0 && !daemon.options.test)
-		log_info("rdmad", "ended");
+		rc = serve(&daemon);
 	daemon_unconfigure(&daemon);
 	return rc;
 }

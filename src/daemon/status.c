@@ -18,16 +18,19 @@ struct counter {
 	size_t offset;
 };
 
-#define CONN(member) {#member, offsetof(struct conn_group_stats, member)}
+#define CONN(name, member) {name, offsetof(struct conn_group_stats, member)}
 static const struct counter conn_counters[] = {
-	CONN(accepted),    CONN(closed),     CONN(refused),     CONN(violations), CONN(messages_in),
-	CONN(messages_out), CONN(records_in), CONN(records_out), CONN(bytes_in),   CONN(bytes_out),
+	CONN("accepted", accepted),       CONN("closed", closed),
+	CONN("refused", refused),         CONN("violations", violations),
+	CONN("messages_in", messages_in), CONN("messages_out", messages_out),
+	CONN("records_in", records_in),   CONN("records_out", records_out),
+	CONN("in_bytes", bytes_in),       CONN("out_bytes", bytes_out),
 };
 
 static const struct counter buffer_counters[] = {
-	CONN(buffers),
-	CONN(buffers_in_use),
-	CONN(buffer_bytes),
+	CONN("buffers", buffers),
+	CONN("buffers_in_use", buffers_in_use),
+	CONN("buffer_bytes", buffer_bytes),
 };
 
 #define SERVICE(name, member) {name, offsetof(struct service_stats, member)}
@@ -300,7 +303,6 @@ json_t *status_resources_json(const struct status *status)
 	put(o, "descriptors_max", limit.rlim_cur);
 	put(o, "connections", status->total.conn.connections);
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
-	put(o, "ping_agents", status->total.service.ping_agents);
 	put(o, "store_items", store.items);
 	put(o, "store_pins", store.pins);
 	put(o, "store_used_bytes", store.bytes_used);

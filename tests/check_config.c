@@ -1,0 +1,300 @@
+/* check_config.c: the configuration: what is read, what is refused and in which words, what a reload takes. */
+#include "daemon/settings.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static char said[8192];
+static const struct config_overrides none;
+
+static void listen_to_log(enum log_level level, const char *room, const char *text)
+{
+	size_t n = strlen(said);
+
+	log_keep(level, room, text);
+	snprintf(said + n, sizeof(said) - n, "%s\n", text);
+}
+
+static void setup(void)
+{
+	said[0] = '\0';
+	log_set_handler(listen_to_log);
+}
+
+static int load(const char *text, struct config **out)
+{
+	char path[] = "/tmp/check_config.XXXXXX";
+	int fd = mkstemp(path), rc;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	rc = config_load(path, &none, out);
+	unlink(path);
+	return rc;
+}
+
+/* The text of a file that is wrong, and what must be said of it. */
+static const struct {
+	const char *file, *says;
+} bad[] = {
+	{"gid_indx = 1;", ":1: unknown setting gid_indx"},
+	{"\n\nprot = 1;", ":3: unknown setting prot; did you mean port?"},
+	{"max_conections = 5;", "did you mean max_connections?"},
+	{"kv = { memroy = \"1M\"; };", "unknown setting kv.memroy; did you mean kv.memory?"},
+	{"kv = { zzzzzzzzzzzzzzz = 1; };", "unknown setting kv.zzzzzzzzzzzzzzz"},
+	{"memory = \"64M\";", "unknown setting memory"},
+	{"kv = 3;", "kv is a group: kv = { ... };"},
+	{"port = { a = 1; };", "port is a number without quotes"},
+	{"kv = { memory = 67108864; };", "kv.memory is a size in quotes, such as \"64M\""},
+	{"kv = { memory = \"64Q\"; };", "\"64Q\" is not a size from \"1M\" to \"64T\""},
+	{"kv = { memory = \"-1M\"; };", "is not a size"},
+	{"kv = { memory = \"1K\"; };", "is not a size from \"1M\""},
+	{"kv = { memory = \"99999999999999999999T\"; };", "is not a size"},
+	{"keepalive = 10;", "keepalive is a time in quotes"},
+	{"keepalive = \"10\";", "\"10\" is not a time"},
+	{"keepalive = \"10s \";", "is not a time"},
+	{"poll = \"sometimes\";", "or \"always\""},
+	{"keepalive = \"always\";", "\"always\" is not a time"},
+	{"port = \"7471\";", "port is a number without quotes"},
+	{"port = 65536;", "65536 is not a number from 0 to 65535"},
+	{"port = -1;", "-1 is not a number"},
+	{"workers = 4294967297;", "4294967297 is not a number from 0 to 256"},
+	{"max_connections = 3000000000;", "3000000000 is not a number"},
+	{"port = 010;", "write 010 without a leading 0"},
+	{"port = 0x1d2f;", "without a leading 0"},
+	{"port = 7471L;", "port is a number"},
+	{"port = 1.5;", "port is a number"},
+	{"require_rdma = 1;", "require_rdma is true or false"},
+	{"require_rdma = \"true\";", "require_rdma is true or false"},
+	{"device = 5;", "device is a text in quotes"},
+	{"device = \"\";", "device: it is empty"},
+	{"unix_socket = \"rdmad.sock\";", "\"rdmad.sock\" is not a path from /"},
+	{"unix_mode = \"888\";", "\"888\" is not a mode"},
+	{"unix_mode = \"01777\";", "is not a mode"},
+	{"unix_mode = 0666;", "unix_mode is a mode in quotes"},
+	{"transports = [\"ib\"];", "there is no \"ib\"; there are rdma, tcp, unix"},
+	{"transports = [];", "transports is empty"},
+	{"transports = [1, 2];", "transports is a list of words in quotes"},
+	{"services = [\"ping\", \"kvs\"];", "there is no \"kvs\"; there are ping, kv"},
+	{"services = [\"unknown\"];", "there is no \"unknown\""},
+	{"listen = [\"\"];", "listen: "},
+	{"listen = [\"http://a\"];", "there is no such scheme"},
+	{"listen = [\"a:70000\"];", "the port is not a number"},
+	{"kv = { eviction = \"fifo\"; };", "there is no \"fifo\"; there are none, lru"},
+	{"log = { target = \"file:here\"; };", "is not \"stderr\", \"syslog\" or \"file:/path\""},
+	{"log = { level = \"loud\"; };", "there are error, warn, info, debug"},
+	{"message_size = \"32K\"; message_max = \"16K\";", "message_max is less than message_size"},
+	{"require_rdma = true; transports = [\"tcp\"];", "transports lacks rdma"},
+	{"transports = [\"tcp\"]; listen = [\"rdma://a\"];", "listen has rdma://a, but transports lacks rdma"},
+	{"port = 1; port = 2;", "duplicate"},
+	{"port", "syntax error"},
+	{"\x01\x02\xff", "syntax error"},
+	{"listen = [\"a\",];", "syntax error"},
+};
+
+START_TEST(refuses)
+{
+	struct config *config = NULL;
+
+	ck_assert_int_eq(load(bad[_i].file, &config), EX_CONFIG);
+	ck_assert_msg(strstr(said, bad[_i].says), "%s\nshould say %s\nsays %s", bad[_i].file,
+		      bad[_i].says, said);
+	ck_assert_ptr_null(config);
+}
+END_TEST
+
+START_TEST(tells_every_error)
+{
+	struct config *config;
+
+	ck_assert_int_eq(load("a = 1;\nb = 2;\nport = 70000;\n", &config), EX_CONFIG);
+	ck_assert_ptr_nonnull(strstr(said, ":1: unknown setting a"));
+	ck_assert_ptr_nonnull(strstr(said, ":2: unknown setting b"));
+	ck_assert_ptr_nonnull(strstr(said, ":3: port"));
+}
+END_TEST
+
+START_TEST(refuses_what_is_no_file)
+{
+	struct config *config;
+
+	ck_assert_int_eq(config_load("/nowhere/rdmad.conf", &none, &config), EX_CONFIG);
+	ck_assert_ptr_nonnull(strstr(said, "No such file"));
+	ck_assert_int_eq(config_load("/tmp", &none, &config), EX_CONFIG);
+	ck_assert_ptr_nonnull(strstr(said, "it is a directory"));
+}
+END_TEST
+
+START_TEST(has_defaults)
+{
+	struct config *c;
+
+	ck_assert_int_eq(config_load(NULL, &none, &c), 0);
+	ck_assert_uint_eq(c->listen.count, 1);
+	ck_assert_str_eq(c->listen.item[0], "127.0.0.1");
+	ck_assert_uint_eq(c->port, 7471);
+	ck_assert_uint_eq(c->transports, CONFIG_RDMA | CONFIG_TCP | CONFIG_UNIX);
+	ck_assert_uint_eq(c->services, 1u << WIRE_PING | 1u << WIRE_KV);
+	ck_assert_uint_eq(c->poll, 50 * TIME_US);
+	ck_assert_uint_eq(c->kv_memory, 64 * MIB);
+	ck_assert_uint_eq(c->kv_value_max, GIB);
+	ck_assert_uint_eq(c->handshake_timeout, 2 * TIME_S);
+	ck_assert_uint_eq(c->log_level, LOG_LEVEL_INFO);
+	ck_assert_uint_eq(c->unix_mode, 0666);
+	ck_assert(!c->require_rdma);
+	ck_assert_ptr_null(c->device);
+	ck_assert_ptr_nonnull(c->unix_socket);
+	ck_assert_ptr_nonnull(c->control_socket);
+	config_free(c);
+	ck_assert_str_eq(said, "");
+}
+END_TEST
+
+START_TEST(reads)
+{
+	struct config *c;
+
+	ck_assert_int_eq(load("# all kinds\n"
+			      "listen = [\"10.0.0.1\", \"tcp://0.0.0.0:99\", \"[::1]\", \"::1\", \"rdma://h\"];\n"
+			      "port = 5000; poll = \"always\"; require_rdma = true; device = \"rxe0\";\n"
+			      "services = \"kv\"; unix_mode = \"0600\"; keepalive = \"0\";\n"
+			      "max_connections=7;workers: 3\n"
+			      "kv = { memory = \"1.5G\"; eviction = \"lru\"; };\n"
+			      "log : { level = \"debug\"; target = \"file:/tmp/x\"; };\n",
+			      &c),
+			 0);
+	ck_assert_uint_eq(c->listen.count, 5);
+	ck_assert_uint_eq(c->port, 5000);
+	ck_assert_uint_eq(c->poll, CONFIG_POLL_ALWAYS);
+	ck_assert(c->require_rdma);
+	ck_assert_str_eq(c->device, "rxe0");
+	ck_assert_uint_eq(c->services, 1u << WIRE_KV);
+	ck_assert_uint_eq(c->unix_mode, 0600);
+	ck_assert_uint_eq(c->keepalive, 0);
+	ck_assert_uint_eq(c->max_connections, 7);
+	ck_assert_uint_eq(c->workers, 3);
+	ck_assert_uint_eq(c->kv_memory, 3 * GIB / 2);
+	ck_assert_uint_eq(c->kv_eviction, STORE_EVICT_LRU);
+	ck_assert_uint_eq(c->log_level, LOG_LEVEL_DEBUG);
+	ck_assert_str_eq(c->log_target, "file:/tmp/x");
+	config_free(c);
+}
+END_TEST
+
+START_TEST(fills_in_the_port)
+{
+	static const struct {
+		const char *text;
+		uint16_t port;
+	} cases[] = {
+		{"a", 5000},          {"a:7471", 7471},      {"a:1", 1},
+		{"rdma://a", 5000},   {"rdma://a:7471", 7471}, {"::1", 5000},
+		{"[::1]", 5000},      {"[::1]:7471", 7471},  {"tcp://[::1]", 5000},
+		{"fe80::7471", 5000}, {"unix:///a:1", 0},
+	};
+	const struct config config = {.port = 5000};
+	struct address address;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		ck_assert_int_eq(config_listen_address(&config, cases[i].text, &address), 0);
+		ck_assert_msg(address.port == cases[i].port, "%s: %u", cases[i].text, address.port);
+	}
+}
+END_TEST
+
+START_TEST(overrides)
+{
+	struct config_overrides over = {.listen = {2, {"1.2.3.4", "unix:///x"}}, .log_level = "error"};
+	struct config *c;
+
+	ck_assert_int_eq(config_load(NULL, &over, &c), 0);
+	ck_assert_uint_eq(c->listen.count, 2);
+	ck_assert_str_eq(c->listen.item[1], "unix:///x");
+	ck_assert_uint_eq(c->log_level, LOG_LEVEL_ERROR);
+	config_free(c);
+}
+END_TEST
+
+static void note_change(void *arg, const char *path, bool restart)
+{
+	char *text = arg;
+
+	snprintf(text + strlen(text), 256 - strlen(text), "%s%s ", path, restart ? "!" : "");
+}
+
+START_TEST(merges)
+{
+	struct config *old, *fresh;
+	char changed[256] = "";
+
+	ck_assert_int_eq(config_load(NULL, &none, &old), 0);
+	ck_assert_int_eq(load("port = 1; poll = \"0\"; listen = [\"a\"]; services = [\"ping\"];"
+			      "log = { target = \"syslog\"; };",
+			      &fresh),
+			 0);
+	config_merge(old, fresh, note_change, changed);
+	ck_assert_str_eq(changed, "listen! port! services poll log.target ");
+	ck_assert_uint_eq(old->poll, 0);
+	ck_assert_uint_eq(old->port, 7471);
+	ck_assert_str_eq(old->listen.item[0], "127.0.0.1");
+	ck_assert_str_eq(old->log_target, "syslog");
+	ck_assert_uint_eq(old->services, 1u << WIRE_PING);
+	config_free(fresh);
+	config_free(old);
+}
+END_TEST
+
+/* The sample with every setting uncommented says the same as the table. */
+START_TEST(sample_is_true)
+{
+	struct config *sample, *defaults;
+	char *text = NULL, *out, changed[256] = "";
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	config_print_sample(f);
+	fclose(f);
+	out = text;
+	for (char *p = text; *p; p++)
+		if (*p != '#' || p[1] == ' ' || p[1] == '\n')
+			*out++ = *p;
+	*out = '\0';
+	ck_assert_int_eq(load(text, &sample), 0);
+	ck_assert_int_eq(config_load(NULL, &none, &defaults), 0);
+	config_merge(defaults, sample, note_change, changed);
+	/* these have no default, or one that depends on the user */
+	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
+		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket!", word), "%s", word);
+	config_free(sample);
+	config_free(defaults);
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("config");
+	TCase *tc = tcase_create("config");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_loop_test(tc, refuses, 0, (int)ARRAY_SIZE(bad));
+	tcase_add_test(tc, tells_every_error);
+	tcase_add_test(tc, refuses_what_is_no_file);
+	tcase_add_test(tc, has_defaults);
+	tcase_add_test(tc, reads);
+	tcase_add_test(tc, fills_in_the_port);
+	tcase_add_test(tc, overrides);
+	tcase_add_test(tc, merges);
+	tcase_add_test(tc, sample_is_true);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
