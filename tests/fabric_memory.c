@@ -507,8 +507,9 @@ START_TEST(deregistered_in_mid_transfer)
 			ck_assert(!ended);
 			continue;
 		}
-		must(c.status == (ended ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS), "%s",
-		     fabric_status_text(c.status));
+		must(c.status == (ended ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS) ||
+			     (!ended && opcode == FABRIC_READ),
+		     "%d is %s", (int)i, fabric_status_text(c.status));
 		ended = true;
 	}
 	if (ended) {
