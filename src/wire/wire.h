@@ -19,7 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define WIRE_MESSAGE_MIN 4608u         /* an eager pair and its headers must fit */
 #define WIRE_MESSAGE_MAX (1u << 20)
-#define WIRE_CREDITS_MIN 2u            /* one is kept for returning credits */
+#define WIRE_CREDITS_MIN 3u            /* one is kept for returning credits, and of two each return would call for another */
 #define WIRE_CREDITS_MAX 1024u
 #define WIRE_KEY_MAX 4095u
 #define WIRE_EAGER_MAX 4095u           /* key plus value of an eager request or reply */

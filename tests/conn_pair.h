@@ -1,0 +1,83 @@
+/*
+ * conn_pair.h: two groups in one process over the soft provider, turned by one thread. Time is
+ * a number that the test sets; the real clock only ends a test that hangs.
+ */
+#ifndef TESTS_CONN_PAIR_H
+#define TESTS_CONN_PAIR_H
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "conn/conn.h"
+
+struct side {
+	struct fabric_domain *domain;
+	struct conn_group *group;
+};
+
+/* How the server answers connect requests; set before pair_connect. */
+struct pair_listener {
+	struct fabric_queue *queue;
+	struct fabric_listener *listener;
+	struct sockaddr_storage address;
+	socklen_t address_len;
+	/* Takes over a request that was decoded. */
+	void (*take)(void *arg, struct fabric_request *request, const struct wire_request *wire,
+		     enum wire_reason reason);
+	void *arg;
+};
+
+struct pair {
+	struct fabric *fabric;
+	struct side server, client;
+	struct pair_listener listener;
+	uint64_t now;
+	bool server_stops, client_stops; /* that side is not turned */
+	char dir[64];
+};
+
+void pair_open(struct pair *pair, bool unix_socket, const struct conn_group_attr *server,
+	       const struct conn_group_attr *client);
+void pair_close(struct pair *pair);
+
+/* One turn of each side. Completions and events there were. */
+int pair_turn(struct pair *pair);
+
+/* Both sides have nothing to do any more: fails when they never come to rest. */
+void pair_rest(struct pair *pair);
+
+/* The real time by which a test must have got on. */
+uint64_t pair_patience(void);
+
+#define PAIR_UNTIL(pair, condition)                                                                \
+	do {                                                                                       \
+		uint64_t until_ = pair_patience();                                                 \
+		while (!(condition)) {                                                             \
+			pair_turn(pair);                                                           \
+			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);      \
+		}                                                                                  \
+	} while (0)
+
+/* A peer without manners: an endpoint whose bytes the test chooses. It reads what comes. */
+struct evil {
+	struct fabric_domain *domain;
+	struct fabric_queue *queue;
+	struct fabric_endpoint *endpoint;
+	struct fabric_region *region;
+	bool established, rejected, disconnected;
+	unsigned received;
+	struct wire_accept accept;
+	struct wire_reject reject;
+	_Alignas(64) uint8_t memory[64][8192];
+	_Alignas(64) uint8_t out[1u << 20];
+};
+
+struct evil *evil_new(struct pair *pair);
+/* Connect with any private data; evil_turn until established or rejected. */
+void evil_connect(struct pair *pair, struct evil *evil, const void *data, size_t len);
+void evil_turn(struct evil *evil);
+/* Send raw bytes as one message. */
+void evil_send(struct pair *pair, struct evil *evil, const void *data, size_t len);
+void evil_free(struct evil *evil);
+
+#endif
