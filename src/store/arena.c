@@ -1,7 +1,7 @@
 /*
- * arena: extents for items. Up to 32 KiB an extent is an object of a size class (eight classes for each
- * doubling, so at most 12.5 % too long), cut from a span of pages; beyond, it is a run of whole
- * pages. Threads are spread over heaps, each with its own lock and spans, so that small
+ * arena: extents for items. Up to 32 KiB an extent is an object of a size class (eight classes for
+ * each doubling, so at most 12.5 % too long), cut from a span of pages; beyond, it is a run of
+ * whole pages. Threads are spread over heaps, each with its own lock and spans, so that small
  * allocations of different threads do not meet; an object goes back to the heap its span belongs
  * to. A span without objects goes back to the page runs (one per heap and class is kept until
  * memory is short), so that small memory becomes large memory again.
@@ -62,7 +62,7 @@ static void class_size_span(struct arena *a, unsigned class)
 
 static void class_init_all(struct arena *a)
 {
-	uint32_t granule = 1u << a->shift, size = SMALL_MIN, step;
+	uint32_t granule = 1u << a->shift, size = MAX(SMALL_MIN, granule), step;
 	unsigned at = 0;
 
 	for (; size <= SMALL_MAX; size += step) {
@@ -91,8 +91,12 @@ int arena_init(struct arena *a, void *base, size_t size)
 	while ((size >> a->shift) >= LINK_TAGGED - 1)
 		a->shift++;
 	a->heaps = (unsigned)MAX(1, MIN(HEAPS_MAX, size / HEAP_SHARE));
-	if (a->shift > 6 || pages_create(&a->pages, (uint32_t)(size >> PAGE_SHIFT)))
-		return a->shift > 6 ? -EINVAL : -ENOMEM;
+	if (a->shift > PAGE_SHIFT) {
+		log_error("store", "arena of %zu bytes is beyond what a 32-bit link reaches", size);
+		return -EINVAL;
+	}
+	if (pages_create(&a->pages, (uint32_t)(size >> PAGE_SHIFT)))
+		return -ENOMEM;
 	class_init_all(a);
 	return 0;
 }

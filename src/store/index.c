@@ -1,6 +1,6 @@
 /*
- * index: the hash table of one stripe. A bucket is one cache line of seven {tag, link} pairs, the tag being
- * 32 bits of the hash, so that a lookup touches one line of the table and then the item.
+ * index: the hash table of one stripe. A bucket is one cache line of seven {tag, link} pairs, the
+ * tag being 32 bits of the hash, so that a lookup touches one line of the table and then the item.
  * Buckets overflow into chained ones.
  *
  * The table doubles without a stop: the old one stays beside the new, every insert and remove
@@ -11,7 +11,7 @@
 
 #include "store/internal.h"
 
-#define LOAD_MAX 5     /* items a bucket, on average, before the table doubles */
+#define LOAD_MAX 5	 /* items a bucket, on average, before the table doubles */
 #define BLOCK_BUCKETS 64 /* overflow buckets are allocated so many at a time */
 
 static struct bucket *table_alloc(size_t buckets)
@@ -125,7 +125,8 @@ static void grow_begin(struct index *x)
 	x->now.mask = (uint32_t)buckets - 1;
 }
 
-/* Move one bucket. Should memory for an overflow bucket lack, what was moved is taken back and the next call tries again. */
+/* Move one bucket. Should memory for an overflow bucket lack, what was moved is taken back and the
+ * next call tries again. */
 static void grow_step(struct index *x)
 {
 	struct bucket *from = &x->old.bucket[x->moved], *b;
@@ -215,8 +216,9 @@ void index_remove(struct index *x, struct slot slot)
 
 /*
  * Scan. The cursor counts with its bits reversed, so that the buckets a bucket splits into are
- * exactly those that its cursor stands for, whatever the table's size is at the next call (the scheme by
- * Pieter Noordhuis in Redis' dict.c, dictScan). While two tables exist, it walks the smaller.
+ * exactly those that its cursor stands for, whatever the table's size is at the next call (the
+ * scheme by Pieter Noordhuis in Redis' dict.c, dictScan). While two tables exist, it walks the
+ * smaller.
  */
 
 static uint32_t bits_reverse(uint32_t v)

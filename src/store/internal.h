@@ -124,10 +124,11 @@ struct page {
 	_Atomic uint8_t claimed; /* a span in the window: takes no new object */
 	_Atomic uint8_t heap;
 	uint8_t class;
-	uint32_t start; /* the run's first page: valid on a run's first and last page, all of a span's */
+	uint32_t start; /* the run's first page: valid on a run's first and last page, all of a
+			   span's */
 	uint32_t pages;
-	uint32_t next, prev;    /* 1 + page, in a bin or in a heap's list */
-	uint32_t free;          /* link of the first free object */
+	uint32_t next, prev;	/* 1 + page, in a bin or in a heap's list */
+	uint32_t free;		/* link of the first free object */
 	_Atomic uint16_t fresh; /* objects that were ever handed out */
 	uint16_t used;
 	bool linked; /* in its heap's list */
@@ -147,7 +148,8 @@ struct pages {
 int pages_create(struct pages *p, uint32_t count);
 void pages_destroy(struct pages *p);
 
-/* First page of a run of n, or UINT32_MAX. A span (class >= 0) comes from the low end of what is free, a large run
+/* First page of a run of n, or UINT32_MAX. A span (class >= 0) comes from the low end of what is
+ * free, a large run
  * (-1, PAGE_NEW) from the high end, so that the two mix less. */
 uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap);
 void pages_give(struct pages *p, uint32_t first);
@@ -161,13 +163,14 @@ void pages_give(struct pages *p, uint32_t first);
 #define CLASSES_MAX 80
 #define HEAPS_MAX 16
 
-/* A thread allocates from the heap of its number; an object goes back to the heap that it came from. */
+/* A thread allocates from the heap of its number; an object goes back to the heap that it came
+ * from. */
 struct heap {
 	_Alignas(CACHE_LINE) struct lock lock;
-	_Atomic uint32_t spares;       /* spare spans, all classes */
+	_Atomic uint32_t spares; /* spare spans, all classes */
 	uint64_t used, asked;
 	_Atomic uint32_t partial[CLASSES_MAX]; /* spans with a free object, 1 + page */
-	uint32_t spare[CLASSES_MAX];   /* one empty span is kept back, 1 + page */
+	uint32_t spare[CLASSES_MAX];	       /* one empty span is kept back, 1 + page */
 };
 
 struct arena {
@@ -214,33 +217,36 @@ void arena_get_usage(struct arena *a, struct arena_usage *out);
 /* Gives spans that are empty back to the page runs. */
 void arena_trim(struct arena *a);
 
-/* For pages.c: a new large run becomes an extent; a span of a window that was given up takes objects again. */
+/* For pages.c: a new large run becomes an extent; a span of a window that was given up takes
+ * objects again. */
 struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t asked);
 void arena_span_unclaim(struct arena *a, uint32_t first);
 
 /*
  * The window: a stretch of the arena that eviction clears to get one long run, which random
- * evictions would practically never give. While it stands, its free pages are held back and its spans take
- * no new objects. One at a time, under the caller's window lock.
+ * evictions would practically never give. While it stands, its free pages are held back and its
+ * spans take no new objects. One at a time, under the caller's window lock.
  */
 struct window {
-	uint32_t pages;       /* wanted */
-	uint32_t first, end;  /* found */
-	uint32_t hand;        /* where the next one is looked for */
+	uint32_t pages;	       /* wanted */
+	uint32_t first, end;   /* found */
+	uint32_t hand;	       /* where the next one is looked for */
 	uint32_t page, object; /* where the walk is */
 };
 
-/* Finds the next stretch from the hand on without large items that are pinned or reserved, and claims it.
- * False: none before the end of the arena. */
+/* Finds the next stretch from the hand on without large items that are pinned or reserved, and
+ * claims it. False: none before the end of the arena. */
 bool arena_window_claim(struct arena *a, struct window *w);
 
 /* Walk the extents in the window: NULL at its end. An extent may be free, pinned or reserved. */
 void arena_window_rewind(struct window *w);
 struct store_item *arena_window_next(struct arena *a, struct window *w);
 
-/* Give the window up; the hand moves behind the extent where the walk stopped. When all of it is free and `take` is set, its first pages become a large
- * extent as arena_alloc's, which is returned. */
-struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked);
+/* Give the window up; the hand moves behind the extent where the walk stopped. When all of it is
+ * free and `take` is set, its first pages become a large extent as arena_alloc's, which is
+ * returned. */
+struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take,
+				       uint64_t asked);
 
 /*
  * index.c: the table of a stripe, under its lock.
@@ -268,9 +274,9 @@ struct slot {
 
 struct index {
 	struct table now, old; /* old: still being moved to now */
-	uint32_t moved;        /* buckets of old that are in now already */
+	uint32_t moved;	       /* buckets of old that are in now already */
 	uint32_t count;
-	struct bucket *spare; /* overflow buckets to reuse */
+	struct bucket *spare;  /* overflow buckets to reuse */
 	struct bucket *blocks; /* the blocks they were allocated in */
 };
 
@@ -287,7 +293,8 @@ bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct 
 int index_insert(struct index *x, uint32_t tag, uint32_t link); /* -ENOMEM */
 void index_remove(struct index *x, struct slot slot);
 
-/* Calls back for all links of the bucket at the cursor and moves it on; 0 again at the end. Returns how many. */
+/* Calls back for all links of the bucket at the cursor and moves it on; 0 again at the end. Returns
+ * how many. */
 typedef void (*index_visit_fn)(void *arg, uint32_t link);
 unsigned index_scan(const struct index *x, uint32_t *cursor, index_visit_fn fn, void *arg);
 
@@ -337,7 +344,7 @@ struct stripe {
 	uint64_t misses, sets, deletes, evictions, expired;
 
 	_Alignas(CACHE_LINE) _Atomic uint64_t unpinned; /* and given back */
-	_Atomic uint64_t due; /* of the wheel, read without the lock */
+	_Atomic uint64_t due;				/* of the wheel, read without the lock */
 	struct queue small, main;
 	struct ghost *ghost;
 	uint32_t ghost_mask, ghost_clock; /* ghost_mask 0: none yet */
@@ -363,7 +370,8 @@ static inline struct stripe *store_stripe(struct store *store, uint32_t tag)
 	return &store->stripe[tag >> store->stripe_shift];
 }
 
-/* Items that left the index under a stripe's lock, chained by queue_next, to be released after it. */
+/* Items that left the index under a stripe's lock, chained by queue_next, to be released after it.
+ */
 struct dead {
 	struct store_item *first;
 };
@@ -409,8 +417,8 @@ void wheel_add(struct store *store, struct stripe *s, struct store_item *item, u
 void wheel_remove(struct store *store, struct stripe *s, struct store_item *item);
 void wheel_clear(struct stripe *s);
 
-/* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or TIME_NEVER;
- * one that is not after `now` says that the budget ended it. */
+/* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or
+ * TIME_NEVER; one that is not after `now` says that the budget ended it. */
 uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget,
 		       struct dead *dead);
 

@@ -119,7 +119,7 @@ static void span_set(struct pages *p, uint32_t first, uint32_t n, int class, uns
 {
 	struct page *run = &p->page[first];
 
-	run->class = (uint8_t)class;
+	run->class = (uint8_t) class;
 	run->free = 0;
 	run->used = 0;
 	run->linked = false;
@@ -270,8 +270,7 @@ bool arena_window_claim(struct arena *a, struct window *w)
 
 			if (state_of(run) == PAGE_FREE) {
 				bin_remove(p, at);
-				atomic_store_explicit(&run->state, PAGE_HELD,
-						      memory_order_release);
+				atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
 			} else {
 				atomic_store_explicit(&run->claimed, 1, memory_order_relaxed);
 			}
@@ -301,8 +300,8 @@ struct store_item *arena_window_next(struct arena *a, struct window *w)
 		if (state == PAGE_SPAN)
 			objects = atomic_load_explicit(&run->fresh, memory_order_acquire);
 		if (w->object < objects) {
-			base += state == PAGE_SPAN ?
-					(uint64_t)w->object * a->class_size[run->class] : 0;
+			base += state == PAGE_SPAN ? (uint64_t)w->object * a->class_size[run->class]
+						   : 0;
 			w->object++;
 			return (struct store_item *)base;
 		}

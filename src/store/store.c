@@ -12,10 +12,10 @@
 #include "store/internal.h"
 
 #define ROOM "store"
-#define TICK_BUDGET 4096      /* steps of a wheel in one store_tick */
-#define TICK_LATEST TIME_S    /* store_tick asks to be called again after this at the latest */
-#define SCAN_BUCKETS 8        /* buckets looked at for each key of the budget */
-#define DIGITS_MAX 21         /* of a 64-bit integer, with sign and NUL */
+#define TICK_BUDGET 4096   /* steps of a wheel in one store_tick */
+#define TICK_LATEST TIME_S /* store_tick asks to be called again after this at the latest */
+#define SCAN_BUCKETS 8	   /* buckets looked at for each key of the budget */
+#define DIGITS_MAX 21	   /* of a 64-bit integer, with sign and NUL */
 
 /* 128 stripes need 2.3 KiB each; a small arena takes fewer. */
 static unsigned stripes_for(size_t arena_size)
@@ -83,7 +83,8 @@ int store_create(const struct store_config *config, struct store **out)
 	store->eviction = config->eviction;
 	store->value_max = MIN(config->value_max, VALUE_LIMIT);
 	atomic_store(&store->due, TIME_NEVER);
-	/* So that nobody can choose keys that share a bucket; without entropy the address must do. */
+	/* So that nobody can choose keys that share a bucket; without entropy the address must do.
+	 */
 	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
 		store->seed = (uintptr_t)store * 0x9e3779b97f4a7c15ull;
 	rc = arena_init(&store->arena, config->arena, config->arena_size);
@@ -149,7 +150,11 @@ void store_dead_release(struct store *store, struct dead *dead)
 
 	for (; item; item = next ? arena_item(&store->arena, next) : NULL) {
 		next = item->queue_next;
-		store_item_release(store, item);
+		/* Out of the index nobody can pin it any more: a lone reference is this one. */
+		if (likely(atomic_load_explicit(&item->refs, memory_order_acquire) == 1))
+			item_free(store, item);
+		else
+			store_item_release(store, item);
 	}
 	dead->first = NULL;
 }
@@ -179,8 +184,7 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 				    const void *key, size_t key_len, uint64_t now,
 				    struct slot *slot, struct dead *dead)
 {
-	struct store_item *item =
-		index_find(&s->index, &store->arena, tag, key, key_len, slot);
+	struct store_item *item = index_find(&s->index, &store->arena, tag, key, key_len, slot);
 
 	if (likely(!item) || likely(item->expires > now))
 		return item;
@@ -250,7 +254,6 @@ static void ref_set(struct store_ref *ref, struct store_item *item, uint64_t ver
 /*
  * Reading.
  */
-
 
 static struct stripe *stripe_lock(struct store *store, uint32_t tag)
 {

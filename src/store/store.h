@@ -2,13 +2,22 @@
  * store: the key/value index and its value arena. Offsets, pins, versions, expiry, eviction.
  * It knows no network; the arena is handed to it as memory that its owner may have registered.
  *
- * Threads: every function may be called from any thread, except create and destroy. The index is striped by key
- * hash; a stripe's lock is held for the index step only, never while a value is copied out
- * to the caller's buffer by store_copy (bounded by STORE_COPY_MAX) ... see each function.
+ * Threads: every function may be called from any thread, except create and destroy. The index is
+ * striped by key hash, and a stripe's lock is held for the index step only. Values are written
+ * before it is taken. They are read after it was given back, under a pin, but for values of at
+ * most STORE_COPY_MAX bytes in store_copy: to copy those under the lock costs less than the two
+ * atomic operations of a pin, and it lets the reader go without touching the item again.
  *
  * A value is immutable once published. Readers that outlast a call hold a pin; an overwritten or
- * deleted value is freed when its last pin goes. So a reader sees the old value or the
- * new one, never a mix.
+ * deleted value is freed when its last pin goes, by the thread that drops it. So a reader sees
+ * the old value or the new one, never a mix.
+ *
+ * Cost, in cache, of keys of 16 and values of 64 bytes: a copy about 27 ns, a set about 70 ns; no
+ * malloc and no system call but for the growth of the index (13 to 26 bytes a key, outside the
+ * arena). An item takes 48 bytes beside key and value, and at most 12.5 % for rounding.
+ *
+ * Eviction is S3-FIFO, see evict.c: a hit costs two bits, and a scan does not displace what is
+ * used.
  */
 #ifndef RDMAD_STORE_H
 #define RDMAD_STORE_H
@@ -21,7 +30,7 @@
 enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_LRU };
 
 struct store_config {
-	void *arena;        /* memory for keys and values; page-aligned, zeroed or not */
+	void *arena;	    /* memory for keys and values; page-aligned, zeroed or not */
 	size_t arena_size;  /* bytes, at least 1 MiB */
 	uint64_t value_max; /* longest value, bytes */
 	enum store_eviction eviction;
@@ -29,18 +38,20 @@ struct store_config {
 
 struct store;
 
-/* A value or an extent for one: memory in the arena and who holds it. Opaque but for addr and len. */
 struct store_item;
 
+/* A value or an extent for one: memory in the arena, and the hold on it. */
 struct store_ref {
 	struct store_item *item; /* NULL: none */
-	void *addr;              /* of the value's first byte, in the arena */
+	void *addr; /* of the value's first byte, in the arena; from 4 KiB on it begins a cache line
+		     */
 	uint64_t len;
-	uint64_t version; /* rises with each change of the key; never 0 for an existing key */
+	uint64_t version; /* rises with each write of the key, also over a delete; never 0 */
 };
 
 struct store_stats {
-	uint64_t items, pins;
+	uint64_t items;
+	uint64_t pins;	      /* and reservations, that are not given back */
 	uint64_t bytes_used;  /* of the arena: extents, with headers and rounding */
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
 	uint64_t bytes_held;  /* pages that hold any of it: bytes_used and what is free beside it */
@@ -48,7 +59,8 @@ struct store_stats {
 	uint64_t hits, misses, sets, deletes, evictions, expired, out_of_memory;
 };
 
-/* -EINVAL: arena too small. Nothing but the index is allocated outside the arena. */
+/* -EINVAL: arena too small, too large (16 TiB) or not page-aligned; -ENOMEM. Outside the arena are
+ * the index and 32 bytes a page of records, none of them touched before use; nor is the arena. */
 int store_create(const struct store_config *config, struct store **out);
 void store_destroy(struct store *store); /* every pin and reservation given back first */
 
@@ -58,13 +70,15 @@ int store_get(struct store *store, const void *key, size_t key_len, uint64_t now
 	      struct store_ref *out);
 void store_unpin(struct store *store, struct store_ref *ref);
 
-/* Read a small value under the index step: copies it to buf when it fits, no pin. Returns 1 and *len (the value's
- * length, also when that is more than size: then nothing was copied), 0: no such key. */
+/* Read: copies the value to buf when it fits. Returns 1 and *len (the value's length, also when
+ * that is more than size: then nothing was copied), 0: no such key. version may be NULL. */
 int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
 	       size_t size, uint64_t *len, uint64_t *version);
 
-/* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then publish
- * or abandon. -ENOMEM: arena full and nothing may be evicted. -EFBIG: over value_max. */
+/* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then
+ * publish or abandon. -EINVAL: not a key's length. -EFBIG: over value_max or longer than the arena;
+ * nothing was evicted. -ENOMEM: arena full, and eviction is off or what it may evict does not do:
+ * pinned and reserved memory stays where it is. */
 int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
 		  uint64_t now, struct store_ref *out);
 
@@ -81,19 +95,20 @@ struct store_put {
 	uint64_t expires; /* absolute, on time_now()'s scale; TIME_NEVER: does not */
 };
 
-/* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in *version
- * (may be NULL), -EEXIST (if absent), -ENOENT (if present, or version of a missing key), -ESTALE
- * (another version). put NULL: always, never expires. */
+/* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in
+ * *version (may be NULL), -EEXIST (if absent), -ENOENT (if present, or version of a missing key),
+ * -ESTALE (another version), -ENOMEM (no memory for the index). put NULL: always, never expires. */
 int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put,
 		  uint64_t now, uint64_t *version);
 void store_abandon(struct store *store, struct store_ref *ref);
 
-/* reserve + copy + publish in one call, for small values: the hot path of eager SET. */
+/* reserve + copy + publish in one call, and their errors: the hot path of eager SET. */
 int store_set(struct store *store, const void *key, size_t key_len, const void *value,
 	      size_t value_len, const struct store_put *put, uint64_t now, uint64_t *version);
 
-/* Add `delta` to a decimal integer value (missing: 0), as one step. -EINVAL: not a 64-bit
- * integer; -ERANGE: would overflow; -ENOMEM. */
+/* Add `delta` to a decimal integer value (missing: 0), as one step; the expiry stays. -EINVAL: not
+ * digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM. value and
+ * version may be NULL. */
 int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now,
 	       int64_t *value, uint64_t *version);
 
@@ -110,22 +125,25 @@ struct store_meta {
 int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now,
 	       struct store_meta *out);
 
-/* Change the expiry: 1, or 0 no such key. */
+/* Change the expiry, not the version: 1, or 0 no such key. */
 int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires,
 		 uint64_t now);
 
-/* Walk the keys. *cursor 0 begins; 0 again: the end. Calls back at most about `budget` times, under a stripe's lock (no
- * store call from inside). Each key that is there for the whole walk comes at least once. */
+/* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about
+ * `budget` keys and calls back for those with the prefix, under a stripe's lock (no store call from
+ * inside). Each key that is there for the whole walk comes at least once, however the table grows.
+ */
 typedef void (*store_scan_fn)(void *arg, const void *key, size_t key_len,
 			      const struct store_meta *meta);
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
 		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg);
 
-/* Delete all. Returns how many. */
+/* Delete all, stripe by stripe: what is written meanwhile may stay. Returns how many. */
 uint64_t store_flush(struct store *store);
 
-/* Free what has expired, a bounded amount of work per call, by a timer wheel. Returns when to call
- * again. One thread at a time. */
+/* Free what has expired, a bounded amount of work per call (a fraction of a millisecond), by a
+ * timer wheel that is at most about 1 ms late. Returns when to call again: at the latest a second
+ * from now, and not after `now` when there is more to do at once. */
 uint64_t store_tick(struct store *store, uint64_t now);
 
 void store_get_stats(struct store *store, struct store_stats *out);

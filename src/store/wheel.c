@@ -1,8 +1,9 @@
 /*
- * wheel: expiry by a hierarchical timer wheel, one per stripe (Varghese and Lauck, SOSP 1987). Eight levels of 64
- * slots, a tick of about a millisecond: 2^48 ticks, more than 64 bits of nanoseconds hold, so no
- * time is too far. An item sits at the level of the highest digit (of 6 bits) in which its tick
- * differs from the wheel's; it comes down one level each time the wheel reaches its slot.
+ * wheel: expiry by a hierarchical timer wheel, one per stripe (Varghese and Lauck, SOSP 1987).
+ * Eight levels of 64 slots, a tick of about a millisecond: 2^48 ticks, more than 64 bits of
+ * nanoseconds hold, so no time is too far. An item sits at the level of the highest digit (of 6
+ * bits) in which its tick differs from the wheel's; it comes down one level each time the wheel
+ * reaches its slot.
  *
  * An item's wheel_prev names the item before it, or, tagged, the slot that it heads.
  */
@@ -61,9 +62,8 @@ static void due_lower(_Atomic uint64_t *due, uint64_t to)
 {
 	uint64_t was = atomic_load_explicit(due, memory_order_relaxed);
 
-	while (to < was && !atomic_compare_exchange_weak_explicit(due, &was, to,
-								  memory_order_relaxed,
-								  memory_order_relaxed))
+	while (to < was && !atomic_compare_exchange_weak_explicit(
+				   due, &was, to, memory_order_relaxed, memory_order_relaxed))
 		;
 }
 
