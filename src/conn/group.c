@@ -331,7 +331,8 @@ void conn_group_get_stats(const struct conn_group *group, struct conn_group_stat
 	memory_pool_get_stats(group->receives, &receives);
 	memory_pool_get_stats(group->sends, &sends);
 	out->buffers = receives.buffers + sends.buffers;
-	out->buffers_in_use = receives.in_use + sends.in_use;
+	/* Posted receives wait for whoever sends next; they are in nobody's use. */
+	out->buffers_in_use = receives.in_use - group->posted + sends.in_use;
 	out->buffer_bytes = receives.bytes + sends.bytes;
 }
 
