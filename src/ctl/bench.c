@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 struct bench_plan bench = {
 	.depth = 64,
@@ -201,6 +202,20 @@ void bench_result_init(struct bench_result *result, const char *op)
 	result->op = op;
 	result->size = bench.size;
 	result->begin = TIME_NEVER;
+}
+
+static double seconds(struct timeval tv)
+{
+	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
+}
+
+void bench_take_usage(struct bench_result *result, int sign)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	result->cpu_user += sign * seconds(usage.ru_utime);
+	result->cpu_system += sign * seconds(usage.ru_stime);
 }
 
 void bench_result_merge(struct bench_result *into, const struct bench_result *from)

@@ -9,7 +9,6 @@
 #include "rdmad/kv.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #define SIZE_LIMIT (1ull << 40)
 #define DEPTH_MAX 1024
@@ -106,7 +105,7 @@ static int check_sizes(const char *text)
 	return MIN(n, 0);
 }
 
-/* The `at`th operation of a list, with *end behind it; -EINVAL. */
+/* Index into ops, or -EINVAL. */
 static int find_op(const char *word, size_t len)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
@@ -153,6 +152,11 @@ static void set_done(void *arg, int status, const void *value, size_t len)
 		failed(lane, status);
 }
 
+static inline bool expected(const void *value, size_t len, uint32_t window)
+{
+	return len == bench.size && memcmp(value, b.text + window % WINDOWS, len) == 0;
+}
+
 static void get_done(void *arg, int status, const void *value, size_t len)
 {
 	struct lane *lane = arg;
@@ -163,7 +167,7 @@ static void get_done(void *arg, int status, const void *value, size_t len)
 		lane->done_key = 0;
 	if (unlikely(status != 0))
 		failed(lane, status);
-	else if (!bench.no_verify && unlikely(len != bench.size || memcmp(value, b.text + window % WINDOWS, len) != 0))
+	else if (!bench.no_verify && unlikely(!expected(value, len, window)))
 		lane->worker->result.mismatches++;
 }
 
@@ -329,15 +333,6 @@ static void reset_lane(struct lane *lane, enum phase phase, uint64_t quota)
 	lane->quota = quota;
 }
 
-static void take_usage(struct bench_result *result, double sign)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	result->cpu_user += sign * ((double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6);
-	result->cpu_system += sign * ((double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6);
-}
-
 /* count 0: for `duration`; else so many operations in all. */
 static void run_phase(const char *name, enum phase phase, uint64_t duration, uint64_t count,
 		      struct bench_result *result)
@@ -354,9 +349,9 @@ static void run_phase(const char *name, enum phase phase, uint64_t duration, uin
 		b.worker[i].duration = count ? TIME_NEVER : duration;
 		b.worker[i].ignore_interrupt = phase == PHASE_DELETE;
 	}
-	take_usage(result, -1);
+	bench_take_usage(result, -1);
 	rc = bench_threads((unsigned)bench.threads, run_worker, b.worker, sizeof(b.worker[0]));
-	take_usage(result, 1);
+	bench_take_usage(result, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
 		bench_result_merge(result, &b.worker[i].result);
 	if (rc != 0)
@@ -438,27 +433,32 @@ static int round_of_size(void)
 /*
  * Set-up.
  */
-static int make_keys(struct lane *lane, uint64_t number, uint64_t keys)
-{
-	char text[128], random[9] = {0};
-	static uint64_t state;
+/* All keys have the same length: 16 bytes with the default prefix. */
+#define KEY_FORMAT "%.64s:%03x:%07x"
 
-	if (!state) {
-		state = time_now() | 1;
-		script_random_text(random, 8, &state);
-	}
-	if (!prefix)
-		prefix = strdup(random);
-	lane->key_len = (uint32_t)snprintf(text, sizeof(text), "%.64s:%04u:%08u", prefix, 0, 0);
+static void make_prefix(void)
+{
+	static char random[5];
+	uint64_t state = time_now() | 1;
+
+	script_random_text(random, sizeof(random) - 1, &state);
+	prefix = random;
+}
+
+static int make_keys(struct lane *lane, unsigned number, uint64_t keys)
+{
+	int len = snprintf(NULL, 0, KEY_FORMAT, prefix, number, 0u);
+
+	lane->key_len = (uint32_t)len;
 	lane->key = malloc(keys * lane->key_len + 1);
 	if (!lane->key)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < keys; i++)
-		sprintf(lane->key + i * lane->key_len, "%.64s:%04u:%08u", prefix, (unsigned)number, (unsigned)i);
+		sprintf(lane->key + i * lane->key_len, KEY_FORMAT, prefix, number, (unsigned)i);
 	return 0;
 }
 
-static int make_lane(struct lane *lane, uint64_t number)
+static int make_lane(struct lane *lane, unsigned number)
 {
 	uint32_t stamps = 1;
 
@@ -502,7 +502,7 @@ static int make_workers(void)
 		w->lanes = (unsigned)(bench.clients / bench.threads + (i < bench.clients % bench.threads));
 		for (unsigned j = 0; j < w->lanes && rc == CTL_OK; j++, next++) {
 			w->lane[j].worker = w;
-			rc = make_lane(&w->lane[j], next);
+			rc = make_lane(&w->lane[j], (unsigned)next);
 		}
 		if (rc == CTL_OK)
 			rc = open_worker(w);
@@ -512,6 +512,8 @@ static int make_workers(void)
 
 static int set_up(void)
 {
+	if (!prefix)
+		make_prefix();
 	b.lane = calloc(bench.clients, sizeof(*b.lane));
 	b.worker = calloc(bench.threads, sizeof(*b.worker));
 	if (!b.lane || !b.worker) {
@@ -533,8 +535,8 @@ static void take_down(void)
 	free(b.text);
 }
 
-/* Connected by the first round, so that what all rounds need is checked before. */
-static int first_round(void)
+/* The first one connects. */
+static int next_round(void)
 {
 	int rc = b.lane ? CTL_OK : set_up();
 
@@ -545,7 +547,7 @@ int ctl_bench_kv(const struct ctl_arguments *arguments)
 {
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int n = ctl_sizes_parse(sizes_text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
-	int rc = bench_rounds(arguments, sizes, (size_t)n, first_round);
+	int rc = bench_rounds(arguments, sizes, (size_t)n, next_round);
 
 	if (b.keys && !b.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
 		rc = CTL_FAILED;

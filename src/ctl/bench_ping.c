@@ -4,7 +4,6 @@
 #include "wire/wire.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #define SLICE (200 * TIME_MS)
 #define TIMEOUT_DEFAULT (30 * TIME_S)
@@ -124,15 +123,6 @@ static void run_worker(void *arg)
 	w->result.end = time_now();
 }
 
-static void take_usage(struct bench_result *result, double sign)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	result->cpu_user += sign * ((double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6);
-	result->cpu_system += sign * ((double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6);
-}
-
 static void run_phase(struct client *client, struct worker *worker, uint64_t duration, uint64_t count,
 		      struct bench_result *result)
 {
@@ -147,9 +137,9 @@ static void run_phase(struct client *client, struct worker *worker, uint64_t dur
 		bench_result_init(&worker[i].result, "ping");
 		worker[i].duration = count ? TIME_NEVER : duration;
 	}
-	take_usage(result, -1);
+	bench_take_usage(result, -1);
 	rc = bench_threads((unsigned)bench.threads, run_worker, worker, sizeof(worker[0]));
-	take_usage(result, 1);
+	bench_take_usage(result, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
 		bench_result_merge(result, &worker[i].result);
 	if (rc != 0)

@@ -6,15 +6,17 @@ static const char head[] =
 	"_rdmactl()\n"
 	"{\n"
 	"\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-	"\tlocal first=${COMP_WORDS[1]} second=${COMP_WORDS[2]} options words\n"
+	"\tlocal first=${COMP_WORDS[1]} second=${COMP_WORDS[2]-} options words=\n"
 	"\tCOMPREPLY=()\n";
 
 static const char tail[] =
-	"\tif [[ $word != -* && -z $words ]]; then\n"
-	"\t\tCOMPREPLY=($(compgen -f -- \"$word\"))\n"
-	"\t\treturn\n"
+	"\tif [[ $word == -* ]]; then\n"
+	"\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+	"\telif [[ $words ]]; then\n"
+	"\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+	"\telse\n"
+	"\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
 	"\tfi\n"
-	"\tCOMPREPLY=($(compgen -W \"$words $options\" -- \"$word\"))\n"
 	"}\n"
 	"complete -o filenames -F _rdmactl rdmactl\n";
 
@@ -52,22 +54,29 @@ static void write_options(FILE *out, const struct ctl_option *options)
 }
 
 /* What may follow an option that takes a value. */
-static void write_values(FILE *out, const struct ctl_option *options)
+static void write_values(FILE *out, const struct ctl_option *options, const char *indent)
 {
-	for (; options && options->name; options++) {
+	const struct ctl_option *o = options;
+
+	while (o->name && o->type == CTL_FLAG)
+		o++;
+	if (!o->name)
+		return; /* none takes a value */
+	fprintf(out, "%scase $previous in\n", indent);
+	for (; options->name; options++) {
 		if (options->type == CTL_FLAG)
 			continue;
-		fprintf(out, "\t--%s", options->name);
+		fprintf(out, "%s--%s", indent, options->name);
 		if (options->letter)
 			fprintf(out, " | -%c", options->letter);
 		if (!options->choices)
-			fprintf(out, ") return ;;\n");
+			fputs(") return ;;\n", out);
 		else if (strcmp(options->choices, "@file") == 0)
-			fprintf(out, ") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n");
+			fputs(") words='' options='' ;;\n", out);
 		else
-			fprintf(out, ") COMPREPLY=($(compgen -W \"%s\" -- \"$word\")); return ;;\n",
-				options->choices);
+			fprintf(out, ") words=\"%s\" ;;\n", options->choices);
 	}
+	fprintf(out, "%sesac\n", indent);
 }
 
 static bool first_of_group(const struct ctl_command *command, size_t len)
@@ -87,30 +96,30 @@ static void write_command(FILE *out, const struct ctl_command *c)
 		write_words(out, c->name, len);
 		fputs("\"\n\t\t;;&\n", out);
 	}
-	fprintf(out, "\t\"%s%s\"%s)\n\t\toptions+=\" ", c->name, c->name[len] ? "" : " ",
-		c->name[len] ? "" : "*");
+	if (!c->options)
+		return;
+	fprintf(out, c->name[len] ? "\t\"%s\")\n" : "\t\"%s \"*)\n", c->name);
+	fputs("\t\toptions+=\" ", out);
 	write_options(out, c->options);
-	fputs("\"\n\t\tcase $previous in\n", out);
-	write_values(out, c->options);
-	fputs("\t\tesac\n\t\t;;&\n", out);
+	fputs("\"\n", out);
+	write_values(out, c->options, "\t\t");
+	fputs("\t\t;;&\n", out);
 }
 
 void ctl_completion_write(FILE *out)
 {
 	fputs(head, out);
-	fputs("\toptions=\"", out);
+	fputs("\t((COMP_CWORD == 1)) && words=\"", out);
+	write_words(out, NULL, 0);
+	fputs("\"\n\toptions=\"", out);
 	write_options(out, ctl_globals);
-	fputs("\"\n\tcase $previous in\n", out);
-	write_values(out, ctl_globals);
-	fputs("\tesac\n\tcase \"$first $second\" in\n", out);
+	fputs("\"\n\tcase \"$first $second\" in\n", out);
 	for (const struct ctl_command *c = ctl_commands; c->name; c++)
-		if (c->options || strchr(c->name, ' '))
-			write_command(out, c);
+		write_command(out, c);
 	fputs("\t\"help \"*)\n\t\t((COMP_CWORD == 2)) && words=\"", out);
 	write_words(out, NULL, 0);
-	fputs("\"\n\t\t;;\n\tesac\n\tif ((COMP_CWORD == 1)); then\n\t\twords=\"", out);
-	write_words(out, NULL, 0);
-	fputs("\"\n\tfi\n", out);
+	fputs("\"\n\t\t;;\n\tesac\n", out);
+	write_values(out, ctl_globals, "\t");
 	fputs(tail, out);
 }
 

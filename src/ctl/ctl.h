@@ -286,6 +286,9 @@ struct bench_result {
 void bench_result_init(struct bench_result *result, const char *op);
 void bench_result_merge(struct bench_result *into, const struct bench_result *from);
 
+/* Add (sign 1) or take away (-1) the processor time that the process used until now. */
+void bench_take_usage(struct bench_result *result, int sign);
+
 /* Keep the first error; `why` "" or NULL: strerror's. */
 void bench_result_fail(struct bench_result *result, int error, const char *why);
 

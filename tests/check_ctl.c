@@ -1,0 +1,436 @@
+/* check_ctl.c: the parts of rdmactl that need no server: command files, options, tables, JSON, completion, manual. */
+#include <check.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "ctl/ctl.h"
+
+static struct script_command parse(const char *line)
+{
+	struct script_command command;
+
+	ck_assert_ptr_null(script_parse(line, strlen(line), &command));
+	return command;
+}
+
+static void assert_bytes(const char *bytes, size_t len, const char *expected)
+{
+	ck_assert_uint_eq(len, strlen(expected));
+	ck_assert_mem_eq(bytes, expected, len);
+}
+
+START_TEST(test_script_lines)
+{
+	struct script_command c = parse("set key the value,  blanks and all ");
+
+	ck_assert_int_eq(c.verb, SCRIPT_SET);
+	assert_bytes(c.key, c.key_len, "key");
+	assert_bytes(c.value, c.value_len, "the value,  blanks and all ");
+	c = parse("set key");
+	ck_assert_int_eq(c.verb, SCRIPT_SET);
+	ck_assert_uint_eq(c.value_len, 0);
+	c = parse("set key ");
+	ck_assert_uint_eq(c.value_len, 0);
+	c = parse("  get\tkey  ");
+	ck_assert_int_eq(c.verb, SCRIPT_GET);
+	assert_bytes(c.key, c.key_len, "key");
+	c = parse("setsize key 4K");
+	ck_assert_int_eq(c.verb, SCRIPT_SETSIZE);
+	ck_assert_uint_eq(c.size, 4096);
+	ck_assert_int_eq(parse("printkv").verb, SCRIPT_PRINTKV);
+	ck_assert_int_eq(parse("").verb, SCRIPT_NONE);
+	ck_assert_int_eq(parse(" \t ").verb, SCRIPT_NONE);
+	ck_assert_int_eq(parse("# set key value").verb, SCRIPT_NONE);
+}
+END_TEST
+
+START_TEST(test_script_bad_lines)
+{
+	static const char *const bad[] = {"set",           "get",         "get a b",     "setsize",
+					  "setsize k",     "setsize k 0", "setsize k -1", "setsize k 12 3",
+					  "setsize k 1e3", "printkv all", "SET a b",     "sett a b",
+					  "setsize k 99999999999999999999999999999999999999"};
+	struct script_command command;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ck_assert_msg(script_parse(bad[i], strlen(bad[i]), &command), "%s", bad[i]);
+}
+END_TEST
+
+/* A value is bytes: only the line feed ends it. */
+START_TEST(test_script_binary_value)
+{
+	char line[4 + 2 + 255];
+	struct script_command c;
+	size_t n = 6;
+
+	memcpy(line, "set k ", 6);
+	for (int i = 0; i < 256; i++)
+		if (i != '\n')
+			line[n++] = (char)i;
+	ck_assert_ptr_null(script_parse(line, n, &c));
+	ck_assert_uint_eq(c.value_len, 255);
+	ck_assert_mem_eq(c.value, line + 6, 255);
+}
+END_TEST
+
+START_TEST(test_script_random_text)
+{
+	char a[101] = {0}, b[101] = {0};
+	uint64_t state = 1;
+
+	script_random_text(a, 100, &state);
+	script_random_text(b, 100, &state);
+	ck_assert_uint_eq(strlen(a), 100);
+	ck_assert_str_ne(a, b);
+	for (size_t i = 0; i < 100; i++)
+		ck_assert(a[i] > ' ' && a[i] < 127);
+}
+END_TEST
+
+static unsigned idles;
+
+static void count_idle(void *arg)
+{
+	++*(unsigned *)arg;
+}
+
+/* Lines of many lengths through a pipe that is smaller than some of them. */
+START_TEST(test_script_reader)
+{
+	struct script_reader reader = {.idle = count_idle, .arg = &idles};
+	char path[] = "/tmp/check_ctl.XXXXXX";
+	int fd = mkstemp(path);
+	FILE *file = fdopen(fd, "w+");
+	const char *line;
+	size_t len;
+
+	for (int i = 0; i < 300; i++) {
+		for (int j = 0; j < i * i; j++)
+			putc('a' + i % 26, file);
+		putc('\n', file);
+	}
+	fputs("no line feed", file);
+	fflush(file);
+	reader.fd = open(path, O_RDONLY);
+	unlink(path);
+	for (int i = 0; i < 300; i++) {
+		ck_assert_int_eq(script_read(&reader, &line, &len), 1);
+		ck_assert_uint_eq(len, (size_t)(i * i));
+		ck_assert(!len || (line[0] == 'a' + i % 26 && line[len - 1] == line[0]));
+	}
+	ck_assert_int_eq(script_read(&reader, &line, &len), 1);
+	assert_bytes(line, len, "no line feed");
+	ck_assert_int_eq(script_read(&reader, &line, &len), 0);
+	ck_assert_uint_gt(idles, 1);
+	script_reader_destroy(&reader);
+	close(reader.fd);
+	fclose(file);
+}
+END_TEST
+
+START_TEST(test_sizes)
+{
+	uint64_t sizes[16];
+
+	ck_assert_int_eq(ctl_sizes_parse("64", 1000, sizes, 16), 1);
+	ck_assert_uint_eq(sizes[0], 64);
+	ck_assert_int_eq(ctl_sizes_parse("0,3,1K-5K", MIB, sizes, 16), 5);
+	ck_assert_uint_eq(sizes[0], 0);
+	ck_assert_uint_eq(sizes[4], 4096);
+	ck_assert_int_eq(ctl_sizes_parse("1-32K", MIB, sizes, 16), 16);
+	ck_assert_int_eq(ctl_sizes_parse("1-64K", MIB, sizes, 16), -ERANGE);
+	ck_assert_int_eq(ctl_sizes_parse("2K", 1024, sizes, 16), -ERANGE);
+	ck_assert_int_eq(ctl_sizes_parse("2K-1K", MIB, sizes, 16), -ERANGE);
+	ck_assert_int_eq(ctl_sizes_parse("0-64", MIB, sizes, 16), -ERANGE);
+	ck_assert_int_eq(ctl_sizes_parse("", MIB, sizes, 16), -EINVAL);
+	ck_assert_int_eq(ctl_sizes_parse("1,,2", MIB, sizes, 16), -EINVAL);
+	ck_assert_int_eq(ctl_sizes_parse("1-", MIB, sizes, 16), -EINVAL);
+	ck_assert_int_eq(ctl_sizes_parse("-1", MIB, sizes, 16), -EINVAL);
+}
+END_TEST
+
+static bool flag;
+static uint64_t number, size;
+static const char *text;
+static const struct ctl_option table[] = {
+	{"flag", 'f', CTL_FLAG, &flag, NULL, "a flag"},
+	{"number", 'n', CTL_NUMBER, &number, "N", "a number", .min = 1, .max = 9},
+	{"size", 's', CTL_SIZE, &size, "SIZE", "a size"},
+	{"text", 0, CTL_TEXT, &text, "TEXT", "a text"},
+	{NULL},
+};
+
+static int parse_words(const char **words, struct ctl_arguments *arguments)
+{
+	int n = 0;
+
+	while (words[n])
+		n++;
+	flag = false;
+	number = size = 0;
+	text = NULL;
+	memset(&ctl, 0, sizeof(ctl));
+	arguments->count = 0;
+	return ctl_options_parse(table, n, words, arguments, false);
+}
+
+#define WORDS(...) ((const char *[]){__VA_ARGS__, NULL})
+
+START_TEST(test_options)
+{
+	const char *room[16];
+	struct ctl_arguments arguments = {.text = room};
+
+	ck_assert_int_eq(parse_words(WORDS("a", "-fn5", "--size", "4K", "-", "--text=x=y", "--json",
+					   "--", "-f", "--nope"),
+				     &arguments),
+			 0);
+	ck_assert(flag && ctl.json);
+	ck_assert_uint_eq(number, 5);
+	ck_assert_uint_eq(size, 4096);
+	ck_assert_str_eq(text, "x=y");
+	ck_assert_int_eq(arguments.count, 4);
+	ck_assert_str_eq(room[1], "-");
+	ck_assert_str_eq(room[3], "--nope");
+	ck_assert_int_eq(parse_words(WORDS("--poll", "always", "--timeout", "20ms"), &arguments), 0);
+	ck_assert_uint_eq(ctl.poll, TIME_NEVER);
+	ck_assert_uint_eq(ctl.timeout, 20 * TIME_MS);
+	ck_assert(ctl.poll_given);
+}
+END_TEST
+
+START_TEST(test_bad_options)
+{
+	static const char *bad[][3] = {{"--nope"},         {"-x"},          {"-n", "0"},  {"-n", "10"},
+				       {"-n", "-1"},       {"-n", "1x"},    {"-n", ""},   {"-n"},
+				       {"--flag=1"},       {"--size", "big"}, {"--size="}, {"--timeout", "5"},
+				       {"--host", "a:b"},  {"--numbe", "1"}, {"-s", "99999999T"}};
+	const char *room[16];
+	struct ctl_arguments arguments = {.text = room};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ck_assert_msg(parse_words(bad[i], &arguments) == -EINVAL, "%s %s", bad[i][0],
+			      bad[i][1] ? bad[i][1] : "");
+}
+END_TEST
+
+START_TEST(test_commands_found)
+{
+	int words;
+
+	ck_assert_str_eq(ctl_command_find(3, WORDS("kv", "get", "key"), &words)->name, "kv get");
+	ck_assert_int_eq(words, 2);
+	ck_assert_str_eq(ctl_command_find(1, WORDS("status"), &words)->name, "status");
+	ck_assert_int_eq(words, 1);
+	ck_assert_ptr_null(ctl_command_find(1, WORDS("kv"), &words));
+	ck_assert_ptr_null(ctl_command_find(2, WORDS("kv", "ge"), &words));
+	ck_assert_ptr_null(ctl_command_find(0, WORDS("x"), &words));
+}
+END_TEST
+
+static char *written(void (*write)(FILE *out, void *arg), void *arg)
+{
+	char *buffer = NULL;
+	size_t len;
+	FILE *out = open_memstream(&buffer, &len);
+
+	write(out, arg);
+	fclose(out);
+	return buffer;
+}
+
+static void write_table(FILE *out, void *arg)
+{
+	ctl_table_print(out, arg, 1);
+}
+
+START_TEST(test_table)
+{
+	struct ctl_table t;
+	char *out;
+
+	ctl_table_init(&t);
+	ctl_table_column(&t, "name", false);
+	ctl_table_column(&t, "n", true);
+	ctl_table_column(&t, "note", false);
+	for (int i = 0; i < 100; i += 99) {
+		ctl_table_cell(&t, "row %d", i);
+		ctl_table_cell(&t, "%d", i * i);
+		ctl_table_cell(&t, "%s", i ? "much longer than its title" : "");
+	}
+	out = written(write_table, &t);
+	ck_assert_str_eq(out, " name       n  note\n"
+			      " row 0      0  \n"
+			      " row 99  9801  much longer than its title\n");
+	free(out);
+	ctl_table_destroy(&t);
+}
+END_TEST
+
+static void write_json(FILE *out, void *arg)
+{
+	ctl_render(out, arg);
+}
+
+START_TEST(test_render)
+{
+	json_t *o = json_pack("{s:s, s:i, s:f, s:b, s:n, s:[s,s], s:[], s:{s:i}, s:[{s:s,s:i},{s:s}]}", "state",
+			      "running", "heap_bytes", 1048576, "uptime_seconds", 3661.0, "draining", 0,
+			      "nothing", "services", "ping", "kv", "errors", "store", "used_bytes", 5, "peers",
+			      "address", "10.0.0.1:7", "idle_us", 12, "address", "b");
+	char *out = written(write_json, o);
+
+	ck_assert_str_eq(out, "state     running\n"
+			      "heap      1.00 MiB\n"
+			      "uptime    1:01:01\n"
+			      "draining  no\n"
+			      "nothing   -\n"
+			      "services: ping, kv\n"
+			      "errors: none\n"
+			      "store:\n"
+			      "  used  5 B\n"
+			      "peers:\n"
+			      "  address        idle\n"
+			      "  10.0.0.1:7  12.0 us\n"
+			      "  b                 -\n");
+	free(out);
+	json_decref(o);
+}
+END_TEST
+
+START_TEST(test_json_bytes)
+{
+	json_t *o = json_object();
+	char *text64;
+
+	ck_assert_int_eq(ctl_json_set_bytes(o, "a", "text\0more", 9), 0);
+	ck_assert_uint_eq(json_string_length(json_object_get(o, "a")), 9);
+	ck_assert_int_eq(ctl_json_set_bytes(o, "b", "\xff\xfe", 2), 0);
+	ck_assert_ptr_null(json_object_get(o, "b"));
+	ck_assert_str_eq(json_string_value(json_object_get(o, "b_base64")), "//4=");
+	ck_assert_int_eq(ctl_json_set_bytes(o, "c", "", 0), 0);
+	ck_assert_str_eq(json_string_value(json_object_get(o, "c")), "");
+	json_decref(o);
+	text64 = ctl_base64("foobar", 6); /* RFC 4648, section 10 */
+	ck_assert_str_eq(text64, "Zm9vYmFy");
+	free(text64);
+	text64 = ctl_base64("foob", 4);
+	ck_assert_str_eq(text64, "Zm9vYg==");
+	free(text64);
+}
+END_TEST
+
+START_TEST(test_exit_statuses)
+{
+	ck_assert_int_eq(ctl_exit_of(0), 0);
+	ck_assert_int_eq(ctl_exit_of(-EMSGSIZE), 1);
+	ck_assert_int_eq(ctl_exit_of(-ECONNREFUSED), 3);
+	ck_assert_int_eq(ctl_exit_of(-ENOENT), 4);
+	ck_assert_int_eq(ctl_exit_of(-ETIMEDOUT), 5);
+	ck_assert_int_eq(ctl_exit_of(-EPROTONOSUPPORT), 7);
+}
+END_TEST
+
+static char *read_source(const char *name)
+{
+	const char *dir = getenv("srcdir");
+	char path[512];
+	char *all = calloc(1, 1 << 20);
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir ? dir : ".", name);
+	file = fopen(path, "r");
+	ck_assert_msg(file, "%s: %s", path, strerror(errno));
+	ck_assert_uint_lt(fread(all, 1, 1 << 20, file), 1 << 20);
+	fclose(file);
+	return all;
+}
+
+static void write_completion(FILE *out, void *arg)
+{
+	ctl_completion_write(out);
+}
+
+/* Update with: rdmactl completion > etc/rdmactl.bash-completion */
+START_TEST(test_completion_is_current)
+{
+	char *current = written(write_completion, NULL), *file = read_source("etc/rdmactl.bash-completion");
+
+	ck_assert_str_eq(file, current);
+	free(current);
+	free(file);
+}
+END_TEST
+
+static void assert_option_told(const char *page, const struct ctl_option *o)
+{
+	char words[128];
+
+	for (; o && o->name; o++) {
+		snprintf(words, sizeof(words), "Fl \\-%s", o->name);
+		ck_assert_msg(strstr(page, words), "the manual lacks %s", words);
+		snprintf(words, sizeof(words), "Fl %c", o->letter ? o->letter : '\\');
+		ck_assert_msg(strstr(page, words), "the manual lacks %s", words);
+	}
+}
+
+START_TEST(test_manual_is_complete)
+{
+	char *page = read_source("man/rdmactl.1");
+
+	assert_option_told(page, ctl_globals);
+	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+		ck_assert_msg(strstr(page, c->name), "the manual lacks %s", c->name);
+		assert_option_told(page, c->options);
+	}
+	free(page);
+}
+END_TEST
+
+/* One letter means one thing within a command, and nothing else among the options of all. */
+START_TEST(test_letters_are_unique)
+{
+	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+		char seen[256] = {0};
+
+		for (const struct ctl_option *o = ctl_globals; o->name; o++)
+			ck_assert(!o->letter || !seen[(unsigned char)o->letter]++);
+		for (const struct ctl_option *o = c->options; o && o->name; o++)
+			ck_assert_msg(!o->letter || !seen[(unsigned char)o->letter]++, "%s -%c", c->name,
+				      o->letter);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("ctl");
+	Suite *suite = suite_create("ctl");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_test(tcase, test_script_lines);
+	tcase_add_test(tcase, test_script_bad_lines);
+	tcase_add_test(tcase, test_script_binary_value);
+	tcase_add_test(tcase, test_script_random_text);
+	tcase_add_test(tcase, test_script_reader);
+	tcase_add_test(tcase, test_sizes);
+	tcase_add_test(tcase, test_options);
+	tcase_add_test(tcase, test_bad_options);
+	tcase_add_test(tcase, test_commands_found);
+	tcase_add_test(tcase, test_table);
+	tcase_add_test(tcase, test_render);
+	tcase_add_test(tcase, test_json_bytes);
+	tcase_add_test(tcase, test_exit_statuses);
+	tcase_add_test(tcase, test_completion_is_current);
+	tcase_add_test(tcase, test_manual_is_complete);
+	tcase_add_test(tcase, test_letters_are_unique);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}

@@ -1,0 +1,349 @@
+#!/bin/bash
+# Starts rdmad with a configuration of its own and uses it as people do, by rdmactl alone, at each ADDRESS:
+#
+#   tests/end_to_end.sh tcp unix rdma://10.99.0.1
+#
+# "tcp" and "unix" stand for a free port of the loopback and a socket in the temporary directory. Both programs come from
+# PATH. ROUNDS says how often a client is killed (default 20). Exit status 0: all is well; 1: what was not stands on
+# stderr; 77: a tool is missing.
+set -u
+rounds=${ROUNDS:-20}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-e2e.XXXXXX")
+failures=0 daemon='' clients=() server=''
+unset RDMAD_HOST
+
+for tool in rdmad rdmactl jq cmp; do
+	command -v $tool >/dev/null || { echo "end_to_end: $tool is missing"; exit 77; }
+done
+
+finish() {
+	kill -KILL $daemon "${clients[@]}" 2>/dev/null
+	wait
+	rm -rf "$dir"
+}
+trap finish EXIT
+
+fail() {
+	echo "FAILED: ${server:+$server: }$*" >&2
+	sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | cut -c1-300 | head -5 >&2
+	sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | cut -c1-300 | head -5 >&2
+	failures=$((failures + 1))
+}
+
+# ctl ARGUMENTS: rdmactl with the daemon's control socket and this server; stdout and stderr go to files.
+ctl() {
+	timeout 120 rdmactl --control "$dir/control.sock" ${server:+-H "$server"} "$@" >"$dir/out" 2>"$dir/err"
+}
+
+# expect STATUS ARGUMENTS
+expect() {
+	local want=$1 got
+	shift
+	ctl "$@"
+	got=$?
+	[[ $got == "$want" ]] || { fail "rdmactl ${*:0:100}: exit status $got, not $want"; return 1; }
+}
+
+# Whether the last command's stdout, stderr, or JSON is what it should be.
+says() { grep -Eq -- "$1" "$dir/out" || fail "${2-}: stdout lacks \"$1\""; }
+complains() { grep -Eq -- "$1" "$dir/err" || fail "${2-}: stderr lacks \"$1\""; }
+json() { jq -e "$1" "$dir/out" >/dev/null 2>&1 || fail "${2-}: not true of the JSON: $1"; }
+same() { cmp -s "$1" "$dir/out" || fail "${2-}: stdout differs from what was expected"; }
+
+# --- the daemon
+
+configure() {
+	local listen='' address
+	port=$((20000 + RANDOM % 30000))
+	addresses=()
+	for address; do
+		case $address in
+		tcp) address=tcp://127.0.0.1:$port ;;
+		unix) address=unix://$dir/rdmad.sock ;;
+		esac
+		addresses+=("$address")
+		[[ $address == unix:* ]] || listen+="${listen:+, }\"$address\""
+	done
+	[[ $listen ]] || listen="\"tcp://127.0.0.1:$port\""
+	cat >"$dir/rdmad.conf" <<-CONF
+		listen = [$listen];
+		unix_socket = "$dir/rdmad.sock";
+		pid_file = "$dir/rdmad.pid";
+		kv = { memory = "64M"; };
+		control = { socket = "$dir/control.sock"; };
+	CONF
+}
+
+# Another program may have the port: try some.
+start_daemon() {
+	local try
+	for try in 1 2 3 4 5; do
+		configure "$@"
+		rdmad -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
+		daemon=$!
+		for _ in {1..100}; do
+			ctl status && return
+			kill -0 $daemon 2>/dev/null || break
+			sleep 0.1
+		done
+		wait $daemon
+	done
+	cat "$dir/log" >&2
+	echo "end_to_end: rdmad does not start (try $try)" >&2
+	exit 1
+}
+
+await_exit() {
+	local status
+	(sleep 30; kill -KILL $daemon 2>/dev/null) &
+	local watchdog=$!
+	wait $daemon
+	status=$?
+	kill $watchdog 2>/dev/null
+	daemon=''
+	[[ $status == 0 ]] || { fail "rdmad, $1: exit status $status"; cat "$dir/log" >&2; }
+}
+
+# --- what is tested at each address
+
+transport_of() { sed 's,:.*,,' <<<"$server"; }
+
+nobody() {
+	case $server in
+	unix:*) echo "unix://$dir/nobody.sock" ;;
+	*) echo "${server%%:*}://$(sed 's,^[a-z]*://,,; s,:[0-9]*$,,' <<<"$server"):1" ;;
+	esac
+}
+
+test_ping() {
+	local size bad
+	for size in 0 1 64 4000 100000; do
+		expect 0 ping -c 50 -s $size --verify --json && json ".transport == \"$(transport_of)\" and
+			.size_bytes == $size and .received == 50 and .verified and .verify_failures == 0 and
+			.rtt_us_min > 0 and .rtt_us_min <= .rtt_us_p50 and .rtt_us_p50 <= .rtt_us_p99 and
+			.rtt_us_p99 <= .rtt_us_p99_9 and .rtt_us_p99_9 <= .rtt_us_max and .rtt_us_mean > 0 and
+			.messages_per_second > 0 and .megabits_per_second >= 0 and .cpu_user_seconds >= 0 and
+			.cpu_system_seconds >= 0 and (.interrupted | not)" "ping of $size bytes"
+	done
+	expect 0 ping -c 100 --depth 8 -v && says "100 sent, 100 received, all verified" ping
+	expect 0 ping -c 3 -i 10ms && says "64 bytes from .*seq=3 time=[0-9.]+ us" "ping -i"
+	expect 0 ping -c 3 --poll 0
+	expect 0 ping -c 3 --poll always
+	for bad in "-c 0" "-c -1" "-c 1x" "-c 4294967296" "-s -1" "-s 1G" "-d 0" "-d 9999" "-i 5" "-i 1s -d 2" "-x" "a b"; do
+		# shellcheck disable=SC2086 # some are two words
+		expect 2 ping $bad && complains "usage: rdmactl help ping" "ping $bad"
+	done
+}
+
+test_pair() {
+	local name=$1 file=$2
+	expect 0 kv set "$name" --file "$file" -q
+	expect 0 kv exists "$name" && says yes "exists $name"
+	expect 0 kv get "$name" && same "$file" "get $name"
+	complains "transport $(transport_of)" "get $name"
+	expect 0 kv set "$name" - <"$file"
+	expect 0 kv get "$name" && same "$file" "get $name from stdin"
+	expect 0 kv del "$name"
+	expect 4 kv del "$name"
+	expect 4 kv exists "$name" && says no "exists $name"
+	expect 4 kv get "$name" && complains "no such key" "get $name"
+	[[ ! -s $dir/out ]] || fail "a missing key prints something"
+}
+
+make_values() {
+	local i
+	for i in {0..255}; do printf "\\x$(printf %02x "$i")"; done >"$dir/all"
+	printf 'a\0b\n\0' >"$dir/nul"
+	: >"$dir/empty"
+	head -c 4000 /dev/urandom >"$dir/large"
+	head -c 4095 /dev/zero | tr '\0' v >"$dir/4095"
+}
+
+test_kv() {
+	local key name
+	for name in all nul empty large; do
+		test_pair "e2e-$name" "$dir/$name"
+	done
+	expect 0 kv set e2e-text "two words" && expect 0 kv get e2e-text --newline && says "^two words$" "get"
+	expect 0 kv get e2e-text --json && json ".value == \"two words\" and .value_bytes == 9 and .found and
+		.transport == \"$(transport_of)\"" "get --json"
+	expect 0 kv del e2e-text --json && json ".deleted" "del --json"
+	expect 4 kv get e2e-text --json && json ".found == false" "get --json of a missing key"
+	key=$(head -c 4095 /dev/zero | tr '\0' k)
+	expect 0 kv set "$key" "" && expect 0 kv get "$key" && same "$dir/empty" "key of 4095 bytes"
+	expect 0 kv del "$key"
+	expect 1 kv set "${key}k" "" && complains "key has 4096 bytes" "key of 4096 bytes"
+	expect 2 kv set "" "" 3
+	expect 2 kv set e2e-novalue
+	# Without rendezvous refused in words; with it stored like any other.
+	if ctl kv set k --file "$dir/4095"; then
+		expect 0 kv get k && same "$dir/4095" "pair of 4096 bytes"
+		expect 0 kv del k
+	else
+		complains "4095.*rendezvous" "pair of 4096 bytes"
+	fi
+}
+
+# $1: whose; writes the command file and what it must print.
+write_script() {
+	local i
+	for i in {1..500}; do
+		echo "set e2e-$1-$i first of $1 and $i"
+		echo "set e2e-$1-$i $1 $i $RANDOM$RANDOM"
+	done >"$dir/$1.run"
+	for i in {1..500..7}; do echo "get e2e-$1-$i"; done >>"$dir/$1.run"
+	printf '# a comment\n\nget e2e-%s-missing\nprintkv\n' "$1" >>"$dir/$1.run"
+	awk '$1 == "set" { key = $2; sub(/^set [^ ]* /, ""); if (!(key in v)) order[++n] = key; v[key] = $0 }
+		$1 == "get" { print v[$2]; if (!($2 in v)) { v[$2] = ""; order[++n] = $2 } }
+		$1 == "printkv" { for (i = 1; i <= n; i++) print order[i], v[order[i]] }' "$dir/$1.run" >"$dir/$1.want"
+}
+
+test_scripts() {
+	local who pids=()
+	for who in one two; do
+		write_script $who
+		timeout 120 rdmactl -H "$server" kv run "$dir/$who.run" >"$dir/$who.out" 2>"$dir/$who.err" &
+		pids+=($!)
+	done
+	for who in one two; do
+		wait "${pids[0]}" || fail "kv run of client $who"
+		pids=("${pids[@]:1}")
+		cmp -s "$dir/$who.want" "$dir/$who.out" || fail "kv run of client $who prints something else"
+	done
+	printf 'set e2e-x 1\nnonsense\nget e2e-x\nsetsize e2e-x 100\nget e2e-x\nsetsize e2e-x 0\n' >"$dir/bad.run"
+	expect 1 kv run "$dir/bad.run" && complains "bad.run:2: no such command" "kv run" && complains "bad.run:6:" "kv run"
+	[[ $(sed -n 2p "$dir/out" | tr -d '\n' | wc -c) == 99 ]] || fail "setsize 100 is no text of 99 bytes"
+	ctl kv run - --json < <(echo get e2e-x) && json '.results[0].value | length == 99' "kv run --json"
+	expect 1 kv run "$dir/nosuchfile"
+}
+
+test_bench() {
+	expect 0 bench kv -D 100ms -w 20ms -s 1,64,1K,3K -c 4 --json && json "[.results[] | .ops_per_second > 0 and
+		.bytes_per_second > 0 and .mismatches == 0 and .rtt_us_p50 > 0 and .rtt_us_p99 >= .rtt_us_p50] |
+		length == 8 and all" "bench kv" && json ".transport == \"$(transport_of)\" and .verified" "bench kv"
+	expect 0 bench kv -n 10000 -w 0 -c 3 -d 7 -T 2 --op mixed --json && json ".results[0].operations == 10000" "bench -n"
+	expect 0 bench kv -n 1000 --no-latency --no-verify && says "^set +64 " "bench"
+	expect 0 bench ping -D 100ms -w 20ms -s 1-4 -c 2 -d 4 --json && json "[.results[] | .ops_per_second > 0 and
+		.mismatches == 0] | length == 3 and all" "bench ping"
+	expect 2 bench kv -s 4K-1K
+	expect 2 bench kv --op put
+	expect 2 bench kv -T 9 -c 8
+}
+
+# interrupt STATUS-CHECK ARGUMENTS: Ctrl-C after a while; the partial result must be there.
+interrupt() {
+	local check=$1 client
+	shift
+	rdmactl -H "$server" --json "$@" >"$dir/out" 2>"$dir/err" &
+	client=$!
+	clients=($client)
+	sleep 1.5
+	kill -INT $client
+	wait $client
+	local status=$?
+	clients=()
+	[[ $status == 130 ]] || fail "rdmactl $* interrupted: exit status $status, not 130"
+	json "$check" "rdmactl $* interrupted"
+}
+
+test_interrupt() {
+	interrupt '.interrupted and .received > 0 and .rtt_us_max > 0' ping -c 4000000000
+	interrupt '.interrupted and .received > 0' ping -i 50ms
+	interrupt '.interrupted and .results[0].operations > 0' bench kv -D 60s -w 0 -c 2
+	interrupt '.interrupted and .results[0].operations > 0' bench ping -D 60s -w 0
+}
+
+test_exit_statuses() {
+	expect 3 ping "$(nobody)" -c 1 -t 5s && complains "rdmad" "nobody there"
+	expect 3 kv get x -H "$(nobody)" -t 5s
+	expect 3 bench kv "$(nobody)" -t 5s
+	expect 2 nosuchcommand
+	expect 2 kv
+	expect 2 ping -H "a:b:c:"
+	expect 2 ping "tcp://127.0.0.1:99999"
+	expect 3 status --control "$dir/nobody.sock" && complains "start the daemon with: rdmad" status
+	[[ $server == rdma:* ]] || expect 2 ping --require-rdma || true
+}
+
+test_connection_listed() {
+	rdmactl -H "$server" ping -i 100ms >"$dir/ping" 2>&1 &
+	clients=($!)
+	for _ in {1..50}; do grep -q seq=1 "$dir/ping" && break; sleep 0.1; done
+	expect 0 connections --json && json "[.connections[] | select(.transport == \"$(transport_of)\")] | length == 1" connections
+	expect 0 connections && says "$(transport_of)" connections
+	kill -KILL "${clients[0]}"
+	wait "${clients[0]}" 2>/dev/null
+	clients=()
+}
+
+# --- what a client that dies leaves behind: nothing
+
+used() { jq -c '[.connections, .descriptors, .buffers_in_use, .store_pins]' "$dir/out"; }
+
+kill_clients() {
+	local i command
+	for ((i = 0; i < rounds; i++)); do
+		case $((i % 3)) in
+		0) command="bench kv -D 10s -w 0 -s 1,2K --prefix e2e" ;;
+		1) command="bench ping -D 10s -w 0 -s 100000 -c 3 -d 4" ;;
+		2) command="bench kv -D 10s -w 0 -c 20 -d 512 --op mixed --prefix e2e" ;;
+		esac
+		# shellcheck disable=SC2086 # words
+		rdmactl -H "$server" $command >/dev/null 2>&1 &
+		clients=($!)
+		sleep 0.$((RANDOM % 30 + 100))
+		kill -KILL "${clients[0]}"
+		wait "${clients[0]}" 2>/dev/null
+		clients=()
+	done
+}
+
+test_killed_clients() {
+	local before after
+	expect 0 bench kv -n 1000 -c 20
+	await_idle
+	before=$after
+	kill_clients
+	await_idle "$before"
+	[[ $after == "$before" ]] || fail "killed clients: [connections, descriptors, buffers, pins] were $before, are $after"
+	expect 0 ping -c 10 -v
+}
+
+# Until nobody is connected and, where given, all is as it was; 30 seconds at most.
+await_idle() {
+	for _ in {1..150}; do
+		ctl resources --json
+		after=$(used)
+		[[ $after == "[0,"* && ${1-$after} == "$after" ]] && return
+		sleep 0.2
+	done
+}
+
+test_status() {
+	expect 0 status && says "^state +running" status && says "ping, kv" status
+	expect 0 status --json && json '.ok and .state == "running" and (.listen | length > 0)' status
+	expect 0 memory && expect 0 memory --json && json .ok memory
+	expect 0 reload
+	expect 0 version --json && json '.rdmactl and .librdmad and .protocol' version
+	expect 0 help && says "bench kv" help
+	expect 0 completion && bash -n "$dir/out"
+}
+
+make_values
+start_daemon "$@"
+test_status
+for server in "${addresses[@]}"; do
+	for part in ping kv scripts bench interrupt exit_statuses connection_listed killed_clients; do
+		before_part=$failures
+		began=$SECONDS
+		test_$part
+		echo "$server: $part: $([[ $failures == "$before_part" ]] && echo ok || echo FAILED), $((SECONDS - began)) s"
+	done
+done
+server=
+kill -TERM $daemon
+await_exit SIGTERM
+start_daemon "$@"
+expect 0 shutdown
+await_exit shutdown
+[[ $failures == 0 ]] || { tail -20 "$dir/log" >&2; echo "$failures failures" >&2; exit 1; }
