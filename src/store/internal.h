@@ -31,11 +31,20 @@ struct lock {
 #define LOCK_SPINS 128
 #define LOCK_YIELDS 64
 
+static inline void lock_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
 static inline void lock_wait(struct lock *l)
 {
 	for (unsigned n = 0; atomic_load_explicit(&l->held, memory_order_relaxed); n++) {
 		if (n < LOCK_SPINS)
-			__builtin_ia32_pause();
+			lock_relax();
 		else if (n < LOCK_SPINS + LOCK_YIELDS)
 			sched_yield();
 		else

@@ -487,7 +487,7 @@ static int integer_parse(const unsigned char *text, uint64_t len, int64_t *out)
 	bool negative = len && text[0] == '-';
 	int64_t value = 0;
 
-	if (len <= negative || len >= DIGITS_MAX)
+	if (len == (negative ? 1 : 0) || len >= DIGITS_MAX)
 		return -EINVAL;
 	for (uint64_t i = negative; i < len; i++) {
 		int digit = text[i] - '0';
