@@ -194,17 +194,18 @@ static bool is_loopback(const struct sockaddr *sa)
 static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, bool only)
 {
 	char reason[256], text[128], has[128];
-	int rc = listen_on(d, "verbs", "rdma", sa, len);
+	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
+	int rc = is_loopback(sa) ? -EADDRNOTAVAIL : listen_on(d, "verbs", "rdma", sa, len);
 
 	if (rc == 0)
 		return 0;
-	snprintf(reason, sizeof(reason), "%s", log_last());
-	if (rc == -EADDRNOTAVAIL && *fabrics_rdma_addresses(has, sizeof(has)))
-		snprintf(reason, sizeof(reason), "%s; RDMA devices have: listen = [%s]",
-			 is_loopback(sa) ? "the loopback belongs to no RDMA device"
-					 : "it belongs to no RDMA device", has);
-	else if (!*reason)
-		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
+	if (rc == -EADDRNOTAVAIL) {
+		fabrics_rdma_addresses(has, sizeof(has));
+		snprintf(reason, sizeof(reason), "no RDMA device has this address%s%s",
+			 *has ? "; they have " : "", has);
+	} else {
+		snprintf(reason, sizeof(reason), "%s", *log_last() ? log_last() : strerror(-rc));
+	}
 	address_format_socket(sa, text, sizeof(text));
 	if (!only) {
 		fabrics_add_missing(d, "rdma", text, reason);

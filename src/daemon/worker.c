@@ -295,7 +295,7 @@ static int make_groups(struct worker *w)
 		}
 		w->groups++;
 		if (w->index == 0 && attr.max_connections * d->workers < d->connections_fit)
-			log_warn("worker", "%s: its completion queues are for %u connections of each worker; more "
+			log_info("worker", "%s: its completion queues are for %u connections of each worker; more "
 				 "credits or shared_receives make it fewer, more workers make it more",
 				 d->fabric[i].provider, attr.max_connections);
 		rc = watch_queue(w, w->group[i]);
