@@ -495,7 +495,7 @@ START_TEST(test_slow_receiver)
 	begin_credits(_i, 4, 4);
 	server[0].refuse = 1000;
 	send_what_goes(&client, 1000);
-	ck_assert_uint_eq(client.sent, 3); /* the fourth credit is for returning credits */
+	ck_assert_uint_eq(client.sent, 4);
 	ck_assert_ptr_null(conn_reserve(client.conn, 8, NULL));
 	for (unsigned i = 0; i < 100; i++)
 		pair_turn(&pair);
@@ -506,7 +506,7 @@ START_TEST(test_slow_receiver)
 	PAIR_UNTIL(&pair, client.writables);
 	ck_assert_uint_ge(server[0].got, 1);
 	ck_assert_ptr_nonnull(conn_reserve(client.conn, 8, NULL));
-	PAIR_UNTIL(&pair, server[0].got == 3);
+	PAIR_UNTIL(&pair, server[0].got == 4);
 	end();
 }
 END_TEST
@@ -519,7 +519,7 @@ START_TEST(test_both_directions)
 {
 	static const struct {
 		uint16_t server, client;
-	} cases[] = {{3, 3}, {3, 4}, {4, 3}, {32, 3}};
+	} cases[] = {{2, 2}, {2, 3}, {4, 3}, {32, 2}};
 	uint64_t until = pair_patience();
 
 	begin_credits(_i % 2, cases[_i].server, cases[_i].client);
@@ -549,6 +549,24 @@ START_TEST(test_echo_with_few_credits)
 		pair_turn(&pair);
 		ck_assert(time_now() < until);
 	}
+	pair_rest(&pair);
+	end();
+}
+END_TEST
+
+/* One request message whose answers take many times the credits there are, all of which the asker
+ * has used for requests: it still gives back those of the answers. */
+START_TEST(test_answers_beyond_all_credits)
+{
+	begin_credits(_i, 4, 4);
+	server[0].echo = true;
+	server[0].answer = 7000;
+	client.body = 8;
+	while (peer_send(&client, client.sent))
+		client.sent++;
+	conn_flush(client.conn);
+	ck_assert_uint_gt(client.sent, 1000);
+	PAIR_UNTIL(&pair, client.got == client.sent);
 	pair_rest(&pair);
 	end();
 }
@@ -1026,6 +1044,7 @@ static const struct {
 	{32, 32, 1, 8, 1, -EPROTO, "more credits returned"},
 	{32, 32, UINT16_MAX, 8, 1, -EPROTO, "more credits returned"},
 	{8, 8, 3, 0, 1, -EPROTO, "more credits returned"},
+	{8, 8, 0, 0, 1, -EPROTO, "a message of nothing"},
 	{32, 32, 0, 8, 33, -EPROTO, "beyond its credits"},
 	{8200, 8200, 0, 8176, 1, -EIO, "local"},
 };
@@ -1310,6 +1329,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_slow_receiver, 2);
 	add_loop(tc, test_both_directions, 4);
 	add_loop(tc, test_echo_with_few_credits, 2);
+	add_loop(tc, test_answers_beyond_all_credits, 2);
 	add_loop(tc, test_silence, 2);
 	add_loop(tc, test_credits_after_rest, 2);
 	tc = case_of(suite, "parked");

@@ -251,6 +251,8 @@ START_TEST(test_request_reasons)
 		{change_size, WIRE_MESSAGE_MAX + 1, WIRE_REASON_MESSAGE_SIZE},
 		{change_size, UINT32_MAX, WIRE_REASON_MESSAGE_SIZE},
 		{change_credits, 0, WIRE_REASON_CREDITS},
+		{change_credits, 1, WIRE_REASON_CREDITS},
+		{change_credits, 2, WIRE_REASON_NONE},
 		{change_credits, WIRE_CREDITS_MIN - 1, WIRE_REASON_CREDITS},
 		{change_credits, WIRE_CREDITS_MIN, WIRE_REASON_NONE},
 		{change_credits, WIRE_CREDITS_MAX, WIRE_REASON_NONE},

@@ -139,6 +139,12 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 	return conn;
 }
 
+/* Receives that its peer may need: a message each credit, and returns of credits, which take none. */
+static uint32_t receives_of(const struct conn *conn)
+{
+	return conn->granted + WIRE_RETURNS_MAX;
+}
+
 /* Buffers of the connection's own when its messages are longer than the shared ones. */
 static int own_buffers(struct conn *conn)
 {
@@ -146,7 +152,7 @@ static int own_buffers(struct conn *conn)
 		.name = "connection",
 		.buffer_size = conn->message_size,
 		.chunk = conn->granted * 2,
-		.max = conn->granted + OWN_CREDITS * 2,
+		.max = receives_of(conn) + OWN_CREDITS * 2,
 		.access = FABRIC_LOCAL_WRITE,
 	};
 
@@ -160,10 +166,10 @@ static int post_receives(struct conn *conn)
 	int rc = 0;
 
 	if (!conn->own) {
-		conn_group_want_receives(conn->group, (int32_t)conn->granted);
+		conn_group_want_receives(conn->group, (int32_t)receives_of(conn));
 		return 0;
 	}
-	for (uint32_t i = 0; i < conn->granted && rc == 0; i++) {
+	for (uint32_t i = 0; i < receives_of(conn) && rc == 0; i++) {
 		struct memory_buffer *buffer = memory_pool_get(conn->own);
 
 		rc = buffer ? conn_post_receive(conn, buffer) : -ENOMEM;
@@ -175,7 +181,7 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32
 {
 	return (struct fabric_endpoint_attr){
 		.send_depth = peer_credits + EXTRA_SENDS,
-		.recv_depth = conn->own ? conn->granted : 0,
+		.recv_depth = conn->own ? receives_of(conn) : 0,
 		.context = (void *)conn,
 	};
 }
@@ -334,7 +340,7 @@ void conn_bury(struct conn *conn)
 	}
 	conn_messages_drop(conn);
 	if (!conn->own)
-		conn_group_want_receives(group, -(int32_t)conn->granted);
+		conn_group_want_receives(group, -(int32_t)receives_of(conn));
 	memory_pool_destroy(conn->own);
 	list_del(&conn->node);
 	if (list_linked(&conn->dirty))

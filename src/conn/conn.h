@@ -9,8 +9,8 @@
  * Sending: reserve room for a record in the message being built, fill it, commit. Nothing is
  * copied and nothing waits to be filled: the end of conn_group_progress (or conn_flush) posts
  * what there is, so a message carries as many records as were ready. A message takes a
- * credit, one of the peer's posted receives, when it is begun; the last credit is kept for
- * returning credits, so that two peers can never starve each other.
+ * credit, one of the peer's posted receives, when it is begun. A message without records, which
+ * only returns credits, takes none, so that two peers can never starve each other.
  *
  * Nothing is freed in a callback: conn_close only marks, the end of the group's turn buries what
  * has nothing in flight, and calls closed() exactly once.

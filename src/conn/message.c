@@ -26,15 +26,15 @@ static struct memory_pool *send_pool(const struct conn *conn)
 	return conn->own ? conn->own : conn->group->sends;
 }
 
-/* Begin a message: takes a buffer and a credit, leaving `keep` credits. */
-static bool open_message(struct conn *conn, uint32_t keep)
+/* Begin a message: takes a buffer and, if it is for records, a credit. */
+static bool open_message(struct conn *conn, bool records)
 {
-	if (conn->credits <= keep)
+	if (records && !conn->credits)
 		return false;
 	conn->open = memory_pool_get(send_pool(conn));
 	if (!conn->open)
 		return false;
-	conn->credits--;
+	conn->credits -= records;
 	conn->open->owner = conn;
 	conn->open_used = sizeof(struct wire_message);
 	return true;
@@ -66,7 +66,7 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 		seal_message(conn);
 	}
 	if (!conn->open) {
-		if (!open_message(conn, 1)) {
+		if (!open_message(conn, true)) {
 			conn->want_writable = true;
 			conn_mark_stuck(conn);
 			return NULL;
@@ -156,17 +156,27 @@ static bool post_ready(struct conn *conn)
 	return conn->ready != NULL;
 }
 
+/* With nothing to say, credits go back by a message of their own when half of them are owed. It takes
+ * no credit, or who waits for credits could wait for ever for the other's return of his. */
+static void return_credits(struct conn *conn)
+{
+	if (conn->open)
+		conn->credits++; /* begun for records, which did not come */
+	else if (!open_message(conn, false))
+		conn_mark_stuck(conn);
+	if (conn->open)
+		seal_message(conn);
+}
+
 void conn_messages_flush(struct conn *conn)
 {
 	list_del(&conn->dirty);
 	if (conn->state != CONN_ESTABLISHED)
 		return;
-	/* With nothing to say, credits go back by a message of their own when half of them are owed. */
-	if (!conn->open && !conn->ready && conn->owed * 2 >= conn->granted && !open_message(conn, 0))
-		conn_mark_stuck(conn);
-	if (conn->open &&
-	    (conn->open_used > sizeof(struct wire_message) || conn->owed * 2 >= conn->granted))
+	if (conn->open && conn->open_used > sizeof(struct wire_message))
 		seal_message(conn);
+	else if (!conn->ready && conn->owed * 2 >= conn->granted)
+		return_credits(conn);
 	while (post_ready(conn))
 		;
 	list_del(&conn->dirty);
@@ -225,6 +235,10 @@ static bool take_credits(struct conn *conn, const struct wire_message *m)
 		violation(conn, -EPROTO, "more credits returned than were taken");
 		return false;
 	}
+	if (unlikely(!m->credits && m->length == sizeof(*m))) {
+		violation(conn, -EPROTO, "a message of nothing");
+		return false;
+	}
 	if (m->credits)
 		conn->stuck_since = conn->group->now; /* it takes what it is sent */
 	conn->credits += m->credits;
@@ -264,13 +278,13 @@ static void received(struct conn *conn, const void *data, uint32_t bytes)
 		violation(conn, -EBADMSG, "the message's length is not what it says");
 		return;
 	}
-	if (++conn->unreturned > conn->granted) {
+	if (bytes > sizeof(*m) && ++conn->unreturned > conn->granted) {
 		violation(conn, -EPROTO, "a message beyond its credits");
 		return;
 	}
 	conn->messages_in++;
 	conn->bytes_in += bytes;
-	if (!take_credits(conn, m))
+	if (!take_credits(conn, m) || bytes == sizeof(*m))
 		return;
 	if (unlikely(conn->state != CONN_ESTABLISHED || conn->parked)) {
 		park(conn, data, bytes, offset);
@@ -329,7 +343,7 @@ void conn_messages_resume(struct conn *conn)
 		conn->stuck_since = since;
 		return;
 	}
-	if (conn->want_writable && conn->credits > 1) {
+	if (conn->want_writable && conn->credits) {
 		conn->want_writable = false;
 		if (conn->ops->writable)
 			conn->ops->writable(conn);

@@ -68,6 +68,7 @@ static int get(struct conn *conn, struct service_worker *worker, const struct wi
 
 		if (unlikely(!reply))
 			return -EAGAIN;
+		room = MIN(room, WIRE_EAGER_MAX); /* a limit, however empty the message */
 		found = store_copy(store, body, request->length, worker->now, reply + 1, room, &len,
 				   NULL);
 		if (found == 0 || len <= room) {

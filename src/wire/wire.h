@@ -19,7 +19,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define WIRE_MESSAGE_MIN 4608u         /* an eager pair and its headers must fit */
 #define WIRE_MESSAGE_MAX (1u << 20)
-#define WIRE_CREDITS_MIN 3u            /* one is kept for returning credits, and of two each return would call for another */
+#define WIRE_CREDITS_MIN 2u
+#define WIRE_RETURNS_MAX 2u            /* messages without records under way: see struct wire_message */
 #define WIRE_CREDITS_MAX 1024u
 #define WIRE_KEY_MAX 4095u
 #define WIRE_EAGER_MAX 4095u           /* key plus value of an eager request or reply */
@@ -120,6 +121,10 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
 /*
  * Messages and records. A message is one send: this header, then records, each a header and a body,
  * each begun on a multiple of 8.
+ *
+ * A message with records takes one of the credits that the receiver granted. A message without any
+ * takes none and returns at least one; a sender sends it when it owes half of what it granted or more, so that no
+ * more than WIRE_RETURNS_MAX of them can be under way, for which the receiver has further receives.
  */
 struct wire_message {
 	uint32_t length;  /* of the whole message */

@@ -1,0 +1,539 @@
+/* check_service.c: ping and kv through a pair of connections, against a real store. */
+#include <sys/mman.h>
+
+#include "conn_pair.h"
+#include "service/service.h"
+
+#define ARENA (4 * MIB)
+
+/* What came back: each reply copied, in order. */
+struct reply {
+	struct wire_record record;
+	uint8_t body[8192];
+};
+
+static struct pair pair;
+static struct conn *conn;
+static bool established, closed;
+static char why[200];
+static struct reply replies[4096];
+static unsigned got;
+static struct service_shared shared;
+static struct service_worker worker;
+static void *arena;
+static bool keep_bodies;
+
+static void on_established(struct conn *c)
+{
+	established = true;
+}
+
+static int on_record(struct conn *c, const struct wire_record *record, const void *body)
+{
+	struct reply *r = &replies[got++ % ARRAY_SIZE(replies)];
+
+	r->record = *record;
+	if (keep_bodies)
+		memcpy(r->body, body, MIN(record->length, sizeof(r->body)));
+	return 0;
+}
+
+static void on_closed(struct conn *c, int error, const char *reason)
+{
+	closed = true;
+	conn = NULL;
+	snprintf(why, sizeof(why), "%s", reason);
+}
+
+static const struct conn_ops ops = {
+	.established = on_established,
+	.record = on_record,
+	.closed = on_closed,
+};
+
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
+		 enum wire_reason reason)
+{
+	const struct service *service = service_find(wire->service);
+
+	if (reason == WIRE_REASON_NONE && !service)
+		reason = WIRE_REASON_SERVICE;
+	worker.now = pair.now;
+	if (reason != WIRE_REASON_NONE)
+		service_refuse(request, reason, wire->service);
+	else
+		service_accept(service, &worker, pair.server.group, request, wire);
+}
+
+static void set_up(void)
+{
+	struct conn_group_attr attr = {
+		.message_size = 8192,
+		.message_max = 1u << 20,
+		.credits = 32,
+		.receives = 256,
+		.max_connections = 8,
+		.handshake_timeout = 60 * TIME_S,
+	};
+	struct store_config config = {.arena_size = ARENA, .value_max = GIB};
+
+	arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(arena, MAP_FAILED);
+	config.arena = arena;
+	ck_assert_int_eq(store_create(&config, &shared.store), 0);
+	shared.value_max = GIB;
+	shared.ping_size_max = 65536;
+	worker = (struct service_worker){.shared = &shared};
+	pair = (struct pair){.listener.take = take};
+	established = closed = false;
+	keep_bodies = true;
+	got = 0;
+	pair_open(&pair, false, &attr, &attr);
+}
+
+static void tear_down(void)
+{
+	if (conn)
+		conn_close(conn, 0, "the test is over");
+	pair_rest(&pair);
+	ck_assert_ptr_null(conn);
+	pair_close(&pair);
+	store_destroy(shared.store);
+	munmap(arena, ARENA);
+}
+
+static void connect_with(struct wire_request request)
+{
+	request.version = WIRE_VERSION;
+	if (!request.credits)
+		request.credits = 32;
+	if (!request.message_size)
+		request.message_size = 8192;
+	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
+				      pair.listener.address_len, &request, &ops, NULL, pair.now,
+				      &conn),
+			 0);
+	PAIR_UNTIL(&pair, established || closed);
+}
+
+static void connect_kv(void)
+{
+	connect_with((struct wire_request){.service = WIRE_KV});
+	ck_assert(established);
+}
+
+static void submit(unsigned op, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	struct wire_record *r;
+	static uint32_t id;
+
+	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)(key_len + value_len), NULL)));
+	r->op = (uint8_t)op;
+	r->id = ++id;
+	r->arg = (uint32_t)key_len;
+	if (key_len)
+		memcpy(r + 1, key, key_len);
+	if (value_len)
+		memcpy((char *)(r + 1) + key_len, value, value_len);
+	conn_commit(conn, r, (uint32_t)(key_len + value_len));
+}
+
+/* One request and its answer. */
+static struct reply *ask(unsigned op, const void *key, size_t key_len, const void *value,
+			 size_t value_len)
+{
+	unsigned before = got;
+	struct reply *r = &replies[before % ARRAY_SIZE(replies)];
+
+	submit(op, key, key_len, value, value_len);
+	PAIR_UNTIL(&pair, got > before || closed);
+	ck_assert(!closed);
+	ck_assert_uint_eq(r->record.op, op);
+	ck_assert_uint_eq(r->record.flags, WIRE_REPLY);
+	return r;
+}
+
+/* The server cuts the connection off for it. */
+static void assert_cut_off(const char *what)
+{
+	unsigned before = got;
+	struct conn_group_stats stats;
+
+	PAIR_UNTIL(&pair, closed);
+	ck_assert_msg(got == before, "%s was answered", what);
+	conn_group_get_stats(pair.server.group, &stats);
+	ck_assert_msg(stats.violations == 1, "%s", what);
+}
+
+/*
+ * Admission
+ */
+START_TEST(test_admission)
+{
+	static const struct {
+		struct wire_request request;
+		const char *says;
+	} cases[] = {
+		{{.service = WIRE_GPU}, "gpu is not enabled"},
+		{{.service = WIRE_CHANNEL}, "channel is not enabled"},
+		{{.service = WIRE_PING, .size = 65537, .message_size = 1u << 20}, "65536 bytes"},
+		{{.service = WIRE_PING, .size = 8192}, "65536 bytes"}, /* beyond its own message */
+	};
+
+	connect_with(cases[_i].request);
+	ck_assert(closed);
+	ck_assert_msg(strstr(why, cases[_i].says), "%s", why);
+}
+END_TEST
+
+START_TEST(test_kv_not_enabled)
+{
+	struct store *store = shared.store;
+
+	shared.store = NULL;
+	connect_with((struct wire_request){.service = WIRE_KV});
+	ck_assert(closed);
+	ck_assert_ptr_nonnull(strstr(why, "kv is not enabled"));
+	shared.store = store;
+}
+END_TEST
+
+/*
+ * Ping
+ */
+START_TEST(test_ping_echoes)
+{
+	uint8_t data[1000];
+	struct reply *r;
+
+	connect_with((struct wire_request){.service = WIRE_PING, .size = 1000, .count = 3});
+	for (unsigned i = 0; i < 3; i++) {
+		memset(data, (int)i + 1, sizeof(data));
+		r = ask(WIRE_OP_ECHO, data, sizeof(data), NULL, 0);
+		ck_assert_uint_eq(r->record.length, sizeof(data));
+		ck_assert_mem_eq(r->body, data, sizeof(data));
+	}
+	ck_assert_uint_eq(worker.stats.pings, 3);
+	submit(WIRE_OP_ECHO, data, sizeof(data), NULL, 0);
+	assert_cut_off("a ping beyond the count");
+}
+END_TEST
+
+START_TEST(test_ping_size)
+{
+	static const size_t wrong[] = {0, 99, 101, 4096};
+	static const uint8_t data[4096];
+
+	connect_with((struct wire_request){.service = WIRE_PING, .size = 100});
+	submit(WIRE_OP_ECHO, data, wrong[_i], NULL, 0);
+	assert_cut_off("a ping of another size");
+}
+END_TEST
+
+START_TEST(test_ping_other_op)
+{
+	connect_with((struct wire_request){.service = WIRE_PING, .size = 4});
+	submit(WIRE_OP_GET, "abcd", 4, NULL, 0);
+	assert_cut_off("a get to the ping agent");
+}
+END_TEST
+
+/*
+ * Key and value
+ */
+static void assert_get(const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct reply *r = ask(WIRE_OP_GET, key, key_len, NULL, 0);
+
+	ck_assert_uint_eq(r->record.status, WIRE_OK);
+	ck_assert_uint_eq(r->record.length, len);
+	ck_assert_mem_eq(r->body, value, len);
+}
+
+static void set(const void *key, size_t key_len, const void *value, size_t len)
+{
+	ck_assert_uint_eq(ask(WIRE_OP_SET, key, key_len, value, len)->record.status, WIRE_OK);
+}
+
+START_TEST(test_kv_round)
+{
+	connect_kv();
+	ck_assert_uint_eq(conn_granted(conn)->eager_max, WIRE_EAGER_MAX);
+	ck_assert_uint_eq(conn_granted(conn)->value_max, GIB);
+	ck_assert_uint_eq(ask(WIRE_OP_GET, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
+	ck_assert_uint_eq(ask(WIRE_OP_EXISTS, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
+	ck_assert_uint_eq(ask(WIRE_OP_DELETE, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
+	set("k", 1, "value", 5);
+	assert_get("k", 1, "value", 5);
+	ck_assert_uint_eq(ask(WIRE_OP_EXISTS, "k", 1, NULL, 0)->record.arg, 5);
+	set("k", 1, "other", 5);
+	assert_get("k", 1, "other", 5);
+	ck_assert_uint_eq(ask(WIRE_OP_DELETE, "k", 1, NULL, 0)->record.status, WIRE_OK);
+	ck_assert_uint_eq(ask(WIRE_OP_GET, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
+	ck_assert_uint_eq(worker.stats.kv_gets, 4);
+	ck_assert_uint_eq(worker.stats.kv_sets, 2);
+	ck_assert_uint_eq(worker.stats.kv_deletes, 2);
+	ck_assert_uint_eq(worker.stats.kv_exists, 2);
+	ck_assert_uint_eq(worker.stats.kv_errors, 0);
+}
+END_TEST
+
+START_TEST(test_kv_binary)
+{
+	uint8_t key[256], value[256];
+
+	for (unsigned i = 0; i < 256; i++) {
+		key[i] = (uint8_t)i;
+		value[i] = (uint8_t)~i;
+	}
+	connect_kv();
+	set(key, sizeof(key), value, sizeof(value));
+	assert_get(key, sizeof(key), value, sizeof(value));
+	ck_assert_uint_eq(ask(WIRE_OP_GET, key, 255, NULL, 0)->record.status, WIRE_NOT_FOUND);
+	set("\0", 1, "\0\0", 2);
+	assert_get("\0", 1, "\0\0", 2);
+	set("empty", 5, NULL, 0);
+	assert_get("empty", 5, "", 0);
+	ck_assert_uint_eq(ask(WIRE_OP_EXISTS, "empty", 5, NULL, 0)->record.status, WIRE_OK);
+}
+END_TEST
+
+/* Key and value of 4095 bytes in all, however divided. */
+START_TEST(test_kv_eager_limit)
+{
+	static const size_t keys[] = {1, 2, 2048, 4094, 4095};
+	static uint8_t bytes[8192];
+	size_t key_len = keys[_i];
+
+	memset(bytes, 'x', sizeof(bytes));
+	connect_kv();
+	set(bytes, key_len, bytes, WIRE_EAGER_MAX - key_len);
+	assert_get(bytes, key_len, bytes, WIRE_EAGER_MAX - key_len);
+	ck_assert_uint_eq(ask(WIRE_OP_DELETE, bytes, key_len, NULL, 0)->record.status, WIRE_OK);
+	if (key_len == WIRE_EAGER_MAX)
+		return;
+	ask(WIRE_OP_SET, bytes, key_len, bytes, WIRE_EAGER_MAX + 1 - key_len);
+	ck_assert_uint_eq(replies[got - 1].record.status, WIRE_TOO_LARGE);
+	ck_assert_uint_eq(replies[got - 1].record.arg, WIRE_EAGER_MAX);
+	ck_assert_uint_eq(ask(WIRE_OP_GET, bytes, key_len, NULL, 0)->record.status, WIRE_NOT_FOUND);
+}
+END_TEST
+
+/* A value that came another way is too large to be answered by eager. */
+START_TEST(test_kv_get_too_large)
+{
+	static uint8_t value[100000];
+	struct reply *r;
+
+	ck_assert_int_eq(store_set(shared.store, "big", 3, value, sizeof(value), NULL, 1, NULL), 0);
+	connect_kv();
+	r = ask(WIRE_OP_GET, "big", 3, NULL, 0);
+	ck_assert_uint_eq(r->record.status, WIRE_TOO_LARGE);
+	ck_assert_uint_eq(r->record.length, 0);
+	ck_assert_uint_eq(ask(WIRE_OP_EXISTS, "big", 3, NULL, 0)->record.arg, sizeof(value));
+	ck_assert_uint_eq(worker.stats.kv_errors, 1);
+	set("big", 3, "small", 5);
+	assert_get("big", 3, "small", 5);
+}
+END_TEST
+
+START_TEST(test_kv_store_full)
+{
+	static uint8_t value[4000];
+	char key[16];
+	unsigned i, status = WIRE_OK;
+
+	connect_kv();
+	for (i = 0; i < 2 * ARENA / sizeof(value) && status == WIRE_OK; i++) {
+		snprintf(key, sizeof(key), "%08u", i);
+		status = ask(WIRE_OP_SET, key, 8, value, sizeof(value))->record.status;
+	}
+	ck_assert_uint_eq(status, WIRE_NO_MEMORY);
+	assert_get("00000000", 8, value, sizeof(value));
+}
+END_TEST
+
+START_TEST(test_kv_bad_requests)
+{
+	static const uint8_t bytes[8192];
+	static const struct {
+		unsigned op;
+		size_t len;
+		const char *what;
+	} cases[] = {
+		{0, 4, "op 0"},
+		{WIRE_OP_ECHO, 4, "a ping to kv"},
+		{WIRE_OP_EXISTS + 1, 4, "an op beyond the table"},
+		{255, 4, "op 255"},
+		{WIRE_OP_GET, 0, "a get without key"},
+		{WIRE_OP_GET, 4096, "a get with a key too long"},
+		{WIRE_OP_DELETE, 0, "a delete without key"},
+		{WIRE_OP_DELETE, 4096, "a delete with a key too long"},
+		{WIRE_OP_EXISTS, 0, "an exists without key"},
+		{WIRE_OP_EXISTS, 4096, "an exists with a key too long"},
+		{WIRE_OP_SET, 0, "a set without anything"},
+		{WIRE_OP_SET, 4096, "a set with a key too long"},
+	};
+
+	connect_kv();
+	submit(cases[_i].op, bytes, cases[_i].len, NULL, 0);
+	assert_cut_off(cases[_i].what);
+}
+END_TEST
+
+START_TEST(test_kv_set_key_lies)
+{
+	static const uint32_t lies[] = {0, 9, 4096, UINT32_MAX};
+	struct wire_record *r;
+
+	connect_kv();
+	r = conn_reserve(conn, 8, NULL);
+	r->op = WIRE_OP_SET;
+	r->arg = lies[_i];
+	memset(r + 1, 'x', 8);
+	conn_commit(conn, r, 8);
+	assert_cut_off("a set whose key is longer than it");
+}
+END_TEST
+
+/* Answers that fill their message go on in the next, each whole and in order. */
+START_TEST(test_kv_answers_roll_over)
+{
+	static uint8_t value[3000];
+	unsigned base;
+
+	connect_kv();
+	for (unsigned i = 0; i < 10; i++) {
+		memset(value, (int)i, sizeof(value));
+		set(&(char){(char)i}, 1, value, 100 + i * 300);
+	}
+	base = got;
+	for (unsigned i = 0; i < 200; i++)
+		submit(WIRE_OP_GET, &(char){(char)(i % 10)}, 1, NULL, 0);
+	PAIR_UNTIL(&pair, got == base + 200);
+	for (unsigned i = 0; i < 200; i++) {
+		const struct reply *r = &replies[base + i];
+
+		ck_assert_uint_eq(r->record.status, WIRE_OK);
+		ck_assert_uint_eq(r->record.length, 100 + i % 10 * 300);
+		ck_assert_uint_eq(r->body[0], i % 10);
+		ck_assert_uint_eq(r->body[r->record.length - 1], i % 10);
+		if (i)
+			ck_assert_uint_eq(r->record.id, replies[base + i - 1].record.id + 1);
+	}
+}
+END_TEST
+
+/* The value grows and shrinks between the two looks that a get may take: whatever it finds is one
+ * value, whole. Another thread cannot be stopped in between, so the change is by wrapped call. */
+static unsigned looks;
+static size_t sizes[4];
+
+int __real_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
+		      size_t size, uint64_t *len, uint64_t *version);
+int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
+		      size_t size, uint64_t *len, uint64_t *version);
+
+int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
+		      size_t size, uint64_t *len, uint64_t *version)
+{
+	static uint8_t value[8192];
+
+	if (looks < ARRAY_SIZE(sizes) && sizes[looks]) {
+		memset(value, (int)sizes[looks] & 0xff, sizeof(value));
+		store_set(store, key, key_len, value, sizes[looks], NULL, now, NULL);
+	}
+	looks++;
+	return __real_store_copy(store, key, key_len, now, buf, size, len, version);
+}
+
+START_TEST(test_kv_value_changes_size)
+{
+	static const size_t cases[][4] = {
+		{4000, 100, 0, 0},	/* shrinks */
+		{3000, 4094, 0, 0},	/* grows within eager */
+		{3000, 5000, 0, 0},	/* grows beyond */
+		{4000, 4000, 4000, 4000},
+	};
+	static const uint8_t filler[4095];
+	unsigned base;
+	struct reply *r;
+	size_t len;
+
+	connect_kv();
+	/* Three quarters of the answer's message are taken already. */
+	ck_assert_int_eq(store_set(shared.store, "f", 1, filler, 2900, NULL, 1, NULL), 0);
+	base = got;
+	looks = ARRAY_SIZE(sizes);
+	submit(WIRE_OP_GET, "f", 1, NULL, 0);
+	submit(WIRE_OP_GET, "f", 1, NULL, 0);
+	submit(WIRE_OP_GET, "k", 1, NULL, 0);
+	PAIR_UNTIL(&pair, got == base + 3);
+	memcpy(sizes, cases[_i], sizeof(sizes));
+	submit(WIRE_OP_GET, "f", 1, NULL, 0);
+	submit(WIRE_OP_GET, "f", 1, NULL, 0);
+	submit(WIRE_OP_GET, "k", 1, NULL, 0);
+	looks = UINT32_MAX - 1; /* the two of "f", then sizes[0] */
+	PAIR_UNTIL(&pair, got == base + 6);
+	r = &replies[base + 5];
+	len = cases[_i][looks - 1];
+	if (len > WIRE_EAGER_MAX) {
+		ck_assert_uint_eq(r->record.status, WIRE_TOO_LARGE);
+		return;
+	}
+	ck_assert_uint_eq(looks, 2);
+	ck_assert_uint_eq(r->record.status, WIRE_OK);
+	ck_assert_uint_eq(r->record.length, len);
+	ck_assert_uint_eq(r->body[0], len & 0xff);
+	ck_assert_uint_eq(r->body[len - 1], len & 0xff);
+}
+END_TEST
+
+/* A thousand requests at once, more than the answers' credits: each is answered once. */
+START_TEST(test_kv_flood)
+{
+	static uint8_t value[2000];
+
+	keep_bodies = false;
+	connect_kv();
+	set("k", 1, value, sizeof(value));
+	for (unsigned i = 0; i < 20000; i++)
+		submit(WIRE_OP_GET, "k", 1, NULL, 0);
+	PAIR_UNTIL(&pair, got == 20001);
+	pair_rest(&pair);
+	ck_assert_uint_eq(got, 20001);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("service");
+	TCase *tc = tcase_create("service");
+	SRunner *runner;
+	int failed;
+
+	log_set_handler(log_keep);
+	suite_add_tcase(suite, tc);
+	tcase_set_timeout(tc, 120);
+	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_loop_test(tc, test_admission, 0, 4);
+	tcase_add_test(tc, test_kv_not_enabled);
+	tcase_add_test(tc, test_ping_echoes);
+	tcase_add_loop_test(tc, test_ping_size, 0, 4);
+	tcase_add_test(tc, test_ping_other_op);
+	tcase_add_test(tc, test_kv_round);
+	tcase_add_test(tc, test_kv_binary);
+	tcase_add_loop_test(tc, test_kv_eager_limit, 0, 5);
+	tcase_add_test(tc, test_kv_get_too_large);
+	tcase_add_test(tc, test_kv_store_full);
+	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 12);
+	tcase_add_loop_test(tc, test_kv_set_key_lies, 0, 4);
+	tcase_add_test(tc, test_kv_answers_roll_over);
+	tcase_add_loop_test(tc, test_kv_value_changes_size, 0, 4);
+	tcase_add_test(tc, test_kv_flood);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
