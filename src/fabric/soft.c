@@ -339,7 +339,7 @@ static void soft_progress(struct soft_queue *q)
 	if (q->endpoint_count && q->endpoint_count <= SOFT_FEW && !q->armed) {
 		list_for_each_safe(pos, tmp, &q->endpoints)
 			soft_receive(container_of(pos, struct soft_endpoint, link));
-		if (q->blocked || ++q->skipped >= SOFT_SKIP)
+		if (q->blocked || q->connecting || q->request_count || ++q->skipped >= SOFT_SKIP)
 			soft_progress_epoll(q);
 	} else {
 		soft_progress_epoll(q);
@@ -368,9 +368,10 @@ static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, 
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	int n;
 
-	q->polled = true;
-	if (q->cq_head - q->cq_tail < (uint32_t)max)
+	if (q->cq_head - q->cq_tail < (uint32_t)max) {
 		soft_progress(q);
+		q->polled = true;
+	}
 	n = soft_cq_take(q, out, max);
 	if (n)
 		q->armed = false;

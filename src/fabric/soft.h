@@ -26,7 +26,7 @@
 #define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to take our last bytes */
 #define SOFT_TICK_MS 250	   /* how often deadlines are looked at */
 #define SOFT_FEW 2		   /* endpoints that are read without asking epoll */
-#define SOFT_SKIP 64		   /* polls of those few between two looks at epoll */
+#define SOFT_SKIP 16		   /* polls of those few between two looks at epoll */
 #define SOFT_PATIENCE 8		   /* polls that an ACK waits to travel with a reply */
 #define SOFT_NO_KEY 1u		   /* never given out: generation 0 */
 
@@ -126,8 +126,9 @@ struct soft_queue {
 	uint32_t cq_mask, cq_head, cq_tail, cq_depth;
 	struct soft_recvs shared;
 
-	struct list endpoints; /* those with a socket */
-	unsigned endpoint_count, blocked;
+	struct list endpoints;	 /* those with a socket */
+	unsigned endpoint_count; /* those that are read */
+	unsigned connecting, blocked;
 	struct list ready;   /* endpoints to be continued by the next poll */
 	struct list starved; /* endpoints that wait for a shared receive */
 	struct list owing;   /* endpoints that owe an ACK, if no post has carried it meanwhile */

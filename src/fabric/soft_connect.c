@@ -462,6 +462,7 @@ void soft_connect_run(struct soft_endpoint *ep)
 		return;
 	}
 	ep->state = SOFT_ASKING;
+	ep->queue->connecting--;
 	ep->queue->endpoint_count++;
 	soft_watch(ep->queue, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET, false);
 }
@@ -488,6 +489,7 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 		return ret;
 	}
 	soft_endpoint_adopt(ep, fd, &peer);
+	q->connecting++;
 	ep->data_len = data_len;
 	if (data_len)
 		memcpy(ep->data, data, data_len);

@@ -220,6 +220,8 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 		return;
 	if (ep->state == SOFT_ASKING || ep->state == SOFT_OPEN || ep->state == SOFT_REFUSING)
 		q->endpoint_count--;
+	else if (ep->state == SOFT_CONNECTING)
+		q->connecting--;
 	else if (ep->state == SOFT_TAKEN)
 		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0),
 			   SOFT_REASON_CALLER, NULL, 0);
