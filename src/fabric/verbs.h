@@ -63,8 +63,8 @@ enum verbs_wr_kind { VERBS_WR_SEND, VERBS_WR_RECV, VERBS_WR_SHARED };
 
 struct verbs_shared {
 	uint64_t id;
-	struct ibv_sge sge;
-	uint32_t next_free;
+	struct fabric_sge sge;
+	uint32_t next; /* free or parked one */
 };
 
 struct verbs_endpoint;
@@ -87,8 +87,6 @@ struct verbs_cq {
 	uint32_t dying;    /* of these, to endpoints destroyed since the queue was last empty */
 
 	struct ibv_srq *srq;
-	struct verbs_shared *shared;
-	uint32_t shared_free; /* index of the first free one */
 	uint32_t shared_posted;
 
 	struct verbs_bucket *bucket; /* endpoints by qp_num, open addressing */
@@ -103,7 +101,9 @@ struct verbs_queue {
 	int timer; /* wakes for deadlines, and for other threads that found a fatal error */
 	unsigned count;
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
-	uint32_t shared_depth, shared_posted;
+	struct verbs_shared *shared;
+	uint32_t shared_depth, shared_used;
+	uint32_t shared_free, shared_parked; /* lists; parked: not yet given to a device */
 	unsigned first; /* device to poll first: each in turn */
 
 	struct ibv_send_wr *wr; /* scratch for a chain, linked for good */
@@ -246,7 +246,7 @@ void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep);
 struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num);
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
-void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool repost);
+void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
 int verbs_arm(struct fabric_queue *queue);
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 void verbs_take_cq_events(struct verbs_cq *cq);

@@ -245,6 +245,15 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
 /*
  * Active side.
  */
+
+/* rdma_cm takes the address of nobody for any device at all, and may wait for it for ever. */
+static bool verbs_is_nobody(const struct sockaddr_storage *address)
+{
+	if (address->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)address)->sin_addr.s_addr == INADDR_ANY;
+	return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
 int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 		  const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
 		  const void *data, size_t data_len, struct fabric_endpoint **out)
@@ -254,6 +263,8 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 	struct verbs_endpoint *ep;
 	int rc = verbs_copy_address(sa, len, &address);
 
+	if (!rc && verbs_is_nobody(&address))
+		rc = -EADDRNOTAVAIL;
 	if (!rc)
 		rc = verbs_endpoint_new(q, container_of(domain, struct verbs_domain, base), attr,
 					VERBS_RESOLVING, &ep);

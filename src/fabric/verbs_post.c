@@ -529,7 +529,7 @@ static bool verbs_shared_done(struct verbs_cq *cq, const struct ibv_wc *wc,
 {
 	uint32_t index = (uint32_t)wc->wr_id;
 
-	out->id = cq->shared[index].id;
+	out->id = cq->queue->shared[index].id;
 	verbs_received(wc, out);
 	verbs_shared_return(cq, index, false);
 	return true;

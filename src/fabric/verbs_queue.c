@@ -59,15 +59,6 @@ static int verbs_bucket_grow(struct verbs_cq *cq)
 	return 0;
 }
 
-int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep)
-{
-	if (2 * (cq->endpoints + 1) > cq->bucket_mask && verbs_bucket_grow(cq))
-		return -ENOMEM;
-	verbs_bucket_put(cq, ep, ep->qp->qp_num);
-	cq->endpoints++;
-	return 0;
-}
-
 void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep)
 {
 	uint32_t mask = cq->bucket_mask, i = verbs_hash(cq, ep->qp->qp_num), next, home;
@@ -157,97 +148,134 @@ int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth)
 }
 
 /*
- * Shared receives. With several devices each has a queue of its own, and a receive goes to
- * the one that has fewest.
+ * Shared receives. A device's receive queue cannot be reached by another device, so with several
+ * devices receives are parked until a device has endpoints, and those that have some
+ * share them. A device without any keeps a small part parked for its first one.
  */
-static int verbs_shared_create(struct verbs_cq *cq, struct ibv_pd *pd, uint32_t depth)
+static int verbs_shared_create(struct verbs_queue *q, uint32_t depth)
 {
-	struct ibv_srq_init_attr attr = {.attr = {.max_wr = depth, .max_sge = 1}};
-
-	cq->shared = calloc(depth, sizeof(*cq->shared));
-	if (!cq->shared)
+	q->shared_free = q->shared_parked = VERBS_NO_SHARED;
+	q->shared = calloc(MAX(depth, 1u), sizeof(*q->shared));
+	if (!q->shared)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < depth; i++)
-		cq->shared[i].next_free = i + 1 < depth ? i + 1 : VERBS_NO_SHARED;
-	cq->srq = ibv_create_srq(pd, &attr);
-	if (!cq->srq) {
-		int error = errno;
-
-		log_error("verbs", "shared receive queue of %u on %s: %s", depth, cq->device->name,
-			  strerror(error));
-		return -error;
-	}
+	q->shared_depth = depth;
+	for (uint32_t i = depth; i-- > 0; q->shared_free = i)
+		q->shared[i].next = q->shared_free;
 	return 0;
 }
 
-static int verbs_shared_post_one(struct verbs_cq *cq, uint32_t index)
+static uint32_t verbs_shared_pop(struct verbs_queue *q, uint32_t *list)
 {
+	uint32_t index = *list;
+
+	*list = q->shared[index].next;
+	return index;
+}
+
+static void verbs_shared_push(struct verbs_queue *q, uint32_t *list, uint32_t index)
+{
+	q->shared[index].next = *list;
+	*list = index;
+}
+
+static int verbs_shared_give(struct verbs_cq *cq, uint32_t index)
+{
+	const struct fabric_sge *from = &cq->queue->shared[index].sge;
+	const struct verbs_region *region = container_of(from->region, struct verbs_region, base);
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)from->addr,
+		.length = (uint32_t)MIN(from->len, cq->device->max_message),
+		.lkey = region->mr[cq - cq->queue->cq]->lkey,
+	};
 	struct ibv_recv_wr *bad, wr = {
 					 .wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
-					 .sg_list = &cq->shared[index].sge,
-					 .num_sge = cq->shared[index].sge.length ? 1 : 0,
+					 .sg_list = &sge,
+					 .num_sge = sge.length ? 1 : 0,
 				 };
+	int rc = ibv_post_srq_recv(cq->srq, &wr, &bad);
 
-	return ibv_post_srq_recv(cq->srq, &wr, &bad);
+	if (rc)
+		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
+	else
+		cq->shared_posted++;
+	return -rc;
 }
 
+/* The device in use that has fewest, and fewer than what may be given to one. */
 static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
 {
-	struct verbs_cq *best = &q->cq[0];
+	uint32_t limit = q->shared_depth;
+	struct verbs_cq *best = NULL;
 
-	for (unsigned i = 1; i < q->count; i++)
-		if (q->cq[i].shared_posted < best->shared_posted)
-			best = &q->cq[i];
-	return best;
+	for (unsigned i = 0; i < q->count; i++) {
+		struct verbs_cq *cq = &q->cq[i];
+
+		if (!cq->endpoints && q->count > 1)
+			limit -= q->shared_depth / 8 / q->count;
+		else if (!best || cq->shared_posted < best->shared_posted)
+			best = cq;
+	}
+	return best && best->shared_posted < limit ? best : NULL;
 }
 
-static int verbs_shared_put(struct verbs_queue *q, const struct fabric_recv *recv)
+/* What a device does not take, for whatever reason, stays parked until the next time. */
+static void verbs_shared_deal(struct verbs_queue *q)
 {
-	struct verbs_cq *cq = verbs_shared_neediest(q);
-	uint32_t index = cq->shared_free;
-	struct verbs_shared *s = &cq->shared[index];
-	const struct verbs_region *region =
-		container_of(recv->sge.region, struct verbs_region, base);
-	int rc;
+	struct verbs_cq *cq;
 
-	s->id = recv->id;
-	s->sge.addr = (uintptr_t)recv->sge.addr;
-	s->sge.length = (uint32_t)MIN(recv->sge.len, cq->device->max_message);
-	s->sge.lkey = region->mr[cq - q->cq]->lkey;
-	rc = verbs_shared_post_one(cq, index);
-	if (rc) {
-		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
-		return -rc;
+	while (q->shared_parked != VERBS_NO_SHARED && (cq = verbs_shared_neediest(q))) {
+		uint32_t index = verbs_shared_pop(q, &q->shared_parked);
+
+		if (verbs_shared_give(cq, index) == 0)
+			continue;
+		verbs_shared_push(q, &q->shared_parked, index);
+		break;
 	}
-	cq->shared_free = s->next_free;
-	cq->shared_posted++;
-	q->shared_posted++;
-	return 0;
 }
 
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count)
 {
-	if (count > q->shared_depth - q->shared_posted)
+	if (count > q->shared_depth - q->shared_used)
 		return -EAGAIN;
+	for (unsigned i = 0; i < count; i++)
+		if (!recv[i].sge.region)
+			return -EINVAL;
 	for (unsigned i = 0; i < count; i++) {
-		int rc = recv[i].sge.region ? verbs_shared_put(q, &recv[i]) : -EINVAL;
+		uint32_t index = verbs_shared_pop(q, &q->shared_free);
 
-		if (rc)
-			return rc;
+		q->shared[index].id = recv[i].id;
+		q->shared[index].sge = recv[i].sge;
+		verbs_shared_push(q, &q->shared_parked, index);
+		q->shared_used++;
+		verbs_shared_deal(q); /* one by one, so that they go out in order */
 	}
 	return 0;
 }
 
-/* A shared receive came back. One that a destroyed endpoint took goes out again at once, so
- * that its buffer is not lost to the caller. */
-void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool repost)
+/* A shared receive came back. One that a destroyed endpoint took goes out again, so that its
+ * buffer is not lost to the caller. */
+void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan)
 {
-	if (repost && verbs_shared_post_one(cq, index) == 0)
-		return;
-	cq->shared[index].next_free = cq->shared_free;
-	cq->shared_free = index;
+	struct verbs_queue *q = cq->queue;
+
 	cq->shared_posted--;
-	cq->queue->shared_posted--;
+	if (orphan) {
+		verbs_shared_push(q, &q->shared_parked, index);
+		verbs_shared_deal(q);
+		return;
+	}
+	verbs_shared_push(q, &q->shared_free, index);
+	q->shared_used--;
+}
+
+int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep)
+{
+	if (2 * (cq->endpoints + 1) > cq->bucket_mask && verbs_bucket_grow(cq))
+		return -ENOMEM;
+	verbs_bucket_put(cq, ep, ep->qp->qp_num);
+	if (cq->endpoints++ == 0)
+		verbs_shared_deal(cq->queue); /* now this device is in use */
+	return 0;
 }
 
 /*
@@ -339,6 +367,21 @@ static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *
 	return verbs_nonblock(cq->channel->fd);
 }
 
+static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd, uint32_t depth)
+{
+	struct ibv_srq_init_attr attr = {.attr = {.max_wr = depth, .max_sge = 1}};
+
+	cq->srq = ibv_create_srq(pd, &attr);
+	if (!cq->srq) {
+		int error = errno;
+
+		log_error("verbs", "shared receive queue of %u on %s: %s", depth, cq->device->name,
+			  strerror(error));
+		return -error;
+	}
+	return 0;
+}
+
 static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr,
 			  struct ibv_pd *pd)
 {
@@ -349,7 +392,7 @@ static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *a
 			  cq->device->name, strerror(-rc));
 		return rc;
 	}
-	return attr->shared_depth ? verbs_shared_create(cq, pd, attr->shared_depth) : 0;
+	return attr->shared_depth ? verbs_srq_create(cq, pd, attr->shared_depth) : 0;
 }
 
 static void verbs_check_destroyed(int rc, const char *what)
@@ -368,7 +411,6 @@ static void verbs_cq_destroy(struct verbs_cq *cq)
 		verbs_check_destroyed(ibv_destroy_cq(cq->cq), "completion queue");
 	if (cq->channel)
 		verbs_check_destroyed(ibv_destroy_comp_channel(cq->channel), "completion channel");
-	free(cq->shared);
 	free(cq->bucket);
 }
 
@@ -382,6 +424,7 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 		close(q->timer);
 	if (q->events)
 		rdma_destroy_event_channel(q->events);
+	free(q->shared);
 	free(q->wr);
 	free(q->sge);
 	free(q);
@@ -438,8 +481,9 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 		log_error("verbs", "event channel: %s", strerror(errno));
 		goto destroy_queue;
 	}
-	q->shared_depth = attr->shared_depth;
-	rc = verbs_queue_scratch(q, 64);
+	rc = verbs_shared_create(q, attr->shared_depth);
+	if (!rc)
+		rc = verbs_queue_scratch(q, 64);
 	for (unsigned i = 0; !rc && i < fabric->count; i++) {
 		q->cq[i].queue = q;
 		q->cq[i].device = &fabric->device[i];
