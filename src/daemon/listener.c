@@ -72,8 +72,8 @@ static void requested(struct listener *l, const struct fabric_event *event)
 
 static void removed(struct listener *l)
 {
-	log_error("rdmad", "%s %s: the device was removed; nothing listens there until a restart",
-		  l->transport, l->address);
+	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport, l->address);
+	fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
 	fabric_listener_close(l->handle);
 	l->handle = NULL;
 }
@@ -199,20 +199,21 @@ static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, boo
 
 	if (rc == 0)
 		return 0;
-	if (rc == -EADDRNOTAVAIL) {
-		fabrics_rdma_addresses(has, sizeof(has));
+	if (rc != -EADDRNOTAVAIL && only)
+		return cannot_listen("rdma", sa, rc);
+	fabrics_rdma_addresses(has, sizeof(has));
+	if (rc == -EADDRNOTAVAIL)
 		snprintf(reason, sizeof(reason), "no RDMA device has this address%s%s",
 			 *has ? "; they have " : "", has);
-	} else {
-		snprintf(reason, sizeof(reason), "%s", *log_last() ? log_last() : strerror(-rc));
-	}
+	else
+		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
 	address_format_socket(sa, text, sizeof(text));
 	if (!only) {
 		fabrics_add_missing(d, "rdma", text, reason);
 		return 0;
 	}
 	log_error("rdmad", "cannot listen on rdma %s: %s", text, reason);
-	return rc == -EADDRNOTAVAIL || rc == -ENODEV ? EX_UNAVAILABLE : daemon_exit_status(rc);
+	return EX_UNAVAILABLE;
 }
 
 static int listen_host(struct daemon *d, const struct address *address)

@@ -295,8 +295,8 @@ static int make_groups(struct worker *w)
 		}
 		w->groups++;
 		if (w->index == 0 && attr.max_connections * d->workers < d->connections_fit)
-			log_info("worker", "%s: its completion queues are for %u connections of each worker; more "
-				 "credits or shared_receives make it fewer, more workers make it more",
+			log_info("worker", "the devices of %s have room for %u connections of each worker: "
+				 "more with fewer credits, fewer shared_receives or more workers",
 				 d->fabric[i].provider, attr.max_connections);
 		rc = watch_queue(w, w->group[i]);
 		if (rc != 0)
