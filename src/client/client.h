@@ -25,6 +25,9 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 /* One turn without waiting: completions and events handled. -EDEADLK from inside a callback. */
 int engine_turn(struct engine *engine);
 
+/* 0, or -EDEADLK from inside a callback: for what must not be begun there. */
+int engine_may_wait(const struct engine *engine);
+
 /* Turns until *done or `timeout` ns passed: 0, -ETIMEDOUT. Polls, then sleeps, as the engine's options
  * say. -EDEADLK from inside a callback. */
 int engine_wait(struct engine *engine, const bool *done, uint64_t timeout);

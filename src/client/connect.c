@@ -133,6 +133,8 @@ int client_connect(const char *server, const struct engine_options *options, str
 	struct address address;
 	int rc;
 
+	if (share && engine_may_wait(share) != 0)
+		return -EDEADLK;
 	rc = address_parse(server, &address);
 	if (rc != 0)
 		return rc;

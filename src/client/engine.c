@@ -167,6 +167,14 @@ static int turn(struct engine *engine, uint64_t now)
 	return work;
 }
 
+int engine_may_wait(const struct engine *engine)
+{
+	if (likely(!engine->running))
+		return 0;
+	log_error("client", "a callback must not wait: it was called by the wait it would begin");
+	return -EDEADLK;
+}
+
 int engine_turn(struct engine *engine)
 {
 	if (engine->running)
@@ -206,10 +214,8 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 	uint64_t until = timeout >= TIME_NEVER - now ? TIME_NEVER : now + timeout;
 	uint64_t busy_until = poll == TIME_NEVER ? TIME_NEVER : now + poll;
 
-	if (engine->running) {
-		log_error("client", "a callback must not wait: it was called by the wait it would begin");
+	if (engine_may_wait(engine) != 0)
 		return -EDEADLK;
-	}
 	while (true) {
 		int work = turn(engine, now);
 

@@ -154,6 +154,8 @@ int kv_close(void *kv_handle)
 
 	if (!kv)
 		return 0;
+	if (engine_may_wait(kv->engine) != 0)
+		return -EDEADLK;
 	if (kv->conn)
 		client_disconnect(kv->engine, kv->conn, &kv->closed);
 	engine_release(kv->engine);
@@ -359,6 +361,8 @@ static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t
 	struct request *r;
 	int rc;
 
+	if (kv && engine_may_wait(kv->engine) != 0)
+		return -EDEADLK;
 	while ((rc = submit(kv, op, key, key_len, value, value_len, blocking_done, b, &r)) == -EAGAIN) {
 		rc = engine_wait_change(kv->engine, kv->completed, kv->options.timeout);
 		if (rc != 0)

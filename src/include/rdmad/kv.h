@@ -10,6 +10,7 @@
  *   -ENOENT no such key                     -ETIMEDOUT no answer in time
  *   -ENOTCONN the connection has ended      -ECONNREFUSED, -EHOSTUNREACH ... at open
  *   -EPROTONOSUPPORT another protocol version
+ *   -EDEADLK a call that waits, from inside a callback: nothing was done
  * rdmad_error() says it in words.
  */
 #ifndef RDMAD_KV_H
@@ -30,7 +31,8 @@ int kv_set(void *kv_handle, const char *key, const char *value);
 /* A missing key is "" and success. *value is given back with kv_release. */
 int kv_get(void *kv_handle, const char *key, char **value);
 void kv_release(char *value);
-/* Outstanding requests end with -ECONNABORTED. NULL is allowed. */
+/* Outstanding requests end with -ECONNABORTED. NULL is allowed. -EDEADLK from a callback: nothing
+ * is closed. */
 int kv_close(void *kv_handle);
 
 /*
