@@ -190,6 +190,7 @@ struct verbs_endpoint {
 	uint32_t unsignaled, signal_every;
 	uint32_t odd;  /* outstanding slots that are not the caller's: parts and fences */
 	bool fence;    /* one is outstanding */
+	bool heard;    /* a receive completed before rdma_cm said that we are connected */
 	bool swallow;  /* a part failed and was reported: the rest of its request is silent */
 
 	/* Requests that wait behind a split one; ring like `slot`, made when first needed. */

@@ -113,6 +113,12 @@ int verbs_post_early(struct verbs_endpoint *ep)
  * Sends, writes and reads.
  */
 
+/* A peer that was heard is connected, though rdma_cm may say so later. */
+static bool verbs_may_send(const struct verbs_endpoint *ep)
+{
+	return ep->state == VERBS_LIVE || (ep->state == VERBS_ANSWERED && ep->heard);
+}
+
 /* Each half send queue one completion, asked for or not, so that slots come back. */
 static bool verbs_wants_completion(struct verbs_endpoint *ep, bool signaled)
 {
@@ -315,7 +321,7 @@ static int verbs_issue_piece(struct verbs_endpoint *ep)
 
 static void verbs_issue_deferred(struct verbs_endpoint *ep)
 {
-	while (verbs_has_deferred(ep) && ep->state == VERBS_LIVE &&
+	while (verbs_has_deferred(ep) && verbs_may_send(ep) &&
 	       verbs_outstanding(ep) < ep->hw_depth)
 		if (verbs_issue_piece(ep))
 			verbs_endpoint_close(ep);
@@ -407,7 +413,7 @@ int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 	uint32_t unsignaled = ep->unsignaled, head = ep->head, count = 0;
 	int rc;
 
-	if (unlikely(ep->state != VERBS_LIVE))
+	if (unlikely(!verbs_may_send(ep)))
 		return -ENOTCONN;
 	/* Behind a split request, also while its parts hold more slots than it was counted for. */
 	if (unlikely(verbs_has_deferred(ep) || ep->odd > ep->fence))
@@ -582,6 +588,8 @@ static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc,
 	}
 	if (unlikely(ep->state == VERBS_CLOSING))
 		verbs_endpoint_settle(ep);
+	else if (unlikely(ep->state == VERBS_ANSWERED))
+		ep->heard = true; /* nothing but a receive can complete here */
 	return deliver;
 }
 
