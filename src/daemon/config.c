@@ -74,8 +74,8 @@ static const char *nearest(const char *path)
 	return best;
 }
 
-/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written. False: they are
- * not on the setting's own line. */
+/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written.
+ * False: they are not on the setting's own line. */
 static bool written_number(const config_setting_t *at, const char *path, char out[static 32])
 {
 	const char *file = config_setting_source_file(at), *p;
@@ -139,7 +139,8 @@ static void read_text(struct reader *r, const struct setting *s, const config_se
 		[SETTING_STRING] = "a text in quotes",
 		[SETTING_CHOICE] = "a word in quotes",
 		[SETTING_SET] = "a list of words in quotes, such as [\"ping\", \"kv\"]",
-		[SETTING_LIST] = "a list of texts in quotes, such as [\"10.0.0.1\", \"tcp://0.0.0.0\"]",
+		[SETTING_LIST] =
+			"a list of texts in quotes, such as [\"10.0.0.1\", \"tcp://0.0.0.0\"]",
 	};
 	char why[600];
 
@@ -162,10 +163,11 @@ static void read_list(struct reader *r, const struct setting *s, const config_se
 		read_text(r, s, config_setting_get_elem(at, (unsigned)i));
 }
 
-static void (*const readers[])(struct reader *, const struct setting *, const config_setting_t *) = {
-	[SETTING_NUMBER] = read_number, [SETTING_SIZE] = read_text,   [SETTING_TIME] = read_text,
-	[SETTING_MODE] = read_text,     [SETTING_BOOL] = read_bool,   [SETTING_STRING] = read_text,
-	[SETTING_CHOICE] = read_text,   [SETTING_SET] = read_list,    [SETTING_LIST] = read_list,
+static void (*const readers[])(struct reader *, const struct setting *,
+			       const config_setting_t *) = {
+	[SETTING_NUMBER] = read_number, [SETTING_SIZE] = read_text, [SETTING_TIME] = read_text,
+	[SETTING_MODE] = read_text,     [SETTING_BOOL] = read_bool, [SETTING_STRING] = read_text,
+	[SETTING_CHOICE] = read_text,   [SETTING_SET] = read_list,  [SETTING_LIST] = read_list,
 };
 
 static const struct setting *find(const char *path)
@@ -247,7 +249,8 @@ static void read_file(struct reader *r)
 		read_group(r, config_root_setting(&file), "");
 	} else if (in) {
 		r->errors++;
-		log_error("config", "%s:%d: %s", config_error_file(&file) ? config_error_file(&file) : r->path,
+		log_error("config", "%s:%d: %s",
+			  config_error_file(&file) ? config_error_file(&file) : r->path,
 			  config_error_line(&file), config_error_text(&file));
 	}
 	config_destroy(&file);
@@ -269,7 +272,7 @@ static void set_items(const struct setting *s, struct config *config, const char
 	}
 }
 
-/* systemd gives a service that is not root's a directory of its own, where rdmactl as root looks. */
+/* systemd gives a service that is not root's a directory, where rdmactl as root looks. */
 static void control_path(char *buf, size_t size)
 {
 	const char *given = getenv("RUNTIME_DIRECTORY");
@@ -305,7 +308,8 @@ static void override(struct reader *r, const struct config_overrides *overrides)
 	if (overrides->listen.count)
 		setting_clear(find("listen"), r->config);
 	for (unsigned i = 0; i < overrides->listen.count; i++)
-		if (!setting_set(find("listen"), r->config, overrides->listen.item[i], why, sizeof(why)))
+		if (!setting_set(find("listen"), r->config, overrides->listen.item[i], why,
+				 sizeof(why)))
 			complain(r, NULL, "listen: %s", why);
 	if (overrides->log_level)
 		setting_set(find("log.level"), r->config, overrides->log_level, why, sizeof(why));
@@ -330,7 +334,8 @@ static void check_listen(struct reader *r, const char *text)
 	for (unsigned i = 0; i < ARRAY_SIZE(table); i++)
 		if (table[i].transport == address.transport &&
 		    !(r->config->transports & table[i].needs) && address.transport != ADDRESS_ANY)
-			complain(r, NULL, "listen has %s, but transports lacks %s", text, table[i].name);
+			complain(r, NULL, "listen has %s, but transports lacks %s", text,
+				 table[i].name);
 }
 
 /* What no single setting shows. */
@@ -352,7 +357,8 @@ static void check_together(struct reader *r)
 
 int config_load(const char *path, const struct config_overrides *overrides, struct config **out)
 {
-	struct reader r = {.path = path ? path : "rdmad", .config = calloc(1, sizeof(struct config))};
+	struct reader r = {.path = path ? path : "rdmad",
+			   .config = calloc(1, sizeof(struct config))};
 
 	if (!r.config) {
 		log_error("config", "no memory");

@@ -1,6 +1,6 @@
 /*
- * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow, silent or
- * sends garbage costs a descriptor and CLIENT_PATIENCE, nothing else.
+ * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow,
+ * silent or sends garbage costs a descriptor and CLIENT_PATIENCE, nothing else.
  */
 #include "daemon/daemon.h"
 
@@ -25,7 +25,7 @@ struct control {
 
 struct client {
 	struct list node;
-	struct control *control; /* NULL: the socket is closed, but the workers' answer will still come */
+	struct control *control; /* NULL: closed, and the workers' answer is still to come */
 	int fd;
 	struct loop_watch *watch, *timer;
 	const struct command *command;
@@ -35,8 +35,8 @@ struct client {
 	size_t length, sent;
 };
 
-/* `answer` makes the object, from what the workers reported where `needs` says so; `after` acts once the
- * answer is on its way. */
+/* `answer` makes the object, from what the workers reported where `needs` says so; `after` acts
+ * once the answer is on its way. */
 struct command {
 	const char *name;
 	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST } needs;
@@ -243,7 +243,8 @@ static struct client *client_new(struct control *control, int fd)
 
 static void accept_client(void *arg)
 {
-	static const char refused[] = "{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
+	static const char refused[] =
+		"{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
 	static const char busy[] = "{\"ok\":false,\"error\":\"too many control clients\"}\n";
 	struct control *control = arg;
 	int fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -316,7 +317,8 @@ static int open_socket(const char *path, mode_t mode, int *out)
 		return 0;
 	}
 	log_error("control", "cannot listen on %s: %s%s", path, strerror(-rc),
-		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket" : "");
+		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket"
+				    : "");
 	if (fd >= 0)
 		close(fd);
 	return rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT;

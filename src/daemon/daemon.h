@@ -1,7 +1,7 @@
 /*
  * daemon: the process. main builds in order and takes down in reverse; what runs in between are the
- * main thread (signals, listeners, control socket, the store's clock) and N workers, each with its own
- * loop, completion queues and connections. Threads talk by rings and eventfds only.
+ * main thread (signals, listeners, control socket, the store's clock) and N workers, each with its
+ * own loop, completion queues and connections. Threads talk by rings and eventfds only.
  *
  * Functions that can end the start answer 0 or an exit status of <sysexits.h>: EX_CONFIG for
  * what the configuration says, EX_UNAVAILABLE for RDMA that was required and is missing, EX_NOPERM,
@@ -17,7 +17,8 @@
 struct daemon;
 
 /*
- * loop.c: the one door to libevent. A loop belongs to one thread; only loop_wake() may be called by others.
+ * loop.c: the one door to libevent. A loop belongs to one thread; only loop_wake() may be called by
+ * others.
  */
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 
@@ -29,11 +30,12 @@ typedef void (*loop_fn)(void *arg);
 int loop_create(struct loop **out);
 void loop_destroy(struct loop *loop); /* its watches first; NULL is fine */
 
-/* NULL: no memory or a descriptor that cannot be watched; logged. A watch may be removed in its own callback. */
+/* NULL: no memory or a descriptor that cannot be watched; logged. A watch may be removed in its own
+ * callback. */
 struct loop_watch *loop_add_fd(struct loop *loop, int fd, unsigned events, loop_fn fn, void *arg);
 struct loop_watch *loop_add_signal(struct loop *loop, int signal, loop_fn fn, void *arg);
 struct loop_watch *loop_add_timer(struct loop *loop, loop_fn fn, void *arg); /* not set yet */
-void loop_remove(struct loop_watch *watch); /* NULL is fine */
+void loop_remove(struct loop_watch *watch);                                  /* NULL is fine */
 
 /* Watch a descriptor for other events from now on. */
 void loop_change_fd(struct loop_watch *watch, unsigned events);
@@ -51,8 +53,8 @@ void loop_wake(struct loop *loop);
 void loop_on_wake(struct loop *loop, loop_fn fn, void *arg);
 
 /*
- * config.c: the one door to libconfig. One table has every setting; the parser, the check, the sample
- * and the reload come from it.
+ * config.c: the one door to libconfig. One table has every setting; the parser, the check, the
+ * sample and the reload come from it.
  */
 #define CONFIG_LIST_MAX 32
 #define CONFIG_POLL_ALWAYS UINT64_MAX
@@ -91,13 +93,14 @@ struct config_overrides {
 	const char *log_level;     /* NULL: the file's */
 };
 
-/* Read `path` (NULL: the defaults alone), check every key of it, fill the defaults. On failure each error was
- * logged with file and line, EX_CONFIG comes back and *out is untouched. */
+/* Read `path` (NULL: the defaults alone), check every key of it, fill the defaults. On failure each
+ * error was logged with file and line, EX_CONFIG comes back and *out is untouched. */
 int config_load(const char *path, const struct config_overrides *overrides, struct config **out);
 void config_free(struct config *config);
 
-/* Take over from `fresh` what may change at run time, telling `changed` of each; settings that differ and may
- * not are told with restart true. `fresh` keeps what was replaced and is still to be freed. */
+/* Take over from `fresh` what may change at run time, telling `changed` of each; settings that
+ * differ and may not are told with restart true. `fresh` keeps what was replaced and is still to be
+ * freed. */
 void config_merge(struct config *config, struct config *fresh,
 		  void (*changed)(void *arg, const char *path, bool restart), void *arg);
 
@@ -123,15 +126,16 @@ int options_parse(int argc, char **argv, struct options *out);
  * logging.c: where messages go. Any thread logs; the rest is for the main thread.
  */
 
-/* Until this is called they go to stderr. "stderr", "syslog" or "file:PATH"; called again it changes the target or opens
- * the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old target stays. */
+/* Until this is called they go to stderr. "stderr", "syslog" or "file:PATH"; called again it
+ * changes the target or opens the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old
+ * target stays. */
 int logging_open(const char *target, enum log_level level);
 void logging_close(void);
 /* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
 void logging_echo(bool on);
 
-/* From here to the end, the calling thread's messages are kept for log_last() and not written: for failures that are no
- * errors, such as a device that is not there. */
+/* From here to the end, the calling thread's messages are kept for log_last() and not written: for
+ * failures that are no errors, such as a device that is not there. */
 void logging_hush_begin(void);
 const char *logging_hush_end(void);
 
@@ -139,8 +143,8 @@ const char *logging_hush_end(void);
  * process.c: what a process owes its system.
  */
 
-/* Fork into the background; before any thread and any call of verbs. In the child it returns 0; the parent stays
- * until process_ready() or the child's end and exits with its status. */
+/* Fork into the background; before any thread and any call of verbs. In the child it returns 0; the
+ * parent stays until process_ready() or the child's end and exits with its status. */
 int process_daemonize(void);
 /* The start succeeded: releases the parent, if there is one, and the terminal. */
 void process_ready(void);
@@ -160,7 +164,8 @@ unsigned process_count_fds(void);
 unsigned process_cpus(void);
 
 /*
- * notify.c: the service manager's readiness protocol. Nothing happens where $NOTIFY_SOCKET is not set.
+ * notify.c: the service manager's readiness protocol. Nothing happens where $NOTIFY_SOCKET is not
+ * set.
  */
 void notify_send(const char *state); /* "READY=1" ... */
 
@@ -184,12 +189,13 @@ struct missing {
 
 #define MISSING_MAX (2 * CONFIG_LIST_MAX)
 
-/* Open what the configuration asks for. Without a device verbs is left out, with the reason under `missing`,
- * or EX_UNAVAILABLE where RDMA is required. */
+/* Open what the configuration asks for. Without a device verbs is left out, with the reason under
+ * `missing`, or EX_UNAVAILABLE where RDMA is required. */
 int fabrics_open(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const char *provider);
-/* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice. Returns buf. */
+/* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.
+ * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);
 void fabrics_add_missing(struct daemon *daemon, const char *transport, const char *address,
 			 const char *reason);
@@ -218,7 +224,8 @@ struct worker_report {
 /* To a worker, and back to the main thread for those that have `done`. */
 struct worker_message {
 	enum worker_verb verb;
-	void (*done)(struct worker_message *message); /* in the main thread; frees it. NULL: the worker frees */
+	/* In the main thread; frees the message. NULL: the worker frees it. */
+	void (*done)(struct worker_message *message);
 	void *arg;
 	union {
 		struct {
@@ -307,7 +314,7 @@ struct daemon {
 	struct config *config;
 	struct loop *loop;
 	struct loop_watch *signal[8];
-	struct loop_watch *tick;        /* the store's clock */
+	struct loop_watch *tick; /* the store's clock */
 	struct loop_watch *drain_timer;
 	struct daemon_fabric fabric[FABRICS_MAX];
 	unsigned fabrics;
@@ -338,13 +345,13 @@ int daemon_store_start(struct daemon *daemon);
 void daemon_store_stop(struct daemon *daemon);
 int daemon_ready(struct daemon *daemon);
 
-void daemon_drain(struct daemon *daemon);       /* refuse new connections */
-void daemon_end(struct daemon *daemon);         /* and let what is under way finish, then end loop_run() */
+void daemon_drain(struct daemon *daemon); /* refuse new connections */
+void daemon_end(struct daemon *daemon); /* and let what is under way finish, then end loop_run() */
 void daemon_end_at_once(struct daemon *daemon);
-void daemon_drained(struct daemon *daemon);     /* look whether there is nothing left to wait for */
+void daemon_drained(struct daemon *daemon); /* look whether there is nothing left to wait for */
 
-/* All or nothing. 0, or -EINVAL with the first error in log_last(). `restart` gets the names of changed
- * settings that only a restart applies, separated by blanks. */
+/* All or nothing. 0, or -EINVAL with the first error in log_last(). `restart` gets the names of
+ * changed settings that only a restart applies, separated by blanks. */
 int daemon_reload(struct daemon *daemon, char *restart, size_t size);
 
 /* The exit status for a negative errno. */

@@ -16,7 +16,8 @@ void fabrics_add_missing(struct daemon *d, const char *transport, const char *ad
 	snprintf(m->transport, sizeof(m->transport), "%s", transport);
 	snprintf(m->address, sizeof(m->address), "%s", address);
 	snprintf(m->reason, sizeof(m->reason), "%s", reason);
-	log_info("rdmad", "%s: missing%s%s: %s", transport, *address ? " on " : "", address, reason);
+	log_info("rdmad", "%s: missing%s%s: %s", transport, *address ? " on " : "", address,
+		 reason);
 }
 
 static int make(struct daemon_fabric *f, const struct fabric_config *config)

@@ -1,4 +1,4 @@
-/* listener.c: listens, looks at requests, hands them to the worker that has the fewest connections. */
+/* listener.c: listens, looks at requests, hands them to the worker with the fewest connections. */
 #include "daemon/daemon.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,8 @@
 #include <sysexits.h>
 
 /* What a request may not be told by the wire alone. */
-static enum wire_reason admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
+static enum wire_reason admit(struct daemon *d, const struct wire_request *request,
+			      uint64_t *detail)
 {
 	if (d->draining)
 		return WIRE_REASON_DRAINING;
@@ -30,7 +31,8 @@ static uint64_t detail_of(enum wire_reason reason, const struct wire_request *re
 	case WIRE_REASON_SERVICE:
 		return request->service;
 	case WIRE_REASON_MESSAGE_SIZE:
-		return request->message_size < WIRE_MESSAGE_MIN ? WIRE_MESSAGE_MIN : WIRE_MESSAGE_MAX;
+		return request->message_size < WIRE_MESSAGE_MIN ? WIRE_MESSAGE_MIN
+								: WIRE_MESSAGE_MAX;
 	case WIRE_REASON_CREDITS:
 		return WIRE_CREDITS_MIN;
 	default:
@@ -72,7 +74,8 @@ static void requested(struct listener *l, const struct fabric_event *event)
 
 static void removed(struct listener *l)
 {
-	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport, l->address);
+	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport,
+		  l->address);
 	fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
 	fabric_listener_close(l->handle);
 	l->handle = NULL;
@@ -127,7 +130,8 @@ static int listen_on(struct daemon *d, const char *provider, const char *transpo
 	struct listener *l = &d->listener[d->listeners];
 	int rc;
 
-	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
+	*l = (struct listener){
+		.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
 	/* Whether a failure is one, only the caller can say. */
 	logging_hush_begin();
 	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
@@ -139,7 +143,8 @@ static int listen_on(struct daemon *d, const char *provider, const char *transpo
 		((struct sockaddr_in *)sa)->sin_port = htons(fabric_listener_port(l->handle));
 		address_format_socket(sa, l->address, sizeof(l->address));
 	} else {
-		snprintf(l->address, sizeof(l->address), "%s", ((struct sockaddr_un *)sa)->sun_path);
+		snprintf(l->address, sizeof(l->address), "%s",
+			 ((struct sockaddr_un *)sa)->sun_path);
 	}
 	d->listeners++;
 	log_info("rdmad", "listening on %s %s", transport, l->address);
@@ -233,7 +238,8 @@ static int listen_host(struct daemon *d, const struct address *address)
 	if (rc == 0 && rdma && fabrics_find(d, "verbs"))
 		rc = listen_rdma(d, (struct sockaddr *)&ss, len, only);
 	else if (rc == 0 && only) {
-		log_error("rdmad", "cannot listen on rdma %s: %s", address->host, d->missing[0].reason);
+		log_error("rdmad", "cannot listen on rdma %s: %s", address->host,
+			  d->missing[0].reason);
 		rc = EX_UNAVAILABLE;
 	}
 	return rc;
@@ -278,7 +284,8 @@ static int check_outcome(struct daemon *d)
 		return EX_UNAVAILABLE;
 	}
 	if (d->listeners == 0) {
-		log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");
+		log_error("rdmad",
+			  "there is nothing to listen on: see listen, transports and unix_socket");
 		return EX_UNAVAILABLE;
 	}
 	return 0;

@@ -159,7 +159,8 @@ void loop_remove(struct loop_watch *watch)
 void loop_change_fd(struct loop_watch *watch, unsigned events)
 {
 	event_del(watch->event);
-	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), happened, watch);
+	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), happened,
+		     watch);
 	event_add(watch->event, NULL);
 }
 

@@ -14,7 +14,7 @@ static int address_of(const char *path, struct sockaddr_un *sun, socklen_t *len)
 		return -EINVAL;
 	memcpy(sun->sun_path, path, n);
 	if (path[0] == '@')
-		sun->sun_path[0] = '\0'; /* the abstract name space; its length is part of the name */
+		sun->sun_path[0] = '\0'; /* the abstract name space */
 	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
 	return 0;
 }

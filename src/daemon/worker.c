@@ -1,6 +1,6 @@
 /*
- * worker.c: a thread with a loop, connection groups and services. Its turn is the daemon's hot path:
- * no malloc, no system call of ours while there is work.
+ * worker.c: a thread with a loop, connection groups and services. Its turn is the daemon's hot
+ * path: no malloc, no system call of ours while there is work.
  */
 #include "daemon/daemon.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define DRAIN_LOOK (5 * TIME_MS)    /* between looks at connections that are still busy */
+#define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
 
 struct worker {
@@ -74,7 +74,7 @@ static void take_connection(struct worker *w, struct worker_message *m)
 	else
 		service_accept(m->connection.service, &w->service, w->group[group],
 			       m->connection.fabric_request, &m->connection.request);
-	/* In this order: the main thread may count a connection twice for a moment, never not at all. */
+	/* In this order: the main thread may count it twice for a moment, but never not at all. */
 	publish(w);
 	atomic_fetch_add_explicit(&w->taken, 1, memory_order_release);
 	if (w->draining)
@@ -186,7 +186,7 @@ static uint64_t deadline(const struct worker *w)
 	return when;
 }
 
-/* Armed first and looked at once more, so that nothing comes unseen between. True: something had come. */
+/* Armed first and looked at once more, so that nothing comes unseen. True: something had come. */
 static bool rest(struct worker *w)
 {
 	uint64_t now = time_now(), when;
@@ -215,7 +215,7 @@ static void *run(void *arg)
 		if (progress(w, now) > 0)
 			busy = now;
 		else
-			sched_yield(); /* the client that we poll for may be waiting for this processor */
+			sched_yield(); /* who we wait for may be waiting for this processor */
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;
 		if (now - busy >= w->poll && w->poll != CONFIG_POLL_ALWAYS && rest(w))
@@ -289,13 +289,14 @@ static int make_groups(struct worker *w)
 
 		rc = conn_group_create(d->fabric[i].domain, &attr, &w->group[i]);
 		if (rc != 0) {
-			log_error("worker", "cannot make the queues for %s: %s", d->fabric[i].provider,
-				  strerror(-rc));
+			log_error("worker", "cannot make the queues for %s: %s",
+				  d->fabric[i].provider, strerror(-rc));
 			return rc;
 		}
 		w->groups++;
 		if (w->index == 0 && attr.max_connections * d->workers < d->connections_fit)
-			log_info("worker", "the devices of %s have room for %u connections of each worker: "
+			log_info("worker",
+				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
 				 d->fabric[i].provider, attr.max_connections);
 		rc = watch_queue(w, w->group[i]);
@@ -438,7 +439,8 @@ void workers_tell(struct daemon *d, enum worker_verb verb)
 				m->settings.poll = polling(d);
 		}
 		if (!m || !worker_send(d->worker[i], m)) {
-			log_warn("worker", "worker %u cannot be told: too much is under way to it", i);
+			log_warn("worker", "worker %u cannot be told: too much is under way to it",
+				 i);
 			free(m);
 		}
 	}
