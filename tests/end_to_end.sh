@@ -17,7 +17,7 @@ for tool in rdmad rdmactl jq cmp; do
 done
 
 finish() {
-	kill -KILL $daemon "${clients[@]}" 2>/dev/null
+	kill -KILL ${daemon:+"$daemon"} "${clients[@]}" 2>/dev/null
 	wait
 	rm -rf "$dir"
 }
@@ -25,9 +25,10 @@ trap finish EXIT
 
 fail() {
 	echo "FAILED: ${server:+$server: }$*" >&2
-	sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | cut -c1-300 | head -5 >&2
-	sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | cut -c1-300 | head -5 >&2
+	sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
+	sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
 	failures=$((failures + 1))
+	((failures < 20)) || { tail -20 "$dir/log" >&2; echo "end_to_end: too many failures" >&2; exit 1; }
 }
 
 # ctl ARGUMENTS: rdmactl with the daemon's control socket and this server; stdout and stderr go to files.
@@ -41,7 +42,7 @@ expect() {
 	shift
 	ctl "$@"
 	got=$?
-	[[ $got == "$want" ]] || { fail "rdmactl ${*:0:100}: exit status $got, not $want"; return 1; }
+	[[ $got == "$want" ]] || { fail "rdmactl $(cut -c1-100 <<<"$*"): exit status $got, not $want"; return 1; }
 }
 
 # Whether the last command's stdout, stderr, or JSON is what it should be.
@@ -106,7 +107,7 @@ await_exit() {
 
 # --- what is tested at each address
 
-transport_of() { sed 's,:.*,,' <<<"$server"; }
+transport_of() { echo "${server%%:*}"; }
 
 nobody() {
 	case $server in
@@ -194,7 +195,7 @@ write_script() {
 	for i in {1..500..7}; do echo "get e2e-$1-$i"; done >>"$dir/$1.run"
 	printf '# a comment\n\nget e2e-%s-missing\nprintkv\n' "$1" >>"$dir/$1.run"
 	awk '$1 == "set" { key = $2; sub(/^set [^ ]* /, ""); if (!(key in v)) order[++n] = key; v[key] = $0 }
-		$1 == "get" { print v[$2]; if (!($2 in v)) { v[$2] = ""; order[++n] = $2 } }
+		$1 == "get" { if (!($2 in v)) { v[$2] = ""; order[++n] = $2 } print v[$2] }
 		$1 == "printkv" { for (i = 1; i <= n; i++) print order[i], v[order[i]] }' "$dir/$1.run" >"$dir/$1.want"
 }
 
@@ -236,7 +237,7 @@ interrupt() {
 	shift
 	rdmactl -H "$server" --json "$@" >"$dir/out" 2>"$dir/err" &
 	client=$!
-	clients=($client)
+	clients=("$client")
 	sleep 1.5
 	kill -INT $client
 	wait $client
@@ -259,16 +260,16 @@ test_exit_statuses() {
 	expect 3 bench kv "$(nobody)" -t 5s
 	expect 2 nosuchcommand
 	expect 2 kv
-	expect 2 ping -H "a:b:c:"
+	expect 2 ping -H "host:port"
 	expect 2 ping "tcp://127.0.0.1:99999"
 	expect 3 status --control "$dir/nobody.sock" && complains "start the daemon with: rdmad" status
-	[[ $server == rdma:* ]] || expect 2 ping --require-rdma || true
+	[[ $server == rdma:* ]] || expect 1 ping --require-rdma && complains "RDMA" "ping --require-rdma"
 }
 
 test_connection_listed() {
 	rdmactl -H "$server" ping -i 100ms >"$dir/ping" 2>&1 &
 	clients=($!)
-	for _ in {1..50}; do grep -q seq=1 "$dir/ping" && break; sleep 0.1; done
+	for _ in {1..50}; do grep -qs seq=1 "$dir/ping" && break; sleep 0.1; done
 	expect 0 connections --json && json "[.connections[] | select(.transport == \"$(transport_of)\")] | length == 1" connections
 	expect 0 connections && says "$(transport_of)" connections
 	kill -KILL "${clients[0]}"
