@@ -155,6 +155,19 @@ uint64_t histogram_percentile(const struct histogram *h, double percent);
 double histogram_mean(const struct histogram *h);
 
 /*
+ * FNV-1a (Fowler, Noll, Vo), 64 bits: for small tables where a collision costs little.
+ */
+static inline uint64_t hash_bytes(const void *data, size_t len)
+{
+	const unsigned char *p = data;
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ p[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/*
  * Intrusive doubly linked list with a sentinel. An unlinked node points at itself or NULL.
  */
 struct list {

@@ -44,6 +44,41 @@ int engine_arm(struct engine *engine);
 
 void engine_release(struct engine *engine);
 
+/* Memory that the server may reach, of this engine. */
+struct buffers *engine_buffers(struct engine *engine);
+
+/*
+ * buffers.c
+ */
+struct buffers *buffers_create(struct fabric_domain *domain);
+void buffers_destroy(struct buffers *buffers); /* what is lent stays readable, and is released later */
+
+/* A registered buffer of at least `size` bytes, kept for reuse when given back. NULL: logged. */
+struct landing *landing_take(struct buffers *buffers, size_t size);
+void landing_give(struct landing *landing);
+void *landing_data(struct landing *landing);
+size_t landing_size(const struct landing *landing);
+const struct fabric_region *landing_region(const struct landing *landing);
+
+/* Values that callers hold: a copy, or a landing buffer's data. Given back with value_release (NULL is allowed). */
+void *value_copy(const void *bytes, size_t len);
+void value_release(void *value);
+
+/* The public kv_buffer_ calls. */
+int buffers_register(struct buffers *buffers, void *addr, size_t len);
+int buffers_unregister(struct buffers *buffers, const void *addr);
+int buffers_lend(struct buffers *buffers, size_t size, void **buffer);
+
+/* Make a caller's memory reachable for one request: by the registration it has, or a temporary one. */
+struct reach {
+	const void *addr;
+	const struct fabric_region *region; /* found */
+	struct fabric_region *temporary;    /* or made */
+};
+int memory_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access,
+		 struct reach *out);
+void memory_unreach(struct buffers *buffers, struct reach *reach);
+
 /*
  * connect.c
  */

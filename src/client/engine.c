@@ -14,6 +14,7 @@
 #define MESSAGE_SIZE (8u * 1024)
 #define MAX_CONNECTIONS 1024
 #define MAX_RECEIVES 8192
+#define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
 	unsigned holders;
@@ -21,6 +22,7 @@ struct engine {
 	struct fabric *fabric;
 	struct fabric_domain *domain;
 	struct conn_group *group;
+	struct buffers *buffers;
 	uint64_t completed; /* operations of all connections */
 	int epoll;
 	bool running; /* callbacks must not turn the engine again */
@@ -85,6 +87,7 @@ int engine_create(const char *provider, const struct engine_options *options, st
 		.credits = (uint16_t)options->credits,
 		.receives = MAX_RECEIVES,
 		.max_connections = MAX_CONNECTIONS,
+		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = 10 * TIME_S,
 	};
@@ -103,12 +106,18 @@ int engine_create(const char *provider, const struct engine_options *options, st
 	rc = conn_group_create(engine->domain, &attr, &engine->group);
 	if (rc != 0)
 		goto destroy_domain;
+	rc = -ENOMEM;
+	engine->buffers = buffers_create(engine->domain);
+	if (!engine->buffers)
+		goto destroy_group;
 	rc = watch(engine);
 	if (rc != 0)
-		goto destroy_group;
+		goto destroy_buffers;
 	*out = engine;
 	return 0;
 
+destroy_buffers:
+	buffers_destroy(engine->buffers);
 destroy_group:
 	conn_group_destroy(engine->group);
 destroy_domain:
@@ -132,9 +141,15 @@ void engine_release(struct engine *engine)
 		return;
 	close(engine->epoll);
 	conn_group_destroy(engine->group);
+	buffers_destroy(engine->buffers);
 	fabric_domain_destroy(engine->domain);
 	fabric_close(engine->fabric);
 	free(engine);
+}
+
+struct buffers *engine_buffers(struct engine *engine)
+{
+	return engine->buffers;
 }
 
 struct conn_group *engine_group(const struct engine *engine)

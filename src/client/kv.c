@@ -12,11 +12,32 @@
 #define SLOT_BITS 10
 _Static_assert(1 << SLOT_BITS == SLOTS, "an id is a slot and its generation");
 
+#define SIZES 1024          /* keys whose value's length is remembered */
+#define TRIES 8             /* a value that grows faster than it can be fetched */
+
 struct request {
 	kv_callback done; /* NULL: the slot is free */
 	void *arg;
 	uint32_t id;
 	uint32_t next; /* free slot behind this one */
+	bool large;    /* any of the rest is in use */
+	uint8_t tries;
+	struct landing *landing; /* of a GET, ours */
+	void *into;              /* of a GET, the caller's */
+	size_t into_size;
+	struct reach reach; /* the caller's memory */
+};
+
+/* A GET to be sent again with a landing buffer of the right size, when there is room. */
+struct again {
+	struct again *next;
+	uint32_t id;
+	size_t key_len;
+	char key[];
+};
+
+struct remembered {
+	uint64_t hash, length;
 };
 
 struct kv {
@@ -30,6 +51,11 @@ struct kv {
 	uint32_t free; /* first free slot, SLOTS: none */
 	uint64_t eager_max, value_max;
 	const char *transport;
+	struct buffers *buffers;
+	struct landing *lent; /* during a callback: who keeps the value takes it */
+	struct again *again, **again_tail;
+	bool sizes_used;
+	struct remembered size[SIZES];
 	struct request slot[SLOTS];
 };
 
@@ -57,10 +83,31 @@ static struct request *slot_take(struct kv *kv)
 static void slot_give(struct kv *kv, struct request *r)
 {
 	r->done = NULL;
+	r->into = NULL;
+	r->tries = 0;
 	r->next = kv->free;
 	kv->free = r->id % SLOTS;
 	r->id += SLOTS;
 	kv->outstanding--;
+}
+
+/* The length that the key's value had last, 0: not known or small. */
+static uint64_t size_recall(const struct kv *kv, const void *key, size_t key_len)
+{
+	uint64_t hash;
+
+	if (likely(!kv->sizes_used))
+		return 0;
+	hash = hash_bytes(key, key_len);
+	return kv->size[hash % SIZES].hash == hash ? kv->size[hash % SIZES].length : 0;
+}
+
+static void size_remember(struct kv *kv, const void *key, size_t key_len, uint64_t length)
+{
+	uint64_t hash = hash_bytes(key, key_len);
+
+	kv->sizes_used = true;
+	kv->size[hash % SIZES] = (struct remembered){hash, length};
 }
 
 static void finish(struct kv *kv, struct request *r, int status, const void *value, size_t len)
@@ -68,9 +115,19 @@ static void finish(struct kv *kv, struct request *r, int status, const void *val
 	kv_callback done = r->done;
 	void *arg = r->arg;
 
+	kv->lent = NULL;
+	if (unlikely(r->large)) {
+		kv->lent = r->landing;
+		memory_unreach(kv->buffers, &r->reach);
+		r->landing = NULL;
+		r->large = false;
+	}
 	slot_give(kv, r);
 	++*kv->completed;
 	done(arg, status, value, len);
+	if (unlikely(kv->lent))
+		landing_give(kv->lent);
+	kv->lent = NULL;
 }
 
 static void kv_established(struct conn *conn)
@@ -78,15 +135,139 @@ static void kv_established(struct conn *conn)
 	(void)conn;
 }
 
+/* A GET whose value lands in `size` bytes at `addr`. */
+static int send_get_into(struct kv *kv, const struct request *r, const void *key, size_t key_len,
+			 const void *addr, size_t size, const struct fabric_region *region)
+{
+	struct wire_remote remote = {
+		.addr = (uintptr_t)addr,
+		.length = size,
+		.rkey = fabric_region_rkey(region, conn_endpoint(kv->conn)),
+	};
+	uint32_t length = (uint32_t)(sizeof(remote) + key_len);
+	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
+
+	if (!record)
+		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+	record->id = r->id;
+	record->op = WIRE_OP_GET_INTO;
+	memcpy(record + 1, &remote, sizeof(remote));
+	memcpy((char *)(record + 1) + sizeof(remote), key, key_len);
+	conn_commit(kv->conn, record, length);
+	return 0;
+}
+
+static int send_get_landing(struct kv *kv, const struct request *r, const void *key, size_t key_len)
+{
+	return send_get_into(kv, r, key, key_len, landing_data(r->landing),
+			     landing_size(r->landing), landing_region(r->landing));
+}
+
+static void remember_again(struct kv *kv, struct request *r, const void *key, size_t key_len)
+{
+	struct again *a = malloc(sizeof(*a) + key_len);
+
+	if (!a) {
+		finish(kv, r, -ENOMEM, NULL, 0);
+		return;
+	}
+	a->next = NULL;
+	a->id = r->id;
+	a->key_len = key_len;
+	memcpy(a->key, key, key_len);
+	*kv->again_tail = a;
+	kv->again_tail = &a->next;
+}
+
+static void kv_writable(struct conn *conn)
+{
+	struct kv *kv = conn_context(conn);
+	struct again *a;
+
+	while ((a = kv->again)) {
+		if (send_get_landing(kv, &kv->slot[a->id % SLOTS], a->key, a->key_len) != 0)
+			return;
+		kv->again = a->next;
+		if (!kv->again)
+			kv->again_tail = &kv->again;
+		free(a);
+	}
+}
+
+/* The value was longer than the message or the landing buffer: once more with one that holds it. */
+static int get_again(struct kv *kv, struct request *r, const struct wire_record *record,
+		     const char *body)
+{
+	const char *key = body + sizeof(uint64_t);
+	size_t key_len = record->length - sizeof(uint64_t);
+	uint64_t length;
+
+	if (record->length <= sizeof(length) || key_len > WIRE_KEY_MAX)
+		return -EPROTO;
+	memcpy(&length, body, sizeof(length));
+	if (length > kv->value_max)
+		return -EPROTO;
+	size_remember(kv, key, key_len, length);
+	if (r->into || r->tries++ == TRIES) {
+		finish(kv, r, -EMSGSIZE, NULL, length);
+		return 0;
+	}
+	if (r->landing)
+		landing_give(r->landing);
+	r->large = true;
+	r->landing = landing_take(kv->buffers, length + 1);
+	if (!r->landing)
+		finish(kv, r, -ENOMEM, NULL, 0);
+	else if (kv->again || send_get_landing(kv, r, key, key_len) != 0)
+		remember_again(kv, r, key, key_len);
+	return 0;
+}
+
+/* The value is in the landing buffer: the write came before this answer. */
+static int get_landed(struct kv *kv, struct request *r, const struct wire_record *record,
+		      const char *body)
+{
+	size_t size = r->landing ? landing_size(r->landing) : r->into_size;
+	uint64_t length;
+
+	if (record->length != sizeof(length) || !r->large)
+		return -EPROTO;
+	memcpy(&length, body, sizeof(length));
+	if (length > size)
+		return -EPROTO;
+	finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, length);
+	return 0;
+}
+
+/* The value is in the message. */
+static void get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
+{
+	if (likely(!r->into)) {
+		finish(kv, r, 0, body, length);
+	} else if (length > r->into_size) {
+		finish(kv, r, -EMSGSIZE, NULL, length);
+	} else {
+		memcpy(r->into, body, length);
+		finish(kv, r, 0, r->into, length);
+	}
+}
+
 static int kv_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct kv *kv = conn_context(conn);
 	struct request *r = &kv->slot[record->id % SLOTS];
+	bool get = record->op == WIRE_OP_GET || record->op == WIRE_OP_GET_INTO;
 
 	if (unlikely(r->id != record->id || !r->done || !(record->flags & WIRE_REPLY)))
 		return -EPROTO;
-	finish(kv, r, wire_status_errno(record->status), record->op == WIRE_OP_GET ? body : NULL,
-	       record->length);
+	if (unlikely(get && record->status == WIRE_TOO_LARGE))
+		return get_again(kv, r, record, body);
+	if (unlikely(record->flags & WIRE_WRITTEN))
+		return get_landed(kv, r, record, body);
+	if (get && record->status == WIRE_OK)
+		get_inline(kv, r, body, record->length);
+	else
+		finish(kv, r, wire_status_errno(record->status), NULL, 0);
 	return 0;
 }
 
@@ -99,6 +280,12 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 	kv->conn = NULL;
 	kv->closed = true;
 	kv->error = status;
+	while (kv->again) {
+		struct again *a = kv->again;
+
+		kv->again = a->next;
+		free(a);
+	}
 	for (uint32_t i = 0; i < SLOTS; i++)
 		if (kv->slot[i].done)
 			finish(kv, &kv->slot[i], status, NULL, 0);
@@ -108,6 +295,7 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 static const struct conn_ops kv_ops = {
 	.established = kv_established,
 	.record = kv_record,
+	.writable = kv_writable,
 	.closed = kv_closed,
 };
 
@@ -126,6 +314,7 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 	if (!kv)
 		return -ENOMEM;
 	slots_init(kv);
+	kv->again_tail = &kv->again;
 	engine_options_from(options, &kv->options);
 	request.credits = (uint16_t)kv->options.credits;
 	request.message_size = kv->options.message_size;
@@ -136,7 +325,10 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 		return rc;
 	}
 	kv->completed = engine_completed(kv->engine);
+	kv->buffers = engine_buffers(kv->engine);
 	kv->eager_max = conn_granted(kv->conn)->eager_max;
+	if (options && options->eager_limit)
+		kv->eager_max = MIN(kv->eager_max, options->eager_limit);
 	kv->value_max = conn_granted(kv->conn)->value_max;
 	kv->transport = fabric_endpoint_transport(conn_endpoint(kv->conn));
 	*kv_handle = kv;
@@ -174,30 +366,24 @@ static int check(const struct kv *kv, const void *key, size_t key_len, size_t va
 		log_error("kv", "the key has %zu bytes; a key has at most %u", key_len, WIRE_KEY_MAX);
 		return -ENAMETOOLONG;
 	}
-	if (unlikely(value_len > kv->eager_max || key_len + value_len > kv->eager_max)) {
-		log_error("kv", "a key of %zu bytes and a value of %zu need rendezvous, which the server "
-				"does not offer: together they may have %llu bytes",
-			  key_len, value_len, (unsigned long long)kv->eager_max);
+	if (unlikely(value_len > kv->value_max)) {
+		log_error("kv", "the value has %zu bytes; by this transport the server takes at most %llu, see "
+				"kv.value_max in its rdmad.conf, and its log",
+			  value_len, (unsigned long long)kv->value_max);
 		return -EMSGSIZE;
 	}
-	return 0;
+	if (unlikely(!kv->conn))
+		return -ENOTCONN;
+	return likely(kv->free != SLOTS) ? 0 : -EAGAIN;
 }
 
-/* Build the record in the message that leaves next. *taken (may be NULL) is the slot. */
+/* Build the record in the message that leaves next. *taken is the slot. */
 static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
 		  size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
-	struct wire_record *record;
+	struct wire_record *record = conn_reserve(kv->conn, (uint32_t)(key_len + value_len), NULL);
 	struct request *r;
-	int rc = check(kv, key, key_len, value_len);
 
-	if (unlikely(rc != 0))
-		return rc;
-	if (unlikely(!kv->conn))
-		return -ENOTCONN;
-	if (unlikely(kv->free == SLOTS))
-		return -EAGAIN;
-	record = conn_reserve(kv->conn, (uint32_t)(key_len + value_len), NULL);
 	if (unlikely(!record))
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
 	r = slot_take(kv);
@@ -210,30 +396,221 @@ static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_le
 	if (value_len)
 		memcpy((char *)(record + 1) + key_len, value, value_len);
 	conn_commit(kv->conn, record, (uint32_t)(key_len + value_len));
-	if (taken)
-		*taken = r;
+	*taken = r;
 	return 0;
+}
+
+/* A slot for a request whose value is moved by the server. */
+static struct request *take_large(struct kv *kv, kv_callback done, void *arg)
+{
+	struct request *r = slot_take(kv);
+
+	r->done = done;
+	r->arg = arg;
+	r->large = true;
+	return r;
+}
+
+/* Nobody was told of it. */
+static void drop_large(struct kv *kv, struct request *r)
+{
+	if (r->landing)
+		landing_give(r->landing);
+	r->landing = NULL;
+	r->large = false;
+	memory_unreach(kv->buffers, &r->reach);
+	slot_give(kv, r);
+}
+
+static const struct fabric_region *reach_region(const struct reach *reach)
+{
+	return reach->region ? reach->region : reach->temporary;
+}
+
+static int send_set_from(struct kv *kv, const struct request *r, const void *key, size_t key_len,
+			 const void *value, size_t value_len)
+{
+	struct wire_remote remote = {
+		.addr = (uintptr_t)value,
+		.length = value_len,
+		.rkey = fabric_region_rkey(reach_region(&r->reach), conn_endpoint(kv->conn)),
+	};
+	uint32_t length = (uint32_t)(sizeof(remote) + key_len);
+	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
+
+	if (!record)
+		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+	record->id = r->id;
+	record->op = WIRE_OP_SET_FROM;
+	memcpy(record + 1, &remote, sizeof(remote));
+	memcpy((char *)(record + 1) + sizeof(remote), key, key_len);
+	conn_commit(kv->conn, record, length);
+	return 0;
+}
+
+static int submit_set_large(struct kv *kv, const void *key, size_t key_len, const void *value,
+			    size_t value_len, kv_callback done, void *arg, struct request **taken)
+{
+	struct request *r = take_large(kv, done, arg);
+	int rc;
+
+	conn_flush(kv->conn); /* what waits travels while this is registered */
+	rc = memory_reach(kv->buffers, value, value_len, FABRIC_REMOTE_READ, &r->reach);
+	if (rc == 0)
+		rc = send_set_from(kv, r, key, key_len, value, value_len);
+	if (rc != 0) {
+		drop_large(kv, r);
+		return rc;
+	}
+	size_remember(kv, key, key_len, value_len);
+	*taken = r;
+	return 0;
+}
+
+/* Into a landing buffer of the size that the value had last. */
+static int submit_get_large(struct kv *kv, const void *key, size_t key_len, uint64_t size,
+			    kv_callback done, void *arg, struct request **taken)
+{
+	struct request *r = take_large(kv, done, arg);
+	int rc = -ENOMEM;
+
+	r->landing = landing_take(kv->buffers, size + 1);
+	if (r->landing)
+		rc = send_get_landing(kv, r, key, key_len);
+	if (rc != 0) {
+		drop_large(kv, r);
+		return rc;
+	}
+	*taken = r;
+	return 0;
+}
+
+static int submit_set(struct kv *kv, const void *key, size_t key_len, const void *value,
+		      size_t value_len, kv_callback done, void *arg, struct request **taken)
+{
+	int rc = check(kv, key, key_len, value_len);
+
+	if (unlikely(rc != 0))
+		return rc;
+	if (likely(key_len + value_len <= kv->eager_max || !value_len))
+		return submit(kv, WIRE_OP_SET, key, key_len, value, value_len, done, arg, taken);
+	if (unlikely(kv->value_max <= WIRE_EAGER_MAX)) {
+		log_error("kv", "a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
+				"registered memory for large values on this transport; its log says why",
+			  key_len, value_len);
+		return -EMSGSIZE;
+	}
+	return submit_set_large(kv, key, key_len, value, value_len, done, arg, taken);
+}
+
+static int submit_get(struct kv *kv, const void *key, size_t key_len, kv_callback done, void *arg,
+		      struct request **taken)
+{
+	int rc = check(kv, key, key_len, 0);
+	uint64_t size;
+
+	if (unlikely(rc != 0))
+		return rc;
+	size = size_recall(kv, key, key_len);
+	if (likely(size <= kv->eager_max || size <= WIRE_INLINE_MAX))
+		return submit(kv, WIRE_OP_GET, key, key_len, NULL, 0, done, arg, taken);
+	return submit_get_large(kv, key, key_len, size, done, arg, taken);
+}
+
+static int submit_plain(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+			kv_callback done, void *arg, struct request **taken)
+{
+	int rc = check(kv, key, key_len, 0);
+
+	return rc ? rc : submit(kv, op, key, key_len, NULL, 0, done, arg, taken);
 }
 
 int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value,
 		  size_t value_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, done, arg, NULL);
+	struct request *r;
+
+	return submit_set(kv_handle, key, key_len, value, value_len, done, arg, &r);
 }
 
 int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, WIRE_OP_GET, key, key_len, NULL, 0, done, arg, NULL);
+	struct request *r;
+
+	return submit_get(kv_handle, key, key_len, done, arg, &r);
+}
+
+int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
+		       kv_callback done, void *arg)
+{
+	struct kv *kv = kv_handle;
+	struct request *r;
+	int rc = check(kv, key, key_len, 0);
+
+	if (rc != 0)
+		return rc;
+	if (!buffer || !size) {
+		log_error("kv", "kv_submit_get_into needs a buffer");
+		return -EINVAL;
+	}
+	r = take_large(kv, done, arg);
+	r->into = buffer;
+	r->into_size = size;
+	conn_flush(kv->conn);
+	rc = memory_reach(kv->buffers, buffer, size, FABRIC_REMOTE_WRITE, &r->reach);
+	if (rc == 0)
+		rc = send_get_into(kv, r, key, key_len, buffer, size, reach_region(&r->reach));
+	if (rc != 0)
+		drop_large(kv, r);
+	return rc;
+}
+
+int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
+{
+	if (!kv_handle || !buffer || !size) {
+		log_error("kv", "kv_buffer_lend needs a handle, a size and a place for the buffer");
+		return -EINVAL;
+	}
+	return buffers_lend(((struct kv *)kv_handle)->buffers, size, buffer);
+}
+
+int kv_buffer_register(void *kv_handle, void *addr, size_t len)
+{
+	int rc;
+
+	if (!kv_handle || !addr || !len) {
+		log_error("kv", "kv_buffer_register needs a handle, an address and a length");
+		return -EINVAL;
+	}
+	rc = buffers_register(((struct kv *)kv_handle)->buffers, addr, len);
+	if (rc == -EEXIST)
+		log_error("kv", "part of this memory is registered already");
+	return rc;
+}
+
+int kv_buffer_unregister(void *kv_handle, void *addr)
+{
+	int rc = buffers_unregister(((struct kv *)kv_handle)->buffers, addr);
+
+	if (rc == -ENOENT)
+		log_error("kv", "no memory was registered with this address");
+	if (rc == -EBUSY)
+		log_error("kv", "requests that use this memory are outstanding: wait for them first");
+	return rc;
 }
 
 int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, WIRE_OP_DELETE, key, key_len, NULL, 0, done, arg, NULL);
+	struct request *r;
+
+	return submit_plain(kv_handle, WIRE_OP_DELETE, key, key_len, done, arg, &r);
 }
 
 int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, WIRE_OP_EXISTS, key, key_len, NULL, 0, done, arg, NULL);
+	struct request *r;
+
+	return submit_plain(kv_handle, WIRE_OP_EXISTS, key, key_len, done, arg, &r);
 }
 
 int kv_flush(void *kv_handle)
@@ -322,6 +699,7 @@ uint64_t kv_value_max(const void *kv_handle)
  * Blocking: submit, send, wait.
  */
 struct blocking {
+	struct kv *kv;
 	bool done;
 	int status;
 	bool want_value;
@@ -337,13 +715,17 @@ static void blocking_done(void *arg, int status, const void *value, size_t value
 	b->status = status;
 	if (status != 0 || !b->want_value)
 		return;
-	b->value = malloc(value_len + 1);
-	if (!b->value) {
-		b->status = -ENOMEM;
-		return;
+	if (b->kv->lent) { /* the value stays where it landed */
+		b->value = landing_data(b->kv->lent);
+		b->value[value_len] = '\0';
+		b->kv->lent = NULL;
+	} else {
+		b->value = value_copy(value, value_len);
+		if (!b->value) {
+			b->status = -ENOMEM;
+			return;
+		}
 	}
-	memcpy(b->value, value, value_len);
-	b->value[value_len] = '\0';
 	b->value_len = value_len;
 }
 
@@ -355,6 +737,17 @@ static void nobody_waits(void *arg, int status, const void *value, size_t value_
 	(void)value_len;
 }
 
+static int submit_blocking(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+			   const void *value, size_t value_len, struct blocking *b,
+			   struct request **r)
+{
+	if (op == WIRE_OP_SET)
+		return submit_set(kv, key, key_len, value, value_len, blocking_done, b, r);
+	if (op == WIRE_OP_GET)
+		return submit_get(kv, key, key_len, blocking_done, b, r);
+	return submit_plain(kv, op, key, key_len, blocking_done, b, r);
+}
+
 static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
 			 const void *value, size_t value_len, struct blocking *b)
 {
@@ -363,7 +756,8 @@ static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t
 
 	if (kv && engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
-	while ((rc = submit(kv, op, key, key_len, value, value_len, blocking_done, b, &r)) == -EAGAIN) {
+	b->kv = kv;
+	while ((rc = submit_blocking(kv, op, key, key_len, value, value_len, b, &r)) == -EAGAIN) {
 		rc = engine_wait_change(kv->engine, kv->completed, kv->options.timeout);
 		if (rc != 0)
 			return rc;
@@ -380,6 +774,8 @@ static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t
 			log_error("kv", "no answer to %s after %llu ms", wire_op_name(op),
 				  (unsigned long long)(kv->options.timeout / TIME_MS));
 		r->done = nobody_waits; /* its answer may still come, b is gone then */
+		if (r->large)
+			memory_unreach(kv->buffers, &r->reach); /* and so may be the caller's memory */
 		return rc;
 	}
 	return b->status;
@@ -466,7 +862,7 @@ int kv_get(void *kv_handle, const char *key, char **value)
 	}
 	rc = kv_get_bytes(kv_handle, key, strlen(key), &bytes, &len);
 	if (rc == -ENOENT) {
-		bytes = calloc(1, 1);
+		bytes = value_copy("", 0);
 		rc = bytes ? 0 : -ENOMEM;
 	}
 	if (rc == 0)
@@ -476,5 +872,5 @@ int kv_get(void *kv_handle, const char *key, char **value)
 
 void kv_release(char *value)
 {
-	free(value);
+	value_release(value);
 }

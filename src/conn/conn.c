@@ -131,6 +131,7 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 	conn->ready_tail = &conn->ready;
 	conn->parked_tail = &conn->parked;
 	list_init(&conn->sending);
+	list_init(&conn->transfers);
 	conn->id = atomic_fetch_add(&next_id, 1);
 	conn->opened = now;
 	conn->deadline = now + group->attr.handshake_timeout;
@@ -180,8 +181,10 @@ static int post_receives(struct conn *conn)
 static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32_t peer_credits)
 {
 	return (struct fabric_endpoint_attr){
-		.send_depth = peer_credits + EXTRA_SENDS,
+		.send_depth = peer_credits + EXTRA_SENDS + conn->group->attr.transfers,
 		.recv_depth = conn->own ? receives_of(conn) : 0,
+		.reads_out = (uint8_t)MIN(conn->group->attr.transfers, UINT8_MAX),
+		.reads_in = conn->group->attr.reads_in,
 		.context = (void *)conn,
 	};
 }
@@ -332,6 +335,7 @@ void conn_bury(struct conn *conn)
 	struct conn_group *group = conn->group;
 
 	fabric_endpoint_destroy(conn->endpoint);
+	conn_transfers_flush(conn);
 	while (!list_empty(&conn->sending)) {
 		struct memory_buffer *b = list_first(&conn->sending, struct memory_buffer, node);
 
@@ -370,6 +374,11 @@ void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context
 {
 	conn->ops = ops;
 	conn->context = context;
+}
+
+struct fabric_domain *conn_group_domain(const struct conn_group *group)
+{
+	return group->domain;
 }
 
 struct conn_group *conn_group_of(const struct conn *conn)

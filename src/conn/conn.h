@@ -45,6 +45,8 @@ struct conn_group_attr {
 	uint16_t credits;         /* most to grant to a peer */
 	uint32_t receives;        /* most shared receives; fewer are posted while there are few connections */
 	uint32_t max_connections;
+	uint32_t transfers;       /* reads and writes in flight on one connection; 0: none */
+	uint8_t reads_in;         /* of them, reads that the peer may have in flight here */
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
@@ -110,8 +112,33 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 /* The record that was reserved last is complete with a body of `length` bytes. */
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
 
+/* Have writable() called, and the record that record() refused with -EAGAIN come again, in a later turn. */
+void conn_wait_writable(struct conn *conn);
+
 /* Post what was committed now rather than at the end of the turn. */
 void conn_flush(struct conn *conn);
+
+/*
+ * transfer.c: reads and writes of the peer's memory.
+ */
+
+/* Embedded in what its user knows of the transfer; lives until done(), which is called once: from a later turn
+ * of the group, or when the connection is buried (FABRIC_FLUSHED). After it nothing touches the memory. */
+struct conn_transfer {
+	struct list node;
+	struct conn *conn;
+	void (*done)(struct conn_transfer *transfer, enum fabric_status status);
+};
+
+/* Whether another transfer can be posted now. */
+bool conn_transfer_room(const struct conn *conn);
+
+/* Post it: everything committed afterwards reaches the peer after a write's bytes. -EAGAIN: too many are in
+ * flight, the record comes again (from record()) or writable() is called. */
+int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to,
+	      uint64_t remote_addr, uint32_t rkey);
+int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
+	       uint64_t remote_addr, uint32_t rkey);
 
 /* Nothing committed waits to be posted and nothing posted is in flight. */
 bool conn_idle(const struct conn *conn);
@@ -119,6 +146,7 @@ bool conn_idle(const struct conn *conn);
 void *conn_context(const struct conn *conn);
 /* Another owner takes over, between two turns or from established(). */
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
+struct fabric_domain *conn_group_domain(const struct conn_group *group);
 struct conn_group *conn_group_of(const struct conn *conn);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);

@@ -78,7 +78,8 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
 	attr = &group->attr;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = attr->receives + attr->max_connections * (2u * attr->credits + 8u);
+	queue_attr.completions = attr->receives + attr->max_connections * (2u * attr->credits + 8u +
+									   attr->transfers);
 	queue_attr.completions = MIN(queue_attr.completions, limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)
@@ -164,6 +165,9 @@ static void completed(struct conn_group *group, const struct fabric_completion *
 		break;
 	case CONN_ID_SEND:
 		conn_message_sent(conn, pointer_of(c->id));
+		break;
+	case CONN_ID_TRANSFER:
+		conn_transfer_completed(pointer_of(c->id), c->status);
 		break;
 	case CONN_ID_INLINED:
 		break;

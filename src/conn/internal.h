@@ -58,6 +58,9 @@ struct conn {
 	uint32_t owed;             /* taken receives not yet told to the peer */
 	uint32_t unreturned;       /* received and not told: more than granted is a violation */
 	struct conn_parked *parked, **parked_tail;
+	struct list transfers; /* in flight */
+	uint32_t transfer_count;
+	uint64_t transfer_since; /* when one was begun with none in flight, or the last completed */
 
 	uint64_t id, opened, deadline, last_traffic, probed, stuck_since;
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
@@ -83,8 +86,11 @@ struct conn_group {
 	struct conn_group_stats stats;
 };
 
+/* A transfer may be long: gigabytes on a slow link. */
+#define TRANSFER_PATIENCE(conn) (4 * (conn)->group->attr.stall_timeout)
+
 /* Work request ids: a pointer to the struct with its kind in the low bits. */
-enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_INLINED, CONN_ID_MASK = 7 };
+enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_INLINED, CONN_ID_TRANSFER, CONN_ID_MASK = 7 };
 
 /*
  * conn.c
@@ -103,6 +109,12 @@ void conn_messages_drop(struct conn *conn); /* gives back what was not posted, a
 void conn_mark_dirty(struct conn *conn);
 void conn_mark_stuck(struct conn *conn);
 int conn_post_receive(struct conn *conn, struct memory_buffer *buffer);
+
+/*
+ * transfer.c
+ */
+void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status status);
+void conn_transfers_flush(struct conn *conn); /* those that will never complete */
 
 /*
  * timer.c

@@ -182,6 +182,12 @@ void conn_messages_flush(struct conn *conn)
 	list_del(&conn->dirty);
 }
 
+void conn_wait_writable(struct conn *conn)
+{
+	conn->want_writable = true;
+	conn_mark_stuck(conn);
+}
+
 void conn_flush(struct conn *conn)
 {
 	if (list_linked(&conn->dirty))
@@ -338,17 +344,12 @@ void conn_messages_resume(struct conn *conn)
 		return;
 	if (conn->ready || conn->owed * 2 >= conn->granted)
 		conn_mark_dirty(conn);
-	if (resume_parked(conn) == -EAGAIN) {
-		conn_mark_stuck(conn);
-		conn->stuck_since = since;
-		return;
-	}
 	if (conn->want_writable && conn->credits) {
 		conn->want_writable = false;
 		if (conn->ops->writable)
 			conn->ops->writable(conn);
 	}
-	if (conn->want_writable) {
+	if (resume_parked(conn) == -EAGAIN || conn->want_writable) {
 		conn_mark_stuck(conn);
 		conn->stuck_since = since;
 	}

@@ -32,13 +32,20 @@ static uint64_t look_established(struct conn *conn, uint64_t now)
 	const struct conn_group_attr *attr = &conn->group->attr;
 	uint64_t messages = conn->messages_in + conn->messages_out, next = TIME_NEVER;
 
-	if (list_linked(&conn->stuck) && attr->stall_timeout) {
+	if (list_linked(&conn->stuck) && attr->stall_timeout && !conn->transfer_count) {
 		next = conn->stuck_since + attr->stall_timeout;
 		if (next <= now) {
 			conn_close(conn, -ETIMEDOUT, "the peer takes no answers since %llu s",
 				   (unsigned long long)((now - conn->stuck_since) / TIME_S));
 			return TIME_NEVER;
 		}
+	}
+	if (conn->transfer_count && attr->stall_timeout) {
+		if (conn->transfer_since + TRANSFER_PATIENCE(conn) <= now) {
+			conn_close(conn, -ETIMEDOUT, "a transfer does not get on");
+			return TIME_NEVER;
+		}
+		next = MIN(next, conn->transfer_since + TRANSFER_PATIENCE(conn));
 	}
 	if (!conn->probes)
 		return next;

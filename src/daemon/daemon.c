@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -183,26 +182,24 @@ int daemon_store_start(struct daemon *d)
 		.eviction = (enum store_eviction)c->kv_eviction,
 	};
 	char text[32];
+	int rc;
 
 	d->shared.value_max = c->kv_value_max;
 	d->shared.ping_size_max = WIRE_BODY_MAX((uint32_t)c->message_max);
 	if (!serves(d, WIRE_KV))
 		return 0;
-	d->arena_size = (c->kv_memory + 4095) & ~4095ull;
-	d->arena = mmap(NULL, d->arena_size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (d->arena == MAP_FAILED) {
-		log_error("rdmad", "cannot map %s for kv.memory: %m; make it smaller",
-			  units_human_size((double)d->arena_size, text));
-		return EX_OSERR;
-	}
+	rc = arena_create(d, c->kv_memory);
+	if (rc != 0)
+		return rc;
 	config.arena = d->arena;
 	config.arena_size = d->arena_size;
-	if (store_create(&config, &d->shared.store) == 0)
+	if (store_create(&config, &d->shared.store) == 0) {
+		arena_register(d);
 		return 0;
+	}
 	log_error("rdmad", "cannot make a store of %s",
 		  units_human_size((double)d->arena_size, text));
-	munmap(d->arena, d->arena_size);
+	arena_destroy(d);
 	return EX_OSERR;
 }
 
@@ -212,7 +209,7 @@ void daemon_store_stop(struct daemon *d)
 		return;
 	store_destroy(d->shared.store);
 	d->shared.store = NULL;
-	munmap(d->arena, d->arena_size);
+	arena_destroy(d);
 }
 
 int daemon_ready(struct daemon *d)

@@ -201,6 +201,17 @@ void fabrics_add_missing(struct daemon *daemon, const char *transport, const cha
 			 const char *reason);
 
 /*
+ * arena.c
+ */
+
+/* Map and touch `size` bytes: 0 or the exit status, with the cause logged. */
+int arena_create(struct daemon *d, size_t size);
+
+/* For each fabric that can: large values move by it. */
+void arena_register(struct daemon *d);
+void arena_destroy(struct daemon *d); /* after the store, the workers' connections ended */
+
+/*
  * worker.c: a thread with connections.
  */
 struct worker;

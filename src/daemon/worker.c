@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#define TRANSFERS 16            /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
 
@@ -248,6 +249,7 @@ static void worker_free(struct worker *w)
 		loop_remove(w->watch[--w->watches]);
 	while (w->groups > 0)
 		conn_group_destroy(w->group[--w->groups]);
+	service_worker_free(&w->service);
 	loop_destroy(w->loop);
 	free(w);
 }
@@ -264,13 +266,14 @@ static struct conn_group_attr group_attr(const struct daemon *d, const struct da
 	receives = MIN(c->shared_receives, limits.max_shared_depth);
 	/* What a group wants of its completion queue: see conn_group_create(). */
 	fit = 2 * receives < limits.max_completions
-		      ? (limits.max_completions - 2 * receives) / (2 * c->credits + 8)
+		      ? (limits.max_completions - 2 * receives) / (2 * c->credits + 8 + TRANSFERS)
 		      : 0;
 	fit = MAX(fit, 1u);
 	return (struct conn_group_attr){
 		.message_size = (uint32_t)c->message_size,
 		.message_max = (uint32_t)c->message_max,
 		.credits = (uint16_t)c->credits,
+		.transfers = TRANSFERS,
 		.receives = (uint32_t)receives,
 		.max_connections = (uint32_t)MIN(share, fit),
 		.handshake_timeout = c->handshake_timeout,

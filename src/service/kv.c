@@ -1,17 +1,22 @@
 /*
- * kv.c: the server's half of the key/value service, eager: a request and its answer are one
- * record each. The answer is built where it will be sent from; a value is copied once, between
+ * kv.c: the server's half of the key/value service. Small requests are eager: a request and its answer are one
+ * record each, large values are in rendezvous.c. The answer is built where it will be sent from; a value is copied once, between
  * the message and the arena.
  */
-#include "service/internal.h"
+#include "service/kv.h"
 
 #include <stdlib.h>
 
-struct kv_agent {
-	struct service_worker *worker;
-};
+static const struct fabric_region *arena_of(const struct service_shared *shared,
+					    const struct conn_group *group)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(shared->arena); i++)
+		if (shared->arena[i].domain == conn_group_domain(group))
+			return shared->arena[i].region;
+	return NULL;
+}
 
-static enum wire_reason admit(const struct service_shared *shared,
+static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
 			      const struct wire_request *request, struct wire_accept *grant,
 			      uint64_t *detail)
 {
@@ -21,16 +26,24 @@ static enum wire_reason admit(const struct service_shared *shared,
 		return WIRE_REASON_SERVICE;
 	}
 	grant->eager_max = WIRE_EAGER_MAX;
-	grant->value_max = shared->value_max;
+	/* Without a registered arena a value has to fit a message. */
+	grant->value_max = arena_of(shared, group) ? shared->value_max
+						   : MIN(shared->value_max, WIRE_EAGER_MAX);
 	return WIRE_REASON_NONE;
 }
 
-static void *agent_new(struct service_worker *worker)
+static void *agent_new(struct service_worker *worker, const struct conn_group *group)
 {
+	const struct service_shared *shared = worker->shared;
 	struct kv_agent *agent = calloc(1, sizeof(*agent));
 
-	if (agent)
-		agent->worker = worker;
+	if (!agent)
+		return NULL;
+	agent->worker = worker;
+	agent->value_max = shared->value_max;
+	list_init(&agent->sets);
+	list_init(&agent->finished);
+	agent->arena = arena_of(shared, group);
 	return agent;
 }
 
@@ -39,12 +52,11 @@ static void established(struct conn *conn)
 	(void)conn;
 }
 
-/* The answer that was reserved is complete. */
-static void answer(struct conn *conn, struct service_worker *worker,
-		   const struct wire_record *request, struct wire_record *reply,
-		   enum wire_status status, uint32_t length)
+void kv_answer(struct conn *conn, struct service_worker *worker, const struct wire_record *request,
+	       struct wire_record *reply, enum wire_status status, uint32_t length)
 {
-	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND))
+	/* An answer with a body says how to go on: that is no error. */
+	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length))
 		worker->stats.kv_errors++;
 	reply->id = request->id;
 	reply->op = request->op;
@@ -55,9 +67,10 @@ static void answer(struct conn *conn, struct service_worker *worker,
 
 /* The value's length is known only when it is found: try what room the message has, and once
  * more with the length where that was too little. */
-static int get(struct conn *conn, struct service_worker *worker, const struct wire_record *request,
+static int get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 	       const char *body)
 {
+	struct service_worker *worker = agent->worker;
 	struct store *store = worker->shared->store;
 	uint32_t room = 0;
 	uint64_t len = 0;
@@ -73,21 +86,19 @@ static int get(struct conn *conn, struct service_worker *worker, const struct wi
 				   NULL);
 		if (found == 0 || len <= room) {
 			worker->stats.kv_gets++;
-			answer(conn, worker, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
+			kv_answer(conn, worker, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
 			       found ? (uint32_t)len : 0);
 			return 0;
 		}
-		if (len > WIRE_EAGER_MAX) {
-			reply->arg = WIRE_EAGER_MAX;
-			answer(conn, worker, request, reply, WIRE_TOO_LARGE, 0);
-			return 0;
-		}
+		if (len > WIRE_INLINE_MAX)
+			return kv_answer_too_large(conn, agent, request, body, request->length, len);
 	} while (true);
 }
 
-static int set(struct conn *conn, struct service_worker *worker, const struct wire_record *request,
+static int set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 	       const char *body)
 {
+	struct service_worker *worker = agent->worker;
 	uint32_t key_len = request->arg;
 	struct wire_record *reply;
 	enum wire_status status;
@@ -100,20 +111,21 @@ static int set(struct conn *conn, struct service_worker *worker, const struct wi
 		return -EAGAIN;
 	if (unlikely(request->length > WIRE_EAGER_MAX)) {
 		reply->arg = WIRE_EAGER_MAX;
-		answer(conn, worker, request, reply, WIRE_TOO_LARGE, 0);
+		kv_answer(conn, worker, request, reply, WIRE_TOO_LARGE, 0);
 		return 0;
 	}
 	rc = store_set(worker->shared->store, body, key_len, body + key_len,
 		       request->length - key_len, NULL, worker->now, NULL);
 	status = likely(rc == 0) ? WIRE_OK : wire_status_of(rc);
 	worker->stats.kv_sets++;
-	answer(conn, worker, request, reply, status, 0);
+	kv_answer(conn, worker, request, reply, status, 0);
 	return 0;
 }
 
-static int delete (struct conn *conn, struct service_worker *worker,
-		   const struct wire_record *request, const char *body)
+static int delete(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		  const char *body)
 {
+	struct service_worker *worker = agent->worker;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
 	int rc;
 
@@ -121,13 +133,14 @@ static int delete (struct conn *conn, struct service_worker *worker,
 		return -EAGAIN;
 	rc = store_delete(worker->shared->store, body, request->length, 0, worker->now);
 	worker->stats.kv_deletes++;
-	answer(conn, worker, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
+	kv_answer(conn, worker, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
 	return 0;
 }
 
-static int exists(struct conn *conn, struct service_worker *worker,
-		  const struct wire_record *request, const char *body)
+static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	          const char *body)
 {
+	struct service_worker *worker = agent->worker;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
 	struct store_meta meta;
 	int rc;
@@ -138,20 +151,35 @@ static int exists(struct conn *conn, struct service_worker *worker,
 	worker->stats.kv_exists++;
 	if (rc == 1)
 		reply->arg = (uint32_t)MIN(meta.len, (uint64_t)UINT32_MAX);
-	answer(conn, worker, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
+	kv_answer(conn, worker, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
 	return 0;
 }
 
+#define REMOTE sizeof(struct wire_remote)
+
 static const struct {
-	int (*handle)(struct conn *conn, struct service_worker *worker,
-		      const struct wire_record *request, const char *body);
+	int (*handle)(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		      const char *body);
 	uint32_t body_min, body_max;
 } handlers[] = {
 	[WIRE_OP_GET] = {get, 1, WIRE_KEY_MAX},
 	[WIRE_OP_SET] = {set, 1, UINT32_MAX},
 	[WIRE_OP_DELETE] = {delete, 1, WIRE_KEY_MAX},
 	[WIRE_OP_EXISTS] = {exists, 1, WIRE_KEY_MAX},
+	[WIRE_OP_GET_INTO] = {kv_get_into, REMOTE + 1, REMOTE + WIRE_KEY_MAX},
+	[WIRE_OP_SET_FROM] = {kv_set_from, REMOTE + 1, REMOTE + WIRE_KEY_MAX},
 };
+
+/* Where the key lies in the body depends on the operation. */
+static bool key_busy(const struct kv_agent *agent, const struct wire_record *request,
+		     const char *body)
+{
+	if (request->op == WIRE_OP_SET)
+		return request->arg <= request->length && kv_key_busy(agent, body, request->arg);
+	if (request->op >= WIRE_OP_GET_INTO)
+		return kv_key_busy(agent, body + REMOTE, request->length - REMOTE);
+	return kv_key_busy(agent, body, request->length);
+}
 
 static int record(struct conn *conn, const struct wire_record *request, const void *body)
 {
@@ -162,7 +190,11 @@ static int record(struct conn *conn, const struct wire_record *request, const vo
 	if (unlikely(request->length < handlers[request->op].body_min ||
 		     request->length > handlers[request->op].body_max))
 		return -EPROTO;
-	return handlers[request->op].handle(conn, agent->worker, request, body);
+	if (unlikely(!list_empty(&agent->sets)) && key_busy(agent, request, body)) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	return handlers[request->op].handle(conn, agent, request, body);
 }
 
 static void closed(struct conn *conn, int error, const char *reason)
@@ -173,12 +205,14 @@ static void closed(struct conn *conn, int error, const char *reason)
 		conn_get_info(conn, &info);
 		log_warn("kv", "%s (%s): %s", info.peer, info.transport, reason);
 	}
+	kv_rendezvous_close(conn_context(conn));
 	free(conn_context(conn));
 }
 
 static const struct conn_ops ops = {
 	.established = established,
 	.record = record,
+	.writable = kv_rendezvous_writable,
 	.closed = closed,
 };
 

@@ -11,10 +11,11 @@ struct ping_agent {
 	struct rusage usage; /* of the worker's thread when the first ping came */
 };
 
-static enum wire_reason admit(const struct service_shared *shared,
+static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
 			      const struct wire_request *request, struct wire_accept *grant,
 			      uint64_t *detail)
 {
+	(void)group;
 	if (request->size > shared->ping_size_max ||
 	    request->size > WIRE_BODY_MAX(request->message_size)) {
 		*detail = shared->ping_size_max;
@@ -23,10 +24,11 @@ static enum wire_reason admit(const struct service_shared *shared,
 	return WIRE_REASON_NONE;
 }
 
-static void *agent_new(struct service_worker *worker)
+static void *agent_new(struct service_worker *worker, const struct conn_group *group)
 {
 	struct ping_agent *agent = calloc(1, sizeof(*agent));
 
+	(void)group;
 	if (agent) {
 		agent->worker = worker;
 		worker->stats.ping_agents++;

@@ -36,12 +36,12 @@ int service_accept(const struct service *service, struct service_worker *worker,
 	void *agent;
 	int rc;
 
-	reason = service->admit(worker->shared, request, &grant, &detail);
+	reason = service->admit(worker->shared, group, request, &grant, &detail);
 	if (reason != WIRE_REASON_NONE) {
 		service_refuse(fabric_request, reason, detail);
 		return -EACCES;
 	}
-	agent = service->agent_new(worker);
+	agent = service->agent_new(worker, group);
 	if (!agent) {
 		service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 		return -ENOMEM;

@@ -11,6 +11,11 @@
 /* What the workers share; made by the daemon, outlives them. */
 struct service_shared {
 	struct store *store;  /* NULL when kv is not enabled */
+	/* The arena of the store as registered in each domain; a domain without has no large values. */
+	struct service_arena {
+		struct fabric_domain *domain;
+		struct fabric_region *region;
+	} arena[2];
 	uint64_t value_max;   /* kv: longest value */
 	uint32_t ping_size_max;
 };
@@ -18,12 +23,14 @@ struct service_shared {
 struct service_stats {
 	uint64_t pings, ping_agents;
 	uint64_t kv_gets, kv_sets, kv_deletes, kv_exists, kv_errors;
+	uint64_t kv_reads, kv_writes; /* transfers of large values */
 };
 
 /* What one worker thread has. `now` is set by the worker before each turn of its groups. */
 struct service_worker {
 	const struct service_shared *shared;
 	uint64_t now;
+	void *free_transfers;       /* kept for the next large value */
 	struct service_stats stats; /* read by other threads only through the worker */
 };
 
@@ -32,13 +39,16 @@ struct service {
 	const char *help; /* one line, for rdmad --help and the sample configuration */
 	/* Check a request that was decoded and fill what the service grants. A reason other than WIRE_REASON_NONE
 	 * refuses, with *detail. */
-	enum wire_reason (*admit)(const struct service_shared *shared,
+	enum wire_reason (*admit)(const struct service_shared *shared, const struct conn_group *group,
 				  const struct wire_request *request, struct wire_accept *grant,
 				  uint64_t *detail);
 	const struct conn_ops *ops;
-	/* Make the agent of one connection; it is freed by ops->closed. NULL: no memory. */
-	void *(*agent_new)(struct service_worker *worker);
+	/* Make the agent of one connection in `group`; it is freed by ops->closed. NULL: no memory. */
+	void *(*agent_new)(struct service_worker *worker, const struct conn_group *group);
 };
+
+/* Give back what the services keep in a worker; after its connections ended. */
+void service_worker_free(struct service_worker *worker);
 
 /* NULL: no such service in this build. */
 const struct service *service_find(unsigned id);

@@ -26,6 +26,10 @@ const char *wire_op_name(unsigned op)
 		return "delete";
 	case WIRE_OP_EXISTS:
 		return "exists";
+	case WIRE_OP_GET_INTO:
+		return "get into";
+	case WIRE_OP_SET_FROM:
+		return "set from";
 	}
 	return "unknown";
 }

@@ -23,6 +23,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define WIRE_RETURNS_MAX 2u            /* messages without records under way: see struct wire_message */
 #define WIRE_CREDITS_MAX 1024u
 #define WIRE_KEY_MAX 4095u
+#define WIRE_INLINE_MAX 4096u          /* most bytes of a value that a processor copies */
 #define WIRE_EAGER_MAX 4095u           /* key plus value of an eager request or reply */
 
 /*
@@ -143,7 +144,8 @@ struct wire_record {
 };
 _Static_assert(sizeof(struct wire_record) == 16, "wire layout");
 
-#define WIRE_REPLY 1u /* flags: this record answers the request of the same id */
+#define WIRE_REPLY 1u   /* flags: this record answers the request of the same id */
+#define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
 
 #define WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
 
@@ -187,6 +189,10 @@ enum wire_op {
 	WIRE_OP_SET = 17,      /* kv: key, value; arg: length of the key */
 	WIRE_OP_DELETE = 18,   /* kv: key */
 	WIRE_OP_EXISTS = 19,   /* kv: key. Reply's arg: the value's length, cut to 32 bits */
+	WIRE_OP_GET_INTO = 20, /* kv: struct wire_remote (landing buffer), key. Reply with WIRE_WRITTEN: the value was
+	                        * written there, body: its length, 8 bytes; without: body is the value. Also of GET:
+	                        * WIRE_TOO_LARGE, body: the value's length, 8 bytes, then the key, to ask again with */
+	WIRE_OP_SET_FROM = 21, /* kv: struct wire_remote (the value), key; it must stay until the reply */
 };
 
 enum wire_status {
@@ -200,6 +206,15 @@ enum wire_status {
 	WIRE_STALE,
 	WIRE_STATUSES
 };
+
+/* A range of the requester's memory, at the begin of a body. */
+struct wire_remote {
+	uint64_t addr;
+	uint64_t length;
+	uint32_t rkey;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_remote) == 24, "wire layout");
 
 /*
  * names.c

@@ -1,8 +1,8 @@
 /*
  * kv.h: the key/value store of rdmad. See rdmad_kv(3).
  *
- * Keys are 1 to 4095 bytes. Key plus value below 4096 bytes travel in one message each way;
- * larger values need rendezvous, which answers -EMSGSIZE as long as the server does not offer it.
+ * Keys are 1 to 4095 bytes. Key plus value below 4096 bytes travel in one message each way. Larger values never pass
+ * through a message: the server reads them from and writes them to the caller's memory.
  *
  * A handle belongs to one thread at a time. Errors are negative errno values:
  *   -EINVAL a NULL pointer or an empty key   -ENAMETOOLONG key over 4095 bytes
@@ -47,7 +47,8 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 
 int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value,
 		 size_t value_len);
-/* *value has *value_len bytes and a 0 byte behind them; kv_release gives it back. -ENOENT: no such key. */
+/* *value has *value_len bytes and a 0 byte behind them; kv_release gives it back, in the thread of the handle or
+ * after kv_close. -ENOENT: no such key. */
 int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value,
 		 size_t *value_len);
 /* 1: was deleted, 0: no such key. */
@@ -65,8 +66,9 @@ int kv_exists(void *kv_handle, const void *key, size_t key_len);
  * callback may submit, but not close the handle. */
 typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
 
-/* 0 accepted; -EAGAIN: as many are outstanding as the handle takes, progress first. Key and value
- * are copied before the call returns. */
+/* 0 accepted; -EAGAIN: as many are outstanding as the handle takes, progress first. The key is copied before
+ * the call returns, and so is a value that goes in the message; a larger one (see kv_eager_max) is fetched
+ * from where it is, and must stay unchanged until the call back. */
 int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value,
 		  size_t value_len, kv_callback done, void *arg);
 int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
@@ -74,6 +76,24 @@ int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callba
 /* status 0 or -ENOENT. */
 int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done,
 		     void *arg);
+
+/* The value goes to the caller's buffer (from 4 KiB on without a copy), which must stay until the call back: value is
+ * `buffer` then. -EMSGSIZE: it is longer than `size`, value_len says how long. */
+int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
+		       kv_callback done, void *arg);
+
+/*
+ * Registered memory. Values from 4 KiB on are read from and written to the caller's memory by the
+ * server's device, for which it must be registered: that takes microseconds to milliseconds. Memory that is not
+ * is registered for each request.
+ */
+
+/* A registered buffer of at least `size` bytes; give it back with kv_release. */
+int kv_buffer_lend(void *kv_handle, size_t size, void **buffer);
+/* Register the caller's own memory for repeated use. -EEXIST: part of it is already; -ENOMEM: rdmad_error() says
+ * what the limits are. Unregister it before it is freed; -EBUSY: requests use it. */
+int kv_buffer_register(void *kv_handle, void *addr, size_t len);
+int kv_buffer_unregister(void *kv_handle, void *addr);
 
 /* Send what was submitted. */
 int kv_flush(void *kv_handle);

@@ -27,6 +27,8 @@ struct rdmad_options {
 	bool no_poll;                /* sleep at once: lowest processor use, higher latency */
 	bool require_rdma;           /* fail rather than use another transport */
 	uint32_t credits;            /* messages in flight per direction; default 32 */
+	uint32_t eager_limit;        /* kv: key plus value up to this go in the message, larger ones by RDMA read and
+	                                write; default, and most, what the server grants: 4095 */
 };
 
 /* Why the calling thread's last failed call failed, "" if none did. Valid until its next call. */

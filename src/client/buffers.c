@@ -1,0 +1,341 @@
+/*
+ * buffers.c: memory that the server may reach. Landing buffers are made once per size class and kept; the caller's own memory is
+ * registered for repeated use, or for one request.
+ *
+ * A landing buffer is a page of ours, which is not registered, and behind it the pages that are: a
+ * server that writes where it may not cannot touch our part.
+ */
+#include "client/client.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE 4096u
+#define CLASS_MIN 12 /* 4 KiB, the first class */
+#define CLASSES 30
+#define KEEP (256 * MIB) /* free buffers beyond this are unmapped */
+#define RIGHTS (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)
+
+struct landing {
+	struct list node; /* in buffers->free[class] or buffers->lent */
+	struct buffers *owner; /* NULL: the engine is gone */
+	struct fabric_region *region;
+	size_t size; /* of the registered part */
+	unsigned class;
+};
+
+/* The word before each value that a caller holds. */
+struct value_header {
+	struct landing *landing; /* NULL: from malloc */
+	uint64_t pad;
+};
+
+struct range {
+	char *addr;
+	size_t len;
+	struct fabric_region *region;
+	unsigned users; /* outstanding requests */
+	bool own;       /* registered here for the caller; else a lent buffer's */
+};
+
+struct buffers {
+	struct fabric_domain *domain;
+	struct list free[CLASSES], lent;
+	size_t kept;
+	struct range *ranges; /* sorted by address, none overlaps */
+	size_t count, room;
+};
+
+struct buffers *buffers_create(struct fabric_domain *domain)
+{
+	struct buffers *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->domain = domain;
+	list_init(&b->lent);
+	for (unsigned i = 0; i < CLASSES; i++)
+		list_init(&b->free[i]);
+	return b;
+}
+
+static void landing_unmap(struct landing *l)
+{
+	munmap((char *)l, PAGE + l->size);
+}
+
+void buffers_destroy(struct buffers *b)
+{
+	if (!b)
+		return;
+	for (unsigned i = 0; i < CLASSES; i++) {
+		while (!list_empty(&b->free[i])) {
+			struct landing *l = list_first(&b->free[i], struct landing, node);
+
+			list_del(&l->node);
+			fabric_deregister(l->region);
+			landing_unmap(l);
+		}
+	}
+	/* The caller still holds these: the memory stays, the server's way to it goes. */
+	while (!list_empty(&b->lent)) {
+		struct landing *l = list_first(&b->lent, struct landing, node);
+
+		list_del(&l->node);
+		fabric_deregister(l->region);
+		l->owner = NULL;
+	}
+	for (size_t i = 0; i < b->count; i++)
+		if (b->ranges[i].own)
+			fabric_deregister(b->ranges[i].region);
+	free(b->ranges);
+	free(b);
+}
+
+static unsigned class_of(size_t size)
+{
+	unsigned bits = CLASS_MIN;
+
+	while (bits < CLASS_MIN + CLASSES && ((size_t)1 << bits) < size)
+		bits++;
+	return bits - CLASS_MIN;
+}
+
+static struct landing *landing_create(struct buffers *b, unsigned class)
+{
+	size_t size = (size_t)1 << (class + CLASS_MIN);
+	char *memory = mmap(NULL, PAGE + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	struct landing *l = (void *)memory;
+
+	if (memory == MAP_FAILED) {
+		log_error("kv", "no %zu bytes of memory for a value: %m", size);
+		return NULL;
+	}
+	if (fabric_register(b->domain, memory + PAGE, size, RIGHTS, &l->region) != 0) {
+		munmap(memory, PAGE + size);
+		return NULL;
+	}
+	l->owner = b;
+	l->size = size;
+	l->class = class;
+	((struct value_header *)(memory + PAGE))[-1].landing = l;
+	return l;
+}
+
+struct landing *landing_take(struct buffers *b, size_t size)
+{
+	unsigned class = class_of(size);
+	struct landing *l;
+
+	if (class >= CLASSES) {
+		log_error("kv", "a value of %zu bytes is beyond what a buffer holds", size);
+		return NULL;
+	}
+	if (list_empty(&b->free[class])) {
+		l = landing_create(b, class);
+		if (!l)
+			return NULL;
+	} else {
+		l = list_first(&b->free[class], struct landing, node);
+		list_del(&l->node);
+		b->kept -= l->size;
+	}
+	list_add_tail(&b->lent, &l->node);
+	return l;
+}
+
+void landing_give(struct landing *l)
+{
+	struct buffers *b = l->owner;
+
+	if (!b) {
+		landing_unmap(l);
+		return;
+	}
+	list_del(&l->node);
+	if (b->kept + l->size > KEEP) {
+		fabric_deregister(l->region);
+		landing_unmap(l);
+		return;
+	}
+	b->kept += l->size;
+	list_add_head(&b->free[l->class], &l->node);
+}
+
+void *landing_data(struct landing *l)
+{
+	return (char *)l + PAGE;
+}
+
+size_t landing_size(const struct landing *l)
+{
+	return l->size;
+}
+
+const struct fabric_region *landing_region(const struct landing *l)
+{
+	return l->region;
+}
+
+void *value_copy(const void *bytes, size_t len)
+{
+	struct value_header *h = malloc(sizeof(*h) + len + 1);
+	char *value;
+
+	if (!h)
+		return NULL;
+	h->landing = NULL;
+	value = (char *)(h + 1);
+	if (len)
+		memcpy(value, bytes, len);
+	value[len] = '\0';
+	return value;
+}
+
+/* First range that ends behind addr. */
+static size_t range_after(const struct buffers *b, const char *addr)
+{
+	size_t low = 0, high = b->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (b->ranges[middle].addr + b->ranges[middle].len <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int range_add(struct buffers *b, const struct range *range)
+{
+	size_t at = range_after(b, range->addr);
+
+	if (at < b->count && b->ranges[at].addr < range->addr + range->len)
+		return -EEXIST;
+	if (b->count == b->room) {
+		size_t room = b->room ? 2 * b->room : 16;
+		struct range *ranges = realloc(b->ranges, room * sizeof(*ranges));
+
+		if (!ranges)
+			return -ENOMEM;
+		b->ranges = ranges;
+		b->room = room;
+	}
+	memmove(&b->ranges[at + 1], &b->ranges[at], (b->count - at) * sizeof(*range));
+	b->ranges[at] = *range;
+	b->count++;
+	return 0;
+}
+
+static void range_remove(struct buffers *b, size_t at)
+{
+	b->count--;
+	memmove(&b->ranges[at], &b->ranges[at + 1], (b->count - at) * sizeof(b->ranges[0]));
+}
+
+static struct range *range_find(const struct buffers *b, const void *addr, size_t len)
+{
+	size_t at = range_after(b, addr);
+	const char *begin = addr;
+
+	if (at == b->count || b->ranges[at].addr > begin ||
+	    len > b->ranges[at].len - (size_t)(begin - b->ranges[at].addr))
+		return NULL;
+	return &b->ranges[at];
+}
+
+int buffers_register(struct buffers *b, void *addr, size_t len)
+{
+	struct range range = {.addr = addr, .len = len, .own = true};
+	int rc = fabric_register(b->domain, addr, len, RIGHTS, &range.region);
+
+	if (rc != 0)
+		return rc;
+	rc = range_add(b, &range);
+	if (rc != 0)
+		fabric_deregister(range.region);
+	return rc;
+}
+
+int buffers_unregister(struct buffers *b, const void *addr)
+{
+	struct range *range = range_find(b, addr, 1);
+
+	if (!range || range->addr != addr || !range->own)
+		return -ENOENT;
+	if (range->users)
+		return -EBUSY;
+	fabric_deregister(range->region);
+	range_remove(b, (size_t)(range - b->ranges));
+	return 0;
+}
+
+int buffers_lend(struct buffers *b, size_t size, void **buffer)
+{
+	struct landing *l = landing_take(b, size);
+	struct range range;
+	int rc;
+
+	if (!l)
+		return -ENOMEM;
+	range = (struct range){.addr = landing_data(l), .len = l->size, .region = l->region};
+	rc = range_add(b, &range);
+	if (rc != 0) {
+		landing_give(l);
+		return rc;
+	}
+	*buffer = landing_data(l);
+	return 0;
+}
+
+void value_release(void *value)
+{
+	struct value_header *h;
+	struct landing *l;
+
+	if (!value)
+		return;
+	h = (struct value_header *)value - 1;
+	l = h->landing;
+	if (!l) {
+		free(h);
+		return;
+	}
+	if (l->owner) {
+		struct range *range = range_find(l->owner, value, 1);
+
+		if (range)
+			range_remove(l->owner, (size_t)(range - l->owner->ranges));
+	}
+	landing_give(l);
+}
+
+int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned access,
+		 struct reach *out)
+{
+	struct range *range = range_find(b, addr, len);
+
+	*out = (struct reach){.addr = addr};
+	if (range) {
+		range->users++;
+		out->region = range->region;
+		return 0;
+	}
+	return fabric_register(b->domain, (void *)addr, len, access, &out->temporary);
+}
+
+void memory_unreach(struct buffers *b, struct reach *reach)
+{
+	struct range *range;
+
+	fabric_deregister(reach->temporary);
+	if (reach->region) {
+		range = range_find(b, reach->addr, 1);
+		if (range)
+			range->users--;
+	}
+	*reach = (struct reach){0};
+}

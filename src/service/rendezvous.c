@@ -1,0 +1,287 @@
+/*
+ * rendezvous.c: large values. The server moves the bytes: it reads a SET's value from the caller's memory into its
+ * final place in the arena, and writes a GET's value from the arena into the caller's landing buffer. So nothing of
+ * the store is ever remotely accessible, and no byte is copied by a processor. A value is pinned while the
+ * wire touches it.
+ */
+#include "service/kv.h"
+
+#include <stdlib.h>
+
+struct kv_transfer {
+	struct conn_transfer wire;
+	struct list node; /* in agent->sets or agent->finished, or free in the worker */
+	struct kv_agent *agent;
+	struct store_ref ref;
+	struct wire_record request; /* of a SET: to be answered when the bytes are here */
+	uint64_t key_hash;
+	enum wire_status status;
+};
+
+/* Transfers are kept by the worker for the next request. */
+static struct kv_transfer *transfer_take(struct kv_agent *agent)
+{
+	struct service_worker *w = agent->worker;
+	struct kv_transfer *t = w->free_transfers;
+
+	if (t)
+		w->free_transfers = *(struct kv_transfer **)t;
+	else
+		t = malloc(sizeof(*t));
+	if (!t)
+		return NULL;
+	*t = (struct kv_transfer){.agent = agent};
+	list_init(&t->node);
+	return t;
+}
+
+static void transfer_give(struct kv_transfer *t)
+{
+	struct service_worker *w = t->agent->worker;
+
+	*(struct kv_transfer **)t = w->free_transfers;
+	w->free_transfers = t;
+}
+
+void service_worker_free(struct service_worker *worker)
+{
+	while (worker->free_transfers) {
+		struct kv_transfer *t = worker->free_transfers;
+
+		worker->free_transfers = *(struct kv_transfer **)t;
+		free(t);
+	}
+}
+
+bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
+{
+	uint64_t hash;
+
+	if (likely(list_empty(&agent->sets)))
+		return false;
+	hash = hash_bytes(key, key_len);
+	for (const struct list *pos = agent->sets.next; pos != &agent->sets; pos = pos->next)
+		if (container_of(pos, const struct kv_transfer, node)->key_hash == hash)
+			return true;
+	return false;
+}
+
+int kv_answer_too_large(struct conn *conn, struct kv_agent *agent,
+			const struct wire_record *request, const char *key, uint32_t key_len,
+			uint64_t value_len)
+{
+	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(value_len) + key_len, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	memcpy(reply + 1, &value_len, sizeof(value_len));
+	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
+	kv_answer(conn, agent->worker, request, reply, WIRE_TOO_LARGE,
+		  (uint32_t)sizeof(value_len) + key_len);
+	return 0;
+}
+
+/* The value is in the caller's memory, or never will be: it may go. */
+static void get_done(struct conn_transfer *wire, enum fabric_status status)
+{
+	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
+
+	(void)status; /* a failed write ends the connection, and the answer behind it never arrives */
+	store_unpin(t->agent->worker->shared->store, &t->ref);
+	transfer_give(t);
+}
+
+/* Post the write, then its answer behind it: one round trip in all. */
+static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		       struct wire_record *reply, const struct wire_remote *to,
+		       struct store_ref *ref)
+{
+	struct kv_transfer *t = transfer_take(agent);
+	uint64_t len = ref->len;
+	struct fabric_sge from = {ref->addr, len, agent->arena};
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	t->wire.done = get_done;
+	t->ref = *ref;
+	rc = conn_write(conn, &t->wire, &from, to->addr, to->rkey);
+	if (rc != 0) {
+		transfer_give(t);
+		return rc;
+	}
+	agent->worker->stats.kv_gets++;
+	agent->worker->stats.kv_writes++;
+	memcpy(reply + 1, &len, sizeof(len));
+	kv_answer(conn, agent->worker, request, reply, WIRE_OK, sizeof(len));
+	reply->flags |= WIRE_WRITTEN;
+	return 0;
+}
+
+/* What the client says of its memory was read once, into *remote. */
+static bool remote_valid(const struct wire_remote *remote)
+{
+	return remote->length && remote->addr + remote->length >= remote->addr;
+}
+
+int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		const char *body)
+{
+	struct store *store = agent->worker->shared->store;
+	const char *key = body + sizeof(struct wire_remote);
+	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote), room;
+	struct wire_record *reply;
+	struct wire_remote to;
+	struct store_ref ref;
+	int rc;
+
+	memcpy(&to, body, sizeof(to));
+	if (!remote_valid(&to))
+		return -EPROTO;
+	reply = conn_reserve(conn, (uint32_t)sizeof(uint64_t), &room);
+	if (!reply)
+		return -EAGAIN;
+	if (store_get(store, key, key_len, agent->worker->now, &ref) == 0) {
+		agent->worker->stats.kv_gets++;
+		kv_answer(conn, agent->worker, request, reply, WIRE_NOT_FOUND, 0);
+		return 0;
+	}
+	if (ref.len <= room && ref.len <= WIRE_INLINE_MAX) {
+		memcpy(reply + 1, ref.addr, ref.len);
+		agent->worker->stats.kv_gets++;
+		kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)ref.len);
+		rc = 0;
+	} else if (ref.len > to.length || !agent->arena) {
+		rc = kv_answer_too_large(conn, agent, request, key, key_len, ref.len);
+	} else {
+		rc = write_value(conn, agent, request, reply, &to, &ref);
+		if (rc == 0)
+			return 0; /* pinned until it is written */
+	}
+	store_unpin(store, &ref);
+	return rc;
+}
+
+/* Answer a SET whose bytes came; false when there is no room. */
+static bool set_answer(struct conn *conn, struct kv_transfer *t)
+{
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+
+	if (!reply)
+		return false;
+	kv_answer(conn, t->agent->worker, &t->request, reply, t->status, 0);
+	return true;
+}
+
+/* The value is in its place, unless the connection failed: then the old one stays. */
+static void set_done(struct conn_transfer *wire, enum fabric_status status)
+{
+	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
+	struct service_worker *worker = t->agent->worker;
+	struct store *store = worker->shared->store;
+	int rc;
+
+	list_del(&t->node);
+	if (status != FABRIC_OK) {
+		store_abandon(store, &t->ref);
+		transfer_give(t);
+		return;
+	}
+	rc = store_publish(store, &t->ref, NULL, worker->now, NULL);
+	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
+	worker->stats.kv_sets++;
+	if (list_empty(&t->agent->finished) && set_answer(wire->conn, t))
+		transfer_give(t);
+	else
+		list_add_tail(&t->agent->finished, &t->node);
+}
+
+static int read_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		      const struct wire_remote *from, uint64_t key_hash, struct store_ref *ref)
+{
+	struct kv_transfer *t = transfer_take(agent);
+	struct fabric_sge to = {ref->addr, ref->len, agent->arena};
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	t->wire.done = set_done;
+	t->ref = *ref;
+	t->request = *request;
+	t->key_hash = key_hash;
+	rc = conn_read(conn, &t->wire, &to, from->addr, from->rkey);
+	if (rc != 0) {
+		transfer_give(t);
+		return rc;
+	}
+	agent->worker->stats.kv_reads++;
+	list_add_tail(&agent->sets, &t->node);
+	return 0;
+}
+
+/* A SET that is refused before a byte is moved. */
+static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		      enum wire_status status)
+{
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	agent->worker->stats.kv_sets++;
+	kv_answer(conn, agent->worker, request, reply, status, 0);
+	return 0;
+}
+
+int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		const char *body)
+{
+	struct store *store = agent->worker->shared->store;
+	const char *key = body + sizeof(struct wire_remote);
+	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
+	struct wire_remote from;
+	struct store_ref ref;
+	int rc;
+
+	memcpy(&from, body, sizeof(from));
+	if (!remote_valid(&from))
+		return -EPROTO;
+	if (!agent->arena)
+		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
+	if (from.length > agent->value_max)
+		return refuse_set(conn, agent, request, WIRE_TOO_LARGE);
+	if (!conn_transfer_room(conn)) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	rc = store_reserve(store, key, key_len, from.length, agent->worker->now, &ref);
+	if (rc != 0)
+		return refuse_set(conn, agent, request, wire_status_of(rc));
+	rc = read_value(conn, agent, request, &from, hash_bytes(key, key_len), &ref);
+	if (rc != 0)
+		store_abandon(store, &ref);
+	return rc;
+}
+
+void kv_rendezvous_writable(struct conn *conn)
+{
+	struct kv_agent *agent = conn_context(conn);
+
+	while (!list_empty(&agent->finished)) {
+		struct kv_transfer *t = list_first(&agent->finished, struct kv_transfer, node);
+
+		if (!set_answer(conn, t))
+			return;
+		list_del(&t->node);
+		transfer_give(t);
+	}
+}
+
+void kv_rendezvous_close(struct kv_agent *agent)
+{
+	while (!list_empty(&agent->finished)) {
+		struct kv_transfer *t = list_first(&agent->finished, struct kv_transfer, node);
+
+		list_del(&t->node);
+		transfer_give(t);
+	}
+}
