@@ -224,7 +224,7 @@ struct soft_endpoint {
 	void *context;
 	enum soft_state state;
 	bool unix_socket, starved, hung_up, watch_out;
-	uint64_t deadline; /* of REFUSING, and of a starved one whose peer has gone */
+	uint64_t deadline; /* of REFUSING */
 	struct sockaddr_storage peer;
 
 	/* Send queue: tail <= sent <= head, free-running. A request's index is its number in

@@ -395,7 +395,7 @@ void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_
 	}
 	soft_receive(ep);
 	if (ep->starved && ep->hung_up)
-		soft_timer_want(q, SOFT_TICK_MS);
+		soft_fail_socket(ep, 0);
 }
 
 void soft_endpoint_continue(struct soft_endpoint *ep)
@@ -430,12 +430,8 @@ bool soft_endpoint_tick(struct soft_queue *q, uint64_t now)
 	list_for_each_safe(pos, tmp, &q->endpoints)
 	{
 		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
-		bool orphan = ep->starved && ep->hung_up;
-		bool timed = ep->state == SOFT_REFUSING || orphan;
+		bool timed = ep->state == SOFT_REFUSING;
 
-		/* What the peer sent before it went is still to be received, but not for ever. */
-		if (!orphan && ep->state == SOFT_OPEN)
-			ep->deadline = now + SOFT_DEADLINE / 2;
 		busy |= timed;
 		if (timed && now >= ep->deadline)
 			soft_fail(ep, &(struct soft_cause){0});

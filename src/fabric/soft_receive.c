@@ -49,9 +49,10 @@ int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 		   const struct fabric_recv *recv, unsigned count)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
-	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 
 	if (endpoint) {
+		struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+
 		if (!ep->recvs.ring)
 			return -EINVAL;
 		if (ep->state >= SOFT_FLUSHING)
@@ -82,6 +83,11 @@ static enum soft_step soft_recv_take(struct soft_endpoint *ep)
 	struct soft_recvs *r = soft_recvs_of(ep);
 
 	if (r->head == r->tail) {
+		/* A peer that has gone does not wait for this one to complete. */
+		if (ep->hung_up) {
+			soft_fail_socket(ep, 0);
+			return SOFT_END;
+		}
 		ep->starved = true;
 		if (!ep->recvs.ring)
 			list_add_tail(&ep->queue->starved, &ep->starving);
@@ -178,14 +184,16 @@ static void soft_target_lost(struct soft_endpoint *ep)
 static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct soft_frame *f)
 {
 	struct soft_domain *d = ep->recvs.ring ? ep->domain : ep->queue->domain;
+	enum soft_step step;
 	struct soft_seg seg;
 
 	if (!soft_cq_room(ep->queue)) {
 		soft_ready(ep);
 		return SOFT_WAIT;
 	}
-	if (soft_recv_take(ep) == SOFT_WAIT)
-		return SOFT_WAIT;
+	step = soft_recv_take(ep);
+	if (step != SOFT_GO)
+		return step;
 	seg = (struct soft_seg){ep->recv.addr, f->len, ep->recv.key};
 	soft_target(ep, d, &seg, 1, FABRIC_LOCAL_WRITE);
 	if (likely(f->len <= ep->recv.len && (!f->len || soft_target_check(ep))))
@@ -198,6 +206,7 @@ static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct sof
 static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct soft_frame *f)
 {
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)f->addr, f->len, f->key};
+	enum soft_step step = SOFT_GO;
 
 	/* Key 0 is not memory of ours here; soft_target_check() would take it so. */
 	if (f->len && (!f->key || !soft_region_check(ep->domain, f->key, f->addr, f->len,
@@ -205,8 +214,10 @@ static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct so
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
 	}
-	if (f->op == SOFT_WRITE_IMM && soft_recv_take(ep) == SOFT_WAIT)
-		return SOFT_WAIT;
+	if (f->op == SOFT_WRITE_IMM)
+		step = soft_recv_take(ep);
+	if (step != SOFT_GO)
+		return step;
 	soft_target(ep, ep->domain, &seg, 1, FABRIC_REMOTE_WRITE);
 	return SOFT_GO;
 }
