@@ -321,8 +321,7 @@ static int verbs_issue_piece(struct verbs_endpoint *ep)
 
 static void verbs_issue_deferred(struct verbs_endpoint *ep)
 {
-	while (verbs_has_deferred(ep) && verbs_may_send(ep) &&
-	       verbs_outstanding(ep) < ep->hw_depth)
+	while (verbs_has_deferred(ep) && verbs_may_send(ep) && verbs_outstanding(ep) < ep->hw_depth)
 		if (verbs_issue_piece(ep))
 			verbs_endpoint_close(ep);
 }
