@@ -8,6 +8,8 @@
 # stderr; 77: a tool is missing.
 set -u
 rounds=${ROUNDS:-20}
+patience=${RDMAD_GUEST:+6} # an emulated machine is ten times slower
+patience=${patience:-1.5}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-e2e.XXXXXX")
 failures=0 daemon='' clients=() server=''
 unset RDMAD_HOST
@@ -94,13 +96,15 @@ start_daemon() {
 	exit 1
 }
 
+# A process that ended and was not waited for yet is a zombie.
+running() { [[ $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) == [!Z] ]]; }
+
 await_exit() {
 	local status
-	(sleep 30; kill -KILL $daemon 2>/dev/null) &
-	local watchdog=$!
-	wait $daemon
+	for _ in {1..300}; do running "$daemon" || break; sleep 0.1; done
+	running "$daemon" && kill -KILL "$daemon"
+	wait "$daemon"
 	status=$?
-	kill $watchdog 2>/dev/null
 	daemon=''
 	[[ $status == 0 ]] || { fail "rdmad, $1: exit status $status"; cat "$dir/log" >&2; }
 }
@@ -238,7 +242,7 @@ interrupt() {
 	rdmactl -H "$server" --json "$@" >"$dir/out" 2>"$dir/err" &
 	client=$!
 	clients=("$client")
-	sleep 1.5
+	sleep "$patience"
 	kill -INT $client
 	wait $client
 	local status=$?
@@ -263,7 +267,11 @@ test_exit_statuses() {
 	expect 2 ping -H "host:port"
 	expect 2 ping "tcp://127.0.0.1:99999"
 	expect 3 status --control "$dir/nobody.sock" && complains "start the daemon with: rdmad" status
-	[[ $server == rdma:* ]] || expect 1 ping --require-rdma && complains "RDMA" "ping --require-rdma"
+	if [[ $server == rdma:* ]]; then
+		expect 0 ping -c 1 --require-rdma
+	else
+		expect 1 ping -c 1 --require-rdma && complains "RDMA" "ping --require-rdma"
+	fi
 }
 
 test_connection_listed() {
