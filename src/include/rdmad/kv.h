@@ -10,6 +10,8 @@
  *   -ENOENT no such key                     -ETIMEDOUT no answer in time
  *   -ENOTCONN the connection has ended      -ECONNREFUSED, -EHOSTUNREACH ... at open
  *   -EPROTONOSUPPORT another protocol version
+ *   -EEXIST, -ESTALE the condition of a put or delete did not hold
+ *   -EDOM not a number                      -ERANGE the number would leave 64 bits
  *   -EDEADLK a call that waits, from inside a callback: nothing was done
  * rdmad_error() says it in words.
  */
@@ -81,6 +83,130 @@ int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callba
  * `buffer` then. -EMSGSIZE: it is longer than `size`, value_len says how long. */
 int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
 		       kv_callback done, void *arg);
+
+/*
+ * Versions, conditions and expiry. Each write of a key gives it a higher version, also over a delete; none is 0.
+ * A time to live (ttl) is in microseconds from when the server carries the request out; 0: does not expire.
+ *
+ * Of each call there is a kv_submit_ variant, which is to its blocking one as kv_submit_get is to kv_get_bytes.
+ */
+enum kv_condition {
+	KV_ALWAYS,
+	KV_IF_ABSENT,  /* else -EEXIST */
+	KV_IF_PRESENT, /* else -ENOENT */
+	KV_IF_VERSION  /* the key has this version; else -ESTALE, or -ENOENT where it is missing */
+};
+
+struct kv_put_options {
+	enum kv_condition condition;
+	uint64_t version; /* of KV_IF_VERSION */
+	uint64_t ttl_us;
+};
+
+struct kv_meta {
+	uint64_t length; /* of the value */
+	uint64_t version;
+	uint64_t ttl_us; /* what is left of it */
+};
+
+/* What an answer brings, valid during the call. */
+struct kv_result {
+	int status;         /* 0 or a negative errno; the rest is set when it is 0 */
+	const void *value;  /* of a get */
+	size_t value_len;   /* of a get */
+	struct kv_meta meta; /* of a stat: all; of a get, put or incr: the version; else 0 */
+	int64_t number;     /* of an incr */
+};
+typedef void (*kv_result_callback)(void *arg, const struct kv_result *result);
+
+/* Set under a condition (options NULL: always, for ever). *version (may be NULL): of what was stored. */
+int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+	   const struct kv_put_options *options, uint64_t *version);
+int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value,
+		  size_t value_len, const struct kv_put_options *options, kv_result_callback done,
+		  void *arg);
+
+/* kv_get_bytes that also tells the version, to put with KV_IF_VERSION. */
+int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value,
+		   size_t *value_len, uint64_t *version);
+int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len,
+			  kv_result_callback done, void *arg);
+
+/* Length, version and time left, without the value. -ENOENT. */
+int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *meta);
+int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done,
+		   void *arg);
+
+/* Change the time to live, not the version. 1: done, 0: no such key (submitted: 0, -ENOENT). */
+int kv_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us);
+int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us,
+		     kv_result_callback done, void *arg);
+
+/* 1: was deleted, 0: no such key (submitted: 0, -ENOENT), -ESTALE: it has another version. version 0: -EINVAL. */
+int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version);
+int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version,
+			kv_result_callback done, void *arg);
+
+/* Add `delta` to a value that is a decimal number (missing: 0), as one step; the ttl stays. *number: the sum;
+ * *version; both may be NULL. -EDOM: the value is not a whole number in 64 bits; -ERANGE: the sum is not: nothing
+ * was changed. */
+int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number,
+	    uint64_t *version);
+int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta,
+		   kv_result_callback done, void *arg);
+
+/*
+ * All keys. These wait; there is no submitted variant.
+ */
+
+/* One key of a walk; it may use the handle, also to wait or delete. Not 0: stop. */
+typedef int (*kv_scan_callback)(void *arg, const void *key, size_t key_len,
+				const struct kv_meta *meta);
+
+/* One page of the keys that begin with the prefix (length 0: all), at most `limit` (0: as many as one
+ * message takes). *cursor is 0 to begin, and 0 again at the end; a page may be empty before that. Returns how many keys the
+ * page had, or what the callback returned when not 0: *cursor is unchanged then. A key that is there during the whole
+ * walk comes at least once, mostly once; others may or may not come. */
+int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len,
+	    unsigned limit, kv_scan_callback each, void *arg);
+
+/* All pages. 0, what the callback returned when not 0, or an error. */
+int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each,
+	    void *arg);
+
+/* Delete all keys, of all clients. *deleted (may be NULL): how many. What is written meanwhile may stay. */
+int kv_delete_all(void *kv_handle, uint64_t *deleted);
+
+/* The server's limits and what it holds. */
+struct kv_info {
+	uint64_t key_max, eager_max, value_max; /* bytes */
+	uint64_t keys;
+	uint64_t bytes_used, bytes_total; /* of its memory for keys and values */
+	uint64_t hits, misses, evictions, expired; /* since it started */
+};
+int kv_info(void *kv_handle, struct kv_info *info);
+
+/*
+ * Many keys in one call, as many outstanding as the handle takes. They wait until all are answered. 0, or the
+ * first item's error; -ETIMEDOUT, -ENOTCONN: no answer for some. An item's error does not stop the others.
+ */
+struct kv_item {
+	const void *key;
+	size_t key_len;
+	const void *value; /* of kv_mset */
+	size_t value_len;
+	int status; /* set by the call: 0 or a negative errno */
+};
+
+/* options as of kv_put, the same for all; NULL: as kv_set_bytes. */
+int kv_mset(void *kv_handle, struct kv_item *items, size_t count,
+	    const struct kv_put_options *options);
+
+/* Calls back once for each item, with its index, as soon as it is answered; value is valid during the call. A missing
+ * key has status -ENOENT, and does not count as an error of kv_mget. The callback may submit, not wait. */
+typedef void (*kv_mget_callback)(void *arg, size_t index, int status, const void *value,
+				 size_t value_len);
+int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg);
 
 /*
  * Registered memory. Values from 4 KiB on are read from and written to the caller's memory by the
