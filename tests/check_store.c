@@ -1,4 +1,5 @@
 /* check_store: each operation and its edges; memory, eviction, model and threads in store_*.c. */
+#include "store/internal.h"
 #include "store_common.h"
 
 #define VALUE_MAX 100000
@@ -428,7 +429,7 @@ struct seen {
 	unsigned calls;
 };
 
-static void see(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+static bool see(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
 {
 	struct seen *seen = arg;
 	char text[32] = "";
@@ -438,6 +439,7 @@ static void see(void *arg, const void *key, size_t key_len, const struct store_m
 	memcpy(text, key, key_len);
 	seen->count[atoi(text + 4)]++;
 	seen->calls++;
+	return true;
 }
 
 static void set_number(const char *prefix, int i)
@@ -498,7 +500,7 @@ END_TEST
 START_TEST(test_scan_any_cursor)
 {
 	static const uint64_t cursors[] = {1,	       UINT32_MAX,	  UINT64_MAX,
-					   1ull << 32, 15ull << 32 | 999, 1ull << 63};
+					   1ull << 32, 15ull << 48 | 999, 1ull << 63};
 	static struct seen seen;
 
 	for (int i = 0; i < 500; i++)
@@ -512,6 +514,70 @@ START_TEST(test_scan_any_cursor)
 			ck_assert_int_lt(++calls, 100000);
 		} while (cursor);
 	}
+}
+END_TEST
+
+/* Takes as many keys in a call as it was told, and refuses the next. */
+struct limited {
+	struct seen *seen;
+	unsigned room;
+};
+
+static bool see_page(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+{
+	struct limited *page = arg;
+
+	return page->room && page->room-- && see(page->seen, key, key_len, meta);
+}
+
+/* However few keys a page takes, none is lost and none comes twice. */
+START_TEST(test_scan_pages)
+{
+	static struct seen seen;
+	uint64_t cursor = 0;
+
+	memset(&seen, 0, sizeof(seen));
+	for (int i = 0; i < 5000; i++)
+		set_number("key:", i);
+	do {
+		struct limited page = {&seen, (unsigned)_i};
+
+		store_scan(f.store, &cursor, 1000, NULL, 0, NOW, see_page, &page);
+	} while (cursor);
+	for (int i = 0; i < 5000; i++)
+		ck_assert_uint_eq(seen.count[i], 1);
+}
+END_TEST
+
+static bool see_link(void *arg, uint32_t link)
+{
+	unsigned *count = arg;
+
+	if (!count[0]) /* the room that is left */
+		return false;
+	count[0]--;
+	count[link]++;
+	return true;
+}
+
+/* Links of one tag have no order but their number: more of them than are sorted at a time, and than a page takes. */
+START_TEST(test_scan_one_tag)
+{
+	static const unsigned rooms[] = {1, 2, 31, 32, 33, 1000};
+	struct index_cursor cursor = {0};
+	unsigned count[301] = {0};
+	struct index x;
+
+	ck_assert_int_eq(index_init(&x), 0);
+	for (uint32_t link = 1; link <= 300; link++)
+		ck_assert_int_eq(index_insert(&x, link % 3 ? 0 : UINT32_MAX, link), 0);
+	do {
+		count[0] = rooms[_i];
+		index_scan(&x, &cursor, see_link, count);
+	} while (cursor.place || cursor.skip);
+	for (uint32_t link = 1; link <= 300; link++)
+		ck_assert_uint_eq(count[link], 1);
+	index_fini(&x);
 }
 END_TEST
 
@@ -585,6 +651,8 @@ static TCase *operations_case(void)
 	tcase_add_loop_test(tc, test_scan_while_growing, 0, 4);
 	tcase_add_test(tc, test_scan_prefix);
 	tcase_add_test(tc, test_scan_any_cursor);
+	tcase_add_loop_test(tc, test_scan_pages, 1, 9);
+	tcase_add_loop_test(tc, test_scan_one_tag, 0, 6);
 	tcase_add_test(tc, test_full_arena);
 	tcase_add_test(tc, test_stats);
 	return tc;

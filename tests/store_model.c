@@ -157,7 +157,7 @@ static void op_incr(struct model *m, unsigned key)
 	model_wrote(m, key, version);
 }
 
-static void see(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+static bool see(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
 {
 	unsigned *count = arg, k;
 
@@ -165,6 +165,7 @@ static void see(void *arg, const void *key, size_t key_len, const struct store_m
 	memcpy(&k, key, 4);
 	expect(k < KEYS);
 	count[k]++;
+	return true;
 }
 
 /* Everything at once: what the scan lists, what the figures say. */

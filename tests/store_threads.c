@@ -73,15 +73,15 @@ static void do_write(struct worker *w, uint32_t key, uint64_t now)
 	atomic_fetch_add(&w->t->writes, 1);
 }
 
-static void count_key(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+static bool count_key(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
 {
-	(*(unsigned *)arg)++;
+	return ++*(unsigned *)arg % 8; /* full, now and then */
 }
 
 static void do_rare(struct worker *w, uint64_t now)
 {
 	static const char prefix[] = {0};
-	uint64_t cursor = random_next(&w->state) % 16 << 32;
+	uint64_t cursor = random_next(&w->state) % 16 << 48;
 	unsigned seen = 0;
 	struct store_stats stats;
 

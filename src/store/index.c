@@ -218,8 +218,17 @@ void index_remove(struct index *x, struct slot slot)
  * Scan. The cursor counts with its bits reversed, so that the buckets a bucket splits into are
  * exactly those that its cursor stands for, whatever the table's size is at the next call (the
  * scheme by Pieter Noordhuis in Redis' dict.c, dictScan). While two tables exist, it walks the
- * smaller.
+ * smaller. Within a bucket it goes by the rest of the bits, so that a walk may stop between any two
+ * links; only links of one whole tag are told apart by their number.
  */
+#define SORTED 32 /* links of a bucket that are put in order at a time */
+
+struct sorted {
+	struct index_cursor from;
+	unsigned n, skip;
+	bool more; /* some did not fit; all of them come behind these */
+	uint32_t place[SORTED], link[SORTED];
+};
 
 static uint32_t bits_reverse(uint32_t v)
 {
@@ -229,27 +238,71 @@ static uint32_t bits_reverse(uint32_t v)
 	return (v >> 1 & 0x55555555) | (v & 0x55555555) << 1;
 }
 
-static unsigned bucket_visit(const struct bucket *b, index_visit_fn fn, void *arg)
+static void sorted_add(struct sorted *s, uint32_t place, uint32_t link)
 {
-	unsigned n = 0;
+	unsigned at = s->n;
 
-	for (; b; b = b->next)
-		for (unsigned i = 0; i < BUCKET_SLOTS; i++)
-			if (b->link[i]) {
-				fn(arg, b->link[i]);
-				n++;
-			}
-	return n;
+	if (place < s->from.place)
+		return;
+	if (place == s->from.place && s->skip) {
+		s->skip--;
+		return;
+	}
+	while (at && s->place[at - 1] > place)
+		at--;
+	if (s->n == SORTED) {
+		s->more = true;
+		if (at == SORTED)
+			return;
+		s->n--;
+	}
+	memmove(&s->place[at + 1], &s->place[at], (s->n - at) * sizeof(s->place[0]));
+	memmove(&s->link[at + 1], &s->link[at], (s->n - at) * sizeof(s->link[0]));
+	s->place[at] = place;
+	s->link[at] = link;
+	s->n++;
 }
 
-unsigned index_scan(const struct index *x, uint32_t *cursor, index_visit_fn fn, void *arg)
+static void sorted_add_bucket(struct sorted *s, const struct bucket *b)
+{
+	for (; b; b = b->next)
+		for (unsigned i = 0; i < BUCKET_SLOTS; i++)
+			if (b->link[i])
+				sorted_add(s, bits_reverse(b->tag[i]), b->link[i]);
+}
+
+/* Where to go on at `place` after the first `taken`. */
+static struct index_cursor sorted_rest(const struct sorted *s, unsigned taken, uint32_t place)
+{
+	struct index_cursor rest = {.place = place};
+
+	if (place == s->from.place)
+		rest.skip = s->from.skip;
+	while (taken && s->place[taken - 1] == place) {
+		rest.skip++;
+		taken--;
+	}
+	return rest;
+}
+
+unsigned index_scan(const struct index *x, struct index_cursor *cursor, index_visit_fn fn, void *arg)
 {
 	uint32_t mask = x->old.bucket ? x->old.mask : x->now.mask;
-	uint32_t at = *cursor & mask;
-	unsigned n = bucket_visit(index_bucket(x, at), fn, arg);
+	uint32_t at = bits_reverse(cursor->place) & mask;
+	struct sorted s = {.from = *cursor, .skip = cursor->skip};
 
+	sorted_add_bucket(&s, index_bucket(x, at));
 	if (x->old.bucket && at < x->moved)
-		n += bucket_visit(&x->now.bucket[at + mask + 1], fn, arg);
-	*cursor = bits_reverse(bits_reverse(*cursor | ~mask) + 1);
-	return n;
+		sorted_add_bucket(&s, &x->now.bucket[at + mask + 1]);
+	for (unsigned i = 0; i < s.n; i++) {
+		if (!fn(arg, s.link[i])) {
+			*cursor = sorted_rest(&s, i, s.place[i]);
+			return i;
+		}
+	}
+	if (s.more)
+		*cursor = sorted_rest(&s, s.n, s.place[s.n - 1]);
+	else
+		*cursor = (struct index_cursor){.place = (cursor->place | bits_reverse(~mask)) + 1};
+	return s.n;
 }

@@ -302,10 +302,17 @@ bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct 
 int index_insert(struct index *x, uint32_t tag, uint32_t link); /* -ENOMEM */
 void index_remove(struct index *x, struct slot slot);
 
-/* Calls back for all links of the bucket at the cursor and moves it on; 0 again at the end. Returns
- * how many. */
-typedef void (*index_visit_fn)(void *arg, uint32_t link);
-unsigned index_scan(const struct index *x, uint32_t *cursor, index_visit_fn fn, void *arg);
+/* A walk stands at a place, a tag with its bits reversed, behind the first `skip` links that have it. */
+struct index_cursor {
+	uint32_t place;
+	uint16_t skip;
+};
+
+/* Calls back for the links of the bucket at the cursor, in the order of their places, and moves it on; false: not that one,
+ * and the cursor stands before it. Begins and ends with zeros. Returns how many were taken. */
+typedef bool (*index_visit_fn)(void *arg, uint32_t link);
+unsigned index_scan(const struct index *x, struct index_cursor *cursor, index_visit_fn fn,
+		    void *arg);
 
 static inline struct bucket *index_bucket(const struct index *x, uint32_t tag)
 {

@@ -14,6 +14,7 @@
 #define ROOM "store"
 #define TICK_BUDGET 4096   /* steps of a wheel in one store_tick */
 #define TICK_LATEST TIME_S /* store_tick asks to be called again after this at the latest */
+#define FLUSH_SOME 10000   /* items after which a flush pauses */
 #define SCAN_BUCKETS 8	   /* buckets looked at for each key of the budget */
 #define DIGITS_MAX 21	   /* of a 64-bit integer, with sign and NUL */
 
@@ -630,42 +631,49 @@ struct scan {
 	uint64_t now;
 	store_scan_fn fn;
 	void *arg;
+	bool full; /* the callback took no more */
 };
 
-static void scan_visit(void *arg, uint32_t link)
+static bool scan_visit(void *arg, uint32_t link)
 {
-	const struct scan *scan = arg;
+	struct scan *scan = arg;
 	const struct store_item *item = arena_item(scan->arena, link);
 	struct store_meta meta;
 
 	if (item->expires <= scan->now || item->key_len < scan->prefix_len ||
 	    (scan->prefix_len && memcmp(item->key, scan->prefix, scan->prefix_len)))
-		return;
+		return true;
 	meta_set(&meta, item);
-	scan->fn(scan->arg, item->key, item->key_len, &meta);
+	scan->full = !scan->fn(scan->arg, item->key, item->key_len, &meta);
+	return !scan->full;
 }
 
-/* The cursor: the stripe in the upper half, index_scan()'s in the lower. */
+static bool cursor_begins(const struct index_cursor *cursor)
+{
+	return !cursor->place && !cursor->skip;
+}
+
+/* The cursor: the stripe above the index's skip and place. */
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
 		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg)
 {
-	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg};
-	uint64_t at = *cursor >> 32, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;
-	uint32_t low = (uint32_t)*cursor;
+	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg, false};
+	uint64_t at = *cursor >> 48, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;
+	struct index_cursor in = {.place = (uint32_t)*cursor, .skip = (uint16_t)(*cursor >> 32)};
 
-	while (at < store->stripes && work) {
+	while (at < store->stripes && work && !scan.full) {
 		struct stripe *s = &store->stripe[at];
 		unsigned n;
 
 		lock_take(&s->lock);
 		do {
-			n = index_scan(&s->index, &low, scan_visit, &scan);
+			n = index_scan(&s->index, &in, scan_visit, &scan);
 			work -= MIN(work, 1 + (uint64_t)n * SCAN_BUCKETS);
-		} while (low && work);
+		} while (!cursor_begins(&in) && work && !scan.full);
 		lock_give(&s->lock);
-		at += !low;
+		at += !scan.full && cursor_begins(&in);
 	}
-	*cursor = at < store->stripes ? at << 32 | low : 0;
+	*cursor = at < store->stripes ? at << 48 | (uint64_t)in.skip << 32 | in.place : 0;
 }
 
 /* A stripe's table is taken away under the lock and emptied after it. */
@@ -685,31 +693,49 @@ static bool stripe_detach(struct stripe *s, struct index *out)
 	return true;
 }
 
-static void flush_visit(void *arg, uint32_t link)
+static bool flush_visit(void *arg, uint32_t link)
 {
 	struct store *store = arg;
 
 	store_item_release(store, arena_item(&store->arena, link));
+	return true;
+}
+
+static uint64_t stripe_flush(struct store *store, struct stripe *s)
+{
+	struct index old;
+	struct index_cursor cursor = {0};
+	uint64_t deleted;
+
+	if (!stripe_detach(s, &old)) {
+		log_error(ROOM, "no memory for a new index; a stripe was not flushed");
+		return 0;
+	}
+	do {
+		index_scan(&old, &cursor, flush_visit, store);
+	} while (!cursor_begins(&cursor));
+	deleted = old.count;
+	index_fini(&old);
+	return deleted;
+}
+
+uint64_t store_flush_some(struct store *store, uint64_t *cursor)
+{
+	uint64_t deleted = 0, at = *cursor;
+
+	while (at < store->stripes && deleted < FLUSH_SOME)
+		deleted += stripe_flush(store, &store->stripe[at++]);
+	*cursor = at < store->stripes ? at : 0;
+	return deleted;
 }
 
 uint64_t store_flush(struct store *store)
 {
-	uint64_t deleted = 0;
+	uint64_t deleted = 0, cursor = 0;
 
-	for (unsigned i = 0; i < store->stripes; i++) {
-		struct index old;
-		uint32_t cursor = 0;
-
-		if (!stripe_detach(&store->stripe[i], &old)) {
-			log_error(ROOM, "no memory for a new index; stripe %u not flushed", i);
-			continue;
-		}
-		do {
-			index_scan(&old, &cursor, flush_visit, store);
-		} while (cursor);
-		deleted += old.count;
-		index_fini(&old);
-	}
+	do {
+		deleted += store_flush_some(store, &cursor);
+	} while (cursor);
 	return deleted;
 }
 

@@ -131,15 +131,19 @@ int store_expire(struct store *store, const void *key, size_t key_len, uint64_t 
 
 /* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about
  * `budget` keys and calls back for those with the prefix, under a stripe's lock (no store call from
- * inside). Each key that is there for the whole walk comes at least once, however the table grows.
- */
-typedef void (*store_scan_fn)(void *arg, const void *key, size_t key_len,
+ * inside). false from fn: that key is not taken, the call ends, and it comes first the next time; the
+ * first key of a call has to be taken. Each key that is there for the whole walk comes at least once,
+ * however the table grows. */
+typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len,
 			      const struct store_meta *meta);
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
 		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg);
 
 /* Delete all, stripe by stripe: what is written meanwhile may stay. Returns how many. */
 uint64_t store_flush(struct store *store);
+
+/* The same in steps of some 10000 keys or one stripe, whichever is more: *cursor 0 begins, 0 again: done. */
+uint64_t store_flush_some(struct store *store, uint64_t *cursor);
 
 /* Free what has expired, a bounded amount of work per call (a fraction of a millisecond), by a
  * timer wheel that is at most about 1 ms late. Returns when to call again: at the latest a second
