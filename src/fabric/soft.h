@@ -23,7 +23,8 @@
 #define SOFT_MAX_DEPTH 65536
 #define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
 #define SOFT_MAX_LINGERS 256
-#define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to take our last bytes */
+#define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to send an ERROR */
+#define SOFT_LINGER_TIME TIME_S	   /* for the peer to take our last bytes */
 #define SOFT_TICK_MS 250	   /* how often deadlines are looked at */
 #define SOFT_FEW 2		   /* endpoints that are read without asking epoll */
 #define SOFT_SKIP 16		   /* polls of those few between two looks at epoll */

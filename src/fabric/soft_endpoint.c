@@ -142,7 +142,8 @@ const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
 /*
  * Lingering: a socket that is closed with bytes unread answers by a reset, and that
  * destroys what we sent last, be it an ERROR or a SEND that has completed. So its writing
- * end is shut, and it is read until the peer has closed too.
+ * end is shut, and it is read until the peer has closed too, or for SOFT_LINGER_TIME: what has
+ * completed was taken by the peer, so it is for an ERROR and for courtesy only.
  */
 static void soft_linger_end(struct soft_queue *q, struct soft_linger *l)
 {
@@ -164,6 +165,15 @@ void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t 
 		soft_linger_end(q, l);
 }
 
+/* The peer does not read, so it does not see that we have closed: a reset it does see. */
+static void soft_linger_reset(struct soft_queue *q, struct soft_linger *l)
+{
+	struct linger now = {.l_onoff = 1};
+
+	setsockopt(l->source.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	soft_linger_end(q, l);
+}
+
 bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 {
 	struct list *pos, *tmp;
@@ -175,8 +185,12 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 		if (now < l->deadline)
 			continue;
 		soft_linger_run(q, &l->source, 0);
-		if (l->source.fd >= 0)
+		if (l->source.fd < 0)
+			continue;
+		if (now == TIME_NEVER) /* nobody will wait: leave the rest to the kernel */
 			soft_linger_end(q, l);
+		else
+			soft_linger_reset(q, l);
 	}
 	return !list_empty(&q->lingers);
 }
@@ -184,14 +198,16 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 static void soft_linger_create(struct soft_queue *q, int fd)
 {
 	struct soft_linger *l = calloc(1, sizeof(*l));
+	unsigned ms = SOFT_LINGER_TIME / TIME_MS;
 
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)); /* when we are gone */
 	shutdown(fd, SHUT_WR);
 	if (!l) {
 		close(fd);
 		return;
 	}
 	l->source = (struct soft_source){.kind = SOFT_LINGER, .fd = fd};
-	l->deadline = time_now() + SOFT_DEADLINE;
+	l->deadline = time_now() + SOFT_LINGER_TIME;
 	/* It may not be watched yet (taken and not accepted): then nothing can be lost. */
 	if (soft_watch(q, &l->source, EPOLLIN | EPOLLRDHUP, false)) {
 		close(fd);

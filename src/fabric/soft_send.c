@@ -438,10 +438,11 @@ static int soft_chain_check(const struct soft_endpoint *ep, const struct fabric_
 
 static uint32_t soft_seg_key(const struct soft_endpoint *ep, const struct fabric_region *region)
 {
-	const struct soft_region *r = container_of(region, const struct soft_region, base);
+	const struct soft_region *r;
 
 	if (!region)
 		return 0;
+	r = container_of(region, const struct soft_region, base);
 	return r->domain == ep->domain ? r->key : SOFT_NO_KEY;
 }
 
