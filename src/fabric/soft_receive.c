@@ -603,7 +603,8 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 		return false;
 	}
 	*budget -= MIN(*budget, (size_t)n);
-	return step == SOFT_GO && (size_t)n == wanted;
+	/* A short read has emptied the socket, but the edge that told of the end came before it. */
+	return step == SOFT_GO && ((size_t)n == wanted || ep->hung_up);
 }
 
 void soft_receive(struct soft_endpoint *ep)
