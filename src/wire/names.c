@@ -30,6 +30,24 @@ const char *wire_op_name(unsigned op)
 		return "get into";
 	case WIRE_OP_SET_FROM:
 		return "set from";
+	case WIRE_OP_PUT:
+		return "put";
+	case WIRE_OP_PUT_FROM:
+		return "put from";
+	case WIRE_OP_STAT:
+		return "stat";
+	case WIRE_OP_EXPIRE:
+		return "expire";
+	case WIRE_OP_DELETE_IF:
+		return "delete if";
+	case WIRE_OP_INCR:
+		return "incr";
+	case WIRE_OP_SCAN:
+		return "scan";
+	case WIRE_OP_FLUSH:
+		return "flush";
+	case WIRE_OP_INFO:
+		return "info";
 	}
 	return "unknown";
 }
@@ -64,6 +82,8 @@ static const struct {
 	[WIRE_UNSUPPORTED] = {"not supported by the server", -EOPNOTSUPP},
 	[WIRE_EXISTS] = {"the key exists", -EEXIST},
 	[WIRE_STALE] = {"the key has another version", -ESTALE},
+	[WIRE_NOT_NUMBER] = {"the value is not a whole number", -EDOM},
+	[WIRE_RANGE] = {"the number would not fit in 64 bits", -ERANGE},
 };
 
 const char *wire_status_text(unsigned status)

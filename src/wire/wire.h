@@ -146,6 +146,8 @@ _Static_assert(sizeof(struct wire_record) == 16, "wire layout");
 
 #define WIRE_REPLY 1u   /* flags: this record answers the request of the same id */
 #define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
+#define WIRE_VERSIONED 8u /* flags of a GET or GET_INTO: the answer has the version, 8 bytes, before a value that is in
+			   * its body, and behind the length of one that was written */
 
 #define WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
 
@@ -193,6 +195,16 @@ enum wire_op {
 	                        * written there, body: its length, 8 bytes; without: body is the value. Also of GET:
 	                        * WIRE_TOO_LARGE, body: the value's length, 8 bytes, then the key, to ask again with */
 	WIRE_OP_SET_FROM = 21, /* kv: struct wire_remote (the value), key; it must stay until the reply */
+	WIRE_OP_PUT = 22,      /* kv: struct wire_put, key, value; arg: length of the key. Reply: version, 8 bytes */
+	WIRE_OP_PUT_FROM = 23, /* kv: struct wire_remote (the value), struct wire_put, key. Reply: version, 8 bytes */
+	WIRE_OP_STAT = 24,     /* kv: key. Reply: struct wire_meta */
+	WIRE_OP_EXPIRE = 25,   /* kv: ttl, 8 bytes, key */
+	WIRE_OP_DELETE_IF = 26, /* kv: version, 8 bytes, key */
+	WIRE_OP_INCR = 27,     /* kv: delta, 8 bytes, key. Reply: number, version, 8 bytes each */
+	WIRE_OP_SCAN = 28,     /* kv: cursor, 8 bytes (0: begin), prefix; arg: most keys, 0: no limit. Reply: cursor (0:
+				* the end), then struct wire_entry and key, padded to 8, each; arg: how many */
+	WIRE_OP_FLUSH = 29,    /* kv: cursor, 8 bytes (0: begin). Reply: cursor (0: the end), keys deleted, 8 bytes each */
+	WIRE_OP_INFO = 30,     /* kv: nothing. Reply: struct wire_info, perhaps longer */
 };
 
 enum wire_status {
@@ -204,6 +216,8 @@ enum wire_status {
 	WIRE_UNSUPPORTED,
 	WIRE_EXISTS,
 	WIRE_STALE,
+	WIRE_NOT_NUMBER,
+	WIRE_RANGE,
 	WIRE_STATUSES
 };
 
@@ -215,6 +229,38 @@ struct wire_remote {
 	uint32_t reserved;
 };
 _Static_assert(sizeof(struct wire_remote) == 24, "wire layout");
+
+/* Times to live are in microseconds from when the server carries the request out, or left; 0: does not expire. */
+enum wire_condition { WIRE_ALWAYS, WIRE_IF_ABSENT, WIRE_IF_PRESENT, WIRE_IF_VERSION, WIRE_CONDITIONS };
+
+struct wire_put {
+	uint64_t version; /* of WIRE_IF_VERSION */
+	uint64_t ttl;
+	uint32_t condition; /* enum wire_condition */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_put) == 24, "wire layout");
+
+struct wire_meta {
+	uint64_t length; /* of the value */
+	uint64_t version;
+	uint64_t ttl;
+};
+_Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
+
+struct wire_entry {
+	struct wire_meta meta;
+	uint32_t key_len;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_entry) == 32, "wire layout");
+
+struct wire_info {
+	uint64_t key_max, eager_max, value_max; /* bytes */
+	uint64_t keys, bytes_used, bytes_total;
+	uint64_t hits, misses, evictions, expired;
+};
+_Static_assert(sizeof(struct wire_info) == 80, "wire layout");
 
 /*
  * names.c
