@@ -22,6 +22,7 @@ struct request {
 	uint32_t next; /* free slot behind this one */
 	bool large;    /* any of the rest is in use */
 	uint8_t tries;
+	uint64_t key_hash; /* of a GET with a landing buffer */
 	struct landing *landing; /* of a GET, ours */
 	void *into;              /* of a GET, the caller's */
 	size_t into_size;
@@ -108,6 +109,15 @@ static void size_remember(struct kv *kv, const void *key, size_t key_len, uint64
 
 	kv->sizes_used = true;
 	kv->size[hash % SIZES] = (struct remembered){hash, length};
+}
+
+/* The guess of a GET was good enough, the next may be better: another client may have set the key. */
+static void size_correct(struct kv *kv, const struct request *r, uint64_t length)
+{
+	struct remembered *size = &kv->size[r->key_hash % SIZES];
+
+	if (r->landing && size->hash == r->key_hash)
+		size->length = length;
 }
 
 static void finish(struct kv *kv, struct request *r, int status, const void *value, size_t len)
@@ -215,7 +225,8 @@ static int get_again(struct kv *kv, struct request *r, const struct wire_record 
 	if (r->landing)
 		landing_give(r->landing);
 	r->large = true;
-	r->landing = landing_take(kv->buffers, length + 1);
+	r->key_hash = hash_bytes(key, key_len);
+	r->landing = landing_take(kv->buffers, length);
 	if (!r->landing)
 		finish(kv, r, -ENOMEM, NULL, 0);
 	else if (kv->again || send_get_landing(kv, r, key, key_len) != 0)
@@ -230,11 +241,12 @@ static int get_landed(struct kv *kv, struct request *r, const struct wire_record
 	size_t size = r->landing ? landing_size(r->landing) : r->into_size;
 	uint64_t length;
 
-	if (record->length != sizeof(length) || !r->large)
+	if (record->length != sizeof(length) || !r->large || !(r->landing || r->into))
 		return -EPROTO;
 	memcpy(&length, body, sizeof(length));
 	if (length > size)
 		return -EPROTO;
+	size_correct(kv, r, length);
 	finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, length);
 	return 0;
 }
@@ -243,6 +255,7 @@ static int get_landed(struct kv *kv, struct request *r, const struct wire_record
 static void get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
 {
 	if (likely(!r->into)) {
+		size_correct(kv, r, length);
 		finish(kv, r, 0, body, length);
 	} else if (length > r->into_size) {
 		finish(kv, r, -EMSGSIZE, NULL, length);
@@ -276,7 +289,8 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 	struct kv *kv = conn_context(conn);
 	int status = error ? error : -ECONNABORTED;
 
-	log_warn("kv", "the connection ended: %s", reason);
+	if (error)
+		log_warn("kv", "the connection ended: %s", reason);
 	kv->conn = NULL;
 	kv->closed = true;
 	kv->error = status;
@@ -448,13 +462,25 @@ static int send_set_from(struct kv *kv, const struct request *r, const void *key
 	return 0;
 }
 
+/* Whether a request could leave now: to be known before anything is registered for it. What waits
+ * travels meanwhile. */
+static int room_for_large(struct kv *kv, size_t key_len)
+{
+	conn_flush(kv->conn);
+	if (conn_reserve(kv->conn, (uint32_t)(sizeof(struct wire_remote) + key_len), NULL))
+		return 0;
+	return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+}
+
 static int submit_set_large(struct kv *kv, const void *key, size_t key_len, const void *value,
 			    size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
-	struct request *r = take_large(kv, done, arg);
-	int rc;
+	struct request *r;
+	int rc = room_for_large(kv, key_len);
 
-	conn_flush(kv->conn); /* what waits travels while this is registered */
+	if (rc != 0)
+		return rc;
+	r = take_large(kv, done, arg);
 	rc = memory_reach(kv->buffers, value, value_len, FABRIC_REMOTE_READ, &r->reach);
 	if (rc == 0)
 		rc = send_set_from(kv, r, key, key_len, value, value_len);
@@ -474,7 +500,8 @@ static int submit_get_large(struct kv *kv, const void *key, size_t key_len, uint
 	struct request *r = take_large(kv, done, arg);
 	int rc = -ENOMEM;
 
-	r->landing = landing_take(kv->buffers, size + 1);
+	r->key_hash = hash_bytes(key, key_len);
+	r->landing = landing_take(kv->buffers, size);
 	if (r->landing)
 		rc = send_get_landing(kv, r, key, key_len);
 	if (rc != 0) {
@@ -553,10 +580,12 @@ int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *b
 		log_error("kv", "kv_submit_get_into needs a buffer");
 		return -EINVAL;
 	}
+	rc = room_for_large(kv, key_len);
+	if (rc != 0)
+		return rc;
 	r = take_large(kv, done, arg);
 	r->into = buffer;
 	r->into_size = size;
-	conn_flush(kv->conn);
 	rc = memory_reach(kv->buffers, buffer, size, FABRIC_REMOTE_WRITE, &r->reach);
 	if (rc == 0)
 		rc = send_get_into(kv, r, key, key_len, buffer, size, reach_region(&r->reach));
@@ -590,8 +619,13 @@ int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 
 int kv_buffer_unregister(void *kv_handle, void *addr)
 {
-	int rc = buffers_unregister(((struct kv *)kv_handle)->buffers, addr);
+	int rc;
 
+	if (!kv_handle || !addr) {
+		log_error("kv", "kv_buffer_unregister needs a handle and an address");
+		return -EINVAL;
+	}
+	rc = buffers_unregister(((struct kv *)kv_handle)->buffers, addr);
 	if (rc == -ENOENT)
 		log_error("kv", "no memory was registered with this address");
 	if (rc == -EBUSY)
@@ -715,7 +749,7 @@ static void blocking_done(void *arg, int status, const void *value, size_t value
 	b->status = status;
 	if (status != 0 || !b->want_value)
 		return;
-	if (b->kv->lent) { /* the value stays where it landed */
+	if (b->kv->lent && value == landing_data(b->kv->lent)) { /* it stays where it landed */
 		b->value = landing_data(b->kv->lent);
 		b->value[value_len] = '\0';
 		b->kv->lent = NULL;

@@ -11,10 +11,13 @@ struct rdmad_ping {
 	struct rdmad_ping_options options;
 	struct engine_options engine_options;
 	const char *transport;
-	bool closed, bad;
+	bool closed;
 	int error;
 	uint64_t sent, answered, received; /* received: taken by the caller */
-	uint64_t *times; /* of each ping in flight when it was sent, then its round trip; ring of depth */
+	struct pong {
+		uint64_t time; /* when its ping was sent, then its round trip */
+		bool bad;
+	} *pongs; /* ring of depth */
 };
 
 /* The bytes of ping number `number`: each word differs from its neighbours and from ping to ping. */
@@ -51,15 +54,14 @@ static void ping_established(struct conn *conn)
 static int ping_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct rdmad_ping *ping = conn_context(conn);
-	uint64_t *time = &ping->times[ping->answered % ping->options.depth];
+	struct pong *pong = &ping->pongs[ping->answered % ping->options.depth];
 
 	if (record->op != WIRE_OP_ECHO || ping->answered == ping->sent ||
 	    record->id != (uint32_t)ping->answered)
 		return -EPROTO;
-	*time = time_now() - *time;
-	if (record->length != ping->options.size ||
-	    (ping->options.verify && !matches(body, record->length, ping->answered)))
-		ping->bad = true;
+	pong->time = time_now() - pong->time;
+	pong->bad = record->length != ping->options.size ||
+		    (ping->options.verify && !matches(body, record->length, ping->answered));
 	ping->answered++;
 	return 0;
 }
@@ -68,7 +70,8 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 {
 	struct rdmad_ping *ping = conn_context(conn);
 
-	log_warn("ping", "the connection ended: %s", reason);
+	if (error)
+		log_warn("ping", "the connection ended: %s", reason);
 	ping->conn = NULL;
 	ping->closed = true;
 	ping->error = error ? error : -ENOTCONN;
@@ -106,9 +109,9 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 	ping->options = *options;
 	engine_options_from(&options->common, &ping->engine_options);
 	ping->options.depth = MIN(MAX(options->depth, 1u), ping->engine_options.credits - 1);
-	ping->times = calloc(ping->options.depth, sizeof(ping->times[0]));
+	ping->pongs = calloc(ping->options.depth, sizeof(ping->pongs[0]));
 	rc = -ENOMEM;
-	if (!ping->times)
+	if (!ping->pongs)
 		goto free_ping;
 	request.credits = (uint16_t)ping->engine_options.credits;
 	request.count = options->count;
@@ -119,13 +122,13 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 	rc = client_connect(server, &ping->engine_options, NULL, &request, &ping_ops, ping,
 			    &ping->engine, &ping->conn);
 	if (rc != 0)
-		goto free_times;
+		goto free_pongs;
 	ping->transport = fabric_endpoint_transport(conn_endpoint(ping->conn));
 	*out = ping;
 	return 0;
 
-free_times:
-	free(ping->times);
+free_pongs:
+	free(ping->pongs);
 free_ping:
 	free(ping);
 	return rc;
@@ -147,7 +150,7 @@ int rdmad_ping_send(struct rdmad_ping *ping)
 	if (ping->options.verify)
 		fill(record + 1, ping->options.size, ping->sent);
 	conn_commit(ping->conn, record, ping->options.size);
-	ping->times[ping->sent % ping->options.depth] = time_now();
+	ping->pongs[ping->sent % ping->options.depth].time = time_now();
 	ping->sent++;
 	conn_flush(ping->conn);
 	return 0;
@@ -155,6 +158,7 @@ int rdmad_ping_send(struct rdmad_ping *ping)
 
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
 {
+	struct pong *pong;
 	int rc = 0;
 
 	if (ping->received == ping->sent)
@@ -168,9 +172,9 @@ int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
 		return rc;
 	if (!ping->conn)
 		return ping->error;
-	*rtt_ns = ping->times[ping->received % ping->options.depth];
-	ping->received++;
-	if (ping->bad) {
+	pong = &ping->pongs[ping->received++ % ping->options.depth];
+	*rtt_ns = pong->time;
+	if (pong->bad) {
 		log_error("ping", "pong %llu has not the bytes of its ping",
 			  (unsigned long long)ping->received);
 		return -EBADMSG;
@@ -190,6 +194,6 @@ void rdmad_ping_close(struct rdmad_ping *ping)
 	if (ping->conn)
 		client_disconnect(ping->engine, ping->conn, &ping->closed);
 	engine_release(ping->engine);
-	free(ping->times);
+	free(ping->pongs);
 	free(ping);
 }
