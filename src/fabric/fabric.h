@@ -87,7 +87,8 @@ struct fabric_queue_attr {
 
 struct fabric_endpoint_attr {
 	uint32_t send_depth;   /* sends, reads and writes posted and not completed; 0: 64 */
-	uint32_t recv_depth;   /* receives of its own; 0: takes from the queue's shared receives */
+	uint32_t recv_depth;   /* receives of its own; 0: takes from the queue's shared receives, which
+	                        * is for endpoints of the queue's own domain only (-EINVAL) */
 	uint8_t reads_out;     /* reads in flight towards the peer; 0: none */
 	uint8_t reads_in;      /* reads served to the peer; 0: the peer may not read */
 	void *context;         /* comes back with every event and completion */
