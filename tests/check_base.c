@@ -70,7 +70,7 @@ START_TEST(test_address_forms)
 		    {"tcp://[::1]:5", "tcp://[::1]:5"},
 		    {"::1", "[::1]:7471"},
 		    {"unix:///run/x.sock", "unix:///run/x.sock"}};
-	static const char *const bad[] = {"", ":1", "h:", "h:99999", "ftp://h", "unix://x", "[::1", "[::1]5"};
+	static const char *const bad[] = {"", ":1", "h:", "h:99999", "ftp://h", "unix://x", "[::1", "[::1]5", "a[::1]", "a]", "a/b:1"};
 	struct address a;
 	char buf[300];
 

@@ -61,6 +61,8 @@ static int parse_host_port(const char *text, const char *rest, struct address *o
 	}
 	if (end == host)
 		return bad_address(text, "the host is empty");
+	if (strcspn(host, "[]/") < (size_t)(end - host))
+		return bad_address(text, "a bracket or a slash has no place in a host");
 	if ((size_t)(end - host) >= sizeof(out->host))
 		return bad_address(text, "the host is longer than 255 bytes");
 	if (port && units_parse_number(port, 0, 65535, &number) != 0)

@@ -1,0 +1,119 @@
+/*
+ * answers.c: what a server may answer to a client of librdmad. The first byte: 1: an honest accept comes first,
+ * 2: then chunks of fuzz_stream() rather than raw bytes; in the others the credits granted.
+ */
+#include <pthread.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <rdmad/kv.h>
+
+#include "fuzz.h"
+
+static uint8_t stream[1u << 17];
+static size_t stream_len;
+static int listener;
+static char path[100], url[120];
+
+/* Answers each connection by `stream` and its end. */
+static void *serve(void *arg)
+{
+	while (true) {
+		int fd = accept(listener, NULL, NULL);
+		uint8_t waste[4096];
+
+		FUZZ_CHECK(fd >= 0);
+		for (size_t at = 0; at < stream_len;) {
+			ssize_t n = send(fd, stream + at, stream_len - at, MSG_NOSIGNAL);
+
+			if (n <= 0)
+				break;
+			at += (size_t)n;
+		}
+		shutdown(fd, SHUT_WR);
+		while (recv(fd, waste, sizeof(waste), 0) > 0)
+			;
+		close(fd);
+	}
+	return arg;
+}
+
+static void begin(void)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	pthread_t thread;
+
+	snprintf(path, sizeof(path), "/tmp/rdmad-fuzz-%d", (int)getpid());
+	snprintf(url, sizeof(url), "unix://%s", path);
+	snprintf(un.sun_path, sizeof(un.sun_path), "%s", path);
+	unlink(path);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	FUZZ_CHECK(bind(listener, (struct sockaddr *)&un, sizeof(un)) == 0);
+	FUZZ_CHECK(listen(listener, 16) == 0);
+	FUZZ_CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
+	pthread_detach(thread);
+}
+
+static void end(void)
+{
+	unlink(path);
+}
+
+static unsigned called;
+
+static void done(void *arg, int status, const void *value, size_t len)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; value && i < len; i++)
+		sum += ((const uint8_t *)value)[i];
+	called += 1 + (sum > 255 * len);
+}
+
+static void use(void *kv)
+{
+	unsigned accepted = 0;
+
+	called = 0;
+	for (unsigned i = 0; i < 8; i++) {
+		accepted += kv_submit_set(kv, "key", 3, "value", 5, done, NULL) == 0;
+		accepted += kv_submit_get(kv, "key", 3, done, NULL) == 0;
+		accepted += kv_submit_exists(kv, "key", 3, done, NULL) == 0;
+		accepted += kv_submit_delete(kv, "key", 3, done, NULL) == 0;
+		if (i == 4)
+			kv_flush(kv);
+	}
+	kv_wait(kv);
+	FUZZ_CHECK(kv_close(kv) == 0);
+	FUZZ_CHECK(called == accepted);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct rdmad_options options = {
+		.connect_timeout_us = 10000000,
+		.timeout_us = 10000000,
+		.no_poll = true,
+	};
+	void *kv;
+
+	fuzz_silence();
+	if (!listener) {
+		begin();
+		atexit(end);
+	}
+	if (!size)
+		return 0;
+	stream_len = *data & 1 ? fuzz_accept(stream, *data >> 2) : 0;
+	if (*data & 2) {
+		stream_len += fuzz_stream(data + 1, size - 1, stream + stream_len,
+					  sizeof(stream) - stream_len);
+	} else {
+		size = MIN(size - 1, sizeof(stream) - stream_len);
+		memcpy(stream + stream_len, data + 1, size);
+		stream_len += size;
+	}
+	if (kv_open_options(url, &options, NULL, &kv) == 0)
+		use(kv);
+	return 0;
+}

@@ -1,0 +1,53 @@
+/*
+ * fuzz.h: what the fuzz targets share. Each target is one file; built by --enable-fuzzing with libFuzzer, else
+ * with main.c, which runs its corpus as a test.
+ */
+#ifndef TESTS_FUZZ_H
+#define TESTS_FUZZ_H
+
+#include <stdlib.h>
+
+#include "base/base.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define FUZZ_CHECK(condition)                                                                      \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);    \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* Messages are expected and not worth their time. */
+static inline void fuzz_silence(void)
+{
+	log_threshold = LOG_LEVEL_ERROR;
+	log_set_handler(log_keep);
+}
+
+/*
+ * server.c: a listener on an abstract UNIX socket, a group behind it and its services.
+ */
+struct conn_group_stats;
+
+void fuzz_server_open(void);
+/* A socket that is connected to it, non-blocking. */
+int fuzz_server_connect(void);
+/* A turn of it, and what it answered on `fd` is thrown away. False: `fd` has ended. */
+bool fuzz_server_turn(int fd);
+/* Write, turning the server; false when it hung up. */
+bool fuzz_server_write(int fd, const void *data, size_t len);
+/* `fd` closes; the server must be left without connections. */
+void fuzz_server_close(int fd);
+
+/* Bytes of a soft stream for what a fuzzer thinks of: chunks of
+ *   1 byte flags, 1 byte credits, 2 bytes length, `length` bytes of records
+ * become a SEND with a message of these records each. Flags: 1 the message's length lies, 2 the frame's opcode
+ * is that of the credits byte. Returns the length in `out`. */
+size_t fuzz_stream(const uint8_t *data, size_t size, uint8_t *out, size_t room);
+/* A CONNECT or ACCEPT with the private data of one. */
+size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits);
+size_t fuzz_accept(uint8_t *out, unsigned credits);
+
+#endif

@@ -1,0 +1,211 @@
+/* server.c: a listener, a group and services for bytes from a socket, turned by the target itself. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fabric/soft_frame.h"
+#include "fuzz.h"
+#include "service/service.h"
+
+#define ARENA (4 * MIB)
+#define TURNS_MAX 10000 /* a connection that takes longer to end never does */
+
+static struct fabric_queue *queue;
+static struct conn_group *group;
+static struct service_shared shared;
+static struct service_worker worker;
+static struct sockaddr_un address;
+static socklen_t address_len;
+
+static void open_store(void)
+{
+	struct store_config config = {
+		.arena_size = ARENA,
+		.value_max = GIB,
+		.eviction = STORE_EVICT_LRU,
+	};
+
+	config.arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	FUZZ_CHECK(config.arena != MAP_FAILED);
+	FUZZ_CHECK(store_create(&config, &shared.store) == 0);
+	shared.value_max = GIB;
+	shared.ping_size_max = 65536;
+	worker.shared = &shared;
+	worker.now = 1000 * TIME_S;
+}
+
+void fuzz_server_open(void)
+{
+	struct fabric_queue_attr attr = {.completions = 16};
+	struct conn_group_attr group_attr = {
+		.message_size = 8192,
+		.message_max = 65536,
+		.credits = 16,
+		.receives = 64,
+		.max_connections = 4,
+		.handshake_timeout = 5 * TIME_S,
+		.stall_timeout = 60 * TIME_S,
+	};
+	struct fabric_listener *listener;
+	struct fabric_domain *domain;
+	struct fabric *fabric;
+
+	fuzz_silence();
+	open_store();
+	FUZZ_CHECK(fabric_open("soft", NULL, &fabric) == 0);
+	FUZZ_CHECK(fabric_domain_create(fabric, &domain) == 0);
+	FUZZ_CHECK(fabric_queue_create(domain, &attr, &queue) == 0);
+	FUZZ_CHECK(conn_group_create(domain, &group_attr, &group) == 0);
+	address.sun_family = AF_UNIX;
+	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "rdmad-fuzz-%d", (int)getpid());
+	address_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+				  strlen(address.sun_path + 1));
+	FUZZ_CHECK(fabric_listen(queue, (struct sockaddr *)&address, address_len, NULL, &listener) ==
+		   0);
+}
+
+int fuzz_server_connect(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	FUZZ_CHECK(fd >= 0);
+	FUZZ_CHECK(connect(fd, (struct sockaddr *)&address, address_len) == 0);
+	FUZZ_CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+	return fd;
+}
+
+static void take(const struct fabric_event *event)
+{
+	struct wire_request wire;
+	enum wire_reason reason = wire_request_decode(&wire, event->data, event->data_len);
+	const struct service *service = service_find(wire.service);
+
+	if (reason == WIRE_REASON_NONE && !service)
+		reason = WIRE_REASON_SERVICE;
+	if (reason != WIRE_REASON_NONE)
+		service_refuse(event->request, reason, 0);
+	else
+		service_accept(service, &worker, group, event->request, &wire);
+}
+
+bool fuzz_server_turn(int fd)
+{
+	struct fabric_completion c;
+	struct fabric_event event;
+	uint8_t waste[4096];
+	ssize_t n;
+
+	fabric_poll(queue, &c, 1);
+	while (fabric_next_event(queue, &event))
+		take(&event);
+	conn_group_progress(group, worker.now);
+	if (fd < 0)
+		return false;
+	while ((n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0)
+		;
+	return n < 0 && errno == EAGAIN;
+}
+
+bool fuzz_server_write(int fd, const void *data, size_t len)
+{
+	const uint8_t *at = data;
+
+	while (len) {
+		ssize_t n = send(fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno != EAGAIN)
+			return false;
+		if (!fuzz_server_turn(fd))
+			return false;
+		if (n > 0) {
+			at += n;
+			len -= (size_t)n;
+		}
+	}
+	return true;
+}
+
+void fuzz_server_close(int fd)
+{
+	struct conn_group_stats stats;
+	unsigned turns = 0;
+
+	for (unsigned i = 0; i < 4; i++)
+		fuzz_server_turn(fd);
+	close(fd);
+	do {
+		fuzz_server_turn(-1);
+		if (turns == TURNS_MAX / 2)
+			worker.now += 10 * TIME_S; /* what waits for time */
+		conn_group_get_stats(group, &stats);
+		FUZZ_CHECK(turns++ < TURNS_MAX);
+	} while (stats.connections);
+	store_flush(shared.store);
+}
+
+static size_t put_frame(uint8_t *out, unsigned op, size_t len)
+{
+	struct soft_frame frame = {.op = (uint8_t)op, .len = len};
+
+	if (op == SOFT_CONNECT || op == SOFT_ACCEPT) {
+		frame.addr = SOFT_MAGIC;
+		frame.key = soft_greeting_key(SOFT_VERSION, 0, 0);
+	}
+	soft_frame_encode(out, &frame);
+	return SOFT_HEADER;
+}
+
+size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits)
+{
+	struct wire_request request = {
+		.version = WIRE_VERSION,
+		.service = (uint8_t)service,
+		.credits = (uint16_t)credits,
+		.message_size = 8192,
+		.size = 16,
+	};
+
+	put_frame(out, SOFT_CONNECT, WIRE_REQUEST_SIZE);
+	wire_request_encode(&request, out + SOFT_HEADER);
+	return SOFT_HEADER + WIRE_REQUEST_SIZE;
+}
+
+size_t fuzz_accept(uint8_t *out, unsigned credits)
+{
+	struct wire_accept accept = {
+		.version = WIRE_VERSION,
+		.service = WIRE_KV,
+		.credits = (uint16_t)credits,
+		.message_size = 8192,
+		.eager_max = WIRE_EAGER_MAX,
+		.value_max = GIB,
+	};
+
+	put_frame(out, SOFT_ACCEPT, WIRE_ACCEPT_SIZE);
+	wire_accept_encode(&accept, out + SOFT_HEADER);
+	return SOFT_HEADER + WIRE_ACCEPT_SIZE;
+}
+
+size_t fuzz_stream(const uint8_t *data, size_t size, uint8_t *out, size_t room)
+{
+	size_t used = 0;
+
+	while (size >= 4) {
+		size_t len = MIN((size_t)(data[2] | data[3] << 8), size - 4);
+		struct wire_message m = {
+			.length = (uint32_t)(sizeof(m) + len + (data[0] & 1)),
+			.credits = data[1],
+		};
+
+		if (used + SOFT_HEADER + sizeof(m) + len > room)
+			break;
+		used += put_frame(out + used, data[0] & 2 ? data[1] : SOFT_SEND, sizeof(m) + len);
+		memcpy(out + used, &m, sizeof(m));
+		memcpy(out + used + sizeof(m), data + 4, len);
+		used += sizeof(m) + len;
+		data += 4 + len;
+		size -= 4 + len;
+	}
+	return used;
+}

@@ -1,0 +1,48 @@
+/* text.c: addresses, sizes, times and numbers as people write them: what is read and written is read
+ * again as the same. */
+#include "fuzz.h"
+
+static void address(const char *text)
+{
+	struct address a, b;
+	char buf[512];
+
+	if (address_parse(text, &a) != 0)
+		return;
+	address_format(&a, buf, sizeof(buf));
+	FUZZ_CHECK(address_parse(buf, &b) == 0);
+	FUZZ_CHECK(a.transport == b.transport && a.port == b.port);
+	FUZZ_CHECK(strcmp(a.host, b.host) == 0);
+}
+
+static void units(const char *text)
+{
+	uint64_t value, again;
+	char buf[32];
+
+	if (units_parse_size(text, &value) == 0) {
+		FUZZ_CHECK(value <= INT64_MAX);
+		FUZZ_CHECK(units_parse_size(units_format_size(value, buf), &again) == 0);
+		FUZZ_CHECK(again == value);
+	}
+	if (units_parse_time(text, &value) == 0) {
+		FUZZ_CHECK(units_parse_time(units_format_time(value, buf), &again) == 0);
+		FUZZ_CHECK(again == value);
+	}
+	if (units_parse_number(text, 5, 1u << 20, &value) == 0)
+		FUZZ_CHECK(value >= 5 && value <= 1u << 20);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+
+	FUZZ_CHECK(text);
+	fuzz_silence();
+	memcpy(text, data, size);
+	text[size] = '\0';
+	address(text);
+	units(text);
+	free(text);
+	return 0;
+}
