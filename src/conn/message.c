@@ -302,7 +302,7 @@ static void received(struct conn *conn, const void *data, uint32_t bytes)
 	} else if (rc == -EAGAIN) {
 		park(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
-	} else {
+	} else if (conn->state == CONN_ESTABLISHED) { /* else it ended for another reason */
 		bad_record(conn, rc);
 	}
 }
@@ -323,7 +323,8 @@ static int resume_parked(struct conn *conn)
 		if (rc == -EAGAIN)
 			return rc;
 		if (rc != 0) {
-			bad_record(conn, rc);
+			if (conn->state == CONN_ESTABLISHED)
+				bad_record(conn, rc);
 			return rc;
 		}
 		conn->parked = p->next;

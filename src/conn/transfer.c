@@ -24,10 +24,11 @@ static int post(struct conn *conn, struct conn_transfer *transfer, enum fabric_o
 		return -ENOTCONN;
 	if (conn_transfer_room(conn))
 		rc = fabric_post(conn->endpoint, &wr);
-	if (rc == -EAGAIN) {
-		conn->want_writable = true;
-		conn_mark_stuck(conn);
-	}
+	if (rc == -EAGAIN)
+		conn_wait_writable(conn);
+	else if (rc != 0)
+		conn_close(conn, rc, "cannot %s its memory: %s",
+			   opcode == FABRIC_READ ? "read" : "write", strerror(-rc));
 	if (rc != 0)
 		return rc;
 	if (!conn->transfer_count) {
@@ -61,7 +62,7 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 	list_del(&transfer->node);
 	conn->transfer_count--;
 	conn->in_flight--;
-	conn->transfer_since = conn->group->now;
+	conn->transfer_since = conn->stuck_since = conn->group->now; /* it gets on */
 	transfer->done(transfer, status);
 }
 
