@@ -81,7 +81,7 @@ static int get(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 
 		if (unlikely(!reply))
 			return -EAGAIN;
-		room = MIN(room, WIRE_EAGER_MAX); /* a limit, however empty the message */
+		room = MIN(room, WIRE_INLINE_MAX); /* a limit, however empty the message */
 		found = store_copy(store, body, request->length, worker->now, reply + 1, room, &len,
 				   NULL);
 		if (found == 0 || len <= room) {

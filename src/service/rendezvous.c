@@ -118,6 +118,20 @@ static int write_value(struct conn *conn, struct kv_agent *agent, const struct w
 	return 0;
 }
 
+/* Cheaper in the answer than by a write of its own, though it may take a message of its own. */
+static int inline_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			const struct store_ref *ref)
+{
+	struct wire_record *reply = conn_reserve(conn, (uint32_t)ref->len, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	memcpy(reply + 1, ref->addr, ref->len);
+	agent->worker->stats.kv_gets++;
+	kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)ref->len);
+	return 0;
+}
+
 /* What the client says of its memory was read once, into *remote. */
 static bool remote_valid(const struct wire_remote *remote)
 {
@@ -129,7 +143,7 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 {
 	struct store *store = agent->worker->shared->store;
 	const char *key = body + sizeof(struct wire_remote);
-	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote), room;
+	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
 	struct wire_record *reply;
 	struct wire_remote to;
 	struct store_ref ref;
@@ -138,7 +152,7 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	memcpy(&to, body, sizeof(to));
 	if (!remote_valid(&to))
 		return -EPROTO;
-	reply = conn_reserve(conn, (uint32_t)sizeof(uint64_t), &room);
+	reply = conn_reserve(conn, (uint32_t)sizeof(uint64_t), NULL);
 	if (!reply)
 		return -EAGAIN;
 	if (store_get(store, key, key_len, agent->worker->now, &ref) == 0) {
@@ -146,11 +160,8 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 		kv_answer(conn, agent->worker, request, reply, WIRE_NOT_FOUND, 0);
 		return 0;
 	}
-	if (ref.len <= room && ref.len <= WIRE_INLINE_MAX) {
-		memcpy(reply + 1, ref.addr, ref.len);
-		agent->worker->stats.kv_gets++;
-		kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)ref.len);
-		rc = 0;
+	if (ref.len <= WIRE_INLINE_MAX) {
+		rc = inline_value(conn, agent, request, &ref);
 	} else if (ref.len > to.length || !agent->arena) {
 		rc = kv_answer_too_large(conn, agent, request, key, key_len, ref.len);
 	} else {
@@ -227,6 +238,8 @@ static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wi
 
 	if (!reply)
 		return -EAGAIN;
+	if (status == WIRE_TOO_LARGE)
+		reply->arg = (uint32_t)MIN(agent->value_max, (uint64_t)UINT32_MAX);
 	agent->worker->stats.kv_sets++;
 	kv_answer(conn, agent->worker, request, reply, status, 0);
 	return 0;
