@@ -3,7 +3,8 @@
  * registered for repeated use, or for one request.
  *
  * A landing buffer is a page of ours, which is not registered, and behind it the pages that are: a
- * server that writes where it may not cannot touch our part.
+ * server that writes where it may not cannot touch our part. Another page behind them has room for the 0 byte
+ * that ends a value as long as the buffer.
  */
 #include "client/client.h"
 
@@ -61,7 +62,7 @@ struct buffers *buffers_create(struct fabric_domain *domain)
 
 static void landing_unmap(struct landing *l)
 {
-	munmap((char *)l, PAGE + l->size);
+	munmap((char *)l, PAGE + l->size + PAGE);
 }
 
 void buffers_destroy(struct buffers *b)
@@ -104,8 +105,8 @@ static unsigned class_of(size_t size)
 static struct landing *landing_create(struct buffers *b, unsigned class)
 {
 	size_t size = (size_t)1 << (class + CLASS_MIN);
-	char *memory = mmap(NULL, PAGE + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			    -1, 0);
+	char *memory = mmap(NULL, PAGE + size + PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct landing *l = (void *)memory;
 
 	if (memory == MAP_FAILED) {
@@ -113,7 +114,7 @@ static struct landing *landing_create(struct buffers *b, unsigned class)
 		return NULL;
 	}
 	if (fabric_register(b->domain, memory + PAGE, size, RIGHTS, &l->region) != 0) {
-		munmap(memory, PAGE + size);
+		munmap(memory, PAGE + size + PAGE);
 		return NULL;
 	}
 	l->owner = b;
