@@ -77,7 +77,7 @@ enum fabric_status {
 struct fabric_config {
 	const char *device; /* verbs: use this one only, NULL: every active one */
 	uint32_t ack_timeout_ms; /* 0: default. verbs: until a lost packet counts as a dead peer is about
-	                          * eight times this; soft: TCP_USER_TIMEOUT of eight times this */
+	                          * eight times this; soft: a host silent for eight times this is lost */
 };
 
 struct fabric_queue_attr {
