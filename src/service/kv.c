@@ -16,6 +16,17 @@ static const struct fabric_region *arena_of(const struct service_shared *shared,
 	return NULL;
 }
 
+/* Without a registered arena a value has to fit a message. */
+static uint64_t value_max_of(const struct service_shared *shared, const struct fabric_region *arena)
+{
+	return arena ? shared->value_max : MIN(shared->value_max, WIRE_EAGER_MAX);
+}
+
+uint64_t kv_agent_value_max(const struct kv_agent *agent)
+{
+	return value_max_of(agent->worker->shared, agent->arena);
+}
+
 static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
 			      const struct wire_request *request, struct wire_accept *grant,
 			      uint64_t *detail)
@@ -26,9 +37,7 @@ static enum wire_reason admit(const struct service_shared *shared, const struct 
 		return WIRE_REASON_SERVICE;
 	}
 	grant->eager_max = WIRE_EAGER_MAX;
-	/* Without a registered arena a value has to fit a message. */
-	grant->value_max = arena_of(shared, group) ? shared->value_max
-						   : MIN(shared->value_max, WIRE_EAGER_MAX);
+	grant->value_max = value_max_of(shared, arena_of(shared, group));
 	return WIRE_REASON_NONE;
 }
 
@@ -55,8 +64,9 @@ static void established(struct conn *conn)
 void kv_answer(struct conn *conn, struct service_worker *worker, const struct wire_record *request,
 	       struct wire_record *reply, enum wire_status status, uint32_t length)
 {
-	/* An answer with a body says how to go on: that is no error. */
-	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length))
+	/* An answer with a body says how to go on, and a condition may fail: those are no errors. */
+	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length &&
+		     status != WIRE_EXISTS && status != WIRE_STALE))
 		worker->stats.kv_errors++;
 	reply->id = request->id;
 	reply->op = request->op;
@@ -65,6 +75,8 @@ void kv_answer(struct conn *conn, struct service_worker *worker, const struct wi
 	conn_commit(conn, reply, length);
 }
 
+_Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of what it asks for");
+
 /* The value's length is known only when it is found: try what room the message has, and once
  * more with the length where that was too little. */
 static int get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
@@ -72,22 +84,24 @@ static int get(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 {
 	struct service_worker *worker = agent->worker;
 	struct store *store = worker->shared->store;
-	uint32_t room = 0;
-	uint64_t len = 0;
+	uint32_t room = 0, head = request->flags & WIRE_VERSIONED;
+	uint64_t len = 0, version;
 	int found;
 
 	do {
-		struct wire_record *reply = conn_reserve(conn, (uint32_t)len, &room);
+		struct wire_record *reply = conn_reserve(conn, (uint32_t)len + head, &room);
 
 		if (unlikely(!reply))
 			return -EAGAIN;
-		room = MIN(room, WIRE_INLINE_MAX); /* a limit, however empty the message */
-		found = store_copy(store, body, request->length, worker->now, reply + 1, room, &len,
-				   NULL);
+		room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
+		found = store_copy(store, body, request->length, worker->now,
+				   (char *)(reply + 1) + head, room, &len, &version);
 		if (found == 0 || len <= room) {
+			if (unlikely(head) && found)
+				memcpy(reply + 1, &version, sizeof(version));
 			worker->stats.kv_gets++;
 			kv_answer(conn, worker, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
-			       found ? (uint32_t)len : 0);
+			       found ? (uint32_t)len + head : 0);
 			return 0;
 		}
 		if (len > WIRE_INLINE_MAX)
@@ -155,30 +169,49 @@ static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	return 0;
 }
 
+#define NUMBER sizeof(uint64_t)
+#define PUT sizeof(struct wire_put)
 #define REMOTE sizeof(struct wire_remote)
+#define KEY_NONE 254 /* the operation is on no key */
+#define KEY_ALL 255  /* or on all of them */
 
 static const struct {
 	int (*handle)(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		      const char *body);
 	uint32_t body_min, body_max;
+	uint8_t key_at; /* where in the body the key begins */
+	bool key_arg;   /* the argument is its length; else it goes to the body's end */
 } handlers[] = {
-	[WIRE_OP_GET] = {get, 1, WIRE_KEY_MAX},
-	[WIRE_OP_SET] = {set, 1, UINT32_MAX},
-	[WIRE_OP_DELETE] = {delete, 1, WIRE_KEY_MAX},
-	[WIRE_OP_EXISTS] = {exists, 1, WIRE_KEY_MAX},
-	[WIRE_OP_GET_INTO] = {kv_get_into, REMOTE + 1, REMOTE + WIRE_KEY_MAX},
-	[WIRE_OP_SET_FROM] = {kv_set_from, REMOTE + 1, REMOTE + WIRE_KEY_MAX},
+	[WIRE_OP_GET] = {get, 1, WIRE_KEY_MAX, 0, false},
+	[WIRE_OP_SET] = {set, 1, UINT32_MAX, 0, true},
+	[WIRE_OP_DELETE] = {delete, 1, WIRE_KEY_MAX, 0, false},
+	[WIRE_OP_EXISTS] = {exists, 1, WIRE_KEY_MAX, 0, false},
+	[WIRE_OP_GET_INTO] = {kv_get_into, REMOTE + 1, REMOTE + WIRE_KEY_MAX, REMOTE, false},
+	[WIRE_OP_SET_FROM] = {kv_set_from, REMOTE + 1, REMOTE + WIRE_KEY_MAX, REMOTE, false},
+	[WIRE_OP_PUT] = {kv_serve_put, PUT + 1, UINT32_MAX, PUT, true},
+	[WIRE_OP_PUT_FROM] = {kv_put_from, REMOTE + PUT + 1, REMOTE + PUT + WIRE_KEY_MAX, REMOTE + PUT,
+			      false},
+	[WIRE_OP_STAT] = {kv_serve_stat, 1, WIRE_KEY_MAX, 0, false},
+	[WIRE_OP_EXPIRE] = {kv_serve_expire, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
+	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
+	[WIRE_OP_INCR] = {kv_serve_incr, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
+	[WIRE_OP_SCAN] = {kv_serve_scan, NUMBER, NUMBER + WIRE_KEY_MAX, KEY_ALL, false},
+	[WIRE_OP_FLUSH] = {kv_serve_flush, NUMBER, NUMBER, KEY_ALL, false},
+	[WIRE_OP_INFO] = {kv_serve_info, 0, 0, KEY_NONE, false},
 };
 
-/* Where the key lies in the body depends on the operation. */
+/* Whether a request has to wait for a large SET that came before it. */
 static bool key_busy(const struct kv_agent *agent, const struct wire_record *request,
 		     const char *body)
 {
-	if (request->op == WIRE_OP_SET)
-		return request->arg <= request->length && kv_key_busy(agent, body, request->arg);
-	if (request->op >= WIRE_OP_GET_INTO)
-		return kv_key_busy(agent, body + REMOTE, request->length - REMOTE);
-	return kv_key_busy(agent, body, request->length);
+	uint8_t at = handlers[request->op].key_at;
+	uint32_t rest = request->length - at;
+
+	if (at == KEY_NONE || at == KEY_ALL)
+		return at == KEY_ALL;
+	if (handlers[request->op].key_arg)
+		rest = MIN(rest, request->arg);
+	return kv_key_busy(agent, body + at, rest);
 }
 
 static int record(struct conn *conn, const struct wire_record *request, const void *body)

@@ -1,4 +1,4 @@
-/* kv.h: what the two halves of the key/value service share: kv.c, small, and rendezvous.c, large. */
+/* kv.h: what the files of the key/value service share: kv.c and kv_more.c, small values, rendezvous.c, large. */
 #ifndef RDMAD_SERVICE_KV_H
 #define RDMAD_SERVICE_KV_H
 
@@ -18,6 +18,35 @@ struct kv_agent {
 void kv_answer(struct conn *conn, struct service_worker *worker, const struct wire_record *request,
 	       struct wire_record *reply, enum wire_status status, uint32_t length);
 
+/* Longest value that this connection takes. */
+uint64_t kv_agent_value_max(const struct kv_agent *agent);
+
+/*
+ * kv_more.c: handlers, as in kv.c's table.
+ */
+int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	   const char *body);
+int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	    const char *body);
+int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	      const char *body);
+int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		 const char *body);
+int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	    const char *body);
+int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	    const char *body);
+int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	     const char *body);
+int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+	    const char *body);
+
+/* What a put asks for in the store's terms; its condition was checked. */
+struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
+
+/* A time to live from the wire made absolute; however long it is. */
+uint64_t kv_expires(uint64_t ttl, uint64_t now);
+
 /*
  * rendezvous.c
  */
@@ -30,6 +59,8 @@ bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
 int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		const char *body);
 int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		const char *body);
+int kv_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		const char *body);
 
 /* A value beyond the message: tell its length and the key to ask again with. */

@@ -14,7 +14,9 @@ struct kv_transfer {
 	struct kv_agent *agent;
 	struct store_ref ref;
 	struct wire_record request; /* of a SET: to be answered when the bytes are here */
+	struct wire_put put;        /* zeros: always, for ever */
 	uint64_t key_hash;
+	uint64_t version;
 	enum wire_status status;
 };
 
@@ -97,6 +99,7 @@ static int write_value(struct conn *conn, struct kv_agent *agent, const struct w
 		       struct store_ref *ref)
 {
 	struct kv_transfer *t = transfer_take(agent);
+	uint32_t head = request->flags & WIRE_VERSIONED;
 	uint64_t len = ref->len;
 	struct fabric_sge from = {ref->addr, len, agent->arena};
 	int rc;
@@ -113,7 +116,8 @@ static int write_value(struct conn *conn, struct kv_agent *agent, const struct w
 	agent->worker->stats.kv_gets++;
 	agent->worker->stats.kv_writes++;
 	memcpy(reply + 1, &len, sizeof(len));
-	kv_answer(conn, agent->worker, request, reply, WIRE_OK, sizeof(len));
+	memcpy((char *)(reply + 1) + sizeof(len), &ref->version, head);
+	kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)sizeof(len) + head);
 	reply->flags |= WIRE_WRITTEN;
 	return 0;
 }
@@ -122,13 +126,15 @@ static int write_value(struct conn *conn, struct kv_agent *agent, const struct w
 static int inline_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			const struct store_ref *ref)
 {
-	struct wire_record *reply = conn_reserve(conn, (uint32_t)ref->len, NULL);
+	uint32_t head = request->flags & WIRE_VERSIONED;
+	struct wire_record *reply = conn_reserve(conn, (uint32_t)ref->len + head, NULL);
 
 	if (!reply)
 		return -EAGAIN;
-	memcpy(reply + 1, ref->addr, ref->len);
+	memcpy(reply + 1, &ref->version, head);
+	memcpy((char *)(reply + 1) + head, ref->addr, ref->len);
 	agent->worker->stats.kv_gets++;
-	kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)ref->len);
+	kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)ref->len + head);
 	return 0;
 }
 
@@ -152,7 +158,7 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	memcpy(&to, body, sizeof(to));
 	if (!remote_valid(&to))
 		return -EPROTO;
-	reply = conn_reserve(conn, (uint32_t)sizeof(uint64_t), NULL);
+	reply = conn_reserve(conn, 2 * (uint32_t)sizeof(uint64_t), NULL); /* length, version */
 	if (!reply)
 		return -EAGAIN;
 	if (store_get(store, key, key_len, agent->worker->now, &ref) == 0) {
@@ -176,11 +182,15 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 /* Answer a SET whose bytes came; false when there is no room. */
 static bool set_answer(struct conn *conn, struct kv_transfer *t)
 {
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
+	bool versioned = t->request.op == WIRE_OP_PUT_FROM && t->status == WIRE_OK;
 
 	if (!reply)
 		return false;
-	kv_answer(conn, t->agent->worker, &t->request, reply, t->status, 0);
+	if (versioned)
+		memcpy(reply + 1, &t->version, sizeof(t->version));
+	kv_answer(conn, t->agent->worker, &t->request, reply, t->status,
+		  versioned ? sizeof(t->version) : 0);
 	return true;
 }
 
@@ -190,6 +200,7 @@ static void set_done(struct conn_transfer *wire, enum fabric_status status)
 	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
 	struct service_worker *worker = t->agent->worker;
 	struct store *store = worker->shared->store;
+	struct store_put put;
 	int rc;
 
 	list_del(&t->node);
@@ -198,7 +209,8 @@ static void set_done(struct conn_transfer *wire, enum fabric_status status)
 		transfer_give(t);
 		return;
 	}
-	rc = store_publish(store, &t->ref, NULL, worker->now, NULL);
+	put = kv_store_put(&t->put, worker->now);
+	rc = store_publish(store, &t->ref, &put, worker->now, &t->version);
 	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
 	worker->stats.kv_sets++;
 	if (list_empty(&t->agent->finished) && set_answer(wire->conn, t))
@@ -207,8 +219,16 @@ static void set_done(struct conn_transfer *wire, enum fabric_status status)
 		list_add_tail(&t->agent->finished, &t->node);
 }
 
+/* A request of a large SET, taken apart. */
+struct large_set {
+	struct wire_remote from;
+	struct wire_put put;
+	const char *key;
+	uint32_t key_len;
+};
+
 static int read_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		      const struct wire_remote *from, uint64_t key_hash, struct store_ref *ref)
+		      const struct large_set *set, struct store_ref *ref)
 {
 	struct kv_transfer *t = transfer_take(agent);
 	struct fabric_sge to = {ref->addr, ref->len, agent->arena};
@@ -219,8 +239,9 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	t->wire.done = set_done;
 	t->ref = *ref;
 	t->request = *request;
-	t->key_hash = key_hash;
-	rc = conn_read(conn, &t->wire, &to, from->addr, from->rkey);
+	t->put = set->put;
+	t->key_hash = hash_bytes(set->key, set->key_len);
+	rc = conn_read(conn, &t->wire, &to, set->from.addr, set->from.rkey);
 	if (rc != 0) {
 		transfer_give(t);
 		return rc;
@@ -245,34 +266,72 @@ static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wi
 	return 0;
 }
 
-int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		const char *body)
+/* A condition that does not hold now spares the bytes; one that does is looked at again when they are here. */
+static int condition_check(struct store *store, const struct large_set *set, uint64_t now)
+{
+	struct store_meta meta;
+	int found;
+
+	if (set->put.condition == WIRE_ALWAYS)
+		return 0;
+	found = store_stat(store, set->key, set->key_len, now, &meta);
+	if (set->put.condition == WIRE_IF_ABSENT)
+		return found ? -EEXIST : 0;
+	if (!found)
+		return -ENOENT;
+	return set->put.condition == WIRE_IF_VERSION && meta.version != set->put.version ? -ESTALE : 0;
+}
+
+static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     const struct large_set *set)
 {
 	struct store *store = agent->worker->shared->store;
-	const char *key = body + sizeof(struct wire_remote);
-	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
-	struct wire_remote from;
 	struct store_ref ref;
 	int rc;
 
-	memcpy(&from, body, sizeof(from));
-	if (!remote_valid(&from))
+	if (!remote_valid(&set->from) || set->put.condition >= WIRE_CONDITIONS)
 		return -EPROTO;
 	if (!agent->arena)
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
-	if (from.length > agent->value_max)
+	if (set->from.length > agent->value_max)
 		return refuse_set(conn, agent, request, WIRE_TOO_LARGE);
+	rc = condition_check(store, set, agent->worker->now);
+	if (rc != 0)
+		return refuse_set(conn, agent, request, wire_status_of(rc));
 	if (!conn_transfer_room(conn)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
-	rc = store_reserve(store, key, key_len, from.length, agent->worker->now, &ref);
+	rc = store_reserve(store, set->key, set->key_len, set->from.length, agent->worker->now, &ref);
 	if (rc != 0)
 		return refuse_set(conn, agent, request, wire_status_of(rc));
-	rc = read_value(conn, agent, request, &from, hash_bytes(key, key_len), &ref);
+	rc = read_value(conn, agent, request, set, &ref);
 	if (rc != 0)
 		store_abandon(store, &ref);
 	return rc;
+}
+
+int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		const char *body)
+{
+	struct large_set set = {
+		.key = body + sizeof(set.from),
+		.key_len = request->length - (uint32_t)sizeof(set.from),
+	};
+
+	memcpy(&set.from, body, sizeof(set.from));
+	return set_begin(conn, agent, request, &set);
+}
+
+int kv_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		const char *body)
+{
+	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_put);
+	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};
+
+	memcpy(&set.from, body, sizeof(set.from));
+	memcpy(&set.put, body + sizeof(set.from), sizeof(set.put));
+	return set_begin(conn, agent, request, &set);
 }
 
 void kv_rendezvous_writable(struct conn *conn)
