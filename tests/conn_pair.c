@@ -191,7 +191,7 @@ void evil_turn(struct evil *evil)
 
 void evil_connect(struct pair *pair, struct evil *evil, const void *data, size_t len)
 {
-	struct fabric_endpoint_attr attr = {.send_depth = 256, .recv_depth = 64};
+	struct fabric_endpoint_attr attr = {.send_depth = 256, .recv_depth = 64, .reads_in = 16};
 	uint64_t until = pair_patience();
 
 	ck_assert_int_eq(fabric_connect(evil->queue, evil->domain,

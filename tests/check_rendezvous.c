@@ -1,0 +1,1501 @@
+/*
+ * check_rendezvous.c: large values. The first half is librdmad against a server in the same process, which has a thread
+ * of its own or, while that is stopped, is turned by the test; the second half are peers without manners, one thread.
+ */
+#include <dirent.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <rdmad/kv.h>
+
+#include "conn_pair.h"
+#include "service/service.h"
+
+#define ARENA (64 * MIB)
+#define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
+#define LARGEST (8 * MIB)
+
+/*
+ * Calls that are counted, of the rooms and of this file.
+ */
+static _Atomic unsigned allocations, registrations, deregistrations;
+static _Atomic size_t longest_copy;
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__wrap_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__real_memcpy(void *to, const void *from, size_t n);
+void *__wrap_memcpy(void *to, const void *from, size_t n);
+void *__real_memmove(void *to, const void *from, size_t n);
+void *__wrap_memmove(void *to, const void *from, size_t n);
+int __real_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+			   struct fabric_region **out);
+int __wrap_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+			   struct fabric_region **out);
+void __real_fabric_deregister(struct fabric_region *region);
+void __wrap_fabric_deregister(struct fabric_region *region);
+
+void *__wrap_malloc(size_t n)
+{
+	allocations++;
+	return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+	allocations++;
+	return __real_calloc(n, m);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	allocations++;
+	return __real_realloc(p, n);
+}
+
+void *__wrap_memcpy(void *to, const void *from, size_t n)
+{
+	if (n > longest_copy)
+		longest_copy = n;
+	return __real_memcpy(to, from, n);
+}
+
+void *__wrap_memmove(void *to, const void *from, size_t n)
+{
+	if (n > longest_copy)
+		longest_copy = n;
+	return __real_memmove(to, from, n);
+}
+
+int __wrap_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+			   struct fabric_region **out)
+{
+	int rc = __real_fabric_register(domain, addr, len, access, out);
+
+	registrations += rc == 0;
+	return rc;
+}
+
+void __wrap_fabric_deregister(struct fabric_region *region)
+{
+	deregistrations += region != NULL;
+	__real_fabric_deregister(region);
+}
+
+static unsigned registered(void)
+{
+	return registrations - deregistrations;
+}
+
+/*
+ * Values that say who wrote them: each byte follows from the seed and its place.
+ */
+static uint64_t word_of(uint64_t seed, size_t i)
+{
+	return (seed + 1) * 0x9e3779b97f4a7c15u + i * 0x100000001b3u;
+}
+
+static void fill(void *value, size_t len, uint64_t seed)
+{
+	unsigned char *to = value;
+
+	for (size_t i = 0; i < len / 8; i++) {
+		uint64_t word = word_of(seed, i);
+
+		__builtin_memcpy(to + 8 * i, &word, 8);
+	}
+	for (size_t i = len & ~(size_t)7; i < len; i++)
+		to[i] = (unsigned char)(word_of(seed, i / 8) >> (8 * (i % 8)));
+}
+
+static bool filled(const void *value, size_t len, uint64_t seed)
+{
+	const unsigned char *at = value;
+
+	for (size_t i = 0; i < len / 8; i++) {
+		uint64_t word;
+
+		__builtin_memcpy(&word, at + 8 * i, 8);
+		if (word != word_of(seed, i))
+			return false;
+	}
+	for (size_t i = len & ~(size_t)7; i < len; i++)
+		if (at[i] != (unsigned char)(word_of(seed, i / 8) >> (8 * (i % 8))))
+			return false;
+	return true;
+}
+
+/*
+ * The server
+ */
+static struct {
+	struct fabric *fabric;
+	struct fabric_domain *domain;
+	struct fabric_queue *queue;
+	struct fabric_listener *listener;
+	struct conn_group *group;
+	struct service_shared shared;
+	struct service_worker worker;
+	void *arena;
+	pthread_t thread;
+	bool running;
+	_Atomic bool stop;
+	char address[160], path[100];
+} server;
+
+static void server_take(struct fabric_event *event)
+{
+	struct wire_request wire;
+
+	if (wire_request_decode(&wire, event->data, event->data_len) != WIRE_REASON_NONE)
+		service_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
+	else
+		service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
+}
+
+static int server_turn(void)
+{
+	struct fabric_completion c;
+	struct fabric_event event;
+	int n = 0;
+
+	server.worker.now = time_now();
+	fabric_poll(server.queue, &c, 1);
+	for (; fabric_next_event(server.queue, &event); n++)
+		server_take(&event);
+	return n + conn_group_progress(server.group, server.worker.now);
+}
+
+static void server_sleep(void)
+{
+	struct pollfd pfd[2 * FABRIC_MAX_FDS];
+	int fds[FABRIC_MAX_FDS];
+	nfds_t n = 0;
+
+	fabric_arm(server.queue);
+	fabric_arm(conn_group_queue(server.group));
+	if (server_turn())
+		return;
+	for (int i = fabric_fds(server.queue, fds); i-- > 0;)
+		pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	for (int i = fabric_fds(conn_group_queue(server.group), fds); i-- > 0;)
+		pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	poll(pfd, n, 10);
+}
+
+static void *server_run(void *arg)
+{
+	while (!server.stop)
+		if (!server_turn())
+			server_sleep();
+	return arg;
+}
+
+static void server_resume(void)
+{
+	server.stop = false;
+	ck_assert_int_eq(pthread_create(&server.thread, NULL, server_run, NULL), 0);
+	server.running = true;
+}
+
+static void server_pause(void)
+{
+	if (!server.running)
+		return;
+	server.stop = true;
+	pthread_join(server.thread, NULL);
+	server.running = false;
+}
+
+static void listen_on(bool unix_socket)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	struct sockaddr *sa = unix_socket ? (struct sockaddr *)&un : (struct sockaddr *)&in;
+
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	snprintf(server.path, sizeof(server.path), "/tmp/check-rendezvous-%d", (int)getpid());
+	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
+	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL,
+				       &server.listener),
+			 0);
+	if (unix_socket)
+		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
+	else
+		snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u",
+			 fabric_listener_port(server.listener));
+}
+
+/* A store whose arena is registered in `domain`, unless that is NULL. */
+static void share_store(struct service_shared *shared, void **arena, size_t size, uint64_t value_max,
+			struct fabric_domain *domain)
+{
+	struct store_config config = {.arena_size = size, .value_max = value_max};
+
+	*arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(*arena, MAP_FAILED);
+	config.arena = *arena;
+	*shared = (struct service_shared){.value_max = value_max, .ping_size_max = 4096};
+	ck_assert_int_eq(store_create(&config, &shared->store), 0);
+	if (!domain)
+		return;
+	shared->arena[0].domain = domain;
+	ck_assert_int_eq(fabric_register(domain, *arena, size, FABRIC_LOCAL_WRITE, &shared->arena[0].region), 0);
+}
+
+static void server_start(bool unix_socket, bool arena)
+{
+	struct fabric_queue_attr queue_attr = {.completions = 16};
+	struct conn_group_attr attr = {
+		.message_size = 8192,
+		.message_max = 1u << 20,
+		.credits = 32,
+		.transfers = TRANSFERS,
+		.receives = 1024,
+		.max_connections = 64,
+		.handshake_timeout = 60 * TIME_S,
+	};
+
+	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
+	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
+	share_store(&server.shared, &server.arena, ARENA, GIB, arena ? server.domain : NULL);
+	server.worker = (struct service_worker){.shared = &server.shared};
+	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
+	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
+	listen_on(unix_socket);
+	server_resume();
+}
+
+static void server_stop(void)
+{
+	server_pause();
+	fabric_listener_close(server.listener);
+	conn_group_destroy(server.group);
+	service_worker_free(&server.worker);
+	fabric_queue_destroy(server.queue);
+	fabric_deregister(server.shared.arena[0].region);
+	fabric_domain_destroy(server.domain);
+	fabric_close(server.fabric);
+	store_destroy(server.shared.store);
+	munmap(server.arena, ARENA);
+}
+
+static void *open_kv(const struct rdmad_options *options)
+{
+	void *kv = NULL;
+	int rc = kv_open_options(server.address, options, NULL, &kv);
+
+	ck_assert_msg(rc == 0, "%s: %s", server.address, rdmad_error());
+	return kv;
+}
+
+static struct store_stats store_now(struct store *store)
+{
+	struct store_stats stats;
+
+	store_get_stats(store, &stats);
+	return stats;
+}
+
+/* Nobody is connected and no key is left: then nothing is held either. */
+static void assert_store_empty(struct store *store)
+{
+	struct store_stats stats = store_now(store);
+
+	ck_assert_uint_eq(stats.pins, 0);
+	ck_assert_uint_eq(stats.items, 0);
+	ck_assert_uint_eq(stats.bytes_used, 0);
+}
+
+/* Writes that were posted before their reader went away complete in the server's own time. */
+static void server_rests(void)
+{
+	uint64_t until = pair_patience();
+
+	server_pause();
+	while (conn_group_connections(server.group) || store_now(server.shared.store).pins) {
+		server_turn();
+		ck_assert_msg(time_now() < until, "connections or pins are left");
+	}
+}
+
+static uint8_t *value, *space; /* LARGEST bytes and some each */
+
+static void set_up_memory(void)
+{
+	value = malloc(LARGEST + 8192);
+	space = malloc(LARGEST + 8192);
+	ck_assert(value && space);
+}
+
+static void set_up(void)
+{
+	set_up_memory();
+	server_start(false, true);
+}
+
+static void set_up_unix(void)
+{
+	set_up_memory();
+	server_start(true, true);
+}
+
+static void set_up_no_arena(void)
+{
+	set_up_memory();
+	server_start(false, false);
+}
+
+static void tear_down(void)
+{
+	server_stop();
+	free(value);
+	free(space);
+}
+
+#define ASSERT_ERROR(call, error, text)                                                            \
+	do {                                                                                       \
+		int rc_ = (call);                                                                  \
+		ck_assert_int_eq(rc_, error);                                                      \
+		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                   \
+	} while (0)
+
+/*
+ * Sizes
+ */
+static void set_value(void *kv, const char *key, size_t len, uint64_t seed)
+{
+	int rc;
+
+	fill(value, len, seed);
+	rc = kv_set_bytes(kv, key, strlen(key), value, len);
+	ck_assert_msg(rc == 0, "set of %zu bytes: %d %s", len, rc, rdmad_error());
+}
+
+static void assert_value(void *kv, const char *key, size_t len, uint64_t seed)
+{
+	size_t got;
+	void *back;
+	int rc = kv_get_bytes(kv, key, strlen(key), &back, &got);
+
+	ck_assert_msg(rc == 0, "get of %zu bytes: %d %s", len, rc, rdmad_error());
+	ck_assert_uint_eq(got, len);
+	ck_assert_msg(filled(back, len, seed), "%zu bytes are not what was set", len);
+	ck_assert_int_eq(((char *)back)[len], 0);
+	kv_release(back);
+}
+
+static const size_t sizes[] = {
+	1, 2, 4090, 4094, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537, 131071, 131072, 131073,
+	MIB - 1, MIB, MIB + 1, 2 * MIB, LARGEST - 1, LARGEST,
+};
+
+START_TEST(test_sizes)
+{
+	struct rdmad_options options = {.eager_limit = (uint32_t)_i};
+	void *a = open_kv(&options), *b = open_kv(NULL), *c = open_kv(NULL);
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		set_value(a, "k", sizes[i], i);
+		assert_value(a, "k", sizes[i], i);
+		assert_value(b, "k", sizes[i], i); /* what it remembers is the size before */
+		kv_close(c);
+		c = open_kv(NULL);
+		assert_value(c, "k", sizes[i], i); /* it remembers nothing */
+	}
+	for (size_t i = ARRAY_SIZE(sizes); i-- > 0;) {
+		set_value(a, "k", sizes[i], i);
+		assert_value(b, "k", sizes[i], i);
+	}
+	ck_assert_int_eq(kv_delete(a, "k", 1), 1);
+	kv_close(a);
+	kv_close(b);
+	kv_close(c);
+	server_rests();
+	assert_store_empty(server.shared.store);
+}
+END_TEST
+
+/*
+ * Many at once
+ */
+struct call {
+	unsigned called;
+	int status;
+	size_t len;
+	const void *at;
+	uint64_t seed; /* of the value that a get must bring */
+	size_t want;
+	bool whole;
+};
+
+static unsigned total;
+
+static void done(void *arg, int status, const void *bytes, size_t len)
+{
+	struct call *call = arg;
+
+	call->called++;
+	call->status = status;
+	call->len = len;
+	call->at = bytes;
+	call->whole = bytes && len == call->want && filled(bytes, len, call->seed);
+	total++;
+}
+
+static void assert_done(const struct call *call, int status)
+{
+	ck_assert_uint_eq(call->called, 1);
+	ck_assert_int_eq(call->status, status);
+}
+
+static void assert_brought(const struct call *call)
+{
+	assert_done(call, 0);
+	ck_assert_uint_eq(call->len, call->want);
+	ck_assert(call->whole);
+}
+
+#define SUBMIT(kv, call)                                                                           \
+	do {                                                                                       \
+		int rc_;                                                                           \
+		while ((rc_ = (call)) == -EAGAIN)                                                  \
+			ck_assert_int_ge(kv_progress(kv, 10000000), 1);                            \
+		ck_assert_msg(rc_ == 0, #call ": %d %s", rc_, rdmad_error());                      \
+	} while (0)
+
+#define MANY 96
+#define EACH 40000
+
+/* More than the server fetches at once, by two clients, with small requests between them. */
+START_TEST(test_many_outstanding)
+{
+	static struct call set[2][MANY], get[2][MANY], small[2][MANY];
+	static uint8_t values[2][MANY][EACH];
+	void *kv[2] = {open_kv(NULL), open_kv(NULL)};
+	char key[16], small_key[16];
+
+	memset(set, 0, sizeof(set));
+	for (unsigned i = 0; i < MANY; i++) {
+		for (unsigned k = 0; k < 2; k++) {
+			snprintf(key, sizeof(key), "key%u-%03u", k, i);
+			snprintf(small_key, sizeof(small_key), "small%u", k);
+			fill(values[k][i], EACH, k * MANY + i);
+			small[k][i] = (struct call){.want = 100, .seed = i};
+			get[k][i] = (struct call){.want = EACH, .seed = k * MANY + i};
+			SUBMIT(kv[k], kv_submit_set(kv[k], key, 8, values[k][i], EACH, done, &set[k][i]));
+			fill(space, 100, i);
+			SUBMIT(kv[k], kv_submit_set(kv[k], small_key, 6, space, 100, done, &set[k][0]));
+			SUBMIT(kv[k], kv_submit_get(kv[k], small_key, 6, done, &small[k][i]));
+			SUBMIT(kv[k], kv_submit_get(kv[k], key, 8, done, &get[k][i]));
+		}
+	}
+	for (unsigned k = 0; k < 2; k++)
+		ck_assert_int_eq(kv_wait(kv[k]), 0);
+	for (unsigned k = 0; k < 2; k++) {
+		for (unsigned i = 0; i < MANY; i++) {
+			ck_assert_int_eq(set[k][i].status, 0);
+			assert_brought(&get[k][i]);
+			assert_brought(&small[k][i]);
+		}
+		kv_close(kv[k]);
+	}
+	server_rests();
+}
+END_TEST
+
+/* Requests for one key are carried out in their order, whatever way each takes. */
+START_TEST(test_order_of_a_key)
+{
+	static struct call set, get[120];
+	static uint8_t values[120][20000];
+	void *kv = open_kv(NULL);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(get); i++) {
+		size_t len = i % 3 == 0 ? 100 + i : 5000 + 100 * i;
+
+		fill(values[i], len, i);
+		get[i] = (struct call){.want = len, .seed = i};
+		SUBMIT(kv, kv_submit_set(kv, "k", 1, values[i], len, done, &set));
+		SUBMIT(kv, kv_submit_get(kv, "k", 1, done, &get[i]));
+	}
+	SUBMIT(kv, kv_submit_set(kv, "k", 1, values[0], 20000, done, &set));
+	SUBMIT(kv, kv_submit_delete(kv, "k", 1, done, &set));
+	ck_assert_int_eq(kv_wait(kv), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(get); i++)
+		assert_brought(&get[i]);
+	ck_assert_int_eq(set.status, 0);
+	kv_close(kv);
+	server_rests();
+	assert_store_empty(server.shared.store);
+}
+END_TEST
+
+/*
+ * Prices
+ */
+static uint64_t records_taken(void)
+{
+	struct conn_group_stats stats;
+
+	conn_group_get_stats(server.group, &stats);
+	return stats.records_in;
+}
+
+/* With nobody else at work: turns of both until `calls` more were called back. Allocates nothing itself. */
+static void turn_until(void *kv, unsigned calls)
+{
+	while (total < calls) {
+		server_turn();
+		if (kv_progress(kv, 0) < 0)
+			abort();
+	}
+}
+
+static unsigned records_of_get(void *kv, size_t want, uint64_t seed)
+{
+	uint64_t before = records_taken();
+	struct call call = {.want = want, .seed = seed};
+
+	ck_assert_int_eq(kv_submit_get(kv, "k", 1, done, &call), 0);
+	turn_until(kv, total + 1);
+	assert_brought(&call);
+	return (unsigned)(records_taken() - before);
+}
+
+START_TEST(test_round_trips)
+{
+	void *a = open_kv(NULL), *b = open_kv(NULL);
+	uint64_t before;
+
+	server_pause();
+	before = records_taken();
+	server_resume();
+	set_value(a, "k", 20000, 1);
+	server_pause();
+	ck_assert_uint_eq(records_taken() - before, 1);
+	ck_assert_uint_eq(records_of_get(a, 20000, 1), 1); /* it set the value itself */
+	ck_assert_uint_eq(records_of_get(b, 20000, 1), 2); /* it could not know */
+	ck_assert_uint_eq(records_of_get(b, 20000, 1), 1);
+	server_resume();
+	set_value(a, "k", 32768, 2); /* just what the buffer holds that b will lend */
+	server_pause();
+	ck_assert_uint_eq(records_of_get(b, 32768, 2), 1);
+	server_resume();
+	set_value(a, "k", 32769, 3);
+	server_pause();
+	ck_assert_uint_eq(records_of_get(b, 32769, 3), 2);
+	ck_assert_uint_eq(records_of_get(b, 32769, 3), 1);
+	server_resume();
+	kv_close(a);
+	kv_close(b);
+}
+END_TEST
+
+/* A set and a get of a value in memory that the library lends, warmed up before. */
+static void set_and_get(void *kv, const void *bytes, size_t len, struct call *get)
+{
+	static struct call set;
+
+	get->called = 0;
+	if (kv_submit_set(kv, "k", 1, bytes, len, done, &set) != 0 ||
+	    kv_submit_get(kv, "k", 1, done, get) != 0)
+		abort();
+	turn_until(kv, total + 2);
+}
+
+START_TEST(test_no_allocation)
+{
+	struct call get = {.want = 100000, .seed = 5};
+	void *kv = open_kv(NULL), *lent;
+	unsigned allocated, registered_before;
+
+	ck_assert_int_eq(kv_buffer_lend(kv, get.want, &lent), 0);
+	fill(lent, get.want, get.seed);
+	server_pause();
+	for (unsigned i = 0; i < 8; i++)
+		set_and_get(kv, lent, get.want, &get);
+	allocated = allocations;
+	registered_before = registrations;
+	for (unsigned i = 0; i < 64; i++)
+		set_and_get(kv, lent, get.want, &get);
+	allocated = allocations - allocated;
+	registered_before = registrations - registered_before;
+	assert_brought(&get);
+	/* A set behind which a get of the same key waits parks that get's message: once a round. */
+	ck_assert_uint_le(allocated, 64);
+	ck_assert_uint_eq(registered_before, 0);
+	kv_release(lent);
+	server_resume();
+	kv_close(kv);
+}
+END_TEST
+
+START_TEST(test_no_copy)
+{
+	struct call get = {.want = MIB, .seed = 6};
+	void *kv = open_kv(NULL), *lent;
+	size_t small, large;
+
+	ck_assert_int_eq(kv_buffer_lend(kv, MIB, &lent), 0);
+	fill(lent, MIB, get.seed);
+	server_pause();
+	longest_copy = 0;
+	get.want = 3000;
+	set_and_get(kv, lent, 3000, &get);
+	small = longest_copy;
+	longest_copy = 0;
+	get.want = MIB;
+	set_and_get(kv, lent, MIB, &get);
+	large = longest_copy;
+	assert_brought(&get);
+	ck_assert_uint_ge(small, 3000); /* copies are seen */
+	ck_assert_uint_le(large, 4096);
+	kv_release(lent);
+	server_resume();
+	kv_close(kv);
+}
+END_TEST
+
+/*
+ * Memory
+ */
+START_TEST(test_register)
+{
+	void *kv = open_kv(NULL), *lent, *again;
+	struct call set = {0};
+	unsigned before;
+
+	ck_assert_int_eq(kv_buffer_register(kv, value, 1 << 16), 0);
+	before = registrations;
+	for (unsigned i = 0; i < 3; i++)
+		set_value(kv, "k", 1 << 16, i);
+	ck_assert_uint_eq(registrations, before);
+	ASSERT_ERROR(kv_buffer_register(kv, value, 1 << 16), -EEXIST, "already");
+	ASSERT_ERROR(kv_buffer_register(kv, value + 100, 10), -EEXIST, "already");
+	ASSERT_ERROR(kv_buffer_register(kv, value + (1 << 16) - 1, 4096), -EEXIST, "already");
+	ck_assert_int_eq(kv_buffer_register(kv, value + (1 << 16), 4096), 0);
+	ck_assert_int_eq(kv_buffer_unregister(kv, value + (1 << 16)), 0);
+	ASSERT_ERROR(kv_buffer_unregister(kv, value + 1), -ENOENT, "no memory");
+	server_pause();
+	ck_assert_int_eq(kv_submit_set(kv, "k", 1, value + 1000, 5000, done, &set), 0);
+	ASSERT_ERROR(kv_buffer_unregister(kv, value), -EBUSY, "outstanding");
+	server_resume();
+	ck_assert_int_eq(kv_wait(kv), 0);
+	assert_done(&set, 0);
+	ck_assert_int_eq(kv_buffer_unregister(kv, value), 0);
+	ASSERT_ERROR(kv_buffer_unregister(kv, value), -ENOENT, "no memory");
+	ASSERT_ERROR(kv_buffer_unregister(NULL, value), -EINVAL, "handle");
+	ASSERT_ERROR(kv_buffer_register(kv, NULL, 1), -EINVAL, "address");
+	ck_assert_int_eq(kv_buffer_lend(kv, 5000, &lent), 0);
+	ASSERT_ERROR(kv_buffer_unregister(kv, lent), -ENOENT, "no memory");
+	ASSERT_ERROR(kv_buffer_register(kv, lent, 10), -EEXIST, "already");
+	kv_release(lent);
+	ck_assert_int_eq(kv_buffer_lend(kv, 8192, &again), 0);
+	ck_assert_ptr_eq(lent, again); /* kept for the next who asks */
+	kv_release(again);
+	kv_close(kv);
+}
+END_TEST
+
+/* What was registered for one request is not reachable when it has called back. */
+START_TEST(test_temporary_registration)
+{
+	void *kv = open_kv(NULL);
+	struct call get = {.want = 100000, .seed = 3};
+	unsigned before;
+
+	set_value(kv, "warm", 100000, 1);
+	assert_value(kv, "warm", 100000, 1);
+	before = registered();
+	set_value(kv, "k", 100000, 3);
+	ck_assert_uint_eq(registered(), before);
+	ck_assert_int_eq(kv_submit_get_into(kv, "k", 1, space, 100000, done, &get), 0);
+	ck_assert_uint_eq(registered(), before + 1);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	assert_brought(&get);
+	ck_assert_ptr_eq(get.at, space);
+	ck_assert_uint_eq(registered(), before);
+	kv_close(kv);
+}
+END_TEST
+
+START_TEST(test_get_into)
+{
+	static const size_t lengths[] = {10, 3000, 4096, 5000, 100000};
+	void *kv = open_kv(NULL);
+	char key[8];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
+		size_t len = lengths[i];
+		struct call fits = {.want = len, .seed = i}, exact = fits, over = fits, none = fits;
+
+		snprintf(key, sizeof(key), "k%u", i);
+		set_value(kv, key, len, i);
+		memset(space, 0xee, len + 8);
+		ck_assert_int_eq(kv_submit_get_into(kv, key, 2, space, len - 1, done, &over), 0);
+		ck_assert_int_eq(kv_wait(kv), 0);
+		assert_done(&over, -EMSGSIZE);
+		ck_assert_uint_eq(over.len, len);
+		for (size_t at = 0; at < len + 8; at++)
+			ck_assert_uint_eq(space[at], 0xee);
+		ck_assert_int_eq(kv_submit_get_into(kv, key, 2, space, len, done, &exact), 0);
+		ck_assert_int_eq(kv_wait(kv), 0);
+		assert_brought(&exact);
+		ck_assert_uint_eq(space[len], 0xee);
+		ck_assert_int_eq(kv_submit_get_into(kv, key, 2, space, LARGEST, done, &fits), 0);
+		ck_assert_int_eq(kv_submit_get_into(kv, "none", 4, value, LARGEST, done, &none), 0);
+		ck_assert_int_eq(kv_wait(kv), 0);
+		assert_brought(&fits);
+		assert_done(&none, -ENOENT);
+	}
+	kv_close(kv);
+}
+END_TEST
+
+/* Answers in front of it take the message's room: it is told to nobody as too large. */
+START_TEST(test_get_into_behind_others)
+{
+	static uint8_t into[16][3000];
+	static struct call get[16];
+	void *kv = open_kv(NULL);
+
+	set_value(kv, "k", 3000, 9);
+	for (unsigned i = 0; i < 16; i++) {
+		get[i] = (struct call){.want = 3000, .seed = 9};
+		ck_assert_int_eq(kv_submit_get_into(kv, "k", 1, into[i], 3000, done, &get[i]), 0);
+	}
+	ck_assert_int_eq(kv_wait(kv), 0);
+	for (unsigned i = 0; i < 16; i++)
+		assert_brought(&get[i]);
+	kv_close(kv);
+}
+END_TEST
+
+START_TEST(test_value_outlives_the_handle)
+{
+	void *kv = open_kv(NULL), *large, *small, *lent;
+	unsigned before = registered();
+	size_t len;
+
+	set_value(kv, "large", 100000, 1);
+	set_value(kv, "small", 10, 2);
+	ck_assert_int_eq(kv_get_bytes(kv, "large", 5, &large, &len), 0);
+	ck_assert_int_eq(kv_get_bytes(kv, "small", 5, &small, &len), 0);
+	ck_assert_int_eq(kv_buffer_lend(kv, 1, &lent), 0);
+	kv_close(kv);
+	ck_assert_uint_lt(registered(), before); /* the server's way to them is gone */
+	ck_assert(filled(large, 100000, 1));
+	ck_assert(filled(small, 10, 2));
+	memset(lent, 1, 4096);
+	kv_release(large);
+	kv_release(small);
+	kv_release(lent);
+}
+END_TEST
+
+/* Another client sets what this one remembers by another size: each get brings the value that is there. */
+START_TEST(test_remembered_size_is_wrong)
+{
+	static const size_t after[] = {1, 100, 4000, 4096, 4097, 5001, 8191, 8192, 8193, 1000000};
+	void *a = open_kv(NULL), *b = open_kv(NULL);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(after); i++) {
+		set_value(a, "k", 5000, 100 + i);
+		assert_value(a, "k", 5000, 100 + i);
+		set_value(b, "k", after[i], i);
+		assert_value(a, "k", after[i], i);
+		assert_value(a, "k", after[i], i);
+	}
+	kv_close(a);
+	kv_close(b);
+}
+END_TEST
+
+/* Who was told that there was no answer in time may free the value. */
+START_TEST(test_timeout_revokes)
+{
+	struct rdmad_options options = {.timeout_us = 20000};
+	void *kv = open_kv(&options), *other = open_kv(NULL);
+	unsigned before = registered();
+	uint64_t until = pair_patience();
+
+	set_value(other, "k", 10, 1);
+	server_pause();
+	ASSERT_ERROR(kv_set_bytes(kv, "k", 1, value, 100000), -ETIMEDOUT, "20 ms");
+	ck_assert_uint_eq(registered(), before);
+	server_resume();
+	while (kv_progress(kv, 10000) != -ENOTCONN) /* its read was refused, and that ends the connection */
+		ck_assert(time_now() < until);
+	assert_value(other, "k", 10, 1);
+	kv_close(kv);
+	kv_close(other);
+	server_rests();
+}
+END_TEST
+
+/*
+ * One value or the other
+ */
+#define CLIENTS 3
+
+static _Atomic bool stop_readers;
+
+static size_t length_of(unsigned writer, unsigned i)
+{
+	static const size_t lengths[] = {100, 5000, 300000, 4096, 70000};
+
+	return lengths[(writer + i) % ARRAY_SIZE(lengths)];
+}
+
+/* The first word of a value is its seed, and the rest follows from it. */
+static void *write_often(void *arg)
+{
+	unsigned writer = (unsigned)(uintptr_t)arg;
+	uint64_t *bytes = malloc(300000);
+	void *kv = open_kv(NULL);
+
+	for (unsigned i = 0; i < 60; i++) {
+		size_t len = length_of(writer, i);
+
+		bytes[0] = (uint64_t)writer << 32 | i;
+		fill(bytes + 1, len - 8, bytes[0]);
+		ck_assert_int_eq(kv_set_bytes(kv, "shared", 6, bytes, len), 0);
+		if (i % 16 == 15)
+			ck_assert_int_ge(kv_delete(kv, "shared", 6), 0);
+	}
+	kv_close(kv);
+	free(bytes);
+	return NULL;
+}
+
+static void *read_often(void *arg)
+{
+	void *kv = open_kv(NULL), *got;
+	size_t len;
+
+	while (!stop_readers) {
+		int rc = kv_get_bytes(kv, "shared", 6, &got, &len);
+		uint64_t seed;
+
+		if (rc == -ENOENT)
+			continue;
+		ck_assert_int_eq(rc, 0);
+		__builtin_memcpy(&seed, got, 8);
+		ck_assert_uint_eq(len, length_of((unsigned)(seed >> 32), (unsigned)seed));
+		ck_assert_msg(filled((char *)got + 8, len - 8, seed), "a mix of two values");
+		kv_release(got);
+	}
+	kv_close(kv);
+	return arg;
+}
+
+START_TEST(test_whole_values)
+{
+	pthread_t writer[CLIENTS], reader[2];
+	void *kv;
+
+	for (uintptr_t i = 0; i < 2; i++)
+		pthread_create(&reader[i], NULL, read_often, NULL);
+	for (uintptr_t i = 0; i < CLIENTS; i++)
+		pthread_create(&writer[i], NULL, write_often, (void *)i);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		pthread_join(writer[i], NULL);
+	stop_readers = true;
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(reader[i], NULL);
+	kv = open_kv(NULL);
+	ck_assert_int_ge(kv_delete(kv, "shared", 6), 0);
+	kv_close(kv);
+	server_rests();
+	assert_store_empty(server.shared.store);
+}
+END_TEST
+
+/* Deleted and set anew while it is on the way: the get brings what it found. */
+START_TEST(test_delete_while_sent)
+{
+	struct call get = {.want = LARGEST, .seed = 1};
+	void *kv = open_kv(NULL), *other = open_kv(NULL);
+	unsigned calls = total + 1;
+
+	set_value(kv, "k", LARGEST, 1);
+	server_pause();
+	ck_assert_int_eq(kv_submit_get(kv, "k", 1, done, &get), 0);
+	ck_assert_int_eq(kv_flush(kv), 0);
+	while (store_now(server.shared.store).pins == 0)
+		server_turn();
+	server_resume();
+	ck_assert_int_eq(kv_delete(other, "k", 1), 1);
+	set_value(other, "k", 100, 2);
+	while (total < calls)
+		ck_assert_int_ge(kv_progress(kv, 1000000), 0);
+	assert_brought(&get);
+	assert_value(kv, "k", 100, 2);
+	ck_assert_int_eq(kv_delete(kv, "k", 1), 1);
+	kv_close(kv);
+	kv_close(other);
+	server_rests();
+	assert_store_empty(server.shared.store);
+}
+END_TEST
+
+/* A handle that is closed, and a server that dies, with transfers under way: each calls back once. */
+START_TEST(test_close_in_between)
+{
+	struct call calls[12] = {0};
+	void *kv = open_kv(NULL);
+	unsigned before = registered();
+
+	set_value(kv, "k", MIB, 1);
+	server_pause();
+	for (unsigned i = 0; i < 12; i++) {
+		if (i % 2)
+			ck_assert_int_eq(kv_submit_get(kv, "k", 1, done, &calls[i]), 0);
+		else
+			ck_assert_int_eq(kv_submit_set(kv, &(char){(char)i}, 1, value, MIB, done, &calls[i]), 0);
+	}
+	for (int i = 0; i < _i; i++) {
+		kv_flush(kv);
+		server_turn();
+		kv_progress(kv, 0);
+	}
+	server_resume();
+	kv_close(kv);
+	for (unsigned i = 0; i < 12; i++)
+		ck_assert_uint_eq(calls[i].called, 1);
+	ck_assert_uint_le(registered(), before);
+	server_rests();
+}
+END_TEST
+
+/*
+ * Peers without manners
+ */
+#define PAIR_ARENA (16 * MIB)
+#define VALUE_MAX (2 * MIB)
+#define CROWD 100
+
+static struct pair pair;
+static struct service_shared shared;
+static struct service_worker worker;
+static void *arena;
+static struct conn *conn; /* one with manners, of the client's side */
+static bool established, closed;
+static struct wire_record answer;
+static unsigned answers;
+
+static void on_established(struct conn *c)
+{
+	(void)c;
+	established = true;
+}
+
+static int on_record(struct conn *c, const struct wire_record *record, const void *body)
+{
+	(void)c;
+	(void)body;
+	answer = *record;
+	answers++;
+	return 0;
+}
+
+static void on_closed(struct conn *c, int error, const char *reason)
+{
+	(void)c;
+	(void)error;
+	(void)reason;
+	closed = true;
+	conn = NULL;
+}
+
+static const struct conn_ops ops = {
+	.established = on_established,
+	.record = on_record,
+	.closed = on_closed,
+};
+
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
+		 enum wire_reason reason)
+{
+	(void)arg;
+	ck_assert_int_eq(reason, WIRE_REASON_NONE);
+	worker.now = pair.now;
+	service_accept(service_find(WIRE_KV), &worker, pair.server.group, request, wire);
+}
+
+static void set_up_pair(void)
+{
+	struct conn_group_attr attr = {
+		.message_size = 8192,
+		.message_max = 1u << 20,
+		.credits = 32,
+		.transfers = TRANSFERS,
+		.receives = 512,
+		.max_connections = CROWD + 8,
+		.handshake_timeout = 60 * TIME_S,
+		.stall_timeout = 10 * TIME_S,
+		.reads_in = 16,
+	};
+
+	set_up_memory();
+	pair = (struct pair){.listener.take = take};
+	established = closed = false;
+	answers = 0;
+	pair_open(&pair, false, &attr, &attr);
+	share_store(&shared, &arena, PAIR_ARENA, VALUE_MAX, pair.server.domain);
+	worker = (struct service_worker){.shared = &shared};
+}
+
+static struct conn_group_stats server_stats(void)
+{
+	struct conn_group_stats stats;
+
+	conn_group_get_stats(pair.server.group, &stats);
+	return stats;
+}
+
+/* Whoever was there has gone, and nothing of it is left. */
+static void assert_nothing_held(void)
+{
+	PAIR_UNTIL(&pair, server_stats().connections == 0);
+	ck_assert_uint_eq(server_stats().buffers_in_use, 0);
+	ck_assert_uint_eq(store_now(shared.store).pins, 0);
+}
+
+static void tear_down_pair(void)
+{
+	if (conn)
+		conn_close(conn, 0, "the test is over");
+	pair_rest(&pair);
+	assert_nothing_held();
+	fabric_deregister(shared.arena[0].region);
+	service_worker_free(&worker);
+	pair_close(&pair);
+	store_destroy(shared.store);
+	munmap(arena, PAIR_ARENA);
+	free(value);
+	free(space);
+}
+
+static void connect_conn(void)
+{
+	struct wire_request request = {
+		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
+
+	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
+				      pair.listener.address_len, &request, &ops, NULL, pair.now, &conn),
+			 0);
+	PAIR_UNTIL(&pair, established || closed);
+	ck_assert(established);
+}
+
+/* A body: what the peer says of its memory, and a key. */
+static size_t body_of(uint8_t *body, uint64_t addr, uint64_t length, uint32_t rkey, size_t key_len)
+{
+	struct wire_remote remote = {.addr = addr, .length = length, .rkey = rkey};
+
+	memcpy(body, &remote, sizeof(remote));
+	memset(body + sizeof(remote), 'k', key_len);
+	return sizeof(remote) + key_len;
+}
+
+static void send_record(unsigned op, const void *body, size_t len)
+{
+	struct wire_record *r;
+
+	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)len, NULL)) || closed);
+	ck_assert(!closed);
+	r->op = (uint8_t)op;
+	r->id = answers;
+	memcpy(r + 1, body, len);
+	conn_commit(conn, r, (uint32_t)len);
+}
+
+static struct fabric_region *reachable(struct fabric_domain *domain)
+{
+	struct fabric_region *region;
+
+	ck_assert_int_eq(fabric_register(domain, value, VALUE_MAX, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+					 &region),
+			 0);
+	return region;
+}
+
+static bool stored(const char *key, size_t len, uint64_t seed)
+{
+	struct store_ref ref;
+	bool is;
+
+	if (!store_get(shared.store, key, strlen(key), pair.now, &ref))
+		return false;
+	is = ref.len == len && filled(ref.addr, len, seed);
+	store_unpin(shared.store, &ref);
+	return is;
+}
+
+static void store_value(const char *key, size_t len, uint64_t seed)
+{
+	fill(space, len, seed);
+	ck_assert_int_eq(store_set(shared.store, key, strlen(key), space, len, NULL, pair.now, NULL), 0);
+}
+
+/* Cut off: for breaking the protocol, or by the refusal of its own memory. Its keys stay as they were. */
+static const struct {
+	const char *what;
+	uint64_t skip, length;
+	uint32_t rkey;
+	size_t key_len, cut;
+	bool absolute, violation;
+} bad_requests[] = {
+	{"another key", .length = 5000, .rkey = 1, .key_len = 1},
+	{"longer than the region", .length = VALUE_MAX, .skip = 1, .key_len = 1},
+	{"before the region", .length = 5000, .skip = (uint64_t)-64, .key_len = 1},
+	{"wraps", .skip = UINT64_MAX - 10, .length = 5000, .absolute = true, .key_len = 1, .violation = true},
+	{"ends at the end of all", .skip = UINT64_MAX - 4999, .length = 5000, .absolute = true, .key_len = 1,
+	 .violation = true},
+	{"wraps far", .skip = 1, .length = UINT64_MAX, .absolute = true, .key_len = 1, .violation = true},
+	{"nobody's address", .skip = 4096, .length = 5000, .absolute = true, .key_len = 1},
+	{"no length", .length = 0, .key_len = 1, .violation = true},
+	{"no key", .length = 5000, .key_len = 0, .violation = true},
+	{"a key too long", .length = 5000, .key_len = 4096, .violation = true},
+	{"a body cut short", .length = 5000, .key_len = 1, .cut = 15, .violation = true},
+	{"an empty body", .length = 5000, .key_len = 1, .cut = 25, .violation = true},
+};
+
+static void ask_badly(unsigned op, unsigned i)
+{
+	struct fabric_region *region;
+	uint8_t body[8192];
+	uint64_t addr = bad_requests[i].skip;
+	size_t len;
+
+	store_value("k", 4500, 1);
+	connect_conn();
+	region = reachable(pair.client.domain);
+	if (!bad_requests[i].absolute)
+		addr += (uintptr_t)value;
+	len = body_of(body, addr, bad_requests[i].length,
+		      fabric_region_rkey(region, conn_endpoint(conn)) ^ bad_requests[i].rkey,
+		      bad_requests[i].key_len);
+	send_record(op, body, len - bad_requests[i].cut);
+	PAIR_UNTIL(&pair, closed);
+	assert_nothing_held();
+	ck_assert_msg(server_stats().violations == bad_requests[i].violation, "%s: %u violations",
+		      bad_requests[i].what, (unsigned)server_stats().violations);
+	ck_assert_uint_eq(answers, 0);
+	ck_assert(stored("k", 4500, 1));
+	fabric_deregister(region);
+}
+
+START_TEST(test_bad_set)
+{
+	ask_badly(WIRE_OP_SET_FROM, (unsigned)_i);
+}
+END_TEST
+
+/* The value fits in what the peer claims, so of a region that is only too short nobody finds out. */
+START_TEST(test_bad_get)
+{
+	if (bad_requests[_i].length == VALUE_MAX)
+		return;
+	ask_badly(WIRE_OP_GET_INTO, (unsigned)_i);
+}
+END_TEST
+
+static void expect_answer(unsigned status)
+{
+	unsigned before = answers;
+
+	PAIR_UNTIL(&pair, answers > before || closed);
+	ck_assert(!closed);
+	ck_assert_uint_eq(answer.status, status);
+}
+
+/* What the store cannot take is refused, and what it had stays. */
+START_TEST(test_refused)
+{
+	struct fabric_region *region;
+	uint8_t body[8192];
+	char key[16];
+	uint32_t rkey;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	rkey = fabric_region_rkey(region, conn_endpoint(conn));
+	store_value("k", 5000, 1);
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX + 1, rkey, 1));
+	expect_answer(WIRE_TOO_LARGE);
+	ck_assert_uint_eq(answer.arg, VALUE_MAX);
+	for (unsigned i = 0; i < PAIR_ARENA / 20000; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		store_set(shared.store, key, strlen(key), space, 20000, NULL, pair.now, NULL);
+	}
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
+	expect_answer(WIRE_NO_MEMORY);
+	ck_assert(stored("k", 5000, 1));
+	/* Holes enough, but none that is long enough. */
+	for (unsigned i = 0; i < PAIR_ARENA / 20000; i += 2) {
+		snprintf(key, sizeof(key), "%u", i);
+		store_delete(shared.store, key, strlen(key), 0, pair.now);
+	}
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
+	expect_answer(WIRE_NO_MEMORY);
+	ck_assert(stored("k", 5000, 1));
+	fill(value, 19990, 2);
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 19990, rkey, 1));
+	expect_answer(WIRE_OK);
+	ck_assert(stored("k", 19990, 2));
+	ck_assert_uint_eq(store_now(shared.store).pins, 0);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* The memory goes while the server reads or writes it. */
+START_TEST(test_deregistered_meanwhile)
+{
+	struct fabric_region *region;
+	uint8_t body[64];
+
+	store_value("k", MIB, 1);
+	connect_conn();
+	region = reachable(pair.client.domain);
+	send_record(_i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, body,
+		    body_of(body, (uintptr_t)value, MIB, fabric_region_rkey(region, conn_endpoint(conn)), 1));
+	conn_flush(conn);
+	pair_turn(&pair); /* leaves */
+	pair.client_stops = true;
+	PAIR_UNTIL(&pair, store_now(shared.store).pins == 1);
+	for (unsigned i = 0; i < 10; i++)
+		pair_turn(&pair);
+	fabric_deregister(region);
+	pair.client_stops = false;
+	PAIR_UNTIL(&pair, closed);
+	assert_nothing_held();
+	ck_assert(stored("k", MIB, 1));
+}
+END_TEST
+
+static void evil_join(struct evil *evil)
+{
+	struct wire_request request = {
+		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
+	uint8_t data[WIRE_REQUEST_SIZE];
+
+	wire_request_encode(&request, data);
+	evil_connect(&pair, evil, data, sizeof(data));
+	ck_assert(evil->established);
+}
+
+/* Ask for a transfer, and not a turn more: what the server then wants is not served. */
+static void evil_ask(struct evil *evil, const struct fabric_region *region, unsigned op, size_t len,
+		     const char *key)
+{
+	struct {
+		struct wire_message message;
+		struct wire_record record;
+		struct wire_remote remote;
+		char key[16];
+	} m = {.record.op = (uint8_t)op};
+	struct fabric_wr wr = {.opcode = FABRIC_SEND, .sge_count = 1, .signaled = true};
+
+	m.record.length = (uint32_t)(sizeof(m.remote) + strlen(key));
+	m.message.length = (uint32_t)(sizeof(m.message) + sizeof(m.record) + m.record.length);
+	m.remote = (struct wire_remote){(uintptr_t)value, len, fabric_region_rkey(region, evil->endpoint), 0};
+	memcpy(m.key, key, strlen(key));
+	memcpy(evil->out, &m, m.message.length);
+	wr.sge[0] = (struct fabric_sge){evil->out, m.message.length, evil->region};
+	ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
+	evil_turn(evil);
+}
+
+/* A peer dies after any number of turns, of either side. */
+START_TEST(test_dies_in_each_state)
+{
+	struct store_stats before;
+
+	store_value("k", MIB, 1);
+	before = store_now(shared.store);
+	for (unsigned turns = 0; turns < 24; turns++) {
+		struct evil *evil = evil_new(&pair);
+		struct fabric_region *region = reachable(evil->domain);
+
+		evil_join(evil);
+		evil_ask(evil, region, _i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, MIB, _i ? "k" : "new");
+		for (unsigned i = 0; i < turns; i++) {
+			pair_turn(&pair);
+			if (turns % 2)
+				evil_turn(evil);
+		}
+		fabric_endpoint_destroy(evil->endpoint);
+		evil->endpoint = NULL;
+		PAIR_UNTIL(&pair, server_stats().connections == 0);
+		assert_nothing_held();
+		store_delete(shared.store, "new", 3, 0, pair.now);
+		ck_assert_uint_eq(store_now(shared.store).bytes_used, before.bytes_used);
+		ck_assert(stored("k", MIB, 1));
+		ck_assert_uint_eq(server_stats().violations, 0);
+		fabric_deregister(region);
+		evil_free(evil);
+	}
+}
+END_TEST
+
+static unsigned descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* The one with manners is served all the while, by small requests and by large ones. */
+static void serve_others(struct fabric_region *region, unsigned rounds)
+{
+	uint32_t rkey = fabric_region_rkey(region, conn_endpoint(conn));
+	uint8_t body[64];
+
+	for (unsigned i = 0; i < rounds; i++) {
+		fill(value, 20000, i);
+		send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 20000, rkey, 3));
+		expect_answer(WIRE_OK);
+		ck_assert(stored("kkk", 20000, i));
+		send_record(WIRE_OP_GET_INTO, body, body_of(body, (uintptr_t)value + MIB, 20000, rkey, 3));
+		expect_answer(WIRE_OK);
+		ck_assert_uint_eq(answer.flags, WIRE_REPLY | WIRE_WRITTEN);
+		ck_assert(filled(value + MIB, 20000, i));
+		send_record(WIRE_OP_EXISTS, "kkk", 3);
+		expect_answer(WIRE_OK);
+	}
+}
+
+static struct evil *crowd[CROWD];
+static struct fabric_region *crowd_region[CROWD];
+
+static void crowd_come(void)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < CROWD; i++) {
+		crowd[i] = evil_new(&pair);
+		evil_join(crowd[i]);
+		crowd_region[i] = reachable(crowd[i]->domain);
+		for (unsigned k = 0; k < TRANSFERS + 2; k++) { /* more than it may */
+			snprintf(key, sizeof(key), "crowd%u-%u", i, k);
+			evil_ask(crowd[i], crowd_region[i], WIRE_OP_SET_FROM, 20000, key);
+		}
+	}
+	PAIR_UNTIL(&pair, store_now(shared.store).pins == CROWD * TRANSFERS);
+}
+
+static void crowd_go(void)
+{
+	for (unsigned i = 0; i < CROWD; i++) {
+		fabric_deregister(crowd_region[i]);
+		evil_free(crowd[i]);
+	}
+}
+
+/* A hundred who ask and never serve the read: they hold what they asked for until they are gone or their time is
+ * over, and stand in nobody's way. */
+START_TEST(test_crowd)
+{
+	struct fabric_region *region;
+	unsigned fds;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	serve_others(region, 2);
+	fds = descriptors();
+	crowd_come();
+	serve_others(region, 10);
+	ck_assert_uint_eq(server_stats().connections, 1 + CROWD);
+	if (_i) {
+		pair.now += 39 * TIME_S;
+		serve_others(region, 2);
+		ck_assert_uint_eq(server_stats().connections, 1 + CROWD);
+		pair.now += 2 * TIME_S;
+		PAIR_UNTIL(&pair, server_stats().closed == CROWD);
+	}
+	crowd_go();
+	PAIR_UNTIL(&pair, server_stats().connections == 1);
+	serve_others(region, 2);
+	ck_assert_uint_eq(store_now(shared.store).pins, 0);
+	ck_assert_uint_eq(store_now(shared.store).items, 1);
+	PAIR_UNTIL(&pair, descriptors() == fds); /* who was cut off is told so first */
+	fabric_deregister(region);
+}
+END_TEST
+
+static TCase *case_of(Suite *suite, const char *name, void (*up)(void), void (*down)(void))
+{
+	TCase *tc = tcase_create(name);
+
+	tcase_set_timeout(tc, 240);
+	tcase_add_checked_fixture(tc, up, down);
+	suite_add_tcase(suite, tc);
+	return tc;
+}
+
+static void add_client(Suite *suite, const char *name, void (*up)(void))
+{
+	TCase *tc = case_of(suite, name, up, tear_down);
+
+	tcase_add_loop_test(tc, test_sizes, 0, 2); /* 1: nothing is eager */
+	tcase_add_test(tc, test_many_outstanding);
+	tcase_add_test(tc, test_order_of_a_key);
+	tcase_add_test(tc, test_round_trips);
+	tcase_add_test(tc, test_no_allocation);
+	tcase_add_test(tc, test_no_copy);
+	tcase_add_test(tc, test_register);
+	tcase_add_test(tc, test_temporary_registration);
+	tcase_add_test(tc, test_get_into);
+	tcase_add_test(tc, test_get_into_behind_others);
+	tcase_add_test(tc, test_value_outlives_the_handle);
+	tcase_add_test(tc, test_remembered_size_is_wrong);
+	tcase_add_test(tc, test_timeout_revokes);
+	tcase_add_test(tc, test_whole_values);
+	tcase_add_test(tc, test_delete_while_sent);
+	tcase_add_loop_test(tc, test_close_in_between, 0, 8);
+}
+
+static Suite *suite_of_rendezvous(void)
+{
+	Suite *suite = suite_create("rendezvous");
+	TCase *tc;
+
+	add_client(suite, "tcp", set_up);
+	add_client(suite, "unix", set_up_unix);
+	tc = case_of(suite, "no arena", set_up_no_arena, tear_down);
+	tcase_add_test(tc, test_get_into_behind_others);
+	tc = case_of(suite, "peers", set_up_pair, tear_down_pair);
+	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_loop_test(tc, test_bad_get, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_test(tc, test_refused);
+	tcase_add_loop_test(tc, test_deregistered_meanwhile, 0, 2);
+	tcase_add_loop_test(tc, test_dies_in_each_state, 0, 2);
+	tcase_add_loop_test(tc, test_crowd, 0, 2);
+	return suite;
+}
+
+int main(void)
+{
+	SRunner *runner = srunner_create(suite_of_rendezvous());
+	int failed;
+
+	log_set_handler(log_keep);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
