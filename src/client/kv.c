@@ -2,63 +2,9 @@
  * kv.c: the caller's half of the key/value service. A request is a slot in a table, found by
  * the id that its answer brings back, and calls back exactly once.
  */
-#include <rdmad/kv.h>
-
-#include "client/client.h"
+#include "client/kv.h"
 
 #include <stdlib.h>
-
-#define SLOTS 1024 /* requests outstanding on one handle; a power of two */
-#define SLOT_BITS 10
-_Static_assert(1 << SLOT_BITS == SLOTS, "an id is a slot and its generation");
-
-#define SIZES 1024          /* keys whose value's length is remembered */
-#define TRIES 8             /* a value that grows faster than it can be fetched */
-
-struct request {
-	kv_callback done; /* NULL: the slot is free */
-	void *arg;
-	uint32_t id;
-	uint32_t next; /* free slot behind this one */
-	bool large;    /* any of the rest is in use */
-	uint8_t tries;
-	uint64_t key_hash; /* of a GET with a landing buffer */
-	struct landing *landing; /* of a GET, ours */
-	void *into;              /* of a GET, the caller's */
-	size_t into_size;
-	struct reach reach; /* the caller's memory */
-};
-
-/* A GET to be sent again with a landing buffer of the right size, when there is room. */
-struct again {
-	struct again *next;
-	uint32_t id;
-	size_t key_len;
-	char key[];
-};
-
-struct remembered {
-	uint64_t hash, length;
-};
-
-struct kv {
-	struct engine *engine;
-	struct conn *conn; /* NULL once it has ended */
-	struct engine_options options;
-	bool closed;
-	int error; /* why it ended */
-	uint64_t *completed;
-	size_t outstanding;
-	uint32_t free; /* first free slot, SLOTS: none */
-	uint64_t eager_max, value_max;
-	const char *transport;
-	struct buffers *buffers;
-	struct landing *lent; /* during a callback: who keeps the value takes it */
-	struct again *again, **again_tail;
-	bool sizes_used;
-	struct remembered size[SIZES];
-	struct request slot[SLOTS];
-};
 
 static void slots_init(struct kv *kv)
 {
@@ -68,7 +14,7 @@ static void slots_init(struct kv *kv)
 	}
 }
 
-static struct request *slot_take(struct kv *kv)
+struct request *request_take(struct kv *kv)
 {
 	struct request *r;
 
@@ -86,6 +32,7 @@ static void slot_give(struct kv *kv, struct request *r)
 	r->done = NULL;
 	r->into = NULL;
 	r->tries = 0;
+	r->more = false;
 	r->next = kv->free;
 	kv->free = r->id % SLOTS;
 	r->id += SLOTS;
@@ -93,7 +40,7 @@ static void slot_give(struct kv *kv, struct request *r)
 }
 
 /* The length that the key's value had last, 0: not known or small. */
-static uint64_t size_recall(const struct kv *kv, const void *key, size_t key_len)
+uint64_t request_size(const struct kv *kv, const void *key, size_t key_len)
 {
 	uint64_t hash;
 
@@ -120,7 +67,7 @@ static void size_correct(struct kv *kv, const struct request *r, uint64_t length
 		size->length = length;
 }
 
-static void finish(struct kv *kv, struct request *r, int status, const void *value, size_t len)
+void request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len)
 {
 	kv_callback done = r->done;
 	void *arg = r->arg;
@@ -161,6 +108,7 @@ static int send_get_into(struct kv *kv, const struct request *r, const void *key
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
 	record->id = r->id;
 	record->op = WIRE_OP_GET_INTO;
+	record->flags = r->more ? WIRE_VERSIONED : 0;
 	memcpy(record + 1, &remote, sizeof(remote));
 	memcpy((char *)(record + 1) + sizeof(remote), key, key_len);
 	conn_commit(kv->conn, record, length);
@@ -178,7 +126,7 @@ static void remember_again(struct kv *kv, struct request *r, const void *key, si
 	struct again *a = malloc(sizeof(*a) + key_len);
 
 	if (!a) {
-		finish(kv, r, -ENOMEM, NULL, 0);
+		request_finish(kv, r, -ENOMEM, NULL, 0);
 		return;
 	}
 	a->next = NULL;
@@ -205,8 +153,8 @@ static void kv_writable(struct conn *conn)
 }
 
 /* The value was longer than the message or the landing buffer: once more with one that holds it. */
-static int get_again(struct kv *kv, struct request *r, const struct wire_record *record,
-		     const char *body)
+int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record,
+		      const char *body)
 {
 	const char *key = body + sizeof(uint64_t);
 	size_t key_len = record->length - sizeof(uint64_t);
@@ -219,7 +167,7 @@ static int get_again(struct kv *kv, struct request *r, const struct wire_record 
 		return -EPROTO;
 	size_remember(kv, key, key_len, length);
 	if (r->into || r->tries++ == TRIES) {
-		finish(kv, r, -EMSGSIZE, NULL, length);
+		request_finish(kv, r, -EMSGSIZE, NULL, length);
 		return 0;
 	}
 	if (r->landing)
@@ -228,40 +176,41 @@ static int get_again(struct kv *kv, struct request *r, const struct wire_record 
 	r->key_hash = hash_bytes(key, key_len);
 	r->landing = landing_take(kv->buffers, length);
 	if (!r->landing)
-		finish(kv, r, -ENOMEM, NULL, 0);
+		request_finish(kv, r, -ENOMEM, NULL, 0);
 	else if (kv->again || send_get_landing(kv, r, key, key_len) != 0)
 		remember_again(kv, r, key, key_len);
 	return 0;
 }
 
 /* The value is in the landing buffer: the write came before this answer. */
-static int get_landed(struct kv *kv, struct request *r, const struct wire_record *record,
-		      const char *body)
+int request_get_landed(struct kv *kv, struct request *r, const struct wire_record *record,
+		       const char *body)
 {
 	size_t size = r->landing ? landing_size(r->landing) : r->into_size;
 	uint64_t length;
 
-	if (record->length != sizeof(length) || !r->large || !(r->landing || r->into))
+	if (record->length != sizeof(length) + (r->more ? sizeof(r->meta.version) : 0) ||
+	    !r->large || !(r->landing || r->into))
 		return -EPROTO;
 	memcpy(&length, body, sizeof(length));
 	if (length > size)
 		return -EPROTO;
 	size_correct(kv, r, length);
-	finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, length);
+	request_finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, length);
 	return 0;
 }
 
 /* The value is in the message. */
-static void get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
+void request_get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
 {
 	if (likely(!r->into)) {
 		size_correct(kv, r, length);
-		finish(kv, r, 0, body, length);
+		request_finish(kv, r, 0, body, length);
 	} else if (length > r->into_size) {
-		finish(kv, r, -EMSGSIZE, NULL, length);
+		request_finish(kv, r, -EMSGSIZE, NULL, length);
 	} else {
 		memcpy(r->into, body, length);
-		finish(kv, r, 0, r->into, length);
+		request_finish(kv, r, 0, r->into, length);
 	}
 }
 
@@ -273,14 +222,16 @@ static int kv_record(struct conn *conn, const struct wire_record *record, const 
 
 	if (unlikely(r->id != record->id || !r->done || !(record->flags & WIRE_REPLY)))
 		return -EPROTO;
+	if (unlikely(r->more))
+		return request_more(kv, r, record, body);
 	if (unlikely(get && record->status == WIRE_TOO_LARGE))
-		return get_again(kv, r, record, body);
+		return request_get_again(kv, r, record, body);
 	if (unlikely(record->flags & WIRE_WRITTEN))
-		return get_landed(kv, r, record, body);
+		return request_get_landed(kv, r, record, body);
 	if (get && record->status == WIRE_OK)
-		get_inline(kv, r, body, record->length);
+		request_get_inline(kv, r, body, record->length);
 	else
-		finish(kv, r, wire_status_errno(record->status), NULL, 0);
+		request_finish(kv, r, wire_status_errno(record->status), NULL, 0);
 	return 0;
 }
 
@@ -302,7 +253,7 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 	}
 	for (uint32_t i = 0; i < SLOTS; i++)
 		if (kv->slot[i].done)
-			finish(kv, &kv->slot[i], status, NULL, 0);
+			request_finish(kv, &kv->slot[i], status, NULL, 0);
 	++*kv->completed; /* who waits for anything looks again */
 }
 
@@ -370,7 +321,7 @@ int kv_close(void *kv_handle)
 }
 
 /* What of a request can be refused before it is sent. */
-static int check(const struct kv *kv, const void *key, size_t key_len, size_t value_len)
+int request_check(const struct kv *kv, const void *key, size_t key_len, size_t value_len)
 {
 	if (unlikely(!kv || !key || key_len < 1)) {
 		log_error("kv", "a request needs a handle and a key of at least one byte");
@@ -400,7 +351,7 @@ static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_le
 
 	if (unlikely(!record))
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
-	r = slot_take(kv);
+	r = request_take(kv);
 	r->done = done;
 	r->arg = arg;
 	record->id = r->id;
@@ -415,9 +366,9 @@ static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_le
 }
 
 /* A slot for a request whose value is moved by the server. */
-static struct request *take_large(struct kv *kv, kv_callback done, void *arg)
+struct request *request_take_large(struct kv *kv, kv_callback done, void *arg)
 {
-	struct request *r = slot_take(kv);
+	struct request *r = request_take(kv);
 
 	r->done = done;
 	r->arg = arg;
@@ -441,49 +392,62 @@ static const struct fabric_region *reach_region(const struct reach *reach)
 	return reach->region ? reach->region : reach->temporary;
 }
 
-static int send_set_from(struct kv *kv, const struct request *r, const void *key, size_t key_len,
-			 const void *value, size_t value_len)
+static int send_set_from(struct kv *kv, const struct request *r, const struct wire_put *put,
+			 const void *key, size_t key_len, const void *value, size_t value_len)
 {
 	struct wire_remote remote = {
 		.addr = (uintptr_t)value,
 		.length = value_len,
 		.rkey = fabric_region_rkey(reach_region(&r->reach), conn_endpoint(kv->conn)),
 	};
-	uint32_t length = (uint32_t)(sizeof(remote) + key_len);
+	size_t put_len = put ? sizeof(*put) : 0;
+	uint32_t length = (uint32_t)(sizeof(remote) + put_len + key_len);
 	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
 
 	if (!record)
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
 	record->id = r->id;
-	record->op = WIRE_OP_SET_FROM;
+	record->op = put ? WIRE_OP_PUT_FROM : WIRE_OP_SET_FROM;
 	memcpy(record + 1, &remote, sizeof(remote));
-	memcpy((char *)(record + 1) + sizeof(remote), key, key_len);
+	if (put)
+		memcpy((char *)(record + 1) + sizeof(remote), put, put_len);
+	memcpy((char *)(record + 1) + sizeof(remote) + put_len, key, key_len);
 	conn_commit(kv->conn, record, length);
 	return 0;
 }
+
+#define LARGE_HEAD (sizeof(struct wire_remote) + sizeof(struct wire_put)) /* at most */
 
 /* Whether a request could leave now: to be known before anything is registered for it. What waits
  * travels meanwhile. */
 static int room_for_large(struct kv *kv, size_t key_len)
 {
 	conn_flush(kv->conn);
-	if (conn_reserve(kv->conn, (uint32_t)(sizeof(struct wire_remote) + key_len), NULL))
+	if (conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + key_len), NULL))
 		return 0;
 	return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
 }
 
-static int submit_set_large(struct kv *kv, const void *key, size_t key_len, const void *value,
-			    size_t value_len, kv_callback done, void *arg, struct request **taken)
+int request_set_large(struct kv *kv, const struct wire_put *put, const void *key, size_t key_len,
+		      const void *value, size_t value_len, kv_callback done, void *arg,
+		      struct request **taken)
 {
 	struct request *r;
-	int rc = room_for_large(kv, key_len);
+	int rc;
 
+	if (unlikely(kv->value_max <= WIRE_EAGER_MAX)) {
+		log_error("kv", "a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
+				"registered memory for large values on this transport; its log says why",
+			  key_len, value_len);
+		return -EMSGSIZE;
+	}
+	rc = room_for_large(kv, key_len);
 	if (rc != 0)
 		return rc;
-	r = take_large(kv, done, arg);
+	r = request_take_large(kv, done, arg);
 	rc = memory_reach(kv->buffers, value, value_len, FABRIC_REMOTE_READ, &r->reach);
 	if (rc == 0)
-		rc = send_set_from(kv, r, key, key_len, value, value_len);
+		rc = send_set_from(kv, r, put, key, key_len, value, value_len);
 	if (rc != 0) {
 		drop_large(kv, r);
 		return rc;
@@ -494,60 +458,51 @@ static int submit_set_large(struct kv *kv, const void *key, size_t key_len, cons
 }
 
 /* Into a landing buffer of the size that the value had last. */
-static int submit_get_large(struct kv *kv, const void *key, size_t key_len, uint64_t size,
-			    kv_callback done, void *arg, struct request **taken)
+int request_get_large(struct kv *kv, struct request *r, const void *key, size_t key_len,
+		      uint64_t size)
 {
-	struct request *r = take_large(kv, done, arg);
 	int rc = -ENOMEM;
 
 	r->key_hash = hash_bytes(key, key_len);
 	r->landing = landing_take(kv->buffers, size);
 	if (r->landing)
 		rc = send_get_landing(kv, r, key, key_len);
-	if (rc != 0) {
+	if (rc != 0)
 		drop_large(kv, r);
-		return rc;
-	}
-	*taken = r;
-	return 0;
+	return rc;
 }
 
 static int submit_set(struct kv *kv, const void *key, size_t key_len, const void *value,
 		      size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
-	int rc = check(kv, key, key_len, value_len);
+	int rc = request_check(kv, key, key_len, value_len);
 
 	if (unlikely(rc != 0))
 		return rc;
 	if (likely(key_len + value_len <= kv->eager_max || !value_len))
 		return submit(kv, WIRE_OP_SET, key, key_len, value, value_len, done, arg, taken);
-	if (unlikely(kv->value_max <= WIRE_EAGER_MAX)) {
-		log_error("kv", "a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
-				"registered memory for large values on this transport; its log says why",
-			  key_len, value_len);
-		return -EMSGSIZE;
-	}
-	return submit_set_large(kv, key, key_len, value, value_len, done, arg, taken);
+	return request_set_large(kv, NULL, key, key_len, value, value_len, done, arg, taken);
 }
 
 static int submit_get(struct kv *kv, const void *key, size_t key_len, kv_callback done, void *arg,
 		      struct request **taken)
 {
-	int rc = check(kv, key, key_len, 0);
+	int rc = request_check(kv, key, key_len, 0);
 	uint64_t size;
 
 	if (unlikely(rc != 0))
 		return rc;
-	size = size_recall(kv, key, key_len);
+	size = request_size(kv, key, key_len);
 	if (likely(size <= kv->eager_max || size <= WIRE_INLINE_MAX))
 		return submit(kv, WIRE_OP_GET, key, key_len, NULL, 0, done, arg, taken);
-	return submit_get_large(kv, key, key_len, size, done, arg, taken);
+	*taken = request_take_large(kv, done, arg);
+	return request_get_large(kv, *taken, key, key_len, size);
 }
 
 static int submit_plain(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
 			kv_callback done, void *arg, struct request **taken)
 {
-	int rc = check(kv, key, key_len, 0);
+	int rc = request_check(kv, key, key_len, 0);
 
 	return rc ? rc : submit(kv, op, key, key_len, NULL, 0, done, arg, taken);
 }
@@ -572,7 +527,7 @@ int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *b
 {
 	struct kv *kv = kv_handle;
 	struct request *r;
-	int rc = check(kv, key, key_len, 0);
+	int rc = request_check(kv, key, key_len, 0);
 
 	if (rc != 0)
 		return rc;
@@ -583,7 +538,7 @@ int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *b
 	rc = room_for_large(kv, key_len);
 	if (rc != 0)
 		return rc;
-	r = take_large(kv, done, arg);
+	r = request_take_large(kv, done, arg);
 	r->into = buffer;
 	r->into_size = size;
 	rc = memory_reach(kv->buffers, buffer, size, FABRIC_REMOTE_WRITE, &r->reach);
@@ -732,16 +687,7 @@ uint64_t kv_value_max(const void *kv_handle)
 /*
  * Blocking: submit, send, wait.
  */
-struct blocking {
-	struct kv *kv;
-	bool done;
-	int status;
-	bool want_value;
-	char *value;
-	size_t value_len;
-};
-
-static void blocking_done(void *arg, int status, const void *value, size_t value_len)
+void blocking_done(void *arg, int status, const void *value, size_t value_len)
 {
 	struct blocking *b = arg;
 
@@ -771,6 +717,32 @@ static void nobody_waits(void *arg, int status, const void *value, size_t value_
 	(void)value_len;
 }
 
+void request_orphan(struct kv *kv, struct request *r)
+{
+	r->done = nobody_waits; /* its answer may still come, but who waited is gone */
+	if (r->large)
+		memory_unreach(kv->buffers, &r->reach); /* and so may be the caller's memory */
+}
+
+int blocking_wait(struct kv *kv, int rc, enum wire_op op, struct request *r, struct blocking *b)
+{
+	if (rc == -ENOTCONN)
+		log_error("kv", "the connection has ended (%s); open another",
+			  strerror(kv->error ? -kv->error : ENOTCONN));
+	if (rc != 0)
+		return rc;
+	conn_flush(kv->conn);
+	rc = engine_wait(kv->engine, &b->done, kv->options.timeout);
+	if (rc != 0) {
+		if (rc == -ETIMEDOUT)
+			log_error("kv", "no answer to %s after %llu ms", wire_op_name(op),
+				  (unsigned long long)(kv->options.timeout / TIME_MS));
+		request_orphan(kv, r);
+		return rc;
+	}
+	return b->status;
+}
+
 static int submit_blocking(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
 			   const void *value, size_t value_len, struct blocking *b,
 			   struct request **r)
@@ -796,32 +768,17 @@ static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t
 		if (rc != 0)
 			return rc;
 	}
-	if (rc == -ENOTCONN)
-		log_error("kv", "the connection has ended (%s); open another",
-			  strerror(kv->error ? -kv->error : ENOTCONN));
-	if (rc != 0)
-		return rc;
-	conn_flush(kv->conn);
-	rc = engine_wait(kv->engine, &b->done, kv->options.timeout);
-	if (rc != 0) {
-		if (rc == -ETIMEDOUT)
-			log_error("kv", "no answer to %s after %llu ms", wire_op_name(op),
-				  (unsigned long long)(kv->options.timeout / TIME_MS));
-		r->done = nobody_waits; /* its answer may still come, b is gone then */
-		if (r->large)
-			memory_unreach(kv->buffers, &r->reach); /* and so may be the caller's memory */
-		return rc;
-	}
-	return b->status;
+	return blocking_wait(kv, rc, op, r, b);
 }
 
 /* The server's answers that have no text yet. */
-static int explained(int status, const char *what, size_t key_len, size_t value_len)
+int blocking_explained(int status, const char *what, size_t key_len, size_t value_len)
 {
-	if (unlikely(status < 0 && status != -ETIMEDOUT && status != -ENOTCONN && status != -EINVAL &&
-		     status != -ENAMETOOLONG && status != -EMSGSIZE))
+	enum wire_status known = wire_status_of(status);
+
+	if (unlikely(status < 0 && status != -EMSGSIZE && wire_status_errno(known) == status))
 		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, key_len,
-			  value_len, wire_status_text(wire_status_of(status)));
+			  value_len, wire_status_text(known));
 	return status;
 }
 
@@ -834,7 +791,7 @@ int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *v
 		log_error("kv", "the value is NULL but has a length");
 		return -EINVAL;
 	}
-	return explained(blocking_call(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, &b),
+	return blocking_explained(blocking_call(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, &b),
 			 "set", key_len, value_len);
 }
 
@@ -849,7 +806,7 @@ int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value,
 	}
 	rc = blocking_call(kv_handle, WIRE_OP_GET, key, key_len, NULL, 0, &b);
 	if (rc != 0)
-		return explained(rc, "get", key_len, 0);
+		return blocking_explained(rc, "get", key_len, 0);
 	*value = b.value;
 	*value_len = b.value_len;
 	return 0;
@@ -862,7 +819,7 @@ int kv_delete(void *kv_handle, const void *key, size_t key_len)
 
 	if (rc == -ENOENT)
 		return 0;
-	return rc == 0 ? 1 : explained(rc, "delete", key_len, 0);
+	return rc == 0 ? 1 : blocking_explained(rc, "delete", key_len, 0);
 }
 
 int kv_exists(void *kv_handle, const void *key, size_t key_len)
@@ -872,7 +829,7 @@ int kv_exists(void *kv_handle, const void *key, size_t key_len)
 
 	if (rc == -ENOENT)
 		return 0;
-	return rc == 0 ? 1 : explained(rc, "exists", key_len, 0);
+	return rc == 0 ? 1 : blocking_explained(rc, "exists", key_len, 0);
 }
 
 int kv_set(void *kv_handle, const char *key, const char *value)
