@@ -1,6 +1,7 @@
 /* check_base.c: log, units, addresses, histogram, list and ring. */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
@@ -157,6 +158,8 @@ static void *ring_producer(void *arg)
 	for (uintptr_t i = 1; i <= RING_ITEMS;)
 		if (ring_push(arg, (void *)i))
 			i++;
+		else
+			sched_yield(); /* the other side may need this processor */
 	return NULL;
 }
 
@@ -172,6 +175,8 @@ START_TEST(test_ring_between_threads)
 
 		if (item)
 			ck_assert_uint_eq((uintptr_t)item, expect++);
+		else
+			sched_yield();
 	}
 	pthread_join(thread, NULL);
 	for (uintptr_t i = 0; i < RING_SIZE; i++)

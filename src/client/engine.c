@@ -14,6 +14,7 @@
 #define MESSAGE_SIZE (8u * 1024)
 #define MAX_CONNECTIONS 1024
 #define MAX_RECEIVES 8192
+#define YIELD_EVERY 16 /* idle turns; a yield costs more than a turn */
 #define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
@@ -226,6 +227,7 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 		      const void *what, uint64_t value, uint64_t timeout)
 {
 	uint64_t now = time_now(), poll = engine->options.poll;
+	unsigned idle = 0;
 	uint64_t until = timeout >= TIME_NEVER - now ? TIME_NEVER : now + timeout;
 	uint64_t busy_until = poll == TIME_NEVER ? TIME_NEVER : now + poll;
 
@@ -243,7 +245,7 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 			busy_until = now + poll;
 		if (now < busy_until) {
 			/* Whoever we wait for may be waiting for this processor. */
-			if (!work)
+			if (!work && ++idle % YIELD_EVERY == 0)
 				sched_yield();
 			continue;
 		}

@@ -246,6 +246,12 @@ static void handle_event(const struct fabric_event *event)
 	}
 }
 
+static void flush_dirty(struct conn_group *group)
+{
+	while (!list_empty(&group->dirty))
+		conn_messages_flush(list_first(&group->dirty, struct conn, dirty));
+}
+
 static int poll_completions(struct conn_group *group)
 {
 	struct fabric_completion c[POLL_BATCH];
@@ -253,8 +259,10 @@ static int poll_completions(struct conn_group *group)
 
 	for (int i = 0; i < n; i++)
 		completed(group, &c[i]);
-	if (n > 0)
+	if (n > 0) {
+		flush_dirty(group); /* peers wait for answers, nobody yet for a receive */
 		post_receives(group);
+	}
 	return n;
 }
 
@@ -270,12 +278,6 @@ static void resume_stuck(struct conn_group *group)
 	list_init(&group->stuck);
 	while (!list_empty(&stuck))
 		conn_messages_resume(list_first(&stuck, struct conn, stuck));
-}
-
-static void flush_dirty(struct conn_group *group)
-{
-	while (!list_empty(&group->dirty))
-		conn_messages_flush(list_first(&group->dirty, struct conn, dirty));
 }
 
 static void bury(struct conn_group *group)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#define YIELD_EVERY 16          /* idle turns; a yield costs more than a turn */
 #define TRANSFERS 16            /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
@@ -207,6 +208,7 @@ static void *run(void *arg)
 {
 	struct worker *w = arg;
 	uint64_t busy = time_now(); /* when there was work last */
+	unsigned idle = 0;
 
 	while (!atomic_load_explicit(&w->quit, memory_order_relaxed)) {
 		uint64_t now = time_now();
@@ -215,7 +217,7 @@ static void *run(void *arg)
 			look_drained(w, now);
 		if (progress(w, now) > 0)
 			busy = now;
-		else
+		else if (++idle % YIELD_EVERY == 0)
 			sched_yield(); /* who we wait for may be waiting for this processor */
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;
