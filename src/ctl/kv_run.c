@@ -1,6 +1,7 @@
 /*
- * kv_run.c: carry out a command file. Requests go out without waiting for each other's answers;
- * the connection keeps their order, so a get sees the sets in front of it.
+ * kv_run.c: carry out a command file. Requests go out without waiting for each other's answers; those for one
+ * key are carried out in their order, so a get sees the sets in front of it. Answers of large values come
+ * behind those of small ones: what gets print is put in order here.
  */
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
@@ -11,8 +12,11 @@
 
 #define SLICE_US 200000 /* a wait is cut into pieces so that Ctrl-C is seen */
 #define TIMEOUT_DEFAULT (30 * TIME_S)
+#define HELD_MAX (256 * MIB) /* large values on their way at a time, but for one */
 
 struct key {
+	unsigned gets;     /* on their way */
+	size_t value_len; /* as far as is known */
 	size_t len;
 	char text[];
 };
@@ -29,6 +33,8 @@ struct run {
 	void *kv;
 	uint64_t line, sets, gets, failed;
 	struct keys keys;
+	struct request *first, **last; /* gets, in the order in which they are shown */
+	size_t held;                   /* bytes of large values on their way */
 	json_t *results; /* NULL unless --json */
 	uint64_t random;
 	int error; /* what ended the run */
@@ -36,11 +42,15 @@ struct run {
 
 /* A request on its way. */
 struct request {
+	struct request *next; /* get behind this one */
 	struct run *run;
+	struct key *key;
 	uint64_t line;
 	enum script_verb verb; /* SCRIPT_PRINTKV: a get that prints its key too */
-	size_t key_len;
-	char key[];
+	bool answered;         /* a get that waits for those in front of it */
+	int status;
+	char *value; /* of a set that the server fetches from here, or of a get that waits */
+	size_t len, held;
 };
 
 /* FNV-1a (Fowler, Noll, Vo). */
@@ -86,24 +96,25 @@ static int keys_grow(struct keys *keys)
 	return 0;
 }
 
-static int keys_add(struct keys *keys, const char *text, size_t len)
+/* The key of that name, a new one where need be; NULL: no memory. */
+static struct key *keys_add(struct keys *keys, const char *text, size_t len)
 {
 	struct key *key;
 	uint32_t *slot;
 
 	if (keys->count == keys->room && keys_grow(keys) != 0)
-		return -ENOMEM;
+		return NULL;
 	slot = keys_slot(keys, text, len);
 	if (*slot)
-		return 0;
-	key = malloc(sizeof(*key) + len);
+		return keys->key[*slot - 1];
+	key = calloc(1, sizeof(*key) + len);
 	if (!key)
-		return -ENOMEM;
+		return NULL;
 	key->len = len;
 	memcpy(key->text, text, len);
 	keys->key[keys->count++] = key;
 	*slot = (uint32_t)keys->count;
-	return 0;
+	return key;
 }
 
 static void keys_destroy(struct keys *keys)
@@ -126,7 +137,7 @@ static void request_failed(const struct request *r, const char *why)
 	char text[512];
 
 	snprintf(text, sizeof(text), "%s %.*s: %s", r->verb == SCRIPT_SET ? "set" : "get",
-		 (int)MIN(r->key_len, 100u), r->key, why);
+		 (int)MIN(r->key->len, 100u), r->key->text, why);
 	line_failed(r->run, r->line, text);
 }
 
@@ -143,7 +154,7 @@ static void add_result(struct run *run, const struct request *r, bool found, con
 {
 	json_t *o = json_pack("{s:I, s:b}", "line", (json_int_t)r->line, "found", found);
 
-	ctl_json_set_bytes(o, "key", r->key, r->key_len);
+	ctl_json_set_bytes(o, "key", r->key->text, r->key->len);
 	ctl_json_set_bytes(o, "value", value, len);
 	json_array_append_new(run->results, o);
 }
@@ -156,26 +167,79 @@ static void show(struct run *run, const struct request *r, bool found, const voi
 		return;
 	}
 	if (r->verb == SCRIPT_PRINTKV) {
-		fwrite(r->key, 1, r->key_len, stdout);
+		fwrite(r->key->text, 1, r->key->len, stdout);
 		putchar(' ');
 	}
 	fwrite(value, 1, len, stdout);
 	putchar('\n');
 }
 
+static void request_free(struct request *r)
+{
+	r->run->held -= r->held;
+	free(r->value);
+	free(r);
+}
+
+static void request_end(struct request *r, const void *value, size_t len)
+{
+	struct run *run = r->run;
+
+	if (r->verb != SCRIPT_SET && (r->status == 0 || r->status == -ENOENT))
+		show(run, r, r->status == 0, r->status == 0 ? value : "", r->status == 0 ? len : 0);
+	else if (r->status != 0 && ctl_kv_status_final(r->status))
+		request_failed(r, ctl_kv_status_text(r->status));
+	else if (r->status != 0)
+		connection_ended(run);
+	request_free(r);
+}
+
+/* The next get that is to be shown was answered, and with it those that only waited for it. */
+static void first_answered(struct run *run, const void *value, size_t len)
+{
+	struct request *r = run->first;
+
+	do {
+		run->first = r->next;
+		if (!run->first)
+			run->last = &run->first;
+		request_end(r, value, len);
+		r = run->first;
+		value = r ? r->value : NULL;
+		len = r ? r->len : 0;
+	} while (r && r->answered);
+}
+
+/* Those in front of it have no answer yet: its value is kept until then. */
+static void keep(struct request *r, const void *value, size_t len)
+{
+	if (r->status != 0)
+		return;
+	r->value = malloc(len + 1);
+	if (r->value)
+		memcpy(r->value, value, len);
+	else
+		r->status = -ENOMEM;
+	r->len = len;
+}
+
 static void answered(void *arg, int status, const void *value, size_t len)
 {
 	struct request *r = arg;
-	struct run *run = r->run;
-	bool get = r->verb != SCRIPT_SET;
 
-	if (get && (status == 0 || status == -ENOENT))
-		show(run, r, status == 0, status == 0 ? value : "", status == 0 ? len : 0);
-	else if (status != 0 && ctl_kv_status_final(status))
-		request_failed(r, ctl_kv_status_text(status));
-	else if (status != 0)
-		connection_ended(run);
-	free(r);
+	r->answered = true;
+	r->status = status;
+	if (r->verb == SCRIPT_SET) {
+		request_end(r, NULL, 0);
+		return;
+	}
+	r->key->gets--;
+	if (status == 0)
+		r->key->value_len = len;
+	if (r->run->first == r)
+		first_answered(r->run, value, len);
+	else
+		keep(r, value, len);
 }
 
 /* Wait until a request is answered. 0, -EINTR, -ETIMEDOUT, -ENOTCONN. */
@@ -205,72 +269,142 @@ static void drain(void *arg)
 
 static int submit_once(struct run *run, struct request *r, const void *value, size_t len)
 {
+	int rc;
+
 	if (r->verb == SCRIPT_SET)
-		return kv_submit_set(run->kv, r->key, r->key_len, value, len, answered, r);
-	return kv_submit_get(run->kv, r->key, r->key_len, answered, r);
+		return kv_submit_set(run->kv, r->key->text, r->key->len, value, len, answered, r);
+	rc = kv_submit_get(run->kv, r->key->text, r->key->len, answered, r);
+	if (rc != 0)
+		return rc;
+	r->key->gets++;
+	*run->last = r;
+	run->last = &r->next;
+	return 0;
 }
 
-static void submit(struct run *run, enum script_verb verb, const char *key, size_t key_len,
-		   const void *value, size_t len)
+/* A get whose value's length is not known may have to be sent a second time: no set of its key may come between. And
+ * only so many bytes of large values are held. */
+static int wait_for_turn(struct run *run, const struct request *r)
 {
-	struct request *r = malloc(sizeof(*r) + key_len);
-	int rc = r ? 0 : -ENOMEM;
+	int rc = 0;
 
-	if (rc != 0) {
-		line_failed(run, run->line, "no memory for the request");
-		return;
-	}
-	*r = (struct request){.run = run, .line = run->line, .verb = verb, .key_len = key_len};
-	memcpy(r->key, key, key_len);
-	while ((rc = submit_once(run, r, value, len)) == -EAGAIN) {
+	while (rc == 0 && ((r->verb == SCRIPT_SET && r->key->gets) ||
+			   (run->held && run->held + r->held > HELD_MAX)))
 		rc = progress(run);
-		if (rc != 0)
-			break;
+	return rc;
+}
+
+static struct request *request_new(struct run *run, enum script_verb verb, struct key *key)
+{
+	struct request *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		line_failed(run, run->line, "no memory for the request");
+		return NULL;
 	}
+	r->run = run;
+	r->line = run->line;
+	r->verb = verb;
+	r->key = key;
+	return r;
+}
+
+static void submit(struct run *run, struct request *r, const void *value, size_t len)
+{
+	int rc = wait_for_turn(run, r);
+
+	run->held += r->held;
+	while (rc == 0 && (rc = submit_once(run, r, value, len)) == -EAGAIN)
+		rc = progress(run);
 	if (rc == 0)
 		return;
 	if (rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -EINTR)
 		run->error = rc;
 	else
 		request_failed(r, rdmad_error());
-	free(r);
+	request_free(r);
 }
 
-static void set_random(struct run *run, const struct script_command *c)
+static void get(struct run *run, enum script_verb verb, struct key *key)
 {
-	size_t len = (size_t)c->size - 1;
-	char *text = malloc(len + 1);
+	struct request *r = request_new(run, verb, key);
 
-	if (!text) {
+	if (!r)
+		return;
+	r->held = key->value_len;
+	submit(run, r, NULL, 0);
+}
+
+/* A value that does not fit a message is fetched from where it is, after the line was left. */
+static void set(struct run *run, struct key *key, const char *value, size_t len)
+{
+	struct request *r = request_new(run, SCRIPT_SET, key);
+
+	if (!r)
+		return;
+	key->value_len = len;
+	if (key->len + len > kv_eager_max(run->kv)) {
+		r->held = len;
+		r->value = malloc(len);
+		if (!r->value) {
+			line_failed(run, run->line, "no memory for a value of that size");
+			free(r);
+			return;
+		}
+		memcpy(r->value, value, len);
+		value = r->value;
+	}
+	submit(run, r, value, len);
+}
+
+static void set_random(struct run *run, struct key *key, uint64_t size)
+{
+	struct request *r = request_new(run, SCRIPT_SET, key);
+
+	if (!r)
+		return;
+	r->len = (size_t)size - 1;
+	r->value = malloc((size_t)size);
+	if (!r->value) {
 		line_failed(run, run->line, "no memory for a value of that size");
+		free(r);
 		return;
 	}
-	script_random_text(text, len, &run->random);
-	submit(run, SCRIPT_SET, c->key, c->key_len, text, len);
-	free(text);
+	key->value_len = r->held = r->len;
+	script_random_text(r->value, r->len, &run->random);
+	submit(run, r, r->value, r->len);
 }
 
 static void print_all(struct run *run)
 {
 	for (size_t i = 0; i < run->keys.count && !run->error; i++)
-		submit(run, SCRIPT_PRINTKV, run->keys.key[i]->text, run->keys.key[i]->len, NULL, 0);
+		get(run, SCRIPT_PRINTKV, run->keys.key[i]);
 }
 
 static void carry_out(struct run *run, const struct script_command *c)
 {
-	if (c->key_len && keys_add(&run->keys, c->key, c->key_len) != 0)
-		line_failed(run, run->line, "no memory to remember the key for printkv");
+	struct key *key = NULL;
+
+	if (c->key_len) {
+		key = keys_add(&run->keys, c->key, c->key_len);
+		if (!key) {
+			line_failed(run, run->line, "no memory for the key");
+			return;
+		}
+	}
 	run->gets += c->verb == SCRIPT_GET;
 	run->sets += c->verb == SCRIPT_SET || c->verb == SCRIPT_SETSIZE;
 	switch (c->verb) {
 	case SCRIPT_NONE:
 		break;
 	case SCRIPT_SET:
+		set(run, key, c->value, c->value_len);
+		break;
 	case SCRIPT_GET:
-		submit(run, c->verb, c->key, c->key_len, c->value, c->value_len);
+		get(run, SCRIPT_GET, key);
 		break;
 	case SCRIPT_SETSIZE:
-		set_random(run, c);
+		set_random(run, key, c->size);
 		break;
 	case SCRIPT_PRINTKV:
 		print_all(run);
@@ -348,6 +482,7 @@ int ctl_kv_run(const struct ctl_arguments *arguments)
 	if (rc != 0)
 		goto close_file;
 	run.results = ctl.json ? json_array() : NULL;
+	run.last = &run.first;
 	begin = time_now();
 	run_lines(&run, fd);
 	summarize(&run, time_now() - begin);
