@@ -333,6 +333,46 @@ START_TEST(test_exit_statuses)
 }
 END_TEST
 
+START_TEST(test_crossover)
+{
+	static const uint64_t sizes[] = {1, 2, 4, 8, 16};
+	static const double eager[] = {9, 9, 9, 9, 0}, never[] = {1, 2, 3, 4, 5}, from4[] = {10, 1, 9, 10, 5};
+
+	ck_assert_uint_eq(bench_crossover(sizes, eager, never, 5), 0);
+	ck_assert_uint_eq(bench_crossover(sizes, eager, from4, 5), 4);
+	ck_assert_uint_eq(bench_crossover(sizes, never, eager, 5), 1);
+	ck_assert_uint_eq(bench_crossover(sizes, eager, never, 0), 0);
+}
+END_TEST
+
+static void write_plot(FILE *out, void *arg)
+{
+	plot_text(out, "title", arg, 2);
+}
+
+START_TEST(test_plot)
+{
+	struct plot_curve curves[2] = {{.name = "up", .mark = 'u', .n = 3, .x = {1, 32, 1024}, .y = {1, 10, 100}},
+				       {.name = "point", .mark = 'p', .n = 1, .x = {1024}, .y = {100}}};
+	char *out = written(write_plot, curves), *line;
+
+	ck_assert_ptr_nonnull(strstr(out, "title\n"));
+	line = strstr(out, "       100 |");
+	ck_assert_ptr_nonnull(line);
+	ck_assert_uint_eq(strcspn(line, "\n"), 12 + 64);
+	ck_assert_int_eq(line[12 + 63], '*');
+	line = strstr(out, "         1 |u\n");
+	ck_assert_ptr_nonnull(line);
+	ck_assert_ptr_nonnull(strstr(out, "u up, p point"));
+	ck_assert_ptr_null(strstr(out, " \n"));
+	free(out);
+	curves[0].n = curves[1].n = 0;
+	out = written(write_plot, curves);
+	ck_assert_str_eq(out, "");
+	free(out);
+}
+END_TEST
+
 static char *read_source(const char *name)
 {
 	const char *dir = getenv("srcdir");
@@ -424,6 +464,8 @@ int main(void)
 	tcase_add_test(tcase, test_render);
 	tcase_add_test(tcase, test_json_bytes);
 	tcase_add_test(tcase, test_exit_statuses);
+	tcase_add_test(tcase, test_crossover);
+	tcase_add_test(tcase, test_plot);
 	tcase_add_test(tcase, test_completion_is_current);
 	tcase_add_test(tcase, test_manual_is_complete);
 	tcase_add_test(tcase, test_letters_are_unique);

@@ -29,14 +29,14 @@ static double elapsed(const struct bench_result *r)
 	return r->begin < r->end ? (double)(r->end - r->begin) / 1e9 : 0;
 }
 
-static double per_second(const struct bench_result *r)
+double bench_per_second(const struct bench_result *r)
 {
 	return elapsed(r) > 0 ? (double)r->operations / elapsed(r) : 0;
 }
 
 static double bytes_per_second(const struct bench_result *r)
 {
-	return per_second(r) * (double)r->size;
+	return bench_per_second(r) * (double)r->size;
 }
 
 static double mib_per_second(const struct bench_result *r)
@@ -57,6 +57,11 @@ static double operations(const struct bench_result *r)
 static double keys(const struct bench_result *r)
 {
 	return (double)r->keys;
+}
+
+static double depth(const struct bench_result *r)
+{
+	return (double)r->depth;
 }
 
 static double mismatches(const struct bench_result *r)
@@ -113,7 +118,7 @@ static const struct column columns[] = {
 	{"bytes", 9, "size_bytes", size_bytes, 0},
 	{NULL, 0, "operations", operations},
 	{NULL, 0, "elapsed_seconds", elapsed},
-	{"ops/s", 11, "ops_per_second", per_second, 0},
+	{"ops/s", 11, "ops_per_second", bench_per_second, 0},
 	{NULL, 0, "bytes_per_second", bytes_per_second},
 	{"MiB/s", 9, NULL, mib_per_second, 1},
 	{NULL, 0, "rtt_us_min", us_min},
@@ -123,6 +128,7 @@ static const struct column columns[] = {
 	{"p99.9 us", 9, "rtt_us_p99_9", us_p99_9, 1},
 	{"max us", 10, "rtt_us_max", us_max, 1},
 	{NULL, 0, "keys", keys},
+	{NULL, 0, "depth", depth},
 	{NULL, 0, "mismatches", mismatches},
 	{NULL, 0, "cpu_user_seconds", cpu_user},
 	{NULL, 0, "cpu_system_seconds", cpu_system},
@@ -131,11 +137,17 @@ static const struct column columns[] = {
 static json_t *results; /* under --json */
 static bool headed;
 
-static void print_head(const char *transport)
+void bench_print_head(const char *transport)
 {
+	bench.transport = transport;
 	printf("%s: transport %s, clients %llu, depth %llu, threads %llu%s\n", bench.server, transport,
 	       (unsigned long long)bench.clients, (unsigned long long)bench.depth,
 	       (unsigned long long)bench.threads, bench.no_verify ? ", not verified" : "");
+}
+
+static void print_head(const char *transport)
+{
+	bench_print_head(transport);
 	printf("%-6s", "op");
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
 		if (columns[i].title)
@@ -160,9 +172,9 @@ static void print_row(const struct bench_result *result)
 	fflush(stdout);
 }
 
-static void keep_row(const struct bench_result *result)
+json_t *bench_result_json(const struct bench_result *result)
 {
-	json_t *o = json_pack("{s:s}", "op", result->op);
+	json_t *o = json_pack("{s:s, s:s*}", "op", result->op, "way", result->way);
 
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
 		const char *member = columns[i].member;
@@ -178,7 +190,7 @@ static void keep_row(const struct bench_result *result)
 					    ? json_integer((json_int_t)value)
 					    : json_real(value));
 	}
-	json_array_append_new(results, o);
+	return o;
 }
 
 void bench_report(const struct bench_result *result, const char *transport)
@@ -187,7 +199,7 @@ void bench_report(const struct bench_result *result, const char *transport)
 		return; /* interrupted before it began */
 	bench.transport = transport;
 	if (ctl.json) {
-		keep_row(result);
+		json_array_append_new(results, bench_result_json(result));
 		return;
 	}
 	if (!headed)
@@ -201,6 +213,7 @@ void bench_result_init(struct bench_result *result, const char *op)
 	histogram_init(&result->latency);
 	result->op = op;
 	result->size = bench.size;
+	result->depth = bench.depth;
 	result->begin = TIME_NEVER;
 }
 
@@ -300,18 +313,16 @@ int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_si
 /*
  * Rounds: one for each size, until one fails or Ctrl-C.
  */
-static int print_json(const char *what)
+json_t *bench_summary(const char *what, json_t *rows)
 {
-	json_t *o = json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:o}", "command", what, "server",
-			      bench.server, "transport", bench.transport, "clients",
-			      (json_int_t)bench.clients, "depth", (json_int_t)bench.depth, "threads",
-			      (json_int_t)bench.threads, "verified", !bench.no_verify, "interrupted",
-			      ctl_interrupted(), "results", results);
-
-	return ctl_json_print(o);
+	return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:o}", "command", what, "server",
+			 bench.server, "transport", bench.transport, "clients",
+			 (json_int_t)bench.clients, "depth", (json_int_t)bench.depth, "threads",
+			 (json_int_t)bench.threads, "verified", !bench.no_verify, "interrupted",
+			 ctl_interrupted(), "results", rows);
 }
 
-static int prepare(const struct ctl_arguments *arguments)
+int bench_prepare(const struct ctl_arguments *arguments)
 {
 	struct address address;
 
@@ -322,7 +333,6 @@ static int prepare(const struct ctl_arguments *arguments)
 		return ctl_usage_error("%s: %llu threads for %llu clients; a client belongs to one thread",
 				       ctl_command_name(), (unsigned long long)bench.threads,
 				       (unsigned long long)bench.clients);
-	results = ctl.json ? json_array() : NULL;
 	ctl_catch_interrupt();
 	return CTL_OK;
 }
@@ -330,16 +340,17 @@ static int prepare(const struct ctl_arguments *arguments)
 int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n,
 		 int (*round)(void))
 {
-	int rc = prepare(arguments);
+	int rc = bench_prepare(arguments);
 
 	if (rc != 0)
 		return rc;
+	results = ctl.json ? json_array() : NULL;
 	for (size_t i = 0; i < n && rc == CTL_OK && !ctl_interrupted(); i++) {
 		bench.size = sizes[i];
 		rc = round();
 	}
 	if (ctl.json)
-		print_json(ctl_command_name());
+		ctl_json_print(bench_summary(ctl_command_name(), results));
 	if (rc == CTL_OK && ctl_interrupted())
 		return CTL_INTERRUPTED;
 	return rc;

@@ -2,18 +2,23 @@
  * bench_kv.c: keep `depth` requests outstanding on each connection and count what comes back.
  *
  * The loop must cost less than what it measures: keys and values are made beforehand, nothing is allocated, and
- * the clock is read once a turn. Requests of a connection are answered in order, so the number of an answer
- * gives its key, its expected value and, by the stamps of the turns, its round trip.
+ * the clock is read once a turn. Small requests of a connection are answered in order, so the number of an answer
+ * gives its key, its expected value and, by the stamps of the turns, its round trip. Large values may overtake each
+ * other: there each get has a ticket that says what is expected.
  */
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
+#include "wire/wire.h"
 
 #include <stdlib.h>
 
 #define SIZE_LIMIT (1ull << 40)
 #define DEPTH_MAX 1024
 #define KEYS_DEFAULT 1000
-#define FILL_MAX (256 * MIB) /* of values, unless --keys says more */
+/* The daemon's memory is 64 MiB by default. A value that is replaced and the one that replaces it are there both for
+ * a while: so half of it for the values, unless --keys says more, and a quarter for those under way. */
+#define FILL_MAX (32 * MIB)
+#define FLIGHT_MAX (16 * MIB)
 #define WINDOWS 64u          /* different values: that many places in one random text */
 #define SLICE_US 200000
 #define TIMEOUT_DEFAULT (30 * TIME_S)
@@ -62,6 +67,13 @@ struct stamp {
 	uint64_t time, upto;
 };
 
+/* A get of a large value that is under way. */
+struct ticket {
+	struct lane *lane;
+	struct ticket *next; /* free one behind this one */
+	uint32_t window;
+};
+
 /* One connection. Hot members first. */
 struct lane {
 	void *kv;
@@ -76,6 +88,7 @@ struct lane {
 	char *key; /* key_len bytes each */
 	struct stamp *stamp;
 	uint32_t stamp_mask, stamp_head, stamp_tail;
+	struct ticket *tickets, *ticket; /* bench.depth of them, the first free one */
 };
 
 /* One thread with its lanes. */
@@ -90,8 +103,12 @@ struct worker {
 static struct {
 	struct lane *lane; /* all of them */
 	struct worker *worker;
-	char *text; /* bench.size + WINDOWS random bytes */
+	char *text; /* text_len random bytes */
+	size_t text_len;
 	uint32_t keys;
+	uint64_t depth; /* bench.depth, less for large values */
+	uint32_t eager_limit; /* of the options; 0: the default */
+	bool large;           /* values do not fit the answer */
 	bool lost; /* a connection ended */
 } b;
 
@@ -171,6 +188,20 @@ static void get_done(void *arg, int status, const void *value, size_t len)
 		lane->worker->result.mismatches++;
 }
 
+static void large_done(void *arg, int status, const void *value, size_t len)
+{
+	struct ticket *ticket = arg;
+	struct lane *lane = ticket->lane;
+
+	lane->done++;
+	if (unlikely(status != 0))
+		failed(lane, status);
+	else if (!bench.no_verify && unlikely(!expected(value, len, ticket->window)))
+		lane->worker->result.mismatches++;
+	ticket->next = lane->ticket;
+	lane->ticket = ticket;
+}
+
 /*
  * Requests.
  */
@@ -178,6 +209,21 @@ static int submit_set(struct lane *lane, const char *key, uint32_t window)
 {
 	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size,
 			     set_done, lane);
+}
+
+static int submit_get(struct lane *lane, const char *key, uint32_t window)
+{
+	struct ticket *ticket = lane->ticket;
+	int rc;
+
+	if (likely(!b.large))
+		return kv_submit_get(lane->kv, key, lane->key_len, get_done, lane);
+	ticket->window = window;
+	lane->ticket = ticket->next; /* before: it may be answered within */
+	rc = kv_submit_get(lane->kv, key, lane->key_len, large_done, ticket);
+	if (rc != 0)
+		lane->ticket = ticket;
+	return rc;
 }
 
 static int submit_one(struct lane *lane)
@@ -189,11 +235,11 @@ static int submit_one(struct lane *lane)
 	case PHASE_SET:
 		return submit_set(lane, key, lane->submit_key);
 	case PHASE_GET:
-		return kv_submit_get(lane->kv, key, lane->key_len, get_done, lane);
+		return submit_get(lane, key, lane->submit_key);
 	case PHASE_MIXED:
 		if (lane->submitted % 2 == 0)
 			return submit_set(lane, key, lane->submit_pair);
-		return kv_submit_get(lane->kv, key, lane->key_len, get_done, lane);
+		return submit_get(lane, key, lane->submit_pair);
 	case PHASE_DELETE:
 		return kv_submit_delete(lane->kv, key, lane->key_len, set_done, lane);
 	}
@@ -215,7 +261,7 @@ static void advance(struct lane *lane)
 
 static void fill_lane(struct lane *lane, uint64_t now)
 {
-	uint64_t before = lane->submitted, limit = MIN(lane->done + bench.depth, lane->quota);
+	uint64_t before = lane->submitted, limit = MIN(lane->done + b.depth, lane->quota);
 	int rc = 0;
 
 	while (lane->submitted < limit) {
@@ -333,6 +379,16 @@ static void reset_lane(struct lane *lane, enum phase phase, uint64_t quota)
 	lane->quota = quota;
 }
 
+/* In messages, or by RDMA read and write. The answer to a get carries a short value in any case. */
+static const char *way_of(enum phase phase)
+{
+	const struct lane *lane = &b.lane[0];
+
+	if (lane->key_len + bench.size <= kv_eager_max(lane->kv))
+		return "eager";
+	return phase == PHASE_GET && bench.size <= WIRE_INLINE_MAX ? "eager" : "rendezvous";
+}
+
 /* count 0: for `duration`; else so many operations in all. */
 static void run_phase(const char *name, enum phase phase, uint64_t duration, uint64_t count,
 		      struct bench_result *result)
@@ -341,6 +397,8 @@ static void run_phase(const char *name, enum phase phase, uint64_t duration, uin
 
 	bench_result_init(result, name);
 	result->keys = b.keys * bench.clients;
+	result->depth = b.depth;
+	result->way = way_of(phase);
 	for (uint64_t i = 0; i < bench.clients; i++)
 		reset_lane(&b.lane[i], phase,
 			   count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
@@ -360,7 +418,7 @@ static void run_phase(const char *name, enum phase phase, uint64_t duration, uin
 }
 
 /* Warm up, measure, tell. */
-static int measure(const char *name, enum phase phase)
+static int measure(const char *name, enum phase phase, bench_report_fn *report)
 {
 	struct bench_result *result = malloc(sizeof(*result));
 	int rc = CTL_OK;
@@ -373,7 +431,7 @@ static int measure(const char *name, enum phase phase)
 	}
 	if (rc == CTL_OK && !ctl_interrupted()) {
 		run_phase(name, phase, bench.duration, bench.count, result);
-		bench_report(result, kv_transport(b.lane[0].kv));
+		report(result, kv_transport(b.lane[0].kv));
 		rc = bench_judge(result);
 	}
 	free(result);
@@ -394,40 +452,98 @@ static int touch_all(const char *name, enum phase phase)
 	return rc;
 }
 
-static int make_values(void)
+/* Values are read from where they are: the text is registered, once for all that share queues. */
+static int register_text(void)
 {
-	uint64_t state = time_now() | 1;
-	char *text = realloc(b.text, bench.size + WINDOWS);
+	for (uint64_t i = 0; i < bench.threads; i++) {
+		void *kv = b.worker[i].lane[0].kv;
+		int rc = kv_buffer_register(kv, b.text, b.text_len);
 
-	if (!text) {
-		ctl_say("no memory for values of %llu bytes", (unsigned long long)bench.size);
-		return CTL_FAILED;
+		if (rc != 0)
+			return ctl_fail(rc, NULL, "bench kv: cannot register %zu bytes", b.text_len);
 	}
-	b.text = text;
-	script_random_text(text, bench.size + WINDOWS, &state);
-	b.keys = (uint32_t)keys_wanted;
-	if (!keys_wanted)
-		b.keys = (uint32_t)MAX(1, MIN((uint64_t)KEYS_DEFAULT,
-					      FILL_MAX / (MAX(bench.size, 1ull) * bench.clients)));
 	return CTL_OK;
 }
 
-static int round_of_size(void)
+static void drop_text(void)
 {
-	int rc = make_values();
+	for (uint64_t i = 0; b.text && i < bench.threads; i++)
+		kv_buffer_unregister(b.worker[i].lane[0].kv, b.text);
+	free(b.text);
+	b.text = NULL;
+}
 
-	if (rc == CTL_OK)
-		rc = touch_all("fill", PHASE_FILL);
+static int make_text(void)
+{
+	uint64_t state = time_now() | 1;
+
+	drop_text();
+	b.text_len = bench.size + WINDOWS;
+	b.text = malloc(b.text_len);
+	if (!b.text) {
+		ctl_say("no memory for values of %llu bytes", (unsigned long long)bench.size);
+		return CTL_FAILED;
+	}
+	script_random_text(b.text, b.text_len, &state);
+	return register_text();
+}
+
+/* How many keys, and requests under way, the daemon's memory has room for. */
+static void choose_numbers(void)
+{
+	uint64_t each = MAX(bench.size, 1ull) * bench.clients;
+
+	b.large = bench.size > WIRE_INLINE_MAX;
+	b.depth = MAX(1ull, MIN(bench.depth, FLIGHT_MAX / each));
+	b.keys = (uint32_t)keys_wanted;
+	if (!keys_wanted)
+		b.keys = (uint32_t)MAX(1, MIN((uint64_t)KEYS_DEFAULT, FILL_MAX / each));
+	/* A get that was overtaken must not meet the next value of its key. */
+	if (b.large)
+		b.depth = MIN(b.depth, (uint64_t)b.keys);
+}
+
+static int prepare_size(void)
+{
+	uint64_t limit = kv_value_max(b.lane[0].kv);
+	int rc;
+
+	if (bench.size > limit) {
+		ctl_say("bench kv: %s takes values up to %llu bytes", bench.server,
+			(unsigned long long)limit);
+		return CTL_FAILED;
+	}
+	/* What the last size left would take the place of what comes. */
+	rc = b.keys && bench.size > WIRE_INLINE_MAX ? touch_all("delete", PHASE_DELETE) : CTL_OK;
+	if (rc != CTL_OK)
+		return rc;
+	choose_numbers();
+	return make_text();
+}
+
+static int measure_ops(bench_report_fn *report)
+{
+	int rc = CTL_OK;
+
 	for (const char *p = op_text; rc == CTL_OK && !ctl_interrupted(); p++) {
 		size_t len = strcspn(p, ",");
 		int op = find_op(p, len);
 
-		rc = measure(ops[op].name, ops[op].phase);
+		rc = measure(ops[op].name, ops[op].phase, report);
 		p += len;
 		if (!*p)
 			break;
 	}
 	return rc;
+}
+
+static int round_of_size(bench_report_fn *report)
+{
+	int rc = prepare_size();
+
+	if (rc == CTL_OK)
+		rc = touch_all("fill", PHASE_FILL);
+	return rc == CTL_OK ? measure_ops(report) : rc;
 }
 
 /*
@@ -466,7 +582,12 @@ static int make_lane(struct lane *lane, unsigned number)
 		stamps *= 2;
 	lane->stamp_mask = stamps - 1;
 	lane->stamp = calloc(stamps, sizeof(*lane->stamp));
-	if (!lane->stamp || make_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
+	lane->tickets = calloc(bench.depth, sizeof(*lane->tickets));
+	for (uint64_t i = 0; lane->tickets && i < bench.depth; i++) {
+		lane->tickets[i] = (struct ticket){.lane = lane, .next = lane->ticket};
+		lane->ticket = &lane->tickets[i];
+	}
+	if (!lane->stamp || !lane->tickets || make_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
 		ctl_say("bench kv: no memory for the keys");
 		return CTL_FAILED;
 	}
@@ -479,6 +600,7 @@ static int open_worker(struct worker *w)
 	struct rdmad_options options;
 
 	ctl_library_options(&options);
+	options.eager_limit = b.eager_limit;
 	for (unsigned i = 0; i < w->lanes; i++) {
 		int rc = kv_open_options(bench.server, &options, i ? w->lane[0].kv : NULL, &w->lane[i].kv);
 
@@ -525,14 +647,26 @@ static int set_up(void)
 
 static void take_down(void)
 {
+	if (b.lane && b.worker)
+		drop_text();
 	for (uint64_t i = 0; b.lane && i < bench.clients; i++) {
 		kv_close(b.lane[i].kv);
 		free(b.lane[i].key);
 		free(b.lane[i].stamp);
+		free(b.lane[i].tickets);
 	}
 	free(b.lane);
 	free(b.worker);
-	free(b.text);
+	memset(&b, 0, sizeof(b));
+}
+
+/* Delete the keys and end the connections. `rc` is the exit status so far. */
+static int finish(int rc)
+{
+	if (b.keys && !b.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
+		rc = CTL_FAILED;
+	take_down();
+	return rc;
 }
 
 /* The first one connects. */
@@ -540,17 +674,25 @@ static int next_round(void)
 {
 	int rc = b.lane ? CTL_OK : set_up();
 
-	return rc == CTL_OK ? round_of_size() : rc;
+	return rc == CTL_OK ? round_of_size(bench_report) : rc;
+}
+
+int bench_kv_once(const char *wanted_ops, uint32_t eager_limit, bench_report_fn *report)
+{
+	int rc;
+
+	op_text = wanted_ops;
+	b.eager_limit = eager_limit;
+	rc = set_up();
+	if (rc == CTL_OK)
+		rc = round_of_size(report);
+	return finish(rc);
 }
 
 int ctl_bench_kv(const struct ctl_arguments *arguments)
 {
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int n = ctl_sizes_parse(sizes_text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
-	int rc = bench_rounds(arguments, sizes, (size_t)n, next_round);
 
-	if (b.keys && !b.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
-		rc = CTL_FAILED;
-	take_down();
-	return rc;
+	return finish(bench_rounds(arguments, sizes, (size_t)n, next_round));
 }

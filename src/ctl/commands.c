@@ -12,6 +12,7 @@ const struct ctl_command ctl_commands[] = {
 	{"kv run", ctl_kv_run, "FILE|-", "carry out a file of commands", NULL, 1, 1},
 	{"bench kv", ctl_bench_kv, "[HOST]", "measure the key/value store", ctl_bench_kv_options, 0, 1},
 	{"bench ping", ctl_bench_ping, "[HOST]", "measure echoes by many clients", ctl_bench_ping_options, 0, 1},
+	{"bench sweep", ctl_bench_sweep, "[HOST]", "throughput by size of the values", ctl_bench_sweep_options, 0, 1},
 	{"status", ctl_control, "", "what the daemon is and does", NULL, 0, 0},
 	{"connections", ctl_control, "", "who is connected", NULL, 0, 0},
 	{"memory", ctl_control, "", "where the daemon's memory is", NULL, 0, 0},

@@ -276,6 +276,8 @@ struct bench_result {
 	const char *op;
 	uint64_t size, operations, mismatches;
 	uint64_t keys;       /* of kv: different keys that were used */
+	uint64_t depth;      /* requests outstanding on each connection, at most */
+	const char *way;     /* of kv: "eager" or "rendezvous"; else NULL */
 	uint64_t begin, end; /* time_now(); begin TIME_NEVER: nothing was measured */
 	int error;           /* the first one */
 	char why[256];       /* and its sentence */
@@ -293,7 +295,15 @@ void bench_take_usage(struct bench_result *result, int sign);
 void bench_result_fail(struct bench_result *result, int error, const char *why);
 
 /* Print one result, or keep it for --json. */
-void bench_report(const struct bench_result *result, const char *transport);
+typedef void bench_report_fn(const struct bench_result *result, const char *transport);
+bench_report_fn bench_report;
+
+void bench_print_head(const char *transport);
+double bench_per_second(const struct bench_result *result);
+json_t *bench_result_json(const struct bench_result *result);
+
+/* What --json prints about a benchmark. Takes `rows`. */
+json_t *bench_summary(const char *what, json_t *rows);
 
 /* Say what is wrong with a result, if anything. Answers an exit status. */
 int bench_judge(const struct bench_result *result);
@@ -301,8 +311,47 @@ int bench_judge(const struct bench_result *result);
 /* Run body(&args[i]) in `n` threads, the first in the calling one, and wait for all. 0 or -errno. */
 int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size);
 
+/* Set bench.server and get ready for Ctrl-C. Answers an exit status. */
+int bench_prepare(const struct ctl_arguments *arguments);
+
 /* round() for each size, until one answers another exit status than CTL_OK or Ctrl-C. */
 int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n,
 		 int (*round)(void));
+
+/* bench_kv.c, for bench.size and by connections of their own: fill, measure `ops` ("set,get"), delete.
+ * `eager_limit` as in struct rdmad_options. Answers an exit status. */
+int bench_kv_once(const char *ops, uint32_t eager_limit, bench_report_fn *report);
+
+/*
+ * bench_sweep.c: throughput by size, and one way against the other.
+ */
+int ctl_bench_sweep(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_bench_sweep_options[];
+
+/* The first size from which on the second way is at least as fast as the first at every size, 0: none. `eager` and
+ * `rendezvous` are operations per second at sizes[i], 0 where one was not measured: such sizes do not count. */
+uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const double *rendezvous,
+			 size_t n);
+
+/*
+ * plot.c: a picture of curves, both axes logarithmic.
+ */
+#define PLOT_POINTS BENCH_SIZES_MAX
+
+struct plot_curve {
+	const char *name;
+	char mark; /* in text */
+	size_t n;
+	double x[PLOT_POINTS], y[PLOT_POINTS]; /* over 0 */
+};
+
+/* Whether gnuplot is there. CTL_OK, or says which package has it and answers CTL_FAILED. */
+int plot_check(void);
+
+/* A PNG by gnuplot into the file `path`. Answers an exit status. */
+int plot_png(const char *path, const char *title, const struct plot_curve *curves, size_t n);
+
+/* In characters. */
+void plot_text(FILE *out, const char *title, const struct plot_curve *curves, size_t n);
 
 #endif
