@@ -122,35 +122,48 @@ static void connect_kv(void)
 	ck_assert(established);
 }
 
-static void submit(unsigned op, const void *key, size_t key_len, const void *value, size_t value_len)
+static void submit_raw(unsigned op, unsigned flags, uint32_t arg, const void *head, size_t head_len,
+		       const void *rest, size_t rest_len)
 {
 	struct wire_record *r;
 	static uint32_t id;
 
-	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)(key_len + value_len), NULL)));
+	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)(head_len + rest_len), NULL)));
 	r->op = (uint8_t)op;
 	r->id = ++id;
-	r->arg = (uint32_t)key_len;
-	if (key_len)
-		memcpy(r + 1, key, key_len);
-	if (value_len)
-		memcpy((char *)(r + 1) + key_len, value, value_len);
-	conn_commit(conn, r, (uint32_t)(key_len + value_len));
+	r->flags = (uint8_t)flags;
+	r->arg = arg;
+	if (head_len)
+		memcpy(r + 1, head, head_len);
+	if (rest_len)
+		memcpy((char *)(r + 1) + head_len, rest, rest_len);
+	conn_commit(conn, r, (uint32_t)(head_len + rest_len));
+}
+
+static void submit(unsigned op, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	submit_raw(op, 0, (uint32_t)key_len, key, key_len, value, value_len);
 }
 
 /* One request and its answer. */
-static struct reply *ask(unsigned op, const void *key, size_t key_len, const void *value,
-			 size_t value_len)
+static struct reply *ask_raw(unsigned op, unsigned flags, uint32_t arg, const void *head,
+			     size_t head_len, const void *rest, size_t rest_len)
 {
 	unsigned before = got;
 	struct reply *r = &replies[before % ARRAY_SIZE(replies)];
 
-	submit(op, key, key_len, value, value_len);
+	submit_raw(op, flags, arg, head, head_len, rest, rest_len);
 	PAIR_UNTIL(&pair, got > before || closed);
 	ck_assert(!closed);
 	ck_assert_uint_eq(r->record.op, op);
 	ck_assert_uint_eq(r->record.flags, WIRE_REPLY);
 	return r;
+}
+
+static struct reply *ask(unsigned op, const void *key, size_t key_len, const void *value,
+			 size_t value_len)
+{
+	return ask_raw(op, 0, (uint32_t)key_len, key, key_len, value, value_len);
 }
 
 /* The server cuts the connection off for it. */
@@ -373,6 +386,25 @@ START_TEST(test_kv_bad_requests)
 		{WIRE_OP_EXISTS, 4096, "an exists with a key too long"},
 		{WIRE_OP_SET, 0, "a set without anything"},
 		{WIRE_OP_SET, 4096, "a set with a key too long"},
+		{WIRE_OP_PUT, 24, "a put without key"},
+		{WIRE_OP_PUT, 25, "a put whose key is longer than it"},
+		{WIRE_OP_PUT_FROM, 48, "a large put without key"},
+		{WIRE_OP_PUT_FROM, 49, "a large put of nothing"},
+		{WIRE_OP_PUT_FROM, 48 + 4096, "a large put with a key too long"},
+		{WIRE_OP_STAT, 0, "a stat without key"},
+		{WIRE_OP_STAT, 4096, "a stat with a key too long"},
+		{WIRE_OP_EXPIRE, 8, "an expire without key"},
+		{WIRE_OP_EXPIRE, 8 + 4096, "an expire with a key too long"},
+		{WIRE_OP_DELETE_IF, 8, "a delete if without key"},
+		{WIRE_OP_DELETE_IF, 9, "a delete of version 0"},
+		{WIRE_OP_DELETE_IF, 8 + 4096, "a delete if with a key too long"},
+		{WIRE_OP_INCR, 8, "an incr without key"},
+		{WIRE_OP_INCR, 8 + 4096, "an incr with a key too long"},
+		{WIRE_OP_SCAN, 7, "a scan without cursor"},
+		{WIRE_OP_SCAN, 8 + 4096, "a scan with a prefix too long"},
+		{WIRE_OP_FLUSH, 7, "a flush without cursor"},
+		{WIRE_OP_FLUSH, 9, "a flush with more than a cursor"},
+		{WIRE_OP_INFO, 1, "an info of something"},
 	};
 
 	connect_kv();
@@ -505,6 +537,211 @@ START_TEST(test_kv_flood)
 }
 END_TEST
 
+/*
+ * Beyond get, set, delete and exists
+ */
+static struct reply *put(struct wire_put how, const char *text)
+{
+	char pair_of[64]; /* the key is the first letter */
+
+	snprintf(pair_of, sizeof(pair_of), "%s", text);
+	return ask_raw(WIRE_OP_PUT, 0, 1, &how, sizeof(how), pair_of, strlen(text));
+}
+
+static uint64_t word(const struct reply *r, unsigned i)
+{
+	uint64_t value;
+
+	memcpy(&value, r->body + 8 * i, 8);
+	return value;
+}
+
+START_TEST(test_kv_put_and_version)
+{
+	uint64_t version;
+	struct reply *r;
+
+	connect_kv();
+	r = put((struct wire_put){.condition = WIRE_IF_PRESENT}, "kvalue");
+	ck_assert_uint_eq(r->record.status, WIRE_NOT_FOUND);
+	ck_assert_uint_eq(r->record.length, 0);
+	r = put((struct wire_put){.condition = WIRE_IF_ABSENT}, "kvalue");
+	ck_assert_uint_eq(r->record.status, WIRE_OK);
+	ck_assert_uint_eq(r->record.length, 8);
+	version = word(r, 0);
+	r = ask_raw(WIRE_OP_GET, WIRE_VERSIONED, 0, "k", 1, NULL, 0);
+	ck_assert_uint_eq(r->record.length, 8 + 5);
+	ck_assert_uint_eq(word(r, 0), version);
+	ck_assert_mem_eq(r->body + 8, "value", 5);
+	assert_get("k", 1, "value", 5); /* who does not ask for it gets none */
+	r = put((struct wire_put){.condition = WIRE_IF_VERSION, .version = version + 1}, "kother");
+	ck_assert_uint_eq(r->record.status, WIRE_STALE);
+	r = put((struct wire_put){.condition = WIRE_IF_VERSION, .version = version}, "kother");
+	ck_assert_uint_eq(r->record.status, WIRE_OK);
+	r = put((struct wire_put){.condition = WIRE_IF_ABSENT}, "kthird");
+	ck_assert_uint_eq(r->record.status, WIRE_EXISTS);
+	assert_get("k", 1, "other", 5);
+	ck_assert_uint_eq(worker.stats.kv_errors, 0);
+}
+END_TEST
+
+/* The longest value of a versioned answer, also when its message is half full. */
+START_TEST(test_kv_version_of_long_values)
+{
+	static char value[WIRE_INLINE_MAX];
+	struct reply *r;
+
+	connect_kv();
+	for (unsigned len = WIRE_INLINE_MAX - 9; len <= WIRE_INLINE_MAX; len++) {
+		unsigned base;
+
+		memset(value, (int)len, sizeof(value));
+		ck_assert_int_eq(store_set(shared.store, "k", 1, value, len, NULL, 1, NULL), 0);
+		base = got;
+		for (unsigned i = 0; i < 3; i++)
+			submit_raw(WIRE_OP_GET, WIRE_VERSIONED, 0, "k", 1, NULL, 0);
+		PAIR_UNTIL(&pair, got == base + 3);
+		for (unsigned i = 0; i < 3; i++) {
+			r = &replies[base + i];
+			ck_assert_uint_eq(r->record.status, WIRE_OK);
+			ck_assert_uint_eq(r->record.length, 8 + len);
+			ck_assert_mem_eq(r->body + 8, value, len);
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_kv_bad_condition)
+{
+	struct wire_put how = {.condition = WIRE_CONDITIONS};
+
+	connect_kv();
+	submit_raw(WIRE_OP_PUT, 0, 1, &how, sizeof(how), "kv", 2);
+	assert_cut_off("a condition that does not exist");
+}
+END_TEST
+
+START_TEST(test_kv_put_limit)
+{
+	static const char bytes[WIRE_EAGER_MAX + 1];
+	struct wire_put how = {0};
+	struct reply *r;
+
+	connect_kv();
+	r = ask_raw(WIRE_OP_PUT, 0, 1, &how, sizeof(how), bytes, WIRE_EAGER_MAX);
+	ck_assert_uint_eq(r->record.status, WIRE_OK);
+	r = ask_raw(WIRE_OP_PUT, 0, 1, &how, sizeof(how), bytes, WIRE_EAGER_MAX + 1);
+	ck_assert_uint_eq(r->record.status, WIRE_TOO_LARGE);
+	ck_assert_uint_eq(r->record.arg, WIRE_EAGER_MAX);
+}
+END_TEST
+
+/* Time is what the worker says it is. */
+START_TEST(test_kv_ttl)
+{
+	uint64_t now = TIME_S;
+	struct reply *r;
+
+	connect_kv();
+	worker.now = now;
+	ck_assert_uint_eq(put((struct wire_put){.ttl = 5}, "kv")->record.status, WIRE_OK);
+	r = ask(WIRE_OP_STAT, "k", 1, NULL, 0);
+	ck_assert_uint_eq(r->record.length, sizeof(struct wire_meta));
+	ck_assert_uint_eq(word(r, 0), 1);
+	ck_assert_uint_eq(word(r, 2), 5);
+	worker.now = now + 4 * TIME_US + 1; /* rounded up */
+	ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 2), 1);
+	worker.now = now + 5 * TIME_US;
+	ck_assert_uint_eq(ask(WIRE_OP_STAT, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
+	for (uint64_t ttl = 1; ttl; ttl *= 2) { /* the longest are for ever, none wraps */
+		ck_assert_uint_eq(put((struct wire_put){.ttl = ttl}, "kv")->record.status, WIRE_OK);
+		ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 2),
+				  ttl <= 1ull << 54 ? ttl : 0);
+	}
+}
+END_TEST
+
+/* Walks in pages of the smallest message: each holds at least one key, however long, and their paddings are zeros. */
+START_TEST(test_kv_scan_pages)
+{
+	static unsigned char seen[600];
+	static char key[WIRE_KEY_MAX];
+	uint64_t cursor = 0;
+
+	memset(seen, 0, sizeof(seen));
+	connect_with((struct wire_request){.service = WIRE_KV, .message_size = WIRE_MESSAGE_MIN});
+	for (unsigned i = 0; i < ARRAY_SIZE(seen); i++) {
+		memset(key, 0xff, sizeof(key));
+		memcpy(key, &i, sizeof(i));
+		ck_assert_int_eq(store_set(shared.store, key, i % 3 ? 4 + i : WIRE_KEY_MAX, "v", 1, NULL,
+					   1, NULL),
+				 0);
+	}
+	do {
+		struct reply *r = ask_raw(WIRE_OP_SCAN, 0, 0, &cursor, 8, NULL, 0);
+		uint32_t at = 8;
+
+		ck_assert_uint_eq(r->record.status, WIRE_OK);
+		ck_assert_uint_le(r->record.length, WIRE_BODY_MAX(WIRE_MESSAGE_MIN));
+		cursor = word(r, 0);
+		for (; at < r->record.length; r->record.arg--) {
+			struct wire_entry entry;
+			unsigned i;
+
+			memcpy(&entry, r->body + at, sizeof(entry));
+			memcpy(&i, r->body + at + sizeof(entry), sizeof(i));
+			ck_assert_uint_eq(entry.key_len, i % 3 ? 4 + i : WIRE_KEY_MAX);
+			ck_assert_uint_eq(entry.meta.length, 1);
+			seen[i]++;
+			at += (uint32_t)sizeof(entry);
+			for (uint32_t pad = entry.key_len; pad < WIRE_PAD(entry.key_len); pad++)
+				ck_assert_uint_eq(r->body[at + pad], 0);
+			at += WIRE_PAD(entry.key_len);
+		}
+		ck_assert_uint_eq(at, r->record.length);
+		ck_assert_uint_eq(r->record.arg, 0);
+	} while (cursor);
+	for (unsigned i = 0; i < ARRAY_SIZE(seen); i++)
+		ck_assert_uint_eq(seen[i], 1);
+}
+END_TEST
+
+/* A cursor from nowhere is answered like any other. */
+START_TEST(test_kv_any_cursor)
+{
+	static const uint64_t cursors[] = {1, UINT32_MAX, UINT64_MAX, 1ull << 63, 1ull << 47};
+
+	connect_kv();
+	set("k", 1, "v", 1);
+	for (unsigned i = 0; i < ARRAY_SIZE(cursors); i++) {
+		ck_assert_uint_eq(ask_raw(WIRE_OP_SCAN, 0, 1, &cursors[i], 8, NULL, 0)->record.status,
+				  WIRE_OK);
+		ck_assert_uint_eq(ask_raw(WIRE_OP_FLUSH, 0, 1, &cursors[i], 8, NULL, 0)->record.status,
+				  WIRE_OK);
+	}
+}
+END_TEST
+
+START_TEST(test_kv_incr)
+{
+	int64_t delta = -3;
+	struct reply *r;
+
+	connect_kv();
+	r = ask_raw(WIRE_OP_INCR, 0, 0, &delta, 8, "n", 1);
+	ck_assert_uint_eq(r->record.length, 16);
+	ck_assert_int_eq((int64_t)word(r, 0), -3);
+	ck_assert_uint_ne(word(r, 1), 0);
+	delta = INT64_MIN;
+	r = ask_raw(WIRE_OP_INCR, 0, 0, &delta, 8, "n", 1);
+	ck_assert_uint_eq(r->record.status, WIRE_RANGE);
+	ck_assert_uint_eq(r->record.length, 0);
+	set("n", 1, "x", 1);
+	r = ask_raw(WIRE_OP_INCR, 0, 0, &delta, 8, "n", 1);
+	ck_assert_uint_eq(r->record.status, WIRE_NOT_NUMBER);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("service");
@@ -526,11 +763,19 @@ int main(void)
 	tcase_add_loop_test(tc, test_kv_eager_limit, 0, 5);
 	tcase_add_test(tc, test_kv_get_too_large);
 	tcase_add_test(tc, test_kv_store_full);
-	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 12);
+	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 31);
 	tcase_add_loop_test(tc, test_kv_set_key_lies, 0, 4);
 	tcase_add_test(tc, test_kv_answers_roll_over);
 	tcase_add_loop_test(tc, test_kv_value_changes_size, 0, 4);
 	tcase_add_test(tc, test_kv_flood);
+	tcase_add_test(tc, test_kv_put_and_version);
+	tcase_add_test(tc, test_kv_version_of_long_values);
+	tcase_add_test(tc, test_kv_bad_condition);
+	tcase_add_test(tc, test_kv_put_limit);
+	tcase_add_test(tc, test_kv_ttl);
+	tcase_add_test(tc, test_kv_scan_pages);
+	tcase_add_test(tc, test_kv_any_cursor);
+	tcase_add_test(tc, test_kv_incr);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
