@@ -6,9 +6,11 @@
  * at the first record it concerns.
  */
 #include <dirent.h>
+#include <unistd.h>
 
 #include "conn/internal.h" /* for `probes` alone: the soft provider needs no probes */
 #include "conn_pair.h"
+#include "fabric/soft_frame.h"
 
 struct peer {
 	struct conn *conn;
@@ -1116,6 +1118,60 @@ START_TEST(test_all_credits_used)
 }
 END_TEST
 
+/* The bytes of a frame of the soft provider. */
+static size_t frame(uint8_t *out, unsigned op, const void *payload, size_t len)
+{
+	struct soft_frame f = {.op = (uint8_t)op, .len = len};
+
+	if (op == SOFT_CONNECT) {
+		f.addr = SOFT_MAGIC;
+		f.key = soft_greeting_key(SOFT_VERSION, 0, 0);
+	}
+	soft_frame_encode(out, &f);
+	memcpy(out + SOFT_HEADER, payload, len);
+	return SOFT_HEADER + len;
+}
+
+/* A receive that a dying connection's half message had taken from the shared ones comes back. */
+START_TEST(test_shared_receives_come_back)
+{
+	struct wire_request request = kv_request();
+	uint8_t hello[WIRE_REQUEST_SIZE], bytes[512], data[64] = {0};
+	size_t len;
+
+	begin(true);
+	connect_default();
+	server[0].echo = true;
+	wire_request_encode(&request, hello);
+	for (unsigned round = 0; round < 200; round++) {
+		int fd = socket(pair.listener.address.ss_family, SOCK_STREAM, 0);
+
+		servers = 1;
+		server[1] = (struct peer){.body = 16};
+		ck_assert_int_eq(connect(fd, (struct sockaddr *)&pair.listener.address,
+					 pair.listener.address_len),
+				 0);
+		len = frame(bytes, SOFT_CONNECT, hello, sizeof(hello));
+		ck_assert_int_eq(write(fd, bytes, len), len);
+		PAIR_UNTIL(&pair, server[1].established);
+		len = frame(bytes, SOFT_SEND, data, sizeof(data)); /* says that it has no length */
+		len += frame(bytes + len, SOFT_SEND, data, sizeof(data)) - 1;
+		ck_assert_int_eq(write(fd, bytes, len), len);
+		PAIR_UNTIL(&pair, server[1].closed);
+		close(fd);
+	}
+	pair.server_stops = true;
+	send_what_goes(&client, 30);
+	ck_assert_uint_eq(client.sent, 30);
+	pair_turn(&pair);
+	conn_group_progress(pair.server.group, pair.now);
+	ck_assert_uint_eq(server[0].got, 30); /* there are receives for all of it */
+	pair.server_stops = false;
+	PAIR_UNTIL(&pair, client.got == 30);
+	end();
+}
+END_TEST
+
 /* What a peer must not say is counted and is the reason, whatever comes behind. */
 START_TEST(test_violation_in_service)
 {
@@ -1355,6 +1411,7 @@ static Suite *suite_of_conn(void)
 	tc = case_of(suite, "violations");
 	add_loop(tc, test_violations, ARRAY_SIZE(violations));
 	tcase_add_test(tc, test_all_credits_used);
+	tcase_add_test(tc, test_shared_receives_come_back);
 	tcase_add_test(tc, test_violation_in_service);
 	add_loop(tc, test_bad_answers, 5);
 	tcase_add_test(tc, test_early_message);

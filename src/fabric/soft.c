@@ -355,7 +355,7 @@ static int soft_cq_take(struct soft_queue *q, struct fabric_completion *out, int
 
 	while (n < max && q->cq_tail != q->cq_head) {
 		out[n] = q->cq[q->cq_tail++ & q->cq_mask];
-		if (out[n].endpoint) /* else destroyed meanwhile */
+		if (out[n].endpoint || out[n].context != SOFT_DROPPED)
 			n++;
 	}
 	if (q->cq_tail == q->cq_head)

@@ -29,6 +29,7 @@
 #define SOFT_FEW 2		   /* endpoints that are read without asking epoll */
 #define SOFT_SKIP 16		   /* polls of those few between two looks at epoll */
 #define SOFT_PATIENCE 8		   /* polls that an ACK waits to travel with a reply */
+#define SOFT_DROPPED ((void *)-1)          /* context of a completion whose endpoint was destroyed */
 #define SOFT_NO_KEY 1u		   /* never given out: generation 0 */
 
 struct soft_fabric {

@@ -376,6 +376,22 @@ static void soft_recv_return(struct soft_endpoint *ep)
 	r->ring[--r->tail & r->mask] = ep->recv;
 }
 
+/* Its completions are dropped, but not those of shared receives, whose memory would not come back. */
+static void soft_completions_drop(struct soft_endpoint *ep)
+{
+	struct soft_queue *q = ep->queue;
+
+	for (uint32_t i = q->cq_tail; i != q->cq_head; i++) {
+		struct fabric_completion *c = &q->cq[i & q->cq_mask];
+		bool recv = c->opcode == FABRIC_RECV || c->opcode == FABRIC_RECV_IMM;
+
+		if (c->endpoint != &ep->base)
+			continue;
+		c->endpoint = NULL;
+		c->context = recv && !ep->recvs.ring ? NULL : SOFT_DROPPED;
+	}
+}
+
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
 {
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
@@ -383,9 +399,7 @@ void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
 
 	soft_release(ep, true);
 	soft_recv_return(ep);
-	for (uint32_t i = q->cq_tail; i != q->cq_head; i++)
-		if (q->cq[i & q->cq_mask].endpoint == endpoint)
-			q->cq[i & q->cq_mask].endpoint = NULL;
+	soft_completions_drop(ep);
 	if (list_linked(&ep->opened.link))
 		list_del(&ep->opened.link);
 	if (list_linked(&ep->closed.link))
