@@ -147,6 +147,7 @@ static struct {
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
+	const struct conn_ops *rogue; /* instead of the service */
 	char address[160], path[100];
 } server;
 
@@ -156,6 +157,10 @@ static void server_take(struct fabric_event *event)
 
 	if (wire_request_decode(&wire, event->data, event->data_len) != WIRE_REASON_NONE)
 		service_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
+	else if (server.rogue)
+		conn_accept(server.group, event->request, &wire,
+			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, server.rogue,
+			    NULL, time_now(), &(struct conn *){NULL});
 	else
 		service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
 }
@@ -976,6 +981,123 @@ START_TEST(test_close_in_between)
 }
 END_TEST
 
+START_TEST(test_no_callback)
+{
+	void *kv = open_kv(NULL);
+
+	fill(value, 5000, 1);
+	ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, 5000, NULL, NULL), 0);
+	ck_assert_int_eq(kv_submit_set(kv, "s", 1, value, 50, NULL, NULL), 0);
+	ck_assert_int_eq(kv_submit_get(kv, "k", 1, NULL, NULL), 0);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	assert_value(kv, "k", 5000, 1);
+	assert_value(kv, "s", 50, 1);
+	kv_close(kv);
+}
+END_TEST
+
+/*
+ * A server without manners: each answer is the same, whatever was asked.
+ */
+static const struct rogue {
+	const char *what;
+	uint64_t length; /* the body: it, and a key */
+	uint32_t body;
+	uint8_t flags;
+	uint16_t status;
+	int set, get; /* what becomes of a large set, and then of a get */
+} rogues[] = {
+	{"written, though nothing was lent", 5000, 8, WIRE_WRITTEN, WIRE_OK, -EPROTO, -ENOTCONN},
+	{"written beyond the buffer", 1u << 20, 8, WIRE_WRITTEN, WIRE_OK, -EPROTO, -ENOTCONN},
+	{"too large, and no length", 0, 0, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EPROTO},
+	{"too large, and no key", 5000, 8, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EPROTO},
+	{"too large, of no length", 0, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EMSGSIZE},
+	{"too large beyond the limit", UINT64_MAX, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EPROTO},
+	{"too large for ever", 9000, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EMSGSIZE},
+};
+static const struct rogue *rogue;
+
+static int rogue_record(struct conn *c, const struct wire_record *record, const void *body)
+{
+	struct wire_record *r = conn_reserve(c, rogue->body, NULL);
+
+	(void)body;
+	if (!r)
+		return -EAGAIN;
+	r->id = record->id;
+	r->op = record->op;
+	r->flags = WIRE_REPLY | rogue->flags;
+	r->status = rogue->status;
+	if (record->op == WIRE_OP_SET_FROM && !rogue->set) {
+		r->flags = WIRE_REPLY;
+		conn_commit(c, r, 0);
+		return 0;
+	}
+	if (rogue->body)
+		memset(r + 1, 'k', rogue->body);
+	if (rogue->body >= 8)
+		memcpy(r + 1, &rogue->length, 8);
+	conn_commit(c, r, rogue->body);
+	return 0;
+}
+
+static void rogue_established(struct conn *c)
+{
+	(void)c;
+}
+
+static void rogue_closed(struct conn *c, int error, const char *reason)
+{
+	(void)c;
+	(void)error;
+	(void)reason;
+}
+
+static const struct conn_ops rogue_ops = {
+	.established = rogue_established,
+	.record = rogue_record,
+	.closed = rogue_closed,
+};
+
+static void set_up_rogue(void)
+{
+	server.rogue = &rogue_ops;
+	set_up();
+}
+
+START_TEST(test_rogue_server)
+{
+	void *kv = open_kv(NULL), *got;
+	unsigned before = registered();
+	size_t len;
+
+	rogue = &rogues[_i];
+	ck_assert_msg(kv_set_bytes(kv, "k", 1, value, 5000) == rogue->set, "%s: %s", rogue->what, rdmad_error());
+	ck_assert_uint_eq(registered(), before);
+	ck_assert_msg(kv_get_bytes(kv, "k", 1, &got, &len) == rogue->get, "%s: %s", rogue->what, rdmad_error());
+	kv_close(kv);
+}
+END_TEST
+
+/* Into a buffer of the caller's, and behind one that the library lent. */
+START_TEST(test_rogue_written)
+{
+	static const struct rogue beyond = {"", 8193, 8, WIRE_WRITTEN, WIRE_OK, 0, 0};
+	static const struct rogue short_body = {"", 10, 4, WIRE_WRITTEN, WIRE_OK, 0, 0};
+	struct call get = {.want = 0};
+	void *kv = open_kv(NULL);
+
+	rogue = _i / 2 ? &short_body : &beyond;
+	if (_i % 2) /* so that its size is remembered */
+		ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, 8192, NULL, NULL), 0);
+	ck_assert_int_eq(_i % 2 ? kv_submit_get(kv, "k", 1, done, &get)
+				: kv_submit_get_into(kv, "k", 1, space, 8192, done, &get), 0);
+	ck_assert_int_eq(kv_wait(kv), -ENOTCONN);
+	assert_done(&get, -EPROTO);
+	kv_close(kv);
+}
+END_TEST
+
 /*
  * Peers without manners
  */
@@ -1467,6 +1589,7 @@ static void add_client(Suite *suite, const char *name, void (*up)(void))
 	tcase_add_test(tc, test_whole_values);
 	tcase_add_test(tc, test_delete_while_sent);
 	tcase_add_loop_test(tc, test_close_in_between, 0, 8);
+	tcase_add_test(tc, test_no_callback);
 }
 
 static Suite *suite_of_rendezvous(void)
@@ -1478,6 +1601,9 @@ static Suite *suite_of_rendezvous(void)
 	add_client(suite, "unix", set_up_unix);
 	tc = case_of(suite, "no arena", set_up_no_arena, tear_down);
 	tcase_add_test(tc, test_get_into_behind_others);
+	tc = case_of(suite, "rogue", set_up_rogue, tear_down);
+	tcase_add_loop_test(tc, test_rogue_server, 0, ARRAY_SIZE(rogues));
+	tcase_add_loop_test(tc, test_rogue_written, 0, 4);
 	tc = case_of(suite, "peers", set_up_pair, tear_down_pair);
 	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
 	tcase_add_loop_test(tc, test_bad_get, 0, ARRAY_SIZE(bad_requests));

@@ -58,6 +58,15 @@ static void size_remember(struct kv *kv, const void *key, size_t key_len, uint64
 	kv->size[hash % SIZES] = (struct remembered){hash, length};
 }
 
+/* The callback of who gave none, or waits no more. */
+static void nobody_waits(void *arg, int status, const void *value, size_t value_len)
+{
+	(void)arg;
+	(void)status;
+	(void)value;
+	(void)value_len;
+}
+
 /* The guess of a GET was good enough, the next may be better: another client may have set the key. */
 static void size_correct(struct kv *kv, const struct request *r, uint64_t length)
 {
@@ -143,7 +152,10 @@ static void kv_writable(struct conn *conn)
 	struct again *a;
 
 	while ((a = kv->again)) {
-		if (send_get_landing(kv, &kv->slot[a->id % SLOTS], a->key, a->key_len) != 0)
+		struct request *r = &kv->slot[a->id % SLOTS];
+
+		/* A server that answers twice may have finished it meanwhile. */
+		if (r->id == a->id && r->landing && send_get_landing(kv, r, a->key, a->key_len) != 0)
 			return;
 		kv->again = a->next;
 		if (!kv->again)
@@ -352,7 +364,7 @@ static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_le
 	if (unlikely(!record))
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
 	r = request_take(kv);
-	r->done = done;
+	r->done = done ? done : nobody_waits;
 	r->arg = arg;
 	record->id = r->id;
 	record->op = (uint8_t)op;
@@ -370,7 +382,7 @@ struct request *request_take_large(struct kv *kv, kv_callback done, void *arg)
 {
 	struct request *r = request_take(kv);
 
-	r->done = done;
+	r->done = done ? done : nobody_waits;
 	r->arg = arg;
 	r->large = true;
 	return r;
@@ -707,14 +719,6 @@ void blocking_done(void *arg, int status, const void *value, size_t value_len)
 		}
 	}
 	b->value_len = value_len;
-}
-
-static void nobody_waits(void *arg, int status, const void *value, size_t value_len)
-{
-	(void)arg;
-	(void)status;
-	(void)value;
-	(void)value_len;
 }
 
 void request_orphan(struct kv *kv, struct request *r)

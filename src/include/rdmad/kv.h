@@ -66,7 +66,7 @@ int kv_exists(void *kv_handle, const void *key, size_t key_len);
  */
 
 /* status: 0 or a negative errno as above. value: of a get, valid during the call; NULL otherwise. The
- * callback may submit, but not close the handle. */
+ * callback may submit, but not close the handle. NULL: nobody wants to know. */
 typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
 
 /* 0 accepted; -EAGAIN: as many are outstanding as the handle takes, progress first. The key is copied before
