@@ -70,9 +70,25 @@ static void done(void *arg, int status, const void *value, size_t len)
 	called += 1 + (sum > 255 * len);
 }
 
+static void result_done(void *arg, const struct kv_result *result)
+{
+	done(arg, result->status, result->value, result->value_len);
+}
+
+static int key_done(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	size_t sum = meta->length != 0;
+
+	(void)arg;
+	for (size_t i = 0; i < key_len; i++)
+		sum += ((const uint8_t *)key)[i];
+	return sum == SIZE_MAX;
+}
+
 static void use(void *kv)
 {
 	unsigned accepted = 0;
+	uint64_t cursor = 0;
 
 	called = 0;
 	for (unsigned i = 0; i < 8; i++) {
@@ -80,9 +96,14 @@ static void use(void *kv)
 		accepted += kv_submit_get(kv, "key", 3, done, NULL) == 0;
 		accepted += kv_submit_exists(kv, "key", 3, done, NULL) == 0;
 		accepted += kv_submit_delete(kv, "key", 3, done, NULL) == 0;
+		accepted += kv_submit_put(kv, "key", 3, "value", 5, NULL, result_done, NULL) == 0;
+		accepted += kv_submit_get_version(kv, "key", 3, result_done, NULL) == 0;
+		accepted += kv_submit_stat(kv, "key", 3, result_done, NULL) == 0;
+		accepted += kv_submit_incr(kv, "key", 3, 1, result_done, NULL) == 0;
 		if (i == 4)
 			kv_flush(kv);
 	}
+	kv_scan(kv, &cursor, NULL, 0, 0, key_done, NULL);
 	kv_wait(kv);
 	FUZZ_CHECK(kv_close(kv) == 0);
 	FUZZ_CHECK(called == accepted);
