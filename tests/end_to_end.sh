@@ -188,6 +188,61 @@ test_kv() {
 	done
 }
 
+test_kv_numbers() {
+	local version
+	ctl kv del e2e-n
+	expect 0 kv incr e2e-n && says "^1$" incr
+	expect 0 kv incr e2e-n -- -9223372036854775808 && says "^-9223372036854775807$" incr
+	expect 1 kv incr e2e-n -- -2 && complains "64 bits" "incr below 64 bits"
+	expect 0 kv set e2e-n "no number" && expect 1 kv incr e2e-n && complains "not a whole number" incr
+	expect 2 kv incr e2e-n 1x
+	expect 0 kv stat e2e-n --json && json ".value_bytes == 9 and .ttl_us == null and .version > 0" stat
+	version=$(jq .version "$dir/out")
+	expect 0 kv get e2e-n --json && json ".version == $version" "version of get"
+	expect 0 kv cas e2e-n "$version" first && says "^[0-9]+$" cas
+	expect 1 kv cas e2e-n "$version" second && complains "another version" cas
+	expect 0 kv get e2e-n && says "^first$" cas
+	expect 1 kv cas e2e-n 0 third --json && json ".stored == false" "cas of a key that is there"
+	expect 0 kv del e2e-n
+	expect 4 kv cas e2e-n "$version" fourth
+	expect 0 kv cas e2e-n 0 --file "$dir/2000000" && expect 0 kv get e2e-n && same "$dir/2000000" "cas of a file"
+	expect 2 kv cas e2e-n x y
+	expect 0 kv del e2e-n
+}
+
+test_kv_ttl() {
+	expect 0 kv set e2e-t x --ttl 1h && expect 0 kv ttl e2e-t --json && json ".ttl_us > 3500e6 and .ttl_us <= 3600e6" ttl
+	expect 0 kv ttl e2e-t never && expect 0 kv ttl e2e-t && says "^never$" ttl
+	expect 0 kv ttl e2e-t 50ms
+	for _ in {1..100}; do ctl kv exists e2e-t || break; sleep 0.05; done
+	expect 4 kv ttl e2e-t && expect 4 kv stat e2e-t && expect 4 kv ttl e2e-t 5s
+	expect 2 kv ttl e2e-t 0
+}
+
+test_kv_walks() {
+	local i pairs=() keys=()
+	expect 2 kv flush && complains "flush --yes" flush
+	expect 0 kv flush --yes --json && json ".deleted >= 0" flush
+	for i in {1..300}; do pairs+=("e2e-w-$i" "value $i"); keys+=("e2e-w-$i"); done
+	expect 0 kv mset "${pairs[@]}" e2e-other x
+	expect 0 kv mget "${keys[@]}" && [[ $(tail -1 "$dir/out") == "e2e-w-300 value 300" && $(wc -l <"$dir/out") == 300 ]] ||
+		fail "mget of 300 keys"
+	expect 4 kv mget e2e-w-1 e2e-none --json && json "[.results[].found] == [true, false]" mget
+	expect 2 kv mset a b c
+	expect 0 kv list e2e-w- && diff <(sort -u "$dir/out") <(printf '%s\n' "${keys[@]}" | sort) >/dev/null ||
+		fail "list of 300 keys"
+	expect 0 kv list --json && json ".complete and (.keys | length >= 301) and (.count == (.keys | length))" list
+	expect 0 kv list --limit 7 -l --null && [[ $(tr -cd '\0' <"$dir/out" | wc -c) == 7 ]] || fail "list --limit 7"
+	expect 0 kv set e2e-big --file "$dir/2000000"
+	expect 0 kv mget e2e-big e2e-w-1 && cmp -s <(printf 'e2e-big '; cat "$dir/2000000"; printf '\ne2e-w-1 value 1\n') "$dir/out" ||
+		fail "mget of a large and a small value"
+	expect 0 kv bigkeys -n 2 --json && json '.results[0].key == "e2e-big" and .results[0].value_bytes == 2000000 and
+		(.results | length == 2) and .keys >= 302' bigkeys
+	expect 0 kv stat --json && json ".keys == 302 and .used_bytes > 2000000 and .key_max_bytes == 4095" "stat"
+	expect 0 kv flush -y && complains "302 keys deleted" flush
+	expect 0 kv list && [[ ! -s $dir/out ]] || fail "keys after flush"
+}
+
 # $1: whose; writes the command file and what it must print.
 write_script() {
 	local i
@@ -229,6 +284,16 @@ test_bench() {
 	expect 0 bench kv -n 1000 --no-latency --no-verify && says "^set +64 " "bench"
 	expect 0 bench ping -D 100ms -w 20ms -s 1-4 -c 2 -d 4 --json && json "[.results[] | .ops_per_second > 0 and
 		.mismatches == 0] | length == 3 and all" "bench ping"
+	expect 0 bench kv -D 50ms -w 10ms -s 4K,100K,1M -c 4 --op set,get,mixed --json && json "[.results[] |
+		.operations > 0 and .mismatches == 0] | length == 9 and all" "bench kv of large values"
+	expect 0 bench sweep -D 20ms -w 5ms --min 1K --max 64K --compare --json && json "[.results[] | .operations > 0 and
+		.mismatches == 0] | length == 19 and all" "bench sweep" && json 'has("set_crossover_bytes") and
+		([.results[] | select(.way == "rendezvous" and .op == "get") | .size_bytes] == [8192, 16384, 32768, 65536])' \
+		"bench sweep"
+	expect 0 bench sweep -D 10ms -w 0 --max 16 --plot - && says "^ +16 eager" "bench sweep" && says "s set, g get" "plot"
+	expect 2 bench sweep --min 2K --max 1K
+	expect 2 bench sweep --plot - --json
+	expect 1 bench sweep --plot "$dir/no/such.png"
 	expect 2 bench kv -s 4K-1K
 	expect 2 bench kv --op put
 	expect 2 bench kv -T 9 -c 8
@@ -254,6 +319,7 @@ test_interrupt() {
 	interrupt '.interrupted and .received > 0 and .rtt_us_max > 0' ping -c 4000000000
 	interrupt '.interrupted and .received > 0' ping -i 50ms
 	interrupt '.interrupted and .results[0].operations > 0' bench kv -D 60s -w 0 -c 2
+	interrupt '.interrupted and .results[0].operations > 0' bench sweep -D 60s -w 0
 	interrupt '.interrupted and .results[0].operations > 0' bench ping -D 60s -w 0
 }
 
@@ -341,7 +407,7 @@ make_values
 start_daemon "$@"
 test_status
 for server in "${addresses[@]}"; do
-	for part in ping kv scripts bench interrupt exit_statuses connection_listed killed_clients; do
+	for part in ping kv kv_numbers kv_ttl kv_walks scripts bench interrupt exit_statuses connection_listed killed_clients; do
 		before_part=$failures
 		began=$SECONDS
 		test_$part

@@ -9,6 +9,15 @@ const struct ctl_command ctl_commands[] = {
 	{"kv set", ctl_kv_set, "KEY [VALUE|-]", "store a value", ctl_kv_set_options, 1, 2},
 	{"kv del", ctl_kv_del, "KEY", "delete a key", NULL, 1, 1},
 	{"kv exists", ctl_kv_exists, "KEY", "say whether there is such a key", NULL, 1, 1},
+	{"kv mget", ctl_kv_mget, "KEY...", "write the values of some keys", NULL, 1, -1},
+	{"kv mset", ctl_kv_mset, "KEY VALUE...", "store some values", ctl_kv_mset_options, 2, -1},
+	{"kv incr", ctl_kv_incr, "KEY [N]", "add to a number", NULL, 1, 2},
+	{"kv cas", ctl_kv_cas, "KEY VERSION [VALUE|-]", "store a value if the key has this version", ctl_kv_cas_options, 2, 3},
+	{"kv ttl", ctl_kv_ttl, "KEY [TIME|never]", "when a key expires; change that", NULL, 1, 2},
+	{"kv stat", ctl_kv_stat, "[KEY]", "length, version and ttl of a key; the store's figures", NULL, 0, 1},
+	{"kv list", ctl_kv_list, "[PREFIX]", "list the keys", ctl_kv_list_options, 0, 1},
+	{"kv bigkeys", ctl_kv_bigkeys, "[PREFIX]", "find the largest values", ctl_kv_bigkeys_options, 0, 1},
+	{"kv flush", ctl_kv_flush, "", "delete all keys", ctl_kv_flush_options, 0, 0},
 	{"kv run", ctl_kv_run, "FILE|-", "carry out a file of commands", NULL, 1, 1},
 	{"bench kv", ctl_bench_kv, "[HOST]", "measure the key/value store", ctl_bench_kv_options, 0, 1},
 	{"bench ping", ctl_bench_ping, "[HOST]", "measure echoes by many clients", ctl_bench_ping_options, 0, 1},
@@ -108,7 +117,7 @@ static int run_command(const struct ctl_arguments *arguments)
 	if (arguments->count < running->min)
 		return ctl_usage_error("%s: an argument is missing: rdmactl %s %s", running->name,
 				       running->name, running->arguments);
-	if (arguments->count > running->max)
+	if (running->max >= 0 && arguments->count > running->max)
 		return ctl_usage_error("%s: too many arguments, from \"%s\" on", running->name,
 				       arguments->text[running->max]);
 	default_host();

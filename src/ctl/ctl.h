@@ -166,6 +166,9 @@ int ctl_json_set_bytes(json_t *object, const char *key, const void *data, size_t
 /* Base64 (RFC 4648) of data, 0-terminated; free() it. NULL: no memory. */
 char *ctl_base64(const void *data, size_t len);
 
+/* The bytes that base64 text stands for, and a 0 byte behind them; free() them. NULL: it is none, or no memory. */
+char *ctl_base64_decode(const char *text, size_t len, size_t *out_len);
+
 /* A JSON object for people: scalars as a list, objects as indented lists, arrays of objects as tables.
  * Units are taken from the ends of the names: _bytes, _us, _ns, _seconds, _per_second. */
 void ctl_render(FILE *out, const json_t *object);
@@ -219,6 +222,57 @@ bool ctl_kv_status_final(int status);
 /* Connect to ctl.host. 0, or says why not and answers an exit status. */
 int ctl_kv_open(void **kv);
 
+/* Say that the running command failed at `key`; an exit status. */
+int ctl_kv_fail(int error, const char *key);
+/* Say that there is no such key, in JSON too. CTL_NOT_FOUND. */
+int ctl_kv_missing(const void *kv, const char *key);
+
+/* {"command", "key", "server", "transport"}, to be completed by the caller. key NULL: without. */
+json_t *ctl_kv_describe(const void *kv, const char *key);
+
+/* The value of a command: argument number `at`, the file `path` (NULL: none) or stdin. free() *owned. An exit status. */
+int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value,
+		      size_t *len, char **owned);
+
+/*
+ * kv_keys.c: more of what is done to keys that are named.
+ */
+int ctl_kv_mget(const struct ctl_arguments *arguments);
+int ctl_kv_mset(const struct ctl_arguments *arguments);
+int ctl_kv_incr(const struct ctl_arguments *arguments);
+int ctl_kv_cas(const struct ctl_arguments *arguments);
+int ctl_kv_ttl(const struct ctl_arguments *arguments);
+int ctl_kv_stat(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_kv_mset_options[], ctl_kv_cas_options[];
+
+/* What is left of a time to live, in text: "never", "12.5 s". Returns buf. */
+char *ctl_kv_ttl_text(uint64_t ttl_us, char buf[static 32]);
+
+/* The same as JSON: microseconds, or null. */
+json_t *ctl_kv_ttl_json(uint64_t ttl_us);
+
+/*
+ * kv_walk.c: what is done to all keys, or those with a prefix.
+ */
+int ctl_kv_list(const struct ctl_arguments *arguments);
+int ctl_kv_bigkeys(const struct ctl_arguments *arguments);
+int ctl_kv_flush(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_kv_list_options[], ctl_kv_bigkeys_options[], ctl_kv_flush_options[];
+
+/*
+ * progress.c: how far a long command has come, on a terminal's stderr; nothing with --quiet or --json.
+ */
+struct ctl_progress {
+	uint64_t keys, bytes;
+	uint64_t begin, shown; /* time_now() */
+	bool on, drawn;
+};
+
+void ctl_progress_begin(struct ctl_progress *progress);
+void ctl_progress_add(struct ctl_progress *progress, uint64_t keys, uint64_t bytes);
+/* Leaves no trace on the terminal. */
+void ctl_progress_end(struct ctl_progress *progress);
+
 /*
  * script.c: the lines of a command file, and reading them. No network.
  */
@@ -249,7 +303,52 @@ struct script_reader {
 
 /* 1: *line has the next line, without its line feed, valid until the next call; 0: the end; -errno. */
 int script_read(struct script_reader *reader, const char **line, size_t *len);
+/* The next `want` bytes at least, fewer at the end, valid until the next call. 0 or -errno. */
+int script_peek(struct script_reader *reader, size_t want, const char **data, size_t *have);
+/* 0, -EPROTO: there are not so many, or -errno. What was peeked stays valid where it had `n` bytes. */
+int script_skip(struct script_reader *reader, size_t n);
 void script_reader_destroy(struct script_reader *reader);
+
+/*
+ * record.c: keys as "kv export" writes them.
+ */
+enum record_format { RECORD_JSON, RECORD_BINARY };
+
+struct record {
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t ttl_us; /* 0: does not expire */
+	json_t *json;    /* these two: what the above is in, if need be */
+	char *owned[2];
+};
+
+#define RECORD_MAGIC_LEN 8u
+
+/* -EINVAL: no such format. */
+int record_format(const char *name);
+
+/* These write to a stream: 0 or a negative errno. */
+int record_begin(FILE *out, enum record_format format);
+int record_write(FILE *out, enum record_format format, const struct record *record);
+int record_end(FILE *out, enum record_format format, uint64_t count);
+
+/* Whether a file that begins with these RECORD_MAGIC_LEN bytes is in the binary format. */
+bool record_magic(const void *data, size_t len);
+
+/* A line of the JSON format. NULL, *record is to be released; or what is wrong with it. */
+const char *record_parse(const char *line, size_t len, struct record *record);
+void record_release(struct record *record);
+
+/* The next record behind `count` others in the binary format; it is valid until the reader's next call. 1; 0: the end, as
+ * promised; -EMSGSIZE: its value has over value_max bytes, it was skipped; -EPROTO: the file is cut off or broken; -errno. */
+int record_read(struct script_reader *reader, uint64_t count, uint64_t value_max, struct record *record);
+
+/*
+ * kv_move.c
+ */
+int ctl_kv_export(const struct ctl_arguments *arguments);
+int ctl_kv_import(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_kv_export_options[];
 
 /*
  * bench.c: what the benchmarks have in common; bench_kv.c, bench_ping.c: the loops.

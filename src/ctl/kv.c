@@ -9,6 +9,7 @@
 
 static bool newline;
 static const char *file;
+static uint64_t ttl;
 
 const struct ctl_option ctl_kv_get_options[] = {
 	{"newline", 'n', CTL_FLAG, &newline, NULL, "add a line feed to the value"},
@@ -17,6 +18,7 @@ const struct ctl_option ctl_kv_get_options[] = {
 
 const struct ctl_option ctl_kv_set_options[] = {
 	{"file", 'f', CTL_TEXT, &file, "FILE", "take the value from a file; - is stdin", .choices = "@file"},
+	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "the key expires after this", .min = TIME_US},
 	{NULL},
 };
 
@@ -42,29 +44,31 @@ const char *ctl_kv_status_text(int status)
 	return *rdmad_error() ? rdmad_error() : strerror(-status);
 }
 
-static int fail(int error, const char *key)
+int ctl_kv_fail(int error, const char *key)
 {
 	return ctl_fail(error, NULL, "%s %.200s", ctl_command_name(), key);
 }
 
-/* {"command", "key", "server", "transport"}, to be completed by the caller. */
-static json_t *describe(const void *kv, const char *key)
+json_t *ctl_kv_describe(const void *kv, const char *key)
 {
 	json_t *o = json_pack("{s:s}", "command", ctl_command_name());
 
-	ctl_json_set_bytes(o, "key", key, strlen(key));
+	if (key)
+		ctl_json_set_bytes(o, "key", key, strlen(key));
 	json_object_set_new(o, "server", json_string(ctl.host));
 	json_object_set_new(o, "transport", json_string(kv_transport(kv)));
 	return o;
 }
 
-static int print_value(const void *kv, const char *key, const void *value, size_t len)
+static int print_value(const void *kv, const char *key, const void *value, size_t len,
+		       uint64_t version)
 {
 	json_t *o;
 
 	if (ctl.json) {
-		o = describe(kv, key);
+		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "found", json_true());
+		json_object_set_new(o, "version", json_integer((json_int_t)version));
 		json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
 		ctl_json_set_bytes(o, "value", value, len);
 		return ctl_json_print(o);
@@ -78,12 +82,12 @@ static int print_value(const void *kv, const char *key, const void *value, size_
 	return CTL_OK;
 }
 
-static int print_missing(const void *kv, const char *key)
+int ctl_kv_missing(const void *kv, const char *key)
 {
 	json_t *o;
 
 	if (ctl.json) {
-		o = describe(kv, key);
+		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "found", json_false());
 		ctl_json_print(o);
 	}
@@ -94,20 +98,21 @@ static int print_missing(const void *kv, const char *key)
 int ctl_kv_get(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0];
+	uint64_t version;
 	void *kv, *value;
 	size_t len;
 	int rc = ctl_kv_open(&kv);
 
 	if (rc != 0)
 		return rc;
-	rc = kv_get_bytes(kv, key, strlen(key), &value, &len);
+	rc = kv_get_version(kv, key, strlen(key), &value, &len, &version);
 	if (rc == 0) {
-		rc = print_value(kv, key, value, len);
+		rc = print_value(kv, key, value, len, version);
 		kv_release(value);
 	} else if (rc == -ENOENT) {
-		rc = print_missing(kv, key);
+		rc = ctl_kv_missing(kv, key);
 	} else {
-		rc = fail(rc, key);
+		rc = ctl_kv_fail(rc, key);
 	}
 	kv_close(kv);
 	return rc;
@@ -155,30 +160,28 @@ static int read_file(const char *path, char **out, size_t *len)
 	return rc;
 }
 
-/* The value: an argument, a file or stdin. `owned` is to be freed. */
-static int take_value(const struct ctl_arguments *arguments, const char **value, size_t *len,
-		      char **owned)
+int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value,
+		      size_t *len, char **owned)
 {
-	const char *path = file;
 	int rc;
 
 	*owned = NULL;
-	if ((arguments->count == 2) == (file != NULL))
-		return ctl_usage_error("kv set: give one value: VALUE, - or --file FILE");
-	if (!path && strcmp(arguments->text[1], "-") != 0) {
-		*value = arguments->text[1];
+	if ((arguments->count == at + 1) == (path != NULL))
+		return ctl_usage_error("%s: give one value: VALUE, - or --file FILE", ctl_command_name());
+	if (!path && strcmp(arguments->text[at], "-") != 0) {
+		*value = arguments->text[at];
 		*len = strlen(*value);
-		return 0;
+		return CTL_OK;
 	}
 	if (!path)
 		path = "-";
 	rc = read_file(path, owned, len);
 	if (rc != 0) {
-		ctl_say("kv set: cannot read %s: %s", path, strerror(-rc));
+		ctl_say("%s: cannot read %s: %s", ctl_command_name(), path, strerror(-rc));
 		return CTL_FAILED;
 	}
 	*value = *owned;
-	return 0;
+	return CTL_OK;
 }
 
 static int print_set(const void *kv, const char *key, size_t len)
@@ -190,7 +193,7 @@ static int print_set(const void *kv, const char *key, size_t len)
 			ctl_say("%s: %zu bytes stored, transport %s", ctl.host, len, kv_transport(kv));
 		return CTL_OK;
 	}
-	o = describe(kv, key);
+	o = ctl_kv_describe(kv, key);
 	json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
 	return ctl_json_print(o);
 }
@@ -198,18 +201,19 @@ static int print_set(const void *kv, const char *key, size_t len)
 int ctl_kv_set(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *value = NULL;
+	struct kv_put_options options = {.ttl_us = ttl / TIME_US};
 	char *owned;
 	size_t len = 0;
 	void *kv;
-	int rc = take_value(arguments, &value, &len, &owned);
+	int rc = ctl_kv_take_value(arguments, 1, file, &value, &len, &owned);
 
 	if (rc != 0)
 		return rc;
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		goto free_value;
-	rc = kv_set_bytes(kv, key, strlen(key), value, len);
-	rc = rc ? fail(rc, key) : print_set(kv, key, len);
+	rc = kv_put(kv, key, strlen(key), value, len, &options, NULL);
+	rc = rc ? ctl_kv_fail(rc, key) : print_set(kv, key, len);
 	kv_close(kv);
 free_value:
 	free(owned);
@@ -228,9 +232,9 @@ static int ask(const char *key, int (*call)(void *kv, const void *key, size_t ke
 		return rc;
 	answer = call(kv, key, strlen(key));
 	if (answer < 0) {
-		rc = fail(answer, key);
+		rc = ctl_kv_fail(answer, key);
 	} else if (ctl.json) {
-		o = describe(kv, key);
+		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, member, json_boolean(answer));
 		rc = ctl_json_print(o);
 	} else {

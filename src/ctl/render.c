@@ -39,6 +39,60 @@ char *ctl_base64(const void *data, size_t len)
 	return text;
 }
 
+/* 0 to 63, or -1. */
+static int base64_digit(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Four digits, the last two of which may be missing. How many bytes they are; 0: they are none. */
+static size_t base64_group(const char *text, size_t digits, uint8_t *out)
+{
+	uint32_t bits = 0;
+
+	for (size_t i = 0; i < 4; i++) {
+		int digit = i < digits ? base64_digit(text[i]) : 0;
+
+		if (digit < 0)
+			return 0;
+		bits = bits << 6 | (uint32_t)digit;
+	}
+	for (size_t i = 0; i + 1 < digits; i++)
+		out[i] = (uint8_t)(bits >> (16 - 8 * i));
+	/* What the last digit has over must be 0, so that there is one way to write a value. */
+	return digits == 4 || (bits & (0xffffffu >> (8 * (digits - 1)))) == 0 ? digits - 1 : 0;
+}
+
+char *ctl_base64_decode(const char *text, size_t len, size_t *out_len)
+{
+	uint8_t *data = len % 4 ? NULL : malloc(len / 4 * 3 + 1);
+	size_t n = 0, got = 1;
+
+	if (!data)
+		return NULL;
+	for (size_t i = 0; i < len && got; i += 4) {
+		size_t digits = 4;
+
+		while (i + 4 == len && digits > 2 && text[i + digits - 1] == '=')
+			digits--;
+		got = base64_group(text + i, digits, data + n);
+		n += got;
+	}
+	if (!got) {
+		free(data);
+		return NULL;
+	}
+	data[n] = '\0';
+	*out_len = n;
+	return (char *)data;
+}
+
 int ctl_json_set_bytes(json_t *object, const char *key, const void *data, size_t len)
 {
 	json_t *string = json_stringn(data, len); /* NULL for what is no UTF-8 */

@@ -175,6 +175,37 @@ int script_read(struct script_reader *r, const char **line, size_t *len)
 	}
 }
 
+int script_peek(struct script_reader *r, size_t want, const char **data, size_t *have)
+{
+	int rc;
+
+	while (r->end - r->begin < want && !r->eof) {
+		rc = read_more(r);
+		if (rc != 0)
+			return rc;
+	}
+	*data = r->buffer + r->begin;
+	*have = MIN(want, r->end - r->begin);
+	return 0;
+}
+
+int script_skip(struct script_reader *r, size_t n)
+{
+	while (n) {
+		size_t have = MIN(n, r->end - r->begin);
+		int rc;
+
+		r->begin += have;
+		n -= have;
+		if (n && r->eof)
+			return -EPROTO;
+		rc = n ? read_more(r) : 0;
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
 void script_reader_destroy(struct script_reader *r)
 {
 	free(r->buffer);

@@ -1,0 +1,290 @@
+/* kv_walk.c: list keys, find the large ones, delete all. A walk may meet a key twice when others write. */
+#include "ctl/ctl.h"
+#include "rdmad/kv.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TOP_MAX 10000
+
+static bool details, null, yes;
+static uint64_t limit, top = 10;
+
+const struct ctl_option ctl_kv_list_options[] = {
+	{"long", 'l', CTL_FLAG, &details, NULL, "bytes, version and time left in front of each key"},
+	{"null", '0', CTL_FLAG, &null, NULL, "end each with a 0 byte instead of a line feed"},
+	{"limit", 'n', CTL_NUMBER, &limit, "N", "not more than N keys", .min = 1, .max = INT64_MAX},
+	{NULL},
+};
+
+const struct ctl_option ctl_kv_bigkeys_options[] = {
+	{"top", 'n', CTL_NUMBER, &top, "N", "how many; default 10", .min = 1, .max = TOP_MAX},
+	{NULL},
+};
+
+const struct ctl_option ctl_kv_flush_options[] = {
+	{"yes", 'y', CTL_FLAG, &yes, NULL, "do not ask"},
+	{NULL},
+};
+
+#define STOP 1 /* of a callback: enough */
+
+/* Walk over all keys with the prefix that was given. An exit status. */
+static int walk(void *kv, const struct ctl_arguments *arguments, kv_scan_callback each, void *arg)
+{
+	const char *prefix = arguments->count ? arguments->text[0] : "";
+	int rc = kv_each(kv, prefix, strlen(prefix), each, arg);
+
+	if (rc == -EINTR)
+		return CTL_INTERRUPTED;
+	return rc < 0 ? ctl_fail(rc, NULL, "%s", ctl_command_name()) : CTL_OK;
+}
+
+/*
+ * list. Printed as they come, JSON too: there may be more keys than memory.
+ */
+struct listing {
+	uint64_t count;
+};
+
+static json_t *entry_json(const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	json_t *o = json_object();
+
+	ctl_json_set_bytes(o, "key", key, key_len);
+	json_object_set_new(o, "value_bytes", json_integer((json_int_t)meta->length));
+	json_object_set_new(o, "version", json_integer((json_int_t)meta->version));
+	json_object_set_new(o, "ttl_us", ctl_kv_ttl_json(meta->ttl_us));
+	return o;
+}
+
+static void list_json(const struct listing *l, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	json_t *o = entry_json(key, key_len, meta);
+
+	if (l->count)
+		fputs(",\n", stdout);
+	json_dumpf(o, stdout, JSON_COMPACT);
+	json_decref(o);
+}
+
+static int list_one(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	struct listing *l = arg;
+	char ttl[32];
+
+	if (ctl_interrupted())
+		return -EINTR;
+	if (ctl.json) {
+		list_json(l, key, key_len, meta);
+	} else {
+		if (details)
+			printf("%12llu %12llu %14s  ", (unsigned long long)meta->length,
+			       (unsigned long long)meta->version, ctl_kv_ttl_text(meta->ttl_us, ttl));
+		fwrite(key, 1, key_len, stdout);
+		putchar(null ? '\0' : '\n');
+	}
+	if (ferror(stdout))
+		return -EIO;
+	return ++l->count == limit ? STOP : 0;
+}
+
+/* The object up to its array, which list_json() continues. */
+static int begin_json(const void *kv)
+{
+	json_t *o = ctl_kv_describe(kv, NULL);
+	char *text = json_dumps(o, JSON_COMPACT);
+
+	json_decref(o);
+	if (!text)
+		return CTL_FAILED;
+	printf("%.*s,\"keys\":[", (int)strlen(text) - 1, text);
+	free(text);
+	return CTL_OK;
+}
+
+int ctl_kv_list(const struct ctl_arguments *arguments)
+{
+	struct listing l = {0};
+	void *kv;
+	int rc;
+
+	ctl_catch_interrupt();
+	rc = ctl_kv_open(&kv);
+	if (rc != 0)
+		return rc;
+	if (ctl.json)
+		rc = begin_json(kv);
+	if (rc == CTL_OK)
+		rc = walk(kv, arguments, list_one, &l);
+	if (ctl.json)
+		printf("],\"count\":%llu,\"complete\":%s}\n", (unsigned long long)l.count,
+		       rc == CTL_OK && (!limit || l.count < limit) ? "true" : "false");
+	fflush(stdout);
+	if (!ctl.json && !ctl.quiet)
+		ctl_say("%s: %llu keys, transport %s", ctl.host, (unsigned long long)l.count, kv_transport(kv));
+	kv_close(kv);
+	return rc;
+}
+
+/*
+ * bigkeys
+ */
+struct big {
+	uint64_t length;
+	size_t key_len;
+	char *key;
+};
+
+struct bigs {
+	struct big *big; /* the largest so far, in descending order; room for `top` */
+	size_t count;
+	struct ctl_progress progress;
+};
+
+static bool known(const struct bigs *b, const void *key, size_t key_len)
+{
+	for (size_t i = 0; i < b->count; i++)
+		if (b->big[i].key_len == key_len && memcmp(b->big[i].key, key, key_len) == 0)
+			return true;
+	return false;
+}
+
+static int insert(struct bigs *b, const void *key, size_t key_len, uint64_t length)
+{
+	struct big new = {.length = length, .key_len = key_len, .key = malloc(key_len)};
+	size_t at = b->count;
+
+	if (!new.key)
+		return -ENOMEM;
+	memcpy(new.key, key, key_len);
+	if (b->count == top)
+		free(b->big[--at].key);
+	else
+		b->count++;
+	for (; at && b->big[at - 1].length < length; at--)
+		b->big[at] = b->big[at - 1];
+	b->big[at] = new;
+	return 0;
+}
+
+static int weigh(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	struct bigs *b = arg;
+
+	if (ctl_interrupted())
+		return -EINTR;
+	ctl_progress_add(&b->progress, 1, meta->length);
+	if (b->count == top && meta->length <= b->big[top - 1].length)
+		return 0;
+	return known(b, key, key_len) ? 0 : insert(b, key, key_len, meta->length);
+}
+
+static void print_bigs(const void *kv, const struct bigs *b)
+{
+	json_t *o, *results;
+
+	if (!ctl.json) {
+		for (size_t i = 0; i < b->count; i++) {
+			printf("%12llu  ", (unsigned long long)b->big[i].length);
+			fwrite(b->big[i].key, 1, b->big[i].key_len, stdout);
+			putchar('\n');
+		}
+		if (!ctl.quiet)
+			ctl_say("%s: of %llu keys with %llu bytes in their values, transport %s", ctl.host,
+				(unsigned long long)b->progress.keys, (unsigned long long)b->progress.bytes,
+				kv_transport(kv));
+		return;
+	}
+	results = json_array();
+	for (size_t i = 0; i < b->count; i++) {
+		o = json_pack("{s:I}", "value_bytes", (json_int_t)b->big[i].length);
+		ctl_json_set_bytes(o, "key", b->big[i].key, b->big[i].key_len);
+		json_array_append_new(results, o);
+	}
+	o = ctl_kv_describe(kv, NULL);
+	json_object_set_new(o, "keys", json_integer((json_int_t)b->progress.keys));
+	json_object_set_new(o, "values_bytes", json_integer((json_int_t)b->progress.bytes));
+	json_object_set_new(o, "interrupted", json_boolean(ctl_interrupted()));
+	json_object_set_new(o, "results", results);
+	ctl_json_print(o);
+}
+
+int ctl_kv_bigkeys(const struct ctl_arguments *arguments)
+{
+	struct bigs b = {.big = calloc(top, sizeof(*b.big))};
+	void *kv;
+	int rc;
+
+	if (!b.big)
+		return CTL_FAILED;
+	ctl_catch_interrupt();
+	rc = ctl_kv_open(&kv);
+	if (rc != 0)
+		goto free_bigs;
+	ctl_progress_begin(&b.progress);
+	rc = walk(kv, arguments, weigh, &b);
+	ctl_progress_end(&b.progress);
+	print_bigs(kv, &b);
+	kv_close(kv);
+free_bigs:
+	for (size_t i = 0; i < b.count; i++)
+		free(b.big[i].key);
+	free(b.big);
+	return rc;
+}
+
+/*
+ * flush
+ */
+static bool confirmed(void *kv)
+{
+	struct kv_info info;
+	char answer[16];
+
+	if (kv_info(kv, &info) == 0)
+		fprintf(stderr, "delete all %llu keys of %s, whoever stored them? [y/N] ",
+			(unsigned long long)info.keys, ctl.host);
+	else
+		fprintf(stderr, "delete all keys of %s, whoever stored them? [y/N] ", ctl.host);
+	fflush(stderr);
+	return fgets(answer, sizeof(answer), stdin) &&
+	       (strcasecmp(answer, "y\n") == 0 || strcasecmp(answer, "yes\n") == 0);
+}
+
+static int print_flush(const void *kv, uint64_t deleted)
+{
+	json_t *o;
+
+	if (ctl.json) {
+		o = ctl_kv_describe(kv, NULL);
+		json_object_set_new(o, "deleted", json_integer((json_int_t)deleted));
+		return ctl_json_print(o);
+	}
+	if (!ctl.quiet)
+		ctl_say("%s: %llu keys deleted, transport %s", ctl.host, (unsigned long long)deleted,
+			kv_transport(kv));
+	return CTL_OK;
+}
+
+int ctl_kv_flush(const struct ctl_arguments *arguments)
+{
+	uint64_t deleted;
+	void *kv;
+	int rc;
+
+	if (!yes && !isatty(STDIN_FILENO))
+		return ctl_usage_error("kv flush: there is no terminal to ask; to delete all keys: kv flush --yes");
+	rc = ctl_kv_open(&kv);
+	if (rc != 0)
+		return rc;
+	if (!yes && !confirmed(kv)) {
+		ctl_say("kv flush: nothing was deleted");
+		rc = CTL_FAILED;
+	} else {
+		rc = kv_delete_all(kv, &deleted);
+		rc = rc ? ctl_fail(rc, NULL, "kv flush") : print_flush(kv, deleted);
+	}
+	kv_close(kv);
+	return rc;
+}

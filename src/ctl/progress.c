@@ -1,0 +1,46 @@
+/* progress.c: how far a long command has come. */
+#include "ctl/ctl.h"
+
+#include <unistd.h>
+
+#define EVERY (200 * TIME_MS)
+
+void ctl_progress_begin(struct ctl_progress *progress)
+{
+	*progress = (struct ctl_progress){.begin = time_now()};
+	progress->shown = progress->begin;
+	progress->on = isatty(STDERR_FILENO) && !ctl.quiet && !ctl.json;
+}
+
+static void draw(struct ctl_progress *p)
+{
+	double seconds = (double)(p->shown - p->begin) / 1e9;
+	char size[32], rate[32];
+
+	fprintf(stderr, "\r%s: %llu keys, %s, %.0f keys/s, %s/s\033[K", ctl_command_name(),
+		(unsigned long long)p->keys, units_human_size((double)p->bytes, size), (double)p->keys / seconds,
+		units_human_size((double)p->bytes / seconds, rate));
+	p->drawn = true;
+}
+
+void ctl_progress_add(struct ctl_progress *progress, uint64_t keys, uint64_t bytes)
+{
+	uint64_t now;
+
+	progress->keys += keys;
+	progress->bytes += bytes;
+	if (!progress->on)
+		return;
+	now = time_now();
+	if (now - progress->shown < EVERY)
+		return;
+	progress->shown = now;
+	draw(progress);
+}
+
+void ctl_progress_end(struct ctl_progress *progress)
+{
+	if (progress->drawn)
+		fputs("\r\033[K", stderr);
+	progress->drawn = false;
+}
