@@ -14,7 +14,7 @@ static void slots_init(struct kv *kv)
 	}
 }
 
-struct request *request_take(struct kv *kv)
+static inline struct request *slot_take(struct kv *kv)
 {
 	struct request *r;
 
@@ -40,7 +40,7 @@ static void slot_give(struct kv *kv, struct request *r)
 }
 
 /* The length that the key's value had last, 0: not known or small. */
-uint64_t request_size(const struct kv *kv, const void *key, size_t key_len)
+static inline uint64_t size_recall(const struct kv *kv, const void *key, size_t key_len)
 {
 	uint64_t hash;
 
@@ -213,7 +213,7 @@ int request_get_landed(struct kv *kv, struct request *r, const struct wire_recor
 }
 
 /* The value is in the message. */
-void request_get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
+static inline void get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
 {
 	if (likely(!r->into)) {
 		size_correct(kv, r, length);
@@ -241,7 +241,7 @@ static int kv_record(struct conn *conn, const struct wire_record *record, const 
 	if (unlikely(record->flags & WIRE_WRITTEN))
 		return request_get_landed(kv, r, record, body);
 	if (get && record->status == WIRE_OK)
-		request_get_inline(kv, r, body, record->length);
+		get_inline(kv, r, body, record->length);
 	else
 		request_finish(kv, r, wire_status_errno(record->status), NULL, 0);
 	return 0;
@@ -355,7 +355,7 @@ int request_check(const struct kv *kv, const void *key, size_t key_len, size_t v
 }
 
 /* Build the record in the message that leaves next. *taken is the slot. */
-static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
+static inline int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
 		  size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
 	struct wire_record *record = conn_reserve(kv->conn, (uint32_t)(key_len + value_len), NULL);
@@ -363,7 +363,7 @@ static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_le
 
 	if (unlikely(!record))
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
-	r = request_take(kv);
+	r = slot_take(kv);
 	r->done = done ? done : nobody_waits;
 	r->arg = arg;
 	record->id = r->id;
@@ -377,10 +377,29 @@ static int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_le
 	return 0;
 }
 
+/*
+ * For kv_more.c; here the same are inlined.
+ */
+
+struct request *request_take(struct kv *kv)
+{
+	return slot_take(kv);
+}
+
+uint64_t request_size(const struct kv *kv, const void *key, size_t key_len)
+{
+	return size_recall(kv, key, key_len);
+}
+
+void request_get_inline(struct kv *kv, struct request *r, const char *body, size_t length)
+{
+	get_inline(kv, r, body, length);
+}
+
 /* A slot for a request whose value is moved by the server. */
 struct request *request_take_large(struct kv *kv, kv_callback done, void *arg)
 {
-	struct request *r = request_take(kv);
+	struct request *r = slot_take(kv);
 
 	r->done = done ? done : nobody_waits;
 	r->arg = arg;
@@ -504,7 +523,7 @@ static int submit_get(struct kv *kv, const void *key, size_t key_len, kv_callbac
 
 	if (unlikely(rc != 0))
 		return rc;
-	size = request_size(kv, key, key_len);
+	size = size_recall(kv, key, key_len);
 	if (likely(size <= kv->eager_max || size <= WIRE_INLINE_MAX))
 		return submit(kv, WIRE_OP_GET, key, key_len, NULL, 0, done, arg, taken);
 	*taken = request_take_large(kv, done, arg);
