@@ -198,7 +198,7 @@ int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain,
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 	struct verbs_request *r = container_of(request, struct verbs_request, base);
-	struct verbs_endpoint *ep;
+	struct verbs_endpoint *ep = NULL;
 	int rc = verbs_take_request(q, container_of(domain, struct verbs_domain, base), r, attr,
 				    &ep);
 
