@@ -2,6 +2,7 @@
  * check_rendezvous.c: large values. The first half is librdmad against a server in the same process, which has a thread
  * of its own or, while that is stopped, is turned by the test; the second half are peers without manners, one thread.
  */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -219,13 +220,15 @@ static void server_pause(void)
 	server.running = false;
 }
 
-static void listen_on(bool unix_socket)
+static void listen_on(const char *transport)
 {
+	bool unix_socket = strcmp(transport, "unix") == 0;
+	const char *host = strcmp(transport, "rdma") == 0 ? getenv("RDMAD_GUEST_ADDR") : "127.0.0.1";
 	struct sockaddr_in in = {.sin_family = AF_INET};
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
 	struct sockaddr *sa = unix_socket ? (struct sockaddr *)&un : (struct sockaddr *)&in;
 
-	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ck_assert_int_eq(inet_pton(AF_INET, host, &in.sin_addr), 1);
 	snprintf(server.path, sizeof(server.path), "/tmp/check-rendezvous-%d", (int)getpid());
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
 	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL,
@@ -234,7 +237,7 @@ static void listen_on(bool unix_socket)
 	if (unix_socket)
 		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
 	else
-		snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u",
+		snprintf(server.address, sizeof(server.address), "%s://%s:%u", transport, host,
 			 fabric_listener_port(server.listener));
 }
 
@@ -255,7 +258,7 @@ static void share_store(struct service_shared *shared, void **arena, size_t size
 	ck_assert_int_eq(fabric_register(domain, *arena, size, FABRIC_LOCAL_WRITE, &shared->arena[0].region), 0);
 }
 
-static void server_start(bool unix_socket, bool arena)
+static void server_start(const char *transport, bool arena)
 {
 	struct fabric_queue_attr queue_attr = {.completions = 16};
 	struct conn_group_attr attr = {
@@ -268,13 +271,13 @@ static void server_start(bool unix_socket, bool arena)
 		.handshake_timeout = 60 * TIME_S,
 	};
 
-	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
+	ck_assert_int_eq(fabric_open(strcmp(transport, "rdma") == 0 ? "verbs" : "soft", NULL, &server.fabric), 0);
 	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
 	share_store(&server.shared, &server.arena, ARENA, GIB, arena ? server.domain : NULL);
 	server.worker = (struct service_worker){.shared = &server.shared};
 	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
 	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	listen_on(unix_socket);
+	listen_on(transport);
 	server_resume();
 }
 
@@ -343,19 +346,25 @@ static void set_up_memory(void)
 static void set_up(void)
 {
 	set_up_memory();
-	server_start(false, true);
+	server_start("tcp", true);
 }
 
 static void set_up_unix(void)
 {
 	set_up_memory();
-	server_start(true, true);
+	server_start("unix", true);
+}
+
+static void set_up_rdma(void)
+{
+	set_up_memory();
+	server_start("rdma", true);
 }
 
 static void set_up_no_arena(void)
 {
 	set_up_memory();
-	server_start(false, false);
+	server_start("tcp", false);
 }
 
 static void tear_down(void)
@@ -1599,6 +1608,8 @@ static Suite *suite_of_rendezvous(void)
 
 	add_client(suite, "tcp", set_up);
 	add_client(suite, "unix", set_up_unix);
+	if (getenv("RDMAD_GUEST_ADDR")) /* there is a device, and this is its address */
+		add_client(suite, "rdma", set_up_rdma);
 	tc = case_of(suite, "no arena", set_up_no_arena, tear_down);
 	tcase_add_test(tc, test_get_into_behind_others);
 	tc = case_of(suite, "rogue", set_up_rogue, tear_down);
