@@ -149,10 +149,11 @@ static int submit_small(struct kv *kv, const struct ask *ask, kv_result_callback
 {
 	uint32_t length = (uint32_t)(ask->head_len + ask->key_len + ask->value_len);
 	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
-	char *at = (char *)(record + 1);
+	char *at;
 
 	if (!record)
 		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+	at = (char *)(record + 1);
 	*taken = request_take(kv);
 	result_init(*taken, ask->op, done, arg);
 	record->id = (*taken)->id;
