@@ -322,6 +322,137 @@ START_TEST(test_json_bytes)
 }
 END_TEST
 
+START_TEST(test_base64_decode)
+{
+	static const char *const bad[] = {"A", "AA", "AAA", "AA=A", "A===", "====", "AB==", "AAB=", "AA A", "AAAA====", "AA==AAAA"};
+	uint8_t bytes[256];
+	char *coded, *decoded;
+	size_t len;
+
+	for (int i = 0; i < 256; i++)
+		bytes[i] = (uint8_t)(255 - i);
+	for (size_t n = 0; n <= 256; n++) {
+		coded = ctl_base64(bytes, n);
+		decoded = ctl_base64_decode(coded, strlen(coded), &len);
+		ck_assert_uint_eq(len, n);
+		ck_assert_mem_eq(decoded, bytes, n);
+		free(coded);
+		free(decoded);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ck_assert_msg(!ctl_base64_decode(bad[i], strlen(bad[i]), &len), "%s", bad[i]);
+}
+END_TEST
+
+/* Nasty keys and values, times to live, and one value that is larger than the reader's buffer. */
+static void write_records(FILE *out, enum record_format format, const char *large, size_t large_len)
+{
+	static const struct record some[] = {{.key = "plain", .key_len = 5, .value = "text", .value_len = 4},
+					     {.key = "\0\xff\n\"", .key_len = 4, .value = "", .ttl_us = 1},
+					     {.key = "n\0l", .key_len = 3, .value = "\0", .value_len = 1}};
+	struct record record = {.key = "large", .key_len = 5, .value = large, .value_len = large_len, .ttl_us = 5};
+
+	ck_assert_int_eq(record_begin(out, format), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(some); i++)
+		ck_assert_int_eq(record_write(out, format, &some[i]), 0);
+	ck_assert_int_eq(record_write(out, format, &record), 0);
+	ck_assert_int_eq(record_end(out, format, ARRAY_SIZE(some) + 1), 0);
+	fflush(out);
+	rewind(out);
+}
+
+static int next_record(struct script_reader *reader, enum record_format format, uint64_t count, struct record *record)
+{
+	const char *line;
+	size_t len;
+	int rc;
+
+	if (format == RECORD_BINARY)
+		return record_read(reader, count, MIB, record);
+	rc = script_read(reader, &line, &len);
+	if (rc == 1)
+		ck_assert_ptr_null(record_parse(line, len, record));
+	return rc;
+}
+
+START_TEST(test_records)
+{
+	static char large[300000];
+	uint64_t state = 1;
+
+	script_random_text(large, sizeof(large), &state);
+	large[7] = '\xfe'; /* no UTF-8 */
+	for (int format = RECORD_JSON; format <= RECORD_BINARY; format++) {
+		FILE *file = tmpfile();
+		struct script_reader reader = {.fd = fileno(file)};
+		struct record r;
+
+		write_records(file, (enum record_format)format, large, sizeof(large));
+		if (format == RECORD_BINARY)
+			ck_assert_int_eq(script_skip(&reader, RECORD_MAGIC_LEN), 0);
+		ck_assert_int_eq(next_record(&reader, (enum record_format)format, 0, &r), 1);
+		assert_bytes(r.key, r.key_len, "plain");
+		assert_bytes(r.value, r.value_len, "text");
+		ck_assert_uint_eq(r.ttl_us, 0);
+		record_release(&r);
+		ck_assert_int_eq(next_record(&reader, (enum record_format)format, 1, &r), 1);
+		ck_assert_uint_eq(r.key_len, 4);
+		ck_assert_mem_eq(r.key, "\0\xff\n\"", 4);
+		ck_assert_uint_eq(r.value_len, 0);
+		ck_assert_uint_eq(r.ttl_us, 1);
+		record_release(&r);
+		ck_assert_int_eq(next_record(&reader, (enum record_format)format, 2, &r), 1);
+		ck_assert_mem_eq(r.key, "n\0l", 3);
+		ck_assert_uint_eq(r.value_len, 1);
+		record_release(&r);
+		ck_assert_int_eq(next_record(&reader, (enum record_format)format, 3, &r), 1);
+		ck_assert_uint_eq(r.value_len, sizeof(large));
+		ck_assert_mem_eq(r.value, large, sizeof(large));
+		ck_assert_uint_eq(r.ttl_us, 5);
+		record_release(&r);
+		ck_assert_int_eq(next_record(&reader, (enum record_format)format, 4, &r), 0);
+		script_reader_destroy(&reader);
+		fclose(file);
+	}
+}
+END_TEST
+
+/* Cut off anywhere, it is known to be cut off; a value that is too large is passed over. */
+START_TEST(test_bad_records)
+{
+	static const char *const bad[] = {"", "1", "[]", "{}", "{\"key\":1,\"value\":\"\"}", "{\"key\":\"a\"}",
+					  "{\"key\":\"a\",\"value\":\"\",\"key\":\"b\"}",
+					  "{\"key\":\"a\",\"value\":\"\",\"value_base64\":\"\"}",
+					  "{\"key\":\"\",\"value\":\"\"}",
+					  "{\"key\":\"a\",\"value\":\"\",\"ttl_us\":0}",
+					  "{\"key\":\"a\",\"value\":\"\",\"ttl_us\":1.5}"};
+	FILE *file = tmpfile();
+	struct script_reader reader = {.fd = fileno(file)};
+	struct record r;
+	int rc = 1;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ck_assert_msg(record_parse(bad[i], strlen(bad[i]), &r), "%s", bad[i]);
+	write_records(file, RECORD_BINARY, "1234567890", 10);
+	ck_assert_int_eq(script_skip(&reader, RECORD_MAGIC_LEN), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		ck_assert_int_eq(record_read(&reader, i, 9, &r), 1);
+	ck_assert_int_eq(record_read(&reader, 3, 9, &r), -EMSGSIZE);
+	ck_assert_int_eq(record_read(&reader, 4, 9, &r), 0);
+	script_reader_destroy(&reader);
+	for (off_t cut = lseek(reader.fd = fileno(file), 0, SEEK_END) - 1; cut > 8; cut--) {
+		ck_assert_int_eq(ftruncate(reader.fd, cut), 0);
+		lseek(reader.fd, 8, SEEK_SET);
+		for (uint64_t i = 0; (rc = record_read(&reader, i, MIB, &r)) == 1; i++)
+			;
+		ck_assert_int_eq(rc, -EPROTO);
+		script_reader_destroy(&reader);
+		reader.fd = fileno(file);
+	}
+	fclose(file);
+}
+END_TEST
+
 START_TEST(test_exit_statuses)
 {
 	ck_assert_int_eq(ctl_exit_of(0), 0);
@@ -463,6 +594,9 @@ int main(void)
 	tcase_add_test(tcase, test_table);
 	tcase_add_test(tcase, test_render);
 	tcase_add_test(tcase, test_json_bytes);
+	tcase_add_test(tcase, test_base64_decode);
+	tcase_add_test(tcase, test_records);
+	tcase_add_test(tcase, test_bad_records);
 	tcase_add_test(tcase, test_exit_statuses);
 	tcase_add_test(tcase, test_crossover);
 	tcase_add_test(tcase, test_plot);

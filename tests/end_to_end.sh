@@ -243,6 +243,34 @@ test_kv_walks() {
 	expect 0 kv list && [[ ! -s $dir/out ]] || fail "keys after flush"
 }
 
+# All 256 bytes as keys and values, small and large, expiring and not: there and back in both formats.
+test_kv_move() {
+	local format
+	expect 0 kv flush -yq
+	printf '{"key":"e2e-%s","value":"%s"}\n' 1 one 2 two >"$dir/in.jsonl"
+	printf '{"key_base64":"%s","value_base64":"%s","ttl_us":3600000000}\n' "$(base64 -w0 "$dir/all")" \
+		"$(base64 -w0 "$dir/2000000")" >>"$dir/in.jsonl"
+	printf '{"key":"\\u0000\\n\\"","value":"\\u0000"}\n' >>"$dir/in.jsonl"
+	for format in json binary; do
+		expect 0 kv import "$dir/in.jsonl" --json && json ".imported == 4 and .failed == 0" import
+		expect 0 kv export "$dir/exported" --format $format --json && json ".exported == 4" export
+		expect 0 kv flush -yq
+		ctl kv import - <"$dir/exported" || fail "import of $format"
+		expect 0 kv export && cmp -s <(jq -cS 'del(.ttl_us)' "$dir/in.jsonl" | sort) <(jq -cS 'del(.ttl_us)' "$dir/out" | sort) ||
+			fail "what was exported as $format and imported differs"
+		[[ $(jq '.ttl_us // empty | . > 3500e6' "$dir/out") == true ]] || fail "time to live by $format"
+	done
+	head -c 1000 "$dir/exported" >"$dir/cut"
+	expect 1 kv import "$dir/cut" && complains "cut:[0-9]: the file is cut off" import
+	printf 'nonsense\n{"key":"e2e-3","value":"three"}\n' >"$dir/bad.jsonl"
+	expect 1 kv import "$dir/bad.jsonl" && complains "bad.jsonl:1: " import && complains "1 keys imported" import
+	expect 0 kv export --prefix e2e-3 && says '^{"key":"e2e-3","value":"three"}$' "export --prefix"
+	expect 1 kv export /dev/full
+	expect 2 kv export --json
+	expect 2 kv export --format xml
+	expect 0 kv flush -yq
+}
+
 # $1: whose; writes the command file and what it must print.
 write_script() {
 	local i
@@ -407,7 +435,7 @@ make_values
 start_daemon "$@"
 test_status
 for server in "${addresses[@]}"; do
-	for part in ping kv kv_numbers kv_ttl kv_walks scripts bench interrupt exit_statuses connection_listed killed_clients; do
+	for part in ping kv kv_numbers kv_ttl kv_walks kv_move scripts bench interrupt exit_statuses connection_listed killed_clients; do
 		before_part=$failures
 		began=$SECONDS
 		test_$part

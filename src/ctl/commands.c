@@ -17,6 +17,8 @@ const struct ctl_command ctl_commands[] = {
 	{"kv stat", ctl_kv_stat, "[KEY]", "length, version and ttl of a key; the store's figures", NULL, 0, 1},
 	{"kv list", ctl_kv_list, "[PREFIX]", "list the keys", ctl_kv_list_options, 0, 1},
 	{"kv bigkeys", ctl_kv_bigkeys, "[PREFIX]", "find the largest values", ctl_kv_bigkeys_options, 0, 1},
+	{"kv export", ctl_kv_export, "[FILE|-]", "write all keys to a file", ctl_kv_export_options, 0, 1},
+	{"kv import", ctl_kv_import, "[FILE|-]", "store the keys of an exported file", NULL, 0, 1},
 	{"kv flush", ctl_kv_flush, "", "delete all keys", ctl_kv_flush_options, 0, 0},
 	{"kv run", ctl_kv_run, "FILE|-", "carry out a file of commands", NULL, 1, 1},
 	{"bench kv", ctl_bench_kv, "[HOST]", "measure the key/value store", ctl_bench_kv_options, 0, 1},
