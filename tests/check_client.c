@@ -24,8 +24,7 @@
 /*
  * Calls that are counted, of the rooms and of this file; libraries' own are not.
  */
-static _Atomic unsigned allocations;
-static unsigned sends, receives, empty, waits; /* by the one thread that runs when they are looked at */
+static _Atomic unsigned allocations, sends, receives, empty, waits;
 
 #define WRAP(type, name, args, pass, count)                                                        \
 	type __real_##name args;                                                                   \
