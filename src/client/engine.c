@@ -14,7 +14,6 @@
 #define MESSAGE_SIZE (8u * 1024)
 #define MAX_CONNECTIONS 1024
 #define MAX_RECEIVES 8192
-#define YIELD_EVERY 16 /* idle turns; a yield costs more than a turn */
 #define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
@@ -244,8 +243,8 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 		if (work && poll != TIME_NEVER)
 			busy_until = now + poll;
 		if (now < busy_until) {
-			/* Whoever we wait for may be waiting for this processor. */
-			if (!work && ++idle % YIELD_EVERY == 0)
+			idle = work ? 0 : idle + 1;
+			if (time_to_yield(idle))
 				sched_yield();
 			continue;
 		}

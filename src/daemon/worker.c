@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define YIELD_EVERY 16          /* idle turns; a yield costs more than a turn */
 #define TRANSFERS 16            /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
@@ -215,10 +214,12 @@ static void *run(void *arg)
 
 		if (unlikely(w->draining))
 			look_drained(w, now);
-		if (progress(w, now) > 0)
+		if (progress(w, now) > 0) {
 			busy = now;
-		else if (++idle % YIELD_EVERY == 0)
-			sched_yield(); /* who we wait for may be waiting for this processor */
+			idle = 0;
+		} else if (time_to_yield(++idle)) {
+			sched_yield();
+		}
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;
 		if (now - busy >= w->poll && w->poll != CONFIG_POLL_ALWAYS && rest(w))
