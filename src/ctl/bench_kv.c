@@ -26,6 +26,7 @@
 static const char *sizes_text = "64", *op_text = "set,get", *prefix;
 static uint64_t keys_wanted;
 static bool keep;
+static uint64_t idle_clients; /* connections that ask nothing */
 
 static int check_sizes(const char *text);
 static int check_op(const char *text);
@@ -49,6 +50,7 @@ const struct ctl_option ctl_bench_kv_options[] = {
 	{"keys", 'k', CTL_NUMBER, &keys_wanted, "N",
 	 "keys of each connection; default 1000, fewer for large values", .min = 1, .max = 10000000},
 	{"prefix", 'p', CTL_TEXT, &prefix, "TEXT", "what the keys begin with; default: different in each run"},
+	{"idle", 'I', CTL_NUMBER, &idle_clients, "N", "more connections, which ask nothing; default 0", .max = 65536},
 	{"keep", 0, CTL_FLAG, &keep, NULL, "do not delete the keys at the end"},
 	{"no-verify", 0, CTL_FLAG, &bench.no_verify, NULL, "do not compare what is read"},
 	{"no-latency", 0, CTL_FLAG, &bench.no_latency, NULL, "do not measure round trips"},
@@ -101,6 +103,7 @@ struct worker {
 };
 
 static struct {
+	void **idle;
 	struct lane *lane; /* all of them */
 	struct worker *worker;
 	char *text; /* text_len random bytes */
@@ -632,8 +635,28 @@ static int make_workers(void)
 	return rc;
 }
 
+/* They share queues of their own, so that the busy ones cost what they cost without them. */
+static int open_idle(void)
+{
+	struct rdmad_options options;
+
+	ctl_library_options(&options);
+	b.idle = calloc(idle_clients, sizeof(*b.idle));
+	for (uint64_t i = 0; b.idle && i < idle_clients; i++) {
+		int rc = kv_open_options(bench.server, &options, b.idle[0], &b.idle[i]);
+
+		if (rc != 0)
+			return ctl_fail_open(rc, bench.server);
+		if (ctl_interrupted())
+			return CTL_INTERRUPTED;
+	}
+	return b.idle ? CTL_OK : CTL_FAILED;
+}
+
 static int set_up(void)
 {
+	int rc = CTL_OK;
+
 	if (!prefix)
 		make_prefix();
 	b.lane = calloc(bench.clients, sizeof(*b.lane));
@@ -642,7 +665,9 @@ static int set_up(void)
 		ctl_say("bench kv: no memory for %llu clients", (unsigned long long)bench.clients);
 		return CTL_FAILED;
 	}
-	return make_workers();
+	if (idle_clients)
+		rc = open_idle();
+	return rc == CTL_OK ? make_workers() : rc;
 }
 
 static void take_down(void)
@@ -655,6 +680,9 @@ static void take_down(void)
 		free(b.lane[i].stamp);
 		free(b.lane[i].tickets);
 	}
+	for (uint64_t i = 0; b.idle && i < idle_clients; i++)
+		kv_close(b.idle[i]);
+	free(b.idle);
 	free(b.lane);
 	free(b.worker);
 	memset(&b, 0, sizeof(b));
