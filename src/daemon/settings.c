@@ -65,12 +65,13 @@ const struct setting settings[] = {
 	 .sample = "/run/rdmad.pid", .help = "File for the process id, locked while the daemon runs."},
 
 	{"kv.memory", SETTING_SIZE, AT(kv_memory), "64M", MIB, 1ull << 46,
-	 .help = "Memory for keys and values."},
+	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
+		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
 	{"kv.value_max", SETTING_SIZE, AT(kv_value_max), "1G", 1, 1ull << 40,
 	 .help = "Longest value."},
 	{"kv.eviction", SETTING_CHOICE, AT(kv_eviction), "none", .choices = evictions,
-	 .help = "When the memory is full: \"none\" refuses new values, \"lru\" drops what was not used\n"
-		 "for the longest time."},
+	 .help = "When the memory is full: \"none\" refuses new values, \"lru\" drops what is not\n"
+		 "read, as rdmad.conf(5) explains."},
 
 	{"control.socket", SETTING_STRING, AT(control_socket), NULL, .check = SETTING_PATH,
 	 .sample = "/run/rdmad/control.sock",
