@@ -1,7 +1,7 @@
 #!/bin/bash
 # The three parts of the key/value exercise as people run them, with rdmad and rdmactl from the build tree: small values by
 # eager; values of every size up to 2,000,000 bytes by rendezvous (up to 200,000,000 with RDMAD_TEST_LARGE set); two
-# clients at once, each with its command file and many sets outstanding. By TCP and UNIX sockets, and by RDMA where
+# clients at once, each with its command file and many sets outstanding. By TCP and UNIX sockets, or by RDMA where
 # there is a device whose address RDMAD_GUEST_ADDR says.
 set -u
 builddir=${builddir:-$PWD}
@@ -47,7 +47,9 @@ start_daemon() {
 		CONF
 		"$builddir/rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
 		daemon=$!
-		servers=("tcp://127.0.0.1:$port" "unix://$dir/rdmad.sock" ${rdma:+"rdma://$RDMAD_GUEST_ADDR:$port"})
+		servers=("tcp://127.0.0.1:$port" "unix://$dir/rdmad.sock")
+		# In the guest, which is slow, only what no other machine has.
+		[[ ! $rdma ]] || servers=("rdma://$RDMAD_GUEST_ADDR:$port")
 		for _ in {1..200}; do
 			ctl status >/dev/null 2>&1 && return
 			kill -0 $daemon 2>/dev/null || break
