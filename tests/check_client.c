@@ -18,6 +18,7 @@
 
 #include "base/base.h"
 #include "service/service.h"
+#include "server.h"
 
 #define ARENA (64 * MIB)
 
@@ -52,21 +53,6 @@ WRAP(int, epoll_wait, (int fd, struct epoll_event *e, int n, int t), (fd, e, n, 
 /*
  * The server
  */
-static struct {
-	struct fabric *fabric;
-	struct fabric_domain *domain;
-	struct fabric_queue *queue;
-	struct fabric_listener *listener;
-	struct conn_group *group;
-	struct service_shared shared;
-	struct service_worker worker;
-	void *arena;
-	pthread_t thread;
-	bool running;
-	_Atomic bool stop;
-	char address[160], path[100];
-} server;
-
 static void take(struct fabric_event *event)
 {
 	struct wire_request wire;
@@ -79,60 +65,6 @@ static void take(struct fabric_event *event)
 		service_refuse(event->request, reason, wire.service);
 	else
 		service_accept(service, &server.worker, server.group, event->request, &wire);
-}
-
-static int server_turn(void)
-{
-	struct fabric_completion c;
-	struct fabric_event event;
-	int n = 0;
-
-	server.worker.now = time_now();
-	fabric_poll(server.queue, &c, 1);
-	for (; fabric_next_event(server.queue, &event); n++)
-		take(&event);
-	return n + conn_group_progress(server.group, server.worker.now);
-}
-
-static void server_sleep(void)
-{
-	struct pollfd pfd[2 * FABRIC_MAX_FDS];
-	int fds[FABRIC_MAX_FDS];
-	nfds_t n = 0;
-
-	fabric_arm(server.queue);
-	fabric_arm(conn_group_queue(server.group));
-	if (server_turn())
-		return;
-	for (int i = fabric_fds(server.queue, fds); i-- > 0;)
-		pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	for (int i = fabric_fds(conn_group_queue(server.group), fds); i-- > 0;)
-		pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	poll(pfd, n, 10);
-}
-
-static void *server_run(void *arg)
-{
-	while (!server.stop)
-		if (!server_turn())
-			server_sleep();
-	return arg;
-}
-
-static void server_resume(void)
-{
-	server.stop = false;
-	ck_assert_int_eq(pthread_create(&server.thread, NULL, server_run, NULL), 0);
-	server.running = true;
-}
-
-static void server_pause(void)
-{
-	if (!server.running)
-		return;
-	server.stop = true;
-	pthread_join(server.thread, NULL);
-	server.running = false;
 }
 
 static void listen_on(bool unix_socket)
@@ -185,6 +117,7 @@ static void server_start(bool unix_socket)
 	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
 	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
 	listen_on(unix_socket);
+	server.take = take;
 	server_resume();
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "service/service.h"
+#include "server.h"
 
 #define ARENA (64 * MIB)
 #define LARGE 100000
@@ -20,79 +21,15 @@
 /*
  * The server
  */
-static struct {
-	struct fabric *fabric;
-	struct fabric_domain *domain;
-	struct fabric_queue *queue;
-	struct fabric_listener *listener;
-	struct conn_group *group;
-	struct service_shared shared;
-	struct service_worker worker;
-	void *arena;
-	pthread_t thread;
-	bool running;
-	_Atomic bool stop;
-	char address[64];
-} server;
-
 static void *kv;
 static char large[LARGE], other[LARGE];
 
-static int server_turn(void)
+static void take(struct fabric_event *event)
 {
 	struct wire_request wire;
-	struct fabric_completion c;
-	struct fabric_event event;
-	int n = 0;
 
-	server.worker.now = time_now();
-	fabric_poll(server.queue, &c, 1);
-	for (; fabric_next_event(server.queue, &event); n++) {
-		ck_assert_int_eq(wire_request_decode(&wire, event.data, event.data_len), 0);
-		service_accept(service_find(WIRE_KV), &server.worker, server.group, event.request, &wire);
-	}
-	return n + conn_group_progress(server.group, server.worker.now);
-}
-
-static void server_sleep(void)
-{
-	struct fabric_queue *queues[] = {server.queue, conn_group_queue(server.group)};
-	struct pollfd pfd[2 * FABRIC_MAX_FDS];
-	int fds[FABRIC_MAX_FDS];
-	nfds_t n = 0;
-
-	for (unsigned q = 0; q < 2; q++)
-		fabric_arm(queues[q]);
-	if (server_turn())
-		return;
-	for (unsigned q = 0; q < 2; q++)
-		for (int i = fabric_fds(queues[q], fds); i-- > 0;)
-			pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	poll(pfd, n, 10);
-}
-
-static void *server_run(void *arg)
-{
-	while (!server.stop)
-		if (!server_turn())
-			server_sleep();
-	return arg;
-}
-
-static void server_resume(void)
-{
-	server.stop = false;
-	ck_assert_int_eq(pthread_create(&server.thread, NULL, server_run, NULL), 0);
-	server.running = true;
-}
-
-static void server_pause(void)
-{
-	if (server.running) {
-		server.stop = true;
-		pthread_join(server.thread, NULL);
-		server.running = false;
-	}
+	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
+	service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
 }
 
 static void store_start(void)
@@ -138,6 +75,7 @@ static void set_up(void)
 			 0);
 	snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u",
 		 fabric_listener_port(server.listener));
+	server.take = take;
 	server_resume();
 	ck_assert_int_eq(kv_open(server.address, &kv), 0);
 }

@@ -15,6 +15,7 @@
 
 #include "conn_pair.h"
 #include "service/service.h"
+#include "server.h"
 
 #define ARENA (64 * MIB)
 #define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
@@ -136,21 +137,7 @@ static bool filled(const void *value, size_t len, uint64_t seed)
 /*
  * The server
  */
-static struct {
-	struct fabric *fabric;
-	struct fabric_domain *domain;
-	struct fabric_queue *queue;
-	struct fabric_listener *listener;
-	struct conn_group *group;
-	struct service_shared shared;
-	struct service_worker worker;
-	void *arena;
-	pthread_t thread;
-	bool running;
-	_Atomic bool stop;
-	const struct conn_ops *rogue; /* instead of the service */
-	char address[160], path[100];
-} server;
+static const struct conn_ops *instead; /* of the service */
 
 static void server_take(struct fabric_event *event)
 {
@@ -158,66 +145,12 @@ static void server_take(struct fabric_event *event)
 
 	if (wire_request_decode(&wire, event->data, event->data_len) != WIRE_REASON_NONE)
 		service_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
-	else if (server.rogue)
+	else if (instead)
 		conn_accept(server.group, event->request, &wire,
-			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, server.rogue,
+			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, instead,
 			    NULL, time_now(), &(struct conn *){NULL});
 	else
 		service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
-}
-
-static int server_turn(void)
-{
-	struct fabric_completion c;
-	struct fabric_event event;
-	int n = 0;
-
-	server.worker.now = time_now();
-	fabric_poll(server.queue, &c, 1);
-	for (; fabric_next_event(server.queue, &event); n++)
-		server_take(&event);
-	return n + conn_group_progress(server.group, server.worker.now);
-}
-
-static void server_sleep(void)
-{
-	struct pollfd pfd[2 * FABRIC_MAX_FDS];
-	int fds[FABRIC_MAX_FDS];
-	nfds_t n = 0;
-
-	fabric_arm(server.queue);
-	fabric_arm(conn_group_queue(server.group));
-	if (server_turn())
-		return;
-	for (int i = fabric_fds(server.queue, fds); i-- > 0;)
-		pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	for (int i = fabric_fds(conn_group_queue(server.group), fds); i-- > 0;)
-		pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	poll(pfd, n, 10);
-}
-
-static void *server_run(void *arg)
-{
-	while (!server.stop)
-		if (!server_turn())
-			server_sleep();
-	return arg;
-}
-
-static void server_resume(void)
-{
-	server.stop = false;
-	ck_assert_int_eq(pthread_create(&server.thread, NULL, server_run, NULL), 0);
-	server.running = true;
-}
-
-static void server_pause(void)
-{
-	if (!server.running)
-		return;
-	server.stop = true;
-	pthread_join(server.thread, NULL);
-	server.running = false;
 }
 
 static void listen_on(const char *transport)
@@ -278,6 +211,7 @@ static void server_start(const char *transport, bool arena)
 	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
 	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
 	listen_on(transport);
+	server.take = server_take;
 	server_resume();
 }
 
@@ -1070,7 +1004,7 @@ static const struct conn_ops rogue_ops = {
 
 static void set_up_rogue(void)
 {
-	server.rogue = &rogue_ops;
+	instead = &rogue_ops;
 	set_up();
 }
 
