@@ -193,7 +193,7 @@ int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 /* Accept in two steps, so that receives are posted before the peer can send: take makes the endpoint on
  * `queue` (the listener's or another thread's of the same fabric; call it in that thread),
  * answer sends the accept. The request is consumed by take (even when it fails: the peer is then
- * refused) or by reject. Answer is followed by ESTABLISHED or DISCONNECTED. */
+ * refused) or by reject, which any thread may call. Answer is followed by ESTABLISHED or DISCONNECTED. */
 int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain,
 		struct fabric_request *request, const struct fabric_endpoint_attr *attr,
 		struct fabric_endpoint **out);
@@ -226,7 +226,7 @@ uint32_t fabric_region_rkey(const struct fabric_region *region,
 			    const struct fabric_endpoint *endpoint);
 
 /* Post receives, to the endpoint's own queue or, with endpoint NULL, to the shared one.
- * -EAGAIN: no room (nothing posted). */
+ * -EAGAIN: no room (nothing posted). -ENOTCONN: that endpoint is ending. */
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 		     const struct fabric_recv *recv, unsigned count);
 
