@@ -44,7 +44,7 @@ struct conn_group_attr {
 	uint32_t message_max;     /* largest to grant */
 	uint16_t credits;         /* most to grant to a peer */
 	uint32_t receives;        /* most shared receives; fewer are posted while there are few connections */
-	uint32_t max_connections;
+	uint32_t max_connections; /* to accept; cut to what the device's completion queues hold */
 	uint32_t transfers;       /* reads and writes in flight on one connection; 0: none */
 	uint8_t reads_in;         /* of them, reads that the peer may have in flight here */
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */

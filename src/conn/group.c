@@ -52,6 +52,22 @@ void conn_group_want_receives(struct conn_group *group, int32_t change)
 	post_receives(group);
 }
 
+/* What one connection may have outstanding: a message each way per credit, transfers, probes and credit returns. */
+static uint32_t outstanding(const struct conn_group_attr *attr)
+{
+	return 2u * attr->credits + 8u + attr->transfers;
+}
+
+/* Overrunning a completion queue kills queue pairs: no more connections than it has room for, beside the shared
+ * receives, posted and taken. */
+static uint32_t connections_fit(const struct conn_group_attr *attr, uint32_t completions)
+{
+	uint64_t receives = 2ull * attr->receives;
+	uint64_t fit = receives < completions ? (completions - receives) / outstanding(attr) : 0;
+
+	return (uint32_t)MIN(MAX(fit, 1ull), (uint64_t)attr->max_connections);
+}
+
 int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
 		      struct conn_group **out)
 {
@@ -76,10 +92,10 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	fabric_limits(fabric_domain_fabric(domain), &limits);
 	group->inline_size = limits.inline_size;
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
+	group->attr.max_connections = connections_fit(&group->attr, limits.max_completions);
 	attr = &group->attr;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = attr->receives + attr->max_connections * (2u * attr->credits + 8u +
-									   attr->transfers);
+	queue_attr.completions = attr->receives + attr->max_connections * outstanding(attr);
 	queue_attr.completions = MIN(queue_attr.completions, limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)

@@ -49,7 +49,6 @@ struct conn {
 	uint32_t open_used;
 	uint32_t message_size;
 	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
-	uint32_t unsignaled;       /* messages posted since one asked for a completion */
 	uint32_t in_flight;        /* posted work requests that will complete */
 	struct list sending;       /* their buffers */
 	uint32_t credits;          /* messages that may be begun */

@@ -90,12 +90,9 @@ void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 
 /* An inlined message is out of its buffer when the post returns, so it asks for no completion; but its place in the
  * send queue comes back only with that of a later one, so now and then one asks. */
-static bool wants_completion(struct conn *conn, uint32_t length)
+static bool wants_completion(const struct conn *conn, uint32_t length, uint64_t number)
 {
-	if (length <= conn->group->inline_size && ++conn->unsignaled < conn->credits_max / 2)
-		return false;
-	conn->unsignaled = 0;
-	return true;
+	return length > conn->group->inline_size || number % (conn->credits_max / 2) == 0;
 }
 
 /* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed. False: none left
@@ -113,7 +110,7 @@ static bool post_ready(struct conn *conn)
 	for (; buffer && n < CHAIN_MAX; buffer = buffer->next, n++) {
 		const struct wire_message *m = buffer->addr;
 
-		bool inlined = !wants_completion(conn, m->length);
+		bool inlined = !wants_completion(conn, m->length, conn->messages_out + n);
 
 		/* An inlined message is out of its buffer when the post returns; it completes
 		 * only if it fails, and must not name a buffer that others have by then. */

@@ -258,27 +258,17 @@ static void worker_free(struct worker *w)
 }
 
 /* A connection goes to the least worker, so none has more than its share and one. */
-static struct conn_group_attr group_attr(const struct daemon *d, const struct daemon_fabric *f)
+static struct conn_group_attr group_attr(const struct daemon *d)
 {
 	const struct config *c = d->config;
-	uint64_t share = d->connections_fit / d->workers + 1;
-	struct fabric_limits limits;
-	uint64_t fit, receives;
 
-	fabric_limits(f->fabric, &limits);
-	receives = MIN(c->shared_receives, limits.max_shared_depth);
-	/* What a group wants of its completion queue: see conn_group_create(). */
-	fit = 2 * receives < limits.max_completions
-		      ? (limits.max_completions - 2 * receives) / (2 * c->credits + 8 + TRANSFERS)
-		      : 0;
-	fit = MAX(fit, 1u);
 	return (struct conn_group_attr){
 		.message_size = (uint32_t)c->message_size,
 		.message_max = (uint32_t)c->message_max,
 		.credits = (uint16_t)c->credits,
 		.transfers = TRANSFERS,
-		.receives = (uint32_t)receives,
-		.max_connections = (uint32_t)MIN(share, fit),
+		.receives = (uint32_t)c->shared_receives,
+		.max_connections = (uint32_t)(d->connections_fit / d->workers + 1),
 		.handshake_timeout = c->handshake_timeout,
 		.keepalive = c->keepalive,
 		.stall_timeout = c->stall_timeout,
@@ -288,11 +278,11 @@ static struct conn_group_attr group_attr(const struct daemon *d, const struct da
 static int make_groups(struct worker *w)
 {
 	struct daemon *d = w->daemon;
+	struct conn_group_attr attr = group_attr(d);
+	uint32_t fit;
 	int rc;
 
 	for (unsigned i = 0; i < d->fabrics; i++) {
-		struct conn_group_attr attr = group_attr(d, &d->fabric[i]);
-
 		rc = conn_group_create(d->fabric[i].domain, &attr, &w->group[i]);
 		if (rc != 0) {
 			log_error("worker", "cannot make the queues for %s: %s",
@@ -300,11 +290,12 @@ static int make_groups(struct worker *w)
 			return rc;
 		}
 		w->groups++;
-		if (w->index == 0 && attr.max_connections * d->workers < d->connections_fit)
+		fit = conn_group_attr(w->group[i])->max_connections;
+		if (w->index == 0 && (uint64_t)fit * d->workers < d->connections_fit)
 			log_info("worker",
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
-				 d->fabric[i].provider, attr.max_connections);
+				 d->fabric[i].provider, fit);
 		rc = watch_queue(w, w->group[i]);
 		if (rc != 0)
 			return rc;
