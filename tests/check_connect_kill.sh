@@ -7,6 +7,7 @@ cycles=${CYCLES:-${RDMAD_GUEST:+200}}
 cycles=${cycles:-5000}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/connect-kill.XXXXXX")
 address=${RDMAD_GUEST_ADDR:-127.0.0.1}
+port=$((20000 + RANDOM % 30000)) # two runs at once do not meet
 daemon=
 cleanup() {
 	[[ -z $daemon ]] || kill -KILL "$daemon" 2>/dev/null
@@ -21,7 +22,7 @@ fail() {
 
 cat >"$dir/rdmad.conf" <<END
 listen = ["$address"];
-port = 7581;
+port = $port;
 unix_socket = "$dir/rdmad.sock";
 pid_file = "$dir/pid";
 control = { socket = "$dir/control.sock"; };
@@ -51,7 +52,7 @@ settled() {
 	echo "$now"
 }
 
-for server in tcp://$address:7581 unix://$dir/rdmad.sock ${RDMAD_GUEST_ADDR:+rdma://$address:7581}; do
+for server in tcp://$address:$port unix://$dir/rdmad.sock ${RDMAD_GUEST_ADDR:+rdma://$address:$port}; do
 	"$builddir/tests/connect_kill" "$server" 20 >/dev/null # what is made once and kept
 	before=$(settled)
 	"$builddir/tests/connect_kill" "$server" "$cycles" || fail "$server: clients could not connect"
