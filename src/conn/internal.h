@@ -80,10 +80,14 @@ struct conn_group {
 	uint32_t wanted;   /* shared receives that the present connections are worth */
 	uint32_t inline_size;
 	struct list connections, dirty, stuck, closing;
+	struct conn_parked *spare; /* memory for what is parked next, each of message_size */
+	uint32_t spares;
 	uint64_t now;      /* of the running turn */
 	uint64_t deadline; /* of the next look at the timers */
 	struct conn_group_stats stats;
 };
+
+#define CONN_SPARES 64 /* kept by a group; a peer's credits bound what is parked for it */
 
 /* A transfer may be long: gigabytes on a slow link. */
 #define TRANSFER_PATIENCE(conn) (4 * (conn)->group->attr.stall_timeout)
@@ -105,6 +109,7 @@ void conn_message_sent(struct conn *conn, struct memory_buffer *buffer);
 void conn_messages_resume(struct conn *conn); /* parked messages, then writable() */
 void conn_messages_flush(struct conn *conn);
 void conn_messages_drop(struct conn *conn); /* gives back what was not posted, and the parked */
+void conn_spares_free(struct conn_group *group);
 void conn_mark_dirty(struct conn *conn);
 void conn_mark_stuck(struct conn *conn);
 int conn_post_receive(struct conn *conn, struct memory_buffer *buffer);

@@ -255,9 +255,37 @@ static void consumed(struct conn *conn)
 		conn_mark_dirty(conn);
 }
 
+static bool parked_long(const struct conn_group *group, size_t bytes)
+{
+	return bytes > group->attr.message_size;
+}
+
+/* What was parked before leaves its memory to what comes, so that in the long run nothing is allocated. */
+static struct conn_parked *parked_new(struct conn_group *group, size_t bytes)
+{
+	struct conn_parked *p = group->spare;
+
+	if (!p || parked_long(group, bytes))
+		return malloc(sizeof(*p) + MAX(bytes, (size_t)group->attr.message_size));
+	group->spare = p->next;
+	group->spares--;
+	return p;
+}
+
+static void parked_done(struct conn_group *group, struct conn_parked *p)
+{
+	if (parked_long(group, p->bytes) || group->spares == CONN_SPARES) {
+		free(p);
+		return;
+	}
+	p->next = group->spare;
+	group->spare = p;
+	group->spares++;
+}
+
 static void park(struct conn *conn, const void *data, size_t bytes, size_t offset)
 {
-	struct conn_parked *p = malloc(sizeof(*p) + bytes);
+	struct conn_parked *p = parked_new(conn->group, bytes);
 
 	if (!p) {
 		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
@@ -327,7 +355,7 @@ static int resume_parked(struct conn *conn)
 		conn->parked = p->next;
 		if (!conn->parked)
 			conn->parked_tail = &conn->parked;
-		free(p);
+		parked_done(conn->group, p);
 		consumed(conn);
 	}
 	return rc;
@@ -371,9 +399,19 @@ void conn_messages_drop(struct conn *conn)
 		struct conn_parked *p = conn->parked;
 
 		conn->parked = p->next;
-		free(p);
+		parked_done(conn->group, p);
 	}
 	conn->parked_tail = &conn->parked;
+}
+
+void conn_spares_free(struct conn_group *group)
+{
+	while (group->spare) {
+		struct conn_parked *p = group->spare;
+
+		group->spare = p->next;
+		free(p);
+	}
 }
 
 int conn_post_receive(struct conn *conn, struct memory_buffer *buffer)
