@@ -103,7 +103,7 @@ test_options() {
 	expect 0 "no errors" "$rdmad" -t -c "$srcdir/etc/rdmad.conf"
 }
 
-# Every setting and every option has its place in the manual.
+# Every setting, option and counter has its place in the manual.
 test_manual() {
 	local name
 	for name in $(sed -n 's/^\t*#\([a-z_]*\) = .*/\1/p' "$srcdir/etc/rdmad.conf"); do
@@ -112,6 +112,12 @@ test_manual() {
 	for name in $("$rdmad" --help | sed -n 's/.*--\([a-z-]*\).*/\1/p' | sort -u); do
 		grep -q "Fl Fl $name" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks --$name"
 	done
+	config
+	start
+	for name in $(control status | python3 -c 'import json, sys; s = json.load(sys.stdin); print(*s["counters"], *s["store"])'); do
+		grep -q "^\.It .*\b$name\b" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks the counter $name"
+	done
+	stop
 }
 
 test_configuration() {

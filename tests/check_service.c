@@ -742,6 +742,45 @@ START_TEST(test_kv_incr)
 }
 END_TEST
 
+/* A request counts once, as what it is. */
+START_TEST(test_kv_counters)
+{
+	static const char zeros[64], one[8] = {1};
+#define COUNTED(name) offsetof(struct service_stats, name)
+	static const struct {
+		enum wire_op op;
+		const char *head;
+		uint32_t head_len, key_len;
+		size_t counter;
+	} asked[] = {
+		{WIRE_OP_GET, zeros, 0, 1, COUNTED(kv_gets)},
+		{WIRE_OP_SET, zeros, 0, 1, COUNTED(kv_sets)},
+		{WIRE_OP_PUT, zeros, sizeof(struct wire_put), 1, COUNTED(kv_sets)},
+		{WIRE_OP_EXISTS, zeros, 0, 1, COUNTED(kv_exists)},
+		{WIRE_OP_STAT, zeros, 0, 1, COUNTED(kv_stats)},
+		{WIRE_OP_EXPIRE, zeros, 8, 1, COUNTED(kv_expires)},
+		{WIRE_OP_DELETE_IF, one, 8, 1, COUNTED(kv_deletes)},
+		{WIRE_OP_DELETE, zeros, 0, 1, COUNTED(kv_deletes)},
+		{WIRE_OP_INCR, one, 8, 1, COUNTED(kv_incrs)},
+		{WIRE_OP_SCAN, zeros, 8, 0, COUNTED(kv_scans)},
+		{WIRE_OP_FLUSH, zeros, 8, 0, COUNTED(kv_flushes)},
+		{WIRE_OP_INFO, zeros, 0, 0, COUNTED(kv_infos)},
+	};
+#undef COUNTED
+
+	connect_kv();
+	for (unsigned i = 0; i < ARRAY_SIZE(asked); i++) {
+		struct service_stats want = worker.stats;
+
+		++*(uint64_t *)((char *)&want + asked[i].counter);
+		ask_raw(asked[i].op, 0, asked[i].key_len, asked[i].head, asked[i].head_len, "k",
+			asked[i].key_len);
+		ck_assert_msg(memcmp(&worker.stats, &want, sizeof(want)) == 0, "%s",
+			      wire_op_name(asked[i].op));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("service");
@@ -776,6 +815,7 @@ int main(void)
 	tcase_add_test(tc, test_kv_scan_pages);
 	tcase_add_test(tc, test_kv_any_cursor);
 	tcase_add_test(tc, test_kv_incr);
+	tcase_add_test(tc, test_kv_counters);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -33,13 +33,8 @@ static const struct counter buffer_counters[] = {
 	CONN("buffer_bytes", buffer_bytes),
 };
 
-#define SERVICE(name, member) {name, offsetof(struct service_stats, member)}
-static const struct counter service_counters[] = {
-	SERVICE("ping_agents", ping_agents), SERVICE("pings", pings),
-	SERVICE("kv_gets", kv_gets),         SERVICE("kv_sets", kv_sets),
-	SERVICE("kv_deletes", kv_deletes),   SERVICE("kv_exists", kv_exists),
-	SERVICE("kv_errors", kv_errors),
-};
+#define SERVICE(member) {#member, offsetof(struct service_stats, member)},
+static const struct counter service_counters[] = {SERVICE_COUNTERS(SERVICE)};
 
 #define STORE(name, member) {name, offsetof(struct store_stats, member)}
 static const struct counter store_counters[] = {

@@ -93,7 +93,7 @@ int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_r
 
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_exists++;
+	worker->stats.kv_stats++;
 	found = store_stat(worker->shared->store, body, request->length, worker->now, &meta);
 	if (found)
 		wire = meta_of(&meta, worker->now);
@@ -119,7 +119,7 @@ int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire
 
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_exists++;
+	worker->stats.kv_expires++;
 	found = store_expire(worker->shared->store, body + sizeof(uint64_t),
 			     request->length - sizeof(uint64_t), expires, worker->now);
 	return answer(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0);
@@ -158,7 +158,7 @@ int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_r
 
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_sets++;
+	worker->stats.kv_incrs++;
 	rc = store_incr(worker->shared->store, body + sizeof(uint64_t),
 			request->length - sizeof(uint64_t), (int64_t)number_of(body), worker->now,
 			&sum.number, &sum.version);
@@ -203,6 +203,7 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	reply = conn_reserve(conn, SCAN_ROOM, &room);
 	if (!reply)
 		return -EAGAIN;
+	worker->stats.kv_scans++;
 	page = (struct page){
 		.at = (char *)(reply + 1) + sizeof(cursor),
 		.end = (char *)(reply + 1) + MIN(room, SCAN_PAGE),
@@ -227,6 +228,7 @@ int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_
 
 	if (!reply)
 		return -EAGAIN;
+	agent->worker->stats.kv_flushes++;
 	flushed.deleted = store_flush_some(agent->worker->shared->store, &flushed.cursor);
 	return answer(conn, agent, request, reply, 0, &flushed, sizeof(flushed));
 }
@@ -241,6 +243,7 @@ int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	(void)body;
 	if (!reply)
 		return -EAGAIN;
+	agent->worker->stats.kv_infos++;
 	store_get_stats(agent->worker->shared->store, &stats);
 	info = (struct wire_info){
 		.key_max = WIRE_KEY_MAX,

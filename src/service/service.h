@@ -20,10 +20,29 @@ struct service_shared {
 	uint32_t ping_size_max;
 };
 
+/* What the services count. A line here puts a counter into the reports and answers of the daemon under its name;
+ * rdmad(8) says what each means. */
+#define SERVICE_COUNTERS(COUNTER) \
+	COUNTER(ping_agents)      \
+	COUNTER(pings)            \
+	COUNTER(kv_gets)          \
+	COUNTER(kv_sets)          \
+	COUNTER(kv_deletes)       \
+	COUNTER(kv_exists)        \
+	COUNTER(kv_stats)         \
+	COUNTER(kv_expires)       \
+	COUNTER(kv_incrs)         \
+	COUNTER(kv_scans)         \
+	COUNTER(kv_flushes)       \
+	COUNTER(kv_infos)         \
+	COUNTER(kv_errors)        \
+	COUNTER(kv_reads)         \
+	COUNTER(kv_writes)
+
 struct service_stats {
-	uint64_t pings, ping_agents;
-	uint64_t kv_gets, kv_sets, kv_deletes, kv_exists, kv_errors;
-	uint64_t kv_reads, kv_writes; /* transfers of large values */
+#define COUNTER(name) uint64_t name;
+	SERVICE_COUNTERS(COUNTER)
+#undef COUNTER
 };
 
 /* What one worker thread has. `now` is set by the worker before each turn of its groups. */
