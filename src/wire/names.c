@@ -48,6 +48,14 @@ const char *wire_op_name(unsigned op)
 		return "flush";
 	case WIRE_OP_INFO:
 		return "info";
+	case WIRE_OP_GPU_INFO:
+		return "gpu info";
+	case WIRE_OP_GPU_OPEN:
+		return "gpu open";
+	case WIRE_OP_GPU_JOB:
+		return "gpu job";
+	case WIRE_OP_GPU_ENDED:
+		return "gpu ended";
 	}
 	return "unknown";
 }

@@ -205,6 +205,13 @@ enum wire_op {
 				* the end), then struct wire_entry and key, padded to 8, each; arg: how many */
 	WIRE_OP_FLUSH = 29,    /* kv: cursor, 8 bytes (0: begin). Reply: cursor (0: the end), keys deleted, 8 bytes each */
 	WIRE_OP_INFO = 30,     /* kv: nothing. Reply: struct wire_info, perhaps longer */
+	WIRE_OP_GPU_INFO = 48, /* gpu: nothing. Reply: struct wire_gpu_info, perhaps longer */
+	WIRE_OP_GPU_OPEN = 49, /* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring */
+	WIRE_OP_GPU_JOB = 50,  /* gpu, RPC mode: struct wire_gpu_job. The answer is a write with immediate of the output,
+				* immediate = id; to who asked for WIRE_GPU_SENDS a write, then a reply. In both modes id
+				* WIRE_GPU_TERMINATE without a body ends the session, after all jobs before it, by an empty
+				* write with immediate of that id, or a reply */
+	WIRE_OP_GPU_ENDED = 51, /* gpu, from the server: the session is over; status says why, body: a text */
 };
 
 enum wire_status {
@@ -261,6 +268,56 @@ struct wire_info {
 	uint64_t hits, misses, evictions, expired;
 };
 _Static_assert(sizeof(struct wire_info) == 80, "wire layout");
+
+/*
+ * The gpu service. wire/ring.h has the ring that both modes go through.
+ */
+#define WIRE_GPU_TERMINATE UINT32_MAX
+#define WIRE_GPU_PARAMS 8
+#define WIRE_GPU_NAME 64
+
+enum wire_gpu_mode { WIRE_GPU_RPC, WIRE_GPU_QUEUE, WIRE_GPU_MODES };
+
+#define WIRE_GPU_SENDS 1u /* flags of an open: no write with immediate, but a write and then a reply */
+
+/* What a client asks for; 0: what the server likes. It is granted at most that. */
+struct wire_gpu_open {
+	uint32_t mode; /* enum wire_gpu_mode */
+	uint32_t flags;
+	uint32_t queues, slots;
+	uint32_t payload; /* bytes of the largest input or output */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_gpu_open) == 24, "wire layout");
+
+/* What it got. Addresses and keys are of queue mode, else 0: the worker's part of the ring, which may be read, and the
+ * client's, which may be written. */
+struct wire_gpu_ring {
+	uint32_t queues, slots, payload;
+	uint32_t flags; /* WIRE_GPU_SENDS: also where the server's device has no write with immediate */
+	uint64_t worker_addr, client_addr;
+	uint32_t worker_rkey, client_rkey;
+	char backend[16], device[WIRE_GPU_NAME]; /* text, ended by 0 */
+};
+_Static_assert(sizeof(struct wire_gpu_ring) == 120, "wire layout");
+
+struct wire_gpu_job {
+	uint32_t op; /* enum wire_ring_op */
+	uint32_t reserved;
+	uint32_t param[WIRE_GPU_PARAMS];
+	struct wire_remote input, output; /* of the client's memory; the output is as long as the op makes it */
+};
+_Static_assert(sizeof(struct wire_gpu_job) == 88, "wire layout");
+
+struct wire_gpu_info {
+	uint32_t sessions, sessions_max;
+	uint32_t queues_max, slots_max;
+	uint64_t payload_max, memory_max; /* bytes, of one session */
+	uint64_t operations;              /* bit 1 << enum wire_ring_op */
+	uint64_t jobs, bytes_in, bytes_out; /* since the daemon began; of RPC mode */
+	char backend[16], device[WIRE_GPU_NAME];
+};
+_Static_assert(sizeof(struct wire_gpu_info) == 144, "wire layout");
 
 /*
  * names.c
