@@ -200,7 +200,9 @@ static int parse_head(const void *data, uint64_t count, struct record *record)
 	record->ttl_us = wire_get64(&c);
 	if (!record->key_len)
 		return record->value_len == count && !record->ttl_us ? 0 : -EPROTO;
-	return record->key_len <= KEY_MAX && record->value_len <= INT64_MAX - HEAD - KEY_MAX ? 1 : -EPROTO;
+	if (record->key_len > KEY_MAX || record->value_len > INT64_MAX - HEAD - KEY_MAX || record->ttl_us > INT64_MAX)
+		return -EPROTO; /* also what JSON could not say */
+	return 1;
 }
 
 int record_read(struct script_reader *reader, uint64_t count, uint64_t value_max, struct record *record)
