@@ -189,7 +189,8 @@ int kv_info(void *kv_handle, struct kv_info *info);
 
 /*
  * Many keys in one call, as many outstanding as the handle takes. They wait until all are answered. 0, or the
- * first item's error; -ETIMEDOUT, -ENOTCONN: no answer for some. An item's error does not stop the others.
+ * first item's error; -ETIMEDOUT, -ENOTCONN: no answer for some. An item's error does not stop the others. Requests are bounded
+ * by number, 1024, not by bytes: kv_mget holds so many large values at once; an item that finds no memory gets -ENOMEM.
  */
 struct kv_item {
 	const void *key;
