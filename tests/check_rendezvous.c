@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -147,8 +148,8 @@ static void server_take(struct fabric_event *event)
 		service_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
 	else if (instead)
 		conn_accept(server.group, event->request, &wire,
-			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, instead,
-			    NULL, time_now(), &(struct conn *){NULL});
+			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, NULL,
+			    instead, NULL, time_now(), &(struct conn *){NULL});
 	else
 		service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
 }
@@ -1044,9 +1045,9 @@ END_TEST
 /*
  * Peers without manners
  */
-#define PAIR_ARENA (16 * MIB)
+#define PAIR_ARENA (32 * MIB)
 #define VALUE_MAX (2 * MIB)
-#define CROWD 100
+#define CROWD 1000 /* at most */
 
 static struct pair pair;
 static struct service_shared shared;
@@ -1156,7 +1157,8 @@ static void connect_conn(void)
 		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
 
 	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, &ops, NULL, pair.now, &conn),
+				      pair.listener.address_len, &request, NULL, &ops, NULL,
+				      pair.now, &conn),
 			 0);
 	PAIR_UNTIL(&pair, established || closed);
 	ck_assert(established);
@@ -1447,56 +1449,78 @@ static void serve_others(struct fabric_region *region, unsigned rounds)
 static struct evil *crowd[CROWD];
 static struct fabric_region *crowd_region[CROWD];
 
-static void crowd_come(void)
+static void crowd_add(unsigned i)
 {
 	char key[16];
 
-	for (unsigned i = 0; i < CROWD; i++) {
-		crowd[i] = evil_new(&pair);
-		evil_join(crowd[i]);
-		crowd_region[i] = reachable(crowd[i]->domain);
-		for (unsigned k = 0; k < TRANSFERS + 2; k++) { /* more than it may */
-			snprintf(key, sizeof(key), "crowd%u-%u", i, k);
-			evil_ask(crowd[i], crowd_region[i], WIRE_OP_SET_FROM, 20000, key);
-		}
+	crowd[i] = evil_new(&pair);
+	evil_join(crowd[i]);
+	crowd_region[i] = reachable(crowd[i]->domain);
+	for (unsigned k = 0; k < TRANSFERS + 2; k++) { /* more than it may */
+		snprintf(key, sizeof(key), "crowd%u-%u", i, k);
+		evil_ask(crowd[i], crowd_region[i], WIRE_OP_SET_FROM, 5000, key);
 	}
-	PAIR_UNTIL(&pair, store_now(shared.store).pins == CROWD * TRANSFERS);
 }
 
-static void crowd_go(void)
+/* As many as the process may have descriptors for, both ends of each. */
+static unsigned crowd_come(void)
 {
-	for (unsigned i = 0; i < CROWD; i++) {
+	struct rlimit limit;
+	unsigned before = descriptors(), each, size;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = limit.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	crowd_add(0);
+	PAIR_UNTIL(&pair, store_now(shared.store).pins == TRANSFERS);
+	each = descriptors() - before;
+	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)CROWD);
+	if (size < CROWD)
+		printf("the crowd is of %u, not %u: RLIMIT_NOFILE is %llu\n", size, CROWD,
+		       (unsigned long long)limit.rlim_cur);
+	for (unsigned i = 1; i < size; i++)
+		crowd_add(i);
+	PAIR_UNTIL(&pair, store_now(shared.store).pins == size * TRANSFERS);
+	return size;
+}
+
+static void crowd_go(unsigned size)
+{
+	for (unsigned i = 0; i < size; i++) {
 		fabric_deregister(crowd_region[i]);
 		evil_free(crowd[i]);
 	}
 }
 
-/* A hundred who ask and never serve the read: they hold what they asked for until they are gone or their time is
+/* A thousand who ask and never serve the read: they hold what they asked for until they are gone or their time is
  * over, and stand in nobody's way. */
 START_TEST(test_crowd)
 {
 	struct fabric_region *region;
-	unsigned fds;
+	struct store_stats before;
+	unsigned fds, size;
 
 	connect_conn();
 	region = reachable(pair.client.domain);
 	serve_others(region, 2);
+	before = store_now(shared.store);
 	fds = descriptors();
-	crowd_come();
+	size = crowd_come();
 	serve_others(region, 10);
-	ck_assert_uint_eq(server_stats().connections, 1 + CROWD);
+	ck_assert_uint_eq(server_stats().connections, 1 + size);
 	if (_i) {
 		pair.now += 39 * TIME_S;
 		serve_others(region, 2);
-		ck_assert_uint_eq(server_stats().connections, 1 + CROWD);
+		ck_assert_uint_eq(server_stats().connections, 1 + size);
 		pair.now += 2 * TIME_S;
-		PAIR_UNTIL(&pair, server_stats().closed == CROWD);
+		PAIR_UNTIL(&pair, server_stats().closed == size);
 	}
-	crowd_go();
+	crowd_go(size);
 	PAIR_UNTIL(&pair, server_stats().connections == 1);
 	serve_others(region, 2);
-	ck_assert_uint_eq(store_now(shared.store).pins, 0);
-	ck_assert_uint_eq(store_now(shared.store).items, 1);
+	ck_assert_uint_eq(store_now(shared.store).pins, before.pins);
+	ck_assert_uint_eq(store_now(shared.store).items, before.items);
+	ck_assert_uint_eq(store_now(shared.store).bytes_used, before.bytes_used);
 	PAIR_UNTIL(&pair, descriptors() == fds); /* who was cut off is told so first */
 	fabric_deregister(region);
 }
