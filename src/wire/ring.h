@@ -10,9 +10,10 @@
  * cell = index % slots, and a queue is full when its indices differ by `slots`. Each word has one
  * writer:
  *
- *   submitted  by the client  jobs written          taken      by the worker  jobs whose cell is
- * free again collected  by the client  results read          done       by the worker  results
- * written
+ *   submitted  by the client  jobs written
+ *   taken      by the worker  jobs whose cell is free again
+ *   collected  by the client  results read
+ *   done       by the worker  results written
  *
  * A cell is a descriptor and its payload. A descriptor has in itself the number of its turn (index
  * + 1), and that of a result a check over all of it and its payload: a half-written job is never
@@ -81,6 +82,7 @@ enum wire_ring_error {
 	WIRE_RING_BAD_JOB,  /* an operation, parameter or length outside of what there is */
 	WIRE_RING_OVERTIME, /* a job took longer than the session allows */
 	WIRE_RING_DEVICE,   /* the accelerator failed */
+	WIRE_RING_DIED,	    /* the worker process is gone; written by the daemon, in its place */
 	WIRE_RING_ERRORS
 };
 
@@ -117,7 +119,8 @@ struct wire_ring_control {
 	/* written by the daemon */
 	uint32_t stop;	/* not 0: end now */
 	uint32_t kick;	/* changes with each submission that should wake a sleeper; a futex */
-	uint32_t waits; /* the daemon sleeps: write to its event descriptor after a result */
+	uint32_t waits; /* not 0: the daemon sleeps, and wants its event descriptor written to after
+			   the next result, once for each value that this word takes */
 	uint32_t reserved[13];
 	/* written by the worker */
 	uint32_t sleepers; /* its threads that sleep on `kick` */
@@ -172,6 +175,31 @@ WIRE_RING_FN void wire_ring_store(uint64_t *word, uint64_t value)
 {
 	asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
+
+WIRE_RING_FN uint32_t wire_ring_load32(const uint32_t *word)
+{
+	uint32_t value;
+
+	asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+	return value;
+}
+
+WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
+{
+	asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+}
+
+/* Between a store of one's own and a load of what the other stores, where each must see the other's
+ * or be seen. */
+WIRE_RING_FN void wire_ring_fence(void)
+{
+	__threadfence_system();
+}
+
+WIRE_RING_FN uint64_t wire_ring_word(const void *payload, uint64_t i)
+{
+	return ((const uint64_t *)payload)[i];
+}
 #else
 #define WIRE_RING_FN static inline
 
@@ -188,6 +216,32 @@ WIRE_RING_FN uint64_t wire_ring_load_relaxed(const uint64_t *word)
 WIRE_RING_FN void wire_ring_store(uint64_t *word, uint64_t value)
 {
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+WIRE_RING_FN uint32_t wire_ring_load32(const uint32_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/* Between a store of one's own and a load of what the other stores, where each must see the other's
+ * or be seen. */
+WIRE_RING_FN void wire_ring_fence(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Word i of a payload, which a reader may have copied to any address. */
+WIRE_RING_FN uint64_t wire_ring_word(const void *payload, uint64_t i)
+{
+	uint64_t word;
+
+	__builtin_memcpy(&word, (const uint8_t *)payload + i * 8, sizeof(word));
+	return word;
 }
 #endif
 
@@ -297,13 +351,12 @@ WIRE_RING_FN uint64_t wire_ring_check_descriptor(const struct wire_ring_result *
 WIRE_RING_FN uint64_t wire_ring_check_payload(const void *payload, uint32_t length, uint32_t first,
 					      uint32_t step)
 {
-	const uint64_t *words = (const uint64_t *)payload;
 	const uint8_t *bytes = (const uint8_t *)payload;
 	uint32_t whole = length / 8;
 	uint64_t sum = 0, last = 0;
 
 	for (uint32_t i = first; i < whole; i += step)
-		sum += wire_ring_check_word(3 + (uint64_t)i, words[i]);
+		sum += wire_ring_check_word(3 + (uint64_t)i, wire_ring_word(payload, i));
 	if (length % 8 && whole % step == first) {
 		for (uint32_t i = whole * 8; i < length; i++)
 			last |= (uint64_t)bytes[i] << (i % 8 * 8);

@@ -1,0 +1,33 @@
+/*
+ * operations.h: the list of operations, for C and for CUDA. A new one is a header like
+ * operation_echo.h, a number in enum wire_ring_op and a line here; operations.c makes the table of
+ * it that the daemon reads, and each backend carries it out by gpu_operation_body().
+ */
+#ifndef RDMAD_GPU_OPERATIONS_H
+#define RDMAD_GPU_OPERATIONS_H
+
+#include "gpu/operation_echo.h"
+#include "gpu/operation_quantize.h"
+
+#define GPU_OPERATIONS(X)                                                                          \
+	X(QUANTIZE, quantize, "an image of 8-bit pixels in fewer levels: width, height, levels")   \
+	X(ECHO, echo, "the same bytes again: microseconds to take at least")
+
+/* Carry out a job that gpu_job_check() found good, by all threads of the team, each with the same
+ * arguments; each gets its share of the output's check. */
+WIRE_RING_FN uint64_t gpu_operation_body(const struct gpu_team *team,
+					 const struct wire_ring_job *job, const void *input,
+					 void *output)
+{
+	switch (job->op) {
+#define GPU_OPERATION_CASE(OP, name, help)                                                         \
+	case WIRE_RING_##OP:                                                                       \
+		return gpu_##name##_body(team, job, input, output);
+		GPU_OPERATIONS(GPU_OPERATION_CASE)
+#undef GPU_OPERATION_CASE
+	default:
+		return 0;
+	}
+}
+
+#endif

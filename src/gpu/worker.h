@@ -1,0 +1,145 @@
+/*
+ * worker.h: what is inside of rdmad-gpu, the process that carries out the jobs of one session. Not
+ * for the daemon, which has gpu.h.
+ *
+ * The main thread runs a backend. A second thread, the watch, listens to the daemon, counts the
+ * heartbeat and ends the process when a job takes too long or the backend does not stop. So a
+ * backend may block in what it calls, and only has to look at gpu_worker_stopping() when it can.
+ *
+ * What the client may write is read once, into a copy, by wire_ring_take(); gpu_job_check() judges
+ * the copy; what breaks a rule ends the session by gpu_worker_fail().
+ */
+#ifndef RDMAD_GPU_WORKER_H
+#define RDMAD_GPU_WORKER_H
+
+#include "gpu/gpu.h"
+#include "gpu/operations.h"
+
+struct gpu_worker;
+
+/*
+ * A backend: one row, and one file that begins with its name.
+ */
+struct gpu_backend {
+	const char *name, *help;
+	/* How many descriptors its process may have open. */
+	unsigned descriptors;
+	/* What it would use, into out->device (short, for people), without taking it. 0, or -errno,
+	 * logged; -ENODEV where there is nothing that it could use. */
+	int (*probe)(const struct gpu_worker_attr *attr, struct gpu_probe *out);
+	/* Take what it needs, say gpu_worker_ready(), and carry out jobs until
+	 * gpu_worker_stopping(), in this thread and others that it makes and joins. 0 when stopped.
+	 * Negative: it could not start, or failed; the reason was given to gpu_worker_fail(). All
+	 * that it took is given back. */
+	int (*run)(struct gpu_worker *worker);
+};
+
+extern const struct gpu_backend gpu_backend_cpu, gpu_backend_cuda;
+
+/* The backends that were built in, most wanted first, ended by NULL. */
+extern const struct gpu_backend *const gpu_backends[];
+
+/* The backend of that name, or for "auto" the first whose probe succeeds; *out is filled in. NULL:
+ * logged. */
+const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr,
+					     struct gpu_probe *out);
+
+/*
+ * worker.c: the state of the process, and what a backend says. Any thread.
+ */
+
+/* What a thread is working on, for the watch; a cache line each. */
+struct gpu_busy {
+	_Alignas(CACHE_LINE) _Atomic uint64_t since; /* time_now(); 0: nothing */
+	_Atomic uint64_t index;
+	_Atomic uint32_t queue;
+};
+
+#define GPU_WORKER_THREADS 256
+
+struct gpu_worker {
+	/* For backends to read. */
+	struct wire_ring ring;
+	struct gpu_worker_attr attr; /* threads is what to use: not 0 */
+	struct gpu_probe probe;	     /* its backend's */
+	bool queue_mode;	     /* nobody kicks */
+	int share; /* the first of attr.threads processors that are this session's; -1: any */
+
+	/* Behind the functions below. */
+	const struct gpu_backend *backend;
+	int control, event; /* descriptors; -1: none, as in a test */
+	_Atomic bool stopping, failed;
+	_Atomic uint32_t told; /* the value of control->waits that was answered */
+	struct gpu_busy busy[GPU_WORKER_THREADS];
+};
+
+/* The backend has all that it needs and takes jobs from now on. */
+void gpu_worker_ready(struct gpu_worker *worker);
+
+/* The backend should end: asked for by the daemon, or because of a failure. */
+static inline bool gpu_worker_stopping(const struct gpu_worker *worker)
+{
+	return atomic_load_explicit(&worker->stopping, memory_order_relaxed) ||
+	       wire_ring_load32(&wire_ring_control(&worker->ring)->stop);
+}
+
+/* The session is over: error and place go into the ring's header, and the text to the daemon and
+ * from there to the client. Of several the first counts. gpu_worker_stopping() is true then.
+ * `queue` and `index` are 0 for what is no job's fault. */
+void gpu_worker_fail(struct gpu_worker *worker, enum wire_ring_error error, uint32_t queue,
+		     uint64_t index, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* The same for what wire_ring_take() or wire_ring_has_room() found, of queue `queue`. */
+void gpu_worker_fail_ring(struct gpu_worker *worker, int rc, uint32_t queue, uint64_t index);
+
+/* Results were published: the daemon is woken if it sleeps. After each, or after a few. */
+void gpu_worker_results(struct gpu_worker *worker);
+
+/* Thread `thread` begins a job at time `now`; if it takes longer than attr.job_timeout, the watch
+ * fails the session and ends the process. */
+static inline void gpu_worker_begin(struct gpu_worker *worker, unsigned thread, uint32_t queue,
+				    uint64_t index, uint64_t now)
+{
+	struct gpu_busy *busy = &worker->busy[thread];
+
+	atomic_store_explicit(&busy->queue, queue, memory_order_relaxed);
+	atomic_store_explicit(&busy->index, index, memory_order_relaxed);
+	atomic_store_explicit(&busy->since, now, memory_order_release);
+}
+
+static inline void gpu_worker_end(struct gpu_worker *worker, unsigned thread)
+{
+	atomic_store_explicit(&worker->busy[thread].since, 0, memory_order_release);
+}
+
+/*
+ * idle.c: a thread that has nothing to do: it polls for attr.poll, then naps: until the daemon
+ * kicks, or, where nobody does, for a while that grows to a millisecond.
+ *
+ *     while (!gpu_worker_stopping(worker))
+ *             if (look for work and do it)
+ *                     gpu_idle_end(worker, &idle);
+ *             else
+ *                     gpu_idle(worker, &idle);
+ *
+ * No kick is lost: a thread says that it is about to sleep, then looks once more (the caller's
+ * loop), then sleeps.
+ */
+struct gpu_idle {
+	unsigned turns; /* without work */
+	uint64_t since; /* when that began, as far as the clock was looked at */
+	uint64_t nap;	/* the last one */
+	uint32_t kick;	/* what the word was when it armed */
+	bool armed;
+};
+
+void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle);
+void gpu_idle_disarm(struct gpu_worker *worker, struct gpu_idle *idle);
+
+static inline void gpu_idle_end(struct gpu_worker *worker, struct gpu_idle *idle)
+{
+	if (unlikely(idle->turns))
+		gpu_idle_disarm(worker, idle);
+}
+
+#endif
