@@ -430,6 +430,7 @@ START_TEST(test_reject_texts)
 		[WIRE_REASON_KEY] = "key",
 		[WIRE_REASON_DRAINING] = "shutting down",
 		[WIRE_REASON_RESOURCES] = "out of memory",
+		[WIRE_REASON_SESSIONS] = "gpu sessions it allows, 2",
 	};
 	char text[WIRE_REASONS + 1][160];
 
@@ -632,7 +633,7 @@ START_TEST(test_status_and_errno)
 	ck_assert_int_eq(wire_status_errno(WIRE_STATUSES), -EPROTO);
 	ck_assert_int_eq(wire_status_errno(UINT16_MAX), -EPROTO);
 	ck_assert_int_eq(wire_status_of(-EFBIG), WIRE_TOO_LARGE); /* what store says */
-	ck_assert_int_eq(wire_status_of(-EIO), WIRE_BAD_REQUEST);
+	ck_assert_int_eq(wire_status_of(-EPROTO), WIRE_BAD_REQUEST);
 	ck_assert_int_eq(wire_status_errno(WIRE_NOT_FOUND), -ENOENT);
 	ck_assert_int_eq(wire_status_errno(WIRE_TOO_LARGE), -EMSGSIZE);
 	ck_assert_int_eq(wire_status_errno(WIRE_NO_MEMORY), -ENOMEM);

@@ -160,6 +160,11 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 		snprintf(buf, size, "the server is out of memory, descriptors or device resources; "
 				    "its log says which");
 		return buf;
+	case WIRE_REASON_SESSIONS:
+		snprintf(buf, size, "the server has all the gpu sessions it allows, %" PRIu64
+				    "; see gpu.sessions in its rdmad.conf",
+			 r->detail);
+		return buf;
 	case WIRE_REASON_BAD_REQUEST:
 		snprintf(buf, size, "the server did not understand the request");
 		return buf;

@@ -71,6 +71,7 @@ static const char *const reasons[WIRE_REASONS] = {
 	[WIRE_REASON_KEY] = "key",
 	[WIRE_REASON_DRAINING] = "draining",
 	[WIRE_REASON_RESOURCES] = "out of resources",
+	[WIRE_REASON_SESSIONS] = "too many sessions",
 };
 
 const char *wire_reason_name(unsigned reason)
@@ -92,6 +93,7 @@ static const struct {
 	[WIRE_STALE] = {"the key has another version", -ESTALE},
 	[WIRE_NOT_NUMBER] = {"the value is not a whole number", -EDOM},
 	[WIRE_RANGE] = {"the number would not fit in 64 bits", -ERANGE},
+	[WIRE_FAILED] = {"the server failed to carry it out", -EIO},
 };
 
 const char *wire_status_text(unsigned status)

@@ -93,6 +93,7 @@ enum wire_reason {
 	WIRE_REASON_KEY,              /* unknown key, or a key is required */
 	WIRE_REASON_DRAINING,         /* the server is shutting down */
 	WIRE_REASON_RESOURCES,        /* memory, descriptors, device limits */
+	WIRE_REASON_SESSIONS,         /* gpu: too many; detail: the limit */
 	WIRE_REASONS
 };
 
@@ -225,6 +226,7 @@ enum wire_status {
 	WIRE_STALE,
 	WIRE_NOT_NUMBER,
 	WIRE_RANGE,
+	WIRE_FAILED,      /* the fault is the server's, or its end has come */
 	WIRE_STATUSES
 };
 
