@@ -13,15 +13,13 @@ enum { GPU_ECHO_MICROSECONDS };
 
 #define GPU_ECHO_LONGEST 60000000u
 
-#ifndef __CUDACC__
-static int64_t gpu_echo_output(const struct wire_ring_job *job, const char **why)
+WIRE_RING_FN int64_t gpu_echo_output(const struct wire_ring_job *job, const char **why)
 {
 	if (job->param[GPU_ECHO_MICROSECONDS] <= GPU_ECHO_LONGEST)
 		return job->length;
 	*why = "microseconds is more than 60 s";
 	return -1;
 }
-#endif
 
 WIRE_RING_FN uint64_t gpu_echo_body(const struct gpu_team *team, const struct wire_ring_job *job,
 				    const void *input, void *output)

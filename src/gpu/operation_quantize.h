@@ -12,8 +12,7 @@
 
 enum { GPU_QUANTIZE_WIDTH, GPU_QUANTIZE_HEIGHT, GPU_QUANTIZE_LEVELS };
 
-#ifndef __CUDACC__
-static int64_t gpu_quantize_output(const struct wire_ring_job *job, const char **why)
+WIRE_RING_FN int64_t gpu_quantize_output(const struct wire_ring_job *job, const char **why)
 {
 	uint32_t width = job->param[GPU_QUANTIZE_WIDTH], height = job->param[GPU_QUANTIZE_HEIGHT];
 	uint32_t levels = job->param[GPU_QUANTIZE_LEVELS];
@@ -28,7 +27,6 @@ static int64_t gpu_quantize_output(const struct wire_ring_job *job, const char *
 		return job->length;
 	return -1;
 }
-#endif
 
 /* What `value` becomes of whose pixels, of N, `cdf` are up to it. */
 WIRE_RING_FN uint8_t gpu_quantize_value(uint32_t cdf, uint32_t pixels, uint32_t levels)

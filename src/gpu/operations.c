@@ -17,27 +17,7 @@ const struct gpu_operation *gpu_operation_find(uint32_t op)
 int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job,
 		      const char **why)
 {
-	const struct gpu_operation *operation = gpu_operation_find(job->op);
-	int64_t output;
+	int64_t output = gpu_operation_check(shape, job, why);
 
-	if (!operation) {
-		*why = "there is no such operation";
-		return -EINVAL;
-	}
-	if (job->length > shape->payload) {
-		*why = "the input is longer than a cell";
-		return -EINVAL;
-	}
-	if (job->reserved || job->reserved2) {
-		*why = "a reserved field is not 0";
-		return -EINVAL;
-	}
-	output = operation->output(job, why);
-	if (output < 0)
-		return -EINVAL;
-	if (output > shape->payload) {
-		*why = "the output is longer than a cell";
-		return -EINVAL;
-	}
-	return output;
+	return output < 0 ? -EINVAL : output;
 }

@@ -13,6 +13,37 @@
 	X(QUANTIZE, quantize, "an image of 8-bit pixels in fewer levels: width, height, levels")   \
 	X(ECHO, echo, "the same bytes again: microseconds to take at least")
 
+WIRE_RING_FN int64_t gpu_operation_output(const struct wire_ring_job *job, const char **why)
+{
+	switch (job->op) {
+#define GPU_OPERATION_CASE(OP, name, help)                                                         \
+	case WIRE_RING_##OP:                                                                       \
+		return gpu_##name##_output(job, why);
+		GPU_OPERATIONS(GPU_OPERATION_CASE)
+#undef GPU_OPERATION_CASE
+	default:
+		*why = "there is no such operation";
+		return -1;
+	}
+}
+
+/* gpu_job_check() of gpu.h, for a kernel too: the output's length, or negative and *why. */
+WIRE_RING_FN int64_t gpu_operation_check(const struct wire_ring_shape *shape,
+					 const struct wire_ring_job *job, const char **why)
+{
+	int64_t output = gpu_operation_output(job, why);
+
+	if (output < 0)
+		return output;
+	if (job->length > shape->payload || output > shape->payload)
+		*why = "input or output is longer than a cell";
+	else if (job->reserved || job->reserved2)
+		*why = "a reserved field is not 0";
+	else
+		return output;
+	return -1;
+}
+
 /* Carry out a job that gpu_job_check() found good, by all threads of the team, each with the same
  * arguments; each gets its share of the output's check. */
 WIRE_RING_FN uint64_t gpu_operation_body(const struct gpu_team *team,
