@@ -33,6 +33,7 @@ static struct peer client, server[3]; /* servers in the order of their connectio
 static unsigned servers;
 static enum wire_reason refusal; /* of the next request */
 static uint64_t refusal_detail;
+static const struct conn_attr *own_attr; /* of the next connections */
 
 static void on_established(struct conn *conn)
 {
@@ -132,7 +133,8 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 		fabric_reject(request, NULL, 0);
 		return;
 	}
-	if (conn_accept(pair.server.group, request, wire, &grant, &ops, p, pair.now, &p->conn) == 0)
+	if (conn_accept(pair.server.group, request, wire, &grant, own_attr, &ops, p, pair.now,
+			&p->conn) == 0)
 		servers++;
 }
 
@@ -157,6 +159,7 @@ static void begin_with(bool unix_socket, const struct conn_group_attr *server_at
 		server[i] = (struct peer){.body = 16};
 	servers = 0;
 	refusal = WIRE_REASON_NONE;
+	own_attr = NULL;
 	pair_open(&pair, unix_socket, server_attr, client_attr);
 }
 
@@ -180,8 +183,8 @@ static struct wire_request kv_request(void)
 static void connect_as(const struct wire_request *request)
 {
 	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, request, &ops, &client, pair.now,
-				      &client.conn),
+				      pair.listener.address_len, request, own_attr, &ops, &client,
+				      pair.now, &client.conn),
 			 0);
 }
 

@@ -46,8 +46,8 @@ static int try_connect(struct engine *engine, const struct sockaddr *sa, socklen
 	int rc;
 
 	*attempt = (struct attempt){.error = 0};
-	rc = conn_connect(engine_group(engine), sa, len, request, &attempt_ops, attempt, time_now(),
-			  conn);
+	rc = conn_connect(engine_group(engine), sa, len, request, NULL, &attempt_ops, attempt,
+			  time_now(), conn);
 	if (rc != 0) {
 		snprintf(attempt->reason, sizeof(attempt->reason), "%s", strerror(-rc));
 		return attempt->error = rc;

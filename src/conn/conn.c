@@ -117,14 +117,29 @@ void conn_close(struct conn *conn, int error, const char *format, ...)
 	conn_handle(conn, CONN_EVENT_CLOSE);
 }
 
+static struct conn_attr attr_or_group(const struct conn_attr *attr, const struct conn_group *group)
+{
+	struct conn_attr own = attr ? *attr : (struct conn_attr){0};
+
+	if (!own.domain)
+		own.domain = group->domain;
+	if (!own.transfers)
+		own.transfers = group->attr.transfers;
+	if (!own.reads_in)
+		own.reads_in = group->attr.reads_in;
+	return own;
+}
+
 static struct conn *conn_new(struct conn_group *group, const struct wire_request *request,
-			     const struct conn_ops *ops, void *context, uint64_t now)
+			     const struct conn_attr *attr, const struct conn_ops *ops, void *context,
+			     uint64_t now)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 
 	if (!conn)
 		return NULL;
 	conn->group = group;
+	conn->attr = attr_or_group(attr, group);
 	conn->ops = ops;
 	conn->context = context;
 	conn->request = *request;
@@ -146,7 +161,8 @@ static uint32_t receives_of(const struct conn *conn)
 	return conn->granted + WIRE_RETURNS_MAX;
 }
 
-/* Buffers of the connection's own when its messages are longer than the shared ones. */
+/* Buffers of the connection's own when its messages are longer than the shared ones, or these are of
+ * another domain. */
 static int own_buffers(struct conn *conn)
 {
 	struct memory_pool_attr attr = {
@@ -157,9 +173,10 @@ static int own_buffers(struct conn *conn)
 		.access = FABRIC_LOCAL_WRITE,
 	};
 
-	if (conn->message_size <= conn->group->attr.message_size)
+	if (conn->message_size <= conn->group->attr.message_size &&
+	    conn->attr.domain == conn->group->domain)
 		return 0;
-	return memory_pool_create(conn->group->domain, &attr, &conn->own);
+	return memory_pool_create(conn->attr.domain, &attr, &conn->own);
 }
 
 static int post_receives(struct conn *conn)
@@ -181,12 +198,31 @@ static int post_receives(struct conn *conn)
 static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32_t peer_credits)
 {
 	return (struct fabric_endpoint_attr){
-		.send_depth = peer_credits + EXTRA_SENDS + conn->group->attr.transfers,
+		.send_depth = peer_credits + EXTRA_SENDS + conn->attr.transfers,
 		.recv_depth = conn->own ? receives_of(conn) : 0,
-		.reads_out = (uint8_t)MIN(conn->group->attr.transfers, UINT8_MAX),
-		.reads_in = conn->group->attr.reads_in,
+		.reads_out = (uint8_t)MIN(conn->attr.transfers, UINT8_MAX),
+		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
 	};
+}
+
+/* Room in the group's completion queue for all that it may have outstanding, and for what a device adds. */
+static bool take_completions(struct conn *conn, const struct fabric_endpoint_attr *attr)
+{
+	uint32_t need = attr->send_depth + receives_of(conn) + 1;
+
+	if (need > conn->group->completions)
+		return false;
+	conn->completions = need;
+	conn->group->completions -= need;
+	return true;
+}
+
+static void conn_free(struct conn *conn)
+{
+	conn->group->completions += conn->completions;
+	memory_pool_destroy(conn->own);
+	free(conn);
 }
 
 static void conn_link(struct conn *conn)
@@ -204,10 +240,10 @@ static void fill_nonce(uint8_t nonce[static WIRE_NONCE])
 }
 
 int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len,
-		 const struct wire_request *request, const struct conn_ops *ops, void *context,
-		 uint64_t now, struct conn **out)
+		 const struct wire_request *request, const struct conn_attr *own,
+		 const struct conn_ops *ops, void *context, uint64_t now, struct conn **out)
 {
-	struct conn *conn = conn_new(group, request, ops, context, now);
+	struct conn *conn = conn_new(group, request, own, ops, context, now);
 	struct fabric_endpoint_attr attr;
 	uint8_t data[WIRE_REQUEST_SIZE];
 	int rc;
@@ -226,11 +262,14 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 		goto free_conn;
 	/* What the server grants is known only with its answer: room for the most. */
 	attr = endpoint_attr(conn, group->attr.credits);
+	rc = -EUSERS;
+	if (!take_completions(conn, &attr))
+		goto free_conn;
 	wire_request_encode(&conn->request, data);
-	rc = fabric_connect(group->queue, group->domain, sa, len, &attr, data, sizeof(data),
+	rc = fabric_connect(group->queue, conn->attr.domain, sa, len, &attr, data, sizeof(data),
 			    &conn->endpoint);
 	if (rc != 0)
-		goto free_own;
+		goto free_conn;
 	rc = post_receives(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
@@ -243,10 +282,8 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 
 destroy_endpoint:
 	fabric_endpoint_destroy(conn->endpoint);
-free_own:
-	memory_pool_destroy(conn->own);
 free_conn:
-	free(conn);
+	conn_free(conn);
 	return rc;
 }
 
@@ -281,7 +318,8 @@ static void negotiate(struct conn *conn, const struct wire_accept *grant)
 
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		const struct wire_request *request, const struct wire_accept *grant,
-		const struct conn_ops *ops, void *context, uint64_t now, struct conn **out)
+		const struct conn_attr *own, const struct conn_ops *ops, void *context,
+		uint64_t now, struct conn **out)
 {
 	struct fabric_endpoint_attr attr;
 	uint8_t data[WIRE_ACCEPT_SIZE];
@@ -293,7 +331,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		return -EMSGSIZE;
 	}
 	if (group->stats.connections < group->attr.max_connections)
-		conn = conn_new(group, request, ops, context, now);
+		conn = conn_new(group, request, own, ops, context, now);
 	if (!conn) {
 		refuse(group, fabric_request, WIRE_REASON_CONNECTIONS, group->attr.max_connections);
 		return -EUSERS;
@@ -306,9 +344,14 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		goto free_conn;
 	}
 	attr = endpoint_attr(conn, conn->credits);
-	rc = fabric_take(group->queue, group->domain, fabric_request, &attr, &conn->endpoint);
+	if (!take_completions(conn, &attr)) {
+		refuse(group, fabric_request, WIRE_REASON_CONNECTIONS, group->stats.connections);
+		rc = -EUSERS;
+		goto free_conn;
+	}
+	rc = fabric_take(group->queue, conn->attr.domain, fabric_request, &attr, &conn->endpoint);
 	if (rc != 0)
-		goto free_own;
+		goto free_conn;
 	rc = post_receives(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
@@ -322,10 +365,8 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 
 destroy_endpoint:
 	fabric_endpoint_destroy(conn->endpoint);
-free_own:
-	memory_pool_destroy(conn->own);
 free_conn:
-	free(conn);
+	conn_free(conn);
 	return rc;
 }
 
@@ -345,7 +386,8 @@ void conn_bury(struct conn *conn)
 	conn_messages_drop(conn);
 	if (!conn->own)
 		conn_group_want_receives(group, -(int32_t)receives_of(conn));
-	memory_pool_destroy(conn->own);
+	memory_pool_destroy(conn->own); /* closed() may destroy the domain */
+	conn->own = NULL;
 	list_del(&conn->node);
 	if (list_linked(&conn->dirty))
 		list_del(&conn->dirty);
@@ -362,7 +404,7 @@ void conn_bury(struct conn *conn)
 	group->stats.bytes_in += conn->bytes_in;
 	group->stats.bytes_out += conn->bytes_out;
 	conn->ops->closed(conn, conn->error, conn->reason[0] ? conn->reason : "closed");
-	free(conn);
+	conn_free(conn);
 }
 
 void *conn_context(const struct conn *conn)

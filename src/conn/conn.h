@@ -32,6 +32,9 @@ struct conn_ops {
 	 * (conn_reserve failed); the same record comes again when there is. Other errors: the peer broke the
 	 * protocol; log nothing, the connection is closed with that error. */
 	int (*record)(struct conn *conn, const struct wire_record *record, const void *body);
+	/* The peer wrote with this immediate: what it wrote until then is in place, and its records from before were
+	 * taken. NULL: a peer that does so breaks the protocol. */
+	void (*immediate)(struct conn *conn, uint32_t imm);
 	/* conn_reserve had failed outside of record() and may succeed now. */
 	void (*writable)(struct conn *conn);
 	/* The last call: nothing of this connection is in flight and it is freed on return. error: 0 when either side
@@ -50,6 +53,15 @@ struct conn_group_attr {
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
+};
+
+/* What one connection has of its own; zeros: as its group. */
+struct conn_attr {
+	struct fabric_domain *domain; /* of the group's fabric: the peer reaches this domain's regions and no others; the
+				       * connection has buffers and receives of its own in it. To be destroyed in closed() or
+				       * later */
+	uint32_t transfers;           /* in place of the group's */
+	uint8_t reads_in;             /* in place of the group's */
 };
 
 struct conn_group_stats {
@@ -89,16 +101,19 @@ void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn
  */
 
 /* Begin to connect; the outcome is ops->established or ops->closed. request's credits and
- * message_size are cut to the group's, its version and nonce are filled in. */
+ * message_size are cut to the group's, its version and nonce are filled in. `attr` may be NULL.
+ * -EUSERS: the completion queue has no room for what the connection may have outstanding. */
 int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len,
-		 const struct wire_request *request, const struct conn_ops *ops, void *context,
-		 uint64_t now, struct conn **out);
+		 const struct wire_request *request, const struct conn_attr *attr,
+		 const struct conn_ops *ops, void *context, uint64_t now, struct conn **out);
 
 /* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max; the rest is filled
- * in. Consumes fabric_request in every case; the peer of a failure is refused with the reason. */
+ * in. `attr` may be NULL. Consumes fabric_request in every case; the peer of a failure is refused with the reason.
+ * -EUSERS: too many connections, or no room in the completion queue for what this one may have outstanding. */
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		const struct wire_request *request, const struct wire_accept *grant,
-		const struct conn_ops *ops, void *context, uint64_t now, struct conn **out);
+		const struct conn_attr *attr, const struct conn_ops *ops, void *context,
+		uint64_t now, struct conn **out);
 
 /* Mark for closing, with an error (0: in peace) and a reason for log, metrics and closed(). The first
  * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
@@ -127,6 +142,7 @@ void conn_flush(struct conn *conn);
 struct conn_transfer {
 	struct list node;
 	struct conn *conn;
+	uint32_t count; /* reads and writes that it stands for */
 	void (*done)(struct conn_transfer *transfer, enum fabric_status status);
 };
 
@@ -139,6 +155,29 @@ int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fa
 	      uint64_t remote_addr, uint32_t rkey);
 int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 	       uint64_t remote_addr, uint32_t rkey);
+
+/* Write and have the peer's immediate() called with `imm`. Takes one of the credits, as a message does (-EAGAIN also
+ * without one), and posts first what was committed before, so not between reserve and commit.
+ * -EOPNOTSUPP: see fabric_limits.write_imm; nothing was posted. */
+int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
+		   uint64_t remote_addr, uint32_t rkey, uint32_t imm);
+
+/* One read or write of a chain. Writes up to fabric_limits.inline_size need no region. */
+struct conn_part {
+	enum fabric_opcode opcode; /* FABRIC_READ or FABRIC_WRITE */
+	uint8_t sge_count;
+	struct fabric_sge sge[FABRIC_MAX_SGE];
+	uint64_t remote_addr;
+	uint32_t rkey;
+};
+
+#define CONN_CHAIN_MAX 32
+
+/* Post them in order by one doorbell. done() is called once, when all have completed; when one failed, with its status if it
+ * was the last, else FABRIC_FLUSHED. Writes take effect in order; a write may overtake a read before it. Each counts as a transfer.
+ * -EAGAIN: nothing was posted. -EINVAL: none, more than CONN_CHAIN_MAX, or more than the connection's transfers. */
+int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
+			const struct conn_part *parts, unsigned count);
 
 /* Nothing committed waits to be posted and nothing posted is in flight. */
 bool conn_idle(const struct conn *conn);

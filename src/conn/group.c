@@ -52,20 +52,21 @@ void conn_group_want_receives(struct conn_group *group, int32_t change)
 	post_receives(group);
 }
 
-/* What one connection may have outstanding: a message each way per credit, transfers, probes and credit returns. */
+/* What a connection may have outstanding: a message each way per credit, transfers, probes and credit returns. One of its own
+ * attributes may have more. */
 static uint32_t outstanding(const struct conn_group_attr *attr)
 {
 	return 2u * attr->credits + 8u + attr->transfers;
 }
 
-/* Overrunning a completion queue kills queue pairs: no more connections than it has room for, beside the shared
- * receives, posted and taken. */
-static uint32_t connections_fit(const struct conn_group_attr *attr, uint32_t completions)
+/* Overrunning a completion queue kills queue pairs: what it has room for beside the shared receives, posted and
+ * taken, is dealt out to connections. At least one is to fit. */
+static uint32_t completions_for_connections(const struct conn_group_attr *attr, uint32_t completions)
 {
 	uint64_t receives = 2ull * attr->receives;
-	uint64_t fit = receives < completions ? (completions - receives) / outstanding(attr) : 0;
+	uint64_t rest = receives < completions ? completions - receives : 0;
 
-	return (uint32_t)MIN(MAX(fit, 1ull), (uint64_t)attr->max_connections);
+	return (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
 }
 
 int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
@@ -92,7 +93,9 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	fabric_limits(fabric_domain_fabric(domain), &limits);
 	group->inline_size = limits.inline_size;
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
-	group->attr.max_connections = connections_fit(&group->attr, limits.max_completions);
+	group->completions = completions_for_connections(&group->attr, limits.max_completions);
+	group->attr.max_connections =
+		MIN(attr->max_connections, group->completions / outstanding(&group->attr));
 	attr = &group->attr;
 	queue_attr.shared_depth = attr->receives;
 	queue_attr.completions = attr->receives + attr->max_connections * outstanding(attr);
@@ -162,6 +165,14 @@ static void failed(struct conn *conn, const struct fabric_completion *c)
 		conn_close(conn, -EIO, "%s", fabric_status_text(c->status));
 }
 
+static void received(struct conn *conn, const struct fabric_completion *c)
+{
+	if (unlikely(c->opcode == FABRIC_RECV_IMM))
+		conn_immediate_received(conn, c->imm);
+	else
+		conn_message_received(conn, pointer_of(c->id), c->bytes);
+}
+
 static void completed(struct conn_group *group, const struct fabric_completion *c)
 {
 	struct conn *conn = conn_of(c);
@@ -171,7 +182,7 @@ static void completed(struct conn_group *group, const struct fabric_completion *
 	switch (c->id & CONN_ID_MASK) {
 	case CONN_ID_RECEIVE:
 		if (likely(c->status == FABRIC_OK && conn))
-			conn_message_received(conn, pointer_of(c->id), c->bytes);
+			received(conn, c);
 		if (unlikely(conn && conn->own)) {
 			if (conn->state > CONN_ESTABLISHED || conn_post_receive(conn, pointer_of(c->id)) != 0)
 				memory_pool_put(conn->own, pointer_of(c->id));
@@ -186,7 +197,7 @@ static void completed(struct conn_group *group, const struct fabric_completion *
 	case CONN_ID_TRANSFER:
 		conn_transfer_completed(pointer_of(c->id), c->status);
 		break;
-	case CONN_ID_INLINED:
+	case CONN_ID_UNSIGNALED:
 		break;
 	case CONN_ID_PROBE:
 		conn->in_flight--;

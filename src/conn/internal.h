@@ -20,10 +20,12 @@ enum conn_event {
 	CONN_EVENT_DRAINED, /* closing, and nothing in flight any more, or out of patience */
 };
 
-/* A message that came too early, or whose answers found no room: copied, so that the shared
+/* A message or an immediate that came too early, or whose answers found no room: copied, so that the shared
  * receive goes back at once and a slow peer uses up only its own memory. */
 struct conn_parked {
 	struct conn_parked *next;
+	bool immediate; /* of a write; there are no bytes */
+	uint32_t imm;
 	size_t bytes, offset;
 	_Alignas(8) char data[];
 };
@@ -43,7 +45,9 @@ struct conn {
 	bool want_writable;
 	const struct conn_ops *ops;
 	void *context;
-	struct memory_pool *own; /* buffers of a connection with large messages, else NULL */
+	struct conn_attr attr;   /* its own or the group's */
+	struct memory_pool *own; /* buffers of a connection with large messages or its own domain, else NULL */
+	uint32_t completions;    /* that it may have outstanding */
 
 	struct memory_buffer *open; /* the message being built */
 	uint32_t open_used;
@@ -79,6 +83,7 @@ struct conn_group {
 	uint32_t posted;   /* shared receives */
 	uint32_t wanted;   /* shared receives that the present connections are worth */
 	uint32_t inline_size;
+	uint32_t completions; /* that the queue has room for beside those of the connections */
 	struct list connections, dirty, stuck, closing;
 	struct conn_parked *spare; /* memory for what is parked next, each of message_size */
 	uint32_t spares;
@@ -92,8 +97,9 @@ struct conn_group {
 /* A transfer may be long: gigabytes on a slow link. */
 #define TRANSFER_PATIENCE(conn) (4 * (conn)->group->attr.stall_timeout)
 
-/* Work request ids: a pointer to the struct with its kind in the low bits. */
-enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_INLINED, CONN_ID_TRANSFER, CONN_ID_MASK = 7 };
+/* Work request ids: a pointer to the struct with its kind in the low bits. What is unsignaled completes only if it
+ * fails, and names nothing: by then the struct may be others'. */
+enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_UNSIGNALED, CONN_ID_TRANSFER, CONN_ID_MASK = 7 };
 
 /*
  * conn.c
@@ -105,6 +111,7 @@ void conn_bury(struct conn *conn);
  * message.c: building, posting, taking apart
  */
 void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint32_t bytes);
+void conn_immediate_received(struct conn *conn, uint32_t imm);
 void conn_message_sent(struct conn *conn, struct memory_buffer *buffer);
 void conn_messages_resume(struct conn *conn); /* parked messages, then writable() */
 void conn_messages_flush(struct conn *conn);

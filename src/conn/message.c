@@ -112,10 +112,9 @@ static bool post_ready(struct conn *conn)
 
 		bool inlined = !wants_completion(conn, m->length, conn->messages_out + n);
 
-		/* An inlined message is out of its buffer when the post returns; it completes
-		 * only if it fails, and must not name a buffer that others have by then. */
+		/* An inlined message is out of its buffer when the post returns. */
 		wr[n] = (struct fabric_wr){
-			.id = inlined ? CONN_ID_INLINED : (uintptr_t)buffer | CONN_ID_SEND,
+			.id = inlined ? CONN_ID_UNSIGNALED : (uintptr_t)buffer | CONN_ID_SEND,
 			.opcode = FABRIC_SEND,
 			.signaled = !inlined,
 			.sge_count = 1,
@@ -283,20 +282,56 @@ static void parked_done(struct conn_group *group, struct conn_parked *p)
 	group->spares++;
 }
 
-static void park(struct conn *conn, const void *data, size_t bytes, size_t offset)
+/* The last of those that are parked, to be filled in. NULL: the connection was closed for want of memory. */
+static struct conn_parked *park(struct conn *conn, size_t bytes)
 {
 	struct conn_parked *p = parked_new(conn->group, bytes);
 
 	if (!p) {
 		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
-		return;
+		return NULL;
 	}
-	memcpy(p->data, data, bytes);
-	p->bytes = bytes;
-	p->offset = offset;
 	p->next = NULL;
+	p->bytes = bytes;
+	p->immediate = false;
 	*conn->parked_tail = p;
 	conn->parked_tail = &p->next;
+	return p;
+}
+
+static void park_message(struct conn *conn, const void *data, size_t bytes, size_t offset)
+{
+	struct conn_parked *p = park(conn, bytes);
+
+	if (!p)
+		return;
+	memcpy(p->data, data, bytes);
+	p->offset = offset;
+}
+
+static void park_immediate(struct conn *conn, uint32_t imm)
+{
+	struct conn_parked *p = park(conn, 0);
+
+	if (!p)
+		return;
+	p->immediate = true;
+	p->imm = imm;
+}
+
+/* Each message with records and each immediate takes one of the credits that the peer was granted. */
+static bool within_credits(struct conn *conn, const char *what)
+{
+	if (likely(++conn->unreturned <= conn->granted))
+		return true;
+	violation(conn, -EPROTO, what);
+	return false;
+}
+
+/* Whether something that came must wait for what came before it. */
+static bool must_park(const struct conn *conn)
+{
+	return unlikely(conn->state != CONN_ESTABLISHED || conn->parked);
 }
 
 static void received(struct conn *conn, const void *data, uint32_t bytes)
@@ -309,23 +344,21 @@ static void received(struct conn *conn, const void *data, uint32_t bytes)
 		violation(conn, -EBADMSG, "the message's length is not what it says");
 		return;
 	}
-	if (bytes > sizeof(*m) && ++conn->unreturned > conn->granted) {
-		violation(conn, -EPROTO, "a message beyond its credits");
+	if (bytes > sizeof(*m) && !within_credits(conn, "a message beyond its credits"))
 		return;
-	}
 	conn->messages_in++;
 	conn->bytes_in += bytes;
 	if (!take_credits(conn, m) || bytes == sizeof(*m))
 		return;
-	if (unlikely(conn->state != CONN_ESTABLISHED || conn->parked)) {
-		park(conn, data, bytes, offset);
+	if (must_park(conn)) {
+		park_message(conn, data, bytes, offset);
 		return;
 	}
 	rc = take_apart(conn, data, bytes, &offset);
 	if (likely(rc == 0)) {
 		consumed(conn);
 	} else if (rc == -EAGAIN) {
-		park(conn, data, bytes, offset);
+		park_message(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
 	} else if (conn->state == CONN_ESTABLISHED) { /* else it ended for another reason */
 		bad_record(conn, rc);
@@ -338,13 +371,42 @@ void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint
 		received(conn, buffer->addr, bytes);
 }
 
+/* 0, or the violation. */
+static int hand_immediate(struct conn *conn, uint32_t imm)
+{
+	if (unlikely(!conn->ops->immediate)) {
+		violation(conn, -EPROTO, "an immediate that nobody asked for");
+		return -EPROTO;
+	}
+	conn->ops->immediate(conn, imm);
+	return 0;
+}
+
+void conn_immediate_received(struct conn *conn, uint32_t imm)
+{
+	if (unlikely(conn->state > CONN_ESTABLISHED ||
+		     !within_credits(conn, "an immediate beyond its credits")))
+		return;
+	conn->messages_in++;
+	if (must_park(conn))
+		park_immediate(conn, imm);
+	else if (hand_immediate(conn, imm) == 0)
+		consumed(conn);
+}
+
+static int resume_one(struct conn *conn, struct conn_parked *p)
+{
+	return p->immediate ? hand_immediate(conn, p->imm)
+			    : take_apart(conn, p->data, p->bytes, &p->offset);
+}
+
 static int resume_parked(struct conn *conn)
 {
 	struct conn_parked *p;
 	int rc = 0;
 
 	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
-		rc = take_apart(conn, p->data, p->bytes, &p->offset);
+		rc = resume_one(conn, p);
 		if (rc == -EAGAIN)
 			return rc;
 		if (rc != 0) {

@@ -1,58 +1,117 @@
 /* transfer.c: reads and writes of the peer's memory, each completed exactly once. */
 #include "conn/internal.h"
 
-bool conn_transfer_room(const struct conn *conn)
+static bool room_for(const struct conn *conn, unsigned count)
 {
-	return conn->transfer_count < conn->group->attr.transfers;
+	return conn->transfer_count + count <= conn->attr.transfers;
 }
 
-static int post(struct conn *conn, struct conn_transfer *transfer, enum fabric_opcode opcode,
-		const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey)
+bool conn_transfer_room(const struct conn *conn)
 {
-	struct fabric_wr wr = {
-		.id = (uintptr_t)transfer | CONN_ID_TRANSFER,
-		.opcode = opcode,
-		.signaled = true,
-		.sge_count = 1,
-		.sge = {*sge},
-		.remote_addr = remote_addr,
-		.rkey = rkey,
-	};
-	int rc = -EAGAIN;
+	return room_for(conn, 1);
+}
 
-	if (conn->state != CONN_ESTABLISHED)
-		return -ENOTCONN;
-	if (conn_transfer_room(conn))
-		rc = fabric_post(conn->endpoint, &wr);
+static int failed(struct conn *conn, const struct fabric_wr *first, int rc)
+{
 	if (rc == -EAGAIN)
 		conn_wait_writable(conn);
-	else if (rc != 0)
+	else if (rc != -EOPNOTSUPP)
 		conn_close(conn, rc, "cannot %s its memory: %s",
-			   opcode == FABRIC_READ ? "read" : "write", strerror(-rc));
+			   first->opcode == FABRIC_READ ? "read" : "write", strerror(-rc));
+	return rc;
+}
+
+/* Post `count` requests, linked; the last of them tells of all. */
+static int post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr,
+		unsigned count)
+{
+	int rc = -EAGAIN;
+
+	wr[count - 1].id = (uintptr_t)transfer | CONN_ID_TRANSFER;
+	wr[count - 1].signaled = true;
+	if (conn->state != CONN_ESTABLISHED)
+		return -ENOTCONN;
+	if (room_for(conn, count))
+		rc = fabric_post(conn->endpoint, wr);
 	if (rc != 0)
-		return rc;
+		return failed(conn, wr, rc);
 	if (!conn->transfer_count) {
 		conn->transfer_since = conn->group->now;
 		if (conn->group->attr.stall_timeout)
 			conn_timer_set(conn->group, conn->group->now + TRANSFER_PATIENCE(conn));
 	}
 	transfer->conn = conn;
+	transfer->count = count;
 	list_add_tail(&conn->transfers, &transfer->node);
-	conn->transfer_count++;
+	conn->transfer_count += count;
 	conn->in_flight++;
 	return 0;
+}
+
+static int post_one(struct conn *conn, struct conn_transfer *transfer, enum fabric_opcode opcode,
+		    const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey, uint32_t imm)
+{
+	struct fabric_wr wr = {
+		.opcode = opcode,
+		.sge_count = 1,
+		.sge = {*sge},
+		.imm = imm,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+
+	return post(conn, transfer, &wr, 1);
 }
 
 int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to,
 	      uint64_t remote_addr, uint32_t rkey)
 {
-	return post(conn, transfer, FABRIC_READ, to, remote_addr, rkey);
+	return post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0);
 }
 
 int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 	       uint64_t remote_addr, uint32_t rkey)
 {
-	return post(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey);
+	return post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0);
+}
+
+int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
+		   uint64_t remote_addr, uint32_t rkey, uint32_t imm)
+{
+	int rc;
+
+	conn_flush(conn);
+	if (conn->state == CONN_ESTABLISHED && (!conn->credits || conn->ready)) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	rc = post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm);
+	if (rc != 0)
+		return rc;
+	conn->credits--;
+	conn->messages_out++;
+	return 0;
+}
+
+int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
+			const struct conn_part *parts, unsigned count)
+{
+	struct fabric_wr wr[CONN_CHAIN_MAX];
+
+	if (!count || count > MIN((uint32_t)CONN_CHAIN_MAX, conn->attr.transfers))
+		return -EINVAL;
+	for (unsigned i = 0; i < count; i++) {
+		wr[i] = (struct fabric_wr){
+			.next = i + 1 < count ? &wr[i + 1] : NULL,
+			.id = CONN_ID_UNSIGNALED,
+			.opcode = parts[i].opcode,
+			.sge_count = parts[i].sge_count,
+			.remote_addr = parts[i].remote_addr,
+			.rkey = parts[i].rkey,
+		};
+		memcpy(wr[i].sge, parts[i].sge, sizeof(wr[i].sge));
+	}
+	return post(conn, transfer, wr, count);
 }
 
 void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status status)
@@ -60,7 +119,7 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 	struct conn *conn = transfer->conn;
 
 	list_del(&transfer->node);
-	conn->transfer_count--;
+	conn->transfer_count -= transfer->count;
 	conn->in_flight--;
 	conn->transfer_since = conn->stuck_since = conn->group->now; /* it gets on */
 	transfer->done(transfer, status);

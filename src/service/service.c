@@ -46,8 +46,8 @@ int service_accept(const struct service *service, struct service_worker *worker,
 		service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 		return -ENOMEM;
 	}
-	rc = conn_accept(group, fabric_request, request, &grant, service->ops, agent, worker->now,
-			 &conn);
+	rc = conn_accept(group, fabric_request, request, &grant, NULL, service->ops, agent,
+			 worker->now, &conn);
 	if (rc != 0)
 		free(agent);
 	return rc;
