@@ -319,6 +319,10 @@ test_bench() {
 		([.results[] | select(.way == "rendezvous" and .op == "get") | .size_bytes] == [8192, 16384, 32768, 65536])' \
 		"bench sweep"
 	expect 0 bench sweep -D 10ms -w 0 --max 16 --plot - && says "^ +16 eager" "bench sweep" && says "s set, g get" "plot"
+	if command -v gnuplot >/dev/null; then
+		expect 0 bench sweep -D 10ms -w 0 --max 16 --compare --plot "$dir/plot.svg"
+		grep -q '<svg' "$dir/plot.svg" && grep -q 'set, rendezvous' "$dir/plot.svg" || fail "bench sweep --plot drew no SVG"
+	fi
 	expect 2 bench sweep --min 2K --max 1K
 	expect 2 bench sweep --plot - --json
 	expect 1 bench sweep --plot "$dir/no/such.png"

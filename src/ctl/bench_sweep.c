@@ -26,7 +26,7 @@ const struct ctl_option ctl_bench_sweep_options[] = {
 	{"min", 'm', CTL_SIZE, &first, "SIZE", "size of the first values; default 1", .min = 1},
 	{"max", 'M', CTL_SIZE, &last, "SIZE", "size of the last values; default 1M", .min = 1, .max = 1ull << 40},
 	{"compare", 0, CTL_FLAG, &compare, NULL, "each size that can go both ways, eager and rendezvous"},
-	{"plot", 'p', CTL_TEXT, &plot, "FILE", "draw the table: a PNG file by gnuplot, or - for characters on stdout",
+	{"plot", 'p', CTL_TEXT, &plot, "FILE", "draw the table: a .svg or .png file by gnuplot, or - for characters on stdout",
 	 .choices = "@file"},
 	{"depth", 'd', CTL_NUMBER, &depth, "N", "requests outstanding on each connection; default 32", .min = 1,
 	 .max = 1024},
@@ -206,13 +206,16 @@ static void add_point(struct plot_curve *curve, size_t i, const struct cell *cel
 	curve->y[curve->n++] = cell->mib;
 }
 
+/* To compare, the sets have a curve for each way. */
 static size_t make_curves(struct plot_curve curves[3])
 {
-	curves[0] = (struct plot_curve){.name = "set", .mark = 's'};
+	curves[0] = (struct plot_curve){.name = compare ? "set, eager" : "set", .mark = 's'};
 	curves[1] = (struct plot_curve){.name = "get", .mark = 'g'};
 	curves[2] = (struct plot_curve){.name = "set, rendezvous", .mark = 'r'};
 	for (size_t i = 0; i < s.sizes; i++) {
-		add_point(&curves[0], i, &s.cell[i][SAME][SET]);
+		bool eager = s.way[i][SAME] && strcmp(s.way[i][SAME], "eager") == 0;
+
+		add_point(&curves[compare && !eager ? 2 : 0], i, &s.cell[i][SAME][SET]);
 		add_point(&curves[1], i, &s.cell[i][SAME][GET]);
 		add_point(&curves[2], i, &s.cell[i][FORCED][SET]);
 	}
@@ -233,7 +236,7 @@ static int draw(void)
 	if (strcmp(plot, "-") == 0)
 		plot_text(stdout, title, curves, n);
 	else
-		rc = plot_png(plot, title, curves, n);
+		rc = plot_file(plot, title, curves, n);
 	free(curves);
 	return rc;
 }

@@ -447,8 +447,8 @@ struct plot_curve {
 /* Whether gnuplot is there. CTL_OK, or says which package has it and answers CTL_FAILED. */
 int plot_check(void);
 
-/* A PNG by gnuplot into the file `path`. Answers an exit status. */
-int plot_png(const char *path, const char *title, const struct plot_curve *curves, size_t n);
+/* A picture by gnuplot into the file `path`: an SVG where it ends so, else a PNG. Answers an exit status. */
+int plot_file(const char *path, const char *title, const struct plot_curve *curves, size_t n);
 
 /* In characters. */
 void plot_text(FILE *out, const char *title, const struct plot_curve *curves, size_t n);

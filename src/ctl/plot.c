@@ -19,7 +19,7 @@ extern char **environ;
  */
 static int missing(void)
 {
-	ctl_say("%s: there is no gnuplot to draw a PNG; install the package gnuplot-nox, or use --plot -",
+	ctl_say("%s: there is no gnuplot to draw it; install the package gnuplot-nox, or use --plot -",
 		ctl_command_name());
 	return CTL_FAILED;
 }
@@ -38,9 +38,20 @@ int plot_check(void)
 	return there ? CTL_OK : missing();
 }
 
-static void write_commands(FILE *out, const char *title, const struct plot_curve *curves, size_t n)
+/* What gnuplot calls the format that the file's name asks for. */
+static const char *terminal_of(const char *path)
 {
-	fputs("set terminal pngcairo size 1000,600\nset logscale x 2\nset logscale y 10\nset grid\nset key left top\n"
+	const char *ending = strrchr(path, '.');
+
+	return ending && strcasecmp(ending, ".svg") == 0 ? "svg size 1000,600 background 'white'"
+							 : "pngcairo size 1000,600";
+}
+
+static void write_commands(FILE *out, const char *terminal, const char *title, const struct plot_curve *curves,
+			   size_t n)
+{
+	fprintf(out, "set terminal %s\n", terminal);
+	fputs("set logscale x 2\nset logscale y 10\nset grid\nset key left top\n"
 	      "set xlabel 'bytes'\nset ylabel 'MiB/s'\nset title '", out);
 	for (; *title; title++) /* '' is one ' within '...' */
 		fprintf(out, *title == '\'' ? "''" : "%c", *title);
@@ -77,13 +88,13 @@ static int run_gnuplot(int in, int out)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }
 
-int plot_png(const char *path, const char *title, const struct plot_curve *curves, size_t n)
+int plot_file(const char *path, const char *title, const struct plot_curve *curves, size_t n)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = -errno;
 	FILE *commands = fd < 0 ? NULL : tmpfile();
 
 	if (commands) {
-		write_commands(commands, title, curves, n);
+		write_commands(commands, terminal_of(path), title, curves, n);
 		rc = run_gnuplot(fileno(commands), fd);
 		fclose(commands);
 	} else if (fd >= 0) {
