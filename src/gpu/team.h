@@ -10,7 +10,7 @@
 
 #include "wire/ring.h"
 
-#ifndef __CUDACC__
+#ifndef RDMAD_GPU_CUDA_DEVICE_H /* not in the kernel */
 #include <string.h>
 #include <time.h>
 #endif
@@ -38,12 +38,11 @@ WIRE_RING_FN uint32_t gpu_word_bytes(uint32_t length, uint64_t i)
 	return left < 8 ? (uint32_t)left : 8;
 }
 
-#ifdef __CUDACC__
+#ifdef RDMAD_GPU_CUDA_DEVICE_H
 
 WIRE_RING_FN void gpu_team_barrier(const struct gpu_team *team)
 {
-	(void)team;
-	__syncthreads();
+	device_barrier(team->count);
 }
 
 WIRE_RING_FN void gpu_team_add(uint32_t *word, uint32_t n)
@@ -59,10 +58,7 @@ WIRE_RING_FN void gpu_word_set(void *cell, uint64_t i, uint64_t word)
 /* Nanoseconds of a clock that only counts up. */
 WIRE_RING_FN uint64_t gpu_team_clock(void)
 {
-	uint64_t now;
-
-	asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-	return now;
+	return device_time();
 }
 
 WIRE_RING_FN void gpu_team_pause(void)
