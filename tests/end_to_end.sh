@@ -312,6 +312,7 @@ test_bench() {
 	expect 0 bench kv -n 1000 --no-latency --no-verify && says "^set +64 " "bench"
 	expect 0 bench ping -D 100ms -w 20ms -s 1-4 -c 2 -d 4 --json && json "[.results[] | .ops_per_second > 0 and
 		.mismatches == 0] | length == 3 and all" "bench ping"
+	expect 0 bench kv -n 1000 -w 0 -c 1 --idle 240 --json && json ".results[0].operations == 1000" "bench kv --idle"
 	expect 0 bench kv -D 50ms -w 10ms -s 4K,100K,1M -c 4 --op set,get,mixed --json && json "[.results[] |
 		.operations > 0 and .mismatches == 0] | length == 9 and all" "bench kv of large values"
 	expect 0 bench sweep -D 20ms -w 5ms --min 1K --max 64K --compare --json && json "[.results[] | .operations > 0 and

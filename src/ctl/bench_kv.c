@@ -635,18 +635,26 @@ static int make_workers(void)
 	return rc;
 }
 
-/* They share queues of their own, so that the busy ones cost what they cost without them. */
+/* They share queues of their own, so that the busy ones cost what they cost without them; over RDMA a queue holds some
+ * hundreds. */
 static int open_idle(void)
 {
 	struct rdmad_options options;
+	void *share = NULL;
 
 	ctl_library_options(&options);
 	b.idle = calloc(idle_clients, sizeof(*b.idle));
 	for (uint64_t i = 0; b.idle && i < idle_clients; i++) {
-		int rc = kv_open_options(bench.server, &options, b.idle[0], &b.idle[i]);
+		int rc = kv_open_options(bench.server, &options, share, &b.idle[i]);
 
+		if (rc == -EUSERS && share) {
+			share = NULL;
+			rc = kv_open_options(bench.server, &options, share, &b.idle[i]);
+		}
 		if (rc != 0)
 			return ctl_fail_open(rc, bench.server);
+		if (!share)
+			share = b.idle[i];
 		if (ctl_interrupted())
 			return CTL_INTERRUPTED;
 	}
