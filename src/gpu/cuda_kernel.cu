@@ -141,6 +141,8 @@ DEVICE_FN void work(const struct gpu_kernel_args *args, struct block *block)
 	struct gpu_team team = {threadIdx.x, blockDim.x - GPU_KERNEL_WATCH, block->scratch,
 				sizeof(block->scratch), &block->stop};
 
+	if (team.index == 0) /* after the last one comes the block's first */
+		device_set(&block->queue, args->ring.shape.queues);
 	for (;;) {
 		uint32_t queue;
 		uint64_t count;
