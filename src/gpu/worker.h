@@ -17,16 +17,17 @@
 
 struct gpu_worker;
 
+#define GPU_WHY 256
+
 /*
  * A backend: one row, and one file that begins with its name.
  */
 struct gpu_backend {
 	const char *name, *help;
-	/* How many descriptors its process may have open. */
-	unsigned descriptors;
-	/* What it would use, into out->device (short, for people), without taking it. 0, or -errno,
-	 * logged; -ENODEV where there is nothing that it could use. */
-	int (*probe)(const struct gpu_worker_attr *attr, struct gpu_probe *out);
+	/* What it would use, into out->device (short, for people), without taking it: 0. Or -errno,
+	 * -ENODEV where there is nothing that it could use, and why: a text of at most GPU_WHY
+	 * bytes; logs nothing, for "auto" goes on to the next. */
+	int (*probe)(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why);
 	/* Take what it needs, say gpu_worker_ready(), and carry out jobs until
 	 * gpu_worker_stopping(), in this thread and others that it makes and joins. 0 when stopped.
 	 * Negative: it could not start, or failed; the reason was given to gpu_worker_fail(). All
@@ -82,6 +83,13 @@ static inline bool gpu_worker_stopping(const struct gpu_worker *worker)
 	return atomic_load_explicit(&worker->stopping, memory_order_relaxed) ||
 	       wire_ring_load32(&wire_ring_control(&worker->ring)->stop);
 }
+
+/* The backend has ended, without a failure unless one was told. */
+void gpu_worker_stopped(struct gpu_worker *worker);
+
+/* A line for the daemon's log. */
+void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char *room,
+		    const char *text);
 
 /* The session is over: error and place go into the ring's header, and the text to the daemon and
  * from there to the client. Of several the first counts. gpu_worker_stopping() is true then.

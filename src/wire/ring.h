@@ -329,10 +329,12 @@ WIRE_RING_FN struct wire_ring_control *wire_ring_control(const struct wire_ring 
  * forger, of whom there is none: who could write here could write anything.
  */
 
+#define WIRE_RING_CHECK_KEY 0x9e3779b97f4a7c15ull
+
 /* The share of 8 bytes at word `place` of what is checked. */
 WIRE_RING_FN uint64_t wire_ring_check_word(uint64_t place, uint64_t word)
 {
-	uint64_t key = (place + 1) * 0x9e3779b97f4a7c15ull;
+	uint64_t key = (place + 1) * WIRE_RING_CHECK_KEY;
 
 	return (uint64_t)(uint32_t)((uint32_t)word + (uint32_t)key) *
 	       (uint32_t)((uint32_t)(word >> 32) + (uint32_t)(key >> 32));

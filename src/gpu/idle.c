@@ -1,0 +1,64 @@
+/* idle.c: polling, then napping, without losing a kick. */
+#include "gpu/worker.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP_FIRST (16 * TIME_US)
+#define NAP_LONGEST TIME_MS
+#define CLOCK_TURNS 64 /* turns between looks at the clock */
+
+static void nap(struct gpu_idle *idle)
+{
+	struct timespec ts = {0};
+
+	idle->nap = idle->nap ? MIN(2 * idle->nap, NAP_LONGEST) : NAP_FIRST;
+	ts.tv_nsec = (long)idle->nap;
+	nanosleep(&ts, NULL);
+}
+
+/* First say so, and let the caller look once more; then sleep, unless there was a kick since. */
+static void sleep_until_kicked(struct gpu_worker *worker, struct gpu_idle *idle)
+{
+	struct wire_ring_control *control = wire_ring_control(&worker->ring);
+
+	if (!idle->armed) {
+		idle->kick = wire_ring_load32(&control->kick);
+		__atomic_fetch_add(&control->sleepers, 1, __ATOMIC_SEQ_CST);
+		wire_ring_fence();
+		idle->armed = true;
+		return;
+	}
+	syscall(SYS_futex, &control->kick, FUTEX_WAIT, idle->kick, NULL, NULL, 0);
+	idle->kick = wire_ring_load32(&control->kick);
+}
+
+void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle)
+{
+	idle->turns++;
+	if (idle->turns == 1)
+		idle->since = time_now();
+	if (time_to_yield(idle->turns))
+		sched_yield();
+	if (worker->attr.poll == TIME_NEVER)
+		return;
+	if (!idle->armed && !idle->nap &&
+	    ((idle->turns % CLOCK_TURNS && worker->attr.poll) ||
+	     time_now() - idle->since < worker->attr.poll))
+		return;
+	if (worker->queue_mode)
+		nap(idle);
+	else
+		sleep_until_kicked(worker, idle);
+}
+
+void gpu_idle_disarm(struct gpu_worker *worker, struct gpu_idle *idle)
+{
+	if (idle->armed)
+		__atomic_fetch_sub(&wire_ring_control(&worker->ring)->sleepers, 1,
+				   __ATOMIC_SEQ_CST);
+	*idle = (struct gpu_idle){0};
+}

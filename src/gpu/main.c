@@ -1,0 +1,29 @@
+/* main.c: rdmad-gpu, the worker process of a session. */
+#include "gpu/program.h"
+
+#include <sysexits.h>
+
+/* As probe.c reads it. */
+static int print_probe(const struct gpu_arguments *arguments)
+{
+	struct gpu_probe probe;
+
+	if (!gpu_backend_choose(&arguments->attr, &probe))
+		return EX_UNAVAILABLE;
+	printf("backend %s\ndevice %s\n", probe.backend, probe.device);
+	return fflush(stdout) == 0 ? EX_OK : EX_IOERR;
+}
+
+static int (*const modes[])(const struct gpu_arguments *arguments) = {
+	[GPU_SERVE] = gpu_serve,
+	[GPU_PROBE] = print_probe,
+	[GPU_MEASURE] = gpu_measure,
+};
+
+int main(int argc, char **argv)
+{
+	struct gpu_arguments arguments;
+	int rc = gpu_arguments_parse(argc, argv, &arguments);
+
+	return rc >= 0 ? rc : modes[arguments.mode](&arguments);
+}

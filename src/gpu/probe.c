@@ -1,0 +1,129 @@
+/* probe.c: asking the program what a worker would use. Blocks, so it is done before there are
+ * clients. */
+#include "gpu/gpu.h"
+#include "gpu/spawn.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#define PROBE_LIMIT (10 * TIME_S)
+
+/* What the program printed, and when it must have ended. */
+struct answer {
+	char text[1024];
+	size_t length;
+	uint64_t limit;
+};
+
+static int left_ms(const struct answer *answer)
+{
+	uint64_t now = time_now();
+
+	return now >= answer->limit ? 0 : (int)((answer->limit - now + TIME_MS - 1) / TIME_MS);
+}
+
+/* Until it is readable or the time is over. */
+static bool wait_for(int fd, const struct answer *answer)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	int rc;
+
+	do
+		rc = poll(&poll_fd, 1, left_ms(answer));
+	while (rc < 0 && errno == EINTR);
+	return rc > 0;
+}
+
+/* All it prints; what is beyond the room is thrown away. */
+static void read_answer(int fd, struct answer *answer)
+{
+	char more[256];
+	ssize_t n;
+
+	while (wait_for(fd, answer) && (n = read(fd, more, sizeof(more))) > 0) {
+		n = MIN(n, (ssize_t)(sizeof(answer->text) - 1 - answer->length));
+		memcpy(answer->text + answer->length, more, (size_t)n);
+		answer->length += (size_t)n;
+	}
+	answer->text[answer->length] = '\0';
+}
+
+/* The rest of the line that begins with `name` and a blank. */
+static bool find_line(const char *text, const char *name, char *out, size_t size)
+{
+	size_t n = strlen(name);
+
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n')
+		if (strncmp(line, name, n) == 0 && line[n] == ' ') {
+			snprintf(out, size, "%.*s", (int)strcspn(line + n + 1, "\n"), line + n + 1);
+			return true;
+		}
+	return false;
+}
+
+static void log_lines(char *text)
+{
+	char *rest = text;
+
+	for (char *line; (line = strsep(&rest, "\n"));)
+		if (*line)
+			log_error("gpu", "rdmad-gpu: %s", line);
+}
+
+static int judge(struct answer *answer, bool ended, int status, struct gpu_probe *out)
+{
+	char how[64];
+
+	if (ended && status == 0 &&
+	    find_line(answer->text, "backend", out->backend, sizeof(out->backend)) &&
+	    find_line(answer->text, "device", out->device, sizeof(out->device)))
+		return 0;
+	log_lines(answer->text);
+	if (!ended)
+		log_error("gpu", "rdmad-gpu --probe was not done within 10 s");
+	else if (status != 0)
+		log_error("gpu", "rdmad-gpu --probe %s", gpu_spawn_status(status, how));
+	else
+		log_error("gpu", "rdmad-gpu --probe named no backend and device");
+	return ended ? -ENODEV : -ETIMEDOUT;
+}
+
+static int ask(const struct gpu_worker_attr *attr, int from, int *to, struct gpu_probe *out)
+{
+	struct gpu_spawn spawn = {.probe = true, .output = *to};
+	struct answer answer = {.limit = time_now() + PROBE_LIMIT};
+	int process, status = 0, rc;
+	bool ended;
+	pid_t pid;
+
+	rc = gpu_spawn(attr, &spawn, &pid, &process);
+	if (rc != 0)
+		return rc;
+	close(*to); /* so that its end ends the answer */
+	*to = -1;
+	read_answer(from, &answer);
+	ended = wait_for(process, &answer);
+	if (!ended)
+		kill(pid, SIGKILL);
+	gpu_spawn_reap(process, 0, &status);
+	close(process);
+	return judge(&answer, ended, status, out);
+}
+
+int gpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out)
+{
+	int ends[2], rc;
+
+	if (pipe2(ends, O_CLOEXEC) != 0) {
+		rc = -errno;
+		log_error("gpu", "pipe: %m");
+		return rc;
+	}
+	rc = ask(attr, ends[0], &ends[1], out);
+	if (ends[1] >= 0)
+		close(ends[1]);
+	close(ends[0]);
+	return rc;
+}

@@ -1,0 +1,37 @@
+/* program.h: the files of rdmad-gpu that are neither a backend nor for one. */
+#ifndef RDMAD_GPU_PROGRAM_H
+#define RDMAD_GPU_PROGRAM_H
+
+#include "gpu/worker.h"
+
+enum gpu_mode { GPU_SERVE, GPU_PROBE, GPU_MEASURE };
+
+struct gpu_arguments {
+	enum gpu_mode mode;
+	struct gpu_worker_attr attr;
+	bool queue_mode;
+	uint64_t share;		       /* UINT64_MAX: none */
+	uint64_t ring, control, event; /* descriptors; 0: not given */
+	uint64_t images, width, height, levels;
+	bool json;
+};
+
+/* arguments.c: -1: go on, else the exit status. */
+int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out);
+
+/* confine.c: the process of a session is small, ends with its parent and keeps nothing it was not
+ * given. Before any thread is made. 0 or -errno, logged. */
+int gpu_confine(int control);
+/* Map the ring of a descriptor; it is what it says, and stays as it is. 0 or -errno, logged. */
+int gpu_ring_map(int fd, struct wire_ring *ring);
+
+/* serve.c: carry out jobs until told to end. The exit status. */
+int gpu_serve(const struct gpu_arguments *arguments);
+
+/* watch.c: the thread that listens to the daemon and looks at the clock. */
+int gpu_watch_start(struct gpu_worker *worker);
+
+/* measure.c: what a session does without a network. The exit status. */
+int gpu_measure(const struct gpu_arguments *arguments);
+
+#endif

@@ -1,0 +1,386 @@
+/*
+ * session.c: a ring and the process that works on it, from the daemon's side. Nothing here waits
+ * for the process: what it says and its end are seen when its descriptors become readable, and its
+ * patience is a deadline.
+ */
+#include "gpu/gpu.h"
+#include "gpu/message.h"
+#include "gpu/spawn.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define START_LIMIT (30 * TIME_S) /* a driver may build the kernels for its device */
+#define FD_LEAST 16		  /* beyond the numbers that a worker gets them under */
+
+enum watched { WATCHED_CONTROL, WATCHED_EVENT, WATCHED_PROCESS };
+
+struct gpu_session {
+	struct wire_ring ring;
+	int epoll, control, event, process; /* -1: closed */
+	pid_t pid;
+	enum gpu_session_state state;
+	uint64_t deadline;
+	bool stopped; /* by gpu_session_stop(): its end needs no reason */
+	struct gpu_probe worker;
+	char reason[256];
+};
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* The same descriptor under a higher number. */
+static int lift_fd(int fd)
+{
+	int lifted = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_LEAST);
+	int saved = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+	return lifted;
+}
+
+static void fill_header(const struct wire_ring *ring)
+{
+	struct wire_ring_header *header = wire_ring_header(ring);
+
+	header->version = WIRE_RING_VERSION;
+	header->queues = ring->shape.queues;
+	header->slots = ring->shape.slots;
+	header->payload = ring->shape.payload;
+	header->state = WIRE_RING_STARTING;
+	header->magic = WIRE_RING_MAGIC;
+}
+
+/* Memory that cannot change its size under whoever maps it; new pages of it are zero. The
+ * descriptor, or -errno. */
+static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring)
+{
+	int fd = lift_fd(memfd_create("rdmad-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING)), rc;
+
+	ring->shape = *shape;
+	ring->at = wire_ring_layout(shape);
+	if (fd < 0)
+		goto fail;
+	if (ftruncate(fd, (off_t)ring->at.bytes) != 0)
+		goto fail;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+		goto fail;
+	ring->base = mmap(NULL, ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (ring->base == MAP_FAILED)
+		goto fail;
+	fill_header(ring);
+	return fd;
+
+fail:
+	rc = -errno;
+	log_error("gpu", "cannot make a ring of %llu bytes: %m",
+		  (unsigned long long)ring->at.bytes);
+	ring->base = NULL;
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int watch(struct gpu_session *session, int fd, enum watched what)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = what};
+
+	return epoll_ctl(session->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+/* Session n begins where n - 1 ended: together they use all processors evenly. */
+static unsigned next_share(unsigned threads)
+{
+	static _Atomic unsigned next;
+
+	return atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
+}
+
+static int spawn_worker(struct gpu_session *session, const struct gpu_worker_attr *attr,
+			bool queue_mode, int ring)
+{
+	struct gpu_spawn spawn = {.queue_mode = queue_mode, .share = next_share(attr->threads)};
+	int ends[2] = {-1, -1}, rc;
+
+	session->event = lift_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (session->event < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+		rc = -errno;
+		log_error("gpu", "cannot make descriptors for a worker: %m");
+		return rc;
+	}
+	session->control = ends[0];
+	spawn.ring = ring;
+	spawn.event = session->event;
+	spawn.control = lift_fd(ends[1]);
+	rc = spawn.control < 0 ? -errno : gpu_spawn(attr, &spawn, &session->pid, &session->process);
+	close_fd(&spawn.control);
+	return rc;
+}
+
+static int watch_all(struct gpu_session *session)
+{
+	int rc = watch(session, session->control, WATCHED_CONTROL);
+
+	if (rc == 0)
+		rc = watch(session, session->event, WATCHED_EVENT);
+	if (rc == 0)
+		rc = watch(session, session->process, WATCHED_PROCESS);
+	if (rc != 0)
+		log_error("gpu", "cannot watch a worker: %s", strerror(-rc));
+	return rc;
+}
+
+int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape,
+		      bool queue_mode, struct gpu_session **out)
+{
+	struct gpu_session *session = calloc(1, sizeof(*session));
+	int ring, rc;
+
+	if (!session)
+		return -ENOMEM;
+	session->control = session->event = session->process = -1;
+	session->state = GPU_GONE; /* until there is a process */
+	session->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (session->epoll < 0) {
+		rc = -errno;
+		log_error("gpu", "epoll_create: %m");
+		goto destroy;
+	}
+	ring = rc = make_ring(shape, &session->ring);
+	if (rc < 0)
+		goto destroy;
+	rc = spawn_worker(session, attr, queue_mode, ring);
+	close(ring); /* the mappings keep it */
+	if (rc != 0)
+		goto destroy;
+	session->state = GPU_STARTING;
+	session->deadline = time_now() + START_LIMIT;
+	rc = watch_all(session);
+	if (rc != 0)
+		goto destroy;
+	log_debug("gpu", "worker %d started", (int)session->pid);
+	*out = session;
+	return 0;
+
+destroy:
+	gpu_session_destroy(session);
+	return rc;
+}
+
+const struct wire_ring *gpu_session_ring(const struct gpu_session *session)
+{
+	return &session->ring;
+}
+
+int gpu_session_fd(const struct gpu_session *session)
+{
+	return session->epoll;
+}
+
+uint64_t gpu_session_deadline(const struct gpu_session *session)
+{
+	return session->deadline;
+}
+
+const struct gpu_probe *gpu_session_worker(const struct gpu_session *session)
+{
+	return &session->worker;
+}
+
+const char *gpu_session_reason(const struct gpu_session *session)
+{
+	return session->reason;
+}
+
+pid_t gpu_session_pid(const struct gpu_session *session)
+{
+	return session->pid;
+}
+
+/* Its time is limited from now on; the first reason counts. */
+static void end(struct gpu_session *session, uint64_t now, const char *reason)
+{
+	struct wire_ring_control *control = wire_ring_control(&session->ring);
+
+	if (session->state >= GPU_ENDING)
+		return;
+	if (!session->stopped) {
+		snprintf(session->reason, sizeof(session->reason), "%s", reason);
+		log_info("gpu", "worker %d: %s", (int)session->pid, reason);
+	}
+	session->state = GPU_ENDING;
+	session->deadline = now + GPU_STOP_GRACE;
+	wire_ring_store32(&control->stop, 1);
+	wire_ring_store32(&control->kick, control->kick + 1);
+	syscall(SYS_futex, &control->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	if (session->control >= 0)
+		shutdown(session->control, SHUT_WR);
+}
+
+void gpu_session_stop(struct gpu_session *session, uint64_t now)
+{
+	if (session->state >= GPU_ENDING)
+		return;
+	session->stopped = true;
+	end(session, now, "");
+}
+
+static void terminate(char *text, size_t size)
+{
+	text[size - 1] = '\0';
+}
+
+static void take_message(struct gpu_session *session, struct gpu_message *m, uint64_t now)
+{
+	terminate(m->room, sizeof(m->room));
+	terminate(m->probe.backend, sizeof(m->probe.backend));
+	terminate(m->probe.device, sizeof(m->probe.device));
+	terminate(m->text, sizeof(m->text));
+	switch (m->kind) {
+	case GPU_SAYS_READY:
+		if (session->state != GPU_STARTING)
+			return;
+		session->worker = m->probe;
+		session->state = GPU_RUNNING;
+		session->deadline = TIME_NEVER;
+		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend,
+			  m->probe.device);
+		return;
+	case GPU_SAYS_FAILED:
+		end(session, now, m->text);
+		return;
+	case GPU_SAYS_LOG:
+		log_at(MIN(m->level, LOG_LEVEL_DEBUG), m->room, "worker %d: %s", (int)session->pid,
+		       m->text);
+		return;
+	default:
+		end(session, now, "the worker process sent a message that there is not");
+	}
+}
+
+/* All that it said. When it hung up it is about to end, or should be. */
+static void take_messages(struct gpu_session *session, uint64_t now)
+{
+	struct gpu_message message;
+	ssize_t n = 0;
+
+	while (session->control >= 0) {
+		n = recv(session->control, &message, sizeof(message), MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n == (ssize_t)sizeof(message))
+			take_message(session, &message, now);
+		else
+			close_fd(&session->control);
+	}
+}
+
+/* A client that looks at the ring alone learns of it too: the worker, whose words these are, writes
+ * no more. */
+static void mark_dead(const struct gpu_session *session)
+{
+	struct wire_ring_header *header = wire_ring_header(&session->ring);
+
+	if (header->state == WIRE_RING_FAILED || header->state == WIRE_RING_STOPPED)
+		return;
+	header->error = session->stopped ? WIRE_RING_NO_ERROR : WIRE_RING_DIED;
+	wire_ring_store32(&header->state, session->stopped ? WIRE_RING_STOPPED : WIRE_RING_FAILED);
+}
+
+static void buried(struct gpu_session *session, int status, uint64_t now)
+{
+	char how[64], reason[128];
+
+	take_messages(session, now);
+	snprintf(reason, sizeof(reason), "the worker process %s", gpu_spawn_status(status, how));
+	end(session, now, reason);
+	log_debug("gpu", "worker %d %s", (int)session->pid, gpu_spawn_status(status, how));
+	mark_dead(session);
+	close_fd(&session->process);
+	close_fd(&session->control);
+	session->state = GPU_GONE;
+	session->deadline = TIME_NEVER;
+}
+
+static void kill_process(const struct gpu_session *session)
+{
+	syscall(SYS_pidfd_send_signal, session->process, SIGKILL, NULL, 0);
+}
+
+static void expired(struct gpu_session *session, uint64_t now)
+{
+	if (session->state < GPU_ENDING) {
+		end(session, now,
+		    session->control < 0 ? "the worker process hung up"
+					 : "the worker process was not ready within 30 s");
+		return;
+	}
+	log_debug("gpu", "worker %d is killed", (int)session->pid);
+	kill_process(session);
+	session->deadline = TIME_NEVER; /* its end comes by the descriptor */
+}
+
+static void take_event(struct gpu_session *session)
+{
+	uint64_t count;
+
+	while (read(session->event, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now)
+{
+	struct epoll_event events[3];
+	int n = epoll_wait(session->epoll, events, ARRAY_SIZE(events), 0), status;
+
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.u32 == WATCHED_EVENT) {
+			take_event(session);
+		} else if (events[i].data.u32 == WATCHED_CONTROL) {
+			take_messages(session, now);
+			if (session->control < 0) /* how it ended is about to be known */
+				session->deadline = MIN(session->deadline, now + GPU_STOP_GRACE);
+		} else if (session->process >= 0 &&
+			   gpu_spawn_reap(session->process, WNOHANG, &status)) {
+			buried(session, status, now);
+		}
+	}
+	if (now >= session->deadline)
+		expired(session, now);
+	return session->state;
+}
+
+void gpu_session_destroy(struct gpu_session *session)
+{
+	int status;
+
+	if (!session)
+		return;
+	if (session->process >= 0) {
+		kill_process(session);
+		gpu_spawn_reap(session->process, 0, &status);
+	}
+	close_fd(&session->process);
+	close_fd(&session->control);
+	close_fd(&session->event);
+	close_fd(&session->epoll);
+	if (session->ring.base)
+		munmap(session->ring.base, session->ring.at.bytes);
+	free(session);
+}
