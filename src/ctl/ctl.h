@@ -263,13 +263,14 @@ extern const struct ctl_option ctl_kv_list_options[], ctl_kv_bigkeys_options[], 
  * progress.c: how far a long command has come, on a terminal's stderr; nothing with --quiet or --json.
  */
 struct ctl_progress {
-	uint64_t keys, bytes;
+	const char *things; /* that are counted: "keys" */
+	uint64_t count, bytes;
 	uint64_t begin, shown; /* time_now() */
 	bool on, drawn;
 };
 
-void ctl_progress_begin(struct ctl_progress *progress);
-void ctl_progress_add(struct ctl_progress *progress, uint64_t keys, uint64_t bytes);
+void ctl_progress_begin(struct ctl_progress *progress, const char *things);
+void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t bytes);
 /* Leaves no trace on the terminal. */
 void ctl_progress_end(struct ctl_progress *progress);
 

@@ -37,12 +37,12 @@ static int print_summary(const void *kv, const char *verb, const struct ctl_prog
 	if (!ctl.json) {
 		if (!ctl.quiet)
 			ctl_say("%s: %llu keys %s, %s, %llu failed, %.3f s, transport %s", ctl.host,
-				(unsigned long long)p->keys, verb, units_human_size((double)p->bytes, size),
+				(unsigned long long)p->count, verb, units_human_size((double)p->bytes, size),
 				(unsigned long long)failed, seconds, kv_transport(kv));
 		return CTL_OK;
 	}
 	o = ctl_kv_describe(kv, NULL);
-	json_object_set_new(o, verb, json_integer((json_int_t)p->keys));
+	json_object_set_new(o, verb, json_integer((json_int_t)p->count));
 	json_object_set_new(o, "values_bytes", json_integer((json_int_t)p->bytes));
 	json_object_set_new(o, "failed", json_integer((json_int_t)failed));
 	json_object_set_new(o, "elapsed_seconds", json_real(seconds));
@@ -168,7 +168,7 @@ static int export_all(struct exporting *e)
 	}
 	if (rc != 0)
 		return rc;
-	e->error = record_end(e->out, e->format, e->progress.keys);
+	e->error = record_end(e->out, e->format, e->progress.count);
 	if (!e->error && fflush(e->out) != 0)
 		e->error = -errno;
 	return e->error;
@@ -195,7 +195,7 @@ static int run_export(struct exporting *e, const char *path)
 	rc = ctl_kv_open(&e->kv);
 	if (rc != 0)
 		return rc;
-	ctl_progress_begin(&e->progress);
+	ctl_progress_begin(&e->progress, "keys");
 	rc = export_all(e);
 	ctl_progress_end(&e->progress);
 	rc = conclude_export(e, path, rc);
@@ -427,7 +427,7 @@ int ctl_kv_import(const struct ctl_arguments *arguments)
 	ctl_catch_interrupt();
 	rc = ctl_kv_open(&import.kv);
 	if (rc == 0) {
-		ctl_progress_begin(&import.progress);
+		ctl_progress_begin(&import.progress, "keys");
 		import_all(&import, fd);
 		ctl_progress_end(&import.progress);
 		rc = conclude_import(&import);

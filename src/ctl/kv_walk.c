@@ -192,7 +192,7 @@ static void print_bigs(const void *kv, const struct bigs *b)
 		}
 		if (!ctl.quiet)
 			ctl_say("%s: of %llu keys with %llu bytes in their values, transport %s", ctl.host,
-				(unsigned long long)b->progress.keys, (unsigned long long)b->progress.bytes,
+				(unsigned long long)b->progress.count, (unsigned long long)b->progress.bytes,
 				kv_transport(kv));
 		return;
 	}
@@ -203,7 +203,7 @@ static void print_bigs(const void *kv, const struct bigs *b)
 		json_array_append_new(results, o);
 	}
 	o = ctl_kv_describe(kv, NULL);
-	json_object_set_new(o, "keys", json_integer((json_int_t)b->progress.keys));
+	json_object_set_new(o, "keys", json_integer((json_int_t)b->progress.count));
 	json_object_set_new(o, "values_bytes", json_integer((json_int_t)b->progress.bytes));
 	json_object_set_new(o, "interrupted", json_boolean(ctl_interrupted()));
 	json_object_set_new(o, "results", results);
@@ -222,7 +222,7 @@ int ctl_kv_bigkeys(const struct ctl_arguments *arguments)
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		goto free_bigs;
-	ctl_progress_begin(&b.progress);
+	ctl_progress_begin(&b.progress, "keys");
 	rc = walk(kv, arguments, weigh, &b);
 	ctl_progress_end(&b.progress);
 	print_bigs(kv, &b);

@@ -5,9 +5,9 @@
 
 #define EVERY (200 * TIME_MS)
 
-void ctl_progress_begin(struct ctl_progress *progress)
+void ctl_progress_begin(struct ctl_progress *progress, const char *things)
 {
-	*progress = (struct ctl_progress){.begin = time_now()};
+	*progress = (struct ctl_progress){.things = things, .begin = time_now()};
 	progress->shown = progress->begin;
 	progress->on = isatty(STDERR_FILENO) && !ctl.quiet && !ctl.json;
 }
@@ -17,17 +17,17 @@ static void draw(struct ctl_progress *p)
 	double seconds = (double)(p->shown - p->begin) / 1e9;
 	char size[32], rate[32];
 
-	fprintf(stderr, "\r%s: %llu keys, %s, %.0f keys/s, %s/s\033[K", ctl_command_name(),
-		(unsigned long long)p->keys, units_human_size((double)p->bytes, size), (double)p->keys / seconds,
-		units_human_size((double)p->bytes / seconds, rate));
+	fprintf(stderr, "\r%s: %llu %s, %s, %.0f %s/s, %s/s\033[K", ctl_command_name(),
+		(unsigned long long)p->count, p->things, units_human_size((double)p->bytes, size),
+		(double)p->count / seconds, p->things, units_human_size((double)p->bytes / seconds, rate));
 	p->drawn = true;
 }
 
-void ctl_progress_add(struct ctl_progress *progress, uint64_t keys, uint64_t bytes)
+void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t bytes)
 {
 	uint64_t now;
 
-	progress->keys += keys;
+	progress->count += count;
 	progress->bytes += bytes;
 	if (!progress->on)
 		return;
