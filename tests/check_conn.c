@@ -18,6 +18,7 @@ struct peer {
 	int error;
 	char reason[200];
 	uint32_t sent, got;      /* ids */
+	unsigned immediates;
 	unsigned refuse;         /* record() answers -EAGAIN so often */
 	unsigned refused;
 	int violate;             /* what record() answers once, if not 0 */
@@ -87,6 +88,14 @@ static int on_record(struct conn *conn, const struct wire_record *record, const 
 	return 0;
 }
 
+static void on_immediate(struct conn *conn, uint32_t imm)
+{
+	struct peer *p = conn_context(conn);
+
+	ck_assert_uint_eq(p->established, 1);
+	ck_assert_uint_eq(imm, p->immediates++);
+}
+
 static void on_writable(struct conn *conn)
 {
 	struct peer *p = conn_context(conn);
@@ -110,6 +119,7 @@ static void on_closed(struct conn *conn, int error, const char *reason)
 static const struct conn_ops ops = {
 	.established = on_established,
 	.record = on_record,
+	.immediate = on_immediate,
 	.writable = on_writable,
 	.closed = on_closed,
 };
@@ -1192,6 +1202,63 @@ START_TEST(test_violation_in_service)
 }
 END_TEST
 
+static void evil_immediates(struct evil *evil, unsigned count)
+{
+	struct fabric_wr wr = {.opcode = FABRIC_WRITE_IMM};
+
+	for (; wr.imm < count; wr.imm++)
+		ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		evil_turn(evil);
+		pair_turn(&pair);
+	}
+}
+
+/* Behind a message that waits all wait, and take credits. */
+START_TEST(test_immediates_beyond_credits)
+{
+	struct evil *evil = begin_evil();
+	uint8_t data[64];
+
+	server[1].refuse = UINT32_MAX;
+	evil_send(&pair, evil, data, message(data, 32, 0, 8, 8));
+	evil_immediates(evil, 31 + _i);
+	ck_assert_uint_eq(server[1].closed, _i);
+	ck_assert_uint_eq(server[1].immediates, 0);
+	server[1].refuse = 0;
+	PAIR_UNTIL(&pair, server[1].closed || server[1].immediates == 31);
+	fabric_disconnect(evil->endpoint);
+	end_evil(evil);
+	ck_assert_str_eq(server[1].reason, _i ? "an immediate beyond its credits"
+					      : "disconnected by the peer");
+	ck_assert_uint_eq(server[1].immediates, _i ? 0 : 31);
+}
+END_TEST
+
+/* A service that gives nobody a reason to send one. */
+START_TEST(test_immediates_unwanted)
+{
+	static const struct conn_ops without = {
+		.established = on_established,
+		.record = on_record,
+		.closed = on_closed,
+	};
+	struct evil *evil = begin_evil();
+	uint8_t data[64];
+
+	conn_set_owner(server[1].conn, &without, &server[1]);
+	server[1].refuse = _i ? 3 : 0; /* found out at once, or behind a message that waits */
+	evil_send(&pair, evil, data, message(data, 32, 0, 8, 8));
+	evil_immediates(evil, 1);
+	PAIR_UNTIL(&pair, server[1].closed);
+	ck_assert_uint_eq(stats_of(&pair.server).violations, 1);
+	end_evil(evil);
+	ck_assert_uint_eq(server[1].got, 1);
+	ck_assert_int_eq(server[1].error, -EPROTO);
+	ck_assert_str_eq(server[1].reason, "an immediate that nobody asked for");
+}
+END_TEST
+
 /*
  * A server without manners
  */
@@ -1206,7 +1273,9 @@ static void take_evil(void *arg, struct fabric_request *request, const struct wi
 	struct fabric_endpoint_attr attr = {.send_depth = 16, .recv_depth = 64};
 	uint8_t data[WIRE_ACCEPT_SIZE];
 	uint8_t m[64];
+	struct fabric_wr immediate = {.opcode = FABRIC_WRITE_IMM};
 	struct fabric_wr wr = {
+		.next = &immediate,
 		.opcode = FABRIC_SEND,
 		.sge_count = 1,
 		.sge = {{m, message(m, 32, 0, 8, 8), NULL}},
@@ -1275,14 +1344,15 @@ START_TEST(test_bad_answers)
 }
 END_TEST
 
-/* A message that comes with or before the server's answer waits for established(). */
+/* A message and an immediate that come with or before the server's answer wait for established(). */
 START_TEST(test_early_message)
 {
 	evil_answer = honest_answer();
 	evil_answer_len = WIRE_ACCEPT_SIZE;
 	evil_talks_first = true;
 	connect_to_evil();
-	PAIR_UNTIL(&pair, (evil_turn(evil_server), client.got == 1 || client.closed));
+	PAIR_UNTIL(&pair, (evil_turn(evil_server), client.immediates || client.closed));
+	ck_assert_uint_eq(client.got, 1);
 	ck_assert_uint_eq(client.established, 1);
 	ck_assert_uint_eq(client.closed, 0);
 	end_evil_server();
@@ -1416,6 +1486,8 @@ static Suite *suite_of_conn(void)
 	tcase_add_test(tc, test_all_credits_used);
 	tcase_add_test(tc, test_shared_receives_come_back);
 	tcase_add_test(tc, test_violation_in_service);
+	add_loop(tc, test_immediates_beyond_credits, 2);
+	add_loop(tc, test_immediates_unwanted, 2);
 	add_loop(tc, test_bad_answers, 5);
 	tcase_add_test(tc, test_early_message);
 	add_loop(tc, test_refused_by_a_stranger, 2);
