@@ -5,30 +5,12 @@
 #include "gpu/cpu.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
-struct cpu_queue {
-	_Alignas(CACHE_LINE) _Atomic bool held;
-	_Atomic uint64_t index; /* of the next job and its result; written by the holder */
-};
-
-struct cpu {
-	struct gpu_worker *worker;
-	struct cpu_queue queue[WIRE_RING_QUEUES_MAX];
-};
-
-struct cpu_thread {
-	pthread_t thread;
-	struct cpu *cpu;
-	unsigned number;
-	uint32_t next; /* the queue that it looks at first */
-};
-
 static int cpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why)
 {
-	const char *vectors = cpu_quantize_vectors();
+	const char *vectors = cpu_vectors(0)->name;
 
 	(void)why;
 	snprintf(out->device, sizeof(out->device), "%u thread%s%s%s", attr->threads,
@@ -44,7 +26,7 @@ uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *outpu
 		.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = stop};
 
 	if (job->op == WIRE_RING_QUANTIZE)
-		return cpu_quantize(job, input, output);
+		return cpu_vectors(0)->quantize(job, input, output);
 	return gpu_operation_body(&alone, job, input, output);
 }
 
@@ -118,8 +100,7 @@ static int serve_queue(struct cpu_thread *t, uint32_t queue)
 	return rc;
 }
 
-/* One job of the next queue that has some. */
-static int serve_one(struct cpu_thread *t)
+int cpu_step(struct cpu_thread *t)
 {
 	uint32_t queues = t->cpu->worker->ring.shape.queues;
 	int rc = 0;
@@ -138,7 +119,7 @@ static void *serve(void *argument)
 	struct gpu_idle idle = {0};
 
 	while (!gpu_worker_stopping(worker)) {
-		if (serve_one(t) > 0)
+		if (cpu_step(t) > 0)
 			gpu_idle_end(worker, &idle);
 		else
 			gpu_idle(worker, &idle);

@@ -62,6 +62,39 @@ static void map_by_table(const uint8_t *in, uint8_t *out, uint32_t n, const uint
 		out[i] = map[in[i]];
 }
 
+typedef uint32_t (*map_fn)(const uint8_t *in, uint8_t *out, uint32_t n, const struct steps *steps);
+typedef uint32_t (*sum_fn)(const uint8_t *out, uint32_t n, uint64_t *sum);
+
+/* The output's share of the check; what the vectors leave over, word by word. */
+static uint64_t check(const uint8_t *out, uint32_t n, sum_fn sum_vectors)
+{
+	uint64_t sum = 0;
+	uint32_t done = sum_vectors(out, n, &sum);
+
+	for (uint64_t i = done / 8; i < gpu_words(n); i++) {
+		uint64_t word = 0;
+
+		memcpy(&word, out + i * 8, gpu_word_bytes(n, i));
+		sum += wire_ring_check_word(3 + i, word);
+	}
+	return sum;
+}
+
+static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uint8_t *out,
+			 map_fn map_vectors, sum_fn sum_vectors)
+{
+	uint32_t count[256], n = job->length, done = 0;
+	struct steps steps;
+	uint8_t map[256];
+
+	count_pixels(in, n, count);
+	make_map(count, n, job->param[GPU_QUANTIZE_LEVELS], map);
+	if (find_steps(map, &steps))
+		done = map_vectors(in, out, n, &steps);
+	map_by_table(in + done, out + done, n - done, map);
+	return check(out, n, sum_vectors);
+}
+
 /*
  * The two loops over vectors, once for each length of them. Both do whole vectors and answer how
  * many bytes that were.
@@ -108,6 +141,12 @@ static void map_by_table(const uint8_t *in, uint8_t *out, uint32_t n, const uint
 		for (unsigned j = 0; j < BYTES / 8; j++)                                           \
 			*sum += total[j];                                                          \
 		return i;                                                                          \
+	}                                                                                          \
+                                                                                                   \
+	static uint64_t quantize_##NAME(const struct wire_ring_job *job, const void *input,        \
+					void *output)                                              \
+	{                                                                                          \
+		return quantize(job, input, output, map_##NAME, sum_##NAME);                       \
 	}
 
 VECTOR_LOOPS(plain, 16, )
@@ -116,59 +155,17 @@ VECTOR_LOOPS(avx2, 32, __attribute__((target("avx2"))))
 VECTOR_LOOPS(avx512, 64, __attribute__((target("avx512bw,avx512dq"))))
 #endif
 
-struct loops {
-	const char *name;
-	uint32_t (*map)(const uint8_t *in, uint8_t *out, uint32_t n, const struct steps *steps);
-	uint32_t (*sum)(const uint8_t *out, uint32_t n, uint64_t *sum);
-};
-
-static const struct loops *best(void)
+const struct cpu_vectors *cpu_vectors(unsigned i)
 {
-	static const struct loops plain = {"", map_plain, sum_plain};
+	static const struct cpu_vectors plain = {"", quantize_plain};
 #ifdef __x86_64__
-	static const struct loops avx2 = {"AVX2", map_avx2, sum_avx2};
-	static const struct loops avx512 = {"AVX-512", map_avx512, sum_avx512};
+	static const struct cpu_vectors avx2 = {"AVX2", quantize_avx2};
+	static const struct cpu_vectors avx512 = {"AVX-512", quantize_avx512};
 
-	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && i-- == 0)
 		return &avx512;
-	if (__builtin_cpu_supports("avx2"))
+	if (__builtin_cpu_supports("avx2") && i-- == 0)
 		return &avx2;
 #endif
-	return &plain;
-}
-
-const char *cpu_quantize_vectors(void)
-{
-	return best()->name;
-}
-
-/* The output's share of the check; what the vectors leave over, word by word. */
-static uint64_t check(const struct loops *loops, const uint8_t *out, uint32_t n)
-{
-	uint64_t sum = 0;
-	uint32_t done = loops->sum(out, n, &sum);
-
-	for (uint64_t i = done / 8; i < gpu_words(n); i++) {
-		uint64_t word = 0;
-
-		memcpy(&word, out + i * 8, gpu_word_bytes(n, i));
-		sum += wire_ring_check_word(3 + i, word);
-	}
-	return sum;
-}
-
-uint64_t cpu_quantize(const struct wire_ring_job *job, const void *input, void *output)
-{
-	const struct loops *loops = best();
-	const uint8_t *in = input;
-	uint8_t *out = output, map[256];
-	uint32_t count[256], n = job->length, done = 0;
-	struct steps steps;
-
-	count_pixels(in, n, count);
-	make_map(count, n, job->param[GPU_QUANTIZE_LEVELS], map);
-	if (find_steps(map, &steps))
-		done = loops->map(in, out, n, &steps);
-	map_by_table(in + done, out + done, n - done, map);
-	return check(loops, out, n);
+	return i == 0 ? &plain : NULL;
 }

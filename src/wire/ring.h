@@ -232,7 +232,7 @@ WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
  * or be seen. */
 WIRE_RING_FN void wire_ring_fence(void)
 {
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__sync_synchronize();
 }
 
 /* Word i of a payload, which a reader may have copied to any address. */
