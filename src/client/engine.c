@@ -248,6 +248,10 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 				sched_yield();
 			continue;
 		}
+		if (fabric_moving(conn_group_queue(engine->group))) {
+			busy_until = now + poll;
+			continue;
+		}
 		if (engine_arm(engine))
 			continue;
 		if (finished(what, value))

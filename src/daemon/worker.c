@@ -187,12 +187,15 @@ static uint64_t deadline(const struct worker *w)
 	return when;
 }
 
-/* Armed first and looked at once more, so that nothing comes unseen. True: something had come. */
+/* Armed first and looked at once more, so that nothing comes unseen. True: something had come, or is coming. */
 static bool rest(struct worker *w)
 {
 	uint64_t now = time_now(), when;
 	bool armed = true;
 
+	for (unsigned i = 0; i < w->groups; i++)
+		if (fabric_moving(conn_group_queue(w->group[i])))
+			return true;
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
 	if (progress(w, now) > 0 || !inbox_empty(w))

@@ -201,6 +201,11 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out)
 	return queue->ops->next_event(queue, out);
 }
 
+bool fabric_moving(struct fabric_queue *queue)
+{
+	return queue->ops->moving(queue);
+}
+
 int fabric_arm(struct fabric_queue *queue)
 {
 	return queue->ops->arm(queue);

@@ -247,6 +247,10 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
  * one sleep. */
 int fabric_arm(struct fabric_queue *queue);
 
+/* Were bytes of large transfers moved since the last completion and since it was last asked? Then more are near, and
+ * polling on is faster than sleeping; what was armed is not any more. Never true where a device moves them. */
+bool fabric_moving(struct fabric_queue *queue);
+
 /* Descriptors that become readable when there is a completion (after fabric_arm) or an event. They are
  * drained by poll and next_event; they do not change. Count, at most FABRIC_MAX_FDS. */
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);

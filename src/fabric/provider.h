@@ -53,6 +53,7 @@ struct fabric_provider {
 	int (*post)(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 	int (*poll)(struct fabric_queue *queue, struct fabric_completion *out, int max);
 	int (*next_event)(struct fabric_queue *queue, struct fabric_event *out);
+	bool (*moving)(struct fabric_queue *queue);
 	int (*arm)(struct fabric_queue *queue);
 	int (*fds)(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 };

@@ -374,7 +374,7 @@ static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, 
 	}
 	n = soft_cq_take(q, out, max);
 	if (n)
-		q->armed = false;
+		q->armed = q->moved = false;
 	soft_settle(q);
 	return n;
 }
@@ -423,6 +423,17 @@ static int soft_next_event(struct fabric_queue *queue, struct fabric_event *out)
 	return 1;
 }
 
+static bool soft_moving(struct fabric_queue *queue)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	bool moved = q->moved;
+
+	q->moved = false;
+	if (moved)
+		q->armed = false; /* the quick way to poll */
+	return moved;
+}
+
 static int soft_arm(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
@@ -467,6 +478,7 @@ const struct fabric_provider fabric_soft = {
 	.post = soft_post,
 	.poll = soft_poll,
 	.next_event = soft_next_event,
+	.moving = soft_moving,
 	.arm = soft_arm,
 	.fds = soft_fds,
 };

@@ -122,6 +122,7 @@ struct soft_queue {
 	struct soft_source kick, timer;
 	uint32_t timer_ms; /* 0: off */
 	bool armed, kicked, polled;
+	bool moved; /* many bytes; see fabric_moving() */
 	unsigned skipped;
 
 	struct fabric_completion *cq;

@@ -567,6 +567,7 @@ static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t 
 	*wanted = direct + (direct == ep->left ? SOFT_STAGE : 0);
 	if (n <= 0)
 		return n;
+	ep->queue->moved = true;
 	soft_advance(ep, MIN((size_t)n, direct));
 	if (ep->phase == SOFT_PHASE_FINISH)
 		*step = soft_parse_stage(ep, n - direct);

@@ -347,6 +347,7 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 	n = soft_send(ep);
 	if (n < 0)
 		return false;
+	ep->queue->moved |= n > SOFT_STAGE;
 	soft_account(ep, n);
 	soft_retire(ep);
 	if ((size_t)n < b->bytes) {

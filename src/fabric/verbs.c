@@ -434,6 +434,7 @@ const struct fabric_provider fabric_verbs = {
 	.post = verbs_post,
 	.poll = verbs_poll,
 	.next_event = verbs_next_event,
+	.moving = verbs_moving,
 	.arm = verbs_arm,
 	.fds = verbs_fds,
 };

@@ -248,6 +248,7 @@ struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_n
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
 void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
+bool verbs_moving(struct fabric_queue *queue);
 int verbs_arm(struct fabric_queue *queue);
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 void verbs_take_cq_events(struct verbs_cq *cq);

@@ -297,6 +297,11 @@ void verbs_take_cq_events(struct verbs_cq *cq)
 	}
 }
 
+bool verbs_moving(struct fabric_queue *queue)
+{
+	return false;
+}
+
 int verbs_arm(struct fabric_queue *queue)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
