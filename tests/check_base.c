@@ -104,6 +104,26 @@ START_TEST(test_address_resolves)
 }
 END_TEST
 
+START_TEST(test_address_loopback)
+{
+	static const struct {
+		const char *text;
+		bool loopback;
+	} cases[] = {{"127.0.0.1:80", true}, {"127.9.9.9:80", true}, {"[::1]:80", true},
+		     {"128.0.0.1:80", false}, {"10.127.0.1:80", false}, {"[fe80::1]:80", false}, {"unix:///tmp/x", false}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sockaddr_storage ss;
+		struct address a;
+		socklen_t len;
+
+		ck_assert_int_eq(address_parse(cases[i].text, &a), 0);
+		ck_assert_int_eq(address_resolve(&a, &ss, &len), 0);
+		ck_assert_msg(address_is_loopback((struct sockaddr *)&ss) == cases[i].loopback, "%s", cases[i].text);
+	}
+}
+END_TEST
+
 START_TEST(test_histogram_percentiles)
 {
 	struct histogram *h = malloc(sizeof(*h)), *other = malloc(sizeof(*other));
@@ -214,6 +234,7 @@ int main(void)
 	tcase_add_test(tc, test_number_range);
 	tcase_add_test(tc, test_address_forms);
 	tcase_add_test(tc, test_address_resolves);
+	tcase_add_test(tc, test_address_loopback);
 	tcase_add_test(tc, test_histogram_percentiles);
 	tcase_add_test(tc, test_list_order);
 	tcase_add_test(tc, test_ring_between_threads);

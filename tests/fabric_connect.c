@@ -2,7 +2,10 @@
 #include "fabric_pair.h"
 
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/un.h>
@@ -283,6 +286,92 @@ START_TEST(swallowed_until_destroyed)
 	ck_assert_uint_lt(time_now() - start, (uint64_t)target.slow * TIME_S);
 	pair_pump_for(&p, 20);
 	pair_connect(&p, &p.c, &p.s);
+	pair_close(&p);
+}
+END_TEST
+
+static void congestion_of(int fd, char name[static 17])
+{
+	socklen_t len = 16;
+
+	memset(name, 0, 17);
+	ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len), 0);
+}
+
+/* How many of our sockets are connected at this port, all of them with this congestion control. */
+static int connected_with(in_port_t port, const char *congestion)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		struct sockaddr_storage name[2] = {0};
+		socklen_t len[2] = {sizeof(name[0]), sizeof(name[1])};
+		char has[17];
+
+		if (getsockname(fd, (struct sockaddr *)&name[0], &len[0]) != 0 ||
+		    getpeername(fd, (struct sockaddr *)&name[1], &len[1]) != 0)
+			continue;
+		if (((struct sockaddr_in *)&name[0])->sin_port != port &&
+		    ((struct sockaddr_in *)&name[1])->sin_port != port)
+			continue;
+		congestion_of(fd, has);
+		ck_assert_str_eq(has, congestion);
+		n++;
+	}
+	return n;
+}
+
+/* An IPv4 address of this machine that is not the loopback's. */
+static bool own_address(struct in_addr *out)
+{
+	struct ifaddrs *all;
+	bool found = false;
+
+	ck_assert_int_eq(getifaddrs(&all), 0);
+	for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+		found = i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
+			i->ifa_flags & IFF_UP && !address_is_loopback(i->ifa_addr);
+		if (found)
+			*out = ((struct sockaddr_in *)i->ifa_addr)->sin_addr;
+	}
+	freeifaddrs(all);
+	return found;
+}
+
+START_TEST(nothing_is_paced_on_the_loopback)
+{
+	struct pair p;
+
+	if (target.verbs || target.sa.ss_family == AF_UNIX)
+		return;
+	pair_make(&p, &pair_defaults);
+	ck_assert_int_eq(connected_with(((struct sockaddr_in *)&p.sa)->sin_port, "reno"), 2);
+	pair_close(&p);
+}
+END_TEST
+
+START_TEST(the_system_chooses_for_peers_elsewhere)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct fabric_listener *any;
+	char congestion[17];
+	struct pair p;
+	int fd;
+
+	if (target.verbs || target.sa.ss_family != AF_INET)
+		return;
+	pair_open(&p, &pair_defaults);
+	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&in, sizeof(in), &p.server, &any), 0);
+	in.sin_port = htons(fabric_listener_port(any));
+	if (own_address(&in.sin_addr)) {
+		memcpy(&p.sa, &in, sizeof(in));
+		pair_connect(&p, &p.c, &p.s);
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		congestion_of(fd, congestion);
+		close(fd);
+		ck_assert_int_eq(connected_with(in.sin_port, congestion), 2);
+	}
+	fabric_listener_close(any);
 	pair_close(&p);
 }
 END_TEST
@@ -650,6 +739,8 @@ Suite *connect_suite(void)
 	tcase_add_test(t, client_disconnects_while_connecting);
 	tcase_add_loop_test(t, client_gone_before_the_answer, 0, 2);
 	tcase_add_test(t, receives_posted_while_connecting);
+	tcase_add_test(t, nothing_is_paced_on_the_loopback);
+	tcase_add_test(t, the_system_chooses_for_peers_elsewhere);
 	tcase_add_loop_test(t, destroy_in_each_state, 0, STATES * 2);
 	return s;
 }

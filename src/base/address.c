@@ -162,6 +162,14 @@ char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)
 	return buf;
 }
 
+bool address_is_loopback(const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> 24 == 127;
+	return sa->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+}
+
 char *address_runtime_path(const char *name, char *buf, size_t size)
 {
 	const char *given = getenv("RUNTIME_DIRECTORY"), *user = getenv("XDG_RUNTIME_DIR");

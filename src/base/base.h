@@ -132,6 +132,9 @@ char *address_format(const struct address *address, char *buf, size_t size);
  * -EHOSTUNREACH when the name has none; logged. */
 int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
 
+/* 127.0.0.0/8 or ::1. */
+bool address_is_loopback(const struct sockaddr *sa);
+
 /* Where a socket of the daemon is unless configured: /run/rdmad/NAME for root (or in the directory that
  * systemd names), else $XDG_RUNTIME_DIR/NAME or /tmp/rdmad-UID/NAME. Returns buf. */
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"

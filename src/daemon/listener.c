@@ -186,21 +186,13 @@ static int listen_soft(struct daemon *d, const char *transport, struct sockaddr 
 	return rc == 0 ? 0 : cannot_listen(transport, sa, rc);
 }
 
-static bool is_loopback(const struct sockaddr *sa)
-{
-	if (sa->sa_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> 24 == 127;
-	return sa->sa_family == AF_INET6 &&
-	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
-}
-
 /* An address may serve TCP and have no RDMA device behind it: told, not an error, unless only RDMA
  * was asked for there. */
 static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, bool only)
 {
 	char reason[256], text[128], has[128];
 	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
-	int rc = is_loopback(sa) ? -EADDRNOTAVAIL : listen_on(d, "verbs", "rdma", sa, len);
+	int rc = address_is_loopback(sa) ? -EADDRNOTAVAIL : listen_on(d, "verbs", "rdma", sa, len);
 
 	if (rc == 0)
 		return 0;

@@ -154,6 +154,7 @@ struct soft_listener {
 	void *context;
 	bool paused; /* no descriptors: tried again by the timer */
 	uint16_t port;
+	char congestion[16]; /* the system's choice; "" of a UNIX socket */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1]; /* "" unless to be unlinked */
 	dev_t dev;
 	ino_t ino;

@@ -13,6 +13,7 @@
 
 #define SOFT_BACKLOG 4096
 #define SOFT_ACCEPTS 64 /* of one listener in one turn */
+#define SOFT_UNPACED "reno"
 
 static bool soft_family_known(const struct sockaddr *sa, socklen_t len)
 {
@@ -91,6 +92,25 @@ static void soft_listener_unlink(const struct soft_listener *l)
 		unlink(l->path);
 }
 
+/*
+ * Nothing is to be paced on the loopback, and a congestion control that paces (bbr) sets a timer for each segment,
+ * which costs more than to copy it. So the plainest one is chosen there. A socket that has begun to pace never leaves it
+ * off, so the choice precedes the connection: a listener's is for all its peers, and those from elsewhere get the
+ * system's back.
+ */
+static void soft_congestion(int fd, const char *name)
+{
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
+}
+
+static void soft_listener_congestion(struct soft_listener *l)
+{
+	socklen_t len = sizeof(l->congestion) - 1;
+
+	if (getsockopt(l->source.fd, IPPROTO_TCP, TCP_CONGESTION, l->congestion, &len) == 0)
+		soft_congestion(l->source.fd, SOFT_UNPACED);
+}
+
 static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa, socklen_t len)
 {
 	int ret;
@@ -102,6 +122,7 @@ static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa
 	if (ret)
 		goto err_close;
 	soft_listener_name(l);
+	soft_listener_congestion(l);
 	ret = listen(l->source.fd, SOFT_BACKLOG) ? -errno
 						 : soft_watch(l->queue, &l->source, EPOLLIN, true);
 	if (ret)
@@ -214,6 +235,8 @@ static void soft_request_create(struct soft_listener *l, int fd,
 		close(fd);
 		return;
 	}
+	if (!address_is_loopback((const struct sockaddr *)peer))
+		soft_congestion(fd, l->congestion);
 	r->base.ops = l->base.ops;
 	r->source = (struct soft_source){.kind = SOFT_REQUEST, .fd = fd};
 	r->queue = q;
@@ -483,6 +506,8 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
+	if (address_is_loopback(sa))
+		soft_congestion(fd, SOFT_UNPACED);
 	ret = soft_endpoint_create(q, d, attr, &ep);
 	if (ret) {
 		close(fd);
