@@ -17,8 +17,9 @@
 
 #define SOFT_INLINE 256			/* payloads up to this are copied */
 #define SOFT_STAGE (SOFT_HEADER + 4096) /* so no more of a large payload is copied */
-#define SOFT_BUDGET (256 * KIB)		/* bytes an endpoint moves in one turn, each way */
-#define SOFT_BATCH 128			/* frames in one system call */
+/* Bytes that an endpoint moves in one turn, each way: a piece with its header and small frames before it. */
+#define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE)
+#define SOFT_BATCH 128 /* frames in one system call */
 #define SOFT_MAX_READS 128
 #define SOFT_MAX_DEPTH 65536
 #define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
