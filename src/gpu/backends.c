@@ -2,6 +2,7 @@
 #include "gpu/worker.h"
 
 const struct gpu_backend *const gpu_backends[] = {
+	&gpu_backend_cuda,
 	&gpu_backend_cpu,
 	NULL,
 };

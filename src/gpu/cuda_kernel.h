@@ -8,21 +8,22 @@
 #include "wire/ring.h"
 
 #define GPU_KERNEL_NAME "gpu_kernel"
-#define GPU_KERNEL_TEAM 512  /* threads of a block that carry out its jobs */
-#define GPU_KERNEL_WATCH 32  /* and those of the warp that watches them */
+#define GPU_KERNEL_TEAM 512 /* threads of a block that carry out its jobs */
+#define GPU_KERNEL_WATCH 32 /* and those of the warp that watches them */
 #define GPU_KERNEL_THREADS (GPU_KERNEL_TEAM + GPU_KERNEL_WATCH)
 #define GPU_KERNEL_STOP UINT64_MAX
 
 /* What a block says. */
 struct gpu_kernel_block {
-	uint64_t beat;		  /* counts while it lives */
-	uint64_t failed;	  /* enum wire_ring_error << 32 | queue; the two below were written before */
-	uint64_t index;		  /* of the job that failed */
+	uint64_t beat;	 /* counts while it lives */
+	uint64_t failed; /* enum wire_ring_error << 32 | queue; the two below were written before */
+	uint64_t index;	 /* of the job that failed */
 	uint64_t reserved[5];
 	struct wire_ring_job job; /* and the kernel's copy of it */
 };
 
-/* In memory of the worker process that its client cannot reach. One writer per word, as in the ring. */
+/* In memory of the worker process that its client cannot reach. One writer per word, as in the
+ * ring. */
 struct gpu_kernel_board {
 	uint64_t beat; /* of the host: changes while it lives; GPU_KERNEL_STOP: end now */
 	uint64_t reserved[7];

@@ -1,0 +1,545 @@
+/*
+ * check_gpu_cuda.c: the backend of an accelerator, in this process: its kernel's text runs on the
+ * threads of tests/fake, or with RDMAD_TEST_CUDA=real on a device. Then what needs failures on
+ * demand is left out.
+ */
+#include <check.h>
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "gpu/cuda_api.h"
+#include "gpu/message.h"
+#include "gpu/worker.h"
+
+#define FAKE "tests/fake/.libs/" CUDA_LIBRARY
+
+static bool real;
+static char kernels[4096]; /* a file that the fake library takes */
+
+/* A session without a daemon: a ring, a port, and the backend in a thread. */
+static struct gpu_worker *worker;
+static struct gpu_port *port;
+static pthread_t thread;
+static int control;
+static int status;
+static struct gpu_message said;
+
+static void *run(void *argument)
+{
+	status = gpu_backend_cuda.run(worker);
+	gpu_worker_stopped(worker);
+	return NULL;
+}
+
+static void make_worker(uint32_t queues, uint32_t slots, uint32_t payload)
+{
+	struct wire_ring_shape shape = {queues, slots, payload};
+	int ends[2];
+
+	ck_assert(wire_ring_shape_valid(&shape));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	worker = aligned_alloc(CACHE_LINE, sizeof(*worker));
+	ck_assert_ptr_nonnull(worker);
+	memset(worker, 0, sizeof(*worker));
+	worker->ring.shape = shape;
+	worker->ring.at = wire_ring_layout(&shape);
+	worker->ring.base = mmap(NULL, worker->ring.at.bytes, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(worker->ring.base, MAP_FAILED);
+	worker->attr.backend = "cuda";
+	worker->attr.kernels = real ? getenv("RDMAD_TEST_KERNELS") : kernels;
+	worker->attr.poll = 50 * TIME_US;
+	worker->attr.job_timeout = 60 * TIME_S;
+	worker->event = -1;
+	worker->control = ends[0];
+	control = ends[1];
+}
+
+static void start(void)
+{
+	ck_assert_int_eq(gpu_port_create(&worker->ring, &port), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, run, NULL), 0);
+}
+
+/* Wait for the backend's end, which says why in `said`. */
+static void join(void)
+{
+	/* What the watch of a worker process does: wake who sleeps. */
+	while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
+		gpu_port_kick(port);
+		usleep(1000);
+	}
+	said = (struct gpu_message){.kind = GPU_SAYS_READY};
+	while (recv(control, &said, sizeof(said), MSG_DONTWAIT) == sizeof(said))
+		;
+	gpu_port_destroy(port);
+}
+
+static void free_worker(void)
+{
+	close(control);
+	close(worker->control);
+	munmap(worker->ring.base, worker->ring.at.bytes);
+	free(worker);
+}
+
+static void stop(void)
+{
+	wire_ring_store32(&wire_ring_control(&worker->ring)->stop, 1);
+	join();
+	ck_assert_msg(status == 0, "%s", said.text);
+	ck_assert_uint_eq(wire_ring_header(&worker->ring)->state, WIRE_RING_STOPPED);
+}
+
+/* It ends by itself, and says so; `text` is the begin of the reason. */
+static void assert_fails(enum wire_ring_error error, const char *text)
+{
+	join();
+	ck_assert_int_ne(status, 0);
+	ck_assert_uint_eq(wire_ring_header(&worker->ring)->state, WIRE_RING_FAILED);
+	ck_assert_uint_eq(wire_ring_header(&worker->ring)->error, error);
+	ck_assert_uint_eq(said.kind, GPU_SAYS_FAILED);
+	ck_assert_msg(strncmp(said.text, text, strlen(text)) == 0, "\"%s\" is not \"%s\"",
+		      said.text, text);
+}
+
+static struct wire_ring_job image(uint32_t id, uint32_t width, uint32_t height, uint32_t levels)
+{
+	return (struct wire_ring_job){.id = id,
+				      .op = WIRE_RING_QUANTIZE,
+				      .length = width * height,
+				      .param = {width, height, levels}};
+}
+
+static struct wire_ring_job echo(uint32_t id, uint32_t length, uint32_t microseconds)
+{
+	return (struct wire_ring_job){
+		.id = id, .op = WIRE_RING_ECHO, .length = length, .param = {microseconds}};
+}
+
+/* What the operation's description says, without a thought of speed. */
+static void expect(const struct wire_ring_job *job, const uint8_t *input, uint8_t *output)
+{
+	uint64_t count[256] = {0}, levels = job->param[2];
+
+	memcpy(output, input, job->length);
+	if (job->op == WIRE_RING_ECHO)
+		return;
+	for (uint32_t i = 0; i < job->length; i++)
+		count[input[i]]++;
+	for (int v = 1; v < 256; v++)
+		count[v] += count[v - 1];
+	for (uint32_t i = 0; i < job->length; i++)
+		output[i] = (uint8_t)(256 / levels * (levels * count[input[i]] / job->length));
+}
+
+static void fill(uint8_t *bytes, uint32_t length, uint32_t seed)
+{
+	for (uint32_t i = 0; i < length; i++) {
+		seed = seed * 1664525 + 1013904223;
+		bytes[i] = (uint8_t)(seed >> 24) & (uint8_t)(seed >> 16);
+	}
+}
+
+static void submit(const struct wire_ring_job *job)
+{
+	struct gpu_cell cell;
+	void *input;
+
+	while (gpu_port_reserve(port, &cell, &input) == -EAGAIN)
+		ck_assert_msg(!gpu_worker_stopping(worker), "the session ended");
+	fill(input, job->length, job->id);
+	gpu_port_submit(port, &cell, job);
+	gpu_port_kick(port);
+}
+
+/* The result of a job that submit() filled. */
+static void check_result(const struct gpu_done *done, const struct wire_ring_job *job)
+{
+	uint8_t *input = malloc(job->length + 1), *output = malloc(job->length + 1);
+
+	ck_assert_uint_eq(done->result.id, job->id);
+	ck_assert_uint_eq(done->result.length, job->length);
+	ck_assert_uint_eq(done->result.check, wire_ring_check(&done->result, done->output));
+	fill(input, job->length, job->id);
+	expect(job, input, output);
+	ck_assert_msg(memcmp(output, done->output, job->length) == 0, "job %u: wrong output",
+		      job->id);
+	free(output);
+	free(input);
+}
+
+/* All jobs, with as many in the ring as it takes; each has its result once. */
+static void work_through(const struct wire_ring_job *jobs, unsigned count)
+{
+	bool *seen = calloc(count, sizeof(*seen));
+	uint64_t until = time_now() + 300 * TIME_S;
+	unsigned sent = 0, got = 0;
+
+	while (got < count) {
+		struct gpu_done done[16];
+		struct gpu_cell cell;
+		void *input;
+		int n;
+
+		while (sent < count && gpu_port_reserve(port, &cell, &input) == 0) {
+			fill(input, jobs[sent].length, jobs[sent].id);
+			gpu_port_submit(port, &cell, &jobs[sent++]);
+		}
+		gpu_port_kick(port);
+		n = gpu_port_poll(port, done, ARRAY_SIZE(done));
+		ck_assert_int_ge(n, 0);
+		for (int i = 0; i < n; i++, got++) {
+			ck_assert_uint_lt(done[i].result.id, count);
+			ck_assert(!seen[done[i].result.id]);
+			seen[done[i].result.id] = true;
+			check_result(&done[i], &jobs[done[i].result.id]);
+			gpu_port_release(port, &done[i].cell);
+		}
+		ck_assert_msg(!gpu_worker_stopping(worker) && time_now() < until, "it ended early");
+	}
+	free(seen);
+}
+
+/* One queue and many, fewer blocks than queues, and a ring that is full all the time. */
+static const struct wire_ring_shape shapes[] = {{1, 1, 4096}, {3, 16, 4096}, {64, 2, 4096}};
+
+START_TEST(test_every_job_once)
+{
+	struct wire_ring_job jobs[300];
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(jobs); i++)
+		jobs[i] = i % 3 ? image(i, 64, 64, i % 256 + 1) : echo(i, i * 13, 0);
+	make_worker(shapes[_i].queues, shapes[_i].slots, shapes[_i].payload);
+	start();
+	work_through(jobs, ARRAY_SIZE(jobs));
+	stop();
+	free_worker();
+}
+END_TEST
+
+/* Around what a word, a wide load, the staging and a warp hold. */
+START_TEST(test_lengths)
+{
+	static const uint32_t lengths[] = {1,	  2,	 7,	8,     9,     15,    16,   17,
+					   31,	  63,	 64,	65,    4095,  4097,  8191, 16383,
+					   16384, 16385, 16391, 65536, 65537, 100003};
+	struct wire_ring_job jobs[2 * ARRAY_SIZE(lengths) + 1];
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		jobs[n] = image(n, lengths[i], 1, 4), n++;
+		jobs[n] = echo(n, lengths[i], 0), n++;
+	}
+	jobs[n] = echo(n, 0, 0), n++;
+	make_worker(2, 4, 131072);
+	start();
+	work_through(jobs, n);
+	stop();
+	free_worker();
+}
+END_TEST
+
+START_TEST(test_stop_during_a_job)
+{
+	struct wire_ring_job job = echo(0, 64, 30000000);
+
+	make_worker(2, 4, 4096);
+	start();
+	submit(&job);
+	submit(&job);
+	stop();
+	free_worker();
+}
+END_TEST
+
+START_TEST(test_overtime)
+{
+	struct wire_ring_job job = echo(0, 64, 30000000);
+
+	make_worker(1, 4, 4096);
+	worker->attr.job_timeout = 50 * TIME_MS;
+	start();
+	submit(&job);
+	assert_fails(WIRE_RING_OVERTIME, "job 0 of queue 0 takes longer than 50ms");
+	free_worker();
+}
+END_TEST
+
+START_TEST(test_bad_jobs)
+{
+	static const struct {
+		struct wire_ring_job job;
+		const char *why;
+	} bad[] = {
+		{{.op = 77}, "job 0 of queue 0: there is no such operation"},
+		{{.op = WIRE_RING_QUANTIZE, .length = 4, .param = {2, 2, 0}},
+		 "job 0 of queue 0: levels is not between 1 and 256"},
+		{{.op = WIRE_RING_QUANTIZE, .length = 4, .param = {2, 3, 4}},
+		 "job 0 of queue 0: width times height is not the length of the input"},
+		{{.op = WIRE_RING_ECHO, .length = 4097}, "job 0 of queue 0: input or output"},
+		{{.op = WIRE_RING_ECHO, .length = UINT32_MAX}, "job 0 of queue 0: input or output"},
+		{{.op = WIRE_RING_ECHO, .reserved = 1}, "job 0 of queue 0: a reserved field"},
+	};
+	struct gpu_cell cell;
+	void *input;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		make_worker(1, 2, 4096);
+		start();
+		ck_assert_int_eq(gpu_port_reserve(port, &cell, &input), 0);
+		gpu_port_submit(port, &cell, &bad[i].job);
+		assert_fails(WIRE_RING_BAD_JOB, bad[i].why);
+		free_worker();
+	}
+}
+END_TEST
+
+/* A client that breaks the rules of the ring, after some that it kept. */
+static void assert_broken(uint64_t submitted, uint64_t collected, enum wire_ring_error error,
+			  const char *text)
+{
+	struct wire_ring_job jobs[] = {echo(0, 8, 0), echo(1, 8, 0)};
+	struct wire_ring_client_line *line;
+
+	make_worker(1, 2, 4096);
+	line = wire_ring_client_line(&worker->ring, 0);
+	start();
+	work_through(jobs, ARRAY_SIZE(jobs));
+	wire_ring_store(&line->collected, collected);
+	wire_ring_store(&line->submitted, submitted);
+	assert_fails(error, text);
+	free_worker();
+}
+
+START_TEST(test_broken_rules)
+{
+	assert_broken(3, 2, WIRE_RING_SEQUENCE, "job 2 of queue 0: its sequence number is not 3");
+	assert_broken(1, 2, WIRE_RING_JUMPED, "queue 0: an index went back");
+	assert_broken(5, 2, WIRE_RING_JUMPED, "queue 0: an index went back");
+	assert_broken(UINT64_MAX, 2, WIRE_RING_JUMPED, "queue 0: an index went back");
+}
+END_TEST
+
+/* Indices of results are looked at when there may be no room for the next. */
+START_TEST(test_broken_collected)
+{
+	struct wire_ring_job job = echo(0, 8, 0);
+
+	make_worker(1, 2, 4096);
+	wire_ring_store(&wire_ring_client_line(&worker->ring, 0)->collected, 1);
+	start();
+	submit(&job);
+	assert_fails(WIRE_RING_JUMPED, "queue 0: an index went back");
+	free_worker();
+}
+END_TEST
+
+/* Each entry of the library fails once: the session ends and says which. */
+#define ENTRY_NAME(name, exported, version, arguments) #name,
+static const char *const entries[] = {CUDA_ENTRIES(ENTRY_NAME)};
+
+static bool before_the_launch(const char *entry)
+{
+	static const char *const others[] = {
+		"cuDriverGetVersion",  "cuGetErrorString", "cuDeviceGetName",
+		"cuDeviceGetUuid",     "cuCtxDestroy",	   "cuModuleUnload",
+		"cuMemHostUnregister", "cuStreamQuery",	   "cuStreamDestroy"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (strcmp(others[i], entry) == 0)
+			return false;
+	return true;
+}
+
+START_TEST(test_entry_fails)
+{
+	char setting[128], text[128];
+
+	if (!before_the_launch(entries[_i]))
+		return;
+	snprintf(setting, sizeof(setting), "%s=2", entries[_i]);
+	snprintf(text, sizeof(text), "%s: out of memory (2)", entries[_i]);
+	setenv("RDMAD_FAKE_CUDA", setting, 1);
+	make_worker(1, 1, 4096);
+	start();
+	assert_fails(WIRE_RING_DEVICE, text);
+	free_worker();
+}
+END_TEST
+
+START_TEST(test_kernel_fails)
+{
+	setenv("RDMAD_FAKE_CUDA", "cuStreamQuery=719", 1);
+	make_worker(1, 1, 4096);
+	start();
+	assert_fails(WIRE_RING_DEVICE, "the kernel: unspecified launch failure (719)");
+	free_worker();
+}
+END_TEST
+
+static void assert_fault(const char *setting, const char *text)
+{
+	struct wire_ring_job jobs[] = {echo(0, 8, 0), echo(1, 8, 0), echo(2, 8, 0)};
+
+	setenv("RDMAD_FAKE_CUDA", setting, 1);
+	make_worker(1, 1, 4096);
+	start();
+	work_through(jobs, 2);
+	submit(&jobs[2]);
+	assert_fails(WIRE_RING_DEVICE, text);
+	free_worker();
+}
+
+START_TEST(test_fault)
+{
+	assert_fault("fault=3", "the kernel: an illegal memory access was encountered (700)");
+}
+END_TEST
+
+START_TEST(test_device_stands_still)
+{
+	assert_fault("hang=3", "the device stands still");
+}
+END_TEST
+
+/* Libraries from before cuGetProcAddress have the entries under the names of their versions. */
+START_TEST(test_old_library)
+{
+	struct wire_ring_job job = echo(0, 64, 0);
+
+	setenv("RDMAD_FAKE_CUDA", "cuGetProcAddress=500", 1);
+	make_worker(1, 1, 4096);
+	start();
+	work_through(&job, 1);
+	stop();
+	free_worker();
+}
+END_TEST
+
+static void assert_probe(const char *device, const char *answer)
+{
+	struct gpu_worker_attr attr = {.device = device, .kernels = kernels};
+	struct gpu_probe probe = {.backend = "cuda"};
+	char why[GPU_WHY] = "";
+	int rc = gpu_backend_cuda.probe(&attr, &probe, why);
+
+	ck_assert_int_eq(rc, strncmp(answer, "Fake", 4) == 0 ? 0 : -ENODEV);
+	ck_assert_str_eq(rc == 0 ? probe.device : why, answer);
+}
+
+START_TEST(test_devices)
+{
+	setenv("RDMAD_FAKE_CUDA", "devices=2", 1);
+	assert_probe(NULL, "Fake GPU 0");
+	assert_probe("1", "Fake GPU 1");
+	assert_probe("2", "there is no device number 2, of 2");
+	assert_probe("GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01", "Fake GPU 1");
+	assert_probe("gpu-A0A1A2A3-a4a5-a6a7-a8a9-aaabacadae00", "Fake GPU 0");
+	assert_probe("GPU-0", "none of the 2 devices has the UUID GPU-0");
+	setenv("RDMAD_FAKE_CUDA", "cuInit=100", 1);
+	assert_probe(NULL, "cuInit: no CUDA-capable device is detected (100)");
+	setenv("RDMAD_FAKE_CUDA", "cuInit=12345", 1);
+	assert_probe(NULL, "cuInit: unknown error (12345)");
+}
+END_TEST
+
+static void assert_kernels(const char *path, const char *text)
+{
+	make_worker(1, 1, 4096);
+	worker->attr.kernels = path;
+	start();
+	assert_fails(WIRE_RING_DEVICE, text);
+	free_worker();
+}
+
+START_TEST(test_kernels_file)
+{
+	char text[8192];
+
+	snprintf(text, sizeof(text), "cannot read the kernels in /dev/null: it is empty");
+	assert_kernels("/dev/null", text);
+	assert_kernels("/nonexistent", "cannot read the kernels in /nonexistent: No such file");
+	assert_kernels("/proc/self/exe/x", "cannot read the kernels in /proc/self/exe/x: ");
+	assert_kernels("/etc/passwd", "cuModuleLoadDataEx: device kernel image is invalid (200): "
+				      "ptxas fatal");
+}
+END_TEST
+
+START_TEST(test_built_in)
+{
+	struct gpu_worker_attr attr = {0};
+	struct gpu_probe probe = {.backend = "cuda"};
+	char why[GPU_WHY] = "";
+	int rc = gpu_backend_cuda.probe(&attr, &probe, why);
+
+	if (cuda_image()) {
+		ck_assert_int_eq(rc, 0);
+	} else {
+		ck_assert_int_eq(rc, -ENODEV);
+		ck_assert_str_eq(why, "built without kernels for CUDA: give gpu.kernels = FILE or "
+				      "build with nvcc");
+	}
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("gpu_cuda");
+	TCase *jobs = tcase_create("jobs"), *failures = tcase_create("failures on demand");
+
+	tcase_set_timeout(jobs, 300);
+	tcase_add_loop_test(jobs, test_every_job_once, 0, ARRAY_SIZE(shapes));
+	tcase_add_test(jobs, test_lengths);
+	tcase_add_test(jobs, test_stop_during_a_job);
+	tcase_add_test(jobs, test_overtime);
+	tcase_add_test(jobs, test_bad_jobs);
+	tcase_add_test(jobs, test_broken_rules);
+	tcase_add_test(jobs, test_broken_collected);
+	suite_add_tcase(s, jobs);
+	if (real)
+		return s;
+	tcase_set_timeout(failures, 60);
+	tcase_add_loop_test(failures, test_entry_fails, 0, ARRAY_SIZE(entries));
+	tcase_add_test(failures, test_kernel_fails);
+	tcase_add_test(failures, test_fault);
+	tcase_add_test(failures, test_device_stands_still);
+	tcase_add_test(failures, test_old_library);
+	tcase_add_test(failures, test_devices);
+	tcase_add_test(failures, test_kernels_file);
+	tcase_add_test(failures, test_built_in);
+	suite_add_tcase(s, failures);
+	return s;
+}
+
+/* A library that is there already is found by its name. */
+static void load_fake(void)
+{
+	const char *srcdir = getenv("srcdir");
+
+	snprintf(kernels, sizeof(kernels), "%s/tests/fake/kernels.ptx", srcdir ? srcdir : ".");
+	if (!dlopen(FAKE, RTLD_NOW)) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(99);
+	}
+}
+
+int main(void)
+{
+	const char *device = getenv("RDMAD_TEST_CUDA");
+	SRunner *runner;
+	int failed;
+
+	real = device && strcmp(device, "real") == 0;
+	if (!real)
+		load_fake();
+	runner = srunner_create(suite());
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,23 @@
+/* fake.h: between libcuda.c, which has the library's entries, and device.c, which has its device.
+ */
+#ifndef TESTS_FAKE_FAKE_H
+#define TESTS_FAKE_FAKE_H
+
+#include <stdbool.h>
+
+#include "gpu/cuda_kernel.h"
+
+#define FAKE_TEAM 4u		      /* threads of a team, in place of the GPU_KERNEL_TEAM */
+#define FAKE_SHARED_BYTES (48u << 10) /* what a real block may have */
+
+/* What a test asks of the device by RDMAD_FAKE_CUDA: a number, or `otherwise`. */
+long fake_setting(const char *name, long otherwise);
+
+/* Start the kernel on threads of its own. Not 0: no threads. */
+int fake_launch(unsigned blocks, const struct gpu_kernel_args *args);
+/* It was started and has not ended, by itself or by a fault. */
+bool fake_running(void);
+/* What it failed with: a result of the library, or 0. */
+int fake_fault(void);
+
+#endif
