@@ -400,7 +400,7 @@ END_TEST
  * Two threads, one as daemon, one as worker, until so many jobs went round.
  */
 #define THREADS_QUEUES 3
-#define OUTSTANDING 20
+#define OUTSTANDING 150
 
 static uint64_t operations(void)
 {
@@ -415,14 +415,14 @@ static uint64_t operations(void)
 static void *worker_thread(void *argument)
 {
 	uint64_t index[THREADS_QUEUES] = {0}, left = *(uint64_t *)argument;
-	unsigned idle = 0;
 
 	while (left) {
-		idle++;
+		uint64_t before = left;
+
 		for (uint32_t queue = 0; queue < THREADS_QUEUES; queue++)
-			if (answer(queue, &index[queue]) > 0)
-				left--, idle = 0;
-		if (time_to_yield(idle))
+			while (answer(queue, &index[queue]) > 0)
+				left--;
+		if (left == before)
 			sched_yield();
 	}
 	return NULL;
@@ -459,10 +459,9 @@ static int receive_some(void)
 START_TEST(test_two_threads)
 {
 	uint64_t n = operations(), sent = 0, received = 0;
-	unsigned idle = 0;
 	pthread_t thread;
 
-	make(THREADS_QUEUES, 8, 64);
+	make(THREADS_QUEUES, 64, 64);
 	ck_assert_int_eq(pthread_create(&thread, NULL, worker_thread, &n), 0);
 	while (received < n) {
 		int got;
@@ -471,8 +470,7 @@ START_TEST(test_two_threads)
 		gpu_port_kick(port);
 		got = receive_some();
 		received += (uint64_t)got;
-		idle = got ? 0 : idle + 1;
-		if (time_to_yield(idle))
+		if (!got)
 			sched_yield();
 	}
 	pthread_join(thread, NULL);
