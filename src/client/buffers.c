@@ -40,6 +40,7 @@ struct range {
 };
 
 struct buffers {
+	struct engine *engine;
 	struct fabric_domain *domain;
 	struct list free[CLASSES], lent;
 	size_t kept;
@@ -47,12 +48,13 @@ struct buffers {
 	size_t count, room;
 };
 
-struct buffers *buffers_create(struct fabric_domain *domain)
+struct buffers *buffers_create(struct engine *engine, struct fabric_domain *domain)
 {
 	struct buffers *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
+	b->engine = engine;
 	b->domain = domain;
 	list_init(&b->lent);
 	for (unsigned i = 0; i < CLASSES; i++)
@@ -292,6 +294,19 @@ int buffers_lend(struct buffers *b, size_t size, void **buffer)
 	return 0;
 }
 
+static void landing_release(struct landing *l, const void *value)
+{
+	struct engine *engine = l->owner->engine;
+	struct range *range;
+
+	engine_enter(engine);
+	range = range_find(l->owner, value, 1);
+	if (range)
+		range_remove(l->owner, (size_t)(range - l->owner->ranges));
+	landing_give(l);
+	engine_leave(engine);
+}
+
 void value_release(void *value)
 {
 	struct value_header *h;
@@ -301,17 +316,12 @@ void value_release(void *value)
 		return;
 	h = (struct value_header *)value - 1;
 	l = h->landing;
-	if (!l) {
+	if (!l)
 		free(h);
-		return;
-	}
-	if (l->owner) {
-		struct range *range = range_find(l->owner, value, 1);
-
-		if (range)
-			range_remove(l->owner, (size_t)(range - l->owner->ranges));
-	}
-	landing_give(l);
+	else if (l->owner)
+		landing_release(l, value);
+	else
+		landing_give(l);
 }
 
 int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned access,

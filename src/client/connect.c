@@ -94,7 +94,7 @@ static void explain(const char *server, const char *provider, const struct attem
 		  strcmp(provider, "verbs") == 0 ? "RDMA" : "software transport", attempt->reason, next);
 }
 
-/* One provider: 0, or an error that was logged. */
+/* One provider: 0, inside the engine, or an error that was logged. */
 static int connect_by(const char *provider, const char *server, const struct address *address,
 		      const struct engine_options *options, struct engine *share,
 		      const struct wire_request *request, uint64_t timeout, struct engine **out,
@@ -102,18 +102,16 @@ static int connect_by(const char *provider, const char *server, const struct add
 {
 	struct sockaddr_storage ss;
 	struct attempt attempt;
-	struct engine *engine;
+	struct engine *engine = share;
 	socklen_t len;
 	int rc = address_resolve(address, &ss, &len);
 
 	if (rc != 0)
 		return rc;
-	if (share)
-		engine = engine_hold(share);
-	else
-		rc = engine_create(provider, options, &engine);
+	rc = share ? engine_join(share, options) : engine_create(provider, options, &engine);
 	if (rc != 0)
 		return rc;
+	engine_enter(engine);
 	rc = try_connect(engine, (struct sockaddr *)&ss, len, request, timeout, &attempt, conn);
 	if (rc == 0) {
 		*out = engine;
@@ -121,6 +119,7 @@ static int connect_by(const char *provider, const char *server, const struct add
 	}
 	attempt.error = rc;
 	explain(server, provider, &attempt);
+	engine_leave(engine);
 	engine_release(engine);
 	return rc;
 }
@@ -168,6 +167,7 @@ int client_connect(const char *server, const struct engine_options *options, str
 
 void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed)
 {
-	conn_close(conn, 0, "closed by this side");
+	if (conn)
+		conn_close(conn, 0, "closed by this side");
 	engine_wait(engine, closed, 10 * TIME_S);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -17,15 +18,19 @@
 #define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
+	struct engine_head head; /* first: client.h looks there */
 	unsigned holders;
 	struct engine_options options;
 	struct fabric *fabric;
 	struct fabric_domain *domain;
 	struct conn_group *group;
 	struct buffers *buffers;
-	uint64_t completed; /* operations of all connections */
+	uint64_t completed;   /* operations of all connections */
+	uint64_t turns;       /* of the caller */
+	struct list deferred; /* outcomes that the thread left to the caller */
 	int epoll;
-	bool running; /* callbacks must not turn the engine again */
+	int told;     /* an eventfd in epoll, readable while something is deferred; -1 without a thread */
+	bool running; /* callbacks must not turn the engine again; the caller's own */
 };
 
 static uint64_t us_or(uint64_t us, uint64_t fallback)
@@ -48,10 +53,18 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 		.credits = options->credits ? options->credits : DEFAULT_CREDITS,
 		.message_size = MESSAGE_SIZE,
 		.require_rdma = options->require_rdma,
+		.progress_thread = options->progress_thread,
 	};
 	if (options->no_poll)
 		out->poll = 0;
 	out->credits = MIN(MAX(out->credits, WIRE_CREDITS_MIN), WIRE_CREDITS_MAX);
+}
+
+static int watch_fd(struct engine *engine, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	return epoll_ctl(engine->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 static int watch(struct engine *engine)
@@ -62,12 +75,9 @@ static int watch(struct engine *engine)
 	engine->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (engine->epoll < 0)
 		goto failed;
-	for (int i = 0; i < n; i++) {
-		struct epoll_event event = {.events = EPOLLIN};
-
-		if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, fds[i], &event) != 0)
+	for (int i = 0; i < n; i++)
+		if (watch_fd(engine, fds[i]) != 0)
 			goto failed;
-	}
 	return 0;
 
 failed:
@@ -76,6 +86,24 @@ failed:
 	if (engine->epoll >= 0)
 		close(engine->epoll);
 	return n;
+}
+
+static int start_thread(struct engine *engine)
+{
+	int rc;
+
+	engine->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (engine->told < 0 || watch_fd(engine, engine->told) != 0) {
+		rc = -errno;
+		log_error("client", "cannot make a descriptor for the progress thread: %m");
+	} else {
+		rc = progress_create(engine, &engine->head.progress);
+	}
+	if (rc != 0 && engine->told >= 0) {
+		close(engine->told);
+		engine->told = -1;
+	}
+	return rc;
 }
 
 int engine_create(const char *provider, const struct engine_options *options, struct engine **out)
@@ -97,6 +125,8 @@ int engine_create(const char *provider, const struct engine_options *options, st
 		return -ENOMEM;
 	engine->holders = 1;
 	engine->options = *options;
+	engine->told = -1;
+	list_init(&engine->deferred);
 	rc = fabric_open(provider, NULL, &engine->fabric);
 	if (rc != 0)
 		goto free_engine;
@@ -107,15 +137,21 @@ int engine_create(const char *provider, const struct engine_options *options, st
 	if (rc != 0)
 		goto destroy_domain;
 	rc = -ENOMEM;
-	engine->buffers = buffers_create(engine->domain);
+	engine->buffers = buffers_create(engine, engine->domain);
 	if (!engine->buffers)
 		goto destroy_group;
 	rc = watch(engine);
 	if (rc != 0)
 		goto destroy_buffers;
+	if (options->progress_thread)
+		rc = start_thread(engine);
+	if (rc != 0)
+		goto close_epoll;
 	*out = engine;
 	return 0;
 
+close_epoll:
+	close(engine->epoll);
 destroy_buffers:
 	buffers_destroy(engine->buffers);
 destroy_group:
@@ -129,16 +165,24 @@ free_engine:
 	return rc;
 }
 
-struct engine *engine_hold(struct engine *engine)
+int engine_join(struct engine *engine, const struct engine_options *options)
 {
-	engine->holders++;
-	return engine;
+	int rc = 0;
+
+	if (options->progress_thread && !engine->head.progress)
+		rc = start_thread(engine);
+	if (rc == 0)
+		engine->holders++;
+	return rc;
 }
 
 void engine_release(struct engine *engine)
 {
 	if (!engine || --engine->holders)
 		return;
+	progress_destroy(engine->head.progress);
+	if (engine->told >= 0)
+		close(engine->told);
 	close(engine->epoll);
 	conn_group_destroy(engine->group);
 	buffers_destroy(engine->buffers);
@@ -172,13 +216,60 @@ uint64_t *engine_completed(struct engine *engine)
 	return &engine->completed;
 }
 
+void engine_defer(struct engine *engine, struct deferred *deferred)
+{
+	uint64_t one = 1;
+
+	if (list_linked(&deferred->node))
+		return;
+	/* A count of one cannot overflow. */
+	if (list_empty(&engine->deferred) && write(engine->told, &one, sizeof(one)) < 0)
+		log_error("client", "cannot tell the caller of what is finished: %m");
+	list_add_tail(&engine->deferred, &deferred->node);
+}
+
+/* How many handles were told. */
+static int deliver(struct engine *engine)
+{
+	uint64_t count;
+	int n = 0;
+
+	if (read(engine->told, &count, sizeof(count)) < 0)
+		log_error("client", "cannot clear what told of finished operations: %m");
+	for (; !list_empty(&engine->deferred); n++) {
+		struct deferred *deferred = list_first(&engine->deferred, struct deferred, node);
+
+		list_del(&deferred->node);
+		deferred->deliver(deferred);
+	}
+	return n;
+}
+
 static int turn(struct engine *engine, uint64_t now)
+{
+	int work = 0;
+
+	engine->turns++;
+	engine->running = true;
+	if (unlikely(!list_empty(&engine->deferred)))
+		work = deliver(engine);
+	work += conn_group_progress(engine->group, now);
+	engine->running = false;
+	return work;
+}
+
+uint64_t engine_turns(const struct engine *engine)
+{
+	return engine->turns;
+}
+
+int engine_serve(struct engine *engine)
 {
 	int work;
 
-	engine->running = true;
-	work = conn_group_progress(engine->group, now);
-	engine->running = false;
+	engine->head.serving = true;
+	work = conn_group_progress(engine->group, time_now());
+	engine->head.serving = false;
 	return work;
 }
 
@@ -203,22 +294,34 @@ int engine_arm(struct engine *engine)
 	return engine_turn(engine) != 0;
 }
 
+/* The lock is not held while its caller sleeps; the thread leaves the engine to him all the same. */
+static void sleep_on(struct engine *engine, const struct timespec *timeout)
+{
+	struct pollfd pfd = {.fd = engine->epoll, .events = POLLIN};
+	struct progress *progress = engine->head.progress;
+
+	if (progress)
+		progress_unlock(progress);
+	ppoll(&pfd, 1, timeout, NULL);
+	if (progress)
+		progress_lock(progress);
+}
+
 /* Sleep until the fabric has something, a timer of the group is due or `until`. */
 static void sleep_until(struct engine *engine, uint64_t now, uint64_t until)
 {
-	struct pollfd pfd = {.fd = engine->epoll, .events = POLLIN};
 	struct timespec timeout;
 
 	until = MIN(until, conn_group_deadline(engine->group));
 	if (until <= now)
 		return;
 	if (until == TIME_NEVER) {
-		ppoll(&pfd, 1, NULL, NULL);
+		sleep_on(engine, NULL);
 		return;
 	}
 	timeout.tv_sec = (time_t)((until - now) / TIME_S);
 	timeout.tv_nsec = (long)((until - now) % TIME_S);
-	ppoll(&pfd, 1, &timeout, NULL);
+	sleep_on(engine, &timeout);
 }
 
 /* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */

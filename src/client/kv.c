@@ -76,11 +76,35 @@ static void size_correct(struct kv *kv, const struct request *r, uint64_t length
 		size->length = length;
 }
 
+/* Whether a value lies in the message, which goes when the turn goes on. */
+static bool is_passing(const struct request *r, const void *value)
+{
+	return value && value != r->into && !(r->landing && value == landing_data(r->landing));
+}
+
+/* The progress thread calls nobody: the slot stays taken, and keeps the outcome for the caller's next turn. */
+static void finish_later(struct kv *kv, struct request *r, int status, const void *value, size_t len)
+{
+	r->copied = is_passing(r, value);
+	r->value = r->copied ? value_copy(value, len) : value;
+	r->value_len = len;
+	r->status = r->copied && !r->value ? -ENOMEM : status;
+	r->next = SLOTS;
+	*kv->finished_tail = r->id % SLOTS;
+	kv->finished_tail = &r->next;
+	r->id += SLOTS; /* a second answer does not find it */
+	engine_defer(kv->engine, &kv->deferred);
+}
+
 void request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len)
 {
 	kv_callback done = r->done;
 	void *arg = r->arg;
 
+	if (unlikely(engine_defers(kv->engine))) {
+		finish_later(kv, r, status, value, len);
+		return;
+	}
 	kv->lent = NULL;
 	if (unlikely(r->large)) {
 		kv->lent = r->landing;
@@ -247,26 +271,53 @@ static int kv_record(struct conn *conn, const struct wire_record *record, const 
 	return 0;
 }
 
+/* Whatever is outstanding ends with the connection. */
+static void finish_all(struct kv *kv)
+{
+	for (uint32_t i = 0; i < SLOTS; i++)
+		if (kv->slot[i].done)
+			request_finish(kv, &kv->slot[i], kv->error, NULL, 0);
+	++*kv->completed; /* who waits for anything looks again */
+}
+
+/* What the progress thread found finished, in its order, and then the end of the connection, if it found that. */
+static void kv_deliver(struct deferred *deferred)
+{
+	struct kv *kv = container_of(deferred, struct kv, deferred);
+
+	while (kv->finished != SLOTS) {
+		struct request *r = &kv->slot[kv->finished];
+		void *copy = r->copied ? (void *)r->value : NULL;
+
+		kv->finished = r->next;
+		if (kv->finished == SLOTS)
+			kv->finished_tail = &kv->finished;
+		request_finish(kv, r, r->status, r->value, r->value_len);
+		value_release(copy);
+	}
+	if (kv->closed)
+		finish_all(kv);
+}
+
 static void kv_closed(struct conn *conn, int error, const char *reason)
 {
 	struct kv *kv = conn_context(conn);
-	int status = error ? error : -ECONNABORTED;
 
 	if (error)
 		log_warn("kv", "the connection ended: %s", reason);
 	kv->conn = NULL;
 	kv->closed = true;
-	kv->error = status;
+	kv->error = error ? error : -ECONNABORTED;
 	while (kv->again) {
 		struct again *a = kv->again;
 
 		kv->again = a->next;
 		free(a);
 	}
-	for (uint32_t i = 0; i < SLOTS; i++)
-		if (kv->slot[i].done)
-			request_finish(kv, &kv->slot[i], status, NULL, 0);
-	++*kv->completed; /* who waits for anything looks again */
+	if (engine_defers(kv->engine))
+		engine_defer(kv->engine, &kv->deferred);
+	else
+		finish_all(kv);
 }
 
 static const struct conn_ops kv_ops = {
@@ -292,6 +343,9 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 		return -ENOMEM;
 	slots_init(kv);
 	kv->again_tail = &kv->again;
+	kv->finished = SLOTS;
+	kv->finished_tail = &kv->finished;
+	kv->deferred.deliver = kv_deliver;
 	engine_options_from(options, &kv->options);
 	request.credits = (uint16_t)kv->options.credits;
 	request.message_size = kv->options.message_size;
@@ -308,6 +362,7 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 		kv->eager_max = MIN(kv->eager_max, options->eager_limit);
 	kv->value_max = conn_granted(kv->conn)->value_max;
 	kv->transport = fabric_endpoint_transport(conn_endpoint(kv->conn));
+	engine_leave(kv->engine);
 	*kv_handle = kv;
 	return 0;
 }
@@ -325,8 +380,9 @@ int kv_close(void *kv_handle)
 		return 0;
 	if (engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
-	if (kv->conn)
-		client_disconnect(kv->engine, kv->conn, &kv->closed);
+	engine_enter(kv->engine);
+	client_disconnect(kv->engine, kv->conn, &kv->closed);
+	engine_leave(kv->engine);
 	engine_release(kv->engine);
 	free(kv);
 	return 0;
@@ -538,25 +594,44 @@ static int submit_plain(struct kv *kv, enum wire_op op, const void *key, size_t 
 	return rc ? rc : submit(kv, op, key, key_len, NULL, 0, done, arg, taken);
 }
 
+static inline int submit_op(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+			    const void *value, size_t value_len, kv_callback done, void *arg,
+			    struct request **taken)
+{
+	if (op == WIRE_OP_SET)
+		return submit_set(kv, key, key_len, value, value_len, done, arg, taken);
+	if (op == WIRE_OP_GET)
+		return submit_get(kv, key, key_len, done, arg, taken);
+	return submit_plain(kv, op, key, key_len, done, arg, taken);
+}
+
+/* The public calls' way in; a constant op decides itself. */
+static inline int submit_outside(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+				 const void *value, size_t value_len, kv_callback done, void *arg)
+{
+	struct request *r;
+	int rc;
+
+	kv_enter(kv);
+	rc = submit_op(kv, op, key, key_len, value, value_len, done, arg, &r);
+	kv_leave(kv);
+	return rc;
+}
+
 int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value,
 		  size_t value_len, kv_callback done, void *arg)
 {
-	struct request *r;
-
-	return submit_set(kv_handle, key, key_len, value, value_len, done, arg, &r);
+	return submit_outside(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, done, arg);
 }
 
 int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	struct request *r;
-
-	return submit_get(kv_handle, key, key_len, done, arg, &r);
+	return submit_outside(kv_handle, WIRE_OP_GET, key, key_len, NULL, 0, done, arg);
 }
 
-int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
-		       kv_callback done, void *arg)
+static int submit_get_into(struct kv *kv, const void *key, size_t key_len, void *buffer,
+			   size_t size, kv_callback done, void *arg)
 {
-	struct kv *kv = kv_handle;
 	struct request *r;
 	int rc = request_check(kv, key, key_len, 0);
 
@@ -580,24 +655,44 @@ int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *b
 	return rc;
 }
 
+int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
+		       kv_callback done, void *arg)
+{
+	int rc;
+
+	kv_enter(kv_handle);
+	rc = submit_get_into(kv_handle, key, key_len, buffer, size, done, arg);
+	kv_leave(kv_handle);
+	return rc;
+}
+
 int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
 {
+	struct kv *kv = kv_handle;
+	int rc;
+
 	if (!kv_handle || !buffer || !size) {
 		log_error("kv", "kv_buffer_lend needs a handle, a size and a place for the buffer");
 		return -EINVAL;
 	}
-	return buffers_lend(((struct kv *)kv_handle)->buffers, size, buffer);
+	engine_enter(kv->engine);
+	rc = buffers_lend(kv->buffers, size, buffer);
+	engine_leave(kv->engine);
+	return rc;
 }
 
 int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 {
+	struct kv *kv = kv_handle;
 	int rc;
 
 	if (!kv_handle || !addr || !len) {
 		log_error("kv", "kv_buffer_register needs a handle, an address and a length");
 		return -EINVAL;
 	}
-	rc = buffers_register(((struct kv *)kv_handle)->buffers, addr, len);
+	engine_enter(kv->engine);
+	rc = buffers_register(kv->buffers, addr, len);
+	engine_leave(kv->engine);
 	if (rc == -EEXIST)
 		log_error("kv", "part of this memory is registered already");
 	return rc;
@@ -605,13 +700,16 @@ int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 
 int kv_buffer_unregister(void *kv_handle, void *addr)
 {
+	struct kv *kv = kv_handle;
 	int rc;
 
 	if (!kv_handle || !addr) {
 		log_error("kv", "kv_buffer_unregister needs a handle and an address");
 		return -EINVAL;
 	}
-	rc = buffers_unregister(((struct kv *)kv_handle)->buffers, addr);
+	engine_enter(kv->engine);
+	rc = buffers_unregister(kv->buffers, addr);
+	engine_leave(kv->engine);
 	if (rc == -ENOENT)
 		log_error("kv", "no memory was registered with this address");
 	if (rc == -EBUSY)
@@ -621,31 +719,30 @@ int kv_buffer_unregister(void *kv_handle, void *addr)
 
 int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	struct request *r;
-
-	return submit_plain(kv_handle, WIRE_OP_DELETE, key, key_len, done, arg, &r);
+	return submit_outside(kv_handle, WIRE_OP_DELETE, key, key_len, NULL, 0, done, arg);
 }
 
 int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	struct request *r;
-
-	return submit_plain(kv_handle, WIRE_OP_EXISTS, key, key_len, done, arg, &r);
+	return submit_outside(kv_handle, WIRE_OP_EXISTS, key, key_len, NULL, 0, done, arg);
 }
 
 int kv_flush(void *kv_handle)
 {
 	struct kv *kv = kv_handle;
+	int rc = 0;
 
-	if (!kv->conn)
-		return -ENOTCONN;
-	conn_flush(kv->conn);
-	return 0;
+	engine_enter(kv->engine);
+	if (kv->conn)
+		conn_flush(kv->conn);
+	else
+		rc = -ENOTCONN;
+	engine_leave(kv->engine);
+	return rc;
 }
 
-int kv_progress(void *kv_handle, uint64_t timeout_us)
+static int progress(struct kv *kv, uint64_t timeout_us)
 {
-	struct kv *kv = kv_handle;
 	uint64_t before = *kv->completed;
 	int rc;
 
@@ -664,9 +761,19 @@ int kv_progress(void *kv_handle, uint64_t timeout_us)
 	return (int)(*kv->completed - before);
 }
 
-int kv_wait(void *kv_handle)
+int kv_progress(void *kv_handle, uint64_t timeout_us)
 {
 	struct kv *kv = kv_handle;
+	int rc;
+
+	engine_enter(kv->engine);
+	rc = progress(kv, timeout_us);
+	engine_leave(kv->engine);
+	return rc;
+}
+
+static int wait_all(struct kv *kv)
+{
 	uint64_t until = time_now() + kv->options.timeout;
 
 	while (kv->outstanding) {
@@ -685,6 +792,17 @@ int kv_wait(void *kv_handle)
 	return kv->conn ? 0 : -ENOTCONN;
 }
 
+int kv_wait(void *kv_handle)
+{
+	struct kv *kv = kv_handle;
+	int rc;
+
+	engine_enter(kv->engine);
+	rc = wait_all(kv);
+	engine_leave(kv->engine);
+	return rc;
+}
+
 size_t kv_outstanding(const void *kv_handle)
 {
 	return ((const struct kv *)kv_handle)->outstanding;
@@ -697,7 +815,13 @@ int kv_fd(const void *kv_handle)
 
 int kv_arm(void *kv_handle)
 {
-	return engine_arm(((struct kv *)kv_handle)->engine);
+	struct kv *kv = kv_handle;
+	int rc;
+
+	engine_enter(kv->engine);
+	rc = engine_arm(kv->engine);
+	engine_leave(kv->engine);
+	return rc;
 }
 
 const char *kv_transport(const void *kv_handle)
@@ -766,19 +890,8 @@ int blocking_wait(struct kv *kv, int rc, enum wire_op op, struct request *r, str
 	return b->status;
 }
 
-static int submit_blocking(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-			   const void *value, size_t value_len, struct blocking *b,
-			   struct request **r)
-{
-	if (op == WIRE_OP_SET)
-		return submit_set(kv, key, key_len, value, value_len, blocking_done, b, r);
-	if (op == WIRE_OP_GET)
-		return submit_get(kv, key, key_len, blocking_done, b, r);
-	return submit_plain(kv, op, key, key_len, blocking_done, b, r);
-}
-
-static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-			 const void *value, size_t value_len, struct blocking *b)
+static int call_inside(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+		       const void *value, size_t value_len, struct blocking *b)
 {
 	struct request *r;
 	int rc;
@@ -786,12 +899,23 @@ static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t
 	if (kv && engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
 	b->kv = kv;
-	while ((rc = submit_blocking(kv, op, key, key_len, value, value_len, b, &r)) == -EAGAIN) {
+	while ((rc = submit_op(kv, op, key, key_len, value, value_len, blocking_done, b, &r)) == -EAGAIN) {
 		rc = engine_wait_change(kv->engine, kv->completed, kv->options.timeout);
 		if (rc != 0)
 			return rc;
 	}
 	return blocking_wait(kv, rc, op, r, b);
+}
+
+static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+			 const void *value, size_t value_len, struct blocking *b)
+{
+	int rc;
+
+	kv_enter(kv);
+	rc = call_inside(kv, op, key, key_len, value, value_len, b);
+	kv_leave(kv);
+	return rc;
 }
 
 /* The server's answers that have no text yet. */

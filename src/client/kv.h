@@ -20,10 +20,14 @@ struct request {
 	kv_callback done; /* NULL: the slot is free */
 	void *arg;
 	uint32_t id;
-	uint32_t next; /* free slot behind this one */
+	uint32_t next; /* free slot behind this one, or finished one */
 	bool large;    /* what is for large values is in use */
 	bool more;     /* what is for kv_more.c is in use */
+	bool copied;   /* value, below, is ours */
 	uint8_t tries;
+	int status;    /* what its callback is still to be told, when the progress thread finished it */
+	const void *value;
+	size_t value_len;
 	uint64_t key_hash; /* of a GET with a landing buffer */
 	struct landing *landing; /* of a GET, ours */
 	void *into;              /* of a GET, the caller's */
@@ -62,10 +66,25 @@ struct kv {
 	struct buffers *buffers;
 	struct landing *lent; /* during a callback: who keeps the value takes it */
 	struct again *again, **again_tail;
+	struct deferred deferred;
+	uint32_t finished, *finished_tail; /* slots that the progress thread left to the caller */
 	bool sizes_used;
 	struct remembered size[SIZES];
 	struct request slot[SLOTS];
 };
+
+/* As engine_enter and engine_leave. What comes from the caller may be NULL. */
+static inline void kv_enter(struct kv *kv)
+{
+	if (likely(kv))
+		engine_enter(kv->engine);
+}
+
+static inline void kv_leave(struct kv *kv)
+{
+	if (likely(kv))
+		engine_leave(kv->engine);
+}
 
 #pragma GCC visibility push(hidden) /* nothing of this leaves the library, so calls may be inlined */
 

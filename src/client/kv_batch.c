@@ -120,7 +120,7 @@ static void batch_abandon(struct batch *b, size_t count, int error)
 		  (unsigned long long)(b->kv->options.timeout / TIME_MS));
 }
 
-static int batch(struct batch *b, size_t count)
+static int batch_inside(struct batch *b, size_t count)
 {
 	int rc = engine_may_wait(b->kv->engine);
 
@@ -138,6 +138,16 @@ static int batch(struct batch *b, size_t count)
 		batch_abandon(b, count, rc);
 	free(b->handles);
 	return blocking_explained(b->error, b->each ? "mget" : "mset", 0, 0);
+}
+
+static int batch(struct batch *b, size_t count)
+{
+	int rc;
+
+	engine_enter(b->kv->engine);
+	rc = batch_inside(b, count);
+	engine_leave(b->kv->engine);
+	return rc;
 }
 
 int kv_mset(void *kv_handle, struct kv_item *items, size_t count,

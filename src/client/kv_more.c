@@ -222,12 +222,16 @@ static int submit_ask(struct kv *kv, const struct ask *ask, kv_result_callback d
 static int submit_key(struct kv *kv, const struct ask *ask, kv_result_callback done, void *arg)
 {
 	struct request *r;
+	int rc;
 
 	if (!ask->key || !done) {
 		log_error("kv", "a submitted request needs a key and a callback");
 		return -EINVAL;
 	}
-	return submit_ask(kv, ask, done, arg, &r);
+	kv_enter(kv);
+	rc = submit_ask(kv, ask, done, arg, &r);
+	kv_leave(kv);
+	return rc;
 }
 
 struct waiting {
@@ -243,7 +247,7 @@ static void result_done(void *arg, const struct kv_result *result)
 	blocking_done(&w->b, result->status, result->value, result->value_len);
 }
 
-static int call(struct kv *kv, const struct ask *ask, struct waiting *w)
+static int call_inside(struct kv *kv, const struct ask *ask, struct waiting *w)
 {
 	struct request *r;
 	int rc;
@@ -258,6 +262,16 @@ static int call(struct kv *kv, const struct ask *ask, struct waiting *w)
 	}
 	rc = blocking_wait(kv, rc, ask->op, r, &w->b);
 	return blocking_explained(rc, wire_op_name(ask->op), ask->key_len, ask->value_len);
+}
+
+static int call(struct kv *kv, const struct ask *ask, struct waiting *w)
+{
+	int rc;
+
+	kv_enter(kv);
+	rc = call_inside(kv, ask, w);
+	kv_leave(kv);
+	return rc;
 }
 
 static int call_key(struct kv *kv, const struct ask *ask, struct waiting *w)

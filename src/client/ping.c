@@ -124,6 +124,7 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 	if (rc != 0)
 		goto free_pongs;
 	ping->transport = fabric_endpoint_transport(conn_endpoint(ping->conn));
+	engine_leave(ping->engine);
 	*out = ping;
 	return 0;
 
@@ -134,7 +135,7 @@ free_ping:
 	return rc;
 }
 
-int rdmad_ping_send(struct rdmad_ping *ping)
+static int send_ping(struct rdmad_ping *ping)
 {
 	struct wire_record *record;
 
@@ -156,7 +157,17 @@ int rdmad_ping_send(struct rdmad_ping *ping)
 	return 0;
 }
 
-int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
+int rdmad_ping_send(struct rdmad_ping *ping)
+{
+	int rc;
+
+	engine_enter(ping->engine);
+	rc = send_ping(ping);
+	engine_leave(ping->engine);
+	return rc;
+}
+
+static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 {
 	struct pong *pong;
 	int rc = 0;
@@ -182,6 +193,16 @@ int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
 	return 0;
 }
 
+int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
+{
+	int rc;
+
+	engine_enter(ping->engine);
+	rc = receive_pong(ping, rtt_ns);
+	engine_leave(ping->engine);
+	return rc;
+}
+
 const char *rdmad_ping_transport(const struct rdmad_ping *ping)
 {
 	return ping->transport;
@@ -191,8 +212,9 @@ void rdmad_ping_close(struct rdmad_ping *ping)
 {
 	if (!ping)
 		return;
-	if (ping->conn)
-		client_disconnect(ping->engine, ping->conn, &ping->closed);
+	engine_enter(ping->engine);
+	client_disconnect(ping->engine, ping->conn, &ping->closed);
+	engine_leave(ping->engine);
 	engine_release(ping->engine);
 	free(ping->pongs);
 	free(ping);

@@ -59,10 +59,11 @@ int kv_delete(void *kv_handle, const void *key, size_t key_len);
 int kv_exists(void *kv_handle, const void *key, size_t key_len);
 
 /*
- * Asynchronous. Each accepted request calls back exactly once, from kv_progress, a blocking call or
- * kv_close. Requests for one key are carried out in order, and eager ones are answered in order; a large value's
+ * Asynchronous. Each accepted request calls back exactly once, from kv_progress, kv_arm, a blocking call or
+ * kv_close, in the thread that calls these: a progress thread keeps what it found finished for them. Requests for one key are carried out in order, and eager ones are answered in order; a large value's
  * answer may come later, and a get that has to ask again, as it did not know the length, may see a set that was
- * submitted behind it. Submitted requests leave in one message with the next kv_progress or kv_flush.
+ * submitted behind it. Submitted requests leave in one message with the next kv_progress or kv_flush,
+ * or without them a few milliseconds later where there is a progress thread.
  */
 
 /* status: 0 or a negative errno as above. value: of a get, valid during the call; NULL otherwise. The

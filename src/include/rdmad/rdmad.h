@@ -2,7 +2,9 @@
  * rdmad.h: what all parts of librdmad share. See librdmad(3).
  *
  * Every function returns 0 (or a count) or a negative errno, and leaves a sentence for people in
- * rdmad_error(). A handle is used by one thread at a time; different handles are independent.
+ * rdmad_error(). A handle is used by one thread at a time; different handles are independent. So it is with
+ * progress_thread, too: that thread takes part in what the library does inside, never in the program. All
+ * callbacks run in the thread that calls the library.
  */
 #ifndef RDMAD_RDMAD_H
 #define RDMAD_RDMAD_H
@@ -26,6 +28,8 @@ struct rdmad_options {
 	                                no polling. RDMAD_POLL_ALWAYS never sleeps */
 	bool no_poll;                /* sleep at once: lowest processor use, higher latency */
 	bool require_rdma;           /* fail rather than use another transport */
+	bool progress_thread;        /* a thread of the library's own moves bytes while the program does something
+	                                else, from the first handle of those that share until the last is closed */
 	uint32_t credits;            /* messages in flight per direction; default 32 */
 	uint32_t eager_limit;        /* kv: key plus value up to this go in the message, larger ones by RDMA read and
 	                                write; default, and most, what the server grants: 4095 */

@@ -1,0 +1,701 @@
+/*
+ * check_progress.c: the progress thread. What a server asks of a client goes on while the caller is away: he makes no call, and
+ * another connection sees what became of his requests. Callbacks are his own all the same, and he is never kept waiting.
+ */
+#include <check.h>
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <rdmad/kv.h>
+#include <rdmad/ping.h>
+
+#include "base/base.h"
+#include "service/service.h"
+#include "server.h"
+
+#define ARENA (64 * MIB)
+#define LARGE (5 * MIB) /* more than any socket buffer holds */
+#define MANY 1000       /* answers, for which the credits do not suffice */
+#define SMALL 3000      /* bytes of each */
+#define PATIENCE (30 * TIME_S)
+
+static const struct rdmad_options threaded = {.progress_thread = true};
+static pthread_t caller;
+static char *large, *space;
+
+/*
+ * The server, and one that answers some requests, and then one that nobody asked
+ */
+static unsigned honest;
+
+static int rogue_record(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+
+	(void)body;
+	if (!reply)
+		return -EAGAIN;
+	reply->op = record->op;
+	reply->flags = WIRE_REPLY;
+	reply->id = honest ? record->id : ~record->id;
+	honest -= honest > 0;
+	conn_commit(conn, reply, 0);
+	return 0;
+}
+
+static void rogue_established(struct conn *conn)
+{
+	(void)conn;
+}
+
+static void rogue_closed(struct conn *conn, int error, const char *reason)
+{
+	(void)conn;
+	(void)error;
+	(void)reason;
+}
+
+static const struct conn_ops rogue_ops = {
+	.established = rogue_established,
+	.record = rogue_record,
+	.closed = rogue_closed,
+};
+
+static void take_rogue(struct fabric_event *event)
+{
+	const struct wire_accept grant = {.eager_max = WIRE_EAGER_MAX, .value_max = GIB};
+	struct wire_request wire;
+	struct conn *conn;
+
+	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
+	conn_accept(server.group, event->request, &wire, &grant, NULL, &rogue_ops, NULL, time_now(),
+		    &conn);
+}
+
+static void take(struct fabric_event *event)
+{
+	struct wire_request wire;
+
+	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
+	service_accept(service_find(wire.service), &server.worker, server.group, event->request, &wire);
+}
+
+static void store_start(void)
+{
+	struct store_config config = {.arena_size = ARENA, .value_max = GIB};
+
+	server.arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(server.arena, MAP_FAILED);
+	config.arena = server.arena;
+	server.shared = (struct service_shared){.value_max = GIB, .ping_size_max = 4096};
+	ck_assert_int_eq(store_create(&config, &server.shared.store), 0);
+	server.shared.arena[0].domain = server.domain;
+	ck_assert_int_eq(fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE,
+					 &server.shared.arena[0].region),
+			 0);
+	server.worker = (struct service_worker){.shared = &server.shared};
+}
+
+static void server_start(void)
+{
+	struct fabric_queue_attr queue_attr = {.completions = 16};
+	struct conn_group_attr attr = {
+		.message_size = 8192,
+		.message_max = 1u << 20,
+		.credits = 32,
+		.transfers = 4,
+		.receives = 1024,
+		.max_connections = 64,
+		.handshake_timeout = 60 * TIME_S,
+	};
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+
+	snprintf(server.path, sizeof(server.path), "/tmp/check-progress-%d", (int)getpid());
+	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
+	snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
+	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
+	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
+	store_start();
+	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
+	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
+	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&un, sizeof(un), NULL,
+				       &server.listener),
+			 0);
+	server.take = take;
+	server_resume();
+}
+
+/* Every connection ends, nobody listens any more. */
+static void server_die(void)
+{
+	server_pause();
+	if (!server.group)
+		return;
+	fabric_listener_close(server.listener);
+	conn_group_destroy(server.group);
+	service_worker_free(&server.worker);
+	fabric_queue_destroy(server.queue);
+	server.group = NULL;
+}
+
+static void set_up(void)
+{
+	caller = pthread_self();
+	large = malloc(LARGE);
+	space = malloc(LARGE);
+	ck_assert(large && space);
+	for (size_t i = 0; i < LARGE; i++)
+		large[i] = (char)(i * 7 + i / 4096);
+	server_start();
+}
+
+static void tear_down(void)
+{
+	server_die();
+	fabric_deregister(server.shared.arena[0].region);
+	fabric_domain_destroy(server.domain);
+	fabric_close(server.fabric);
+	store_destroy(server.shared.store);
+	munmap(server.arena, ARENA);
+	free(space);
+	free(large);
+}
+
+/*
+ * The caller, and who watches what becomes of him
+ */
+static void *open_kv(const struct rdmad_options *options, void *share)
+{
+	void *kv = NULL;
+	int rc = kv_open_options(server.address, options, share, &kv);
+
+	ck_assert_msg(rc == 0, "%s: %s", server.address, rdmad_error());
+	return kv;
+}
+
+static unsigned entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static unsigned threads(void)
+{
+	return entries("/proc/self/task");
+}
+
+/* Until an expression is true; it does not touch what the caller has. */
+#define ASSERT_SOON(expression)                                                                    \
+	do {                                                                                       \
+		uint64_t until_ = time_now() + PATIENCE;                                           \
+		while (!(expression))                                                              \
+			ck_assert_msg(time_now() < until_, "not in time: " #expression);           \
+	} while (0)
+
+static bool has_length(void *kv, const char *key, uint64_t length)
+{
+	struct kv_meta meta;
+
+	return kv_stat(kv, key, strlen(key), &meta) == 0 && meta.length == length;
+}
+
+static struct store_stats stored(void)
+{
+	struct store_stats stats;
+
+	store_get_stats(server.shared.store, &stats);
+	return stats;
+}
+
+/* A request behind the others: a connection's are carried out in order, and the server began none before it had room for
+ * the answers to those before. The mark's length is its number. */
+static void submit_mark(void *kv, unsigned number)
+{
+	ck_assert_int_eq(kv_submit_set(kv, "mark", 4, large, number, NULL, NULL), 0);
+}
+
+#define ASSERT_MARK_SOON(other, number) ASSERT_SOON(has_length(other, "mark", number))
+
+/* An answer as its callback got it. */
+struct told {
+	unsigned calls;
+	int status;
+	size_t len;
+	const void *value;
+};
+
+static void tell(void *arg, int status, const void *value, size_t value_len)
+{
+	struct told *told = arg;
+
+	ck_assert(pthread_equal(pthread_self(), caller));
+	*told = (struct told){told->calls + 1, status, value_len, value};
+}
+
+/*
+ * Large values
+ */
+START_TEST(test_set_while_away)
+{
+	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL), *value;
+	struct told told = {0};
+	size_t len;
+
+	ck_assert_int_eq(kv_submit_set(kv, "k", 1, large, LARGE, tell, &told), 0);
+	if (_i) /* else the thread sends it, too */
+		ck_assert_int_eq(kv_flush(kv), 0);
+	ASSERT_SOON(has_length(other, "k", LARGE));
+	ck_assert_uint_eq(told.calls, 0);
+	ck_assert_uint_eq(kv_outstanding(kv), 1);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_uint_eq(told.calls, 1);
+	ck_assert_int_eq(told.status, 0);
+	ck_assert_int_eq(kv_get_bytes(other, "k", 1, &value, &len), 0);
+	ck_assert_uint_eq(len, LARGE);
+	ck_assert_mem_eq(value, large, LARGE);
+	kv_release(value);
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
+/* Into the caller's memory, or a landing buffer: the first get does not know the length and asks twice. */
+START_TEST(test_get_while_away)
+{
+	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
+	struct told told = {0};
+
+	ck_assert_int_eq(kv_set_bytes(other, "k", 1, large, LARGE), 0);
+	if (_i)
+		ck_assert_int_eq(kv_submit_get_into(kv, "k", 1, space, LARGE, tell, &told), 0);
+	else
+		ck_assert_int_eq(kv_submit_get(kv, "k", 1, tell, &told), 0);
+	ASSERT_SOON(stored().hits == (_i ? 1 : 2));
+	ASSERT_SOON(stored().pins == 0);
+	ck_assert_uint_eq(told.calls, 0);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_uint_eq(told.calls, 1);
+	ck_assert_int_eq(told.status, 0);
+	ck_assert_uint_eq(told.len, LARGE);
+	if (_i)
+		ck_assert_mem_eq(space, large, LARGE);
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
+/*
+ * Answers
+ */
+struct answers {
+	unsigned next;
+};
+
+/* Value i is SMALL bytes of i. */
+static void in_order(void *arg, int status, const void *value, size_t len)
+{
+	struct answers *a = arg;
+	const unsigned char *bytes = value;
+
+	ck_assert(pthread_equal(pthread_self(), caller));
+	ck_assert_int_eq(status, 0);
+	ck_assert_uint_eq(len, SMALL);
+	ck_assert_uint_eq(bytes[0], a->next % 256);
+	ck_assert_mem_eq(bytes, bytes + 1, len - 1);
+	a->next++;
+}
+
+static void set_small(void *kv)
+{
+	char value[SMALL];
+
+	for (unsigned i = 0; i < 256; i++) {
+		memset(value, (int)i, sizeof(value));
+		ck_assert_int_eq(kv_set_bytes(kv, &(uint8_t){(uint8_t)i}, 1, value, SMALL), 0);
+	}
+}
+
+static void get_small(void *kv, unsigned count, kv_callback done, void *arg)
+{
+	for (unsigned i = 0; i < count; i++)
+		ck_assert_int_eq(kv_submit_get(kv, &(uint8_t){(uint8_t)i}, 1, done, arg), 0);
+}
+
+/* The server could not send them all if their credits did not go back; they are copies of what came, in order. */
+START_TEST(test_answers_while_away)
+{
+	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
+	struct answers answers = {0};
+
+	set_small(other);
+	get_small(kv, MANY, in_order, &answers);
+	submit_mark(kv, 1);
+	ASSERT_MARK_SOON(other, 1);
+	ck_assert_uint_eq(answers.next, 0);
+	ck_assert_uint_eq(kv_outstanding(kv), MANY + 1);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_uint_eq(answers.next, MANY);
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
+static void result_told(void *arg, const struct kv_result *result)
+{
+	ck_assert(pthread_equal(pthread_self(), caller));
+	*(struct kv_result *)arg = *result;
+	if (result->status == 0 && result->value)
+		ck_assert_mem_eq(result->value, "12", 2);
+}
+
+/* What an answer tells beside a value is kept, too. */
+START_TEST(test_results_while_away)
+{
+	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
+	struct kv_result sum = {.status = 1}, got = {.status = 1}, missing = {.status = 1};
+
+	ck_assert_int_eq(kv_submit_stat(kv, "none", 4, result_told, &missing), 0);
+	ck_assert_int_eq(kv_submit_incr(kv, "n", 1, 12, result_told, &sum), 0);
+	ck_assert_int_eq(kv_submit_get_version(kv, "n", 1, result_told, &got), 0);
+	submit_mark(kv, 1);
+	ASSERT_MARK_SOON(other, 1);
+	ck_assert_int_eq(sum.status, 1);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_int_eq(missing.status, -ENOENT);
+	ck_assert_int_eq(sum.status, 0);
+	ck_assert_int_eq(sum.number, 12);
+	ck_assert_int_eq(got.status, 0);
+	ck_assert_uint_eq(got.value_len, 2);
+	ck_assert_uint_eq(got.meta.version, sum.meta.version);
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
+/* A caller with a loop of his own is woken by what the thread has left to him. */
+START_TEST(test_own_loop)
+{
+	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
+	struct pollfd pfd = {.fd = kv_fd(kv), .events = POLLIN};
+	struct told told = {0};
+
+	for (unsigned i = 0; i < 20; i++) {
+		told.calls = 0;
+		ck_assert_int_eq(kv_submit_get(kv, "none", 4, tell, &told), 0);
+		submit_mark(kv, i + 1);
+		if (i % 2)
+			ASSERT_MARK_SOON(other, i + 1);
+		while (!told.calls) {
+			if (kv_arm(kv) == 0)
+				ck_assert_int_eq(poll(&pfd, 1, PATIENCE / TIME_MS), 1);
+			ck_assert_int_ge(kv_progress(kv, 0), 0);
+		}
+		ck_assert_int_eq(told.status, -ENOENT);
+	}
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
+struct chain {
+	void *kv;
+	unsigned left;
+};
+
+static void submit_next(void *arg, int status, const void *value, size_t len)
+{
+	struct chain *chain = arg;
+
+	ck_assert(pthread_equal(pthread_self(), caller));
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(kv_exists(chain->kv, "k", 1), -EDEADLK);
+	ck_assert_int_eq(kv_close(chain->kv), -EDEADLK);
+	(void)value;
+	(void)len;
+	if (chain->left-- == 0)
+		return;
+	ck_assert_int_eq(kv_submit_get(chain->kv, "k", 1, submit_next, chain), 0);
+	ck_assert_int_eq(kv_wait(chain->kv), -EDEADLK);
+}
+
+START_TEST(test_submit_from_callback)
+{
+	struct chain chain = {.left = 100};
+
+	chain.kv = open_kv(&threaded, NULL);
+	ck_assert_int_eq(kv_set(chain.kv, "k", "v"), 0);
+	ck_assert_int_eq(kv_submit_get(chain.kv, "k", 1, submit_next, &chain), 0);
+	ck_assert_int_eq(kv_wait(chain.kv), 0);
+	ck_assert_uint_eq(chain.left + 1, 0);
+	ck_assert_int_eq(kv_close(chain.kv), 0);
+}
+END_TEST
+
+static int delete_it(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	(void)meta;
+	ck_assert_int_eq(kv_delete(arg, key, key_len), 1);
+	return 0;
+}
+
+/* A walk's callback may wait. */
+START_TEST(test_walk)
+{
+	void *kv = open_kv(&threaded, NULL);
+	struct kv_info info;
+
+	set_small(kv);
+	ck_assert_int_eq(kv_each(kv, NULL, 0, delete_it, kv), 0);
+	ck_assert_int_eq(kv_info(kv, &info), 0);
+	ck_assert_uint_eq(info.keys, 0);
+	ck_assert_int_eq(kv_close(kv), 0);
+}
+END_TEST
+
+START_TEST(test_ping)
+{
+	struct rdmad_ping_options options = {.common = threaded, .size = 1000, .depth = 8, .verify = true};
+	struct rdmad_ping *ping;
+	uint64_t rtt;
+
+	ck_assert_int_eq(rdmad_ping_open(server.address, &options, &ping), 0);
+	for (unsigned i = 0; i < 200; i++) {
+		for (unsigned out = 0; out < 8; out++)
+			ck_assert_int_eq(rdmad_ping_send(ping), 0);
+		for (unsigned out = 0; out < 8; out++)
+			ck_assert_int_eq(rdmad_ping_receive(ping, &rtt), 0);
+	}
+	rdmad_ping_close(ping);
+}
+END_TEST
+
+/*
+ * Ends
+ */
+static _Atomic unsigned ended_elsewhere; /* logged by a thread that is not the caller */
+
+static void keep_and_count(enum log_level level, const char *room, const char *text)
+{
+	if (strstr(text, "the connection ended") && !pthread_equal(pthread_self(), caller))
+		ended_elsewhere++;
+	log_keep(level, room, text);
+}
+
+struct ends {
+	unsigned calls, good;
+};
+
+/* First those that were answered, then those that ended with the connection. */
+static void end(void *arg, int status, const void *value, size_t len)
+{
+	struct ends *ends = arg;
+
+	(void)value;
+	(void)len;
+	ck_assert(pthread_equal(pthread_self(), caller));
+	ck_assert_uint_eq(ends->good, MIN(ends->calls, 50u));
+	ends->calls++;
+	ends->good += status == 0;
+}
+
+/* The thread found it; the caller is told what happened, in order and by all of his requests. */
+START_TEST(test_ends_while_away)
+{
+	struct ends ends = {0};
+	struct pollfd pfd;
+	void *kv;
+
+	log_set_handler(keep_and_count);
+	server_pause();
+	server.take = take_rogue;
+	honest = 50;
+	server_resume();
+	kv = open_kv(&threaded, NULL);
+	pfd = (struct pollfd){.fd = kv_fd(kv), .events = POLLIN};
+	for (unsigned i = 0; i < 100; i++)
+		ck_assert_int_eq(kv_submit_set(kv, "k", 1, "v", 1, end, &ends), 0);
+	ASSERT_SOON(ended_elsewhere == 1);
+	ck_assert_int_eq(poll(&pfd, 1, PATIENCE / TIME_MS), 1);
+	ck_assert_uint_eq(ends.calls, 0);
+	if (_i) {
+		ck_assert_uint_eq(kv_outstanding(kv), 100);
+		ck_assert_int_eq(kv_wait(kv), -ENOTCONN);
+		ck_assert_ptr_nonnull(strstr(rdmad_error(), "the connection ended"));
+		ck_assert_uint_eq(ends.calls, 100);
+		ck_assert_int_eq(kv_progress(kv, 0), -ENOTCONN);
+		ck_assert_int_eq(kv_flush(kv), -ENOTCONN);
+	}
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_uint_eq(ends.calls, 100);
+	ck_assert_uint_eq(ends.good, 50);
+	log_set_handler(log_keep);
+}
+END_TEST
+
+/* However far the requests have come, each is told once, and the thread and all descriptors go. */
+START_TEST(test_close_loses_nothing)
+{
+	void *other = open_kv(NULL, NULL);
+	unsigned fds = entries("/proc/self/fd"), tasks = threads();
+
+	set_small(other);
+	for (unsigned i = 0; i < 40; i++) {
+		void *kv = open_kv(&threaded, NULL);
+		struct told small = {0}, big = {0};
+
+		ck_assert_uint_eq(threads(), tasks + 1);
+		get_small(kv, 100, tell, &small);
+		submit_mark(kv, i + 1);
+		ck_assert_int_eq(kv_submit_set(kv, "k", 1, large, LARGE, tell, &big), 0);
+		if (i % 4 == 1)
+			ck_assert_int_eq(kv_flush(kv), 0);
+		if (i % 4 == 2) {
+			ASSERT_MARK_SOON(other, i + 1);
+		} else if (i % 4 == 3) {
+			ASSERT_SOON(has_length(other, "k", LARGE));
+		}
+		ck_assert_int_eq(kv_close(kv), 0);
+		ck_assert_uint_eq(small.calls, 100);
+		ck_assert_uint_eq(big.calls, 1);
+		ck_assert_uint_eq(threads(), tasks);
+		ASSERT_SOON(kv_delete(other, "k", 1) >= 0 && stored().pins == 0);
+	}
+	ASSERT_SOON(entries("/proc/self/fd") == fds); /* the server's ends go in its own time */
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
+/* One thread for all who share, from the first who asks until the last has gone; and none is left by who is refused. */
+START_TEST(test_one_thread)
+{
+	unsigned fds = entries("/proc/self/fd"), tasks = threads();
+	void *kv[4], *refused;
+
+	kv[0] = open_kv(NULL, NULL);
+	ck_assert_uint_eq(threads(), tasks);
+	for (unsigned i = 1; i < ARRAY_SIZE(kv); i++) {
+		kv[i] = open_kv(&threaded, kv[0]);
+		ck_assert_uint_eq(threads(), tasks + 1);
+		ck_assert_int_eq(kv_set(kv[i], "k", "v"), 0);
+		ck_assert_int_eq(kv_exists(kv[0], "k", 1), 1);
+	}
+	ck_assert_int_ne(kv_open_options("unix:///nowhere", &threaded, kv[0], &refused), 0);
+	ck_assert_int_ne(kv_open_options("unix:///nowhere", &threaded, NULL, &refused), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(kv); i++) {
+		ck_assert_uint_eq(threads(), tasks + 1);
+		ck_assert_int_eq(kv_close(kv[i]), 0);
+	}
+	ck_assert_uint_eq(threads(), tasks);
+	ASSERT_SOON(entries("/proc/self/fd") == fds);
+}
+END_TEST
+
+/*
+ * All at once: callers who come and go, each with handles that share a thread, for the thread sanitizer.
+ */
+static void count(void *arg, int status, const void *value, size_t len)
+{
+	(void)value;
+	(void)len;
+	ck_assert(status == 0 || status == -ENOENT);
+	++*(unsigned *)arg;
+}
+
+static void come_and_go(void *const kv[2], unsigned seed, char *mine)
+{
+	char key[16];
+	unsigned told = 0, submitted = 0;
+
+	snprintf(key, sizeof(key), "key %u", seed);
+	for (unsigned i = 0; i < 150; i++) {
+		void *handle = kv[i % 2], *value, *lent;
+		size_t len;
+
+		memset(mine, (int)i, 20000);
+		ck_assert_int_eq(kv_set_bytes(handle, key, strlen(key), mine, i % 3 ? 100 : 20000), 0);
+		ck_assert_int_eq(kv_buffer_lend(handle, 10000, &lent), 0);
+		for (unsigned k = 0; k < i % 20; k++, submitted++)
+			ck_assert_int_eq(kv_submit_get(handle, key, strlen(key), count, &told), 0);
+		ck_assert_int_eq(kv_submit_set(handle, key, strlen(key), lent, 10000, count, &told), 0);
+		submitted++;
+		if (i % 5 == 0)
+			usleep(rand_r(&seed) % 3000); /* away: the thread takes over, or is about to */
+		if (i % 7 == 0)
+			ck_assert_int_ge(kv_progress(kv[0], 0), 0);
+		ck_assert_int_eq(kv_get_bytes(handle, key, strlen(key), &value, &len), 0);
+		kv_release(value);
+		ck_assert_int_eq(kv_wait(handle), 0);
+		kv_release(lent);
+	}
+	ck_assert_int_eq(kv_wait(kv[0]), 0);
+	ck_assert_uint_eq(told, submitted);
+}
+
+static void *run_caller(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+	char *mine = malloc(20000);
+	void *kv[2];
+
+	for (unsigned round = 0; round < 3; round++) {
+		kv[0] = open_kv(&threaded, NULL);
+		kv[1] = open_kv(NULL, kv[0]);
+		come_and_go(kv, seed, mine);
+		ck_assert_int_eq(kv_close(kv[round % 2]), 0);
+		ck_assert_int_eq(kv_close(kv[1 - round % 2]), 0);
+	}
+	free(mine);
+	return NULL;
+}
+
+START_TEST(test_callers_come_and_go)
+{
+	pthread_t thread[3];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(thread); i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, run_caller, (void *)(uintptr_t)i), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(thread); i++)
+		pthread_join(thread[i], NULL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("progress");
+	TCase *tc = tcase_create("thread");
+	SRunner *runner;
+	int failed;
+
+	log_set_handler(log_keep);
+	tcase_set_timeout(tc, 120);
+	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_loop_test(tc, test_set_while_away, 0, 2);
+	tcase_add_loop_test(tc, test_get_while_away, 0, 2);
+	tcase_add_test(tc, test_answers_while_away);
+	tcase_add_test(tc, test_results_while_away);
+	tcase_add_test(tc, test_own_loop);
+	tcase_add_test(tc, test_submit_from_callback);
+	tcase_add_test(tc, test_walk);
+	tcase_add_test(tc, test_ping);
+	tcase_add_loop_test(tc, test_ends_while_away, 0, 2);
+	tcase_add_test(tc, test_close_loses_nothing);
+	tcase_add_test(tc, test_one_thread);
+	tcase_add_test(tc, test_callers_come_and_go);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
