@@ -61,6 +61,8 @@ static void make_worker(uint32_t queues, uint32_t slots, uint32_t payload)
 
 static void start(void)
 {
+	/* The backend does it too, but here beside a thread that may look into the environment. */
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 	ck_assert_int_eq(gpu_port_create(&worker->ring, &port), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, run, NULL), 0);
 }

@@ -11,7 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define DESCRIPTORS 128 /* a driver opens some for each of its devices */
+#define DESCRIPTORS 1024      /* a driver opens dozens for each of its devices */
+#define FILE_BYTES (64 * MIB) /* and has files: shared memory, and a cache of what it compiled */
 
 /* It dies with its parent; the parent that made the socket may have gone before that was asked for.
  */
@@ -50,12 +51,12 @@ int gpu_confine(int control)
 
 	if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		rc = -errno;
-	signal(SIGXFSZ, SIG_IGN); /* nothing can be written to files; that is no reason to die */
+	signal(SIGXFSZ, SIG_IGN); /* files that long cannot be written; that is no reason to die */
 	signal(SIGPIPE, SIG_IGN);
 	if (rc == 0)
 		rc = limit(RLIMIT_CORE, 0);
 	if (rc == 0)
-		rc = limit(RLIMIT_FSIZE, 0);
+		rc = limit(RLIMIT_FSIZE, FILE_BYTES);
 	if (rc == 0)
 		rc = limit(RLIMIT_NOFILE, DESCRIPTORS);
 	close_others();

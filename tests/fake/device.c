@@ -181,6 +181,14 @@ int fake_launch(unsigned count, const struct gpu_kernel_args *args)
 	return rc;
 }
 
+void fake_end(void)
+{
+	free(threads);
+	free(blocks);
+	threads = NULL;
+	blocks = NULL;
+}
+
 bool fake_running(void)
 {
 	return running && !fault;

@@ -15,6 +15,8 @@ long fake_setting(const char *name, long otherwise);
 
 /* Start the kernel on threads of its own. Not 0: no threads. */
 int fake_launch(unsigned blocks, const struct gpu_kernel_args *args);
+/* After its end: give back what it had. */
+void fake_end(void);
 /* It was started and has not ended, by itself or by a fault. */
 bool fake_running(void);
 /* What it failed with: a result of the library, or 0. */

@@ -12,6 +12,7 @@
  * What would deadlock beside a kernel that never ends, a call that waits for the device, or loads
  * or allocates, is an error of the program, and ends it.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -50,6 +51,7 @@ static const struct {
 };
 
 static bool initialized;
+static int device_fd = -1;	    /* a real driver has several */
 static int context, module, stream; /* their addresses are the handles */
 static bool context_there;
 static struct {
@@ -70,22 +72,31 @@ long fake_setting(const char *name, long otherwise)
 	return otherwise;
 }
 
+/* An error of the program, which a device could answer with anything. */
+static void never(const char *entry, const char *what)
+{
+	fprintf(stderr, "fake libcuda: %s %s\n", entry, what);
+	abort();
+}
+
 static int enter(const char *entry)
 {
 	int result = (int)fake_setting(entry, 0);
 
 	if (result)
 		return result;
-	return initialized ? fake_fault() : NOT_INITIALIZED;
+	if (!initialized)
+		return NOT_INITIALIZED;
+	if (fcntl(device_fd, F_GETFD) < 0)
+		never(entry, "finds its descriptors closed");
+	return fake_fault();
 }
 
 /* For what waits for the device or changes what it has. */
 static int enter_idle(const char *entry)
 {
-	if (fake_running()) {
-		fprintf(stderr, "fake libcuda: %s deadlocks while the kernel runs\n", entry);
-		abort();
-	}
+	if (fake_running())
+		never(entry, "deadlocks while the kernel runs");
 	return enter(entry);
 }
 
@@ -94,10 +105,10 @@ static int fake_cuInit(unsigned flags)
 	const char *loading = getenv("CUDA_MODULE_LOADING");
 	int result = (int)fake_setting("cuInit", 0);
 
-	if (!loading || strcmp(loading, "EAGER") != 0) {
-		fprintf(stderr, "fake libcuda: without CUDA_MODULE_LOADING=EAGER\n");
-		abort();
-	}
+	if (!loading || strcmp(loading, "EAGER") != 0)
+		never("cuInit", "is called without CUDA_MODULE_LOADING=EAGER");
+	if (!result && !initialized)
+		device_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	initialized = !result;
 	return result;
 }
@@ -105,7 +116,7 @@ static int fake_cuInit(unsigned flags)
 static int fake_cuDriverGetVersion(int *version)
 {
 	*version = 13000;
-	return (int)fake_setting("cuDriverGetVersion", 0);
+	return 0;
 }
 
 static int fake_cuGetErrorString(int result, const char **text)
@@ -282,7 +293,11 @@ static int fake_cuStreamQuery(void *handle)
 
 static int fake_cuStreamDestroy(void *handle)
 {
-	return enter_idle("cuStreamDestroy");
+	int result = enter_idle("cuStreamDestroy");
+
+	if (!result)
+		fake_end();
+	return result;
 }
 
 static int fake_cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
