@@ -30,7 +30,7 @@ static int set_time(struct gpu_arguments *out, size_t at, const char *text)
 {
 	uint64_t *to = (uint64_t *)((char *)out + at);
 
-	if (strcmp(text, "always") != 0)
+	if (strcmp(text, "never") != 0)
 		return units_parse_time(text, to);
 	*to = TIME_NEVER;
 	return 0;
@@ -94,12 +94,14 @@ static const struct {
 	{"device", "DEVICE", set_text, AT(attr.device), "of cuda: number or UUID"},
 	{"kernels", "FILE", set_text, AT(attr.kernels), "of cuda: in place of those built in"},
 	{"threads", "N", set_threads, 0, "of cpu; 0 (default): half of the processors"},
-	{"poll", "TIME", set_time, AT(attr.poll), "poll so long before napping (50us); always"},
+	{"nap-after", "TIME", set_time, AT(attr.poll),
+	 "poll so long before napping (50us), or never"},
 	{"images", "N", set_number, AT(images), "measure: how many (50000)"},
 	{"size", "WxH", set_size, 0, "measure: pixels of an image (64x64)"},
 	{"levels", "L", set_number, AT(levels), "measure: levels (4)"},
 	{"json", NULL, set_flag, AT(json), "measure: one line of JSON"},
-	{"timeout", "TIME", set_time, AT(attr.job_timeout), "longest time of a job (10s)"},
+	{"timeout", "TIME", set_time, AT(attr.job_timeout),
+	 "longest time of a job (10s), or never"},
 	{"share", "N", set_number, AT(share), "run on --threads processors from the Nth on"},
 	{"queue-mode", NULL, set_flag, AT(queue_mode), "nobody tells when there are jobs"},
 	{"ring", "FD", set_number, AT(ring), "of a session: the ring's memory"},

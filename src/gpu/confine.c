@@ -11,9 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define DESCRIPTORS 1024      /* a driver opens dozens for each of its devices */
-#define FILE_BYTES (64 * MIB) /* and has files: shared memory, and a cache of what it compiled */
-
 /* It dies with its parent; the parent that made the socket may have gone before that was asked for.
  */
 static int tie_to_parent(int control)
@@ -41,7 +38,7 @@ static void close_others(void)
 {
 	if (syscall(SYS_close_range, GPU_FD_END, ~0u, 0) == 0)
 		return;
-	for (int fd = GPU_FD_END; fd < DESCRIPTORS; fd++)
+	for (int fd = GPU_FD_END; fd < sysconf(_SC_OPEN_MAX); fd++)
 		close(fd);
 }
 
@@ -51,19 +48,27 @@ int gpu_confine(int control)
 
 	if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		rc = -errno;
-	signal(SIGXFSZ, SIG_IGN); /* files that long cannot be written; that is no reason to die */
 	signal(SIGPIPE, SIG_IGN);
 	if (rc == 0)
 		rc = limit(RLIMIT_CORE, 0);
-	if (rc == 0)
-		rc = limit(RLIMIT_FSIZE, FILE_BYTES);
-	if (rc == 0)
-		rc = limit(RLIMIT_NOFILE, DESCRIPTORS);
 	close_others();
 	if (rc == -ESRCH)
 		log_error("gpu", "who started this process is gone");
 	else if (rc != 0)
 		log_error("gpu", "cannot confine this process: %s", strerror(-rc));
+	return rc;
+}
+
+int gpu_confine_files(const struct gpu_backend *backend)
+{
+	int rc;
+
+	signal(SIGXFSZ, SIG_IGN); /* to write too much is no reason to die */
+	rc = limit(RLIMIT_FSIZE, backend->file_bytes);
+	if (rc == 0)
+		rc = limit(RLIMIT_NOFILE, backend->descriptors);
+	if (rc != 0)
+		log_error("gpu", "cannot limit this process's files: %s", strerror(-rc));
 	return rc;
 }
 

@@ -189,6 +189,8 @@ static int cpu_serve(struct gpu_worker *worker)
 const struct gpu_backend gpu_backend_cpu = {
 	.name = "cpu",
 	.help = "threads of this machine's processors",
+	.descriptors = 64,
+	.file_bytes = 0,
 	.probe = cpu_probe,
 	.run = cpu_serve,
 };

@@ -525,6 +525,8 @@ static int run(struct gpu_worker *worker)
 const struct gpu_backend gpu_backend_cuda = {
 	.name = "cuda",
 	.help = "an accelerator of NVIDIA: a kernel that stays on it and polls",
+	.descriptors = 1024,	/* a driver opens dozens for each of its devices */
+	.file_bytes = 64 * MIB, /* shared memory, and a cache of what it compiled */
 	.probe = probe,
 	.run = run,
 };

@@ -47,7 +47,7 @@ struct gpu_worker_attr {
 				or NULL */
 	unsigned threads;    /* of cpu; 0: half of the processors, at least 1 */
 	uint64_t poll; /* ns that an idle worker polls before it naps; TIME_NEVER: it never naps */
-	uint64_t job_timeout; /* ns */
+	uint64_t job_timeout; /* ns, not 0; TIME_NEVER: as long as it takes */
 };
 
 /* What a worker would use; the program is asked, because the daemon itself never touches an

@@ -22,6 +22,8 @@ int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out);
 /* confine.c: the process of a session is small, ends with its parent and keeps nothing it was not
  * given. Before any thread is made. 0 or -errno, logged. */
 int gpu_confine(int control);
+/* And has no more files than its backend needs. */
+int gpu_confine_files(const struct gpu_backend *backend);
 /* Map the ring of a descriptor; it is what it says, and stays as it is. 0 or -errno, logged. */
 int gpu_ring_map(int fd, struct wire_ring *ring);
 

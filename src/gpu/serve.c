@@ -2,6 +2,7 @@
 #include "gpu/program.h"
 
 #include <sysexits.h>
+#include <unistd.h>
 
 static struct gpu_worker worker = {.control = -1, .event = -1, .share = -1};
 
@@ -21,7 +22,8 @@ static int run(void)
 	worker.backend = gpu_backend_choose(&worker.attr, &worker.probe);
 	if (!worker.backend)
 		return -ENODEV;
-	return worker.backend->run(&worker);
+	rc = gpu_confine_files(worker.backend);
+	return rc == 0 ? worker.backend->run(&worker) : rc;
 }
 
 int gpu_serve(const struct gpu_arguments *arguments)
@@ -34,6 +36,7 @@ int gpu_serve(const struct gpu_arguments *arguments)
 	log_set_handler(log_to_daemon);
 	if (gpu_ring_map((int)arguments->ring, &worker.ring) != 0)
 		return EX_DATAERR;
+	close((int)arguments->ring); /* the mapping keeps it */
 	if (gpu_confine(worker.control) != 0 || run() != 0) {
 		/* Unless it was told already: what was logged last is the cause. */
 		gpu_worker_fail(&worker, WIRE_RING_DEVICE, 0, 0, "%s", log_last());

@@ -354,7 +354,8 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 			take_event(session);
 		} else if (events[i].data.u32 == WATCHED_CONTROL) {
 			take_messages(session, now);
-			if (session->control < 0) /* how it ended is about to be known */
+			if (session->control < 0 && session->state < GPU_ENDING)
+				/* how it ended is about to be known */
 				session->deadline = MIN(session->deadline, now + GPU_STOP_GRACE);
 		} else if (session->process >= 0 &&
 			   gpu_spawn_reap(session->process, WNOHANG, &status)) {

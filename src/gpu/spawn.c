@@ -44,6 +44,14 @@ static void add_number(struct arguments *a, const char *name, uint64_t number, c
 	add(a, name, text);
 }
 
+static void add_time(struct arguments *a, const char *name, uint64_t ns)
+{
+	if (ns == TIME_NEVER)
+		add(a, name, "never");
+	else
+		add_number(a, name, ns, "ns");
+}
+
 /* As arguments.c reads them. */
 static void make_arguments(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn,
 			   struct arguments *a)
@@ -57,11 +65,8 @@ static void make_arguments(const struct gpu_worker_attr *attr, const struct gpu_
 		a->argv[a->count++] = "--probe";
 		return;
 	}
-	if (attr->poll == TIME_NEVER)
-		add(a, "--poll", "always");
-	else
-		add_number(a, "--poll", attr->poll, "ns");
-	add_number(a, "--timeout", attr->job_timeout, "ns");
+	add_time(a, "--nap-after", attr->poll);
+	add_time(a, "--timeout", attr->job_timeout);
 	add_number(a, "--share", spawn->share, "");
 	add_number(a, "--ring", GPU_FD_RING, "");
 	add_number(a, "--control", GPU_FD_CONTROL, "");

@@ -24,6 +24,8 @@ struct gpu_worker;
  */
 struct gpu_backend {
 	const char *name, *help;
+	/* How many descriptors its process may have, and how long a file it may write. */
+	uint64_t descriptors, file_bytes;
 	/* What it would use, into out->device (short, for people), without taking it: 0. Or -errno,
 	 * -ENODEV where there is nothing that it could use, and why: a text of at most GPU_WHY
 	 * bytes; logs nothing, for "auto" goes on to the next. */
