@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The daemon reads as it comes; should it not, the worker does not wait for it. */
-static void say(struct gpu_worker *worker, struct gpu_message *message)
+/* The daemon reads as it comes; should it not, the worker does not wait for it. Whether it was
+ * sent. */
+static bool say(struct gpu_worker *worker, struct gpu_message *message)
 {
-	if (worker->control >= 0)
-		send(worker->control, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL);
+	return worker->control >= 0 &&
+	       send(worker->control, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
 static void set_state(struct gpu_worker *worker, enum wire_ring_state state)
@@ -33,7 +34,8 @@ void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char 
 
 	snprintf(message.room, sizeof(message.room), "%s", room);
 	snprintf(message.text, sizeof(message.text), "%s", text);
-	say(worker, &message);
+	if (!say(worker, &message))
+		fprintf(stderr, "%s %s: %s\n", log_level_name(level), room, text);
 }
 
 void gpu_worker_stopped(struct gpu_worker *worker)
