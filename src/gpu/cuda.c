@@ -7,7 +7,8 @@
  * back after the end; in between there is only cuStreamQuery. Host and kernel talk by the board
  * (cuda_kernel.h).
  *
- * Two threads: the caller's tends the kernel; in RPC mode a second one tells the daemon of results.
+ * Two threads: the caller's tends the kernel; in RPC mode a second one tells the daemon of results at
+ * once.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -323,7 +324,7 @@ static void give_back(struct cuda *c)
 }
 
 /*
- * Results, in RPC mode: the daemon may sleep, and the kernel cannot wake it.
+ * Results: the daemon may sleep, and the kernel cannot wake it.
  */
 
 static uint64_t sum_done(const struct wire_ring *ring)
@@ -342,6 +343,18 @@ static uint64_t sum_submitted(const struct wire_ring *ring)
 	for (uint32_t i = 0; i < ring->shape.queues; i++)
 		sum += wire_ring_load(&wire_ring_client_line(ring, i)->submitted);
 	return sum;
+}
+
+/* Whether there are results since the last look; the daemon knows of them then. */
+static bool tell(struct gpu_worker *worker, uint64_t *told)
+{
+	uint64_t done = sum_done(&worker->ring);
+
+	if (done == *told)
+		return false;
+	*told = done;
+	gpu_worker_results(worker);
+	return true;
 }
 
 /* Jobs are under way, so nobody kicks when one is done. */
@@ -364,14 +377,10 @@ static void *tell_results(void *argument)
 	unsigned turns = 0;
 
 	while (!gpu_worker_stopping(worker)) {
-		uint64_t done = sum_done(&worker->ring);
-
-		if (done != told) {
-			told = done;
+		if (tell(worker, &told)) {
 			since = time_now();
 			turns = 0;
-			gpu_worker_results(worker);
-		} else if (done != sum_submitted(&worker->ring)) {
+		} else if (told != sum_submitted(&worker->ring)) {
 			gpu_idle_end(worker, &idle);
 			wait_for_result(worker, ++turns, since);
 		} else {
@@ -455,7 +464,7 @@ static void sleep_for(uint64_t ns)
 /* Until it should end or has failed: 0 when the kernel still listens. */
 static int tend(struct cuda *c)
 {
-	uint64_t beats = 0, heard = time_now(), beat = 1;
+	uint64_t beats = 0, heard = time_now(), beat = 1, told = 0;
 
 	while (!gpu_worker_stopping(c->worker)) {
 		uint64_t now = time_now(), said = look_at_blocks(c);
@@ -470,6 +479,8 @@ static int tend(struct cuda *c)
 			fail(c, "the device stands still");
 			return -EIO;
 		}
+		if (c->worker->queue_mode)
+			tell(c->worker, &told);
 		wire_ring_store(&c->board->beat, ++beat);
 		sleep_for(BEAT);
 	}
