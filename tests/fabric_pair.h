@@ -179,6 +179,7 @@ TCase *pair_tcase(Suite *suite, const char *name, int seconds);
 Suite *connect_suite(void);
 Suite *message_suite(void);
 Suite *memory_suite(void);
+Suite *window_suite(void);
 Suite *teardown_suite(void);
 Suite *wait_suite(void);
 Suite *scale_suite(void);

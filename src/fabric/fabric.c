@@ -163,7 +163,7 @@ int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsign
 {
 	if (!len || (uintptr_t)addr + len < (uintptr_t)addr)
 		return -EINVAL;
-	if (access & FABRIC_REMOTE_WRITE)
+	if (access & (FABRIC_REMOTE_WRITE | FABRIC_WINDOWS))
 		access |= FABRIC_LOCAL_WRITE;
 	return domain->ops->register_memory(domain, addr, len, access, out);
 }
@@ -178,6 +178,30 @@ uint32_t fabric_region_rkey(const struct fabric_region *region,
 			    const struct fabric_endpoint *endpoint)
 {
 	return region->ops->region_rkey(region, endpoint);
+}
+
+int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
+		       void *addr, size_t len, unsigned access, struct fabric_window **out)
+{
+	size_t offset = (size_t)((char *)addr - (char *)region->addr);
+
+	if (!access || access & ~(unsigned)(FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE) ||
+	    !(region->access & FABRIC_WINDOWS))
+		return -EINVAL;
+	if (!len || offset > region->len || len > region->len - offset)
+		return -EINVAL;
+	return endpoint->ops->window_open(endpoint, region, addr, len, access, out);
+}
+
+uint32_t fabric_window_rkey(const struct fabric_window *window)
+{
+	return window->rkey;
+}
+
+void fabric_window_close(struct fabric_window *window)
+{
+	if (window)
+		window->ops->window_close(window);
 }
 
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,

@@ -10,6 +10,7 @@
  *                    receives of one thread                         below belongs to it
  *   fabric_listener  hands out fabric_request values
  *   fabric_endpoint  one reliable, ordered connection
+ *   fabric_window    what one endpoint's peer may reach of a region
  *   fabric_region    registered memory of a domain                  any thread
  *
  * Promises, the same for each provider; tests/check_fabric.c runs them against each:
@@ -49,11 +50,13 @@ struct fabric_listener;
 struct fabric_request;
 struct fabric_endpoint;
 struct fabric_region;
+struct fabric_window;
 
 enum fabric_access {
 	FABRIC_LOCAL_WRITE = 1, /* receives and read results land here */
 	FABRIC_REMOTE_READ = 2,
 	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
+	FABRIC_WINDOWS = 8, /* windows may be opened onto it; implies FABRIC_LOCAL_WRITE, gives the peer nothing itself */
 };
 
 enum fabric_opcode {
@@ -151,6 +154,7 @@ struct fabric_limits {
 	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
 	uint8_t max_reads;     /* reads_out and reads_in are cut to it */
 	bool write_imm;        /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
+	bool windows;          /* false: fabric_window_open answers -EOPNOTSUPP */
 };
 
 /* Providers, by name; NULL-terminated. */
@@ -224,6 +228,19 @@ void fabric_deregister(struct fabric_region *region);
 /* The key that the peer of `endpoint` must name to reach this region. */
 uint32_t fabric_region_rkey(const struct fabric_region *region,
 			    const struct fabric_endpoint *endpoint);
+
+/* A window: a key by which the peer of `endpoint`, and no other of its domain, reaches [addr, addr+len) with
+ * FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE or both. The range is of a region of the endpoint's domain that was
+ * registered with FABRIC_WINDOWS. Opened before what is posted on the endpoint afterwards, a send that tells the peer the
+ * key for one. Takes one of send_depth and brings no completion: one that the device cannot open ends the endpoint.
+ * -EINVAL: range or rights; -EAGAIN and -ENOTCONN as fabric_post; -EOPNOTSUPP: the device has none
+ * (fabric_limits.windows), the region's own key has to do. */
+int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
+		       void *addr, size_t len, unsigned access, struct fabric_window **out);
+uint32_t fabric_window_rkey(const struct fabric_window *window);
+/* The key is void at once: who names it meets a remote access error. In the endpoint's thread; before or after the
+ * endpoint is destroyed (which voids the key too), but before the region is deregistered. NULL is fine. */
+void fabric_window_close(struct fabric_window *window);
 
 /* Post receives, to the endpoint's own queue or, with endpoint NULL, to the shared one.
  * -EAGAIN: no room (nothing posted). -ENOTCONN: that endpoint is ending. */

@@ -47,6 +47,9 @@ struct fabric_provider {
 	void (*deregister)(struct fabric_region *region);
 	uint32_t (*region_rkey)(const struct fabric_region *region,
 				const struct fabric_endpoint *endpoint);
+	int (*window_open)(struct fabric_endpoint *endpoint, const struct fabric_region *region,
+			   void *addr, size_t len, unsigned access, struct fabric_window **out);
+	void (*window_close)(struct fabric_window *window);
 
 	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 			 const struct fabric_recv *recv, unsigned count);
@@ -82,6 +85,10 @@ struct fabric_region {
 	void *addr;
 	size_t len;
 	unsigned access;
+};
+struct fabric_window {
+	const struct fabric_provider *ops;
+	uint32_t rkey;
 };
 
 extern const struct fabric_provider fabric_soft;

@@ -46,6 +46,7 @@ static void soft_limits(const struct fabric *fabric, struct fabric_limits *limit
 		.max_completions = 16 * SOFT_MAX_DEPTH,
 		.max_reads = SOFT_MAX_READS,
 		.write_imm = true,
+		.windows = true,
 	};
 }
 
@@ -474,6 +475,8 @@ const struct fabric_provider fabric_soft = {
 	.register_memory = soft_register,
 	.deregister = soft_deregister,
 	.region_rkey = soft_rkey,
+	.window_open = soft_window_open,
+	.window_close = soft_window_close,
 	.post_recv = soft_post_recv,
 	.post = soft_post,
 	.poll = soft_poll,

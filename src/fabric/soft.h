@@ -47,6 +47,7 @@ struct soft_slot {
 	uint16_t next_free;
 	unsigned access;
 	uint64_t start, len;
+	uint64_t only; /* a window: the endpoint of this serial; 0: every endpoint of the domain */
 };
 
 #define SOFT_CHUNK 256
@@ -67,6 +68,11 @@ struct soft_region {
 	struct fabric_region base;
 	struct soft_domain *domain;
 	uint32_t key;
+};
+
+struct soft_window {
+	struct fabric_window base;
+	struct soft_region region; /* of the window's range and key */
 };
 
 /* What an epoll event points at. */
@@ -226,6 +232,7 @@ struct soft_endpoint {
 	struct list owing;    /* in queue->owing */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
+	uint64_t serial; /* never again of another endpoint */
 	void *context;
 	enum soft_state state;
 	bool unix_socket, starved, hung_up, watch_out;
@@ -332,15 +339,18 @@ uint32_t soft_ring_size(uint32_t depth);
 
 /* soft_region.c: the entries of the provider, and */
 
-/* Is [addr, addr+len) within the region of `key`, with `right`? Within a section only. */
-bool soft_region_check(struct soft_domain *d, uint32_t key, uint64_t addr, uint64_t len,
-		       unsigned right);
+/* Is [addr, addr+len) within the region of `key`, or a window of `ep`, with `right`? Within a section only. */
+bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, uint32_t key,
+		       uint64_t addr, uint64_t len, unsigned right);
 int soft_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void soft_domain_destroy(struct fabric_domain *domain);
 int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
 		  struct fabric_region **out);
 void soft_deregister(struct fabric_region *region);
 uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
+int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
+		     void *addr, size_t len, unsigned access, struct fabric_window **out);
+void soft_window_close(struct fabric_window *window);
 
 /* soft_connect.c */
 int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,

@@ -38,6 +38,7 @@ static int soft_endpoint_rings(struct soft_endpoint *ep, const struct fabric_end
 int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
 			 const struct fabric_endpoint_attr *attr, struct soft_endpoint **out)
 {
+	static _Atomic uint64_t serial;
 	struct soft_endpoint *ep;
 
 	if (attr->send_depth > SOFT_MAX_DEPTH || attr->recv_depth > SOFT_MAX_DEPTH)
@@ -49,6 +50,7 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
 	ep->source = (struct soft_source){.kind = SOFT_ENDPOINT, .fd = -1};
 	ep->queue = q;
 	ep->domain = d;
+	ep->serial = ++serial;
 	ep->context = attr->context;
 	ep->send_depth = attr->send_depth;
 	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);

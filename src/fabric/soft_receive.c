@@ -137,7 +137,7 @@ static bool soft_target_check(struct soft_endpoint *ep)
 		const struct soft_seg *s = &ep->seg[i];
 
 		if (s->key && s->len &&
-		    !soft_region_check(ep->seg_domain, s->key, (uintptr_t)s->addr, s->len,
+		    !soft_region_check(ep, ep->seg_domain, s->key, (uintptr_t)s->addr, s->len,
 				       ep->seg_right))
 			return false;
 	}
@@ -209,7 +209,7 @@ static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct so
 	enum soft_step step = SOFT_GO;
 
 	/* Key 0 is not memory of ours here; soft_target_check() would take it so. */
-	if (f->len && (!f->key || !soft_region_check(ep->domain, f->key, f->addr, f->len,
+	if (f->len && (!f->key || !soft_region_check(ep, ep->domain, f->key, f->addr, f->len,
 						     FABRIC_REMOTE_WRITE))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
@@ -226,7 +226,7 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 {
 	uint32_t served = ep->response_head - ep->response_tail;
 
-	if (!ep->reads_in || (f->len && !soft_region_check(ep->domain, f->key, f->addr, f->len,
+	if (!ep->reads_in || (f->len && !soft_region_check(ep, ep->domain, f->key, f->addr, f->len,
 							   FABRIC_REMOTE_READ))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;

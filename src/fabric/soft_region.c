@@ -50,12 +50,14 @@ static struct soft_slot *soft_slot_at(struct soft_domain *d, uint32_t index)
 	return chunk ? &chunk[index % SOFT_CHUNK] : NULL;
 }
 
-bool soft_region_check(struct soft_domain *d, uint32_t key, uint64_t addr, uint64_t len,
-		       unsigned right)
+bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, uint32_t key,
+		       uint64_t addr, uint64_t len, unsigned right)
 {
 	struct soft_slot *slot = soft_slot_at(d, key & 0xffff);
 
 	if (!slot || !key || atomic_load(&slot->key) != key)
+		return false;
+	if (slot->only && slot->only != ep->serial)
 		return false;
 	return (slot->access & right) == right && addr >= slot->start && len <= slot->len &&
 	       addr - slot->start <= slot->len - len;
@@ -96,7 +98,7 @@ static int soft_slot_take(struct soft_domain *d)
 	return d->used++;
 }
 
-static int soft_slot_fill(struct soft_domain *d, struct soft_region *r)
+static int soft_slot_fill(struct soft_domain *d, struct soft_region *r, uint64_t only)
 {
 	struct soft_slot *slot;
 	int index;
@@ -109,6 +111,7 @@ static int soft_slot_fill(struct soft_domain *d, struct soft_region *r)
 		slot->start = (uintptr_t)r->base.addr;
 		slot->len = r->base.len;
 		slot->access = r->base.access;
+		slot->only = only;
 		r->key = (uint32_t)slot->generation << 16 | (uint32_t)index;
 		atomic_store(&slot->key, r->key);
 	}
@@ -116,21 +119,31 @@ static int soft_slot_fill(struct soft_domain *d, struct soft_region *r)
 	return MIN(index, 0);
 }
 
+static int soft_region_open(struct soft_domain *d, struct soft_region *r, void *addr, size_t len,
+			    unsigned access, uint64_t only)
+{
+	int ret;
+
+	r->base = (struct fabric_region){d->base.ops, addr, len, access};
+	r->domain = d;
+	ret = soft_slot_fill(d, r, only);
+	if (ret)
+		log_error("soft", "no room for a region of %zu bytes, %u are registered: %s", len,
+			  d->used - d->free_count, strerror(-ret));
+	return ret;
+}
+
 int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
 		  struct fabric_region **out)
 {
-	struct soft_domain *d = container_of(domain, struct soft_domain, base);
 	struct soft_region *r = calloc(1, sizeof(*r));
 	int ret;
 
 	if (!r)
 		return -ENOMEM;
-	r->base = (struct fabric_region){domain->ops, addr, len, access};
-	r->domain = d;
-	ret = soft_slot_fill(d, r);
+	ret = soft_region_open(container_of(domain, struct soft_domain, base), r, addr, len, access,
+			       0);
 	if (ret) {
-		log_error("soft", "no room for a region of %zu bytes, %u are registered: %s", len,
-			  d->used - d->free_count, strerror(-ret));
 		free(r);
 		return ret;
 	}
@@ -155,9 +168,8 @@ static void soft_wait_sections(struct soft_fabric *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
-void soft_deregister(struct fabric_region *region)
+static void soft_region_close(struct soft_region *r)
 {
-	struct soft_region *r = container_of(region, struct soft_region, base);
 	struct soft_domain *d = r->domain;
 	uint32_t index = r->key & 0xffff;
 	struct soft_slot *slot = soft_slot_at(d, index);
@@ -170,10 +182,49 @@ void soft_deregister(struct fabric_region *region)
 	d->free = index;
 	d->free_count++;
 	pthread_mutex_unlock(&d->lock);
+}
+
+void soft_deregister(struct fabric_region *region)
+{
+	struct soft_region *r = container_of(region, struct soft_region, base);
+
+	soft_region_close(r);
 	free(r);
 }
 
 uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint)
 {
 	return container_of(region, const struct soft_region, base)->key;
+}
+
+int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
+		     void *addr, size_t len, unsigned access, struct fabric_window **out)
+{
+	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+	struct soft_window *w;
+	int ret;
+
+	if (container_of(region, const struct soft_region, base)->domain != ep->domain)
+		return -EINVAL;
+	if (ep->state != SOFT_OPEN)
+		return -ENOTCONN;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	ret = soft_region_open(ep->domain, &w->region, addr, len, access, ep->serial);
+	if (ret) {
+		free(w);
+		return ret;
+	}
+	w->base = (struct fabric_window){endpoint->ops, w->region.key};
+	*out = &w->base;
+	return 0;
+}
+
+void soft_window_close(struct fabric_window *window)
+{
+	struct soft_window *w = container_of(window, struct soft_window, base);
+
+	soft_region_close(&w->region);
+	free(w);
 }

@@ -119,7 +119,8 @@ static bool soft_gather_response(struct soft_endpoint *ep, struct soft_gather *g
 	struct soft_frame f = {.op = SOFT_READ_DATA, .len = len};
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)(r->addr + r->sent), len, r->key};
 
-	if (r->len && !soft_region_check(ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
+	if (r->len &&
+	    !soft_region_check(ep, ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
 		/* It and the later ones are not to be answered. */
 		ep->response_head = g->response;
 		soft_refuse(ep, r->number, SOFT_REFUSED_ACCESS);
@@ -146,7 +147,7 @@ static bool soft_wr_local(struct soft_endpoint *ep, const struct soft_wr *wr)
 
 		if (!s->len || (copied && !s->key))
 			continue;
-		if (!soft_region_check(ep->domain, s->key, (uintptr_t)s->addr, s->len, right))
+		if (!soft_region_check(ep, ep->domain, s->key, (uintptr_t)s->addr, s->len, right))
 			return false;
 	}
 	return true;

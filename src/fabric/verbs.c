@@ -137,6 +137,8 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 		return false;
 	}
 	device->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
+	device->windows = attr.device_cap_flags &
+			  (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	device->infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	device->max_reads = (uint8_t)MIN(MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom), 255);
 	device->max_message = port.max_msg_sz ? MIN(port.max_msg_sz, (uint32_t)GIB) : MIB;
@@ -265,7 +267,7 @@ void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
 
 	*limits = (struct fabric_limits){VERBS_INLINE, UINT32_MAX, UINT32_MAX, UINT32_MAX,
-					 UINT32_MAX,   255,	   true};
+					 UINT32_MAX,   255,	   true,       true};
 	for (unsigned i = 0; i < fabric->count; i++) {
 		const struct verbs_device *d = &fabric->device[i];
 
@@ -276,6 +278,7 @@ void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 		limits->max_completions = MIN(limits->max_completions, d->max_cqe);
 		limits->max_reads = MIN(limits->max_reads, d->max_reads);
 		limits->write_imm = limits->write_imm && !d->iwarp;
+		limits->windows = limits->windows && d->windows;
 	}
 }
 
@@ -353,7 +356,23 @@ static int verbs_access_flags(const struct verbs_device *device, unsigned access
 		flags |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	if (access & FABRIC_REMOTE_READ)
 		flags |= IBV_ACCESS_REMOTE_READ;
+	if (access & FABRIC_WINDOWS && device->windows)
+		flags |= IBV_ACCESS_MW_BIND;
 	return flags;
+}
+
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len,
+		      unsigned access, struct ibv_mr **out)
+{
+	const struct verbs_device *d = &domain->fabric->device[device];
+	int error;
+
+	*out = ibv_reg_mr(domain->pd[device], addr, len, verbs_access_flags(d, access));
+	if (*out)
+		return 0;
+	error = errno;
+	verbs_log_register(d, addr, len, error);
+	return -error;
 }
 
 static void verbs_deregister(struct fabric_region *base)
@@ -373,25 +392,19 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 			  struct fabric_region **out)
 {
 	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
-	struct verbs_fabric *fabric = domain->fabric;
 	struct verbs_region *region = calloc(1, sizeof(*region));
 
 	if (!region)
 		return -ENOMEM;
 	region->base = (struct fabric_region){&fabric_verbs, addr, len, access};
-	for (; region->count < fabric->count; region->count++) {
-		struct verbs_device *device = &fabric->device[region->count];
-		struct ibv_mr *mr = ibv_reg_mr(domain->pd[region->count], addr, len,
-					       verbs_access_flags(device, access));
+	for (; region->count < domain->fabric->count; region->count++) {
+		int rc = verbs_mr_register(domain, region->count, addr, len, access,
+					   &region->mr[region->count]);
 
-		if (!mr) {
-			int error = errno;
-
-			verbs_log_register(device, addr, len, error);
+		if (rc) {
 			verbs_deregister(&region->base);
-			return -error;
+			return rc;
 		}
-		region->mr[region->count] = mr;
 	}
 	*out = &region->base;
 	return 0;
@@ -430,6 +443,8 @@ const struct fabric_provider fabric_verbs = {
 	.register_memory = verbs_register,
 	.deregister = verbs_deregister,
 	.region_rkey = verbs_region_rkey,
+	.window_open = verbs_window_open,
+	.window_close = verbs_window_close,
 	.post_recv = verbs_post_recv,
 	.post = verbs_post,
 	.poll = verbs_poll,

@@ -6,6 +6,7 @@
  *   verbs_endpoint.c  the life of a queue pair
  *   verbs_cm.c        connections: rdma_cm events in, fabric events out
  *   verbs_post.c      work requests out, completions back to their owners
+ *   verbs_window.c    memory windows
  *
  * rdma_cm only makes connections here: the queue pairs are driven by hand, because librdmacm
  * leaves their RNR timer at 655 ms and takes the retry count from the peer.
@@ -28,7 +29,7 @@
 struct verbs_device {
 	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
 	const char *name;
-	bool iwarp, infiniband;
+	bool iwarp, infiniband, windows;
 	uint8_t max_reads;
 	uint32_t max_inline, max_message, max_wr, max_srq_wr, max_cqe;
 };
@@ -53,6 +54,14 @@ struct verbs_region {
 	struct fabric_region base;
 	unsigned count;
 	struct ibv_mr *mr[VERBS_MAX_DEVICES];
+};
+
+/* Memory windows of type 2, which the device ties to the queue pair that bound them. */
+struct verbs_window {
+	struct fabric_window base;
+	struct list member; /* of the endpoint, until that is destroyed */
+	struct ibv_mw *mw;  /* NULL: void */
+	struct ibv_mr *mr;  /* of its range alone; NULL: it shows all of its region */
 };
 
 /* A work request id is 2 bits of kind, 30 of the endpoint's generation, 32 of position. */
@@ -156,6 +165,7 @@ enum verbs_state {
 #define VERBS_SLOT_SIGNALED 1 /* the caller asked */
 #define VERBS_SLOT_PART 2     /* not the last piece of a split request */
 #define VERBS_SLOT_FENCE 4    /* ours, to learn that those before it are done */
+#define VERBS_SLOT_SILENT 8   /* the caller's, but never reported: a window is bound */
 
 struct verbs_slot {
 	uint64_t id;
@@ -213,6 +223,7 @@ struct verbs_endpoint {
 	int error;
 	uint64_t deadline;
 	struct list pending, closing, flushing, member;
+	struct list windows;
 	struct list watched;  /* of all endpoints with a queue pair in the process */
 	atomic_bool broken;   /* set by whoever read the device's asynchronous event */
 };
@@ -230,6 +241,9 @@ static inline bool verbs_has_deferred(const struct verbs_endpoint *ep)
 /* verbs.c */
 int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx);
 void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
+/* 0, or an error that was logged. */
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len,
+		      unsigned access, struct ibv_mr **out);
 /* Asynchronous events name a queue pair of any thread; only watched ones are looked at. */
 void verbs_watch(struct verbs_endpoint *ep);
 void verbs_unwatch(struct verbs_endpoint *ep);
@@ -291,11 +305,20 @@ void verbs_endpoint_close(struct verbs_endpoint *ep);
 /* Report the end once nothing is outstanding. */
 void verbs_endpoint_settle(struct verbs_endpoint *ep);
 
+/* verbs_window.c */
+int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
+		      void *addr, size_t len, unsigned access, struct fabric_window **out);
+void verbs_window_close(struct fabric_window *window);
+void verbs_windows_void(struct verbs_endpoint *ep); /* all of the endpoint's */
+
 /* verbs_post.c */
 int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 		    const struct fabric_recv *recv, unsigned count);
 int verbs_post_early(struct verbs_endpoint *ep);
 int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
+/* Post the binding of `mw` to a range; silent. */
+int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *info);
 int verbs_poll(struct fabric_queue *queue, struct fabric_completion *out, int max);
 
 #endif

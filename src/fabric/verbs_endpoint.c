@@ -108,6 +108,7 @@ static void verbs_endpoint_init(struct verbs_endpoint *ep, struct verbs_queue *q
 	list_init(&ep->closing);
 	list_init(&ep->flushing);
 	list_init(&ep->watched);
+	list_init(&ep->windows);
 	list_add_tail(&q->endpoints, &ep->member);
 }
 
@@ -320,6 +321,7 @@ static void verbs_qp_destroy(struct verbs_endpoint *ep)
 {
 	int rc;
 
+	verbs_windows_void(ep); /* while there is a queue pair: rxe's windows hold on to theirs */
 	verbs_unwatch(ep);
 	verbs_queue_remove(ep->cq, ep);
 	rc = ibv_destroy_qp(ep->qp); /* waits for whoever looks at an event of it */

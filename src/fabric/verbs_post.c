@@ -431,6 +431,36 @@ int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 	return rc;
 }
 
+/* Not behind a split request: that is rare, and a binding cannot be deferred like the others. */
+int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *info)
+{
+	static const struct fabric_wr none = {.opcode = FABRIC_WRITE};
+	struct ibv_send_wr *wr = ep->queue->wr;
+	int rc;
+
+	if (!verbs_may_send(ep))
+		return -ENOTCONN;
+	if (verbs_has_deferred(ep) || ep->odd > ep->fence)
+		return -EAGAIN;
+	if (ep->used == ep->depth) {
+		verbs_post_fence(ep);
+		return -EAGAIN;
+	}
+	verbs_fill(ep, &none, ep->head, VERBS_SLOT_SILENT, wr);
+	wr->opcode = IBV_WR_BIND_MW;
+	wr->num_sge = 0;
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *info;
+	rc = verbs_ring(ep, 1);
+	if (rc)
+		verbs_endpoint_close(ep);
+	else
+		ep->used++;
+	return rc;
+}
+
 /*
  * Completions.
  */
@@ -478,7 +508,7 @@ static void verbs_release(struct verbs_endpoint *ep, uint32_t end)
 /* Whether a failed slot is reported: of a split request the first failing part only. */
 static bool verbs_failed_slot(struct verbs_endpoint *ep, uint8_t flags)
 {
-	bool silent = ep->swallow || (flags & VERBS_SLOT_FENCE);
+	bool silent = ep->swallow || (flags & (VERBS_SLOT_FENCE | VERBS_SLOT_SILENT));
 
 	if (!(flags & VERBS_SLOT_FENCE))
 		ep->swallow = flags & VERBS_SLOT_PART;
