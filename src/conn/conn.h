@@ -173,9 +173,10 @@ struct conn_part {
 
 #define CONN_CHAIN_MAX 32
 
-/* Post them in order by one doorbell. done() is called once, when all have completed; when one failed, with its status if it
- * was the last, else FABRIC_FLUSHED. Writes take effect in order; a write may overtake a read before it. Each counts as a transfer.
- * -EAGAIN: nothing was posted. -EINVAL: none, more than CONN_CHAIN_MAX, or more than the connection's transfers. */
+/* Post them in order by one doorbell. Writes take effect in order, reads see the writes before them; a write may overtake a
+ * read before it. done() is called once, when all have completed; if one failed, with its status when it was the
+ * last, else with FABRIC_FLUSHED. Each counts as a transfer. -EAGAIN: nothing was posted. -EINVAL: none,
+ * more than CONN_CHAIN_MAX, or more than the connection's transfers. */
 int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
 			const struct conn_part *parts, unsigned count);
 

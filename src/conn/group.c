@@ -52,8 +52,8 @@ void conn_group_want_receives(struct conn_group *group, int32_t change)
 	post_receives(group);
 }
 
-/* What a connection may have outstanding: a message each way per credit, transfers, probes and credit returns. One of its own
- * attributes may have more. */
+/* What a connection as the group has them may have outstanding: a message each way per credit, transfers, probes
+ * and credit returns. */
 static uint32_t outstanding(const struct conn_group_attr *attr)
 {
 	return 2u * attr->credits + 8u + attr->transfers;
