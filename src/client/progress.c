@@ -19,17 +19,19 @@
 struct progress {
 	struct engine *engine;
 	pthread_t thread;
-	pthread_mutex_t lock;     /* of the engine, and of inside, asleep and said */
-	_Atomic unsigned waiting; /* callers before the lock: the thread does not take it again first */
+	int wake;                 /* an eventfd */
+	_Atomic unsigned waiting; /* callers who found the lock taken: the thread does not take it before them */
 	_Atomic bool stop;
 	unsigned depth; /* calls inside calls; the caller's own */
-	bool inside;    /* a caller, perhaps asleep */
-	bool asleep;    /* the thread, until somebody enters or leaves */
-	uint64_t seen;  /* of the caller's turns; the thread's own, as is what follows */
-	int wake;       /* an eventfd */
+
+	pthread_mutex_t lock; /* of the engine and of what follows */
+	bool inside;          /* a caller, perhaps asleep */
+	bool asleep;          /* the thread, until somebody enters or leaves */
+	char said[512];       /* errors of the thread, for the next caller */
+
+	uint64_t seen; /* of the caller's turns; from here on the thread's own */
 	nfds_t count;
 	struct pollfd fds[1 + FABRIC_MAX_FDS]; /* wake, then the engine's */
-	char said[512];                        /* errors of the thread, for the next caller */
 };
 
 static void rouse(struct progress *p)
@@ -52,9 +54,11 @@ void progress_enter(struct progress *p)
 {
 	if (p->depth++)
 		return;
-	atomic_fetch_add(&p->waiting, 1);
-	pthread_mutex_lock(&p->lock);
-	atomic_fetch_sub(&p->waiting, 1);
+	if (unlikely(pthread_mutex_trylock(&p->lock) != 0)) {
+		atomic_fetch_add(&p->waiting, 1);
+		pthread_mutex_lock(&p->lock);
+		atomic_fetch_sub(&p->waiting, 1);
+	}
 	p->inside = true;
 	rouse_asleep(p);
 	if (unlikely(p->said[0])) {
