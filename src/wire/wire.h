@@ -124,9 +124,9 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
  * Messages and records. A message is one send: this header, then records, each a header and a body,
  * each begun on a multiple of 8.
  *
- * A message with records takes one of the credits that the receiver granted, and so does a write with immediate. A message without any
- * takes none and returns at least one; a sender sends it when it owes half of what it granted or more, so that no
- * more than WIRE_RETURNS_MAX of them can be under way, for which the receiver has further receives.
+ * A message with records takes one of the credits that the receiver granted, and so does a write with immediate. A
+ * message without any takes none and returns at least one; a sender sends it when it owes half of what it granted or
+ * more, so that no more than WIRE_RETURNS_MAX of them can be under way, for which the receiver has further receives.
  */
 struct wire_message {
 	uint32_t length;  /* of the whole message */
