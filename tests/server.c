@@ -16,7 +16,8 @@ int server_turn(void)
 	fabric_poll(server.queue, &c, 1);
 	for (; fabric_next_event(server.queue, &event); n++)
 		server.take(&event);
-	return n + conn_group_progress(server.group, server.worker.now);
+	n += conn_group_progress(server.group, server.worker.now);
+	return n + (server.work ? server.work() : 0);
 }
 
 static void server_sleep(void)

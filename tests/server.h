@@ -19,6 +19,7 @@ extern struct test_server {
 	struct service_worker worker;
 	void *arena;
 	void (*take)(struct fabric_event *event);
+	int (*work)(void); /* more that a turn does; how much there was. NULL: nothing */
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;

@@ -37,6 +37,7 @@ struct deferred {
 struct engine_options {
 	uint64_t connect_timeout, timeout, poll; /* ns; TIME_NEVER: always poll */
 	uint32_t credits, message_size;
+	uint32_t transfers; /* reads and writes of the server's memory in flight on each connection; 0: none */
 	bool require_rdma, progress_thread;
 };
 
@@ -101,6 +102,9 @@ int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t 
 
 /* Counts finished operations of all connections of the engine; who finishes one adds to it. */
 uint64_t *engine_completed(struct engine *engine);
+
+/* Sleep until something comes, at the latest until `until`, without polling before. Turns once first. */
+void engine_doze(struct engine *engine, uint64_t until);
 
 int engine_fd(const struct engine *engine);
 /* 0: the descriptor tells when there is work; 1: there was some, now handled or to be handled. */

@@ -115,6 +115,7 @@ int engine_create(const char *provider, const struct engine_options *options, st
 		.credits = (uint16_t)options->credits,
 		.receives = MAX_RECEIVES,
 		.max_connections = MAX_CONNECTIONS,
+		.transfers = options->transfers,
 		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = 10 * TIME_S,
@@ -322,6 +323,14 @@ static void sleep_until(struct engine *engine, uint64_t now, uint64_t until)
 	timeout.tv_sec = (time_t)((until - now) / TIME_S);
 	timeout.tv_nsec = (long)((until - now) % TIME_S);
 	sleep_on(engine, &timeout);
+}
+
+void engine_doze(struct engine *engine, uint64_t until)
+{
+	uint64_t now = time_now();
+
+	if (engine_arm(engine) == 0 && now < until)
+		sleep_until(engine, now, until);
 }
 
 /* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */

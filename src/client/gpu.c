@@ -1,0 +1,987 @@
+/*
+ * gpu.c: the caller's half of the gpu service: a session, the calls, and how jobs begin and end. How they get to the server
+ * and back is in gpu_rpc.c and gpu_queue.c.
+ */
+#include "client/gpu.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_CREDITS 128 /* an immediate takes one */
+#define DEFAULT_SIZE 4096
+
+_Static_assert((int)RDMAD_GPU_RPC == (int)WIRE_GPU_RPC && (int)RDMAD_GPU_QUEUE == (int)WIRE_GPU_QUEUE &&
+		       (int)RDMAD_GPU_QUANTIZE == (int)WIRE_RING_QUANTIZE &&
+		       (int)RDMAD_GPU_ECHO == (int)WIRE_RING_ECHO &&
+		       RDMAD_GPU_PARAMS == WIRE_RING_PARAMS && RDMAD_GPU_SIZE_MAX == WIRE_RING_PAYLOAD_MAX,
+	       "what callers name goes over the wire as it is");
+
+/*
+ * Operations: what of a job can be refused here. The server looks again.
+ */
+
+/* The output's length, or -EINVAL, which is explained. */
+typedef int64_t operation_fn(const struct rdmad_gpu_job *job);
+
+static int64_t quantize_output(const struct rdmad_gpu_job *job)
+{
+	uint64_t pixels = (uint64_t)job->param[0] * job->param[1];
+
+	if (pixels != job->input_size) {
+		log_error("gpu", "an image of %u x %u pixels has %llu bytes; the input has %zu", job->param[0],
+			  job->param[1], (unsigned long long)pixels, job->input_size);
+		return -EINVAL;
+	}
+	if (job->param[2] < 1 || job->param[2] > 256) {
+		log_error("gpu", "%u levels; an image is quantized to 1 to 256", job->param[2]);
+		return -EINVAL;
+	}
+	return (int64_t)job->input_size;
+}
+
+static int64_t echo_output(const struct rdmad_gpu_job *job)
+{
+	if (job->param[0] > 60 * (TIME_S / TIME_US)) {
+		log_error("gpu", "an echo takes at most 60 s");
+		return -EINVAL;
+	}
+	return (int64_t)job->input_size;
+}
+
+static operation_fn *const operations[] = {
+	[RDMAD_GPU_QUANTIZE] = quantize_output,
+	[RDMAD_GPU_ECHO] = echo_output,
+};
+
+static int64_t output_of(const struct rdmad_gpu_job *job)
+{
+	if (job->op < ARRAY_SIZE(operations) && operations[job->op])
+		return operations[job->op](job);
+	log_error("gpu", "there is no operation %u", job->op);
+	return -EINVAL;
+}
+
+static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
+{
+	int64_t output;
+
+	if (!job->input || !job->input_size || !job->output) {
+		log_error("gpu", "a job needs an input of at least one byte, and room for the output");
+		return -EINVAL;
+	}
+	if (job->input_size > gpu->session.size_max) {
+		log_error("gpu", "an input of %zu bytes; this session takes at most %u, see size_max", job->input_size,
+			  gpu->session.size_max);
+		return -EMSGSIZE;
+	}
+	output = output_of(job);
+	if (output > (int64_t)job->output_size || output > gpu->session.size_max) {
+		log_error("gpu", "the output has %lld bytes; there is room for %zu", (long long)output,
+			  job->output_size);
+		return -EMSGSIZE;
+	}
+	return output;
+}
+
+/*
+ * The end of jobs
+ */
+struct job *job_next(struct rdmad_gpu *gpu)
+{
+	struct job *job;
+
+	if (!gpu->waits)
+		return NULL;
+	job = list_first(&gpu->waiting, struct job, node);
+	list_del(&job->node);
+	job->state = JOB_SENT;
+	gpu->waits--;
+	return job;
+}
+
+static void job_forget(struct rdmad_gpu *gpu, struct job *job)
+{
+	job_give(&gpu->jobs, job);
+	gpu->outstanding--;
+}
+
+/* Tell of jobs that are done. */
+static void gpu_deliver(struct deferred *deferred)
+{
+	struct rdmad_gpu *gpu = container_of(deferred, struct rdmad_gpu, deferred);
+
+	while (!list_empty(&gpu->finished)) {
+		struct job *job = list_first(&gpu->finished, struct job, node);
+		struct rdmad_gpu_result result = job->result;
+		rdmad_gpu_callback done = job->done;
+		void *arg = job->arg;
+
+		list_del(&job->node);
+		gpu->completed++;
+		if (!done) {
+			list_add_tail(&gpu->results, &job->node);
+			gpu->ready++;
+			continue;
+		}
+		job_forget(gpu, job); /* the callback may submit the next in its place */
+		done(arg, &result);
+	}
+}
+
+void job_finish(struct rdmad_gpu *gpu, struct job *job, int status)
+{
+	memory_unreach(engine_buffers(gpu->engine), &job->input);
+	memory_unreach(engine_buffers(gpu->engine), &job->output);
+	job->state = JOB_DONE;
+	job->result.id = job->asked.id;
+	job->result.status = status;
+	job->result.output_size = status == 0 ? job->output_size : 0;
+	job->result.latency_ns = time_now() - job->begun;
+	list_add_tail(&gpu->finished, &job->node);
+	if (unlikely(engine_defers(gpu->engine)))
+		engine_defer(gpu->engine, &gpu->deferred);
+	else
+		gpu_deliver(&gpu->deferred);
+}
+
+/* Nothing of the connection is in flight any more: what was not done never will be. */
+static void fail_jobs(struct rdmad_gpu *gpu)
+{
+	while (job_next(gpu))
+		;
+	for (uint32_t i = 0; i < gpu->jobs.count; i++)
+		if (gpu->jobs.job[i].state == JOB_SENT)
+			job_finish(gpu, &gpu->jobs.job[i], gpu->error);
+}
+
+/*
+ * What the server says
+ */
+static void gpu_established(struct conn *conn)
+{
+	(void)conn;
+}
+
+static void answer(struct rdmad_gpu *gpu, int status)
+{
+	gpu->answered = true;
+	gpu->answer = status;
+}
+
+/* Texts of the server are for people, but it alone knows what is in them. */
+static void copy_text(char *to, size_t size, const void *text, size_t length)
+{
+	size_t n = MIN(length, size - 1);
+
+	for (size_t i = 0; i < n; i++)
+		to[i] = ((const char *)text)[i];
+	to[n] = '\0';
+	for (char *c = to; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
+}
+
+static int took_info(struct rdmad_gpu *gpu, const struct wire_record *record, const void *body)
+{
+	if (record->status != WIRE_OK)
+		return -EPROTO;
+	if (record->length < sizeof(gpu->info))
+		return -EPROTO;
+	memcpy(&gpu->info, body, sizeof(gpu->info));
+	answer(gpu, 0);
+	return 0;
+}
+
+static int took_ring(struct rdmad_gpu *gpu, const struct wire_record *record, const void *body)
+{
+	struct wire_ring_shape shape;
+
+	if (record->status != WIRE_OK) {
+		copy_text(gpu->reason, sizeof(gpu->reason), body, record->length);
+		answer(gpu, wire_status_errno(record->status));
+		return 0;
+	}
+	if (record->length < sizeof(gpu->ring))
+		return -EPROTO;
+	memcpy(&gpu->ring, body, sizeof(gpu->ring));
+	shape = (struct wire_ring_shape){gpu->ring.queues, gpu->ring.slots, gpu->ring.payload};
+	if (!wire_ring_shape_valid(&shape))
+		return -EPROTO;
+	answer(gpu, 0);
+	return 0;
+}
+
+static int job_done(struct rdmad_gpu *gpu, uint32_t id, int status)
+{
+	if (id == WIRE_GPU_TERMINATE && gpu->terminated) {
+		answer(gpu, status);
+		return 0;
+	}
+	return gpu->session.mode == RDMAD_GPU_RPC ? gpu_rpc_done(gpu, id, status) : -EPROTO;
+}
+
+static int took_job(struct rdmad_gpu *gpu, const struct wire_record *record, const void *body)
+{
+	(void)body;
+	return job_done(gpu, record->id, wire_status_errno(record->status));
+}
+
+static int took_end(struct rdmad_gpu *gpu, const struct wire_record *record, const void *body)
+{
+	int error = wire_status_errno(record->status);
+
+	copy_text(gpu->reason, sizeof(gpu->reason), body, record->length);
+	conn_close(gpu->conn, error ? error : -ECONNABORTED, "%s", gpu->reason);
+	return 0;
+}
+
+static const struct {
+	enum wire_op op;
+	bool reply;
+	int (*took)(struct rdmad_gpu *gpu, const struct wire_record *record, const void *body);
+} records[] = {
+	{WIRE_OP_GPU_JOB, true, took_job},
+	{WIRE_OP_GPU_INFO, true, took_info},
+	{WIRE_OP_GPU_OPEN, true, took_ring},
+	{WIRE_OP_GPU_ENDED, false, took_end},
+};
+
+static int gpu_record(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct rdmad_gpu *gpu = conn_context(conn);
+
+	for (size_t i = 0; i < ARRAY_SIZE(records); i++)
+		if (record->op == records[i].op && !!(record->flags & WIRE_REPLY) == records[i].reply)
+			return records[i].took(gpu, record, body);
+	return -EPROTO;
+}
+
+static void gpu_immediate(struct conn *conn, uint32_t imm)
+{
+	if (job_done(conn_context(conn), imm, 0) != 0)
+		conn_close(conn, -EPROTO, "the server ended job %u, which it does not have", imm);
+}
+
+static void pump(struct rdmad_gpu *gpu)
+{
+	if (gpu->queues)
+		gpu_queues_pump(gpu);
+	else
+		gpu_rpc_pump(gpu);
+}
+
+static void gpu_writable(struct conn *conn)
+{
+	pump(conn_context(conn));
+}
+
+static void gpu_closed(struct conn *conn, int error, const char *reason)
+{
+	struct rdmad_gpu *gpu = conn_context(conn);
+
+	gpu->error = error ? error : -ECONNABORTED;
+	if (!gpu->reason[0])
+		snprintf(gpu->reason, sizeof(gpu->reason), "%s",
+			 gpu->terminated ? "it was terminated" : reason);
+	if (error)
+		log_warn("gpu", "the session ended: %s", gpu->reason);
+	gpu->conn = NULL;
+	gpu->closed = true;
+	fail_jobs(gpu);
+	if (!gpu->answered)
+		answer(gpu, -ENOTCONN);
+	gpu->completed++; /* who waits for anything looks again */
+}
+
+static const struct conn_ops gpu_ops = {
+	.established = gpu_established,
+	.record = gpu_record,
+	.immediate = gpu_immediate,
+	.writable = gpu_writable,
+	.closed = gpu_closed,
+};
+
+/* -ENOTCONN, with the reason that the caller may have missed. */
+static int ended(const struct rdmad_gpu *gpu)
+{
+	log_error("gpu", "the session has ended: %s", gpu->reason);
+	return -ENOTCONN;
+}
+
+/*
+ * Waiting
+ */
+static uint64_t until_of(uint64_t timeout_us)
+{
+	uint64_t now = time_now();
+
+	return timeout_us >= (TIME_NEVER - now) / TIME_US ? TIME_NEVER : now + timeout_us * TIME_US;
+}
+
+/* Until *counter, of gpu->completed or such, is another than `before`. 0, -ETIMEDOUT, -EDEADLK. */
+static int await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
+{
+	uint64_t now;
+	int rc = engine_may_wait(gpu->engine);
+
+	if (rc != 0 || *counter != before)
+		return rc;
+	if (!gpu->conn) {
+		engine_turn(gpu->engine); /* the progress thread may have left something to tell */
+		return 0;
+	}
+	if (gpu->queues)
+		return gpu_queues_wait(gpu, counter, before, until);
+	conn_flush(gpu->conn);
+	now = time_now();
+	return engine_wait_change(gpu->engine, counter, until > now ? until - now : 0);
+}
+
+/* A request without a job, and its answer. gpu->answered is false until then. */
+static int ask(struct rdmad_gpu *gpu, enum wire_op op, uint32_t id, const void *body, uint32_t length)
+{
+	uint64_t until = time_now() + gpu->options.timeout, before = gpu->completed;
+	struct wire_record *record;
+	int rc = engine_may_wait(gpu->engine);
+
+	if (rc != 0)
+		return rc;
+	while (gpu->conn && !(record = conn_reserve(gpu->conn, length, NULL))) {
+		rc = await(gpu, &gpu->completed, before, until);
+		before = gpu->completed;
+		if (rc != 0)
+			return rc;
+	}
+	if (!gpu->conn)
+		return ended(gpu);
+	record->op = (uint8_t)op;
+	record->id = id;
+	memcpy(record + 1, body, length);
+	conn_commit(gpu->conn, record, length);
+	conn_flush(gpu->conn);
+	gpu->answered = false;
+	rc = engine_wait(gpu->engine, &gpu->answered, gpu->options.timeout);
+	if (rc == -ETIMEDOUT)
+		log_error("gpu", "no answer to %s after %llu ms", wire_op_name(op),
+			  (unsigned long long)(gpu->options.timeout / TIME_MS));
+	if (rc == 0 && gpu->answer == -ENOTCONN && !gpu->conn)
+		return ended(gpu);
+	return rc ? rc : gpu->answer;
+}
+
+/*
+ * The session
+ */
+static void gpu_free(struct rdmad_gpu *gpu)
+{
+	if (gpu->engine) {
+		engine_enter(gpu->engine);
+		client_disconnect(gpu->engine, gpu->conn, &gpu->closed);
+		gpu_queues_destroy(gpu->queues);
+		engine_leave(gpu->engine);
+		engine_release(gpu->engine);
+	}
+	job_table_destroy(&gpu->jobs);
+	free(gpu);
+}
+
+/* A handle with a connection, and without a session. */
+static int gpu_connect(const char *server, const struct rdmad_options *options, uint32_t transfers,
+		       struct rdmad_gpu **out)
+{
+	struct wire_request request = {.service = WIRE_GPU};
+	struct rdmad_gpu *gpu = calloc(1, sizeof(*gpu));
+	int rc;
+
+	if (!gpu)
+		return -ENOMEM;
+	list_init(&gpu->waiting);
+	list_init(&gpu->results);
+	list_init(&gpu->finished);
+	gpu->deferred.deliver = gpu_deliver;
+	engine_options_from(options, &gpu->options);
+	if (!options || !options->credits)
+		gpu->options.credits = DEFAULT_CREDITS;
+	gpu->options.transfers = transfers;
+	request.credits = (uint16_t)gpu->options.credits;
+	request.message_size = gpu->options.message_size;
+	rc = client_connect(server, &gpu->options, NULL, &request, &gpu_ops, gpu, &gpu->engine, &gpu->conn);
+	if (rc != 0) {
+		free(gpu);
+		return rc;
+	}
+	gpu->session.transport = fabric_endpoint_transport(conn_endpoint(gpu->conn));
+	engine_leave(gpu->engine);
+	*out = gpu;
+	return 0;
+}
+
+static bool can_immediate(const struct rdmad_gpu *gpu)
+{
+	struct fabric_limits limits;
+
+	fabric_limits(fabric_domain_fabric(conn_group_domain(engine_group(gpu->engine))), &limits);
+	return limits.write_imm && !gpu->no_immediate;
+}
+
+/* Keep what was granted. */
+static int take_session(struct rdmad_gpu *gpu, uint32_t size_max)
+{
+	const struct wire_gpu_ring *ring = &gpu->ring;
+	struct rdmad_gpu_session *session = &gpu->session;
+
+	if (ring->payload < size_max) {
+		log_error("gpu", "jobs of %u bytes; the server takes at most %u, see gpu.payload in its rdmad.conf", size_max,
+			  ring->payload);
+		return -EMSGSIZE;
+	}
+	copy_text(gpu->backend, sizeof(gpu->backend), ring->backend, strnlen(ring->backend, sizeof(ring->backend)));
+	copy_text(gpu->device, sizeof(gpu->device), ring->device, strnlen(ring->device, sizeof(ring->device)));
+	session->backend = gpu->backend;
+	session->device = gpu->device;
+	session->queues = ring->queues;
+	session->slots = ring->slots;
+	session->size_max = ring->payload;
+	session->immediate = session->mode == RDMAD_GPU_RPC && !(ring->flags & WIRE_GPU_SENDS);
+	return session->mode == RDMAD_GPU_QUEUE ? gpu_queues_create(gpu) : 0;
+}
+
+static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *options)
+{
+	struct wire_gpu_open open = {
+		.mode = options->mode,
+		.flags = can_immediate(gpu) ? 0 : WIRE_GPU_SENDS,
+		.queues = options->queues,
+		.slots = options->slots,
+		.payload = options->size_max ? options->size_max : DEFAULT_SIZE,
+	};
+	uint32_t size_max = open.payload;
+	int rc;
+
+	/* A cell is a whole number of lines. */
+	open.payload = (open.payload + WIRE_RING_LINE - 1) / WIRE_RING_LINE * WIRE_RING_LINE;
+	rc = ask(gpu, WIRE_OP_GPU_OPEN, 0, &open, sizeof(open));
+	if (rc == 0)
+		return take_session(gpu, size_max);
+	if (gpu->conn && gpu->answered)
+		log_error("gpu", "the server made no session: %s",
+			  gpu->reason[0] ? gpu->reason : wire_status_text(wire_status_of(rc)));
+	return rc;
+}
+
+static int check_options(const char *server, const struct rdmad_gpu_options *options,
+			 struct rdmad_gpu **out)
+{
+	if (!server || !options || !out) {
+		log_error("gpu", "rdmad_gpu_open needs a server, options and a place for the handle");
+		return -EINVAL;
+	}
+	if ((unsigned)options->mode > RDMAD_GPU_QUEUE) {
+		log_error("gpu", "there is no mode %u", (unsigned)options->mode);
+		return -EINVAL;
+	}
+	if (options->size_max > RDMAD_GPU_SIZE_MAX || options->outstanding > RDMAD_GPU_OUTSTANDING) {
+		log_error("gpu", "size_max is at most %u, and outstanding %u", RDMAD_GPU_SIZE_MAX,
+			  RDMAD_GPU_OUTSTANDING);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, struct rdmad_gpu **out)
+{
+	struct rdmad_gpu *gpu;
+	int rc = check_options(server, options, out);
+
+	if (rc != 0)
+		return rc;
+	rc = gpu_connect(server, &options->common,
+			 options->mode == RDMAD_GPU_QUEUE ? GPU_TRANSFERS : 0, &gpu);
+	if (rc != 0)
+		return rc;
+	gpu->no_immediate = options->no_immediate;
+	gpu->read_indices = options->read_indices;
+	gpu->session.mode = options->mode;
+	gpu->session.outstanding = options->outstanding ? options->outstanding : RDMAD_GPU_OUTSTANDING;
+	engine_enter(gpu->engine);
+	rc = job_table_create(&gpu->jobs, gpu->session.outstanding);
+	if (rc == 0)
+		rc = open_session(gpu, options);
+	engine_leave(gpu->engine);
+	if (rc != 0) {
+		gpu_free(gpu);
+		return rc;
+	}
+	*out = gpu;
+	return 0;
+}
+
+int rdmad_gpu_close(struct rdmad_gpu *gpu)
+{
+	if (!gpu)
+		return 0;
+	if (engine_may_wait(gpu->engine) != 0)
+		return -EDEADLK;
+	gpu_free(gpu);
+	return 0;
+}
+
+/* Jobs that are not done. */
+static uint32_t undone(const struct rdmad_gpu *gpu)
+{
+	return gpu->outstanding - gpu->ready;
+}
+
+static int terminate(struct rdmad_gpu *gpu)
+{
+	uint64_t until = time_now() + gpu->options.timeout;
+	int rc = engine_may_wait(gpu->engine);
+
+	while (rc == 0 && gpu->conn && undone(gpu))
+		rc = await(gpu, &gpu->completed, gpu->completed, until);
+	if (rc == -ETIMEDOUT)
+		log_error("gpu", "%u jobs are not done after %llu ms", undone(gpu),
+			  (unsigned long long)(gpu->options.timeout / TIME_MS));
+	if (rc != 0)
+		return rc;
+	if (!gpu->conn)
+		return ended(gpu);
+	gpu->terminated = true;
+	return ask(gpu, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, "", 0);
+}
+
+int rdmad_gpu_terminate(struct rdmad_gpu *gpu)
+{
+	int rc;
+
+	engine_enter(gpu->engine);
+	rc = terminate(gpu);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+/*
+ * Jobs
+ */
+
+/* Make its memory reachable: for the server in RPC mode, for this side's own reads and writes in queue mode. */
+static int reach_job(struct rdmad_gpu *gpu, struct job *job)
+{
+	struct buffers *buffers = engine_buffers(gpu->engine);
+	bool local = gpu->queues;
+	int rc = memory_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ,
+			      &job->input);
+
+	if (rc != 0)
+		return rc;
+	rc = memory_reach(buffers, job->asked.output, job->output_size,
+			  local ? FABRIC_LOCAL_WRITE : FABRIC_REMOTE_WRITE, &job->output);
+	if (rc != 0)
+		memory_unreach(buffers, &job->input);
+	return rc;
+}
+
+static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done,
+		    void *arg)
+{
+	int64_t output = job_check(gpu, asked);
+	struct job *job;
+	int rc;
+
+	if (output < 0)
+		return (int)output;
+	if (!gpu->conn || gpu->terminated)
+		return gpu->conn ? -ENOTCONN : ended(gpu);
+	job = job_take(&gpu->jobs, asked->id, !done, &rc);
+	if (!job)
+		return rc;
+	job->asked = *asked;
+	job->input_size = (uint32_t)asked->input_size;
+	job->output_size = (uint32_t)output;
+	job->done = done;
+	job->arg = arg;
+	rc = reach_job(gpu, job);
+	if (rc != 0) {
+		job_give(&gpu->jobs, job);
+		return rc;
+	}
+	job->begun = time_now();
+	job->state = JOB_WAITING;
+	list_add_tail(&gpu->waiting, &job->node);
+	gpu->waits++;
+	gpu->outstanding++;
+	if (!gpu->queues)
+		gpu_rpc_pump(gpu);
+	return 0;
+}
+
+int rdmad_gpu_enqueue(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
+{
+	int rc;
+
+	if (!gpu || !job || job->id > RDMAD_GPU_ID_MAX) {
+		log_error("gpu", "rdmad_gpu_enqueue needs a handle and a job with an id up to %u", RDMAD_GPU_ID_MAX);
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = take_job(gpu, job, NULL, NULL);
+	if (rc == -EEXIST)
+		log_error("gpu", "a job with the id %u is outstanding", job->id);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done,
+		     void *arg)
+{
+	int rc;
+
+	if (!gpu || !job || !done) {
+		log_error("gpu", "rdmad_gpu_submit needs a handle, a job and a callback");
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = take_job(gpu, job, done, arg);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+static unsigned take_results(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
+{
+	unsigned n = MIN(max, gpu->ready);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct job *job = list_first(&gpu->results, struct job, node);
+
+		results[i] = job->result;
+		list_del(&job->node);
+		job_forget(gpu, job);
+	}
+	gpu->ready -= n;
+	return n;
+}
+
+/* Everything that can be sent and received without waiting. */
+static int turn(struct rdmad_gpu *gpu)
+{
+	int rc;
+
+	pump(gpu);
+	rc = engine_turn(gpu->engine);
+	return MIN(rc, 0);
+}
+
+static int dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
+{
+	int rc = turn(gpu);
+	unsigned n;
+
+	if (rc != 0 && rc != -EDEADLK) /* in a callback there may be some all the same */
+		return rc;
+	n = take_results(gpu, results, max);
+	return n || gpu->conn || !max ? (int)n : ended(gpu);
+}
+
+int rdmad_gpu_dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
+{
+	int rc;
+
+	engine_enter(gpu->engine);
+	rc = dequeue(gpu, results, max);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+static int wait_result(struct rdmad_gpu *gpu, uint64_t until)
+{
+	int rc = 0;
+
+	while (rc == 0 && !gpu->ready && gpu->outstanding)
+		rc = await(gpu, &gpu->completed, gpu->completed, until);
+	return gpu->ready ? (int)gpu->ready : rc;
+}
+
+int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
+{
+	int rc;
+
+	engine_enter(gpu->engine);
+	rc = wait_result(gpu, until_of(timeout_us));
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+static int progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
+{
+	uint64_t before = gpu->completed;
+	int rc = turn(gpu);
+
+	if (rc == 0 && timeout_us)
+		rc = await(gpu, &gpu->completed, before, until_of(timeout_us));
+	if (rc != 0 && rc != -ETIMEDOUT)
+		return rc;
+	if (gpu->completed == before && !gpu->conn)
+		return ended(gpu);
+	return (int)(gpu->completed - before);
+}
+
+int rdmad_gpu_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
+{
+	int rc;
+
+	engine_enter(gpu->engine);
+	rc = progress(gpu, timeout_us);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+int rdmad_gpu_flush(struct rdmad_gpu *gpu)
+{
+	int rc = 0;
+
+	engine_enter(gpu->engine);
+	pump(gpu);
+	if (gpu->conn)
+		conn_flush(gpu->conn);
+	else
+		rc = ended(gpu);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+size_t rdmad_gpu_outstanding(const struct rdmad_gpu *gpu)
+{
+	size_t n;
+
+	engine_enter(gpu->engine);
+	n = gpu->outstanding;
+	engine_leave(gpu->engine);
+	return n;
+}
+
+int rdmad_gpu_fd(const struct rdmad_gpu *gpu)
+{
+	return engine_fd(gpu->engine);
+}
+
+int rdmad_gpu_arm(struct rdmad_gpu *gpu)
+{
+	int rc;
+
+	engine_enter(gpu->engine);
+	pump(gpu);
+	rc = engine_arm(gpu->engine);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+/*
+ * Blocking: submit, send, wait.
+ */
+struct blocking {
+	bool done;
+	int status;
+};
+
+static void blocking_done(void *arg, const struct rdmad_gpu_result *result)
+{
+	struct blocking *b = arg;
+
+	b->done = true;
+	b->status = result->status;
+}
+
+static int submit_waiting(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, struct blocking *b,
+			  uint64_t until)
+{
+	int rc = engine_may_wait(gpu->engine);
+
+	while (rc == 0 && (rc = take_job(gpu, job, blocking_done, b)) == -EAGAIN && undone(gpu))
+		rc = await(gpu, &gpu->completed, gpu->completed, until);
+	return rc;
+}
+
+static int run_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
+{
+	uint64_t until = until_of(gpu->options.timeout / TIME_US);
+	struct blocking b = {0};
+	int rc = submit_waiting(gpu, job, &b, until);
+
+	while (rc == 0 && !b.done)
+		rc = await(gpu, &gpu->completed, gpu->completed, until);
+	if (rc == 0)
+		return b.status;
+	if (rc != -ETIMEDOUT)
+		return rc;
+	/* The caller gets its memory back, which the server may still have to do with: there is no other way. */
+	client_disconnect(gpu->engine, gpu->conn, &gpu->closed);
+	log_error("gpu", "the job is not done after %llu ms; the session was ended",
+		  (unsigned long long)(gpu->options.timeout / TIME_MS));
+	return rc;
+}
+
+static int run_outside(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
+{
+	int rc;
+
+	if (!gpu) {
+		log_error("gpu", "this needs a handle");
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = run_job(gpu, job);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, uint32_t levels,
+		       const void *input, void *output)
+{
+	size_t pixels = (size_t)width * height;
+
+	return run_outside(gpu, &(struct rdmad_gpu_job){
+					.op = RDMAD_GPU_QUANTIZE,
+					.param = {width, height, levels},
+					.input = input,
+					.input_size = pixels,
+					.output = output,
+					.output_size = pixels,
+				});
+}
+
+int rdmad_gpu_echo(struct rdmad_gpu *gpu, const void *input, size_t size, uint32_t delay_us, void *output)
+{
+	return run_outside(gpu, &(struct rdmad_gpu_job){
+					.op = RDMAD_GPU_ECHO,
+					.param = {delay_us},
+					.input = input,
+					.input_size = size,
+					.output = output,
+					.output_size = size,
+				});
+}
+
+/*
+ * Registered memory
+ */
+int rdmad_gpu_buffer_lend(struct rdmad_gpu *gpu, size_t size, void **buffer)
+{
+	int rc;
+
+	if (!gpu || !buffer || !size) {
+		log_error("gpu", "rdmad_gpu_buffer_lend needs a handle, a size and a place for the buffer");
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = buffers_lend(engine_buffers(gpu->engine), size, buffer);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+void rdmad_gpu_buffer_release(void *buffer)
+{
+	value_release(buffer);
+}
+
+int rdmad_gpu_buffer_register(struct rdmad_gpu *gpu, void *addr, size_t len)
+{
+	int rc;
+
+	if (!gpu || !addr || !len) {
+		log_error("gpu", "rdmad_gpu_buffer_register needs a handle, an address and a length");
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = buffers_register(engine_buffers(gpu->engine), addr, len);
+	engine_leave(gpu->engine);
+	if (rc == -EEXIST)
+		log_error("gpu", "part of this memory is registered already");
+	return rc;
+}
+
+int rdmad_gpu_buffer_unregister(struct rdmad_gpu *gpu, void *addr)
+{
+	int rc;
+
+	if (!gpu || !addr) {
+		log_error("gpu", "rdmad_gpu_buffer_unregister needs a handle and an address");
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = buffers_unregister(engine_buffers(gpu->engine), addr);
+	engine_leave(gpu->engine);
+	if (rc == -ENOENT)
+		log_error("gpu", "no memory was registered with this address");
+	if (rc == -EBUSY)
+		log_error("gpu", "jobs that use this memory are outstanding: wait for them first");
+	return rc;
+}
+
+/*
+ * What there is
+ */
+const struct rdmad_gpu_session *rdmad_gpu_session(const struct rdmad_gpu *gpu)
+{
+	return &gpu->session;
+}
+
+const char *rdmad_gpu_transport(const struct rdmad_gpu *gpu)
+{
+	return gpu->session.transport;
+}
+
+static int ask_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *out)
+{
+	const struct wire_gpu_info *info = &gpu->info;
+	int rc = ask(gpu, WIRE_OP_GPU_INFO, 0, "", 0);
+
+	if (rc != 0)
+		return rc;
+	*out = (struct rdmad_gpu_info){
+		.sessions = info->sessions,
+		.sessions_max = info->sessions_max,
+		.queues_max = info->queues_max,
+		.slots_max = info->slots_max,
+		.size_max = info->payload_max,
+		.memory_max = info->memory_max,
+		.operations = info->operations,
+		.jobs = info->jobs,
+		.bytes_in = info->bytes_in,
+		.bytes_out = info->bytes_out,
+	};
+	copy_text(out->backend, sizeof(out->backend), info->backend, strnlen(info->backend, sizeof(info->backend)));
+	copy_text(out->device, sizeof(out->device), info->device, strnlen(info->device, sizeof(info->device)));
+	snprintf(out->transport, sizeof(out->transport), "%s", gpu->session.transport);
+	return 0;
+}
+
+int rdmad_gpu_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *info)
+{
+	int rc;
+
+	if (!gpu || !info) {
+		log_error("gpu", "rdmad_gpu_info needs a handle and a place for the answer");
+		return -EINVAL;
+	}
+	engine_enter(gpu->engine);
+	rc = ask_info(gpu, info);
+	engine_leave(gpu->engine);
+	return rc;
+}
+
+int rdmad_gpu_server_info(const char *server, const struct rdmad_options *options,
+			  struct rdmad_gpu_info *info)
+{
+	struct rdmad_gpu *gpu;
+	int rc;
+
+	if (!server || !info) {
+		log_error("gpu", "rdmad_gpu_server_info needs a server and a place for the answer");
+		return -EINVAL;
+	}
+	rc = gpu_connect(server, options, 0, &gpu);
+	if (rc != 0)
+		return rc;
+	rc = rdmad_gpu_info(gpu, info);
+	gpu_free(gpu);
+	return rc;
+}

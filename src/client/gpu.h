@@ -1,0 +1,126 @@
+/*
+ * gpu.h: what the files of the caller's half of the gpu service share: gpu.c, the calls and the session; gpu_jobs.c, the
+ * table of jobs; gpu_rpc.c, jobs as requests; gpu_queue.c, jobs by the server's queues.
+ *
+ * A job is in one of three lists: it waits to be sent, is with the server (no list), or is done and waits to be told.
+ */
+#ifndef RDMAD_CLIENT_GPU_H
+#define RDMAD_CLIENT_GPU_H
+
+#include <rdmad/gpu.h>
+
+#include "client/client.h"
+#include "wire/ring.h"
+
+#define GPU_REASON 256
+
+enum job_state { JOB_FREE, JOB_WAITING, JOB_SENT, JOB_DONE };
+
+struct job {
+	struct list node; /* in a list of struct rdmad_gpu */
+	enum job_state state;
+	uint32_t id; /* on the wire */
+	uint32_t input_size, output_size;
+	struct rdmad_gpu_job asked;
+	struct reach input, output;
+	rdmad_gpu_callback done; /* NULL: to be dequeued */
+	void *arg;
+	uint64_t begun; /* time_now() */
+	struct rdmad_gpu_result result;
+};
+
+/* All jobs, found by the ids that callers chose. */
+struct job_table {
+	struct job *job;
+	uint32_t count;
+	struct list free;
+	uint32_t *place; /* job + 1 by hash of the id, 0: none; more than twice as many as jobs */
+	uint32_t mask;
+};
+
+struct gpu_queues;
+
+struct rdmad_gpu {
+	struct engine *engine;
+	struct conn *conn; /* NULL once it has ended */
+	struct engine_options options;
+	bool no_immediate, read_indices;
+	struct rdmad_gpu_session session;
+	char backend[sizeof(((struct wire_gpu_ring *)0)->backend)], device[WIRE_GPU_NAME];
+
+	bool answered; /* to the open, info or terminate that is waited for */
+	int answer;    /* 0 or a negative errno */
+	struct wire_gpu_ring ring;
+	struct wire_gpu_info info;
+	bool terminated, closed;
+	int error; /* why it ended */
+	char reason[GPU_REASON];
+
+	struct job_table jobs;
+	struct list waiting, finished, results; /* finished: nobody was told yet; results: to be dequeued */
+	uint32_t waits, outstanding, ready;     /* jobs in waiting; not free; in results */
+	uint64_t completed;                     /* jobs that somebody was told of */
+	struct deferred deferred;
+	struct gpu_queues *queues; /* of queue mode, else NULL */
+};
+
+#pragma GCC visibility push(hidden)
+
+/*
+ * gpu_jobs.c
+ */
+int job_table_create(struct job_table *table, uint32_t count);
+void job_table_destroy(struct job_table *table);
+
+/* A free one; it has the caller's id where `named`, else one of the library's. *rc is -EAGAIN or -EEXIST where NULL. */
+struct job *job_take(struct job_table *table, uint32_t id, bool named, int *rc);
+void job_give(struct job_table *table, struct job *job);
+/* NULL: none has this id. */
+struct job *job_find(const struct job_table *table, uint32_t id);
+
+/*
+ * gpu.c
+ */
+
+/* The end of a job: its memory is the caller's again, who is told now or by the next turn. */
+void job_finish(struct rdmad_gpu *gpu, struct job *job, int status);
+
+/* The next one that waits is with the server. NULL: none waits. */
+struct job *job_next(struct rdmad_gpu *gpu);
+
+static inline const struct fabric_region *job_region(const struct reach *reach)
+{
+	return reach->region ? reach->region : reach->temporary;
+}
+
+/*
+ * gpu_rpc.c
+ */
+
+/* Put what waits into messages, as far as there is room. */
+void gpu_rpc_pump(struct rdmad_gpu *gpu);
+
+/* The server wrote an output and named the job, by an immediate or a record. -EPROTO: it is none that it has. */
+int gpu_rpc_done(struct rdmad_gpu *gpu, uint32_t id, int status);
+
+/*
+ * gpu_queue.c
+ */
+
+/* Reads and writes that a connection of queue mode has in flight at most. */
+#define GPU_TRANSFERS (4 * CONN_CHAIN_MAX)
+
+/* As the server answered in gpu->ring, which has a valid shape. */
+int gpu_queues_create(struct rdmad_gpu *gpu);
+void gpu_queues_destroy(struct gpu_queues *queues); /* after the connection ended; NULL is fine */
+
+/* Write jobs into cells and look for results, as far as there is room; waits for nothing. */
+void gpu_queues_pump(struct rdmad_gpu *gpu);
+
+/* Turn, and look for results as often as the options say, until *counter is another than `before`, the session has ended, or
+ * `until`: 0 or -ETIMEDOUT. */
+int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,494 @@
+/*
+ * gpu_queue.c: jobs by the server's queues, driven from here by reads and writes of its memory alone. rdmad-gpu-ring(7)
+ * tells the protocol.
+ *
+ * What is written: a chain of cells, each its descriptor and the caller's input by one gathering write, and behind the cells
+ * of a queue both of its words. So `collected` needs no write of its own: no job is submitted whose result would not
+ * have room by what this very write tells of those collected.
+ *
+ * What is read: one probe at a time, a chain. Where few results are expected, their cells at once: a result that is whole
+ * says so itself, and one that is not is read again. Where many are, or large ones, the lines of all queues, and the cells
+ * that these say are there; each chain of cells then brings the lines of the next. Outputs are read to where
+ * callers want them.
+ */
+#include "client/gpu.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define FLIGHTS 3               /* chains of writes under way; with the probe they are GPU_TRANSFERS */
+#define DIRECT 8                /* results that are read without asking whether they are there */
+#define DIRECT_SIZE (16 * KIB)  /* and the longest of them */
+#define TRIES 1000              /* reads of a result that is there and not whole */
+#define NAP_MIN (20 * TIME_US)
+#define NAP_MAX TIME_MS
+
+/* Words of a queue, as they are written: the begin of struct wire_ring_client_line. */
+struct words {
+	uint64_t submitted, collected;
+};
+_Static_assert(offsetof(struct wire_ring_client_line, submitted) == 0 &&
+		       offsetof(struct wire_ring_client_line, collected) == 8,
+	       "one write for both words");
+
+/* A chain of writes. */
+struct flight {
+	struct conn_transfer transfer;
+	struct rdmad_gpu *gpu;
+	struct words *words; /* registered; one for each queue, of which each has at least two parts */
+	bool busy;
+	unsigned count, queues;
+	struct conn_part part[CONN_CHAIN_MAX];
+};
+
+/* Free-running counts of one pair of queues. */
+struct pair {
+	uint64_t submitted, received;
+	uint64_t done;   /* that the worker was last seen to have */
+	uint32_t window; /* results that are looked for at once: more while they are found */
+	uint32_t tries;
+};
+
+struct look {
+	uint32_t queue;
+	uint64_t index;
+};
+
+struct gpu_queues {
+	struct wire_ring_shape shape;
+	uint64_t lines_addr, results_addr, words_addr, jobs_addr; /* at the server */
+	uint32_t worker_rkey, client_rkey;
+
+	struct landing *landing; /* registered, and in it: */
+	struct wire_ring_job *descriptor;  /* of each cell */
+	struct wire_ring_result *result;   /* of each cell */
+	struct wire_ring_worker_line *line; /* of each queue */
+
+	struct job **job; /* in each cell */
+	struct pair *pair;
+	uint32_t inside; /* jobs in cells */
+	struct flight flight[FLIGHTS];
+	struct flight *unposted; /* full, but there was no room to post it */
+
+	struct conn_transfer probe;
+	struct rdmad_gpu *gpu;
+	bool probing, asked_lines;
+	unsigned looks;
+	struct look look[CONN_CHAIN_MAX];
+	uint32_t first; /* queue to look at first: none is always last */
+	uint64_t news;  /* counts probes that came back */
+};
+
+static uint32_t cell_of(const struct gpu_queues *q, uint32_t queue, uint64_t index)
+{
+	return queue * q->shape.slots + (uint32_t)(index % q->shape.slots);
+}
+
+static uint32_t load(const struct pair *pair)
+{
+	return (uint32_t)(pair->submitted - pair->received);
+}
+
+/*
+ * Writing
+ */
+
+/* The queue with the most room. False: all are full. */
+static bool roomiest(const struct gpu_queues *q, uint32_t *queue)
+{
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < q->shape.queues; i++)
+		if (load(&q->pair[i]) < load(&q->pair[best]))
+			best = i;
+	*queue = best;
+	return load(&q->pair[best]) < q->shape.slots;
+}
+
+static void add_cell(struct gpu_queues *q, struct flight *f, uint32_t queue, struct job *job)
+{
+	uint64_t index = q->pair[queue].submitted++;
+	uint32_t cell = cell_of(q, queue, index);
+	struct wire_ring_job *descriptor = &q->descriptor[cell];
+
+	q->job[cell] = job;
+	q->inside++;
+	*descriptor = (struct wire_ring_job){
+		.sequence = index + 1,
+		.id = job->id,
+		.op = job->asked.op,
+		.length = job->input_size,
+	};
+	memcpy(descriptor->param, job->asked.param, sizeof(descriptor->param));
+	f->part[f->count++] = (struct conn_part){
+		.opcode = FABRIC_WRITE,
+		.sge_count = 2,
+		.sge = {{descriptor, sizeof(*descriptor), landing_region(q->landing)},
+			{(void *)job->asked.input, job->input_size, job_region(&job->input)}},
+		.remote_addr = q->jobs_addr + wire_ring_cell(&q->shape, queue, index),
+		.rkey = q->client_rkey,
+	};
+}
+
+static void add_words(struct gpu_queues *q, struct flight *f, uint32_t queue)
+{
+	struct words *words = &f->words[f->queues++];
+
+	*words = (struct words){q->pair[queue].submitted, q->pair[queue].received};
+	f->part[f->count++] = (struct conn_part){
+		.opcode = FABRIC_WRITE,
+		.sge_count = 1,
+		.sge = {{words, sizeof(*words), landing_region(q->landing)}},
+		.remote_addr = q->words_addr + queue * sizeof(struct wire_ring_client_line),
+		.rkey = q->client_rkey,
+	};
+}
+
+/* Some of what waits into one queue: no more than its share, that all queues have work. */
+static void add_run(struct rdmad_gpu *gpu, struct flight *f, uint32_t queue)
+{
+	struct gpu_queues *q = gpu->queues;
+	uint32_t share = (gpu->waits + q->shape.queues - 1) / q->shape.queues;
+	uint32_t room = q->shape.slots - load(&q->pair[queue]);
+	uint32_t n = MIN(MIN(share, room), CONN_CHAIN_MAX - 1 - f->count);
+
+	while (n-- > 0)
+		add_cell(q, f, queue, job_next(gpu));
+	add_words(q, f, queue);
+}
+
+static void written(struct conn_transfer *transfer, enum fabric_status status)
+{
+	struct flight *f = container_of(transfer, struct flight, transfer);
+
+	f->busy = false;
+	if (status == FABRIC_OK && f->gpu->waits)
+		gpu_queues_pump(f->gpu);
+}
+
+static struct flight *flight_free(struct gpu_queues *q)
+{
+	for (unsigned i = 0; i < FLIGHTS; i++)
+		if (!q->flight[i].busy)
+			return &q->flight[i];
+	return NULL;
+}
+
+/* A chain of as many jobs as there are and it takes. NULL: none. */
+static struct flight *flight_fill(struct rdmad_gpu *gpu)
+{
+	struct gpu_queues *q = gpu->queues;
+	struct flight *f = flight_free(q);
+	uint32_t queue;
+
+	if (!f)
+		return NULL;
+	f->count = f->queues = 0;
+	while (gpu->waits && f->count + 2 <= CONN_CHAIN_MAX && roomiest(q, &queue))
+		add_run(gpu, f, queue);
+	return f->count ? f : NULL;
+}
+
+static void write_jobs(struct rdmad_gpu *gpu)
+{
+	struct gpu_queues *q = gpu->queues;
+	struct flight *f;
+
+	while ((f = q->unposted ? q->unposted : flight_fill(gpu))) {
+		f->busy = true;
+		q->unposted = f;
+		if (conn_transfer_chain(gpu->conn, &f->transfer, f->part, f->count) != 0)
+			return; /* again from writable(), or the connection ends */
+		q->unposted = NULL;
+	}
+}
+
+/*
+ * Reading
+ */
+static void add_look(struct gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t index)
+{
+	uint32_t cell = cell_of(q, queue, index);
+	const struct job *job = q->job[cell];
+
+	parts[q->looks] = (struct conn_part){
+		.opcode = FABRIC_READ,
+		.sge_count = 2,
+		.sge = {{&q->result[cell], sizeof(q->result[cell]), landing_region(q->landing)},
+			{job->asked.output, job->output_size, job_region(&job->output)}},
+		.remote_addr = q->results_addr + wire_ring_cell(&q->shape, queue, index),
+		.rkey = q->worker_rkey,
+	};
+	q->look[q->looks++] = (struct look){queue, index};
+}
+
+/* Results up to index `end` of a queue, of which some may be there; room for the lines is left. */
+static void add_looks(struct gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t end)
+{
+	for (uint64_t i = q->pair[queue].received; i < end && q->looks + 1 < CONN_CHAIN_MAX; i++)
+		add_look(q, parts, queue, i);
+}
+
+/* The results that the lines promised. */
+static void look_for_promised(struct gpu_queues *q, struct conn_part *parts)
+{
+	for (uint32_t i = 0; i < q->shape.queues; i++) {
+		uint32_t queue = (q->first + i) % q->shape.queues;
+
+		add_looks(q, parts, queue, q->pair[queue].done);
+	}
+	q->first = (q->first + 1) % q->shape.queues;
+}
+
+/* The next results of all queues, which validate themselves. False: they are too many or too large for that. */
+static bool look_directly(struct gpu_queues *q, struct conn_part *parts)
+{
+	if (q->gpu->read_indices || q->inside > DIRECT)
+		return false;
+	for (uint32_t i = 0; i < q->shape.queues; i++) {
+		const struct pair *pair = &q->pair[i];
+
+		if (load(pair) && q->job[cell_of(q, i, pair->received)]->output_size > DIRECT_SIZE)
+			return false;
+	}
+	for (uint32_t i = 0; i < q->shape.queues; i++)
+		add_looks(q, parts, i, q->pair[i].received + MIN(q->pair[i].window, load(&q->pair[i])));
+	return true;
+}
+
+static void look_at_lines(struct gpu_queues *q, struct conn_part *parts)
+{
+	parts[q->looks] = (struct conn_part){
+		.opcode = FABRIC_READ,
+		.sge_count = 1,
+		.sge = {{q->line, q->shape.queues * sizeof(q->line[0]), landing_region(q->landing)}},
+		.remote_addr = q->lines_addr,
+		.rkey = q->worker_rkey,
+	};
+	q->asked_lines = true;
+}
+
+static void probe(struct rdmad_gpu *gpu)
+{
+	struct gpu_queues *q = gpu->queues;
+	struct conn_part parts[CONN_CHAIN_MAX];
+
+	if (q->probing || !q->inside || q->unposted)
+		return;
+	q->looks = 0;
+	q->asked_lines = false;
+	look_for_promised(q, parts);
+	if (q->looks ? q->looks < q->inside : !look_directly(q, parts))
+		look_at_lines(q, parts);
+	q->probing = conn_transfer_chain(gpu->conn, &q->probe, parts, q->looks + q->asked_lines) == 0;
+}
+
+/* wire_ring_check() of an output that may lie anywhere. */
+static uint64_t check_of(const struct wire_ring_result *result, const char *output)
+{
+	uint64_t sum = wire_ring_check_descriptor(result), word;
+	uint32_t words = result->length / 8;
+
+	for (uint32_t i = 0; i < words; i++) {
+		memcpy(&word, output + 8 * (size_t)i, sizeof(word));
+		sum += wire_ring_check_word(3 + (uint64_t)i, word);
+	}
+	word = 0;
+	memcpy(&word, output + 8 * (size_t)words, result->length % 8);
+	return result->length % 8 ? sum + wire_ring_check_word(3 + (uint64_t)words, word) : sum;
+}
+
+static bool is_whole(const struct wire_ring_result *result, uint64_t index, const struct job *job)
+{
+	return result->sequence == index + 1 && result->id == job->id &&
+	       result->length == job->output_size && result->check == check_of(result, job->asked.output);
+}
+
+/* A result that should be there, by its queue's line or its own number, is not whole. It may have been read while it was
+ * written, but not for ever. */
+static void distrust(struct gpu_queues *q, const struct look *look, const struct wire_ring_result *result)
+{
+	struct pair *pair = &q->pair[look->queue];
+	bool there = look->index < pair->done || result->sequence == look->index + 1;
+
+	if (there && ++pair->tries == TRIES)
+		conn_close(q->gpu->conn, -EBADMSG, "result %llu of queue %u does not become whole",
+			   (unsigned long long)look->index, look->queue);
+}
+
+/* Take the result if it is there. In a queue they come one after the other. */
+static bool take(struct gpu_queues *q, const struct look *look)
+{
+	struct pair *pair = &q->pair[look->queue];
+	uint32_t cell = cell_of(q, look->queue, look->index);
+	struct job *job = q->job[cell];
+
+	if (look->index != pair->received)
+		return false;
+	if (!is_whole(&q->result[cell], look->index, job)) {
+		distrust(q, look, &q->result[cell]);
+		pair->window = 1;
+		return false;
+	}
+	job->result.work_ns = q->result[cell].nanoseconds;
+	q->job[cell] = NULL;
+	q->inside--;
+	pair->received++;
+	pair->tries = 0;
+	job_finish(q->gpu, job, 0);
+	return true;
+}
+
+static bool take_results(struct gpu_queues *q)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < q->looks; i++) {
+		struct pair *pair = &q->pair[q->look[i].queue];
+
+		if (!take(q, &q->look[i]))
+			continue;
+		found++;
+		pair->window = MIN(pair->window + 1, DIRECT);
+	}
+	return found;
+}
+
+/* Whether a line promises a result. One that says what cannot be was read while it was written. */
+static bool take_lines(struct gpu_queues *q)
+{
+	bool promised = false;
+
+	for (uint32_t i = 0; i < q->shape.queues; i++) {
+		struct pair *pair = &q->pair[i];
+		uint64_t done = q->line[i].done;
+
+		if (done < pair->received || done > pair->submitted)
+			continue;
+		pair->done = done;
+		promised |= done > pair->received;
+	}
+	return promised;
+}
+
+static void probed(struct conn_transfer *transfer, enum fabric_status status)
+{
+	struct gpu_queues *q = container_of(transfer, struct gpu_queues, probe);
+	bool news = false;
+
+	q->news++;
+	if (status == FABRIC_OK)
+		news = take_results(q);
+	if (status == FABRIC_OK && q->asked_lines)
+		news |= take_lines(q);
+	q->probing = false; /* not before: a callback may have pumped */
+	if (news)
+		gpu_queues_pump(q->gpu);
+}
+
+void gpu_queues_pump(struct rdmad_gpu *gpu)
+{
+	if (!gpu->conn || !conn_established(gpu->conn))
+		return;
+	write_jobs(gpu);
+	probe(gpu);
+}
+
+/*
+ * Nobody tells of a result: who waits looks again and again, at once while one came within options.poll, then with naps
+ * between that grow.
+ */
+int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
+{
+	struct gpu_queues *q = gpu->queues;
+	uint64_t now = time_now(), nap = NAP_MIN, poll = gpu->options.poll;
+	uint64_t busy_until = poll >= TIME_NEVER - now ? TIME_NEVER : now + poll;
+	int rc;
+
+	while (*counter == before && gpu->conn) {
+		if (now >= until)
+			return -ETIMEDOUT;
+		gpu_queues_pump(gpu);
+		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until - now)
+				: engine_turn(gpu->engine);
+		if (rc < 0 && rc != -ETIMEDOUT)
+			return rc;
+		now = time_now();
+		if (*counter != before || now < busy_until)
+			continue;
+		engine_doze(gpu->engine, MIN(now + nap, until));
+		nap = MIN(2 * nap, NAP_MAX);
+		now = time_now();
+	}
+	return 0;
+}
+
+/*
+ * Building up and taking down
+ */
+
+/* Addresses, and what is registered: descriptors and results of all cells, lines, words. */
+static int lay_out(struct rdmad_gpu *gpu, struct gpu_queues *q)
+{
+	struct wire_ring_layout at = wire_ring_layout(&q->shape);
+	const struct wire_gpu_ring *ring = &gpu->ring;
+	uint32_t cells = q->shape.queues * q->shape.slots;
+	struct words *words;
+
+	q->lines_addr = ring->worker_addr + at.lines;
+	q->results_addr = ring->worker_addr + at.results;
+	q->words_addr = ring->client_addr;
+	q->jobs_addr = ring->client_addr + (at.jobs - at.client);
+	q->worker_rkey = ring->worker_rkey;
+	q->client_rkey = ring->client_rkey;
+	q->landing = landing_take(engine_buffers(gpu->engine),
+				  cells * (sizeof(*q->descriptor) + sizeof(*q->result)) +
+					  q->shape.queues * sizeof(*q->line) +
+					  FLIGHTS * CONN_CHAIN_MAX / 2 * sizeof(*words));
+	if (!q->landing)
+		return -ENOMEM;
+	q->descriptor = landing_data(q->landing);
+	q->result = (void *)(q->descriptor + cells);
+	q->line = (void *)(q->result + cells);
+	words = (void *)(q->line + q->shape.queues);
+	memset(q->result, 0, cells * sizeof(*q->result));
+	for (unsigned i = 0; i < FLIGHTS; i++) {
+		q->flight[i].gpu = gpu;
+		q->flight[i].transfer.done = written;
+		q->flight[i].words = words + i * CONN_CHAIN_MAX / 2;
+	}
+	return 0;
+}
+
+int gpu_queues_create(struct rdmad_gpu *gpu)
+{
+	struct gpu_queues *q = calloc(1, sizeof(*q));
+	const struct wire_gpu_ring *ring = &gpu->ring;
+
+	if (!q)
+		return -ENOMEM;
+	q->gpu = gpu;
+	q->probe.done = probed;
+	q->shape = (struct wire_ring_shape){ring->queues, ring->slots, ring->payload};
+	q->pair = calloc(ring->queues, sizeof(*q->pair));
+	q->job = calloc((size_t)ring->queues * ring->slots, sizeof(struct job *));
+	if (!q->pair || !q->job || lay_out(gpu, q) != 0) {
+		gpu_queues_destroy(q);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < ring->queues; i++)
+		q->pair[i].window = 1;
+	gpu->queues = q;
+	return 0;
+}
+
+void gpu_queues_destroy(struct gpu_queues *q)
+{
+	if (!q)
+		return;
+	if (q->landing)
+		landing_give(q->landing);
+	free(q->pair);
+	free(q->job);
+	free(q);
+}
