@@ -56,9 +56,18 @@ static bool find_steps(const uint8_t map[256], struct steps *steps)
 	return true;
 }
 
-static void map_by_table(const uint8_t *in, uint8_t *out, uint32_t n, const uint8_t map[256])
+static void map_by_table(const uint8_t *restrict in, uint8_t *restrict out, uint32_t n,
+			 const uint8_t map[restrict 256])
 {
-	for (uint32_t i = 0; i < n; i++)
+	uint32_t i = 0;
+
+	for (; n - i >= 4; i += 4) {
+		out[i] = map[in[i]];
+		out[i + 1] = map[in[i + 1]];
+		out[i + 2] = map[in[i + 2]];
+		out[i + 3] = map[in[i + 3]];
+	}
+	for (; i < n; i++)
 		out[i] = map[in[i]];
 }
 

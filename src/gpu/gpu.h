@@ -69,14 +69,16 @@ enum gpu_session_state {
 struct gpu_session;
 
 /* Make the ring, cleared, and start the worker; shape was checked. `queue_mode`: jobs come by
- * one-sided writes, of which nobody tells the worker. -ENOMEM, -EAGAIN (no process), -ENOENT (no
- * program): logged. */
+ * one-sided writes, of which nobody tells the worker. The thread that calls lives as long as the
+ * session: a worker is killed when that which made it ends. -ENOMEM, -EAGAIN (no process), -ENOENT
+ * (no program), -ENOSYS (a kernel without pidfd_open): logged. */
 int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape,
 		      bool queue_mode, struct gpu_session **out);
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 
-/* Becomes readable when progress has something to do; does not change. */
+/* Becomes readable when progress has something to do, or, of an armed port, when there are results;
+ * does not change. */
 int gpu_session_fd(const struct gpu_session *session);
 /* Take what the worker said, its death, and the end of patience. */
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now);
@@ -126,7 +128,7 @@ int gpu_port_reserve(struct gpu_port *port, struct gpu_cell *cell, void **input)
 void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell,
 		     const struct wire_ring_job *job);
 
-/* Wake the worker if it sleeps; after a batch of submissions. */
+/* Wake the worker if it sleeps; after a batch of submissions and releases. */
 void gpu_port_kick(struct gpu_port *port);
 
 /* Results that came since; in order within a queue: result i of a queue is of its job i. Count, or
