@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
+#include "rdmad/gpu.h"
 #include "rdmad/rdmad.h"
 
 /* Exit statuses, promised in rdmactl(1). */
@@ -258,6 +259,38 @@ int ctl_kv_list(const struct ctl_arguments *arguments);
 int ctl_kv_bigkeys(const struct ctl_arguments *arguments);
 int ctl_kv_flush(const struct ctl_arguments *arguments);
 extern const struct ctl_option ctl_kv_list_options[], ctl_kv_bigkeys_options[], ctl_kv_flush_options[];
+
+/*
+ * gpu.c: the gpu service, and one image; bench_gpu.c: many.
+ */
+int ctl_gpu_quantize(const struct ctl_arguments *arguments);
+int ctl_gpu_info(const struct ctl_arguments *arguments);
+int ctl_gpu_bench(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_gpu_quantize_options[], ctl_gpu_bench_options[];
+
+/* Of --mode; says what is wrong. */
+int ctl_gpu_check_mode(const char *text);
+const char *ctl_gpu_mode_name(enum rdmad_gpu_mode mode);
+
+/* The options for a session that ctl_globals and --mode, which was checked, gave. */
+void ctl_gpu_options(struct rdmad_gpu_options *options, const char *mode);
+
+/*
+ * gpu_image.c: grey images of 8 bits. Of PNG, colours become grey by 0.2126 red + 0.7152 green + 0.0722 blue of their values as they
+ * are, transparency is left out, and samples of 16 bits become 8, rounded; of PGM, values are scaled to 255.
+ */
+struct image {
+	uint32_t width, height;
+	uint8_t *pixels;
+};
+
+/* An image from the bytes of a file, to be released; NULL, or what is wrong with it, perhaps in `why`. */
+const char *image_parse(const void *data, size_t len, struct image *image, char *why, size_t why_size);
+void image_release(struct image *image);
+
+/* "-" is standard input or output. Written as PNG where the name ends in .png, else as PGM. Exit statuses. */
+int image_read(const char *path, struct image *image);
+int image_write(const char *path, const struct image *image);
 
 /*
  * progress.c: how far a long command has come, on a terminal's stderr; nothing with --quiet or --json.

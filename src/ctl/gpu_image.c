@@ -1,0 +1,403 @@
+/*
+ * gpu_image.c: grey images of 8 bits from and to PGM and PNG. What a file says of its size is checked against what a job can
+ * have, and against the file's own length, before anything is allocated for it.
+ */
+#include "ctl/ctl.h"
+
+#include <fcntl.h>
+#include <png.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rdmad/gpu.h"
+
+#define FILE_MAX GIB
+#define CHUNK (64 * KIB)
+#define PNG_SIGNATURE 8
+
+/* NULL, or why an image of that size is none for a job. */
+static const char *size_wrong(uint64_t width, uint64_t height)
+{
+	if (!width || !height)
+		return "it has no pixels";
+	if (width > RDMAD_GPU_SIZE_MAX || height > RDMAD_GPU_SIZE_MAX || width * height > RDMAD_GPU_SIZE_MAX)
+		return "it has more than 64 Mi pixels";
+	return NULL;
+}
+
+static const char *make_pixels(struct image *image, uint64_t width, uint64_t height)
+{
+	const char *wrong = size_wrong(width, height);
+
+	if (wrong)
+		return wrong;
+	image->width = (uint32_t)width;
+	image->height = (uint32_t)height;
+	image->pixels = malloc(width * height);
+	return image->pixels ? NULL : "there is no memory for it";
+}
+
+/*
+ * PGM: "P5" or "P2", width, height and the largest value as text, then bytes, or text.
+ */
+struct pgm {
+	const uint8_t *at, *end;
+};
+
+static bool is_blank(uint8_t c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Blanks, and comments from # to the end of the line. */
+static void skip_blanks(struct pgm *pgm)
+{
+	bool comment = false;
+
+	for (; pgm->at < pgm->end && (comment || is_blank(*pgm->at) || *pgm->at == '#'); pgm->at++) {
+		if (*pgm->at == '#')
+			comment = true;
+		else if (*pgm->at == '\n' || *pgm->at == '\r')
+			comment = false;
+	}
+}
+
+/* The next number, 0 to 999,999,999; -1: there is none. */
+static int64_t next_number(struct pgm *pgm)
+{
+	int64_t number = -1;
+
+	skip_blanks(pgm);
+	for (; pgm->at < pgm->end && *pgm->at >= '0' && *pgm->at <= '9'; pgm->at++) {
+		number = MAX(number, 0) * 10 + (*pgm->at - '0');
+		if (number > 999999999)
+			return -1;
+	}
+	return number;
+}
+
+/* A value of at most `most` in 8 bits, rounded. */
+static uint8_t to_byte(uint64_t value, uint64_t most)
+{
+	return (uint8_t)(most == 255 ? value : (value * 255 + most / 2) / most);
+}
+
+static const char *pgm_text(struct pgm *pgm, const struct image *image, uint64_t most)
+{
+	size_t pixels = (size_t)image->width * image->height;
+
+	for (size_t i = 0; i < pixels; i++) {
+		int64_t value = next_number(pgm);
+
+		if (value < 0 || (uint64_t)value > most)
+			return "a pixel is missing, or over the largest value";
+		image->pixels[i] = to_byte((uint64_t)value, most);
+	}
+	return NULL;
+}
+
+static const char *pgm_bytes(struct pgm *pgm, const struct image *image, uint64_t most)
+{
+	size_t pixels = (size_t)image->width * image->height;
+	unsigned size = most < 256 ? 1 : 2;
+
+	for (size_t i = 0; i < pixels; i++, pgm->at += size) {
+		uint64_t value = size == 1 ? pgm->at[0] : (uint64_t)pgm->at[0] << 8 | pgm->at[1];
+
+		if (value > most)
+			return "a pixel is over the largest value";
+		image->pixels[i] = to_byte(value, most);
+	}
+	return NULL;
+}
+
+static const char *parse_pgm(const uint8_t *data, size_t len, struct image *image)
+{
+	struct pgm pgm = {data + 2, data + len};
+	bool text = data[1] == '2';
+	int64_t width = next_number(&pgm), height = next_number(&pgm), most = next_number(&pgm);
+	const char *wrong;
+	uint64_t least;
+
+	if (width < 0 || height < 0 || most < 1 || most > 65535)
+		return "its head is not: width, height, largest value (1 to 65535)";
+	wrong = size_wrong((uint64_t)width, (uint64_t)height);
+	if (wrong)
+		return wrong;
+	if (pgm.at == pgm.end || !is_blank(*pgm.at))
+		return "there is no blank behind its head";
+	pgm.at++;
+	/* A digit and a blank for each but the last, which needs no blank. */
+	least = (uint64_t)width * (uint64_t)height * (text || most > 255 ? 2 : 1) - text;
+	if ((uint64_t)(pgm.end - pgm.at) < least)
+		return "it is cut off: there are fewer pixels than its head says";
+	wrong = make_pixels(image, (uint64_t)width, (uint64_t)height);
+	if (wrong)
+		return wrong;
+	return text ? pgm_text(&pgm, image, (uint64_t)most) : pgm_bytes(&pgm, image, (uint64_t)most);
+}
+
+/*
+ * PNG, by libpng, which leaves by longjmp where something is wrong: what is to be freed is in this struct.
+ */
+struct png_file {
+	png_structp png;
+	png_infop info;
+	const uint8_t *at, *end; /* of what is read */
+	uint8_t *samples;
+	png_bytep *rows;
+	char wrong[160];
+};
+
+static void png_gave_up(png_structp png, png_const_charp text)
+{
+	struct png_file *file = png_get_error_ptr(png);
+
+	snprintf(file->wrong, sizeof(file->wrong), "%s", text);
+	png_longjmp(png, 1);
+}
+
+static void png_warns(png_structp png, png_const_charp text)
+{
+	(void)png;
+	(void)text;
+}
+
+static void png_take(png_structp png, png_bytep to, size_t n)
+{
+	struct png_file *file = png_get_io_ptr(png);
+
+	if ((size_t)(file->end - file->at) < n)
+		png_error(png, "it is cut off");
+	memcpy(to, file->at, n);
+	file->at += n;
+}
+
+/* Rows of samples of 8 bits: grey, or red, green and blue; transparency is left out. */
+static void png_decode(struct png_file *file, struct image *image)
+{
+	png_structp png = file->png;
+	uint32_t width, height;
+	const char *wrong;
+	size_t row;
+
+	png_read_info(png, file->info);
+	width = png_get_image_width(png, file->info);
+	height = png_get_image_height(png, file->info);
+	wrong = size_wrong(width, height);
+	if (wrong)
+		png_error(png, wrong);
+	png_set_expand(png);
+	png_set_scale_16(png);
+	png_set_strip_alpha(png);
+	png_set_interlace_handling(png);
+	png_read_update_info(png, file->info);
+	row = png_get_rowbytes(png, file->info);
+	file->samples = malloc(row * height);
+	file->rows = malloc(height * sizeof(file->rows[0]));
+	if (!file->samples || !file->rows)
+		png_error(png, "there is no memory for it");
+	for (uint32_t y = 0; y < height; y++)
+		file->rows[y] = file->samples + y * row;
+	png_read_image(png, file->rows);
+	wrong = make_pixels(image, width, height);
+	if (wrong)
+		png_error(png, wrong);
+}
+
+/* Luma of ITU-R BT.709, rounded: (2126 red + 7152 green + 722 blue) / 10000. */
+static uint8_t grey_of(const uint8_t *rgb)
+{
+	return (uint8_t)((2126u * rgb[0] + 7152u * rgb[1] + 722u * rgb[2] + 5000u) / 10000u);
+}
+
+static void to_grey(const struct png_file *file, const struct image *image)
+{
+	unsigned channels = png_get_channels(file->png, file->info);
+	uint8_t *to = image->pixels;
+
+	for (uint32_t y = 0; y < image->height; y++) {
+		const uint8_t *from = file->rows[y];
+
+		for (uint32_t x = 0; x < image->width; x++, from += channels)
+			*to++ = channels == 1 ? from[0] : grey_of(from);
+	}
+}
+
+/* A function of its own: nothing local is changed between setjmp and longjmp. */
+static int png_try(struct png_file *file, struct image *image)
+{
+	if (setjmp(png_jmpbuf(file->png)))
+		return -EPROTO;
+	png_set_user_limits(file->png, RDMAD_GPU_SIZE_MAX, RDMAD_GPU_SIZE_MAX);
+	png_set_chunk_malloc_max(file->png, 8 * MIB);
+	png_set_chunk_cache_max(file->png, 128);
+	png_set_read_fn(file->png, file, png_take);
+	png_decode(file, image);
+	to_grey(file, image);
+	return 0;
+}
+
+static const char *parse_png(const uint8_t *data, size_t len, struct image *image, char *why, size_t why_size)
+{
+	struct png_file file = {.at = data, .end = data + len, .wrong = "there is no memory for it"};
+	int rc = -ENOMEM;
+
+	file.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &file, png_gave_up, png_warns);
+	if (file.png)
+		file.info = png_create_info_struct(file.png);
+	if (file.info)
+		rc = png_try(&file, image);
+	png_destroy_read_struct(&file.png, &file.info, NULL);
+	free(file.samples);
+	free(file.rows);
+	if (rc == 0)
+		return NULL;
+	snprintf(why, why_size, "%s", file.wrong);
+	return why;
+}
+
+const char *image_parse(const void *data, size_t len, struct image *image, char *why, size_t why_size)
+{
+	const uint8_t *bytes = data;
+	const char *wrong;
+
+	*image = (struct image){0};
+	if (len >= PNG_SIGNATURE && !png_sig_cmp(bytes, 0, PNG_SIGNATURE))
+		wrong = parse_png(bytes, len, image, why, why_size);
+	else if (len > 2 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '2'))
+		wrong = parse_pgm(bytes, len, image);
+	else
+		wrong = "it is neither PGM (P5, P2) nor PNG";
+	if (wrong)
+		image_release(image);
+	return wrong;
+}
+
+void image_release(struct image *image)
+{
+	free(image->pixels);
+	*image = (struct image){0};
+}
+
+/*
+ * Files
+ */
+static int read_some(int fd, uint8_t **data, size_t *len, size_t *room)
+{
+	ssize_t n;
+
+	if (*len == *room) {
+		size_t more = MAX(2 * *room, (size_t)CHUNK);
+		uint8_t *grown = more > FILE_MAX ? NULL : realloc(*data, more);
+
+		if (!grown)
+			return more > FILE_MAX ? -EFBIG : -ENOMEM;
+		*data = grown;
+		*room = more;
+	}
+	n = read(fd, *data + *len, *room - *len);
+	if (n < 0)
+		return errno == EINTR ? 1 : -errno;
+	*len += (size_t)n;
+	return n > 0;
+}
+
+static int read_all(const char *path, uint8_t **data, size_t *len)
+{
+	int fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	size_t room = 0;
+	int rc;
+
+	*data = NULL;
+	*len = 0;
+	if (fd < 0)
+		return -errno;
+	do
+		rc = read_some(fd, data, len, &room);
+	while (rc == 1);
+	if (fd != STDIN_FILENO)
+		close(fd);
+	return rc;
+}
+
+int image_read(const char *path, struct image *image)
+{
+	const char *name = strcmp(path, "-") == 0 ? "standard input" : path, *wrong;
+	uint8_t *data;
+	char why[160];
+	size_t len;
+	int rc = read_all(path, &data, &len);
+
+	if (rc != 0) {
+		free(data);
+		ctl_say("%s: cannot read %s: %s", ctl_command_name(), name, strerror(-rc));
+		return CTL_FAILED;
+	}
+	wrong = image_parse(data, len, image, why, sizeof(why));
+	free(data);
+	if (!wrong)
+		return CTL_OK;
+	ctl_say("%s: %s is no image: %s", ctl_command_name(), name, wrong);
+	return CTL_FAILED;
+}
+
+static int write_pgm(FILE *out, const struct image *image)
+{
+	size_t pixels = (size_t)image->width * image->height;
+
+	fprintf(out, "P5\n%u %u\n255\n", image->width, image->height);
+	return fwrite(image->pixels, 1, pixels, out) == pixels ? 0 : -EIO;
+}
+
+static int png_try_write(struct png_file *file, FILE *out, const struct image *image)
+{
+	if (setjmp(png_jmpbuf(file->png)))
+		return errno ? -errno : -EIO;
+	png_init_io(file->png, out);
+	png_set_IHDR(file->png, file->info, image->width, image->height, 8, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
+		     PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+	png_write_info(file->png, file->info);
+	for (uint32_t y = 0; y < image->height; y++)
+		png_write_row(file->png, image->pixels + (size_t)y * image->width);
+	png_write_end(file->png, NULL);
+	return 0;
+}
+
+static int write_png(FILE *out, const struct image *image)
+{
+	struct png_file file = {.png = NULL};
+	int rc = -ENOMEM;
+
+	errno = 0;
+	file.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &file, png_gave_up, png_warns);
+	if (file.png)
+		file.info = png_create_info_struct(file.png);
+	if (file.info)
+		rc = png_try_write(&file, out, image);
+	png_destroy_write_struct(&file.png, &file.info);
+	return rc;
+}
+
+static bool is_png_name(const char *path)
+{
+	size_t len = strlen(path);
+
+	return len >= 4 && strcasecmp(path + len - 4, ".png") == 0;
+}
+
+int image_write(const char *path, const struct image *image)
+{
+	bool to_stdout = strcmp(path, "-") == 0;
+	FILE *out = to_stdout ? stdout : fopen(path, "we");
+	int rc = out ? 0 : -errno;
+
+	if (rc == 0)
+		rc = is_png_name(path) ? write_png(out, image) : write_pgm(out, image);
+	if (out && (to_stdout ? fflush(out) : fclose(out)) != 0 && rc == 0)
+		rc = -errno;
+	if (rc == 0)
+		return CTL_OK;
+	ctl_say("%s: cannot write %s: %s", ctl_command_name(), to_stdout ? "standard output" : path, strerror(-rc));
+	return CTL_FAILED;
+}

@@ -1,0 +1,24 @@
+/* image.c: PGM and PNG as rdmactl gpu quantize reads them. */
+#include "ctl/ctl.h"
+#include "fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	/* Exactly as long: who reads behind it is seen. */
+	uint8_t *bytes = malloc(size ? size : 1);
+	struct image image;
+	char why[160];
+
+	FUZZ_CHECK(bytes);
+	if (size)
+		memcpy(bytes, data, size);
+	if (!image_parse(bytes, size, &image, why, sizeof(why))) {
+		FUZZ_CHECK(image.width && image.height);
+		memset(image.pixels, 0, (size_t)image.width * image.height); /* all of them are there */
+		image_release(&image);
+	} else {
+		FUZZ_CHECK(!image.pixels);
+	}
+	free(bytes);
+	return 0;
+}
