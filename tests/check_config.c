@@ -78,7 +78,7 @@ static const struct {
 	{"transports = [\"ib\"];", "there is no \"ib\"; there are rdma, tcp, unix"},
 	{"transports = [];", "transports is empty"},
 	{"transports = [1, 2];", "transports is a list of words in quotes"},
-	{"services = [\"ping\", \"kvs\"];", "there is no \"kvs\"; there are ping, kv"},
+	{"services = [\"ping\", \"kvs\"];", "there is no \"kvs\"; there are ping, kv, gpu"},
 	{"services = [\"unknown\"];", "there is no \"unknown\""},
 	{"listen = [\"\"];", "listen: "},
 	{"listen = [\"http://a\"];", "there is no such scheme"},
@@ -137,7 +137,7 @@ START_TEST(has_defaults)
 	ck_assert_str_eq(c->listen.item[0], "127.0.0.1");
 	ck_assert_uint_eq(c->port, 7471);
 	ck_assert_uint_eq(c->transports, CONFIG_RDMA | CONFIG_TCP | CONFIG_UNIX);
-	ck_assert_uint_eq(c->services, 1u << WIRE_PING | 1u << WIRE_KV);
+	ck_assert_uint_eq(c->services, 1u << WIRE_PING | 1u << WIRE_KV | 1u << WIRE_GPU);
 	ck_assert_uint_eq(c->poll, 50 * TIME_US);
 	ck_assert_uint_eq(c->kv_memory, 64 * MIB);
 	ck_assert_uint_eq(c->kv_value_max, GIB);
@@ -267,7 +267,7 @@ START_TEST(sample_is_true)
 	config_merge(defaults, sample, note_change, changed);
 	/* these have no default, or one that depends on the user */
 	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
-		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket!", word), "%s", word);
+		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program!", word), "%s", word);
 	config_free(sample);
 	config_free(defaults);
 	free(text);

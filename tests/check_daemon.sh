@@ -266,6 +266,38 @@ test_limits() {
 	expect 68 "no address for host" "$rdmad" -c "$dir/conf" -l no-such-host.invalid
 }
 
+# What the gpu service will use is known at the start; without it the others are served.
+test_gpu() {
+	local program="program = \"$(dirname "$rdmad")/rdmad-gpu\""
+	config "gpu = { $program; backend = \"cpu\"; threads = 1; sessions = 3; };"
+	start
+	logged "gpu: cpu backend, 1 thread a session"
+	answers status '"services":["ping","kv","gpu"]'
+	answers status '"gpu":{"backend":"cpu","device":"'
+	answers status '"sessions":0,"sessions_max":3}'
+	answers resources '"gpu_sessions":0'
+	stop
+	config 'gpu = { program = "/nowhere/rdmad-gpu"; };'
+	start
+	logged "gpu: the service is not offered: "
+	logged "/nowhere/rdmad-gpu"
+	answers status '"services":["ping","kv"]'
+	kill -HUP "$pid"
+	logged reloaded
+	grep -q "services changed" "$dir/log" && fail "a service that cannot be offered is news at each reload"
+	stop
+	config 'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
+	expect 69 "/nowhere/rdmad-gpu" "$rdmad" -c "$dir/conf"
+	config 'services = ["ping"];'
+	start
+	! grep -q gpu "$dir/log" || fail "gpu is looked for, and not enabled"
+	echo 'gpu = { sessions = 5; };' >>"$dir/conf"
+	sed -i 's/\["ping"\]/["ping", "gpu"]/' "$dir/conf"
+	answers reload 'services'
+	answers status '"services":["ping"]'
+	stop
+}
+
 test_notify() {
 	config
 	python3 - "$dir/notify" >"$dir/notified" <<-'END' &
@@ -356,7 +388,7 @@ test_ordinary_user() {
 }
 
 command -v python3 >/dev/null || exit 77
-for t in options manual configuration life in_use reload log_file background limits notify \
+for t in options manual configuration life in_use reload log_file background limits gpu notify \
 	hostile_control ordinary_user; do
 	[[ $# = 0 || " $* " = *" $t "* ]] || continue
 	echo "$t"

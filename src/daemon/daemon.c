@@ -53,6 +53,11 @@ void daemon_unconfigure(struct daemon *d)
 	config_free(d->config);
 }
 
+bool daemon_serves(const struct daemon *d, enum wire_service service)
+{
+	return d->config->services & (1ull << service);
+}
+
 int daemon_process_start(struct daemon *d)
 {
 	int rc = 0;
@@ -61,7 +66,8 @@ int daemon_process_start(struct daemon *d)
 	if (d->options.daemonize)
 		rc = process_daemonize();
 	if (rc == 0)
-		rc = process_limits(&d->config->max_connections, workers_count(d->config));
+		rc = process_limits(&d->config->max_connections, workers_count(d->config),
+				    daemon_serves(d, WIRE_GPU) ? (unsigned)d->config->gpu_sessions : 0);
 	if (rc == 0 && d->config->pid_file)
 		rc = process_pid_file_create(d->config->pid_file);
 	return rc;
@@ -169,11 +175,6 @@ void daemon_loop_stop(struct daemon *d)
 	loop_destroy(d->loop);
 }
 
-static bool serves(const struct daemon *d, enum wire_service service)
-{
-	return d->config->services & (1ull << service);
-}
-
 int daemon_store_start(struct daemon *d)
 {
 	const struct config *c = d->config;
@@ -186,7 +187,7 @@ int daemon_store_start(struct daemon *d)
 
 	d->shared.value_max = c->kv_value_max;
 	d->shared.ping_size_max = WIRE_BODY_MAX((uint32_t)c->message_max);
-	if (!serves(d, WIRE_KV))
+	if (!daemon_serves(d, WIRE_KV))
 		return 0;
 	rc = arena_create(d, c->kv_memory);
 	if (rc != 0)
@@ -288,6 +289,11 @@ static void hold_back(struct reload *r, struct config *fresh)
 	if (fresh->services & (1u << WIRE_KV) && !d->shared.store) {
 		setting_changed(r, "services", true);
 		fresh->services &= ~(1ull << WIRE_KV);
+	}
+	/* One that could not be offered at the start is no news. */
+	if (fresh->services & (1u << WIRE_GPU) && !daemon_serves(d, WIRE_GPU)) {
+		setting_changed(r, "services", true);
+		fresh->services &= ~(1ull << WIRE_GPU);
 	}
 }
 

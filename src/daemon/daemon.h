@@ -59,6 +59,8 @@ void loop_on_wake(struct loop *loop, loop_fn fn, void *arg);
 #define CONFIG_LIST_MAX 32
 #define CONFIG_POLL_ALWAYS UINT64_MAX
 
+enum config_gpu_backend { CONFIG_GPU_AUTO, CONFIG_GPU_CPU, CONFIG_GPU_CUDA };
+
 enum config_transport { CONFIG_RDMA = 1, CONFIG_TCP = 2, CONFIG_UNIX = 4 };
 
 struct config_list {
@@ -80,6 +82,11 @@ struct config {
 	uint64_t max_connections, message_size, message_max, credits, shared_receives;
 	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
 	uint64_t kv_memory, kv_value_max, kv_eviction;
+	uint64_t gpu_backend; /* enum config_gpu_backend */
+	struct config_list gpu_devices;
+	char *gpu_kernels, *gpu_program; /* NULL: built in; LIBEXECDIR/rdmad-gpu */
+	uint64_t gpu_sessions, gpu_queues, gpu_slots, gpu_memory, gpu_threads;
+	uint64_t gpu_poll, gpu_job_timeout; /* ns; poll: or CONFIG_POLL_ALWAYS */
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;
@@ -154,7 +161,7 @@ int process_pid_file_create(const char *path);
 void process_pid_file_remove(const char *path);
 
 /* Raises the soft limit of descriptors to the hard one and lowers *connections to what fits. */
-int process_limits(uint64_t *connections, unsigned workers);
+int process_limits(uint64_t *connections, unsigned workers, unsigned sessions);
 /* Warns when memory that cannot be swapped out may be less than `bytes`. */
 void process_check_memlock(uint64_t bytes);
 
@@ -210,6 +217,15 @@ int arena_create(struct daemon *d, size_t size);
 /* For each fabric that can: large values move by it. */
 void arena_register(struct daemon *d);
 void arena_destroy(struct daemon *d); /* after the store, the workers' connections ended */
+
+/*
+ * gpu.c: what the sessions of the gpu service will use.
+ */
+
+/* Ask the worker program. Where it finds nothing the service is not offered, unless the configuration names the backend:
+ * then it is EX_UNAVAILABLE. */
+int daemon_gpu_start(struct daemon *daemon);
+void daemon_gpu_stop(struct daemon *daemon);
 
 /*
  * worker.c: a thread with connections.
@@ -336,6 +352,7 @@ struct daemon {
 	void *arena;
 	size_t arena_size;
 	struct service_shared shared;
+	struct service_gpu gpu;
 	struct worker **worker;
 	unsigned workers;
 	uint64_t connections_fit; /* for what the workers' queues were made */
@@ -355,6 +372,7 @@ void daemon_loop_stop(struct daemon *daemon);
 int daemon_store_start(struct daemon *daemon);
 void daemon_store_stop(struct daemon *daemon);
 int daemon_ready(struct daemon *daemon);
+bool daemon_serves(const struct daemon *daemon, enum wire_service service); /* by the configuration */
 
 void daemon_drain(struct daemon *daemon); /* refuse new connections */
 void daemon_end(struct daemon *daemon); /* and let what is under way finish, then end loop_run() */

@@ -12,6 +12,7 @@ static const struct {
 	{daemon_loop_start, daemon_loop_stop},       /* signals */
 	{fabrics_open, fabrics_close},               /* devices */
 	{daemon_store_start, daemon_store_stop},     /* the arena of keys and values */
+	{daemon_gpu_start, daemon_gpu_stop},         /* what its sessions will use */
 	{workers_start, workers_stop},               /* threads that serve connections */
 	{listeners_open, listeners_close},           /* from here on clients come */
 	{control_open, control_close},               /* and rdmactl */

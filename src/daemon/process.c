@@ -16,6 +16,7 @@
 
 #define FDS_PROCESS 64 /* log, control clients, listeners, devices */
 #define FDS_WORKER 16
+#define FDS_SESSION 4 /* of gpu, beside its connection */
 #define CONNECTIONS_LEAST 16
 
 static int parent_pipe = -1; /* the parent waits at its other end */
@@ -124,9 +125,10 @@ void process_pid_file_remove(const char *path)
 	pid_file = -1;
 }
 
-int process_limits(uint64_t *connections, unsigned workers)
+int process_limits(uint64_t *connections, unsigned workers, unsigned sessions)
 {
-	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers;
+	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers +
+			  FDS_SESSION * (uint64_t)sessions;
 	uint64_t needed = *connections + others;
 	struct rlimit limit;
 

@@ -7,6 +7,9 @@
 static const char *const transports[] = {"rdma", "tcp", "unix", NULL};
 static const char *const evictions[] = {
 	[STORE_EVICT_NONE] = "none", [STORE_EVICT_LRU] = "lru", [STORE_EVICT_LRU + 1] = NULL};
+static const char *const backends[] = {
+	[CONFIG_GPU_AUTO] = "auto", [CONFIG_GPU_CPU] = "cpu", [CONFIG_GPU_CUDA] = "cuda",
+	[CONFIG_GPU_CUDA + 1] = NULL};
 static const char *const levels[] = {
 	[LOG_LEVEL_ERROR] = "error", [LOG_LEVEL_WARN] = "warn",   [LOG_LEVEL_INFO] = "info",
 	[LOG_LEVEL_DEBUG] = "debug", [LOG_LEVEL_DEBUG + 1] = NULL};
@@ -30,7 +33,7 @@ const struct setting settings[] = {
 	 .help = "Do not start without RDMA: exit status 69."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
 	 .help = "Use this RDMA device only. Unset: every active one."},
-	{"services", SETTING_SET, AT(services), "ping,kv", .choices = NULL, .reload = true,
+	{"services", SETTING_SET, AT(services), "ping,kv,gpu", .choices = NULL, .reload = true,
 	 .help = "Services to offer."},
 	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
@@ -72,6 +75,33 @@ const struct setting settings[] = {
 	{"kv.eviction", SETTING_CHOICE, AT(kv_eviction), "none", .choices = evictions,
 	 .help = "When the memory is full: \"none\" refuses new values, \"lru\" drops what is not\n"
 		 "read, as rdmad.conf(5) explains."},
+
+	{"gpu.backend", SETTING_CHOICE, AT(gpu_backend), "auto", .choices = backends,
+	 .help = "Who does the jobs of the gpu service: \"cpu\", processors; \"cuda\", GPUs, without which\n"
+		 "the daemon then does not start; \"auto\", GPUs where there are any."},
+	{"gpu.devices", SETTING_LIST, AT(gpu_devices), "",
+	 .help = "GPUs to use, by number or UUID; sessions take turns. Empty: the first."},
+	{"gpu.kernels", SETTING_STRING, AT(gpu_kernels), NULL, .check = SETTING_PATH,
+	 .sample = "/usr/local/lib/rdmad-gpu.ptx",
+	 .help = "A file of kernels, PTX or machine code, in place of those that are built in."},
+	{"gpu.sessions", SETTING_NUMBER, AT(gpu_sessions), "8", 1, 1024,
+	 .help = "Most sessions, each of which is a connection and a process; more are refused."},
+	{"gpu.queues", SETTING_NUMBER, AT(gpu_queues), "4", 1, WIRE_RING_QUEUES_MAX,
+	 .help = "Most queues of a session. Queues are worked on at the same time."},
+	{"gpu.slots", SETTING_NUMBER, AT(gpu_slots), "16", 1, WIRE_RING_SLOTS_MAX,
+	 .help = "Most jobs that wait in a queue, and most results that wait to be fetched."},
+	{"gpu.memory", SETTING_SIZE, AT(gpu_memory), "256M", 64 * KIB, 1ull << 40,
+	 .help = "Most memory for the queues of a session, taken and registered when it begins. The\n"
+		 "longest input or output is a little less than half of it, and 64M at most."},
+	{"gpu.threads", SETTING_NUMBER, AT(gpu_threads), "0", 0, 256,
+	 .help = "Threads of a session where processors do the jobs. 0: half as many as processors."},
+	{"gpu.poll", SETTING_TIME, AT(gpu_poll), "50us", 0, TIME_S, .always = true,
+	 .help = "How long a session's process that has nothing to do polls before it naps."},
+	{"gpu.job_timeout", SETTING_TIME, AT(gpu_job_timeout), "10s", TIME_MS, 3600 * TIME_S,
+	 .help = "A job that takes longer ends its session."},
+	{"gpu.program", SETTING_STRING, AT(gpu_program), NULL, .check = SETTING_PATH,
+	 .sample = "/usr/local/libexec/rdmad-gpu",
+	 .help = "The program of a session's process. Unset: the one installed with the daemon."},
 
 	{"control.socket", SETTING_STRING, AT(control_socket), NULL, .check = SETTING_PATH,
 	 .sample = "/run/rdmad/control.sock",

@@ -178,7 +178,7 @@ static json_t *services_json(const struct daemon *d)
 	json_t *array = json_array();
 
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
-		if (d->config->services & (1ull << id))
+		if (daemon_serves(d, id) && (id != WIRE_GPU || d->shared.gpu))
 			json_array_append_new(array, json_string(wire_service_name(id)));
 	return array;
 }
@@ -191,6 +191,17 @@ static json_t *store_json(const struct daemon *d)
 	store_get_stats(d->shared.store, &stats);
 	put_counters(object, &stats, store_counters, ARRAY_SIZE(store_counters));
 	return object;
+}
+
+static json_t *gpu_json(const struct daemon *d)
+{
+	const struct service_gpu *gpu = d->shared.gpu;
+	json_t *o = json_pack("{s:o, s:o}", "backend", text(gpu->probe.backend), "device",
+			      text(gpu->probe.device));
+
+	put(o, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
+	put(o, "sessions_max", gpu->sessions_max);
+	return o;
 }
 
 json_t *status_json(const struct status *status)
@@ -216,6 +227,8 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "counters", counters);
 	if (d->shared.store)
 		json_object_set_new(o, "store", store_json(d));
+	if (d->shared.gpu)
+		json_object_set_new(o, "gpu", gpu_json(d));
 	return o;
 }
 
@@ -298,6 +311,10 @@ json_t *status_resources_json(const struct status *status)
 	put(o, "descriptors_max", limit.rlim_cur);
 	put(o, "connections", status->total.conn.connections);
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
+	if (status->daemon->shared.gpu)
+		put(o, "gpu_sessions",
+		    atomic_load_explicit(&status->daemon->shared.gpu->sessions,
+					 memory_order_relaxed));
 	put(o, "store_items", store.items);
 	put(o, "store_pins", store.pins);
 	put(o, "store_used_bytes", store.bytes_used);

@@ -19,7 +19,7 @@ struct worker {
 	unsigned index;
 	pthread_t thread;
 	struct loop *loop;
-	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS];
+	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS + 1];
 	unsigned watches;
 	struct conn_group *group[FABRICS_MAX];
 	unsigned groups;
@@ -62,6 +62,7 @@ static int progress(struct worker *w, uint64_t now)
 	w->service.now = now;
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
+	n += service_worker_progress(&w->service);
 	publish(w);
 	return n;
 }
@@ -108,7 +109,7 @@ static void report(struct worker *w, struct worker_message *m)
 		conn_group_get_stats(w->group[i], &stats);
 		status_add_conn(&m->report.report, &stats);
 	}
-	m->report.report.service = w->service.stats;
+	service_worker_get_stats(&w->service, &m->report.report.service);
 	if (m->report.list)
 		report_list(w, &m->report.report);
 }
@@ -162,11 +163,10 @@ static int read_inbox(struct worker *w)
 	return n;
 }
 
-static void close_if_idle(void *arg, struct conn *conn)
+static void drain_connection(void *arg, struct conn *conn)
 {
 	(void)arg;
-	if (conn_idle(conn))
-		conn_close(conn, 0, "the server is shutting down");
+	service_drain(conn);
 }
 
 static void look_drained(struct worker *w, uint64_t now)
@@ -175,13 +175,15 @@ static void look_drained(struct worker *w, uint64_t now)
 		return;
 	w->drain_look = now + DRAIN_LOOK;
 	for (unsigned i = 0; i < w->groups; i++)
-		conn_group_each(w->group[i], close_if_idle, NULL);
+		conn_group_each(w->group[i], drain_connection, NULL);
 }
 
 static uint64_t deadline(const struct worker *w)
 {
-	uint64_t when = w->draining && count_connections(w) ? w->drain_look : TIME_NEVER;
+	uint64_t when = service_worker_deadline(&w->service);
 
+	if (w->draining && count_connections(w))
+		when = MIN(when, w->drain_look);
 	for (unsigned i = 0; i < w->groups; i++)
 		when = MIN(when, conn_group_deadline(w->group[i]));
 	return when;
@@ -191,19 +193,20 @@ static uint64_t deadline(const struct worker *w)
 static bool rest(struct worker *w)
 {
 	uint64_t now = time_now(), when;
-	bool armed = true;
+	bool armed = true, quiet;
 
 	for (unsigned i = 0; i < w->groups; i++)
 		if (fabric_moving(conn_group_queue(w->group[i])))
 			return true;
+	quiet = service_worker_arm(&w->service);
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
-	if (progress(w, now) > 0 || !inbox_empty(w))
-		return true;
+	quiet &= progress(w, now) == 0 && inbox_empty(w);
 	when = armed ? deadline(w) : now + ARM_FAILED_WAIT;
-	if (when > now)
+	if (quiet && when > now)
 		loop_once(w->loop, when == TIME_NEVER ? TIME_NEVER : when - now);
-	return false;
+	service_worker_disarm(&w->service);
+	return !quiet;
 }
 
 static void *run(void *arg)
@@ -228,6 +231,7 @@ static void *run(void *arg)
 		if (now - busy >= w->poll && w->poll != CONFIG_POLL_ALWAYS && rest(w))
 			busy = now;
 	}
+	service_worker_end(&w->service);
 	return NULL;
 }
 
@@ -236,17 +240,38 @@ static void readable(void *arg)
 	(void)arg; /* the next turn progresses every group */
 }
 
+static void service_readable(void *arg)
+{
+	struct worker *w = arg;
+
+	service_worker_readable(&w->service);
+}
+
+static int watch(struct worker *w, int fd, loop_fn fn)
+{
+	w->watch[w->watches] = loop_add_fd(w->loop, fd, LOOP_READ, fn, w);
+	if (!w->watch[w->watches])
+		return -ENOMEM;
+	w->watches++;
+	return 0;
+}
+
 static int watch_queue(struct worker *w, struct conn_group *group)
 {
-	int fds[FABRIC_MAX_FDS], n = fabric_fds(conn_group_queue(group), fds);
+	int fds[FABRIC_MAX_FDS], n = fabric_fds(conn_group_queue(group), fds), rc = 0;
 
-	for (int i = 0; i < n; i++) {
-		w->watch[w->watches] = loop_add_fd(w->loop, fds[i], LOOP_READ, readable, w);
-		if (!w->watch[w->watches])
-			return -ENOMEM;
-		w->watches++;
-	}
-	return 0;
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = watch(w, fds[i], readable);
+	return rc;
+}
+
+static int make_services(struct worker *w)
+{
+	int rc = service_worker_create(&w->service, &w->daemon->shared);
+
+	if (rc == 0 && service_worker_fd(&w->service) >= 0)
+		rc = watch(w, service_worker_fd(&w->service), service_readable);
+	return rc;
 }
 
 static void worker_free(struct worker *w)
@@ -341,9 +366,10 @@ static int worker_start(struct daemon *d, unsigned index)
 	memset(w, 0, sizeof(*w));
 	w->daemon = d;
 	w->index = index;
-	w->service.shared = &d->shared;
 	w->poll = polling(d);
 	rc = loop_create(&w->loop);
+	if (rc == 0)
+		rc = make_services(w);
 	if (rc == 0)
 		rc = make_groups(w);
 	if (rc == 0)

@@ -8,8 +8,8 @@
  *
  * Threads: a session and a port belong to one thread; operations are constant.
  */
-#ifndef RDMAD_GPU_H
-#define RDMAD_GPU_H
+#ifndef RDMAD_GPU_ROOM_H
+#define RDMAD_GPU_ROOM_H
 
 #include "base/base.h"
 #include "wire/ring.h"

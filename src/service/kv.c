@@ -255,4 +255,5 @@ const struct service service_kv = {
 	.admit = admit,
 	.ops = &ops,
 	.agent_new = agent_new,
+	.agent_free = free,
 };

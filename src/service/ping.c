@@ -116,4 +116,5 @@ const struct service service_ping = {
 	.admit = admit,
 	.ops = &ops,
 	.agent_new = agent_new,
+	.agent_free = free,
 };

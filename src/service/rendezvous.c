@@ -45,7 +45,7 @@ static void transfer_give(struct kv_transfer *t)
 	w->free_transfers = t;
 }
 
-void service_worker_free(struct service_worker *worker)
+void kv_worker_free(struct service_worker *worker)
 {
 	while (worker->free_transfers) {
 		struct kv_transfer *t = worker->free_transfers;

@@ -3,7 +3,19 @@
 
 #include <stdlib.h>
 
-static const struct service *const services[] = {&service_ping, &service_kv};
+static const struct service *const services[] = {&service_ping, &service_kv, &service_gpu};
+
+int service_worker_create(struct service_worker *worker, const struct service_shared *shared)
+{
+	*worker = (struct service_worker){.shared = shared};
+	return shared->gpu ? gpu_worker_create(worker) : 0;
+}
+
+void service_worker_free(struct service_worker *worker)
+{
+	gpu_worker_free(worker);
+	kv_worker_free(worker);
+}
 
 const struct service *service_find(unsigned id)
 {
@@ -30,6 +42,7 @@ int service_accept(const struct service *service, struct service_worker *worker,
 		   const struct wire_request *request)
 {
 	struct wire_accept grant = {0};
+	struct conn_attr attr = {0};
 	enum wire_reason reason;
 	uint64_t detail = 0;
 	struct conn *conn;
@@ -46,9 +59,23 @@ int service_accept(const struct service *service, struct service_worker *worker,
 		service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 		return -ENOMEM;
 	}
-	rc = conn_accept(group, fabric_request, request, &grant, NULL, service->ops, agent,
+	if (service->attr)
+		service->attr(agent, &attr);
+	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent,
 			 worker->now, &conn);
 	if (rc != 0)
-		free(agent);
+		service->agent_free(agent);
 	return rc;
+}
+
+void service_drain(struct conn *conn)
+{
+	const struct service *service = service_find(conn_request(conn)->service);
+
+	if (!conn_idle(conn))
+		return;
+	if (service->drain)
+		service->drain(conn);
+	else
+		conn_close(conn, 0, "the server is shutting down");
 }

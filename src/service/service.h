@@ -6,7 +6,24 @@
 #define RDMAD_SERVICE_H
 
 #include "conn/conn.h"
+#include "gpu/gpu.h"
 #include "store/store.h"
+
+#define SERVICE_GPU_DEVICES 32
+
+/* What the gpu service has of the daemon's settings, and what all workers count together. */
+struct service_gpu {
+	struct gpu_worker_attr attr; /* but the device: each session's worker takes the next of these, if any are named */
+	const char *device[SERVICE_GPU_DEVICES];
+	unsigned devices;
+	_Atomic unsigned turn;
+	struct gpu_probe probe; /* what the workers will use */
+	uint32_t sessions_max;
+	uint32_t queues, slots; /* most of a session */
+	uint64_t memory;        /* most bytes of its ring */
+	_Atomic uint32_t sessions; /* connections, and worker processes that are not gone yet */
+	_Atomic uint64_t jobs, bytes_in, bytes_out; /* of RPC mode */
+};
 
 /* What the workers share; made by the daemon, outlives them. */
 struct service_shared {
@@ -18,6 +35,7 @@ struct service_shared {
 	} arena[2];
 	uint64_t value_max;   /* kv: longest value */
 	uint32_t ping_size_max;
+	struct service_gpu *gpu; /* NULL when gpu is not enabled */
 };
 
 /* What the services count. A line here puts a counter into the reports and answers of the daemon under its name;
@@ -37,7 +55,14 @@ struct service_shared {
 	COUNTER(kv_infos)         \
 	COUNTER(kv_errors)        \
 	COUNTER(kv_reads)         \
-	COUNTER(kv_writes)
+	COUNTER(kv_writes)        \
+	COUNTER(gpu_sessions)     \
+	COUNTER(gpu_errors)       \
+	COUNTER(gpu_quantizes)    \
+	COUNTER(gpu_echoes)       \
+	COUNTER(gpu_in_bytes)     \
+	COUNTER(gpu_out_bytes)    \
+	COUNTER(gpu_queue_jobs)
 
 struct service_stats {
 #define COUNTER(name) uint64_t name;
@@ -50,6 +75,8 @@ struct service_worker {
 	const struct service_shared *shared;
 	uint64_t now;
 	void *free_transfers;       /* kept for the next large value */
+	unsigned sessions;          /* of gpu, here */
+	struct gpu_worker_sessions *gpu; /* NULL when gpu is not enabled */
 	struct service_stats stats; /* read by other threads only through the worker */
 };
 
@@ -64,9 +91,20 @@ struct service {
 	const struct conn_ops *ops;
 	/* Make the agent of one connection in `group`; it is freed by ops->closed. NULL: no memory. */
 	void *(*agent_new)(struct service_worker *worker, const struct conn_group *group);
+	/* Of a connection that came to nothing; closed() is not called. */
+	void (*agent_free)(void *agent);
+	/* What the agent's connection has of its own. NULL: nothing. */
+	void (*attr)(void *agent, struct conn_attr *attr);
+	/* The daemon is to end, and nothing of the connection is in flight: close it, or finish first what was begun. Called
+	 * again and again. NULL: it is closed. */
+	void (*drain)(struct conn *conn);
 };
 
-/* Give back what the services keep in a worker; after its connections ended. */
+/*
+ * service.c
+ */
+int service_worker_create(struct service_worker *worker, const struct service_shared *shared);
+/* After its connections ended. Waits for the processes of gpu sessions, a tenth of a second as a rule. */
 void service_worker_free(struct service_worker *worker);
 
 /* NULL: no such service in this build. */
@@ -77,8 +115,40 @@ int service_accept(const struct service *service, struct service_worker *worker,
 		   struct conn_group *group, struct fabric_request *fabric_request,
 		   const struct wire_request *request);
 
+/* The service's drain() where it has one. */
+void service_drain(struct conn *conn);
+
 /* Refuse a request, telling the peer why; for the listener. */
 void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason,
 		    uint64_t detail);
+
+/*
+ * gpu_worker.c: what services wait for beside connections: their processes. A descriptor out, progress in.
+ */
+
+/* To be watched for reading; does not change. -1: none. */
+int service_worker_fd(const struct service_worker *worker);
+/* It is readable. */
+void service_worker_readable(struct service_worker *worker);
+
+/* After each turn of the groups. How much was done: 0 says that it may be time to sleep. */
+int gpu_worker_turn(struct service_worker *worker);
+static inline int service_worker_progress(struct service_worker *worker)
+{
+	return unlikely(worker->sessions) ? gpu_worker_turn(worker) : 0;
+}
+
+/* When it must be called though nothing comes. */
+uint64_t service_worker_deadline(const struct service_worker *worker);
+
+/* Before sleeping, as fabric_arm; false: do not. service_worker_disarm() after it. */
+bool service_worker_arm(struct service_worker *worker);
+void service_worker_disarm(struct service_worker *worker);
+
+/* The thread is about to end, and what it made must not outlive it: ends the processes and waits as above. */
+void service_worker_end(struct service_worker *worker);
+
+/* The counts so far, with those that are taken from where they are. */
+void service_worker_get_stats(const struct service_worker *worker, struct service_stats *out);
 
 #endif

@@ -1,0 +1,426 @@
+/*
+ * gpu.c: the server's half of the gpu service: one session, with a worker process and a ring of its own, for each
+ * connection. Whatever goes wrong in a session ends that one alone: the client is told why and has a moment to read
+ * it; then the endpoint goes, after it the keys to the ring, after them the process, and last the memory.
+ */
+#include "service/gpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define OPEN_PATIENCE (10 * TIME_S)  /* of the server, until a client says what it wants */
+#define START_PATIENCE (30 * TIME_S) /* until the worker process has taken its device */
+#define LEAVE_PATIENCE TIME_S        /* until a client whose session ended is cut off */
+#define DRAIN_LOOK TIME_MS           /* between looks at a ring that the client has left to run empty */
+
+static const char *const state_names[] = {
+	[GPU_AGENT_WAITING] = "waiting", [GPU_AGENT_STARTING] = "starting",
+	[GPU_AGENT_RUNNING] = "running", [GPU_AGENT_FINISHING] = "finishing",
+	[GPU_AGENT_ENDING] = "ending",   [GPU_AGENT_CLOSED] = "closed",
+};
+
+static void log_running(const struct gpu_agent *a)
+{
+	const struct gpu_probe *worker = gpu_session_worker(a->session);
+	const struct wire_ring_shape *shape = &a->ring->shape;
+	struct conn_info info;
+	char payload[32];
+
+	conn_get_info(a->conn, &info);
+	log_info("gpu", "%s (%s): session in %s mode, %u queues of %u slots of %s, worker %d, %s %s",
+		 info.peer, info.transport, a->mode == WIRE_GPU_RPC ? "RPC" : "queue",
+		 shape->queues, shape->slots, units_format_size(shape->payload, payload),
+		 (int)gpu_session_pid(a->session), worker->backend, worker->device);
+}
+
+/* The connection is gone: what it could reach goes, and the worker with it. */
+static void let_go(struct gpu_agent *a)
+{
+	a->conn = NULL;
+	gpu_open_undo(a);
+	fabric_domain_destroy(a->domain);
+	a->domain = NULL;
+	if (a->session)
+		gpu_session_stop(a->session, a->worker->now);
+}
+
+/* The only writer of the state after birth. */
+static void set_state(struct gpu_agent *a, enum gpu_agent_state state)
+{
+	uint64_t now = a->worker->now;
+
+	log_debug("gpu", "session %p: %s to %s", (void *)a, state_names[a->state],
+		  state_names[state]);
+	a->state = state;
+	a->deadline = TIME_NEVER;
+	switch (state) {
+	case GPU_AGENT_WAITING:
+		break;
+	case GPU_AGENT_STARTING:
+		a->deadline = now + START_PATIENCE;
+		break;
+	case GPU_AGENT_RUNNING:
+		a->worker->stats.gpu_sessions++;
+		log_running(a);
+		break;
+	case GPU_AGENT_FINISHING:
+		a->deadline = a->mode == WIRE_GPU_QUEUE ? now : TIME_NEVER;
+		break;
+	case GPU_AGENT_ENDING:
+		a->deadline = now + LEAVE_PATIENCE;
+		break;
+	case GPU_AGENT_CLOSED:
+		let_go(a);
+		break;
+	}
+}
+
+static void leave(struct gpu_agent *a)
+{
+	conn_close(a->conn, a->error, "%s", a->error ? a->reason : "the session ended");
+}
+
+/* The whole machine: what an event does in a state. What is not named is ignored. */
+void gpu_agent_handle(struct gpu_agent *a, enum gpu_agent_event event)
+{
+	if (event == GPU_AGENT_LEFT) {
+		a->worker->stats.gpu_queue_jobs += gpu_agent_queue_jobs(a);
+		set_state(a, GPU_AGENT_CLOSED);
+		return;
+	}
+	if (event == GPU_AGENT_FAILED && a->state < GPU_AGENT_ENDING) {
+		set_state(a, GPU_AGENT_ENDING);
+		return;
+	}
+	switch (a->state) {
+	case GPU_AGENT_WAITING:
+		if (event == GPU_AGENT_OPENED)
+			set_state(a, GPU_AGENT_STARTING);
+		else if (event == GPU_AGENT_TIMED_OUT)
+			gpu_agent_fail(a, -EBADMSG, "no session was opened in time");
+		break;
+	case GPU_AGENT_STARTING:
+		if (event == GPU_AGENT_READY)
+			set_state(a, GPU_AGENT_RUNNING);
+		else if (event == GPU_AGENT_TIMED_OUT)
+			gpu_agent_fail(a, -EIO, "the worker process was not ready in time");
+		break;
+	case GPU_AGENT_RUNNING:
+		if (event == GPU_AGENT_TERMINATE)
+			set_state(a, GPU_AGENT_FINISHING);
+		break;
+	case GPU_AGENT_FINISHING:
+		if (event == GPU_AGENT_DRAINED)
+			set_state(a, GPU_AGENT_ENDING);
+		else if (event == GPU_AGENT_TIMED_OUT)
+			a->deadline = a->worker->now + DRAIN_LOOK;
+		break;
+	case GPU_AGENT_ENDING:
+		if (event == GPU_AGENT_TIMED_OUT)
+			leave(a);
+		break;
+	case GPU_AGENT_CLOSED:
+		break;
+	}
+}
+
+void gpu_agent_fail(struct gpu_agent *a, int error, const char *format, ...)
+{
+	struct conn_info info;
+	va_list args;
+
+	if (a->state >= GPU_AGENT_ENDING)
+		return;
+	a->error = error;
+	va_start(args, format);
+	vsnprintf(a->reason, sizeof(a->reason), format, args);
+	va_end(args);
+	if (error != -ESHUTDOWN) {
+		a->worker->stats.gpu_errors++;
+		conn_get_info(a->conn, &info);
+		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, a->reason);
+	}
+	gpu_agent_handle(a, GPU_AGENT_FAILED);
+	gpu_agent_say_ended(a);
+}
+
+/* What is no fault of the client's is one of the server's. */
+static enum wire_status status_of(int error)
+{
+	enum wire_status status = wire_status_of(error);
+
+	return status == WIRE_BAD_REQUEST && error != -EBADMSG ? WIRE_FAILED : status;
+}
+
+void gpu_agent_say_ended(struct gpu_agent *a)
+{
+	uint32_t length = (uint32_t)strlen(a->reason);
+	struct wire_record *record;
+
+	if (a->answered)
+		return;
+	record = conn_reserve(a->conn, length, NULL);
+	if (!record)
+		return;
+	record->op = WIRE_OP_GPU_ENDED;
+	record->status = (uint16_t)status_of(a->error);
+	memcpy(record + 1, a->reason, length);
+	conn_commit(a->conn, record, length);
+	a->answered = true;
+}
+
+bool gpu_reply(struct gpu_agent *a, uint8_t op, uint32_t id, const void *body, uint32_t length)
+{
+	struct wire_record *reply = conn_reserve(a->conn, length, NULL);
+
+	if (!reply)
+		return false;
+	reply->op = op;
+	reply->flags = WIRE_REPLY;
+	reply->id = id;
+	if (length)
+		memcpy(reply + 1, body, length);
+	conn_commit(a->conn, reply, length);
+	return true;
+}
+
+uint64_t gpu_agent_queue_jobs(const struct gpu_agent *a)
+{
+	uint64_t jobs = 0;
+
+	if (!a->ring || a->mode != WIRE_GPU_QUEUE || a->state == GPU_AGENT_CLOSED)
+		return 0;
+	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
+		jobs += wire_ring_load(&wire_ring_worker_line(a->ring, q)->done);
+	return jobs;
+}
+
+/* In queue mode only the ring knows. */
+bool gpu_agent_busy(const struct gpu_agent *a)
+{
+	if (a->state != GPU_AGENT_RUNNING && a->state != GPU_AGENT_FINISHING)
+		return false;
+	if (a->mode == WIRE_GPU_RPC)
+		return a->jobs > 0;
+	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
+		if (wire_ring_load(&wire_ring_client_line(a->ring, q)->submitted) !=
+		    wire_ring_load(&wire_ring_worker_line(a->ring, q)->done))
+			return true;
+	return false;
+}
+
+/*
+ * Records
+ */
+static uint64_t operations(void)
+{
+	uint64_t bits = 0;
+
+	for (const struct gpu_operation *o = gpu_operations; o->op; o++)
+		bits |= 1ull << o->op;
+	return bits;
+}
+
+static int info(struct gpu_agent *a, const struct wire_record *request, const void *body)
+{
+	struct service_gpu *gpu = a->worker->shared->gpu;
+	struct wire_gpu_info answer = {
+		.sessions = atomic_load_explicit(&gpu->sessions, memory_order_relaxed),
+		.sessions_max = gpu->sessions_max,
+		.queues_max = gpu->queues,
+		.slots_max = gpu->slots,
+		.payload_max = gpu_payload_max(gpu),
+		.memory_max = gpu->memory,
+		.operations = operations(),
+		.jobs = atomic_load_explicit(&gpu->jobs, memory_order_relaxed),
+		.bytes_in = atomic_load_explicit(&gpu->bytes_in, memory_order_relaxed),
+		.bytes_out = atomic_load_explicit(&gpu->bytes_out, memory_order_relaxed),
+	};
+
+	(void)body;
+	memcpy(answer.backend, gpu->probe.backend, sizeof(answer.backend));
+	memcpy(answer.device, gpu->probe.device, sizeof(answer.device));
+	return gpu_reply(a, WIRE_OP_GPU_INFO, request->id, &answer, sizeof(answer)) ? 0 : -EAGAIN;
+}
+_Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&
+		       sizeof(((struct gpu_probe *)0)->device) == WIRE_GPU_NAME,
+	       "names go to the client as the worker tells them");
+
+static int open_session(struct gpu_agent *a, const struct wire_record *request, const void *body)
+{
+	if (a->state == GPU_AGENT_WAITING)
+		gpu_open(a, request, body);
+	else
+		gpu_agent_fail(a, -EBADMSG, "a session was opened twice");
+	return 0;
+}
+
+static int job(struct gpu_agent *a, const struct wire_record *request, const void *body)
+{
+	bool ends = request->id == WIRE_GPU_TERMINATE && !request->length;
+
+	if (a->state != GPU_AGENT_RUNNING)
+		gpu_agent_fail(a, -EBADMSG, "a job %s", a->state == GPU_AGENT_FINISHING
+							       ? "after the request to end the session"
+							       : "before the session was opened");
+	else if (ends)
+		gpu_agent_handle(a, GPU_AGENT_TERMINATE);
+	else if (a->mode == WIRE_GPU_RPC)
+		return gpu_rpc_job(a, request, body);
+	else
+		gpu_agent_fail(a, -EBADMSG, "a job by request in queue mode");
+	return 0;
+}
+
+static const struct {
+	int (*handle)(struct gpu_agent *agent, const struct wire_record *request, const void *body);
+	uint32_t body_min, body_max;
+} handlers[] = {
+	[WIRE_OP_GPU_INFO] = {info, 0, 0},
+	[WIRE_OP_GPU_OPEN] = {open_session, sizeof(struct wire_gpu_open), sizeof(struct wire_gpu_open)},
+	[WIRE_OP_GPU_JOB] = {job, 0, sizeof(struct wire_gpu_job)},
+};
+
+static int record(struct conn *conn, const struct wire_record *request, const void *body)
+{
+	struct gpu_agent *a = conn_context(conn);
+
+	if (unlikely(a->state >= GPU_AGENT_ENDING))
+		return 0; /* it cannot know yet */
+	if (likely(request->op < ARRAY_SIZE(handlers) && handlers[request->op].handle &&
+		   request->length >= handlers[request->op].body_min &&
+		   request->length <= handlers[request->op].body_max))
+		return handlers[request->op].handle(a, request, body);
+	gpu_agent_fail(a, -EBADMSG, "a request that is none: operation %u with %u bytes", request->op,
+		       request->length);
+	return 0;
+}
+
+/*
+ * The row of the service
+ */
+static bool take_place(struct service_gpu *gpu)
+{
+	uint32_t n = atomic_load_explicit(&gpu->sessions, memory_order_relaxed);
+
+	while (n < gpu->sessions_max)
+		if (atomic_compare_exchange_weak(&gpu->sessions, &n, n + 1))
+			return true;
+	return false;
+}
+
+/* The place that is taken here is the agent's. */
+static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
+			      const struct wire_request *request, struct wire_accept *grant,
+			      uint64_t *detail)
+{
+	(void)group;
+	(void)request;
+	(void)grant;
+	*detail = WIRE_GPU;
+	if (!shared->gpu)
+		return WIRE_REASON_SERVICE;
+	*detail = shared->gpu->sessions_max;
+	return take_place(shared->gpu) ? WIRE_REASON_NONE : WIRE_REASON_SESSIONS;
+}
+
+static void *agent_new(struct service_worker *worker, const struct conn_group *group)
+{
+	struct fabric *fabric = fabric_domain_fabric(conn_group_domain(group));
+	struct gpu_agent *a = calloc(1, sizeof(*a));
+
+	if (!a || fabric_domain_create(fabric, &a->domain) != 0) {
+		free(a);
+		atomic_fetch_sub(&worker->shared->gpu->sessions, 1);
+		return NULL;
+	}
+	a->worker = worker;
+	list_init(&a->reads);
+	list_init(&a->answers);
+	a->deadline = TIME_NEVER;
+	list_add_tail(&worker->gpu->agents, &a->node);
+	worker->sessions++;
+	return a;
+}
+
+/* Which mode it will be is not known yet: in queue mode the client reads, in RPC mode there is nothing to be read. */
+static void attr(void *agent, struct conn_attr *out)
+{
+	struct gpu_agent *a = agent;
+	struct fabric_limits limits;
+
+	fabric_limits(fabric_domain_fabric(a->domain), &limits);
+	*out = (struct conn_attr){
+		.domain = a->domain,
+		.transfers = GPU_TRANSFERS,
+		.reads_in = limits.max_reads,
+	};
+}
+
+void gpu_agent_free(void *agent)
+{
+	struct gpu_agent *a = agent;
+
+	if (a->session) {
+		gpu_worker_unwatch(a);
+		gpu_session_destroy(a->session);
+	}
+	if (a->domain)
+		fabric_domain_destroy(a->domain);
+	list_del(&a->node);
+	a->worker->sessions--;
+	atomic_fetch_sub(&a->worker->shared->gpu->sessions, 1);
+	free(a);
+}
+
+static void established(struct conn *conn)
+{
+	struct gpu_agent *a = conn_context(conn);
+
+	a->conn = conn;
+	a->deadline = a->worker->now + OPEN_PATIENCE;
+}
+
+static void closed(struct conn *conn, int error, const char *reason)
+{
+	struct gpu_agent *a = conn_context(conn);
+	struct conn_info info;
+
+	a->conn = conn;
+	if (error && !a->error) {
+		a->worker->stats.gpu_errors++;
+		conn_get_info(conn, &info);
+		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, reason);
+	}
+	gpu_agent_handle(a, GPU_AGENT_LEFT);
+	if (!a->session)
+		gpu_agent_free(a);
+}
+
+/* What was begun is finished first. */
+static void drain(struct conn *conn)
+{
+	struct gpu_agent *a = conn_context(conn);
+
+	if (!a->conn)
+		conn_close(conn, 0, "the server is shutting down");
+	else if (!gpu_agent_busy(a))
+		gpu_agent_fail(a, -ESHUTDOWN, "the server is shutting down");
+}
+
+static const struct conn_ops ops = {
+	.established = established,
+	.record = record,
+	.closed = closed,
+};
+
+const struct service service_gpu = {
+	.id = WIRE_GPU,
+	.help = "jobs for an accelerator, or for processors where there is none",
+	.admit = admit,
+	.ops = &ops,
+	.agent_new = agent_new,
+	.agent_free = gpu_agent_free,
+	.attr = attr,
+	.drain = drain,
+};

@@ -1,0 +1,304 @@
+/*
+ * gpu_rpc.c: jobs by request. A request is checked in all that can be said of it before a byte is moved; then it has
+ * a cell of the ring, into which its input is read from the client's memory, and the worker is told. The result is
+ * written to the client's memory from where the worker left it, with the job's id as immediate, which is the
+ * answer. No byte is copied and nothing is allocated on the way. What finds no room waits in a list and is tried
+ * again each turn: all that makes room is a completion, and that is a turn.
+ */
+#include "service/gpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define RESULTS 64 /* taken at once */
+
+/* A cell of a job is free again when its result is written, and that cell when the result is released: so twice the slots
+ * can be under way in a queue. */
+static unsigned places(const struct gpu_agent *a)
+{
+	return 2 * a->ring->shape.slots;
+}
+
+int gpu_rpc_start(struct gpu_agent *a)
+{
+	unsigned jobs = a->ring->shape.queues * places(a), bits = 1;
+	int rc = gpu_port_create(a->ring, &a->port);
+
+	if (rc != 0)
+		return rc;
+	while (1u << bits < jobs)
+		bits++;
+	a->bucket_shift = 32 - bits;
+	a->job = calloc(jobs, sizeof(*a->job));
+	a->bucket = calloc(1ull << bits, sizeof(struct gpu_job *));
+	if (!a->job || !a->bucket)
+		return -ENOMEM;
+	if (getrandom(&a->multiplier, sizeof(a->multiplier), GRND_NONBLOCK) < 0)
+		a->multiplier = 0x9e3779b9;
+	a->multiplier |= 1;
+	return 0;
+}
+
+/* Multiplicative, with a factor that no client knows: none can have all its ids in one bucket. */
+static struct gpu_job **bucket_of(const struct gpu_agent *a, uint32_t id)
+{
+	return &a->bucket[id * a->multiplier >> a->bucket_shift];
+}
+
+static bool id_taken(const struct gpu_agent *a, uint32_t id)
+{
+	const struct gpu_job *job = *bucket_of(a, id);
+
+	while (job && job->ring.id != id)
+		job = job->next;
+	return job;
+}
+
+static void id_take(struct gpu_agent *a, struct gpu_job *job)
+{
+	struct gpu_job **bucket = bucket_of(a, job->ring.id);
+
+	job->next = *bucket;
+	*bucket = job;
+}
+
+static void id_give(struct gpu_agent *a, const struct gpu_job *job)
+{
+	struct gpu_job **at = bucket_of(a, job->ring.id);
+
+	while (*at != job)
+		at = &(*at)->next;
+	*at = job->next;
+}
+
+static struct gpu_job *job_of(const struct gpu_agent *a, const struct gpu_cell *cell)
+{
+	return &a->job[cell->queue * places(a) + cell->index % places(a)];
+}
+
+/*
+ * In
+ */
+static bool range_good(const struct wire_remote *range)
+{
+	return !range->reserved && range->addr + range->length >= range->addr;
+}
+
+/* Fill *job; a wrong one ends the session. */
+static bool check(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *asked,
+		  struct wire_ring_job *job)
+{
+	const char *why = NULL;
+	int64_t output;
+
+	*job = (struct wire_ring_job){
+		.id = id,
+		.op = asked->op,
+		.length = (uint32_t)MIN(asked->input.length, (uint64_t)UINT32_MAX),
+	};
+	memcpy(job->param, asked->param, sizeof(job->param));
+	output = gpu_job_check(&a->ring->shape, job, &why);
+	if (output >= 0 && (asked->reserved || !range_good(&asked->input) || !range_good(&asked->output)))
+		why = "a reserved field is not 0, or a range ends beyond the last address";
+	else if (output >= 0 && id == WIRE_GPU_TERMINATE)
+		why = "this id is the request to end the session";
+	else if (output >= 0 && id_taken(a, id))
+		why = "this id is that of a job which is not answered yet";
+	if (why)
+		gpu_agent_fail(a, -EBADMSG, "job %u: %s", id, why);
+	else if (asked->output.length != (uint64_t)output)
+		gpu_agent_fail(a, -EBADMSG,
+			       "job %u: room for %" PRIu64 " bytes of output was given, and it has %" PRId64,
+			       id, asked->output.length, output);
+	return a->state == GPU_AGENT_RUNNING;
+}
+
+static void read_done(struct conn_transfer *wire, enum fabric_status status)
+{
+	struct gpu_job *job = container_of(wire, struct gpu_job, wire);
+	struct gpu_agent *a = job->agent;
+
+	if (status != FABRIC_OK || a->state >= GPU_AGENT_ENDING)
+		return; /* the connection is ending */
+	gpu_port_submit(a->port, &job->cell, &job->ring);
+}
+
+static int read_input(struct gpu_agent *a, struct gpu_job *job)
+{
+	struct fabric_sge to = {job->to, job->ring.length, a->region[0]};
+
+	job->wire.done = read_done;
+	return conn_read(a->conn, &job->wire, &to, job->input.addr, job->input.rkey);
+}
+
+int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const void *body)
+{
+	struct wire_gpu_job asked;
+	struct wire_ring_job ring;
+	struct gpu_cell cell;
+	struct gpu_job *job;
+	void *input;
+
+	if (request->length != sizeof(asked)) {
+		gpu_agent_fail(a, -EBADMSG, "job %u: a request of %u bytes", request->id,
+			       request->length);
+		return 0;
+	}
+	memcpy(&asked, body, sizeof(asked));
+	if (!check(a, request->id, &asked, &ring))
+		return 0;
+	if (gpu_port_reserve(a->port, &cell, &input) != 0) {
+		conn_wait_writable(a->conn);
+		return -EAGAIN;
+	}
+	job = job_of(a, &cell);
+	if (unlikely(job->agent)) {
+		gpu_agent_fail(a, -EIO, "the worker gave a job's place back before it was done");
+		return 0;
+	}
+	*job = (struct gpu_job){.agent = a, .cell = cell, .ring = ring, .to = input};
+	job->input = asked.input;
+	job->output = asked.output;
+	id_take(a, job);
+	a->jobs++;
+	if (!list_empty(&a->reads) || read_input(a, job) == -EAGAIN)
+		list_add_tail(&a->reads, &job->node);
+	return 0;
+}
+
+/*
+ * Out
+ */
+
+/* The client has its answer, or never will: the cell is free. */
+static void write_done(struct conn_transfer *wire, enum fabric_status status)
+{
+	struct gpu_job *job = container_of(wire, struct gpu_job, wire);
+	struct gpu_agent *a = job->agent;
+
+	(void)status; /* a failed write ends the connection */
+	gpu_port_release(a->port, &job->cell);
+	job->agent = NULL;
+	a->jobs--;
+}
+
+/* By a write and a record behind it. */
+static int write_and_reply(struct gpu_agent *a, struct conn_transfer *wire,
+			   const struct fabric_sge *from, const struct wire_remote *to, uint32_t id)
+{
+	struct wire_record *reply = conn_reserve(a->conn, 0, NULL);
+	int rc = reply ? conn_write(a->conn, wire, from, to->addr, to->rkey) : -EAGAIN;
+
+	if (rc != 0)
+		return rc;
+	reply->op = WIRE_OP_GPU_JOB;
+	reply->flags = WIRE_REPLY;
+	reply->id = id;
+	conn_commit(a->conn, reply, 0);
+	return 0;
+}
+
+static int answer(struct gpu_agent *a, struct conn_transfer *wire, const struct fabric_sge *from,
+		  const struct wire_remote *to, uint32_t id)
+{
+	if (a->sends)
+		return write_and_reply(a, wire, from, to, id);
+	return conn_write_imm(a->conn, wire, from, to->addr, to->rkey, id);
+}
+
+static int answer_job(struct gpu_agent *a, struct gpu_job *job)
+{
+	struct fabric_sge from = {(void *)(uintptr_t)job->from, job->output.length, a->region[0]};
+	int rc;
+
+	job->wire.done = write_done;
+	rc = answer(a, &job->wire, &from, &job->output, job->ring.id);
+	if (rc == 0)
+		id_give(a, job); /* the client may use it again as soon as it has the answer */
+	return rc;
+}
+
+static void last_done(struct conn_transfer *wire, enum fabric_status status)
+{
+	(void)wire;
+	(void)status;
+}
+
+bool gpu_rpc_answer_end(struct gpu_agent *a)
+{
+	struct fabric_sge nothing = {0};
+	struct wire_remote nowhere = {0};
+
+	a->last.done = last_done;
+	if (!a->answered)
+		a->answered = answer(a, &a->last, &nothing, &nowhere, WIRE_GPU_TERMINATE) == 0;
+	return a->answered;
+}
+
+static void count(struct gpu_agent *a, const struct gpu_job *job)
+{
+	struct service_gpu *gpu = a->worker->shared->gpu;
+	struct service_stats *stats = &a->worker->stats;
+
+	if (job->ring.op == WIRE_RING_QUANTIZE)
+		stats->gpu_quantizes++;
+	else
+		stats->gpu_echoes++;
+	stats->gpu_in_bytes += job->ring.length;
+	stats->gpu_out_bytes += job->output.length;
+	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu->bytes_in, job->ring.length, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu->bytes_out, job->output.length, memory_order_relaxed);
+}
+
+/* What the worker says is believed no more than what the client says. */
+static void take_result(struct gpu_agent *a, const struct gpu_done *done)
+{
+	struct gpu_job *job = job_of(a, &done->cell);
+
+	if (done->result.id != job->ring.id || done->result.length != job->output.length) {
+		gpu_agent_fail(a, -EIO, "the worker answered job %u by job %u with %u bytes",
+			       job->ring.id, done->result.id, done->result.length);
+		return;
+	}
+	job->from = done->output;
+	count(a, job);
+	list_add_tail(&a->answers, &job->node);
+}
+
+static int take_results(struct gpu_agent *a)
+{
+	struct gpu_done done[RESULTS];
+	int n = gpu_port_poll(a->port, done, RESULTS);
+
+	if (unlikely(n < 0))
+		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
+	for (int i = 0; i < n && a->state < GPU_AGENT_ENDING; i++)
+		take_result(a, &done[i]);
+	return MAX(n, 0);
+}
+
+/* In order, until one finds no room. */
+static void try_again(struct gpu_agent *a, struct list *waiting,
+		      int (*post)(struct gpu_agent *a, struct gpu_job *job))
+{
+	while (!list_empty(waiting)) {
+		struct gpu_job *job = list_first(waiting, struct gpu_job, node);
+
+		if (post(a, job) != 0)
+			return;
+		list_del(&job->node);
+	}
+}
+
+int gpu_rpc_turn(struct gpu_agent *a)
+{
+	int n;
+
+	try_again(a, &a->reads, read_input);
+	gpu_port_kick(a->port);
+	n = take_results(a);
+	try_again(a, &a->answers, answer_job);
+	return n;
+}
