@@ -2,14 +2,15 @@
  * check_gpu_session.c: worker processes, as the daemon has them: they start, work, sleep, are
  * stopped, die, are lied to; and nothing of them stays.
  *
- * RDMAD_TEST_BACKEND is the backend that they have, cpu unless given; RDMAD_TEST_KERNELS its file of
- * kernels, if it needs one.
+ * RDMAD_TEST_BACKEND is the backend that they have, cpu unless given; RDMAD_TEST_KERNELS its file
+ * of kernels, if it needs one.
  */
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -566,6 +567,38 @@ START_TEST(test_confined)
 }
 END_TEST
 
+static cpu_set_t share_of(const struct gpu_session *of)
+{
+	cpu_set_t set;
+
+	ck_assert_int_eq(sched_getaffinity(gpu_session_pid(of), sizeof(set), &set), 0);
+	return set;
+}
+
+/* As many processors as threads, and others than the session before has, as far as there are. */
+START_TEST(test_share)
+{
+	struct gpu_session *other;
+	struct gpu_port *its_port;
+	cpu_set_t all, mine, its, both;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	attr.threads = 0;
+	start();
+	other = session;
+	its_port = port;
+	start();
+	mine = share_of(session);
+	its = share_of(other);
+	ck_assert_int_eq(CPU_COUNT(&mine), MAX(CPU_COUNT(&all) / 2, 1));
+	CPU_AND(&both, &mine, &its);
+	ck_assert_int_eq(CPU_COUNT(&both), CPU_COUNT(&all) == 1);
+	destroy();
+	session = other;
+	port = its_port;
+}
+END_TEST
+
 static bool process_gone(pid_t pid)
 {
 	char path[64];
@@ -706,6 +739,7 @@ int main(void)
 	tcase_add_test(tc, test_ring_is_checked);
 	if (strcmp(backend, "cpu") == 0) {
 		tcase_add_test(tc, test_confined);
+		tcase_add_test(tc, test_share);
 		tcase_add_test(tc, test_probe);
 	}
 	runner = srunner_create(suite);

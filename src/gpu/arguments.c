@@ -1,9 +1,9 @@
 /* arguments.c: the command line of rdmad-gpu, from one table. */
 #include "gpu/program.h"
+#include "gpu/spawn.h"
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
@@ -188,15 +188,6 @@ static int take(struct gpu_arguments *out, int letter)
 	}
 }
 
-static unsigned half_of_the_processors(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set) != 0)
-		return 1;
-	return (unsigned)MAX(CPU_COUNT(&set) / 2, 1);
-}
-
 /* What one option alone does not show. */
 static int check(struct gpu_arguments *out)
 {
@@ -213,8 +204,7 @@ static int check(struct gpu_arguments *out)
 		log_error("gpu", "a job takes longer than no time: --timeout");
 		return usage();
 	}
-	if (!out->attr.threads)
-		out->attr.threads = MIN(half_of_the_processors(), (unsigned)GPU_WORKER_THREADS);
+	out->attr.threads = MIN(gpu_threads(out->attr.threads), (unsigned)GPU_WORKER_THREADS);
 	return -1;
 }
 

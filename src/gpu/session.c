@@ -20,7 +20,12 @@
 #include <unistd.h>
 
 #define START_LIMIT (30 * TIME_S) /* a driver may build the kernels for its device */
+#define MESSAGES 16		  /* taken in a turn: the worker may say a lot */
 #define FD_LEAST 16		  /* beyond the numbers that a worker gets them under */
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
 
 enum watched { WATCHED_CONTROL, WATCHED_EVENT, WATCHED_PROCESS };
 
@@ -66,11 +71,21 @@ static void fill_header(const struct wire_ring *ring)
 	header->magic = WIRE_RING_MAGIC;
 }
 
+/* Nobody executes it; a kernel before 6.3 does not ask. */
+static int make_memory(void)
+{
+	int fd = memfd_create("rdmad-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("rdmad-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return lift_fd(fd);
+}
+
 /* Memory that cannot change its size under whoever maps it; new pages of it are zero. The
  * descriptor, or -errno. */
 static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring)
 {
-	int fd = lift_fd(memfd_create("rdmad-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING)), rc;
+	int fd = make_memory(), rc;
 
 	ring->shape = *shape;
 	ring->at = wire_ring_layout(shape);
@@ -111,25 +126,36 @@ static unsigned next_share(unsigned threads)
 	return atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
 }
 
+/* *other is the worker's end of the control socket. */
+static int make_descriptors(struct gpu_session *session, int *other)
+{
+	int ends[2], rc;
+
+	session->event = lift_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (session->event < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		goto fail;
+	session->control = ends[0];
+	*other = lift_fd(ends[1]);
+	if (*other >= 0)
+		return 0;
+fail:
+	rc = -errno;
+	log_error("gpu", "cannot make descriptors for a worker: %m");
+	return rc;
+}
+
 static int spawn_worker(struct gpu_session *session, const struct gpu_worker_attr *attr,
 			bool queue_mode, int ring)
 {
-	struct gpu_spawn spawn = {.queue_mode = queue_mode, .share = next_share(attr->threads)};
-	int ends[2] = {-1, -1}, rc;
+	struct gpu_spawn spawn = {.queue_mode = queue_mode, .ring = ring};
+	int rc = make_descriptors(session, &spawn.control);
 
-	session->event = lift_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (session->event < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-		rc = -errno;
-		log_error("gpu", "cannot make descriptors for a worker: %m");
+	if (rc != 0)
 		return rc;
-	}
-	session->control = ends[0];
-	spawn.ring = ring;
+	spawn.share = next_share(gpu_threads(attr->threads));
 	spawn.event = session->event;
-	spawn.control = lift_fd(ends[1]);
-	rc = spawn.control < 0 ? -errno : gpu_spawn(attr, &spawn, &session->pid, &session->process);
-	close_fd(&spawn.control);
+	rc = gpu_spawn(attr, &spawn, &session->pid, &session->process);
+	close(spawn.control);
 	return rc;
 }
 
@@ -274,13 +300,13 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 	}
 }
 
-/* All that it said. When it hung up it is about to end, or should be. */
-static void take_messages(struct gpu_session *session, uint64_t now)
+/* What it said, so much of it. When it hung up it is about to end, or should be. */
+static void take_messages(struct gpu_session *session, unsigned most, uint64_t now)
 {
 	struct gpu_message message;
-	ssize_t n = 0;
+	ssize_t n;
 
-	while (session->control >= 0) {
+	while (session->control >= 0 && most-- > 0) {
 		n = recv(session->control, &message, sizeof(message), MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
@@ -307,7 +333,7 @@ static void buried(struct gpu_session *session, int status, uint64_t now)
 {
 	char how[64], reason[128];
 
-	take_messages(session, now);
+	take_messages(session, UINT_MAX, now); /* as many as a socket holds */
 	snprintf(reason, sizeof(reason), "the worker process %s", gpu_spawn_status(status, how));
 	end(session, now, reason);
 	log_debug("gpu", "worker %d %s", (int)session->pid, gpu_spawn_status(status, how));
@@ -353,7 +379,7 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 		if (events[i].data.u32 == WATCHED_EVENT) {
 			take_event(session);
 		} else if (events[i].data.u32 == WATCHED_CONTROL) {
-			take_messages(session, now);
+			take_messages(session, MESSAGES, now);
 			if (session->control < 0 && session->state < GPU_ENDING)
 				/* how it ended is about to be known */
 				session->deadline = MIN(session->deadline, now + GPU_STOP_GRACE);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -16,6 +17,17 @@
 #endif
 
 extern char **environ;
+
+unsigned gpu_threads(unsigned asked)
+{
+	cpu_set_t set;
+
+	if (asked)
+		return asked;
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return 1;
+	return (unsigned)MAX(CPU_COUNT(&set) / 2, 1);
+}
 
 #define ARGUMENTS_MAX 32
 
@@ -60,7 +72,7 @@ static void make_arguments(const struct gpu_worker_attr *attr, const struct gpu_
 	add(a, "--backend", attr->backend);
 	add(a, "--device", attr->device);
 	add(a, "--kernels", attr->kernels);
-	add_number(a, "--threads", attr->threads, "");
+	add_number(a, "--threads", gpu_threads(attr->threads), "");
 	if (spawn->probe) {
 		a->argv[a->count++] = "--probe";
 		return;

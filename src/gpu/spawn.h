@@ -4,6 +4,9 @@
 
 #include "gpu/gpu.h"
 
+/* How many threads a worker has that was asked for so many; 0: half of the processors. */
+unsigned gpu_threads(unsigned asked);
+
 /* What the program is told beside attr. */
 struct gpu_spawn {
 	bool probe; /* print what a worker would use, and end; else what follows */
