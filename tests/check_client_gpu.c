@@ -50,7 +50,7 @@ static struct fake {
 	uint32_t payload_max;  /* grants no more */
 	bool torn;             /* queue mode: publishes results before their outputs */
 	bool lies;             /* answers what it was not asked for, or other bytes */
-	bool refuses;          /* makes no session */
+	bool refuses, ends;    /* makes no session, and says so or ends the connection */
 	uint64_t messages;     /* of the last connection that ended */
 	_Atomic unsigned answered; /* jobs of RPC mode */
 } fake;
@@ -249,6 +249,10 @@ static void open_session(struct agent *agent, const struct wire_gpu_open *open)
 
 	if (fake.refuses) {
 		fake_answer(agent, WIRE_OP_GPU_OPEN, 0, WIRE_NO_MEMORY, "no worker today", 15);
+		return;
+	}
+	if (fake.ends) {
+		fake_answer(agent, WIRE_OP_GPU_ENDED, 0, WIRE_TOO_LARGE, "that is too large", 17);
 		return;
 	}
 	agent->queue_mode = open->mode == WIRE_GPU_QUEUE;
@@ -969,6 +973,9 @@ START_TEST(test_open_fails)
 	fake.payload_max = 4096;
 	ck_assert_int_eq(rdmad_gpu_open(server.address, &options, &gpu), -EMSGSIZE);
 	ck_assert_ptr_nonnull(strstr(rdmad_error(), "4096"));
+	fake.ends = true;
+	ck_assert_int_eq(rdmad_gpu_open(server.address, &options, &gpu), -EMSGSIZE);
+	ck_assert_ptr_nonnull(strstr(rdmad_error(), "that is too large"));
 	fake.refuses = true;
 	ck_assert_int_eq(rdmad_gpu_open(server.address, &options, &gpu), -ENOMEM);
 	ck_assert_ptr_nonnull(strstr(rdmad_error(), "no worker today"));

@@ -288,7 +288,7 @@ static void gpu_closed(struct conn *conn, int error, const char *reason)
 	gpu->closed = true;
 	fail_jobs(gpu);
 	if (!gpu->answered)
-		answer(gpu, -ENOTCONN);
+		answer(gpu, gpu->error);
 	gpu->completed++; /* who waits for anything looks again */
 }
 
@@ -336,7 +336,7 @@ static int await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before
 	return engine_wait_change(gpu->engine, counter, until > now ? until - now : 0);
 }
 
-/* A request without a job, and its answer. gpu->answered is false until then. */
+/* A request without a job, and its answer: 0, what the server says, or why the session ended. */
 static int ask(struct rdmad_gpu *gpu, enum wire_op op, uint32_t id, const void *body, uint32_t length)
 {
 	uint64_t until = time_now() + gpu->options.timeout, before = gpu->completed;
@@ -363,8 +363,8 @@ static int ask(struct rdmad_gpu *gpu, enum wire_op op, uint32_t id, const void *
 	if (rc == -ETIMEDOUT)
 		log_error("gpu", "no answer to %s after %llu ms", wire_op_name(op),
 			  (unsigned long long)(gpu->options.timeout / TIME_MS));
-	if (rc == 0 && gpu->answer == -ENOTCONN && !gpu->conn)
-		return ended(gpu);
+	if (rc == 0 && gpu->answer != 0 && !gpu->conn)
+		ended(gpu);
 	return rc ? rc : gpu->answer;
 }
 
@@ -430,7 +430,7 @@ static int take_session(struct rdmad_gpu *gpu, uint32_t size_max)
 	struct rdmad_gpu_session *session = &gpu->session;
 
 	if (ring->payload < size_max) {
-		log_error("gpu", "jobs of %u bytes; the server takes at most %u, see gpu.payload in its rdmad.conf", size_max,
+		log_error("gpu", "jobs of %u bytes; the server takes at most %u, see gpu.memory in its rdmad.conf", size_max,
 			  ring->payload);
 		return -EMSGSIZE;
 	}
@@ -462,7 +462,7 @@ static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *o
 	rc = ask(gpu, WIRE_OP_GPU_OPEN, 0, &open, sizeof(open));
 	if (rc == 0)
 		return take_session(gpu, size_max);
-	if (gpu->conn && gpu->answered)
+	if (rc != -ETIMEDOUT)
 		log_error("gpu", "the server made no session: %s",
 			  gpu->reason[0] ? gpu->reason : wire_status_text(wire_status_of(rc)));
 	return rc;
