@@ -44,7 +44,7 @@ static int set_number(struct gpu_arguments *out, size_t at, const char *text)
 static int set_threads(struct gpu_arguments *out, size_t at, const char *text)
 {
 	uint64_t threads;
-	int rc = units_parse_number(text, 0, GPU_WORKER_THREADS, &threads);
+	int rc = units_parse_number(text, 0, GPU_THREADS_MAX, &threads);
 
 	(void)at;
 	if (rc == 0)
@@ -204,7 +204,7 @@ static int check(struct gpu_arguments *out)
 		log_error("gpu", "a job takes longer than no time: --timeout");
 		return usage();
 	}
-	out->attr.threads = MIN(gpu_threads(out->attr.threads), (unsigned)GPU_WORKER_THREADS);
+	out->attr.threads = gpu_threads(out->attr.threads);
 	return -1;
 }
 

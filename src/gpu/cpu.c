@@ -171,8 +171,8 @@ static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 static int cpu_serve(struct gpu_worker *worker)
 {
 	struct cpu cpu = {.worker = worker};
-	struct cpu_thread threads[GPU_WORKER_THREADS];
-	unsigned count = MIN(worker->attr.threads, (unsigned)GPU_WORKER_THREADS);
+	struct cpu_thread threads[GPU_THREADS_MAX];
+	unsigned count = MIN(worker->attr.threads, (unsigned)GPU_THREADS_MAX);
 
 	for (unsigned i = 0; i < count; i++)
 		threads[i] = (struct cpu_thread){

@@ -39,13 +39,15 @@ int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_rin
 /*
  * session.c: ring and worker process, from the daemon's side.
  */
+#define GPU_THREADS_MAX 256
+
 struct gpu_worker_attr {
 	const char *program; /* path of rdmad-gpu */
 	const char *backend; /* "auto", "cpu" or "cuda" */
 	const char *device;  /* of cuda: its number or UUID; NULL: the first */
 	const char *kernels; /* of cuda: a file of PTX or machine code in place of what is built in,
 				or NULL */
-	unsigned threads;    /* of cpu; 0: half of the processors, at least 1 */
+	unsigned threads; /* of cpu, up to GPU_THREADS_MAX; 0: half of the processors, at least 1 */
 	uint64_t poll; /* ns that an idle worker polls before it naps; TIME_NEVER: it never naps */
 	uint64_t job_timeout; /* ns, not 0; TIME_NEVER: as long as it takes */
 };

@@ -18,6 +18,8 @@
 
 extern char **environ;
 
+#define ARGUMENTS_MAX 32
+
 unsigned gpu_threads(unsigned asked)
 {
 	cpu_set_t set;
@@ -26,10 +28,8 @@ unsigned gpu_threads(unsigned asked)
 		return asked;
 	if (sched_getaffinity(0, sizeof(set), &set) != 0)
 		return 1;
-	return (unsigned)MAX(CPU_COUNT(&set) / 2, 1);
+	return (unsigned)MIN(MAX(CPU_COUNT(&set) / 2, 1), GPU_THREADS_MAX);
 }
-
-#define ARGUMENTS_MAX 32
 
 struct arguments {
 	const char *argv[ARGUMENTS_MAX];

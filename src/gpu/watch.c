@@ -73,7 +73,7 @@ static void *run(void *argument)
 			over = hung_up(worker, tick(worker));
 		now = time_now();
 		wire_ring_store(&header->heartbeat, header->heartbeat + 1);
-		for (unsigned i = 0; i < GPU_WORKER_THREADS; i++)
+		for (unsigned i = 0; i < GPU_THREADS_MAX; i++)
 			look_at(worker, &worker->busy[i], now);
 		if (over)
 			atomic_store(&worker->stopping, true);

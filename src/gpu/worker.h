@@ -58,8 +58,6 @@ struct gpu_busy {
 	_Atomic uint32_t queue;
 };
 
-#define GPU_WORKER_THREADS 256
-
 struct gpu_worker {
 	/* For backends to read. */
 	struct wire_ring ring;
@@ -73,7 +71,7 @@ struct gpu_worker {
 	int control, event; /* descriptors; -1: none, as in a test */
 	_Atomic bool stopping, failed;
 	_Atomic uint32_t told; /* the value of control->waits that was answered */
-	struct gpu_busy busy[GPU_WORKER_THREADS];
+	struct gpu_busy busy[GPU_THREADS_MAX];
 };
 
 /* The backend has all that it needs and takes jobs from now on. */
