@@ -6,18 +6,23 @@
 #include <check.h>
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "gpu/cuda_api.h"
+#include "gpu/cuda_kernel.h"
 #include "gpu/message.h"
 #include "gpu/worker.h"
 
 #define FAKE "tests/fake/.libs/" CUDA_LIBRARY
 
 static bool real;
+static void *fake; /* the library */
 static char kernels[4096]; /* a file that the fake library takes */
 
 /* A session without a daemon: a ring, a port, and the backend in a thread. */
@@ -72,7 +77,8 @@ static void join(void)
 {
 	/* What the watch of a worker process does: wake who sleeps. */
 	while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
-		gpu_port_kick(port);
+		syscall(SYS_futex, &wire_ring_control(&worker->ring)->kick, FUTEX_WAKE, INT_MAX,
+			NULL, NULL, 0);
 		usleep(1000);
 	}
 	said = (struct gpu_message){.kind = GPU_SAYS_READY};
@@ -83,6 +89,10 @@ static void join(void)
 
 static void free_worker(void)
 {
+	bool (*busy)(void) = fake ? (bool (*)(void))dlsym(fake, "fake_busy") : NULL;
+
+	while (busy && busy())
+		usleep(1000);
 	close(control);
 	close(worker->control);
 	munmap(worker->ring.base, worker->ring.at.bytes);
@@ -324,6 +334,7 @@ START_TEST(test_broken_rules)
 	assert_broken(1, 2, WIRE_RING_JUMPED, "queue 0: an index went back");
 	assert_broken(5, 2, WIRE_RING_JUMPED, "queue 0: an index went back");
 	assert_broken(UINT64_MAX, 2, WIRE_RING_JUMPED, "queue 0: an index went back");
+	assert_broken(3, 3, WIRE_RING_JUMPED, "queue 0: an index went back");
 }
 END_TEST
 
@@ -348,9 +359,8 @@ static const char *const entries[] = {CUDA_ENTRIES(ENTRY_NAME)};
 static bool before_the_launch(const char *entry)
 {
 	static const char *const others[] = {
-		"cuDriverGetVersion",  "cuGetErrorString", "cuDeviceGetName",
-		"cuDeviceGetUuid",     "cuCtxDestroy",	   "cuModuleUnload",
-		"cuMemHostUnregister", "cuStreamQuery",	   "cuStreamDestroy"};
+		"cuGetErrorString", "cuDeviceGetName",	   "cuDeviceGetUuid", "cuCtxDestroy",
+		"cuModuleUnload",   "cuMemHostUnregister", "cuStreamQuery",   "cuStreamDestroy"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (strcmp(others[i], entry) == 0)
@@ -406,6 +416,32 @@ END_TEST
 START_TEST(test_device_stands_still)
 {
 	assert_fault("hang=3", "the device stands still");
+}
+END_TEST
+
+/* A host that was killed says nothing any more, and nobody else can end the kernel. */
+START_TEST(test_host_is_gone)
+{
+	int (*launch)(unsigned, const struct gpu_kernel_args *) =
+		(int (*)(unsigned, const struct gpu_kernel_args *))dlsym(fake, "fake_launch");
+	bool (*running)(void) = (bool (*)(void))dlsym(fake, "fake_running");
+	struct gpu_kernel_board *board = calloc(1, sizeof(*board));
+	struct gpu_kernel_args args = {.board = board, .job_timeout = TIME_NEVER, .lease = TIME_S};
+	uint64_t begin = time_now();
+
+	make_worker(2, 1, 4096);
+	args.ring = worker->ring;
+	ck_assert_int_eq(launch(2, &args), 0);
+	for (uint64_t beat = 1; time_now() - begin < 2 * args.lease; beat++) {
+		wire_ring_store(&board->beat, beat);
+		ck_assert(running());
+		usleep(1000);
+	}
+	while (running())
+		usleep(1000);
+	ck_assert_uint_gt(wire_ring_load(&board->block[1].beat), 0);
+	free_worker();
+	free(board);
 }
 END_TEST
 
@@ -510,6 +546,7 @@ static Suite *suite(void)
 	tcase_add_test(failures, test_kernel_fails);
 	tcase_add_test(failures, test_fault);
 	tcase_add_test(failures, test_device_stands_still);
+	tcase_add_test(failures, test_host_is_gone);
 	tcase_add_test(failures, test_old_library);
 	tcase_add_test(failures, test_devices);
 	tcase_add_test(failures, test_kernels_file);
@@ -524,7 +561,8 @@ static void load_fake(void)
 	const char *srcdir = getenv("srcdir");
 
 	snprintf(kernels, sizeof(kernels), "%s/tests/fake/kernels.ptx", srcdir ? srcdir : ".");
-	if (!dlopen(FAKE, RTLD_NOW)) {
+	fake = dlopen(FAKE, RTLD_NOW);
+	if (!fake) {
 		fprintf(stderr, "%s\n", dlerror());
 		exit(99);
 	}

@@ -34,7 +34,6 @@ struct cuda_uuid {
  */
 #define CUDA_ENTRIES(ENTRY)                                                                        \
 	ENTRY(cuInit, "cuInit", 2000, (unsigned flags))                                            \
-	ENTRY(cuDriverGetVersion, "cuDriverGetVersion", 2020, (int *version))                      \
 	ENTRY(cuGetErrorString, "cuGetErrorString", 6000, (int result, const char **text))         \
 	ENTRY(cuDeviceGetCount, "cuDeviceGetCount", 2000, (int *count))                            \
 	ENTRY(cuDeviceGet, "cuDeviceGet", 2000, (int *device, int ordinal))                        \
@@ -65,7 +64,7 @@ struct cuda_uuid {
 	       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,              \
 	       void *stream, void **parameters, void **extra))
 
-#define CUDA_ENTRY_MEMBER(name, exported, version, arguments) int (*name) arguments;
+#define CUDA_ENTRY_MEMBER(name, exported, version, arguments) int(*name) arguments;
 
 struct cuda_api {
 	char why[256]; /* what failed last, for people */
@@ -85,7 +84,8 @@ int cuda_api_load(struct cuda_api *api);
 void cuda_api_failed(struct cuda_api *api, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* 0 if `result` is; else it failed: "cuInit: no CUDA-capable device is detected (100)", and -EIO. */
+/* 0 if `result` is; else it failed: "cuInit: no CUDA-capable device is detected (100)", and -EIO.
+ */
 int cuda_api_result(struct cuda_api *api, const char *entry, int result);
 
 /* Call an entry: 0 or -EIO. */

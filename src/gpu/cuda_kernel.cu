@@ -47,12 +47,12 @@ DEVICE_FN void fail(const struct gpu_kernel_args *args, const struct block *bloc
 	struct gpu_kernel_block *say = &args->board->block[blockIdx.x];
 
 	say->index = device_get(&block->count[queue]);
-	say->job = block->job;
 	wire_ring_store(&say->failed, (uint64_t)error << 32 | queue);
 }
 
 /* Copy the next job of a queue and judge it: 1, 0 or negative, as wire_ring_take(). That there is
- * room for its result is asked before it comes, and once. */
+ * room for its result is asked before it comes, and once: a read over the bus. So an index of results
+ * that jumps is seen with the job after, or when the job is wrong too. */
 DEVICE_FN int look(const struct gpu_kernel_args *args, struct block *block, uint32_t queue)
 {
 	uint64_t count = block->count[queue];
@@ -66,6 +66,8 @@ DEVICE_FN int look(const struct gpu_kernel_args *args, struct block *block, uint
 		return rc;
 	block->room[queue] = 1;
 	rc = wire_ring_take(&args->ring, queue, count, &block->job);
+	if (rc < 0 && wire_ring_has_room(&args->ring, queue, count) < 0)
+		return -WIRE_RING_JUMPED;
 	if (rc <= 0)
 		return rc;
 	length = gpu_operation_check(&args->ring.shape, &block->job, &why);
@@ -87,6 +89,7 @@ DEVICE_FN bool next_job(const struct gpu_kernel_args *args, struct block *block)
 			queue = blockIdx.x;
 		rc = look(args, block, queue);
 		if (rc < 0) {
+			args->board->block[blockIdx.x].job = block->job;
 			fail(args, block, queue, (uint32_t)-rc);
 			return false;
 		}

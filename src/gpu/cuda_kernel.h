@@ -16,10 +16,10 @@
 /* What a block says. */
 struct gpu_kernel_block {
 	uint64_t beat;	 /* counts while it lives */
-	uint64_t failed; /* enum wire_ring_error << 32 | queue; the two below were written before */
+	uint64_t failed; /* enum wire_ring_error << 32 | queue, after the two below */
 	uint64_t index;	 /* of the job that failed */
 	uint64_t reserved[5];
-	struct wire_ring_job job; /* and the kernel's copy of it */
+	struct wire_ring_job job; /* the kernel's copy of it, if it was bad */
 };
 
 /* In memory of the worker process that its client cannot reach. One writer per word, as in the

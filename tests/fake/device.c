@@ -194,6 +194,11 @@ bool fake_running(void)
 	return running && !fault;
 }
 
+bool fake_busy(void)
+{
+	return running && !hangs;
+}
+
 int fake_fault(void)
 {
 	return fault;

@@ -19,6 +19,8 @@ int fake_launch(unsigned blocks, const struct gpu_kernel_args *args);
 void fake_end(void);
 /* It was started and has not ended, by itself or by a fault. */
 bool fake_running(void);
+/* Threads of it may still touch memory: also after a fault, for a moment. */
+bool fake_busy(void);
 /* What it failed with: a result of the library, or 0. */
 int fake_fault(void);
 

@@ -113,12 +113,6 @@ static int fake_cuInit(unsigned flags)
 	return result;
 }
 
-static int fake_cuDriverGetVersion(int *version)
-{
-	*version = 13000;
-	return 0;
-}
-
 static int fake_cuGetErrorString(int result, const char **text)
 {
 	*text = NULL;
