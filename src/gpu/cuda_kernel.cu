@@ -203,7 +203,8 @@ DEVICE_FN void watch(const struct gpu_kernel_args *args, struct block *block)
 	}
 }
 
-DEVICE_KERNEL void __launch_bounds__(GPU_KERNEL_THREADS)
+/* Two blocks on each multiprocessor suffice: for more of them the registers would not. */
+DEVICE_KERNEL void __launch_bounds__(GPU_KERNEL_THREADS, 2)
 	gpu_kernel(const __grid_constant__ struct gpu_kernel_args args)
 {
 	DEVICE_SHARED(struct block, block);

@@ -21,7 +21,7 @@ struct fake_dim {
 extern FAKE_OF_THREAD struct fake_dim threadIdx, blockIdx, blockDim, gridDim;
 
 #define __grid_constant__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(threads, blocks)
 #define DEVICE_FN static inline
 #define DEVICE_KERNEL
 #define DEVICE_SHARED(type, name) type *name = fake_shared(sizeof(type))
