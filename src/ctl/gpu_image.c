@@ -347,7 +347,7 @@ static int write_pgm(FILE *out, const struct image *image)
 	size_t pixels = (size_t)image->width * image->height;
 
 	fprintf(out, "P5\n%u %u\n255\n", image->width, image->height);
-	return fwrite(image->pixels, 1, pixels, out) == pixels ? 0 : -EIO;
+	return fwrite(image->pixels, 1, pixels, out) == pixels ? 0 : -errno;
 }
 
 static int png_try_write(struct png_file *file, FILE *out, const struct image *image)

@@ -166,7 +166,7 @@ const char *rdmad_gpu_transport(const struct rdmad_gpu *gpu);
 
 /* The service: its limits, and what it has done. */
 struct rdmad_gpu_info {
-	uint32_t sessions, sessions_max;
+	uint32_t sessions, sessions_max;   /* now, with the connection that asks; at most */
 	uint32_t queues_max, slots_max;    /* of one session */
 	uint64_t size_max, memory_max;     /* bytes of one input or output, and of all of one session's cells */
 	uint64_t operations;               /* bit 1 << enum rdmad_gpu_op for each that it has */
