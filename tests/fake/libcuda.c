@@ -8,12 +8,14 @@
  *   devices=N      there are so many devices (1)
  *   fault=N        with the Nth job the device fails: 700, and so does every later call
  *   hang=N         with the Nth job the device stands still for ever
+ *   slow=N         a context takes N ms to destroy
  *
  * What would deadlock beside a kernel that never ends, a call that waits for the device, or loads
  * or allocates, is an error of the program, and ends it.
  */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "fake/fake.h"
@@ -175,6 +177,7 @@ static int fake_cuCtxDestroy(void *handle)
 
 	if (result || handle != &context || !context_there)
 		return result ? result : INVALID_CONTEXT;
+	usleep((useconds_t)fake_setting("slow", 0) * 1000);
 	context_there = false;
 	return 0;
 }
