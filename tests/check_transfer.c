@@ -525,6 +525,37 @@ START_TEST(test_chain)
 }
 END_TEST
 
+/* Immediates in a chain come in order, behind what was committed before; without credits for all of them nothing is posted. */
+START_TEST(test_chain_immediates)
+{
+	struct conn_part parts[4];
+	struct job jobs[3];
+
+	begin_one(_i, 8);
+	for (uint32_t i = 0; i < 4; i++) {
+		parts[i] = part_of(i == 1 ? FABRIC_WRITE : FABRIC_WRITE_IMM, 4000 * i, 100);
+		parts[i].imm = 4 * i;
+	}
+	pair.server_stops = true;
+	ck_assert(send_record(&client[0], 99));
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[0]), parts, 4), 0);
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[1]), parts, 4), 0);
+	/* A credit is left, for a write but not for three. */
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[2]), parts, 4), -EAGAIN);
+	pair.server_stops = false;
+	PAIR_UNTIL(&pair, jobs[1].done);
+	PAIR_UNTIL(&pair, conn_transfer_chain(client[0].conn, begin_job(&jobs[2]), parts, 4) == 0);
+	PAIR_UNTIL(&pair, jobs[2].done && server[0].count == 10);
+	ck_assert_uint_eq(server[0].seen[0], 99);
+	for (unsigned i = 1; i < 10; i += 3) {
+		ck_assert_uint_eq(server[0].seen[i], 0 | IMMEDIATE);
+		ck_assert_uint_eq(server[0].seen[i + 1], 8 | IMMEDIATE);
+		ck_assert_uint_eq(server[0].seen[i + 2], 12 | IMMEDIATE);
+	}
+	end();
+}
+END_TEST
+
 /* Each part counts; all or nothing is posted; done() is called once for each chain. */
 START_TEST(test_chain_room)
 {
@@ -631,6 +662,7 @@ static Suite *suite_of_transfer(void)
 	add(suite, "reads", test_own_reads, 2);
 	add(suite, "completions", test_completions, 1);
 	add(suite, "chain", test_chain, 2);
+	add(suite, "chain immediates", test_chain_immediates, 2);
 	add(suite, "room", test_chain_room, 2);
 	add(suite, "failure", test_chain_fails, 10);
 	add(suite, "end", test_chain_at_the_end, 2);

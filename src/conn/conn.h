@@ -164,11 +164,12 @@ int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const stru
 
 /* One read or write of a chain. Writes up to fabric_limits.inline_size need no region. */
 struct conn_part {
-	enum fabric_opcode opcode; /* FABRIC_READ or FABRIC_WRITE */
+	enum fabric_opcode opcode; /* FABRIC_READ, FABRIC_WRITE, FABRIC_WRITE_IMM */
 	uint8_t sge_count;
 	struct fabric_sge sge[FABRIC_MAX_SGE];
 	uint64_t remote_addr;
 	uint32_t rkey;
+	uint32_t imm; /* of FABRIC_WRITE_IMM: as conn_write_imm() */
 };
 
 #define CONN_CHAIN_MAX 32

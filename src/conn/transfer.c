@@ -75,28 +75,43 @@ int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct f
 	return post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0);
 }
 
+/* An immediate takes a credit, and does not overtake what was committed before it. */
+static bool immediates_fit(struct conn *conn, unsigned count)
+{
+	if (!count)
+		return true;
+	conn_flush(conn);
+	if (conn->state != CONN_ESTABLISHED || (conn->credits >= count && !conn->ready))
+		return true;
+	conn_wait_writable(conn);
+	return false;
+}
+
+static void immediates_posted(struct conn *conn, unsigned count)
+{
+	conn->credits -= count;
+	conn->messages_out += count;
+}
+
 int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 		   uint64_t remote_addr, uint32_t rkey, uint32_t imm)
 {
 	int rc;
 
-	conn_flush(conn);
-	if (conn->state == CONN_ESTABLISHED && (!conn->credits || conn->ready)) {
-		conn_wait_writable(conn);
+	if (!immediates_fit(conn, 1))
 		return -EAGAIN;
-	}
 	rc = post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm);
-	if (rc != 0)
-		return rc;
-	conn->credits--;
-	conn->messages_out++;
-	return 0;
+	if (rc == 0)
+		immediates_posted(conn, 1);
+	return rc;
 }
 
 int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
 			const struct conn_part *parts, unsigned count)
 {
 	struct fabric_wr wr[CONN_CHAIN_MAX];
+	unsigned immediates = 0;
+	int rc;
 
 	if (!count || count > MIN((uint32_t)CONN_CHAIN_MAX, conn->attr.transfers))
 		return -EINVAL;
@@ -106,12 +121,19 @@ int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
 			.id = CONN_ID_UNSIGNALED,
 			.opcode = parts[i].opcode,
 			.sge_count = parts[i].sge_count,
+			.imm = parts[i].imm,
 			.remote_addr = parts[i].remote_addr,
 			.rkey = parts[i].rkey,
 		};
 		memcpy(wr[i].sge, parts[i].sge, sizeof(wr[i].sge));
+		immediates += parts[i].opcode == FABRIC_WRITE_IMM;
 	}
-	return post(conn, transfer, wr, count);
+	if (!immediates_fit(conn, immediates))
+		return -EAGAIN;
+	rc = post(conn, transfer, wr, count);
+	if (rc == 0)
+		immediates_posted(conn, immediates);
+	return rc;
 }
 
 void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status status)
