@@ -1112,6 +1112,9 @@ START_TEST(test_client_leaves)
 			send_record(c, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
 	}
 	leave(c);
+	UNTIL(conn_group_connections(pair.server.group) == 1);
+	ck_assert(service_worker_arm(&worker)); /* its process may still be there */
+	service_worker_disarm(&worker);
 	assert_works(&client[1]);
 	UNTIL(worker.sessions == 1);
 	ck_assert_uint_eq(count_children(), 1);

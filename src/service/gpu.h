@@ -34,7 +34,7 @@ struct gpu_job {
 	struct conn_transfer wire; /* the read of its input, then the write of its output */
 	struct gpu_agent *agent;
 	struct list node; /* in agent->reads or agent->answers while it waits for room */
-	struct gpu_job *next; /* of the same bucket */
+	struct gpu_job *next; /* of the same bucket; later, of those answered together */
 	struct gpu_cell cell;
 	struct wire_ring_job ring;
 	struct wire_remote input, output;

@@ -73,8 +73,14 @@ static int start_worker(struct gpu_agent *a, const struct wire_ring_shape *shape
 	rc = gpu_session_start(&attr, shape, a->mode == WIRE_GPU_QUEUE, &a->session);
 	if (rc != 0)
 		return rc;
-	a->ring = gpu_session_ring(a->session);
-	return gpu_worker_watch(a);
+	rc = gpu_worker_watch(a);
+	if (rc == 0) {
+		a->ring = gpu_session_ring(a->session);
+		return 0;
+	}
+	gpu_session_destroy(a->session); /* of whose end nobody would hear */
+	a->session = NULL;
+	return rc;
 }
 
 static int reach(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access)
@@ -190,6 +196,7 @@ void gpu_open_undo(struct gpu_agent *a)
 	gpu_port_destroy(a->port);
 	free(a->job);
 	free(a->bucket);
+	a->jobs = 0; /* there may have been some: nobody waits for them */
 	a->port = NULL;
 	a->job = NULL;
 	a->bucket = NULL;

@@ -2,7 +2,7 @@
  * gpu_rpc.c: jobs by request. A request is checked in all that can be said of it before a byte is moved; then it has
  * a cell of the ring, into which its input is read from the client's memory, and the worker is told. The result is
  * written to the client's memory from where the worker left it, with the job's id as immediate, which is the
- * answer. No byte is copied and nothing is allocated on the way. What finds no room waits in a list and is tried
+ * answer; results that are there at the same time are posted together. No byte is copied and nothing is allocated on the way. What finds no room waits in a list and is tried
  * again each turn: all that makes room is a completion, and that is a turn.
  */
 #include "service/gpu.h"
@@ -171,52 +171,115 @@ int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const vo
  * Out
  */
 
-/* The client has its answer, or never will: the cell is free. */
+/* The clients have these answers, or never will: the cells are free. */
 static void write_done(struct conn_transfer *wire, enum fabric_status status)
 {
-	struct gpu_job *job = container_of(wire, struct gpu_job, wire);
+	struct gpu_job *job = container_of(wire, struct gpu_job, wire), *next;
 	struct gpu_agent *a = job->agent;
 
 	(void)status; /* a failed write ends the connection */
-	gpu_port_release(a->port, &job->cell);
-	job->agent = NULL;
-	a->jobs--;
+	for (; job; job = next) {
+		next = job->next;
+		gpu_port_release(a->port, &job->cell);
+		job->agent = NULL;
+		a->jobs--;
+	}
 }
 
-/* By a write and a record behind it. */
-static int write_and_reply(struct gpu_agent *a, struct conn_transfer *wire,
-			   const struct fabric_sge *from, const struct wire_remote *to, uint32_t id)
+/* To who takes no immediates; room for all of a chain was made with the first. */
+static void commit_reply(struct gpu_agent *a, struct wire_record *reply, uint32_t id)
 {
-	struct wire_record *reply = conn_reserve(a->conn, 0, NULL);
-	int rc = reply ? conn_write(a->conn, wire, from, to->addr, to->rkey) : -EAGAIN;
-
-	if (rc != 0)
-		return rc;
 	reply->op = WIRE_OP_GPU_JOB;
 	reply->flags = WIRE_REPLY;
 	reply->id = id;
 	conn_commit(a->conn, reply, 0);
+}
+
+/* Of the first `count` results, in order. */
+static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned count)
+{
+	struct list *pos = a->answers.next;
+
+	for (unsigned i = 0; i < count; i++, pos = pos->next) {
+		const struct gpu_job *job = container_of(pos, struct gpu_job, node);
+
+		parts[i] = (struct conn_part){
+			.opcode = a->sends ? FABRIC_WRITE : FABRIC_WRITE_IMM,
+			.sge_count = 1,
+			.sge = {{(void *)(uintptr_t)job->from, job->output.length, a->region[0]}},
+			.remote_addr = job->output.addr,
+			.rkey = job->output.rkey,
+			.imm = job->ring.id,
+		};
+	}
+}
+
+/* Once its answer is posted, the client may use a job's id again as soon as it has it. */
+static struct gpu_job *take_answered(struct gpu_agent *a)
+{
+	struct gpu_job *job = list_first(&a->answers, struct gpu_job, node);
+
+	list_del(&job->node);
+	id_give(a, job);
+	job->next = NULL;
+	return job;
+}
+
+/* Post the answers of the first `count` results together: all of them or none. */
+static int post_answers(struct gpu_agent *a, unsigned count)
+{
+	struct gpu_job *first = list_first(&a->answers, struct gpu_job, node), *job;
+	struct conn_part parts[CONN_CHAIN_MAX];
+	struct wire_record *reply = NULL;
+	int rc;
+
+	if (a->sends) {
+		reply = conn_reserve(a->conn, (count - 1) * (uint32_t)sizeof(*reply), NULL);
+		if (!reply)
+			return -EAGAIN;
+	}
+	fill_chain(a, parts, count);
+	first->wire.done = write_done;
+	rc = conn_transfer_chain(a->conn, &first->wire, parts, count);
+	if (rc != 0)
+		return rc;
+	for (struct gpu_job **end = &first; count > 0; count--, end = &job->next) {
+		job = *end = take_answered(a);
+		if (!reply)
+			continue;
+		commit_reply(a, reply, job->ring.id);
+		if (count > 1)
+			reply = conn_reserve(a->conn, 0, NULL);
+	}
 	return 0;
 }
 
-static int answer(struct gpu_agent *a, struct conn_transfer *wire, const struct fabric_sge *from,
-		  const struct wire_remote *to, uint32_t id)
+/* Most that may be posted together now. */
+static unsigned count_answers(const struct gpu_agent *a)
 {
-	if (a->sends)
-		return write_and_reply(a, wire, from, to, id);
-	return conn_write_imm(a->conn, wire, from, to->addr, to->rkey, id);
+	unsigned n = 0;
+
+	for (const struct list *pos = a->answers.next; pos != &a->answers && n < CONN_CHAIN_MAX;
+	     pos = pos->next)
+		n++;
+	return n;
 }
 
-static int answer_job(struct gpu_agent *a, struct gpu_job *job)
+/* As many at a time as find room. */
+static void answer_jobs(struct gpu_agent *a)
 {
-	struct fabric_sge from = {(void *)(uintptr_t)job->from, job->output.length, a->region[0]};
+	unsigned count = count_answers(a);
 	int rc;
 
-	job->wire.done = write_done;
-	rc = answer(a, &job->wire, &from, &job->output, job->ring.id);
-	if (rc == 0)
-		id_give(a, job); /* the client may use it again as soon as it has the answer */
-	return rc;
+	while (count) {
+		rc = post_answers(a, count);
+		if (rc == 0)
+			count = count_answers(a);
+		else if (rc == -EAGAIN)
+			count /= 2;
+		else
+			return;
+	}
 }
 
 static void last_done(struct conn_transfer *wire, enum fabric_status status)
@@ -228,11 +291,15 @@ static void last_done(struct conn_transfer *wire, enum fabric_status status)
 bool gpu_rpc_answer_end(struct gpu_agent *a)
 {
 	struct fabric_sge nothing = {0};
-	struct wire_remote nowhere = {0};
 
+	if (a->answered)
+		return true;
 	a->last.done = last_done;
-	if (!a->answered)
-		a->answered = answer(a, &a->last, &nothing, &nowhere, WIRE_GPU_TERMINATE) == 0;
+	if (a->sends)
+		a->answered = gpu_reply(a, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
+	else
+		a->answered = conn_write_imm(a->conn, &a->last, &nothing, 0, 0,
+					     WIRE_GPU_TERMINATE) == 0;
 	return a->answered;
 }
 
@@ -280,13 +347,12 @@ static int take_results(struct gpu_agent *a)
 }
 
 /* In order, until one finds no room. */
-static void try_again(struct gpu_agent *a, struct list *waiting,
-		      int (*post)(struct gpu_agent *a, struct gpu_job *job))
+static void read_inputs(struct gpu_agent *a)
 {
-	while (!list_empty(waiting)) {
-		struct gpu_job *job = list_first(waiting, struct gpu_job, node);
+	while (!list_empty(&a->reads)) {
+		struct gpu_job *job = list_first(&a->reads, struct gpu_job, node);
 
-		if (post(a, job) != 0)
+		if (read_input(a, job) != 0)
 			return;
 		list_del(&job->node);
 	}
@@ -296,9 +362,9 @@ int gpu_rpc_turn(struct gpu_agent *a)
 {
 	int n;
 
-	try_again(a, &a->reads, read_input);
+	read_inputs(a);
 	gpu_port_kick(a->port);
 	n = take_results(a);
-	try_again(a, &a->answers, answer_job);
+	answer_jobs(a);
 	return n;
 }

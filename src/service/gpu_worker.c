@@ -171,7 +171,7 @@ bool service_worker_arm(struct service_worker *w)
 	for (struct list *pos = w->gpu->agents.next; pos != &w->gpu->agents; pos = pos->next) {
 		struct gpu_agent *a = container_of(pos, struct gpu_agent, node);
 
-		if (a->jobs && a->port) /* jobs outlive a client that left */
+		if (a->jobs)
 			armed &= gpu_port_arm(a->port);
 	}
 	return armed;
