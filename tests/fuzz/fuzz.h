@@ -29,12 +29,16 @@ static inline void fuzz_silence(void)
 /*
  * server.c: a listener on an abstract UNIX socket, a group behind it and its services.
  */
-struct conn_group_stats;
+struct service_gpu;
 
 void fuzz_server_open(void);
+/* From now on; it stays the caller's. */
+void fuzz_server_offer_gpu(struct service_gpu *gpu);
+/* Have what the server sends instead of throwing it away. */
+void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len));
 /* A socket that is connected to it, non-blocking. */
 int fuzz_server_connect(void);
-/* A turn of it, and what it answered on `fd` is thrown away. False: `fd` has ended. */
+/* A turn of it, and what it answered on `fd` is taken. False: `fd` has ended. */
 bool fuzz_server_turn(int fd);
 /* Write, turning the server; false when it hung up. */
 bool fuzz_server_write(int fd, const void *data, size_t len);

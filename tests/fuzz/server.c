@@ -9,6 +9,7 @@
 #include "service/service.h"
 
 #define ARENA (4 * MIB)
+#define READS 4 /* that the client serves, or would */
 #define TURNS_MAX 10000 /* a connection that takes longer to end never does */
 
 static struct fabric_queue *queue;
@@ -17,6 +18,7 @@ static struct service_shared shared;
 static struct service_worker worker;
 static struct sockaddr_un address;
 static socklen_t address_len;
+static void (*answer)(int fd, const uint8_t *data, size_t len);
 
 static void open_store(void)
 {
@@ -65,6 +67,18 @@ void fuzz_server_open(void)
 		   0);
 }
 
+void fuzz_server_offer_gpu(struct service_gpu *gpu)
+{
+	shared.gpu = gpu;
+	FUZZ_CHECK(service_worker_create(&worker, &shared) == 0);
+	worker.now = 1000 * TIME_S;
+}
+
+void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len))
+{
+	answer = fn;
+}
+
 int fuzz_server_connect(void)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -100,10 +114,14 @@ bool fuzz_server_turn(int fd)
 	while (fabric_next_event(queue, &event))
 		take(&event);
 	conn_group_progress(group, worker.now);
+	if (worker.gpu)
+		service_worker_readable(&worker);
+	service_worker_progress(&worker);
 	if (fd < 0)
 		return false;
 	while ((n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0)
-		;
+		if (answer)
+			answer(fd, waste, (size_t)n);
 	return n < 0 && errno == EAGAIN;
 }
 
@@ -140,7 +158,7 @@ void fuzz_server_close(int fd)
 			worker.now += 10 * TIME_S; /* what waits for time */
 		conn_group_get_stats(group, &stats);
 		FUZZ_CHECK(turns++ < TURNS_MAX);
-	} while (stats.connections);
+	} while (stats.connections || worker.sessions);
 	store_flush(shared.store);
 }
 
@@ -150,7 +168,7 @@ static size_t put_frame(uint8_t *out, unsigned op, size_t len)
 
 	if (op == SOFT_CONNECT || op == SOFT_ACCEPT) {
 		frame.addr = SOFT_MAGIC;
-		frame.key = soft_greeting_key(SOFT_VERSION, 0, 0);
+		frame.key = soft_greeting_key(SOFT_VERSION, READS, READS);
 	}
 	soft_frame_encode(out, &frame);
 	return SOFT_HEADER;
