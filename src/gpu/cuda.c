@@ -527,12 +527,9 @@ static int run(struct gpu_worker *worker)
 	}
 	rc = serve(&c);
 	/* From a kernel that does not end nothing can be taken back, and after a fault every call
-	 * fails: the end of the process is what remains. Giving back, too, may take a driver longer
-	 * than the watch has patience; by then all that matters has ended. */
-	if (end_kernel(&c)) {
-		gpu_worker_stopped(worker);
+	 * fails: the end of the process is what remains. */
+	if (end_kernel(&c))
 		give_back(&c);
-	}
 	return rc != 0 || atomic_load(&worker->failed) ? -EIO : 0;
 }
 
