@@ -7,8 +7,8 @@
  * back after the end; in between there is only cuStreamQuery. Host and kernel talk by the board
  * (cuda_kernel.h).
  *
- * Two threads: the caller's tends the kernel; in RPC mode a second one tells the daemon of results at
- * once.
+ * Two threads: the caller's tends the kernel; in RPC mode a second one tells the daemon of results
+ * at once.
  */
 #include <inttypes.h>
 #include <pthread.h>
