@@ -263,6 +263,45 @@ START_TEST(recording_can_be_played)
 }
 END_TEST
 
+/* Whether each word of the region is that of one of two. */
+static bool words_of(const struct buffer *region, const uint8_t *old, const uint8_t *new)
+{
+	for (size_t at = 0; at < 512; at += 8)
+		if (memcmp(region->at + at, old + at, 8) != 0 && memcmp(region->at + at, new + at, 8) != 0)
+			return false;
+	return true;
+}
+
+/* Small writes that come in byte by byte are never seen in part of a word. */
+START_TEST(small_writes_are_whole)
+{
+	uint8_t old[512], new[512];
+	struct siege x;
+	int fd;
+
+	siege_open(&x);
+	must(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	memcpy(new, x.region.at, sizeof(new));
+	buffer_fill(&x.region, 77);
+	memcpy(old, x.region.at, sizeof(old));
+	fd = raw_connect(&x.p.sa, x.p.len);
+	raw_send(fd, x.bytes, x.hello);
+	must(!serve_raw(&x.p, &x.inbox, fd, true), "the hello was cut off");
+	for (size_t i = x.hello; i < x.len; i++) {
+		raw_send(fd, x.bytes + i, 1);
+		for (int j = 0; j < 3; j++)
+			serve(&x.p, &x.inbox);
+		must(words_of(&x.region, old, new), "part of a word was written");
+	}
+	serve_raw(&x.p, &x.inbox, fd, true);
+	must(memcmp(x.region.at, new, 32) != 0 && memcmp(x.region.at + 64, new + 64, 64) == 0 &&
+		     memcmp(x.region.at + 256, new + 256, 32) == 0,
+	     "the writes are not there");
+	close(fd);
+	siege_close(&x);
+}
+END_TEST
+
 START_TEST(random_bytes_are_cut_off)
 {
 	uint8_t noise[4096];
@@ -457,6 +496,7 @@ Suite *hostile_suite(void)
 		return s;
 	t = pair_tcase(s, "bytes", 60);
 	tcase_add_test(t, recording_can_be_played);
+	tcase_add_test(t, small_writes_are_whole);
 	tcase_add_test(t, random_bytes_are_cut_off);
 	tcase_add_test(t, silence_and_half_a_handshake);
 	tcase_add_test(t, others_connect_beside_half_open_ones);

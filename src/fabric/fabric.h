@@ -28,6 +28,8 @@
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
+ *  7. Who reads an aligned word of 8 bytes while a write of up to 64 bytes comes in sees the old
+ *     word or the new one, and sees it only after what was written before.
  *
  * Events and completions are pulled, not called back, so that no caller is ever re-entered.
  * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.

@@ -16,6 +16,7 @@
 #include "fabric/soft_frame.h"
 
 #define SOFT_INLINE 256			/* payloads up to this are copied */
+#define SOFT_SMALL 64 /* writes up to this take effect at once, whole words */
 #define SOFT_STAGE (SOFT_HEADER + 4096) /* so no more of a large payload is copied */
 /* Bytes that an endpoint moves in one turn, each way: a piece with its header and small frames before it. */
 #define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE)
@@ -275,6 +276,7 @@ struct soft_endpoint {
 	uint8_t segs, seg_at;
 	bool holding; /* `recv` is taken from its queue and not completed */
 	uint64_t left;
+	_Alignas(8) uint8_t small[SOFT_SMALL]; /* payload of a small write until it is complete */
 	struct soft_recv recv;
 	uint8_t *leftover; /* staged bytes that wait while it is starved */
 	uint32_t leftover_at, leftover_len;

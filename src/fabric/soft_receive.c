@@ -203,6 +203,34 @@ static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct sof
 	return SOFT_END;
 }
 
+/* Who reads a word while a small write comes in sees the old one or the new one: so it is kept until all of it
+ * is here, wherever the stream was cut. */
+static bool soft_is_small(const struct soft_frame *f)
+{
+	return f->len && f->len <= SOFT_SMALL;
+}
+
+static void soft_copy_words(uint8_t *to, const uint8_t *from, size_t len)
+{
+	if ((uintptr_t)to % 8 == 0)
+		for (; len >= 8; to += 8, from += 8, len -= 8)
+			__atomic_store_n((uint64_t *)to, *(const uint64_t *)from, __ATOMIC_RELEASE);
+	memcpy(to, from, len);
+}
+
+/* A small write is complete: to its place, if that is still registered. */
+static enum soft_step soft_place_small(struct soft_endpoint *ep)
+{
+	const struct soft_frame *f = &ep->frame;
+
+	if (!soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_WRITE)) {
+		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
+		return SOFT_END;
+	}
+	soft_copy_words((uint8_t *)(uintptr_t)f->addr, ep->small, f->len);
+	return SOFT_GO;
+}
+
 static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct soft_frame *f)
 {
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)f->addr, f->len, f->key};
@@ -218,6 +246,8 @@ static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct so
 		step = soft_recv_take(ep);
 	if (step != SOFT_GO)
 		return step;
+	if (soft_is_small(f))
+		seg = (struct soft_seg){ep->small, f->len, 0};
 	soft_target(ep, ep->domain, &seg, 1, FABRIC_REMOTE_WRITE);
 	return SOFT_GO;
 }
@@ -326,6 +356,8 @@ static enum soft_step soft_finish_message(struct soft_endpoint *ep)
 		soft_ready(ep);
 		return SOFT_WAIT;
 	}
+	if (ep->frame.op == SOFT_WRITE_IMM && soft_is_small(&ep->frame) && soft_place_small(ep) != SOFT_GO)
+		return SOFT_END;
 	soft_recv_complete(ep, FABRIC_OK);
 	soft_request_served(ep);
 	return SOFT_GO;
@@ -333,6 +365,8 @@ static enum soft_step soft_finish_message(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_write(struct soft_endpoint *ep)
 {
+	if (soft_is_small(&ep->frame) && soft_place_small(ep) != SOFT_GO)
+		return SOFT_END;
 	soft_request_served(ep);
 	return SOFT_GO;
 }
