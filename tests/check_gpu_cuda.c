@@ -22,7 +22,7 @@
 #define FAKE "tests/fake/.libs/" CUDA_LIBRARY
 
 static bool real;
-static void *fake; /* the library */
+static void *fake;	   /* the library */
 static char kernels[4096]; /* a file that the fake library takes */
 
 /* A session without a daemon: a ring, a port, and the backend in a thread. */
