@@ -20,6 +20,7 @@
 #define DIRECT 8                /* results that are read without asking whether they are there */
 #define DIRECT_SIZE (16 * KIB)  /* and the longest of them */
 #define TRIES 1000              /* reads of a result that is there and not whole */
+#define BUSY 4 /* times options.poll, before the first nap */
 #define NAP_MIN (20 * TIME_US)
 #define NAP_MAX TIME_MS
 
@@ -395,14 +396,16 @@ void gpu_queues_pump(struct rdmad_gpu *gpu)
 }
 
 /*
- * Nobody tells of a result: who waits looks again and again, at once while one came within options.poll, then with naps
- * between that grow.
+ * Nobody tells of a result: who waits looks again and again, then with naps between that grow as the wait does. The worker
+ * naps as well when it has had nothing for a while: who began to nap before it can have woken, worked and
+ * answered would find the result late, send the next job late, and so keep it napping. Hence BUSY.
  */
 int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
 {
 	struct gpu_queues *q = gpu->queues;
-	uint64_t now = time_now(), nap = NAP_MIN, poll = gpu->options.poll;
-	uint64_t busy_until = poll >= TIME_NEVER - now ? TIME_NEVER : now + poll;
+	uint64_t begin = time_now(), now = begin, poll = gpu->options.poll;
+	uint64_t busy_until = poll >= (TIME_NEVER - now) / BUSY ? TIME_NEVER : now + BUSY * poll;
+	uint64_t nap;
 	int rc;
 
 	while (*counter == before && gpu->conn) {
@@ -416,8 +419,8 @@ int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t bef
 		now = time_now();
 		if (*counter != before || now < busy_until)
 			continue;
+		nap = MIN(MAX((now - begin) / 8, NAP_MIN), NAP_MAX);
 		engine_doze(gpu->engine, MIN(now + nap, until));
-		nap = MIN(2 * nap, NAP_MAX);
 		now = time_now();
 	}
 	return 0;
