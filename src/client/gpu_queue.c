@@ -416,9 +416,13 @@ int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t bef
 				: engine_turn(gpu->engine);
 		if (rc < 0 && rc != -ETIMEDOUT)
 			return rc;
+		if (*counter != before)
+			break;
 		now = time_now();
-		if (*counter != before || now < busy_until)
+		if (now < busy_until) {
+			sched_yield(); /* the worker may need this processor */
 			continue;
+		}
 		nap = MIN(MAX((now - begin) / 8, NAP_MIN), NAP_MAX);
 		engine_doze(gpu->engine, MIN(now + nap, until));
 		now = time_now();
