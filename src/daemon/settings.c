@@ -95,7 +95,7 @@ const struct setting settings[] = {
 		 "longest input or output is a little less than half of it, and 64M at most."},
 	{"gpu.threads", SETTING_NUMBER, AT(gpu_threads), "0", 0, 256,
 	 .help = "Threads of a session where processors do the jobs. 0: half as many as processors."},
-	{"gpu.poll", SETTING_TIME, AT(gpu_poll), "50us", 0, TIME_S, .always = true,
+	{"gpu.poll", SETTING_TIME, AT(gpu_poll), "200us", 0, TIME_S, .always = true,
 	 .help = "How long a session's process that has nothing to do polls before it naps."},
 	{"gpu.job_timeout", SETTING_TIME, AT(gpu_job_timeout), "10s", TIME_MS, 3600 * TIME_S,
 	 .help = "A job that takes longer ends its session."},

@@ -223,8 +223,8 @@ static void *run(void *arg)
 		if (progress(w, now) > 0) {
 			busy = now;
 			idle = 0;
-		} else if (time_to_yield(++idle)) {
-			sched_yield();
+		} else if (time_to_yield(++idle, now - busy) || w->service.gpu_jobs) {
+			sched_yield(); /* a job's process may need this processor */
 		}
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;

@@ -95,7 +95,7 @@ static const struct {
 	{"kernels", "FILE", set_text, AT(attr.kernels), "of cuda: in place of those built in"},
 	{"threads", "N", set_threads, 0, "of cpu; 0 (default): half of the processors"},
 	{"nap-after", "TIME", set_time, AT(attr.poll),
-	 "poll so long before napping (50us), or never"},
+	 "poll so long before napping (200us), or never"},
 	{"images", "N", set_number, AT(images), "measure: how many (50000)"},
 	{"size", "WxH", set_size, 0, "measure: pixels of an image (64x64)"},
 	{"levels", "L", set_number, AT(levels), "measure: levels (4)"},
@@ -216,7 +216,7 @@ int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out)
 	*out = (struct gpu_arguments){
 		.attr = {.program = argv[0],
 			 .backend = "auto",
-			 .poll = 50 * TIME_US,
+			 .poll = 200 * TIME_US,
 			 .job_timeout = 10 * TIME_S},
 		.share = UINT64_MAX,
 		.images = 50000,

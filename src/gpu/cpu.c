@@ -8,6 +8,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#define PIN_LEAST 4 /* processors */
+
 static int cpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why)
 {
 	const char *vectors = cpu_vectors(0)->name;
@@ -129,7 +131,8 @@ static void *serve(void *argument)
 }
 
 /* The session's share: `threads` of those processors that this process may use, from the `share`th
- * on. The scheduler places threads within it. */
+ * on. The scheduler places threads within it. Where there are few, whoever waits for a result polls on one of them
+ * too, and only the scheduler can tell which is better. */
 static void pin(const struct gpu_worker *worker)
 {
 	cpu_set_t all, share;
@@ -138,6 +141,8 @@ static void pin(const struct gpu_worker *worker)
 	if (worker->share < 0 || sched_getaffinity(0, sizeof(all), &all) != 0)
 		return;
 	count = (unsigned)CPU_COUNT(&all);
+	if (count < PIN_LEAST)
+		return;
 	first = (unsigned)worker->share % count;
 	CPU_ZERO(&share);
 	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {

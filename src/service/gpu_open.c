@@ -196,6 +196,7 @@ void gpu_open_undo(struct gpu_agent *a)
 	gpu_port_destroy(a->port);
 	free(a->job);
 	free(a->bucket);
+	a->worker->gpu_jobs -= a->jobs;
 	a->jobs = 0; /* there may have been some: nobody waits for them */
 	a->port = NULL;
 	a->job = NULL;

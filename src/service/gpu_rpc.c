@@ -162,6 +162,7 @@ int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const vo
 	job->output = asked.output;
 	id_take(a, job);
 	a->jobs++;
+	a->worker->gpu_jobs++;
 	if (!list_empty(&a->reads) || read_input(a, job) == -EAGAIN)
 		list_add_tail(&a->reads, &job->node);
 	return 0;
@@ -183,6 +184,7 @@ static void write_done(struct conn_transfer *wire, enum fabric_status status)
 		gpu_port_release(a->port, &job->cell);
 		job->agent = NULL;
 		a->jobs--;
+		a->worker->gpu_jobs--;
 	}
 }
 

@@ -76,6 +76,7 @@ struct service_worker {
 	uint64_t now;
 	void *free_transfers;       /* kept for the next large value */
 	unsigned sessions;          /* of gpu, here */
+	unsigned gpu_jobs;          /* of RPC mode, under way in the processes of these sessions */
 	struct gpu_worker_sessions *gpu; /* NULL when gpu is not enabled */
 	struct service_stats stats; /* read by other threads only through the worker */
 };
