@@ -81,11 +81,10 @@ void log_write(enum log_level level, const char *room, const char *format, ...)
 uint64_t time_now(void);
 
 /* Whether a thread that polls should let others run: whom it waits for may need this processor. Not at once,
- * because a yield costs more than a turn and an answer is usually near. `idle`: turns without work; `ns`: how long that is
- * already, 0 if nobody looked at the clock. */
-static inline bool time_to_yield(unsigned idle, uint64_t ns)
+ * because a yield costs more than a turn and an answer is usually near. `idle`: turns without work. */
+static inline bool time_to_yield(unsigned idle)
 {
-	return ns >= 50 * TIME_US || (idle >= 128 && idle % 16 == 0);
+	return idle >= 128 && idle % 16 == 0;
 }
 
 /*

@@ -337,7 +337,7 @@ void engine_doze(struct engine *engine, uint64_t until)
 static int wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t),
 		      const void *what, uint64_t value, uint64_t timeout)
 {
-	uint64_t now = time_now(), since = now, poll = engine->options.poll;
+	uint64_t now = time_now(), poll = engine->options.poll;
 	unsigned idle = 0;
 	uint64_t until = timeout >= TIME_NEVER - now ? TIME_NEVER : now + timeout;
 	uint64_t busy_until = poll == TIME_NEVER ? TIME_NEVER : now + poll;
@@ -356,8 +356,7 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 			busy_until = now + poll;
 		if (now < busy_until) {
 			idle = work ? 0 : idle + 1;
-			since = idle == 1 || work ? now : since;
-			if (time_to_yield(idle, now - since))
+			if (time_to_yield(idle))
 				sched_yield();
 			continue;
 		}

@@ -223,7 +223,7 @@ static void *run(void *arg)
 		if (progress(w, now) > 0) {
 			busy = now;
 			idle = 0;
-		} else if (time_to_yield(++idle, now - busy) || w->service.gpu_jobs) {
+		} else if (time_to_yield(++idle) || w->service.gpu_jobs) {
 			sched_yield(); /* a job's process may need this processor */
 		}
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)

@@ -365,7 +365,7 @@ static void wait_for_result(const struct gpu_worker *worker, unsigned turns, uin
 	if (worker->attr.poll != TIME_NEVER && turns % 64 == 0 &&
 	    time_now() - since > worker->attr.poll)
 		nanosleep(&nap, NULL);
-	else if (time_to_yield(turns, 0))
+	else if (time_to_yield(turns))
 		sched_yield();
 }
 

@@ -41,7 +41,7 @@ void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle)
 	idle->turns++;
 	if (idle->turns == 1)
 		idle->since = time_now();
-	if (time_to_yield(idle->turns, 0))
+	if (time_to_yield(idle->turns))
 		sched_yield();
 	if (worker->attr.poll == TIME_NEVER)
 		return;

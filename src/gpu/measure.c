@@ -131,7 +131,7 @@ static int collect(struct measurement *m, unsigned *idle)
 		gpu_port_release(m->port, &done[i].cell);
 	}
 	*idle = n ? 0 : *idle + 1;
-	if (!time_to_yield(*idle, 0))
+	if (!time_to_yield(*idle))
 		return n;
 	sched_yield();
 	if (gpu_session_progress(m->session, time_now()) == GPU_RUNNING)
