@@ -13,6 +13,7 @@
 #define TRANSFERS 16            /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
+#define JOB_PATIENCE TIME_MS
 
 struct worker {
 	struct daemon *daemon;
@@ -209,6 +210,12 @@ static bool rest(struct worker *w)
 	return !quiet;
 }
 
+/* How long to poll: longer while a job is with its process, where waking up twice costs more than most jobs. */
+static uint64_t patience(const struct worker *w)
+{
+	return w->poll && w->service.gpu_jobs ? MAX(w->poll, JOB_PATIENCE) : w->poll;
+}
+
 static void *run(void *arg)
 {
 	struct worker *w = arg;
@@ -228,7 +235,7 @@ static void *run(void *arg)
 		}
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;
-		if (now - busy >= w->poll && w->poll != CONFIG_POLL_ALWAYS && rest(w))
+		if (now - busy >= patience(w) && w->poll != CONFIG_POLL_ALWAYS && rest(w))
 			busy = now;
 	}
 	service_worker_end(&w->service);

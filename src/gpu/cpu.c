@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define PIN_LEAST 4 /* processors */
+#define FEW 4 /* processors: fewer are few */
 
 static int cpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why)
 {
@@ -132,8 +132,8 @@ static void *serve(void *argument)
 
 /* The session's share: `threads` of those processors that this process may use, from the `share`th
  * on. The scheduler places threads within it. Where there are few, whoever waits for a result polls on one of them
- * too, and only the scheduler can tell which is better. */
-static void pin(const struct gpu_worker *worker)
+ * too: then only the scheduler can tell which is better, and who can be woken sleeps at once. */
+static void settle(struct gpu_worker *worker)
 {
 	cpu_set_t all, share;
 	unsigned count, first, n = 0;
@@ -141,8 +141,11 @@ static void pin(const struct gpu_worker *worker)
 	if (worker->share < 0 || sched_getaffinity(0, sizeof(all), &all) != 0)
 		return;
 	count = (unsigned)CPU_COUNT(&all);
-	if (count < PIN_LEAST)
+	if (count < FEW) {
+		if (!worker->queue_mode && worker->attr.poll != TIME_NEVER)
+			worker->attr.poll = 0;
 		return;
+	}
 	first = (unsigned)worker->share % count;
 	CPU_ZERO(&share);
 	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -182,7 +185,7 @@ static int cpu_serve(struct gpu_worker *worker)
 	for (unsigned i = 0; i < count; i++)
 		threads[i] = (struct cpu_thread){
 			.cpu = &cpu, .number = i, .next = i % worker->ring.shape.queues};
-	pin(worker);
+	settle(worker);
 	count = start_threads(threads, count);
 	gpu_worker_ready(worker);
 	serve(&threads[0]);
