@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/un.h>
@@ -17,11 +18,14 @@
  * Raw sockets.
  */
 
+/* Each send leaves at once, as bytes of its own. */
 static int raw_connect(const struct sockaddr_storage *sa, socklen_t len)
 {
-	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	ck_assert_int_ge(fd, 0);
+	if (sa->ss_family != AF_UNIX)
+		ck_assert_int_eq(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
 	ck_assert_int_eq(connect(fd, (const struct sockaddr *)sa, len), 0);
 	ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
 	return fd;
