@@ -1,6 +1,7 @@
 /* fabric_teardown.c: how a connection ends, and what each side still gets. */
 #include "fabric_pair.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -357,6 +358,43 @@ START_TEST(killed_peer_is_noticed)
 }
 END_TEST
 
+static bool asleep(const struct station *st)
+{
+	struct pollfd pfd[FABRIC_MAX_FDS];
+	int fds[FABRIC_MAX_FDS], n = fabric_fds(st->queue, fds);
+
+	for (int i = 0; i < n; i++)
+		pfd[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	return poll(pfd, (nfds_t)n, 0) == 0;
+}
+
+/* A process that was forked has the sockets too. Those that are closed here bring nothing any more all the same. */
+START_TEST(forked_process_keeps_nothing_alive)
+{
+	struct pair p;
+	pid_t child;
+
+	if (target.verbs)
+		return;
+	pair_make(&p, &pair_defaults);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		alarm((unsigned)target.slow * 20);
+		pause();
+		_exit(0);
+	}
+	fabric_disconnect(p.c);
+	fabric_disconnect(p.s);
+	expect_both_end(&p);
+	expect_nothing_more(&p);
+	wait_until(&p, asleep(&p.client) && asleep(&p.server));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	pair_close(&p);
+}
+END_TEST
+
 Suite *teardown_suite(void)
 {
 	Suite *s = suite_create("teardown");
@@ -373,5 +411,6 @@ Suite *teardown_suite(void)
 	tcase_add_loop_test(t, destroy_drops_what_was_not_pulled, 0, 2);
 	tcase_add_test(t, close_with_work_in_flight);
 	tcase_add_test(t, killed_peer_is_noticed);
+	tcase_add_test(t, forked_process_keeps_nothing_alive);
 	return s;
 }

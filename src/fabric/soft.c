@@ -167,10 +167,16 @@ err_free:
 	return ret;
 }
 
-void soft_bury_later(struct soft_queue *q, struct soft_source *source)
+void soft_source_close(struct soft_queue *q, struct soft_source *source)
 {
+	epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
 	close(source->fd);
 	source->fd = -1;
+}
+
+void soft_bury_later(struct soft_queue *q, struct soft_source *source)
+{
+	soft_source_close(q, source);
 	list_add_tail(&q->grave, &source->grave);
 }
 

@@ -330,7 +330,10 @@ void soft_settle(struct soft_queue *q);
 /* Deadlines are to be looked at every `ms` or more often. */
 void soft_timer_want(struct soft_queue *q, uint32_t ms);
 int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events, bool add);
-/* Free the source's object at the end of the turn: an event may still name it. */
+/* No event names the source after this turn. Closing alone does not see to that while another process has the socket,
+ * too: one that was forked, if only until its exec. */
+void soft_source_close(struct soft_queue *q, struct soft_source *source);
+/* Close it, and free the source's object at the end of the turn: an event may still name it. */
 void soft_bury_later(struct soft_queue *q, struct soft_source *source);
 void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type,
 		    void *object);

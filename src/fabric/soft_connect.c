@@ -177,7 +177,7 @@ void soft_listener_close(struct fabric_listener *listener)
 	soft_requests_drop(l->queue, l);
 	list_del(&l->link);
 	soft_listener_unlink(l);
-	close(l->source.fd);
+	soft_source_close(l->queue, &l->source);
 	soft_settle(l->queue);
 	free(l);
 }

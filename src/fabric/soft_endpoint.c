@@ -197,30 +197,29 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 	return !list_empty(&q->lingers);
 }
 
-static void soft_linger_create(struct soft_queue *q, int fd)
+/* False: the socket is still the caller's. */
+static bool soft_linger_create(struct soft_queue *q, int fd)
 {
 	struct soft_linger *l = calloc(1, sizeof(*l));
 	unsigned ms = SOFT_LINGER_TIME / TIME_MS;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)); /* when we are gone */
 	shutdown(fd, SHUT_WR);
-	if (!l) {
-		close(fd);
-		return;
-	}
+	if (!l)
+		return false;
 	l->source = (struct soft_source){.kind = SOFT_LINGER, .fd = fd};
 	l->deadline = time_now() + SOFT_LINGER_TIME;
 	/* It may not be watched yet (taken and not accepted): then nothing can be lost. */
 	if (soft_watch(q, &l->source, EPOLLIN | EPOLLRDHUP, false)) {
-		close(fd);
 		free(l);
-		return;
+		return false;
 	}
 	if (q->linger_count >= SOFT_MAX_LINGERS)
 		soft_linger_end(q, list_first(&q->lingers, struct soft_linger, link));
 	list_add_tail(&q->lingers, &l->link);
 	q->linger_count++;
 	soft_timer_want(q, SOFT_TICK_MS);
+	return true;
 }
 
 /* Out of all lists but those of completions and events; the socket closed or lingering. */
@@ -246,11 +245,10 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 	q->blocked -= ep->blocked;
 	ep->blocked = false;
 	list_del(&ep->link);
-	if (linger)
-		soft_linger_create(q, ep->source.fd);
+	if (linger && soft_linger_create(q, ep->source.fd))
+		ep->source.fd = -1;
 	else
-		close(ep->source.fd);
-	ep->source.fd = -1;
+		soft_source_close(q, &ep->source);
 }
 
 void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause)
