@@ -170,7 +170,7 @@ END_TEST
 static int answer(uint32_t queue, uint64_t *index)
 {
 	struct wire_ring_result result = {.sequence = *index + 1};
-	struct wire_ring_job job;
+	struct wire_ring_job job = {0};
 	void *output = wire_ring_result(&ring, queue, *index) + 1;
 	int rc = wire_ring_has_room(&ring, queue, *index);
 
