@@ -1,6 +1,6 @@
 /*
- * gpu.c: the caller's half of the gpu service: a session, the calls, and how jobs begin and end. How they get to the server
- * and back is in gpu_rpc.c and gpu_queue.c.
+ * gpu.c: the caller's half of the gpu service: a session, and how jobs end. What callers do with it is in gpu_calls.c, how jobs get
+ * to the server and back in gpu_rpc.c and gpu_queue.c.
  */
 #include "client/gpu.h"
 
@@ -14,73 +14,6 @@ _Static_assert((int)RDMAD_GPU_RPC == (int)WIRE_GPU_RPC && (int)RDMAD_GPU_QUEUE =
 		       (int)RDMAD_GPU_ECHO == (int)WIRE_RING_ECHO &&
 		       RDMAD_GPU_PARAMS == WIRE_RING_PARAMS && RDMAD_GPU_SIZE_MAX == WIRE_RING_PAYLOAD_MAX,
 	       "what callers name goes over the wire as it is");
-
-/*
- * Operations: what of a job can be refused here. The server looks again.
- */
-
-/* The output's length, or -EINVAL, which is explained. */
-typedef int64_t operation_fn(const struct rdmad_gpu_job *job);
-
-static int64_t quantize_output(const struct rdmad_gpu_job *job)
-{
-	uint64_t pixels = (uint64_t)job->param[0] * job->param[1];
-
-	if (pixels != job->input_size) {
-		log_error("gpu", "an image of %u x %u pixels has %llu bytes; the input has %zu", job->param[0],
-			  job->param[1], (unsigned long long)pixels, job->input_size);
-		return -EINVAL;
-	}
-	if (job->param[2] < 1 || job->param[2] > 256) {
-		log_error("gpu", "%u levels; an image is quantized to 1 to 256", job->param[2]);
-		return -EINVAL;
-	}
-	return (int64_t)job->input_size;
-}
-
-static int64_t echo_output(const struct rdmad_gpu_job *job)
-{
-	if (job->param[0] > 60 * (TIME_S / TIME_US)) {
-		log_error("gpu", "an echo takes at most 60 s");
-		return -EINVAL;
-	}
-	return (int64_t)job->input_size;
-}
-
-static operation_fn *const operations[] = {
-	[RDMAD_GPU_QUANTIZE] = quantize_output,
-	[RDMAD_GPU_ECHO] = echo_output,
-};
-
-static int64_t output_of(const struct rdmad_gpu_job *job)
-{
-	if (job->op < ARRAY_SIZE(operations) && operations[job->op])
-		return operations[job->op](job);
-	log_error("gpu", "there is no operation %u", job->op);
-	return -EINVAL;
-}
-
-static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
-{
-	int64_t output;
-
-	if (!job->input || !job->input_size || !job->output) {
-		log_error("gpu", "a job needs an input of at least one byte, and room for the output");
-		return -EINVAL;
-	}
-	if (job->input_size > gpu->session.size_max) {
-		log_error("gpu", "an input of %zu bytes; this session takes at most %u, see size_max", job->input_size,
-			  gpu->session.size_max);
-		return -EMSGSIZE;
-	}
-	output = output_of(job);
-	if (output > (int64_t)job->output_size || output > gpu->session.size_max) {
-		log_error("gpu", "the output has %lld bytes; there is room for %zu", (long long)output,
-			  job->output_size);
-		return -EMSGSIZE;
-	}
-	return output;
-}
 
 /*
  * The end of jobs
@@ -98,7 +31,7 @@ struct job *job_next(struct rdmad_gpu *gpu)
 	return job;
 }
 
-static void job_forget(struct rdmad_gpu *gpu, struct job *job)
+void job_forget(struct rdmad_gpu *gpu, struct job *job)
 {
 	job_give(&gpu->jobs, job);
 	gpu->outstanding--;
@@ -261,7 +194,7 @@ static void gpu_immediate(struct conn *conn, uint32_t imm)
 		conn_close(conn, -EPROTO, "the server ended job %u, which it does not have", imm);
 }
 
-static void pump(struct rdmad_gpu *gpu)
+void gpu_pump(struct rdmad_gpu *gpu)
 {
 	if (gpu->queues)
 		gpu_queues_pump(gpu);
@@ -271,7 +204,7 @@ static void pump(struct rdmad_gpu *gpu)
 
 static void gpu_writable(struct conn *conn)
 {
-	pump(conn_context(conn));
+	gpu_pump(conn_context(conn));
 }
 
 static void gpu_closed(struct conn *conn, int error, const char *reason)
@@ -300,8 +233,7 @@ static const struct conn_ops gpu_ops = {
 	.closed = gpu_closed,
 };
 
-/* -ENOTCONN, with the reason that the caller may have missed. */
-static int ended(const struct rdmad_gpu *gpu)
+int gpu_ended(const struct rdmad_gpu *gpu)
 {
 	log_error("gpu", "the session has ended: %s", gpu->reason);
 	return -ENOTCONN;
@@ -310,15 +242,7 @@ static int ended(const struct rdmad_gpu *gpu)
 /*
  * Waiting
  */
-static uint64_t until_of(uint64_t timeout_us)
-{
-	uint64_t now = time_now();
-
-	return timeout_us >= (TIME_NEVER - now) / TIME_US ? TIME_NEVER : now + timeout_us * TIME_US;
-}
-
-/* Until *counter, of gpu->completed or such, is another than `before`. 0, -ETIMEDOUT, -EDEADLK. */
-static int await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
+int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
 {
 	uint64_t now;
 	int rc = engine_may_wait(gpu->engine);
@@ -346,13 +270,13 @@ static int ask(struct rdmad_gpu *gpu, enum wire_op op, uint32_t id, const void *
 	if (rc != 0)
 		return rc;
 	while (gpu->conn && !(record = conn_reserve(gpu->conn, length, NULL))) {
-		rc = await(gpu, &gpu->completed, before, until);
+		rc = gpu_await(gpu, &gpu->completed, before, until);
 		before = gpu->completed;
 		if (rc != 0)
 			return rc;
 	}
 	if (!gpu->conn)
-		return ended(gpu);
+		return gpu_ended(gpu);
 	record->op = (uint8_t)op;
 	record->id = id;
 	memcpy(record + 1, body, length);
@@ -364,7 +288,7 @@ static int ask(struct rdmad_gpu *gpu, enum wire_op op, uint32_t id, const void *
 		log_error("gpu", "no answer to %s after %llu ms", wire_op_name(op),
 			  (unsigned long long)(gpu->options.timeout / TIME_MS));
 	if (rc == 0 && gpu->answer != 0 && !gpu->conn)
-		ended(gpu);
+		gpu_ended(gpu);
 	return rc ? rc : gpu->answer;
 }
 
@@ -525,26 +449,20 @@ int rdmad_gpu_close(struct rdmad_gpu *gpu)
 	return 0;
 }
 
-/* Jobs that are not done. */
-static uint32_t undone(const struct rdmad_gpu *gpu)
-{
-	return gpu->outstanding - gpu->ready;
-}
-
 static int terminate(struct rdmad_gpu *gpu)
 {
 	uint64_t until = time_now() + gpu->options.timeout;
 	int rc = engine_may_wait(gpu->engine);
 
-	while (rc == 0 && gpu->conn && undone(gpu))
-		rc = await(gpu, &gpu->completed, gpu->completed, until);
+	while (rc == 0 && gpu->conn && gpu_undone(gpu))
+		rc = gpu_await(gpu, &gpu->completed, gpu->completed, until);
 	if (rc == -ETIMEDOUT)
-		log_error("gpu", "%u jobs are not done after %llu ms", undone(gpu),
+		log_error("gpu", "%u jobs are not done after %llu ms", gpu_undone(gpu),
 			  (unsigned long long)(gpu->options.timeout / TIME_MS));
 	if (rc != 0)
 		return rc;
 	if (!gpu->conn)
-		return ended(gpu);
+		return gpu_ended(gpu);
 	gpu->terminated = true;
 	return ask(gpu, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, "", 0);
 }
@@ -556,363 +474,6 @@ int rdmad_gpu_terminate(struct rdmad_gpu *gpu)
 	engine_enter(gpu->engine);
 	rc = terminate(gpu);
 	engine_leave(gpu->engine);
-	return rc;
-}
-
-/*
- * Jobs
- */
-
-/* Make its memory reachable: for the server in RPC mode, for this side's own reads and writes in queue mode. */
-static int reach_job(struct rdmad_gpu *gpu, struct job *job)
-{
-	struct buffers *buffers = engine_buffers(gpu->engine);
-	bool local = gpu->queues;
-	int rc = memory_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ,
-			      &job->input);
-
-	if (rc != 0)
-		return rc;
-	rc = memory_reach(buffers, job->asked.output, job->output_size,
-			  local ? FABRIC_LOCAL_WRITE : FABRIC_REMOTE_WRITE, &job->output);
-	if (rc != 0)
-		memory_unreach(buffers, &job->input);
-	return rc;
-}
-
-static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done,
-		    void *arg)
-{
-	int64_t output = job_check(gpu, asked);
-	struct job *job;
-	int rc;
-
-	if (output < 0)
-		return (int)output;
-	if (!gpu->conn || gpu->terminated)
-		return gpu->conn ? -ENOTCONN : ended(gpu);
-	job = job_take(&gpu->jobs, asked->id, !done, &rc);
-	if (!job)
-		return rc;
-	job->asked = *asked;
-	job->input_size = (uint32_t)asked->input_size;
-	job->output_size = (uint32_t)output;
-	job->done = done;
-	job->arg = arg;
-	rc = reach_job(gpu, job);
-	if (rc != 0) {
-		job_give(&gpu->jobs, job);
-		return rc;
-	}
-	job->begun = time_now();
-	job->state = JOB_WAITING;
-	list_add_tail(&gpu->waiting, &job->node);
-	gpu->waits++;
-	gpu->outstanding++;
-	if (!gpu->queues)
-		gpu_rpc_pump(gpu);
-	return 0;
-}
-
-int rdmad_gpu_enqueue(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
-{
-	int rc;
-
-	if (!gpu || !job || job->id > RDMAD_GPU_ID_MAX) {
-		log_error("gpu", "rdmad_gpu_enqueue needs a handle and a job with an id up to %u", RDMAD_GPU_ID_MAX);
-		return -EINVAL;
-	}
-	engine_enter(gpu->engine);
-	rc = take_job(gpu, job, NULL, NULL);
-	if (rc == -EEXIST)
-		log_error("gpu", "a job with the id %u is outstanding", job->id);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done,
-		     void *arg)
-{
-	int rc;
-
-	if (!gpu || !job || !done) {
-		log_error("gpu", "rdmad_gpu_submit needs a handle, a job and a callback");
-		return -EINVAL;
-	}
-	engine_enter(gpu->engine);
-	rc = take_job(gpu, job, done, arg);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-static unsigned take_results(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
-{
-	unsigned n = MIN(max, gpu->ready);
-
-	for (unsigned i = 0; i < n; i++) {
-		struct job *job = list_first(&gpu->results, struct job, node);
-
-		results[i] = job->result;
-		list_del(&job->node);
-		job_forget(gpu, job);
-	}
-	gpu->ready -= n;
-	return n;
-}
-
-/* Everything that can be sent and received without waiting. */
-static int turn(struct rdmad_gpu *gpu)
-{
-	int rc;
-
-	pump(gpu);
-	rc = engine_turn(gpu->engine);
-	return MIN(rc, 0);
-}
-
-static int dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
-{
-	int rc = turn(gpu);
-	unsigned n;
-
-	if (rc != 0 && rc != -EDEADLK) /* in a callback there may be some all the same */
-		return rc;
-	n = take_results(gpu, results, max);
-	return n || gpu->conn || !max ? (int)n : ended(gpu);
-}
-
-int rdmad_gpu_dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
-{
-	int rc;
-
-	engine_enter(gpu->engine);
-	rc = dequeue(gpu, results, max);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-static int wait_result(struct rdmad_gpu *gpu, uint64_t until)
-{
-	int rc = 0;
-
-	while (rc == 0 && !gpu->ready && gpu->outstanding)
-		rc = await(gpu, &gpu->completed, gpu->completed, until);
-	return gpu->ready ? (int)gpu->ready : rc;
-}
-
-int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
-{
-	int rc;
-
-	engine_enter(gpu->engine);
-	rc = wait_result(gpu, until_of(timeout_us));
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-static int progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
-{
-	uint64_t before = gpu->completed;
-	int rc = turn(gpu);
-
-	if (rc == 0 && timeout_us)
-		rc = await(gpu, &gpu->completed, before, until_of(timeout_us));
-	if (rc != 0 && rc != -ETIMEDOUT)
-		return rc;
-	if (gpu->completed == before && !gpu->conn)
-		return ended(gpu);
-	return (int)(gpu->completed - before);
-}
-
-int rdmad_gpu_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
-{
-	int rc;
-
-	engine_enter(gpu->engine);
-	rc = progress(gpu, timeout_us);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-int rdmad_gpu_flush(struct rdmad_gpu *gpu)
-{
-	int rc = 0;
-
-	engine_enter(gpu->engine);
-	pump(gpu);
-	if (gpu->conn)
-		conn_flush(gpu->conn);
-	else
-		rc = ended(gpu);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-size_t rdmad_gpu_outstanding(const struct rdmad_gpu *gpu)
-{
-	size_t n;
-
-	engine_enter(gpu->engine);
-	n = gpu->outstanding;
-	engine_leave(gpu->engine);
-	return n;
-}
-
-int rdmad_gpu_fd(const struct rdmad_gpu *gpu)
-{
-	return engine_fd(gpu->engine);
-}
-
-int rdmad_gpu_arm(struct rdmad_gpu *gpu)
-{
-	int rc;
-
-	engine_enter(gpu->engine);
-	pump(gpu);
-	rc = engine_arm(gpu->engine);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-/*
- * Blocking: submit, send, wait.
- */
-struct blocking {
-	bool done;
-	int status;
-};
-
-static void blocking_done(void *arg, const struct rdmad_gpu_result *result)
-{
-	struct blocking *b = arg;
-
-	b->done = true;
-	b->status = result->status;
-}
-
-static int submit_waiting(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, struct blocking *b,
-			  uint64_t until)
-{
-	int rc = engine_may_wait(gpu->engine);
-
-	while (rc == 0 && (rc = take_job(gpu, job, blocking_done, b)) == -EAGAIN && undone(gpu))
-		rc = await(gpu, &gpu->completed, gpu->completed, until);
-	return rc;
-}
-
-static int run_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
-{
-	uint64_t until = until_of(gpu->options.timeout / TIME_US);
-	struct blocking b = {0};
-	int rc = submit_waiting(gpu, job, &b, until);
-
-	while (rc == 0 && !b.done)
-		rc = await(gpu, &gpu->completed, gpu->completed, until);
-	if (rc == 0)
-		return b.status;
-	if (rc != -ETIMEDOUT)
-		return rc;
-	/* The caller gets its memory back, which the server may still have to do with: there is no other way. */
-	client_disconnect(gpu->engine, gpu->conn, &gpu->closed);
-	log_error("gpu", "the job is not done after %llu ms; the session was ended",
-		  (unsigned long long)(gpu->options.timeout / TIME_MS));
-	return rc;
-}
-
-static int run_outside(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
-{
-	int rc;
-
-	if (!gpu) {
-		log_error("gpu", "this needs a handle");
-		return -EINVAL;
-	}
-	engine_enter(gpu->engine);
-	rc = run_job(gpu, job);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, uint32_t levels,
-		       const void *input, void *output)
-{
-	size_t pixels = (size_t)width * height;
-
-	return run_outside(gpu, &(struct rdmad_gpu_job){
-					.op = RDMAD_GPU_QUANTIZE,
-					.param = {width, height, levels},
-					.input = input,
-					.input_size = pixels,
-					.output = output,
-					.output_size = pixels,
-				});
-}
-
-int rdmad_gpu_echo(struct rdmad_gpu *gpu, const void *input, size_t size, uint32_t delay_us, void *output)
-{
-	return run_outside(gpu, &(struct rdmad_gpu_job){
-					.op = RDMAD_GPU_ECHO,
-					.param = {delay_us},
-					.input = input,
-					.input_size = size,
-					.output = output,
-					.output_size = size,
-				});
-}
-
-/*
- * Registered memory
- */
-int rdmad_gpu_buffer_lend(struct rdmad_gpu *gpu, size_t size, void **buffer)
-{
-	int rc;
-
-	if (!gpu || !buffer || !size) {
-		log_error("gpu", "rdmad_gpu_buffer_lend needs a handle, a size and a place for the buffer");
-		return -EINVAL;
-	}
-	engine_enter(gpu->engine);
-	rc = buffers_lend(engine_buffers(gpu->engine), size, buffer);
-	engine_leave(gpu->engine);
-	return rc;
-}
-
-void rdmad_gpu_buffer_release(void *buffer)
-{
-	value_release(buffer);
-}
-
-int rdmad_gpu_buffer_register(struct rdmad_gpu *gpu, void *addr, size_t len)
-{
-	int rc;
-
-	if (!gpu || !addr || !len) {
-		log_error("gpu", "rdmad_gpu_buffer_register needs a handle, an address and a length");
-		return -EINVAL;
-	}
-	engine_enter(gpu->engine);
-	rc = buffers_register(engine_buffers(gpu->engine), addr, len);
-	engine_leave(gpu->engine);
-	if (rc == -EEXIST)
-		log_error("gpu", "part of this memory is registered already");
-	return rc;
-}
-
-int rdmad_gpu_buffer_unregister(struct rdmad_gpu *gpu, void *addr)
-{
-	int rc;
-
-	if (!gpu || !addr) {
-		log_error("gpu", "rdmad_gpu_buffer_unregister needs a handle and an address");
-		return -EINVAL;
-	}
-	engine_enter(gpu->engine);
-	rc = buffers_unregister(engine_buffers(gpu->engine), addr);
-	engine_leave(gpu->engine);
-	if (rc == -ENOENT)
-		log_error("gpu", "no memory was registered with this address");
-	if (rc == -EBUSY)
-		log_error("gpu", "jobs that use this memory are outstanding: wait for them first");
 	return rc;
 }
 

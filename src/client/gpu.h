@@ -85,8 +85,26 @@ struct job *job_find(const struct job_table *table, uint32_t id);
 /* The end of a job: its memory is the caller's again, who is told now or by the next turn. */
 void job_finish(struct rdmad_gpu *gpu, struct job *job, int status);
 
+/* It is free again; nobody is told. */
+void job_forget(struct rdmad_gpu *gpu, struct job *job);
+
 /* The next one that waits is with the server. NULL: none waits. */
 struct job *job_next(struct rdmad_gpu *gpu);
+
+/* Send what waits, as far as there is room. */
+void gpu_pump(struct rdmad_gpu *gpu);
+
+/* -ENOTCONN, with the reason that the caller may have missed. */
+int gpu_ended(const struct rdmad_gpu *gpu);
+
+/* Until *counter, of gpu->completed or such, is another than `before`. 0, -ETIMEDOUT, -EDEADLK. */
+int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
+
+/* Jobs that are not done. */
+static inline uint32_t gpu_undone(const struct rdmad_gpu *gpu)
+{
+	return gpu->outstanding - gpu->ready;
+}
 
 static inline const struct fabric_region *job_region(const struct reach *reach)
 {
