@@ -119,8 +119,17 @@ int request_get_landed(struct kv *kv, struct request *r, const struct wire_recor
 void request_get_inline(struct kv *kv, struct request *r, const char *body, size_t length);
 void request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len);
 
+/* A SET, GET, DELETE or EXISTS; *taken is its slot. */
+int request_submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
+		   const void *value, size_t value_len, kv_callback done, void *arg,
+		   struct request **taken);
+
 /* Nobody waits for the answer any more. */
 void request_orphan(struct kv *kv, struct request *r);
+
+/*
+ * kv_blocking.c
+ */
 
 struct blocking {
 	struct kv *kv;
