@@ -98,7 +98,8 @@ static int start(struct measurement *m)
 	int rc;
 
 	attr.program = "/proc/self/exe";
-	rc = gpu_session_start(&attr, &shape, false, &m->session);
+	/* In queue mode: the worker waits for jobs as it does for those of a client from afar. */
+	rc = gpu_session_start(&attr, &shape, true, &m->session);
 	if (rc == 0)
 		rc = gpu_port_create(gpu_session_ring(m->session), &m->port);
 	return rc == 0 ? wait_until_running(m->session) : rc;
