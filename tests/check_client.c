@@ -27,14 +27,14 @@
  */
 static _Atomic unsigned allocations, sends, receives, empty, waits;
 
-#define WRAP(type, name, args, pass, count)                                                        \
-	type __real_##name args;                                                                   \
-	type __wrap_##name args;                                                                   \
-	type __wrap_##name args                                                                    \
-	{                                                                                          \
-		type result_ = __real_##name pass;                                                 \
-		count;                                                                             \
-		return result_;                                                                    \
+#define WRAP(type, name, args, pass, count)                                                                            \
+	type __real_##name args;                                                                                       \
+	type __wrap_##name args;                                                                                       \
+	type __wrap_##name args                                                                                        \
+	{                                                                                                              \
+		type result_ = __real_##name pass;                                                                     \
+		count;                                                                                                 \
+		return result_;                                                                                        \
 	}
 
 #define RECEIVED (*(result_ > 0 ? &receives : &empty))++
@@ -76,8 +76,7 @@ static void listen_on(bool unix_socket)
 	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	snprintf(server.path, sizeof(server.path), "/tmp/check-client-%d", (int)getpid());
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
-	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL,
-				       &server.listener),
+	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL, &server.listener),
 			 0);
 	if (unix_socket)
 		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
@@ -157,11 +156,11 @@ static void *open_kv(const struct rdmad_options *options, void *share)
 	return kv;
 }
 
-#define ASSERT_ERROR(call, error, text)                                                            \
-	do {                                                                                       \
-		int rc_ = (call);                                                                  \
-		ck_assert_int_eq(rc_, error);                                                      \
-		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                   \
+#define ASSERT_ERROR(call, error, text)                                                                                \
+	do {                                                                                                           \
+		int rc_ = (call);                                                                                      \
+		ck_assert_int_eq(rc_, error);                                                                          \
+		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
 	} while (0)
 
 /*
@@ -294,8 +293,7 @@ START_TEST(test_open_errors)
 	struct rdmad_options options = {.require_rdma = cases[_i].require_rdma};
 	void *kv = NULL;
 
-	ASSERT_ERROR(kv_open_options(cases[_i].address, &options, NULL, &kv), cases[_i].error,
-		     cases[_i].says);
+	ASSERT_ERROR(kv_open_options(cases[_i].address, &options, NULL, &kv), cases[_i].error, cases[_i].says);
 	ck_assert_ptr_null(kv);
 	ck_assert_str_ne(rdmad_error(), "");
 }
@@ -369,8 +367,7 @@ static unsigned fill(void *kv, struct call *calls, unsigned most)
 static void assert_called_once(const struct call *calls, unsigned n, int status)
 {
 	for (unsigned i = 0; i < n; i++) {
-		ck_assert_msg(calls[i].called == 1, "request %u called back %u times", i,
-			      calls[i].called);
+		ck_assert_msg(calls[i].called == 1, "request %u called back %u times", i, calls[i].called);
 		ck_assert_int_eq(calls[i].status, status);
 	}
 }
@@ -684,7 +681,7 @@ static void run_batch(void *kv, struct call *calls, unsigned round)
 		server_turn();
 		kv_progress(kv, 0);
 	}
-	if (rc)
+	if (rc != 0)
 		abort();
 }
 

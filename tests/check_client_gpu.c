@@ -20,13 +20,13 @@
  */
 static _Atomic unsigned allocations, registrations;
 
-#define WRAP(type, name, args, pass, count)                                                        \
-	type __real_##name args;                                                                   \
-	type __wrap_##name args;                                                                   \
-	type __wrap_##name args                                                                    \
-	{                                                                                          \
-		count;                                                                             \
-		return __real_##name pass;                                                         \
+#define WRAP(type, name, args, pass, count)                                                                            \
+	type __real_##name args;                                                                                       \
+	type __wrap_##name args;                                                                                       \
+	type __wrap_##name args                                                                                        \
+	{                                                                                                              \
+		count;                                                                                                 \
+		return __real_##name pass;                                                                             \
 	}
 
 static pthread_t caller;
@@ -36,22 +36,21 @@ static pthread_t caller;
 WRAP(void *, malloc, (size_t n), (n), BY_CALLER(allocations))
 WRAP(void *, calloc, (size_t n, size_t m), (n, m), BY_CALLER(allocations))
 WRAP(void *, realloc, (void *p, size_t n), (p, n), BY_CALLER(allocations))
-WRAP(int, fabric_register,
-     (struct fabric_domain *d, void *p, size_t n, unsigned access, struct fabric_region **out),
+WRAP(int, fabric_register, (struct fabric_domain * d, void *p, size_t n, unsigned access, struct fabric_region **out),
      (d, p, n, access, out), BY_CALLER(registrations))
 
 /*
  * The server. What it is to do is set before a session is opened, or while its thread is paused; a few words at any time.
  */
 static struct fake {
-	_Atomic bool hold;     /* takes jobs and finishes none */
-	_Atomic bool hold0;    /* queue mode: serves all queues but the first */
-	_Atomic bool end;      /* ends the session now */
-	uint32_t payload_max;  /* grants no more */
-	bool torn;             /* queue mode: publishes results before their outputs */
-	bool lies;             /* answers what it was not asked for, or other bytes */
-	bool refuses, ends;    /* makes no session, and says so or ends the connection */
-	uint64_t messages;     /* of the last connection that ended */
+	_Atomic bool hold;         /* takes jobs and finishes none */
+	_Atomic bool hold0;        /* queue mode: serves all queues but the first */
+	_Atomic bool end;          /* ends the session now */
+	uint32_t payload_max;      /* grants no more */
+	bool torn;                 /* queue mode: publishes results before their outputs */
+	bool lies;                 /* answers what it was not asked for, or other bytes */
+	bool refuses, ends;        /* makes no session, and says so or ends the connection */
+	uint64_t messages;         /* of the last connection that ended */
 	_Atomic unsigned answered; /* jobs of RPC mode */
 } fake;
 
@@ -100,7 +99,8 @@ static void work(uint32_t op, const uint32_t *param, const uint8_t *in, size_t n
 		memmove(out, in, n);
 }
 
-static void fake_answer(struct agent *agent, uint32_t op, uint32_t id, unsigned status, const void *body, uint32_t length)
+static void fake_answer(struct agent *agent, uint32_t op, uint32_t id, unsigned status, const void *body,
+			uint32_t length)
 {
 	struct wire_record *record = conn_reserve(agent->conn, length, NULL);
 
@@ -165,8 +165,8 @@ static int answer_job(struct agent *agent, struct fake_job *job)
 
 	job->transfer.done = job_written;
 	if (!agent->sends)
-		return conn_write_imm(agent->conn, &job->transfer, &from, job->wire.output.addr,
-				      job->wire.output.rkey, job->id);
+		return conn_write_imm(agent->conn, &job->transfer, &from, job->wire.output.addr, job->wire.output.rkey,
+				      job->id);
 	if (!conn_reserve(agent->conn, 0, NULL))
 		return -EAGAIN;
 	rc = conn_write(agent->conn, &job->transfer, &from, job->wire.output.addr, job->wire.output.rkey);
@@ -335,7 +335,8 @@ static int serve_queue(struct agent *agent, uint32_t queue)
 	if (!rc || !wire_ring_has_room(ring, queue, *taken))
 		return 0;
 	work(job.op, job.param, (uint8_t *)(wire_ring_job(ring, queue, *taken) + 1), job.length, output);
-	result = (struct wire_ring_result){.sequence = *taken + 1, .id = job.id, .length = job.length, .nanoseconds = 7};
+	result =
+		(struct wire_ring_result){.sequence = *taken + 1, .id = job.id, .length = job.length, .nanoseconds = 7};
 	result.check = wire_ring_check(&result, output);
 	if (fake.lies)
 		result.check++;
@@ -492,7 +493,8 @@ START_TEST(test_blocking)
 {
 	static const struct {
 		uint32_t width, height, levels;
-	} some[] = {{1, 1, 1}, {1, 1, 256}, {64, 64, 4}, {7, 13, 3}, {3, 1, 2}, {4096, 1, 256}, {1, 63, 255}, {90, 91, 5}};
+	} some[] = {{1, 1, 1}, {1, 1, 256},    {64, 64, 4},  {7, 13, 3},
+		    {3, 1, 2}, {4096, 1, 256}, {1, 63, 255}, {90, 91, 5}};
 	struct rdmad_gpu *gpu = gpu_open(_i);
 	const struct rdmad_gpu_session *session = rdmad_gpu_session(gpu);
 	uint8_t in[8191], out[8192], want[8191];
@@ -509,7 +511,8 @@ START_TEST(test_blocking)
 		fill(in, n, i);
 		quantize(in, n, some[i].levels, want);
 		/* Neither is aligned. */
-		ck_assert_int_eq(rdmad_gpu_quantize(gpu, some[i].width, some[i].height, some[i].levels, in, out + 1), 0);
+		ck_assert_int_eq(rdmad_gpu_quantize(gpu, some[i].width, some[i].height, some[i].levels, in, out + 1),
+				 0);
 		ck_assert_mem_eq(out + 1, want, n);
 		ck_assert_int_eq(rdmad_gpu_echo(gpu, in, n, 0, out), 0);
 		ck_assert_mem_eq(out, in, n);
@@ -670,12 +673,12 @@ START_TEST(test_bad_jobs)
 	struct rdmad_gpu_job good = echo_of(1, in, out, 64), job;
 	struct rdmad_gpu_result result;
 
-#define REFUSED(error, change)                                                                     \
-	do {                                                                                       \
-		job = good;                                                                        \
-		change;                                                                            \
-		ck_assert_int_eq(rdmad_gpu_enqueue(gpu, &job), error);                             \
-		ck_assert_str_ne(rdmad_error(), "");                                               \
+#define REFUSED(error, change)                                                                                         \
+	do {                                                                                                           \
+		job = good;                                                                                            \
+		change;                                                                                                \
+		ck_assert_int_eq(rdmad_gpu_enqueue(gpu, &job), error);                                                 \
+		ck_assert_str_ne(rdmad_error(), "");                                                                   \
 	} while (0)
 
 	REFUSED(-EINVAL, job.id = RDMAD_GPU_ID_MAX + 1);
@@ -920,8 +923,7 @@ END_TEST
 /* A call that gave up leaves nobody who writes the caller's memory. */
 START_TEST(test_timeout)
 {
-	struct rdmad_gpu *gpu =
-		gpu_open_with(_i, (struct rdmad_gpu_options){.common = {.timeout_us = 50000}});
+	struct rdmad_gpu *gpu = gpu_open_with(_i, (struct rdmad_gpu_options){.common = {.timeout_us = 50000}});
 	uint8_t in[16], out[16] = {0}, before[16] = {0};
 
 	fill(in, 16, 1);

@@ -100,8 +100,7 @@ START_TEST(refuses)
 	struct config *config = NULL;
 
 	ck_assert_int_eq(load(bad[_i].file, &config), EX_CONFIG);
-	ck_assert_msg(strstr(said, bad[_i].says), "%s\nshould say %s\nsays %s", bad[_i].file,
-		      bad[_i].says, said);
+	ck_assert_msg(strstr(said, bad[_i].says), "%s\nshould say %s\nsays %s", bad[_i].file, bad[_i].says, said);
 	ck_assert_ptr_null(config);
 }
 END_TEST
@@ -190,9 +189,9 @@ START_TEST(fills_in_the_port)
 		const char *text;
 		uint16_t port;
 	} cases[] = {
-		{"a", 5000},          {"a:7471", 7471},      {"a:1", 1},
+		{"a", 5000},          {"a:7471", 7471},        {"a:1", 1},
 		{"rdma://a", 5000},   {"rdma://a:7471", 7471}, {"::1", 5000},
-		{"[::1]", 5000},      {"[::1]:7471", 7471},  {"tcp://[::1]", 5000},
+		{"[::1]", 5000},      {"[::1]:7471", 7471},    {"tcp://[::1]", 5000},
 		{"fe80::7471", 5000}, {"unix:///a:1", 0},
 	};
 	const struct config config = {.port = 5000};
@@ -267,7 +266,8 @@ START_TEST(sample_is_true)
 	config_merge(defaults, sample, note_change, changed);
 	/* these have no default, or one that depends on the user */
 	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
-		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program!", word), "%s", word);
+		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program!", word),
+			      "%s", word);
 	config_free(sample);
 	config_free(defaults);
 	free(text);

@@ -17,14 +17,14 @@ struct peer {
 	unsigned established, writables, closed;
 	int error;
 	char reason[200];
-	uint32_t sent, got;      /* ids */
+	uint32_t sent, got; /* ids */
 	unsigned immediates;
-	unsigned refuse;         /* record() answers -EAGAIN so often */
+	unsigned refuse; /* record() answers -EAGAIN so often */
 	unsigned refused;
-	int violate;             /* what record() answers once, if not 0 */
-	uint32_t body;           /* bytes of each record that it sends */
-	bool echo;               /* each record is answered by one of the same id */
-	uint32_t answer;         /* bytes of that, 0: as many as came */
+	int violate;     /* what record() answers once, if not 0 */
+	uint32_t body;   /* bytes of each record that it sends */
+	bool echo;       /* each record is answered by one of the same id */
+	uint32_t answer; /* bytes of that, 0: as many as came */
 	bool close_in_record, close_in_writable, close_in_established;
 	bool in_callback;
 };
@@ -125,8 +125,7 @@ static const struct conn_ops ops = {
 };
 
 /* The server side takes each request for the next of `server`. */
-static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
-		 enum wire_reason reason)
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	struct wire_accept grant = {.eager_max = 4095, .value_max = 12345678901};
 	struct peer *p = &server[servers % ARRAY_SIZE(server)];
@@ -143,8 +142,7 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 		fabric_reject(request, NULL, 0);
 		return;
 	}
-	if (conn_accept(pair.server.group, request, wire, &grant, own_attr, &ops, p, pair.now,
-			&p->conn) == 0)
+	if (conn_accept(pair.server.group, request, wire, &grant, own_attr, &ops, p, pair.now, &p->conn) == 0)
 		servers++;
 }
 
@@ -193,8 +191,8 @@ static struct wire_request kv_request(void)
 static void connect_as(const struct wire_request *request)
 {
 	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, request, own_attr, &ops, &client,
-				      pair.now, &client.conn),
+				      pair.listener.address_len, request, own_attr, &ops, &client, pair.now,
+				      &client.conn),
 			 0);
 }
 
@@ -259,8 +257,7 @@ START_TEST(test_granted)
 	ck_assert_uint_eq(conn_request(server[0].conn)->credits, 24); /* cut to the group's */
 	ck_assert_uint_eq(conn_request(server[0].conn)->count, 77);
 	ck_assert_uint_eq(conn_request(server[0].conn)->size, 88);
-	ck_assert_mem_eq(conn_request(server[0].conn)->nonce, conn_request(client.conn)->nonce,
-			 WIRE_NONCE);
+	ck_assert_mem_eq(conn_request(server[0].conn)->nonce, conn_request(client.conn)->nonce, WIRE_NONCE);
 	ck_assert_str_eq(info_of(client.conn).transport, _i ? "unix" : "tcp");
 	ck_assert_str_eq(info_of(client.conn).state, "established");
 	ck_assert_str_eq(info_of(server[0].conn).service, "kv");
@@ -300,8 +297,8 @@ START_TEST(test_refusals)
 	PAIR_UNTIL(&pair, client.closed);
 	ck_assert_uint_eq(client.established, 0);
 	ck_assert_int_eq(client.error, cases[_i].error);
-	ck_assert_msg(strstr(client.reason, cases[_i].says) && !strncmp(client.reason, "refused: ", 9),
-		      "%s", client.reason);
+	ck_assert_msg(strstr(client.reason, cases[_i].says) && !strncmp(client.reason, "refused: ", 9), "%s",
+		      client.reason);
 	ck_assert_uint_eq(stats_of(&pair.client).connections, 0);
 	end();
 }
@@ -696,8 +693,8 @@ START_TEST(test_close_while_connecting)
 }
 END_TEST
 
-static void take_and_close(void *arg, struct fabric_request *request,
-			   const struct wire_request *wire, enum wire_reason reason)
+static void take_and_close(void *arg, struct fabric_request *request, const struct wire_request *wire,
+			   enum wire_reason reason)
 {
 	take(arg, request, wire, reason);
 	conn_close(server[0].conn, 0, "not today");
@@ -1161,9 +1158,7 @@ START_TEST(test_shared_receives_come_back)
 
 		servers = 1;
 		server[1] = (struct peer){.body = 16};
-		ck_assert_int_eq(connect(fd, (struct sockaddr *)&pair.listener.address,
-					 pair.listener.address_len),
-				 0);
+		ck_assert_int_eq(connect(fd, (struct sockaddr *)&pair.listener.address, pair.listener.address_len), 0);
 		len = frame(bytes, SOFT_CONNECT, hello, sizeof(hello));
 		ck_assert_int_eq(write(fd, bytes, len), len);
 		PAIR_UNTIL(&pair, server[1].established);
@@ -1229,8 +1224,7 @@ START_TEST(test_immediates_beyond_credits)
 	PAIR_UNTIL(&pair, server[1].closed || server[1].immediates == 31);
 	fabric_disconnect(evil->endpoint);
 	end_evil(evil);
-	ck_assert_str_eq(server[1].reason, _i ? "an immediate beyond its credits"
-					      : "disconnected by the peer");
+	ck_assert_str_eq(server[1].reason, _i ? "an immediate beyond its credits" : "disconnected by the peer");
 	ck_assert_uint_eq(server[1].immediates, _i ? 0 : 31);
 }
 END_TEST
@@ -1281,8 +1275,7 @@ static void take_evil(void *arg, struct fabric_request *request, const struct wi
 		.sge = {{m, message(m, 32, 0, 8, 8), NULL}},
 	};
 
-	ck_assert_int_eq(fabric_take(evil_server->queue, evil_server->domain, request, &attr,
-				     &evil_server->endpoint),
+	ck_assert_int_eq(fabric_take(evil_server->queue, evil_server->domain, request, &attr, &evil_server->endpoint),
 			 0);
 	wire_accept_encode(&evil_answer, data);
 	ck_assert_int_eq(fabric_accept(evil_server->endpoint, data, evil_answer_len), 0);
@@ -1325,8 +1318,7 @@ static void end_evil_server(void)
 
 START_TEST(test_bad_answers)
 {
-	struct wire_accept a[] = {honest_answer(), honest_answer(), honest_answer(),
-				  honest_answer(), honest_answer()};
+	struct wire_accept a[] = {honest_answer(), honest_answer(), honest_answer(), honest_answer(), honest_answer()};
 	int error[] = {-EPROTO, -EPROTONOSUPPORT, -EPROTO, -EPROTO, -EPROTO};
 
 	a[1].version = WIRE_VERSION + 1;
@@ -1359,8 +1351,8 @@ START_TEST(test_early_message)
 }
 END_TEST
 
-static void refuse_plainly(void *arg, struct fabric_request *request,
-			   const struct wire_request *wire, enum wire_reason reason)
+static void refuse_plainly(void *arg, struct fabric_request *request, const struct wire_request *wire,
+			   enum wire_reason reason)
 {
 	fabric_reject(request, "go away", 7);
 }

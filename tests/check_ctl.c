@@ -47,9 +47,18 @@ END_TEST
 
 START_TEST(test_script_bad_lines)
 {
-	static const char *const bad[] = {"set",           "get",         "get a b",     "setsize",
-					  "setsize k",     "setsize k 0", "setsize k -1", "setsize k 12 3",
-					  "setsize k 1e3", "printkv all", "SET a b",     "sett a b",
+	static const char *const bad[] = {"set",
+					  "get",
+					  "get a b",
+					  "setsize",
+					  "setsize k",
+					  "setsize k 0",
+					  "setsize k -1",
+					  "setsize k 12 3",
+					  "setsize k 1e3",
+					  "printkv all",
+					  "SET a b",
+					  "sett a b",
 					  "setsize k 99999999999999999999999999999999999999"};
 	struct script_command command;
 
@@ -183,10 +192,10 @@ START_TEST(test_options)
 	const char *room[16];
 	struct ctl_arguments arguments = {.text = room};
 
-	ck_assert_int_eq(parse_words(WORDS("a", "-fn5", "--size", "4K", "-", "--text=x=y", "--json",
-					   "--", "-f", "--nope"),
-				     &arguments),
-			 0);
+	ck_assert_int_eq(
+		parse_words(WORDS("a", "-fn5", "--size", "4K", "-", "--text=x=y", "--json", "--", "-f", "--nope"),
+			    &arguments),
+		0);
 	ck_assert(flag && ctl.json);
 	ck_assert_uint_eq(number, 5);
 	ck_assert_uint_eq(size, 4096);
@@ -203,10 +212,11 @@ END_TEST
 
 START_TEST(test_bad_options)
 {
-	static const char *bad[][3] = {{"--nope"},         {"-x"},          {"-n", "0"},  {"-n", "10"},
-				       {"-n", "-1"},       {"-n", "1x"},    {"-n", ""},   {"-n"},
-				       {"--flag=1"},       {"--size", "big"}, {"--size="}, {"--timeout", "5"},
-				       {"--host", "a:b"},  {"--numbe", "1"}, {"-s", "99999999T"}};
+	static const char *bad[][3] = {{"--nope"},        {"-x"},           {"-n", "0"},
+				       {"-n", "10"},      {"-n", "-1"},     {"-n", "1x"},
+				       {"-n", ""},        {"-n"},           {"--flag=1"},
+				       {"--size", "big"}, {"--size="},      {"--timeout", "5"},
+				       {"--host", "a:b"}, {"--numbe", "1"}, {"-s", "99999999T"}};
 	const char *room[16];
 	struct ctl_arguments arguments = {.text = room};
 
@@ -277,9 +287,9 @@ static void write_json(FILE *out, void *arg)
 START_TEST(test_render)
 {
 	json_t *o = json_pack("{s:s, s:i, s:f, s:b, s:n, s:[s,s], s:[], s:{s:i}, s:[{s:s,s:i},{s:s}]}", "state",
-			      "running", "heap_bytes", 1048576, "uptime_seconds", 3661.0, "draining", 0,
-			      "nothing", "services", "ping", "kv", "errors", "store", "used_bytes", 5, "peers",
-			      "address", "10.0.0.1:7", "idle_us", 12, "address", "b");
+			      "running", "heap_bytes", 1048576, "uptime_seconds", 3661.0, "draining", 0, "nothing",
+			      "services", "ping", "kv", "errors", "store", "used_bytes", 5, "peers", "address",
+			      "10.0.0.1:7", "idle_us", 12, "address", "b");
 	char *out = written(write_json, o);
 
 	ck_assert_str_eq(out, "state     running\n"
@@ -324,7 +334,8 @@ END_TEST
 
 START_TEST(test_base64_decode)
 {
-	static const char *const bad[] = {"A", "AA", "AAA", "AA=A", "A===", "====", "AB==", "AAB=", "AA A", "AAAA====", "AA==AAAA"};
+	static const char *const bad[] = {
+		"A", "AA", "AAA", "AA=A", "A===", "====", "AB==", "AAB=", "AA A", "AAAA====", "AA==AAAA"};
 	uint8_t bytes[256];
 	char *coded, *decoded;
 	size_t len;
@@ -420,7 +431,12 @@ END_TEST
 /* Cut off anywhere, it is known to be cut off; a value that is too large is passed over. */
 START_TEST(test_bad_records)
 {
-	static const char *const bad[] = {"", "1", "[]", "{}", "{\"key\":1,\"value\":\"\"}", "{\"key\":\"a\"}",
+	static const char *const bad[] = {"",
+					  "1",
+					  "[]",
+					  "{}",
+					  "{\"key\":1,\"value\":\"\"}",
+					  "{\"key\":\"a\"}",
 					  "{\"key\":\"a\",\"value\":\"\",\"key\":\"b\"}",
 					  "{\"key\":\"a\",\"value\":\"\",\"value_base64\":\"\"}",
 					  "{\"key\":\"\",\"value\":\"\"}",
@@ -569,8 +585,7 @@ START_TEST(test_letters_are_unique)
 		for (const struct ctl_option *o = ctl_globals; o->name; o++)
 			ck_assert(!o->letter || !seen[(unsigned char)o->letter]++);
 		for (const struct ctl_option *o = c->options; o && o->name; o++)
-			ck_assert_msg(!o->letter || !seen[(unsigned char)o->letter]++, "%s -%c", c->name,
-				      o->letter);
+			ck_assert_msg(!o->letter || !seen[(unsigned char)o->letter]++, "%s -%c", c->name, o->letter);
 	}
 }
 END_TEST

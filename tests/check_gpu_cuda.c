@@ -22,7 +22,7 @@
 #define FAKE "tests/fake/.libs/" CUDA_LIBRARY
 
 static bool real;
-static void *fake;	   /* the library */
+static void *fake;         /* the library */
 static char kernels[4096]; /* a file that the fake library takes */
 
 /* A session without a daemon: a ring, a port, and the backend in a thread. */
@@ -52,8 +52,8 @@ static void make_worker(uint32_t queues, uint32_t slots, uint32_t payload)
 	memset(worker, 0, sizeof(*worker));
 	worker->ring.shape = shape;
 	worker->ring.at = wire_ring_layout(&shape);
-	worker->ring.base = mmap(NULL, worker->ring.at.bytes, PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	worker->ring.base =
+		mmap(NULL, worker->ring.at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(worker->ring.base, MAP_FAILED);
 	worker->attr.backend = "cuda";
 	worker->attr.kernels = real ? getenv("RDMAD_TEST_KERNELS") : kernels;
@@ -77,8 +77,7 @@ static void join(void)
 {
 	/* What the watch of a worker process does: wake who sleeps. */
 	while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
-		syscall(SYS_futex, &wire_ring_control(&worker->ring)->kick, FUTEX_WAKE, INT_MAX,
-			NULL, NULL, 0);
+		syscall(SYS_futex, &wire_ring_control(&worker->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 		usleep(1000);
 	}
 	said = (struct gpu_message){.kind = GPU_SAYS_READY};
@@ -115,22 +114,18 @@ static void assert_fails(enum wire_ring_error error, const char *text)
 	ck_assert_uint_eq(wire_ring_header(&worker->ring)->state, WIRE_RING_FAILED);
 	ck_assert_uint_eq(wire_ring_header(&worker->ring)->error, error);
 	ck_assert_uint_eq(said.kind, GPU_SAYS_FAILED);
-	ck_assert_msg(strncmp(said.text, text, strlen(text)) == 0, "\"%s\" is not \"%s\"",
-		      said.text, text);
+	ck_assert_msg(strncmp(said.text, text, strlen(text)) == 0, "\"%s\" is not \"%s\"", said.text, text);
 }
 
 static struct wire_ring_job image(uint32_t id, uint32_t width, uint32_t height, uint32_t levels)
 {
-	return (struct wire_ring_job){.id = id,
-				      .op = WIRE_RING_QUANTIZE,
-				      .length = width * height,
-				      .param = {width, height, levels}};
+	return (struct wire_ring_job){
+		.id = id, .op = WIRE_RING_QUANTIZE, .length = width * height, .param = {width, height, levels}};
 }
 
 static struct wire_ring_job echo(uint32_t id, uint32_t length, uint32_t microseconds)
 {
-	return (struct wire_ring_job){
-		.id = id, .op = WIRE_RING_ECHO, .length = length, .param = {microseconds}};
+	return (struct wire_ring_job){.id = id, .op = WIRE_RING_ECHO, .length = length, .param = {microseconds}};
 }
 
 /* What the operation's description says, without a thought of speed. */
@@ -179,8 +174,7 @@ static void check_result(const struct gpu_done *done, const struct wire_ring_job
 	ck_assert_uint_eq(done->result.check, wire_ring_check(&done->result, done->output));
 	fill(input, job->length, job->id);
 	expect(job, input, output);
-	ck_assert_msg(memcmp(output, done->output, job->length) == 0, "job %u: wrong output",
-		      job->id);
+	ck_assert_msg(memcmp(output, done->output, job->length) == 0, "job %u: wrong output", job->id);
 	free(output);
 	free(input);
 }
@@ -237,9 +231,8 @@ END_TEST
 /* Around what a word, a wide load, the staging and a warp hold. */
 START_TEST(test_lengths)
 {
-	static const uint32_t lengths[] = {1,	  2,	 7,	8,     9,     15,    16,   17,
-					   31,	  63,	 64,	65,    4095,  4097,  8191, 16383,
-					   16384, 16385, 16391, 65536, 65537, 100003};
+	static const uint32_t lengths[] = {1,  2,    7,    8,    9,     15,    16,    17,    31,    63,    64,
+					   65, 4095, 4097, 8191, 16383, 16384, 16385, 16391, 65536, 65537, 100003};
 	struct wire_ring_job jobs[2 * ARRAY_SIZE(lengths) + 1];
 	uint32_t n = 0;
 
@@ -312,8 +305,7 @@ START_TEST(test_bad_jobs)
 END_TEST
 
 /* A client that breaks the rules of the ring, after some that it kept. */
-static void assert_broken(uint64_t submitted, uint64_t collected, enum wire_ring_error error,
-			  const char *text)
+static void assert_broken(uint64_t submitted, uint64_t collected, enum wire_ring_error error, const char *text)
 {
 	struct wire_ring_job jobs[] = {echo(0, 8, 0), echo(1, 8, 0)};
 	struct wire_ring_client_line *line;
@@ -358,9 +350,9 @@ static const char *const entries[] = {CUDA_ENTRIES(ENTRY_NAME)};
 
 static bool before_the_launch(const char *entry)
 {
-	static const char *const others[] = {
-		"cuGetErrorString", "cuDeviceGetName",	   "cuDeviceGetUuid", "cuCtxDestroy",
-		"cuModuleUnload",   "cuMemHostUnregister", "cuStreamQuery",   "cuStreamDestroy"};
+	static const char *const others[] = {"cuGetErrorString", "cuDeviceGetName", "cuDeviceGetUuid",
+					     "cuCtxDestroy",     "cuModuleUnload",  "cuMemHostUnregister",
+					     "cuStreamQuery",    "cuStreamDestroy"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (strcmp(others[i], entry) == 0)

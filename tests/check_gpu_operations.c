@@ -31,16 +31,14 @@ static uint8_t *cell(uint32_t n)
 
 static struct wire_ring_job quantize_job(uint32_t width, uint32_t height, uint32_t levels)
 {
-	return (struct wire_ring_job){.op = WIRE_RING_QUANTIZE,
-				      .length = width * height,
-				      .param = {width, height, levels}};
+	return (struct wire_ring_job){
+		.op = WIRE_RING_QUANTIZE, .length = width * height, .param = {width, height, levels}};
 }
 
 static uint64_t run_body(const struct wire_ring_job *job, const void *in, void *out)
 {
 	uint32_t scratch[GPU_TEAM_SCRATCH / sizeof(uint32_t)];
-	struct gpu_team alone = {
-		.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = &stop};
+	struct gpu_team alone = {.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = &stop};
 
 	return gpu_operation_body(&alone, job, in, out);
 }
@@ -50,9 +48,8 @@ static void assert_output(const char *form, const struct wire_ring_job *job, con
 {
 	for (uint32_t i = 0; i < job->length; i++)
 		if (out[i] != expected[i])
-			ck_abort_msg("%s: %u x %u, %u levels, pixel %u: %u, not %u", form,
-				     job->param[0], job->param[1], job->param[2], i, out[i],
-				     expected[i]);
+			ck_abort_msg("%s: %u x %u, %u levels, pixel %u: %u, not %u", form, job->param[0], job->param[1],
+				     job->param[2], i, out[i], expected[i]);
 	ck_assert_uint_eq(sum, wire_ring_check_payload(expected, job->length, 0, 1));
 }
 
@@ -67,8 +64,7 @@ static void assert_all_forms(const struct wire_ring_job *job, const uint8_t *in)
 	assert_output("body", job, out, expected, run_body(job, in, out));
 	for (unsigned i = 0; cpu_vectors(i); i++) {
 		memset(out, 0x5a, job->length + 1);
-		assert_output(cpu_vectors(i)->name, job, out, expected,
-			      cpu_vectors(i)->quantize(job, in, out));
+		assert_output(cpu_vectors(i)->name, job, out, expected, cpu_vectors(i)->quantize(job, in, out));
 		ck_assert_uint_eq(out[job->length], 0x5a); /* what is behind it stays */
 	}
 	free(out);
@@ -191,8 +187,7 @@ START_TEST(test_echo)
 
 	fill(in, 100, 4);
 	for (job.length = 0; job.length <= 100; job.length++) {
-		ck_assert_uint_eq(cpu_run(&job, in, out, &stop),
-				  wire_ring_check_payload(in, job.length, 0, 1));
+		ck_assert_uint_eq(cpu_run(&job, in, out, &stop), wire_ring_check_payload(in, job.length, 0, 1));
 		ck_assert_mem_eq(in, out, job.length);
 	}
 	free(out);

@@ -54,9 +54,7 @@ START_TEST(test_layout)
 		ck_assert_uint_ge(at.jobs, at.client + s->queues * WIRE_RING_LINE);
 		ck_assert_uint_ge(at.control, at.jobs + last + wire_ring_stride(s));
 		ck_assert_uint_ge(at.bytes, at.control + sizeof(struct wire_ring_control));
-		ck_assert_uint_eq((at.results | at.client | at.jobs | at.control | at.bytes) %
-					  WIRE_RING_PAGE,
-				  0);
+		ck_assert_uint_eq((at.results | at.client | at.jobs | at.control | at.bytes) % WIRE_RING_PAGE, 0);
 	}
 }
 END_TEST
@@ -148,16 +146,15 @@ START_TEST(test_torn_results)
 	for (unsigned i = 0; i < sizeof(payload); i++) {
 		payload[i] ^= 0x20;
 		seen += wire_ring_check(&result, payload) != result.check;
-		ck_assert_int_eq(wire_ring_check(&result, payload) != result.check,
-				 i < result.length);
+		ck_assert_int_eq(wire_ring_check(&result, payload) != result.check, i < result.length);
 		payload[i] ^= 0x20;
 	}
 	ck_assert_uint_eq(seen, result.length);
 	for (unsigned i = 0; i < 4; i++) {
 		struct wire_ring_result other = result;
 
-		*(uint32_t *[]){(uint32_t *)&other.sequence, &other.id, &other.length,
-				&other.nanoseconds}[i] += i == 0 ? 4 : 1;
+		*(uint32_t *[]){(uint32_t *)&other.sequence, &other.id, &other.length, &other.nanoseconds}[i] +=
+			i == 0 ? 4 : 1;
 		ck_assert_uint_ne(wire_ring_check(&other, payload), result.check);
 	}
 	/* A reader copies it to any address. */

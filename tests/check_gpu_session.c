@@ -137,8 +137,8 @@ static void assert_ended(const char *reason, enum wire_ring_error error)
 	const struct wire_ring_header *header = wire_ring_header(gpu_session_ring(session));
 
 	run_until(GPU_GONE);
-	ck_assert_msg(strstr(gpu_session_reason(session), reason), "'%s' has no '%s'",
-		      gpu_session_reason(session), reason);
+	ck_assert_msg(strstr(gpu_session_reason(session), reason), "'%s' has no '%s'", gpu_session_reason(session),
+		      reason);
 	ck_assert_uint_eq(header->error, error);
 	ck_assert_uint_eq(header->state, error ? WIRE_RING_FAILED : WIRE_RING_STOPPED);
 	ck_assert_uint_eq(gpu_session_deadline(session), TIME_NEVER);
@@ -146,8 +146,7 @@ static void assert_ended(const char *reason, enum wire_ring_error error)
 
 static struct wire_ring_job echo_job(uint32_t id, uint32_t microseconds)
 {
-	return (struct wire_ring_job){
-		.id = id, .op = WIRE_RING_ECHO, .length = 64, .param = {microseconds}};
+	return (struct wire_ring_job){.id = id, .op = WIRE_RING_ECHO, .length = 64, .param = {microseconds}};
 }
 
 static bool submit(const struct wire_ring_job *job)
@@ -171,8 +170,7 @@ static unsigned collect(void)
 	ck_assert_int_ge(n, 0);
 	for (int i = 0; i < n; i++) {
 		ck_assert_uint_eq(((const uint8_t *)done[i].output)[0], (uint8_t)done[i].result.id);
-		ck_assert_uint_eq(wire_ring_check(&done[i].result, done[i].output),
-				  done[i].result.check);
+		ck_assert_uint_eq(wire_ring_check(&done[i].result, done[i].output), done[i].result.check);
 		gpu_port_release(port, &done[i].cell);
 	}
 	return (unsigned)n;
@@ -412,8 +410,7 @@ static void assert_refused(struct wire_ring_job job, const char *reason, enum wi
 
 START_TEST(test_bad_jobs)
 {
-	struct wire_ring_job job = {
-		.sequence = 1, .op = WIRE_RING_QUANTIZE, .length = 4096, .param = {64, 64, 4}};
+	struct wire_ring_job job = {.sequence = 1, .op = WIRE_RING_QUANTIZE, .length = 4096, .param = {64, 64, 4}};
 
 	job.param[2] = 0;
 	assert_refused(job, "job 0 of queue 1: levels", WIRE_RING_BAD_JOB);
@@ -468,10 +465,8 @@ static void *rewrite(void *argument)
 				struct wire_ring_job *job = wire_ring_job(r->ring, queue, slot);
 				uint32_t *input = (uint32_t *)(job + 1);
 
-				__atomic_store_n(&job->length, n % 50 ? 4096 : 1u << 30,
-						 __ATOMIC_RELAXED);
-				__atomic_store_n(&job->param[0], n % 60 ? 64 : 1u << 24,
-						 __ATOMIC_RELAXED);
+				__atomic_store_n(&job->length, n % 50 ? 4096 : 1u << 30, __ATOMIC_RELAXED);
+				__atomic_store_n(&job->param[0], n % 60 ? 64 : 1u << 24, __ATOMIC_RELAXED);
 				__atomic_store_n(&job->param[2], n % 70 ? 4 : n, __ATOMIC_RELAXED);
 				__atomic_store_n(&input[n % 1024], n, __ATOMIC_RELAXED);
 			}
@@ -495,8 +490,7 @@ static void submit_while_rewritten(const struct wire_ring *ring)
 		__atomic_store_n(&job->sequence, index + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->op, WIRE_RING_QUANTIZE, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->param[1], 64, __ATOMIC_RELAXED);
-		wire_ring_store(&wire_ring_client_line(ring, 0)->collected,
-				wire_ring_load(&line->done));
+		wire_ring_store(&wire_ring_client_line(ring, 0)->collected, wire_ring_load(&line->done));
 		wire_ring_store(&wire_ring_client_line(ring, 0)->submitted, ++index);
 	}
 }

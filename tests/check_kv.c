@@ -42,9 +42,9 @@ static void store_start(void)
 	server.shared = (struct service_shared){.value_max = MIB};
 	ck_assert_int_eq(store_create(&config, &server.shared.store), 0);
 	server.shared.arena[0].domain = server.domain;
-	ck_assert_int_eq(fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE,
-					 &server.shared.arena[0].region),
-			 0);
+	ck_assert_int_eq(
+		fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE, &server.shared.arena[0].region),
+		0);
 	server.worker = (struct service_worker){.shared = &server.shared};
 }
 
@@ -70,11 +70,8 @@ static void set_up(void)
 	store_start();
 	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
 	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&in, sizeof(in), NULL,
-				       &server.listener),
-			 0);
-	snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u",
-		 fabric_listener_port(server.listener));
+	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&in, sizeof(in), NULL, &server.listener), 0);
+	snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u", fabric_listener_port(server.listener));
 	server.take = take;
 	server_resume();
 	ck_assert_int_eq(kv_open(server.address, &kv), 0);
@@ -100,11 +97,11 @@ static void tear_down(void)
 	munmap(server.arena, ARENA);
 }
 
-#define ASSERT_ERROR(call, error, text)                                                            \
-	do {                                                                                       \
-		int rc_ = (call);                                                                  \
-		ck_assert_int_eq(rc_, error);                                                      \
-		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                   \
+#define ASSERT_ERROR(call, error, text)                                                                                \
+	do {                                                                                                           \
+		int rc_ = (call);                                                                                      \
+		ck_assert_int_eq(rc_, error);                                                                          \
+		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
 	} while (0)
 
 static uint64_t assert_value(const char *key, const void *value, size_t len)
@@ -195,9 +192,7 @@ START_TEST(test_condition_decided_at_publish)
 	called = 0;
 	for (unsigned i = 0; i < 4; i++) {
 		ck_assert_int_eq(kv_open_options(server.address, NULL, kv, &kvs[i]), 0);
-		ck_assert_int_eq(kv_submit_put(kvs[i], "k", 1, large, LARGE, &absent, note,
-					       &statuses[i]),
-				 0);
+		ck_assert_int_eq(kv_submit_put(kvs[i], "k", 1, large, LARGE, &absent, note, &statuses[i]), 0);
 		statuses[i] = 1;
 	}
 	for (unsigned i = 0; i < 4; i++)
@@ -412,9 +407,7 @@ static void fill(const char *begin, unsigned keys, bool vary)
 		memset(key, 'x', sizeof(key));
 		snprintf(key, sizeof(key), "%s%06u", begin, i);
 		key[8] = 'x';
-		ck_assert_int_eq(store_set(server.shared.store, key, len, "value", 5, NULL,
-					   time_now(), NULL),
-				 0);
+		ck_assert_int_eq(store_set(server.shared.store, key, len, "value", 5, NULL, time_now(), NULL), 0);
 	}
 }
 
@@ -539,8 +532,8 @@ static void items_init(void)
 {
 	for (unsigned i = 0; i < ITEMS; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "key %u", i);
-		items[i] = (struct kv_item){.key = keys[i], .key_len = strlen(keys[i]), .value = keys[i],
-					    .value_len = strlen(keys[i])};
+		items[i] = (struct kv_item){
+			.key = keys[i], .key_len = strlen(keys[i]), .value = keys[i], .value_len = strlen(keys[i])};
 		if (i % 500 == 0) {
 			items[i].value = large;
 			items[i].value_len = LARGE;

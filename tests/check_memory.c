@@ -34,8 +34,8 @@ static struct memory_pool *pool_new(uint32_t buffer_size, uint32_t chunk, uint32
 	return pool;
 }
 
-static void assert_stats(const struct memory_pool *pool, uint64_t buffers, uint64_t in_use,
-			 uint64_t bytes, uint64_t failures)
+static void assert_stats(const struct memory_pool *pool, uint64_t buffers, uint64_t in_use, uint64_t bytes,
+			 uint64_t failures)
 {
 	struct memory_pool_stats s;
 
@@ -56,8 +56,7 @@ START_TEST(test_growth_and_limit)
 	for (unsigned i = 0; i < 10; i++) {
 		b[i] = memory_pool_get(pool);
 		ck_assert_ptr_nonnull(b[i]);
-		assert_stats(pool, i < 4 ? 4 : i < 8 ? 8 : 10, i + 1,
-			     (i < 4 ? 4 : i < 8 ? 8 : 10) * 128, 0);
+		assert_stats(pool, i < 4 ? 4 : i < 8 ? 8 : 10, i + 1, (i < 4 ? 4 : i < 8 ? 8 : 10) * 128, 0);
 	}
 	ck_assert_ptr_null(memory_pool_get(pool));
 	ck_assert_ptr_null(memory_pool_get(pool));
@@ -169,8 +168,7 @@ START_TEST(test_registration_failure)
 	struct memory_buffer *a = memory_pool_get(pool), *b;
 	size_t n = 0;
 
-	while (n < ARRAY_SIZE(region) &&
-	       fabric_register(domain, memory, sizeof(memory), 0, &region[n]) == 0)
+	while (n < ARRAY_SIZE(region) && fabric_register(domain, memory, sizeof(memory), 0, &region[n]) == 0)
 		n++;
 	ck_assert_uint_lt(n, ARRAY_SIZE(region));
 	ck_assert_ptr_null(memory_pool_get(pool));

@@ -73,8 +73,7 @@ static void take_rogue(struct fabric_event *event)
 	struct conn *conn;
 
 	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
-	conn_accept(server.group, event->request, &wire, &grant, NULL, &rogue_ops, NULL, time_now(),
-		    &conn);
+	conn_accept(server.group, event->request, &wire, &grant, NULL, &rogue_ops, NULL, time_now(), &conn);
 }
 
 static void take(struct fabric_event *event)
@@ -95,9 +94,9 @@ static void store_start(void)
 	server.shared = (struct service_shared){.value_max = GIB, .ping_size_max = 4096};
 	ck_assert_int_eq(store_create(&config, &server.shared.store), 0);
 	server.shared.arena[0].domain = server.domain;
-	ck_assert_int_eq(fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE,
-					 &server.shared.arena[0].region),
-			 0);
+	ck_assert_int_eq(
+		fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE, &server.shared.arena[0].region),
+		0);
 	server.worker = (struct service_worker){.shared = &server.shared};
 }
 
@@ -123,9 +122,7 @@ static void server_start(void)
 	store_start();
 	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
 	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&un, sizeof(un), NULL,
-				       &server.listener),
-			 0);
+	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&un, sizeof(un), NULL, &server.listener), 0);
 	server.take = take;
 	server_resume();
 }
@@ -196,11 +193,11 @@ static unsigned threads(void)
 }
 
 /* Until an expression is true; it does not touch what the caller has. */
-#define ASSERT_SOON(expression)                                                                    \
-	do {                                                                                       \
-		uint64_t until_ = time_now() + PATIENCE;                                           \
-		while (!(expression))                                                              \
-			ck_assert_msg(time_now() < until_, "not in time: " #expression);           \
+#define ASSERT_SOON(expression)                                                                                        \
+	do {                                                                                                           \
+		uint64_t until_ = time_now() + PATIENCE;                                                               \
+		while (!(expression))                                                                                  \
+			ck_assert_msg(time_now() < until_, "not in time: " #expression);                               \
 	} while (0)
 
 static bool has_length(void *kv, const char *key, uint64_t length)

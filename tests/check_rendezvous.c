@@ -148,8 +148,8 @@ static void server_take(struct fabric_event *event)
 		service_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
 	else if (instead)
 		conn_accept(server.group, event->request, &wire,
-			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, NULL,
-			    instead, NULL, time_now(), &(struct conn *){NULL});
+			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, NULL, instead, NULL,
+			    time_now(), &(struct conn *){NULL});
 	else
 		service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
 }
@@ -165,8 +165,7 @@ static void listen_on(const char *transport)
 	ck_assert_int_eq(inet_pton(AF_INET, host, &in.sin_addr), 1);
 	snprintf(server.path, sizeof(server.path), "/tmp/check-rendezvous-%d", (int)getpid());
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
-	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL,
-				       &server.listener),
+	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL, &server.listener),
 			 0);
 	if (unix_socket)
 		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
@@ -309,11 +308,11 @@ static void tear_down(void)
 	free(space);
 }
 
-#define ASSERT_ERROR(call, error, text)                                                            \
-	do {                                                                                       \
-		int rc_ = (call);                                                                  \
-		ck_assert_int_eq(rc_, error);                                                      \
-		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                   \
+#define ASSERT_ERROR(call, error, text)                                                                                \
+	do {                                                                                                           \
+		int rc_ = (call);                                                                                      \
+		ck_assert_int_eq(rc_, error);                                                                          \
+		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
 	} while (0)
 
 /*
@@ -342,8 +341,8 @@ static void assert_value(void *kv, const char *key, size_t len, uint64_t seed)
 }
 
 static const size_t sizes[] = {
-	1, 2, 4090, 4094, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537, 131071, 131072, 131073,
-	MIB - 1, MIB, MIB + 1, 2 * MIB, LARGEST - 1, LARGEST,
+	1,     2,     4090,   4094,   4095,   4096,    4097, 8191,    8192,    8193,        65535,
+	65536, 65537, 131071, 131072, 131073, MIB - 1, MIB,  MIB + 1, 2 * MIB, LARGEST - 1, LARGEST,
 };
 
 START_TEST(test_sizes)
@@ -412,12 +411,12 @@ static void assert_brought(const struct call *call)
 	ck_assert(call->whole);
 }
 
-#define SUBMIT(kv, call)                                                                           \
-	do {                                                                                       \
-		int rc_;                                                                           \
-		while ((rc_ = (call)) == -EAGAIN)                                                  \
-			ck_assert_int_ge(kv_progress(kv, 10000000), 1);                            \
-		ck_assert_msg(rc_ == 0, #call ": %d %s", rc_, rdmad_error());                      \
+#define SUBMIT(kv, call)                                                                                               \
+	do {                                                                                                           \
+		int rc_;                                                                                               \
+		while ((rc_ = (call)) == -EAGAIN)                                                                      \
+			ck_assert_int_ge(kv_progress(kv, 10000000), 1);                                                \
+		ck_assert_msg(rc_ == 0, #call ": %d %s", rc_, rdmad_error());                                          \
 	} while (0)
 
 #define MANY 96
@@ -554,8 +553,7 @@ static void set_and_get(void *kv, const void *bytes, size_t len, struct call *ge
 	static struct call set;
 
 	get->called = 0;
-	if (kv_submit_set(kv, "k", 1, bytes, len, done, &set) != 0 ||
-	    kv_submit_get(kv, "k", 1, done, get) != 0)
+	if (kv_submit_set(kv, "k", 1, bytes, len, done, &set) != 0 || kv_submit_get(kv, "k", 1, done, get) != 0)
 		abort();
 	turn_until(kv, total + 2);
 }
@@ -1035,7 +1033,8 @@ START_TEST(test_rogue_written)
 	if (_i % 2) /* so that its size is remembered */
 		ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, 8192, NULL, NULL), 0);
 	ck_assert_int_eq(_i % 2 ? kv_submit_get(kv, "k", 1, done, &get)
-				: kv_submit_get_into(kv, "k", 1, space, 8192, done, &get), 0);
+				: kv_submit_get_into(kv, "k", 1, space, 8192, done, &get),
+			 0);
 	ck_assert_int_eq(kv_wait(kv), -ENOTCONN);
 	assert_done(&get, -EPROTO);
 	kv_close(kv);
@@ -1088,8 +1087,7 @@ static const struct conn_ops ops = {
 	.closed = on_closed,
 };
 
-static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
-		 enum wire_reason reason)
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	(void)arg;
 	ck_assert_int_eq(reason, WIRE_REASON_NONE);
@@ -1157,8 +1155,7 @@ static void connect_conn(void)
 		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
 
 	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, NULL,
-				      pair.now, &conn),
+				      pair.listener.address_len, &request, NULL, &ops, NULL, pair.now, &conn),
 			 0);
 	PAIR_UNTIL(&pair, established || closed);
 	ck_assert(established);
@@ -1190,8 +1187,7 @@ static struct fabric_region *reachable(struct fabric_domain *domain)
 {
 	struct fabric_region *region;
 
-	ck_assert_int_eq(fabric_register(domain, value, VALUE_MAX, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
-					 &region),
+	ck_assert_int_eq(fabric_register(domain, value, VALUE_MAX, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &region),
 			 0);
 	return region;
 }
@@ -1250,13 +1246,12 @@ static void ask_badly(unsigned op, unsigned i)
 	if (!bad_requests[i].absolute)
 		addr += (uintptr_t)value;
 	len = body_of(body, addr, bad_requests[i].length,
-		      fabric_region_rkey(region, conn_endpoint(conn)) ^ bad_requests[i].rkey,
-		      bad_requests[i].key_len);
+		      fabric_region_rkey(region, conn_endpoint(conn)) ^ bad_requests[i].rkey, bad_requests[i].key_len);
 	send_record(op, body, len - bad_requests[i].cut);
 	PAIR_UNTIL(&pair, closed);
 	assert_nothing_held();
-	ck_assert_msg(server_stats().violations == bad_requests[i].violation, "%s: %u violations",
-		      bad_requests[i].what, (unsigned)server_stats().violations);
+	ck_assert_msg(server_stats().violations == bad_requests[i].violation, "%s: %u violations", bad_requests[i].what,
+		      (unsigned)server_stats().violations);
 	ck_assert_uint_eq(answers, 0);
 	ck_assert(stored("k", 4500, 1));
 	fabric_deregister(region);
@@ -1362,8 +1357,7 @@ static void evil_join(struct evil *evil)
 }
 
 /* Ask for a transfer, and not a turn more: what the server then wants is not served. */
-static void evil_ask(struct evil *evil, const struct fabric_region *region, unsigned op, size_t len,
-		     const char *key)
+static void evil_ask(struct evil *evil, const struct fabric_region *region, unsigned op, size_t len, const char *key)
 {
 	struct {
 		struct wire_message message;

@@ -51,8 +51,7 @@ static const struct conn_ops ops = {
 	.closed = on_closed,
 };
 
-static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
-		 enum wire_reason reason)
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	const struct service *service = service_find(wire->service);
 
@@ -110,8 +109,7 @@ static void connect_with(struct wire_request request)
 	if (!request.message_size)
 		request.message_size = 8192;
 	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, NULL,
-				      pair.now, &conn),
+				      pair.listener.address_len, &request, NULL, &ops, NULL, pair.now, &conn),
 			 0);
 	PAIR_UNTIL(&pair, established || closed);
 }
@@ -122,8 +120,8 @@ static void connect_kv(void)
 	ck_assert(established);
 }
 
-static void submit_raw(unsigned op, unsigned flags, uint32_t arg, const void *head, size_t head_len,
-		       const void *rest, size_t rest_len)
+static void submit_raw(unsigned op, unsigned flags, uint32_t arg, const void *head, size_t head_len, const void *rest,
+		       size_t rest_len)
 {
 	struct wire_record *r;
 	static uint32_t id;
@@ -146,8 +144,8 @@ static void submit(unsigned op, const void *key, size_t key_len, const void *val
 }
 
 /* One request and its answer. */
-static struct reply *ask_raw(unsigned op, unsigned flags, uint32_t arg, const void *head,
-			     size_t head_len, const void *rest, size_t rest_len)
+static struct reply *ask_raw(unsigned op, unsigned flags, uint32_t arg, const void *head, size_t head_len,
+			     const void *rest, size_t rest_len)
 {
 	unsigned before = got;
 	struct reply *r = &replies[before % ARRAY_SIZE(replies)];
@@ -160,8 +158,7 @@ static struct reply *ask_raw(unsigned op, unsigned flags, uint32_t arg, const vo
 	return r;
 }
 
-static struct reply *ask(unsigned op, const void *key, size_t key_len, const void *value,
-			 size_t value_len)
+static struct reply *ask(unsigned op, const void *key, size_t key_len, const void *value, size_t value_len)
 {
 	return ask_raw(op, 0, (uint32_t)key_len, key, key_len, value, value_len);
 }
@@ -461,13 +458,13 @@ END_TEST
 static unsigned looks;
 static size_t sizes[4];
 
-int __real_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
-		      size_t size, uint64_t *len, uint64_t *version);
-int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
-		      size_t size, uint64_t *len, uint64_t *version);
+int __real_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		      uint64_t *len, uint64_t *version);
+int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		      uint64_t *len, uint64_t *version);
 
-int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
-		      size_t size, uint64_t *len, uint64_t *version)
+int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		      uint64_t *len, uint64_t *version)
 {
 	static uint8_t value[8192];
 
@@ -482,9 +479,9 @@ int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint
 START_TEST(test_kv_value_changes_size)
 {
 	static const size_t cases[][4] = {
-		{4000, 100, 0, 0},	/* shrinks */
-		{3000, 4094, 0, 0},	/* grows within eager */
-		{3000, 5000, 0, 0},	/* grows beyond */
+		{4000, 100, 0, 0},  /* shrinks */
+		{3000, 4094, 0, 0}, /* grows within eager */
+		{3000, 5000, 0, 0}, /* grows beyond */
 		{4000, 4000, 4000, 4000},
 	};
 	static const uint8_t filler[4095];
@@ -655,8 +652,7 @@ START_TEST(test_kv_ttl)
 	ck_assert_uint_eq(ask(WIRE_OP_STAT, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
 	for (uint64_t ttl = 1; ttl; ttl *= 2) { /* the longest are for ever, none wraps */
 		ck_assert_uint_eq(put((struct wire_put){.ttl = ttl}, "kv")->record.status, WIRE_OK);
-		ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 2),
-				  ttl <= 1ull << 54 ? ttl : 0);
+		ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 2), ttl <= 1ull << 54 ? ttl : 0);
 	}
 }
 END_TEST
@@ -673,9 +669,7 @@ START_TEST(test_kv_scan_pages)
 	for (unsigned i = 0; i < ARRAY_SIZE(seen); i++) {
 		memset(key, 0xff, sizeof(key));
 		memcpy(key, &i, sizeof(i));
-		ck_assert_int_eq(store_set(shared.store, key, i % 3 ? 4 + i : WIRE_KEY_MAX, "v", 1, NULL,
-					   1, NULL),
-				 0);
+		ck_assert_int_eq(store_set(shared.store, key, i % 3 ? 4 + i : WIRE_KEY_MAX, "v", 1, NULL, 1, NULL), 0);
 	}
 	do {
 		struct reply *r = ask_raw(WIRE_OP_SCAN, 0, 0, &cursor, 8, NULL, 0);
@@ -714,10 +708,8 @@ START_TEST(test_kv_any_cursor)
 	connect_kv();
 	set("k", 1, "v", 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(cursors); i++) {
-		ck_assert_uint_eq(ask_raw(WIRE_OP_SCAN, 0, 1, &cursors[i], 8, NULL, 0)->record.status,
-				  WIRE_OK);
-		ck_assert_uint_eq(ask_raw(WIRE_OP_FLUSH, 0, 1, &cursors[i], 8, NULL, 0)->record.status,
-				  WIRE_OK);
+		ck_assert_uint_eq(ask_raw(WIRE_OP_SCAN, 0, 1, &cursors[i], 8, NULL, 0)->record.status, WIRE_OK);
+		ck_assert_uint_eq(ask_raw(WIRE_OP_FLUSH, 0, 1, &cursors[i], 8, NULL, 0)->record.status, WIRE_OK);
 	}
 }
 END_TEST
@@ -773,10 +765,8 @@ START_TEST(test_kv_counters)
 		struct service_stats want = worker.stats;
 
 		++*(uint64_t *)((char *)&want + asked[i].counter);
-		ask_raw(asked[i].op, 0, asked[i].key_len, asked[i].head, asked[i].head_len, "k",
-			asked[i].key_len);
-		ck_assert_msg(memcmp(&worker.stats, &want, sizeof(want)) == 0, "%s",
-			      wire_op_name(asked[i].op));
+		ask_raw(asked[i].op, 0, asked[i].key_len, asked[i].head, asked[i].head_len, "k", asked[i].key_len);
+		ck_assert_msg(memcmp(&worker.stats, &want, sizeof(want)) == 0, "%s", wire_op_name(asked[i].op));
 	}
 }
 END_TEST

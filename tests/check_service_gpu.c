@@ -13,7 +13,7 @@
 #include "service/service.h"
 
 #define CLIENTS 4
-#define MEMORY (1u << 20) /* of each client */
+#define MEMORY (1u << 20)   /* of each client */
 #define OUTPUT (MEMORY / 2) /* where in it results are wanted */
 #define JOBS 8192
 
@@ -97,13 +97,13 @@ static int turn(void)
 	return n;
 }
 
-#define UNTIL(condition)                                                                           \
-	do {                                                                                       \
-		uint64_t until_ = pair_patience();                                                 \
-		while (!(condition)) {                                                             \
-			turn();                                                                    \
-			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);      \
-		}                                                                                  \
+#define UNTIL(condition)                                                                                               \
+	do {                                                                                                           \
+		uint64_t until_ = pair_patience();                                                                     \
+		while (!(condition)) {                                                                                 \
+			turn();                                                                                        \
+			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
+		}                                                                                                      \
 	} while (0)
 
 /*
@@ -187,8 +187,7 @@ static void connect_client(struct client *c)
 	c->informed = c->answers = c->terminated = 0;
 	memset(c->answered, 0, sizeof(c->answered));
 	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, c, pair.now,
-				      &c->conn),
+				      pair.listener.address_len, &request, NULL, &ops, c, pair.now, &c->conn),
 			 0);
 	UNTIL(c->established || c->closed);
 }
@@ -297,8 +296,7 @@ static void assert_ended(struct client *c, enum wire_status status, const char *
 /*
  * Set up
  */
-static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
-		 enum wire_reason reason)
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	ck_assert_int_eq(reason, WIRE_REASON_NONE);
 	worker.now = pair.now;
@@ -310,12 +308,13 @@ static void take_settings(void)
 	const char *program = getenv("RDMAD_GPU");
 
 	gpu = (struct service_gpu){
-		.attr = {
-			.program = program ? program : "./rdmad-gpu",
-			.backend = "cpu",
-			.threads = 1,
-			.job_timeout = 20 * TIME_S,
-		},
+		.attr =
+			{
+				.program = program ? program : "./rdmad-gpu",
+				.backend = "cpu",
+				.threads = 1,
+				.job_timeout = 20 * TIME_S,
+			},
 		.probe = {.backend = "cpu", .device = "one"},
 		.sessions_max = CLIENTS,
 		.queues = 2,
@@ -347,12 +346,10 @@ static void set_up(void)
 	pair.now = time_now(); /* the worker processes' time */
 	memset(client, 0, sizeof(client));
 	for (unsigned i = 0; i < CLIENTS; i++) {
-		client[i].memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE,
-					MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		client[i].memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		ck_assert_ptr_ne(client[i].memory, MAP_FAILED);
 		ck_assert_int_eq(fabric_register(pair.client.domain, client[i].memory, MEMORY,
-						 FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
-						 &client[i].region),
+						 FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &client[i].region),
 				 0);
 	}
 }
@@ -486,10 +483,8 @@ END_TEST
 /* As a thread of the daemon sleeps. */
 static void nap(void)
 {
-	struct fabric_queue *queues[] = {conn_group_queue(pair.server.group),
-					 conn_group_queue(pair.client.group)};
-	struct pollfd fds[2 * FABRIC_MAX_FDS + 1] = {
-		{.fd = service_worker_fd(&worker), .events = POLLIN}};
+	struct fabric_queue *queues[] = {conn_group_queue(pair.server.group), conn_group_queue(pair.client.group)};
+	struct pollfd fds[2 * FABRIC_MAX_FDS + 1] = {{.fd = service_worker_fd(&worker), .events = POLLIN}};
 	int fd[FABRIC_MAX_FDS], n = 1;
 	bool armed = service_worker_arm(&worker);
 
@@ -618,8 +613,8 @@ static void transferred(struct conn_transfer *transfer, enum fabric_status statu
 }
 
 /* A read or write of the ring, or of what is not the client's to reach. */
-static enum fabric_status transfer(struct client *c, bool writes, size_t at, size_t length,
-				   uint64_t remote, uint32_t key)
+static enum fabric_status transfer(struct client *c, bool writes, size_t at, size_t length, uint64_t remote,
+				   uint32_t key)
 {
 	struct fabric_sge sge = {c->memory + at, length, c->region};
 
@@ -671,8 +666,7 @@ static void put_job(struct client *c, uint32_t queue, uint64_t index, struct wir
 {
 	memcpy(c->memory, &job, sizeof(job));
 	ck_assert_int_eq(transfer(c, true, 0, sizeof(job) + job.length % 4096,
-				  in_client_part(c, layout(c).jobs + cell(c, queue, index)),
-				  c->ring.client_rkey),
+				  in_client_part(c, layout(c).jobs + cell(c, queue, index)), c->ring.client_rkey),
 			 FABRIC_OK);
 }
 
@@ -696,8 +690,7 @@ static uint64_t done_of(struct client *c, uint32_t queue)
 	struct wire_ring_worker_line line;
 
 	ck_assert_int_eq(transfer(c, false, 0, sizeof(line),
-				  c->ring.worker_addr + layout(c).lines + queue * sizeof(line),
-				  c->ring.worker_rkey),
+				  c->ring.worker_addr + layout(c).lines + queue * sizeof(line), c->ring.worker_rkey),
 			 FABRIC_OK);
 	memcpy(&line, c->memory, sizeof(line));
 	return line.done;
@@ -706,8 +699,7 @@ static uint64_t done_of(struct client *c, uint32_t queue)
 /* All steps of one job through a queue. */
 static void one_by_queue(struct client *c, uint32_t queue, uint64_t index)
 {
-	struct wire_ring_job job = {
-		.sequence = index + 1, .id = 99, .op = WIRE_RING_ECHO, .length = 1000};
+	struct wire_ring_job job = {.sequence = index + 1, .id = 99, .op = WIRE_RING_ECHO, .length = 1000};
 	struct wire_ring_result result;
 	uint64_t until = pair_patience();
 
@@ -717,8 +709,7 @@ static void one_by_queue(struct client *c, uint32_t queue, uint64_t index)
 	while (done_of(c, queue) != index + 1)
 		ck_assert(time_now() < until);
 	ck_assert_int_eq(transfer(c, false, OUTPUT, sizeof(result) + 1000,
-				  c->ring.worker_addr + layout(c).results + cell(c, queue, index),
-				  c->ring.worker_rkey),
+				  c->ring.worker_addr + layout(c).results + cell(c, queue, index), c->ring.worker_rkey),
 			 FABRIC_OK);
 	memcpy(&result, c->memory + OUTPUT, sizeof(result));
 	ck_assert_uint_eq(result.sequence, index + 1);
@@ -753,9 +744,7 @@ START_TEST(test_queue_terminate)
 	struct client *c = &client[0];
 
 	open_queue(c);
-	put_job(c, 1, 0,
-		(struct wire_ring_job){
-			.sequence = 1, .op = WIRE_RING_ECHO, .length = 100, .param = {100000}});
+	put_job(c, 1, 0, (struct wire_ring_job){.sequence = 1, .op = WIRE_RING_ECHO, .length = 100, .param = {100000}});
 	submit(c, 1, 1);
 	send_record(c, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
 	UNTIL(c->terminated || c->closed);
@@ -796,10 +785,10 @@ static void change(struct wire_gpu_job *job, unsigned i)
 	const struct wire_gpu_job *by = &bad_jobs[i].change;
 	bool add = bad_jobs[i].how == ADD;
 
-#define CHANGE(member)                                                                             \
-	do {                                                                                       \
-		if (by->member)                                                                    \
-			job->member = (add ? job->member : 0) + by->member;                        \
+#define CHANGE(member)                                                                                                 \
+	do {                                                                                                           \
+		if (by->member)                                                                                        \
+			job->member = (add ? job->member : 0) + by->member;                                            \
 	} while (0)
 	CHANGE(op);
 	CHANGE(reserved);
@@ -1063,8 +1052,7 @@ START_TEST(test_reach)
 		status = transfer(c, true, 0, 16, in_client_part(c, at.control - 8), c->ring.client_rkey);
 		break;
 	case 6:
-		status = transfer(c, false, 0, 16, c->ring.worker_addr + at.client - 8,
-				  c->ring.worker_rkey);
+		status = transfer(c, false, 0, 16, c->ring.worker_addr + at.client - 8, c->ring.worker_rkey);
 		break;
 	case 7:
 		status = transfer(c, false, 0, 8, c->ring.worker_addr + at.control, c->ring.worker_rkey);
@@ -1105,8 +1093,7 @@ START_TEST(test_client_leaves)
 	} else {
 		open_queue(c);
 		put_job(c, 0, 0,
-			(struct wire_ring_job){
-				.sequence = 1, .op = WIRE_RING_ECHO, .length = 64, .param = {300000}});
+			(struct wire_ring_job){.sequence = 1, .op = WIRE_RING_ECHO, .length = 64, .param = {300000}});
 		submit(c, 0, 1);
 		if (_i > 10)
 			send_record(c, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
@@ -1230,8 +1217,7 @@ START_TEST(test_drain)
 	job.param[0] = 100000;
 	send_job(c, 1, job);
 	put_job(&client[1], 0, 0,
-		(struct wire_ring_job){
-			.sequence = 1, .op = WIRE_RING_ECHO, .length = 64, .param = {100000}});
+		(struct wire_ring_job){.sequence = 1, .op = WIRE_RING_ECHO, .length = 64, .param = {100000}});
 	submit(&client[1], 0, 1);
 	UNTIL(!turn() && !turn() && !turn());
 	for (unsigned i = 0; i < 3; i++)
@@ -1272,8 +1258,7 @@ START_TEST(test_shutdown)
 	ck_assert_uint_eq(gpu.sessions, 0);
 	/* So that the rest of the test has something to take down. */
 	ck_assert_int_eq(service_worker_create(&worker, &shared), 0);
-	ck_assert_int_eq(conn_group_create(pair.server.domain,
-					   conn_group_attr(pair.client.group), &pair.server.group),
+	ck_assert_int_eq(conn_group_create(pair.server.domain, conn_group_attr(pair.client.group), &pair.server.group),
 			 0);
 }
 END_TEST

@@ -41,8 +41,7 @@ START_TEST(test_key_lengths)
 
 	memset(key, 'k', sizeof(key));
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-		ck_assert_int_eq(store_set(f.store, key, good[i], &i, sizeof(i), NULL, NOW, NULL),
-				 0);
+		ck_assert_int_eq(store_set(f.store, key, good[i], &i, sizeof(i), NULL, NOW, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		ck_assert_int_eq(store_copy(f.store, key, good[i], NOW, buf, 8, &len, NULL), 1);
 		ck_assert_mem_eq(buf, &i, sizeof(i));
@@ -238,8 +237,7 @@ START_TEST(test_pin_outlives)
 	ck_assert_ptr_eq(ref.addr, two.addr);
 	meet_fate((enum fate)(_i % FATES));
 	for (int i = 0; i < 20; i++) /* whoever takes freed memory would show */
-		ck_assert_int_eq(store_set(f.store, &i, sizeof(i), "xxxxxxxx", 8, NULL, NOW, NULL),
-				 0);
+		ck_assert_int_eq(store_set(f.store, &i, sizeof(i), "xxxxxxxx", 8, NULL, NOW, NULL), 0);
 	store_unpin(f.store, &two);
 	ck_assert(pattern_holds(ref.addr, size));
 	store_flush(f.store);
@@ -286,8 +284,7 @@ START_TEST(test_incr)
 		store_delete(f.store, "n", 1, 0, NOW);
 		if (row[i].before)
 			set_text(f.store, "n", row[i].before, NOW);
-		ck_assert_int_eq(store_incr(f.store, "n", 1, row[i].delta, NOW, &value, &version),
-				 row[i].rc);
+		ck_assert_int_eq(store_incr(f.store, "n", 1, row[i].delta, NOW, &value, &version), row[i].rc);
 		if (!row[i].rc)
 			ck_assert_int_eq(value, row[i].after);
 		else if (row[i].before)
@@ -416,10 +413,8 @@ START_TEST(test_expired_makes_room)
 	while (!store_set(f.store, &n, sizeof(n), value, sizeof(value), &put, NOW, NULL))
 		n++;
 	ck_assert_int_gt(n, 70);
-	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL),
-			 -ENOMEM);
-	ck_assert_int_eq(
-		store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW + 2 * TIME_S, NULL), 0);
+	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
+	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW + 2 * TIME_S, NULL), 0);
 	ck_assert_uint_ge(fixture_stats(&f).out_of_memory, 1);
 }
 END_TEST
@@ -499,8 +494,7 @@ END_TEST
 /* A cursor comes from a client: whatever it is, the scan ends. */
 START_TEST(test_scan_any_cursor)
 {
-	static const uint64_t cursors[] = {1,	       UINT32_MAX,	  UINT64_MAX,
-					   1ull << 32, 15ull << 48 | 999, 1ull << 63};
+	static const uint64_t cursors[] = {1, UINT32_MAX, UINT64_MAX, 1ull << 32, 15ull << 48 | 999, 1ull << 63};
 	static struct seen seen;
 
 	for (int i = 0; i < 500; i++)
@@ -589,8 +583,7 @@ START_TEST(test_full_arena)
 
 	while (!store_set(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL))
 		n++;
-	ck_assert_int_eq(store_set(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL),
-			 -ENOMEM);
+	ck_assert_int_eq(store_set(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
 	stats = fixture_stats(&f);
 	ck_assert_uint_eq(stats.items, n);
 	ck_assert_uint_eq(stats.evictions, 0);

@@ -86,14 +86,13 @@ static const struct conn_ops ops = {
 	.closed = on_closed,
 };
 
-static void take(void *arg, struct fabric_request *request, const struct wire_request *wire,
-		 enum wire_reason reason)
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	struct peer *p = &server[servers % ARRAY_SIZE(server)];
 
 	ck_assert_int_eq(reason, WIRE_REASON_NONE);
-	if (conn_accept(pair.server.group, request, wire, &(struct wire_accept){0}, server_attr, &ops,
-			p, pair.now, &p->conn) == 0)
+	if (conn_accept(pair.server.group, request, wire, &(struct wire_accept){0}, server_attr, &ops, p, pair.now,
+			&p->conn) == 0)
 		servers++;
 }
 
@@ -133,9 +132,8 @@ static int try_connect(unsigned n, uint16_t credits)
 		.message_size = 8192,
 	};
 
-	return conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-			    pair.listener.address_len, &request, client_attr, &ops,
-			    &client[n], pair.now, &client[n].conn);
+	return conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address, pair.listener.address_len,
+			    &request, client_attr, &ops, &client[n], pair.now, &client[n].conn);
 }
 
 static void connect_both(unsigned n, uint16_t credits)
@@ -146,9 +144,8 @@ static void connect_both(unsigned n, uint16_t credits)
 
 static void register_memory(struct peer *p, struct fabric_domain *domain)
 {
-	ck_assert_int_eq(fabric_register(domain, p->memory, MEMORY,
-					 FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &p->region),
-			 0);
+	ck_assert_int_eq(
+		fabric_register(domain, p->memory, MEMORY, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &p->region), 0);
 }
 
 /* One connection as the group says, and memory of both sides. */
@@ -239,8 +236,8 @@ static int write_imm(struct job *job, uint32_t imm)
 
 	memcpy(client[0].memory + at, &imm, sizeof(imm));
 	sge = sge_of(&client[0], at, len);
-	return conn_write_imm(client[0].conn, begin_job(job), &sge, address_of(&server[0], at),
-			      key_of(&server[0]), imm);
+	return conn_write_imm(client[0].conn, begin_job(job), &sge, address_of(&server[0], at), key_of(&server[0]),
+			      imm);
 }
 
 static bool send_either(struct job *job, uint32_t number)
@@ -310,9 +307,7 @@ static void write_to(unsigned n, struct job *job, const struct peer *to)
 {
 	struct fabric_sge sge = sge_of(&client[n], 0, 8);
 
-	ck_assert_int_eq(conn_write(client[n].conn, begin_job(job), &sge, address_of(to, 0),
-				    key_of(to)),
-			 0);
+	ck_assert_int_eq(conn_write(client[n].conn, begin_job(job), &sge, address_of(to, 0), key_of(to)), 0);
 	PAIR_UNTIL(&pair, job->done);
 }
 
@@ -406,8 +401,8 @@ static unsigned read_what_goes(unsigned n, struct job *jobs, unsigned most)
 	struct fabric_sge sge = sge_of(&client[n], 0, 8);
 	unsigned posted = 0;
 
-	while (posted < most && conn_read(client[n].conn, begin_job(&jobs[posted]), &sge,
-					  address_of(&server[n], 0), key_of(&server[n])) == 0)
+	while (posted < most && conn_read(client[n].conn, begin_job(&jobs[posted]), &sge, address_of(&server[n], 0),
+					  key_of(&server[n])) == 0)
 		posted++;
 	return posted;
 }
@@ -469,8 +464,7 @@ START_TEST(test_completions)
 	ck_assert_int_eq(try_connect(1, 32), 0);
 	PAIR_UNTIL(&pair, client[1].closed);
 	ck_assert_int_eq(client[1].error, -ECONNREFUSED);
-	ck_assert_msg(strstr(client[1].reason, "all the connections it allows, 1"), "%s",
-		      client[1].reason);
+	ck_assert_msg(strstr(client[1].reason, "all the connections it allows, 1"), "%s", client[1].reason);
 	client[1].closed = 0;
 	client_attr = &attr;
 	ck_assert_int_eq(try_connect(1, 32), -EUSERS);
@@ -569,9 +563,7 @@ START_TEST(test_chain_room)
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&beyond), parts, 0), -EINVAL);
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&beyond), parts, 9), -EINVAL);
 	client[0].conn->attr.transfers = 100;
-	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&beyond), parts,
-					     CONN_CHAIN_MAX + 1),
-			 -EINVAL);
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&beyond), parts, CONN_CHAIN_MAX + 1), -EINVAL);
 	client[0].conn->attr.transfers = 8;
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[0]), parts, 5), 0);
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&beyond), parts, 4), -EAGAIN);
@@ -579,8 +571,7 @@ START_TEST(test_chain_room)
 	ck_assert(!conn_transfer_room(client[0].conn));
 	PAIR_UNTIL(&pair, client[0].writables);
 	for (posted = 2; posted < ARRAY_SIZE(jobs);) {
-		if (conn_transfer_chain(client[0].conn, begin_job(&jobs[posted]), parts,
-					1 + posted % 8) == 0)
+		if (conn_transfer_chain(client[0].conn, begin_job(&jobs[posted]), parts, 1 + posted % 8) == 0)
 			posted++;
 		else
 			pair_turn(&pair);
@@ -632,8 +623,7 @@ START_TEST(test_chain_at_the_end)
 	for (unsigned i = 0; i < 4; i++)
 		ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[i]), parts, 2), 0);
 	conn_close(client[0].conn, 0, "enough");
-	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&(struct job){0}), parts, 2),
-			 -ENOTCONN);
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&(struct job){0}), parts, 2), -ENOTCONN);
 	PAIR_UNTIL(&pair, client[0].closed);
 	for (unsigned i = 0; i < 4; i++)
 		ck_assert_uint_eq(jobs[i].done, 1);

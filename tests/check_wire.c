@@ -110,9 +110,8 @@ static const uint8_t golden_request[WIRE_REQUEST_SIZE] = {
 	'R',  'M',  'A',  'D',  0x01, 0x00, 0x00, 0x02, /* magic, version 1, flags, kv */
 	0x34, 0x12, 0x20, 0x00, 0x00, 0x20, 0x00, 0x00, /* key 0x1234, 32 credits, 8192 bytes */
 	0xe8, 0x03, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00, /* count 1000, size 64 */
-	0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,  13,
-	14,   15,   16,   17,   18,   19,   20,   21,   22,   23,   24,   25,   26,  27,
-	28,   29,   30,   31,
+	0,    1,    2,    3,    4,    5,    6,    7,    8,  9,  10, 11, 12, 13, 14, 15,
+	16,   17,   18,   19,   20,   21,   22,   23,   24, 25, 26, 27, 28, 29, 30, 31,
 };
 
 static struct wire_request sample_request(void)
@@ -152,8 +151,7 @@ START_TEST(test_request_golden)
 
 	wire_request_encode(&r, data);
 	ck_assert_mem_eq(data, golden_request, sizeof(data));
-	ck_assert_int_eq(wire_request_decode(&back, golden_request, sizeof(golden_request)),
-			 WIRE_REASON_NONE);
+	ck_assert_int_eq(wire_request_decode(&back, golden_request, sizeof(golden_request)), WIRE_REASON_NONE);
 	assert_request_eq(&back, &r);
 }
 END_TEST
@@ -198,8 +196,7 @@ START_TEST(test_request_version_before_length)
 }
 END_TEST
 
-static enum wire_reason decode_changed(void (*change)(struct wire_request *r, uint32_t value),
-				       uint32_t value)
+static enum wire_reason decode_changed(void (*change)(struct wire_request *r, uint32_t value), uint32_t value)
 {
 	struct wire_request r = sample_request(), back;
 	uint8_t data[WIRE_REQUEST_SIZE];
@@ -260,8 +257,7 @@ START_TEST(test_request_reasons)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		ck_assert_msg(decode_changed(cases[i].change, cases[i].value) == cases[i].reason,
-			      "case %zu", i);
+		ck_assert_msg(decode_changed(cases[i].change, cases[i].value) == cases[i].reason, "case %zu", i);
 }
 END_TEST
 
@@ -276,8 +272,7 @@ START_TEST(test_magic)
 	for (unsigned i = 0; i < 4; i++) {
 		memcpy(data, golden_request, sizeof(golden_request));
 		data[i] ^= 0x20;
-		ck_assert_int_eq(wire_request_decode(&r, data, sizeof(data)),
-				 WIRE_REASON_BAD_REQUEST);
+		ck_assert_int_eq(wire_request_decode(&r, data, sizeof(data)), WIRE_REASON_BAD_REQUEST);
 		ck_assert_int_eq(wire_accept_decode(&a, data, sizeof(data)), -EPROTO);
 		ck_assert_int_eq(wire_reject_decode(&j, data, sizeof(data)), -EPROTO);
 	}
@@ -289,11 +284,10 @@ static const uint8_t golden_accept[WIRE_ACCEPT_SIZE] = {
 	0x00, 0x20, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, /* 8192 bytes, 16 credits */
 	0xff, 0x0f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* eager 4095 */
 	0x00, 0x00, 0x00, 0x40, 0x01, 0x00, 0x00, 0x00, /* values to 5 GiB */
-	0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,
-	14,   15,   16,   17,   18,   19,   20,   21,   22,   23,   24,   25,   26,   27,
-	28,   29,   30,   31,   0xff, 0xfe, 0xfd, 0xfc, 0xfb, 0xfa, 0xf9, 0xf8, 0xf7, 0xf6,
-	0xf5, 0xf4, 0xf3, 0xf2, 0xf1, 0xf0, 0xef, 0xee, 0xed, 0xec, 0xeb, 0xea, 0xe9, 0xe8,
-	0xe7, 0xe6, 0xe5, 0xe4, 0xe3, 0xe2, 0xe1, 0xe0,
+	0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
+	16,   17,   18,   19,   20,   21,   22,   23,   24,   25,   26,   27,   28,   29,   30,   31,
+	0xff, 0xfe, 0xfd, 0xfc, 0xfb, 0xfa, 0xf9, 0xf8, 0xf7, 0xf6, 0xf5, 0xf4, 0xf3, 0xf2, 0xf1, 0xf0,
+	0xef, 0xee, 0xed, 0xec, 0xeb, 0xea, 0xe9, 0xe8, 0xe7, 0xe6, 0xe5, 0xe4, 0xe3, 0xe2, 0xe1, 0xe0,
 };
 
 static struct wire_accept sample_accept(void)
@@ -357,12 +351,9 @@ START_TEST(test_accept_bounds)
 		uint16_t credits;
 		int rc;
 	} cases[] = {
-		{WIRE_MESSAGE_MIN, WIRE_CREDITS_MIN, 0},
-		{WIRE_MESSAGE_MAX, WIRE_CREDITS_MAX, 0},
-		{WIRE_MESSAGE_MIN - 1, 16, -EPROTO},
-		{WIRE_MESSAGE_MAX + 1, 16, -EPROTO},
-		{8192, WIRE_CREDITS_MIN - 1, -EPROTO},
-		{8192, WIRE_CREDITS_MAX + 1, -EPROTO},
+		{WIRE_MESSAGE_MIN, WIRE_CREDITS_MIN, 0}, {WIRE_MESSAGE_MAX, WIRE_CREDITS_MAX, 0},
+		{WIRE_MESSAGE_MIN - 1, 16, -EPROTO},     {WIRE_MESSAGE_MAX + 1, 16, -EPROTO},
+		{8192, WIRE_CREDITS_MIN - 1, -EPROTO},   {8192, WIRE_CREDITS_MAX + 1, -EPROTO},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -548,8 +539,7 @@ END_TEST
 
 START_TEST(test_record_lying_lengths)
 {
-	static const uint32_t lies[] = {9, 16, 0x7fffffff, 0x80000000, UINT32_MAX - 16,
-					UINT32_MAX - 7, UINT32_MAX};
+	static const uint32_t lies[] = {9, 16, 0x7fffffff, 0x80000000, UINT32_MAX - 16, UINT32_MAX - 7, UINT32_MAX};
 	size_t bytes = HEAD + RECORD + 8;
 	char *m = message_new(bytes);
 
@@ -606,10 +596,9 @@ static void assert_names(const char *(*name)(unsigned), unsigned first, unsigned
 
 START_TEST(test_names)
 {
-	static const unsigned ops[] = {WIRE_OP_ECHO, WIRE_OP_GET, WIRE_OP_SET, WIRE_OP_DELETE,
-				       WIRE_OP_EXISTS, WIRE_OP_PUT, WIRE_OP_PUT_FROM, WIRE_OP_STAT,
-				       WIRE_OP_EXPIRE, WIRE_OP_DELETE_IF, WIRE_OP_INCR, WIRE_OP_SCAN,
-				       WIRE_OP_FLUSH, WIRE_OP_INFO};
+	static const unsigned ops[] = {WIRE_OP_ECHO, WIRE_OP_GET,      WIRE_OP_SET,   WIRE_OP_DELETE, WIRE_OP_EXISTS,
+				       WIRE_OP_PUT,  WIRE_OP_PUT_FROM, WIRE_OP_STAT,  WIRE_OP_EXPIRE, WIRE_OP_DELETE_IF,
+				       WIRE_OP_INCR, WIRE_OP_SCAN,     WIRE_OP_FLUSH, WIRE_OP_INFO};
 
 	assert_names(wire_service_name, WIRE_PING, WIRE_SERVICES);
 	ck_assert_str_eq(wire_service_name(0), "unknown");

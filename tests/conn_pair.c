@@ -33,9 +33,7 @@ static void listen_tcp(struct pair_listener *l)
 	*in = (struct sockaddr_in){.sin_family = AF_INET};
 	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	l->address_len = sizeof(*in);
-	ck_assert_int_eq(fabric_listen(l->queue, (struct sockaddr *)in, sizeof(*in), NULL,
-				       &l->listener),
-			 0);
+	ck_assert_int_eq(fabric_listen(l->queue, (struct sockaddr *)in, sizeof(*in), NULL, &l->listener), 0);
 	in->sin_port = htons(fabric_listener_port(l->listener));
 }
 
@@ -49,9 +47,7 @@ static void listen_unix(struct pair *pair)
 	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
 	snprintf(un->sun_path, sizeof(un->sun_path), "%s/socket", pair->dir);
 	l->address_len = sizeof(*un);
-	ck_assert_int_eq(fabric_listen(l->queue, (struct sockaddr *)un, sizeof(*un), NULL,
-				       &l->listener),
-			 0);
+	ck_assert_int_eq(fabric_listen(l->queue, (struct sockaddr *)un, sizeof(*un), NULL, &l->listener), 0);
 }
 
 void pair_open(struct pair *pair, bool unix_socket, const struct conn_group_attr *server,
@@ -92,8 +88,7 @@ static int listener_turn(struct pair_listener *l)
 	fabric_poll(l->queue, &c, 1);
 	for (; fabric_next_event(l->queue, &event); n++) {
 		ck_assert_int_eq(event.type, FABRIC_REQUEST);
-		l->take(l->arg, event.request, &wire,
-			wire_request_decode(&wire, event.data, event.data_len));
+		l->take(l->arg, event.request, &wire, wire_request_decode(&wire, event.data, event.data_len));
 	}
 	return n;
 }
@@ -137,8 +132,7 @@ struct evil *evil_new(struct pair *pair)
 	ck_assert_ptr_nonnull(evil);
 	ck_assert_int_eq(fabric_domain_create(pair->fabric, &evil->domain), 0);
 	ck_assert_int_eq(fabric_queue_create(evil->domain, &attr, &evil->queue), 0);
-	ck_assert_int_eq(fabric_register(evil->domain, evil->memory,
-					 sizeof(evil->memory) + sizeof(evil->out),
+	ck_assert_int_eq(fabric_register(evil->domain, evil->memory, sizeof(evil->memory) + sizeof(evil->out),
 					 FABRIC_LOCAL_WRITE, &evil->region),
 			 0);
 	return evil;
@@ -194,10 +188,8 @@ void evil_connect(struct pair *pair, struct evil *evil, const void *data, size_t
 	struct fabric_endpoint_attr attr = {.send_depth = 256, .recv_depth = 64, .reads_in = 16};
 	uint64_t until = pair_patience();
 
-	ck_assert_int_eq(fabric_connect(evil->queue, evil->domain,
-					(struct sockaddr *)&pair->listener.address,
-					pair->listener.address_len, &attr, data, len,
-					&evil->endpoint),
+	ck_assert_int_eq(fabric_connect(evil->queue, evil->domain, (struct sockaddr *)&pair->listener.address,
+					pair->listener.address_len, &attr, data, len, &evil->endpoint),
 			 0);
 	for (unsigned i = 0; i < 64; i++)
 		evil_feed(evil, i);

@@ -49,13 +49,13 @@ void pair_rest(struct pair *pair);
 /* The real time by which a test must have got on. */
 uint64_t pair_patience(void);
 
-#define PAIR_UNTIL(pair, condition)                                                                \
-	do {                                                                                       \
-		uint64_t until_ = pair_patience();                                                 \
-		while (!(condition)) {                                                             \
-			pair_turn(pair);                                                           \
-			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);      \
-		}                                                                                  \
+#define PAIR_UNTIL(pair, condition)                                                                                    \
+	do {                                                                                                           \
+		uint64_t until_ = pair_patience();                                                                     \
+		while (!(condition)) {                                                                                 \
+			pair_turn(pair);                                                                               \
+			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
+		}                                                                                                      \
 	} while (0)
 
 /* A peer without manners: an endpoint whose bytes the test chooses. It reads what comes. */

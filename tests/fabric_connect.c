@@ -14,8 +14,7 @@
 static const struct fabric_endpoint_attr *const attr = &pair_defaults.client;
 
 /* Listen on the nth address of a station; *sa is where to connect to. */
-static struct fabric_listener *listen_on(struct station *st, int nth, struct sockaddr_storage *sa,
-					 socklen_t *len)
+static struct fabric_listener *listen_on(struct station *st, int nth, struct sockaddr_storage *sa, socklen_t *len)
 {
 	struct fabric_listener *listener;
 
@@ -50,8 +49,7 @@ static void expect_failure(struct pair *p)
 {
 	struct fabric_event e = event_next(p, &p->client, p->c);
 
-	must(e.type == FABRIC_REJECTED || e.type == FABRIC_UNREACHABLE ||
-		     e.type == FABRIC_DISCONNECTED,
+	must(e.type == FABRIC_REJECTED || e.type == FABRIC_UNREACHABLE || e.type == FABRIC_DISCONNECTED,
 	     "%s, expected a refusal", event_name(e.type));
 }
 
@@ -124,8 +122,7 @@ static void check_private_data(struct pair *p, size_t ask, size_t answer)
 
 START_TEST(private_data_both_ways)
 {
-	static const size_t lengths[][2] = {{20, 100}, {0, 0},	 {1, 1},
-					    {56, 0},   {0, 196}, {56, 196}};
+	static const size_t lengths[][2] = {{20, 100}, {0, 0}, {1, 1}, {56, 0}, {0, 196}, {56, 196}};
 	struct pair p;
 
 	pair_open(&p, &pair_defaults);
@@ -141,9 +138,7 @@ START_TEST(private_data_too_long)
 	struct pair p;
 
 	pair_open(&p, &pair_defaults);
-	ck_assert_int_eq(
-		station_connect(&p.client, &p.sa, p.len, attr, data, FABRIC_REQUEST_DATA + 1, &p.c),
-		-EINVAL);
+	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, attr, data, FABRIC_REQUEST_DATA + 1, &p.c), -EINVAL);
 	begin_and_take(&p);
 	ck_assert_int_eq(fabric_accept(p.s, data, sizeof(data)), -EINVAL);
 	ck_assert_int_eq(fabric_accept(p.s, data, sizeof(data) - 1), 0);
@@ -253,8 +248,7 @@ static int swallower(struct sockaddr_storage *sa, socklen_t *len, bool full)
 	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)sa, len), 0);
 	for (int i = 0; full && i < 3; i++) {
 		filler = socket(sa->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-		ck_assert(connect(filler, (struct sockaddr *)sa, *len) == 0 ||
-			  errno == EINPROGRESS);
+		ck_assert(connect(filler, (struct sockaddr *)sa, *len) == 0 || errno == EINPROGRESS);
 	}
 	return fd;
 }
@@ -329,8 +323,8 @@ static bool own_address(struct in_addr *out)
 
 	ck_assert_int_eq(getifaddrs(&all), 0);
 	for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
-		found = i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
-			i->ifa_flags & IFF_UP && !address_is_loopback(i->ifa_addr);
+		found = i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
+			!address_is_loopback(i->ifa_addr);
 		if (found)
 			*out = ((struct sockaddr_in *)i->ifa_addr)->sin_addr;
 	}
@@ -388,15 +382,11 @@ START_TEST(listener_addresses)
 		ck_assert_uint_eq(fabric_listener_port(p.listener), 0);
 	else
 		ck_assert_uint_ne(fabric_listener_port(p.listener), 0);
-	ck_assert_int_eq(
-		fabric_listen(p.server.queue, (struct sockaddr *)&p.sa, p.len, NULL, &second),
-		-EADDRINUSE);
+	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&p.sa, p.len, NULL, &second), -EADDRINUSE);
 	foreign.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, for documentation */
-	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&foreign, sizeof(foreign),
-				       NULL, &second),
+	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&foreign, sizeof(foreign), NULL, &second),
 			 -EADDRNOTAVAIL);
-	ck_assert_int_eq(fabric_listen(p.server.queue, &nonsense, sizeof(nonsense), NULL, &second),
-			 -EAFNOSUPPORT);
+	ck_assert_int_eq(fabric_listen(p.server.queue, &nonsense, sizeof(nonsense), NULL, &second), -EAFNOSUPPORT);
 	fabric_listener_close(NULL);
 	/* None of these harmed the first. */
 	pair_connect(&p, &p.c, &p.s);
@@ -413,8 +403,7 @@ START_TEST(listen_again)
 	for (int i = 0; i < 3; i++) {
 		fabric_listener_close(p.listener);
 		p.listener = NULL;
-		ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&p.sa, p.len,
-					       &p.server, &p.listener),
+		ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&p.sa, p.len, &p.server, &p.listener),
 				 0);
 	}
 	pair_exercise(&p, p.c, p.s);
@@ -437,19 +426,15 @@ START_TEST(stale_unix_socket_is_replaced)
 		return;
 	pair_open(&p, &pair_defaults);
 	fd = swallower(&sa, &len, false);
-	ck_assert_int_eq(
-		fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener),
-		-EADDRINUSE);
+	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener), -EADDRINUSE);
 	close(fd);
-	ck_assert_int_eq(
-		fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener), 0);
+	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener), 0);
 	fabric_listener_close(listener);
 
 	/* What is not a socket is nobody's to remove. */
 	fd = open(((struct sockaddr_un *)&sa)->sun_path, O_CREAT | O_EXCL | O_WRONLY, 0600);
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_lt(
-		fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener), 0);
+	ck_assert_int_lt(fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener), 0);
 	ck_assert_int_eq(access(((struct sockaddr_un *)&sa)->sun_path, F_OK), 0);
 	unlink(((struct sockaddr_un *)&sa)->sun_path);
 	close(fd);
@@ -571,8 +556,7 @@ START_TEST(client_disconnects_while_connecting)
 	begin(&p);
 	fabric_disconnect(p.c);
 	e = event_next(&p, &p.client, p.c);
-	must(e.type == FABRIC_DISCONNECTED || e.type == FABRIC_UNREACHABLE, "%s",
-	     event_name(e.type));
+	must(e.type == FABRIC_DISCONNECTED || e.type == FABRIC_UNREACHABLE, "%s", event_name(e.type));
 	pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.event_count, 0);
 	pair_close(&p);
@@ -593,8 +577,7 @@ START_TEST(client_gone_before_the_answer)
 	pair_pump_for(&p, 10);
 	if (_i == 0) {
 		fabric_reject(request, NULL, 0);
-	} else if (station_take(&p.server, request, attr, &p.s) == 0 &&
-		   fabric_accept(p.s, NULL, 0) == 0) {
+	} else if (station_take(&p.server, request, attr, &p.s) == 0 && fabric_accept(p.s, NULL, 0) == 0) {
 		e = event_next(&p, &p.server, p.s);
 		if (e.type == FABRIC_ESTABLISHED)
 			e = event_next(&p, &p.server, p.s);
@@ -645,16 +628,7 @@ START_TEST(receives_posted_while_connecting)
 END_TEST
 
 /* Destroy in each state; the other side learns, nothing else comes, the listener goes on. */
-enum state {
-	CONNECTING,
-	REQUESTED,
-	TAKEN,
-	ACCEPTED,
-	ESTABLISHED,
-	DISCONNECTING,
-	DISCONNECTED,
-	STATES
-};
+enum state { CONNECTING, REQUESTED, TAKEN, ACCEPTED, ESTABLISHED, DISCONNECTING, DISCONNECTED, STATES };
 
 static void go_to(struct pair *p, enum state state)
 {

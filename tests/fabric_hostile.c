@@ -167,8 +167,7 @@ static void siege_record(struct siege *x)
 	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
 	ck_assert_int_eq(listen(listener, 4), 0);
 	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
-	ck_assert_int_eq(
-		station_connect(&x->p.client, &sa, len, &pair_shared.client, "hello", 5, &c), 0);
+	ck_assert_int_eq(station_connect(&x->p.client, &sa, len, &pair_shared.client, "hello", 5, &c), 0);
 	server = raw_connect(&x->p.sa, x->p.len);
 	while (client < 0 || !x->p.client.event_count) {
 		must(time_now() < until, "waited in vain");
@@ -221,8 +220,8 @@ static void siege_close(struct siege *x)
 	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
 
 	while (count_fds() != x->fds || x->p.server.known_count > 1) {
-		must(time_now() < until, "%d descriptors, were %d; %d endpoints", count_fds(),
-		     x->fds, x->p.server.known_count);
+		must(time_now() < until, "%d descriptors, were %d; %d endpoints", count_fds(), x->fds,
+		     x->p.server.known_count);
 		serve(&x->p, &x->inbox);
 	}
 	post(x->p.c, &wr);
@@ -350,9 +349,7 @@ START_TEST(others_connect_beside_half_open_ones)
 		raw_send(fd[i], x.bytes, i % 2 ? x.hello / 2 : 0);
 		serve(&x.p, &x.inbox);
 	}
-	ck_assert_int_eq(
-		station_connect(&x.p.client, &x.p.sa, x.p.len, &pair_shared.client, NULL, 0, &c),
-		0);
+	ck_assert_int_eq(station_connect(&x.p.client, &x.p.sa, x.p.len, &pair_shared.client, NULL, 0, &c), 0);
 	while (!x.p.client.event_count)
 		serve(&x.p, &x.inbox);
 	event_expect(&x.p, &x.p.client, c, FABRIC_ESTABLISHED);
@@ -466,8 +463,7 @@ START_TEST(client_meets_a_mad_server)
 		uint64_t until = deadline();
 		int fd;
 
-		ck_assert_int_eq(
-			station_connect(&p.client, &sa, len, &p.options.client, NULL, 0, &c), 0);
+		ck_assert_int_eq(station_connect(&p.client, &sa, len, &p.options.client, NULL, 0, &c), 0);
 		while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0) {
 			must(time_now() < until, "waited in vain");
 			pair_pump(&p);
@@ -478,8 +474,7 @@ START_TEST(client_meets_a_mad_server)
 		close(fd);
 		struct fabric_event e = event_next(&p, &p.client, c);
 
-		must(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s",
-		     event_name(e.type));
+		must(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s", event_name(e.type));
 		station_destroy(&p.client, &c);
 	}
 	pair_exercise(&p, p.c, p.s);

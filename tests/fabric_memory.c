@@ -74,8 +74,7 @@ START_TEST(many_reads_at_once)
 	buffer_make(&to, &p.client, 40 * 5000, FABRIC_LOCAL_WRITE);
 	buffer_fill(&from, 2);
 	for (size_t i = 0; i < 40; i++) {
-		struct fabric_wr wr =
-			wr_remote(FABRIC_READ, i, &to, i * 5000, 5000, &from, p.s, i * 5000);
+		struct fabric_wr wr = wr_remote(FABRIC_READ, i, &to, i * 5000, 5000, &from, p.s, i * 5000);
 
 		post(p.c, &wr);
 	}
@@ -226,10 +225,8 @@ START_TEST(reads_see_earlier_writes)
 	buffer_make(&mine, &p.client, 20000, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 10000, BOTH);
 	for (unsigned i = 0; i < 50; i++) {
-		struct fabric_wr read =
-			wr_remote(FABRIC_READ, i, &mine, 10000, 10000, &theirs, p.s, 0);
-		struct fabric_wr write =
-			wr_remote(FABRIC_WRITE, i, &mine, 0, 10000, &theirs, p.s, 0);
+		struct fabric_wr read = wr_remote(FABRIC_READ, i, &mine, 10000, 10000, &theirs, p.s, 0);
+		struct fabric_wr write = wr_remote(FABRIC_WRITE, i, &mine, 0, 10000, &theirs, p.s, 0);
 
 		memset(mine.at, (int)i + 1, 10000);
 		write.signaled = false;
@@ -269,9 +266,7 @@ START_TEST(regions_come_and_go)
 	buffer_make(&b, &p.server, 64 * 4096, BOTH);
 	for (int round = 0; round < 10; round++) {
 		for (size_t i = 0; i < 64; i++) {
-			ck_assert_int_eq(fabric_register(p.server.domain, b.at + i * 4096, 4096,
-							 BOTH, &region[i]),
-					 0);
+			ck_assert_int_eq(fabric_register(p.server.domain, b.at + i * 4096, 4096, BOTH, &region[i]), 0);
 			for (size_t j = 0; j < i; j++)
 				ck_assert_uint_ne(fabric_region_rkey(region[i], p.s),
 						  fabric_region_rkey(region[j], p.s));
@@ -340,11 +335,8 @@ static void scene_open(struct scene *x, unsigned access)
 	buffer_make(&x->mine, &x->p.client, 8192, FABRIC_LOCAL_WRITE);
 	buffer_make(&x->theirs, &x->p.server, 3 * 4096, 0);
 	buffer_make(&x->inbox, &x->p.server, 4096, FABRIC_LOCAL_WRITE);
-	ck_assert_int_eq(
-		fabric_register(x->p.server.domain, x->theirs.at + 4096, 4096, access, &x->region),
-		0);
-	ck_assert_int_eq(
-		fabric_register(x->p.server.domain, x->theirs.at, 4096, BOTH, &x->neighbour), 0);
+	ck_assert_int_eq(fabric_register(x->p.server.domain, x->theirs.at + 4096, 4096, access, &x->region), 0);
+	ck_assert_int_eq(fabric_register(x->p.server.domain, x->theirs.at, 4096, BOTH, &x->neighbour), 0);
 	ck_assert_int_eq(fabric_domain_create(x->p.fabric, &x->other), 0);
 	ck_assert_int_eq(fabric_register(x->other, x->theirs.at, 3 * 4096, BOTH, &x->foreign), 0);
 	memset(x->mine.at, 0x11, x->mine.len);
@@ -407,8 +399,7 @@ START_TEST(refused)
 	}
 	bad = wr_local(r->opcode, 1, &x.mine, 0, r->len);
 	bad.rkey = choose_key(&x, r->key);
-	bad.remote_addr =
-		(r->from_zero ? 0 : (uint64_t)(uintptr_t)x.theirs.at + 4096) + (uint64_t)r->offset;
+	bad.remote_addr = (r->from_zero ? 0 : (uint64_t)(uintptr_t)x.theirs.at + 4096) + (uint64_t)r->offset;
 	bad.signaled = _i % 2;
 	after = wr_local(FABRIC_SEND, 2, NULL, 0, 0);
 	bad.next = &after;
@@ -416,13 +407,12 @@ START_TEST(refused)
 
 	struct fabric_completion c = done_next(p, &p->client, p->c);
 
-	must(c.id == 1 && c.status == FABRIC_REMOTE_ACCESS, "%s: completion %d (%s)", r->name,
-	     (int)c.id, fabric_status_text(c.status));
+	must(c.id == 1 && c.status == FABRIC_REMOTE_ACCESS, "%s: completion %d (%s)", r->name, (int)c.id,
+	     fabric_status_text(c.status));
 	/* The send and the receives; their order to each other is free. */
 	for (uint64_t recvs = 0, sends = 0; recvs + sends < 4;) {
 		c = done_next(p, &p->client, p->c);
-		must(c.status == FABRIC_FLUSHED, "%s: %d is %s", r->name, (int)c.id,
-		     fabric_status_text(c.status));
+		must(c.status == FABRIC_FLUSHED, "%s: %d is %s", r->name, (int)c.id, fabric_status_text(c.status));
 		ck_assert_uint_eq(c.id, c.id == 2 ? 2 + sends++ : 50 + recvs++);
 	}
 	for (uint64_t i = 0; i < 3; i++)
@@ -507,8 +497,7 @@ START_TEST(deregistered_in_mid_transfer)
 			ck_assert(!ended);
 			continue;
 		}
-		must(c.status == (ended ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS) ||
-			     (!ended && opcode == FABRIC_READ),
+		must(c.status == (ended ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS) || (!ended && opcode == FABRIC_READ),
 		     "%d is %s", (int)i, fabric_status_text(c.status));
 		ended = true;
 	}

@@ -42,8 +42,8 @@ struct stream {
 	uint64_t sent, acked, seen;
 };
 
-static void stream_open(struct stream *s, struct station *from, struct fabric_endpoint *out,
-			struct station *to, struct fabric_endpoint *in)
+static void stream_open(struct stream *s, struct station *from, struct fabric_endpoint *out, struct station *to,
+			struct fabric_endpoint *in)
 {
 	*s = (struct stream){.from = from, .to = to, .out = out, .in = in};
 	buffer_make(&s->source, from, 16 * 16, 0);
@@ -56,8 +56,7 @@ static void stream_send(struct stream *s, uint64_t total)
 {
 	while (s->sent < total && s->sent - s->acked < 16) {
 		size_t slot = s->sent % 16;
-		struct fabric_wr wr =
-			wr_local(FABRIC_SEND, 1000 + s->sent, &s->source, slot * 16, 16);
+		struct fabric_wr wr = wr_local(FABRIC_SEND, 1000 + s->sent, &s->source, slot * 16, 16);
 		int err;
 
 		memcpy(s->source.at + slot * 16, &s->sent, sizeof(s->sent));
@@ -98,8 +97,7 @@ START_TEST(many_sends_stay_in_order_both_ways)
 	stream_open(&there, &p.client, p.c, &p.server, p.s);
 	stream_open(&back, &p.server, p.s, &p.client, p.c);
 	until = time_now() + (uint64_t)target.slow * 30 * TIME_S;
-	while (there.acked < total || back.acked < total || there.seen < total ||
-	       back.seen < total) {
+	while (there.acked < total || back.acked < total || there.seen < total || back.seen < total) {
 		must(time_now() < until, "waited in vain");
 		stream_send(&there, total);
 		stream_send(&back, total);
@@ -170,8 +168,7 @@ START_TEST(inline_memory_is_free_at_once)
 	ck_assert_uint_gt(len, 0);
 	buffer_make(&to, &p.server, 64 * 512, FABRIC_REMOTE_WRITE);
 	for (unsigned i = 0; i < 32; i++) {
-		struct fabric_wr wr = {
-			.id = i, .opcode = FABRIC_SEND, .signaled = true, .sge_count = 2};
+		struct fabric_wr wr = {.id = i, .opcode = FABRIC_SEND, .signaled = true, .sge_count = 2};
 
 		receive(&p.server, p.s, i, &to, i * 512, 512);
 		memset(stack, (int)i, sizeof(stack));
@@ -269,10 +266,8 @@ START_TEST(each_signaled_completes_once)
 	for (uint64_t i = 0; i < 16; i++)
 		receive(&p.server, p.s, i, &to, 0, 64);
 	for (uint64_t i = 0; i < 16; i++) {
-		struct fabric_wr read =
-			wr_remote(FABRIC_READ, i * 10 + 2, &from, 0, 64, &to, p.s, 0);
-		struct fabric_wr write =
-			wr_remote(FABRIC_WRITE, i * 10 + 1, &from, 0, 64, &to, p.s, 0);
+		struct fabric_wr read = wr_remote(FABRIC_READ, i * 10 + 2, &from, 0, 64, &to, p.s, 0);
+		struct fabric_wr write = wr_remote(FABRIC_WRITE, i * 10 + 1, &from, 0, 64, &to, p.s, 0);
 		struct fabric_wr send = wr_local(FABRIC_SEND, i * 10, &from, 0, 64);
 
 		send.next = &write;

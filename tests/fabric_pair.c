@@ -113,8 +113,7 @@ static void log_event(struct station *st, const struct fabric_event *e)
 	struct known *k = find_known(st, e->endpoint);
 
 	must(k, "%s of no living endpoint", event_name(e->type));
-	must(!k->closed || e->type == FABRIC_REMOVED, "%s after the disconnect",
-	     event_name(e->type));
+	must(!k->closed || e->type == FABRIC_REMOVED, "%s after the disconnect", event_name(e->type));
 	if (e->type != FABRIC_DISCONNECTED)
 		return;
 	/* The flushes precede it: one look, without waiting, finds what was not yet pulled. */
@@ -191,15 +190,14 @@ int station_connect(struct station *st, const struct sockaddr_storage *sa, sockl
 	int err;
 
 	a.context = st;
-	err = fabric_connect(st->queue, st->domain, (const struct sockaddr *)sa, len, &a, data,
-			     data_len, out);
+	err = fabric_connect(st->queue, st->domain, (const struct sockaddr *)sa, len, &a, data, data_len, out);
 	if (!err)
 		know(st, *out);
 	return err;
 }
 
-int station_take(struct station *st, struct fabric_request *request,
-		 const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
+int station_take(struct station *st, struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+		 struct fabric_endpoint **out)
 {
 	struct fabric_endpoint_attr a = *attr;
 	int err;
@@ -235,8 +233,7 @@ void pair_open(struct pair *p, const struct pair_options *options)
 	station_open(&p->client, p->fabric, &p->options.queue);
 	station_open(&p->server, p->fabric, &p->options.queue);
 	target_address(0, &p->sa, &p->len);
-	ck_assert_int_eq(fabric_listen(p->server.queue, (struct sockaddr *)&p->sa, p->len,
-				       &p->server, &p->listener),
+	ck_assert_int_eq(fabric_listen(p->server.queue, (struct sockaddr *)&p->sa, p->len, &p->server, &p->listener),
 			 0);
 	/* IPv4 and IPv6 have the port at the same place. */
 	if (p->sa.ss_family != AF_UNIX)
@@ -247,8 +244,7 @@ void pair_connect(struct pair *p, struct fabric_endpoint **c, struct fabric_endp
 {
 	struct fabric_event e;
 
-	ck_assert_int_eq(
-		station_connect(&p->client, &p->sa, p->len, &p->options.client, NULL, 0, c), 0);
+	ck_assert_int_eq(station_connect(&p->client, &p->sa, p->len, &p->options.client, NULL, 0, c), 0);
 	e = event_expect(p, &p->server, NULL, FABRIC_REQUEST);
 	ck_assert_int_eq(station_take(&p->server, e.request, &p->options.server, s), 0);
 	ck_assert_int_eq(fabric_accept(*s, NULL, 0), 0);
@@ -296,8 +292,7 @@ struct fabric_completion done_next_at(int line, struct pair *p, struct station *
 
 			if (endpoint && c.endpoint != endpoint)
 				continue;
-			memmove(&st->done[seen], &st->done[seen + 1],
-				(size_t)(--st->done_count - seen) * sizeof(c));
+			memmove(&st->done[seen], &st->done[seen + 1], (size_t)(--st->done_count - seen) * sizeof(c));
 			return c;
 		}
 		must(time_now() < until, "line %d: waited in vain for a completion", line);
@@ -305,22 +300,20 @@ struct fabric_completion done_next_at(int line, struct pair *p, struct station *
 }
 
 struct fabric_completion done_expect_at(int line, struct pair *p, struct station *st,
-					const struct fabric_endpoint *endpoint, uint64_t id,
-					enum fabric_opcode opcode, enum fabric_status status)
+					const struct fabric_endpoint *endpoint, uint64_t id, enum fabric_opcode opcode,
+					enum fabric_status status)
 {
 	struct fabric_completion c = done_next_at(line, p, st, endpoint);
 
-	must(c.id == id && c.status == status, "line %d: completion %llu (%s), expected %llu (%s)",
-	     line, (unsigned long long)c.id, fabric_status_text(c.status), (unsigned long long)id,
+	must(c.id == id && c.status == status, "line %d: completion %llu (%s), expected %llu (%s)", line,
+	     (unsigned long long)c.id, fabric_status_text(c.status), (unsigned long long)id,
 	     fabric_status_text(status));
-	must(c.status != FABRIC_OK || c.opcode == opcode,
-	     "line %d: completion %llu of opcode %d, expected %d", line, (unsigned long long)id,
-	     (int)c.opcode, (int)opcode);
+	must(c.status != FABRIC_OK || c.opcode == opcode, "line %d: completion %llu of opcode %d, expected %d", line,
+	     (unsigned long long)id, (int)c.opcode, (int)opcode);
 	return c;
 }
 
-struct fabric_event event_next_at(int line, struct pair *p, struct station *st,
-				  const struct fabric_endpoint *endpoint)
+struct fabric_event event_next_at(int line, struct pair *p, struct station *st, const struct fabric_endpoint *endpoint)
 {
 	uint64_t until = deadline();
 
@@ -330,8 +323,7 @@ struct fabric_event event_next_at(int line, struct pair *p, struct station *st,
 
 			if (e.endpoint != endpoint)
 				continue;
-			memmove(&st->event[i], &st->event[i + 1],
-				(size_t)(--st->event_count - i) * sizeof(e));
+			memmove(&st->event[i], &st->event[i + 1], (size_t)(--st->event_count - i) * sizeof(e));
 			return e;
 		}
 		must(time_now() < until, "line %d: waited in vain for an event", line);
@@ -339,13 +331,11 @@ struct fabric_event event_next_at(int line, struct pair *p, struct station *st,
 }
 
 struct fabric_event event_expect_at(int line, struct pair *p, struct station *st,
-				    const struct fabric_endpoint *endpoint,
-				    enum fabric_event_type type)
+				    const struct fabric_endpoint *endpoint, enum fabric_event_type type)
 {
 	struct fabric_event e = event_next_at(line, p, st, endpoint);
 
-	must(e.type == type, "line %d: %s (%d), expected %s", line, event_name(e.type), e.error,
-	     event_name(type));
+	must(e.type == type, "line %d: %s (%d), expected %s", line, event_name(e.type), e.error, event_name(type));
 	return e;
 }
 
@@ -382,8 +372,7 @@ void buffer_make(struct buffer *b, struct station *st, size_t len, unsigned acce
 	uint8_t *map;
 
 	b->len = len;
-	map = mmap(NULL, buffer_mapped(b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		   0);
+	map = mmap(NULL, buffer_mapped(b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(map, MAP_FAILED);
 	b->at = map + BUFFER_GUARD;
 	memset(map, GUARD_BYTE, BUFFER_GUARD);
@@ -431,8 +420,7 @@ bool buffer_has(const struct buffer *b, size_t offset, size_t len, uint8_t seed)
 	return true;
 }
 
-struct fabric_wr wr_local(enum fabric_opcode opcode, uint64_t id, const struct buffer *b,
-			  size_t offset, size_t len)
+struct fabric_wr wr_local(enum fabric_opcode opcode, uint64_t id, const struct buffer *b, size_t offset, size_t len)
 {
 	struct fabric_wr wr = {.id = id, .opcode = opcode, .signaled = true};
 
@@ -443,9 +431,8 @@ struct fabric_wr wr_local(enum fabric_opcode opcode, uint64_t id, const struct b
 	return wr;
 }
 
-struct fabric_wr wr_remote(enum fabric_opcode opcode, uint64_t id, const struct buffer *b,
-			   size_t offset, size_t len, const struct buffer *to,
-			   const struct fabric_endpoint *theirs, size_t to_offset)
+struct fabric_wr wr_remote(enum fabric_opcode opcode, uint64_t id, const struct buffer *b, size_t offset, size_t len,
+			   const struct buffer *to, const struct fabric_endpoint *theirs, size_t to_offset)
 {
 	struct fabric_wr wr = wr_local(opcode, id, b, offset, len);
 
@@ -473,16 +460,16 @@ void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const stru
 	ck_assert_int_eq(err, 0);
 }
 
-int try_receive(struct station *st, struct fabric_endpoint *endpoint, uint64_t id,
-		const struct buffer *b, size_t offset, size_t len)
+int try_receive(struct station *st, struct fabric_endpoint *endpoint, uint64_t id, const struct buffer *b,
+		size_t offset, size_t len)
 {
 	struct fabric_recv r = {.id = id, .sge = {b->at + offset, len, b->region}};
 
 	return fabric_post_recv(st->queue, endpoint, &r, 1);
 }
 
-void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, uint64_t id,
-		const struct buffer *b, size_t offset, size_t len)
+void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, uint64_t id, const struct buffer *b,
+		size_t offset, size_t len)
 {
 	int err = try_receive(st, endpoint, id, b, offset, len);
 

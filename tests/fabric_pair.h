@@ -16,10 +16,10 @@
 
 /* As ck_assert_msg, for what is looked at thousands of times: check writes to a file at each of its
  * own assertions. */
-#define must(condition, ...)                                                                       \
-	do {                                                                                       \
-		if (unlikely(!(condition)))                                                        \
-			ck_abort_msg(__VA_ARGS__);                                                 \
+#define must(condition, ...)                                                                                           \
+	do {                                                                                                           \
+		if (unlikely(!(condition)))                                                                            \
+			ck_abort_msg(__VA_ARGS__);                                                                     \
 	} while (0)
 
 /* What the suite runs against, from the command line. */
@@ -63,8 +63,8 @@ bool station_sleep(struct station *st, int timeout_ms);
 int station_connect(struct station *st, const struct sockaddr_storage *sa, socklen_t len,
 		    const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		    struct fabric_endpoint **out);
-int station_take(struct station *st, struct fabric_request *request,
-		 const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
+int station_take(struct station *st, struct fabric_request *request, const struct fabric_endpoint_attr *attr,
+		 struct fabric_endpoint **out);
 void station_destroy(struct station *st, struct fabric_endpoint **endpoint);
 
 struct pair_options {
@@ -72,7 +72,7 @@ struct pair_options {
 	struct fabric_endpoint_attr client, server;
 };
 extern const struct pair_options pair_defaults; /* 64 sends, 64 own receives, 4 reads each way */
-extern const struct pair_options pair_shared;	/* the server takes from 64 shared receives */
+extern const struct pair_options pair_shared;   /* the server takes from 64 shared receives */
 
 struct pair {
 	struct fabric *fabric;
@@ -80,7 +80,7 @@ struct pair {
 	struct pair_options options;
 	struct station client, server;
 	struct fabric_listener *listener; /* on the server's queue */
-	struct sockaddr_storage sa;	  /* where it listens */
+	struct sockaddr_storage sa;       /* where it listens */
 	socklen_t len;
 	struct fabric_endpoint *c, *s;
 };
@@ -94,13 +94,13 @@ void pair_pump_for(struct pair *p, unsigned ms); /* to see that nothing comes; t
 
 uint64_t deadline(void); /* of one wait */
 
-#define wait_until(p, condition)                                                                   \
-	do {                                                                                       \
-		uint64_t until_ = deadline();                                                      \
-		while (!(condition)) {                                                             \
-			must(time_now() < until_, "waited in vain for: %s", #condition);           \
-			pair_pump(p);                                                              \
-		}                                                                                  \
+#define wait_until(p, condition)                                                                                       \
+	do {                                                                                                           \
+		uint64_t until_ = deadline();                                                                          \
+		while (!(condition)) {                                                                                 \
+			must(time_now() < until_, "waited in vain for: %s", #condition);                               \
+			pair_pump(p);                                                                                  \
+		}                                                                                                      \
 	} while (0)
 
 /* Take the first completion (of endpoint, or of any when NULL) out of the log; waits for it. */
@@ -110,20 +110,17 @@ struct fabric_completion done_next_at(int line, struct pair *p, struct station *
 
 /* The same, which has to have this id and status, and this opcode when it is FABRIC_OK. */
 struct fabric_completion done_expect_at(int line, struct pair *p, struct station *st,
-					const struct fabric_endpoint *endpoint, uint64_t id,
-					enum fabric_opcode opcode, enum fabric_status status);
-#define done_expect(p, st, endpoint, id, opcode, status)                                           \
-	done_expect_at(__LINE__, p, st, endpoint, id, opcode, status)
+					const struct fabric_endpoint *endpoint, uint64_t id, enum fabric_opcode opcode,
+					enum fabric_status status);
+#define done_expect(p, st, endpoint, id, opcode, status) done_expect_at(__LINE__, p, st, endpoint, id, opcode, status)
 
 /* The next event of endpoint (NULL: of a listener), whatever it is; waits for it. */
-struct fabric_event event_next_at(int line, struct pair *p, struct station *st,
-				  const struct fabric_endpoint *endpoint);
+struct fabric_event event_next_at(int line, struct pair *p, struct station *st, const struct fabric_endpoint *endpoint);
 #define event_next(p, st, endpoint) event_next_at(__LINE__, p, st, endpoint)
 
 /* The same, which has to be of this type. */
 struct fabric_event event_expect_at(int line, struct pair *p, struct station *st,
-				    const struct fabric_endpoint *endpoint,
-				    enum fabric_event_type type);
+				    const struct fabric_endpoint *endpoint, enum fabric_event_type type);
 #define event_expect(p, st, endpoint, type) event_expect_at(__LINE__, p, st, endpoint, type)
 
 const char *event_name(enum fabric_event_type type);
@@ -145,12 +142,10 @@ bool buffer_has(const struct buffer *b, size_t offset, size_t len, uint8_t seed)
 void buffer_check_guards(const struct buffer *b);
 
 /* A signaled work request on b[offset, offset + len); without any memory when b is NULL. */
-struct fabric_wr wr_local(enum fabric_opcode opcode, uint64_t id, const struct buffer *b,
-			  size_t offset, size_t len);
+struct fabric_wr wr_local(enum fabric_opcode opcode, uint64_t id, const struct buffer *b, size_t offset, size_t len);
 /* The same towards target[target_offset...), memory of the side whose endpoint is `theirs`. */
-struct fabric_wr wr_remote(enum fabric_opcode opcode, uint64_t id, const struct buffer *b,
-			   size_t offset, size_t len, const struct buffer *to,
-			   const struct fabric_endpoint *theirs, size_t to_offset);
+struct fabric_wr wr_remote(enum fabric_opcode opcode, uint64_t id, const struct buffer *b, size_t offset, size_t len,
+			   const struct buffer *to, const struct fabric_endpoint *theirs, size_t to_offset);
 
 /* Post one or a chain, which must succeed; patiently: pump while it answers -EAGAIN. */
 void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
@@ -158,12 +153,11 @@ void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr 
 void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
 
 /* Post one receive into b[offset, offset + len); endpoint NULL: shared. */
-int try_receive(struct station *st, struct fabric_endpoint *endpoint, uint64_t id,
-		const struct buffer *b, size_t offset, size_t len);
-void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, uint64_t id,
-		const struct buffer *b, size_t offset, size_t len);
-#define receive(st, endpoint, id, b, offset, len)                                                  \
-	receive_at(__LINE__, st, endpoint, id, b, offset, len)
+int try_receive(struct station *st, struct fabric_endpoint *endpoint, uint64_t id, const struct buffer *b,
+		size_t offset, size_t len);
+void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, uint64_t id, const struct buffer *b,
+		size_t offset, size_t len);
+#define receive(st, endpoint, id, b, offset, len) receive_at(__LINE__, st, endpoint, id, b, offset, len)
 
 /* A few messages, a write and a read between c and s: that this connection is well. Own
  * or shared receives as the pair has them; leaves no receive posted. */

@@ -82,8 +82,8 @@ START_TEST(hundreds_of_endpoints)
 	for (unsigned n = 0; n < MESSAGES; n++) {
 		for (unsigned i = 0; i < ENDPOINTS; i++) {
 			struct fabric_wr send = wr_local(FABRIC_SEND, n, &x->from, i * 4096, 8);
-			struct fabric_wr write = wr_remote(FABRIC_WRITE, n, &x->from, i * 4096,
-							   4096, &x->to, x->s[i], i * 4096);
+			struct fabric_wr write =
+				wr_remote(FABRIC_WRITE, n, &x->from, i * 4096, 4096, &x->to, x->s[i], i * 4096);
 
 			memcpy(x->from.at + i * 4096, (unsigned[]){i, n}, 8);
 			write.signaled = false;
@@ -123,9 +123,7 @@ START_TEST(connects_at_once)
 
 	pair_open(&p, &pair_defaults);
 	for (int i = 0; i < N; i++)
-		ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, &i,
-						 sizeof(i), &c[i]),
-				 0);
+		ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, &i, sizeof(i), &c[i]), 0);
 	wait_until(&p, p.server.event_count == N);
 	for (int i = 0; i < N; i++) {
 		int who;
@@ -200,15 +198,12 @@ START_TEST(refusals_leave_nothing)
 		struct fabric_endpoint *c, *s = NULL;
 		struct fabric_request *request;
 
-		ck_assert_int_eq(
-			station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &c),
-			0);
+		ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &c), 0);
 		request = event_expect(&p, &p.server, NULL, FABRIC_REQUEST).request;
 		if (i % 3 == 0)
 			fabric_reject(request, NULL, 0);
 		else
-			ck_assert_int_eq(station_take(&p.server, request, &p.options.server, &s),
-					 0);
+			ck_assert_int_eq(station_take(&p.server, request, &p.options.server, &s), 0);
 		if (i % 3 == 1)
 			station_destroy(&p.server, &s);
 		if (i % 3 != 2)

@@ -91,8 +91,7 @@ START_TEST(receives_of_a_refused_connect)
 
 	pair_open(&p, &pair_defaults);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
-	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c),
-			 0);
+	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	receive(&p.client, p.c, 1, &mine, 0, 100);
 	e = event_expect(&p, &p.server, NULL, FABRIC_REQUEST);
 	fabric_reject(e.request, NULL, 0);
@@ -128,12 +127,10 @@ START_TEST(everything_completes_under_traffic)
 			int err;
 
 			if (random_next(&seed) % 3 == 0)
-				(void)try_receive(side ? &p.server : &p.client, ep, 5000, local, 0,
-						  300000);
-			wr = wr_remote((enum fabric_opcode[]){FABRIC_SEND, FABRIC_WRITE,
-							      FABRIC_READ}[random_next(&seed) % 3],
-				       posted[side], local, 0, len, side ? &mine : &theirs,
-				       side ? p.c : p.s, 0);
+				(void)try_receive(side ? &p.server : &p.client, ep, 5000, local, 0, 300000);
+			wr = wr_remote(
+				(enum fabric_opcode[]){FABRIC_SEND, FABRIC_WRITE, FABRIC_READ}[random_next(&seed) % 3],
+				posted[side], local, 0, len, side ? &mine : &theirs, side ? p.c : p.s, 0);
 			err = fabric_post(ep, &wr);
 			ck_assert(err == 0 || err == -EAGAIN);
 			posted[side] += !err;
@@ -281,8 +278,7 @@ START_TEST(close_with_work_in_flight)
 	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	receive(&p.server, NULL, 1, &theirs, 0, 100);
 	for (uint64_t i = 0; i < 8; i++) {
-		wr = wr_remote(i % 2 ? FABRIC_READ : FABRIC_WRITE, i, &mine, 0, MIB, &theirs, p.s,
-			       0);
+		wr = wr_remote(i % 2 ? FABRIC_READ : FABRIC_WRITE, i, &mine, 0, MIB, &theirs, p.s, 0);
 		post(p.c, &wr);
 	}
 	pair_pump(&p);
@@ -313,8 +309,7 @@ static void peer_process(int port_fd)
 	ck_assert_int_eq(fabric_open(target.provider, NULL, &fabric), 0);
 	station_open(&st, fabric, &pair_defaults.queue);
 	buffer_make(&b, &st, 4096, FABRIC_LOCAL_WRITE);
-	ck_assert_int_eq(station_connect(&st, &sa, len, &pair_defaults.client, NULL, 0, &endpoint),
-			 0);
+	ck_assert_int_eq(station_connect(&st, &sa, len, &pair_defaults.client, NULL, 0, &endpoint), 0);
 	receive(&st, endpoint, 1, &b, 0, 100);
 	for (;;)
 		station_pump(&st);
@@ -337,9 +332,8 @@ START_TEST(killed_peer_is_noticed)
 		peer_process(port_pipe[0]);
 	}
 	pair_open(&p, &pair_defaults);
-	ck_assert_int_eq(
-		write(port_pipe[1], &((struct sockaddr_in *)&p.sa)->sin_port, sizeof(in_port_t)),
-		sizeof(in_port_t));
+	ck_assert_int_eq(write(port_pipe[1], &((struct sockaddr_in *)&p.sa)->sin_port, sizeof(in_port_t)),
+			 sizeof(in_port_t));
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	e = event_expect(&p, &p.server, NULL, FABRIC_REQUEST);
 	ck_assert_int_eq(station_take(&p.server, e.request, &p.options.server, &p.s), 0);

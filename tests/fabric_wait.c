@@ -166,8 +166,7 @@ START_TEST(events_wake)
 
 	pair_open(&p, &pair_defaults);
 	settle(&p, &p.server);
-	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c),
-			 0);
+	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	for (int tries = 0; tries < 1000 && readable(&p.server, target.slow) == 0; tries++)
 		station_pump(&p.client);
 	ck_assert_int_gt(readable(&p.server, 0), 0);
@@ -217,7 +216,7 @@ struct race {
 	struct pair p;
 	struct buffer mine, theirs;
 	_Atomic unsigned seen; /* messages that the sleeper has taken */
-	bool sleeps;	       /* the sender sleeps too, for the answer */
+	bool sleeps;           /* the sender sleeps too, for the answer */
 };
 
 static void dawdle(unsigned *seed)
@@ -418,8 +417,7 @@ START_TEST(taken_in_another_thread)
 
 	pair_open(&p, &pair_defaults);
 	buffer_make(&b, &p.client, 128, FABRIC_LOCAL_WRITE);
-	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c),
-			 0);
+	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	h.request = event_expect(&p, &p.server, NULL, FABRIC_REQUEST).request;
 	h.fabric = p.fabric;
 	ck_assert_int_eq(pthread_create(&thread, NULL, worker, &h), 0);

@@ -27,8 +27,7 @@ static bool scene_open(struct scene *x, unsigned access)
 	buffer_make(&x->theirs, &x->p.server, 3 * PAGE, FABRIC_WINDOWS);
 	memset(x->mine.at, 0x11, x->mine.len);
 	memset(x->theirs.at, 0xee, x->theirs.len);
-	rc = fabric_window_open(x->p.s, x->theirs.region, x->theirs.at + PAGE, PAGE, access,
-				&x->window);
+	rc = fabric_window_open(x->p.s, x->theirs.region, x->theirs.at + PAGE, PAGE, access, &x->window);
 	ck_assert_int_eq(rc, x->p.limits.windows ? 0 : -EOPNOTSUPP);
 	return x->p.limits.windows;
 }
@@ -43,8 +42,8 @@ static void scene_close(struct scene *x)
 }
 
 /* A signaled request for [offset, offset + len) of their pages by `key`. */
-static struct fabric_wr request(const struct scene *x, enum fabric_opcode opcode, uint32_t key,
-				int64_t offset, size_t len)
+static struct fabric_wr request(const struct scene *x, enum fabric_opcode opcode, uint32_t key, int64_t offset,
+				size_t len)
 {
 	struct fabric_wr wr = wr_local(opcode, 1, &x->mine, 0, len);
 
@@ -124,8 +123,7 @@ START_TEST(outside)
 	struct scene x;
 
 	if (scene_open(&x, r->access)) {
-		struct fabric_wr wr = request(&x, r->opcode, fabric_window_rkey(x.window),
-					      r->offset, r->len);
+		struct fabric_wr wr = request(&x, r->opcode, fabric_window_rkey(x.window), r->offset, r->len);
 
 		expect_refused(&x, x.p.c, x.p.s, &wr);
 	}
@@ -153,8 +151,8 @@ START_TEST(another_endpoint)
 	struct scene x;
 
 	if (scene_open(&x, BOTH)) {
-		struct fabric_wr wr = request(&x, _i ? FABRIC_READ : FABRIC_WRITE,
-					      fabric_window_rkey(x.window), PAGE, 8);
+		struct fabric_wr wr =
+			request(&x, _i ? FABRIC_READ : FABRIC_WRITE, fabric_window_rkey(x.window), PAGE, 8);
 
 		expect_refused(&x, x.c2, x.s2, &wr);
 		post(x.p.c, &wr); /* whose it is */
@@ -171,12 +169,10 @@ START_TEST(closed)
 	struct scene x;
 
 	if (scene_open(&x, BOTH)) {
-		struct fabric_wr wr = request(&x, _i ? FABRIC_READ : FABRIC_WRITE,
-					      fabric_window_rkey(x.window), PAGE, 8);
+		struct fabric_wr wr =
+			request(&x, _i ? FABRIC_READ : FABRIC_WRITE, fabric_window_rkey(x.window), PAGE, 8);
 
-		ck_assert_int_eq(fabric_window_open(x.p.s, x.theirs.region, x.theirs.at, 3 * PAGE,
-						    BOTH, &other),
-				 0);
+		ck_assert_int_eq(fabric_window_open(x.p.s, x.theirs.region, x.theirs.at, 3 * PAGE, BOTH, &other), 0);
 		ck_assert_uint_ne(fabric_window_rkey(other), fabric_window_rkey(x.window));
 		fabric_window_close(x.window);
 		x.window = NULL;
@@ -213,21 +209,16 @@ START_TEST(arguments)
 		};
 
 		for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
-			ck_assert_int_eq(fabric_window_open(x.p.s, calls[i].region, calls[i].at,
-							    calls[i].len, calls[i].access, &none),
+			ck_assert_int_eq(fabric_window_open(x.p.s, calls[i].region, calls[i].at, calls[i].len,
+							    calls[i].access, &none),
 					 calls[i].rc);
 		buffer_make(&plain, &x.p.server, PAGE, BOTH);
-		ck_assert_int_eq(fabric_window_open(x.p.s, plain.region, plain.at, 8, BOTH, &none),
-				 -EINVAL);
+		ck_assert_int_eq(fabric_window_open(x.p.s, plain.region, plain.at, 8, BOTH, &none), -EINVAL);
 		ck_assert_int_eq(fabric_domain_create(x.p.fabric, &domain), 0);
-		ck_assert_int_eq(
-			fabric_register(domain, plain.at, PAGE, FABRIC_WINDOWS, &foreign), 0);
-		ck_assert_int_eq(fabric_window_open(x.p.s, foreign, plain.at, 8, BOTH, &none),
-				 -EINVAL);
+		ck_assert_int_eq(fabric_register(domain, plain.at, PAGE, FABRIC_WINDOWS, &foreign), 0);
+		ck_assert_int_eq(fabric_window_open(x.p.s, foreign, plain.at, 8, BOTH, &none), -EINVAL);
 		fabric_disconnect(x.p.s);
-		ck_assert_int_eq(fabric_window_open(x.p.s, x.theirs.region, x.theirs.at, 8, BOTH,
-						    &none),
-				 -ENOTCONN);
+		ck_assert_int_eq(fabric_window_open(x.p.s, x.theirs.region, x.theirs.at, 8, BOTH, &none), -ENOTCONN);
 		ck_assert_ptr_null(none);
 		fabric_window_close(NULL);
 		fabric_deregister(foreign);
@@ -243,8 +234,8 @@ static struct fabric_window *open_patiently(struct scene *x, size_t offset, size
 	struct fabric_window *window;
 	int rc;
 
-	while ((rc = fabric_window_open(x->p.s, x->theirs.region, x->theirs.at + offset, len, BOTH,
-					&window)) == -EAGAIN)
+	while ((rc = fabric_window_open(x->p.s, x->theirs.region, x->theirs.at + offset, len, BOTH, &window)) ==
+	       -EAGAIN)
 		pair_pump(&x->p);
 	ck_assert_int_eq(rc, 0);
 	return window;
@@ -270,8 +261,7 @@ START_TEST(told_by_a_message)
 			post(p->s, &tell);
 			done_expect(p, &p->client, p->c, i, FABRIC_RECV, FABRIC_OK);
 			memcpy(&key, x.mine.at, sizeof(key));
-			use = request(&x, i % 2 ? FABRIC_READ : FABRIC_WRITE, key,
-				      (int64_t)(i % 8 * 1000), 1000);
+			use = request(&x, i % 2 ? FABRIC_READ : FABRIC_WRITE, key, (int64_t)(i % 8 * 1000), 1000);
 			post(p->c, &use);
 			done_expect(p, &p->client, p->c, 1, use.opcode, FABRIC_OK);
 			done_expect(p, &p->server, p->s, i, FABRIC_SEND, FABRIC_OK);
@@ -293,13 +283,11 @@ START_TEST(many)
 		for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
 			windows[i] = open_patiently(&x, i * 8, 8);
 			for (size_t j = 0; j < i; j++)
-				ck_assert_uint_ne(fabric_window_rkey(windows[i]),
-						  fabric_window_rkey(windows[j]));
+				ck_assert_uint_ne(fabric_window_rkey(windows[i]), fabric_window_rkey(windows[j]));
 		}
 		for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
-			struct fabric_wr wr = request(&x, FABRIC_WRITE,
-						      fabric_window_rkey(windows[i]),
-						      (int64_t)i * 8, 8);
+			struct fabric_wr wr =
+				request(&x, FABRIC_WRITE, fabric_window_rkey(windows[i]), (int64_t)i * 8, 8);
 
 			post(x.p.c, &wr);
 			done_expect(&x.p, &x.p.client, x.p.c, 1, FABRIC_WRITE, FABRIC_OK);
@@ -365,8 +353,7 @@ START_TEST(domains_apart)
 	ck_assert_int_eq(fabric_domain_create(p->fabric, &own), 0);
 	reconnect_in(&x, own);
 	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(fabric_register(i ? own : p->server.domain, x.theirs.at, 3 * PAGE,
-						 BOTH, &regions[i]),
+		ck_assert_int_eq(fabric_register(i ? own : p->server.domain, x.theirs.at, 3 * PAGE, BOTH, &regions[i]),
 				 0);
 	wr = request(&x, opcode, fabric_region_rkey(regions[_i / 2], p->s), PAGE, 8);
 	if (_i / 2)

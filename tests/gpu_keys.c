@@ -117,8 +117,8 @@ static void attack(struct client *c)
 	const struct attempt *a = c->attempt;
 
 	memset(c->memory, MARK, sizeof(uint64_t));
-	begin_transfer(c, a->writes, sizeof(uint64_t),
-		       a->writes ? victim.ring.client_addr : victim.ring.worker_addr, a->key);
+	begin_transfer(c, a->writes, sizeof(uint64_t), a->writes ? victim.ring.client_addr : victim.ring.worker_addr,
+		       a->key);
 }
 
 static void on_established(struct conn *conn)
@@ -145,8 +145,8 @@ static int on_record(struct conn *conn, const struct wire_record *record, const 
 	struct client *c = conn_context(conn);
 
 	if (record->op != WIRE_OP_GPU_OPEN || record->length != sizeof(c->ring))
-		die("operation %u came: %.*s", record->op,
-		    record->op == WIRE_OP_GPU_ENDED ? (int)record->length : 0, (const char *)body);
+		die("operation %u came: %.*s", record->op, record->op == WIRE_OP_GPU_ENDED ? (int)record->length : 0,
+		    (const char *)body);
 	memcpy(&c->ring, body, sizeof(c->ring));
 	c->opened = true;
 	if (c->attempt)
@@ -161,11 +161,10 @@ static bool was_refused(const struct client *c, const char *reason)
 	static const uint8_t untouched[sizeof(uint64_t)] = {MARK, MARK, MARK, MARK, MARK, MARK, MARK, MARK};
 	struct attempt *a = c->attempt;
 
-	if (c->status != FABRIC_REMOTE_ACCESS &&
-	    (c->status != FABRIC_FLUSHED || ++a->overtaken > OVERTAKEN))
-		die("key %#x, by a %s at the ring of another (keys %#x and %#x): %s, and the connection: %s",
-		    a->key, a->writes ? "write" : "read", victim.ring.worker_rkey,
-		    victim.ring.client_rkey, fabric_status_text(c->status), reason);
+	if (c->status != FABRIC_REMOTE_ACCESS && (c->status != FABRIC_FLUSHED || ++a->overtaken > OVERTAKEN))
+		die("key %#x, by a %s at the ring of another (keys %#x and %#x): %s, and the connection: %s", a->key,
+		    a->writes ? "write" : "read", victim.ring.worker_rkey, victim.ring.client_rkey,
+		    fabric_status_text(c->status), reason);
 	if (memcmp(c->memory, untouched, sizeof(untouched)) != 0)
 		die("key %#x was refused, but brought something", a->key);
 	return c->status == FABRIC_REMOTE_ACCESS;
@@ -205,8 +204,7 @@ static void connect_client(struct client *c)
 	int rc;
 
 	c->transfer.done = NULL;
-	rc = conn_connect(group, (struct sockaddr *)&server, server_len, &request, NULL, &ops, c,
-			  time_now(), &c->conn);
+	rc = conn_connect(group, (struct sockaddr *)&server, server_len, &request, NULL, &ops, c, time_now(), &c->conn);
 	if (rc != 0)
 		die("cannot connect: %s", strerror(-rc));
 }
@@ -289,8 +287,7 @@ static void open_victim(void)
 
 static void reach(bool writes, size_t length, uint64_t remote)
 {
-	begin_transfer(&victim, writes, length, remote,
-		       writes ? victim.ring.client_rkey : victim.ring.worker_rkey);
+	begin_transfer(&victim, writes, length, remote, writes ? victim.ring.client_rkey : victim.ring.worker_rkey);
 	while (victim.transferring)
 		turn();
 	if (victim.status != FABRIC_OK)
@@ -302,11 +299,10 @@ static const struct wire_ring_worker_line *look(const struct wire_ring_layout *a
 {
 	const struct wire_ring_header *header = (const void *)victim.memory;
 
-	reach(false, at->lines + victim.ring.queues * sizeof(struct wire_ring_worker_line),
-	      victim.ring.worker_addr);
+	reach(false, at->lines + victim.ring.queues * sizeof(struct wire_ring_worker_line), victim.ring.worker_addr);
 	if (header->magic != WIRE_RING_MAGIC || header->state != WIRE_RING_RUNNING || header->error)
-		die("the victim's ring: magic %#llx, state %u, error %u",
-		    (unsigned long long)header->magic, header->state, header->error);
+		die("the victim's ring: magic %#llx, state %u, error %u", (unsigned long long)header->magic,
+		    header->state, header->error);
 	return (const void *)(victim.memory + at->lines);
 }
 
@@ -367,8 +363,7 @@ static void open_group(const char *text, struct fabric **fabric, struct fabric_d
 
 	if (address_parse(text, &address) != 0 || address_resolve(&address, &server, &server_len) != 0 ||
 	    fabric_open(address.transport == ADDRESS_RDMA ? "verbs" : "soft", NULL, fabric) != 0 ||
-	    fabric_domain_create(*fabric, domain) != 0 ||
-	    conn_group_create(*domain, &attr, &group) != 0 ||
+	    fabric_domain_create(*fabric, domain) != 0 || conn_group_create(*domain, &attr, &group) != 0 ||
 	    fabric_register(*domain, memory, sizeof(memory), FABRIC_LOCAL_WRITE, &region) != 0)
 		die("there is no way to %s", text);
 	victim.memory = memory[ATTACKERS];
@@ -390,8 +385,7 @@ int main(int argc, char **argv)
 	news = reported = time_now();
 	open_group(argv[1], &fabric, &domain);
 	open_victim();
-	at = wire_ring_layout(&(struct wire_ring_shape){victim.ring.queues, victim.ring.slots,
-							victim.ring.payload});
+	at = wire_ring_layout(&(struct wire_ring_shape){victim.ring.queues, victim.ring.slots, victim.ring.payload});
 	make_attempts((unsigned)keys);
 	attack_all();
 	check_untouched(&at);

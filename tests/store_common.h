@@ -11,10 +11,10 @@
 #define NOW 1000000000000ull /* a fake time */
 
 /* ck_assert marks its place with a system call each time; for loops. */
-#define expect(cond)                                                                               \
-	do {                                                                                       \
-		if (unlikely(!(cond)))                                                             \
-			ck_abort_msg("%s:%d: %s", __FILE__, __LINE__, #cond);                      \
+#define expect(cond)                                                                                                   \
+	do {                                                                                                           \
+		if (unlikely(!(cond)))                                                                                 \
+			ck_abort_msg("%s:%d: %s", __FILE__, __LINE__, #cond);                                          \
 	} while (0)
 
 struct fixture {
@@ -28,8 +28,7 @@ static inline struct fixture fixture_open(size_t size, uint64_t value_max, enum 
 	struct fixture f = {.size = size};
 	struct store_config config = {.arena_size = size, .value_max = value_max, .eviction = e};
 
-	f.arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	f.arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(f.arena, MAP_FAILED);
 	config.arena = f.arena;
 	ck_assert_int_eq(store_create(&config, &f.store), 0);
@@ -109,8 +108,8 @@ static inline bool has_text(struct store *s, const char *key, const char *value,
 	char buf[256];
 	uint64_t len;
 
-	return store_copy(s, key, strlen(key), now, buf, sizeof(buf), &len, NULL) == 1 &&
-	       len == strlen(value) && !memcmp(buf, value, len);
+	return store_copy(s, key, strlen(key), now, buf, sizeof(buf), &len, NULL) == 1 && len == strlen(value) &&
+	       !memcmp(buf, value, len);
 }
 
 TCase *store_memory_case(void);

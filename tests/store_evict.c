@@ -172,8 +172,7 @@ START_TEST(test_large_among_small)
 		expect(store_reserve(f.store, "k", 1, sizes[i], NOW, &ref) == 0);
 		after = fixture_stats(&f);
 		store_abandon(f.store, &ref);
-		expect(before.bytes_used - (after.bytes_used - sizes[i]) <
-		       sizes[i] + sizes[i] / 8 + 256 * 1024);
+		expect(before.bytes_used - (after.bytes_used - sizes[i]) < sizes[i] + sizes[i] / 8 + 256 * 1024);
 	}
 	fixture_close(&f);
 }

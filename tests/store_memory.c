@@ -113,8 +113,7 @@ START_TEST(test_waste_when_full)
 	}
 	stats = fixture_stats(&f);
 	waste = waste_of(&stats, stats.bytes_total);
-	printf("store: full with values below %u B: waste %.1f %%, of it %.1f %% free\n",
-	       1u << bits[_i], 100 * waste,
+	printf("store: full with values below %u B: waste %.1f %%, of it %.1f %% free\n", 1u << bits[_i], 100 * waste,
 	       100.0 - 100.0 * (double)stats.bytes_used / (double)stats.bytes_total);
 	expect(waste < 0.25);
 	fixture_close(&f);

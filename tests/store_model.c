@@ -59,8 +59,7 @@ static void op_set(struct model *m, unsigned key)
 	struct entry *e = model_entry(m, key);
 	static unsigned char value[BUF];
 	uint64_t len = dice(m, 4) ? dice(m, 40) : dice(m, BUF), version = 0;
-	struct store_put put = {(enum store_condition)dice(m, 4), dice(m, 3) ? e->version : 12345,
-				random_expiry(m)};
+	struct store_put put = {(enum store_condition)dice(m, 4), dice(m, 3) ? e->version : 12345, random_expiry(m)};
 	struct store_ref ref;
 	int rc, want = model_check(e, &put);
 
@@ -76,7 +75,7 @@ static void op_set(struct model *m, unsigned key)
 		rc = store_publish(m->f.store, &ref, &put, m->now, &version);
 	}
 	expect(rc == want);
-	if (rc)
+	if (rc != 0)
 		return;
 	memcpy(e->value, value, len);
 	e->len = len;
@@ -142,10 +141,7 @@ static void op_incr(struct model *m, unsigned key)
 		memcpy(text, e->value, MIN(e->len, 31));
 		text[MIN(e->len, 31)] = 0;
 		old = strtol(text, &end, 10);
-		want = e->len > 20 || !e->len || end != text + e->len ||
-				       !strchr("-0123456789", text[0])
-			       ? -EINVAL
-			       : 0;
+		want = e->len > 20 || !e->len || end != text + e->len || !strchr("-0123456789", text[0]) ? -EINVAL : 0;
 	}
 	expect(store_incr(m->f.store, &key, 4, delta, m->now, &value, &version) == want);
 	if (want)

@@ -29,8 +29,8 @@ static void do_read(struct worker *w, uint32_t key, uint64_t now)
 	uint64_t len = 0;
 
 	if (random_next(&w->state) % 2) {
-		if (store_copy(w->t->f.store, &key, 4, now, buf, sizeof(buf), &len, NULL) == 1 &&
-		    len <= sizeof(buf) && !pattern_holds(buf, len))
+		if (store_copy(w->t->f.store, &key, 4, now, buf, sizeof(buf), &len, NULL) == 1 && len <= sizeof(buf) &&
+		    !pattern_holds(buf, len))
 			atomic_fetch_add(&w->t->torn, 1);
 	} else if (store_get(w->t->f.store, &key, 4, now, &ref) == 1) {
 		if (!pattern_holds(ref.addr, ref.len))
@@ -152,15 +152,14 @@ START_TEST(test_torture)
 	t.bits = row[_i].bits;
 	for (unsigned i = 0; i < THREADS; i++) {
 		worker[i] = (struct worker){.t = &t, .state = 77 + i};
-		ck_assert_int_eq(pthread_create(&worker[i].thread, NULL, torture_run, &worker[i]),
-				 0);
+		ck_assert_int_eq(pthread_create(&worker[i].thread, NULL, torture_run, &worker[i]), 0);
 	}
 	usleep(torture_ms() * 1000);
 	atomic_store(&t.stop, true);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(worker[i].thread, NULL);
-	printf("store: torture %d: %lu reads, %lu writes, %lu refused, %lu evictions\n", _i,
-	       t.reads, t.writes, t.refused, fixture_stats(&t.f).evictions);
+	printf("store: torture %d: %lu reads, %lu writes, %lu refused, %lu evictions\n", _i, t.reads, t.writes,
+	       t.refused, fixture_stats(&t.f).evictions);
 	ck_assert_uint_eq(t.torn, 0);
 	ck_assert_uint_gt(t.reads, 1000);
 	ck_assert_uint_gt(t.writes, 1000);

@@ -19,8 +19,9 @@ static const struct {
 
 static int bad_address(const char *text, const char *why)
 {
-	log_error("address", "\"%.200s\" is not an address: %s; write host[:port], rdma://host[:port], "
-			     "tcp://host[:port] or unix:///path",
+	log_error("address",
+		  "\"%.200s\" is not an address: %s; write host[:port], rdma://host[:port], "
+		  "tcp://host[:port] or unix:///path",
 		  text, why);
 	return -EINVAL;
 }
@@ -89,8 +90,7 @@ int address_parse(const char *text, struct address *out)
 	}
 	if (rest == text && strstr(text, "://"))
 		return bad_address(text, "there is no such scheme");
-	rc = parsed.transport == ADDRESS_UNIX ? parse_unix(text, rest, &parsed)
-					      : parse_host_port(text, rest, &parsed);
+	rc = parsed.transport == ADDRESS_UNIX ? parse_unix(text, rest, &parsed) : parse_host_port(text, rest, &parsed);
 	if (rc == 0)
 		*out = parsed;
 	return rc;
@@ -107,8 +107,7 @@ char *address_format(const struct address *address, char *buf, size_t size)
 	if (address->transport == ADDRESS_UNIX)
 		snprintf(buf, size, "%s%s", prefix, address->host);
 	else
-		snprintf(buf, size, "%s%s%s%s:%u", prefix, v6 ? "[" : "", address->host,
-			 v6 ? "]" : "", address->port);
+		snprintf(buf, size, "%s%s%s%s:%u", prefix, v6 ? "[" : "", address->host, v6 ? "]" : "", address->port);
 	return buf;
 }
 
@@ -166,8 +165,7 @@ bool address_is_loopback(const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET)
 		return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> 24 == 127;
-	return sa->sa_family == AF_INET6 &&
-	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 }
 
 char *address_runtime_path(const char *name, char *buf, size_t size)

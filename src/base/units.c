@@ -11,13 +11,13 @@ struct unit {
 };
 
 static const struct unit size_units[] = {
-	{"", 1},      {"B", 1},         {"K", KIB},         {"KB", KIB},        {"KiB", KIB},
-	{"M", MIB},   {"MB", MIB},      {"MiB", MIB},       {"G", GIB},         {"GB", GIB},
+	{"", 1},      {"B", 1},          {"K", KIB},         {"KB", KIB},         {"KiB", KIB},
+	{"M", MIB},   {"MB", MIB},       {"MiB", MIB},       {"G", GIB},          {"GB", GIB},
 	{"GiB", GIB}, {"T", 1024 * GIB}, {"TB", 1024 * GIB}, {"TiB", 1024 * GIB}, {NULL, 0},
 };
 
 static const struct unit time_units[] = {
-	{"ns", 1},           {"us", TIME_US},       {"ms", TIME_MS},          {"s", TIME_S},
+	{"ns", 1},          {"us", TIME_US},      {"ms", TIME_MS},       {"s", TIME_S},
 	{"m", 60 * TIME_S}, {"h", 3600 * TIME_S}, {"d", 86400 * TIME_S}, {NULL, 0},
 };
 

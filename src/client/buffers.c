@@ -18,7 +18,7 @@
 #define RIGHTS (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)
 
 struct landing {
-	struct list node; /* in buffers->free[class] or buffers->lent */
+	struct list node;      /* in buffers->free[class] or buffers->lent */
 	struct buffers *owner; /* NULL: the engine is gone */
 	struct fabric_region *region;
 	size_t size; /* of the registered part */
@@ -107,8 +107,7 @@ static unsigned class_of(size_t size)
 static struct landing *landing_create(struct buffers *b, unsigned class)
 {
 	size_t size = (size_t)1 << (class + CLASS_MIN);
-	char *memory = mmap(NULL, PAGE + size + PAGE, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, PAGE + size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct landing *l = (void *)memory;
 
 	if (memory == MAP_FAILED) {
@@ -324,8 +323,7 @@ void value_release(void *value)
 		landing_give(l);
 }
 
-int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned access,
-		 struct reach *out)
+int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned access, struct reach *out)
 {
 	struct range *range = range_find(b, addr, len);
 

@@ -143,8 +143,7 @@ struct reach {
 	const struct fabric_region *region; /* found */
 	struct fabric_region *temporary;    /* or made */
 };
-int memory_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access,
-		 struct reach *out);
+int memory_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access, struct reach *out);
 void memory_unreach(struct buffers *buffers, struct reach *reach);
 
 /*

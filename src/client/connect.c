@@ -40,14 +40,13 @@ static const struct conn_ops attempt_ops = {
 };
 
 static int try_connect(struct engine *engine, const struct sockaddr *sa, socklen_t len,
-		       const struct wire_request *request, uint64_t timeout,
-		       struct attempt *attempt, struct conn **conn)
+		       const struct wire_request *request, uint64_t timeout, struct attempt *attempt,
+		       struct conn **conn)
 {
 	int rc;
 
 	*attempt = (struct attempt){.error = 0};
-	rc = conn_connect(engine_group(engine), sa, len, request, NULL, &attempt_ops, attempt,
-			  time_now(), conn);
+	rc = conn_connect(engine_group(engine), sa, len, request, NULL, &attempt_ops, attempt, time_now(), conn);
 	if (rc != 0) {
 		snprintf(attempt->reason, sizeof(attempt->reason), "%s", strerror(-rc));
 		return attempt->error = rc;
@@ -96,9 +95,8 @@ static void explain(const char *server, const char *provider, const struct attem
 
 /* One provider: 0, inside the engine, or an error that was logged. */
 static int connect_by(const char *provider, const char *server, const struct address *address,
-		      const struct engine_options *options, struct engine *share,
-		      const struct wire_request *request, uint64_t timeout, struct engine **out,
-		      struct conn **conn)
+		      const struct engine_options *options, struct engine *share, const struct wire_request *request,
+		      uint64_t timeout, struct engine **out, struct conn **conn)
 {
 	struct sockaddr_storage ss;
 	struct attempt attempt;
@@ -150,8 +148,7 @@ int client_connect(const char *server, const struct engine_options *options, str
 			continue;
 		if (provider[1])
 			timeout = MIN(timeout, RDMA_ATTEMPT);
-		rc = connect_by(*provider, server, &address, options, share, request, timeout, engine,
-				conn);
+		rc = connect_by(*provider, server, &address, options, share, request, timeout, engine, conn);
 		if (rc == 0) {
 			conn_set_owner(*conn, ops, context);
 			return 0;
@@ -160,8 +157,7 @@ int client_connect(const char *server, const struct engine_options *options, str
 			break;
 	}
 	if (rc == -EPROTOTYPE)
-		log_error("client", "%s cannot be reached by the transport of the handle to share with",
-			  server);
+		log_error("client", "%s cannot be reached by the transport of the handle to share with", server);
 	return rc;
 }
 

@@ -334,8 +334,8 @@ void engine_doze(struct engine *engine, uint64_t until)
 }
 
 /* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */
-static int wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t),
-		      const void *what, uint64_t value, uint64_t timeout)
+static int wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t), const void *what, uint64_t value,
+		      uint64_t timeout)
 {
 	uint64_t now = time_now(), poll = engine->options.poll;
 	unsigned idle = 0;

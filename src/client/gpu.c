@@ -11,8 +11,8 @@
 
 _Static_assert((int)RDMAD_GPU_RPC == (int)WIRE_GPU_RPC && (int)RDMAD_GPU_QUEUE == (int)WIRE_GPU_QUEUE &&
 		       (int)RDMAD_GPU_QUANTIZE == (int)WIRE_RING_QUANTIZE &&
-		       (int)RDMAD_GPU_ECHO == (int)WIRE_RING_ECHO &&
-		       RDMAD_GPU_PARAMS == WIRE_RING_PARAMS && RDMAD_GPU_SIZE_MAX == WIRE_RING_PAYLOAD_MAX,
+		       (int)RDMAD_GPU_ECHO == (int)WIRE_RING_ECHO && RDMAD_GPU_PARAMS == WIRE_RING_PARAMS &&
+		       RDMAD_GPU_SIZE_MAX == WIRE_RING_PAYLOAD_MAX,
 	       "what callers name goes over the wire as it is");
 
 /*
@@ -213,8 +213,7 @@ static void gpu_closed(struct conn *conn, int error, const char *reason)
 
 	gpu->error = error ? error : -ECONNABORTED;
 	if (!gpu->reason[0])
-		snprintf(gpu->reason, sizeof(gpu->reason), "%s",
-			 gpu->terminated ? "it was terminated" : reason);
+		snprintf(gpu->reason, sizeof(gpu->reason), "%s", gpu->terminated ? "it was terminated" : reason);
 	if (error)
 		log_warn("gpu", "the session ended: %s", gpu->reason);
 	gpu->conn = NULL;
@@ -354,8 +353,8 @@ static int take_session(struct rdmad_gpu *gpu, uint32_t size_max)
 	struct rdmad_gpu_session *session = &gpu->session;
 
 	if (ring->payload < size_max) {
-		log_error("gpu", "jobs of %u bytes; the server takes at most %u, see gpu.memory in its rdmad.conf", size_max,
-			  ring->payload);
+		log_error("gpu", "jobs of %u bytes; the server takes at most %u, see gpu.memory in its rdmad.conf",
+			  size_max, ring->payload);
 		return -EMSGSIZE;
 	}
 	copy_text(gpu->backend, sizeof(gpu->backend), ring->backend, strnlen(ring->backend, sizeof(ring->backend)));
@@ -392,8 +391,7 @@ static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *o
 	return rc;
 }
 
-static int check_options(const char *server, const struct rdmad_gpu_options *options,
-			 struct rdmad_gpu **out)
+static int check_options(const char *server, const struct rdmad_gpu_options *options, struct rdmad_gpu **out)
 {
 	if (!server || !options || !out) {
 		log_error("gpu", "rdmad_gpu_open needs a server, options and a place for the handle");
@@ -418,8 +416,7 @@ int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, 
 
 	if (rc != 0)
 		return rc;
-	rc = gpu_connect(server, &options->common,
-			 options->mode == RDMAD_GPU_QUEUE ? GPU_TRANSFERS : 0, &gpu);
+	rc = gpu_connect(server, &options->common, options->mode == RDMAD_GPU_QUEUE ? GPU_TRANSFERS : 0, &gpu);
 	if (rc != 0)
 		return rc;
 	gpu->no_immediate = options->no_immediate;
@@ -529,8 +526,7 @@ int rdmad_gpu_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *info)
 	return rc;
 }
 
-int rdmad_gpu_server_info(const char *server, const struct rdmad_options *options,
-			  struct rdmad_gpu_info *info)
+int rdmad_gpu_server_info(const char *server, const struct rdmad_options *options, struct rdmad_gpu_info *info)
 {
 	struct rdmad_gpu *gpu;
 	int rc;

@@ -87,8 +87,7 @@ static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 {
 	struct buffers *buffers = engine_buffers(gpu->engine);
 	bool local = gpu->queues;
-	int rc = memory_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ,
-			      &job->input);
+	int rc = memory_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ, &job->input);
 
 	if (rc != 0)
 		return rc;
@@ -99,8 +98,7 @@ static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 	return rc;
 }
 
-static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done,
-		    void *arg)
+static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done, void *arg)
 {
 	int64_t output = job_check(gpu, asked);
 	struct job *job;
@@ -149,8 +147,7 @@ int rdmad_gpu_enqueue(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 	return rc;
 }
 
-int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done,
-		     void *arg)
+int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done, void *arg)
 {
 	int rc;
 
@@ -309,8 +306,7 @@ static void blocking_done(void *arg, const struct rdmad_gpu_result *result)
 	b->status = result->status;
 }
 
-static int submit_waiting(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, struct blocking *b,
-			  uint64_t until)
+static int submit_waiting(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, struct blocking *b, uint64_t until)
 {
 	int rc = engine_may_wait(gpu->engine);
 
@@ -352,8 +348,8 @@ static int run_outside(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 	return rc;
 }
 
-int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, uint32_t levels,
-		       const void *input, void *output)
+int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, uint32_t levels, const void *input,
+		       void *output)
 {
 	size_t pixels = (size_t)width * height;
 

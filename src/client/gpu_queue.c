@@ -16,11 +16,11 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define FLIGHTS 3               /* chains of writes under way; with the probe they are GPU_TRANSFERS */
-#define DIRECT 8                /* results that are read without asking whether they are there */
-#define DIRECT_SIZE (16 * KIB)  /* and the longest of them */
-#define TRIES 1000              /* reads of a result that is there and not whole */
-#define BUSY 4 /* times options.poll, before the first nap */
+#define FLIGHTS 3              /* chains of writes under way; with the probe they are GPU_TRANSFERS */
+#define DIRECT 8               /* results that are read without asking whether they are there */
+#define DIRECT_SIZE (16 * KIB) /* and the longest of them */
+#define TRIES 1000             /* reads of a result that is there and not whole */
+#define BUSY 4                 /* times options.poll, before the first nap */
 #define NAP_MIN (20 * TIME_US)
 #define NAP_MAX TIME_MS
 
@@ -60,9 +60,9 @@ struct gpu_queues {
 	uint64_t lines_addr, results_addr, words_addr, jobs_addr; /* at the server */
 	uint32_t worker_rkey, client_rkey;
 
-	struct landing *landing; /* registered, and in it: */
-	struct wire_ring_job *descriptor;  /* of each cell */
-	struct wire_ring_result *result;   /* of each cell */
+	struct landing *landing;            /* registered, and in it: */
+	struct wire_ring_job *descriptor;   /* of each cell */
+	struct wire_ring_result *result;    /* of each cell */
 	struct wire_ring_worker_line *line; /* of each queue */
 
 	struct job **job; /* in each cell */
@@ -301,8 +301,8 @@ static uint64_t check_of(const struct wire_ring_result *result, const char *outp
 
 static bool is_whole(const struct wire_ring_result *result, uint64_t index, const struct job *job)
 {
-	return result->sequence == index + 1 && result->id == job->id &&
-	       result->length == job->output_size && result->check == check_of(result, job->asked.output);
+	return result->sequence == index + 1 && result->id == job->id && result->length == job->output_size &&
+	       result->check == check_of(result, job->asked.output);
 }
 
 /* A result that should be there, by its queue's line or its own number, is not whole. It may have been read while it was
@@ -412,8 +412,7 @@ int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t bef
 		if (now >= until)
 			return -ETIMEDOUT;
 		gpu_queues_pump(gpu);
-		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until - now)
-				: engine_turn(gpu->engine);
+		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until - now) : engine_turn(gpu->engine);
 		if (rc < 0 && rc != -ETIMEDOUT)
 			return rc;
 		if (*counter != before)
@@ -448,10 +447,9 @@ static int lay_out(struct rdmad_gpu *gpu, struct gpu_queues *q)
 	q->jobs_addr = ring->client_addr + (at.jobs - at.client);
 	q->worker_rkey = ring->worker_rkey;
 	q->client_rkey = ring->client_rkey;
-	q->landing = landing_take(engine_buffers(gpu->engine),
-				  cells * (sizeof(*q->descriptor) + sizeof(*q->result)) +
-					  q->shape.queues * sizeof(*q->line) +
-					  FLIGHTS * CONN_CHAIN_MAX / 2 * sizeof(*words));
+	q->landing = landing_take(engine_buffers(gpu->engine), cells * (sizeof(*q->descriptor) + sizeof(*q->result)) +
+								       q->shape.queues * sizeof(*q->line) +
+								       FLIGHTS * CONN_CHAIN_MAX / 2 * sizeof(*words));
 	if (!q->landing)
 		return -ENOMEM;
 	q->descriptor = landing_data(q->landing);

@@ -126,8 +126,8 @@ static void kv_established(struct conn *conn)
 }
 
 /* A GET whose value lands in `size` bytes at `addr`. */
-static int send_get_into(struct kv *kv, const struct request *r, const void *key, size_t key_len,
-			 const void *addr, size_t size, const struct fabric_region *region)
+static int send_get_into(struct kv *kv, const struct request *r, const void *key, size_t key_len, const void *addr,
+			 size_t size, const struct fabric_region *region)
 {
 	struct wire_remote remote = {
 		.addr = (uintptr_t)addr,
@@ -150,8 +150,8 @@ static int send_get_into(struct kv *kv, const struct request *r, const void *key
 
 static int send_get_landing(struct kv *kv, const struct request *r, const void *key, size_t key_len)
 {
-	return send_get_into(kv, r, key, key_len, landing_data(r->landing),
-			     landing_size(r->landing), landing_region(r->landing));
+	return send_get_into(kv, r, key, key_len, landing_data(r->landing), landing_size(r->landing),
+			     landing_region(r->landing));
 }
 
 static void remember_again(struct kv *kv, struct request *r, const void *key, size_t key_len)
@@ -189,8 +189,7 @@ static void kv_writable(struct conn *conn)
 }
 
 /* The value was longer than the message or the landing buffer: once more with one that holds it. */
-int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record,
-		      const char *body)
+int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
 	const char *key = body + sizeof(uint64_t);
 	size_t key_len = record->length - sizeof(uint64_t);
@@ -219,14 +218,13 @@ int request_get_again(struct kv *kv, struct request *r, const struct wire_record
 }
 
 /* The value is in the landing buffer: the write came before this answer. */
-int request_get_landed(struct kv *kv, struct request *r, const struct wire_record *record,
-		       const char *body)
+int request_get_landed(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
 	size_t size = r->landing ? landing_size(r->landing) : r->into_size;
 	uint64_t length;
 
-	if (record->length != sizeof(length) + (r->more ? sizeof(r->meta.version) : 0) ||
-	    !r->large || !(r->landing || r->into))
+	if (record->length != sizeof(length) + (r->more ? sizeof(r->meta.version) : 0) || !r->large ||
+	    !(r->landing || r->into))
 		return -EPROTO;
 	memcpy(&length, body, sizeof(length));
 	if (length > size)
@@ -327,8 +325,7 @@ static const struct conn_ops kv_ops = {
 	.closed = kv_closed,
 };
 
-int kv_open_options(const char *server, const struct rdmad_options *options, void *share,
-		    void **kv_handle)
+int kv_open_options(const char *server, const struct rdmad_options *options, void *share, void **kv_handle)
 {
 	struct wire_request request = {.service = WIRE_KV};
 	struct kv *kv;
@@ -349,8 +346,8 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 	engine_options_from(options, &kv->options);
 	request.credits = (uint16_t)kv->options.credits;
 	request.message_size = kv->options.message_size;
-	rc = client_connect(server, &kv->options, share ? ((struct kv *)share)->engine : NULL, &request,
-			    &kv_ops, kv, &kv->engine, &kv->conn);
+	rc = client_connect(server, &kv->options, share ? ((struct kv *)share)->engine : NULL, &request, &kv_ops, kv,
+			    &kv->engine, &kv->conn);
 	if (rc != 0) {
 		free(kv);
 		return rc;
@@ -400,8 +397,9 @@ int request_check(const struct kv *kv, const void *key, size_t key_len, size_t v
 		return -ENAMETOOLONG;
 	}
 	if (unlikely(value_len > kv->value_max)) {
-		log_error("kv", "the value has %zu bytes; by this transport the server takes at most %llu, see "
-				"kv.value_max in its rdmad.conf, and its log",
+		log_error("kv",
+			  "the value has %zu bytes; by this transport the server takes at most %llu, see "
+			  "kv.value_max in its rdmad.conf, and its log",
 			  value_len, (unsigned long long)kv->value_max);
 		return -EMSGSIZE;
 	}
@@ -412,7 +410,7 @@ int request_check(const struct kv *kv, const void *key, size_t key_len, size_t v
 
 /* Build the record in the message that leaves next. *taken is the slot. */
 static inline int submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
-		  size_t value_len, kv_callback done, void *arg, struct request **taken)
+			 size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
 	struct wire_record *record = conn_reserve(kv->conn, (uint32_t)(key_len + value_len), NULL);
 	struct request *r;
@@ -479,8 +477,8 @@ static const struct fabric_region *reach_region(const struct reach *reach)
 	return reach->region ? reach->region : reach->temporary;
 }
 
-static int send_set_from(struct kv *kv, const struct request *r, const struct wire_put *put,
-			 const void *key, size_t key_len, const void *value, size_t value_len)
+static int send_set_from(struct kv *kv, const struct request *r, const struct wire_put *put, const void *key,
+			 size_t key_len, const void *value, size_t value_len)
 {
 	struct wire_remote remote = {
 		.addr = (uintptr_t)value,
@@ -515,16 +513,16 @@ static int room_for_large(struct kv *kv, size_t key_len)
 	return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
 }
 
-int request_set_large(struct kv *kv, const struct wire_put *put, const void *key, size_t key_len,
-		      const void *value, size_t value_len, kv_callback done, void *arg,
-		      struct request **taken)
+int request_set_large(struct kv *kv, const struct wire_put *put, const void *key, size_t key_len, const void *value,
+		      size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
 	struct request *r;
 	int rc;
 
 	if (unlikely(kv->value_max <= WIRE_EAGER_MAX)) {
-		log_error("kv", "a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
-				"registered memory for large values on this transport; its log says why",
+		log_error("kv",
+			  "a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
+			  "registered memory for large values on this transport; its log says why",
 			  key_len, value_len);
 		return -EMSGSIZE;
 	}
@@ -545,8 +543,7 @@ int request_set_large(struct kv *kv, const struct wire_put *put, const void *key
 }
 
 /* Into a landing buffer of the size that the value had last. */
-int request_get_large(struct kv *kv, struct request *r, const void *key, size_t key_len,
-		      uint64_t size)
+int request_get_large(struct kv *kv, struct request *r, const void *key, size_t key_len, uint64_t size)
 {
 	int rc = -ENOMEM;
 
@@ -559,8 +556,8 @@ int request_get_large(struct kv *kv, struct request *r, const void *key, size_t 
 	return rc;
 }
 
-static int submit_set(struct kv *kv, const void *key, size_t key_len, const void *value,
-		      size_t value_len, kv_callback done, void *arg, struct request **taken)
+static int submit_set(struct kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
+		      kv_callback done, void *arg, struct request **taken)
 {
 	int rc = request_check(kv, key, key_len, value_len);
 
@@ -586,17 +583,16 @@ static int submit_get(struct kv *kv, const void *key, size_t key_len, kv_callbac
 	return request_get_large(kv, *taken, key, key_len, size);
 }
 
-static int submit_plain(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-			kv_callback done, void *arg, struct request **taken)
+static int submit_plain(struct kv *kv, enum wire_op op, const void *key, size_t key_len, kv_callback done, void *arg,
+			struct request **taken)
 {
 	int rc = request_check(kv, key, key_len, 0);
 
 	return rc ? rc : submit(kv, op, key, key_len, NULL, 0, done, arg, taken);
 }
 
-static inline int submit_op(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-			    const void *value, size_t value_len, kv_callback done, void *arg,
-			    struct request **taken)
+static inline int submit_op(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
+			    size_t value_len, kv_callback done, void *arg, struct request **taken)
 {
 	if (op == WIRE_OP_SET)
 		return submit_set(kv, key, key_len, value, value_len, done, arg, taken);
@@ -605,16 +601,15 @@ static inline int submit_op(struct kv *kv, enum wire_op op, const void *key, siz
 	return submit_plain(kv, op, key, key_len, done, arg, taken);
 }
 
-int request_submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-		   const void *value, size_t value_len, kv_callback done, void *arg,
-		   struct request **taken)
+int request_submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value, size_t value_len,
+		   kv_callback done, void *arg, struct request **taken)
 {
 	return submit_op(kv, op, key, key_len, value, value_len, done, arg, taken);
 }
 
 /* The public calls' way in; a constant op decides itself. */
-static inline int submit_outside(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-				 const void *value, size_t value_len, kv_callback done, void *arg)
+static inline int submit_outside(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
+				 size_t value_len, kv_callback done, void *arg)
 {
 	struct request *r;
 	int rc;
@@ -625,8 +620,8 @@ static inline int submit_outside(struct kv *kv, enum wire_op op, const void *key
 	return rc;
 }
 
-int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value,
-		  size_t value_len, kv_callback done, void *arg)
+int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  kv_callback done, void *arg)
 {
 	return submit_outside(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, done, arg);
 }
@@ -636,8 +631,8 @@ int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback 
 	return submit_outside(kv_handle, WIRE_OP_GET, key, key_len, NULL, 0, done, arg);
 }
 
-static int submit_get_into(struct kv *kv, const void *key, size_t key_len, void *buffer,
-			   size_t size, kv_callback done, void *arg)
+static int submit_get_into(struct kv *kv, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
+			   void *arg)
 {
 	struct request *r;
 	int rc = request_check(kv, key, key_len, 0);
@@ -662,8 +657,8 @@ static int submit_get_into(struct kv *kv, const void *key, size_t key_len, void 
 	return rc;
 }
 
-int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
-		       kv_callback done, void *arg)
+int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
+		       void *arg)
 {
 	int rc;
 

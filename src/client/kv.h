@@ -13,8 +13,8 @@
 #define SLOT_BITS 10
 _Static_assert(1 << SLOT_BITS == SLOTS, "an id is a slot and its generation");
 
-#define SIZES 1024          /* keys whose value's length is remembered */
-#define TRIES 8             /* a value that grows faster than it can be fetched */
+#define SIZES 1024 /* keys whose value's length is remembered */
+#define TRIES 8    /* a value that grows faster than it can be fetched */
 
 struct request {
 	kv_callback done; /* NULL: the slot is free */
@@ -25,15 +25,15 @@ struct request {
 	bool more;     /* what is for kv_more.c is in use */
 	bool copied;   /* value, below, is ours */
 	uint8_t tries;
-	int status;    /* what its callback is still to be told, when the progress thread finished it */
+	int status; /* what its callback is still to be told, when the progress thread finished it */
 	const void *value;
 	size_t value_len;
-	uint64_t key_hash; /* of a GET with a landing buffer */
+	uint64_t key_hash;       /* of a GET with a landing buffer */
 	struct landing *landing; /* of a GET, ours */
 	void *into;              /* of a GET, the caller's */
 	size_t into_size;
 	struct reach reach; /* the caller's memory */
-	enum wire_op op;           /* kv_more.c: what was asked, and what its answer told */
+	enum wire_op op;    /* kv_more.c: what was asked, and what its answer told */
 	kv_result_callback result;
 	void *result_arg;
 	struct kv_meta meta;
@@ -100,29 +100,24 @@ struct request *request_take(struct kv *kv);
 struct request *request_take_large(struct kv *kv, kv_callback done, void *arg);
 
 /* Submit a large SET, or with `put` a PUT. */
-int request_set_large(struct kv *kv, const struct wire_put *put, const void *key, size_t key_len,
-		      const void *value, size_t value_len, kv_callback done, void *arg,
-		      struct request **taken);
+int request_set_large(struct kv *kv, const struct wire_put *put, const void *key, size_t key_len, const void *value,
+		      size_t value_len, kv_callback done, void *arg, struct request **taken);
 
 /* Submit a GET with a landing buffer of `size`; the slot is given back on failure. */
-int request_get_large(struct kv *kv, struct request *r, const void *key, size_t key_len,
-		      uint64_t size);
+int request_get_large(struct kv *kv, struct request *r, const void *key, size_t key_len, uint64_t size);
 
 /* The length that the key's value had last, 0: not known or small. */
 uint64_t request_size(const struct kv *kv, const void *key, size_t key_len);
 
 /* Answers: the value was too long for the message or the buffer; it landed; it is in the message; the end. */
-int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record,
-		      const char *body);
-int request_get_landed(struct kv *kv, struct request *r, const struct wire_record *record,
-		       const char *body);
+int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record, const char *body);
+int request_get_landed(struct kv *kv, struct request *r, const struct wire_record *record, const char *body);
 void request_get_inline(struct kv *kv, struct request *r, const char *body, size_t length);
 void request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len);
 
 /* A SET, GET, DELETE or EXISTS; *taken is its slot. */
-int request_submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-		   const void *value, size_t value_len, kv_callback done, void *arg,
-		   struct request **taken);
+int request_submit(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value, size_t value_len,
+		   kv_callback done, void *arg, struct request **taken);
 
 /* Nobody waits for the answer any more. */
 void request_orphan(struct kv *kv, struct request *r);
@@ -154,8 +149,7 @@ int blocking_explained(int status, const char *what, size_t key_len, size_t valu
  */
 
 /* The answer to a request with `more`. */
-int request_more(struct kv *kv, struct request *r, const struct wire_record *record,
-		 const char *body);
+int request_more(struct kv *kv, struct request *r, const struct wire_record *record, const char *body);
 
 #pragma GCC visibility pop
 

@@ -18,7 +18,7 @@ struct batch {
 	int error; /* the first */
 	struct handle {
 		struct batch *batch;
-	} *handles; /* one for each item: what its callback is given */
+	} * handles; /* one for each item: what its callback is given */
 };
 
 static void item_done(struct handle *handle, int status, const void *value, size_t value_len)
@@ -56,10 +56,9 @@ static int item_submit(struct batch *b, size_t i)
 		return -EINVAL;
 	}
 	if (b->options)
-		return kv_submit_put(b->kv, item->key, item->key_len, item->value, item->value_len,
-				     b->options, put_done, handle);
-	return kv_submit_set(b->kv, item->key, item->key_len, item->value, item->value_len,
-			     plain_done, handle);
+		return kv_submit_put(b->kv, item->key, item->key_len, item->value, item->value_len, b->options,
+				     put_done, handle);
+	return kv_submit_set(b->kv, item->key, item->key_len, item->value, item->value_len, plain_done, handle);
 }
 
 /* Until something completed. */
@@ -150,8 +149,7 @@ static int batch(struct batch *b, size_t count)
 	return rc;
 }
 
-int kv_mset(void *kv_handle, struct kv_item *items, size_t count,
-	    const struct kv_put_options *options)
+int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options)
 {
 	struct batch b = {.kv = kv_handle, .items = items, .options = options};
 

@@ -49,8 +49,8 @@ int blocking_wait(struct kv *kv, int rc, enum wire_op op, struct request *r, str
 	return b->status;
 }
 
-static int call_inside(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-		       const void *value, size_t value_len, struct blocking *b)
+static int call_inside(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
+		       size_t value_len, struct blocking *b)
 {
 	struct request *r;
 	int rc;
@@ -66,8 +66,8 @@ static int call_inside(struct kv *kv, enum wire_op op, const void *key, size_t k
 	return blocking_wait(kv, rc, op, r, b);
 }
 
-static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t key_len,
-			 const void *value, size_t value_len, struct blocking *b)
+static int blocking_call(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *value,
+			 size_t value_len, struct blocking *b)
 {
 	int rc;
 
@@ -83,13 +83,12 @@ int blocking_explained(int status, const char *what, size_t key_len, size_t valu
 	enum wire_status known = wire_status_of(status);
 
 	if (unlikely(status < 0 && status != -EMSGSIZE && wire_status_errno(known) == status))
-		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, key_len,
-			  value_len, wire_status_text(known));
+		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, key_len, value_len,
+			  wire_status_text(known));
 	return status;
 }
 
-int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value,
-		 size_t value_len)
+int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len)
 {
 	struct blocking b = {0};
 
@@ -97,8 +96,8 @@ int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *v
 		log_error("kv", "the value is NULL but has a length");
 		return -EINVAL;
 	}
-	return blocking_explained(blocking_call(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, &b),
-			 "set", key_len, value_len);
+	return blocking_explained(blocking_call(kv_handle, WIRE_OP_SET, key, key_len, value, value_len, &b), "set",
+				  key_len, value_len);
 }
 
 int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len)

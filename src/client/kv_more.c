@@ -7,8 +7,7 @@
 #include <stdlib.h>
 
 _Static_assert((int)KV_ALWAYS == WIRE_ALWAYS && (int)KV_IF_ABSENT == WIRE_IF_ABSENT &&
-		       (int)KV_IF_PRESENT == WIRE_IF_PRESENT &&
-		       (int)KV_IF_VERSION == WIRE_IF_VERSION,
+		       (int)KV_IF_PRESENT == WIRE_IF_PRESENT && (int)KV_IF_VERSION == WIRE_IF_VERSION,
 	       "a condition has one number here and on the wire");
 
 /* One request as the caller wants it: its body is head, key, value. */
@@ -42,8 +41,7 @@ static void call_result(void *arg, int status, const void *value, size_t value_l
 	r->result(r->result_arg, &result);
 }
 
-static int get_record(struct kv *kv, struct request *r, const struct wire_record *record,
-		      const char *body)
+static int get_record(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
 	size_t at = record->flags & WIRE_WRITTEN ? sizeof(uint64_t) : 0;
 	const size_t version_len = sizeof(r->meta.version);
@@ -105,8 +103,7 @@ static const struct {
 	[WIRE_OP_INFO] = {sizeof(struct wire_info), take_nothing, true},
 };
 
-int request_more(struct kv *kv, struct request *r, const struct wire_record *record,
-		 const char *body)
+int request_more(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
 	bool get = record->op == WIRE_OP_GET || record->op == WIRE_OP_GET_INTO;
 
@@ -173,16 +170,16 @@ static int submit_small(struct kv *kv, const struct ask *ask, kv_result_callback
 static int submit_put_large(struct kv *kv, const struct ask *ask, kv_result_callback done, void *arg,
 			    struct request **taken)
 {
-	int rc = request_set_large(kv, ask->head, ask->key, ask->key_len, ask->value, ask->value_len,
-				   call_result, NULL, taken);
+	int rc = request_set_large(kv, ask->head, ask->key, ask->key_len, ask->value, ask->value_len, call_result, NULL,
+				   taken);
 
 	if (rc == 0)
 		result_init(*taken, WIRE_OP_PUT_FROM, done, arg);
 	return rc;
 }
 
-static int submit_get_large(struct kv *kv, const struct ask *ask, uint64_t size,
-			    kv_result_callback done, void *arg, struct request **taken)
+static int submit_get_large(struct kv *kv, const struct ask *ask, uint64_t size, kv_result_callback done, void *arg,
+			    struct request **taken)
 {
 	*taken = request_take_large(kv, call_result, NULL);
 	result_init(*taken, WIRE_OP_GET, done, arg);
@@ -201,8 +198,7 @@ static int ask_check(const struct kv *kv, const struct ask *ask)
 	return request_check(kv, ask->key, ask->key_len, ask->value_len);
 }
 
-static int submit_ask(struct kv *kv, const struct ask *ask, kv_result_callback done, void *arg,
-		      struct request **taken)
+static int submit_ask(struct kv *kv, const struct ask *ask, kv_result_callback done, void *arg, struct request **taken)
 {
 	int rc = ask_check(kv, ask);
 	uint64_t size = 0;
@@ -309,13 +305,11 @@ static int put_encode(const struct kv_put_options *options, struct wire_put *put
 	return 0;
 }
 
-int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value,
-		  size_t value_len, const struct kv_put_options *options, kv_result_callback done,
-		  void *arg)
+int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  const struct kv_put_options *options, kv_result_callback done, void *arg)
 {
 	struct wire_put put;
-	struct ask ask = {WIRE_OP_PUT, (uint32_t)key_len, &put, sizeof(put),
-			  key, key_len, value, value_len};
+	struct ask ask = {WIRE_OP_PUT, (uint32_t)key_len, &put, sizeof(put), key, key_len, value, value_len};
 	int rc = put_encode(options, &put);
 
 	return rc ? rc : submit_key(kv_handle, &ask, done, arg);
@@ -325,8 +319,7 @@ int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, 
 	   const struct kv_put_options *options, uint64_t *version)
 {
 	struct wire_put put;
-	struct ask ask = {WIRE_OP_PUT, (uint32_t)key_len, &put, sizeof(put),
-			  key, key_len, value, value_len};
+	struct ask ask = {WIRE_OP_PUT, (uint32_t)key_len, &put, sizeof(put), key, key_len, value, value_len};
 	struct waiting w = {0};
 	int rc = put_encode(options, &put);
 
@@ -337,16 +330,14 @@ int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, 
 	return rc;
 }
 
-int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len, kv_result_callback done,
-			  void *arg)
+int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
 {
 	struct ask ask = {.op = WIRE_OP_GET, .key = key, .key_len = key_len};
 
 	return submit_key(kv_handle, &ask, done, arg);
 }
 
-int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value,
-		   size_t *value_len, uint64_t *version)
+int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len, uint64_t *version)
 {
 	struct ask ask = {.op = WIRE_OP_GET, .key = key, .key_len = key_len};
 	struct waiting w = {.b.want_value = true};
@@ -369,8 +360,7 @@ int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **valu
  * One key: stat, expire, delete, increment
  */
 
-int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done,
-		   void *arg)
+int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
 {
 	struct ask ask = {.op = WIRE_OP_STAT, .key = key, .key_len = key_len};
 
@@ -395,12 +385,11 @@ int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *me
 
 static struct ask ask_number(enum wire_op op, const void *key, size_t key_len, const void *number)
 {
-	return (struct ask){.op = op, .head = number, .head_len = sizeof(uint64_t), .key = key,
-			    .key_len = key_len};
+	return (struct ask){.op = op, .head = number, .head_len = sizeof(uint64_t), .key = key, .key_len = key_len};
 }
 
-int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us,
-		     kv_result_callback done, void *arg)
+int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us, kv_result_callback done,
+		     void *arg)
 {
 	struct ask ask = ask_number(WIRE_OP_EXPIRE, key, key_len, &ttl_us);
 
@@ -423,8 +412,8 @@ static int version_check(uint64_t version)
 	return -EINVAL;
 }
 
-int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version,
-			kv_result_callback done, void *arg)
+int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version, kv_result_callback done,
+			void *arg)
 {
 	struct ask ask = ask_number(WIRE_OP_DELETE_IF, key, key_len, &version);
 	int rc = version_check(version);
@@ -441,16 +430,14 @@ int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t vers
 	return rc ? rc : found(call_key(kv_handle, &ask, &w));
 }
 
-int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta,
-		   kv_result_callback done, void *arg)
+int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done, void *arg)
 {
 	struct ask ask = ask_number(WIRE_OP_INCR, key, key_len, &delta);
 
 	return submit_key(kv_handle, &ask, done, arg);
 }
 
-int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number,
-	    uint64_t *version)
+int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number, uint64_t *version)
 {
 	struct ask ask = ask_number(WIRE_OP_INCR, key, key_len, &delta);
 	struct waiting w = {0};
@@ -505,8 +492,8 @@ static int page_walk(const char *at, const char *end, kv_scan_callback each, voi
 	return rc;
 }
 
-static int scan_page(struct kv *kv, uint64_t *cursor, const struct ask *ask, kv_scan_callback each,
-		     void *arg, int *count)
+static int scan_page(struct kv *kv, uint64_t *cursor, const struct ask *ask, kv_scan_callback each, void *arg,
+		     int *count)
 {
 	struct waiting w = {.b.want_value = true};
 	uint64_t next;
@@ -529,18 +516,20 @@ static int scan_check(const void *prefix, size_t prefix_len, kv_scan_callback ea
 		return -EINVAL;
 	}
 	if (prefix_len > WIRE_KEY_MAX) {
-		log_error("kv", "the prefix has %zu bytes; a key has at most %u", prefix_len,
-			  WIRE_KEY_MAX);
+		log_error("kv", "the prefix has %zu bytes; a key has at most %u", prefix_len, WIRE_KEY_MAX);
 		return -ENAMETOOLONG;
 	}
 	return 0;
 }
 
-int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len,
-	    unsigned limit, kv_scan_callback each, void *arg)
+int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
+	    kv_scan_callback each, void *arg)
 {
-	struct ask ask = {.op = WIRE_OP_SCAN, .arg = limit, .head_len = sizeof(*cursor),
-			  .value = prefix, .value_len = prefix_len};
+	struct ask ask = {.op = WIRE_OP_SCAN,
+			  .arg = limit,
+			  .head_len = sizeof(*cursor),
+			  .value = prefix,
+			  .value_len = prefix_len};
 	uint64_t from;
 	int rc = scan_check(prefix, prefix_len, each), count;
 
@@ -559,8 +548,11 @@ int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix
 int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg)
 {
 	uint64_t cursor = 0;
-	struct ask ask = {.op = WIRE_OP_SCAN, .head = &cursor, .head_len = sizeof(cursor),
-			  .value = prefix, .value_len = prefix_len};
+	struct ask ask = {.op = WIRE_OP_SCAN,
+			  .head = &cursor,
+			  .head_len = sizeof(cursor),
+			  .value = prefix,
+			  .value_len = prefix_len};
 	int rc = scan_check(prefix, prefix_len, each), count;
 
 	if (rc != 0)
@@ -576,8 +568,7 @@ int kv_delete_all(void *kv_handle, uint64_t *deleted)
 	struct {
 		uint64_t cursor, deleted;
 	} flushed = {0};
-	struct ask ask = {.op = WIRE_OP_FLUSH, .head = &flushed.cursor,
-			  .head_len = sizeof(flushed.cursor)};
+	struct ask ask = {.op = WIRE_OP_FLUSH, .head = &flushed.cursor, .head_len = sizeof(flushed.cursor)};
 	uint64_t sum = 0;
 	int rc;
 
@@ -612,8 +603,7 @@ int kv_info(void *kv_handle, struct kv_info *info)
 		return rc;
 	memcpy(&wire, w.b.value, sizeof(wire));
 	value_release(w.b.value);
-	*info = (struct kv_info){wire.key_max, wire.eager_max, wire.value_max, wire.keys,
-				 wire.bytes_used, wire.bytes_total, wire.hits, wire.misses,
-				 wire.evictions, wire.expired};
+	*info = (struct kv_info){wire.key_max,     wire.eager_max, wire.value_max, wire.keys,      wire.bytes_used,
+				 wire.bytes_total, wire.hits,      wire.misses,    wire.evictions, wire.expired};
 	return 0;
 }

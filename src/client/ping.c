@@ -17,7 +17,7 @@ struct rdmad_ping {
 	struct pong {
 		uint64_t time; /* when its ping was sent, then its round trip */
 		bool bad;
-	} *pongs; /* ring of depth */
+	} * pongs; /* ring of depth */
 };
 
 /* The bytes of ping number `number`: each word differs from its neighbours and from ping to ping. */
@@ -56,8 +56,7 @@ static int ping_record(struct conn *conn, const struct wire_record *record, cons
 	struct rdmad_ping *ping = conn_context(conn);
 	struct pong *pong = &ping->pongs[ping->answered % ping->options.depth];
 
-	if (record->op != WIRE_OP_ECHO || ping->answered == ping->sent ||
-	    record->id != (uint32_t)ping->answered)
+	if (record->op != WIRE_OP_ECHO || ping->answered == ping->sent || record->id != (uint32_t)ping->answered)
 		return -EPROTO;
 	pong->time = time_now() - pong->time;
 	pong->bad = record->length != ping->options.size ||
@@ -87,15 +86,13 @@ static const struct conn_ops ping_ops = {
 static int check_options(const struct rdmad_ping_options *options)
 {
 	if (options->size > RDMAD_PING_SIZE_MAX) {
-		log_error("ping", "a ping of %u bytes; at most %u fit a message", options->size,
-			  RDMAD_PING_SIZE_MAX);
+		log_error("ping", "a ping of %u bytes; at most %u fit a message", options->size, RDMAD_PING_SIZE_MAX);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options,
-		    struct rdmad_ping **out)
+int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options, struct rdmad_ping **out)
 {
 	struct wire_request request = {.service = WIRE_PING};
 	struct rdmad_ping *ping;
@@ -116,11 +113,10 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 	request.credits = (uint16_t)ping->engine_options.credits;
 	request.count = options->count;
 	request.size = options->size;
-	request.message_size = MAX(
-		ping->engine_options.message_size,
-		options->size + (uint32_t)(sizeof(struct wire_message) + sizeof(struct wire_record)));
-	rc = client_connect(server, &ping->engine_options, NULL, &request, &ping_ops, ping,
-			    &ping->engine, &ping->conn);
+	request.message_size =
+		MAX(ping->engine_options.message_size,
+		    options->size + (uint32_t)(sizeof(struct wire_message) + sizeof(struct wire_record)));
+	rc = client_connect(server, &ping->engine_options, NULL, &request, &ping_ops, ping, &ping->engine, &ping->conn);
 	if (rc != 0)
 		goto free_pongs;
 	ping->transport = fabric_endpoint_transport(conn_endpoint(ping->conn));
@@ -186,8 +182,7 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 	pong = &ping->pongs[ping->received++ % ping->options.depth];
 	*rtt_ns = pong->time;
 	if (pong->bad) {
-		log_error("ping", "pong %llu has not the bytes of its ping",
-			  (unsigned long long)ping->received);
+		log_error("ping", "pong %llu has not the bytes of its ping", (unsigned long long)ping->received);
 		return -EBADMSG;
 	}
 	return 0;

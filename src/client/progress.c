@@ -139,8 +139,7 @@ static bool sleep_on(struct progress *p, nfds_t count, int timeout)
 {
 	uint64_t roused;
 
-	return poll(p->fds, count, timeout) > 0 && p->fds[0].revents &&
-	       read(p->wake, &roused, sizeof(roused)) > 0;
+	return poll(p->fds, count, timeout) > 0 && p->fds[0].revents && read(p->wake, &roused, sizeof(roused)) > 0;
 }
 
 static void *run(void *arg)

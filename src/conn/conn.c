@@ -9,16 +9,13 @@
 #define OWN_CREDITS 8               /* of a connection with large messages of its own */
 
 static const char *const state_names[] = {
-	[CONN_CONNECTING] = "connecting",   [CONN_ACCEPTING] = "accepting",
-	[CONN_ESTABLISHED] = "established", [CONN_CLOSING] = "closing",
-	[CONN_DEAD] = "dead",
+	[CONN_CONNECTING] = "connecting", [CONN_ACCEPTING] = "accepting", [CONN_ESTABLISHED] = "established",
+	[CONN_CLOSING] = "closing",       [CONN_DEAD] = "dead",
 };
 
 static const char *const event_names[] = {
-	[CONN_EVENT_ESTABLISHED] = "established",
-	[CONN_EVENT_REFUSED] = "refused",
-	[CONN_EVENT_DISCONNECTED] = "disconnected",
-	[CONN_EVENT_CLOSE] = "close",
+	[CONN_EVENT_ESTABLISHED] = "established",   [CONN_EVENT_REFUSED] = "refused",
+	[CONN_EVENT_DISCONNECTED] = "disconnected", [CONN_EVENT_CLOSE] = "close",
 	[CONN_EVENT_DRAINED] = "drained",
 };
 
@@ -35,8 +32,7 @@ static void set_state(struct conn *conn, enum conn_state state, enum conn_event 
 		conn->last_traffic = conn->group->now;
 		conn->probes = conn->group->attr.keepalive && strcmp(conn->transport, "rdma") == 0;
 		if (conn->probes)
-			conn_timer_set(conn->group,
-				       conn->group->now + conn->group->attr.keepalive);
+			conn_timer_set(conn->group, conn->group->now + conn->group->attr.keepalive);
 	}
 	if (state == CONN_CLOSING) {
 		conn->deadline = conn->group->now + CLOSE_PATIENCE;
@@ -130,9 +126,8 @@ static struct conn_attr attr_or_group(const struct conn_attr *attr, const struct
 	return own;
 }
 
-static struct conn *conn_new(struct conn_group *group, const struct wire_request *request,
-			     const struct conn_attr *attr, const struct conn_ops *ops, void *context,
-			     uint64_t now)
+static struct conn *conn_new(struct conn_group *group, const struct wire_request *request, const struct conn_attr *attr,
+			     const struct conn_ops *ops, void *context, uint64_t now)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 
@@ -173,8 +168,7 @@ static int own_buffers(struct conn *conn)
 		.access = FABRIC_LOCAL_WRITE,
 	};
 
-	if (conn->message_size <= conn->group->attr.message_size &&
-	    conn->attr.domain == conn->group->domain)
+	if (conn->message_size <= conn->group->attr.message_size && conn->attr.domain == conn->group->domain)
 		return 0;
 	return memory_pool_create(conn->attr.domain, &attr, &conn->own);
 }
@@ -239,9 +233,9 @@ static void fill_nonce(uint8_t nonce[static WIRE_NONCE])
 		memset(nonce, 0, WIRE_NONCE); /* without a key nothing rests on it */
 }
 
-int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len,
-		 const struct wire_request *request, const struct conn_attr *own,
-		 const struct conn_ops *ops, void *context, uint64_t now, struct conn **out)
+int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len, const struct wire_request *request,
+		 const struct conn_attr *own, const struct conn_ops *ops, void *context, uint64_t now,
+		 struct conn **out)
 {
 	struct conn *conn = conn_new(group, request, own, ops, context, now);
 	struct fabric_endpoint_attr attr;
@@ -266,8 +260,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	if (!take_completions(conn, &attr))
 		goto free_conn;
 	wire_request_encode(&conn->request, data);
-	rc = fabric_connect(group->queue, conn->attr.domain, sa, len, &attr, data, sizeof(data),
-			    &conn->endpoint);
+	rc = fabric_connect(group->queue, conn->attr.domain, sa, len, &attr, data, sizeof(data), &conn->endpoint);
 	if (rc != 0)
 		goto free_conn;
 	rc = post_receives(conn);
@@ -287,8 +280,7 @@ free_conn:
 	return rc;
 }
 
-static void refuse(struct conn_group *group, struct fabric_request *request,
-		   enum wire_reason reason, uint64_t detail)
+static void refuse(struct conn_group *group, struct fabric_request *request, enum wire_reason reason, uint64_t detail)
 {
 	struct wire_reject reject = {.version = WIRE_VERSION, .reason = reason, .detail = detail};
 	uint8_t data[WIRE_REJECT_SIZE];
@@ -316,9 +308,8 @@ static void negotiate(struct conn *conn, const struct wire_accept *grant)
 	conn->credits = conn->credits_max = conn->request.credits;
 }
 
-int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
-		const struct wire_request *request, const struct wire_accept *grant,
-		const struct conn_attr *own, const struct conn_ops *ops, void *context,
+int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
+		const struct wire_accept *grant, const struct conn_attr *own, const struct conn_ops *ops, void *context,
 		uint64_t now, struct conn **out)
 {
 	struct fabric_endpoint_attr attr;

@@ -43,13 +43,13 @@ struct conn_ops {
 };
 
 struct conn_group_attr {
-	uint32_t message_size;    /* of the shared buffers; a connection that negotiates more has its own */
-	uint32_t message_max;     /* largest to grant */
-	uint16_t credits;         /* most to grant to a peer */
-	uint32_t receives;        /* most shared receives; fewer are posted while there are few connections */
-	uint32_t max_connections; /* to accept; cut to what the device's completion queues hold */
-	uint32_t transfers;       /* reads and writes in flight on one connection; 0: none */
-	uint8_t reads_in;         /* of them, reads that the peer may have in flight here */
+	uint32_t message_size;      /* of the shared buffers; a connection that negotiates more has its own */
+	uint32_t message_max;       /* largest to grant */
+	uint16_t credits;           /* most to grant to a peer */
+	uint32_t receives;          /* most shared receives; fewer are posted while there are few connections */
+	uint32_t max_connections;   /* to accept; cut to what the device's completion queues hold */
+	uint32_t transfers;         /* reads and writes in flight on one connection; 0: none */
+	uint8_t reads_in;           /* of them, reads that the peer may have in flight here */
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
@@ -57,15 +57,16 @@ struct conn_group_attr {
 
 /* What one connection has of its own; zeros: as its group. */
 struct conn_attr {
-	struct fabric_domain *domain; /* of the group's fabric: the peer reaches this domain's regions and no others; the
+	struct fabric_domain
+		*domain;    /* of the group's fabric: the peer reaches this domain's regions and no others; the
 				       * connection has buffers and receives of its own in it. To be destroyed in closed() or
 				       * later */
-	uint32_t transfers;           /* in place of the group's */
-	uint8_t reads_in;             /* in place of the group's */
+	uint32_t transfers; /* in place of the group's */
+	uint8_t reads_in;   /* in place of the group's */
 };
 
 struct conn_group_stats {
-	uint64_t connections;  /* now */
+	uint64_t connections; /* now */
 	uint64_t accepted, closed, violations, refused;
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
 	uint64_t buffers, buffers_in_use, buffer_bytes;
@@ -74,8 +75,7 @@ struct conn_group_stats {
 /*
  * group.c
  */
-int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
-		      struct conn_group **out);
+int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out);
 /* Destroys what connections remain, calling closed() of each. */
 void conn_group_destroy(struct conn_group *group);
 
@@ -103,22 +103,20 @@ void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn
 /* Begin to connect; the outcome is ops->established or ops->closed. request's credits and
  * message_size are cut to the group's, its version and nonce are filled in. `attr` may be NULL.
  * -EUSERS: the completion queue has no room for what the connection may have outstanding. */
-int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len,
-		 const struct wire_request *request, const struct conn_attr *attr,
-		 const struct conn_ops *ops, void *context, uint64_t now, struct conn **out);
+int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len, const struct wire_request *request,
+		 const struct conn_attr *attr, const struct conn_ops *ops, void *context, uint64_t now,
+		 struct conn **out);
 
 /* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max; the rest is filled
  * in. `attr` may be NULL. Consumes fabric_request in every case; the peer of a failure is refused with the reason.
  * -EUSERS: too many connections, or no room in the completion queue for what this one may have outstanding. */
-int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
-		const struct wire_request *request, const struct wire_accept *grant,
-		const struct conn_attr *attr, const struct conn_ops *ops, void *context,
-		uint64_t now, struct conn **out);
+int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
+		const struct wire_accept *grant, const struct conn_attr *attr, const struct conn_ops *ops,
+		void *context, uint64_t now, struct conn **out);
 
 /* Mark for closing, with an error (0: in peace) and a reason for log, metrics and closed(). The first
  * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
-void conn_close(struct conn *conn, int error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void conn_close(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Room for a record of at least `body` bytes, *room is what there really is (may be NULL). NULL: no credit, no buffer, or not
  * established; retry from writable(). The record has length, flags and status 0. */
@@ -151,10 +149,10 @@ bool conn_transfer_room(const struct conn *conn);
 
 /* Post it: everything committed afterwards reaches the peer after a write's bytes. -EAGAIN: too many are in
  * flight, the record comes again (from record()) or writable() is called. */
-int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to,
-	      uint64_t remote_addr, uint32_t rkey);
-int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
-	       uint64_t remote_addr, uint32_t rkey);
+int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to, uint64_t remote_addr,
+	      uint32_t rkey);
+int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from, uint64_t remote_addr,
+	       uint32_t rkey);
 
 /* Write and have the peer's immediate() called with `imm`. Takes one of the credits, as a message does (-EAGAIN also
  * without one), and posts first what was committed before, so not between reserve and commit.
@@ -178,8 +176,8 @@ struct conn_part {
  * read before it. done() is called once, when all have completed; if one failed, with its status when it was the
  * last, else with FABRIC_FLUSHED. Each counts as a transfer. -EAGAIN: nothing was posted. -EINVAL: none,
  * more than CONN_CHAIN_MAX, or more than the connection's transfers. */
-int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
-			const struct conn_part *parts, unsigned count);
+int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer, const struct conn_part *parts,
+			unsigned count);
 
 /* Nothing committed waits to be posted and nothing posted is in flight. */
 bool conn_idle(const struct conn *conn);

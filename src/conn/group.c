@@ -26,8 +26,7 @@ static void post_receives(struct conn_group *group)
 	while (group->posted < MIN(group->wanted, group->attr.receives)) {
 		unsigned n = 0;
 
-		while (n < POLL_BATCH &&
-		       group->posted + n < MIN(group->wanted, group->attr.receives)) {
+		while (n < POLL_BATCH && group->posted + n < MIN(group->wanted, group->attr.receives)) {
 			struct memory_buffer *b = memory_pool_get(group->receives);
 
 			if (!b)
@@ -69,8 +68,7 @@ static uint32_t completions_for_connections(const struct conn_group_attr *attr, 
 	return (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
 }
 
-int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr,
-		      struct conn_group **out)
+int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out)
 {
 	struct fabric_queue_attr queue_attr = {0};
 	struct fabric_limits limits;
@@ -94,8 +92,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	group->inline_size = limits.inline_size;
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
 	group->completions = completions_for_connections(&group->attr, limits.max_completions);
-	group->attr.max_connections =
-		MIN(attr->max_connections, group->completions / outstanding(&group->attr));
+	group->attr.max_connections = MIN(attr->max_connections, group->completions / outstanding(&group->attr));
 	attr = &group->attr;
 	queue_attr.shared_depth = attr->receives;
 	queue_attr.completions = attr->receives + attr->max_connections * outstanding(attr);
@@ -212,10 +209,9 @@ static void refused(struct conn *conn, const struct fabric_event *event)
 	struct wire_reject reject;
 	char text[160];
 
-	if (event->type == FABRIC_REJECTED &&
-	    wire_reject_decode(&reject, event->data, event->data_len) == 0) {
-		conn_close(conn, reject.reason == WIRE_REASON_VERSION ? -EPROTONOSUPPORT : -ECONNREFUSED,
-			   "refused: %s", wire_reject_text(&reject, text, sizeof(text)));
+	if (event->type == FABRIC_REJECTED && wire_reject_decode(&reject, event->data, event->data_len) == 0) {
+		conn_close(conn, reject.reason == WIRE_REASON_VERSION ? -EPROTONOSUPPORT : -ECONNREFUSED, "refused: %s",
+			   wire_reject_text(&reject, text, sizeof(text)));
 	} else if (event->type == FABRIC_REJECTED) {
 		conn_close(conn, -ECONNREFUSED, "refused by a program that is not rdmad");
 	} else {
@@ -231,8 +227,7 @@ static void established(struct conn *conn, const struct fabric_event *event)
 		int rc = wire_accept_decode(&conn->accept, event->data, event->data_len);
 
 		if (rc != 0) {
-			conn_close(conn, rc, "the server's answer is not one of protocol version %u",
-				   WIRE_VERSION);
+			conn_close(conn, rc, "the server's answer is not one of protocol version %u", WIRE_VERSION);
 			return;
 		}
 		if (conn->accept.message_size > conn->message_size ||

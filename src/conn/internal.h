@@ -8,8 +8,8 @@ enum conn_state {
 	CONN_CONNECTING, /* request sent */
 	CONN_ACCEPTING,  /* accept sent, the peer has not confirmed */
 	CONN_ESTABLISHED,
-	CONN_CLOSING,    /* in error; flushes and the disconnect are coming */
-	CONN_DEAD,       /* nothing in flight: the end of the turn buries it */
+	CONN_CLOSING, /* in error; flushes and the disconnect are coming */
+	CONN_DEAD,    /* nothing in flight: the end of the turn buries it */
 };
 
 enum conn_event {
@@ -53,13 +53,13 @@ struct conn {
 	uint32_t open_used;
 	uint32_t message_size;
 	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
-	uint32_t in_flight;        /* posted work requests that will complete */
-	struct list sending;       /* their buffers */
-	uint32_t credits;          /* messages that may be begun */
-	uint32_t credits_max;      /* what the peer granted at first */
-	uint32_t granted;          /* to the peer */
-	uint32_t owed;             /* taken receives not yet told to the peer */
-	uint32_t unreturned;       /* received and not told: more than granted is a violation */
+	uint32_t in_flight;                        /* posted work requests that will complete */
+	struct list sending;                       /* their buffers */
+	uint32_t credits;                          /* messages that may be begun */
+	uint32_t credits_max;                      /* what the peer granted at first */
+	uint32_t granted;                          /* to the peer */
+	uint32_t owed;                             /* taken receives not yet told to the peer */
+	uint32_t unreturned;                       /* received and not told: more than granted is a violation */
 	struct conn_parked *parked, **parked_tail;
 	struct list transfers; /* in flight */
 	uint32_t transfer_count;
@@ -80,8 +80,8 @@ struct conn_group {
 	struct fabric_domain *domain;
 	struct fabric_queue *queue;
 	struct memory_pool *receives, *sends;
-	uint32_t posted;   /* shared receives */
-	uint32_t wanted;   /* shared receives that the present connections are worth */
+	uint32_t posted; /* shared receives */
+	uint32_t wanted; /* shared receives that the present connections are worth */
 	uint32_t inline_size;
 	uint32_t completions; /* that the queue has room for beside those of the connections */
 	struct list connections, dirty, stuck, closing;

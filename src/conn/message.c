@@ -227,8 +227,8 @@ static void violation(struct conn *conn, int error, const char *what)
 
 static void bad_record(struct conn *conn, int error)
 {
-	violation(conn, error, error == -EBADMSG ? "a record's length is beyond its message"
-						 : "a request that breaks the protocol");
+	violation(conn, error,
+		  error == -EBADMSG ? "a record's length is beyond its message" : "a request that breaks the protocol");
 }
 
 static bool take_credits(struct conn *conn, const struct wire_message *m)
@@ -384,8 +384,7 @@ static int hand_immediate(struct conn *conn, uint32_t imm)
 
 void conn_immediate_received(struct conn *conn, uint32_t imm)
 {
-	if (unlikely(conn->state > CONN_ESTABLISHED ||
-		     !within_credits(conn, "an immediate beyond its credits")))
+	if (unlikely(conn->state > CONN_ESTABLISHED || !within_credits(conn, "an immediate beyond its credits")))
 		return;
 	conn->messages_in++;
 	if (must_park(conn))
@@ -396,8 +395,7 @@ void conn_immediate_received(struct conn *conn, uint32_t imm)
 
 static int resume_one(struct conn *conn, struct conn_parked *p)
 {
-	return p->immediate ? hand_immediate(conn, p->imm)
-			    : take_apart(conn, p->data, p->bytes, &p->offset);
+	return p->immediate ? hand_immediate(conn, p->imm) : take_apart(conn, p->data, p->bytes, &p->offset);
 }
 
 static int resume_parked(struct conn *conn)
@@ -488,6 +486,5 @@ int conn_post_receive(struct conn *conn, struct memory_buffer *buffer)
 
 bool conn_idle(const struct conn *conn)
 {
-	return !conn->ready && conn->in_flight == 0 &&
-	       (!conn->open || conn->open_used == sizeof(struct wire_message));
+	return !conn->ready && conn->in_flight == 0 && (!conn->open || conn->open_used == sizeof(struct wire_message));
 }

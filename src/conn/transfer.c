@@ -16,14 +16,13 @@ static int failed(struct conn *conn, const struct fabric_wr *first, int rc)
 	if (rc == -EAGAIN)
 		conn_wait_writable(conn);
 	else if (rc != -EOPNOTSUPP)
-		conn_close(conn, rc, "cannot %s its memory: %s",
-			   first->opcode == FABRIC_READ ? "read" : "write", strerror(-rc));
+		conn_close(conn, rc, "cannot %s its memory: %s", first->opcode == FABRIC_READ ? "read" : "write",
+			   strerror(-rc));
 	return rc;
 }
 
 /* Post `count` requests, linked; the last of them tells of all. */
-static int post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr,
-		unsigned count)
+static int post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr, unsigned count)
 {
 	int rc = -EAGAIN;
 
@@ -63,14 +62,14 @@ static int post_one(struct conn *conn, struct conn_transfer *transfer, enum fabr
 	return post(conn, transfer, &wr, 1);
 }
 
-int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to,
-	      uint64_t remote_addr, uint32_t rkey)
+int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to, uint64_t remote_addr,
+	      uint32_t rkey)
 {
 	return post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0);
 }
 
-int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
-	       uint64_t remote_addr, uint32_t rkey)
+int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from, uint64_t remote_addr,
+	       uint32_t rkey)
 {
 	return post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0);
 }
@@ -106,8 +105,8 @@ int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const stru
 	return rc;
 }
 
-int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer,
-			const struct conn_part *parts, unsigned count)
+int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer, const struct conn_part *parts,
+			unsigned count)
 {
 	struct fabric_wr wr[CONN_CHAIN_MAX];
 	unsigned immediates = 0;
@@ -150,6 +149,5 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 void conn_transfers_flush(struct conn *conn)
 {
 	while (!list_empty(&conn->transfers))
-		conn_transfer_completed(list_first(&conn->transfers, struct conn_transfer, node),
-					FABRIC_FLUSHED);
+		conn_transfer_completed(list_first(&conn->transfers, struct conn_transfer, node), FABRIC_FLUSHED);
 }

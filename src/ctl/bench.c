@@ -17,7 +17,7 @@ struct bench_plan bench = {
  * Results: told as they come, one row each; one object for --json at the end.
  */
 struct column {
-	const char *title;  /* in the table; NULL: only in JSON */
+	const char *title; /* in the table; NULL: only in JSON */
 	int width;
 	const char *member; /* in JSON */
 	double (*value)(const struct bench_result *result);
@@ -141,8 +141,8 @@ void bench_print_head(const char *transport)
 {
 	bench.transport = transport;
 	printf("%s: transport %s, clients %llu, depth %llu, threads %llu%s\n", bench.server, transport,
-	       (unsigned long long)bench.clients, (unsigned long long)bench.depth,
-	       (unsigned long long)bench.threads, bench.no_verify ? ", not verified" : "");
+	       (unsigned long long)bench.clients, (unsigned long long)bench.depth, (unsigned long long)bench.threads,
+	       bench.no_verify ? ", not verified" : "");
 }
 
 static void print_head(const char *transport)
@@ -258,9 +258,9 @@ int bench_judge(const struct bench_result *result)
 	int rc;
 
 	if (result->mismatches) {
-		ctl_say("bench: %s of %llu bytes: %llu of %llu answers were not what was stored or sent",
-			result->op, (unsigned long long)result->size,
-			(unsigned long long)result->mismatches, (unsigned long long)result->operations);
+		ctl_say("bench: %s of %llu bytes: %llu of %llu answers were not what was stored or sent", result->op,
+			(unsigned long long)result->size, (unsigned long long)result->mismatches,
+			(unsigned long long)result->operations);
 		return CTL_FAILED;
 	}
 	if (!result->error || result->error == -EINTR)
@@ -315,11 +315,10 @@ int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_si
  */
 json_t *bench_summary(const char *what, json_t *rows)
 {
-	return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:o}", "command", what, "server",
-			 bench.server, "transport", bench.transport, "clients",
-			 (json_int_t)bench.clients, "depth", (json_int_t)bench.depth, "threads",
-			 (json_int_t)bench.threads, "verified", !bench.no_verify, "interrupted",
-			 ctl_interrupted(), "results", rows);
+	return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:o}", "command", what, "server", bench.server,
+			 "transport", bench.transport, "clients", (json_int_t)bench.clients, "depth",
+			 (json_int_t)bench.depth, "threads", (json_int_t)bench.threads, "verified", !bench.no_verify,
+			 "interrupted", ctl_interrupted(), "results", rows);
 }
 
 int bench_prepare(const struct ctl_arguments *arguments)
@@ -337,8 +336,7 @@ int bench_prepare(const struct ctl_arguments *arguments)
 	return CTL_OK;
 }
 
-int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n,
-		 int (*round)(void))
+int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n, int (*round)(void))
 {
 	int rc = bench_prepare(arguments);
 

@@ -9,10 +9,10 @@
 
 #define COUNT_DEFAULT 50000
 #define PASSES_MAX 100
-#define IMAGES 1024                /* different ones, at most */
-#define IMAGES_BYTES (64 * MIB)    /* and what all of them have */
-#define BATCH 64                   /* results taken by one call */
-#define SLICE (200 * TIME_MS)      /* a wait is cut into pieces so that Ctrl-C is seen */
+#define IMAGES 1024             /* different ones, at most */
+#define IMAGES_BYTES (64 * MIB) /* and what all of them have */
+#define BATCH 64                /* results taken by one call */
+#define SLICE (200 * TIME_MS)   /* a wait is cut into pieces so that Ctrl-C is seen */
 #define TIMEOUT_DEFAULT (30 * TIME_S)
 #define REFERENCE_PINGS 2000
 #define REFERENCE_IMAGES 200
@@ -50,8 +50,9 @@ static int check_size(const char *text)
 }
 
 const struct ctl_option ctl_gpu_bench_options[] = {
-	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE", "rpc, or queue: drive the server's queues from here; default rpc",
-	 .check = ctl_gpu_check_mode, .choices = "rpc queue"},
+	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE",
+	 "rpc, or queue: drive the server's queues from here; default rpc", .check = ctl_gpu_check_mode,
+	 .choices = "rpc queue"},
 	{"count", 'n', CTL_NUMBER, &count, "N", "images; default 50000", .min = 1, .max = UINT32_MAX},
 	{"passes", 'p', CTL_NUMBER, &passes, "N", "times all of them; default 3", .min = 1, .max = PASSES_MAX},
 	{"outstanding", 'o', CTL_NUMBER, &outstanding, "N", "most outstanding at a time; default 64", .min = 1,
@@ -62,7 +63,8 @@ const struct ctl_option ctl_gpu_bench_options[] = {
 	{"slots", 0, CTL_NUMBER, &slots, "N", "slots of each to ask for", .min = 1, .max = 1024},
 	{"no-immediate", 0, CTL_FLAG, &no_immediate, NULL, "rpc: have jobs end by a message rather than an immediate"},
 	{"read-indices", 0, CTL_FLAG, &read_indices, NULL, "queue: learn of results from the index words alone"},
-	{"reference", 'r', CTL_FLAG, &reference, NULL, "also measure a local image and a 64 byte ping, and give ratios"},
+	{"reference", 'r', CTL_FLAG, &reference, NULL,
+	 "also measure a local image and a 64 byte ping, and give ratios"},
 	{NULL},
 };
 
@@ -82,10 +84,10 @@ struct run {
 	struct rdmad_gpu *gpu;
 	uint32_t width, height;
 	size_t bytes;
-	size_t images; /* different ones */
-	uint8_t *input, *output;     /* registered */
-	uint8_t *baseline;           /* of each input, by this processor */
-	uint32_t *image_of, *free;   /* of each place of the outstanding */
+	size_t images;             /* different ones */
+	uint8_t *input, *output;   /* registered */
+	uint8_t *baseline;         /* of each input, by this processor */
+	uint32_t *image_of, *free; /* of each place of the outstanding */
 	uint32_t free_count;
 	struct pass pass, all;
 	struct pass *done;
@@ -386,8 +388,9 @@ static void print_row(struct ctl_table *table, const struct pass *pass)
 
 static void print_passes(const struct run *run)
 {
-	static const char *const titles[] = {"pass",   "images", "distance from baseline", "requests/s", "avg us",
-					     "min us", "median us", "p99 us", "max us"};
+	static const char *const titles[] = {"pass",       "images", "distance from baseline",
+					     "requests/s", "avg us", "min us",
+					     "median us",  "p99 us", "max us"};
 	struct ctl_table table;
 
 	ctl_table_init(&table);

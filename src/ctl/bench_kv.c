@@ -19,7 +19,7 @@
  * a while: so half of it for the values, unless --keys says more, and a quarter for those under way. */
 #define FILL_MAX (32 * MIB)
 #define FLIGHT_MAX (16 * MIB)
-#define WINDOWS 64u          /* different values: that many places in one random text */
+#define WINDOWS 64u /* different values: that many places in one random text */
 #define SLICE_US 200000
 #define TIMEOUT_DEFAULT (30 * TIME_S)
 
@@ -34,21 +34,21 @@ static int check_op(const char *text);
 const struct ctl_option ctl_bench_kv_options[] = {
 	{"size", 's', CTL_CHECKED, &sizes_text, "SIZES",
 	 "value sizes: a list of sizes and ranges that double, e.g. 64,1K-64K; default 64", .check = check_sizes},
-	{"op", 'o', CTL_CHECKED, &op_text, "OP", "set, get, mixed, or a list; default set,get",
-	 .check = check_op, .choices = "set get mixed set,get"},
-	{"depth", 'd', CTL_NUMBER, &bench.depth, "N", "requests outstanding on each connection; default 64",
-	 .min = 1, .max = DEPTH_MAX},
+	{"op", 'o', CTL_CHECKED, &op_text, "OP", "set, get, mixed, or a list; default set,get", .check = check_op,
+	 .choices = "set get mixed set,get"},
+	{"depth", 'd', CTL_NUMBER, &bench.depth, "N", "requests outstanding on each connection; default 64", .min = 1,
+	 .max = DEPTH_MAX},
 	{"clients", 'c', CTL_NUMBER, &bench.clients, "N", "connections; default 8", .min = 1, .max = 1024},
-	{"threads", 'T', CTL_NUMBER, &bench.threads, "N", "threads that share the connections; default 1",
-	 .min = 1, .max = 256},
-	{"duration", 'D', CTL_TIME, &bench.duration, "TIME", "of each measurement; default 1s",
-	 .min = TIME_MS, .max = 86400 * TIME_S},
-	{"count", 'n', CTL_NUMBER, &bench.count, "N", "operations of each measurement, instead of a time",
-	 .min = 1, .max = INT64_MAX},
+	{"threads", 'T', CTL_NUMBER, &bench.threads, "N", "threads that share the connections; default 1", .min = 1,
+	 .max = 256},
+	{"duration", 'D', CTL_TIME, &bench.duration, "TIME", "of each measurement; default 1s", .min = TIME_MS,
+	 .max = 86400 * TIME_S},
+	{"count", 'n', CTL_NUMBER, &bench.count, "N", "operations of each measurement, instead of a time", .min = 1,
+	 .max = INT64_MAX},
 	{"warmup", 'w', CTL_TIME, &bench.warmup, "TIME", "run this long before measuring; default 200ms",
 	 .max = 86400 * TIME_S},
-	{"keys", 'k', CTL_NUMBER, &keys_wanted, "N",
-	 "keys of each connection; default 1000, fewer for large values", .min = 1, .max = 10000000},
+	{"keys", 'k', CTL_NUMBER, &keys_wanted, "N", "keys of each connection; default 1000, fewer for large values",
+	 .min = 1, .max = 10000000},
 	{"prefix", 'p', CTL_TEXT, &prefix, "TEXT", "what the keys begin with; default: different in each run"},
 	{"idle", 'I', CTL_NUMBER, &idle_clients, "N", "more connections, which ask nothing; default 0", .max = 65536},
 	{"keep", 0, CTL_FLAG, &keep, NULL, "do not delete the keys at the end"},
@@ -109,10 +109,10 @@ static struct {
 	char *text; /* text_len random bytes */
 	size_t text_len;
 	uint32_t keys;
-	uint64_t depth; /* bench.depth, less for large values */
+	uint64_t depth;       /* bench.depth, less for large values */
 	uint32_t eager_limit; /* of the options; 0: the default */
 	bool large;           /* values do not fit the answer */
-	bool lost; /* a connection ended */
+	bool lost;            /* a connection ended */
 } b;
 
 static int check_sizes(const char *text)
@@ -210,8 +210,7 @@ static void large_done(void *arg, int status, const void *value, size_t len)
  */
 static int submit_set(struct lane *lane, const char *key, uint32_t window)
 {
-	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size,
-			     set_done, lane);
+	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size, set_done, lane);
 }
 
 static int submit_get(struct lane *lane, const char *key, uint32_t window)
@@ -403,8 +402,7 @@ static void run_phase(const char *name, enum phase phase, uint64_t duration, uin
 	result->depth = b.depth;
 	result->way = way_of(phase);
 	for (uint64_t i = 0; i < bench.clients; i++)
-		reset_lane(&b.lane[i], phase,
-			   count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
+		reset_lane(&b.lane[i], phase, count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
 	for (uint64_t i = 0; i < bench.threads; i++) {
 		bench_result_init(&b.worker[i].result, name);
 		b.worker[i].duration = count ? TIME_NEVER : duration;
@@ -512,8 +510,7 @@ static int prepare_size(void)
 	int rc;
 
 	if (bench.size > limit) {
-		ctl_say("bench kv: %s takes values up to %llu bytes", bench.server,
-			(unsigned long long)limit);
+		ctl_say("bench kv: %s takes values up to %llu bytes", bench.server, (unsigned long long)limit);
 		return CTL_FAILED;
 	}
 	/* What the last size left would take the place of what comes. */

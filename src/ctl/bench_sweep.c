@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define KEY_BYTES 16 /* of the benchmark's keys */
+#define KEY_BYTES 16        /* of the benchmark's keys */
 #define HELD_MAX (24 * MIB) /* by the keys of all connections; as much again is under way */
 
 enum { SET, GET, OPS };
@@ -26,14 +26,14 @@ const struct ctl_option ctl_bench_sweep_options[] = {
 	{"min", 'm', CTL_SIZE, &first, "SIZE", "size of the first values; default 1", .min = 1},
 	{"max", 'M', CTL_SIZE, &last, "SIZE", "size of the last values; default 1M", .min = 1, .max = 1ull << 40},
 	{"compare", 0, CTL_FLAG, &compare, NULL, "each size that can go both ways, eager and rendezvous"},
-	{"plot", 'p', CTL_TEXT, &plot, "FILE", "draw the table: a .svg or .png file by gnuplot, or - for characters on stdout",
-	 .choices = "@file"},
+	{"plot", 'p', CTL_TEXT, &plot, "FILE",
+	 "draw the table: a .svg or .png file by gnuplot, or - for characters on stdout", .choices = "@file"},
 	{"depth", 'd', CTL_NUMBER, &depth, "N", "requests outstanding on each connection; default 32", .min = 1,
 	 .max = 1024},
 	{"clients", 'c', CTL_NUMBER, &clients, "N", "connections, fewer for large values; default 4", .min = 1,
 	 .max = 1024},
-	{"threads", 'T', CTL_NUMBER, &bench.threads, "N", "threads that share the connections; default 1",
-	 .min = 1, .max = 256},
+	{"threads", 'T', CTL_NUMBER, &bench.threads, "N", "threads that share the connections; default 1", .min = 1,
+	 .max = 256},
 	{"duration", 'D', CTL_TIME, &duration, "TIME", "of each measurement; default 500ms", .min = TIME_MS,
 	 .max = 86400 * TIME_S},
 	{"warmup", 'w', CTL_TIME, &warmup, "TIME", "run this long before measuring; default 100ms",
@@ -53,7 +53,7 @@ static struct {
 	size_t sizes, at;
 	int run;
 	uint64_t threads; /* as wanted */
-	json_t *rows; /* NULL unless --json */
+	json_t *rows;     /* NULL unless --json */
 } s;
 
 static void add_size(uint64_t size)
@@ -107,8 +107,8 @@ static void print_row(void)
 		return;
 	if (!headed) {
 		bench_print_head(bench.transport);
-		printf("%9s %-10s %11s %10s %10s %11s %10s %10s\n", "bytes", "set by", "set/s", "MiB/s",
-		       "p50 us", "get/s", "MiB/s", "p50 us");
+		printf("%9s %-10s %11s %10s %10s %11s %10s %10s\n", "bytes", "set by", "set/s", "MiB/s", "p50 us",
+		       "get/s", "MiB/s", "p50 us");
 		headed = true;
 	}
 	printf("%9llu %-10s", (unsigned long long)s.size[s.at], s.way[s.at][s.run]);
@@ -181,7 +181,8 @@ static void print_crossover(void)
 		printf("crossover: a set by rendezvous is at least as fast from %llu bytes on\n",
 		       (unsigned long long)from);
 	else
-		printf("crossover: none up to %llu bytes: an eager set is faster at the largest size that fits a message\n",
+		printf("crossover: none up to %llu bytes: an eager set is faster at the largest size that fits a "
+		       "message\n",
 		       (unsigned long long)largest);
 }
 

@@ -12,7 +12,8 @@ const struct ctl_command ctl_commands[] = {
 	{"kv mget", ctl_kv_mget, "KEY...", "write the values of some keys", NULL, 1, -1},
 	{"kv mset", ctl_kv_mset, "KEY VALUE...", "store some values", ctl_kv_mset_options, 2, -1},
 	{"kv incr", ctl_kv_incr, "KEY [N]", "add to a number", NULL, 1, 2},
-	{"kv cas", ctl_kv_cas, "KEY VERSION [VALUE|-]", "store a value if the key has this version", ctl_kv_cas_options, 2, 3},
+	{"kv cas", ctl_kv_cas, "KEY VERSION [VALUE|-]", "store a value if the key has this version", ctl_kv_cas_options,
+	 2, 3},
 	{"kv ttl", ctl_kv_ttl, "KEY [TIME|never]", "when a key expires; change that", NULL, 1, 2},
 	{"kv stat", ctl_kv_stat, "[KEY]", "length, version and ttl of a key; the store's figures", NULL, 0, 1},
 	{"kv list", ctl_kv_list, "[PREFIX]", "list the keys", ctl_kv_list_options, 0, 1},
@@ -24,7 +25,8 @@ const struct ctl_command ctl_commands[] = {
 	{"bench kv", ctl_bench_kv, "[HOST]", "measure the key/value store", ctl_bench_kv_options, 0, 1},
 	{"bench ping", ctl_bench_ping, "[HOST]", "measure echoes by many clients", ctl_bench_ping_options, 0, 1},
 	{"bench sweep", ctl_bench_sweep, "[HOST]", "throughput by size of the values", ctl_bench_sweep_options, 0, 1},
-	{"gpu quantize", ctl_gpu_quantize, "IN|- OUT|-", "reduce the levels of grey of an image", ctl_gpu_quantize_options, 2, 2},
+	{"gpu quantize", ctl_gpu_quantize, "IN|- OUT|-", "reduce the levels of grey of an image",
+	 ctl_gpu_quantize_options, 2, 2},
 	{"gpu info", ctl_gpu_info, "", "what the server's gpu service is", NULL, 0, 0},
 	{"gpu bench", ctl_gpu_bench, "[HOST]", "many images, compared and measured", ctl_gpu_bench_options, 0, 1},
 	{"status", ctl_control, "", "what the daemon is and does", NULL, 0, 0},
@@ -120,8 +122,8 @@ static int run_command(const struct ctl_arguments *arguments)
 		return CTL_OK;
 	}
 	if (arguments->count < running->min)
-		return ctl_usage_error("%s: an argument is missing: rdmactl %s %s", running->name,
-				       running->name, running->arguments);
+		return ctl_usage_error("%s: an argument is missing: rdmactl %s %s", running->name, running->name,
+				       running->arguments);
 	if (running->max >= 0 && arguments->count > running->max)
 		return ctl_usage_error("%s: too many arguments, from \"%s\" on", running->name,
 				       arguments->text[running->max]);

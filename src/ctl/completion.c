@@ -1,24 +1,22 @@
 /* completion.c: the script for bash, written from the tables of commands and options. */
 #include "ctl/ctl.h"
 
-static const char head[] =
-	"# Completion of rdmactl for bash. Written by \"rdmactl completion\": do not edit.\n"
-	"_rdmactl()\n"
-	"{\n"
-	"\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-	"\tlocal first=${COMP_WORDS[1]} second=${COMP_WORDS[2]-} options words=\n"
-	"\tCOMPREPLY=()\n";
+static const char head[] = "# Completion of rdmactl for bash. Written by \"rdmactl completion\": do not edit.\n"
+			   "_rdmactl()\n"
+			   "{\n"
+			   "\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+			   "\tlocal first=${COMP_WORDS[1]} second=${COMP_WORDS[2]-} options words=\n"
+			   "\tCOMPREPLY=()\n";
 
-static const char tail[] =
-	"\tif [[ $word == -* ]]; then\n"
-	"\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
-	"\telif [[ $words ]]; then\n"
-	"\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-	"\telse\n"
-	"\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
-	"\tfi\n"
-	"}\n"
-	"complete -o filenames -F _rdmactl rdmactl\n";
+static const char tail[] = "\tif [[ $word == -* ]]; then\n"
+			   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+			   "\telif [[ $words ]]; then\n"
+			   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+			   "\telse\n"
+			   "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+			   "\tfi\n"
+			   "}\n"
+			   "complete -o filenames -F _rdmactl rdmactl\n";
 
 /* The first words of all commands, or the second words of those that begin with `group`. */
 static void write_words(FILE *out, const char *group, size_t group_len)

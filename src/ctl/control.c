@@ -101,8 +101,7 @@ static int show(const char *text, size_t len)
 
 	if (!json_is_object(answer)) {
 		json_decref(answer);
-		return ctl_fail(-EPROTO, "its answer is not a JSON object; is it an rdmad?", "%s",
-				ctl_command_name());
+		return ctl_fail(-EPROTO, "its answer is not a JSON object; is it an rdmad?", "%s", ctl_command_name());
 	}
 	if (!json_is_true(json_object_get(answer, "ok"))) {
 		why = json_string_value(json_object_get(answer, "error"));

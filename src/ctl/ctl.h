@@ -39,16 +39,16 @@ enum ctl_type {
 };
 
 struct ctl_option {
-	const char *name;    /* without the dashes; a NULL name ends a table */
-	char letter;         /* 0: none */
+	const char *name; /* without the dashes; a NULL name ends a table */
+	char letter;      /* 0: none */
 	enum ctl_type type;
-	void *value;         /* where the parsed value goes */
-	const char *metavar; /* NULL for flags */
-	const char *help;    /* one line */
-	uint64_t min, max;   /* of CTL_NUMBER, CTL_SIZE and CTL_TIME; max 0: no bound */
+	void *value;                    /* where the parsed value goes */
+	const char *metavar;            /* NULL for flags */
+	const char *help;               /* one line */
+	uint64_t min, max;              /* of CTL_NUMBER, CTL_SIZE and CTL_TIME; max 0: no bound */
 	int (*check)(const char *text); /* of CTL_CHECKED: 0, or says why not and answers -EINVAL */
-	const char *choices; /* for the completion: words, "@file", or NULL */
-	bool *given;         /* where not NULL, set when the option occurs */
+	const char *choices;            /* for the completion: words, "@file", or NULL */
+	bool *given;                    /* where not NULL, set when the option occurs */
 };
 
 /* What comes after the command's name. */
@@ -58,12 +58,12 @@ struct ctl_arguments {
 };
 
 struct ctl_command {
-	const char *name; /* "status", "kv get"; a NULL name ends the table */
+	const char *name;                                   /* "status", "kv get"; a NULL name ends the table */
 	int (*main)(const struct ctl_arguments *arguments); /* answers an exit status */
-	const char *arguments; /* for the usage line, e.g. "KEY [VALUE]" */
-	const char *help;      /* one line */
-	const struct ctl_option *options; /* its own, besides ctl_globals; NULL: none */
-	int min, max;          /* how many arguments; max -1: any */
+	const char *arguments;                              /* for the usage line, e.g. "KEY [VALUE]" */
+	const char *help;                                   /* one line */
+	const struct ctl_option *options;                   /* its own, besides ctl_globals; NULL: none */
+	int min, max;                                       /* how many arguments; max -1: any */
 };
 
 extern const struct ctl_command ctl_commands[]; /* commands.c */
@@ -84,8 +84,8 @@ extern struct ctl_settings ctl;
 /* Apply argv[0..argc-1]: options of `own` (NULL: none) and of ctl_globals anywhere, until "--"; the rest goes to
  * `arguments`, whose text has room for argc. With `first_only`, stops in front of the first word that is no
  * option and answers how many words it took; else 0. -EINVAL after saying what is wrong. */
-int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv,
-		      struct ctl_arguments *arguments, bool first_only);
+int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments,
+		      bool first_only);
 
 /* "4K", or "64,1K-8K": sizes separated by commas, ranges doubled from the first to the last.
  * Answers how many there are, at most `max`; -EINVAL for what is none, -ERANGE beyond the limit, too
@@ -187,8 +187,7 @@ struct ctl_table {
 
 void ctl_table_init(struct ctl_table *table);
 void ctl_table_column(struct ctl_table *table, const char *title, bool right);
-void ctl_table_cell(struct ctl_table *table, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+void ctl_table_cell(struct ctl_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ctl_table_print(FILE *out, const struct ctl_table *table, unsigned indent);
 void ctl_table_destroy(struct ctl_table *table);
 
@@ -232,8 +231,8 @@ int ctl_kv_missing(const void *kv, const char *key);
 json_t *ctl_kv_describe(const void *kv, const char *key);
 
 /* The value of a command: argument number `at`, the file `path` (NULL: none) or stdin. free() *owned. An exit status. */
-int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value,
-		      size_t *len, char **owned);
+int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value, size_t *len,
+		      char **owned);
 
 /*
  * kv_keys.c: more of what is done to keys that are named.
@@ -313,7 +312,7 @@ void ctl_progress_end(struct ctl_progress *progress);
 enum script_verb { SCRIPT_NONE, SCRIPT_SET, SCRIPT_GET, SCRIPT_SETSIZE, SCRIPT_PRINTKV };
 
 struct script_command {
-	enum script_verb verb; /* SCRIPT_NONE: a comment or a blank line */
+	enum script_verb verb;   /* SCRIPT_NONE: a comment or a blank line */
 	const char *key, *value; /* in the line itself, not 0-terminated */
 	size_t key_len, value_len;
 	uint64_t size; /* of setsize */
@@ -396,7 +395,7 @@ extern const struct ctl_option ctl_bench_kv_options[], ctl_bench_ping_options[];
 struct bench_plan {
 	const char *server, *transport; /* transport: NULL until connected */
 	uint64_t depth, clients, threads;
-	uint64_t count; /* operations in all; 0: until duration has passed */
+	uint64_t count;            /* operations in all; 0: until duration has passed */
 	uint64_t duration, warmup; /* ns */
 	bool no_verify, no_latency;
 	uint64_t size; /* of the value or message, in this round */
@@ -408,12 +407,12 @@ extern struct bench_plan bench; /* read by all threads, written between rounds *
 struct bench_result {
 	const char *op;
 	uint64_t size, operations, mismatches;
-	uint64_t keys;       /* of kv: different keys that were used */
-	uint64_t depth;      /* requests outstanding on each connection, at most */
-	const char *way;     /* of kv: "eager" or "rendezvous"; else NULL */
-	uint64_t begin, end; /* time_now(); begin TIME_NEVER: nothing was measured */
-	int error;           /* the first one */
-	char why[256];       /* and its sentence */
+	uint64_t keys;               /* of kv: different keys that were used */
+	uint64_t depth;              /* requests outstanding on each connection, at most */
+	const char *way;             /* of kv: "eager" or "rendezvous"; else NULL */
+	uint64_t begin, end;         /* time_now(); begin TIME_NEVER: nothing was measured */
+	int error;                   /* the first one */
+	char why[256];               /* and its sentence */
 	double cpu_user, cpu_system; /* seconds of this process */
 	struct histogram latency;
 };
@@ -448,8 +447,7 @@ int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_si
 int bench_prepare(const struct ctl_arguments *arguments);
 
 /* round() for each size, until one answers another exit status than CTL_OK or Ctrl-C. */
-int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n,
-		 int (*round)(void));
+int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n, int (*round)(void));
 
 /* bench_kv.c, for bench.size and by connections of their own: fill, measure `ops` ("set,get"), delete.
  * `eager_limit` as in struct rdmad_options. Answers an exit status. */
@@ -463,8 +461,7 @@ extern const struct ctl_option ctl_bench_sweep_options[];
 
 /* The first size from which on the second way is at least as fast as the first at every size, 0: none. `eager` and
  * `rendezvous` are operations per second at sizes[i], 0 where one was not measured: such sizes do not count. */
-uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const double *rendezvous,
-			 size_t n);
+uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const double *rendezvous, size_t n);
 
 /*
  * plot.c: a picture of curves, both axes logarithmic.

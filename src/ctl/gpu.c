@@ -11,8 +11,9 @@ static const char *mode_text = "rpc";
 
 const struct ctl_option ctl_gpu_quantize_options[] = {
 	{"levels", 'l', CTL_NUMBER, &levels, "N", "levels of grey, 1 to 256; default 4", .min = 1, .max = 256},
-	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE", "rpc, or queue: drive the server's queues from here; default rpc",
-	 .check = ctl_gpu_check_mode, .choices = "rpc queue"},
+	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE",
+	 "rpc, or queue: drive the server's queues from here; default rpc", .check = ctl_gpu_check_mode,
+	 .choices = "rpc queue"},
 	{NULL},
 };
 
@@ -63,9 +64,9 @@ static void quantize_by(const struct rdmad_gpu_session *session, const char *in,
 		return;
 	}
 	o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "command", "gpu quantize", "server",
-		      ctl.host, "transport", session->transport, "mode", ctl_gpu_mode_name(session->mode),
-		      "backend", session->backend, "device", session->device, "input", in, "width",
-		      (json_int_t)image->width, "height", (json_int_t)image->height, "levels", (json_int_t)levels);
+		      ctl.host, "transport", session->transport, "mode", ctl_gpu_mode_name(session->mode), "backend",
+		      session->backend, "device", session->device, "input", in, "width", (json_int_t)image->width,
+		      "height", (json_int_t)image->height, "levels", (json_int_t)levels);
 	ctl_json_print(o);
 }
 
@@ -116,7 +117,7 @@ static json_t *operation_names(uint64_t bits)
 	for (unsigned op = 0; op < 64; op++)
 		if (bits >> op & 1)
 			json_array_append_new(list, op < ARRAY_SIZE(names) && names[op] ? json_string(names[op])
-										       : json_integer(op));
+											: json_integer(op));
 	return list;
 }
 
@@ -132,7 +133,7 @@ static void print_info(const struct rdmad_gpu_info *info)
 	printf("of each      up to %u queues of %u slots, %s a job, %s in all\n", info->queues_max, info->slots_max,
 	       units_format_size(info->size_max, size), units_format_size(info->memory_max, memory));
 	printf("operations  ");
-	json_array_foreach (operations, i, name)
+	json_array_foreach(operations, i, name)
 		printf("%s %s", i ? "," : "", json_string_value(name) ? json_string_value(name) : "unknown");
 	printf("\nrpc          %llu jobs, %s in, %s out\n", (unsigned long long)info->jobs,
 	       units_human_size((double)info->bytes_in, in), units_human_size((double)info->bytes_out, out));

@@ -3,8 +3,8 @@
 
 void ctl_help_command(FILE *out, const struct ctl_command *command)
 {
-	fprintf(out, "usage: rdmactl %s [OPTION...]%s%s\n\n%s\n", command->name,
-		command->arguments[0] ? " " : "", command->arguments, command->help);
+	fprintf(out, "usage: rdmactl %s [OPTION...]%s%s\n\n%s\n", command->name, command->arguments[0] ? " " : "",
+		command->arguments, command->help);
 	if (command->options) {
 		fputs("\noptions:\n", out);
 		ctl_options_usage(out, command->options);

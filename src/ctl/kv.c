@@ -60,8 +60,7 @@ json_t *ctl_kv_describe(const void *kv, const char *key)
 	return o;
 }
 
-static int print_value(const void *kv, const char *key, const void *value, size_t len,
-		       uint64_t version)
+static int print_value(const void *kv, const char *key, const void *value, size_t len, uint64_t version)
 {
 	json_t *o;
 
@@ -160,8 +159,8 @@ static int read_file(const char *path, char **out, size_t *len)
 	return rc;
 }
 
-int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value,
-		      size_t *len, char **owned)
+int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value, size_t *len,
+		      char **owned)
 {
 	int rc;
 
@@ -221,8 +220,8 @@ free_value:
 }
 
 /* del and exists: 1, 0 or an error; "yes" or "no" in words. */
-static int ask(const char *key, int (*call)(void *kv, const void *key, size_t key_len),
-	       const char *member, const char *yes, const char *no)
+static int ask(const char *key, int (*call)(void *kv, const void *key, size_t key_len), const char *member,
+	       const char *yes, const char *no)
 {
 	json_t *o;
 	void *kv;

@@ -77,8 +77,8 @@ static int print_all_got(const void *kv, const struct kv_item *items, const stru
 		if (items[i].status == -ENOENT)
 			ctl_say("kv mget: no such key: %.200s", key);
 		else if (items[i].status != 0 || !got[i].value)
-			ctl_say("kv mget %.200s: %s", key, items[i].status ? ctl_kv_status_text(items[i].status)
-									  : strerror(ENOMEM));
+			ctl_say("kv mget %.200s: %s", key,
+				items[i].status ? ctl_kv_status_text(items[i].status) : strerror(ENOMEM));
 		else
 			continue;
 		rc = items[i].status == -ENOENT && rc != CTL_FAILED ? CTL_NOT_FOUND : CTL_FAILED;
@@ -137,8 +137,7 @@ static int print_mset(const void *kv, const struct kv_item *items, size_t count)
 		json_object_set_new(o, "failed", json_integer((json_int_t)failed));
 		ctl_json_print(o);
 	} else if (!ctl.quiet) {
-		ctl_say("%s: %zu stored, %zu failed, transport %s", ctl.host, count - failed, failed,
-			kv_transport(kv));
+		ctl_say("%s: %zu stored, %zu failed, transport %s", ctl.host, count - failed, failed, kv_transport(kv));
 	}
 	return failed ? CTL_FAILED : CTL_OK;
 }
@@ -160,8 +159,8 @@ int ctl_kv_mset(const struct ctl_arguments *arguments)
 	for (size_t i = 0; i < count; i++) {
 		const char **pair = &arguments->text[2 * i];
 
-		items[i] = (struct kv_item){.key = pair[0], .key_len = strlen(pair[0]), .value = pair[1],
-					    .value_len = strlen(pair[1])};
+		items[i] = (struct kv_item){
+			.key = pair[0], .key_len = strlen(pair[0]), .value = pair[1], .value_len = strlen(pair[1])};
 	}
 	error = kv_mset(kv, items, count, &options);
 	if (error && !ctl_kv_status_final(error))
@@ -370,12 +369,11 @@ static int stat_store(void *kv)
 
 	if (rc != 0)
 		return ctl_fail(rc, NULL, "kv stat");
-	more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "keys", (json_int_t)i.keys,
-			 "used_bytes", (json_int_t)i.bytes_used, "total_bytes", (json_int_t)i.bytes_total,
-			 "hits", (json_int_t)i.hits, "misses", (json_int_t)i.misses, "evictions",
-			 (json_int_t)i.evictions, "expired", (json_int_t)i.expired, "key_max_bytes",
-			 (json_int_t)i.key_max, "eager_max_bytes", (json_int_t)i.eager_max,
-			 "value_max_bytes", (json_int_t)i.value_max);
+	more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "keys", (json_int_t)i.keys, "used_bytes",
+			 (json_int_t)i.bytes_used, "total_bytes", (json_int_t)i.bytes_total, "hits", (json_int_t)i.hits,
+			 "misses", (json_int_t)i.misses, "evictions", (json_int_t)i.evictions, "expired",
+			 (json_int_t)i.expired, "key_max_bytes", (json_int_t)i.key_max, "eager_max_bytes",
+			 (json_int_t)i.eager_max, "value_max_bytes", (json_int_t)i.value_max);
 	if (ctl.json) {
 		o = ctl_kv_describe(kv, NULL);
 		json_object_update(o, more);

@@ -110,7 +110,10 @@ static void write_one(void *arg, size_t index, int status, const void *value, si
 {
 	struct exporting *e = arg;
 	const struct kv_item *item = &e->item[e->group + index];
-	struct record record = {.key = item->key, .key_len = item->key_len, .value = value, .value_len = value_len,
+	struct record record = {.key = item->key,
+				.key_len = item->key_len,
+				.value = value,
+				.value_len = value_len,
 				.ttl_us = e->meta[e->group + index].ttl_us};
 
 	if (status == -ENOENT || e->error)

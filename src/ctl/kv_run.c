@@ -15,7 +15,7 @@
 #define HELD_MAX (256 * MIB) /* large values on their way at a time, but for one */
 
 struct key {
-	unsigned gets;     /* on their way */
+	unsigned gets;    /* on their way */
 	size_t value_len; /* as far as is known */
 	size_t len;
 	char text[];
@@ -35,7 +35,7 @@ struct run {
 	struct keys keys;
 	struct request *first, **last; /* gets, in the order in which they are shown */
 	size_t held;                   /* bytes of large values on their way */
-	json_t *results; /* NULL unless --json */
+	json_t *results;               /* NULL unless --json */
 	uint64_t random;
 	int error; /* what ended the run */
 };
@@ -136,8 +136,8 @@ static void request_failed(const struct request *r, const char *why)
 {
 	char text[512];
 
-	snprintf(text, sizeof(text), "%s %.*s: %s", r->verb == SCRIPT_SET ? "set" : "get",
-		 (int)MIN(r->key->len, 100u), r->key->text, why);
+	snprintf(text, sizeof(text), "%s %.*s: %s", r->verb == SCRIPT_SET ? "set" : "get", (int)MIN(r->key->len, 100u),
+		 r->key->text, why);
 	line_failed(r->run, r->line, text);
 }
 
@@ -149,8 +149,7 @@ static void connection_ended(struct run *run)
 		run->error = -ENOTCONN;
 }
 
-static void add_result(struct run *run, const struct request *r, bool found, const void *value,
-		       size_t len)
+static void add_result(struct run *run, const struct request *r, bool found, const void *value, size_t len)
 {
 	json_t *o = json_pack("{s:I, s:b}", "line", (json_int_t)r->line, "found", found);
 
@@ -288,8 +287,7 @@ static int wait_for_turn(struct run *run, const struct request *r)
 {
 	int rc = 0;
 
-	while (rc == 0 && ((r->verb == SCRIPT_SET && r->key->gets) ||
-			   (run->held && run->held + r->held > HELD_MAX)))
+	while (rc == 0 && ((r->verb == SCRIPT_SET && r->key->gets) || (run->held && run->held + r->held > HELD_MAX)))
 		rc = progress(run);
 	return rc;
 }
@@ -442,15 +440,13 @@ static void summarize(struct run *run, uint64_t elapsed)
 		if (!ctl.quiet)
 			ctl_say("%s: %llu sets, %llu gets, %llu failed, %.3f s, transport %s", ctl.host,
 				(unsigned long long)run->sets, (unsigned long long)run->gets,
-				(unsigned long long)run->failed, (double)elapsed / 1e9,
-				kv_transport(run->kv));
+				(unsigned long long)run->failed, (double)elapsed / 1e9, kv_transport(run->kv));
 		return;
 	}
-	o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b, s:O}", "command", "kv run", "server",
-		      ctl.host, "transport", kv_transport(run->kv), "sets", (json_int_t)run->sets,
-		      "gets", (json_int_t)run->gets, "failed", (json_int_t)run->failed,
-		      "elapsed_seconds", (double)elapsed / 1e9, "interrupted", ctl_interrupted(),
-		      "results", run->results);
+	o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b, s:O}", "command", "kv run", "server", ctl.host,
+		      "transport", kv_transport(run->kv), "sets", (json_int_t)run->sets, "gets", (json_int_t)run->gets,
+		      "failed", (json_int_t)run->failed, "elapsed_seconds", (double)elapsed / 1e9, "interrupted",
+		      ctl_interrupted(), "results", run->results);
 	ctl_json_print(o);
 }
 

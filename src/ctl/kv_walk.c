@@ -262,8 +262,7 @@ static int print_flush(const void *kv, uint64_t deleted)
 		return ctl_json_print(o);
 	}
 	if (!ctl.quiet)
-		ctl_say("%s: %llu keys deleted, transport %s", ctl.host, (unsigned long long)deleted,
-			kv_transport(kv));
+		ctl_say("%s: %llu keys deleted, transport %s", ctl.host, (unsigned long long)deleted, kv_transport(kv));
 	return CTL_OK;
 }
 

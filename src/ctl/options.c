@@ -19,11 +19,10 @@ const struct ctl_option ctl_globals[] = {
 	 .check = check_address},
 	{"json", 'j', CTL_FLAG, &ctl.json, NULL, "print one JSON object instead of text"},
 	{"quiet", 'q', CTL_FLAG, &ctl.quiet, NULL, "no summary on stderr, errors only"},
-	{"timeout", 't', CTL_TIME, &ctl.timeout, "TIME", "give up after this, e.g. 500ms; default 30s",
-	 .min = TIME_US},
+	{"timeout", 't', CTL_TIME, &ctl.timeout, "TIME", "give up after this, e.g. 500ms; default 30s", .min = TIME_US},
 	{"poll", 0, CTL_POLL, &ctl.poll, "TIME",
-	 "poll this long before sleeping; 0 sleeps at once; \"always\"; default 100us",
-	 .choices = "0 100us always", .given = &ctl.poll_given},
+	 "poll this long before sleeping; 0 sleeps at once; \"always\"; default 100us", .choices = "0 100us always",
+	 .given = &ctl.poll_given},
 	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport"},
 	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket", .choices = "@file"},
 	{"help", 'h', CTL_FLAG, &ctl.help, NULL, "say how to use the command"},
@@ -53,8 +52,7 @@ static unsigned distance(const char *a, const char *b)
 	return row[n];
 }
 
-static void closest(const struct ctl_option *table, const char *name, const char **best,
-		    unsigned *least)
+static void closest(const struct ctl_option *table, const char *name, const char **best, unsigned *least)
 {
 	for (; table && table->name; table++) {
 		unsigned d = distance(name, table->name);
@@ -82,8 +80,7 @@ static int unknown_option(const struct ctl_option *own, const char *word)
 	return -EINVAL;
 }
 
-static const struct ctl_option *find_long(const struct ctl_option *table, const char *name,
-					  size_t len)
+static const struct ctl_option *find_long(const struct ctl_option *table, const char *name, size_t len)
 {
 	for (; table && table->name; table++)
 		if (strlen(table->name) == len && memcmp(table->name, name, len) == 0)
@@ -232,8 +229,8 @@ static int parse_letters(struct words *w, const char *word)
 	return 0;
 }
 
-int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv,
-		      struct ctl_arguments *arguments, bool first_only)
+int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments,
+		      bool first_only)
 {
 	struct words w = {.own = own, .argc = argc, .argv = argv};
 	bool literal = false;

@@ -15,15 +15,13 @@ static uint64_t count, size = 64, interval = TIME_NEVER, depth = 1;
 static bool verify;
 
 const struct ctl_option ctl_ping_options[] = {
-	{"count", 'c', CTL_NUMBER, &count, "N", "round trips; default 1000, with -i until interrupted",
-	 .min = 1, .max = UINT32_MAX},
-	{"size", 's', CTL_SIZE, &size, "SIZE", "bytes of each message; default 64",
-	 .max = RDMAD_PING_SIZE_MAX},
+	{"count", 'c', CTL_NUMBER, &count, "N", "round trips; default 1000, with -i until interrupted", .min = 1,
+	 .max = UINT32_MAX},
+	{"size", 's', CTL_SIZE, &size, "SIZE", "bytes of each message; default 64", .max = RDMAD_PING_SIZE_MAX},
 	{"interval", 'i', CTL_TIME, &interval, "TIME", "one at a time, this far apart, a line for each",
 	 .max = 86400 * TIME_S},
 	{"verify", 'v', CTL_FLAG, &verify, NULL, "send changing data and compare what comes back"},
-	{"depth", 'd', CTL_NUMBER, &depth, "N", "most in flight; default 1", .min = 1,
-	 .max = WIRE_CREDITS_MAX - 1},
+	{"depth", 'd', CTL_NUMBER, &depth, "N", "most in flight; default 1", .min = 1, .max = WIRE_CREDITS_MAX - 1},
 	{NULL},
 };
 
@@ -122,8 +120,8 @@ static int one_by_one(struct run *run)
 		if (rc != 0)
 			break;
 		if (!ctl.json && !ctl.quiet) {
-			printf("%llu bytes from %s: seq=%llu time=%.1f us%s\n", (unsigned long long)size,
-			       run->server, (unsigned long long)run->received, (double)rtt / 1e3,
+			printf("%llu bytes from %s: seq=%llu time=%.1f us%s\n", (unsigned long long)size, run->server,
+			       (unsigned long long)run->received, (double)rtt / 1e3,
 			       run->bad > bad ? " (not the bytes that were sent)" : "");
 			fflush(stdout);
 		}
@@ -143,21 +141,18 @@ static int print_json(const struct run *run)
 {
 	double elapsed = (double)(run->end - run->begin) / 1e9;
 	double rate = elapsed > 0 ? (double)run->received / elapsed : 0;
-	json_t *o = json_pack(
-		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:b}", "command", "ping", "server",
-		run->server, "transport", rdmad_ping_transport(run->ping), "size_bytes", (json_int_t)size,
-		"depth", (json_int_t)depth, "sent", (json_int_t)run->sent, "received",
-		(json_int_t)run->received, "verified", verify, "verify_failures", (json_int_t)run->bad,
-		"interrupted", ctl_interrupted());
+	json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:b}", "command", "ping", "server",
+			      run->server, "transport", rdmad_ping_transport(run->ping), "size_bytes", (json_int_t)size,
+			      "depth", (json_int_t)depth, "sent", (json_int_t)run->sent, "received",
+			      (json_int_t)run->received, "verified", verify, "verify_failures", (json_int_t)run->bad,
+			      "interrupted", ctl_interrupted());
 	json_t *more = json_pack(
 		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "elapsed_seconds", elapsed,
-		"messages_per_second", rate, "megabits_per_second", rate * (double)size * 8 / 1e6,
-		"bytes_per_second", rate * (double)size, "rtt_us_min",
-		us(run->received ? run->rtt.min : 0), "rtt_us_p50", us(histogram_percentile(&run->rtt, 50)),
-		"rtt_us_mean", histogram_mean(&run->rtt) / 1e3, "rtt_us_p99",
-		us(histogram_percentile(&run->rtt, 99)), "rtt_us_p99_9",
-		us(histogram_percentile(&run->rtt, 99.9)), "rtt_us_max", us(run->rtt.max),
-		"cpu_user_seconds", run->user, "cpu_system_seconds", run->system);
+		"messages_per_second", rate, "megabits_per_second", rate * (double)size * 8 / 1e6, "bytes_per_second",
+		rate * (double)size, "rtt_us_min", us(run->received ? run->rtt.min : 0), "rtt_us_p50",
+		us(histogram_percentile(&run->rtt, 50)), "rtt_us_mean", histogram_mean(&run->rtt) / 1e3, "rtt_us_p99",
+		us(histogram_percentile(&run->rtt, 99)), "rtt_us_p99_9", us(histogram_percentile(&run->rtt, 99.9)),
+		"rtt_us_max", us(run->rtt.max), "cpu_user_seconds", run->user, "cpu_system_seconds", run->system);
 
 	json_object_update(o, more);
 	json_decref(more);
@@ -169,18 +164,21 @@ static void print_text(const struct run *run)
 	double elapsed = (double)(run->end - run->begin) / 1e9;
 	double rate = elapsed > 0 ? (double)run->received / elapsed : 0;
 
-	printf("%s: transport %s, %llu bytes, depth %llu\n", run->server,
-	       rdmad_ping_transport(run->ping), (unsigned long long)size, (unsigned long long)depth);
+	printf("%s: transport %s, %llu bytes, depth %llu\n", run->server, rdmad_ping_transport(run->ping),
+	       (unsigned long long)size, (unsigned long long)depth);
 	printf("%llu sent, %llu received, %s, %.3f s\n", (unsigned long long)run->sent,
 	       (unsigned long long)run->received,
-	       !verify ? "not verified" : run->bad ? "verification failed" : "all verified", elapsed);
-	printf("%.0f messages/s, %.3f Mb/s, user %.3f s, system %.3f s\n", rate,
-	       rate * (double)size * 8 / 1e6, run->user, run->system);
+	       !verify    ? "not verified"
+	       : run->bad ? "verification failed"
+			  : "all verified",
+	       elapsed);
+	printf("%.0f messages/s, %.3f Mb/s, user %.3f s, system %.3f s\n", rate, rate * (double)size * 8 / 1e6,
+	       run->user, run->system);
 	if (run->received)
-		printf("round trip min %.1f, p50 %.1f, avg %.1f, p99 %.1f, p99.9 %.1f, max %.1f us\n",
-		       us(run->rtt.min), us(histogram_percentile(&run->rtt, 50)),
-		       histogram_mean(&run->rtt) / 1e3, us(histogram_percentile(&run->rtt, 99)),
-		       us(histogram_percentile(&run->rtt, 99.9)), us(run->rtt.max));
+		printf("round trip min %.1f, p50 %.1f, avg %.1f, p99 %.1f, p99.9 %.1f, max %.1f us\n", us(run->rtt.min),
+		       us(histogram_percentile(&run->rtt, 50)), histogram_mean(&run->rtt) / 1e3,
+		       us(histogram_percentile(&run->rtt, 99)), us(histogram_percentile(&run->rtt, 99.9)),
+		       us(run->rtt.max));
 }
 
 static int open_ping(struct run *run)
@@ -208,8 +206,8 @@ static int conclude(struct run *run)
 	else
 		print_text(run);
 	if (run->bad) {
-		ctl_say("ping %s: %llu of %llu messages came back with other bytes than were sent",
-			run->server, (unsigned long long)run->bad, (unsigned long long)run->received);
+		ctl_say("ping %s: %llu of %llu messages came back with other bytes than were sent", run->server,
+			(unsigned long long)run->bad, (unsigned long long)run->received);
 		rc = CTL_FAILED;
 	}
 	if (run->error && run->error != -EINTR)

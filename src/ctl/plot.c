@@ -52,7 +52,8 @@ static void write_commands(FILE *out, const char *terminal, const char *title, c
 {
 	fprintf(out, "set terminal %s\n", terminal);
 	fputs("set logscale x 2\nset logscale y 10\nset format x '%.0b %BB'\nset grid\nset key left top\n"
-	      "set xlabel 'bytes'\nset ylabel 'MiB/s'\nset title '", out);
+	      "set xlabel 'bytes'\nset ylabel 'MiB/s'\nset title '",
+	      out);
 	for (; *title; title++) /* '' is one ' within '...' */
 		fprintf(out, *title == '\'' ? "''" : "%c", *title);
 	fputs("' noenhanced\nplot ", out);

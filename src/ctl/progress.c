@@ -17,9 +17,9 @@ static void draw(struct ctl_progress *p)
 	double seconds = (double)(p->shown - p->begin) / 1e9;
 	char size[32], rate[32];
 
-	fprintf(stderr, "\r%s: %llu %s, %s, %.0f %s/s, %s/s\033[K", ctl_command_name(),
-		(unsigned long long)p->count, p->things, units_human_size((double)p->bytes, size),
-		(double)p->count / seconds, p->things, units_human_size((double)p->bytes / seconds, rate));
+	fprintf(stderr, "\r%s: %llu %s, %s, %.0f %s/s, %s/s\033[K", ctl_command_name(), (unsigned long long)p->count,
+		p->things, units_human_size((double)p->bytes, size), (double)p->count / seconds, p->things,
+		units_human_size((double)p->bytes / seconds, rate));
 	p->drawn = true;
 }
 

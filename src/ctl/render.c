@@ -159,8 +159,8 @@ void ctl_table_cell(struct ctl_table *table, const char *format, ...)
 	table->cell[table->cells++] = text;
 }
 
-static void print_row(FILE *out, const struct ctl_table *table, const char *const *cell,
-		      const int *width, unsigned indent)
+static void print_row(FILE *out, const struct ctl_table *table, const char *const *cell, const int *width,
+		      unsigned indent)
 {
 	fprintf(out, "%*s", (int)indent, "");
 	for (size_t i = 0; i < table->columns; i++) {
@@ -234,8 +234,7 @@ static void format_seconds(double value, char *buf, size_t size)
 	if (value < 60)
 		snprintf(buf, size, "%.4g s", value);
 	else if (s < 86400)
-		snprintf(buf, size, "%u:%02u:%02u", (unsigned)(s / 3600), (unsigned)(s / 60 % 60),
-			 (unsigned)(s % 60));
+		snprintf(buf, size, "%u:%02u:%02u", (unsigned)(s / 3600), (unsigned)(s / 60 % 60), (unsigned)(s % 60));
 	else
 		snprintf(buf, size, "%u d %u:%02u", (unsigned)(s / 86400), (unsigned)(s / 3600 % 24),
 			 (unsigned)(s / 60 % 60));
@@ -245,10 +244,7 @@ static const struct unit {
 	const char *suffix;
 	void (*format)(double value, char *buf, size_t size);
 } units[] = {
-	{"bytes_per_second", format_rate},
-	{"bytes", format_bytes},
-	{"us", format_us},
-	{"ns", format_ns},
+	{"bytes_per_second", format_rate}, {"bytes", format_bytes}, {"us", format_us}, {"ns", format_ns},
 	{"seconds", format_seconds},
 };
 
@@ -260,8 +256,7 @@ static const struct unit *unit_of(const char *name)
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
 		size_t n = strlen(units[i].suffix);
 
-		if (len >= n && strcmp(name + len - n, units[i].suffix) == 0 &&
-		    (len == n || name[len - n - 1] == '_'))
+		if (len >= n && strcmp(name + len - n, units[i].suffix) == 0 && (len == n || name[len - n - 1] == '_'))
 			return &units[i];
 	}
 	return NULL;
@@ -317,16 +312,17 @@ static void render_scalars(FILE *out, const json_t *object, unsigned indent)
 	json_t *value;
 	int width = 0;
 
-	json_object_foreach((json_t *)object, key, value) {
+	json_object_foreach((json_t *)object, key, value)
+	{
 		if (!json_is_object(value) && !json_is_array(value))
 			width = MAX(width, (int)strlen(format_name(key, name, sizeof(name))));
 	}
-	json_object_foreach((json_t *)object, key, value) {
+	json_object_foreach((json_t *)object, key, value)
+	{
 		if (json_is_object(value) || json_is_array(value))
 			continue;
 		format_value(key, value, text, sizeof(text));
-		fprintf(out, "%*s%-*s  %s\n", (int)indent, "", width,
-			format_name(key, name, sizeof(name)), text);
+		fprintf(out, "%*s%-*s  %s\n", (int)indent, "", width, format_name(key, name, sizeof(name)), text);
 	}
 }
 
@@ -341,16 +337,19 @@ static void render_table(FILE *out, const json_t *rows, unsigned indent)
 	size_t i;
 
 	ctl_table_init(&table);
-	json_object_foreach(json_array_get(rows, 0), key, value) {
+	json_object_foreach(json_array_get(rows, 0), key, value)
+	{
 		if (json_is_object(value) || json_is_array(value) || table.columns == CTL_TABLE_COLUMNS)
 			continue;
 		format_name(key, title[table.columns], sizeof(title[0]));
 		ctl_table_column(&table, title[table.columns], json_is_number(value));
 	}
-	json_array_foreach(rows, i, row) {
+	json_array_foreach(rows, i, row)
+	{
 		size_t columns = 0;
 
-		json_object_foreach(json_array_get(rows, 0), key, value) {
+		json_object_foreach(json_array_get(rows, 0), key, value)
+		{
 			json_t *cell = json_object_get(row, key);
 
 			if (json_is_object(value) || json_is_array(value) || columns++ == table.columns)
@@ -378,7 +377,8 @@ static void render_array(FILE *out, const char *name, const json_t *array, unsig
 		render_table(out, array, indent + 2);
 		return;
 	}
-	json_array_foreach(array, i, item) {
+	json_array_foreach(array, i, item)
+	{
 		format_value(name, item, text, sizeof(text));
 		fprintf(out, " %s%s", text, i + 1 < json_array_size(array) ? "," : "\n");
 	}
@@ -391,7 +391,8 @@ static void render_object(FILE *out, const json_t *object, unsigned indent)
 	json_t *value;
 
 	render_scalars(out, object, indent);
-	json_object_foreach((json_t *)object, key, value) {
+	json_object_foreach((json_t *)object, key, value)
+	{
 		format_name(key, name, sizeof(name));
 		if (json_is_array(value)) {
 			render_array(out, name, value, indent);

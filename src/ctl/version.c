@@ -9,7 +9,6 @@ int ctl_version(const struct ctl_arguments *arguments)
 	if (ctl.json)
 		return ctl_json_print(json_pack("{s:s, s:s, s:i}", "rdmactl", PACKAGE_VERSION, "librdmad",
 						rdmad_version(), "protocol", WIRE_VERSION));
-	printf("rdmactl %s\nlibrdmad %s\nprotocol %d\n", PACKAGE_VERSION, rdmad_version(),
-	       WIRE_VERSION);
+	printf("rdmactl %s\nlibrdmad %s\nprotocol %d\n", PACKAGE_VERSION, rdmad_version(), WIRE_VERSION);
 	return CTL_OK;
 }

@@ -21,8 +21,7 @@ static void touch(char *arena, size_t size)
 		for (size_t page = at; page < end; page += PAGE)
 			((volatile char *)arena)[page] = 0;
 		if (size > STEP)
-			log_info("rdmad", "kv.memory: %s of %s ready",
-				 units_human_size((double)end, done),
+			log_info("rdmad", "kv.memory: %s of %s ready", units_human_size((double)end, done),
 				 units_human_size((double)size, all));
 	}
 }
@@ -32,8 +31,7 @@ int arena_create(struct daemon *d, size_t size)
 	char text[32];
 
 	d->arena_size = (size + PAGE - 1) & ~(PAGE - 1);
-	d->arena = mmap(NULL, d->arena_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			0);
+	d->arena = mmap(NULL, d->arena_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (d->arena == MAP_FAILED) {
 		log_error("rdmad", "cannot map %s for kv.memory: %m; make it smaller",
 			  units_human_size((double)d->arena_size, text));
@@ -51,16 +49,15 @@ void arena_register(struct daemon *d)
 
 	for (unsigned i = 0; i < d->fabrics; i++) {
 		struct service_arena *a = &d->shared.arena[i];
-		int rc = fabric_register(d->fabric[i].domain, d->arena, d->arena_size,
-					 FABRIC_LOCAL_WRITE, &a->region);
+		int rc = fabric_register(d->fabric[i].domain, d->arena, d->arena_size, FABRIC_LOCAL_WRITE, &a->region);
 
 		if (rc == 0)
 			a->domain = d->fabric[i].domain;
 		else
-			log_warn("rdmad", "%s: kv.memory of %s is not registered (%s): values from 4 KiB on "
-					  "are refused there",
-				 d->fabric[i].provider,
-				 units_human_size((double)d->arena_size, text), strerror(-rc));
+			log_warn("rdmad",
+				 "%s: kv.memory of %s is not registered (%s): values from 4 KiB on "
+				 "are refused there",
+				 d->fabric[i].provider, units_human_size((double)d->arena_size, text), strerror(-rc));
 	}
 }
 

@@ -107,8 +107,8 @@ static void read_number(struct reader *r, const struct setting *s, const config_
 	char text[32], why[160];
 
 	if (config_setting_type(at) != CONFIG_TYPE_INT) {
-		complain(r, at, "%s is a number without quotes, from %llu to %llu", s->path,
-			 (unsigned long long)s->min, (unsigned long long)s->max);
+		complain(r, at, "%s is a number without quotes, from %llu to %llu", s->path, (unsigned long long)s->min,
+			 (unsigned long long)s->max);
 		return;
 	}
 	if (!written_number(at, r->path, text))
@@ -126,8 +126,7 @@ static void read_bool(struct reader *r, const struct setting *s, const config_se
 	if (config_setting_type(at) != CONFIG_TYPE_BOOL)
 		complain(r, at, "%s is true or false, without quotes", s->path);
 	else
-		setting_set(s, r->config, config_setting_get_bool(at) ? "true" : "false", why,
-			    sizeof(why));
+		setting_set(s, r->config, config_setting_get_bool(at) ? "true" : "false", why, sizeof(why));
 }
 
 static void read_text(struct reader *r, const struct setting *s, const config_setting_t *at)
@@ -139,8 +138,7 @@ static void read_text(struct reader *r, const struct setting *s, const config_se
 		[SETTING_STRING] = "a text in quotes",
 		[SETTING_CHOICE] = "a word in quotes",
 		[SETTING_SET] = "a list of words in quotes, such as [\"ping\", \"kv\"]",
-		[SETTING_LIST] =
-			"a list of texts in quotes, such as [\"10.0.0.1\", \"tcp://0.0.0.0\"]",
+		[SETTING_LIST] = "a list of texts in quotes, such as [\"10.0.0.1\", \"tcp://0.0.0.0\"]",
 	};
 	char why[600];
 
@@ -163,8 +161,7 @@ static void read_list(struct reader *r, const struct setting *s, const config_se
 		read_text(r, s, config_setting_get_elem(at, (unsigned)i));
 }
 
-static void (*const readers[])(struct reader *, const struct setting *,
-			       const config_setting_t *) = {
+static void (*const readers[])(struct reader *, const struct setting *, const config_setting_t *) = {
 	[SETTING_NUMBER] = read_number, [SETTING_SIZE] = read_text, [SETTING_TIME] = read_text,
 	[SETTING_MODE] = read_text,     [SETTING_BOOL] = read_bool, [SETTING_STRING] = read_text,
 	[SETTING_CHOICE] = read_text,   [SETTING_SET] = read_list,  [SETTING_LIST] = read_list,
@@ -207,8 +204,8 @@ static void read_member(struct reader *r, const config_setting_t *at, const char
 		complain(r, at, "%s is a group: %s = { ... };", path, path);
 	} else {
 		near = nearest(path);
-		complain(r, at, "unknown setting %s%s%s%s", path, near ? "; did you mean " : "",
-			 near ? near : "", near ? "?" : "");
+		complain(r, at, "unknown setting %s%s%s%s", path, near ? "; did you mean " : "", near ? near : "",
+			 near ? "?" : "");
 	}
 }
 
@@ -249,8 +246,7 @@ static void read_file(struct reader *r)
 		read_group(r, config_root_setting(&file), "");
 	} else if (in) {
 		r->errors++;
-		log_error("config", "%s:%d: %s",
-			  config_error_file(&file) ? config_error_file(&file) : r->path,
+		log_error("config", "%s:%d: %s", config_error_file(&file) ? config_error_file(&file) : r->path,
 			  config_error_line(&file), config_error_text(&file));
 	}
 	config_destroy(&file);
@@ -308,8 +304,7 @@ static void override(struct reader *r, const struct config_overrides *overrides)
 	if (overrides->listen.count)
 		setting_clear(find("listen"), r->config);
 	for (unsigned i = 0; i < overrides->listen.count; i++)
-		if (!setting_set(find("listen"), r->config, overrides->listen.item[i], why,
-				 sizeof(why)))
+		if (!setting_set(find("listen"), r->config, overrides->listen.item[i], why, sizeof(why)))
 			complain(r, NULL, "listen: %s", why);
 	if (overrides->log_level)
 		setting_set(find("log.level"), r->config, overrides->log_level, why, sizeof(why));
@@ -332,10 +327,9 @@ static void check_listen(struct reader *r, const char *text)
 	if (address_parse(text, &address) != 0)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(table); i++)
-		if (table[i].transport == address.transport &&
-		    !(r->config->transports & table[i].needs) && address.transport != ADDRESS_ANY)
-			complain(r, NULL, "listen has %s, but transports lacks %s", text,
-				 table[i].name);
+		if (table[i].transport == address.transport && !(r->config->transports & table[i].needs) &&
+		    address.transport != ADDRESS_ANY)
+			complain(r, NULL, "listen has %s, but transports lacks %s", text, table[i].name);
 }
 
 /* What no single setting shows. */
@@ -357,8 +351,7 @@ static void check_together(struct reader *r)
 
 int config_load(const char *path, const struct config_overrides *overrides, struct config **out)
 {
-	struct reader r = {.path = path ? path : "rdmad",
-			   .config = calloc(1, sizeof(struct config))};
+	struct reader r = {.path = path ? path : "rdmad", .config = calloc(1, sizeof(struct config))};
 
 	if (!r.config) {
 		log_error("config", "no memory");

@@ -243,8 +243,7 @@ static struct client *client_new(struct control *control, int fd)
 
 static void accept_client(void *arg)
 {
-	static const char refused[] =
-		"{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
+	static const char refused[] = "{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
 	static const char busy[] = "{\"ok\":false,\"error\":\"too many control clients\"}\n";
 	struct control *control = arg;
 	int fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -317,8 +316,7 @@ static int open_socket(const char *path, mode_t mode, int *out)
 		return 0;
 	}
 	log_error("control", "cannot listen on %s: %s%s", path, strerror(-rc),
-		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket"
-				    : "");
+		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket" : "");
 	if (fd >= 0)
 		close(fd);
 	return rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT;

@@ -40,8 +40,7 @@ int daemon_configure(struct daemon *d)
 		d->options.config = SYSCONFDIR "/rdmad.conf";
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
 	if (rc == 0 && d->options.test)
-		log_info("config", "%s: no errors",
-			 d->options.config ? d->options.config : "the defaults");
+		log_info("config", "%s: no errors", d->options.config ? d->options.config : "the defaults");
 	else if (rc == 0)
 		rc = open_log(d, d->config);
 	return rc;
@@ -198,8 +197,7 @@ int daemon_store_start(struct daemon *d)
 		arena_register(d);
 		return 0;
 	}
-	log_error("rdmad", "cannot make a store of %s",
-		  units_human_size((double)d->arena_size, text));
+	log_error("rdmad", "cannot make a store of %s", units_human_size((double)d->arena_size, text));
 	arena_destroy(d);
 	return EX_OSERR;
 }
@@ -228,8 +226,7 @@ int daemon_ready(struct daemon *d)
 void daemon_drain(struct daemon *d)
 {
 	if (!d->draining)
-		log_info("rdmad", "draining: no new connections; there are %llu",
-			 (unsigned long long)workers_load(d));
+		log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
 	d->draining = true;
 }
 

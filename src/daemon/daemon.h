@@ -204,8 +204,7 @@ struct daemon_fabric *fabrics_find(struct daemon *daemon, const char *provider);
 /* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.
  * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);
-void fabrics_add_missing(struct daemon *daemon, const char *transport, const char *address,
-			 const char *reason);
+void fabrics_add_missing(struct daemon *daemon, const char *transport, const char *address, const char *reason);
 
 /*
  * arena.c
@@ -324,8 +323,7 @@ struct status {
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
 /* Ask every worker; done() comes in the main loop when all have answered. -ENOMEM. */
-int status_gather(struct daemon *daemon, bool list, void (*done)(void *arg, struct status *status),
-		  void *arg);
+int status_gather(struct daemon *daemon, bool list, void (*done)(void *arg, struct status *status), void *arg);
 struct json_t;
 struct json_t *status_json(const struct status *status);
 struct json_t *status_connections_json(const struct status *status);
@@ -375,7 +373,7 @@ int daemon_ready(struct daemon *daemon);
 bool daemon_serves(const struct daemon *daemon, enum wire_service service); /* by the configuration */
 
 void daemon_drain(struct daemon *daemon); /* refuse new connections */
-void daemon_end(struct daemon *daemon); /* and let what is under way finish, then end loop_run() */
+void daemon_end(struct daemon *daemon);   /* and let what is under way finish, then end loop_run() */
 void daemon_end_at_once(struct daemon *daemon);
 void daemon_drained(struct daemon *daemon); /* look whether there is nothing left to wait for */
 

@@ -5,8 +5,7 @@
 #include <ifaddrs.h>
 #include <sysexits.h>
 
-void fabrics_add_missing(struct daemon *d, const char *transport, const char *address,
-			 const char *reason)
+void fabrics_add_missing(struct daemon *d, const char *transport, const char *address, const char *reason)
 {
 	struct missing *m;
 
@@ -16,8 +15,7 @@ void fabrics_add_missing(struct daemon *d, const char *transport, const char *ad
 	snprintf(m->transport, sizeof(m->transport), "%s", transport);
 	snprintf(m->address, sizeof(m->address), "%s", address);
 	snprintf(m->reason, sizeof(m->reason), "%s", reason);
-	log_info("rdmad", "%s: missing%s%s: %s", transport, *address ? " on " : "", address,
-		 reason);
+	log_info("rdmad", "%s: missing%s%s: %s", transport, *address ? " on " : "", address, reason);
 }
 
 static int make(struct daemon_fabric *f, const struct fabric_config *config)
@@ -146,8 +144,7 @@ char *fabrics_rdma_addresses(char *buf, size_t size)
 		return buf;
 	glob("/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0", 0, NULL, &ports);
 	for (struct ifaddrs *i = all; i; i = i->ifa_next) {
-		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET ||
-		    !is_rdma_interface(&ports, i->ifa_name))
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !is_rdma_interface(&ports, i->ifa_name))
 			continue;
 		address_format_socket(i->ifa_addr, text, sizeof(text));
 		text[strcspn(text, ":")] = '\0';

@@ -14,14 +14,15 @@ static unsigned threads(const struct config *c)
 static void take_settings(struct service_gpu *gpu, const struct config *c)
 {
 	*gpu = (struct service_gpu){
-		.attr = {
-			.program = c->gpu_program ? c->gpu_program : LIBEXECDIR "/rdmad-gpu",
-			.backend = backends[c->gpu_backend],
-			.kernels = c->gpu_kernels,
-			.threads = threads(c),
-			.poll = c->gpu_poll == CONFIG_POLL_ALWAYS ? TIME_NEVER : c->gpu_poll,
-			.job_timeout = c->gpu_job_timeout,
-		},
+		.attr =
+			{
+				.program = c->gpu_program ? c->gpu_program : LIBEXECDIR "/rdmad-gpu",
+				.backend = backends[c->gpu_backend],
+				.kernels = c->gpu_kernels,
+				.threads = threads(c),
+				.poll = c->gpu_poll == CONFIG_POLL_ALWAYS ? TIME_NEVER : c->gpu_poll,
+				.job_timeout = c->gpu_job_timeout,
+			},
 		.devices = c->gpu_devices.count,
 		.sessions_max = (uint32_t)c->gpu_sessions,
 		.queues = (uint32_t)c->gpu_queues,

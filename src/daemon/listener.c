@@ -9,8 +9,7 @@
 #include <sysexits.h>
 
 /* What a request may not be told by the wire alone. */
-static enum wire_reason admit(struct daemon *d, const struct wire_request *request,
-			      uint64_t *detail)
+static enum wire_reason admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
 {
 	if (d->draining)
 		return WIRE_REASON_DRAINING;
@@ -31,8 +30,7 @@ static uint64_t detail_of(enum wire_reason reason, const struct wire_request *re
 	case WIRE_REASON_SERVICE:
 		return request->service;
 	case WIRE_REASON_MESSAGE_SIZE:
-		return request->message_size < WIRE_MESSAGE_MIN ? WIRE_MESSAGE_MIN
-								: WIRE_MESSAGE_MAX;
+		return request->message_size < WIRE_MESSAGE_MIN ? WIRE_MESSAGE_MIN : WIRE_MESSAGE_MAX;
 	case WIRE_REASON_CREDITS:
 		return WIRE_CREDITS_MIN;
 	default:
@@ -40,8 +38,7 @@ static uint64_t detail_of(enum wire_reason reason, const struct wire_request *re
 	}
 }
 
-static void hand_over(struct listener *l, struct fabric_request *fabric_request,
-		      const struct wire_request *request)
+static void hand_over(struct listener *l, struct fabric_request *fabric_request, const struct wire_request *request)
 {
 	struct worker_message *message = calloc(1, sizeof(*message));
 
@@ -74,8 +71,7 @@ static void requested(struct listener *l, const struct fabric_event *event)
 
 static void removed(struct listener *l)
 {
-	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport,
-		  l->address);
+	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport, l->address);
 	fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
 	fabric_listener_close(l->handle);
 	l->handle = NULL;
@@ -114,8 +110,7 @@ static int watch(struct daemon *d, struct daemon_fabric *f)
 	int fds[FABRIC_MAX_FDS], n = fabric_fds(f->queue, fds);
 
 	for (int i = 0; i < n; i++) {
-		f->watch[f->watches] =
-			loop_add_fd(d->loop, fds[i], LOOP_READ, listeners_progress, f);
+		f->watch[f->watches] = loop_add_fd(d->loop, fds[i], LOOP_READ, listeners_progress, f);
 		if (!f->watch[f->watches])
 			return EX_OSERR;
 		f->watches++;
@@ -123,15 +118,13 @@ static int watch(struct daemon *d, struct daemon_fabric *f)
 	return 0;
 }
 
-static int listen_on(struct daemon *d, const char *provider, const char *transport,
-		     struct sockaddr *sa, socklen_t len)
+static int listen_on(struct daemon *d, const char *provider, const char *transport, struct sockaddr *sa, socklen_t len)
 {
 	struct daemon_fabric *f = fabrics_find(d, provider);
 	struct listener *l = &d->listener[d->listeners];
 	int rc;
 
-	*l = (struct listener){
-		.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
+	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
 	/* Whether a failure is one, only the caller can say. */
 	logging_hush_begin();
 	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
@@ -143,8 +136,7 @@ static int listen_on(struct daemon *d, const char *provider, const char *transpo
 		((struct sockaddr_in *)sa)->sin_port = htons(fabric_listener_port(l->handle));
 		address_format_socket(sa, l->address, sizeof(l->address));
 	} else {
-		snprintf(l->address, sizeof(l->address), "%s",
-			 ((struct sockaddr_un *)sa)->sun_path);
+		snprintf(l->address, sizeof(l->address), "%s", ((struct sockaddr_un *)sa)->sun_path);
 	}
 	d->listeners++;
 	log_info("rdmad", "listening on %s %s", transport, l->address);
@@ -174,8 +166,8 @@ static int cannot_listen(const char *transport, const struct sockaddr *sa, int e
 {
 	char text[128];
 
-	log_error("rdmad", "cannot listen on %s %s: %s%s", transport,
-		  address_format_socket(sa, text, sizeof(text)), strerror(-error), advice(error));
+	log_error("rdmad", "cannot listen on %s %s: %s%s", transport, address_format_socket(sa, text, sizeof(text)),
+		  strerror(-error), advice(error));
 	return daemon_exit_status(error);
 }
 
@@ -200,8 +192,8 @@ static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, boo
 		return cannot_listen("rdma", sa, rc);
 	fabrics_rdma_addresses(has, sizeof(has));
 	if (rc == -EADDRNOTAVAIL)
-		snprintf(reason, sizeof(reason), "no RDMA device has this address%s%s",
-			 *has ? "; they have " : "", has);
+		snprintf(reason, sizeof(reason), "no RDMA device has this address%s%s", *has ? "; they have " : "",
+			 has);
 	else
 		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
 	address_format_socket(sa, text, sizeof(text));
@@ -230,8 +222,7 @@ static int listen_host(struct daemon *d, const struct address *address)
 	if (rc == 0 && rdma && fabrics_find(d, "verbs"))
 		rc = listen_rdma(d, (struct sockaddr *)&ss, len, only);
 	else if (rc == 0 && only) {
-		log_error("rdmad", "cannot listen on rdma %s: %s", address->host,
-			  d->missing[0].reason);
+		log_error("rdmad", "cannot listen on rdma %s: %s", address->host, d->missing[0].reason);
 		rc = EX_UNAVAILABLE;
 	}
 	return rc;
@@ -276,8 +267,7 @@ static int check_outcome(struct daemon *d)
 		return EX_UNAVAILABLE;
 	}
 	if (d->listeners == 0) {
-		log_error("rdmad",
-			  "there is nothing to listen on: see listen, transports and unix_socket");
+		log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");
 		return EX_UNAVAILABLE;
 	}
 	return 0;

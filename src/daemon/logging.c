@@ -41,8 +41,8 @@ static void write_file(enum log_level level, const char *room, const char *text)
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	n = snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, now.tv_nsec / 1000000,
-		     log_level_name(level), room, text);
+	n = snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, now.tv_nsec / 1000000, log_level_name(level),
+		     room, text);
 	write_line(file, line, n, sizeof(line));
 }
 

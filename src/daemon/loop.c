@@ -108,8 +108,7 @@ static void happened(evutil_socket_t fd, short what, void *arg)
 
 static short event_flags(unsigned events)
 {
-	return (short)((events & LOOP_READ ? EV_READ : 0) | (events & LOOP_WRITE ? EV_WRITE : 0) |
-		       EV_PERSIST);
+	return (short)((events & LOOP_READ ? EV_READ : 0) | (events & LOOP_WRITE ? EV_WRITE : 0) | EV_PERSIST);
 }
 
 static struct loop_watch *add(struct loop *loop, int fd, short flags, loop_fn fn, void *arg)
@@ -159,8 +158,7 @@ void loop_remove(struct loop_watch *watch)
 void loop_change_fd(struct loop_watch *watch, unsigned events)
 {
 	event_del(watch->event);
-	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), happened,
-		     watch);
+	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), happened, watch);
 	event_add(watch->event, NULL);
 }
 
@@ -169,8 +167,7 @@ static struct timeval timeval_of(uint64_t ns)
 {
 	uint64_t us = MIN(ns, 86400 * TIME_S) / TIME_US + 1;
 
-	return (struct timeval){.tv_sec = (time_t)(us / 1000000),
-				.tv_usec = (suseconds_t)(us % 1000000)};
+	return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
 }
 
 static void set_alarm(struct event *event, uint64_t ns)

@@ -33,8 +33,7 @@ void notify_send(const char *state)
 		return;
 	}
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 ||
-	    sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&sun, len) < 0)
+	if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&sun, len) < 0)
 		log_warn("notify", "cannot tell the service manager %s: %m", state);
 	if (fd >= 0)
 		close(fd);

@@ -52,8 +52,7 @@ static int set_level(struct options *options, const char *argument)
 	enum log_level level;
 
 	if (log_level_parse(argument, &level) != 0) {
-		log_error("rdmad", "there is no log level %s: error, warn, info or debug",
-			  argument);
+		log_error("rdmad", "there is no log level %s: error, warn, info or debug", argument);
 		return EX_USAGE;
 	}
 	options->overrides.log_level = argument;
@@ -88,8 +87,7 @@ static const struct {
 	{'c', "config", "FILE", set_config,
 	 "read FILE; without this option " SYSCONFDIR "/rdmad.conf\n"
 	 "if it is there, else the defaults"},
-	{'t', "test", NULL, set_test,
-	 "check the configuration; exit status 0, or 78 if it is wrong"},
+	{'t', "test", NULL, set_test, "check the configuration; exit status 0, or 78 if it is wrong"},
 	{'D', "daemonize", NULL, set_daemonize,
 	 "go into the background; the exit status tells whether\nthe start succeeded"},
 	{'l', "listen", "ADDRESS", add_listen,
@@ -109,14 +107,13 @@ static void print_option(size_t i)
 
 	if (table[i].letter < 256)
 		snprintf(letter, sizeof(letter), "-%c, ", table[i].letter);
-	snprintf(left, sizeof(left), "%s--%s%s%s", letter, table[i].name,
-		 table[i].argument ? " " : "", table[i].argument ? table[i].argument : "");
+	snprintf(left, sizeof(left), "%s--%s%s%s", letter, table[i].name, table[i].argument ? " " : "",
+		 table[i].argument ? table[i].argument : "");
 	printf("  %-24s", left);
 	for (; *line; line += *line == '\n' ? 1 : 0) {
 		int n = (int)strcspn(line, "\n");
 
-		printf("%s%.*s\n", line == table[i].help ? "" : "                          ", n,
-		       line);
+		printf("%s%.*s\n", line == table[i].help ? "" : "                          ", n, line);
 		line += n;
 	}
 }

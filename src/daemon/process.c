@@ -89,8 +89,7 @@ static int pid_file_held(const char *path, int fd)
 
 	text[MAX(n, 0)] = '\0';
 	text[strcspn(text, "\n")] = '\0';
-	log_error("process", "pid_file %s is held by process %s: another rdmad runs with it", path,
-		  text);
+	log_error("process", "pid_file %s is held by process %s: another rdmad runs with it", path, text);
 	close(fd);
 	return EX_CANTCREAT;
 }
@@ -127,8 +126,7 @@ void process_pid_file_remove(const char *path)
 
 int process_limits(uint64_t *connections, unsigned workers, unsigned sessions)
 {
-	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers +
-			  FDS_SESSION * (uint64_t)sessions;
+	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers + FDS_SESSION * (uint64_t)sessions;
 	uint64_t needed = *connections + others;
 	struct rlimit limit;
 
@@ -143,16 +141,14 @@ int process_limits(uint64_t *connections, unsigned workers, unsigned sessions)
 		return 0;
 	if (limit.rlim_cur < others + CONNECTIONS_LEAST) {
 		log_error("process",
-			  "RLIMIT_NOFILE is %" PRIu64 ", and rdmad needs %" PRIu64
-			  " descriptors for %" PRIu64
+			  "RLIMIT_NOFILE is %" PRIu64 ", and rdmad needs %" PRIu64 " descriptors for %" PRIu64
 			  " connections: raise it (ulimit -n, LimitNOFILE=)",
 			  (uint64_t)limit.rlim_cur, needed, *connections);
 		return EX_OSERR;
 	}
 	log_warn("process",
 		 "RLIMIT_NOFILE is %" PRIu64 ", and max_connections %" PRIu64 " needs %" PRIu64
-		 " descriptors: limited to %" PRIu64
-		 " connections; raise it (ulimit -n, LimitNOFILE=)",
+		 " descriptors: limited to %" PRIu64 " connections; raise it (ulimit -n, LimitNOFILE=)",
 		 (uint64_t)limit.rlim_cur, *connections, needed, limit.rlim_cur - others);
 	*connections = limit.rlim_cur - others;
 	return 0;
@@ -169,8 +165,7 @@ void process_check_memlock(uint64_t bytes)
 	log_warn("process",
 		 "RLIMIT_MEMLOCK is %s, and the buffers for RDMA may take %s: raise it (ulimit -l, "
 		 "LimitMEMLOCK=), or lower shared_receives, workers or message_size",
-		 units_human_size((double)limit.rlim_cur, has),
-		 units_human_size((double)bytes, needs));
+		 units_human_size((double)limit.rlim_cur, has), units_human_size((double)bytes, needs));
 }
 
 /* A directory that others may write to, such as one of ours below /tmp that someone made before us,
@@ -210,8 +205,7 @@ int process_make_parent(const char *path)
 		log_error("process", "cannot make the directory %s: %m", parent);
 		return rc;
 	}
-	rc = strncmp(parent, "/tmp/", 5) == 0 ? check_own_directory(parent)
-					      : check_directory(parent);
+	rc = strncmp(parent, "/tmp/", 5) == 0 ? check_own_directory(parent) : check_directory(parent);
 	if (rc != 0)
 		log_error("process", "%s is no directory to put a socket into: %s", parent,
 			  rc == -EPERM ? "others own it or may write to it" : strerror(-rc));

@@ -8,11 +8,12 @@ static const char *const transports[] = {"rdma", "tcp", "unix", NULL};
 static const char *const evictions[] = {
 	[STORE_EVICT_NONE] = "none", [STORE_EVICT_LRU] = "lru", [STORE_EVICT_LRU + 1] = NULL};
 static const char *const backends[] = {
-	[CONFIG_GPU_AUTO] = "auto", [CONFIG_GPU_CPU] = "cpu", [CONFIG_GPU_CUDA] = "cuda",
-	[CONFIG_GPU_CUDA + 1] = NULL};
-static const char *const levels[] = {
-	[LOG_LEVEL_ERROR] = "error", [LOG_LEVEL_WARN] = "warn",   [LOG_LEVEL_INFO] = "info",
-	[LOG_LEVEL_DEBUG] = "debug", [LOG_LEVEL_DEBUG + 1] = NULL};
+	[CONFIG_GPU_AUTO] = "auto", [CONFIG_GPU_CPU] = "cpu", [CONFIG_GPU_CUDA] = "cuda", [CONFIG_GPU_CUDA + 1] = NULL};
+static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
+				     [LOG_LEVEL_WARN] = "warn",
+				     [LOG_LEVEL_INFO] = "info",
+				     [LOG_LEVEL_DEBUG] = "debug",
+				     [LOG_LEVEL_DEBUG + 1] = NULL};
 
 const struct setting settings[] = {
 	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = SETTING_ADDRESS,
@@ -29,8 +30,7 @@ const struct setting settings[] = {
 	 .help = "Who may connect to it; as a rule everyone, as with TCP on the loopback."},
 	{"transports", SETTING_SET, AT(transports), "rdma,tcp,unix", .choices = transports,
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why."},
-	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false",
-	 .help = "Do not start without RDMA: exit status 69."},
+	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
 	 .help = "Use this RDMA device only. Unset: every active one."},
 	{"services", SETTING_SET, AT(services), "ping,kv,gpu", .choices = NULL, .reload = true,
@@ -64,14 +64,13 @@ const struct setting settings[] = {
 		 "eight times this. \"0\": the default of the transport."},
 	{"drain_timeout", SETTING_TIME, AT(drain_timeout), "5s", 0, 86400 * TIME_S, .reload = true,
 	 .help = "How long the end waits for what is under way."},
-	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = SETTING_PATH,
-	 .sample = "/run/rdmad.pid", .help = "File for the process id, locked while the daemon runs."},
+	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = SETTING_PATH, .sample = "/run/rdmad.pid",
+	 .help = "File for the process id, locked while the daemon runs."},
 
 	{"kv.memory", SETTING_SIZE, AT(kv_memory), "64M", MIB, 1ull << 46,
 	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
 		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
-	{"kv.value_max", SETTING_SIZE, AT(kv_value_max), "1G", 1, 1ull << 40,
-	 .help = "Longest value."},
+	{"kv.value_max", SETTING_SIZE, AT(kv_value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
 	{"kv.eviction", SETTING_CHOICE, AT(kv_eviction), "none", .choices = evictions,
 	 .help = "When the memory is full: \"none\" refuses new values, \"lru\" drops what is not\n"
 		 "read, as rdmad.conf(5) explains."},
@@ -112,8 +111,7 @@ const struct setting settings[] = {
 
 	{"log.level", SETTING_CHOICE, AT(log_level), "info", .choices = levels, .reload = true,
 	 .help = "\"error\", \"warn\", \"info\" or \"debug\"."},
-	{"log.target", SETTING_STRING, AT(log_target), "stderr", .check = SETTING_TARGET,
-	 .reload = true,
+	{"log.target", SETTING_STRING, AT(log_target), "stderr", .check = SETTING_TARGET, .reload = true,
 	 .help = "\"stderr\", \"syslog\" or \"file:/path\", which SIGHUP opens anew."},
 };
 

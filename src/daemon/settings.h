@@ -26,8 +26,8 @@ struct setting {
 	uint64_t min, max;
 	const char *const *choices; /* NULL for a set: the services */
 	enum setting_check check;
-	bool always; /* a time that may be "always" */
-	bool reload; /* may change at run time */
+	bool always;        /* a time that may be "always" */
+	bool reload;        /* may change at run time */
 	const char *sample; /* shown where there is no default */
 	const char *help;
 };
@@ -43,8 +43,7 @@ const char *setting_choice(const struct setting *s, unsigned i, bool *usable);
  */
 
 /* Set the setting's field from text, or add it to a list or set. False: `why` says what is wrong; nothing changed. */
-bool setting_set(const struct setting *s, struct config *config, const char *text, char *why,
-		 size_t size);
+bool setting_set(const struct setting *s, struct config *config, const char *text, char *why, size_t size);
 /* Empty a list or set before its first item. */
 void setting_clear(const struct setting *s, struct config *config);
 bool setting_equal(const struct setting *s, const struct config *a, const struct config *b);

@@ -18,13 +18,15 @@ struct counter {
 	size_t offset;
 };
 
-#define CONN(name, member) {name, offsetof(struct conn_group_stats, member)}
+#define CONN(name, member)                                                                                             \
+	{                                                                                                              \
+		name, offsetof(struct conn_group_stats, member)                                                        \
+	}
 static const struct counter conn_counters[] = {
-	CONN("accepted", accepted),       CONN("closed", closed),
-	CONN("refused", refused),         CONN("violations", violations),
-	CONN("messages_in", messages_in), CONN("messages_out", messages_out),
-	CONN("records_in", records_in),   CONN("records_out", records_out),
-	CONN("in_bytes", bytes_in),       CONN("out_bytes", bytes_out),
+	CONN("accepted", accepted),     CONN("closed", closed),           CONN("refused", refused),
+	CONN("violations", violations), CONN("messages_in", messages_in), CONN("messages_out", messages_out),
+	CONN("records_in", records_in), CONN("records_out", records_out), CONN("in_bytes", bytes_in),
+	CONN("out_bytes", bytes_out),
 };
 
 static const struct counter buffer_counters[] = {
@@ -36,14 +38,23 @@ static const struct counter buffer_counters[] = {
 #define SERVICE(member) {#member, offsetof(struct service_stats, member)},
 static const struct counter service_counters[] = {SERVICE_COUNTERS(SERVICE)};
 
-#define STORE(name, member) {name, offsetof(struct store_stats, member)}
+#define STORE(name, member)                                                                                            \
+	{                                                                                                              \
+		name, offsetof(struct store_stats, member)                                                             \
+	}
 static const struct counter store_counters[] = {
-	STORE("items", items),         STORE("pins", pins),
-	STORE("used_bytes", bytes_used), STORE("asked_bytes", bytes_asked),
-	STORE("total_bytes", bytes_total), STORE("hits", hits),
-	STORE("misses", misses),       STORE("sets", sets),
-	STORE("deletes", deletes),     STORE("evictions", evictions),
-	STORE("expired", expired),     STORE("out_of_memory", out_of_memory),
+	STORE("items", items),
+	STORE("pins", pins),
+	STORE("used_bytes", bytes_used),
+	STORE("asked_bytes", bytes_asked),
+	STORE("total_bytes", bytes_total),
+	STORE("hits", hits),
+	STORE("misses", misses),
+	STORE("sets", sets),
+	STORE("deletes", deletes),
+	STORE("evictions", evictions),
+	STORE("expired", expired),
+	STORE("out_of_memory", out_of_memory),
 };
 
 static uint64_t *counter_at(const void *stats, const struct counter *c)
@@ -118,8 +129,7 @@ static void answered(struct worker_message *m)
 		finish(status);
 }
 
-int status_gather(struct daemon *d, bool list, void (*done)(void *arg, struct status *status),
-		  void *arg)
+int status_gather(struct daemon *d, bool list, void (*done)(void *arg, struct status *status), void *arg)
 {
 	struct status *status = calloc(1, sizeof(*status));
 
@@ -153,8 +163,8 @@ static json_t *listeners_json(const struct daemon *d)
 		const struct listener *l = &d->listener[i];
 
 		if (l->handle)
-			json_array_append_new(array, json_pack("{s:s, s:o}", "transport", l->transport,
-							       "address", text(l->address)));
+			json_array_append_new(
+				array, json_pack("{s:s, s:o}", "transport", l->transport, "address", text(l->address)));
 	}
 	return array;
 }
@@ -166,9 +176,8 @@ static json_t *missing_json(const struct daemon *d)
 	for (unsigned i = 0; i < d->missings; i++) {
 		const struct missing *m = &d->missing[i];
 
-		json_array_append_new(array, json_pack("{s:s, s:o, s:o}", "transport", m->transport,
-						       "address", text(m->address), "reason",
-						       text(m->reason)));
+		json_array_append_new(array, json_pack("{s:s, s:o, s:o}", "transport", m->transport, "address",
+						       text(m->address), "reason", text(m->reason)));
 	}
 	return array;
 }
@@ -196,8 +205,7 @@ static json_t *store_json(const struct daemon *d)
 static json_t *gpu_json(const struct daemon *d)
 {
 	const struct service_gpu *gpu = d->shared.gpu;
-	json_t *o = json_pack("{s:o, s:o}", "backend", text(gpu->probe.backend), "device",
-			      text(gpu->probe.device));
+	json_t *o = json_pack("{s:o, s:o}", "backend", text(gpu->probe.backend), "device", text(gpu->probe.device));
 
 	put(o, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
 	put(o, "sessions_max", gpu->sessions_max);
@@ -211,9 +219,7 @@ json_t *status_json(const struct status *status)
 
 	json_object_set_new(o, "version", json_string(PACKAGE_VERSION));
 	put(o, "pid", (uint64_t)getpid());
-	json_object_set_new(o, "state", json_string(d->ending	? "ending"
-						     : d->draining ? "draining"
-								   : "running"));
+	json_object_set_new(o, "state", json_string(d->ending ? "ending" : d->draining ? "draining" : "running"));
 	put(o, "uptime_seconds", (time_now() - d->started) / TIME_S);
 	put(o, "workers", d->workers);
 	put(o, "connections", status->total.conn.connections);
@@ -222,8 +228,7 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
 	put_counters(counters, &status->total.conn, conn_counters, ARRAY_SIZE(conn_counters));
-	put_counters(counters, &status->total.service, service_counters,
-		     ARRAY_SIZE(service_counters));
+	put_counters(counters, &status->total.service, service_counters, ARRAY_SIZE(service_counters));
 	json_object_set_new(o, "counters", counters);
 	if (d->shared.store)
 		json_object_set_new(o, "store", store_json(d));
@@ -313,8 +318,7 @@ json_t *status_resources_json(const struct status *status)
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
 	if (status->daemon->shared.gpu)
 		put(o, "gpu_sessions",
-		    atomic_load_explicit(&status->daemon->shared.gpu->sessions,
-					 memory_order_relaxed));
+		    atomic_load_explicit(&status->daemon->shared.gpu->sessions, memory_order_relaxed));
 	put(o, "store_items", store.items);
 	put(o, "store_pins", store.pins);
 	put(o, "store_used_bytes", store.bytes_used);
@@ -329,9 +333,7 @@ void status_log(void *arg, struct status *status)
 	(void)arg;
 	log_info("rdmad",
 		 "connections %" PRIu64 " accepted %" PRIu64 " closed %" PRIu64 " refused %" PRIu64
-		 " violations %" PRIu64 " records in %" PRIu64 " out %" PRIu64 " bytes in %" PRIu64
-		 " out %" PRIu64,
-		 t->conn.connections, t->conn.accepted, t->conn.closed, t->conn.refused,
-		 t->conn.violations, t->conn.records_in, t->conn.records_out, t->conn.bytes_in,
-		 t->conn.bytes_out);
+		 " violations %" PRIu64 " records in %" PRIu64 " out %" PRIu64 " bytes in %" PRIu64 " out %" PRIu64,
+		 t->conn.connections, t->conn.accepted, t->conn.closed, t->conn.refused, t->conn.violations,
+		 t->conn.records_in, t->conn.records_out, t->conn.bytes_in, t->conn.bytes_out);
 }

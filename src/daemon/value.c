@@ -18,8 +18,7 @@ static void *field(const struct setting *s, const struct config *config)
 	return (char *)config + s->offset;
 }
 
-static bool wrong(const struct target *t, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+static bool wrong(const struct target *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static bool wrong(const struct target *t, const char *format, ...)
 {
@@ -50,8 +49,8 @@ static bool set_size(const struct target *t, const char *text)
 		*(uint64_t *)field(s, t->config) = value;
 		return true;
 	}
-	return wrong(t, "\"%s\" is not a size from \"%s\" to \"%s\"", text,
-		     units_format_size(s->min, min), units_format_size(s->max, max));
+	return wrong(t, "\"%s\" is not a size from \"%s\" to \"%s\"", text, units_format_size(s->min, min),
+		     units_format_size(s->max, max));
 }
 
 static bool set_time(const struct target *t, const char *text)
@@ -63,9 +62,8 @@ static bool set_time(const struct target *t, const char *text)
 	if (s->always && strcmp(text, "always") == 0)
 		value = CONFIG_POLL_ALWAYS;
 	else if (units_parse_time(text, &value) != 0 || value < s->min || value > s->max)
-		return wrong(t, "\"%s\" is not a time from \"%s\" to \"%s\"%s", text,
-			     units_format_time(s->min, min), units_format_time(s->max, max),
-			     s->always ? ", or \"always\"" : "");
+		return wrong(t, "\"%s\" is not a time from \"%s\" to \"%s\"%s", text, units_format_time(s->min, min),
+			     units_format_time(s->max, max), s->always ? ", or \"always\"" : "");
 	*(uint64_t *)field(s, t->config) = value;
 	return true;
 }
@@ -104,8 +102,7 @@ static bool check_text(const struct target *t, const char *text)
 		log_clear_last();
 		return address_parse(text, &address) == 0 || wrong(t, "%s", log_last());
 	case SETTING_TARGET:
-		return strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 ||
-		       strncmp(text, "file:/", 6) == 0 ||
+		return strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 || strncmp(text, "file:/", 6) == 0 ||
 		       wrong(t, "\"%s\" is not \"stderr\", \"syslog\" or \"file:/path\"", text);
 	}
 	return true;
@@ -148,8 +145,7 @@ static bool no_such_choice(const struct target *t, const char *text)
 
 	for (unsigned i = 0; (name = setting_choice(t->setting, i, &usable)); i++)
 		if (usable)
-			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
-				 *list ? ", " : "", name);
+			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? ", " : "", name);
 	return wrong(t, "there is no \"%s\"; there are %s", text, list);
 }
 
@@ -188,13 +184,12 @@ static bool add_choice(const struct target *t, const char *text)
 }
 
 static bool (*const setters[])(const struct target *t, const char *text) = {
-	[SETTING_NUMBER] = set_number, [SETTING_SIZE] = set_size,     [SETTING_TIME] = set_time,
-	[SETTING_MODE] = set_mode,     [SETTING_BOOL] = set_bool,     [SETTING_STRING] = set_string,
-	[SETTING_CHOICE] = set_choice, [SETTING_SET] = add_choice,    [SETTING_LIST] = add_item,
+	[SETTING_NUMBER] = set_number, [SETTING_SIZE] = set_size,  [SETTING_TIME] = set_time,
+	[SETTING_MODE] = set_mode,     [SETTING_BOOL] = set_bool,  [SETTING_STRING] = set_string,
+	[SETTING_CHOICE] = set_choice, [SETTING_SET] = add_choice, [SETTING_LIST] = add_item,
 };
 
-bool setting_set(const struct setting *s, struct config *config, const char *text, char *why,
-		 size_t size)
+bool setting_set(const struct setting *s, struct config *config, const char *text, char *why, size_t size)
 {
 	struct target t = {s, config, why, size};
 
@@ -250,8 +245,8 @@ bool setting_equal(const struct setting *s, const struct config *a, const struct
 
 static size_t field_size(enum setting_type type)
 {
-	return type == SETTING_LIST ? sizeof(struct config_list)
-	       : type == SETTING_BOOL ? sizeof(bool)
+	return type == SETTING_LIST     ? sizeof(struct config_list)
+	       : type == SETTING_BOOL   ? sizeof(bool)
 	       : type == SETTING_STRING ? sizeof(char *)
 					: sizeof(uint64_t);
 }

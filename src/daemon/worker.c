@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define TRANSFERS 16            /* large values on their way on one connection */
+#define TRANSFERS 16             /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
 #define JOB_PATIENCE TIME_MS
@@ -75,8 +75,8 @@ static void take_connection(struct worker *w, struct worker_message *m)
 	if (w->draining)
 		service_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
 	else
-		service_accept(m->connection.service, &w->service, w->group[group],
-			       m->connection.fabric_request, &m->connection.request);
+		service_accept(m->connection.service, &w->service, w->group[group], m->connection.fabric_request,
+			       &m->connection.request);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
 	publish(w);
 	atomic_fetch_add_explicit(&w->taken, 1, memory_order_release);
@@ -320,8 +320,7 @@ static int make_groups(struct worker *w)
 	for (unsigned i = 0; i < d->fabrics; i++) {
 		rc = conn_group_create(d->fabric[i].domain, &attr, &w->group[i]);
 		if (rc != 0) {
-			log_error("worker", "cannot make the queues for %s: %s",
-				  d->fabric[i].provider, strerror(-rc));
+			log_error("worker", "cannot make the queues for %s: %s", d->fabric[i].provider, strerror(-rc));
 			return rc;
 		}
 		w->groups++;
@@ -403,8 +402,7 @@ int workers_start(struct daemon *d)
 	if (!d->worker)
 		return EX_OSERR;
 	if (fabrics_find(d, "verbs"))
-		process_check_memlock(d->workers * 2 * d->config->shared_receives *
-				      d->config->message_size);
+		process_check_memlock(d->workers * 2 * d->config->shared_receives * d->config->message_size);
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
 	if (rc == 0)
@@ -472,8 +470,7 @@ void workers_tell(struct daemon *d, enum worker_verb verb)
 				m->settings.poll = polling(d);
 		}
 		if (!m || !worker_send(d->worker[i], m)) {
-			log_warn("worker", "worker %u cannot be told: too much is under way to it",
-				 i);
+			log_warn("worker", "worker %u cannot be told: too much is under way to it", i);
 			free(m);
 		}
 	}

@@ -57,8 +57,7 @@ void fabric_domain_destroy(struct fabric_domain *domain)
 		domain->ops->domain_destroy(domain);
 }
 
-int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
-			struct fabric_queue **out)
+int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out)
 {
 	struct fabric_queue_attr a = *attr;
 
@@ -73,8 +72,8 @@ void fabric_queue_destroy(struct fabric_queue *queue)
 		queue->ops->queue_destroy(queue);
 }
 
-int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		  void *context, struct fabric_listener **out)
+int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		  struct fabric_listener **out)
 {
 	return queue->ops->listen(queue, sa, len, context, out);
 }
@@ -99,8 +98,7 @@ static struct fabric_endpoint_attr with_defaults(const struct fabric_endpoint_at
 	return a;
 }
 
-int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		   const struct sockaddr *sa, socklen_t len,
+int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
 		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		   struct fabric_endpoint **out)
 {
@@ -111,9 +109,8 @@ int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 	return queue->ops->connect(queue, domain, sa, len, &a, data, data_len, out);
 }
 
-int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain,
-		struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-		struct fabric_endpoint **out)
+int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
 {
 	struct fabric_endpoint_attr a = with_defaults(attr);
 
@@ -158,8 +155,7 @@ void fabric_endpoint_destroy(struct fabric_endpoint *endpoint)
 		endpoint->ops->endpoint_destroy(endpoint);
 }
 
-int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-		    struct fabric_region **out)
+int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out)
 {
 	if (!len || (uintptr_t)addr + len < (uintptr_t)addr)
 		return -EINVAL;
@@ -174,14 +170,13 @@ void fabric_deregister(struct fabric_region *region)
 		region->ops->deregister(region);
 }
 
-uint32_t fabric_region_rkey(const struct fabric_region *region,
-			    const struct fabric_endpoint *endpoint)
+uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint)
 {
 	return region->ops->region_rkey(region, endpoint);
 }
 
-int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-		       void *addr, size_t len, unsigned access, struct fabric_window **out)
+int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+		       unsigned access, struct fabric_window **out)
 {
 	size_t offset = (size_t)((char *)addr - (char *)region->addr);
 
@@ -204,8 +199,8 @@ void fabric_window_close(struct fabric_window *window)
 		window->ops->window_close(window);
 }
 
-int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-		     const struct fabric_recv *recv, unsigned count)
+int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		     unsigned count)
 {
 	return queue->ops->post_recv(queue, endpoint, recv, count);
 }

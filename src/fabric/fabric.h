@@ -58,7 +58,8 @@ enum fabric_access {
 	FABRIC_LOCAL_WRITE = 1, /* receives and read results land here */
 	FABRIC_REMOTE_READ = 2,
 	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
-	FABRIC_WINDOWS = 8, /* windows may be opened onto it; implies FABRIC_LOCAL_WRITE, gives the peer nothing itself */
+	FABRIC_WINDOWS =
+		8, /* windows may be opened onto it; implies FABRIC_LOCAL_WRITE, gives the peer nothing itself */
 };
 
 enum fabric_opcode {
@@ -80,7 +81,7 @@ enum fabric_status {
 };
 
 struct fabric_config {
-	const char *device; /* verbs: use this one only, NULL: every active one */
+	const char *device;      /* verbs: use this one only, NULL: every active one */
 	uint32_t ack_timeout_ms; /* 0: default. verbs: until a lost packet counts as a dead peer is about
 	                          * eight times this; soft: a host silent for eight times this is lost */
 };
@@ -91,12 +92,12 @@ struct fabric_queue_attr {
 };
 
 struct fabric_endpoint_attr {
-	uint32_t send_depth;   /* sends, reads and writes posted and not completed; 0: 64 */
-	uint32_t recv_depth;   /* receives of its own; 0: takes from the queue's shared receives, which
+	uint32_t send_depth; /* sends, reads and writes posted and not completed; 0: 64 */
+	uint32_t recv_depth; /* receives of its own; 0: takes from the queue's shared receives, which
 	                        * is for endpoints of the queue's own domain only (-EINVAL) */
-	uint8_t reads_out;     /* reads in flight towards the peer; 0: none */
-	uint8_t reads_in;      /* reads served to the peer; 0: the peer may not read */
-	void *context;         /* comes back with every event and completion */
+	uint8_t reads_out;   /* reads in flight towards the peer; 0: none */
+	uint8_t reads_in;    /* reads served to the peer; 0: the peer may not read */
+	void *context;       /* comes back with every event and completion */
 };
 
 struct fabric_sge {
@@ -125,7 +126,7 @@ struct fabric_recv {
 struct fabric_completion {
 	uint64_t id;
 	struct fabric_endpoint *endpoint;
-	void *context; /* the endpoint's */
+	void *context;             /* the endpoint's */
 	enum fabric_opcode opcode; /* valid when status is FABRIC_OK */
 	enum fabric_status status;
 	uint32_t bytes; /* received; receives only */
@@ -152,11 +153,11 @@ struct fabric_event {
 };
 
 struct fabric_limits {
-	uint32_t inline_size;  /* sends and writes up to this need no region */
+	uint32_t inline_size; /* sends and writes up to this need no region */
 	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
-	uint8_t max_reads;     /* reads_out and reads_in are cut to it */
-	bool write_imm;        /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
-	bool windows;          /* false: fabric_window_open answers -EOPNOTSUPP */
+	uint8_t max_reads; /* reads_out and reads_in are cut to it */
+	bool write_imm;    /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
+	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 };
 
 /* Providers, by name; NULL-terminated. */
@@ -166,7 +167,7 @@ extern const char *const fabric_provider_names[];
  * what was looked for). On success *out is to be closed after all else of it. */
 int fabric_open(const char *provider, const struct fabric_config *config, struct fabric **out);
 void fabric_close(struct fabric *fabric);
-const char *fabric_name(const struct fabric *fabric);                         /* "verbs" */
+const char *fabric_name(const struct fabric *fabric);                          /* "verbs" */
 void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits); /* smallest of its devices */
 /* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. */
 const char *fabric_devices(const struct fabric *fabric);
@@ -176,23 +177,21 @@ void fabric_domain_destroy(struct fabric_domain *domain); /* regions first */
 struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);
 
 /* Shared receives are of `domain`. -EINVAL beyond the limits, -ENOMEM, -EMFILE ...: logged. */
-int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
-			struct fabric_queue **out);
+int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void fabric_queue_destroy(struct fabric_queue *queue); /* listeners and endpoints first */
 
 /* Listen on a resolved address; port 0 picks one, fabric_listener_port tells (0 for UNIX).
  * A stale UNIX socket that nobody answers on is replaced, a live one is -EADDRINUSE.
  * -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EAFNOSUPPORT (provider has no such address). */
-int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		  void *context, struct fabric_listener **out);
+int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		  struct fabric_listener **out);
 uint16_t fabric_listener_port(const struct fabric_listener *listener);
 void fabric_listener_close(struct fabric_listener *listener);
 
 /* Begin to connect; the outcome is an event of *out: ESTABLISHED, REJECTED or UNREACHABLE
  * (destroy the endpoint after the last two). May never come: the caller has a timer. Own
  * receives may be posted at once. `data` is at most FABRIC_REQUEST_DATA bytes, copied. */
-int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		   const struct sockaddr *sa, socklen_t len,
+int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
 		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		   struct fabric_endpoint **out);
 
@@ -200,9 +199,8 @@ int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain,
  * `queue` (the listener's or another thread's of the same fabric; call it in that thread),
  * answer sends the accept. The request is consumed by take (even when it fails: the peer is then
  * refused) or by reject, which any thread may call. Answer is followed by ESTABLISHED or DISCONNECTED. */
-int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain,
-		struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-		struct fabric_endpoint **out);
+int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 void fabric_reject(struct fabric_request *request, const void *data, size_t data_len);
 
@@ -224,12 +222,10 @@ void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
 /* Register [addr, addr+len) with rights from enum fabric_access. -ENOMEM names
  * RLIMIT_MEMLOCK and the sizes in the log. Deregistering while a peer uses it is a remote access error for the
  * peer; it never blocks for long and after it nothing touches the memory. */
-int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-		    struct fabric_region **out);
+int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
 void fabric_deregister(struct fabric_region *region);
 /* The key that the peer of `endpoint` must name to reach this region. */
-uint32_t fabric_region_rkey(const struct fabric_region *region,
-			    const struct fabric_endpoint *endpoint);
+uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 
 /* A window: a key by which the peer of `endpoint`, and no other of its domain, reaches [addr, addr+len) with
  * FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE or both. The range is of a region of the endpoint's domain that was
@@ -237,8 +233,8 @@ uint32_t fabric_region_rkey(const struct fabric_region *region,
  * key for one. Takes one of send_depth and brings no completion: one that the device cannot open ends the endpoint.
  * -EINVAL: range or rights; -EAGAIN and -ENOTCONN as fabric_post; -EOPNOTSUPP: the device has none
  * (fabric_limits.windows), the region's own key has to do. */
-int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-		       void *addr, size_t len, unsigned access, struct fabric_window **out);
+int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+		       unsigned access, struct fabric_window **out);
 uint32_t fabric_window_rkey(const struct fabric_window *window);
 /* The key is void at once: who names it meets a remote access error. In the endpoint's thread; before or after the
  * endpoint is destroyed (which voids the key too), but before the region is deregistered. NULL is fine. */
@@ -246,8 +242,8 @@ void fabric_window_close(struct fabric_window *window);
 
 /* Post receives, to the endpoint's own queue or, with endpoint NULL, to the shared one.
  * -EAGAIN: no room (nothing posted). -ENOTCONN: that endpoint is ending. */
-int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-		     const struct fabric_recv *recv, unsigned count);
+int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		     unsigned count);
 
 /* Post a chain in order, by one doorbell or system call where the provider can. -EAGAIN when fewer than the chain's length
  * of send_depth are free (nothing posted): poll, then retry. Slots come back at completion,

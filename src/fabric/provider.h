@@ -22,18 +22,16 @@ struct fabric_provider {
 			    struct fabric_queue **out);
 	void (*queue_destroy)(struct fabric_queue *queue);
 
-	int (*listen)(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		      void *context, struct fabric_listener **out);
+	int (*listen)(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		      struct fabric_listener **out);
 	uint16_t (*listener_port)(const struct fabric_listener *listener);
 	void (*listener_close)(struct fabric_listener *listener);
 
-	int (*connect)(struct fabric_queue *queue, struct fabric_domain *domain,
-		       const struct sockaddr *sa, socklen_t len,
-		       const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+	int (*connect)(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa,
+		       socklen_t len, const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		       struct fabric_endpoint **out);
-	int (*take)(struct fabric_queue *queue, struct fabric_domain *domain,
-		    struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-		    struct fabric_endpoint **out);
+	int (*take)(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+		    const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 	int (*accept)(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 	void (*reject)(struct fabric_request *request, const void *data, size_t data_len);
 	char *(*request_peer)(const struct fabric_request *request, char *buf, size_t size);
@@ -42,17 +40,16 @@ struct fabric_provider {
 	void (*disconnect)(struct fabric_endpoint *endpoint);
 	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);
 
-	int (*register_memory)(struct fabric_domain *domain, void *addr, size_t len,
-			       unsigned access, struct fabric_region **out);
+	int (*register_memory)(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
+			       struct fabric_region **out);
 	void (*deregister)(struct fabric_region *region);
-	uint32_t (*region_rkey)(const struct fabric_region *region,
-				const struct fabric_endpoint *endpoint);
-	int (*window_open)(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-			   void *addr, size_t len, unsigned access, struct fabric_window **out);
+	uint32_t (*region_rkey)(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
+	int (*window_open)(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+			   unsigned access, struct fabric_window **out);
 	void (*window_close)(struct fabric_window *window);
 
-	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-			 const struct fabric_recv *recv, unsigned count);
+	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+			 unsigned count);
 	int (*post)(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 	int (*poll)(struct fabric_queue *queue, struct fabric_completion *out, int max);
 	int (*next_event)(struct fabric_queue *queue, struct fabric_event *out);

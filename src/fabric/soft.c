@@ -2,14 +2,14 @@
  * soft.c: the provider, its queues, and the one place where a queue's sockets are turned
  * into progress.
  */
+#include "fabric/soft.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-#include "fabric/soft.h"
 
 #define SOFT_EVENTS 64
 #define SOFT_ACK_TIMEOUT_MS 1000
@@ -86,19 +86,17 @@ int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events
 /* The queue's descriptors; what was opened is closed by the caller's unwinding. */
 static int soft_queue_open(struct soft_queue *q)
 {
-	int ret;
+	int rc;
 
 	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	q->kick = (struct soft_source){.kind = SOFT_KICK,
-				       .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-	q->timer = (struct soft_source){
-		.kind = SOFT_TIMER,
-		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+	q->kick = (struct soft_source){.kind = SOFT_KICK, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	q->timer = (struct soft_source){.kind = SOFT_TIMER,
+					.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
 	q->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (q->epoll_fd < 0 || q->kick.fd < 0 || q->timer.fd < 0 || q->reserve_fd < 0)
 		return -errno;
-	ret = soft_watch(q, &q->kick, EPOLLIN, true);
-	return ret ? ret : soft_watch(q, &q->timer, EPOLLIN, true);
+	rc = soft_watch(q, &q->kick, EPOLLIN, true);
+	return rc ? rc : soft_watch(q, &q->timer, EPOLLIN, true);
 }
 
 static void soft_close_fd(int fd)
@@ -121,9 +119,8 @@ static void soft_queue_free(struct soft_queue *q)
 
 static void soft_queue_lists(struct soft_queue *q)
 {
-	struct list *const all[] = {&q->endpoints, &q->ready,	  &q->starved,
-				    &q->notes,	   &q->listeners, &q->requests,
-				    &q->lingers,   &q->grave,	  &q->owing};
+	struct list *const all[] = {&q->endpoints, &q->ready,   &q->starved, &q->notes, &q->listeners,
+				    &q->requests,  &q->lingers, &q->grave,   &q->owing};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -133,7 +130,7 @@ static int soft_queue_create(struct fabric_domain *domain, const struct fabric_q
 			     struct fabric_queue **out)
 {
 	struct soft_queue *q;
-	int ret = -ENOMEM;
+	int rc = -ENOMEM;
 
 	if (attr->completions > 16 * SOFT_MAX_DEPTH || attr->shared_depth > SOFT_MAX_DEPTH)
 		return -EINVAL;
@@ -151,20 +148,20 @@ static int soft_queue_create(struct fabric_domain *domain, const struct fabric_q
 	q->cq = calloc((size_t)q->cq_mask + 1, sizeof(*q->cq));
 	q->batch = malloc(sizeof(*q->batch));
 	if (!q->cq || !q->batch || soft_recvs_create(&q->shared, attr->shared_depth))
-		goto err_free;
-	ret = soft_queue_open(q);
-	if (ret)
-		goto err_free;
+		goto free_queue;
+	rc = soft_queue_open(q);
+	if (rc != 0)
+		goto free_queue;
 	pthread_mutex_lock(&q->fabric->lock);
 	list_add_tail(&q->fabric->queues, &q->link);
 	pthread_mutex_unlock(&q->fabric->lock);
 	*out = &q->base;
 	return 0;
 
-err_free:
-	log_error("soft", "cannot make a queue: %s", strerror(-ret));
+free_queue:
+	log_error("soft", "cannot make a queue: %s", strerror(-rc));
 	soft_queue_free(q);
-	return ret;
+	return rc;
 }
 
 void soft_source_close(struct soft_queue *q, struct soft_source *source)
@@ -206,8 +203,7 @@ static void soft_queue_destroy(struct fabric_queue *queue)
 	soft_queue_free(q);
 }
 
-void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type,
-		    void *object)
+void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type, void *object)
 {
 	note->type = type;
 	note->object = object;
@@ -221,14 +217,12 @@ void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, co
 
 	if (now - q->complain_since > 10 * TIME_S) {
 		if (q->complaints > 10)
-			log_warn("soft", "%u more faults of peers were not logged",
-				 q->complaints - 10);
+			log_warn("soft", "%u more faults of peers were not logged", q->complaints - 10);
 		q->complain_since = now;
 		q->complaints = 0;
 	}
 	if (++q->complaints <= 10)
-		log_warn("soft", "cut off %s: %s", soft_peer_format(peer, -1, name, sizeof(name)),
-			 what);
+		log_warn("soft", "cut off %s: %s", soft_peer_format(peer, -1, name, sizeof(name)), what);
 }
 
 static void soft_timer_set(struct soft_queue *q, uint32_t ms)
@@ -260,8 +254,7 @@ static void soft_timer_run(struct soft_queue *q, struct soft_source *source, uin
 	if (busy)
 		soft_timer_set(q, SOFT_TICK_MS);
 	else
-		soft_timer_set(q,
-			       list_empty(&q->endpoints) ? 0 : MAX(q->fabric->lost_ms / 4, 100u));
+		soft_timer_set(q, list_empty(&q->endpoints) ? 0 : MAX(q->fabric->lost_ms / 4, 100u));
 }
 
 /* The kick is cleared by soft_settle(). */
@@ -270,15 +263,13 @@ static void soft_kick_run(struct soft_queue *q, struct soft_source *source, uint
 }
 
 static void (*const soft_run[])(struct soft_queue *, struct soft_source *, uint32_t) = {
-	[SOFT_KICK] = soft_kick_run,	     [SOFT_TIMER] = soft_timer_run,
-	[SOFT_LISTENER] = soft_listener_run, [SOFT_REQUEST] = soft_request_run,
-	[SOFT_ENDPOINT] = soft_endpoint_run, [SOFT_LINGER] = soft_linger_run,
+	[SOFT_KICK] = soft_kick_run,       [SOFT_TIMER] = soft_timer_run,       [SOFT_LISTENER] = soft_listener_run,
+	[SOFT_REQUEST] = soft_request_run, [SOFT_ENDPOINT] = soft_endpoint_run, [SOFT_LINGER] = soft_linger_run,
 };
 
 void soft_settle(struct soft_queue *q)
 {
-	bool want = !list_empty(&q->notes) ||
-		    (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready)));
+	bool want = !list_empty(&q->notes) || (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready)));
 	uint64_t one = 1;
 
 	if (likely(want == q->kicked))
@@ -344,7 +335,7 @@ static void soft_progress(struct soft_queue *q)
 	soft_section_enter(q);
 	soft_progress_ready(q);
 	if (q->endpoint_count && q->endpoint_count <= SOFT_FEW && !q->armed) {
-		list_for_each_safe(pos, tmp, &q->endpoints)
+		list_for_each_safe (pos, tmp, &q->endpoints)
 			soft_receive(container_of(pos, struct soft_endpoint, link));
 		if (q->blocked || q->connecting || q->request_count || ++q->skipped >= SOFT_SKIP)
 			soft_progress_epoll(q);

@@ -15,8 +15,8 @@
 #include "fabric/provider.h"
 #include "fabric/soft_frame.h"
 
-#define SOFT_INLINE 256			/* payloads up to this are copied */
-#define SOFT_SMALL 64 /* writes up to this take effect at once, whole words */
+#define SOFT_INLINE 256                 /* payloads up to this are copied */
+#define SOFT_SMALL 64                   /* writes up to this take effect at once, whole words */
 #define SOFT_STAGE (SOFT_HEADER + 4096) /* so no more of a large payload is copied */
 /* Bytes that an endpoint moves in one turn, each way: a piece with its header and small frames before it. */
 #define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE)
@@ -26,13 +26,13 @@
 #define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
 #define SOFT_MAX_LINGERS 256
 #define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to send an ERROR */
-#define SOFT_LINGER_TIME TIME_S	   /* for the peer to take our last bytes */
-#define SOFT_TICK_MS 250	   /* how often deadlines are looked at */
-#define SOFT_FEW 2		   /* endpoints that are read without asking epoll */
-#define SOFT_SKIP 16		   /* polls of those few between two looks at epoll */
-#define SOFT_PATIENCE 8		   /* polls that an ACK waits to travel with a reply */
-#define SOFT_DROPPED ((void *)-1)          /* context of a completion whose endpoint was destroyed */
-#define SOFT_NO_KEY 1u		   /* never given out: generation 0 */
+#define SOFT_LINGER_TIME TIME_S    /* for the peer to take our last bytes */
+#define SOFT_TICK_MS 250           /* how often deadlines are looked at */
+#define SOFT_FEW 2                 /* endpoints that are read without asking epoll */
+#define SOFT_SKIP 16               /* polls of those few between two looks at epoll */
+#define SOFT_PATIENCE 8            /* polls that an ACK waits to travel with a reply */
+#define SOFT_DROPPED ((void *)-1)  /* context of a completion whose endpoint was destroyed */
+#define SOFT_NO_KEY 1u             /* never given out: generation 0 */
 
 struct soft_fabric {
 	struct fabric base;
@@ -59,8 +59,8 @@ struct soft_domain {
 	struct soft_fabric *fabric;
 	_Atomic(struct soft_slot *) chunk[SOFT_CHUNKS];
 	pthread_mutex_t lock; /* for what follows */
-	uint32_t used;	      /* slots handed out at least once */
-	uint16_t free;	      /* list of others, valid when free_count */
+	uint32_t used;        /* slots handed out at least once */
+	uint16_t free;        /* list of others, valid when free_count */
 	uint32_t free_count;
 	uint64_t random;
 };
@@ -114,8 +114,7 @@ struct soft_batch {
 	struct iovec iov[3 * SOFT_BATCH + 1];
 	struct {
 		enum soft_part part;
-		uint64_t
-			left; /* bytes of the frame not sent before, also those beyond the budget */
+		uint64_t left; /* bytes of the frame not sent before, also those beyond the budget */
 	} frame[SOFT_BATCH];
 	uint8_t copy[SOFT_BATCH * (SOFT_HEADER + SOFT_INLINE)];
 };
@@ -137,7 +136,7 @@ struct soft_queue {
 	uint32_t cq_mask, cq_head, cq_tail, cq_depth;
 	struct soft_recvs shared;
 
-	struct list endpoints;	 /* those with a socket */
+	struct list endpoints;   /* those with a socket */
 	unsigned endpoint_count; /* those that are read */
 	unsigned connecting, blocked;
 	struct list ready;   /* endpoints to be continued by the next poll */
@@ -162,7 +161,7 @@ struct soft_listener {
 	void *context;
 	bool paused; /* no descriptors: tried again by the timer */
 	uint16_t port;
-	char congestion[16]; /* the system's choice; "" of a UNIX socket */
+	char congestion[16];                                        /* the system's choice; "" of a UNIX socket */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1]; /* "" unless to be unlinked */
 	dev_t dev;
 	ino_t ino;
@@ -192,8 +191,8 @@ struct soft_linger {
 
 enum soft_state {
 	SOFT_CONNECTING, /* the socket is */
-	SOFT_ASKING,	 /* CONNECT is sent */
-	SOFT_TAKEN,	 /* to be accepted by the caller */
+	SOFT_ASKING,     /* CONNECT is sent */
+	SOFT_TAKEN,      /* to be accepted by the caller */
 	SOFT_OPEN,
 	SOFT_REFUSING, /* answers that precede an ERROR, then that, then it fails */
 	SOFT_FLUSHING, /* no socket any more; completions wait for room */
@@ -302,8 +301,7 @@ static inline void soft_section_enter(struct soft_queue *q)
 
 static inline void soft_section_leave(struct soft_queue *q)
 {
-	atomic_store_explicit(&q->section,
-			      atomic_load_explicit(&q->section, memory_order_relaxed) + 1,
+	atomic_store_explicit(&q->section, atomic_load_explicit(&q->section, memory_order_relaxed) + 1,
 			      memory_order_release);
 }
 
@@ -335,8 +333,7 @@ int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events
 void soft_source_close(struct soft_queue *q, struct soft_source *source);
 /* Close it, and free the source's object at the end of the turn: an event may still name it. */
 void soft_bury_later(struct soft_queue *q, struct soft_source *source);
-void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type,
-		    void *object);
+void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type, void *object);
 /* Log a peer's fault, but not a flood of them. */
 void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, const char *what);
 int soft_recvs_create(struct soft_recvs *r, uint32_t depth);
@@ -345,16 +342,15 @@ uint32_t soft_ring_size(uint32_t depth);
 /* soft_region.c: the entries of the provider, and */
 
 /* Is [addr, addr+len) within the region of `key`, or a window of `ep`, with `right`? Within a section only. */
-bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, uint32_t key,
-		       uint64_t addr, uint64_t len, unsigned right);
+bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, uint32_t key, uint64_t addr, uint64_t len,
+		       unsigned right);
 int soft_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void soft_domain_destroy(struct fabric_domain *domain);
-int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-		  struct fabric_region **out);
+int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
 void soft_deregister(struct fabric_region *region);
 uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
-int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-		     void *addr, size_t len, unsigned access, struct fabric_window **out);
+int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+		     unsigned access, struct fabric_window **out);
 void soft_window_close(struct fabric_window *window);
 
 /* soft_connect.c */
@@ -362,16 +358,14 @@ int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t
 		struct fabric_listener **out);
 uint16_t soft_listener_port(const struct fabric_listener *listener);
 void soft_listener_close(struct fabric_listener *listener);
-int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		 const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
-		 const void *data, size_t data_len, struct fabric_endpoint **out);
-int soft_take(struct fabric_queue *queue, struct fabric_domain *domain,
-	      struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-	      struct fabric_endpoint **out);
+int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
+		 const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		 struct fabric_endpoint **out);
+int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+	      const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 /* A greeting and private data to a socket whose buffer is empty: they fit, or it is broken. */
-int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data,
-	       size_t data_len);
+int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len);
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
@@ -388,12 +382,12 @@ struct soft_cause {
 	bool blame;  /* request `index` completes with `status` */
 	uint32_t index;
 	enum fabric_status status;
-	int error;		      /* of the event, while it was not open */
+	int error;                    /* of the event, while it was not open */
 	enum fabric_event_type event; /* 0 or FABRIC_REJECTED or FABRIC_UNREACHABLE */
 };
 
-int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
-			 const struct fabric_endpoint_attr *attr, struct soft_endpoint **out);
+int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const struct fabric_endpoint_attr *attr,
+			 struct soft_endpoint **out);
 /* Give it its socket, which it then owns. */
 void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct sockaddr_storage *peer);
 /* Close the socket, flush, tell. The caller must look at the state after any call that may
@@ -423,12 +417,11 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 void soft_transmit(struct soft_endpoint *ep);
 /* Complete what is done, in order. */
 void soft_retire(struct soft_endpoint *ep);
-void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr,
-		      enum fabric_status status);
+void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr, enum fabric_status status);
 
 /* soft_receive.c */
-int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-		   const struct fabric_recv *recv, unsigned count);
+int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		   unsigned count);
 /* Read what is there, up to the budget. Within a section. */
 void soft_receive(struct soft_endpoint *ep);
 

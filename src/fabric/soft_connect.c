@@ -1,6 +1,8 @@
 /*
  * soft_connect.c: listeners, requests, and the connecting side up to its CONNECT.
  */
+#include "fabric/soft.h"
+
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -8,8 +10,6 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "fabric/soft.h"
 
 #define SOFT_BACKLOG 4096
 #define SOFT_ACCEPTS 64 /* of one listener in one turn */
@@ -23,8 +23,7 @@ static bool soft_family_known(const struct sockaddr *sa, socklen_t len)
 	case AF_INET6:
 		return len >= sizeof(struct sockaddr_in6);
 	case AF_UNIX:
-		return len > offsetof(struct sockaddr_un, sun_path) &&
-		       len <= sizeof(struct sockaddr_un);
+		return len > offsetof(struct sockaddr_un, sun_path) && len <= sizeof(struct sockaddr_un);
 	}
 	return false;
 }
@@ -113,27 +112,26 @@ static void soft_listener_congestion(struct soft_listener *l)
 
 static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa, socklen_t len)
 {
-	int ret;
+	int rc;
 
 	l->source.fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->source.fd < 0)
 		return -errno;
-	ret = soft_bind(l->source.fd, sa, len);
-	if (ret)
-		goto err_close;
+	rc = soft_bind(l->source.fd, sa, len);
+	if (rc != 0)
+		goto close_socket;
 	soft_listener_name(l);
 	soft_listener_congestion(l);
-	ret = listen(l->source.fd, SOFT_BACKLOG) ? -errno
-						 : soft_watch(l->queue, &l->source, EPOLLIN, true);
-	if (ret)
-		goto err_unlink;
+	rc = listen(l->source.fd, SOFT_BACKLOG) ? -errno : soft_watch(l->queue, &l->source, EPOLLIN, true);
+	if (rc != 0)
+		goto unlink_path;
 	return 0;
 
-err_unlink:
+unlink_path:
 	soft_listener_unlink(l);
-err_close:
+close_socket:
 	close(l->source.fd);
-	return ret;
+	return rc;
 }
 
 int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
@@ -142,7 +140,7 @@ int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	struct soft_listener *l;
 	char name[160];
-	int ret;
+	int rc;
 
 	if (!soft_family_known(sa, len))
 		return -EAFNOSUPPORT;
@@ -153,12 +151,12 @@ int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t
 	l->source.kind = SOFT_LISTENER;
 	l->queue = q;
 	l->context = context;
-	ret = soft_listener_open(l, sa, len);
-	if (ret) {
-		log_error("soft", "cannot listen on %s: %s",
-			  address_format_socket(sa, name, sizeof(name)), strerror(-ret));
+	rc = soft_listener_open(l, sa, len);
+	if (rc != 0) {
+		log_error("soft", "cannot listen on %s: %s", address_format_socket(sa, name, sizeof(name)),
+			  strerror(-rc));
 		free(l);
-		return ret;
+		return rc;
 	}
 	list_add_tail(&q->listeners, &l->link);
 	*out = &l->base;
@@ -196,8 +194,7 @@ void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listen
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe(pos, tmp, &q->requests)
-	{
+	list_for_each_safe (pos, tmp, &q->requests) {
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
 		if (!listener || r->listener == listener)
@@ -212,8 +209,7 @@ static bool soft_request_room(struct soft_queue *q)
 
 	if (q->request_count < SOFT_MAX_REQUESTS)
 		return true;
-	list_for_each_safe(pos, tmp, &q->requests)
-	{
+	list_for_each_safe (pos, tmp, &q->requests) {
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
 		if (r->deadline == TIME_NEVER)
@@ -225,8 +221,7 @@ static bool soft_request_room(struct soft_queue *q)
 	return false;
 }
 
-static void soft_request_create(struct soft_listener *l, int fd,
-				const struct sockaddr_storage *peer)
+static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
 {
 	struct soft_queue *q = l->queue;
 	struct soft_request *r = calloc(1, sizeof(*r));
@@ -282,8 +277,7 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 	for (int i = 0; i < SOFT_ACCEPTS && soft_request_room(q); i++) {
 		struct sockaddr_storage peer = {0};
 		socklen_t len = sizeof(peer);
-		int fd = accept4(source->fd, (struct sockaddr *)&peer, &len,
-				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(source->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
 			soft_request_create(l, fd, &peer);
@@ -297,12 +291,10 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 	}
 }
 
-int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data,
-	       size_t data_len)
+int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len)
 {
 	uint8_t buf[SOFT_HEADER + FABRIC_ACCEPT_DATA];
-	struct soft_frame f = {
-		.op = op, .len = data_len, .addr = SOFT_MAGIC, .key = key, .arg = arg};
+	struct soft_frame f = {.op = op, .len = data_len, .addr = SOFT_MAGIC, .key = key, .arg = arg};
 	ssize_t n;
 
 	soft_frame_encode(buf, &f);
@@ -327,8 +319,8 @@ static const char *soft_request_fault(struct soft_request *r)
 	if (f.addr != SOFT_MAGIC || f.flags || f.arg)
 		return "not a connect request";
 	if ((f.key & 0xffff) != SOFT_VERSION) {
-		soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0),
-			   SOFT_REASON_VERSION, NULL, 0);
+		soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), SOFT_REASON_VERSION, NULL,
+			   0);
 		return "speaks another version of the soft transport";
 	}
 	if (f.len > FABRIC_REQUEST_DATA)
@@ -373,8 +365,7 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 	struct list *pos, *tmp;
 	bool busy = false;
 
-	list_for_each_safe(pos, tmp, &q->requests)
-	{
+	list_for_each_safe (pos, tmp, &q->requests) {
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
 		busy |= r->deadline != TIME_NEVER;
@@ -383,8 +374,7 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 			soft_request_drop(q, r);
 		}
 	}
-	list_for_each_safe(pos, tmp, &q->listeners)
-	{
+	list_for_each_safe (pos, tmp, &q->listeners) {
 		struct soft_listener *l = container_of(pos, struct soft_listener, link);
 
 		if (l->paused)
@@ -401,34 +391,30 @@ char *soft_request_peer(const struct fabric_request *request, char *buf, size_t 
 	return soft_peer_format(&r->peer, r->source.fd, buf, size);
 }
 
-static void soft_request_refuse(struct soft_request *r, enum soft_reason reason, const void *data,
-				size_t data_len)
+static void soft_request_refuse(struct soft_request *r, enum soft_reason reason, const void *data, size_t data_len)
 {
-	soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), reason, data,
-		   data_len);
+	soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), reason, data, data_len);
 	close(r->source.fd);
 	free(r);
 }
 
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len)
 {
-	soft_request_refuse(container_of(request, struct soft_request, base), SOFT_REASON_CALLER,
-			    data, data_len);
+	soft_request_refuse(container_of(request, struct soft_request, base), SOFT_REASON_CALLER, data, data_len);
 }
 
-int soft_take(struct fabric_queue *queue, struct fabric_domain *domain,
-	      struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-	      struct fabric_endpoint **out)
+int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+	      const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	struct soft_domain *d = container_of(domain, struct soft_domain, base);
 	struct soft_request *r = container_of(request, struct soft_request, base);
 	struct soft_endpoint *ep;
-	int ret = soft_endpoint_create(q, d, attr, &ep);
+	int rc = soft_endpoint_create(q, d, attr, &ep);
 
-	if (ret) {
+	if (rc != 0) {
 		soft_request_refuse(r, SOFT_REASON_RESOURCES, NULL, 0);
-		return ret;
+		return rc;
 	}
 	ep->state = SOFT_TAKEN;
 	soft_endpoint_adopt(ep, r->source.fd, &r->peer);
@@ -443,17 +429,16 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 {
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 	struct soft_queue *q = ep->queue;
-	int ret;
+	int rc;
 
 	if (ep->state != SOFT_TAKEN)
 		return -EINVAL;
-	ret = soft_greet(ep->source.fd, SOFT_ACCEPT,
-			 soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, data,
-			 data_len);
-	if (!ret)
-		ret = soft_watch(q, &ep->source, 0, true);
-	if (ret) {
-		soft_fail(ep, &(struct soft_cause){.error = ret});
+	rc = soft_greet(ep->source.fd, SOFT_ACCEPT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
+			data, data_len);
+	if (rc == 0)
+		rc = soft_watch(q, &ep->source, 0, true);
+	if (rc != 0) {
+		soft_fail(ep, &(struct soft_cause){.error = rc});
 	} else {
 		q->endpoint_count++;
 		soft_endpoint_opened(ep);
@@ -469,19 +454,18 @@ static void soft_unreachable(struct soft_endpoint *ep, int error)
 
 void soft_connect_run(struct soft_endpoint *ep)
 {
-	int error = 0, ret;
+	int error = 0, rc;
 	socklen_t len = sizeof(error);
 
 	if (getsockopt(ep->source.fd, SOL_SOCKET, SO_ERROR, &error, &len) || error) {
 		soft_unreachable(ep, -error);
 		return;
 	}
-	ret = soft_greet(ep->source.fd, SOFT_CONNECT,
-			 soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
-			 ep->data, ep->data_len);
+	rc = soft_greet(ep->source.fd, SOFT_CONNECT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
+			ep->data, ep->data_len);
 	ep->data_len = 0;
-	if (ret) {
-		soft_unreachable(ep, ret);
+	if (rc != 0) {
+		soft_unreachable(ep, rc);
 		return;
 	}
 	ep->state = SOFT_ASKING;
@@ -490,15 +474,15 @@ void soft_connect_run(struct soft_endpoint *ep)
 	soft_watch(ep->queue, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET, false);
 }
 
-int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		 const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
-		 const void *data, size_t data_len, struct fabric_endpoint **out)
+int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
+		 const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		 struct fabric_endpoint **out)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	struct soft_domain *d = container_of(domain, struct soft_domain, base);
 	struct sockaddr_storage peer = {0};
 	struct soft_endpoint *ep;
-	int ret, fd;
+	int rc, fd;
 
 	if (!soft_family_known(sa, len))
 		return -EAFNOSUPPORT;
@@ -508,19 +492,19 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 		return -errno;
 	if (address_is_loopback(sa))
 		soft_congestion(fd, SOFT_UNPACED);
-	ret = soft_endpoint_create(q, d, attr, &ep);
-	if (ret) {
+	rc = soft_endpoint_create(q, d, attr, &ep);
+	if (rc != 0) {
 		close(fd);
-		return ret;
+		return rc;
 	}
 	soft_endpoint_adopt(ep, fd, &peer);
 	q->connecting++;
 	ep->data_len = data_len;
 	if (data_len)
 		memcpy(ep->data, data, data_len);
-	ret = connect(fd, sa, len) ? -errno : 0;
-	if (ret && ret != -EINPROGRESS)
-		soft_unreachable(ep, ret);
+	rc = connect(fd, sa, len) ? -errno : 0;
+	if (rc && rc != -EINPROGRESS)
+		soft_unreachable(ep, rc);
 	else if (soft_watch(q, &ep->source, EPOLLOUT, true))
 		soft_unreachable(ep, -errno);
 	soft_settle(q);

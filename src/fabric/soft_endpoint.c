@@ -4,13 +4,13 @@
  * One way down: soft_fail() gives up the socket, soft_flush() completes what is outstanding
  * (in several polls if the completions have no room) and posts the last event.
  */
+#include "fabric/soft.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-#include "fabric/soft.h"
 
 static void soft_endpoint_free(struct soft_endpoint *ep)
 {
@@ -35,8 +35,8 @@ static int soft_endpoint_rings(struct soft_endpoint *ep, const struct fabric_end
 	return soft_recvs_create(&ep->recvs, attr->recv_depth);
 }
 
-int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
-			 const struct fabric_endpoint_attr *attr, struct soft_endpoint **out)
+int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const struct fabric_endpoint_attr *attr,
+			 struct soft_endpoint **out)
 {
 	static _Atomic uint64_t serial;
 	struct soft_endpoint *ep;
@@ -57,8 +57,7 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d,
 	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
 	if (soft_endpoint_rings(ep, attr)) {
 		soft_endpoint_free(ep);
-		log_error("soft", "no memory for an endpoint of depth %u and %u", attr->send_depth,
-			  attr->recv_depth);
+		log_error("soft", "no memory for an endpoint of depth %u and %u", attr->send_depth, attr->recv_depth);
 		return -ENOMEM;
 	}
 	*out = ep;
@@ -107,8 +106,7 @@ void soft_endpoint_opened(struct soft_endpoint *ep)
 
 	if (!ep->unix_socket)
 		setsockopt(ep->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
-	soft_watch(q, &ep->source,
-		   EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket ? 0 : EPOLLOUT), false);
+	soft_watch(q, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket ? 0 : EPOLLOUT), false);
 	ep->state = SOFT_OPEN;
 	soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
 }
@@ -137,8 +135,7 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 
 const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
 {
-	return container_of(endpoint, const struct soft_endpoint, base)->unix_socket ? "unix"
-										     : "tcp";
+	return container_of(endpoint, const struct soft_endpoint, base)->unix_socket ? "unix" : "tcp";
 }
 
 /*
@@ -180,8 +177,7 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe(pos, tmp, &q->lingers)
-	{
+	list_for_each_safe (pos, tmp, &q->lingers) {
 		struct soft_linger *l = container_of(pos, struct soft_linger, link);
 
 		if (now < l->deadline)
@@ -240,8 +236,8 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 	else if (ep->state == SOFT_CONNECTING)
 		q->connecting--;
 	else if (ep->state == SOFT_TAKEN)
-		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0),
-			   SOFT_REASON_CALLER, NULL, 0);
+		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), SOFT_REASON_CALLER, NULL,
+			   0);
 	q->blocked -= ep->blocked;
 	ep->blocked = false;
 	list_del(&ep->link);
@@ -278,8 +274,7 @@ void soft_fail_socket(struct soft_endpoint *ep, int error)
 	char name[160];
 
 	if (error && error != ECONNRESET && error != EPIPE)
-		log_warn("soft", "lost %s: %s", soft_endpoint_peer(&ep->base, name, sizeof(name)),
-			 strerror(error));
+		log_warn("soft", "lost %s: %s", soft_endpoint_peer(&ep->base, name, sizeof(name)), strerror(error));
 	soft_fail(ep, &(struct soft_cause){
 			      .error = error ? -error : -ECONNRESET,
 			      .event = FABRIC_UNREACHABLE,
@@ -326,8 +321,7 @@ static void soft_flush_sends(struct soft_endpoint *ep)
 	while (ep->tail != ep->head && soft_cq_room(ep->queue)) {
 		bool blamed = ep->blame && ep->blame_index == ep->tail;
 
-		soft_wr_complete(ep, &ep->sq[ep->tail & ep->sq_mask],
-				 blamed ? ep->blame_status : FABRIC_FLUSHED);
+		soft_wr_complete(ep, &ep->sq[ep->tail & ep->sq_mask], blamed ? ep->blame_status : FABRIC_FLUSHED);
 		ep->tail++;
 	}
 }
@@ -448,8 +442,7 @@ static bool soft_host_lost(const struct soft_endpoint *ep)
 
 	if (getsockopt(ep->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return false;
-	return info.tcpi_retransmits + info.tcpi_probes >= 2 &&
-	       info.tcpi_last_ack_recv > ep->queue->fabric->lost_ms;
+	return info.tcpi_retransmits + info.tcpi_probes >= 2 && info.tcpi_last_ack_recv > ep->queue->fabric->lost_ms;
 }
 
 bool soft_endpoint_tick(struct soft_queue *q, uint64_t now)
@@ -457,8 +450,7 @@ bool soft_endpoint_tick(struct soft_queue *q, uint64_t now)
 	struct list *pos, *tmp;
 	bool busy = false;
 
-	list_for_each_safe(pos, tmp, &q->endpoints)
-	{
+	list_for_each_safe (pos, tmp, &q->endpoints) {
 		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
 		bool timed = ep->state == SOFT_REFUSING;
 

@@ -69,7 +69,7 @@ enum soft_op {
 
 /* Why a REJECT was sent. */
 enum soft_reason {
-	SOFT_REASON_CALLER = 0,	   /* the listening program refused */
+	SOFT_REASON_CALLER = 0,    /* the listening program refused */
 	SOFT_REASON_VERSION = 1,   /* the greeting's version is not spoken here */
 	SOFT_REASON_RESOURCES = 2, /* no memory or descriptors */
 };

@@ -5,9 +5,9 @@
  * left of a larger payload after that is read straight into its target, with the staging
  * buffer behind it for the frames that follow.
  */
-#include <stdlib.h>
-
 #include "fabric/soft.h"
+
+#include <stdlib.h>
 
 enum soft_step {
 	SOFT_GO,
@@ -22,8 +22,7 @@ static bool soft_recvs_post(struct soft_recvs *r, const struct fabric_recv *recv
 		return false;
 	for (unsigned i = 0; i < count; i++) {
 		const struct fabric_region *region = recv[i].sge.region;
-		const struct soft_region *own =
-			container_of(region, const struct soft_region, base);
+		const struct soft_region *own = container_of(region, const struct soft_region, base);
 		struct soft_recv *to = &r->ring[r->head++ & r->mask];
 
 		to->id = recv[i].id;
@@ -45,8 +44,8 @@ static void soft_feed(struct soft_endpoint *ep)
 	soft_ready(ep);
 }
 
-int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-		   const struct fabric_recv *recv, unsigned count)
+int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		   unsigned count)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 
@@ -118,8 +117,8 @@ static void soft_recv_complete(struct soft_endpoint *ep, enum fabric_status stat
 }
 
 /* Where the payload goes. */
-static void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg,
-			unsigned segs, unsigned right)
+static void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg, unsigned segs,
+			unsigned right)
 {
 	ep->seg_domain = d;
 	ep->seg_right = right;
@@ -137,8 +136,7 @@ static bool soft_target_check(struct soft_endpoint *ep)
 		const struct soft_seg *s = &ep->seg[i];
 
 		if (s->key && s->len &&
-		    !soft_region_check(ep, ep->seg_domain, s->key, (uintptr_t)s->addr, s->len,
-				       ep->seg_right))
+		    !soft_region_check(ep, ep->seg_domain, s->key, (uintptr_t)s->addr, s->len, ep->seg_right))
 			return false;
 	}
 	return true;
@@ -177,8 +175,7 @@ static void soft_target_lost(struct soft_endpoint *ep)
 				      .status = FABRIC_LOCAL_ERROR,
 			      });
 	else
-		soft_refuse(ep, ep->rx_number,
-			    ep->frame.op == SOFT_SEND ? SOFT_REFUSED_LENGTH : SOFT_REFUSED_ACCESS);
+		soft_refuse(ep, ep->rx_number, ep->frame.op == SOFT_SEND ? SOFT_REFUSED_LENGTH : SOFT_REFUSED_ACCESS);
 }
 
 static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct soft_frame *f)
@@ -237,8 +234,7 @@ static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct so
 	enum soft_step step = SOFT_GO;
 
 	/* Key 0 is not memory of ours here; soft_target_check() would take it so. */
-	if (f->len && (!f->key || !soft_region_check(ep, ep->domain, f->key, f->addr, f->len,
-						     FABRIC_REMOTE_WRITE))) {
+	if (f->len && (!f->key || !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_WRITE))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
 	}
@@ -256,8 +252,8 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 {
 	uint32_t served = ep->response_head - ep->response_tail;
 
-	if (!ep->reads_in || (f->len && !soft_region_check(ep, ep->domain, f->key, f->addr, f->len,
-							   FABRIC_REMOTE_READ))) {
+	if (!ep->reads_in ||
+	    (f->len && !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_READ))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
 	}
@@ -318,8 +314,7 @@ static enum soft_step soft_begin_error(struct soft_endpoint *ep, const struct so
 	soft_fail(ep, &(struct soft_cause){
 			      .blame = true,
 			      .index = f->arg,
-			      .status = f->key == SOFT_REFUSED_ACCESS ? FABRIC_REMOTE_ACCESS
-								      : FABRIC_REMOTE_ERROR,
+			      .status = f->key == SOFT_REFUSED_ACCESS ? FABRIC_REMOTE_ACCESS : FABRIC_REMOTE_ERROR,
 		      });
 	return SOFT_END;
 }
@@ -330,8 +325,7 @@ static enum soft_step soft_begin_answer(struct soft_endpoint *ep, const struct s
 	size_t most = f->op == SOFT_ACCEPT ? FABRIC_ACCEPT_DATA : FABRIC_REJECT_DATA;
 	struct soft_seg seg = {ep->data, f->len, 0};
 
-	if (f->addr != SOFT_MAGIC || f->len > most ||
-	    (f->op == SOFT_ACCEPT && (f->key & 0xffff) != SOFT_VERSION)) {
+	if (f->addr != SOFT_MAGIC || f->len > most || (f->op == SOFT_ACCEPT && (f->key & 0xffff) != SOFT_VERSION)) {
 		soft_fail_protocol(ep, "answered the connect request by something else");
 		return SOFT_END;
 	}
@@ -500,8 +494,7 @@ static size_t soft_payload(struct soft_endpoint *ep, const uint8_t *bytes, size_
 }
 
 /* Work off staged bytes. How many were used: less than n when it has to wait or has ended. */
-static size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n,
-			 enum soft_step *step)
+static size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n, enum soft_step *step)
 {
 	size_t used = 0;
 
@@ -562,8 +555,7 @@ static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 {
 	enum soft_step step;
 
-	ep->leftover_at += soft_parse(ep, ep->leftover + ep->leftover_at,
-				      ep->leftover_len - ep->leftover_at, &step);
+	ep->leftover_at += soft_parse(ep, ep->leftover + ep->leftover_at, ep->leftover_len - ep->leftover_at, &step);
 	if (step == SOFT_GO)
 		ep->leftover_at = ep->leftover_len = 0;
 	return step;
@@ -589,8 +581,7 @@ static int soft_scatter(struct soft_endpoint *ep, size_t budget, struct iovec *i
 }
 
 /* The rest of a payload. Bytes read (*wanted: asked for), or as recv(). */
-static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t *wanted,
-				enum soft_step *step)
+static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t *wanted, enum soft_step *step)
 {
 	struct iovec iov[FABRIC_MAX_SGE + 1];
 	size_t direct;
@@ -649,8 +640,7 @@ void soft_receive(struct soft_endpoint *ep)
 
 	if (ep->starved || (ep->state != SOFT_OPEN && ep->state != SOFT_ASKING))
 		return;
-	more = (ep->phase != SOFT_PHASE_BEGIN && ep->phase != SOFT_PHASE_FINISH &&
-		!ep->leftover_len) ||
+	more = (ep->phase != SOFT_PHASE_BEGIN && ep->phase != SOFT_PHASE_FINISH && !ep->leftover_len) ||
 	       soft_parse_leftover(ep) == SOFT_GO;
 	while (more && budget && (ep->state == SOFT_OPEN || ep->state == SOFT_ASKING))
 		more = soft_receive_once(ep, &budget);

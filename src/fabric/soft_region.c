@@ -11,11 +11,11 @@
  * and it waits until the number changes, which is the end of at most one poll or post. The
  * slot is reused only then, so that a lookup needs no lock and no reference count.
  */
+#include "fabric/soft.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/random.h>
-
-#include "fabric/soft.h"
 
 int soft_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
@@ -50,8 +50,8 @@ static struct soft_slot *soft_slot_at(struct soft_domain *d, uint32_t index)
 	return chunk ? &chunk[index % SOFT_CHUNK] : NULL;
 }
 
-bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, uint32_t key,
-		       uint64_t addr, uint64_t len, unsigned right)
+bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, uint32_t key, uint64_t addr, uint64_t len,
+		       unsigned right)
 {
 	struct soft_slot *slot = soft_slot_at(d, key & 0xffff);
 
@@ -119,33 +119,31 @@ static int soft_slot_fill(struct soft_domain *d, struct soft_region *r, uint64_t
 	return MIN(index, 0);
 }
 
-static int soft_region_open(struct soft_domain *d, struct soft_region *r, void *addr, size_t len,
-			    unsigned access, uint64_t only)
+static int soft_region_open(struct soft_domain *d, struct soft_region *r, void *addr, size_t len, unsigned access,
+			    uint64_t only)
 {
-	int ret;
+	int rc;
 
 	r->base = (struct fabric_region){d->base.ops, addr, len, access};
 	r->domain = d;
-	ret = soft_slot_fill(d, r, only);
-	if (ret)
+	rc = soft_slot_fill(d, r, only);
+	if (rc != 0)
 		log_error("soft", "no room for a region of %zu bytes, %u are registered: %s", len,
-			  d->used - d->free_count, strerror(-ret));
-	return ret;
+			  d->used - d->free_count, strerror(-rc));
+	return rc;
 }
 
-int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-		  struct fabric_region **out)
+int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out)
 {
 	struct soft_region *r = calloc(1, sizeof(*r));
-	int ret;
+	int rc;
 
 	if (!r)
 		return -ENOMEM;
-	ret = soft_region_open(container_of(domain, struct soft_domain, base), r, addr, len, access,
-			       0);
-	if (ret) {
+	rc = soft_region_open(container_of(domain, struct soft_domain, base), r, addr, len, access, 0);
+	if (rc != 0) {
 		free(r);
-		return ret;
+		return rc;
 	}
 	*out = &r->base;
 	return 0;
@@ -157,8 +155,7 @@ static void soft_wait_sections(struct soft_fabric *f)
 	struct list *pos, *tmp;
 
 	pthread_mutex_lock(&f->lock);
-	list_for_each_safe(pos, tmp, &f->queues)
-	{
+	list_for_each_safe (pos, tmp, &f->queues) {
 		struct soft_queue *q = container_of(pos, struct soft_queue, link);
 		uint32_t section = atomic_load(&q->section);
 
@@ -197,12 +194,12 @@ uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpo
 	return container_of(region, const struct soft_region, base)->key;
 }
 
-int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-		     void *addr, size_t len, unsigned access, struct fabric_window **out)
+int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+		     unsigned access, struct fabric_window **out)
 {
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 	struct soft_window *w;
-	int ret;
+	int rc;
 
 	if (container_of(region, const struct soft_region, base)->domain != ep->domain)
 		return -EINVAL;
@@ -211,10 +208,10 @@ int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_regio
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return -ENOMEM;
-	ret = soft_region_open(ep->domain, &w->region, addr, len, access, ep->serial);
-	if (ret) {
+	rc = soft_region_open(ep->domain, &w->region, addr, len, access, ep->serial);
+	if (rc != 0) {
 		free(w);
-		return ret;
+		return rc;
 	}
 	w->base = (struct fabric_window){endpoint->ops, w->region.key};
 	*out = &w->base;

@@ -6,9 +6,9 @@
  * header, which is cheaper than an iovec), and sends them by one call. Headers are made
  * anew when a frame is continued, so that nothing but `part` and `part_sent` is kept of it.
  */
-#include <sys/epoll.h>
-
 #include "fabric/soft.h"
+
+#include <sys/epoll.h>
 
 /* Cursors over what one batch gathers; the endpoint's own move when the bytes are sent. */
 struct soft_gather {
@@ -84,8 +84,7 @@ static bool soft_control_next(struct soft_endpoint *ep, const struct soft_gather
 		f.op = SOFT_ACK;
 		f.arg = ep->rx_number;
 		ep->ack_due = false;
-	} else if (ep->state == SOFT_REFUSING && !ep->refusal_sent &&
-		   g->response == ep->response_head) {
+	} else if (ep->state == SOFT_REFUSING && !ep->refusal_sent && g->response == ep->response_head) {
 		f.op = SOFT_ERROR;
 		f.arg = ep->refused_number;
 		f.key = ep->refusal;
@@ -119,8 +118,7 @@ static bool soft_gather_response(struct soft_endpoint *ep, struct soft_gather *g
 	struct soft_frame f = {.op = SOFT_READ_DATA, .len = len};
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)(r->addr + r->sent), len, r->key};
 
-	if (r->len &&
-	    !soft_region_check(ep, ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
+	if (r->len && !soft_region_check(ep, ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
 		/* It and the later ones are not to be answered. */
 		ep->response_head = g->response;
 		soft_refuse(ep, r->number, SOFT_REFUSED_ACCESS);
@@ -190,8 +188,8 @@ static bool soft_gather_request(struct soft_endpoint *ep, struct soft_gather *g,
 		return false;
 	}
 	soft_wr_frame(wr, &f);
-	soft_batch_frame(ep->queue->batch, SOFT_PART_REQUEST, &f, wr->seg, read ? 0 : wr->segs,
-			 read ? 0 : wr->len, skip);
+	soft_batch_frame(ep->queue->batch, SOFT_PART_REQUEST, &f, wr->seg, read ? 0 : wr->segs, read ? 0 : wr->len,
+			 skip);
 	g->request++;
 	g->reads += read;
 	return true;
@@ -201,8 +199,7 @@ static bool soft_request_ready(const struct soft_endpoint *ep, const struct soft
 {
 	if (ep->state != SOFT_OPEN || g->request == ep->head)
 		return false;
-	return ep->sq[g->request & ep->sq_mask].opcode != FABRIC_READ ||
-	       g->reads - ep->reads_tail < ep->reads_out;
+	return ep->sq[g->request & ep->sq_mask].opcode != FABRIC_READ || g->reads - ep->reads_tail < ep->reads_out;
 }
 
 /* The frame that the socket took in part comes first. */
@@ -322,9 +319,9 @@ static ssize_t soft_send(struct soft_endpoint *ep)
 	ssize_t n;
 
 	do
-		n = b->iovs == 1 ? send(ep->source.fd, b->iov[0].iov_base, b->iov[0].iov_len,
-					MSG_NOSIGNAL | MSG_DONTWAIT)
-				 : sendmsg(ep->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = b->iovs == 1
+			    ? send(ep->source.fd, b->iov[0].iov_base, b->iov[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
+			    : sendmsg(ep->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n >= 0)
 		return n;
@@ -365,8 +362,8 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 
 static bool soft_transmit_idle(const struct soft_endpoint *ep)
 {
-	return ep->sent == ep->head && ep->response_tail == ep->response_head && !ep->control_len &&
-	       !ep->ack_due && ep->state == SOFT_OPEN;
+	return ep->sent == ep->head && ep->response_tail == ep->response_head && !ep->control_len && !ep->ack_due &&
+	       ep->state == SOFT_OPEN;
 }
 
 void soft_transmit(struct soft_endpoint *ep)
@@ -476,8 +473,7 @@ static void soft_keep(struct soft_endpoint *ep)
 		struct soft_wr *wr = &ep->sq[ep->kept & ep->sq_mask];
 		uint8_t *to = ep->copies + (size_t)(ep->kept & ep->sq_mask) * SOFT_INLINE;
 
-		if (wr->opcode == FABRIC_READ || !wr->len || wr->len > SOFT_INLINE ||
-		    !soft_wr_local(ep, wr))
+		if (wr->opcode == FABRIC_READ || !wr->len || wr->len > SOFT_INLINE || !soft_wr_local(ep, wr))
 			continue;
 		for (unsigned i = 0; i < wr->segs; i++) {
 			memcpy(to, wr->seg[i].addr, wr->seg[i].len);

@@ -32,7 +32,7 @@ static void verbs_report_broken(const struct ibv_qp *qp)
 	struct list *pos, *tmp;
 
 	pthread_mutex_lock(&watch_lock);
-	list_for_each_safe(pos, tmp, &watched) {
+	list_for_each_safe (pos, tmp, &watched) {
 		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, watched);
 
 		if (ep->qp != qp)
@@ -44,8 +44,7 @@ static void verbs_report_broken(const struct ibv_qp *qp)
 	pthread_mutex_unlock(&watch_lock);
 }
 
-static void verbs_async_handle(const struct verbs_device *device,
-			       const struct ibv_async_event *event)
+static void verbs_async_handle(const struct verbs_device *device, const struct ibv_async_event *event)
 {
 	switch (event->event_type) {
 	case IBV_EVENT_QP_FATAL:
@@ -57,8 +56,7 @@ static void verbs_async_handle(const struct verbs_device *device,
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_DEVICE_FATAL:
-		log_error("verbs", "device %s: %s", device->name,
-			  ibv_event_type_str(event->event_type));
+		log_error("verbs", "device %s: %s", device->name, ibv_event_type_str(event->event_type));
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
@@ -137,8 +135,7 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 		return false;
 	}
 	device->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
-	device->windows = attr.device_cap_flags &
-			  (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	device->windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	device->infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	device->max_reads = (uint8_t)MIN(MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom), 255);
 	device->max_message = port.max_msg_sz ? MIN(port.max_msg_sz, (uint32_t)GIB) : MIB;
@@ -170,8 +167,7 @@ static int verbs_no_device(const struct fabric_config *config, struct ibv_contex
 	if (!*names)
 		log_warn("verbs", "no RDMA device: `rdma link` and ibv_devices should list one");
 	else if (config->device)
-		log_warn("verbs", "no RDMA device %s with an active port; there are: %s",
-			 config->device, names);
+		log_warn("verbs", "no RDMA device %s with an active port; there are: %s", config->device, names);
 	else
 		log_warn("verbs", "no RDMA device has an active port; looked at: %s", names);
 	return -ENODEV;
@@ -189,8 +185,7 @@ static void verbs_add_devices(struct verbs_fabric *fabric, const char *wanted)
 		}
 		if (!verbs_device_init(&fabric->device[fabric->count], *ctx))
 			continue;
-		verbs_append(fabric->names, sizeof(fabric->names),
-			     fabric->device[fabric->count++].name);
+		verbs_append(fabric->names, sizeof(fabric->names), fabric->device[fabric->count++].name);
 	}
 }
 
@@ -266,8 +261,7 @@ void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 {
 	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
 
-	*limits = (struct fabric_limits){VERBS_INLINE, UINT32_MAX, UINT32_MAX, UINT32_MAX,
-					 UINT32_MAX,   255,	   true,       true};
+	*limits = (struct fabric_limits){VERBS_INLINE, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, 255, true, true};
 	for (unsigned i = 0; i < fabric->count; i++) {
 		const struct verbs_device *d = &fabric->device[i];
 
@@ -294,7 +288,7 @@ static void verbs_domain_destroy(struct fabric_domain *base)
 	for (unsigned i = 0; i < domain->fabric->count; i++) {
 		int rc = domain->pd[i] ? ibv_dealloc_pd(domain->pd[i]) : 0;
 
-		if (rc)
+		if (rc != 0)
 			log_error("verbs", "protection domain still in use: %s", strerror(rc));
 	}
 	free(domain);
@@ -316,8 +310,7 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 		if (domain->pd[i])
 			continue;
 		error = errno;
-		log_error("verbs", "protection domain on %s: %s", fabric->device[i].name,
-			  strerror(error));
+		log_error("verbs", "protection domain on %s: %s", fabric->device[i].name, strerror(error));
 		verbs_domain_destroy(&domain->base);
 		return -error;
 	}
@@ -325,8 +318,7 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 	return 0;
 }
 
-static void verbs_log_register(const struct verbs_device *device, const void *addr, size_t len,
-			       int error)
+static void verbs_log_register(const struct verbs_device *device, const void *addr, size_t len, int error)
 {
 	struct rlimit limit = {0};
 	char size[32], lock[32] = "unlimited";
@@ -341,8 +333,7 @@ static void verbs_log_register(const struct verbs_device *device, const void *ad
 			  "LimitMEMLOCK= in the service), or memory is short",
 			  size, device->name, lock);
 	else
-		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr, device->name,
-			  strerror(error));
+		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr, device->name, strerror(error));
 }
 
 /* On iWARP the sink of a read is written by the peer, like the target of a write. */
@@ -361,8 +352,8 @@ static int verbs_access_flags(const struct verbs_device *device, unsigned access
 	return flags;
 }
 
-int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len,
-		      unsigned access, struct ibv_mr **out)
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
+		      struct ibv_mr **out)
 {
 	const struct verbs_device *d = &domain->fabric->device[device];
 	int error;
@@ -382,7 +373,7 @@ static void verbs_deregister(struct fabric_region *base)
 	for (unsigned i = 0; i < region->count; i++) {
 		int rc = ibv_dereg_mr(region->mr[i]);
 
-		if (rc)
+		if (rc != 0)
 			log_error("verbs", "cannot deregister %p: %s", base->addr, strerror(rc));
 	}
 	free(region);
@@ -398,10 +389,9 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 		return -ENOMEM;
 	region->base = (struct fabric_region){&fabric_verbs, addr, len, access};
 	for (; region->count < domain->fabric->count; region->count++) {
-		int rc = verbs_mr_register(domain, region->count, addr, len, access,
-					   &region->mr[region->count]);
+		int rc = verbs_mr_register(domain, region->count, addr, len, access, &region->mr[region->count]);
 
-		if (rc) {
+		if (rc != 0) {
 			verbs_deregister(&region->base);
 			return rc;
 		}
@@ -410,8 +400,7 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 	return 0;
 }
 
-static uint32_t verbs_region_rkey(const struct fabric_region *base,
-				  const struct fabric_endpoint *endpoint)
+static uint32_t verbs_region_rkey(const struct fabric_region *base, const struct fabric_endpoint *endpoint)
 {
 	const struct verbs_region *region = container_of(base, struct verbs_region, base);
 

@@ -20,10 +20,10 @@
 #include "fabric/provider.h"
 
 #define VERBS_MAX_DEVICES 8
-#define VERBS_INLINE 256      /* asked of each device; what it grants counts */
-#define VERBS_RETRY_COUNT 6   /* 7 means for ever on some devices */
+#define VERBS_INLINE 256    /* asked of each device; what it grants counts */
+#define VERBS_RETRY_COUNT 6 /* 7 means for ever on some devices */
 #define VERBS_RNR_FOREVER 7
-#define VERBS_MIN_RNR_TIMER 12 /* 0.64 ms; the default of 0 is 655 ms */
+#define VERBS_MIN_RNR_TIMER 12           /* 0.64 ms; the default of 0 is 655 ms */
 #define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
 
 struct verbs_device {
@@ -66,7 +66,7 @@ struct verbs_window {
 
 /* A work request id is 2 bits of kind, 30 of the endpoint's generation, 32 of position. */
 enum verbs_wr_kind { VERBS_WR_SEND, VERBS_WR_RECV, VERBS_WR_SHARED };
-#define VERBS_WR_ID(kind, generation, position)                                                    \
+#define VERBS_WR_ID(kind, generation, position)                                                                        \
 	((uint64_t)(kind) << 62 | (uint64_t)(generation) << 32 | (uint32_t)(position))
 #define VERBS_GENERATION_MASK 0x3fffffffu
 
@@ -113,7 +113,7 @@ struct verbs_queue {
 	struct verbs_shared *shared;
 	uint32_t shared_depth, shared_used;
 	uint32_t shared_free, shared_parked; /* lists; parked: not yet given to a device */
-	unsigned first; /* device to poll first: each in turn */
+	unsigned first;                      /* device to poll first: each in turn */
 
 	struct ibv_send_wr *wr; /* scratch for a chain, linked for good */
 	struct ibv_sge (*sge)[FABRIC_MAX_SGE];
@@ -198,10 +198,10 @@ struct verbs_endpoint {
 	uint32_t hw_depth;
 	uint32_t depth, used; /* the caller's requests, split or not */
 	uint32_t unsignaled, signal_every;
-	uint32_t odd;  /* outstanding slots that are not the caller's: parts and fences */
-	bool fence;    /* one is outstanding */
-	bool heard;    /* a receive completed before rdma_cm said that we are connected */
-	bool swallow;  /* a part failed and was reported: the rest of its request is silent */
+	uint32_t odd; /* outstanding slots that are not the caller's: parts and fences */
+	bool fence;   /* one is outstanding */
+	bool heard;   /* a receive completed before rdma_cm said that we are connected */
+	bool swallow; /* a part failed and was reported: the rest of its request is silent */
 
 	/* Requests that wait behind a split one; ring like `slot`, made when first needed. */
 	struct verbs_deferred *deferred;
@@ -216,7 +216,7 @@ struct verbs_endpoint {
 	struct rdma_cm_id *id;
 	struct verbs_domain *domain;
 	struct fabric_endpoint_attr attr;
-	uint8_t reads_in, reads_out;     /* granted */
+	uint8_t reads_in, reads_out;       /* granted */
 	uint8_t data[FABRIC_REQUEST_DATA]; /* of the connect request, until it is sent */
 	uint8_t data_len;
 	enum fabric_event_type event;
@@ -224,8 +224,8 @@ struct verbs_endpoint {
 	uint64_t deadline;
 	struct list pending, closing, flushing, member;
 	struct list windows;
-	struct list watched;  /* of all endpoints with a queue pair in the process */
-	atomic_bool broken;   /* set by whoever read the device's asynchronous event */
+	struct list watched; /* of all endpoints with a queue pair in the process */
+	atomic_bool broken;  /* set by whoever read the device's asynchronous event */
 };
 
 static inline uint32_t verbs_outstanding(const struct verbs_endpoint *ep)
@@ -242,16 +242,15 @@ static inline bool verbs_has_deferred(const struct verbs_endpoint *ep)
 int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx);
 void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
 /* 0, or an error that was logged. */
-int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len,
-		      unsigned access, struct ibv_mr **out);
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
+		      struct ibv_mr **out);
 /* Asynchronous events name a queue pair of any thread; only watched ones are looked at. */
 void verbs_watch(struct verbs_endpoint *ep);
 void verbs_unwatch(struct verbs_endpoint *ep);
 void verbs_async_drain(struct verbs_device *device);
 
 /* verbs_queue.c */
-int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
-		       struct fabric_queue **out);
+int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void verbs_queue_destroy(struct fabric_queue *queue);
 int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth);
 int verbs_queue_reserve(struct verbs_queue *q, uint32_t need);
@@ -268,17 +267,15 @@ int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 void verbs_take_cq_events(struct verbs_cq *cq);
 
 /* verbs_cm.c */
-int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		 void *context, struct fabric_listener **out);
+int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		 struct fabric_listener **out);
 uint16_t verbs_listener_port(const struct fabric_listener *listener);
 void verbs_listener_close(struct fabric_listener *listener);
-int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		  const struct sockaddr *sa, socklen_t len,
+int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
 		  const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		  struct fabric_endpoint **out);
-int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain,
-	       struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-	       struct fabric_endpoint **out);
+int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+	       const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 void verbs_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size);
@@ -288,9 +285,8 @@ void verbs_disconnect(struct fabric_endpoint *endpoint);
 int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out);
 
 /* verbs_endpoint.c */
-int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain,
-		       const struct fabric_endpoint_attr *attr, enum verbs_state state,
-		       struct verbs_endpoint **out);
+int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const struct fabric_endpoint_attr *attr,
+		       enum verbs_state state, struct verbs_endpoint **out);
 void verbs_endpoint_free(struct verbs_endpoint *ep);
 uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep); /* completions at most */
 void verbs_endpoint_destroy(struct fabric_endpoint *endpoint);
@@ -306,19 +302,18 @@ void verbs_endpoint_close(struct verbs_endpoint *ep);
 void verbs_endpoint_settle(struct verbs_endpoint *ep);
 
 /* verbs_window.c */
-int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-		      void *addr, size_t len, unsigned access, struct fabric_window **out);
+int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+		      unsigned access, struct fabric_window **out);
 void verbs_window_close(struct fabric_window *window);
 void verbs_windows_void(struct verbs_endpoint *ep); /* all of the endpoint's */
 
 /* verbs_post.c */
-int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-		    const struct fabric_recv *recv, unsigned count);
+int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		    unsigned count);
 int verbs_post_early(struct verbs_endpoint *ep);
 int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 /* Post the binding of `mw` to a range; silent. */
-int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
-		    const struct ibv_mw_bind_info *info);
+int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
 int verbs_poll(struct fabric_queue *queue, struct fabric_completion *out, int max);
 
 #endif

@@ -23,8 +23,7 @@ struct verbs_cm_event {
 	uint8_t data[FABRIC_ACCEPT_DATA];
 };
 
-static int verbs_copy_address(const struct sockaddr *sa, socklen_t len,
-			      struct sockaddr_storage *out)
+static int verbs_copy_address(const struct sockaddr *sa, socklen_t len, struct sockaddr_storage *out)
 {
 	if ((sa->sa_family != AF_INET && sa->sa_family != AF_INET6) || len > sizeof(*out)) {
 		log_error("verbs", "RDMA needs an IP address");
@@ -55,7 +54,7 @@ static int verbs_listener_start(struct verbs_listener *l, const struct sockaddr 
 	struct sockaddr_storage address;
 	int rc = verbs_copy_address(sa, len, &address);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	if (rdma_bind_addr(l->id, (struct sockaddr *)&address) || rdma_listen(l->id, VERBS_BACKLOG))
 		return verbs_listen_error(sa, errno);
@@ -65,8 +64,8 @@ static int verbs_listener_start(struct verbs_listener *l, const struct sockaddr 
 	return 0;
 }
 
-int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len,
-		 void *context, struct fabric_listener **out)
+int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
+		 struct fabric_listener **out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 	struct verbs_listener *l = calloc(1, sizeof(*l));
@@ -74,17 +73,15 @@ int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_
 
 	if (!l)
 		return -ENOMEM;
-	*l = (struct verbs_listener){.base.ops = &fabric_verbs,
-				     .owner.kind = VERBS_LISTENER,
-				     .queue = q,
-				     .context = context};
+	*l = (struct verbs_listener){
+		.base.ops = &fabric_verbs, .owner.kind = VERBS_LISTENER, .queue = q, .context = context};
 	if (rdma_create_id(q->events, &l->id, &l->owner, RDMA_PS_TCP)) {
 		rc = -errno;
 		log_error("verbs", "listener: %s", strerror(errno));
 		goto free_listener;
 	}
 	rc = verbs_listener_start(l, sa, len);
-	if (rc)
+	if (rc != 0)
 		goto destroy_id;
 	q->look = MAX(q->look, 1u);
 	*out = &l->base;
@@ -125,8 +122,7 @@ void verbs_reject(struct fabric_request *request, const void *data, size_t data_
 }
 
 /* A new id has its listener's context: overwrite it before anything else can come for it. */
-static int verbs_requested(struct verbs_queue *q, const struct verbs_cm_event *ev,
-			   struct fabric_event *out)
+static int verbs_requested(struct verbs_queue *q, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	struct verbs_listener *l = container_of(ev->owner, struct verbs_listener, owner);
 	int device = ev->id->verbs ? verbs_find_device(q->fabric, ev->id->verbs) : -ENODEV;
@@ -162,24 +158,23 @@ static int verbs_take_id(struct verbs_queue *q, struct verbs_request *r, struct 
 	return verbs_endpoint_bind(ep, r->device);
 }
 
-static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain,
-			      struct verbs_request *r, const struct fabric_endpoint_attr *attr,
-			      struct verbs_endpoint **out)
+static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain, struct verbs_request *r,
+			      const struct fabric_endpoint_attr *attr, struct verbs_endpoint **out)
 {
 	struct verbs_endpoint *ep;
 	int rc = verbs_endpoint_new(q, domain, attr, VERBS_TAKEN, &ep);
 
-	if (rc)
+	if (rc != 0)
 		goto refuse;
 	rc = verbs_queue_reserve(q, verbs_endpoint_need(ep));
-	if (rc)
+	if (rc != 0)
 		goto free_endpoint;
 	rc = verbs_take_id(q, r, ep);
 	if (rc && ep->id) { /* refuses and gives back all it has */
 		verbs_endpoint_destroy(&ep->base);
 		return rc;
 	}
-	if (rc)
+	if (rc != 0)
 		goto release;
 	*out = ep;
 	return 0;
@@ -192,18 +187,16 @@ refuse:
 	return rc;
 }
 
-int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain,
-	       struct fabric_request *request, const struct fabric_endpoint_attr *attr,
-	       struct fabric_endpoint **out)
+int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
+	       const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 	struct verbs_request *r = container_of(request, struct verbs_request, base);
 	struct verbs_endpoint *ep = NULL;
-	int rc = verbs_take_request(q, container_of(domain, struct verbs_domain, base), r, attr,
-				    &ep);
+	int rc = verbs_take_request(q, container_of(domain, struct verbs_domain, base), r, attr, &ep);
 
 	free(r);
-	if (!rc)
+	if (rc == 0)
 		*out = &ep->base;
 	return rc;
 }
@@ -233,7 +226,7 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
 	if (ep->state != VERBS_TAKEN)
 		return -ENOTCONN;
 	rc = verbs_endpoint_ready(ep);
-	if (rc)
+	if (rc != 0)
 		return rc;
 	verbs_conn_param(ep, data, data_len, &param);
 	if (rdma_accept(ep->id, &param))
@@ -254,9 +247,9 @@ static bool verbs_is_nobody(const struct sockaddr_storage *address)
 	return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
-		  const struct sockaddr *sa, socklen_t len, const struct fabric_endpoint_attr *attr,
-		  const void *data, size_t data_len, struct fabric_endpoint **out)
+int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
+		  const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
+		  struct fabric_endpoint **out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 	struct sockaddr_storage address;
@@ -265,13 +258,12 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain,
 
 	if (!rc && verbs_is_nobody(&address))
 		rc = -EADDRNOTAVAIL;
-	if (!rc)
-		rc = verbs_endpoint_new(q, container_of(domain, struct verbs_domain, base), attr,
-					VERBS_RESOLVING, &ep);
-	if (rc)
+	if (rc == 0)
+		rc = verbs_endpoint_new(q, container_of(domain, struct verbs_domain, base), attr, VERBS_RESOLVING, &ep);
+	if (rc != 0)
 		return rc;
 	rc = verbs_queue_reserve(q, verbs_endpoint_need(ep));
-	if (rc)
+	if (rc != 0)
 		goto free_endpoint;
 	if (data_len)
 		memcpy(ep->data, data, data_len);
@@ -302,7 +294,7 @@ static int verbs_addr_resolved(struct verbs_endpoint *ep)
 	int device = ep->id->verbs ? verbs_find_device(ep->queue->fabric, ep->id->verbs) : -ENODEV;
 	int rc = device < 0 ? device : verbs_endpoint_bind(ep, (unsigned)device);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	return rdma_resolve_route(ep->id, VERBS_RESOLVE_MS) ? -errno : 0;
 }
@@ -324,7 +316,7 @@ static int verbs_responded(struct verbs_endpoint *ep)
 {
 	int rc = verbs_endpoint_ready(ep);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	return rdma_establish(ep->id) ? -errno : 0;
 }
@@ -332,8 +324,7 @@ static int verbs_responded(struct verbs_endpoint *ep)
 /*
  * Events.
  */
-static int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, int error,
-			struct fabric_event *out)
+static int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, int error, struct fabric_event *out)
 {
 	out->type = type;
 	out->error = error;
@@ -342,8 +333,7 @@ static int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, 
 	return 1;
 }
 
-static int verbs_established(struct verbs_endpoint *ep, const struct verbs_cm_event *ev,
-			     struct fabric_event *out)
+static int verbs_established(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	verbs_set_state(ep, VERBS_LIVE);
 	out->data_len = ev->data_len;
@@ -352,8 +342,7 @@ static int verbs_established(struct verbs_endpoint *ep, const struct verbs_cm_ev
 }
 
 /* A connect that failed: its last event, with its own receives to flush. */
-static int verbs_failed(struct verbs_endpoint *ep, enum fabric_event_type type, int error,
-			struct fabric_event *out)
+static int verbs_failed(struct verbs_endpoint *ep, enum fabric_event_type type, int error, struct fabric_event *out)
 {
 	verbs_set_state(ep, VERBS_OVER);
 	verbs_endpoint_flush(ep);
@@ -368,16 +357,13 @@ static int verbs_unreachable(struct verbs_endpoint *ep, int status, struct fabri
 	return verbs_failed(ep, FABRIC_UNREACHABLE, error, out);
 }
 
-static int verbs_rejected(struct verbs_endpoint *ep, const struct verbs_cm_event *ev,
-			  struct fabric_event *out)
+static int verbs_rejected(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	bool by_peer = ev->status == VERBS_REJ_CONSUMER || (ev->status < 0 && ev->data_len);
 
 	if (!by_peer)
 		return verbs_failed(ep, FABRIC_UNREACHABLE,
-				    ev->status == VERBS_REJ_NO_SERVICE || ev->status < 0
-					    ? -ECONNREFUSED
-					    : -ECONNRESET,
+				    ev->status == VERBS_REJ_NO_SERVICE || ev->status < 0 ? -ECONNREFUSED : -ECONNRESET,
 				    out);
 	out->data_len = (uint8_t)MIN(ev->data_len, FABRIC_REJECT_DATA);
 	memcpy(out->data, ev->data, out->data_len);
@@ -394,8 +380,7 @@ static void verbs_late(struct verbs_endpoint *ep, const struct verbs_cm_event *e
 }
 
 /* While the connection is made by this side. */
-static int verbs_connecting(struct verbs_endpoint *ep, const struct verbs_cm_event *ev,
-			    struct fabric_event *out)
+static int verbs_connecting(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	int rc = 0;
 
@@ -408,7 +393,7 @@ static int verbs_connecting(struct verbs_endpoint *ep, const struct verbs_cm_eve
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		rc = verbs_responded(ep);
-		if (!rc)
+		if (rc == 0)
 			return verbs_established(ep, ev, out);
 		rdma_reject(ep->id, NULL, 0);
 		break;
@@ -431,8 +416,7 @@ static int verbs_connecting(struct verbs_endpoint *ep, const struct verbs_cm_eve
 }
 
 /* Once taken or established only the end can come, in many forms. */
-static int verbs_connected(struct verbs_endpoint *ep, const struct verbs_cm_event *ev,
-			   struct fabric_event *out)
+static int verbs_connected(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	switch (ev->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
@@ -456,8 +440,7 @@ static int verbs_removed(struct verbs_endpoint *ep, struct fabric_event *out)
 	return verbs_report(ep, FABRIC_REMOVED, -ENODEV, out);
 }
 
-static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm_event *ev,
-				struct fabric_event *out)
+static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	bool over = ep->state == VERBS_OVER && !list_linked(&ep->pending);
 
@@ -479,8 +462,7 @@ static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm
 	return 0;
 }
 
-static int verbs_handle(struct verbs_queue *q, const struct verbs_cm_event *ev,
-			struct fabric_event *out)
+static int verbs_handle(struct verbs_queue *q, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	if (ev->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return verbs_requested(q, ev, out);
@@ -488,8 +470,7 @@ static int verbs_handle(struct verbs_queue *q, const struct verbs_cm_event *ev,
 		return 0;
 	switch (ev->owner->kind) {
 	case VERBS_ENDPOINT:
-		return verbs_endpoint_event(container_of(ev->owner, struct verbs_endpoint, owner),
-					    ev, out);
+		return verbs_endpoint_event(container_of(ev->owner, struct verbs_endpoint, owner), ev, out);
 	case VERBS_LISTENER:
 		if (ev->type != RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return 0;
@@ -547,19 +528,17 @@ static void verbs_woken(struct verbs_queue *q)
 
 	if (read(q->timer, &expirations, sizeof(expirations)) < 0)
 		expirations = 0;
-	list_for_each_safe(pos, tmp, &q->endpoints) {
+	list_for_each_safe (pos, tmp, &q->endpoints) {
 		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, member);
 
-		if (atomic_load_explicit(&ep->broken, memory_order_relaxed) &&
-		    ep->state >= VERBS_ANSWERED)
+		if (atomic_load_explicit(&ep->broken, memory_order_relaxed) && ep->state >= VERBS_ANSWERED)
 			verbs_endpoint_close(ep);
 		verbs_endpoint_settle(ep);
 	}
 	if (list_empty(&q->closing))
 		return;
 	pos = q->closing.next;
-	verbs_queue_wake(
-		q, MAX(container_of(pos, struct verbs_endpoint, closing)->deadline, now + 1) - now);
+	verbs_queue_wake(q, MAX(container_of(pos, struct verbs_endpoint, closing)->deadline, now + 1) - now);
 }
 
 static int verbs_pop_pending(struct verbs_queue *q, struct fabric_event *out)
@@ -588,8 +567,7 @@ static int verbs_cm_drain(struct verbs_queue *q, struct fabric_event *out)
 
 static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
 {
-	struct pollfd pfd[2 + VERBS_MAX_DEVICES] = {{q->events->fd, POLLIN, 0},
-						    {q->timer, POLLIN, 0}};
+	struct pollfd pfd[2 + VERBS_MAX_DEVICES] = {{q->events->fd, POLLIN, 0}, {q->timer, POLLIN, 0}};
 
 	for (unsigned i = 0; i < q->count; i++)
 		pfd[2 + i] = (struct pollfd){q->cq[i].device->ctx->async_fd, POLLIN, 0};

@@ -11,8 +11,7 @@ static bool verbs_unsettled(enum verbs_state state)
 
 static const char *verbs_state_name(enum verbs_state state)
 {
-	static const char *const name[] = {"resolving", "connecting", "taken", "answered",
-					   "live",	"closing",    "over"};
+	static const char *const name[] = {"resolving", "connecting", "taken", "answered", "live", "closing", "over"};
 
 	return name[state];
 }
@@ -38,9 +37,8 @@ static int verbs_endpoint_check(const struct verbs_queue *q, const struct verbs_
 
 	verbs_limits(&q->fabric->base, &limits);
 	if (attr->send_depth > limits.max_send_depth || attr->recv_depth > limits.max_recv_depth) {
-		log_error("verbs", "depths %u and %u are beyond the device's limits %u and %u",
-			  attr->send_depth, attr->recv_depth, limits.max_send_depth,
-			  limits.max_recv_depth);
+		log_error("verbs", "depths %u and %u are beyond the device's limits %u and %u", attr->send_depth,
+			  attr->recv_depth, limits.max_send_depth, limits.max_recv_depth);
 		return -EINVAL;
 	}
 	if (!attr->recv_depth && q->shared_depth && domain != q->domain) {
@@ -88,8 +86,7 @@ void verbs_endpoint_free(struct verbs_endpoint *ep)
 	free(ep);
 }
 
-static void verbs_endpoint_init(struct verbs_endpoint *ep, struct verbs_queue *q,
-				struct verbs_domain *domain,
+static void verbs_endpoint_init(struct verbs_endpoint *ep, struct verbs_queue *q, struct verbs_domain *domain,
 				const struct fabric_endpoint_attr *attr)
 {
 	ep->base.ops = &fabric_verbs;
@@ -112,23 +109,22 @@ static void verbs_endpoint_init(struct verbs_endpoint *ep, struct verbs_queue *q
 	list_add_tail(&q->endpoints, &ep->member);
 }
 
-int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain,
-		       const struct fabric_endpoint_attr *attr, enum verbs_state state,
-		       struct verbs_endpoint **out)
+int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const struct fabric_endpoint_attr *attr,
+		       enum verbs_state state, struct verbs_endpoint **out)
 {
 	struct verbs_endpoint *ep;
 	int rc = verbs_endpoint_check(q, domain, attr);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return -ENOMEM;
 	verbs_endpoint_init(ep, q, domain, attr);
 	rc = verbs_endpoint_alloc(ep);
-	if (!rc)
+	if (rc == 0)
 		rc = verbs_queue_scratch(q, ep->hw_depth);
-	if (rc) {
+	if (rc != 0) {
 		verbs_endpoint_free(ep);
 		return rc;
 	}
@@ -167,16 +163,15 @@ static int verbs_qp_create(struct verbs_endpoint *ep, const struct verbs_device 
 	if (!ep->qp) {
 		int error = errno;
 
-		log_error("verbs", "queue pair of %u and %u on %s: %s", ep->hw_depth,
-			  ep->recv_depth, device->name, strerror(error));
+		log_error("verbs", "queue pair of %u and %u on %s: %s", ep->hw_depth, ep->recv_depth, device->name,
+			  strerror(error));
 		return -error;
 	}
 	return 0;
 }
 
 /* Let rdma_cm fill the attributes for a state. */
-static int verbs_qp_attr(struct verbs_endpoint *ep, enum ibv_qp_state state,
-			 struct ibv_qp_attr *attr, int *mask)
+static int verbs_qp_attr(struct verbs_endpoint *ep, enum ibv_qp_state state, struct ibv_qp_attr *attr, int *mask)
 {
 	memset(attr, 0, sizeof(*attr));
 	attr->qp_state = state;
@@ -188,9 +183,9 @@ static int verbs_qp_modify(struct verbs_endpoint *ep, struct ibv_qp_attr *attr, 
 {
 	int rc = ibv_modify_qp(ep->qp, attr, mask);
 
-	if (rc)
-		log_error("verbs", "queue pair to state %d on %s: %s", attr->qp_state,
-			  ep->cq->device->name, strerror(rc));
+	if (rc != 0)
+		log_error("verbs", "queue pair to state %d on %s: %s", attr->qp_state, ep->cq->device->name,
+			  strerror(rc));
 	return -rc;
 }
 
@@ -200,11 +195,10 @@ static int verbs_qp_init(struct verbs_endpoint *ep)
 	struct ibv_qp_attr attr;
 	int mask, rc = verbs_qp_attr(ep, IBV_QPS_INIT, &attr, &mask);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	if (mask & IBV_QP_ACCESS_FLAGS)
-		attr.qp_access_flags =
-			IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? IBV_ACCESS_REMOTE_READ : 0);
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? IBV_ACCESS_REMOTE_READ : 0);
 	return verbs_qp_modify(ep, &attr, mask);
 }
 
@@ -221,10 +215,10 @@ int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device)
 	ep->attr.reads_out = MIN(ep->attr.reads_out, d->max_reads);
 	verbs_release_others(ep);
 	rc = verbs_qp_create(ep, d);
-	if (rc)
+	if (rc != 0)
 		return rc;
 	rc = verbs_queue_insert(ep->cq, ep);
-	if (rc) {
+	if (rc != 0) {
 		ibv_destroy_qp(ep->qp);
 		ep->qp = NULL;
 		return rc;
@@ -239,7 +233,7 @@ static int verbs_qp_receive(struct verbs_endpoint *ep)
 	struct ibv_qp_attr attr;
 	int mask, rc = verbs_qp_attr(ep, IBV_QPS_RTR, &attr, &mask);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	if (ep->cq->device->infiniband)
 		mask &= ~0xe00000; /* older kernels set RoCE's bits here too, which verbs refuses */
@@ -255,9 +249,9 @@ int verbs_endpoint_ready(struct verbs_endpoint *ep)
 	struct ibv_qp_attr attr;
 	int mask, rc = verbs_qp_receive(ep);
 
-	if (!rc)
+	if (rc == 0)
 		rc = verbs_qp_attr(ep, IBV_QPS_RTS, &attr, &mask);
-	if (rc)
+	if (rc != 0)
 		return rc;
 	attr.timeout = ep->queue->fabric->ack_timeout;
 	attr.retry_cnt = VERBS_RETRY_COUNT;
@@ -325,9 +319,8 @@ static void verbs_qp_destroy(struct verbs_endpoint *ep)
 	verbs_unwatch(ep);
 	verbs_queue_remove(ep->cq, ep);
 	rc = ibv_destroy_qp(ep->qp); /* waits for whoever looks at an event of it */
-	if (rc)
-		log_error("verbs", "cannot destroy a queue pair on %s: %s", ep->cq->device->name,
-			  strerror(rc));
+	if (rc != 0)
+		log_error("verbs", "cannot destroy a queue pair on %s: %s", ep->cq->device->name, strerror(rc));
 }
 
 void verbs_endpoint_destroy(struct fabric_endpoint *endpoint)

@@ -21,8 +21,8 @@ static const struct verbs_region *verbs_region_of(const struct fabric_sge *sge)
 /*
  * Receives of an endpoint's own.
  */
-static void verbs_recv_wr(const struct verbs_endpoint *ep, const struct fabric_sge *from,
-			  uint32_t position, struct ibv_recv_wr *wr, struct ibv_sge *sge)
+static void verbs_recv_wr(const struct verbs_endpoint *ep, const struct fabric_sge *from, uint32_t position,
+			  struct ibv_recv_wr *wr, struct ibv_sge *sge)
 {
 	sge->addr = (uintptr_t)from->addr;
 	sge->length = (uint32_t)MIN(from->len, ep->max_message);
@@ -35,8 +35,7 @@ static void verbs_recv_wr(const struct verbs_endpoint *ep, const struct fabric_s
 }
 
 /* Post up to a batch; the caller has checked the room. */
-static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv *recv,
-			    unsigned count)
+static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv *recv, unsigned count)
 {
 	struct ibv_recv_wr wr[VERBS_BATCH], *bad = NULL;
 	struct ibv_sge sge[VERBS_BATCH];
@@ -52,7 +51,7 @@ static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv 
 			wr[i - 1].next = &wr[i];
 	}
 	rc = ibv_post_recv(ep->qp, wr, &bad);
-	if (rc) {
+	if (rc != 0) {
 		posted = bad ? (unsigned)(bad - wr) : 0;
 		log_error("verbs", "receive on %s: %s", ep->cq->device->name, strerror(rc));
 	}
@@ -83,12 +82,11 @@ static int verbs_recv_own(struct verbs_endpoint *ep, const struct fabric_recv *r
 	return 0;
 }
 
-int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
-		    const struct fabric_recv *recv, unsigned count)
+int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		    unsigned count)
 {
 	if (!endpoint)
-		return verbs_post_shared(container_of(queue, struct verbs_queue, base), recv,
-					 count);
+		return verbs_post_shared(container_of(queue, struct verbs_queue, base), recv, count);
 	return verbs_recv_own(container_of(endpoint, struct verbs_endpoint, base), recv, count);
 }
 
@@ -128,8 +126,8 @@ static bool verbs_wants_completion(struct verbs_endpoint *ep, bool signaled)
 	return true;
 }
 
-static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, uint32_t position,
-		       uint8_t flags, struct ibv_send_wr *wr)
+static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, uint32_t position, uint8_t flags,
+		       struct ibv_send_wr *wr)
 {
 	struct verbs_slot *slot = &ep->slot[position & ep->mask];
 
@@ -141,8 +139,7 @@ static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, 
 	wr->imm_data = htonl(from->imm);
 	wr->wr.rdma.remote_addr = from->remote_addr;
 	wr->wr.rdma.rkey = from->rkey;
-	wr->send_flags =
-		verbs_wants_completion(ep, flags & VERBS_SLOT_SIGNALED) ? IBV_SEND_SIGNALED : 0;
+	wr->send_flags = verbs_wants_completion(ep, flags & VERBS_SLOT_SIGNALED) ? IBV_SEND_SIGNALED : 0;
 }
 
 /* Small ones may lie anywhere, others in their region: a device finds out only after it has sent
@@ -156,8 +153,8 @@ static bool verbs_in_region(const struct fabric_sge *sge)
 }
 
 /* The scatter list of a whole request. */
-static int verbs_fill_data(const struct verbs_endpoint *ep, const struct fabric_wr *from,
-			   size_t total, struct ibv_send_wr *wr)
+static int verbs_fill_data(const struct verbs_endpoint *ep, const struct fabric_wr *from, size_t total,
+			   struct ibv_send_wr *wr)
 {
 	bool inlined = total <= ep->max_inline && from->opcode != FABRIC_READ;
 	int n = 0;
@@ -334,11 +331,11 @@ static int verbs_check_chain(const struct verbs_endpoint *ep, const struct fabri
 		size_t total = verbs_total(wr);
 		int rc = verbs_check(ep, wr, total);
 
-		if (rc)
+		if (rc != 0)
 			return rc;
 		for (unsigned i = 0; i < wr->sge_count; i++)
-			if ((total > ep->max_inline || wr->opcode == FABRIC_READ) &&
-			    wr->sge[i].len && !verbs_in_region(&wr->sge[i]))
+			if ((total > ep->max_inline || wr->opcode == FABRIC_READ) && wr->sge[i].len &&
+			    !verbs_in_region(&wr->sge[i]))
 				return -EINVAL;
 	}
 	return count > ep->depth - ep->used ? -EAGAIN : 0;
@@ -355,11 +352,11 @@ static int verbs_post_deferred(struct verbs_endpoint *ep, const struct fabric_wr
 {
 	int rc = verbs_check_chain(ep, chain);
 
-	if (!rc)
+	if (rc == 0)
 		rc = verbs_make_deferred(ep);
 	if (rc == -EAGAIN && !verbs_has_deferred(ep))
 		verbs_post_fence(ep);
-	if (rc)
+	if (rc != 0)
 		return rc;
 	for (; chain; chain = chain->next)
 		verbs_defer_one(ep, chain);
@@ -393,8 +390,7 @@ static int verbs_build(struct verbs_endpoint *ep, const struct fabric_wr *chain,
 }
 
 /* The device took only part of a chain. What it took will be flushed by it, the rest by us. */
-static int verbs_post_failed(struct verbs_endpoint *ep, const struct fabric_wr *chain,
-			     uint32_t posted)
+static int verbs_post_failed(struct verbs_endpoint *ep, const struct fabric_wr *chain, uint32_t posted)
 {
 	int rc = posted ? verbs_make_deferred(ep) : -ENOTCONN;
 
@@ -432,8 +428,7 @@ int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 }
 
 /* Not behind a split request: that is rare, and a binding cannot be deferred like the others. */
-int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
-		    const struct ibv_mw_bind_info *info)
+int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	static const struct fabric_wr none = {.opcode = FABRIC_WRITE};
 	struct ibv_send_wr *wr = ep->queue->wr;
@@ -454,7 +449,7 @@ int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
 	wr->bind_mw.rkey = rkey;
 	wr->bind_mw.bind_info = *info;
 	rc = verbs_ring(ep, 1);
-	if (rc)
+	if (rc != 0)
 		verbs_endpoint_close(ep);
 	else
 		ep->used++;
@@ -515,8 +510,7 @@ static bool verbs_failed_slot(struct verbs_endpoint *ep, uint8_t flags)
 	return !silent;
 }
 
-static bool verbs_send_done(struct verbs_endpoint *ep, const struct ibv_wc *wc,
-			    struct fabric_completion *out)
+static bool verbs_send_done(struct verbs_endpoint *ep, const struct ibv_wc *wc, struct fabric_completion *out)
 {
 	uint32_t position = (uint32_t)wc->wr_id;
 	struct verbs_slot slot = ep->slot[position & ep->mask];
@@ -546,8 +540,7 @@ static void verbs_received(const struct ibv_wc *wc, struct fabric_completion *ou
 	}
 }
 
-static bool verbs_recv_done(struct verbs_endpoint *ep, const struct ibv_wc *wc,
-			    struct fabric_completion *out)
+static bool verbs_recv_done(struct verbs_endpoint *ep, const struct ibv_wc *wc, struct fabric_completion *out)
 {
 	uint32_t position = (uint32_t)wc->wr_id;
 
@@ -559,8 +552,7 @@ static bool verbs_recv_done(struct verbs_endpoint *ep, const struct ibv_wc *wc,
 	return true;
 }
 
-static bool verbs_shared_done(struct verbs_cq *cq, const struct ibv_wc *wc,
-			      struct fabric_completion *out)
+static bool verbs_shared_done(struct verbs_cq *cq, const struct ibv_wc *wc, struct fabric_completion *out)
 {
 	uint32_t index = (uint32_t)wc->wr_id;
 
@@ -593,13 +585,11 @@ static bool verbs_done(struct verbs_cq *cq, struct verbs_endpoint *ep, const str
 
 static bool verbs_is_current(const struct verbs_endpoint *ep, const struct ibv_wc *wc)
 {
-	return wc->wr_id >> 62 == VERBS_WR_SHARED ||
-	       (wc->wr_id >> 32 & VERBS_GENERATION_MASK) == ep->generation;
+	return wc->wr_id >> 62 == VERBS_WR_SHARED || (wc->wr_id >> 32 & VERBS_GENERATION_MASK) == ep->generation;
 }
 
 /* Number of completions for the caller: none or one. */
-static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc,
-			  struct fabric_completion *out)
+static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc, struct fabric_completion *out)
 {
 	struct verbs_endpoint *ep = verbs_queue_find(cq, wc->qp_num);
 	bool deliver;
@@ -649,8 +639,7 @@ static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int
  */
 static bool verbs_flush_one(struct verbs_endpoint *ep, struct fabric_completion *out)
 {
-	*out = (struct fabric_completion){
-		.endpoint = &ep->base, .context = ep->context, .status = FABRIC_FLUSHED};
+	*out = (struct fabric_completion){.endpoint = &ep->base, .context = ep->context, .status = FABRIC_FLUSHED};
 	if (!ep->qp && ep->recv_head != ep->recv_tail) {
 		out->opcode = FABRIC_RECV;
 		out->id = ep->recv_id[ep->recv_tail++ & ep->recv_mask];
@@ -675,7 +664,7 @@ static int verbs_flush(struct verbs_queue *q, struct fabric_completion *out, int
 	struct list *pos, *tmp;
 	int n = 0;
 
-	list_for_each_safe(pos, tmp, &q->flushing) {
+	list_for_each_safe (pos, tmp, &q->flushing) {
 		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, flushing);
 
 		while (n < max && verbs_flush_one(ep, out + n))

@@ -90,8 +90,7 @@ static bool verbs_cq_grow(struct verbs_cq *cq, uint32_t room)
 
 	if (depth < room || ibv_resize_cq(cq->cq, (int)(depth + shared)))
 		return false;
-	log_info("verbs", "completion queue on %s grown from %u to %u", cq->device->name, cq->depth,
-		 depth);
+	log_info("verbs", "completion queue on %s grown from %u to %u", cq->device->name, cq->depth, depth);
 	cq->depth = depth;
 	return true;
 }
@@ -103,11 +102,10 @@ int verbs_queue_reserve(struct verbs_queue *q, uint32_t need)
 
 		if (cq->reserved + need <= cq->depth || verbs_cq_grow(cq, cq->reserved + need))
 			continue;
-		log_error(
-			"verbs",
-			"no room for %u more completions: %u of %u are promised on %s (%u of them "
-			"to closed connections)",
-			need, cq->reserved, cq->depth, cq->device->name, cq->dying);
+		log_error("verbs",
+			  "no room for %u more completions: %u of %u are promised on %s (%u of them "
+			  "to closed connections)",
+			  need, cq->reserved, cq->depth, cq->device->name, cq->dying);
 		return -ENOSPC;
 	}
 	for (unsigned i = 0; i < q->count; i++)
@@ -194,7 +192,7 @@ static int verbs_shared_give(struct verbs_cq *cq, uint32_t index)
 				 };
 	int rc = ibv_post_srq_recv(cq->srq, &wr, &bad);
 
-	if (rc)
+	if (rc != 0)
 		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
 	else
 		cq->shared_posted++;
@@ -315,7 +313,7 @@ int verbs_arm(struct fabric_queue *queue)
 		if (cq->armed)
 			continue;
 		rc = ibv_req_notify_cq(cq->cq, 0);
-		if (rc) {
+		if (rc != 0) {
 			log_error("verbs", "cannot arm %s: %s", cq->device->name, strerror(rc));
 			return -rc;
 		}
@@ -380,21 +378,19 @@ static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd, uint32_t dep
 	if (!cq->srq) {
 		int error = errno;
 
-		log_error("verbs", "shared receive queue of %u on %s: %s", depth, cq->device->name,
-			  strerror(error));
+		log_error("verbs", "shared receive queue of %u on %s: %s", depth, cq->device->name, strerror(error));
 		return -error;
 	}
 	return 0;
 }
 
-static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr,
-			  struct ibv_pd *pd)
+static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr, struct ibv_pd *pd)
 {
 	int rc = verbs_cq_create(cq, attr);
 
-	if (rc) {
-		log_error("verbs", "completion queue of %u on %s: %s", attr->completions,
-			  cq->device->name, strerror(-rc));
+	if (rc != 0) {
+		log_error("verbs", "completion queue of %u on %s: %s", attr->completions, cq->device->name,
+			  strerror(-rc));
 		return rc;
 	}
 	return attr->shared_depth ? verbs_srq_create(cq, pd, attr->shared_depth) : 0;
@@ -402,7 +398,7 @@ static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *a
 
 static void verbs_check_destroyed(int rc, const char *what)
 {
-	if (rc)
+	if (rc != 0)
 		log_error("verbs", "%s still in use: %s", what, strerror(rc));
 }
 
@@ -435,14 +431,12 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 	free(q);
 }
 
-static int verbs_queue_check(const struct verbs_fabric *fabric,
-			     const struct fabric_queue_attr *attr)
+static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fabric_queue_attr *attr)
 {
 	struct fabric_limits limits;
 
 	verbs_limits(&fabric->base, &limits);
-	if (attr->shared_depth <= limits.max_shared_depth &&
-	    attr->shared_depth < limits.max_completions)
+	if (attr->shared_depth <= limits.max_shared_depth && attr->shared_depth < limits.max_completions)
 		return 0;
 	log_error("verbs", "%u shared receives are beyond the limit %u", attr->shared_depth,
 		  MIN(limits.max_shared_depth, limits.max_completions - 1));
@@ -468,15 +462,14 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 	return q;
 }
 
-int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_attr *attr,
-		       struct fabric_queue **out)
+int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_attr *attr, struct fabric_queue **out)
 {
 	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
 	struct verbs_fabric *fabric = domain->fabric;
 	struct verbs_queue *q;
 	int rc = verbs_queue_check(fabric, attr);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	q = verbs_queue_new(domain);
 	if (!q)
@@ -487,7 +480,7 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 		goto destroy_queue;
 	}
 	rc = verbs_shared_create(q, attr->shared_depth);
-	if (!rc)
+	if (rc == 0)
 		rc = verbs_queue_scratch(q, 64);
 	for (unsigned i = 0; !rc && i < fabric->count; i++) {
 		q->cq[i].queue = q;
@@ -495,7 +488,7 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 		q->count = i + 1;
 		rc = verbs_cq_setup(&q->cq[i], attr, domain->pd[i]);
 	}
-	if (rc)
+	if (rc != 0)
 		goto destroy_queue;
 	*out = &q->base;
 	return 0;

@@ -15,16 +15,15 @@ static void verbs_window_free(struct verbs_window *window)
 
 	if (!rc && window->mr)
 		rc = ibv_dereg_mr(window->mr);
-	if (rc)
+	if (rc != 0)
 		log_error("verbs", "cannot give back a memory window: %s", strerror(rc));
 	window->mw = NULL;
 	window->mr = NULL;
 }
 
 /* The registration to bind to. */
-static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *window,
-			   const struct fabric_region *region, void *addr, size_t len,
-			   struct ibv_mr **out)
+static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *window, const struct fabric_region *region,
+			   void *addr, size_t len, struct ibv_mr **out)
 {
 	int rc;
 
@@ -33,8 +32,7 @@ static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *windo
 		return -EINVAL;
 	if (len == region->len)
 		return 0;
-	rc = verbs_mr_register(ep->domain, ep->device, addr, len,
-			       FABRIC_LOCAL_WRITE | FABRIC_WINDOWS, &window->mr);
+	rc = verbs_mr_register(ep->domain, ep->device, addr, len, FABRIC_LOCAL_WRITE | FABRIC_WINDOWS, &window->mr);
 	*out = window->mr;
 	return rc;
 }
@@ -53,9 +51,8 @@ static int verbs_window_alloc(struct verbs_endpoint *ep, struct verbs_window *wi
 	return -error;
 }
 
-static int verbs_window_bind(struct verbs_endpoint *ep, struct verbs_window *window,
-			     const struct fabric_region *region, void *addr, size_t len,
-			     unsigned access)
+static int verbs_window_bind(struct verbs_endpoint *ep, struct verbs_window *window, const struct fabric_region *region,
+			     void *addr, size_t len, unsigned access)
 {
 	struct ibv_mw_bind_info info = {
 		.addr = (uintptr_t)addr,
@@ -65,15 +62,15 @@ static int verbs_window_bind(struct verbs_endpoint *ep, struct verbs_window *win
 	};
 	int rc = verbs_window_mr(ep, window, region, addr, len, &info.mr);
 
-	if (!rc)
+	if (rc == 0)
 		rc = verbs_window_alloc(ep, window);
-	if (!rc)
+	if (rc == 0)
 		rc = verbs_post_bind(ep, window->mw, window->base.rkey, &info);
 	return rc;
 }
 
-int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region,
-		      void *addr, size_t len, unsigned access, struct fabric_window **out)
+int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
+		      unsigned access, struct fabric_window **out)
 {
 	struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
 	struct verbs_window *window;
@@ -88,7 +85,7 @@ int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_regi
 		return -ENOMEM;
 	window->base.ops = endpoint->ops;
 	rc = verbs_window_bind(ep, window, region, addr, len, access);
-	if (rc) {
+	if (rc != 0) {
 		verbs_window_free(window);
 		free(window);
 		return rc;
@@ -101,8 +98,7 @@ int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_regi
 void verbs_windows_void(struct verbs_endpoint *ep)
 {
 	while (!list_empty(&ep->windows)) {
-		struct verbs_window *window =
-			list_first(&ep->windows, struct verbs_window, member);
+		struct verbs_window *window = list_first(&ep->windows, struct verbs_window, member);
 
 		list_del(&window->member);
 		verbs_window_free(window);

@@ -94,14 +94,12 @@ static const struct {
 	{"device", "DEVICE", set_text, AT(attr.device), "of cuda: number or UUID"},
 	{"kernels", "FILE", set_text, AT(attr.kernels), "of cuda: in place of those built in"},
 	{"threads", "N", set_threads, 0, "of cpu; 0 (default): half of the processors"},
-	{"nap-after", "TIME", set_time, AT(attr.poll),
-	 "poll so long before napping (200us), or never"},
+	{"nap-after", "TIME", set_time, AT(attr.poll), "poll so long before napping (200us), or never"},
 	{"images", "N", set_number, AT(images), "measure: how many (50000)"},
 	{"size", "WxH", set_size, 0, "measure: pixels of an image (64x64)"},
 	{"levels", "L", set_number, AT(levels), "measure: levels (4)"},
 	{"json", NULL, set_flag, AT(json), "measure: one line of JSON"},
-	{"timeout", "TIME", set_time, AT(attr.job_timeout),
-	 "longest time of a job (10s), or never"},
+	{"timeout", "TIME", set_time, AT(attr.job_timeout), "longest time of a job (10s), or never"},
 	{"share", "N", set_number, AT(share), "run on --threads processors from the Nth on"},
 	{"queue-mode", NULL, set_flag, AT(queue_mode), "nobody tells when there are jobs"},
 	{"ring", "FD", set_number, AT(ring), "of a session: the ring's memory"},
@@ -120,8 +118,8 @@ static int print_help(void)
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		char left[32];
 
-		snprintf(left, sizeof(left), "--%s%s%s", table[i].name,
-			 table[i].argument ? " " : "", table[i].argument ? table[i].argument : "");
+		snprintf(left, sizeof(left), "--%s%s%s", table[i].name, table[i].argument ? " " : "",
+			 table[i].argument ? table[i].argument : "");
 		printf("  %-20s%s\n", left, table[i].help);
 	}
 	puts("  -n N                the same as --images\n"
@@ -154,8 +152,7 @@ static void make_getopt(struct option *names)
 			.val = OPTION_FIRST + (int)i,
 		};
 	names[ARRAY_SIZE(table)] = (struct option){"help", no_argument, NULL, OPTION_HELP};
-	names[ARRAY_SIZE(table) + 1] =
-		(struct option){"version", no_argument, NULL, OPTION_VERSION};
+	names[ARRAY_SIZE(table) + 1] = (struct option){"version", no_argument, NULL, OPTION_VERSION};
 	names[ARRAY_SIZE(table) + 2] = (struct option){0};
 }
 
@@ -163,8 +160,8 @@ static int set(struct gpu_arguments *out, size_t i, const char *text)
 {
 	if (table[i].set(out, table[i].at, text) == 0)
 		return -1;
-	log_error("gpu", "--%s %s: this is no %s that it takes (%s)", table[i].name, text,
-		  table[i].argument, table[i].help);
+	log_error("gpu", "--%s %s: this is no %s that it takes (%s)", table[i].name, text, table[i].argument,
+		  table[i].help);
 	return usage();
 }
 
@@ -214,10 +211,7 @@ int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out)
 	int letter, rc;
 
 	*out = (struct gpu_arguments){
-		.attr = {.program = argv[0],
-			 .backend = "auto",
-			 .poll = 200 * TIME_US,
-			 .job_timeout = 10 * TIME_S},
+		.attr = {.program = argv[0], .backend = "auto", .poll = 200 * TIME_US, .job_timeout = 10 * TIME_S},
 		.share = UINT64_MAX,
 		.images = 50000,
 		.width = 64,

@@ -7,17 +7,15 @@ const struct gpu_backend *const gpu_backends[] = {
 	NULL,
 };
 
-static const struct gpu_backend *probe(const struct gpu_backend *backend,
-				       const struct gpu_worker_attr *attr, struct gpu_probe *out,
-				       char why[GPU_WHY])
+static const struct gpu_backend *probe(const struct gpu_backend *backend, const struct gpu_worker_attr *attr,
+				       struct gpu_probe *out, char why[GPU_WHY])
 {
 	*out = (struct gpu_probe){0};
 	snprintf(out->backend, sizeof(out->backend), "%s", backend->name);
 	return backend->probe(attr, out, why) == 0 ? backend : NULL;
 }
 
-const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr,
-					     struct gpu_probe *out)
+const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr, struct gpu_probe *out)
 {
 	bool any = strcmp(attr->backend, "auto") == 0;
 	const struct gpu_backend *found;
@@ -29,8 +27,7 @@ const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr,
 		found = probe(*backend, attr, out, why);
 		if (found)
 			return found;
-		log_at(any ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR, "gpu", "backend %s: %s",
-		       (*backend)->name, why);
+		log_at(any ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR, "gpu", "backend %s: %s", (*backend)->name, why);
 		if (!any)
 			return NULL;
 	}

@@ -18,8 +18,7 @@ static int tie_to_parent(int control)
 	struct ucred daemon;
 	socklen_t size = sizeof(daemon);
 
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
-	    getsockopt(control, SOL_SOCKET, SO_PEERCRED, &daemon, &size) != 0)
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getsockopt(control, SOL_SOCKET, SO_PEERCRED, &daemon, &size) != 0)
 		return -errno;
 	return daemon.pid == getppid() ? 0 : -ESRCH;
 }
@@ -94,14 +93,14 @@ static int check_header(const uint8_t *base, uint64_t bytes, struct wire_ring *r
 	}
 	ring->shape = (struct wire_ring_shape){header.queues, header.slots, header.payload};
 	if (!wire_ring_shape_valid(&ring->shape)) {
-		log_error("gpu", "no ring has %u queues of %u slots of %u bytes", header.queues,
-			  header.slots, header.payload);
+		log_error("gpu", "no ring has %u queues of %u slots of %u bytes", header.queues, header.slots,
+			  header.payload);
 		return -EINVAL;
 	}
 	ring->at = wire_ring_layout(&ring->shape);
 	if (ring->at.bytes != bytes) {
-		log_error("gpu", "the ring has %llu bytes, and should have %llu",
-			  (unsigned long long)bytes, (unsigned long long)ring->at.bytes);
+		log_error("gpu", "the ring has %llu bytes, and should have %llu", (unsigned long long)bytes,
+			  (unsigned long long)ring->at.bytes);
 		return -EINVAL;
 	}
 	return 0;

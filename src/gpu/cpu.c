@@ -15,17 +15,15 @@ static int cpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out, 
 	const char *vectors = cpu_vectors(0)->name;
 
 	(void)why;
-	snprintf(out->device, sizeof(out->device), "%u thread%s%s%s", attr->threads,
-		 attr->threads == 1 ? "" : "s", *vectors ? ", " : "", vectors);
+	snprintf(out->device, sizeof(out->device), "%u thread%s%s%s", attr->threads, attr->threads == 1 ? "" : "s",
+		 *vectors ? ", " : "", vectors);
 	return 0;
 }
 
-uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *output,
-		 const uint32_t *stop)
+uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *output, const uint32_t *stop)
 {
 	uint32_t scratch[GPU_TEAM_SCRATCH / sizeof(uint32_t)];
-	struct gpu_team alone = {
-		.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = stop};
+	struct gpu_team alone = {.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = stop};
 
 	if (job->op == WIRE_RING_QUANTIZE)
 		return cpu_vectors(0)->quantize(job, input, output);
@@ -33,8 +31,8 @@ uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *outpu
 }
 
 /* Of a job that was found good: its result at the same index. */
-static void carry_out(struct cpu_thread *t, uint32_t queue, uint64_t index,
-		      const struct wire_ring_job *job, uint32_t length)
+static void carry_out(struct cpu_thread *t, uint32_t queue, uint64_t index, const struct wire_ring_job *job,
+		      uint32_t length)
 {
 	struct gpu_worker *worker = t->cpu->worker;
 	const struct wire_ring *ring = &worker->ring;
@@ -42,8 +40,8 @@ static void carry_out(struct cpu_thread *t, uint32_t queue, uint64_t index,
 	uint64_t begin = time_now(), sum;
 
 	gpu_worker_begin(worker, t->number, queue, index, begin);
-	sum = cpu_run(job, wire_ring_job(ring, queue, index) + 1,
-		      wire_ring_result(ring, queue, index) + 1, &wire_ring_control(ring)->stop);
+	sum = cpu_run(job, wire_ring_job(ring, queue, index) + 1, wire_ring_result(ring, queue, index) + 1,
+		      &wire_ring_control(ring)->stop);
 	gpu_worker_end(worker, t->number);
 	result.nanoseconds = (uint32_t)MIN(time_now() - begin, 4 * TIME_S);
 	result.check = wire_ring_check_descriptor(&result) + sum;
@@ -69,8 +67,8 @@ static int take(struct cpu_thread *t, uint32_t queue, uint64_t index)
 		return rc;
 	length = gpu_job_check(&worker->ring.shape, &job, &why);
 	if (length < 0) {
-		gpu_worker_fail(worker, WIRE_RING_BAD_JOB, queue, index,
-				"job %" PRIu64 " of queue %u: %s", index, queue, why);
+		gpu_worker_fail(worker, WIRE_RING_BAD_JOB, queue, index, "job %" PRIu64 " of queue %u: %s", index,
+				queue, why);
 		return (int)length;
 	}
 	carry_out(t, queue, index, &job, (uint32_t)length);
@@ -171,8 +169,7 @@ static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 			break;
 	}
 	if (rc != 0)
-		log_warn("gpu", "only %u of %u threads could be started: %s", n, count,
-			 strerror(rc));
+		log_warn("gpu", "only %u of %u threads could be started: %s", n, count, strerror(rc));
 	return n;
 }
 
@@ -183,8 +180,7 @@ static int cpu_serve(struct gpu_worker *worker)
 	unsigned count = MIN(worker->attr.threads, (unsigned)GPU_THREADS_MAX);
 
 	for (unsigned i = 0; i < count; i++)
-		threads[i] = (struct cpu_thread){
-			.cpu = &cpu, .number = i, .next = i % worker->ring.shape.queues};
+		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % worker->ring.shape.queues};
 	settle(worker);
 	count = start_threads(threads, count);
 	gpu_worker_ready(worker);

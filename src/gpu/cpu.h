@@ -29,8 +29,7 @@ int cpu_step(struct cpu_thread *t);
 
 /* Carry out a job that gpu_job_check() found good. `stop` is as in struct gpu_team. The output's
  * share of the check. Input and output as of gpu_operation_body(). */
-uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *output,
-		 const uint32_t *stop);
+uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *output, const uint32_t *stop);
 
 /*
  * cpu_quantize.c: one form for each kind of vectors.

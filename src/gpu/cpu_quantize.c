@@ -56,8 +56,7 @@ static bool find_steps(const uint8_t map[256], struct steps *steps)
 	return true;
 }
 
-static void map_by_table(const uint8_t *restrict in, uint8_t *restrict out, uint32_t n,
-			 const uint8_t map[restrict 256])
+static void map_by_table(const uint8_t *restrict in, uint8_t *restrict out, uint32_t n, const uint8_t map[restrict 256])
 {
 	uint32_t i = 0;
 
@@ -89,8 +88,8 @@ static uint64_t check(const uint8_t *out, uint32_t n, sum_fn sum_vectors)
 	return sum;
 }
 
-static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uint8_t *out,
-			 map_fn map_vectors, sum_fn sum_vectors)
+static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uint8_t *out, map_fn map_vectors,
+			 sum_fn sum_vectors)
 {
 	uint32_t count[256], n = job->length, done = 0;
 	struct steps steps;
@@ -108,54 +107,52 @@ static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uin
  * The two loops over vectors, once for each length of them. Both do whole vectors and answer how
  * many bytes that were.
  */
-#define VECTOR_LOOPS(NAME, BYTES, TARGET)                                                          \
-	TARGET static uint32_t map_##NAME(const uint8_t *in, uint8_t *out, uint32_t n,             \
-					  const struct steps *steps)                               \
-	{                                                                                          \
-		typedef uint8_t vector __attribute__((vector_size(BYTES)));                        \
-		vector from[STEPS_MAX], by[STEPS_MAX], first = (vector){0} + steps->first;         \
-		uint32_t i = 0;                                                                    \
-                                                                                                   \
-		for (unsigned k = 0; k < steps->count; k++) {                                      \
-			from[k] = (vector){0} + steps->from[k];                                    \
-			by[k] = (vector){0} + steps->by[k];                                        \
-		}                                                                                  \
-		for (; n - i >= BYTES; i += BYTES) {                                               \
-			vector old, new = first;                                                   \
-                                                                                                   \
-			memcpy(&old, in + i, BYTES);                                               \
-			for (unsigned k = 0; k < steps->count; k++)                                \
-				new += (vector)(old >= from[k]) & by[k];                           \
-			memcpy(out + i, &new, BYTES);                                              \
-		}                                                                                  \
-		return i;                                                                          \
-	}                                                                                          \
-                                                                                                   \
-	TARGET static uint32_t sum_##NAME(const uint8_t *out, uint32_t n, uint64_t *sum)           \
-	{                                                                                          \
-		typedef uint64_t words __attribute__((vector_size(BYTES)));                        \
-		typedef uint32_t halves __attribute__((vector_size(BYTES)));                       \
-		words key, step = (words){0} + BYTES / 8 * WIRE_RING_CHECK_KEY, total = {0};       \
-		uint32_t i = 0;                                                                    \
-                                                                                                   \
-		for (unsigned j = 0; j < BYTES / 8; j++)                                           \
-			key[j] = (4 + j) * WIRE_RING_CHECK_KEY;                                    \
-		for (; n - i >= BYTES; i += BYTES, key += step) {                                  \
-			words word;                                                                \
-                                                                                                   \
-			memcpy(&word, out + i, BYTES);                                             \
-			word = (words)((halves)word + (halves)key);                                \
-			total += (word & UINT32_MAX) * (word >> 32);                               \
-		}                                                                                  \
-		for (unsigned j = 0; j < BYTES / 8; j++)                                           \
-			*sum += total[j];                                                          \
-		return i;                                                                          \
-	}                                                                                          \
-                                                                                                   \
-	static uint64_t quantize_##NAME(const struct wire_ring_job *job, const void *input,        \
-					void *output)                                              \
-	{                                                                                          \
-		return quantize(job, input, output, map_##NAME, sum_##NAME);                       \
+#define VECTOR_LOOPS(NAME, BYTES, TARGET)                                                                              \
+	TARGET static uint32_t map_##NAME(const uint8_t *in, uint8_t *out, uint32_t n, const struct steps *steps)      \
+	{                                                                                                              \
+		typedef uint8_t vector __attribute__((vector_size(BYTES)));                                            \
+		vector from[STEPS_MAX], by[STEPS_MAX], first = (vector){0} + steps->first;                             \
+		uint32_t i = 0;                                                                                        \
+                                                                                                                       \
+		for (unsigned k = 0; k < steps->count; k++) {                                                          \
+			from[k] = (vector){0} + steps->from[k];                                                        \
+			by[k] = (vector){0} + steps->by[k];                                                            \
+		}                                                                                                      \
+		for (; n - i >= BYTES; i += BYTES) {                                                                   \
+			vector old, new = first;                                                                       \
+                                                                                                                       \
+			memcpy(&old, in + i, BYTES);                                                                   \
+			for (unsigned k = 0; k < steps->count; k++)                                                    \
+				new += (vector)(old >= from[k]) & by[k];                                               \
+			memcpy(out + i, &new, BYTES);                                                                  \
+		}                                                                                                      \
+		return i;                                                                                              \
+	}                                                                                                              \
+                                                                                                                       \
+	TARGET static uint32_t sum_##NAME(const uint8_t *out, uint32_t n, uint64_t *sum)                               \
+	{                                                                                                              \
+		typedef uint64_t words __attribute__((vector_size(BYTES)));                                            \
+		typedef uint32_t halves __attribute__((vector_size(BYTES)));                                           \
+		words key, step = (words){0} + BYTES / 8 * WIRE_RING_CHECK_KEY, total = {0};                           \
+		uint32_t i = 0;                                                                                        \
+                                                                                                                       \
+		for (unsigned j = 0; j < BYTES / 8; j++)                                                               \
+			key[j] = (4 + j) * WIRE_RING_CHECK_KEY;                                                        \
+		for (; n - i >= BYTES; i += BYTES, key += step) {                                                      \
+			words word;                                                                                    \
+                                                                                                                       \
+			memcpy(&word, out + i, BYTES);                                                                 \
+			word = (words)((halves)word + (halves)key);                                                    \
+			total += (word & UINT32_MAX) * (word >> 32);                                                   \
+		}                                                                                                      \
+		for (unsigned j = 0; j < BYTES / 8; j++)                                                               \
+			*sum += total[j];                                                                              \
+		return i;                                                                                              \
+	}                                                                                                              \
+                                                                                                                       \
+	static uint64_t quantize_##NAME(const struct wire_ring_job *job, const void *input, void *output)              \
+	{                                                                                                              \
+		return quantize(job, input, output, map_##NAME, sum_##NAME);                                           \
 	}
 
 VECTOR_LOOPS(plain, 16, )

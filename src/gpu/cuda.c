@@ -10,6 +10,10 @@
  * Two threads: the caller's tends the kernel; in RPC mode a second one tells the daemon of results
  * at once.
  */
+#include "gpu/cuda_api.h"
+#include "gpu/cuda_kernel.h"
+#include "gpu/worker.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,12 +21,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "gpu/cuda_api.h"
-#include "gpu/cuda_kernel.h"
-#include "gpu/worker.h"
-
-#define BEAT (5 * TIME_MS) /* between looks at the kernel */
-#define LEASE (2 * TIME_S) /* kernel and host each think the other dead after so much silence */
+#define BEAT (5 * TIME_MS)        /* between looks at the kernel */
+#define LEASE (2 * TIME_S)        /* kernel and host each think the other dead after so much silence */
 #define END_PATIENCE (2 * TIME_S) /* the worker's watch has less */
 #define RESULT_NAP (20 * TIME_US) /* while a job is under way for longer than attr.poll */
 #define IMAGE_MAX (256 * MIB)
@@ -47,16 +47,13 @@ static void format_uuid(const struct cuda_uuid *uuid, char out[static 48])
 	int n = sprintf(out, "GPU");
 
 	for (int i = 0; i < 16; i++)
-		n += sprintf(out + n, "%s%02x",
-			     i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
-			     uuid->bytes[i]);
+		n += sprintf(out + n, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "", uuid->bytes[i]);
 }
 
 static int device_by_number(struct cuda *c, uint64_t number, int count)
 {
 	if (number >= (uint64_t)count) {
-		cuda_api_failed(&c->api, "there is no device number %" PRIu64 ", of %d", number,
-				count);
+		cuda_api_failed(&c->api, "there is no device number %" PRIu64 ", of %d", number, count);
 		return -ENODEV;
 	}
 	return cuda_call(&c->api, cuDeviceGet, &c->device, (int)number);
@@ -101,9 +98,8 @@ static int find_device(struct cuda *c)
 	int rc;
 
 	if (!c->worker->attr.kernels && !cuda_image()) {
-		cuda_api_failed(&c->api,
-				"built without kernels for CUDA: give gpu.kernels = FILE or "
-				"build with nvcc");
+		cuda_api_failed(&c->api, "built without kernels for CUDA: give gpu.kernels = FILE or "
+					 "build with nvcc");
 		return -ENODEV;
 	}
 	rc = cuda_api_load(&c->api);
@@ -161,8 +157,7 @@ static int load_image(struct cuda *c, const void *image)
 	char said[1024] = "";
 	int options[] = {CUDA_JIT_ERRORS, CUDA_JIT_ERRORS_SIZE};
 	void *values[] = {said, (void *)(uintptr_t)sizeof(said)};
-	int rc = cuda_call(&c->api, cuModuleLoadDataEx, &c->module, image, ARRAY_SIZE(options),
-			   options, values);
+	int rc = cuda_call(&c->api, cuModuleLoadDataEx, &c->module, image, ARRAY_SIZE(options), options, values);
 	size_t n = strlen(c->api.why);
 
 	if (rc != 0 && said[0])
@@ -196,26 +191,22 @@ static int count_blocks(struct cuda *c)
 {
 	int each, processors, rc;
 
-	rc = cuda_call(&c->api, cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, c->function,
-		       GPU_KERNEL_THREADS, 0);
+	rc = cuda_call(&c->api, cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, c->function, GPU_KERNEL_THREADS, 0);
 	if (rc == 0)
-		rc = cuda_call(&c->api, cuDeviceGetAttribute, &processors,
-			       CUDA_ATTRIBUTE_PROCESSORS, c->device);
+		rc = cuda_call(&c->api, cuDeviceGetAttribute, &processors, CUDA_ATTRIBUTE_PROCESSORS, c->device);
 	if (rc != 0)
 		return rc;
 	c->blocks = MIN((unsigned)each * (unsigned)processors, c->args.ring.shape.queues);
 	if (c->blocks)
 		return 0;
-	cuda_api_failed(&c->api, "the device has no room for a block of %d threads",
-			GPU_KERNEL_THREADS);
+	cuda_api_failed(&c->api, "the device has no room for a block of %d threads", GPU_KERNEL_THREADS);
 	return -ENODEV;
 }
 
 /* Let the device see memory of this process; *seen is where. */
 static int map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
 {
-	int rc = cuda_call(&c->api, cuMemHostRegister, memory, bytes,
-			   CUDA_REGISTER_MAPPED | CUDA_REGISTER_PORTABLE);
+	int rc = cuda_call(&c->api, cuMemHostRegister, memory, bytes, CUDA_REGISTER_MAPPED | CUDA_REGISTER_PORTABLE);
 
 	if (rc != 0)
 		return rc;
@@ -245,8 +236,7 @@ static int make_board(struct cuda *c)
 	uint64_t seen;
 	int rc;
 
-	c->board = mmap(NULL, board_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			0);
+	c->board = mmap(NULL, board_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (c->board == MAP_FAILED) {
 		cuda_api_failed(&c->api, "no memory for the board: %s", strerror(errno));
 		return -ENOMEM;
@@ -269,8 +259,8 @@ static int launch(struct cuda *c)
 	c->args.job_timeout = c->worker->attr.job_timeout;
 	c->args.lease = LEASE;
 	wire_ring_store(&c->board->beat, 1);
-	rc = cuda_call(&c->api, cuLaunchKernel, c->function, c->blocks, 1, 1, GPU_KERNEL_THREADS, 1,
-		       1, 0, c->stream, parameters, NULL);
+	rc = cuda_call(&c->api, cuLaunchKernel, c->function, c->blocks, 1, 1, GPU_KERNEL_THREADS, 1, 1, 0, c->stream,
+		       parameters, NULL);
 	if (rc != 0)
 		c->api.cuStreamDestroy(c->stream);
 	return rc;
@@ -362,8 +352,7 @@ static void wait_for_result(const struct gpu_worker *worker, unsigned turns, uin
 {
 	const struct timespec nap = {.tv_nsec = RESULT_NAP};
 
-	if (worker->attr.poll != TIME_NEVER && turns % 64 == 0 &&
-	    time_now() - since > worker->attr.poll)
+	if (worker->attr.poll != TIME_NEVER && turns % 64 == 0 && time_now() - since > worker->attr.poll)
 		nanosleep(&nap, NULL);
 	else if (time_to_yield(turns))
 		sched_yield();
@@ -401,8 +390,7 @@ static void fail(struct cuda *c, const char *why)
 }
 
 /* What a block says it ended for, in the words of any backend. */
-static void fail_block(struct gpu_worker *worker, const struct gpu_kernel_block *block,
-		       uint64_t failed)
+static void fail_block(struct gpu_worker *worker, const struct gpu_kernel_block *block, uint64_t failed)
 {
 	int error = (int)(failed >> 32);
 	uint32_t queue = (uint32_t)failed;
@@ -412,13 +400,12 @@ static void fail_block(struct gpu_worker *worker, const struct gpu_kernel_block 
 	switch (error) {
 	case WIRE_RING_BAD_JOB:
 		gpu_job_check(&worker->ring.shape, &block->job, &why);
-		gpu_worker_fail(worker, error, queue, block->index,
-				"job %" PRIu64 " of queue %u: %s", block->index, queue, why);
+		gpu_worker_fail(worker, error, queue, block->index, "job %" PRIu64 " of queue %u: %s", block->index,
+				queue, why);
 		break;
 	case WIRE_RING_OVERTIME:
-		gpu_worker_fail(worker, error, queue, block->index,
-				"job %" PRIu64 " of queue %u takes longer than %s", block->index,
-				queue, units_format_time(worker->attr.job_timeout, limit));
+		gpu_worker_fail(worker, error, queue, block->index, "job %" PRIu64 " of queue %u takes longer than %s",
+				block->index, queue, units_format_time(worker->attr.job_timeout, limit));
 		break;
 	default:
 		gpu_worker_fail_ring(worker, -error, queue, block->index);
@@ -536,7 +523,7 @@ static int run(struct gpu_worker *worker)
 const struct gpu_backend gpu_backend_cuda = {
 	.name = "cuda",
 	.help = "an accelerator of NVIDIA: a kernel that stays on it and polls",
-	.descriptors = 1024,	/* a driver opens dozens for each of its devices */
+	.descriptors = 1024,    /* a driver opens dozens for each of its devices */
 	.file_bytes = 64 * MIB, /* shared memory, and a cache of what it compiled */
 	.probe = probe,
 	.run = run,

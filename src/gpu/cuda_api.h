@@ -20,7 +20,7 @@
 #define CUDA_REGISTER_MAPPED 0x02u
 #define CUDA_STREAM_NON_BLOCKING 0x01u
 #define CUDA_ATTRIBUTE_PROCESSORS 16 /* multiprocessors of a device */
-#define CUDA_JIT_ERRORS 5	     /* a buffer for what the compiler of PTX says */
+#define CUDA_JIT_ERRORS 5            /* a buffer for what the compiler of PTX says */
 #define CUDA_JIT_ERRORS_SIZE 6
 
 struct cuda_uuid {
@@ -32,37 +32,32 @@ struct cuda_uuid {
  * version is that of the CUDA release whose arguments these are, as 1000 * major + 10 * minor; the
  * exported name has the suffix of that version, for libraries older than cuGetProcAddress.
  */
-#define CUDA_ENTRIES(ENTRY)                                                                        \
-	ENTRY(cuInit, "cuInit", 2000, (unsigned flags))                                            \
-	ENTRY(cuGetErrorString, "cuGetErrorString", 6000, (int result, const char **text))         \
-	ENTRY(cuDeviceGetCount, "cuDeviceGetCount", 2000, (int *count))                            \
-	ENTRY(cuDeviceGet, "cuDeviceGet", 2000, (int *device, int ordinal))                        \
-	ENTRY(cuDeviceGetName, "cuDeviceGetName", 2000, (char *name, int size, int device))        \
-	ENTRY(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, (struct cuda_uuid *uuid, int device))      \
-	ENTRY(cuDeviceGetAttribute, "cuDeviceGetAttribute", 2000,                                  \
-	      (int *value, int attribute, int device))                                             \
-	ENTRY(cuCtxCreate, "cuCtxCreate_v2", 3020, (void **context, unsigned flags, int device))   \
-	ENTRY(cuCtxDestroy, "cuCtxDestroy_v2", 4000, (void *context))                              \
-	ENTRY(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010,                                      \
-	      (void **module, const void *image, unsigned count, int *options, void **values))     \
-	ENTRY(cuModuleGetFunction, "cuModuleGetFunction", 2000,                                    \
-	      (void **function, void *module, const char *name))                                   \
-	ENTRY(cuModuleUnload, "cuModuleUnload", 2000, (void *module))                              \
-	ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor,                                         \
-	      "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050,                                 \
-	      (int *blocks, void *function, int threads, size_t shared))                           \
-	ENTRY(cuMemHostRegister, "cuMemHostRegister_v2", 6050,                                     \
-	      (void *memory, size_t bytes, unsigned flags))                                        \
-	ENTRY(cuMemHostUnregister, "cuMemHostUnregister", 4000, (void *memory))                    \
-	ENTRY(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", 3020,                     \
-	      (uint64_t *pointer, void *memory, unsigned flags))                                   \
-	ENTRY(cuStreamCreate, "cuStreamCreate", 2000, (void **stream, unsigned flags))             \
-	ENTRY(cuStreamQuery, "cuStreamQuery", 2000, (void *stream))                                \
-	ENTRY(cuStreamDestroy, "cuStreamDestroy_v2", 4000, (void *stream))                         \
-	ENTRY(cuLaunchKernel, "cuLaunchKernel", 4000,                                              \
-	      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                  \
-	       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,              \
-	       void *stream, void **parameters, void **extra))
+#define CUDA_ENTRIES(ENTRY)                                                                                            \
+	ENTRY(cuInit, "cuInit", 2000, (unsigned flags))                                                                \
+	ENTRY(cuGetErrorString, "cuGetErrorString", 6000, (int result, const char **text))                             \
+	ENTRY(cuDeviceGetCount, "cuDeviceGetCount", 2000, (int *count))                                                \
+	ENTRY(cuDeviceGet, "cuDeviceGet", 2000, (int *device, int ordinal))                                            \
+	ENTRY(cuDeviceGetName, "cuDeviceGetName", 2000, (char *name, int size, int device))                            \
+	ENTRY(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, (struct cuda_uuid * uuid, int device))                         \
+	ENTRY(cuDeviceGetAttribute, "cuDeviceGetAttribute", 2000, (int *value, int attribute, int device))             \
+	ENTRY(cuCtxCreate, "cuCtxCreate_v2", 3020, (void **context, unsigned flags, int device))                       \
+	ENTRY(cuCtxDestroy, "cuCtxDestroy_v2", 4000, (void *context))                                                  \
+	ENTRY(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010,                                                          \
+	      (void **module, const void *image, unsigned count, int *options, void **values))                         \
+	ENTRY(cuModuleGetFunction, "cuModuleGetFunction", 2000, (void **function, void *module, const char *name))     \
+	ENTRY(cuModuleUnload, "cuModuleUnload", 2000, (void *module))                                                  \
+	ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050,        \
+	      (int *blocks, void *function, int threads, size_t shared))                                               \
+	ENTRY(cuMemHostRegister, "cuMemHostRegister_v2", 6050, (void *memory, size_t bytes, unsigned flags))           \
+	ENTRY(cuMemHostUnregister, "cuMemHostUnregister", 4000, (void *memory))                                        \
+	ENTRY(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", 3020,                                         \
+	      (uint64_t * pointer, void *memory, unsigned flags))                                                      \
+	ENTRY(cuStreamCreate, "cuStreamCreate", 2000, (void **stream, unsigned flags))                                 \
+	ENTRY(cuStreamQuery, "cuStreamQuery", 2000, (void *stream))                                                    \
+	ENTRY(cuStreamDestroy, "cuStreamDestroy_v2", 4000, (void *stream))                                             \
+	ENTRY(cuLaunchKernel, "cuLaunchKernel", 4000,                                                                  \
+	      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,  \
+	       unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra))
 
 #define CUDA_ENTRY_MEMBER(name, exported, version, arguments) int(*name) arguments;
 
@@ -81,8 +76,7 @@ struct cuda_api {
 int cuda_api_load(struct cuda_api *api);
 
 /* Keep what failed. */
-void cuda_api_failed(struct cuda_api *api, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+void cuda_api_failed(struct cuda_api *api, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* 0 if `result` is; else it failed: "cuInit: no CUDA-capable device is detected (100)", and -EIO.
  */

@@ -11,8 +11,8 @@
 #define DEVICE_KERNEL extern "C" __global__
 
 /* One object of `type` for all threads of a block. */
-#define DEVICE_SHARED(type, name)                                                                  \
-	__shared__ type name##_of_block;                                                           \
+#define DEVICE_SHARED(type, name)                                                                                      \
+	__shared__ type name##_of_block;                                                                               \
 	type *name = &name##_of_block
 
 /* Nobody returns before `threads` of the block, whole warps, came. The others take no part. */

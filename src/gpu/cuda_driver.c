@@ -1,8 +1,8 @@
 /* cuda_driver.c: finds the driver library and the entries of cuda_api.h in it. */
-#include <dlfcn.h>
-
 #include "base/base.h"
 #include "gpu/cuda_api.h"
+
+#include <dlfcn.h>
 
 struct cuda_entry {
 	const char *name, *exported;
@@ -10,8 +10,7 @@ struct cuda_entry {
 	size_t offset; /* of its pointer in struct cuda_api */
 };
 
-#define CUDA_ENTRY_ROW(name, exported, version, arguments)                                         \
-	{#name, exported, version, offsetof(struct cuda_api, name)},
+#define CUDA_ENTRY_ROW(name, exported, version, arguments) {#name, exported, version, offsetof(struct cuda_api, name)},
 
 static const struct cuda_entry entries[] = {CUDA_ENTRIES(CUDA_ENTRY_ROW)};
 
@@ -43,9 +42,8 @@ int cuda_api_load(struct cuda_api *api)
 		void *found = find(library, find_entry, &entries[i]);
 
 		if (!found) {
-			cuda_api_failed(api, CUDA_LIBRARY " has no %s of version %d.%d",
-					entries[i].name, entries[i].version / 1000,
-					entries[i].version % 1000 / 10);
+			cuda_api_failed(api, CUDA_LIBRARY " has no %s of version %d.%d", entries[i].name,
+					entries[i].version / 1000, entries[i].version % 1000 / 10);
 			return -ENOSYS;
 		}
 		memcpy((char *)api + entries[i].offset, &found, sizeof(found));

@@ -16,7 +16,7 @@
 #include "gpu/operations.h"
 
 #define STAGED (16u << 10) /* a longer input is not copied into shared memory */
-#define NAP 20000u	   /* ns between the looks of an idle block */
+#define NAP 20000u         /* ns between the looks of an idle block */
 #define WATCH_NAP 100000u
 #define LONGEST 4000000000u /* that a result says a job took */
 
@@ -26,23 +26,22 @@ struct wide {
 } __attribute__((aligned(16)));
 
 struct block {
-	struct wire_ring_job job;	      /* the copy, found good */
+	struct wire_ring_job job;             /* the copy, found good */
 	uint64_t count[WIRE_RING_QUEUES_MAX]; /* jobs done, of each queue */
 	uint32_t room[WIRE_RING_QUEUES_MAX];  /* not 0: there is room for its next result */
 	uint32_t leave;
 	uint32_t length; /* of the output */
-	uint64_t check;	 /* of the output */
+	uint64_t check;  /* of the output */
 	/* Between team and watch. */
 	uint64_t queue; /* of the job */
 	uint64_t begin; /* of the job; 0: there is none */
-	uint64_t left;	/* the team is gone */
-	uint32_t stop;	/* the team should go */
+	uint64_t left;  /* the team is gone */
+	uint32_t stop;  /* the team should go */
 	uint32_t scratch[GPU_TEAM_SCRATCH / sizeof(uint32_t)];
 	struct wide staged[STAGED / sizeof(struct wide)];
 };
 
-DEVICE_FN void fail(const struct gpu_kernel_args *args, const struct block *block, uint32_t queue,
-		    uint32_t error)
+DEVICE_FN void fail(const struct gpu_kernel_args *args, const struct block *block, uint32_t queue, uint32_t error)
 {
 	struct gpu_kernel_block *say = &args->board->block[blockIdx.x];
 
@@ -142,8 +141,8 @@ DEVICE_FN void publish(const struct gpu_kernel_args *args, struct block *block)
 
 DEVICE_FN void work(const struct gpu_kernel_args *args, struct block *block)
 {
-	struct gpu_team team = {threadIdx.x, blockDim.x - GPU_KERNEL_WATCH, block->scratch,
-				sizeof(block->scratch), &block->stop};
+	struct gpu_team team = {threadIdx.x, blockDim.x - GPU_KERNEL_WATCH, block->scratch, sizeof(block->scratch),
+				&block->stop};
 
 	if (team.index == 0) /* after the last one comes the block's first */
 		device_set(&block->queue, args->ring.shape.queues);
@@ -159,10 +158,9 @@ DEVICE_FN void work(const struct gpu_kernel_args *args, struct block *block)
 		queue = (uint32_t)block->queue;
 		count = block->count[queue];
 		device_add(&block->check,
-			   gpu_operation_body(
-				   &team, &block->job,
-				   stage(&team, block, wire_ring_job(&args->ring, queue, count) + 1),
-				   wire_ring_result(&args->ring, queue, count) + 1));
+			   gpu_operation_body(&team, &block->job,
+					      stage(&team, block, wire_ring_job(&args->ring, queue, count) + 1),
+					      wire_ring_result(&args->ring, queue, count) + 1));
 		gpu_team_barrier(&team);
 		if (team.index == 0)
 			publish(args, block);
@@ -193,8 +191,7 @@ DEVICE_FN void watch(const struct gpu_kernel_args *args, struct block *block)
 		if (said != host || !heard)
 			heard = now;
 		host = said;
-		if (!stop && (host == GPU_KERNEL_STOP || now - heard > args->lease ||
-			      late(args, block))) {
+		if (!stop && (host == GPU_KERNEL_STOP || now - heard > args->lease || late(args, block))) {
 			stop = true;
 			wire_ring_store32(&block->stop, 1);
 		}

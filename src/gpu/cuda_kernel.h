@@ -15,9 +15,9 @@
 
 /* What a block says. */
 struct gpu_kernel_block {
-	uint64_t beat;	 /* counts while it lives */
+	uint64_t beat;   /* counts while it lives */
 	uint64_t failed; /* enum wire_ring_error << 32 | queue, after the two below */
-	uint64_t index;	 /* of the job that failed */
+	uint64_t index;  /* of the job that failed */
 	uint64_t reserved[5];
 	struct wire_ring_job job; /* the kernel's copy of it, if it was bad */
 };
@@ -34,9 +34,9 @@ struct gpu_kernel_board {
 struct gpu_kernel_args {
 	struct wire_ring ring;
 	struct gpu_kernel_board *board;
-	uint64_t poll;	      /* a block that is idle for longer naps between its looks */
+	uint64_t poll;        /* a block that is idle for longer naps between its looks */
 	uint64_t job_timeout; /* a job that takes longer fails the session */
-	uint64_t lease;	      /* the kernel ends when the host's beat stands still for longer */
+	uint64_t lease;       /* the kernel ends when the host's beat stands still for longer */
 };
 
 #endif

@@ -33,8 +33,7 @@ const struct gpu_operation *gpu_operation_find(uint32_t op);
 /* Everything that can be said of a job before its input is looked at: operation, parameters, both
  * lengths against the ring's payload. Its output's length, or -EINVAL and *why. The service asks
  * before it reads anything, and the worker asks again of its own copy. */
-int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job,
-		      const char **why);
+int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job, const char **why);
 
 /*
  * session.c: ring and worker process, from the daemon's side.
@@ -42,13 +41,13 @@ int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_rin
 #define GPU_THREADS_MAX 256
 
 struct gpu_worker_attr {
-	const char *program; /* path of rdmad-gpu */
-	const char *backend; /* "auto", "cpu" or "cuda" */
-	const char *device;  /* of cuda: its number or UUID; NULL: the first */
-	const char *kernels; /* of cuda: a file of PTX or machine code in place of what is built in,
+	const char *program;  /* path of rdmad-gpu */
+	const char *backend;  /* "auto", "cpu" or "cuda" */
+	const char *device;   /* of cuda: its number or UUID; NULL: the first */
+	const char *kernels;  /* of cuda: a file of PTX or machine code in place of what is built in,
 				or NULL */
-	unsigned threads; /* of cpu, up to GPU_THREADS_MAX; 0: half of the processors, at least 1 */
-	uint64_t poll; /* ns that an idle worker polls before it naps; TIME_NEVER: it never naps */
+	unsigned threads;     /* of cpu, up to GPU_THREADS_MAX; 0: half of the processors, at least 1 */
+	uint64_t poll;        /* ns that an idle worker polls before it naps; TIME_NEVER: it never naps */
 	uint64_t job_timeout; /* ns, not 0; TIME_NEVER: as long as it takes */
 };
 
@@ -74,8 +73,8 @@ struct gpu_session;
  * one-sided writes, of which nobody tells the worker. The thread that calls lives as long as the
  * session: a worker is killed when that which made it ends. -ENOMEM, -EAGAIN (no process), -ENOENT
  * (no program), -ENOSYS (a kernel without pidfd_open): logged. */
-int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape,
-		      bool queue_mode, struct gpu_session **out);
+int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+		      struct gpu_session **out);
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 
@@ -113,9 +112,9 @@ struct gpu_cell {
 };
 
 struct gpu_done {
-	struct gpu_cell cell;		/* of the result */
+	struct gpu_cell cell;           /* of the result */
 	struct wire_ring_result result; /* a copy; its length was checked against the payload */
-	const void *output;		/* until released */
+	const void *output;             /* until released */
 };
 
 int gpu_port_create(const struct wire_ring *ring, struct gpu_port **out);
@@ -127,8 +126,7 @@ int gpu_port_reserve(struct gpu_port *port, struct gpu_cell *cell, void **input)
 
 /* Its input is in place: publish it as soon as all that were reserved in its queue before are.
  * job->sequence is filled in. */
-void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell,
-		     const struct wire_ring_job *job);
+void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const struct wire_ring_job *job);
 
 /* Wake the worker if it sleeps; after a batch of submissions and releases. */
 void gpu_port_kick(struct gpu_port *port);

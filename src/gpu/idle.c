@@ -46,8 +46,7 @@ void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle)
 	if (worker->attr.poll == TIME_NEVER)
 		return;
 	if (!idle->armed && !idle->nap &&
-	    ((idle->turns % CLOCK_TURNS && worker->attr.poll) ||
-	     time_now() - idle->since < worker->attr.poll))
+	    ((idle->turns % CLOCK_TURNS && worker->attr.poll) || time_now() - idle->since < worker->attr.poll))
 		return;
 	if (worker->queue_mode)
 		nap(idle);
@@ -58,7 +57,6 @@ void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle)
 void gpu_idle_disarm(struct gpu_worker *worker, struct gpu_idle *idle)
 {
 	if (idle->armed)
-		__atomic_fetch_sub(&wire_ring_control(&worker->ring)->sleepers, 1,
-				   __ATOMIC_SEQ_CST);
+		__atomic_fetch_sub(&wire_ring_control(&worker->ring)->sleepers, 1, __ATOMIC_SEQ_CST);
 	*idle = (struct gpu_idle){0};
 }

@@ -18,7 +18,7 @@
 
 struct figures {
 	double quantize, ring; /* ns, medians */
-	double rate;	       /* images per second */
+	double rate;           /* images per second */
 };
 
 struct measurement {
@@ -93,8 +93,7 @@ static int start(struct measurement *m)
 {
 	struct gpu_worker_attr attr = m->arguments->attr;
 	struct wire_ring_shape shape = {QUEUES, SLOTS,
-					(m->job.length + WIRE_RING_LINE - 1) / WIRE_RING_LINE *
-						WIRE_RING_LINE};
+					(m->job.length + WIRE_RING_LINE - 1) / WIRE_RING_LINE * WIRE_RING_LINE};
 	int rc;
 
 	attr.program = "/proc/self/exe";
@@ -124,8 +123,7 @@ static int collect(struct measurement *m, unsigned *idle)
 	int n = gpu_port_poll(m->port, done, OUTSTANDING);
 
 	for (int i = 0; i < n; i++) {
-		if (done[i].result.length != m->job.length ||
-		    memcmp(done[i].output, m->expected, m->job.length) != 0) {
+		if (done[i].result.length != m->job.length || memcmp(done[i].output, m->expected, m->job.length) != 0) {
 			log_error("gpu", "a result is not what this processor makes of the image");
 			return -EBADMSG;
 		}
@@ -189,15 +187,14 @@ static void print(const struct measurement *m)
 	const struct figures *f = &m->figures;
 
 	if (a->json)
-		printf("{\"backend\": \"%s\", \"device\": \"%s\", \"width\": %" PRIu64
-		       ", \"height\": %" PRIu64 ", \"levels\": %" PRIu64 ", \"images\": %" PRIu64
+		printf("{\"backend\": \"%s\", \"device\": \"%s\", \"width\": %" PRIu64 ", \"height\": %" PRIu64
+		       ", \"levels\": %" PRIu64 ", \"images\": %" PRIu64
 		       ", \"quantize_ns\": %.0f, \"ring_ns\": %.0f, \"outstanding\": %d"
 		       ", \"images_per_s\": %.0f}\n",
-		       worker->backend, worker->device, a->width, a->height, a->levels, a->images,
-		       f->quantize, f->ring, OUTSTANDING, f->rate);
+		       worker->backend, worker->device, a->width, a->height, a->levels, a->images, f->quantize, f->ring,
+		       OUTSTANDING, f->rate);
 	else
-		printf("backend %s (%s), %" PRIu64 " images of %" PRIu64 " x %" PRIu64 ", %" PRIu64
-		       " levels\n"
+		printf("backend %s (%s), %" PRIu64 " images of %" PRIu64 " x %" PRIu64 ", %" PRIu64 " levels\n"
 		       "Tq     %8.2f us   one image by one thread, median\n"
 		       "Tring  %8.2f us   one image at a time through the ring, median\n"
 		       "rate   %8.0f /s   %d images at once\n",

@@ -8,9 +8,9 @@
 enum { GPU_FD_RING = 3, GPU_FD_CONTROL, GPU_FD_EVENT, GPU_FD_END };
 
 enum gpu_message_kind {
-	GPU_SAYS_READY,	 /* text: nothing */
+	GPU_SAYS_READY,  /* text: nothing */
 	GPU_SAYS_FAILED, /* text: why */
-	GPU_SAYS_LOG,	 /* level, room, text: a line of the log */
+	GPU_SAYS_LOG,    /* level, room, text: a line of the log */
 };
 
 struct gpu_message {

@@ -21,8 +21,8 @@ WIRE_RING_FN int64_t gpu_echo_output(const struct wire_ring_job *job, const char
 	return -1;
 }
 
-WIRE_RING_FN uint64_t gpu_echo_body(const struct gpu_team *team, const struct wire_ring_job *job,
-				    const void *input, void *output)
+WIRE_RING_FN uint64_t gpu_echo_body(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
+				    void *output)
 {
 	uint64_t wait = (uint64_t)job->param[GPU_ECHO_MICROSECONDS] * 1000;
 	uint64_t begin = wait ? gpu_team_clock() : 0, words = gpu_words(job->length), sum = 0;

@@ -48,8 +48,7 @@ WIRE_RING_FN void gpu_quantize_sum(const struct gpu_team *team, uint32_t *count,
 	}
 }
 
-WIRE_RING_FN uint64_t gpu_quantize_body(const struct gpu_team *team,
-					const struct wire_ring_job *job, const void *input,
+WIRE_RING_FN uint64_t gpu_quantize_body(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
 					void *output)
 {
 	uint32_t *count = team->scratch, *map = count + 256;

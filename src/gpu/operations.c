@@ -14,8 +14,7 @@ const struct gpu_operation *gpu_operation_find(uint32_t op)
 	return NULL;
 }
 
-int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job,
-		      const char **why)
+int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job, const char **why)
 {
 	int64_t output = gpu_operation_check(shape, job, why);
 

@@ -9,15 +9,15 @@
 #include "gpu/operation_echo.h"
 #include "gpu/operation_quantize.h"
 
-#define GPU_OPERATIONS(X)                                                                          \
-	X(QUANTIZE, quantize, "an image of 8-bit pixels in fewer levels: width, height, levels")   \
+#define GPU_OPERATIONS(X)                                                                                              \
+	X(QUANTIZE, quantize, "an image of 8-bit pixels in fewer levels: width, height, levels")                       \
 	X(ECHO, echo, "the same bytes again: microseconds to take at least")
 
 WIRE_RING_FN int64_t gpu_operation_output(const struct wire_ring_job *job, const char **why)
 {
 	switch (job->op) {
-#define GPU_OPERATION_CASE(OP, name, help)                                                         \
-	case WIRE_RING_##OP:                                                                       \
+#define GPU_OPERATION_CASE(OP, name, help)                                                                             \
+	case WIRE_RING_##OP:                                                                                           \
 		return gpu_##name##_output(job, why);
 		GPU_OPERATIONS(GPU_OPERATION_CASE)
 #undef GPU_OPERATION_CASE
@@ -28,8 +28,8 @@ WIRE_RING_FN int64_t gpu_operation_output(const struct wire_ring_job *job, const
 }
 
 /* gpu_job_check() of gpu.h, for a kernel too: the output's length, or negative and *why. */
-WIRE_RING_FN int64_t gpu_operation_check(const struct wire_ring_shape *shape,
-					 const struct wire_ring_job *job, const char **why)
+WIRE_RING_FN int64_t gpu_operation_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job,
+					 const char **why)
 {
 	int64_t output = gpu_operation_output(job, why);
 
@@ -46,13 +46,12 @@ WIRE_RING_FN int64_t gpu_operation_check(const struct wire_ring_shape *shape,
 
 /* Carry out a job that gpu_job_check() found good, by all threads of the team, each with the same
  * arguments; each gets its share of the output's check. */
-WIRE_RING_FN uint64_t gpu_operation_body(const struct gpu_team *team,
-					 const struct wire_ring_job *job, const void *input,
-					 void *output)
+WIRE_RING_FN uint64_t gpu_operation_body(const struct gpu_team *team, const struct wire_ring_job *job,
+					 const void *input, void *output)
 {
 	switch (job->op) {
-#define GPU_OPERATION_CASE(OP, name, help)                                                         \
-	case WIRE_RING_##OP:                                                                       \
+#define GPU_OPERATION_CASE(OP, name, help)                                                                             \
+	case WIRE_RING_##OP:                                                                                           \
 		return gpu_##name##_body(team, job, input, output);
 		GPU_OPERATIONS(GPU_OPERATION_CASE)
 #undef GPU_OPERATION_CASE

@@ -12,8 +12,8 @@
 
 struct port_queue {
 	uint64_t reserved, submitted; /* jobs handed out, of those published */
-	uint64_t taken;		      /* as last seen */
-	uint64_t done;		      /* as last seen */
+	uint64_t taken;               /* as last seen */
+	uint64_t done;                /* as last seen */
 	uint64_t polled, collected;   /* results handed out, of those given back */
 };
 
@@ -21,11 +21,11 @@ struct gpu_port {
 	struct wire_ring ring;
 	struct port_queue *queue;
 	bool *filled, *released; /* of each cell: beyond `submitted`, beyond `collected` */
-	uint32_t first;		 /* the queue that is reserved from first */
-	uint32_t turn;		 /* the queue that is polled first */
-	uint32_t arming;	 /* the last value of control->waits */
-	bool moved;		 /* an index, since the last kick */
-	bool broken;		 /* the worker wrote nonsense */
+	uint32_t first;          /* the queue that is reserved from first */
+	uint32_t turn;           /* the queue that is polled first */
+	uint32_t arming;         /* the last value of control->waits */
+	bool moved;              /* an index, since the last kick */
+	bool broken;             /* the worker wrote nonsense */
 };
 
 int gpu_port_create(const struct wire_ring *ring, struct gpu_port **out)
@@ -118,8 +118,7 @@ int gpu_port_reserve(struct gpu_port *port, struct gpu_cell *cell, void **input)
 	return 0;
 }
 
-void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell,
-		     const struct wire_ring_job *job)
+void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const struct wire_ring_job *job)
 {
 	struct wire_ring_job *to = wire_ring_job(&port->ring, cell->queue, cell->index);
 	struct port_queue *q = &port->queue[cell->queue];

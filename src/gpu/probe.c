@@ -76,8 +76,7 @@ static int judge(struct answer *answer, bool ended, int status, struct gpu_probe
 {
 	char how[64];
 
-	if (ended && status == 0 &&
-	    find_line(answer->text, "backend", out->backend, sizeof(out->backend)) &&
+	if (ended && status == 0 && find_line(answer->text, "backend", out->backend, sizeof(out->backend)) &&
 	    find_line(answer->text, "device", out->device, sizeof(out->device)))
 		return 0;
 	log_lines(answer->text);

@@ -10,7 +10,7 @@ struct gpu_arguments {
 	enum gpu_mode mode;
 	struct gpu_worker_attr attr;
 	bool queue_mode;
-	uint64_t share;		       /* UINT64_MAX: none */
+	uint64_t share;                /* UINT64_MAX: none */
 	uint64_t ring, control, event; /* descriptors; 0: not given */
 	uint64_t images, width, height, levels;
 	bool json;

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #define START_LIMIT (30 * TIME_S) /* a driver may build the kernels for its device */
-#define MESSAGES 16		  /* taken in a turn: the worker may say a lot */
-#define FD_LEAST 16		  /* beyond the numbers that a worker gets them under */
+#define MESSAGES 16               /* taken in a turn: the worker may say a lot */
+#define FD_LEAST 16               /* beyond the numbers that a worker gets them under */
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -103,8 +103,7 @@ static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring
 
 fail:
 	rc = -errno;
-	log_error("gpu", "cannot make a ring of %llu bytes: %m",
-		  (unsigned long long)ring->at.bytes);
+	log_error("gpu", "cannot make a ring of %llu bytes: %m", (unsigned long long)ring->at.bytes);
 	ring->base = NULL;
 	if (fd >= 0)
 		close(fd);
@@ -144,8 +143,7 @@ fail:
 	return rc;
 }
 
-static int spawn_worker(struct gpu_session *session, const struct gpu_worker_attr *attr,
-			bool queue_mode, int ring)
+static int spawn_worker(struct gpu_session *session, const struct gpu_worker_attr *attr, bool queue_mode, int ring)
 {
 	struct gpu_spawn spawn = {.queue_mode = queue_mode, .ring = ring};
 	int rc = make_descriptors(session, &spawn.control);
@@ -172,8 +170,8 @@ static int watch_all(struct gpu_session *session)
 	return rc;
 }
 
-int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape,
-		      bool queue_mode, struct gpu_session **out)
+int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+		      struct gpu_session **out)
 {
 	struct gpu_session *session = calloc(1, sizeof(*session));
 	int ring, rc;
@@ -285,15 +283,13 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 		session->worker = m->probe;
 		session->state = GPU_RUNNING;
 		session->deadline = TIME_NEVER;
-		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend,
-			  m->probe.device);
+		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend, m->probe.device);
 		return;
 	case GPU_SAYS_FAILED:
 		end(session, now, m->text);
 		return;
 	case GPU_SAYS_LOG:
-		log_at(MIN(m->level, LOG_LEVEL_DEBUG), m->room, "worker %d: %s", (int)session->pid,
-		       m->text);
+		log_at(MIN(m->level, LOG_LEVEL_DEBUG), m->room, "worker %d: %s", (int)session->pid, m->text);
 		return;
 	default:
 		end(session, now, "the worker process sent a message that there is not");
@@ -383,8 +379,7 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 			if (session->control < 0 && session->state < GPU_ENDING)
 				/* how it ended is about to be known */
 				session->deadline = MIN(session->deadline, now + GPU_STOP_GRACE);
-		} else if (session->process >= 0 &&
-			   gpu_spawn_reap(session->process, WNOHANG, &status)) {
+		} else if (session->process >= 0 && gpu_spawn_reap(session->process, WNOHANG, &status)) {
 			buried(session, status, now);
 		}
 	}

@@ -50,9 +50,7 @@ static void add_number(struct arguments *a, const char *name, uint64_t number, c
 {
 	char *text = a->text + a->used;
 
-	a->used +=
-		(size_t)snprintf(text, sizeof(a->text) - a->used, "%" PRIu64 "%s", number, unit) +
-		1;
+	a->used += (size_t)snprintf(text, sizeof(a->text) - a->used, "%" PRIu64 "%s", number, unit) + 1;
 	add(a, name, text);
 }
 
@@ -65,8 +63,7 @@ static void add_time(struct arguments *a, const char *name, uint64_t ns)
 }
 
 /* As arguments.c reads them. */
-static void make_arguments(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn,
-			   struct arguments *a)
+static void make_arguments(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, struct arguments *a)
 {
 	a->argv[a->count++] = attr->program;
 	add(a, "--backend", attr->backend);
@@ -119,8 +116,8 @@ static int set_attributes(posix_spawnattr_t *attributes)
 	posix_spawnattr_setsigmask(attributes, &none);
 	posix_spawnattr_setsigdefault(attributes, &all);
 	posix_spawnattr_setpgroup(attributes, 0);
-	return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-							    POSIX_SPAWN_SETPGROUP);
+	return posix_spawnattr_setflags(attributes,
+					POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
 static int start(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, pid_t *pid)
@@ -141,16 +138,14 @@ static int start(const struct gpu_worker_attr *attr, const struct gpu_spawn *spa
 	if (rc == 0)
 		rc = set_attributes(&attributes);
 	if (rc == 0)
-		rc = posix_spawn(pid, attr->program, &files, &attributes,
-				 (char *const *)arguments.argv, environ);
+		rc = posix_spawn(pid, attr->program, &files, &attributes, (char *const *)arguments.argv, environ);
 	posix_spawnattr_destroy(&attributes);
 destroy_files:
 	posix_spawn_file_actions_destroy(&files);
 	return -rc;
 }
 
-int gpu_spawn(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, pid_t *pid,
-	      int *pidfd)
+int gpu_spawn(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, pid_t *pid, int *pidfd)
 {
 	int rc = start(attr, spawn, pid);
 
@@ -193,8 +188,7 @@ bool gpu_spawn_reap(int pidfd, int flags, int *status)
 char *gpu_spawn_status(int status, char buf[static 64])
 {
 	if (WIFSIGNALED(status))
-		snprintf(buf, 64, "was killed by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
+		snprintf(buf, 64, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else
 		snprintf(buf, 64, "ended with exit status %d", WEXITSTATUS(status));
 	return buf;

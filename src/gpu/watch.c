@@ -43,20 +43,17 @@ static void look_at(struct gpu_worker *worker, struct gpu_busy *busy, uint64_t n
 	uint32_t queue = atomic_load(&busy->queue);
 	char limit[32];
 
-	if (!since || now < since || now - since <= worker->attr.job_timeout ||
-	    atomic_load(&busy->since) != since)
+	if (!since || now < since || now - since <= worker->attr.job_timeout || atomic_load(&busy->since) != since)
 		return;
-	gpu_worker_fail(worker, WIRE_RING_OVERTIME, queue, index,
-			"job %" PRIu64 " of queue %u takes longer than %s", index, queue,
-			units_format_time(worker->attr.job_timeout, limit));
+	gpu_worker_fail(worker, WIRE_RING_OVERTIME, queue, index, "job %" PRIu64 " of queue %u takes longer than %s",
+			index, queue, units_format_time(worker->attr.job_timeout, limit));
 	_exit(EX_TEMPFAIL);
 }
 
 /* Threads that sleep see that it is over. One may be about to sleep: the next turn wakes it. */
 static void wake(const struct gpu_worker *worker)
 {
-	syscall(SYS_futex, &wire_ring_control(&worker->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL,
-		0);
+	syscall(SYS_futex, &wire_ring_control(&worker->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static void *run(void *argument)

@@ -27,8 +27,7 @@ void gpu_worker_ready(struct gpu_worker *worker)
 	say(worker, &message);
 }
 
-void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char *room,
-		    const char *text)
+void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char *room, const char *text)
 {
 	struct gpu_message message = {.kind = GPU_SAYS_LOG, .level = level};
 
@@ -44,8 +43,8 @@ void gpu_worker_stopped(struct gpu_worker *worker)
 		set_state(worker, WIRE_RING_STOPPED);
 }
 
-void gpu_worker_fail(struct gpu_worker *worker, enum wire_ring_error error, uint32_t queue,
-		     uint64_t index, const char *format, ...)
+void gpu_worker_fail(struct gpu_worker *worker, enum wire_ring_error error, uint32_t queue, uint64_t index,
+		     const char *format, ...)
 {
 	struct wire_ring_header *header = wire_ring_header(&worker->ring);
 	struct gpu_message message = {.kind = GPU_SAYS_FAILED};
@@ -68,14 +67,13 @@ void gpu_worker_fail_ring(struct gpu_worker *worker, int rc, uint32_t queue, uin
 {
 	if (rc == -WIRE_RING_SEQUENCE)
 		gpu_worker_fail(worker, WIRE_RING_SEQUENCE, queue, index,
-				"job %" PRIu64 " of queue %u: its sequence number is not %" PRIu64,
-				index, queue, index + 1);
+				"job %" PRIu64 " of queue %u: its sequence number is not %" PRIu64, index, queue,
+				index + 1);
 	else
-		gpu_worker_fail(
-			worker, WIRE_RING_JUMPED, queue, index,
-			"queue %u: an index went back, or on by more than the %u slots that "
-			"there are; at %" PRIu64,
-			queue, worker->ring.shape.slots, index);
+		gpu_worker_fail(worker, WIRE_RING_JUMPED, queue, index,
+				"queue %u: an index went back, or on by more than the %u slots that "
+				"there are; at %" PRIu64,
+				queue, worker->ring.shape.slots, index);
 }
 
 void gpu_worker_results(struct gpu_worker *worker)

@@ -44,8 +44,7 @@ extern const struct gpu_backend *const gpu_backends[];
 
 /* The backend of that name, or for "auto" the first whose probe succeeds; *out is filled in. NULL:
  * logged. */
-const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr,
-					     struct gpu_probe *out);
+const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr, struct gpu_probe *out);
 
 /*
  * worker.c: the state of the process, and what a backend says. Any thread.
@@ -62,9 +61,9 @@ struct gpu_worker {
 	/* For backends to read. */
 	struct wire_ring ring;
 	struct gpu_worker_attr attr; /* threads is what to use: not 0 */
-	struct gpu_probe probe;	     /* its backend's */
-	bool queue_mode;	     /* nobody kicks */
-	int share; /* the first of attr.threads processors that are this session's; -1: any */
+	struct gpu_probe probe;      /* its backend's */
+	bool queue_mode;             /* nobody kicks */
+	int share;                   /* the first of attr.threads processors that are this session's; -1: any */
 
 	/* Behind the functions below. */
 	const struct gpu_backend *backend;
@@ -88,14 +87,13 @@ static inline bool gpu_worker_stopping(const struct gpu_worker *worker)
 void gpu_worker_stopped(struct gpu_worker *worker);
 
 /* A line for the daemon's log. */
-void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char *room,
-		    const char *text);
+void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char *room, const char *text);
 
 /* The session is over: error and place go into the ring's header, and the text to the daemon and
  * from there to the client. Of several the first counts. gpu_worker_stopping() is true then.
  * `queue` and `index` are 0 for what is no job's fault. */
-void gpu_worker_fail(struct gpu_worker *worker, enum wire_ring_error error, uint32_t queue,
-		     uint64_t index, const char *format, ...) __attribute__((format(printf, 5, 6)));
+void gpu_worker_fail(struct gpu_worker *worker, enum wire_ring_error error, uint32_t queue, uint64_t index,
+		     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* The same for what wire_ring_take() or wire_ring_has_room() found, of queue `queue`. */
 void gpu_worker_fail_ring(struct gpu_worker *worker, int rc, uint32_t queue, uint64_t index);
@@ -105,8 +103,8 @@ void gpu_worker_results(struct gpu_worker *worker);
 
 /* Thread `thread` begins a job at time `now`; if it takes longer than attr.job_timeout, the watch
  * fails the session and ends the process. */
-static inline void gpu_worker_begin(struct gpu_worker *worker, unsigned thread, uint32_t queue,
-				    uint64_t index, uint64_t now)
+static inline void gpu_worker_begin(struct gpu_worker *worker, unsigned thread, uint32_t queue, uint64_t index,
+				    uint64_t now)
 {
 	struct gpu_busy *busy = &worker->busy[thread];
 
@@ -136,8 +134,8 @@ static inline void gpu_worker_end(struct gpu_worker *worker, unsigned thread)
 struct gpu_idle {
 	unsigned turns; /* without work */
 	uint64_t since; /* when that began, as far as the clock was looked at */
-	uint64_t nap;	/* the last one */
-	uint32_t kick;	/* what the word was when it armed */
+	uint64_t nap;   /* the last one */
+	uint32_t kick;  /* what the word was when it armed */
 	bool armed;
 };
 

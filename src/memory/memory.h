@@ -13,7 +13,7 @@ struct memory_buffer {
 	struct memory_buffer *next;
 	void *addr;
 	const struct fabric_region *region;
-	void *owner; /* the user's: the connection it belongs to while in use */
+	void *owner;      /* the user's: the connection it belongs to while in use */
 	struct list node; /* the user's */
 };
 
@@ -30,8 +30,7 @@ struct memory_pool_attr {
 };
 
 /* 0, -ENOMEM (logged by the fabric with what to do). */
-int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr,
-		       struct memory_pool **out);
+int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr, struct memory_pool **out);
 /* Every buffer is back, or nothing can touch it any more. */
 void memory_pool_destroy(struct memory_pool *pool);
 

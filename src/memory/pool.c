@@ -22,8 +22,7 @@ struct memory_pool {
 
 static int grow(struct memory_pool *pool)
 {
-	uint32_t count = (uint32_t)MIN((uint64_t)pool->attr.chunk,
-				       pool->attr.max - pool->stats.buffers);
+	uint32_t count = (uint32_t)MIN((uint64_t)pool->attr.chunk, pool->attr.max - pool->stats.buffers);
 	size_t size = (size_t)count * pool->attr.buffer_size;
 	struct chunk *chunk;
 	int rc = -ENOMEM;
@@ -63,8 +62,7 @@ free_chunk:
 	return rc;
 }
 
-int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr,
-		       struct memory_pool **out)
+int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr, struct memory_pool **out)
 {
 	struct memory_pool *pool = calloc(1, sizeof(*pool));
 	int rc;

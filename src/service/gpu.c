@@ -14,9 +14,8 @@
 #define DRAIN_LOOK TIME_MS           /* between looks at a ring that the client has left to run empty */
 
 static const char *const state_names[] = {
-	[GPU_AGENT_WAITING] = "waiting", [GPU_AGENT_STARTING] = "starting",
-	[GPU_AGENT_RUNNING] = "running", [GPU_AGENT_FINISHING] = "finishing",
-	[GPU_AGENT_ENDING] = "ending",   [GPU_AGENT_CLOSED] = "closed",
+	[GPU_AGENT_WAITING] = "waiting",     [GPU_AGENT_STARTING] = "starting", [GPU_AGENT_RUNNING] = "running",
+	[GPU_AGENT_FINISHING] = "finishing", [GPU_AGENT_ENDING] = "ending",     [GPU_AGENT_CLOSED] = "closed",
 };
 
 static void log_running(const struct gpu_agent *a)
@@ -27,10 +26,10 @@ static void log_running(const struct gpu_agent *a)
 	char payload[32];
 
 	conn_get_info(a->conn, &info);
-	log_info("gpu", "%s (%s): session in %s mode, %u queues of %u slots of %s, worker %d, %s %s",
-		 info.peer, info.transport, a->mode == WIRE_GPU_RPC ? "RPC" : "queue",
-		 shape->queues, shape->slots, units_format_size(shape->payload, payload),
-		 (int)gpu_session_pid(a->session), worker->backend, worker->device);
+	log_info("gpu", "%s (%s): session in %s mode, %u queues of %u slots of %s, worker %d, %s %s", info.peer,
+		 info.transport, a->mode == WIRE_GPU_RPC ? "RPC" : "queue", shape->queues, shape->slots,
+		 units_format_size(shape->payload, payload), (int)gpu_session_pid(a->session), worker->backend,
+		 worker->device);
 }
 
 /* The connection is gone: what it could reach goes, and the worker with it. */
@@ -49,8 +48,7 @@ static void set_state(struct gpu_agent *a, enum gpu_agent_state state)
 {
 	uint64_t now = a->worker->now;
 
-	log_debug("gpu", "session %p: %s to %s", (void *)a, state_names[a->state],
-		  state_names[state]);
+	log_debug("gpu", "session %p: %s to %s", (void *)a, state_names[a->state], state_names[state]);
 	a->state = state;
 	a->deadline = TIME_NEVER;
 	switch (state) {
@@ -260,8 +258,8 @@ static int job(struct gpu_agent *a, const struct wire_record *request, const voi
 	bool ends = request->id == WIRE_GPU_TERMINATE && !request->length;
 
 	if (a->state != GPU_AGENT_RUNNING)
-		gpu_agent_fail(a, -EBADMSG, "a job %s", a->state == GPU_AGENT_FINISHING
-							       ? "after the request to end the session"
+		gpu_agent_fail(a, -EBADMSG, "a job %s",
+			       a->state == GPU_AGENT_FINISHING ? "after the request to end the session"
 							       : "before the session was opened");
 	else if (ends)
 		gpu_agent_handle(a, GPU_AGENT_TERMINATE);
@@ -291,8 +289,7 @@ static int record(struct conn *conn, const struct wire_record *request, const vo
 		   request->length >= handlers[request->op].body_min &&
 		   request->length <= handlers[request->op].body_max))
 		return handlers[request->op].handle(a, request, body);
-	gpu_agent_fail(a, -EBADMSG, "a request that is none: operation %u with %u bytes", request->op,
-		       request->length);
+	gpu_agent_fail(a, -EBADMSG, "a request that is none: operation %u with %u bytes", request->op, request->length);
 	return 0;
 }
 
@@ -311,8 +308,7 @@ static bool take_place(struct service_gpu *gpu)
 
 /* The place that is taken here is the agent's. */
 static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
-			      const struct wire_request *request, struct wire_accept *grant,
-			      uint64_t *detail)
+			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	(void)group;
 	(void)request;

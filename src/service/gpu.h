@@ -11,8 +11,8 @@
 #define GPU_TRANSFERS 64 /* inputs and outputs on their way on one connection */
 
 enum gpu_agent_state {
-	GPU_AGENT_WAITING,   /* for the client to open a session */
-	GPU_AGENT_STARTING,  /* the worker process comes up */
+	GPU_AGENT_WAITING,  /* for the client to open a session */
+	GPU_AGENT_STARTING, /* the worker process comes up */
 	GPU_AGENT_RUNNING,
 	GPU_AGENT_FINISHING, /* the client is done, jobs from before are under way */
 	GPU_AGENT_ENDING,    /* the client was told, and has a moment to leave */
@@ -33,7 +33,7 @@ enum gpu_agent_event {
 struct gpu_job {
 	struct conn_transfer wire; /* the read of its input, then the write of its output */
 	struct gpu_agent *agent;
-	struct list node; /* in agent->reads or agent->answers while it waits for room */
+	struct list node;     /* in agent->reads or agent->answers while it waits for room */
 	struct gpu_job *next; /* of the same bucket; later, of those answered together */
 	struct gpu_cell cell;
 	struct wire_ring_job ring;
@@ -46,7 +46,7 @@ struct gpu_job {
 struct gpu_agent {
 	struct list node; /* of the worker */
 	struct service_worker *worker;
-	struct conn *conn; /* NULL once it is closed */
+	struct conn *conn;            /* NULL once it is closed */
 	struct fabric_domain *domain; /* the connection's own: no other client's keys reach this ring */
 	enum gpu_agent_state state;
 	uint64_t deadline;
@@ -68,15 +68,15 @@ struct gpu_agent {
 	struct gpu_job *job;     /* by queue and place in it */
 	struct gpu_job **bucket; /* by id: not answered yet */
 	unsigned bucket_shift;
-	uint32_t multiplier;  /* of the ids' hash, drawn anew for each session */
-	unsigned jobs;        /* that hold a cell */
+	uint32_t multiplier; /* of the ids' hash, drawn anew for each session */
+	unsigned jobs;       /* that hold a cell */
 	struct list reads, answers;
 	struct conn_transfer last; /* the write that answers the request to end */
 };
 
 /* What a worker thread has for its sessions. */
 struct gpu_worker_sessions {
-	int fd; /* an epoll of their descriptors */
+	int fd;        /* an epoll of their descriptors */
 	uint64_t look; /* when to ask it without being told that it is readable */
 	struct list agents;
 };
@@ -89,8 +89,7 @@ struct gpu_worker_sessions {
 void gpu_agent_handle(struct gpu_agent *agent, enum gpu_agent_event event);
 
 /* The session ends with an error: log it, tell the client, close. The first counts. */
-void gpu_agent_fail(struct gpu_agent *agent, int error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void gpu_agent_fail(struct gpu_agent *agent, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Tell the client why, where that has not been possible yet. */
 void gpu_agent_say_ended(struct gpu_agent *agent);

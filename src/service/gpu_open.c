@@ -30,8 +30,7 @@ static uint32_t clip(uint32_t asked, uint32_t most)
 static struct wire_ring_shape shape_of(const struct service_gpu *gpu, const struct wire_gpu_open *asked)
 {
 	uint32_t payload = clip(asked->payload, gpu_payload_max(gpu));
-	struct wire_ring_shape shape = {clip(asked->queues, gpu->queues), clip(asked->slots, gpu->slots),
-					0};
+	struct wire_ring_shape shape = {clip(asked->queues, gpu->queues), clip(asked->slots, gpu->slots), 0};
 
 	if (!asked->payload)
 		payload = MIN(payload, PAYLOAD_DEFAULT);
@@ -53,8 +52,7 @@ static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 		gpu_agent_fail(a, -EBADMSG, "an unknown flag (%#x) or reserved field (%u) is not 0",
 			       asked->flags & ~WIRE_GPU_SENDS, asked->reserved);
 	else if (asked->payload > most)
-		gpu_agent_fail(a, -EMSGSIZE,
-			       "a payload of %u bytes was asked for; gpu.memory of the server allows %u",
+		gpu_agent_fail(a, -EMSGSIZE, "a payload of %u bytes was asked for; gpu.memory of the server allows %u",
 			       asked->payload, most);
 	else
 		return true;
@@ -99,8 +97,7 @@ static int register_ring(struct gpu_agent *a)
 	fabric_limits(fabric_domain_fabric(a->domain), &limits);
 	rc = reach(a, 0, 0, at->client, limits.windows ? FABRIC_WINDOWS : FABRIC_REMOTE_READ);
 	if (rc == 0)
-		rc = reach(a, 1, at->client, at->control,
-			   limits.windows ? FABRIC_WINDOWS : FABRIC_REMOTE_WRITE);
+		rc = reach(a, 1, at->client, at->control, limits.windows ? FABRIC_WINDOWS : FABRIC_REMOTE_WRITE);
 	return rc;
 }
 
@@ -133,20 +130,18 @@ void gpu_open(struct gpu_agent *a, const struct wire_record *request, const void
 }
 
 /* The key by which the client reaches a part of the ring; a window's, where the device has windows. 0, or -EAGAIN. */
-static int part_key(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access,
-		    uint32_t *key)
+static int part_key(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access, uint32_t *key)
 {
 	struct fabric_endpoint *endpoint = conn_endpoint(a->conn);
 	int rc;
 
 	if (!a->window[part]) {
-		rc = fabric_window_open(endpoint, a->region[part], a->ring->base + from, to - from,
-					access, &a->window[part]);
+		rc = fabric_window_open(endpoint, a->region[part], a->ring->base + from, to - from, access,
+					&a->window[part]);
 		if (rc != 0 && rc != -EOPNOTSUPP)
 			return rc;
 	}
-	*key = a->window[part] ? fabric_window_rkey(a->window[part])
-			       : fabric_region_rkey(a->region[part], endpoint);
+	*key = a->window[part] ? fabric_window_rkey(a->window[part]) : fabric_region_rkey(a->region[part], endpoint);
 	return 0;
 }
 
@@ -156,8 +151,7 @@ static int keys(struct gpu_agent *a, struct wire_gpu_ring *answer)
 	int rc = part_key(a, 0, 0, at->client, FABRIC_REMOTE_READ, &answer->worker_rkey);
 
 	if (rc == 0)
-		rc = part_key(a, 1, at->client, at->control, FABRIC_REMOTE_WRITE,
-			      &answer->client_rkey);
+		rc = part_key(a, 1, at->client, at->control, FABRIC_REMOTE_WRITE, &answer->client_rkey);
 	answer->worker_addr = (uintptr_t)a->ring->base;
 	answer->client_addr = (uintptr_t)a->ring->base + at->client;
 	return rc;

@@ -86,8 +86,7 @@ static bool range_good(const struct wire_remote *range)
 }
 
 /* Fill *job; a wrong one ends the session. */
-static bool check(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *asked,
-		  struct wire_ring_job *job)
+static bool check(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *asked, struct wire_ring_job *job)
 {
 	const char *why = NULL;
 	int64_t output;
@@ -109,8 +108,8 @@ static bool check(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *a
 		gpu_agent_fail(a, -EBADMSG, "job %u: %s", id, why);
 	else if (asked->output.length != (uint64_t)output)
 		gpu_agent_fail(a, -EBADMSG,
-			       "job %u: room for %" PRIu64 " bytes of output was given, and it has %" PRId64,
-			       id, asked->output.length, output);
+			       "job %u: room for %" PRIu64 " bytes of output was given, and it has %" PRId64, id,
+			       asked->output.length, output);
 	return a->state == GPU_AGENT_RUNNING;
 }
 
@@ -141,8 +140,7 @@ int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const vo
 	void *input;
 
 	if (request->length != sizeof(asked)) {
-		gpu_agent_fail(a, -EBADMSG, "job %u: a request of %u bytes", request->id,
-			       request->length);
+		gpu_agent_fail(a, -EBADMSG, "job %u: a request of %u bytes", request->id, request->length);
 		return 0;
 	}
 	memcpy(&asked, body, sizeof(asked));
@@ -261,8 +259,7 @@ static unsigned count_answers(const struct gpu_agent *a)
 {
 	unsigned n = 0;
 
-	for (const struct list *pos = a->answers.next; pos != &a->answers && n < CONN_CHAIN_MAX;
-	     pos = pos->next)
+	for (const struct list *pos = a->answers.next; pos != &a->answers && n < CONN_CHAIN_MAX; pos = pos->next)
 		n++;
 	return n;
 }
@@ -300,8 +297,7 @@ bool gpu_rpc_answer_end(struct gpu_agent *a)
 	if (a->sends)
 		a->answered = gpu_reply(a, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
 	else
-		a->answered = conn_write_imm(a->conn, &a->last, &nothing, 0, 0,
-					     WIRE_GPU_TERMINATE) == 0;
+		a->answered = conn_write_imm(a->conn, &a->last, &nothing, 0, 0, WIRE_GPU_TERMINATE) == 0;
 	return a->answered;
 }
 
@@ -327,8 +323,8 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 	struct gpu_job *job = job_of(a, &done->cell);
 
 	if (done->result.id != job->ring.id || done->result.length != job->output.length) {
-		gpu_agent_fail(a, -EIO, "the worker answered job %u by job %u with %u bytes",
-			       job->ring.id, done->result.id, done->result.length);
+		gpu_agent_fail(a, -EIO, "the worker answered job %u by job %u with %u bytes", job->ring.id,
+			       done->result.id, done->result.length);
 		return;
 	}
 	job->from = done->output;

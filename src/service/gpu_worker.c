@@ -195,8 +195,7 @@ void service_worker_get_stats(const struct service_worker *w, struct service_sta
 	if (!w->sessions)
 		return;
 	for (struct list *pos = w->gpu->agents.next; pos != &w->gpu->agents; pos = pos->next)
-		out->gpu_queue_jobs +=
-			gpu_agent_queue_jobs(container_of(pos, struct gpu_agent, node));
+		out->gpu_queue_jobs += gpu_agent_queue_jobs(container_of(pos, struct gpu_agent, node));
 }
 
 /* One that was asked to end has a moment for it. */

@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 
-static const struct fabric_region *arena_of(const struct service_shared *shared,
-					    const struct conn_group *group)
+static const struct fabric_region *arena_of(const struct service_shared *shared, const struct conn_group *group)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(shared->arena); i++)
 		if (shared->arena[i].domain == conn_group_domain(group))
@@ -28,8 +27,7 @@ uint64_t kv_agent_value_max(const struct kv_agent *agent)
 }
 
 static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
-			      const struct wire_request *request, struct wire_accept *grant,
-			      uint64_t *detail)
+			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	(void)request;
 	if (!shared->store) {
@@ -65,8 +63,8 @@ void kv_answer(struct conn *conn, struct service_worker *worker, const struct wi
 	       struct wire_record *reply, enum wire_status status, uint32_t length)
 {
 	/* An answer with a body says how to go on, and a condition may fail: those are no errors. */
-	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length &&
-		     status != WIRE_EXISTS && status != WIRE_STALE))
+	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length && status != WIRE_EXISTS &&
+		     status != WIRE_STALE))
 		worker->stats.kv_errors++;
 	reply->id = request->id;
 	reply->op = request->op;
@@ -79,8 +77,7 @@ _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of wh
 
 /* The value's length is known only when it is found: try what room the message has, and once
  * more with the length where that was too little. */
-static int get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	       const char *body)
+static int get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct store *store = worker->shared->store;
@@ -94,14 +91,14 @@ static int get(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 		if (unlikely(!reply))
 			return -EAGAIN;
 		room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
-		found = store_copy(store, body, request->length, worker->now,
-				   (char *)(reply + 1) + head, room, &len, &version);
+		found = store_copy(store, body, request->length, worker->now, (char *)(reply + 1) + head, room, &len,
+				   &version);
 		if (found == 0 || len <= room) {
 			if (unlikely(head) && found)
 				memcpy(reply + 1, &version, sizeof(version));
 			worker->stats.kv_gets++;
 			kv_answer(conn, worker, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
-			       found ? (uint32_t)len + head : 0);
+				  found ? (uint32_t)len + head : 0);
 			return 0;
 		}
 		if (len > WIRE_INLINE_MAX)
@@ -109,8 +106,7 @@ static int get(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 	} while (true);
 }
 
-static int set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	       const char *body)
+static int set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	uint32_t key_len = request->arg;
@@ -128,16 +124,15 @@ static int set(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 		kv_answer(conn, worker, request, reply, WIRE_TOO_LARGE, 0);
 		return 0;
 	}
-	rc = store_set(worker->shared->store, body, key_len, body + key_len,
-		       request->length - key_len, NULL, worker->now, NULL);
+	rc = store_set(worker->shared->store, body, key_len, body + key_len, request->length - key_len, NULL,
+		       worker->now, NULL);
 	status = likely(rc == 0) ? WIRE_OK : wire_status_of(rc);
 	worker->stats.kv_sets++;
 	kv_answer(conn, worker, request, reply, status, 0);
 	return 0;
 }
 
-static int delete(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		  const char *body)
+static int delete_key(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
@@ -151,8 +146,7 @@ static int delete(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	return 0;
 }
 
-static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	          const char *body)
+static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
@@ -176,21 +170,19 @@ static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_r
 #define KEY_ALL 255  /* or on all of them */
 
 static const struct {
-	int (*handle)(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		      const char *body);
+	int (*handle)(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
 	uint32_t body_min, body_max;
 	uint8_t key_at; /* where in the body the key begins */
 	bool key_arg;   /* the argument is its length; else it goes to the body's end */
 } handlers[] = {
 	[WIRE_OP_GET] = {get, 1, WIRE_KEY_MAX, 0, false},
 	[WIRE_OP_SET] = {set, 1, UINT32_MAX, 0, true},
-	[WIRE_OP_DELETE] = {delete, 1, WIRE_KEY_MAX, 0, false},
+	[WIRE_OP_DELETE] = {delete_key, 1, WIRE_KEY_MAX, 0, false},
 	[WIRE_OP_EXISTS] = {exists, 1, WIRE_KEY_MAX, 0, false},
 	[WIRE_OP_GET_INTO] = {kv_get_into, REMOTE + 1, REMOTE + WIRE_KEY_MAX, REMOTE, false},
 	[WIRE_OP_SET_FROM] = {kv_set_from, REMOTE + 1, REMOTE + WIRE_KEY_MAX, REMOTE, false},
 	[WIRE_OP_PUT] = {kv_serve_put, PUT + 1, UINT32_MAX, PUT, true},
-	[WIRE_OP_PUT_FROM] = {kv_put_from, REMOTE + PUT + 1, REMOTE + PUT + WIRE_KEY_MAX, REMOTE + PUT,
-			      false},
+	[WIRE_OP_PUT_FROM] = {kv_put_from, REMOTE + PUT + 1, REMOTE + PUT + WIRE_KEY_MAX, REMOTE + PUT, false},
 	[WIRE_OP_STAT] = {kv_serve_stat, 1, WIRE_KEY_MAX, 0, false},
 	[WIRE_OP_EXPIRE] = {kv_serve_expire, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
 	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
@@ -201,8 +193,7 @@ static const struct {
 };
 
 /* Whether a request has to wait for a large SET that came before it. */
-static bool key_busy(const struct kv_agent *agent, const struct wire_record *request,
-		     const char *body)
+static bool key_busy(const struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	uint8_t at = handlers[request->op].key_at;
 	uint32_t rest = request->length - at;

@@ -5,11 +5,10 @@
 #include "service/kv.h"
 
 _Static_assert((int)WIRE_ALWAYS == STORE_ALWAYS && (int)WIRE_IF_ABSENT == STORE_IF_ABSENT &&
-		       (int)WIRE_IF_PRESENT == STORE_IF_PRESENT &&
-		       (int)WIRE_IF_VERSION == STORE_IF_VERSION,
+		       (int)WIRE_IF_PRESENT == STORE_IF_PRESENT && (int)WIRE_IF_VERSION == STORE_IF_VERSION,
 	       "a condition has one number on the wire and in the store");
 
-#define SCAN_KEYS 256 /* looked at for one request: some ten microseconds under the store's locks */
+#define SCAN_KEYS 256          /* looked at for one request: some ten microseconds under the store's locks */
 #define SCAN_PAGE (64u * 1024) /* bytes copied under them at most */
 #define SCAN_ROOM ((uint32_t)(sizeof(uint64_t) + sizeof(struct wire_entry)) + WIRE_PAD(WIRE_KEY_MAX))
 _Static_assert(SCAN_ROOM <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "any key fits the page that it is first in");
@@ -47,13 +46,11 @@ static int answer(struct conn *conn, struct kv_agent *agent, const struct wire_r
 {
 	if (rc == 0 && length)
 		memcpy(reply + 1, body, length);
-	kv_answer(conn, agent->worker, request, reply, rc == 0 ? WIRE_OK : wire_status_of(rc),
-		  rc == 0 ? length : 0);
+	kv_answer(conn, agent->worker, request, reply, rc == 0 ? WIRE_OK : wire_status_of(rc), rc == 0 ? length : 0);
 	return 0;
 }
 
-int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	   const char *body)
+int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	uint32_t key_len = request->arg, length = request->length - (uint32_t)sizeof(struct wire_put);
@@ -65,8 +62,7 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 	int rc;
 
 	memcpy(&wire, body, sizeof(wire));
-	if (key_len < 1 || key_len > WIRE_KEY_MAX || key_len > length ||
-	    wire.condition >= WIRE_CONDITIONS)
+	if (key_len < 1 || key_len > WIRE_KEY_MAX || key_len > length || wire.condition >= WIRE_CONDITIONS)
 		return -EPROTO;
 	reply = conn_reserve(conn, sizeof(version), NULL);
 	if (!reply)
@@ -77,13 +73,12 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 		return answer(conn, agent, request, reply, -EMSGSIZE, NULL, 0);
 	}
 	put = kv_store_put(&wire, worker->now);
-	rc = store_set(worker->shared->store, key, key_len, key + key_len, length - key_len, &put,
-		       worker->now, &version);
+	rc = store_set(worker->shared->store, key, key_len, key + key_len, length - key_len, &put, worker->now,
+		       &version);
 	return answer(conn, agent, request, reply, rc, &version, sizeof(version));
 }
 
-int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	    const char *body)
+int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct wire_record *reply = conn_reserve(conn, sizeof(struct wire_meta), NULL);
@@ -109,8 +104,7 @@ static uint64_t number_of(const char *body)
 	return number;
 }
 
-int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	      const char *body)
+int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
@@ -120,13 +114,12 @@ int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire
 	if (!reply)
 		return -EAGAIN;
 	worker->stats.kv_expires++;
-	found = store_expire(worker->shared->store, body + sizeof(uint64_t),
-			     request->length - sizeof(uint64_t), expires, worker->now);
+	found = store_expire(worker->shared->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
+			     expires, worker->now);
 	return answer(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0);
 }
 
-int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		 const char *body)
+int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct wire_record *reply;
@@ -138,15 +131,14 @@ int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct w
 	if (!reply)
 		return -EAGAIN;
 	worker->stats.kv_deletes++;
-	rc = store_delete(worker->shared->store, body + sizeof(uint64_t),
-			  request->length - sizeof(uint64_t), number_of(body), worker->now);
+	rc = store_delete(worker->shared->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
+			  number_of(body), worker->now);
 	if (rc >= 0)
 		rc = rc == 1 ? 0 : -ENOENT;
 	return answer(conn, agent, request, reply, rc, NULL, 0);
 }
 
-int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	    const char *body)
+int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	struct {
@@ -159,9 +151,8 @@ int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	if (!reply)
 		return -EAGAIN;
 	worker->stats.kv_incrs++;
-	rc = store_incr(worker->shared->store, body + sizeof(uint64_t),
-			request->length - sizeof(uint64_t), (int64_t)number_of(body), worker->now,
-			&sum.number, &sum.version);
+	rc = store_incr(worker->shared->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
+			(int64_t)number_of(body), worker->now, &sum.number, &sum.version);
 	if (rc == -EINVAL) /* the key was checked: it is the value */
 		rc = -EDOM;
 	return answer(conn, agent, request, reply, rc, &sum, sizeof(sum));
@@ -191,8 +182,7 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 	return true;
 }
 
-int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	    const char *body)
+int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct service_worker *worker = agent->worker;
 	uint64_t cursor = number_of(body);
@@ -218,8 +208,7 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	return 0;
 }
 
-int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	     const char *body)
+int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct {
 		uint64_t cursor, deleted;
@@ -233,8 +222,7 @@ int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_
 	return answer(conn, agent, request, reply, 0, &flushed, sizeof(flushed));
 }
 
-int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-	    const char *body)
+int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct wire_record *reply = conn_reserve(conn, sizeof(struct wire_info), NULL);
 	struct store_stats stats;

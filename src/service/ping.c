@@ -12,12 +12,10 @@ struct ping_agent {
 };
 
 static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
-			      const struct wire_request *request, struct wire_accept *grant,
-			      uint64_t *detail)
+			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	(void)group;
-	if (request->size > shared->ping_size_max ||
-	    request->size > WIRE_BODY_MAX(request->message_size)) {
+	if (request->size > shared->ping_size_max || request->size > WIRE_BODY_MAX(request->message_size)) {
 		*detail = shared->ping_size_max;
 		return WIRE_REASON_MESSAGE_SIZE;
 	}
@@ -82,11 +80,11 @@ static void print_statistics(const struct conn *conn, const struct ping_agent *a
 	getrusage(RUSAGE_THREAD, &usage);
 	conn_get_info(conn, &info);
 	rate = seconds > 0 ? (double)agent->echoes / seconds : 0;
-	log_info("ping", "%s (%s): %" PRIu64 " round trips of %u bytes in %.3f s, %.0f messages/s, "
-			 "%.1f Mb/s each way, user %.3f s, system %.3f s",
+	log_info("ping",
+		 "%s (%s): %" PRIu64 " round trips of %u bytes in %.3f s, %.0f messages/s, "
+		 "%.1f Mb/s each way, user %.3f s, system %.3f s",
 		 info.peer, info.transport, agent->echoes, conn_request(conn)->size, seconds, rate,
-		 rate * conn_request(conn)->size * 8 / 1e6,
-		 seconds_between(&agent->usage.ru_utime, &usage.ru_utime),
+		 rate * conn_request(conn)->size * 8 / 1e6, seconds_between(&agent->usage.ru_utime, &usage.ru_utime),
 		 seconds_between(&agent->usage.ru_stime, &usage.ru_stime));
 }
 

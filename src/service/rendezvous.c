@@ -68,9 +68,8 @@ bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
 	return false;
 }
 
-int kv_answer_too_large(struct conn *conn, struct kv_agent *agent,
-			const struct wire_record *request, const char *key, uint32_t key_len,
-			uint64_t value_len)
+int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
+			uint32_t key_len, uint64_t value_len)
 {
 	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(value_len) + key_len, NULL);
 
@@ -78,8 +77,7 @@ int kv_answer_too_large(struct conn *conn, struct kv_agent *agent,
 		return -EAGAIN;
 	memcpy(reply + 1, &value_len, sizeof(value_len));
 	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
-	kv_answer(conn, agent->worker, request, reply, WIRE_TOO_LARGE,
-		  (uint32_t)sizeof(value_len) + key_len);
+	kv_answer(conn, agent->worker, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len);
 	return 0;
 }
 
@@ -95,8 +93,7 @@ static void get_done(struct conn_transfer *wire, enum fabric_status status)
 
 /* Post the write, then its answer behind it: one round trip in all. */
 static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		       struct wire_record *reply, const struct wire_remote *to,
-		       struct store_ref *ref)
+		       struct wire_record *reply, const struct wire_remote *to, struct store_ref *ref)
 {
 	struct kv_transfer *t = transfer_take(agent);
 	uint32_t head = request->flags & WIRE_VERSIONED;
@@ -144,8 +141,7 @@ static bool remote_valid(const struct wire_remote *remote)
 	return remote->length && remote->addr + remote->length >= remote->addr;
 }
 
-int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		const char *body)
+int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct store *store = agent->worker->shared->store;
 	const char *key = body + sizeof(struct wire_remote);
@@ -189,8 +185,7 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
-	kv_answer(conn, t->agent->worker, &t->request, reply, t->status,
-		  versioned ? sizeof(t->version) : 0);
+	kv_answer(conn, t->agent->worker, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0);
 	return true;
 }
 
@@ -311,8 +306,7 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	return rc;
 }
 
-int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		const char *body)
+int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct large_set set = {
 		.key = body + sizeof(set.from),
@@ -323,8 +317,7 @@ int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	return set_begin(conn, agent, request, &set);
 }
 
-int kv_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		const char *body)
+int kv_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_put);
 	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};

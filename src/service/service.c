@@ -37,9 +37,8 @@ void service_refuse(struct fabric_request *fabric_request, enum wire_reason reas
 	fabric_reject(fabric_request, data, sizeof(data));
 }
 
-int service_accept(const struct service *service, struct service_worker *worker,
-		   struct conn_group *group, struct fabric_request *fabric_request,
-		   const struct wire_request *request)
+int service_accept(const struct service *service, struct service_worker *worker, struct conn_group *group,
+		   struct fabric_request *fabric_request, const struct wire_request *request)
 {
 	struct wire_accept grant = {0};
 	struct conn_attr attr = {0};
@@ -61,8 +60,7 @@ int service_accept(const struct service *service, struct service_worker *worker,
 	}
 	if (service->attr)
 		service->attr(agent, &attr);
-	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent,
-			 worker->now, &conn);
+	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent, worker->now, &conn);
 	if (rc != 0)
 		service->agent_free(agent);
 	return rc;

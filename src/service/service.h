@@ -13,55 +13,56 @@
 
 /* What the gpu service has of the daemon's settings, and what all workers count together. */
 struct service_gpu {
-	struct gpu_worker_attr attr; /* but the device: each session's worker takes the next of these, if any are named */
+	struct gpu_worker_attr
+		attr; /* but the device: each session's worker takes the next of these, if any are named */
 	const char *device[SERVICE_GPU_DEVICES];
 	unsigned devices;
 	_Atomic unsigned turn;
 	struct gpu_probe probe; /* what the workers will use */
 	uint32_t sessions_max;
-	uint32_t queues, slots; /* most of a session */
-	uint64_t memory;        /* most bytes of its ring */
-	_Atomic uint32_t sessions; /* connections, and worker processes that are not gone yet */
+	uint32_t queues, slots;                     /* most of a session */
+	uint64_t memory;                            /* most bytes of its ring */
+	_Atomic uint32_t sessions;                  /* connections, and worker processes that are not gone yet */
 	_Atomic uint64_t jobs, bytes_in, bytes_out; /* of RPC mode */
 };
 
 /* What the workers share; made by the daemon, outlives them. */
 struct service_shared {
-	struct store *store;  /* NULL when kv is not enabled */
+	struct store *store; /* NULL when kv is not enabled */
 	/* The arena of the store as registered in each domain; a domain without has no large values. */
 	struct service_arena {
 		struct fabric_domain *domain;
 		struct fabric_region *region;
 	} arena[2];
-	uint64_t value_max;   /* kv: longest value */
+	uint64_t value_max; /* kv: longest value */
 	uint32_t ping_size_max;
 	struct service_gpu *gpu; /* NULL when gpu is not enabled */
 };
 
 /* What the services count. A line here puts a counter into the reports and answers of the daemon under its name;
  * rdmad(8) says what each means. */
-#define SERVICE_COUNTERS(COUNTER) \
-	COUNTER(ping_agents)      \
-	COUNTER(pings)            \
-	COUNTER(kv_gets)          \
-	COUNTER(kv_sets)          \
-	COUNTER(kv_deletes)       \
-	COUNTER(kv_exists)        \
-	COUNTER(kv_stats)         \
-	COUNTER(kv_expires)       \
-	COUNTER(kv_incrs)         \
-	COUNTER(kv_scans)         \
-	COUNTER(kv_flushes)       \
-	COUNTER(kv_infos)         \
-	COUNTER(kv_errors)        \
-	COUNTER(kv_reads)         \
-	COUNTER(kv_writes)        \
-	COUNTER(gpu_sessions)     \
-	COUNTER(gpu_errors)       \
-	COUNTER(gpu_quantizes)    \
-	COUNTER(gpu_echoes)       \
-	COUNTER(gpu_in_bytes)     \
-	COUNTER(gpu_out_bytes)    \
+#define SERVICE_COUNTERS(COUNTER)                                                                                      \
+	COUNTER(ping_agents)                                                                                           \
+	COUNTER(pings)                                                                                                 \
+	COUNTER(kv_gets)                                                                                               \
+	COUNTER(kv_sets)                                                                                               \
+	COUNTER(kv_deletes)                                                                                            \
+	COUNTER(kv_exists)                                                                                             \
+	COUNTER(kv_stats)                                                                                              \
+	COUNTER(kv_expires)                                                                                            \
+	COUNTER(kv_incrs)                                                                                              \
+	COUNTER(kv_scans)                                                                                              \
+	COUNTER(kv_flushes)                                                                                            \
+	COUNTER(kv_infos)                                                                                              \
+	COUNTER(kv_errors)                                                                                             \
+	COUNTER(kv_reads)                                                                                              \
+	COUNTER(kv_writes)                                                                                             \
+	COUNTER(gpu_sessions)                                                                                          \
+	COUNTER(gpu_errors)                                                                                            \
+	COUNTER(gpu_quantizes)                                                                                         \
+	COUNTER(gpu_echoes)                                                                                            \
+	COUNTER(gpu_in_bytes)                                                                                          \
+	COUNTER(gpu_out_bytes)                                                                                         \
 	COUNTER(gpu_queue_jobs)
 
 struct service_stats {
@@ -74,11 +75,11 @@ struct service_stats {
 struct service_worker {
 	const struct service_shared *shared;
 	uint64_t now;
-	void *free_transfers;       /* kept for the next large value */
-	unsigned sessions;          /* of gpu, here */
-	unsigned gpu_jobs;          /* of RPC mode, under way in the processes of these sessions */
+	void *free_transfers;            /* kept for the next large value */
+	unsigned sessions;               /* of gpu, here */
+	unsigned gpu_jobs;               /* of RPC mode, under way in the processes of these sessions */
 	struct gpu_worker_sessions *gpu; /* NULL when gpu is not enabled */
-	struct service_stats stats; /* read by other threads only through the worker */
+	struct service_stats stats;      /* read by other threads only through the worker */
 };
 
 struct service {
@@ -87,8 +88,7 @@ struct service {
 	/* Check a request that was decoded and fill what the service grants. A reason other than WIRE_REASON_NONE
 	 * refuses, with *detail. */
 	enum wire_reason (*admit)(const struct service_shared *shared, const struct conn_group *group,
-				  const struct wire_request *request, struct wire_accept *grant,
-				  uint64_t *detail);
+				  const struct wire_request *request, struct wire_accept *grant, uint64_t *detail);
 	const struct conn_ops *ops;
 	/* Make the agent of one connection in `group`; it is freed by ops->closed. NULL: no memory. */
 	void *(*agent_new)(struct service_worker *worker, const struct conn_group *group);
@@ -112,16 +112,14 @@ void service_worker_free(struct service_worker *worker);
 const struct service *service_find(unsigned id);
 
 /* Take one connection for a service, in the worker's thread. Consumes fabric_request in every case. */
-int service_accept(const struct service *service, struct service_worker *worker,
-		   struct conn_group *group, struct fabric_request *fabric_request,
-		   const struct wire_request *request);
+int service_accept(const struct service *service, struct service_worker *worker, struct conn_group *group,
+		   struct fabric_request *fabric_request, const struct wire_request *request);
 
 /* The service's drain() where it has one. */
 void service_drain(struct conn *conn);
 
 /* Refuse a request, telling the peer why; for the listener. */
-void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason,
-		    uint64_t detail);
+void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
 
 /*
  * gpu_worker.c: what services wait for beside connections: their processes. A descriptor out, progress in.

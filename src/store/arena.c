@@ -6,9 +6,9 @@
  * to. A span without objects goes back to the page runs (one per heap and class is kept until
  * memory is short), so that small memory becomes large memory again.
  */
-#include <stdlib.h>
-
 #include "store/internal.h"
+
+#include <stdlib.h>
 
 #define HEAP_SHARE (64 * MIB) /* of arena for each heap */
 #define SPAN_PAGES_MIN 8
@@ -324,8 +324,7 @@ static struct store_item *small_steal(struct arena *a, unsigned class, uint64_t 
 	return NULL;
 }
 
-static struct store_item *small_alloc_slow(struct arena *a, unsigned heap, unsigned class,
-					   uint64_t asked)
+static struct store_item *small_alloc_slow(struct arena *a, unsigned heap, unsigned class, uint64_t asked)
 {
 	struct store_item *item;
 

@@ -14,16 +14,16 @@
  * free that way but by chance; so after some attempts a window of the arena, of the length that is
  * needed, is cleared of whatever lives there. It thus costs about as many bytes as it gains.
  */
-#include <stdlib.h>
-
 #include "store/internal.h"
+
+#include <stdlib.h>
 
 #define ORDERLY_SMALL 256   /* evictions in order for one object, which is some 50 us, */
 #define ORDERLY_LARGE 32    /* or for a run of pages, which small items seldom free, */
 #define ORDERLY_BYTES 32768 /* or this much and four times what is needed; see below */
-#define STEPS_MAX 256	    /* items looked at per stripe and eviction */
-#define WINDOWS_MAX 4	    /* windows cleared in vain, spoiled by other threads */
-#define LOOKS_MAX 256	    /* windows looked at */
+#define STEPS_MAX 256       /* items looked at per stripe and eviction */
+#define WINDOWS_MAX 4       /* windows cleared in vain, spoiled by other threads */
+#define LOOKS_MAX 256       /* windows looked at */
 #define GHOSTS_MIN 256
 #define GHOST_WAYS 4
 
@@ -105,8 +105,7 @@ static void ghost_put(struct stripe *s, uint32_t tag)
 	struct ghost *set = ghost_set(s, tag), *oldest = set;
 
 	for (unsigned i = 1; i < GHOST_WAYS; i++)
-		if (!set[i].stamp || (oldest->stamp && s->ghost_clock - set[i].stamp >
-							       s->ghost_clock - oldest->stamp))
+		if (!set[i].stamp || (oldest->stamp && s->ghost_clock - set[i].stamp > s->ghost_clock - oldest->stamp))
 			oldest = &set[i];
 	if (!++s->ghost_clock)
 		s->ghost_clock = 1;
@@ -155,8 +154,7 @@ void evict_remove(struct store *store, struct stripe *s, struct store_item *item
 	item->queue = QUEUE_NONE;
 }
 
-void evict_replace(struct store *store, struct stripe *s, struct store_item *old,
-		   struct store_item *new)
+void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
 {
 	const struct arena *a = &store->arena;
 	struct queue *q = queue_of(s, old);
@@ -225,23 +223,19 @@ static struct store_item *stripe_victim(const struct arena *a, struct stripe *s)
 	struct store_item *item = NULL;
 
 	for (unsigned n = 0; n < STEPS_MAX && !item && s->small.count + s->main.count; n++) {
-		bool small =
-			s->small.count &&
-			(!s->main.count || s->small.bytes * 10 > s->small.bytes + s->main.bytes);
+		bool small = s->small.count && (!s->main.count || s->small.bytes * 10 > s->small.bytes + s->main.bytes);
 
 		item = small ? small_step(a, s) : main_step(a, s);
 	}
 	return item;
 }
 
-static bool item_evict(struct store *store, struct stripe *s, struct store_item *item,
-		       struct dead *dead)
+static bool item_evict(struct store *store, struct stripe *s, struct store_item *item, struct dead *dead)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	struct slot slot;
 
-	if (!index_find_link(&s->index, tag, arena_link(&store->arena, item), &slot) ||
-	    item_pinned(item))
+	if (!index_find_link(&s->index, tag, arena_link(&store->arena, item), &slot) || item_pinned(item))
 		return false;
 	store_item_drop(store, s, slot, item, dead);
 	s->evictions++;
@@ -252,8 +246,7 @@ static bool item_evict(struct store *store, struct stripe *s, struct store_item 
 static bool evict_one(struct store *store, uint64_t *freed)
 {
 	for (unsigned n = 0; n < store->stripes; n++) {
-		uint32_t at =
-			atomic_fetch_add_explicit(&store->evict_hand, 1, memory_order_relaxed);
+		uint32_t at = atomic_fetch_add_explicit(&store->evict_hand, 1, memory_order_relaxed);
 		struct stripe *s = &store->stripe[at % store->stripes];
 		struct store_item *item;
 		struct dead dead = {0};
@@ -324,8 +317,7 @@ static bool window_clear(struct store *store, struct window *w)
 static struct store_item *window_search(struct store *store, uint64_t size, uint64_t asked)
 {
 	bool large = size > SMALL_MAX, wrapped = false, clear;
-	struct window w = {.pages = arena_pages_of(&store->arena, size),
-			   .hand = store->window_hand};
+	struct window w = {.pages = arena_pages_of(&store->arena, size), .hand = store->window_hand};
 	uint32_t begin = w.hand;
 	struct store_item *item = NULL;
 	int spoiled = 0;

@@ -7,11 +7,11 @@
  * moves one more bucket, and a key is in exactly one of the two (in the old one iff its bucket
  * was not moved yet). Moving looks at tags only, never at items.
  */
-#include <stdlib.h>
-
 #include "store/internal.h"
 
-#define LOAD_MAX 5	 /* items a bucket, on average, before the table doubles */
+#include <stdlib.h>
+
+#define LOAD_MAX 5       /* items a bucket, on average, before the table doubles */
 #define BLOCK_BUCKETS 64 /* overflow buckets are allocated so many at a time */
 
 static struct bucket *table_alloc(size_t buckets)
@@ -137,8 +137,7 @@ static void grow_step(struct index *x)
 		for (unsigned i = 0; i < BUCKET_SLOTS; i++) {
 			if (!b->link[i])
 				continue;
-			if (bucket_add(x, b->tag[i] & (x->old.mask + 1) ? high : low, b->tag[i],
-				       b->link[i]))
+			if (bucket_add(x, b->tag[i] & (x->old.mask + 1) ? high : low, b->tag[i], b->link[i]))
 				goto undo;
 		}
 	}
@@ -160,8 +159,8 @@ undo:
  * Operations.
  */
 
-struct store_item *index_find(const struct index *x, const struct arena *a, uint32_t tag,
-			      const void *key, size_t key_len, struct slot *slot)
+struct store_item *index_find(const struct index *x, const struct arena *a, uint32_t tag, const void *key,
+			      size_t key_len, struct slot *slot)
 {
 	struct store_item *item;
 
@@ -196,7 +195,7 @@ int index_insert(struct index *x, uint32_t tag, uint32_t link)
 {
 	int rc = bucket_add(x, index_bucket(x, tag), tag, link);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	x->count++;
 	if (unlikely(x->old.bucket))

@@ -136,8 +136,8 @@ struct page {
 	uint32_t start; /* the run's first page: valid on a run's first and last page, all of a
 			   span's */
 	uint32_t pages;
-	uint32_t next, prev;	/* 1 + page, in a bin or in a heap's list */
-	uint32_t free;		/* link of the first free object */
+	uint32_t next, prev;    /* 1 + page, in a bin or in a heap's list */
+	uint32_t free;          /* link of the first free object */
 	_Atomic uint16_t fresh; /* objects that were ever handed out */
 	uint16_t used;
 	bool linked; /* in its heap's list */
@@ -179,7 +179,7 @@ struct heap {
 	_Atomic uint32_t spares; /* spare spans, all classes */
 	uint64_t used, asked;
 	_Atomic uint32_t partial[CLASSES_MAX]; /* spans with a free object, 1 + page */
-	uint32_t spare[CLASSES_MAX];	       /* one empty span is kept back, 1 + page */
+	uint32_t spare[CLASSES_MAX];           /* one empty span is kept back, 1 + page */
 };
 
 struct arena {
@@ -237,9 +237,9 @@ void arena_span_unclaim(struct arena *a, uint32_t first);
  * spans take no new objects. One at a time, under the caller's window lock.
  */
 struct window {
-	uint32_t pages;	       /* wanted */
+	uint32_t pages;        /* wanted */
 	uint32_t first, end;   /* found */
-	uint32_t hand;	       /* where the next one is looked for */
+	uint32_t hand;         /* where the next one is looked for */
 	uint32_t page, object; /* where the walk is */
 };
 
@@ -254,8 +254,7 @@ struct store_item *arena_window_next(struct arena *a, struct window *w);
 /* Give the window up; the hand moves behind the extent where the walk stopped. When all of it is
  * free and `take` is set, its first pages become a large extent as arena_alloc's, which is
  * returned. */
-struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take,
-				       uint64_t asked);
+struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked);
 
 /*
  * index.c: the table of a stripe, under its lock.
@@ -283,7 +282,7 @@ struct slot {
 
 struct index {
 	struct table now, old; /* old: still being moved to now */
-	uint32_t moved;	       /* buckets of old that are in now already */
+	uint32_t moved;        /* buckets of old that are in now already */
 	uint32_t count;
 	struct bucket *spare;  /* overflow buckets to reuse */
 	struct bucket *blocks; /* the blocks they were allocated in */
@@ -293,8 +292,8 @@ int index_init(struct index *x);
 void index_fini(struct index *x);
 
 /* The item of a key, or NULL. The slot stays valid until the next insert or remove. */
-struct store_item *index_find(const struct index *x, const struct arena *a, uint32_t tag,
-			      const void *key, size_t key_len, struct slot *slot);
+struct store_item *index_find(const struct index *x, const struct arena *a, uint32_t tag, const void *key,
+			      size_t key_len, struct slot *slot);
 
 /* Whether this very item is in the table. */
 bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct slot *slot);
@@ -311,8 +310,7 @@ struct index_cursor {
 /* Calls back for the links of the bucket at the cursor, in the order of their places, and moves it on; false: not that one,
  * and the cursor stands before it. Begins and ends with zeros. Returns how many were taken. */
 typedef bool (*index_visit_fn)(void *arg, uint32_t link);
-unsigned index_scan(const struct index *x, struct index_cursor *cursor, index_visit_fn fn,
-		    void *arg);
+unsigned index_scan(const struct index *x, struct index_cursor *cursor, index_visit_fn fn, void *arg);
 
 static inline struct bucket *index_bucket(const struct index *x, uint32_t tag)
 {
@@ -360,7 +358,7 @@ struct stripe {
 	uint64_t misses, sets, deletes, evictions, expired;
 
 	_Alignas(CACHE_LINE) _Atomic uint64_t unpinned; /* and given back */
-	_Atomic uint64_t due;				/* of the wheel, read without the lock */
+	_Atomic uint64_t due;                           /* of the wheel, read without the lock */
 	struct queue small, main;
 	struct ghost *ghost;
 	uint32_t ghost_mask, ghost_clock; /* ghost_mask 0: none yet */
@@ -399,8 +397,8 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 }
 
 /* store.c: take an item out of index, queue and wheel, under its stripe's lock. */
-void store_item_drop(struct store *store, struct stripe *s, struct slot slot,
-		     struct store_item *item, struct dead *dead);
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
+		     struct dead *dead);
 
 /* Give one reference back; frees the item with the last. No stripe's lock held. */
 void store_item_release(struct store *store, struct store_item *item);
@@ -414,8 +412,7 @@ void evict_add(struct store *store, struct stripe *s, struct store_item *item);
 void evict_remove(struct store *store, struct stripe *s, struct store_item *item);
 
 /* The new item takes the old one's place; an overwrite is a hit. */
-void evict_replace(struct store *store, struct stripe *s, struct store_item *old,
-		   struct store_item *new);
+void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 
 /* Evicts until an extent of this size can be had, and returns it; NULL: cannot be done. */
 struct store_item *evict_make_room(struct store *store, uint64_t size, uint64_t asked);
@@ -435,7 +432,6 @@ void wheel_clear(struct stripe *s);
 
 /* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or
  * TIME_NEVER; one that is not after `now` says that the budget ended it. */
-uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget,
-		       struct dead *dead);
+uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget, struct dead *dead);
 
 #endif

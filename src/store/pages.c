@@ -3,9 +3,9 @@
  * for each doubling above) and coalesce with their neighbours when they are given back. All
  * records are outside the arena, so that no page of it is touched before it is used.
  */
-#include <stdlib.h>
-
 #include "store/internal.h"
+
+#include <stdlib.h>
 
 static unsigned bin_of(uint32_t n)
 {
@@ -300,8 +300,7 @@ struct store_item *arena_window_next(struct arena *a, struct window *w)
 		if (state == PAGE_SPAN)
 			objects = atomic_load_explicit(&run->fresh, memory_order_acquire);
 		if (w->object < objects) {
-			base += state == PAGE_SPAN ? (uint64_t)w->object * a->class_size[run->class]
-						   : 0;
+			base += state == PAGE_SPAN ? (uint64_t)w->object * a->class_size[run->class] : 0;
 			w->object++;
 			return (struct store_item *)base;
 		}

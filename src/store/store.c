@@ -3,20 +3,20 @@
  * back what left the index after that. A SET copies its value into the extent before the lock; a
  * publication is one store of a 32-bit link.
  */
+#include "store/internal.h"
+
 #include <stdlib.h>
 #include <sys/random.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "store/internal.h"
-
 #define ROOM "store"
 #define TICK_BUDGET 4096   /* steps of a wheel in one store_tick */
 #define TICK_LATEST TIME_S /* store_tick asks to be called again after this at the latest */
 #define FLUSH_SOME 10000   /* items after which a flush pauses */
-#define SCAN_BUCKETS 8	   /* buckets looked at for each key of the budget */
-#define DIGITS_MAX 21	   /* of a 64-bit integer, with sign and NUL */
+#define SCAN_BUCKETS 8     /* buckets looked at for each key of the budget */
+#define DIGITS_MAX 21      /* of a 64-bit integer, with sign and NUL */
 
 /* 128 stripes need 2.3 KiB each; a small arena takes fewer. */
 static unsigned stripes_for(size_t arena_size)
@@ -35,8 +35,7 @@ static unsigned stripes_for(size_t arena_size)
 static int config_check(const struct store_config *c)
 {
 	if (!c->arena || (uintptr_t)c->arena % PAGE_BYTES || c->arena_size < MIB) {
-		log_error(ROOM, "arena of %zu bytes: at least 1 MiB of page-aligned memory needed",
-			  c->arena_size);
+		log_error(ROOM, "arena of %zu bytes: at least 1 MiB of page-aligned memory needed", c->arena_size);
 		return -EINVAL;
 	}
 	return 0;
@@ -75,11 +74,11 @@ int store_create(const struct store_config *config, struct store **out)
 	struct store *store;
 	int rc = config_check(config);
 
-	if (rc)
+	if (rc != 0)
 		return rc;
 	store = aligned_alloc(CACHE_LINE, sizeof(*store));
 	if (!store)
-		goto err_memory;
+		goto no_memory;
 	memset(store, 0, sizeof(*store));
 	store->eviction = config->eviction;
 	store->value_max = MIN(config->value_max, VALUE_LIMIT);
@@ -89,22 +88,22 @@ int store_create(const struct store_config *config, struct store **out)
 	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
 		store->seed = (uintptr_t)store * 0x9e3779b97f4a7c15ull;
 	rc = arena_init(&store->arena, config->arena, config->arena_size);
-	if (rc)
-		goto err_store;
+	if (rc != 0)
+		goto free_store;
 	if (stripes_create(store, stripes_for(config->arena_size)))
-		goto err_arena;
+		goto close_arena;
 	pthread_mutex_init(&store->window_lock, NULL);
 	*out = store;
 	return 0;
 
-err_arena:
+close_arena:
 	arena_fini(&store->arena);
 	rc = -ENOMEM;
-err_store:
+free_store:
 	free(store);
 	if (rc != -ENOMEM)
 		return rc;
-err_memory:
+no_memory:
 	log_error(ROOM, "no memory for the index of a %zu byte arena", config->arena_size);
 	return -ENOMEM;
 }
@@ -172,8 +171,8 @@ static void item_unlink(struct store *store, struct stripe *s, struct store_item
 	wheel_remove(store, s, item);
 }
 
-void store_item_drop(struct store *store, struct stripe *s, struct slot slot,
-		     struct store_item *item, struct dead *dead)
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
+		     struct dead *dead)
 {
 	index_remove(&s->index, slot);
 	item_unlink(store, s, item);
@@ -181,9 +180,8 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot,
 }
 
 /* Find what has not expired; what has goes now. Under the stripe's lock. */
-static struct store_item *item_find(struct store *store, struct stripe *s, uint32_t tag,
-				    const void *key, size_t key_len, uint64_t now,
-				    struct slot *slot, struct dead *dead)
+static struct store_item *item_find(struct store *store, struct stripe *s, uint32_t tag, const void *key,
+				    size_t key_len, uint64_t now, struct slot *slot, struct dead *dead)
 {
 	struct store_item *item = index_find(&s->index, &store->arena, tag, key, key_len, slot);
 
@@ -195,8 +193,7 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 }
 
 /* The arena is full: first what has expired goes, then what the eviction chooses. */
-static struct store_item *item_make_room(struct store *store, uint64_t size, uint64_t asked,
-					 uint64_t now)
+static struct store_item *item_make_room(struct store *store, uint64_t size, uint64_t asked, uint64_t now)
 {
 	struct store_item *item = NULL;
 
@@ -214,8 +211,8 @@ static struct store_item *item_make_room(struct store *store, uint64_t size, uin
 	return item;
 }
 
-static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len,
-		       uint64_t value_len, uint64_t now, struct store_item **out)
+static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
+		       uint64_t now, struct store_item **out)
 {
 	uint64_t size = item_size(key_len, value_len);
 	struct store_item *item;
@@ -271,9 +268,8 @@ static void stripe_unlock(struct store *store, struct stripe *s, struct dead *de
 		store_dead_release(store, dead);
 }
 
-static struct store_item *item_read(struct store *store, struct stripe *s, uint32_t tag,
-				    const void *key, size_t key_len, uint64_t now,
-				    struct dead *dead)
+static struct store_item *item_read(struct store *store, struct stripe *s, uint32_t tag, const void *key,
+				    size_t key_len, uint64_t now, struct dead *dead)
 {
 	struct slot slot;
 	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, dead);
@@ -287,8 +283,7 @@ static struct store_item *item_read(struct store *store, struct stripe *s, uint3
 	return item;
 }
 
-int store_get(struct store *store, const void *key, size_t key_len, uint64_t now,
-	      struct store_ref *out)
+int store_get(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_ref *out)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -320,8 +315,8 @@ void store_unpin(struct store *store, struct store_ref *ref)
 	ref->item = NULL;
 }
 
-int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
-	       size_t size, uint64_t *len, uint64_t *version)
+int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       uint64_t *len, uint64_t *version)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -352,8 +347,8 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
  * Writing.
  */
 
-int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
-		  uint64_t now, struct store_ref *out)
+int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
+		  struct store_ref *out)
 {
 	struct store_item *item;
 	struct stripe *s;
@@ -365,7 +360,7 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
 	rc = item_create(store, tag, key, key_len, value_len, now, &item);
-	if (rc)
+	if (rc != 0)
 		return rc;
 	s = stripe_lock(store, tag);
 	s->pinned++;
@@ -401,8 +396,8 @@ static int put_check(const struct store_put *put, const struct store_item *old)
 }
 
 /* The index step of a write: under the stripe's lock, with a whole item. */
-static int item_put(struct store *store, struct stripe *s, struct store_item *item,
-		    struct store_item *old, struct slot slot, struct dead *dead)
+static int item_put(struct store *store, struct stripe *s, struct store_item *item, struct store_item *old,
+		    struct slot slot, struct dead *dead)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	uint32_t link = arena_link(&store->arena, item);
@@ -415,7 +410,7 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 		dead_add(&store->arena, dead, old);
 	} else {
 		rc = index_insert(&s->index, tag, link);
-		if (rc)
+		if (rc != 0)
 			return rc;
 		evict_add(store, s, item);
 	}
@@ -429,8 +424,8 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 static const struct store_put put_always = {.condition = STORE_ALWAYS, .expires = TIME_NEVER};
 
 /* Consumes the item, which the index does not hold yet. `keep`: the old value's expiry stays. */
-static int item_publish(struct store *store, struct store_item *item, const struct store_put *put,
-			bool keep, uint64_t now, uint64_t *version)
+static int item_publish(struct store *store, struct store_item *item, const struct store_put *put, bool keep,
+			uint64_t now, uint64_t *version)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	struct stripe *s = stripe_lock(store, tag);
@@ -456,8 +451,8 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 	return rc;
 }
 
-int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put,
-		  uint64_t now, uint64_t *version)
+int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put, uint64_t now,
+		  uint64_t *version)
 {
 	struct store_item *item = ref->item;
 
@@ -466,8 +461,8 @@ int store_publish(struct store *store, struct store_ref *ref, const struct store
 	return item_publish(store, item, put ? put : &put_always, false, now, version);
 }
 
-int store_set(struct store *store, const void *key, size_t key_len, const void *value,
-	      size_t value_len, const struct store_put *put, uint64_t now, uint64_t *version)
+int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
+	      const struct store_put *put, uint64_t now, uint64_t *version)
 {
 	struct store_item *item;
 	int rc;
@@ -504,8 +499,8 @@ static int integer_parse(const unsigned char *text, uint64_t len, int64_t *out)
 }
 
 /* The number now and what the write will be conditional on. */
-static int integer_read(struct store *store, uint32_t tag, const void *key, size_t key_len,
-			uint64_t now, int64_t *value, struct store_put *put)
+static int integer_read(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t now,
+			int64_t *value, struct store_put *put)
 {
 	struct stripe *s = stripe_lock(store, tag);
 	struct dead dead = {0};
@@ -529,8 +524,8 @@ static bool publish_lost_race(int rc)
 	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
 }
 
-int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now,
-	       int64_t *value, uint64_t *version)
+int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
+	       uint64_t *version)
 {
 	struct store_item *item;
 	struct store_put put;
@@ -544,13 +539,13 @@ int store_incr(struct store *store, const void *key, size_t key_len, int64_t del
 	tag = key_tag(store, key, key_len);
 	do { /* the extent is made without the lock, so somebody may have been faster */
 		rc = integer_read(store, tag, key, key_len, now, &result, &put);
-		if (rc)
+		if (rc != 0)
 			return rc;
 		if (__builtin_add_overflow(result, delta, &result))
 			return -ERANGE;
 		len = snprintf(text, sizeof(text), "%lld", (long long)result);
 		rc = item_create(store, tag, key, key_len, (uint64_t)len, now, &item);
-		if (rc)
+		if (rc != 0)
 			return rc;
 		memcpy(item_value(item), text, (size_t)len);
 		rc = item_publish(store, item, &put, true, now, version);
@@ -560,8 +555,7 @@ int store_incr(struct store *store, const void *key, size_t key_len, int64_t del
 	return rc;
 }
 
-int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version,
-		 uint64_t now)
+int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -587,8 +581,7 @@ static void meta_set(struct store_meta *meta, const struct store_item *item)
 	meta->expires = item->expires;
 }
 
-int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now,
-	       struct store_meta *out)
+int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_meta *out)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -602,8 +595,7 @@ int store_stat(struct store *store, const void *key, size_t key_len, uint64_t no
 	return !!item;
 }
 
-int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires,
-		 uint64_t now)
+int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires, uint64_t now)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -654,8 +646,8 @@ static bool cursor_begins(const struct index_cursor *cursor)
 }
 
 /* The cursor: the stripe above the index's skip and place. */
-void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
-		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg)
+void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
+		uint64_t now, store_scan_fn fn, void *arg)
 {
 	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg, false};
 	uint64_t at = *cursor >> 48, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;

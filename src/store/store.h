@@ -30,7 +30,7 @@
 enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_LRU };
 
 struct store_config {
-	void *arena;	    /* memory for keys and values; page-aligned, zeroed or not */
+	void *arena;        /* memory for keys and values; page-aligned, zeroed or not */
 	size_t arena_size;  /* bytes, at least 1 MiB */
 	uint64_t value_max; /* longest value, bytes */
 	enum store_eviction eviction;
@@ -43,7 +43,7 @@ struct store_item;
 /* A value or an extent for one: memory in the arena, and the hold on it. */
 struct store_ref {
 	struct store_item *item; /* NULL: none */
-	void *addr; /* of the value's first byte, in the arena; from 4 KiB on it begins a cache line
+	void *addr;              /* of the value's first byte, in the arena; from 4 KiB on it begins a cache line
 		     */
 	uint64_t len;
 	uint64_t version; /* rises with each write of the key, also over a delete; never 0 */
@@ -51,7 +51,7 @@ struct store_ref {
 
 struct store_stats {
 	uint64_t items;
-	uint64_t pins;	      /* and reservations, that are not given back */
+	uint64_t pins;        /* and reservations, that are not given back */
 	uint64_t bytes_used;  /* of the arena: extents, with headers and rounding */
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
 	uint64_t bytes_held;  /* pages that hold any of it: bytes_used and what is free beside it */
@@ -66,21 +66,20 @@ void store_destroy(struct store *store); /* every pin and reservation given back
 
 /* Read: on 1 the value is pinned, give it back with store_unpin. 0: no such key. `now` is
  * time_now(); what has expired is not found. */
-int store_get(struct store *store, const void *key, size_t key_len, uint64_t now,
-	      struct store_ref *out);
+int store_get(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_ref *out);
 void store_unpin(struct store *store, struct store_ref *ref);
 
 /* Read: copies the value to buf when it fits. Returns 1 and *len (the value's length, also when
  * that is more than size: then nothing was copied), 0: no such key. version may be NULL. */
-int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf,
-	       size_t size, uint64_t *len, uint64_t *version);
+int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       uint64_t *len, uint64_t *version);
 
 /* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then
  * publish or abandon. -EINVAL: not a key's length. -EFBIG: over value_max or longer than the arena;
  * nothing was evicted. -ENOMEM: arena full, and eviction is off or what it may evict does not do:
  * pinned and reserved memory stays where it is. */
-int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
-		  uint64_t now, struct store_ref *out);
+int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
+		  struct store_ref *out);
 
 enum store_condition {
 	STORE_ALWAYS,
@@ -98,23 +97,22 @@ struct store_put {
 /* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in
  * *version (may be NULL), -EEXIST (if absent), -ENOENT (if present, or version of a missing key),
  * -ESTALE (another version), -ENOMEM (no memory for the index). put NULL: always, never expires. */
-int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put,
-		  uint64_t now, uint64_t *version);
+int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put, uint64_t now,
+		  uint64_t *version);
 void store_abandon(struct store *store, struct store_ref *ref);
 
 /* reserve + copy + publish in one call, and their errors: the hot path of eager SET. */
-int store_set(struct store *store, const void *key, size_t key_len, const void *value,
-	      size_t value_len, const struct store_put *put, uint64_t now, uint64_t *version);
+int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
+	      const struct store_put *put, uint64_t now, uint64_t *version);
 
 /* Add `delta` to a decimal integer value (missing: 0), as one step; the expiry stays. -EINVAL: not
  * digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM. value and
  * version may be NULL. */
-int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now,
-	       int64_t *value, uint64_t *version);
+int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
+	       uint64_t *version);
 
 /* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. */
-int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version,
-		 uint64_t now);
+int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now);
 
 struct store_meta {
 	uint64_t len, version;
@@ -122,22 +120,19 @@ struct store_meta {
 };
 
 /* 1 and *out, 0 no such key; counts neither hit nor miss. */
-int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now,
-	       struct store_meta *out);
+int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_meta *out);
 
 /* Change the expiry, not the version: 1, or 0 no such key. */
-int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires,
-		 uint64_t now);
+int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires, uint64_t now);
 
 /* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about
  * `budget` keys and calls back for those with the prefix, under a stripe's lock (no store call from
  * inside). false from fn: that key is not taken, the call ends, and it comes first the next time; the
  * first key of a call has to be taken. Each key that is there for the whole walk comes at least once,
  * however the table grows. */
-typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len,
-			      const struct store_meta *meta);
-void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix,
-		size_t prefix_len, uint64_t now, store_scan_fn fn, void *arg);
+typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const struct store_meta *meta);
+void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
+		uint64_t now, store_scan_fn fn, void *arg);
 
 /* Delete all, stripe by stripe: what is written meanwhile may stay. Returns how many. */
 uint64_t store_flush(struct store *store);

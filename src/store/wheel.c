@@ -62,8 +62,8 @@ static void due_lower(_Atomic uint64_t *due, uint64_t to)
 {
 	uint64_t was = atomic_load_explicit(due, memory_order_relaxed);
 
-	while (to < was && !atomic_compare_exchange_weak_explicit(
-				   due, &was, to, memory_order_relaxed, memory_order_relaxed))
+	while (to < was &&
+	       !atomic_compare_exchange_weak_explicit(due, &was, to, memory_order_relaxed, memory_order_relaxed))
 		;
 }
 
@@ -99,8 +99,7 @@ static unsigned level_to_settle(const struct wheel *w)
 	return 0;
 }
 
-static void item_expire(struct store *store, struct stripe *s, struct store_item *item,
-			struct dead *dead)
+static void item_expire(struct store *store, struct stripe *s, struct store_item *item, struct dead *dead)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	struct slot slot;
@@ -112,8 +111,7 @@ static void item_expire(struct store *store, struct stripe *s, struct store_item
 }
 
 /* Empty a slot: down to the levels below, or, at level 0, out. False: the budget is spent. */
-static bool slot_drain(struct store *store, struct stripe *s, unsigned level, unsigned *budget,
-		       struct dead *dead)
+static bool slot_drain(struct store *store, struct stripe *s, unsigned level, unsigned *budget, struct dead *dead)
 {
 	struct wheel *w = &s->wheel;
 	uint32_t *head = &w->head[level][digit(w->now, level)];
@@ -148,8 +146,7 @@ static uint64_t next_tick(const struct wheel *w)
 	return UINT64_MAX;
 }
 
-uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget,
-		       struct dead *dead)
+uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget, struct dead *dead)
 {
 	struct wheel *w = &s->wheel;
 	uint64_t until = tick_of(now), next;

@@ -128,22 +128,22 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 {
 	switch ((enum wire_reason)r->reason) {
 	case WIRE_REASON_VERSION:
-		snprintf(buf, size, "the server speaks protocol version %u, this program %u", r->version,
-			 WIRE_VERSION);
+		snprintf(buf, size, "the server speaks protocol version %u, this program %u", r->version, WIRE_VERSION);
 		return buf;
 	case WIRE_REASON_SERVICE:
-		snprintf(buf, size, "the service %s is not enabled on the server; see services in its "
-				    "rdmad.conf",
+		snprintf(buf, size,
+			 "the service %s is not enabled on the server; see services in its "
+			 "rdmad.conf",
 			 wire_service_name((unsigned)r->detail));
 		return buf;
 	case WIRE_REASON_CONNECTIONS:
-		snprintf(buf, size, "the server has all the connections it allows, %" PRIu64
-				    "; see max_connections in its rdmad.conf",
+		snprintf(buf, size,
+			 "the server has all the connections it allows, %" PRIu64
+			 "; see max_connections in its rdmad.conf",
 			 r->detail);
 		return buf;
 	case WIRE_REASON_MESSAGE_SIZE:
-		snprintf(buf, size, "the message size asked for is beyond the server's limit, %" PRIu64
-				    " bytes",
+		snprintf(buf, size, "the message size asked for is beyond the server's limit, %" PRIu64 " bytes",
 			 r->detail);
 		return buf;
 	case WIRE_REASON_CREDITS:
@@ -157,12 +157,14 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 		snprintf(buf, size, "the server is shutting down");
 		return buf;
 	case WIRE_REASON_RESOURCES:
-		snprintf(buf, size, "the server is out of memory, descriptors or device resources; "
-				    "its log says which");
+		snprintf(buf, size,
+			 "the server is out of memory, descriptors or device resources; "
+			 "its log says which");
 		return buf;
 	case WIRE_REASON_SESSIONS:
-		snprintf(buf, size, "the server has all the gpu sessions it allows, %" PRIu64
-				    "; see gpu.sessions in its rdmad.conf",
+		snprintf(buf, size,
+			 "the server has all the gpu sessions it allows, %" PRIu64
+			 "; see gpu.sessions in its rdmad.conf",
 			 r->detail);
 		return buf;
 	case WIRE_REASON_BAD_REQUEST:

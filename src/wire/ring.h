@@ -46,8 +46,8 @@
 /* An operation, its parameters and how many bytes follow in the cell. */
 struct wire_ring_job {
 	uint64_t sequence; /* index + 1 */
-	uint32_t id;	   /* chosen by the client, comes back in the result */
-	uint32_t op;	   /* enum wire_ring_op */
+	uint32_t id;       /* chosen by the client, comes back in the result */
+	uint32_t op;       /* enum wire_ring_op */
 	uint32_t length;   /* of the input */
 	uint32_t reserved;
 	uint32_t param[WIRE_RING_PARAMS]; /* by op */
@@ -57,7 +57,7 @@ WIRE_RING_ASSERT(sizeof(struct wire_ring_job) == WIRE_RING_LINE, "ring layout");
 
 struct wire_ring_result {
 	uint64_t sequence; /* index + 1 */
-	uint64_t check;	   /* wire_ring_check() */
+	uint64_t check;    /* wire_ring_check() */
 	uint32_t id;
 	uint32_t length;      /* of the output, which follows in the cell */
 	uint32_t nanoseconds; /* that the operation took, at most 4 s */
@@ -68,7 +68,7 @@ WIRE_RING_ASSERT(sizeof(struct wire_ring_result) == WIRE_RING_LINE, "ring layout
 
 enum wire_ring_op {
 	WIRE_RING_QUANTIZE = 1, /* width, height, levels: 8-bit pixels in, as many out */
-	WIRE_RING_ECHO = 2,	/* microseconds to take at least: the same bytes back */
+	WIRE_RING_ECHO = 2,     /* microseconds to take at least: the same bytes back */
 	WIRE_RING_OPS
 };
 
@@ -82,7 +82,7 @@ enum wire_ring_error {
 	WIRE_RING_BAD_JOB,  /* an operation, parameter or length outside of what there is */
 	WIRE_RING_OVERTIME, /* a job took longer than the session allows */
 	WIRE_RING_DEVICE,   /* the accelerator failed */
-	WIRE_RING_DIED,	    /* the worker process is gone; written by the daemon, in its place */
+	WIRE_RING_DIED,     /* the worker process is gone; written by the daemon, in its place */
 	WIRE_RING_ERRORS
 };
 
@@ -92,8 +92,8 @@ struct wire_ring_header {
 	uint32_t version;
 	uint32_t queues, slots;
 	uint32_t payload; /* bytes of room in each cell, a multiple of WIRE_RING_LINE */
-	uint32_t state;	  /* enum wire_ring_state */
-	uint32_t error;	  /* enum wire_ring_error, before state becomes WIRE_RING_FAILED */
+	uint32_t state;   /* enum wire_ring_state */
+	uint32_t error;   /* enum wire_ring_error, before state becomes WIRE_RING_FAILED */
 	uint32_t error_queue;
 	uint32_t reserved;
 	uint64_t error_index;
@@ -117,8 +117,8 @@ WIRE_RING_ASSERT(sizeof(struct wire_ring_client_line) == WIRE_RING_LINE, "ring l
 /* The last page: daemon and worker only. */
 struct wire_ring_control {
 	/* written by the daemon */
-	uint32_t stop;	/* not 0: end now */
-	uint32_t kick;	/* changes with each submission that should wake a sleeper; a futex */
+	uint32_t stop;  /* not 0: end now */
+	uint32_t kick;  /* changes with each submission that should wake a sleeper; a futex */
 	uint32_t waits; /* not 0: the daemon sleeps, and wants its event descriptor written to after
 			   the next result, once for each value that this word takes */
 	uint32_t reserved[13];
@@ -129,10 +129,10 @@ struct wire_ring_control {
 
 /* Where things are, in bytes from the ring's begin. */
 struct wire_ring_layout {
-	uint64_t lines;	  /* struct wire_ring_worker_line[queues] */
+	uint64_t lines;   /* struct wire_ring_worker_line[queues] */
 	uint64_t results; /* cells, queue after queue */
 	uint64_t client;  /* the client's part: struct wire_ring_client_line[queues] */
-	uint64_t jobs;	  /* cells, queue after queue */
+	uint64_t jobs;    /* cells, queue after queue */
 	uint64_t control; /* struct wire_ring_control */
 	uint64_t bytes;
 };
@@ -280,8 +280,7 @@ WIRE_RING_FN struct wire_ring_layout wire_ring_layout(const struct wire_ring_sha
 }
 
 /* Byte offset of cell `index` of `queue`, from layout.jobs or layout.results. */
-WIRE_RING_FN uint64_t wire_ring_cell(const struct wire_ring_shape *shape, uint32_t queue,
-				     uint64_t index)
+WIRE_RING_FN uint64_t wire_ring_cell(const struct wire_ring_shape *shape, uint32_t queue, uint64_t index)
 {
 	return ((uint64_t)queue * shape->slots + index % shape->slots) * wire_ring_stride(shape);
 }
@@ -291,30 +290,24 @@ WIRE_RING_FN struct wire_ring_header *wire_ring_header(const struct wire_ring *r
 	return (struct wire_ring_header *)ring->base;
 }
 
-WIRE_RING_FN struct wire_ring_worker_line *wire_ring_worker_line(const struct wire_ring *ring,
-								 uint32_t queue)
+WIRE_RING_FN struct wire_ring_worker_line *wire_ring_worker_line(const struct wire_ring *ring, uint32_t queue)
 {
 	return (struct wire_ring_worker_line *)(ring->base + ring->at.lines) + queue;
 }
 
-WIRE_RING_FN struct wire_ring_client_line *wire_ring_client_line(const struct wire_ring *ring,
-								 uint32_t queue)
+WIRE_RING_FN struct wire_ring_client_line *wire_ring_client_line(const struct wire_ring *ring, uint32_t queue)
 {
 	return (struct wire_ring_client_line *)(ring->base + ring->at.client) + queue;
 }
 
-WIRE_RING_FN struct wire_ring_job *wire_ring_job(const struct wire_ring *ring, uint32_t queue,
-						 uint64_t index)
+WIRE_RING_FN struct wire_ring_job *wire_ring_job(const struct wire_ring *ring, uint32_t queue, uint64_t index)
 {
-	return (struct wire_ring_job *)(ring->base + ring->at.jobs +
-					wire_ring_cell(&ring->shape, queue, index));
+	return (struct wire_ring_job *)(ring->base + ring->at.jobs + wire_ring_cell(&ring->shape, queue, index));
 }
 
-WIRE_RING_FN struct wire_ring_result *wire_ring_result(const struct wire_ring *ring, uint32_t queue,
-						       uint64_t index)
+WIRE_RING_FN struct wire_ring_result *wire_ring_result(const struct wire_ring *ring, uint32_t queue, uint64_t index)
 {
-	return (struct wire_ring_result *)(ring->base + ring->at.results +
-					   wire_ring_cell(&ring->shape, queue, index));
+	return (struct wire_ring_result *)(ring->base + ring->at.results + wire_ring_cell(&ring->shape, queue, index));
 }
 
 WIRE_RING_FN struct wire_ring_control *wire_ring_control(const struct wire_ring *ring)
@@ -350,8 +343,7 @@ WIRE_RING_FN uint64_t wire_ring_check_descriptor(const struct wire_ring_result *
 
 /* The share of every `step`th 8 bytes of the output from word `first` on; what lies behind its end
  * counts as 0. */
-WIRE_RING_FN uint64_t wire_ring_check_payload(const void *payload, uint32_t length, uint32_t first,
-					      uint32_t step)
+WIRE_RING_FN uint64_t wire_ring_check_payload(const void *payload, uint32_t length, uint32_t first, uint32_t step)
 {
 	const uint8_t *bytes = (const uint8_t *)payload;
 	uint32_t whole = length / 8;
@@ -371,8 +363,7 @@ WIRE_RING_FN uint64_t wire_ring_check_payload(const void *payload, uint32_t leng
  * `check`. */
 WIRE_RING_FN uint64_t wire_ring_check(const struct wire_ring_result *result, const void *payload)
 {
-	return wire_ring_check_descriptor(result) +
-	       wire_ring_check_payload(payload, result->length, 0, 1);
+	return wire_ring_check_descriptor(result) + wire_ring_check_payload(payload, result->length, 0, 1);
 }
 
 /*
@@ -382,8 +373,7 @@ WIRE_RING_FN uint64_t wire_ring_check(const struct wire_ring_result *result, con
 
 /* Copy the next job, once: what the client may still change is not looked at again. 1: *job; 0:
  * there is none; negative: minus an enum wire_ring_error, and the session is over. */
-WIRE_RING_FN int wire_ring_take(const struct wire_ring *ring, uint32_t queue, uint64_t taken,
-				struct wire_ring_job *job)
+WIRE_RING_FN int wire_ring_take(const struct wire_ring *ring, uint32_t queue, uint64_t taken, struct wire_ring_job *job)
 {
 	uint64_t submitted = wire_ring_load(&wire_ring_client_line(ring, queue)->submitted);
 	const uint64_t *from = (const uint64_t *)wire_ring_job(ring, queue, taken);
@@ -409,8 +399,8 @@ WIRE_RING_FN int wire_ring_has_room(const struct wire_ring *ring, uint32_t queue
 }
 
 /* The output is in place: publish the result and free the job's cell. */
-WIRE_RING_FN void wire_ring_finish(const struct wire_ring *ring, uint32_t queue, uint64_t taken,
-				   uint64_t done, const struct wire_ring_result *result)
+WIRE_RING_FN void wire_ring_finish(const struct wire_ring *ring, uint32_t queue, uint64_t taken, uint64_t done,
+				   const struct wire_ring_result *result)
 {
 	struct wire_ring_worker_line *line = wire_ring_worker_line(ring, queue);
 	struct wire_ring_result *cell = wire_ring_result(ring, queue, done);

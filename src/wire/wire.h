@@ -17,14 +17,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define WIRE_NONCE 32
 #define WIRE_PROOF 32
 
-#define WIRE_MESSAGE_MIN 4608u         /* an eager pair and its headers must fit */
+#define WIRE_MESSAGE_MIN 4608u /* an eager pair and its headers must fit */
 #define WIRE_MESSAGE_MAX (1u << 20)
 #define WIRE_CREDITS_MIN 2u
-#define WIRE_RETURNS_MAX 2u            /* messages without records under way: see struct wire_message */
+#define WIRE_RETURNS_MAX 2u /* messages without records under way: see struct wire_message */
 #define WIRE_CREDITS_MAX 1024u
 #define WIRE_KEY_MAX 4095u
-#define WIRE_INLINE_MAX 4096u          /* most bytes of a value that a processor copies */
-#define WIRE_EAGER_MAX 4095u           /* key plus value of an eager request or reply */
+#define WIRE_INLINE_MAX 4096u /* most bytes of a value that a processor copies */
+#define WIRE_EAGER_MAX 4095u  /* key plus value of an eager request or reply */
 
 /*
  * cursor.c: bounds-checked reading and writing. The first error sticks: reads after it give
@@ -53,6 +53,7 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 enum wire_service { WIRE_PING = 1, WIRE_KV, WIRE_GPU, WIRE_CHANNEL, WIRE_SERVICES };
 
 #define WIRE_REQUEST_SIZE 56
+/* clang-format off */
 struct wire_request {            /* offset, size */
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
@@ -65,8 +66,10 @@ struct wire_request {            /* offset, size */
 	uint32_t size;           /* 20 4 ping: bytes of each echo */
 	uint8_t nonce[WIRE_NONCE]; /* 24 32 */
 };
+/* clang-format on */
 
 #define WIRE_ACCEPT_SIZE 96
+/* clang-format off */
 struct wire_accept {
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
@@ -81,29 +84,32 @@ struct wire_accept {
 	uint8_t nonce[WIRE_NONCE]; /* 32 32 */
 	uint8_t proof[WIRE_PROOF]; /* 64 32 HMAC over the transcript where a key is configured, else 0 */
 };
+/* clang-format on */
 
 enum wire_reason {
 	WIRE_REASON_NONE,
-	WIRE_REASON_BAD_REQUEST,      /* magic or length */
-	WIRE_REASON_VERSION,          /* detail: the server's version */
-	WIRE_REASON_SERVICE,          /* unknown or not enabled; detail: the service */
-	WIRE_REASON_CONNECTIONS,      /* too many; detail: the limit */
-	WIRE_REASON_MESSAGE_SIZE,     /* detail: the limit it is beyond */
-	WIRE_REASON_CREDITS,          /* detail: the least */
-	WIRE_REASON_KEY,              /* unknown key, or a key is required */
-	WIRE_REASON_DRAINING,         /* the server is shutting down */
-	WIRE_REASON_RESOURCES,        /* memory, descriptors, device limits */
-	WIRE_REASON_SESSIONS,         /* gpu: too many; detail: the limit */
+	WIRE_REASON_BAD_REQUEST,  /* magic or length */
+	WIRE_REASON_VERSION,      /* detail: the server's version */
+	WIRE_REASON_SERVICE,      /* unknown or not enabled; detail: the service */
+	WIRE_REASON_CONNECTIONS,  /* too many; detail: the limit */
+	WIRE_REASON_MESSAGE_SIZE, /* detail: the limit it is beyond */
+	WIRE_REASON_CREDITS,      /* detail: the least */
+	WIRE_REASON_KEY,          /* unknown key, or a key is required */
+	WIRE_REASON_DRAINING,     /* the server is shutting down */
+	WIRE_REASON_RESOURCES,    /* memory, descriptors, device limits */
+	WIRE_REASON_SESSIONS,     /* gpu: too many; detail: the limit */
 	WIRE_REASONS
 };
 
 #define WIRE_REJECT_SIZE 16
+/* clang-format off */
 struct wire_reject {
 	                  /* 0 4 magic */
 	uint16_t version; /* 4 2 the server's */
 	uint16_t reason;  /* 6 2 enum wire_reason */
 	uint64_t detail;  /* 8 8 */
 };
+/* clang-format on */
 
 void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_REQUEST_SIZE]);
 void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACCEPT_SIZE]);
@@ -147,13 +153,14 @@ _Static_assert(sizeof(struct wire_record) == 16, "wire layout");
 
 #define WIRE_REPLY 1u   /* flags: this record answers the request of the same id */
 #define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
-#define WIRE_VERSIONED 8u /* flags of a GET or GET_INTO: the answer has the version, 8 bytes, before a value that is in
-			   * its body, and behind the length of one that was written */
+/* Flags of a GET or GET_INTO: the answer has the version, 8 bytes, before a value that is in its body, and behind the
+ * length of one that was written. */
+#define WIRE_VERSIONED 8u
 
 #define WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
 
 /* Longest body that one record in a message of `message_size` can have. */
-#define WIRE_BODY_MAX(message_size)                                                                \
+#define WIRE_BODY_MAX(message_size)                                                                                    \
 	((message_size) - (uint32_t)(sizeof(struct wire_message) + sizeof(struct wire_record)))
 
 /* The header of a received message of `bytes` bytes, or NULL when its length lies. */
@@ -166,8 +173,7 @@ static inline const struct wire_message *wire_message_check(const void *data, si
 
 /* The record at *offset (begin with sizeof(struct wire_message)), moved past it; NULL at the end of the
  * message, or with *offset set to 0 where a length lies. */
-static inline const struct wire_record *wire_record_next(const void *data, size_t bytes,
-							 size_t *offset)
+static inline const struct wire_record *wire_record_next(const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *r = (const void *)((const char *)data + *offset);
 	size_t left = bytes - *offset;
@@ -187,28 +193,29 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
  * Requests of the services. body, then what `arg` means.
  */
 enum wire_op {
-	WIRE_OP_ECHO = 1,      /* ping: any bytes; the reply has the same */
-	WIRE_OP_GET = 16,      /* kv: key. Reply: value */
-	WIRE_OP_SET = 17,      /* kv: key, value; arg: length of the key */
-	WIRE_OP_DELETE = 18,   /* kv: key */
-	WIRE_OP_EXISTS = 19,   /* kv: key. Reply's arg: the value's length, cut to 32 bits */
-	WIRE_OP_GET_INTO = 20, /* kv: struct wire_remote (landing buffer), key. Reply with WIRE_WRITTEN: the value was
+	WIRE_OP_ECHO = 1,       /* ping: any bytes; the reply has the same */
+	WIRE_OP_GET = 16,       /* kv: key. Reply: value */
+	WIRE_OP_SET = 17,       /* kv: key, value; arg: length of the key */
+	WIRE_OP_DELETE = 18,    /* kv: key */
+	WIRE_OP_EXISTS = 19,    /* kv: key. Reply's arg: the value's length, cut to 32 bits */
+	WIRE_OP_GET_INTO = 20,  /* kv: struct wire_remote (landing buffer), key. Reply with WIRE_WRITTEN: the value was
 	                        * written there, body: its length, 8 bytes; without: body is the value. Also of GET:
 	                        * WIRE_TOO_LARGE, body: the value's length, 8 bytes, then the key, to ask again with */
-	WIRE_OP_SET_FROM = 21, /* kv: struct wire_remote (the value), key; it must stay until the reply */
-	WIRE_OP_PUT = 22,      /* kv: struct wire_put, key, value; arg: length of the key. Reply: version, 8 bytes */
-	WIRE_OP_PUT_FROM = 23, /* kv: struct wire_remote (the value), struct wire_put, key. Reply: version, 8 bytes */
-	WIRE_OP_STAT = 24,     /* kv: key. Reply: struct wire_meta */
-	WIRE_OP_EXPIRE = 25,   /* kv: ttl, 8 bytes, key */
+	WIRE_OP_SET_FROM = 21,  /* kv: struct wire_remote (the value), key; it must stay until the reply */
+	WIRE_OP_PUT = 22,       /* kv: struct wire_put, key, value; arg: length of the key. Reply: version, 8 bytes */
+	WIRE_OP_PUT_FROM = 23,  /* kv: struct wire_remote (the value), struct wire_put, key. Reply: version, 8 bytes */
+	WIRE_OP_STAT = 24,      /* kv: key. Reply: struct wire_meta */
+	WIRE_OP_EXPIRE = 25,    /* kv: ttl, 8 bytes, key */
 	WIRE_OP_DELETE_IF = 26, /* kv: version, 8 bytes, key */
-	WIRE_OP_INCR = 27,     /* kv: delta, 8 bytes, key. Reply: number, version, 8 bytes each */
-	WIRE_OP_SCAN = 28,     /* kv: cursor, 8 bytes (0: begin), prefix; arg: most keys, 0: no limit. Reply: cursor (0:
+	WIRE_OP_INCR = 27,      /* kv: delta, 8 bytes, key. Reply: number, version, 8 bytes each */
+	WIRE_OP_SCAN = 28,  /* kv: cursor, 8 bytes (0: begin), prefix; arg: most keys, 0: no limit. Reply: cursor (0:
 				* the end), then struct wire_entry and key, padded to 8, each; arg: how many */
-	WIRE_OP_FLUSH = 29,    /* kv: cursor, 8 bytes (0: begin). Reply: cursor (0: the end), keys deleted, 8 bytes each */
-	WIRE_OP_INFO = 30,     /* kv: nothing. Reply: struct wire_info, perhaps longer */
+	WIRE_OP_FLUSH = 29, /* kv: cursor, 8 bytes (0: begin). Reply: cursor (0: the end), keys deleted, 8 bytes each */
+	WIRE_OP_INFO = 30,  /* kv: nothing. Reply: struct wire_info, perhaps longer */
 	WIRE_OP_GPU_INFO = 48, /* gpu: nothing. Reply: struct wire_gpu_info, perhaps longer */
-	WIRE_OP_GPU_OPEN = 49, /* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring */
-	WIRE_OP_GPU_JOB = 50,  /* gpu, RPC mode: struct wire_gpu_job. The answer is a write with immediate of the output,
+	WIRE_OP_GPU_OPEN =
+		49, /* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring */
+	WIRE_OP_GPU_JOB = 50, /* gpu, RPC mode: struct wire_gpu_job. The answer is a write with immediate of the output,
 				* immediate = id; to who asked for WIRE_GPU_SENDS a write, then a reply. In both modes id
 				* WIRE_GPU_TERMINATE without a body ends the session, after all jobs before it, by an empty
 				* write with immediate of that id, or a reply */
@@ -218,7 +225,7 @@ enum wire_op {
 enum wire_status {
 	WIRE_OK,
 	WIRE_NOT_FOUND,
-	WIRE_TOO_LARGE,   /* arg: low 32 bits of the limit */
+	WIRE_TOO_LARGE, /* arg: low 32 bits of the limit */
 	WIRE_NO_MEMORY,
 	WIRE_BAD_REQUEST, /* lengths or op outside the protocol; the connection ends */
 	WIRE_UNSUPPORTED,
@@ -226,7 +233,7 @@ enum wire_status {
 	WIRE_STALE,
 	WIRE_NOT_NUMBER,
 	WIRE_RANGE,
-	WIRE_FAILED,      /* the fault is the server's, or its end has come */
+	WIRE_FAILED, /* the fault is the server's, or its end has come */
 	WIRE_STATUSES
 };
 
@@ -314,8 +321,8 @@ _Static_assert(sizeof(struct wire_gpu_job) == 88, "wire layout");
 struct wire_gpu_info {
 	uint32_t sessions, sessions_max;
 	uint32_t queues_max, slots_max;
-	uint64_t payload_max, memory_max; /* bytes, of one session */
-	uint64_t operations;              /* bit 1 << enum wire_ring_op */
+	uint64_t payload_max, memory_max;   /* bytes, of one session */
+	uint64_t operations;                /* bit 1 << enum wire_ring_op */
 	uint64_t jobs, bytes_in, bytes_out; /* since the daemon began; of RPC mode */
 	char backend[16], device[WIRE_GPU_NAME];
 };

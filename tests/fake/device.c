@@ -138,8 +138,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static int start(struct fake_block *block, struct fake_thread *thread, unsigned index,
-		 const pthread_attr_t *attr)
+static int start(struct fake_block *block, struct fake_thread *thread, unsigned index, const pthread_attr_t *attr)
 {
 	pthread_t id;
 	int rc;
@@ -148,7 +147,7 @@ static int start(struct fake_block *block, struct fake_thread *thread, unsigned 
 	thread->index = index;
 	running++;
 	rc = pthread_create(&id, attr, thread_main, thread);
-	if (rc)
+	if (rc != 0)
 		running--;
 	return rc;
 }

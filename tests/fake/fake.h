@@ -7,7 +7,7 @@
 
 #include "gpu/cuda_kernel.h"
 
-#define FAKE_TEAM 4u		      /* threads of a team, in place of the GPU_KERNEL_TEAM */
+#define FAKE_TEAM 4u                  /* threads of a team, in place of the GPU_KERNEL_TEAM */
 #define FAKE_SHARED_BYTES (48u << 10) /* what a real block may have */
 
 /* What a test asks of the device by RDMAD_FAKE_CUDA: a number, or `otherwise`. */

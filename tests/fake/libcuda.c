@@ -53,7 +53,7 @@ static const struct {
 };
 
 static bool initialized;
-static int device_fd = -1;	    /* a real driver has several */
+static int device_fd = -1;          /* a real driver has several */
 static int context, module, stream; /* their addresses are the handles */
 static bool context_there;
 static struct {
@@ -184,8 +184,7 @@ static int fake_cuCtxDestroy(void *handle)
 
 /* Any image that could be one: machine code, or the text of PTX. What it is made of is not looked
  * at, because the kernel is in here. */
-static int fake_cuModuleLoadDataEx(void **out, const void *image, unsigned count, int *options,
-				   void **values)
+static int fake_cuModuleLoadDataEx(void **out, const void *image, unsigned count, int *options, void **values)
 {
 	const char *starts[] = {"\x7f"
 				"ELF",
@@ -218,8 +217,7 @@ static int fake_cuModuleUnload(void *handle)
 	return enter_idle("cuModuleUnload");
 }
 
-static int fake_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function,
-							    int threads, size_t shared)
+static int fake_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared)
 {
 	*blocks = 2;
 	return enter_idle("cuOccupancyMaxActiveBlocksPerMultiprocessor");
@@ -297,23 +295,23 @@ static int fake_cuStreamDestroy(void *handle)
 	return result;
 }
 
-static int fake_cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-			       unsigned block_x, unsigned block_y, unsigned block_z,
-			       unsigned shared, void *handle, void **parameters, void **extra)
+static int fake_cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+			       unsigned block_y, unsigned block_z, unsigned shared, void *handle, void **parameters,
+			       void **extra)
 {
 	int result = enter_idle("cuLaunchKernel");
 
 	if (result)
 		return result;
-	if (grid_y != 1 || grid_z != 1 || block_x != GPU_KERNEL_THREADS || block_y != 1 ||
-	    block_z != 1 || handle != &stream || grid_x < 1 || grid_x > 4)
+	if (grid_y != 1 || grid_z != 1 || block_x != GPU_KERNEL_THREADS || block_y != 1 || block_z != 1 ||
+	    handle != &stream || grid_x < 1 || grid_x > 4)
 		return INVALID_VALUE;
 	return fake_launch(grid_x, parameters[0]) ? OUT_OF_MEMORY : 0;
 }
 
 /* The entries under the names that the real library exports. */
-#define FAKE_EXPORT(name, exported, version, arguments)                                            \
-	extern int exported_##name arguments __asm__(exported)                                     \
+#define FAKE_EXPORT(name, exported, version, arguments)                                                                \
+	extern int exported_##name arguments __asm__(exported)                                                         \
 		__attribute__((alias("fake_" #name), visibility("default")));
 CUDA_ENTRIES(FAKE_EXPORT)
 

@@ -127,8 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	stream_len = *data & 1 ? fuzz_accept(stream, *data >> 2) : 0;
 	if (*data & 2) {
-		stream_len += fuzz_stream(data + 1, size - 1, stream + stream_len,
-					  sizeof(stream) - stream_len);
+		stream_len += fuzz_stream(data + 1, size - 1, stream + stream_len, sizeof(stream) - stream_len);
 	} else {
 		size = MIN(size - 1, sizeof(stream) - stream_len);
 		memcpy(stream + stream_len, data + 1, size);

@@ -25,8 +25,8 @@ struct gpu_session {
 	int fd;
 };
 
-int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape,
-		      bool queue_mode, struct gpu_session **out)
+int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+		      struct gpu_session **out)
 {
 	struct gpu_session *s = calloc(1, sizeof(*s));
 
@@ -61,11 +61,9 @@ static void work(struct gpu_session *s, uint32_t queue)
 	struct wire_ring_job job;
 	const char *why;
 
-	while (wire_ring_has_room(ring, queue, *done) == 1 &&
-	       wire_ring_take(ring, queue, *done, &job) == 1) {
+	while (wire_ring_has_room(ring, queue, *done) == 1 && wire_ring_take(ring, queue, *done, &job) == 1) {
 		int64_t length = gpu_job_check(&ring->shape, &job, &why);
-		struct wire_ring_result result = {
-			.sequence = *done + 1, .id = job.id, .length = (uint32_t)length};
+		struct wire_ring_result result = {.sequence = *done + 1, .id = job.id, .length = (uint32_t)length};
 
 		FUZZ_CHECK(length >= 0);
 		wire_ring_finish(ring, queue, *done, *done, &result);
@@ -161,8 +159,7 @@ static void hear(int fd, const uint8_t *data, size_t len)
 	struct soft_frame frame;
 
 	while (len) {
-		size_t n = heard.payload ? MIN(len, heard.payload)
-					 : MIN(len, SOFT_HEADER - heard.used);
+		size_t n = heard.payload ? MIN(len, heard.payload) : MIN(len, SOFT_HEADER - heard.used);
 
 		if (heard.payload) {
 			heard.payload -= n;
@@ -182,8 +179,7 @@ static void hear(int fd, const uint8_t *data, size_t len)
 
 static void open_server(void)
 {
-	static struct service_gpu gpu = {
-		.sessions_max = 4, .queues = QUEUES, .slots = 4, .memory = MEMORY};
+	static struct service_gpu gpu = {.sessions_max = 4, .queues = QUEUES, .slots = 4, .memory = MEMORY};
 
 	fuzz_server_open();
 	fuzz_server_offer_gpu(&gpu);
@@ -199,8 +195,7 @@ static void send_chunks(int fd, const uint8_t *data, size_t size)
 	while (alive && size >= 4) {
 		size_t chunk = 4 + MIN((size_t)(data[2] | data[3] << 8), size - 4);
 
-		alive = fuzz_server_write(fd, stream,
-					  fuzz_stream(data, chunk, stream, sizeof(stream)));
+		alive = fuzz_server_write(fd, stream, fuzz_stream(data, chunk, stream, sizeof(stream)));
 		for (unsigned i = 0; alive && i < TURNS; i++)
 			alive = fuzz_server_turn(fd);
 		data += chunk;

@@ -8,7 +8,8 @@
 /* Of exactly these bytes, so that a read beyond them is seen. */
 static struct script_reader reader_of(const void *data, size_t size)
 {
-	struct script_reader reader = {.fd = -1, .buffer = malloc(size ? size : 1), .end = size, .room = size, .eof = true};
+	struct script_reader reader = {
+		.fd = -1, .buffer = malloc(size ? size : 1), .end = size, .room = size, .eof = true};
 
 	FUZZ_CHECK(reader.buffer);
 	memcpy(reader.buffer, data, size);
@@ -74,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int rc = format == RECORD_BINARY ? script_skip(&reader, RECORD_MAGIC_LEN) : 0;
 
 	FUZZ_CHECK(rc == 0);
-	for (uint64_t count = 0; (rc = next(&reader, format, count, &record, &wrong)) == 1 || rc == -EMSGSIZE; count++) {
+	for (uint64_t count = 0; (rc = next(&reader, format, count, &record, &wrong)) == 1 || rc == -EMSGSIZE;
+	     count++) {
 		if (rc != 1 || wrong)
 			continue;
 		FUZZ_CHECK(record.key_len >= 1 && record.key_len < 4096);

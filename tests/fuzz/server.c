@@ -9,7 +9,7 @@
 #include "service/service.h"
 
 #define ARENA (4 * MIB)
-#define READS 4 /* that the client serves, or would */
+#define READS 4         /* that the client serves, or would */
 #define TURNS_MAX 10000 /* a connection that takes longer to end never does */
 
 static struct fabric_queue *queue;
@@ -61,10 +61,8 @@ void fuzz_server_open(void)
 	FUZZ_CHECK(conn_group_create(domain, &group_attr, &group) == 0);
 	address.sun_family = AF_UNIX;
 	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "rdmad-fuzz-%d", (int)getpid());
-	address_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-				  strlen(address.sun_path + 1));
-	FUZZ_CHECK(fabric_listen(queue, (struct sockaddr *)&address, address_len, NULL, &listener) ==
-		   0);
+	address_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.sun_path + 1));
+	FUZZ_CHECK(fabric_listen(queue, (struct sockaddr *)&address, address_len, NULL, &listener) == 0);
 }
 
 void fuzz_server_offer_gpu(struct service_gpu *gpu)

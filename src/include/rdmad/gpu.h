@@ -24,9 +24,9 @@ extern "C" {
 struct rdmad_gpu;
 
 #define RDMAD_GPU_PARAMS 8
-#define RDMAD_GPU_OUTSTANDING 8192           /* most jobs outstanding on one handle */
-#define RDMAD_GPU_SIZE_MAX (64u << 20)       /* most bytes of an input or output */
-#define RDMAD_GPU_ID_MAX 0xfffeffffu         /* ids above are the library's own */
+#define RDMAD_GPU_OUTSTANDING 8192     /* most jobs outstanding on one handle */
+#define RDMAD_GPU_SIZE_MAX (64u << 20) /* most bytes of an input or output */
+#define RDMAD_GPU_ID_MAX 0xfffeffffu   /* ids above are the library's own */
 
 enum rdmad_gpu_mode { RDMAD_GPU_RPC, RDMAD_GPU_QUEUE };
 
@@ -45,7 +45,7 @@ struct rdmad_gpu_options {
 	uint32_t outstanding; /* most jobs outstanding; default and most RDMAD_GPU_OUTSTANDING */
 	bool no_immediate;    /* RPC mode: the server ends a job by a write and a message rather than a write with
 	                         immediate; it is so anyway where a device lacks that */
-	bool read_indices;    /* queue mode: learn of results from the index words alone, rather than also from results that
+	bool read_indices; /* queue mode: learn of results from the index words alone, rather than also from results that
 	                         validate themselves */
 };
 
@@ -97,8 +97,7 @@ int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us);
 /* Like enqueue, but calls back, exactly once, from rdmad_gpu_progress or another call that sends and receives; the result is
  * not dequeued. The job's id may be any, also twice. The callback may enqueue and submit, but not wait or close. */
 typedef void (*rdmad_gpu_callback)(void *arg, const struct rdmad_gpu_result *result);
-int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done,
-		     void *arg);
+int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done, void *arg);
 
 /* Send and receive; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one job is done. How many
  * are, by callback or to be dequeued; 0 after the timeout; -ENOTCONN. */
@@ -123,12 +122,11 @@ int rdmad_gpu_arm(struct rdmad_gpu *gpu);
 
 /* Pixels of 8 bits; `levels` 1 to 256. With N pixels of which c(v) are at most v, pixel v becomes
  * (256 / levels) * (levels * c(v) / N), whole numbers, of which the lowest 8 bits are kept. */
-int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, uint32_t levels,
-		       const void *input, void *output);
+int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, uint32_t levels, const void *input,
+		       void *output);
 
 /* The same bytes back, after at least `delay_us`. */
-int rdmad_gpu_echo(struct rdmad_gpu *gpu, const void *input, size_t size, uint32_t delay_us,
-		   void *output);
+int rdmad_gpu_echo(struct rdmad_gpu *gpu, const void *input, size_t size, uint32_t delay_us, void *output);
 
 /*
  * Registered memory. Inputs and outputs are read and written by devices, for which they must be registered; memory
@@ -166,10 +164,10 @@ const char *rdmad_gpu_transport(const struct rdmad_gpu *gpu);
 
 /* The service: its limits, and what it has done. */
 struct rdmad_gpu_info {
-	uint32_t sessions, sessions_max;   /* now, with the connection that asks; at most */
-	uint32_t queues_max, slots_max;    /* of one session */
-	uint64_t size_max, memory_max;     /* bytes of one input or output, and of all of one session's cells */
-	uint64_t operations;               /* bit 1 << enum rdmad_gpu_op for each that it has */
+	uint32_t sessions, sessions_max;    /* now, with the connection that asks; at most */
+	uint32_t queues_max, slots_max;     /* of one session */
+	uint64_t size_max, memory_max;      /* bytes of one input or output, and of all of one session's cells */
+	uint64_t operations;                /* bit 1 << enum rdmad_gpu_op for each that it has */
 	uint64_t jobs, bytes_in, bytes_out; /* since the daemon started, of RPC mode */
 	char backend[16], device[64];
 	char transport[8]; /* by which it was asked */
@@ -179,8 +177,7 @@ struct rdmad_gpu_info {
 int rdmad_gpu_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *info);
 
 /* Ask a server without making a session: connect, ask, disconnect. options NULL: defaults. */
-int rdmad_gpu_server_info(const char *server, const struct rdmad_options *options,
-			  struct rdmad_gpu_info *info);
+int rdmad_gpu_server_info(const char *server, const struct rdmad_options *options, struct rdmad_gpu_info *info);
 
 #ifdef __cplusplus
 }

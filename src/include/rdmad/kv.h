@@ -44,15 +44,12 @@ int kv_close(void *kv_handle);
 /* kv_open with options (NULL: defaults). `share` (NULL: none) is another handle whose queues and
  * progress this one shares: both then belong to one thread, and kv_progress of either serves
  * both. Cheaper than separate handles for many connections in one thread. Close in any order. */
-int kv_open_options(const char *server, const struct rdmad_options *options, void *share,
-		    void **kv_handle);
+int kv_open_options(const char *server, const struct rdmad_options *options, void *share, void **kv_handle);
 
-int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value,
-		 size_t value_len);
+int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len);
 /* *value has *value_len bytes and a 0 byte behind them; kv_release gives it back, in the thread of the handle or
  * after kv_close. -ENOENT: no such key. */
-int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value,
-		 size_t *value_len);
+int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len);
 /* 1: was deleted, 0: no such key. */
 int kv_delete(void *kv_handle, const void *key, size_t key_len);
 /* 1 or 0. */
@@ -73,18 +70,17 @@ typedef void (*kv_callback)(void *arg, int status, const void *value, size_t val
 /* 0 accepted; -EAGAIN: as many are outstanding as the handle takes, progress first. The key is copied before
  * the call returns, and so is a value that goes in the message; a larger one (see kv_eager_max) is fetched
  * from where it is, and must stay unchanged until the call back. */
-int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value,
-		  size_t value_len, kv_callback done, void *arg);
+int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  kv_callback done, void *arg);
 int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
 int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
 /* status 0 or -ENOENT. */
-int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done,
-		     void *arg);
+int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
 
 /* The value goes to the caller's buffer (from 4 KiB on without a copy), which must stay until the call back: value is
  * `buffer` then. -EMSGSIZE: it is longer than `size`, value_len says how long. */
-int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
-		       kv_callback done, void *arg);
+int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
+		       void *arg);
 
 /*
  * Versions, conditions and expiry. Each write of a key gives it a higher version, also over a delete; none is 0.
@@ -113,68 +109,61 @@ struct kv_meta {
 
 /* What an answer brings, valid during the call. */
 struct kv_result {
-	int status;         /* 0 or a negative errno; the rest is set when it is 0 */
-	const void *value;  /* of a get */
-	size_t value_len;   /* of a get */
+	int status;          /* 0 or a negative errno; the rest is set when it is 0 */
+	const void *value;   /* of a get */
+	size_t value_len;    /* of a get */
 	struct kv_meta meta; /* of a stat: all; of a get, put or incr: the version; else 0 */
-	int64_t number;     /* of an incr */
+	int64_t number;      /* of an incr */
 };
 typedef void (*kv_result_callback)(void *arg, const struct kv_result *result);
 
 /* Set under a condition (options NULL: always, for ever). *version (may be NULL): of what was stored. */
 int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 	   const struct kv_put_options *options, uint64_t *version);
-int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value,
-		  size_t value_len, const struct kv_put_options *options, kv_result_callback done,
-		  void *arg);
+int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  const struct kv_put_options *options, kv_result_callback done, void *arg);
 
 /* kv_get_bytes that also tells the version, to put with KV_IF_VERSION. */
-int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value,
-		   size_t *value_len, uint64_t *version);
-int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len,
-			  kv_result_callback done, void *arg);
+int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len,
+		   uint64_t *version);
+int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg);
 
 /* Length, version and time left, without the value. -ENOENT. */
 int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *meta);
-int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done,
-		   void *arg);
+int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg);
 
 /* Change the time to live, not the version. 1: done, 0: no such key (submitted: 0, -ENOENT). */
 int kv_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us);
-int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us,
-		     kv_result_callback done, void *arg);
+int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us, kv_result_callback done,
+		     void *arg);
 
 /* 1: was deleted, 0: no such key (submitted: 0, -ENOENT), -ESTALE: it has another version. version 0: -EINVAL. */
 int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version);
-int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version,
-			kv_result_callback done, void *arg);
+int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version, kv_result_callback done,
+			void *arg);
 
 /* Add `delta` to a value that is a decimal number (missing: 0), as one step; the ttl stays. *number: the sum;
  * *version; both may be NULL. -EDOM: the value is not a whole number in 64 bits; -ERANGE: the sum is not: nothing
  * was changed. */
-int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number,
-	    uint64_t *version);
-int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta,
-		   kv_result_callback done, void *arg);
+int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number, uint64_t *version);
+int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done, void *arg);
 
 /*
  * All keys. These wait; there is no submitted variant.
  */
 
 /* One key of a walk; it may use the handle, also to wait or delete. Not 0: stop. */
-typedef int (*kv_scan_callback)(void *arg, const void *key, size_t key_len,
-				const struct kv_meta *meta);
+typedef int (*kv_scan_callback)(void *arg, const void *key, size_t key_len, const struct kv_meta *meta);
 
 /* One page of the keys that begin with the prefix (length 0: all), at most `limit` (0: as many as one
  * message takes). *cursor is 0 to begin, and 0 again at the end; a page may be empty before that. Returns how many keys the
  * page had, or what the callback returned when not 0: *cursor is unchanged then. A key that is there during the whole
  * walk comes at least once, mostly once; others may or may not come. */
-int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len,
-	    unsigned limit, kv_scan_callback each, void *arg);
+int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
+	    kv_scan_callback each, void *arg);
 
 /* All pages. 0, what the callback returned when not 0, or an error. */
-int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each,
-	    void *arg);
+int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg);
 
 /* Delete all keys, of all clients. *deleted (may be NULL): how many. What is written meanwhile may stay. */
 int kv_delete_all(void *kv_handle, uint64_t *deleted);
@@ -183,7 +172,7 @@ int kv_delete_all(void *kv_handle, uint64_t *deleted);
 struct kv_info {
 	uint64_t key_max, eager_max, value_max; /* bytes */
 	uint64_t keys;
-	uint64_t bytes_used, bytes_total; /* of its memory for keys and values */
+	uint64_t bytes_used, bytes_total;          /* of its memory for keys and values */
 	uint64_t hits, misses, evictions, expired; /* since it started */
 };
 int kv_info(void *kv_handle, struct kv_info *info);
@@ -202,13 +191,11 @@ struct kv_item {
 };
 
 /* options as of kv_put, the same for all; NULL: as kv_set_bytes. */
-int kv_mset(void *kv_handle, struct kv_item *items, size_t count,
-	    const struct kv_put_options *options);
+int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options);
 
 /* Calls back once for each item, with its index, as soon as it is answered; value is valid during the call. A missing
  * key has status -ENOENT, and does not count as an error of kv_mget. The callback may submit, not wait. */
-typedef void (*kv_mget_callback)(void *arg, size_t index, int status, const void *value,
-				 size_t value_len);
+typedef void (*kv_mget_callback)(void *arg, size_t index, int status, const void *value, size_t value_len);
 int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg);
 
 /*

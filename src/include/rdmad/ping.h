@@ -23,8 +23,7 @@ struct rdmad_ping_options {
 };
 
 /* Connect; the server makes an agent for this client alone. */
-int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options,
-		    struct rdmad_ping **ping);
+int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options, struct rdmad_ping **ping);
 
 /* Send one ping. -EAGAIN: depth pings are out, receive first. */
 int rdmad_ping_send(struct rdmad_ping *ping);
