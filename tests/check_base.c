@@ -2,6 +2,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
@@ -12,8 +13,13 @@ START_TEST(test_size_forms)
 	static const struct {
 		const char *text;
 		uint64_t bytes;
-	} good[] = {{"0", 0},         {"4096", 4096},       {"4K", 4096},         {"4KiB", 4096},
-		    {"1.5G", 1610612736}, {"3000000000", 3000000000}, {"2t", 2ull << 40},
+	} good[] = {{"0", 0},
+		    {"4096", 4096},
+		    {"4K", 4096},
+		    {"4KiB", 4096},
+		    {"1.5G", 1610612736},
+		    {"3000000000", 3000000000},
+		    {"2t", 2ull << 40},
 		    {"9007199254740993", 9007199254740993ull}};
 	static const char *const bad[] = {"", "K", "-1", "+1", " 1", "1 K", "1x", "1e3", "0x10", "1.2.3"};
 	uint64_t out = 7;
@@ -65,13 +71,11 @@ START_TEST(test_address_forms)
 {
 	static const struct {
 		const char *text, *canonical;
-	} good[] = {{"localhost", "localhost:7471"},
-		    {"10.0.0.1:80", "10.0.0.1:80"},
-		    {"rdma://h", "rdma://h:7471"},
-		    {"tcp://[::1]:5", "tcp://[::1]:5"},
-		    {"::1", "[::1]:7471"},
-		    {"unix:///run/x.sock", "unix:///run/x.sock"}};
-	static const char *const bad[] = {"", ":1", "h:", "h:99999", "ftp://h", "unix://x", "[::1", "[::1]5", "a[::1]", "a]", "a/b:1"};
+	} good[] = {{"localhost", "localhost:7471"}, {"10.0.0.1:80", "10.0.0.1:80"},
+		    {"rdma://h", "rdma://h:7471"},   {"tcp://[::1]:5", "tcp://[::1]:5"},
+		    {"::1", "[::1]:7471"},           {"unix:///run/x.sock", "unix:///run/x.sock"}};
+	static const char *const bad[] = {"",     ":1",     "h:",     "h:99999", "ftp://h", "unix://x",
+					  "[::1", "[::1]5", "a[::1]", "a]",      "a/b:1"};
 	struct address a;
 	char buf[300];
 
@@ -109,8 +113,9 @@ START_TEST(test_address_loopback)
 	static const struct {
 		const char *text;
 		bool loopback;
-	} cases[] = {{"127.0.0.1:80", true}, {"127.9.9.9:80", true}, {"[::1]:80", true},
-		     {"128.0.0.1:80", false}, {"10.127.0.1:80", false}, {"[fe80::1]:80", false}, {"unix:///tmp/x", false}};
+	} cases[] = {{"127.0.0.1:80", true},  {"127.9.9.9:80", true},   {"[::1]:80", true},
+		     {"128.0.0.1:80", false}, {"10.127.0.1:80", false}, {"[fe80::1]:80", false},
+		     {"unix:///tmp/x", false}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct sockaddr_storage ss;
@@ -222,6 +227,21 @@ START_TEST(test_log_threshold)
 }
 END_TEST
 
+START_TEST(test_must_stops_what_breaks_a_contract)
+{
+	int evaluated = 0;
+
+	must(++evaluated);
+#ifdef RDMAD_CONTRACTS
+	ck_assert_int_eq(evaluated, 1);
+	must(evaluated == 2); /* ends the process, as this test's row says */
+#else
+	ck_assert_int_eq(evaluated, 0);
+	abort();
+#endif
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("base");
@@ -239,6 +259,7 @@ int main(void)
 	tcase_add_test(tc, test_list_order);
 	tcase_add_test(tc, test_ring_between_threads);
 	tcase_add_test(tc, test_log_threshold);
+	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

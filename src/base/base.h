@@ -1,6 +1,6 @@
 /*
  * base: what every other room may use. Log, time, units, addresses, histogram,
- * intrusive list, single-producer ring. It knows nothing of RDMA.
+ * intrusive list, single-producer ring, contracts. It knows nothing of RDMA.
  *
  * Inside rdmad a function answers 0 (or a count) or a negative errno. The first
  * function that detects a failure logs it; the others only pass it on.
@@ -20,11 +20,26 @@
 #include <sys/types.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - (offsetof(type, member))))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/*
+ * must.c: contracts that run. What a header promises of threads, locks and states stands as must(condition) on the first
+ * lines of the function that relies on it. Builds with --enable-contracts (--enable-sanitizers implies it) check it and
+ * abort with the condition and its place; others do not evaluate it, so it must have no effect of its own.
+ */
+void must_fail(const char *condition, const char *function, const char *file, int line) __attribute__((noreturn, cold));
+#ifdef RDMAD_CONTRACTS
+#define must(condition) (likely(condition) ? (void)0 : must_fail(#condition, __func__, __FILE__, __LINE__))
+#else
+#define must(condition) ((void)sizeof(!(condition)))
+#endif
+
+/* The calling thread, never 0: keep it where something belongs to one thread or a lock is held, and compare. */
+uintptr_t thread_self(void);
 
 #define CACHE_LINE 64
 #define KIB 1024ull
@@ -57,13 +72,12 @@ void log_clear_last(void);
 const char *log_level_name(enum log_level level);
 int log_level_parse(const char *name, enum log_level *level);
 
-void log_write(enum log_level level, const char *room, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void log_write(enum log_level level, const char *room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-#define log_at(level, room, ...)                                                                   \
-	do {                                                                                       \
-		if ((level) <= log_threshold)                                                      \
-			log_write(level, room, __VA_ARGS__);                                       \
+#define log_at(level, room, ...)                                                                                       \
+	do {                                                                                                           \
+		if ((level) <= log_threshold)                                                                          \
+			log_write(level, room, __VA_ARGS__);                                                           \
 	} while (0)
 #define log_error(room, ...) log_at(LOG_LEVEL_ERROR, room, __VA_ARGS__)
 #define log_warn(room, ...) log_at(LOG_LEVEL_WARN, room, __VA_ARGS__)
@@ -223,7 +237,7 @@ static inline void list_del(struct list *n)
 }
 
 #define list_first(l, type, member) container_of((l)->next, type, member)
-#define list_for_each_safe(pos, tmp, l)                                                            \
+#define list_for_each_safe(pos, tmp, l)                                                                                \
 	for ((pos) = (l)->next, (tmp) = (pos)->next; (pos) != (l); (pos) = (tmp), (tmp) = (pos)->next)
 
 /*
