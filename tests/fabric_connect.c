@@ -49,8 +49,8 @@ static void expect_failure(struct pair *p)
 {
 	struct fabric_event e = event_next(p, &p->client, p->c);
 
-	must(e.type == FABRIC_REJECTED || e.type == FABRIC_UNREACHABLE || e.type == FABRIC_DISCONNECTED,
-	     "%s, expected a refusal", event_name(e.type));
+	check_that(e.type == FABRIC_REJECTED || e.type == FABRIC_UNREACHABLE || e.type == FABRIC_DISCONNECTED,
+		   "%s, expected a refusal", event_name(e.type));
 }
 
 START_TEST(open_tells_what_it_is)
@@ -172,7 +172,7 @@ START_TEST(names_of_the_peer)
 		char port[16];
 
 		snprintf(port, sizeof(port), ":%u", fabric_listener_port(p.listener));
-		must(strstr(text, port) != NULL, "%s lacks %s", text, port);
+		check_that(strstr(text, port) != NULL, "%s lacks %s", text, port);
 	}
 	fabric_endpoint_peer(p.s, little, sizeof(little));
 	ck_assert_uint_lt(strnlen(little, sizeof(little)), sizeof(little));
@@ -479,7 +479,7 @@ START_TEST(closing_the_listener_drops_requests)
 	for (int i = 0; i < n; i++)
 		pfd[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	while (poll(pfd, (nfds_t)n, 1) == 0) {
-		must(time_now() < until, "waited in vain");
+		check_that(time_now() < until, "waited in vain");
 		station_pump(&p.client);
 	}
 	for (int i = 0; _i == 1 && i < 100; i++) {
@@ -556,7 +556,7 @@ START_TEST(client_disconnects_while_connecting)
 	begin(&p);
 	fabric_disconnect(p.c);
 	e = event_next(&p, &p.client, p.c);
-	must(e.type == FABRIC_DISCONNECTED || e.type == FABRIC_UNREACHABLE, "%s", event_name(e.type));
+	check_that(e.type == FABRIC_DISCONNECTED || e.type == FABRIC_UNREACHABLE, "%s", event_name(e.type));
 	pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.event_count, 0);
 	pair_close(&p);

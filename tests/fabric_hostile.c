@@ -95,7 +95,7 @@ static bool serve_raw(struct pair *p, const struct buffer *inbox, int fd, bool m
 		quiet = p->server.pulled == before ? quiet + 1 : 0;
 		if (may_live && quiet > 200)
 			return false;
-		must(time_now() < until, "what is not a handshake was not cut off");
+		check_that(time_now() < until, "what is not a handshake was not cut off");
 	}
 }
 
@@ -170,7 +170,7 @@ static void siege_record(struct siege *x)
 	ck_assert_int_eq(station_connect(&x->p.client, &sa, len, &pair_shared.client, "hello", 5, &c), 0);
 	server = raw_connect(&x->p.sa, x->p.len);
 	while (client < 0 || !x->p.client.event_count) {
-		must(time_now() < until, "waited in vain");
+		check_that(time_now() < until, "waited in vain");
 		if (client < 0)
 			client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		else
@@ -183,7 +183,7 @@ static void siege_record(struct siege *x)
 	buffer_make(&mine, &x->p.client, 4096, FABRIC_LOCAL_WRITE);
 	record_work(x, c, &mine);
 	while (x->p.client.done_count < (x->p.limits.write_imm ? 5 : 4)) {
-		must(time_now() < until, "waited in vain");
+		check_that(time_now() < until, "waited in vain");
 		relay(x, client, server, 1);
 	}
 	ck_assert_uint_gt(x->hello, 0);
@@ -220,8 +220,8 @@ static void siege_close(struct siege *x)
 	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
 
 	while (count_fds() != x->fds || x->p.server.known_count > 1) {
-		must(time_now() < until, "%d descriptors, were %d; %d endpoints", count_fds(), x->fds,
-		     x->p.server.known_count);
+		check_that(time_now() < until, "%d descriptors, were %d; %d endpoints", count_fds(), x->fds,
+			   x->p.server.known_count);
 		serve(&x->p, &x->inbox);
 	}
 	post(x->p.c, &wr);
@@ -260,8 +260,8 @@ START_TEST(recording_can_be_played)
 
 	siege_open(&x);
 	buffer_fill(&x.region, 77);
-	must(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
-	must(!buffer_has(&x.region, 0, 256, 77), "nothing was written");
+	check_that(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	check_that(!buffer_has(&x.region, 0, 256, 77), "nothing was written");
 	siege_close(&x);
 }
 END_TEST
@@ -283,23 +283,23 @@ START_TEST(small_writes_are_whole)
 	int fd;
 
 	siege_open(&x);
-	must(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	check_that(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
 	memcpy(new, x.region.at, sizeof(new));
 	buffer_fill(&x.region, 77);
 	memcpy(old, x.region.at, sizeof(old));
 	fd = raw_connect(&x.p.sa, x.p.len);
 	raw_send(fd, x.bytes, x.hello);
-	must(!serve_raw(&x.p, &x.inbox, fd, true), "the hello was cut off");
+	check_that(!serve_raw(&x.p, &x.inbox, fd, true), "the hello was cut off");
 	for (size_t i = x.hello; i < x.len; i++) {
 		raw_send(fd, x.bytes + i, 1);
 		for (int j = 0; j < 3; j++)
 			serve(&x.p, &x.inbox);
-		must(words_of(&x.region, old, new), "part of a word was written");
+		check_that(words_of(&x.region, old, new), "part of a word was written");
 	}
 	serve_raw(&x.p, &x.inbox, fd, true);
-	must(memcmp(x.region.at, new, 32) != 0 && memcmp(x.region.at + 64, new + 64, 64) == 0 &&
-		     memcmp(x.region.at + 256, new + 256, 32) == 0,
-	     "the writes are not there");
+	check_that(memcmp(x.region.at, new, 32) != 0 && memcmp(x.region.at + 64, new + 64, 64) == 0 &&
+			   memcmp(x.region.at + 256, new + 256, 32) == 0,
+		   "the writes are not there");
 	close(fd);
 	siege_close(&x);
 }
@@ -465,7 +465,7 @@ START_TEST(client_meets_a_mad_server)
 
 		ck_assert_int_eq(station_connect(&p.client, &sa, len, &p.options.client, NULL, 0, &c), 0);
 		while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0) {
-			must(time_now() < until, "waited in vain");
+			check_that(time_now() < until, "waited in vain");
 			pair_pump(&p);
 		}
 		for (size_t j = 0; j < sizeof(noise); j++)
@@ -474,7 +474,7 @@ START_TEST(client_meets_a_mad_server)
 		close(fd);
 		struct fabric_event e = event_next(&p, &p.client, c);
 
-		must(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s", event_name(e.type));
+		check_that(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s", event_name(e.type));
 		station_destroy(&p.client, &c);
 	}
 	pair_exercise(&p, p.c, p.s);
@@ -538,7 +538,7 @@ static void expect_removed(struct pair *p, struct station *st, struct fabric_end
 
 	if (e.type == FABRIC_DISCONNECTED)
 		e = event_next(p, st, endpoint);
-	must(e.type == FABRIC_REMOVED, "%s, expected removed", event_name(e.type));
+	check_that(e.type == FABRIC_REMOVED, "%s, expected removed", event_name(e.type));
 }
 
 START_TEST(device_removed_under_traffic)
@@ -556,7 +556,7 @@ START_TEST(device_removed_under_traffic)
 	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_WRITE);
 	ck_assert_int_eq(write(go, "x", 1), 1);
 	for (uint64_t n = 0, until = deadline(); p.client.event_count < DOOMED; n++) {
-		must(time_now() < until, "waited in vain");
+		check_that(time_now() < until, "waited in vain");
 		wr = wr_remote(FABRIC_WRITE, n, &mine, 0, 65536, &theirs, s[n % DOOMED], 0);
 		if (!p.client.event_count)
 			(void)fabric_post(c[n % DOOMED], &wr);

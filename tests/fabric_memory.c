@@ -379,7 +379,7 @@ static uint32_t choose_key(struct scene *x, enum key key)
 static void expect_untouched(const struct buffer *b, uint8_t value)
 {
 	for (size_t i = 0; i < b->len; i++)
-		must(b->at[i] == value, "byte %zu was touched", i);
+		check_that(b->at[i] == value, "byte %zu was touched", i);
 }
 
 /* A refused request, two more behind it, receives on both sides: all end, and in order. */
@@ -407,12 +407,13 @@ START_TEST(refused)
 
 	struct fabric_completion c = done_next(p, &p->client, p->c);
 
-	must(c.id == 1 && c.status == FABRIC_REMOTE_ACCESS, "%s: completion %d (%s)", r->name, (int)c.id,
-	     fabric_status_text(c.status));
+	check_that(c.id == 1 && c.status == FABRIC_REMOTE_ACCESS, "%s: completion %d (%s)", r->name, (int)c.id,
+		   fabric_status_text(c.status));
 	/* The send and the receives; their order to each other is free. */
 	for (uint64_t recvs = 0, sends = 0; recvs + sends < 4;) {
 		c = done_next(p, &p->client, p->c);
-		must(c.status == FABRIC_FLUSHED, "%s: %d is %s", r->name, (int)c.id, fabric_status_text(c.status));
+		check_that(c.status == FABRIC_FLUSHED, "%s: %d is %s", r->name, (int)c.id,
+			   fabric_status_text(c.status));
 		ck_assert_uint_eq(c.id, c.id == 2 ? 2 + sends++ : 50 + recvs++);
 	}
 	for (uint64_t i = 0; i < 3; i++)
@@ -450,8 +451,8 @@ START_TEST(no_reads_where_none_are_served)
 		struct fabric_completion c = done_next(&p, &p.client, p.c);
 
 		ck_assert_uint_eq(c.id, 2);
-		must(c.status == FABRIC_REMOTE_ACCESS || c.status == FABRIC_REMOTE_ERROR, "%s",
-		     fabric_status_text(c.status));
+		check_that(c.status == FABRIC_REMOTE_ACCESS || c.status == FABRIC_REMOTE_ERROR, "%s",
+			   fabric_status_text(c.status));
 		event_expect(&p, &p.client, p.c, FABRIC_DISCONNECTED);
 		event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
 	}
@@ -497,8 +498,9 @@ START_TEST(deregistered_in_mid_transfer)
 			ck_assert(!ended);
 			continue;
 		}
-		must(c.status == (ended ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS) || (!ended && opcode == FABRIC_READ),
-		     "%d is %s", (int)i, fabric_status_text(c.status));
+		check_that(c.status == (ended ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS) ||
+				   (!ended && opcode == FABRIC_READ),
+			   "%d is %s", (int)i, fabric_status_text(c.status));
 		ended = true;
 	}
 	if (ended) {

@@ -61,7 +61,7 @@ static void stream_send(struct stream *s, uint64_t total)
 
 		memcpy(s->source.at + slot * 16, &s->sent, sizeof(s->sent));
 		err = fabric_post(s->out, &wr);
-		must(err == 0 || err == -EAGAIN, "post answers %d", err);
+		check_that(err == 0 || err == -EAGAIN, "post answers %d", err);
 		if (err)
 			return;
 		s->sent++;
@@ -73,15 +73,15 @@ static void stream_look(struct stream *s, const struct fabric_completion *c)
 {
 	uint64_t number;
 
-	must(c->status == FABRIC_OK, "%s", fabric_status_text(c->status));
+	check_that(c->status == FABRIC_OK, "%s", fabric_status_text(c->status));
 	if (c->endpoint == s->out && c->opcode == FABRIC_SEND) {
-		must(c->id == 1000 + s->acked, "send %llu", (unsigned long long)c->id);
+		check_that(c->id == 1000 + s->acked, "send %llu", (unsigned long long)c->id);
 		s->acked++;
 	} else if (c->endpoint == s->in && c->opcode == FABRIC_RECV) {
-		must(c->id == s->seen % 64, "receive %llu", (unsigned long long)c->id);
-		must(c->bytes == 16, "%u bytes", c->bytes);
+		check_that(c->id == s->seen % 64, "receive %llu", (unsigned long long)c->id);
+		check_that(c->bytes == 16, "%u bytes", c->bytes);
 		memcpy(&number, s->sink.at + c->id * 16, sizeof(number));
-		must(number == s->seen, "out of order");
+		check_that(number == s->seen, "out of order");
 		s->seen++;
 		receive(s->to, s->in, c->id, &s->sink, c->id * 16, 16);
 	}
@@ -98,7 +98,7 @@ START_TEST(many_sends_stay_in_order_both_ways)
 	stream_open(&back, &p.server, p.s, &p.client, p.c);
 	until = time_now() + (uint64_t)target.slow * 30 * TIME_S;
 	while (there.acked < total || back.acked < total || there.seen < total || back.seen < total) {
-		must(time_now() < until, "waited in vain");
+		check_that(time_now() < until, "waited in vain");
 		stream_send(&there, total);
 		stream_send(&back, total);
 		pair_pump(&p);
@@ -182,7 +182,7 @@ START_TEST(inline_memory_is_free_at_once)
 		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_OK);
 		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
 		for (size_t j = 0; j < len; j++)
-			must(to.at[i * 512 + j] == i, "message %u", i);
+			check_that(to.at[i * 512 + j] == i, "message %u", i);
 	}
 	for (unsigned i = 0; i < 32; i++) {
 		struct fabric_wr wr = wr_remote(FABRIC_WRITE, i, &to, 0, 0, &to, p.s, i * 512);
@@ -196,7 +196,7 @@ START_TEST(inline_memory_is_free_at_once)
 		done_expect(&p, &p.client, p.c, i, FABRIC_WRITE, FABRIC_OK);
 	for (unsigned i = 0; i < 32; i++)
 		for (size_t j = 0; j < len; j++)
-			must(to.at[i * 512 + j] == i + 100, "write %u", i);
+			check_that(to.at[i * 512 + j] == i + 100, "write %u", i);
 	buffer_drop(&to);
 	pair_close(&p);
 }
@@ -228,7 +228,7 @@ START_TEST(write_with_immediate)
 	ck_assert_uint_eq(c.imm, 0xfedcba98);
 	ck_assert_uint_eq(c.bytes, 5000);
 	ck_assert(buffer_has(&to, 3000, 5000, 5));
-	must(to.at[0] == 0xee, "it wrote into the receive");
+	check_that(to.at[0] == 0xee, "it wrote into the receive");
 	c = done_next(&p, &p.client, p.c);
 	ck_assert(c.id == 1 && c.status == FABRIC_OK);
 	ck_assert(c.opcode == FABRIC_WRITE || c.opcode == FABRIC_WRITE_IMM);
@@ -536,7 +536,7 @@ START_TEST(send_larger_than_the_receive)
 	post(p.c, &wr);
 	done_expect(&p, &p.server, p.s, 1, FABRIC_RECV, FABRIC_LOCAL_ERROR);
 	done_expect(&p, &p.client, p.c, 2, FABRIC_SEND, FABRIC_REMOTE_ERROR);
-	must(to.at[100] == 0xee, "it wrote behind the receive");
+	check_that(to.at[100] == 0xee, "it wrote behind the receive");
 	expect_both_end(&p);
 	pair_exercise(&p, c2, s2);
 	buffer_drop(&from);
@@ -575,9 +575,9 @@ START_TEST(local_range_not_registered)
 		expect_both_end(&p);
 	}
 	for (size_t i = 0; i < to.len; i++)
-		must(to.at[i] == 0xee, "byte %zu was touched", i);
+		check_that(to.at[i] == 0xee, "byte %zu was touched", i);
 	for (size_t i = 0; i < from.len; i++)
-		must(from.at[i] == 0x11, "byte %zu was touched", i);
+		check_that(from.at[i] == 0x11, "byte %zu was touched", i);
 	buffer_drop(&from);
 	buffer_drop(&to);
 	pair_close(&p);
@@ -602,7 +602,7 @@ START_TEST(receive_into_memory_without_the_right)
 		expect_both_end(&p);
 	}
 	for (size_t i = 0; i < to.len; i++)
-		must(to.at[i] == 0xee, "byte %zu was touched", i);
+		check_that(to.at[i] == 0xee, "byte %zu was touched", i);
 	buffer_drop(&from);
 	buffer_drop(&to);
 	pair_close(&p);

@@ -48,7 +48,7 @@ static void *grow(void *array, int count, int *room, size_t size)
 		return array;
 	*room = *room ? *room * 2 : 64;
 	array = realloc(array, (size_t)*room * size);
-	must(array, "no memory");
+	check_that(array, "no memory");
 	return array;
 }
 
@@ -66,8 +66,8 @@ static struct known *find_known(struct station *st, const struct fabric_endpoint
 
 static void know(struct station *st, struct fabric_endpoint *endpoint)
 {
-	must(endpoint, "no endpoint");
-	must(!find_known(st, endpoint), "the same endpoint twice");
+	check_that(endpoint, "no endpoint");
+	check_that(!find_known(st, endpoint), "the same endpoint twice");
 	st->known = grow(st->known, st->known_count, &st->known_room, sizeof(*st->known));
 	st->known[st->known_count++] = (struct known){.endpoint = endpoint};
 }
@@ -76,10 +76,10 @@ static void log_done(struct station *st, const struct fabric_completion *c)
 {
 	struct known *k = find_known(st, c->endpoint);
 
-	must(k, "completion %llu of no living endpoint", (unsigned long long)c->id);
-	must(c->context == st, "completion %llu with a wrong context", (unsigned long long)c->id);
-	must(!k->closed, "completion %llu (%s) after the disconnect", (unsigned long long)c->id,
-	     fabric_status_text(c->status));
+	check_that(k, "completion %llu of no living endpoint", (unsigned long long)c->id);
+	check_that(c->context == st, "completion %llu with a wrong context", (unsigned long long)c->id);
+	check_that(!k->closed, "completion %llu (%s) after the disconnect", (unsigned long long)c->id,
+		   fabric_status_text(c->status));
 	st->done = grow(st->done, st->done_count, &st->done_room, sizeof(*st->done));
 	st->done[st->done_count++] = *c;
 	st->pulled++;
@@ -92,7 +92,7 @@ static void pull_done(struct station *st)
 
 	do {
 		n = fabric_poll(st->queue, batch, ARRAY_SIZE(batch));
-		must(n >= 0 && n <= (int)ARRAY_SIZE(batch), "poll answers %d", n);
+		check_that(n >= 0 && n <= (int)ARRAY_SIZE(batch), "poll answers %d", n);
 		for (int i = 0; i < n; i++)
 			log_done(st, &batch[i]);
 	} while (n);
@@ -103,17 +103,17 @@ static void log_event(struct station *st, const struct fabric_event *e)
 	st->event = grow(st->event, st->event_count, &st->event_room, sizeof(*st->event));
 	st->event[st->event_count++] = *e;
 	st->pulled++;
-	must(e->context == st, "%s with a wrong context", event_name(e->type));
+	check_that(e->context == st, "%s with a wrong context", event_name(e->type));
 	if (!e->endpoint) {
-		must(e->type == FABRIC_REQUEST || e->type == FABRIC_REMOVED, "%s without endpoint",
-		     event_name(e->type));
+		check_that(e->type == FABRIC_REQUEST || e->type == FABRIC_REMOVED, "%s without endpoint",
+			   event_name(e->type));
 		return;
 	}
 
 	struct known *k = find_known(st, e->endpoint);
 
-	must(k, "%s of no living endpoint", event_name(e->type));
-	must(!k->closed || e->type == FABRIC_REMOVED, "%s after the disconnect", event_name(e->type));
+	check_that(k, "%s of no living endpoint", event_name(e->type));
+	check_that(!k->closed || e->type == FABRIC_REMOVED, "%s after the disconnect", event_name(e->type));
 	if (e->type != FABRIC_DISCONNECTED)
 		return;
 	/* The flushes precede it: one look, without waiting, finds what was not yet pulled. */
@@ -129,7 +129,7 @@ void station_pump(struct station *st)
 
 	pull_done(st);
 	while (memset(&e, 0x5a, sizeof(e)), (n = fabric_next_event(st->queue, &e)) != 0) {
-		must(n == 1, "next_event answers %d", n);
+		check_that(n == 1, "next_event answers %d", n);
 		log_event(st, &e);
 	}
 	/* Not at each empty look: on a busy machine a yield costs a time slice. */
@@ -149,7 +149,7 @@ bool station_sleep(struct station *st, int timeout_ms)
 	for (int i = 0; i < n; i++)
 		pfd[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	while (st->pulled == before) {
-		must(fabric_arm(st->queue) == 0, "arm fails");
+		check_that(fabric_arm(st->queue) == 0, "arm fails");
 		station_pump(st);
 		if (st->pulled != before)
 			break;
@@ -295,7 +295,7 @@ struct fabric_completion done_next_at(int line, struct pair *p, struct station *
 			memmove(&st->done[seen], &st->done[seen + 1], (size_t)(--st->done_count - seen) * sizeof(c));
 			return c;
 		}
-		must(time_now() < until, "line %d: waited in vain for a completion", line);
+		check_that(time_now() < until, "line %d: waited in vain for a completion", line);
 	}
 }
 
@@ -305,11 +305,11 @@ struct fabric_completion done_expect_at(int line, struct pair *p, struct station
 {
 	struct fabric_completion c = done_next_at(line, p, st, endpoint);
 
-	must(c.id == id && c.status == status, "line %d: completion %llu (%s), expected %llu (%s)", line,
-	     (unsigned long long)c.id, fabric_status_text(c.status), (unsigned long long)id,
-	     fabric_status_text(status));
-	must(c.status != FABRIC_OK || c.opcode == opcode, "line %d: completion %llu of opcode %d, expected %d", line,
-	     (unsigned long long)id, (int)c.opcode, (int)opcode);
+	check_that(c.id == id && c.status == status, "line %d: completion %llu (%s), expected %llu (%s)", line,
+		   (unsigned long long)c.id, fabric_status_text(c.status), (unsigned long long)id,
+		   fabric_status_text(status));
+	check_that(c.status != FABRIC_OK || c.opcode == opcode, "line %d: completion %llu of opcode %d, expected %d",
+		   line, (unsigned long long)id, (int)c.opcode, (int)opcode);
 	return c;
 }
 
@@ -326,7 +326,7 @@ struct fabric_event event_next_at(int line, struct pair *p, struct station *st, 
 			memmove(&st->event[i], &st->event[i + 1], (size_t)(--st->event_count - i) * sizeof(e));
 			return e;
 		}
-		must(time_now() < until, "line %d: waited in vain for an event", line);
+		check_that(time_now() < until, "line %d: waited in vain for an event", line);
 	}
 }
 
@@ -335,7 +335,8 @@ struct fabric_event event_expect_at(int line, struct pair *p, struct station *st
 {
 	struct fabric_event e = event_next_at(line, p, st, endpoint);
 
-	must(e.type == type, "line %d: %s (%d), expected %s", line, event_name(e.type), e.error, event_name(type));
+	check_that(e.type == type, "line %d: %s (%d), expected %s", line, event_name(e.type), e.error,
+		   event_name(type));
 	return e;
 }
 
@@ -389,8 +390,8 @@ void buffer_deregister(struct buffer *b)
 void buffer_check_guards(const struct buffer *b)
 {
 	for (size_t i = 0; i < BUFFER_GUARD; i++) {
-		must(b->at[i - BUFFER_GUARD] == GUARD_BYTE, "touched before the buffer");
-		must(b->at[b->len + i] == GUARD_BYTE, "touched %zu behind the buffer", i);
+		check_that(b->at[i - BUFFER_GUARD] == GUARD_BYTE, "touched before the buffer");
+		check_that(b->at[b->len + i] == GUARD_BYTE, "touched %zu behind the buffer", i);
 	}
 }
 
@@ -445,7 +446,7 @@ void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr 
 {
 	int err = fabric_post(endpoint, wr);
 
-	must(err == 0, "line %d: post answers %d", line, err);
+	check_that(err == 0, "line %d: post answers %d", line, err);
 }
 
 void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr)
@@ -454,7 +455,7 @@ void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const stru
 	int err;
 
 	while ((err = fabric_post(endpoint, wr)) == -EAGAIN) {
-		must(time_now() < until, "no slot came back for %llu", (unsigned long long)wr->id);
+		check_that(time_now() < until, "no slot came back for %llu", (unsigned long long)wr->id);
 		pair_pump(p);
 	}
 	ck_assert_int_eq(err, 0);
@@ -473,7 +474,7 @@ void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, 
 {
 	int err = try_receive(st, endpoint, id, b, offset, len);
 
-	must(err == 0, "line %d: posting a receive answers %d", line, err);
+	check_that(err == 0, "line %d: posting a receive answers %d", line, err);
 }
 
 void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s)

@@ -16,7 +16,7 @@
 
 /* As ck_assert_msg, for what is looked at thousands of times: check writes to a file at each of its
  * own assertions. */
-#define must(condition, ...)                                                                                           \
+#define check_that(condition, ...)                                                                                     \
 	do {                                                                                                           \
 		if (unlikely(!(condition)))                                                                            \
 			ck_abort_msg(__VA_ARGS__);                                                                     \
@@ -98,7 +98,7 @@ uint64_t deadline(void); /* of one wait */
 	do {                                                                                                           \
 		uint64_t until_ = deadline();                                                                          \
 		while (!(condition)) {                                                                                 \
-			must(time_now() < until_, "waited in vain for: %s", #condition);                               \
+			check_that(time_now() < until_, "waited in vain for: %s", #condition);                         \
 			pair_pump(p);                                                                                  \
 		}                                                                                                      \
 	} while (0)

@@ -28,7 +28,7 @@ static void settle(struct pair *p, struct station *st)
 	uint64_t before;
 
 	do {
-		must(time_now() < until, "the descriptors are never quiet");
+		check_that(time_now() < until, "the descriptors are never quiet");
 		pair_pump(p);
 		before = st->pulled;
 		ck_assert_int_eq(fabric_arm(st->queue), 0);
@@ -74,7 +74,7 @@ START_TEST(a_completion_wakes)
 			station_pump(&p.client);
 			readable(&p.server, target.slow);
 		}
-		must(readable(&p.server, 0) > 0, "message %d woke nobody", (int)i);
+		check_that(readable(&p.server, 0) > 0, "message %d woke nobody", (int)i);
 		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
 		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_OK);
 	}
@@ -152,7 +152,7 @@ static struct fabric_event sleep_for_event(struct pair *p, struct station *st)
 	uint64_t until = deadline();
 
 	while (!st->event_count) {
-		must(time_now() < until, "waited in vain");
+		check_that(time_now() < until, "waited in vain");
 		station_sleep(st, target.slow);
 		station_pump(other);
 	}
@@ -250,7 +250,7 @@ static void *sender(void *arg)
 		post(r->p.c, &wr);
 		while (r->p.client.done_count < 1 || atomic_load(&r->seen) <= i) {
 			station_pump(&r->p.client);
-			must(time_now() < until, "message %u was not taken", i);
+			check_that(time_now() < until, "message %u was not taken", i);
 		}
 		ck_assert_uint_eq(take_done(&r->p.client).id, i);
 	}
@@ -282,7 +282,7 @@ START_TEST(sleeping_loses_no_completion)
 	ck_assert_int_eq(pthread_create(&thread, NULL, sender, &r), 0);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		while (!r.p.server.done_count)
-			must(station_sleep(&r.p.server, SLEEP_MS), "overslept message %u", i);
+			check_that(station_sleep(&r.p.server, SLEEP_MS), "overslept message %u", i);
 		ck_assert_uint_eq(take_done(&r.p.server).id, i);
 		if (i + 1 < ROUNDS)
 			receive(&r.p.server, r.p.s, i + 1, &r.theirs, 0, 64);
@@ -299,7 +299,7 @@ static void sleep_for_done(struct station *st, enum fabric_opcode opcode, uint64
 {
 	for (;;) {
 		while (!st->done_count)
-			must(station_sleep(st, SLEEP_MS), "overslept %d", (int)id);
+			check_that(station_sleep(st, SLEEP_MS), "overslept %d", (int)id);
 		struct fabric_completion c = take_done(st);
 
 		if (c.opcode == opcode) {
@@ -380,7 +380,7 @@ static void *worker(void *arg)
 		receive(&st, endpoint, i, &b, i * 64, 64);
 	ck_assert_int_eq(fabric_accept(endpoint, "hello", 5), 0);
 	while (!end) {
-		must(station_sleep(&st, SLEEP_MS), "the worker overslept");
+		check_that(station_sleep(&st, SLEEP_MS), "the worker overslept");
 		for (int i = 0; i < st.done_count; i++) {
 			struct fabric_completion c = st.done[i];
 			struct fabric_wr wr;

@@ -55,7 +55,7 @@ static struct fabric_wr request(const struct scene *x, enum fabric_opcode opcode
 static void expect_all(const struct buffer *b, uint8_t value)
 {
 	for (size_t i = 0; i < b->len; i++)
-		must(b->at[i] == value, "byte %zu was touched", i);
+		check_that(b->at[i] == value, "byte %zu was touched", i);
 }
 
 /* The request on `c` fails, touches nothing, and ends that connection. */
@@ -90,7 +90,7 @@ START_TEST(within)
 		post(x.p.c, &wr);
 		done_expect(&x.p, &x.p.client, x.p.c, 1, FABRIC_WRITE, FABRIC_OK);
 		for (size_t i = 0; i < 3 * PAGE; i++)
-			must(x.theirs.at[i] == (i / PAGE == 1 ? 0x11 : 0xee), "byte %zu", i);
+			check_that(x.theirs.at[i] == (i / PAGE == 1 ? 0x11 : 0xee), "byte %zu", i);
 		memset(x.theirs.at + 2 * PAGE - 100, 0x22, 100);
 		wr = request(&x, FABRIC_READ, fabric_window_rkey(x.window), 2 * PAGE - 100, 100);
 		post(x.p.c, &wr);
