@@ -3,24 +3,18 @@
  * while that is stopped, is turned by the test: then nothing happens that the test did not ask for.
  */
 #include <check.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <rdmad/kv.h>
 #include <rdmad/ping.h>
 
 #include "base/base.h"
-#include "service/service.h"
 #include "server.h"
-
-#define ARENA (64 * MIB)
 
 /*
  * Calls that are counted, of the rooms and of this file; libraries' own are not.
@@ -50,101 +44,9 @@ WRAP(ssize_t, recvmsg, (int fd, struct msghdr *m, int f), (fd, m, f), RECEIVED)
 WRAP(ssize_t, readv, (int fd, const struct iovec *v, int n), (fd, v, n), RECEIVED)
 WRAP(int, epoll_wait, (int fd, struct epoll_event *e, int n, int t), (fd, e, n, t), waits++)
 
-/*
- * The server
- */
-static void take(struct fabric_event *event)
-{
-	struct wire_request wire;
-	enum wire_reason reason = wire_request_decode(&wire, event->data, event->data_len);
-	const struct service *service = service_find(wire.service);
-
-	if (reason == WIRE_REASON_NONE && !service)
-		reason = WIRE_REASON_SERVICE;
-	if (reason != WIRE_REASON_NONE)
-		service_refuse(event->request, reason, wire.service);
-	else
-		service_accept(service, &server.worker, server.group, event->request, &wire);
-}
-
-static void listen_on(bool unix_socket)
-{
-	struct sockaddr_in in = {.sin_family = AF_INET};
-	struct sockaddr_un un = {.sun_family = AF_UNIX};
-	struct sockaddr *sa = unix_socket ? (struct sockaddr *)&un : (struct sockaddr *)&in;
-
-	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	snprintf(server.path, sizeof(server.path), "/tmp/check-client-%d", (int)getpid());
-	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
-	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL, &server.listener),
-			 0);
-	if (unix_socket)
-		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
-	else
-		snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u",
-			 fabric_listener_port(server.listener));
-}
-
-static void server_store(void)
-{
-	struct store_config config = {.arena_size = ARENA, .value_max = GIB};
-
-	server.arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(server.arena, MAP_FAILED);
-	config.arena = server.arena;
-	ck_assert_int_eq(store_create(&config, &server.shared.store), 0);
-	server.shared.value_max = GIB;
-	server.shared.ping_size_max = 1u << 20;
-	server.worker = (struct service_worker){.shared = &server.shared};
-}
-
-static void server_start(bool unix_socket)
-{
-	struct fabric_queue_attr queue_attr = {.completions = 16};
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
-		.receives = 1024,
-		.max_connections = 64,
-		.handshake_timeout = 60 * TIME_S,
-	};
-
-	server_store();
-	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
-	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
-	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
-	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	listen_on(unix_socket);
-	server.take = take;
-	server_resume();
-}
-
-/* Every connection ends, nobody listens any more. */
-static void server_die(void)
-{
-	server_pause();
-	if (!server.group)
-		return;
-	fabric_listener_close(server.listener);
-	conn_group_destroy(server.group);
-	fabric_queue_destroy(server.queue);
-	server.group = NULL;
-}
-
 static void set_up(void)
 {
-	server_start(false);
-}
-
-static void tear_down(void)
-{
-	server_die();
-	fabric_domain_destroy(server.domain);
-	fabric_close(server.fabric);
-	if (server.shared.store)
-		store_destroy(server.shared.store);
-	munmap(server.arena, ARENA);
+	server_start(&(struct server_options){.no_large = true});
 }
 
 static void *open_kv(const struct rdmad_options *options, void *share)
@@ -171,12 +73,8 @@ START_TEST(test_five_calls)
 	char *value = NULL;
 	void *kv = NULL;
 
-	server_die();
-	fabric_domain_destroy(server.domain);
-	fabric_close(server.fabric);
-	store_destroy(server.shared.store);
-	munmap(server.arena, ARENA);
-	server_start(_i);
+	server_stop();
+	server_start(&(struct server_options){.transport = _i ? "unix" : "tcp", .no_large = true});
 	ck_assert_int_eq(kv_open(server.address, &kv), 0);
 	ck_assert_str_eq(kv_transport(kv), _i ? "unix" : "tcp");
 	ck_assert_int_eq(kv_get(kv, "missing", &value), 0);
@@ -301,15 +199,12 @@ END_TEST
 
 START_TEST(test_open_refused)
 {
-	struct store *store = server.shared.store;
 	void *kv = NULL;
 
 	server_pause();
-	server.shared.store = NULL;
+	services_enable_kv(&server.services, false);
 	server_resume();
 	ASSERT_ERROR(kv_open(server.address, &kv), -ECONNREFUSED, "kv is not enabled on the server");
-	server_pause();
-	server.shared.store = store;
 }
 END_TEST
 
@@ -472,9 +367,9 @@ END_TEST
 /* A blocking call that waits when the server dies ends with it. */
 static void *die_soon(void *arg)
 {
-	while (server.worker.stats.kv_gets == 0)
+	while (services_stats(&server.services).kv_gets == 0)
 		server_turn();
-	conn_group_destroy(server.group);
+	server_die();
 	return arg;
 }
 
@@ -493,9 +388,6 @@ START_TEST(test_server_dies_while_waiting)
 	ck_assert(rc == -ENOTCONN || rc == -ECONNABORTED);
 	pthread_join(thread, NULL);
 	ck_assert_uint_eq(first.called, 1);
-	fabric_listener_close(server.listener);
-	fabric_queue_destroy(server.queue);
-	server.group = NULL;
 	kv_close(kv);
 }
 END_TEST
@@ -795,7 +687,7 @@ static TCase *case_of(Suite *suite, const char *name)
 	TCase *tc = tcase_create(name);
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_checked_fixture(tc, set_up, server_stop);
 	suite_add_tcase(suite, tc);
 	return tc;
 }

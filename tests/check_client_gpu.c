@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <rdmad/gpu.h>
@@ -396,61 +395,23 @@ static void take(struct fabric_event *event)
 	ck_assert_int_eq(wire.service, WIRE_GPU);
 	list_init(&agent->done);
 	list_add_tail(&agents, &agent->node);
-	ck_assert_int_eq(conn_accept(server.group, event->request, &wire, &grant, NULL, &fake_ops, agent,
-				     server.worker.now, &agent->conn),
+	ck_assert_int_eq(conn_accept(server.group, event->request, &wire, &grant, NULL, &fake_ops, agent, time_now(),
+				     &agent->conn),
 			 0);
 }
 
 static void set_up(void)
 {
-	struct fabric_queue_attr queue_attr = {.completions = 16};
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
-		.receives = 1024,
-		.max_connections = 16,
-		.transfers = 16,
-		.reads_in = 128,
-		.handshake_timeout = 60 * TIME_S,
-	};
-	struct sockaddr_un un = {.sun_family = AF_UNIX};
-
 	caller = pthread_self();
 	list_init(&agents);
 	fake = (struct fake){0};
 	fake.payload_max = RDMAD_GPU_SIZE_MAX;
-	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
-	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
-	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
-	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	snprintf(server.path, sizeof(server.path), "/tmp/check-client-gpu-%d", (int)getpid());
-	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
-	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&un, sizeof(un), NULL, &server.listener), 0);
-	snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
-	server.take = take;
-	server.work = serve_agents;
-	server_resume();
-}
-
-/* Every connection ends, nobody listens any more. */
-static void server_die(void)
-{
-	server_pause();
-	if (!server.group)
-		return;
-	fabric_listener_close(server.listener);
-	conn_group_destroy(server.group);
-	fabric_queue_destroy(server.queue);
-	server.group = NULL;
-}
-
-static void tear_down(void)
-{
-	server_die();
-	fabric_domain_destroy(server.domain);
-	fabric_close(server.fabric);
-	unlink(server.path);
+	server_start(&(struct server_options){
+		.transport = "unix",
+		.group = {.transfers = 16, .reads_in = 128},
+		.take = take,
+		.work = serve_agents,
+	});
 }
 
 /*
@@ -1130,7 +1091,7 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
-	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_checked_fixture(tcase, set_up, server_stop);
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, test_blocking, 0, WAYS);
 	tcase_add_loop_test(tcase, test_large, 0, WAYS);

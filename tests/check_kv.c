@@ -3,98 +3,29 @@
  * numbers, walks and batches, for values that travel in a message and for those that do not.
  */
 #include <check.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 #include <rdmad/kv.h>
 
 #include "base/base.h"
-#include "service/service.h"
 #include "server.h"
 
-#define ARENA (64 * MIB)
 #define LARGE 100000
 
-/*
- * The server
- */
 static void *kv;
 static char large[LARGE], other[LARGE];
 
-static void take(struct fabric_event *event)
-{
-	struct wire_request wire;
-
-	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
-	service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
-}
-
-static void store_start(void)
-{
-	struct store_config config = {.arena_size = ARENA, .value_max = MIB};
-
-	server.arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(server.arena, MAP_FAILED);
-	config.arena = server.arena;
-	server.shared = (struct service_shared){.value_max = MIB};
-	ck_assert_int_eq(store_create(&config, &server.shared.store), 0);
-	server.shared.arena[0].domain = server.domain;
-	ck_assert_int_eq(
-		fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE, &server.shared.arena[0].region),
-		0);
-	server.worker = (struct service_worker){.shared = &server.shared};
-}
-
 static void set_up(void)
 {
-	struct fabric_queue_attr queue_attr = {.completions = 16};
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
-		.transfers = 4,
-		.receives = 1024,
-		.max_connections = 64,
-		.handshake_timeout = 60 * TIME_S,
-	};
-	struct sockaddr_in in = {.sin_family = AF_INET};
-
-	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memset(large, 'l', LARGE);
 	memset(other, 'o', LARGE);
-	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
-	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
-	store_start();
-	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
-	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&in, sizeof(in), NULL, &server.listener), 0);
-	snprintf(server.address, sizeof(server.address), "tcp://127.0.0.1:%u", fabric_listener_port(server.listener));
-	server.take = take;
-	server_resume();
+	server_start(&(struct server_options){.services.value_max = MIB});
 	ck_assert_int_eq(kv_open(server.address, &kv), 0);
 }
 
-/* However a test left it: nothing of the store is pinned at the end. */
 static void tear_down(void)
 {
-	struct store_stats stats;
-
 	ck_assert_int_eq(kv_close(kv), 0);
-	server_pause();
-	fabric_listener_close(server.listener);
-	conn_group_destroy(server.group);
-	service_worker_free(&server.worker);
-	fabric_queue_destroy(server.queue);
-	fabric_deregister(server.shared.arena[0].region);
-	fabric_domain_destroy(server.domain);
-	fabric_close(server.fabric);
-	store_get_stats(server.shared.store, &stats);
-	ck_assert_uint_eq(stats.pins, 0);
-	store_destroy(server.shared.store);
-	munmap(server.arena, ARENA);
+	server_stop();
 }
 
 #define ASSERT_ERROR(call, error, text)                                                                                \
@@ -148,7 +79,7 @@ START_TEST(test_conditions)
 	ck_assert_int_eq(kv_put(kv, "k", 1, other, len, NULL, &second), 0);
 	ck_assert_uint_eq(assert_value("k", other, len), second);
 	ck_assert_uint_eq(assert_value("k", other, len), second); /* its size is known now */
-	ck_assert_uint_eq(server.worker.stats.kv_errors, 0);
+	ck_assert_uint_eq(services_stats(&server.services).kv_errors, 0);
 }
 END_TEST
 
@@ -160,7 +91,7 @@ START_TEST(test_condition_checked_early)
 	ck_assert_int_eq(kv_put(kv, "k", 1, large, LARGE, NULL, NULL), 0);
 	ck_assert_int_eq(kv_put(kv, "k", 1, other, LARGE, &absent, NULL), -EEXIST);
 	server_pause();
-	ck_assert_uint_eq(server.worker.stats.kv_reads, 1);
+	ck_assert_uint_eq(services_stats(&server.services).kv_reads, 1);
 }
 END_TEST
 
@@ -407,7 +338,7 @@ static void fill(const char *begin, unsigned keys, bool vary)
 		memset(key, 'x', sizeof(key));
 		snprintf(key, sizeof(key), "%s%06u", begin, i);
 		key[8] = 'x';
-		ck_assert_int_eq(store_set(server.shared.store, key, len, "value", 5, NULL, time_now(), NULL), 0);
+		ck_assert_int_eq(store_set(server.services.store, key, len, "value", 5, NULL, time_now(), NULL), 0);
 	}
 }
 

@@ -7,18 +7,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <rdmad/kv.h>
 #include <rdmad/ping.h>
 
 #include "base/base.h"
-#include "service/service.h"
 #include "server.h"
 
-#define ARENA (64 * MIB)
 #define LARGE (5 * MIB) /* more than any socket buffer holds */
 #define MANY 1000       /* answers, for which the credits do not suffice */
 #define SMALL 3000      /* bytes of each */
@@ -29,7 +25,7 @@ static pthread_t caller;
 static char *large, *space;
 
 /*
- * The server, and one that answers some requests, and then one that nobody asked
+ * A server that answers some requests, and then one that nobody asked
  */
 static unsigned honest;
 
@@ -76,70 +72,6 @@ static void take_rogue(struct fabric_event *event)
 	conn_accept(server.group, event->request, &wire, &grant, NULL, &rogue_ops, NULL, time_now(), &conn);
 }
 
-static void take(struct fabric_event *event)
-{
-	struct wire_request wire;
-
-	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
-	service_accept(service_find(wire.service), &server.worker, server.group, event->request, &wire);
-}
-
-static void store_start(void)
-{
-	struct store_config config = {.arena_size = ARENA, .value_max = GIB};
-
-	server.arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(server.arena, MAP_FAILED);
-	config.arena = server.arena;
-	server.shared = (struct service_shared){.value_max = GIB, .ping_size_max = 4096};
-	ck_assert_int_eq(store_create(&config, &server.shared.store), 0);
-	server.shared.arena[0].domain = server.domain;
-	ck_assert_int_eq(
-		fabric_register(server.domain, server.arena, ARENA, FABRIC_LOCAL_WRITE, &server.shared.arena[0].region),
-		0);
-	server.worker = (struct service_worker){.shared = &server.shared};
-}
-
-static void server_start(void)
-{
-	struct fabric_queue_attr queue_attr = {.completions = 16};
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
-		.transfers = 4,
-		.receives = 1024,
-		.max_connections = 64,
-		.handshake_timeout = 60 * TIME_S,
-	};
-	struct sockaddr_un un = {.sun_family = AF_UNIX};
-
-	snprintf(server.path, sizeof(server.path), "/tmp/check-progress-%d", (int)getpid());
-	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
-	snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
-	ck_assert_int_eq(fabric_open("soft", NULL, &server.fabric), 0);
-	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
-	store_start();
-	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
-	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&un, sizeof(un), NULL, &server.listener), 0);
-	server.take = take;
-	server_resume();
-}
-
-/* Every connection ends, nobody listens any more. */
-static void server_die(void)
-{
-	server_pause();
-	if (!server.group)
-		return;
-	fabric_listener_close(server.listener);
-	conn_group_destroy(server.group);
-	service_worker_free(&server.worker);
-	fabric_queue_destroy(server.queue);
-	server.group = NULL;
-}
-
 static void set_up(void)
 {
 	caller = pthread_self();
@@ -148,17 +80,12 @@ static void set_up(void)
 	ck_assert(large && space);
 	for (size_t i = 0; i < LARGE; i++)
 		large[i] = (char)(i * 7 + i / 4096);
-	server_start();
+	server_start(&(struct server_options){.transport = "unix"});
 }
 
 static void tear_down(void)
 {
-	server_die();
-	fabric_deregister(server.shared.arena[0].region);
-	fabric_domain_destroy(server.domain);
-	fabric_close(server.fabric);
-	store_destroy(server.shared.store);
-	munmap(server.arena, ARENA);
+	server_stop();
 	free(space);
 	free(large);
 }
@@ -211,7 +138,7 @@ static struct store_stats stored(void)
 {
 	struct store_stats stats;
 
-	store_get_stats(server.shared.store, &stats);
+	store_get_stats(server.services.store, &stats);
 	return stats;
 }
 

@@ -2,23 +2,16 @@
  * check_rendezvous.c: large values. The first half is librdmad against a server in the same process, which has a thread
  * of its own or, while that is stopped, is turned by the test; the second half are peers without manners, one thread.
  */
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <rdmad/kv.h>
 
 #include "conn_pair.h"
-#include "service/service.h"
 #include "server.h"
 
-#define ARENA (64 * MIB)
 #define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
 #define LARGEST (8 * MIB)
 
@@ -151,82 +144,17 @@ static void server_take(struct fabric_event *event)
 			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, NULL, instead, NULL,
 			    time_now(), &(struct conn *){NULL});
 	else
-		service_accept(service_find(WIRE_KV), &server.worker, server.group, event->request, &wire);
+		services_take(&server.services, server.group, event->request, &wire, WIRE_REASON_NONE);
 }
 
-static void listen_on(const char *transport)
+static void start(const char *transport, bool large)
 {
-	bool unix_socket = strcmp(transport, "unix") == 0;
-	const char *host = strcmp(transport, "rdma") == 0 ? getenv("RDMAD_GUEST_ADDR") : "127.0.0.1";
-	struct sockaddr_in in = {.sin_family = AF_INET};
-	struct sockaddr_un un = {.sun_family = AF_UNIX};
-	struct sockaddr *sa = unix_socket ? (struct sockaddr *)&un : (struct sockaddr *)&in;
-
-	ck_assert_int_eq(inet_pton(AF_INET, host, &in.sin_addr), 1);
-	snprintf(server.path, sizeof(server.path), "/tmp/check-rendezvous-%d", (int)getpid());
-	snprintf(un.sun_path, sizeof(un.sun_path), "%s", server.path);
-	ck_assert_int_eq(fabric_listen(server.queue, sa, unix_socket ? sizeof(un) : sizeof(in), NULL, &server.listener),
-			 0);
-	if (unix_socket)
-		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
-	else
-		snprintf(server.address, sizeof(server.address), "%s://%s:%u", transport, host,
-			 fabric_listener_port(server.listener));
-}
-
-/* A store whose arena is registered in `domain`, unless that is NULL. */
-static void share_store(struct service_shared *shared, void **arena, size_t size, uint64_t value_max,
-			struct fabric_domain *domain)
-{
-	struct store_config config = {.arena_size = size, .value_max = value_max};
-
-	*arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(*arena, MAP_FAILED);
-	config.arena = *arena;
-	*shared = (struct service_shared){.value_max = value_max, .ping_size_max = 4096};
-	ck_assert_int_eq(store_create(&config, &shared->store), 0);
-	if (!domain)
-		return;
-	shared->arena[0].domain = domain;
-	ck_assert_int_eq(fabric_register(domain, *arena, size, FABRIC_LOCAL_WRITE, &shared->arena[0].region), 0);
-}
-
-static void server_start(const char *transport, bool arena)
-{
-	struct fabric_queue_attr queue_attr = {.completions = 16};
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
-		.transfers = TRANSFERS,
-		.receives = 1024,
-		.max_connections = 64,
-		.handshake_timeout = 60 * TIME_S,
-	};
-
-	ck_assert_int_eq(fabric_open(strcmp(transport, "rdma") == 0 ? "verbs" : "soft", NULL, &server.fabric), 0);
-	ck_assert_int_eq(fabric_domain_create(server.fabric, &server.domain), 0);
-	share_store(&server.shared, &server.arena, ARENA, GIB, arena ? server.domain : NULL);
-	server.worker = (struct service_worker){.shared = &server.shared};
-	ck_assert_int_eq(fabric_queue_create(server.domain, &queue_attr, &server.queue), 0);
-	ck_assert_int_eq(conn_group_create(server.domain, &attr, &server.group), 0);
-	listen_on(transport);
-	server.take = server_take;
-	server_resume();
-}
-
-static void server_stop(void)
-{
-	server_pause();
-	fabric_listener_close(server.listener);
-	conn_group_destroy(server.group);
-	service_worker_free(&server.worker);
-	fabric_queue_destroy(server.queue);
-	fabric_deregister(server.shared.arena[0].region);
-	fabric_domain_destroy(server.domain);
-	fabric_close(server.fabric);
-	store_destroy(server.shared.store);
-	munmap(server.arena, ARENA);
+	server_start(&(struct server_options){
+		.transport = transport,
+		.no_large = !large,
+		.group.transfers = TRANSFERS,
+		.take = server_take,
+	});
 }
 
 static void *open_kv(const struct rdmad_options *options)
@@ -238,18 +166,10 @@ static void *open_kv(const struct rdmad_options *options)
 	return kv;
 }
 
-static struct store_stats store_now(struct store *store)
-{
-	struct store_stats stats;
-
-	store_get_stats(store, &stats);
-	return stats;
-}
-
 /* Nobody is connected and no key is left: then nothing is held either. */
-static void assert_store_empty(struct store *store)
+static void assert_store_empty(void)
 {
-	struct store_stats stats = store_now(store);
+	struct store_stats stats = services_store_stats(&server.services);
 
 	ck_assert_uint_eq(stats.pins, 0);
 	ck_assert_uint_eq(stats.items, 0);
@@ -262,7 +182,7 @@ static void server_rests(void)
 	uint64_t until = pair_patience();
 
 	server_pause();
-	while (conn_group_connections(server.group) || store_now(server.shared.store).pins) {
+	while (conn_group_connections(server.group) || services_store_stats(&server.services).pins) {
 		server_turn();
 		ck_assert_msg(time_now() < until, "connections or pins are left");
 	}
@@ -280,25 +200,25 @@ static void set_up_memory(void)
 static void set_up(void)
 {
 	set_up_memory();
-	server_start("tcp", true);
+	start("tcp", true);
 }
 
 static void set_up_unix(void)
 {
 	set_up_memory();
-	server_start("unix", true);
+	start("unix", true);
 }
 
 static void set_up_rdma(void)
 {
 	set_up_memory();
-	server_start("rdma", true);
+	start("rdma", true);
 }
 
 static void set_up_no_arena(void)
 {
 	set_up_memory();
-	server_start("tcp", false);
+	start("tcp", false);
 }
 
 static void tear_down(void)
@@ -367,7 +287,7 @@ START_TEST(test_sizes)
 	kv_close(b);
 	kv_close(c);
 	server_rests();
-	assert_store_empty(server.shared.store);
+	assert_store_empty();
 }
 END_TEST
 
@@ -482,7 +402,7 @@ START_TEST(test_order_of_a_key)
 	ck_assert_int_eq(set.status, 0);
 	kv_close(kv);
 	server_rests();
-	assert_store_empty(server.shared.store);
+	assert_store_empty();
 }
 END_TEST
 
@@ -862,7 +782,7 @@ START_TEST(test_whole_values)
 	ck_assert_int_ge(kv_delete(kv, "shared", 6), 0);
 	kv_close(kv);
 	server_rests();
-	assert_store_empty(server.shared.store);
+	assert_store_empty();
 }
 END_TEST
 
@@ -877,7 +797,7 @@ START_TEST(test_delete_while_sent)
 	server_pause();
 	ck_assert_int_eq(kv_submit_get(kv, "k", 1, done, &get), 0);
 	ck_assert_int_eq(kv_flush(kv), 0);
-	while (store_now(server.shared.store).pins == 0)
+	while (services_store_stats(&server.services).pins == 0)
 		server_turn();
 	server_resume();
 	ck_assert_int_eq(kv_delete(other, "k", 1), 1);
@@ -890,7 +810,7 @@ START_TEST(test_delete_while_sent)
 	kv_close(kv);
 	kv_close(other);
 	server_rests();
-	assert_store_empty(server.shared.store);
+	assert_store_empty();
 }
 END_TEST
 
@@ -1049,9 +969,7 @@ END_TEST
 #define CROWD 1000 /* at most */
 
 static struct pair pair;
-static struct service_shared shared;
-static struct service_worker worker;
-static void *arena;
+static struct services services;
 static struct conn *conn; /* one with manners, of the client's side */
 static bool established, closed;
 static struct wire_record answer;
@@ -1091,31 +1009,27 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 {
 	(void)arg;
 	ck_assert_int_eq(reason, WIRE_REASON_NONE);
-	worker.now = pair.now;
-	service_accept(service_find(WIRE_KV), &worker, pair.server.group, request, wire);
+	services_set_time(&services, pair.now);
+	services_take(&services, pair.server.group, request, wire, reason);
 }
 
 static void set_up_pair(void)
 {
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
+	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
 		.transfers = TRANSFERS,
 		.receives = 512,
 		.max_connections = CROWD + 8,
-		.handshake_timeout = 60 * TIME_S,
 		.stall_timeout = 10 * TIME_S,
 		.reads_in = 16,
-	};
+	});
 
 	set_up_memory();
 	pair = (struct pair){.listener.take = take};
 	established = closed = false;
 	answers = 0;
 	pair_open(&pair, false, &attr, &attr);
-	share_store(&shared, &arena, PAIR_ARENA, VALUE_MAX, pair.server.domain);
-	worker = (struct service_worker){.shared = &shared};
+	services_open(&services, &(struct services_options){
+					 .arena = PAIR_ARENA, .value_max = VALUE_MAX, .domain = pair.server.domain});
 }
 
 static struct conn_group_stats server_stats(void)
@@ -1131,7 +1045,7 @@ static void assert_nothing_held(void)
 {
 	PAIR_UNTIL(&pair, server_stats().connections == 0);
 	ck_assert_uint_eq(server_stats().buffers_in_use, 0);
-	ck_assert_uint_eq(store_now(shared.store).pins, 0);
+	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
 }
 
 static void tear_down_pair(void)
@@ -1140,11 +1054,8 @@ static void tear_down_pair(void)
 		conn_close(conn, 0, "the test is over");
 	pair_rest(&pair);
 	assert_nothing_held();
-	fabric_deregister(shared.arena[0].region);
-	service_worker_free(&worker);
+	services_close(&services);
 	pair_close(&pair);
-	store_destroy(shared.store);
-	munmap(arena, PAIR_ARENA);
 	free(value);
 	free(space);
 }
@@ -1197,17 +1108,17 @@ static bool stored(const char *key, size_t len, uint64_t seed)
 	struct store_ref ref;
 	bool is;
 
-	if (!store_get(shared.store, key, strlen(key), pair.now, &ref))
+	if (!store_get(services.store, key, strlen(key), pair.now, &ref))
 		return false;
 	is = ref.len == len && filled(ref.addr, len, seed);
-	store_unpin(shared.store, &ref);
+	store_unpin(services.store, &ref);
 	return is;
 }
 
 static void store_value(const char *key, size_t len, uint64_t seed)
 {
 	fill(space, len, seed);
-	ck_assert_int_eq(store_set(shared.store, key, strlen(key), space, len, NULL, pair.now, NULL), 0);
+	ck_assert_int_eq(store_set(services.store, key, strlen(key), space, len, NULL, pair.now, NULL), 0);
 }
 
 /* Cut off: for breaking the protocol, or by the refusal of its own memory. Its keys stay as they were. */
@@ -1298,7 +1209,7 @@ START_TEST(test_refused)
 	ck_assert_uint_eq(answer.arg, VALUE_MAX);
 	for (unsigned i = 0; i < PAIR_ARENA / 20000; i++) {
 		snprintf(key, sizeof(key), "%u", i);
-		store_set(shared.store, key, strlen(key), space, 20000, NULL, pair.now, NULL);
+		store_set(services.store, key, strlen(key), space, 20000, NULL, pair.now, NULL);
 	}
 	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
 	expect_answer(WIRE_NO_MEMORY);
@@ -1306,7 +1217,7 @@ START_TEST(test_refused)
 	/* Holes enough, but none that is long enough. */
 	for (unsigned i = 0; i < PAIR_ARENA / 20000; i += 2) {
 		snprintf(key, sizeof(key), "%u", i);
-		store_delete(shared.store, key, strlen(key), 0, pair.now);
+		store_delete(services.store, key, strlen(key), 0, pair.now);
 	}
 	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
 	expect_answer(WIRE_NO_MEMORY);
@@ -1315,7 +1226,7 @@ START_TEST(test_refused)
 	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 19990, rkey, 1));
 	expect_answer(WIRE_OK);
 	ck_assert(stored("k", 19990, 2));
-	ck_assert_uint_eq(store_now(shared.store).pins, 0);
+	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
 	fabric_deregister(region);
 }
 END_TEST
@@ -1334,7 +1245,7 @@ START_TEST(test_deregistered_meanwhile)
 	conn_flush(conn);
 	pair_turn(&pair); /* leaves */
 	pair.client_stops = true;
-	PAIR_UNTIL(&pair, store_now(shared.store).pins == 1);
+	PAIR_UNTIL(&pair, services_store_stats(&services).pins == 1);
 	for (unsigned i = 0; i < 10; i++)
 		pair_turn(&pair);
 	fabric_deregister(region);
@@ -1383,7 +1294,7 @@ START_TEST(test_dies_in_each_state)
 	struct store_stats before;
 
 	store_value("k", MIB, 1);
-	before = store_now(shared.store);
+	before = services_store_stats(&services);
 	for (unsigned turns = 0; turns < 24; turns++) {
 		struct evil *evil = evil_new(&pair);
 		struct fabric_region *region = reachable(evil->domain);
@@ -1399,8 +1310,8 @@ START_TEST(test_dies_in_each_state)
 		evil->endpoint = NULL;
 		PAIR_UNTIL(&pair, server_stats().connections == 0);
 		assert_nothing_held();
-		store_delete(shared.store, "new", 3, 0, pair.now);
-		ck_assert_uint_eq(store_now(shared.store).bytes_used, before.bytes_used);
+		store_delete(services.store, "new", 3, 0, pair.now);
+		ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
 		ck_assert(stored("k", MIB, 1));
 		ck_assert_uint_eq(server_stats().violations, 0);
 		fabric_deregister(region);
@@ -1466,7 +1377,7 @@ static unsigned crowd_come(void)
 	limit.rlim_cur = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	crowd_add(0);
-	PAIR_UNTIL(&pair, store_now(shared.store).pins == TRANSFERS);
+	PAIR_UNTIL(&pair, services_store_stats(&services).pins == TRANSFERS);
 	each = descriptors() - before;
 	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)CROWD);
 	if (size < CROWD)
@@ -1474,7 +1385,7 @@ static unsigned crowd_come(void)
 		       (unsigned long long)limit.rlim_cur);
 	for (unsigned i = 1; i < size; i++)
 		crowd_add(i);
-	PAIR_UNTIL(&pair, store_now(shared.store).pins == size * TRANSFERS);
+	PAIR_UNTIL(&pair, services_store_stats(&services).pins == size * TRANSFERS);
 	return size;
 }
 
@@ -1497,7 +1408,7 @@ START_TEST(test_crowd)
 	connect_conn();
 	region = reachable(pair.client.domain);
 	serve_others(region, 2);
-	before = store_now(shared.store);
+	before = services_store_stats(&services);
 	fds = descriptors();
 	size = crowd_come();
 	serve_others(region, 10);
@@ -1512,9 +1423,9 @@ START_TEST(test_crowd)
 	crowd_go(size);
 	PAIR_UNTIL(&pair, server_stats().connections == 1);
 	serve_others(region, 2);
-	ck_assert_uint_eq(store_now(shared.store).pins, before.pins);
-	ck_assert_uint_eq(store_now(shared.store).items, before.items);
-	ck_assert_uint_eq(store_now(shared.store).bytes_used, before.bytes_used);
+	ck_assert_uint_eq(services_store_stats(&services).pins, before.pins);
+	ck_assert_uint_eq(services_store_stats(&services).items, before.items);
+	ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
 	PAIR_UNTIL(&pair, descriptors() == fds); /* who was cut off is told so first */
 	fabric_deregister(region);
 }

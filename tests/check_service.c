@@ -1,8 +1,6 @@
 /* check_service.c: ping and kv through a pair of connections, against a real store. */
-#include <sys/mman.h>
-
 #include "conn_pair.h"
-#include "service/service.h"
+#include "server.h"
 
 #define ARENA (4 * MIB)
 
@@ -18,9 +16,7 @@ static bool established, closed;
 static char why[200];
 static struct reply replies[4096];
 static unsigned got;
-static struct service_shared shared;
-static struct service_worker worker;
-static void *arena;
+static struct services services;
 static bool keep_bodies;
 
 static void on_established(struct conn *c)
@@ -53,36 +49,16 @@ static const struct conn_ops ops = {
 
 static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
-	const struct service *service = service_find(wire->service);
-
-	if (reason == WIRE_REASON_NONE && !service)
-		reason = WIRE_REASON_SERVICE;
-	worker.now = pair.now;
-	if (reason != WIRE_REASON_NONE)
-		service_refuse(request, reason, wire->service);
-	else
-		service_accept(service, &worker, pair.server.group, request, wire);
+	services_set_time(&services, pair.now);
+	services_take(&services, pair.server.group, request, wire, reason);
 }
 
 static void set_up(void)
 {
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
-		.receives = 256,
-		.max_connections = 8,
-		.handshake_timeout = 60 * TIME_S,
-	};
-	struct store_config config = {.arena_size = ARENA, .value_max = GIB};
+	struct conn_group_attr attr =
+		server_group_attr((struct conn_group_attr){.receives = 256, .max_connections = 8});
 
-	arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(arena, MAP_FAILED);
-	config.arena = arena;
-	ck_assert_int_eq(store_create(&config, &shared.store), 0);
-	shared.value_max = GIB;
-	shared.ping_size_max = 65536;
-	worker = (struct service_worker){.shared = &shared};
+	services_open(&services, &(struct services_options){.arena = ARENA, .ping_size_max = 65536});
 	pair = (struct pair){.listener.take = take};
 	established = closed = false;
 	keep_bodies = true;
@@ -97,8 +73,7 @@ static void tear_down(void)
 	pair_rest(&pair);
 	ck_assert_ptr_null(conn);
 	pair_close(&pair);
-	store_destroy(shared.store);
-	munmap(arena, ARENA);
+	services_close(&services);
 }
 
 static void connect_with(struct wire_request request)
@@ -198,13 +173,10 @@ END_TEST
 
 START_TEST(test_kv_not_enabled)
 {
-	struct store *store = shared.store;
-
-	shared.store = NULL;
+	services_enable_kv(&services, false);
 	connect_with((struct wire_request){.service = WIRE_KV});
 	ck_assert(closed);
 	ck_assert_ptr_nonnull(strstr(why, "kv is not enabled"));
-	shared.store = store;
 }
 END_TEST
 
@@ -223,7 +195,7 @@ START_TEST(test_ping_echoes)
 		ck_assert_uint_eq(r->record.length, sizeof(data));
 		ck_assert_mem_eq(r->body, data, sizeof(data));
 	}
-	ck_assert_uint_eq(worker.stats.pings, 3);
+	ck_assert_uint_eq(services_stats(&services).pings, 3);
 	submit(WIRE_OP_ECHO, data, sizeof(data), NULL, 0);
 	assert_cut_off("a ping beyond the count");
 }
@@ -280,11 +252,11 @@ START_TEST(test_kv_round)
 	assert_get("k", 1, "other", 5);
 	ck_assert_uint_eq(ask(WIRE_OP_DELETE, "k", 1, NULL, 0)->record.status, WIRE_OK);
 	ck_assert_uint_eq(ask(WIRE_OP_GET, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
-	ck_assert_uint_eq(worker.stats.kv_gets, 4);
-	ck_assert_uint_eq(worker.stats.kv_sets, 2);
-	ck_assert_uint_eq(worker.stats.kv_deletes, 2);
-	ck_assert_uint_eq(worker.stats.kv_exists, 2);
-	ck_assert_uint_eq(worker.stats.kv_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).kv_gets, 4);
+	ck_assert_uint_eq(services_stats(&services).kv_sets, 2);
+	ck_assert_uint_eq(services_stats(&services).kv_deletes, 2);
+	ck_assert_uint_eq(services_stats(&services).kv_exists, 2);
+	ck_assert_uint_eq(services_stats(&services).kv_errors, 0);
 }
 END_TEST
 
@@ -335,13 +307,13 @@ START_TEST(test_kv_get_too_large)
 	static uint8_t value[100000];
 	struct reply *r;
 
-	ck_assert_int_eq(store_set(shared.store, "big", 3, value, sizeof(value), NULL, 1, NULL), 0);
+	ck_assert_int_eq(store_set(services.store, "big", 3, value, sizeof(value), NULL, 1, NULL), 0);
 	connect_kv();
 	r = ask(WIRE_OP_GET, "big", 3, NULL, 0);
 	ck_assert_uint_eq(r->record.status, WIRE_TOO_LARGE);
 	ck_assert_uint_eq(r->record.length, sizeof(uint64_t) + 3); /* its length, and the key to ask again with */
 	ck_assert_uint_eq(ask(WIRE_OP_EXISTS, "big", 3, NULL, 0)->record.arg, sizeof(value));
-	ck_assert_uint_eq(worker.stats.kv_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).kv_errors, 0);
 	set("big", 3, "small", 5);
 	assert_get("big", 3, "small", 5);
 }
@@ -491,7 +463,7 @@ START_TEST(test_kv_value_changes_size)
 
 	connect_kv();
 	/* Three quarters of the answer's message are taken already. */
-	ck_assert_int_eq(store_set(shared.store, "f", 1, filler, 2900, NULL, 1, NULL), 0);
+	ck_assert_int_eq(store_set(services.store, "f", 1, filler, 2900, NULL, 1, NULL), 0);
 	base = got;
 	looks = ARRAY_SIZE(sizes);
 	submit(WIRE_OP_GET, "f", 1, NULL, 0);
@@ -578,7 +550,7 @@ START_TEST(test_kv_put_and_version)
 	r = put((struct wire_put){.condition = WIRE_IF_ABSENT}, "kthird");
 	ck_assert_uint_eq(r->record.status, WIRE_EXISTS);
 	assert_get("k", 1, "other", 5);
-	ck_assert_uint_eq(worker.stats.kv_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).kv_errors, 0);
 }
 END_TEST
 
@@ -593,7 +565,7 @@ START_TEST(test_kv_version_of_long_values)
 		unsigned base;
 
 		memset(value, (int)len, sizeof(value));
-		ck_assert_int_eq(store_set(shared.store, "k", 1, value, len, NULL, 1, NULL), 0);
+		ck_assert_int_eq(store_set(services.store, "k", 1, value, len, NULL, 1, NULL), 0);
 		base = got;
 		for (unsigned i = 0; i < 3; i++)
 			submit_raw(WIRE_OP_GET, WIRE_VERSIONED, 0, "k", 1, NULL, 0);
@@ -640,15 +612,15 @@ START_TEST(test_kv_ttl)
 	struct reply *r;
 
 	connect_kv();
-	worker.now = now;
+	services_set_time(&services, now);
 	ck_assert_uint_eq(put((struct wire_put){.ttl = 5}, "kv")->record.status, WIRE_OK);
 	r = ask(WIRE_OP_STAT, "k", 1, NULL, 0);
 	ck_assert_uint_eq(r->record.length, sizeof(struct wire_meta));
 	ck_assert_uint_eq(word(r, 0), 1);
 	ck_assert_uint_eq(word(r, 2), 5);
-	worker.now = now + 4 * TIME_US + 1; /* rounded up */
+	services_set_time(&services, now + 4 * TIME_US + 1); /* rounded up */
 	ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 2), 1);
-	worker.now = now + 5 * TIME_US;
+	services_set_time(&services, now + 5 * TIME_US);
 	ck_assert_uint_eq(ask(WIRE_OP_STAT, "k", 1, NULL, 0)->record.status, WIRE_NOT_FOUND);
 	for (uint64_t ttl = 1; ttl; ttl *= 2) { /* the longest are for ever, none wraps */
 		ck_assert_uint_eq(put((struct wire_put){.ttl = ttl}, "kv")->record.status, WIRE_OK);
@@ -669,7 +641,8 @@ START_TEST(test_kv_scan_pages)
 	for (unsigned i = 0; i < ARRAY_SIZE(seen); i++) {
 		memset(key, 0xff, sizeof(key));
 		memcpy(key, &i, sizeof(i));
-		ck_assert_int_eq(store_set(shared.store, key, i % 3 ? 4 + i : WIRE_KEY_MAX, "v", 1, NULL, 1, NULL), 0);
+		ck_assert_int_eq(store_set(services.store, key, i % 3 ? 4 + i : WIRE_KEY_MAX, "v", 1, NULL, 1, NULL),
+				 0);
 	}
 	do {
 		struct reply *r = ask_raw(WIRE_OP_SCAN, 0, 0, &cursor, 8, NULL, 0);
@@ -762,11 +735,12 @@ START_TEST(test_kv_counters)
 
 	connect_kv();
 	for (unsigned i = 0; i < ARRAY_SIZE(asked); i++) {
-		struct service_stats want = worker.stats;
+		struct service_stats want = services_stats(&services), counted;
 
 		++*(uint64_t *)((char *)&want + asked[i].counter);
 		ask_raw(asked[i].op, 0, asked[i].key_len, asked[i].head, asked[i].head_len, "k", asked[i].key_len);
-		ck_assert_msg(memcmp(&worker.stats, &want, sizeof(want)) == 0, "%s", wire_op_name(asked[i].op));
+		counted = services_stats(&services);
+		ck_assert_msg(memcmp(&counted, &want, sizeof(want)) == 0, "%s", wire_op_name(asked[i].op));
 	}
 }
 END_TEST

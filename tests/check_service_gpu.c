@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "conn_pair.h"
-#include "service/service.h"
+#include "server.h"
 
 #define CLIENTS 4
 #define MEMORY (1u << 20)   /* of each client */
@@ -38,8 +38,7 @@ struct client {
 
 static struct pair pair;
 static struct service_gpu gpu;
-static struct service_shared shared;
-static struct service_worker worker;
+static struct services services;
 static struct client client[CLIENTS];
 static uint64_t skipped; /* of time, by the test */
 static unsigned descriptors;
@@ -90,8 +89,8 @@ static int turn(void)
 	int n;
 
 	pair.now = time_now() + skipped;
-	worker.now = pair.now;
-	n = pair_turn(&pair) + service_worker_progress(&worker);
+	services_set_time(&services, pair.now);
+	n = pair_turn(&pair) + services_turn(&services);
 	if (!n)
 		sched_yield(); /* to the worker processes */
 	return n;
@@ -299,8 +298,8 @@ static void assert_ended(struct client *c, enum wire_status status, const char *
 static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	ck_assert_int_eq(reason, WIRE_REASON_NONE);
-	worker.now = pair.now;
-	service_accept(service_find(wire->service), &worker, pair.server.group, request, wire);
+	services_set_time(&services, pair.now);
+	services_take(&services, pair.server.group, request, wire, reason);
 }
 
 static void take_settings(void)
@@ -321,26 +320,21 @@ static void take_settings(void)
 		.slots = 8,
 		.memory = 4 * MIB,
 	};
-	shared = (struct service_shared){.gpu = &gpu};
 }
 
 static void set_up(void)
 {
-	struct conn_group_attr attr = {
-		.message_size = 8192,
-		.message_max = 1u << 20,
-		.credits = 32,
+	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
 		.receives = 256,
 		.max_connections = CLIENTS + 1,
 		.transfers = 16,
 		.reads_in = 16,
-		.handshake_timeout = 60 * TIME_S,
-	};
+	});
 
 	descriptors = entries("/proc/self/fd");
 	skipped = 0;
 	take_settings();
-	ck_assert_int_eq(service_worker_create(&worker, &shared), 0);
+	services_open(&services, &(struct services_options){.gpu = &gpu});
 	pair = (struct pair){.listener.take = take};
 	pair_open(&pair, false, &attr, &attr);
 	pair.now = time_now(); /* the worker processes' time */
@@ -359,7 +353,7 @@ static void tear_down(void)
 {
 	for (unsigned i = 0; i < CLIENTS; i++)
 		leave(&client[i]);
-	UNTIL(conn_group_connections(pair.server.group) == 0 && worker.sessions == 0);
+	UNTIL(conn_group_connections(pair.server.group) == 0 && services_sessions(&services) == 0);
 	ck_assert_uint_eq(gpu.sessions, 0);
 	ck_assert_uint_eq(count_children(), 0);
 	for (unsigned i = 0; i < CLIENTS; i++) {
@@ -367,7 +361,7 @@ static void tear_down(void)
 		munmap(client[i].memory, MEMORY);
 	}
 	pair_close(&pair);
-	service_worker_free(&worker);
+	services_close(&services);
 	ck_assert_uint_eq(entries("/proc/self/fd"), descriptors);
 }
 
@@ -392,11 +386,11 @@ START_TEST(test_rpc)
 	ck_assert_uint_eq(c->ring.worker_addr | c->ring.client_addr, 0);
 	for (unsigned i = 0; i < 20; i++)
 		assert_works(c);
-	ck_assert_uint_eq(worker.stats.gpu_sessions, 1);
-	ck_assert_uint_eq(worker.stats.gpu_echoes, 20);
-	ck_assert_uint_eq(worker.stats.gpu_in_bytes, 20 * 1000);
-	ck_assert_uint_eq(worker.stats.gpu_out_bytes, 20 * 1000);
-	ck_assert_uint_eq(worker.stats.gpu_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).gpu_sessions, 1);
+	ck_assert_uint_eq(services_stats(&services).gpu_echoes, 20);
+	ck_assert_uint_eq(services_stats(&services).gpu_in_bytes, 20 * 1000);
+	ck_assert_uint_eq(services_stats(&services).gpu_out_bytes, 20 * 1000);
+	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
 }
 END_TEST
 
@@ -432,7 +426,7 @@ START_TEST(test_rpc_quantize)
 		quantize(c->memory, expected, sizeof(expected), levels[i]);
 		ck_assert_mem_eq(c->memory + OUTPUT, expected, sizeof(expected));
 	}
-	ck_assert_uint_eq(worker.stats.gpu_quantizes, ARRAY_SIZE(levels));
+	ck_assert_uint_eq(services_stats(&services).gpu_quantizes, ARRAY_SIZE(levels));
 }
 END_TEST
 
@@ -484,9 +478,9 @@ END_TEST
 static void nap(void)
 {
 	struct fabric_queue *queues[] = {conn_group_queue(pair.server.group), conn_group_queue(pair.client.group)};
-	struct pollfd fds[2 * FABRIC_MAX_FDS + 1] = {{.fd = service_worker_fd(&worker), .events = POLLIN}};
+	struct pollfd fds[2 * FABRIC_MAX_FDS + 1] = {{.fd = services_fd(&services), .events = POLLIN}};
 	int fd[FABRIC_MAX_FDS], n = 1;
-	bool armed = service_worker_arm(&worker);
+	bool armed = services_arm(&services);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(queues); i++) {
 		ck_assert_int_eq(fabric_arm(queues[i]), 0);
@@ -496,9 +490,9 @@ static void nap(void)
 	if (turn() == 0 && armed) {
 		ck_assert_int_gt(poll(fds, (nfds_t)n, 60000), 0);
 		if (fds[0].revents)
-			service_worker_readable(&worker);
+			services_readable(&services);
 	}
-	service_worker_disarm(&worker);
+	services_disarm(&services);
 }
 
 /* The worker naps, the daemon's thread sleeps: each is woken by the other. */
@@ -531,7 +525,7 @@ START_TEST(test_rpc_terminate)
 	ck_assert_uint_eq(c->terminated, 1);
 	ck_assert_uint_eq(c->answers, 100);
 	ck_assert(!c->ended);
-	ck_assert_uint_eq(worker.stats.gpu_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
 	leave(c);
 }
 END_TEST
@@ -548,7 +542,7 @@ START_TEST(test_terminate_and_stay)
 	ck_assert(!c->closed);
 	skipped += 2 * TIME_S;
 	UNTIL(c->closed);
-	ck_assert_uint_eq(worker.stats.gpu_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
 }
 END_TEST
 
@@ -728,11 +722,11 @@ START_TEST(test_queue)
 	open_queue(c);
 	for (unsigned i = 0; i < 20; i++)
 		one_by_queue(c, i % 2, i / 2);
-	service_worker_get_stats(&worker, &stats);
+	stats = services_stats(&services);
 	ck_assert_uint_eq(stats.gpu_queue_jobs, 20);
 	leave(c);
-	UNTIL(!worker.sessions);
-	service_worker_get_stats(&worker, &stats);
+	UNTIL(!services_sessions(&services));
+	stats = services_stats(&services);
 	ck_assert_uint_eq(stats.gpu_queue_jobs, 20);
 	ck_assert_uint_eq(stats.gpu_errors, 0);
 }
@@ -817,7 +811,7 @@ START_TEST(test_bad_job)
 	assert_ended(c, WIRE_BAD_REQUEST, bad_jobs[_i].says);
 	ck_assert_ptr_nonnull(strstr(c->reason, "job 5: "));
 	ck_assert_uint_eq(c->answered[5], 0);
-	ck_assert_uint_eq(worker.stats.gpu_errors, 1);
+	ck_assert_uint_eq(services_stats(&services).gpu_errors, 1);
 	assert_works(other);
 }
 END_TEST
@@ -967,8 +961,8 @@ START_TEST(test_bad_key)
 	send_job(c, 1, job);
 	UNTIL(c->closed);
 	ck_assert_uint_eq(c->answers, 0);
-	UNTIL(worker.sessions == 1);
-	ck_assert_uint_eq(worker.stats.gpu_errors, 1);
+	UNTIL(services_sessions(&services) == 1);
+	ck_assert_uint_eq(services_stats(&services).gpu_errors, 1);
 	assert_works(&client[1]);
 }
 END_TEST
@@ -1100,10 +1094,10 @@ START_TEST(test_client_leaves)
 	}
 	leave(c);
 	UNTIL(conn_group_connections(pair.server.group) == 1);
-	ck_assert(service_worker_arm(&worker)); /* its process may still be there */
-	service_worker_disarm(&worker);
+	ck_assert(services_arm(&services)); /* its process may still be there */
+	services_disarm(&services);
 	assert_works(&client[1]);
-	UNTIL(worker.sessions == 1);
+	UNTIL(services_sessions(&services) == 1);
 	ck_assert_uint_eq(count_children(), 1);
 }
 END_TEST
@@ -1160,7 +1154,7 @@ START_TEST(test_no_program)
 	connect_client(c);
 	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
 	assert_ended(c, WIRE_FAILED, "worker");
-	UNTIL(!worker.sessions);
+	UNTIL(!services_sessions(&services));
 }
 END_TEST
 
@@ -1176,7 +1170,7 @@ START_TEST(test_sessions_limit)
 	ck_assert_msg(strstr(c->why, "gpu sessions it allows, 1"), "%s", c->why);
 	assert_works(&client[0]);
 	leave(&client[0]);
-	UNTIL(!worker.sessions);
+	UNTIL(!services_sessions(&services));
 	open_rpc(c);
 	assert_works(c);
 }
@@ -1193,7 +1187,7 @@ START_TEST(test_patience)
 	ck_assert_ptr_nonnull(strstr(c->reason, "no session was opened"));
 	pair_rest(&pair);
 	ck_assert(!c->closed);
-	ck_assert_uint_le(service_worker_deadline(&worker), pair.now + TIME_S);
+	ck_assert_uint_le(services_deadline(&services), pair.now + TIME_S);
 	skipped += 2 * TIME_S;
 	UNTIL(c->closed);
 }
@@ -1229,7 +1223,7 @@ START_TEST(test_drain)
 	ck_assert_uint_eq(done_of(&client[1], 0), 1);
 	for (unsigned i = 0; i < 3; i++)
 		assert_ended(&client[i], WIRE_FAILED, "shutting down");
-	ck_assert_uint_eq(worker.stats.gpu_errors, 0);
+	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
 }
 END_TEST
 
@@ -1249,15 +1243,15 @@ START_TEST(test_shutdown)
 	send_open(&client[2], (struct wire_gpu_open){.mode = WIRE_GPU_QUEUE});
 	connect_client(&client[3]);
 	if (_i) {
-		service_worker_end(&worker);
+		services_end(&services);
 		ck_assert_uint_eq(count_children(), 0);
 	}
 	conn_group_destroy(pair.server.group);
-	service_worker_free(&worker);
+	services_close(&services);
 	ck_assert_uint_eq(count_children(), 0);
 	ck_assert_uint_eq(gpu.sessions, 0);
 	/* So that the rest of the test has something to take down. */
-	ck_assert_int_eq(service_worker_create(&worker, &shared), 0);
+	services_open(&services, &(struct services_options){.gpu = &gpu});
 	ck_assert_int_eq(conn_group_create(pair.server.domain, conn_group_attr(pair.client.group), &pair.server.group),
 			 0);
 }

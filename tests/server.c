@@ -1,22 +1,279 @@
-/* server.c: the loop of a server in a thread: turns while there is work, then sleeps on its descriptors. */
-#include <check.h>
-#include <poll.h>
-
+/* server.c: services, a group, a listener, and the thread that turns them: while there is work, else it sleeps. */
 #include "server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 struct test_server server;
 
+#define OR(value, otherwise) ((value) ? (value) : (otherwise))
+
+struct conn_group_attr server_group_attr(struct conn_group_attr particular)
+{
+	struct conn_group_attr attr = particular;
+
+	attr.message_size = OR(attr.message_size, 8192);
+	attr.message_max = OR(attr.message_max, 1u << 20);
+	attr.credits = OR(attr.credits, 32);
+	attr.transfers = OR(attr.transfers, 4);
+	attr.receives = OR(attr.receives, 1024);
+	attr.max_connections = OR(attr.max_connections, 64);
+	attr.handshake_timeout = OR(attr.handshake_timeout, 60 * TIME_S);
+	return attr;
+}
+
+/*
+ * Services
+ */
+void services_open(struct services *services, const struct services_options *options)
+{
+	size_t size = OR(options->arena, 64 * MIB);
+	struct store_config config = {
+		.arena_size = size, .value_max = OR(options->value_max, GIB), .eviction = options->eviction};
+	struct service_shared *shared = &services->shared;
+
+	*services = (struct services){.arena_size = size};
+	services->arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(services->arena != MAP_FAILED);
+	config.arena = services->arena;
+	REQUIRE(store_create(&config, &services->store) == 0);
+	shared->store = services->store;
+	shared->value_max = config.value_max;
+	shared->ping_size_max = OR(options->ping_size_max, 1u << 20);
+	shared->gpu = options->gpu;
+	if (options->domain) {
+		shared->arena[0].domain = options->domain;
+		REQUIRE(fabric_register(options->domain, services->arena, size, FABRIC_LOCAL_WRITE,
+					&shared->arena[0].region) == 0);
+	}
+	REQUIRE(service_worker_create(&services->worker, shared) == 0);
+}
+
+void services_close(struct services *services)
+{
+	service_worker_free(&services->worker);
+	fabric_deregister(services->shared.arena[0].region);
+	REQUIRE(services_store_stats(services).pins == 0);
+	store_destroy(services->store);
+	munmap(services->arena, services->arena_size);
+}
+
+void services_enable_kv(struct services *services, bool enabled)
+{
+	services->shared.store = enabled ? services->store : NULL;
+}
+
+void services_take(struct services *services, struct conn_group *group, struct fabric_request *request,
+		   const struct wire_request *wire, enum wire_reason reason)
+{
+	const struct service *service = service_find(wire->service);
+
+	if (reason == WIRE_REASON_NONE && !service)
+		reason = WIRE_REASON_SERVICE;
+	if (reason != WIRE_REASON_NONE)
+		service_refuse(request, reason, wire->service);
+	else
+		service_accept(service, &services->worker, group, request, wire);
+}
+
+void services_set_time(struct services *services, uint64_t now)
+{
+	services->worker.now = now;
+}
+
+int services_turn(struct services *services)
+{
+	return service_worker_progress(&services->worker);
+}
+
+int services_fd(const struct services *services)
+{
+	return service_worker_fd(&services->worker);
+}
+
+void services_readable(struct services *services)
+{
+	service_worker_readable(&services->worker);
+}
+
+bool services_arm(struct services *services)
+{
+	return service_worker_arm(&services->worker);
+}
+
+void services_disarm(struct services *services)
+{
+	service_worker_disarm(&services->worker);
+}
+
+uint64_t services_deadline(const struct services *services)
+{
+	return service_worker_deadline(&services->worker);
+}
+
+void services_end(struct services *services)
+{
+	service_worker_end(&services->worker);
+}
+
+struct service_stats services_stats(const struct services *services)
+{
+	struct service_stats stats;
+
+	service_worker_get_stats(&services->worker, &stats);
+	return stats;
+}
+
+unsigned services_sessions(const struct services *services)
+{
+	return services->worker.sessions;
+}
+
+struct store_stats services_store_stats(const struct services *services)
+{
+	struct store_stats stats;
+
+	store_get_stats(services->store, &stats);
+	return stats;
+}
+
+/*
+ * The listener
+ */
+static bool is(const char *transport, const char *name)
+{
+	return strcmp(transport, name) == 0;
+}
+
+static void bind_inet(const char *host)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)&server.bound;
+
+	in->sin_family = AF_INET;
+	REQUIRE(host && inet_pton(AF_INET, host, &in->sin_addr) == 1);
+	server.bound_len = sizeof(*in);
+}
+
+static void bind_unix(void)
+{
+	struct sockaddr_un *un = (struct sockaddr_un *)&server.bound;
+
+	strcpy(server.dir, "/tmp/check-XXXXXX");
+	REQUIRE(mkdtemp(server.dir));
+	snprintf(server.path, sizeof(server.path), "%s/socket", server.dir);
+	un->sun_family = AF_UNIX;
+	strcpy(un->sun_path, server.path);
+	server.bound_len = sizeof(*un);
+}
+
+/* It leaves nothing behind, however the process ends. */
+static void bind_abstract(void)
+{
+	struct sockaddr_un *un = (struct sockaddr_un *)&server.bound;
+
+	un->sun_family = AF_UNIX;
+	snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rdmad-check-%d", (int)getpid());
+	server.bound_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1));
+}
+
+static void server_listen(const char *transport)
+{
+	const char *host = is(transport, "rdma") ? getenv("RDMAD_GUEST_ADDR") : "127.0.0.1";
+	bool unix_socket = is(transport, "unix"), abstract = is(transport, "abstract");
+
+	if (unix_socket)
+		bind_unix();
+	else if (abstract)
+		bind_abstract();
+	else
+		bind_inet(host);
+	REQUIRE(fabric_listen(server.queue, (struct sockaddr *)&server.bound, server.bound_len, NULL,
+			      &server.listener) == 0);
+	if (unix_socket)
+		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
+	else if (!abstract)
+		snprintf(server.address, sizeof(server.address), "%s://%s:%u", transport, host,
+			 fabric_listener_port(server.listener));
+}
+
+/*
+ * The server
+ */
+static void take_service(struct fabric_event *event)
+{
+	struct wire_request wire;
+	enum wire_reason reason = wire_request_decode(&wire, event->data, event->data_len);
+
+	services_take(&server.services, server.group, event->request, &wire, reason);
+}
+
+void server_open(const struct server_options *options)
+{
+	const char *transport = OR(options->transport, "tcp");
+	struct fabric_queue_attr queue_attr = {.completions = 16};
+	struct conn_group_attr group_attr = server_group_attr(options->group);
+	struct services_options services = options->services;
+
+	server = (struct test_server){
+		.take = OR(options->take, take_service), .work = options->work, .time = options->time};
+	REQUIRE(fabric_open(is(transport, "rdma") ? "verbs" : "soft", NULL, &server.fabric) == 0);
+	REQUIRE(fabric_domain_create(server.fabric, &server.domain) == 0);
+	services.domain = options->no_large ? NULL : server.domain;
+	services_open(&server.services, &services);
+	REQUIRE(fabric_queue_create(server.domain, &queue_attr, &server.queue) == 0);
+	REQUIRE(conn_group_create(server.domain, &group_attr, &server.group) == 0);
+	server_listen(transport);
+}
+
+void server_start(const struct server_options *options)
+{
+	server_open(options);
+	server_resume();
+}
+
+void server_die(void)
+{
+	server_pause();
+	if (!server.group)
+		return;
+	fabric_listener_close(server.listener);
+	conn_group_destroy(server.group);
+	fabric_queue_destroy(server.queue);
+	server.group = NULL;
+}
+
+void server_stop(void)
+{
+	server_die();
+	services_close(&server.services);
+	fabric_domain_destroy(server.domain);
+	fabric_close(server.fabric);
+	if (server.dir[0] != '\0') {
+		unlink(server.path);
+		rmdir(server.dir);
+	}
+}
+
+/*
+ * Turns
+ */
 int server_turn(void)
 {
+	uint64_t now = server.time ? server.time : time_now();
 	struct fabric_completion c;
 	struct fabric_event event;
 	int n = 0;
 
-	server.worker.now = time_now();
+	services_set_time(&server.services, now);
 	fabric_poll(server.queue, &c, 1);
 	for (; fabric_next_event(server.queue, &event); n++)
 		server.take(&event);
-	n += conn_group_progress(server.group, server.worker.now);
+	n += conn_group_progress(server.group, now);
+	n += services_turn(&server.services);
 	return n + (server.work ? server.work() : 0);
 }
 
@@ -48,7 +305,7 @@ static void *server_run(void *arg)
 void server_resume(void)
 {
 	server.stop = false;
-	ck_assert_int_eq(pthread_create(&server.thread, NULL, server_run, NULL), 0);
+	REQUIRE(pthread_create(&server.thread, NULL, server_run, NULL) == 0);
 	server.running = true;
 }
 

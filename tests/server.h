@@ -1,30 +1,116 @@
 /*
- * server.h: a server in a thread of the test's own process. A test program makes its fabric, group and store as it
- * needs them, and says by `take` what becomes of a connect request.
+ * server.h: a server in the test's own process: the one place in which the tests know how services, a group and a
+ * listener are set up. It needs no check, so that the fuzz targets have it too: what goes wrong here aborts.
  */
 #ifndef RDMAD_TESTS_SERVER_H
 #define RDMAD_TESTS_SERVER_H
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 
 #include "service/service.h"
+
+#define REQUIRE(condition)                                                                                             \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                        \
+			abort();                                                                                       \
+		}                                                                                                      \
+	} while (0)
+
+/* What tests give a group; a member of `particular` that is not 0 is taken from there. */
+struct conn_group_attr server_group_attr(struct conn_group_attr particular);
+
+/*
+ * What a daemon has for its services and one of its workers has of them, over any group.
+ */
+struct services_options {
+	size_t arena;                 /* bytes of the store; 0: 64 MiB */
+	uint64_t value_max;           /* 0: 1 GiB */
+	enum store_eviction eviction; /* as a rule, none */
+	uint32_t ping_size_max;       /* 0: 1 MiB */
+	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
+	struct service_gpu *gpu;      /* stays the caller's; NULL: gpu is not enabled */
+};
+
+struct services {
+	struct store *store;
+	struct service_shared shared;
+	struct service_worker worker;
+	void *arena;
+	size_t arena_size;
+};
+
+void services_open(struct services *services, const struct services_options *options);
+/* After the connections have ended. Nothing may be pinned any more. */
+void services_close(struct services *services);
+/* Offer kv, or do not. */
+void services_enable_kv(struct services *services, bool enabled);
+/* Accept or refuse a connect request, as a worker of the daemon does. */
+void services_take(struct services *services, struct conn_group *group, struct fabric_request *request,
+		   const struct wire_request *wire, enum wire_reason reason);
+/* The time for what comes next. */
+void services_set_time(struct services *services, uint64_t now);
+/* After each turn of the group; how much there was. */
+int services_turn(struct services *services);
+/* What a thread does that sleeps: watch the descriptor (-1: none), tell that it is readable, arm before and disarm
+ * after, look again at the deadline. */
+int services_fd(const struct services *services);
+void services_readable(struct services *services);
+bool services_arm(struct services *services);
+void services_disarm(struct services *services);
+uint64_t services_deadline(const struct services *services);
+/* The thread is about to end. */
+void services_end(struct services *services);
+/* What was counted so far. */
+struct service_stats services_stats(const struct services *services);
+/* Sessions of gpu. */
+unsigned services_sessions(const struct services *services);
+struct store_stats services_store_stats(const struct services *services);
+
+/*
+ * The server: one of a process.
+ */
+struct server_options {
+	const char *transport;            /* "unix", "abstract", "rdma" at $RDMAD_GUEST_ADDR; NULL: "tcp" */
+	struct services_options services; /* `domain` is the server's own, unless: */
+	bool no_large;                    /* the arena is not registered */
+	struct conn_group_attr group;     /* see server_group_attr */
+	/* What becomes of a connect request. NULL: services_take */
+	void (*take)(struct fabric_event *event);
+	int (*work)(void); /* more that a turn does; how much there was. NULL: nothing */
+	uint64_t time;     /* that the test sets; 0: the real time */
+};
 
 extern struct test_server {
 	struct fabric *fabric;
 	struct fabric_domain *domain;
 	struct fabric_queue *queue; /* listens */
 	struct fabric_listener *listener;
-	struct conn_group *group;
-	struct service_shared shared;
-	struct service_worker worker;
-	void *arena;
+	struct conn_group *group; /* NULL: the server died */
+	struct services services;
 	void (*take)(struct fabric_event *event);
-	int (*work)(void); /* more that a turn does; how much there was. NULL: nothing */
+	int (*work)(void);
+	uint64_t time;
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
-	char address[160], path[100];
+	struct sockaddr_storage bound;
+	socklen_t bound_len;
+	char dir[32], path[64]; /* of a UNIX socket */
+	char address[160];      /* for a client of librdmad */
 } server;
+
+/* Everything but the thread: the caller turns the server. */
+void server_open(const struct server_options *options);
+/* With a thread that turns it. */
+void server_start(const struct server_options *options);
+/* Every connection ends, nobody listens any more. The store stays, and its arena. */
+void server_die(void);
+/* All ends, also after server_die. */
+void server_stop(void);
 
 /* One turn, in the thread that calls; not while the server's own thread runs. */
 int server_turn(void);

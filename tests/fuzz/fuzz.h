@@ -31,9 +31,8 @@ static inline void fuzz_silence(void)
  */
 struct service_gpu;
 
-void fuzz_server_open(void);
-/* From now on; it stays the caller's. */
-void fuzz_server_offer_gpu(struct service_gpu *gpu);
+/* `gpu` stays the caller's; NULL: not offered. */
+void fuzz_server_open(struct service_gpu *gpu);
 /* Have what the server sends instead of throwing it away. */
 void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len));
 /* A socket that is connected to it, non-blocking. */

@@ -181,8 +181,7 @@ static void open_server(void)
 {
 	static struct service_gpu gpu = {.sessions_max = 4, .queues = QUEUES, .slots = 4, .memory = MEMORY};
 
-	fuzz_server_open();
-	fuzz_server_offer_gpu(&gpu);
+	fuzz_server_open(&gpu);
 	fuzz_server_on_answer(hear);
 }
 

@@ -1,75 +1,34 @@
-/* server.c: a listener, a group and services for bytes from a socket, turned by the target itself. */
+/* server.c: a server for bytes from a socket, turned by the target itself. */
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "fabric/soft_frame.h"
 #include "fuzz.h"
-#include "service/service.h"
+#include "../server.h"
 
-#define ARENA (4 * MIB)
 #define READS 4         /* that the client serves, or would */
 #define TURNS_MAX 10000 /* a connection that takes longer to end never does */
 
-static struct fabric_queue *queue;
-static struct conn_group *group;
-static struct service_shared shared;
-static struct service_worker worker;
-static struct sockaddr_un address;
-static socklen_t address_len;
 static void (*answer)(int fd, const uint8_t *data, size_t len);
 
-static void open_store(void)
+void fuzz_server_open(struct service_gpu *gpu)
 {
-	struct store_config config = {
-		.arena_size = ARENA,
-		.value_max = GIB,
-		.eviction = STORE_EVICT_LRU,
-	};
-
-	config.arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	FUZZ_CHECK(config.arena != MAP_FAILED);
-	FUZZ_CHECK(store_create(&config, &shared.store) == 0);
-	shared.value_max = GIB;
-	shared.ping_size_max = 65536;
-	worker.shared = &shared;
-	worker.now = 1000 * TIME_S;
-}
-
-void fuzz_server_open(void)
-{
-	struct fabric_queue_attr attr = {.completions = 16};
-	struct conn_group_attr group_attr = {
-		.message_size = 8192,
-		.message_max = 65536,
-		.credits = 16,
-		.receives = 64,
-		.max_connections = 4,
-		.handshake_timeout = 5 * TIME_S,
-		.stall_timeout = 60 * TIME_S,
-	};
-	struct fabric_listener *listener;
-	struct fabric_domain *domain;
-	struct fabric *fabric;
-
 	fuzz_silence();
-	open_store();
-	FUZZ_CHECK(fabric_open("soft", NULL, &fabric) == 0);
-	FUZZ_CHECK(fabric_domain_create(fabric, &domain) == 0);
-	FUZZ_CHECK(fabric_queue_create(domain, &attr, &queue) == 0);
-	FUZZ_CHECK(conn_group_create(domain, &group_attr, &group) == 0);
-	address.sun_family = AF_UNIX;
-	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "rdmad-fuzz-%d", (int)getpid());
-	address_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.sun_path + 1));
-	FUZZ_CHECK(fabric_listen(queue, (struct sockaddr *)&address, address_len, NULL, &listener) == 0);
-}
-
-void fuzz_server_offer_gpu(struct service_gpu *gpu)
-{
-	shared.gpu = gpu;
-	FUZZ_CHECK(service_worker_create(&worker, &shared) == 0);
-	worker.now = 1000 * TIME_S;
+	server_open(&(struct server_options){
+		.transport = "abstract",
+		.services = {.arena = 4 * MIB, .eviction = STORE_EVICT_LRU, .ping_size_max = 65536, .gpu = gpu},
+		.no_large = true,
+		.group =
+			{
+				.message_max = 65536,
+				.credits = 16,
+				.receives = 64,
+				.max_connections = 4,
+				.handshake_timeout = 5 * TIME_S,
+				.stall_timeout = 60 * TIME_S,
+			},
+		.time = 1000 * TIME_S,
+	});
 }
 
 void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len))
@@ -82,39 +41,19 @@ int fuzz_server_connect(void)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	FUZZ_CHECK(fd >= 0);
-	FUZZ_CHECK(connect(fd, (struct sockaddr *)&address, address_len) == 0);
+	FUZZ_CHECK(connect(fd, (struct sockaddr *)&server.bound, server.bound_len) == 0);
 	FUZZ_CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
 	return fd;
 }
 
-static void take(const struct fabric_event *event)
-{
-	struct wire_request wire;
-	enum wire_reason reason = wire_request_decode(&wire, event->data, event->data_len);
-	const struct service *service = service_find(wire.service);
-
-	if (reason == WIRE_REASON_NONE && !service)
-		reason = WIRE_REASON_SERVICE;
-	if (reason != WIRE_REASON_NONE)
-		service_refuse(event->request, reason, 0);
-	else
-		service_accept(service, &worker, group, event->request, &wire);
-}
-
 bool fuzz_server_turn(int fd)
 {
-	struct fabric_completion c;
-	struct fabric_event event;
 	uint8_t waste[4096];
 	ssize_t n;
 
-	fabric_poll(queue, &c, 1);
-	while (fabric_next_event(queue, &event))
-		take(&event);
-	conn_group_progress(group, worker.now);
-	if (worker.gpu)
-		service_worker_readable(&worker);
-	service_worker_progress(&worker);
+	if (services_fd(&server.services) >= 0)
+		services_readable(&server.services);
+	server_turn();
 	if (fd < 0)
 		return false;
 	while ((n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0)
@@ -153,11 +92,11 @@ void fuzz_server_close(int fd)
 	do {
 		fuzz_server_turn(-1);
 		if (turns == TURNS_MAX / 2)
-			worker.now += 10 * TIME_S; /* what waits for time */
-		conn_group_get_stats(group, &stats);
+			server.time += 10 * TIME_S; /* what waits for time */
+		conn_group_get_stats(server.group, &stats);
 		FUZZ_CHECK(turns++ < TURNS_MAX);
-	} while (stats.connections || worker.sessions);
-	store_flush(shared.store);
+	} while (stats.connections || services_sessions(&server.services));
+	store_flush(server.services.store);
 }
 
 static size_t put_frame(uint8_t *out, unsigned op, size_t len)

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int fd;
 
 	if (!open)
-		fuzz_server_open();
+		fuzz_server_open(NULL);
 	open = true;
 	if (!size)
 		return 0;
