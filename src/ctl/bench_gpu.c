@@ -1,5 +1,6 @@
 /*
- * bench_gpu.c: many images through the gpu service, each result compared with what this processor makes of the same image.
+ * bench_gpu.c: many images through the gpu service. Each result is compared with the one that this processor makes of the
+ * same image.
  */
 #include "ctl/ctl.h"
 #include "rdmad/gpu.h"
@@ -12,8 +13,6 @@
 #define IMAGES 1024             /* different ones, at most */
 #define IMAGES_BYTES (64 * MIB) /* and what all of them have */
 #define BATCH 64                /* results taken by one call */
-#define SLICE (200 * TIME_MS)   /* a wait is cut into pieces so that Ctrl-C is seen */
-#define TIMEOUT_DEFAULT (30 * TIME_S)
 #define REFERENCE_PINGS 2000
 #define REFERENCE_IMAGES 200
 
@@ -49,7 +48,7 @@ static int check_size(const char *text)
 	return rc;
 }
 
-const struct ctl_option ctl_gpu_bench_options[] = {
+const struct ctl_option ctl_bench_gpu_options[] = {
 	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE",
 	 "rpc, or queue: drive the server's queues from here; default rpc", .check = ctl_gpu_check_mode,
 	 .choices = "rpc queue"},
@@ -68,7 +67,7 @@ const struct ctl_option ctl_gpu_bench_options[] = {
 	{NULL},
 };
 
-/* What this processor needs for one image and the network for one message. */
+/* The times of this processor for one image and of the network for one message. */
 struct yardstick {
 	double local_us, rtt_us;
 };
@@ -166,7 +165,7 @@ static int make_images(struct run *run)
  */
 
 /* Send image number `number`. -EAGAIN: the handle takes no more now. */
-static int send_image(struct run *run, uint64_t number)
+static int run_send(struct run *run, uint64_t number)
 {
 	uint32_t place = run->free[run->free_count - 1];
 	uint32_t image = (uint32_t)(number % run->images);
@@ -188,7 +187,7 @@ static int send_image(struct run *run, uint64_t number)
 	return 0;
 }
 
-static int take_result(struct run *run, const struct rdmad_gpu_result *result)
+static int run_take(struct run *run, const struct rdmad_gpu_result *result)
 {
 	const uint8_t *output = run->output + result->id * run->bytes;
 	struct pass *pass = &run->pass;
@@ -204,13 +203,13 @@ static int take_result(struct run *run, const struct rdmad_gpu_result *result)
 	return 0;
 }
 
-static int take_results(struct run *run)
+static int run_take_all(struct run *run)
 {
 	struct rdmad_gpu_result results[BATCH];
 	int n = rdmad_gpu_dequeue(run->gpu, results, BATCH), rc = MIN(n, 0);
 
 	for (int i = 0; i < n; i++) {
-		int bad = take_result(run, &results[i]);
+		int bad = run_take(run, &results[i]);
 
 		rc = rc ? rc : bad;
 	}
@@ -218,24 +217,23 @@ static int take_results(struct run *run)
 }
 
 /* Wait for results, at most as long as --timeout says without any. */
-static int await_results(struct run *run)
+static int run_await(struct run *run)
 {
-	uint64_t limit = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
-	uint64_t until = time_now() + limit;
+	uint64_t until = time_now() + ctl_answer_limit();
 	int rc;
 
 	do
-		rc = rdmad_gpu_wait(run->gpu, SLICE / TIME_US);
+		rc = rdmad_gpu_wait(run->gpu, CTL_SLICE_US);
 	while (rc == -ETIMEDOUT && !ctl_interrupted() && time_now() < until);
 	if (rc == -ETIMEDOUT && ctl_interrupted())
 		return -EINTR;
-	return rc < 0 ? rc : take_results(run);
+	return rc < 0 ? rc : run_take_all(run);
 }
 
-static int send_some(struct run *run, uint64_t *sent)
+static int run_send_some(struct run *run, uint64_t *sent)
 {
 	while (*sent < count && run->free_count && !ctl_interrupted()) {
-		int rc = send_image(run, *sent);
+		int rc = run_send(run, *sent);
 
 		if (rc != 0)
 			return rc == -EAGAIN ? 0 : rc;
@@ -262,9 +260,9 @@ static int run_pass(struct run *run, uint64_t number)
 	histogram_init(&run->pass.latency);
 	begin = time_now();
 	while (rc == 0 && (run->pass.images < sent || (sent < count && !ctl_interrupted()))) {
-		rc = send_some(run, &sent);
+		rc = run_send_some(run, &sent);
 		if (rc == 0)
-			rc = await_results(run);
+			rc = run_await(run);
 	}
 	run->pass.elapsed = time_now() - begin;
 	pass_merge(&run->all, &run->pass);
@@ -285,7 +283,7 @@ static int run_passes(struct run *run)
 }
 
 /*
- * The yardstick, in the same run: what one image costs here, and a message there and back.
+ * The yardstick, in the same run: the time of one image here, and of a message there and back.
  */
 static double local_us(const struct run *run)
 {
@@ -338,7 +336,7 @@ static double us(uint64_t ns)
 	return (double)ns / 1e3;
 }
 
-/* That the operation took at the server; known in queue mode. */
+/* The time of the operation at the server; known in queue mode. */
 static double work_us(const struct pass *pass)
 {
 	return pass->images ? us(pass->work) / (double)pass->images : 0;
@@ -352,7 +350,7 @@ static double round_trips(const struct run *run)
 	return read_indices ? 2.5 : 1.5;
 }
 
-/* The median, by what an image should take with no other outstanding. */
+/* The median, by the sum of an image's parts with no other outstanding. */
 static double ratio(const struct run *run, const struct yardstick *yard)
 {
 	double work = by_queues(run) ? work_us(&run->all) : yard->local_us;
@@ -361,7 +359,7 @@ static double ratio(const struct run *run, const struct yardstick *yard)
 }
 
 /*
- * What is told
+ * Output
  */
 static double per_second(const struct pass *pass)
 {
@@ -451,7 +449,7 @@ static int print_json(const struct run *run, const struct yardstick *yard)
 {
 	const struct rdmad_gpu_session *s = rdmad_gpu_session(run->gpu);
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o}", "command",
-			      "gpu bench", "server", ctl.host, "transport", s->transport, "mode",
+			      ctl_command_name(), "server", ctl.host, "transport", s->transport, "mode",
 			      ctl_gpu_mode_name(s->mode), "backend", s->backend, "device", s->device, "immediate",
 			      s->immediate, "width", (json_int_t)run->width, "height", (json_int_t)run->height,
 			      "levels", (json_int_t)levels, "outstanding", (json_int_t)outstanding, "queues",
@@ -476,12 +474,13 @@ static int conclude(const struct run *run, const struct yardstick *yard)
 	else
 		print_text(run, yard);
 	if (run->all.distance) {
-		ctl_say("gpu bench: the distance from the baseline is %llu, and should be 0: the results are wrong",
-			(unsigned long long)run->all.distance);
+		ctl_say("%s: the distance from the baseline is %llu, and should be 0: the results are wrong",
+			ctl_command_name(), (unsigned long long)run->all.distance);
 		rc = CTL_FAILED;
 	}
 	if (run->error && run->error != -EINTR)
-		return ctl_fail(run->error, NULL, "gpu bench, after %llu images", (unsigned long long)run->all.images);
+		return ctl_fail(run->error, NULL, "%s, after %llu images", ctl_command_name(),
+				(unsigned long long)run->all.images);
 	return ctl_interrupted() ? CTL_INTERRUPTED : rc;
 }
 
@@ -506,18 +505,18 @@ static int bench_session(struct run *run)
 	int rc = make_images(run);
 
 	if (rc != 0)
-		return ctl_fail(rc, NULL, "gpu bench: no memory for the images");
+		return ctl_fail(rc, NULL, "%s: no memory for the images", ctl_command_name());
 	if (reference) {
 		rc = ping_us(&yard.rtt_us);
 		if (rc != 0)
-			return ctl_fail(rc, NULL, "gpu bench: ping");
+			return ctl_fail(rc, NULL, "%s: ping", ctl_command_name());
 		yard.local_us = local_us(run);
 	}
 	run->error = run_passes(run);
 	return conclude(run, reference ? &yard : NULL);
 }
 
-int ctl_gpu_bench(const struct ctl_arguments *arguments)
+int ctl_bench_gpu(const struct ctl_arguments *arguments)
 {
 	struct run *run = calloc(1, sizeof(*run));
 	struct address address;

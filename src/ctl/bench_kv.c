@@ -1,10 +1,10 @@
 /*
- * bench_kv.c: keep `depth` requests outstanding on each connection and count what comes back.
+ * bench_kv.c: keep `depth` requests outstanding on each connection and count the answers.
  *
- * The loop must cost less than what it measures: keys and values are made beforehand, nothing is allocated, and
- * the clock is read once a turn. Small requests of a connection are answered in order, so the number of an answer
- * gives its key, its expected value and, by the stamps of the turns, its round trip. Large values may overtake each
- * other: there each get has a ticket that says what is expected.
+ * The loop must cost less than the requests that it measures: keys and values are made beforehand, nothing is
+ * allocated, and the clock is read once a turn. Small requests of a connection are answered in order. So the number
+ * of an answer gives its key, its expected value and, by the stamps of the turns, its round trip. Large values may
+ * overtake each other: there each get has a ticket with the expected value.
  */
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
@@ -15,13 +15,11 @@
 #define SIZE_LIMIT (1ull << 40)
 #define DEPTH_MAX 1024
 #define KEYS_DEFAULT 1000
-/* The daemon's memory is 64 MiB by default. A value that is replaced and the one that replaces it are there both for
- * a while: so half of it for the values, unless --keys says more, and a quarter for those under way. */
+/* The daemon's memory is 64 MiB by default. For a while a value and the one that replaces it are both there. So half
+ * of the memory is for the values, unless --keys says more, and a quarter for those under way. */
 #define FILL_MAX (32 * MIB)
 #define FLIGHT_MAX (16 * MIB)
 #define WINDOWS 64u /* different values: that many places in one random text */
-#define SLICE_US 200000
-#define TIMEOUT_DEFAULT (30 * TIME_S)
 
 static const char *sizes_text = "64", *op_text = "set,get", *prefix;
 static uint64_t keys_wanted;
@@ -79,7 +77,7 @@ struct ticket {
 /* One connection. Hot members first. */
 struct lane {
 	void *kv;
-	struct worker *worker;
+	struct bench_kv_worker *worker;
 	uint64_t submitted, done, stamped; /* numbers of requests in this phase */
 	uint64_t quota;                    /* how many there are to be */
 	uint32_t submit_key, done_key;     /* wrap at `keys` */
@@ -94,7 +92,7 @@ struct lane {
 };
 
 /* One thread with its lanes. */
-struct worker {
+struct bench_kv_worker {
 	struct lane *lane;
 	unsigned lanes;
 	uint64_t duration; /* of this phase; TIME_NEVER: by quota */
@@ -105,7 +103,7 @@ struct worker {
 static struct {
 	void **idle;
 	struct lane *lane; /* all of them */
-	struct worker *worker;
+	struct bench_kv_worker *worker;
 	char *text; /* text_len random bytes */
 	size_t text_len;
 	uint32_t keys;
@@ -152,9 +150,9 @@ static int check_op(const char *text)
 /*
  * Answers. These run for each operation.
  */
-static void failed(struct lane *lane, int status)
+static void lane_failed(struct lane *lane, int status)
 {
-	struct worker *w = lane->worker;
+	struct bench_kv_worker *w = lane->worker;
 
 	/* A delete that finds nothing has nothing to do. */
 	if (lane->phase == PHASE_DELETE && status == -ENOENT)
@@ -163,21 +161,21 @@ static void failed(struct lane *lane, int status)
 	w->stopping = true;
 }
 
-static void set_done(void *arg, int status, const void *value, size_t len)
+static void lane_set_done(void *arg, int status, const void *value, size_t len)
 {
 	struct lane *lane = arg;
 
 	lane->done++;
 	if (unlikely(status != 0))
-		failed(lane, status);
+		lane_failed(lane, status);
 }
 
-static inline bool expected(const void *value, size_t len, uint32_t window)
+static inline bool value_expected(const void *value, size_t len, uint32_t window)
 {
 	return len == bench.size && memcmp(value, b.text + window % WINDOWS, len) == 0;
 }
 
-static void get_done(void *arg, int status, const void *value, size_t len)
+static void lane_get_done(void *arg, int status, const void *value, size_t len)
 {
 	struct lane *lane = arg;
 	uint32_t window = lane->phase == PHASE_MIXED ? lane->done_pair++ : lane->done_key;
@@ -186,20 +184,20 @@ static void get_done(void *arg, int status, const void *value, size_t len)
 	if (++lane->done_key == lane->keys)
 		lane->done_key = 0;
 	if (unlikely(status != 0))
-		failed(lane, status);
-	else if (!bench.no_verify && unlikely(!expected(value, len, window)))
+		lane_failed(lane, status);
+	else if (!bench.no_verify && unlikely(!value_expected(value, len, window)))
 		lane->worker->result.mismatches++;
 }
 
-static void large_done(void *arg, int status, const void *value, size_t len)
+static void lane_large_done(void *arg, int status, const void *value, size_t len)
 {
 	struct ticket *ticket = arg;
 	struct lane *lane = ticket->lane;
 
 	lane->done++;
 	if (unlikely(status != 0))
-		failed(lane, status);
-	else if (!bench.no_verify && unlikely(!expected(value, len, ticket->window)))
+		lane_failed(lane, status);
+	else if (!bench.no_verify && unlikely(!value_expected(value, len, ticket->window)))
 		lane->worker->result.mismatches++;
 	ticket->next = lane->ticket;
 	lane->ticket = ticket;
@@ -208,48 +206,48 @@ static void large_done(void *arg, int status, const void *value, size_t len)
 /*
  * Requests.
  */
-static int submit_set(struct lane *lane, const char *key, uint32_t window)
+static int lane_set(struct lane *lane, const char *key, uint32_t window)
 {
-	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size, set_done, lane);
+	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size, lane_set_done, lane);
 }
 
-static int submit_get(struct lane *lane, const char *key, uint32_t window)
+static int lane_get(struct lane *lane, const char *key, uint32_t window)
 {
 	struct ticket *ticket = lane->ticket;
 	int rc;
 
 	if (likely(!b.large))
-		return kv_submit_get(lane->kv, key, lane->key_len, get_done, lane);
+		return kv_submit_get(lane->kv, key, lane->key_len, lane_get_done, lane);
 	ticket->window = window;
 	lane->ticket = ticket->next; /* before: it may be answered within */
-	rc = kv_submit_get(lane->kv, key, lane->key_len, large_done, ticket);
+	rc = kv_submit_get(lane->kv, key, lane->key_len, lane_large_done, ticket);
 	if (rc != 0)
 		lane->ticket = ticket;
 	return rc;
 }
 
-static int submit_one(struct lane *lane)
+static int lane_submit(struct lane *lane)
 {
 	const char *key = lane->key + (size_t)lane->submit_key * lane->key_len;
 
 	switch (lane->phase) {
 	case PHASE_FILL:
 	case PHASE_SET:
-		return submit_set(lane, key, lane->submit_key);
+		return lane_set(lane, key, lane->submit_key);
 	case PHASE_GET:
-		return submit_get(lane, key, lane->submit_key);
+		return lane_get(lane, key, lane->submit_key);
 	case PHASE_MIXED:
 		if (lane->submitted % 2 == 0)
-			return submit_set(lane, key, lane->submit_pair);
-		return submit_get(lane, key, lane->submit_pair);
+			return lane_set(lane, key, lane->submit_pair);
+		return lane_get(lane, key, lane->submit_pair);
 	case PHASE_DELETE:
-		return kv_submit_delete(lane->kv, key, lane->key_len, set_done, lane);
+		return kv_submit_delete(lane->kv, key, lane->key_len, lane_set_done, lane);
 	}
 	return -EINVAL;
 }
 
 /* The next request is for the next key; in mixed, after the get of a pair. */
-static void advance(struct lane *lane)
+static void lane_advance(struct lane *lane)
 {
 	bool pair_done = lane->submitted % 2;
 
@@ -261,16 +259,16 @@ static void advance(struct lane *lane)
 		lane->submit_key = 0;
 }
 
-static void fill_lane(struct lane *lane, uint64_t now)
+static void lane_fill(struct lane *lane, uint64_t now)
 {
 	uint64_t before = lane->submitted, limit = MIN(lane->done + b.depth, lane->quota);
 	int rc = 0;
 
 	while (lane->submitted < limit) {
-		rc = submit_one(lane);
+		rc = lane_submit(lane);
 		if (unlikely(rc != 0))
 			break;
-		advance(lane);
+		lane_advance(lane);
 	}
 	if (unlikely(rc != 0 && rc != -EAGAIN)) {
 		bench_result_fail(&lane->worker->result, rc, rdmad_error());
@@ -280,8 +278,8 @@ static void fill_lane(struct lane *lane, uint64_t now)
 		lane->stamp[lane->stamp_head++ & lane->stamp_mask] = (struct stamp){now, lane->submitted};
 }
 
-/* Round trips of what was answered in this turn: all of one stamp are alike. */
-static void take_latency(struct lane *lane, uint64_t now)
+/* Round trips of the requests answered in this turn: all of one stamp are alike. */
+static void lane_latency(struct lane *lane, uint64_t now)
 {
 	while (lane->stamped != lane->done) {
 		struct stamp *s = &lane->stamp[lane->stamp_tail & lane->stamp_mask];
@@ -293,7 +291,7 @@ static void take_latency(struct lane *lane, uint64_t now)
 	}
 }
 
-static bool idle(const struct worker *w)
+static bool worker_idle(const struct bench_kv_worker *w)
 {
 	for (unsigned i = 0; i < w->lanes; i++)
 		if (w->lane[i].done != w->lane[i].submitted)
@@ -301,7 +299,7 @@ static bool idle(const struct worker *w)
 	return true;
 }
 
-static bool satisfied(const struct worker *w)
+static bool worker_satisfied(const struct bench_kv_worker *w)
 {
 	for (unsigned i = 0; i < w->lanes; i++)
 		if (w->lane[i].done < w->lane[i].quota)
@@ -310,59 +308,54 @@ static bool satisfied(const struct worker *w)
 }
 
 /* Send, receive, count. How many requests were answered, or a negative errno. */
-static int turn(struct worker *w, uint64_t *now)
+static int worker_turn(struct bench_kv_worker *w, uint64_t *now)
 {
 	int n;
 
 	if (likely(!w->stopping))
 		for (unsigned i = 0; i < w->lanes; i++)
-			fill_lane(&w->lane[i], *now);
-	if (unlikely(w->stopping && idle(w)))
+			lane_fill(&w->lane[i], *now);
+	if (unlikely(w->stopping && worker_idle(w)))
 		return 0;
-	n = kv_progress(w->lane[0].kv, SLICE_US);
+	n = kv_progress(w->lane[0].kv, CTL_SLICE_US);
 	*now = time_now();
 	if (!bench.no_latency)
 		for (unsigned i = 0; i < w->lanes; i++)
-			take_latency(&w->lane[i], *now);
+			lane_latency(&w->lane[i], *now);
 	return n;
 }
 
-static uint64_t answer_limit(void)
+static void worker_loop(struct bench_kv_worker *w)
 {
-	return ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
-}
-
-static void loop(struct worker *w)
-{
-	uint64_t now = w->result.begin, alive = now, limit = answer_limit();
+	uint64_t now = w->result.begin, alive = now, limit = ctl_answer_limit();
 	uint64_t until = w->duration >= TIME_NEVER - now ? TIME_NEVER : now + w->duration;
 	int n;
 
 	do {
 		bool interrupted = ctl_interrupted() && !w->ignore_interrupt;
 
-		if (now >= until || interrupted || satisfied(w))
+		if (now >= until || interrupted || worker_satisfied(w))
 			w->stopping = true;
-		n = turn(w, &now);
+		n = worker_turn(w, &now);
 		if (n > 0)
 			alive = now;
 		else if (n == 0 && interrupted)
 			n = -EINTR;
 		else if (n == 0 && now - alive > limit)
 			n = -ETIMEDOUT;
-	} while (n >= 0 && !(w->stopping && idle(w)));
+	} while (n >= 0 && !(w->stopping && worker_idle(w)));
 	w->result.end = now;
 	if (n < 0)
 		bench_result_fail(&w->result, n, n == -ETIMEDOUT ? "no answer in time" : rdmad_error());
 }
 
-static void run_worker(void *arg)
+static void worker_run(void *arg)
 {
-	struct worker *w = arg;
+	struct bench_kv_worker *w = arg;
 
 	w->stopping = false;
 	w->result.begin = time_now();
-	loop(w);
+	worker_loop(w);
 	for (unsigned i = 0; i < w->lanes; i++)
 		w->result.operations += w->lane[i].done;
 }
@@ -370,7 +363,7 @@ static void run_worker(void *arg)
 /*
  * Phases: all threads, from begin to end.
  */
-static void reset_lane(struct lane *lane, enum phase phase, uint64_t quota)
+static void lane_reset(struct lane *lane, enum phase phase, uint64_t quota)
 {
 	lane->submitted = lane->done = lane->stamped = 0;
 	lane->submit_key = lane->done_key = 0;
@@ -402,14 +395,14 @@ static void run_phase(const char *name, enum phase phase, uint64_t duration, uin
 	result->depth = b.depth;
 	result->way = way_of(phase);
 	for (uint64_t i = 0; i < bench.clients; i++)
-		reset_lane(&b.lane[i], phase, count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
+		lane_reset(&b.lane[i], phase, count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
 	for (uint64_t i = 0; i < bench.threads; i++) {
 		bench_result_init(&b.worker[i].result, name);
 		b.worker[i].duration = count ? TIME_NEVER : duration;
 		b.worker[i].ignore_interrupt = phase == PHASE_DELETE;
 	}
 	bench_take_usage(result, -1);
-	rc = bench_threads((unsigned)bench.threads, run_worker, b.worker, sizeof(b.worker[0]));
+	rc = bench_threads((unsigned)bench.threads, worker_run, b.worker, sizeof(b.worker[0]));
 	bench_take_usage(result, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
 		bench_result_merge(result, &b.worker[i].result);
@@ -513,7 +506,7 @@ static int prepare_size(void)
 		ctl_say("bench kv: %s takes values up to %llu bytes", bench.server, (unsigned long long)limit);
 		return CTL_FAILED;
 	}
-	/* What the last size left would take the place of what comes. */
+	/* The values of the last size would take the place of those to come. */
 	rc = b.keys && bench.size > WIRE_INLINE_MAX ? touch_all("delete", PHASE_DELETE) : CTL_OK;
 	if (rc != CTL_OK)
 		return rc;
@@ -561,7 +554,7 @@ static void make_prefix(void)
 	prefix = random;
 }
 
-static int make_keys(struct lane *lane, unsigned number, uint64_t keys)
+static int lane_keys(struct lane *lane, unsigned number, uint64_t keys)
 {
 	int len = snprintf(NULL, 0, KEY_FORMAT, prefix, number, 0u);
 
@@ -574,7 +567,7 @@ static int make_keys(struct lane *lane, unsigned number, uint64_t keys)
 	return 0;
 }
 
-static int make_lane(struct lane *lane, unsigned number)
+static int lane_make(struct lane *lane, unsigned number)
 {
 	uint32_t stamps = 1;
 
@@ -587,7 +580,7 @@ static int make_lane(struct lane *lane, unsigned number)
 		lane->tickets[i] = (struct ticket){.lane = lane, .next = lane->ticket};
 		lane->ticket = &lane->tickets[i];
 	}
-	if (!lane->stamp || !lane->tickets || make_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
+	if (!lane->stamp || !lane->tickets || lane_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
 		ctl_say("bench kv: no memory for the keys");
 		return CTL_FAILED;
 	}
@@ -595,7 +588,7 @@ static int make_lane(struct lane *lane, unsigned number)
 }
 
 /* Connections of one thread share its queues. */
-static int open_worker(struct worker *w)
+static int worker_open(struct bench_kv_worker *w)
 {
 	struct rdmad_options options;
 
@@ -618,21 +611,21 @@ static int make_workers(void)
 	int rc = CTL_OK;
 
 	for (uint64_t i = 0; i < bench.threads && rc == CTL_OK; i++) {
-		struct worker *w = &b.worker[i];
+		struct bench_kv_worker *w = &b.worker[i];
 
 		w->lane = &b.lane[next];
 		w->lanes = (unsigned)(bench.clients / bench.threads + (i < bench.clients % bench.threads));
 		for (unsigned j = 0; j < w->lanes && rc == CTL_OK; j++, next++) {
 			w->lane[j].worker = w;
-			rc = make_lane(&w->lane[j], (unsigned)next);
+			rc = lane_make(&w->lane[j], (unsigned)next);
 		}
 		if (rc == CTL_OK)
-			rc = open_worker(w);
+			rc = worker_open(w);
 	}
 	return rc;
 }
 
-/* They share queues of their own, so that the busy ones cost what they cost without them; over RDMA a queue holds some
+/* They share queues of their own, so that the busy connections cost no more beside them. Over RDMA a queue holds some
  * hundreds. */
 static int open_idle(void)
 {

@@ -5,9 +5,6 @@
 
 #include <stdlib.h>
 
-#define SLICE (200 * TIME_MS)
-#define TIMEOUT_DEFAULT (30 * TIME_S)
-
 static const char *sizes_text = "64";
 static uint64_t depth = 1, clients = 1;
 
@@ -31,13 +28,13 @@ const struct ctl_option ctl_bench_ping_options[] = {
 	{NULL},
 };
 
-struct client {
+struct bench_ping_client {
 	struct rdmad_ping *ping;
 	uint64_t sent, received, quota;
 };
 
-struct worker {
-	struct client *client;
+struct bench_ping_worker {
+	struct bench_ping_client *client;
 	unsigned clients;
 	uint64_t duration; /* TIME_NEVER: by quota */
 	struct bench_result result;
@@ -53,7 +50,7 @@ static int check_sizes(const char *text)
 	return MIN(n, 0);
 }
 
-static int send_some(struct client *c)
+static int client_send(struct bench_ping_client *c)
 {
 	uint64_t limit = MIN(c->received + bench.depth, c->quota);
 
@@ -69,10 +66,9 @@ static int send_some(struct client *c)
 	return 0;
 }
 
-static int receive_one(struct client *c, struct bench_result *result)
+static int client_receive(struct bench_ping_client *c, struct bench_result *result)
 {
-	uint64_t limit = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
-	uint64_t until = time_now() + limit, rtt = 0;
+	uint64_t until = time_now() + ctl_answer_limit(), rtt = 0;
 	int rc;
 
 	do {
@@ -90,19 +86,19 @@ static int receive_one(struct client *c, struct bench_result *result)
 }
 
 /* One message to and from each client. True: something is still to come. */
-static bool turn(struct worker *w, bool stopping)
+static bool worker_turn(struct bench_ping_worker *w, bool stopping)
 {
 	bool busy = false;
 	int rc = 0;
 
 	for (unsigned i = 0; i < w->clients && rc == 0 && !stopping; i++)
-		rc = send_some(&w->client[i]);
+		rc = client_send(&w->client[i]);
 	for (unsigned i = 0; i < w->clients && rc == 0; i++) {
-		struct client *c = &w->client[i];
+		struct bench_ping_client *c = &w->client[i];
 
 		if (c->sent == c->received)
 			continue;
-		rc = receive_one(c, &w->result);
+		rc = client_receive(c, &w->result);
 		busy = true;
 	}
 	if (rc != 0)
@@ -110,20 +106,20 @@ static bool turn(struct worker *w, bool stopping)
 	return busy && rc == 0;
 }
 
-static void run_worker(void *arg)
+static void worker_run(void *arg)
 {
-	struct worker *w = arg;
+	struct bench_ping_worker *w = arg;
 	uint64_t now = time_now(), until;
 
 	w->result.begin = now;
 	until = w->duration >= TIME_NEVER - now ? TIME_NEVER : now + w->duration;
-	while (turn(w, now >= until || ctl_interrupted()))
+	while (worker_turn(w, now >= until || ctl_interrupted()))
 		now = time_now();
 	w->result.end = time_now();
 }
 
-static void run_phase(struct client *client, struct worker *worker, uint64_t duration, uint64_t count,
-		      struct bench_result *result)
+static void run_phase(struct bench_ping_client *client, struct bench_ping_worker *worker, uint64_t duration,
+		      uint64_t count, struct bench_result *result)
 {
 	int rc;
 
@@ -137,7 +133,7 @@ static void run_phase(struct client *client, struct worker *worker, uint64_t dur
 		worker[i].duration = count ? TIME_NEVER : duration;
 	}
 	bench_take_usage(result, -1);
-	rc = bench_threads((unsigned)bench.threads, run_worker, worker, sizeof(worker[0]));
+	rc = bench_threads((unsigned)bench.threads, worker_run, worker, sizeof(worker[0]));
 	bench_take_usage(result, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
 		bench_result_merge(result, &worker[i].result);
@@ -145,7 +141,7 @@ static void run_phase(struct client *client, struct worker *worker, uint64_t dur
 		bench_result_fail(result, rc, "cannot start a thread");
 }
 
-static int open_all(struct client *client)
+static int open_all(struct bench_ping_client *client)
 {
 	struct rdmad_ping_options options = {
 		.size = (uint32_t)bench.size,
@@ -154,7 +150,7 @@ static int open_all(struct client *client)
 	};
 
 	ctl_library_options(&options.common);
-	options.common.timeout_us = MIN(ctl.timeout, SLICE) / TIME_US;
+	options.common.timeout_us = MIN(ctl.timeout, CTL_SLICE) / TIME_US;
 	options.common.credits = (uint32_t)MAX(bench.depth + 1, 32u);
 	for (uint64_t i = 0; i < bench.clients; i++) {
 		int rc = rdmad_ping_open(bench.server, &options, &client[i].ping);
@@ -167,7 +163,7 @@ static int open_all(struct client *client)
 	return CTL_OK;
 }
 
-static void share_out(struct client *client, struct worker *worker)
+static void share_out(struct bench_ping_client *client, struct bench_ping_worker *worker)
 {
 	for (uint64_t i = 0; i < bench.threads; i++) {
 		worker[i].client = client;
@@ -176,7 +172,7 @@ static void share_out(struct client *client, struct worker *worker)
 	}
 }
 
-static int measure(struct client *client, struct worker *worker, struct bench_result *result)
+static int measure(struct bench_ping_client *client, struct bench_ping_worker *worker, struct bench_result *result)
 {
 	int rc = CTL_OK;
 
@@ -194,8 +190,8 @@ static int measure(struct client *client, struct worker *worker, struct bench_re
 /* A connection has one size for life, so each round opens its own. */
 static int round_of_size(void)
 {
-	struct client *client = calloc(bench.clients, sizeof(*client));
-	struct worker *worker = calloc(bench.threads, sizeof(*worker));
+	struct bench_ping_client *client = calloc(bench.clients, sizeof(*client));
+	struct bench_ping_worker *worker = calloc(bench.threads, sizeof(*worker));
 	struct bench_result *result = malloc(sizeof(*result));
 	int rc = CTL_FAILED;
 

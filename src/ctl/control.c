@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #define ANSWER_MAX (64u << 20)
-#define TIMEOUT_DEFAULT (10 * TIME_S)
+#define ANSWER_LIMIT (10 * TIME_S) /* unless --timeout says another */
 
 static int connect_to(const char *path, int *out)
 {
-	uint64_t timeout = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
+	uint64_t timeout = ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout;
 	struct timeval limit = {.tv_sec = (time_t)(timeout / TIME_S),
 				.tv_usec = (suseconds_t)(timeout % TIME_S / TIME_US)};
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};

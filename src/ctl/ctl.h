@@ -1,5 +1,5 @@
 /*
- * ctl: rdmactl, one file per subcommand. Data goes to stdout, every other word to stderr.
+ * ctl: rdmactl, one file per subcommand. Data goes to stdout, all other text to stderr.
  *
  * A command is a row of ctl_commands and its options are a table beside its code: parser, usage, shell
  * completion and the check of the manual page all read these tables. See rdmactl(1) for what users are promised.
@@ -82,7 +82,7 @@ struct ctl_settings {
 extern struct ctl_settings ctl;
 
 /* Apply argv[0..argc-1]: options of `own` (NULL: none) and of ctl_globals anywhere, until "--"; the rest goes to
- * `arguments`, whose text has room for argc. With `first_only`, stops in front of the first word that is no
+ * `arguments`, whose text has room for argc. With `first_only` it stops in front of the first word that is no
  * option and answers how many words it took; else 0. -EINVAL after saying what is wrong. */
 int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments,
 		      bool first_only);
@@ -91,6 +91,13 @@ int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv,
  * Answers how many there are, at most `max`; -EINVAL for what is none, -ERANGE beyond the limit, too
  * many or an empty range. */
 int ctl_sizes_parse(const char *text, uint64_t limit, uint64_t *sizes, size_t max);
+
+/* How long to wait for an answer before giving up, ns: --timeout, 30 s unless it is given. */
+uint64_t ctl_answer_limit(void);
+
+/* A wait is cut into pieces of this length, so that Ctrl-C is seen. */
+#define CTL_SLICE (200 * TIME_MS)
+#define CTL_SLICE_US (CTL_SLICE / TIME_US)
 
 /* The options for the library that ctl_globals gave. */
 void ctl_library_options(struct rdmad_options *options);
@@ -108,10 +115,10 @@ int ctl_run(int argc, const char **argv);
 /* The row whose name are the first words of argv; *words is how many that took. NULL: none. */
 const struct ctl_command *ctl_command_find(int argc, const char **argv, int *words);
 
-/* Say how to see the usage, where the rest was said. Answers CTL_USAGE. */
+/* Say how to see the usage, after a message about the fault. Answers CTL_USAGE. */
 int ctl_usage_hint(void);
 
-/* Say what is wrong with the call and how to see the usage. Answers CTL_USAGE. */
+/* Say what is wrong with the call, and how to see the usage. Answers CTL_USAGE. */
 int ctl_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Name of the command that runs, for messages: "kv get". */
@@ -195,7 +202,6 @@ void ctl_table_destroy(struct ctl_table *table);
  * control.c: the daemon's control socket.
  */
 int ctl_control(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_control_options[];
 
 /*
  * ping.c
@@ -222,6 +228,9 @@ bool ctl_kv_status_final(int status);
 /* Connect to ctl.host. 0, or says why not and answers an exit status. */
 int ctl_kv_open(void **kv);
 
+/* Send and receive until a request is answered. 0, -EINTR, -ETIMEDOUT or -ENOTCONN. */
+int ctl_kv_await(void *kv);
+
 /* Say that the running command failed at `key`; an exit status. */
 int ctl_kv_fail(int error, const char *key);
 /* Say that there is no such key, in JSON too. CTL_NOT_FOUND. */
@@ -235,7 +244,7 @@ int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char 
 		      char **owned);
 
 /*
- * kv_keys.c: more of what is done to keys that are named.
+ * kv_keys.c: the other commands for named keys.
  */
 int ctl_kv_mget(const struct ctl_arguments *arguments);
 int ctl_kv_mset(const struct ctl_arguments *arguments);
@@ -245,14 +254,14 @@ int ctl_kv_ttl(const struct ctl_arguments *arguments);
 int ctl_kv_stat(const struct ctl_arguments *arguments);
 extern const struct ctl_option ctl_kv_mset_options[], ctl_kv_cas_options[];
 
-/* What is left of a time to live, in text: "never", "12.5 s". Returns buf. */
+/* The rest of a time to live, in text: "never", "12.5 s". Returns buf. */
 char *ctl_kv_ttl_text(uint64_t ttl_us, char buf[static 32]);
 
 /* The same as JSON: microseconds, or null. */
 json_t *ctl_kv_ttl_json(uint64_t ttl_us);
 
 /*
- * kv_walk.c: what is done to all keys, or those with a prefix.
+ * kv_walk.c: commands for all keys, or those with a prefix.
  */
 int ctl_kv_list(const struct ctl_arguments *arguments);
 int ctl_kv_bigkeys(const struct ctl_arguments *arguments);
@@ -260,12 +269,11 @@ int ctl_kv_flush(const struct ctl_arguments *arguments);
 extern const struct ctl_option ctl_kv_list_options[], ctl_kv_bigkeys_options[], ctl_kv_flush_options[];
 
 /*
- * gpu.c: the gpu service, and one image; bench_gpu.c: many.
+ * gpu.c: the gpu service, and one image.
  */
 int ctl_gpu_quantize(const struct ctl_arguments *arguments);
 int ctl_gpu_info(const struct ctl_arguments *arguments);
-int ctl_gpu_bench(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_gpu_quantize_options[], ctl_gpu_bench_options[];
+extern const struct ctl_option ctl_gpu_quantize_options[];
 
 /* Of --mode; says what is wrong. */
 int ctl_gpu_check_mode(const char *text);
@@ -275,15 +283,15 @@ const char *ctl_gpu_mode_name(enum rdmad_gpu_mode mode);
 void ctl_gpu_options(struct rdmad_gpu_options *options, const char *mode);
 
 /*
- * gpu_image.c: grey images of 8 bits. Of PNG, colours become grey by 0.2126 red + 0.7152 green + 0.0722 blue of their values as they
- * are, transparency is left out, and samples of 16 bits become 8, rounded; of PGM, values are scaled to 255.
+ * gpu_image.c: grey images of 8 bits. Colours of a PNG become grey by 0.2126 red + 0.7152 green + 0.0722 blue of the values in
+ * the file. Its transparency is left out, and its samples of 16 bits are rounded to 8. Values of a PGM are scaled to 255.
  */
 struct image {
 	uint32_t width, height;
 	uint8_t *pixels;
 };
 
-/* An image from the bytes of a file, to be released; NULL, or what is wrong with it, perhaps in `why`. */
+/* An image from the bytes of a file, to be released. NULL, or the fault in words, perhaps in `why`. */
 const char *image_parse(const void *data, size_t len, struct image *image, char *why, size_t why_size);
 void image_release(struct image *image);
 
@@ -329,7 +337,7 @@ struct script_reader {
 	char *buffer;
 	size_t begin, end, room;
 	bool eof;
-	/* Called before a read that may block, so that what was asked for gets answered. */
+	/* Called before a read that may block, so that requests under way are answered. */
 	void (*idle)(void *arg);
 	void *arg;
 };
@@ -338,7 +346,7 @@ struct script_reader {
 int script_read(struct script_reader *reader, const char **line, size_t *len);
 /* The next `want` bytes at least, fewer at the end, valid until the next call. 0 or -errno. */
 int script_peek(struct script_reader *reader, size_t want, const char **data, size_t *have);
-/* 0, -EPROTO: there are not so many, or -errno. What was peeked stays valid where it had `n` bytes. */
+/* 0, -EPROTO: there are not so many, or -errno. Peeked data stays valid where it had `n` bytes. */
 int script_skip(struct script_reader *reader, size_t n);
 void script_reader_destroy(struct script_reader *reader);
 
@@ -351,7 +359,7 @@ struct record {
 	const void *key, *value;
 	size_t key_len, value_len;
 	uint64_t ttl_us; /* 0: does not expire */
-	json_t *json;    /* these two: what the above is in, if need be */
+	json_t *json;    /* this and the next: the memory of the above, if need be */
 	char *owned[2];
 };
 
@@ -403,7 +411,7 @@ struct bench_plan {
 
 extern struct bench_plan bench; /* read by all threads, written between rounds */
 
-/* What a thread, or all of them, measured in one phase. */
+/* The measurements of a thread, or of all of them, in one phase. */
 struct bench_result {
 	const char *op;
 	uint64_t size, operations, mismatches;
@@ -434,7 +442,7 @@ void bench_print_head(const char *transport);
 double bench_per_second(const struct bench_result *result);
 json_t *bench_result_json(const struct bench_result *result);
 
-/* What --json prints about a benchmark. Takes `rows`. */
+/* The object that --json prints about a benchmark. Takes `rows`. */
 json_t *bench_summary(const char *what, json_t *rows);
 
 /* Say what is wrong with a result, if anything. Answers an exit status. */
@@ -462,6 +470,12 @@ extern const struct ctl_option ctl_bench_sweep_options[];
 /* The first size from which on the second way is at least as fast as the first at every size, 0: none. `eager` and
  * `rendezvous` are operations per second at sizes[i], 0 where one was not measured: such sizes do not count. */
 uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const double *rendezvous, size_t n);
+
+/*
+ * bench_gpu.c: many images through the gpu service.
+ */
+int ctl_bench_gpu(const struct ctl_arguments *arguments);
+extern const struct ctl_option ctl_bench_gpu_options[];
 
 /*
  * plot.c: a picture of curves, both axes logarithmic.

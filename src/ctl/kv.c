@@ -44,6 +44,20 @@ const char *ctl_kv_status_text(int status)
 	return *rdmad_error() ? rdmad_error() : strerror(-status);
 }
 
+int ctl_kv_await(void *kv)
+{
+	uint64_t until = time_now() + ctl_answer_limit();
+	int rc;
+
+	while ((rc = kv_progress(kv, CTL_SLICE_US)) == 0) {
+		if (ctl_interrupted())
+			return -EINTR;
+		if (time_now() >= until)
+			return -ETIMEDOUT;
+	}
+	return MIN(rc, 0);
+}
+
 int ctl_kv_fail(int error, const char *key)
 {
 	return ctl_fail(error, NULL, "%s %.200s", ctl_command_name(), key);

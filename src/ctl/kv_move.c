@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #define FLIGHT_MAX (16 * MIB) /* bytes of values under way, unless one alone has more */
-#define SLICE_US 200000
-#define TIMEOUT_DEFAULT (30 * TIME_S)
 
 static const char *prefix = "", *format_name = "json";
 
@@ -276,35 +274,19 @@ static void put_done(void *arg, const struct kv_result *result)
 	free(put);
 }
 
-/* Wait until something is answered. 0, -EINTR, -ETIMEDOUT, -ENOTCONN. */
-static int progress(const struct importing *import)
-{
-	uint64_t limit = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
-	uint64_t until = time_now() + limit;
-	int rc;
-
-	while ((rc = kv_progress(import->kv, SLICE_US)) == 0) {
-		if (ctl_interrupted())
-			return -EINTR;
-		if (time_now() >= until)
-			return -ETIMEDOUT;
-	}
-	return MIN(rc, 0);
-}
-
-static int submit(struct importing *import, struct put *put, const struct record *record, const void *value)
+static int import_submit(struct importing *import, struct put *put, const struct record *record, const void *value)
 {
 	struct kv_put_options options = {.ttl_us = record->ttl_us};
 	int rc = 0;
 
 	while (rc == 0 && import->flight && import->flight + put->flight > FLIGHT_MAX)
-		rc = progress(import);
+		rc = ctl_kv_await(import->kv);
 	while (rc == 0) {
 		rc = kv_submit_put(import->kv, record->key, record->key_len, value, record->value_len, &options,
 				   put_done, put);
 		if (rc != -EAGAIN)
 			break;
-		rc = progress(import);
+		rc = ctl_kv_await(import->kv);
 	}
 	return rc;
 }
@@ -325,7 +307,7 @@ static void import_record(struct importing *import, const struct record *record)
 		put->flight = put->len;
 		value = memcpy(put->value, record->value, put->len);
 	}
-	rc = submit(import, put, record, value);
+	rc = import_submit(import, put, record, value);
 	if (rc == 0) {
 		import->flight += put->flight;
 		return;
@@ -399,7 +381,7 @@ static void import_all(struct importing *import, int fd)
 	if (rc < 0 && rc != -EINTR)
 		record_failed(import, import->line + 1, strerror(-rc));
 	while (!import->error && kv_outstanding(import->kv))
-		import->error = progress(import);
+		import->error = ctl_kv_await(import->kv);
 	script_reader_destroy(&reader);
 }
 

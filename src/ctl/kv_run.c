@@ -1,7 +1,7 @@
 /*
  * kv_run.c: carry out a command file. Requests go out without waiting for each other's answers; those for one
  * key are carried out in their order, so a get sees the sets in front of it. Answers of large values come
- * behind those of small ones: what gets print is put in order here.
+ * behind those of small ones: the output of gets is put in order here.
  */
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SLICE_US 200000 /* a wait is cut into pieces so that Ctrl-C is seen */
-#define TIMEOUT_DEFAULT (30 * TIME_S)
 #define HELD_MAX (256 * MIB) /* large values on their way at a time, but for one */
 
 struct key {
@@ -33,16 +31,16 @@ struct run {
 	void *kv;
 	uint64_t line, sets, gets, failed;
 	struct keys keys;
-	struct request *first, **last; /* gets, in the order in which they are shown */
-	size_t held;                   /* bytes of large values on their way */
-	json_t *results;               /* NULL unless --json */
+	struct run_request *first, **last; /* gets, in the order in which they are shown */
+	size_t held;                       /* bytes of large values on their way */
+	json_t *results;                   /* NULL unless --json */
 	uint64_t random;
 	int error; /* what ended the run */
 };
 
 /* A request on its way. */
-struct request {
-	struct request *next; /* get behind this one */
+struct run_request {
+	struct run_request *next; /* get behind this one */
 	struct run *run;
 	struct key *key;
 	uint64_t line;
@@ -132,7 +130,7 @@ static void line_failed(struct run *run, uint64_t line, const char *what)
 	ctl_say("%s:%llu: %s", run->name, (unsigned long long)line, what);
 }
 
-static void request_failed(const struct request *r, const char *why)
+static void request_failed(const struct run_request *r, const char *why)
 {
 	char text[512];
 
@@ -149,7 +147,7 @@ static void connection_ended(struct run *run)
 		run->error = -ENOTCONN;
 }
 
-static void add_result(struct run *run, const struct request *r, bool found, const void *value, size_t len)
+static void add_result(struct run *run, const struct run_request *r, bool found, const void *value, size_t len)
 {
 	json_t *o = json_pack("{s:I, s:b}", "line", (json_int_t)r->line, "found", found);
 
@@ -159,7 +157,7 @@ static void add_result(struct run *run, const struct request *r, bool found, con
 }
 
 /* Data of a get: the value, "" where the key is missing. */
-static void show(struct run *run, const struct request *r, bool found, const void *value, size_t len)
+static void run_show(struct run *run, const struct run_request *r, bool found, const void *value, size_t len)
 {
 	if (run->results) {
 		add_result(run, r, found, value, len);
@@ -173,19 +171,19 @@ static void show(struct run *run, const struct request *r, bool found, const voi
 	putchar('\n');
 }
 
-static void request_free(struct request *r)
+static void request_free(struct run_request *r)
 {
 	r->run->held -= r->held;
 	free(r->value);
 	free(r);
 }
 
-static void request_end(struct request *r, const void *value, size_t len)
+static void request_end(struct run_request *r, const void *value, size_t len)
 {
 	struct run *run = r->run;
 
 	if (r->verb != SCRIPT_SET && (r->status == 0 || r->status == -ENOENT))
-		show(run, r, r->status == 0, r->status == 0 ? value : "", r->status == 0 ? len : 0);
+		run_show(run, r, r->status == 0, r->status == 0 ? value : "", r->status == 0 ? len : 0);
 	else if (r->status != 0 && ctl_kv_status_final(r->status))
 		request_failed(r, ctl_kv_status_text(r->status));
 	else if (r->status != 0)
@@ -196,7 +194,7 @@ static void request_end(struct request *r, const void *value, size_t len)
 /* The next get that is to be shown was answered, and with it those that only waited for it. */
 static void first_answered(struct run *run, const void *value, size_t len)
 {
-	struct request *r = run->first;
+	struct run_request *r = run->first;
 
 	do {
 		run->first = r->next;
@@ -210,7 +208,7 @@ static void first_answered(struct run *run, const void *value, size_t len)
 }
 
 /* Those in front of it have no answer yet: its value is kept until then. */
-static void keep(struct request *r, const void *value, size_t len)
+static void request_keep(struct run_request *r, const void *value, size_t len)
 {
 	if (r->status != 0)
 		return;
@@ -222,9 +220,9 @@ static void keep(struct request *r, const void *value, size_t len)
 	r->len = len;
 }
 
-static void answered(void *arg, int status, const void *value, size_t len)
+static void request_answered(void *arg, int status, const void *value, size_t len)
 {
-	struct request *r = arg;
+	struct run_request *r = arg;
 
 	r->answered = true;
 	r->status = status;
@@ -238,41 +236,25 @@ static void answered(void *arg, int status, const void *value, size_t len)
 	if (r->run->first == r)
 		first_answered(r->run, value, len);
 	else
-		keep(r, value, len);
+		request_keep(r, value, len);
 }
 
-/* Wait until a request is answered. 0, -EINTR, -ETIMEDOUT, -ENOTCONN. */
-static int progress(struct run *run)
-{
-	uint64_t limit = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
-	uint64_t until = time_now() + limit;
-	int rc;
-
-	while ((rc = kv_progress(run->kv, SLICE_US)) == 0) {
-		if (ctl_interrupted())
-			return -EINTR;
-		if (time_now() >= until)
-			return -ETIMEDOUT;
-	}
-	return MIN(rc, 0);
-}
-
-static void drain(void *arg)
+static void run_drain(void *arg)
 {
 	struct run *run = arg;
 
 	while (!run->error && kv_outstanding(run->kv))
-		run->error = progress(run);
-	fflush(stdout); /* who feeds us by a pipe waits for it */
+		run->error = ctl_kv_await(run->kv);
+	fflush(stdout); /* the program that feeds us by a pipe may wait for it */
 }
 
-static int submit_once(struct run *run, struct request *r, const void *value, size_t len)
+static int run_submit_once(struct run *run, struct run_request *r, const void *value, size_t len)
 {
 	int rc;
 
 	if (r->verb == SCRIPT_SET)
-		return kv_submit_set(run->kv, r->key->text, r->key->len, value, len, answered, r);
-	rc = kv_submit_get(run->kv, r->key->text, r->key->len, answered, r);
+		return kv_submit_set(run->kv, r->key->text, r->key->len, value, len, request_answered, r);
+	rc = kv_submit_get(run->kv, r->key->text, r->key->len, request_answered, r);
 	if (rc != 0)
 		return rc;
 	r->key->gets++;
@@ -283,18 +265,18 @@ static int submit_once(struct run *run, struct request *r, const void *value, si
 
 /* A get whose value's length is not known may have to be sent a second time: no set of its key may come between. And
  * only so many bytes of large values are held. */
-static int wait_for_turn(struct run *run, const struct request *r)
+static int run_wait_for_turn(struct run *run, const struct run_request *r)
 {
 	int rc = 0;
 
 	while (rc == 0 && ((r->verb == SCRIPT_SET && r->key->gets) || (run->held && run->held + r->held > HELD_MAX)))
-		rc = progress(run);
+		rc = ctl_kv_await(run->kv);
 	return rc;
 }
 
-static struct request *request_new(struct run *run, enum script_verb verb, struct key *key)
+static struct run_request *request_new(struct run *run, enum script_verb verb, struct key *key)
 {
-	struct request *r = calloc(1, sizeof(*r));
+	struct run_request *r = calloc(1, sizeof(*r));
 
 	if (!r) {
 		line_failed(run, run->line, "no memory for the request");
@@ -307,13 +289,13 @@ static struct request *request_new(struct run *run, enum script_verb verb, struc
 	return r;
 }
 
-static void submit(struct run *run, struct request *r, const void *value, size_t len)
+static void run_submit(struct run *run, struct run_request *r, const void *value, size_t len)
 {
-	int rc = wait_for_turn(run, r);
+	int rc = run_wait_for_turn(run, r);
 
 	run->held += r->held;
-	while (rc == 0 && (rc = submit_once(run, r, value, len)) == -EAGAIN)
-		rc = progress(run);
+	while (rc == 0 && (rc = run_submit_once(run, r, value, len)) == -EAGAIN)
+		rc = ctl_kv_await(run->kv);
 	if (rc == 0)
 		return;
 	if (rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -EINTR)
@@ -323,20 +305,20 @@ static void submit(struct run *run, struct request *r, const void *value, size_t
 	request_free(r);
 }
 
-static void get(struct run *run, enum script_verb verb, struct key *key)
+static void run_get(struct run *run, enum script_verb verb, struct key *key)
 {
-	struct request *r = request_new(run, verb, key);
+	struct run_request *r = request_new(run, verb, key);
 
 	if (!r)
 		return;
 	r->held = key->value_len;
-	submit(run, r, NULL, 0);
+	run_submit(run, r, NULL, 0);
 }
 
 /* A value that does not fit a message is fetched from where it is, after the line was left. */
-static void set(struct run *run, struct key *key, const char *value, size_t len)
+static void run_set(struct run *run, struct key *key, const char *value, size_t len)
 {
-	struct request *r = request_new(run, SCRIPT_SET, key);
+	struct run_request *r = request_new(run, SCRIPT_SET, key);
 
 	if (!r)
 		return;
@@ -352,12 +334,12 @@ static void set(struct run *run, struct key *key, const char *value, size_t len)
 		memcpy(r->value, value, len);
 		value = r->value;
 	}
-	submit(run, r, value, len);
+	run_submit(run, r, value, len);
 }
 
-static void set_random(struct run *run, struct key *key, uint64_t size)
+static void run_set_random(struct run *run, struct key *key, uint64_t size)
 {
-	struct request *r = request_new(run, SCRIPT_SET, key);
+	struct run_request *r = request_new(run, SCRIPT_SET, key);
 
 	if (!r)
 		return;
@@ -370,16 +352,16 @@ static void set_random(struct run *run, struct key *key, uint64_t size)
 	}
 	key->value_len = r->held = r->len;
 	script_random_text(r->value, r->len, &run->random);
-	submit(run, r, r->value, r->len);
+	run_submit(run, r, r->value, r->len);
 }
 
-static void print_all(struct run *run)
+static void run_print_all(struct run *run)
 {
 	for (size_t i = 0; i < run->keys.count && !run->error; i++)
-		get(run, SCRIPT_PRINTKV, run->keys.key[i]);
+		run_get(run, SCRIPT_PRINTKV, run->keys.key[i]);
 }
 
-static void carry_out(struct run *run, const struct script_command *c)
+static void run_carry_out(struct run *run, const struct script_command *c)
 {
 	struct key *key = NULL;
 
@@ -396,23 +378,23 @@ static void carry_out(struct run *run, const struct script_command *c)
 	case SCRIPT_NONE:
 		break;
 	case SCRIPT_SET:
-		set(run, key, c->value, c->value_len);
+		run_set(run, key, c->value, c->value_len);
 		break;
 	case SCRIPT_GET:
-		get(run, SCRIPT_GET, key);
+		run_get(run, SCRIPT_GET, key);
 		break;
 	case SCRIPT_SETSIZE:
-		set_random(run, key, c->size);
+		run_set_random(run, key, c->size);
 		break;
 	case SCRIPT_PRINTKV:
-		print_all(run);
+		run_print_all(run);
 		break;
 	}
 }
 
 static void run_lines(struct run *run, int fd)
 {
-	struct script_reader reader = {.fd = fd, .idle = drain, .arg = run};
+	struct script_reader reader = {.fd = fd, .idle = run_drain, .arg = run};
 	struct script_command command;
 	const char *line, *wrong;
 	size_t len;
@@ -424,11 +406,11 @@ static void run_lines(struct run *run, int fd)
 		if (wrong)
 			line_failed(run, run->line, wrong);
 		else
-			carry_out(run, &command);
+			run_carry_out(run, &command);
 	}
 	if (rc < 0 && rc != -EINTR)
 		line_failed(run, run->line + 1, strerror(-rc));
-	drain(run);
+	run_drain(run);
 	script_reader_destroy(&reader);
 }
 

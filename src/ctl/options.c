@@ -295,6 +295,11 @@ int ctl_sizes_parse(const char *text, uint64_t limit, uint64_t *sizes, size_t ma
 	return rc < 0 ? rc : (int)n;
 }
 
+uint64_t ctl_answer_limit(void)
+{
+	return ctl.timeout == TIME_NEVER ? 30 * TIME_S : ctl.timeout;
+}
+
 void ctl_library_options(struct rdmad_options *options)
 {
 	memset(options, 0, sizeof(*options));

@@ -7,9 +7,6 @@
 #include <time.h>
 
 #define COUNT_DEFAULT 1000
-/* A wait is cut into pieces so that Ctrl-C is seen. */
-#define SLICE (200 * TIME_MS)
-#define TIMEOUT_DEFAULT (30 * TIME_S)
 
 static uint64_t count, size = 64, interval = TIME_NEVER, depth = 1;
 static bool verify;
@@ -51,10 +48,9 @@ static void take_usage(struct run *run, double sign)
 }
 
 /* The next round trip; a pong that differs counts as one. -EINTR, -ETIMEDOUT or the library's. */
-static int receive(struct run *run, uint64_t *rtt)
+static int run_receive(struct run *run, uint64_t *rtt)
 {
-	uint64_t limit = ctl.timeout == TIME_NEVER ? TIMEOUT_DEFAULT : ctl.timeout;
-	uint64_t until = time_now() + limit;
+	uint64_t until = time_now() + ctl_answer_limit();
 	int rc;
 
 	do {
@@ -92,7 +88,7 @@ static int flood(struct run *run)
 	int rc;
 
 	while ((rc = fill(run, count)) == 0 && run->sent != run->received) {
-		rc = receive(run, &rtt);
+		rc = run_receive(run, &rtt);
 		if (rc != 0)
 			break;
 	}
@@ -116,7 +112,7 @@ static int one_by_one(struct run *run)
 		rc = fill(run, run->sent + 1);
 		if (rc != 0 || run->sent == run->received)
 			break;
-		rc = receive(run, &rtt);
+		rc = run_receive(run, &rtt);
 		if (rc != 0)
 			break;
 		if (!ctl.json && !ctl.quiet) {
@@ -191,7 +187,7 @@ static int open_ping(struct run *run)
 	};
 
 	ctl_library_options(&options.common);
-	options.common.timeout_us = MIN(ctl.timeout, SLICE) / TIME_US;
+	options.common.timeout_us = MIN(ctl.timeout, CTL_SLICE) / TIME_US;
 	options.common.credits = (uint32_t)MAX(depth + 1, 32u);
 	return rdmad_ping_open(run->server, &options, &run->ping);
 }
