@@ -35,7 +35,7 @@ void must_fail(const char *condition, const char *function, const char *file, in
 #ifdef RDMAD_CONTRACTS
 #define must(condition) (likely(condition) ? (void)0 : must_fail(#condition, __func__, __FILE__, __LINE__))
 #else
-#define must(condition) ((void)sizeof(!(condition)))
+#define must(condition) ((void)(false && (condition)))
 #endif
 
 /* The calling thread, never 0: keep it where something belongs to one thread or a lock is held, and compare. */
