@@ -83,7 +83,7 @@ static const struct {
 	{"listen = [\"\"];", "listen: "},
 	{"listen = [\"http://a\"];", "there is no such scheme"},
 	{"listen = [\"a:70000\"];", "the port is not a number"},
-	{"kv = { eviction = \"fifo\"; };", "there is no \"fifo\"; there are none, lru"},
+	{"kv = { eviction = \"fifo\"; };", "there is no \"fifo\"; there are none, s3-fifo"},
 	{"log = { target = \"file:here\"; };", "is not \"stderr\", \"syslog\" or \"file:/path\""},
 	{"log = { level = \"loud\"; };", "there are error, warn, info, debug"},
 	{"message_size = \"32K\"; message_max = \"16K\";", "message_max is less than message_size"},
@@ -161,7 +161,7 @@ START_TEST(reads)
 			      "port = 5000; poll = \"always\"; require_rdma = true; device = \"rxe0\";\n"
 			      "services = \"kv\"; unix_mode = \"0600\"; keepalive = \"0\";\n"
 			      "max_connections=7;workers: 3\n"
-			      "kv = { memory = \"1.5G\"; eviction = \"lru\"; };\n"
+			      "kv = { memory = \"1.5G\"; eviction = \"s3-fifo\"; };\n"
 			      "log : { level = \"debug\"; target = \"file:/tmp/x\"; };\n",
 			      &c),
 			 0);
@@ -176,7 +176,7 @@ START_TEST(reads)
 	ck_assert_uint_eq(c->max_connections, 7);
 	ck_assert_uint_eq(c->workers, 3);
 	ck_assert_uint_eq(c->kv_memory, 3 * GIB / 2);
-	ck_assert_uint_eq(c->kv_eviction, STORE_EVICT_LRU);
+	ck_assert_uint_eq(c->kv_eviction, STORE_EVICT_S3_FIFO);
 	ck_assert_uint_eq(c->log_level, LOG_LEVEL_DEBUG);
 	ck_assert_str_eq(c->log_target, "file:/tmp/x");
 	config_free(c);
@@ -246,6 +246,23 @@ START_TEST(merges)
 }
 END_TEST
 
+/* One policy under its name and its old name, so a file with the one in place of the other changes nothing. */
+START_TEST(reads_a_former_word)
+{
+	struct config *old, *now;
+	char changed[256] = "";
+
+	ck_assert_int_eq(load("kv = { eviction = \"lru\"; };", &old), 0);
+	ck_assert_int_eq(load("kv = { eviction = \"s3-fifo\"; };", &now), 0);
+	ck_assert_uint_eq(old->kv_eviction, STORE_EVICT_S3_FIFO);
+	ck_assert_uint_eq(now->kv_eviction, STORE_EVICT_S3_FIFO);
+	config_merge(old, now, note_change, changed);
+	ck_assert_str_eq(changed, "");
+	config_free(now);
+	config_free(old);
+}
+END_TEST
+
 /* The sample with every setting uncommented says the same as the table. */
 START_TEST(sample_is_true)
 {
@@ -290,6 +307,7 @@ int main(void)
 	tcase_add_test(tc, fills_in_the_port);
 	tcase_add_test(tc, overrides);
 	tcase_add_test(tc, merges);
+	tcase_add_test(tc, reads_a_former_word);
 	tcase_add_test(tc, sample_is_true);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

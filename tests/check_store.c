@@ -1,4 +1,6 @@
 /* check_store: each operation and its edges; memory, eviction, model and threads in store_*.c. */
+#include <signal.h>
+
 #include "store/internal.h"
 #include "store_common.h"
 
@@ -125,7 +127,7 @@ START_TEST(test_versions_rise)
 		if (i % 3 == 0) /* what is created again must not look as what was deleted */
 			ck_assert_int_eq(store_delete(f.store, "k", 1, version, NOW), 1);
 		if (i % 10 == 0)
-			store_flush(f.store);
+			fixture_flush(&f);
 	}
 }
 END_TEST
@@ -212,7 +214,7 @@ static void meet_fate(enum fate fate)
 		ck_assert_int_eq(store_delete(f.store, "k", 1, 0, NOW), 1);
 		break;
 	case FLUSHED:
-		ck_assert_uint_eq(store_flush(f.store), 1);
+		ck_assert_uint_eq(fixture_flush(&f), 1);
 		break;
 	case EXPIRED:
 		ck_assert_int_eq(store_expire(f.store, "k", 1, NOW + 1, NOW), 1);
@@ -240,7 +242,7 @@ START_TEST(test_pin_outlives)
 		ck_assert_int_eq(store_set(f.store, &i, sizeof(i), "xxxxxxxx", 8, NULL, NOW, NULL), 0);
 	store_unpin(f.store, &two);
 	ck_assert(pattern_holds(ref.addr, size));
-	store_flush(f.store);
+	fixture_flush(&f);
 	ck_assert_uint_eq(fixture_stats(&f).bytes_asked, size + 1);
 	ck_assert_uint_eq(fixture_stats(&f).pins, 1);
 	store_unpin(f.store, &ref);
@@ -560,11 +562,14 @@ START_TEST(test_scan_one_tag)
 	static const unsigned rooms[] = {1, 2, 31, 32, 33, 1000};
 	struct index_cursor cursor = {0};
 	unsigned count[301] = {0};
+	struct lock lock = {0};
 	struct index x;
 
 	ck_assert_int_eq(index_init(&x), 0);
+	lock_take(&lock, LOCK_STRIPE);
 	for (uint32_t link = 1; link <= 300; link++)
 		ck_assert_int_eq(index_insert(&x, link % 3 ? 0 : UINT32_MAX, link), 0);
+	lock_give(&lock, LOCK_STRIPE);
 	do {
 		count[0] = rooms[_i];
 		index_scan(&x, &cursor, see_link, count);
@@ -621,6 +626,85 @@ START_TEST(test_stats)
 }
 END_TEST
 
+/* Each breaks a promise of store.h or of the store's locks, which builds with contracts answer with SIGABRT. */
+static void publish_what_is_published(void)
+{
+	struct store_ref ref;
+
+	set_text(f.store, "k", "v", NOW);
+	store_get(f.store, "k", 1, NOW, &ref);
+	store_publish(f.store, &ref, NULL, NOW, NULL);
+}
+
+static void abandon_what_is_pinned(void)
+{
+	struct store_ref ref;
+
+	set_text(f.store, "k", "v", NOW);
+	store_get(f.store, "k", 1, NOW, &ref);
+	store_abandon(f.store, &ref);
+}
+
+static void unpin_what_is_reserved(void)
+{
+	struct store_ref ref;
+
+	store_reserve(f.store, "k", 1, 1, NOW, &ref);
+	store_unpin(f.store, &ref);
+}
+
+static void destroy_with_a_pin(void)
+{
+	struct store_ref ref;
+
+	set_text(f.store, "k", "v", NOW);
+	store_get(f.store, "k", 1, NOW, &ref);
+	store_destroy(f.store);
+}
+
+static void take_locks_against_their_order(void)
+{
+	struct lock heap = {0}, stripe = {0};
+
+	lock_take(&heap, LOCK_HEAP);
+	lock_take(&stripe, LOCK_STRIPE);
+}
+
+static void touch_an_index_without_its_lock(void)
+{
+	struct index x;
+
+	index_init(&x);
+	index_insert(&x, 1, 1);
+}
+
+static bool take_none(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+{
+	return false;
+}
+
+static void scan_and_take_none(void)
+{
+	uint64_t cursor = 0;
+
+	set_text(f.store, "k", "v", NOW);
+	store_scan(f.store, &cursor, 1000, NULL, 0, NOW, take_none, NULL);
+}
+
+static void (*const breaches[])(void) = {
+	publish_what_is_published,      abandon_what_is_pinned,          unpin_what_is_reserved, destroy_with_a_pin,
+	take_locks_against_their_order, touch_an_index_without_its_lock, scan_and_take_none,
+};
+
+START_TEST(test_contracts)
+{
+	if (LOCK_NOTED)
+		breaches[_i]();
+	else
+		abort();
+}
+END_TEST
+
 static TCase *operations_case(void)
 {
 	TCase *tc = tcase_create("operations");
@@ -648,6 +732,7 @@ static TCase *operations_case(void)
 	tcase_add_loop_test(tc, test_scan_one_tag, 0, 6);
 	tcase_add_test(tc, test_full_arena);
 	tcase_add_test(tc, test_stats);
+	tcase_add_loop_test_raise_signal(tc, test_contracts, SIGABRT, 0, (int)ARRAY_SIZE(breaches));
 	return tc;
 }
 

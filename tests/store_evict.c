@@ -56,7 +56,7 @@ static uint64_t next_key(uint64_t *state, uint64_t n)
 
 START_TEST(test_scan_resistance)
 {
-	struct fixture f = fixture_open(16 * MIB, MIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(16 * MIB, MIB, STORE_EVICT_S3_FIFO);
 	struct fifo fifo = {.there = calloc(HOT + SCANNED, 1)};
 	uint64_t state = 3, hits = 0, fifo_hits = 0, reads = 0;
 
@@ -85,7 +85,7 @@ END_TEST
 /* What is used often stays while ten times the arena is written once. */
 START_TEST(test_hot_set_survives)
 {
-	struct fixture f = fixture_open(16 * MIB, MIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(16 * MIB, MIB, STORE_EVICT_S3_FIFO);
 	unsigned left = 0;
 
 	for (uint64_t key = 0; key < 1000; key++)
@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(test_pinned_stays)
 {
-	struct fixture f = fixture_open(4 * MIB, MIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(4 * MIB, MIB, STORE_EVICT_S3_FIFO);
 	struct store_ref pin[20], reserved;
 
 	for (uint64_t key = 0; key < 20; key++) {
@@ -135,7 +135,7 @@ END_TEST
 START_TEST(test_all_pinned)
 {
 	static struct store_ref pin[8000];
-	struct fixture f = fixture_open(2 * MIB, MIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(2 * MIB, MIB, STORE_EVICT_S3_FIFO);
 	struct store_ref ref;
 	uint64_t n = 0;
 
@@ -160,7 +160,7 @@ END_TEST
 START_TEST(test_large_among_small)
 {
 	static const uint64_t sizes[] = {20000, 100000, 1000000, 5000000, 15000000};
-	struct fixture f = fixture_open(16 * MIB, GIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(16 * MIB, GIB, STORE_EVICT_S3_FIFO);
 	struct store_stats before, after;
 	struct store_ref ref;
 	uint64_t state = 11;
@@ -180,7 +180,7 @@ END_TEST
 
 START_TEST(test_never_fits)
 {
-	struct fixture f = fixture_open(4 * MIB, GIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(4 * MIB, GIB, STORE_EVICT_S3_FIFO);
 	struct store_ref ref;
 
 	for (uint64_t n = 0; n < 10000; n++)
@@ -199,7 +199,7 @@ END_TEST
 START_TEST(test_scattered_pins)
 {
 	static struct store_ref pin[64];
-	struct fixture f = fixture_open(16 * MIB, GIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(16 * MIB, GIB, STORE_EVICT_S3_FIFO);
 	struct store_ref ref;
 	uint64_t items;
 
@@ -224,7 +224,7 @@ END_TEST
 /* From one size to another and back: no class keeps memory that another needs. */
 START_TEST(test_sizes_change)
 {
-	struct fixture f = fixture_open(4 * MIB, GIB, STORE_EVICT_LRU);
+	struct fixture f = fixture_open(4 * MIB, GIB, STORE_EVICT_S3_FIFO);
 	struct store_stats stats;
 
 	for (unsigned phase = 0; phase < 16; phase++) {

@@ -200,7 +200,7 @@ START_TEST(test_model)
 	static struct model m;
 
 	memset(&m, 0, sizeof(m));
-	m.f = fixture_open(16 * MIB, BUF, _i % 2 ? STORE_EVICT_LRU : STORE_EVICT_NONE);
+	m.f = fixture_open(16 * MIB, BUF, _i % 2 ? STORE_EVICT_S3_FIFO : STORE_EVICT_NONE);
 	m.state = 1000 + (uint64_t)_i;
 	m.now = NOW;
 	for (int n = 0; n < 40000; n++) {
@@ -222,7 +222,7 @@ START_TEST(test_model)
 		if (n % 5000 == 0)
 			op_audit(&m);
 		if (n % 9000 == 8999) {
-			store_flush(m.f.store);
+			fixture_flush(&m.f);
 			for (unsigned k = 0; k < KEYS; k++)
 				m.entry[k].there = false;
 		}

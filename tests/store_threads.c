@@ -87,7 +87,7 @@ static void do_rare(struct worker *w, uint64_t now)
 
 	switch (random_next(&w->state) % 200) {
 	case 0:
-		store_flush(w->t->f.store);
+		fixture_flush(&w->t->f);
 		break;
 	case 1:
 		store_get_stats(w->t->f.store, &stats);
@@ -141,8 +141,8 @@ START_TEST(test_torture)
 		unsigned bits;
 		enum store_eviction eviction;
 	} row[] = {{256 * MIB, 12, STORE_EVICT_NONE}, /* four heaps */
-		   {MIB, 13, STORE_EVICT_LRU},
-		   {8 * MIB, 19, STORE_EVICT_LRU}, /* large among small: windows */
+		   {MIB, 13, STORE_EVICT_S3_FIFO},
+		   {8 * MIB, 19, STORE_EVICT_S3_FIFO}, /* large among small: windows */
 		   {4 * MIB, 17, STORE_EVICT_NONE}};
 	static struct torture t;
 	static struct worker worker[THREADS];

@@ -6,7 +6,7 @@
 
 static const char *const transports[] = {"rdma", "tcp", "unix", NULL};
 static const char *const evictions[] = {
-	[STORE_EVICT_NONE] = "none", [STORE_EVICT_LRU] = "lru", [STORE_EVICT_LRU + 1] = NULL};
+	[STORE_EVICT_NONE] = "none", [STORE_EVICT_S3_FIFO] = "s3-fifo", [STORE_EVICT_S3_FIFO + 1] = NULL};
 static const char *const backends[] = {
 	[CONFIG_GPU_AUTO] = "auto", [CONFIG_GPU_CPU] = "cpu", [CONFIG_GPU_CUDA] = "cuda", [CONFIG_GPU_CUDA + 1] = NULL};
 static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
@@ -71,9 +71,9 @@ const struct setting settings[] = {
 	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
 		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
 	{"kv.value_max", SETTING_SIZE, AT(kv_value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
-	{"kv.eviction", SETTING_CHOICE, AT(kv_eviction), "none", .choices = evictions,
-	 .help = "When the memory is full: \"none\" refuses new values, \"lru\" drops what is not\n"
-		 "read, as rdmad.conf(5) explains."},
+	{"kv.eviction", SETTING_CHOICE, AT(kv_eviction), "none", .choices = evictions, .former = {"lru", "s3-fifo"},
+	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
+		 "drops what is not read, as rdmad.conf(5) explains."},
 
 	{"gpu.backend", SETTING_CHOICE, AT(gpu_backend), "auto", .choices = backends,
 	 .help = "Who does the jobs of the gpu service: \"cpu\", processors; \"cuda\", GPUs, without which\n"

@@ -25,6 +25,7 @@ struct setting {
 	const char *value; /* the default as text, items separated by commas; NULL: unset */
 	uint64_t min, max;
 	const char *const *choices; /* NULL for a set: the services */
+	const char *former[2];      /* an old word that is still read, and the choice that it stands for */
 	enum setting_check check;
 	bool always;        /* a time that may be "always" */
 	bool reload;        /* may change at run time */

@@ -154,6 +154,8 @@ static bool find_choice(const struct target *t, const char *text, unsigned *out)
 	const char *name;
 	bool usable;
 
+	if (t->setting->former[0] && strcmp(text, t->setting->former[0]) == 0)
+		text = t->setting->former[1];
 	for (unsigned i = 0; (name = setting_choice(t->setting, i, &usable)); i++) {
 		if (usable && strcmp(name, text) == 0) {
 			*out = i;

@@ -86,6 +86,8 @@ static uint64_t large_pages(uint64_t size)
 
 int arena_init(struct arena *a, void *base, size_t size)
 {
+	int rc;
+
 	a->base = base;
 	a->shift = 4;
 	while ((size >> a->shift) >= LINK_TAGGED - 1)
@@ -95,8 +97,9 @@ int arena_init(struct arena *a, void *base, size_t size)
 		log_error("store", "arena of %zu bytes is beyond what a 32-bit link reaches", size);
 		return -EINVAL;
 	}
-	if (pages_create(&a->pages, (uint32_t)(size >> PAGE_SHIFT)))
-		return -ENOMEM;
+	rc = pages_create(&a->pages, (uint32_t)(size >> PAGE_SHIFT));
+	if (rc != 0)
+		return rc;
 	class_init_all(a);
 	return 0;
 }
@@ -122,6 +125,11 @@ uint32_t arena_pages_of(const struct arena *a, uint64_t size)
  * Heaps. All of this under the heap's lock.
  */
 
+static bool heap_is_mine(const struct heap *h)
+{
+	return lock_is_mine(&h->lock, LOCK_HEAP);
+}
+
 static uint32_t heap_partial(const struct heap *h, unsigned class)
 {
 	return atomic_load_explicit(&h->partial[class], memory_order_relaxed);
@@ -131,6 +139,7 @@ static void heap_link(struct arena *a, struct heap *h, struct page *span)
 {
 	uint32_t first = heap_partial(h, span->class), me = page_number(a, span) + 1;
 
+	must(heap_is_mine(h) && !span->linked);
 	span->linked = true;
 	span->prev = 0;
 	span->next = first;
@@ -141,6 +150,7 @@ static void heap_link(struct arena *a, struct heap *h, struct page *span)
 
 static void heap_unlink(struct arena *a, struct heap *h, struct page *span)
 {
+	must(heap_is_mine(h) && span->linked);
 	span->linked = false;
 	if (span->next)
 		a->pages.page[span->next - 1].prev = span->prev;
@@ -163,6 +173,7 @@ static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
 	struct page *span;
 	uint32_t at;
 
+	must(heap_is_mine(h));
 	while ((at = heap_partial(h, class))) {
 		span = &a->pages.page[at - 1];
 		if (likely(!span_claimed(span)))
@@ -184,6 +195,7 @@ static struct store_item *span_take(struct arena *a, struct heap *h, struct page
 	struct store_item *item;
 	uint16_t fresh;
 
+	must(heap_is_mine(h) && span->used < a->class_objects[class]);
 	if (span->free) {
 		item = arena_item(a, span->free);
 		span->free = item->queue_next;
@@ -206,13 +218,13 @@ static struct store_item *heap_take(struct arena *a, struct heap *h, unsigned cl
 	struct store_item *item = NULL;
 	struct page *span;
 
-	lock_take(&h->lock);
+	lock_take(&h->lock, LOCK_HEAP);
 	span = heap_span(a, h, class);
 	if (likely(span)) {
 		item = span_take(a, h, span);
 		h->asked += asked;
 	}
-	lock_give(&h->lock);
+	lock_give(&h->lock, LOCK_HEAP);
 	return item;
 }
 
@@ -224,15 +236,16 @@ static bool heap_grow(struct arena *a, unsigned heap, unsigned class)
 
 	if (first == UINT32_MAX)
 		return false;
-	lock_take(&h->lock);
+	lock_take(&h->lock, LOCK_HEAP);
 	heap_link(a, h, &a->pages.page[first]);
-	lock_give(&h->lock);
+	lock_give(&h->lock, LOCK_HEAP);
 	return true;
 }
 
 /* An emptied span: the spare of its class if that place is free, else back to the page runs. */
 static void span_retire(struct arena *a, struct heap *h, struct page *span)
 {
+	must(heap_is_mine(h) && span->used == 0);
 	if (span->linked)
 		heap_unlink(a, h, span);
 	if (span_claimed(span) || h->spare[span->class] || heap_partial(h, span->class)) {
@@ -247,7 +260,8 @@ static void heap_give(struct arena *a, struct page *span, struct store_item *ite
 {
 	struct heap *h = &a->heap[atomic_load_explicit(&span->heap, memory_order_relaxed)];
 
-	lock_take(&h->lock);
+	lock_take(&h->lock, LOCK_HEAP);
+	must(span->used > 0);
 	item->queue_next = span->free;
 	span->free = arena_link(a, item);
 	h->used -= a->class_size[span->class];
@@ -256,12 +270,12 @@ static void heap_give(struct arena *a, struct page *span, struct store_item *ite
 		span_retire(a, h, span);
 	else if (!span->linked && !span_claimed(span))
 		heap_link(a, h, span);
-	lock_give(&h->lock);
+	lock_give(&h->lock, LOCK_HEAP);
 }
 
 static void heap_trim(struct arena *a, struct heap *h)
 {
-	lock_take(&h->lock);
+	lock_take(&h->lock, LOCK_HEAP);
 	for (unsigned c = 0; c < a->classes; c++) {
 		if (!h->spare[c])
 			continue;
@@ -269,7 +283,7 @@ static void heap_trim(struct arena *a, struct heap *h)
 		h->spare[c] = 0;
 	}
 	atomic_store_explicit(&h->spares, 0, memory_order_relaxed);
-	lock_give(&h->lock);
+	lock_give(&h->lock, LOCK_HEAP);
 }
 
 void arena_trim(struct arena *a)
@@ -284,13 +298,14 @@ void arena_span_unclaim(struct arena *a, uint32_t first)
 	struct page *span = &a->pages.page[first];
 	struct heap *h = &a->heap[atomic_load_explicit(&span->heap, memory_order_relaxed)];
 
-	lock_take(&h->lock);
+	must(lock_rank_is_held(LOCK_WINDOW));
+	lock_take(&h->lock, LOCK_HEAP);
 	if (atomic_load_explicit(&span->state, memory_order_relaxed) == PAGE_SPAN) {
 		atomic_store_explicit(&span->claimed, 0, memory_order_relaxed);
 		if (span->used && !span->linked && span->used < a->class_objects[span->class])
 			heap_link(a, h, span);
 	}
-	lock_give(&h->lock);
+	lock_give(&h->lock, LOCK_HEAP);
 }
 
 /*
@@ -347,6 +362,7 @@ struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t a
 	struct page *run = &a->pages.page[first];
 	struct store_item *item = page_item(a, first);
 
+	must(atomic_load_explicit(&run->state, memory_order_relaxed) == PAGE_NEW);
 	atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_relaxed);
 	atomic_fetch_add(&a->large_used, (uint64_t)run->pages << PAGE_SHIFT);
 	atomic_fetch_add(&a->large_asked, asked);
@@ -373,6 +389,7 @@ struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked)
 	unsigned class, heap;
 	struct store_item *item;
 
+	must(!lock_rank_is_held(LOCK_STRIPE));
 	if (size > SMALL_MAX)
 		return large_alloc(a, size, asked);
 	class = class_of(a, size);
@@ -381,10 +398,19 @@ struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked)
 	return likely(item) ? item : small_alloc_slow(a, heap, class, asked);
 }
 
+/* The last reference is gone, or is the caller's, or it was reserved and never published. */
+static bool item_is_unused(const struct store_item *item)
+{
+	uint32_t refs = atomic_load_explicit(&item->refs, memory_order_relaxed);
+
+	return refs <= 1 || refs == ITEM_RESERVED + 1;
+}
+
 void arena_free(struct arena *a, struct store_item *item, uint64_t asked)
 {
 	struct page *run = &a->pages.page[arena_page(a, item)->start];
 
+	must(!lock_rank_is_held(LOCK_STRIPE) && item_is_unused(item));
 	atomic_store_explicit(&item->refs, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&run->state, memory_order_relaxed) == PAGE_SPAN) {
 		heap_give(a, run, item, asked);
@@ -402,12 +428,12 @@ void arena_get_usage(struct arena *a, struct arena_usage *out)
 	for (unsigned i = 0; i < a->heaps; i++) {
 		struct heap *h = &a->heap[i];
 
-		lock_take(&h->lock);
+		lock_take(&h->lock, LOCK_HEAP);
 		out->used += h->used;
 		out->asked += h->asked;
-		lock_give(&h->lock);
+		lock_give(&h->lock, LOCK_HEAP);
 	}
-	lock_take(&a->pages.lock);
+	lock_take(&a->pages.lock, LOCK_PAGES);
 	out->held = (uint64_t)a->pages.taken << PAGE_SHIFT;
-	lock_give(&a->pages.lock);
+	lock_give(&a->pages.lock, LOCK_PAGES);
 }

@@ -132,12 +132,14 @@ static void grow_step(struct index *x)
 	struct bucket *from = &x->old.bucket[x->moved], *b;
 	struct bucket *low = &x->now.bucket[x->moved];
 	struct bucket *high = &x->now.bucket[x->moved + x->old.mask + 1];
+	int rc;
 
 	for (b = from; b; b = b->next) {
 		for (unsigned i = 0; i < BUCKET_SLOTS; i++) {
 			if (!b->link[i])
 				continue;
-			if (bucket_add(x, b->tag[i] & (x->old.mask + 1) ? high : low, b->tag[i], b->link[i]))
+			rc = bucket_add(x, b->tag[i] & (x->old.mask + 1) ? high : low, b->tag[i], b->link[i]);
+			if (rc != 0)
 				goto undo;
 		}
 	}
@@ -148,6 +150,7 @@ static void grow_step(struct index *x)
 		memset(&x->old, 0, sizeof(x->old));
 	}
 	return;
+
 undo:
 	overflow_free_chain(x, low->next);
 	overflow_free_chain(x, high->next);
@@ -164,6 +167,7 @@ struct store_item *index_find(const struct index *x, const struct arena *a, uint
 {
 	struct store_item *item;
 
+	must(lock_rank_is_held(LOCK_STRIPE));
 	for (struct bucket *b = index_bucket(x, tag); b; b = b->next) {
 		for (unsigned i = 0; i < BUCKET_SLOTS; i++) {
 			if (b->tag[i] != tag || !b->link[i])
@@ -180,6 +184,7 @@ struct store_item *index_find(const struct index *x, const struct arena *a, uint
 
 bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct slot *slot)
 {
+	must(lock_rank_is_held(LOCK_STRIPE));
 	for (struct bucket *b = index_bucket(x, tag); b; b = b->next) {
 		for (unsigned i = 0; i < BUCKET_SLOTS; i++) {
 			if (b->link[i] != link)
@@ -193,8 +198,10 @@ bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct 
 
 int index_insert(struct index *x, uint32_t tag, uint32_t link)
 {
-	int rc = bucket_add(x, index_bucket(x, tag), tag, link);
+	int rc;
 
+	must(lock_rank_is_held(LOCK_STRIPE) && link);
+	rc = bucket_add(x, index_bucket(x, tag), tag, link);
 	if (rc != 0)
 		return rc;
 	x->count++;
@@ -207,6 +214,7 @@ int index_insert(struct index *x, uint32_t tag, uint32_t link)
 
 void index_remove(struct index *x, struct slot slot)
 {
+	must(lock_rank_is_held(LOCK_STRIPE) && slot.bucket->link[slot.at]);
 	slot.bucket->link[slot.at] = 0;
 	x->count--;
 	if (unlikely(x->old.bucket))

@@ -1,5 +1,5 @@
 /*
- * store, inside: what its files share. Nothing here is for other rooms.
+ * internal.h: what the store's files share. Nothing here is for other rooms.
  *
  *   store.c   the operations: hash, lock the stripe, one index step, unlock
  *   index.c   a stripe's table: buckets of one cache line, incremental growth, scan
@@ -7,61 +7,18 @@
  *   wheel.c   a stripe's timer wheel
  *   arena.c   extents: size classes in spans of pages for small, whole pages for large
  *   pages.c   runs of pages: find, split, coalesce, and the window that eviction clears
+ *   lock.c    the spin lock, and who holds what
  *
- * Locks, in the order in which they may be taken: window (one at a time makes room), stripe,
- * heap, pages. Extents are freed after the stripe's lock was given back.
+ * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, heap, pages.
+ * Extents are freed after the stripe's lock was given back.
  */
 #ifndef RDMAD_STORE_INTERNAL_H
 #define RDMAD_STORE_INTERNAL_H
 
 #include <pthread.h>
-#include <sched.h>
-#include <time.h>
 
+#include "store/lock.h"
 #include "store/store.h"
-
-/*
- * Lock: held for some tens of nanoseconds, so it spins; when the holder lost its processor, the
- * waiter yields, and at last sleeps. Unlocking is one plain store, which no pthread lock offers.
- */
-struct lock {
-	_Atomic uint32_t held;
-};
-
-#define LOCK_SPINS 128
-#define LOCK_YIELDS 64
-
-static inline void lock_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
-#endif
-}
-
-static inline void lock_wait(struct lock *l)
-{
-	for (unsigned n = 0; atomic_load_explicit(&l->held, memory_order_relaxed); n++) {
-		if (n < LOCK_SPINS)
-			lock_relax();
-		else if (n < LOCK_SPINS + LOCK_YIELDS)
-			sched_yield();
-		else
-			nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-	}
-}
-
-static inline void lock_take(struct lock *l)
-{
-	while (unlikely(atomic_exchange_explicit(&l->held, 1, memory_order_acquire)))
-		lock_wait(l);
-}
-
-static inline void lock_give(struct lock *l)
-{
-	atomic_store_explicit(&l->held, 0, memory_order_release);
-}
 
 /*
  * An item: header, key, value. Its address in 32 bits is its link: 0 is none, else 1 + the offset
@@ -158,9 +115,9 @@ int pages_create(struct pages *p, uint32_t count);
 void pages_destroy(struct pages *p);
 
 /* First page of a run of n, or UINT32_MAX. A span (class >= 0) comes from the low end of what is
- * free, a large run
- * (-1, PAGE_NEW) from the high end, so that the two mix less. */
+ * free, a large run (-1, PAGE_NEW) from the high end, so that the two mix less. */
 uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap);
+/* A run that was taken, named by its first page. */
 void pages_give(struct pages *p, uint32_t first);
 
 /*
@@ -216,6 +173,7 @@ uint32_t arena_pages_of(const struct arena *a, uint64_t size);
 /* An extent with refs = ITEM_RESERVED + 1, all else undefined. NULL: no room. `asked` is only
  * counted. Any thread, no stripe's lock held. */
 struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked);
+/* Nobody but the caller knows of the extent any more. No stripe's lock held. */
 void arena_free(struct arena *a, struct store_item *item, uint64_t asked);
 
 struct arena_usage {
@@ -234,7 +192,7 @@ void arena_span_unclaim(struct arena *a, uint32_t first);
 /*
  * The window: a stretch of the arena that eviction clears to get one long run, which random
  * evictions would practically never give. While it stands, its free pages are held back and its
- * spans take no new objects. One at a time, under the caller's window lock.
+ * spans take no new objects. One at a time: all of this under the caller's window lock.
  */
 struct window {
 	uint32_t pages;        /* wanted */
@@ -257,7 +215,7 @@ struct store_item *arena_window_next(struct arena *a, struct window *w);
 struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked);
 
 /*
- * index.c: the table of a stripe, under its lock.
+ * index.c: the table of a stripe, under its lock, but for one that no stripe has yet or any more.
  */
 #define BUCKET_SLOTS 7
 #define BUCKETS_MIN 16
@@ -384,8 +342,13 @@ static inline struct stripe *store_stripe(struct store *store, uint32_t tag)
 	return &store->stripe[tag >> store->stripe_shift];
 }
 
-/* Items that left the index under a stripe's lock, chained by queue_next, to be released after it.
- */
+/* For must(): the calling thread holds the stripe's lock. */
+static inline bool stripe_is_mine(const struct stripe *s)
+{
+	return lock_is_mine(&s->lock, LOCK_STRIPE);
+}
+
+/* Items that left the index under a stripe's lock, chained by queue_next, to be released after it. */
 struct dead {
 	struct store_item *first;
 };
@@ -406,8 +369,11 @@ void store_dead_release(struct store *store, struct dead *dead);
 
 /*
  * evict.c: the order of eviction is S3-FIFO, per stripe (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues
- * are all you need for cache eviction, SOSP 2023).
+ * are all you need for cache eviction, SOSP 2023). All under the stripe's lock but evict_make_room, which is called
+ * without any.
  */
+
+/* An item that is in no queue. */
 void evict_add(struct store *store, struct stripe *s, struct store_item *item);
 void evict_remove(struct store *store, struct stripe *s, struct store_item *item);
 
@@ -424,8 +390,10 @@ static inline void evict_touch(struct store_item *item)
 }
 
 /*
- * wheel.c
+ * wheel.c: under the stripe's lock.
  */
+
+/* An item that is not in the wheel; one that never expires does not come into it. */
 void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now);
 void wheel_remove(struct store *store, struct stripe *s, struct store_item *item);
 void wheel_clear(struct stripe *s);

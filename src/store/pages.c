@@ -17,6 +17,11 @@ static unsigned bin_of(uint32_t n)
 	return EXACT_BINS + (log - 5) * 8 + ((n >> (log - 3)) & 7);
 }
 
+static bool pages_are_mine(const struct pages *p)
+{
+	return lock_is_mine(&p->lock, LOCK_PAGES);
+}
+
 static void head_set(struct pages *p, uint32_t at)
 {
 	p->heads[at / 64] |= 1ull << (at % 64);
@@ -134,6 +139,7 @@ static uint32_t run_take(struct pages *p, uint32_t n, int class, unsigned heap)
 {
 	uint32_t at = run_find(p, n), rest;
 
+	must(pages_are_mine(p) && n > 0);
 	if (at == UINT32_MAX)
 		return at;
 	bin_remove(p, at);
@@ -156,9 +162,9 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap)
 {
 	uint32_t at;
 
-	lock_take(&p->lock);
+	lock_take(&p->lock, LOCK_PAGES);
 	at = run_take(p, n, class, heap);
-	lock_give(&p->lock);
+	lock_give(&p->lock, LOCK_PAGES);
 	return at;
 }
 
@@ -166,6 +172,7 @@ static void run_give(struct pages *p, uint32_t first)
 {
 	uint32_t n = p->page[first].pages, near;
 
+	must(pages_are_mine(p));
 	if (first + n < p->count && state_of(&p->page[first + n]) == PAGE_FREE) {
 		bin_remove(p, first + n);
 		head_clear(p, first + n);
@@ -187,13 +194,14 @@ void pages_give(struct pages *p, uint32_t first)
 {
 	struct page *run = &p->page[first];
 
-	lock_take(&p->lock);
+	lock_take(&p->lock, LOCK_PAGES);
+	must(run->start == first && state_of(run) != PAGE_FREE && state_of(run) != PAGE_HELD);
 	p->taken -= run->pages;
 	if (first >= p->window_first && first < p->window_end)
 		atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
 	else
 		run_give(p, first);
-	lock_give(&p->lock);
+	lock_give(&p->lock, LOCK_PAGES);
 }
 
 int pages_create(struct pages *p, uint32_t count)
@@ -241,6 +249,7 @@ static bool window_find(struct arena *a, struct window *w)
 	struct pages *p = &a->pages;
 	uint32_t at = head_next(p, w->hand), n;
 
+	must(pages_are_mine(p));
 	w->first = at;
 	while (at < p->count) {
 		n = p->page[at].pages;
@@ -260,7 +269,8 @@ bool arena_window_claim(struct arena *a, struct window *w)
 	struct pages *p = &a->pages;
 	bool found;
 
-	lock_take(&p->lock);
+	must(lock_rank_is_held(LOCK_WINDOW) && p->window_end == 0);
+	lock_take(&p->lock, LOCK_PAGES);
 	found = window_find(a, w);
 	if (found) {
 		p->window_first = w->first;
@@ -276,7 +286,7 @@ bool arena_window_claim(struct arena *a, struct window *w)
 			}
 		}
 	}
-	lock_give(&p->lock);
+	lock_give(&p->lock, LOCK_PAGES);
 	arena_window_rewind(w);
 	return found;
 }
@@ -291,6 +301,7 @@ void arena_window_rewind(struct window *w)
  * become held. */
 struct store_item *arena_window_next(struct arena *a, struct window *w)
 {
+	must(lock_rank_is_held(LOCK_WINDOW));
 	while (w->page < w->end) {
 		struct page *run = &a->pages.page[w->page];
 		char *base = a->base + ((uint64_t)w->page << PAGE_SHIFT);
@@ -332,9 +343,10 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 	uint32_t at, n;
 	bool clear;
 
+	must(lock_rank_is_held(LOCK_WINDOW) && p->window_first == w->first && p->window_end == w->end);
 	w->hand = w->page < w->end ? w->page + p->page[w->page].pages : w->end;
 	window_relink_spans(a, w);
-	lock_take(&p->lock);
+	lock_take(&p->lock, LOCK_PAGES);
 	clear = window_is_clear(p, w);
 	p->window_first = p->window_end = 0;
 	for (at = w->first; at < w->end; at += n) {
@@ -345,6 +357,6 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 			atomic_store_explicit(&p->page[at].claimed, 0, memory_order_relaxed);
 	}
 	at = clear && take ? run_take(p, w->pages, -1, 0) : UINT32_MAX;
-	lock_give(&p->lock);
+	lock_give(&p->lock, LOCK_PAGES);
 	return at == UINT32_MAX ? NULL : arena_large_begin(a, at, asked);
 }

@@ -1,5 +1,5 @@
 /*
- * store: the operations. Each hashes the key, takes its stripe's lock for one index step and gives
+ * store.c: the operations. Each hashes the key, takes its stripe's lock for one index step and gives
  * back what left the index after that. A SET copies its value into the extent before the lock; a
  * publication is one store of a 32-bit link.
  */
@@ -53,6 +53,7 @@ static void stripes_free(struct store *store)
 static int stripes_create(struct store *store, unsigned n)
 {
 	size_t bytes = n * sizeof(struct stripe);
+	int rc;
 
 	store->stripe = aligned_alloc(CACHE_LINE, bytes);
 	if (!store->stripe)
@@ -61,9 +62,10 @@ static int stripes_create(struct store *store, unsigned n)
 	store->stripe_shift = 32 - (unsigned)__builtin_ctz(n);
 	for (; store->stripes < n; store->stripes++) {
 		atomic_store(&store->stripe[store->stripes].due, TIME_NEVER);
-		if (index_init(&store->stripe[store->stripes].index)) {
+		rc = index_init(&store->stripe[store->stripes].index);
+		if (rc != 0) {
 			stripes_free(store);
-			return -ENOMEM;
+			return rc;
 		}
 	}
 	return 0;
@@ -83,14 +85,14 @@ int store_create(const struct store_config *config, struct store **out)
 	store->eviction = config->eviction;
 	store->value_max = MIN(config->value_max, VALUE_LIMIT);
 	atomic_store(&store->due, TIME_NEVER);
-	/* So that nobody can choose keys that share a bucket; without entropy the address must do.
-	 */
+	/* So that nobody can choose keys that share a bucket; without entropy the address must do. */
 	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
 		store->seed = (uintptr_t)store * 0x9e3779b97f4a7c15ull;
 	rc = arena_init(&store->arena, config->arena, config->arena_size);
 	if (rc != 0)
 		goto free_store;
-	if (stripes_create(store, stripes_for(config->arena_size)))
+	rc = stripes_create(store, stripes_for(config->arena_size));
+	if (rc != 0)
 		goto close_arena;
 	pthread_mutex_init(&store->window_lock, NULL);
 	*out = store;
@@ -98,7 +100,6 @@ int store_create(const struct store_config *config, struct store **out)
 
 close_arena:
 	arena_fini(&store->arena);
-	rc = -ENOMEM;
 free_store:
 	free(store);
 	if (rc != -ENOMEM)
@@ -108,10 +109,26 @@ no_memory:
 	return -ENOMEM;
 }
 
+/* Pins and reservations that were not given back. The stripe's lock is held, or no other thread is left. */
+static uint64_t stripe_pins(const struct stripe *s)
+{
+	return s->pinned - atomic_load_explicit(&s->unpinned, memory_order_relaxed);
+}
+
+static uint64_t pins_out(const struct store *store)
+{
+	uint64_t pins = 0;
+
+	for (unsigned i = 0; i < store->stripes; i++)
+		pins += stripe_pins(&store->stripe[i]);
+	return pins;
+}
+
 void store_destroy(struct store *store)
 {
 	if (!store)
 		return;
+	must(pins_out(store) == 0);
 	pthread_mutex_destroy(&store->window_lock);
 	stripes_free(store);
 	arena_fini(&store->arena);
@@ -137,8 +154,23 @@ static void item_free(struct store *store, struct store_item *item)
 	arena_free(&store->arena, item, item_asked(item));
 }
 
+/* Given out by store_reserve() or item_create(), and not published yet. */
+static bool item_is_reserved(const struct store_item *item)
+{
+	return atomic_load_explicit(&item->refs, memory_order_relaxed) == ITEM_RESERVED + 1;
+}
+
+/* In the index or pinned, or both. */
+static bool item_is_published(const struct store_item *item)
+{
+	uint32_t refs = atomic_load_explicit(&item->refs, memory_order_relaxed);
+
+	return refs > 0 && refs < ITEM_RESERVED;
+}
+
 void store_item_release(struct store *store, struct store_item *item)
 {
+	must(!lock_rank_is_held(LOCK_STRIPE) && item_is_published(item));
 	if (atomic_fetch_sub_explicit(&item->refs, 1, memory_order_acq_rel) == 1)
 		item_free(store, item);
 }
@@ -148,6 +180,7 @@ void store_dead_release(struct store *store, struct dead *dead)
 	struct store_item *item = dead->first;
 	uint32_t next;
 
+	must(!lock_rank_is_held(LOCK_STRIPE));
 	for (; item; item = next ? arena_item(&store->arena, next) : NULL) {
 		next = item->queue_next;
 		/* Out of the index nobody can pin it any more: a lone reference is this one. */
@@ -161,6 +194,7 @@ void store_dead_release(struct store *store, struct dead *dead)
 
 static void item_pin(struct stripe *s, struct store_item *item)
 {
+	must(stripe_is_mine(s) && item_is_published(item));
 	atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
 	s->pinned++;
 }
@@ -174,6 +208,7 @@ static void item_unlink(struct store *store, struct stripe *s, struct store_item
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
 		     struct dead *dead)
 {
+	must(stripe_is_mine(s));
 	index_remove(&s->index, slot);
 	item_unlink(store, s, item);
 	dead_add(&store->arena, dead, item);
@@ -185,6 +220,7 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 {
 	struct store_item *item = index_find(&s->index, &store->arena, tag, key, key_len, slot);
 
+	must(stripe_is_mine(s));
 	if (likely(!item) || likely(item->expires > now))
 		return item;
 	store_item_drop(store, s, *slot, item, dead);
@@ -206,7 +242,7 @@ static struct store_item *item_make_room(struct store *store, uint64_t size, uin
 		if (next > now)
 			break;
 	}
-	if (!item && store->eviction == STORE_EVICT_LRU)
+	if (!item && store->eviction == STORE_EVICT_S3_FIFO)
 		item = evict_make_room(store, size, asked);
 	return item;
 }
@@ -257,13 +293,13 @@ static struct stripe *stripe_lock(struct store *store, uint32_t tag)
 {
 	struct stripe *s = store_stripe(store, tag);
 
-	lock_take(&s->lock);
+	lock_take(&s->lock, LOCK_STRIPE);
 	return s;
 }
 
 static void stripe_unlock(struct store *store, struct stripe *s, struct dead *dead)
 {
-	lock_give(&s->lock);
+	lock_give(&s->lock, LOCK_STRIPE);
 	if (unlikely(dead->first))
 		store_dead_release(store, dead);
 }
@@ -310,6 +346,7 @@ void store_unpin(struct store *store, struct store_ref *ref)
 {
 	if (!ref->item)
 		return;
+	must(item_is_published(ref->item));
 	ref_count_back(store, ref->item);
 	store_item_release(store, ref->item);
 	ref->item = NULL;
@@ -364,7 +401,7 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
 		return rc;
 	s = stripe_lock(store, tag);
 	s->pinned++;
-	lock_give(&s->lock);
+	lock_give(&s->lock, LOCK_STRIPE);
 	ref_set(out, item, 0);
 	return 0;
 }
@@ -373,6 +410,7 @@ void store_abandon(struct store *store, struct store_ref *ref)
 {
 	if (!ref->item)
 		return;
+	must(item_is_reserved(ref->item));
 	ref_count_back(store, ref->item);
 	item_free(store, ref->item);
 	ref->item = NULL;
@@ -403,6 +441,7 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 	uint32_t link = arena_link(&store->arena, item);
 	int rc;
 
+	must(stripe_is_mine(s) && item_is_reserved(item));
 	if (old) {
 		evict_replace(store, s, old, item);
 		wheel_remove(store, s, old);
@@ -436,17 +475,17 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 
 	old = item_find(store, s, tag, item->key, item->key_len, now, &slot, &dead);
 	rc = put_check(put, old);
-	if (likely(!rc)) {
+	if (likely(rc == 0)) {
 		item->expires = keep && old ? old->expires : put->expires;
 		rc = item_put(store, s, item, old, slot, &dead);
 	}
-	if (likely(!rc)) {
+	if (likely(rc == 0)) {
 		wheel_add(store, s, item, now);
 		if (version)
 			*version = item->version;
 	}
 	stripe_unlock(store, s, &dead);
-	if (unlikely(rc))
+	if (unlikely(rc != 0))
 		item_free(store, item);
 	return rc;
 }
@@ -456,6 +495,7 @@ int store_publish(struct store *store, struct store_ref *ref, const struct store
 {
 	struct store_item *item = ref->item;
 
+	must(item && item_is_reserved(item));
 	ref->item = NULL;
 	ref_count_back(store, item);
 	return item_publish(store, item, put ? put : &put_always, false, now, version);
@@ -470,7 +510,7 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
 	if (unlikely(!key_valid(key_len)))
 		return -EINVAL;
 	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len, now, &item);
-	if (unlikely(rc))
+	if (unlikely(rc != 0))
 		return rc;
 	if (value_len)
 		memcpy(item_value(item), value, value_len);
@@ -550,7 +590,7 @@ int store_incr(struct store *store, const void *key, size_t key_len, int64_t del
 		memcpy(item_value(item), text, (size_t)len);
 		rc = item_publish(store, item, &put, true, now, version);
 	} while (publish_lost_race(rc));
-	if (!rc && value)
+	if (rc == 0 && value)
 		*value = result;
 	return rc;
 }
@@ -623,7 +663,7 @@ struct scan {
 	uint64_t now;
 	store_scan_fn fn;
 	void *arg;
-	bool full; /* the callback took no more */
+	bool took, full; /* the callback took one, and takes no more */
 };
 
 static bool scan_visit(void *arg, uint32_t link)
@@ -637,6 +677,8 @@ static bool scan_visit(void *arg, uint32_t link)
 		return true;
 	meta_set(&meta, item);
 	scan->full = !scan->fn(scan->arg, item->key, item->key_len, &meta);
+	must(scan->took || !scan->full);
+	scan->took = true;
 	return !scan->full;
 }
 
@@ -649,7 +691,7 @@ static bool cursor_begins(const struct index_cursor *cursor)
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg)
 {
-	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg, false};
+	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg, false, false};
 	uint64_t at = *cursor >> 48, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;
 	struct index_cursor in = {.place = (uint32_t)*cursor, .skip = (uint16_t)(*cursor >> 32)};
 
@@ -657,12 +699,12 @@ void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const vo
 		struct stripe *s = &store->stripe[at];
 		unsigned n;
 
-		lock_take(&s->lock);
+		lock_take(&s->lock, LOCK_STRIPE);
 		do {
 			n = index_scan(&s->index, &in, scan_visit, &scan);
 			work -= MIN(work, 1 + (uint64_t)n * SCAN_BUCKETS);
 		} while (!cursor_begins(&in) && work && !scan.full);
-		lock_give(&s->lock);
+		lock_give(&s->lock, LOCK_STRIPE);
 		at += !scan.full && cursor_begins(&in);
 	}
 	*cursor = at < store->stripes ? at << 48 | (uint64_t)in.skip << 32 | in.place : 0;
@@ -673,15 +715,15 @@ static bool stripe_detach(struct stripe *s, struct index *out)
 {
 	struct index fresh;
 
-	if (index_init(&fresh))
+	if (index_init(&fresh) != 0)
 		return false;
-	lock_take(&s->lock);
+	lock_take(&s->lock, LOCK_STRIPE);
 	*out = s->index;
 	s->index = fresh;
 	s->small = s->main = (struct queue){0};
 	s->deletes += out->count;
 	wheel_clear(s);
-	lock_give(&s->lock);
+	lock_give(&s->lock, LOCK_STRIPE);
 	return true;
 }
 
@@ -721,16 +763,6 @@ uint64_t store_flush_some(struct store *store, uint64_t *cursor)
 	return deleted;
 }
 
-uint64_t store_flush(struct store *store)
-{
-	uint64_t deleted = 0, cursor = 0;
-
-	do {
-		deleted += store_flush_some(store, &cursor);
-	} while (cursor);
-	return deleted;
-}
-
 /*
  * Time and figures.
  */
@@ -742,7 +774,7 @@ static uint64_t stripe_tick(struct store *store, struct stripe *s, uint64_t now,
 
 	if (due > now)
 		return due;
-	lock_take(&s->lock);
+	lock_take(&s->lock, LOCK_STRIPE);
 	due = wheel_advance(store, s, now, budget, &dead);
 	atomic_store_explicit(&s->due, due, memory_order_relaxed);
 	stripe_unlock(store, s, &dead);
@@ -770,16 +802,16 @@ uint64_t store_tick(struct store *store, uint64_t now)
 
 static void stripe_add_stats(struct stripe *s, struct store_stats *out)
 {
-	lock_take(&s->lock);
+	lock_take(&s->lock, LOCK_STRIPE);
 	out->items += s->index.count;
-	out->pins += s->pinned - atomic_load_explicit(&s->unpinned, memory_order_relaxed);
+	out->pins += stripe_pins(s);
 	out->hits += s->hits;
 	out->misses += s->misses;
 	out->sets += s->sets;
 	out->deletes += s->deletes;
 	out->evictions += s->evictions;
 	out->expired += s->expired;
-	lock_give(&s->lock);
+	lock_give(&s->lock, LOCK_STRIPE);
 }
 
 void store_get_stats(struct store *store, struct store_stats *out)

@@ -6,14 +6,13 @@
  * striped by key hash, and a stripe's lock is held for the index step only. Values are written
  * before it is taken. They are read after it was given back, under a pin, but for values of at
  * most STORE_COPY_MAX bytes in store_copy: to copy those under the lock costs less than the two
- * atomic operations of a pin, and it lets the reader go without touching the item again.
+ * atomic operations of a pin, and the item is not touched again afterwards.
  *
  * A value is immutable once published. Readers that outlast a call hold a pin; an overwritten or
  * deleted value is freed when its last pin goes, by the thread that drops it. So a reader sees
  * the old value or the new one, never a mix.
  *
- * Cost, in cache, of keys of 16 and values of 64 bytes: a copy about 27 ns, a set about 70 ns; no
- * malloc and no system call but for the growth of the index (13 to 26 bytes a key, outside the
+ * Cost: no malloc and no system call but for the growth of the index (13 to 26 bytes a key, outside the
  * arena). An item takes 48 bytes beside key and value, and at most 12.5 % for rounding.
  *
  * Eviction is S3-FIFO, see evict.c: a hit costs two bits, and a scan does not displace what is
@@ -27,7 +26,7 @@
 #define STORE_KEY_MAX 4095  /* bytes; the shortest key is 1 byte */
 #define STORE_COPY_MAX 4096 /* bytes that store_copy copies under the stripe's lock */
 
-enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_LRU };
+enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_S3_FIFO };
 
 struct store_config {
 	void *arena;        /* memory for keys and values; page-aligned, zeroed or not */
@@ -43,8 +42,7 @@ struct store_item;
 /* A value or an extent for one: memory in the arena, and the hold on it. */
 struct store_ref {
 	struct store_item *item; /* NULL: none */
-	void *addr;              /* of the value's first byte, in the arena; from 4 KiB on it begins a cache line
-		     */
+	void *addr;              /* of the value's first byte, in the arena; from 4 KiB on it begins a cache line */
 	uint64_t len;
 	uint64_t version; /* rises with each write of the key, also over a delete; never 0 */
 };
@@ -67,7 +65,7 @@ void store_destroy(struct store *store); /* every pin and reservation given back
 /* Read: on 1 the value is pinned, give it back with store_unpin. 0: no such key. `now` is
  * time_now(); what has expired is not found. */
 int store_get(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_ref *out);
-void store_unpin(struct store *store, struct store_ref *ref);
+void store_unpin(struct store *store, struct store_ref *ref); /* ref->item NULL: nothing is done */
 
 /* Read: copies the value to buf when it fits. Returns 1 and *len (the value's length, also when
  * that is more than size: then nothing was copied), 0: no such key. version may be NULL. */
@@ -99,6 +97,7 @@ struct store_put {
  * -ESTALE (another version), -ENOMEM (no memory for the index). put NULL: always, never expires. */
 int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put, uint64_t now,
 		  uint64_t *version);
+/* Give a reservation up; ref->item NULL: nothing is done. */
 void store_abandon(struct store *store, struct store_ref *ref);
 
 /* reserve + copy + publish in one call, and their errors: the hot path of eager SET. */
@@ -134,10 +133,8 @@ typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const 
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg);
 
-/* Delete all, stripe by stripe: what is written meanwhile may stay. Returns how many. */
-uint64_t store_flush(struct store *store);
-
-/* The same in steps of some 10000 keys or one stripe, whichever is more: *cursor 0 begins, 0 again: done. */
+/* Delete all, stripe by stripe: what is written meanwhile may stay. One call is a step of some 10000 keys or one
+ * stripe, whichever is more: *cursor 0 begins, 0 again: done. Returns how many were deleted. */
 uint64_t store_flush_some(struct store *store, uint64_t *cursor);
 
 /* Free what has expired, a bounded amount of work per call (a fraction of a millisecond), by a

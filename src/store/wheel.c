@@ -69,7 +69,7 @@ static void due_lower(_Atomic uint64_t *due, uint64_t to)
 
 void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now)
 {
-	item->wheel_prev = 0;
+	must(stripe_is_mine(s) && !item->wheel_prev);
 	if (likely(item->expires == TIME_NEVER))
 		return;
 	if (!s->wheel.count)
@@ -81,12 +81,14 @@ void wheel_add(struct store *store, struct stripe *s, struct store_item *item, u
 
 void wheel_remove(struct store *store, struct stripe *s, struct store_item *item)
 {
+	must(stripe_is_mine(s));
 	if (unlikely(item->wheel_prev))
 		slot_remove(&store->arena, &s->wheel, item);
 }
 
 void wheel_clear(struct stripe *s)
 {
+	must(stripe_is_mine(s));
 	memset(&s->wheel, 0, sizeof(s->wheel));
 }
 
@@ -152,6 +154,7 @@ uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsi
 	uint64_t until = tick_of(now), next;
 	unsigned level;
 
+	must(stripe_is_mine(s));
 	for (;;) {
 		level = level_to_settle(w);
 		if (level) {

@@ -16,7 +16,7 @@ void fuzz_server_open(struct service_gpu *gpu)
 	fuzz_silence();
 	server_open(&(struct server_options){
 		.transport = "abstract",
-		.services = {.arena = 4 * MIB, .eviction = STORE_EVICT_LRU, .ping_size_max = 65536, .gpu = gpu},
+		.services = {.arena = 4 * MIB, .eviction = STORE_EVICT_S3_FIFO, .ping_size_max = 65536, .gpu = gpu},
 		.no_large = true,
 		.group =
 			{
