@@ -1,5 +1,5 @@
 /*
- * base: what every other room may use. Log, time, units, addresses, histogram,
+ * base: tools for every other room. Log, time, units, addresses, histogram, hash,
  * intrusive list, single-producer ring, contracts. It knows nothing of RDMA.
  *
  * Inside rdmad a function answers 0 (or a count) or a negative errno. The first
@@ -27,9 +27,9 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * must.c: contracts that run. What a header promises of threads, locks and states stands as must(condition) on the first
+ * must.c: contracts that run. A header's promise of threads, locks and states stands as must(condition) on the first
  * lines of the function that relies on it. Builds with --enable-contracts (--enable-sanitizers implies it) check it and
- * abort with the condition and its place; others do not evaluate it, so it must have no effect of its own.
+ * abort with the condition and its place. Others do not evaluate it, so it must have no effect of its own.
  */
 void must_fail(const char *condition, const char *function, const char *file, int line) __attribute__((noreturn, cold));
 #ifdef RDMAD_CONTRACTS
@@ -60,8 +60,7 @@ extern enum log_level log_threshold; /* messages above it are not even formatted
  * "LEVEL room: text" to stderr. Call before threads start. */
 void log_set_handler(log_handler handler);
 
-/* A handler that keeps the calling thread's last warning or error for log_last() and
- * prints nothing: the one a library installs. */
+/* A handler for libraries: it keeps the calling thread's last warning or error for log_last() and prints nothing. */
 void log_keep(enum log_level level, const char *room, const char *text);
 
 /* The text that log_keep() kept last in this thread, "" if none. */
@@ -94,8 +93,8 @@ void log_write(enum log_level level, const char *room, const char *format, ...) 
 
 uint64_t time_now(void);
 
-/* Whether a thread that polls should let others run: whom it waits for may need this processor. Not at once,
- * because a yield costs more than a turn and an answer is usually near. `idle`: turns without work. */
+/* Whether a thread that polls should let others run, as the thread that it waits for may need this processor. Not at
+ * once, because a yield costs more than a turn and an answer is usually near. `idle`: turns without work. */
 static inline bool time_to_yield(unsigned idle)
 {
 	return idle >= 128 && idle % 16 == 0;
@@ -105,8 +104,8 @@ static inline bool time_to_yield(unsigned idle)
  * units.c: sizes and times as people write them.
  */
 
-/* "4096", "4K", "1.5G" (powers of 1024, optional B or iB) to bytes. -EINVAL for what is
- * not a size, -ERANGE beyond 2^63-1; *out is untouched then. */
+/* "4096", "4K", "1.5G" (powers of 1024, optional B or iB) to bytes. -EINVAL: it is not a
+ * size; -ERANGE: beyond 2^63-1. *out is untouched then. */
 int units_parse_size(const char *text, uint64_t *out);
 
 /* "20us", "1.5s", "250ms", "2m", "1h", "7d", "0" to nanoseconds; other numbers need a unit. */

@@ -1,4 +1,4 @@
-/* control.c: where the control socket is unless somebody says otherwise. */
+/* control.c: the place of the control socket unless it is configured. */
 #include "wire/wire.h"
 
 #include <stdlib.h>

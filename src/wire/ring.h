@@ -1,9 +1,9 @@
 /*
- * ring.h: the job ring of a GPU session, to the byte. It lies in memory that the server makes, and
- * is driven by whoever submits (the daemon in RPC mode, the client itself by one-sided operations
- * in queue mode) and by the worker process, whose processor threads or accelerator kernel take the
- * jobs. So this one header compiles as C11 and as CUDA C++. rdmad-gpu-ring(7) describes the same in
- * words.
+ * ring.h: the job ring of a GPU session, to the byte. It lies in memory that the server makes. One
+ * side submits jobs: the daemon in RPC mode, the client itself by one-sided operations in queue
+ * mode. The other side is the worker process, whose processor threads or accelerator kernel take
+ * the jobs. So this one header compiles as C11 and as CUDA C++. rdmad-gpu-ring(7) describes the
+ * same in words.
  *
  * A session has `queues` pairs of queues, each with one producer and one consumer: jobs towards the
  * worker, results back. Each queue has `slots` cells; indices are free-running 64-bit counts, so
@@ -15,12 +15,12 @@
  *   collected  by the client  results read
  *   done       by the worker  results written
  *
- * A cell is a descriptor and its payload. A descriptor has in itself the number of its turn (index
- * + 1), and that of a result a check over all of it and its payload: a half-written job is never
- * taken, and who reads a result knows from its bytes alone that all of it is there.
+ * A cell is a descriptor and its payload. A descriptor has the number of its turn (index + 1), so
+ * that a half-written job is never taken. The descriptor of a result also has a check over itself
+ * and its payload, so that a reader knows from the bytes alone that all of it is there.
  *
- * Three parts, each beginning on a page, by who writes: the worker's (the peer may read it), the
- * client's (the peer may write it), and the control page of daemon and worker, which no peer
+ * There are three parts by their writers, each from a page on: the worker's (the peer may read it),
+ * the client's (the peer may write it), and the control page of daemon and worker, which no peer
  * reaches.
  */
 #ifndef RDMAD_WIRE_RING_H
@@ -86,7 +86,7 @@ enum wire_ring_error {
 	WIRE_RING_ERRORS
 };
 
-/* At the begin of the worker's part. */
+/* At the start of the worker's part. */
 struct wire_ring_header {
 	uint64_t magic;
 	uint32_t version;
@@ -107,7 +107,7 @@ struct wire_ring_worker_line {
 };
 WIRE_RING_ASSERT(sizeof(struct wire_ring_worker_line) == WIRE_RING_LINE, "ring layout");
 
-/* One per queue, at the begin of the client's part. */
+/* One per queue, at the start of the client's part. */
 struct wire_ring_client_line {
 	uint64_t submitted, collected;
 	uint64_t reserved[6];
@@ -127,7 +127,7 @@ struct wire_ring_control {
 	uint32_t reserved2[15];
 };
 
-/* Where things are, in bytes from the ring's begin. */
+/* Where things are, in bytes from the ring's start. */
 struct wire_ring_layout {
 	uint64_t lines;   /* struct wire_ring_worker_line[queues] */
 	uint64_t results; /* cells, queue after queue */
@@ -318,8 +318,8 @@ WIRE_RING_FN struct wire_ring_control *wire_ring_control(const struct wire_ring 
 /*
  * The check: NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, 1999; RFC 4418): a sum of 32 x
  * 32 bit products, so that any number of threads can each add a share. Keys are the multiples of
- * the golden ratio. It tells torn and stale results from whole ones; it is no protection against a
- * forger, of whom there is none: who could write here could write anything.
+ * the golden ratio. It tells torn and stale results from whole ones. It is no protection against
+ * forgery, and need not be: a writer of these bytes could write any result.
  */
 
 #define WIRE_RING_CHECK_KEY 0x9e3779b97f4a7c15ull

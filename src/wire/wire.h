@@ -1,6 +1,6 @@
 /*
  * wire: every byte that two processes exchange above the fabric. Layouts, encode, decode,
- * names. No I/O. rdmad-protocol(7) describes the same to people who write another peer.
+ * names. No I/O. rdmad-protocol(7) describes the same for writers of another peer.
  *
  * All integers are little endian. Reserved fields are sent as 0 and ignored.
  */
@@ -50,7 +50,13 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 /*
  * handshake.c: private data of connect, accept and reject.
  */
-enum wire_service { WIRE_PING = 1, WIRE_KV, WIRE_GPU, WIRE_CHANNEL, WIRE_SERVICES };
+enum wire_service {
+	WIRE_PING = 1,
+	WIRE_KV,
+	WIRE_GPU,
+	WIRE_CHANNEL, /* reserved: a byte channel, served by nothing yet */
+	WIRE_SERVICES
+};
 
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */
@@ -115,8 +121,8 @@ void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_R
 void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACCEPT_SIZE]);
 void wire_reject_encode(const struct wire_reject *r, uint8_t out[static WIRE_REJECT_SIZE]);
 
-/* 0, or the reason to refuse: bad magic or too short, another version (fields up to version
- * are set), a service, size or credit count outside of what the protocol has. */
+/* 0, or the reason to refuse: bad magic or too short; another version (fields up to version are set); a service, size
+ * or credit count that the protocol does not have. */
 enum wire_reason wire_request_decode(struct wire_request *r, const uint8_t *data, size_t len);
 
 /* 0, -EPROTO: not from rdmad, or outside of the protocol's bounds; -EPROTONOSUPPORT: another version. */
@@ -131,8 +137,9 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
  * each begun on a multiple of 8.
  *
  * A message with records takes one of the credits that the receiver granted, and so does a write with immediate. A
- * message without any takes none and returns at least one; a sender sends it when it owes half of what it granted or
- * more, so that no more than WIRE_RETURNS_MAX of them can be under way, for which the receiver has further receives.
+ * message without records takes none and returns at least one. A sender sends such a message when it owes half of the
+ * credits that it granted, or more. So no more than WIRE_RETURNS_MAX of them can be under way, and the receiver has
+ * further receives for these.
  */
 struct wire_message {
 	uint32_t length;  /* of the whole message */
@@ -153,8 +160,9 @@ _Static_assert(sizeof(struct wire_record) == 16, "wire layout");
 
 #define WIRE_REPLY 1u   /* flags: this record answers the request of the same id */
 #define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
-/* Flags of a GET or GET_INTO: the answer has the version, 8 bytes, before a value that is in its body, and behind the
- * length of one that was written. */
+/* Flag 4 is reserved. */
+/* Flag of a GET or GET_INTO: the answer has the version, 8 bytes. It stands before a value that is in the body, and
+ * behind the length of a value that was written. */
 #define WIRE_VERSIONED 8u
 
 #define WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
@@ -171,8 +179,8 @@ static inline const struct wire_message *wire_message_check(const void *data, si
 	return bytes >= sizeof(*m) && m->length == bytes ? m : NULL;
 }
 
-/* The record at *offset (begin with sizeof(struct wire_message)), moved past it; NULL at the end of the
- * message, or with *offset set to 0 where a length lies. */
+/* The record at *offset, which is moved past it; the first offset is sizeof(struct wire_message). NULL at the end of
+ * the message. NULL with *offset 0: a length lies. */
 static inline const struct wire_record *wire_record_next(const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *r = (const void *)((const char *)data + *offset);
@@ -190,17 +198,18 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
 }
 
 /*
- * Requests of the services. body, then what `arg` means.
+ * Requests of the services: the body, then the meaning of `arg`.
  */
 enum wire_op {
-	WIRE_OP_ECHO = 1,       /* ping: any bytes; the reply has the same */
-	WIRE_OP_GET = 16,       /* kv: key. Reply: value */
-	WIRE_OP_SET = 17,       /* kv: key, value; arg: length of the key */
-	WIRE_OP_DELETE = 18,    /* kv: key */
-	WIRE_OP_EXISTS = 19,    /* kv: key. Reply's arg: the value's length, cut to 32 bits */
-	WIRE_OP_GET_INTO = 20,  /* kv: struct wire_remote (landing buffer), key. Reply with WIRE_WRITTEN: the value was
-	                        * written there, body: its length, 8 bytes; without: body is the value. Also of GET:
-	                        * WIRE_TOO_LARGE, body: the value's length, 8 bytes, then the key, to ask again with */
+	WIRE_OP_ECHO = 1,    /* ping: any bytes; the reply has the same */
+	WIRE_OP_GET = 16,    /* kv: key. Reply: value */
+	WIRE_OP_SET = 17,    /* kv: key, value; arg: length of the key */
+	WIRE_OP_DELETE = 18, /* kv: key */
+	WIRE_OP_EXISTS = 19, /* kv: key. Reply's arg: the value's length, cut to 32 bits */
+	/* kv: struct wire_remote (landing buffer), key. Reply with WIRE_WRITTEN: the value was written there, and the body
+	 * is its length, 8 bytes. Reply without: the body is the value. Reply WIRE_TOO_LARGE, also to GET: the body is the
+	 * value's length, 8 bytes, and the key, for the next request. */
+	WIRE_OP_GET_INTO = 20,
 	WIRE_OP_SET_FROM = 21,  /* kv: struct wire_remote (the value), key; it must stay until the reply */
 	WIRE_OP_PUT = 22,       /* kv: struct wire_put, key, value; arg: length of the key. Reply: version, 8 bytes */
 	WIRE_OP_PUT_FROM = 23,  /* kv: struct wire_remote (the value), struct wire_put, key. Reply: version, 8 bytes */
@@ -208,18 +217,22 @@ enum wire_op {
 	WIRE_OP_EXPIRE = 25,    /* kv: ttl, 8 bytes, key */
 	WIRE_OP_DELETE_IF = 26, /* kv: version, 8 bytes, key */
 	WIRE_OP_INCR = 27,      /* kv: delta, 8 bytes, key. Reply: number, version, 8 bytes each */
-	WIRE_OP_SCAN = 28,  /* kv: cursor, 8 bytes (0: begin), prefix; arg: most keys, 0: no limit. Reply: cursor (0:
-				* the end), then struct wire_entry and key, padded to 8, each; arg: how many */
-	WIRE_OP_FLUSH = 29, /* kv: cursor, 8 bytes (0: begin). Reply: cursor (0: the end), keys deleted, 8 bytes each */
-	WIRE_OP_INFO = 30,  /* kv: nothing. Reply: struct wire_info, perhaps longer */
+	/* kv: cursor, 8 bytes (0: the start), prefix; arg: most keys, 0: no limit. Reply: cursor (0: the end), then for each
+	 * key struct wire_entry and the key, padded to 8; arg: how many. */
+	WIRE_OP_SCAN = 28,
+	/* kv: cursor, 8 bytes (0: the start). Reply: cursor (0: the end), keys deleted, 8 bytes each. */
+	WIRE_OP_FLUSH = 29,
+	WIRE_OP_INFO = 30,     /* kv: nothing. Reply: struct wire_info, perhaps longer */
 	WIRE_OP_GPU_INFO = 48, /* gpu: nothing. Reply: struct wire_gpu_info, perhaps longer */
-	WIRE_OP_GPU_OPEN =
-		49, /* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring */
-	WIRE_OP_GPU_JOB = 50, /* gpu, RPC mode: struct wire_gpu_job. The answer is a write with immediate of the output,
-				* immediate = id; to who asked for WIRE_GPU_SENDS a write, then a reply. In both modes id
-				* WIRE_GPU_TERMINATE without a body ends the session, after all jobs before it, by an empty
-				* write with immediate of that id, or a reply */
-	WIRE_OP_GPU_ENDED = 51, /* gpu, from the server: the session is over; status says why, body: a text */
+	/* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring. */
+	WIRE_OP_GPU_OPEN = 49,
+	/* gpu, RPC mode: struct wire_gpu_job. The answer is a write of the output, with the id as immediate. After
+	 * WIRE_GPU_SENDS it is a write, then a reply.
+	 * Both modes: the id WIRE_GPU_TERMINATE without a body ends the session after all jobs before it. The answer is an
+	 * empty write with that immediate, or a reply. */
+	WIRE_OP_GPU_JOB = 50,
+	/* gpu, from the server: the session is over. The status is the kind of the cause, the body a text. */
+	WIRE_OP_GPU_ENDED = 51,
 };
 
 enum wire_status {
@@ -237,7 +250,7 @@ enum wire_status {
 	WIRE_STATUSES
 };
 
-/* A range of the requester's memory, at the begin of a body. */
+/* A range of the requester's memory, at the start of a body. */
 struct wire_remote {
 	uint64_t addr;
 	uint64_t length;
@@ -246,7 +259,7 @@ struct wire_remote {
 };
 _Static_assert(sizeof(struct wire_remote) == 24, "wire layout");
 
-/* Times to live are in microseconds from when the server carries the request out, or left; 0: does not expire. */
+/* Times to live are in microseconds: in a request from its execution on, in a reply the rest. 0: does not expire. */
 enum wire_condition { WIRE_ALWAYS, WIRE_IF_ABSENT, WIRE_IF_PRESENT, WIRE_IF_VERSION, WIRE_CONDITIONS };
 
 struct wire_put {
@@ -289,7 +302,7 @@ enum wire_gpu_mode { WIRE_GPU_RPC, WIRE_GPU_QUEUE, WIRE_GPU_MODES };
 
 #define WIRE_GPU_SENDS 1u /* flags of an open: no write with immediate, but a write and then a reply */
 
-/* What a client asks for; 0: what the server likes. It is granted at most that. */
+/* The wishes of a client; 0: the server chooses. The server grants at most these. */
 struct wire_gpu_open {
 	uint32_t mode; /* enum wire_gpu_mode */
 	uint32_t flags;
@@ -299,8 +312,8 @@ struct wire_gpu_open {
 };
 _Static_assert(sizeof(struct wire_gpu_open) == 24, "wire layout");
 
-/* What it got. Addresses and keys are of queue mode, else 0: the worker's part of the ring, which may be read, and the
- * client's, which may be written. */
+/* The session as granted. Addresses and keys are of queue mode, else 0. The client may read the worker's part of the
+ * ring and write its own part. */
 struct wire_gpu_ring {
 	uint32_t queues, slots, payload;
 	uint32_t flags; /* WIRE_GPU_SENDS: also where the server's device has no write with immediate */
@@ -314,7 +327,7 @@ struct wire_gpu_job {
 	uint32_t op; /* enum wire_ring_op */
 	uint32_t reserved;
 	uint32_t param[WIRE_GPU_PARAMS];
-	struct wire_remote input, output; /* of the client's memory; the output is as long as the op makes it */
+	struct wire_remote input, output; /* of the client's memory; the op gives the output's length */
 };
 _Static_assert(sizeof(struct wire_gpu_job) == 88, "wire layout");
 
@@ -323,7 +336,7 @@ struct wire_gpu_info {
 	uint32_t queues_max, slots_max;
 	uint64_t payload_max, memory_max;   /* bytes, of one session */
 	uint64_t operations;                /* bit 1 << enum wire_ring_op */
-	uint64_t jobs, bytes_in, bytes_out; /* since the daemon began; of RPC mode */
+	uint64_t jobs, bytes_in, bytes_out; /* since the daemon started; of RPC mode */
 	char backend[16], device[WIRE_GPU_NAME];
 };
 _Static_assert(sizeof(struct wire_gpu_info) == 144, "wire layout");
