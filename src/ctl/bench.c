@@ -1,4 +1,4 @@
-/* bench.c: what the benchmarks have in common: options, rounds, results. */
+/* bench.c: the common parts of the benchmarks: options, rounds, results. */
 #include "ctl/ctl.h"
 
 #include <pthread.h>
@@ -252,7 +252,7 @@ void bench_result_fail(struct bench_result *result, int error, const char *why)
 	snprintf(result->why, sizeof(result->why), "%s", why && *why ? why : strerror(-error));
 }
 
-/* What a round's result means for the exit status. */
+/* The exit status that a round's result stands for. */
 int bench_judge(const struct bench_result *result)
 {
 	int rc;

@@ -41,7 +41,7 @@ const struct ctl_option ctl_bench_sweep_options[] = {
 	{NULL},
 };
 
-/* What was measured at one size. */
+/* The measurements at one size. */
 struct cell {
 	double rate, mib, p50; /* 0: not measured */
 };
@@ -128,7 +128,7 @@ static int run_once(int run, const char *ops, uint32_t eager_limit)
 	return rc;
 }
 
-/* A get of what fits a message is answered by one in any case: there is only one way to measure. */
+/* A value that fits a message comes in one in any case: of its gets there is only one way to measure. */
 static int run_size(void)
 {
 	int rc;
@@ -242,7 +242,7 @@ static int draw(void)
 	return rc;
 }
 
-/* What would fail at the end is told before minutes of measuring. */
+/* Failures that would come at the end are told before minutes of measuring. */
 static int check_plot(void)
 {
 	int fd;

@@ -51,7 +51,7 @@ static void write_options(FILE *out, const struct ctl_option *options)
 		fprintf(out, "%s--%s", gap, options->name);
 }
 
-/* What may follow an option that takes a value. */
+/* The words that may follow an option that takes a value. */
 static void write_values(FILE *out, const struct ctl_option *options, const char *indent)
 {
 	const struct ctl_option *o = options;

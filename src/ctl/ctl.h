@@ -2,7 +2,7 @@
  * ctl: rdmactl, one file per subcommand. Data goes to stdout, all other text to stderr.
  *
  * A command is a row of ctl_commands and its options are a table beside its code: parser, usage, shell
- * completion and the check of the manual page all read these tables. See rdmactl(1) for what users are promised.
+ * completion and the check of the manual page all read these tables. rdmactl(1) has the promises to users.
  */
 #ifndef RDMAD_CTL_H
 #define RDMAD_CTL_H
@@ -51,7 +51,7 @@ struct ctl_option {
 	bool *given;                    /* where not NULL, set when the option occurs */
 };
 
-/* What comes after the command's name. */
+/* The words behind the command's name. */
 struct ctl_arguments {
 	int count;
 	const char **text;
@@ -88,8 +88,8 @@ int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv,
 		      bool first_only);
 
 /* "4K", or "64,1K-8K": sizes separated by commas, ranges doubled from the first to the last.
- * Answers how many there are, at most `max`; -EINVAL for what is none, -ERANGE beyond the limit, too
- * many or an empty range. */
+ * Answers how many there are, at most `max`. -EINVAL: the text has none; -ERANGE: one is beyond the limit,
+ * there are too many, or a range is empty. */
 int ctl_sizes_parse(const char *text, uint64_t limit, uint64_t *sizes, size_t max);
 
 /* How long to wait for an answer before giving up, ns: --timeout, 30 s unless it is given. */
@@ -144,7 +144,7 @@ int ctl_version(const struct ctl_arguments *arguments);
 /* stderr: "rdmactl: TEXT". */
 void ctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Say that `what` failed by `error` (negative errno), why, and what to do next. `why` NULL: the library's
+/* Say that an operation failed by `error` (negative errno), why, and the next step. `why` NULL: the library's
  * sentence, or strerror's where it left none. Answers the exit status. */
 int ctl_fail(int error, const char *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -392,7 +392,7 @@ int ctl_kv_import(const struct ctl_arguments *arguments);
 extern const struct ctl_option ctl_kv_export_options[];
 
 /*
- * bench.c: what the benchmarks have in common; bench_kv.c, bench_ping.c: the loops.
+ * bench.c: the common parts of the benchmarks; bench_kv.c, bench_ping.c: the loops.
  */
 int ctl_bench_kv(const struct ctl_arguments *arguments);
 int ctl_bench_ping(const struct ctl_arguments *arguments);

@@ -1,4 +1,4 @@
-/* gpu.c: what the gpu service is, and one image through it. */
+/* gpu.c: facts about the gpu service, and one image through it. */
 #include "ctl/ctl.h"
 #include "rdmad/gpu.h"
 

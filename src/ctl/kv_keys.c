@@ -19,7 +19,7 @@ const struct ctl_option ctl_kv_cas_options[] = {
 };
 
 /*
- * mget. Large values come behind small ones: what is printed waits until all are here.
+ * mget. Large values come behind small ones, so the output waits until all are here.
  */
 struct got {
 	char *value; /* NULL: no such key, or an error */

@@ -25,7 +25,7 @@ const struct ctl_option ctl_kv_export_options[] = {
 	{NULL},
 };
 
-/* `verb` is what was done to the keys, and its member in JSON. */
+/* `verb` says how the keys were treated, and names the member in JSON. */
 static int print_summary(const void *kv, const char *verb, const struct ctl_progress *p, uint64_t failed)
 {
 	double seconds = (double)(time_now() - p->begin) / 1e9;

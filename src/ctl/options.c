@@ -29,7 +29,7 @@ const struct ctl_option ctl_globals[] = {
 	{NULL},
 };
 
-/* Levenshtein (1966) for short words, to name what was probably meant. */
+/* Levenshtein (1966) for short words, to name the option that was probably meant. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[32], n = (unsigned)strlen(b);

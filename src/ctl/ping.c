@@ -37,7 +37,7 @@ static double seconds(struct timeval tv)
 	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
 }
 
-/* Processor time until now, less what was there before. */
+/* Processor time until now, with sign 1 or -1. */
 static void take_usage(struct run *run, double sign)
 {
 	struct rusage usage;
@@ -192,7 +192,7 @@ static int open_ping(struct run *run)
 	return rdmad_ping_open(run->server, &options, &run->ping);
 }
 
-/* Print what there is, also after an error, and find the exit status. */
+/* Print the results so far, also after an error, and find the exit status. */
 static int conclude(struct run *run)
 {
 	int rc = CTL_OK;

@@ -38,7 +38,7 @@ int plot_check(void)
 	return there ? CTL_OK : missing();
 }
 
-/* What gnuplot calls the format that the file's name asks for. */
+/* gnuplot's name of the format that the file's name asks for. */
 static const char *terminal_of(const char *path)
 {
 	const char *ending = strrchr(path, '.');

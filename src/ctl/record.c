@@ -81,7 +81,7 @@ const char *record_parse(const char *line, size_t len, struct record *record)
 	return wrong;
 }
 
-/* Why a stream did not take what was written. */
+/* Why a write to a stream failed. */
 static int stream_error(void)
 {
 	return errno ? -errno : -EIO;

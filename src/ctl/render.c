@@ -65,7 +65,7 @@ static size_t base64_group(const char *text, size_t digits, uint8_t *out)
 	}
 	for (size_t i = 0; i + 1 < digits; i++)
 		out[i] = (uint8_t)(bits >> (16 - 8 * i));
-	/* What the last digit has over must be 0, so that there is one way to write a value. */
+	/* The spare bits of the last digit must be 0, so that there is one way to write a value. */
 	return digits == 4 || (bits & (0xffffffu >> (8 * (digits - 1)))) == 0 ? digits - 1 : 0;
 }
 

@@ -1,4 +1,4 @@
-/* report.c: how failures are told: what failed, why, the exit status, and what to do next. */
+/* report.c: messages about failures: the operation, the cause, the exit status, and the next step. */
 #include "ctl/ctl.h"
 
 #include <signal.h>

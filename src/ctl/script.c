@@ -121,7 +121,7 @@ void script_random_text(char *out, size_t n, uint64_t *state)
 	}
 }
 
-/* Put what is left to the buffer's begin and read more behind it. 0 or -errno. */
+/* Move the rest to the buffer's start and read more behind it. 0 or -errno. */
 static int read_more(struct script_reader *r)
 {
 	ssize_t got;
