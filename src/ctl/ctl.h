@@ -88,7 +88,7 @@ int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv,
 		      bool first_only);
 
 /* "4K", or "64,1K-8K": sizes separated by commas, ranges doubled from the first to the last.
- * Answers how many there are, at most `max`. -EINVAL: the text has none; -ERANGE: one is beyond the limit,
+ * Answers how many there are, at most `max`. -EINVAL: the text is no such list; -ERANGE: one is beyond the limit,
  * there are too many, or a range is empty. */
 int ctl_sizes_parse(const char *text, uint64_t limit, uint64_t *sizes, size_t max);
 
