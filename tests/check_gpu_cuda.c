@@ -17,7 +17,7 @@
 #include "gpu/cuda_api.h"
 #include "gpu/cuda_kernel.h"
 #include "gpu/message.h"
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 #define FAKE "tests/fake/.libs/" CUDA_LIBRARY
 
@@ -26,7 +26,7 @@ static void *fake;         /* the library */
 static char kernels[4096]; /* a file that the fake library takes */
 
 /* A session without a daemon: a ring, a port, and the backend in a thread. */
-static struct gpu_worker *worker;
+static struct gpu_process *process;
 static struct gpu_port *port;
 static pthread_t thread;
 static int control;
@@ -35,32 +35,32 @@ static struct gpu_message said;
 
 static void *run(void *argument)
 {
-	status = gpu_backend_cuda.run(worker);
-	gpu_worker_stopped(worker);
+	status = gpu_backend_cuda.run(process);
+	gpu_process_stopped(process);
 	return NULL;
 }
 
-static void make_worker(uint32_t queues, uint32_t slots, uint32_t payload)
+static void make_process(uint32_t queues, uint32_t slots, uint32_t payload)
 {
 	struct wire_ring_shape shape = {queues, slots, payload};
 	int ends[2];
 
 	ck_assert(wire_ring_shape_valid(&shape));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-	worker = aligned_alloc(CACHE_LINE, sizeof(*worker));
-	ck_assert_ptr_nonnull(worker);
-	memset(worker, 0, sizeof(*worker));
-	worker->ring.shape = shape;
-	worker->ring.at = wire_ring_layout(&shape);
-	worker->ring.base =
-		mmap(NULL, worker->ring.at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(worker->ring.base, MAP_FAILED);
-	worker->attr.backend = "cuda";
-	worker->attr.kernels = real ? getenv("RDMAD_TEST_KERNELS") : kernels;
-	worker->attr.poll = 50 * TIME_US;
-	worker->attr.job_timeout = 60 * TIME_S;
-	worker->event = -1;
-	worker->control = ends[0];
+	process = aligned_alloc(CACHE_LINE, sizeof(*process));
+	ck_assert_ptr_nonnull(process);
+	memset(process, 0, sizeof(*process));
+	process->ring.shape = shape;
+	process->ring.at = wire_ring_layout(&shape);
+	process->ring.base =
+		mmap(NULL, process->ring.at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(process->ring.base, MAP_FAILED);
+	process->attr.backend = "cuda";
+	process->attr.kernels = real ? getenv("RDMAD_TEST_KERNELS") : kernels;
+	process->attr.poll = 50 * TIME_US;
+	process->attr.job_timeout = 60 * TIME_S;
+	process->event = -1;
+	process->control = ends[0];
 	control = ends[1];
 }
 
@@ -68,16 +68,16 @@ static void start(void)
 {
 	/* The backend does it too, but here beside a thread that may look into the environment. */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-	ck_assert_int_eq(gpu_port_create(&worker->ring, &port), 0);
+	ck_assert_int_eq(gpu_port_create(&process->ring, &port), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, run, NULL), 0);
 }
 
 /* Wait for the backend's end, which says why in `said`. */
 static void join(void)
 {
-	/* What the watch of a worker process does: wake who sleeps. */
+	/* What the watch of a process does: wake who sleeps. */
 	while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
-		syscall(SYS_futex, &wire_ring_control(&worker->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+		syscall(SYS_futex, &wire_ring_control(&process->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 		usleep(1000);
 	}
 	said = (struct gpu_message){.kind = GPU_SAYS_READY};
@@ -86,24 +86,24 @@ static void join(void)
 	gpu_port_destroy(port);
 }
 
-static void free_worker(void)
+static void free_process(void)
 {
 	bool (*busy)(void) = fake ? (bool (*)(void))dlsym(fake, "fake_busy") : NULL;
 
 	while (busy && busy())
 		usleep(1000);
 	close(control);
-	close(worker->control);
-	munmap(worker->ring.base, worker->ring.at.bytes);
-	free(worker);
+	close(process->control);
+	munmap(process->ring.base, process->ring.at.bytes);
+	free(process);
 }
 
 static void stop(void)
 {
-	wire_ring_store32(&wire_ring_control(&worker->ring)->stop, 1);
+	wire_ring_store32(&wire_ring_control(&process->ring)->stop, 1);
 	join();
 	ck_assert_msg(status == 0, "%s", said.text);
-	ck_assert_uint_eq(wire_ring_header(&worker->ring)->state, WIRE_RING_STOPPED);
+	ck_assert_uint_eq(wire_ring_header(&process->ring)->state, WIRE_RING_STOPPED);
 }
 
 /* It ends by itself, and says so; `text` is the begin of the reason. */
@@ -111,8 +111,8 @@ static void assert_fails(enum wire_ring_error error, const char *text)
 {
 	join();
 	ck_assert_int_ne(status, 0);
-	ck_assert_uint_eq(wire_ring_header(&worker->ring)->state, WIRE_RING_FAILED);
-	ck_assert_uint_eq(wire_ring_header(&worker->ring)->error, error);
+	ck_assert_uint_eq(wire_ring_header(&process->ring)->state, WIRE_RING_FAILED);
+	ck_assert_uint_eq(wire_ring_header(&process->ring)->error, error);
 	ck_assert_uint_eq(said.kind, GPU_SAYS_FAILED);
 	ck_assert_msg(strncmp(said.text, text, strlen(text)) == 0, "\"%s\" is not \"%s\"", said.text, text);
 }
@@ -158,7 +158,7 @@ static void submit(const struct wire_ring_job *job)
 	void *input;
 
 	while (gpu_port_reserve(port, &cell, &input) == -EAGAIN)
-		ck_assert_msg(!gpu_worker_stopping(worker), "the session ended");
+		ck_assert_msg(!gpu_process_stopping(process), "the session ended");
 	fill(input, job->length, job->id);
 	gpu_port_submit(port, &cell, job);
 	gpu_port_kick(port);
@@ -206,7 +206,7 @@ static void work_through(const struct wire_ring_job *jobs, unsigned count)
 			check_result(&done[i], &jobs[done[i].result.id]);
 			gpu_port_release(port, &done[i].cell);
 		}
-		ck_assert_msg(!gpu_worker_stopping(worker) && time_now() < until, "it ended early");
+		ck_assert_msg(!gpu_process_stopping(process) && time_now() < until, "it ended early");
 	}
 	free(seen);
 }
@@ -220,11 +220,11 @@ START_TEST(test_every_job_once)
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(jobs); i++)
 		jobs[i] = i % 3 ? image(i, 64, 64, i % 256 + 1) : echo(i, i * 13, 0);
-	make_worker(shapes[_i].queues, shapes[_i].slots, shapes[_i].payload);
+	make_process(shapes[_i].queues, shapes[_i].slots, shapes[_i].payload);
 	start();
 	work_through(jobs, ARRAY_SIZE(jobs));
 	stop();
-	free_worker();
+	free_process();
 }
 END_TEST
 
@@ -241,11 +241,11 @@ START_TEST(test_lengths)
 		jobs[n] = echo(n, lengths[i], 0), n++;
 	}
 	jobs[n] = echo(n, 0, 0), n++;
-	make_worker(2, 4, 131072);
+	make_process(2, 4, 131072);
 	start();
 	work_through(jobs, n);
 	stop();
-	free_worker();
+	free_process();
 }
 END_TEST
 
@@ -253,12 +253,12 @@ START_TEST(test_stop_during_a_job)
 {
 	struct wire_ring_job job = echo(0, 64, 30000000);
 
-	make_worker(2, 4, 4096);
+	make_process(2, 4, 4096);
 	start();
 	submit(&job);
 	submit(&job);
 	stop();
-	free_worker();
+	free_process();
 }
 END_TEST
 
@@ -266,12 +266,12 @@ START_TEST(test_overtime)
 {
 	struct wire_ring_job job = echo(0, 64, 30000000);
 
-	make_worker(1, 4, 4096);
-	worker->attr.job_timeout = 50 * TIME_MS;
+	make_process(1, 4, 4096);
+	process->attr.job_timeout = 50 * TIME_MS;
 	start();
 	submit(&job);
 	assert_fails(WIRE_RING_OVERTIME, "job 0 of queue 0 takes longer than 50ms");
-	free_worker();
+	free_process();
 }
 END_TEST
 
@@ -294,12 +294,12 @@ START_TEST(test_bad_jobs)
 	void *input;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		make_worker(1, 2, 4096);
+		make_process(1, 2, 4096);
 		start();
 		ck_assert_int_eq(gpu_port_reserve(port, &cell, &input), 0);
 		gpu_port_submit(port, &cell, &bad[i].job);
 		assert_fails(WIRE_RING_BAD_JOB, bad[i].why);
-		free_worker();
+		free_process();
 	}
 }
 END_TEST
@@ -310,14 +310,14 @@ static void assert_broken(uint64_t submitted, uint64_t collected, enum wire_ring
 	struct wire_ring_job jobs[] = {echo(0, 8, 0), echo(1, 8, 0)};
 	struct wire_ring_client_line *line;
 
-	make_worker(1, 2, 4096);
-	line = wire_ring_client_line(&worker->ring, 0);
+	make_process(1, 2, 4096);
+	line = wire_ring_client_line(&process->ring, 0);
 	start();
 	work_through(jobs, ARRAY_SIZE(jobs));
 	wire_ring_store(&line->collected, collected);
 	wire_ring_store(&line->submitted, submitted);
 	assert_fails(error, text);
-	free_worker();
+	free_process();
 }
 
 START_TEST(test_broken_rules)
@@ -335,12 +335,12 @@ START_TEST(test_broken_collected)
 {
 	struct wire_ring_job job = echo(0, 8, 0);
 
-	make_worker(1, 2, 4096);
-	wire_ring_store(&wire_ring_client_line(&worker->ring, 0)->collected, 1);
+	make_process(1, 2, 4096);
+	wire_ring_store(&wire_ring_client_line(&process->ring, 0)->collected, 1);
 	start();
 	submit(&job);
 	assert_fails(WIRE_RING_JUMPED, "queue 0: an index went back");
-	free_worker();
+	free_process();
 }
 END_TEST
 
@@ -369,20 +369,20 @@ START_TEST(test_entry_fails)
 	snprintf(setting, sizeof(setting), "%s=2", entries[_i]);
 	snprintf(text, sizeof(text), "%s: out of memory (2)", entries[_i]);
 	setenv("RDMAD_FAKE_CUDA", setting, 1);
-	make_worker(1, 1, 4096);
+	make_process(1, 1, 4096);
 	start();
 	assert_fails(WIRE_RING_DEVICE, text);
-	free_worker();
+	free_process();
 }
 END_TEST
 
 START_TEST(test_kernel_fails)
 {
 	setenv("RDMAD_FAKE_CUDA", "cuStreamQuery=719", 1);
-	make_worker(1, 1, 4096);
+	make_process(1, 1, 4096);
 	start();
 	assert_fails(WIRE_RING_DEVICE, "the kernel: unspecified launch failure (719)");
-	free_worker();
+	free_process();
 }
 END_TEST
 
@@ -391,12 +391,12 @@ static void assert_fault(const char *setting, const char *text)
 	struct wire_ring_job jobs[] = {echo(0, 8, 0), echo(1, 8, 0), echo(2, 8, 0)};
 
 	setenv("RDMAD_FAKE_CUDA", setting, 1);
-	make_worker(1, 1, 4096);
+	make_process(1, 1, 4096);
 	start();
 	work_through(jobs, 2);
 	submit(&jobs[2]);
 	assert_fails(WIRE_RING_DEVICE, text);
-	free_worker();
+	free_process();
 }
 
 START_TEST(test_fault)
@@ -421,8 +421,8 @@ START_TEST(test_host_is_gone)
 	struct gpu_kernel_args args = {.board = board, .job_timeout = TIME_NEVER, .lease = TIME_S};
 	uint64_t begin = time_now();
 
-	make_worker(2, 1, 4096);
-	args.ring = worker->ring;
+	make_process(2, 1, 4096);
+	args.ring = process->ring;
 	ck_assert_int_eq(launch(2, &args), 0);
 	for (uint64_t beat = 1; time_now() - begin < 2 * args.lease; beat++) {
 		wire_ring_store(&board->beat, beat);
@@ -432,7 +432,7 @@ START_TEST(test_host_is_gone)
 	while (running())
 		usleep(1000);
 	ck_assert_uint_gt(wire_ring_load(&board->block[1].beat), 0);
-	free_worker();
+	free_process();
 	free(board);
 }
 END_TEST
@@ -443,17 +443,17 @@ START_TEST(test_old_library)
 	struct wire_ring_job job = echo(0, 64, 0);
 
 	setenv("RDMAD_FAKE_CUDA", "cuGetProcAddress=500", 1);
-	make_worker(1, 1, 4096);
+	make_process(1, 1, 4096);
 	start();
 	work_through(&job, 1);
 	stop();
-	free_worker();
+	free_process();
 }
 END_TEST
 
 static void assert_probe(const char *device, const char *answer)
 {
-	struct gpu_worker_attr attr = {.device = device, .kernels = kernels};
+	struct gpu_process_attr attr = {.device = device, .kernels = kernels};
 	struct gpu_probe probe = {.backend = "cuda"};
 	char why[GPU_WHY] = "";
 	int rc = gpu_backend_cuda.probe(&attr, &probe, why);
@@ -480,11 +480,11 @@ END_TEST
 
 static void assert_kernels(const char *path, const char *text)
 {
-	make_worker(1, 1, 4096);
-	worker->attr.kernels = path;
+	make_process(1, 1, 4096);
+	process->attr.kernels = path;
 	start();
 	assert_fails(WIRE_RING_DEVICE, text);
-	free_worker();
+	free_process();
 }
 
 START_TEST(test_kernels_file)
@@ -502,7 +502,7 @@ END_TEST
 
 START_TEST(test_built_in)
 {
-	struct gpu_worker_attr attr = {0};
+	struct gpu_process_attr attr = {0};
 	struct gpu_probe probe = {.backend = "cuda"};
 	char why[GPU_WHY] = "";
 	int rc = gpu_backend_cuda.probe(&attr, &probe, why);

@@ -1,5 +1,5 @@
 /*
- * check_gpu_ring.c: the ring's words, and the port that drives them, against a worker that is a
+ * check_gpu_ring.c: the ring's words, and the port that drives them, against a process that is a
  * function or a thread of this process. RDMAD_RING_OPERATIONS: how many jobs the threads exchange.
  */
 #include <check.h>
@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 static struct wire_ring ring;
 static struct gpu_port *port;
@@ -82,7 +82,7 @@ START_TEST(test_shapes)
 }
 END_TEST
 
-/* What a client may write: the worker sees it for what it is. */
+/* What a client may write: the process sees it for what it is. */
 static int take_after(uint64_t submitted, uint64_t taken, uint64_t sequence)
 {
 	struct wire_ring_job job;
@@ -163,7 +163,7 @@ START_TEST(test_torn_results)
 }
 END_TEST
 
-/* The worker, as a function: the next job of the queue, answered by the same bytes. */
+/* The process, as a function: the next job of the queue, answered by the same bytes. */
 static int answer(uint32_t queue, uint64_t *index)
 {
 	struct wire_ring_result result = {.sequence = *index + 1};
@@ -230,7 +230,7 @@ START_TEST(test_reserve_until_full)
 }
 END_TEST
 
-/* Submitted last first: the worker sees none before the first, then all. */
+/* Submitted last first: the process sees none before the first, then all. */
 START_TEST(test_submit_in_any_order)
 {
 	struct gpu_cell cell[4];
@@ -284,7 +284,7 @@ START_TEST(test_release_in_any_order)
 }
 END_TEST
 
-/* A worker is another process, which may write anything. */
+/* A process is another process, which may write anything. */
 static void assert_nonsense(void (*spoil)(struct wire_ring_worker_line *line))
 {
 	struct gpu_done done[4];
@@ -330,7 +330,7 @@ static void too_long(struct wire_ring_worker_line *line)
 	line->done = 1;
 }
 
-START_TEST(test_nonsense_of_the_worker)
+START_TEST(test_nonsense_of_the_process)
 {
 	assert_nonsense(done_what_was_not_asked);
 	assert_nonsense(took_what_was_not_asked);
@@ -394,7 +394,7 @@ START_TEST(test_kick)
 END_TEST
 
 /*
- * Two threads, one as daemon, one as worker, until so many jobs went round.
+ * Two threads, one as daemon, one as process, until so many jobs went round.
  */
 #define THREADS_QUEUES 3
 #define OUTSTANDING 150
@@ -409,7 +409,7 @@ static uint64_t operations(void)
 	return n;
 }
 
-static void *worker_thread(void *argument)
+static void *process_thread(void *argument)
 {
 	uint64_t index[THREADS_QUEUES] = {0}, left = *(uint64_t *)argument;
 
@@ -459,7 +459,7 @@ START_TEST(test_two_threads)
 	pthread_t thread;
 
 	make(THREADS_QUEUES, 64, 64);
-	ck_assert_int_eq(pthread_create(&thread, NULL, worker_thread, &n), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, process_thread, &n), 0);
 	while (received < n) {
 		int got;
 
@@ -493,7 +493,7 @@ int main(void)
 	tcase_add_test(ports, test_reserve_until_full);
 	tcase_add_test(ports, test_submit_in_any_order);
 	tcase_add_test(ports, test_release_in_any_order);
-	tcase_add_test(ports, test_nonsense_of_the_worker);
+	tcase_add_test(ports, test_nonsense_of_the_process);
 	tcase_add_test(ports, test_arm);
 	tcase_add_test(ports, test_kick);
 	suite_add_tcase(suite, threads);

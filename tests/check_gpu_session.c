@@ -1,5 +1,5 @@
 /*
- * check_gpu_session.c: worker processes, as the daemon has them: they start, work, sleep, are
+ * check_gpu_session.c: processes, as the daemon has them: they start, work, sleep, are
  * stopped, die, are lied to; and nothing of them stays.
  *
  * RDMAD_TEST_BACKEND is the backend that they have, cpu unless given; RDMAD_TEST_KERNELS its file
@@ -23,7 +23,7 @@
 static const struct wire_ring_shape small = {2, 4, 4096};
 
 static const char *backend = "cpu";
-static struct gpu_worker_attr attr;
+static struct gpu_process_attr attr;
 static struct gpu_session *session;
 static struct gpu_port *port;
 
@@ -73,7 +73,7 @@ static struct has before;
 
 static void set_up(void)
 {
-	attr = (struct gpu_worker_attr){
+	attr = (struct gpu_process_attr){
 		.program = "./rdmad-gpu",
 		.backend = backend,
 		.kernels = getenv("RDMAD_TEST_KERNELS"),
@@ -212,8 +212,8 @@ static void exchange(unsigned jobs, unsigned outstanding)
 START_TEST(test_jobs)
 {
 	start();
-	ck_assert_str_eq(gpu_session_worker(session)->backend, backend);
-	ck_assert_uint_gt(strlen(gpu_session_worker(session)->device), 0);
+	ck_assert_str_eq(gpu_session_probe(session)->backend, backend);
+	ck_assert_uint_gt(strlen(gpu_session_probe(session)->device), 0);
 	ck_assert_uint_eq(wire_ring_header(gpu_session_ring(session))->state, WIRE_RING_RUNNING);
 	exchange(2000, 8);
 	gpu_session_stop(session, time_now());
@@ -223,7 +223,7 @@ START_TEST(test_jobs)
 }
 END_TEST
 
-/* Jobs that are there before the worker is. */
+/* Jobs that are there before the process is. */
 START_TEST(test_filled_before_it_runs)
 {
 	struct wire_ring_job job = echo_job(7, 0);
@@ -475,7 +475,7 @@ static void *rewrite(void *argument)
 	return NULL;
 }
 
-/* Jobs, as fast as they are taken, while a thread rewrites them all: the worker either carries out
+/* Jobs, as fast as they are taken, while a thread rewrites them all: the process either carries out
  * what it copied or refuses it. It never dies of it. */
 static void submit_while_rewritten(const struct wire_ring *ring)
 {
@@ -603,26 +603,26 @@ static bool process_gone(pid_t pid)
 	return access(path, F_OK) != 0 || count_lines(path, "State:\tZ") == 1;
 }
 
-/* A daemon that is killed leaves no worker. */
+/* A daemon that is killed leaves no process. */
 START_TEST(test_daemon_dies)
 {
 	int ends[2];
-	pid_t daemon, worker;
+	pid_t daemon, process;
 
 	ck_assert_int_eq(pipe(ends), 0);
 	daemon = fork();
 	ck_assert_int_ge(daemon, 0);
 	if (daemon == 0) {
 		start();
-		worker = gpu_session_pid(session);
-		if (write(ends[1], &worker, sizeof(worker)) == sizeof(worker))
+		process = gpu_session_pid(session);
+		if (write(ends[1], &process, sizeof(process)) == sizeof(process))
 			pause();
 		_exit(1);
 	}
-	ck_assert_int_eq(read(ends[0], &worker, sizeof(worker)), sizeof(worker));
+	ck_assert_int_eq(read(ends[0], &process, sizeof(process)), sizeof(process));
 	kill(daemon, SIGKILL);
 	ck_assert_int_eq(waitpid(daemon, NULL, 0), daemon);
-	while (!process_gone(worker))
+	while (!process_gone(process))
 		usleep(1000);
 	close(ends[0]);
 	close(ends[1]);
@@ -630,7 +630,7 @@ START_TEST(test_daemon_dies)
 END_TEST
 
 /*
- * The ring that a worker is given.
+ * The ring that a process is given.
  */
 static int map(int seals, off_t size, const struct wire_ring_header *header)
 {

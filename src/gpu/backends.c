@@ -1,5 +1,5 @@
 /* backends.c: which of them works on a session. */
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 const struct gpu_backend *const gpu_backends[] = {
 	&gpu_backend_cuda,
@@ -7,7 +7,7 @@ const struct gpu_backend *const gpu_backends[] = {
 	NULL,
 };
 
-static const struct gpu_backend *probe(const struct gpu_backend *backend, const struct gpu_worker_attr *attr,
+static const struct gpu_backend *probe(const struct gpu_backend *backend, const struct gpu_process_attr *attr,
 				       struct gpu_probe *out, char why[GPU_WHY])
 {
 	*out = (struct gpu_probe){0};
@@ -15,7 +15,7 @@ static const struct gpu_backend *probe(const struct gpu_backend *backend, const 
 	return backend->probe(attr, out, why) == 0 ? backend : NULL;
 }
 
-const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr, struct gpu_probe *out)
+const struct gpu_backend *gpu_backend_choose(const struct gpu_process_attr *attr, struct gpu_probe *out)
 {
 	bool any = strcmp(attr->backend, "auto") == 0;
 	const struct gpu_backend *found;

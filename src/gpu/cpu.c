@@ -10,7 +10,7 @@
 
 #define FEW 4 /* processors: fewer are few */
 
-static int cpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why)
+static int cpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out, char *why)
 {
 	const char *vectors = cpu_vectors(0)->name;
 
@@ -34,41 +34,41 @@ uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *outpu
 static void carry_out(struct cpu_thread *t, uint32_t queue, uint64_t index, const struct wire_ring_job *job,
 		      uint32_t length)
 {
-	struct gpu_worker *worker = t->cpu->worker;
-	const struct wire_ring *ring = &worker->ring;
+	struct gpu_process *process = t->cpu->process;
+	const struct wire_ring *ring = &process->ring;
 	struct wire_ring_result result = {.sequence = index + 1, .id = job->id, .length = length};
 	uint64_t begin = time_now(), sum;
 
-	gpu_worker_begin(worker, t->number, queue, index, begin);
+	gpu_process_begin(process, t->number, queue, index, begin);
 	sum = cpu_run(job, wire_ring_job(ring, queue, index) + 1, wire_ring_result(ring, queue, index) + 1,
 		      &wire_ring_control(ring)->stop);
-	gpu_worker_end(worker, t->number);
+	gpu_process_end(process, t->number);
 	result.nanoseconds = (uint32_t)MIN(time_now() - begin, 4 * TIME_S);
 	result.check = wire_ring_check_descriptor(&result) + sum;
 	wire_ring_finish(ring, queue, index, index, &result);
-	gpu_worker_results(worker);
+	gpu_process_results(process);
 }
 
 /* The next job of a queue that this thread holds. 1, 0: there is none or no room for its result;
  * negative: the session is over. */
 static int take(struct cpu_thread *t, uint32_t queue, uint64_t index)
 {
-	struct gpu_worker *worker = t->cpu->worker;
+	struct gpu_process *process = t->cpu->process;
 	struct wire_ring_job job;
 	const char *why = "";
 	int64_t length;
-	int rc = wire_ring_has_room(&worker->ring, queue, index);
+	int rc = wire_ring_has_room(&process->ring, queue, index);
 
 	if (rc > 0)
-		rc = wire_ring_take(&worker->ring, queue, index, &job);
+		rc = wire_ring_take(&process->ring, queue, index, &job);
 	if (rc < 0)
-		gpu_worker_fail_ring(worker, rc, queue, index);
+		gpu_process_fail_ring(process, rc, queue, index);
 	if (rc <= 0)
 		return rc;
-	length = gpu_job_check(&worker->ring.shape, &job, &why);
+	length = gpu_job_check(&process->ring.shape, &job, &why);
 	if (length < 0) {
-		gpu_worker_fail(worker, WIRE_RING_BAD_JOB, queue, index, "job %" PRIu64 " of queue %u: %s", index,
-				queue, why);
+		gpu_process_fail(process, WIRE_RING_BAD_JOB, queue, index, "job %" PRIu64 " of queue %u: %s", index,
+				 queue, why);
 		return (int)length;
 	}
 	carry_out(t, queue, index, &job, (uint32_t)length);
@@ -89,7 +89,7 @@ static int serve_queue(struct cpu_thread *t, uint32_t queue)
 	uint64_t index;
 	int rc;
 
-	if (!has_jobs(&t->cpu->worker->ring, queue, q) ||
+	if (!has_jobs(&t->cpu->process->ring, queue, q) ||
 	    atomic_exchange_explicit(&q->held, true, memory_order_acquire))
 		return 0;
 	index = atomic_load_explicit(&q->index, memory_order_relaxed);
@@ -102,7 +102,7 @@ static int serve_queue(struct cpu_thread *t, uint32_t queue)
 
 int cpu_step(struct cpu_thread *t)
 {
-	uint32_t queues = t->cpu->worker->ring.shape.queues;
+	uint32_t queues = t->cpu->process->ring.shape.queues;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < queues; i++) {
@@ -115,41 +115,41 @@ int cpu_step(struct cpu_thread *t)
 static void *serve(void *argument)
 {
 	struct cpu_thread *t = argument;
-	struct gpu_worker *worker = t->cpu->worker;
+	struct gpu_process *process = t->cpu->process;
 	struct gpu_idle idle = {0};
 
-	while (!gpu_worker_stopping(worker)) {
+	while (!gpu_process_stopping(process)) {
 		if (cpu_step(t) > 0)
-			gpu_idle_end(worker, &idle);
+			gpu_idle_end(process, &idle);
 		else
-			gpu_idle(worker, &idle);
+			gpu_idle(process, &idle);
 	}
-	gpu_idle_end(worker, &idle);
+	gpu_idle_end(process, &idle);
 	return NULL;
 }
 
 /* The session's share: `threads` of those processors that this process may use, from the `share`th
  * on. The scheduler places threads within it. Where there are few, whoever waits for a result polls on one of them
  * too: then only the scheduler can tell which is better, and who can be woken sleeps at once. */
-static void settle(struct gpu_worker *worker)
+static void settle(struct gpu_process *process)
 {
 	cpu_set_t all, share;
 	unsigned count, first, n = 0;
 
-	if (worker->share < 0 || sched_getaffinity(0, sizeof(all), &all) != 0)
+	if (process->share < 0 || sched_getaffinity(0, sizeof(all), &all) != 0)
 		return;
 	count = (unsigned)CPU_COUNT(&all);
 	if (count < FEW) {
-		if (!worker->queue_mode && worker->attr.poll != TIME_NEVER)
-			worker->attr.poll = 0;
+		if (!process->queue_mode && process->attr.poll != TIME_NEVER)
+			process->attr.poll = 0;
 		return;
 	}
-	first = (unsigned)worker->share % count;
+	first = (unsigned)process->share % count;
 	CPU_ZERO(&share);
 	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET(cpu, &all))
 			continue;
-		if ((n + count - first) % count < worker->attr.threads)
+		if ((n + count - first) % count < process->attr.threads)
 			CPU_SET(cpu, &share);
 		n++;
 	}
@@ -173,21 +173,21 @@ static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 	return n;
 }
 
-static int cpu_serve(struct gpu_worker *worker)
+static int cpu_serve(struct gpu_process *process)
 {
-	struct cpu cpu = {.worker = worker};
+	struct cpu cpu = {.process = process};
 	struct cpu_thread threads[GPU_THREADS_MAX];
-	unsigned count = MIN(worker->attr.threads, (unsigned)GPU_THREADS_MAX);
+	unsigned count = MIN(process->attr.threads, (unsigned)GPU_THREADS_MAX);
 
 	for (unsigned i = 0; i < count; i++)
-		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % worker->ring.shape.queues};
-	settle(worker);
+		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % process->ring.shape.queues};
+	settle(process);
 	count = start_threads(threads, count);
-	gpu_worker_ready(worker);
+	gpu_process_ready(process);
 	serve(&threads[0]);
 	for (unsigned i = 1; i < count; i++)
 		pthread_join(threads[i].thread, NULL);
-	return atomic_load(&worker->failed) ? -ECANCELED : 0;
+	return atomic_load(&process->failed) ? -ECANCELED : 0;
 }
 
 const struct gpu_backend gpu_backend_cpu = {

@@ -2,7 +2,7 @@
 #ifndef RDMAD_GPU_CPU_H
 #define RDMAD_GPU_CPU_H
 
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 #include <pthread.h>
 
@@ -12,7 +12,7 @@ struct cpu_queue {
 };
 
 struct cpu {
-	struct gpu_worker *worker;
+	struct gpu_process *process;
 	struct cpu_queue queue[WIRE_RING_QUEUES_MAX];
 };
 
@@ -24,7 +24,7 @@ struct cpu_thread {
 };
 
 /* One job of the next queue that has some: 1; 0: none has, or no room for its result. Negative: the
- * session is over, by gpu_worker_fail(). */
+ * session is over, by gpu_process_fail(). */
 int cpu_step(struct cpu_thread *t);
 
 /* Carry out a job that gpu_job_check() found good. `stop` is as in struct gpu_team. The output's

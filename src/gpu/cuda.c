@@ -12,7 +12,7 @@
  */
 #include "gpu/cuda_api.h"
 #include "gpu/cuda_kernel.h"
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -23,12 +23,12 @@
 
 #define BEAT (5 * TIME_MS)        /* between looks at the kernel */
 #define LEASE (2 * TIME_S)        /* kernel and host each think the other dead after so much silence */
-#define END_PATIENCE (2 * TIME_S) /* the worker's watch has less */
+#define END_PATIENCE (2 * TIME_S) /* the process's watch has less */
 #define RESULT_NAP (20 * TIME_US) /* while a job is under way for longer than attr.poll */
 #define IMAGE_MAX (256 * MIB)
 
 struct cuda {
-	struct gpu_worker *worker;
+	struct gpu_process *process;
 	struct cuda_api api;
 	int device;
 	void *context, *module, *function, *stream;
@@ -81,7 +81,7 @@ static int device_by_uuid(struct cuda *c, const char *wanted, int count)
 
 static int choose_device(struct cuda *c)
 {
-	const char *wanted = c->worker->attr.device;
+	const char *wanted = c->process->attr.device;
 	uint64_t number = 0;
 	int count, rc = cuda_call(&c->api, cuDeviceGetCount, &count);
 
@@ -97,7 +97,7 @@ static int find_device(struct cuda *c)
 {
 	int rc;
 
-	if (!c->worker->attr.kernels && !cuda_image()) {
+	if (!c->process->attr.kernels && !cuda_image()) {
 		cuda_api_failed(&c->api, "built without kernels for CUDA: give gpu.kernels = FILE or "
 					 "build with nvcc");
 		return -ENODEV;
@@ -111,10 +111,10 @@ static int find_device(struct cuda *c)
 	return rc != 0 ? rc : choose_device(c);
 }
 
-static int probe(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why)
+static int probe(const struct gpu_process_attr *attr, struct gpu_probe *out, char *why)
 {
-	struct gpu_worker worker = {.attr = *attr};
-	struct cuda c = {.worker = &worker};
+	struct gpu_process process = {.attr = *attr};
+	struct cuda c = {.process = &process};
 	int rc = find_device(&c);
 
 	if (rc == 0)
@@ -167,7 +167,7 @@ static int load_image(struct cuda *c, const void *image)
 
 static int load_kernel(struct cuda *c)
 {
-	const char *path = c->worker->attr.kernels;
+	const char *path = c->process->attr.kernels;
 	char *file = NULL;
 	int rc;
 
@@ -219,9 +219,9 @@ static int map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
 static int map_ring(struct cuda *c)
 {
 	uint64_t seen;
-	int rc = map(c, c->worker->ring.base, c->worker->ring.at.bytes, &seen);
+	int rc = map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
 
-	c->args.ring = c->worker->ring;
+	c->args.ring = c->process->ring;
 	c->args.ring.base = (uint8_t *)seen;
 	return rc;
 }
@@ -255,8 +255,8 @@ static int launch(struct cuda *c)
 
 	if (rc != 0)
 		return rc;
-	c->args.poll = c->worker->attr.poll;
-	c->args.job_timeout = c->worker->attr.job_timeout;
+	c->args.poll = c->process->attr.poll;
+	c->args.job_timeout = c->process->attr.job_timeout;
 	c->args.lease = LEASE;
 	wire_ring_store(&c->board->beat, 1);
 	rc = cuda_call(&c->api, cuLaunchKernel, c->function, c->blocks, 1, 1, GPU_KERNEL_THREADS, 1, 1, 0, c->stream,
@@ -294,7 +294,7 @@ static int take(struct cuda *c)
 	c->api.cuMemHostUnregister(c->board);
 	munmap(c->board, board_bytes());
 unmap_ring:
-	c->api.cuMemHostUnregister(c->worker->ring.base);
+	c->api.cuMemHostUnregister(c->process->ring.base);
 unload:
 	c->api.cuModuleUnload(c->module);
 destroy_context:
@@ -308,7 +308,7 @@ static void give_back(struct cuda *c)
 	c->api.cuStreamDestroy(c->stream);
 	c->api.cuMemHostUnregister(c->board);
 	munmap(c->board, board_bytes());
-	c->api.cuMemHostUnregister(c->worker->ring.base);
+	c->api.cuMemHostUnregister(c->process->ring.base);
 	c->api.cuModuleUnload(c->module);
 	c->api.cuCtxDestroy(c->context);
 }
@@ -336,23 +336,23 @@ static uint64_t sum_submitted(const struct wire_ring *ring)
 }
 
 /* Whether there are results since the last look; the daemon knows of them then. */
-static bool tell(struct gpu_worker *worker, uint64_t *told)
+static bool tell(struct gpu_process *process, uint64_t *told)
 {
-	uint64_t done = sum_done(&worker->ring);
+	uint64_t done = sum_done(&process->ring);
 
 	if (done == *told)
 		return false;
 	*told = done;
-	gpu_worker_results(worker);
+	gpu_process_results(process);
 	return true;
 }
 
 /* Jobs are under way, so nobody kicks when one is done. */
-static void wait_for_result(const struct gpu_worker *worker, unsigned turns, uint64_t since)
+static void wait_for_result(const struct gpu_process *process, unsigned turns, uint64_t since)
 {
 	const struct timespec nap = {.tv_nsec = RESULT_NAP};
 
-	if (worker->attr.poll != TIME_NEVER && turns % 64 == 0 && time_now() - since > worker->attr.poll)
+	if (process->attr.poll != TIME_NEVER && turns % 64 == 0 && time_now() - since > process->attr.poll)
 		nanosleep(&nap, NULL);
 	else if (time_to_yield(turns))
 		sched_yield();
@@ -360,23 +360,23 @@ static void wait_for_result(const struct gpu_worker *worker, unsigned turns, uin
 
 static void *tell_results(void *argument)
 {
-	struct gpu_worker *worker = argument;
+	struct gpu_process *process = argument;
 	struct gpu_idle idle = {0};
 	uint64_t told = 0, since = time_now();
 	unsigned turns = 0;
 
-	while (!gpu_worker_stopping(worker)) {
-		if (tell(worker, &told)) {
+	while (!gpu_process_stopping(process)) {
+		if (tell(process, &told)) {
 			since = time_now();
 			turns = 0;
-		} else if (told != sum_submitted(&worker->ring)) {
-			gpu_idle_end(worker, &idle);
-			wait_for_result(worker, ++turns, since);
+		} else if (told != sum_submitted(&process->ring)) {
+			gpu_idle_end(process, &idle);
+			wait_for_result(process, ++turns, since);
 		} else {
-			gpu_idle(worker, &idle);
+			gpu_idle(process, &idle);
 		}
 	}
-	gpu_idle_disarm(worker, &idle);
+	gpu_idle_disarm(process, &idle);
 	return NULL;
 }
 
@@ -386,11 +386,11 @@ static void *tell_results(void *argument)
 
 static void fail(struct cuda *c, const char *why)
 {
-	gpu_worker_fail(c->worker, WIRE_RING_DEVICE, 0, 0, "%s", why);
+	gpu_process_fail(c->process, WIRE_RING_DEVICE, 0, 0, "%s", why);
 }
 
 /* What a block says it ended for, in the words of any backend. */
-static void fail_block(struct gpu_worker *worker, const struct gpu_kernel_block *block, uint64_t failed)
+static void fail_block(struct gpu_process *process, const struct gpu_kernel_block *block, uint64_t failed)
 {
 	int error = (int)(failed >> 32);
 	uint32_t queue = (uint32_t)failed;
@@ -399,16 +399,17 @@ static void fail_block(struct gpu_worker *worker, const struct gpu_kernel_block 
 
 	switch (error) {
 	case WIRE_RING_BAD_JOB:
-		gpu_job_check(&worker->ring.shape, &block->job, &why);
-		gpu_worker_fail(worker, error, queue, block->index, "job %" PRIu64 " of queue %u: %s", block->index,
-				queue, why);
+		gpu_job_check(&process->ring.shape, &block->job, &why);
+		gpu_process_fail(process, error, queue, block->index, "job %" PRIu64 " of queue %u: %s", block->index,
+				 queue, why);
 		break;
 	case WIRE_RING_OVERTIME:
-		gpu_worker_fail(worker, error, queue, block->index, "job %" PRIu64 " of queue %u takes longer than %s",
-				block->index, queue, units_format_time(worker->attr.job_timeout, limit));
+		gpu_process_fail(process, error, queue, block->index,
+				 "job %" PRIu64 " of queue %u takes longer than %s", block->index, queue,
+				 units_format_time(process->attr.job_timeout, limit));
 		break;
 	default:
-		gpu_worker_fail_ring(worker, -error, queue, block->index);
+		gpu_process_fail_ring(process, -error, queue, block->index);
 	}
 }
 
@@ -422,7 +423,7 @@ static uint64_t look_at_blocks(struct cuda *c)
 		uint64_t failed = wire_ring_load(&block->failed);
 
 		if (failed)
-			fail_block(c->worker, block, failed);
+			fail_block(c->process, block, failed);
 		beats += wire_ring_load(&block->beat);
 	}
 	return beats;
@@ -453,9 +454,9 @@ static int tend(struct cuda *c)
 {
 	uint64_t beats = 0, heard = time_now(), beat = 1, told = 0;
 
-	while (!gpu_worker_stopping(c->worker)) {
+	while (!gpu_process_stopping(c->process)) {
 		uint64_t now = time_now(), said = look_at_blocks(c);
-		int rc = gpu_worker_stopping(c->worker) ? 0 : look_at_device(c);
+		int rc = gpu_process_stopping(c->process) ? 0 : look_at_device(c);
 
 		if (rc != 0)
 			return rc;
@@ -466,8 +467,8 @@ static int tend(struct cuda *c)
 			fail(c, "the device stands still");
 			return -EIO;
 		}
-		if (c->worker->queue_mode)
-			tell(c->worker, &told);
+		if (c->process->queue_mode)
+			tell(c->process, &told);
 		wire_ring_store(&c->board->beat, ++beat);
 		sleep_for(BEAT);
 	}
@@ -488,24 +489,24 @@ static bool end_kernel(struct cuda *c)
 
 static int serve(struct cuda *c)
 {
-	struct gpu_worker *worker = c->worker;
+	struct gpu_process *process = c->process;
 	pthread_t results;
-	int rc = worker->queue_mode ? 0 : pthread_create(&results, NULL, tell_results, worker);
+	int rc = process->queue_mode ? 0 : pthread_create(&results, NULL, tell_results, process);
 
 	if (rc != 0) {
 		fail(c, "no thread for the results");
 		return -rc;
 	}
-	gpu_worker_ready(worker);
+	gpu_process_ready(process);
 	rc = tend(c);
-	if (!worker->queue_mode)
+	if (!process->queue_mode)
 		pthread_join(results, NULL);
 	return rc;
 }
 
-static int run(struct gpu_worker *worker)
+static int run(struct gpu_process *process)
 {
-	struct cuda c = {.worker = worker};
+	struct cuda c = {.process = process};
 	int rc = take(&c);
 
 	if (rc != 0) {
@@ -517,7 +518,7 @@ static int run(struct gpu_worker *worker)
 	 * fails: the end of the process is what remains. */
 	if (end_kernel(&c))
 		give_back(&c);
-	return rc != 0 || atomic_load(&worker->failed) ? -EIO : 0;
+	return rc != 0 || atomic_load(&process->failed) ? -EIO : 0;
 }
 
 const struct gpu_backend gpu_backend_cuda = {

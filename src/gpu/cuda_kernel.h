@@ -22,7 +22,7 @@ struct gpu_kernel_block {
 	struct wire_ring_job job; /* the kernel's copy of it, if it was bad */
 };
 
-/* In memory of the worker process that its client cannot reach. One writer per word, as in the
+/* In memory of the process that its client cannot reach. One writer per word, as in the
  * ring. */
 struct gpu_kernel_board {
 	uint64_t beat; /* of the host: changes while it lives; GPU_KERNEL_STOP: end now */

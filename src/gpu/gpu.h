@@ -1,10 +1,10 @@
 /*
  * gpu: jobs for an accelerator, or for processors where there is none. Knows no network.
  *
- * A session is a ring (wire/ring.h) in a sealed memfd, and a worker process of its own, rdmad-gpu,
+ * A session is a ring (wire/ring.h) in a sealed memfd, and a process of its own, rdmad-gpu,
  * that takes the jobs and writes the results; a fault of the accelerator, or of what a client sent,
  * ends one session and nothing else. This header is the room's face to the daemon: operations,
- * sessions, ports. What the worker process has inside is in worker.h.
+ * sessions, ports. What the process has inside is in process.h.
  *
  * Threads: a session and a port belong to one thread; operations are constant.
  */
@@ -32,33 +32,33 @@ const struct gpu_operation *gpu_operation_find(uint32_t op);
 
 /* Everything that can be said of a job before its input is looked at: operation, parameters, both
  * lengths against the ring's payload. Its output's length, or -EINVAL and *why. The service asks
- * before it reads anything, and the worker asks again of its own copy. */
+ * before it reads anything, and the process asks again of its own copy. */
 int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job, const char **why);
 
 /*
- * session.c: ring and worker process, from the daemon's side.
+ * session.c: ring and process, from the daemon's side.
  */
 #define GPU_THREADS_MAX 256
 
-struct gpu_worker_attr {
+struct gpu_process_attr {
 	const char *program;  /* path of rdmad-gpu */
 	const char *backend;  /* "auto", "cpu" or "cuda" */
 	const char *device;   /* of cuda: its number or UUID; NULL: the first */
 	const char *kernels;  /* of cuda: a file of PTX or machine code in place of what is built in,
 				or NULL */
 	unsigned threads;     /* of cpu, up to GPU_THREADS_MAX; 0: half of the processors, at least 1 */
-	uint64_t poll;        /* ns that an idle worker polls before it naps; TIME_NEVER: it never naps */
+	uint64_t poll;        /* ns that an idle process polls before it naps; TIME_NEVER: it never naps */
 	uint64_t job_timeout; /* ns, not 0; TIME_NEVER: as long as it takes */
 };
 
-/* What a worker would use; the program is asked, because the daemon itself never touches an
+/* What a process would use; the program is asked, because the daemon itself never touches an
  * accelerator. */
 struct gpu_probe {
 	char backend[16], device[64];
 };
 
 /* Runs the program for up to 10 s. 0, or what it could not find; logged with what it said. */
-int gpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out);
+int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out);
 
 enum gpu_session_state {
 	GPU_STARTING, /* the ring can be filled already */
@@ -69,11 +69,11 @@ enum gpu_session_state {
 
 struct gpu_session;
 
-/* Make the ring, cleared, and start the worker; shape was checked. `queue_mode`: jobs come by
- * one-sided writes, of which nobody tells the worker. The thread that calls lives as long as the
- * session: a worker is killed when that which made it ends. -ENOMEM, -EAGAIN (no process), -ENOENT
+/* Make the ring, cleared, and start the process; shape was checked. `queue_mode`: jobs come by
+ * one-sided writes, of which nobody tells the process. The thread that calls lives as long as the
+ * session: a process is killed when that which made it ends. -ENOMEM, -EAGAIN (no process), -ENOENT
  * (no program), -ENOSYS (a kernel without pidfd_open): logged. */
-int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out);
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
@@ -81,19 +81,19 @@ const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 /* Becomes readable when progress has something to do, or, of an armed port, when there are results;
  * does not change. */
 int gpu_session_fd(const struct gpu_session *session);
-/* Take what the worker said, its death, and the end of patience. */
+/* Take what the process said, its death, and the end of patience. */
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now);
 /* When progress must be called though nothing came. */
 uint64_t gpu_session_deadline(const struct gpu_session *session);
 
-/* Of a running worker. */
-const struct gpu_probe *gpu_session_worker(const struct gpu_session *session);
+/* Of a running process. */
+const struct gpu_probe *gpu_session_probe(const struct gpu_session *session);
 /* Why it is ending, for people: "job 17 of queue 2: levels is 0". "" while it runs or when it was
  * stopped. */
 const char *gpu_session_reason(const struct gpu_session *session);
 pid_t gpu_session_pid(const struct gpu_session *session);
 
-/* Ask the worker to end: it has 100 ms, then it is killed. Idempotent. */
+/* Ask the process to end: it has 100 ms, then it is killed. Idempotent. */
 void gpu_session_stop(struct gpu_session *session, uint64_t now);
 
 /* Unmap the ring and free; deregister it first. Kills and waits if the process is still there. NULL
@@ -128,11 +128,11 @@ int gpu_port_reserve(struct gpu_port *port, struct gpu_cell *cell, void **input)
  * job->sequence is filled in. */
 void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const struct wire_ring_job *job);
 
-/* Wake the worker if it sleeps; after a batch of submissions and releases. */
+/* Wake the process if it sleeps; after a batch of submissions and releases. */
 void gpu_port_kick(struct gpu_port *port);
 
 /* Results that came since; in order within a queue: result i of a queue is of its job i. Count, or
- * -EBADMSG: the worker wrote nonsense. */
+ * -EBADMSG: the process wrote nonsense. */
 int gpu_port_poll(struct gpu_port *port, struct gpu_done *out, int max);
 void gpu_port_release(struct gpu_port *port, const struct gpu_cell *cell);
 

@@ -1,5 +1,5 @@
 /* idle.c: polling, then napping, without losing a kick. */
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -21,9 +21,9 @@ static void nap(struct gpu_idle *idle)
 }
 
 /* First say so, and let the caller look once more; then sleep, unless there was a kick since. */
-static void sleep_until_kicked(struct gpu_worker *worker, struct gpu_idle *idle)
+static void sleep_until_kicked(struct gpu_process *process, struct gpu_idle *idle)
 {
-	struct wire_ring_control *control = wire_ring_control(&worker->ring);
+	struct wire_ring_control *control = wire_ring_control(&process->ring);
 
 	if (!idle->armed) {
 		idle->kick = wire_ring_load32(&control->kick);
@@ -36,27 +36,27 @@ static void sleep_until_kicked(struct gpu_worker *worker, struct gpu_idle *idle)
 	idle->kick = wire_ring_load32(&control->kick);
 }
 
-void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle)
+void gpu_idle(struct gpu_process *process, struct gpu_idle *idle)
 {
 	idle->turns++;
 	if (idle->turns == 1)
 		idle->since = time_now();
 	if (time_to_yield(idle->turns))
 		sched_yield();
-	if (worker->attr.poll == TIME_NEVER)
+	if (process->attr.poll == TIME_NEVER)
 		return;
 	if (!idle->armed && !idle->nap &&
-	    ((idle->turns % CLOCK_TURNS && worker->attr.poll) || time_now() - idle->since < worker->attr.poll))
+	    ((idle->turns % CLOCK_TURNS && process->attr.poll) || time_now() - idle->since < process->attr.poll))
 		return;
-	if (worker->queue_mode)
+	if (process->queue_mode)
 		nap(idle);
 	else
-		sleep_until_kicked(worker, idle);
+		sleep_until_kicked(process, idle);
 }
 
-void gpu_idle_disarm(struct gpu_worker *worker, struct gpu_idle *idle)
+void gpu_idle_disarm(struct gpu_process *process, struct gpu_idle *idle)
 {
 	if (idle->armed)
-		__atomic_fetch_sub(&wire_ring_control(&worker->ring)->sleepers, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_sub(&wire_ring_control(&process->ring)->sleepers, 1, __ATOMIC_SEQ_CST);
 	*idle = (struct gpu_idle){0};
 }

@@ -1,4 +1,4 @@
-/* main.c: rdmad-gpu, the worker process of a session. */
+/* main.c: rdmad-gpu, the process of a session. */
 #include "gpu/program.h"
 
 #include <sysexits.h>

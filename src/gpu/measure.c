@@ -1,6 +1,6 @@
 /*
  * measure.c: the figures that a network is compared with. Tq is one image by one thread, called
- * directly; Tring one image after another through a ring and its worker process; and the rate is
+ * directly; Tring one image after another through a ring and its process; and the rate is
  * that of 64 images at once on that way. Every result is compared with the first.
  */
 #include "gpu/cpu.h"
@@ -91,13 +91,13 @@ static int wait_until_running(struct gpu_session *session)
 
 static int start(struct measurement *m)
 {
-	struct gpu_worker_attr attr = m->arguments->attr;
+	struct gpu_process_attr attr = m->arguments->attr;
 	struct wire_ring_shape shape = {QUEUES, SLOTS,
 					(m->job.length + WIRE_RING_LINE - 1) / WIRE_RING_LINE * WIRE_RING_LINE};
 	int rc;
 
 	attr.program = "/proc/self/exe";
-	/* In queue mode: the worker waits for jobs as it does for those of a client from afar. */
+	/* In queue mode: the process waits for jobs as it does for those of a client from afar. */
 	rc = gpu_session_start(&attr, &shape, true, &m->session);
 	if (rc == 0)
 		rc = gpu_port_create(gpu_session_ring(m->session), &m->port);
@@ -183,7 +183,7 @@ static int measure_rate(struct measurement *m)
 static void print(const struct measurement *m)
 {
 	const struct gpu_arguments *a = m->arguments;
-	const struct gpu_probe *worker = gpu_session_worker(m->session);
+	const struct gpu_probe *probe = gpu_session_probe(m->session);
 	const struct figures *f = &m->figures;
 
 	if (a->json)
@@ -191,15 +191,15 @@ static void print(const struct measurement *m)
 		       ", \"levels\": %" PRIu64 ", \"images\": %" PRIu64
 		       ", \"quantize_ns\": %.0f, \"ring_ns\": %.0f, \"outstanding\": %d"
 		       ", \"images_per_s\": %.0f}\n",
-		       worker->backend, worker->device, a->width, a->height, a->levels, a->images, f->quantize, f->ring,
+		       probe->backend, probe->device, a->width, a->height, a->levels, a->images, f->quantize, f->ring,
 		       OUTSTANDING, f->rate);
 	else
 		printf("backend %s (%s), %" PRIu64 " images of %" PRIu64 " x %" PRIu64 ", %" PRIu64 " levels\n"
 		       "Tq     %8.2f us   one image by one thread, median\n"
 		       "Tring  %8.2f us   one image at a time through the ring, median\n"
 		       "rate   %8.0f /s   %d images at once\n",
-		       worker->backend, worker->device, a->images, a->width, a->height, a->levels,
-		       f->quantize / TIME_US, f->ring / TIME_US, f->rate, OUTSTANDING);
+		       probe->backend, probe->device, a->images, a->width, a->height, a->levels, f->quantize / TIME_US,
+		       f->ring / TIME_US, f->rate, OUTSTANDING);
 }
 
 static int measure(struct measurement *m)

@@ -1,4 +1,4 @@
-/* message.h: what a worker process says to its daemon, on a socket that keeps messages apart; and
+/* message.h: what a process says to its daemon, on a socket that keeps messages apart; and
  * which descriptors it is born with. Both are of one build. */
 #ifndef RDMAD_GPU_MESSAGE_H
 #define RDMAD_GPU_MESSAGE_H
@@ -20,7 +20,7 @@ struct gpu_message {
 	char text[256];
 };
 
-/* How soon a worker ends that was asked to. */
+/* How soon a process ends that was asked to. */
 #define GPU_STOP_GRACE (100 * TIME_MS)
 
 #endif

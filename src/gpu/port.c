@@ -1,6 +1,6 @@
 /*
  * port.c: the client's side of a ring in this process. Cells are filled and given back in any
- * order, as network transfers complete; what the worker sees moves in order.
+ * order, as network transfers complete; what the process sees moves in order.
  */
 #include "gpu/gpu.h"
 
@@ -25,7 +25,7 @@ struct gpu_port {
 	uint32_t turn;           /* the queue that is polled first */
 	uint32_t arming;         /* the last value of control->waits */
 	bool moved;              /* an index, since the last kick */
-	bool broken;             /* the worker wrote nonsense */
+	bool broken;             /* the process wrote nonsense */
 };
 
 int gpu_port_create(const struct wire_ring *ring, struct gpu_port **out)
@@ -64,7 +64,7 @@ static bool *cell_flag(const struct gpu_port *port, bool *flags, uint32_t queue,
 	return &flags[(size_t)queue * slots + index % slots];
 }
 
-/* Read the worker's indices: it takes and does no more than there are, and never goes back. */
+/* Read the process's indices: it takes and does no more than there are, and never goes back. */
 static void look(struct gpu_port *port, uint32_t queue)
 {
 	struct wire_ring_worker_line *line = wire_ring_worker_line(&port->ring, queue);

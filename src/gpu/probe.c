@@ -1,4 +1,4 @@
-/* probe.c: asking the program what a worker would use. Blocks, so it is done before there are
+/* probe.c: asking the program what a process would use. Blocks, so it is done before there are
  * clients. */
 #include "gpu/gpu.h"
 #include "gpu/spawn.h"
@@ -89,7 +89,7 @@ static int judge(struct answer *answer, bool ended, int status, struct gpu_probe
 	return ended ? -ENODEV : -ETIMEDOUT;
 }
 
-static int ask(const struct gpu_worker_attr *attr, int from, int *to, struct gpu_probe *out)
+static int ask(const struct gpu_process_attr *attr, int from, int *to, struct gpu_probe *out)
 {
 	struct gpu_spawn spawn = {.probe = true, .output = *to};
 	struct answer answer = {.limit = time_now() + PROBE_LIMIT};
@@ -111,7 +111,7 @@ static int ask(const struct gpu_worker_attr *attr, int from, int *to, struct gpu
 	return judge(&answer, ended, status, out);
 }
 
-int gpu_probe(const struct gpu_worker_attr *attr, struct gpu_probe *out)
+int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out)
 {
 	int ends[2], rc;
 

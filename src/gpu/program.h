@@ -2,13 +2,13 @@
 #ifndef RDMAD_GPU_PROGRAM_H
 #define RDMAD_GPU_PROGRAM_H
 
-#include "gpu/worker.h"
+#include "gpu/process.h"
 
 enum gpu_mode { GPU_SERVE, GPU_PROBE, GPU_MEASURE };
 
 struct gpu_arguments {
 	enum gpu_mode mode;
-	struct gpu_worker_attr attr;
+	struct gpu_process_attr attr;
 	bool queue_mode;
 	uint64_t share;                /* UINT64_MAX: none */
 	uint64_t ring, control, event; /* descriptors; 0: not given */
@@ -31,7 +31,7 @@ int gpu_ring_map(int fd, struct wire_ring *ring);
 int gpu_serve(const struct gpu_arguments *arguments);
 
 /* watch.c: the thread that listens to the daemon and looks at the clock. */
-int gpu_watch_start(struct gpu_worker *worker);
+int gpu_watch_start(struct gpu_process *process);
 
 /* measure.c: what a session does without a network. The exit status. */
 int gpu_measure(const struct gpu_arguments *arguments);

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #define START_LIMIT (30 * TIME_S) /* a driver may build the kernels for its device */
-#define MESSAGES 16               /* taken in a turn: the worker may say a lot */
-#define FD_LEAST 16               /* beyond the numbers that a worker gets them under */
+#define MESSAGES 16               /* taken in a turn: the process may say a lot */
+#define FD_LEAST 16               /* beyond the numbers that a process gets them under */
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -36,7 +36,7 @@ struct gpu_session {
 	enum gpu_session_state state;
 	uint64_t deadline;
 	bool stopped; /* by gpu_session_stop(): its end needs no reason */
-	struct gpu_probe worker;
+	struct gpu_probe probe;
 	char reason[256];
 };
 
@@ -125,7 +125,7 @@ static unsigned next_share(unsigned threads)
 	return atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
 }
 
-/* *other is the worker's end of the control socket. */
+/* *other is the process's end of the control socket. */
 static int make_descriptors(struct gpu_session *session, int *other)
 {
 	int ends[2], rc;
@@ -143,7 +143,7 @@ fail:
 	return rc;
 }
 
-static int spawn_worker(struct gpu_session *session, const struct gpu_worker_attr *attr, bool queue_mode, int ring)
+static int spawn_process(struct gpu_session *session, const struct gpu_process_attr *attr, bool queue_mode, int ring)
 {
 	struct gpu_spawn spawn = {.queue_mode = queue_mode, .ring = ring};
 	int rc = make_descriptors(session, &spawn.control);
@@ -170,7 +170,7 @@ static int watch_all(struct gpu_session *session)
 	return rc;
 }
 
-int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out)
 {
 	struct gpu_session *session = calloc(1, sizeof(*session));
@@ -189,7 +189,7 @@ int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring
 	ring = rc = make_ring(shape, &session->ring);
 	if (rc < 0)
 		goto destroy;
-	rc = spawn_worker(session, attr, queue_mode, ring);
+	rc = spawn_process(session, attr, queue_mode, ring);
 	close(ring); /* the mappings keep it */
 	if (rc != 0)
 		goto destroy;
@@ -222,9 +222,9 @@ uint64_t gpu_session_deadline(const struct gpu_session *session)
 	return session->deadline;
 }
 
-const struct gpu_probe *gpu_session_worker(const struct gpu_session *session)
+const struct gpu_probe *gpu_session_probe(const struct gpu_session *session)
 {
-	return &session->worker;
+	return &session->probe;
 }
 
 const char *gpu_session_reason(const struct gpu_session *session)
@@ -280,7 +280,7 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 	case GPU_SAYS_READY:
 		if (session->state != GPU_STARTING)
 			return;
-		session->worker = m->probe;
+		session->probe = m->probe;
 		session->state = GPU_RUNNING;
 		session->deadline = TIME_NEVER;
 		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend, m->probe.device);
@@ -313,7 +313,7 @@ static void take_messages(struct gpu_session *session, unsigned most, uint64_t n
 	}
 }
 
-/* A client that looks at the ring alone learns of it too: the worker, whose words these are, writes
+/* A client that looks at the ring alone learns of it too: the process, whose words these are, writes
  * no more. */
 static void mark_dead(const struct gpu_session *session)
 {

@@ -63,7 +63,7 @@ static void add_time(struct arguments *a, const char *name, uint64_t ns)
 }
 
 /* As arguments.c reads them. */
-static void make_arguments(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, struct arguments *a)
+static void make_arguments(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, struct arguments *a)
 {
 	a->argv[a->count++] = attr->program;
 	add(a, "--backend", attr->backend);
@@ -105,7 +105,7 @@ static int add_files(const struct gpu_spawn *spawn, posix_spawn_file_actions_t *
 	return rc;
 }
 
-/* A group of its own: what a terminal sends to ours is for the daemon, which ends its workers. And
+/* A group of its own: what a terminal sends to ours is for the daemon, which ends its processes. And
  * signals as they are in a new process, whatever the daemon did to its own. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
@@ -120,7 +120,7 @@ static int set_attributes(posix_spawnattr_t *attributes)
 					POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
-static int start(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, pid_t *pid)
+static int start(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid)
 {
 	struct arguments arguments = {.count = 0};
 	posix_spawn_file_actions_t files;
@@ -145,7 +145,7 @@ destroy_files:
 	return -rc;
 }
 
-int gpu_spawn(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, pid_t *pid, int *pidfd)
+int gpu_spawn(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid, int *pidfd)
 {
 	int rc = start(attr, spawn, pid);
 

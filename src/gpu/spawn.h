@@ -4,21 +4,21 @@
 
 #include "gpu/gpu.h"
 
-/* How many threads a worker has that was asked for so many; 0: half of the processors. */
+/* How many threads a process has that was asked for so many; 0: half of the processors. */
 unsigned gpu_threads(unsigned asked);
 
 /* What the program is told beside attr. */
 struct gpu_spawn {
-	bool probe; /* print what a worker would use, and end; else what follows */
+	bool probe; /* print what a process would use, and end; else what follows */
 	bool queue_mode;
 	unsigned share;
 	int output;               /* of a probe: its stdout and stderr */
-	int ring, control, event; /* of a worker */
+	int ring, control, event; /* of a process */
 };
 
 /* Start it. Everything that was not named is closed in it; of the descriptors it gets copies.
  * *pidfd becomes readable when it has ended. 0, or what failed, logged. */
-int gpu_spawn(const struct gpu_worker_attr *attr, const struct gpu_spawn *spawn, pid_t *pid, int *pidfd);
+int gpu_spawn(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid, int *pidfd);
 
 /* Take its exit status, and close nothing: true if it has ended. *status as that of waitpid(). */
 bool gpu_spawn_reap(int pidfd, int flags, int *status);

@@ -20,7 +20,7 @@ static const char *const state_names[] = {
 
 static void log_running(const struct gpu_agent *a)
 {
-	const struct gpu_probe *worker = gpu_session_worker(a->session);
+	const struct gpu_probe *worker = gpu_session_probe(a->session);
 	const struct wire_ring_shape *shape = &a->ring->shape;
 	struct conn_info info;
 	char payload[32];

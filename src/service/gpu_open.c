@@ -63,7 +63,7 @@ static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 static int start_worker(struct gpu_agent *a, const struct wire_ring_shape *shape)
 {
 	struct service_gpu *gpu = a->worker->shared->gpu;
-	struct gpu_worker_attr attr = gpu->attr;
+	struct gpu_process_attr attr = gpu->attr;
 	int rc;
 
 	if (gpu->devices)
@@ -159,7 +159,7 @@ static int keys(struct gpu_agent *a, struct wire_gpu_ring *answer)
 
 bool gpu_open_answer(struct gpu_agent *a)
 {
-	const struct gpu_probe *worker = gpu_session_worker(a->session);
+	const struct gpu_probe *worker = gpu_session_probe(a->session);
 	struct wire_gpu_ring answer = {
 		.queues = a->ring->shape.queues,
 		.slots = a->ring->shape.slots,

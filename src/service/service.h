@@ -13,7 +13,7 @@
 
 /* What the gpu service has of the daemon's settings, and what all workers count together. */
 struct service_gpu {
-	struct gpu_worker_attr
+	struct gpu_process_attr
 		attr; /* but the device: each session's worker takes the next of these, if any are named */
 	const char *device[SERVICE_GPU_DEVICES];
 	unsigned devices;

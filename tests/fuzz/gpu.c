@@ -1,6 +1,6 @@
 /*
  * gpu.c: messages of records to the gpu service, by a client that is connected and that serves reads of its memory
- * with zeros. The first byte: the credits; then the chunks of fuzz_stream(). The worker process is played by
+ * with zeros. The first byte: the credits; then the chunks of fuzz_stream(). The process is played by
  * this one, so that a session costs no process.
  */
 #include <sys/eventfd.h>
@@ -25,7 +25,7 @@ struct gpu_session {
 	int fd;
 };
 
-int gpu_session_start(const struct gpu_worker_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out)
 {
 	struct gpu_session *s = calloc(1, sizeof(*s));
@@ -89,7 +89,7 @@ uint64_t gpu_session_deadline(const struct gpu_session *s)
 	return TIME_NEVER;
 }
 
-const struct gpu_probe *gpu_session_worker(const struct gpu_session *s)
+const struct gpu_probe *gpu_session_probe(const struct gpu_session *s)
 {
 	return &s->probe;
 }

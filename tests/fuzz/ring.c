@@ -1,7 +1,7 @@
 /*
- * ring.c: a client of queue mode that writes what it likes into its part of the ring, and the worker's side of it
+ * ring.c: a client of queue mode that writes what it likes into its part of the ring, and the process's side of it
  * without threads. What the input says is done in turn: words and bytes anywhere in the client's part, whole jobs
- * that are nearly good, and steps of the worker.
+ * that are nearly good, and steps of the process.
  */
 #include "fuzz.h"
 
@@ -25,7 +25,7 @@ static uint64_t next(struct input *in, size_t bytes)
 	return value;
 }
 
-static struct gpu_worker worker;
+static struct gpu_process process;
 static struct cpu cpu;
 
 static void make_ring(struct input *in)
@@ -33,30 +33,30 @@ static void make_ring(struct input *in)
 	struct wire_ring_shape shape = {(uint32_t)next(in, 1) % 4 + 1, (uint32_t)next(in, 1) % 4 + 1,
 					((uint32_t)next(in, 1) % 4 + 1) * WIRE_RING_LINE};
 
-	worker = (struct gpu_worker){.control = -1, .event = -1};
-	worker.ring.shape = shape;
-	worker.ring.at = wire_ring_layout(&shape);
-	worker.ring.base = aligned_alloc(WIRE_RING_PAGE, worker.ring.at.bytes);
-	FUZZ_CHECK(worker.ring.base);
-	memset(worker.ring.base, 0, worker.ring.at.bytes);
-	wire_ring_control(&worker.ring)->stop = 1; /* so that an echo takes no time */
-	cpu = (struct cpu){.worker = &worker};
+	process = (struct gpu_process){.control = -1, .event = -1};
+	process.ring.shape = shape;
+	process.ring.at = wire_ring_layout(&shape);
+	process.ring.base = aligned_alloc(WIRE_RING_PAGE, process.ring.at.bytes);
+	FUZZ_CHECK(process.ring.base);
+	memset(process.ring.base, 0, process.ring.at.bytes);
+	wire_ring_control(&process.ring)->stop = 1; /* so that an echo takes no time */
+	cpu = (struct cpu){.process = &process};
 }
 
 /* Anywhere in the client's part, as the network lets it. */
 static void write_bytes(struct input *in)
 {
-	uint64_t part = worker.ring.at.control - worker.ring.at.client;
+	uint64_t part = process.ring.at.control - process.ring.at.client;
 	uint64_t at = next(in, 3) % part, length = MIN(next(in, 1), part - at);
 
 	for (uint64_t i = 0; i < length; i++)
-		worker.ring.base[worker.ring.at.client + at + i] = (uint8_t)next(in, 1);
+		process.ring.base[process.ring.at.client + at + i] = (uint8_t)next(in, 1);
 }
 
 static void write_indices(struct input *in)
 {
 	struct wire_ring_client_line *line =
-		wire_ring_client_line(&worker.ring, (uint32_t)next(in, 1) % worker.ring.shape.queues);
+		wire_ring_client_line(&process.ring, (uint32_t)next(in, 1) % process.ring.shape.queues);
 
 	line->submitted += (uint64_t)(int8_t)next(in, 1);
 	line->collected += (uint64_t)(int8_t)next(in, 1);
@@ -65,9 +65,9 @@ static void write_indices(struct input *in)
 /* The queue's next job, and told; each field may be something else. */
 static void write_job(struct input *in)
 {
-	uint32_t queue = (uint32_t)next(in, 1) % worker.ring.shape.queues;
-	struct wire_ring_client_line *line = wire_ring_client_line(&worker.ring, queue);
-	struct wire_ring_job *job = wire_ring_job(&worker.ring, queue, line->submitted);
+	uint32_t queue = (uint32_t)next(in, 1) % process.ring.shape.queues;
+	struct wire_ring_client_line *line = wire_ring_client_line(&process.ring, queue);
+	struct wire_ring_job *job = wire_ring_job(&process.ring, queue, line->submitted);
 	uint64_t spoil = next(in, 1);
 
 	*job = (struct wire_ring_job){
@@ -83,19 +83,19 @@ static void write_job(struct input *in)
 	line->submitted++;
 }
 
-/* Whatever the client wrote: the results are whole, and of the worker's own part. */
+/* Whatever the client wrote: the results are whole, and of the process's own part. */
 static void check_results(const struct cpu_queue *q, uint32_t queue)
 {
 	uint64_t index = atomic_load(&q->index);
 	struct wire_ring_result *result;
 
-	FUZZ_CHECK(wire_ring_worker_line(&worker.ring, queue)->done == index);
-	FUZZ_CHECK(wire_ring_worker_line(&worker.ring, queue)->taken == index);
+	FUZZ_CHECK(wire_ring_worker_line(&process.ring, queue)->done == index);
+	FUZZ_CHECK(wire_ring_worker_line(&process.ring, queue)->taken == index);
 	if (!index)
 		return;
-	result = wire_ring_result(&worker.ring, queue, index - 1);
+	result = wire_ring_result(&process.ring, queue, index - 1);
 	FUZZ_CHECK(result->sequence == index);
-	FUZZ_CHECK(result->length <= worker.ring.shape.payload);
+	FUZZ_CHECK(result->length <= process.ring.shape.payload);
 	FUZZ_CHECK(result->check == wire_ring_check(result, result + 1));
 }
 
@@ -103,10 +103,10 @@ static bool step(struct cpu_thread *t)
 {
 	int rc = cpu_step(t);
 
-	for (uint32_t queue = 0; queue < worker.ring.shape.queues; queue++)
+	for (uint32_t queue = 0; queue < process.ring.shape.queues; queue++)
 		check_results(&cpu.queue[queue], queue);
-	FUZZ_CHECK((rc < 0) == atomic_load(&worker.failed));
-	FUZZ_CHECK((rc < 0) == (wire_ring_header(&worker.ring)->state == WIRE_RING_FAILED));
+	FUZZ_CHECK((rc < 0) == atomic_load(&process.failed));
+	FUZZ_CHECK((rc < 0) == (wire_ring_header(&process.ring)->state == WIRE_RING_FAILED));
 	return rc >= 0;
 }
 
@@ -136,6 +136,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	while (alive && cpu_step(&thread) > 0)
 		;
-	free(worker.ring.base);
+	free(process.ring.base);
 	return 0;
 }

@@ -1,21 +1,21 @@
 /*
- * worker.h: what is inside of rdmad-gpu, the process that carries out the jobs of one session. Not
+ * process.h: what is inside of rdmad-gpu, the process that carries out the jobs of one session. Not
  * for the daemon, which has gpu.h.
  *
  * The main thread runs a backend. A second thread, the watch, listens to the daemon, counts the
  * heartbeat and ends the process when a job takes too long or the backend does not stop. So a
- * backend may block in what it calls, and only has to look at gpu_worker_stopping() when it can.
+ * backend may block in what it calls, and only has to look at gpu_process_stopping() when it can.
  *
  * What the client may write is read once, into a copy, by wire_ring_take(); gpu_job_check() judges
- * the copy; what breaks a rule ends the session by gpu_worker_fail().
+ * the copy; what breaks a rule ends the session by gpu_process_fail().
  */
-#ifndef RDMAD_GPU_WORKER_H
-#define RDMAD_GPU_WORKER_H
+#ifndef RDMAD_GPU_PROCESS_H
+#define RDMAD_GPU_PROCESS_H
 
 #include "gpu/gpu.h"
 #include "gpu/operations.h"
 
-struct gpu_worker;
+struct gpu_process;
 
 #define GPU_WHY 256
 
@@ -29,12 +29,12 @@ struct gpu_backend {
 	/* What it would use, into out->device (short, for people), without taking it: 0. Or -errno,
 	 * -ENODEV where there is nothing that it could use, and why: a text of at most GPU_WHY
 	 * bytes; logs nothing, for "auto" goes on to the next. */
-	int (*probe)(const struct gpu_worker_attr *attr, struct gpu_probe *out, char *why);
-	/* Take what it needs, say gpu_worker_ready(), and carry out jobs until
-	 * gpu_worker_stopping(), in this thread and others that it makes and joins. 0 when stopped.
-	 * Negative: it could not start, or failed; the reason was given to gpu_worker_fail(). All
+	int (*probe)(const struct gpu_process_attr *attr, struct gpu_probe *out, char *why);
+	/* Take what it needs, say gpu_process_ready(), and carry out jobs until
+	 * gpu_process_stopping(), in this thread and others that it makes and joins. 0 when stopped.
+	 * Negative: it could not start, or failed; the reason was given to gpu_process_fail(). All
 	 * that it took is given back. */
-	int (*run)(struct gpu_worker *worker);
+	int (*run)(struct gpu_process *process);
 };
 
 extern const struct gpu_backend gpu_backend_cpu, gpu_backend_cuda;
@@ -44,10 +44,10 @@ extern const struct gpu_backend *const gpu_backends[];
 
 /* The backend of that name, or for "auto" the first whose probe succeeds; *out is filled in. NULL:
  * logged. */
-const struct gpu_backend *gpu_backend_choose(const struct gpu_worker_attr *attr, struct gpu_probe *out);
+const struct gpu_backend *gpu_backend_choose(const struct gpu_process_attr *attr, struct gpu_probe *out);
 
 /*
- * worker.c: the state of the process, and what a backend says. Any thread.
+ * process.c: the state of the process, and what a backend says. Any thread.
  */
 
 /* What a thread is working on, for the watch; a cache line each. */
@@ -57,13 +57,13 @@ struct gpu_busy {
 	_Atomic uint32_t queue;
 };
 
-struct gpu_worker {
+struct gpu_process {
 	/* For backends to read. */
 	struct wire_ring ring;
-	struct gpu_worker_attr attr; /* threads is what to use: not 0 */
-	struct gpu_probe probe;      /* its backend's */
-	bool queue_mode;             /* nobody kicks */
-	int share;                   /* the first of attr.threads processors that are this session's; -1: any */
+	struct gpu_process_attr attr; /* threads is what to use: not 0 */
+	struct gpu_probe probe;       /* its backend's */
+	bool queue_mode;              /* nobody kicks */
+	int share;                    /* the first of attr.threads processors that are this session's; -1: any */
 
 	/* Behind the functions below. */
 	const struct gpu_backend *backend;
@@ -74,59 +74,59 @@ struct gpu_worker {
 };
 
 /* The backend has all that it needs and takes jobs from now on. */
-void gpu_worker_ready(struct gpu_worker *worker);
+void gpu_process_ready(struct gpu_process *process);
 
 /* The backend should end: asked for by the daemon, or because of a failure. */
-static inline bool gpu_worker_stopping(const struct gpu_worker *worker)
+static inline bool gpu_process_stopping(const struct gpu_process *process)
 {
-	return atomic_load_explicit(&worker->stopping, memory_order_relaxed) ||
-	       wire_ring_load32(&wire_ring_control(&worker->ring)->stop);
+	return atomic_load_explicit(&process->stopping, memory_order_relaxed) ||
+	       wire_ring_load32(&wire_ring_control(&process->ring)->stop);
 }
 
 /* The backend has ended, without a failure unless one was told. */
-void gpu_worker_stopped(struct gpu_worker *worker);
+void gpu_process_stopped(struct gpu_process *process);
 
 /* A line for the daemon's log. */
-void gpu_worker_log(struct gpu_worker *worker, enum log_level level, const char *room, const char *text);
+void gpu_process_log(struct gpu_process *process, enum log_level level, const char *room, const char *text);
 
 /* The session is over: error and place go into the ring's header, and the text to the daemon and
- * from there to the client. Of several the first counts. gpu_worker_stopping() is true then.
+ * from there to the client. Of several the first counts. gpu_process_stopping() is true then.
  * `queue` and `index` are 0 for what is no job's fault. */
-void gpu_worker_fail(struct gpu_worker *worker, enum wire_ring_error error, uint32_t queue, uint64_t index,
-		     const char *format, ...) __attribute__((format(printf, 5, 6)));
+void gpu_process_fail(struct gpu_process *process, enum wire_ring_error error, uint32_t queue, uint64_t index,
+		      const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* The same for what wire_ring_take() or wire_ring_has_room() found, of queue `queue`. */
-void gpu_worker_fail_ring(struct gpu_worker *worker, int rc, uint32_t queue, uint64_t index);
+void gpu_process_fail_ring(struct gpu_process *process, int rc, uint32_t queue, uint64_t index);
 
 /* Results were published: the daemon is woken if it sleeps. After each, or after a few. */
-void gpu_worker_results(struct gpu_worker *worker);
+void gpu_process_results(struct gpu_process *process);
 
 /* Thread `thread` begins a job at time `now`; if it takes longer than attr.job_timeout, the watch
  * fails the session and ends the process. */
-static inline void gpu_worker_begin(struct gpu_worker *worker, unsigned thread, uint32_t queue, uint64_t index,
-				    uint64_t now)
+static inline void gpu_process_begin(struct gpu_process *process, unsigned thread, uint32_t queue, uint64_t index,
+				     uint64_t now)
 {
-	struct gpu_busy *busy = &worker->busy[thread];
+	struct gpu_busy *busy = &process->busy[thread];
 
 	atomic_store_explicit(&busy->queue, queue, memory_order_relaxed);
 	atomic_store_explicit(&busy->index, index, memory_order_relaxed);
 	atomic_store_explicit(&busy->since, now, memory_order_release);
 }
 
-static inline void gpu_worker_end(struct gpu_worker *worker, unsigned thread)
+static inline void gpu_process_end(struct gpu_process *process, unsigned thread)
 {
-	atomic_store_explicit(&worker->busy[thread].since, 0, memory_order_release);
+	atomic_store_explicit(&process->busy[thread].since, 0, memory_order_release);
 }
 
 /*
  * idle.c: a thread that has nothing to do: it polls for attr.poll, then naps: until the daemon
  * kicks, or, where nobody does, for a while that grows to a millisecond.
  *
- *     while (!gpu_worker_stopping(worker))
+ *     while (!gpu_process_stopping(process))
  *             if (look for work and do it)
- *                     gpu_idle_end(worker, &idle);
+ *                     gpu_idle_end(process, &idle);
  *             else
- *                     gpu_idle(worker, &idle);
+ *                     gpu_idle(process, &idle);
  *
  * No kick is lost: a thread says that it is about to sleep, then looks once more (the caller's
  * loop), then sleeps.
@@ -139,13 +139,13 @@ struct gpu_idle {
 	bool armed;
 };
 
-void gpu_idle(struct gpu_worker *worker, struct gpu_idle *idle);
-void gpu_idle_disarm(struct gpu_worker *worker, struct gpu_idle *idle);
+void gpu_idle(struct gpu_process *process, struct gpu_idle *idle);
+void gpu_idle_disarm(struct gpu_process *process, struct gpu_idle *idle);
 
-static inline void gpu_idle_end(struct gpu_worker *worker, struct gpu_idle *idle)
+static inline void gpu_idle_end(struct gpu_process *process, struct gpu_idle *idle)
 {
 	if (unlikely(idle->turns))
-		gpu_idle_disarm(worker, idle);
+		gpu_idle_disarm(process, idle);
 }
 
 #endif
