@@ -367,7 +367,7 @@ END_TEST
 /* A blocking call that waits when the server dies ends with it. */
 static void *die_soon(void *arg)
 {
-	while (services_stats(&server.services).kv_gets == 0)
+	while (services_count(&server.services, "kv_gets") == 0)
 		server_turn();
 	server_die();
 	return arg;

@@ -1,5 +1,6 @@
 /* check_config.c: the configuration: what is read, what is refused and in which words, what a reload takes. */
 #include "daemon/settings.h"
+#include "service/kv.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -8,6 +9,11 @@
 
 static char said[8192];
 static const struct config_overrides none;
+
+static const struct kv_settings *kv_of(const struct config *config)
+{
+	return config->service[WIRE_KV];
+}
 
 static void listen_to_log(enum log_level level, const char *room, const char *text)
 {
@@ -138,8 +144,8 @@ START_TEST(has_defaults)
 	ck_assert_uint_eq(c->transports, CONFIG_RDMA | CONFIG_TCP | CONFIG_UNIX);
 	ck_assert_uint_eq(c->services, 1u << WIRE_PING | 1u << WIRE_KV | 1u << WIRE_GPU);
 	ck_assert_uint_eq(c->poll, 50 * TIME_US);
-	ck_assert_uint_eq(c->kv_memory, 64 * MIB);
-	ck_assert_uint_eq(c->kv_value_max, GIB);
+	ck_assert_uint_eq(kv_of(c)->memory, 64 * MIB);
+	ck_assert_uint_eq(kv_of(c)->value_max, GIB);
 	ck_assert_uint_eq(c->handshake_timeout, 2 * TIME_S);
 	ck_assert_uint_eq(c->log_level, LOG_LEVEL_INFO);
 	ck_assert_uint_eq(c->unix_mode, 0666);
@@ -167,7 +173,7 @@ START_TEST(reads)
 			 0);
 	ck_assert_uint_eq(c->listen.count, 5);
 	ck_assert_uint_eq(c->port, 5000);
-	ck_assert_uint_eq(c->poll, CONFIG_POLL_ALWAYS);
+	ck_assert_uint_eq(c->poll, TIME_NEVER);
 	ck_assert(c->require_rdma);
 	ck_assert_str_eq(c->device, "rxe0");
 	ck_assert_uint_eq(c->services, 1u << WIRE_KV);
@@ -175,8 +181,8 @@ START_TEST(reads)
 	ck_assert_uint_eq(c->keepalive, 0);
 	ck_assert_uint_eq(c->max_connections, 7);
 	ck_assert_uint_eq(c->workers, 3);
-	ck_assert_uint_eq(c->kv_memory, 3 * GIB / 2);
-	ck_assert_uint_eq(c->kv_eviction, STORE_EVICT_S3_FIFO);
+	ck_assert_uint_eq(kv_of(c)->memory, 3 * GIB / 2);
+	ck_assert_uint_eq(kv_of(c)->eviction, STORE_EVICT_S3_FIFO);
 	ck_assert_uint_eq(c->log_level, LOG_LEVEL_DEBUG);
 	ck_assert_str_eq(c->log_target, "file:/tmp/x");
 	config_free(c);
@@ -254,8 +260,8 @@ START_TEST(reads_a_former_word)
 
 	ck_assert_int_eq(load("kv = { eviction = \"lru\"; };", &old), 0);
 	ck_assert_int_eq(load("kv = { eviction = \"s3-fifo\"; };", &now), 0);
-	ck_assert_uint_eq(old->kv_eviction, STORE_EVICT_S3_FIFO);
-	ck_assert_uint_eq(now->kv_eviction, STORE_EVICT_S3_FIFO);
+	ck_assert_uint_eq(kv_of(old)->eviction, STORE_EVICT_S3_FIFO);
+	ck_assert_uint_eq(kv_of(now)->eviction, STORE_EVICT_S3_FIFO);
 	config_merge(old, now, note_change, changed);
 	ck_assert_str_eq(changed, "");
 	config_free(now);

@@ -37,7 +37,7 @@ struct client {
 };
 
 static struct pair pair;
-static struct service_gpu gpu;
+static struct gpu_service gpu;
 static struct services services;
 static struct client client[CLIENTS];
 static uint64_t skipped; /* of time, by the test */
@@ -306,7 +306,7 @@ static void take_settings(void)
 {
 	const char *program = getenv("RDMAD_GPU");
 
-	gpu = (struct service_gpu){
+	gpu = (struct gpu_service){
 		.attr =
 			{
 				.program = program ? program : "./rdmad-gpu",
@@ -386,11 +386,11 @@ START_TEST(test_rpc)
 	ck_assert_uint_eq(c->ring.worker_addr | c->ring.client_addr, 0);
 	for (unsigned i = 0; i < 20; i++)
 		assert_works(c);
-	ck_assert_uint_eq(services_stats(&services).gpu_sessions, 1);
-	ck_assert_uint_eq(services_stats(&services).gpu_echoes, 20);
-	ck_assert_uint_eq(services_stats(&services).gpu_in_bytes, 20 * 1000);
-	ck_assert_uint_eq(services_stats(&services).gpu_out_bytes, 20 * 1000);
-	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
+	ck_assert_uint_eq(services_count(&services, "gpu_sessions"), 1);
+	ck_assert_uint_eq(services_count(&services, "gpu_echoes"), 20);
+	ck_assert_uint_eq(services_count(&services, "gpu_in_bytes"), 20 * 1000);
+	ck_assert_uint_eq(services_count(&services, "gpu_out_bytes"), 20 * 1000);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 }
 END_TEST
 
@@ -426,7 +426,7 @@ START_TEST(test_rpc_quantize)
 		quantize(c->memory, expected, sizeof(expected), levels[i]);
 		ck_assert_mem_eq(c->memory + OUTPUT, expected, sizeof(expected));
 	}
-	ck_assert_uint_eq(services_stats(&services).gpu_quantizes, ARRAY_SIZE(levels));
+	ck_assert_uint_eq(services_count(&services, "gpu_quantizes"), ARRAY_SIZE(levels));
 }
 END_TEST
 
@@ -525,7 +525,7 @@ START_TEST(test_rpc_terminate)
 	ck_assert_uint_eq(c->terminated, 1);
 	ck_assert_uint_eq(c->answers, 100);
 	ck_assert(!c->ended);
-	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 	leave(c);
 }
 END_TEST
@@ -542,7 +542,7 @@ START_TEST(test_terminate_and_stay)
 	ck_assert(!c->closed);
 	skipped += 2 * TIME_S;
 	UNTIL(c->closed);
-	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 }
 END_TEST
 
@@ -717,18 +717,14 @@ static void one_by_queue(struct client *c, uint32_t queue, uint64_t index)
 START_TEST(test_queue)
 {
 	struct client *c = &client[0];
-	struct service_stats stats;
-
 	open_queue(c);
 	for (unsigned i = 0; i < 20; i++)
 		one_by_queue(c, i % 2, i / 2);
-	stats = services_stats(&services);
-	ck_assert_uint_eq(stats.gpu_queue_jobs, 20);
+	ck_assert_uint_eq(services_count(&services, "gpu_queue_jobs"), 20);
 	leave(c);
 	UNTIL(!services_sessions(&services));
-	stats = services_stats(&services);
-	ck_assert_uint_eq(stats.gpu_queue_jobs, 20);
-	ck_assert_uint_eq(stats.gpu_errors, 0);
+	ck_assert_uint_eq(services_count(&services, "gpu_queue_jobs"), 20);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 }
 END_TEST
 
@@ -811,7 +807,7 @@ START_TEST(test_bad_job)
 	assert_ended(c, WIRE_BAD_REQUEST, bad_jobs[_i].says);
 	ck_assert_ptr_nonnull(strstr(c->reason, "job 5: "));
 	ck_assert_uint_eq(c->answered[5], 0);
-	ck_assert_uint_eq(services_stats(&services).gpu_errors, 1);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 1);
 	assert_works(other);
 }
 END_TEST
@@ -962,7 +958,7 @@ START_TEST(test_bad_key)
 	UNTIL(c->closed);
 	ck_assert_uint_eq(c->answers, 0);
 	UNTIL(services_sessions(&services) == 1);
-	ck_assert_uint_eq(services_stats(&services).gpu_errors, 1);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 1);
 	assert_works(&client[1]);
 }
 END_TEST
@@ -1223,7 +1219,7 @@ START_TEST(test_drain)
 	ck_assert_uint_eq(done_of(&client[1], 0), 1);
 	for (unsigned i = 0; i < 3; i++)
 		assert_ended(&client[i], WIRE_FAILED, "shutting down");
-	ck_assert_uint_eq(services_stats(&services).gpu_errors, 0);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 }
 END_TEST
 

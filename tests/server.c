@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -31,40 +30,38 @@ struct conn_group_attr server_group_attr(struct conn_group_attr particular)
  */
 void services_open(struct services *services, const struct services_options *options)
 {
-	size_t size = OR(options->arena, 64 * MIB);
-	struct store_config config = {
-		.arena_size = size, .value_max = OR(options->value_max, GIB), .eviction = options->eviction};
+	struct kv_settings kv = {
+		.memory = OR(options->arena, 64 * MIB),
+		.value_max = OR(options->value_max, GIB),
+		.eviction = options->eviction,
+	};
+	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv};
+	struct service_host host = {.domain = &options->domain, .domains = options->domain ? 1 : 0};
 	struct service_shared *shared = &services->shared;
 
-	*services = (struct services){.arena_size = size};
-	services->arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	REQUIRE(services->arena != MAP_FAILED);
-	config.arena = services->arena;
-	REQUIRE(store_create(&config, &services->store) == 0);
-	shared->store = services->store;
-	shared->value_max = config.value_max;
-	shared->ping_size_max = OR(options->ping_size_max, 1u << 20);
-	shared->gpu = options->gpu;
-	if (options->domain) {
-		shared->arena[0].domain = options->domain;
-		REQUIRE(fabric_register(options->domain, services->arena, size, FABRIC_LOCAL_WRITE,
-					&shared->arena[0].region) == 0);
+	*services = (struct services){.gpu = options->gpu};
+	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV, settings) == 0);
+	services->store = ((struct kv_shared *)shared->of[WIRE_KV])->store;
+	if (options->gpu) {
+		shared->of[WIRE_GPU] = options->gpu;
+		shared->open |= 1u << WIRE_GPU;
 	}
-	REQUIRE(service_worker_create(&services->worker, shared) == 0);
+	REQUIRE(service_thread_create(&services->thread, shared) == 0);
+	services->kv = services->thread.part[WIRE_KV];
 }
 
 void services_close(struct services *services)
 {
-	service_worker_free(&services->worker);
-	fabric_deregister(services->shared.arena[0].region);
+	services_enable_kv(services, true);
+	service_thread_free(&services->thread);
 	REQUIRE(services_store_stats(services).pins == 0);
-	store_destroy(services->store);
-	munmap(services->arena, services->arena_size);
+	services->shared.open &= ~(1ull << WIRE_GPU);
+	service_shared_close(&services->shared);
 }
 
 void services_enable_kv(struct services *services, bool enabled)
 {
-	services->shared.store = enabled ? services->store : NULL;
+	services->thread.part[WIRE_KV] = enabled ? services->kv : NULL;
 }
 
 void services_take(struct services *services, struct conn_group *group, struct fabric_request *request,
@@ -77,60 +74,84 @@ void services_take(struct services *services, struct conn_group *group, struct f
 	if (reason != WIRE_REASON_NONE)
 		service_refuse(request, reason, wire->service);
 	else
-		service_accept(service, &services->worker, group, request, wire);
+		service_accept(service, &services->thread, group, request, wire);
 }
 
 void services_set_time(struct services *services, uint64_t now)
 {
-	services->worker.now = now;
+	services->thread.now = now;
 }
 
 int services_turn(struct services *services)
 {
-	return service_worker_progress(&services->worker);
+	return service_thread_progress(&services->thread);
 }
 
 int services_fd(const struct services *services)
 {
-	return service_worker_fd(&services->worker);
+	const struct service_part *part = services->thread.part[WIRE_GPU];
+
+	return part ? part->service->fd(part) : -1;
 }
 
 void services_readable(struct services *services)
 {
-	service_worker_readable(&services->worker);
+	struct service_part *part = services->thread.part[WIRE_GPU];
+
+	part->service->readable(part);
 }
 
 bool services_arm(struct services *services)
 {
-	return service_worker_arm(&services->worker);
+	return service_thread_arm(&services->thread);
 }
 
 void services_disarm(struct services *services)
 {
-	service_worker_disarm(&services->worker);
+	service_thread_disarm(&services->thread);
 }
 
 uint64_t services_deadline(const struct services *services)
 {
-	return service_worker_deadline(&services->worker);
+	return service_thread_deadline(&services->thread);
 }
 
 void services_end(struct services *services)
 {
-	service_worker_end(&services->worker);
+	service_thread_end(&services->thread);
 }
 
-struct service_stats services_stats(const struct services *services)
+struct service_counts services_counts(const struct services *services)
 {
-	struct service_stats stats;
+	struct service_counts counts = {0};
 
-	service_worker_get_stats(&services->worker, &stats);
-	return stats;
+	service_thread_get_counts(&services->thread, &counts);
+	return counts;
+}
+
+uint64_t *services_counter(struct service_counts *counts, const char *name)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		for (unsigned i = 0; service && service->counters[i]; i++)
+			if (strcmp(service->counters[i], name) == 0)
+				return &counts->of[id][i];
+	}
+	REQUIRE(!"there is no such counter");
+	return NULL;
+}
+
+uint64_t services_count(const struct services *services, const char *name)
+{
+	struct service_counts counts = services_counts(services);
+
+	return *services_counter(&counts, name);
 }
 
 unsigned services_sessions(const struct services *services)
 {
-	return services->worker.sessions;
+	return services->thread.active;
 }
 
 struct store_stats services_store_stats(const struct services *services)

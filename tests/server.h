@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "service/service.h"
+#include "service/gpu.h"
+#include "service/kv.h"
 
 #define REQUIRE(condition)                                                                                             \
 	do {                                                                                                           \
@@ -30,17 +31,16 @@ struct services_options {
 	size_t arena;                 /* bytes of the store; 0: 64 MiB */
 	uint64_t value_max;           /* 0: 1 GiB */
 	enum store_eviction eviction; /* as a rule, none */
-	uint32_t ping_size_max;       /* 0: 1 MiB */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
-	struct service_gpu *gpu;      /* stays the caller's; NULL: gpu is not enabled */
+	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */
 };
 
 struct services {
 	struct store *store;
 	struct service_shared shared;
-	struct service_worker worker;
-	void *arena;
-	size_t arena_size;
+	struct service_thread thread;
+	struct service_part *kv; /* of the thread, whether it is enabled or not */
+	struct gpu_service *gpu;
 };
 
 void services_open(struct services *services, const struct services_options *options);
@@ -64,8 +64,10 @@ void services_disarm(struct services *services);
 uint64_t services_deadline(const struct services *services);
 /* The thread is about to end. */
 void services_end(struct services *services);
-/* What was counted so far. */
-struct service_stats services_stats(const struct services *services);
+/* What was counted so far: all, one of it by its name, one alone. */
+struct service_counts services_counts(const struct services *services);
+uint64_t *services_counter(struct service_counts *counts, const char *name);
+uint64_t services_count(const struct services *services, const char *name);
 /* Sessions of gpu. */
 unsigned services_sessions(const struct services *services);
 struct store_stats services_store_stats(const struct services *services);

@@ -67,6 +67,11 @@ void log_keep(enum log_level level, const char *room, const char *text);
 const char *log_last(void);
 void log_clear_last(void);
 
+/* From here to the end the calling thread's messages are kept for log_last() and not handed to the handler: for
+ * failures that are no errors, such as a device that is not there. The end returns what was kept. */
+void log_hush_begin(void);
+const char *log_hush_end(void);
+
 /* "error", "warn", "info", "debug"; log_level_parse answers -EINVAL for others. */
 const char *log_level_name(enum log_level level);
 int log_level_parse(const char *name, enum log_level *level);
@@ -99,6 +104,12 @@ static inline bool time_to_yield(unsigned idle)
 {
 	return idle >= 128 && idle % 16 == 0;
 }
+
+/*
+ * processors.c: those that this process may run on.
+ */
+unsigned processors_usable(void); /* at least 1 */
+unsigned processors_half(void);   /* how many threads there are unless somebody says how many; at least 1 */
 
 /*
  * units.c: sizes and times as people write them.

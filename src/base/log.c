@@ -17,6 +17,7 @@ static void write_stderr(enum log_level level, const char *room, const char *tex
 
 static log_handler handler = write_stderr;
 static __thread char last[512];
+static __thread bool hushed;
 
 void log_set_handler(log_handler h)
 {
@@ -38,6 +39,18 @@ const char *log_last(void)
 void log_clear_last(void)
 {
 	last[0] = '\0';
+}
+
+void log_hush_begin(void)
+{
+	log_clear_last();
+	hushed = true;
+}
+
+const char *log_hush_end(void)
+{
+	hushed = false;
+	return log_last();
 }
 
 const char *log_level_name(enum log_level level)
@@ -66,6 +79,9 @@ void log_write(enum log_level level, const char *room, const char *format, ...)
 	errno = saved; /* for %m */
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	handler(level, room, text);
+	if (unlikely(hushed))
+		log_keep(level, room, text);
+	else
+		handler(level, room, text);
 	errno = saved;
 }

@@ -63,12 +63,12 @@ static const char *nearest(const char *path)
 	const char *dot = strchr(path, '.'), *best = NULL;
 	unsigned least = dot ? 4 : 3;
 
-	for (unsigned i = 0; i < settings_count; i++) {
-		unsigned d = distance(path, settings[i].path);
+	for (struct settings_walk at = settings_walk(NULL); at.setting; settings_next(&at)) {
+		unsigned d = distance(path, at.setting->path);
 
 		if (d < least) {
 			least = d;
-			best = settings[i].path;
+			best = at.setting->path;
 		}
 	}
 	return best;
@@ -102,8 +102,9 @@ static bool written_number(const config_setting_t *at, const char *path, char ou
 	return true;
 }
 
-static void read_number(struct reader *r, const struct setting *s, const config_setting_t *at)
+static void read_number(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
 {
+	const struct setting *s = to->setting;
 	char text[32], why[160];
 
 	if (config_setting_type(at) != CONFIG_TYPE_INT) {
@@ -115,21 +116,21 @@ static void read_number(struct reader *r, const struct setting *s, const config_
 		snprintf(text, sizeof(text), "%d", config_setting_get_int(at));
 	if (text[0] == '0' && text[1])
 		complain(r, at, "%s: write %s without a leading 0 or 0x", s->path, text);
-	else if (!setting_set(s, r->config, text, why, sizeof(why)))
+	else if (!setting_set(s, to->values, text, why, sizeof(why)))
 		complain(r, at, "%s: %s", s->path, why);
 }
 
-static void read_bool(struct reader *r, const struct setting *s, const config_setting_t *at)
+static void read_bool(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
 {
 	char why[160];
 
 	if (config_setting_type(at) != CONFIG_TYPE_BOOL)
-		complain(r, at, "%s is true or false, without quotes", s->path);
+		complain(r, at, "%s is true or false, without quotes", to->setting->path);
 	else
-		setting_set(s, r->config, config_setting_get_bool(at) ? "true" : "false", why, sizeof(why));
+		setting_set(to->setting, to->values, config_setting_get_bool(at) ? "true" : "false", why, sizeof(why));
 }
 
-static void read_text(struct reader *r, const struct setting *s, const config_setting_t *at)
+static void read_text(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
 {
 	static const char *const form[] = {
 		[SETTING_SIZE] = "a size in quotes, such as \"64M\"",
@@ -140,47 +141,50 @@ static void read_text(struct reader *r, const struct setting *s, const config_se
 		[SETTING_SET] = "a list of words in quotes, such as [\"ping\", \"kv\"]",
 		[SETTING_LIST] = "a list of texts in quotes, such as [\"10.0.0.1\", \"tcp://0.0.0.0\"]",
 	};
+	const struct setting *s = to->setting;
 	char why[600];
 
 	if (config_setting_type(at) != CONFIG_TYPE_STRING)
 		complain(r, at, "%s is %s", s->path, form[s->type]);
-	else if (!setting_set(s, r->config, config_setting_get_string(at), why, sizeof(why)))
+	else if (!setting_set(s, to->values, config_setting_get_string(at), why, sizeof(why)))
 		complain(r, at, "%s: %s", s->path, why);
 }
 
-static void read_list(struct reader *r, const struct setting *s, const config_setting_t *at)
+static void read_list(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
 {
 	int type = config_setting_type(at);
 
-	setting_clear(s, r->config);
+	setting_clear(to->setting, to->values);
 	if (type != CONFIG_TYPE_ARRAY && type != CONFIG_TYPE_LIST) {
-		read_text(r, s, at);
+		read_text(r, to, at);
 		return;
 	}
 	for (int i = 0; i < config_setting_length(at); i++)
-		read_text(r, s, config_setting_get_elem(at, (unsigned)i));
+		read_text(r, to, config_setting_get_elem(at, (unsigned)i));
 }
 
-static void (*const readers[])(struct reader *, const struct setting *, const config_setting_t *) = {
+static void (*const readers[])(struct reader *, const struct settings_walk *, const config_setting_t *) = {
 	[SETTING_NUMBER] = read_number, [SETTING_SIZE] = read_text, [SETTING_TIME] = read_text,
 	[SETTING_MODE] = read_text,     [SETTING_BOOL] = read_bool, [SETTING_STRING] = read_text,
 	[SETTING_CHOICE] = read_text,   [SETTING_SET] = read_list,  [SETTING_LIST] = read_list,
 };
 
-static const struct setting *find(const char *path)
+/* The setting of that name; `setting` is NULL where there is none. */
+static struct settings_walk find(const struct config *config, const char *path)
 {
-	for (unsigned i = 0; i < settings_count; i++)
-		if (strcmp(settings[i].path, path) == 0)
-			return &settings[i];
-	return NULL;
+	struct settings_walk at = settings_walk(config);
+
+	while (at.setting && strcmp(at.setting->path, path) != 0)
+		settings_next(&at);
+	return at;
 }
 
 static bool is_group(const char *path)
 {
 	size_t n = strlen(path);
 
-	for (unsigned i = 0; i < settings_count; i++)
-		if (strncmp(settings[i].path, path, n) == 0 && settings[i].path[n] == '.')
+	for (struct settings_walk at = settings_walk(NULL); at.setting; settings_next(&at))
+		if (strncmp(at.setting->path, path, n) == 0 && at.setting->path[n] == '.')
 			return true;
 	return false;
 }
@@ -189,14 +193,14 @@ static void read_group(struct reader *r, const config_setting_t *group, const ch
 
 static void read_member(struct reader *r, const config_setting_t *at, const char *prefix)
 {
-	const struct setting *s;
+	struct settings_walk to;
 	const char *near;
 	char path[128];
 
 	snprintf(path, sizeof(path), "%s%s", prefix, config_setting_name(at));
-	s = find(path);
-	if (s) {
-		readers[s->type](r, s, at);
+	to = find(r->config, path);
+	if (to.setting) {
+		readers[to.setting->type](r, &to, at);
 	} else if (is_group(path) && config_setting_is_group(at)) {
 		snprintf(path + strlen(path), sizeof(path) - strlen(path), ".");
 		read_group(r, at, path);
@@ -255,19 +259,6 @@ static void read_file(struct reader *r)
 	free(copy);
 }
 
-static void set_items(const struct setting *s, struct config *config, const char *items)
-{
-	char text[128], why[160];
-
-	for (; *items; items += *items == ',') {
-		size_t n = strcspn(items, ",");
-
-		snprintf(text, sizeof(text), "%.*s", (int)n, items);
-		setting_set(s, config, text, why, sizeof(why));
-		items += n;
-	}
-}
-
 /* systemd gives a service that is not root's a directory, where rdmactl as root looks. */
 static void control_path(char *buf, size_t size)
 {
@@ -281,16 +272,10 @@ static void control_path(char *buf, size_t size)
 
 static void set_defaults(struct config *config)
 {
-	char path[256], why[160];
+	char path[256];
 
-	for (unsigned i = 0; i < settings_count; i++) {
-		const struct setting *s = &settings[i];
-
-		if (s->value && (s->type == SETTING_LIST || s->type == SETTING_SET))
-			set_items(s, config, s->value);
-		else if (s->value)
-			setting_set(s, config, s->value, why, sizeof(why));
-	}
+	for (struct settings_walk at = settings_walk(config); at.setting; settings_next(&at))
+		setting_set_default(at.setting, at.values);
 	address_runtime_path(ADDRESS_SERVICE_SOCKET, path, sizeof(path));
 	config->unix_socket = strdup(path);
 	control_path(path, sizeof(path));
@@ -299,15 +284,16 @@ static void set_defaults(struct config *config)
 
 static void override(struct reader *r, const struct config_overrides *overrides)
 {
+	const struct setting *listen = find(NULL, "listen").setting;
 	char why[600];
 
 	if (overrides->listen.count)
-		setting_clear(find("listen"), r->config);
+		setting_clear(listen, r->config);
 	for (unsigned i = 0; i < overrides->listen.count; i++)
-		if (!setting_set(find("listen"), r->config, overrides->listen.item[i], why, sizeof(why)))
+		if (!setting_set(listen, r->config, overrides->listen.item[i], why, sizeof(why)))
 			complain(r, NULL, "listen: %s", why);
 	if (overrides->log_level)
-		setting_set(find("log.level"), r->config, overrides->log_level, why, sizeof(why));
+		setting_set(find(NULL, "log.level").setting, r->config, overrides->log_level, why, sizeof(why));
 }
 
 static void check_listen(struct reader *r, const char *text)
@@ -353,8 +339,9 @@ int config_load(const char *path, const struct config_overrides *overrides, stru
 {
 	struct reader r = {.path = path ? path : "rdmad", .config = calloc(1, sizeof(struct config))};
 
-	if (!r.config) {
+	if (!r.config || settings_make_room(r.config) != 0) {
 		log_error("config", "no memory");
+		config_free(r.config);
 		return EX_OSERR;
 	}
 	set_defaults(r.config);
@@ -377,22 +364,24 @@ void config_free(struct config *config)
 {
 	if (!config)
 		return;
-	for (unsigned i = 0; i < settings_count; i++)
-		setting_clear(&settings[i], config);
+	for (struct settings_walk at = settings_walk(config); at.setting; settings_next(&at))
+		if (at.values)
+			setting_clear(at.setting, at.values);
+	settings_free_room(config);
 	free(config);
 }
 
 void config_merge(struct config *config, struct config *fresh,
 		  void (*changed)(void *arg, const char *path, bool restart), void *arg)
 {
-	for (unsigned i = 0; i < settings_count; i++) {
-		const struct setting *s = &settings[i];
+	struct settings_walk to = settings_walk(config), from = settings_walk(fresh);
 
-		if (setting_equal(s, config, fresh))
+	for (; to.setting; settings_next(&to), settings_next(&from)) {
+		if (setting_equal(to.setting, to.values, from.values))
 			continue;
-		if (s->reload)
-			setting_swap(s, config, fresh);
-		changed(arg, s->path, !s->reload);
+		if (to.setting->reload)
+			setting_swap(to.setting, to.values, from.values);
+		changed(arg, to.setting->path, !to.setting->reload);
 	}
 }
 

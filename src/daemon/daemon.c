@@ -6,11 +6,13 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define TICK TIME_S /* at least so often the store looks for what has expired */
+#define TICK TIME_S /* at least so often the services and the listeners look at the clock */
 
 int daemon_exit_status(int error)
 {
 	switch (-error) {
+	case 0:
+		return 0;
 	case EACCES:
 	case EPERM:
 		return EX_NOPERM;
@@ -57,6 +59,20 @@ bool daemon_serves(const struct daemon *d, enum wire_service service)
 	return d->config->services & (1ull << service);
 }
 
+/* That the services may have beside those of their connections. */
+static unsigned count_descriptors(const struct daemon *d)
+{
+	unsigned n = 0;
+
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		if (service && service->descriptors && daemon_serves(d, id))
+			n += service->descriptors(d->config->service[id]);
+	}
+	return n;
+}
+
 int daemon_process_start(struct daemon *d)
 {
 	int rc = 0;
@@ -65,8 +81,7 @@ int daemon_process_start(struct daemon *d)
 	if (d->options.daemonize)
 		rc = process_daemonize();
 	if (rc == 0)
-		rc = process_limits(&d->config->max_connections, workers_count(d->config),
-				    daemon_serves(d, WIRE_GPU) ? (unsigned)d->config->gpu_sessions : 0);
+		rc = process_limits(&d->config->max_connections, workers_count(d->config), count_descriptors(d));
 	if (rc == 0 && d->config->pid_file)
 		rc = process_pid_file_create(d->config->pid_file);
 	return rc;
@@ -122,10 +137,9 @@ static void woken(void *arg)
 static void tick(void *arg)
 {
 	struct daemon *d = arg;
-	uint64_t now = time_now(), next = now + TICK;
+	uint64_t now = time_now(), next = service_shared_tick(&d->shared, now);
 
-	if (d->shared.store)
-		next = MIN(next, MAX(store_tick(d->shared.store, now), now + TIME_MS));
+	next = MIN(MAX(next, now + TIME_MS), now + TICK);
 	for (unsigned i = 0; i < d->fabrics; i++)
 		listeners_progress(&d->fabric[i]);
 	daemon_drained(d);
@@ -174,41 +188,19 @@ void daemon_loop_stop(struct daemon *d)
 	loop_destroy(d->loop);
 }
 
-int daemon_store_start(struct daemon *d)
+int daemon_services_start(struct daemon *d)
 {
-	const struct config *c = d->config;
-	struct store_config config = {
-		.value_max = c->kv_value_max,
-		.eviction = (enum store_eviction)c->kv_eviction,
-	};
-	char text[32];
-	int rc;
+	struct fabric_domain *domain[FABRICS_MAX];
+	struct service_host host = {.domain = domain, .domains = d->fabrics};
 
-	d->shared.value_max = c->kv_value_max;
-	d->shared.ping_size_max = WIRE_BODY_MAX((uint32_t)c->message_max);
-	if (!daemon_serves(d, WIRE_KV))
-		return 0;
-	rc = arena_create(d, c->kv_memory);
-	if (rc != 0)
-		return rc;
-	config.arena = d->arena;
-	config.arena_size = d->arena_size;
-	if (store_create(&config, &d->shared.store) == 0) {
-		arena_register(d);
-		return 0;
-	}
-	log_error("rdmad", "cannot make a store of %s", units_human_size((double)d->arena_size, text));
-	arena_destroy(d);
-	return EX_OSERR;
+	for (unsigned i = 0; i < d->fabrics; i++)
+		domain[i] = d->fabric[i].domain;
+	return daemon_exit_status(service_shared_open(&d->shared, &host, d->config->services, d->config->service));
 }
 
-void daemon_store_stop(struct daemon *d)
+void daemon_services_stop(struct daemon *d)
 {
-	if (!d->shared.store)
-		return;
-	store_destroy(d->shared.store);
-	d->shared.store = NULL;
-	arena_destroy(d);
+	service_shared_close(&d->shared);
 }
 
 int daemon_ready(struct daemon *d)
@@ -283,15 +275,20 @@ static void hold_back(struct reload *r, struct config *fresh)
 		setting_changed(r, "max_connections", true);
 		fresh->max_connections = d->config->max_connections;
 	}
-	if (fresh->services & (1u << WIRE_KV) && !d->shared.store) {
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		/* One that could not be offered at the start is no news. */
+		if (!(fresh->services & 1ull << id) || service_is_open(&d->shared, id) || daemon_serves(d, id))
+			continue;
 		setting_changed(r, "services", true);
-		fresh->services &= ~(1ull << WIRE_KV);
+		fresh->services &= ~(1ull << id);
 	}
-	/* One that could not be offered at the start is no news. */
-	if (fresh->services & (1u << WIRE_GPU) && !daemon_serves(d, WIRE_GPU)) {
-		setting_changed(r, "services", true);
-		fresh->services &= ~(1ull << WIRE_GPU);
-	}
+}
+
+static void reload_services(struct daemon *d)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (service_is_open(&d->shared, id) && service_find(id)->reload)
+			service_find(id)->reload(d->shared.of[id]);
 }
 
 int daemon_reload(struct daemon *d, char *restart, size_t size)
@@ -310,6 +307,7 @@ int daemon_reload(struct daemon *d, char *restart, size_t size)
 		goto free_fresh;
 	hold_back(&r, fresh);
 	config_merge(d->config, fresh, setting_changed, &r);
+	reload_services(d);
 	workers_tell(d, WORKER_SETTINGS);
 	config_free(fresh);
 	log_info("config", "reloaded");

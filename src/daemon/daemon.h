@@ -1,6 +1,6 @@
 /*
  * daemon: the process. main builds in order and takes down in reverse; what runs in between are the
- * main thread (signals, listeners, control socket, the store's clock) and N workers, each with its
+ * main thread (signals, listeners, control socket, the services' clock) and N workers, each with its
  * own loop, completion queues and connections. Threads talk by rings and eventfds only.
  *
  * Functions that can end the start answer 0 or an exit status of <sysexits.h>: EX_CONFIG for
@@ -53,23 +53,13 @@ void loop_wake(struct loop *loop);
 void loop_on_wake(struct loop *loop, loop_fn fn, void *arg);
 
 /*
- * config.c: the one door to libconfig. One table has every setting; the parser, the check, the
- * sample and the reload come from it.
+ * config.c: the one door to libconfig. Tables, the daemon's and one of each service, have every setting; the parser,
+ * the check, the sample and the reload come from them.
  */
-#define CONFIG_LIST_MAX 32
-#define CONFIG_POLL_ALWAYS UINT64_MAX
-
-enum config_gpu_backend { CONFIG_GPU_AUTO, CONFIG_GPU_CPU, CONFIG_GPU_CUDA };
-
 enum config_transport { CONFIG_RDMA = 1, CONFIG_TCP = 2, CONFIG_UNIX = 4 };
 
-struct config_list {
-	unsigned count;
-	char *item[CONFIG_LIST_MAX];
-};
-
 struct config {
-	struct config_list listen; /* each passes address_parse() */
+	struct setting_list listen; /* each passes address_parse() */
 	uint64_t port;
 	char *unix_socket;
 	uint64_t unix_mode;
@@ -77,27 +67,22 @@ struct config {
 	bool require_rdma;
 	char *device; /* NULL: every one */
 	uint64_t workers;
-	uint64_t poll;     /* ns, or CONFIG_POLL_ALWAYS */
+	uint64_t poll;     /* ns, or TIME_NEVER: never sleep */
 	uint64_t services; /* bit 1 << enum wire_service */
 	uint64_t max_connections, message_size, message_max, credits, shared_receives;
 	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
-	uint64_t kv_memory, kv_value_max, kv_eviction;
-	uint64_t gpu_backend; /* enum config_gpu_backend */
-	struct config_list gpu_devices;
-	char *gpu_kernels, *gpu_program; /* NULL: built in; LIBEXECDIR/rdmad-gpu */
-	uint64_t gpu_sessions, gpu_queues, gpu_slots, gpu_memory, gpu_threads;
-	uint64_t gpu_poll, gpu_job_timeout; /* ns; poll: or CONFIG_POLL_ALWAYS */
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;
 	char *log_target;
-	char *pid_file; /* NULL: none */
+	char *pid_file;               /* NULL: none */
+	void *service[WIRE_SERVICES]; /* values of the service's own settings; NULL: it has none */
 };
 
 /* What the command line says in place of the file. */
 struct config_overrides {
-	struct config_list listen; /* empty: the file's */
-	const char *log_level;     /* NULL: the file's */
+	struct setting_list listen; /* empty: the file's */
+	const char *log_level;      /* NULL: the file's */
 };
 
 /* Read `path` (NULL: the defaults alone), check every key of it, fill the defaults. On failure each
@@ -141,11 +126,6 @@ void logging_close(void);
 /* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
 void logging_echo(bool on);
 
-/* From here to the end, the calling thread's messages are kept for log_last() and not written: for
- * failures that are no errors, such as a device that is not there. */
-void logging_hush_begin(void);
-const char *logging_hush_end(void);
-
 /*
  * process.c: what a process owes its system.
  */
@@ -160,15 +140,15 @@ void process_ready(void);
 int process_pid_file_create(const char *path);
 void process_pid_file_remove(const char *path);
 
-/* Raises the soft limit of descriptors to the hard one and lowers *connections to what fits. */
-int process_limits(uint64_t *connections, unsigned workers, unsigned sessions);
+/* Raises the soft limit of descriptors to the hard one and lowers *connections to what fits beside what the workers and
+ * the services have. */
+int process_limits(uint64_t *connections, unsigned workers, unsigned services);
 /* Warns when memory that cannot be swapped out may be less than `bytes`. */
 void process_check_memlock(uint64_t bytes);
 
 /* Make the directory of `path`, if it is not there. */
 int process_make_parent(const char *path);
 unsigned process_count_fds(void);
-unsigned process_cpus(void);
 
 /*
  * notify.c: the service manager's readiness protocol. Nothing happens where $NOTIFY_SOCKET is not
@@ -194,7 +174,7 @@ struct missing {
 	char transport[8], address[128], reason[256];
 };
 
-#define MISSING_MAX (2 * CONFIG_LIST_MAX)
+#define MISSING_MAX (2 * SETTING_LIST_MAX)
 
 /* Open what the configuration asks for. Without a device verbs is left out, with the reason under
  * `missing`, or EX_UNAVAILABLE where RDMA is required. */
@@ -205,26 +185,6 @@ struct daemon_fabric *fabrics_find(struct daemon *daemon, const char *provider);
  * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);
 void fabrics_add_missing(struct daemon *daemon, const char *transport, const char *address, const char *reason);
-
-/*
- * arena.c
- */
-
-/* Map and touch `size` bytes: 0 or the exit status, with the cause logged. */
-int arena_create(struct daemon *d, size_t size);
-
-/* For each fabric that can: large values move by it. */
-void arena_register(struct daemon *d);
-void arena_destroy(struct daemon *d); /* after the store, the workers' connections ended */
-
-/*
- * gpu.c: what the sessions of the gpu service will use.
- */
-
-/* Ask the worker program. Where it finds nothing the service is not offered, unless the configuration names the backend:
- * then it is EX_UNAVAILABLE. */
-int daemon_gpu_start(struct daemon *daemon);
-void daemon_gpu_stop(struct daemon *daemon);
 
 /*
  * worker.c: a thread with connections.
@@ -242,7 +202,7 @@ enum worker_verb {
 /* What a worker says of itself. */
 struct worker_report {
 	struct conn_group_stats conn;
-	struct service_stats service;
+	struct service_counts service;
 	struct conn_info *list; /* NULL unless asked for */
 	size_t count, size;
 };
@@ -339,18 +299,15 @@ struct daemon {
 	struct config *config;
 	struct loop *loop;
 	struct loop_watch *signal[8];
-	struct loop_watch *tick; /* the store's clock */
+	struct loop_watch *tick; /* the clock of services and listeners */
 	struct loop_watch *drain_timer;
 	struct daemon_fabric fabric[FABRICS_MAX];
 	unsigned fabrics;
 	struct missing missing[MISSING_MAX];
 	unsigned missings;
-	struct listener listener[2 * CONFIG_LIST_MAX + 1];
+	struct listener listener[2 * SETTING_LIST_MAX + 1];
 	unsigned listeners;
-	void *arena;
-	size_t arena_size;
 	struct service_shared shared;
-	struct service_gpu gpu;
 	struct worker **worker;
 	unsigned workers;
 	uint64_t connections_fit; /* for what the workers' queues were made */
@@ -367,8 +324,8 @@ int daemon_process_start(struct daemon *daemon); /* background, limits, pid file
 void daemon_process_stop(struct daemon *daemon);
 int daemon_loop_start(struct daemon *daemon);
 void daemon_loop_stop(struct daemon *daemon);
-int daemon_store_start(struct daemon *daemon);
-void daemon_store_stop(struct daemon *daemon);
+int daemon_services_start(struct daemon *daemon);
+void daemon_services_stop(struct daemon *daemon);
 int daemon_ready(struct daemon *daemon);
 bool daemon_serves(const struct daemon *daemon, enum wire_service service); /* by the configuration */
 

@@ -65,9 +65,9 @@ static int open_verbs(struct daemon *d)
 	int rc;
 
 	/* Most machines have no RDMA device: not an error, unless RDMA was required. */
-	logging_hush_begin();
+	log_hush_begin();
 	rc = open_provider(d, "verbs");
-	snprintf(reason, sizeof(reason), "%s", logging_hush_end());
+	snprintf(reason, sizeof(reason), "%s", log_hush_end());
 	if (rc == 0)
 		return 0;
 	if (!*reason)

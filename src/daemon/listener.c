@@ -126,9 +126,9 @@ static int listen_on(struct daemon *d, const char *provider, const char *transpo
 
 	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
 	/* Whether a failure is one, only the caller can say. */
-	logging_hush_begin();
+	log_hush_begin();
 	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
-	logging_hush_end();
+	log_hush_end();
 	if (rc != 0)
 		return rc;
 	if (sa->sa_family == AF_INET || sa->sa_family == AF_INET6) {

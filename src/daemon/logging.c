@@ -12,7 +12,6 @@ enum target { TARGET_STDERR, TARGET_SYSLOG, TARGET_FILE };
 static _Atomic int target = TARGET_STDERR;
 /* Stays open once it was: another thread may be writing. A new file takes its place by dup2(). */
 static _Atomic int file = -1;
-static __thread bool hushed;
 /* While the daemon starts, somebody may sit at the terminal and wonder why it does not. */
 static atomic_bool echo = true;
 
@@ -67,8 +66,6 @@ static void (*const writers[])(enum log_level, const char *, const char *) = {
 static void handle(enum log_level level, const char *room, const char *text)
 {
 	log_keep(level, room, text);
-	if (hushed)
-		return;
 	writers[target](level, room, text);
 	if (unlikely(echo) && target != TARGET_STDERR && level <= LOG_LEVEL_WARN)
 		write_stderr(level, room, text);
@@ -123,16 +120,4 @@ void logging_close(void)
 void logging_echo(bool on)
 {
 	echo = on;
-}
-
-void logging_hush_begin(void)
-{
-	log_clear_last();
-	hushed = true;
-}
-
-const char *logging_hush_end(void)
-{
-	hushed = false;
-	return log_last();
 }

@@ -8,14 +8,13 @@ static const struct {
 	int (*start)(struct daemon *daemon); /* 0 or the exit status, with the cause logged */
 	void (*stop)(struct daemon *daemon); /* in reverse, of those that started */
 } parts[] = {
-	{daemon_process_start, daemon_process_stop}, /* fork before verbs and threads */
-	{daemon_loop_start, daemon_loop_stop},       /* signals */
-	{fabrics_open, fabrics_close},               /* devices */
-	{daemon_store_start, daemon_store_stop},     /* the arena of keys and values */
-	{daemon_gpu_start, daemon_gpu_stop},         /* what its sessions will use */
-	{workers_start, workers_stop},               /* threads that serve connections */
-	{listeners_open, listeners_close},           /* from here on clients come */
-	{control_open, control_close},               /* and rdmactl */
+	{daemon_process_start, daemon_process_stop},   /* fork before verbs and threads */
+	{daemon_loop_start, daemon_loop_stop},         /* signals */
+	{fabrics_open, fabrics_close},                 /* devices */
+	{daemon_services_start, daemon_services_stop}, /* what their connections will share */
+	{workers_start, workers_stop},                 /* threads that serve connections */
+	{listeners_open, listeners_close},             /* from here on clients come */
+	{control_open, control_close},                 /* and rdmactl */
 	{daemon_ready, NULL},
 };
 

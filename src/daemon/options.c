@@ -34,13 +34,13 @@ static int set_daemonize(struct options *options, const char *argument)
 
 static int add_listen(struct options *options, const char *argument)
 {
-	struct config_list *list = &options->overrides.listen;
+	struct setting_list *list = &options->overrides.listen;
 	struct address address;
 
 	if (address_parse(argument, &address) != 0)
 		return EX_USAGE;
-	if (list->count == CONFIG_LIST_MAX) {
-		log_error("rdmad", "more than %d addresses to listen on", CONFIG_LIST_MAX);
+	if (list->count == SETTING_LIST_MAX) {
+		log_error("rdmad", "more than %d addresses to listen on", SETTING_LIST_MAX);
 		return EX_USAGE;
 	}
 	list->item[list->count++] = (char *)argument;

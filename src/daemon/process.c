@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -16,7 +15,6 @@
 
 #define FDS_PROCESS 64 /* log, control clients, listeners, devices */
 #define FDS_WORKER 16
-#define FDS_SESSION 4 /* of gpu, beside its connection */
 #define CONNECTIONS_LEAST 16
 
 static int parent_pipe = -1; /* the parent waits at its other end */
@@ -124,9 +122,9 @@ void process_pid_file_remove(const char *path)
 	pid_file = -1;
 }
 
-int process_limits(uint64_t *connections, unsigned workers, unsigned sessions)
+int process_limits(uint64_t *connections, unsigned workers, unsigned services)
 {
-	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers + FDS_SESSION * (uint64_t)sessions;
+	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers + services;
 	uint64_t needed = *connections + others;
 	struct rlimit limit;
 
@@ -223,13 +221,4 @@ unsigned process_count_fds(void)
 		n++;
 	closedir(dir);
 	return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
-}
-
-unsigned process_cpus(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set) != 0)
-		return 1;
-	return (unsigned)MAX(CPU_COUNT(&set), 1);
 }

@@ -1,39 +1,50 @@
-/* settings.c: the table of settings, their defaults, and the sample that is printed from it. */
+/* settings.c: the daemon's settings, the walk over them and the services', and the sample that is printed of them. */
 #include "daemon/settings.h"
 
+#include <stdlib.h>
+
 #define AT(member) offsetof(struct config, member)
-#define NUMBER_MAX INT32_MAX /* what libconfig reads without damage */
 
 static const char *const transports[] = {"rdma", "tcp", "unix", NULL};
-static const char *const evictions[] = {
-	[STORE_EVICT_NONE] = "none", [STORE_EVICT_S3_FIFO] = "s3-fifo", [STORE_EVICT_S3_FIFO + 1] = NULL};
-static const char *const backends[] = {
-	[CONFIG_GPU_AUTO] = "auto", [CONFIG_GPU_CPU] = "cpu", [CONFIG_GPU_CUDA] = "cuda", [CONFIG_GPU_CUDA + 1] = NULL};
 static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
 				     [LOG_LEVEL_WARN] = "warn",
 				     [LOG_LEVEL_INFO] = "info",
 				     [LOG_LEVEL_DEBUG] = "debug",
 				     [LOG_LEVEL_DEBUG + 1] = NULL};
 
-const struct setting settings[] = {
-	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = SETTING_ADDRESS,
+/* The services of this build; the bit is the service's number. */
+static const char *service_choice(unsigned i)
+{
+	return i >= WIRE_SERVICES ? NULL : service_find(i) ? wire_service_name(i) : "";
+}
+
+static bool check_target(const char *text, char *why, size_t size)
+{
+	if (strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 || strncmp(text, "file:/", 6) == 0)
+		return true;
+	snprintf(why, size, "\"%s\" is not \"stderr\", \"syslog\" or \"file:/path\"", text);
+	return false;
+}
+
+static const struct setting general[] = {
+	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = setting_check_address,
 	 .help = "Addresses to listen on: host[:port] for every transport that the address has,\n"
 		 "rdma://host[:port] or tcp://host[:port] for one. \"0.0.0.0\" is every IPv4 address,\n"
 		 "\"::\" every IPv6 one. RDMA needs an address of an RDMA device; the loopback is none."},
 	{"port", SETTING_NUMBER, AT(port), "7471", 0, 65535,
 	 .help = "Port of the addresses that name none, the same for RDMA and for TCP."},
-	{"unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = SETTING_PATH,
+	{"unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
 	 .sample = "/run/rdmad/" ADDRESS_SERVICE_SOCKET,
 	 .help = "UNIX socket for clients of this machine. Not root: rdmad.sock in $XDG_RUNTIME_DIR\n"
 		 "or in /tmp/rdmad-UID."},
 	{"unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777,
 	 .help = "Who may connect to it; as a rule everyone, as with TCP on the loopback."},
-	{"transports", SETTING_SET, AT(transports), "rdma,tcp,unix", .choices = transports,
+	{"transports", SETTING_SET, AT(transports), SETTING_EVERY, .choices = transports,
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why."},
 	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
 	 .help = "Use this RDMA device only. Unset: every active one."},
-	{"services", SETTING_SET, AT(services), "ping,kv,gpu", .choices = NULL, .reload = true,
+	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,
 	 .help = "Services to offer."},
 	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
@@ -64,45 +75,12 @@ const struct setting settings[] = {
 		 "eight times this. \"0\": the default of the transport."},
 	{"drain_timeout", SETTING_TIME, AT(drain_timeout), "5s", 0, 86400 * TIME_S, .reload = true,
 	 .help = "How long the end waits for what is under way."},
-	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = SETTING_PATH, .sample = "/run/rdmad.pid",
+	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = setting_check_path, .sample = "/run/rdmad.pid",
 	 .help = "File for the process id, locked while the daemon runs."},
+};
 
-	{"kv.memory", SETTING_SIZE, AT(kv_memory), "64M", MIB, 1ull << 46,
-	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
-		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
-	{"kv.value_max", SETTING_SIZE, AT(kv_value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
-	{"kv.eviction", SETTING_CHOICE, AT(kv_eviction), "none", .choices = evictions, .former = {"lru", "s3-fifo"},
-	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
-		 "drops what is not read, as rdmad.conf(5) explains."},
-
-	{"gpu.backend", SETTING_CHOICE, AT(gpu_backend), "auto", .choices = backends,
-	 .help = "Who does the jobs of the gpu service: \"cpu\", processors; \"cuda\", GPUs, without which\n"
-		 "the daemon then does not start; \"auto\", GPUs where there are any."},
-	{"gpu.devices", SETTING_LIST, AT(gpu_devices), "",
-	 .help = "GPUs to use, by number or UUID; sessions take turns. Empty: the first."},
-	{"gpu.kernels", SETTING_STRING, AT(gpu_kernels), NULL, .check = SETTING_PATH,
-	 .sample = "/usr/local/lib/rdmad-gpu.ptx",
-	 .help = "A file of kernels, PTX or machine code, in place of those that are built in."},
-	{"gpu.sessions", SETTING_NUMBER, AT(gpu_sessions), "8", 1, 1024,
-	 .help = "Most sessions, each of which is a connection and a process; more are refused."},
-	{"gpu.queues", SETTING_NUMBER, AT(gpu_queues), "4", 1, WIRE_RING_QUEUES_MAX,
-	 .help = "Most queues of a session. Queues are worked on at the same time."},
-	{"gpu.slots", SETTING_NUMBER, AT(gpu_slots), "16", 1, WIRE_RING_SLOTS_MAX,
-	 .help = "Most jobs that wait in a queue, and most results that wait to be fetched."},
-	{"gpu.memory", SETTING_SIZE, AT(gpu_memory), "256M", 64 * KIB, 1ull << 40,
-	 .help = "Most memory for the queues of a session, taken and registered when it begins. The\n"
-		 "longest input or output is a little less than half of it, and 64M at most."},
-	{"gpu.threads", SETTING_NUMBER, AT(gpu_threads), "0", 0, 256,
-	 .help = "Threads of a session where processors do the jobs. 0: half as many as processors."},
-	{"gpu.poll", SETTING_TIME, AT(gpu_poll), "200us", 0, TIME_S, .always = true,
-	 .help = "How long a session's process that has nothing to do polls before it naps."},
-	{"gpu.job_timeout", SETTING_TIME, AT(gpu_job_timeout), "10s", TIME_MS, 3600 * TIME_S,
-	 .help = "A job that takes longer ends its session."},
-	{"gpu.program", SETTING_STRING, AT(gpu_program), NULL, .check = SETTING_PATH,
-	 .sample = "/usr/local/libexec/rdmad-gpu",
-	 .help = "The program of a session's process. Unset: the one installed with the daemon."},
-
-	{"control.socket", SETTING_STRING, AT(control_socket), NULL, .check = SETTING_PATH,
+static const struct setting grouped[] = {
+	{"control.socket", SETTING_STRING, AT(control_socket), NULL, .check = setting_check_path,
 	 .sample = "/run/rdmad/control.sock",
 	 .help = "UNIX socket for rdmactl status and the like. Only root and the daemon's own user are\n"
 		 "answered. Not root: rdmad-control.sock in $XDG_RUNTIME_DIR or control.sock in\n"
@@ -111,26 +89,80 @@ const struct setting settings[] = {
 
 	{"log.level", SETTING_CHOICE, AT(log_level), "info", .choices = levels, .reload = true,
 	 .help = "\"error\", \"warn\", \"info\" or \"debug\"."},
-	{"log.target", SETTING_STRING, AT(log_target), "stderr", .check = SETTING_TARGET, .reload = true,
+	{"log.target", SETTING_STRING, AT(log_target), "stderr", .check = check_target, .reload = true,
 	 .help = "\"stderr\", \"syslog\" or \"file:/path\", which SIGHUP opens anew."},
 };
 
-const unsigned settings_count = ARRAY_SIZE(settings);
+static const struct setting_table before = {general, ARRAY_SIZE(general), 0};
+static const struct setting_table after = {grouped, ARRAY_SIZE(grouped), 0};
 
-static const char *service_choice(unsigned i)
+#define TABLES (WIRE_SERVICES + 2)
+
+static const struct setting_table *table_at(unsigned i)
 {
-	return i < WIRE_SERVICES ? wire_service_name(i) : NULL;
+	const struct service *service = service_find(i - 1);
+
+	if (i == 0)
+		return &before;
+	if (i == TABLES - 1)
+		return &after;
+	return service ? service->settings : NULL;
 }
 
-/* The services of this build are the choices of `services`; the bit is the service's number. */
-const char *setting_choice(const struct setting *s, unsigned i, bool *usable)
+static void *values_of(const struct config *config, unsigned table)
 {
-	if (s->choices) {
-		*usable = s->choices[i];
-		return s->choices[i];
+	if (!config || table == 0 || table == TABLES - 1)
+		return (void *)(uintptr_t)config;
+	return config->service[table - 1];
+}
+
+/* From the row that is next on. */
+static void settle(struct settings_walk *at)
+{
+	const struct setting_table *table = NULL;
+
+	for (at->setting = NULL; at->table < TABLES; at->table++, at->row = 0) {
+		table = table_at(at->table);
+		if (!table || at->row >= table->count)
+			continue;
+		at->setting = &table->row[at->row];
+		at->values = values_of(at->config, at->table);
+		return;
 	}
-	*usable = service_find(i);
-	return service_choice(i);
+}
+
+struct settings_walk settings_walk(const struct config *config)
+{
+	struct settings_walk at = {.config = config};
+
+	settle(&at);
+	return at;
+}
+
+void settings_next(struct settings_walk *at)
+{
+	at->row++;
+	settle(at);
+}
+
+int settings_make_room(struct config *config)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		if (!service || !service->settings)
+			continue;
+		config->service[id] = calloc(1, service->settings->size);
+		if (!config->service[id])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void settings_free_room(struct config *config)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		free(config->service[id]);
 }
 
 static void print_help(FILE *out, const char *indent, const char *help)
@@ -143,17 +175,27 @@ static void print_help(FILE *out, const char *indent, const char *help)
 	}
 }
 
-static void print_items(FILE *out, const char *items)
+static void print_item(FILE *out, const char **separator, const char *item, size_t n)
 {
-	const char *separator = "";
+	fprintf(out, "%s\"%.*s\"", *separator, (int)n, item);
+	*separator = ", ";
+}
+
+static void print_items(FILE *out, const struct setting *s)
+{
+	const char *separator = "", *items = s->value;
+	bool every = strcmp(items, SETTING_EVERY) == 0;
+	const char *name;
 
 	fputs("[", out);
-	while (*items) {
-		int n = (int)strcspn(items, ",");
+	for (unsigned i = 0; every && (name = setting_choice(s, i)); i++)
+		if (*name)
+			print_item(out, &separator, name, strlen(name));
+	while (!every && *items) {
+		size_t n = strcspn(items, ",");
 
-		fprintf(out, "%s\"%.*s\"", separator, n, items);
+		print_item(out, &separator, items, n);
 		items += n + (items[n] == ',');
-		separator = ", ";
 	}
 	fputs("]", out);
 }
@@ -167,7 +209,7 @@ static void print_setting(FILE *out, const struct setting *s)
 	print_help(out, indent, s->help);
 	fprintf(out, "%s#%s = ", indent, dot ? dot + 1 : s->path);
 	if (s->type == SETTING_LIST || s->type == SETTING_SET)
-		print_items(out, value);
+		print_items(out, s);
 	else if (s->type == SETTING_NUMBER || s->type == SETTING_BOOL)
 		fputs(value, out);
 	else
@@ -185,17 +227,17 @@ void config_print_sample(FILE *out)
 	      "# Sizes (\"64K\", \"1.5G\") and times (\"50us\", \"2s\") are strings in quotes, with a unit;\n"
 	      "# numbers have neither. rdmad -t checks this file, and SIGHUP reads it again.\n",
 	      out);
-	for (unsigned i = 0; i < settings_count; i++) {
-		const char *dot = strchr(settings[i].path, '.');
-		size_t n = dot ? (size_t)(dot - settings[i].path) : 0;
+	for (struct settings_walk at = settings_walk(NULL); at.setting; settings_next(&at)) {
+		const char *path = at.setting->path, *dot = strchr(path, '.');
+		size_t n = dot ? (size_t)(dot - path) : 0;
 
-		if (n != length || strncmp(group, settings[i].path, n) != 0) {
+		if (n != length || strncmp(group, path, n) != 0) {
 			fputs(length ? "};\n" : "", out);
-			group = settings[i].path;
+			group = path;
 			length = n;
 			fprintf(out, "\n%.*s = {", (int)n, group);
 		}
-		print_setting(out, &settings[i]);
+		print_setting(out, at.setting);
 	}
 	fputs(length ? "};\n" : "", out);
 }

@@ -35,28 +35,6 @@ static const struct counter buffer_counters[] = {
 	CONN("buffer_bytes", buffer_bytes),
 };
 
-#define SERVICE(member) {#member, offsetof(struct service_stats, member)},
-static const struct counter service_counters[] = {SERVICE_COUNTERS(SERVICE)};
-
-#define STORE(name, member)                                                                                            \
-	{                                                                                                              \
-		name, offsetof(struct store_stats, member)                                                             \
-	}
-static const struct counter store_counters[] = {
-	STORE("items", items),
-	STORE("pins", pins),
-	STORE("used_bytes", bytes_used),
-	STORE("asked_bytes", bytes_asked),
-	STORE("total_bytes", bytes_total),
-	STORE("hits", hits),
-	STORE("misses", misses),
-	STORE("sets", sets),
-	STORE("deletes", deletes),
-	STORE("evictions", evictions),
-	STORE("expired", expired),
-	STORE("out_of_memory", out_of_memory),
-};
-
 static uint64_t *counter_at(const void *stats, const struct counter *c)
 {
 	return (uint64_t *)((char *)(uintptr_t)stats + c->offset);
@@ -122,7 +100,7 @@ static void answered(struct worker_message *m)
 	struct worker_report *from = &m->report.report;
 
 	status_add_conn(&status->total, &from->conn);
-	add(&status->total.service, &from->service, service_counters, ARRAY_SIZE(service_counters));
+	service_counts_add(&status->total.service, &from->service);
 	append(&status->total, from);
 	free(m);
 	if (--status->pending == 0)
@@ -187,35 +165,68 @@ static json_t *services_json(const struct daemon *d)
 	json_t *array = json_array();
 
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
-		if (daemon_serves(d, id) && (id != WIRE_GPU || d->shared.gpu))
+		if (daemon_serves(d, id) && service_is_open(&d->shared, id))
 			json_array_append_new(array, json_string(wire_service_name(id)));
 	return array;
 }
 
-static json_t *store_json(const struct daemon *d)
+static void put_service_counters(json_t *object, const struct service_counts *counts)
 {
-	struct store_stats stats;
-	json_t *object = json_object();
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
 
-	store_get_stats(d->shared.store, &stats);
-	put_counters(object, &stats, store_counters, ARRAY_SIZE(store_counters));
-	return object;
+		for (unsigned i = 0; service && service->counters && service->counters[i]; i++)
+			put(object, service->counters[i], counts->of[id][i]);
+	}
 }
 
-static json_t *gpu_json(const struct daemon *d)
-{
-	const struct service_gpu *gpu = d->shared.gpu;
-	json_t *o = json_pack("{s:o, s:o}", "backend", text(gpu->probe.backend), "device", text(gpu->probe.device));
+/*
+ * What services say of themselves
+ */
+struct json_report {
+	struct service_report report;
+	json_t *at, *outer; /* NULL: `at` is the answer itself */
+};
 
-	put(o, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
-	put(o, "sessions_max", gpu->sessions_max);
-	return o;
+static void report_number(struct service_report *report, const char *name, uint64_t number)
+{
+	put(container_of(report, struct json_report, report)->at, name, number);
+}
+
+static void report_text(struct service_report *report, const char *name, const char *s)
+{
+	json_object_set_new(container_of(report, struct json_report, report)->at, name, text(s));
+}
+
+static void report_begin(struct service_report *report, const char *name)
+{
+	struct json_report *r = container_of(report, struct json_report, report);
+
+	must(!r->outer);
+	r->outer = r->at;
+	r->at = json_object();
+	json_object_set_new(r->outer, name, r->at);
+}
+
+static void report_end(struct service_report *report)
+{
+	struct json_report *r = container_of(report, struct json_report, report);
+
+	must(r->outer);
+	r->at = r->outer;
+	r->outer = NULL;
+}
+
+static struct json_report report_into(json_t *object)
+{
+	return (struct json_report){{report_number, report_text, report_begin, report_end}, object, NULL};
 }
 
 json_t *status_json(const struct status *status)
 {
 	const struct daemon *d = status->daemon;
 	json_t *o = json_object(), *counters = json_object();
+	struct json_report report = report_into(o);
 
 	json_object_set_new(o, "version", json_string(PACKAGE_VERSION));
 	put(o, "pid", (uint64_t)getpid());
@@ -228,12 +239,11 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
 	put_counters(counters, &status->total.conn, conn_counters, ARRAY_SIZE(conn_counters));
-	put_counters(counters, &status->total.service, service_counters, ARRAY_SIZE(service_counters));
+	put_service_counters(counters, &status->total.service);
 	json_object_set_new(o, "counters", counters);
-	if (d->shared.store)
-		json_object_set_new(o, "store", store_json(d));
-	if (d->shared.gpu)
-		json_object_set_new(o, "gpu", gpu_json(d));
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (service_is_open(&d->shared, id) && service_find(id)->status)
+			service_find(id)->status(d->shared.of[id], &report.report);
 	return o;
 }
 
@@ -290,38 +300,36 @@ static uint64_t heap_bytes(void)
 
 json_t *status_memory_json(const struct status *status)
 {
+	const struct daemon *d = status->daemon;
 	json_t *o = json_object();
+	struct json_report report = report_into(o);
 
 	put(o, "resident_bytes", proc_bytes("VmRSS:"));
 	put(o, "locked_bytes", proc_bytes("VmLck:"));
 	put(o, "pinned_bytes", proc_bytes("VmPin:"));
 	put(o, "heap_bytes", heap_bytes());
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
-	put(o, "arena_bytes", status->daemon->arena_size);
-	if (status->daemon->shared.store)
-		json_object_set_new(o, "store", store_json(status->daemon));
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (service_find(id) && service_find(id)->memory)
+			service_find(id)->memory(d->shared.of[id], &report.report);
 	return o;
 }
 
 json_t *status_resources_json(const struct status *status)
 {
-	struct store_stats store = {0};
+	const struct daemon *d = status->daemon;
 	struct rlimit limit = {0};
 	json_t *o = json_object();
+	struct json_report report = report_into(o);
 
 	getrlimit(RLIMIT_NOFILE, &limit);
-	if (status->daemon->shared.store)
-		store_get_stats(status->daemon->shared.store, &store);
 	put(o, "descriptors", process_count_fds());
 	put(o, "descriptors_max", limit.rlim_cur);
 	put(o, "connections", status->total.conn.connections);
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
-	if (status->daemon->shared.gpu)
-		put(o, "gpu_sessions",
-		    atomic_load_explicit(&status->daemon->shared.gpu->sessions, memory_order_relaxed));
-	put(o, "store_items", store.items);
-	put(o, "store_pins", store.pins);
-	put(o, "store_used_bytes", store.bytes_used);
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (service_find(id) && service_find(id)->resources)
+			service_find(id)->resources(d->shared.of[id], &report.report);
 	put(o, "heap_bytes", heap_bytes());
 	return o;
 }

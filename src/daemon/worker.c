@@ -13,18 +13,18 @@
 #define TRANSFERS 16             /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
-#define JOB_PATIENCE TIME_MS
+#define BUSY_PATIENCE TIME_MS /* polled at least, while other processes work for our connections */
 
 struct worker {
 	struct daemon *daemon;
 	unsigned index;
 	pthread_t thread;
 	struct loop *loop;
-	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS + 1];
+	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS + WIRE_SERVICES];
 	unsigned watches;
 	struct conn_group *group[FABRICS_MAX];
 	unsigned groups;
-	struct service_worker service;
+	struct service_thread services;
 	uint64_t poll;
 	bool draining;
 	uint64_t drain_look; /* when to look again */
@@ -60,10 +60,10 @@ static int progress(struct worker *w, uint64_t now)
 {
 	int n = 0;
 
-	w->service.now = now;
+	w->services.now = now;
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
-	n += service_worker_progress(&w->service);
+	n += service_thread_progress(&w->services);
 	publish(w);
 	return n;
 }
@@ -75,7 +75,7 @@ static void take_connection(struct worker *w, struct worker_message *m)
 	if (w->draining)
 		service_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
 	else
-		service_accept(m->connection.service, &w->service, w->group[group], m->connection.fabric_request,
+		service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
 			       &m->connection.request);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
 	publish(w);
@@ -110,7 +110,7 @@ static void report(struct worker *w, struct worker_message *m)
 		conn_group_get_stats(w->group[i], &stats);
 		status_add_conn(&m->report.report, &stats);
 	}
-	service_worker_get_stats(&w->service, &m->report.report.service);
+	service_thread_get_counts(&w->services, &m->report.report.service);
 	if (m->report.list)
 		report_list(w, &m->report.report);
 }
@@ -181,7 +181,7 @@ static void look_drained(struct worker *w, uint64_t now)
 
 static uint64_t deadline(const struct worker *w)
 {
-	uint64_t when = service_worker_deadline(&w->service);
+	uint64_t when = service_thread_deadline(&w->services);
 
 	if (w->draining && count_connections(w))
 		when = MIN(when, w->drain_look);
@@ -199,21 +199,20 @@ static bool rest(struct worker *w)
 	for (unsigned i = 0; i < w->groups; i++)
 		if (fabric_moving(conn_group_queue(w->group[i])))
 			return true;
-	quiet = service_worker_arm(&w->service);
+	quiet = service_thread_arm(&w->services);
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
 	quiet &= progress(w, now) == 0 && inbox_empty(w);
 	when = armed ? deadline(w) : now + ARM_FAILED_WAIT;
 	if (quiet && when > now)
 		loop_once(w->loop, when == TIME_NEVER ? TIME_NEVER : when - now);
-	service_worker_disarm(&w->service);
+	service_thread_disarm(&w->services);
 	return !quiet;
 }
 
-/* How long to poll: longer while a job is with its process, where waking up twice costs more than most jobs. */
 static uint64_t patience(const struct worker *w)
 {
-	return w->poll && w->service.gpu_jobs ? MAX(w->poll, JOB_PATIENCE) : w->poll;
+	return w->poll && w->services.busy ? MAX(w->poll, BUSY_PATIENCE) : w->poll;
 }
 
 static void *run(void *arg)
@@ -230,15 +229,15 @@ static void *run(void *arg)
 		if (progress(w, now) > 0) {
 			busy = now;
 			idle = 0;
-		} else if (time_to_yield(++idle) || w->service.gpu_jobs) {
-			sched_yield(); /* a job's process may need this processor */
+		} else if (time_to_yield(++idle) || w->services.busy) {
+			sched_yield(); /* whoever works for us may need this processor */
 		}
 		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
 			busy = now;
-		if (now - busy >= patience(w) && w->poll != CONFIG_POLL_ALWAYS && rest(w))
+		if (now - busy >= patience(w) && w->poll != TIME_NEVER && rest(w))
 			busy = now;
 	}
-	service_worker_end(&w->service);
+	service_thread_end(&w->services);
 	return NULL;
 }
 
@@ -247,16 +246,16 @@ static void readable(void *arg)
 	(void)arg; /* the next turn progresses every group */
 }
 
-static void service_readable(void *arg)
+static void part_readable(void *arg)
 {
-	struct worker *w = arg;
+	struct service_part *part = arg;
 
-	service_worker_readable(&w->service);
+	part->service->readable(part);
 }
 
-static int watch(struct worker *w, int fd, loop_fn fn)
+static int watch(struct worker *w, int fd, loop_fn fn, void *arg)
 {
-	w->watch[w->watches] = loop_add_fd(w->loop, fd, LOOP_READ, fn, w);
+	w->watch[w->watches] = loop_add_fd(w->loop, fd, LOOP_READ, fn, arg);
 	if (!w->watch[w->watches])
 		return -ENOMEM;
 	w->watches++;
@@ -268,16 +267,20 @@ static int watch_queue(struct worker *w, struct conn_group *group)
 	int fds[FABRIC_MAX_FDS], n = fabric_fds(conn_group_queue(group), fds), rc = 0;
 
 	for (int i = 0; i < n && rc == 0; i++)
-		rc = watch(w, fds[i], readable);
+		rc = watch(w, fds[i], readable, w);
 	return rc;
 }
 
 static int make_services(struct worker *w)
 {
-	int rc = service_worker_create(&w->service, &w->daemon->shared);
+	int rc = service_thread_create(&w->services, &w->daemon->shared);
 
-	if (rc == 0 && service_worker_fd(&w->service) >= 0)
-		rc = watch(w, service_worker_fd(&w->service), service_readable);
+	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++) {
+		struct service_part *part = w->services.part[id];
+
+		if (part && part->service->fd)
+			rc = watch(w, part->service->fd(part), part_readable, part);
+	}
 	return rc;
 }
 
@@ -287,7 +290,7 @@ static void worker_free(struct worker *w)
 		loop_remove(w->watch[--w->watches]);
 	while (w->groups > 0)
 		conn_group_destroy(w->group[--w->groups]);
-	service_worker_free(&w->service);
+	service_thread_free(&w->services);
 	loop_destroy(w->loop);
 	free(w);
 }
@@ -339,7 +342,7 @@ static int make_groups(struct worker *w)
 
 static uint64_t polling(const struct daemon *d)
 {
-	return process_cpus() == 1 ? 0 : d->config->poll;
+	return processors_usable() == 1 ? 0 : d->config->poll;
 }
 
 /* Signals are for the main thread's loop. */
@@ -389,7 +392,7 @@ static int worker_start(struct daemon *d, unsigned index)
 
 unsigned workers_count(const struct config *c)
 {
-	return c->workers ? (unsigned)c->workers : MAX(process_cpus() / 2, 1u);
+	return c->workers ? (unsigned)c->workers : processors_half();
 }
 
 int workers_start(struct daemon *d)

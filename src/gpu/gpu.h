@@ -51,6 +51,9 @@ struct gpu_process_attr {
 	uint64_t job_timeout; /* ns, not 0; TIME_NEVER: as long as it takes */
 };
 
+/* How many threads a process has that was asked for so many; 0: half of the processors. spawn.c. */
+unsigned gpu_threads(unsigned asked);
+
 /* What a process would use; the program is asked, because the daemon itself never touches an
  * accelerator. */
 struct gpu_probe {
@@ -83,6 +86,7 @@ const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 int gpu_session_fd(const struct gpu_session *session);
 /* Take what the process said, its death, and the end of patience. */
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now);
+enum gpu_session_state gpu_session_state(const struct gpu_session *session);
 /* When progress must be called though nothing came. */
 uint64_t gpu_session_deadline(const struct gpu_session *session);
 

@@ -217,6 +217,11 @@ int gpu_session_fd(const struct gpu_session *session)
 	return session->epoll;
 }
 
+enum gpu_session_state gpu_session_state(const struct gpu_session *session)
+{
+	return session->state;
+}
+
 uint64_t gpu_session_deadline(const struct gpu_session *session)
 {
 	return session->deadline;

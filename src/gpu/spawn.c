@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -22,13 +21,7 @@ extern char **environ;
 
 unsigned gpu_threads(unsigned asked)
 {
-	cpu_set_t set;
-
-	if (asked)
-		return asked;
-	if (sched_getaffinity(0, sizeof(set), &set) != 0)
-		return 1;
-	return (unsigned)MIN(MAX(CPU_COUNT(&set) / 2, 1), GPU_THREADS_MAX);
+	return asked ? asked : MIN(processors_half(), (unsigned)GPU_THREADS_MAX);
 }
 
 struct arguments {

@@ -4,9 +4,6 @@
 
 #include "gpu/gpu.h"
 
-/* How many threads a process has that was asked for so many; 0: half of the processors. */
-unsigned gpu_threads(unsigned asked);
-
 /* What the program is told beside attr. */
 struct gpu_spawn {
 	bool probe; /* print what a process would use, and end; else what follows */

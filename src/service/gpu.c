@@ -1,6 +1,6 @@
 /*
- * gpu.c: the server's half of the gpu service: one session, with a worker process and a ring of its own, for each
- * connection. Whatever goes wrong in a session ends that one alone: the client is told why and has a moment to read
+ * gpu.c: the server's half of the gpu service: one session, with a process and a ring of its own, for each connection.
+ * Whatever goes wrong in a session ends that one alone: the client is told why and has a moment to read
  * it; then the endpoint goes, after it the keys to the ring, after them the process, and last the memory.
  */
 #include "service/gpu.h"
@@ -8,10 +8,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define OPEN_PATIENCE (10 * TIME_S)  /* of the server, until a client says what it wants */
-#define START_PATIENCE (30 * TIME_S) /* until the worker process has taken its device */
-#define LEAVE_PATIENCE TIME_S        /* until a client whose session ended is cut off */
-#define DRAIN_LOOK TIME_MS           /* between looks at a ring that the client has left to run empty */
+#define OPEN_PATIENCE (10 * TIME_S) /* of the server, until a client says what it wants */
+#define LEAVE_PATIENCE TIME_S       /* until a client whose session ended is cut off */
+#define DRAIN_LOOK TIME_MS          /* between looks at a ring that the client has left to run empty */
 
 static const char *const state_names[] = {
 	[GPU_AGENT_WAITING] = "waiting",     [GPU_AGENT_STARTING] = "starting", [GPU_AGENT_RUNNING] = "running",
@@ -20,7 +19,7 @@ static const char *const state_names[] = {
 
 static void log_running(const struct gpu_agent *a)
 {
-	const struct gpu_probe *worker = gpu_session_probe(a->session);
+	const struct gpu_probe *probe = gpu_session_probe(a->session);
 	const struct wire_ring_shape *shape = &a->ring->shape;
 	struct conn_info info;
 	char payload[32];
@@ -28,37 +27,35 @@ static void log_running(const struct gpu_agent *a)
 	conn_get_info(a->conn, &info);
 	log_info("gpu", "%s (%s): session in %s mode, %u queues of %u slots of %s, worker %d, %s %s", info.peer,
 		 info.transport, a->mode == WIRE_GPU_RPC ? "RPC" : "queue", shape->queues, shape->slots,
-		 units_format_size(shape->payload, payload), (int)gpu_session_pid(a->session), worker->backend,
-		 worker->device);
+		 units_format_size(shape->payload, payload), (int)gpu_session_pid(a->session), probe->backend,
+		 probe->device);
 }
 
-/* The connection is gone: what it could reach goes, and the worker with it. */
-static void let_go(struct gpu_agent *a)
+/* The connection is gone: what it could reach goes, and the process with it. */
+static void gpu_agent_let_go(struct gpu_agent *a)
 {
 	a->conn = NULL;
-	gpu_open_undo(a);
+	gpu_agent_open_undo(a);
 	fabric_domain_destroy(a->domain);
 	a->domain = NULL;
 	if (a->session)
-		gpu_session_stop(a->session, a->worker->now);
+		gpu_session_stop(a->session, gpu_agent_now(a));
 }
 
 /* The only writer of the state after birth. */
-static void set_state(struct gpu_agent *a, enum gpu_agent_state state)
+static void gpu_agent_set_state(struct gpu_agent *a, enum gpu_agent_state state)
 {
-	uint64_t now = a->worker->now;
+	uint64_t now = gpu_agent_now(a);
 
 	log_debug("gpu", "session %p: %s to %s", (void *)a, state_names[a->state], state_names[state]);
 	a->state = state;
 	a->deadline = TIME_NEVER;
 	switch (state) {
 	case GPU_AGENT_WAITING:
-		break;
-	case GPU_AGENT_STARTING:
-		a->deadline = now + START_PATIENCE;
+	case GPU_AGENT_STARTING: /* the session has a deadline of its own */
 		break;
 	case GPU_AGENT_RUNNING:
-		a->worker->stats.gpu_sessions++;
+		gpu_agent_count(a, GPU_SERVICE_SESSIONS, 1);
 		log_running(a);
 		break;
 	case GPU_AGENT_FINISHING:
@@ -68,7 +65,7 @@ static void set_state(struct gpu_agent *a, enum gpu_agent_state state)
 		a->deadline = now + LEAVE_PATIENCE;
 		break;
 	case GPU_AGENT_CLOSED:
-		let_go(a);
+		gpu_agent_let_go(a);
 		break;
 	}
 }
@@ -82,36 +79,34 @@ static void leave(struct gpu_agent *a)
 void gpu_agent_handle(struct gpu_agent *a, enum gpu_agent_event event)
 {
 	if (event == GPU_AGENT_LEFT) {
-		a->worker->stats.gpu_queue_jobs += gpu_agent_queue_jobs(a);
-		set_state(a, GPU_AGENT_CLOSED);
+		gpu_agent_count(a, GPU_SERVICE_QUEUE_JOBS, gpu_agent_queue_jobs(a));
+		gpu_agent_set_state(a, GPU_AGENT_CLOSED);
 		return;
 	}
 	if (event == GPU_AGENT_FAILED && a->state < GPU_AGENT_ENDING) {
-		set_state(a, GPU_AGENT_ENDING);
+		gpu_agent_set_state(a, GPU_AGENT_ENDING);
 		return;
 	}
 	switch (a->state) {
 	case GPU_AGENT_WAITING:
 		if (event == GPU_AGENT_OPENED)
-			set_state(a, GPU_AGENT_STARTING);
+			gpu_agent_set_state(a, GPU_AGENT_STARTING);
 		else if (event == GPU_AGENT_TIMED_OUT)
 			gpu_agent_fail(a, -EBADMSG, "no session was opened in time");
 		break;
 	case GPU_AGENT_STARTING:
 		if (event == GPU_AGENT_READY)
-			set_state(a, GPU_AGENT_RUNNING);
-		else if (event == GPU_AGENT_TIMED_OUT)
-			gpu_agent_fail(a, -EIO, "the worker process was not ready in time");
+			gpu_agent_set_state(a, GPU_AGENT_RUNNING);
 		break;
 	case GPU_AGENT_RUNNING:
 		if (event == GPU_AGENT_TERMINATE)
-			set_state(a, GPU_AGENT_FINISHING);
+			gpu_agent_set_state(a, GPU_AGENT_FINISHING);
 		break;
 	case GPU_AGENT_FINISHING:
 		if (event == GPU_AGENT_DRAINED)
-			set_state(a, GPU_AGENT_ENDING);
+			gpu_agent_set_state(a, GPU_AGENT_ENDING);
 		else if (event == GPU_AGENT_TIMED_OUT)
-			a->deadline = a->worker->now + DRAIN_LOOK;
+			a->deadline = gpu_agent_now(a) + DRAIN_LOOK;
 		break;
 	case GPU_AGENT_ENDING:
 		if (event == GPU_AGENT_TIMED_OUT)
@@ -134,7 +129,7 @@ void gpu_agent_fail(struct gpu_agent *a, int error, const char *format, ...)
 	vsnprintf(a->reason, sizeof(a->reason), format, args);
 	va_end(args);
 	if (error != -ESHUTDOWN) {
-		a->worker->stats.gpu_errors++;
+		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
 		conn_get_info(a->conn, &info);
 		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, a->reason);
 	}
@@ -167,7 +162,7 @@ void gpu_agent_say_ended(struct gpu_agent *a)
 	a->answered = true;
 }
 
-bool gpu_reply(struct gpu_agent *a, uint8_t op, uint32_t id, const void *body, uint32_t length)
+bool gpu_agent_reply(struct gpu_agent *a, uint8_t op, uint32_t id, const void *body, uint32_t length)
 {
 	struct wire_record *reply = conn_reserve(a->conn, length, NULL);
 
@@ -219,15 +214,15 @@ static uint64_t operations(void)
 	return bits;
 }
 
-static int info(struct gpu_agent *a, const struct wire_record *request, const void *body)
+static int gpu_agent_info(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
-	struct service_gpu *gpu = a->worker->shared->gpu;
+	struct gpu_service *gpu = gpu_agent_service(a);
 	struct wire_gpu_info answer = {
 		.sessions = atomic_load_explicit(&gpu->sessions, memory_order_relaxed),
 		.sessions_max = gpu->sessions_max,
 		.queues_max = gpu->queues,
 		.slots_max = gpu->slots,
-		.payload_max = gpu_payload_max(gpu),
+		.payload_max = gpu_service_payload_max(gpu),
 		.memory_max = gpu->memory,
 		.operations = operations(),
 		.jobs = atomic_load_explicit(&gpu->jobs, memory_order_relaxed),
@@ -238,22 +233,22 @@ static int info(struct gpu_agent *a, const struct wire_record *request, const vo
 	(void)body;
 	memcpy(answer.backend, gpu->probe.backend, sizeof(answer.backend));
 	memcpy(answer.device, gpu->probe.device, sizeof(answer.device));
-	return gpu_reply(a, WIRE_OP_GPU_INFO, request->id, &answer, sizeof(answer)) ? 0 : -EAGAIN;
+	return gpu_agent_reply(a, WIRE_OP_GPU_INFO, request->id, &answer, sizeof(answer)) ? 0 : -EAGAIN;
 }
 _Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&
 		       sizeof(((struct gpu_probe *)0)->device) == WIRE_GPU_NAME,
-	       "names go to the client as the worker tells them");
+	       "names go to the client as the process tells them");
 
-static int open_session(struct gpu_agent *a, const struct wire_record *request, const void *body)
+static int gpu_agent_open_session(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	if (a->state == GPU_AGENT_WAITING)
-		gpu_open(a, request, body);
+		gpu_agent_open(a, request, body);
 	else
 		gpu_agent_fail(a, -EBADMSG, "a session was opened twice");
 	return 0;
 }
 
-static int job(struct gpu_agent *a, const struct wire_record *request, const void *body)
+static int gpu_agent_job(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	bool ends = request->id == WIRE_GPU_TERMINATE && !request->length;
 
@@ -264,7 +259,7 @@ static int job(struct gpu_agent *a, const struct wire_record *request, const voi
 	else if (ends)
 		gpu_agent_handle(a, GPU_AGENT_TERMINATE);
 	else if (a->mode == WIRE_GPU_RPC)
-		return gpu_rpc_job(a, request, body);
+		return gpu_agent_rpc_job(a, request, body);
 	else
 		gpu_agent_fail(a, -EBADMSG, "a job by request in queue mode");
 	return 0;
@@ -274,12 +269,12 @@ static const struct {
 	int (*handle)(struct gpu_agent *agent, const struct wire_record *request, const void *body);
 	uint32_t body_min, body_max;
 } handlers[] = {
-	[WIRE_OP_GPU_INFO] = {info, 0, 0},
-	[WIRE_OP_GPU_OPEN] = {open_session, sizeof(struct wire_gpu_open), sizeof(struct wire_gpu_open)},
-	[WIRE_OP_GPU_JOB] = {job, 0, sizeof(struct wire_gpu_job)},
+	[WIRE_OP_GPU_INFO] = {gpu_agent_info, 0, 0},
+	[WIRE_OP_GPU_OPEN] = {gpu_agent_open_session, sizeof(struct wire_gpu_open), sizeof(struct wire_gpu_open)},
+	[WIRE_OP_GPU_JOB] = {gpu_agent_job, 0, sizeof(struct wire_gpu_job)},
 };
 
-static int record(struct conn *conn, const struct wire_record *request, const void *body)
+static int gpu_agent_record(struct conn *conn, const struct wire_record *request, const void *body)
 {
 	struct gpu_agent *a = conn_context(conn);
 
@@ -296,7 +291,7 @@ static int record(struct conn *conn, const struct wire_record *request, const vo
 /*
  * The row of the service
  */
-static bool take_place(struct service_gpu *gpu)
+static bool take_place(struct gpu_service *gpu)
 {
 	uint32_t n = atomic_load_explicit(&gpu->sessions, memory_order_relaxed);
 
@@ -307,40 +302,40 @@ static bool take_place(struct service_gpu *gpu)
 }
 
 /* The place that is taken here is the agent's. */
-static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
-			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
+static enum wire_reason gpu_agent_admit(struct service_part *part, const struct conn_group *group,
+					const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
+	struct gpu_service *gpu = part->shared;
+
 	(void)group;
 	(void)request;
 	(void)grant;
-	*detail = WIRE_GPU;
-	if (!shared->gpu)
-		return WIRE_REASON_SERVICE;
-	*detail = shared->gpu->sessions_max;
-	return take_place(shared->gpu) ? WIRE_REASON_NONE : WIRE_REASON_SESSIONS;
+	*detail = gpu->sessions_max;
+	return take_place(gpu) ? WIRE_REASON_NONE : WIRE_REASON_SESSIONS;
 }
 
-static void *agent_new(struct service_worker *worker, const struct conn_group *group)
+static void *gpu_agent_new(struct service_part *part, const struct conn_group *group)
 {
 	struct fabric *fabric = fabric_domain_fabric(conn_group_domain(group));
+	struct gpu_service *gpu = part->shared;
 	struct gpu_agent *a = calloc(1, sizeof(*a));
 
 	if (!a || fabric_domain_create(fabric, &a->domain) != 0) {
 		free(a);
-		atomic_fetch_sub(&worker->shared->gpu->sessions, 1);
+		atomic_fetch_sub(&gpu->sessions, 1);
 		return NULL;
 	}
-	a->worker = worker;
+	a->thread = container_of(part, struct gpu_service_thread, part);
 	list_init(&a->reads);
 	list_init(&a->answers);
 	a->deadline = TIME_NEVER;
-	list_add_tail(&worker->gpu->agents, &a->node);
-	worker->sessions++;
+	list_add_tail(&a->thread->agents, &a->node);
+	service_part_join(part);
 	return a;
 }
 
 /* Which mode it will be is not known yet: in queue mode the client reads, in RPC mode there is nothing to be read. */
-static void attr(void *agent, struct conn_attr *out)
+static void gpu_agent_attr(void *agent, struct conn_attr *out)
 {
 	struct gpu_agent *a = agent;
 	struct fabric_limits limits;
@@ -348,7 +343,7 @@ static void attr(void *agent, struct conn_attr *out)
 	fabric_limits(fabric_domain_fabric(a->domain), &limits);
 	*out = (struct conn_attr){
 		.domain = a->domain,
-		.transfers = GPU_TRANSFERS,
+		.transfers = GPU_AGENT_TRANSFERS,
 		.reads_in = limits.max_reads,
 	};
 }
@@ -358,33 +353,33 @@ void gpu_agent_free(void *agent)
 	struct gpu_agent *a = agent;
 
 	if (a->session) {
-		gpu_worker_unwatch(a);
+		gpu_agent_unwatch(a);
 		gpu_session_destroy(a->session);
 	}
 	if (a->domain)
 		fabric_domain_destroy(a->domain);
 	list_del(&a->node);
-	a->worker->sessions--;
-	atomic_fetch_sub(&a->worker->shared->gpu->sessions, 1);
+	service_part_leave(&a->thread->part);
+	atomic_fetch_sub(&gpu_agent_service(a)->sessions, 1);
 	free(a);
 }
 
-static void established(struct conn *conn)
+static void gpu_agent_established(struct conn *conn)
 {
 	struct gpu_agent *a = conn_context(conn);
 
 	a->conn = conn;
-	a->deadline = a->worker->now + OPEN_PATIENCE;
+	a->deadline = gpu_agent_now(a) + OPEN_PATIENCE;
 }
 
-static void closed(struct conn *conn, int error, const char *reason)
+static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct gpu_agent *a = conn_context(conn);
 	struct conn_info info;
 
 	a->conn = conn;
 	if (error && !a->error) {
-		a->worker->stats.gpu_errors++;
+		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
 		conn_get_info(conn, &info);
 		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, reason);
 	}
@@ -394,7 +389,7 @@ static void closed(struct conn *conn, int error, const char *reason)
 }
 
 /* What was begun is finished first. */
-static void drain(struct conn *conn)
+static void gpu_agent_drain(struct conn *conn)
 {
 	struct gpu_agent *a = conn_context(conn);
 
@@ -405,18 +400,36 @@ static void drain(struct conn *conn)
 }
 
 static const struct conn_ops ops = {
-	.established = established,
-	.record = record,
-	.closed = closed,
+	.established = gpu_agent_established,
+	.record = gpu_agent_record,
+	.closed = gpu_agent_closed,
 };
 
 const struct service service_gpu = {
 	.id = WIRE_GPU,
 	.help = "jobs for an accelerator, or for processors where there is none",
-	.admit = admit,
+	.settings = &gpu_service_settings,
+	.counters = gpu_service_counters,
+	.open = gpu_service_open,
+	.close = gpu_service_close,
+	.descriptors = gpu_service_descriptors,
+	.status = gpu_service_status,
+	.resources = gpu_service_resources,
+	.part_size = sizeof(struct gpu_service_thread),
+	.part_init = gpu_service_thread_init,
+	.part_clear = gpu_service_thread_clear,
+	.fd = gpu_service_thread_fd,
+	.readable = gpu_service_thread_readable,
+	.progress = gpu_service_thread_progress,
+	.deadline = gpu_service_thread_deadline,
+	.arm = gpu_service_thread_arm,
+	.disarm = gpu_service_thread_disarm,
+	.end = gpu_service_thread_end,
+	.count = gpu_service_thread_count,
+	.admit = gpu_agent_admit,
 	.ops = &ops,
-	.agent_new = agent_new,
+	.agent_new = gpu_agent_new,
 	.agent_free = gpu_agent_free,
-	.attr = attr,
-	.drain = drain,
+	.attr = gpu_agent_attr,
+	.drain = gpu_agent_drain,
 };

@@ -1,6 +1,6 @@
 /*
  * gpu_open.c: the ring of a session: what of it is granted, and how it is reached. In RPC mode nobody does but the
- * daemon. In queue mode the client may read the worker's part and write its own; the control page behind them is
+ * daemon. In queue mode the client may read the process's part and write its own; the control page behind them is
  * in no region.
  */
 #include "service/gpu.h"
@@ -11,7 +11,7 @@
 #define PAYLOAD_DEFAULT (64u << 10) /* for who does not say how long its inputs are */
 
 /* A ring of one slot has two cells, each on pages of its own, and pages for what is beside them. */
-uint32_t gpu_payload_max(const struct service_gpu *gpu)
+uint32_t gpu_service_payload_max(const struct gpu_service *gpu)
 {
 	const struct wire_ring_shape least = {1, 1, WIRE_RING_LINE};
 	uint64_t others = wire_ring_layout(&least).bytes - 2 * WIRE_RING_PAGE;
@@ -27,9 +27,9 @@ static uint32_t clip(uint32_t asked, uint32_t most)
 }
 
 /* The payload as asked for, since a job fits or does not; of slots and queues what the memory then leaves. */
-static struct wire_ring_shape shape_of(const struct service_gpu *gpu, const struct wire_gpu_open *asked)
+static struct wire_ring_shape shape_of(const struct gpu_service *gpu, const struct wire_gpu_open *asked)
 {
-	uint32_t payload = clip(asked->payload, gpu_payload_max(gpu));
+	uint32_t payload = clip(asked->payload, gpu_service_payload_max(gpu));
 	struct wire_ring_shape shape = {clip(asked->queues, gpu->queues), clip(asked->slots, gpu->slots), 0};
 
 	if (!asked->payload)
@@ -44,7 +44,7 @@ static struct wire_ring_shape shape_of(const struct service_gpu *gpu, const stru
 
 static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 {
-	uint32_t most = gpu_payload_max(a->worker->shared->gpu);
+	uint32_t most = gpu_service_payload_max(gpu_agent_service(a));
 
 	if (asked->mode >= WIRE_GPU_MODES)
 		gpu_agent_fail(a, -EBADMSG, "there is no mode %u", asked->mode);
@@ -59,10 +59,10 @@ static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 	return false;
 }
 
-/* Each session's worker takes the next device. */
-static int start_worker(struct gpu_agent *a, const struct wire_ring_shape *shape)
+/* Each session's process takes the next device. */
+static int start_session(struct gpu_agent *a, const struct wire_ring_shape *shape)
 {
-	struct service_gpu *gpu = a->worker->shared->gpu;
+	struct gpu_service *gpu = gpu_agent_service(a);
 	struct gpu_process_attr attr = gpu->attr;
 	int rc;
 
@@ -71,7 +71,7 @@ static int start_worker(struct gpu_agent *a, const struct wire_ring_shape *shape
 	rc = gpu_session_start(&attr, shape, a->mode == WIRE_GPU_QUEUE, &a->session);
 	if (rc != 0)
 		return rc;
-	rc = gpu_worker_watch(a);
+	rc = gpu_agent_watch(a);
 	if (rc == 0) {
 		a->ring = gpu_session_ring(a->session);
 		return 0;
@@ -101,7 +101,7 @@ static int register_ring(struct gpu_agent *a)
 	return rc;
 }
 
-void gpu_open(struct gpu_agent *a, const struct wire_record *request, const void *body)
+void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct wire_gpu_open asked;
 	struct wire_ring_shape shape;
@@ -115,12 +115,12 @@ void gpu_open(struct gpu_agent *a, const struct wire_record *request, const void
 	a->mode = asked.mode;
 	a->sends = asked.flags & WIRE_GPU_SENDS || !limits.write_imm;
 	a->open_id = request->id;
-	shape = shape_of(a->worker->shared->gpu, &asked);
-	rc = start_worker(a, &shape);
+	shape = shape_of(gpu_agent_service(a), &asked);
+	rc = start_session(a, &shape);
 	if (rc == 0)
 		rc = register_ring(a);
 	if (rc == 0 && a->mode == WIRE_GPU_RPC)
-		rc = gpu_rpc_start(a);
+		rc = gpu_agent_rpc_start(a);
 	if (rc == 0)
 		gpu_agent_handle(a, GPU_AGENT_OPENED);
 	else
@@ -157,9 +157,9 @@ static int keys(struct gpu_agent *a, struct wire_gpu_ring *answer)
 	return rc;
 }
 
-bool gpu_open_answer(struct gpu_agent *a)
+bool gpu_agent_open_answer(struct gpu_agent *a)
 {
-	const struct gpu_probe *worker = gpu_session_probe(a->session);
+	const struct gpu_probe *probe = gpu_session_probe(a->session);
 	struct wire_gpu_ring answer = {
 		.queues = a->ring->shape.queues,
 		.slots = a->ring->shape.slots,
@@ -174,12 +174,12 @@ bool gpu_open_answer(struct gpu_agent *a)
 		gpu_agent_fail(a, -EIO, "the server cannot open the ring: %s", strerror(-rc));
 		return false;
 	}
-	memcpy(answer.backend, worker->backend, sizeof(answer.backend));
-	memcpy(answer.device, worker->device, sizeof(answer.device));
-	return gpu_reply(a, WIRE_OP_GPU_OPEN, a->open_id, &answer, sizeof(answer));
+	memcpy(answer.backend, probe->backend, sizeof(answer.backend));
+	memcpy(answer.device, probe->device, sizeof(answer.device));
+	return gpu_agent_reply(a, WIRE_OP_GPU_OPEN, a->open_id, &answer, sizeof(answer));
 }
 
-void gpu_open_undo(struct gpu_agent *a)
+void gpu_agent_open_undo(struct gpu_agent *a)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(a->region); i++) {
 		fabric_window_close(a->window[i]);
@@ -190,7 +190,7 @@ void gpu_open_undo(struct gpu_agent *a)
 	gpu_port_destroy(a->port);
 	free(a->job);
 	free(a->bucket);
-	a->worker->gpu_jobs -= a->jobs;
+	a->thread->part.thread->busy -= a->jobs;
 	a->jobs = 0; /* there may have been some: nobody waits for them */
 	a->port = NULL;
 	a->job = NULL;

@@ -1,7 +1,7 @@
 /*
  * gpu_rpc.c: jobs by request. A request is checked in all that can be said of it before a byte is moved; then it has
- * a cell of the ring, into which its input is read from the client's memory, and the worker is told. The result is
- * written to the client's memory from where the worker left it, with the job's id as immediate, which is the
+ * a cell of the ring, into which its input is read from the client's memory, and the process is told. The result is
+ * written to the client's memory from where the process left it, with the job's id as immediate, which is the
  * answer; results that are there at the same time are posted together. No byte is copied and nothing is allocated on the way. What finds no room waits in a list and is tried
  * again each turn: all that makes room is a completion, and that is a turn.
  */
@@ -20,7 +20,7 @@ static unsigned places(const struct gpu_agent *a)
 	return 2 * a->ring->shape.slots;
 }
 
-int gpu_rpc_start(struct gpu_agent *a)
+int gpu_agent_rpc_start(struct gpu_agent *a)
 {
 	unsigned jobs = a->ring->shape.queues * places(a), bits = 1;
 	int rc = gpu_port_create(a->ring, &a->port);
@@ -31,7 +31,7 @@ int gpu_rpc_start(struct gpu_agent *a)
 		bits++;
 	a->bucket_shift = 32 - bits;
 	a->job = calloc(jobs, sizeof(*a->job));
-	a->bucket = calloc(1ull << bits, sizeof(struct gpu_job *));
+	a->bucket = calloc(1ull << bits, sizeof(struct gpu_agent_job *));
 	if (!a->job || !a->bucket)
 		return -ENOMEM;
 	if (getrandom(&a->multiplier, sizeof(a->multiplier), GRND_NONBLOCK) < 0)
@@ -41,38 +41,38 @@ int gpu_rpc_start(struct gpu_agent *a)
 }
 
 /* Multiplicative, with a factor that no client knows: none can have all its ids in one bucket. */
-static struct gpu_job **bucket_of(const struct gpu_agent *a, uint32_t id)
+static struct gpu_agent_job **bucket_of(const struct gpu_agent *a, uint32_t id)
 {
 	return &a->bucket[id * a->multiplier >> a->bucket_shift];
 }
 
 static bool id_taken(const struct gpu_agent *a, uint32_t id)
 {
-	const struct gpu_job *job = *bucket_of(a, id);
+	const struct gpu_agent_job *job = *bucket_of(a, id);
 
 	while (job && job->ring.id != id)
 		job = job->next;
 	return job;
 }
 
-static void id_take(struct gpu_agent *a, struct gpu_job *job)
+static void id_take(struct gpu_agent *a, struct gpu_agent_job *job)
 {
-	struct gpu_job **bucket = bucket_of(a, job->ring.id);
+	struct gpu_agent_job **bucket = bucket_of(a, job->ring.id);
 
 	job->next = *bucket;
 	*bucket = job;
 }
 
-static void id_give(struct gpu_agent *a, const struct gpu_job *job)
+static void id_give(struct gpu_agent *a, const struct gpu_agent_job *job)
 {
-	struct gpu_job **at = bucket_of(a, job->ring.id);
+	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
 
 	while (*at != job)
 		at = &(*at)->next;
 	*at = job->next;
 }
 
-static struct gpu_job *job_of(const struct gpu_agent *a, const struct gpu_cell *cell)
+static struct gpu_agent_job *job_of(const struct gpu_agent *a, const struct gpu_cell *cell)
 {
 	return &a->job[cell->queue * places(a) + cell->index % places(a)];
 }
@@ -86,7 +86,7 @@ static bool range_good(const struct wire_remote *range)
 }
 
 /* Fill *job; a wrong one ends the session. */
-static bool check(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *asked, struct wire_ring_job *job)
+static bool check_job(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *asked, struct wire_ring_job *job)
 {
 	const char *why = NULL;
 	int64_t output;
@@ -115,7 +115,7 @@ static bool check(struct gpu_agent *a, uint32_t id, const struct wire_gpu_job *a
 
 static void read_done(struct conn_transfer *wire, enum fabric_status status)
 {
-	struct gpu_job *job = container_of(wire, struct gpu_job, wire);
+	struct gpu_agent_job *job = container_of(wire, struct gpu_agent_job, wire);
 	struct gpu_agent *a = job->agent;
 
 	if (status != FABRIC_OK || a->state >= GPU_AGENT_ENDING)
@@ -123,7 +123,7 @@ static void read_done(struct conn_transfer *wire, enum fabric_status status)
 	gpu_port_submit(a->port, &job->cell, &job->ring);
 }
 
-static int read_input(struct gpu_agent *a, struct gpu_job *job)
+static int read_input(struct gpu_agent *a, struct gpu_agent_job *job)
 {
 	struct fabric_sge to = {job->to, job->ring.length, a->region[0]};
 
@@ -131,12 +131,12 @@ static int read_input(struct gpu_agent *a, struct gpu_job *job)
 	return conn_read(a->conn, &job->wire, &to, job->input.addr, job->input.rkey);
 }
 
-int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const void *body)
+int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct wire_gpu_job asked;
 	struct wire_ring_job ring;
 	struct gpu_cell cell;
-	struct gpu_job *job;
+	struct gpu_agent_job *job;
 	void *input;
 
 	if (request->length != sizeof(asked)) {
@@ -144,7 +144,7 @@ int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const vo
 		return 0;
 	}
 	memcpy(&asked, body, sizeof(asked));
-	if (!check(a, request->id, &asked, &ring))
+	if (!check_job(a, request->id, &asked, &ring))
 		return 0;
 	if (gpu_port_reserve(a->port, &cell, &input) != 0) {
 		conn_wait_writable(a->conn);
@@ -155,12 +155,12 @@ int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const vo
 		gpu_agent_fail(a, -EIO, "the worker gave a job's place back before it was done");
 		return 0;
 	}
-	*job = (struct gpu_job){.agent = a, .cell = cell, .ring = ring, .to = input};
+	*job = (struct gpu_agent_job){.agent = a, .cell = cell, .ring = ring, .to = input};
 	job->input = asked.input;
 	job->output = asked.output;
 	id_take(a, job);
 	a->jobs++;
-	a->worker->gpu_jobs++;
+	a->thread->part.thread->busy++;
 	if (!list_empty(&a->reads) || read_input(a, job) == -EAGAIN)
 		list_add_tail(&a->reads, &job->node);
 	return 0;
@@ -173,7 +173,7 @@ int gpu_rpc_job(struct gpu_agent *a, const struct wire_record *request, const vo
 /* The clients have these answers, or never will: the cells are free. */
 static void write_done(struct conn_transfer *wire, enum fabric_status status)
 {
-	struct gpu_job *job = container_of(wire, struct gpu_job, wire), *next;
+	struct gpu_agent_job *job = container_of(wire, struct gpu_agent_job, wire), *next;
 	struct gpu_agent *a = job->agent;
 
 	(void)status; /* a failed write ends the connection */
@@ -182,7 +182,7 @@ static void write_done(struct conn_transfer *wire, enum fabric_status status)
 		gpu_port_release(a->port, &job->cell);
 		job->agent = NULL;
 		a->jobs--;
-		a->worker->gpu_jobs--;
+		a->thread->part.thread->busy--;
 	}
 }
 
@@ -201,7 +201,7 @@ static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned co
 	struct list *pos = a->answers.next;
 
 	for (unsigned i = 0; i < count; i++, pos = pos->next) {
-		const struct gpu_job *job = container_of(pos, struct gpu_job, node);
+		const struct gpu_agent_job *job = container_of(pos, struct gpu_agent_job, node);
 
 		parts[i] = (struct conn_part){
 			.opcode = a->sends ? FABRIC_WRITE : FABRIC_WRITE_IMM,
@@ -215,9 +215,9 @@ static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned co
 }
 
 /* Once its answer is posted, the client may use a job's id again as soon as it has it. */
-static struct gpu_job *take_answered(struct gpu_agent *a)
+static struct gpu_agent_job *take_answered(struct gpu_agent *a)
 {
-	struct gpu_job *job = list_first(&a->answers, struct gpu_job, node);
+	struct gpu_agent_job *job = list_first(&a->answers, struct gpu_agent_job, node);
 
 	list_del(&job->node);
 	id_give(a, job);
@@ -228,7 +228,7 @@ static struct gpu_job *take_answered(struct gpu_agent *a)
 /* Post the answers of the first `count` results together: all of them or none. */
 static int post_answers(struct gpu_agent *a, unsigned count)
 {
-	struct gpu_job *first = list_first(&a->answers, struct gpu_job, node), *job;
+	struct gpu_agent_job *first = list_first(&a->answers, struct gpu_agent_job, node), *job;
 	struct conn_part parts[CONN_CHAIN_MAX];
 	struct wire_record *reply = NULL;
 	int rc;
@@ -243,7 +243,7 @@ static int post_answers(struct gpu_agent *a, unsigned count)
 	rc = conn_transfer_chain(a->conn, &first->wire, parts, count);
 	if (rc != 0)
 		return rc;
-	for (struct gpu_job **end = &first; count > 0; count--, end = &job->next) {
+	for (struct gpu_agent_job **end = &first; count > 0; count--, end = &job->next) {
 		job = *end = take_answered(a);
 		if (!reply)
 			continue;
@@ -287,7 +287,7 @@ static void last_done(struct conn_transfer *wire, enum fabric_status status)
 	(void)status;
 }
 
-bool gpu_rpc_answer_end(struct gpu_agent *a)
+bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 {
 	struct fabric_sge nothing = {0};
 
@@ -295,32 +295,28 @@ bool gpu_rpc_answer_end(struct gpu_agent *a)
 		return true;
 	a->last.done = last_done;
 	if (a->sends)
-		a->answered = gpu_reply(a, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
+		a->answered = gpu_agent_reply(a, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
 	else
 		a->answered = conn_write_imm(a->conn, &a->last, &nothing, 0, 0, WIRE_GPU_TERMINATE) == 0;
 	return a->answered;
 }
 
-static void count(struct gpu_agent *a, const struct gpu_job *job)
+static void count_job(struct gpu_agent *a, const struct gpu_agent_job *job)
 {
-	struct service_gpu *gpu = a->worker->shared->gpu;
-	struct service_stats *stats = &a->worker->stats;
+	struct gpu_service *gpu = gpu_agent_service(a);
 
-	if (job->ring.op == WIRE_RING_QUANTIZE)
-		stats->gpu_quantizes++;
-	else
-		stats->gpu_echoes++;
-	stats->gpu_in_bytes += job->ring.length;
-	stats->gpu_out_bytes += job->output.length;
+	gpu_agent_count(a, job->ring.op == WIRE_RING_QUANTIZE ? GPU_SERVICE_QUANTIZES : GPU_SERVICE_ECHOES, 1);
+	gpu_agent_count(a, GPU_SERVICE_IN_BYTES, job->ring.length);
+	gpu_agent_count(a, GPU_SERVICE_OUT_BYTES, job->output.length);
 	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&gpu->bytes_in, job->ring.length, memory_order_relaxed);
 	atomic_fetch_add_explicit(&gpu->bytes_out, job->output.length, memory_order_relaxed);
 }
 
-/* What the worker says is believed no more than what the client says. */
+/* What the process says is believed no more than what the client says. */
 static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 {
-	struct gpu_job *job = job_of(a, &done->cell);
+	struct gpu_agent_job *job = job_of(a, &done->cell);
 
 	if (done->result.id != job->ring.id || done->result.length != job->output.length) {
 		gpu_agent_fail(a, -EIO, "the worker answered job %u by job %u with %u bytes", job->ring.id,
@@ -328,7 +324,7 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 		return;
 	}
 	job->from = done->output;
-	count(a, job);
+	count_job(a, job);
 	list_add_tail(&a->answers, &job->node);
 }
 
@@ -348,7 +344,7 @@ static int take_results(struct gpu_agent *a)
 static void read_inputs(struct gpu_agent *a)
 {
 	while (!list_empty(&a->reads)) {
-		struct gpu_job *job = list_first(&a->reads, struct gpu_job, node);
+		struct gpu_agent_job *job = list_first(&a->reads, struct gpu_agent_job, node);
 
 		if (read_input(a, job) != 0)
 			return;
@@ -356,7 +352,7 @@ static void read_inputs(struct gpu_agent *a)
 	}
 }
 
-int gpu_rpc_turn(struct gpu_agent *a)
+int gpu_agent_rpc_turn(struct gpu_agent *a)
 {
 	int n;
 

@@ -7,50 +7,49 @@
 
 #include <stdlib.h>
 
-static const struct fabric_region *arena_of(const struct service_shared *shared, const struct conn_group *group)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(shared->arena); i++)
-		if (shared->arena[i].domain == conn_group_domain(group))
-			return shared->arena[i].region;
-	return NULL;
-}
-
 /* Without a registered arena a value has to fit a message. */
-static uint64_t value_max_of(const struct service_shared *shared, const struct fabric_region *arena)
+static uint64_t value_max_of(const struct kv_shared *shared, const struct fabric_region *arena)
 {
 	return arena ? shared->value_max : MIN(shared->value_max, WIRE_EAGER_MAX);
 }
 
 uint64_t kv_agent_value_max(const struct kv_agent *agent)
 {
-	return value_max_of(agent->worker->shared, agent->arena);
+	return value_max_of(agent->thread->part.shared, agent->arena);
 }
 
-static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
+static enum wire_reason admit(struct service_part *part, const struct conn_group *group,
 			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
+	const struct kv_shared *shared = part->shared;
+
 	(void)request;
-	if (!shared->store) {
-		*detail = WIRE_KV;
-		return WIRE_REASON_SERVICE;
-	}
+	(void)detail;
 	grant->eager_max = WIRE_EAGER_MAX;
-	grant->value_max = value_max_of(shared, arena_of(shared, group));
+	grant->value_max = value_max_of(shared, kv_shared_region(shared, group));
 	return WIRE_REASON_NONE;
 }
 
-static void *agent_new(struct service_worker *worker, const struct conn_group *group)
+static int thread_init(struct service_part *part)
 {
-	const struct service_shared *shared = worker->shared;
+	const struct kv_shared *shared = part->shared;
+
+	container_of(part, struct kv_thread, part)->store = shared->store;
+	return 0;
+}
+
+static void *agent_new(struct service_part *part, const struct conn_group *group)
+{
+	const struct kv_shared *shared = part->shared;
 	struct kv_agent *agent = calloc(1, sizeof(*agent));
 
 	if (!agent)
 		return NULL;
-	agent->worker = worker;
+	agent->thread = container_of(part, struct kv_thread, part);
 	agent->value_max = shared->value_max;
 	list_init(&agent->sets);
 	list_init(&agent->finished);
-	agent->arena = arena_of(shared, group);
+	agent->arena = kv_shared_region(shared, group);
 	return agent;
 }
 
@@ -59,13 +58,13 @@ static void established(struct conn *conn)
 	(void)conn;
 }
 
-void kv_answer(struct conn *conn, struct service_worker *worker, const struct wire_record *request,
+void kv_answer(struct conn *conn, struct kv_thread *thread, const struct wire_record *request,
 	       struct wire_record *reply, enum wire_status status, uint32_t length)
 {
 	/* An answer with a body says how to go on, and a condition may fail: those are no errors. */
 	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length && status != WIRE_EXISTS &&
 		     status != WIRE_STALE))
-		worker->stats.kv_errors++;
+		thread->part.count[KV_COUNT_ERRORS]++;
 	reply->id = request->id;
 	reply->op = request->op;
 	reply->flags = WIRE_REPLY;
@@ -79,8 +78,8 @@ _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of wh
  * more with the length where that was too little. */
 static int get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
-	struct store *store = worker->shared->store;
+	struct kv_thread *thread = agent->thread;
+	struct store *store = thread->store;
 	uint32_t room = 0, head = request->flags & WIRE_VERSIONED;
 	uint64_t len = 0, version;
 	int found;
@@ -91,13 +90,13 @@ static int get(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 		if (unlikely(!reply))
 			return -EAGAIN;
 		room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
-		found = store_copy(store, body, request->length, worker->now, (char *)(reply + 1) + head, room, &len,
+		found = store_copy(store, body, request->length, kv_now(thread), (char *)(reply + 1) + head, room, &len,
 				   &version);
 		if (found == 0 || len <= room) {
 			if (unlikely(head) && found)
 				memcpy(reply + 1, &version, sizeof(version));
-			worker->stats.kv_gets++;
-			kv_answer(conn, worker, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
+			thread->part.count[KV_COUNT_GETS]++;
+			kv_answer(conn, thread, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
 				  found ? (uint32_t)len + head : 0);
 			return 0;
 		}
@@ -108,7 +107,7 @@ static int get(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 
 static int set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	uint32_t key_len = request->arg;
 	struct wire_record *reply;
 	enum wire_status status;
@@ -121,45 +120,45 @@ static int set(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 		return -EAGAIN;
 	if (unlikely(request->length > WIRE_EAGER_MAX)) {
 		reply->arg = WIRE_EAGER_MAX;
-		kv_answer(conn, worker, request, reply, WIRE_TOO_LARGE, 0);
+		kv_answer(conn, thread, request, reply, WIRE_TOO_LARGE, 0);
 		return 0;
 	}
-	rc = store_set(worker->shared->store, body, key_len, body + key_len, request->length - key_len, NULL,
-		       worker->now, NULL);
+	rc = store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL, kv_now(thread),
+		       NULL);
 	status = likely(rc == 0) ? WIRE_OK : wire_status_of(rc);
-	worker->stats.kv_sets++;
-	kv_answer(conn, worker, request, reply, status, 0);
+	thread->part.count[KV_COUNT_SETS]++;
+	kv_answer(conn, thread, request, reply, status, 0);
 	return 0;
 }
 
 static int delete_key(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
 	int rc;
 
 	if (!reply)
 		return -EAGAIN;
-	rc = store_delete(worker->shared->store, body, request->length, 0, worker->now);
-	worker->stats.kv_deletes++;
-	kv_answer(conn, worker, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
+	rc = store_delete(thread->store, body, request->length, 0, kv_now(thread));
+	thread->part.count[KV_COUNT_DELETES]++;
+	kv_answer(conn, thread, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
 	return 0;
 }
 
 static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
 	struct store_meta meta;
 	int rc;
 
 	if (!reply)
 		return -EAGAIN;
-	rc = store_stat(worker->shared->store, body, request->length, worker->now, &meta);
-	worker->stats.kv_exists++;
+	rc = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
+	thread->part.count[KV_COUNT_EXISTS]++;
 	if (rc == 1)
 		reply->arg = (uint32_t)MIN(meta.len, (uint64_t)UINT32_MAX);
-	kv_answer(conn, worker, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
+	kv_answer(conn, thread, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
 	return 0;
 }
 
@@ -243,6 +242,17 @@ static const struct conn_ops ops = {
 const struct service service_kv = {
 	.id = WIRE_KV,
 	.help = "key/value store",
+	.settings = &kv_settings,
+	.counters = kv_counters,
+	.open = kv_shared_open,
+	.close = kv_shared_close,
+	.tick = kv_shared_tick,
+	.status = kv_shared_status,
+	.memory = kv_shared_memory,
+	.resources = kv_shared_resources,
+	.part_size = sizeof(struct kv_thread),
+	.part_init = thread_init,
+	.part_clear = kv_thread_clear,
 	.admit = admit,
 	.ops = &ops,
 	.agent_new = agent_new,

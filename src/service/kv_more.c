@@ -46,13 +46,13 @@ static int answer(struct conn *conn, struct kv_agent *agent, const struct wire_r
 {
 	if (rc == 0 && length)
 		memcpy(reply + 1, body, length);
-	kv_answer(conn, agent->worker, request, reply, rc == 0 ? WIRE_OK : wire_status_of(rc), rc == 0 ? length : 0);
+	kv_answer(conn, agent->thread, request, reply, rc == 0 ? WIRE_OK : wire_status_of(rc), rc == 0 ? length : 0);
 	return 0;
 }
 
 int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	uint32_t key_len = request->arg, length = request->length - (uint32_t)sizeof(struct wire_put);
 	const char *key = body + sizeof(struct wire_put);
 	struct wire_record *reply;
@@ -67,20 +67,19 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 	reply = conn_reserve(conn, sizeof(version), NULL);
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_sets++;
+	thread->part.count[KV_COUNT_SETS]++;
 	if (length > WIRE_EAGER_MAX) {
 		reply->arg = WIRE_EAGER_MAX;
 		return answer(conn, agent, request, reply, -EMSGSIZE, NULL, 0);
 	}
-	put = kv_store_put(&wire, worker->now);
-	rc = store_set(worker->shared->store, key, key_len, key + key_len, length - key_len, &put, worker->now,
-		       &version);
+	put = kv_store_put(&wire, kv_now(thread));
+	rc = store_set(thread->store, key, key_len, key + key_len, length - key_len, &put, kv_now(thread), &version);
 	return answer(conn, agent, request, reply, rc, &version, sizeof(version));
 }
 
 int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	struct wire_record *reply = conn_reserve(conn, sizeof(struct wire_meta), NULL);
 	struct wire_meta wire = {0};
 	struct store_meta meta;
@@ -88,10 +87,10 @@ int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_r
 
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_stats++;
-	found = store_stat(worker->shared->store, body, request->length, worker->now, &meta);
+	thread->part.count[KV_COUNT_STATS]++;
+	found = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
 	if (found)
-		wire = meta_of(&meta, worker->now);
+		wire = meta_of(&meta, kv_now(thread));
 	return answer(conn, agent, request, reply, found ? 0 : -ENOENT, &wire, sizeof(wire));
 }
 
@@ -106,22 +105,22 @@ static uint64_t number_of(const char *body)
 
 int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
-	uint64_t expires = kv_expires(number_of(body), worker->now);
+	uint64_t expires = kv_expires(number_of(body), kv_now(thread));
 	int found;
 
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_expires++;
-	found = store_expire(worker->shared->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
-			     expires, worker->now);
+	thread->part.count[KV_COUNT_EXPIRES]++;
+	found = store_expire(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t), expires,
+			     kv_now(thread));
 	return answer(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0);
 }
 
 int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	struct wire_record *reply;
 	int rc;
 
@@ -130,9 +129,9 @@ int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct w
 	reply = conn_reserve(conn, 0, NULL);
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_deletes++;
-	rc = store_delete(worker->shared->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
-			  number_of(body), worker->now);
+	thread->part.count[KV_COUNT_DELETES]++;
+	rc = store_delete(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t), number_of(body),
+			  kv_now(thread));
 	if (rc >= 0)
 		rc = rc == 1 ? 0 : -ENOENT;
 	return answer(conn, agent, request, reply, rc, NULL, 0);
@@ -140,7 +139,7 @@ int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct w
 
 int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	struct {
 		int64_t number;
 		uint64_t version;
@@ -150,9 +149,9 @@ int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_r
 
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_incrs++;
-	rc = store_incr(worker->shared->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
-			(int64_t)number_of(body), worker->now, &sum.number, &sum.version);
+	thread->part.count[KV_COUNT_INCRS]++;
+	rc = store_incr(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
+			(int64_t)number_of(body), kv_now(thread), &sum.number, &sum.version);
 	if (rc == -EINVAL) /* the key was checked: it is the value */
 		rc = -EDOM;
 	return answer(conn, agent, request, reply, rc, &sum, sizeof(sum));
@@ -184,7 +183,7 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 
 int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct service_worker *worker = agent->worker;
+	struct kv_thread *thread = agent->thread;
 	uint64_t cursor = number_of(body);
 	struct wire_record *reply;
 	struct page page;
@@ -193,18 +192,18 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	reply = conn_reserve(conn, SCAN_ROOM, &room);
 	if (!reply)
 		return -EAGAIN;
-	worker->stats.kv_scans++;
+	thread->part.count[KV_COUNT_SCANS]++;
 	page = (struct page){
 		.at = (char *)(reply + 1) + sizeof(cursor),
 		.end = (char *)(reply + 1) + MIN(room, SCAN_PAGE),
-		.now = worker->now,
+		.now = kv_now(thread),
 		.limit = request->arg ? request->arg : UINT32_MAX,
 	};
-	store_scan(worker->shared->store, &cursor, MIN(page.limit, SCAN_KEYS), body + sizeof(cursor),
-		   request->length - sizeof(cursor), worker->now, page_add, &page);
+	store_scan(thread->store, &cursor, MIN(page.limit, SCAN_KEYS), body + sizeof(cursor),
+		   request->length - sizeof(cursor), kv_now(thread), page_add, &page);
 	memcpy(reply + 1, &cursor, sizeof(cursor));
 	reply->arg = page.count;
-	kv_answer(conn, worker, request, reply, WIRE_OK, (uint32_t)(page.at - (char *)(reply + 1)));
+	kv_answer(conn, thread, request, reply, WIRE_OK, (uint32_t)(page.at - (char *)(reply + 1)));
 	return 0;
 }
 
@@ -217,8 +216,8 @@ int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_
 
 	if (!reply)
 		return -EAGAIN;
-	agent->worker->stats.kv_flushes++;
-	flushed.deleted = store_flush_some(agent->worker->shared->store, &flushed.cursor);
+	agent->thread->part.count[KV_COUNT_FLUSHES]++;
+	flushed.deleted = store_flush_some(agent->thread->store, &flushed.cursor);
 	return answer(conn, agent, request, reply, 0, &flushed, sizeof(flushed));
 }
 
@@ -231,8 +230,8 @@ int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	(void)body;
 	if (!reply)
 		return -EAGAIN;
-	agent->worker->stats.kv_infos++;
-	store_get_stats(agent->worker->shared->store, &stats);
+	agent->thread->part.count[KV_COUNT_INFOS]++;
+	store_get_stats(agent->thread->store, &stats);
 	info = (struct wire_info){
 		.key_max = WIRE_KEY_MAX,
 		.eager_max = WIRE_EAGER_MAX,

@@ -5,31 +5,38 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+enum { PING_COUNT_AGENTS, PING_COUNT_PINGS };
+static const char *const counters[] = {
+	[PING_COUNT_AGENTS] = "ping_agents", [PING_COUNT_PINGS] = "pings", [PING_COUNT_PINGS + 1] = NULL};
+
 struct ping_agent {
-	struct service_worker *worker;
+	struct service_part *part;
 	uint64_t echoes, begun;
 	struct rusage usage; /* of the worker's thread when the first ping came */
 };
 
-static enum wire_reason admit(const struct service_shared *shared, const struct conn_group *group,
+static enum wire_reason admit(struct service_part *part, const struct conn_group *group,
 			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
-	(void)group;
-	if (request->size > shared->ping_size_max || request->size > WIRE_BODY_MAX(request->message_size)) {
-		*detail = shared->ping_size_max;
+	uint32_t most = WIRE_BODY_MAX(conn_group_attr(group)->message_max);
+
+	(void)part;
+	(void)grant;
+	if (request->size > most || request->size > WIRE_BODY_MAX(request->message_size)) {
+		*detail = most;
 		return WIRE_REASON_MESSAGE_SIZE;
 	}
 	return WIRE_REASON_NONE;
 }
 
-static void *agent_new(struct service_worker *worker, const struct conn_group *group)
+static void *agent_new(struct service_part *part, const struct conn_group *group)
 {
 	struct ping_agent *agent = calloc(1, sizeof(*agent));
 
 	(void)group;
 	if (agent) {
-		agent->worker = worker;
-		worker->stats.ping_agents++;
+		agent->part = part;
+		part->count[PING_COUNT_AGENTS]++;
 	}
 	return agent;
 }
@@ -53,10 +60,10 @@ static int record(struct conn *conn, const struct wire_record *ping, const void 
 	if (!pong)
 		return -EAGAIN;
 	if (agent->echoes++ == 0) {
-		agent->begun = agent->worker->now;
+		agent->begun = service_part_now(agent->part);
 		getrusage(RUSAGE_THREAD, &agent->usage);
 	}
-	agent->worker->stats.pings++;
+	agent->part->count[PING_COUNT_PINGS]++;
 	pong->op = WIRE_OP_ECHO;
 	pong->flags = WIRE_REPLY;
 	pong->id = ping->id;
@@ -72,7 +79,7 @@ static double seconds_between(const struct timeval *from, const struct timeval *
 
 static void print_statistics(const struct conn *conn, const struct ping_agent *agent)
 {
-	double seconds = (double)(agent->worker->now - agent->begun) / (double)TIME_S;
+	double seconds = (double)(service_part_now(agent->part) - agent->begun) / (double)TIME_S;
 	struct conn_info info;
 	struct rusage usage;
 	double rate;
@@ -111,6 +118,7 @@ static const struct conn_ops ops = {
 const struct service service_ping = {
 	.id = WIRE_PING,
 	.help = "round trips: each message comes back as it was sent",
+	.counters = counters,
 	.admit = admit,
 	.ops = &ops,
 	.agent_new = agent_new,

@@ -10,7 +10,7 @@
 
 struct kv_transfer {
 	struct conn_transfer wire;
-	struct list node; /* in agent->sets or agent->finished, or free in the worker */
+	struct list node; /* in agent->sets or agent->finished, or free in the thread */
 	struct kv_agent *agent;
 	struct store_ref ref;
 	struct wire_record request; /* of a SET: to be answered when the bytes are here */
@@ -20,10 +20,10 @@ struct kv_transfer {
 	enum wire_status status;
 };
 
-/* Transfers are kept by the worker for the next request. */
+/* Transfers are kept by the thread for the next request. */
 static struct kv_transfer *transfer_take(struct kv_agent *agent)
 {
-	struct service_worker *w = agent->worker;
+	struct kv_thread *w = agent->thread;
 	struct kv_transfer *t = w->free_transfers;
 
 	if (t)
@@ -39,18 +39,20 @@ static struct kv_transfer *transfer_take(struct kv_agent *agent)
 
 static void transfer_give(struct kv_transfer *t)
 {
-	struct service_worker *w = t->agent->worker;
+	struct kv_thread *w = t->agent->thread;
 
 	*(struct kv_transfer **)t = w->free_transfers;
 	w->free_transfers = t;
 }
 
-void kv_worker_free(struct service_worker *worker)
+void kv_thread_clear(struct service_part *part)
 {
-	while (worker->free_transfers) {
-		struct kv_transfer *t = worker->free_transfers;
+	struct kv_thread *thread = container_of(part, struct kv_thread, part);
 
-		worker->free_transfers = *(struct kv_transfer **)t;
+	while (thread->free_transfers) {
+		struct kv_transfer *t = thread->free_transfers;
+
+		thread->free_transfers = *(struct kv_transfer **)t;
 		free(t);
 	}
 }
@@ -77,7 +79,7 @@ int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct 
 		return -EAGAIN;
 	memcpy(reply + 1, &value_len, sizeof(value_len));
 	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
-	kv_answer(conn, agent->worker, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len);
+	kv_answer(conn, agent->thread, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len);
 	return 0;
 }
 
@@ -87,7 +89,7 @@ static void get_done(struct conn_transfer *wire, enum fabric_status status)
 	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
 
 	(void)status; /* a failed write ends the connection, and the answer behind it never arrives */
-	store_unpin(t->agent->worker->shared->store, &t->ref);
+	store_unpin(t->agent->thread->store, &t->ref);
 	transfer_give(t);
 }
 
@@ -110,11 +112,11 @@ static int write_value(struct conn *conn, struct kv_agent *agent, const struct w
 		transfer_give(t);
 		return rc;
 	}
-	agent->worker->stats.kv_gets++;
-	agent->worker->stats.kv_writes++;
+	agent->thread->part.count[KV_COUNT_GETS]++;
+	agent->thread->part.count[KV_COUNT_WRITES]++;
 	memcpy(reply + 1, &len, sizeof(len));
 	memcpy((char *)(reply + 1) + sizeof(len), &ref->version, head);
-	kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)sizeof(len) + head);
+	kv_answer(conn, agent->thread, request, reply, WIRE_OK, (uint32_t)sizeof(len) + head);
 	reply->flags |= WIRE_WRITTEN;
 	return 0;
 }
@@ -130,8 +132,8 @@ static int inline_value(struct conn *conn, struct kv_agent *agent, const struct 
 		return -EAGAIN;
 	memcpy(reply + 1, &ref->version, head);
 	memcpy((char *)(reply + 1) + head, ref->addr, ref->len);
-	agent->worker->stats.kv_gets++;
-	kv_answer(conn, agent->worker, request, reply, WIRE_OK, (uint32_t)ref->len + head);
+	agent->thread->part.count[KV_COUNT_GETS]++;
+	kv_answer(conn, agent->thread, request, reply, WIRE_OK, (uint32_t)ref->len + head);
 	return 0;
 }
 
@@ -143,7 +145,7 @@ static bool remote_valid(const struct wire_remote *remote)
 
 int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct store *store = agent->worker->shared->store;
+	struct store *store = agent->thread->store;
 	const char *key = body + sizeof(struct wire_remote);
 	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
 	struct wire_record *reply;
@@ -157,9 +159,9 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	reply = conn_reserve(conn, 2 * (uint32_t)sizeof(uint64_t), NULL); /* length, version */
 	if (!reply)
 		return -EAGAIN;
-	if (store_get(store, key, key_len, agent->worker->now, &ref) == 0) {
-		agent->worker->stats.kv_gets++;
-		kv_answer(conn, agent->worker, request, reply, WIRE_NOT_FOUND, 0);
+	if (store_get(store, key, key_len, kv_now(agent->thread), &ref) == 0) {
+		agent->thread->part.count[KV_COUNT_GETS]++;
+		kv_answer(conn, agent->thread, request, reply, WIRE_NOT_FOUND, 0);
 		return 0;
 	}
 	if (ref.len <= WIRE_INLINE_MAX) {
@@ -185,7 +187,7 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
-	kv_answer(conn, t->agent->worker, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0);
+	kv_answer(conn, t->agent->thread, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0);
 	return true;
 }
 
@@ -193,8 +195,8 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 static void set_done(struct conn_transfer *wire, enum fabric_status status)
 {
 	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
-	struct service_worker *worker = t->agent->worker;
-	struct store *store = worker->shared->store;
+	struct kv_thread *thread = t->agent->thread;
+	struct store *store = thread->store;
 	struct store_put put;
 	int rc;
 
@@ -204,10 +206,10 @@ static void set_done(struct conn_transfer *wire, enum fabric_status status)
 		transfer_give(t);
 		return;
 	}
-	put = kv_store_put(&t->put, worker->now);
-	rc = store_publish(store, &t->ref, &put, worker->now, &t->version);
+	put = kv_store_put(&t->put, kv_now(thread));
+	rc = store_publish(store, &t->ref, &put, kv_now(thread), &t->version);
 	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
-	worker->stats.kv_sets++;
+	thread->part.count[KV_COUNT_SETS]++;
 	if (list_empty(&t->agent->finished) && set_answer(wire->conn, t))
 		transfer_give(t);
 	else
@@ -241,7 +243,7 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 		transfer_give(t);
 		return rc;
 	}
-	agent->worker->stats.kv_reads++;
+	agent->thread->part.count[KV_COUNT_READS]++;
 	list_add_tail(&agent->sets, &t->node);
 	return 0;
 }
@@ -256,8 +258,8 @@ static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wi
 		return -EAGAIN;
 	if (status == WIRE_TOO_LARGE)
 		reply->arg = (uint32_t)MIN(agent->value_max, (uint64_t)UINT32_MAX);
-	agent->worker->stats.kv_sets++;
-	kv_answer(conn, agent->worker, request, reply, status, 0);
+	agent->thread->part.count[KV_COUNT_SETS]++;
+	kv_answer(conn, agent->thread, request, reply, status, 0);
 	return 0;
 }
 
@@ -280,7 +282,7 @@ static int condition_check(struct store *store, const struct large_set *set, uin
 static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     const struct large_set *set)
 {
-	struct store *store = agent->worker->shared->store;
+	struct store *store = agent->thread->store;
 	struct store_ref ref;
 	int rc;
 
@@ -290,14 +292,14 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
 	if (set->from.length > agent->value_max)
 		return refuse_set(conn, agent, request, WIRE_TOO_LARGE);
-	rc = condition_check(store, set, agent->worker->now);
+	rc = condition_check(store, set, kv_now(agent->thread));
 	if (rc != 0)
 		return refuse_set(conn, agent, request, wire_status_of(rc));
 	if (!conn_transfer_room(conn)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
-	rc = store_reserve(store, set->key, set->key_len, set->from.length, agent->worker->now, &ref);
+	rc = store_reserve(store, set->key, set->key_len, set->from.length, kv_now(agent->thread), &ref);
 	if (rc != 0)
 		return refuse_set(conn, agent, request, wire_status_of(rc));
 	rc = read_value(conn, agent, request, set, &ref);

@@ -1,28 +1,55 @@
-/* service.c: the table of services, and how a request becomes a connection of one. */
+/* service.c: the table of services, and what the process has of them. */
 #include "service/internal.h"
 
-#include <stdlib.h>
-
-static const struct service *const services[] = {&service_ping, &service_kv, &service_gpu};
-
-int service_worker_create(struct service_worker *worker, const struct service_shared *shared)
-{
-	*worker = (struct service_worker){.shared = shared};
-	return shared->gpu ? gpu_worker_create(worker) : 0;
-}
-
-void service_worker_free(struct service_worker *worker)
-{
-	gpu_worker_free(worker);
-	kv_worker_free(worker);
-}
+#define SERVICE(id, row) [id] = &(row),
+static const struct service *const services[WIRE_SERVICES] = {SERVICES(SERVICE)};
+#undef SERVICE
 
 const struct service *service_find(unsigned id)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(services); i++)
-		if (services[i]->id == id)
-			return services[i];
-	return NULL;
+	return id < WIRE_SERVICES ? services[id] : NULL;
+}
+
+static int open_one(struct service_shared *shared, const struct service *service, const struct service_host *host,
+		    const void *settings)
+{
+	int rc = service->open ? service->open(host, settings, &shared->of[service->id]) : 0;
+
+	if (rc == 0)
+		shared->open |= 1ull << service->id;
+	return MIN(rc, 0);
+}
+
+int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t wanted,
+			void *const settings[WIRE_SERVICES])
+{
+	int rc = 0;
+
+	*shared = (struct service_shared){.open = 0};
+	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++)
+		if (services[id] && (wanted & 1ull << id || !services[id]->open))
+			rc = open_one(shared, services[id], host, settings[id]);
+	if (rc != 0)
+		service_shared_close(shared);
+	return rc;
+}
+
+void service_shared_close(struct service_shared *shared)
+{
+	for (unsigned id = WIRE_SERVICES; id-- > 0;)
+		if (service_is_open(shared, id) && services[id]->close)
+			services[id]->close(shared->of[id]);
+	*shared = (struct service_shared){.open = 0};
+}
+
+uint64_t service_shared_tick(struct service_shared *shared, uint64_t now)
+{
+	uint64_t next = TIME_NEVER;
+
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (service_is_open(shared, id) && services[id]->tick)
+			next = MIN(next, services[id]->tick(shared->of[id], now));
+	return next;
 }
 
 void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail)
@@ -35,45 +62,4 @@ void service_refuse(struct fabric_request *fabric_request, enum wire_reason reas
 		 wire_reason_name(reason));
 	wire_reject_encode(&reject, data);
 	fabric_reject(fabric_request, data, sizeof(data));
-}
-
-int service_accept(const struct service *service, struct service_worker *worker, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request)
-{
-	struct wire_accept grant = {0};
-	struct conn_attr attr = {0};
-	enum wire_reason reason;
-	uint64_t detail = 0;
-	struct conn *conn;
-	void *agent;
-	int rc;
-
-	reason = service->admit(worker->shared, group, request, &grant, &detail);
-	if (reason != WIRE_REASON_NONE) {
-		service_refuse(fabric_request, reason, detail);
-		return -EACCES;
-	}
-	agent = service->agent_new(worker, group);
-	if (!agent) {
-		service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
-		return -ENOMEM;
-	}
-	if (service->attr)
-		service->attr(agent, &attr);
-	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent, worker->now, &conn);
-	if (rc != 0)
-		service->agent_free(agent);
-	return rc;
-}
-
-void service_drain(struct conn *conn)
-{
-	const struct service *service = service_find(conn_request(conn)->service);
-
-	if (!conn_idle(conn))
-		return;
-	if (service->drain)
-		service->drain(conn);
-	else
-		conn_close(conn, 0, "the server is shutting down");
 }

@@ -1,153 +1,225 @@
 /*
- * service: what a request means. Each service is one file and one row of the table that
- * service_find looks up; the daemon knows nothing else of it.
+ * service: what a request means. Each service is one row, struct service: what it needs of the process, of a worker
+ * thread and of a connection, its settings and its counters are members of that row, and the daemon knows nothing else
+ * of it. A member that is NULL or 0 stands for nothing.
+ *
+ * Three things belong to a service, and each has its one owner:
+ * - of the process: what open() made, from the service's settings. The main thread opens and closes it, before the
+ *   workers start and after they ended; workers share it, so what changes in it is atomic or has a lock.
+ * - of a worker thread: a struct service_part, which the service's own struct begins with. It belongs to that worker:
+ *   the main thread makes it before the worker runs and frees it after the worker ended; in between nobody else touches
+ *   it.
+ * - of a connection: its agent, which belongs to the worker of the connection.
  */
 #ifndef RDMAD_SERVICE_H
 #define RDMAD_SERVICE_H
 
+#include "base/setting.h"
 #include "conn/conn.h"
-#include "gpu/gpu.h"
-#include "store/store.h"
 
-#define SERVICE_GPU_DEVICES 32
+struct service;
 
-/* What the gpu service has of the daemon's settings, and what all workers count together. */
-struct service_gpu {
-	struct gpu_process_attr
-		attr; /* but the device: each session's worker takes the next of these, if any are named */
-	const char *device[SERVICE_GPU_DEVICES];
-	unsigned devices;
-	_Atomic unsigned turn;
-	struct gpu_probe probe; /* what the workers will use */
-	uint32_t sessions_max;
-	uint32_t queues, slots;                     /* most of a session */
-	uint64_t memory;                            /* most bytes of its ring */
-	_Atomic uint32_t sessions;                  /* connections, and worker processes that are not gone yet */
-	_Atomic uint64_t jobs, bytes_in, bytes_out; /* of RPC mode */
+#define SERVICE_COUNTERS 24 /* most of one service */
+
+/* What the daemon has that a service may use when it opens; it outlives what the service makes of it. */
+struct service_host {
+	struct fabric_domain *const *domain; /* one of each fabric that is open */
+	unsigned domains;
 };
 
-/* What the workers share; made by the daemon, outlives them. */
+/* Takes what a service says of itself: a number or a text under a name that ends in its unit. */
+struct service_report {
+	void (*number)(struct service_report *report, const char *name, uint64_t number);
+	void (*text)(struct service_report *report, const char *name, const char *text);
+	/* What follows goes into an object of that name, until end(). Not one within another. */
+	void (*begin)(struct service_report *report, const char *name);
+	void (*end)(struct service_report *report);
+};
+
+/* What the workers share. */
 struct service_shared {
-	struct store *store; /* NULL when kv is not enabled */
-	/* The arena of the store as registered in each domain; a domain without has no large values. */
-	struct service_arena {
-		struct fabric_domain *domain;
-		struct fabric_region *region;
-	} arena[2];
-	uint64_t value_max; /* kv: longest value */
-	uint32_t ping_size_max;
-	struct service_gpu *gpu; /* NULL when gpu is not enabled */
+	uint64_t open;           /* bit 1 << enum wire_service */
+	void *of[WIRE_SERVICES]; /* what open() of that service made */
 };
 
-/* What the services count. A line here puts a counter into the reports and answers of the daemon under its name;
- * rdmad(8) says what each means. */
-#define SERVICE_COUNTERS(COUNTER)                                                                                      \
-	COUNTER(ping_agents)                                                                                           \
-	COUNTER(pings)                                                                                                 \
-	COUNTER(kv_gets)                                                                                               \
-	COUNTER(kv_sets)                                                                                               \
-	COUNTER(kv_deletes)                                                                                            \
-	COUNTER(kv_exists)                                                                                             \
-	COUNTER(kv_stats)                                                                                              \
-	COUNTER(kv_expires)                                                                                            \
-	COUNTER(kv_incrs)                                                                                              \
-	COUNTER(kv_scans)                                                                                              \
-	COUNTER(kv_flushes)                                                                                            \
-	COUNTER(kv_infos)                                                                                              \
-	COUNTER(kv_errors)                                                                                             \
-	COUNTER(kv_reads)                                                                                              \
-	COUNTER(kv_writes)                                                                                             \
-	COUNTER(gpu_sessions)                                                                                          \
-	COUNTER(gpu_errors)                                                                                            \
-	COUNTER(gpu_quantizes)                                                                                         \
-	COUNTER(gpu_echoes)                                                                                            \
-	COUNTER(gpu_in_bytes)                                                                                          \
-	COUNTER(gpu_out_bytes)                                                                                         \
-	COUNTER(gpu_queue_jobs)
-
-struct service_stats {
-#define COUNTER(name) uint64_t name;
-	SERVICE_COUNTERS(COUNTER)
-#undef COUNTER
+/* What one service has in one worker thread. */
+struct service_part {
+	const struct service *service;
+	struct service_thread *thread;
+	void *shared;                     /* what service->open() made */
+	unsigned active;                  /* what wants turns: service_part_join(), service_part_leave() */
+	uint64_t count[SERVICE_COUNTERS]; /* by the place of its name in service->counters */
 };
 
-/* What one worker thread has. `now` is set by the worker before each turn of its groups. */
-struct service_worker {
-	const struct service_shared *shared;
-	uint64_t now;
-	void *free_transfers;            /* kept for the next large value */
-	unsigned sessions;               /* of gpu, here */
-	unsigned gpu_jobs;               /* of RPC mode, under way in the processes of these sessions */
-	struct gpu_worker_sessions *gpu; /* NULL when gpu is not enabled */
-	struct service_stats stats;      /* read by other threads only through the worker */
+/* What one worker thread has of all services. */
+struct service_thread {
+	uint64_t now;    /* set by the worker before each turn of its groups */
+	unsigned active; /* of all parts */
+	/* Jobs that other processes of this machine have for connections of this thread: meanwhile it polls for longer,
+	 * because waking up twice costs more than most jobs, and yields. Services count up and down. */
+	unsigned busy;
+	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
+	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
+};
+
+/* What a service counted, over one thread or several. */
+struct service_counts {
+	uint64_t of[WIRE_SERVICES][SERVICE_COUNTERS];
 };
 
 struct service {
 	enum wire_service id;
-	const char *help; /* one line, for rdmad --help and the sample configuration */
+	const char *help; /* one line, for rdmad --help */
+
+	/* Its rows in the configuration; their names begin with the service's. Values are kept by the daemon as long as
+	 * the service is open. */
+	const struct setting_table *settings;
+
+	/* Its counters by name, NULL-terminated; at most SERVICE_COUNTERS. rdmad(8) says what each means. */
+	const char *const *counters;
+
+	/*
+	 * Of the process. Main thread.
+	 */
+	/* Make what the workers share. 0; SERVICE_NOT_OFFERED when this machine lacks what it needs, and the daemon
+	 * starts without it; or a negative errno, and the daemon does not start. It logged the cause. NULL: the
+	 * service needs nothing and is always open. */
+	int (*open)(const struct service_host *host, const void *settings, void **shared);
+	void (*close)(void *shared); /* the workers have ended */
+	/* Settings that may change at run time did, in place. */
+	void (*reload)(void *shared);
+	/* Its clock: called at least once a second. When it must be called again. */
+	uint64_t (*tick)(void *shared, uint64_t now);
+	/* Descriptors that it may have beside those of its connections. */
+	unsigned (*descriptors)(const void *settings);
+	/* What it adds to the answers of that name. `shared` is NULL when it is not open: memory and resources then say
+	 * so by numbers of 0, status is not asked. */
+	void (*status)(const void *shared, struct service_report *report);
+	void (*memory)(const void *shared, struct service_report *report);
+	void (*resources)(const void *shared, struct service_report *report);
+
+	/*
+	 * Of a worker thread. The worker, but for the first two: main thread, before and after the worker runs.
+	 */
+	size_t part_size; /* of the struct that begins with a struct service_part; 0: that is all. Zeros at first */
+	int (*part_init)(struct service_part *part); /* 0 or -errno, logged */
+	void (*part_clear)(struct service_part *part);
+	/* To be watched for reading; does not change. readable(): it is. */
+	int (*fd)(const struct service_part *part);
+	void (*readable)(struct service_part *part);
+	/* What follows is called only while part->active is not 0. */
+	/* After each turn of the groups. How much was done: 0 says that it may be time to sleep. */
+	int (*progress)(struct service_part *part);
+	/* When progress() must be called though nothing comes. */
+	uint64_t (*deadline)(const struct service_part *part);
+	/* Before sleeping, as fabric_arm(); false: do not. disarm() after it, whatever arm() said. */
+	bool (*arm)(struct service_part *part);
+	void (*disarm)(struct service_part *part);
+	/* The thread is about to end, and what it made must not outlive it. May wait. */
+	void (*end)(struct service_part *part);
+	/* Add to `count` what is only counted when asked for. */
+	void (*count)(const struct service_part *part, uint64_t *count);
+
+	/*
+	 * Of a connection. Its worker.
+	 */
 	/* Check a request that was decoded and fill what the service grants. A reason other than WIRE_REASON_NONE
-	 * refuses, with *detail. */
-	enum wire_reason (*admit)(const struct service_shared *shared, const struct conn_group *group,
+	 * refuses, with *detail. NULL: everybody may. */
+	enum wire_reason (*admit)(struct service_part *part, const struct conn_group *group,
 				  const struct wire_request *request, struct wire_accept *grant, uint64_t *detail);
 	const struct conn_ops *ops;
 	/* Make the agent of one connection in `group`; it is freed by ops->closed. NULL: no memory. */
-	void *(*agent_new)(struct service_worker *worker, const struct conn_group *group);
+	void *(*agent_new)(struct service_part *part, const struct conn_group *group);
 	/* Of a connection that came to nothing; closed() is not called. */
 	void (*agent_free)(void *agent);
-	/* What the agent's connection has of its own. NULL: nothing. */
+	/* What the agent's connection has of its own. */
 	void (*attr)(void *agent, struct conn_attr *attr);
-	/* The daemon is to end, and nothing of the connection is in flight: close it, or finish first what was begun. Called
-	 * again and again. NULL: it is closed. */
+	/* The daemon is to end, and nothing of the connection is in flight: close it, or finish first what was begun.
+	 * Called again and again. NULL: it is closed. */
 	void (*drain)(struct conn *conn);
 };
 
-/*
- * service.c
- */
-int service_worker_create(struct service_worker *worker, const struct service_shared *shared);
-/* After its connections ended. Waits for the processes of gpu sessions, a tenth of a second as a rule. */
-void service_worker_free(struct service_worker *worker);
+#define SERVICE_NOT_OFFERED 1
 
-/* NULL: no such service in this build. */
+/*
+ * service.c: the table, and what the process has. Main thread, but for what looks up and refuses.
+ */
+
+/* NULL: no such service in this build. Any thread. */
 const struct service *service_find(unsigned id);
 
-/* Take one connection for a service, in the worker's thread. Consumes fabric_request in every case. */
-int service_accept(const struct service *service, struct service_worker *worker, struct conn_group *group,
+/* Open those of `services`, bits 1 << enum wire_service; settings[id] are the values of its table. 0, or -errno and none
+ * is open. */
+int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t services,
+			void *const settings[WIRE_SERVICES]);
+void service_shared_close(struct service_shared *shared);
+/* When to be called again; TIME_NEVER: no need. */
+uint64_t service_shared_tick(struct service_shared *shared, uint64_t now);
+
+/* Whether clients can be served. */
+static inline bool service_is_open(const struct service_shared *shared, unsigned id)
+{
+	return shared->open & 1ull << id;
+}
+
+/* Refuse a request, telling the peer why. Any thread. */
+void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
+
+/*
+ * thread.c: what a worker thread has. The worker, but for create and free: main thread, while the worker does not run.
+ */
+int service_thread_create(struct service_thread *thread, const struct service_shared *shared);
+/* After its connections ended. May wait, as end(). */
+void service_thread_free(struct service_thread *thread);
+
+/* The calling thread takes the parts over, until it gives them back. */
+void service_thread_own(struct service_thread *thread);
+void service_thread_disown(struct service_thread *thread);
+
+/* Take one connection for a service. Consumes fabric_request in every case. */
+int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
 		   struct fabric_request *fabric_request, const struct wire_request *request);
 
 /* The service's drain() where it has one. */
 void service_drain(struct conn *conn);
 
-/* Refuse a request, telling the peer why; for the listener. */
-void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
+/* The hooks of the same names, of all parts. */
+int service_thread_turn(struct service_thread *thread);
+uint64_t service_thread_deadline(const struct service_thread *thread);
+bool service_thread_arm(struct service_thread *thread);
+void service_thread_disarm(struct service_thread *thread);
+void service_thread_end(struct service_thread *thread);
 
-/*
- * gpu_worker.c: what services wait for beside connections: their processes. A descriptor out, progress in.
- */
-
-/* To be watched for reading; does not change. -1: none. */
-int service_worker_fd(const struct service_worker *worker);
-/* It is readable. */
-void service_worker_readable(struct service_worker *worker);
-
-/* After each turn of the groups. How much was done: 0 says that it may be time to sleep. */
-int gpu_worker_turn(struct service_worker *worker);
-static inline int service_worker_progress(struct service_worker *worker)
+/* After each turn of the groups. */
+static inline int service_thread_progress(struct service_thread *thread)
 {
-	return unlikely(worker->sessions) ? gpu_worker_turn(worker) : 0;
+	return unlikely(thread->active) ? service_thread_turn(thread) : 0;
 }
 
-/* When it must be called though nothing comes. */
-uint64_t service_worker_deadline(const struct service_worker *worker);
-
-/* Before sleeping, as fabric_arm; false: do not. service_worker_disarm() after it. */
-bool service_worker_arm(struct service_worker *worker);
-void service_worker_disarm(struct service_worker *worker);
-
-/* The thread is about to end, and what it made must not outlive it: ends the processes and waits as above. */
-void service_worker_end(struct service_worker *worker);
-
 /* The counts so far, with those that are taken from where they are. */
-void service_worker_get_stats(const struct service_worker *worker, struct service_stats *out);
+void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out);
+void service_counts_add(struct service_counts *into, const struct service_counts *from);
+
+/*
+ * For services.
+ */
+static inline uint64_t service_part_now(const struct service_part *part)
+{
+	return part->thread->now;
+}
+
+/* Something of the part wants turns, or does no more. */
+static inline void service_part_join(struct service_part *part)
+{
+	part->active++;
+	part->thread->active++;
+}
+
+static inline void service_part_leave(struct service_part *part)
+{
+	must(part->active > 0);
+	part->active--;
+	part->thread->active--;
+}
 
 #endif

@@ -29,10 +29,10 @@ static inline void fuzz_silence(void)
 /*
  * server.c: a listener on an abstract UNIX socket, a group behind it and its services.
  */
-struct service_gpu;
+struct gpu_service;
 
 /* `gpu` stays the caller's; NULL: not offered. */
-void fuzz_server_open(struct service_gpu *gpu);
+void fuzz_server_open(struct gpu_service *gpu);
 /* Have what the server sends instead of throwing it away. */
 void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len));
 /* A socket that is connected to it, non-blocking. */

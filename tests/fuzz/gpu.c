@@ -83,6 +83,11 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *s, uint64_t now)
 	return s->state;
 }
 
+enum gpu_session_state gpu_session_state(const struct gpu_session *s)
+{
+	return s->state;
+}
+
 uint64_t gpu_session_deadline(const struct gpu_session *s)
 {
 	(void)s;
@@ -179,7 +184,7 @@ static void hear(int fd, const uint8_t *data, size_t len)
 
 static void open_server(void)
 {
-	static struct service_gpu gpu = {.sessions_max = 4, .queues = QUEUES, .slots = 4, .memory = MEMORY};
+	static struct gpu_service gpu = {.sessions_max = 4, .queues = QUEUES, .slots = 4, .memory = MEMORY};
 
 	fuzz_server_open(&gpu);
 	fuzz_server_on_answer(hear);

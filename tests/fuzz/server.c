@@ -11,12 +11,12 @@
 
 static void (*answer)(int fd, const uint8_t *data, size_t len);
 
-void fuzz_server_open(struct service_gpu *gpu)
+void fuzz_server_open(struct gpu_service *gpu)
 {
 	fuzz_silence();
 	server_open(&(struct server_options){
 		.transport = "abstract",
-		.services = {.arena = 4 * MIB, .eviction = STORE_EVICT_S3_FIFO, .ping_size_max = 65536, .gpu = gpu},
+		.services = {.arena = 4 * MIB, .eviction = STORE_EVICT_S3_FIFO, .gpu = gpu},
 		.no_large = true,
 		.group =
 			{
@@ -83,7 +83,6 @@ bool fuzz_server_write(int fd, const void *data, size_t len)
 
 void fuzz_server_close(int fd)
 {
-	uint64_t cursor = 0;
 	struct conn_group_stats stats;
 	unsigned turns = 0;
 
@@ -97,9 +96,7 @@ void fuzz_server_close(int fd)
 		conn_group_get_stats(server.group, &stats);
 		FUZZ_CHECK(turns++ < TURNS_MAX);
 	} while (stats.connections || services_sessions(&server.services));
-	do {
-		store_flush_some(server.services.store, &cursor);
-	} while (cursor);
+	store_flush(server.services.store);
 }
 
 static size_t put_frame(uint8_t *out, unsigned op, size_t len)

@@ -1,5 +1,5 @@
-/* value.c: one setting's value, from text to its field. */
-#include "daemon/settings.h"
+/* setting.c: one setting's value, from text to its field. */
+#include "base/setting.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -8,14 +8,14 @@
 
 struct target {
 	const struct setting *setting;
-	struct config *config;
+	void *values;
 	char *why;
 	size_t size;
 };
 
-static void *field(const struct setting *s, const struct config *config)
+static void *field(const struct setting *s, const void *values)
 {
-	return (char *)config + s->offset;
+	return (char *)(uintptr_t)values + s->offset;
 }
 
 static bool wrong(const struct target *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -34,7 +34,7 @@ static bool set_number(const struct target *t, const char *text)
 {
 	const struct setting *s = t->setting;
 
-	if (units_parse_number(text, s->min, s->max, field(s, t->config)) == 0)
+	if (units_parse_number(text, s->min, s->max, field(s, t->values)) == 0)
 		return true;
 	return wrong(t, "%s is not a number from %" PRIu64 " to %" PRIu64, text, s->min, s->max);
 }
@@ -46,7 +46,7 @@ static bool set_size(const struct target *t, const char *text)
 	uint64_t value;
 
 	if (units_parse_size(text, &value) == 0 && value >= s->min && value <= s->max) {
-		*(uint64_t *)field(s, t->config) = value;
+		*(uint64_t *)field(s, t->values) = value;
 		return true;
 	}
 	return wrong(t, "\"%s\" is not a size from \"%s\" to \"%s\"", text, units_format_size(s->min, min),
@@ -60,11 +60,11 @@ static bool set_time(const struct target *t, const char *text)
 	uint64_t value = 0;
 
 	if (s->always && strcmp(text, "always") == 0)
-		value = CONFIG_POLL_ALWAYS;
+		value = TIME_NEVER;
 	else if (units_parse_time(text, &value) != 0 || value < s->min || value > s->max)
 		return wrong(t, "\"%s\" is not a time from \"%s\" to \"%s\"%s", text, units_format_time(s->min, min),
 			     units_format_time(s->max, max), s->always ? ", or \"always\"" : "");
-	*(uint64_t *)field(s, t->config) = value;
+	*(uint64_t *)field(s, t->values) = value;
 	return true;
 }
 
@@ -75,42 +75,48 @@ static bool set_mode(const struct target *t, const char *text)
 
 	if (text[0] < '0' || text[0] > '7' || *end || value > t->setting->max)
 		return wrong(t, "\"%s\" is not a mode such as \"0600\"", text);
-	*(uint64_t *)field(t->setting, t->config) = value;
+	*(uint64_t *)field(t->setting, t->values) = value;
 	return true;
 }
 
 static bool set_bool(const struct target *t, const char *text)
 {
-	*(bool *)field(t->setting, t->config) = strcmp(text, "true") == 0;
+	*(bool *)field(t->setting, t->values) = strcmp(text, "true") == 0;
 	return true;
 }
 
 static bool check_text(const struct target *t, const char *text)
 {
+	if (t->setting->check)
+		return t->setting->check(text, t->why, t->size);
+	return *text || wrong(t, "it is empty");
+}
+
+bool setting_check_path(const char *text, char *why, size_t size)
+{
+	if (text[0] == '/' && strlen(text) < sizeof(((struct sockaddr_un *)0)->sun_path))
+		return true;
+	if (text[0] == '/')
+		snprintf(why, size, "the path is longer than 107 bytes");
+	else
+		snprintf(why, size, "\"%s\" is not a path from /", text);
+	return false;
+}
+
+bool setting_check_address(const char *text, char *why, size_t size)
+{
 	struct address address;
 
-	switch (t->setting->check) {
-	case SETTING_ANY:
-		return *text || wrong(t, "it is empty");
-	case SETTING_PATH:
-		if (text[0] != '/')
-			return wrong(t, "\"%s\" is not a path from /", text);
-		if (strlen(text) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-			return wrong(t, "the path is longer than 107 bytes");
+	log_clear_last();
+	if (address_parse(text, &address) == 0)
 		return true;
-	case SETTING_ADDRESS:
-		log_clear_last();
-		return address_parse(text, &address) == 0 || wrong(t, "%s", log_last());
-	case SETTING_TARGET:
-		return strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 || strncmp(text, "file:/", 6) == 0 ||
-		       wrong(t, "\"%s\" is not \"stderr\", \"syslog\" or \"file:/path\"", text);
-	}
-	return true;
+	snprintf(why, size, "%s", log_last());
+	return false;
 }
 
 static bool set_string(const struct target *t, const char *text)
 {
-	char **at = field(t->setting, t->config), *copy;
+	char **at = field(t->setting, t->values), *copy;
 
 	if (!check_text(t, text))
 		return false;
@@ -124,12 +130,12 @@ static bool set_string(const struct target *t, const char *text)
 
 static bool add_item(const struct target *t, const char *text)
 {
-	struct config_list *list = field(t->setting, t->config);
+	struct setting_list *list = field(t->setting, t->values);
 
 	if (!check_text(t, text))
 		return false;
-	if (list->count == CONFIG_LIST_MAX)
-		return wrong(t, "more than %d items", CONFIG_LIST_MAX);
+	if (list->count == SETTING_LIST_MAX)
+		return wrong(t, "more than %d items", SETTING_LIST_MAX);
 	list->item[list->count] = strdup(text);
 	if (!list->item[list->count])
 		return wrong(t, "no memory");
@@ -137,14 +143,18 @@ static bool add_item(const struct target *t, const char *text)
 	return true;
 }
 
+const char *setting_choice(const struct setting *s, unsigned i)
+{
+	return s->choice ? s->choice(i) : s->choices[i];
+}
+
 static bool no_such_choice(const struct target *t, const char *text)
 {
 	char list[128] = "";
 	const char *name;
-	bool usable;
 
-	for (unsigned i = 0; (name = setting_choice(t->setting, i, &usable)); i++)
-		if (usable)
+	for (unsigned i = 0; (name = setting_choice(t->setting, i)); i++)
+		if (*name)
 			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? ", " : "", name);
 	return wrong(t, "there is no \"%s\"; there are %s", text, list);
 }
@@ -152,12 +162,11 @@ static bool no_such_choice(const struct target *t, const char *text)
 static bool find_choice(const struct target *t, const char *text, unsigned *out)
 {
 	const char *name;
-	bool usable;
 
 	if (t->setting->former[0] && strcmp(text, t->setting->former[0]) == 0)
 		text = t->setting->former[1];
-	for (unsigned i = 0; (name = setting_choice(t->setting, i, &usable)); i++) {
-		if (usable && strcmp(name, text) == 0) {
+	for (unsigned i = 0; (name = setting_choice(t->setting, i)); i++) {
+		if (*name && strcmp(name, text) == 0) {
 			*out = i;
 			return true;
 		}
@@ -171,7 +180,7 @@ static bool set_choice(const struct target *t, const char *text)
 
 	if (!find_choice(t, text, &choice))
 		return false;
-	*(uint64_t *)field(t->setting, t->config) = choice;
+	*(uint64_t *)field(t->setting, t->values) = choice;
 	return true;
 }
 
@@ -181,7 +190,7 @@ static bool add_choice(const struct target *t, const char *text)
 
 	if (!find_choice(t, text, &choice))
 		return false;
-	*(uint64_t *)field(t->setting, t->config) |= 1ull << choice;
+	*(uint64_t *)field(t->setting, t->values) |= 1ull << choice;
 	return true;
 }
 
@@ -191,32 +200,68 @@ static bool (*const setters[])(const struct target *t, const char *text) = {
 	[SETTING_CHOICE] = set_choice, [SETTING_SET] = add_choice, [SETTING_LIST] = add_item,
 };
 
-bool setting_set(const struct setting *s, struct config *config, const char *text, char *why, size_t size)
+bool setting_set(const struct setting *s, void *values, const char *text, char *why, size_t size)
 {
-	struct target t = {s, config, why, size};
+	struct target t = {s, values, why, size};
 
 	return setters[s->type](&t, text);
 }
 
-static void clear_list(struct config_list *list)
+static void set_items(const struct setting *s, void *values, const char *items)
+{
+	char text[128], why[160];
+
+	for (; *items; items += *items == ',') {
+		size_t n = strcspn(items, ",");
+
+		snprintf(text, sizeof(text), "%.*s", (int)n, items);
+		setting_set(s, values, text, why, sizeof(why));
+		items += n;
+	}
+}
+
+static void set_every(const struct setting *s, void *values)
+{
+	const char *name;
+
+	for (unsigned i = 0; (name = setting_choice(s, i)); i++)
+		if (*name)
+			*(uint64_t *)field(s, values) |= 1ull << i;
+}
+
+void setting_set_default(const struct setting *s, void *values)
+{
+	char why[160];
+
+	if (!s->value)
+		return;
+	if (s->type == SETTING_SET && strcmp(s->value, SETTING_EVERY) == 0)
+		set_every(s, values);
+	else if (s->type == SETTING_LIST || s->type == SETTING_SET)
+		set_items(s, values, s->value);
+	else
+		setting_set(s, values, s->value, why, sizeof(why));
+}
+
+static void clear_list(struct setting_list *list)
 {
 	while (list->count > 0)
 		free(list->item[--list->count]);
 }
 
-void setting_clear(const struct setting *s, struct config *config)
+void setting_clear(const struct setting *s, void *values)
 {
 	if (s->type == SETTING_LIST) {
-		clear_list(field(s, config));
+		clear_list(field(s, values));
 	} else if (s->type == SETTING_STRING) {
-		free(*(char **)field(s, config));
-		*(char **)field(s, config) = NULL;
+		free(*(char **)field(s, values));
+		*(char **)field(s, values) = NULL;
 	} else if (s->type == SETTING_SET) {
-		*(uint64_t *)field(s, config) = 0;
+		*(uint64_t *)field(s, values) = 0;
 	}
 }
 
-static bool list_equal(const struct config_list *a, const struct config_list *b)
+static bool list_equal(const struct setting_list *a, const struct setting_list *b)
 {
 	if (a->count != b->count)
 		return false;
@@ -231,7 +276,7 @@ static bool string_equal(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-bool setting_equal(const struct setting *s, const struct config *a, const struct config *b)
+bool setting_equal(const struct setting *s, const void *a, const void *b)
 {
 	switch (s->type) {
 	case SETTING_LIST:
@@ -247,15 +292,15 @@ bool setting_equal(const struct setting *s, const struct config *a, const struct
 
 static size_t field_size(enum setting_type type)
 {
-	return type == SETTING_LIST     ? sizeof(struct config_list)
+	return type == SETTING_LIST     ? sizeof(struct setting_list)
 	       : type == SETTING_BOOL   ? sizeof(bool)
 	       : type == SETTING_STRING ? sizeof(char *)
 					: sizeof(uint64_t);
 }
 
-void setting_swap(const struct setting *s, struct config *a, struct config *b)
+void setting_swap(const struct setting *s, void *a, void *b)
 {
-	char kept[sizeof(struct config_list)];
+	char kept[sizeof(struct setting_list)];
 	size_t n = field_size(s->type);
 
 	memcpy(kept, field(s, a), n);

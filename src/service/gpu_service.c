@@ -1,0 +1,147 @@
+/* gpu_service.c: what the process has of the gpu service: its settings, what its sessions will use, its numbers. */
+#include "service/gpu.h"
+
+#include <stdlib.h>
+
+#define DESCRIPTORS 4 /* of a session, beside its connection */
+
+enum gpu_backend_choice { GPU_SERVICE_AUTO, GPU_SERVICE_CPU, GPU_SERVICE_CUDA };
+
+#define AT(member) offsetof(struct gpu_service_settings, member)
+
+static const char *const backends[] = {[GPU_SERVICE_AUTO] = "auto",
+				       [GPU_SERVICE_CPU] = "cpu",
+				       [GPU_SERVICE_CUDA] = "cuda",
+				       [GPU_SERVICE_CUDA + 1] = NULL};
+
+static const struct setting settings[] = {
+	{"gpu.backend", SETTING_CHOICE, AT(backend), "auto", .choices = backends,
+	 .help = "Who does the jobs of the gpu service: \"cpu\", processors; \"cuda\", GPUs, without which\n"
+		 "the daemon then does not start; \"auto\", GPUs where there are any."},
+	{"gpu.devices", SETTING_LIST, AT(devices), "",
+	 .help = "GPUs to use, by number or UUID; sessions take turns. Empty: the first."},
+	{"gpu.kernels", SETTING_STRING, AT(kernels), NULL, .check = setting_check_path,
+	 .sample = "/usr/local/lib/rdmad-gpu.ptx",
+	 .help = "A file of kernels, PTX or machine code, in place of those that are built in."},
+	{"gpu.sessions", SETTING_NUMBER, AT(sessions), "8", 1, 1024,
+	 .help = "Most sessions, each of which is a connection and a process; more are refused."},
+	{"gpu.queues", SETTING_NUMBER, AT(queues), "4", 1, WIRE_RING_QUEUES_MAX,
+	 .help = "Most queues of a session. Queues are worked on at the same time."},
+	{"gpu.slots", SETTING_NUMBER, AT(slots), "16", 1, WIRE_RING_SLOTS_MAX,
+	 .help = "Most jobs that wait in a queue, and most results that wait to be fetched."},
+	{"gpu.memory", SETTING_SIZE, AT(memory), "256M", 64 * KIB, 1ull << 40,
+	 .help = "Most memory for the queues of a session, taken and registered when it begins. The\n"
+		 "longest input or output is a little less than half of it, and 64M at most."},
+	{"gpu.threads", SETTING_NUMBER, AT(threads), "0", 0, GPU_THREADS_MAX,
+	 .help = "Threads of a session where processors do the jobs. 0: half as many as processors."},
+	{"gpu.poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true,
+	 .help = "How long a session's process that has nothing to do polls before it naps."},
+	{"gpu.job_timeout", SETTING_TIME, AT(job_timeout), "10s", TIME_MS, 3600 * TIME_S,
+	 .help = "A job that takes longer ends its session."},
+	{"gpu.program", SETTING_STRING, AT(program), NULL, .check = setting_check_path,
+	 .sample = "/usr/local/libexec/rdmad-gpu",
+	 .help = "The program of a session's process. Unset: the one installed with the daemon."},
+};
+
+const struct setting_table gpu_service_settings = {settings, ARRAY_SIZE(settings), sizeof(struct gpu_service_settings)};
+
+const char *const gpu_service_counters[] = {
+	[GPU_SERVICE_SESSIONS] = "gpu_sessions",     [GPU_SERVICE_ERRORS] = "gpu_errors",
+	[GPU_SERVICE_QUANTIZES] = "gpu_quantizes",   [GPU_SERVICE_ECHOES] = "gpu_echoes",
+	[GPU_SERVICE_IN_BYTES] = "gpu_in_bytes",     [GPU_SERVICE_OUT_BYTES] = "gpu_out_bytes",
+	[GPU_SERVICE_QUEUE_JOBS] = "gpu_queue_jobs", [GPU_SERVICE_QUEUE_JOBS + 1] = NULL,
+};
+
+static void take_settings(struct gpu_service *gpu, const struct gpu_service_settings *s)
+{
+	*gpu = (struct gpu_service){
+		.attr =
+			{
+				.program = s->program ? s->program : LIBEXECDIR "/rdmad-gpu",
+				.backend = backends[s->backend],
+				.device = s->devices.count ? s->devices.item[0] : NULL,
+				.kernels = s->kernels,
+				.threads = gpu_threads((unsigned)s->threads),
+				.poll = s->poll,
+				.job_timeout = s->job_timeout,
+			},
+		.device = s->devices.item,
+		.devices = s->devices.count,
+		.sessions_max = (uint32_t)s->sessions,
+		.queues = (uint32_t)s->queues,
+		.slots = (uint32_t)s->slots,
+		.memory = s->memory,
+	};
+}
+
+static int not_offered(const struct gpu_service_settings *s, const char *why)
+{
+	const char *advice = "see gpu.backend, gpu.devices and gpu.program in rdmad.conf, or take gpu out of "
+			     "services";
+
+	if (s->backend == GPU_SERVICE_CUDA) {
+		log_error("gpu", "%s; %s", why, advice);
+		return -ENODEV;
+	}
+	log_warn("gpu", "the service is not offered: %s; %s", why, advice);
+	return SERVICE_NOT_OFFERED;
+}
+
+/* Ask the program, because the daemon itself never touches an accelerator. */
+int gpu_service_open(const struct service_host *host, const void *values, void **out)
+{
+	struct gpu_service *gpu = calloc(1, sizeof(*gpu));
+	char why[256];
+	int rc;
+
+	(void)host;
+	if (!gpu)
+		return -ENOMEM;
+	take_settings(gpu, values);
+	log_hush_begin();
+	rc = gpu_probe(&gpu->attr, &gpu->probe);
+	snprintf(why, sizeof(why), "%s", log_hush_end());
+	if (rc != 0) {
+		free(gpu);
+		return not_offered(values, *why ? why : strerror(-rc));
+	}
+	if (strcmp(gpu->probe.backend, "cpu") == 0)
+		log_info("gpu", "cpu backend, %u thread%s a session", gpu->attr.threads,
+			 gpu->attr.threads == 1 ? "" : "s");
+	else
+		log_info("gpu", "%s backend, %s", gpu->probe.backend, gpu->probe.device);
+	*out = gpu;
+	return 0;
+}
+
+void gpu_service_close(void *shared)
+{
+	free(shared);
+}
+
+unsigned gpu_service_descriptors(const void *values)
+{
+	const struct gpu_service_settings *s = values;
+
+	return DESCRIPTORS * (unsigned)s->sessions;
+}
+
+void gpu_service_status(const void *shared, struct service_report *report)
+{
+	const struct gpu_service *gpu = shared;
+
+	report->begin(report, "gpu");
+	report->text(report, "backend", gpu->probe.backend);
+	report->text(report, "device", gpu->probe.device);
+	report->number(report, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
+	report->number(report, "sessions_max", gpu->sessions_max);
+	report->end(report);
+}
+
+void gpu_service_resources(const void *shared, struct service_report *report)
+{
+	const struct gpu_service *gpu = shared;
+
+	if (gpu)
+		report->number(report, "gpu_sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
+}

@@ -1,0 +1,220 @@
+/*
+ * kv_store.c: what the process has of the key/value service: the store, and the memory of keys and values, touched and
+ * registered before the first client comes, so that no request ever waits for a page or a registration.
+ */
+#include "service/kv.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE 4096ull
+#define STEP (256 * MIB) /* touched between two lines of the log */
+
+#define AT(member) offsetof(struct kv_settings, member)
+
+static const char *const evictions[] = {
+	[STORE_EVICT_NONE] = "none", [STORE_EVICT_S3_FIFO] = "s3-fifo", [STORE_EVICT_S3_FIFO + 1] = NULL};
+
+static const struct setting settings[] = {
+	{"kv.memory", SETTING_SIZE, AT(memory), "64M", MIB, 1ull << 46,
+	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
+		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
+	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
+	{"kv.eviction", SETTING_CHOICE, AT(eviction), "none", .choices = evictions, .former = {"lru", "s3-fifo"},
+	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
+		 "drops what is not read, as rdmad.conf(5) explains."},
+};
+
+const struct setting_table kv_settings = {settings, ARRAY_SIZE(settings), sizeof(struct kv_settings)};
+
+const char *const kv_counters[] = {
+	[KV_COUNT_GETS] = "kv_gets",     [KV_COUNT_SETS] = "kv_sets",     [KV_COUNT_DELETES] = "kv_deletes",
+	[KV_COUNT_EXISTS] = "kv_exists", [KV_COUNT_STATS] = "kv_stats",   [KV_COUNT_EXPIRES] = "kv_expires",
+	[KV_COUNT_INCRS] = "kv_incrs",   [KV_COUNT_SCANS] = "kv_scans",   [KV_COUNT_FLUSHES] = "kv_flushes",
+	[KV_COUNT_INFOS] = "kv_infos",   [KV_COUNT_ERRORS] = "kv_errors", [KV_COUNT_READS] = "kv_reads",
+	[KV_COUNT_WRITES] = "kv_writes", [KV_COUNT_WRITES + 1] = NULL,
+};
+
+/* Take the pages now, in steps, so that a large arena says how far it is. */
+static void arena_touch(char *arena, size_t size)
+{
+	char done[32], all[32];
+
+	for (size_t at = 0; at < size; at += STEP) {
+		size_t end = MIN(at + STEP, size);
+
+		for (size_t page = at; page < end; page += PAGE)
+			((volatile char *)arena)[page] = 0;
+		if (size > STEP)
+			log_info("kv", "kv.memory: %s of %s ready", units_human_size((double)end, done),
+				 units_human_size((double)size, all));
+	}
+}
+
+static int arena_map(struct kv_shared *shared, size_t size)
+{
+	char text[32];
+	int rc;
+
+	shared->arena_size = (size + PAGE - 1) & ~(PAGE - 1);
+	shared->arena = mmap(NULL, shared->arena_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (shared->arena == MAP_FAILED) {
+		rc = -errno;
+		log_error("kv", "cannot map %s for kv.memory: %m; make it smaller",
+			  units_human_size((double)shared->arena_size, text));
+		return rc;
+	}
+	madvise(shared->arena, shared->arena_size, MADV_HUGEPAGE); /* fewer address translations, where there are any */
+	arena_touch(shared->arena, shared->arena_size);
+	return 0;
+}
+
+/* For each domain that can: large values move by it. Without it a transport offers small values only. The provider
+ * logged the cause and what to do. */
+static void arena_register(struct kv_shared *shared, const struct service_host *host)
+{
+	char text[32];
+
+	for (unsigned i = 0; i < host->domains; i++) {
+		struct kv_region *r = &shared->region[shared->regions];
+		int rc = fabric_register(host->domain[i], shared->arena, shared->arena_size, FABRIC_LOCAL_WRITE,
+					 &r->region);
+
+		if (rc == 0) {
+			r->domain = host->domain[i];
+			shared->regions++;
+		} else {
+			log_warn("kv",
+				 "%s: kv.memory of %s is not registered (%s): values from 4 KiB on are refused there",
+				 fabric_name(fabric_domain_fabric(host->domain[i])),
+				 units_human_size((double)shared->arena_size, text), strerror(-rc));
+		}
+	}
+}
+
+static int store_make(struct kv_shared *shared, const struct kv_settings *s)
+{
+	struct store_config config = {
+		.arena = shared->arena,
+		.arena_size = shared->arena_size,
+		.value_max = s->value_max,
+		.eviction = (enum store_eviction)s->eviction,
+	};
+	int rc = store_create(&config, &shared->store);
+	char text[32];
+
+	if (rc != 0)
+		log_error("kv", "cannot make a store of %s", units_human_size((double)shared->arena_size, text));
+	return rc;
+}
+
+int kv_shared_open(const struct service_host *host, const void *values, void **out)
+{
+	const struct kv_settings *s = values;
+	struct kv_shared *shared = calloc(1, sizeof(*shared));
+	int rc = -ENOMEM;
+
+	if (!shared)
+		return rc;
+	shared->value_max = s->value_max;
+	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
+	if (!shared->region)
+		goto free_shared;
+	rc = arena_map(shared, s->memory);
+	if (rc != 0)
+		goto free_regions;
+	rc = store_make(shared, s);
+	if (rc != 0)
+		goto unmap;
+	arena_register(shared, host);
+	*out = shared;
+	return 0;
+
+unmap:
+	munmap(shared->arena, shared->arena_size);
+free_regions:
+	free(shared->region);
+free_shared:
+	free(shared);
+	return rc;
+}
+
+void kv_shared_close(void *closed)
+{
+	struct kv_shared *shared = closed;
+
+	store_destroy(shared->store);
+	while (shared->regions > 0)
+		fabric_deregister(shared->region[--shared->regions].region);
+	munmap(shared->arena, shared->arena_size);
+	free(shared->region);
+	free(shared);
+}
+
+uint64_t kv_shared_tick(void *shared, uint64_t now)
+{
+	return store_tick(((struct kv_shared *)shared)->store, now);
+}
+
+const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct conn_group *group)
+{
+	for (unsigned i = 0; i < shared->regions; i++)
+		if (shared->region[i].domain == conn_group_domain(group))
+			return shared->region[i].region;
+	return NULL;
+}
+
+#define STORE(name, member)                                                                                            \
+	{                                                                                                              \
+		name, offsetof(struct store_stats, member)                                                             \
+	}
+static const struct {
+	const char *name;
+	size_t offset;
+} numbers[] = {
+	STORE("items", items),
+	STORE("pins", pins),
+	STORE("used_bytes", bytes_used),
+	STORE("asked_bytes", bytes_asked),
+	STORE("total_bytes", bytes_total),
+	STORE("hits", hits),
+	STORE("misses", misses),
+	STORE("sets", sets),
+	STORE("deletes", deletes),
+	STORE("evictions", evictions),
+	STORE("expired", expired),
+	STORE("out_of_memory", out_of_memory),
+};
+
+void kv_shared_status(const void *of, struct service_report *report)
+{
+	const struct kv_shared *shared = of;
+	struct store_stats stats;
+
+	store_get_stats(shared->store, &stats);
+	report->begin(report, "store");
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		report->number(report, numbers[i].name, *(uint64_t *)((char *)&stats + numbers[i].offset));
+	report->end(report);
+}
+
+void kv_shared_memory(const void *of, struct service_report *report)
+{
+	const struct kv_shared *shared = of;
+
+	report->number(report, "arena_bytes", shared ? shared->arena_size : 0);
+	if (shared)
+		kv_shared_status(shared, report);
+}
+
+void kv_shared_resources(const void *of, struct service_report *report)
+{
+	const struct kv_shared *shared = of;
+	struct store_stats stats = {0};
+
+	if (shared)
+		store_get_stats(shared->store, &stats);
+	report->number(report, "store_items", stats.items);
+	report->number(report, "store_pins", stats.pins);
+	report->number(report, "store_used_bytes", stats.bytes_used);
+}

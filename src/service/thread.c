@@ -1,0 +1,192 @@
+/* thread.c: what a worker thread has of the services, and how a request becomes a connection of one. */
+#include "service/service.h"
+
+#include <stdlib.h>
+
+/* The thread's own, or nobody's: then who makes or frees it. */
+static bool is_owner(const struct service_thread *thread)
+{
+	return !thread->owner || thread->owner == thread_self();
+}
+
+void service_thread_own(struct service_thread *thread)
+{
+	must(!thread->owner);
+	thread->owner = thread_self();
+}
+
+void service_thread_disown(struct service_thread *thread)
+{
+	must(thread->owner == thread_self());
+	thread->owner = 0;
+}
+
+static bool counters_fit(const struct service *service)
+{
+	unsigned n = 0;
+
+	while (service->counters && service->counters[n])
+		n++;
+	return n <= SERVICE_COUNTERS;
+}
+
+static int part_create(struct service_thread *thread, const struct service *service, void *shared)
+{
+	struct service_part *part = calloc(1, MAX(service->part_size, sizeof(*part)));
+	int rc;
+
+	must(counters_fit(service));
+	if (!part)
+		return -ENOMEM;
+	part->service = service;
+	part->thread = thread;
+	part->shared = shared;
+	rc = service->part_init ? service->part_init(part) : 0;
+	if (rc == 0)
+		thread->part[service->id] = part;
+	else
+		free(part);
+	return rc;
+}
+
+int service_thread_create(struct service_thread *thread, const struct service_shared *shared)
+{
+	int rc = 0;
+
+	*thread = (struct service_thread){.now = 0};
+	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++)
+		if (service_is_open(shared, id))
+			rc = part_create(thread, service_find(id), shared->of[id]);
+	if (rc != 0)
+		service_thread_free(thread);
+	return rc;
+}
+
+void service_thread_free(struct service_thread *thread)
+{
+	must(is_owner(thread));
+	for (unsigned id = WIRE_SERVICES; id-- > 0;) {
+		struct service_part *part = thread->part[id];
+
+		if (part && part->service->part_clear)
+			part->service->part_clear(part);
+		free(part);
+		thread->part[id] = NULL;
+	}
+}
+
+/* A part that wants turns and whose service has that hook. */
+#define for_each_active(part, thread, hook)                                                                            \
+	for (unsigned id_ = 0; id_ < WIRE_SERVICES; id_++)                                                             \
+		if (((part) = (thread)->part[id_]) && (part)->active && (part)->service->hook)
+
+int service_thread_turn(struct service_thread *thread)
+{
+	struct service_part *part;
+	int n = 0;
+
+	must(is_owner(thread));
+	for_each_active(part, thread, progress) n += part->service->progress(part);
+	return n;
+}
+
+uint64_t service_thread_deadline(const struct service_thread *thread)
+{
+	uint64_t when = TIME_NEVER;
+	struct service_part *part;
+
+	must(is_owner(thread));
+	for_each_active(part, thread, deadline) when = MIN(when, part->service->deadline(part));
+	return when;
+}
+
+bool service_thread_arm(struct service_thread *thread)
+{
+	struct service_part *part;
+	bool armed = true;
+
+	must(is_owner(thread));
+	for_each_active(part, thread, arm) armed &= part->service->arm(part);
+	return armed;
+}
+
+void service_thread_disarm(struct service_thread *thread)
+{
+	struct service_part *part;
+
+	must(is_owner(thread));
+	for_each_active(part, thread, disarm) part->service->disarm(part);
+}
+
+void service_thread_end(struct service_thread *thread)
+{
+	struct service_part *part;
+
+	must(is_owner(thread));
+	for_each_active(part, thread, end) part->service->end(part);
+}
+
+void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out)
+{
+	must(is_owner(thread));
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service_part *part = thread->part[id];
+
+		if (!part)
+			continue;
+		memcpy(out->of[id], part->count, sizeof(out->of[id]));
+		if (part->active && part->service->count)
+			part->service->count(part, out->of[id]);
+	}
+}
+
+void service_counts_add(struct service_counts *into, const struct service_counts *from)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		for (unsigned i = 0; i < SERVICE_COUNTERS; i++)
+			into->of[id][i] += from->of[id][i];
+}
+
+int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
+		   struct fabric_request *fabric_request, const struct wire_request *request)
+{
+	struct service_part *part = thread->part[service->id];
+	enum wire_reason reason = WIRE_REASON_SERVICE;
+	struct wire_accept grant = {0};
+	struct conn_attr attr = {0};
+	uint64_t detail = service->id;
+	struct conn *conn;
+	void *agent;
+	int rc;
+
+	must(is_owner(thread));
+	if (part)
+		reason = service->admit ? service->admit(part, group, request, &grant, &detail) : WIRE_REASON_NONE;
+	if (reason != WIRE_REASON_NONE) {
+		service_refuse(fabric_request, reason, detail);
+		return -EACCES;
+	}
+	agent = service->agent_new(part, group);
+	if (!agent) {
+		service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
+		return -ENOMEM;
+	}
+	if (service->attr)
+		service->attr(agent, &attr);
+	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent, thread->now, &conn);
+	if (rc != 0)
+		service->agent_free(agent);
+	return rc;
+}
+
+void service_drain(struct conn *conn)
+{
+	const struct service *service = service_find(conn_request(conn)->service);
+
+	if (!conn_idle(conn))
+		return;
+	if (service->drain)
+		service->drain(conn);
+	else
+		conn_close(conn, 0, "the server is shutting down");
+}
