@@ -110,15 +110,16 @@ static void client_answer(struct client *c, json_t *object)
 	bool ok = object && !json_object_get(object, "error");
 	char *text;
 
+	must(!c->answer);
 	if (!object)
 		object = json_pack("{s:s}", "error", "no memory");
 	json_object_set_new(object, "ok", json_boolean(ok));
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
 	if (text) {
-		c->length = strlen(text);
-		c->answer = realloc(text, c->length + 1);
-		c->answer[c->length++] = '\n';
+		c->answer = text;
+		c->length = strlen(text) + 1;
+		text[c->length - 1] = '\n'; /* in place of the end: it goes out by its length */
 	}
 	client_write(c);
 	if (ok && command && command->after)
@@ -327,6 +328,7 @@ int control_open(struct daemon *d)
 	struct control *control = calloc(1, sizeof(*control));
 	int rc;
 
+	must(daemon_is_main(d));
 	if (!control)
 		return EX_OSERR;
 	control->daemon = d;
@@ -353,6 +355,7 @@ void control_close(struct daemon *d)
 {
 	struct control *control = d->control;
 
+	must(daemon_is_main(d));
 	while (!list_empty(&control->clients))
 		client_close(list_first(&control->clients, struct client, node));
 	loop_remove(control->watch);
