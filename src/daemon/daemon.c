@@ -129,6 +129,7 @@ static void woken(void *arg)
 {
 	struct daemon *d = arg;
 
+	must(daemon_is_main(d));
 	workers_collect(d);
 	daemon_drained(d);
 }
@@ -139,6 +140,7 @@ static void tick(void *arg)
 	struct daemon *d = arg;
 	uint64_t now = time_now(), next = service_shared_tick(&d->shared, now);
 
+	must(daemon_is_main(d));
 	next = MIN(MAX(next, now + TIME_MS), now + TICK);
 	for (unsigned i = 0; i < d->fabrics; i++)
 		listeners_progress(&d->fabric[i]);
@@ -193,6 +195,7 @@ int daemon_services_start(struct daemon *d)
 	struct fabric_domain *domain[FABRICS_MAX];
 	struct service_host host = {.domain = domain, .domains = d->fabrics};
 
+	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->fabrics; i++)
 		domain[i] = d->fabric[i].domain;
 	return daemon_exit_status(service_shared_open(&d->shared, &host, d->config->services, d->config->service));
@@ -200,6 +203,7 @@ int daemon_services_start(struct daemon *d)
 
 void daemon_services_stop(struct daemon *d)
 {
+	must(daemon_is_main(d));
 	service_shared_close(&d->shared);
 }
 
@@ -217,6 +221,7 @@ int daemon_ready(struct daemon *d)
 
 void daemon_drain(struct daemon *d)
 {
+	must(daemon_is_main(d));
 	if (!d->draining)
 		log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
 	d->draining = true;
@@ -224,6 +229,7 @@ void daemon_drain(struct daemon *d)
 
 void daemon_end(struct daemon *d)
 {
+	must(daemon_is_main(d));
 	if (d->ending)
 		return;
 	daemon_drain(d);
@@ -236,6 +242,7 @@ void daemon_end(struct daemon *d)
 
 void daemon_drained(struct daemon *d)
 {
+	must(daemon_is_main(d));
 	if (d->ending && workers_load(d) == 0)
 		loop_break(d->loop);
 }
@@ -296,6 +303,7 @@ int daemon_reload(struct daemon *d, char *restart, size_t size)
 	struct reload r = {d, restart, size};
 	struct config *fresh;
 
+	must(daemon_is_main(d));
 	restart[0] = '\0';
 	if (d->ending)
 		return -ESHUTDOWN;

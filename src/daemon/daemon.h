@@ -295,6 +295,7 @@ void status_log(void *arg, struct status *status);
  * daemon.c: what all of it shares, and what signals do. Main thread; the workers read `shared`.
  */
 struct daemon {
+	uintptr_t main; /* thread_self() of the main thread */
 	struct options options;
 	struct config *config;
 	struct loop *loop;
@@ -317,6 +318,12 @@ struct daemon {
 	bool ending;   /* and the end comes with the last one, or when drain_timeout has passed */
 	bool detached; /* in the background, without stderr */
 };
+
+/* What begins with it is for the main thread only. */
+static inline bool daemon_is_main(const struct daemon *daemon)
+{
+	return daemon->main == thread_self();
+}
 
 int daemon_configure(struct daemon *daemon); /* from daemon->options */
 void daemon_unconfigure(struct daemon *daemon);

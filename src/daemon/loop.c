@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 struct loop {
+	uintptr_t owner; /* thread_self() of the thread that is in it; 0: nobody is */
 	struct event_base *base;
 	struct event *wake, *alarm;
 	int wake_fd;
@@ -21,6 +22,11 @@ struct loop_watch {
 	loop_fn fn;
 	void *arg;
 };
+
+static bool loop_is_mine(const struct loop *loop)
+{
+	return !loop->owner || loop->owner == thread_self();
+}
 
 static void libevent_said(int severity, const char *text)
 {
@@ -115,6 +121,7 @@ static struct loop_watch *add(struct loop *loop, int fd, short flags, loop_fn fn
 {
 	struct loop_watch *watch = malloc(sizeof(*watch));
 
+	must(loop_is_mine(loop));
 	if (!watch)
 		return NULL;
 	*watch = (struct loop_watch){.loop = loop, .fd = fd, .fn = fn, .arg = arg};
@@ -150,6 +157,7 @@ void loop_remove(struct loop_watch *watch)
 {
 	if (!watch)
 		return;
+	must(loop_is_mine(watch->loop));
 	if (watch->event)
 		event_free(watch->event);
 	free(watch);
@@ -157,6 +165,7 @@ void loop_remove(struct loop_watch *watch)
 
 void loop_change_fd(struct loop_watch *watch, unsigned events)
 {
+	must(loop_is_mine(watch->loop));
 	event_del(watch->event);
 	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), happened, watch);
 	event_add(watch->event, NULL);
@@ -182,24 +191,32 @@ static void set_alarm(struct event *event, uint64_t ns)
 
 void loop_set_timer(struct loop_watch *watch, uint64_t ns)
 {
+	must(loop_is_mine(watch->loop));
 	set_alarm(watch->event, ns);
 }
 
 void loop_run(struct loop *loop)
 {
+	must(!loop->owner);
+	loop->owner = thread_self();
 	event_base_dispatch(loop->base);
+	loop->owner = 0;
 }
 
 void loop_break(struct loop *loop)
 {
+	must(loop_is_mine(loop));
 	event_base_loopbreak(loop->base);
 }
 
 void loop_once(struct loop *loop, uint64_t ns)
 {
+	must(!loop->owner);
+	loop->owner = thread_self();
 	if (ns)
 		set_alarm(loop->alarm, ns);
 	event_base_loop(loop->base, ns ? EVLOOP_ONCE : EVLOOP_NONBLOCK);
+	loop->owner = 0;
 }
 
 void loop_wake(struct loop *loop)

@@ -39,7 +39,7 @@ static int serve(struct daemon *daemon)
 
 int main(int argc, char **argv)
 {
-	struct daemon daemon = {0};
+	struct daemon daemon = {.main = thread_self()};
 	int rc;
 
 	logging_open("stderr", LOG_LEVEL_INFO);

@@ -111,6 +111,7 @@ int status_gather(struct daemon *d, bool list, void (*done)(void *arg, struct st
 {
 	struct status *status = calloc(1, sizeof(*status));
 
+	must(daemon_is_main(d));
 	if (!status)
 		return -ENOMEM;
 	*status = (struct status){.daemon = d, .pending = 1, .done = done, .arg = arg};

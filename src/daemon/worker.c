@@ -35,7 +35,12 @@ struct worker {
 	struct ring inbox, outbox;
 };
 
-static uint64_t count_connections(const struct worker *w)
+static bool worker_runs_here(const struct worker *w)
+{
+	return w->services.owner == thread_self();
+}
+
+static uint64_t worker_count(const struct worker *w)
 {
 	uint64_t n = 0;
 
@@ -45,9 +50,9 @@ static uint64_t count_connections(const struct worker *w)
 }
 
 /* For the main thread: the load, and the end of draining. */
-static void publish(struct worker *w)
+static void worker_publish(struct worker *w)
 {
-	uint64_t n = count_connections(w);
+	uint64_t n = worker_count(w);
 
 	if (likely(n == atomic_load_explicit(&w->connections, memory_order_relaxed)))
 		return;
@@ -56,19 +61,20 @@ static void publish(struct worker *w)
 		loop_wake(w->daemon->loop);
 }
 
-static int progress(struct worker *w, uint64_t now)
+static int worker_turn(struct worker *w, uint64_t now)
 {
 	int n = 0;
 
+	must(worker_runs_here(w));
 	w->services.now = now;
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
 	n += service_thread_progress(&w->services);
-	publish(w);
+	worker_publish(w);
 	return n;
 }
 
-static void take_connection(struct worker *w, struct worker_message *m)
+static void worker_take_connection(struct worker *w, struct worker_message *m)
 {
 	unsigned group = m->connection.group;
 
@@ -78,7 +84,7 @@ static void take_connection(struct worker *w, struct worker_message *m)
 		service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
 			       &m->connection.request);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
-	publish(w);
+	worker_publish(w);
 	atomic_fetch_add_explicit(&w->taken, 1, memory_order_release);
 	if (w->draining)
 		loop_wake(w->daemon->loop);
@@ -92,9 +98,9 @@ static void add_info(void *arg, struct conn *conn)
 		conn_get_info(conn, &report->list[report->count++]);
 }
 
-static void report_list(struct worker *w, struct worker_report *report)
+static void worker_fill_list(struct worker *w, struct worker_report *report)
 {
-	report->size = count_connections(w);
+	report->size = worker_count(w);
 	report->list = calloc(report->size + 1, sizeof(*report->list));
 	if (!report->list)
 		return;
@@ -102,7 +108,7 @@ static void report_list(struct worker *w, struct worker_report *report)
 		conn_group_each(w->group[i], add_info, report);
 }
 
-static void report(struct worker *w, struct worker_message *m)
+static void worker_fill_report(struct worker *w, struct worker_message *m)
 {
 	struct conn_group_stats stats;
 
@@ -112,15 +118,15 @@ static void report(struct worker *w, struct worker_message *m)
 	}
 	service_thread_get_counts(&w->services, &m->report.report.service);
 	if (m->report.list)
-		report_list(w, &m->report.report);
+		worker_fill_list(w, &m->report.report);
 }
 
-static void take_settings(struct worker *w, struct worker_message *m)
+static void worker_take_settings(struct worker *w, struct worker_message *m)
 {
 	w->poll = m->settings.poll;
 }
 
-static void drain(struct worker *w, struct worker_message *m)
+static void worker_drain(struct worker *w, struct worker_message *m)
 {
 	(void)m;
 	w->draining = true;
@@ -129,35 +135,36 @@ static void drain(struct worker *w, struct worker_message *m)
 }
 
 static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
-	[WORKER_CONNECTION] = take_connection,
-	[WORKER_REPORT] = report,
-	[WORKER_SETTINGS] = take_settings,
-	[WORKER_DRAIN] = drain,
+	[WORKER_CONNECTION] = worker_take_connection,
+	[WORKER_REPORT] = worker_fill_report,
+	[WORKER_SETTINGS] = worker_take_settings,
+	[WORKER_DRAIN] = worker_drain,
 };
 
 /* Never full: the main thread has fewer questions out than the ring has room. */
-static void answer(struct worker *w, struct worker_message *m)
+static void worker_answer(struct worker *w, struct worker_message *m)
 {
 	while (!ring_push(&w->outbox, m))
 		sched_yield();
 	loop_wake(w->daemon->loop);
 }
 
-static bool inbox_empty(struct worker *w)
+static bool worker_inbox_empty(struct worker *w)
 {
 	return atomic_load_explicit(&w->inbox.head, memory_order_acquire) ==
 	       atomic_load_explicit(&w->inbox.tail, memory_order_relaxed);
 }
 
-static int read_inbox(struct worker *w)
+static int worker_read_inbox(struct worker *w)
 {
 	struct worker_message *m;
 	int n = 0;
 
+	must(worker_runs_here(w));
 	for (; (m = ring_pop(&w->inbox)); n++) {
 		verbs[m->verb](w, m);
 		if (m->done)
-			answer(w, m);
+			worker_answer(w, m);
 		else
 			free(m);
 	}
@@ -170,8 +177,9 @@ static void drain_connection(void *arg, struct conn *conn)
 	service_drain(conn);
 }
 
-static void look_drained(struct worker *w, uint64_t now)
+static void worker_look_drained(struct worker *w, uint64_t now)
 {
+	must(worker_runs_here(w));
 	if (now < w->drain_look)
 		return;
 	w->drain_look = now + DRAIN_LOOK;
@@ -179,11 +187,11 @@ static void look_drained(struct worker *w, uint64_t now)
 		conn_group_each(w->group[i], drain_connection, NULL);
 }
 
-static uint64_t deadline(const struct worker *w)
+static uint64_t worker_deadline(const struct worker *w)
 {
 	uint64_t when = service_thread_deadline(&w->services);
 
-	if (w->draining && count_connections(w))
+	if (w->draining && worker_count(w))
 		when = MIN(when, w->drain_look);
 	for (unsigned i = 0; i < w->groups; i++)
 		when = MIN(when, conn_group_deadline(w->group[i]));
@@ -191,53 +199,56 @@ static uint64_t deadline(const struct worker *w)
 }
 
 /* Armed first and looked at once more, so that nothing comes unseen. True: something had come, or is coming. */
-static bool rest(struct worker *w)
+static bool worker_rest(struct worker *w)
 {
 	uint64_t now = time_now(), when;
 	bool armed = true, quiet;
 
+	must(worker_runs_here(w));
 	for (unsigned i = 0; i < w->groups; i++)
 		if (fabric_moving(conn_group_queue(w->group[i])))
 			return true;
 	quiet = service_thread_arm(&w->services);
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
-	quiet &= progress(w, now) == 0 && inbox_empty(w);
-	when = armed ? deadline(w) : now + ARM_FAILED_WAIT;
+	quiet &= worker_turn(w, now) == 0 && worker_inbox_empty(w);
+	when = armed ? worker_deadline(w) : now + ARM_FAILED_WAIT;
 	if (quiet && when > now)
 		loop_once(w->loop, when == TIME_NEVER ? TIME_NEVER : when - now);
 	service_thread_disarm(&w->services);
 	return !quiet;
 }
 
-static uint64_t patience(const struct worker *w)
+static uint64_t worker_patience(const struct worker *w)
 {
 	return w->poll && w->services.busy ? MAX(w->poll, BUSY_PATIENCE) : w->poll;
 }
 
-static void *run(void *arg)
+static void *worker_run(void *arg)
 {
 	struct worker *w = arg;
 	uint64_t busy = time_now(); /* when there was work last */
 	unsigned idle = 0;
 
+	service_thread_own(&w->services);
 	while (!atomic_load_explicit(&w->quit, memory_order_relaxed)) {
 		uint64_t now = time_now();
 
 		if (unlikely(w->draining))
-			look_drained(w, now);
-		if (progress(w, now) > 0) {
+			worker_look_drained(w, now);
+		if (worker_turn(w, now) > 0) {
 			busy = now;
 			idle = 0;
 		} else if (time_to_yield(++idle) || w->services.busy) {
 			sched_yield(); /* whoever works for us may need this processor */
 		}
-		if (unlikely(!inbox_empty(w)) && read_inbox(w) > 0)
+		if (unlikely(!worker_inbox_empty(w)) && worker_read_inbox(w) > 0)
 			busy = now;
-		if (now - busy >= patience(w) && w->poll != TIME_NEVER && rest(w))
+		if (now - busy >= worker_patience(w) && w->poll != TIME_NEVER && worker_rest(w))
 			busy = now;
 	}
 	service_thread_end(&w->services);
+	service_thread_disown(&w->services);
 	return NULL;
 }
 
@@ -253,7 +264,7 @@ static void part_readable(void *arg)
 	part->service->readable(part);
 }
 
-static int watch(struct worker *w, int fd, loop_fn fn, void *arg)
+static int worker_watch(struct worker *w, int fd, loop_fn fn, void *arg)
 {
 	w->watch[w->watches] = loop_add_fd(w->loop, fd, LOOP_READ, fn, arg);
 	if (!w->watch[w->watches])
@@ -262,16 +273,16 @@ static int watch(struct worker *w, int fd, loop_fn fn, void *arg)
 	return 0;
 }
 
-static int watch_queue(struct worker *w, struct conn_group *group)
+static int worker_watch_queue(struct worker *w, struct conn_group *group)
 {
 	int fds[FABRIC_MAX_FDS], n = fabric_fds(conn_group_queue(group), fds), rc = 0;
 
 	for (int i = 0; i < n && rc == 0; i++)
-		rc = watch(w, fds[i], readable, w);
+		rc = worker_watch(w, fds[i], readable, w);
 	return rc;
 }
 
-static int make_services(struct worker *w)
+static int worker_make_services(struct worker *w)
 {
 	int rc = service_thread_create(&w->services, &w->daemon->shared);
 
@@ -279,7 +290,7 @@ static int make_services(struct worker *w)
 		struct service_part *part = w->services.part[id];
 
 		if (part && part->service->fd)
-			rc = watch(w, part->service->fd(part), part_readable, part);
+			rc = worker_watch(w, part->service->fd(part), part_readable, part);
 	}
 	return rc;
 }
@@ -313,7 +324,7 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 	};
 }
 
-static int make_groups(struct worker *w)
+static int worker_make_groups(struct worker *w)
 {
 	struct daemon *d = w->daemon;
 	struct conn_group_attr attr = group_attr(d);
@@ -333,7 +344,7 @@ static int make_groups(struct worker *w)
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
 				 d->fabric[i].provider, fit);
-		rc = watch_queue(w, w->group[i]);
+		rc = worker_watch_queue(w, w->group[i]);
 		if (rc != 0)
 			return rc;
 	}
@@ -346,7 +357,7 @@ static uint64_t polling(const struct daemon *d)
 }
 
 /* Signals are for the main thread's loop. */
-static int start_thread(struct worker *w)
+static int worker_start_thread(struct worker *w)
 {
 	sigset_t all, before;
 	char name[16];
@@ -354,7 +365,7 @@ static int start_thread(struct worker *w)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&w->thread, NULL, run, w);
+	rc = pthread_create(&w->thread, NULL, worker_run, w);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc != 0) {
 		log_error("worker", "cannot start a thread: %s", strerror(rc));
@@ -378,11 +389,11 @@ static int worker_start(struct daemon *d, unsigned index)
 	w->poll = polling(d);
 	rc = loop_create(&w->loop);
 	if (rc == 0)
-		rc = make_services(w);
+		rc = worker_make_services(w);
 	if (rc == 0)
-		rc = make_groups(w);
+		rc = worker_make_groups(w);
 	if (rc == 0)
-		rc = start_thread(w);
+		rc = worker_start_thread(w);
 	if (rc == 0)
 		d->worker[index] = w;
 	else
@@ -399,6 +410,7 @@ int workers_start(struct daemon *d)
 {
 	int rc = 0;
 
+	must(daemon_is_main(d));
 	d->connections_fit = d->config->max_connections;
 	d->workers = workers_count(d->config);
 	d->worker = calloc(d->workers, sizeof(*d->worker));
@@ -415,7 +427,7 @@ int workers_start(struct daemon *d)
 }
 
 /* What came after the thread's end. */
-static void empty_inbox(struct worker *w)
+static void worker_empty_inbox(struct worker *w)
 {
 	struct worker_message *m;
 
@@ -431,6 +443,7 @@ static void empty_inbox(struct worker *w)
 
 void workers_stop(struct daemon *d)
 {
+	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->workers; i++) {
 		struct worker *w = d->worker[i];
 
@@ -439,7 +452,7 @@ void workers_stop(struct daemon *d)
 		atomic_store(&w->quit, true);
 		loop_wake(w->loop);
 		pthread_join(w->thread, NULL);
-		empty_inbox(w);
+		worker_empty_inbox(w);
 	}
 	workers_collect(d);
 	for (unsigned i = 0; i < d->workers; i++)
@@ -454,6 +467,7 @@ bool worker_send(struct worker *w, struct worker_message *m)
 {
 	bool connection = m->verb == WORKER_CONNECTION;
 
+	must(daemon_is_main(w->daemon));
 	if (!ring_push(&w->inbox, m))
 		return false;
 	if (connection)
@@ -464,6 +478,7 @@ bool worker_send(struct worker *w, struct worker_message *m)
 
 void workers_tell(struct daemon *d, enum worker_verb verb)
 {
+	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->workers; i++) {
 		struct worker_message *m = calloc(1, sizeof(*m));
 
@@ -490,6 +505,7 @@ uint64_t workers_load(const struct daemon *d)
 {
 	uint64_t n = 0;
 
+	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->workers; i++)
 		n += worker_load(d->worker[i]);
 	return n;
@@ -499,6 +515,7 @@ struct worker *workers_least(const struct daemon *d)
 {
 	struct worker *least = d->worker[0];
 
+	must(daemon_is_main(d));
 	for (unsigned i = 1; i < d->workers; i++)
 		if (worker_load(d->worker[i]) < worker_load(least))
 			least = d->worker[i];
@@ -509,6 +526,7 @@ void workers_collect(struct daemon *d)
 {
 	struct worker_message *m;
 
+	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->workers; i++)
 		while (d->worker[i] && (m = ring_pop(&d->worker[i]->outbox)))
 			m->done(m);
