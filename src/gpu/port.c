@@ -124,6 +124,7 @@ void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const s
 	struct port_queue *q = &port->queue[cell->queue];
 	uint64_t submitted = q->submitted;
 
+	must(*cell_flag(port, port->filled, cell->queue, cell->index) == false);
 	*to = *job;
 	to->sequence = cell->index + 1;
 	*cell_flag(port, port->filled, cell->queue, cell->index) = true;
@@ -190,6 +191,7 @@ void gpu_port_release(struct gpu_port *port, const struct gpu_cell *cell)
 	struct port_queue *q = &port->queue[cell->queue];
 	uint64_t collected = q->collected;
 
+	must(*cell_flag(port, port->released, cell->queue, cell->index) == false);
 	*cell_flag(port, port->released, cell->queue, cell->index) = true;
 	while (collected < q->polled) {
 		bool *released = cell_flag(port, port->released, cell->queue, collected);

@@ -23,6 +23,7 @@ void gpu_process_ready(struct gpu_process *process)
 {
 	struct gpu_message message = {.kind = GPU_SAYS_READY, .probe = process->probe};
 
+	must(wire_ring_header(&process->ring)->state == WIRE_RING_STARTING);
 	set_state(process, WIRE_RING_RUNNING);
 	say(process, &message);
 }

@@ -108,6 +108,7 @@ static inline void gpu_process_begin(struct gpu_process *process, unsigned threa
 {
 	struct gpu_busy *busy = &process->busy[thread];
 
+	must(thread < GPU_THREADS_MAX);
 	atomic_store_explicit(&busy->queue, queue, memory_order_relaxed);
 	atomic_store_explicit(&busy->index, index, memory_order_relaxed);
 	atomic_store_explicit(&busy->since, now, memory_order_release);

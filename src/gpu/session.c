@@ -34,11 +34,30 @@ struct gpu_session {
 	int epoll, control, event, process; /* -1: closed */
 	pid_t pid;
 	enum gpu_session_state state;
-	uint64_t deadline;
-	bool stopped; /* by gpu_session_stop(): its end needs no reason */
+	uint64_t deadline; /* of the state */
+	uintptr_t owner;   /* thread_self() of the thread that started it */
+	bool stopped;      /* by gpu_session_stop(): its end needs no reason */
 	struct gpu_probe probe;
 	char reason[256];
 };
+
+static const char *const state_names[] = {
+	[GPU_STARTING] = "starting", [GPU_RUNNING] = "running", [GPU_ENDING] = "ending", [GPU_GONE] = "gone"};
+
+/* The only writer of the state once there is a process. */
+static void session_set_state(struct gpu_session *session, enum gpu_session_state state, uint64_t deadline)
+{
+	must(state > session->state);
+	log_debug("gpu", "worker %d: %s to %s", (int)session->pid, state_names[session->state], state_names[state]);
+	session->state = state;
+	session->deadline = deadline;
+}
+
+/* Its process is of the thread that started it, unless that has seen it go. */
+static bool session_is_mine(const struct gpu_session *session)
+{
+	return session->state == GPU_GONE || session->owner == thread_self();
+}
 
 static void close_fd(int *fd)
 {
@@ -193,6 +212,7 @@ int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_rin
 	close(ring); /* the mappings keep it */
 	if (rc != 0)
 		goto destroy;
+	session->owner = thread_self();
 	session->state = GPU_STARTING;
 	session->deadline = time_now() + START_LIMIT;
 	rc = watch_all(session);
@@ -253,8 +273,7 @@ static void end(struct gpu_session *session, uint64_t now, const char *reason)
 		snprintf(session->reason, sizeof(session->reason), "%s", reason);
 		log_info("gpu", "worker %d: %s", (int)session->pid, reason);
 	}
-	session->state = GPU_ENDING;
-	session->deadline = now + GPU_STOP_GRACE;
+	session_set_state(session, GPU_ENDING, now + GPU_STOP_GRACE);
 	wire_ring_store32(&control->stop, 1);
 	wire_ring_store32(&control->kick, control->kick + 1);
 	syscall(SYS_futex, &control->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -264,6 +283,7 @@ static void end(struct gpu_session *session, uint64_t now, const char *reason)
 
 void gpu_session_stop(struct gpu_session *session, uint64_t now)
 {
+	must(session_is_mine(session));
 	if (session->state >= GPU_ENDING)
 		return;
 	session->stopped = true;
@@ -286,8 +306,7 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 		if (session->state != GPU_STARTING)
 			return;
 		session->probe = m->probe;
-		session->state = GPU_RUNNING;
-		session->deadline = TIME_NEVER;
+		session_set_state(session, GPU_RUNNING, TIME_NEVER);
 		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend, m->probe.device);
 		return;
 	case GPU_SAYS_FAILED:
@@ -341,8 +360,7 @@ static void buried(struct gpu_session *session, int status, uint64_t now)
 	mark_dead(session);
 	close_fd(&session->process);
 	close_fd(&session->control);
-	session->state = GPU_GONE;
-	session->deadline = TIME_NEVER;
+	session_set_state(session, GPU_GONE, TIME_NEVER);
 }
 
 static void kill_process(const struct gpu_session *session)
@@ -376,6 +394,7 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 	struct epoll_event events[3];
 	int n = epoll_wait(session->epoll, events, ARRAY_SIZE(events), 0), status;
 
+	must(session_is_mine(session));
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u32 == WATCHED_EVENT) {
 			take_event(session);
@@ -399,6 +418,7 @@ void gpu_session_destroy(struct gpu_session *session)
 
 	if (!session)
 		return;
+	must(session_is_mine(session));
 	if (session->process >= 0) {
 		kill_process(session);
 		gpu_spawn_reap(session->process, 0, &status);

@@ -47,6 +47,8 @@ static void gpu_agent_set_state(struct gpu_agent *a, enum gpu_agent_state state)
 {
 	uint64_t now = gpu_agent_now(a);
 
+	must(gpu_agent_is_mine(a));
+	must(state > a->state);
 	log_debug("gpu", "session %p: %s to %s", (void *)a, state_names[a->state], state_names[state]);
 	a->state = state;
 	a->deadline = TIME_NEVER;
@@ -78,6 +80,7 @@ static void leave(struct gpu_agent *a)
 /* The whole machine: what an event does in a state. What is not named is ignored. */
 void gpu_agent_handle(struct gpu_agent *a, enum gpu_agent_event event)
 {
+	must(gpu_agent_is_mine(a));
 	if (event == GPU_AGENT_LEFT) {
 		gpu_agent_count(a, GPU_SERVICE_QUEUE_JOBS, gpu_agent_queue_jobs(a));
 		gpu_agent_set_state(a, GPU_AGENT_CLOSED);
@@ -150,6 +153,7 @@ void gpu_agent_say_ended(struct gpu_agent *a)
 	uint32_t length = (uint32_t)strlen(a->reason);
 	struct wire_record *record;
 
+	must(a->state == GPU_AGENT_ENDING);
 	if (a->answered)
 		return;
 	record = conn_reserve(a->conn, length, NULL);
@@ -352,6 +356,8 @@ void gpu_agent_free(void *agent)
 {
 	struct gpu_agent *a = agent;
 
+	must(gpu_agent_is_mine(a));
+	must(!a->conn && list_linked(&a->node));
 	if (a->session) {
 		gpu_agent_unwatch(a);
 		gpu_session_destroy(a->session);

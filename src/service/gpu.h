@@ -126,6 +126,11 @@ static inline uint64_t gpu_agent_now(const struct gpu_agent *agent)
 	return service_part_now(&agent->thread->part);
 }
 
+static inline bool gpu_agent_is_mine(const struct gpu_agent *agent)
+{
+	return service_part_is_mine(&agent->thread->part);
+}
+
 static inline struct gpu_service *gpu_agent_service(const struct gpu_agent *agent)
 {
 	return agent->thread->part.shared;

@@ -108,6 +108,8 @@ void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, cons
 	struct fabric_limits limits;
 	int rc;
 
+	must(a->state == GPU_AGENT_WAITING);
+	must(!a->session);
 	memcpy(&asked, body, sizeof(asked));
 	if (!asked_well(a, &asked))
 		return;
@@ -168,6 +170,7 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 	};
 	int rc = a->mode == WIRE_GPU_QUEUE ? keys(a, &answer) : 0;
 
+	must(a->state == GPU_AGENT_STARTING);
 	if (rc == -EAGAIN)
 		return false;
 	if (rc != 0) {
@@ -181,6 +184,7 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 
 void gpu_agent_open_undo(struct gpu_agent *a)
 {
+	must(!a->conn);
 	for (size_t i = 0; i < ARRAY_SIZE(a->region); i++) {
 		fabric_window_close(a->window[i]);
 		fabric_deregister(a->region[i]);

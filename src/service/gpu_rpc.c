@@ -139,6 +139,8 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 	struct gpu_agent_job *job;
 	void *input;
 
+	must(a->state == GPU_AGENT_RUNNING);
+	must(a->mode == WIRE_GPU_RPC);
 	if (request->length != sizeof(asked)) {
 		gpu_agent_fail(a, -EBADMSG, "job %u: a request of %u bytes", request->id, request->length);
 		return 0;
@@ -291,6 +293,7 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 {
 	struct fabric_sge nothing = {0};
 
+	must(a->state == GPU_AGENT_FINISHING);
 	if (a->answered)
 		return true;
 	a->last.done = last_done;
@@ -356,6 +359,8 @@ int gpu_agent_rpc_turn(struct gpu_agent *a)
 {
 	int n;
 
+	must(gpu_agent_is_mine(a));
+	must(a->port);
 	read_inputs(a);
 	gpu_port_kick(a->port);
 	n = take_results(a);

@@ -145,6 +145,7 @@ int gpu_service_thread_progress(struct service_part *part)
 	struct list *pos, *next;
 	int n = 0;
 
+	must(service_part_is_mine(part));
 	if (now >= t->look)
 		gpu_service_thread_look(t, now);
 	list_for_each_safe (pos, next, &t->agents)

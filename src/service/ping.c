@@ -53,6 +53,7 @@ static int record(struct conn *conn, const struct wire_record *ping, const void 
 	const struct wire_request *request = conn_request(conn);
 	struct wire_record *pong;
 
+	must(service_part_is_mine(agent->part));
 	if (ping->op != WIRE_OP_ECHO || ping->length != request->size ||
 	    (request->count && agent->echoes >= request->count))
 		return -EPROTO;

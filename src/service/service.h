@@ -208,16 +208,23 @@ static inline uint64_t service_part_now(const struct service_part *part)
 	return part->thread->now;
 }
 
+/* The calling thread is the worker whose part it is, or the main thread while that does not run. */
+static inline bool service_part_is_mine(const struct service_part *part)
+{
+	return !part->thread->owner || part->thread->owner == thread_self();
+}
+
 /* Something of the part wants turns, or does no more. */
 static inline void service_part_join(struct service_part *part)
 {
+	must(service_part_is_mine(part));
 	part->active++;
 	part->thread->active++;
 }
 
 static inline void service_part_leave(struct service_part *part)
 {
-	must(part->active > 0);
+	must(service_part_is_mine(part) && part->active > 0);
 	part->active--;
 	part->thread->active--;
 }
