@@ -83,6 +83,7 @@ bool fuzz_server_write(int fd, const void *data, size_t len)
 
 void fuzz_server_close(int fd)
 {
+	uint64_t cursor = 0;
 	struct conn_group_stats stats;
 	unsigned turns = 0;
 
@@ -96,7 +97,9 @@ void fuzz_server_close(int fd)
 		conn_group_get_stats(server.group, &stats);
 		FUZZ_CHECK(turns++ < TURNS_MAX);
 	} while (stats.connections || services_sessions(&server.services));
-	store_flush(server.services.store);
+	do {
+		store_flush_some(server.services.store, &cursor);
+	} while (cursor);
 }
 
 static size_t put_frame(uint8_t *out, unsigned op, size_t len)
