@@ -8,7 +8,7 @@
 
 #include "fabric/soft_frame.h"
 #include "fuzz.h"
-#include "service/service.h"
+#include "service/gpu.h"
 
 #define MEMORY (128 * KIB)
 #define QUEUES 2
