@@ -1253,6 +1253,36 @@ START_TEST(test_shutdown)
 }
 END_TEST
 
+/* What opening the services comes to where the gpu service has no program: without it, or not at all where its backend
+ * was asked for by name. */
+START_TEST(test_open)
+{
+	struct kv_settings kv = {.memory = MIB, .value_max = MIB};
+	struct gpu_service_settings no = {.program = (char *)"/nowhere/rdmad-gpu", .sessions = 1};
+	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv, [WIRE_GPU] = &no};
+	uint64_t wanted = 1u << WIRE_KV | 1u << WIRE_GPU;
+	const struct setting_table *table = service_find(WIRE_GPU)->settings;
+	struct service_host host = {.domains = 0};
+	struct service_shared shared;
+	char why[160];
+
+	ck_assert_int_eq(service_shared_open(&shared, &host, wanted, settings), 0);
+	ck_assert(service_is_open(&shared, WIRE_PING) && service_is_open(&shared, WIRE_KV));
+	ck_assert(!service_is_open(&shared, WIRE_GPU));
+	ck_assert_uint_le(service_shared_tick(&shared, 1), 1 + TIME_S);
+	service_shared_close(&shared);
+
+	for (unsigned i = 0; i < table->count; i++)
+		setting_set_default(&table->row[i], &no);
+	ck_assert_uint_eq(no.slots, 16);
+	ck_assert_uint_eq(service_find(WIRE_GPU)->descriptors(&no), 4 * 8);
+	ck_assert_str_eq(table->row[0].path, "gpu.backend");
+	ck_assert(setting_set(&table->row[0], &no, "cuda", why, sizeof(why)));
+	ck_assert_int_eq(service_shared_open(&shared, &host, wanted, settings), -ENODEV);
+	ck_assert_uint_eq(shared.open, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("service_gpu");
@@ -1273,6 +1303,7 @@ int main(void)
 	tcase_add_test(tc, test_terminate_and_stay);
 	tcase_add_test(tc, test_info);
 	tcase_add_loop_test(tc, test_shapes, 0, 5);
+	tcase_add_test(tc, test_open);
 	tcase_add_test(tc, test_queue);
 	tcase_add_test(tc, test_queue_terminate);
 	tcase_add_loop_test(tc, test_bad_job, 0, ARRAY_SIZE(bad_jobs));

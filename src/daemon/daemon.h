@@ -345,7 +345,7 @@ void daemon_drained(struct daemon *daemon); /* look whether there is nothing lef
  * changed settings that only a restart applies, separated by blanks. */
 int daemon_reload(struct daemon *daemon, char *restart, size_t size);
 
-/* The exit status for a negative errno. */
+/* The exit status for a negative errno; 0 for 0. */
 int daemon_exit_status(int error);
 
 #endif

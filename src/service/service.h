@@ -112,7 +112,8 @@ struct service {
 	int (*progress)(struct service_part *part);
 	/* When progress() must be called though nothing comes. */
 	uint64_t (*deadline)(const struct service_part *part);
-	/* Before sleeping, as fabric_arm(); false: do not. disarm() after it, whatever arm() said. */
+	/* Before sleeping, as fabric_arm(); false: do not. disarm() after it, whatever arm() said, unless nothing of the
+	 * part is active any more. */
 	bool (*arm)(struct service_part *part);
 	void (*disarm)(struct service_part *part);
 	/* The thread is about to end, and what it made must not outlive it. May wait. */

@@ -32,12 +32,14 @@ static bool counters_fit(const struct service *service)
 
 static int part_create(struct service_thread *thread, const struct service *service, void *shared)
 {
-	struct service_part *part = calloc(1, MAX(service->part_size, sizeof(*part)));
+	size_t size = (MAX(service->part_size, sizeof(struct service_part)) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+	struct service_part *part = aligned_alloc(CACHE_LINE, size); /* workers count side by side */
 	int rc;
 
 	must(counters_fit(service));
 	if (!part)
 		return -ENOMEM;
+	memset(part, 0, size);
 	part->service = service;
 	part->thread = thread;
 	part->shared = shared;
