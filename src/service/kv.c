@@ -1,13 +1,12 @@
 /*
- * kv.c: the server's half of the key/value service. Small requests are eager: a request and its answer are one
- * record each, large values are in rendezvous.c. The answer is built where it will be sent from; a value is copied once, between
- * the message and the arena.
+ * kv.c: the server's half of the key/value service: who is admitted, the table of operations, and how a request goes
+ * through it. Small requests are eager, a request and its answer are one record each; large values are in
+ * rendezvous.c. The answer is built where it will be sent from.
  */
 #include "service/kv.h"
 
 #include <stdlib.h>
 
-/* Without a registered arena a value has to fit a message. */
 static uint64_t value_max_of(const struct kv_shared *shared, const struct fabric_region *arena)
 {
 	return arena ? shared->value_max : MIN(shared->value_max, WIRE_EAGER_MAX);
@@ -18,8 +17,8 @@ uint64_t kv_agent_value_max(const struct kv_agent *agent)
 	return value_max_of(agent->thread->part.shared, agent->arena);
 }
 
-static enum wire_reason admit(struct service_part *part, const struct conn_group *group,
-			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
+static enum wire_reason kv_admit(struct service_part *part, const struct conn_group *group,
+				 const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	const struct kv_shared *shared = part->shared;
 
@@ -30,7 +29,7 @@ static enum wire_reason admit(struct service_part *part, const struct conn_group
 	return WIRE_REASON_NONE;
 }
 
-static int thread_init(struct service_part *part)
+static int kv_thread_init(struct service_part *part)
 {
 	const struct kv_shared *shared = part->shared;
 
@@ -38,33 +37,120 @@ static int thread_init(struct service_part *part)
 	return 0;
 }
 
-static void *agent_new(struct service_part *part, const struct conn_group *group)
+static void *kv_agent_new(struct service_part *part, const struct conn_group *group)
 {
-	const struct kv_shared *shared = part->shared;
 	struct kv_agent *agent = calloc(1, sizeof(*agent));
 
 	if (!agent)
 		return NULL;
 	agent->thread = container_of(part, struct kv_thread, part);
-	agent->value_max = shared->value_max;
 	list_init(&agent->sets);
 	list_init(&agent->finished);
-	agent->arena = kv_shared_region(shared, group);
+	agent->arena = kv_shared_region(part->shared, group);
 	return agent;
 }
 
-static void established(struct conn *conn)
+/*
+ * The operations.
+ */
+#define NUMBER sizeof(uint64_t)
+#define PUT sizeof(struct wire_put)
+#define REMOTE sizeof(struct wire_remote)
+#define META sizeof(struct wire_meta)
+#define INFO sizeof(struct wire_info)
+#define KEY WIRE_KEY_MAX
+#define BODY(min, max) (min), (max) + 1
+#define ANY (UINT32_MAX - 1) /* as much as a message holds; the handler looks */
+#define AT_NONE 254          /* the operation is on no key */
+#define AT_ALL 255           /* or on all of them */
+#define VARIABLE UINT32_MAX  /* how long the answer is, or when it is given, only the handler knows: it reserves */
+
+static const struct operation {
+	kv_serve_fn *serve;
+	uint32_t body_min; /* the body's length is at least this */
+	uint32_t body_end; /* and below this: where a row is missing, none is taken */
+	uint32_t reply;    /* room to reserve for the answer's body */
+	uint32_t counter;  /* enum kv_count: of requests that were answered */
+	uint8_t key_at;    /* where in the body the key begins */
+	bool key_arg;      /* the argument is its length; else it goes to the body's end */
+} operations[] = {
+	[WIRE_OP_GET] = {kv_serve_get, BODY(1, KEY), VARIABLE, KV_COUNT_GETS, 0, false},
+	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), 0, KV_COUNT_SETS, 0, true},
+	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, KV_COUNT_DELETES, 0, false},
+	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, KV_COUNT_EXISTS, 0, false},
+	[WIRE_OP_GET_INTO] = {kv_serve_get_into, BODY(REMOTE + 1, REMOTE + KEY), 2 * NUMBER, KV_COUNT_GETS, REMOTE,
+			      false},
+	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, KV_COUNT_SETS, REMOTE,
+			      false},
+	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), NUMBER, KV_COUNT_SETS, PUT, true},
+	[WIRE_OP_PUT_FROM] = {kv_serve_put_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, KV_COUNT_SETS,
+			      REMOTE + PUT, false},
+	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, KV_COUNT_STATS, 0, false},
+	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, KV_COUNT_EXPIRES, NUMBER, false},
+	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, BODY(NUMBER + 1, NUMBER + KEY), 0, KV_COUNT_DELETES, NUMBER, false},
+	[WIRE_OP_INCR] = {kv_serve_incr, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, KV_COUNT_INCRS, NUMBER, false},
+	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, KV_COUNT_SCANS, AT_ALL, false},
+	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, KV_COUNT_FLUSHES, AT_ALL, false},
+	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, KV_COUNT_INFOS, AT_NONE, false},
+};
+_Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation has a row");
+
+static inline int carry_out(struct conn *conn, struct kv_agent *agent, const struct operation *op,
+			    const struct wire_record *request, const char *body)
 {
-	(void)conn;
+	struct wire_record *reply;
+
+	if (op->reply == VARIABLE)
+		return op->serve(conn, agent, request, body, NULL);
+	reply = conn_reserve(conn, op->reply, NULL);
+	if (unlikely(!reply))
+		return -EAGAIN;
+	return op->serve(conn, agent, request, body, reply);
 }
 
-void kv_answer(struct conn *conn, struct kv_thread *thread, const struct wire_record *request,
-	       struct wire_record *reply, enum wire_status status, uint32_t length)
+/* Whether a request is on a key that a large SET before it is on. */
+static bool waits_for_set(const struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
+			  const char *body)
 {
-	/* An answer with a body says how to go on, and a condition may fail: those are no errors. */
-	if (unlikely(status != WIRE_OK && status != WIRE_NOT_FOUND && !length && status != WIRE_EXISTS &&
-		     status != WIRE_STALE))
-		thread->part.count[KV_COUNT_ERRORS]++;
+	uint32_t rest = request->length - op->key_at;
+
+	if (op->key_at == AT_NONE || op->key_at == AT_ALL)
+		return op->key_at == AT_ALL;
+	if (op->key_arg)
+		rest = MIN(rest, request->arg);
+	return kv_key_busy(agent, body + op->key_at, rest);
+}
+
+/* Large SETs are under way. */
+static __attribute__((cold, noinline)) int carry_out_beside_sets(struct conn *conn, struct kv_agent *agent,
+								 const struct operation *op,
+								 const struct wire_record *request, const char *body)
+{
+	if (!waits_for_set(agent, op, request, body))
+		return carry_out(conn, agent, op, request, body);
+	conn_wait_writable(conn);
+	return -EAGAIN;
+}
+
+static int kv_agent_record(struct conn *conn, const struct wire_record *request, const void *body)
+{
+	struct kv_agent *agent = conn_context(conn);
+	const struct operation *op;
+
+	must(service_part_is_mine(&agent->thread->part));
+	if (unlikely(request->op >= ARRAY_SIZE(operations)))
+		return -EPROTO;
+	op = &operations[request->op];
+	if (unlikely(request->length < op->body_min || request->length >= op->body_end))
+		return -EPROTO;
+	if (unlikely(!list_empty(&agent->sets)))
+		return carry_out_beside_sets(conn, agent, op, request, body);
+	return carry_out(conn, agent, op, request, body);
+}
+
+static void reply_commit(struct conn *conn, const struct wire_record *request, struct wire_record *reply,
+			 enum wire_status status, uint32_t length)
+{
 	reply->id = request->id;
 	reply->op = request->op;
 	reply->flags = WIRE_REPLY;
@@ -72,159 +158,56 @@ void kv_answer(struct conn *conn, struct kv_thread *thread, const struct wire_re
 	conn_commit(conn, reply, length);
 }
 
-_Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of what it asks for");
-
-/* The value's length is known only when it is found: try what room the message has, and once
- * more with the length where that was too little. */
-static int get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+/* A condition that does not hold is no error, nor is a missing key. */
+static __attribute__((cold)) void count_error(struct kv_agent *agent, enum wire_status status)
 {
-	struct kv_thread *thread = agent->thread;
-	struct store *store = thread->store;
-	uint32_t room = 0, head = request->flags & WIRE_VERSIONED;
-	uint64_t len = 0, version;
-	int found;
-
-	do {
-		struct wire_record *reply = conn_reserve(conn, (uint32_t)len + head, &room);
-
-		if (unlikely(!reply))
-			return -EAGAIN;
-		room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
-		found = store_copy(store, body, request->length, kv_now(thread), (char *)(reply + 1) + head, room, &len,
-				   &version);
-		if (found == 0 || len <= room) {
-			if (unlikely(head) && found)
-				memcpy(reply + 1, &version, sizeof(version));
-			thread->part.count[KV_COUNT_GETS]++;
-			kv_answer(conn, thread, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
-				  found ? (uint32_t)len + head : 0);
-			return 0;
-		}
-		if (len > WIRE_INLINE_MAX)
-			return kv_answer_too_large(conn, agent, request, body, request->length, len);
-	} while (true);
+	if (status != WIRE_EXISTS && status != WIRE_STALE)
+		kv_agent_count(agent, KV_COUNT_ERRORS);
 }
 
-static int set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct wire_record *reply,
+	       enum wire_status status, uint32_t length)
 {
-	struct kv_thread *thread = agent->thread;
-	uint32_t key_len = request->arg;
-	struct wire_record *reply;
-	enum wire_status status;
-	int rc;
+	kv_agent_count(agent, operations[request->op].counter);
+	if (unlikely(status > WIRE_NOT_FOUND))
+		count_error(agent, status);
+	reply_commit(conn, request, reply, status, length);
+}
 
-	if (unlikely(key_len < 1 || key_len > WIRE_KEY_MAX || key_len > request->length))
-		return -EPROTO;
-	reply = conn_reserve(conn, 0, NULL);
-	if (unlikely(!reply))
-		return -EAGAIN;
-	if (unlikely(request->length > WIRE_EAGER_MAX)) {
-		reply->arg = WIRE_EAGER_MAX;
-		kv_answer(conn, thread, request, reply, WIRE_TOO_LARGE, 0);
-		return 0;
-	}
-	rc = store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL, kv_now(thread),
-		       NULL);
-	status = likely(rc == 0) ? WIRE_OK : wire_status_of(rc);
-	thread->part.count[KV_COUNT_SETS]++;
-	kv_answer(conn, thread, request, reply, status, 0);
+int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, int rc, const void *body, uint32_t length)
+{
+	if (rc != 0)
+		length = 0;
+	if (length)
+		memcpy(reply + 1, body, length);
+	kv_answer(conn, agent, request, reply, rc == 0 ? WIRE_OK : wire_status_of(rc), length);
 	return 0;
 }
 
-static int delete_key(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+int kv_answer_too_large(struct conn *conn, const struct wire_record *request, const char *key, uint32_t key_len,
+			uint64_t value_len)
 {
-	struct kv_thread *thread = agent->thread;
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
-	int rc;
+	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(value_len) + key_len, NULL);
 
 	if (!reply)
 		return -EAGAIN;
-	rc = store_delete(thread->store, body, request->length, 0, kv_now(thread));
-	thread->part.count[KV_COUNT_DELETES]++;
-	kv_answer(conn, thread, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
+	memcpy(reply + 1, &value_len, sizeof(value_len));
+	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
+	reply_commit(conn, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len);
 	return 0;
 }
 
-static int exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+static void kv_agent_established(struct conn *conn)
 {
-	struct kv_thread *thread = agent->thread;
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
-	struct store_meta meta;
-	int rc;
-
-	if (!reply)
-		return -EAGAIN;
-	rc = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
-	thread->part.count[KV_COUNT_EXISTS]++;
-	if (rc == 1)
-		reply->arg = (uint32_t)MIN(meta.len, (uint64_t)UINT32_MAX);
-	kv_answer(conn, thread, request, reply, rc == 1 ? WIRE_OK : WIRE_NOT_FOUND, 0);
-	return 0;
+	(void)conn;
 }
 
-#define NUMBER sizeof(uint64_t)
-#define PUT sizeof(struct wire_put)
-#define REMOTE sizeof(struct wire_remote)
-#define KEY_NONE 254 /* the operation is on no key */
-#define KEY_ALL 255  /* or on all of them */
-
-static const struct {
-	int (*handle)(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-	uint32_t body_min, body_max;
-	uint8_t key_at; /* where in the body the key begins */
-	bool key_arg;   /* the argument is its length; else it goes to the body's end */
-} handlers[] = {
-	[WIRE_OP_GET] = {get, 1, WIRE_KEY_MAX, 0, false},
-	[WIRE_OP_SET] = {set, 1, UINT32_MAX, 0, true},
-	[WIRE_OP_DELETE] = {delete_key, 1, WIRE_KEY_MAX, 0, false},
-	[WIRE_OP_EXISTS] = {exists, 1, WIRE_KEY_MAX, 0, false},
-	[WIRE_OP_GET_INTO] = {kv_get_into, REMOTE + 1, REMOTE + WIRE_KEY_MAX, REMOTE, false},
-	[WIRE_OP_SET_FROM] = {kv_set_from, REMOTE + 1, REMOTE + WIRE_KEY_MAX, REMOTE, false},
-	[WIRE_OP_PUT] = {kv_serve_put, PUT + 1, UINT32_MAX, PUT, true},
-	[WIRE_OP_PUT_FROM] = {kv_put_from, REMOTE + PUT + 1, REMOTE + PUT + WIRE_KEY_MAX, REMOTE + PUT, false},
-	[WIRE_OP_STAT] = {kv_serve_stat, 1, WIRE_KEY_MAX, 0, false},
-	[WIRE_OP_EXPIRE] = {kv_serve_expire, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
-	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
-	[WIRE_OP_INCR] = {kv_serve_incr, NUMBER + 1, NUMBER + WIRE_KEY_MAX, NUMBER, false},
-	[WIRE_OP_SCAN] = {kv_serve_scan, NUMBER, NUMBER + WIRE_KEY_MAX, KEY_ALL, false},
-	[WIRE_OP_FLUSH] = {kv_serve_flush, NUMBER, NUMBER, KEY_ALL, false},
-	[WIRE_OP_INFO] = {kv_serve_info, 0, 0, KEY_NONE, false},
-};
-
-/* Whether a request has to wait for a large SET that came before it. */
-static bool key_busy(const struct kv_agent *agent, const struct wire_record *request, const char *body)
-{
-	uint8_t at = handlers[request->op].key_at;
-	uint32_t rest = request->length - at;
-
-	if (at == KEY_NONE || at == KEY_ALL)
-		return at == KEY_ALL;
-	if (handlers[request->op].key_arg)
-		rest = MIN(rest, request->arg);
-	return kv_key_busy(agent, body + at, rest);
-}
-
-static int record(struct conn *conn, const struct wire_record *request, const void *body)
-{
-	struct kv_agent *agent = conn_context(conn);
-
-	if (unlikely(request->op >= ARRAY_SIZE(handlers) || !handlers[request->op].handle))
-		return -EPROTO;
-	if (unlikely(request->length < handlers[request->op].body_min ||
-		     request->length > handlers[request->op].body_max))
-		return -EPROTO;
-	if (unlikely(!list_empty(&agent->sets)) && key_busy(agent, request, body)) {
-		conn_wait_writable(conn);
-		return -EAGAIN;
-	}
-	return handlers[request->op].handle(conn, agent, request, body);
-}
-
-static void closed(struct conn *conn, int error, const char *reason)
+static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct conn_info info;
 
-	if (error) {
+	if (error != 0) {
 		conn_get_info(conn, &info);
 		log_warn("kv", "%s (%s): %s", info.peer, info.transport, reason);
 	}
@@ -232,11 +215,11 @@ static void closed(struct conn *conn, int error, const char *reason)
 	free(conn_context(conn));
 }
 
-static const struct conn_ops ops = {
-	.established = established,
-	.record = record,
+static const struct conn_ops kv_agent_ops = {
+	.established = kv_agent_established,
+	.record = kv_agent_record,
 	.writable = kv_rendezvous_writable,
-	.closed = closed,
+	.closed = kv_agent_closed,
 };
 
 const struct service service_kv = {
@@ -251,10 +234,10 @@ const struct service service_kv = {
 	.memory = kv_shared_memory,
 	.resources = kv_shared_resources,
 	.part_size = sizeof(struct kv_thread),
-	.part_init = thread_init,
+	.part_init = kv_thread_init,
 	.part_clear = kv_thread_clear,
-	.admit = admit,
-	.ops = &ops,
-	.agent_new = agent_new,
+	.admit = kv_admit,
+	.ops = &kv_agent_ops,
+	.agent_new = kv_agent_new,
 	.agent_free = free,
 };

@@ -1,14 +1,17 @@
 /*
- * kv.h: what the files of the key/value service share: kv_store.c, what the process has; kv.c and kv_more.c, small
- * values; rendezvous.c, large ones.
+ * kv.h: what the files of the key/value service share.
+ *
+ *   kv_store.c    what the process has: the store, its arena, settings and counters
+ *   kv.c          admission, the table of operations, and how a request goes through it to its answer
+ *   kv_small.c    operations on one key whose value fits a message
+ *   kv_scan.c     operations on all keys
+ *   rendezvous.c  large values
  */
 #ifndef RDMAD_SERVICE_KV_H
 #define RDMAD_SERVICE_KV_H
 
 #include "service/internal.h"
 #include "store/store.h"
-
-#define KV_TRANSFERS 32 /* on one connection */
 
 /* By the rows of kv_settings. */
 struct kv_settings {
@@ -49,21 +52,33 @@ enum kv_count {
 struct kv_thread {
 	struct service_part part;
 	struct store *store;
-	void *free_transfers; /* kept for the next large value */
+	struct kv_transfer *free_transfers; /* kept for the next large value */
 };
 
 struct kv_agent {
 	struct kv_thread *thread;
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
-	struct list sets;                  /* large SETs whose bytes are on the way */
-	struct list finished;              /* transfers that wait for room to answer */
-	uint64_t value_max;
+	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
+	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
 };
 
 static inline uint64_t kv_now(const struct kv_thread *thread)
 {
 	return service_part_now(&thread->part);
 }
+
+static inline void kv_agent_count(struct kv_agent *agent, enum kv_count counter)
+{
+	agent->thread->part.count[counter]++;
+}
+
+/*
+ * Carries one request out; its body's length was checked. `reply`: an answer's record with the room that the
+ * operation's row asks for, NULL where the row leaves that to the handler. 0: the request was answered, or will be.
+ * -EAGAIN: no room now, it comes again. -EPROTO: the request breaks the protocol.
+ */
+typedef int kv_serve_fn(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+			struct wire_record *reply);
 
 /*
  * kv_store.c: the store and its arena. Main thread, but for the regions.
@@ -85,47 +100,87 @@ const struct fabric_region *kv_shared_region(const struct kv_shared *shared, con
  * kv.c
  */
 
-/* The answer that was reserved is complete. */
-void kv_answer(struct conn *conn, struct kv_thread *thread, const struct wire_record *request,
-	       struct wire_record *reply, enum wire_status status, uint32_t length);
+/* The answer that was reserved is complete: the request counts as what it is, and as an error if it is one. */
+void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct wire_record *reply,
+	       enum wire_status status, uint32_t length);
 
-/* Longest value that this connection takes. */
+/* The same from what the store said; where it went well (0), with a body of `length` bytes. */
+int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, int rc, const void *body, uint32_t length);
+
+/* A value beyond the message: tell its length and the key to ask again with. Only that next request counts. */
+int kv_answer_too_large(struct conn *conn, const struct wire_record *request, const char *key, uint32_t key_len,
+			uint64_t value_len);
+
+/* Longest value that this connection takes: without an arena for large ones it has to fit a message. */
 uint64_t kv_agent_value_max(const struct kv_agent *agent);
 
+/* The number that some bodies begin with. */
+static inline uint64_t kv_number(const char *body)
+{
+	uint64_t number;
+
+	memcpy(&number, body, sizeof(number));
+	return number;
+}
+
 /*
- * kv_more.c: handlers, as in kv.c's table.
+ * kv_small.c
  */
-int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
+kv_serve_fn kv_serve_get, kv_serve_set, kv_serve_put, kv_serve_delete, kv_serve_delete_if, kv_serve_exists,
+	kv_serve_stat, kv_serve_expire, kv_serve_incr;
 
 /* What a put asks for in the store's terms; its condition was checked. */
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
 
-/* A time to live from the wire made absolute; however long it is. */
-uint64_t kv_expires(uint64_t ttl, uint64_t now);
+/* What the store knows of a key in the wire's terms. */
+struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
+
+/*
+ * kv_scan.c
+ */
+kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info;
 
 /*
  * rendezvous.c
  */
+kv_serve_fn kv_serve_get_into, kv_serve_set_from, kv_serve_put_from;
+
+/* The life of a large value's transfer. In reserved and published it never rests: the call that brought it there takes
+ * it further. */
+enum kv_transfer_state {
+	KV_TRANSFER_FREE,     /* kept by the thread; woken by the next large request */
+	KV_TRANSFER_RESERVED, /* holds memory for a SET's value, or pins a GET's */
+	KV_TRANSFER_READING, /* in agent->sets; woken by done(), once: the value came, it never will, or the connection is
+				* buried */
+	KV_TRANSFER_WRITING,   /* of a GET, whose answer was committed behind it; woken by done() likewise */
+	KV_TRANSFER_PUBLISHED, /* the SET was carried out and is to be answered */
+	KV_TRANSFER_WAITING, /* in agent->finished, for room to answer; woken by the connection's writable(), and given up
+				* by closed() */
+	KV_TRANSFER_STATES
+};
+
+struct kv_transfer {
+	struct conn_transfer wire;
+	enum kv_transfer_state state;
+	struct list node; /* in the agent's list of the state */
+	struct kv_transfer *next_free;
+	struct kv_agent *agent;
+	struct store_ref ref;
+	struct wire_record request; /* of a SET: to be answered when the bytes are here */
+	struct wire_put put;        /* zeros: always, for ever */
+	uint64_t key_hash;
+	uint64_t version;
+	enum wire_status status;
+};
+
+/* The only writer of the state, for rendezvous.c alone: moves the transfer to the state's list and logs. It must be a
+ * state that may follow the one it is in. */
+void kv_transfer_set_state(struct kv_transfer *transfer, enum kv_transfer_state state);
 
 /* Whether a SET of this key is under way on the connection: a later request for it has to wait, so that
  * requests for one key are carried out in their order. */
 bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
-
-/* Handlers, as in kv.c's table. */
-int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-int kv_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
-
-/* A value beyond the message: tell its length and the key to ask again with. */
-int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
-			uint32_t key_len, uint64_t value_len);
 
 /* The connection's ops->writable. */
 void kv_rendezvous_writable(struct conn *conn);

@@ -3,46 +3,90 @@
  * final place in the arena, and writes a GET's value from the arena into the caller's landing buffer. So nothing of
  * the store is ever remotely accessible, and no byte is copied by a processor. A value is pinned while the
  * wire touches it.
+ *
+ * SET: free, reserved, reading, published, waiting where no message has room for the answer, free.
+ * GET: free, reserved, writing, free.
  */
 #include "service/kv.h"
 
 #include <stdlib.h>
 
-struct kv_transfer {
-	struct conn_transfer wire;
-	struct list node; /* in agent->sets or agent->finished, or free in the thread */
-	struct kv_agent *agent;
-	struct store_ref ref;
-	struct wire_record request; /* of a SET: to be answered when the bytes are here */
-	struct wire_put put;        /* zeros: always, for ever */
-	uint64_t key_hash;
-	uint64_t version;
-	enum wire_status status;
+#define AFTER(state) (1u << KV_TRANSFER_##state)
+
+static const struct {
+	const char *name;
+	unsigned after; /* the states that it may follow */
+} states[KV_TRANSFER_STATES] = {
+	[KV_TRANSFER_FREE] = {"free",
+			      AFTER(RESERVED) | AFTER(READING) | AFTER(WRITING) | AFTER(PUBLISHED) | AFTER(WAITING)},
+	[KV_TRANSFER_RESERVED] = {"reserved", AFTER(FREE)},
+	[KV_TRANSFER_READING] = {"reading", AFTER(RESERVED)},
+	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED)},
+	[KV_TRANSFER_PUBLISHED] = {"published", AFTER(READING)},
+	[KV_TRANSFER_WAITING] = {"waiting", AFTER(PUBLISHED)},
 };
 
-/* Transfers are kept by the thread for the next request. */
-static struct kv_transfer *transfer_take(struct kv_agent *agent)
+/* NULL: in none. */
+static struct list *list_of(struct kv_agent *agent, enum kv_transfer_state state)
 {
-	struct kv_thread *w = agent->thread;
-	struct kv_transfer *t = w->free_transfers;
+	return state == KV_TRANSFER_READING ? &agent->sets : state == KV_TRANSFER_WAITING ? &agent->finished : NULL;
+}
+
+static bool list_holds(const struct list *list, const struct list *node)
+{
+	for (const struct list *at = list->next; at != list; at = at->next)
+		if (at == node)
+			return true;
+	return false;
+}
+
+static bool in_its_list(const struct kv_transfer *t)
+{
+	const struct list *list = list_of(t->agent, t->state);
+
+	return list ? list_holds(list, &t->node) : !list_linked(&t->node);
+}
+
+void kv_transfer_set_state(struct kv_transfer *t, enum kv_transfer_state state)
+{
+	struct list *from = list_of(t->agent, t->state), *to = list_of(t->agent, state);
+
+	must(states[state].after & 1u << t->state);
+	must(in_its_list(t));
+	log_debug("kv", "transfer of %llu bytes: %s to %s", (unsigned long long)t->ref.len, states[t->state].name,
+		  states[state].name);
+	if (from)
+		list_del(&t->node);
+	t->state = state;
+	if (to)
+		list_add_tail(to, &t->node);
+}
+
+/* Transfers are kept by the thread for the next request. What `ref` holds goes with the transfer once it is posted. */
+static struct kv_transfer *transfer_take(struct kv_agent *agent, const struct store_ref *ref)
+{
+	struct kv_thread *thread = agent->thread;
+	struct kv_transfer *t = thread->free_transfers;
 
 	if (t)
-		w->free_transfers = *(struct kv_transfer **)t;
+		thread->free_transfers = t->next_free;
 	else
 		t = malloc(sizeof(*t));
 	if (!t)
 		return NULL;
-	*t = (struct kv_transfer){.agent = agent};
+	*t = (struct kv_transfer){.agent = agent, .ref = *ref};
 	list_init(&t->node);
+	kv_transfer_set_state(t, KV_TRANSFER_RESERVED);
 	return t;
 }
 
 static void transfer_give(struct kv_transfer *t)
 {
-	struct kv_thread *w = t->agent->thread;
+	struct kv_thread *thread = t->agent->thread;
 
-	*(struct kv_transfer **)t = w->free_transfers;
-	w->free_transfers = t;
+	kv_transfer_set_state(t, KV_TRANSFER_FREE);
+	t->next_free = thread->free_transfers;
+	thread->free_transfers = t;
 }
 
 void kv_thread_clear(struct service_part *part)
@@ -52,7 +96,7 @@ void kv_thread_clear(struct service_part *part)
 	while (thread->free_transfers) {
 		struct kv_transfer *t = thread->free_transfers;
 
-		thread->free_transfers = *(struct kv_transfer **)t;
+		thread->free_transfers = t->next_free;
 		free(t);
 	}
 }
@@ -70,24 +114,16 @@ bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
 	return false;
 }
 
-int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
-			uint32_t key_len, uint64_t value_len)
-{
-	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(value_len) + key_len, NULL);
-
-	if (!reply)
-		return -EAGAIN;
-	memcpy(reply + 1, &value_len, sizeof(value_len));
-	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
-	kv_answer(conn, agent->thread, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len);
-	return 0;
-}
+/*
+ * Reading: a write into the caller's memory.
+ */
 
 /* The value is in the caller's memory, or never will be: it may go. */
-static void get_done(struct conn_transfer *wire, enum fabric_status status)
+static void kv_get_done(struct conn_transfer *wire, enum fabric_status status)
 {
 	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
 
+	must(t->state == KV_TRANSFER_WRITING);
 	(void)status; /* a failed write ends the connection, and the answer behind it never arrives */
 	store_unpin(t->agent->thread->store, &t->ref);
 	transfer_give(t);
@@ -97,7 +133,7 @@ static void get_done(struct conn_transfer *wire, enum fabric_status status)
 static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		       struct wire_record *reply, const struct wire_remote *to, struct store_ref *ref)
 {
-	struct kv_transfer *t = transfer_take(agent);
+	struct kv_transfer *t = transfer_take(agent, ref);
 	uint32_t head = request->flags & WIRE_VERSIONED;
 	uint64_t len = ref->len;
 	struct fabric_sge from = {ref->addr, len, agent->arena};
@@ -105,18 +141,17 @@ static int write_value(struct conn *conn, struct kv_agent *agent, const struct w
 
 	if (!t)
 		return -ENOMEM;
-	t->wire.done = get_done;
-	t->ref = *ref;
+	t->wire.done = kv_get_done;
 	rc = conn_write(conn, &t->wire, &from, to->addr, to->rkey);
 	if (rc != 0) {
 		transfer_give(t);
 		return rc;
 	}
-	agent->thread->part.count[KV_COUNT_GETS]++;
-	agent->thread->part.count[KV_COUNT_WRITES]++;
+	kv_transfer_set_state(t, KV_TRANSFER_WRITING);
+	kv_agent_count(agent, KV_COUNT_WRITES);
 	memcpy(reply + 1, &len, sizeof(len));
 	memcpy((char *)(reply + 1) + sizeof(len), &ref->version, head);
-	kv_answer(conn, agent->thread, request, reply, WIRE_OK, (uint32_t)sizeof(len) + head);
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)sizeof(len) + head);
 	reply->flags |= WIRE_WRITTEN;
 	return 0;
 }
@@ -132,8 +167,7 @@ static int inline_value(struct conn *conn, struct kv_agent *agent, const struct 
 		return -EAGAIN;
 	memcpy(reply + 1, &ref->version, head);
 	memcpy((char *)(reply + 1) + head, ref->addr, ref->len);
-	agent->thread->part.count[KV_COUNT_GETS]++;
-	kv_answer(conn, agent->thread, request, reply, WIRE_OK, (uint32_t)ref->len + head);
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)ref->len + head);
 	return 0;
 }
 
@@ -143,12 +177,12 @@ static bool remote_valid(const struct wire_remote *remote)
 	return remote->length && remote->addr + remote->length >= remote->addr;
 }
 
-int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      struct wire_record *reply)
 {
 	struct store *store = agent->thread->store;
 	const char *key = body + sizeof(struct wire_remote);
 	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
-	struct wire_record *reply;
 	struct wire_remote to;
 	struct store_ref ref;
 	int rc;
@@ -156,18 +190,14 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	memcpy(&to, body, sizeof(to));
 	if (!remote_valid(&to))
 		return -EPROTO;
-	reply = conn_reserve(conn, 2 * (uint32_t)sizeof(uint64_t), NULL); /* length, version */
-	if (!reply)
-		return -EAGAIN;
 	if (store_get(store, key, key_len, kv_now(agent->thread), &ref) == 0) {
-		agent->thread->part.count[KV_COUNT_GETS]++;
-		kv_answer(conn, agent->thread, request, reply, WIRE_NOT_FOUND, 0);
+		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0);
 		return 0;
 	}
 	if (ref.len <= WIRE_INLINE_MAX) {
 		rc = inline_value(conn, agent, request, &ref);
 	} else if (ref.len > to.length || !agent->arena) {
-		rc = kv_answer_too_large(conn, agent, request, key, key_len, ref.len);
+		rc = kv_answer_too_large(conn, request, key, key_len, ref.len);
 	} else {
 		rc = write_value(conn, agent, request, reply, &to, &ref);
 		if (rc == 0)
@@ -177,7 +207,11 @@ int kv_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	return rc;
 }
 
-/* Answer a SET whose bytes came; false when there is no room. */
+/*
+ * Writing: a read of the caller's memory.
+ */
+
+/* Answer a SET that was carried out; false when there is no room. */
 static bool set_answer(struct conn *conn, struct kv_transfer *t)
 {
 	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
@@ -187,12 +221,12 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
-	kv_answer(conn, t->agent->thread, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0);
+	kv_answer(conn, t->agent, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0);
 	return true;
 }
 
 /* The value is in its place, unless the connection failed: then the old one stays. */
-static void set_done(struct conn_transfer *wire, enum fabric_status status)
+static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)
 {
 	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
 	struct kv_thread *thread = t->agent->thread;
@@ -200,7 +234,7 @@ static void set_done(struct conn_transfer *wire, enum fabric_status status)
 	struct store_put put;
 	int rc;
 
-	list_del(&t->node);
+	must(t->state == KV_TRANSFER_READING);
 	if (status != FABRIC_OK) {
 		store_abandon(store, &t->ref);
 		transfer_give(t);
@@ -209,11 +243,11 @@ static void set_done(struct conn_transfer *wire, enum fabric_status status)
 	put = kv_store_put(&t->put, kv_now(thread));
 	rc = store_publish(store, &t->ref, &put, kv_now(thread), &t->version);
 	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
-	thread->part.count[KV_COUNT_SETS]++;
+	kv_transfer_set_state(t, KV_TRANSFER_PUBLISHED);
 	if (list_empty(&t->agent->finished) && set_answer(wire->conn, t))
 		transfer_give(t);
 	else
-		list_add_tail(&t->agent->finished, &t->node);
+		kv_transfer_set_state(t, KV_TRANSFER_WAITING);
 }
 
 /* A request of a large SET, taken apart. */
@@ -227,14 +261,13 @@ struct large_set {
 static int read_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		      const struct large_set *set, struct store_ref *ref)
 {
-	struct kv_transfer *t = transfer_take(agent);
+	struct kv_transfer *t = transfer_take(agent, ref);
 	struct fabric_sge to = {ref->addr, ref->len, agent->arena};
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
-	t->wire.done = set_done;
-	t->ref = *ref;
+	t->wire.done = kv_set_done;
 	t->request = *request;
 	t->put = set->put;
 	t->key_hash = hash_bytes(set->key, set->key_len);
@@ -243,8 +276,8 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 		transfer_give(t);
 		return rc;
 	}
-	agent->thread->part.count[KV_COUNT_READS]++;
-	list_add_tail(&agent->sets, &t->node);
+	kv_transfer_set_state(t, KV_TRANSFER_READING);
+	kv_agent_count(agent, KV_COUNT_READS);
 	return 0;
 }
 
@@ -257,9 +290,8 @@ static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wi
 	if (!reply)
 		return -EAGAIN;
 	if (status == WIRE_TOO_LARGE)
-		reply->arg = (uint32_t)MIN(agent->value_max, (uint64_t)UINT32_MAX);
-	agent->thread->part.count[KV_COUNT_SETS]++;
-	kv_answer(conn, agent->thread, request, reply, status, 0);
+		reply->arg = (uint32_t)MIN(kv_agent_value_max(agent), (uint64_t)UINT32_MAX);
+	kv_answer(conn, agent, request, reply, status, 0);
 	return 0;
 }
 
@@ -290,7 +322,7 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 		return -EPROTO;
 	if (!agent->arena)
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
-	if (set->from.length > agent->value_max)
+	if (set->from.length > kv_agent_value_max(agent))
 		return refuse_set(conn, agent, request, WIRE_TOO_LARGE);
 	rc = condition_check(store, set, kv_now(agent->thread));
 	if (rc != 0)
@@ -308,7 +340,8 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	return rc;
 }
 
-int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+int kv_serve_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      struct wire_record *reply)
 {
 	struct large_set set = {
 		.key = body + sizeof(set.from),
@@ -319,7 +352,8 @@ int kv_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	return set_begin(conn, agent, request, &set);
 }
 
-int kv_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+int kv_serve_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      struct wire_record *reply)
 {
 	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_put);
 	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};
@@ -338,17 +372,13 @@ void kv_rendezvous_writable(struct conn *conn)
 
 		if (!set_answer(conn, t))
 			return;
-		list_del(&t->node);
 		transfer_give(t);
 	}
 }
 
 void kv_rendezvous_close(struct kv_agent *agent)
 {
-	while (!list_empty(&agent->finished)) {
-		struct kv_transfer *t = list_first(&agent->finished, struct kv_transfer, node);
-
-		list_del(&t->node);
-		transfer_give(t);
-	}
+	must(list_empty(&agent->sets)); /* done() came for each */
+	while (!list_empty(&agent->finished))
+		transfer_give(list_first(&agent->finished, struct kv_transfer, node));
 }

@@ -198,10 +198,11 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
 }
 
 /*
- * Requests of the services: the body, then the meaning of `arg`.
+ * Requests of the services: the body, then the meaning of `arg`. Each service has a range of numbers up to its END.
  */
 enum wire_op {
-	WIRE_OP_ECHO = 1,    /* ping: any bytes; the reply has the same */
+	WIRE_OP_ECHO = 1, /* ping: any bytes; the reply has the same */
+	WIRE_OP_PING_END,
 	WIRE_OP_GET = 16,    /* kv: key. Reply: value */
 	WIRE_OP_SET = 17,    /* kv: key, value; arg: length of the key */
 	WIRE_OP_DELETE = 18, /* kv: key */
@@ -222,7 +223,8 @@ enum wire_op {
 	WIRE_OP_SCAN = 28,
 	/* kv: cursor, 8 bytes (0: the start). Reply: cursor (0: the end), keys deleted, 8 bytes each. */
 	WIRE_OP_FLUSH = 29,
-	WIRE_OP_INFO = 30,     /* kv: nothing. Reply: struct wire_info, perhaps longer */
+	WIRE_OP_INFO = 30, /* kv: nothing. Reply: struct wire_info, perhaps longer */
+	WIRE_OP_KV_END,
 	WIRE_OP_GPU_INFO = 48, /* gpu: nothing. Reply: struct wire_gpu_info, perhaps longer */
 	/* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring. */
 	WIRE_OP_GPU_OPEN = 49,
@@ -233,6 +235,7 @@ enum wire_op {
 	WIRE_OP_GPU_JOB = 50,
 	/* gpu, from the server: the session is over. The status is the kind of the cause, the body a text. */
 	WIRE_OP_GPU_ENDED = 51,
+	WIRE_OP_GPU_END,
 };
 
 enum wire_status {
