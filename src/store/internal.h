@@ -25,7 +25,7 @@
  * in the arena, in granules (16 bytes; more in an arena beyond 64 GiB).
  *
  * refs counts the index and the pins. A reservation has ITEM_RESERVED beside its one reference, and
- * a free extent has 0, so that whoever clears a window can tell the three apart without a lock.
+ * a free extent has 0, so that a thread that clears a window tells the three apart without a lock.
  */
 #define ITEM_RESERVED 0x80000000u
 #define LINK_TAGGED 0xfffffe00u /* links from here on are not items: see wheel.c */
