@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -70,25 +71,55 @@ END_TEST
 START_TEST(test_address_forms)
 {
 	static const struct {
-		const char *text, *canonical;
-	} good[] = {{"localhost", "localhost:7471"}, {"10.0.0.1:80", "10.0.0.1:80"},
-		    {"rdma://h", "rdma://h:7471"},   {"tcp://[::1]:5", "tcp://[::1]:5"},
-		    {"::1", "[::1]:7471"},           {"unix:///run/x.sock", "unix:///run/x.sock"}};
-	static const char *const bad[] = {"",     ":1",     "h:",     "h:99999", "ftp://h", "unix://x",
-					  "[::1", "[::1]5", "a[::1]", "a]",      "a/b:1"};
+		const char *text, *scheme, *host;
+		unsigned port;
+		bool path, port_given;
+	} good[] = {{"localhost", "", "localhost", 7471, false, false},
+		    {"10.0.0.1:80", "", "10.0.0.1", 80, false, true},
+		    {"rdma://h", "rdma", "h", 7471, false, false},
+		    {"tcp://[::1]:5", "tcp", "::1", 5, false, true},
+		    {"[::1]", "", "::1", 7471, false, false},
+		    {"::1", "", "::1", 7471, false, false},
+		    {"unix:///run/x.sock", "unix", "/run/x.sock", 0, true, false},
+		    {"any://name", "any", "name", 7471, false, false}};
+	static const char *const bad[] = {
+		"",     ":1",     "h:",     "h:99999", "://h",  "/x",      "tcp://",
+		"[::1", "[::1]5", "a[::1]", "a]",      "a/b:1", "a/b://x", "sixteen-letters-://h"};
 	struct address a;
-	char buf[300];
 
 	log_set_handler(log_keep);
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		ck_assert_int_eq(address_parse(good[i].text, &a), 0);
-		ck_assert_str_eq(address_format(&a, buf, sizeof(buf)), good[i].canonical);
+		ck_assert_str_eq(a.scheme, good[i].scheme);
+		ck_assert_str_eq(a.host, good[i].host);
+		ck_assert_uint_eq(a.port, good[i].port);
+		ck_assert_msg(a.path == good[i].path && a.port_given == good[i].port_given, "%s", good[i].text);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		log_clear_last();
-		ck_assert_int_eq(address_parse(bad[i], &a), -EINVAL);
+		ck_assert_msg(address_parse(bad[i], &a) == -EINVAL, "%s", bad[i]);
 		ck_assert_ptr_nonnull(strstr(log_last(), "is not an address"));
 	}
+}
+END_TEST
+
+/* A file that is no socket, one that answers, and one whose program is gone. */
+START_TEST(test_address_stale)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	struct sockaddr *sa = (struct sockaddr *)&un;
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/check-base-%d", (int)getpid());
+	ck_assert(!address_is_stale(sa, sizeof(un)));
+	ck_assert_int_eq(bind(fd, sa, sizeof(un)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	ck_assert(!address_is_stale(sa, sizeof(un)));
+	close(fd);
+	ck_assert(address_is_stale(sa, sizeof(un)));
+	unlink(un.sun_path);
+	snprintf(un.sun_path, sizeof(un.sun_path), "/dev/null");
+	ck_assert(!address_is_stale(sa, sizeof(un)));
 }
 END_TEST
 
@@ -253,6 +284,7 @@ int main(void)
 	tcase_add_test(tc, test_time_forms);
 	tcase_add_test(tc, test_number_range);
 	tcase_add_test(tc, test_address_forms);
+	tcase_add_test(tc, test_address_stale);
 	tcase_add_test(tc, test_address_resolves);
 	tcase_add_test(tc, test_address_loopback);
 	tcase_add_test(tc, test_histogram_percentiles);

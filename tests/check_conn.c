@@ -16,6 +16,7 @@ struct peer {
 	struct conn *conn;
 	unsigned established, writables, closed;
 	int error;
+	enum wire_reason refusal;
 	char reason[200];
 	uint32_t sent, got; /* ids */
 	unsigned immediates;
@@ -112,6 +113,7 @@ static void on_closed(struct conn *conn, int error, const char *reason)
 	ck_assert_uint_eq(p->closed++, 0);
 	ck_assert_ptr_nonnull(reason);
 	p->error = error;
+	p->refusal = conn_refusal(conn);
 	snprintf(p->reason, sizeof(p->reason), "%s", reason);
 	p->conn = NULL;
 }
@@ -278,15 +280,17 @@ START_TEST(test_refusals)
 		int error;
 		const char *says;
 	} cases[] = {
-		{WIRE_REASON_BAD_REQUEST, 0, -ECONNREFUSED, "did not understand"},
+		{WIRE_REASON_BAD_REQUEST, 0, -EPROTO, "did not understand"},
 		{WIRE_REASON_VERSION, 1, -EPROTONOSUPPORT, "protocol version"},
-		{WIRE_REASON_SERVICE, WIRE_KV, -ECONNREFUSED, "service kv"},
-		{WIRE_REASON_CONNECTIONS, 100, -ECONNREFUSED, "100"},
-		{WIRE_REASON_MESSAGE_SIZE, 4608, -ECONNREFUSED, "4608"},
-		{WIRE_REASON_CREDITS, 2, -ECONNREFUSED, "credits"},
-		{WIRE_REASON_KEY, 0, -ECONNREFUSED, "key"},
-		{WIRE_REASON_DRAINING, 0, -ECONNREFUSED, "shutting down"},
-		{WIRE_REASON_RESOURCES, 0, -ECONNREFUSED, "out of memory"},
+		{WIRE_REASON_SERVICE, WIRE_KV, -EOPNOTSUPP, "service kv"},
+		{WIRE_REASON_CONNECTIONS, 100, -EUSERS, "100"},
+		{WIRE_REASON_MESSAGE_SIZE, 4608, -EMSGSIZE, "4608"},
+		{WIRE_REASON_CREDITS, 2, -EINVAL, "credits"},
+		{WIRE_REASON_KEY, 0, -EACCES, "key"},
+		{WIRE_REASON_DRAINING, 0, -ESHUTDOWN, "shutting down"},
+		{WIRE_REASON_RESOURCES, 0, -ENOBUFS, "out of memory"},
+		{WIRE_REASON_SESSIONS, 8, -EAGAIN, "all the gpu sessions it allows, 8"},
+		{WIRE_REASONS + 5, 0, -ECONNREFUSED, "unknown to this program"},
 	};
 	struct wire_request request = kv_request();
 
@@ -297,6 +301,7 @@ START_TEST(test_refusals)
 	PAIR_UNTIL(&pair, client.closed);
 	ck_assert_uint_eq(client.established, 0);
 	ck_assert_int_eq(client.error, cases[_i].error);
+	ck_assert_uint_eq(client.refusal, MIN(cases[_i].reason, WIRE_REASONS));
 	ck_assert_msg(strstr(client.reason, cases[_i].says) && !strncmp(client.reason, "refused: ", 9), "%s",
 		      client.reason);
 	ck_assert_uint_eq(stats_of(&pair.client).connections, 0);
@@ -313,7 +318,8 @@ START_TEST(test_too_many_connections)
 	begin_with(false, &s, &c);
 	connect_as(&request);
 	PAIR_UNTIL(&pair, client.closed);
-	ck_assert_int_eq(client.error, -ECONNREFUSED);
+	ck_assert_int_eq(client.error, -EUSERS);
+	ck_assert_uint_eq(client.refusal, WIRE_REASON_CONNECTIONS);
 	ck_assert_ptr_nonnull(strstr(client.reason, "all the connections it allows, 0"));
 	ck_assert_uint_eq(stats_of(&pair.server).refused, 1);
 	end();
@@ -330,7 +336,7 @@ START_TEST(test_message_size_beyond_the_server)
 	begin_with(false, &s, &c);
 	connect_as(&request);
 	PAIR_UNTIL(&pair, client.closed);
-	ck_assert_int_eq(client.error, -ECONNREFUSED);
+	ck_assert_int_eq(client.error, -EMSGSIZE);
 	ck_assert_ptr_nonnull(strstr(client.reason, "65536 bytes"));
 	end();
 }
@@ -1366,6 +1372,7 @@ START_TEST(test_refused_by_a_stranger)
 	connect_as(&request);
 	PAIR_UNTIL(&pair, client.closed);
 	ck_assert_int_eq(client.error, -ECONNREFUSED);
+	ck_assert_uint_eq(client.refusal, WIRE_REASONS);
 	ck_assert_str_eq(client.reason, "refused by a program that is not rdmad");
 	end();
 }
@@ -1434,7 +1441,7 @@ static Suite *suite_of_conn(void)
 	TCase *tc = case_of(suite, "handshake");
 
 	add_loop(tc, test_granted, 2);
-	add_loop(tc, test_refusals, 9);
+	add_loop(tc, test_refusals, 11);
 	tcase_add_test(tc, test_too_many_connections);
 	tcase_add_test(tc, test_message_size_beyond_the_server);
 	add_loop(tc, test_nobody_listens, 2);

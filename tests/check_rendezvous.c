@@ -138,7 +138,7 @@ static void server_take(struct fabric_event *event)
 	struct wire_request wire;
 
 	if (wire_request_decode(&wire, event->data, event->data_len) != WIRE_REASON_NONE)
-		service_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
+		conn_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
 	else if (instead)
 		conn_accept(server.group, event->request, &wire,
 			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, NULL, instead, NULL,

@@ -164,8 +164,8 @@ START_TEST(names_of_the_peer)
 	ck_assert_int_eq(fabric_accept(p.s, NULL, 0), 0);
 	event_expect(&p, &p.client, p.c, FABRIC_ESTABLISHED);
 	event_expect(&p, &p.server, p.s, FABRIC_ESTABLISHED);
-	ck_assert_str_eq(fabric_endpoint_transport(p.c), target.transport);
-	ck_assert_str_eq(fabric_endpoint_transport(p.s), target.transport);
+	ck_assert_str_eq(fabric_endpoint_transport(p.c)->name, target.transport);
+	ck_assert_str_eq(fabric_endpoint_transport(p.s)->name, target.transport);
 	ck_assert_ptr_eq(fabric_endpoint_peer(p.c, text, sizeof(text)), text);
 	ck_assert_uint_gt(strnlen(text, sizeof(text)), 0);
 	if (p.sa.ss_family == AF_INET) {

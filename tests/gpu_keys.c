@@ -362,7 +362,7 @@ static void open_group(const char *text, struct fabric **fabric, struct fabric_d
 	struct address address;
 
 	if (address_parse(text, &address) != 0 || address_resolve(&address, &server, &server_len) != 0 ||
-	    fabric_open(address.transport == ADDRESS_RDMA ? "verbs" : "soft", NULL, fabric) != 0 ||
+	    fabric_open(strcmp(address.scheme, "rdma") == 0 ? "verbs" : "soft", NULL, fabric) != 0 ||
 	    fabric_domain_create(*fabric, domain) != 0 || conn_group_create(*domain, &attr, &group) != 0 ||
 	    fabric_register(*domain, memory, sizeof(memory), FABRIC_LOCAL_WRITE, &region) != 0)
 		die("there is no way to %s", text);

@@ -72,7 +72,7 @@ void services_take(struct services *services, struct conn_group *group, struct f
 	if (reason == WIRE_REASON_NONE && !service)
 		reason = WIRE_REASON_SERVICE;
 	if (reason != WIRE_REASON_NONE)
-		service_refuse(request, reason, wire->service);
+		conn_refuse(request, reason, wire->service);
 	else
 		service_accept(service, &services->thread, group, request, wire);
 }

@@ -5,35 +5,24 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-static const struct {
-	const char *prefix;
-	enum address_transport transport;
-} schemes[] = {
-	{"rdma://", ADDRESS_RDMA},
-	{"tcp://", ADDRESS_TCP},
-	{"unix://", ADDRESS_UNIX},
-};
 
 static int bad_address(const char *text, const char *why)
 {
 	log_error("address",
-		  "\"%.200s\" is not an address: %s; write host[:port], rdma://host[:port], "
-		  "tcp://host[:port] or unix:///path",
-		  text, why);
+		  "\"%.200s\" is not an address: %s; write host[:port], SCHEME://host[:port] or SCHEME:///path", text,
+		  why);
 	return -EINVAL;
 }
 
-static int parse_unix(const char *text, const char *path, struct address *out)
+static int parse_path(const char *text, const char *path, struct address *out)
 {
-	if (path[0] != '/')
-		return bad_address(text, "the path of a UNIX socket begins with /");
 	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return bad_address(text, "the path of a UNIX socket has at most 107 bytes");
 	snprintf(out->host, sizeof(out->host), "%s", path);
-	out->port = 0;
+	out->path = true;
 	return 0;
 }
 
@@ -69,6 +58,7 @@ static int parse_host_port(const char *text, const char *rest, struct address *o
 	if (port && units_parse_number(port, 0, 65535, &number) != 0)
 		return bad_address(text, "the port is not a number from 0 to 65535");
 	out->port = port ? (uint16_t)number : ADDRESS_PORT;
+	out->port_given = port;
 	memcpy(out->host, host, (size_t)(end - host));
 	out->host[end - host] = '\0';
 	return 0;
@@ -76,39 +66,18 @@ static int parse_host_port(const char *text, const char *rest, struct address *o
 
 int address_parse(const char *text, struct address *out)
 {
-	struct address parsed = {.transport = ADDRESS_ANY};
-	const char *rest = text;
+	struct address parsed = {.path = false};
+	const char *end = strstr(text, "://"), *rest = end ? end + 3 : text;
+	size_t n = end ? (size_t)(end - text) : 0;
 	int rc;
 
-	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
-		size_t n = strlen(schemes[i].prefix);
-
-		if (strncmp(text, schemes[i].prefix, n) == 0) {
-			parsed.transport = schemes[i].transport;
-			rest = text + n;
-		}
-	}
-	if (rest == text && strstr(text, "://"))
+	if (end && (n == 0 || n >= sizeof(parsed.scheme)))
 		return bad_address(text, "there is no such scheme");
-	rc = parsed.transport == ADDRESS_UNIX ? parse_unix(text, rest, &parsed) : parse_host_port(text, rest, &parsed);
+	memcpy(parsed.scheme, text, n);
+	rc = n && *rest == '/' ? parse_path(text, rest, &parsed) : parse_host_port(text, rest, &parsed);
 	if (rc == 0)
 		*out = parsed;
 	return rc;
-}
-
-char *address_format(const struct address *address, char *buf, size_t size)
-{
-	const char *prefix = "";
-	bool v6 = strchr(address->host, ':');
-
-	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
-		if (schemes[i].transport == address->transport)
-			prefix = schemes[i].prefix;
-	if (address->transport == ADDRESS_UNIX)
-		snprintf(buf, size, "%s%s", prefix, address->host);
-	else
-		snprintf(buf, size, "%s%s%s%s:%u", prefix, v6 ? "[" : "", address->host, v6 ? "]" : "", address->port);
-	return buf;
 }
 
 int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len)
@@ -118,7 +87,7 @@ int address_resolve(const struct address *address, struct sockaddr_storage *out,
 	int rc;
 
 	memset(out, 0, sizeof(*out));
-	if (address->transport == ADDRESS_UNIX) {
+	if (address->path) {
 		struct sockaddr_un *sun = (struct sockaddr_un *)out;
 
 		sun->sun_family = AF_UNIX;
@@ -159,6 +128,23 @@ char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)
 		snprintf(buf, size, "family %d", sa->sa_family);
 	}
 	return buf;
+}
+
+bool address_is_stale(const struct sockaddr *sa, socklen_t len)
+{
+	const char *path = ((const struct sockaddr_un *)sa)->sun_path;
+	struct stat st;
+	bool stale;
+	int fd;
+
+	if (sa->sa_family != AF_UNIX || !*path || lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode))
+		return false;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	stale = connect(fd, sa, len) != 0 && errno == ECONNREFUSED;
+	close(fd);
+	return stale;
 }
 
 bool address_is_loopback(const struct sockaddr *sa)

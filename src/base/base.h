@@ -133,28 +133,29 @@ char *units_format_time(uint64_t ns, char buf[static 32]);
 char *units_human_size(double bytes, char buf[static 32]);
 
 /*
- * address.c: where to listen or connect, as text and as a socket address.
+ * address.c: where to listen or connect, as text and as a socket address. Which schemes there are, the rooms above
+ * know: here a scheme is a word.
  */
-enum address_transport { ADDRESS_ANY, ADDRESS_RDMA, ADDRESS_TCP, ADDRESS_UNIX };
-
 #define ADDRESS_PORT 7471
 
 struct address {
-	enum address_transport transport; /* ADDRESS_ANY: RDMA where both ends have it, else soft */
-	uint16_t port;                    /* host order; 0: chosen by the system */
-	char host[256];                   /* name or number, or the path of a UNIX socket */
+	char scheme[16]; /* "" where the text names none */
+	bool path;       /* host is a path */
+	bool port_given; /* else it is the default, ADDRESS_PORT; 0 for a path */
+	uint16_t port;   /* host order; 0: chosen by the system */
+	char host[256];  /* name or number, or the path of a UNIX socket */
 };
 
-/* "host", "host:port", "[v6]:port", "rdma://host[:port]", "tcp://...", "unix:///path".
+/* "host", "host:port", "[v6]:port", and these or a path after a scheme: "tcp://host:port", "unix:///path".
  * Logs what is wrong and answers -EINVAL. */
 int address_parse(const char *text, struct address *out);
 
-/* Back to text, in the form that address_parse() reads. Returns buf. */
-char *address_format(const struct address *address, char *buf, size_t size);
-
-/* First socket address of host (blocking name lookup), or sockaddr_un for ADDRESS_UNIX.
+/* First socket address of host (blocking name lookup), or sockaddr_un for a path.
  * -EHOSTUNREACH when the name has none; logged. */
 int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
+
+/* A UNIX socket in the file system that nobody answers on: a program that died left it behind. */
+bool address_is_stale(const struct sockaddr *sa, socklen_t len);
 
 /* 127.0.0.0/8 or ::1. */
 bool address_is_loopback(const struct sockaddr *sa);

@@ -103,17 +103,6 @@ bool setting_check_path(const char *text, char *why, size_t size)
 	return false;
 }
 
-bool setting_check_address(const char *text, char *why, size_t size)
-{
-	struct address address;
-
-	log_clear_last();
-	if (address_parse(text, &address) == 0)
-		return true;
-	snprintf(why, size, "%s", log_last());
-	return false;
-}
-
 static bool set_string(const struct target *t, const char *text)
 {
 	char **at = field(t->setting, t->values), *copy;

@@ -68,8 +68,7 @@ void setting_swap(const struct setting *s, void *a, void *b);
 /* Name of choice i, "" where it cannot be chosen, NULL behind the last. */
 const char *setting_choice(const struct setting *s, unsigned i);
 
-/* For `check`: a path from / that also fits a UNIX socket; what address_parse() takes. */
+/* For `check`: a path from / that also fits a UNIX socket. */
 bool setting_check_path(const char *text, char *why, size_t size);
-bool setting_check_address(const char *text, char *why, size_t size);
 
 #endif

@@ -150,7 +150,7 @@ void memory_unreach(struct buffers *buffers, struct reach *reach);
  * connect.c
  */
 
-/* Connect `server` for a service: chooses the provider, falls back where the address allows it, waits until
+/* Connect `server` for a service: chooses the transport, falls back where the address allows it, waits until
  * established. `share`: an engine to join, or NULL for a new one; *engine is held for the caller, who is inside, and leaves
  * when his handle is complete. On failure ops->closed was not called, the reason is logged. */
 int client_connect(const char *server, const struct engine_options *options, struct engine *share,
@@ -163,10 +163,10 @@ void client_disconnect(struct engine *engine, struct conn *conn, const bool *clo
 /*
  * engine.c, for connect.c
  */
-int engine_create(const char *provider, const struct engine_options *options, struct engine **out);
+int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out);
 /* One holder more, with a thread if he asks for one. */
 int engine_join(struct engine *engine, const struct engine_options *options);
 struct conn_group *engine_group(const struct engine *engine);
-const char *engine_provider(const struct engine *engine);
+bool engine_has(const struct engine *engine, const struct fabric_transport *transport);
 
 #endif

@@ -1,11 +1,12 @@
 /* connect.c: from an address to an established connection, by the best transport both ends have. */
 #include "client/client.h"
 
-#define RDMA_ATTEMPT (2 * TIME_S) /* before falling back: a host may swallow RDMA packets */
+#define FIRST_ATTEMPT (2 * TIME_S) /* before another transport is tried: a host may swallow RDMA's packets */
 
 struct attempt {
 	bool done;
 	int error;
+	enum wire_reason refusal;
 	char reason[160];
 };
 
@@ -21,7 +22,7 @@ static int attempt_record(struct conn *conn, const struct wire_record *record, c
 	(void)conn;
 	(void)record;
 	(void)body;
-	return -EPROTO; /* a server answers, it does not ask */
+	return -EPROTO; /* a server answers, and does not ask */
 }
 
 static void attempt_closed(struct conn *conn, int error, const char *reason)
@@ -30,6 +31,7 @@ static void attempt_closed(struct conn *conn, int error, const char *reason)
 
 	attempt->done = true;
 	attempt->error = error ? error : -ECONNRESET;
+	attempt->refusal = conn_refusal(conn);
 	snprintf(attempt->reason, sizeof(attempt->reason), "%s", reason);
 }
 
@@ -59,105 +61,110 @@ static int try_connect(struct engine *engine, const struct sockaddr *sa, socklen
 	return rc;
 }
 
-/* Which providers an address allows, best first. */
-static const char *const *providers_for(const struct address *address, bool require_rdma)
+/* Would another transport bring the same answer? */
+static bool attempt_final(const struct attempt *attempt)
 {
-	static const char *const any[] = {"verbs", "soft", NULL};
-	static const char *const rdma[] = {"verbs", NULL};
-	static const char *const soft[] = {"soft", NULL};
-	static const char *const none[] = {NULL};
-
-	if (address->transport == ADDRESS_RDMA || (address->transport == ADDRESS_ANY && require_rdma))
-		return rdma;
-	if (address->transport == ADDRESS_ANY)
-		return any;
-	return require_rdma ? none : soft;
+	if (attempt->refusal)
+		return wire_reason_final(attempt->refusal);
+	return attempt->error == -EPROTONOSUPPORT || attempt->error == -EPROTO;
 }
 
-/* Answers of a server that another transport would give too. */
-static bool final_answer(int error)
-{
-	return error == -EPROTONOSUPPORT || error == -EPROTO || error == -EACCES;
-}
-
-static void explain(const char *server, const char *provider, const struct attempt *attempt)
+static void attempt_explain(const struct attempt *attempt, const char *server, const struct fabric_transport *transport)
 {
 	const char *next = "";
 
-	if (attempt->error == -ECONNREFUSED && strncmp(attempt->reason, "refused:", 8) != 0)
+	if (attempt->error == -ECONNREFUSED && !attempt->refusal)
 		next = "; nothing listens there: is rdmad running, and does its configuration name this "
 		       "address?";
 	else if (attempt->error == -ETIMEDOUT)
 		next = "; is the host up, and no firewall between?";
-	log_error("client", "cannot connect to %s by %s: %s%s", server,
-		  strcmp(provider, "verbs") == 0 ? "RDMA" : "software transport", attempt->reason, next);
+	log_error("client", "cannot connect to %s by %s: %s%s", server, transport->text, attempt->reason, next);
 }
 
-/* One provider: 0, inside the engine, or an error that was logged. */
-static int connect_by(const char *provider, const char *server, const struct address *address,
+/* One transport: 0, inside the engine, or an error that was logged. */
+static int connect_by(const struct fabric_transport *transport, const char *server, const struct address *address,
 		      const struct engine_options *options, struct engine *share, const struct wire_request *request,
-		      uint64_t timeout, struct engine **out, struct conn **conn)
+		      uint64_t timeout, struct attempt *attempt, struct engine **out, struct conn **conn)
 {
 	struct sockaddr_storage ss;
-	struct attempt attempt;
 	struct engine *engine = share;
 	socklen_t len;
-	int rc = address_resolve(address, &ss, &len);
+	int rc = transport->resolve(address, &ss, &len);
 
 	if (rc != 0)
 		return rc;
-	rc = share ? engine_join(share, options) : engine_create(provider, options, &engine);
+	rc = share ? engine_join(share, options) : engine_create(transport, options, &engine);
 	if (rc != 0)
 		return rc;
 	engine_enter(engine);
-	rc = try_connect(engine, (struct sockaddr *)&ss, len, request, timeout, &attempt, conn);
+	rc = try_connect(engine, (struct sockaddr *)&ss, len, request, timeout, attempt, conn);
 	if (rc == 0) {
 		*out = engine;
 		return 0;
 	}
-	attempt.error = rc;
-	explain(server, provider, &attempt);
+	attempt->error = rc;
+	attempt_explain(attempt, server, transport);
 	engine_leave(engine);
 	engine_release(engine);
 	return rc;
+}
+
+/* The transports to try, best first: 0, or an error that was logged. */
+static int choose_transports(const char *server, const struct address *address, const struct engine_options *options,
+			     const struct engine *share, const struct fabric_transport *out[FABRIC_TRANSPORTS + 1])
+{
+	unsigned n = 0;
+	bool any = false;
+
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		const struct fabric_transport *t = &fabric_transports[i];
+
+		if (!fabric_transport_serves(t, address) || (options->require_rdma && t->processor))
+			continue;
+		any = true;
+		if (!share || engine_has(share, t))
+			out[n++] = t;
+	}
+	out[n] = NULL;
+	if (!any) {
+		log_error("client", "%s is not RDMA, which is required", server);
+		return -EINVAL;
+	}
+	if (n == 0) {
+		log_error("client", "%s cannot be reached by the transport of the handle to share with", server);
+		return -EPROTOTYPE;
+	}
+	return 0;
 }
 
 int client_connect(const char *server, const struct engine_options *options, struct engine *share,
 		   const struct wire_request *request, const struct conn_ops *ops, void *context,
 		   struct engine **engine, struct conn **conn)
 {
-	const char *const *provider;
+	const struct fabric_transport *transport[FABRIC_TRANSPORTS + 1];
 	struct address address;
 	int rc;
 
 	if (share && engine_may_wait(share) != 0)
 		return -EDEADLK;
-	rc = address_parse(server, &address);
+	rc = fabric_address_parse(server, &address);
+	if (rc == 0)
+		rc = choose_transports(server, &address, options, share, transport);
 	if (rc != 0)
 		return rc;
-	provider = providers_for(&address, options->require_rdma);
-	if (!*provider) {
-		log_error("client", "%s is not RDMA, which is required", server);
-		return -EINVAL;
-	}
-	rc = -EPROTOTYPE;
-	for (; *provider; provider++) {
+	for (unsigned i = 0; transport[i]; i++) {
 		uint64_t timeout = options->connect_timeout;
+		struct attempt attempt = {.error = 0};
 
-		if (share && strcmp(engine_provider(share), *provider) != 0)
-			continue;
-		if (provider[1])
-			timeout = MIN(timeout, RDMA_ATTEMPT);
-		rc = connect_by(*provider, server, &address, options, share, request, timeout, engine, conn);
-		if (rc == 0) {
+		if (transport[i + 1])
+			timeout = MIN(timeout, FIRST_ATTEMPT);
+		rc = connect_by(transport[i], server, &address, options, share, request, timeout, &attempt, engine,
+				conn);
+		if (rc == 0)
 			conn_set_owner(*conn, ops, context);
-			return 0;
-		}
-		if (final_answer(rc))
+		if (rc == 0 || attempt_final(&attempt))
 			break;
 	}
-	if (rc == -EPROTOTYPE)
-		log_error("client", "%s cannot be reached by the transport of the handle to share with", server);
 	return rc;
 }
 

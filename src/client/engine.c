@@ -106,7 +106,7 @@ static int start_thread(struct engine *engine)
 	return rc;
 }
 
-int engine_create(const char *provider, const struct engine_options *options, struct engine **out)
+int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
 	struct conn_group_attr attr = {
@@ -128,7 +128,7 @@ int engine_create(const char *provider, const struct engine_options *options, st
 	engine->options = *options;
 	engine->told = -1;
 	list_init(&engine->deferred);
-	rc = fabric_open(provider, NULL, &engine->fabric);
+	rc = fabric_open(fabric_transport_provider(transport), NULL, &engine->fabric);
 	if (rc != 0)
 		goto free_engine;
 	rc = fabric_domain_create(engine->fabric, &engine->domain);
@@ -202,9 +202,9 @@ struct conn_group *engine_group(const struct engine *engine)
 	return engine->group;
 }
 
-const char *engine_provider(const struct engine *engine)
+bool engine_has(const struct engine *engine, const struct fabric_transport *transport)
 {
-	return fabric_name(engine->fabric);
+	return fabric_has(engine->fabric, transport);
 }
 
 int engine_fd(const struct engine *engine)

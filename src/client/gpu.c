@@ -332,7 +332,7 @@ static int gpu_connect(const char *server, const struct rdmad_options *options, 
 		free(gpu);
 		return rc;
 	}
-	gpu->session.transport = fabric_endpoint_transport(conn_endpoint(gpu->conn));
+	gpu->session.transport = fabric_endpoint_transport(conn_endpoint(gpu->conn))->name;
 	engine_leave(gpu->engine);
 	*out = gpu;
 	return 0;

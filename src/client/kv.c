@@ -358,7 +358,7 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 	if (options && options->eager_limit)
 		kv->eager_max = MIN(kv->eager_max, options->eager_limit);
 	kv->value_max = conn_granted(kv->conn)->value_max;
-	kv->transport = fabric_endpoint_transport(conn_endpoint(kv->conn));
+	kv->transport = fabric_endpoint_transport(conn_endpoint(kv->conn))->name;
 	engine_leave(kv->engine);
 	*kv_handle = kv;
 	return 0;

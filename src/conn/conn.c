@@ -30,7 +30,7 @@ static void set_state(struct conn *conn, enum conn_state state, enum conn_event 
 	if (state == CONN_ESTABLISHED) {
 		conn->deadline = TIME_NEVER;
 		conn->last_traffic = conn->group->now;
-		conn->probes = conn->group->attr.keepalive && strcmp(conn->transport, "rdma") == 0;
+		conn->probes = conn->group->attr.keepalive && conn->transport->silent;
 		if (conn->probes)
 			conn_timer_set(conn->group, conn->group->now + conn->group->attr.keepalive);
 	}
@@ -75,6 +75,8 @@ static void enter_established(struct conn *conn)
  * come in any state, late, twice or never. */
 void conn_handle(struct conn *conn, enum conn_event event)
 {
+	if (event == CONN_EVENT_REFUSED || event == CONN_EVENT_DISCONNECTED)
+		conn->disconnected = true;
 	switch (conn->state) {
 	case CONN_CONNECTING:
 		if (event == CONN_EVENT_ESTABLISHED)
@@ -214,6 +216,8 @@ static bool take_completions(struct conn *conn, const struct fabric_endpoint_att
 
 static void conn_free(struct conn *conn)
 {
+	if (!conn)
+		return;
 	conn->group->completions += conn->completions;
 	memory_pool_destroy(conn->own);
 	free(conn);
@@ -280,14 +284,27 @@ free_conn:
 	return rc;
 }
 
-static void refuse(struct conn_group *group, struct fabric_request *request, enum wire_reason reason, uint64_t detail)
+void conn_refuse(struct fabric_request *request, enum wire_reason reason, uint64_t detail)
 {
 	struct wire_reject reject = {.version = WIRE_VERSION, .reason = reason, .detail = detail};
 	uint8_t data[WIRE_REJECT_SIZE];
+	char peer[128];
 
-	group->stats.refused++;
+	log_info("conn", "%s refused: %s", fabric_request_peer(request, peer, sizeof(peer)), wire_reason_name(reason));
 	wire_reject_encode(&reject, data);
 	fabric_reject(request, data, sizeof(data));
+}
+
+/* Room for one more connection than there are. *detail is the limit that was met. */
+static enum wire_reason conn_admit(const struct conn_group *group, const struct wire_request *request, uint64_t *detail)
+{
+	*detail = group->attr.message_max;
+	if (request->message_size > group->attr.message_max)
+		return WIRE_REASON_MESSAGE_SIZE;
+	*detail = group->attr.max_connections;
+	if (group->stats.connections < group->attr.max_connections)
+		return WIRE_REASON_NONE;
+	return group->device_bound ? WIRE_REASON_RESOURCES : WIRE_REASON_CONNECTIONS;
 }
 
 /* What is granted of what was asked for. */
@@ -308,6 +325,24 @@ static void negotiate(struct conn *conn, const struct wire_accept *grant)
 	conn->credits = conn->credits_max = conn->request.credits;
 }
 
+/* All that can fail before the request is taken. */
+static int prepare_accept(struct conn *conn, const struct wire_accept *grant, struct fabric_endpoint_attr *attr)
+{
+	int rc;
+
+	conn->state = CONN_ACCEPTING;
+	negotiate(conn, grant);
+	rc = own_buffers(conn);
+	if (rc != 0)
+		return rc;
+	*attr = endpoint_attr(conn, conn->credits);
+	if (take_completions(conn, attr))
+		return 0;
+	log_warn("conn", "the completion queue has no room for another connection beside %llu; fewer credits take less",
+		 (unsigned long long)conn->group->stats.connections);
+	return -EUSERS;
+}
+
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
 		const struct wire_accept *grant, const struct conn_attr *own, const struct conn_ops *ops, void *context,
 		uint64_t now, struct conn **out)
@@ -315,31 +350,21 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	struct fabric_endpoint_attr attr;
 	uint8_t data[WIRE_ACCEPT_SIZE];
 	struct conn *conn = NULL;
-	int rc = -ENOMEM;
+	uint64_t detail;
+	enum wire_reason reason = conn_admit(group, request, &detail);
+	int rc = reason == WIRE_REASON_MESSAGE_SIZE ? -EMSGSIZE : -EUSERS;
 
-	if (request->message_size > group->attr.message_max) {
-		refuse(group, fabric_request, WIRE_REASON_MESSAGE_SIZE, group->attr.message_max);
-		return -EMSGSIZE;
-	}
-	if (group->stats.connections < group->attr.max_connections)
-		conn = conn_new(group, request, own, ops, context, now);
-	if (!conn) {
-		refuse(group, fabric_request, WIRE_REASON_CONNECTIONS, group->attr.max_connections);
-		return -EUSERS;
-	}
-	conn->state = CONN_ACCEPTING;
-	negotiate(conn, grant);
-	rc = own_buffers(conn);
-	if (rc != 0) {
-		refuse(group, fabric_request, WIRE_REASON_RESOURCES, 0);
-		goto free_conn;
-	}
-	attr = endpoint_attr(conn, conn->credits);
-	if (!take_completions(conn, &attr)) {
-		refuse(group, fabric_request, WIRE_REASON_CONNECTIONS, group->stats.connections);
-		rc = -EUSERS;
-		goto free_conn;
-	}
+	if (reason != WIRE_REASON_NONE)
+		goto refuse;
+	reason = WIRE_REASON_RESOURCES;
+	detail = 0;
+	rc = -ENOMEM;
+	conn = conn_new(group, request, own, ops, context, now);
+	if (!conn)
+		goto refuse;
+	rc = prepare_accept(conn, grant, &attr);
+	if (rc != 0)
+		goto refuse;
 	rc = fabric_take(group->queue, conn->attr.domain, fabric_request, &attr, &conn->endpoint);
 	if (rc != 0)
 		goto free_conn;
@@ -354,6 +379,10 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	*out = conn;
 	return 0;
 
+refuse:
+	group->stats.refused++;
+	conn_refuse(fabric_request, reason, detail);
+	goto free_conn;
 destroy_endpoint:
 	fabric_endpoint_destroy(conn->endpoint);
 free_conn:
@@ -414,11 +443,6 @@ struct fabric_domain *conn_group_domain(const struct conn_group *group)
 	return group->domain;
 }
 
-struct conn_group *conn_group_of(const struct conn *conn)
-{
-	return conn->group;
-}
-
 struct fabric_endpoint *conn_endpoint(const struct conn *conn)
 {
 	return conn->endpoint;
@@ -434,6 +458,11 @@ const struct wire_request *conn_request(const struct conn *conn)
 	return &conn->request;
 }
 
+enum wire_reason conn_refusal(const struct conn *conn)
+{
+	return conn->refusal;
+}
+
 bool conn_established(const struct conn *conn)
 {
 	return conn->state == CONN_ESTABLISHED;
@@ -443,7 +472,7 @@ void conn_get_info(const struct conn *conn, struct conn_info *out)
 {
 	*out = (struct conn_info){
 		.id = conn->id,
-		.transport = conn->transport,
+		.transport = conn->transport->name,
 		.service = wire_service_name(conn->request.service),
 		.state = state_names[conn->state],
 		.messages_in = conn->messages_in,

@@ -107,14 +107,18 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 		 const struct conn_attr *attr, const struct conn_ops *ops, void *context, uint64_t now,
 		 struct conn **out);
 
+/* Refuse a request, telling the peer why. Any thread. */
+void conn_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
+
 /* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max; the rest is filled
  * in. `attr` may be NULL. Consumes fabric_request in every case; the peer of a failure is refused with the reason.
- * -EUSERS: too many connections, or no room in the completion queue for what this one may have outstanding. */
+ * -EUSERS: too many connections, or no room in the completion queue for what this one may have outstanding;
+ * -EMSGSIZE; -ENOMEM ... */
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
 		const struct wire_accept *grant, const struct conn_attr *attr, const struct conn_ops *ops,
 		void *context, uint64_t now, struct conn **out);
 
-/* Mark for closing, with an error (0: in peace) and a reason for log, metrics and closed(). The first
+/* Mark for closing, with an error (0: in peace) and a reason for closed(). The first
  * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
 void conn_close(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -186,11 +190,13 @@ void *conn_context(const struct conn *conn);
 /* Another owner takes over, between two turns or from established(). */
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
 struct fabric_domain *conn_group_domain(const struct conn_group *group);
-struct conn_group *conn_group_of(const struct conn *conn);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);
 const struct wire_request *conn_request(const struct conn *conn);
 bool conn_established(const struct conn *conn);
+/* In closed(): the reason by which the server refused, WIRE_REASON_NONE if it did not. closed() has the errno that
+ * belongs to it and its text. WIRE_REASONS: none that is known here; what refused may not even be rdmad. */
+enum wire_reason conn_refusal(const struct conn *conn);
 
 struct conn_info {
 	uint64_t id; /* unique in the process */

@@ -93,6 +93,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
 	group->completions = completions_for_connections(&group->attr, limits.max_completions);
 	group->attr.max_connections = MIN(attr->max_connections, group->completions / outstanding(&group->attr));
+	group->device_bound = group->attr.max_connections < attr->max_connections;
 	attr = &group->attr;
 	queue_attr.shared_depth = attr->receives;
 	queue_attr.completions = attr->receives + attr->max_connections * outstanding(attr);
@@ -209,11 +210,14 @@ static void refused(struct conn *conn, const struct fabric_event *event)
 	struct wire_reject reject;
 	char text[160];
 
-	if (event->type == FABRIC_REJECTED && wire_reject_decode(&reject, event->data, event->data_len) == 0) {
-		conn_close(conn, reject.reason == WIRE_REASON_VERSION ? -EPROTONOSUPPORT : -ECONNREFUSED, "refused: %s",
+	conn->refusal = event->type == FABRIC_REJECTED ? WIRE_REASONS : WIRE_REASON_NONE;
+	if (conn->refusal && wire_reject_decode(&reject, event->data, event->data_len) == 0) {
+		if (reject.reason != WIRE_REASON_NONE && reject.reason < WIRE_REASONS)
+			conn->refusal = (enum wire_reason)reject.reason;
+		conn_close(conn, wire_reason_errno(conn->refusal), "refused: %s",
 			   wire_reject_text(&reject, text, sizeof(text)));
-	} else if (event->type == FABRIC_REJECTED) {
-		conn_close(conn, -ECONNREFUSED, "refused by a program that is not rdmad");
+	} else if (conn->refusal) {
+		conn_close(conn, wire_reason_errno(conn->refusal), "refused by a program that is not rdmad");
 	} else {
 		conn_close(conn, event->error ? event->error : -EHOSTUNREACH, "%s",
 			   strerror(event->error ? -event->error : EHOSTUNREACH));
@@ -251,16 +255,14 @@ static void handle_event(const struct fabric_event *event)
 		break;
 	case FABRIC_REJECTED:
 	case FABRIC_UNREACHABLE:
-		conn->disconnected = true;
 		refused(conn, event);
 		conn_handle(conn, CONN_EVENT_REFUSED);
 		break;
 	case FABRIC_REMOVED:
 		conn_close(conn, -ENODEV, "the device was removed");
-		conn->disconnected = true;
+		conn_handle(conn, CONN_EVENT_DISCONNECTED);
 		break;
 	case FABRIC_DISCONNECTED:
-		conn->disconnected = true;
 		conn_handle(conn, CONN_EVENT_DISCONNECTED);
 		break;
 	case FABRIC_REQUEST:

@@ -14,10 +14,10 @@ enum conn_state {
 
 enum conn_event {
 	CONN_EVENT_ESTABLISHED,
-	CONN_EVENT_REFUSED, /* rejected or unreachable: there is no connection to take down */
-	CONN_EVENT_DISCONNECTED,
-	CONN_EVENT_CLOSE,   /* this side wants the end */
-	CONN_EVENT_DRAINED, /* closing, and nothing in flight any more, or out of patience */
+	CONN_EVENT_REFUSED,      /* rejected or unreachable: there is no connection to take down */
+	CONN_EVENT_DISCONNECTED, /* this or the one above is the fabric's last of an endpoint */
+	CONN_EVENT_CLOSE,        /* this side wants the end */
+	CONN_EVENT_DRAINED,      /* closing, and nothing in flight any more, or out of patience */
 };
 
 /* A message or an immediate that came too early, or whose answers found no room: copied, so that the shared
@@ -37,10 +37,10 @@ struct conn {
 	struct list grave; /* in group->closing */
 	struct conn_group *group;
 	struct fabric_endpoint *endpoint;
-	const char *transport; /* outlives the endpoint, for the last words in closed() */
+	const struct fabric_transport *transport; /* outlives the endpoint, for the last words in closed() */
 	enum conn_state state;
 	bool disconnected; /* the fabric's last event of this endpoint came */
-	bool probes;       /* the transport does not notice a dead host by itself */
+	bool probes;       /* the transport says nothing of a dead host */
 	bool probing;      /* a keepalive is in flight */
 	bool want_writable;
 	const struct conn_ops *ops;
@@ -71,6 +71,7 @@ struct conn {
 	struct wire_request request;
 	struct wire_accept accept;
 	int error;
+	enum wire_reason refusal; /* the server's */
 	char reason[160];
 	char peer[96];
 };
@@ -84,9 +85,11 @@ struct conn_group {
 	uint32_t wanted; /* shared receives that the present connections are worth */
 	uint32_t inline_size;
 	uint32_t completions; /* that the queue has room for beside those of the connections */
+	bool device_bound;    /* attr.max_connections is what the devices have room for */
 	struct list connections, dirty, stuck, closing;
 	struct conn_parked *spare; /* memory for what is parked next, each of message_size */
 	uint32_t spares;
+	uintptr_t turning; /* the thread whose turn runs, 0 between turns */
 	uint64_t now;      /* of the running turn */
 	uint64_t deadline; /* of the next look at the timers */
 	struct conn_group_stats stats;

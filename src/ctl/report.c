@@ -18,6 +18,7 @@ static const struct {
 	{ENOTCONN, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
 	{ECONNRESET, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
 	{ECONNABORTED, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{ESHUTDOWN, CTL_UNREACHABLE, "it is about to end; start one anew with: rdmad"},
 	{EPIPE, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
 	{ENOENT, CTL_NOT_FOUND, NULL},
 	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; see what the daemon does: rdmactl status"},

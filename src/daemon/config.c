@@ -298,24 +298,38 @@ static void override(struct reader *r, const struct config_overrides *overrides)
 
 static void check_listen(struct reader *r, const char *text)
 {
-	static const struct {
-		enum address_transport transport;
-		enum config_transport needs;
-		const char *name;
-	} table[] = {
-		{ADDRESS_ANY, CONFIG_RDMA | CONFIG_TCP, "rdma or tcp"},
-		{ADDRESS_RDMA, CONFIG_RDMA, "rdma"},
-		{ADDRESS_TCP, CONFIG_TCP, "tcp"},
-		{ADDRESS_UNIX, CONFIG_UNIX, "unix"},
-	};
+	const struct fabric_transport *transport;
 	struct address address;
 
-	if (address_parse(text, &address) != 0)
+	if (fabric_address_parse(text, &address) != 0)
 		return;
-	for (unsigned i = 0; i < ARRAY_SIZE(table); i++)
-		if (table[i].transport == address.transport && !(r->config->transports & table[i].needs) &&
-		    address.transport != ADDRESS_ANY)
-			complain(r, NULL, "listen has %s, but transports lacks %s", text, table[i].name);
+	transport = fabric_transport_find(address.scheme);
+	if (transport && !config_allows(r->config, transport))
+		complain(r, NULL, "listen has %s, but transports lacks %s", text, transport->name);
+}
+
+static const char *transport_names(bool devices_only, char *buf, size_t size)
+{
+	buf[0] = '\0';
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		if (!devices_only || !fabric_transports[i].processor)
+			snprintf(buf + strlen(buf), size - strlen(buf), "%s%s", *buf ? ", " : "",
+				 fabric_transports[i].name);
+	return buf;
+}
+
+static void check_transports(struct reader *r)
+{
+	bool device = false;
+	char names[128];
+
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		device |= !fabric_transports[i].processor && config_allows(r->config, &fabric_transports[i]);
+	if (!r->config->transports)
+		complain(r, NULL, "transports is empty: there are %s", transport_names(false, names, sizeof(names)));
+	if (r->config->require_rdma && !device)
+		complain(r, NULL, "require_rdma is true, but transports lacks %s",
+			 transport_names(true, names, sizeof(names)));
 }
 
 /* What no single setting shows. */
@@ -325,10 +339,7 @@ static void check_together(struct reader *r)
 
 	if (!c->unix_socket || !c->control_socket)
 		complain(r, NULL, "no memory");
-	if (!c->transports)
-		complain(r, NULL, "transports is empty: there are rdma, tcp and unix");
-	if (c->require_rdma && !(c->transports & CONFIG_RDMA))
-		complain(r, NULL, "require_rdma is true, but transports lacks rdma");
+	check_transports(r);
 	if (c->message_max < c->message_size)
 		complain(r, NULL, "message_max is less than message_size");
 	for (unsigned i = 0; i < c->listen.count; i++)
@@ -385,24 +396,11 @@ void config_merge(struct config *config, struct config *fresh,
 	}
 }
 
-/* Whether a port stands in `text`; address_parse() does not tell. */
-static bool names_port(const char *text)
-{
-	const char *rest = strstr(text, "://"), *bracket, *colon;
-
-	rest = rest ? rest + 3 : text;
-	bracket = strchr(rest, ']');
-	if (bracket)
-		return bracket[1] == ':';
-	colon = strchr(rest, ':');
-	return colon && !strchr(colon + 1, ':');
-}
-
 int config_listen_address(const struct config *config, const char *text, struct address *out)
 {
-	int rc = address_parse(text, out);
+	int rc = fabric_address_parse(text, out);
 
-	if (rc == 0 && out->transport != ADDRESS_UNIX && !names_port(text))
+	if (rc == 0 && !out->path && !out->port_given)
 		out->port = (uint16_t)config->port;
 	return rc;
 }

@@ -264,24 +264,17 @@ static void accept_client(void *arg)
 }
 
 /* A socket that nobody answers on was left behind by a daemon that died. */
-static int clear_stale(const char *path, const struct sockaddr_un *sun)
+static int clear_stale(const struct sockaddr_un *sun)
 {
 	struct stat st;
-	int fd, rc;
 
-	if (lstat(path, &st) != 0)
+	if (lstat(sun->sun_path, &st) != 0)
 		return 0;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	rc = connect(fd, (const struct sockaddr *)sun, sizeof(*sun));
-	rc = rc != 0 && errno == ECONNREFUSED ? 0 : -EADDRINUSE;
-	close(fd);
-	if (rc == 0 && unlink(path) != 0)
-		rc = -errno;
-	return rc;
+	if (!address_is_stale((const struct sockaddr *)sun, sizeof(*sun)))
+		return -EADDRINUSE;
+	return unlink(sun->sun_path) != 0 ? -errno : 0;
 }
 
 /* Nobody connects before listen(), so the mode is right from the first moment on. */
@@ -291,7 +284,7 @@ static int bind_socket(int fd, const char *path, mode_t mode)
 	int rc;
 
 	memcpy(sun.sun_path, path, strnlen(path, sizeof(sun.sun_path) - 1));
-	rc = clear_stale(path, &sun);
+	rc = clear_stale(&sun);
 	if (rc != 0)
 		return rc;
 	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)

@@ -56,14 +56,12 @@ void loop_on_wake(struct loop *loop, loop_fn fn, void *arg);
  * config.c: the one door to libconfig. Tables, the daemon's and one of each service, have every setting; the parser,
  * the check, the sample and the reload come from them.
  */
-enum config_transport { CONFIG_RDMA = 1, CONFIG_TCP = 2, CONFIG_UNIX = 4 };
-
 struct config {
-	struct setting_list listen; /* each passes address_parse() */
+	struct setting_list listen; /* each passes fabric_address_parse() */
 	uint64_t port;
 	char *unix_socket;
 	uint64_t unix_mode;
-	uint64_t transports; /* enum config_transport */
+	uint64_t transports; /* a bit for each of fabric_transports; see config_allows() */
 	bool require_rdma;
 	char *device; /* NULL: every one */
 	uint64_t workers;
@@ -95,6 +93,11 @@ void config_free(struct config *config);
  * freed. */
 void config_merge(struct config *config, struct config *fresh,
 		  void (*changed)(void *arg, const char *path, bool restart), void *arg);
+
+static inline bool config_allows(const struct config *config, const struct fabric_transport *transport)
+{
+	return config->transports >> (transport - fabric_transports) & 1;
+}
 
 /* The annotated sample, every setting with its default. */
 void config_print_sample(FILE *out);
@@ -160,7 +163,7 @@ void notify_send(const char *state); /* "READY=1" ... */
  * fabrics.c: the providers that are open. Main thread; `domain` any.
  */
 struct daemon_fabric {
-	const char *provider;
+	const char *provider; /* its name, for the log */
 	struct fabric *fabric;
 	struct fabric_domain *domain;
 	struct fabric_queue *queue; /* of the main thread: listening */
@@ -168,23 +171,30 @@ struct daemon_fabric {
 	unsigned watches;
 };
 
-#define FABRICS_MAX 2
+#define FABRICS_MAX FABRIC_TRANSPORTS /* each has a provider, of its own or with others */
 
 struct missing {
-	char transport[8], address[128], reason[256];
+	const struct fabric_transport *transport;
+	char address[128], reason[256];
 };
 
-#define MISSING_MAX (2 * SETTING_LIST_MAX)
+#define MISSING_MAX (FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1))
 
-/* Open what the configuration asks for. Without a device verbs is left out, with the reason under
- * `missing`, or EX_UNAVAILABLE where RDMA is required. */
+/* Open what the configuration asks for. A transport whose device is not there is left out, with the reason under
+ * `missing`, or EX_UNAVAILABLE where it is required. */
 int fabrics_open(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
-struct daemon_fabric *fabrics_find(struct daemon *daemon, const char *provider);
+/* The one that has this transport; NULL: it is not open. */
+struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
+/* Whether a device moves the bytes of one of those that are open: its memory cannot be swapped out. */
+bool fabrics_have_device(const struct daemon *daemon);
+/* Why it is not there. */
+const char *fabrics_reason(const struct daemon *daemon, const struct fabric_transport *transport);
 /* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.
  * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);
-void fabrics_add_missing(struct daemon *daemon, const char *transport, const char *address, const char *reason);
+void fabrics_add_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address,
+			 const char *reason);
 
 /*
  * worker.c: a thread with connections.
@@ -253,7 +263,7 @@ struct listener {
 	struct fabric_listener *handle;
 	struct daemon *daemon;
 	unsigned fabric;
-	const char *transport;
+	const struct fabric_transport *transport;
 	char address[128];
 };
 
@@ -306,7 +316,7 @@ struct daemon {
 	unsigned fabrics;
 	struct missing missing[MISSING_MAX];
 	unsigned missings;
-	struct listener listener[2 * SETTING_LIST_MAX + 1];
+	struct listener listener[FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1)];
 	unsigned listeners;
 	struct service_shared shared;
 	struct worker **worker;

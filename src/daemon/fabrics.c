@@ -5,17 +5,26 @@
 #include <ifaddrs.h>
 #include <sysexits.h>
 
-void fabrics_add_missing(struct daemon *d, const char *transport, const char *address, const char *reason)
+void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
+			 const char *reason)
 {
 	struct missing *m;
 
 	if (d->missings == MISSING_MAX)
 		return;
 	m = &d->missing[d->missings++];
-	snprintf(m->transport, sizeof(m->transport), "%s", transport);
+	m->transport = transport;
 	snprintf(m->address, sizeof(m->address), "%s", address);
 	snprintf(m->reason, sizeof(m->reason), "%s", reason);
-	log_info("rdmad", "%s: missing%s%s: %s", transport, *address ? " on " : "", address, reason);
+	log_info("rdmad", "%s: missing%s%s: %s", transport->name, *address ? " on " : "", address, reason);
+}
+
+const char *fabrics_reason(const struct daemon *d, const struct fabric_transport *transport)
+{
+	for (unsigned i = 0; i < d->missings; i++)
+		if (d->missing[i].transport == transport)
+			return d->missing[i].reason;
+	return "it is not among the transports";
 }
 
 static int make(struct daemon_fabric *f, const struct fabric_config *config)
@@ -59,40 +68,48 @@ static int open_provider(struct daemon *d, const char *provider)
 	return 0;
 }
 
-static int open_verbs(struct daemon *d)
+/* Most machines lack the device: not an error, unless RDMA was required. */
+static int open_device(struct daemon *d, const struct fabric_transport *transport)
 {
 	char reason[256];
 	int rc;
 
-	/* Most machines have no RDMA device: not an error, unless RDMA was required. */
 	log_hush_begin();
-	rc = open_provider(d, "verbs");
+	rc = open_provider(d, fabric_transport_provider(transport));
 	snprintf(reason, sizeof(reason), "%s", log_hush_end());
 	if (rc == 0)
 		return 0;
 	if (!*reason)
 		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
-	if (d->config->require_rdma) {
-		log_error("rdmad", "RDMA is required and missing: %s", reason);
+	if (d->config->require_rdma && !transport->processor) {
+		log_error("rdmad", "%s is required and missing: %s", transport->text, reason);
 		return EX_UNAVAILABLE;
 	}
-	fabrics_add_missing(d, "rdma", "", reason);
+	fabrics_add_missing(d, transport, "", reason);
 	return 0;
+}
+
+static int open_transport(struct daemon *d, const struct fabric_transport *transport)
+{
+	int rc;
+
+	if (!config_allows(d->config, transport) || fabrics_find(d, transport))
+		return 0;
+	if (transport->device)
+		return open_device(d, transport);
+	rc = open_provider(d, fabric_transport_provider(transport));
+	if (rc == 0)
+		return 0;
+	log_error("rdmad", "cannot open the transport %s: %s", transport->name, strerror(-rc));
+	return daemon_exit_status(rc);
 }
 
 int fabrics_open(struct daemon *d)
 {
 	int rc = 0;
 
-	if (d->config->transports & CONFIG_RDMA)
-		rc = open_verbs(d);
-	if (rc == 0 && d->config->transports & (CONFIG_TCP | CONFIG_UNIX)) {
-		rc = open_provider(d, "soft");
-		if (rc != 0) {
-			log_error("rdmad", "cannot open the soft transports: %s", strerror(-rc));
-			rc = daemon_exit_status(rc);
-		}
-	}
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS && rc == 0; i++)
+		rc = open_transport(d, &fabric_transports[i]);
 	return rc;
 }
 
@@ -107,12 +124,21 @@ void fabrics_close(struct daemon *d)
 	}
 }
 
-struct daemon_fabric *fabrics_find(struct daemon *d, const char *provider)
+struct daemon_fabric *fabrics_find(struct daemon *d, const struct fabric_transport *transport)
 {
 	for (unsigned i = 0; i < d->fabrics; i++)
-		if (strcmp(d->fabric[i].provider, provider) == 0)
+		if (fabric_has(d->fabric[i].fabric, transport))
 			return &d->fabric[i];
 	return NULL;
+}
+
+bool fabrics_have_device(const struct daemon *d)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		for (unsigned j = 0; j < d->fabrics; j++)
+			if (fabric_transports[i].device && fabric_has(d->fabric[j].fabric, &fabric_transports[i]))
+				return true;
+	return false;
 }
 
 /* Whether the network interface belongs to an RDMA device, by what the kernel says of its ports. */

@@ -52,7 +52,7 @@ static void hand_over(struct listener *l, struct fabric_request *fabric_request,
 			return;
 		free(message);
 	}
-	service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
+	conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 }
 
 static void requested(struct listener *l, const struct fabric_event *event)
@@ -66,12 +66,12 @@ static void requested(struct listener *l, const struct fabric_event *event)
 	if (reason == WIRE_REASON_NONE)
 		hand_over(l, event->request, &request);
 	else
-		service_refuse(event->request, reason, detail);
+		conn_refuse(event->request, reason, detail);
 }
 
 static void removed(struct listener *l)
 {
-	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport, l->address);
+	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport->name, l->address);
 	fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
 	fabric_listener_close(l->handle);
 	l->handle = NULL;
@@ -118,9 +118,9 @@ static int watch(struct daemon *d, struct daemon_fabric *f)
 	return 0;
 }
 
-static int listen_on(struct daemon *d, const char *provider, const char *transport, struct sockaddr *sa, socklen_t len)
+static int listen_on(struct daemon *d, const struct fabric_transport *transport, struct sockaddr *sa, socklen_t len)
 {
-	struct daemon_fabric *f = fabrics_find(d, provider);
+	struct daemon_fabric *f = fabrics_find(d, transport);
 	struct listener *l = &d->listener[d->listeners];
 	int rc;
 
@@ -139,7 +139,7 @@ static int listen_on(struct daemon *d, const char *provider, const char *transpo
 		snprintf(l->address, sizeof(l->address), "%s", ((struct sockaddr_un *)sa)->sun_path);
 	}
 	d->listeners++;
-	log_info("rdmad", "listening on %s %s", transport, l->address);
+	log_info("rdmad", "listening on %s %s", transport->name, l->address);
 	return 0;
 }
 
@@ -162,86 +162,92 @@ static const char *advice(int error)
 	}
 }
 
-static int cannot_listen(const char *transport, const struct sockaddr *sa, int error)
+static int cannot_listen(const struct fabric_transport *transport, const struct sockaddr *sa, int error)
 {
 	char text[128];
 
-	log_error("rdmad", "cannot listen on %s %s: %s%s", transport, address_format_socket(sa, text, sizeof(text)),
-		  strerror(-error), advice(error));
+	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name,
+		  address_format_socket(sa, text, sizeof(text)), strerror(-error), advice(error));
 	return daemon_exit_status(error);
 }
 
-static int listen_soft(struct daemon *d, const char *transport, struct sockaddr *sa, socklen_t len)
-{
-	int rc = listen_on(d, "soft", transport, sa, len);
-
-	return rc == 0 ? 0 : cannot_listen(transport, sa, rc);
-}
-
-/* An address may serve TCP and have no RDMA device behind it: told, not an error, unless only RDMA
- * was asked for there. */
-static int listen_rdma(struct daemon *d, struct sockaddr *sa, socklen_t len, bool only)
+/* An address may serve others and have no device behind it: told, not an error, unless only this transport was asked
+ * for there. */
+static int no_device_there(struct daemon *d, const struct fabric_transport *transport, const struct sockaddr *sa,
+			   int error, bool only)
 {
 	char reason[256], text[128], has[128];
-	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
-	int rc = address_is_loopback(sa) ? -EADDRNOTAVAIL : listen_on(d, "verbs", "rdma", sa, len);
 
-	if (rc == 0)
-		return 0;
-	if (rc != -EADDRNOTAVAIL && only)
-		return cannot_listen("rdma", sa, rc);
 	fabrics_rdma_addresses(has, sizeof(has));
-	if (rc == -EADDRNOTAVAIL)
-		snprintf(reason, sizeof(reason), "no RDMA device has this address%s%s", *has ? "; they have " : "",
-			 has);
+	if (error == -EADDRNOTAVAIL)
+		snprintf(reason, sizeof(reason), "no %s device has this address%s%s", transport->text,
+			 *has ? "; they have " : "", has);
 	else
-		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
+		snprintf(reason, sizeof(reason), "%s", strerror(-error));
 	address_format_socket(sa, text, sizeof(text));
 	if (!only) {
-		fabrics_add_missing(d, "rdma", text, reason);
+		fabrics_add_missing(d, transport, text, reason);
 		return 0;
 	}
-	log_error("rdmad", "cannot listen on rdma %s: %s", text, reason);
+	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, text, reason);
 	return EX_UNAVAILABLE;
 }
 
-static int listen_host(struct daemon *d, const struct address *address)
+static int listen_by(struct daemon *d, const struct fabric_transport *transport, struct sockaddr *sa, socklen_t len,
+		     bool only)
 {
-	bool tcp = address->transport != ADDRESS_RDMA && d->config->transports & CONFIG_TCP;
-	bool rdma = address->transport != ADDRESS_TCP && d->config->transports & CONFIG_RDMA;
-	bool only = address->transport == ADDRESS_RDMA;
-	struct sockaddr_storage ss;
-	socklen_t len;
+	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
+	bool futile = !transport->loopback && address_is_loopback(sa);
+	int rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, sa, len);
+
+	if (rc == 0)
+		return 0;
+	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
+		return no_device_there(d, transport, sa, rc, only);
+	return cannot_listen(transport, sa, rc);
+}
+
+static int listen_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+			    struct sockaddr_storage *ss, socklen_t len)
+{
+	bool only = *address->scheme;
+
+	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
+		return 0;
+	if (fabrics_find(d, transport))
+		return listen_by(d, transport, (struct sockaddr *)ss, len, only);
+	if (!only)
+		return 0;
+	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host, fabrics_reason(d, transport));
+	return EX_UNAVAILABLE;
+}
+
+/* The last choice first: where the system chooses TCP's port, RDMA takes the same. */
+static int listen_address(struct daemon *d, const struct address *address)
+{
+	struct sockaddr_storage ss = {.ss_family = AF_UNSPEC};
+	socklen_t len = 0;
 	int rc = 0;
 
-	if (address_resolve(address, &ss, &len) != 0)
-		return EX_NOHOST;
-	/* TCP first: where the system chooses the port, RDMA takes the same. */
-	if (tcp)
-		rc = listen_soft(d, "tcp", (struct sockaddr *)&ss, len);
-	if (rc == 0 && rdma && fabrics_find(d, "verbs"))
-		rc = listen_rdma(d, (struct sockaddr *)&ss, len, only);
-	else if (rc == 0 && only) {
-		log_error("rdmad", "cannot listen on rdma %s: %s", address->host, d->missing[0].reason);
-		rc = EX_UNAVAILABLE;
+	for (unsigned i = FABRIC_TRANSPORTS; i-- > 0 && rc == 0;) {
+		const struct fabric_transport *t = &fabric_transports[i];
+
+		if (!len && fabric_transport_serves(t, address) && t->resolve(address, &ss, &len) != 0)
+			return EX_NOHOST;
+		rc = listen_transport(d, t, address, &ss, len);
 	}
 	return rc;
 }
 
-static int listen_unix(struct daemon *d, const char *path)
+static int listen_path(struct daemon *d, const struct address *address)
 {
-	struct address address = {.transport = ADDRESS_UNIX};
-	struct sockaddr_storage ss;
-	socklen_t len;
-	int rc = process_make_parent(path);
+	int rc = process_make_parent(address->host);
 
 	if (rc != 0)
 		return EX_CANTCREAT;
-	snprintf(address.host, sizeof(address.host), "%s", path);
-	address_resolve(&address, &ss, &len);
-	rc = listen_soft(d, "unix", (struct sockaddr *)&ss, len);
-	if (rc == 0 && chmod(path, (mode_t)d->config->unix_mode) != 0)
-		log_warn("rdmad", "cannot change the mode of %s: %m", path);
+	rc = listen_address(d, address);
+	if (rc == 0 && chmod(address->host, (mode_t)d->config->unix_mode) != 0)
+		log_warn("rdmad", "cannot change the mode of %s: %m", address->host);
 	return rc;
 }
 
@@ -251,9 +257,24 @@ static int listen_text(struct daemon *d, const char *text)
 
 	if (config_listen_address(d->config, text, &address) != 0)
 		return EX_CONFIG;
-	if (address.transport == ADDRESS_UNIX)
-		return listen_unix(d, address.host);
-	return listen_host(d, &address);
+	return address.path ? listen_path(d, &address) : listen_address(d, &address);
+}
+
+/* What the configuration names apart from `listen`. */
+static int listen_socket(struct daemon *d)
+{
+	struct address address = {.path = true};
+
+	snprintf(address.host, sizeof(address.host), "%s", d->config->unix_socket);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		const struct fabric_transport *t = &fabric_transports[i];
+
+		if (t->path && config_allows(d->config, t)) {
+			snprintf(address.scheme, sizeof(address.scheme), "%s", t->name);
+			return listen_path(d, &address);
+		}
+	}
+	return 0;
 }
 
 static int check_outcome(struct daemon *d)
@@ -261,7 +282,7 @@ static int check_outcome(struct daemon *d)
 	bool rdma = false;
 
 	for (unsigned i = 0; i < d->listeners; i++)
-		rdma |= strcmp(d->listener[i].transport, "rdma") == 0;
+		rdma |= !d->listener[i].transport->processor;
 	if (d->config->require_rdma && !rdma) {
 		log_error("rdmad", "RDMA is required, and no address to listen on has it");
 		return EX_UNAVAILABLE;
@@ -279,8 +300,8 @@ int listeners_open(struct daemon *d)
 
 	for (unsigned i = 0; rc == 0 && i < d->config->listen.count; i++)
 		rc = listen_text(d, d->config->listen.item[i]);
-	if (rc == 0 && d->config->transports & CONFIG_UNIX)
-		rc = listen_unix(d, d->config->unix_socket);
+	if (rc == 0)
+		rc = listen_socket(d);
 	if (rc == 0)
 		rc = check_outcome(d);
 	for (unsigned i = 0; rc == 0 && i < d->fabrics; i++) {

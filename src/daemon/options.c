@@ -37,7 +37,7 @@ static int add_listen(struct options *options, const char *argument)
 	struct setting_list *list = &options->overrides.listen;
 	struct address address;
 
-	if (address_parse(argument, &address) != 0)
+	if (fabric_address_parse(argument, &address) != 0)
 		return EX_USAGE;
 	if (list->count == SETTING_LIST_MAX) {
 		log_error("rdmad", "more than %d addresses to listen on", SETTING_LIST_MAX);

@@ -5,7 +5,6 @@
 
 #define AT(member) offsetof(struct config, member)
 
-static const char *const transports[] = {"rdma", "tcp", "unix", NULL};
 static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
 				     [LOG_LEVEL_WARN] = "warn",
 				     [LOG_LEVEL_INFO] = "info",
@@ -18,6 +17,17 @@ static const char *service_choice(unsigned i)
 	return i >= WIRE_SERVICES ? NULL : service_find(i) ? wire_service_name(i) : "";
 }
 
+static bool check_address(const char *text, char *why, size_t size)
+{
+	struct address address;
+
+	log_clear_last();
+	if (fabric_address_parse(text, &address) == 0)
+		return true;
+	snprintf(why, size, "%s", log_last());
+	return false;
+}
+
 static bool check_target(const char *text, char *why, size_t size)
 {
 	if (strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 || strncmp(text, "file:/", 6) == 0)
@@ -27,7 +37,7 @@ static bool check_target(const char *text, char *why, size_t size)
 }
 
 static const struct setting general[] = {
-	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = setting_check_address,
+	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = check_address,
 	 .help = "Addresses to listen on: host[:port] for every transport that the address has,\n"
 		 "rdma://host[:port] or tcp://host[:port] for one. \"0.0.0.0\" is every IPv4 address,\n"
 		 "\"::\" every IPv6 one. RDMA needs an address of an RDMA device; the loopback is none."},
@@ -39,7 +49,7 @@ static const struct setting general[] = {
 		 "or in /tmp/rdmad-UID."},
 	{"unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777,
 	 .help = "Who may connect to it; as a rule everyone, as with TCP on the loopback."},
-	{"transports", SETTING_SET, AT(transports), SETTING_EVERY, .choices = transports,
+	{"transports", SETTING_SET, AT(transports), SETTING_EVERY, .choice = fabric_transport_name,
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why."},
 	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",

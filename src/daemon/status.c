@@ -142,8 +142,8 @@ static json_t *listeners_json(const struct daemon *d)
 		const struct listener *l = &d->listener[i];
 
 		if (l->handle)
-			json_array_append_new(
-				array, json_pack("{s:s, s:o}", "transport", l->transport, "address", text(l->address)));
+			json_array_append_new(array, json_pack("{s:s, s:o}", "transport", l->transport->name, "address",
+							       text(l->address)));
 	}
 	return array;
 }
@@ -155,7 +155,7 @@ static json_t *missing_json(const struct daemon *d)
 	for (unsigned i = 0; i < d->missings; i++) {
 		const struct missing *m = &d->missing[i];
 
-		json_array_append_new(array, json_pack("{s:s, s:o, s:o}", "transport", m->transport, "address",
+		json_array_append_new(array, json_pack("{s:s, s:o, s:o}", "transport", m->transport->name, "address",
 						       text(m->address), "reason", text(m->reason)));
 	}
 	return array;

@@ -79,7 +79,7 @@ static void worker_take_connection(struct worker *w, struct worker_message *m)
 	unsigned group = m->connection.group;
 
 	if (w->draining)
-		service_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
 	else
 		service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
 			       &m->connection.request);
@@ -416,7 +416,7 @@ int workers_start(struct daemon *d)
 	d->worker = calloc(d->workers, sizeof(*d->worker));
 	if (!d->worker)
 		return EX_OSERR;
-	if (fabrics_find(d, "verbs"))
+	if (fabrics_have_device(d))
 		process_check_memlock(d->workers * 2 * d->config->shared_receives * d->config->message_size);
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
@@ -433,7 +433,7 @@ static void worker_empty_inbox(struct worker *w)
 
 	while ((m = ring_pop(&w->inbox))) {
 		if (m->verb == WORKER_CONNECTION)
-			service_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+			conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
 		if (m->done)
 			m->done(m);
 		else

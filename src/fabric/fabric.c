@@ -1,19 +1,36 @@
 /* fabric.c: finds the provider, checks arguments once for all providers. */
 #include "fabric/provider.h"
 
-static const struct fabric_provider *const providers[] = {&fabric_verbs, &fabric_soft};
+#include <pthread.h>
 
-const char *const fabric_provider_names[] = {"verbs", "soft", NULL};
+static struct fabric_provider complete[FABRIC_TRANSPORTS]; /* of the provider of each row; written once */
+static pthread_once_t completed = PTHREAD_ONCE_INIT;
+
+static void complete_all(void)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		fabric_provider_complete(&complete[i], fabric_transports[i].provider);
+}
+
+static const struct fabric_provider *find_provider(const char *name)
+{
+	pthread_once(&completed, complete_all);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		if (strcmp(name, complete[i].name) == 0)
+			return &complete[i];
+	log_error("fabric", "no provider named %s", name);
+	return NULL;
+}
 
 int fabric_open(const char *provider, const struct fabric_config *config, struct fabric **out)
 {
 	static const struct fabric_config defaults;
+	const struct fabric_provider *ops = find_provider(provider);
+	int rc = ops ? ops->open(config ? config : &defaults, out) : -EINVAL;
 
-	for (size_t i = 0; i < ARRAY_SIZE(providers); i++)
-		if (strcmp(provider, providers[i]->name) == 0)
-			return providers[i]->open(config ? config : &defaults, out);
-	log_error("fabric", "no provider named %s; there are verbs and soft", provider);
-	return -EINVAL;
+	if (rc == 0)
+		(*out)->ops = ops;
+	return rc;
 }
 
 void fabric_close(struct fabric *fabric)
@@ -25,6 +42,11 @@ void fabric_close(struct fabric *fabric)
 const char *fabric_name(const struct fabric *fabric)
 {
 	return fabric->ops->name;
+}
+
+bool fabric_has(const struct fabric *fabric, const struct fabric_transport *transport)
+{
+	return fabric->ops->name == transport->provider->name;
 }
 
 void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits)
@@ -139,7 +161,7 @@ char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, si
 	return endpoint->ops->endpoint_peer(endpoint, buf, size);
 }
 
-const char *fabric_endpoint_transport(const struct fabric_endpoint *endpoint)
+const struct fabric_transport *fabric_endpoint_transport(const struct fabric_endpoint *endpoint)
 {
 	return endpoint->ops->endpoint_transport(endpoint);
 }

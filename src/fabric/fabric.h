@@ -1,6 +1,7 @@
 /*
  * fabric: listen, connect, register, post, poll. One contract, two providers: "verbs"
  * (rdma_cm and RC queue pairs) and "soft" (the same semantics over TCP or a UNIX socket).
+ * A transport is a way to a peer that a provider offers; the table below has all of them.
  * No policy: it neither reconnects nor queues nor times out (but see fabric_post).
  *
  * Objects, from the outside in:
@@ -28,8 +29,8 @@
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
- *  7. Who reads an aligned word of 8 bytes while a write of up to 64 bytes comes in sees the old
- *     word or the new one, and sees it only after what was written before.
+ *  7. A read of an aligned word of 8 bytes, while a write of up to 64 bytes comes in, gives the old
+ *     word or the new one, and the new one only after what was written before.
  *
  * Events and completions are pulled, not called back, so that no caller is ever re-entered.
  * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.
@@ -58,8 +59,8 @@ enum fabric_access {
 	FABRIC_LOCAL_WRITE = 1, /* receives and read results land here */
 	FABRIC_REMOTE_READ = 2,
 	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
-	FABRIC_WINDOWS =
-		8, /* windows may be opened onto it; implies FABRIC_LOCAL_WRITE, gives the peer nothing itself */
+	/* Windows may be opened onto it. Implies FABRIC_LOCAL_WRITE, and by itself gives the peer nothing. */
+	FABRIC_WINDOWS = 8,
 };
 
 enum fabric_opcode {
@@ -160,14 +161,58 @@ struct fabric_limits {
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 };
 
-/* Providers, by name; NULL-terminated. */
-extern const char *const fabric_provider_names[];
+/*
+ * transport.c: the transports, best first. A row is all that the other rooms know of one, and they ask for its
+ * members, not for its name. ROW(name, provider, members): the name is the scheme of its addresses, its name in the
+ * configuration, in results and in logs; the provider's table is fabric_PROVIDER (provider.h).
+ */
+#define FABRIC_TRANSPORT_ROWS(ROW)                                                                                     \
+	ROW("rdma", verbs, .text = "RDMA", .resolve = address_resolve, .plain = true, .device = true, .silent = true)  \
+	ROW("tcp", soft, .text = "TCP", .resolve = address_resolve, .plain = true, .loopback = true,                   \
+	    .processor = true)                                                                                         \
+	ROW("unix", soft, .text = "UNIX socket", .resolve = address_resolve, .path = true, .loopback = true,           \
+	    .processor = true)
+
+struct fabric_transport {
+	const char *name;
+	const struct fabric_provider *provider;
+	const char *text; /* in sentences */
+	int (*resolve)(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
+	bool plain;     /* an address without a scheme may mean it */
+	bool path;      /* its addresses are paths, not hosts */
+	bool loopback;  /* reaches this machine by a loopback address */
+	bool device;    /* needs a device, which a machine may lack */
+	bool processor; /* a processor moves its bytes: not what require_rdma asks for */
+	bool silent;    /* says nothing of a peer whose host died */
+};
+
+#define FABRIC_COUNT_ROW(...) +1
+enum { FABRIC_TRANSPORTS = 0 FABRIC_TRANSPORT_ROWS(FABRIC_COUNT_ROW) };
+
+extern const struct fabric_transport fabric_transports[FABRIC_TRANSPORTS];
+
+/* The name of row i, NULL behind the last. */
+const char *fabric_transport_name(unsigned i);
+/* NULL: there is none of this name. */
+const struct fabric_transport *fabric_transport_find(const char *name);
+/* What fabric_open() opens for it. */
+const char *fabric_transport_provider(const struct fabric_transport *transport);
+/* May an address that fabric_address_parse() took mean this transport? */
+bool fabric_transport_serves(const struct fabric_transport *transport, const struct address *address);
+/* address_parse(), and its scheme is that of a transport, its form the transport's. -EINVAL, logged. */
+int fabric_address_parse(const char *text, struct address *out);
+
+/*
+ * fabric.c
+ */
 
 /* Open a provider, "verbs" or "soft". -ENODEV: no device of that kind (text in the log says
  * what was looked for). On success *out is to be closed after all else of it. */
 int fabric_open(const char *provider, const struct fabric_config *config, struct fabric **out);
 void fabric_close(struct fabric *fabric);
-const char *fabric_name(const struct fabric *fabric);                          /* "verbs" */
+const char *fabric_name(const struct fabric *fabric); /* "verbs" */
+/* Is `transport` one of its provider's? */
+bool fabric_has(const struct fabric *fabric, const struct fabric_transport *transport);
 void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits); /* smallest of its devices */
 /* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. */
 const char *fabric_devices(const struct fabric *fabric);
@@ -207,8 +252,7 @@ void fabric_reject(struct fabric_request *request, const void *data, size_t data
 /* Printable address of the peer that asks or is connected. Returns buf. */
 char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size);
 char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
-/* "rdma", "tcp" or "unix". */
-const char *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
+const struct fabric_transport *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
 
 /* Go to error now: what is outstanding is flushed, the peer sees FABRIC_DISCONNECTED. What was
  * posted and has completed is delivered; idempotent. This side's FABRIC_DISCONNECTED follows. */
@@ -236,7 +280,7 @@ uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fab
 int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
 		       unsigned access, struct fabric_window **out);
 uint32_t fabric_window_rkey(const struct fabric_window *window);
-/* The key is void at once: who names it meets a remote access error. In the endpoint's thread; before or after the
+/* The key is void at once: a peer that names it meets a remote access error. In the endpoint's thread; before or after the
  * endpoint is destroyed (which voids the key too), but before the region is deregistered. NULL is fine. */
 void fabric_window_close(struct fabric_window *window);
 

@@ -1,8 +1,14 @@
 /*
  * provider.h: what a provider of the fabric fills in. Private to the room.
  *
- * A provider's own objects begin with the struct of the same name below, so that fabric.c
- * finds the table; everything behind it is the provider's. Arguments were checked by fabric.c.
+ * A provider's own objects begin with the struct of the same name below, so that fabric.c finds the table;
+ * everything behind it is the provider's. fabric_open() sets the table of the fabric, and each other object takes
+ * over that of the object that it is made of. Arguments were checked by fabric.c; what is promised of each function
+ * stands with its namesake in fabric.h.
+ *
+ * A provider names only the functions that it has. fabric_provider_complete() puts those of provider.c in place of
+ * the others: what makes or moves something answers -EOPNOTSUPP, the rest finds nothing and does nothing. So no pointer
+ * is NULL.
  */
 #ifndef RDMAD_FABRIC_PROVIDER_H
 #define RDMAD_FABRIC_PROVIDER_H
@@ -11,22 +17,28 @@
 
 struct fabric_provider {
 	const char *name;
+
+	/* The provider and its devices; any thread. `devices` is a text for people. */
 	int (*open)(const struct fabric_config *config, struct fabric **out);
 	void (*close)(struct fabric *fabric);
 	void (*limits)(const struct fabric *fabric, struct fabric_limits *limits);
 	const char *(*devices)(const struct fabric *fabric);
 
+	/* What owns memory (domain; any thread) and what owns everything of one thread (queue). */
 	int (*domain_create)(struct fabric *fabric, struct fabric_domain **out);
 	void (*domain_destroy)(struct fabric_domain *domain);
 	int (*queue_create)(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
 			    struct fabric_queue **out);
 	void (*queue_destroy)(struct fabric_queue *queue);
 
+	/* The listening side, in the queue's thread. */
 	int (*listen)(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
 		      struct fabric_listener **out);
 	uint16_t (*listener_port)(const struct fabric_listener *listener);
 	void (*listener_close)(struct fabric_listener *listener);
 
+	/* From a request to an endpoint and its end, in the queue's thread; `reject` and `request_peer` in any. `take`
+	 * gets a request of any queue of the fabric, and consumes it also when it fails, as `reject` does. */
 	int (*connect)(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa,
 		       socklen_t len, const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		       struct fabric_endpoint **out);
@@ -36,10 +48,11 @@ struct fabric_provider {
 	void (*reject)(struct fabric_request *request, const void *data, size_t data_len);
 	char *(*request_peer)(const struct fabric_request *request, char *buf, size_t size);
 	char *(*endpoint_peer)(const struct fabric_endpoint *endpoint, char *buf, size_t size);
-	const char *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
+	const struct fabric_transport *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
 	void (*disconnect)(struct fabric_endpoint *endpoint);
 	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);
 
+	/* Memory: regions in any thread, windows in that of their endpoint's queue. */
 	int (*register_memory)(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
 			       struct fabric_region **out);
 	void (*deregister)(struct fabric_region *region);
@@ -48,15 +61,21 @@ struct fabric_provider {
 			   unsigned access, struct fabric_window **out);
 	void (*window_close)(struct fabric_window *window);
 
+	/* The hot path, in the queue's thread: no allocation, no lock. */
 	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 			 unsigned count);
 	int (*post)(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 	int (*poll)(struct fabric_queue *queue, struct fabric_completion *out, int max);
 	int (*next_event)(struct fabric_queue *queue, struct fabric_event *out);
+
+	/* Waiting, in the queue's thread. */
 	bool (*moving)(struct fabric_queue *queue);
 	int (*arm)(struct fabric_queue *queue);
 	int (*fds)(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 };
+
+/* provider.c: *out is *own, with a function for each that *own lacks. */
+void fabric_provider_complete(struct fabric_provider *out, const struct fabric_provider *own);
 
 struct fabric {
 	const struct fabric_provider *ops;
@@ -88,7 +107,7 @@ struct fabric_window {
 	uint32_t rkey;
 };
 
-extern const struct fabric_provider fabric_soft;
-extern const struct fabric_provider fabric_verbs;
+#define FABRIC_DECLARE_ROW(name, provider, ...) extern const struct fabric_provider fabric_##provider;
+FABRIC_TRANSPORT_ROWS(FABRIC_DECLARE_ROW)
 
 #endif

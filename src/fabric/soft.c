@@ -20,7 +20,6 @@ static int soft_open(const struct fabric_config *config, struct fabric **out)
 
 	if (!f)
 		return -ENOMEM;
-	f->base.ops = &fabric_soft;
 	f->lost_ms = 8 * (config->ack_timeout_ms ? config->ack_timeout_ms : SOFT_ACK_TIMEOUT_MS);
 	list_init(&f->queues);
 	pthread_mutex_init(&f->lock, NULL);

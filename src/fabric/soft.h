@@ -403,7 +403,7 @@ void soft_endpoint_opened(struct soft_endpoint *ep);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
 char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
-const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint);
+const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint);
 void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 void soft_endpoint_continue(struct soft_endpoint *ep);
 bool soft_endpoint_tick(struct soft_queue *q, uint64_t now);

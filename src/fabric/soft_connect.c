@@ -28,23 +28,6 @@ static bool soft_family_known(const struct sockaddr *sa, socklen_t len)
 	return false;
 }
 
-/* Is a UNIX socket at this path without anybody who listens? */
-static bool soft_path_stale(const struct sockaddr_un *un, socklen_t len)
-{
-	struct stat st;
-	bool stale;
-	int fd;
-
-	if (!un->sun_path[0] || lstat(un->sun_path, &st) || !S_ISSOCK(st.st_mode))
-		return false;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return false;
-	stale = connect(fd, (const struct sockaddr *)un, len) && errno == ECONNREFUSED;
-	close(fd);
-	return stale;
-}
-
 static int soft_bind(int fd, const struct sockaddr *sa, socklen_t len)
 {
 	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
@@ -57,7 +40,7 @@ static int soft_bind(int fd, const struct sockaddr *sa, socklen_t len)
 		return 0;
 	if (errno != EADDRINUSE || sa->sa_family != AF_UNIX)
 		return -errno;
-	if (!soft_path_stale(un, len) || unlink(un->sun_path))
+	if (!address_is_stale(sa, len) || unlink(un->sun_path) != 0)
 		return -EADDRINUSE;
 	return bind(fd, sa, len) ? -errno : 0;
 }

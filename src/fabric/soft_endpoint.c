@@ -133,9 +133,11 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 	return soft_peer_format(&ep->peer, ep->source.fd, buf, size);
 }
 
-const char *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
+const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
 {
-	return container_of(endpoint, const struct soft_endpoint, base)->unix_socket ? "unix" : "tcp";
+	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
+
+	return fabric_transport_find(ep->unix_socket ? "unix" : "tcp");
 }
 
 /*

@@ -228,7 +228,6 @@ static int verbs_open(const struct fabric_config *config, struct fabric **out)
 	fabric = calloc(1, sizeof(*fabric));
 	if (!fabric)
 		return -ENOMEM;
-	fabric->base.ops = &fabric_verbs;
 	fabric->ack_timeout = verbs_ack_timeout(config->ack_timeout_ms);
 	fabric->contexts = rdma_get_devices(NULL);
 	if (!fabric->contexts) {
@@ -301,7 +300,7 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 
 	if (!domain)
 		return -ENOMEM;
-	domain->base.ops = &fabric_verbs;
+	domain->base.ops = fabric->base.ops;
 	domain->fabric = fabric;
 	for (unsigned i = 0; i < fabric->count; i++) {
 		int error;

@@ -280,7 +280,7 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
 void verbs_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size);
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
-const char *verbs_endpoint_transport(const struct fabric_endpoint *endpoint);
+const struct fabric_transport *verbs_endpoint_transport(const struct fabric_endpoint *endpoint);
 void verbs_disconnect(struct fabric_endpoint *endpoint);
 int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out);
 

@@ -74,7 +74,7 @@ int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_
 	if (!l)
 		return -ENOMEM;
 	*l = (struct verbs_listener){
-		.base.ops = &fabric_verbs, .owner.kind = VERBS_LISTENER, .queue = q, .context = context};
+		.base.ops = queue->ops, .owner.kind = VERBS_LISTENER, .queue = q, .context = context};
 	if (rdma_create_id(q->events, &l->id, &l->owner, RDMA_PS_TCP)) {
 		rc = -errno;
 		log_error("verbs", "listener: %s", strerror(errno));
@@ -133,7 +133,7 @@ static int verbs_requested(struct verbs_queue *q, const struct verbs_cm_event *e
 		verbs_refuse(ev->id, NULL, 0);
 		return 0;
 	}
-	r->base.ops = &fabric_verbs;
+	r->base.ops = q->base.ops;
 	r->owner.kind = VERBS_REQUEST;
 	r->id = ev->id;
 	r->device = (unsigned)device;
@@ -633,9 +633,9 @@ char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, siz
 	return address_format_socket(rdma_get_peer_addr(ep->id), buf, size);
 }
 
-const char *verbs_endpoint_transport(const struct fabric_endpoint *endpoint)
+const struct fabric_transport *verbs_endpoint_transport(const struct fabric_endpoint *endpoint)
 {
-	return "rdma";
+	return fabric_transport_find("rdma");
 }
 
 void verbs_disconnect(struct fabric_endpoint *endpoint)

@@ -89,7 +89,7 @@ void verbs_endpoint_free(struct verbs_endpoint *ep)
 static void verbs_endpoint_init(struct verbs_endpoint *ep, struct verbs_queue *q, struct verbs_domain *domain,
 				const struct fabric_endpoint_attr *attr)
 {
-	ep->base.ops = &fabric_verbs;
+	ep->base.ops = q->base.ops;
 	ep->owner.kind = VERBS_ENDPOINT;
 	ep->queue = q;
 	ep->domain = domain;

@@ -449,7 +449,7 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 
 	if (!q)
 		return NULL;
-	q->base.ops = &fabric_verbs;
+	q->base.ops = domain->base.ops;
 	q->domain = domain;
 	q->fabric = domain->fabric;
 	q->look = 1;

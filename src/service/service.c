@@ -51,15 +51,3 @@ uint64_t service_shared_tick(struct service_shared *shared, uint64_t now)
 			next = MIN(next, services[id]->tick(shared->of[id], now));
 	return next;
 }
-
-void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail)
-{
-	struct wire_reject reject = {.version = WIRE_VERSION, .reason = reason, .detail = detail};
-	uint8_t data[WIRE_REJECT_SIZE];
-	char peer[128];
-
-	log_info("service", "%s refused: %s", fabric_request_peer(fabric_request, peer, sizeof(peer)),
-		 wire_reason_name(reason));
-	wire_reject_encode(&reject, data);
-	fabric_reject(fabric_request, data, sizeof(data));
-}

@@ -163,9 +163,6 @@ static inline bool service_is_open(const struct service_shared *shared, unsigned
 	return shared->open & 1ull << id;
 }
 
-/* Refuse a request, telling the peer why. Any thread. */
-void service_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
-
 /*
  * thread.c: what a worker thread has. The worker, but for create and free: main thread, while the worker does not run.
  */

@@ -165,12 +165,12 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	if (part)
 		reason = service->admit ? service->admit(part, group, request, &grant, &detail) : WIRE_REASON_NONE;
 	if (reason != WIRE_REASON_NONE) {
-		service_refuse(fabric_request, reason, detail);
+		conn_refuse(fabric_request, reason, detail);
 		return -EACCES;
 	}
 	agent = service->agent_new(part, group);
 	if (!agent) {
-		service_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
+		conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 		return -ENOMEM;
 	}
 	if (service->attr)

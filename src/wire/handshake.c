@@ -131,9 +131,7 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 		snprintf(buf, size, "the server speaks protocol version %u, this program %u", r->version, WIRE_VERSION);
 		return buf;
 	case WIRE_REASON_SERVICE:
-		snprintf(buf, size,
-			 "the service %s is not enabled on the server; see services in its "
-			 "rdmad.conf",
+		snprintf(buf, size, "the service %s is not enabled on the server; see services in its rdmad.conf",
 			 wire_service_name((unsigned)r->detail));
 		return buf;
 	case WIRE_REASON_CONNECTIONS:

@@ -33,23 +33,45 @@ const char *wire_op_name(unsigned op)
 	return op < ARRAY_SIZE(ops) && ops[op] ? ops[op] : "unknown";
 }
 
-static const char *const reasons[WIRE_REASONS] = {
-	[WIRE_REASON_NONE] = "none",
-	[WIRE_REASON_BAD_REQUEST] = "bad request",
-	[WIRE_REASON_VERSION] = "version",
-	[WIRE_REASON_SERVICE] = "service not enabled",
-	[WIRE_REASON_CONNECTIONS] = "too many connections",
-	[WIRE_REASON_MESSAGE_SIZE] = "message size",
-	[WIRE_REASON_CREDITS] = "credits",
-	[WIRE_REASON_KEY] = "key",
-	[WIRE_REASON_DRAINING] = "draining",
-	[WIRE_REASON_RESOURCES] = "out of resources",
-	[WIRE_REASON_SESSIONS] = "too many sessions",
+/* What is out of resources may be a device, so another transport is worth a try; all else is the server's word. The
+ * limits of a message are those of its configuration. librdmad(3) has the errors. */
+static const struct {
+	const char *name;
+	int error;
+	bool final;
+} reasons[WIRE_REASONS + 1] = {
+	[WIRE_REASON_NONE] = {"none", 0, false},
+	[WIRE_REASON_BAD_REQUEST] = {"bad request", -EPROTO, true},
+	[WIRE_REASON_VERSION] = {"version", -EPROTONOSUPPORT, true},
+	[WIRE_REASON_SERVICE] = {"service not enabled", -EOPNOTSUPP, true},
+	[WIRE_REASON_CONNECTIONS] = {"too many connections", -EUSERS, true},
+	[WIRE_REASON_MESSAGE_SIZE] = {"message size", -EMSGSIZE, true},
+	[WIRE_REASON_CREDITS] = {"credits", -EINVAL, true},
+	[WIRE_REASON_KEY] = {"key", -EACCES, true},
+	[WIRE_REASON_DRAINING] = {"draining", -ESHUTDOWN, true},
+	[WIRE_REASON_RESOURCES] = {"out of resources", -ENOBUFS, false},
+	[WIRE_REASON_SESSIONS] = {"too many sessions", -EAGAIN, true},
+	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
+
+static unsigned known(unsigned reason)
+{
+	return MIN(reason, (unsigned)WIRE_REASONS);
+}
 
 const char *wire_reason_name(unsigned reason)
 {
-	return reason < WIRE_REASONS ? reasons[reason] : "unknown";
+	return reasons[known(reason)].name;
+}
+
+int wire_reason_errno(unsigned reason)
+{
+	return reasons[known(reason)].error;
+}
+
+bool wire_reason_final(unsigned reason)
+{
+	return reasons[known(reason)].final;
 }
 
 static const struct {

@@ -104,7 +104,7 @@ enum wire_reason {
 	WIRE_REASON_DRAINING,     /* the server is shutting down */
 	WIRE_REASON_RESOURCES,    /* memory, descriptors, device limits */
 	WIRE_REASON_SESSIONS,     /* gpu: too many; detail: the limit */
-	WIRE_REASONS
+	WIRE_REASONS              /* here: one that this program does not know */
 };
 
 #define WIRE_REJECT_SIZE 16
@@ -349,7 +349,9 @@ _Static_assert(sizeof(struct wire_gpu_info) == 144, "wire layout");
  */
 const char *wire_service_name(unsigned service); /* "ping"; "unknown" for others */
 const char *wire_op_name(unsigned op);
-const char *wire_reason_name(unsigned reason); /* short, for logs and metrics */
+const char *wire_reason_name(unsigned reason); /* short, for logs */
+int wire_reason_errno(unsigned reason);        /* a refusal as an error of the caller's */
+bool wire_reason_final(unsigned reason);       /* the server would give it over another transport, too */
 const char *wire_status_text(unsigned status);
 
 /* The one border between errno and the wire. */

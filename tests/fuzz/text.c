@@ -5,14 +5,18 @@
 static void address(const char *text)
 {
 	struct address a, b;
-	char buf[512];
+	char again[512];
 
 	if (address_parse(text, &a) != 0)
 		return;
-	address_format(&a, buf, sizeof(buf));
-	FUZZ_CHECK(address_parse(buf, &b) == 0);
-	FUZZ_CHECK(a.transport == b.transport && a.port == b.port);
-	FUZZ_CHECK(strcmp(a.host, b.host) == 0);
+	snprintf(again, sizeof(again),
+		 a.path      ? "%s://%s"
+		 : *a.scheme ? "%s://[%s]:%u"
+			     : "%s[%s]:%u",
+		 a.scheme, a.host, a.port);
+	FUZZ_CHECK(address_parse(again, &b) == 0);
+	FUZZ_CHECK(strcmp(a.scheme, b.scheme) == 0 && strcmp(a.host, b.host) == 0);
+	FUZZ_CHECK(a.path == b.path && a.port == b.port);
 }
 
 static void units(const char *text)
