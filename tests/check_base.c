@@ -82,9 +82,19 @@ START_TEST(test_address_forms)
 		    {"::1", "", "::1", 7471, false, false},
 		    {"unix:///run/x.sock", "unix", "/run/x.sock", 0, true, false},
 		    {"any://name", "any", "name", 7471, false, false}};
-	static const char *const bad[] = {
-		"",     ":1",     "h:",     "h:99999", "://h",  "/x",      "tcp://",
-		"[::1", "[::1]5", "a[::1]", "a]",      "a/b:1", "a/b://x", "sixteen-letters-://h"};
+	static const char *const bad[] = {"",
+					  ":1",
+					  "h:",
+					  "h:99999",
+					  "://h",
+					  "/x",
+					  "tcp://",
+					  "[::1",
+					  "[::1]5",
+					  "a[::1]",
+					  "a]",
+					  "a/b:1",
+					  "sixteen-letters-://h"};
 	struct address a;
 
 	log_set_handler(log_keep);

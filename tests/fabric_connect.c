@@ -60,7 +60,9 @@ START_TEST(open_tells_what_it_is)
 
 	ck_assert_int_eq(fabric_open("pigeon", NULL, &fabric), -EINVAL);
 	ck_assert_int_eq(fabric_open(target.provider, &(struct fabric_config){0}, &fabric), 0);
-	ck_assert_str_eq(fabric_name(fabric), target.provider);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		ck_assert_int_eq(fabric_has(fabric, &fabric_transports[i]),
+				 strcmp(fabric_transport_provider(&fabric_transports[i]), target.provider) == 0);
 	ck_assert_uint_gt(strlen(fabric_devices(fabric)), 0);
 	fabric_limits(fabric, &limits);
 	ck_assert_uint_ge(limits.max_send_depth, 64);

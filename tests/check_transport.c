@@ -1,0 +1,198 @@
+/* check_transport.c: the table of transports, the addresses that mean them, and a provider that has nothing. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "fabric/provider.h"
+
+START_TEST(test_row)
+{
+	const struct fabric_transport *t = &fabric_transports[_i];
+	struct address address;
+	char text[64];
+
+	ck_assert_str_eq(fabric_transport_name((unsigned)_i), t->name);
+	ck_assert_ptr_eq(fabric_transport_find(t->name), t);
+	ck_assert(*t->name && *t->text && *fabric_transport_provider(t));
+	ck_assert_uint_lt(strlen(t->name), sizeof(address.scheme));
+	ck_assert(t->resolve);
+	ck_assert(!(t->path && t->plain)); /* a path has no meaning without a scheme */
+	snprintf(text, sizeof(text), "%s://%s", t->name, t->path ? "/some/path" : "127.0.0.1:9");
+	ck_assert_int_eq(fabric_address_parse(text, &address), 0);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		ck_assert(fabric_transport_serves(&fabric_transports[i], &address) == (i == (unsigned)_i));
+	/* The other form. */
+	snprintf(text, sizeof(text), "%s://%s", t->name, t->path ? "name" : "/some/path");
+	ck_assert_int_eq(fabric_address_parse(text, &address), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_table)
+{
+	unsigned processors = 0, devices = 0;
+
+	ck_assert_ptr_null(fabric_transport_name(FABRIC_TRANSPORTS));
+	ck_assert_ptr_null(fabric_transport_find("pigeon"));
+	ck_assert_ptr_null(fabric_transport_find(""));
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		processors += fabric_transports[i].processor;
+		devices += fabric_transports[i].device;
+		for (unsigned j = 0; j < i; j++)
+			ck_assert_str_ne(fabric_transports[i].name, fabric_transports[j].name);
+	}
+	/* rdmad is usable without a device, and offers what moves bytes by one. */
+	ck_assert(processors && devices && processors < FABRIC_TRANSPORTS);
+}
+END_TEST
+
+START_TEST(test_plain_addresses)
+{
+	struct address address;
+
+	ck_assert_int_eq(fabric_address_parse("[::1]:80", &address), 0);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		ck_assert(fabric_transport_serves(&fabric_transports[i], &address) == fabric_transports[i].plain);
+}
+END_TEST
+
+/* Which schemes there are comes from the table. */
+START_TEST(test_unknown_scheme)
+{
+	struct address address;
+	char scheme[32];
+
+	log_set_handler(log_keep);
+	ck_assert_int_eq(fabric_address_parse("pigeon://loft", &address), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(log_last(), "\"pigeon://loft\" is not an address: there is no such scheme"));
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		snprintf(scheme, sizeof(scheme), "%s://", fabric_transports[i].name);
+		ck_assert_msg(strstr(log_last(), scheme), "%s lacks %s", log_last(), scheme);
+	}
+}
+END_TEST
+
+/*
+ * A provider that has a name and nothing else.
+ */
+static struct fabric_provider empty;
+static struct fabric fabric = {&empty};
+static struct fabric_domain domain = {&empty, &fabric};
+static struct fabric_queue queue = {&empty};
+static struct fabric_listener listener = {&empty};
+static struct fabric_request request = {&empty};
+static struct fabric_endpoint endpoint = {&empty};
+static char memory[64];
+static struct fabric_region region = {&empty, memory, sizeof(memory), FABRIC_WINDOWS};
+static struct fabric_window window = {&empty, 0};
+
+static void set_up(void)
+{
+	fabric_provider_complete(&empty, &(struct fabric_provider){.name = "empty"});
+}
+
+START_TEST(test_nothing_is_made)
+{
+	const struct fabric_config config = {0};
+	const struct fabric_queue_attr queue_attr = {0};
+	const struct fabric_endpoint_attr attr = {0};
+	const struct sockaddr sa = {.sa_family = AF_INET};
+	struct fabric *f = NULL;
+	struct fabric_domain *d = NULL;
+	struct fabric_queue *q = NULL;
+	struct fabric_listener *l = NULL;
+	struct fabric_endpoint *e = NULL;
+	struct fabric_region *r = NULL;
+	struct fabric_window *w = NULL;
+
+	ck_assert_int_eq(empty.open(&config, &f), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_domain_create(&fabric, &d), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_queue_create(&domain, &queue_attr, &q), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_listen(&queue, &sa, sizeof(sa), NULL, &l), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_connect(&queue, &domain, &sa, sizeof(sa), &attr, NULL, 0, &e), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_take(&queue, &domain, &request, &attr, &e), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_accept(&endpoint, NULL, 0), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_register(&domain, memory, sizeof(memory), 0, &r), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_window_open(&endpoint, &region, memory, 8, FABRIC_REMOTE_READ, &w), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_post_recv(&queue, NULL, &(struct fabric_recv){.id = 1}, 1), -EOPNOTSUPP);
+	ck_assert_int_eq(fabric_post(&endpoint, &(struct fabric_wr){.opcode = FABRIC_SEND}), -EOPNOTSUPP);
+	ck_assert(!f && !d && !q && !l && !e && !r && !w);
+}
+END_TEST
+
+START_TEST(test_nothing_is_found)
+{
+	struct fabric_limits limits = {.max_send_depth = 1, .windows = true};
+	struct fabric_completion completion;
+	struct fabric_event event;
+	int fds[FABRIC_MAX_FDS];
+	char text[32] = "";
+
+	fabric_limits(&fabric, &limits);
+	ck_assert(!limits.max_send_depth && !limits.windows);
+	ck_assert_str_eq(fabric_devices(&fabric), "");
+	ck_assert(!fabric_has(&fabric, &fabric_transports[0]));
+	ck_assert_uint_eq(fabric_listener_port(&listener), 0);
+	ck_assert_str_ne(fabric_request_peer(&request, text, sizeof(text)), "");
+	ck_assert_str_ne(fabric_endpoint_peer(&endpoint, text, sizeof(text)), "");
+	ck_assert_str_ne(fabric_endpoint_transport(&endpoint)->name, "");
+	ck_assert_uint_eq(fabric_region_rkey(&region, &endpoint), 0);
+	ck_assert_int_eq(fabric_poll(&queue, &completion, 1), 0);
+	ck_assert_int_eq(fabric_next_event(&queue, &event), 0);
+	ck_assert(!fabric_moving(&queue));
+	ck_assert_int_eq(fabric_arm(&queue), 0);
+	ck_assert_int_eq(fabric_fds(&queue, fds), 0);
+}
+END_TEST
+
+START_TEST(test_nothing_is_done)
+{
+	fabric_reject(&request, NULL, 0);
+	fabric_disconnect(&endpoint);
+	fabric_endpoint_destroy(&endpoint);
+	fabric_window_close(&window);
+	fabric_deregister(&region);
+	fabric_listener_close(&listener);
+	fabric_queue_destroy(&queue);
+	fabric_domain_destroy(&domain);
+	fabric_close(&fabric);
+}
+END_TEST
+
+/* What a provider has of its own stays. */
+static int own_arm(struct fabric_queue *q)
+{
+	return q == &queue ? 7 : -EINVAL;
+}
+
+START_TEST(test_own_functions)
+{
+	fabric_provider_complete(&empty, &(struct fabric_provider){.name = "nearly empty", .arm = own_arm});
+	ck_assert_int_eq(fabric_arm(&queue), 7);
+	ck_assert(!fabric_moving(&queue));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("transport");
+	TCase *tc = tcase_create("table");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_loop_test(tc, test_row, 0, FABRIC_TRANSPORTS);
+	tcase_add_test(tc, test_table);
+	tcase_add_test(tc, test_plain_addresses);
+	tcase_add_test(tc, test_unknown_scheme);
+	suite_add_tcase(suite, tc);
+	tc = tcase_create("provider");
+	tcase_add_checked_fixture(tc, set_up, NULL);
+	tcase_add_test(tc, test_nothing_is_made);
+	tcase_add_test(tc, test_nothing_is_found);
+	tcase_add_test(tc, test_nothing_is_done);
+	tcase_add_test(tc, test_own_functions);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
