@@ -76,10 +76,10 @@ END_TEST
 static struct fabric_provider empty;
 static struct fabric fabric = {&empty};
 static struct fabric_domain domain = {&empty, &fabric};
-static struct fabric_queue queue = {&empty};
+static struct fabric_queue queue = {.ops = &empty};
 static struct fabric_listener listener = {&empty};
 static struct fabric_request request = {&empty};
-static struct fabric_endpoint endpoint = {&empty};
+static struct fabric_endpoint endpoint = {&empty, &queue};
 static char memory[64];
 static struct fabric_region region = {&empty, memory, sizeof(memory), FABRIC_WINDOWS};
 static struct fabric_window window = {&empty, 0};

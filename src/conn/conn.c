@@ -22,8 +22,9 @@ static const char *const event_names[] = {
 static _Atomic uint64_t next_id = 1;
 
 /* The only writer of conn->state after birth. */
-static void set_state(struct conn *conn, enum conn_state state, enum conn_event event)
+static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_event event)
 {
+	must(state > conn->state); /* no way back */
 	log_debug("conn", "#%llu %s: %s to %s on %s", (unsigned long long)conn->id, conn->peer,
 		  state_names[conn->state], state_names[state], event_names[event]);
 	conn->state = state;
@@ -62,9 +63,9 @@ static void set_reason(struct conn *conn, int error, const char *format, ...)
 	va_end(args);
 }
 
-static void enter_established(struct conn *conn)
+static void conn_enter_established(struct conn *conn)
 {
-	set_state(conn, CONN_ESTABLISHED, CONN_EVENT_ESTABLISHED);
+	conn_set_state(conn, CONN_ESTABLISHED, CONN_EVENT_ESTABLISHED);
 	conn->group->stats.accepted++;
 	conn->ops->established(conn);
 	if (conn->parked)
@@ -75,30 +76,31 @@ static void enter_established(struct conn *conn)
  * come in any state, late, twice or never. */
 void conn_handle(struct conn *conn, enum conn_event event)
 {
+	must(conn_group_is_mine(conn->group));
 	if (event == CONN_EVENT_REFUSED || event == CONN_EVENT_DISCONNECTED)
 		conn->disconnected = true;
 	switch (conn->state) {
 	case CONN_CONNECTING:
 		if (event == CONN_EVENT_ESTABLISHED)
-			enter_established(conn);
+			conn_enter_established(conn);
 		else
-			set_state(conn, CONN_DEAD, event); /* nothing was sent, nothing is in flight */
+			conn_set_state(conn, CONN_DEAD, event); /* nothing was sent, nothing is in flight */
 		break;
 	case CONN_ACCEPTING:
 		if (event == CONN_EVENT_ESTABLISHED)
-			enter_established(conn);
+			conn_enter_established(conn);
 		else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
-			set_state(conn, CONN_CLOSING, event);
+			conn_set_state(conn, CONN_CLOSING, event);
 		break;
 	case CONN_ESTABLISHED:
 		if (event == CONN_EVENT_DISCONNECTED)
 			set_reason(conn, 0, "disconnected by the peer");
 		if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
-			set_state(conn, CONN_CLOSING, event);
+			conn_set_state(conn, CONN_CLOSING, event);
 		break;
 	case CONN_CLOSING:
 		if (event == CONN_EVENT_DRAINED)
-			set_state(conn, CONN_DEAD, event);
+			conn_set_state(conn, CONN_DEAD, event);
 		break;
 	case CONN_DEAD:
 		break;
@@ -133,6 +135,7 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 
+	must(conn_group_is_mine(group) && ops->established && ops->record && ops->closed);
 	if (!conn)
 		return NULL;
 	conn->group = group;
@@ -160,7 +163,7 @@ static uint32_t receives_of(const struct conn *conn)
 
 /* Buffers of the connection's own when its messages are longer than the shared ones, or these are of
  * another domain. */
-static int own_buffers(struct conn *conn)
+static int conn_own_buffers(struct conn *conn)
 {
 	struct memory_pool_attr attr = {
 		.name = "connection",
@@ -175,7 +178,7 @@ static int own_buffers(struct conn *conn)
 	return memory_pool_create(conn->attr.domain, &attr, &conn->own);
 }
 
-static int post_receives(struct conn *conn)
+static int conn_post_receives(struct conn *conn)
 {
 	int rc = 0;
 
@@ -203,7 +206,7 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32
 }
 
 /* Room in the group's completion queue for all that it may have outstanding, and for what a device adds. */
-static bool take_completions(struct conn *conn, const struct fabric_endpoint_attr *attr)
+static bool conn_take_completions(struct conn *conn, const struct fabric_endpoint_attr *attr)
 {
 	uint32_t need = attr->send_depth + receives_of(conn) + 1;
 
@@ -218,6 +221,8 @@ static void conn_free(struct conn *conn)
 {
 	if (!conn)
 		return;
+	must(!conn->open && !conn->ready && !conn->parked && list_empty(&conn->sending) &&
+	     list_empty(&conn->transfers));
 	conn->group->completions += conn->completions;
 	memory_pool_destroy(conn->own);
 	free(conn);
@@ -255,19 +260,19 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	fill_nonce(conn->request.nonce);
 	conn->message_size = conn->request.message_size;
 	conn->granted = conn->request.credits;
-	rc = own_buffers(conn);
+	rc = conn_own_buffers(conn);
 	if (rc != 0)
 		goto free_conn;
 	/* What the server grants is known only with its answer: room for the most. */
 	attr = endpoint_attr(conn, group->attr.credits);
 	rc = -EUSERS;
-	if (!take_completions(conn, &attr))
+	if (!conn_take_completions(conn, &attr))
 		goto free_conn;
 	wire_request_encode(&conn->request, data);
 	rc = fabric_connect(group->queue, conn->attr.domain, sa, len, &attr, data, sizeof(data), &conn->endpoint);
 	if (rc != 0)
 		goto free_conn;
-	rc = post_receives(conn);
+	rc = conn_post_receives(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
 	address_format_socket(sa, conn->peer, sizeof(conn->peer));
@@ -308,7 +313,7 @@ static enum wire_reason conn_admit(const struct conn_group *group, const struct 
 }
 
 /* What is granted of what was asked for. */
-static void negotiate(struct conn *conn, const struct wire_accept *grant)
+static void conn_negotiate(struct conn *conn, const struct wire_accept *grant)
 {
 	const struct conn_group_attr *attr = &conn->group->attr;
 
@@ -326,17 +331,17 @@ static void negotiate(struct conn *conn, const struct wire_accept *grant)
 }
 
 /* All that can fail before the request is taken. */
-static int prepare_accept(struct conn *conn, const struct wire_accept *grant, struct fabric_endpoint_attr *attr)
+static int conn_prepare_accept(struct conn *conn, const struct wire_accept *grant, struct fabric_endpoint_attr *attr)
 {
 	int rc;
 
 	conn->state = CONN_ACCEPTING;
-	negotiate(conn, grant);
-	rc = own_buffers(conn);
+	conn_negotiate(conn, grant);
+	rc = conn_own_buffers(conn);
 	if (rc != 0)
 		return rc;
 	*attr = endpoint_attr(conn, conn->credits);
-	if (take_completions(conn, attr))
+	if (conn_take_completions(conn, attr))
 		return 0;
 	log_warn("conn", "the completion queue has no room for another connection beside %llu; fewer credits take less",
 		 (unsigned long long)conn->group->stats.connections);
@@ -362,13 +367,13 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	conn = conn_new(group, request, own, ops, context, now);
 	if (!conn)
 		goto refuse;
-	rc = prepare_accept(conn, grant, &attr);
+	rc = conn_prepare_accept(conn, grant, &attr);
 	if (rc != 0)
 		goto refuse;
 	rc = fabric_take(group->queue, conn->attr.domain, fabric_request, &attr, &conn->endpoint);
 	if (rc != 0)
 		goto free_conn;
-	rc = post_receives(conn);
+	rc = conn_post_receives(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
 	conn_link(conn);
@@ -434,6 +439,7 @@ void *conn_context(const struct conn *conn)
 
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context)
 {
+	must(conn_group_is_mine(conn->group));
 	conn->ops = ops;
 	conn->context = context;
 }

@@ -4,7 +4,7 @@
  * descriptor set and a next deadline come out, `now` goes in.
  *
  * A group is what one thread has on one fabric queue: buffers and connections. All functions
- * of a group and of its connections are called by that thread.
+ * of a group and of its connections are called by that thread; another may take over between two turns.
  *
  * Sending: reserve room for a record in the message being built, fill it, commit. Nothing is
  * copied and nothing waits to be filled: the end of conn_group_progress (or conn_flush) posts

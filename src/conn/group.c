@@ -19,7 +19,7 @@ static void *pointer_of(uint64_t id)
 
 /* Post shared receives until there are as many as the connections are worth. A pool at its limit is no
  * error: senders wait. */
-static void post_receives(struct conn_group *group)
+static void group_post_receives(struct conn_group *group)
 {
 	struct fabric_recv recv[POLL_BATCH];
 
@@ -48,7 +48,7 @@ static void post_receives(struct conn_group *group)
 void conn_group_want_receives(struct conn_group *group, int32_t change)
 {
 	group->wanted += (uint32_t)change;
-	post_receives(group);
+	group_post_receives(group);
 }
 
 /* What a connection as the group has them may have outstanding: a message each way per credit, transfers, probes
@@ -129,6 +129,7 @@ void conn_group_destroy(struct conn_group *group)
 {
 	if (!group)
 		return;
+	must(!group->turning);
 	while (!list_empty(&group->connections))
 		conn_bury(list_first(&group->connections, struct conn, node));
 	/* The queue first: posted receives still point into the pools. */
@@ -155,7 +156,7 @@ uint64_t conn_group_deadline(const struct conn_group *group)
 }
 
 /* A failed work request ends its connection; flushes only say that it is ending. */
-static void failed(struct conn *conn, const struct fabric_completion *c)
+static void group_failed(struct conn *conn, const struct fabric_completion *c)
 {
 	if (c->status == FABRIC_PEER_LOST)
 		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
@@ -163,7 +164,7 @@ static void failed(struct conn *conn, const struct fabric_completion *c)
 		conn_close(conn, -EIO, "%s", fabric_status_text(c->status));
 }
 
-static void received(struct conn *conn, const struct fabric_completion *c)
+static void group_received(struct conn *conn, const struct fabric_completion *c)
 {
 	if (unlikely(c->opcode == FABRIC_RECV_IMM))
 		conn_immediate_received(conn, c->imm);
@@ -171,16 +172,16 @@ static void received(struct conn *conn, const struct fabric_completion *c)
 		conn_message_received(conn, pointer_of(c->id), c->bytes);
 }
 
-static void completed(struct conn_group *group, const struct fabric_completion *c)
+static void group_completed(struct conn_group *group, const struct fabric_completion *c)
 {
 	struct conn *conn = conn_of(c);
 
 	if (unlikely(c->status != FABRIC_OK && conn))
-		failed(conn, c);
+		group_failed(conn, c);
 	switch (c->id & CONN_ID_MASK) {
 	case CONN_ID_RECEIVE:
 		if (likely(c->status == FABRIC_OK && conn))
-			received(conn, c);
+			group_received(conn, c);
 		if (unlikely(conn && conn->own)) {
 			if (conn->state > CONN_ESTABLISHED || conn_post_receive(conn, pointer_of(c->id)) != 0)
 				memory_pool_put(conn->own, pointer_of(c->id));
@@ -205,7 +206,7 @@ static void completed(struct conn_group *group, const struct fabric_completion *
 	}
 }
 
-static void refused(struct conn *conn, const struct fabric_event *event)
+static void conn_refused(struct conn *conn, const struct fabric_event *event)
 {
 	struct wire_reject reject;
 	char text[160];
@@ -225,7 +226,7 @@ static void refused(struct conn *conn, const struct fabric_event *event)
 }
 
 /* The server's answer to our request: take over what it granted. */
-static void established(struct conn *conn, const struct fabric_event *event)
+static void conn_answered(struct conn *conn, const struct fabric_event *event)
 {
 	if (conn->state == CONN_CONNECTING) {
 		int rc = wire_accept_decode(&conn->accept, event->data, event->data_len);
@@ -245,17 +246,17 @@ static void established(struct conn *conn, const struct fabric_event *event)
 	conn_handle(conn, CONN_EVENT_ESTABLISHED);
 }
 
-static void handle_event(const struct fabric_event *event)
+static void group_event(const struct fabric_event *event)
 {
 	struct conn *conn = event->context;
 
 	switch (event->type) {
 	case FABRIC_ESTABLISHED:
-		established(conn, event);
+		conn_answered(conn, event);
 		break;
 	case FABRIC_REJECTED:
 	case FABRIC_UNREACHABLE:
-		refused(conn, event);
+		conn_refused(conn, event);
 		conn_handle(conn, CONN_EVENT_REFUSED);
 		break;
 	case FABRIC_REMOVED:
@@ -271,33 +272,33 @@ static void handle_event(const struct fabric_event *event)
 	}
 }
 
-static void flush_dirty(struct conn_group *group)
+static void group_flush_dirty(struct conn_group *group)
 {
 	while (!list_empty(&group->dirty))
 		conn_messages_flush(list_first(&group->dirty, struct conn, dirty));
 }
 
-static int poll_completions(struct conn_group *group)
+static int group_poll(struct conn_group *group)
 {
 	struct fabric_completion c[POLL_BATCH];
 	int n = fabric_poll(group->queue, c, POLL_BATCH);
 
 	for (int i = 0; i < n; i++)
-		completed(group, &c[i]);
+		group_completed(group, &c[i]);
 	if (n > 0) {
-		flush_dirty(group); /* peers wait for answers, nobody yet for a receive */
-		post_receives(group);
+		group_flush_dirty(group); /* peers wait for answers, nobody yet for a receive */
+		group_post_receives(group);
 	}
 	return n;
 }
 
-static void resume_stuck(struct conn_group *group)
+static void group_resume_stuck(struct conn_group *group)
 {
 	struct list stuck;
 
 	if (likely(list_empty(&group->stuck)))
 		return;
-	/* A list of its own: who stays stuck is linked again behind. */
+	/* A list of its own: a connection that stays stuck is linked again behind. */
 	stuck = group->stuck;
 	stuck.next->prev = stuck.prev->next = &stuck;
 	list_init(&group->stuck);
@@ -305,7 +306,7 @@ static void resume_stuck(struct conn_group *group)
 		conn_messages_resume(list_first(&stuck, struct conn, stuck));
 }
 
-static void bury(struct conn_group *group)
+static void group_bury(struct conn_group *group)
 {
 	struct list *pos, *tmp;
 
@@ -319,23 +320,41 @@ static void bury(struct conn_group *group)
 	}
 }
 
+/* For must(), around a turn: it is not inside another one, of whatever thread. */
+static bool group_turn_begins(struct conn_group *group)
+{
+	return atomic_exchange(&group->turning, thread_self()) == 0;
+}
+
+static bool group_turn_ends(struct conn_group *group)
+{
+	return atomic_exchange(&group->turning, 0) == thread_self();
+}
+
+bool conn_group_is_mine(const struct conn_group *group)
+{
+	return group->turning == 0 || group->turning == thread_self();
+}
+
 int conn_group_progress(struct conn_group *group, uint64_t now)
 {
 	struct fabric_event event;
 	int n, events = 0;
 
+	must(group_turn_begins(group));
 	group->now = now;
-	n = poll_completions(group);
+	n = group_poll(group);
 	while (unlikely(fabric_next_event(group->queue, &event))) {
-		handle_event(&event);
+		group_event(&event);
 		events++;
 	}
-	resume_stuck(group);
+	group_resume_stuck(group);
 	if (unlikely(now >= group->deadline))
 		conn_timers_look(group);
-	flush_dirty(group);
+	group_flush_dirty(group);
 	if (unlikely(!list_empty(&group->closing)))
-		bury(group);
+		group_bury(group);
+	must(group_turn_ends(group));
 	return n + events;
 }
 
@@ -371,6 +390,7 @@ void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn
 {
 	struct list *pos, *tmp;
 
+	must(conn_group_is_mine(group));
 	list_for_each_safe (pos, tmp, &group->connections)
 		fn(arg, container_of(pos, struct conn, node));
 }

@@ -89,9 +89,9 @@ struct conn_group {
 	struct list connections, dirty, stuck, closing;
 	struct conn_parked *spare; /* memory for what is parked next, each of message_size */
 	uint32_t spares;
-	uintptr_t turning; /* the thread whose turn runs, 0 between turns */
-	uint64_t now;      /* of the running turn */
-	uint64_t deadline; /* of the next look at the timers */
+	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
+	uint64_t now;              /* of the running turn */
+	uint64_t deadline;         /* of the next look at the timers */
 	struct conn_group_stats stats;
 };
 
@@ -140,5 +140,7 @@ void conn_timer_set(struct conn_group *group, uint64_t when);
  * group.c
  */
 void conn_group_want_receives(struct conn_group *group, int32_t change);
+/* For must(): no other thread turns the group. */
+bool conn_group_is_mine(const struct conn_group *group);
 
 #endif

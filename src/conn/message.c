@@ -27,8 +27,9 @@ static struct memory_pool *send_pool(const struct conn *conn)
 }
 
 /* Begin a message: takes a buffer and, if it is for records, a credit. */
-static bool open_message(struct conn *conn, bool records)
+static bool message_open(struct conn *conn, bool records)
 {
+	must(!conn->open);
 	if (records && !conn->credits)
 		return false;
 	conn->open = memory_pool_get(send_pool(conn));
@@ -41,10 +42,11 @@ static bool open_message(struct conn *conn, bool records)
 }
 
 /* The message being built is complete: behind the ready ones. */
-static void seal_message(struct conn *conn)
+static void message_seal(struct conn *conn)
 {
 	struct wire_message *m = conn->open->addr;
 
+	must(!conn->ready || *conn->ready_tail == NULL);
 	m->length = conn->open_used;
 	m->credits = 0;
 	m->flags = 0;
@@ -59,14 +61,15 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 	struct wire_record *record;
 	uint32_t at;
 
+	must(conn_group_is_mine(conn->group));
 	if (unlikely(conn->state != CONN_ESTABLISHED || body > WIRE_BODY_MAX(conn->message_size)))
 		return NULL;
 	at = WIRE_PAD(conn->open_used);
 	if (conn->open && (uint64_t)at + sizeof(*record) + body > conn->message_size) {
-		seal_message(conn);
+		message_seal(conn);
 	}
 	if (!conn->open) {
-		if (!open_message(conn, true)) {
+		if (!message_open(conn, true)) {
 			conn->want_writable = true;
 			conn_mark_stuck(conn);
 			return NULL;
@@ -82,6 +85,9 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 {
+	must(conn_group_is_mine(conn->group) && conn->open);
+	must((char *)record > (char *)conn->open->addr);
+	must((char *)(record + 1) + length <= (char *)conn->open->addr + conn->message_size);
 	record->length = length;
 	conn->open_used = (uint32_t)((char *)(record + 1) - (char *)conn->open->addr) + length;
 	conn->records_out++;
@@ -97,7 +103,7 @@ static bool wants_completion(const struct conn *conn, uint32_t length, uint64_t 
 
 /* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed. False: none left
  * or no room in the send queue. */
-static bool post_ready(struct conn *conn)
+static bool messages_post(struct conn *conn)
 {
 	struct fabric_wr wr[CHAIN_MAX];
 	struct memory_buffer *buffer = conn->ready, *next;
@@ -153,45 +159,49 @@ static bool post_ready(struct conn *conn)
 }
 
 /* With nothing to say, credits go back by a message of their own when half of them are owed. It takes
- * no credit, or who waits for credits could wait for ever for the other's return of his. */
+ * no credit, or two peers that wait for credits could each wait for ever for the other's return. */
 static void return_credits(struct conn *conn)
 {
 	if (conn->open)
 		conn->credits++; /* begun for records, which did not come */
-	else if (!open_message(conn, false))
+	else if (!message_open(conn, false))
 		conn_mark_stuck(conn);
 	if (conn->open)
-		seal_message(conn);
+		message_seal(conn);
 }
 
 void conn_messages_flush(struct conn *conn)
 {
+	must(list_linked(&conn->dirty));
 	list_del(&conn->dirty);
 	if (conn->state != CONN_ESTABLISHED)
 		return;
 	if (conn->open && conn->open_used > sizeof(struct wire_message))
-		seal_message(conn);
+		message_seal(conn);
 	else if (!conn->ready && conn->owed * 2 >= conn->granted)
 		return_credits(conn);
-	while (post_ready(conn))
+	while (messages_post(conn))
 		;
 	list_del(&conn->dirty);
 }
 
 void conn_wait_writable(struct conn *conn)
 {
+	must(conn_group_is_mine(conn->group));
 	conn->want_writable = true;
 	conn_mark_stuck(conn);
 }
 
 void conn_flush(struct conn *conn)
 {
+	must(conn_group_is_mine(conn->group));
 	if (list_linked(&conn->dirty))
 		conn_messages_flush(conn);
 }
 
 void conn_message_sent(struct conn *conn, struct memory_buffer *buffer)
 {
+	must(conn->in_flight && list_linked(&buffer->node));
 	conn->in_flight--;
 	list_del(&buffer->node);
 	memory_pool_put(send_pool(conn), buffer);
@@ -201,7 +211,7 @@ void conn_message_sent(struct conn *conn, struct memory_buffer *buffer)
 
 /* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
  * try again, or the violation. */
-static int take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
+static int message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *record;
 	size_t at = *offset;
@@ -219,7 +229,7 @@ static int take_apart(struct conn *conn, const void *data, size_t bytes, size_t 
 	return at == 0 ? -EBADMSG : 0;
 }
 
-static void violation(struct conn *conn, int error, const char *what)
+static void conn_violation(struct conn *conn, int error, const char *what)
 {
 	conn->group->stats.violations++;
 	conn_close(conn, error, "%s", what);
@@ -227,18 +237,19 @@ static void violation(struct conn *conn, int error, const char *what)
 
 static void bad_record(struct conn *conn, int error)
 {
-	violation(conn, error,
-		  error == -EBADMSG ? "a record's length is beyond its message" : "a request that breaks the protocol");
+	conn_violation(conn, error,
+		       error == -EBADMSG ? "a record's length is beyond its message"
+					 : "a request that breaks the protocol");
 }
 
-static bool take_credits(struct conn *conn, const struct wire_message *m)
+static bool conn_take_credits(struct conn *conn, const struct wire_message *m)
 {
 	if (unlikely(conn->credits + m->credits > conn->credits_max)) {
-		violation(conn, -EPROTO, "more credits returned than were taken");
+		conn_violation(conn, -EPROTO, "more credits returned than were taken");
 		return false;
 	}
 	if (unlikely(!m->credits && m->length == sizeof(*m))) {
-		violation(conn, -EPROTO, "a message of nothing");
+		conn_violation(conn, -EPROTO, "a message of nothing");
 		return false;
 	}
 	if (m->credits)
@@ -247,7 +258,7 @@ static bool take_credits(struct conn *conn, const struct wire_message *m)
 	return true;
 }
 
-static void consumed(struct conn *conn)
+static void conn_consumed(struct conn *conn)
 {
 	conn->owed++;
 	if (conn->owed * 2 >= conn->granted)
@@ -283,7 +294,7 @@ static void parked_done(struct conn_group *group, struct conn_parked *p)
 }
 
 /* The last of those that are parked, to be filled in. NULL: the connection was closed for want of memory. */
-static struct conn_parked *park(struct conn *conn, size_t bytes)
+static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 {
 	struct conn_parked *p = parked_new(conn->group, bytes);
 
@@ -301,7 +312,7 @@ static struct conn_parked *park(struct conn *conn, size_t bytes)
 
 static void park_message(struct conn *conn, const void *data, size_t bytes, size_t offset)
 {
-	struct conn_parked *p = park(conn, bytes);
+	struct conn_parked *p = parked_add(conn, bytes);
 
 	if (!p)
 		return;
@@ -311,7 +322,7 @@ static void park_message(struct conn *conn, const void *data, size_t bytes, size
 
 static void park_immediate(struct conn *conn, uint32_t imm)
 {
-	struct conn_parked *p = park(conn, 0);
+	struct conn_parked *p = parked_add(conn, 0);
 
 	if (!p)
 		return;
@@ -324,7 +335,7 @@ static bool within_credits(struct conn *conn, const char *what)
 {
 	if (likely(++conn->unreturned <= conn->granted))
 		return true;
-	violation(conn, -EPROTO, what);
+	conn_violation(conn, -EPROTO, what);
 	return false;
 }
 
@@ -334,29 +345,29 @@ static bool must_park(const struct conn *conn)
 	return unlikely(conn->state != CONN_ESTABLISHED || conn->parked);
 }
 
-static void received(struct conn *conn, const void *data, uint32_t bytes)
+static void message_received(struct conn *conn, const void *data, uint32_t bytes)
 {
 	const struct wire_message *m = wire_message_check(data, bytes);
 	size_t offset = sizeof(*m);
 	int rc;
 
 	if (!m) {
-		violation(conn, -EBADMSG, "the message's length is not what it says");
+		conn_violation(conn, -EBADMSG, "the message's length is not what it says");
 		return;
 	}
 	if (bytes > sizeof(*m) && !within_credits(conn, "a message beyond its credits"))
 		return;
 	conn->messages_in++;
 	conn->bytes_in += bytes;
-	if (!take_credits(conn, m) || bytes == sizeof(*m))
+	if (!conn_take_credits(conn, m) || bytes == sizeof(*m))
 		return;
 	if (must_park(conn)) {
 		park_message(conn, data, bytes, offset);
 		return;
 	}
-	rc = take_apart(conn, data, bytes, &offset);
+	rc = message_take_apart(conn, data, bytes, &offset);
 	if (likely(rc == 0)) {
-		consumed(conn);
+		conn_consumed(conn);
 	} else if (rc == -EAGAIN) {
 		park_message(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
@@ -368,14 +379,14 @@ static void received(struct conn *conn, const void *data, uint32_t bytes)
 void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint32_t bytes)
 {
 	if (likely(conn->state <= CONN_ESTABLISHED))
-		received(conn, buffer->addr, bytes);
+		message_received(conn, buffer->addr, bytes);
 }
 
 /* 0, or the violation. */
 static int hand_immediate(struct conn *conn, uint32_t imm)
 {
 	if (unlikely(!conn->ops->immediate)) {
-		violation(conn, -EPROTO, "an immediate that nobody asked for");
+		conn_violation(conn, -EPROTO, "an immediate that nobody asked for");
 		return -EPROTO;
 	}
 	conn->ops->immediate(conn, imm);
@@ -390,21 +401,21 @@ void conn_immediate_received(struct conn *conn, uint32_t imm)
 	if (must_park(conn))
 		park_immediate(conn, imm);
 	else if (hand_immediate(conn, imm) == 0)
-		consumed(conn);
+		conn_consumed(conn);
 }
 
-static int resume_one(struct conn *conn, struct conn_parked *p)
+static int parked_resume_one(struct conn *conn, struct conn_parked *p)
 {
-	return p->immediate ? hand_immediate(conn, p->imm) : take_apart(conn, p->data, p->bytes, &p->offset);
+	return p->immediate ? hand_immediate(conn, p->imm) : message_take_apart(conn, p->data, p->bytes, &p->offset);
 }
 
-static int resume_parked(struct conn *conn)
+static int parked_resume(struct conn *conn)
 {
 	struct conn_parked *p;
 	int rc = 0;
 
 	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
-		rc = resume_one(conn, p);
+		rc = parked_resume_one(conn, p);
 		if (rc == -EAGAIN)
 			return rc;
 		if (rc != 0) {
@@ -416,7 +427,7 @@ static int resume_parked(struct conn *conn)
 		if (!conn->parked)
 			conn->parked_tail = &conn->parked;
 		parked_done(conn->group, p);
-		consumed(conn);
+		conn_consumed(conn);
 	}
 	return rc;
 }
@@ -425,6 +436,7 @@ void conn_messages_resume(struct conn *conn)
 {
 	uint64_t since = conn->stuck_since;
 
+	must(list_linked(&conn->stuck));
 	list_del(&conn->stuck);
 	if (conn->state != CONN_ESTABLISHED)
 		return;
@@ -435,7 +447,7 @@ void conn_messages_resume(struct conn *conn)
 		if (conn->ops->writable)
 			conn->ops->writable(conn);
 	}
-	if (resume_parked(conn) == -EAGAIN || conn->want_writable) {
+	if (parked_resume(conn) == -EAGAIN || conn->want_writable) {
 		conn_mark_stuck(conn);
 		conn->stuck_since = since;
 	}

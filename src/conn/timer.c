@@ -12,7 +12,7 @@ void conn_timer_set(struct conn_group *group, uint64_t when)
 /* RC says nothing of a dead host. A write of no bytes is answered by the peer's device, so it proves
  * the host without waiting for the peer's program. Over software that program would have to answer, and
  * one that computes is not dead: there the provider itself notices a dead host. */
-static void probe(struct conn *conn)
+static void conn_probe(struct conn *conn)
 {
 	struct fabric_wr wr = {
 		.id = (uintptr_t)conn | CONN_ID_PROBE,
@@ -27,7 +27,7 @@ static void probe(struct conn *conn)
 	}
 }
 
-static uint64_t look_established(struct conn *conn, uint64_t now)
+static uint64_t timer_look_established(struct conn *conn, uint64_t now)
 {
 	const struct conn_group_attr *attr = &conn->group->attr;
 	uint64_t messages = conn->messages_in + conn->messages_out, next = TIME_NEVER;
@@ -61,14 +61,14 @@ static uint64_t look_established(struct conn *conn, uint64_t now)
 		return MIN(next, conn->probed + attr->keepalive);
 	if (now - conn->last_traffic < attr->keepalive)
 		return MIN(next, conn->last_traffic + attr->keepalive);
-	probe(conn); /* no room for it: once more, later */
+	conn_probe(conn); /* no room for it: once more, later */
 	return MIN(next, now + attr->keepalive);
 }
 
-static uint64_t look(struct conn *conn, uint64_t now)
+static uint64_t timer_look(struct conn *conn, uint64_t now)
 {
 	if (conn->state == CONN_ESTABLISHED)
-		return look_established(conn, now);
+		return timer_look_established(conn, now);
 	if (conn->deadline > now)
 		return conn->deadline;
 	if (conn->state == CONN_CLOSING)
@@ -85,6 +85,6 @@ void conn_timers_look(struct conn_group *group)
 
 	group->deadline = TIME_NEVER;
 	list_for_each_safe (pos, tmp, &group->connections)
-		next = MIN(next, look(container_of(pos, struct conn, node), group->now));
+		next = MIN(next, timer_look(container_of(pos, struct conn, node), group->now));
 	conn_timer_set(group, next);
 }

@@ -1,17 +1,17 @@
 /* transfer.c: reads and writes of the peer's memory, each completed exactly once. */
 #include "conn/internal.h"
 
-static bool room_for(const struct conn *conn, unsigned count)
+static bool transfer_room(const struct conn *conn, unsigned count)
 {
 	return conn->transfer_count + count <= conn->attr.transfers;
 }
 
 bool conn_transfer_room(const struct conn *conn)
 {
-	return room_for(conn, 1);
+	return transfer_room(conn, 1);
 }
 
-static int failed(struct conn *conn, const struct fabric_wr *first, int rc)
+static int transfer_failed(struct conn *conn, const struct fabric_wr *first, int rc)
 {
 	if (rc == -EAGAIN)
 		conn_wait_writable(conn);
@@ -22,18 +22,19 @@ static int failed(struct conn *conn, const struct fabric_wr *first, int rc)
 }
 
 /* Post `count` requests, linked; the last of them tells of all. */
-static int post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr, unsigned count)
+static int transfer_post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr, unsigned count)
 {
 	int rc = -EAGAIN;
 
+	must(conn_group_is_mine(conn->group) && transfer->done);
 	wr[count - 1].id = (uintptr_t)transfer | CONN_ID_TRANSFER;
 	wr[count - 1].signaled = true;
 	if (conn->state != CONN_ESTABLISHED)
 		return -ENOTCONN;
-	if (room_for(conn, count))
+	if (transfer_room(conn, count))
 		rc = fabric_post(conn->endpoint, wr);
 	if (rc != 0)
-		return failed(conn, wr, rc);
+		return transfer_failed(conn, wr, rc);
 	if (!conn->transfer_count) {
 		conn->transfer_since = conn->group->now;
 		if (conn->group->attr.stall_timeout)
@@ -47,8 +48,8 @@ static int post(struct conn *conn, struct conn_transfer *transfer, struct fabric
 	return 0;
 }
 
-static int post_one(struct conn *conn, struct conn_transfer *transfer, enum fabric_opcode opcode,
-		    const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey, uint32_t imm)
+static int transfer_post_one(struct conn *conn, struct conn_transfer *transfer, enum fabric_opcode opcode,
+			     const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey, uint32_t imm)
 {
 	struct fabric_wr wr = {
 		.opcode = opcode,
@@ -59,19 +60,19 @@ static int post_one(struct conn *conn, struct conn_transfer *transfer, enum fabr
 		.rkey = rkey,
 	};
 
-	return post(conn, transfer, &wr, 1);
+	return transfer_post(conn, transfer, &wr, 1);
 }
 
 int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to, uint64_t remote_addr,
 	      uint32_t rkey)
 {
-	return post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0);
+	return transfer_post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0);
 }
 
 int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from, uint64_t remote_addr,
 	       uint32_t rkey)
 {
-	return post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0);
+	return transfer_post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0);
 }
 
 /* An immediate takes a credit, and does not overtake what was committed before it. */
@@ -99,7 +100,7 @@ int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const stru
 
 	if (!immediates_fit(conn, 1))
 		return -EAGAIN;
-	rc = post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm);
+	rc = transfer_post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm);
 	if (rc == 0)
 		immediates_posted(conn, 1);
 	return rc;
@@ -129,7 +130,7 @@ int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer, const
 	}
 	if (!immediates_fit(conn, immediates))
 		return -EAGAIN;
-	rc = post(conn, transfer, wr, count);
+	rc = transfer_post(conn, transfer, wr, count);
 	if (rc == 0)
 		immediates_posted(conn, immediates);
 	return rc;
@@ -139,6 +140,7 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 {
 	struct conn *conn = transfer->conn;
 
+	must(list_linked(&transfer->node) && conn->in_flight && conn->transfer_count >= transfer->count);
 	list_del(&transfer->node);
 	conn->transfer_count -= transfer->count;
 	conn->in_flight--;

@@ -33,6 +33,17 @@ int fabric_open(const char *provider, const struct fabric_config *config, struct
 	return rc;
 }
 
+/* For must(), on each way into a queue and out of it: it is one thread's at a time. */
+static bool queue_enter(struct fabric_queue *queue)
+{
+	return atomic_exchange(&queue->user, thread_self()) == 0;
+}
+
+static bool queue_leave(struct fabric_queue *queue)
+{
+	return atomic_exchange(&queue->user, 0) == thread_self();
+}
+
 void fabric_close(struct fabric *fabric)
 {
 	if (fabric)
@@ -90,6 +101,7 @@ int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_
 
 void fabric_queue_destroy(struct fabric_queue *queue)
 {
+	must(!queue || !queue->user);
 	if (queue)
 		queue->ops->queue_destroy(queue);
 }
@@ -97,7 +109,12 @@ void fabric_queue_destroy(struct fabric_queue *queue)
 int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
 		  struct fabric_listener **out)
 {
-	return queue->ops->listen(queue, sa, len, context, out);
+	int rc;
+
+	must(queue_enter(queue));
+	rc = queue->ops->listen(queue, sa, len, context, out);
+	must(queue_leave(queue));
+	return rc;
 }
 
 uint16_t fabric_listener_port(const struct fabric_listener *listener)
@@ -125,25 +142,44 @@ int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, con
 		   struct fabric_endpoint **out)
 {
 	struct fabric_endpoint_attr a = with_defaults(attr);
+	int rc;
 
+	must(domain->ops == queue->ops);
 	if (data_len > FABRIC_REQUEST_DATA)
 		return -EINVAL;
-	return queue->ops->connect(queue, domain, sa, len, &a, data, data_len, out);
+	must(queue_enter(queue));
+	rc = queue->ops->connect(queue, domain, sa, len, &a, data, data_len, out);
+	must(queue_leave(queue));
+	if (rc == 0)
+		(*out)->queue = queue;
+	return rc;
 }
 
 int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
 		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
 {
 	struct fabric_endpoint_attr a = with_defaults(attr);
+	int rc;
 
-	return queue->ops->take(queue, domain, request, &a, out);
+	must(domain->ops == queue->ops && request->ops == queue->ops);
+	must(queue_enter(queue));
+	rc = queue->ops->take(queue, domain, request, &a, out);
+	must(queue_leave(queue));
+	if (rc == 0)
+		(*out)->queue = queue;
+	return rc;
 }
 
 int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len)
 {
+	int rc;
+
 	if (data_len > FABRIC_ACCEPT_DATA)
 		return -EINVAL;
-	return endpoint->ops->accept(endpoint, data, data_len);
+	must(queue_enter(endpoint->queue));
+	rc = endpoint->ops->accept(endpoint, data, data_len);
+	must(queue_leave(endpoint->queue));
+	return rc;
 }
 
 void fabric_reject(struct fabric_request *request, const void *data, size_t data_len)
@@ -168,13 +204,20 @@ const struct fabric_transport *fabric_endpoint_transport(const struct fabric_end
 
 void fabric_disconnect(struct fabric_endpoint *endpoint)
 {
+	must(queue_enter(endpoint->queue));
 	endpoint->ops->disconnect(endpoint);
+	must(queue_leave(endpoint->queue));
 }
 
 void fabric_endpoint_destroy(struct fabric_endpoint *endpoint)
 {
-	if (endpoint)
-		endpoint->ops->endpoint_destroy(endpoint);
+	struct fabric_queue *queue = endpoint ? endpoint->queue : NULL;
+
+	if (!endpoint)
+		return;
+	must(queue_enter(queue));
+	endpoint->ops->endpoint_destroy(endpoint);
+	must(queue_leave(queue));
 }
 
 int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out)
@@ -194,6 +237,7 @@ void fabric_deregister(struct fabric_region *region)
 
 uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint)
 {
+	must(region->ops == endpoint->ops);
 	return region->ops->region_rkey(region, endpoint);
 }
 
@@ -207,6 +251,7 @@ int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_reg
 		return -EINVAL;
 	if (!len || offset > region->len || len > region->len - offset)
 		return -EINVAL;
+	must(region->ops == endpoint->ops && !endpoint->queue->user);
 	return endpoint->ops->window_open(endpoint, region, addr, len, access, out);
 }
 
@@ -224,22 +269,43 @@ void fabric_window_close(struct fabric_window *window)
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		     unsigned count)
 {
-	return queue->ops->post_recv(queue, endpoint, recv, count);
+	int rc;
+
+	must(!endpoint || endpoint->queue == queue);
+	must(queue_enter(queue));
+	rc = queue->ops->post_recv(queue, endpoint, recv, count);
+	must(queue_leave(queue));
+	return rc;
 }
 
 int fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 {
-	return endpoint->ops->post(endpoint, chain);
+	int rc;
+
+	must(queue_enter(endpoint->queue));
+	rc = endpoint->ops->post(endpoint, chain);
+	must(queue_leave(endpoint->queue));
+	return rc;
 }
 
 int fabric_poll(struct fabric_queue *queue, struct fabric_completion *out, int max)
 {
-	return queue->ops->poll(queue, out, max);
+	int rc;
+
+	must(queue_enter(queue));
+	rc = queue->ops->poll(queue, out, max);
+	must(queue_leave(queue));
+	return rc;
 }
 
 int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out)
 {
-	return queue->ops->next_event(queue, out);
+	int rc;
+
+	must(queue_enter(queue));
+	rc = queue->ops->next_event(queue, out);
+	must(queue_leave(queue));
+	return rc;
 }
 
 bool fabric_moving(struct fabric_queue *queue)
@@ -249,7 +315,12 @@ bool fabric_moving(struct fabric_queue *queue)
 
 int fabric_arm(struct fabric_queue *queue)
 {
-	return queue->ops->arm(queue);
+	int rc;
+
+	must(queue_enter(queue));
+	rc = queue->ops->arm(queue);
+	must(queue_leave(queue));
+	return rc;
 }
 
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])

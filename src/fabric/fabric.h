@@ -6,9 +6,10 @@
  *
  * Objects, from the outside in:
  *   fabric           a provider, opened, with its devices          any thread
- *   fabric_domain    protection domain: who may touch which memory  any thread
- *   fabric_queue     completions, connection events and shared      one thread: everything
- *                    receives of one thread                         below belongs to it
+ *   fabric_domain    protection domain: a peer reaches its memory   any thread
+ *                    and no other
+ *   fabric_queue     completions, connection events and shared      one thread at a time, with
+ *                    receives of one thread                         everything below; see must()
  *   fabric_listener  hands out fabric_request values
  *   fabric_endpoint  one reliable, ordered connection
  *   fabric_window    what one endpoint's peer may reach of a region

@@ -86,6 +86,7 @@ struct fabric_domain {
 };
 struct fabric_queue {
 	const struct fabric_provider *ops;
+	_Atomic uintptr_t user; /* contracts: the thread that is inside of a function of the queue, or 0 */
 };
 struct fabric_listener {
 	const struct fabric_provider *ops;
@@ -95,6 +96,7 @@ struct fabric_request {
 };
 struct fabric_endpoint {
 	const struct fabric_provider *ops;
+	struct fabric_queue *queue; /* set by fabric.c */
 };
 struct fabric_region {
 	const struct fabric_provider *ops;

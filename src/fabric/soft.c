@@ -31,6 +31,7 @@ static void soft_close(struct fabric *fabric)
 {
 	struct soft_fabric *f = container_of(fabric, struct soft_fabric, base);
 
+	must(list_empty(&f->queues)); /* these first */
 	pthread_mutex_destroy(&f->lock);
 	free(f);
 }
@@ -193,6 +194,7 @@ static void soft_queue_destroy(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 
+	must(list_empty(&q->endpoints) && list_empty(&q->listeners)); /* these first */
 	pthread_mutex_lock(&q->fabric->lock);
 	list_del(&q->link);
 	pthread_mutex_unlock(&q->fabric->lock);

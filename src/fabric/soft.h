@@ -294,13 +294,20 @@ struct soft_endpoint {
 /* soft.c */
 
 /* Caller memory is touched only between these two; see soft_region.c. */
+static inline bool soft_section_inside(const struct soft_queue *q)
+{
+	return atomic_load_explicit(&q->section, memory_order_relaxed) % 2;
+}
+
 static inline void soft_section_enter(struct soft_queue *q)
 {
+	must(!soft_section_inside(q));
 	atomic_exchange(&q->section, atomic_load_explicit(&q->section, memory_order_relaxed) + 1);
 }
 
 static inline void soft_section_leave(struct soft_queue *q)
 {
+	must(soft_section_inside(q));
 	atomic_store_explicit(&q->section, atomic_load_explicit(&q->section, memory_order_relaxed) + 1,
 			      memory_order_release);
 }
@@ -312,6 +319,7 @@ static inline bool soft_cq_room(const struct soft_queue *q)
 
 static inline void soft_cq_push(struct soft_queue *q, const struct fabric_completion *c)
 {
+	must(soft_cq_room(q));
 	q->cq[q->cq_head++ & q->cq_mask] = *c;
 }
 

@@ -200,7 +200,7 @@ static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct sof
 	return SOFT_END;
 }
 
-/* Who reads a word while a small write comes in sees the old one or the new one: so it is kept until all of it
+/* A read of a word while a small write comes in gives the old one or the new one: so the write is kept until all of it
  * is here, wherever the stream was cut. */
 static bool soft_is_small(const struct soft_frame *f)
 {
@@ -638,6 +638,7 @@ void soft_receive(struct soft_endpoint *ep)
 	size_t budget = SOFT_BUDGET;
 	bool more;
 
+	must(soft_section_inside(ep->queue));
 	if (ep->starved || (ep->state != SOFT_OPEN && ep->state != SOFT_ASKING))
 		return;
 	more = (ep->phase != SOFT_PHASE_BEGIN && ep->phase != SOFT_PHASE_FINISH && !ep->leftover_len) ||

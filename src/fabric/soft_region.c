@@ -37,6 +37,7 @@ void soft_domain_destroy(struct fabric_domain *domain)
 {
 	struct soft_domain *d = container_of(domain, struct soft_domain, base);
 
+	must(d->used == d->free_count); /* regions first */
 	for (int i = 0; i < SOFT_CHUNKS; i++)
 		free(atomic_load(&d->chunk[i]));
 	pthread_mutex_destroy(&d->lock);
@@ -55,6 +56,7 @@ bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, ui
 {
 	struct soft_slot *slot = soft_slot_at(d, key & 0xffff);
 
+	must(soft_section_inside(ep->queue));
 	if (!slot || !key || atomic_load(&slot->key) != key)
 		return false;
 	if (slot->only && slot->only != ep->serial)

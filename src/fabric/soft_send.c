@@ -370,6 +370,7 @@ void soft_transmit(struct soft_endpoint *ep)
 {
 	size_t budget = SOFT_BUDGET;
 
+	must(soft_section_inside(ep->queue));
 	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked)
 		return;
 	ep->tx_wanted = false;

@@ -296,7 +296,7 @@ int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device);
 /* From INIT to ready to send, with what the peer offered. */
 int verbs_endpoint_ready(struct verbs_endpoint *ep);
 void verbs_endpoint_flush(struct verbs_endpoint *ep);
-/* First sign of the end, whoever saw it: both sides go to error, DISCONNECTED follows. */
+/* First sign of the end, wherever it was seen: both sides go to error, DISCONNECTED follows. */
 void verbs_endpoint_close(struct verbs_endpoint *ep);
 /* Report the end once nothing is outstanding. */
 void verbs_endpoint_settle(struct verbs_endpoint *ep);

@@ -18,6 +18,7 @@ static const char *verbs_state_name(enum verbs_state state)
 
 void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state)
 {
+	must(state >= ep->state); /* no way back */
 	log_debug("verbs", "endpoint %u from %s to %s", ep->generation, verbs_state_name(ep->state),
 		  verbs_state_name(state));
 	ep->queue->unsettled += verbs_unsettled(state);

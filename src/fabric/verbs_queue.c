@@ -419,6 +419,7 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 
+	must(list_empty(&q->endpoints)); /* these first */
 	for (unsigned i = 0; i < q->count; i++)
 		verbs_cq_destroy(&q->cq[i]);
 	if (q->timer >= 0)

@@ -17,7 +17,7 @@ struct memory_buffer {
 	struct list node; /* the user's */
 };
 
-/* Fixed-size registered buffers; one thread. Grows by chunks up to `max`, so that get() only
+/* Fixed-size registered buffers; one thread at a time. Grows by chunks up to `max`, so that get() only
  * fails when the limit or the machine's does. */
 struct memory_pool;
 
@@ -29,13 +29,14 @@ struct memory_pool_attr {
 	unsigned access;      /* enum fabric_access */
 };
 
-/* 0, -ENOMEM (logged by the fabric with what to do). */
+/* buffer_size and chunk are not 0. 0, -ENOBUFS when max is, -ENOMEM (logged by the fabric with what to do). */
 int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr, struct memory_pool **out);
 /* Every buffer is back, or nothing can touch it any more. */
 void memory_pool_destroy(struct memory_pool *pool);
 
 /* NULL: the pool is at its limit. The content is what its last user left. */
 struct memory_buffer *memory_pool_get(struct memory_pool *pool);
+/* A buffer that came from get() of this pool, once. */
 void memory_pool_put(struct memory_pool *pool, struct memory_buffer *buffer);
 
 struct memory_pool_stats {

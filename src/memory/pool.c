@@ -20,7 +20,7 @@ struct memory_pool {
 	struct memory_pool_stats stats;
 };
 
-static int grow(struct memory_pool *pool)
+static int memory_pool_grow(struct memory_pool *pool)
 {
 	uint32_t count = (uint32_t)MIN((uint64_t)pool->attr.chunk, pool->attr.max - pool->stats.buffers);
 	size_t size = (size_t)count * pool->attr.buffer_size;
@@ -62,17 +62,27 @@ free_chunk:
 	return rc;
 }
 
+/* For must(). */
+static bool pool_has(const struct memory_pool *pool, const struct memory_buffer *buffer)
+{
+	for (const struct chunk *c = pool->chunks; c; c = c->next)
+		if (buffer->region == c->region)
+			return true;
+	return false;
+}
+
 int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_attr *attr, struct memory_pool **out)
 {
 	struct memory_pool *pool = calloc(1, sizeof(*pool));
 	int rc;
 
+	must(attr->buffer_size && attr->chunk);
 	if (!pool)
 		return -ENOMEM;
 	pool->attr = *attr;
 	pool->attr.buffer_size = (attr->buffer_size + CACHE_LINE - 1) & ~(CACHE_LINE - 1u);
 	pool->domain = domain;
-	rc = grow(pool);
+	rc = memory_pool_grow(pool);
 	if (rc != 0) {
 		free(pool);
 		return rc;
@@ -100,7 +110,7 @@ struct memory_buffer *memory_pool_get(struct memory_pool *pool)
 {
 	struct memory_buffer *buffer;
 
-	if (unlikely(!pool->free) && grow(pool) != 0) {
+	if (unlikely(!pool->free) && memory_pool_grow(pool) != 0) {
 		pool->stats.failures++;
 		return NULL;
 	}
@@ -112,6 +122,7 @@ struct memory_buffer *memory_pool_get(struct memory_pool *pool)
 
 void memory_pool_put(struct memory_pool *pool, struct memory_buffer *buffer)
 {
+	must(pool->stats.in_use && buffer != pool->free && pool_has(pool, buffer));
 	buffer->next = pool->free;
 	pool->free = buffer;
 	pool->stats.in_use--;

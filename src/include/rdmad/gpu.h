@@ -50,7 +50,7 @@ struct rdmad_gpu_options {
 };
 
 /* Connect and make a session; waits until its worker is ready. -EMSGSIZE: the server takes no jobs of size_max bytes;
- * -EAGAIN: as many sessions as the server allows. */
+ * -EAGAIN: as many sessions as the server allows; librdmad(3) lists the other errors of opening a handle. */
 int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, struct rdmad_gpu **gpu);
 
 /* Disconnect: the session ends. Callbacks of outstanding jobs get -ECONNABORTED, results not dequeued are lost.

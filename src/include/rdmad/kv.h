@@ -8,8 +8,7 @@
  *   -EINVAL a NULL pointer or an empty key   -ENAMETOOLONG key over 4095 bytes
  *   -EMSGSIZE value over the limit          -ENOMEM the store is full
  *   -ENOENT no such key                     -ETIMEDOUT no answer in time
- *   -ENOTCONN the connection has ended      -ECONNREFUSED, -EHOSTUNREACH ... at open
- *   -EPROTONOSUPPORT another protocol version
+ *   -ENOTCONN the connection has ended
  *   -EEXIST, -ESTALE the condition of a put or delete did not hold
  *   -EDOM not a number                      -ERANGE the number would leave 64 bits
  *   -EDEADLK a call that waits, from inside a callback: nothing was done
@@ -26,7 +25,8 @@ extern "C" {
 
 /*
  * The five calls. servername is host[:port] (RDMA where both ends have it, else software),
- * rdma://host[:port], tcp://host[:port] or unix:///path.
+ * rdma://host[:port], tcp://host[:port] or unix:///path. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no
+ * kv, -EUSERS too many connections, -ESHUTDOWN it is about to end ...: librdmad(3) lists all errors of opening a handle.
  */
 int kv_open(char *servername, void **kv_handle);
 int kv_set(void *kv_handle, const char *key, const char *value);

@@ -22,7 +22,7 @@ struct rdmad_ping_options {
 	bool verify;    /* changing data, compared when it comes back */
 };
 
-/* Connect; the server makes an agent for this client alone. */
+/* Connect; the server makes an agent for this client alone. Errors of opening a handle: see librdmad(3). */
 int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options, struct rdmad_ping **ping);
 
 /* Send one ping. -EAGAIN: depth pings are out, receive first. */
