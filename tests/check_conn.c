@@ -6,9 +6,10 @@
  * at the first record it concerns.
  */
 #include <dirent.h>
+#include <signal.h>
 #include <unistd.h>
 
-#include "conn/internal.h" /* for `probes` alone: the soft provider needs no probes */
+#include "conn/internal.h" /* for `probes`, which the soft provider needs none of, and for limits of a device */
 #include "conn_pair.h"
 #include "fabric/soft_frame.h"
 
@@ -36,6 +37,16 @@ static unsigned servers;
 static enum wire_reason refusal; /* of the next request */
 static uint64_t refusal_detail;
 static const struct conn_attr *own_attr; /* of the next connections */
+
+static bool out_of_memory, no_memory; /* at the next requests; now */
+static int accepted;                  /* conn_accept() of the last */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_memory ? NULL : __real_calloc(n, size);
+}
 
 static void on_established(struct conn *conn)
 {
@@ -144,7 +155,10 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 		fabric_reject(request, NULL, 0);
 		return;
 	}
-	if (conn_accept(pair.server.group, request, wire, &grant, own_attr, &ops, p, pair.now, &p->conn) == 0)
+	no_memory = out_of_memory;
+	accepted = conn_accept(pair.server.group, request, wire, &grant, own_attr, &ops, p, pair.now, &p->conn);
+	no_memory = false;
+	if (accepted == 0)
 		servers++;
 }
 
@@ -322,6 +336,41 @@ START_TEST(test_too_many_connections)
 	ck_assert_uint_eq(client.refusal, WIRE_REASON_CONNECTIONS);
 	ck_assert_ptr_nonnull(strstr(client.reason, "all the connections it allows, 0"));
 	ck_assert_uint_eq(stats_of(&pair.server).refused, 1);
+	end();
+}
+END_TEST
+
+/* A server without memory says so, and not that it has too many connections. */
+START_TEST(test_no_memory_for_a_connection)
+{
+	struct wire_request request = kv_request();
+
+	begin(false);
+	out_of_memory = true;
+	connect_as(&request);
+	PAIR_UNTIL(&pair, client.closed);
+	out_of_memory = false;
+	ck_assert_int_eq(accepted, -ENOMEM);
+	ck_assert_int_eq(client.error, -ENOBUFS);
+	ck_assert_uint_eq(client.refusal, WIRE_REASON_RESOURCES);
+	ck_assert_uint_eq(stats_of(&pair.server).refused, 1);
+	end();
+}
+END_TEST
+
+/* What the device bounds is no limit of the configuration: another transport may have room. */
+START_TEST(test_device_bound)
+{
+	struct conn_group_attr s = default_attr(), c = default_attr();
+	struct wire_request request = kv_request();
+
+	s.max_connections = UINT32_MAX;
+	begin_with(false, &s, &c);
+	ck_assert_uint_lt(pair.server.group->attr.max_connections, UINT32_MAX);
+	pair.server.group->attr.max_connections = 0;
+	connect_as(&request);
+	PAIR_UNTIL(&pair, client.closed);
+	ck_assert_uint_eq(client.refusal, WIRE_REASON_RESOURCES);
 	end();
 }
 END_TEST
@@ -1378,6 +1427,43 @@ START_TEST(test_refused_by_a_stranger)
 }
 END_TEST
 
+#ifdef RDMAD_CONTRACTS
+/* A turn of the group inside of one of its callbacks breaks its contract. */
+static int turn_again(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	conn_group_progress(pair.server.group, pair.now);
+	return 0;
+}
+
+START_TEST(test_turn_in_a_callback)
+{
+	struct conn_ops again = ops;
+	struct wire_request request = kv_request();
+
+	again.record = turn_again;
+	begin(false);
+	connect_as(&request);
+	PAIR_UNTIL(&pair, client.established && server[0].established);
+	conn_set_owner(server[0].conn, &again, &server[0]);
+	ck_assert(peer_send(&client, 0));
+	PAIR_UNTIL(&pair, server[0].closed);
+}
+END_TEST
+
+/* A buffer that is given back twice. */
+START_TEST(test_buffer_back_twice)
+{
+	struct memory_buffer *buffer;
+
+	begin(false);
+	buffer = memory_pool_get(pair.server.group->sends);
+	memory_pool_get(pair.server.group->sends);
+	memory_pool_put(pair.server.group->sends, buffer);
+	memory_pool_put(pair.server.group->sends, buffer);
+}
+END_TEST
+#endif
+
 /*
  * Connections with long messages have buffers of their own
  */
@@ -1443,6 +1529,8 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_granted, 2);
 	add_loop(tc, test_refusals, 11);
 	tcase_add_test(tc, test_too_many_connections);
+	tcase_add_test(tc, test_no_memory_for_a_connection);
+	tcase_add_test(tc, test_device_bound);
 	tcase_add_test(tc, test_message_size_beyond_the_server);
 	add_loop(tc, test_nobody_listens, 2);
 	tcase_add_test(tc, test_handshake_timeout);
@@ -1493,6 +1581,11 @@ static Suite *suite_of_conn(void)
 	tc = case_of(suite, "large");
 	add_loop(tc, test_large_messages, 2);
 	add_loop(tc, test_large_echo, 2);
+#ifdef RDMAD_CONTRACTS
+	tc = case_of(suite, "contracts");
+	tcase_add_test_raise_signal(tc, test_turn_in_a_callback, SIGABRT);
+	tcase_add_test_raise_signal(tc, test_buffer_back_twice, SIGABRT);
+#endif
 	return suite;
 }
 
