@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "suite.h"
 
 START_TEST(test_size_forms)
 {
@@ -286,9 +287,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("base");
-	TCase *tc = tcase_create("base");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "base", NULL, NULL);
 
 	tcase_add_test(tc, test_size_forms);
 	tcase_add_test(tc, test_time_forms);
@@ -302,10 +301,5 @@ int main(void)
 	tcase_add_test(tc, test_ring_between_threads);
 	tcase_add_test(tc, test_log_threshold);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

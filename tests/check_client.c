@@ -10,11 +10,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <rdmad/kv.h>
 #include <rdmad/ping.h>
 
 #include "base/base.h"
-#include "server.h"
+#include "caller.h"
+#include "suite.h"
 
 /*
  * Calls that are counted, of the rooms and of this file; libraries' own are not.
@@ -48,22 +48,6 @@ static void set_up(void)
 {
 	server_start(&(struct server_options){.no_large = true});
 }
-
-static void *open_kv(const struct rdmad_options *options, void *share)
-{
-	void *kv = NULL;
-	int rc = kv_open_options(server.address, options, share, &kv);
-
-	ck_assert_msg(rc == 0, "%s: %s", server.address, rdmad_error());
-	return kv;
-}
-
-#define ASSERT_ERROR(call, error, text)                                                                                \
-	do {                                                                                                           \
-		int rc_ = (call);                                                                                      \
-		ck_assert_int_eq(rc_, error);                                                                          \
-		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
-	} while (0)
 
 /*
  * The five calls
@@ -682,20 +666,10 @@ START_TEST(test_ping_timeout)
 }
 END_TEST
 
-static TCase *case_of(Suite *suite, const char *name)
-{
-	TCase *tc = tcase_create(name);
-
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, server_stop);
-	suite_add_tcase(suite, tc);
-	return tc;
-}
-
 static Suite *suite_of_client(void)
 {
 	Suite *suite = suite_create("client");
-	TCase *tc = case_of(suite, "blocking");
+	TCase *tc = suite_case(suite, "blocking", set_up, server_stop);
 
 	tcase_add_loop_test(tc, test_five_calls, 0, 2);
 	tcase_add_test(tc, test_bytes);
@@ -704,7 +678,7 @@ static Suite *suite_of_client(void)
 	tcase_add_loop_test(tc, test_open_errors, 0, 6);
 	tcase_add_test(tc, test_open_refused);
 	tcase_add_test(tc, test_open_timeout);
-	tc = case_of(suite, "submit");
+	tc = suite_case(suite, "submit", set_up, server_stop);
 	tcase_add_test(tc, test_submit_until_full);
 	tcase_add_test(tc, test_order);
 	tcase_add_test(tc, test_close_with_outstanding);
@@ -716,10 +690,10 @@ static Suite *suite_of_client(void)
 	tcase_add_loop_test(tc, test_share, 0, 3);
 	tcase_add_test(tc, test_share_failure);
 	tcase_add_test(tc, test_own_loop);
-	tc = case_of(suite, "prices");
+	tc = suite_case(suite, "prices", set_up, server_stop);
 	tcase_add_test(tc, test_no_allocation);
 	tcase_add_test(tc, test_system_calls);
-	tc = case_of(suite, "ping");
+	tc = suite_case(suite, "ping", set_up, server_stop);
 	tcase_add_loop_test(tc, test_ping, 0, 6);
 	tcase_add_test(tc, test_ping_beyond_count);
 	tcase_add_test(tc, test_ping_timeout);
@@ -728,11 +702,5 @@ static Suite *suite_of_client(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(suite_of_client());
-	int failed;
-
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite_of_client());
 }

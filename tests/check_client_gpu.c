@@ -12,6 +12,7 @@
 #include <rdmad/gpu.h>
 
 #include "server.h"
+#include "suite.h"
 #include "wire/ring.h"
 
 /*
@@ -1086,13 +1087,9 @@ END_TEST
 
 int main(void)
 {
-	TCase *tcase = tcase_create("client gpu");
 	Suite *suite = suite_create("client gpu");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_case(suite, "client gpu", set_up, server_stop);
 
-	tcase_add_checked_fixture(tcase, set_up, server_stop);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, test_blocking, 0, WAYS);
 	tcase_add_loop_test(tcase, test_large, 0, WAYS);
 	tcase_add_loop_test(tcase, test_many, 0, WAYS);
@@ -1113,10 +1110,5 @@ int main(void)
 	tcase_add_loop_test(tcase, test_hot_path, 0, WAYS);
 	tcase_add_loop_test(tcase, test_progress_thread, 0, WAYS);
 	tcase_add_loop_test(tcase, test_own_loop, 0, WAYS);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

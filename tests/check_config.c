@@ -1,6 +1,7 @@
 /* check_config.c: the configuration: what is read, what is refused and in which words, what a reload takes. */
 #include "daemon/settings.h"
 #include "service/kv.h"
+#include "suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -300,11 +301,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("config");
-	TCase *tc = tcase_create("config");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "config", setup, NULL);
 
-	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, refuses, 0, (int)ARRAY_SIZE(bad));
 	tcase_add_test(tc, tells_every_error);
 	tcase_add_test(tc, refuses_what_is_no_file);
@@ -315,10 +313,5 @@ int main(void)
 	tcase_add_test(tc, merges);
 	tcase_add_test(tc, reads_a_former_word);
 	tcase_add_test(tc, sample_is_true);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

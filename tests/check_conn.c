@@ -5,12 +5,12 @@
  * and expects the other's ids to rise by one, so that a loss, a double or a change of order shows
  * at the first record it concerns.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "conn/internal.h" /* for `probes`, which the soft provider needs none of, and for limits of a device */
 #include "conn_pair.h"
+#include "suite.h"
 #include "fabric/soft_frame.h"
 
 struct peer {
@@ -31,7 +31,7 @@ struct peer {
 	bool in_callback;
 };
 
-static struct pair pair;
+static struct conn_pair pair;
 static struct peer client, server[3]; /* servers in the order of their connections */
 static unsigned servers;
 static enum wire_reason refusal; /* of the next request */
@@ -177,14 +177,14 @@ static struct conn_group_attr default_attr(void)
 static void begin_with(bool unix_socket, const struct conn_group_attr *server_attr,
 		       const struct conn_group_attr *client_attr)
 {
-	pair = (struct pair){.listener.take = take};
+	pair = (struct conn_pair){.listener.take = take};
 	client = (struct peer){.body = 16};
 	for (size_t i = 0; i < ARRAY_SIZE(server); i++)
 		server[i] = (struct peer){.body = 16};
 	servers = 0;
 	refusal = WIRE_REASON_NONE;
 	own_attr = NULL;
-	pair_open(&pair, unix_socket, server_attr, client_attr);
+	conn_pair_open(&pair, unix_socket, server_attr, client_attr);
 }
 
 static void begin(bool unix_socket)
@@ -231,8 +231,8 @@ static void end(void)
 	if (client.conn)
 		conn_close(client.conn, 0, "the test is over");
 	PAIR_UNTIL(&pair, !client.conn && !server[0].conn);
-	pair_rest(&pair);
-	pair_close(&pair);
+	conn_pair_rest(&pair);
+	conn_pair_close(&pair);
 }
 
 static struct conn_info info_of(const struct conn *conn)
@@ -512,7 +512,7 @@ START_TEST(test_reserve_without_commit)
 	send_some(&client, 1);
 	ck_assert_ptr_nonnull(conn_reserve(client.conn, 100, NULL));
 	PAIR_UNTIL(&pair, server[0].got == 1);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(info_of(client.conn).messages_out, 1);
 	ck_assert_uint_eq(info_of(client.conn).records_out, 1);
 	end();
@@ -565,7 +565,7 @@ START_TEST(test_slow_receiver)
 	ck_assert_uint_eq(client.sent, 4);
 	ck_assert_ptr_null(conn_reserve(client.conn, 8, NULL));
 	for (unsigned i = 0; i < 100; i++)
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	ck_assert_uint_gt(server[0].refused, 10);
 	ck_assert_uint_eq(server[0].got, 0);
 	ck_assert_uint_eq(client.writables, 0);
@@ -587,16 +587,16 @@ START_TEST(test_both_directions)
 	static const struct {
 		uint16_t server, client;
 	} cases[] = {{2, 2}, {2, 3}, {4, 3}, {32, 2}};
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	begin_credits(_i % 2, cases[_i].server, cases[_i].client);
 	while (server[0].got < MANY || client.got < MANY) {
 		send_what_goes(&client, MANY);
 		send_what_goes(&server[0], MANY);
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		ck_assert_msg(time_now() < until, "%u and %u of %u", client.got, server[0].got, MANY);
 	}
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	end();
 	ck_assert_uint_eq(client.got, MANY);
 	ck_assert_uint_eq(server[0].got, MANY);
@@ -606,17 +606,17 @@ END_TEST
 /* The same in questions and answers: the answerer parks what it has no room to answer. */
 START_TEST(test_echo_with_few_credits)
 {
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	begin_credits(_i, WIRE_CREDITS_MIN, WIRE_CREDITS_MIN);
 	server[0].echo = true;
 	client.body = 3000;
 	while (client.got < MANY / 4) {
 		send_what_goes(&client, MANY / 4);
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		ck_assert(time_now() < until);
 	}
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	end();
 }
 END_TEST
@@ -634,7 +634,7 @@ START_TEST(test_answers_beyond_all_credits)
 	conn_flush(client.conn);
 	ck_assert_uint_gt(client.sent, 1000);
 	PAIR_UNTIL(&pair, client.got == client.sent);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	end();
 }
 END_TEST
@@ -645,7 +645,7 @@ START_TEST(test_silence)
 	begin_credits(_i, WIRE_CREDITS_MIN, WIRE_CREDITS_MIN);
 	send_some(&client, 1);
 	PAIR_UNTIL(&pair, server[0].got == 1);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_uint_le(info_of(client.conn).messages_out, 4);
 	end();
 }
@@ -659,7 +659,7 @@ START_TEST(test_credits_after_rest)
 		struct peer *p = i * 0x9e3779b9u >> 31 ? &client : &server[0];
 
 		send_some(p, 1);
-		pair_rest(&pair);
+		conn_pair_rest(&pair);
 	}
 	ck_assert_uint_eq(client.got + server[0].got, 64);
 	end();
@@ -740,7 +740,7 @@ START_TEST(test_close_while_connecting)
 	conn_close(client.conn, -ECANCELED, "changed its mind");
 	ck_assert_uint_eq(client.closed, 0); /* not inside conn_close */
 	ck_assert_uint_le(conn_group_deadline(pair.client.group), pair.now);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(client.closed, 1);
 	ck_assert_int_eq(client.error, -ECANCELED);
 	ck_assert_str_eq(client.reason, "changed its mind");
@@ -822,7 +822,7 @@ START_TEST(test_close_patience)
 	conn_close(client.conn, 0, "done");
 	for (unsigned i = 0; i < 100 && !client.closed; i++) {
 		pair.now = MAX(pair.now, MIN(conn_group_deadline(pair.client.group), pair.now + TIME_S));
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	}
 	ck_assert_uint_eq(client.closed, 1);
 	pair.server_stops = false;
@@ -839,23 +839,11 @@ START_TEST(test_group_destroyed)
 		send_some(&client, 3);
 	if (_i == 2)
 		conn_close(client.conn, 0, "done");
-	pair_close(&pair);
+	conn_pair_close(&pair);
 	ck_assert_uint_eq(client.closed, 1);
 	ck_assert_uint_eq(server[0].closed, 1);
 }
 END_TEST
-
-static size_t count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 static void connect_and_close(unsigned cycle)
 {
@@ -877,14 +865,14 @@ START_TEST(test_thousand_cycles)
 
 	begin(_i);
 	connect_and_close(0);
-	pair_rest(&pair);
-	fds = count_fds();
+	conn_pair_rest(&pair);
+	fds = count_descriptors();
 	before = stats_of(&pair.server);
 	for (unsigned i = 0; i < 1000; i++)
 		connect_and_close(i);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	after = stats_of(&pair.server);
-	ck_assert_uint_eq(count_fds(), fds);
+	ck_assert_uint_eq(count_descriptors(), fds);
 	ck_assert_uint_eq(after.connections, 0);
 	ck_assert_uint_eq(after.closed, before.closed + 1000);
 	ck_assert_uint_eq(after.buffers, before.buffers);
@@ -927,18 +915,18 @@ static void end_watched(struct evil *evil)
 START_TEST(test_keepalive_probe)
 {
 	struct evil *evil = begin_watched(true);
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	for (unsigned i = 0; i < 5; i++) {
 		pair.now += TIME_S - 1;
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		ck_assert(conn_idle(server[0].conn));
 		pair.now++;
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		ck_assert(!conn_idle(server[0].conn)); /* the probe is out */
 		while (!conn_idle(server[0].conn)) {
 			evil_turn(evil);
-			pair_turn(&pair);
+			conn_pair_turn(&pair);
 			ck_assert(time_now() < until);
 		}
 	}
@@ -952,12 +940,12 @@ START_TEST(test_keepalive_dead_host)
 	struct evil *evil = begin_watched(true);
 
 	pair.now += TIME_S;
-	pair_turn(&pair);
+	conn_pair_turn(&pair);
 	pair.now += TIME_S - 1;
-	pair_turn(&pair);
+	conn_pair_turn(&pair);
 	ck_assert(conn_established(server[0].conn));
 	pair.now++;
-	pair_turn(&pair);
+	conn_pair_turn(&pair);
 	ck_assert(!server[0].conn || !conn_established(server[0].conn));
 	PAIR_UNTIL(&pair, (evil_turn(evil), server[0].closed));
 	ck_assert_int_eq(server[0].error, -ETIMEDOUT);
@@ -974,12 +962,12 @@ START_TEST(test_keepalive_after_absence)
 
 	pair.now += 100 * TIME_S;
 	for (unsigned i = 0; i < 5; i++)
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	ck_assert(conn_established(server[0].conn));
 	ck_assert(!conn_idle(server[0].conn));
 	PAIR_UNTIL(&pair, (evil_turn(evil), conn_idle(server[0].conn)));
 	pair.now += TIME_S - 1;
-	pair_turn(&pair);
+	conn_pair_turn(&pair);
 	ck_assert(conn_idle(server[0].conn));
 	end_watched(evil);
 }
@@ -993,7 +981,7 @@ START_TEST(test_keepalive_busy_program)
 
 	for (unsigned i = 0; i < 60; i++) {
 		pair.now += TIME_S;
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	}
 	ck_assert(conn_established(server[0].conn));
 	end_watched(evil);
@@ -1023,7 +1011,7 @@ START_TEST(test_stall)
 			ck_assert(peer_send(&client, client.sent));
 		conn_flush(client.conn);
 		for (unsigned i = 0; i < 10; i++)
-			pair_turn(&pair);
+			conn_pair_turn(&pair);
 		ck_assert_uint_lt(server[0].got, client.sent);
 	} else {
 		pair.client_stops = true;
@@ -1031,12 +1019,12 @@ START_TEST(test_stall)
 	}
 	for (unsigned i = 0; i < 9; i++) {
 		pair.now += TIME_S;
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	}
 	ck_assert(conn_established(server[0].conn));
 	ck_assert_uint_le(conn_group_deadline(pair.server.group), pair.now + TIME_S);
 	pair.now += TIME_S;
-	pair_turn(&pair);
+	conn_pair_turn(&pair);
 	ck_assert(!server[0].conn || !conn_established(server[0].conn));
 	pair.client_stops = false;
 	PAIR_UNTIL(&pair, client.closed && server[0].closed);
@@ -1050,7 +1038,7 @@ END_TEST
  * has more than it takes. */
 START_TEST(test_slow_is_not_stalled)
 {
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	begin_stall();
 	pair.client_stops = true;
@@ -1062,13 +1050,13 @@ START_TEST(test_slow_is_not_stalled)
 		/* The client takes one message or two in three seconds. */
 		while (client.got == before) {
 			send_what_goes(_i ? &server[0] : &client, UINT32_MAX);
-			pair_turn(&pair);
+			conn_pair_turn(&pair);
 			conn_group_progress(pair.client.group, pair.now);
 			ck_assert(time_now() < until);
 		}
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		pair.now += 3 * TIME_S;
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		ck_assert_msg(server[0].conn && conn_established(server[0].conn), "at turn %u", i);
 	}
 	pair.client_stops = false;
@@ -1135,10 +1123,10 @@ static struct evil *begin_evil(void)
 /* The other connection of the group does not notice. */
 static void end_evil(struct evil *evil)
 {
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	while (!server[1].closed || !evil->disconnected) {
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		evil_turn(evil);
 		ck_assert(time_now() < until);
 	}
@@ -1226,7 +1214,7 @@ START_TEST(test_shared_receives_come_back)
 	pair.server_stops = true;
 	send_what_goes(&client, 30);
 	ck_assert_uint_eq(client.sent, 30);
-	pair_turn(&pair);
+	conn_pair_turn(&pair);
 	conn_group_progress(pair.server.group, pair.now);
 	ck_assert_uint_eq(server[0].got, 30); /* there are receives for all of it */
 	pair.server_stops = false;
@@ -1260,7 +1248,7 @@ static void evil_immediates(struct evil *evil, unsigned count)
 		ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
 	for (unsigned i = 0; i < 10; i++) {
 		evil_turn(evil);
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	}
 }
 
@@ -1368,7 +1356,7 @@ static void end_evil_server(void)
 		conn_close(client.conn, 0, "the test is over");
 	PAIR_UNTIL(&pair, (evil_turn(evil_server), client.closed));
 	evil_free(evil_server);
-	pair_close(&pair);
+	conn_pair_close(&pair);
 }
 
 START_TEST(test_bad_answers)
@@ -1482,9 +1470,9 @@ START_TEST(test_large_messages)
 	while (client.got < 300 || server[0].got < 300) {
 		send_what_goes(&client, 300);
 		send_what_goes(&server[0], 300);
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	}
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(stats_of(&pair.server).buffers, before.buffers);
 	end();
 }
@@ -1501,7 +1489,7 @@ START_TEST(test_large_echo)
 	client.body = WIRE_BODY_MAX(WIRE_MESSAGE_MAX);
 	while (client.got < 50) {
 		send_what_goes(&client, 50);
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	}
 	end();
 }
@@ -1512,19 +1500,10 @@ static void add_loop(TCase *tc, const TTest *test, int end_of_loop)
 	tcase_add_loop_test(tc, test, 0, end_of_loop);
 }
 
-static TCase *case_of(Suite *suite, const char *name)
-{
-	TCase *tc = tcase_create(name);
-
-	tcase_set_timeout(tc, 120);
-	suite_add_tcase(suite, tc);
-	return tc;
-}
-
 static Suite *suite_of_conn(void)
 {
 	Suite *suite = suite_create("conn");
-	TCase *tc = case_of(suite, "handshake");
+	TCase *tc = suite_case(suite, "handshake", NULL, NULL);
 
 	add_loop(tc, test_granted, 2);
 	add_loop(tc, test_refusals, 11);
@@ -1534,26 +1513,26 @@ static Suite *suite_of_conn(void)
 	tcase_add_test(tc, test_message_size_beyond_the_server);
 	add_loop(tc, test_nobody_listens, 2);
 	tcase_add_test(tc, test_handshake_timeout);
-	tc = case_of(suite, "records");
+	tc = suite_case(suite, "records", NULL, NULL);
 	add_loop(tc, test_packing, 2);
 	tcase_add_test(tc, test_turn_flushes);
 	tcase_add_test(tc, test_messages_roll_over);
 	tcase_add_test(tc, test_longest_record);
 	tcase_add_test(tc, test_reserve_without_commit);
 	tcase_add_test(tc, test_no_reserve_before_established);
-	tc = case_of(suite, "credits");
+	tc = suite_case(suite, "credits", NULL, NULL);
 	add_loop(tc, test_slow_receiver, 2);
 	add_loop(tc, test_both_directions, 4);
 	add_loop(tc, test_echo_with_few_credits, 2);
 	add_loop(tc, test_answers_beyond_all_credits, 2);
 	add_loop(tc, test_silence, 2);
 	add_loop(tc, test_credits_after_rest, 2);
-	tc = case_of(suite, "parked");
+	tc = suite_case(suite, "parked", NULL, NULL);
 	add_loop(tc, test_parked_in_order, 2);
 	tcase_add_test(tc, test_parked_in_the_middle);
 	tcase_add_test(tc, test_closed_while_parked);
 	tcase_add_test(tc, test_violation_while_parked);
-	tc = case_of(suite, "close");
+	tc = suite_case(suite, "close", NULL, NULL);
 	add_loop(tc, test_close_while_connecting, 2);
 	add_loop(tc, test_close_while_accepting, 2);
 	add_loop(tc, test_close_established, 2);
@@ -1561,14 +1540,14 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_close_patience, 2);
 	add_loop(tc, test_group_destroyed, 3);
 	add_loop(tc, test_thousand_cycles, 2);
-	tc = case_of(suite, "time");
+	tc = suite_case(suite, "time", NULL, NULL);
 	tcase_add_test(tc, test_keepalive_probe);
 	tcase_add_test(tc, test_keepalive_dead_host);
 	tcase_add_test(tc, test_keepalive_after_absence);
 	tcase_add_test(tc, test_keepalive_busy_program);
 	add_loop(tc, test_stall, 2);
 	add_loop(tc, test_slow_is_not_stalled, 2);
-	tc = case_of(suite, "violations");
+	tc = suite_case(suite, "violations", NULL, NULL);
 	add_loop(tc, test_violations, ARRAY_SIZE(violations));
 	tcase_add_test(tc, test_all_credits_used);
 	tcase_add_test(tc, test_shared_receives_come_back);
@@ -1578,11 +1557,11 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_bad_answers, 5);
 	tcase_add_test(tc, test_early_message);
 	add_loop(tc, test_refused_by_a_stranger, 2);
-	tc = case_of(suite, "large");
+	tc = suite_case(suite, "large", NULL, NULL);
 	add_loop(tc, test_large_messages, 2);
 	add_loop(tc, test_large_echo, 2);
 #ifdef RDMAD_CONTRACTS
-	tc = case_of(suite, "contracts");
+	tc = suite_case(suite, "contracts", NULL, NULL);
 	tcase_add_test_raise_signal(tc, test_turn_in_a_callback, SIGABRT);
 	tcase_add_test_raise_signal(tc, test_buffer_back_twice, SIGABRT);
 #endif
@@ -1591,12 +1570,6 @@ static Suite *suite_of_conn(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(suite_of_conn());
-	int failed;
-
 	log_set_handler(log_keep);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite_of_conn());
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "ctl/ctl.h"
+#include "suite.h"
 
 static struct script_command parse(const char *line)
 {
@@ -607,10 +608,8 @@ END_TEST
 
 int main(void)
 {
-	TCase *tcase = tcase_create("ctl");
 	Suite *suite = suite_create("ctl");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_case(suite, "ctl", NULL, NULL);
 
 	tcase_add_test(tcase, test_script_lines);
 	tcase_add_test(tcase, test_script_bad_lines);
@@ -633,10 +632,5 @@ int main(void)
 	tcase_add_test(tcase, test_completion_is_current);
 	tcase_add_test(tcase, test_manual_is_complete);
 	tcase_add_test(tcase, test_letters_are_unique);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -18,6 +18,7 @@
 #include "gpu/cuda_kernel.h"
 #include "gpu/message.h"
 #include "gpu/process.h"
+#include "suite.h"
 
 #define FAKE "tests/fake/.libs/" CUDA_LIBRARY
 
@@ -563,15 +564,9 @@ static void load_fake(void)
 int main(void)
 {
 	const char *device = getenv("RDMAD_TEST_CUDA");
-	SRunner *runner;
-	int failed;
 
 	real = device && strcmp(device, "real") == 0;
 	if (!real)
 		load_fake();
-	runner = srunner_create(suite());
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite());
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "ctl/ctl.h"
+#include "suite.h"
 
 static const char *parse(const void *data, size_t len, struct image *image)
 {
@@ -213,10 +214,8 @@ END_TEST
 
 int main(void)
 {
-	TCase *tcase = tcase_create("gpu image");
 	Suite *suite = suite_create("gpu image");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_case(suite, "gpu image", NULL, NULL);
 
 	tcase_add_test(tcase, test_pgm);
 	tcase_add_test(tcase, test_bad_pgm);
@@ -224,10 +223,5 @@ int main(void)
 	tcase_add_test(tcase, test_png_interlaced);
 	tcase_add_test(tcase, test_bad_png);
 	tcase_add_test(tcase, test_files);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

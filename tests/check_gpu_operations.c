@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "gpu/cpu.h"
+#include "suite.h"
 
 static const uint32_t stop;
 static const struct wire_ring_shape shape = {1, 1, WIRE_RING_PAYLOAD_MAX};
@@ -272,12 +273,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("gpu operations");
-	TCase *tc = tcase_create("operations");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "operations", NULL, NULL);
 
-	suite_add_tcase(suite, tc);
-	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_all_levels);
 	tcase_add_test(tc, test_sizes);
 	tcase_add_test(tc, test_contents);
@@ -288,9 +285,5 @@ int main(void)
 	tcase_add_test(tc, test_echo_takes_its_time);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_table);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

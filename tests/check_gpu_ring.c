@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "gpu/process.h"
+#include "suite.h"
 
 static struct wire_ring ring;
 static struct gpu_port *port;
@@ -478,30 +479,22 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("gpu ring");
-	TCase *words = tcase_create("words"), *ports = tcase_create("port");
-	TCase *threads = tcase_create("threads");
-	SRunner *runner;
-	int failed;
+	TCase *words = suite_case(suite, "words", NULL, NULL);
+	TCase *ports = suite_case(suite, "port", NULL, NULL);
+	TCase *threads = suite_case(suite, "threads", NULL, NULL);
 
-	suite_add_tcase(suite, words);
 	tcase_add_test(words, test_layout);
 	tcase_add_test(words, test_shapes);
 	tcase_add_test(words, test_take);
 	tcase_add_test(words, test_has_room);
 	tcase_add_test(words, test_torn_results);
-	suite_add_tcase(suite, ports);
 	tcase_add_test(ports, test_reserve_until_full);
 	tcase_add_test(ports, test_submit_in_any_order);
 	tcase_add_test(ports, test_release_in_any_order);
 	tcase_add_test(ports, test_nonsense_of_the_process);
 	tcase_add_test(ports, test_arm);
 	tcase_add_test(ports, test_kick);
-	suite_add_tcase(suite, threads);
 	tcase_set_timeout(threads, 0);
 	tcase_add_test(threads, test_two_threads);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -6,7 +6,6 @@
  * of kernels, if it needs one.
  */
 #include <check.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,6 +18,7 @@
 
 #include "gpu/message.h"
 #include "gpu/program.h"
+#include "suite.h"
 
 static const struct wire_ring_shape small = {2, 4, 4096};
 
@@ -31,18 +31,6 @@ static struct gpu_port *port;
 struct has {
 	unsigned descriptors, mappings, children;
 };
-
-static unsigned count_entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 static unsigned count_lines(const char *path, const char *with)
 {
@@ -63,7 +51,7 @@ static struct has count(void)
 	int rc = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT);
 
 	return (struct has){
-		.descriptors = count_entries("/proc/self/fd"),
+		.descriptors = count_descriptors(),
 		.mappings = count_lines("/proc/self/maps", "rdmad-gpu"),
 		.children = rc == 0, /* else: none, not even dead ones */
 	};
@@ -703,15 +691,10 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("gpu session");
-	TCase *tc = tcase_create("session");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "session", set_up, tear_down);
 
 	if (getenv("RDMAD_TEST_BACKEND"))
 		backend = getenv("RDMAD_TEST_BACKEND");
-	suite_add_tcase(suite, tc);
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, test_jobs);
 	tcase_add_test(tc, test_filled_before_it_runs);
 	tcase_add_test(tc, test_both_sleep);
@@ -738,9 +721,5 @@ int main(void)
 		tcase_add_test(tc, test_share);
 		tcase_add_test(tc, test_probe);
 	}
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

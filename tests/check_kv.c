@@ -4,10 +4,9 @@
  */
 #include <check.h>
 
-#include <rdmad/kv.h>
-
 #include "base/base.h"
-#include "server.h"
+#include "caller.h"
+#include "suite.h"
 
 #define LARGE 100000
 
@@ -27,13 +26,6 @@ static void tear_down(void)
 	ck_assert_int_eq(kv_close(kv), 0);
 	server_stop();
 }
-
-#define ASSERT_ERROR(call, error, text)                                                                                \
-	do {                                                                                                           \
-		int rc_ = (call);                                                                                      \
-		ck_assert_int_eq(rc_, error);                                                                          \
-		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
-	} while (0)
 
 static uint64_t assert_value(const char *key, const void *value, size_t len)
 {
@@ -612,13 +604,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("kv");
-	TCase *tc = tcase_create("kv");
-	SRunner *runner;
-	int failed, n = (int)ARRAY_SIZE(lengths);
+	TCase *tc = suite_case(suite, "kv", set_up, tear_down);
+	int n = (int)ARRAY_SIZE(lengths);
 
-	suite_add_tcase(suite, tc);
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_loop_test(tc, test_conditions, 0, n);
 	tcase_add_test(tc, test_condition_checked_early);
 	tcase_add_test(tc, test_condition_decided_at_publish);
@@ -640,9 +628,5 @@ int main(void)
 	tcase_add_test(tc, test_batch_timeout);
 	tcase_add_test(tc, test_no_waiting_in_callbacks);
 	tcase_add_test(tc, test_misuse);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "memory/memory.h"
+#include "suite.h"
 
 static struct fabric *fabric;
 static struct fabric_domain *domain;
@@ -188,12 +189,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("memory");
-	TCase *tc = tcase_create("pool");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "pool", set_up, tear_down);
 
-	suite_add_tcase(suite, tc);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, test_growth_and_limit);
 	tcase_add_test(tc, test_buffers_are_apart);
 	tcase_add_test(tc, test_content_stays);
@@ -201,9 +198,5 @@ int main(void)
 	tcase_add_test(tc, test_size_overflow);
 	tcase_add_test(tc, test_limit_of_nothing);
 	tcase_add_test(tc, test_registration_failure);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -3,17 +3,16 @@
  * another connection sees what became of his requests. Callbacks are his own all the same, and he is never kept waiting.
  */
 #include <check.h>
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <rdmad/kv.h>
 #include <rdmad/ping.h>
 
 #include "base/base.h"
-#include "server.h"
+#include "caller.h"
+#include "suite.h"
 
 #define LARGE (5 * MIB) /* more than any socket buffer holds */
 #define MANY 1000       /* answers, for which the credits do not suffice */
@@ -93,30 +92,9 @@ static void tear_down(void)
 /*
  * The caller, and who watches what becomes of him
  */
-static void *open_kv(const struct rdmad_options *options, void *share)
-{
-	void *kv = NULL;
-	int rc = kv_open_options(server.address, options, share, &kv);
-
-	ck_assert_msg(rc == 0, "%s: %s", server.address, rdmad_error());
-	return kv;
-}
-
-static unsigned entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static unsigned threads(void)
 {
-	return entries("/proc/self/task");
+	return count_entries("/proc/self/task");
 }
 
 /* Until an expression is true; it does not touch what the caller has. */
@@ -471,7 +449,7 @@ END_TEST
 START_TEST(test_close_loses_nothing)
 {
 	void *other = open_kv(NULL, NULL);
-	unsigned fds = entries("/proc/self/fd"), tasks = threads();
+	unsigned fds = count_descriptors(), tasks = threads();
 
 	set_small(other);
 	for (unsigned i = 0; i < 40; i++) {
@@ -495,7 +473,7 @@ START_TEST(test_close_loses_nothing)
 		ck_assert_uint_eq(threads(), tasks);
 		ASSERT_SOON(kv_delete(other, "k", 1) >= 0 && stored().pins == 0);
 	}
-	ASSERT_SOON(entries("/proc/self/fd") == fds); /* the server's ends go in its own time */
+	ASSERT_SOON(count_descriptors() == fds); /* the server's ends go in its own time */
 	ck_assert_int_eq(kv_close(other), 0);
 }
 END_TEST
@@ -503,7 +481,7 @@ END_TEST
 /* One thread for all who share, from the first who asks until the last has gone; and none is left by who is refused. */
 START_TEST(test_one_thread)
 {
-	unsigned fds = entries("/proc/self/fd"), tasks = threads();
+	unsigned fds = count_descriptors(), tasks = threads();
 	void *kv[4], *refused;
 
 	kv[0] = open_kv(NULL, NULL);
@@ -521,7 +499,7 @@ START_TEST(test_one_thread)
 		ck_assert_int_eq(kv_close(kv[i]), 0);
 	}
 	ck_assert_uint_eq(threads(), tasks);
-	ASSERT_SOON(entries("/proc/self/fd") == fds);
+	ASSERT_SOON(count_descriptors() == fds);
 }
 END_TEST
 
@@ -597,13 +575,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("progress");
-	TCase *tc = tcase_create("thread");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "thread", set_up, tear_down);
 
 	log_set_handler(log_keep);
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_loop_test(tc, test_set_while_away, 0, 2);
 	tcase_add_loop_test(tc, test_get_while_away, 0, 2);
 	tcase_add_test(tc, test_answers_while_away);
@@ -616,10 +590,5 @@ int main(void)
 	tcase_add_test(tc, test_close_loses_nothing);
 	tcase_add_test(tc, test_one_thread);
 	tcase_add_test(tc, test_callers_come_and_go);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

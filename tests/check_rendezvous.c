@@ -2,15 +2,13 @@
  * check_rendezvous.c: large values. The first half is librdmad against a server in the same process, which has a thread
  * of its own or, while that is stopped, is turned by the test; the second half are peers without manners, one thread.
  */
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <rdmad/kv.h>
-
 #include "conn_pair.h"
-#include "server.h"
+#include "caller.h"
+#include "suite.h"
 
 #define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
 #define LARGEST (8 * MIB)
@@ -157,15 +155,6 @@ static void start(const char *transport, bool large)
 	});
 }
 
-static void *open_kv(const struct rdmad_options *options)
-{
-	void *kv = NULL;
-	int rc = kv_open_options(server.address, options, NULL, &kv);
-
-	ck_assert_msg(rc == 0, "%s: %s", server.address, rdmad_error());
-	return kv;
-}
-
 /* Nobody is connected and no key is left: then nothing is held either. */
 static void assert_store_empty(void)
 {
@@ -179,7 +168,7 @@ static void assert_store_empty(void)
 /* Writes that were posted before their reader went away complete in the server's own time. */
 static void server_rests(void)
 {
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	server_pause();
 	while (conn_group_connections(server.group) || services_store_stats(&server.services).pins) {
@@ -228,13 +217,6 @@ static void tear_down(void)
 	free(space);
 }
 
-#define ASSERT_ERROR(call, error, text)                                                                                \
-	do {                                                                                                           \
-		int rc_ = (call);                                                                                      \
-		ck_assert_int_eq(rc_, error);                                                                          \
-		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
-	} while (0)
-
 /*
  * Sizes
  */
@@ -268,14 +250,14 @@ static const size_t sizes[] = {
 START_TEST(test_sizes)
 {
 	struct rdmad_options options = {.eager_limit = (uint32_t)_i};
-	void *a = open_kv(&options), *b = open_kv(NULL), *c = open_kv(NULL);
+	void *a = open_kv(&options, NULL), *b = open_kv(NULL, NULL), *c = open_kv(NULL, NULL);
 
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		set_value(a, "k", sizes[i], i);
 		assert_value(a, "k", sizes[i], i);
 		assert_value(b, "k", sizes[i], i); /* what it remembers is the size before */
 		kv_close(c);
-		c = open_kv(NULL);
+		c = open_kv(NULL, NULL);
 		assert_value(c, "k", sizes[i], i); /* it remembers nothing */
 	}
 	for (size_t i = ARRAY_SIZE(sizes); i-- > 0;) {
@@ -347,7 +329,7 @@ START_TEST(test_many_outstanding)
 {
 	static struct call set[2][MANY], get[2][MANY], small[2][MANY];
 	static uint8_t values[2][MANY][EACH];
-	void *kv[2] = {open_kv(NULL), open_kv(NULL)};
+	void *kv[2] = {open_kv(NULL, NULL), open_kv(NULL, NULL)};
 	char key[16], small_key[16];
 
 	memset(set, 0, sizeof(set));
@@ -384,7 +366,7 @@ START_TEST(test_order_of_a_key)
 {
 	static struct call set, get[120];
 	static uint8_t values[120][20000];
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(get); i++) {
 		size_t len = i % 3 == 0 ? 100 + i : 5000 + 100 * i;
@@ -440,7 +422,7 @@ static unsigned records_of_get(void *kv, size_t want, uint64_t seed)
 
 START_TEST(test_round_trips)
 {
-	void *a = open_kv(NULL), *b = open_kv(NULL);
+	void *a = open_kv(NULL, NULL), *b = open_kv(NULL, NULL);
 	uint64_t before;
 
 	server_pause();
@@ -481,7 +463,7 @@ static void set_and_get(void *kv, const void *bytes, size_t len, struct call *ge
 START_TEST(test_no_allocation)
 {
 	struct call get = {.want = 100000, .seed = 5};
-	void *kv = open_kv(NULL), *lent;
+	void *kv = open_kv(NULL, NULL), *lent;
 	unsigned allocated, registered_before;
 
 	ck_assert_int_eq(kv_buffer_lend(kv, get.want, &lent), 0);
@@ -508,7 +490,7 @@ END_TEST
 START_TEST(test_no_copy)
 {
 	struct call get = {.want = MIB, .seed = 6};
-	void *kv = open_kv(NULL), *lent;
+	void *kv = open_kv(NULL, NULL), *lent;
 	size_t small, large;
 
 	ck_assert_int_eq(kv_buffer_lend(kv, MIB, &lent), 0);
@@ -536,7 +518,7 @@ END_TEST
  */
 START_TEST(test_register)
 {
-	void *kv = open_kv(NULL), *lent, *again;
+	void *kv = open_kv(NULL, NULL), *lent, *again;
 	struct call set = {0};
 	unsigned before;
 
@@ -575,7 +557,7 @@ END_TEST
 /* What was registered for one request is not reachable when it has called back. */
 START_TEST(test_temporary_registration)
 {
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 	struct call get = {.want = 100000, .seed = 3};
 	unsigned before;
 
@@ -597,7 +579,7 @@ END_TEST
 START_TEST(test_get_into)
 {
 	static const size_t lengths[] = {10, 3000, 4096, 5000, 100000};
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 	char key[8];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
@@ -632,7 +614,7 @@ START_TEST(test_get_into_behind_others)
 {
 	static uint8_t into[16][3000];
 	static struct call get[16];
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 
 	set_value(kv, "k", 3000, 9);
 	for (unsigned i = 0; i < 16; i++) {
@@ -648,7 +630,7 @@ END_TEST
 
 START_TEST(test_value_outlives_the_handle)
 {
-	void *kv = open_kv(NULL), *large, *small, *lent;
+	void *kv = open_kv(NULL, NULL), *large, *small, *lent;
 	unsigned before = registered();
 	size_t len;
 
@@ -672,7 +654,7 @@ END_TEST
 START_TEST(test_remembered_size_is_wrong)
 {
 	static const size_t after[] = {1, 100, 4000, 4096, 4097, 5001, 8191, 8192, 8193, 1000000};
-	void *a = open_kv(NULL), *b = open_kv(NULL);
+	void *a = open_kv(NULL, NULL), *b = open_kv(NULL, NULL);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(after); i++) {
 		set_value(a, "k", 5000, 100 + i);
@@ -690,9 +672,9 @@ END_TEST
 START_TEST(test_timeout_revokes)
 {
 	struct rdmad_options options = {.timeout_us = 20000};
-	void *kv = open_kv(&options), *other = open_kv(NULL);
+	void *kv = open_kv(&options, NULL), *other = open_kv(NULL, NULL);
 	unsigned before = registered();
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	set_value(other, "k", 10, 1);
 	server_pause();
@@ -727,7 +709,7 @@ static void *write_often(void *arg)
 {
 	unsigned writer = (unsigned)(uintptr_t)arg;
 	uint64_t *bytes = malloc(300000);
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 
 	for (unsigned i = 0; i < 60; i++) {
 		size_t len = length_of(writer, i);
@@ -745,7 +727,7 @@ static void *write_often(void *arg)
 
 static void *read_often(void *arg)
 {
-	void *kv = open_kv(NULL), *got;
+	void *kv = open_kv(NULL, NULL), *got;
 	size_t len;
 
 	while (!stop_readers) {
@@ -778,7 +760,7 @@ START_TEST(test_whole_values)
 	stop_readers = true;
 	for (unsigned i = 0; i < 2; i++)
 		pthread_join(reader[i], NULL);
-	kv = open_kv(NULL);
+	kv = open_kv(NULL, NULL);
 	ck_assert_int_ge(kv_delete(kv, "shared", 6), 0);
 	kv_close(kv);
 	server_rests();
@@ -790,7 +772,7 @@ END_TEST
 START_TEST(test_delete_while_sent)
 {
 	struct call get = {.want = LARGEST, .seed = 1};
-	void *kv = open_kv(NULL), *other = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL), *other = open_kv(NULL, NULL);
 	unsigned calls = total + 1;
 
 	set_value(kv, "k", LARGEST, 1);
@@ -818,7 +800,7 @@ END_TEST
 START_TEST(test_close_in_between)
 {
 	struct call calls[12] = {0};
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 	unsigned before = registered();
 
 	set_value(kv, "k", MIB, 1);
@@ -845,7 +827,7 @@ END_TEST
 
 START_TEST(test_no_callback)
 {
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 
 	fill(value, 5000, 1);
 	ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, 5000, NULL, NULL), 0);
@@ -929,7 +911,7 @@ static void set_up_rogue(void)
 
 START_TEST(test_rogue_server)
 {
-	void *kv = open_kv(NULL), *got;
+	void *kv = open_kv(NULL, NULL), *got;
 	unsigned before = registered();
 	size_t len;
 
@@ -947,7 +929,7 @@ START_TEST(test_rogue_written)
 	static const struct rogue beyond = {"", 8193, 8, WIRE_WRITTEN, WIRE_OK, 0, 0};
 	static const struct rogue short_body = {"", 10, 4, WIRE_WRITTEN, WIRE_OK, 0, 0};
 	struct call get = {.want = 0};
-	void *kv = open_kv(NULL);
+	void *kv = open_kv(NULL, NULL);
 
 	rogue = _i / 2 ? &short_body : &beyond;
 	if (_i % 2) /* so that its size is remembered */
@@ -968,7 +950,7 @@ END_TEST
 #define VALUE_MAX (2 * MIB)
 #define CROWD 1000 /* at most */
 
-static struct pair pair;
+static struct conn_pair pair;
 static struct services services;
 static struct conn *conn; /* one with manners, of the client's side */
 static bool established, closed;
@@ -1024,10 +1006,10 @@ static void set_up_pair(void)
 	});
 
 	set_up_memory();
-	pair = (struct pair){.listener.take = take};
+	pair = (struct conn_pair){.listener.take = take};
 	established = closed = false;
 	answers = 0;
-	pair_open(&pair, false, &attr, &attr);
+	conn_pair_open(&pair, false, &attr, &attr);
 	services_open(&services, &(struct services_options){
 					 .arena = PAIR_ARENA, .value_max = VALUE_MAX, .domain = pair.server.domain});
 }
@@ -1052,10 +1034,10 @@ static void tear_down_pair(void)
 {
 	if (conn)
 		conn_close(conn, 0, "the test is over");
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	assert_nothing_held();
 	services_close(&services);
-	pair_close(&pair);
+	conn_pair_close(&pair);
 	free(value);
 	free(space);
 }
@@ -1243,11 +1225,11 @@ START_TEST(test_deregistered_meanwhile)
 	send_record(_i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, body,
 		    body_of(body, (uintptr_t)value, MIB, fabric_region_rkey(region, conn_endpoint(conn)), 1));
 	conn_flush(conn);
-	pair_turn(&pair); /* leaves */
+	conn_pair_turn(&pair); /* leaves */
 	pair.client_stops = true;
 	PAIR_UNTIL(&pair, services_store_stats(&services).pins == 1);
 	for (unsigned i = 0; i < 10; i++)
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 	fabric_deregister(region);
 	pair.client_stops = false;
 	PAIR_UNTIL(&pair, closed);
@@ -1302,7 +1284,7 @@ START_TEST(test_dies_in_each_state)
 		evil_join(evil);
 		evil_ask(evil, region, _i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, MIB, _i ? "k" : "new");
 		for (unsigned i = 0; i < turns; i++) {
-			pair_turn(&pair);
+			conn_pair_turn(&pair);
 			if (turns % 2)
 				evil_turn(evil);
 		}
@@ -1319,17 +1301,6 @@ START_TEST(test_dies_in_each_state)
 	}
 }
 END_TEST
-
-static unsigned descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 /* The one with manners is served all the while, by small requests and by large ones. */
 static void serve_others(struct fabric_region *region, unsigned rounds)
@@ -1371,14 +1342,14 @@ static void crowd_add(unsigned i)
 static unsigned crowd_come(void)
 {
 	struct rlimit limit;
-	unsigned before = descriptors(), each, size;
+	unsigned before = count_descriptors(), each, size;
 
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	limit.rlim_cur = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	crowd_add(0);
 	PAIR_UNTIL(&pair, services_store_stats(&services).pins == TRANSFERS);
-	each = descriptors() - before;
+	each = count_descriptors() - before;
 	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)CROWD);
 	if (size < CROWD)
 		printf("the crowd is of %u, not %u: RLIMIT_NOFILE is %llu\n", size, CROWD,
@@ -1409,7 +1380,7 @@ START_TEST(test_crowd)
 	region = reachable(pair.client.domain);
 	serve_others(region, 2);
 	before = services_store_stats(&services);
-	fds = descriptors();
+	fds = count_descriptors();
 	size = crowd_come();
 	serve_others(region, 10);
 	ck_assert_uint_eq(server_stats().connections, 1 + size);
@@ -1426,24 +1397,14 @@ START_TEST(test_crowd)
 	ck_assert_uint_eq(services_store_stats(&services).pins, before.pins);
 	ck_assert_uint_eq(services_store_stats(&services).items, before.items);
 	ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
-	PAIR_UNTIL(&pair, descriptors() == fds); /* who was cut off is told so first */
+	PAIR_UNTIL(&pair, count_descriptors() == fds); /* who was cut off is told so first */
 	fabric_deregister(region);
 }
 END_TEST
 
-static TCase *case_of(Suite *suite, const char *name, void (*up)(void), void (*down)(void))
-{
-	TCase *tc = tcase_create(name);
-
-	tcase_set_timeout(tc, 240);
-	tcase_add_checked_fixture(tc, up, down);
-	suite_add_tcase(suite, tc);
-	return tc;
-}
-
 static void add_client(Suite *suite, const char *name, void (*up)(void))
 {
-	TCase *tc = case_of(suite, name, up, tear_down);
+	TCase *tc = suite_case(suite, name, up, tear_down);
 
 	tcase_add_loop_test(tc, test_sizes, 0, 2); /* 1: nothing is eager */
 	tcase_add_test(tc, test_many_outstanding);
@@ -1473,12 +1434,12 @@ static Suite *suite_of_rendezvous(void)
 	add_client(suite, "unix", set_up_unix);
 	if (getenv("RDMAD_GUEST_ADDR")) /* there is a device, and this is its address */
 		add_client(suite, "rdma", set_up_rdma);
-	tc = case_of(suite, "no arena", set_up_no_arena, tear_down);
+	tc = suite_case(suite, "no arena", set_up_no_arena, tear_down);
 	tcase_add_test(tc, test_get_into_behind_others);
-	tc = case_of(suite, "rogue", set_up_rogue, tear_down);
+	tc = suite_case(suite, "rogue", set_up_rogue, tear_down);
 	tcase_add_loop_test(tc, test_rogue_server, 0, ARRAY_SIZE(rogues));
 	tcase_add_loop_test(tc, test_rogue_written, 0, 4);
-	tc = case_of(suite, "peers", set_up_pair, tear_down_pair);
+	tc = suite_case(suite, "peers", set_up_pair, tear_down_pair);
 	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
 	tcase_add_loop_test(tc, test_bad_get, 0, ARRAY_SIZE(bad_requests));
 	tcase_add_test(tc, test_refused);
@@ -1490,12 +1451,6 @@ static Suite *suite_of_rendezvous(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(suite_of_rendezvous());
-	int failed;
-
 	log_set_handler(log_keep);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite_of_rendezvous());
 }

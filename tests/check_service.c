@@ -1,6 +1,7 @@
 /* check_service.c: ping and kv through a pair of connections, against a real store. */
 #include "conn_pair.h"
 #include "server.h"
+#include "suite.h"
 
 #define ARENA (4 * MIB)
 
@@ -10,7 +11,7 @@ struct reply {
 	uint8_t body[8192];
 };
 
-static struct pair pair;
+static struct conn_pair pair;
 static struct conn *conn;
 static bool established, closed;
 static char why[200];
@@ -59,20 +60,20 @@ static void set_up(void)
 		server_group_attr((struct conn_group_attr){.receives = 256, .max_connections = 8});
 
 	services_open(&services, &(struct services_options){.arena = ARENA});
-	pair = (struct pair){.listener.take = take};
+	pair = (struct conn_pair){.listener.take = take};
 	established = closed = false;
 	keep_bodies = true;
 	got = 0;
-	pair_open(&pair, false, &attr, &attr);
+	conn_pair_open(&pair, false, &attr, &attr);
 }
 
 static void tear_down(void)
 {
 	if (conn)
 		conn_close(conn, 0, "the test is over");
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_ptr_null(conn);
-	pair_close(&pair);
+	conn_pair_close(&pair);
 	services_close(&services);
 }
 
@@ -501,7 +502,7 @@ START_TEST(test_kv_flood)
 	for (unsigned i = 0; i < 20000; i++)
 		submit(WIRE_OP_GET, "k", 1, NULL, 0);
 	PAIR_UNTIL(&pair, got == 20001);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(got, 20001);
 }
 END_TEST
@@ -746,14 +747,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("service");
-	TCase *tc = tcase_create("service");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "service", set_up, tear_down);
 
 	log_set_handler(log_keep);
-	suite_add_tcase(suite, tc);
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_loop_test(tc, test_admission, 0, 4);
 	tcase_add_test(tc, test_kv_not_enabled);
 	tcase_add_test(tc, test_ping_echoes);
@@ -778,9 +774,5 @@ int main(void)
 	tcase_add_test(tc, test_kv_any_cursor);
 	tcase_add_test(tc, test_kv_incr);
 	tcase_add_test(tc, test_kv_counters);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

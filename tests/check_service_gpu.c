@@ -2,7 +2,6 @@
  * check_service_gpu.c: the gpu service through pairs of connections, with real worker processes and the cpu backend.
  * The client's half is written out here by hand, so that it can also do what no client should.
  */
-#include <dirent.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +10,7 @@
 
 #include "conn_pair.h"
 #include "server.h"
+#include "suite.h"
 
 #define CLIENTS 4
 #define MEMORY (1u << 20)   /* of each client */
@@ -36,7 +36,7 @@ struct client {
 	bool transferring;
 };
 
-static struct pair pair;
+static struct conn_pair pair;
 static struct gpu_service gpu;
 static struct services services;
 static struct client client[CLIENTS];
@@ -46,18 +46,6 @@ static unsigned descriptors;
 /*
  * What is to come back
  */
-static unsigned entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 /* Processes that are children of this one, dead ones too. */
 static unsigned children(pid_t *pids, unsigned max)
 {
@@ -90,7 +78,7 @@ static int turn(void)
 
 	pair.now = time_now() + skipped;
 	services_set_time(&services, pair.now);
-	n = pair_turn(&pair) + services_turn(&services);
+	n = conn_pair_turn(&pair) + services_turn(&services);
 	if (!n)
 		sched_yield(); /* to the worker processes */
 	return n;
@@ -98,7 +86,7 @@ static int turn(void)
 
 #define UNTIL(condition)                                                                                               \
 	do {                                                                                                           \
-		uint64_t until_ = pair_patience();                                                                     \
+		uint64_t until_ = conn_pair_patience();                                                                \
 		while (!(condition)) {                                                                                 \
 			turn();                                                                                        \
 			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
@@ -331,12 +319,12 @@ static void set_up(void)
 		.reads_in = 16,
 	});
 
-	descriptors = entries("/proc/self/fd");
+	descriptors = count_descriptors();
 	skipped = 0;
 	take_settings();
 	services_open(&services, &(struct services_options){.gpu = &gpu});
-	pair = (struct pair){.listener.take = take};
-	pair_open(&pair, false, &attr, &attr);
+	pair = (struct conn_pair){.listener.take = take};
+	conn_pair_open(&pair, false, &attr, &attr);
 	pair.now = time_now(); /* the worker processes' time */
 	memset(client, 0, sizeof(client));
 	for (unsigned i = 0; i < CLIENTS; i++) {
@@ -360,9 +348,9 @@ static void tear_down(void)
 		fabric_deregister(client[i].region);
 		munmap(client[i].memory, MEMORY);
 	}
-	pair_close(&pair);
+	conn_pair_close(&pair);
 	services_close(&services);
-	ck_assert_uint_eq(entries("/proc/self/fd"), descriptors);
+	ck_assert_uint_eq(count_descriptors(), descriptors);
 }
 
 /*
@@ -434,7 +422,7 @@ END_TEST
 START_TEST(test_rpc_many)
 {
 	struct client *c = &client[0];
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	open_client(c, rpc_opens[_i]);
 	fill(c, 5);
@@ -538,7 +526,7 @@ START_TEST(test_terminate_and_stay)
 	open_rpc(c);
 	send_record(c, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, NULL, 0);
 	UNTIL(c->terminated);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert(!c->closed);
 	skipped += 2 * TIME_S;
 	UNTIL(c->closed);
@@ -695,7 +683,7 @@ static void one_by_queue(struct client *c, uint32_t queue, uint64_t index)
 {
 	struct wire_ring_job job = {.sequence = index + 1, .id = 99, .op = WIRE_RING_ECHO, .length = 1000};
 	struct wire_ring_result result;
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	fill(c, (unsigned)index);
 	put_job(c, queue, index, job);
@@ -1181,7 +1169,7 @@ START_TEST(test_patience)
 	skipped += 11 * TIME_S;
 	UNTIL(c->ended);
 	ck_assert_ptr_nonnull(strstr(c->reason, "no session was opened"));
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert(!c->closed);
 	ck_assert_uint_le(services_deadline(&services), pair.now + TIME_S);
 	skipped += 2 * TIME_S;
@@ -1286,14 +1274,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("service_gpu");
-	TCase *tc = tcase_create("service_gpu");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "service_gpu", set_up, tear_down);
 
 	log_set_handler(log_keep);
-	suite_add_tcase(suite, tc);
-	tcase_set_timeout(tc, 240);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_loop_test(tc, test_rpc, 0, ARRAY_SIZE(rpc_opens));
 	tcase_add_test(tc, test_rpc_quantize);
 	tcase_add_loop_test(tc, test_rpc_many, 0, ARRAY_SIZE(rpc_opens));
@@ -1319,9 +1302,5 @@ int main(void)
 	tcase_add_test(tc, test_patience);
 	tcase_add_test(tc, test_drain);
 	tcase_add_loop_test(tc, test_shutdown, 0, 2);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

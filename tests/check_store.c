@@ -3,6 +3,7 @@
 
 #include "store/internal.h"
 #include "store_common.h"
+#include "suite.h"
 
 #define VALUE_MAX 100000
 
@@ -739,17 +740,11 @@ static TCase *operations_case(void)
 int main(void)
 {
 	Suite *suite = suite_create("store");
-	SRunner *runner;
-	int failed;
 
 	suite_add_tcase(suite, operations_case());
 	suite_add_tcase(suite, store_memory_case());
 	suite_add_tcase(suite, store_evict_case());
 	suite_add_tcase(suite, store_model_case());
 	suite_add_tcase(suite, store_threads_case());
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -6,6 +6,7 @@
  */
 #include "conn/internal.h" /* for the completion queue's room, which is a million here */
 #include "conn_pair.h"
+#include "suite.h"
 
 #define MEMORY 65536
 #define SEEN 4096
@@ -23,7 +24,7 @@ struct peer {
 	_Alignas(8) uint8_t memory[MEMORY];
 };
 
-static struct pair pair;
+static struct conn_pair pair;
 static struct peer client[2], server[2]; /* in the order of their connections */
 static unsigned servers;
 static const struct conn_attr *client_attr, *server_attr; /* of the next connection */
@@ -114,12 +115,12 @@ static void begin(bool unix_socket)
 {
 	struct conn_group_attr attr = default_attr();
 
-	pair = (struct pair){.listener.take = take};
+	pair = (struct conn_pair){.listener.take = take};
 	memset(client, 0, sizeof(client));
 	memset(server, 0, sizeof(server));
 	servers = 0;
 	client_attr = server_attr = NULL;
-	pair_open(&pair, unix_socket, &attr, &attr);
+	conn_pair_open(&pair, unix_socket, &attr, &attr);
 	room = pair.server.group->completions;
 }
 
@@ -163,14 +164,14 @@ static void end(void)
 		if (client[n].conn)
 			conn_close(client[n].conn, 0, "the test is over");
 	PAIR_UNTIL(&pair, !client[0].conn && !client[1].conn && !server[0].conn && !server[1].conn);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(pair.client.group->completions, room);
 	ck_assert_uint_eq(pair.server.group->completions, room);
 	for (unsigned n = 0; n < 2; n++) {
 		fabric_deregister(client[n].region);
 		fabric_deregister(server[n].region);
 	}
-	pair_close(&pair);
+	conn_pair_close(&pair);
 }
 
 static uint64_t address_of(const struct peer *p, size_t offset)
@@ -250,7 +251,7 @@ START_TEST(test_order)
 {
 	enum { COUNT = 3000 };
 	static struct job jobs[COUNT];
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 	unsigned sent = 0;
 
 	begin_one(_i % 2, _i < 2 ? 32 : WIRE_CREDITS_MIN);
@@ -258,12 +259,12 @@ START_TEST(test_order)
 		for (; sent < COUNT && send_either(&jobs[sent], sent); sent++)
 			if (sent % 11 == 0)
 				server[0].refuse = sent % 5;
-		pair_turn(&pair);
+		conn_pair_turn(&pair);
 		ck_assert(time_now() < until);
 	}
 	for (unsigned i = 0; i < COUNT; i++)
 		ck_assert_uint_eq(server[0].seen[i], i % 2 ? i | IMMEDIATE : i);
-	pair_rest(&pair);
+	conn_pair_rest(&pair);
 	for (unsigned i = 1; i < COUNT; i += 2)
 		ck_assert(jobs[i].done == 1 && jobs[i].status == FABRIC_OK);
 	ck_assert_mem_eq(server[0].memory + (COUNT - 1) % 3 * 20000, &(uint32_t){COUNT - 1}, 4);
@@ -291,7 +292,7 @@ START_TEST(test_immediates_and_credits)
 		if (write_imm(&jobs[sent], 4 * sent) == 0)
 			sent++;
 		else
-			pair_turn(&pair);
+			conn_pair_turn(&pair);
 	}
 	PAIR_UNTIL(&pair, server[0].count == 1000);
 	for (unsigned i = 0; i < 1000; i++)
@@ -382,7 +383,7 @@ START_TEST(test_own_buffers)
 	begin_two_domains(_i);
 	ck_assert_uint_eq(pair.server.group->wanted, 32 + WIRE_RETURNS_MAX);
 	conn_group_get_stats(pair.server.group, &before);
-	for (unsigned sent = 0, answered = 0; client[0].count < 1000; pair_turn(&pair)) {
+	for (unsigned sent = 0, answered = 0; client[0].count < 1000; conn_pair_turn(&pair)) {
 		for (; sent < 1000 && send_record(&client[0], sent); sent++)
 			conn_flush(client[0].conn);
 		for (; answered < server[0].count && send_record(&server[0], answered); answered++)
@@ -574,7 +575,7 @@ START_TEST(test_chain_room)
 		if (conn_transfer_chain(client[0].conn, begin_job(&jobs[posted]), parts, 1 + posted % 8) == 0)
 			posted++;
 		else
-			pair_turn(&pair);
+			conn_pair_turn(&pair);
 	}
 	PAIR_UNTIL(&pair, conn_idle(client[0].conn));
 	for (unsigned i = 0; i < posted; i++)
@@ -633,9 +634,8 @@ END_TEST
 
 static void add(Suite *suite, const char *name, const TTest *test, int times)
 {
-	TCase *tc = tcase_create(name);
+	TCase *tc = suite_case(suite, name, NULL, NULL);
 
-	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test, 0, times);
 	suite_add_tcase(suite, tc);
 }
@@ -661,12 +661,6 @@ static Suite *suite_of_transfer(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(suite_of_transfer());
-	int failed;
-
 	log_set_handler(log_keep);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite_of_transfer());
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "wire/wire.h"
+#include "suite.h"
 
 /* A copy in memory of exactly that length, so that a sanitizer sees a read beyond it. */
 static void *exactly(const void *data, size_t len)
@@ -629,11 +630,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("wire");
-	TCase *tc = tcase_create("wire");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "wire", NULL, NULL);
 
-	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, test_cursor_little_endian);
 	tcase_add_test(tc, test_cursor_read_edges);
 	tcase_add_test(tc, test_cursor_error_sticks);
@@ -659,9 +657,5 @@ int main(void)
 	tcase_add_test(tc, test_body_max);
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_status_and_errno);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

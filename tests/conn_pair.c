@@ -9,7 +9,7 @@
 #define PATIENCE (60 * TIME_S)
 #endif
 
-uint64_t pair_patience(void)
+uint64_t conn_pair_patience(void)
 {
 	return time_now() + PATIENCE;
 }
@@ -26,7 +26,7 @@ static void side_close(struct side *side)
 	fabric_domain_destroy(side->domain);
 }
 
-static void listen_tcp(struct pair_listener *l)
+static void listen_tcp(struct conn_pair_listener *l)
 {
 	struct sockaddr_in *in = (struct sockaddr_in *)&l->address;
 
@@ -37,9 +37,9 @@ static void listen_tcp(struct pair_listener *l)
 	in->sin_port = htons(fabric_listener_port(l->listener));
 }
 
-static void listen_unix(struct pair *pair)
+static void listen_unix(struct conn_pair *pair)
 {
-	struct pair_listener *l = &pair->listener;
+	struct conn_pair_listener *l = &pair->listener;
 	struct sockaddr_un *un = (struct sockaddr_un *)&l->address;
 
 	snprintf(pair->dir, sizeof(pair->dir), "/tmp/check-XXXXXX");
@@ -50,8 +50,8 @@ static void listen_unix(struct pair *pair)
 	ck_assert_int_eq(fabric_listen(l->queue, (struct sockaddr *)un, sizeof(*un), NULL, &l->listener), 0);
 }
 
-void pair_open(struct pair *pair, bool unix_socket, const struct conn_group_attr *server,
-	       const struct conn_group_attr *client)
+void conn_pair_open(struct conn_pair *pair, bool unix_socket, const struct conn_group_attr *server,
+		    const struct conn_group_attr *client)
 {
 	struct fabric_queue_attr attr = {.completions = 16};
 
@@ -66,7 +66,7 @@ void pair_open(struct pair *pair, bool unix_socket, const struct conn_group_attr
 		listen_tcp(&pair->listener);
 }
 
-void pair_close(struct pair *pair)
+void conn_pair_close(struct conn_pair *pair)
 {
 	side_close(&pair->client);
 	if (pair->listener.listener) /* a test may have closed it */
@@ -78,7 +78,7 @@ void pair_close(struct pair *pair)
 		rmdir(pair->dir);
 }
 
-static int listener_turn(struct pair_listener *l)
+static int listener_turn(struct conn_pair_listener *l)
 {
 	struct fabric_completion c;
 	struct fabric_event event;
@@ -93,7 +93,7 @@ static int listener_turn(struct pair_listener *l)
 	return n;
 }
 
-int pair_turn(struct pair *pair)
+int conn_pair_turn(struct conn_pair *pair)
 {
 	int n = listener_turn(&pair->listener);
 
@@ -104,12 +104,12 @@ int pair_turn(struct pair *pair)
 	return n;
 }
 
-void pair_rest(struct pair *pair)
+void conn_pair_rest(struct conn_pair *pair)
 {
 	unsigned quiet = 0;
 
 	for (unsigned turns = 0; quiet < 100; turns++) {
-		quiet = pair_turn(pair) ? 0 : quiet + 1;
+		quiet = conn_pair_turn(pair) ? 0 : quiet + 1;
 		ck_assert_msg(turns < 100000, "the two never come to rest");
 	}
 }
@@ -124,7 +124,7 @@ static void evil_feed(struct evil *evil, unsigned i)
 	ck_assert_int_eq(fabric_post_recv(evil->queue, evil->endpoint, &recv, 1), 0);
 }
 
-struct evil *evil_new(struct pair *pair)
+struct evil *evil_new(struct conn_pair *pair)
 {
 	struct fabric_queue_attr attr = {.completions = 1024};
 	struct evil *evil = calloc(1, (sizeof(*evil) + 63) & ~(size_t)63);
@@ -183,10 +183,10 @@ void evil_turn(struct evil *evil)
 		evil_event(evil, &event);
 }
 
-void evil_connect(struct pair *pair, struct evil *evil, const void *data, size_t len)
+void evil_connect(struct conn_pair *pair, struct evil *evil, const void *data, size_t len)
 {
 	struct fabric_endpoint_attr attr = {.send_depth = 256, .recv_depth = 64, .reads_in = 16};
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 
 	ck_assert_int_eq(fabric_connect(evil->queue, evil->domain, (struct sockaddr *)&pair->listener.address,
 					pair->listener.address_len, &attr, data, len, &evil->endpoint),
@@ -194,26 +194,26 @@ void evil_connect(struct pair *pair, struct evil *evil, const void *data, size_t
 	for (unsigned i = 0; i < 64; i++)
 		evil_feed(evil, i);
 	while (!evil->established && !evil->rejected && !evil->disconnected) {
-		pair_turn(pair);
+		conn_pair_turn(pair);
 		evil_turn(evil);
 		ck_assert(time_now() < until);
 	}
 }
 
-void evil_send(struct pair *pair, struct evil *evil, const void *data, size_t len)
+void evil_send(struct conn_pair *pair, struct evil *evil, const void *data, size_t len)
 {
 	struct fabric_wr wr = {
 		.opcode = FABRIC_SEND,
 		.sge_count = 1,
 		.sge = {{evil->out, len, evil->region}},
 	};
-	uint64_t until = pair_patience();
+	uint64_t until = conn_pair_patience();
 	int rc;
 
 	memcpy(evil->out, data, len);
 	wr.signaled = true;
 	while ((rc = fabric_post(evil->endpoint, &wr)) == -EAGAIN) {
-		pair_turn(pair);
+		conn_pair_turn(pair);
 		evil_turn(evil);
 		ck_assert(time_now() < until);
 	}
@@ -221,6 +221,6 @@ void evil_send(struct pair *pair, struct evil *evil, const void *data, size_t le
 	/* The socket takes it before the next is copied over it. */
 	for (unsigned i = 0; i < 4; i++) {
 		evil_turn(evil);
-		pair_turn(pair);
+		conn_pair_turn(pair);
 	}
 }

@@ -15,8 +15,8 @@ struct side {
 	struct conn_group *group;
 };
 
-/* How the server answers connect requests; set before pair_connect. */
-struct pair_listener {
+/* How the server answers connect requests; set before conn_pair_connect. */
+struct conn_pair_listener {
 	struct fabric_queue *queue;
 	struct fabric_listener *listener;
 	struct sockaddr_storage address;
@@ -27,33 +27,33 @@ struct pair_listener {
 	void *arg;
 };
 
-struct pair {
+struct conn_pair {
 	struct fabric *fabric;
 	struct side server, client;
-	struct pair_listener listener;
+	struct conn_pair_listener listener;
 	uint64_t now;
 	bool server_stops, client_stops; /* that side is not turned */
 	char dir[64];
 };
 
-void pair_open(struct pair *pair, bool unix_socket, const struct conn_group_attr *server,
-	       const struct conn_group_attr *client);
-void pair_close(struct pair *pair);
+void conn_pair_open(struct conn_pair *pair, bool unix_socket, const struct conn_group_attr *server,
+		    const struct conn_group_attr *client);
+void conn_pair_close(struct conn_pair *pair);
 
 /* One turn of each side. Completions and events there were. */
-int pair_turn(struct pair *pair);
+int conn_pair_turn(struct conn_pair *pair);
 
 /* Both sides have nothing to do any more: fails when they never come to rest. */
-void pair_rest(struct pair *pair);
+void conn_pair_rest(struct conn_pair *pair);
 
 /* The real time by which a test must have got on. */
-uint64_t pair_patience(void);
+uint64_t conn_pair_patience(void);
 
 #define PAIR_UNTIL(pair, condition)                                                                                    \
 	do {                                                                                                           \
-		uint64_t until_ = pair_patience();                                                                     \
+		uint64_t until_ = conn_pair_patience();                                                                \
 		while (!(condition)) {                                                                                 \
-			pair_turn(pair);                                                                               \
+			conn_pair_turn(pair);                                                                          \
 			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
 		}                                                                                                      \
 	} while (0)
@@ -72,12 +72,12 @@ struct evil {
 	_Alignas(64) uint8_t out[1u << 20];
 };
 
-struct evil *evil_new(struct pair *pair);
+struct evil *evil_new(struct conn_pair *pair);
 /* Connect with any private data; evil_turn until established or rejected. */
-void evil_connect(struct pair *pair, struct evil *evil, const void *data, size_t len);
+void evil_connect(struct conn_pair *pair, struct evil *evil, const void *data, size_t len);
 void evil_turn(struct evil *evil);
 /* Send raw bytes as one message. */
-void evil_send(struct pair *pair, struct evil *evil, const void *data, size_t len);
+void evil_send(struct conn_pair *pair, struct evil *evil, const void *data, size_t len);
 void evil_free(struct evil *evil);
 
 #endif

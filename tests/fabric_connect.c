@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static const struct fabric_endpoint_attr *const attr = &pair_defaults.client;
+static const struct fabric_endpoint_attr *const attr = &fabric_pair_defaults.client;
 
 /* Listen on the nth address of a station; *sa is where to connect to. */
 static struct fabric_listener *listen_on(struct station *st, int nth, struct sockaddr_storage *sa, socklen_t *len)
@@ -25,12 +25,12 @@ static struct fabric_listener *listen_on(struct station *st, int nth, struct soc
 	return listener;
 }
 
-static void begin(struct pair *p)
+static void begin(struct fabric_pair *p)
 {
 	ck_assert_int_eq(station_connect(&p->client, &p->sa, p->len, attr, NULL, 0, &p->c), 0);
 }
 
-static struct fabric_request *request_of(struct pair *p)
+static struct fabric_request *request_of(struct fabric_pair *p)
 {
 	struct fabric_event e = event_expect(p, &p->server, NULL, FABRIC_REQUEST);
 
@@ -38,14 +38,14 @@ static struct fabric_request *request_of(struct pair *p)
 	return e.request;
 }
 
-static void begin_and_take(struct pair *p)
+static void begin_and_take(struct fabric_pair *p)
 {
 	begin(p);
 	ck_assert_int_eq(station_take(&p->server, request_of(p), attr, &p->s), 0);
 }
 
 /* The connect ended without a connection. */
-static void expect_failure(struct pair *p)
+static void expect_failure(struct fabric_pair *p)
 {
 	struct fabric_event e = event_next(p, &p->client, p->c);
 
@@ -97,7 +97,7 @@ END_TEST
 
 /* Request and accept data of each length, byte for byte; beyond their lengths padding is allowed.
  */
-static void check_private_data(struct pair *p, size_t ask, size_t answer)
+static void check_private_data(struct fabric_pair *p, size_t ask, size_t answer)
 {
 	uint8_t request[FABRIC_REQUEST_DATA], accept[FABRIC_ACCEPT_DATA];
 	struct fabric_event e;
@@ -125,37 +125,37 @@ static void check_private_data(struct pair *p, size_t ask, size_t answer)
 START_TEST(private_data_both_ways)
 {
 	static const size_t lengths[][2] = {{20, 100}, {0, 0}, {1, 1}, {56, 0}, {0, 196}, {56, 196}};
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++)
 		check_private_data(&p, lengths[i][0], lengths[i][1]);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(private_data_too_long)
 {
 	uint8_t data[FABRIC_ACCEPT_DATA + 1] = {0};
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, attr, data, FABRIC_REQUEST_DATA + 1, &p.c), -EINVAL);
 	begin_and_take(&p);
 	ck_assert_int_eq(fabric_accept(p.s, data, sizeof(data)), -EINVAL);
 	ck_assert_int_eq(fabric_accept(p.s, data, sizeof(data) - 1), 0);
 	event_expect(&p, &p.client, p.c, FABRIC_ESTABLISHED);
 	event_expect(&p, &p.server, p.s, FABRIC_ESTABLISHED);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(names_of_the_peer)
 {
 	char text[128], little[4];
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	struct fabric_request *request = request_of(&p);
 
@@ -178,7 +178,7 @@ START_TEST(names_of_the_peer)
 	}
 	fabric_endpoint_peer(p.s, little, sizeof(little));
 	ck_assert_uint_lt(strnlen(little, sizeof(little)), sizeof(little));
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -186,45 +186,45 @@ START_TEST(rejected_with_reason)
 {
 	uint8_t reason[FABRIC_REJECT_DATA];
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 
 	memset(reason, 0x42, sizeof(reason));
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	fabric_reject(request_of(&p), reason, sizeof(reason));
 	e = event_expect(&p, &p.client, p.c, FABRIC_REJECTED);
 	ck_assert_int_lt(e.error, 0);
 	ck_assert_uint_ge(e.data_len, sizeof(reason));
 	ck_assert_mem_eq(e.data, reason, sizeof(reason));
-	pair_pump_for(&p, 20);
+	fabric_pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.event_count, 0);
 	station_destroy(&p.client, &p.c);
 
 	/* The listener goes on. */
-	pair_connect(&p, &p.c, &p.s);
-	pair_exercise(&p, p.c, p.s);
-	pair_close(&p);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(rejected_without_reason)
 {
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	fabric_reject(request_of(&p), NULL, 0);
 	event_expect(&p, &p.client, p.c, FABRIC_REJECTED);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(refused_where_nobody_listens)
 {
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	fabric_listener_close(p.listener);
 	p.listener = NULL;
 	begin(&p);
@@ -232,7 +232,7 @@ START_TEST(refused_where_nobody_listens)
 	/* A UNIX socket that was closed has no name left. */
 	if (!(p.sa.ss_family == AF_UNIX && e.error == -ENOENT))
 		ck_assert_int_eq(e.error, -ECONNREFUSED);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -261,11 +261,11 @@ START_TEST(swallowed_until_destroyed)
 	struct sockaddr_storage sa;
 	socklen_t len;
 	uint64_t start;
-	struct pair p;
+	struct fabric_pair p;
 
 	if (_i == 1 && (target.verbs || target.sa.ss_family == AF_UNIX))
 		return;
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	if (target.verbs) {
 		sa = p.sa;
 		len = p.len;
@@ -274,15 +274,15 @@ START_TEST(swallowed_until_destroyed)
 		swallower(&sa, &len, _i == 1);
 	}
 	ck_assert_int_eq(station_connect(&p.client, &sa, len, attr, NULL, 0, &p.c), 0);
-	pair_pump_for(&p, 100);
+	fabric_pair_pump_for(&p, 100);
 	for (int i = 0; i < p.client.event_count; i++)
 		ck_assert_int_eq(p.client.event[i].type, FABRIC_UNREACHABLE);
 	start = time_now();
 	station_destroy(&p.client, &p.c);
 	ck_assert_uint_lt(time_now() - start, (uint64_t)target.slow * TIME_S);
-	pair_pump_for(&p, 20);
-	pair_connect(&p, &p.c, &p.s);
-	pair_close(&p);
+	fabric_pair_pump_for(&p, 20);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -336,13 +336,13 @@ static bool own_address(struct in_addr *out)
 
 START_TEST(nothing_is_paced_on_the_loopback)
 {
-	struct pair p;
+	struct fabric_pair p;
 
 	if (target.verbs || target.sa.ss_family == AF_UNIX)
 		return;
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	ck_assert_int_eq(connected_with(((struct sockaddr_in *)&p.sa)->sin_port, "reno"), 2);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -351,24 +351,24 @@ START_TEST(the_system_chooses_for_peers_elsewhere)
 	struct sockaddr_in in = {.sin_family = AF_INET};
 	struct fabric_listener *any;
 	char congestion[17];
-	struct pair p;
+	struct fabric_pair p;
 	int fd;
 
 	if (target.verbs || target.sa.ss_family != AF_INET)
 		return;
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&in, sizeof(in), &p.server, &any), 0);
 	in.sin_port = htons(fabric_listener_port(any));
 	if (own_address(&in.sin_addr)) {
 		memcpy(&p.sa, &in, sizeof(in));
-		pair_connect(&p, &p.c, &p.s);
+		fabric_pair_connect(&p, &p.c, &p.s);
 		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		congestion_of(fd, congestion);
 		close(fd);
 		ck_assert_int_eq(connected_with(in.sin_port, congestion), 2);
 	}
 	fabric_listener_close(any);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -377,9 +377,9 @@ START_TEST(listener_addresses)
 	struct fabric_listener *second;
 	struct sockaddr_in foreign = {.sin_family = AF_INET};
 	struct sockaddr nonsense = {.sa_family = AF_APPLETALK};
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	if (p.sa.ss_family == AF_UNIX)
 		ck_assert_uint_eq(fabric_listener_port(p.listener), 0);
 	else
@@ -391,28 +391,28 @@ START_TEST(listener_addresses)
 	ck_assert_int_eq(fabric_listen(p.server.queue, &nonsense, sizeof(nonsense), NULL, &second), -EAFNOSUPPORT);
 	fabric_listener_close(NULL);
 	/* None of these harmed the first. */
-	pair_connect(&p, &p.c, &p.s);
-	pair_close(&p);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 /* A port or path is free again when its listener is closed, with connections still on it. */
 START_TEST(listen_again)
 {
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	for (int i = 0; i < 3; i++) {
 		fabric_listener_close(p.listener);
 		p.listener = NULL;
 		ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&p.sa, p.len, &p.server, &p.listener),
 				 0);
 	}
-	pair_exercise(&p, p.c, p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
 	station_destroy(&p.client, &p.c);
 	station_destroy(&p.server, &p.s);
-	pair_connect(&p, &p.c, &p.s);
-	pair_close(&p);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -421,12 +421,12 @@ START_TEST(stale_unix_socket_is_replaced)
 	struct fabric_listener *listener;
 	struct sockaddr_storage sa;
 	socklen_t len;
-	struct pair p;
+	struct fabric_pair p;
 	int fd;
 
 	if (target.sa.ss_family != AF_UNIX)
 		return;
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	fd = swallower(&sa, &len, false);
 	ck_assert_int_eq(fabric_listen(p.server.queue, (struct sockaddr *)&sa, len, NULL, &listener), -EADDRINUSE);
 	close(fd);
@@ -440,7 +440,7 @@ START_TEST(stale_unix_socket_is_replaced)
 	ck_assert_int_eq(access(((struct sockaddr_un *)&sa)->sun_path, F_OK), 0);
 	unlink(((struct sockaddr_un *)&sa)->sun_path);
 	close(fd);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -450,18 +450,18 @@ START_TEST(two_listeners_on_one_queue)
 	struct fabric_endpoint *c2, *s2;
 	struct sockaddr_storage sa;
 	socklen_t len;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	second = listen_on(&p.server, 1, &sa, &len);
 	p.sa = sa;
 	p.len = len;
-	pair_connect(&p, &c2, &s2);
-	pair_exercise(&p, c2, s2);
+	fabric_pair_connect(&p, &c2, &s2);
+	fabric_pair_exercise(&p, c2, s2);
 	fabric_listener_close(second);
-	pair_exercise(&p, c2, s2);
-	pair_exercise(&p, p.c, p.s);
-	pair_close(&p);
+	fabric_pair_exercise(&p, c2, s2);
+	fabric_pair_exercise(&p, p.c, p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -472,10 +472,10 @@ START_TEST(closing_the_listener_drops_requests)
 	int fds[FABRIC_MAX_FDS], n;
 	struct fabric_completion none;
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 	uint64_t until = deadline();
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	n = fabric_fds(p.server.queue, fds);
 	for (int i = 0; i < n; i++)
@@ -494,7 +494,7 @@ START_TEST(closing_the_listener_drops_requests)
 	/* A request that can no longer be answered is not handed out. */
 	ck_assert_int_eq(p.server.event_count, 0);
 	ck_assert_int_eq(fabric_next_event(p.server.queue, &e), 0);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -502,9 +502,9 @@ END_TEST
 START_TEST(request_outlives_the_listener)
 {
 	struct fabric_request *request;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	request = request_of(&p);
 	fabric_listener_close(p.listener);
@@ -517,51 +517,51 @@ START_TEST(request_outlives_the_listener)
 		ck_assert_int_eq(fabric_accept(p.s, NULL, 0), 0);
 		event_expect(&p, &p.client, p.c, FABRIC_ESTABLISHED);
 		event_expect(&p, &p.server, p.s, FABRIC_ESTABLISHED);
-		pair_exercise(&p, p.c, p.s);
+		fabric_pair_exercise(&p, p.c, p.s);
 	}
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(disconnect_before_accept)
 {
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin_and_take(&p);
 	fabric_disconnect(p.s);
 	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
 	expect_failure(&p);
 	ck_assert_int_lt(fabric_accept(p.s, NULL, 0), 0);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(destroy_before_accept)
 {
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin_and_take(&p);
 	station_destroy(&p.server, &p.s);
 	expect_failure(&p);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(client_disconnects_while_connecting)
 {
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	fabric_disconnect(p.c);
 	e = event_next(&p, &p.client, p.c);
 	check_that(e.type == FABRIC_DISCONNECTED || e.type == FABRIC_UNREACHABLE, "%s", event_name(e.type));
-	pair_pump_for(&p, 20);
+	fabric_pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.event_count, 0);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -569,14 +569,14 @@ END_TEST
 START_TEST(client_gone_before_the_answer)
 {
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	begin(&p);
 	struct fabric_request *request = request_of(&p);
 
 	station_destroy(&p.client, &p.c);
-	pair_pump_for(&p, 10);
+	fabric_pair_pump_for(&p, 10);
 	if (_i == 0) {
 		fabric_reject(request, NULL, 0);
 	} else if (station_take(&p.server, request, attr, &p.s) == 0 && fabric_accept(p.s, NULL, 0) == 0) {
@@ -587,9 +587,9 @@ START_TEST(client_gone_before_the_answer)
 	}
 	if (p.s)
 		station_destroy(&p.server, &p.s);
-	pair_connect(&p, &p.c, &p.s);
-	pair_exercise(&p, p.c, p.s);
-	pair_close(&p);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -598,9 +598,9 @@ START_TEST(receives_posted_while_connecting)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	buffer_fill(&theirs, 9);
@@ -625,14 +625,14 @@ START_TEST(receives_posted_while_connecting)
 	done_expect(&p, &p.server, p.s, 3, FABRIC_RECV, FABRIC_OK);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 /* Destroy in each state; the other side learns, nothing else comes, the listener goes on. */
 enum state { CONNECTING, REQUESTED, TAKEN, ACCEPTED, ESTABLISHED, DISCONNECTING, DISCONNECTED, STATES };
 
-static void go_to(struct pair *p, enum state state)
+static void go_to(struct fabric_pair *p, enum state state)
 {
 	begin(p);
 	if (state < REQUESTED)
@@ -664,45 +664,45 @@ START_TEST(destroy_in_each_state)
 {
 	enum state state = (enum state)(_i / 2);
 	bool client_first = _i % 2;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	go_to(&p, state);
 	if (client_first)
 		station_destroy(&p.client, &p.c);
 	if (p.s)
 		station_destroy(&p.server, &p.s);
-	pair_pump_for(&p, 10);
+	fabric_pair_pump_for(&p, 10);
 	if (!client_first)
 		station_destroy(&p.client, &p.c);
-	pair_pump_for(&p, 10);
+	fabric_pair_pump_for(&p, 10);
 	/* What is left is at most the request of a connect that was given up. */
 	for (int i = 0; i < p.server.event_count; i++)
 		if (p.server.event[i].type == FABRIC_REQUEST)
 			fabric_reject(p.server.event[i].request, NULL, 0);
 	p.server.event_count = p.client.event_count = 0;
-	pair_connect(&p, &p.c, &p.s);
-	pair_exercise(&p, p.c, p.s);
-	pair_close(&p);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 Suite *connect_suite(void)
 {
 	Suite *s = suite_create("connect");
-	TCase *t = pair_tcase(s, "open", 20);
+	TCase *t = fabric_pair_tcase(s, "open", 20);
 
 	tcase_add_test(t, open_tells_what_it_is);
 	tcase_add_test(t, two_fabrics_at_once);
 	tcase_add_test(t, status_texts_differ);
-	t = pair_tcase(s, "listen", 20);
+	t = fabric_pair_tcase(s, "listen", 20);
 	tcase_add_test(t, listener_addresses);
 	tcase_add_test(t, listen_again);
 	tcase_add_test(t, stale_unix_socket_is_replaced);
 	tcase_add_test(t, two_listeners_on_one_queue);
 	tcase_add_loop_test(t, closing_the_listener_drops_requests, 0, 2);
 	tcase_add_loop_test(t, request_outlives_the_listener, 0, 2);
-	t = pair_tcase(s, "connect", 20);
+	t = fabric_pair_tcase(s, "connect", 20);
 	tcase_add_test(t, private_data_both_ways);
 	tcase_add_test(t, private_data_too_long);
 	tcase_add_test(t, names_of_the_peer);

@@ -4,6 +4,7 @@
  * real client and then cut, changed and sent again.
  */
 #include "fabric_pair.h"
+#include "suite.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -44,12 +45,12 @@ static bool raw_ended(int fd)
 
 /* What the server does in these tests: accept all, keep the shared receives posted,
  * forget connections that end. */
-static void serve(struct pair *p, const struct buffer *inbox)
+static void serve(struct fabric_pair *p, const struct buffer *inbox)
 {
 	struct station *st = &p->server;
 	struct fabric_endpoint *endpoint;
 
-	pair_pump(p);
+	fabric_pair_pump(p);
 	for (int i = 0; i < st->done_count; i++)
 		if (st->done[i].id < 16)
 			receive(st, NULL, st->done[i].id, inbox, st->done[i].id * 64, 64);
@@ -58,7 +59,7 @@ static void serve(struct pair *p, const struct buffer *inbox)
 		struct fabric_event e = st->event[i];
 
 		if (e.type == FABRIC_REQUEST) {
-			if (station_take(st, e.request, &pair_shared.server, &endpoint) == 0 &&
+			if (station_take(st, e.request, &fabric_pair_shared.server, &endpoint) == 0 &&
 			    fabric_accept(endpoint, NULL, 0) != 0)
 				station_destroy(st, &endpoint);
 		} else if (e.type == FABRIC_DISCONNECTED && e.endpoint != p->s) {
@@ -82,7 +83,7 @@ static void raw_send(int fd, const uint8_t *bytes, size_t len)
 }
 
 /* Serve until the raw connection was cut off, or, where `may_live`, nothing happens any more. */
-static bool serve_raw(struct pair *p, const struct buffer *inbox, int fd, bool may_live)
+static bool serve_raw(struct fabric_pair *p, const struct buffer *inbox, int fd, bool may_live)
 {
 	uint64_t until = deadline();
 
@@ -101,11 +102,11 @@ static bool serve_raw(struct pair *p, const struct buffer *inbox, int fd, bool m
 
 /* A server with shared receives, one good connection, and what is recorded of another. */
 struct siege {
-	struct pair p;
+	struct fabric_pair p;
 	struct buffer inbox, region;
 	uint8_t bytes[8192]; /* what a client sent: its hello, then its frames */
 	size_t hello, len;
-	int fds;
+	unsigned fds;
 };
 
 static void record(struct siege *x, int from, int to, bool keep)
@@ -167,7 +168,7 @@ static void siege_record(struct siege *x)
 	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
 	ck_assert_int_eq(listen(listener, 4), 0);
 	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
-	ck_assert_int_eq(station_connect(&x->p.client, &sa, len, &pair_shared.client, "hello", 5, &c), 0);
+	ck_assert_int_eq(station_connect(&x->p.client, &sa, len, &fabric_pair_shared.client, "hello", 5, &c), 0);
 	server = raw_connect(&x->p.sa, x->p.len);
 	while (client < 0 || !x->p.client.event_count) {
 		check_that(time_now() < until, "waited in vain");
@@ -175,7 +176,7 @@ static void siege_record(struct siege *x)
 			client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		else
 			relay(x, client, server, 1);
-		pair_pump(&x->p);
+		fabric_pair_pump(&x->p);
 	}
 	event_expect(&x->p, &x->p.client, c, FABRIC_ESTABLISHED);
 	relay(x, client, server, 20);
@@ -203,13 +204,13 @@ static void siege_record(struct siege *x)
 static void siege_open(struct siege *x)
 {
 	*x = (struct siege){0};
-	pair_make(&x->p, &pair_shared);
+	fabric_pair_make(&x->p, &fabric_pair_shared);
 	buffer_make(&x->inbox, &x->p.server, 16 * 64, FABRIC_LOCAL_WRITE);
 	buffer_make(&x->region, &x->p.server, 4096, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	for (uint64_t i = 0; i < 16; i++)
 		receive(&x->p.server, NULL, i, &x->inbox, i * 64, 64);
 	siege_record(x);
-	x->fds = count_fds();
+	x->fds = count_descriptors();
 }
 
 /* The good connection still works, nothing outside the buffers was touched, and as many
@@ -219,19 +220,19 @@ static void siege_close(struct siege *x)
 	uint64_t until = deadline();
 	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
 
-	while (count_fds() != x->fds || x->p.server.known_count > 1) {
-		check_that(time_now() < until, "%d descriptors, were %d; %d endpoints", count_fds(), x->fds,
+	while (count_descriptors() != x->fds || x->p.server.known_count > 1) {
+		check_that(time_now() < until, "%u descriptors, were %u; %d endpoints", count_descriptors(), x->fds,
 			   x->p.server.known_count);
 		serve(&x->p, &x->inbox);
 	}
 	post(x->p.c, &wr);
 	while (!x->p.server.done_count)
-		pair_pump(&x->p);
+		fabric_pair_pump(&x->p);
 	ck_assert_ptr_eq(x->p.server.done[0].endpoint, x->p.s);
 	ck_assert_int_eq(x->p.server.done[0].status, FABRIC_OK);
 	buffer_drop(&x->inbox);
 	buffer_drop(&x->region);
-	pair_close(&x->p);
+	fabric_pair_close(&x->p);
 }
 
 /* Send the hello, let it be answered, send the rest. True when the server cut it off. */
@@ -349,7 +350,7 @@ START_TEST(others_connect_beside_half_open_ones)
 		raw_send(fd[i], x.bytes, i % 2 ? x.hello / 2 : 0);
 		serve(&x.p, &x.inbox);
 	}
-	ck_assert_int_eq(station_connect(&x.p.client, &x.p.sa, x.p.len, &pair_shared.client, NULL, 0, &c), 0);
+	ck_assert_int_eq(station_connect(&x.p.client, &x.p.sa, x.p.len, &fabric_pair_shared.client, NULL, 0, &c), 0);
 	while (!x.p.client.event_count)
 		serve(&x.p, &x.inbox);
 	event_expect(&x.p, &x.p.client, c, FABRIC_ESTABLISHED);
@@ -445,11 +446,12 @@ START_TEST(client_meets_a_mad_server)
 	struct sockaddr_storage sa;
 	uint8_t noise[1024];
 	unsigned seed = 11;
-	struct pair p;
+	struct fabric_pair p;
 	socklen_t len;
-	int listener, fds;
+	unsigned fds;
+	int listener;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	target_address(3, &sa, &len);
 	if (sa.ss_family == AF_UNIX)
 		unlink(((struct sockaddr_un *)&sa)->sun_path);
@@ -457,7 +459,7 @@ START_TEST(client_meets_a_mad_server)
 	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
 	ck_assert_int_eq(listen(listener, 4), 0);
 	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
-	fds = count_fds();
+	fds = count_descriptors();
 	for (int i = 0; i < 50; i++) {
 		struct fabric_endpoint *c;
 		uint64_t until = deadline();
@@ -466,7 +468,7 @@ START_TEST(client_meets_a_mad_server)
 		ck_assert_int_eq(station_connect(&p.client, &sa, len, &p.options.client, NULL, 0, &c), 0);
 		while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0) {
 			check_that(time_now() < until, "waited in vain");
-			pair_pump(&p);
+			fabric_pair_pump(&p);
 		}
 		for (size_t j = 0; j < sizeof(noise); j++)
 			noise[j] = (uint8_t)random_next(&seed);
@@ -477,12 +479,12 @@ START_TEST(client_meets_a_mad_server)
 		check_that(e.type == FABRIC_UNREACHABLE || e.type == FABRIC_REJECTED, "%s", event_name(e.type));
 		station_destroy(&p.client, &c);
 	}
-	pair_exercise(&p, p.c, p.s);
-	ck_assert_int_eq(count_fds(), fds);
+	fabric_pair_exercise(&p, p.c, p.s);
+	ck_assert_uint_eq(count_descriptors(), fds);
 	close(listener);
 	if (sa.ss_family == AF_UNIX)
 		unlink(((struct sockaddr_un *)&sa)->sun_path);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -493,7 +495,7 @@ Suite *hostile_suite(void)
 
 	if (target.verbs) /* no bytes of ours on its wire */
 		return s;
-	t = pair_tcase(s, "bytes", 60);
+	t = fabric_pair_tcase(s, "bytes", 60);
 	tcase_add_test(t, recording_can_be_played);
 	tcase_add_test(t, small_writes_are_whole);
 	tcase_add_test(t, random_bytes_are_cut_off);
@@ -532,7 +534,7 @@ static int fork_remover(void)
 }
 
 /* The device is gone for this endpoint; a disconnect may have been noticed first. */
-static void expect_removed(struct pair *p, struct station *st, struct fabric_endpoint *endpoint)
+static void expect_removed(struct fabric_pair *p, struct station *st, struct fabric_endpoint *endpoint)
 {
 	struct fabric_event e = event_next(p, st, endpoint);
 
@@ -546,12 +548,12 @@ START_TEST(device_removed_under_traffic)
 	struct fabric_endpoint *c[DOOMED], *s[DOOMED];
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 	int go = fork_remover();
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	for (int i = 0; i < DOOMED; i++)
-		pair_connect(&p, &c[i], &s[i]);
+		fabric_pair_connect(&p, &c[i], &s[i]);
 	buffer_make(&mine, &p.client, MIB, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_WRITE);
 	ck_assert_int_eq(write(go, "x", 1), 1);
@@ -560,7 +562,7 @@ START_TEST(device_removed_under_traffic)
 		wr = wr_remote(FABRIC_WRITE, n, &mine, 0, 65536, &theirs, s[n % DOOMED], 0);
 		if (!p.client.event_count)
 			(void)fabric_post(c[n % DOOMED], &wr);
-		pair_pump(&p);
+		fabric_pair_pump(&p);
 		p.client.done_count = 0;
 	}
 	for (int i = 0; i < DOOMED; i++) {
@@ -570,7 +572,7 @@ START_TEST(device_removed_under_traffic)
 	event_expect(&p, &p.server, NULL, FABRIC_REMOVED);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 	close(go);
 }
 END_TEST
@@ -579,6 +581,6 @@ Suite *removal_suite(void)
 {
 	Suite *s = suite_create("removal");
 
-	tcase_add_test(pair_tcase(s, "removal", 30), device_removed_under_traffic);
+	tcase_add_test(fabric_pair_tcase(s, "removal", 30), device_removed_under_traffic);
 	return s;
 }

@@ -13,9 +13,9 @@ START_TEST(write_of_each_size)
 {
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, MIB, 0);
 	buffer_make(&to, &p.server, MIB, FABRIC_REMOTE_WRITE);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
@@ -32,7 +32,7 @@ START_TEST(write_of_each_size)
 	}
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -40,9 +40,9 @@ START_TEST(read_of_each_size)
 {
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.server, MIB, FABRIC_REMOTE_READ);
 	buffer_make(&to, &p.client, MIB, FABRIC_LOCAL_WRITE);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
@@ -59,7 +59,7 @@ START_TEST(read_of_each_size)
 	}
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -67,9 +67,9 @@ END_TEST
 START_TEST(many_reads_at_once)
 {
 	struct buffer from, to;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.server, 40 * 5000, FABRIC_REMOTE_READ);
 	buffer_make(&to, &p.client, 40 * 5000, FABRIC_LOCAL_WRITE);
 	buffer_fill(&from, 2);
@@ -83,7 +83,7 @@ START_TEST(many_reads_at_once)
 	ck_assert(buffer_has(&to, 0, to.len, 2));
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -91,9 +91,9 @@ START_TEST(both_sides_read_and_write_at_once)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4 * MIB, BOTH);
 	buffer_make(&theirs, &p.server, 4 * MIB, BOTH);
 	buffer_fill(&mine, 1);
@@ -121,7 +121,7 @@ START_TEST(both_sides_read_and_write_at_once)
 	ck_assert_mem_eq(theirs.at + 3 * MIB, mine.at + 2 * MIB, MIB);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -129,9 +129,9 @@ START_TEST(writes_gather_and_reads_scatter)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 16384, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 16384, BOTH);
 	buffer_fill(&mine, 6);
@@ -153,7 +153,7 @@ START_TEST(writes_gather_and_reads_scatter)
 	ck_assert_uint_eq(mine.at[14001], 0xee);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -162,9 +162,9 @@ START_TEST(zero_bytes_need_no_key)
 {
 	static const enum fabric_opcode opcodes[] = {FABRIC_WRITE, FABRIC_READ};
 	struct buffer mine;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	for (uint64_t i = 0; i < 4; i++) {
 		struct fabric_wr wr = wr_local(opcodes[i % 2], i, i < 2 ? &mine : NULL, 0, 0);
@@ -174,9 +174,9 @@ START_TEST(zero_bytes_need_no_key)
 		post(p.c, &wr);
 		done_expect(&p, &p.client, p.c, i, opcodes[i % 2], FABRIC_OK);
 	}
-	pair_exercise(&p, p.c, p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
 	buffer_drop(&mine);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -184,9 +184,9 @@ END_TEST
 START_TEST(writes_precede_the_send)
 {
 	struct buffer from, to, inbox;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 300000, 0);
 	buffer_make(&to, &p.server, 300000, FABRIC_REMOTE_WRITE);
 	buffer_make(&inbox, &p.server, 64, FABRIC_LOCAL_WRITE);
@@ -201,7 +201,7 @@ START_TEST(writes_precede_the_send)
 		write.next = &send;
 		post(p.c, &write);
 		while (!p.server.done_count)
-			pair_pump(&p);
+			fabric_pair_pump(&p);
 		ck_assert_uint_eq(to.at[0], i & 255);
 		ck_assert_uint_eq(to.at[len / 2], i & 255);
 		ck_assert_uint_eq(to.at[len - 1], i & 255);
@@ -211,7 +211,7 @@ START_TEST(writes_precede_the_send)
 	buffer_drop(&from);
 	buffer_drop(&to);
 	buffer_drop(&inbox);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -219,9 +219,9 @@ END_TEST
 START_TEST(reads_see_earlier_writes)
 {
 	struct buffer mine, theirs;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 20000, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 10000, BOTH);
 	for (unsigned i = 0; i < 50; i++) {
@@ -237,21 +237,21 @@ START_TEST(reads_see_earlier_writes)
 	}
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(register_checks_its_arguments)
 {
 	struct fabric_region *region;
-	struct pair p;
+	struct fabric_pair p;
 	char byte;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	ck_assert_int_eq(fabric_register(p.client.domain, &byte, 0, 0, &region), -EINVAL);
 	ck_assert_int_eq(fabric_register(p.client.domain, &byte, SIZE_MAX, 0, &region), -EINVAL);
 	fabric_deregister(NULL);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -260,9 +260,9 @@ START_TEST(regions_come_and_go)
 {
 	struct fabric_region *region[64];
 	struct buffer b;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&b, &p.server, 64 * 4096, BOTH);
 	for (int round = 0; round < 10; round++) {
 		for (size_t i = 0; i < 64; i++) {
@@ -274,9 +274,9 @@ START_TEST(regions_come_and_go)
 		for (size_t i = 0; i < 64; i++)
 			fabric_deregister(region[(i * 7 + (size_t)round) % 64]);
 	}
-	pair_exercise(&p, p.c, p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
 	buffer_drop(&b);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -321,7 +321,7 @@ static const struct refusal {
 };
 
 struct scene {
-	struct pair p;
+	struct fabric_pair p;
 	struct fabric_domain *other;
 	struct fabric_region *region, *neighbour, *foreign;
 	struct buffer mine, theirs, inbox;
@@ -330,8 +330,8 @@ struct scene {
 
 static void scene_open(struct scene *x, unsigned access)
 {
-	pair_make(&x->p, &pair_defaults);
-	pair_connect(&x->p, &x->c2, &x->s2);
+	fabric_pair_make(&x->p, &fabric_pair_defaults);
+	fabric_pair_connect(&x->p, &x->c2, &x->s2);
 	buffer_make(&x->mine, &x->p.client, 8192, FABRIC_LOCAL_WRITE);
 	buffer_make(&x->theirs, &x->p.server, 3 * 4096, 0);
 	buffer_make(&x->inbox, &x->p.server, 4096, FABRIC_LOCAL_WRITE);
@@ -352,7 +352,7 @@ static void scene_close(struct scene *x)
 	buffer_drop(&x->theirs);
 	buffer_drop(&x->inbox);
 	fabric_domain_destroy(x->other);
-	pair_close(&x->p);
+	fabric_pair_close(&x->p);
 }
 
 static uint32_t choose_key(struct scene *x, enum key key)
@@ -388,7 +388,7 @@ START_TEST(refused)
 	const struct refusal *r = &refusals[_i];
 	struct fabric_wr bad, after;
 	struct scene x;
-	struct pair *p = &x.p;
+	struct fabric_pair *p = &x.p;
 
 	scene_open(&x, r->access);
 	if (r->opcode == FABRIC_WRITE_IMM && !p->limits.write_imm)
@@ -423,7 +423,7 @@ START_TEST(refused)
 	ck_assert_int_eq(fabric_post(p->c, &after), -ENOTCONN);
 	expect_untouched(&x.theirs, 0xee);
 	expect_untouched(&x.mine, 0x11);
-	pair_exercise(p, x.c2, x.s2);
+	fabric_pair_exercise(p, x.c2, x.s2);
 	ck_assert_int_eq(p->client.done_count + p->server.done_count, 0);
 	scene_close(&x);
 }
@@ -432,13 +432,13 @@ END_TEST
 /* reads_in 0: the peer may not read, whatever its key. */
 START_TEST(no_reads_where_none_are_served)
 {
-	struct pair_options options = pair_defaults;
+	struct fabric_pair_options options = fabric_pair_defaults;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
 	options.server.reads_in = 0;
-	pair_make(&p, &options);
+	fabric_pair_make(&p, &options);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 4096, BOTH);
 	memset(mine.at, 0x11, mine.len);
@@ -459,7 +459,7 @@ START_TEST(no_reads_where_none_are_served)
 	expect_untouched(&mine, 0x11);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -475,11 +475,11 @@ START_TEST(deregistered_in_mid_transfer)
 	struct fabric_completion c;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 	bool ended = false;
 
-	pair_make(&p, &pair_defaults);
-	pair_connect(&p, &c2, &s2);
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	fabric_pair_connect(&p, &c2, &s2);
 	buffer_make(&mine, &p.client, len, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, len, BOTH);
 	for (uint64_t i = 0; i < 4; i++) {
@@ -487,7 +487,7 @@ START_TEST(deregistered_in_mid_transfer)
 		post(p.c, &wr);
 	}
 	for (int i = 0; i < pumps; i++)
-		pair_pump(&p);
+		fabric_pair_pump(&p);
 	buffer_deregister(&theirs);
 	mapped = len + 2 * BUFFER_GUARD;
 	ck_assert_int_eq(mprotect(theirs.at - BUFFER_GUARD, mapped, PROT_NONE), 0);
@@ -507,10 +507,10 @@ START_TEST(deregistered_in_mid_transfer)
 		event_expect(&p, &p.client, p.c, FABRIC_DISCONNECTED);
 		event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
 	}
-	pair_exercise(&p, c2, s2);
+	fabric_pair_exercise(&p, c2, s2);
 	munmap(theirs.at - BUFFER_GUARD, mapped);
 	buffer_drop(&mine);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -520,9 +520,9 @@ START_TEST(larger_than_a_message)
 	size_t len = target.slow > 1 ? 20 * MIB + 4096 : 64 * MIB + 4096;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, len, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, len, BOTH);
 	buffer_fill(&mine, 4);
@@ -535,11 +535,11 @@ START_TEST(larger_than_a_message)
 	post(p.c, &wr);
 	done_expect(&p, &p.client, p.c, 2, FABRIC_READ, FABRIC_OK);
 	ck_assert(memcmp(mine.at, theirs.at, len) == 0);
-	pair_pump_for(&p, 10);
+	fabric_pair_pump_for(&p, 10);
 	ck_assert_int_eq(p.client.done_count, 0);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -547,13 +547,13 @@ END_TEST
 START_TEST(large_ones_fill_send_depth)
 {
 	size_t len = target.slow > 1 ? 9 * MIB : 17 * MIB;
-	struct pair_options options = pair_defaults;
+	struct fabric_pair_options options = fabric_pair_defaults;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
 	options.client.send_depth = 2;
-	pair_make(&p, &options);
+	fabric_pair_make(&p, &options);
 	buffer_make(&mine, &p.client, 2 * len, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, len, BOTH);
 	buffer_fill(&mine, 4);
@@ -569,7 +569,7 @@ START_TEST(large_ones_fill_send_depth)
 	done_expect(&p, &p.client, p.c, 2, FABRIC_READ, FABRIC_OK);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -580,9 +580,9 @@ START_TEST(large_and_beyond_the_region)
 	enum fabric_opcode opcode = _i ? FABRIC_READ : FABRIC_WRITE;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, len, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, len, BOTH);
 	wr = wr_remote(opcode, 1, &mine, 0, len, &theirs, p.s, 1);
@@ -593,14 +593,14 @@ START_TEST(large_and_beyond_the_region)
 	ck_assert_int_eq(p.client.done_count, 0);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 Suite *memory_suite(void)
 {
 	Suite *s = suite_create("memory");
-	TCase *t = pair_tcase(s, "content", 40);
+	TCase *t = fabric_pair_tcase(s, "content", 40);
 
 	tcase_add_test(t, write_of_each_size);
 	tcase_add_test(t, read_of_each_size);
@@ -610,13 +610,13 @@ Suite *memory_suite(void)
 	tcase_add_test(t, zero_bytes_need_no_key);
 	tcase_add_test(t, writes_precede_the_send);
 	tcase_add_test(t, reads_see_earlier_writes);
-	t = pair_tcase(s, "access", 40);
+	t = fabric_pair_tcase(s, "access", 40);
 	tcase_add_test(t, register_checks_its_arguments);
 	tcase_add_test(t, regions_come_and_go);
 	tcase_add_loop_test(t, refused, 0, ARRAY_SIZE(refusals));
 	tcase_add_test(t, no_reads_where_none_are_served);
 	tcase_add_loop_test(t, deregistered_in_mid_transfer, 0, 12);
-	t = pair_tcase(s, "size", 60);
+	t = fabric_pair_tcase(s, "size", 60);
 	tcase_add_test(t, larger_than_a_message);
 	tcase_add_test(t, large_ones_fill_send_depth);
 	tcase_add_loop_test(t, large_and_beyond_the_region, 0, 2);
@@ -646,13 +646,13 @@ START_TEST(more_than_two_gib_in_one_call)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
 	if (available_memory() < 3 * HUGE_LEN) {
 		fprintf(stderr, "skipped: less than 6 GiB of memory are free\n");
 		return;
 	}
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, HUGE_LEN, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, HUGE_LEN, BOTH);
 	fill_numbers(&mine);
@@ -668,7 +668,7 @@ START_TEST(more_than_two_gib_in_one_call)
 	ck_assert(memcmp(mine.at, theirs.at, HUGE_LEN) == 0);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -676,6 +676,6 @@ Suite *large_suite(void)
 {
 	Suite *s = suite_create("large");
 
-	tcase_add_test(pair_tcase(s, "large", 120), more_than_two_gib_in_one_call);
+	tcase_add_test(fabric_pair_tcase(s, "large", 120), more_than_two_gib_in_one_call);
 	return s;
 }

@@ -11,9 +11,9 @@ START_TEST(send_of_each_size)
 	struct buffer from, to;
 	struct fabric_completion c;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, MIB, 0);
 	buffer_make(&to, &p.server, MIB, FABRIC_LOCAL_WRITE);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
@@ -30,7 +30,7 @@ START_TEST(send_of_each_size)
 	}
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -91,9 +91,9 @@ START_TEST(many_sends_stay_in_order_both_ways)
 {
 	uint64_t total = (uint64_t)MANY, until;
 	struct stream there, back;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	stream_open(&there, &p.client, p.c, &p.server, p.s);
 	stream_open(&back, &p.server, p.s, &p.client, p.c);
 	until = time_now() + (uint64_t)target.slow * 30 * TIME_S;
@@ -101,7 +101,7 @@ START_TEST(many_sends_stay_in_order_both_ways)
 		check_that(time_now() < until, "waited in vain");
 		stream_send(&there, total);
 		stream_send(&back, total);
-		pair_pump(&p);
+		fabric_pair_pump(&p);
 		for (int i = 0; i < p.client.done_count; i++) {
 			stream_look(&there, &p.client.done[i]);
 			stream_look(&back, &p.client.done[i]);
@@ -116,7 +116,7 @@ START_TEST(many_sends_stay_in_order_both_ways)
 	buffer_drop(&there.sink);
 	buffer_drop(&back.source);
 	buffer_drop(&back.sink);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -124,9 +124,9 @@ START_TEST(sends_gather)
 {
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 8192, 0);
 	buffer_make(&to, &p.server, 8192, FABRIC_LOCAL_WRITE);
 	buffer_fill(&from, 1);
@@ -151,7 +151,7 @@ START_TEST(sends_gather)
 	ck_assert_uint_eq(done_expect(&p, &p.server, p.s, 4, FABRIC_RECV, FABRIC_OK).bytes, 0);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -160,10 +160,10 @@ START_TEST(inline_memory_is_free_at_once)
 {
 	struct buffer to;
 	uint8_t stack[512];
-	struct pair p;
+	struct fabric_pair p;
 	size_t len;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	len = MIN(p.limits.inline_size, sizeof(stack));
 	ck_assert_uint_gt(len, 0);
 	buffer_make(&to, &p.server, 64 * 512, FABRIC_REMOTE_WRITE);
@@ -198,7 +198,7 @@ START_TEST(inline_memory_is_free_at_once)
 		for (size_t j = 0; j < len; j++)
 			check_that(to.at[i * 512 + j] == i + 100, "write %u", i);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -208,9 +208,9 @@ START_TEST(write_with_immediate)
 	struct buffer from, to;
 	struct fabric_completion c;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 8192, 0);
 	buffer_make(&to, &p.server, 8192, FABRIC_REMOTE_WRITE);
 	buffer_fill(&from, 5);
@@ -251,16 +251,16 @@ START_TEST(write_with_immediate)
 out:
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(each_signaled_completes_once)
 {
 	struct buffer from, to;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	buffer_make(&to, &p.server, 4096, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	for (uint64_t i = 0; i < 16; i++)
@@ -282,23 +282,23 @@ START_TEST(each_signaled_completes_once)
 		done_expect(&p, &p.client, p.c, i * 10 + 2, FABRIC_READ, FABRIC_OK);
 		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
 	}
-	pair_pump_for(&p, 20);
+	fabric_pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.done_count + p.server.done_count, 0);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 /* One signaled in eight gives the slots of the seven before it back too. */
 START_TEST(selective_signaling)
 {
-	struct pair_options options = pair_defaults;
+	struct fabric_pair_options options = fabric_pair_defaults;
 	struct buffer from, to;
-	struct pair p;
+	struct fabric_pair p;
 
 	options.client.send_depth = 16;
-	pair_make(&p, &options);
+	fabric_pair_make(&p, &options);
 	buffer_make(&from, &p.client, 4096, 0);
 	buffer_make(&to, &p.server, 4096, FABRIC_REMOTE_WRITE);
 	for (uint64_t i = 0; i < 16 * 20; i++) {
@@ -309,24 +309,24 @@ START_TEST(selective_signaling)
 	}
 	for (uint64_t i = 7; i < 16 * 20; i += 8)
 		done_expect(&p, &p.client, p.c, i, FABRIC_WRITE, FABRIC_OK);
-	pair_pump_for(&p, 20);
+	fabric_pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.done_count, 0);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 /* Exactly send_depth fit, a chain that does not fit leaves nothing behind. */
 START_TEST(send_depth_is_exact)
 {
-	struct pair_options options = pair_defaults;
+	struct fabric_pair_options options = fabric_pair_defaults;
 	struct fabric_wr one, two;
 	struct buffer from, to;
-	struct pair p;
+	struct fabric_pair p;
 
 	options.client.send_depth = 8;
-	pair_make(&p, &options);
+	fabric_pair_make(&p, &options);
 	buffer_make(&from, &p.client, 4096, 0);
 	buffer_make(&to, &p.server, 4096, FABRIC_REMOTE_WRITE);
 	for (uint64_t round = 0; round < 3; round++) {
@@ -347,11 +347,11 @@ START_TEST(send_depth_is_exact)
 		for (uint64_t i = 0; i < 8; i++)
 			done_expect(&p, &p.client, p.c, i, FABRIC_WRITE, FABRIC_OK);
 	}
-	pair_pump_for(&p, 20);
+	fabric_pair_pump_for(&p, 20);
 	ck_assert_int_eq(p.client.done_count, 0);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -359,15 +359,15 @@ END_TEST
 START_TEST(recv_depth_is_respected)
 {
 	bool shared = _i;
-	struct pair_options options = shared ? pair_shared : pair_defaults;
+	struct fabric_pair_options options = shared ? fabric_pair_shared : fabric_pair_defaults;
 	struct fabric_recv batch[3];
 	struct buffer to;
-	struct pair p;
+	struct fabric_pair p;
 	uint64_t posted = 0;
 
 	options.queue.shared_depth = shared ? 4 : 0;
 	options.server.recv_depth = shared ? 0 : 4;
-	pair_make(&p, &options);
+	fabric_pair_make(&p, &options);
 	struct fabric_endpoint *to_whom = shared ? NULL : p.s;
 
 	buffer_make(&to, &p.server, 4096, FABRIC_LOCAL_WRITE);
@@ -394,7 +394,7 @@ START_TEST(recv_depth_is_respected)
 	}
 	receive(&p.server, to_whom, 1, &to, 0, 16);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -403,9 +403,9 @@ START_TEST(late_receives_lose_nothing)
 {
 	bool shared = _i;
 	struct buffer from, to;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, shared ? &pair_shared : &pair_defaults);
+	fabric_pair_make(&p, shared ? &fabric_pair_shared : &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 20000, 0);
 	buffer_make(&to, &p.server, 20000, FABRIC_LOCAL_WRITE);
 	buffer_fill(&from, 8);
@@ -414,13 +414,13 @@ START_TEST(late_receives_lose_nothing)
 
 		post(p.c, &wr);
 	}
-	pair_pump_for(&p, 100);
+	fabric_pair_pump_for(&p, 100);
 	ck_assert_int_eq(p.server.done_count, 0);
 	ck_assert_int_eq(p.client.event_count + p.server.event_count, 0);
 	for (uint64_t i = 0; i < 10; i++) {
 		receive(&p.server, shared ? NULL : p.s, i, &to, i * 2000, 2000);
 		if (i % 3 == 0)
-			pair_pump_for(&p, 1);
+			fabric_pair_pump_for(&p, 1);
 	}
 	for (uint64_t i = 0; i < 10; i++) {
 		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
@@ -429,7 +429,7 @@ START_TEST(late_receives_lose_nothing)
 	ck_assert(buffer_has(&to, 0, 20000, 8));
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -439,22 +439,22 @@ START_TEST(a_waiting_sender_holds_up_nobody)
 	struct fabric_endpoint *c2, *s2;
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
-	pair_connect(&p, &c2, &s2);
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	fabric_pair_connect(&p, &c2, &s2);
 	buffer_make(&from, &p.client, 40000, 0);
 	buffer_make(&to, &p.server, 40000, FABRIC_LOCAL_WRITE);
 	wr = wr_local(FABRIC_SEND, 1, &from, 0, 40000);
 	post(p.c, &wr);
-	pair_pump_for(&p, 10);
-	pair_exercise(&p, c2, s2);
+	fabric_pair_pump_for(&p, 10);
+	fabric_pair_exercise(&p, c2, s2);
 	receive(&p.server, p.s, 2, &to, 0, 40000);
 	done_expect(&p, &p.server, p.s, 2, FABRIC_RECV, FABRIC_OK);
 	done_expect(&p, &p.client, p.c, 1, FABRIC_SEND, FABRIC_OK);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -466,14 +466,14 @@ START_TEST(shared_receives_serve_many)
 	struct fabric_endpoint *c[CLIENTS], *s[CLIENTS];
 	uint32_t sent[CLIENTS] = {0}, seen[CLIENTS] = {0};
 	struct buffer from, to;
-	struct pair p;
+	struct fabric_pair p;
 	int total = 0;
 
-	pair_open(&p, &pair_shared);
+	fabric_pair_open(&p, &fabric_pair_shared);
 	buffer_make(&from, &p.client, CLIENTS * EACH * 8, 0);
 	buffer_make(&to, &p.server, 64 * 64, FABRIC_LOCAL_WRITE);
 	for (int i = 0; i < CLIENTS; i++)
-		pair_connect(&p, &c[i], &s[i]);
+		fabric_pair_connect(&p, &c[i], &s[i]);
 	for (uint64_t i = 0; i < 16; i++)
 		receive(&p.server, NULL, i, &to, i * 64, 64);
 	for (uint32_t n = 0; n < EACH; n++)
@@ -507,11 +507,11 @@ START_TEST(shared_receives_serve_many)
 	ck_assert_ptr_eq(done_next(&p, &p.server, NULL).endpoint, s[0]);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
-static void expect_both_end(struct pair *p)
+static void expect_both_end(struct fabric_pair *p)
 {
 	event_expect(p, &p->client, p->c, FABRIC_DISCONNECTED);
 	event_expect(p, &p->server, p->s, FABRIC_DISCONNECTED);
@@ -523,10 +523,10 @@ START_TEST(send_larger_than_the_receive)
 	struct fabric_endpoint *c2, *s2;
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, shared ? &pair_shared : &pair_defaults);
-	pair_connect(&p, &c2, &s2);
+	fabric_pair_make(&p, shared ? &fabric_pair_shared : &fabric_pair_defaults);
+	fabric_pair_connect(&p, &c2, &s2);
 	buffer_make(&from, &p.client, 4096, 0);
 	buffer_make(&to, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	receive(&p.server, shared ? NULL : p.s, 1, &to, 0, 100);
@@ -538,10 +538,10 @@ START_TEST(send_larger_than_the_receive)
 	done_expect(&p, &p.client, p.c, 2, FABRIC_SEND, FABRIC_REMOTE_ERROR);
 	check_that(to.at[100] == 0xee, "it wrote behind the receive");
 	expect_both_end(&p);
-	pair_exercise(&p, c2, s2);
+	fabric_pair_exercise(&p, c2, s2);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -550,9 +550,9 @@ START_TEST(local_range_not_registered)
 {
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 4096, 0);
 	buffer_make(&to, &p.server, 8192, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	memset(from.at, 0x11, from.len);
@@ -580,7 +580,7 @@ START_TEST(local_range_not_registered)
 		check_that(from.at[i] == 0x11, "byte %zu was touched", i);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -588,9 +588,9 @@ START_TEST(receive_into_memory_without_the_right)
 {
 	struct buffer from, to;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.client, 4096, 0);
 	buffer_make(&to, &p.server, 4096, 0);
 	memset(to.at, 0xee, to.len);
@@ -605,26 +605,26 @@ START_TEST(receive_into_memory_without_the_right)
 		check_that(to.at[i] == 0xee, "byte %zu was touched", i);
 	buffer_drop(&from);
 	buffer_drop(&to);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 Suite *message_suite(void)
 {
 	Suite *s = suite_create("message");
-	TCase *t = pair_tcase(s, "content", 40);
+	TCase *t = fabric_pair_tcase(s, "content", 40);
 
 	tcase_add_test(t, send_of_each_size);
 	tcase_add_test(t, many_sends_stay_in_order_both_ways);
 	tcase_add_test(t, sends_gather);
 	tcase_add_test(t, inline_memory_is_free_at_once);
 	tcase_add_test(t, write_with_immediate);
-	t = pair_tcase(s, "posting", 30);
+	t = fabric_pair_tcase(s, "posting", 30);
 	tcase_add_test(t, each_signaled_completes_once);
 	tcase_add_test(t, selective_signaling);
 	tcase_add_test(t, send_depth_is_exact);
 	tcase_add_loop_test(t, recv_depth_is_respected, 0, 2);
-	t = pair_tcase(s, "receives", 30);
+	t = fabric_pair_tcase(s, "receives", 30);
 	tcase_add_loop_test(t, late_receives_lose_nothing, 0, 2);
 	tcase_add_test(t, a_waiting_sender_holds_up_nobody);
 	tcase_add_test(t, shared_receives_serve_many);

@@ -1,7 +1,6 @@
 /* fabric_pair.c: see fabric_pair.h. */
 #include "fabric_pair.h"
 
-#include <dirent.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -12,12 +11,12 @@
 
 struct target target;
 
-const struct pair_options pair_defaults = {
+const struct fabric_pair_options fabric_pair_defaults = {
 	.client = {.send_depth = 64, .recv_depth = 64, .reads_out = 4, .reads_in = 4},
 	.server = {.send_depth = 64, .recv_depth = 64, .reads_out = 4, .reads_in = 4},
 };
 
-const struct pair_options pair_shared = {
+const struct fabric_pair_options fabric_pair_shared = {
 	.queue = {.shared_depth = 64},
 	.client = {.send_depth = 64, .recv_depth = 64, .reads_out = 4, .reads_in = 4},
 	.server = {.send_depth = 64, .reads_out = 4, .reads_in = 4},
@@ -225,9 +224,9 @@ void station_destroy(struct station *st, struct fabric_endpoint **endpoint)
  * Pair.
  */
 
-void pair_open(struct pair *p, const struct pair_options *options)
+void fabric_pair_open(struct fabric_pair *p, const struct fabric_pair_options *options)
 {
-	*p = (struct pair){.options = *options};
+	*p = (struct fabric_pair){.options = *options};
 	ck_assert_int_eq(fabric_open(target.provider, NULL, &p->fabric), 0);
 	fabric_limits(p->fabric, &p->limits);
 	station_open(&p->client, p->fabric, &p->options.queue);
@@ -240,7 +239,7 @@ void pair_open(struct pair *p, const struct pair_options *options)
 		((struct sockaddr_in *)&p->sa)->sin_port = htons(fabric_listener_port(p->listener));
 }
 
-void pair_connect(struct pair *p, struct fabric_endpoint **c, struct fabric_endpoint **s)
+void fabric_pair_connect(struct fabric_pair *p, struct fabric_endpoint **c, struct fabric_endpoint **s)
 {
 	struct fabric_event e;
 
@@ -252,13 +251,13 @@ void pair_connect(struct pair *p, struct fabric_endpoint **c, struct fabric_endp
 	event_expect(p, &p->server, *s, FABRIC_ESTABLISHED);
 }
 
-void pair_make(struct pair *p, const struct pair_options *options)
+void fabric_pair_make(struct fabric_pair *p, const struct fabric_pair_options *options)
 {
-	pair_open(p, options);
-	pair_connect(p, &p->c, &p->s);
+	fabric_pair_open(p, options);
+	fabric_pair_connect(p, &p->c, &p->s);
 }
 
-void pair_close(struct pair *p)
+void fabric_pair_close(struct fabric_pair *p)
 {
 	if (p->listener)
 		fabric_listener_close(p->listener);
@@ -267,26 +266,26 @@ void pair_close(struct pair *p)
 	fabric_close(p->fabric);
 }
 
-void pair_pump(struct pair *p)
+void fabric_pair_pump(struct fabric_pair *p)
 {
 	station_pump(&p->client);
 	station_pump(&p->server);
 }
 
-void pair_pump_for(struct pair *p, unsigned ms)
+void fabric_pair_pump_for(struct fabric_pair *p, unsigned ms)
 {
 	uint64_t until = time_now() + (uint64_t)target.slow * ms * TIME_MS;
 
 	while (time_now() < until)
-		pair_pump(p);
+		fabric_pair_pump(p);
 }
 
-struct fabric_completion done_next_at(int line, struct pair *p, struct station *st,
+struct fabric_completion done_next_at(int line, struct fabric_pair *p, struct station *st,
 				      const struct fabric_endpoint *endpoint)
 {
 	uint64_t until = deadline();
 
-	for (int seen = 0;; pair_pump(p)) {
+	for (int seen = 0;; fabric_pair_pump(p)) {
 		for (; seen < st->done_count; seen++) {
 			struct fabric_completion c = st->done[seen];
 
@@ -299,7 +298,7 @@ struct fabric_completion done_next_at(int line, struct pair *p, struct station *
 	}
 }
 
-struct fabric_completion done_expect_at(int line, struct pair *p, struct station *st,
+struct fabric_completion done_expect_at(int line, struct fabric_pair *p, struct station *st,
 					const struct fabric_endpoint *endpoint, uint64_t id, enum fabric_opcode opcode,
 					enum fabric_status status)
 {
@@ -313,11 +312,12 @@ struct fabric_completion done_expect_at(int line, struct pair *p, struct station
 	return c;
 }
 
-struct fabric_event event_next_at(int line, struct pair *p, struct station *st, const struct fabric_endpoint *endpoint)
+struct fabric_event event_next_at(int line, struct fabric_pair *p, struct station *st,
+				  const struct fabric_endpoint *endpoint)
 {
 	uint64_t until = deadline();
 
-	for (;; pair_pump(p)) {
+	for (;; fabric_pair_pump(p)) {
 		for (int i = 0; i < st->event_count; i++) {
 			struct fabric_event e = st->event[i];
 
@@ -330,7 +330,7 @@ struct fabric_event event_next_at(int line, struct pair *p, struct station *st, 
 	}
 }
 
-struct fabric_event event_expect_at(int line, struct pair *p, struct station *st,
+struct fabric_event event_expect_at(int line, struct fabric_pair *p, struct station *st,
 				    const struct fabric_endpoint *endpoint, enum fabric_event_type type)
 {
 	struct fabric_event e = event_next_at(line, p, st, endpoint);
@@ -449,14 +449,14 @@ void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr 
 	check_that(err == 0, "line %d: post answers %d", line, err);
 }
 
-void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr)
+void post_patiently(struct fabric_pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr)
 {
 	uint64_t until = deadline();
 	int err;
 
 	while ((err = fabric_post(endpoint, wr)) == -EAGAIN) {
 		check_that(time_now() < until, "no slot came back for %llu", (unsigned long long)wr->id);
-		pair_pump(p);
+		fabric_pair_pump(p);
 	}
 	ck_assert_int_eq(err, 0);
 }
@@ -477,7 +477,7 @@ void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, 
 	check_that(err == 0, "line %d: posting a receive answers %d", line, err);
 }
 
-void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s)
+void fabric_pair_exercise(struct fabric_pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s)
 {
 	const bool shared = p->options.server.recv_depth == 0;
 	struct buffer mine, theirs;
@@ -503,25 +503,13 @@ void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endp
 	buffer_drop(&theirs);
 }
 
-int count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 unsigned random_next(unsigned *state)
 {
 	*state = *state * 1664525u + 1013904223u;
 	return *state >> 8;
 }
 
-TCase *pair_tcase(Suite *suite, const char *name, int seconds)
+TCase *fabric_pair_tcase(Suite *suite, const char *name, int seconds)
 {
 	TCase *t = tcase_create(name);
 

@@ -67,17 +67,17 @@ int station_take(struct station *st, struct fabric_request *request, const struc
 		 struct fabric_endpoint **out);
 void station_destroy(struct station *st, struct fabric_endpoint **endpoint);
 
-struct pair_options {
+struct fabric_pair_options {
 	struct fabric_queue_attr queue;
 	struct fabric_endpoint_attr client, server;
 };
-extern const struct pair_options pair_defaults; /* 64 sends, 64 own receives, 4 reads each way */
-extern const struct pair_options pair_shared;   /* the server takes from 64 shared receives */
+extern const struct fabric_pair_options fabric_pair_defaults; /* 64 sends, 64 own receives, 4 reads each way */
+extern const struct fabric_pair_options fabric_pair_shared;   /* the server takes from 64 shared receives */
 
-struct pair {
+struct fabric_pair {
 	struct fabric *fabric;
 	struct fabric_limits limits;
-	struct pair_options options;
+	struct fabric_pair_options options;
 	struct station client, server;
 	struct fabric_listener *listener; /* on the server's queue */
 	struct sockaddr_storage sa;       /* where it listens */
@@ -85,12 +85,12 @@ struct pair {
 	struct fabric_endpoint *c, *s;
 };
 
-void pair_open(struct pair *p, const struct pair_options *options); /* all but the endpoints */
-void pair_make(struct pair *p, const struct pair_options *options); /* and c and s, connected */
-void pair_connect(struct pair *p, struct fabric_endpoint **c, struct fabric_endpoint **s);
-void pair_close(struct pair *p);
-void pair_pump(struct pair *p);
-void pair_pump_for(struct pair *p, unsigned ms); /* to see that nothing comes; times target.slow */
+void fabric_pair_open(struct fabric_pair *p, const struct fabric_pair_options *options); /* all but the endpoints */
+void fabric_pair_make(struct fabric_pair *p, const struct fabric_pair_options *options); /* and c and s, connected */
+void fabric_pair_connect(struct fabric_pair *p, struct fabric_endpoint **c, struct fabric_endpoint **s);
+void fabric_pair_close(struct fabric_pair *p);
+void fabric_pair_pump(struct fabric_pair *p);
+void fabric_pair_pump_for(struct fabric_pair *p, unsigned ms); /* to see that nothing comes; times target.slow */
 
 uint64_t deadline(void); /* of one wait */
 
@@ -99,27 +99,28 @@ uint64_t deadline(void); /* of one wait */
 		uint64_t until_ = deadline();                                                                          \
 		while (!(condition)) {                                                                                 \
 			check_that(time_now() < until_, "waited in vain for: %s", #condition);                         \
-			pair_pump(p);                                                                                  \
+			fabric_pair_pump(p);                                                                           \
 		}                                                                                                      \
 	} while (0)
 
 /* Take the first completion (of endpoint, or of any when NULL) out of the log; waits for it. */
-struct fabric_completion done_next_at(int line, struct pair *p, struct station *st,
+struct fabric_completion done_next_at(int line, struct fabric_pair *p, struct station *st,
 				      const struct fabric_endpoint *endpoint);
 #define done_next(p, st, endpoint) done_next_at(__LINE__, p, st, endpoint)
 
 /* The same, which has to have this id and status, and this opcode when it is FABRIC_OK. */
-struct fabric_completion done_expect_at(int line, struct pair *p, struct station *st,
+struct fabric_completion done_expect_at(int line, struct fabric_pair *p, struct station *st,
 					const struct fabric_endpoint *endpoint, uint64_t id, enum fabric_opcode opcode,
 					enum fabric_status status);
 #define done_expect(p, st, endpoint, id, opcode, status) done_expect_at(__LINE__, p, st, endpoint, id, opcode, status)
 
 /* The next event of endpoint (NULL: of a listener), whatever it is; waits for it. */
-struct fabric_event event_next_at(int line, struct pair *p, struct station *st, const struct fabric_endpoint *endpoint);
+struct fabric_event event_next_at(int line, struct fabric_pair *p, struct station *st,
+				  const struct fabric_endpoint *endpoint);
 #define event_next(p, st, endpoint) event_next_at(__LINE__, p, st, endpoint)
 
 /* The same, which has to be of this type. */
-struct fabric_event event_expect_at(int line, struct pair *p, struct station *st,
+struct fabric_event event_expect_at(int line, struct fabric_pair *p, struct station *st,
 				    const struct fabric_endpoint *endpoint, enum fabric_event_type type);
 #define event_expect(p, st, endpoint, type) event_expect_at(__LINE__, p, st, endpoint, type)
 
@@ -150,7 +151,7 @@ struct fabric_wr wr_remote(enum fabric_opcode opcode, uint64_t id, const struct 
 /* Post one or a chain, which must succeed; patiently: pump while it answers -EAGAIN. */
 void post_at(int line, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
 #define post(endpoint, wr) post_at(__LINE__, endpoint, wr)
-void post_patiently(struct pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
+void post_patiently(struct fabric_pair *p, struct fabric_endpoint *endpoint, const struct fabric_wr *wr);
 
 /* Post one receive into b[offset, offset + len); endpoint NULL: shared. */
 int try_receive(struct station *st, struct fabric_endpoint *endpoint, uint64_t id, const struct buffer *b,
@@ -161,13 +162,12 @@ void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, 
 
 /* A few messages, a write and a read between c and s: that this connection is well. Own
  * or shared receives as the pair has them; leaves no receive posted. */
-void pair_exercise(struct pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s);
+void fabric_pair_exercise(struct fabric_pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s);
 
-int count_fds(void);
 unsigned random_next(unsigned *state); /* the same numbers each time */
 
 /* A test case that is killed when it takes twice these seconds, times target.slow. */
-TCase *pair_tcase(Suite *suite, const char *name, int seconds);
+TCase *fabric_pair_tcase(Suite *suite, const char *name, int seconds);
 
 /* The suites, each in its file fabric_NAME.c. */
 Suite *connect_suite(void);

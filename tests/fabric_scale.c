@@ -1,5 +1,6 @@
 /* fabric_scale.c: many endpoints at once, many one after the other, and nothing left behind. */
 #include "fabric_pair.h"
+#include "suite.h"
 
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@
 /* Descriptors of the process, and for verbs the kernel's objects, as text to compare. */
 static void count_resources(char *text, size_t size)
 {
-	size_t used = (size_t)snprintf(text, size, "fds %d", count_fds());
+	size_t used = (size_t)snprintf(text, size, "fds %u", count_descriptors());
 	FILE *rdma;
 	int c;
 
@@ -25,13 +26,13 @@ static void count_resources(char *text, size_t size)
 }
 
 /* Wait until the resources are the same as before; some go a moment later. */
-static void expect_resources(struct pair *p, const char *before)
+static void expect_resources(struct fabric_pair *p, const char *before)
 {
 	uint64_t until = time_now() + (uint64_t)target.slow * 5 * TIME_S;
 	char now[4096];
 
 	do {
-		pair_pump_for(p, 5);
+		fabric_pair_pump_for(p, 5);
 		count_resources(now, sizeof(now));
 	} while (strcmp(now, before) != 0 && time_now() < until);
 	ck_assert_str_eq(now, before);
@@ -44,7 +45,7 @@ struct crowd {
 };
 
 /* Take one message in, check it, and post its receive again. */
-static void crowd_take(struct pair *p, struct crowd *x)
+static void crowd_take(struct fabric_pair *p, struct crowd *x)
 {
 	struct fabric_completion c = done_next(p, &p->server, NULL);
 	unsigned message[2];
@@ -62,23 +63,23 @@ static void crowd_take(struct pair *p, struct crowd *x)
 
 START_TEST(hundreds_of_endpoints)
 {
-	struct pair_options options = pair_shared;
+	struct fabric_pair_options options = fabric_pair_shared;
 	struct crowd *x = calloc(1, sizeof(*x));
 	char before[4096];
-	struct pair p;
+	struct fabric_pair p;
 
 	options.client.send_depth = options.server.send_depth = 8;
 	options.client.recv_depth = 4;
-	pair_make(&p, &options);
+	fabric_pair_make(&p, &options);
 	buffer_make(&x->from, &p.client, ENDPOINTS * 4096, 0);
 	buffer_make(&x->to, &p.server, ENDPOINTS * 4096, FABRIC_REMOTE_WRITE);
 	buffer_make(&x->inbox, &p.server, 64 * 64, FABRIC_LOCAL_WRITE);
-	pair_exercise(&p, p.c, p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
 	for (uint64_t i = 0; i < 32; i++)
 		receive(&p.server, NULL, i, &x->inbox, i * 64, 64);
 	count_resources(before, sizeof(before));
 	for (int i = 0; i < ENDPOINTS; i++)
-		pair_connect(&p, &x->c[i], &x->s[i]);
+		fabric_pair_connect(&p, &x->c[i], &x->s[i]);
 	for (unsigned n = 0; n < MESSAGES; n++) {
 		for (unsigned i = 0; i < ENDPOINTS; i++) {
 			struct fabric_wr send = wr_local(FABRIC_SEND, n, &x->from, i * 4096, 8);
@@ -108,7 +109,7 @@ START_TEST(hundreds_of_endpoints)
 	buffer_drop(&x->to);
 	buffer_drop(&x->inbox);
 	free(x);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -118,10 +119,10 @@ START_TEST(connects_at_once)
 	enum { N = 50 };
 	struct fabric_endpoint *c[N], *s[N];
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 	int accepted = 0;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	for (int i = 0; i < N; i++)
 		ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, &i, sizeof(i), &c[i]), 0);
 	wait_until(&p, p.server.event_count == N);
@@ -144,17 +145,17 @@ START_TEST(connects_at_once)
 		accepted += i % 5 != 0;
 	}
 	ck_assert_int_eq(p.server.known_count, accepted);
-	pair_exercise(&p, c[1], s[1]);
-	pair_exercise(&p, c[N - 1], s[N - 1]);
-	pair_close(&p);
+	fabric_pair_exercise(&p, c[1], s[1]);
+	fabric_pair_exercise(&p, c[N - 1], s[N - 1]);
+	fabric_pair_close(&p);
 }
 END_TEST
 
-static void one_cycle(struct pair *p, int i)
+static void one_cycle(struct fabric_pair *p, int i)
 {
 	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
 
-	pair_connect(p, &p->c, &p->s);
+	fabric_pair_connect(p, &p->c, &p->s);
 	if (i % 3 == 0)
 		post(p->c, &wr);
 	if (i % 4 < 3) {
@@ -171,17 +172,17 @@ static void one_cycle(struct pair *p, int i)
 START_TEST(thousands_of_cycles)
 {
 	char before[4096];
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	for (int i = 0; i < 4; i++)
 		one_cycle(&p, i);
-	pair_pump_for(&p, 20);
+	fabric_pair_pump_for(&p, 20);
 	count_resources(before, sizeof(before));
 	for (int i = 0; i < CYCLES; i++)
 		one_cycle(&p, i);
 	expect_resources(&p, before);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -189,10 +190,10 @@ END_TEST
 START_TEST(refusals_leave_nothing)
 {
 	char before[4096];
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
-	pair_exercise(&p, p.c, p.s);
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	fabric_pair_exercise(&p, p.c, p.s);
 	count_resources(before, sizeof(before));
 	for (int i = 0; i < 60; i++) {
 		struct fabric_endpoint *c, *s = NULL;
@@ -214,8 +215,8 @@ START_TEST(refusals_leave_nothing)
 		p.server.event_count = 0;
 	}
 	expect_resources(&p, before);
-	pair_exercise(&p, p.c, p.s);
-	pair_close(&p);
+	fabric_pair_exercise(&p, p.c, p.s);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -223,14 +224,14 @@ END_TEST
 START_TEST(whole_fabrics_leave_nothing)
 {
 	char before[4096], after[4096];
-	struct pair p;
+	struct fabric_pair p;
 
 	for (int i = 0; i < 10; i++) {
 		if (i == 1)
 			count_resources(before, sizeof(before));
-		pair_make(&p, &pair_shared);
-		pair_exercise(&p, p.c, p.s);
-		pair_close(&p);
+		fabric_pair_make(&p, &fabric_pair_shared);
+		fabric_pair_exercise(&p, p.c, p.s);
+		fabric_pair_close(&p);
 	}
 	uint64_t until = time_now() + (uint64_t)target.slow * 5 * TIME_S;
 
@@ -244,7 +245,7 @@ END_TEST
 Suite *scale_suite(void)
 {
 	Suite *s = suite_create("scale");
-	TCase *t = pair_tcase(s, "scale", 60);
+	TCase *t = fabric_pair_tcase(s, "scale", 60);
 
 	tcase_add_test(t, hundreds_of_endpoints);
 	tcase_add_test(t, connects_at_once);

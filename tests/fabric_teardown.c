@@ -9,15 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void expect_both_end(struct pair *p)
+static void expect_both_end(struct fabric_pair *p)
 {
 	event_expect(p, &p->client, p->c, FABRIC_DISCONNECTED);
 	event_expect(p, &p->server, p->s, FABRIC_DISCONNECTED);
 }
 
-static void expect_nothing_more(struct pair *p)
+static void expect_nothing_more(struct fabric_pair *p)
 {
-	pair_pump_for(p, 20);
+	fabric_pair_pump_for(p, 20);
 	ck_assert_int_eq(p->client.done_count + p->server.done_count, 0);
 	ck_assert_int_eq(p->client.event_count + p->server.event_count, 0);
 }
@@ -28,9 +28,9 @@ START_TEST(sends_are_flushed_in_order)
 	bool by_server = _i;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, 0);
 	buffer_make(&theirs, &p.server, 4096, 0);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -41,7 +41,7 @@ START_TEST(sends_are_flushed_in_order)
 		wr.signaled = i % 3 == 1;
 		post(p.s, &wr);
 	}
-	pair_pump_for(&p, 5);
+	fabric_pair_pump_for(&p, 5);
 	fabric_disconnect(by_server ? p.s : p.c);
 	for (uint64_t i = 0; i < 20; i++) {
 		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_FLUSHED);
@@ -51,7 +51,7 @@ START_TEST(sends_are_flushed_in_order)
 	expect_nothing_more(&p);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -59,9 +59,9 @@ START_TEST(own_receives_are_flushed_in_order)
 {
 	bool by_server = _i;
 	struct buffer mine, theirs;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -77,7 +77,7 @@ START_TEST(own_receives_are_flushed_in_order)
 	expect_nothing_more(&p);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -87,23 +87,23 @@ START_TEST(receives_of_a_refused_connect)
 {
 	struct buffer mine;
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	receive(&p.client, p.c, 1, &mine, 0, 100);
 	e = event_expect(&p, &p.server, NULL, FABRIC_REQUEST);
 	fabric_reject(e.request, NULL, 0);
 	event_expect(&p, &p.client, p.c, FABRIC_REJECTED);
-	pair_pump_for(&p, 10);
+	fabric_pair_pump_for(&p, 10);
 	ck_assert_int_le(p.client.done_count, 1);
 	if (p.client.done_count)
 		done_expect(&p, &p.client, p.c, 1, FABRIC_RECV, FABRIC_FLUSHED);
 	station_destroy(&p.client, &p.c);
 	expect_nothing_more(&p);
 	buffer_drop(&mine);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -113,10 +113,10 @@ START_TEST(everything_completes_under_traffic)
 	uint64_t posted[2] = {0}, completed[2] = {0};
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 	unsigned seed = 7 + (unsigned)_i;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 300000, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	buffer_make(&theirs, &p.server, 300000, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	for (int round = 0; round < 200; round++) {
@@ -136,7 +136,7 @@ START_TEST(everything_completes_under_traffic)
 			posted[side] += !err;
 		}
 		if (random_next(&seed) % 4 == 0)
-			pair_pump(&p);
+			fabric_pair_pump(&p);
 	}
 	fabric_disconnect(_i % 2 ? p.s : p.c);
 	expect_both_end(&p);
@@ -152,7 +152,7 @@ START_TEST(everything_completes_under_traffic)
 	}
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -160,9 +160,9 @@ END_TEST
 START_TEST(completed_sends_are_delivered)
 {
 	struct buffer mine, theirs;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 32 * 1000, 0);
 	buffer_make(&theirs, &p.server, 40 * 1000, FABRIC_LOCAL_WRITE);
 	buffer_fill(&mine, 7);
@@ -187,15 +187,15 @@ START_TEST(completed_sends_are_delivered)
 	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 START_TEST(disconnect_is_idempotent)
 {
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	fabric_disconnect(p.c);
 	fabric_disconnect(p.c);
 	if (_i)
@@ -204,7 +204,7 @@ START_TEST(disconnect_is_idempotent)
 	fabric_disconnect(p.c);
 	fabric_disconnect(p.s);
 	expect_nothing_more(&p);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -212,9 +212,9 @@ START_TEST(posting_after_the_end)
 {
 	struct buffer mine;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	wr = wr_local(FABRIC_SEND, 1, &mine, 0, 10);
 	fabric_disconnect(p.c);
@@ -226,7 +226,7 @@ START_TEST(posting_after_the_end)
 	ck_assert_int_lt(try_receive(&p.client, p.c, 2, &mine, 0, 10), 0);
 	expect_nothing_more(&p);
 	buffer_drop(&mine);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -236,10 +236,10 @@ START_TEST(destroy_drops_what_was_not_pulled)
 	struct fabric_endpoint *c2, *s2;
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
-	pair_connect(&p, &c2, &s2);
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	fabric_pair_connect(&p, &c2, &s2);
 	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, 4096, FABRIC_REMOTE_WRITE);
 	for (uint64_t i = 0; i < 10; i++) {
@@ -257,12 +257,12 @@ START_TEST(destroy_drops_what_was_not_pulled)
 	for (uint64_t i = 0; i < 10; i++)
 		done_expect(&p, &p.client, c2, 200 + i, FABRIC_WRITE, FABRIC_OK);
 	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
-	pair_pump_for(&p, 10);
+	fabric_pair_pump_for(&p, 10);
 	ck_assert_int_eq(p.client.done_count + p.client.event_count, 0);
-	pair_exercise(&p, c2, s2);
+	fabric_pair_exercise(&p, c2, s2);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -271,9 +271,9 @@ START_TEST(close_with_work_in_flight)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_shared);
+	fabric_pair_make(&p, &fabric_pair_shared);
 	buffer_make(&mine, &p.client, MIB, FABRIC_LOCAL_WRITE);
 	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	receive(&p.server, NULL, 1, &theirs, 0, 100);
@@ -281,12 +281,12 @@ START_TEST(close_with_work_in_flight)
 		wr = wr_remote(i % 2 ? FABRIC_READ : FABRIC_WRITE, i, &mine, 0, MIB, &theirs, p.s, 0);
 		post(p.c, &wr);
 	}
-	pair_pump(&p);
+	fabric_pair_pump(&p);
 	station_destroy(&p.server, &p.s);
 	station_destroy(&p.client, &p.c);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -307,9 +307,9 @@ static void peer_process(int port_fd)
 	if (sa.ss_family != AF_UNIX)
 		((struct sockaddr_in *)&sa)->sin_port = port;
 	ck_assert_int_eq(fabric_open(target.provider, NULL, &fabric), 0);
-	station_open(&st, fabric, &pair_defaults.queue);
+	station_open(&st, fabric, &fabric_pair_defaults.queue);
 	buffer_make(&b, &st, 4096, FABRIC_LOCAL_WRITE);
-	ck_assert_int_eq(station_connect(&st, &sa, len, &pair_defaults.client, NULL, 0, &endpoint), 0);
+	ck_assert_int_eq(station_connect(&st, &sa, len, &fabric_pair_defaults.client, NULL, 0, &endpoint), 0);
 	receive(&st, endpoint, 1, &b, 0, 100);
 	for (;;)
 		station_pump(&st);
@@ -320,7 +320,7 @@ START_TEST(killed_peer_is_noticed)
 	struct buffer theirs;
 	struct fabric_event e;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 	int port_pipe[2];
 	pid_t child;
 
@@ -331,7 +331,7 @@ START_TEST(killed_peer_is_noticed)
 		alarm((unsigned)target.slow * 20);
 		peer_process(port_pipe[0]);
 	}
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	ck_assert_int_eq(write(port_pipe[1], &((struct sockaddr_in *)&p.sa)->sin_port, sizeof(in_port_t)),
 			 sizeof(in_port_t));
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
@@ -348,7 +348,7 @@ START_TEST(killed_peer_is_noticed)
 	done_expect(&p, &p.server, p.s, 9, FABRIC_RECV, FABRIC_FLUSHED);
 	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -365,12 +365,12 @@ static bool asleep(const struct station *st)
 /* A process that was forked has the sockets too. Those that are closed here bring nothing any more all the same. */
 START_TEST(forked_process_keeps_nothing_alive)
 {
-	struct pair p;
+	struct fabric_pair p;
 	pid_t child;
 
 	if (target.verbs)
 		return;
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (child == 0) {
@@ -385,21 +385,21 @@ START_TEST(forked_process_keeps_nothing_alive)
 	wait_until(&p, asleep(&p.client) && asleep(&p.server));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 Suite *teardown_suite(void)
 {
 	Suite *s = suite_create("teardown");
-	TCase *t = pair_tcase(s, "flush", 30);
+	TCase *t = fabric_pair_tcase(s, "flush", 30);
 
 	tcase_add_loop_test(t, sends_are_flushed_in_order, 0, 2);
 	tcase_add_loop_test(t, own_receives_are_flushed_in_order, 0, 2);
 	tcase_add_test(t, receives_of_a_refused_connect);
 	tcase_add_loop_test(t, everything_completes_under_traffic, 0, target.slow > 1 ? 10 : 60);
 	tcase_add_loop_test(t, completed_sends_are_delivered, 0, 2);
-	t = pair_tcase(s, "end", 30);
+	t = fabric_pair_tcase(s, "end", 30);
 	tcase_add_loop_test(t, disconnect_is_idempotent, 0, 2);
 	tcase_add_test(t, posting_after_the_end);
 	tcase_add_loop_test(t, destroy_drops_what_was_not_pulled, 0, 2);

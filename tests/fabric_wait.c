@@ -22,14 +22,14 @@ static int readable(const struct station *st, int timeout_ms)
 }
 
 /* Arm and pull until nothing comes and nothing is readable: now one may sleep. */
-static void settle(struct pair *p, struct station *st)
+static void settle(struct fabric_pair *p, struct station *st)
 {
 	uint64_t until = deadline();
 	uint64_t before;
 
 	do {
 		check_that(time_now() < until, "the descriptors are never quiet");
-		pair_pump(p);
+		fabric_pair_pump(p);
 		before = st->pulled;
 		ck_assert_int_eq(fabric_arm(st->queue), 0);
 		station_pump(st);
@@ -39,19 +39,19 @@ static void settle(struct pair *p, struct station *st)
 START_TEST(descriptors_do_not_change)
 {
 	int before[FABRIC_MAX_FDS], after[FABRIC_MAX_FDS];
-	struct pair p;
+	struct fabric_pair p;
 	int n;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	n = fabric_fds(p.client.queue, before);
 	ck_assert_int_ge(n, 1);
 	ck_assert_int_le(n, FABRIC_MAX_FDS);
 	for (int i = 0; i < 10; i++)
-		pair_connect(&p, &p.c, &p.s);
-	pair_exercise(&p, p.c, p.s);
+		fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_exercise(&p, p.c, p.s);
 	ck_assert_int_eq(fabric_fds(p.client.queue, after), n);
 	ck_assert_mem_eq(before, after, (size_t)n * sizeof(int));
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -60,9 +60,9 @@ START_TEST(a_completion_wakes)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, 0);
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -82,7 +82,7 @@ START_TEST(a_completion_wakes)
 	settle(&p, &p.client);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -91,9 +91,9 @@ START_TEST(arming_late_loses_nothing)
 {
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, 0);
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -112,7 +112,7 @@ START_TEST(arming_late_loses_nothing)
 	}
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -123,16 +123,16 @@ START_TEST(moving_bytes_are_seen)
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
 	unsigned seen = 0;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_make(&p, &pair_defaults);
+	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4 * MIB, 0);
 	buffer_make(&theirs, &p.server, 4 * MIB, FABRIC_REMOTE_WRITE);
 	ck_assert(!fabric_moving(p.server.queue));
 	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, mine.len, &theirs, p.s, 0);
 	post(p.c, &wr);
 	while (!p.client.done_count) {
-		pair_pump(&p);
+		fabric_pair_pump(&p);
 		seen += fabric_moving(p.server.queue);
 		ck_assert(!fabric_moving(p.server.queue));
 	}
@@ -141,12 +141,12 @@ START_TEST(moving_bytes_are_seen)
 	ck_assert(!fabric_moving(p.client.queue));
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 /* Sleep on one side, move the other now and then, until the event is there. */
-static struct fabric_event sleep_for_event(struct pair *p, struct station *st)
+static struct fabric_event sleep_for_event(struct fabric_pair *p, struct station *st)
 {
 	struct station *other = st == &p->client ? &p->server : &p->client;
 	uint64_t until = deadline();
@@ -162,9 +162,9 @@ static struct fabric_event sleep_for_event(struct pair *p, struct station *st)
 START_TEST(events_wake)
 {
 	struct fabric_event e;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	settle(&p, &p.server);
 	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	for (int tries = 0; tries < 1000 && readable(&p.server, target.slow) == 0; tries++)
@@ -185,18 +185,18 @@ START_TEST(events_wake)
 	ck_assert_int_eq(sleep_for_event(&p, &p.server).type, FABRIC_DISCONNECTED);
 	settle(&p, &p.client);
 	settle(&p, &p.server);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 /* Idle connections cost no wake-ups. */
 START_TEST(idle_is_quiet)
 {
-	struct pair p;
+	struct fabric_pair p;
 	int wakes = 0;
 
-	pair_make(&p, &pair_defaults);
-	pair_exercise(&p, p.c, p.s);
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	fabric_pair_exercise(&p, p.c, p.s);
 	settle(&p, &p.server);
 	for (int i = 0; i < 10; i++)
 		if (readable(&p.server, 10)) {
@@ -204,7 +204,7 @@ START_TEST(idle_is_quiet)
 			settle(&p, &p.server);
 		}
 	ck_assert_int_le(wakes, 1);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -213,7 +213,7 @@ END_TEST
  */
 
 struct race {
-	struct pair p;
+	struct fabric_pair p;
 	struct buffer mine, theirs;
 	_Atomic unsigned seen; /* messages that the sleeper has taken */
 	bool sleeps;           /* the sender sleeps too, for the answer */
@@ -260,7 +260,7 @@ static void *sender(void *arg)
 static void race_open(struct race *r)
 {
 	*r = (struct race){0};
-	pair_make(&r->p, &pair_defaults);
+	fabric_pair_make(&r->p, &fabric_pair_defaults);
 	buffer_make(&r->mine, &r->p.client, 4096, FABRIC_LOCAL_WRITE);
 	buffer_make(&r->theirs, &r->p.server, 4096, FABRIC_LOCAL_WRITE);
 }
@@ -269,7 +269,7 @@ static void race_close(struct race *r)
 {
 	buffer_drop(&r->mine);
 	buffer_drop(&r->theirs);
-	pair_close(&r->p);
+	fabric_pair_close(&r->p);
 }
 
 START_TEST(sleeping_loses_no_completion)
@@ -373,9 +373,9 @@ static void *worker(void *arg)
 	struct station st;
 	bool end = false;
 
-	station_open(&st, h->fabric, &pair_defaults.queue);
+	station_open(&st, h->fabric, &fabric_pair_defaults.queue);
 	buffer_make(&b, &st, 16 * 64, FABRIC_LOCAL_WRITE);
-	ck_assert_int_eq(station_take(&st, h->request, &pair_defaults.server, &endpoint), 0);
+	ck_assert_int_eq(station_take(&st, h->request, &fabric_pair_defaults.server, &endpoint), 0);
 	for (uint64_t i = 0; i < 16; i++)
 		receive(&st, endpoint, i, &b, i * 64, 64);
 	ck_assert_int_eq(fabric_accept(endpoint, "hello", 5), 0);
@@ -413,9 +413,9 @@ START_TEST(taken_in_another_thread)
 	struct buffer b;
 	struct fabric_event e;
 	pthread_t thread;
-	struct pair p;
+	struct fabric_pair p;
 
-	pair_open(&p, &pair_defaults);
+	fabric_pair_open(&p, &fabric_pair_defaults);
 	buffer_make(&b, &p.client, 128, FABRIC_LOCAL_WRITE);
 	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	h.request = event_expect(&p, &p.server, NULL, FABRIC_REQUEST).request;
@@ -443,14 +443,14 @@ START_TEST(taken_in_another_thread)
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(p.server.event_count, 0);
 	buffer_drop(&b);
-	pair_close(&p);
+	fabric_pair_close(&p);
 }
 END_TEST
 
 Suite *wait_suite(void)
 {
 	Suite *s = suite_create("wait");
-	TCase *t = pair_tcase(s, "sleep", 30);
+	TCase *t = fabric_pair_tcase(s, "sleep", 30);
 
 	tcase_add_test(t, descriptors_do_not_change);
 	tcase_add_test(t, a_completion_wakes);
@@ -458,7 +458,7 @@ Suite *wait_suite(void)
 	tcase_add_test(t, moving_bytes_are_seen);
 	tcase_add_test(t, events_wake);
 	tcase_add_test(t, idle_is_quiet);
-	t = pair_tcase(s, "threads", 60);
+	t = fabric_pair_tcase(s, "threads", 60);
 	tcase_add_test(t, sleeping_loses_no_completion);
 	tcase_add_test(t, both_sides_sleep);
 	tcase_add_test(t, taken_in_another_thread);

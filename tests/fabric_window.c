@@ -9,7 +9,7 @@
 /* Three pages that no key but a window's opens, of which windows show the middle one; and a second connection
  * of the same domains. */
 struct scene {
-	struct pair p;
+	struct fabric_pair p;
 	struct buffer mine, theirs;
 	struct fabric_endpoint *c2, *s2;
 	struct fabric_window *window;
@@ -21,8 +21,8 @@ static bool scene_open(struct scene *x, unsigned access)
 	int rc;
 
 	*x = (struct scene){.window = NULL};
-	pair_make(&x->p, &pair_defaults);
-	pair_connect(&x->p, &x->c2, &x->s2);
+	fabric_pair_make(&x->p, &fabric_pair_defaults);
+	fabric_pair_connect(&x->p, &x->c2, &x->s2);
 	buffer_make(&x->mine, &x->p.client, PAGE, FABRIC_LOCAL_WRITE);
 	buffer_make(&x->theirs, &x->p.server, 3 * PAGE, FABRIC_WINDOWS);
 	memset(x->mine.at, 0x11, x->mine.len);
@@ -38,7 +38,7 @@ static void scene_close(struct scene *x)
 	ck_assert_int_eq(x->p.client.done_count + x->p.server.done_count, 0);
 	buffer_drop(&x->mine);
 	buffer_drop(&x->theirs);
-	pair_close(&x->p);
+	fabric_pair_close(&x->p);
 }
 
 /* A signaled request for [offset, offset + len) of their pages by `key`. */
@@ -62,7 +62,7 @@ static void expect_all(const struct buffer *b, uint8_t value)
 static void expect_end(struct scene *x, struct fabric_endpoint *c, struct fabric_endpoint *s,
 		       const struct fabric_wr *wr)
 {
-	struct pair *p = &x->p;
+	struct fabric_pair *p = &x->p;
 
 	post(c, wr);
 	done_expect(p, &p->client, c, 1, wr->opcode, FABRIC_REMOTE_ACCESS);
@@ -77,7 +77,7 @@ static void expect_refused(struct scene *x, struct fabric_endpoint *c, struct fa
 			   const struct fabric_wr *wr)
 {
 	expect_end(x, c, s, wr);
-	pair_exercise(&x->p, c == x->p.c ? x->c2 : x->p.c, c == x->p.c ? x->s2 : x->p.s);
+	fabric_pair_exercise(&x->p, c == x->p.c ? x->c2 : x->p.c, c == x->p.c ? x->s2 : x->p.s);
 }
 
 START_TEST(within)
@@ -236,7 +236,7 @@ static struct fabric_window *open_patiently(struct scene *x, size_t offset, size
 
 	while ((rc = fabric_window_open(x->p.s, x->theirs.region, x->theirs.at + offset, len, BOTH, &window)) ==
 	       -EAGAIN)
-		pair_pump(&x->p);
+		fabric_pair_pump(&x->p);
 	ck_assert_int_eq(rc, 0);
 	return window;
 }
@@ -248,7 +248,7 @@ START_TEST(told_by_a_message)
 	struct scene x;
 
 	if (scene_open(&x, BOTH)) {
-		struct pair *p = &x.p;
+		struct fabric_pair *p = &x.p;
 
 		buffer_make(&outbox, &p->server, 8, 0);
 		for (uint64_t i = 0; i < 200; i++) {
@@ -292,7 +292,7 @@ START_TEST(many)
 			post(x.p.c, &wr);
 			done_expect(&x.p, &x.p.client, x.p.c, 1, FABRIC_WRITE, FABRIC_OK);
 		}
-		pair_exercise(&x.p, x.p.c, x.p.s);
+		fabric_pair_exercise(&x.p, x.p.c, x.p.s);
 		for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
 			fabric_window_close(windows[i * 7 % ARRAY_SIZE(windows)]);
 	}
@@ -306,7 +306,7 @@ START_TEST(endpoint_goes_first)
 	struct scene x;
 
 	if (scene_open(&x, BOTH)) {
-		struct pair *p = &x.p;
+		struct fabric_pair *p = &x.p;
 		struct fabric_wr wr = request(&x, FABRIC_WRITE, fabric_window_rkey(x.window), PAGE, 8);
 
 		if (_i) {
@@ -317,7 +317,7 @@ START_TEST(endpoint_goes_first)
 		station_destroy(&p->server, &p->s);
 		event_expect(p, &p->client, p->c, FABRIC_DISCONNECTED);
 		station_destroy(&p->client, &p->c);
-		pair_connect(p, &p->c, &p->s); /* another, maybe in the same place */
+		fabric_pair_connect(p, &p->c, &p->s); /* another, maybe in the same place */
 		expect_refused(&x, p->c, p->s, &wr);
 	}
 	scene_close(&x);
@@ -329,14 +329,14 @@ END_TEST
  */
 static void reconnect_in(struct scene *x, struct fabric_domain *domain)
 {
-	struct pair *p = &x->p;
+	struct fabric_pair *p = &x->p;
 	struct fabric_domain *queues = p->server.domain;
 
 	station_destroy(&p->server, &x->s2);
 	event_expect(p, &p->client, x->c2, FABRIC_DISCONNECTED);
 	station_destroy(&p->client, &x->c2);
 	p->server.domain = domain;
-	pair_connect(p, &x->c2, &x->s2);
+	fabric_pair_connect(p, &x->c2, &x->s2);
 	p->server.domain = queues;
 }
 
@@ -347,7 +347,7 @@ START_TEST(domains_apart)
 	struct fabric_domain *own;
 	struct fabric_wr wr;
 	struct scene x;
-	struct pair *p = &x.p;
+	struct fabric_pair *p = &x.p;
 
 	scene_open(&x, BOTH);
 	ck_assert_int_eq(fabric_domain_create(p->fabric, &own), 0);
@@ -373,7 +373,7 @@ END_TEST
 Suite *window_suite(void)
 {
 	Suite *s = suite_create("window");
-	TCase *t = pair_tcase(s, "window", 40);
+	TCase *t = fabric_pair_tcase(s, "window", 40);
 
 	tcase_add_test(t, within);
 	tcase_add_loop_test(t, outside, 0, ARRAY_SIZE(refusals));
@@ -384,7 +384,7 @@ Suite *window_suite(void)
 	tcase_add_test(t, told_by_a_message);
 	tcase_add_test(t, many);
 	tcase_add_loop_test(t, endpoint_goes_first, 0, 2);
-	t = pair_tcase(s, "domain", 40);
+	t = fabric_pair_tcase(s, "domain", 40);
 	tcase_add_loop_test(t, domains_apart, 0, 4);
 	return s;
 }

@@ -1,0 +1,52 @@
+/* suite.h: what test programs have in common: how a suite is made and run, and what they count of a process. */
+#ifndef RDMAD_TESTS_SUITE_H
+#define RDMAD_TESTS_SUITE_H
+
+#include <check.h>
+#include <dirent.h>
+#include <stdlib.h>
+
+/* A case with a fixture, or without (NULL). The limit only ends a test that hangs. */
+static inline TCase *suite_case(Suite *suite, const char *name, void (*up)(void), void (*down)(void))
+{
+	TCase *tc = tcase_create(name);
+
+	tcase_set_timeout(tc, 240);
+	if (up || down)
+		tcase_add_checked_fixture(tc, up, down);
+	suite_add_tcase(suite, tc);
+	return tc;
+}
+
+/* The exit status. */
+static inline int suite_run(Suite *suite)
+{
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Of a directory, with its own two. */
+static inline unsigned count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* For comparison: the one that counts is among them. */
+static inline unsigned count_descriptors(void)
+{
+	return count_entries("/proc/self/fd");
+}
+
+#endif
