@@ -1,25 +1,9 @@
 #!/bin/bash
 # Each C program in README.md and in section 3 of the manual compiles without a warning, links, and succeeds at an rdmad from
 # the build tree.
-set -u
-builddir=${builddir:-$PWD}
-srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-examples.XXXXXX")
-server=unix://$dir/rdmad.sock
-daemon='' failures=0
-
-finish() {
-	[[ $daemon ]] && kill -KILL "$daemon" 2>/dev/null
-	wait
-	rm -rf "$dir"
-}
-trap finish EXIT
-
-fail() {
-	echo "FAILED: $*" >&2
-	cat "$dir/out" "$dir/log" 2>/dev/null | tail -n 20 >&2
-	failures=$((failures + 1))
-}
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
+need jq
 
 # Programs of a page, as NAME.1.c, NAME.2.c ... in the temporary directory: what stands between two marks and has a main().
 programs() {
@@ -31,34 +15,15 @@ programs() {
 		inside { gsub(/\\e/, "\\"); text = text $0 "\n" }' "$1"
 }
 
-start_daemon() {
-	cat >"$dir/rdmad.conf" <<-CONF
-		transports = ["unix"];
-		unix_socket = "$dir/rdmad.sock";
-		gpu = { backend = "cpu"; program = "$builddir/rdmad-gpu"; memory = "32M"; };
-		control = { socket = "$dir/control.sock"; };
-	CONF
-	"$builddir/rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
-	daemon=$!
-	for _ in {1..200}; do
-		"$builddir/rdmactl" --control "$dir/control.sock" status >/dev/null 2>&1 && return
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.1
-	done
-	cat "$dir/log" >&2
-	echo "check_examples: rdmad does not start" >&2
-	exit 1
-}
-
 # shellcheck disable=SC2086 # words
 try() {
 	local program=${1%.c} name
 	name=$(basename "$program")
-	$compile $flags -std=c99 -pedantic -Wall -Wextra -Werror -I"$srcdir/src/include" -c "$1" -o "$program.o" >"$dir/out" 2>&1 ||
+	$compile $flags -std=c99 -pedantic -Wall -Wextra -Werror -I"$srcdir/src/include" -c "$1" -o "$program.o" >"$dir/out" 2>"$dir/err" ||
 		{ fail "$name does not compile"; return; }
-	"$builddir/libtool" --quiet --mode=link $compile $flags "$program.o" "$builddir/librdmad.la" -o "$program" >"$dir/out" 2>&1 ||
+	"$builddir/libtool" --quiet --mode=link $compile $flags "$program.o" "$builddir/librdmad.la" -o "$program" >"$dir/out" 2>"$dir/err" ||
 		{ fail "$name does not link"; return; }
-	timeout 60 "$program" "$server" >"$dir/out" 2>&1 || { fail "$name: exit status $?"; return; }
+	timeout 60 "$program" "$server" >"$dir/out" 2>"$dir/err" || { fail "$name: exit status $?"; return; }
 	[[ -s $dir/out ]] || fail "$name says nothing"
 	echo "$name: $(head -n 1 "$dir/out")"
 }
@@ -73,11 +38,12 @@ done
 for page in README.md rdmad_kv.3 rdmad_ping.3 rdmad_gpu.3; do
 	[[ -e $dir/$page.1.c ]] || fail "$page has no program"
 done
+configure "gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; memory = \"32M\"; };"
 start_daemon
+server=unix://$dir/rdmad.sock
 for source in "$dir"/*.c; do
 	try "$source"
 done
-kill -TERM "$daemon"
-wait "$daemon" || fail "rdmad, SIGTERM: exit status $?"
-daemon=''
-[[ $failures == 0 ]] || exit 1
+server=''
+stop_daemon
+conclude

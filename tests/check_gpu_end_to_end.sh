@@ -1,73 +1,11 @@
 #!/bin/bash
 # The gpu service as people use it, with rdmad, its worker process and rdmactl from the build tree: images in both formats, and
 # thousands compared with what another processor makes of them, in both modes. By TCP and UNIX sockets, or by RDMA where there
-# is a device whose address RDMAD_GUEST_ADDR says. The example of rdmad_gpu(3) is compiled and run, too.
-set -u
-builddir=${builddir:-$PWD}
-srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-gpu.XXXXXX")
+# is a device whose address RDMAD_GUEST_ADDR says.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
 images=${IMAGES:-2000}
-daemon='' failures=0 server=''
-unset RDMAD_HOST
-
-finish() {
-	[[ $daemon ]] && kill -KILL "$daemon" 2>/dev/null
-	wait
-	rm -rf "$dir"
-}
-trap finish EXIT
-
-for tool in jq python3 cmp; do
-	command -v $tool >/dev/null || { echo "check_gpu_end_to_end: $tool is missing"; exit 77; }
-done
-
-fail() {
-	echo "FAILED: ${server:+$server: }$*" >&2
-	sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
-	sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
-	failures=$((failures + 1))
-}
-
-# expect STATUS ARGUMENTS: of rdmactl at this server; stdout and stderr go to files.
-expect() {
-	local want=$1 got
-	shift
-	timeout 240 "$builddir/rdmactl" --control "$dir/control.sock" ${server:+-H "$server"} "$@" >"$dir/out" 2>"$dir/err"
-	got=$?
-	[[ $got == "$want" ]] || { fail "rdmactl $*: exit status $got, not $want"; return 1; }
-}
-
-says() { grep -Eq -- "$1" "$dir/out" || fail "${2-}: stdout lacks \"$1\""; }
-complains() { grep -Eq -- "$1" "$dir/err" || fail "${2-}: stderr lacks \"$1\""; }
-json() { jq -e "$1" "$dir/out" >/dev/null 2>&1 || fail "${2-}: not true of the JSON: $1"; }
-
-start_daemon() {
-	local rdma=${RDMAD_GUEST_ADDR:+", \"rdma://$RDMAD_GUEST_ADDR:"} port
-	for _ in {1..5}; do
-		port=$((20000 + RANDOM % 30000))
-		cat >"$dir/rdmad.conf" <<-CONF
-			listen = ["tcp://127.0.0.1:$port"${rdma:+"$rdma$port\""}];
-			unix_socket = "$dir/rdmad.sock";
-			pid_file = "$dir/rdmad.pid";
-			services = ["ping", "gpu"];
-			gpu = { backend = "cpu"; program = "$builddir/rdmad-gpu"; memory = "32M"; };
-			control = { socket = "$dir/control.sock"; };
-		CONF
-		"$builddir/rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
-		daemon=$!
-		servers=("tcp://127.0.0.1:$port" "unix://$dir/rdmad.sock")
-		[[ ! $rdma ]] || servers=("rdma://$RDMAD_GUEST_ADDR:$port")
-		for _ in {1..200}; do
-			"$builddir/rdmactl" --control "$dir/control.sock" status >/dev/null 2>&1 && return
-			kill -0 $daemon 2>/dev/null || break
-			sleep 0.1
-		done
-		wait $daemon
-	done
-	cat "$dir/log" >&2
-	echo "check_gpu_end_to_end: rdmad does not start" >&2
-	exit 1
-}
+need jq python3 cmp pgrep
 
 # Images, and what has to come of them by the definition, made by somebody else: NAME.pgm, NAME.png, NAME.want with 4 levels.
 make_images() {
@@ -189,59 +127,49 @@ test_bench() {
 	expect 1 gpu bench -s 8192x8192 -n 1 && complains "gpu.memory" "bench of too large images"
 }
 
+# start_bench MODE OUTSTANDING: and wait until results have come back, which more than OUTSTANDING jobs mean.
+start_bench() {
+	local work=$(($(work_done) + $2 + 100))
+	"$rdmactl" -H "$server" gpu bench -m "$1" -n 4000000000 -o "$2" --json >"$dir/out" 2>"$dir/err" &
+	clients=($!)
+	wait_for "the work of rdmactl gpu bench -m $1" has_done $work
+}
+
 test_interrupted() {
-	local mode status client
+	local mode status
 	for mode in rpc queue; do
-		"$builddir/rdmactl" -H "$server" gpu bench -m $mode -n 4000000000 --json >"$dir/out" 2>"$dir/err" &
-		client=$!
-		sleep 1
-		kill -INT $client
-		wait $client
+		start_bench $mode 64
+		kill -INT "${clients[0]}"
+		wait "${clients[0]}"
 		status=$?
+		clients=()
 		[[ $status == 130 ]] || fail "gpu bench interrupted: exit status $status, not 130"
 		json '.interrupted and .total.images > 0 and .total.distance == 0' "gpu bench interrupted"
 	done
 }
 
+only_one_session() { expect 0 gpu info --json && jq -e '.sessions == 1' "$dir/out" >/dev/null; }
+
 # What clients that die leave behind: nothing.
 test_killed() {
-	local mode client
+	local mode
 	for mode in rpc queue rpc queue; do
-		"$builddir/rdmactl" -H "$server" gpu bench -m $mode -n 4000000000 -o 8192 >/dev/null 2>&1 &
-		client=$!
-		sleep 0.5
-		kill -KILL $client
-		wait $client 2>/dev/null
+		start_bench $mode 1000
+		kill -KILL "${clients[0]}"
+		wait "${clients[0]}" 2>/dev/null
+		clients=()
 	done
-	for _ in {1..100}; do
-		expect 0 gpu info --json
-		[[ $(jq .sessions "$dir/out") == 1 ]] && break
-		sleep 0.1
-	done
-	json '.sessions == 1' "sessions of killed clients beside the one that asks"
-	[[ -z $(pgrep -P "$daemon") ]] || fail "worker processes are left: $(pgrep -aP "$daemon")"
+	wait_for "the end of sessions of killed clients" only_one_session
+	wait_for "the end of worker processes" has_no_processes || pgrep -aP "$daemon"
 }
 
-test_example() {
-	local compile flags
-	compile=$(sed -n 's/^CC = //p' "$builddir/Makefile")
-	flags=$(sed -n 's/^SANITIZER_CFLAGS = //p' "$builddir/Makefile")
-	sed -n '/^\.Sh EXAMPLES/,/^\.Ed/p' "$srcdir/man/rdmad_gpu.3" | sed '1,/^\.Bd/d; /^\.Ed/d; s/\\e/\\/g' >"$dir/example.c"
-	# shellcheck disable=SC2086 # words
-	$compile $flags -std=c99 -Wall -Wextra -Werror -I"$srcdir/src/include" -c "$dir/example.c" -o "$dir/example.o" ||
-		{ fail "the example of rdmad_gpu(3) does not compile"; return; }
-	"$builddir/libtool" --quiet --mode=link $compile $flags "$dir/example.o" "$builddir/librdmad.la" -o "$dir/example" ||
-		{ fail "the example of rdmad_gpu(3) does not link"; return; }
-	"$dir/example" "$server" >"$dir/out" 2>"$dir/err" || fail "the example of rdmad_gpu(3): exit status $?"
-	says "^1000 images, 4 levels, by ${server%%:*} on cpu$" "the example of rdmad_gpu(3)"
-}
-
-parts=(info quantize bad_images bench interrupted killed)
-[[ -e $builddir/libtool ]] && parts+=(example) # where the library was built
 make_images
+configure 'services = ["ping", "gpu"];' \
+	"gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; memory = \"32M\"; };"
 start_daemon
+keep_special
 for server in "${servers[@]}"; do
-	for part in "${parts[@]}"; do
+	for part in info quantize bad_images bench interrupted killed; do
 		before=$failures
 		began=$SECONDS
 		test_$part
@@ -249,7 +177,5 @@ for server in "${servers[@]}"; do
 	done
 done
 server=''
-kill -TERM "$daemon"
-wait "$daemon" || fail "rdmad, SIGTERM: exit status $?"
-daemon=''
-[[ $failures == 0 ]] || { tail -20 "$dir/log" >&2; echo "$failures failures" >&2; exit 1; }
+stop_daemon
+conclude

@@ -6,107 +6,33 @@
 # "tcp" and "unix" stand for a free port of the loopback and a socket in the temporary directory. Both programs come from
 # PATH. ROUNDS says how often a client is killed (default 20). Exit status 0: all is well; 1: what was not stands on
 # stderr; 77: a tool is missing.
-set -u
+rdmad=rdmad rdmactl=rdmactl
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
 rounds=${ROUNDS:-20}
-patience=${RDMAD_GUEST:+6} # an emulated machine is ten times slower
-patience=${patience:-1.5}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-e2e.XXXXXX")
-failures=0 daemon='' clients=() server=''
-unset RDMAD_HOST
-
-for tool in rdmad rdmactl jq cmp; do
-	command -v $tool >/dev/null || { echo "end_to_end: $tool is missing"; exit 77; }
-done
-
-finish() {
-	kill -KILL ${daemon:+"$daemon"} "${clients[@]}" 2>/dev/null
-	wait
-	rm -rf "$dir"
-}
-trap finish EXIT
-
-fail() {
-	echo "FAILED: ${server:+$server: }$*" >&2
-	sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
-	sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
-	failures=$((failures + 1))
-	((failures < 20)) || { tail -20 "$dir/log" >&2; echo "end_to_end: too many failures" >&2; exit 1; }
-}
-
-# ctl ARGUMENTS: rdmactl with the daemon's control socket and this server; stdout and stderr go to files.
-ctl() {
-	timeout 120 rdmactl --control "$dir/control.sock" ${server:+-H "$server"} "$@" >"$dir/out" 2>"$dir/err"
-}
-
-# expect STATUS ARGUMENTS
-expect() {
-	local want=$1 got
-	shift
-	ctl "$@"
-	got=$?
-	[[ $got == "$want" ]] || { fail "rdmactl $(cut -c1-100 <<<"$*"): exit status $got, not $want"; return 1; }
-}
-
-# Whether the last command's stdout, stderr, or JSON is what it should be.
-says() { grep -Eq -- "$1" "$dir/out" || fail "${2-}: stdout lacks \"$1\""; }
-complains() { grep -Eq -- "$1" "$dir/err" || fail "${2-}: stderr lacks \"$1\""; }
-json() { jq -e "$1" "$dir/out" >/dev/null 2>&1 || fail "${2-}: not true of the JSON: $1"; }
-same() { cmp -s "$1" "$dir/out" || fail "${2-}: stdout differs from what was expected"; }
+need rdmad rdmactl jq cmp
 
 # --- the daemon
 
-configure() {
-	local listen='' address
-	port=$((20000 + RANDOM % 30000))
-	addresses=()
+listen=(tcp://127.0.0.1:0)
+for address; do
+	case $address in
+	tcp | unix) ;;
+	*:*:*) listen+=("$address") ;;
+	*) listen+=("$address:0") ;;
+	esac
+done
+configure 'kv = { memory = "64M"; };'
+
+# Only the transports that were asked for, in that order.
+start() {
+	local address one all
+	start_daemon
+	all=("${servers[@]}")
+	servers=()
 	for address; do
-		case $address in
-		tcp) address=tcp://127.0.0.1:$port ;;
-		unix) address=unix://$dir/rdmad.sock ;;
-		esac
-		addresses+=("$address")
-		[[ $address == unix:* ]] || listen+="${listen:+, }\"$address\""
+		for one in "${all[@]}"; do [[ ${one%%:*} != "${address%%:*}" ]] || servers+=("$one"); done
 	done
-	[[ $listen ]] || listen="\"tcp://127.0.0.1:$port\""
-	cat >"$dir/rdmad.conf" <<-CONF
-		listen = [$listen];
-		unix_socket = "$dir/rdmad.sock";
-		pid_file = "$dir/rdmad.pid";
-		kv = { memory = "64M"; };
-		control = { socket = "$dir/control.sock"; };
-	CONF
-}
-
-# Another program may have the port: try some.
-start_daemon() {
-	local try
-	for try in 1 2 3 4 5; do
-		configure "$@"
-		rdmad -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
-		daemon=$!
-		for _ in {1..100}; do
-			ctl status && return
-			kill -0 $daemon 2>/dev/null || break
-			sleep 0.1
-		done
-		wait $daemon
-	done
-	cat "$dir/log" >&2
-	echo "end_to_end: rdmad does not start (try $try)" >&2
-	exit 1
-}
-
-# A process that ended and was not waited for yet is a zombie.
-running() { [[ $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) == [!Z] ]]; }
-
-await_exit() {
-	local status
-	for _ in {1..300}; do running "$daemon" || break; sleep 0.1; done
-	running "$daemon" && kill -KILL "$daemon"
-	wait "$daemon"
-	status=$?
-	daemon=''
-	[[ $status == 0 ]] || { fail "rdmad, $1: exit status $status"; cat "$dir/log" >&2; }
 }
 
 # --- what is tested at each address
@@ -210,11 +136,13 @@ test_kv_numbers() {
 	expect 0 kv del e2e-n
 }
 
+has_no_key() { ! ctl kv exists "$1"; }
+
 test_kv_ttl() {
 	expect 0 kv set e2e-t x --ttl 1h && expect 0 kv ttl e2e-t --json && json ".ttl_us > 3500e6 and .ttl_us <= 3600e6" ttl
 	expect 0 kv ttl e2e-t never && expect 0 kv ttl e2e-t && says "^never$" ttl
 	expect 0 kv ttl e2e-t 50ms
-	for _ in {1..100}; do ctl kv exists e2e-t || break; sleep 0.05; done
+	wait_for "the end of a key" has_no_key e2e-t
 	expect 4 kv ttl e2e-t && expect 4 kv stat e2e-t && expect 4 kv ttl e2e-t 5s
 	expect 2 kv ttl e2e-t 0
 }
@@ -289,7 +217,7 @@ test_scripts() {
 	local who pids=()
 	for who in one two; do
 		write_script $who
-		timeout 120 rdmactl -H "$server" kv run "$dir/$who.run" >"$dir/$who.out" 2>"$dir/$who.err" &
+		timeout 120 "$rdmactl" -H "$server" kv run "$dir/$who.run" >"$dir/$who.out" 2>"$dir/$who.err" &
 		pids+=($!)
 	done
 	for who in one two; do
@@ -332,28 +260,30 @@ test_bench() {
 	expect 2 bench kv -T 9 -c 8
 }
 
-# interrupt STATUS-CHECK ARGUMENTS: Ctrl-C after a while; the partial result must be there.
+# interrupt WORK JSON ARGUMENTS: Ctrl-C when so many requests were done, which is more than may be unanswered; the partial
+# result must be there.
 interrupt() {
-	local check=$1 client
-	shift
-	rdmactl -H "$server" --json "$@" >"$dir/out" 2>"$dir/err" &
+	local work=$1 check=$2 client status
+	shift 2
+	work=$((work + $(work_done)))
+	"$rdmactl" -H "$server" --json "$@" >"$dir/out" 2>"$dir/err" &
 	client=$!
 	clients=("$client")
-	sleep "$patience"
+	wait_for "the work of rdmactl $1" has_done $work
 	kill -INT $client
 	wait $client
-	local status=$?
+	status=$?
 	clients=()
 	[[ $status == 130 ]] || fail "rdmactl $* interrupted: exit status $status, not 130"
 	json "$check" "rdmactl $* interrupted"
 }
 
 test_interrupt() {
-	interrupt '.interrupted and .received > 0 and .rtt_us_max > 0' ping -c 4000000000
-	interrupt '.interrupted and .received > 0' ping -i 50ms
-	interrupt '.interrupted and .results[0].operations > 0' bench kv -D 60s -w 0 -c 2
-	interrupt '.interrupted and .results[0].operations > 0' bench sweep -D 60s -w 0
-	interrupt '.interrupted and .results[0].operations > 0' bench ping -D 60s -w 0
+	interrupt 100 '.interrupted and .received > 0 and .rtt_us_max > 0' ping -c 4000000000
+	interrupt 3 '.interrupted and .received > 0' ping -i 50ms
+	interrupt 20000 '.interrupted and .results[0].operations > 0' bench kv -D 600s -w 0 -c 2
+	interrupt 20000 '.interrupted and .results[0].operations > 0' bench sweep -D 600s -w 0
+	interrupt 100 '.interrupted and .results[0].operations > 0' bench ping -D 600s -w 0
 }
 
 test_exit_statuses() {
@@ -373,9 +303,9 @@ test_exit_statuses() {
 }
 
 test_connection_listed() {
-	rdmactl -H "$server" ping -i 100ms >"$dir/ping" 2>&1 &
+	"$rdmactl" -H "$server" ping -i 100ms >"$dir/ping" 2>&1 &
 	clients=($!)
-	for _ in {1..50}; do grep -qs seq=1 "$dir/ping" && break; sleep 0.1; done
+	wait_for "a ping" grep -qs seq=1 "$dir/ping"
 	expect 0 connections --json && json "[.connections[] | select(.transport == \"$(transport_of)\")] | length == 1" connections
 	expect 0 connections && says "$(transport_of)" connections
 	kill -KILL "${clients[0]}"
@@ -385,45 +315,43 @@ test_connection_listed() {
 
 # --- what a client that dies leaves behind: nothing
 
-used() { jq -c '[.connections, .descriptors, .buffers_in_use, .store_pins]' "$dir/out"; }
-
+# At any moment: at once, or when some work was done, more or less of it.
 kill_clients() {
-	local i command
+	local i command work
 	for ((i = 0; i < rounds; i++)); do
 		case $((i % 3)) in
-		0) command="bench kv -D 10s -w 0 -s 1,2K --prefix e2e" ;;
-		1) command="bench ping -D 10s -w 0 -s 100000 -c 3 -d 4" ;;
-		2) command="bench kv -D 10s -w 0 -c 20 -d 512 --op mixed --prefix e2e" ;;
+		0) command="bench kv -D 600s -w 0 -s 1,2K --prefix e2e" work=20000 ;;
+		1) command="bench ping -D 600s -w 0 -s 100000 -c 3 -d 4" work=100 ;;
+		2) command="bench kv -D 600s -w 0 -c 20 -d 512 --op mixed --prefix e2e" work=20000 ;;
 		esac
+		work=$((i / 3 % 2 * (RANDOM % work + 1) + $(work_done)))
 		# shellcheck disable=SC2086 # words
-		rdmactl -H "$server" $command >/dev/null 2>&1 &
+		"$rdmactl" -H "$server" $command >/dev/null 2>&1 &
 		clients=($!)
-		sleep 0.$((RANDOM % 30 + 100))
+		wait_for "the work of rdmactl $command" has_done $work
 		kill -KILL "${clients[0]}"
 		wait "${clients[0]}" 2>/dev/null
 		clients=()
 	done
 }
 
-test_killed_clients() {
-	local before after
-	expect 0 bench kv -n 1000 -c 20
-	await_idle
-	before=$after
-	kill_clients
-	await_idle "$before"
-	[[ $after == "$before" ]] || fail "killed clients: [connections, descriptors, buffers, pins] were $before, are $after"
-	expect 0 ping -c 10 -v
+# is_idle [USED]: nobody is connected, and what is used is that, or the same twice.
+after=''
+is_idle() {
+	local last=$after
+	after=$(control resources | jq -c '[.connections, .descriptors, .buffers_in_use, .store_pins]')
+	[[ $after == "[0,"* && ${1-$last} == "$after" ]]
 }
 
-# Until nobody is connected and, where given, all is as it was; 30 seconds at most.
-await_idle() {
-	for _ in {1..150}; do
-		ctl resources --json
-		after=$(used)
-		[[ $after == "[0,"* && ${1-$after} == "$after" ]] && return
-		sleep 0.2
-	done
+test_killed_clients() {
+	local before
+	expect 0 bench kv -n 1000 -c 20
+	wait_for "the end of all connections" is_idle
+	before=$after
+	kill_clients
+	wait_for "what killed clients had: [connections, descriptors, buffers, pins] were $before" is_idle "$before" ||
+		fail "they are $after"
+	expect 0 ping -c 10 -v
 }
 
 test_status() {
@@ -437,9 +365,9 @@ test_status() {
 }
 
 make_values
-start_daemon "$@"
+start "$@"
 test_status
-for server in "${addresses[@]}"; do
+for server in "${servers[@]}"; do
 	for part in ping kv kv_numbers kv_ttl kv_walks kv_move scripts bench interrupt exit_statuses connection_listed killed_clients; do
 		before_part=$failures
 		began=$SECONDS
@@ -448,9 +376,8 @@ for server in "${addresses[@]}"; do
 	done
 done
 server=
-kill -TERM $daemon
-await_exit SIGTERM
-start_daemon "$@"
+stop_daemon
+start_daemon
 expect 0 shutdown
-await_exit shutdown
-[[ $failures == 0 ]] || { tail -20 "$dir/log" >&2; echo "$failures failures" >&2; exit 1; }
+await_daemon shutdown
+conclude

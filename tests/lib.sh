@@ -1,0 +1,160 @@
+# lib.sh: what the tests in bash share, which begin with `. "$(dirname "$0")/lib.sh"`: a temporary directory $dir, a daemon
+# of their own, rdmactl's exit status and output. They run in the build directory; the sources may be read-only.
+# shellcheck shell=bash disable=SC2034 # some variables are the test's
+set -u
+builddir=${builddir:-$PWD}
+srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
+: "${rdmad:=$builddir/rdmad}" "${rdmactl:=$builddir/rdmactl}"
+test_name=$(basename "$0" .sh)
+dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-test.XXXXXX")
+failures=0 server='' daemon='' clients=() servers=()
+listen=(tcp://127.0.0.1:0 ${RDMAD_GUEST_ADDR:+"rdma://$RDMAD_GUEST_ADDR:0"})
+unset RDMAD_HOST
+
+finish() {
+	kill -KILL ${daemon:+"$daemon"} "${clients[@]}" 2>/dev/null
+	wait
+	rm -rf "$dir"
+}
+trap finish EXIT
+
+# need TOOL...: or the test is skipped.
+need() {
+	local tool
+	for tool; do
+		command -v "$tool" >/dev/null || { echo "$test_name: $tool is missing"; exit 77; }
+	done
+}
+
+# fail TEXT: the test goes on, to its end or the 20th failure.
+fail() {
+	echo "FAILED: ${server:+$server: }$*" >&2
+	sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
+	sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | cut -c1-300 | head -5 | cat -v >&2
+	failures=$((failures + 1))
+	((failures < 20)) || give_up "too many failures"
+}
+
+give_up() {
+	[[ ! -e $dir/log ]] || tail -n 20 "$dir/log" >&2
+	echo "$test_name: $*" >&2
+	exit 1
+}
+
+# The end of a test.
+conclude() {
+	[[ $failures == 0 ]] || give_up "$failures failures"
+	exit 0
+}
+
+# logged TEXT [FILE]: now or soon.
+logged() { wait_for "\"$1\" in the log" grep -qsF -- "$1" "${2:-$dir/log}"; }
+
+# wait_for WHAT COMMAND...: until it succeeds. The limit only ends what hangs.
+wait_for() {
+	local what=$1 until=$((SECONDS + 120))
+	shift
+	until "$@"; do
+		((SECONDS < until)) || { fail "waited in vain for $what"; return 1; }
+		sleep 0.05
+	done
+}
+
+# --- commands
+
+# ends STATUS TEXT COMMAND...: it ends so, and TEXT stands on its stdout or stderr.
+ends() {
+	local status=$1 text=$2 got
+	shift 2
+	timeout 120 "$@" >"$dir/out" 2>&1 </dev/null
+	got=$?
+	: >"$dir/err"
+	[[ $got == "$status" ]] || fail "exit status $got, not $status: $*"
+	[[ -z $text ]] || grep -qF -- "$text" "$dir/out" || fail "no \"$text\": $*"
+}
+
+# ctl ARGUMENTS: rdmactl, of the daemon and at this server; stdout and stderr go to files.
+ctl() {
+	timeout 240 "$rdmactl" --control "$dir/control.sock" ${server:+-H "$server"} "$@" >"$dir/out" 2>"$dir/err"
+}
+
+# expect STATUS ARGUMENTS: of rdmactl.
+expect() {
+	local want=$1 got
+	shift
+	ctl "$@"
+	got=$?
+	[[ $got == "$want" ]] || { fail "rdmactl $(cut -c1-100 <<<"$*"): exit status $got, not $want"; return 1; }
+}
+
+# Whether the last command's stdout, stderr, or JSON is what it should be.
+says() { grep -Eq -- "$1" "$dir/out" || fail "${2-}: stdout lacks \"$1\""; }
+complains() { grep -Eq -- "$1" "$dir/err" || fail "${2-}: stderr lacks \"$1\""; }
+json() { jq -e "$1" "$dir/out" >/dev/null 2>&1 || fail "${2-}: not true of the JSON: $1"; }
+same() { cmp -s "$1" "$dir/out" || fail "${2-}: stdout differs from what was expected"; }
+
+# --- the daemon
+
+# configure [LINE...]: a file that listens as $listen says and has these settings too.
+configure() {
+	local quoted
+	printf -v quoted '"%s", ' "${listen[@]}"
+	cat >"$dir/rdmad.conf" <<-CONF
+		listen = [${quoted%, }];
+		unix_socket = "$dir/rdmad.sock";
+		control = { socket = "$dir/control.sock"; };
+	CONF
+	printf '%s\n' "$@" >>"$dir/rdmad.conf"
+}
+
+# An answer of the daemon, as JSON.
+control() { timeout 60 "$rdmactl" --control "$dir/control.sock" --json "$@" 2>/dev/null; }
+
+# A process that has ended and was not waited for yet is a zombie.
+ended() { [[ $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != [!Z] ]]; }
+daemon_is_settled() { control status >/dev/null || ended "$daemon"; }
+
+# start_daemon [ARGUMENT...]: it is $daemon, and serves at $servers.
+start_daemon() {
+	"$rdmad" -c "$dir/rdmad.conf" "$@" >"$dir/log" 2>&1 &
+	daemon=$!
+	wait_for "the start of rdmad" daemon_is_settled
+	ended "$daemon" && give_up "rdmad does not start"
+	mapfile -t servers < <(control status | jq -r '.listen[] | .transport + "://" + .address')
+}
+
+# Where there is a device, only what no other machine has: such a machine may be slow.
+keep_special() {
+	local address kept=()
+	for address in "${servers[@]}"; do [[ $address != rdma:* ]] || kept+=("$address"); done
+	[[ ${#kept[@]} == 0 ]] || servers=("${kept[@]}")
+}
+
+# await_daemon WHY [STATUS]: it ends, by itself.
+await_daemon() {
+	local status
+	wait_for "the end of rdmad after $1" ended "$daemon" || kill -KILL "$daemon"
+	wait "$daemon" 2>/dev/null
+	status=$?
+	daemon=''
+	[[ $status == "${2:-0}" ]] || { fail "rdmad, $1: exit status $status"; cat "$dir/log" >&2; }
+}
+
+# stop_daemon [SIGNAL [STATUS]]
+stop_daemon() {
+	kill -"${1:-TERM}" "$daemon"
+	await_daemon "SIG${1:-TERM}" "${2:-0}"
+}
+
+# resource NAME: what the daemon has of it.
+resource() { control resources | jq ".$1"; }
+nobody_is_connected() { [[ $(resource connections) == 0 ]]; }
+has_no_processes() { [[ -z $(pgrep -P "$daemon") ]]; }
+
+# What the services have done for clients so far: requests, jobs and bytes of images.
+work_done() { control status | jq '.counters | .pings + .kv_gets + .kv_sets + .gpu_quantizes + .gpu_queue_jobs'; }
+has_done() {
+	local now
+	now=$(work_done)
+	[[ $now ]] && ((now >= $1))
+}
