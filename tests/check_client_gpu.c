@@ -1026,6 +1026,7 @@ START_TEST(test_progress_thread)
 {
 	struct rdmad_gpu *gpu = gpu_open_with(
 		_i, (struct rdmad_gpu_options){.common = {.progress_thread = true, .credits = 2}, .size_max = 8192});
+	struct pollfd pfd = {.fd = rdmad_gpu_fd(gpu), .events = POLLIN};
 	static uint8_t in[500][8], out[500][8];
 	struct chain chain = {.gpu = gpu, .left = 20};
 	struct rdmad_gpu_job job = echo_of(5, chain.in, chain.out, 16);
@@ -1048,14 +1049,14 @@ START_TEST(test_progress_thread)
 	ck_assert_int_eq(got, 500);
 	ck_assert_mem_eq(in, out, sizeof(in));
 	ck_assert_uint_eq(chain.called, 21);
-	/* And when the session ends while he is away, nothing is lost either. */
+	/* And when the session ends while the caller is away, nothing is lost either. */
 	job = echo_of(5, chain.in, chain.out, 16);
 	ck_assert_int_eq(rdmad_gpu_submit(gpu, &job, chain_next, &chain), 0);
 	fake.hold = true;
 	job.id = 77;
 	ck_assert_int_eq(rdmad_gpu_enqueue(gpu, &job), 0);
 	server_die();
-	usleep(20000);
+	ck_assert_int_eq(poll(&pfd, 1, 20000), 1);
 	ck_assert_int_eq(rdmad_gpu_wait(gpu, 20000000), 1);
 	ck_assert_int_eq(rdmad_gpu_dequeue(gpu, results, 1), 1);
 	ck_assert_uint_eq(rdmad_gpu_outstanding(gpu), 0);

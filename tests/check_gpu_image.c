@@ -184,15 +184,16 @@ START_TEST(test_files)
 	static const char *const suffixes[] = {".pgm", ".png", ".PNG", ""};
 	uint8_t pixels[35];
 	struct image image = {7, 5, pixels}, back;
-	char path[64];
+	char dir[] = "/tmp/check-gpu-image.XXXXXX", path[64];
 
+	ck_assert_ptr_nonnull(mkdtemp(dir));
 	for (size_t i = 0; i < sizeof(pixels); i++)
 		pixels[i] = (uint8_t)(i * 7);
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
 		uint8_t magic = 0;
 		FILE *file;
 
-		snprintf(path, sizeof(path), "/tmp/check-gpu-image-%d%s", (int)getpid(), suffixes[i]);
+		snprintf(path, sizeof(path), "%s/image%s", dir, suffixes[i]);
 		ck_assert_int_eq(image_write(path, &image), CTL_OK);
 		ck_assert_int_eq(image_read(path, &back), CTL_OK);
 		ck_assert_uint_eq(back.width, 7);
@@ -205,9 +206,10 @@ START_TEST(test_files)
 		fclose(file);
 		unlink(path);
 	}
-	ck_assert_int_eq(image_read("/tmp/check-gpu-image/none", &back), CTL_FAILED);
-	ck_assert_int_eq(image_read("/tmp", &back), CTL_FAILED);
-	ck_assert_int_eq(image_write("/tmp/check-gpu-image/none", &image), CTL_FAILED);
+	ck_assert_int_eq(image_read(dir, &back), CTL_FAILED);
+	rmdir(dir);
+	ck_assert_int_eq(image_read(path, &back), CTL_FAILED);
+	ck_assert_int_eq(image_write(path, &image), CTL_FAILED);
 	ck_assert_int_eq(image_write("/dev/full", &image), CTL_FAILED);
 }
 END_TEST

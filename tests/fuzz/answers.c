@@ -13,7 +13,7 @@
 static uint8_t stream[1u << 17];
 static size_t stream_len;
 static int listener;
-static char path[100], url[120];
+static char dir[] = "/tmp/rdmad-fuzz.XXXXXX", path[100], url[120];
 
 /* Answers each connection by `stream` and its end. */
 static void *serve(void *arg)
@@ -43,10 +43,10 @@ static void begin(void)
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
 	pthread_t thread;
 
-	snprintf(path, sizeof(path), "/tmp/rdmad-fuzz-%d", (int)getpid());
+	FUZZ_CHECK(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/socket", dir);
 	snprintf(url, sizeof(url), "unix://%s", path);
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", path);
-	unlink(path);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	FUZZ_CHECK(bind(listener, (struct sockaddr *)&un, sizeof(un)) == 0);
 	FUZZ_CHECK(listen(listener, 16) == 0);
@@ -57,6 +57,7 @@ static void begin(void)
 static void end(void)
 {
 	unlink(path);
+	rmdir(dir);
 }
 
 static unsigned called;
