@@ -1,17 +1,17 @@
 /*
- * check_rendezvous.c: large values. The first half is librdmad against a server in the same process, which has a thread
- * of its own or, while that is stopped, is turned by the test; the second half are peers without manners, one thread.
+ * check_rendezvous.c: large values by librdmad, against a server in the same process, which has a thread of its own or,
+ * while that is stopped, is turned by the test. Clients without manners are in check_service_rendezvous.c.
  */
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "conn_pair.h"
 #include "caller.h"
 #include "suite.h"
+#include "value.h"
 
 #define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
 #define LARGEST (8 * MIB)
+#define PATIENCE (60 * TIME_S)
 
 /*
  * Calls that are counted, of the rooms and of this file.
@@ -89,44 +89,6 @@ static unsigned registered(void)
 }
 
 /*
- * Values that say who wrote them: each byte follows from the seed and its place.
- */
-static uint64_t word_of(uint64_t seed, size_t i)
-{
-	return (seed + 1) * 0x9e3779b97f4a7c15u + i * 0x100000001b3u;
-}
-
-static void fill(void *value, size_t len, uint64_t seed)
-{
-	unsigned char *to = value;
-
-	for (size_t i = 0; i < len / 8; i++) {
-		uint64_t word = word_of(seed, i);
-
-		__builtin_memcpy(to + 8 * i, &word, 8);
-	}
-	for (size_t i = len & ~(size_t)7; i < len; i++)
-		to[i] = (unsigned char)(word_of(seed, i / 8) >> (8 * (i % 8)));
-}
-
-static bool filled(const void *value, size_t len, uint64_t seed)
-{
-	const unsigned char *at = value;
-
-	for (size_t i = 0; i < len / 8; i++) {
-		uint64_t word;
-
-		__builtin_memcpy(&word, at + 8 * i, 8);
-		if (word != word_of(seed, i))
-			return false;
-	}
-	for (size_t i = len & ~(size_t)7; i < len; i++)
-		if (at[i] != (unsigned char)(word_of(seed, i / 8) >> (8 * (i % 8))))
-			return false;
-	return true;
-}
-
-/*
  * The server
  */
 static const struct conn_ops *instead; /* of the service */
@@ -168,7 +130,7 @@ static void assert_store_empty(void)
 /* Writes that were posted before their reader went away complete in the server's own time. */
 static void server_rests(void)
 {
-	uint64_t until = conn_pair_patience();
+	uint64_t until = time_now() + PATIENCE;
 
 	server_pause();
 	while (conn_group_connections(server.group) || services_store_stats(&server.services).pins) {
@@ -224,7 +186,7 @@ static void set_value(void *kv, const char *key, size_t len, uint64_t seed)
 {
 	int rc;
 
-	fill(value, len, seed);
+	value_fill(value, len, seed);
 	rc = kv_set_bytes(kv, key, strlen(key), value, len);
 	ck_assert_msg(rc == 0, "set of %zu bytes: %d %s", len, rc, rdmad_error());
 }
@@ -237,7 +199,7 @@ static void assert_value(void *kv, const char *key, size_t len, uint64_t seed)
 
 	ck_assert_msg(rc == 0, "get of %zu bytes: %d %s", len, rc, rdmad_error());
 	ck_assert_uint_eq(got, len);
-	ck_assert_msg(filled(back, len, seed), "%zu bytes are not what was set", len);
+	ck_assert_msg(value_holds(back, len, seed), "%zu bytes are not what was set", len);
 	ck_assert_int_eq(((char *)back)[len], 0);
 	kv_release(back);
 }
@@ -296,7 +258,7 @@ static void done(void *arg, int status, const void *bytes, size_t len)
 	call->status = status;
 	call->len = len;
 	call->at = bytes;
-	call->whole = bytes && len == call->want && filled(bytes, len, call->seed);
+	call->whole = bytes && len == call->want && value_holds(bytes, len, call->seed);
 	total++;
 }
 
@@ -337,11 +299,11 @@ START_TEST(test_many_outstanding)
 		for (unsigned k = 0; k < 2; k++) {
 			snprintf(key, sizeof(key), "key%u-%03u", k, i);
 			snprintf(small_key, sizeof(small_key), "small%u", k);
-			fill(values[k][i], EACH, k * MANY + i);
+			value_fill(values[k][i], EACH, k * MANY + i);
 			small[k][i] = (struct call){.want = 100, .seed = i};
 			get[k][i] = (struct call){.want = EACH, .seed = k * MANY + i};
 			SUBMIT(kv[k], kv_submit_set(kv[k], key, 8, values[k][i], EACH, done, &set[k][i]));
-			fill(space, 100, i);
+			value_fill(space, 100, i);
 			SUBMIT(kv[k], kv_submit_set(kv[k], small_key, 6, space, 100, done, &set[k][0]));
 			SUBMIT(kv[k], kv_submit_get(kv[k], small_key, 6, done, &small[k][i]));
 			SUBMIT(kv[k], kv_submit_get(kv[k], key, 8, done, &get[k][i]));
@@ -371,7 +333,7 @@ START_TEST(test_order_of_a_key)
 	for (unsigned i = 0; i < ARRAY_SIZE(get); i++) {
 		size_t len = i % 3 == 0 ? 100 + i : 5000 + 100 * i;
 
-		fill(values[i], len, i);
+		value_fill(values[i], len, i);
 		get[i] = (struct call){.want = len, .seed = i};
 		SUBMIT(kv, kv_submit_set(kv, "k", 1, values[i], len, done, &set));
 		SUBMIT(kv, kv_submit_get(kv, "k", 1, done, &get[i]));
@@ -467,7 +429,7 @@ START_TEST(test_no_allocation)
 	unsigned allocated, registered_before;
 
 	ck_assert_int_eq(kv_buffer_lend(kv, get.want, &lent), 0);
-	fill(lent, get.want, get.seed);
+	value_fill(lent, get.want, get.seed);
 	server_pause();
 	for (unsigned i = 0; i < 8; i++)
 		set_and_get(kv, lent, get.want, &get);
@@ -494,7 +456,7 @@ START_TEST(test_no_copy)
 	size_t small, large;
 
 	ck_assert_int_eq(kv_buffer_lend(kv, MIB, &lent), 0);
-	fill(lent, MIB, get.seed);
+	value_fill(lent, MIB, get.seed);
 	server_pause();
 	longest_copy = 0;
 	get.want = 3000;
@@ -641,8 +603,8 @@ START_TEST(test_value_outlives_the_handle)
 	ck_assert_int_eq(kv_buffer_lend(kv, 1, &lent), 0);
 	kv_close(kv);
 	ck_assert_uint_lt(registered(), before); /* the server's way to them is gone */
-	ck_assert(filled(large, 100000, 1));
-	ck_assert(filled(small, 10, 2));
+	ck_assert(value_holds(large, 100000, 1));
+	ck_assert(value_holds(small, 10, 2));
 	memset(lent, 1, 4096);
 	kv_release(large);
 	kv_release(small);
@@ -674,7 +636,7 @@ START_TEST(test_timeout_revokes)
 	struct rdmad_options options = {.timeout_us = 20000};
 	void *kv = open_kv(&options, NULL), *other = open_kv(NULL, NULL);
 	unsigned before = registered();
-	uint64_t until = conn_pair_patience();
+	uint64_t until = time_now() + PATIENCE;
 
 	set_value(other, "k", 10, 1);
 	server_pause();
@@ -715,7 +677,7 @@ static void *write_often(void *arg)
 		size_t len = length_of(writer, i);
 
 		bytes[0] = (uint64_t)writer << 32 | i;
-		fill(bytes + 1, len - 8, bytes[0]);
+		value_fill(bytes + 1, len - 8, bytes[0]);
 		ck_assert_int_eq(kv_set_bytes(kv, "shared", 6, bytes, len), 0);
 		if (i % 16 == 15)
 			ck_assert_int_ge(kv_delete(kv, "shared", 6), 0);
@@ -739,7 +701,7 @@ static void *read_often(void *arg)
 		ck_assert_int_eq(rc, 0);
 		__builtin_memcpy(&seed, got, 8);
 		ck_assert_uint_eq(len, length_of((unsigned)(seed >> 32), (unsigned)seed));
-		ck_assert_msg(filled((char *)got + 8, len - 8, seed), "a mix of two values");
+		ck_assert_msg(value_holds((char *)got + 8, len - 8, seed), "a mix of two values");
 		kv_release(got);
 	}
 	kv_close(kv);
@@ -829,7 +791,7 @@ START_TEST(test_no_callback)
 {
 	void *kv = open_kv(NULL, NULL);
 
-	fill(value, 5000, 1);
+	value_fill(value, 5000, 1);
 	ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, 5000, NULL, NULL), 0);
 	ck_assert_int_eq(kv_submit_set(kv, "s", 1, value, 50, NULL, NULL), 0);
 	ck_assert_int_eq(kv_submit_get(kv, "k", 1, NULL, NULL), 0);
@@ -943,465 +905,6 @@ START_TEST(test_rogue_written)
 }
 END_TEST
 
-/*
- * Peers without manners
- */
-#define PAIR_ARENA (32 * MIB)
-#define VALUE_MAX (2 * MIB)
-#define CROWD 1000 /* at most */
-
-static struct conn_pair pair;
-static struct services services;
-static struct conn *conn; /* one with manners, of the client's side */
-static bool established, closed;
-static struct wire_record answer;
-static unsigned answers;
-
-static void on_established(struct conn *c)
-{
-	(void)c;
-	established = true;
-}
-
-static int on_record(struct conn *c, const struct wire_record *record, const void *body)
-{
-	(void)c;
-	(void)body;
-	answer = *record;
-	answers++;
-	return 0;
-}
-
-static void on_closed(struct conn *c, int error, const char *reason)
-{
-	(void)c;
-	(void)error;
-	(void)reason;
-	closed = true;
-	conn = NULL;
-}
-
-static const struct conn_ops ops = {
-	.established = on_established,
-	.record = on_record,
-	.closed = on_closed,
-};
-
-static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
-{
-	(void)arg;
-	ck_assert_int_eq(reason, WIRE_REASON_NONE);
-	services_set_time(&services, pair.now);
-	services_take(&services, pair.server.group, request, wire, reason);
-}
-
-static void set_up_pair(void)
-{
-	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
-		.transfers = TRANSFERS,
-		.receives = 512,
-		.max_connections = CROWD + 8,
-		.stall_timeout = 10 * TIME_S,
-		.reads_in = 16,
-	});
-
-	set_up_memory();
-	pair = (struct conn_pair){.listener.take = take};
-	established = closed = false;
-	answers = 0;
-	conn_pair_open(&pair, false, &attr, &attr);
-	services_open(&services, &(struct services_options){
-					 .arena = PAIR_ARENA, .value_max = VALUE_MAX, .domain = pair.server.domain});
-}
-
-static struct conn_group_stats server_stats(void)
-{
-	struct conn_group_stats stats;
-
-	conn_group_get_stats(pair.server.group, &stats);
-	return stats;
-}
-
-/* Whoever was there has gone, and nothing of it is left. */
-static void assert_nothing_held(void)
-{
-	PAIR_UNTIL(&pair, server_stats().connections == 0);
-	ck_assert_uint_eq(server_stats().buffers_in_use, 0);
-	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
-}
-
-static void tear_down_pair(void)
-{
-	if (conn)
-		conn_close(conn, 0, "the test is over");
-	conn_pair_rest(&pair);
-	assert_nothing_held();
-	services_close(&services);
-	conn_pair_close(&pair);
-	free(value);
-	free(space);
-}
-
-static void connect_conn(void)
-{
-	struct wire_request request = {
-		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
-
-	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, NULL, pair.now, &conn),
-			 0);
-	PAIR_UNTIL(&pair, established || closed);
-	ck_assert(established);
-}
-
-/* A body: what the peer says of its memory, and a key. */
-static size_t body_of(uint8_t *body, uint64_t addr, uint64_t length, uint32_t rkey, size_t key_len)
-{
-	struct wire_remote remote = {.addr = addr, .length = length, .rkey = rkey};
-
-	memcpy(body, &remote, sizeof(remote));
-	memset(body + sizeof(remote), 'k', key_len);
-	return sizeof(remote) + key_len;
-}
-
-static void send_record(unsigned op, const void *body, size_t len)
-{
-	struct wire_record *r;
-
-	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)len, NULL)) || closed);
-	ck_assert(!closed);
-	r->op = (uint8_t)op;
-	r->id = answers;
-	memcpy(r + 1, body, len);
-	conn_commit(conn, r, (uint32_t)len);
-}
-
-static struct fabric_region *reachable(struct fabric_domain *domain)
-{
-	struct fabric_region *region;
-
-	ck_assert_int_eq(fabric_register(domain, value, VALUE_MAX, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &region),
-			 0);
-	return region;
-}
-
-static bool stored(const char *key, size_t len, uint64_t seed)
-{
-	struct store_ref ref;
-	bool is;
-
-	if (!store_get(services.store, key, strlen(key), pair.now, &ref))
-		return false;
-	is = ref.len == len && filled(ref.addr, len, seed);
-	store_unpin(services.store, &ref);
-	return is;
-}
-
-static void store_value(const char *key, size_t len, uint64_t seed)
-{
-	fill(space, len, seed);
-	ck_assert_int_eq(store_set(services.store, key, strlen(key), space, len, NULL, pair.now, NULL), 0);
-}
-
-/* Cut off: for breaking the protocol, or by the refusal of its own memory. Its keys stay as they were. */
-static const struct {
-	const char *what;
-	uint64_t skip, length;
-	uint32_t rkey;
-	size_t key_len, cut;
-	bool absolute, violation;
-} bad_requests[] = {
-	{"another key", .length = 5000, .rkey = 1, .key_len = 1},
-	{"longer than the region", .length = VALUE_MAX, .skip = 1, .key_len = 1},
-	{"before the region", .length = 5000, .skip = (uint64_t)-64, .key_len = 1},
-	{"wraps", .skip = UINT64_MAX - 10, .length = 5000, .absolute = true, .key_len = 1, .violation = true},
-	{"ends at the end of all", .skip = UINT64_MAX - 4999, .length = 5000, .absolute = true, .key_len = 1,
-	 .violation = true},
-	{"wraps far", .skip = 1, .length = UINT64_MAX, .absolute = true, .key_len = 1, .violation = true},
-	{"nobody's address", .skip = 4096, .length = 5000, .absolute = true, .key_len = 1},
-	{"no length", .length = 0, .key_len = 1, .violation = true},
-	{"no key", .length = 5000, .key_len = 0, .violation = true},
-	{"a key too long", .length = 5000, .key_len = 4096, .violation = true},
-	{"a body cut short", .length = 5000, .key_len = 1, .cut = 15, .violation = true},
-	{"an empty body", .length = 5000, .key_len = 1, .cut = 25, .violation = true},
-};
-
-static void ask_badly(unsigned op, unsigned i)
-{
-	struct fabric_region *region;
-	uint8_t body[8192];
-	uint64_t addr = bad_requests[i].skip;
-	size_t len;
-
-	store_value("k", 4500, 1);
-	connect_conn();
-	region = reachable(pair.client.domain);
-	if (!bad_requests[i].absolute)
-		addr += (uintptr_t)value;
-	len = body_of(body, addr, bad_requests[i].length,
-		      fabric_region_rkey(region, conn_endpoint(conn)) ^ bad_requests[i].rkey, bad_requests[i].key_len);
-	send_record(op, body, len - bad_requests[i].cut);
-	PAIR_UNTIL(&pair, closed);
-	assert_nothing_held();
-	ck_assert_msg(server_stats().violations == bad_requests[i].violation, "%s: %u violations", bad_requests[i].what,
-		      (unsigned)server_stats().violations);
-	ck_assert_uint_eq(answers, 0);
-	ck_assert(stored("k", 4500, 1));
-	fabric_deregister(region);
-}
-
-START_TEST(test_bad_set)
-{
-	ask_badly(WIRE_OP_SET_FROM, (unsigned)_i);
-}
-END_TEST
-
-/* The value fits in what the peer claims, so of a region that is only too short nobody finds out. */
-START_TEST(test_bad_get)
-{
-	if (bad_requests[_i].length == VALUE_MAX)
-		return;
-	ask_badly(WIRE_OP_GET_INTO, (unsigned)_i);
-}
-END_TEST
-
-static void expect_answer(unsigned status)
-{
-	unsigned before = answers;
-
-	PAIR_UNTIL(&pair, answers > before || closed);
-	ck_assert(!closed);
-	ck_assert_uint_eq(answer.status, status);
-}
-
-/* What the store cannot take is refused, and what it had stays. */
-START_TEST(test_refused)
-{
-	struct fabric_region *region;
-	uint8_t body[8192];
-	char key[16];
-	uint32_t rkey;
-
-	connect_conn();
-	region = reachable(pair.client.domain);
-	rkey = fabric_region_rkey(region, conn_endpoint(conn));
-	store_value("k", 5000, 1);
-	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX + 1, rkey, 1));
-	expect_answer(WIRE_TOO_LARGE);
-	ck_assert_uint_eq(answer.arg, VALUE_MAX);
-	for (unsigned i = 0; i < PAIR_ARENA / 20000; i++) {
-		snprintf(key, sizeof(key), "%u", i);
-		store_set(services.store, key, strlen(key), space, 20000, NULL, pair.now, NULL);
-	}
-	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
-	expect_answer(WIRE_NO_MEMORY);
-	ck_assert(stored("k", 5000, 1));
-	/* Holes enough, but none that is long enough. */
-	for (unsigned i = 0; i < PAIR_ARENA / 20000; i += 2) {
-		snprintf(key, sizeof(key), "%u", i);
-		store_delete(services.store, key, strlen(key), 0, pair.now);
-	}
-	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
-	expect_answer(WIRE_NO_MEMORY);
-	ck_assert(stored("k", 5000, 1));
-	fill(value, 19990, 2);
-	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 19990, rkey, 1));
-	expect_answer(WIRE_OK);
-	ck_assert(stored("k", 19990, 2));
-	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
-	fabric_deregister(region);
-}
-END_TEST
-
-/* The memory goes while the server reads or writes it. */
-START_TEST(test_deregistered_meanwhile)
-{
-	struct fabric_region *region;
-	uint8_t body[64];
-
-	store_value("k", MIB, 1);
-	connect_conn();
-	region = reachable(pair.client.domain);
-	send_record(_i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, body,
-		    body_of(body, (uintptr_t)value, MIB, fabric_region_rkey(region, conn_endpoint(conn)), 1));
-	conn_flush(conn);
-	conn_pair_turn(&pair); /* leaves */
-	pair.client_stops = true;
-	PAIR_UNTIL(&pair, services_store_stats(&services).pins == 1);
-	for (unsigned i = 0; i < 10; i++)
-		conn_pair_turn(&pair);
-	fabric_deregister(region);
-	pair.client_stops = false;
-	PAIR_UNTIL(&pair, closed);
-	assert_nothing_held();
-	ck_assert(stored("k", MIB, 1));
-}
-END_TEST
-
-static void evil_join(struct evil *evil)
-{
-	struct wire_request request = {
-		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
-	uint8_t data[WIRE_REQUEST_SIZE];
-
-	wire_request_encode(&request, data);
-	evil_connect(&pair, evil, data, sizeof(data));
-	ck_assert(evil->established);
-}
-
-/* Ask for a transfer, and not a turn more: what the server then wants is not served. */
-static void evil_ask(struct evil *evil, const struct fabric_region *region, unsigned op, size_t len, const char *key)
-{
-	struct {
-		struct wire_message message;
-		struct wire_record record;
-		struct wire_remote remote;
-		char key[16];
-	} m = {.record.op = (uint8_t)op};
-	struct fabric_wr wr = {.opcode = FABRIC_SEND, .sge_count = 1, .signaled = true};
-
-	m.record.length = (uint32_t)(sizeof(m.remote) + strlen(key));
-	m.message.length = (uint32_t)(sizeof(m.message) + sizeof(m.record) + m.record.length);
-	m.remote = (struct wire_remote){(uintptr_t)value, len, fabric_region_rkey(region, evil->endpoint), 0};
-	memcpy(m.key, key, strlen(key));
-	memcpy(evil->out, &m, m.message.length);
-	wr.sge[0] = (struct fabric_sge){evil->out, m.message.length, evil->region};
-	ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
-	evil_turn(evil);
-}
-
-/* A peer dies after any number of turns, of either side. */
-START_TEST(test_dies_in_each_state)
-{
-	struct store_stats before;
-
-	store_value("k", MIB, 1);
-	before = services_store_stats(&services);
-	for (unsigned turns = 0; turns < 24; turns++) {
-		struct evil *evil = evil_new(&pair);
-		struct fabric_region *region = reachable(evil->domain);
-
-		evil_join(evil);
-		evil_ask(evil, region, _i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, MIB, _i ? "k" : "new");
-		for (unsigned i = 0; i < turns; i++) {
-			conn_pair_turn(&pair);
-			if (turns % 2)
-				evil_turn(evil);
-		}
-		fabric_endpoint_destroy(evil->endpoint);
-		evil->endpoint = NULL;
-		PAIR_UNTIL(&pair, server_stats().connections == 0);
-		assert_nothing_held();
-		store_delete(services.store, "new", 3, 0, pair.now);
-		ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
-		ck_assert(stored("k", MIB, 1));
-		ck_assert_uint_eq(server_stats().violations, 0);
-		fabric_deregister(region);
-		evil_free(evil);
-	}
-}
-END_TEST
-
-/* The one with manners is served all the while, by small requests and by large ones. */
-static void serve_others(struct fabric_region *region, unsigned rounds)
-{
-	uint32_t rkey = fabric_region_rkey(region, conn_endpoint(conn));
-	uint8_t body[64];
-
-	for (unsigned i = 0; i < rounds; i++) {
-		fill(value, 20000, i);
-		send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 20000, rkey, 3));
-		expect_answer(WIRE_OK);
-		ck_assert(stored("kkk", 20000, i));
-		send_record(WIRE_OP_GET_INTO, body, body_of(body, (uintptr_t)value + MIB, 20000, rkey, 3));
-		expect_answer(WIRE_OK);
-		ck_assert_uint_eq(answer.flags, WIRE_REPLY | WIRE_WRITTEN);
-		ck_assert(filled(value + MIB, 20000, i));
-		send_record(WIRE_OP_EXISTS, "kkk", 3);
-		expect_answer(WIRE_OK);
-	}
-}
-
-static struct evil *crowd[CROWD];
-static struct fabric_region *crowd_region[CROWD];
-
-static void crowd_add(unsigned i)
-{
-	char key[16];
-
-	crowd[i] = evil_new(&pair);
-	evil_join(crowd[i]);
-	crowd_region[i] = reachable(crowd[i]->domain);
-	for (unsigned k = 0; k < TRANSFERS + 2; k++) { /* more than it may */
-		snprintf(key, sizeof(key), "crowd%u-%u", i, k);
-		evil_ask(crowd[i], crowd_region[i], WIRE_OP_SET_FROM, 5000, key);
-	}
-}
-
-/* As many as the process may have descriptors for, both ends of each. */
-static unsigned crowd_come(void)
-{
-	struct rlimit limit;
-	unsigned before = count_descriptors(), each, size;
-
-	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	limit.rlim_cur = limit.rlim_max;
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	crowd_add(0);
-	PAIR_UNTIL(&pair, services_store_stats(&services).pins == TRANSFERS);
-	each = count_descriptors() - before;
-	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)CROWD);
-	if (size < CROWD)
-		printf("the crowd is of %u, not %u: RLIMIT_NOFILE is %llu\n", size, CROWD,
-		       (unsigned long long)limit.rlim_cur);
-	for (unsigned i = 1; i < size; i++)
-		crowd_add(i);
-	PAIR_UNTIL(&pair, services_store_stats(&services).pins == size * TRANSFERS);
-	return size;
-}
-
-static void crowd_go(unsigned size)
-{
-	for (unsigned i = 0; i < size; i++) {
-		fabric_deregister(crowd_region[i]);
-		evil_free(crowd[i]);
-	}
-}
-
-/* A thousand who ask and never serve the read: they hold what they asked for until they are gone or their time is
- * over, and stand in nobody's way. */
-START_TEST(test_crowd)
-{
-	struct fabric_region *region;
-	struct store_stats before;
-	unsigned fds, size;
-
-	connect_conn();
-	region = reachable(pair.client.domain);
-	serve_others(region, 2);
-	before = services_store_stats(&services);
-	fds = count_descriptors();
-	size = crowd_come();
-	serve_others(region, 10);
-	ck_assert_uint_eq(server_stats().connections, 1 + size);
-	if (_i) {
-		pair.now += 39 * TIME_S;
-		serve_others(region, 2);
-		ck_assert_uint_eq(server_stats().connections, 1 + size);
-		pair.now += 2 * TIME_S;
-		PAIR_UNTIL(&pair, server_stats().closed == size);
-	}
-	crowd_go(size);
-	PAIR_UNTIL(&pair, server_stats().connections == 1);
-	serve_others(region, 2);
-	ck_assert_uint_eq(services_store_stats(&services).pins, before.pins);
-	ck_assert_uint_eq(services_store_stats(&services).items, before.items);
-	ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
-	PAIR_UNTIL(&pair, count_descriptors() == fds); /* who was cut off is told so first */
-	fabric_deregister(region);
-}
-END_TEST
-
 static void add_client(Suite *suite, const char *name, void (*up)(void))
 {
 	TCase *tc = suite_case(suite, name, up, tear_down);
@@ -1439,13 +942,6 @@ static Suite *suite_of_rendezvous(void)
 	tc = suite_case(suite, "rogue", set_up_rogue, tear_down);
 	tcase_add_loop_test(tc, test_rogue_server, 0, ARRAY_SIZE(rogues));
 	tcase_add_loop_test(tc, test_rogue_written, 0, 4);
-	tc = suite_case(suite, "peers", set_up_pair, tear_down_pair);
-	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
-	tcase_add_loop_test(tc, test_bad_get, 0, ARRAY_SIZE(bad_requests));
-	tcase_add_test(tc, test_refused);
-	tcase_add_loop_test(tc, test_deregistered_meanwhile, 0, 2);
-	tcase_add_loop_test(tc, test_dies_in_each_state, 0, 2);
-	tcase_add_loop_test(tc, test_crowd, 0, 2);
 	return suite;
 }
 

@@ -1,0 +1,485 @@
+/*
+ * check_service_rendezvous.c: large values for clients without manners, and for one that has some beside them. One thread;
+ * librdmad's half is in check_rendezvous.c.
+ */
+#include <sys/resource.h>
+
+#include "conn_pair.h"
+#include "server.h"
+#include "suite.h"
+#include "value.h"
+
+#define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
+#define ARENA (32 * MIB)
+#define VALUE_MAX (2 * MIB)
+#define CROWD 1000 /* at most */
+
+static uint8_t *value, *space; /* VALUE_MAX bytes each */
+static struct conn_pair pair;
+static struct services services;
+static struct conn *conn; /* one with manners, of the client's side */
+static bool established, closed;
+static struct wire_record answer;
+static unsigned answers;
+
+static void on_established(struct conn *c)
+{
+	(void)c;
+	established = true;
+}
+
+static int on_record(struct conn *c, const struct wire_record *record, const void *body)
+{
+	(void)c;
+	(void)body;
+	answer = *record;
+	answers++;
+	return 0;
+}
+
+static void on_closed(struct conn *c, int error, const char *reason)
+{
+	(void)c;
+	(void)error;
+	(void)reason;
+	closed = true;
+	conn = NULL;
+}
+
+static const struct conn_ops ops = {
+	.established = on_established,
+	.record = on_record,
+	.closed = on_closed,
+};
+
+static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
+{
+	(void)arg;
+	ck_assert_int_eq(reason, WIRE_REASON_NONE);
+	services_set_time(&services, pair.now);
+	services_take(&services, pair.server.group, request, wire, reason);
+}
+
+static void set_up(void)
+{
+	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
+		.transfers = TRANSFERS,
+		.receives = 512,
+		.max_connections = CROWD + 8,
+		.stall_timeout = 10 * TIME_S,
+		.reads_in = 16,
+	});
+
+	value = malloc(VALUE_MAX);
+	space = malloc(VALUE_MAX);
+	ck_assert(value && space);
+	pair = (struct conn_pair){.listener.take = take};
+	established = closed = false;
+	answers = 0;
+	conn_pair_open(&pair, false, &attr, &attr);
+	services_open(&services,
+		      &(struct services_options){.arena = ARENA, .value_max = VALUE_MAX, .domain = pair.server.domain});
+}
+
+static struct conn_group_stats server_stats(void)
+{
+	struct conn_group_stats stats;
+
+	conn_group_get_stats(pair.server.group, &stats);
+	return stats;
+}
+
+/* Whoever was there has gone, and nothing of it is left. */
+static void assert_nothing_held(void)
+{
+	PAIR_UNTIL(&pair, server_stats().connections == 0);
+	ck_assert_uint_eq(server_stats().buffers_in_use, 0);
+	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
+}
+
+static void tear_down(void)
+{
+	if (conn)
+		conn_close(conn, 0, "the test is over");
+	conn_pair_rest(&pair);
+	assert_nothing_held();
+	services_close(&services);
+	conn_pair_close(&pair);
+	free(value);
+	free(space);
+}
+
+static void connect_conn(void)
+{
+	struct wire_request request = {
+		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
+
+	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
+				      pair.listener.address_len, &request, NULL, &ops, NULL, pair.now, &conn),
+			 0);
+	PAIR_UNTIL(&pair, established || closed);
+	ck_assert(established);
+}
+
+/* A body: what the peer says of its memory, and a key. */
+static size_t body_of(uint8_t *body, uint64_t addr, uint64_t length, uint32_t rkey, size_t key_len)
+{
+	struct wire_remote remote = {.addr = addr, .length = length, .rkey = rkey};
+
+	memcpy(body, &remote, sizeof(remote));
+	memset(body + sizeof(remote), 'k', key_len);
+	return sizeof(remote) + key_len;
+}
+
+static void send_record(unsigned op, const void *body, size_t len)
+{
+	struct wire_record *r;
+
+	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)len, NULL)) || closed);
+	ck_assert(!closed);
+	r->op = (uint8_t)op;
+	r->id = answers;
+	memcpy(r + 1, body, len);
+	conn_commit(conn, r, (uint32_t)len);
+}
+
+static struct fabric_region *reachable(struct fabric_domain *domain)
+{
+	struct fabric_region *region;
+
+	ck_assert_int_eq(fabric_register(domain, value, VALUE_MAX, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &region),
+			 0);
+	return region;
+}
+
+static bool stored(const char *key, size_t len, uint64_t seed)
+{
+	struct store_ref ref;
+	bool is;
+
+	if (!store_get(services.store, key, strlen(key), pair.now, &ref))
+		return false;
+	is = ref.len == len && value_holds(ref.addr, len, seed);
+	store_unpin(services.store, &ref);
+	return is;
+}
+
+static void store_value(const char *key, size_t len, uint64_t seed)
+{
+	value_fill(space, len, seed);
+	ck_assert_int_eq(store_set(services.store, key, strlen(key), space, len, NULL, pair.now, NULL), 0);
+}
+
+/* Cut off: for breaking the protocol, or by the refusal of its own memory. Its keys stay as they were. */
+static const struct {
+	const char *what;
+	uint64_t skip, length;
+	uint32_t rkey;
+	size_t key_len, cut;
+	bool absolute, violation;
+} bad_requests[] = {
+	{"another key", .length = 5000, .rkey = 1, .key_len = 1},
+	{"longer than the region", .length = VALUE_MAX, .skip = 1, .key_len = 1},
+	{"before the region", .length = 5000, .skip = (uint64_t)-64, .key_len = 1},
+	{"wraps", .skip = UINT64_MAX - 10, .length = 5000, .absolute = true, .key_len = 1, .violation = true},
+	{"ends at the end of all", .skip = UINT64_MAX - 4999, .length = 5000, .absolute = true, .key_len = 1,
+	 .violation = true},
+	{"wraps far", .skip = 1, .length = UINT64_MAX, .absolute = true, .key_len = 1, .violation = true},
+	{"nobody's address", .skip = 4096, .length = 5000, .absolute = true, .key_len = 1},
+	{"no length", .length = 0, .key_len = 1, .violation = true},
+	{"no key", .length = 5000, .key_len = 0, .violation = true},
+	{"a key too long", .length = 5000, .key_len = 4096, .violation = true},
+	{"a body cut short", .length = 5000, .key_len = 1, .cut = 15, .violation = true},
+	{"an empty body", .length = 5000, .key_len = 1, .cut = 25, .violation = true},
+};
+
+static void ask_badly(unsigned op, unsigned i)
+{
+	struct fabric_region *region;
+	uint8_t body[8192];
+	uint64_t addr = bad_requests[i].skip;
+	size_t len;
+
+	store_value("k", 4500, 1);
+	connect_conn();
+	region = reachable(pair.client.domain);
+	if (!bad_requests[i].absolute)
+		addr += (uintptr_t)value;
+	len = body_of(body, addr, bad_requests[i].length,
+		      fabric_region_rkey(region, conn_endpoint(conn)) ^ bad_requests[i].rkey, bad_requests[i].key_len);
+	send_record(op, body, len - bad_requests[i].cut);
+	PAIR_UNTIL(&pair, closed);
+	assert_nothing_held();
+	ck_assert_msg(server_stats().violations == bad_requests[i].violation, "%s: %u violations", bad_requests[i].what,
+		      (unsigned)server_stats().violations);
+	ck_assert_uint_eq(answers, 0);
+	ck_assert(stored("k", 4500, 1));
+	fabric_deregister(region);
+}
+
+START_TEST(test_bad_set)
+{
+	ask_badly(WIRE_OP_SET_FROM, (unsigned)_i);
+}
+END_TEST
+
+/* The value fits in what the peer claims, so of a region that is only too short nobody finds out. */
+START_TEST(test_bad_get)
+{
+	if (bad_requests[_i].length == VALUE_MAX)
+		return;
+	ask_badly(WIRE_OP_GET_INTO, (unsigned)_i);
+}
+END_TEST
+
+static void expect_answer(unsigned status)
+{
+	unsigned before = answers;
+
+	PAIR_UNTIL(&pair, answers > before || closed);
+	ck_assert(!closed);
+	ck_assert_uint_eq(answer.status, status);
+}
+
+/* What the store cannot take is refused, and what it had stays. */
+START_TEST(test_refused)
+{
+	struct fabric_region *region;
+	uint8_t body[8192];
+	char key[16];
+	uint32_t rkey;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	rkey = fabric_region_rkey(region, conn_endpoint(conn));
+	store_value("k", 5000, 1);
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX + 1, rkey, 1));
+	expect_answer(WIRE_TOO_LARGE);
+	ck_assert_uint_eq(answer.arg, VALUE_MAX);
+	for (unsigned i = 0; i < ARENA / 20000; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		store_set(services.store, key, strlen(key), space, 20000, NULL, pair.now, NULL);
+	}
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
+	expect_answer(WIRE_NO_MEMORY);
+	ck_assert(stored("k", 5000, 1));
+	/* Holes enough, but none that is long enough. */
+	for (unsigned i = 0; i < ARENA / 20000; i += 2) {
+		snprintf(key, sizeof(key), "%u", i);
+		store_delete(services.store, key, strlen(key), 0, pair.now);
+	}
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, VALUE_MAX, rkey, 1));
+	expect_answer(WIRE_NO_MEMORY);
+	ck_assert(stored("k", 5000, 1));
+	value_fill(value, 19990, 2);
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 19990, rkey, 1));
+	expect_answer(WIRE_OK);
+	ck_assert(stored("k", 19990, 2));
+	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* The memory goes while the server reads or writes it. */
+START_TEST(test_deregistered_meanwhile)
+{
+	struct fabric_region *region;
+	uint8_t body[64];
+
+	store_value("k", MIB, 1);
+	connect_conn();
+	region = reachable(pair.client.domain);
+	send_record(_i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, body,
+		    body_of(body, (uintptr_t)value, MIB, fabric_region_rkey(region, conn_endpoint(conn)), 1));
+	conn_flush(conn);
+	conn_pair_turn(&pair); /* leaves */
+	pair.client_stops = true;
+	PAIR_UNTIL(&pair, services_store_stats(&services).pins == 1);
+	for (unsigned i = 0; i < 10; i++)
+		conn_pair_turn(&pair);
+	fabric_deregister(region);
+	pair.client_stops = false;
+	PAIR_UNTIL(&pair, closed);
+	assert_nothing_held();
+	ck_assert(stored("k", MIB, 1));
+}
+END_TEST
+
+static void evil_join(struct evil *evil)
+{
+	struct wire_request request = {
+		.service = WIRE_KV, .version = WIRE_VERSION, .credits = 32, .message_size = 8192};
+	uint8_t data[WIRE_REQUEST_SIZE];
+
+	wire_request_encode(&request, data);
+	evil_connect(&pair, evil, data, sizeof(data));
+	ck_assert(evil->established);
+}
+
+/* Ask for a transfer, and not a turn more: what the server then wants is not served. */
+static void evil_ask(struct evil *evil, const struct fabric_region *region, unsigned op, size_t len, const char *key)
+{
+	struct {
+		struct wire_message message;
+		struct wire_record record;
+		struct wire_remote remote;
+		char key[16];
+	} m = {.record.op = (uint8_t)op};
+	struct fabric_wr wr = {.opcode = FABRIC_SEND, .sge_count = 1, .signaled = true};
+
+	m.record.length = (uint32_t)(sizeof(m.remote) + strlen(key));
+	m.message.length = (uint32_t)(sizeof(m.message) + sizeof(m.record) + m.record.length);
+	m.remote = (struct wire_remote){(uintptr_t)value, len, fabric_region_rkey(region, evil->endpoint), 0};
+	memcpy(m.key, key, strlen(key));
+	memcpy(evil->out, &m, m.message.length);
+	wr.sge[0] = (struct fabric_sge){evil->out, m.message.length, evil->region};
+	ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
+	evil_turn(evil);
+}
+
+/* A peer dies after any number of turns, of either side. */
+START_TEST(test_dies_in_each_state)
+{
+	struct store_stats before;
+
+	store_value("k", MIB, 1);
+	before = services_store_stats(&services);
+	for (unsigned turns = 0; turns < 24; turns++) {
+		struct evil *evil = evil_new(&pair);
+		struct fabric_region *region = reachable(evil->domain);
+
+		evil_join(evil);
+		evil_ask(evil, region, _i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, MIB, _i ? "k" : "new");
+		for (unsigned i = 0; i < turns; i++) {
+			conn_pair_turn(&pair);
+			if (turns % 2)
+				evil_turn(evil);
+		}
+		fabric_endpoint_destroy(evil->endpoint);
+		evil->endpoint = NULL;
+		PAIR_UNTIL(&pair, server_stats().connections == 0);
+		assert_nothing_held();
+		store_delete(services.store, "new", 3, 0, pair.now);
+		ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
+		ck_assert(stored("k", MIB, 1));
+		ck_assert_uint_eq(server_stats().violations, 0);
+		fabric_deregister(region);
+		evil_free(evil);
+	}
+}
+END_TEST
+
+/* The one with manners is served all the while, by small requests and by large ones. */
+static void serve_others(struct fabric_region *region, unsigned rounds)
+{
+	uint32_t rkey = fabric_region_rkey(region, conn_endpoint(conn));
+	uint8_t body[64];
+
+	for (unsigned i = 0; i < rounds; i++) {
+		value_fill(value, 20000, i);
+		send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, 20000, rkey, 3));
+		expect_answer(WIRE_OK);
+		ck_assert(stored("kkk", 20000, i));
+		send_record(WIRE_OP_GET_INTO, body, body_of(body, (uintptr_t)value + MIB, 20000, rkey, 3));
+		expect_answer(WIRE_OK);
+		ck_assert_uint_eq(answer.flags, WIRE_REPLY | WIRE_WRITTEN);
+		ck_assert(value_holds(value + MIB, 20000, i));
+		send_record(WIRE_OP_EXISTS, "kkk", 3);
+		expect_answer(WIRE_OK);
+	}
+}
+
+static struct evil *crowd[CROWD];
+static struct fabric_region *crowd_region[CROWD];
+
+static void crowd_add(unsigned i)
+{
+	char key[16];
+
+	crowd[i] = evil_new(&pair);
+	evil_join(crowd[i]);
+	crowd_region[i] = reachable(crowd[i]->domain);
+	for (unsigned k = 0; k < TRANSFERS + 2; k++) { /* more than it may */
+		snprintf(key, sizeof(key), "crowd%u-%u", i, k);
+		evil_ask(crowd[i], crowd_region[i], WIRE_OP_SET_FROM, 5000, key);
+	}
+}
+
+/* As many as the process may have descriptors for, both ends of each. */
+static unsigned crowd_come(void)
+{
+	struct rlimit limit;
+	unsigned before = count_descriptors(), each, size;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = limit.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	crowd_add(0);
+	PAIR_UNTIL(&pair, services_store_stats(&services).pins == TRANSFERS);
+	each = count_descriptors() - before;
+	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)CROWD);
+	if (size < CROWD)
+		printf("the crowd is of %u, not %u: RLIMIT_NOFILE is %llu\n", size, CROWD,
+		       (unsigned long long)limit.rlim_cur);
+	for (unsigned i = 1; i < size; i++)
+		crowd_add(i);
+	PAIR_UNTIL(&pair, services_store_stats(&services).pins == size * TRANSFERS);
+	return size;
+}
+
+static void crowd_go(unsigned size)
+{
+	for (unsigned i = 0; i < size; i++) {
+		fabric_deregister(crowd_region[i]);
+		evil_free(crowd[i]);
+	}
+}
+
+/* A thousand who ask and never serve the read: they hold what they asked for until they are gone or their time is
+ * over, and stand in nobody's way. */
+START_TEST(test_crowd)
+{
+	struct fabric_region *region;
+	struct store_stats before;
+	unsigned fds, size;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	serve_others(region, 2);
+	before = services_store_stats(&services);
+	fds = count_descriptors();
+	size = crowd_come();
+	serve_others(region, 10);
+	ck_assert_uint_eq(server_stats().connections, 1 + size);
+	if (_i) {
+		pair.now += 39 * TIME_S;
+		serve_others(region, 2);
+		ck_assert_uint_eq(server_stats().connections, 1 + size);
+		pair.now += 2 * TIME_S;
+		PAIR_UNTIL(&pair, server_stats().closed == size);
+	}
+	crowd_go(size);
+	PAIR_UNTIL(&pair, server_stats().connections == 1);
+	serve_others(region, 2);
+	ck_assert_uint_eq(services_store_stats(&services).pins, before.pins);
+	ck_assert_uint_eq(services_store_stats(&services).items, before.items);
+	ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
+	PAIR_UNTIL(&pair, count_descriptors() == fds); /* who was cut off is told so first */
+	fabric_deregister(region);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("service rendezvous");
+	TCase *tc = suite_case(suite, "peers", set_up, tear_down);
+
+	log_set_handler(log_keep);
+	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_loop_test(tc, test_bad_get, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_test(tc, test_refused);
+	tcase_add_loop_test(tc, test_deregistered_meanwhile, 0, 2);
+	tcase_add_loop_test(tc, test_dies_in_each_state, 0, 2);
+	tcase_add_loop_test(tc, test_crowd, 0, 2);
+	return suite_run(suite);
+}
