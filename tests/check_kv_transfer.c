@@ -3,12 +3,13 @@
 
 #include "conn_pair.h"
 #include "server.h"
+#include "suite.h"
 
 #define ARENA (4 * MIB)
 #define LENGTH 65536
 #define CREDITS WIRE_CREDITS_MIN
 
-static struct pair pair;
+static struct conn_pair pair;
 static struct services services;
 static struct evil *evil;
 static struct fabric_region *region;
@@ -53,8 +54,8 @@ static void set_up(void)
 
 	seen[0] = '\0';
 	log_threshold = LOG_LEVEL_DEBUG;
-	pair = (struct pair){.listener.take = take};
-	pair_open(&pair, false, &attr, &attr);
+	pair = (struct conn_pair){.listener.take = take};
+	conn_pair_open(&pair, false, &attr, &attr);
 	services_open(&services, &(struct services_options){.arena = ARENA, .domain = pair.server.domain});
 	join();
 }
@@ -82,7 +83,7 @@ static void tear_down(void)
 	fabric_deregister(region);
 	evil_free(evil);
 	services_close(&services);
-	pair_close(&pair);
+	conn_pair_close(&pair);
 }
 
 /* Without a turn of the peer: what the server wants of its memory is not served yet. */
@@ -264,27 +265,18 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("kv_transfer");
-	TCase *tc = tcase_create("life"), *contract = tcase_create("contract");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "life", set_up, tear_down);
 
 	log_set_handler(see);
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, test_set);
 	tcase_add_test(tc, test_get);
 	tcase_add_test(tc, test_answer_waits_for_room);
 	tcase_add_test(tc, test_peer_dies_while_its_answer_waits);
 	tcase_add_test(tc, test_peer_dies_while_read);
-	tcase_add_test(contract, test_what_may_follow);
-	tcase_add_loop_test_raise_signal(contract, test_what_may_not_follow, SIGABRT, 0,
+	tc = suite_case(suite, "contract", NULL, NULL);
+	tcase_add_test(tc, test_what_may_follow);
+	tcase_add_loop_test_raise_signal(tc, test_what_may_not_follow, SIGABRT, 0,
 					 KV_TRANSFER_STATES * KV_TRANSFER_STATES);
-	tcase_add_test_raise_signal(contract, test_state_without_its_list, SIGABRT);
-	suite_add_tcase(suite, tc);
-	suite_add_tcase(suite, contract);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	tcase_add_test_raise_signal(tc, test_state_without_its_list, SIGABRT);
+	return suite_run(suite);
 }
