@@ -129,8 +129,8 @@ int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const
 		verbs_endpoint_free(ep);
 		return rc;
 	}
-	ep->state = VERBS_OVER;
-	verbs_set_state(ep, state);
+	ep->state = state;
+	q->unsettled += verbs_unsettled(state);
 	*out = ep;
 	return 0;
 }
