@@ -111,7 +111,7 @@ static struct landing *landing_create(struct buffers *b, unsigned class)
 	struct landing *l = (void *)memory;
 
 	if (memory == MAP_FAILED) {
-		log_error("kv", "no %zu bytes of memory for a value: %m", size);
+		log_error("client", "no %zu bytes of registered memory: %m", size);
 		return NULL;
 	}
 	if (fabric_register(b->domain, memory + PAGE, size, RIGHTS, &l->region) != 0) {
@@ -130,8 +130,9 @@ struct landing *landing_take(struct buffers *b, size_t size)
 	unsigned class = class_of(size);
 	struct landing *l;
 
+	must(engine_entered(b->engine));
 	if (class >= CLASSES) {
-		log_error("kv", "a value of %zu bytes is beyond what a buffer holds", size);
+		log_error("client", "%zu bytes are beyond what a registered buffer holds", size);
 		return NULL;
 	}
 	if (list_empty(&b->free[class])) {
@@ -155,6 +156,7 @@ void landing_give(struct landing *l)
 		landing_unmap(l);
 		return;
 	}
+	must(engine_entered(b->engine));
 	list_del(&l->node);
 	if (b->kept + l->size > KEEP) {
 		fabric_deregister(l->region);
@@ -215,6 +217,7 @@ static int range_add(struct buffers *b, const struct range *range)
 {
 	size_t at = range_after(b, range->addr);
 
+	must(engine_entered(b->engine));
 	if (at < b->count && b->ranges[at].addr < range->addr + range->len)
 		return -EEXIST;
 	if (b->count == b->room) {
@@ -266,6 +269,7 @@ int buffers_unregister(struct buffers *b, const void *addr)
 {
 	struct range *range = range_find(b, addr, 1);
 
+	must(engine_entered(b->engine));
 	if (!range || range->addr != addr || !range->own)
 		return -ENOENT;
 	if (range->users)
@@ -327,6 +331,7 @@ int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned acces
 {
 	struct range *range = range_find(b, addr, len);
 
+	must(engine_entered(b->engine));
 	*out = (struct reach){.addr = addr};
 	if (range) {
 		range->users++;
@@ -340,6 +345,7 @@ void memory_unreach(struct buffers *b, struct reach *reach)
 {
 	struct range *range;
 
+	must(engine_entered(b->engine));
 	fabric_deregister(reach->temporary);
 	if (reach->region) {
 		range = range_find(b, reach->addr, 1);

@@ -1,16 +1,17 @@
 /*
  * client.h: the caller's half. An engine is one thread's queue and connections on one fabric, with
- * the waiting that a library without a loop needs; kv.c and ping.c are what callers see of it.
+ * the waiting that a library without a loop needs; the files kv_, gpu_ and ping are what callers see of it.
  *
  * Locking. An engine belongs to one caller's thread, and without a progress thread there is nothing to lock. With
  * one (rdmad_options.progress_thread, progress.c) the thread turns the engine while the caller is elsewhere:
  *  - A public function that touches the engine, its connections or buffers, or what their operations write, does so
  *    between engine_enter and engine_leave. Both may be nested, as in a callback, and are nothing without a thread. What is set
  *    before the handle is given out and never changes may be read outside.
- *  - The thread does nothing while a caller is inside, also while he sleeps in engine_wait.
- *  - The thread calls nobody's callback. Who finds the end of an operation asks engine_defers(); if so he keeps
+ *  - The thread does nothing while a caller is inside, also while that caller sleeps in a wait.
+ *  - The thread calls nobody's callback. A function that finds the end of an operation asks engine_defers(); if so it keeps
  *    the outcome and calls engine_defer(), and the caller's next turn tells it.
  *  - A callback that may wait (kv_scan's) is called outside, and by no turn.
+ * "Inside" below is what must(engine_entered(engine)) checks: between the two calls, or in the thread's own turn.
  */
 #ifndef RDMAD_CLIENT_H
 #define RDMAD_CLIENT_H
@@ -25,12 +26,14 @@ struct progress;
 struct engine_head {
 	struct progress *progress; /* NULL: no thread */
 	bool serving;              /* the thread turns the engine */
+	unsigned depth;            /* contracts: how often `owner` is inside */
+	_Atomic uintptr_t owner;   /* contracts: thread_self() of the thread that is inside, or 0 */
 };
 
 /* Outcomes that the thread left to the caller: of a handle, which knows what they are. */
 struct deferred {
-	struct list node; /* linked: deliver is to be called */
-	void (*deliver)(struct deferred *deferred);
+	struct list node;                           /* linked: deliver is to be called */
+	void (*deliver)(struct deferred *deferred); /* inside, in the caller's turn */
 };
 
 /* Options with defaults filled in. */
@@ -49,26 +52,61 @@ void progress_destroy(struct progress *progress); /* joins; not inside */
 void progress_enter(struct progress *progress);
 void progress_leave(struct progress *progress);
 
-/* Between these two the caller, who is inside, sleeps. */
+/* Between these two the caller, which is inside, sleeps. */
 void progress_unlock(struct progress *progress);
 void progress_lock(struct progress *progress);
 
+#ifdef RDMAD_CONTRACTS
+static inline void engine_own(struct engine_head *head)
+{
+	must(!head->owner || head->owner == thread_self()); /* one thread at a time */
+	head->owner = thread_self();
+	head->depth++;
+}
+
+static inline void engine_disown(struct engine_head *head)
+{
+	must(head->depth && head->owner == thread_self());
+	if (--head->depth == 0)
+		head->owner = 0;
+}
+#else
+static inline void engine_own(struct engine_head *head)
+{
+	(void)head;
+}
+
+static inline void engine_disown(struct engine_head *head)
+{
+	(void)head;
+}
+#endif
+
+/* Whether the calling thread is inside; for must(). */
+static inline bool engine_entered(const struct engine *engine)
+{
+	return ((const struct engine_head *)engine)->owner == thread_self();
+}
+
 static inline void engine_enter(struct engine *engine)
 {
-	struct progress *progress = ((struct engine_head *)engine)->progress;
+	struct engine_head *head = (struct engine_head *)engine;
 
-	if (unlikely(progress))
-		progress_enter(progress);
+	if (unlikely(head->progress))
+		progress_enter(head->progress);
+	engine_own(head);
 }
 
 static inline void engine_leave(struct engine *engine)
 {
-	struct progress *progress = ((struct engine_head *)engine)->progress;
+	struct engine_head *head = (struct engine_head *)engine;
 
-	if (unlikely(progress))
-		progress_leave(progress);
+	engine_disown(head);
+	if (unlikely(head->progress))
+		progress_leave(head->progress);
 }
 
+/* Inside. Whether this turn is the thread's, which calls nobody. */
 static inline bool engine_defers(const struct engine *engine)
 {
 	return ((const struct engine_head *)engine)->serving;
@@ -79,44 +117,70 @@ static inline bool engine_defers(const struct engine *engine)
  */
 void engine_options_from(const struct rdmad_options *options, struct engine_options *out);
 
-/* One turn without waiting: what was deferred is told, completions and events are handled. Returns how much there
+/* Inside. One turn without waiting: what was deferred is told, completions and events are handled. Returns how much there
  * was of them. -EDEADLK from inside a callback. */
 int engine_turn(struct engine *engine);
 
-/* The thread's turn: tells nobody. And how many turns the caller had. */
+/* The thread's turn, which is inside by it: tells nobody. And how many turns the caller had. */
 int engine_serve(struct engine *engine);
 uint64_t engine_turns(const struct engine *engine);
 
-/* Have deliver called by the caller's next turn, and his descriptor readable until then. */
+/* In the thread's turn: have deliver called by the caller's next turn, and the caller's descriptor readable until then. */
 void engine_defer(struct engine *engine, struct deferred *deferred);
 
-/* 0, or -EDEADLK from inside a callback: for what must not be begun there. */
+/* 0, or -EDEADLK from inside a callback: for what must not be begun there. In the caller's thread. */
 int engine_may_wait(const struct engine *engine);
 
-/* Turns until *done or `timeout` ns passed: 0, -ETIMEDOUT. Polls, then sleeps, as the engine's options
+/* Inside. Turns until *done or `timeout` ns passed: 0, -ETIMEDOUT. Polls, then sleeps, as the engine's options
  * say. -EDEADLK from inside a callback. */
 int engine_wait(struct engine *engine, const bool *done, uint64_t timeout);
 
-/* As above, until *counter is another than it was. */
-int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t timeout);
+/* As above, until *counter is another than it was, or time_now() is `until`. */
+int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until);
 
-/* Counts finished operations of all connections of the engine; who finishes one adds to it. */
+/* time_now() in so many nanoseconds; TIME_NEVER where that is never. */
+uint64_t time_after(uint64_t ns);
+
+/* A call that waits: what it asks for, and its end. Zero it, then set the first three. */
+struct blocking {
+	void *handle;
+	/* Ask: 0: it was taken, and blocking_done() comes, or came; -EAGAIN: not now, but perhaps when something was
+	 * completed. Anything else is the call's answer. */
+	int (*submit)(struct blocking *b);
+	/* Send, and turn until something of the handle's was completed: 0, -ETIMEDOUT; or why no answer can come. */
+	int (*await)(void *handle, uint64_t until);
+	bool taken, waited, done;
+	int status; /* when done */
+};
+
+static inline void blocking_done(struct blocking *b, int status)
+{
+	b->done = true;
+	b->status = status;
+}
+
+/* Inside. The loop of every call that waits: submits, waits, and answers b->status, or why there is none: -ETIMEDOUT; -EDEADLK
+ * from inside a callback; what submit and await returned. Where b->taken and not b->done, the answer may still come. */
+int engine_block(struct engine *engine, struct blocking *b, uint64_t timeout);
+
+/* Counts finished operations of all connections of the engine; a function that finishes one adds to it. */
 uint64_t *engine_completed(struct engine *engine);
 
-/* Sleep until something comes, at the latest until `until`, without polling before. Turns once first. */
+/* Inside. Sleep until something comes, at the latest until `until`, without polling before. Turns once first. */
 void engine_doze(struct engine *engine, uint64_t until);
 
 int engine_fd(const struct engine *engine);
-/* 0: the descriptor tells when there is work; 1: there was some, now handled or to be handled. */
+/* Inside. 0: the descriptor tells when there is work; 1: there was some, now handled or to be handled. */
 int engine_arm(struct engine *engine);
 
+/* Outside, and not from a callback. */
 void engine_release(struct engine *engine);
 
 /* Memory that the server may reach, of this engine. */
 struct buffers *engine_buffers(struct engine *engine);
 
 /*
- * buffers.c
+ * buffers.c. Inside, but for buffers_create, buffers_destroy and value_.
  */
 struct buffers *buffers_create(struct engine *engine, struct fabric_domain *domain);
 void buffers_destroy(struct buffers *buffers); /* what is lent stays readable, and is released later */
@@ -143,6 +207,10 @@ struct reach {
 	const struct fabric_region *region; /* found */
 	struct fabric_region *temporary;    /* or made */
 };
+static inline const struct fabric_region *reach_region(const struct reach *reach)
+{
+	return reach->region ? reach->region : reach->temporary;
+}
 int memory_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access, struct reach *out);
 void memory_unreach(struct buffers *buffers, struct reach *reach);
 
@@ -151,8 +219,8 @@ void memory_unreach(struct buffers *buffers, struct reach *reach);
  */
 
 /* Connect `server` for a service: chooses the transport, falls back where the address allows it, waits until
- * established. `share`: an engine to join, or NULL for a new one; *engine is held for the caller, who is inside, and leaves
- * when his handle is complete. On failure ops->closed was not called, the reason is logged. */
+ * established. `share`: an engine to join, or NULL for a new one; *engine is held for the caller, which is inside, and leaves
+ * when its handle is complete. On failure ops->closed was not called, the reason is logged. */
 int client_connect(const char *server, const struct engine_options *options, struct engine *share,
 		   const struct wire_request *request, const struct conn_ops *ops, void *context,
 		   struct engine **engine, struct conn **conn);
@@ -164,7 +232,7 @@ void client_disconnect(struct engine *engine, struct conn *conn, const bool *clo
  * engine.c, for connect.c
  */
 int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out);
-/* One holder more, with a thread if he asks for one. */
+/* One holder more, with a thread if its options ask for one. */
 int engine_join(struct engine *engine, const struct engine_options *options);
 struct conn_group *engine_group(const struct engine *engine);
 bool engine_has(const struct engine *engine, const struct fabric_transport *transport);

@@ -179,7 +179,10 @@ int engine_join(struct engine *engine, const struct engine_options *options)
 
 void engine_release(struct engine *engine)
 {
-	if (!engine || --engine->holders)
+	if (!engine)
+		return;
+	must(!engine->running && !engine_entered(engine));
+	if (--engine->holders)
 		return;
 	progress_destroy(engine->head.progress);
 	if (engine->told >= 0)
@@ -221,6 +224,7 @@ void engine_defer(struct engine *engine, struct deferred *deferred)
 {
 	uint64_t one = 1;
 
+	must(engine_entered(engine) && engine_defers(engine));
 	if (list_linked(&deferred->node))
 		return;
 	/* A count of one cannot overflow. */
@@ -250,6 +254,8 @@ static int turn(struct engine *engine, uint64_t now)
 {
 	int work = 0;
 
+	must(engine_entered(engine) && !engine_defers(engine));
+	must(!engine->running);
 	engine->turns++;
 	engine->running = true;
 	if (unlikely(!list_empty(&engine->deferred)))
@@ -268,9 +274,12 @@ int engine_serve(struct engine *engine)
 {
 	int work;
 
+	must(!engine->running);
+	engine_own(&engine->head);
 	engine->head.serving = true;
 	work = conn_group_progress(engine->group, time_now());
 	engine->head.serving = false;
+	engine_disown(&engine->head);
 	return work;
 }
 
@@ -291,11 +300,12 @@ int engine_turn(struct engine *engine)
 
 int engine_arm(struct engine *engine)
 {
+	must(engine_entered(engine));
 	fabric_arm(conn_group_queue(engine->group));
 	return engine_turn(engine) != 0;
 }
 
-/* The lock is not held while its caller sleeps; the thread leaves the engine to him all the same. */
+/* The lock is not held while its caller sleeps; the thread leaves the engine alone all the same. */
 static void sleep_on(struct engine *engine, const struct timespec *timeout)
 {
 	struct pollfd pfd = {.fd = engine->epoll, .events = POLLIN};
@@ -335,13 +345,13 @@ void engine_doze(struct engine *engine, uint64_t until)
 
 /* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */
 static int wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t), const void *what, uint64_t value,
-		      uint64_t timeout)
+		      uint64_t until)
 {
 	uint64_t now = time_now(), poll = engine->options.poll;
 	unsigned idle = 0;
-	uint64_t until = timeout >= TIME_NEVER - now ? TIME_NEVER : now + timeout;
 	uint64_t busy_until = poll == TIME_NEVER ? TIME_NEVER : now + poll;
 
+	must(engine_entered(engine));
 	if (engine_may_wait(engine) != 0)
 		return -EDEADLK;
 	while (true) {
@@ -384,12 +394,42 @@ static bool differs(const void *what, uint64_t value)
 	return *(const uint64_t *)what != value;
 }
 
-int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
+uint64_t time_after(uint64_t ns)
 {
-	return wait_until(engine, is_true, done, 0, timeout);
+	uint64_t now = time_now();
+
+	return ns >= TIME_NEVER - now ? TIME_NEVER : now + ns;
 }
 
-int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t timeout)
+int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
 {
-	return wait_until(engine, differs, counter, *counter, timeout);
+	return wait_until(engine, is_true, done, 0, time_after(timeout));
+}
+
+int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until)
+{
+	return wait_until(engine, differs, counter, *counter, until);
+}
+
+/* Other requests may be completed all the time: the clock is looked at here, too. */
+static int await(struct blocking *b, uint64_t until)
+{
+	if (b->waited && time_now() >= until)
+		return -ETIMEDOUT;
+	b->waited = true;
+	return b->await(b->handle, until);
+}
+
+int engine_block(struct engine *engine, struct blocking *b, uint64_t timeout)
+{
+	uint64_t until = time_after(timeout);
+	int rc = engine_may_wait(engine);
+
+	must(engine_entered(engine));
+	while (rc == 0 && (rc = b->submit(b)) == -EAGAIN)
+		rc = await(b, until);
+	b->taken = rc == 0;
+	while (rc == 0 && !b->done)
+		rc = await(b, until);
+	return rc == 0 ? b->status : rc;
 }

@@ -243,7 +243,6 @@ int gpu_ended(const struct rdmad_gpu *gpu)
  */
 int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
 {
-	uint64_t now;
 	int rc = engine_may_wait(gpu->engine);
 
 	if (rc != 0 || *counter != before)
@@ -255,8 +254,7 @@ int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, u
 	if (gpu->queues)
 		return gpu_queues_wait(gpu, counter, before, until);
 	conn_flush(gpu->conn);
-	now = time_now();
-	return engine_wait_change(gpu->engine, counter, until > now ? until - now : 0);
+	return engine_wait_change(gpu->engine, counter, until);
 }
 
 /* A request without a job, and its answer: 0, what the server says, or why the session ended. */

@@ -106,11 +106,6 @@ static inline uint32_t gpu_undone(const struct rdmad_gpu *gpu)
 	return gpu->outstanding - gpu->ready;
 }
 
-static inline const struct fabric_region *job_region(const struct reach *reach)
-{
-	return reach->region ? reach->region : reach->temporary;
-}
-
 /*
  * gpu_rpc.c
  */

@@ -293,39 +293,35 @@ int rdmad_gpu_arm(struct rdmad_gpu *gpu)
 /*
  * Blocking: submit, send, wait.
  */
-struct blocking {
-	bool done;
-	int status;
+struct running {
+	struct blocking b;
+	const struct rdmad_gpu_job *job;
 };
 
-static void blocking_done(void *arg, const struct rdmad_gpu_result *result)
+static void run_done(void *arg, const struct rdmad_gpu_result *result)
 {
-	struct blocking *b = arg;
-
-	b->done = true;
-	b->status = result->status;
+	blocking_done(arg, result->status);
 }
 
-static int submit_waiting(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, struct blocking *b, uint64_t until)
+static int run_submit(struct blocking *b)
 {
-	int rc = engine_may_wait(gpu->engine);
+	return take_job(b->handle, container_of(b, struct running, b)->job, run_done, b);
+}
 
-	while (rc == 0 && (rc = take_job(gpu, job, blocking_done, b)) == -EAGAIN && gpu_undone(gpu))
-		rc = gpu_await(gpu, &gpu->completed, gpu->completed, until);
-	return rc;
+/* Where nothing is under way there is nothing to wait for: the results that are here are to be dequeued. */
+static int run_await(void *handle, uint64_t until)
+{
+	struct rdmad_gpu *gpu = handle;
+
+	return gpu_undone(gpu) ? gpu_await(gpu, &gpu->completed, gpu->completed, until) : -EAGAIN;
 }
 
 static int run_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 {
-	uint64_t until = until_of(gpu->options.timeout / TIME_US);
-	struct blocking b = {0};
-	int rc = submit_waiting(gpu, job, &b, until);
+	struct running run = {.b = {.handle = gpu, .submit = run_submit, .await = run_await}, .job = job};
+	int rc = engine_block(gpu->engine, &run.b, gpu->options.timeout);
 
-	while (rc == 0 && !b.done)
-		rc = gpu_await(gpu, &gpu->completed, gpu->completed, until);
-	if (rc == 0)
-		return b.status;
-	if (rc != -ETIMEDOUT)
+	if (rc != -ETIMEDOUT || run.b.done)
 		return rc;
 	/* The caller gets its memory back, which the server may still have to do with: there is no other way. */
 	client_disconnect(gpu->engine, gpu->conn, &gpu->closed);

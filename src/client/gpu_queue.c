@@ -125,7 +125,7 @@ static void add_cell(struct gpu_queues *q, struct flight *f, uint32_t queue, str
 		.opcode = FABRIC_WRITE,
 		.sge_count = 2,
 		.sge = {{descriptor, sizeof(*descriptor), landing_region(q->landing)},
-			{(void *)job->asked.input, job->input_size, job_region(&job->input)}},
+			{(void *)job->asked.input, job->input_size, reach_region(&job->input)}},
 		.remote_addr = q->jobs_addr + wire_ring_cell(&q->shape, queue, index),
 		.rkey = q->client_rkey,
 	};
@@ -216,7 +216,7 @@ static void add_look(struct gpu_queues *q, struct conn_part *parts, uint32_t que
 		.opcode = FABRIC_READ,
 		.sge_count = 2,
 		.sge = {{&q->result[cell], sizeof(q->result[cell]), landing_region(q->landing)},
-			{job->asked.output, job->output_size, job_region(&job->output)}},
+			{job->asked.output, job->output_size, reach_region(&job->output)}},
 		.remote_addr = q->results_addr + wire_ring_cell(&q->shape, queue, index),
 		.rkey = q->worker_rkey,
 	};
@@ -412,7 +412,7 @@ int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t bef
 		if (now >= until)
 			return -ETIMEDOUT;
 		gpu_queues_pump(gpu);
-		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until - now) : engine_turn(gpu->engine);
+		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until) : engine_turn(gpu->engine);
 		if (rc < 0 && rc != -ETIMEDOUT)
 			return rc;
 		if (*counter != before)

@@ -10,7 +10,7 @@ static struct wire_remote remote_of(const struct rdmad_gpu *gpu, const void *add
 	return (struct wire_remote){
 		.addr = (uintptr_t)addr,
 		.length = size,
-		.rkey = fabric_region_rkey(job_region(reach), conn_endpoint(gpu->conn)),
+		.rkey = fabric_region_rkey(reach_region(reach), conn_endpoint(gpu->conn)),
 	};
 }
 

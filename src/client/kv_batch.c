@@ -14,8 +14,9 @@ struct batch {
 	const struct kv_put_options *options; /* of kv_mset; NULL: plain */
 	kv_mget_callback each;                /* of kv_mget */
 	void *arg;
-	size_t waiting;
+	size_t next, count, waiting;
 	int error; /* the first */
+	struct blocking b;
 	struct handle {
 		struct batch *batch;
 	} * handles; /* one for each item: what its callback is given */
@@ -61,112 +62,111 @@ static int item_submit(struct batch *b, size_t i)
 	return kv_submit_set(b->kv, item->key, item->key_len, item->value, item->value_len, plain_done, handle);
 }
 
-/* Until something completed. */
-static int batch_wait(const struct batch *b)
+/* As many as the handle takes, then until all are answered. */
+static int batch_submit(struct blocking *b)
 {
-	struct kv *kv = b->kv;
-
-	if (kv->conn)
-		conn_flush(kv->conn);
-	return engine_wait_change(kv->engine, kv->completed, kv->options.timeout);
-}
-
-static int batch_run(struct batch *b, size_t count)
-{
+	struct batch *batch = container_of(b, struct batch, b);
 	int rc;
 
-	for (size_t i = 0; i < count; i++) {
-		b->waiting++;
-		while ((rc = item_submit(b, i)) == -EAGAIN) {
-			rc = batch_wait(b);
-			if (rc != 0) {
-				b->waiting--;
-				return rc;
-			}
+	for (; batch->next < batch->count; batch->next++) {
+		batch->waiting++;
+		rc = item_submit(batch, batch->next);
+		if (rc == -EAGAIN) {
+			batch->waiting--;
+			return rc;
 		}
 		if (rc != 0)
-			item_done(&b->handles[i], rc, NULL, 0);
+			item_done(&batch->handles[batch->next], rc, NULL, 0);
 	}
-	while (b->waiting) {
-		rc = batch_wait(b);
-		if (rc != 0)
-			return rc;
-	}
+	if (batch->waiting)
+		return -EAGAIN;
+	blocking_done(b, 0);
 	return 0;
 }
 
-static bool is_of(const struct batch *b, const struct request *r, size_t count)
+/* However many there are: only a time without any answer is too long. */
+static int batch_await(void *handle, uint64_t until)
 {
-	const struct handle *handle = r->more ? r->result_arg : r->arg;
+	const struct kv *kv = handle;
 
-	return r->done && handle >= b->handles && handle < b->handles + count;
+	(void)until;
+	return kv_await(handle, time_after(kv->options.timeout));
+}
+
+static bool is_of(const struct batch *b, const struct request *r)
+{
+	const struct handle *handle = r->result ? r->result_arg : r->arg;
+
+	return r->done && handle >= b->handles && handle < b->handles + b->count;
 }
 
 /* Answers that come after this are nobody's, and the batch is gone then. */
-static void batch_abandon(struct batch *b, size_t count, int error)
+static void batch_abandon(struct batch *b, int error)
 {
-	for (uint32_t i = 0; i < SLOTS; i++)
-		if (is_of(b, &b->kv->slot[i], count))
+	for (uint32_t i = 0; i < KV_SLOTS; i++)
+		if (is_of(b, &b->kv->slot[i]))
 			request_orphan(b->kv, &b->kv->slot[i]);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < b->count; i++) {
 		if (b->items[i].status == PENDING) {
 			b->waiting++; /* also those that were not submitted */
 			item_done(&b->handles[i], error, NULL, 0);
 		}
 	}
 	b->error = error;
-	log_error("kv", "no answer to all of %zu requests after %llu ms", count,
+	log_error("kv", "no answer to all of %zu requests after %llu ms", b->count,
 		  (unsigned long long)(b->kv->options.timeout / TIME_MS));
 }
 
-static int batch_inside(struct batch *b, size_t count)
+static int batch_inside(struct batch *b)
 {
-	int rc = engine_may_wait(b->kv->engine);
+	struct kv *kv = b->kv;
+	int rc = engine_may_wait(kv->engine);
 
 	if (rc != 0)
 		return rc;
-	b->handles = calloc(count + 1, sizeof(b->handles[0]));
+	b->handles = calloc(b->count + 1, sizeof(b->handles[0]));
 	if (!b->handles)
 		return -ENOMEM;
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < b->count; i++) {
 		b->handles[i].batch = b;
 		b->items[i].status = PENDING;
 	}
-	rc = batch_run(b, count);
+	b->b = (struct blocking){.handle = kv, .submit = batch_submit, .await = batch_await};
+	rc = engine_block(kv->engine, &b->b, TIME_NEVER);
 	if (rc != 0)
-		batch_abandon(b, count, rc);
+		batch_abandon(b, rc);
 	free(b->handles);
-	return blocking_explained(b->error, b->each ? "mget" : "mset", 0, 0);
+	return kv_explain(b->error, b->each ? "mget" : "mset", 0, 0);
 }
 
-static int batch(struct batch *b, size_t count)
+static int batch(struct batch *b)
 {
 	int rc;
 
 	engine_enter(b->kv->engine);
-	rc = batch_inside(b, count);
+	rc = batch_inside(b);
 	engine_leave(b->kv->engine);
 	return rc;
 }
 
 int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options)
 {
-	struct batch b = {.kv = kv_handle, .items = items, .options = options};
+	struct batch b = {.kv = kv_handle, .items = items, .count = count, .options = options};
 
 	if (!kv_handle || (!items && count)) {
 		log_error("kv", "kv_mset needs a handle and items");
 		return -EINVAL;
 	}
-	return batch(&b, count);
+	return batch(&b);
 }
 
 int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg)
 {
-	struct batch b = {.kv = kv_handle, .items = items, .each = each, .arg = arg};
+	struct batch b = {.kv = kv_handle, .items = items, .count = count, .each = each, .arg = arg};
 
 	if (!kv_handle || !each || (!items && count)) {
 		log_error("kv", "kv_mget needs a handle, items and a callback");
 		return -EINVAL;
 	}
-	return batch(&b, count);
+	return batch(&b);
 }

@@ -74,7 +74,7 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 	ping->conn = NULL;
 	ping->closed = true;
 	ping->error = error ? error : -ENOTCONN;
-	ping->answered++; /* who waits looks again; nothing is received any more */
+	ping->answered++; /* a caller that waits looks again; nothing is received any more */
 }
 
 static const struct conn_ops ping_ops = {
@@ -163,15 +163,33 @@ int rdmad_ping_send(struct rdmad_ping *ping)
 	return rc;
 }
 
+/* Not now: the oldest ping has no pong yet. */
+static int pong_here(struct blocking *b)
+{
+	const struct rdmad_ping *ping = b->handle;
+
+	if (ping->answered == ping->received && ping->conn)
+		return -EAGAIN;
+	blocking_done(b, 0);
+	return 0;
+}
+
+static int pong_await(void *handle, uint64_t until)
+{
+	struct rdmad_ping *ping = handle;
+
+	return engine_wait_change(ping->engine, &ping->answered, until);
+}
+
 static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 {
+	struct blocking b = {.handle = ping, .submit = pong_here, .await = pong_await};
 	struct pong *pong;
-	int rc = 0;
+	int rc;
 
 	if (ping->received == ping->sent)
 		return -EINVAL;
-	if (ping->answered == ping->received && ping->conn)
-		rc = engine_wait_change(ping->engine, &ping->answered, ping->engine_options.timeout);
+	rc = engine_block(ping->engine, &b, ping->engine_options.timeout);
 	if (rc == -ETIMEDOUT)
 		log_error("ping", "no pong after %llu ms",
 			  (unsigned long long)(ping->engine_options.timeout / TIME_MS));

@@ -1,8 +1,9 @@
 /*
  * progress.c: the thread that turns an engine while its caller does something else. It sleeps on the engine's
- * descriptors. To whoever turns the engine himself the thread leaves it, as handing over would cost him a sleep and a
- * wake-up: it only looks now and then whether he still does, and begins again when he did not for a while. Calls that
- * do not turn it, but may leave it something to do, bring the thread a moment later, so that many travel together.
+ * descriptors. While a caller turns the engine itself the thread leaves it alone, as handing over would cost that caller a
+ * sleep and a wake-up: it only looks now and then whether the caller still does, and begins again when it did not for a
+ * while. Calls that do not turn the engine, but may leave it something to do, bring the thread a moment later, so that many
+ * travel together.
  */
 #include "client/client.h"
 
@@ -20,13 +21,13 @@ struct progress {
 	struct engine *engine;
 	pthread_t thread;
 	int wake;                 /* an eventfd */
-	_Atomic unsigned waiting; /* callers who found the lock taken: the thread does not take it before them */
+	_Atomic unsigned waiting; /* callers that found the lock taken: the thread does not take it before them */
 	_Atomic bool stop;
 	unsigned depth; /* calls inside calls; the caller's own */
 
 	pthread_mutex_t lock; /* of the engine and of what follows */
 	bool inside;          /* a caller, perhaps asleep */
-	bool asleep;          /* the thread, until somebody enters or leaves */
+	bool asleep;          /* the thread, until a caller enters or leaves */
 	char said[512];       /* errors of the thread, for the next caller */
 
 	uint64_t seen; /* of the caller's turns; from here on the thread's own */
@@ -59,6 +60,7 @@ void progress_enter(struct progress *p)
 		pthread_mutex_lock(&p->lock);
 		atomic_fetch_sub(&p->waiting, 1);
 	}
+	must(!p->inside);
 	p->inside = true;
 	rouse_asleep(p);
 	if (unlikely(p->said[0])) {
@@ -69,6 +71,7 @@ void progress_enter(struct progress *p)
 
 void progress_leave(struct progress *p)
 {
+	must(p->depth && p->inside);
 	if (--p->depth)
 		return;
 	p->inside = false;
@@ -78,12 +81,14 @@ void progress_leave(struct progress *p)
 
 void progress_unlock(struct progress *p)
 {
+	must(p->depth && p->inside);
 	pthread_mutex_unlock(&p->lock);
 }
 
 void progress_lock(struct progress *p)
 {
 	pthread_mutex_lock(&p->lock);
+	must(p->depth && p->inside);
 }
 
 /* What was logged here is lost to rdmad_error() of the caller, unless it is said there again. */
@@ -98,8 +103,10 @@ static void keep_errors(struct progress *p)
 /* Turn; true: there is nothing more, and the descriptors tell when there is. */
 static bool serve(struct progress *p)
 {
-	int work = engine_serve(p->engine);
+	int work;
 
+	must(!p->inside);
+	work = engine_serve(p->engine);
 	if (!work) {
 		fabric_arm(conn_group_queue(engine_group(p->engine)));
 		work = engine_serve(p->engine);
@@ -124,7 +131,7 @@ static int look(struct progress *p, nfds_t *count)
 	bool same = turns == p->seen;
 
 	p->seen = turns;
-	p->asleep = p->inside; /* asleep, too: he leaves when he is awake */
+	p->asleep = p->inside; /* asleep, too: the caller leaves when it is awake */
 	if (p->inside)
 		return -1;
 	if (!same)
@@ -218,6 +225,7 @@ void progress_destroy(struct progress *p)
 {
 	if (!p)
 		return;
+	must(p->depth == 0);
 	atomic_store(&p->stop, true);
 	rouse(p);
 	pthread_join(p->thread, NULL);

@@ -1,5 +1,5 @@
 /*
- * kv.h: the key/value store of rdmad. See rdmad_kv(3) and rdmad_kv_more(3).
+ * kv.h: the key/value store of rdmad. See rdmad_kv(3) and rdmad_kv_version(3).
  *
  * Keys are 1 to 4095 bytes. Key plus value below 4096 bytes travel in one message each way. Larger values never pass
  * through a message: the server reads them from and writes them to the caller's memory.

@@ -1,0 +1,435 @@
+/*
+ * kv_operations.c: the operations of the service, a row each; how a request gets into the message that leaves next, and what
+ * becomes of its answer. Behind them the calls that submit. In these the operation is a constant, so that of the table
+ * only that operation's way is left.
+ */
+#include "client/kv.h"
+
+_Static_assert((int)KV_ALWAYS == WIRE_ALWAYS && (int)KV_IF_ABSENT == WIRE_IF_ABSENT &&
+		       (int)KV_IF_PRESENT == WIRE_IF_PRESENT && (int)KV_IF_VERSION == WIRE_IF_VERSION,
+	       "a condition has one number here and on the wire");
+
+#define KV_INLINE static inline __attribute__((always_inline)) /* the way of a small request */
+
+/*
+ * Requests
+ */
+
+static uint32_t argument_of(const struct ask *ask)
+{
+	return ask->op == WIRE_OP_SET || ask->op == WIRE_OP_PUT ? (uint32_t)ask->key_len : ask->limit;
+}
+
+/* Head, key and value go into the message. */
+KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	uint32_t length = (uint32_t)(ask->head_len + ask->key_len + ask->value_len);
+	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
+	struct request *r;
+	char *at;
+
+	if (unlikely(!record))
+		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+	r = request_take(kv, ask);
+	record->id = r->id;
+	record->op = (uint8_t)ask->op;
+	record->flags = ask->op == WIRE_OP_GET && ask->result ? WIRE_VERSIONED : 0;
+	record->arg = argument_of(ask);
+	at = (char *)(record + 1);
+	if (ask->head_len)
+		memcpy(at, ask->head, ask->head_len);
+	if (ask->key_len)
+		memcpy(at + ask->head_len, ask->key, ask->key_len);
+	if (ask->value_len)
+		memcpy(at + ask->head_len + ask->key_len, ask->value, ask->value_len);
+	conn_commit(kv->conn, record, length);
+	*taken = r;
+	return 0;
+}
+
+/*
+ * Answers, all of WIRE_OK and as long as the row says at least
+ */
+
+static int decode_get(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	size_t length = record->length, at = record->flags & WIRE_WRITTEN ? sizeof(uint64_t) : 0;
+
+	if (unlikely(r->result)) { /* the version: before a value, behind the length of one that was written */
+		if (length < at + sizeof(r->meta.version))
+			return -EPROTO;
+		memcpy(&r->meta.version, body + at, sizeof(r->meta.version));
+		length -= sizeof(r->meta.version);
+	}
+	if (unlikely(at))
+		return request_get_landed(kv, r, body, length);
+	if (unlikely(r->result))
+		body += sizeof(r->meta.version);
+	if (likely(!r->into)) {
+		kv_size_correct(kv, r, length);
+		request_finish(kv, r, 0, body, length);
+	} else if (length > r->into_size) {
+		request_finish(kv, r, -EMSGSIZE, NULL, length);
+	} else {
+		memcpy(r->into, body, length);
+		request_finish(kv, r, 0, r->into, length);
+	}
+	return 0;
+}
+
+static int decode_nothing(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	(void)body;
+	if (unlikely(record->flags & WIRE_WRITTEN))
+		return -EPROTO; /* no memory was lent for that */
+	request_finish(kv, r, 0, NULL, 0);
+	return 0;
+}
+
+static int decode_version(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	memcpy(&r->meta.version, body, sizeof(r->meta.version));
+	return decode_nothing(kv, r, record, body);
+}
+
+static int decode_meta(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	struct wire_meta meta;
+
+	memcpy(&meta, body, sizeof(meta));
+	r->meta = (struct kv_meta){meta.length, meta.version, meta.ttl};
+	return decode_nothing(kv, r, record, body);
+}
+
+static int decode_sum(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	memcpy(&r->number, body, sizeof(r->number));
+	return decode_version(kv, r, record, body + sizeof(r->number));
+}
+
+/* The call that waits for it reads the body. */
+static int decode_body(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	request_finish(kv, r, 0, body, record->length);
+	return 0;
+}
+
+#define NUMBER sizeof(uint64_t)
+
+/* Where the length of a value comes from, which says whether it goes with the message: there is no value, it is the
+ * caller's, the key had one of that length last, or it never does. */
+enum size { SIZE_NONE, SIZE_SENT, SIZE_TOLD, SIZE_INTO };
+
+static const struct {
+	enum size size;
+	uint32_t head;   /* bytes of the body before the key */
+	uint32_t answer; /* bytes that an answer of WIRE_OK has at least */
+	int (*large)(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+	int (*decode)(struct kv *kv, struct request *r, const struct wire_record *record, const char *body);
+} operations[] = {
+	[WIRE_OP_GET] = {SIZE_TOLD, 0, 0, request_get_large, decode_get},
+	[WIRE_OP_GET_INTO] = {SIZE_INTO, 0, 0, request_get_into, decode_get},
+	[WIRE_OP_SET] = {SIZE_SENT, 0, 0, request_set_large, decode_nothing},
+	[WIRE_OP_SET_FROM] = {SIZE_SENT, 0, 0, request_set_large, decode_nothing},
+	[WIRE_OP_DELETE] = {SIZE_NONE, 0, 0, NULL, decode_nothing},
+	[WIRE_OP_EXISTS] = {SIZE_NONE, 0, 0, NULL, decode_nothing},
+	[WIRE_OP_PUT] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_set_large, decode_version},
+	[WIRE_OP_PUT_FROM] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_set_large, decode_version},
+	[WIRE_OP_STAT] = {SIZE_NONE, 0, sizeof(struct wire_meta), NULL, decode_meta},
+	[WIRE_OP_EXPIRE] = {SIZE_NONE, NUMBER, 0, NULL, decode_nothing},
+	[WIRE_OP_DELETE_IF] = {SIZE_NONE, NUMBER, 0, NULL, decode_nothing},
+	[WIRE_OP_INCR] = {SIZE_NONE, NUMBER, 2 * NUMBER, NULL, decode_sum},
+	[WIRE_OP_SCAN] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_body},
+	[WIRE_OP_FLUSH] = {SIZE_NONE, NUMBER, 2 * NUMBER, NULL, decode_body},
+	[WIRE_OP_INFO] = {SIZE_NONE, 0, sizeof(struct wire_info), NULL, decode_body},
+};
+
+int kv_answered(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct kv *kv = conn_context(conn);
+	struct request *r = &kv->slot[record->id % KV_SLOTS];
+
+	if (unlikely(r->id != record->id || !r->done || !(record->flags & WIRE_REPLY) || r->op != record->op))
+		return -EPROTO;
+	if (likely(record->status == WIRE_OK)) {
+		if (unlikely(record->length < operations[r->op].answer))
+			return -EPROTO;
+		return operations[r->op].decode(kv, r, record, body);
+	}
+	if (record->status == WIRE_TOO_LARGE && operations[r->op].decode == decode_get)
+		return request_get_again(kv, r, record, body);
+	request_finish(kv, r, wire_status_errno(record->status), NULL, 0);
+	return 0;
+}
+
+/*
+ * Submitting
+ */
+
+/* What of a request can be refused before it is built. */
+KV_INLINE int check_key(const struct kv *kv, size_t key_len, size_t value_len)
+{
+	if (unlikely(!kv || key_len < 1)) {
+		log_error("kv", "a request needs a handle and a key of at least one byte");
+		return -EINVAL;
+	}
+	if (unlikely(key_len > WIRE_KEY_MAX)) {
+		log_error("kv", "the key has %zu bytes; a key has at most %u", key_len, WIRE_KEY_MAX);
+		return -ENAMETOOLONG;
+	}
+	if (unlikely(value_len > kv->value_max)) {
+		log_error("kv",
+			  "the value has %zu bytes; by this transport the server takes at most %llu, see "
+			  "kv.value_max in its rdmad.conf, and its log",
+			  value_len, (unsigned long long)kv->value_max);
+		return -EMSGSIZE;
+	}
+	if (unlikely(!kv->conn))
+		return -ENOTCONN;
+	return likely(kv->free != KV_SLOTS) ? 0 : -EAGAIN;
+}
+
+/* A request without a key goes by the rules of one with any. */
+KV_INLINE int ask_check(const struct kv *kv, const struct ask *ask)
+{
+	if (unlikely(!ask->value && ask->value_len)) {
+		log_error("kv", "the value is NULL but has a length");
+		return -EINVAL;
+	}
+	return ask->key ? check_key(kv, ask->key_len, ask->value_len) : check_key(kv, 1, 0);
+}
+
+/* The length of a value that the server is to move; 0: it goes with the message, or there is none. */
+KV_INLINE uint64_t large_size(const struct kv *kv, const struct ask *ask)
+{
+	uint64_t size = 0;
+
+	switch (operations[ask->op].size) {
+	case SIZE_NONE:
+		break;
+	case SIZE_SENT:
+		size = unlikely(ask->key_len + ask->value_len > kv->eager_max) ? ask->value_len : 0;
+		break;
+	case SIZE_TOLD:
+		size = kv_size_recall(kv, ask->key, ask->key_len);
+		size = unlikely(size > kv->eager_max && size > WIRE_INLINE_MAX) ? size : 0;
+		break;
+	case SIZE_INTO:
+		size = ask->into_size;
+		break;
+	}
+	return size;
+}
+
+/* Member by member: so the other, of which nobody has the address, stays in registers. */
+KV_INLINE struct ask ask_copy(const struct ask *ask)
+{
+	return (struct ask){
+		.op = ask->op,
+		.limit = ask->limit,
+		.head = ask->head,
+		.head_len = ask->head_len,
+		.key = ask->key,
+		.key_len = ask->key_len,
+		.value = ask->value,
+		.value_len = ask->value_len,
+		.into = ask->into,
+		.into_size = ask->into_size,
+		.done = ask->done,
+		.result = ask->result,
+		.arg = ask->arg,
+	};
+}
+
+KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	int rc = ask_check(kv, ask);
+	uint64_t size;
+
+	must(!kv || engine_entered(kv->engine));
+	must(ask->head_len == operations[ask->op].head);
+	if (unlikely(rc != 0))
+		return rc;
+	size = large_size(kv, ask);
+	if (unlikely(size)) {
+		struct ask large = ask_copy(ask);
+
+		return operations[ask->op].large(kv, &large, size, taken);
+	}
+	return encode_small(kv, ask, taken);
+}
+
+int request_submit(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	return ask_submit(kv, ask, taken);
+}
+
+/* From outside: a NULL key is an error. */
+KV_INLINE int submit_key(struct kv *kv, const struct ask *ask)
+{
+	struct request *r;
+	int rc;
+
+	if (unlikely(!ask->key)) {
+		log_error("kv", "a request needs a handle and a key of at least one byte");
+		return -EINVAL;
+	}
+	kv_enter(kv);
+	rc = ask_submit(kv, ask, &r);
+	kv_leave(kv);
+	return rc;
+}
+
+int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  kv_callback done, void *arg)
+{
+	return submit_key(kv_handle, &(struct ask){.op = WIRE_OP_SET,
+						   .key = key,
+						   .key_len = key_len,
+						   .value = value,
+						   .value_len = value_len,
+						   .done = done,
+						   .arg = arg});
+}
+
+int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
+{
+	return submit_key(kv_handle,
+			  &(struct ask){.op = WIRE_OP_GET, .key = key, .key_len = key_len, .done = done, .arg = arg});
+}
+
+int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
+{
+	return submit_key(
+		kv_handle,
+		&(struct ask){.op = WIRE_OP_DELETE, .key = key, .key_len = key_len, .done = done, .arg = arg});
+}
+
+int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
+{
+	return submit_key(
+		kv_handle,
+		&(struct ask){.op = WIRE_OP_EXISTS, .key = key, .key_len = key_len, .done = done, .arg = arg});
+}
+
+int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
+		       void *arg)
+{
+	if (!buffer || !size) {
+		log_error("kv", "kv_submit_get_into needs a buffer");
+		return -EINVAL;
+	}
+	return submit_key(kv_handle, &(struct ask){.op = WIRE_OP_GET_INTO,
+						   .key = key,
+						   .key_len = key_len,
+						   .into = buffer,
+						   .into_size = size,
+						   .done = done,
+						   .arg = arg});
+}
+
+/*
+ * Those whose callback gets all that the answer tells
+ */
+
+static int submit_result(struct kv *kv, const struct ask *ask)
+{
+	struct request *r;
+	int rc;
+
+	if (!ask->key || !ask->result) {
+		log_error("kv", "a submitted request needs a key and a callback");
+		return -EINVAL;
+	}
+	kv_enter(kv);
+	rc = request_submit(kv, ask, &r);
+	kv_leave(kv);
+	return rc;
+}
+
+int kv_put_encode(const struct kv_put_options *options, struct wire_put *put)
+{
+	*put = (struct wire_put){0};
+	if (!options)
+		return 0;
+	if ((unsigned)options->condition > KV_IF_VERSION) {
+		log_error("kv", "%d is not a condition of a put", (int)options->condition);
+		return -EINVAL;
+	}
+	put->condition = (uint32_t)options->condition;
+	put->version = options->version;
+	put->ttl = options->ttl_us;
+	return 0;
+}
+
+int kv_version_check(uint64_t version)
+{
+	if (version)
+		return 0;
+	log_error("kv", "no key has the version 0; use kv_delete for any version");
+	return -EINVAL;
+}
+
+int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  const struct kv_put_options *options, kv_result_callback done, void *arg)
+{
+	struct wire_put put;
+	int rc = kv_put_encode(options, &put);
+
+	if (rc != 0)
+		return rc;
+	return submit_result(kv_handle, &(struct ask){.op = WIRE_OP_PUT,
+						      .head = &put,
+						      .head_len = sizeof(put),
+						      .key = key,
+						      .key_len = key_len,
+						      .value = value,
+						      .value_len = value_len,
+						      .result = done,
+						      .arg = arg});
+}
+
+static int submit_number(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *number,
+			 kv_result_callback done, void *arg)
+{
+	return submit_result(kv, &(struct ask){.op = op,
+					       .head = number,
+					       .head_len = NUMBER,
+					       .key = key,
+					       .key_len = key_len,
+					       .result = done,
+					       .arg = arg});
+}
+
+int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
+{
+	return submit_result(
+		kv_handle,
+		&(struct ask){.op = WIRE_OP_GET, .key = key, .key_len = key_len, .result = done, .arg = arg});
+}
+
+int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
+{
+	return submit_result(
+		kv_handle,
+		&(struct ask){.op = WIRE_OP_STAT, .key = key, .key_len = key_len, .result = done, .arg = arg});
+}
+
+int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us, kv_result_callback done,
+		     void *arg)
+{
+	return submit_number(kv_handle, WIRE_OP_EXPIRE, key, key_len, &ttl_us, done, arg);
+}
+
+int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version, kv_result_callback done,
+			void *arg)
+{
+	int rc = kv_version_check(version);
+
+	return rc ? rc : submit_number(kv_handle, WIRE_OP_DELETE_IF, key, key_len, &version, done, arg);
+}
+
+int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done, void *arg)
+{
+	return submit_number(kv_handle, WIRE_OP_INCR, key, key_len, &delta, done, arg);
+}

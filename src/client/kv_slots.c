@@ -1,0 +1,152 @@
+/*
+ * kv_slots.c: the table of requests, how one ends, and the lengths that values had last. What the progress thread finds
+ * finished stays in its slot until the caller's next turn.
+ */
+#include "client/kv.h"
+
+void kv_slots_init(struct kv *kv)
+{
+	for (uint32_t i = 0; i < KV_SLOTS; i++) {
+		kv->slot[i].id = i;
+		kv->slot[i].next = i + 1;
+	}
+	kv->finished = KV_SLOTS;
+	kv->finished_tail = &kv->finished;
+	kv->deferred.deliver = kv_slots_deliver;
+}
+
+/* Under another id: a late answer to the old one is not mistaken. */
+void request_give(struct kv *kv, struct request *r)
+{
+	must(r->done && !r->large && kv->outstanding);
+	r->done = NULL;
+	r->into = NULL;
+	r->tries = 0;
+	r->next = kv->free;
+	kv->free = r->id % KV_SLOTS;
+	r->id += KV_SLOTS;
+	kv->outstanding--;
+}
+
+void request_unheard(void *arg, int status, const void *value, size_t value_len)
+{
+	(void)arg;
+	(void)status;
+	(void)value;
+	(void)value_len;
+}
+
+void request_tell_result(void *arg, int status, const void *value, size_t value_len)
+{
+	const struct request *r = arg;
+	struct kv_result result = {.status = status};
+
+	must(!r->done);
+	if (status == 0) {
+		result.value = value;
+		result.value_len = value_len;
+		result.meta = r->meta;
+		result.number = r->number;
+	}
+	r->result(r->result_arg, &result);
+}
+
+/* Whether a value lies in the message, which goes when the turn goes on. */
+static bool is_passing(const struct request *r, const void *value)
+{
+	return value && value != r->into && !(r->landing && value == landing_data(r->landing));
+}
+
+/* The progress thread calls nobody: the slot stays taken, and keeps the outcome for the caller's next turn. */
+static void finish_later(struct kv *kv, struct request *r, int status, const void *value, size_t len)
+{
+	r->copied = is_passing(r, value);
+	r->value = r->copied ? value_copy(value, len) : value;
+	r->value_len = len;
+	r->status = r->copied && !r->value ? -ENOMEM : status;
+	r->next = KV_SLOTS;
+	*kv->finished_tail = r->id % KV_SLOTS;
+	kv->finished_tail = &r->next;
+	r->id += KV_SLOTS; /* a second answer does not find it */
+	engine_defer(kv->engine, &kv->deferred);
+}
+
+void request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len)
+{
+	kv_callback done = r->done;
+	void *arg = r->arg;
+
+	must(engine_entered(kv->engine));
+	must(done);
+	if (unlikely(engine_defers(kv->engine))) {
+		finish_later(kv, r, status, value, len);
+		return;
+	}
+	kv->lent = NULL;
+	if (unlikely(r->large)) {
+		kv->lent = r->landing;
+		memory_unreach(kv->buffers, &r->reach);
+		r->landing = NULL;
+		r->large = false;
+	}
+	request_give(kv, r);
+	++*kv->completed;
+	done(arg, status, value, len);
+	if (unlikely(kv->lent))
+		landing_give(kv->lent);
+	kv->lent = NULL;
+}
+
+void request_orphan(struct kv *kv, struct request *r)
+{
+	must(engine_entered(kv->engine));
+	must(r->done);
+	r->done = request_unheard;
+	if (r->large)
+		memory_unreach(kv->buffers, &r->reach);
+}
+
+static void finish_all(struct kv *kv)
+{
+	for (uint32_t i = 0; i < KV_SLOTS; i++)
+		if (kv->slot[i].done)
+			request_finish(kv, &kv->slot[i], kv->error, NULL, 0);
+	++*kv->completed; /* a caller that waits for anything looks again */
+}
+
+void kv_slots_end(struct kv *kv)
+{
+	must(kv->closed && !kv->conn);
+	if (engine_defers(kv->engine))
+		engine_defer(kv->engine, &kv->deferred);
+	else
+		finish_all(kv);
+}
+
+/* In the order in which they were found. */
+void kv_slots_deliver(struct deferred *deferred)
+{
+	struct kv *kv = container_of(deferred, struct kv, deferred);
+
+	must(!engine_defers(kv->engine));
+	while (kv->finished != KV_SLOTS) {
+		struct request *r = &kv->slot[kv->finished];
+		void *copy = r->copied ? (void *)r->value : NULL;
+
+		kv->finished = r->next;
+		if (kv->finished == KV_SLOTS)
+			kv->finished_tail = &kv->finished;
+		request_finish(kv, r, r->status, r->value, r->value_len);
+		value_release(copy);
+	}
+	if (kv->closed)
+		finish_all(kv);
+}
+
+void kv_size_remember(struct kv *kv, const void *key, size_t key_len, uint64_t length)
+{
+	uint64_t hash = hash_bytes(key, key_len);
+
+	kv->sizes_used = true;
+	kv->size[hash % KV_SIZES] = (struct remembered){hash, length};
+}
