@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "conn/conn.h"
+#include "wire/gpu_operations.h"
 #include "wire/ring.h"
 
 #define ATTACKERS 32           /* at the same time */

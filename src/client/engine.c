@@ -35,9 +35,7 @@ struct engine {
 
 static uint64_t us_or(uint64_t us, uint64_t fallback)
 {
-	if (us == 0)
-		return fallback;
-	return us >= TIME_NEVER / TIME_US ? TIME_NEVER : us * TIME_US;
+	return us ? time_of_us(us) : fallback;
 }
 
 void engine_options_from(const struct rdmad_options *options, struct engine_options *out)

@@ -9,10 +9,10 @@
 #define DEFAULT_CREDITS 128 /* an immediate takes one */
 #define DEFAULT_SIZE 4096
 
+#define OPERATION_IS_PUBLIC(OP, number, name, names) &&(int)RDMAD_GPU_##OP == (int)WIRE_RING_##OP
 _Static_assert((int)RDMAD_GPU_RPC == (int)WIRE_GPU_RPC && (int)RDMAD_GPU_QUEUE == (int)WIRE_GPU_QUEUE &&
-		       (int)RDMAD_GPU_QUANTIZE == (int)WIRE_RING_QUANTIZE &&
-		       (int)RDMAD_GPU_ECHO == (int)WIRE_RING_ECHO && RDMAD_GPU_PARAMS == WIRE_RING_PARAMS &&
-		       RDMAD_GPU_SIZE_MAX == WIRE_RING_PAYLOAD_MAX,
+		       RDMAD_GPU_PARAMS == WIRE_RING_PARAMS &&
+		       RDMAD_GPU_SIZE_MAX == WIRE_RING_PAYLOAD_MAX WIRE_GPU_OPERATIONS(OPERATION_IS_PUBLIC),
 	       "what callers name goes over the wire as it is");
 
 /*
@@ -22,9 +22,11 @@ struct job *job_next(struct rdmad_gpu *gpu)
 {
 	struct job *job;
 
+	must(engine_entered(gpu->engine));
 	if (!gpu->waits)
 		return NULL;
 	job = list_first(&gpu->waiting, struct job, node);
+	must(job->state == JOB_WAITING);
 	list_del(&job->node);
 	job->state = JOB_SENT;
 	gpu->waits--;
@@ -33,15 +35,17 @@ struct job *job_next(struct rdmad_gpu *gpu)
 
 void job_forget(struct rdmad_gpu *gpu, struct job *job)
 {
+	must(job->state == JOB_DONE);
 	job_give(&gpu->jobs, job);
 	gpu->outstanding--;
 }
 
 /* Tell of jobs that are done. */
-static void gpu_deliver(struct deferred *deferred)
+static void jobs_deliver(struct deferred *deferred)
 {
 	struct rdmad_gpu *gpu = container_of(deferred, struct rdmad_gpu, deferred);
 
+	must(!engine_defers(gpu->engine));
 	while (!list_empty(&gpu->finished)) {
 		struct job *job = list_first(&gpu->finished, struct job, node);
 		struct rdmad_gpu_result result = job->result;
@@ -62,6 +66,7 @@ static void gpu_deliver(struct deferred *deferred)
 
 void job_finish(struct rdmad_gpu *gpu, struct job *job, int status)
 {
+	must(job->state == JOB_SENT);
 	memory_unreach(engine_buffers(gpu->engine), &job->input);
 	memory_unreach(engine_buffers(gpu->engine), &job->output);
 	job->state = JOB_DONE;
@@ -73,7 +78,7 @@ void job_finish(struct rdmad_gpu *gpu, struct job *job, int status)
 	if (unlikely(engine_defers(gpu->engine)))
 		engine_defer(gpu->engine, &gpu->deferred);
 	else
-		gpu_deliver(&gpu->deferred);
+		jobs_deliver(&gpu->deferred);
 }
 
 /* Nothing of the connection is in flight any more: what was not done never will be. */
@@ -89,15 +94,16 @@ static void fail_jobs(struct rdmad_gpu *gpu)
 /*
  * What the server says
  */
-static void gpu_established(struct conn *conn)
+static void session_established(struct conn *conn)
 {
 	(void)conn;
 }
 
-static void answer(struct rdmad_gpu *gpu, int status)
+static void session_answered(struct rdmad_gpu *gpu, int status)
 {
-	gpu->answered = true;
-	gpu->answer = status;
+	gpu->answers++;
+	if (gpu->asked)
+		blocking_done(gpu->asked, status);
 }
 
 /* Texts of the server are for people, but it alone knows what is in them. */
@@ -120,7 +126,7 @@ static int took_info(struct rdmad_gpu *gpu, const struct wire_record *record, co
 	if (record->length < sizeof(gpu->info))
 		return -EPROTO;
 	memcpy(&gpu->info, body, sizeof(gpu->info));
-	answer(gpu, 0);
+	session_answered(gpu, 0);
 	return 0;
 }
 
@@ -130,7 +136,7 @@ static int took_ring(struct rdmad_gpu *gpu, const struct wire_record *record, co
 
 	if (record->status != WIRE_OK) {
 		copy_text(gpu->reason, sizeof(gpu->reason), body, record->length);
-		answer(gpu, wire_status_errno(record->status));
+		session_answered(gpu, wire_status_errno(record->status));
 		return 0;
 	}
 	if (record->length < sizeof(gpu->ring))
@@ -139,17 +145,17 @@ static int took_ring(struct rdmad_gpu *gpu, const struct wire_record *record, co
 	shape = (struct wire_ring_shape){gpu->ring.queues, gpu->ring.slots, gpu->ring.payload};
 	if (!wire_ring_shape_valid(&shape))
 		return -EPROTO;
-	answer(gpu, 0);
+	session_answered(gpu, 0);
 	return 0;
 }
 
 static int job_done(struct rdmad_gpu *gpu, uint32_t id, int status)
 {
 	if (id == WIRE_GPU_TERMINATE && gpu->terminated) {
-		answer(gpu, status);
+		session_answered(gpu, status);
 		return 0;
 	}
-	return gpu->session.mode == RDMAD_GPU_RPC ? gpu_rpc_done(gpu, id, status) : -EPROTO;
+	return gpu->session.mode == RDMAD_GPU_RPC ? client_gpu_rpc_done(gpu, id, status) : -EPROTO;
 }
 
 static int took_job(struct rdmad_gpu *gpu, const struct wire_record *record, const void *body)
@@ -178,7 +184,7 @@ static const struct {
 	{WIRE_OP_GPU_ENDED, false, took_end},
 };
 
-static int gpu_record(struct conn *conn, const struct wire_record *record, const void *body)
+static int session_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct rdmad_gpu *gpu = conn_context(conn);
 
@@ -188,26 +194,26 @@ static int gpu_record(struct conn *conn, const struct wire_record *record, const
 	return -EPROTO;
 }
 
-static void gpu_immediate(struct conn *conn, uint32_t imm)
+static void session_immediate(struct conn *conn, uint32_t imm)
 {
 	if (job_done(conn_context(conn), imm, 0) != 0)
 		conn_close(conn, -EPROTO, "the server ended job %u, which it does not have", imm);
 }
 
-void gpu_pump(struct rdmad_gpu *gpu)
+void client_gpu_pump(struct rdmad_gpu *gpu)
 {
 	if (gpu->queues)
-		gpu_queues_pump(gpu);
+		client_gpu_queues_pump(gpu);
 	else
-		gpu_rpc_pump(gpu);
+		client_gpu_rpc_pump(gpu);
 }
 
-static void gpu_writable(struct conn *conn)
+static void session_writable(struct conn *conn)
 {
-	gpu_pump(conn_context(conn));
+	client_gpu_pump(conn_context(conn));
 }
 
-static void gpu_closed(struct conn *conn, int error, const char *reason)
+static void session_closed(struct conn *conn, int error, const char *reason)
 {
 	struct rdmad_gpu *gpu = conn_context(conn);
 
@@ -219,20 +225,20 @@ static void gpu_closed(struct conn *conn, int error, const char *reason)
 	gpu->conn = NULL;
 	gpu->closed = true;
 	fail_jobs(gpu);
-	if (!gpu->answered)
-		answer(gpu, gpu->error);
-	gpu->completed++; /* who waits for anything looks again */
+	if (gpu->asked && !gpu->asked->done)
+		session_answered(gpu, gpu->error);
+	gpu->completed++; /* a caller that waits for anything looks again */
 }
 
-static const struct conn_ops gpu_ops = {
-	.established = gpu_established,
-	.record = gpu_record,
-	.immediate = gpu_immediate,
-	.writable = gpu_writable,
-	.closed = gpu_closed,
+static const struct conn_ops session_ops = {
+	.established = session_established,
+	.record = session_record,
+	.immediate = session_immediate,
+	.writable = session_writable,
+	.closed = session_closed,
 };
 
-int gpu_ended(const struct rdmad_gpu *gpu)
+int client_gpu_ended(const struct rdmad_gpu *gpu)
 {
 	log_error("gpu", "the session has ended: %s", gpu->reason);
 	return -ENOTCONN;
@@ -241,7 +247,7 @@ int gpu_ended(const struct rdmad_gpu *gpu)
 /*
  * Waiting
  */
-int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
+int client_gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
 {
 	int rc = engine_may_wait(gpu->engine);
 
@@ -252,52 +258,87 @@ int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, u
 		return 0;
 	}
 	if (gpu->queues)
-		return gpu_queues_wait(gpu, counter, before, until);
+		return client_gpu_queues_wait(gpu, counter, before, until);
 	conn_flush(gpu->conn);
 	return engine_wait_change(gpu->engine, counter, until);
 }
 
-/* A request without a job, and its answer: 0, what the server says, or why the session ended. */
+int client_gpu_await_job(void *handle, uint64_t until)
+{
+	struct rdmad_gpu *gpu = handle;
+
+	return client_gpu_await(gpu, &gpu->completed, gpu->completed, until);
+}
+
+/* A request without a job. */
+struct asking {
+	struct blocking b;
+	enum wire_op op;
+	uint32_t id;
+	const void *body;
+	uint32_t length;
+};
+
+static int ask_submit(struct blocking *b)
+{
+	const struct asking *asking = container_of(b, struct asking, b);
+	struct rdmad_gpu *gpu = b->handle;
+	struct wire_record *record;
+
+	if (!gpu->conn)
+		return client_gpu_ended(gpu);
+	record = conn_reserve(gpu->conn, asking->length, NULL);
+	if (!record)
+		return -EAGAIN;
+	record->op = (uint8_t)asking->op;
+	record->id = asking->id;
+	memcpy(record + 1, asking->body, asking->length);
+	conn_commit(gpu->conn, record, asking->length);
+	conn_flush(gpu->conn);
+	gpu->asked = b;
+	return 0;
+}
+
+static int ask_await(void *handle, uint64_t until)
+{
+	struct rdmad_gpu *gpu = handle;
+
+	if (gpu->asked)
+		return engine_wait_change(gpu->engine, &gpu->answers, until);
+	return client_gpu_await_job(gpu, until);
+}
+
+/* Ask, and wait: 0, what the server says, or why the session ended. */
 static int ask(struct rdmad_gpu *gpu, enum wire_op op, uint32_t id, const void *body, uint32_t length)
 {
-	uint64_t until = time_now() + gpu->options.timeout, before = gpu->completed;
-	struct wire_record *record;
-	int rc = engine_may_wait(gpu->engine);
+	struct asking asking = {
+		.b = {.handle = gpu, .submit = ask_submit, .await = ask_await},
+		.op = op,
+		.id = id,
+		.body = body,
+		.length = length,
+	};
+	int rc = engine_block(gpu->engine, &asking.b, gpu->options.timeout);
 
-	if (rc != 0)
-		return rc;
-	while (gpu->conn && !(record = conn_reserve(gpu->conn, length, NULL))) {
-		rc = gpu_await(gpu, &gpu->completed, before, until);
-		before = gpu->completed;
-		if (rc != 0)
-			return rc;
-	}
-	if (!gpu->conn)
-		return gpu_ended(gpu);
-	record->op = (uint8_t)op;
-	record->id = id;
-	memcpy(record + 1, body, length);
-	conn_commit(gpu->conn, record, length);
-	conn_flush(gpu->conn);
-	gpu->answered = false;
-	rc = engine_wait(gpu->engine, &gpu->answered, gpu->options.timeout);
-	if (rc == -ETIMEDOUT)
+	if (gpu->asked == &asking.b)
+		gpu->asked = NULL;
+	if (rc == -ETIMEDOUT && !asking.b.done)
 		log_error("gpu", "no answer to %s after %llu ms", wire_op_name(op),
 			  (unsigned long long)(gpu->options.timeout / TIME_MS));
-	if (rc == 0 && gpu->answer != 0 && !gpu->conn)
-		gpu_ended(gpu);
-	return rc ? rc : gpu->answer;
+	if (asking.b.done && rc != 0 && !gpu->conn)
+		client_gpu_ended(gpu);
+	return rc;
 }
 
 /*
  * The session
  */
-static void gpu_free(struct rdmad_gpu *gpu)
+static void session_free(struct rdmad_gpu *gpu)
 {
 	if (gpu->engine) {
 		engine_enter(gpu->engine);
 		client_disconnect(gpu->engine, gpu->conn, &gpu->closed);
-		gpu_queues_destroy(gpu->queues);
+		client_gpu_queues_destroy(gpu->queues);
 		engine_leave(gpu->engine);
 		engine_release(gpu->engine);
 	}
@@ -306,8 +347,8 @@ static void gpu_free(struct rdmad_gpu *gpu)
 }
 
 /* A handle with a connection, and without a session. */
-static int gpu_connect(const char *server, const struct rdmad_options *options, uint32_t transfers,
-		       struct rdmad_gpu **out)
+static int session_connect(const char *server, const struct rdmad_options *options, uint32_t transfers,
+			   struct rdmad_gpu **out)
 {
 	struct wire_request request = {.service = WIRE_GPU};
 	struct rdmad_gpu *gpu = calloc(1, sizeof(*gpu));
@@ -318,14 +359,14 @@ static int gpu_connect(const char *server, const struct rdmad_options *options, 
 	list_init(&gpu->waiting);
 	list_init(&gpu->results);
 	list_init(&gpu->finished);
-	gpu->deferred.deliver = gpu_deliver;
+	gpu->deferred.deliver = jobs_deliver;
 	engine_options_from(options, &gpu->options);
 	if (!options || !options->credits)
 		gpu->options.credits = DEFAULT_CREDITS;
 	gpu->options.transfers = transfers;
 	request.credits = (uint16_t)gpu->options.credits;
 	request.message_size = gpu->options.message_size;
-	rc = client_connect(server, &gpu->options, NULL, &request, &gpu_ops, gpu, &gpu->engine, &gpu->conn);
+	rc = client_connect(server, &gpu->options, NULL, &request, &session_ops, gpu, &gpu->engine, &gpu->conn);
 	if (rc != 0) {
 		free(gpu);
 		return rc;
@@ -363,7 +404,7 @@ static int take_session(struct rdmad_gpu *gpu, uint32_t size_max)
 	session->slots = ring->slots;
 	session->size_max = ring->payload;
 	session->immediate = session->mode == RDMAD_GPU_RPC && !(ring->flags & WIRE_GPU_SENDS);
-	return session->mode == RDMAD_GPU_QUEUE ? gpu_queues_create(gpu) : 0;
+	return session->mode == RDMAD_GPU_QUEUE ? client_gpu_queues_create(gpu) : 0;
 }
 
 static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *options)
@@ -414,7 +455,8 @@ int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, 
 
 	if (rc != 0)
 		return rc;
-	rc = gpu_connect(server, &options->common, options->mode == RDMAD_GPU_QUEUE ? GPU_TRANSFERS : 0, &gpu);
+	rc = session_connect(server, &options->common, options->mode == RDMAD_GPU_QUEUE ? CLIENT_GPU_TRANSFERS : 0,
+			     &gpu);
 	if (rc != 0)
 		return rc;
 	gpu->no_immediate = options->no_immediate;
@@ -427,7 +469,7 @@ int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, 
 		rc = open_session(gpu, options);
 	engine_leave(gpu->engine);
 	if (rc != 0) {
-		gpu_free(gpu);
+		session_free(gpu);
 		return rc;
 	}
 	*out = gpu;
@@ -440,24 +482,32 @@ int rdmad_gpu_close(struct rdmad_gpu *gpu)
 		return 0;
 	if (engine_may_wait(gpu->engine) != 0)
 		return -EDEADLK;
-	gpu_free(gpu);
+	session_free(gpu);
+	return 0;
+}
+
+static int jobs_done(struct blocking *b)
+{
+	const struct rdmad_gpu *gpu = b->handle;
+
+	if (gpu->conn && client_gpu_undone(gpu))
+		return -EAGAIN;
+	blocking_done(b, 0);
 	return 0;
 }
 
 static int terminate(struct rdmad_gpu *gpu)
 {
-	uint64_t until = time_now() + gpu->options.timeout;
-	int rc = engine_may_wait(gpu->engine);
+	struct blocking b = {.handle = gpu, .submit = jobs_done, .await = client_gpu_await_job};
+	int rc = engine_block(gpu->engine, &b, gpu->options.timeout);
 
-	while (rc == 0 && gpu->conn && gpu_undone(gpu))
-		rc = gpu_await(gpu, &gpu->completed, gpu->completed, until);
 	if (rc == -ETIMEDOUT)
-		log_error("gpu", "%u jobs are not done after %llu ms", gpu_undone(gpu),
+		log_error("gpu", "%u jobs are not done after %llu ms", client_gpu_undone(gpu),
 			  (unsigned long long)(gpu->options.timeout / TIME_MS));
 	if (rc != 0)
 		return rc;
 	if (!gpu->conn)
-		return gpu_ended(gpu);
+		return client_gpu_ended(gpu);
 	gpu->terminated = true;
 	return ask(gpu, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, "", 0);
 }
@@ -475,6 +525,11 @@ int rdmad_gpu_terminate(struct rdmad_gpu *gpu)
 /*
  * What there is
  */
+const char *rdmad_gpu_operation_name(unsigned op)
+{
+	return wire_gpu_operation_name(op);
+}
+
 const struct rdmad_gpu_session *rdmad_gpu_session(const struct rdmad_gpu *gpu)
 {
 	return &gpu->session;
@@ -533,10 +588,10 @@ int rdmad_gpu_server_info(const char *server, const struct rdmad_options *option
 		log_error("gpu", "rdmad_gpu_server_info needs a server and a place for the answer");
 		return -EINVAL;
 	}
-	rc = gpu_connect(server, options, 0, &gpu);
+	rc = session_connect(server, options, 0, &gpu);
 	if (rc != 0)
 		return rc;
 	rc = rdmad_gpu_info(gpu, info);
-	gpu_free(gpu);
+	session_free(gpu);
 	return rc;
 }

@@ -1,6 +1,7 @@
 /*
- * gpu.h: what the files of the caller's half of the gpu service share: gpu.c, the calls and the session; gpu_jobs.c, the
- * table of jobs; gpu_rpc.c, jobs as requests; gpu_queue.c, jobs by the server's queues.
+ * gpu.h: what the files of the caller's half of the gpu service share: gpu.c, the session and how jobs end; gpu_calls.c, the
+ * calls of a session; gpu_jobs.c, the table of jobs; gpu_rpc.c, jobs as requests; gpu_queue.c, jobs by the server's queues.
+ * All of it is inside the engine, but for the public functions and what builds a session up and takes it down.
  *
  * A job is in one of three lists: it waits to be sent, is with the server (no list), or is done and waits to be told.
  */
@@ -10,9 +11,10 @@
 #include <rdmad/gpu.h>
 
 #include "client/client.h"
+#include "wire/gpu_operations.h"
 #include "wire/ring.h"
 
-#define GPU_REASON 256
+#define CLIENT_GPU_REASON 256
 
 enum job_state { JOB_FREE, JOB_WAITING, JOB_SENT, JOB_DONE };
 
@@ -38,7 +40,7 @@ struct job_table {
 	uint32_t mask;
 };
 
-struct gpu_queues;
+struct client_gpu_queues;
 
 struct rdmad_gpu {
 	struct engine *engine;
@@ -48,20 +50,20 @@ struct rdmad_gpu {
 	struct rdmad_gpu_session session;
 	char backend[sizeof(((struct wire_gpu_ring *)0)->backend)], device[WIRE_GPU_NAME];
 
-	bool answered; /* to the open, info or terminate that is waited for */
-	int answer;    /* 0 or a negative errno */
+	struct blocking *asked; /* the open, info or terminate that is waited for, or NULL */
+	uint64_t answers;       /* to such */
 	struct wire_gpu_ring ring;
 	struct wire_gpu_info info;
 	bool terminated, closed;
 	int error; /* why it ended */
-	char reason[GPU_REASON];
+	char reason[CLIENT_GPU_REASON];
 
 	struct job_table jobs;
 	struct list waiting, finished, results; /* finished: nobody was told yet; results: to be dequeued */
 	uint32_t waits, outstanding, ready;     /* jobs in waiting; not free; in results */
 	uint64_t completed;                     /* jobs that somebody was told of */
 	struct deferred deferred;
-	struct gpu_queues *queues; /* of queue mode, else NULL */
+	struct client_gpu_queues *queues; /* of queue mode, else NULL */
 };
 
 #pragma GCC visibility push(hidden)
@@ -82,7 +84,7 @@ struct job *job_find(const struct job_table *table, uint32_t id);
  * gpu.c
  */
 
-/* The end of a job: its memory is the caller's again, who is told now or by the next turn. */
+/* The end of a job: its memory is the caller's again, which is told now or by the next turn. */
 void job_finish(struct rdmad_gpu *gpu, struct job *job, int status);
 
 /* It is free again; nobody is told. */
@@ -92,16 +94,19 @@ void job_forget(struct rdmad_gpu *gpu, struct job *job);
 struct job *job_next(struct rdmad_gpu *gpu);
 
 /* Send what waits, as far as there is room. */
-void gpu_pump(struct rdmad_gpu *gpu);
+void client_gpu_pump(struct rdmad_gpu *gpu);
 
 /* -ENOTCONN, with the reason that the caller may have missed. */
-int gpu_ended(const struct rdmad_gpu *gpu);
+int client_gpu_ended(const struct rdmad_gpu *gpu);
 
 /* Until *counter, of gpu->completed or such, is another than `before`. 0, -ETIMEDOUT, -EDEADLK. */
-int gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
+int client_gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
+
+/* The same of struct blocking: until a job is done, or the session has ended. */
+int client_gpu_await_job(void *gpu, uint64_t until);
 
 /* Jobs that are not done. */
-static inline uint32_t gpu_undone(const struct rdmad_gpu *gpu)
+static inline uint32_t client_gpu_undone(const struct rdmad_gpu *gpu)
 {
 	return gpu->outstanding - gpu->ready;
 }
@@ -111,28 +116,28 @@ static inline uint32_t gpu_undone(const struct rdmad_gpu *gpu)
  */
 
 /* Put what waits into messages, as far as there is room. */
-void gpu_rpc_pump(struct rdmad_gpu *gpu);
+void client_gpu_rpc_pump(struct rdmad_gpu *gpu);
 
 /* The server wrote an output and named the job, by an immediate or a record. -EPROTO: it is none that it has. */
-int gpu_rpc_done(struct rdmad_gpu *gpu, uint32_t id, int status);
+int client_gpu_rpc_done(struct rdmad_gpu *gpu, uint32_t id, int status);
 
 /*
  * gpu_queue.c
  */
 
 /* Reads and writes that a connection of queue mode has in flight at most. */
-#define GPU_TRANSFERS (4 * CONN_CHAIN_MAX)
+#define CLIENT_GPU_TRANSFERS (4 * CONN_CHAIN_MAX)
 
 /* As the server answered in gpu->ring, which has a valid shape. */
-int gpu_queues_create(struct rdmad_gpu *gpu);
-void gpu_queues_destroy(struct gpu_queues *queues); /* after the connection ended; NULL is fine */
+int client_gpu_queues_create(struct rdmad_gpu *gpu);
+void client_gpu_queues_destroy(struct client_gpu_queues *queues); /* after the connection ended; NULL is fine */
 
 /* Write jobs into cells and look for results, as far as there is room; waits for nothing. */
-void gpu_queues_pump(struct rdmad_gpu *gpu);
+void client_gpu_queues_pump(struct rdmad_gpu *gpu);
 
 /* Turn, and look for results as often as the options say, until *counter is another than `before`, the session has ended, or
  * `until`: 0 or -ETIMEDOUT. */
-int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
+int client_gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
 
 #pragma GCC visibility pop
 

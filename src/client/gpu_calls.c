@@ -5,57 +5,14 @@
 
 #include <stdlib.h>
 
-/*
- * Operations: what of a job can be refused here. The server looks again.
- */
-
-/* The output's length, or -EINVAL, which is explained. */
-typedef int64_t operation_fn(const struct rdmad_gpu_job *job);
-
-static int64_t quantize_output(const struct rdmad_gpu_job *job)
-{
-	uint64_t pixels = (uint64_t)job->param[0] * job->param[1];
-
-	if (pixels != job->input_size) {
-		log_error("gpu", "an image of %u x %u pixels has %llu bytes; the input has %zu", job->param[0],
-			  job->param[1], (unsigned long long)pixels, job->input_size);
-		return -EINVAL;
-	}
-	if (job->param[2] < 1 || job->param[2] > 256) {
-		log_error("gpu", "%u levels; an image is quantized to 1 to 256", job->param[2]);
-		return -EINVAL;
-	}
-	return (int64_t)job->input_size;
-}
-
-static int64_t echo_output(const struct rdmad_gpu_job *job)
-{
-	if (job->param[0] > 60 * (TIME_S / TIME_US)) {
-		log_error("gpu", "an echo takes at most 60 s");
-		return -EINVAL;
-	}
-	return (int64_t)job->input_size;
-}
-
-static operation_fn *const operations[] = {
-	[RDMAD_GPU_QUANTIZE] = quantize_output,
-	[RDMAD_GPU_ECHO] = echo_output,
-};
-
-static int64_t output_of(const struct rdmad_gpu_job *job)
-{
-	if (job->op < ARRAY_SIZE(operations) && operations[job->op])
-		return operations[job->op](job);
-	log_error("gpu", "there is no operation %u", job->op);
-	return -EINVAL;
-}
-
+/* What of a job can be refused here; the server looks again. The output's length, or a negative errno, which is explained. */
 static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 {
+	const char *why;
 	int64_t output;
 
-	if (!job->input || !job->input_size || !job->output) {
-		log_error("gpu", "a job needs an input of at least one byte, and room for the output");
+	if (!job->input || !job->output) {
+		log_error("gpu", "a job needs an input, and room for the output");
 		return -EINVAL;
 	}
 	if (job->input_size > gpu->session.size_max) {
@@ -63,8 +20,12 @@ static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job
 			  gpu->session.size_max);
 		return -EMSGSIZE;
 	}
-	output = output_of(job);
-	if (output > (int64_t)job->output_size || output > gpu->session.size_max) {
+	output = wire_gpu_operation_output(job->op, job->param, (uint32_t)job->input_size, &why);
+	if (output < 0) {
+		log_error("gpu", "operation %u of %zu bytes: %s", job->op, job->input_size, why);
+		return -EINVAL;
+	}
+	if ((uint64_t)output > job->output_size || output > gpu->session.size_max) {
 		log_error("gpu", "the output has %lld bytes; there is room for %zu", (long long)output,
 			  job->output_size);
 		return -EMSGSIZE;
@@ -75,12 +36,6 @@ static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job
 /*
  * Jobs
  */
-static uint64_t until_of(uint64_t timeout_us)
-{
-	uint64_t now = time_now();
-
-	return timeout_us >= (TIME_NEVER - now) / TIME_US ? TIME_NEVER : now + timeout_us * TIME_US;
-}
 
 /* Make its memory reachable: for the server in RPC mode, for this side's own reads and writes in queue mode. */
 static int reach_job(struct rdmad_gpu *gpu, struct job *job)
@@ -98,7 +53,8 @@ static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 	return rc;
 }
 
-static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done, void *arg)
+static int session_take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done,
+			    void *arg)
 {
 	int64_t output = job_check(gpu, asked);
 	struct job *job;
@@ -107,7 +63,7 @@ static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rd
 	if (output < 0)
 		return (int)output;
 	if (!gpu->conn || gpu->terminated)
-		return gpu->conn ? -ENOTCONN : gpu_ended(gpu);
+		return gpu->conn ? -ENOTCONN : client_gpu_ended(gpu);
 	job = job_take(&gpu->jobs, asked->id, !done, &rc);
 	if (!job)
 		return rc;
@@ -127,7 +83,7 @@ static int take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rd
 	gpu->waits++;
 	gpu->outstanding++;
 	if (!gpu->queues)
-		gpu_rpc_pump(gpu);
+		client_gpu_rpc_pump(gpu);
 	return 0;
 }
 
@@ -140,7 +96,7 @@ int rdmad_gpu_enqueue(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 		return -EINVAL;
 	}
 	engine_enter(gpu->engine);
-	rc = take_job(gpu, job, NULL, NULL);
+	rc = session_take_job(gpu, job, NULL, NULL);
 	if (rc == -EEXIST)
 		log_error("gpu", "a job with the id %u is outstanding", job->id);
 	engine_leave(gpu->engine);
@@ -156,12 +112,12 @@ int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdm
 		return -EINVAL;
 	}
 	engine_enter(gpu->engine);
-	rc = take_job(gpu, job, done, arg);
+	rc = session_take_job(gpu, job, done, arg);
 	engine_leave(gpu->engine);
 	return rc;
 }
 
-static unsigned take_results(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
+static unsigned session_take_results(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
 {
 	unsigned n = MIN(max, gpu->ready);
 
@@ -177,24 +133,24 @@ static unsigned take_results(struct rdmad_gpu *gpu, struct rdmad_gpu_result *res
 }
 
 /* Everything that can be sent and received without waiting. */
-static int turn(struct rdmad_gpu *gpu)
+static int session_turn(struct rdmad_gpu *gpu)
 {
 	int rc;
 
-	gpu_pump(gpu);
+	client_gpu_pump(gpu);
 	rc = engine_turn(gpu->engine);
 	return MIN(rc, 0);
 }
 
-static int dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
+static int dequeue_inside(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
 {
-	int rc = turn(gpu);
+	int rc = session_turn(gpu);
 	unsigned n;
 
 	if (rc != 0 && rc != -EDEADLK) /* in a callback there may be some all the same */
 		return rc;
-	n = take_results(gpu, results, max);
-	return n || gpu->conn || !max ? (int)n : gpu_ended(gpu);
+	n = session_take_results(gpu, results, max);
+	return n || gpu->conn || !max ? (int)n : client_gpu_ended(gpu);
 }
 
 int rdmad_gpu_dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
@@ -202,17 +158,28 @@ int rdmad_gpu_dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, u
 	int rc;
 
 	engine_enter(gpu->engine);
-	rc = dequeue(gpu, results, max);
+	rc = dequeue_inside(gpu, results, max);
 	engine_leave(gpu->engine);
 	return rc;
 }
 
-static int wait_result(struct rdmad_gpu *gpu, uint64_t until)
+static int result_here(struct blocking *b)
 {
+	const struct rdmad_gpu *gpu = b->handle;
+
+	if (!gpu->ready && gpu->outstanding)
+		return -EAGAIN;
+	blocking_done(b, 0);
+	return 0;
+}
+
+static int wait_inside(struct rdmad_gpu *gpu, uint64_t timeout_us)
+{
+	struct blocking b = {.handle = gpu, .submit = result_here, .await = client_gpu_await_job};
 	int rc = 0;
 
-	while (rc == 0 && !gpu->ready && gpu->outstanding)
-		rc = gpu_await(gpu, &gpu->completed, gpu->completed, until);
+	if (!gpu->ready && gpu->outstanding)
+		rc = engine_block(gpu->engine, &b, time_of_us(timeout_us));
 	return gpu->ready ? (int)gpu->ready : rc;
 }
 
@@ -221,22 +188,22 @@ int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
 	int rc;
 
 	engine_enter(gpu->engine);
-	rc = wait_result(gpu, until_of(timeout_us));
+	rc = wait_inside(gpu, timeout_us);
 	engine_leave(gpu->engine);
 	return rc;
 }
 
-static int progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
+static int progress_inside(struct rdmad_gpu *gpu, uint64_t timeout_us)
 {
 	uint64_t before = gpu->completed;
-	int rc = turn(gpu);
+	int rc = session_turn(gpu);
 
 	if (rc == 0 && timeout_us)
-		rc = gpu_await(gpu, &gpu->completed, before, until_of(timeout_us));
+		rc = client_gpu_await(gpu, &gpu->completed, before, time_after(time_of_us(timeout_us)));
 	if (rc != 0 && rc != -ETIMEDOUT)
 		return rc;
 	if (gpu->completed == before && !gpu->conn)
-		return gpu_ended(gpu);
+		return client_gpu_ended(gpu);
 	return (int)(gpu->completed - before);
 }
 
@@ -245,7 +212,7 @@ int rdmad_gpu_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
 	int rc;
 
 	engine_enter(gpu->engine);
-	rc = progress(gpu, timeout_us);
+	rc = progress_inside(gpu, timeout_us);
 	engine_leave(gpu->engine);
 	return rc;
 }
@@ -255,11 +222,11 @@ int rdmad_gpu_flush(struct rdmad_gpu *gpu)
 	int rc = 0;
 
 	engine_enter(gpu->engine);
-	gpu_pump(gpu);
+	client_gpu_pump(gpu);
 	if (gpu->conn)
 		conn_flush(gpu->conn);
 	else
-		rc = gpu_ended(gpu);
+		rc = client_gpu_ended(gpu);
 	engine_leave(gpu->engine);
 	return rc;
 }
@@ -284,7 +251,7 @@ int rdmad_gpu_arm(struct rdmad_gpu *gpu)
 	int rc;
 
 	engine_enter(gpu->engine);
-	gpu_pump(gpu);
+	client_gpu_pump(gpu);
 	rc = engine_arm(gpu->engine);
 	engine_leave(gpu->engine);
 	return rc;
@@ -305,7 +272,7 @@ static void run_done(void *arg, const struct rdmad_gpu_result *result)
 
 static int run_submit(struct blocking *b)
 {
-	return take_job(b->handle, container_of(b, struct running, b)->job, run_done, b);
+	return session_take_job(b->handle, container_of(b, struct running, b)->job, run_done, b);
 }
 
 /* Where nothing is under way there is nothing to wait for: the results that are here are to be dequeued. */
@@ -313,7 +280,7 @@ static int run_await(void *handle, uint64_t until)
 {
 	struct rdmad_gpu *gpu = handle;
 
-	return gpu_undone(gpu) ? gpu_await(gpu, &gpu->completed, gpu->completed, until) : -EAGAIN;
+	return client_gpu_undone(gpu) ? client_gpu_await_job(gpu, until) : -EAGAIN;
 }
 
 static int run_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)

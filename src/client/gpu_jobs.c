@@ -1,6 +1,6 @@
 /*
  * gpu_jobs.c: the table of jobs. It has as many as may be outstanding, so that none is allocated later, and finds one by
- * the id that its caller chose: open addressing, and a removal moves back who was pushed on (Knuth, volume 3, 6.4, algorithm
+ * the id that its caller chose: open addressing, and a removal moves back what was pushed on (Knuth, volume 3, 6.4, algorithm
  * R). Jobs without such an id have one that says their place.
  */
 #include "client/gpu.h"
@@ -40,7 +40,7 @@ void job_table_destroy(struct job_table *table)
 }
 
 /* Successive ids, the usual ones, lie side by side. */
-static uint32_t home(const struct job_table *table, uint32_t id)
+static uint32_t place_home(const struct job_table *table, uint32_t id)
 {
 	return id & table->mask;
 }
@@ -48,25 +48,25 @@ static uint32_t home(const struct job_table *table, uint32_t id)
 /* The place of an id, or the free one where it would be. */
 static uint32_t place_of(const struct job_table *table, uint32_t id)
 {
-	uint32_t at = home(table, id);
+	uint32_t at = place_home(table, id);
 
 	while (table->place[at] && table->job[table->place[at] - 1].id != id)
 		at = (at + 1) & table->mask;
 	return at;
 }
 
-/* Whether who lives at `home` may move from `from` back to `to`. */
-static bool may_move(const struct job_table *table, uint32_t to, uint32_t from, uint32_t at_home)
+/* Whether a job whose home is `at_home` may move from `from` back to `to`. */
+static bool place_may_move(const struct job_table *table, uint32_t to, uint32_t from, uint32_t at_home)
 {
 	return ((from - at_home) & table->mask) >= ((from - to) & table->mask);
 }
 
-static void forget(struct job_table *table, uint32_t id)
+static void place_forget(struct job_table *table, uint32_t id)
 {
 	uint32_t hole = place_of(table, id), at = hole;
 
 	while (table->place[at = (at + 1) & table->mask]) {
-		if (!may_move(table, hole, at, home(table, table->job[table->place[at] - 1].id)))
+		if (!place_may_move(table, hole, at, place_home(table, table->job[table->place[at] - 1].id)))
 			continue;
 		table->place[hole] = table->place[at];
 		hole = at;
@@ -110,7 +110,7 @@ struct job *job_take(struct job_table *table, uint32_t id, bool named, int *rc)
 void job_give(struct job_table *table, struct job *job)
 {
 	if (job->id < OWN_IDS)
-		forget(table, job->id);
+		place_forget(table, job->id);
 	*job = (struct job){.state = JOB_FREE};
 	/* Behind the others: an id of the library's is not used again at once. */
 	list_add_tail(&table->free, &job->node);

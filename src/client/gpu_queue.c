@@ -16,15 +16,15 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define FLIGHTS 3              /* chains of writes under way; with the probe they are GPU_TRANSFERS */
+#define FLIGHTS 3              /* chains of writes under way; with the probe they are CLIENT_GPU_TRANSFERS */
 #define DIRECT 8               /* results that are read without asking whether they are there */
 #define DIRECT_SIZE (16 * KIB) /* and the longest of them */
-#define TRIES 1000             /* reads of a result that is there and not whole */
+#define QUEUE_TRIES 1000       /* reads of a result that is there and not whole */
 #define BUSY 4                 /* times options.poll, before the first nap */
 #define NAP_MIN (20 * TIME_US)
 #define NAP_MAX TIME_MS
 
-/* Words of a queue, as they are written: the begin of struct wire_ring_client_line. */
+/* Words of a queue, as they are written: the start of struct wire_ring_client_line. */
 struct words {
 	uint64_t submitted, collected;
 };
@@ -55,7 +55,7 @@ struct look {
 	uint64_t index;
 };
 
-struct gpu_queues {
+struct client_gpu_queues {
 	struct wire_ring_shape shape;
 	uint64_t lines_addr, results_addr, words_addr, jobs_addr; /* at the server */
 	uint32_t worker_rkey, client_rkey;
@@ -80,12 +80,12 @@ struct gpu_queues {
 	uint64_t news;  /* counts probes that came back */
 };
 
-static uint32_t cell_of(const struct gpu_queues *q, uint32_t queue, uint64_t index)
+static uint32_t cell_of(const struct client_gpu_queues *q, uint32_t queue, uint64_t index)
 {
 	return queue * q->shape.slots + (uint32_t)(index % q->shape.slots);
 }
 
-static uint32_t load(const struct pair *pair)
+static uint32_t pair_load(const struct pair *pair)
 {
 	return (uint32_t)(pair->submitted - pair->received);
 }
@@ -95,18 +95,18 @@ static uint32_t load(const struct pair *pair)
  */
 
 /* The queue with the most room. False: all are full. */
-static bool roomiest(const struct gpu_queues *q, uint32_t *queue)
+static bool queues_roomiest(const struct client_gpu_queues *q, uint32_t *queue)
 {
 	uint32_t best = 0;
 
 	for (uint32_t i = 1; i < q->shape.queues; i++)
-		if (load(&q->pair[i]) < load(&q->pair[best]))
+		if (pair_load(&q->pair[i]) < pair_load(&q->pair[best]))
 			best = i;
 	*queue = best;
-	return load(&q->pair[best]) < q->shape.slots;
+	return pair_load(&q->pair[best]) < q->shape.slots;
 }
 
-static void add_cell(struct gpu_queues *q, struct flight *f, uint32_t queue, struct job *job)
+static void flight_add_cell(struct client_gpu_queues *q, struct flight *f, uint32_t queue, struct job *job)
 {
 	uint64_t index = q->pair[queue].submitted++;
 	uint32_t cell = cell_of(q, queue, index);
@@ -131,7 +131,7 @@ static void add_cell(struct gpu_queues *q, struct flight *f, uint32_t queue, str
 	};
 }
 
-static void add_words(struct gpu_queues *q, struct flight *f, uint32_t queue)
+static void flight_add_words(struct client_gpu_queues *q, struct flight *f, uint32_t queue)
 {
 	struct words *words = &f->words[f->queues++];
 
@@ -146,28 +146,28 @@ static void add_words(struct gpu_queues *q, struct flight *f, uint32_t queue)
 }
 
 /* Some of what waits into one queue: no more than its share, that all queues have work. */
-static void add_run(struct rdmad_gpu *gpu, struct flight *f, uint32_t queue)
+static void flight_add_run(struct rdmad_gpu *gpu, struct flight *f, uint32_t queue)
 {
-	struct gpu_queues *q = gpu->queues;
+	struct client_gpu_queues *q = gpu->queues;
 	uint32_t share = (gpu->waits + q->shape.queues - 1) / q->shape.queues;
-	uint32_t room = q->shape.slots - load(&q->pair[queue]);
+	uint32_t room = q->shape.slots - pair_load(&q->pair[queue]);
 	uint32_t n = MIN(MIN(share, room), CONN_CHAIN_MAX - 1 - f->count);
 
 	while (n-- > 0)
-		add_cell(q, f, queue, job_next(gpu));
-	add_words(q, f, queue);
+		flight_add_cell(q, f, queue, job_next(gpu));
+	flight_add_words(q, f, queue);
 }
 
-static void written(struct conn_transfer *transfer, enum fabric_status status)
+static void flight_written(struct conn_transfer *transfer, enum fabric_status status)
 {
 	struct flight *f = container_of(transfer, struct flight, transfer);
 
 	f->busy = false;
 	if (status == FABRIC_OK && f->gpu->waits)
-		gpu_queues_pump(f->gpu);
+		client_gpu_queues_pump(f->gpu);
 }
 
-static struct flight *flight_free(struct gpu_queues *q)
+static struct flight *flight_free(struct client_gpu_queues *q)
 {
 	for (unsigned i = 0; i < FLIGHTS; i++)
 		if (!q->flight[i].busy)
@@ -178,21 +178,21 @@ static struct flight *flight_free(struct gpu_queues *q)
 /* A chain of as many jobs as there are and it takes. NULL: none. */
 static struct flight *flight_fill(struct rdmad_gpu *gpu)
 {
-	struct gpu_queues *q = gpu->queues;
+	struct client_gpu_queues *q = gpu->queues;
 	struct flight *f = flight_free(q);
 	uint32_t queue;
 
 	if (!f)
 		return NULL;
 	f->count = f->queues = 0;
-	while (gpu->waits && f->count + 2 <= CONN_CHAIN_MAX && roomiest(q, &queue))
-		add_run(gpu, f, queue);
+	while (gpu->waits && f->count + 2 <= CONN_CHAIN_MAX && queues_roomiest(q, &queue))
+		flight_add_run(gpu, f, queue);
 	return f->count ? f : NULL;
 }
 
-static void write_jobs(struct rdmad_gpu *gpu)
+static void flights_write(struct rdmad_gpu *gpu)
 {
-	struct gpu_queues *q = gpu->queues;
+	struct client_gpu_queues *q = gpu->queues;
 	struct flight *f;
 
 	while ((f = q->unposted ? q->unposted : flight_fill(gpu))) {
@@ -207,7 +207,7 @@ static void write_jobs(struct rdmad_gpu *gpu)
 /*
  * Reading
  */
-static void add_look(struct gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t index)
+static void add_look(struct client_gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t index)
 {
 	uint32_t cell = cell_of(q, queue, index);
 	const struct job *job = q->job[cell];
@@ -224,14 +224,14 @@ static void add_look(struct gpu_queues *q, struct conn_part *parts, uint32_t que
 }
 
 /* Results up to index `end` of a queue, of which some may be there; room for the lines is left. */
-static void add_looks(struct gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t end)
+static void add_looks(struct client_gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t end)
 {
 	for (uint64_t i = q->pair[queue].received; i < end && q->looks + 1 < CONN_CHAIN_MAX; i++)
 		add_look(q, parts, queue, i);
 }
 
 /* The results that the lines promised. */
-static void look_for_promised(struct gpu_queues *q, struct conn_part *parts)
+static void look_for_promised(struct client_gpu_queues *q, struct conn_part *parts)
 {
 	for (uint32_t i = 0; i < q->shape.queues; i++) {
 		uint32_t queue = (q->first + i) % q->shape.queues;
@@ -242,22 +242,22 @@ static void look_for_promised(struct gpu_queues *q, struct conn_part *parts)
 }
 
 /* The next results of all queues, which validate themselves. False: they are too many or too large for that. */
-static bool look_directly(struct gpu_queues *q, struct conn_part *parts)
+static bool look_directly(struct client_gpu_queues *q, struct conn_part *parts)
 {
 	if (q->gpu->read_indices || q->inside > DIRECT)
 		return false;
 	for (uint32_t i = 0; i < q->shape.queues; i++) {
 		const struct pair *pair = &q->pair[i];
 
-		if (load(pair) && q->job[cell_of(q, i, pair->received)]->output_size > DIRECT_SIZE)
+		if (pair_load(pair) && q->job[cell_of(q, i, pair->received)]->output_size > DIRECT_SIZE)
 			return false;
 	}
 	for (uint32_t i = 0; i < q->shape.queues; i++)
-		add_looks(q, parts, i, q->pair[i].received + MIN(q->pair[i].window, load(&q->pair[i])));
+		add_looks(q, parts, i, q->pair[i].received + MIN(q->pair[i].window, pair_load(&q->pair[i])));
 	return true;
 }
 
-static void look_at_lines(struct gpu_queues *q, struct conn_part *parts)
+static void look_at_lines(struct client_gpu_queues *q, struct conn_part *parts)
 {
 	parts[q->looks] = (struct conn_part){
 		.opcode = FABRIC_READ,
@@ -269,9 +269,9 @@ static void look_at_lines(struct gpu_queues *q, struct conn_part *parts)
 	q->asked_lines = true;
 }
 
-static void probe(struct rdmad_gpu *gpu)
+static void queues_probe(struct rdmad_gpu *gpu)
 {
-	struct gpu_queues *q = gpu->queues;
+	struct client_gpu_queues *q = gpu->queues;
 	struct conn_part parts[CONN_CHAIN_MAX];
 
 	if (q->probing || !q->inside || q->unposted)
@@ -284,41 +284,26 @@ static void probe(struct rdmad_gpu *gpu)
 	q->probing = conn_transfer_chain(gpu->conn, &q->probe, parts, q->looks + q->asked_lines) == 0;
 }
 
-/* wire_ring_check() of an output that may lie anywhere. */
-static uint64_t check_of(const struct wire_ring_result *result, const char *output)
-{
-	uint64_t sum = wire_ring_check_descriptor(result), word;
-	uint32_t words = result->length / 8;
-
-	for (uint32_t i = 0; i < words; i++) {
-		memcpy(&word, output + 8 * (size_t)i, sizeof(word));
-		sum += wire_ring_check_word(3 + (uint64_t)i, word);
-	}
-	word = 0;
-	memcpy(&word, output + 8 * (size_t)words, result->length % 8);
-	return result->length % 8 ? sum + wire_ring_check_word(3 + (uint64_t)words, word) : sum;
-}
-
-static bool is_whole(const struct wire_ring_result *result, uint64_t index, const struct job *job)
+static bool result_is_whole(const struct wire_ring_result *result, uint64_t index, const struct job *job)
 {
 	return result->sequence == index + 1 && result->id == job->id && result->length == job->output_size &&
-	       result->check == check_of(result, job->asked.output);
+	       result->check == wire_ring_check(result, job->asked.output);
 }
 
 /* A result that should be there, by its queue's line or its own number, is not whole. It may have been read while it was
  * written, but not for ever. */
-static void distrust(struct gpu_queues *q, const struct look *look, const struct wire_ring_result *result)
+static void pair_distrust(struct client_gpu_queues *q, const struct look *look, const struct wire_ring_result *result)
 {
 	struct pair *pair = &q->pair[look->queue];
 	bool there = look->index < pair->done || result->sequence == look->index + 1;
 
-	if (there && ++pair->tries == TRIES)
+	if (there && ++pair->tries == QUEUE_TRIES)
 		conn_close(q->gpu->conn, -EBADMSG, "result %llu of queue %u does not become whole",
 			   (unsigned long long)look->index, look->queue);
 }
 
 /* Take the result if it is there. In a queue they come one after the other. */
-static bool take(struct gpu_queues *q, const struct look *look)
+static bool queue_take(struct client_gpu_queues *q, const struct look *look)
 {
 	struct pair *pair = &q->pair[look->queue];
 	uint32_t cell = cell_of(q, look->queue, look->index);
@@ -326,8 +311,8 @@ static bool take(struct gpu_queues *q, const struct look *look)
 
 	if (look->index != pair->received)
 		return false;
-	if (!is_whole(&q->result[cell], look->index, job)) {
-		distrust(q, look, &q->result[cell]);
+	if (!result_is_whole(&q->result[cell], look->index, job)) {
+		pair_distrust(q, look, &q->result[cell]);
 		pair->window = 1;
 		return false;
 	}
@@ -340,14 +325,14 @@ static bool take(struct gpu_queues *q, const struct look *look)
 	return true;
 }
 
-static bool take_results(struct gpu_queues *q)
+static bool queues_take_results(struct client_gpu_queues *q)
 {
 	unsigned found = 0;
 
 	for (unsigned i = 0; i < q->looks; i++) {
 		struct pair *pair = &q->pair[q->look[i].queue];
 
-		if (!take(q, &q->look[i]))
+		if (!queue_take(q, &q->look[i]))
 			continue;
 		found++;
 		pair->window = MIN(pair->window + 1, DIRECT);
@@ -356,7 +341,7 @@ static bool take_results(struct gpu_queues *q)
 }
 
 /* Whether a line promises a result. One that says what cannot be was read while it was written. */
-static bool take_lines(struct gpu_queues *q)
+static bool queues_take_lines(struct client_gpu_queues *q)
 {
 	bool promised = false;
 
@@ -372,37 +357,37 @@ static bool take_lines(struct gpu_queues *q)
 	return promised;
 }
 
-static void probed(struct conn_transfer *transfer, enum fabric_status status)
+static void queues_probed(struct conn_transfer *transfer, enum fabric_status status)
 {
-	struct gpu_queues *q = container_of(transfer, struct gpu_queues, probe);
+	struct client_gpu_queues *q = container_of(transfer, struct client_gpu_queues, probe);
 	bool news = false;
 
 	q->news++;
 	if (status == FABRIC_OK)
-		news = take_results(q);
+		news = queues_take_results(q);
 	if (status == FABRIC_OK && q->asked_lines)
-		news |= take_lines(q);
+		news |= queues_take_lines(q);
 	q->probing = false; /* not before: a callback may have pumped */
 	if (news)
-		gpu_queues_pump(q->gpu);
+		client_gpu_queues_pump(q->gpu);
 }
 
-void gpu_queues_pump(struct rdmad_gpu *gpu)
+void client_gpu_queues_pump(struct rdmad_gpu *gpu)
 {
 	if (!gpu->conn || !conn_established(gpu->conn))
 		return;
-	write_jobs(gpu);
-	probe(gpu);
+	flights_write(gpu);
+	queues_probe(gpu);
 }
 
 /*
- * Nobody tells of a result: who waits looks again and again, then with naps between that grow as the wait does. The worker
- * naps as well when it has had nothing for a while: who began to nap before it can have woken, worked and
- * answered would find the result late, send the next job late, and so keep it napping. Hence BUSY.
+ * Nobody tells of a result: a caller that waits looks again and again, then with naps between that grow as the wait does. The
+ * worker naps as well when it has had nothing for a while. A caller that began to nap before the worker can have woken, worked
+ * and answered would find the result late, send the next job late, and so keep the worker napping. Hence BUSY.
  */
-int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
+int client_gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until)
 {
-	struct gpu_queues *q = gpu->queues;
+	struct client_gpu_queues *q = gpu->queues;
 	uint64_t begin = time_now(), now = begin, poll = gpu->options.poll;
 	uint64_t busy_until = poll >= (TIME_NEVER - now) / BUSY ? TIME_NEVER : now + BUSY * poll;
 	uint64_t nap;
@@ -411,7 +396,7 @@ int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t bef
 	while (*counter == before && gpu->conn) {
 		if (now >= until)
 			return -ETIMEDOUT;
-		gpu_queues_pump(gpu);
+		client_gpu_queues_pump(gpu);
 		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until) : engine_turn(gpu->engine);
 		if (rc < 0 && rc != -ETIMEDOUT)
 			return rc;
@@ -434,7 +419,7 @@ int gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t bef
  */
 
 /* Addresses, and what is registered: descriptors and results of all cells, lines, words. */
-static int lay_out(struct rdmad_gpu *gpu, struct gpu_queues *q)
+static int queues_lay_out(struct rdmad_gpu *gpu, struct client_gpu_queues *q)
 {
 	struct wire_ring_layout at = wire_ring_layout(&q->shape);
 	const struct wire_gpu_ring *ring = &gpu->ring;
@@ -459,26 +444,26 @@ static int lay_out(struct rdmad_gpu *gpu, struct gpu_queues *q)
 	memset(q->result, 0, cells * sizeof(*q->result));
 	for (unsigned i = 0; i < FLIGHTS; i++) {
 		q->flight[i].gpu = gpu;
-		q->flight[i].transfer.done = written;
+		q->flight[i].transfer.done = flight_written;
 		q->flight[i].words = words + i * CONN_CHAIN_MAX / 2;
 	}
 	return 0;
 }
 
-int gpu_queues_create(struct rdmad_gpu *gpu)
+int client_gpu_queues_create(struct rdmad_gpu *gpu)
 {
-	struct gpu_queues *q = calloc(1, sizeof(*q));
+	struct client_gpu_queues *q = calloc(1, sizeof(*q));
 	const struct wire_gpu_ring *ring = &gpu->ring;
 
 	if (!q)
 		return -ENOMEM;
 	q->gpu = gpu;
-	q->probe.done = probed;
+	q->probe.done = queues_probed;
 	q->shape = (struct wire_ring_shape){ring->queues, ring->slots, ring->payload};
 	q->pair = calloc(ring->queues, sizeof(*q->pair));
 	q->job = calloc((size_t)ring->queues * ring->slots, sizeof(struct job *));
-	if (!q->pair || !q->job || lay_out(gpu, q) != 0) {
-		gpu_queues_destroy(q);
+	if (!q->pair || !q->job || queues_lay_out(gpu, q) != 0) {
+		client_gpu_queues_destroy(q);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < ring->queues; i++)
@@ -487,7 +472,7 @@ int gpu_queues_create(struct rdmad_gpu *gpu)
 	return 0;
 }
 
-void gpu_queues_destroy(struct gpu_queues *q)
+void client_gpu_queues_destroy(struct client_gpu_queues *q)
 {
 	if (!q)
 		return;

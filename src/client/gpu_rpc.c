@@ -24,7 +24,7 @@ static void describe(const struct rdmad_gpu *gpu, const struct job *job, struct 
 	memcpy(out->param, job->asked.param, sizeof(out->param));
 }
 
-void gpu_rpc_pump(struct rdmad_gpu *gpu)
+void client_gpu_rpc_pump(struct rdmad_gpu *gpu)
 {
 	while (gpu->conn && gpu->waits) {
 		struct wire_record *record = conn_reserve(gpu->conn, sizeof(struct wire_gpu_job), NULL);
@@ -40,7 +40,7 @@ void gpu_rpc_pump(struct rdmad_gpu *gpu)
 	}
 }
 
-int gpu_rpc_done(struct rdmad_gpu *gpu, uint32_t id, int status)
+int client_gpu_rpc_done(struct rdmad_gpu *gpu, uint32_t id, int status)
 {
 	struct job *job = job_find(&gpu->jobs, id);
 

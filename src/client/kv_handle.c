@@ -177,9 +177,7 @@ static int progress_inside(struct kv *kv, uint64_t timeout_us)
 	if (rc < 0)
 		return rc;
 	if (*kv->completed == before && timeout_us && kv->conn) {
-		uint64_t ns = timeout_us >= TIME_NEVER / TIME_US ? TIME_NEVER : timeout_us * TIME_US;
-
-		rc = engine_wait_change(kv->engine, kv->completed, time_after(ns));
+		rc = engine_wait_change(kv->engine, kv->completed, time_after(time_of_us(timeout_us)));
 		if (rc != 0 && rc != -ETIMEDOUT)
 			return rc;
 	}

@@ -111,13 +111,14 @@ int ctl_gpu_quantize(const struct ctl_arguments *arguments)
 
 static json_t *operation_names(uint64_t bits)
 {
-	static const char *const names[] = {[RDMAD_GPU_QUANTIZE] = "quantize", [RDMAD_GPU_ECHO] = "echo"};
 	json_t *list = json_array();
 
-	for (unsigned op = 0; op < 64; op++)
+	for (unsigned op = 0; op < 64; op++) {
+		const char *name = rdmad_gpu_operation_name(op);
+
 		if (bits >> op & 1)
-			json_array_append_new(list, op < ARRAY_SIZE(names) && names[op] ? json_string(names[op])
-											: json_integer(op));
+			json_array_append_new(list, name ? json_string(name) : json_integer(op));
+	}
 	return list;
 }
 

@@ -96,7 +96,7 @@ static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uin
 	uint8_t map[256];
 
 	count_pixels(in, n, count);
-	make_map(count, n, job->param[GPU_QUANTIZE_LEVELS], map);
+	make_map(count, n, job->param[WIRE_GPU_QUANTIZE_LEVELS], map);
 	if (find_steps(map, &steps))
 		done = map_vectors(in, out, n, &steps);
 	map_by_table(in + done, out + done, n - done, map);

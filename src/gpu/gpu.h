@@ -12,23 +12,12 @@
 #define RDMAD_GPU_ROOM_H
 
 #include "base/base.h"
+#include "wire/gpu_operations.h"
 #include "wire/ring.h"
 
 /*
- * operations.c: the table; one file each, operation_NAME.h, which compiles as C and as CUDA.
+ * operations.c
  */
-struct gpu_operation {
-	uint32_t op; /* enum wire_ring_op */
-	const char *name, *help;
-	/* Length of the output of a job whose input has job->length bytes. Negative: parameters or
-	 * length are not what the operation takes; *why is a sentence with the numbers' meaning. */
-	int64_t (*output)(const struct wire_ring_job *job, const char **why);
-};
-
-extern const struct gpu_operation gpu_operations[]; /* ended by op 0 */
-
-/* NULL: no such operation. */
-const struct gpu_operation *gpu_operation_find(uint32_t op);
 
 /* Everything that can be said of a job before its input is looked at: operation, parameters, both
  * lengths against the ring's payload. Its output's length, or -EINVAL and *why. The service asks

@@ -2,29 +2,18 @@
  * operation_echo.h: the input again, after a while: what a job costs whose operation costs nothing,
  * and a job that takes as long as a test of time limits wants.
  *
- * param: microseconds to take at least, up to 60 s. Any length, also 0.
+ * What it takes is in wire/gpu_operations.h.
  */
 #ifndef RDMAD_GPU_OPERATION_ECHO_H
 #define RDMAD_GPU_OPERATION_ECHO_H
 
 #include "gpu/team.h"
-
-enum { GPU_ECHO_MICROSECONDS };
-
-#define GPU_ECHO_LONGEST 60000000u
-
-WIRE_RING_FN int64_t gpu_echo_output(const struct wire_ring_job *job, const char **why)
-{
-	if (job->param[GPU_ECHO_MICROSECONDS] <= GPU_ECHO_LONGEST)
-		return job->length;
-	*why = "microseconds is more than 60 s";
-	return -1;
-}
+#include "wire/gpu_operations.h"
 
 WIRE_RING_FN uint64_t gpu_echo_body(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
 				    void *output)
 {
-	uint64_t wait = (uint64_t)job->param[GPU_ECHO_MICROSECONDS] * 1000;
+	uint64_t wait = (uint64_t)job->param[WIRE_GPU_ECHO_MICROSECONDS] * 1000;
 	uint64_t begin = wait ? gpu_team_clock() : 0, words = gpu_words(job->length), sum = 0;
 
 	for (uint64_t i = team->index; i < words; i += team->count)

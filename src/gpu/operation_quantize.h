@@ -3,32 +3,15 @@
  * up to v among N, and L levels: v becomes (256 / L) * floor(L * CDF(v) / N) in 8 bits, in which
  * 256 is 0; all in integers, so that every backend has the same bits.
  *
- * param: width, height, levels (1 to 256). Width times height is the length, at most 64 Mi.
+ * What it takes is in wire/gpu_operations.h.
  */
 #ifndef RDMAD_GPU_OPERATION_QUANTIZE_H
 #define RDMAD_GPU_OPERATION_QUANTIZE_H
 
 #include "gpu/team.h"
+#include "wire/gpu_operations.h"
 
-enum { GPU_QUANTIZE_WIDTH, GPU_QUANTIZE_HEIGHT, GPU_QUANTIZE_LEVELS };
-
-WIRE_RING_FN int64_t gpu_quantize_output(const struct wire_ring_job *job, const char **why)
-{
-	uint32_t width = job->param[GPU_QUANTIZE_WIDTH], height = job->param[GPU_QUANTIZE_HEIGHT];
-	uint32_t levels = job->param[GPU_QUANTIZE_LEVELS];
-
-	if (levels < 1 || levels > 256)
-		*why = "levels is not between 1 and 256";
-	else if (width == 0 || height == 0)
-		*why = "an image has at least one pixel: width and height are not 0";
-	else if ((uint64_t)width * height != job->length)
-		*why = "width times height is not the length of the input";
-	else
-		return job->length;
-	return -1;
-}
-
-/* What `value` becomes of whose pixels, of N, `cdf` are up to it. */
+/* What `value` becomes, where `cdf` of `pixels` pixels are up to it. */
 WIRE_RING_FN uint8_t gpu_quantize_value(uint32_t cdf, uint32_t pixels, uint32_t levels)
 {
 	return (uint8_t)(256 / levels * (uint32_t)((uint64_t)levels * cdf / pixels));
@@ -66,7 +49,7 @@ WIRE_RING_FN uint64_t gpu_quantize_body(const struct gpu_team *team, const struc
 	gpu_team_barrier(team);
 	gpu_quantize_sum(team, count, map);
 	for (uint32_t v = team->index; v < 256; v += team->count)
-		map[v] = gpu_quantize_value(count[v], job->length, job->param[GPU_QUANTIZE_LEVELS]);
+		map[v] = gpu_quantize_value(count[v], job->length, job->param[WIRE_GPU_QUANTIZE_LEVELS]);
 	gpu_team_barrier(team);
 	for (uint64_t i = team->index; i < words; i += team->count) {
 		uint64_t word = wire_ring_word(input, i), out = 0;

@@ -1,7 +1,7 @@
 /*
- * operations.h: the list of operations, for C and for CUDA. A new one is a header like
- * operation_echo.h, a number in enum wire_ring_op and a line here; operations.c makes the table of
- * it that the daemon reads, and each backend carries it out by gpu_operation_body().
+ * operations.h: what each operation does, for C and for CUDA. The list of them is in wire/gpu_operations.h. A new one is three
+ * places: a header like operation_echo.h, its line here, and its row and limits there; each backend carries it out by
+ * gpu_operation_body().
  */
 #ifndef RDMAD_GPU_OPERATIONS_H
 #define RDMAD_GPU_OPERATIONS_H
@@ -9,29 +9,11 @@
 #include "gpu/operation_echo.h"
 #include "gpu/operation_quantize.h"
 
-#define GPU_OPERATIONS(X)                                                                                              \
-	X(QUANTIZE, quantize, "an image of 8-bit pixels in fewer levels: width, height, levels")                       \
-	X(ECHO, echo, "the same bytes again: microseconds to take at least")
-
-WIRE_RING_FN int64_t gpu_operation_output(const struct wire_ring_job *job, const char **why)
-{
-	switch (job->op) {
-#define GPU_OPERATION_CASE(OP, name, help)                                                                             \
-	case WIRE_RING_##OP:                                                                                           \
-		return gpu_##name##_output(job, why);
-		GPU_OPERATIONS(GPU_OPERATION_CASE)
-#undef GPU_OPERATION_CASE
-	default:
-		*why = "there is no such operation";
-		return -1;
-	}
-}
-
 /* gpu_job_check() of gpu.h, for a kernel too: the output's length, or negative and *why. */
 WIRE_RING_FN int64_t gpu_operation_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job,
 					 const char **why)
 {
-	int64_t output = gpu_operation_output(job, why);
+	int64_t output = wire_gpu_operation_output(job->op, job->param, job->length, why);
 
 	if (output < 0)
 		return output;
@@ -50,10 +32,10 @@ WIRE_RING_FN uint64_t gpu_operation_body(const struct gpu_team *team, const stru
 					 const void *input, void *output)
 {
 	switch (job->op) {
-#define GPU_OPERATION_CASE(OP, name, help)                                                                             \
+#define GPU_OPERATION_CASE(OP, number, name, names)                                                                    \
 	case WIRE_RING_##OP:                                                                                           \
 		return gpu_##name##_body(team, job, input, output);
-		GPU_OPERATIONS(GPU_OPERATION_CASE)
+		WIRE_GPU_OPERATIONS(GPU_OPERATION_CASE)
 #undef GPU_OPERATION_CASE
 	default:
 		return 0;

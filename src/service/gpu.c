@@ -213,8 +213,9 @@ static uint64_t operations(void)
 {
 	uint64_t bits = 0;
 
-	for (const struct gpu_operation *o = gpu_operations; o->op; o++)
-		bits |= 1ull << o->op;
+	for (unsigned op = 0; op < WIRE_RING_OPS; op++)
+		if (wire_gpu_operation_name(op))
+			bits |= 1ull << op;
 	return bits;
 }
 

@@ -308,7 +308,7 @@ static void count_job(struct gpu_agent *a, const struct gpu_agent_job *job)
 {
 	struct gpu_service *gpu = gpu_agent_service(a);
 
-	gpu_agent_count(a, job->ring.op == WIRE_RING_QUANTIZE ? GPU_SERVICE_QUANTIZES : GPU_SERVICE_ECHOES, 1);
+	gpu_agent_count(a, GPU_SERVICE_JOBS + job->ring.op, 1);
 	gpu_agent_count(a, GPU_SERVICE_IN_BYTES, job->ring.length);
 	gpu_agent_count(a, GPU_SERVICE_OUT_BYTES, job->output.length);
 	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);

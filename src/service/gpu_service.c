@@ -46,10 +46,15 @@ static const struct setting settings[] = {
 const struct setting_table gpu_service_settings = {settings, ARRAY_SIZE(settings), sizeof(struct gpu_service_settings)};
 
 const char *const gpu_service_counters[] = {
-	[GPU_SERVICE_SESSIONS] = "gpu_sessions",     [GPU_SERVICE_ERRORS] = "gpu_errors",
-	[GPU_SERVICE_QUANTIZES] = "gpu_quantizes",   [GPU_SERVICE_ECHOES] = "gpu_echoes",
-	[GPU_SERVICE_IN_BYTES] = "gpu_in_bytes",     [GPU_SERVICE_OUT_BYTES] = "gpu_out_bytes",
-	[GPU_SERVICE_QUEUE_JOBS] = "gpu_queue_jobs", [GPU_SERVICE_QUEUE_JOBS + 1] = NULL,
+	[GPU_SERVICE_SESSIONS] = "gpu_sessions",
+	[GPU_SERVICE_ERRORS] = "gpu_errors",
+#define COUNTER_NAME(OP, number, name, names) [GPU_SERVICE_JOBS + WIRE_RING_##OP] = "gpu_" #names,
+	WIRE_GPU_OPERATIONS(COUNTER_NAME)
+#undef COUNTER_NAME
+		[GPU_SERVICE_IN_BYTES] = "gpu_in_bytes",
+	[GPU_SERVICE_OUT_BYTES] = "gpu_out_bytes",
+	[GPU_SERVICE_QUEUE_JOBS] = "gpu_queue_jobs",
+	[GPU_SERVICE_QUEUE_JOBS + 1] = NULL,
 };
 
 static void take_settings(struct gpu_service *gpu, const struct gpu_service_settings *s)

@@ -47,7 +47,7 @@
 struct wire_ring_job {
 	uint64_t sequence; /* index + 1 */
 	uint32_t id;       /* chosen by the client, comes back in the result */
-	uint32_t op;       /* enum wire_ring_op */
+	uint32_t op;       /* enum wire_ring_op of gpu_operations.h */
 	uint32_t length;   /* of the input */
 	uint32_t reserved;
 	uint32_t param[WIRE_RING_PARAMS]; /* by op */
@@ -65,12 +65,6 @@ struct wire_ring_result {
 	uint64_t reserved2[4];
 };
 WIRE_RING_ASSERT(sizeof(struct wire_ring_result) == WIRE_RING_LINE, "ring layout");
-
-enum wire_ring_op {
-	WIRE_RING_QUANTIZE = 1, /* width, height, levels: 8-bit pixels in, as many out */
-	WIRE_RING_ECHO = 2,     /* microseconds to take at least: the same bytes back */
-	WIRE_RING_OPS
-};
 
 enum wire_ring_state { WIRE_RING_STARTING, WIRE_RING_RUNNING, WIRE_RING_STOPPED, WIRE_RING_FAILED };
 
@@ -189,8 +183,7 @@ WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
 	asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
 }
 
-/* Between a store of one's own and a load of what the other stores, where each must see the other's
- * or be seen. */
+/* Between a store and a load of what the other side stores, where one of the two must see the other's store. */
 WIRE_RING_FN void wire_ring_fence(void)
 {
 	__threadfence_system();
@@ -228,8 +221,7 @@ WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* Between a store of one's own and a load of what the other stores, where each must see the other's
- * or be seen. */
+/* Between a store and a load of what the other side stores, where one of the two must see the other's store. */
 WIRE_RING_FN void wire_ring_fence(void)
 {
 	__sync_synchronize();

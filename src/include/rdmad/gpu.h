@@ -62,14 +62,14 @@ int rdmad_gpu_close(struct rdmad_gpu *gpu);
 int rdmad_gpu_terminate(struct rdmad_gpu *gpu);
 
 /*
- * Jobs. Input and output stay the caller's, who leaves both alone until the job is done. They may be the same memory.
+ * Jobs. Input and output stay the caller's, which leaves both alone until the job is done. They may be the same memory.
  */
 struct rdmad_gpu_job {
 	uint32_t id; /* chosen by the caller, comes back in the result */
 	uint32_t op; /* enum rdmad_gpu_op */
 	uint32_t param[RDMAD_GPU_PARAMS];
 	const void *input;
-	size_t input_size;
+	size_t input_size; /* at least 1 */
 	void *output;
 	size_t output_size; /* room; at least what the operation makes of the input */
 };
@@ -172,6 +172,9 @@ struct rdmad_gpu_info {
 	char backend[16], device[64];
 	char transport[8]; /* by which it was asked */
 };
+
+/* "quantize"; NULL: not known to this library. `op` is of enum rdmad_gpu_op, or a bit's number in `operations`. */
+const char *rdmad_gpu_operation_name(unsigned op);
 
 /* Ask the server of a session. */
 int rdmad_gpu_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *info);

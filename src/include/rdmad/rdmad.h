@@ -2,9 +2,9 @@
  * rdmad.h: what all parts of librdmad share. See librdmad(3).
  *
  * Every function returns 0 (or a count) or a negative errno, and leaves a sentence for people in
- * rdmad_error(). A handle is used by one thread at a time; different handles are independent. So it is with
- * progress_thread, too: that thread takes part in what the library does inside, never in the program. All
- * callbacks run in the thread that calls the library.
+ * rdmad_error(). A handle is used by one thread at a time; different handles are independent. The
+ * same holds with progress_thread: that thread does the library's inner work only, never the program's. All callbacks
+ * run in the thread that calls the library.
  */
 #ifndef RDMAD_RDMAD_H
 #define RDMAD_RDMAD_H
