@@ -82,13 +82,21 @@ static int call_outside(struct kv *kv, struct ask *ask, struct kv_call *call)
 	return rc;
 }
 
+int kv_status_answered(int status)
+{
+	return wire_status_errno(wire_status_of(status)) == status;
+}
+
+const char *kv_status_text(int status)
+{
+	return kv_status_answered(status) ? wire_status_text(wire_status_of(status)) : strerror(-status);
+}
+
 int kv_explain(int status, const char *what, size_t key_len, size_t value_len)
 {
-	enum wire_status known = wire_status_of(status);
-
-	if (unlikely(status < 0 && status != -EMSGSIZE && wire_status_errno(known) == status))
+	if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status)))
 		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, key_len, value_len,
-			  wire_status_text(known));
+			  kv_status_text(status));
 	return status;
 }
 

@@ -1,7 +1,6 @@
 /* kv.c: one pair: get, set, del, exists. */
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
-#include "wire/wire.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -34,14 +33,12 @@ int ctl_kv_open(void **kv)
 
 bool ctl_kv_status_final(int status)
 {
-	return wire_status_errno(wire_status_of(status)) == status;
+	return kv_status_answered(status);
 }
 
 const char *ctl_kv_status_text(int status)
 {
-	if (ctl_kv_status_final(status))
-		return wire_status_text(wire_status_of(status));
-	return *rdmad_error() ? rdmad_error() : strerror(-status);
+	return kv_status_answered(status) || !*rdmad_error() ? kv_status_text(status) : rdmad_error();
 }
 
 int ctl_kv_await(void *kv)

@@ -57,7 +57,7 @@ int kv_exists(void *kv_handle, const void *key, size_t key_len);
 
 /*
  * Asynchronous. Each accepted request calls back exactly once, from kv_progress, kv_arm, a blocking call or
- * kv_close, in the thread that calls these: a progress thread keeps what it found finished for them. Requests for one key are carried out in order, and eager ones are answered in order; a large value's
+ * kv_close, in the thread that calls these: a progress thread keeps for them what it found finished. Requests for one key are carried out in order, and eager ones are answered in order; a large value's
  * answer may come later, and a get that has to ask again, as it did not know the length, may see a set that was
  * submitted behind it. Submitted requests leave in one message with the next kv_progress or kv_flush,
  * or without them a few milliseconds later where there is a progress thread.
@@ -69,7 +69,7 @@ typedef void (*kv_callback)(void *arg, int status, const void *value, size_t val
 
 /* 0 accepted; -EAGAIN: as many are outstanding as the handle takes, progress first. The key is copied before
  * the call returns, and so is a value that goes in the message; a larger one (see kv_eager_max) is fetched
- * from where it is, and must stay unchanged until the call back. */
+ * from where it is, and must stay unchanged until the callback was called. */
 int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 		  kv_callback done, void *arg);
 int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
@@ -77,7 +77,7 @@ int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callba
 /* status 0 or -ENOENT. */
 int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
 
-/* The value goes to the caller's buffer (from 4 KiB on without a copy), which must stay until the call back: value is
+/* The value goes to the caller's buffer (from 4 KiB on without a copy), which must stay until the callback was called: value is
  * `buffer` then. -EMSGSIZE: it is longer than `size`, value_len says how long. */
 int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
 		       void *arg);
@@ -228,6 +228,11 @@ size_t kv_outstanding(const void *kv_handle);
  * each sleep: 0: sleep; 1: there is work now, call kv_progress instead. */
 int kv_fd(const void *kv_handle);
 int kv_arm(void *kv_handle);
+
+/* A status of a callback, an item or a call in words, never NULL. */
+const char *kv_status_text(int status);
+/* 1: the server answered so; 0: the status tells why there is no answer, as do rdmad_error() and the errors above. */
+int kv_status_answered(int status);
 
 /* "rdma", "tcp" or "unix". */
 const char *kv_transport(const void *kv_handle);
