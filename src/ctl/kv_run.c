@@ -51,22 +51,12 @@ struct run_request {
 	size_t len, held;
 };
 
-/* FNV-1a (Fowler, Noll, Vo). */
-static uint32_t hash(const char *key, size_t len)
-{
-	uint32_t h = 2166136261u;
-
-	while (len--)
-		h = (h ^ (uint8_t)*key++) * 16777619u;
-	return h;
-}
-
 /* Where a key is, or the free slot where it belongs. */
 static uint32_t *keys_slot(const struct keys *keys, const char *key, size_t len)
 {
 	size_t slots = 4 * keys->room;
 
-	for (size_t i = hash(key, len) % slots;; i = (i + 1) % slots) {
+	for (size_t i = hash_bytes(key, len) % slots;; i = (i + 1) % slots) {
 		const struct key *k = keys->slot[i] ? keys->key[keys->slot[i] - 1] : NULL;
 
 		if (!k || (k->len == len && memcmp(k->text, key, len) == 0))
