@@ -964,6 +964,9 @@ START_TEST(test_info)
 	ck_assert_str_eq(info.backend, "fake");
 	ck_assert_str_eq(info.transport, "unix");
 	ck_assert_int_eq(rdmad_gpu_server_info(NULL, NULL, &info), -EINVAL);
+	ck_assert_str_eq(rdmad_gpu_operation_name(RDMAD_GPU_ECHO), "echo");
+	ck_assert_ptr_null(rdmad_gpu_operation_name(0));
+	ck_assert_ptr_null(rdmad_gpu_operation_name(64));
 }
 END_TEST
 

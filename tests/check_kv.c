@@ -3,6 +3,7 @@
  * numbers, walks and batches, for values that travel in a message and for those that do not.
  */
 #include <check.h>
+#include <limits.h>
 
 #include "base/base.h"
 #include "caller.h"
@@ -601,6 +602,23 @@ START_TEST(test_misuse)
 }
 END_TEST
 
+START_TEST(test_status_text)
+{
+	static const int answered[] = {0, -ENOENT, -EMSGSIZE, -ENOMEM, -EEXIST, -ESTALE, -EDOM, -ERANGE, -EIO};
+	static const int others[] = {-ETIMEDOUT, -ENOTCONN, -ECONNABORTED, -EPROTO, -EINVAL, INT_MIN + 1};
+
+	for (size_t i = 0; i < ARRAY_SIZE(answered); i++) {
+		ck_assert_int_eq(kv_status_answered(answered[i]), 1);
+		ck_assert_str_ne(kv_status_text(answered[i]), "");
+	}
+	ck_assert_str_eq(kv_status_text(-ESTALE), "the key has another version");
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		ck_assert_int_eq(kv_status_answered(others[i]), 0);
+		ck_assert_str_ne(kv_status_text(others[i]), "");
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("kv");
@@ -628,5 +646,6 @@ int main(void)
 	tcase_add_test(tc, test_batch_timeout);
 	tcase_add_test(tc, test_no_waiting_in_callbacks);
 	tcase_add_test(tc, test_misuse);
+	tcase_add_test(tc, test_status_text);
 	return suite_run(suite);
 }
