@@ -58,14 +58,14 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 	out->credits = MIN(MAX(out->credits, WIRE_CREDITS_MIN), WIRE_CREDITS_MAX);
 }
 
-static int watch_fd(struct engine *engine, int fd)
+static int engine_watch_fd(struct engine *engine, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
 	return epoll_ctl(engine->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-static int watch(struct engine *engine)
+static int engine_watch(struct engine *engine)
 {
 	int fds[FABRIC_MAX_FDS];
 	int n = fabric_fds(conn_group_queue(engine->group), fds);
@@ -74,7 +74,7 @@ static int watch(struct engine *engine)
 	if (engine->epoll < 0)
 		goto failed;
 	for (int i = 0; i < n; i++)
-		if (watch_fd(engine, fds[i]) != 0)
+		if (engine_watch_fd(engine, fds[i]) != 0)
 			goto failed;
 	return 0;
 
@@ -86,12 +86,12 @@ failed:
 	return n;
 }
 
-static int start_thread(struct engine *engine)
+static int engine_start_thread(struct engine *engine)
 {
 	int rc;
 
 	engine->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (engine->told < 0 || watch_fd(engine, engine->told) != 0) {
+	if (engine->told < 0 || engine_watch_fd(engine, engine->told) != 0) {
 		rc = -errno;
 		log_error("client", "cannot make a descriptor for the progress thread: %m");
 	} else {
@@ -139,11 +139,11 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 	engine->buffers = buffers_create(engine, engine->domain);
 	if (!engine->buffers)
 		goto destroy_group;
-	rc = watch(engine);
+	rc = engine_watch(engine);
 	if (rc != 0)
 		goto destroy_buffers;
 	if (options->progress_thread)
-		rc = start_thread(engine);
+		rc = engine_start_thread(engine);
 	if (rc != 0)
 		goto close_epoll;
 	*out = engine;
@@ -169,7 +169,7 @@ int engine_join(struct engine *engine, const struct engine_options *options)
 	int rc = 0;
 
 	if (options->progress_thread && !engine->head.progress)
-		rc = start_thread(engine);
+		rc = engine_start_thread(engine);
 	if (rc == 0)
 		engine->holders++;
 	return rc;
@@ -232,7 +232,7 @@ void engine_defer(struct engine *engine, struct deferred *deferred)
 }
 
 /* How many handles were told. */
-static int deliver(struct engine *engine)
+static int engine_deliver(struct engine *engine)
 {
 	uint64_t count;
 	int n = 0;
@@ -248,7 +248,7 @@ static int deliver(struct engine *engine)
 	return n;
 }
 
-static int turn(struct engine *engine, uint64_t now)
+static int engine_turn_at(struct engine *engine, uint64_t now)
 {
 	int work = 0;
 
@@ -257,7 +257,7 @@ static int turn(struct engine *engine, uint64_t now)
 	engine->turns++;
 	engine->running = true;
 	if (unlikely(!list_empty(&engine->deferred)))
-		work = deliver(engine);
+		work = engine_deliver(engine);
 	work += conn_group_progress(engine->group, now);
 	engine->running = false;
 	return work;
@@ -293,7 +293,7 @@ int engine_turn(struct engine *engine)
 {
 	if (engine->running)
 		return -EDEADLK;
-	return turn(engine, time_now());
+	return engine_turn_at(engine, time_now());
 }
 
 int engine_arm(struct engine *engine)
@@ -304,7 +304,7 @@ int engine_arm(struct engine *engine)
 }
 
 /* The lock is not held while its caller sleeps; the thread leaves the engine alone all the same. */
-static void sleep_on(struct engine *engine, const struct timespec *timeout)
+static void engine_sleep(struct engine *engine, const struct timespec *timeout)
 {
 	struct pollfd pfd = {.fd = engine->epoll, .events = POLLIN};
 	struct progress *progress = engine->head.progress;
@@ -317,7 +317,7 @@ static void sleep_on(struct engine *engine, const struct timespec *timeout)
 }
 
 /* Sleep until the fabric has something, a timer of the group is due or `until`. */
-static void sleep_until(struct engine *engine, uint64_t now, uint64_t until)
+static void engine_sleep_until(struct engine *engine, uint64_t now, uint64_t until)
 {
 	struct timespec timeout;
 
@@ -325,12 +325,12 @@ static void sleep_until(struct engine *engine, uint64_t now, uint64_t until)
 	if (until <= now)
 		return;
 	if (until == TIME_NEVER) {
-		sleep_on(engine, NULL);
+		engine_sleep(engine, NULL);
 		return;
 	}
 	timeout.tv_sec = (time_t)((until - now) / TIME_S);
 	timeout.tv_nsec = (long)((until - now) % TIME_S);
-	sleep_on(engine, &timeout);
+	engine_sleep(engine, &timeout);
 }
 
 void engine_doze(struct engine *engine, uint64_t until)
@@ -338,12 +338,12 @@ void engine_doze(struct engine *engine, uint64_t until)
 	uint64_t now = time_now();
 
 	if (engine_arm(engine) == 0 && now < until)
-		sleep_until(engine, now, until);
+		engine_sleep_until(engine, now, until);
 }
 
 /* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */
-static int wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t), const void *what, uint64_t value,
-		      uint64_t until)
+static int engine_wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t), const void *what,
+			     uint64_t value, uint64_t until)
 {
 	uint64_t now = time_now(), poll = engine->options.poll;
 	unsigned idle = 0;
@@ -353,7 +353,7 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 	if (engine_may_wait(engine) != 0)
 		return -EDEADLK;
 	while (true) {
-		int work = turn(engine, now);
+		int work = engine_turn_at(engine, now);
 
 		if (finished(what, value))
 			return 0;
@@ -376,7 +376,7 @@ static int wait_until(struct engine *engine, bool (*finished)(const void *, uint
 			continue;
 		if (finished(what, value))
 			return 0;
-		sleep_until(engine, now, until);
+		engine_sleep_until(engine, now, until);
 		now = time_now();
 	}
 }
@@ -401,16 +401,16 @@ uint64_t time_after(uint64_t ns)
 
 int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
 {
-	return wait_until(engine, is_true, done, 0, time_after(timeout));
+	return engine_wait_until(engine, is_true, done, 0, time_after(timeout));
 }
 
 int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until)
 {
-	return wait_until(engine, differs, counter, *counter, until);
+	return engine_wait_until(engine, differs, counter, *counter, until);
 }
 
 /* Other requests may be completed all the time: the clock is looked at here, too. */
-static int await(struct blocking *b, uint64_t until)
+static int blocking_await(struct blocking *b, uint64_t until)
 {
 	if (b->waited && time_now() >= until)
 		return -ETIMEDOUT;
@@ -425,9 +425,9 @@ int engine_block(struct engine *engine, struct blocking *b, uint64_t timeout)
 
 	must(engine_entered(engine));
 	while (rc == 0 && (rc = b->submit(b)) == -EAGAIN)
-		rc = await(b, until);
+		rc = blocking_await(b, until);
 	b->taken = rc == 0;
 	while (rc == 0 && !b->done)
-		rc = await(b, until);
+		rc = blocking_await(b, until);
 	return rc == 0 ? b->status : rc;
 }

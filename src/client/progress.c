@@ -35,7 +35,7 @@ struct progress {
 	struct pollfd fds[1 + FABRIC_MAX_FDS]; /* wake, then the engine's */
 };
 
-static void rouse(struct progress *p)
+static void progress_rouse(struct progress *p)
 {
 	uint64_t one = 1;
 
@@ -43,12 +43,12 @@ static void rouse(struct progress *p)
 		log_error("client", "cannot wake the progress thread: %m");
 }
 
-static void rouse_asleep(struct progress *p)
+static void progress_rouse_asleep(struct progress *p)
 {
 	if (!p->asleep)
 		return;
 	p->asleep = false;
-	rouse(p);
+	progress_rouse(p);
 }
 
 void progress_enter(struct progress *p)
@@ -62,7 +62,7 @@ void progress_enter(struct progress *p)
 	}
 	must(!p->inside);
 	p->inside = true;
-	rouse_asleep(p);
+	progress_rouse_asleep(p);
 	if (unlikely(p->said[0])) {
 		log_warn("client", "%s", p->said);
 		p->said[0] = '\0';
@@ -75,7 +75,7 @@ void progress_leave(struct progress *p)
 	if (--p->depth)
 		return;
 	p->inside = false;
-	rouse_asleep(p);
+	progress_rouse_asleep(p);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -101,7 +101,7 @@ static void keep_errors(struct progress *p)
 }
 
 /* Turn; true: there is nothing more, and the descriptors tell when there is. */
-static bool serve(struct progress *p)
+static bool progress_serve(struct progress *p)
 {
 	int work;
 
@@ -125,7 +125,7 @@ static int until_deadline(const struct progress *p)
 }
 
 /* With the lock: what to sleep on, and how long in ms, -1: for ever. */
-static int look(struct progress *p, nfds_t *count)
+static int progress_look(struct progress *p, nfds_t *count)
 {
 	uint64_t turns = engine_turns(p->engine);
 	bool same = turns == p->seen;
@@ -137,19 +137,19 @@ static int look(struct progress *p, nfds_t *count)
 	if (!same)
 		return STEP_ASIDE_MS;
 	*count = p->count;
-	p->asleep = serve(p);
+	p->asleep = progress_serve(p);
 	return p->asleep ? until_deadline(p) : 0;
 }
 
 /* Whether a caller roused us. */
-static bool sleep_on(struct progress *p, nfds_t count, int timeout)
+static bool progress_sleep(struct progress *p, nfds_t count, int timeout)
 {
 	uint64_t roused;
 
 	return poll(p->fds, count, timeout) > 0 && p->fds[0].revents && read(p->wake, &roused, sizeof(roused)) > 0;
 }
 
-static void *run(void *arg)
+static void *progress_run(void *arg)
 {
 	struct progress *p = arg;
 	bool roused = false;
@@ -159,23 +159,23 @@ static void *run(void *arg)
 		nfds_t count = 1;
 
 		if (!roused && !atomic_load(&p->waiting) && pthread_mutex_trylock(&p->lock) == 0) {
-			timeout = look(p, &count);
+			timeout = progress_look(p, &count);
 			pthread_mutex_unlock(&p->lock);
 		}
-		roused = sleep_on(p, count, timeout);
+		roused = progress_sleep(p, count, timeout);
 	}
 	return NULL;
 }
 
 /* Signals are for the program's own threads. */
-static int start(struct progress *p)
+static int progress_start(struct progress *p)
 {
 	sigset_t all, before;
 	int rc;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = -pthread_create(&p->thread, NULL, run, p);
+	rc = -pthread_create(&p->thread, NULL, progress_run, p);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc == 0)
 		pthread_setname_np(p->thread, "rdmad-progress");
@@ -206,7 +206,7 @@ int progress_create(struct engine *engine, struct progress **out)
 	if (rc != 0)
 		goto free_progress;
 	collect_fds(p);
-	rc = start(p);
+	rc = progress_start(p);
 	if (rc != 0)
 		goto close_wake;
 	*out = p;
@@ -227,7 +227,7 @@ void progress_destroy(struct progress *p)
 		return;
 	must(p->depth == 0);
 	atomic_store(&p->stop, true);
-	rouse(p);
+	progress_rouse(p);
 	pthread_join(p->thread, NULL);
 	close(p->wake);
 	pthread_mutex_destroy(&p->lock);
