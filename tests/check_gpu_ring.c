@@ -154,8 +154,19 @@ START_TEST(test_torn_results)
 	for (unsigned i = 0; i < 4; i++) {
 		struct wire_ring_result other = result;
 
-		*(uint32_t *[]){(uint32_t *)&other.sequence, &other.id, &other.length, &other.nanoseconds}[i] +=
-			i == 0 ? 4 : 1;
+		switch (i) {
+		case 0:
+			other.sequence += 4;
+			break;
+		case 1:
+			other.id++;
+			break;
+		case 2:
+			other.length++;
+			break;
+		default:
+			other.nanoseconds++;
+		}
 		ck_assert_uint_ne(wire_ring_check(&other, payload), result.check);
 	}
 	/* A reader copies it to any address. */

@@ -43,15 +43,21 @@
 #define WIRE_RING_ASSERT _Static_assert
 #endif
 
-/* An operation, its parameters and how many bytes follow in the cell. */
+/* An operation, its parameters and how many bytes follow in the cell. It is copied by its words, so that each is read
+ * once. */
 struct wire_ring_job {
-	uint64_t sequence; /* index + 1 */
-	uint32_t id;       /* chosen by the client, comes back in the result */
-	uint32_t op;       /* enum wire_ring_op of gpu_operations.h */
-	uint32_t length;   /* of the input */
-	uint32_t reserved;
-	uint32_t param[WIRE_RING_PARAMS]; /* by op */
-	uint64_t reserved2;
+	union {
+		struct {
+			uint64_t sequence; /* index + 1 */
+			uint32_t id;       /* chosen by the client, comes back in the result */
+			uint32_t op;       /* enum wire_ring_op of gpu_operations.h */
+			uint32_t length;   /* of the input */
+			uint32_t reserved;
+			uint32_t param[WIRE_RING_PARAMS]; /* by op */
+			uint64_t reserved2;
+		};
+		uint64_t word[WIRE_RING_LINE / 8];
+	};
 };
 WIRE_RING_ASSERT(sizeof(struct wire_ring_job) == WIRE_RING_LINE, "ring layout");
 
@@ -368,15 +374,14 @@ WIRE_RING_FN uint64_t wire_ring_check(const struct wire_ring_result *result, con
 WIRE_RING_FN int wire_ring_take(const struct wire_ring *ring, uint32_t queue, uint64_t taken, struct wire_ring_job *job)
 {
 	uint64_t submitted = wire_ring_load(&wire_ring_client_line(ring, queue)->submitted);
-	const uint64_t *from = (const uint64_t *)wire_ring_job(ring, queue, taken);
-	uint64_t *to = (uint64_t *)job;
+	const struct wire_ring_job *cell = wire_ring_job(ring, queue, taken);
 
 	if (submitted == taken)
 		return 0;
 	if (submitted - taken > ring->shape.slots)
 		return -WIRE_RING_JUMPED;
-	for (unsigned i = 0; i < sizeof(*job) / sizeof(*to); i++)
-		to[i] = wire_ring_load_relaxed(&from[i]);
+	for (unsigned i = 0; i < WIRE_RING_LINE / 8; i++)
+		job->word[i] = wire_ring_load_relaxed(&cell->word[i]);
 	return job->sequence == taken + 1 ? 1 : -WIRE_RING_SEQUENCE;
 }
 
