@@ -363,12 +363,12 @@ START_TEST(test_overtime)
 {
 	struct wire_ring_job job = echo_job(1, 60000000);
 
-	attr.job_timeout = 20 * TIME_MS;
+	attr.job_timeout = TIME_S; /* also on a busy machine, no other job takes as long */
 	start();
 	exchange(3, 1);
 	submit(&job);
 	gpu_port_kick(port);
-	assert_ended("takes longer than 20ms", WIRE_RING_OVERTIME);
+	assert_ended("takes longer than 1s", WIRE_RING_OVERTIME);
 }
 END_TEST
 
