@@ -9,7 +9,7 @@
 #include <sysexits.h>
 
 /* What a request may not be told by the wire alone. */
-static enum wire_reason admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
+static enum wire_reason listener_admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
 {
 	if (d->draining)
 		return WIRE_REASON_DRAINING;
@@ -22,7 +22,7 @@ static enum wire_reason admit(struct daemon *d, const struct wire_request *reque
 	return WIRE_REASON_NONE;
 }
 
-static uint64_t detail_of(enum wire_reason reason, const struct wire_request *request)
+static uint64_t refusal_detail(enum wire_reason reason, const struct wire_request *request)
 {
 	switch (reason) {
 	case WIRE_REASON_VERSION:
@@ -38,7 +38,8 @@ static uint64_t detail_of(enum wire_reason reason, const struct wire_request *re
 	}
 }
 
-static void hand_over(struct listener *l, struct fabric_request *fabric_request, const struct wire_request *request)
+static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
+			       const struct wire_request *request)
 {
 	struct worker_message *message = calloc(1, sizeof(*message));
 
@@ -55,21 +56,21 @@ static void hand_over(struct listener *l, struct fabric_request *fabric_request,
 	conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 }
 
-static void requested(struct listener *l, const struct fabric_event *event)
+static void listener_requested(struct listener *l, const struct fabric_event *event)
 {
 	struct wire_request request;
 	enum wire_reason reason = wire_request_decode(&request, event->data, event->data_len);
-	uint64_t detail = detail_of(reason, &request);
+	uint64_t detail = refusal_detail(reason, &request);
 
 	if (reason == WIRE_REASON_NONE)
-		reason = admit(l->daemon, &request, &detail);
+		reason = listener_admit(l->daemon, &request, &detail);
 	if (reason == WIRE_REASON_NONE)
-		hand_over(l, event->request, &request);
+		listener_hand_over(l, event->request, &request);
 	else
 		conn_refuse(event->request, reason, detail);
 }
 
-static void removed(struct listener *l)
+static void listener_removed(struct listener *l)
 {
 	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport->name, l->address);
 	fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
@@ -77,7 +78,7 @@ static void removed(struct listener *l)
 	l->handle = NULL;
 }
 
-static int turn(struct daemon_fabric *f)
+static int listeners_turn(struct daemon_fabric *f)
 {
 	struct fabric_completion completion;
 	struct fabric_event event;
@@ -86,9 +87,9 @@ static int turn(struct daemon_fabric *f)
 	while (fabric_next_event(f->queue, &event)) {
 		n++;
 		if (event.type == FABRIC_REQUEST)
-			requested(event.context, &event);
+			listener_requested(event.context, &event);
 		else if (event.type == FABRIC_REMOVED && event.context)
-			removed(event.context);
+			listener_removed(event.context);
 	}
 	return n;
 }
@@ -99,13 +100,13 @@ void listeners_progress(void *arg)
 	struct daemon_fabric *f = arg;
 
 	do {
-		while (turn(f) > 0)
+		while (listeners_turn(f) > 0)
 			;
 		fabric_arm(f->queue);
-	} while (turn(f) > 0);
+	} while (listeners_turn(f) > 0);
 }
 
-static int watch(struct daemon *d, struct daemon_fabric *f)
+static int listeners_watch(struct daemon *d, struct daemon_fabric *f)
 {
 	int fds[FABRIC_MAX_FDS], n = fabric_fds(f->queue, fds);
 
@@ -143,7 +144,7 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	return 0;
 }
 
-static const char *advice(int error)
+static const char *listen_advice(int error)
 {
 	switch (-error) {
 	case EADDRINUSE:
@@ -167,14 +168,14 @@ static int cannot_listen(const struct fabric_transport *transport, const struct 
 	char text[128];
 
 	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name,
-		  address_format_socket(sa, text, sizeof(text)), strerror(-error), advice(error));
+		  address_format_socket(sa, text, sizeof(text)), strerror(-error), listen_advice(error));
 	return daemon_exit_status(error);
 }
 
 /* An address may serve others and have no device behind it: told, not an error, unless only this transport was asked
  * for there. */
-static int no_device_there(struct daemon *d, const struct fabric_transport *transport, const struct sockaddr *sa,
-			   int error, bool only)
+static int listen_without_device(struct daemon *d, const struct fabric_transport *transport, const struct sockaddr *sa,
+				 int error, bool only)
 {
 	char reason[256], text[128], has[128];
 
@@ -203,7 +204,7 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 	if (rc == 0)
 		return 0;
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
-		return no_device_there(d, transport, sa, rc, only);
+		return listen_without_device(d, transport, sa, rc, only);
 	return cannot_listen(transport, sa, rc);
 }
 
@@ -305,7 +306,7 @@ int listeners_open(struct daemon *d)
 	if (rc == 0)
 		rc = check_outcome(d);
 	for (unsigned i = 0; rc == 0 && i < d->fabrics; i++) {
-		rc = watch(d, &d->fabric[i]);
+		rc = listeners_watch(d, &d->fabric[i]);
 		if (rc == 0)
 			listeners_progress(&d->fabric[i]);
 	}
