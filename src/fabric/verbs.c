@@ -386,7 +386,7 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 
 	if (!region)
 		return -ENOMEM;
-	region->base = (struct fabric_region){&fabric_verbs, addr, len, access};
+	region->base = (struct fabric_region){base->ops, addr, len, access};
 	for (; region->count < domain->fabric->count; region->count++) {
 		int rc = verbs_mr_register(domain, region->count, addr, len, access, &region->mr[region->count]);
 
