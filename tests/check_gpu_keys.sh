@@ -12,7 +12,7 @@ start_daemon
 keep_special
 for server in "${servers[@]}"; do
 	echo "$server:"
-	"$builddir/tests/gpu_keys" "$server" "${KEYS:-256}" || fail "it was reached"
+	"$builddir/tests/gpu_keys" "$server" "${KEYS:-256}" || fail "gpu_keys: exit status $?"
 	wait_for "the end of all connections" nobody_is_connected
 	wait_for "the end of worker processes" has_no_processes || pgrep -aP "$daemon"
 done

@@ -12,6 +12,7 @@
 #include "rdmad/gpu.h"
 #include "rdmad/kv.h"
 #include "rdmad/ping.h"
+#include "suite.h"
 #include "wire/wire.h"
 
 /* In place of fabric/verbs.c: opens the software's, and leaves all else to it from the first domain on. */
@@ -220,20 +221,11 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("refusal");
-	TCase *tc = tcase_create("open");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "open", set_up, tear_down);
 
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_loop_test(tc, test_refused, 0, ARRAY_SIZE(refusals));
 	tcase_add_test(tc, test_refused_by_a_stranger);
 	tcase_add_test(tc, test_scheme_is_final);
 	tcase_add_test(tc, test_reasons);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

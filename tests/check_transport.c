@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "fabric/provider.h"
+#include "suite.h"
 
 START_TEST(test_row)
 {
@@ -174,25 +175,16 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("transport");
-	TCase *tc = tcase_create("table");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_case(suite, "table", NULL, NULL);
 
 	tcase_add_loop_test(tc, test_row, 0, FABRIC_TRANSPORTS);
 	tcase_add_test(tc, test_table);
 	tcase_add_test(tc, test_plain_addresses);
 	tcase_add_test(tc, test_unknown_scheme);
-	suite_add_tcase(suite, tc);
-	tc = tcase_create("provider");
-	tcase_add_checked_fixture(tc, set_up, NULL);
+	tc = suite_case(suite, "provider", set_up, NULL);
 	tcase_add_test(tc, test_nothing_is_made);
 	tcase_add_test(tc, test_nothing_is_found);
 	tcase_add_test(tc, test_nothing_is_done);
 	tcase_add_test(tc, test_own_functions);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -1,4 +1,5 @@
-/* gpu_sessions.c: opens as many sessions as the server allows, and one more, which is refused. Server and number come from the command line: see check_gpu_sessions.sh. */
+/* gpu_sessions.c: opens as many sessions as the server allows, and one more, which is refused. Server and number come from
+ * the command line: see check_gpu_sessions.sh. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
