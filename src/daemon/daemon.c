@@ -291,13 +291,6 @@ static void hold_back(struct reload *r, struct config *fresh)
 	}
 }
 
-static void reload_services(struct daemon *d)
-{
-	for (unsigned id = 0; id < WIRE_SERVICES; id++)
-		if (service_is_open(&d->shared, id) && service_find(id)->reload)
-			service_find(id)->reload(d->shared.of[id]);
-}
-
 int daemon_reload(struct daemon *d, char *restart, size_t size)
 {
 	struct reload r = {d, restart, size};
@@ -315,7 +308,6 @@ int daemon_reload(struct daemon *d, char *restart, size_t size)
 		goto free_fresh;
 	hold_back(&r, fresh);
 	config_merge(d->config, fresh, setting_changed, &r);
-	reload_services(d);
 	workers_tell(d, WORKER_SETTINGS);
 	config_free(fresh);
 	log_info("config", "reloaded");

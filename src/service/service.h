@@ -72,7 +72,7 @@ struct service {
 	const char *help; /* one line, for rdmad --help */
 
 	/* Its rows in the configuration; their names begin with the service's. Values are kept by the daemon as long as
-	 * the service is open. */
+	 * the service is open, and do not change. */
 	const struct setting_table *settings;
 
 	/* Its counters by name, NULL-terminated; at most SERVICE_COUNTERS. rdmad(8) says what each means. */
@@ -86,8 +86,6 @@ struct service {
 	 * service needs nothing and is always open. */
 	int (*open)(const struct service_host *host, const void *settings, void **shared);
 	void (*close)(void *shared); /* the workers have ended */
-	/* Settings that may change at run time did, in place. */
-	void (*reload)(void *shared);
 	/* Its clock: called at least once a second. When it must be called again. */
 	uint64_t (*tick)(void *shared, uint64_t now);
 	/* Descriptors that it may have beside those of its connections. */
