@@ -150,6 +150,24 @@ START_TEST(test_address_resolves)
 }
 END_TEST
 
+/* Only what the user and the environment of the process leave open. */
+START_TEST(test_address_runtime_path)
+{
+	static const char *const elsewhere[] = {NULL, "", "relative"};
+	char buf[128], expected[128];
+
+	ck_assert_str_eq(address_runtime_path("a.sock", "b.sock", "/run/x", buf, sizeof(buf)), "/run/x/a.sock");
+	snprintf(expected, sizeof(expected), "%s", geteuid() == 0 ? "/run/rdmad/a.sock" : "/user/b.sock");
+	setenv("XDG_RUNTIME_DIR", "/user", 1);
+	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
+		ck_assert_str_eq(address_runtime_path("a.sock", "b.sock", elsewhere[i], buf, sizeof(buf)), expected);
+	if (geteuid() != 0)
+		snprintf(expected, sizeof(expected), "/tmp/rdmad-%u/a.sock", (unsigned)geteuid());
+	unsetenv("XDG_RUNTIME_DIR");
+	ck_assert_str_eq(address_runtime_path("a.sock", "b.sock", NULL, buf, sizeof(buf)), expected);
+}
+END_TEST
+
 START_TEST(test_address_loopback)
 {
 	static const struct {
@@ -296,6 +314,7 @@ int main(void)
 	tcase_add_test(tc, test_address_stale);
 	tcase_add_test(tc, test_address_resolves);
 	tcase_add_test(tc, test_address_loopback);
+	tcase_add_test(tc, test_address_runtime_path);
 	tcase_add_test(tc, test_histogram_percentiles);
 	tcase_add_test(tc, test_list_order);
 	tcase_add_test(tc, test_ring_between_threads);

@@ -154,16 +154,16 @@ bool address_is_loopback(const struct sockaddr *sa)
 	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 }
 
-char *address_runtime_path(const char *name, char *buf, size_t size)
+char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size)
 {
-	const char *given = getenv("RUNTIME_DIRECTORY"), *user = getenv("XDG_RUNTIME_DIR");
+	const char *user = getenv("XDG_RUNTIME_DIR");
 
 	if (given && given[0] == '/')
 		snprintf(buf, size, "%s/%s", given, name);
 	else if (geteuid() == 0)
 		snprintf(buf, size, "/run/rdmad/%s", name);
 	else if (user && user[0] == '/')
-		snprintf(buf, size, "%s/%s", user, name);
+		snprintf(buf, size, "%s/%s", user, shared);
 	else
 		snprintf(buf, size, "/tmp/rdmad-%u/%s", (unsigned)geteuid(), name);
 	return buf;

@@ -160,10 +160,10 @@ bool address_is_stale(const struct sockaddr *sa, socklen_t len);
 /* 127.0.0.0/8 or ::1. */
 bool address_is_loopback(const struct sockaddr *sa);
 
-/* Where a socket of the daemon is unless configured: /run/rdmad/NAME for root (or in the directory that
- * systemd names), else $XDG_RUNTIME_DIR/NAME or /tmp/rdmad-UID/NAME. Returns buf. */
+/* Where a socket of the daemon is unless configured: NAME in the directory `given`, unless that is NULL or no path; else
+ * /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or /tmp/rdmad-UID/NAME for others. Returns buf. */
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
-char *address_runtime_path(const char *name, char *buf, size_t size);
+char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
 
 /* "10.0.0.1:7471", "[::1]:7471", "unix:/path" of a socket address. Returns buf. */
 char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size);

@@ -129,7 +129,7 @@ int ctl_control(const struct ctl_arguments *arguments)
 	if (ctl.control)
 		snprintf(path, sizeof(path), "%s", ctl.control);
 	else
-		wire_control_path(path, sizeof(path));
+		wire_control_path(NULL, path, sizeof(path));
 	rc = connect_to(path, &fd);
 	if (rc != 0)
 		return fail_connect(rc, path);

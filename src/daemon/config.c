@@ -259,26 +259,17 @@ static void read_file(struct reader *r)
 	free(copy);
 }
 
-/* systemd gives a service that is not root's a directory, where rdmactl as root looks. */
-static void control_path(char *buf, size_t size)
-{
-	const char *given = getenv("RUNTIME_DIRECTORY");
-
-	if (given && given[0] == '/')
-		snprintf(buf, size, "%s/control.sock", given);
-	else
-		wire_control_path(buf, size);
-}
-
 static void set_defaults(struct config *config)
 {
+	/* systemd gives a service that is not root's a directory, where rdmactl as root looks. */
+	const char *given = getenv("RUNTIME_DIRECTORY");
 	char path[256];
 
 	for (struct settings_walk at = settings_walk(config); at.setting; settings_next(&at))
 		setting_set_default(at.setting, at.values);
-	address_runtime_path(ADDRESS_SERVICE_SOCKET, path, sizeof(path));
+	address_runtime_path(ADDRESS_SERVICE_SOCKET, ADDRESS_SERVICE_SOCKET, given, path, sizeof(path));
 	config->unix_socket = strdup(path);
-	control_path(path, sizeof(path));
+	wire_control_path(given, path, sizeof(path));
 	config->control_socket = strdup(path);
 }
 

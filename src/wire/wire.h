@@ -368,8 +368,7 @@ int wire_status_errno(unsigned status);
  * control.c
  */
 
-/* Where it is unless configured: /run/rdmad/control.sock for root, else $XDG_RUNTIME_DIR/rdmad-control.sock,
- * else /tmp/rdmad-UID/control.sock. Returns buf. */
-char *wire_control_path(char *buf, size_t size);
+/* Where it is unless configured: control.sock, rdmad-control.sock in $XDG_RUNTIME_DIR; see address_runtime_path(). */
+char *wire_control_path(const char *given, char *buf, size_t size);
 
 #endif
