@@ -98,6 +98,18 @@ void log_write(enum log_level level, const char *room, const char *format, ...) 
 
 uint64_t time_now(void);
 
+/* So many nanoseconds after `now`: TIME_NEVER where that is beyond all time. */
+static inline uint64_t time_after(uint64_t now, uint64_t ns)
+{
+	return ns >= TIME_NEVER - now ? TIME_NEVER : now + ns;
+}
+
+/* Microseconds, of which UINT64_MAX are for ever. */
+static inline uint64_t time_of_us(uint64_t us)
+{
+	return us >= TIME_NEVER / TIME_US ? TIME_NEVER : us * TIME_US;
+}
+
 /* Whether a thread that polls should let others run, as the thread that it waits for may need this processor. Not at
  * once, because a yield costs more than a turn and an answer is usually near. `idle`: turns without work. */
 static inline bool time_to_yield(unsigned idle)

@@ -327,7 +327,7 @@ void value_release(void *value)
 		landing_give(l);
 }
 
-int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned access, struct reach *out)
+int buffers_reach(struct buffers *b, const void *addr, size_t len, unsigned access, struct reach *out)
 {
 	struct range *range = range_find(b, addr, len);
 
@@ -341,7 +341,7 @@ int memory_reach(struct buffers *b, const void *addr, size_t len, unsigned acces
 	return fabric_register(b->domain, (void *)addr, len, access, &out->temporary);
 }
 
-void memory_unreach(struct buffers *b, struct reach *reach)
+void buffers_unreach(struct buffers *b, struct reach *reach)
 {
 	struct range *range;
 

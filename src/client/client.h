@@ -138,13 +138,6 @@ int engine_wait(struct engine *engine, const bool *done, uint64_t timeout);
 /* As above, until *counter is another than it was, or time_now() is `until`. */
 int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until);
 
-/* time_now() in so many nanoseconds; TIME_NEVER where that is never. And microseconds, of which UINT64_MAX are for ever. */
-uint64_t time_after(uint64_t ns);
-static inline uint64_t time_of_us(uint64_t us)
-{
-	return us >= TIME_NEVER / TIME_US ? TIME_NEVER : us * TIME_US;
-}
-
 /* A call that waits: what it asks for, and its end. Zero it, then set the first three. */
 struct blocking {
 	void *handle;
@@ -215,8 +208,8 @@ static inline const struct fabric_region *reach_region(const struct reach *reach
 {
 	return reach->region ? reach->region : reach->temporary;
 }
-int memory_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access, struct reach *out);
-void memory_unreach(struct buffers *buffers, struct reach *reach);
+int buffers_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access, struct reach *out);
+void buffers_unreach(struct buffers *buffers, struct reach *reach);
 
 /*
  * connect.c

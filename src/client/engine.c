@@ -347,7 +347,7 @@ static int engine_wait_until(struct engine *engine, bool (*finished)(const void 
 {
 	uint64_t now = time_now(), poll = engine->options.poll;
 	unsigned idle = 0;
-	uint64_t busy_until = poll == TIME_NEVER ? TIME_NEVER : now + poll;
+	uint64_t busy_until = time_after(now, poll);
 
 	must(engine_entered(engine));
 	if (engine_may_wait(engine) != 0)
@@ -360,8 +360,8 @@ static int engine_wait_until(struct engine *engine, bool (*finished)(const void 
 		now = time_now();
 		if (now >= until)
 			return -ETIMEDOUT;
-		if (work && poll != TIME_NEVER)
-			busy_until = now + poll;
+		if (work)
+			busy_until = time_after(now, poll);
 		if (now < busy_until) {
 			idle = work ? 0 : idle + 1;
 			if (time_to_yield(idle))
@@ -392,16 +392,9 @@ static bool differs(const void *what, uint64_t value)
 	return *(const uint64_t *)what != value;
 }
 
-uint64_t time_after(uint64_t ns)
-{
-	uint64_t now = time_now();
-
-	return ns >= TIME_NEVER - now ? TIME_NEVER : now + ns;
-}
-
 int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
 {
-	return engine_wait_until(engine, is_true, done, 0, time_after(timeout));
+	return engine_wait_until(engine, is_true, done, 0, time_after(time_now(), timeout));
 }
 
 int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until)
@@ -420,7 +413,7 @@ static int blocking_await(struct blocking *b, uint64_t until)
 
 int engine_block(struct engine *engine, struct blocking *b, uint64_t timeout)
 {
-	uint64_t until = time_after(timeout);
+	uint64_t until = time_after(time_now(), timeout);
 	int rc = engine_may_wait(engine);
 
 	must(engine_entered(engine));

@@ -67,8 +67,8 @@ static void jobs_deliver(struct deferred *deferred)
 void job_finish(struct rdmad_gpu *gpu, struct job *job, int status)
 {
 	must(job->state == JOB_SENT);
-	memory_unreach(engine_buffers(gpu->engine), &job->input);
-	memory_unreach(engine_buffers(gpu->engine), &job->output);
+	buffers_unreach(engine_buffers(gpu->engine), &job->input);
+	buffers_unreach(engine_buffers(gpu->engine), &job->output);
 	job->state = JOB_DONE;
 	job->result.id = job->asked.id;
 	job->result.status = status;

@@ -42,14 +42,14 @@ static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 {
 	struct buffers *buffers = engine_buffers(gpu->engine);
 	bool local = gpu->queues;
-	int rc = memory_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ, &job->input);
+	int rc = buffers_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ, &job->input);
 
 	if (rc != 0)
 		return rc;
-	rc = memory_reach(buffers, job->asked.output, job->output_size,
-			  local ? FABRIC_LOCAL_WRITE : FABRIC_REMOTE_WRITE, &job->output);
+	rc = buffers_reach(buffers, job->asked.output, job->output_size,
+			   local ? FABRIC_LOCAL_WRITE : FABRIC_REMOTE_WRITE, &job->output);
 	if (rc != 0)
-		memory_unreach(buffers, &job->input);
+		buffers_unreach(buffers, &job->input);
 	return rc;
 }
 
@@ -199,7 +199,7 @@ static int progress_inside(struct rdmad_gpu *gpu, uint64_t timeout_us)
 	int rc = session_turn(gpu);
 
 	if (rc == 0 && timeout_us)
-		rc = client_gpu_await(gpu, &gpu->completed, before, time_after(time_of_us(timeout_us)));
+		rc = client_gpu_await(gpu, &gpu->completed, before, time_after(time_now(), time_of_us(timeout_us)));
 	if (rc != 0 && rc != -ETIMEDOUT)
 		return rc;
 	if (gpu->completed == before && !gpu->conn)

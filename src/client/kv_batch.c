@@ -90,7 +90,7 @@ static int batch_await(void *handle, uint64_t until)
 	const struct kv *kv = handle;
 
 	(void)until;
-	return kv_await(handle, time_after(kv->options.timeout));
+	return kv_await(handle, time_after(time_now(), kv->options.timeout));
 }
 
 static bool is_of(const struct batch *b, const struct request *r)

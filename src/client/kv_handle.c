@@ -177,7 +177,7 @@ static int progress_inside(struct kv *kv, uint64_t timeout_us)
 	if (rc < 0)
 		return rc;
 	if (*kv->completed == before && timeout_us && kv->conn) {
-		rc = engine_wait_change(kv->engine, kv->completed, time_after(time_of_us(timeout_us)));
+		rc = engine_wait_change(kv->engine, kv->completed, time_after(time_now(), time_of_us(timeout_us)));
 		if (rc != 0 && rc != -ETIMEDOUT)
 			return rc;
 	}

@@ -27,7 +27,7 @@ static void drop_large(struct kv *kv, struct request *r)
 		landing_give(r->landing);
 	r->landing = NULL;
 	r->large = false;
-	memory_unreach(kv->buffers, &r->reach);
+	buffers_unreach(kv->buffers, &r->reach);
 	request_give(kv, r);
 }
 
@@ -90,7 +90,7 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 	if (rc != 0)
 		return rc;
 	r = take_large(kv, ask, ask->op == WIRE_OP_PUT ? WIRE_OP_PUT_FROM : WIRE_OP_SET_FROM);
-	rc = memory_reach(kv->buffers, ask->value, size, FABRIC_REMOTE_READ, &r->reach);
+	rc = buffers_reach(kv->buffers, ask->value, size, FABRIC_REMOTE_READ, &r->reach);
 	if (rc == 0) {
 		remote = remote_of(kv, ask->value, size, reach_region(&r->reach));
 		rc = send_large(kv, r, &remote, ask->head, ask->head_len, ask->key, ask->key_len);
@@ -140,7 +140,7 @@ int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct
 	r = take_large(kv, ask, WIRE_OP_GET_INTO);
 	r->into = ask->into;
 	r->into_size = size;
-	rc = memory_reach(kv->buffers, r->into, size, FABRIC_REMOTE_WRITE, &r->reach);
+	rc = buffers_reach(kv->buffers, r->into, size, FABRIC_REMOTE_WRITE, &r->reach);
 	if (rc == 0) {
 		remote = remote_of(kv, r->into, size, reach_region(&r->reach));
 		rc = send_large(kv, r, &remote, NULL, 0, ask->key, ask->key_len);

@@ -85,7 +85,7 @@ void request_finish(struct kv *kv, struct request *r, int status, const void *va
 	kv->lent = NULL;
 	if (unlikely(r->large)) {
 		kv->lent = r->landing;
-		memory_unreach(kv->buffers, &r->reach);
+		buffers_unreach(kv->buffers, &r->reach);
 		r->landing = NULL;
 		r->large = false;
 	}
@@ -103,7 +103,7 @@ void request_orphan(struct kv *kv, struct request *r)
 	must(r->done);
 	r->done = request_unheard;
 	if (r->large)
-		memory_unreach(kv->buffers, &r->reach);
+		buffers_unreach(kv->buffers, &r->reach);
 }
 
 static void finish_all(struct kv *kv)

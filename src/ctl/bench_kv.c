@@ -328,7 +328,7 @@ static int worker_turn(struct bench_kv_worker *w, uint64_t *now)
 static void worker_loop(struct bench_kv_worker *w)
 {
 	uint64_t now = w->result.begin, alive = now, limit = ctl_answer_limit();
-	uint64_t until = w->duration >= TIME_NEVER - now ? TIME_NEVER : now + w->duration;
+	uint64_t until = time_after(now, w->duration);
 	int n;
 
 	do {

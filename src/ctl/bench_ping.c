@@ -112,7 +112,7 @@ static void worker_run(void *arg)
 	uint64_t now = time_now(), until;
 
 	w->result.begin = now;
-	until = w->duration >= TIME_NEVER - now ? TIME_NEVER : now + w->duration;
+	until = time_after(now, w->duration);
 	while (worker_turn(w, now >= until || ctl_interrupted()))
 		now = time_now();
 	w->result.end = time_now();

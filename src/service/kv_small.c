@@ -17,9 +17,7 @@ _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of wh
 /* A time to live from the wire made absolute; however long it is. */
 static uint64_t expires_of(uint64_t ttl, uint64_t now)
 {
-	if (ttl == 0 || ttl >= (TIME_NEVER - now) / TIME_US)
-		return TIME_NEVER;
-	return now + ttl * TIME_US;
+	return ttl == 0 ? TIME_NEVER : time_after(now, time_of_us(ttl));
 }
 
 /* Rounded up: what is left is never told as 0, which would be for ever. */
