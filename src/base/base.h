@@ -29,7 +29,8 @@
 /*
  * must.c: contracts that run. A header's promise of threads, locks and states stands as must(condition) on the first
  * lines of the function that relies on it. Builds with --enable-contracts (--enable-sanitizers implies it) check it and
- * abort with the condition and its place. Others do not evaluate it, so it must have no effect of its own.
+ * abort with the condition and its place. Others do not evaluate it, so it has no effect, but on what contracts alone look
+ * at.
  */
 void must_fail(const char *condition, const char *function, const char *file, int line) __attribute__((noreturn, cold));
 #ifdef RDMAD_CONTRACTS
@@ -172,8 +173,8 @@ bool address_is_stale(const struct sockaddr *sa, socklen_t len);
 /* 127.0.0.0/8 or ::1. */
 bool address_is_loopback(const struct sockaddr *sa);
 
-/* Where a socket of the daemon is unless configured: NAME in the directory `given`, unless that is NULL or no path; else
- * /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or /tmp/rdmad-UID/NAME for others. Returns buf. */
+/* Where a socket of the daemon is unless configured: NAME in the directory `given`, unless that is NULL or no path;
+ * else /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or /tmp/rdmad-UID/NAME for others. Returns buf. */
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
 

@@ -9,7 +9,6 @@
 #include "base/base.h"
 
 #define SETTING_LIST_MAX 32
-#define SETTING_NUMBER_MAX INT32_MAX /* what a file can say without damage */
 
 enum setting_type {
 	SETTING_NUMBER, /* uint64_t; an integer, as all others are strings */

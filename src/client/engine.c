@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/sysinfo.h>

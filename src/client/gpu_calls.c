@@ -3,8 +3,6 @@
  */
 #include "client/gpu.h"
 
-#include <stdlib.h>
-
 /* What of a job can be refused here; the server looks again. The output's length, or a negative errno, which is explained. */
 static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 {

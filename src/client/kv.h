@@ -159,9 +159,6 @@ void request_orphan(struct kv *kv, struct request *r);
 /* The connection has ended, and all that is outstanding with it. */
 void kv_slots_end(struct kv *kv);
 
-/* deferred.deliver: what the progress thread found finished, and the end of the connection, if it found that. */
-void kv_slots_deliver(struct deferred *deferred);
-
 /* The length that the key's value had last, 0: not known or small. */
 static inline uint64_t kv_size_recall(const struct kv *kv, const void *key, size_t key_len)
 {

@@ -3,8 +3,6 @@
  */
 #include "client/kv.h"
 
-#include <stdlib.h>
-
 /*
  * Submit, send, wait
  */

@@ -4,17 +4,6 @@
  */
 #include "client/kv.h"
 
-void kv_slots_init(struct kv *kv)
-{
-	for (uint32_t i = 0; i < KV_SLOTS; i++) {
-		kv->slot[i].id = i;
-		kv->slot[i].next = i + 1;
-	}
-	kv->finished = KV_SLOTS;
-	kv->finished_tail = &kv->finished;
-	kv->deferred.deliver = kv_slots_deliver;
-}
-
 /* Under another id: a late answer to the old one is not mistaken. */
 void request_give(struct kv *kv, struct request *r)
 {
@@ -123,8 +112,8 @@ void kv_slots_end(struct kv *kv)
 		finish_all(kv);
 }
 
-/* In the order in which they were found. */
-void kv_slots_deliver(struct deferred *deferred)
+/* What the progress thread found finished, in that order, and the end of the connection, if it found that. */
+static void kv_slots_deliver(struct deferred *deferred)
 {
 	struct kv *kv = container_of(deferred, struct kv, deferred);
 
@@ -141,6 +130,17 @@ void kv_slots_deliver(struct deferred *deferred)
 	}
 	if (kv->closed)
 		finish_all(kv);
+}
+
+void kv_slots_init(struct kv *kv)
+{
+	for (uint32_t i = 0; i < KV_SLOTS; i++) {
+		kv->slot[i].id = i;
+		kv->slot[i].next = i + 1;
+	}
+	kv->finished = KV_SLOTS;
+	kv->finished_tail = &kv->finished;
+	kv->deferred.deliver = kv_slots_deliver;
 }
 
 void kv_size_remember(struct kv *kv, const void *key, size_t key_len, uint64_t length)

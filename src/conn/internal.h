@@ -120,7 +120,6 @@ void conn_messages_resume(struct conn *conn); /* parked messages, then writable(
 void conn_messages_flush(struct conn *conn);
 void conn_messages_drop(struct conn *conn); /* gives back what was not posted, and the parked */
 void conn_spares_free(struct conn_group *group);
-void conn_mark_dirty(struct conn *conn);
 void conn_mark_stuck(struct conn *conn);
 int conn_post_receive(struct conn *conn, struct memory_buffer *buffer);
 

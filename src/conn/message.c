@@ -5,7 +5,7 @@
 
 #define CHAIN_MAX 16 /* messages posted by one call */
 
-void conn_mark_dirty(struct conn *conn)
+static void conn_mark_dirty(struct conn *conn)
 {
 	if (!list_linked(&conn->dirty))
 		list_add_tail(&conn->group->dirty, &conn->dirty);

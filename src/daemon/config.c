@@ -1,7 +1,6 @@
 /* config.c: the one door to libconfig: reads a file, checks every key of it against the table. */
 #include "daemon/settings.h"
 
-#include <ctype.h>
 #include <libconfig.h>
 #include <libgen.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
  */
 #include "daemon/daemon.h"
 
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -2,7 +2,6 @@
 #include "daemon/daemon.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sysexits.h>
 #include <unistd.h>
 

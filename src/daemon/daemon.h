@@ -12,8 +12,6 @@
 
 #include "service/service.h"
 
-#include <pthread.h>
-
 struct daemon;
 
 /*
@@ -249,8 +247,7 @@ void workers_stop(struct daemon *daemon);
 bool worker_send(struct worker *worker, struct worker_message *message);
 /* Send a message without an answer to each. */
 void workers_tell(struct daemon *daemon, enum worker_verb verb);
-/* Connections of it, and requests on the way to it. */
-uint64_t worker_load(const struct worker *worker);
+/* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
 struct worker *workers_least(const struct daemon *daemon);
 /* Call done() of what the workers have answered. */

@@ -2,7 +2,6 @@
 #include "daemon/daemon.h"
 
 #include <stdlib.h>
-#include <sysexits.h>
 
 static const struct {
 	int (*start)(struct daemon *daemon); /* 0 or the exit status, with the cause logged */

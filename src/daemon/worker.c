@@ -4,7 +4,7 @@
  */
 #include "daemon/daemon.h"
 
-#include <inttypes.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -494,7 +494,8 @@ void workers_tell(struct daemon *d, enum worker_verb verb)
 	}
 }
 
-uint64_t worker_load(const struct worker *w)
+/* Connections of it, and requests on the way to it. */
+static uint64_t worker_load(const struct worker *w)
 {
 	uint64_t taken = atomic_load_explicit(&w->taken, memory_order_acquire);
 

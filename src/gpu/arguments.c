@@ -3,8 +3,6 @@
 #include "gpu/spawn.h"
 
 #include <getopt.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <sysexits.h>
 
 #ifdef HAVE_CONFIG_H

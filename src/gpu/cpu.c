@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #define FEW 4 /* processors: fewer are few */
 

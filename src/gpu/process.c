@@ -3,7 +3,6 @@
 #include "gpu/message.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 /* The daemon reads as it comes; should it not, the process does not wait for it. Whether it was

@@ -11,7 +11,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>

@@ -5,7 +5,6 @@
  */
 #include "service/gpu.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 #define OPEN_PATIENCE (10 * TIME_S) /* of the server, until a client says what it wants */

@@ -363,8 +363,7 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
 		     struct dead *dead);
 
-/* Give one reference back; frees the item with the last. No stripe's lock held. */
-void store_item_release(struct store *store, struct store_item *item);
+/* No stripe's lock held. */
 void store_dead_release(struct store *store, struct dead *dead);
 
 /*

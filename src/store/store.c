@@ -168,7 +168,8 @@ static bool item_is_published(const struct store_item *item)
 	return refs > 0 && refs < ITEM_RESERVED;
 }
 
-void store_item_release(struct store *store, struct store_item *item)
+/* Give one reference back; frees the item with the last. */
+static void item_release(struct store *store, struct store_item *item)
 {
 	must(!lock_rank_is_held(LOCK_STRIPE) && item_is_published(item));
 	if (atomic_fetch_sub_explicit(&item->refs, 1, memory_order_acq_rel) == 1)
@@ -187,7 +188,7 @@ void store_dead_release(struct store *store, struct dead *dead)
 		if (likely(atomic_load_explicit(&item->refs, memory_order_acquire) == 1))
 			item_free(store, item);
 		else
-			store_item_release(store, item);
+			item_release(store, item);
 	}
 	dead->first = NULL;
 }
@@ -348,7 +349,7 @@ void store_unpin(struct store *store, struct store_ref *ref)
 		return;
 	must(item_is_published(ref->item));
 	ref_count_back(store, ref->item);
-	store_item_release(store, ref->item);
+	item_release(store, ref->item);
 	ref->item = NULL;
 }
 
@@ -375,7 +376,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 	stripe_unlock(store, s, &dead);
 	if (unlikely(large)) {
 		memcpy(buf, item_value(large), large->value_len);
-		store_item_release(store, large);
+		item_release(store, large);
 	}
 	return !!item;
 }
@@ -731,7 +732,7 @@ static bool flush_visit(void *arg, uint32_t link)
 {
 	struct store *store = arg;
 
-	store_item_release(store, arena_item(&store->arena, link));
+	item_release(store, arena_item(&store->arena, link));
 	return true;
 }
 
