@@ -232,7 +232,6 @@ static void conn_link(struct conn *conn)
 {
 	list_add_tail(&conn->group->connections, &conn->node);
 	conn->group->stats.connections++;
-	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
 	conn->transport = fabric_endpoint_transport(conn->endpoint);
 }
 
@@ -276,9 +275,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	if (rc != 0)
 		goto destroy_endpoint;
 	address_format_socket(sa, conn->peer, sizeof(conn->peer));
-	conn->transport = fabric_endpoint_transport(conn->endpoint);
-	list_add_tail(&group->connections, &conn->node);
-	group->stats.connections++;
+	conn_link(conn);
 	*out = conn;
 	return 0;
 
@@ -376,6 +373,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	rc = conn_post_receives(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
+	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
 	conn_link(conn);
 	wire_accept_encode(&conn->accept, data);
 	rc = fabric_accept(conn->endpoint, data, sizeof(data));
@@ -395,6 +393,16 @@ free_conn:
 	return rc;
 }
 
+void conn_add_stats(const struct conn *conn, struct conn_group_stats *into)
+{
+	into->messages_in += conn->messages_in;
+	into->messages_out += conn->messages_out;
+	into->records_in += conn->records_in;
+	into->records_out += conn->records_out;
+	into->bytes_in += conn->bytes_in;
+	into->bytes_out += conn->bytes_out;
+}
+
 /* Nothing of it is in flight, or never will come back: give back all, tell the owner, free. */
 void conn_bury(struct conn *conn)
 {
@@ -402,12 +410,6 @@ void conn_bury(struct conn *conn)
 
 	fabric_endpoint_destroy(conn->endpoint);
 	conn_transfers_flush(conn);
-	while (!list_empty(&conn->sending)) {
-		struct memory_buffer *b = list_first(&conn->sending, struct memory_buffer, node);
-
-		list_del(&b->node);
-		memory_pool_put(conn->own ? conn->own : group->sends, b);
-	}
 	conn_messages_drop(conn);
 	if (!conn->own)
 		conn_group_want_receives(group, -(int32_t)receives_of(conn));
@@ -422,12 +424,7 @@ void conn_bury(struct conn *conn)
 		list_del(&conn->grave);
 	group->stats.connections--;
 	group->stats.closed++;
-	group->stats.messages_in += conn->messages_in;
-	group->stats.messages_out += conn->messages_out;
-	group->stats.records_in += conn->records_in;
-	group->stats.records_out += conn->records_out;
-	group->stats.bytes_in += conn->bytes_in;
-	group->stats.bytes_out += conn->bytes_out;
+	conn_add_stats(conn, &group->stats);
 	conn->ops->closed(conn, conn->error, conn->reason[0] ? conn->reason : "closed");
 	conn_free(conn);
 }
@@ -442,11 +439,6 @@ void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context
 	must(conn_group_is_mine(conn->group));
 	conn->ops = ops;
 	conn->context = context;
-}
-
-struct fabric_domain *conn_group_domain(const struct conn_group *group)
-{
-	return group->domain;
 }
 
 struct fabric_endpoint *conn_endpoint(const struct conn *conn)

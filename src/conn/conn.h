@@ -57,10 +57,9 @@ struct conn_group_attr {
 
 /* What one connection has of its own; zeros: as its group. */
 struct conn_attr {
-	struct fabric_domain
-		*domain;    /* of the group's fabric: the peer reaches this domain's regions and no others; the
-				       * connection has buffers and receives of its own in it. To be destroyed in closed() or
-				       * later */
+	/* Of the group's fabric: the peer reaches this domain's regions and no others; the connection has buffers and
+	 * receives of its own in it. To be destroyed in closed() or later. */
+	struct fabric_domain *domain;
 	uint32_t transfers; /* in place of the group's */
 	uint8_t reads_in;   /* in place of the group's */
 };
@@ -79,6 +78,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 /* Destroys what connections remain, calling closed() of each. */
 void conn_group_destroy(struct conn_group *group);
 
+struct fabric_domain *conn_group_domain(const struct conn_group *group);
 struct fabric_queue *conn_group_queue(const struct conn_group *group);
 const struct conn_group_attr *conn_group_attr(const struct conn_group *group);
 
@@ -122,6 +122,30 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
  * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
 void conn_close(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+void *conn_context(const struct conn *conn);
+/* Another owner takes over, between two turns or from established(). */
+void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
+struct fabric_endpoint *conn_endpoint(const struct conn *conn);
+const struct wire_accept *conn_granted(const struct conn *conn);
+const struct wire_request *conn_request(const struct conn *conn);
+bool conn_established(const struct conn *conn);
+/* In closed(): the reason by which the server refused, WIRE_REASON_NONE if it did not. closed() has the errno that
+ * belongs to it and its text. WIRE_REASONS: none that is known here; what refused may not even be rdmad. */
+enum wire_reason conn_refusal(const struct conn *conn);
+
+struct conn_info {
+	uint64_t id; /* unique in the process */
+	const char *transport, *service, *state;
+	char peer[128];
+	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
+	uint64_t opened; /* time_now() scale */
+};
+void conn_get_info(const struct conn *conn, struct conn_info *out);
+
+/*
+ * message.c
+ */
+
 /* Room for a record of at least `body` bytes, *room is what there really is (may be NULL). NULL: no credit, no buffer, or not
  * established; retry from writable(). The record has length, flags and status 0. */
 struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room);
@@ -134,6 +158,9 @@ void conn_wait_writable(struct conn *conn);
 
 /* Post what was committed now rather than at the end of the turn. */
 void conn_flush(struct conn *conn);
+
+/* Nothing committed waits to be posted and nothing posted is in flight. */
+bool conn_idle(const struct conn *conn);
 
 /*
  * transfer.c: reads and writes of the peer's memory.
@@ -182,29 +209,5 @@ struct conn_part {
  * more than CONN_CHAIN_MAX, or more than the connection's transfers. */
 int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer, const struct conn_part *parts,
 			unsigned count);
-
-/* Nothing committed waits to be posted and nothing posted is in flight. */
-bool conn_idle(const struct conn *conn);
-
-void *conn_context(const struct conn *conn);
-/* Another owner takes over, between two turns or from established(). */
-void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
-struct fabric_domain *conn_group_domain(const struct conn_group *group);
-struct fabric_endpoint *conn_endpoint(const struct conn *conn);
-const struct wire_accept *conn_granted(const struct conn *conn);
-const struct wire_request *conn_request(const struct conn *conn);
-bool conn_established(const struct conn *conn);
-/* In closed(): the reason by which the server refused, WIRE_REASON_NONE if it did not. closed() has the errno that
- * belongs to it and its text. WIRE_REASONS: none that is known here; what refused may not even be rdmad. */
-enum wire_reason conn_refusal(const struct conn *conn);
-
-struct conn_info {
-	uint64_t id; /* unique in the process */
-	const char *transport, *service, *state;
-	char peer[128];
-	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
-	uint64_t opened; /* time_now() scale */
-};
-void conn_get_info(const struct conn *conn, struct conn_info *out);
 
 #endif

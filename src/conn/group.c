@@ -150,6 +150,11 @@ const struct conn_group_attr *conn_group_attr(const struct conn_group *group)
 	return &group->attr;
 }
 
+struct fabric_domain *conn_group_domain(const struct conn_group *group)
+{
+	return group->domain;
+}
+
 uint64_t conn_group_deadline(const struct conn_group *group)
 {
 	return group->deadline;
@@ -368,16 +373,8 @@ void conn_group_get_stats(const struct conn_group *group, struct conn_group_stat
 	struct memory_pool_stats receives, sends;
 
 	*out = group->stats;
-	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next) {
-		const struct conn *conn = container_of(pos, struct conn, node);
-
-		out->messages_in += conn->messages_in;
-		out->messages_out += conn->messages_out;
-		out->records_in += conn->records_in;
-		out->records_out += conn->records_out;
-		out->bytes_in += conn->bytes_in;
-		out->bytes_out += conn->bytes_out;
-	}
+	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next)
+		conn_add_stats(container_of(pos, const struct conn, node), out);
 	memory_pool_get_stats(group->receives, &receives);
 	memory_pool_get_stats(group->sends, &sends);
 	out->buffers = receives.buffers + sends.buffers;

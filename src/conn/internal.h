@@ -109,6 +109,7 @@ enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_UNSIGNALED, CONN_ID
  */
 void conn_handle(struct conn *conn, enum conn_event event);
 void conn_bury(struct conn *conn);
+void conn_add_stats(const struct conn *conn, struct conn_group_stats *into);
 
 /*
  * message.c: building, posting, taking apart
@@ -118,7 +119,7 @@ void conn_immediate_received(struct conn *conn, uint32_t imm);
 void conn_message_sent(struct conn *conn, struct memory_buffer *buffer);
 void conn_messages_resume(struct conn *conn); /* parked messages, then writable() */
 void conn_messages_flush(struct conn *conn);
-void conn_messages_drop(struct conn *conn); /* gives back what was not posted, and the parked */
+void conn_messages_drop(struct conn *conn); /* gives back what is not sent, and the parked */
 void conn_spares_free(struct conn_group *group);
 void conn_mark_stuck(struct conn *conn);
 int conn_post_receive(struct conn *conn, struct memory_buffer *buffer);

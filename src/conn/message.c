@@ -65,9 +65,8 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 	if (unlikely(conn->state != CONN_ESTABLISHED || body > WIRE_BODY_MAX(conn->message_size)))
 		return NULL;
 	at = WIRE_PAD(conn->open_used);
-	if (conn->open && (uint64_t)at + sizeof(*record) + body > conn->message_size) {
+	if (conn->open && (uint64_t)at + sizeof(*record) + body > conn->message_size)
 		message_seal(conn);
-	}
 	if (!conn->open) {
 		if (!message_open(conn, true)) {
 			conn->want_writable = true;
@@ -115,10 +114,8 @@ static bool messages_post(struct conn *conn)
 	((struct wire_message *)buffer->addr)->credits = (uint16_t)conn->owed;
 	for (; buffer && n < CHAIN_MAX; buffer = buffer->next, n++) {
 		const struct wire_message *m = buffer->addr;
-
 		bool inlined = !wants_completion(conn, m->length, conn->messages_out + n);
 
-		/* An inlined message is out of its buffer when the post returns. */
 		wr[n] = (struct fabric_wr){
 			.id = inlined ? CONN_ID_UNSIGNALED : (uintptr_t)buffer | CONN_ID_SEND,
 			.opcode = FABRIC_SEND,
@@ -182,7 +179,6 @@ void conn_messages_flush(struct conn *conn)
 		return_credits(conn);
 	while (messages_post(conn))
 		;
-	list_del(&conn->dirty);
 }
 
 void conn_wait_writable(struct conn *conn)
@@ -457,6 +453,11 @@ void conn_messages_drop(struct conn *conn)
 {
 	struct memory_buffer *buffer, *next;
 
+	while (!list_empty(&conn->sending)) {
+		buffer = list_first(&conn->sending, struct memory_buffer, node);
+		list_del(&buffer->node);
+		memory_pool_put(send_pool(conn), buffer);
+	}
 	if (conn->open) {
 		memory_pool_put(send_pool(conn), conn->open);
 		conn->open = NULL;
