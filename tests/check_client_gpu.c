@@ -882,7 +882,7 @@ START_TEST(test_terminate)
 }
 END_TEST
 
-/* A call that gave up leaves nobody who writes the caller's memory. */
+/* A call that gave up leaves nothing that writes the caller's memory. */
 START_TEST(test_timeout)
 {
 	struct rdmad_gpu *gpu = gpu_open_with(_i, (struct rdmad_gpu_options){.common = {.timeout_us = 50000}});

@@ -955,7 +955,7 @@ START_TEST(test_keepalive_dead_host)
 }
 END_TEST
 
-/* Who was away for long asks first and judges later. */
+/* After a long absence a side asks first and judges later. */
 START_TEST(test_keepalive_after_absence)
 {
 	struct evil *evil = begin_watched(true);

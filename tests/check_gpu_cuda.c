@@ -107,7 +107,7 @@ static void stop(void)
 	ck_assert_uint_eq(wire_ring_header(&process->ring)->state, WIRE_RING_STOPPED);
 }
 
-/* It ends by itself, and says so; `text` is the begin of the reason. */
+/* It ends by itself, and says so; `text` is the start of the reason. */
 static void assert_fails(enum wire_ring_error error, const char *text)
 {
 	join();

@@ -1,6 +1,7 @@
 /*
- * check_progress.c: the progress thread. What a server asks of a client goes on while the caller is away: he makes no call, and
- * another connection sees what became of his requests. Callbacks are his own all the same, and he is never kept waiting.
+ * check_progress.c: the progress thread. What a server asks of a client goes on while the caller is away, that is, makes no
+ * call, and another connection sees what became of the requests. Callbacks are the caller's own all the same, and no call is
+ * kept waiting.
  */
 #include <check.h>
 #include <poll.h>
@@ -90,7 +91,7 @@ static void tear_down(void)
 }
 
 /*
- * The caller, and who watches what becomes of him
+ * The caller, and what is seen of it from outside
  */
 static unsigned threads(void)
 {
@@ -285,7 +286,7 @@ START_TEST(test_results_while_away)
 }
 END_TEST
 
-/* A caller with a loop of his own is woken by what the thread has left to him. */
+/* A caller with a loop of its own is woken by what the thread has left to it. */
 START_TEST(test_own_loop)
 {
 	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
@@ -411,7 +412,7 @@ static void end(void *arg, int status, const void *value, size_t len)
 	ends->good += status == 0;
 }
 
-/* The thread found it; the caller is told what happened, in order and by all of his requests. */
+/* The thread found it; the caller is told what happened, in order and by all of its requests. */
 START_TEST(test_ends_while_away)
 {
 	struct ends ends = {0};
@@ -478,7 +479,7 @@ START_TEST(test_close_loses_nothing)
 }
 END_TEST
 
-/* One thread for all who share, from the first who asks until the last has gone; and none is left by who is refused. */
+/* One thread for all handles that share, from the first that asks until the last has gone; a refused one leaves none. */
 START_TEST(test_one_thread)
 {
 	unsigned fds = count_descriptors(), tasks = threads();

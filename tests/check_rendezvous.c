@@ -510,7 +510,7 @@ START_TEST(test_register)
 	ASSERT_ERROR(kv_buffer_register(kv, lent, 10), -EEXIST, "already");
 	kv_release(lent);
 	ck_assert_int_eq(kv_buffer_lend(kv, 8192, &again), 0);
-	ck_assert_ptr_eq(lent, again); /* kept for the next who asks */
+	ck_assert_ptr_eq(lent, again); /* kept for the next request */
 	kv_release(again);
 	kv_close(kv);
 }

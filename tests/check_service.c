@@ -543,7 +543,7 @@ START_TEST(test_kv_put_and_version)
 	ck_assert_uint_eq(r->record.length, 8 + 5);
 	ck_assert_uint_eq(word(r, 0), version);
 	ck_assert_mem_eq(r->body + 8, "value", 5);
-	assert_get("k", 1, "value", 5); /* who does not ask for it gets none */
+	assert_get("k", 1, "value", 5); /* a client that does not ask for it gets none */
 	r = put((struct wire_put){.condition = WIRE_IF_VERSION, .version = version + 1}, "kother");
 	ck_assert_uint_eq(r->record.status, WIRE_STALE);
 	r = put((struct wire_put){.condition = WIRE_IF_VERSION, .version = version}, "kother");

@@ -518,7 +518,7 @@ START_TEST(test_rpc_terminate)
 }
 END_TEST
 
-/* Who does not leave is cut off after a moment. */
+/* A client that does not leave is cut off after a moment. */
 START_TEST(test_terminate_and_stay)
 {
 	struct client *c = &client[0];

@@ -448,7 +448,7 @@ START_TEST(test_own_reads)
 }
 END_TEST
 
-/* Who may have more outstanding takes more of the completion queue; who does not fit is refused, on either
+/* A connection that may have more outstanding takes more of the completion queue; one that does not fit is refused, on either
  * side, and the room comes back. */
 START_TEST(test_completions)
 {

@@ -1,6 +1,6 @@
 /*
- * gpu_keys.c: who guesses keys. `gpu_keys ADDRESS KEYS`: a victim has a session of the gpu service in queue mode, so there
- * is a ring that who has the right connection reads and writes by an address and a key. Others connect, and each names one
+ * gpu_keys.c: guessed keys. `gpu_keys ADDRESS KEYS`: a victim has a session of the gpu service in queue mode, so there
+ * is a ring that the right connection reads and writes by an address and a key. Others connect, and each names one
  * key at the victim's true address: the victim's own keys and those near them, for a read and for a write, and the keys from
  * 0 to KEYS - 1, for one of the two. Every one must be refused, and lose its own connection, as nobody else does. At the
  * end the victim's ring is untouched, and its session does a job. check_gpu_keys.sh starts the server.
@@ -37,7 +37,7 @@ struct client {
 struct attempt {
 	uint32_t key;
 	bool writes;
-	bool session; /* of one who has a session, too */
+	bool session; /* of a client that has a session, too */
 	unsigned overtaken;
 };
 

@@ -71,7 +71,7 @@ struct cuda_api {
  */
 
 /* Find every entry. 0; -ENOENT: there is no library; -ENOSYS: it lacks an entry. What failed is in
- * api->why, here and below; who calls logs it, because with another backend to choose it is no
+ * api->why, here and below; the caller logs it, because with another backend to choose it is no
  * error. */
 int cuda_api_load(struct cuda_api *api);
 

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define PAYLOAD_DEFAULT (64u << 10) /* for who does not say how long its inputs are */
+#define PAYLOAD_DEFAULT (64u << 10) /* for a client that does not say how long its inputs are */
 
 /* A ring of one slot has two cells, each on pages of its own, and pages for what is beside them. */
 uint32_t gpu_service_payload_max(const struct gpu_service *gpu)

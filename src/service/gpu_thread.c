@@ -63,7 +63,7 @@ void gpu_service_thread_readable(struct service_part *part)
 	thread_of(part)->look = 0;
 }
 
-/* Who has something to say. */
+/* Sessions that have something to say. */
 static void gpu_service_thread_look(struct gpu_service_thread *t, uint64_t now)
 {
 	struct epoll_event event[EVENTS];

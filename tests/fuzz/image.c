@@ -4,7 +4,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* Exactly as long: who reads behind it is seen. */
+	/* Exactly as long: a read behind it is seen. */
 	uint8_t *bytes = malloc(size ? size : 1);
 	struct image image;
 	char why[160];
