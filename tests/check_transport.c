@@ -78,7 +78,7 @@ static struct fabric_provider empty;
 static struct fabric fabric = {&empty};
 static struct fabric_domain domain = {&empty, &fabric};
 static struct fabric_queue queue = {.ops = &empty};
-static struct fabric_listener listener = {&empty};
+static struct fabric_listener listener = {&empty, &queue};
 static struct fabric_request request = {&empty};
 static struct fabric_endpoint endpoint = {&empty, &queue};
 static char memory[64];

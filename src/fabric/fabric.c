@@ -114,6 +114,8 @@ int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen
 	must(queue_enter(queue));
 	rc = queue->ops->listen(queue, sa, len, context, out);
 	must(queue_leave(queue));
+	if (rc == 0)
+		(*out)->queue = queue;
 	return rc;
 }
 
@@ -124,8 +126,13 @@ uint16_t fabric_listener_port(const struct fabric_listener *listener)
 
 void fabric_listener_close(struct fabric_listener *listener)
 {
-	if (listener)
-		listener->ops->listener_close(listener);
+	struct fabric_queue *queue = listener ? listener->queue : NULL;
+
+	if (!listener)
+		return;
+	must(queue_enter(queue));
+	listener->ops->listener_close(listener);
+	must(queue_leave(queue));
 }
 
 static struct fabric_endpoint_attr with_defaults(const struct fabric_endpoint_attr *attr)
@@ -245,14 +252,18 @@ int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_reg
 		       unsigned access, struct fabric_window **out)
 {
 	size_t offset = (size_t)((char *)addr - (char *)region->addr);
+	int rc;
 
 	if (!access || access & ~(unsigned)(FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE) ||
 	    !(region->access & FABRIC_WINDOWS))
 		return -EINVAL;
 	if (!len || offset > region->len || len > region->len - offset)
 		return -EINVAL;
-	must(region->ops == endpoint->ops && !endpoint->queue->user);
-	return endpoint->ops->window_open(endpoint, region, addr, len, access, out);
+	must(region->ops == endpoint->ops);
+	must(queue_enter(endpoint->queue));
+	rc = endpoint->ops->window_open(endpoint, region, addr, len, access, out);
+	must(queue_leave(endpoint->queue));
+	return rc;
 }
 
 uint32_t fabric_window_rkey(const struct fabric_window *window)
@@ -310,7 +321,12 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out)
 
 bool fabric_moving(struct fabric_queue *queue)
 {
-	return queue->ops->moving(queue);
+	bool moving;
+
+	must(queue_enter(queue));
+	moving = queue->ops->moving(queue);
+	must(queue_leave(queue));
+	return moving;
 }
 
 int fabric_arm(struct fabric_queue *queue)

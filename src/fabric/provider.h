@@ -90,6 +90,7 @@ struct fabric_queue {
 };
 struct fabric_listener {
 	const struct fabric_provider *ops;
+	struct fabric_queue *queue; /* set by fabric.c */
 };
 struct fabric_request {
 	const struct fabric_provider *ops;
