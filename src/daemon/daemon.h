@@ -161,7 +161,6 @@ void notify_send(const char *state); /* "READY=1" ... */
  * fabrics.c: the providers that are open. Main thread; `domain` any.
  */
 struct daemon_fabric {
-	const char *provider; /* its name, for the log */
 	struct fabric *fabric;
 	struct fabric_domain *domain;
 	struct fabric_queue *queue; /* of the main thread: listening */

@@ -27,11 +27,11 @@ const char *fabrics_reason(const struct daemon *d, const struct fabric_transport
 	return "it is not among the transports";
 }
 
-static int make(struct daemon_fabric *f, const struct fabric_config *config)
+static int make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
 {
 	/* Listening completes nothing: few completions, no receives. */
 	struct fabric_queue_attr attr = {.completions = 64};
-	int rc = fabric_open(f->provider, config, &f->fabric);
+	int rc = fabric_open(provider, config, &f->fabric);
 
 	if (rc != 0)
 		return rc;
@@ -57,10 +57,8 @@ static int open_provider(struct daemon *d, const char *provider)
 		.ack_timeout_ms = (uint32_t)(d->config->ack_timeout / TIME_MS),
 	};
 	struct daemon_fabric *f = &d->fabric[d->fabrics];
-	int rc;
+	int rc = make(f, provider, &config);
 
-	f->provider = provider;
-	rc = make(f, &config);
 	if (rc != 0)
 		return rc;
 	d->fabrics++;

@@ -334,7 +334,8 @@ static int worker_make_groups(struct worker *w)
 	for (unsigned i = 0; i < d->fabrics; i++) {
 		rc = conn_group_create(d->fabric[i].domain, &attr, &w->group[i]);
 		if (rc != 0) {
-			log_error("worker", "cannot make the queues for %s: %s", d->fabric[i].provider, strerror(-rc));
+			log_error("worker", "cannot make the queues for %s: %s", fabric_name(d->fabric[i].fabric),
+				  strerror(-rc));
 			return rc;
 		}
 		w->groups++;
@@ -343,7 +344,7 @@ static int worker_make_groups(struct worker *w)
 			log_info("worker",
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
-				 d->fabric[i].provider, fit);
+				 fabric_name(d->fabric[i].fabric), fit);
 		rc = worker_watch_queue(w, w->group[i]);
 		if (rc != 0)
 			return rc;
