@@ -282,6 +282,7 @@ static int gpu_agent_record(struct conn *conn, const struct wire_record *request
 {
 	struct gpu_agent *a = conn_context(conn);
 
+	must(gpu_agent_is_mine(a));
 	if (unlikely(a->state >= GPU_AGENT_ENDING))
 		return 0; /* it cannot know yet */
 	if (likely(request->op < ARRAY_SIZE(handlers) && handlers[request->op].handle &&
@@ -362,8 +363,7 @@ void gpu_agent_free(void *agent)
 		gpu_agent_unwatch(a);
 		gpu_session_destroy(a->session);
 	}
-	if (a->domain)
-		fabric_domain_destroy(a->domain);
+	fabric_domain_destroy(a->domain);
 	list_del(&a->node);
 	service_part_leave(&a->thread->part);
 	atomic_fetch_sub(&gpu_agent_service(a)->sessions, 1);
@@ -405,7 +405,7 @@ static void gpu_agent_drain(struct conn *conn)
 		gpu_agent_fail(a, -ESHUTDOWN, "the server is shutting down");
 }
 
-static const struct conn_ops ops = {
+static const struct conn_ops gpu_agent_ops = {
 	.established = gpu_agent_established,
 	.record = gpu_agent_record,
 	.closed = gpu_agent_closed,
@@ -433,7 +433,7 @@ const struct service service_gpu = {
 	.end = gpu_service_thread_end,
 	.count = gpu_service_thread_count,
 	.admit = gpu_agent_admit,
-	.ops = &ops,
+	.ops = &gpu_agent_ops,
 	.agent_new = gpu_agent_new,
 	.agent_free = gpu_agent_free,
 	.attr = gpu_agent_attr,

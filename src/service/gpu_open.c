@@ -168,9 +168,11 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 		.payload = a->ring->shape.payload,
 		.flags = a->sends ? WIRE_GPU_SENDS : 0,
 	};
-	int rc = a->mode == WIRE_GPU_QUEUE ? keys(a, &answer) : 0;
+	int rc = 0;
 
 	must(a->state == GPU_AGENT_STARTING);
+	if (a->mode == WIRE_GPU_QUEUE)
+		rc = keys(a, &answer);
 	if (rc == -EAGAIN)
 		return false;
 	if (rc != 0) {

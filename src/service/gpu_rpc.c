@@ -2,8 +2,9 @@
  * gpu_rpc.c: jobs by request. A request is checked in all that can be said of it before a byte is moved; then it has
  * a cell of the ring, into which its input is read from the client's memory, and the process is told. The result is
  * written to the client's memory from where the process left it, with the job's id as immediate, which is the
- * answer; results that are there at the same time are posted together. No byte is copied and nothing is allocated on the way. What finds no room waits in a list and is tried
- * again each turn: all that makes room is a completion, and that is a turn.
+ * answer; results that are there at the same time are posted together. No byte is copied and nothing is allocated on the
+ * way. What finds no room waits in a list and is tried again each turn: all that makes room is a completion, and that is a
+ * turn.
  */
 #include "service/gpu.h"
 
@@ -188,7 +189,7 @@ static void write_done(struct conn_transfer *wire, enum fabric_status status)
 	}
 }
 
-/* To who takes no immediates; room for all of a chain was made with the first. */
+/* To a client that takes no immediates; room for all of a chain was made with the first. */
 static void commit_reply(struct gpu_agent *a, struct wire_record *reply, uint32_t id)
 {
 	reply->op = WIRE_OP_GPU_JOB;

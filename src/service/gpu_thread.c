@@ -158,8 +158,7 @@ uint64_t gpu_service_thread_deadline(const struct service_part *part)
 	uint64_t when = TIME_NEVER;
 	struct gpu_agent *a;
 
-	for_each_agent(a, thread_of(part))
-	{
+	for_each_agent (a, thread_of(part)) {
 		when = MIN(when, a->deadline);
 		if (a->session)
 			when = MIN(when, gpu_session_deadline(a->session));
@@ -172,7 +171,9 @@ bool gpu_service_thread_arm(struct service_part *part)
 	struct gpu_agent *a;
 	bool armed = true;
 
-	for_each_agent(a, thread_of(part)) if (a->jobs) armed &= gpu_port_arm(a->port);
+	for_each_agent (a, thread_of(part))
+		if (a->jobs)
+			armed &= gpu_port_arm(a->port);
 	return armed;
 }
 
@@ -180,14 +181,17 @@ void gpu_service_thread_disarm(struct service_part *part)
 {
 	struct gpu_agent *a;
 
-	for_each_agent(a, thread_of(part)) if (a->port) gpu_port_disarm(a->port);
+	for_each_agent (a, thread_of(part))
+		if (a->port)
+			gpu_port_disarm(a->port);
 }
 
 void gpu_service_thread_count(const struct service_part *part, uint64_t *count)
 {
 	struct gpu_agent *a;
 
-	for_each_agent(a, thread_of(part)) count[GPU_SERVICE_QUEUE_JOBS] += gpu_agent_queue_jobs(a);
+	for_each_agent (a, thread_of(part))
+		count[GPU_SERVICE_QUEUE_JOBS] += gpu_agent_queue_jobs(a);
 }
 
 /* One that was asked to end has a moment for it. */
@@ -206,7 +210,9 @@ static bool has_processes(const struct service_part *part)
 {
 	struct gpu_agent *a;
 
-	for_each_agent(a, thread_of(part)) if (a->session && gpu_session_state(a->session) != GPU_GONE) return true;
+	for_each_agent (a, thread_of(part))
+		if (a->session && gpu_session_state(a->session) != GPU_GONE)
+			return true;
 	return false;
 }
 
@@ -214,8 +220,7 @@ void gpu_service_thread_end(struct service_part *part)
 {
 	struct gpu_agent *a;
 
-	for_each_agent(a, thread_of(part))
-	{
+	for_each_agent (a, thread_of(part)) {
 		if (!a->session)
 			continue;
 		gpu_agent_fail(a, -ESHUTDOWN, "the server is shutting down");

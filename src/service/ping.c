@@ -15,8 +15,8 @@ struct ping_agent {
 	struct rusage usage; /* of the worker's thread when the first ping came */
 };
 
-static enum wire_reason admit(struct service_part *part, const struct conn_group *group,
-			      const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
+static enum wire_reason ping_admit(struct service_part *part, const struct conn_group *group,
+				   const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	uint32_t most = WIRE_BODY_MAX(conn_group_attr(group)->message_max);
 
@@ -29,7 +29,7 @@ static enum wire_reason admit(struct service_part *part, const struct conn_group
 	return WIRE_REASON_NONE;
 }
 
-static void *agent_new(struct service_part *part, const struct conn_group *group)
+static void *ping_agent_new(struct service_part *part, const struct conn_group *group)
 {
 	struct ping_agent *agent = calloc(1, sizeof(*agent));
 
@@ -41,13 +41,13 @@ static void *agent_new(struct service_part *part, const struct conn_group *group
 	return agent;
 }
 
-static void established(struct conn *conn)
+static void ping_agent_established(struct conn *conn)
 {
 	(void)conn;
 }
 
 /* The client said how many pings of which size will come; anything else is not a ping. */
-static int record(struct conn *conn, const struct wire_record *ping, const void *body)
+static int ping_agent_record(struct conn *conn, const struct wire_record *ping, const void *body)
 {
 	struct ping_agent *agent = conn_context(conn);
 	const struct wire_request *request = conn_request(conn);
@@ -96,7 +96,7 @@ static void print_statistics(const struct conn *conn, const struct ping_agent *a
 		 seconds_between(&agent->usage.ru_stime, &usage.ru_stime));
 }
 
-static void closed(struct conn *conn, int error, const char *reason)
+static void ping_agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct ping_agent *agent = conn_context(conn);
 	struct conn_info info;
@@ -110,18 +110,18 @@ static void closed(struct conn *conn, int error, const char *reason)
 	free(agent);
 }
 
-static const struct conn_ops ops = {
-	.established = established,
-	.record = record,
-	.closed = closed,
+static const struct conn_ops ping_agent_ops = {
+	.established = ping_agent_established,
+	.record = ping_agent_record,
+	.closed = ping_agent_closed,
 };
 
 const struct service service_ping = {
 	.id = WIRE_PING,
 	.help = "round trips: each message comes back as it was sent",
 	.counters = counters,
-	.admit = admit,
-	.ops = &ops,
-	.agent_new = agent_new,
+	.admit = ping_admit,
+	.ops = &ping_agent_ops,
+	.agent_new = ping_agent_new,
 	.agent_free = free,
 };

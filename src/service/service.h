@@ -168,6 +168,12 @@ int service_thread_create(struct service_thread *thread, const struct service_sh
 /* After its connections ended. May wait, as end(). */
 void service_thread_free(struct service_thread *thread);
 
+/* For must(): the calling thread is the worker, or the main thread while that does not run. */
+static inline bool service_thread_is_mine(const struct service_thread *thread)
+{
+	return !thread->owner || thread->owner == thread_self();
+}
+
 /* The calling thread takes the parts over, until it gives them back. */
 void service_thread_own(struct service_thread *thread);
 void service_thread_disown(struct service_thread *thread);
@@ -204,10 +210,9 @@ static inline uint64_t service_part_now(const struct service_part *part)
 	return part->thread->now;
 }
 
-/* The calling thread is the worker whose part it is, or the main thread while that does not run. */
 static inline bool service_part_is_mine(const struct service_part *part)
 {
-	return !part->thread->owner || part->thread->owner == thread_self();
+	return service_thread_is_mine(part->thread);
 }
 
 /* Something of the part wants turns, or does no more. */

@@ -3,12 +3,6 @@
 
 #include <stdlib.h>
 
-/* The thread's own, or nobody's: then who makes or frees it. */
-static bool is_owner(const struct service_thread *thread)
-{
-	return !thread->owner || thread->owner == thread_self();
-}
-
 void service_thread_own(struct service_thread *thread)
 {
 	must(!thread->owner);
@@ -66,7 +60,7 @@ int service_thread_create(struct service_thread *thread, const struct service_sh
 
 void service_thread_free(struct service_thread *thread)
 {
-	must(is_owner(thread));
+	must(service_thread_is_mine(thread));
 	for (unsigned id = WIRE_SERVICES; id-- > 0;) {
 		struct service_part *part = thread->part[id];
 
@@ -87,8 +81,9 @@ int service_thread_turn(struct service_thread *thread)
 	struct service_part *part;
 	int n = 0;
 
-	must(is_owner(thread));
-	for_each_active(part, thread, progress) n += part->service->progress(part);
+	must(service_thread_is_mine(thread));
+	for_each_active (part, thread, progress)
+		n += part->service->progress(part);
 	return n;
 }
 
@@ -97,8 +92,9 @@ uint64_t service_thread_deadline(const struct service_thread *thread)
 	uint64_t when = TIME_NEVER;
 	struct service_part *part;
 
-	must(is_owner(thread));
-	for_each_active(part, thread, deadline) when = MIN(when, part->service->deadline(part));
+	must(service_thread_is_mine(thread));
+	for_each_active (part, thread, deadline)
+		when = MIN(when, part->service->deadline(part));
 	return when;
 }
 
@@ -107,8 +103,9 @@ bool service_thread_arm(struct service_thread *thread)
 	struct service_part *part;
 	bool armed = true;
 
-	must(is_owner(thread));
-	for_each_active(part, thread, arm) armed &= part->service->arm(part);
+	must(service_thread_is_mine(thread));
+	for_each_active (part, thread, arm)
+		armed &= part->service->arm(part);
 	return armed;
 }
 
@@ -116,21 +113,23 @@ void service_thread_disarm(struct service_thread *thread)
 {
 	struct service_part *part;
 
-	must(is_owner(thread));
-	for_each_active(part, thread, disarm) part->service->disarm(part);
+	must(service_thread_is_mine(thread));
+	for_each_active (part, thread, disarm)
+		part->service->disarm(part);
 }
 
 void service_thread_end(struct service_thread *thread)
 {
 	struct service_part *part;
 
-	must(is_owner(thread));
-	for_each_active(part, thread, end) part->service->end(part);
+	must(service_thread_is_mine(thread));
+	for_each_active (part, thread, end)
+		part->service->end(part);
 }
 
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out)
 {
-	must(is_owner(thread));
+	must(service_thread_is_mine(thread));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		const struct service_part *part = thread->part[id];
 
@@ -161,7 +160,7 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	void *agent;
 	int rc;
 
-	must(is_owner(thread));
+	must(service_thread_is_mine(thread));
 	if (part)
 		reason = service->admit ? service->admit(part, group, request, &grant, &detail) : WIRE_REASON_NONE;
 	if (reason != WIRE_REASON_NONE) {
