@@ -171,7 +171,7 @@ static int result_here(struct blocking *b)
 	return 0;
 }
 
-static int wait_inside(struct rdmad_gpu *gpu, uint64_t timeout_us)
+static int session_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
 {
 	struct blocking b = {.handle = gpu, .submit = result_here, .await = client_gpu_await_job};
 	int rc = 0;
@@ -186,12 +186,12 @@ int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
 	int rc;
 
 	engine_enter(gpu->engine);
-	rc = wait_inside(gpu, timeout_us);
+	rc = session_wait(gpu, timeout_us);
 	engine_leave(gpu->engine);
 	return rc;
 }
 
-static int progress_inside(struct rdmad_gpu *gpu, uint64_t timeout_us)
+static int session_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
 {
 	uint64_t before = gpu->completed;
 	int rc = session_turn(gpu);
@@ -210,7 +210,7 @@ int rdmad_gpu_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
 	int rc;
 
 	engine_enter(gpu->engine);
-	rc = progress_inside(gpu, timeout_us);
+	rc = session_progress(gpu, timeout_us);
 	engine_leave(gpu->engine);
 	return rc;
 }

@@ -168,7 +168,7 @@ int kv_flush(void *kv_handle)
 	return rc;
 }
 
-static int progress_inside(struct kv *kv, uint64_t timeout_us)
+static int kv_progress_inside(struct kv *kv, uint64_t timeout_us)
 {
 	uint64_t before = *kv->completed;
 	int rc;
@@ -192,7 +192,7 @@ int kv_progress(void *kv_handle, uint64_t timeout_us)
 	int rc;
 
 	engine_enter(kv->engine);
-	rc = progress_inside(kv, timeout_us);
+	rc = kv_progress_inside(kv, timeout_us);
 	engine_leave(kv->engine);
 	return rc;
 }
@@ -216,7 +216,7 @@ static int nothing_outstanding(struct blocking *b)
 	return 0;
 }
 
-static int wait_inside(struct kv *kv)
+static int kv_wait_inside(struct kv *kv)
 {
 	struct blocking b = {.handle = kv, .submit = nothing_outstanding, .await = kv_await};
 	int rc = kv->outstanding ? engine_block(kv->engine, &b, kv->options.timeout) : 0;
@@ -235,7 +235,7 @@ int kv_wait(void *kv_handle)
 	int rc;
 
 	engine_enter(kv->engine);
-	rc = wait_inside(kv);
+	rc = kv_wait_inside(kv);
 	engine_leave(kv->engine);
 	return rc;
 }

@@ -106,10 +106,10 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 
 static int send_get_landing(struct kv *kv, struct request *r, const void *key, size_t key_len)
 {
-	struct wire_remote remote =
-		remote_of(kv, landing_data(r->landing), landing_size(r->landing), landing_region(r->landing));
+	struct wire_remote remote;
 
 	must(r->large && r->landing);
+	remote = remote_of(kv, landing_data(r->landing), landing_size(r->landing), landing_region(r->landing));
 	r->op = WIRE_OP_GET_INTO;
 	return send_large(kv, r, &remote, NULL, 0, key, key_len);
 }

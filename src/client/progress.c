@@ -92,7 +92,7 @@ void progress_lock(struct progress *p)
 }
 
 /* What was logged here is lost to rdmad_error() of the caller, unless it is said there again. */
-static void keep_errors(struct progress *p)
+static void progress_keep_errors(struct progress *p)
 {
 	if (likely(!*log_last()))
 		return;
@@ -111,7 +111,7 @@ static bool progress_serve(struct progress *p)
 		fabric_arm(conn_group_queue(engine_group(p->engine)));
 		work = engine_serve(p->engine);
 	}
-	keep_errors(p);
+	progress_keep_errors(p);
 	return !work;
 }
 
