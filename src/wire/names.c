@@ -13,20 +13,9 @@ const char *wire_service_name(unsigned service)
 	return service < WIRE_SERVICES && services[service] ? services[service] : "unknown";
 }
 
-/* tests/check_wire.c finds a number of a service's range that has no name here. */
-static const char *const ops[] = {
-	[WIRE_OP_ECHO] = "echo",         [WIRE_OP_GET] = "get",
-	[WIRE_OP_SET] = "set",           [WIRE_OP_DELETE] = "delete",
-	[WIRE_OP_EXISTS] = "exists",     [WIRE_OP_GET_INTO] = "get into",
-	[WIRE_OP_SET_FROM] = "set from", [WIRE_OP_PUT] = "put",
-	[WIRE_OP_PUT_FROM] = "put from", [WIRE_OP_STAT] = "stat",
-	[WIRE_OP_EXPIRE] = "expire",     [WIRE_OP_DELETE_IF] = "delete if",
-	[WIRE_OP_INCR] = "incr",         [WIRE_OP_SCAN] = "scan",
-	[WIRE_OP_FLUSH] = "flush",       [WIRE_OP_INFO] = "info",
-	[WIRE_OP_GPU_INFO] = "gpu info", [WIRE_OP_GPU_OPEN] = "gpu open",
-	[WIRE_OP_GPU_JOB] = "gpu job",   [WIRE_OP_GPU_ENDED] = "gpu ended",
-};
-_Static_assert(ARRAY_SIZE(ops) == WIRE_OP_GPU_END, "an operation has no name");
+#define OP_NAME(OP, number, name, words) [WIRE_OP_##OP] = words,
+static const char *const ops[] = {WIRE_OPS_PING(OP_NAME) WIRE_OPS_KV(OP_NAME) WIRE_OPS_GPU(OP_NAME)};
+#undef OP_NAME
 
 const char *wire_op_name(unsigned op)
 {

@@ -198,45 +198,57 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
 }
 
 /*
- * Requests of the services: the body, then the meaning of `arg`. Each service has a range of numbers up to its END.
+ * Requests of the services, a row each: constant, number, name in C, name in words. Behind it the body, then the meaning of
+ * `arg`, then the reply. A service has a range of numbers without a gap, and behind the last of them its END.
  */
+/* clang-format off */
+#define WIRE_OPS_PING(X) \
+	X(ECHO, 1, echo, "echo") /* any bytes. Reply: the same */
+
+/*
+ * A reply with WIRE_WRITTEN: the value was written to the landing buffer, and the body is its length, 8 bytes. Without: the
+ * body is the value. The reply WIRE_TOO_LARGE of GET and GET_INTO: the value's length, 8 bytes, and the key, for the next
+ * request.
+ * A cursor is 8 bytes; in a request 0 is the start, in a reply the end. The reply of SCAN has for each key, behind the
+ * cursor, struct wire_entry and the key, padded to 8; arg: how many.
+ */
+#define WIRE_OPS_KV(X) \
+	X(GET, 16, get, "get")                   /* key. Reply: value */ \
+	X(SET, 17, set, "set")                   /* key, value; arg: length of the key */ \
+	X(DELETE, 18, delete, "delete")          /* key */ \
+	X(EXISTS, 19, exists, "exists")          /* key. Reply's arg: the value's length, cut to 32 bits */ \
+	X(GET_INTO, 20, get_into, "get into")    /* struct wire_remote (landing buffer), key. Reply: value, see above */ \
+	X(SET_FROM, 21, set_from, "set from")    /* struct wire_remote (value, which must stay until the reply), key */ \
+	X(PUT, 22, put, "put")                   /* struct wire_put, key, value; arg as SET. Reply: version, 8 bytes */ \
+	X(PUT_FROM, 23, put_from, "put from")    /* struct wire_remote as SET_FROM, struct wire_put, key. Reply as PUT */ \
+	X(STAT, 24, stat, "stat")                /* key. Reply: struct wire_meta */ \
+	X(EXPIRE, 25, expire, "expire")          /* ttl, 8 bytes, key */ \
+	X(DELETE_IF, 26, delete_if, "delete if") /* version, 8 bytes, key */ \
+	X(INCR, 27, incr, "incr")                /* delta, 8 bytes, key. Reply: number, version, 8 bytes each */ \
+	X(SCAN, 28, scan, "scan")                /* cursor, prefix; arg: most keys, 0: no limit. Reply: see above */ \
+	X(FLUSH, 29, flush, "flush")             /* cursor. Reply: cursor, keys deleted, 8 bytes */ \
+	X(INFO, 30, info, "info")                /* nothing. Reply: struct wire_info, perhaps longer */
+
+/*
+ * GPU_JOB, RPC mode: struct wire_gpu_job. The answer is a write of the output, with the id as immediate. After
+ * WIRE_GPU_SENDS it is a write, then a reply.
+ * Both modes: the id WIRE_GPU_TERMINATE without a body ends the session after all jobs before it. The answer is an empty
+ * write with that immediate, or a reply.
+ */
+#define WIRE_OPS_GPU(X) \
+	X(GPU_INFO, 48, gpu_info, "gpu info")    /* nothing. Reply: struct wire_gpu_info, perhaps longer */ \
+	X(GPU_OPEN, 49, gpu_open, "gpu open")    /* struct wire_gpu_open, once. Reply, when ready: struct wire_gpu_ring */ \
+	X(GPU_JOB, 50, gpu_job, "gpu job")       /* see above */ \
+	X(GPU_ENDED, 51, gpu_ended, "gpu ended") /* from the server: the session is over, status and text say why */
+/* clang-format on */
+
+#define WIRE_OP_NUMBER(OP, number, name, words) WIRE_OP_##OP = number,
 enum wire_op {
-	WIRE_OP_ECHO = 1, /* ping: any bytes; the reply has the same */
-	WIRE_OP_PING_END,
-	WIRE_OP_GET = 16,    /* kv: key. Reply: value */
-	WIRE_OP_SET = 17,    /* kv: key, value; arg: length of the key */
-	WIRE_OP_DELETE = 18, /* kv: key */
-	WIRE_OP_EXISTS = 19, /* kv: key. Reply's arg: the value's length, cut to 32 bits */
-	/* kv: struct wire_remote (landing buffer), key. Reply with WIRE_WRITTEN: the value was written there, and the body
-	 * is its length, 8 bytes. Reply without: the body is the value. Reply WIRE_TOO_LARGE, also to GET: the body is the
-	 * value's length, 8 bytes, and the key, for the next request. */
-	WIRE_OP_GET_INTO = 20,
-	WIRE_OP_SET_FROM = 21,  /* kv: struct wire_remote (the value), key; it must stay until the reply */
-	WIRE_OP_PUT = 22,       /* kv: struct wire_put, key, value; arg: length of the key. Reply: version, 8 bytes */
-	WIRE_OP_PUT_FROM = 23,  /* kv: struct wire_remote (the value), struct wire_put, key. Reply: version, 8 bytes */
-	WIRE_OP_STAT = 24,      /* kv: key. Reply: struct wire_meta */
-	WIRE_OP_EXPIRE = 25,    /* kv: ttl, 8 bytes, key */
-	WIRE_OP_DELETE_IF = 26, /* kv: version, 8 bytes, key */
-	WIRE_OP_INCR = 27,      /* kv: delta, 8 bytes, key. Reply: number, version, 8 bytes each */
-	/* kv: cursor, 8 bytes (0: the start), prefix; arg: most keys, 0: no limit. Reply: cursor (0: the end), then for each
-	 * key struct wire_entry and the key, padded to 8; arg: how many. */
-	WIRE_OP_SCAN = 28,
-	/* kv: cursor, 8 bytes (0: the start). Reply: cursor (0: the end), keys deleted, 8 bytes each. */
-	WIRE_OP_FLUSH = 29,
-	WIRE_OP_INFO = 30, /* kv: nothing. Reply: struct wire_info, perhaps longer */
-	WIRE_OP_KV_END,
-	WIRE_OP_GPU_INFO = 48, /* gpu: nothing. Reply: struct wire_gpu_info, perhaps longer */
-	/* gpu: struct wire_gpu_open, once. Reply, when the worker is ready: struct wire_gpu_ring. */
-	WIRE_OP_GPU_OPEN = 49,
-	/* gpu, RPC mode: struct wire_gpu_job. The answer is a write of the output, with the id as immediate. After
-	 * WIRE_GPU_SENDS it is a write, then a reply.
-	 * Both modes: the id WIRE_GPU_TERMINATE without a body ends the session after all jobs before it. The answer is an
-	 * empty write with that immediate, or a reply. */
-	WIRE_OP_GPU_JOB = 50,
-	/* gpu, from the server: the session is over. The status is the kind of the cause, the body a text. */
-	WIRE_OP_GPU_ENDED = 51,
-	WIRE_OP_GPU_END,
+	WIRE_OPS_PING(WIRE_OP_NUMBER) WIRE_OP_PING_END,
+	WIRE_OPS_KV(WIRE_OP_NUMBER) WIRE_OP_KV_END,
+	WIRE_OPS_GPU(WIRE_OP_NUMBER) WIRE_OP_GPU_END
 };
+#undef WIRE_OP_NUMBER
 
 enum wire_status {
 	WIRE_OK,
