@@ -53,6 +53,34 @@ static void *kv_agent_new(struct service_part *part, const struct conn_group *gr
 /*
  * The operations.
  */
+
+/* What a row counts its requests as, and the counter's name. */
+/* clang-format off */
+#define COUNTS(X) \
+	X(GETS, "kv_gets") \
+	X(SETS, "kv_sets") \
+	X(DELETES, "kv_deletes") \
+	X(EXISTS, "kv_exists") \
+	X(STATS, "kv_stats") \
+	X(EXPIRES, "kv_expires") \
+	X(INCRS, "kv_incrs") \
+	X(SCANS, "kv_scans") \
+	X(FLUSHES, "kv_flushes") \
+	X(INFOS, "kv_infos")
+/* clang-format on */
+
+#define NUMBER_OF(COUNT, name) COUNT_##COUNT,
+#define NAME_OF(COUNT, name) [COUNT_##COUNT] = name,
+enum { COUNT_BEFORE = KV_COUNT_OPERATIONS - 1, COUNTS(NUMBER_OF) COUNT_END };
+_Static_assert(COUNT_END <= SERVICE_COUNTERS, "there is room for all counters");
+
+static const char *const counters[] = {
+	[KV_COUNT_ERRORS] = "kv_errors",
+	[KV_COUNT_READS] = "kv_reads",
+	[KV_COUNT_WRITES] = "kv_writes",
+	COUNTS(NAME_OF)[COUNT_END] = NULL,
+};
+
 #define NUMBER sizeof(uint64_t)
 #define PUT sizeof(struct wire_put)
 #define REMOTE sizeof(struct wire_remote)
@@ -70,30 +98,28 @@ static const struct operation {
 	uint32_t body_min; /* the body's length is at least this */
 	uint32_t body_end; /* and below this: where a row is missing, none is taken */
 	uint32_t reply;    /* room to reserve for the answer's body */
-	uint32_t counter;  /* enum kv_count: of requests that were answered */
+	uint32_t counter;  /* of requests that were answered */
 	uint8_t key_at;    /* where in the body the key begins */
 	bool key_arg;      /* the argument is its length; else it goes to the body's end */
 } operations[] = {
-	[WIRE_OP_GET] = {kv_serve_get, BODY(1, KEY), VARIABLE, KV_COUNT_GETS, 0, false},
-	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), 0, KV_COUNT_SETS, 0, true},
-	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, KV_COUNT_DELETES, 0, false},
-	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, KV_COUNT_EXISTS, 0, false},
-	[WIRE_OP_GET_INTO] = {kv_serve_get_into, BODY(REMOTE + 1, REMOTE + KEY), 2 * NUMBER, KV_COUNT_GETS, REMOTE,
-			      false},
-	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, KV_COUNT_SETS, REMOTE,
-			      false},
-	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), NUMBER, KV_COUNT_SETS, PUT, true},
-	[WIRE_OP_PUT_FROM] = {kv_serve_put_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, KV_COUNT_SETS,
+	[WIRE_OP_GET] = {kv_serve_get, BODY(1, KEY), VARIABLE, COUNT_GETS, 0, false},
+	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), 0, COUNT_SETS, 0, true},
+	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, COUNT_DELETES, 0, false},
+	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, COUNT_EXISTS, 0, false},
+	[WIRE_OP_GET_INTO] = {kv_serve_get_into, BODY(REMOTE + 1, REMOTE + KEY), 2 * NUMBER, COUNT_GETS, REMOTE, false},
+	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_SETS, REMOTE, false},
+	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), NUMBER, COUNT_SETS, PUT, true},
+	[WIRE_OP_PUT_FROM] = {kv_serve_put_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
 			      REMOTE + PUT, false},
-	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, KV_COUNT_STATS, 0, false},
-	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, KV_COUNT_EXPIRES, NUMBER, false},
-	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, BODY(NUMBER + 1, NUMBER + KEY), 0, KV_COUNT_DELETES, NUMBER, false},
-	[WIRE_OP_INCR] = {kv_serve_incr, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, KV_COUNT_INCRS, NUMBER, false},
-	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, KV_COUNT_SCANS, AT_ALL, false},
-	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, KV_COUNT_FLUSHES, AT_ALL, false},
-	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, KV_COUNT_INFOS, AT_NONE, false},
+	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, COUNT_STATS, 0, false},
+	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, false},
+	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false},
+	[WIRE_OP_INCR] = {kv_serve_incr, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false},
+	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, COUNT_SCANS, AT_ALL, false},
+	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, COUNT_FLUSHES, AT_ALL, false},
+	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, COUNT_INFOS, AT_NONE, false},
 };
-_Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation has a row");
+_Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
 static inline int carry_out(struct conn *conn, struct kv_agent *agent, const struct operation *op,
 			    const struct wire_record *request, const char *body)
@@ -226,7 +252,7 @@ const struct service service_kv = {
 	.id = WIRE_KV,
 	.help = "key/value store",
 	.settings = &kv_settings,
-	.counters = kv_counters,
+	.counters = counters,
 	.open = kv_shared_open,
 	.close = kv_shared_close,
 	.tick = kv_shared_tick,

@@ -33,20 +33,12 @@ struct kv_shared {
 	unsigned regions;
 };
 
+/* Counters beside those of the operations, which kv.c has. */
 enum kv_count {
-	KV_COUNT_GETS,
-	KV_COUNT_SETS,
-	KV_COUNT_DELETES,
-	KV_COUNT_EXISTS,
-	KV_COUNT_STATS,
-	KV_COUNT_EXPIRES,
-	KV_COUNT_INCRS,
-	KV_COUNT_SCANS,
-	KV_COUNT_FLUSHES,
-	KV_COUNT_INFOS,
 	KV_COUNT_ERRORS,
 	KV_COUNT_READS,
 	KV_COUNT_WRITES,
+	KV_COUNT_OPERATIONS,
 };
 
 struct kv_thread {
@@ -67,7 +59,7 @@ static inline uint64_t kv_now(const struct kv_thread *thread)
 	return service_part_now(&thread->part);
 }
 
-static inline void kv_agent_count(struct kv_agent *agent, enum kv_count counter)
+static inline void kv_agent_count(struct kv_agent *agent, unsigned counter)
 {
 	agent->thread->part.count[counter]++;
 }
@@ -80,11 +72,15 @@ static inline void kv_agent_count(struct kv_agent *agent, enum kv_count counter)
 typedef int kv_serve_fn(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 			struct wire_record *reply);
 
+/* kv_serve_get and so on: each operation of the wire's list has one, in kv_small.c, kv_scan.c or rendezvous.c. */
+#define KV_SERVE(OP, number, name, words) kv_serve_fn kv_serve_##name;
+WIRE_OPS_KV(KV_SERVE)
+#undef KV_SERVE
+
 /*
  * kv_store.c: the store and its arena. Main thread, but for the regions.
  */
 extern const struct setting_table kv_settings;
-extern const char *const kv_counters[];
 
 int kv_shared_open(const struct service_host *host, const void *settings, void **shared);
 void kv_shared_close(void *shared);
@@ -127,9 +123,6 @@ static inline uint64_t kv_number(const char *body)
 /*
  * kv_small.c
  */
-kv_serve_fn kv_serve_get, kv_serve_set, kv_serve_put, kv_serve_delete, kv_serve_delete_if, kv_serve_exists,
-	kv_serve_stat, kv_serve_expire, kv_serve_incr;
-
 /* What a put asks for in the store's terms; its condition was checked. */
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
 
@@ -137,14 +130,8 @@ struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
 struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
 
 /*
- * kv_scan.c
- */
-kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info;
-
-/*
  * rendezvous.c
  */
-kv_serve_fn kv_serve_get_into, kv_serve_set_from, kv_serve_put_from;
 
 /* The life of a large value's transfer. In reserved and published it never rests: the call that brought it there takes
  * it further. */

@@ -27,14 +27,6 @@ static const struct setting settings[] = {
 
 const struct setting_table kv_settings = {settings, ARRAY_SIZE(settings), sizeof(struct kv_settings)};
 
-const char *const kv_counters[] = {
-	[KV_COUNT_GETS] = "kv_gets",     [KV_COUNT_SETS] = "kv_sets",     [KV_COUNT_DELETES] = "kv_deletes",
-	[KV_COUNT_EXISTS] = "kv_exists", [KV_COUNT_STATS] = "kv_stats",   [KV_COUNT_EXPIRES] = "kv_expires",
-	[KV_COUNT_INCRS] = "kv_incrs",   [KV_COUNT_SCANS] = "kv_scans",   [KV_COUNT_FLUSHES] = "kv_flushes",
-	[KV_COUNT_INFOS] = "kv_infos",   [KV_COUNT_ERRORS] = "kv_errors", [KV_COUNT_READS] = "kv_reads",
-	[KV_COUNT_WRITES] = "kv_writes", [KV_COUNT_WRITES + 1] = NULL,
-};
-
 /* Take the pages now, in steps, so that a large arena says how far it is. */
 static void arena_touch(char *arena, size_t size)
 {
