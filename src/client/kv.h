@@ -4,8 +4,8 @@
  *   kv_handle.c      open, close, options, what a handle tells, registered memory, the caller's own loop
  *   kv_slots.c       the table of requests: how one ends, and what a progress thread leaves to the caller
  *   kv_large.c       values that the server moves: landing buffers, the caller's memory, a get that asks again
- *   kv_operations.c  the table of operations, how a request is built and its answer read, and the kv_submit_ calls
- *   kv_calls.c       the calls that wait, each about one key
+ *   kv_operations.c  the table of operations, how a request is built and its answer read, and the calls about one key
+ *   kv_calls.c       how such a call waits, and the calls about strings
  *   kv_walk.c        the calls about all keys
  *   kv_batch.c       many keys in one call
  *
@@ -214,12 +214,6 @@ int request_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 /* conn_ops.record */
 int kv_answered(struct conn *conn, const struct wire_record *record, const void *body);
 
-/* The head of a put; options may be NULL. -EINVAL: there is no such condition. */
-int kv_put_encode(const struct kv_put_options *options, struct wire_put *put);
-
-/* -EINVAL: no key has the version 0. */
-int kv_version_check(uint64_t version);
-
 /*
  * kv_calls.c
  */
@@ -230,7 +224,7 @@ struct kv_call {
 	struct kv *kv;
 	const struct ask *ask;
 	struct request *request;
-	bool want_value;
+	bool want_value, want_result;
 	char *value; /* given back with value_release */
 	size_t value_len;
 	struct kv_result result; /* without the value */
@@ -238,6 +232,12 @@ struct kv_call {
 
 /* Submit, send, wait. -EDEADLK from inside a callback. */
 int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call);
+
+/* The same about a key, which must not be NULL. */
+int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call);
+
+/* The same for which a missing key is an answer: 1 there is one, 0. */
+int kv_call_found(struct kv *kv, struct ask *ask);
 
 /* Says the server's answers in words, where they have none yet. Returns status. */
 int kv_explain(int status, const char *what, size_t key_len, size_t value_len);

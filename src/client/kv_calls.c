@@ -1,5 +1,6 @@
 /*
- * kv_calls.c: the calls that submit a request about one key, send it and wait for its answer.
+ * kv_calls.c: a request that is waited for: submitted, sent, and its end explained. The calls that wait, but for those of
+ * strings, are beside the operations.
  */
 #include "client/kv.h"
 
@@ -70,7 +71,9 @@ static int call_outside(struct kv *kv, struct ask *ask, struct kv_call *call)
 		log_error("kv", "a request needs a handle and a key of at least one byte");
 		return -EINVAL;
 	}
-	if (!ask->result)
+	if (call->want_result)
+		ask->result = call_result;
+	else
 		ask->done = call_done;
 	ask->arg = call;
 	call->ask = ask;
@@ -103,13 +106,12 @@ int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call)
 	return kv_explain(call_outside(kv, ask, call), wire_op_name(ask->op), ask->key_len, ask->value_len);
 }
 
-static int call_key(struct kv *kv, struct ask *ask, struct kv_call *call)
+int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call)
 {
 	return kv_call(ask->key ? kv : NULL, ask, call);
 }
 
-/* -ENOENT is an answer, not an error: 0. */
-static int call_found(struct kv *kv, struct ask *ask)
+int kv_call_found(struct kv *kv, struct ask *ask)
 {
 	struct kv_call call = {0};
 	int rc = call_outside(ask->key ? kv : NULL, ask, &call);
@@ -117,61 +119,6 @@ static int call_found(struct kv *kv, struct ask *ask)
 	if (rc == -ENOENT)
 		return 0;
 	return rc == 0 ? 1 : kv_explain(rc, wire_op_name(ask->op), ask->key_len, ask->value_len);
-}
-
-static struct ask ask_of(enum wire_op op, const void *key, size_t key_len)
-{
-	return (struct ask){.op = op, .key = key, .key_len = key_len};
-}
-
-static struct ask ask_number(enum wire_op op, const void *key, size_t key_len, const void *number)
-{
-	return (struct ask){.op = op, .head = number, .head_len = sizeof(uint64_t), .key = key, .key_len = key_len};
-}
-
-/*
- * Bytes
- */
-int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len)
-{
-	struct ask ask = ask_of(WIRE_OP_SET, key, key_len);
-	struct kv_call call = {0};
-
-	ask.value = value;
-	ask.value_len = value_len;
-	return call_key(kv_handle, &ask, &call);
-}
-
-int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len)
-{
-	struct ask ask = ask_of(WIRE_OP_GET, key, key_len);
-	struct kv_call call = {.want_value = true};
-	int rc;
-
-	if (!value || !value_len) {
-		log_error("kv", "kv_get_bytes needs places for the value and its length");
-		return -EINVAL;
-	}
-	rc = call_key(kv_handle, &ask, &call);
-	if (rc != 0)
-		return rc;
-	*value = call.value;
-	*value_len = call.value_len;
-	return 0;
-}
-
-int kv_delete(void *kv_handle, const void *key, size_t key_len)
-{
-	struct ask ask = ask_of(WIRE_OP_DELETE, key, key_len);
-
-	return call_found(kv_handle, &ask);
-}
-
-int kv_exists(void *kv_handle, const void *key, size_t key_len)
-{
-	struct ask ask = ask_of(WIRE_OP_EXISTS, key, key_len);
-
-	return call_found(kv_handle, &ask);
 }
 
 /*
@@ -209,96 +156,4 @@ int kv_get(void *kv_handle, const char *key, char **value)
 void kv_release(char *value)
 {
 	value_release(value);
-}
-
-/*
- * Versions, conditions, expiry, numbers
- */
-int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
-	   const struct kv_put_options *options, uint64_t *version)
-{
-	struct wire_put put;
-	struct ask ask = ask_of(WIRE_OP_PUT, key, key_len);
-	struct kv_call call = {0};
-	int rc = kv_put_encode(options, &put);
-
-	ask.head = &put;
-	ask.head_len = sizeof(put);
-	ask.value = value;
-	ask.value_len = value_len;
-	ask.result = call_result;
-	if (rc == 0)
-		rc = call_key(kv_handle, &ask, &call);
-	if (rc == 0 && version)
-		*version = call.result.meta.version;
-	return rc;
-}
-
-int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len, uint64_t *version)
-{
-	struct ask ask = ask_of(WIRE_OP_GET, key, key_len);
-	struct kv_call call = {.want_value = true};
-	int rc;
-
-	if (!value || !value_len || !version) {
-		log_error("kv", "kv_get_version needs places for the value, its length and its version");
-		return -EINVAL;
-	}
-	ask.result = call_result;
-	rc = call_key(kv_handle, &ask, &call);
-	if (rc != 0)
-		return rc;
-	*value = call.value;
-	*value_len = call.value_len;
-	*version = call.result.meta.version;
-	return 0;
-}
-
-int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *meta)
-{
-	struct ask ask = ask_of(WIRE_OP_STAT, key, key_len);
-	struct kv_call call = {0};
-	int rc;
-
-	if (!meta) {
-		log_error("kv", "kv_stat needs a place for what it finds");
-		return -EINVAL;
-	}
-	ask.result = call_result;
-	rc = call_key(kv_handle, &ask, &call);
-	if (rc == 0)
-		*meta = call.result.meta;
-	return rc;
-}
-
-int kv_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us)
-{
-	struct ask ask = ask_number(WIRE_OP_EXPIRE, key, key_len, &ttl_us);
-
-	return call_found(kv_handle, &ask);
-}
-
-int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version)
-{
-	struct ask ask = ask_number(WIRE_OP_DELETE_IF, key, key_len, &version);
-	int rc = kv_version_check(version);
-
-	return rc ? rc : call_found(kv_handle, &ask);
-}
-
-int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number, uint64_t *version)
-{
-	struct ask ask = ask_number(WIRE_OP_INCR, key, key_len, &delta);
-	struct kv_call call = {0};
-	int rc;
-
-	ask.result = call_result;
-	rc = call_key(kv_handle, &ask, &call);
-	if (rc != 0)
-		return rc;
-	if (number)
-		*number = call.result.number;
-	if (version)
-		*version = call.result.meta.version;
-	return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * kv_operations.c: the operations of the service, a row each; how a request gets into the message that leaves next, and what
- * becomes of its answer. Behind them the calls that submit. In these the operation is a constant, so that of the table
- * only that operation's way is left.
+ * becomes of its answer. Behind them the calls about one key: those that submit, in which the operation is a constant, so
+ * that of the table only that operation's way is left; and those that wait.
  */
 #include "client/kv.h"
 
@@ -10,42 +10,6 @@ _Static_assert((int)KV_ALWAYS == WIRE_ALWAYS && (int)KV_IF_ABSENT == WIRE_IF_ABS
 	       "a condition has one number here and on the wire");
 
 #define KV_INLINE static inline __attribute__((always_inline)) /* the way of a small request */
-
-/*
- * Requests
- */
-
-static uint32_t argument_of(const struct ask *ask)
-{
-	return ask->op == WIRE_OP_SET || ask->op == WIRE_OP_PUT ? (uint32_t)ask->key_len : ask->limit;
-}
-
-/* Head, key and value go into the message. */
-KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request **taken)
-{
-	uint32_t length = (uint32_t)(ask->head_len + ask->key_len + ask->value_len);
-	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
-	struct request *r;
-	char *at;
-
-	if (unlikely(!record))
-		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
-	r = request_take(kv, ask);
-	record->id = r->id;
-	record->op = (uint8_t)ask->op;
-	record->flags = ask->op == WIRE_OP_GET && ask->result ? WIRE_VERSIONED : 0;
-	record->arg = argument_of(ask);
-	at = (char *)(record + 1);
-	if (ask->head_len)
-		memcpy(at, ask->head, ask->head_len);
-	if (ask->key_len)
-		memcpy(at + ask->head_len, ask->key, ask->key_len);
-	if (ask->value_len)
-		memcpy(at + ask->head_len + ask->key_len, ask->value, ask->value_len);
-	conn_commit(kv->conn, record, length);
-	*taken = r;
-	return 0;
-}
 
 /*
  * Answers, all of WIRE_OK and as long as the row says at least
@@ -117,7 +81,7 @@ static int decode_body(struct kv *kv, struct request *r, const struct wire_recor
 #define NUMBER sizeof(uint64_t)
 
 /* Where the length of a value comes from, which says whether it goes with the message: there is no value, it is the
- * caller's, the key had one of that length last, or it never does. */
+ * caller's (the argument is then the key's length), the key had one of that length last, or it never does. */
 enum size { SIZE_NONE, SIZE_SENT, SIZE_TOLD, SIZE_INTO };
 
 static const struct {
@@ -143,6 +107,7 @@ static const struct {
 	[WIRE_OP_FLUSH] = {SIZE_NONE, NUMBER, 2 * NUMBER, NULL, decode_body},
 	[WIRE_OP_INFO] = {SIZE_NONE, 0, sizeof(struct wire_info), NULL, decode_body},
 };
+_Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
 int kv_answered(struct conn *conn, const struct wire_record *record, const void *body)
 {
@@ -165,6 +130,38 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 /*
  * Submitting
  */
+
+static uint32_t argument_of(const struct ask *ask)
+{
+	return operations[ask->op].size == SIZE_SENT ? (uint32_t)ask->key_len : ask->limit;
+}
+
+/* Head, key and value go into the message. */
+KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	uint32_t length = (uint32_t)(ask->head_len + ask->key_len + ask->value_len);
+	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
+	struct request *r;
+	char *at;
+
+	if (unlikely(!record))
+		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+	r = request_take(kv, ask);
+	record->id = r->id;
+	record->op = (uint8_t)ask->op;
+	record->flags = ask->op == WIRE_OP_GET && ask->result ? WIRE_VERSIONED : 0;
+	record->arg = argument_of(ask);
+	at = (char *)(record + 1);
+	if (ask->head_len)
+		memcpy(at, ask->head, ask->head_len);
+	if (ask->key_len)
+		memcpy(at + ask->head_len, ask->key, ask->key_len);
+	if (ask->value_len)
+		memcpy(at + ask->head_len + ask->key_len, ask->value, ask->value_len);
+	conn_commit(kv->conn, record, length);
+	*taken = r;
+	return 0;
+}
 
 /* What of a request can be refused before it is built. */
 KV_INLINE int check_key(const struct kv *kv, size_t key_len, size_t value_len)
@@ -347,7 +344,8 @@ static int submit_result(struct kv *kv, const struct ask *ask)
 	return rc;
 }
 
-int kv_put_encode(const struct kv_put_options *options, struct wire_put *put)
+/* The head of a put; options may be NULL. -EINVAL: there is no such condition. */
+static int put_encode(const struct kv_put_options *options, struct wire_put *put)
 {
 	*put = (struct wire_put){0};
 	if (!options)
@@ -362,7 +360,8 @@ int kv_put_encode(const struct kv_put_options *options, struct wire_put *put)
 	return 0;
 }
 
-int kv_version_check(uint64_t version)
+/* -EINVAL: no key has the version 0. */
+static int version_check(uint64_t version)
 {
 	if (version)
 		return 0;
@@ -374,7 +373,7 @@ int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *
 		  const struct kv_put_options *options, kv_result_callback done, void *arg)
 {
 	struct wire_put put;
-	int rc = kv_put_encode(options, &put);
+	int rc = put_encode(options, &put);
 
 	if (rc != 0)
 		return rc;
@@ -424,7 +423,7 @@ int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t 
 int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version, kv_result_callback done,
 			void *arg)
 {
-	int rc = kv_version_check(version);
+	int rc = version_check(version);
 
 	return rc ? rc : submit_number(kv_handle, WIRE_OP_DELETE_IF, key, key_len, &version, done, arg);
 }
@@ -432,4 +431,144 @@ int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64
 int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done, void *arg)
 {
 	return submit_number(kv_handle, WIRE_OP_INCR, key, key_len, &delta, done, arg);
+}
+
+/*
+ * The same calls, which wait
+ */
+
+static struct ask ask_of(enum wire_op op, const void *key, size_t key_len)
+{
+	return (struct ask){.op = op, .key = key, .key_len = key_len};
+}
+
+static struct ask ask_number(enum wire_op op, const void *key, size_t key_len, const void *number)
+{
+	return (struct ask){.op = op, .head = number, .head_len = NUMBER, .key = key, .key_len = key_len};
+}
+
+int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	struct ask ask = ask_of(WIRE_OP_SET, key, key_len);
+	struct kv_call call = {0};
+
+	ask.value = value;
+	ask.value_len = value_len;
+	return kv_call_key(kv_handle, &ask, &call);
+}
+
+int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len)
+{
+	struct ask ask = ask_of(WIRE_OP_GET, key, key_len);
+	struct kv_call call = {.want_value = true};
+	int rc;
+
+	if (!value || !value_len) {
+		log_error("kv", "kv_get_bytes needs places for the value and its length");
+		return -EINVAL;
+	}
+	rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc != 0)
+		return rc;
+	*value = call.value;
+	*value_len = call.value_len;
+	return 0;
+}
+
+int kv_delete(void *kv_handle, const void *key, size_t key_len)
+{
+	struct ask ask = ask_of(WIRE_OP_DELETE, key, key_len);
+
+	return kv_call_found(kv_handle, &ask);
+}
+
+int kv_exists(void *kv_handle, const void *key, size_t key_len)
+{
+	struct ask ask = ask_of(WIRE_OP_EXISTS, key, key_len);
+
+	return kv_call_found(kv_handle, &ask);
+}
+
+int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+	   const struct kv_put_options *options, uint64_t *version)
+{
+	struct wire_put put;
+	struct ask ask = ask_of(WIRE_OP_PUT, key, key_len);
+	struct kv_call call = {.want_result = true};
+	int rc = put_encode(options, &put);
+
+	ask.head = &put;
+	ask.head_len = sizeof(put);
+	ask.value = value;
+	ask.value_len = value_len;
+	if (rc == 0)
+		rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc == 0 && version)
+		*version = call.result.meta.version;
+	return rc;
+}
+
+int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len, uint64_t *version)
+{
+	struct ask ask = ask_of(WIRE_OP_GET, key, key_len);
+	struct kv_call call = {.want_value = true, .want_result = true};
+	int rc;
+
+	if (!value || !value_len || !version) {
+		log_error("kv", "kv_get_version needs places for the value, its length and its version");
+		return -EINVAL;
+	}
+	rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc != 0)
+		return rc;
+	*value = call.value;
+	*value_len = call.value_len;
+	*version = call.result.meta.version;
+	return 0;
+}
+
+int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *meta)
+{
+	struct ask ask = ask_of(WIRE_OP_STAT, key, key_len);
+	struct kv_call call = {.want_result = true};
+	int rc;
+
+	if (!meta) {
+		log_error("kv", "kv_stat needs a place for what it finds");
+		return -EINVAL;
+	}
+	rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc == 0)
+		*meta = call.result.meta;
+	return rc;
+}
+
+int kv_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us)
+{
+	struct ask ask = ask_number(WIRE_OP_EXPIRE, key, key_len, &ttl_us);
+
+	return kv_call_found(kv_handle, &ask);
+}
+
+int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version)
+{
+	struct ask ask = ask_number(WIRE_OP_DELETE_IF, key, key_len, &version);
+	int rc = version_check(version);
+
+	return rc ? rc : kv_call_found(kv_handle, &ask);
+}
+
+int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number, uint64_t *version)
+{
+	struct ask ask = ask_number(WIRE_OP_INCR, key, key_len, &delta);
+	struct kv_call call = {.want_result = true};
+	int rc = kv_call_key(kv_handle, &ask, &call);
+
+	if (rc != 0)
+		return rc;
+	if (number)
+		*number = call.result.number;
+	if (version)
+		*version = call.result.meta.version;
+	return 0;
 }
