@@ -582,9 +582,10 @@ static bool in_heading(const char *page, const char *name)
 START_TEST(test_manual_is_complete)
 {
 	char *page = read_source("man/rdmactl.1");
+	const struct ctl_command *c;
 
 	assert_option_told(page, ctl_globals);
-	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		ck_assert_msg(in_heading(page, c->name), "the manual has no section of %s", c->name);
 		assert_option_told(page, c->options);
 	}
@@ -595,7 +596,9 @@ END_TEST
 /* One letter means one thing within a command, and nothing else among the options of all. */
 START_TEST(test_letters_are_unique)
 {
-	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+	const struct ctl_command *c;
+
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		char seen[256] = {0};
 
 		for (const struct ctl_option *o = ctl_globals; o->name; o++)

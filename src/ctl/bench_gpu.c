@@ -48,7 +48,7 @@ static int check_size(const char *text)
 	return rc;
 }
 
-const struct ctl_option ctl_bench_gpu_options[] = {
+static const struct ctl_option bench_options[] = {
 	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE",
 	 "rpc, or queue: drive the server's queues from here; default rpc", .check = ctl_gpu_check_mode,
 	 .choices = "rpc queue"},
@@ -516,7 +516,7 @@ static int bench_session(struct run *run)
 	return conclude(run, reference ? &yard : NULL);
 }
 
-int ctl_bench_gpu(const struct ctl_arguments *arguments)
+static int command_bench(const struct ctl_arguments *arguments)
 {
 	struct run *run = calloc(1, sizeof(*run));
 	struct address address;
@@ -546,3 +546,9 @@ int ctl_bench_gpu(const struct ctl_arguments *arguments)
 	free(run);
 	return rc;
 }
+
+const struct ctl_command ctl_bench_gpu_commands[] = {
+	{"bench gpu", command_bench, "[HOST]", "many images, compared and measured", bench_options, 0, 1},
+	{"gpu bench", command_bench, "[HOST]", "another name for bench gpu", bench_options, 0, 1},
+	{NULL},
+};

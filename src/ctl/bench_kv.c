@@ -29,7 +29,7 @@ static uint64_t idle_clients; /* connections that ask nothing */
 static int check_sizes(const char *text);
 static int check_op(const char *text);
 
-const struct ctl_option ctl_bench_kv_options[] = {
+static const struct ctl_option bench_options[] = {
 	{"size", 's', CTL_CHECKED, &sizes_text, "SIZES",
 	 "value sizes: a list of sizes and ranges that double, e.g. 64,1K-64K; default 64", .check = check_sizes},
 	{"op", 'o', CTL_CHECKED, &op_text, "OP", "set, get, mixed, or a list; default set,get", .check = check_op,
@@ -715,10 +715,15 @@ int bench_kv_once(const char *wanted_ops, uint32_t eager_limit, bench_report_fn 
 	return finish(rc);
 }
 
-int ctl_bench_kv(const struct ctl_arguments *arguments)
+static int command_bench(const struct ctl_arguments *arguments)
 {
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int n = ctl_sizes_parse(sizes_text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
 
 	return finish(bench_rounds(arguments, sizes, (size_t)n, next_round));
 }
+
+const struct ctl_command ctl_bench_kv_commands[] = {
+	{"bench kv", command_bench, "[HOST]", "measure the key/value store", bench_options, 0, 1},
+	{NULL},
+};

@@ -10,7 +10,7 @@ static uint64_t depth = 1, clients = 1;
 
 static int check_sizes(const char *text);
 
-const struct ctl_option ctl_bench_ping_options[] = {
+static const struct ctl_option bench_options[] = {
 	{"size", 's', CTL_CHECKED, &sizes_text, "SIZES",
 	 "message sizes: a list of sizes and ranges that double, e.g. 64,1K-64K; default 64", .check = check_sizes},
 	{"depth", 'd', CTL_NUMBER, &depth, "N", "messages in flight of each client; default 1", .min = 1,
@@ -209,7 +209,7 @@ static int round_of_size(void)
 	return rc;
 }
 
-int ctl_bench_ping(const struct ctl_arguments *arguments)
+static int command_bench(const struct ctl_arguments *arguments)
 {
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int n = ctl_sizes_parse(sizes_text, RDMAD_PING_SIZE_MAX, sizes, ARRAY_SIZE(sizes));
@@ -218,3 +218,8 @@ int ctl_bench_ping(const struct ctl_arguments *arguments)
 	bench.clients = clients;
 	return bench_rounds(arguments, sizes, (size_t)n, round_of_size);
 }
+
+const struct ctl_command ctl_bench_ping_commands[] = {
+	{"bench ping", command_bench, "[HOST]", "measure echoes by many clients", bench_options, 0, 1},
+	{NULL},
+};

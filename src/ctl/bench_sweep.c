@@ -22,7 +22,7 @@ static uint64_t first = 1, last = MIB, clients = 4, depth = 32, duration = 500 *
 static bool compare;
 static const char *plot;
 
-const struct ctl_option ctl_bench_sweep_options[] = {
+static const struct ctl_option bench_options[] = {
 	{"min", 'm', CTL_SIZE, &first, "SIZE", "size of the first values; default 1", .min = 1},
 	{"max", 'M', CTL_SIZE, &last, "SIZE", "size of the last values; default 1M", .min = 1, .max = 1ull << 40},
 	{"compare", 0, CTL_FLAG, &compare, NULL, "each size that can go both ways, eager and rendezvous"},
@@ -297,7 +297,7 @@ static int conclude(int rc)
 	return rc == CTL_OK ? drawn : rc;
 }
 
-int ctl_bench_sweep(const struct ctl_arguments *arguments)
+static int command_bench(const struct ctl_arguments *arguments)
 {
 	int rc = begin(arguments);
 
@@ -308,3 +308,8 @@ int ctl_bench_sweep(const struct ctl_arguments *arguments)
 	rc = conclude(rc);
 	return rc == CTL_OK && ctl_interrupted() ? CTL_INTERRUPTED : rc;
 }
+
+const struct ctl_command ctl_bench_sweep_commands[] = {
+	{"bench sweep", command_bench, "[HOST]", "throughput by size of the values", bench_options, 0, 1},
+	{NULL},
+};

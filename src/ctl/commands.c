@@ -1,47 +1,24 @@
-/* commands.c: the table of commands; find one, parse its options, run it. */
+/* commands.c: the commands of all files; find one, parse its options, run it. */
 #include "ctl/ctl.h"
 
 #include <stdlib.h>
 
-const struct ctl_command ctl_commands[] = {
-	{"ping", ctl_ping, "[HOST]", "measure round trips to rdmad and back", ctl_ping_options, 0, 1},
-	{"kv get", ctl_kv_get, "KEY", "write a key's value to stdout", ctl_kv_get_options, 1, 1},
-	{"kv set", ctl_kv_set, "KEY [VALUE|-]", "store a value", ctl_kv_set_options, 1, 2},
-	{"kv del", ctl_kv_del, "KEY", "delete a key", NULL, 1, 1},
-	{"kv exists", ctl_kv_exists, "KEY", "say whether there is such a key", NULL, 1, 1},
-	{"kv mget", ctl_kv_mget, "KEY...", "write the values of some keys", NULL, 1, -1},
-	{"kv mset", ctl_kv_mset, "KEY VALUE...", "store some values", ctl_kv_mset_options, 2, -1},
-	{"kv incr", ctl_kv_incr, "KEY [N]", "add to a number", NULL, 1, 2},
-	{"kv cas", ctl_kv_cas, "KEY VERSION [VALUE|-]", "store a value if the key has this version", ctl_kv_cas_options,
-	 2, 3},
-	{"kv ttl", ctl_kv_ttl, "KEY [TIME|never]", "when a key expires; change that", NULL, 1, 2},
-	{"kv stat", ctl_kv_stat, "[KEY]", "length, version and ttl of a key; the store's figures", NULL, 0, 1},
-	{"kv list", ctl_kv_list, "[PREFIX]", "list the keys", ctl_kv_list_options, 0, 1},
-	{"kv bigkeys", ctl_kv_bigkeys, "[PREFIX]", "find the largest values", ctl_kv_bigkeys_options, 0, 1},
-	{"kv export", ctl_kv_export, "[FILE|-]", "write all keys to a file", ctl_kv_export_options, 0, 1},
-	{"kv import", ctl_kv_import, "[FILE|-]", "store the keys of an exported file", NULL, 0, 1},
-	{"kv flush", ctl_kv_flush, "", "delete all keys", ctl_kv_flush_options, 0, 0},
-	{"kv run", ctl_kv_run, "FILE|-", "carry out a file of commands", NULL, 1, 1},
-	{"bench kv", ctl_bench_kv, "[HOST]", "measure the key/value store", ctl_bench_kv_options, 0, 1},
-	{"bench ping", ctl_bench_ping, "[HOST]", "measure echoes by many clients", ctl_bench_ping_options, 0, 1},
-	{"bench sweep", ctl_bench_sweep, "[HOST]", "throughput by size of the values", ctl_bench_sweep_options, 0, 1},
-	{"bench gpu", ctl_bench_gpu, "[HOST]", "many images, compared and measured", ctl_bench_gpu_options, 0, 1},
-	{"gpu quantize", ctl_gpu_quantize, "IN|- OUT|-", "reduce the levels of grey of an image",
-	 ctl_gpu_quantize_options, 2, 2},
-	{"gpu info", ctl_gpu_info, "", "facts about the server's gpu service", NULL, 0, 0},
-	{"gpu bench", ctl_bench_gpu, "[HOST]", "another name for bench gpu", ctl_bench_gpu_options, 0, 1},
-	{"status", ctl_control, "", "state, addresses and counters of the daemon", NULL, 0, 0},
-	{"connections", ctl_control, "", "the connections of the daemon", NULL, 0, 0},
-	{"memory", ctl_control, "", "the memory of the daemon", NULL, 0, 0},
-	{"resources", ctl_control, "", "descriptors, buffers and queues in use", NULL, 0, 0},
-	{"reload", ctl_control, "", "read the configuration again, all or nothing", NULL, 0, 0},
-	{"drain", ctl_control, "", "take no new connections, let the present ones finish", NULL, 0, 0},
-	{"shutdown", ctl_control, "", "drain, then end the daemon", NULL, 0, 0},
-	{"completion", ctl_completion, "", "print the completion script for bash", NULL, 0, 0},
-	{"version", ctl_version, "", "versions of rdmactl, the library and the protocol", NULL, 0, 0},
-	{"help", ctl_help, "[COMMAND]", "say how to use rdmactl or one command", NULL, 0, 2},
-	{NULL},
+/* In the order of the help. */
+static const struct ctl_command *const tables[] = {
+	ctl_ping_commands,        ctl_kv_commands,        ctl_kv_keys_commands,  ctl_kv_walk_commands,
+	ctl_kv_move_commands,     ctl_kv_run_commands,    ctl_bench_kv_commands, ctl_bench_ping_commands,
+	ctl_bench_sweep_commands, ctl_bench_gpu_commands, ctl_gpu_commands,      ctl_control_commands,
+	ctl_completion_commands,  ctl_version_commands,   ctl_help_commands,
 };
+
+const struct ctl_command *ctl_command_at(unsigned number)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		for (const struct ctl_command *c = tables[i]; c->name; c++)
+			if (number-- == 0)
+				return c;
+	return NULL;
+}
 
 static const struct ctl_command *running;
 
@@ -68,7 +45,9 @@ static int match_words(const char *name, int argc, const char **argv)
 
 const struct ctl_command *ctl_command_find(int argc, const char **argv, int *words)
 {
-	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+	const struct ctl_command *c;
+
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		*words = match_words(c->name, argc, argv);
 		if (*words)
 			return c;

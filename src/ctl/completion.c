@@ -22,9 +22,10 @@ static const char tail[] = "\tif [[ $word == -* ]]; then\n"
 static void write_words(FILE *out, const char *group, size_t group_len)
 {
 	const char *last = "", *gap = "";
+	const struct ctl_command *c;
 	size_t last_len = 0;
 
-	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		const char *word = c->name;
 		size_t len = strcspn(word, " ");
 
@@ -79,7 +80,9 @@ static void write_values(FILE *out, const struct ctl_option *options, const char
 
 static bool first_of_group(const struct ctl_command *command, size_t len)
 {
-	for (const struct ctl_command *c = ctl_commands; c != command; c++)
+	const struct ctl_command *c;
+
+	for (unsigned n = 0; (c = ctl_command_at(n)) != command; n++)
 		if (strncmp(c->name, command->name, len + 1) == 0)
 			return false;
 	return true;
@@ -106,13 +109,15 @@ static void write_command(FILE *out, const struct ctl_command *c)
 
 void ctl_completion_write(FILE *out)
 {
+	const struct ctl_command *c;
+
 	fputs(head, out);
 	fputs("\t((COMP_CWORD == 1)) && words=\"", out);
 	write_words(out, NULL, 0);
 	fputs("\"\n\toptions=\"", out);
 	write_options(out, ctl_globals);
 	fputs("\"\n\tcase \"$first $second\" in\n", out);
-	for (const struct ctl_command *c = ctl_commands; c->name; c++)
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++)
 		write_command(out, c);
 	fputs("\t\"help \"*)\n\t\t((COMP_CWORD == 2)) && words=\"", out);
 	write_words(out, NULL, 0);
@@ -121,8 +126,13 @@ void ctl_completion_write(FILE *out)
 	fputs(tail, out);
 }
 
-int ctl_completion(const struct ctl_arguments *arguments)
+static int command_completion(const struct ctl_arguments *arguments)
 {
 	ctl_completion_write(stdout);
 	return CTL_OK;
 }
+
+const struct ctl_command ctl_completion_commands[] = {
+	{"completion", command_completion, "", "print the completion script for bash", NULL, 0, 0},
+	{NULL},
+};

@@ -120,7 +120,7 @@ static int show(const char *text, size_t len)
 	return rc;
 }
 
-int ctl_control(const struct ctl_arguments *arguments)
+static int command_control(const struct ctl_arguments *arguments)
 {
 	char path[256], *text = NULL;
 	size_t len = 0;
@@ -143,3 +143,14 @@ int ctl_control(const struct ctl_arguments *arguments)
 	free(text);
 	return rc;
 }
+
+const struct ctl_command ctl_control_commands[] = {
+	{"status", command_control, "", "state, addresses and counters of the daemon", NULL, 0, 0},
+	{"connections", command_control, "", "the connections of the daemon", NULL, 0, 0},
+	{"memory", command_control, "", "the memory of the daemon", NULL, 0, 0},
+	{"resources", command_control, "", "descriptors, buffers and queues in use", NULL, 0, 0},
+	{"reload", command_control, "", "read the configuration again, all or nothing", NULL, 0, 0},
+	{"drain", command_control, "", "take no new connections, let the present ones finish", NULL, 0, 0},
+	{"shutdown", command_control, "", "drain, then end the daemon", NULL, 0, 0},
+	{NULL},
+};

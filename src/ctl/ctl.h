@@ -1,8 +1,8 @@
 /*
  * ctl: rdmactl, one file per subcommand. Data goes to stdout, all other text to stderr.
  *
- * A command is a row of ctl_commands and its options are a table beside its code: parser, usage, shell
- * completion and the check of the manual page all read these tables. rdmactl(1) has the promises to users.
+ * A command is a row of the table at the end of its file, and its options are a table there too: parser, usage,
+ * shell completion and the check of the manual page all read these tables. rdmactl(1) has the promises to users.
  */
 #ifndef RDMAD_CTL_H
 #define RDMAD_CTL_H
@@ -66,8 +66,13 @@ struct ctl_command {
 	int min, max;                                       /* how many arguments; max -1: any */
 };
 
-extern const struct ctl_command ctl_commands[]; /* commands.c */
-extern const struct ctl_option ctl_globals[];   /* options.c: accepted by every command */
+extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every command */
+
+/* The table of each file; commands.c puts them together. */
+extern const struct ctl_command ctl_ping_commands[], ctl_kv_commands[], ctl_kv_keys_commands[], ctl_kv_walk_commands[],
+	ctl_kv_move_commands[], ctl_kv_run_commands[], ctl_bench_kv_commands[], ctl_bench_ping_commands[],
+	ctl_bench_sweep_commands[], ctl_bench_gpu_commands[], ctl_gpu_commands[], ctl_control_commands[],
+	ctl_completion_commands[], ctl_version_commands[], ctl_help_commands[];
 
 /* Values of the options in ctl_globals. */
 struct ctl_settings {
@@ -112,6 +117,9 @@ void ctl_options_usage(FILE *out, const struct ctl_option *options);
 /* Run the command that the words of a command line (without the program's name) say: an exit status. */
 int ctl_run(int argc, const char **argv);
 
+/* The row of that number among all commands, from 0 on. NULL: there are no more. */
+const struct ctl_command *ctl_command_at(unsigned number);
+
 /* The row whose name are the first words of argv; *words is how many that took. NULL: none. */
 const struct ctl_command *ctl_command_find(int argc, const char **argv, int *words);
 
@@ -125,17 +133,14 @@ int ctl_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)
 const char *ctl_command_name(void);
 
 /*
- * help.c, completion.c, version.c
+ * help.c, completion.c
  */
 int ctl_help(const struct ctl_arguments *arguments);
 void ctl_help_command(FILE *out, const struct ctl_command *command);
 /* The commands whose name begins with the word `group`, all for NULL. Answers how many. */
 int ctl_help_list(FILE *out, const char *group);
 
-int ctl_completion(const struct ctl_arguments *arguments);
 void ctl_completion_write(FILE *out);
-
-int ctl_version(const struct ctl_arguments *arguments);
 
 /*
  * report.c: errors, exit statuses, interruption.
@@ -199,25 +204,8 @@ void ctl_table_print(FILE *out, const struct ctl_table *table, unsigned indent);
 void ctl_table_destroy(struct ctl_table *table);
 
 /*
- * control.c: the daemon's control socket.
+ * kv.c: one connection and one request at a time.
  */
-int ctl_control(const struct ctl_arguments *arguments);
-
-/*
- * ping.c
- */
-int ctl_ping(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_ping_options[];
-
-/*
- * kv.c: one connection and one request at a time; kv_run.c: a command file.
- */
-int ctl_kv_get(const struct ctl_arguments *arguments);
-int ctl_kv_set(const struct ctl_arguments *arguments);
-int ctl_kv_del(const struct ctl_arguments *arguments);
-int ctl_kv_exists(const struct ctl_arguments *arguments);
-int ctl_kv_run(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_kv_get_options[], ctl_kv_set_options[];
 
 /* The words for a status that a kv callback got. */
 const char *ctl_kv_status_text(int status);
@@ -246,13 +234,6 @@ int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char 
 /*
  * kv_keys.c: the other commands for named keys.
  */
-int ctl_kv_mget(const struct ctl_arguments *arguments);
-int ctl_kv_mset(const struct ctl_arguments *arguments);
-int ctl_kv_incr(const struct ctl_arguments *arguments);
-int ctl_kv_cas(const struct ctl_arguments *arguments);
-int ctl_kv_ttl(const struct ctl_arguments *arguments);
-int ctl_kv_stat(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_kv_mset_options[], ctl_kv_cas_options[];
 
 /* The rest of a time to live, in text: "never", "12.5 s". Returns buf. */
 char *ctl_kv_ttl_text(uint64_t ttl_us, char buf[static 32]);
@@ -261,19 +242,8 @@ char *ctl_kv_ttl_text(uint64_t ttl_us, char buf[static 32]);
 json_t *ctl_kv_ttl_json(uint64_t ttl_us);
 
 /*
- * kv_walk.c: commands for all keys, or those with a prefix.
- */
-int ctl_kv_list(const struct ctl_arguments *arguments);
-int ctl_kv_bigkeys(const struct ctl_arguments *arguments);
-int ctl_kv_flush(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_kv_list_options[], ctl_kv_bigkeys_options[], ctl_kv_flush_options[];
-
-/*
  * gpu.c: the gpu service, and one image.
  */
-int ctl_gpu_quantize(const struct ctl_arguments *arguments);
-int ctl_gpu_info(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_gpu_quantize_options[];
 
 /* Of --mode; says what is wrong. */
 int ctl_gpu_check_mode(const char *text);
@@ -385,18 +355,8 @@ void record_release(struct record *record);
 int record_read(struct script_reader *reader, uint64_t count, uint64_t value_max, struct record *record);
 
 /*
- * kv_move.c
+ * bench.c: the common parts of the benchmarks.
  */
-int ctl_kv_export(const struct ctl_arguments *arguments);
-int ctl_kv_import(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_kv_export_options[];
-
-/*
- * bench.c: the common parts of the benchmarks; bench_kv.c, bench_ping.c: the loops.
- */
-int ctl_bench_kv(const struct ctl_arguments *arguments);
-int ctl_bench_ping(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_bench_kv_options[], ctl_bench_ping_options[];
 
 #define BENCH_SIZES_MAX 64
 
@@ -464,18 +424,10 @@ int bench_kv_once(const char *ops, uint32_t eager_limit, bench_report_fn *report
 /*
  * bench_sweep.c: throughput by size, and one way against the other.
  */
-int ctl_bench_sweep(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_bench_sweep_options[];
 
 /* The first size from which on the second way is at least as fast as the first at every size, 0: none. `eager` and
  * `rendezvous` are operations per second at sizes[i], 0 where one was not measured: such sizes do not count. */
 uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const double *rendezvous, size_t n);
-
-/*
- * bench_gpu.c: many images through the gpu service.
- */
-int ctl_bench_gpu(const struct ctl_arguments *arguments);
-extern const struct ctl_option ctl_bench_gpu_options[];
 
 /*
  * plot.c: a picture of curves, both axes logarithmic.

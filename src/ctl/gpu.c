@@ -9,7 +9,7 @@
 static uint64_t levels = LEVELS_DEFAULT;
 static const char *mode_text = "rpc";
 
-const struct ctl_option ctl_gpu_quantize_options[] = {
+static const struct ctl_option quantize_options[] = {
 	{"levels", 'l', CTL_NUMBER, &levels, "N", "levels of grey, 1 to 256; default 4", .min = 1, .max = 256},
 	{"mode", 'm', CTL_CHECKED, &mode_text, "MODE",
 	 "rpc, or queue: drive the server's queues from here; default rpc", .check = ctl_gpu_check_mode,
@@ -91,7 +91,7 @@ static int quantize(const char *in, const struct image *image)
 	return rc;
 }
 
-int ctl_gpu_quantize(const struct ctl_arguments *arguments)
+static int command_quantize(const struct ctl_arguments *arguments)
 {
 	const char *in = arguments->text[0], *out = arguments->text[1];
 	struct image image;
@@ -153,7 +153,7 @@ static int print_info_json(const struct rdmad_gpu_info *info)
 		(json_int_t)info->bytes_in, "out_bytes", (json_int_t)info->bytes_out));
 }
 
-int ctl_gpu_info(const struct ctl_arguments *arguments)
+static int command_info(const struct ctl_arguments *arguments)
 {
 	struct rdmad_options options;
 	struct rdmad_gpu_info info;
@@ -171,3 +171,10 @@ int ctl_gpu_info(const struct ctl_arguments *arguments)
 	ctl_say_transport(ctl.host, info.transport);
 	return CTL_OK;
 }
+
+const struct ctl_command ctl_gpu_commands[] = {
+	{"gpu quantize", command_quantize, "IN|- OUT|-", "reduce the levels of grey of an image", quantize_options, 2,
+	 2},
+	{"gpu info", command_info, "", "facts about the server's gpu service", NULL, 0, 0},
+	{NULL},
+};

@@ -22,18 +22,19 @@ static bool in_group(const char *name, const char *group)
 
 int ctl_help_list(FILE *out, const char *group)
 {
-	int n = 0;
+	const struct ctl_command *c;
+	int listed = 0;
 
-	for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		char left[64];
 
 		if (!in_group(c->name, group))
 			continue;
 		snprintf(left, sizeof(left), "%s %s", c->name, c->arguments);
 		fprintf(out, "  %-22s %s\n", left, c->help);
-		n++;
+		listed++;
 	}
-	return n;
+	return listed;
 }
 
 static int help_all(void)
@@ -62,3 +63,8 @@ int ctl_help(const struct ctl_arguments *arguments)
 		return CTL_OK;
 	return ctl_usage_error("%s: no such command", arguments->text[0]);
 }
+
+const struct ctl_command ctl_help_commands[] = {
+	{"help", ctl_help, "[COMMAND]", "say how to use rdmactl or one command", NULL, 0, 2},
+	{NULL},
+};

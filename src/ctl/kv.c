@@ -10,12 +10,12 @@ static bool newline;
 static const char *file;
 static uint64_t ttl;
 
-const struct ctl_option ctl_kv_get_options[] = {
+static const struct ctl_option get_options[] = {
 	{"newline", 'n', CTL_FLAG, &newline, NULL, "add a line feed to the value"},
 	{NULL},
 };
 
-const struct ctl_option ctl_kv_set_options[] = {
+static const struct ctl_option set_options[] = {
 	{"file", 'f', CTL_TEXT, &file, "FILE", "take the value from a file; - is stdin", .choices = "@file"},
 	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "the key expires after this", .min = TIME_US},
 	{NULL},
@@ -105,7 +105,7 @@ int ctl_kv_missing(const void *kv, const char *key)
 	return CTL_NOT_FOUND;
 }
 
-int ctl_kv_get(const struct ctl_arguments *arguments)
+static int command_get(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0];
 	uint64_t version;
@@ -208,7 +208,7 @@ static int print_set(const void *kv, const char *key, size_t len)
 	return ctl_json_print(o);
 }
 
-int ctl_kv_set(const struct ctl_arguments *arguments)
+static int command_set(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *value = NULL;
 	struct kv_put_options options = {.ttl_us = ttl / TIME_US};
@@ -255,12 +255,20 @@ static int ask(const char *key, int (*call)(void *kv, const void *key, size_t ke
 	return answer == 0 && rc == CTL_OK ? CTL_NOT_FOUND : rc;
 }
 
-int ctl_kv_del(const struct ctl_arguments *arguments)
+static int command_del(const struct ctl_arguments *arguments)
 {
 	return ask(arguments->text[0], kv_delete, "deleted", "deleted", "no such key");
 }
 
-int ctl_kv_exists(const struct ctl_arguments *arguments)
+static int command_exists(const struct ctl_arguments *arguments)
 {
 	return ask(arguments->text[0], kv_exists, "exists", "yes", "no");
 }
+
+const struct ctl_command ctl_kv_commands[] = {
+	{"kv get", command_get, "KEY", "write a key's value to stdout", get_options, 1, 1},
+	{"kv set", command_set, "KEY [VALUE|-]", "store a value", set_options, 1, 2},
+	{"kv del", command_del, "KEY", "delete a key", NULL, 1, 1},
+	{"kv exists", command_exists, "KEY", "say whether there is such a key", NULL, 1, 1},
+	{NULL},
+};

@@ -7,12 +7,12 @@
 static uint64_t ttl;
 static const char *file;
 
-const struct ctl_option ctl_kv_mset_options[] = {
+static const struct ctl_option mset_options[] = {
 	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "the keys expire after this", .min = TIME_US},
 	{NULL},
 };
 
-const struct ctl_option ctl_kv_cas_options[] = {
+static const struct ctl_option cas_options[] = {
 	{"file", 'f', CTL_TEXT, &file, "FILE", "take the value from a file; - is stdin", .choices = "@file"},
 	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "the key expires after this", .min = TIME_US},
 	{NULL},
@@ -88,7 +88,7 @@ static int print_all_got(const void *kv, const struct kv_item *items, const stru
 	return rc;
 }
 
-int ctl_kv_mget(const struct ctl_arguments *arguments)
+static int command_mget(const struct ctl_arguments *arguments)
 {
 	size_t count = (size_t)arguments->count;
 	struct kv_item *items = calloc(count, sizeof(*items));
@@ -142,7 +142,7 @@ static int print_mset(const void *kv, const struct kv_item *items, size_t count)
 	return failed ? CTL_FAILED : CTL_OK;
 }
 
-int ctl_kv_mset(const struct ctl_arguments *arguments)
+static int command_mset(const struct ctl_arguments *arguments)
 {
 	struct kv_put_options options = {.ttl_us = ttl / TIME_US};
 	size_t count = (size_t)arguments->count / 2;
@@ -189,7 +189,7 @@ static int parse_signed(const char *text, int64_t *out)
 	return 0;
 }
 
-int ctl_kv_incr(const struct ctl_arguments *arguments)
+static int command_incr(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0];
 	int64_t delta = 1, number;
@@ -241,7 +241,7 @@ static int print_cas(const void *kv, const char *key, int error, uint64_t versio
 	return CTL_OK;
 }
 
-int ctl_kv_cas(const struct ctl_arguments *arguments)
+static int command_cas(const struct ctl_arguments *arguments)
 {
 	struct kv_put_options options = {.condition = KV_IF_VERSION, .ttl_us = ttl / TIME_US};
 	const char *key = arguments->text[0], *value = NULL;
@@ -320,7 +320,7 @@ static int set_ttl(void *kv, const char *key, uint64_t ttl_us)
 	return rc < 0 ? ctl_kv_fail(rc, key) : print_ttl(kv, key, ttl_us);
 }
 
-int ctl_kv_ttl(const struct ctl_arguments *arguments)
+static int command_ttl(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *time = arguments->count == 2 ? arguments->text[1] : NULL;
 	uint64_t ns = 0;
@@ -386,7 +386,7 @@ static int stat_store(void *kv)
 	return rc;
 }
 
-int ctl_kv_stat(const struct ctl_arguments *arguments)
+static int command_stat(const struct ctl_arguments *arguments)
 {
 	void *kv;
 	int rc = ctl_kv_open(&kv);
@@ -397,3 +397,14 @@ int ctl_kv_stat(const struct ctl_arguments *arguments)
 	kv_close(kv);
 	return rc;
 }
+
+const struct ctl_command ctl_kv_keys_commands[] = {
+	{"kv mget", command_mget, "KEY...", "write the values of some keys", NULL, 1, -1},
+	{"kv mset", command_mset, "KEY VALUE...", "store some values", mset_options, 2, -1},
+	{"kv incr", command_incr, "KEY [N]", "add to a number", NULL, 1, 2},
+	{"kv cas", command_cas, "KEY VERSION [VALUE|-]", "store a value if the key has this version", cas_options, 2,
+	 3},
+	{"kv ttl", command_ttl, "KEY [TIME|never]", "when a key expires; change that", NULL, 1, 2},
+	{"kv stat", command_stat, "[KEY]", "length, version and ttl of a key; the store's figures", NULL, 0, 1},
+	{NULL},
+};

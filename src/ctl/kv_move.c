@@ -18,7 +18,7 @@ static int check_format(const char *text)
 	return -EINVAL;
 }
 
-const struct ctl_option ctl_kv_export_options[] = {
+static const struct ctl_option export_options[] = {
 	{"prefix", 'p', CTL_TEXT, &prefix, "TEXT", "only keys that begin with this"},
 	{"format", 'F', CTL_CHECKED, &format_name, "FORMAT", "json (an object on each line) or binary; default json",
 	 .check = check_format, .choices = "json binary"},
@@ -206,7 +206,7 @@ static int run_export(struct exporting *e, const char *path)
 	return rc;
 }
 
-int ctl_kv_export(const struct ctl_arguments *arguments)
+static int command_export(const struct ctl_arguments *arguments)
 {
 	const char *path = arguments->count ? arguments->text[0] : "-";
 	struct exporting e = {.out = stdout, .format = (enum record_format)record_format(format_name)};
@@ -399,7 +399,7 @@ static int conclude_import(const struct importing *import)
 	return import->failed ? CTL_FAILED : rc;
 }
 
-int ctl_kv_import(const struct ctl_arguments *arguments)
+static int command_import(const struct ctl_arguments *arguments)
 {
 	struct importing import = {.name = arguments->count ? arguments->text[0] : "-"};
 	bool from_stdin = strcmp(import.name, "-") == 0;
@@ -422,3 +422,9 @@ int ctl_kv_import(const struct ctl_arguments *arguments)
 		close(fd);
 	return rc;
 }
+
+const struct ctl_command ctl_kv_move_commands[] = {
+	{"kv export", command_export, "[FILE|-]", "write all keys to a file", export_options, 0, 1},
+	{"kv import", command_import, "[FILE|-]", "store the keys of an exported file", NULL, 0, 1},
+	{NULL},
+};

@@ -434,7 +434,7 @@ static int conclude(const struct run *run)
 	return run->failed ? CTL_FAILED : CTL_OK;
 }
 
-int ctl_kv_run(const struct ctl_arguments *arguments)
+static int command_run(const struct ctl_arguments *arguments)
 {
 	struct run run = {.name = arguments->text[0], .random = time_now() | 1};
 	bool from_stdin = strcmp(run.name, "-") == 0;
@@ -463,3 +463,8 @@ close_file:
 		close(fd);
 	return rc;
 }
+
+const struct ctl_command ctl_kv_run_commands[] = {
+	{"kv run", command_run, "FILE|-", "carry out a file of commands", NULL, 1, 1},
+	{NULL},
+};

@@ -10,19 +10,19 @@
 static bool details, null, yes;
 static uint64_t limit, top = 10;
 
-const struct ctl_option ctl_kv_list_options[] = {
+static const struct ctl_option list_options[] = {
 	{"long", 'l', CTL_FLAG, &details, NULL, "bytes, version and time left in front of each key"},
 	{"null", '0', CTL_FLAG, &null, NULL, "end each with a 0 byte instead of a line feed"},
 	{"limit", 'n', CTL_NUMBER, &limit, "N", "not more than N keys", .min = 1, .max = INT64_MAX},
 	{NULL},
 };
 
-const struct ctl_option ctl_kv_bigkeys_options[] = {
+static const struct ctl_option bigkeys_options[] = {
 	{"top", 'n', CTL_NUMBER, &top, "N", "how many; default 10", .min = 1, .max = TOP_MAX},
 	{NULL},
 };
 
-const struct ctl_option ctl_kv_flush_options[] = {
+static const struct ctl_option flush_options[] = {
 	{"yes", 'y', CTL_FLAG, &yes, NULL, "do not ask"},
 	{NULL},
 };
@@ -103,7 +103,7 @@ static int begin_json(const void *kv)
 	return CTL_OK;
 }
 
-int ctl_kv_list(const struct ctl_arguments *arguments)
+static int command_list(const struct ctl_arguments *arguments)
 {
 	struct listing l = {0};
 	void *kv;
@@ -210,7 +210,7 @@ static void print_bigs(const void *kv, const struct bigs *b)
 	ctl_json_print(o);
 }
 
-int ctl_kv_bigkeys(const struct ctl_arguments *arguments)
+static int command_bigkeys(const struct ctl_arguments *arguments)
 {
 	struct bigs b = {.big = calloc(top, sizeof(*b.big))};
 	void *kv;
@@ -266,7 +266,7 @@ static int print_flush(const void *kv, uint64_t deleted)
 	return CTL_OK;
 }
 
-int ctl_kv_flush(const struct ctl_arguments *arguments)
+static int command_flush(const struct ctl_arguments *arguments)
 {
 	uint64_t deleted;
 	void *kv;
@@ -287,3 +287,10 @@ int ctl_kv_flush(const struct ctl_arguments *arguments)
 	kv_close(kv);
 	return rc;
 }
+
+const struct ctl_command ctl_kv_walk_commands[] = {
+	{"kv list", command_list, "[PREFIX]", "list the keys", list_options, 0, 1},
+	{"kv bigkeys", command_bigkeys, "[PREFIX]", "find the largest values", bigkeys_options, 0, 1},
+	{"kv flush", command_flush, "", "delete all keys", flush_options, 0, 0},
+	{NULL},
+};

@@ -11,7 +11,7 @@
 static uint64_t count, size = 64, interval = TIME_NEVER, depth = 1;
 static bool verify;
 
-const struct ctl_option ctl_ping_options[] = {
+static const struct ctl_option ping_options[] = {
 	{"count", 'c', CTL_NUMBER, &count, "N", "round trips; default 1000, with -i until interrupted", .min = 1,
 	 .max = UINT32_MAX},
 	{"size", 's', CTL_SIZE, &size, "SIZE", "bytes of each message; default 64", .max = RDMAD_PING_SIZE_MAX},
@@ -214,7 +214,7 @@ static int conclude(struct run *run)
 	return rc;
 }
 
-int ctl_ping(const struct ctl_arguments *arguments)
+static int command_ping(const struct ctl_arguments *arguments)
 {
 	struct run run = {.server = arguments->count ? arguments->text[0] : ctl.host};
 	struct address address;
@@ -241,3 +241,8 @@ int ctl_ping(const struct ctl_arguments *arguments)
 	rdmad_ping_close(run.ping);
 	return rc;
 }
+
+const struct ctl_command ctl_ping_commands[] = {
+	{"ping", command_ping, "[HOST]", "measure round trips to rdmad and back", ping_options, 0, 1},
+	{NULL},
+};
