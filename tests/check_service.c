@@ -346,7 +346,7 @@ START_TEST(test_kv_bad_requests)
 	} cases[] = {
 		{0, 4, "op 0"},
 		{WIRE_OP_ECHO, 4, "a ping to kv"},
-		{WIRE_OP_INFO + 1, 4, "an op beyond the table"},
+		{WIRE_OP_KV_END, 4, "an op beyond the table"},
 		{255, 4, "op 255"},
 		{WIRE_OP_GET, 0, "a get without key"},
 		{WIRE_OP_GET, 4096, "a get with a key too long"},
