@@ -143,7 +143,8 @@ START_TEST(has_defaults)
 	ck_assert_str_eq(c->listen.item[0], "127.0.0.1");
 	ck_assert_uint_eq(c->port, 7471);
 	ck_assert_uint_eq(c->transports, (1u << FABRIC_TRANSPORTS) - 1);
-	ck_assert_uint_eq(c->services, 1u << WIRE_PING | 1u << WIRE_KV | 1u << WIRE_GPU);
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		ck_assert((c->services >> id & 1) == (service_find(id) != NULL));
 	ck_assert_uint_eq(c->poll, 50 * TIME_US);
 	ck_assert_uint_eq(kv_of(c)->memory, 64 * MIB);
 	ck_assert_uint_eq(kv_of(c)->value_max, GIB);

@@ -1,12 +1,9 @@
 /* names.c: names and texts of the wire's numbers; the border between errno and the wire. */
 #include "wire/wire.h"
 
-static const char *const services[WIRE_SERVICES] = {
-	[WIRE_PING] = "ping",
-	[WIRE_KV] = "kv",
-	[WIRE_GPU] = "gpu",
-	[WIRE_CHANNEL] = "channel",
-};
+#define SERVICE_NAME(SERVICE, number, name) [number] = name,
+static const char *const services[WIRE_SERVICES] = {WIRE_SERVICE_ROWS(SERVICE_NAME)};
+#undef SERVICE_NAME
 
 const char *wire_service_name(unsigned service)
 {

@@ -50,12 +50,19 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 /*
  * handshake.c: private data of connect, accept and reject.
  */
+
+/* The services: constant, number and name. Numbers have no gap. */
+#define WIRE_SERVICE_ROWS(ROW)                                                                                         \
+	ROW(PING, 1, "ping")                                                                                           \
+	ROW(KV, 2, "kv")                                                                                               \
+	ROW(GPU, 3, "gpu")                                                                                             \
+	ROW(CHANNEL, 4, "channel") /* reserved: a byte channel, served by nothing yet */
+
 enum wire_service {
-	WIRE_PING = 1,
-	WIRE_KV,
-	WIRE_GPU,
-	WIRE_CHANNEL, /* reserved: a byte channel, served by nothing yet */
-	WIRE_SERVICES
+#define WIRE_SERVICE_NUMBER(SERVICE, number, name) WIRE_##SERVICE = number,
+	WIRE_SERVICE_ROWS(WIRE_SERVICE_NUMBER)
+#undef WIRE_SERVICE_NUMBER
+		WIRE_SERVICES
 };
 
 #define WIRE_REQUEST_SIZE 56
