@@ -160,8 +160,10 @@ int client_connect(const char *server, const struct engine_options *options, str
 			timeout = MIN(timeout, FIRST_ATTEMPT);
 		rc = connect_by(transport[i], server, &address, options, share, request, timeout, &attempt, engine,
 				conn);
-		if (rc == 0)
+		if (rc == 0) {
 			conn_set_owner(*conn, ops, context);
+			log_clear_last(); /* of attempts before */
+		}
 		if (rc == 0 || attempt_final(&attempt))
 			break;
 	}
