@@ -40,7 +40,7 @@ test_options() {
 	ends 0 "no errors" "$rdmad" -t -c "$srcdir/etc/rdmad.conf"
 }
 
-# Every setting, option and counter has its place in the manual.
+# Every setting, option, counter and number of a service has its place in the manual.
 test_manual() {
 	local name
 	for name in $(sed -n 's/^\t*#\([a-z_]*\) = .*/\1/p' "$srcdir/etc/rdmad.conf"); do
@@ -51,8 +51,8 @@ test_manual() {
 	done
 	configure
 	start_daemon
-	for name in $(ask status | python3 -c 'import json, sys; s = json.load(sys.stdin); print(*s["counters"], *s["store"])'); do
-		grep -q "^\.It .*\b$name\b" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks the counter $name"
+	for name in $(ask status | python3 -c 'import json, sys; s = json.load(sys.stdin); print(*(name for part in s.values() if isinstance(part, dict) for name in part))'); do
+		grep -qw "$name" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks $name of status"
 	done
 	stop_daemon
 }

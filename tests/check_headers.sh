@@ -1,6 +1,6 @@
 #!/bin/sh
 # check_headers.sh: each header compiles alone, and twice: the installed ones as C99 -pedantic, C11 and C++, the others as
-# the project's C with all its warnings. Runs in the build directory, whose Makefile has the flags.
+# the project's C with all its warnings. Each function of the installed ones is in the manual. Runs in the build directory, whose Makefile has the flags.
 set -eu
 
 src=${srcdir:-.}/src
@@ -53,5 +53,11 @@ for header in $internal; do
 done
 echo "$exceptions" | while IFS=: read -r header reason; do
 	test -e "$src/$header" || { echo "there is no $header any more: $reason" >&2; exit 1; }
+done
+
+# A function that a caller sees stands in a page of section 3.
+manual=${srcdir:-.}/man
+for function in $(cd "$include" && grep -ohE '\b(rdmad|kv)_[a-z0-9_]+\([^0-9)]' rdmad/*.h | sed 's/(.*//' | sort -u); do
+	grep -qE "^\.F[no] .*\b$function\b" "$manual"/*.3 || { echo "no page of section 3 has $function()" >&2; exit 1; }
 done
 echo "$(echo "$headers" | wc -l) installed headers and $(echo "$internal" | wc -l) others, but $exceptions"

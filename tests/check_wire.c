@@ -609,6 +609,30 @@ START_TEST(test_names)
 }
 END_TEST
 
+/* Another program that speaks the protocol has it from the manual. */
+START_TEST(test_manual_has_numbers)
+{
+	const char *dir = getenv("srcdir");
+	static char page[1 << 20];
+	char path[4096], words[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/man/rdmad-protocol.7", dir ? dir : ".");
+	file = fopen(path, "r");
+	ck_assert_msg(file, "%s: %m", path);
+	ck_assert_uint_lt(fread(page, 1, sizeof(page) - 1, file), sizeof(page) - 1);
+	fclose(file);
+	for (unsigned op = 1; op <= UINT8_MAX; op++) {
+		snprintf(words, sizeof(words), "\n.It %u %s Ta", op, wire_op_name(op));
+		ck_assert_msg(strcmp(wire_op_name(op), "unknown") == 0 || strstr(page, words), "no row%s", words);
+	}
+	for (unsigned id = WIRE_PING; id < WIRE_SERVICES; id++) {
+		snprintf(words, sizeof(words), " %u %s", id, wire_service_name(id));
+		ck_assert_msg(strstr(page, words), "the manual lacks the service%s", words);
+	}
+}
+END_TEST
+
 START_TEST(test_status_and_errno)
 {
 	for (unsigned status = 0; status < WIRE_STATUSES; status++) {
@@ -656,6 +680,7 @@ int main(void)
 	tcase_add_test(tc, test_record_header_cut);
 	tcase_add_test(tc, test_body_max);
 	tcase_add_test(tc, test_names);
+	tcase_add_test(tc, test_manual_has_numbers);
 	tcase_add_test(tc, test_status_and_errno);
 	return suite_run(suite);
 }
