@@ -287,6 +287,28 @@ START_TEST(test_log_threshold)
 }
 END_TEST
 
+static void *log_in_thread(void *arg)
+{
+	for (int i = 0; i < 1000; i++)
+		log_debug("test", "%d", i);
+	return NULL;
+}
+
+/* As a reload does; the thread sanitizer watches. */
+START_TEST(test_log_is_set_while_threads_log)
+{
+	pthread_t thread;
+
+	log_set_handler(log_keep);
+	ck_assert_int_eq(pthread_create(&thread, NULL, log_in_thread, NULL), 0);
+	for (int i = 0; i < 1000; i++) {
+		log_threshold = i % 2 ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
+		log_set_handler(log_keep);
+	}
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
 START_TEST(test_must_stops_what_breaks_a_contract)
 {
 	int evaluated = 0;
@@ -319,6 +341,7 @@ int main(void)
 	tcase_add_test(tc, test_list_order);
 	tcase_add_test(tc, test_ring_between_threads);
 	tcase_add_test(tc, test_log_threshold);
+	tcase_add_test(tc, test_log_is_set_while_threads_log);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	return suite_run(suite);
 }

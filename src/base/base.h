@@ -55,10 +55,10 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 /* Receives each message that passes the level; `text` is valid during the call. */
 typedef void (*log_handler)(enum log_level level, const char *room, const char *text);
 
-extern enum log_level log_threshold; /* messages above it are not even formatted */
+extern _Atomic int log_threshold; /* enum log_level; messages above it are not even formatted */
 
 /* Set the handler of the process; NULL is the default, which writes
- * "LEVEL room: text" to stderr. Call before threads start. */
+ * "LEVEL room: text" to stderr. */
 void log_set_handler(log_handler handler);
 
 /* A handler for libraries: it keeps the calling thread's last warning or error for log_last() and prints nothing. */
@@ -81,7 +81,7 @@ void log_write(enum log_level level, const char *room, const char *format, ...) 
 
 #define log_at(level, room, ...)                                                                                       \
 	do {                                                                                                           \
-		if ((level) <= log_threshold)                                                                          \
+		if ((int)(level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed))                        \
 			log_write(level, room, __VA_ARGS__);                                                           \
 	} while (0)
 #define log_error(room, ...) log_at(LOG_LEVEL_ERROR, room, __VA_ARGS__)

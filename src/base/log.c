@@ -1,7 +1,7 @@
 /* log.c: the one place where a message becomes a line. */
 #include "base/base.h"
 
-enum log_level log_threshold = LOG_LEVEL_INFO;
+_Atomic int log_threshold = LOG_LEVEL_INFO;
 
 static const char *const level_names[] = {
 	[LOG_LEVEL_ERROR] = "error",
@@ -15,7 +15,7 @@ static void write_stderr(enum log_level level, const char *room, const char *tex
 	fprintf(stderr, "%s %s: %s\n", level_names[level], room, text);
 }
 
-static log_handler handler = write_stderr;
+static _Atomic(log_handler) handler = write_stderr; /* a reload sets it while threads log */
 static __thread char last[512];
 static __thread bool hushed;
 
@@ -72,6 +72,7 @@ int log_level_parse(const char *name, enum log_level *level)
 void log_write(enum log_level level, const char *room, const char *format, ...)
 {
 	int saved = errno; /* callers log on the way out with errno still to be read */
+	log_handler handle = hushed ? log_keep : atomic_load(&handler);
 	char text[512];
 	va_list args;
 
@@ -79,9 +80,6 @@ void log_write(enum log_level level, const char *room, const char *format, ...)
 	errno = saved; /* for %m */
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	if (unlikely(hushed))
-		log_keep(level, room, text);
-	else
-		handler(level, room, text);
+	handle(level, room, text);
 	errno = saved;
 }

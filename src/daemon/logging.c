@@ -65,9 +65,11 @@ static void (*const writers[])(enum log_level, const char *, const char *) = {
 
 static void handle(enum log_level level, const char *room, const char *text)
 {
+	int to = atomic_load(&target); /* a reload may change it now */
+
 	log_keep(level, room, text);
-	writers[target](level, room, text);
-	if (unlikely(echo) && target != TARGET_STDERR && level <= LOG_LEVEL_WARN)
+	writers[to](level, room, text);
+	if (unlikely(echo) && to != TARGET_STDERR && level <= LOG_LEVEL_WARN)
 		write_stderr(level, room, text);
 }
 
@@ -103,7 +105,7 @@ int logging_open(const char *name, enum log_level level)
 	}
 	if (rc != 0)
 		return rc;
-	log_threshold = level;
+	log_threshold = (int)level;
 	target = (int)wanted;
 	return 0;
 }
