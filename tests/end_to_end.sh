@@ -64,6 +64,10 @@ test_ping() {
 		# shellcheck disable=SC2086 # some are two words
 		expect 2 ping $bad && complains "usage: rdmactl help ping" "ping $bad"
 	done
+	for bad in "foo://a" "tcp:///a" "unix://a" "a:b"; do
+		expect 2 ping "$bad" && complains "is not an address" "ping $bad"
+		expect 2 kv get a -H "$bad" && complains "usage: rdmactl help kv get" "kv get -H $bad"
+	done
 }
 
 test_pair() {

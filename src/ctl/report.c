@@ -18,7 +18,7 @@ static const struct {
 	{ENOTCONN, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
 	{ECONNRESET, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
 	{ECONNABORTED, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
-	{ESHUTDOWN, CTL_UNREACHABLE, "it is about to end; start one anew with: rdmad"},
+	{ESHUTDOWN, CTL_UNREACHABLE, "what it does: rdmactl status; to end it: rdmactl shutdown; to start one: rdmad"},
 	{EPIPE, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
 	{ENOENT, CTL_NOT_FOUND, NULL},
 	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; see what the daemon does: rdmactl status"},
@@ -86,6 +86,8 @@ int ctl_fail_open(int error, const char *server)
 		ctl_say("%s", rdmad_error());
 	else
 		ctl_say("cannot connect to %s: %s", server, strerror(-error));
+	if (error == -EINVAL) /* the address, or more than the server takes */
+		return ctl_usage_hint();
 	print_hint(error);
 	return (int)ctl_exit_of(error);
 }
