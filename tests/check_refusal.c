@@ -49,7 +49,7 @@ static const struct refusal {
 	{WIRE_REASON_MESSAGE_SIZE, 4608, -EMSGSIZE, false, "limit, 4608 bytes"},
 	{WIRE_REASON_CREDITS, 2, -EINVAL, false, "outside of 2 to 1024"},
 	{WIRE_REASON_KEY, 0, -EACCES, false, "requires a key"},
-	{WIRE_REASON_DRAINING, 0, -ESHUTDOWN, false, "the server is shutting down"},
+	{WIRE_REASON_DRAINING, 0, -ESHUTDOWN, false, "takes no more connections: it is draining or shutting down"},
 	{WIRE_REASON_RESOURCES, 0, -ENOBUFS, true, "out of memory, descriptors or device resources"},
 	{WIRE_REASON_SESSIONS, 8, -EAGAIN, false, "all the gpu sessions it allows, 8"},
 	{WIRE_REASONS, 0, -ECONNREFUSED, true, "unknown to this program"},

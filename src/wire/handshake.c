@@ -152,7 +152,7 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 		snprintf(buf, size, "the server requires a key that this program does not have");
 		return buf;
 	case WIRE_REASON_DRAINING:
-		snprintf(buf, size, "the server is shutting down");
+		snprintf(buf, size, "the server takes no more connections: it is draining or shutting down");
 		return buf;
 	case WIRE_REASON_RESOURCES:
 		snprintf(buf, size,

@@ -108,7 +108,7 @@ enum wire_reason {
 	WIRE_REASON_MESSAGE_SIZE, /* detail: the limit it is beyond */
 	WIRE_REASON_CREDITS,      /* detail: the least */
 	WIRE_REASON_KEY,          /* unknown key, or a key is required */
-	WIRE_REASON_DRAINING,     /* the server is shutting down */
+	WIRE_REASON_DRAINING,     /* the server takes no more connections, or is shutting down */
 	WIRE_REASON_RESOURCES,    /* memory, descriptors, device limits */
 	WIRE_REASON_SESSIONS,     /* gpu: too many; detail: the limit */
 	WIRE_REASONS              /* here: one that this program does not know */

@@ -26,7 +26,7 @@ extern "C" {
 /*
  * The five calls. servername is host[:port] (RDMA where both ends have it, else software),
  * rdma://host[:port], tcp://host[:port] or unix:///path. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no
- * kv, -EUSERS too many connections, -ESHUTDOWN it is about to end ...: librdmad(3) lists all errors of opening a handle.
+ * kv, -EUSERS too many connections, -ESHUTDOWN it takes no more ...: librdmad(3) lists all errors of opening a handle.
  */
 int kv_open(char *servername, void **kv_handle);
 int kv_set(void *kv_handle, const char *key, const char *value);
