@@ -1,7 +1,6 @@
 /*
- * operations.h: what each operation does, for C and for CUDA. The list of them is in wire/gpu_operations.h. A new one is three
- * places: a header like operation_echo.h, its line here, and its row and limits there; each backend carries it out by
- * gpu_operation_body().
+ * operations.h: what each operation does, for C and for CUDA: each backend carries it out by gpu_operation_body(). Their list
+ * and their limits are in wire/gpu_operations.h.
  */
 #ifndef RDMAD_GPU_OPERATIONS_H
 #define RDMAD_GPU_OPERATIONS_H

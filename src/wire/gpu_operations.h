@@ -3,8 +3,8 @@
  * Pure arithmetic, for the caller, the daemon, the worker process and its kernel: all of them refuse the same. What an operation
  * does is in gpu/operation_NAME.h.
  *
- * A new operation is a row and its _output() here, a header like gpu/operation_echo.h, and that header's line in
- * gpu/operations.h. Counters, the list that `rdmactl gpu info` prints and the library's checks follow.
+ * A new operation is a row and its _output() here, its constant in rdmad/gpu.h, a header like gpu/operation_echo.h, and that
+ * header's line in gpu/operations.h. Counters, the list that `rdmactl gpu info` prints and all checks follow.
  */
 #ifndef RDMAD_WIRE_GPU_OPERATIONS_H
 #define RDMAD_WIRE_GPU_OPERATIONS_H
