@@ -646,7 +646,7 @@ START_TEST(test_bad_jobs)
 	REFUSED(-EINVAL, job.id = RDMAD_GPU_ID_MAX + 1);
 	REFUSED(-EINVAL, job.id = UINT32_MAX);
 	REFUSED(-EINVAL, job.op = 0);
-	REFUSED(-EINVAL, job.op = 3);
+	REFUSED(-EINVAL, job.op = WIRE_RING_OPS);
 	REFUSED(-EINVAL, job.op = UINT32_MAX);
 	REFUSED(-EINVAL, job.input = NULL);
 	REFUSED(-EINVAL, job.output = NULL);
