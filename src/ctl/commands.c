@@ -3,13 +3,9 @@
 
 #include <stdlib.h>
 
-/* In the order of the help. */
-static const struct ctl_command *const tables[] = {
-	ctl_ping_commands,        ctl_kv_commands,        ctl_kv_keys_commands,  ctl_kv_walk_commands,
-	ctl_kv_move_commands,     ctl_kv_run_commands,    ctl_bench_kv_commands, ctl_bench_ping_commands,
-	ctl_bench_sweep_commands, ctl_bench_gpu_commands, ctl_gpu_commands,      ctl_control_commands,
-	ctl_completion_commands,  ctl_version_commands,   ctl_help_commands,
-};
+#define TABLE(file) ctl_##file##_commands,
+static const struct ctl_command *const tables[] = {CTL_FILES(TABLE)};
+#undef TABLE
 
 const struct ctl_command *ctl_command_at(unsigned number)
 {

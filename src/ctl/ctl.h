@@ -68,11 +68,18 @@ struct ctl_command {
 
 extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every command */
 
-/* The table of each file; commands.c puts them together. */
-extern const struct ctl_command ctl_ping_commands[], ctl_kv_commands[], ctl_kv_keys_commands[], ctl_kv_walk_commands[],
-	ctl_kv_move_commands[], ctl_kv_run_commands[], ctl_bench_kv_commands[], ctl_bench_ping_commands[],
-	ctl_bench_sweep_commands[], ctl_bench_gpu_commands[], ctl_gpu_commands[], ctl_control_commands[],
-	ctl_completion_commands[], ctl_version_commands[], ctl_help_commands[];
+/* The files that have commands, in the order of the help: NAME.c has ctl_NAME_commands. commands.c puts them together. */
+/* clang-format off */
+#define CTL_FILES(ROW) \
+	ROW(ping) \
+	ROW(kv) ROW(kv_keys) ROW(kv_walk) ROW(kv_move) ROW(kv_run) \
+	ROW(bench_kv) ROW(bench_ping) ROW(bench_sweep) ROW(bench_gpu) \
+	ROW(gpu) \
+	ROW(control) ROW(completion) ROW(version) ROW(help)
+/* clang-format on */
+#define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];
+CTL_FILES(CTL_DECLARE)
+#undef CTL_DECLARE
 
 /* Values of the options in ctl_globals. */
 struct ctl_settings {
