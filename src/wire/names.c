@@ -11,7 +11,9 @@ const char *wire_service_name(unsigned service)
 }
 
 #define OP_NAME(OP, number, name, words) [WIRE_OP_##OP] = words,
-static const char *const ops[] = {WIRE_OPS_PING(OP_NAME) WIRE_OPS_KV(OP_NAME) WIRE_OPS_GPU(OP_NAME)};
+#define OP_NAMES(SERVICE, number, name) WIRE_OPS_##SERVICE(OP_NAME)
+static const char *const ops[] = {WIRE_SERVICE_ROWS(OP_NAMES)};
+#undef OP_NAMES
 #undef OP_NAME
 
 const char *wire_op_name(unsigned op)

@@ -247,13 +247,15 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
 	X(GPU_OPEN, 49, gpu_open, "gpu open")    /* struct wire_gpu_open, once. Reply, when ready: struct wire_gpu_ring */ \
 	X(GPU_JOB, 50, gpu_job, "gpu job")       /* see above */ \
 	X(GPU_ENDED, 51, gpu_ended, "gpu ended") /* from the server: the session is over, status and text say why */
+
+#define WIRE_OPS_CHANNEL(X) /* none yet */
 /* clang-format on */
 
 #define WIRE_OP_NUMBER(OP, number, name, words) WIRE_OP_##OP = number,
 enum wire_op {
-	WIRE_OPS_PING(WIRE_OP_NUMBER) WIRE_OP_PING_END,
-	WIRE_OPS_KV(WIRE_OP_NUMBER) WIRE_OP_KV_END,
-	WIRE_OPS_GPU(WIRE_OP_NUMBER) WIRE_OP_GPU_END
+#define WIRE_OP_RANGE(SERVICE, number, name) WIRE_OPS_##SERVICE(WIRE_OP_NUMBER) WIRE_OP_##SERVICE##_END,
+	WIRE_SERVICE_ROWS(WIRE_OP_RANGE)
+#undef WIRE_OP_RANGE
 };
 #undef WIRE_OP_NUMBER
 
