@@ -86,7 +86,7 @@ int ctl_fail_open(int error, const char *server)
 		ctl_say("%s", rdmad_error());
 	else
 		ctl_say("cannot connect to %s: %s", server, strerror(-error));
-	if (error == -EINVAL) /* the address, or more than the server takes */
+	if (error == -EINVAL && !ctl.require_rdma) /* the address is none; else it may only lack RDMA */
 		return ctl_usage_hint();
 	print_hint(error);
 	return (int)ctl_exit_of(error);
