@@ -136,6 +136,11 @@ test_reload() {
 	answers reload 'max_connections'
 	answers status '"max_connections":9'
 	stop_daemon
+	configure 'services = ["ping"];'
+	start_daemon
+	sed -i '/^services/d' "$dir/rdmad.conf"
+	answers reload '"needs_restart":"services"' # once, though two are missing
+	stop_daemon
 }
 
 test_log_file() {

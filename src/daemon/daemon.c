@@ -276,6 +276,7 @@ static void setting_changed(void *arg, const char *path, bool restart)
 static void hold_back(struct reload *r, struct config *fresh)
 {
 	struct daemon *d = r->daemon;
+	uint64_t held = 0;
 
 	if (fresh->max_connections > d->connections_fit) {
 		setting_changed(r, "max_connections", true);
@@ -285,9 +286,11 @@ static void hold_back(struct reload *r, struct config *fresh)
 		/* One that could not be offered at the start is no news. */
 		if (!(fresh->services & 1ull << id) || service_is_open(&d->shared, id) || daemon_serves(d, id))
 			continue;
-		setting_changed(r, "services", true);
-		fresh->services &= ~(1ull << id);
+		held |= 1ull << id;
 	}
+	if (held)
+		setting_changed(r, "services", true);
+	fresh->services &= ~held;
 }
 
 int daemon_reload(struct daemon *d, char *restart, size_t size)
