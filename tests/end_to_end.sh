@@ -307,6 +307,7 @@ test_exit_statuses() {
 }
 
 test_connection_listed() {
+	: >"$dir/ping" # of the server before
 	"$rdmactl" -H "$server" ping -i 100ms >"$dir/ping" 2>&1 &
 	clients=($!)
 	wait_for "a ping" grep -qs seq=1 "$dir/ping"
