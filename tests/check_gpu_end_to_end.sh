@@ -127,9 +127,9 @@ test_bench() {
 	expect 1 gpu bench -s 8192x8192 -n 1 && complains "gpu.memory" "bench of too large images"
 }
 
-# start_bench MODE OUTSTANDING: and wait until results have come back, which more than OUTSTANDING jobs mean.
+# start_bench MODE OUTSTANDING WORK: and wait until so many jobs are done. More than OUTSTANDING mean that results came back.
 start_bench() {
-	local work=$(($(work_done) + $2 + 100))
+	local work=$(($(work_done) + $3))
 	"$rdmactl" -H "$server" gpu bench -m "$1" -n 4000000000 -o "$2" --json >"$dir/out" 2>"$dir/err" &
 	clients=($!)
 	wait_for "the work of rdmactl gpu bench -m $1" has_done $work
@@ -138,7 +138,7 @@ start_bench() {
 test_interrupted() {
 	local mode status
 	for mode in rpc queue; do
-		start_bench $mode 64
+		start_bench $mode 16 20
 		kill -INT "${clients[0]}"
 		wait "${clients[0]}"
 		status=$?
@@ -154,7 +154,7 @@ only_one_session() { expect 0 gpu info --json && jq -e '.sessions == 1' "$dir/ou
 test_killed() {
 	local mode
 	for mode in rpc queue rpc queue; do
-		start_bench $mode 1000
+		start_bench $mode 1000 20
 		kill -KILL "${clients[0]}"
 		wait "${clients[0]}" 2>/dev/null
 		clients=()

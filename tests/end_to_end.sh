@@ -285,8 +285,8 @@ interrupt() {
 test_interrupt() {
 	interrupt 100 '.interrupted and .received > 0 and .rtt_us_max > 0' ping -c 4000000000
 	interrupt 3 '.interrupted and .received > 0' ping -i 50ms
-	interrupt 20000 '.interrupted and .results[0].operations > 0' bench kv -D 600s -w 0 -c 2
-	interrupt 20000 '.interrupted and .results[0].operations > 0' bench sweep -D 600s -w 0
+	interrupt 3000 '.interrupted and .results[0].operations > 0' bench kv -D 600s -w 0 -c 2
+	interrupt 3000 '.interrupted and .results[0].operations > 0' bench sweep -D 600s -w 0 -c 2
 	interrupt 100 '.interrupted and .results[0].operations > 0' bench ping -D 600s -w 0
 }
 
@@ -325,9 +325,9 @@ kill_clients() {
 	local i command work
 	for ((i = 0; i < rounds; i++)); do
 		case $((i % 3)) in
-		0) command="bench kv -D 600s -w 0 -s 1,2K --prefix e2e" work=20000 ;;
+		0) command="bench kv -D 600s -w 0 -s 1,2K --prefix e2e" work=5000 ;;
 		1) command="bench ping -D 600s -w 0 -s 100000 -c 3 -d 4" work=100 ;;
-		2) command="bench kv -D 600s -w 0 -c 20 -d 512 --op mixed --prefix e2e" work=20000 ;;
+		2) command="bench kv -D 600s -w 0 -c 20 -d 512 --op mixed --prefix e2e" work=5000 ;;
 		esac
 		work=$((i / 3 % 2 * (RANDOM % work + 1) + $(work_done)))
 		# shellcheck disable=SC2086 # words
