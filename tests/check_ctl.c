@@ -521,21 +521,6 @@ START_TEST(test_plot)
 }
 END_TEST
 
-static char *read_source(const char *name)
-{
-	const char *dir = getenv("srcdir");
-	char path[512];
-	char *all = calloc(1, 1 << 20);
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", dir ? dir : ".", name);
-	file = fopen(path, "r");
-	ck_assert_msg(file, "%s: %s", path, strerror(errno));
-	ck_assert_uint_lt(fread(all, 1, 1 << 20, file), 1 << 20);
-	fclose(file);
-	return all;
-}
-
 static void write_completion(FILE *out, void *arg)
 {
 	ctl_completion_write(out);
@@ -544,7 +529,7 @@ static void write_completion(FILE *out, void *arg)
 /* Update with: rdmactl completion > etc/rdmactl.bash-completion */
 START_TEST(test_completion_is_current)
 {
-	char *current = written(write_completion, NULL), *file = read_source("etc/rdmactl.bash-completion");
+	char *current = written(write_completion, NULL), *file = suite_source("etc/rdmactl.bash-completion");
 
 	ck_assert_str_eq(file, current);
 	free(current);
@@ -581,7 +566,7 @@ static bool in_heading(const char *page, const char *name)
 
 START_TEST(test_manual_is_complete)
 {
-	char *page = read_source("man/rdmactl.1");
+	char *page = suite_source("man/rdmactl.1");
 	const struct ctl_command *c;
 
 	assert_option_told(page, ctl_globals);

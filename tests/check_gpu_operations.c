@@ -258,8 +258,14 @@ END_TEST
 
 START_TEST(test_table)
 {
-	for (unsigned op = 1; op < WIRE_RING_OPS; op++)
+	char *page = suite_source("man/rdmad-gpu-ring.7"), row[64];
+
+	for (unsigned op = 1; op < WIRE_RING_OPS; op++) {
 		ck_assert_ptr_nonnull(wire_gpu_operation_name(op));
+		snprintf(row, sizeof(row), "\n.It %u %s Ta", op, wire_gpu_operation_name(op));
+		ck_assert_msg(strstr(page, row), "the manual has no row%s", row);
+	}
+	free(page);
 	ck_assert_ptr_null(wire_gpu_operation_name(0));
 	ck_assert_ptr_null(wire_gpu_operation_name(WIRE_RING_OPS));
 	ck_assert_ptr_null(wire_gpu_operation_name(UINT32_MAX));

@@ -1,6 +1,7 @@
 #!/bin/sh
 # check_headers.sh: each header compiles alone, and twice: the installed ones as C99 -pedantic, C11 and C++, the others as
-# the project's C with all its warnings. Each function of the installed ones is in the manual. Runs in the build directory, whose Makefile has the flags.
+# the project's C with all its warnings. Each function of the installed ones is in the manual. Runs in the build directory,
+# whose Makefile has the flags.
 set -eu
 
 src=${srcdir:-.}/src

@@ -612,16 +612,8 @@ END_TEST
 /* Another program that speaks the protocol has it from the manual. */
 START_TEST(test_manual_has_numbers)
 {
-	const char *dir = getenv("srcdir");
-	static char page[1 << 20];
-	char path[4096], words[128];
-	FILE *file;
+	char *page = suite_source("man/rdmad-protocol.7"), words[128];
 
-	snprintf(path, sizeof(path), "%s/man/rdmad-protocol.7", dir ? dir : ".");
-	file = fopen(path, "r");
-	ck_assert_msg(file, "%s: %m", path);
-	ck_assert_uint_lt(fread(page, 1, sizeof(page) - 1, file), sizeof(page) - 1);
-	fclose(file);
 	for (unsigned op = 1; op <= UINT8_MAX; op++) {
 		snprintf(words, sizeof(words), "\n.It %u %s Ta", op, wire_op_name(op));
 		ck_assert_msg(strcmp(wire_op_name(op), "unknown") == 0 || strstr(page, words), "no row%s", words);
@@ -630,6 +622,7 @@ START_TEST(test_manual_has_numbers)
 		snprintf(words, sizeof(words), " %u %s", id, wire_service_name(id));
 		ck_assert_msg(strstr(page, words), "the manual lacks the service%s", words);
 	}
+	free(page);
 }
 END_TEST
 

@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A case with a fixture, or without (NULL). The limit only ends a test that hangs. */
@@ -28,6 +29,21 @@ static inline int suite_run(Suite *suite)
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* The text of a file of the sources; free() it. */
+static inline char *suite_source(const char *name)
+{
+	const char *dir = getenv("srcdir");
+	char *text = calloc(1, 1 << 20), path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir ? dir : ".", name);
+	file = fopen(path, "r");
+	ck_assert_msg(file, "%s: %m", path);
+	ck_assert_uint_lt(fread(text, 1, 1 << 20, file), 1 << 20);
+	fclose(file);
+	return text;
 }
 
 /* Of a directory, with its own two. */
