@@ -15,7 +15,6 @@ START_TEST(test_row)
 	ck_assert_ptr_eq(fabric_transport_find(t->name), t);
 	ck_assert(*t->name && *t->text && *fabric_transport_provider(t));
 	ck_assert_uint_lt(strlen(t->name), sizeof(address.scheme));
-	ck_assert(t->resolve);
 	ck_assert(!(t->path && t->plain)); /* a path has no meaning without a scheme */
 	snprintf(text, sizeof(text), "%s://%s", t->name, t->path ? "/some/path" : "127.0.0.1:9");
 	ck_assert_int_eq(fabric_address_parse(text, &address), 0);

@@ -123,7 +123,9 @@ char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)
 		inet_ntop(AF_INET6, &in6->sin6_addr, number, sizeof(number));
 		snprintf(buf, size, "[%s]:%u", number, ntohs(in6->sin6_port));
 	} else if (sa->sa_family == AF_UNIX) {
-		snprintf(buf, size, "unix:%s", ((const struct sockaddr_un *)sa)->sun_path);
+		const char *path = ((const struct sockaddr_un *)sa)->sun_path;
+
+		snprintf(buf, size, "unix:%s%s", *path ? "" : "@", *path ? path : path + 1);
 	} else {
 		snprintf(buf, size, "family %d", sa->sa_family);
 	}

@@ -178,7 +178,7 @@ bool address_is_loopback(const struct sockaddr *sa);
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
 
-/* "10.0.0.1:7471", "[::1]:7471", "unix:/path" of a socket address. Returns buf. */
+/* "10.0.0.1:7471", "[::1]:7471", "unix:/path", "unix:@name" of a socket address. Returns buf. */
 char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size);
 
 /*

@@ -89,7 +89,7 @@ static int connect_by(const struct fabric_transport *transport, const char *serv
 	struct sockaddr_storage ss;
 	struct engine *engine = share;
 	socklen_t len;
-	int rc = transport->resolve(address, &ss, &len);
+	int rc = fabric_transport_resolve(transport, address, &ss, &len);
 
 	if (rc != 0)
 		return rc;

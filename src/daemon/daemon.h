@@ -260,7 +260,7 @@ struct listener {
 	struct daemon *daemon;
 	unsigned fabric;
 	const struct fabric_transport *transport;
-	char address[128];
+	char address[256];
 };
 
 /* 0 or an exit status; then nothing listens. */

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sysexits.h>
 
 /* What a request may not be told by the wire alone. */
@@ -119,7 +118,8 @@ static int listeners_watch(struct daemon *d, struct daemon_fabric *f)
 	return 0;
 }
 
-static int listen_on(struct daemon *d, const struct fabric_transport *transport, struct sockaddr *sa, socklen_t len)
+static int listen_on(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+		     struct sockaddr *sa, socklen_t len)
 {
 	struct daemon_fabric *f = fabrics_find(d, transport);
 	struct listener *l = &d->listener[d->listeners];
@@ -137,7 +137,7 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 		((struct sockaddr_in *)sa)->sin_port = htons(fabric_listener_port(l->handle));
 		address_format_socket(sa, l->address, sizeof(l->address));
 	} else {
-		snprintf(l->address, sizeof(l->address), "%s", ((struct sockaddr_un *)sa)->sun_path);
+		snprintf(l->address, sizeof(l->address), "%s", address->host);
 	}
 	d->listeners++;
 	log_info("rdmad", "listening on %s %s", transport->name, l->address);
@@ -194,12 +194,12 @@ static int listen_without_device(struct daemon *d, const struct fabric_transport
 	return EX_UNAVAILABLE;
 }
 
-static int listen_by(struct daemon *d, const struct fabric_transport *transport, struct sockaddr *sa, socklen_t len,
-		     bool only)
+static int listen_by(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+		     struct sockaddr *sa, socklen_t len, bool only)
 {
 	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
 	bool futile = !transport->loopback && address_is_loopback(sa);
-	int rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, sa, len);
+	int rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, len);
 
 	if (rc == 0)
 		return 0;
@@ -216,7 +216,7 @@ static int listen_transport(struct daemon *d, const struct fabric_transport *tra
 	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
 		return 0;
 	if (fabrics_find(d, transport))
-		return listen_by(d, transport, (struct sockaddr *)ss, len, only);
+		return listen_by(d, transport, address, (struct sockaddr *)ss, len, only);
 	if (!only)
 		return 0;
 	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host, fabrics_reason(d, transport));
@@ -233,7 +233,7 @@ static int listen_address(struct daemon *d, const struct address *address)
 	for (unsigned i = FABRIC_TRANSPORTS; i-- > 0 && rc == 0;) {
 		const struct fabric_transport *t = &fabric_transports[i];
 
-		if (!len && fabric_transport_serves(t, address) && t->resolve(address, &ss, &len) != 0)
+		if (!len && fabric_transport_serves(t, address) && fabric_transport_resolve(t, address, &ss, &len) != 0)
 			return EX_NOHOST;
 		rc = listen_transport(d, t, address, &ss, len);
 	}

@@ -168,23 +168,20 @@ struct fabric_limits {
  * configuration, in results and in logs; the provider's table is fabric_PROVIDER (provider.h).
  */
 #define FABRIC_TRANSPORT_ROWS(ROW)                                                                                     \
-	ROW("rdma", verbs, .text = "RDMA", .resolve = address_resolve, .plain = true, .device = true, .silent = true)  \
-	ROW("tcp", soft, .text = "TCP", .resolve = address_resolve, .plain = true, .loopback = true,                   \
-	    .processor = true)                                                                                         \
-	ROW("unix", soft, .text = "UNIX socket", .resolve = address_resolve, .path = true, .loopback = true,           \
-	    .processor = true)
+	ROW("rdma", verbs, .text = "RDMA", .plain = true, .device = true, .silent = true)                              \
+	ROW("tcp", soft, .text = "TCP", .plain = true, .loopback = true, .processor = true)                            \
+	ROW("unix", soft, .text = "UNIX socket", .path = true, .loopback = true, .processor = true)
 
 struct fabric_transport {
 	const char *name;
 	const struct fabric_provider *provider;
 	const char *text; /* in sentences */
-	int (*resolve)(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
-	bool plain;     /* an address without a scheme may mean it */
-	bool path;      /* its addresses are paths, not hosts */
-	bool loopback;  /* reaches this machine by a loopback address */
-	bool device;    /* needs a device, which a machine may lack */
-	bool processor; /* a processor moves its bytes: not what require_rdma asks for */
-	bool silent;    /* says nothing of a peer whose host died */
+	bool plain;       /* an address without a scheme may mean it */
+	bool path;        /* its addresses are paths, not hosts */
+	bool loopback;    /* reaches this machine by a loopback address */
+	bool device;      /* needs a device, which a machine may lack */
+	bool processor;   /* a processor moves its bytes: not what require_rdma asks for */
+	bool silent;      /* says nothing of a peer whose host died */
 };
 
 #define FABRIC_COUNT_ROW(...) +1
@@ -200,6 +197,9 @@ const struct fabric_transport *fabric_transport_find(const char *name);
 const char *fabric_transport_provider(const struct fabric_transport *transport);
 /* May an address that fabric_address_parse() took mean this transport? */
 bool fabric_transport_serves(const struct fabric_transport *transport, const struct address *address);
+/* What fabric_listen() and fabric_connect() take, of an address that the transport serves. 0, or -errno, logged. */
+int fabric_transport_resolve(const struct fabric_transport *transport, const struct address *address,
+			     struct sockaddr_storage *out, socklen_t *len);
 /* address_parse(), and its scheme is that of a transport, its form the transport's. -EINVAL, logged. */
 int fabric_address_parse(const char *text, struct address *out);
 

@@ -28,6 +28,14 @@ bool fabric_transport_serves(const struct fabric_transport *transport, const str
 	return *address->scheme ? strcmp(transport->name, address->scheme) == 0 : transport->plain;
 }
 
+int fabric_transport_resolve(const struct fabric_transport *transport, const struct address *address,
+			     struct sockaddr_storage *out, socklen_t *len)
+{
+	const struct fabric_provider *provider = transport->provider;
+
+	return provider->resolve ? provider->resolve(address, out, len) : address_resolve(address, out, len);
+}
+
 /* "rdma://host[:port], tcp://host[:port] or unix:///path" */
 static char *forms(char *buf, size_t size)
 {
