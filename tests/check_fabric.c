@@ -4,15 +4,14 @@
  *   check_fabric soft 127.0.0.1 [SUITE]
  *   check_fabric soft unix:/tmp/socket [SUITE]
  *   check_fabric verbs 10.99.0.1 [SUITE]
+ *   check_fabric PROVIDER SCHEME://ADDRESS [SUITE]
  *
  * Suites "large" (one call of more than 2 GiB) and "removal" (deletes the RDMA link
  * rxe0) run only when they are named.
  */
 #include "fabric_pair.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
-#include <sys/un.h>
 
 static const struct {
 	const char *name;
@@ -25,28 +24,34 @@ static const struct {
 	{"removal", removal_suite, false},
 };
 
+/* As an address with a scheme. One without is of the provider's own: a number of its first transport that has numbers. */
+static void set_text(const char *text)
+{
+	const struct fabric_transport *t = fabric_transports;
+
+	if (strstr(text, "://")) {
+		snprintf(target.text, sizeof(target.text), "%s", text);
+	} else if (strncmp(text, "unix:", 5) == 0) {
+		snprintf(target.text, sizeof(target.text), "unix://%s", text + 5);
+	} else {
+		while (t + 1 < fabric_transports + FABRIC_TRANSPORTS &&
+		       (!t->plain || strcmp(fabric_transport_provider(t), target.provider) != 0))
+			t++;
+		snprintf(target.text, sizeof(target.text), strchr(text, ':') ? "%s://[%s]" : "%s://%s", t->name, text);
+	}
+}
+
 static bool parse_address(const char *text)
 {
-	struct sockaddr_in *in = (struct sockaddr_in *)&target.sa;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&target.sa;
-	struct sockaddr_un *un = (struct sockaddr_un *)&target.sa;
+	struct address address;
+	socklen_t len;
 
-	target.transport = target.verbs ? "rdma" : "tcp";
-	if (strncmp(text, "unix:", 5) == 0) {
-		un->sun_family = AF_UNIX;
-		snprintf(un->sun_path, sizeof(un->sun_path), "%s", text + 5);
-		target.len = sizeof(*un);
-		target.transport = "unix";
-		return true;
-	}
-	if (inet_pton(AF_INET, text, &in->sin_addr) == 1) {
-		in->sin_family = AF_INET;
-		target.len = sizeof(*in);
-		return true;
-	}
-	in6->sin6_family = AF_INET6;
-	target.len = sizeof(*in6);
-	return inet_pton(AF_INET6, text, &in6->sin6_addr) == 1;
+	set_text(text);
+	if (fabric_address_parse(target.text, &address) != 0)
+		return false;
+	target.transport = fabric_transport_find(address.scheme);
+	return target.transport && strcmp(fabric_transport_provider(target.transport), target.provider) == 0 &&
+	       target_address(0, &target.sa, &len);
 }
 
 static int run(const char *only)
@@ -76,10 +81,11 @@ int main(int argc, char **argv)
 	if (argc >= 3) {
 		target.provider = argv[1];
 		target.verbs = strcmp(argv[1], "verbs") == 0;
+		target.soft = strcmp(argv[1], "soft") == 0;
 		target.slow = getenv("RDMAD_GUEST") || getenv("RDMAD_GUEST_ADDR") ? 10 : 1;
 	}
 	if (argc < 3 || argc > 4 || !parse_address(argv[2])) {
-		fprintf(stderr, "usage: check_fabric PROVIDER ADDRESS|unix:PATH [SUITE]\n");
+		fprintf(stderr, "usage: check_fabric PROVIDER NUMBER|unix:PATH|SCHEME://ADDRESS [SUITE]\n");
 		return EXIT_FAILURE;
 	}
 	return run(argv[3]);

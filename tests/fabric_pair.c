@@ -27,17 +27,28 @@ uint64_t deadline(void)
 	return time_now() + (uint64_t)target.slow * 30 * TIME_S;
 }
 
-void target_address(int nth, struct sockaddr_storage *sa, socklen_t *len)
+bool target_has_port(void)
 {
-	*sa = target.sa;
-	*len = target.len;
-	if (nth && sa->ss_family == AF_UNIX) {
-		struct sockaddr_un *un = (struct sockaddr_un *)sa;
-		size_t used = strlen(un->sun_path);
+	return target.sa.ss_family == AF_INET || target.sa.ss_family == AF_INET6;
+}
 
-		snprintf(un->sun_path + used, sizeof(un->sun_path) - used, ".%d", nth);
-		*len = sizeof(*un);
-	}
+void target_set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	if (target_has_port()) /* IPv4 and IPv6 have it at the same place */
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+bool target_address(int nth, struct sockaddr_storage *sa, socklen_t *len)
+{
+	struct address address;
+	char text[sizeof(target.text) + 8];
+
+	snprintf(text, sizeof(text), nth && !target_has_port() ? "%s.%d" : "%s", target.text, nth);
+	if (fabric_address_parse(text, &address) != 0 ||
+	    fabric_transport_resolve(target.transport, &address, sa, len) != 0)
+		return false;
+	target_set_port(sa, 0);
+	return true;
 }
 
 /* Room for one more in an array that doubles. */
@@ -234,9 +245,7 @@ void fabric_pair_open(struct fabric_pair *p, const struct fabric_pair_options *o
 	target_address(0, &p->sa, &p->len);
 	ck_assert_int_eq(fabric_listen(p->server.queue, (struct sockaddr *)&p->sa, p->len, &p->server, &p->listener),
 			 0);
-	/* IPv4 and IPv6 have the port at the same place. */
-	if (p->sa.ss_family != AF_UNIX)
-		((struct sockaddr_in *)&p->sa)->sin_port = htons(fabric_listener_port(p->listener));
+	target_set_port(&p->sa, fabric_listener_port(p->listener));
 }
 
 void fabric_pair_connect(struct fabric_pair *p, struct fabric_endpoint **c, struct fabric_endpoint **s)

@@ -25,16 +25,19 @@
 /* What the suite runs against, from the command line. */
 struct target {
 	const char *provider;
-	const char *transport; /* what fabric_endpoint_transport() has to say */
-	struct sockaddr_storage sa;
-	socklen_t len;
-	bool verbs;
-	int slow; /* factor for every time limit: 10 where the machine is emulated */
+	const struct fabric_transport *transport;
+	char text[256];             /* its address, with the scheme */
+	struct sockaddr_storage sa; /* the same, resolved */
+	bool verbs, soft;           /* what is known of these providers alone: devices, sockets and frames */
+	int slow;                   /* factor for every time limit: 10 where the machine is emulated */
 };
 extern struct target target;
 
-/* The nth address to listen on: another path for UNIX, port 0 otherwise. */
-void target_address(int nth, struct sockaddr_storage *sa, socklen_t *len);
+/* The nth address to listen on: port 0 where there are ports, another path or name otherwise. False: it is none. */
+bool target_address(int nth, struct sockaddr_storage *sa, socklen_t *len);
+bool target_has_port(void);
+/* Where there are ports. */
+void target_set_port(struct sockaddr_storage *sa, uint16_t port);
 
 struct known {
 	struct fabric_endpoint *endpoint;
