@@ -40,11 +40,14 @@ test_options() {
 	ends 0 "no errors" "$rdmad" -t -c "$srcdir/etc/rdmad.conf"
 }
 
-# Every setting, option, counter and number of a service has its place in the manual.
+# Every setting, service, transport, option, counter and number of a service has its place in the manual.
 test_manual() {
 	local name
 	for name in $(sed -n 's/^\t*#\([a-z_]*\) = .*/\1/p' "$srcdir/etc/rdmad.conf"); do
 		grep -q "^\.It .*\b$name\b" "$srcdir/man/rdmad.conf.5" || fail "rdmad.conf(5) lacks $name"
+	done
+	for name in $(sed -n 's/^#\(services\|transports\) = \[\(.*\)\];/\2/p' "$srcdir/etc/rdmad.conf" | tr -d '",'); do
+		grep -qw "$name" "$srcdir/man/rdmad.conf.5" || fail "rdmad.conf(5) lacks $name"
 	done
 	for name in $("$rdmad" --help | sed -n 's/.*--\([a-z-]*\).*/\1/p' | sort -u); do
 		grep -q "Fl Fl $name" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks --$name"

@@ -152,6 +152,56 @@ static void assert_cut_off(const char *what)
 }
 
 /*
+ * The rows
+ */
+static void check_settings(const struct service *service, const char *name)
+{
+	const struct setting_table *table = service->settings;
+	size_t len = strlen(name);
+
+	ck_assert_msg(!table || (service->open && table->size), "%s: settings, and nobody reads them", name);
+	for (unsigned i = 0; table && i < table->count; i++)
+		ck_assert_msg(strncmp(table->row[i].path, name, len) == 0 && table->row[i].path[len] == '.',
+			      "%s is a setting of %s", table->row[i].path, name);
+}
+
+static void check_counters(const struct service *service, const char *name)
+{
+	unsigned n = 0;
+
+	while (service->counters && service->counters[n])
+		n++;
+	ck_assert_msg(n <= SERVICE_COUNTERS, "%s has too many counters", name);
+	for (unsigned id = 0; id < service->id; id++)
+		for (unsigned i = 0; service_find(id) && service_find(id)->counters && service_find(id)->counters[i];
+		     i++)
+			for (unsigned j = 0; j < n; j++)
+				ck_assert_str_ne(service->counters[j], service_find(id)->counters[i]);
+}
+
+/* What a row needs, and what it has only together. */
+START_TEST(test_row)
+{
+	const struct service *s = service_find((unsigned)_i);
+	const char *name = wire_service_name((unsigned)_i);
+
+	if (!s)
+		return;
+	ck_assert_uint_eq(s->id, (unsigned)_i);
+	ck_assert_msg(s->help && *s->help, "%s: no help", name);
+	ck_assert_msg(s->agent_new && s->agent_free, "%s: no agent", name);
+	ck_assert_msg(s->ops && s->ops->established && s->ops->record && s->ops->closed, "%s: no ops", name);
+	ck_assert_msg(!s->open == !s->close, "%s: open and close", name);
+	ck_assert_msg(!s->fd == !s->readable, "%s: fd and readable", name);
+	ck_assert_msg(!s->arm == !s->disarm, "%s: arm and disarm", name);
+	ck_assert_msg(!s->part_size || s->part_size >= sizeof(struct service_part), "%s: part_size", name);
+	ck_assert_msg(s->part_size || !(s->part_init || s->fd || s->progress || s->deadline), "%s: part_size", name);
+	check_settings(s, name);
+	check_counters(s, name);
+}
+END_TEST
+
+/*
  * Admission
  */
 START_TEST(test_admission)
@@ -750,6 +800,7 @@ int main(void)
 	TCase *tc = suite_case(suite, "service", set_up, tear_down);
 
 	log_set_handler(log_keep);
+	tcase_add_loop_test(tc, test_row, 0, WIRE_SERVICES);
 	tcase_add_loop_test(tc, test_admission, 0, 4);
 	tcase_add_test(tc, test_kv_not_enabled);
 	tcase_add_test(tc, test_ping_echoes);

@@ -134,7 +134,7 @@ uint64_t *services_counter(struct service_counts *counts, const char *name)
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		const struct service *service = service_find(id);
 
-		for (unsigned i = 0; service && service->counters[i]; i++)
+		for (unsigned i = 0; service && service->counters && service->counters[i]; i++)
 			if (strcmp(service->counters[i], name) == 0)
 				return &counts->of[id][i];
 	}
