@@ -564,6 +564,17 @@ static bool in_heading(const char *page, const char *name)
 	return false;
 }
 
+/* Whether a heading, which begins at `line`, is of a command: a small letter begins it, as no other heading. */
+static bool is_command(const char *line)
+{
+	const struct ctl_command *c;
+
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++)
+		if (strncmp(line, c->name, strlen(c->name)) == 0 && strchr(" \n", line[strlen(c->name)]))
+			return true;
+	return *line < 'a' || *line > 'z';
+}
+
 START_TEST(test_manual_is_complete)
 {
 	char *page = suite_source("man/rdmactl.1");
@@ -574,6 +585,8 @@ START_TEST(test_manual_is_complete)
 		ck_assert_msg(in_heading(page, c->name), "the manual has no section of %s", c->name);
 		assert_option_told(page, c->options);
 	}
+	for (const char *line = strstr(page, "\n.Ss "); line; line = strstr(line + 1, "\n.Ss "))
+		ck_assert_msg(is_command(line + 5), "the manual has no such command: %.20s", line + 5);
 	free(page);
 }
 END_TEST
