@@ -10,16 +10,9 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "require.h"
 #include "service/gpu.h"
 #include "service/kv.h"
-
-#define REQUIRE(condition)                                                                                             \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                        \
-			abort();                                                                                       \
-		}                                                                                                      \
-	} while (0)
 
 /* What tests give a group; a member of `particular` that is not 0 is taken from there. */
 struct conn_group_attr server_group_attr(struct conn_group_attr particular);

@@ -22,7 +22,7 @@ static void *serve(void *arg)
 		int fd = accept(listener, NULL, NULL);
 		uint8_t waste[4096];
 
-		FUZZ_CHECK(fd >= 0);
+		REQUIRE(fd >= 0);
 		for (size_t at = 0; at < stream_len;) {
 			ssize_t n = send(fd, stream + at, stream_len - at, MSG_NOSIGNAL);
 
@@ -43,14 +43,14 @@ static void begin(void)
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
 	pthread_t thread;
 
-	FUZZ_CHECK(mkdtemp(dir));
+	REQUIRE(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/socket", dir);
 	snprintf(url, sizeof(url), "unix://%s", path);
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", path);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	FUZZ_CHECK(bind(listener, (struct sockaddr *)&un, sizeof(un)) == 0);
-	FUZZ_CHECK(listen(listener, 16) == 0);
-	FUZZ_CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
+	REQUIRE(bind(listener, (struct sockaddr *)&un, sizeof(un)) == 0);
+	REQUIRE(listen(listener, 16) == 0);
+	REQUIRE(pthread_create(&thread, NULL, serve, NULL) == 0);
 	pthread_detach(thread);
 }
 
@@ -106,8 +106,8 @@ static void use(void *kv)
 	}
 	kv_scan(kv, &cursor, NULL, 0, 0, key_done, NULL);
 	kv_wait(kv);
-	FUZZ_CHECK(kv_close(kv) == 0);
-	FUZZ_CHECK(called == accepted);
+	REQUIRE(kv_close(kv) == 0);
+	REQUIRE(called == accepted);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

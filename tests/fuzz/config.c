@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (memmem(data, size, "@include", 8)) /* other files are not the input */
 		return 0;
 	fd = memfd_create("config", MFD_CLOEXEC);
-	FUZZ_CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	REQUIRE(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (config_load(path, &none, &config) == 0)
 		config_free(config);

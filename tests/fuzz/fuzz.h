@@ -5,19 +5,10 @@
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
 
-#include <stdlib.h>
-
+#include "../require.h"
 #include "base/base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition)                                                                                          \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                        \
-			abort();                                                                                       \
-		}                                                                                                      \
-	} while (0)
 
 /* Messages are expected and not worth their time. */
 static inline void fuzz_silence(void)

@@ -32,12 +32,12 @@ int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_rin
 
 	(void)attr;
 	(void)queue_mode;
-	FUZZ_CHECK(s && wire_ring_shape_valid(shape) && shape->queues <= QUEUES);
+	REQUIRE(s && wire_ring_shape_valid(shape) && shape->queues <= QUEUES);
 	s->ring = (struct wire_ring){.shape = *shape, .at = wire_ring_layout(shape)};
-	FUZZ_CHECK(s->ring.at.bytes <= MEMORY);
+	REQUIRE(s->ring.at.bytes <= MEMORY);
 	s->ring.base = aligned_alloc(WIRE_RING_PAGE, s->ring.at.bytes);
 	s->fd = eventfd(1, EFD_CLOEXEC);
-	FUZZ_CHECK(s->ring.base && s->fd >= 0);
+	REQUIRE(s->ring.base && s->fd >= 0);
 	memset(s->ring.base, 0, s->ring.at.bytes);
 	*out = s;
 	return 0;
@@ -65,7 +65,7 @@ static void work(struct gpu_session *s, uint32_t queue)
 		int64_t length = gpu_job_check(&ring->shape, &job, &why);
 		struct wire_ring_result result = {.sequence = *done + 1, .id = job.id, .length = (uint32_t)length};
 
-		FUZZ_CHECK(length >= 0);
+		REQUIRE(length >= 0);
 		wire_ring_finish(ring, queue, *done, *done, &result);
 		++*done;
 	}
@@ -139,7 +139,7 @@ static void send_frame(int fd, unsigned op, uint64_t length, uint32_t arg)
 	static uint8_t out[SOFT_HEADER + MEMORY];
 	struct soft_frame frame = {.op = (uint8_t)op, .len = length, .arg = arg};
 
-	FUZZ_CHECK(length <= MEMORY);
+	REQUIRE(length <= MEMORY);
 	soft_frame_encode(out, &frame);
 	if (send(fd, out, SOFT_HEADER + length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return; /* it hung up */

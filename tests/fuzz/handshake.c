@@ -9,10 +9,10 @@ static void request(const uint8_t *data, size_t size)
 
 	if (wire_request_decode(&r, data, size) != WIRE_REASON_NONE)
 		return;
-	FUZZ_CHECK(r.message_size >= WIRE_MESSAGE_MIN && r.message_size <= WIRE_MESSAGE_MAX);
-	FUZZ_CHECK(r.credits >= WIRE_CREDITS_MIN && r.credits <= WIRE_CREDITS_MAX);
+	REQUIRE(r.message_size >= WIRE_MESSAGE_MIN && r.message_size <= WIRE_MESSAGE_MAX);
+	REQUIRE(r.credits >= WIRE_CREDITS_MIN && r.credits <= WIRE_CREDITS_MAX);
 	wire_request_encode(&r, again);
-	FUZZ_CHECK(memcmp(again, data, sizeof(again)) == 0);
+	REQUIRE(memcmp(again, data, sizeof(again)) == 0);
 }
 
 static void accept_data(const uint8_t *data, size_t size)
@@ -23,9 +23,9 @@ static void accept_data(const uint8_t *data, size_t size)
 	if (wire_accept_decode(&a, data, size) != 0)
 		return;
 	wire_accept_encode(&a, again); /* reserved fields come out as 0 */
-	FUZZ_CHECK(wire_accept_decode(&b, again, sizeof(again)) == 0);
-	FUZZ_CHECK(a.value_max == b.value_max && a.credits == b.credits);
-	FUZZ_CHECK(memcmp(a.proof, b.proof, WIRE_PROOF) == 0);
+	REQUIRE(wire_accept_decode(&b, again, sizeof(again)) == 0);
+	REQUIRE(a.value_max == b.value_max && a.credits == b.credits);
+	REQUIRE(memcmp(a.proof, b.proof, WIRE_PROOF) == 0);
 }
 
 static void reject(const uint8_t *data, size_t size)
@@ -35,8 +35,8 @@ static void reject(const uint8_t *data, size_t size)
 
 	if (wire_reject_decode(&r, data, size) != 0)
 		return;
-	FUZZ_CHECK(strlen(wire_reject_text(&r, text, sizeof(text))) < sizeof(text));
-	FUZZ_CHECK(wire_reason_name(r.reason));
+	REQUIRE(strlen(wire_reject_text(&r, text, sizeof(text))) < sizeof(text));
+	REQUIRE(wire_reason_name(r.reason));
 }
 
 static void records(const uint8_t *data, size_t size)
@@ -47,7 +47,7 @@ static void records(const uint8_t *data, size_t size)
 	/* In memory of its length, aligned as received messages are. */
 	struct wire_message *m = malloc(size ? size : 1);
 
-	FUZZ_CHECK(m);
+	REQUIRE(m);
 	memcpy(m, data, size);
 	if (size >= sizeof(*m))
 		m->length = (uint32_t)size;
@@ -55,11 +55,11 @@ static void records(const uint8_t *data, size_t size)
 		while ((r = wire_record_next(m, size, &offset))) {
 			for (uint32_t i = 0; i < r->length; i++)
 				sum += ((const uint8_t *)(r + 1))[i];
-			FUZZ_CHECK(offset <= size && offset > sizeof(*m));
+			REQUIRE(offset <= size && offset > sizeof(*m));
 		}
-		FUZZ_CHECK(offset == 0 || offset == size);
+		REQUIRE(offset == 0 || offset == size);
 	}
-	FUZZ_CHECK(sum <= 255 * size);
+	REQUIRE(sum <= 255 * size);
 	free(m);
 }
 

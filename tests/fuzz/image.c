@@ -9,15 +9,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct image image;
 	char why[160];
 
-	FUZZ_CHECK(bytes);
+	REQUIRE(bytes);
 	if (size)
 		memcpy(bytes, data, size);
 	if (!image_parse(bytes, size, &image, why, sizeof(why))) {
-		FUZZ_CHECK(image.width && image.height);
+		REQUIRE(image.width && image.height);
 		memset(image.pixels, 0, (size_t)image.width * image.height); /* all of them are there */
 		image_release(&image);
 	} else {
-		FUZZ_CHECK(!image.pixels);
+		REQUIRE(!image.pixels);
 	}
 	free(bytes);
 	return 0;

@@ -12,11 +12,11 @@ static void run_file(const char *path)
 	uint8_t *data;
 	long size;
 
-	FUZZ_CHECK(file && fseek(file, 0, SEEK_END) == 0);
+	REQUIRE(file && fseek(file, 0, SEEK_END) == 0);
 	size = ftell(file);
 	rewind(file);
 	data = malloc((size_t)size ? (size_t)size : 1);
-	FUZZ_CHECK(data && fread(data, 1, (size_t)size, file) == (size_t)size);
+	REQUIRE(data && fread(data, 1, (size_t)size, file) == (size_t)size);
 	fclose(file);
 	LLVMFuzzerTestOneInput(data, (size_t)size);
 	free(data);
@@ -29,7 +29,7 @@ static void run_directory(const char *path)
 	int n = scandir(path, &entry, NULL, alphasort);
 	char name[4096];
 
-	FUZZ_CHECK(n >= 0);
+	REQUIRE(n >= 0);
 	for (int i = 0; i < n; i++) {
 		if (entry[i]->d_name[0] != '.') {
 			snprintf(name, sizeof(name), "%s/%s", path, entry[i]->d_name);
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (argv[i][0] == '-') /* an option of libFuzzer */
 			continue;
-		FUZZ_CHECK(stat(argv[i], &st) == 0);
+		REQUIRE(stat(argv[i], &st) == 0);
 		if (S_ISDIR(st.st_mode))
 			run_directory(argv[i]);
 		else

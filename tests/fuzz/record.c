@@ -11,7 +11,7 @@ static struct script_reader reader_of(const void *data, size_t size)
 	struct script_reader reader = {
 		.fd = -1, .buffer = malloc(size ? size : 1), .end = size, .room = size, .eof = true};
 
-	FUZZ_CHECK(reader.buffer);
+	REQUIRE(reader.buffer);
 	memcpy(reader.buffer, data, size);
 	return reader;
 }
@@ -35,9 +35,9 @@ static int next(struct script_reader *reader, enum record_format format, uint64_
 
 static void same(const struct record *a, const struct record *b)
 {
-	FUZZ_CHECK(a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0);
-	FUZZ_CHECK(a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0);
-	FUZZ_CHECK(a->ttl_us == b->ttl_us);
+	REQUIRE(a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0);
+	REQUIRE(a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0);
+	REQUIRE(a->ttl_us == b->ttl_us);
 }
 
 static void write_and_read(const struct record *record, enum record_format format)
@@ -49,19 +49,19 @@ static void write_and_read(const struct record *record, enum record_format forma
 	struct record again;
 	const char *wrong;
 
-	FUZZ_CHECK(out && record_begin(out, format) == 0 && record_write(out, format, record) == 0 &&
-		   record_end(out, format, 1) == 0 && fclose(out) == 0);
-	FUZZ_CHECK(record_magic(text, size) == (format == RECORD_BINARY));
+	REQUIRE(out && record_begin(out, format) == 0 && record_write(out, format, record) == 0 &&
+		record_end(out, format, 1) == 0 && fclose(out) == 0);
+	REQUIRE(record_magic(text, size) == (format == RECORD_BINARY));
 	reader = reader_of(text, size);
-	FUZZ_CHECK(script_skip(&reader, skip) == 0);
+	REQUIRE(script_skip(&reader, skip) == 0);
 	if (format == RECORD_JSON || record->value_len <= VALUE_MAX) {
-		FUZZ_CHECK(next(&reader, format, 0, &again, &wrong) == 1 && !wrong);
+		REQUIRE(next(&reader, format, 0, &again, &wrong) == 1 && !wrong);
 		same(record, &again);
 		record_release(&again);
 	} else {
-		FUZZ_CHECK(next(&reader, format, 0, &again, &wrong) == -EMSGSIZE);
+		REQUIRE(next(&reader, format, 0, &again, &wrong) == -EMSGSIZE);
 	}
-	FUZZ_CHECK(next(&reader, format, 1, &again, &wrong) == 0);
+	REQUIRE(next(&reader, format, 1, &again, &wrong) == 0);
 	script_reader_destroy(&reader);
 	free(text);
 }
@@ -74,17 +74,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *wrong;
 	int rc = format == RECORD_BINARY ? script_skip(&reader, RECORD_MAGIC_LEN) : 0;
 
-	FUZZ_CHECK(rc == 0);
+	REQUIRE(rc == 0);
 	for (uint64_t count = 0; (rc = next(&reader, format, count, &record, &wrong)) == 1 || rc == -EMSGSIZE;
 	     count++) {
 		if (rc != 1 || wrong)
 			continue;
-		FUZZ_CHECK(record.key_len >= 1 && record.key_len < 4096);
+		REQUIRE(record.key_len >= 1 && record.key_len < 4096);
 		write_and_read(&record, RECORD_JSON);
 		write_and_read(&record, RECORD_BINARY);
 		record_release(&record);
 	}
-	FUZZ_CHECK(rc == 0 || (format == RECORD_BINARY && rc == -EPROTO));
+	REQUIRE(rc == 0 || (format == RECORD_BINARY && rc == -EPROTO));
 	script_reader_destroy(&reader);
 	return 0;
 }

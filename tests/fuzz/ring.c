@@ -37,7 +37,7 @@ static void make_ring(struct input *in)
 	process.ring.shape = shape;
 	process.ring.at = wire_ring_layout(&shape);
 	process.ring.base = aligned_alloc(WIRE_RING_PAGE, process.ring.at.bytes);
-	FUZZ_CHECK(process.ring.base);
+	REQUIRE(process.ring.base);
 	memset(process.ring.base, 0, process.ring.at.bytes);
 	wire_ring_control(&process.ring)->stop = 1; /* so that an echo takes no time */
 	cpu = (struct cpu){.process = &process};
@@ -89,14 +89,14 @@ static void check_results(const struct cpu_queue *q, uint32_t queue)
 	uint64_t index = atomic_load(&q->index);
 	struct wire_ring_result *result;
 
-	FUZZ_CHECK(wire_ring_worker_line(&process.ring, queue)->done == index);
-	FUZZ_CHECK(wire_ring_worker_line(&process.ring, queue)->taken == index);
+	REQUIRE(wire_ring_worker_line(&process.ring, queue)->done == index);
+	REQUIRE(wire_ring_worker_line(&process.ring, queue)->taken == index);
 	if (!index)
 		return;
 	result = wire_ring_result(&process.ring, queue, index - 1);
-	FUZZ_CHECK(result->sequence == index);
-	FUZZ_CHECK(result->length <= process.ring.shape.payload);
-	FUZZ_CHECK(result->check == wire_ring_check(result, result + 1));
+	REQUIRE(result->sequence == index);
+	REQUIRE(result->length <= process.ring.shape.payload);
+	REQUIRE(result->check == wire_ring_check(result, result + 1));
 }
 
 static bool step(struct cpu_thread *t)
@@ -105,8 +105,8 @@ static bool step(struct cpu_thread *t)
 
 	for (uint32_t queue = 0; queue < process.ring.shape.queues; queue++)
 		check_results(&cpu.queue[queue], queue);
-	FUZZ_CHECK((rc < 0) == atomic_load(&process.failed));
-	FUZZ_CHECK((rc < 0) == (wire_ring_header(&process.ring)->state == WIRE_RING_FAILED));
+	REQUIRE((rc < 0) == atomic_load(&process.failed));
+	REQUIRE((rc < 0) == (wire_ring_header(&process.ring)->state == WIRE_RING_FAILED));
 	return rc >= 0;
 }
 

@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = malloc(size ? size : 1);
 	size_t at = 0;
 
-	FUZZ_CHECK(text);
+	REQUIRE(text);
 	memcpy(text, data, size);
 	while (at < size) {
 		const char *newline = memchr(text + at, '\n', size - at);
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const char *wrong = script_parse(text + at, len, &c);
 
 		if (!wrong && c.key_len)
-			FUZZ_CHECK(c.key >= text + at && c.key + c.key_len <= text + at + len);
+			REQUIRE(c.key >= text + at && c.key + c.key_len <= text + at + len);
 		at += len + 1;
 	}
 	free(text);

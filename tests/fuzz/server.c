@@ -40,9 +40,9 @@ int fuzz_server_connect(void)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	FUZZ_CHECK(fd >= 0);
-	FUZZ_CHECK(connect(fd, (struct sockaddr *)&server.bound, server.bound_len) == 0);
-	FUZZ_CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+	REQUIRE(fd >= 0);
+	REQUIRE(connect(fd, (struct sockaddr *)&server.bound, server.bound_len) == 0);
+	REQUIRE(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
 	return fd;
 }
 
@@ -95,7 +95,7 @@ void fuzz_server_close(int fd)
 		if (turns == TURNS_MAX / 2)
 			server.time += 10 * TIME_S; /* what waits for time */
 		conn_group_get_stats(server.group, &stats);
-		FUZZ_CHECK(turns++ < TURNS_MAX);
+		REQUIRE(turns++ < TURNS_MAX);
 	} while (stats.connections || services_sessions(&server.services));
 	do {
 		store_flush_some(server.services.store, &cursor);

@@ -14,9 +14,9 @@ static void address(const char *text)
 		 : *a.scheme ? "%s://[%s]:%u"
 			     : "%s[%s]:%u",
 		 a.scheme, a.host, a.port);
-	FUZZ_CHECK(address_parse(again, &b) == 0);
-	FUZZ_CHECK(strcmp(a.scheme, b.scheme) == 0 && strcmp(a.host, b.host) == 0);
-	FUZZ_CHECK(a.path == b.path && a.port == b.port);
+	REQUIRE(address_parse(again, &b) == 0);
+	REQUIRE(strcmp(a.scheme, b.scheme) == 0 && strcmp(a.host, b.host) == 0);
+	REQUIRE(a.path == b.path && a.port == b.port);
 }
 
 static void units(const char *text)
@@ -25,23 +25,23 @@ static void units(const char *text)
 	char buf[32];
 
 	if (units_parse_size(text, &value) == 0) {
-		FUZZ_CHECK(value <= INT64_MAX);
-		FUZZ_CHECK(units_parse_size(units_format_size(value, buf), &again) == 0);
-		FUZZ_CHECK(again == value);
+		REQUIRE(value <= INT64_MAX);
+		REQUIRE(units_parse_size(units_format_size(value, buf), &again) == 0);
+		REQUIRE(again == value);
 	}
 	if (units_parse_time(text, &value) == 0) {
-		FUZZ_CHECK(units_parse_time(units_format_time(value, buf), &again) == 0);
-		FUZZ_CHECK(again == value);
+		REQUIRE(units_parse_time(units_format_time(value, buf), &again) == 0);
+		REQUIRE(again == value);
 	}
 	if (units_parse_number(text, 5, 1u << 20, &value) == 0)
-		FUZZ_CHECK(value >= 5 && value <= 1u << 20);
+		REQUIRE(value >= 5 && value <= 1u << 20);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1);
 
-	FUZZ_CHECK(text);
+	REQUIRE(text);
 	fuzz_silence();
 	memcpy(text, data, size);
 	text[size] = '\0';
