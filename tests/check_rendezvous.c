@@ -818,7 +818,7 @@ static const struct rogue {
 	{"too large, and no length", 0, 0, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EPROTO},
 	{"too large, and no key", 5000, 8, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EPROTO},
 	{"too large, of no length", 0, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EMSGSIZE},
-	{"too large beyond the limit", UINT64_MAX, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EPROTO},
+	{"too large beyond the limit", UINT64_MAX, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EMSGSIZE},
 	{"too large for ever", 9000, 9, 0, WIRE_TOO_LARGE, -EMSGSIZE, -EMSGSIZE},
 };
 static const struct rogue *rogue;
@@ -905,6 +905,22 @@ START_TEST(test_rogue_written)
 }
 END_TEST
 
+/* The server has a value that came by another transport and is too long for this one: that get fails, and no other. */
+START_TEST(test_beyond_this_transport)
+{
+	void *kv = open_kv(NULL, NULL), *got;
+	size_t len;
+
+	value_fill(value, 5000, 1);
+	ck_assert_int_eq(store_set(server.services.store, "k", 1, value, 5000, NULL, time_now(), NULL), 0);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(kv_get_bytes(kv, "k", 1, &got, &len), -EMSGSIZE);
+	set_value(kv, "small", 100, 2);
+	assert_value(kv, "small", 100, 2);
+	ck_assert_int_eq(kv_close(kv), 0);
+}
+END_TEST
+
 static void add_client(Suite *suite, const char *name, void (*up)(void))
 {
 	TCase *tc = suite_case(suite, name, up, tear_down);
@@ -938,6 +954,7 @@ static Suite *suite_of_rendezvous(void)
 	if (getenv("RDMAD_GUEST_ADDR")) /* there is a device, and this is its address */
 		add_client(suite, "rdma", set_up_rdma);
 	tc = suite_case(suite, "no arena", set_up_no_arena, tear_down);
+	tcase_add_test(tc, test_beyond_this_transport);
 	tcase_add_test(tc, test_get_into_behind_others);
 	tc = suite_case(suite, "rogue", set_up_rogue, tear_down);
 	tcase_add_loop_test(tc, test_rogue_server, 0, ARRAY_SIZE(rogues));

@@ -204,10 +204,10 @@ int request_get_again(struct kv *kv, struct request *r, const struct wire_record
 	if (record->length <= sizeof(length) || key_len > WIRE_KEY_MAX)
 		return -EPROTO;
 	memcpy(&length, body, sizeof(length));
-	if (length > kv->value_max)
-		return -EPROTO;
-	kv_size_remember(kv, key, key_len, length);
-	if (r->into || r->tries++ == KV_TRIES) {
+	/* Another transport of the server may take longer values than this one. */
+	if (length <= kv->value_max)
+		kv_size_remember(kv, key, key_len, length);
+	if (r->into || length > kv->value_max || r->tries++ == KV_TRIES) {
 		request_finish(kv, r, -EMSGSIZE, NULL, length);
 		return 0;
 	}
