@@ -199,6 +199,10 @@ static const bool may_follow[KV_TRANSFER_STATES][KV_TRANSFER_STATES] = {
 
 static void put_into(struct kv_agent *agent, struct kv_transfer *transfer, enum kv_transfer_state state)
 {
+	static struct kv_shared shared;
+	static struct kv_thread thread = {.part.shared = &shared};
+
+	*agent = (struct kv_agent){.thread = &thread};
 	list_init(&agent->sets);
 	list_init(&agent->finished);
 	*transfer = (struct kv_transfer){.agent = agent, .state = state};

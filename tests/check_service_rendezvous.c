@@ -60,7 +60,7 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 	services_take(&services, pair.server.group, request, wire, reason);
 }
 
-static void set_up(void)
+static void set_up_with(uint64_t transfer_memory)
 {
 	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
 		.transfers = TRANSFERS,
@@ -77,8 +77,22 @@ static void set_up(void)
 	established = closed = false;
 	answers = 0;
 	conn_pair_open(&pair, false, &attr, &attr);
-	services_open(&services,
-		      &(struct services_options){.arena = ARENA, .value_max = VALUE_MAX, .domain = pair.server.domain});
+	services_open(&services, &(struct services_options){.arena = ARENA,
+							    .value_max = VALUE_MAX,
+							    .transfer_memory = transfer_memory,
+							    .domain = pair.server.domain});
+}
+
+static void set_up(void)
+{
+	set_up_with(ARENA);
+}
+
+#define HOLD (4 * MIB) /* a quarter of it, one value of 1 MiB, for each */
+
+static void set_up_hold(void)
+{
+	set_up_with(HOLD);
 }
 
 static struct conn_group_stats server_stats(void)
@@ -95,6 +109,7 @@ static void assert_nothing_held(void)
 	PAIR_UNTIL(&pair, server_stats().connections == 0);
 	ck_assert_uint_eq(server_stats().buffers_in_use, 0);
 	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
+	ck_assert_uint_eq(kv_hold_bytes(services_hold(&services)), 0);
 }
 
 static void tear_down(void)
@@ -139,6 +154,7 @@ static void send_record(unsigned op, const void *body, size_t len)
 	ck_assert(!closed);
 	r->op = (uint8_t)op;
 	r->id = answers;
+	r->arg = op == WIRE_OP_SET; /* the length of its key */
 	memcpy(r + 1, body, len);
 	conn_commit(conn, r, (uint32_t)len);
 }
@@ -469,10 +485,166 @@ START_TEST(test_crowd)
 }
 END_TEST
 
+/*
+ * What large values under way hold
+ */
+static struct evil *held[8];
+static struct fabric_region *held_region[8];
+
+/* A peer that asks for as many values and serves none of the transfers. */
+static void hold_add(unsigned i, unsigned op, unsigned values, size_t len)
+{
+	char key[16];
+
+	held[i] = evil_new(&pair);
+	evil_join(held[i]);
+	held_region[i] = reachable(held[i]->domain);
+	for (unsigned k = 0; k < values; k++) {
+		snprintf(key, sizeof(key), op == WIRE_OP_GET_INTO ? "k" : "held%u-%u", i, k);
+		evil_ask(held[i], held_region[i], op, len, key);
+	}
+}
+
+static void hold_remove(unsigned i)
+{
+	fabric_deregister(held_region[i]);
+	evil_free(held[i]);
+}
+
+static void turns(unsigned n)
+{
+	while (n-- > 0)
+		conn_pair_turn(&pair);
+}
+
+static uint64_t pins(void)
+{
+	return services_store_stats(&services).pins;
+}
+
+static unsigned ask_set(struct fabric_region *region, const char *key, size_t len, uint64_t seed)
+{
+	uint32_t rkey = fabric_region_rkey(region, conn_endpoint(conn));
+	uint8_t body[64];
+
+	value_fill(value, len, seed);
+	send_record(WIRE_OP_SET_FROM, body, body_of(body, (uintptr_t)value, len, rkey, strlen(key)));
+	return answers;
+}
+
+/* Of one client's values the first is taken, however many it asks for; others find room. */
+START_TEST(test_hold_share)
+{
+	struct fabric_region *region;
+
+	store_value("k", MIB, 1);
+	connect_conn();
+	region = reachable(pair.client.domain);
+	hold_add(0, _i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, 3, MIB);
+	PAIR_UNTIL(&pair, pins() == 1);
+	turns(50);
+	ck_assert_uint_eq(pins(), 1);
+	ck_assert_uint_eq(kv_hold_bytes(services_hold(&services)), MIB);
+	ck_assert_uint_eq(services_count(&services, "kv_waits"), 1);
+	serve_others(region, 3);
+	hold_remove(0);
+	PAIR_UNTIL(&pair, server_stats().connections == 1);
+	ck_assert_uint_eq(pins(), 0);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* Beyond what all may hold one waits, and goes on when another has gone. Small requests of others do not notice. */
+START_TEST(test_hold_limit)
+{
+	struct fabric_region *region;
+	unsigned before;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	for (unsigned i = 0; i < 4; i++)
+		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
+	PAIR_UNTIL(&pair, pins() == 4);
+	before = ask_set(region, "k", MIB, 7);
+	turns(50);
+	ck_assert_uint_eq(answers, before);
+	ck_assert_uint_eq(pins(), 4);
+	hold_remove(0);
+	expect_answer(WIRE_OK);
+	ck_assert(stored("k", MIB, 7));
+	for (unsigned i = 1; i < 4; i++)
+		hold_remove(i);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* A value longer than all may hold is not refused for it, and waits no longer than for those before it. */
+START_TEST(test_hold_longest)
+{
+	struct fabric_region *region;
+	unsigned before;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	for (unsigned i = 0; i < 4; i++)
+		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
+	PAIR_UNTIL(&pair, pins() == 4);
+	before = ask_set(region, "k", VALUE_MAX, 9);
+	turns(20);
+	for (unsigned i = 0; i < 4; i++) {
+		hold_add(4 + i, WIRE_OP_SET_FROM, 1, MIB);
+		ck_assert_uint_eq(answers, before);
+		hold_remove(i);
+		turns(20);
+	}
+	if (answers == before)
+		expect_answer(WIRE_OK);
+	ck_assert(stored("k", VALUE_MAX, 9));
+	for (unsigned i = 4; i < 8; i++)
+		hold_remove(i);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* A store that is full for what may never come is not full yet. */
+START_TEST(test_hold_full)
+{
+	struct fabric_region *region;
+	char key[16], small[100] = {0};
+	unsigned before = 0;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	hold_add(0, WIRE_OP_SET_FROM, 1, MIB);
+	PAIR_UNTIL(&pair, pins() == 1);
+	for (unsigned i = 0; i < ARENA / 20000; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		store_set(services.store, key, strlen(key), space, 20000, NULL, pair.now, NULL);
+	}
+	if (_i) {
+		while (store_set(services.store, key, (size_t)snprintf(key, sizeof(key), "s%u", before++), small,
+				 sizeof(small), NULL, pair.now, NULL) == 0)
+			;
+		before = answers;
+		small[0] = 's';
+		send_record(WIRE_OP_SET, small, sizeof(small));
+	} else {
+		before = ask_set(region, "k", 900 * 1024, 3);
+	}
+	turns(50);
+	ck_assert_uint_eq(answers, before);
+	hold_remove(0);
+	expect_answer(WIRE_OK);
+	ck_assert_uint_eq(services_count(&services, "kv_waits"), 1);
+	fabric_deregister(region);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("service rendezvous");
 	TCase *tc = suite_case(suite, "peers", set_up, tear_down);
+	TCase *hold = suite_case(suite, "hold", set_up_hold, tear_down);
 
 	log_set_handler(log_keep);
 	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
@@ -481,5 +653,9 @@ int main(void)
 	tcase_add_loop_test(tc, test_deregistered_meanwhile, 0, 2);
 	tcase_add_loop_test(tc, test_dies_in_each_state, 0, 2);
 	tcase_add_loop_test(tc, test_crowd, 0, 2);
+	tcase_add_loop_test(hold, test_hold_share, 0, 2);
+	tcase_add_test(hold, test_hold_limit);
+	tcase_add_test(hold, test_hold_longest);
+	tcase_add_loop_test(hold, test_hold_full, 0, 2);
 	return suite_run(suite);
 }

@@ -33,6 +33,7 @@ void services_open(struct services *services, const struct services_options *opt
 	struct kv_settings kv = {
 		.memory = OR(options->arena, 64 * MIB),
 		.value_max = OR(options->value_max, GIB),
+		.transfer_memory = options->transfer_memory,
 		.eviction = options->eviction,
 	};
 	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv};
@@ -152,6 +153,11 @@ uint64_t services_count(const struct services *services, const char *name)
 unsigned services_sessions(const struct services *services)
 {
 	return services->thread.active;
+}
+
+const struct kv_hold *services_hold(const struct services *services)
+{
+	return &((const struct kv_shared *)services->shared.of[WIRE_KV])->hold;
 }
 
 struct store_stats services_store_stats(const struct services *services)

@@ -23,6 +23,7 @@ struct conn_group_attr server_group_attr(struct conn_group_attr particular);
 struct services_options {
 	size_t arena;                 /* bytes of the store; 0: 64 MiB */
 	uint64_t value_max;           /* 0: 1 GiB */
+	uint64_t transfer_memory;     /* 0: half of the arena */
 	enum store_eviction eviction; /* as a rule, none */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
 	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */
@@ -64,6 +65,8 @@ uint64_t services_count(const struct services *services, const char *name);
 /* Sessions of gpu. */
 unsigned services_sessions(const struct services *services);
 struct store_stats services_store_stats(const struct services *services);
+/* What large values under way hold. */
+const struct kv_hold *services_hold(const struct services *services);
 
 /*
  * The server: one of a process.

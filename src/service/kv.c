@@ -74,12 +74,16 @@ static void *kv_agent_new(struct service_part *part, const struct conn_group *gr
 enum { COUNT_BEFORE = KV_COUNT_OPERATIONS - 1, COUNTS(NUMBER_OF) COUNT_END };
 _Static_assert(COUNT_END <= SERVICE_COUNTERS, "there is room for all counters");
 
+/* clang-format off */
 static const char *const counters[] = {
 	[KV_COUNT_ERRORS] = "kv_errors",
 	[KV_COUNT_READS] = "kv_reads",
 	[KV_COUNT_WRITES] = "kv_writes",
-	COUNTS(NAME_OF)[COUNT_END] = NULL,
+	[KV_COUNT_WAITS] = "kv_waits",
+	COUNTS(NAME_OF)
+	[COUNT_END] = NULL,
 };
+/* clang-format on */
 
 #define NUMBER sizeof(uint64_t)
 #define PUT sizeof(struct wire_put)
@@ -147,15 +151,21 @@ static bool waits_for_set(const struct kv_agent *agent, const struct operation *
 	return kv_key_busy(agent, body + op->key_at, rest);
 }
 
-/* Large SETs are under way. */
-static __attribute__((cold, noinline)) int carry_out_beside_sets(struct conn *conn, struct kv_agent *agent,
-								 const struct operation *op,
-								 const struct wire_record *request, const char *body)
+/* Large SETs are under way, or the request has waited. */
+static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
+							    const struct operation *op,
+							    const struct wire_record *request, const char *body)
 {
-	if (!waits_for_set(agent, op, request, body))
-		return carry_out(conn, agent, op, request, body);
-	conn_wait_writable(conn);
-	return -EAGAIN;
+	int rc;
+
+	if (agent->beside & KV_BESIDE_SETS && waits_for_set(agent, op, request, body)) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	rc = carry_out(conn, agent, op, request, body);
+	if (rc != -EAGAIN)
+		agent->beside &= ~(unsigned)KV_BESIDE_WAIT;
+	return rc;
 }
 
 static int kv_agent_record(struct conn *conn, const struct wire_record *request, const void *body)
@@ -169,8 +179,8 @@ static int kv_agent_record(struct conn *conn, const struct wire_record *request,
 	op = &operations[request->op];
 	if (unlikely(request->length < op->body_min || request->length >= op->body_end))
 		return -EPROTO;
-	if (unlikely(!list_empty(&agent->sets)))
-		return carry_out_beside_sets(conn, agent, op, request, body);
+	if (unlikely(agent->beside))
+		return carry_out_beside(conn, agent, op, request, body);
 	return carry_out(conn, agent, op, request, body);
 }
 
@@ -262,6 +272,8 @@ const struct service service_kv = {
 	.part_size = sizeof(struct kv_thread),
 	.part_init = kv_thread_init,
 	.part_clear = kv_thread_clear,
+	.progress = kv_hold_progress,
+	.deadline = kv_hold_deadline,
 	.admit = kv_admit,
 	.ops = &kv_agent_ops,
 	.agent_new = kv_agent_new,

@@ -6,6 +6,7 @@
  *   kv_small.c    operations on one key whose value fits a message
  *   kv_scan.c     operations on all keys
  *   rendezvous.c  large values
+ *   kv_hold.c     how much memory those under way may hold
  */
 #ifndef RDMAD_SERVICE_KV_H
 #define RDMAD_SERVICE_KV_H
@@ -15,16 +16,25 @@
 
 /* By the rows of kv_settings. */
 struct kv_settings {
-	uint64_t memory, value_max;
+	uint64_t memory, value_max, transfer_memory;
 	uint64_t eviction; /* enum store_eviction */
 };
 
-/* What the workers share. Constant but for the store, which has its own locks. */
+/* What large values under way hold of the store's memory. The workers share it. */
+struct kv_hold {
+	uint64_t limit; /* bytes of all clients */
+	uint64_t share; /* of one that holds more than one value */
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t begun, ended; /* transfers */
+};
+
+/* What the workers share. Constant but for the store, which has its own locks, and the numbers of `hold`. */
 struct kv_shared {
 	struct store *store;
 	void *arena;
 	size_t arena_size;
 	uint64_t value_max; /* longest value */
+	struct kv_hold hold;
 	/* The arena as registered in each domain; a domain without has no large values. */
 	struct kv_region {
 		struct fabric_domain *domain;
@@ -38,6 +48,7 @@ enum kv_count {
 	KV_COUNT_ERRORS,
 	KV_COUNT_READS,
 	KV_COUNT_WRITES,
+	KV_COUNT_WAITS,
 	KV_COUNT_OPERATIONS,
 };
 
@@ -45,6 +56,7 @@ struct kv_thread {
 	struct service_part part;
 	struct store *store;
 	struct kv_transfer *free_transfers; /* kept for the next large value */
+	uint64_t retry_at;                  /* the part is active until then, for requests that wait; 0: it is not */
 };
 
 struct kv_agent {
@@ -52,6 +64,14 @@ struct kv_agent {
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
 	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
+	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
+	uint64_t held;                     /* bytes of kv_hold */
+	uint64_t waits_for;                /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
+};
+
+enum kv_beside {
+	KV_BESIDE_SETS = 1, /* large SETs are under way */
+	KV_BESIDE_WAIT = 2, /* the request that comes again waits for memory; see kv_hold_wait() */
 };
 
 static inline uint64_t kv_now(const struct kv_thread *thread)
@@ -177,5 +197,30 @@ void kv_rendezvous_close(struct kv_agent *agent);
 
 /* Transfers that were kept for the next large value. */
 void kv_thread_clear(struct service_part *part);
+
+/*
+ * kv_hold.c: a transfer takes what it will hold before it reserves or pins, and gives it back in the end.
+ */
+#define KV_HOLD_SHARES 4 /* clients that the limit is meant for at once */
+
+void kv_hold_init(struct kv_hold *hold, uint64_t limit);
+uint64_t kv_hold_bytes(const struct kv_hold *hold);
+
+/* False: it would be too much, and the request waits by kv_hold_wait(). A single value is never too much for ever,
+ * however long. */
+bool kv_hold_take(struct kv_agent *agent, uint64_t bytes);
+void kv_hold_give(struct kv_agent *agent, uint64_t bytes);
+/* What was taken was not used: no transfer ended. */
+void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
+
+/* The store is full, but may have room when transfers that are under way have ended. */
+bool kv_hold_hopeful(const struct kv_agent *agent);
+
+/* Returns -EAGAIN: the request waits, and comes again when something ended, in a millisecond at the latest. */
+int kv_hold_wait(struct conn *conn, struct kv_agent *agent);
+
+/* Hooks of the service. */
+int kv_hold_progress(struct service_part *part);
+uint64_t kv_hold_deadline(const struct service_part *part);
 
 #endif

@@ -123,6 +123,8 @@ int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_re
 	} else {
 		rc = store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL,
 			       kv_now(thread), NULL);
+		if (unlikely(rc == -ENOMEM) && kv_hold_hopeful(agent))
+			return kv_hold_wait(conn, agent);
 	}
 	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc), 0);
 	return 0;
@@ -148,6 +150,8 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 	}
 	put = kv_store_put(&wire, kv_now(thread));
 	rc = store_set(thread->store, key, key_len, key + key_len, length - key_len, &put, kv_now(thread), &version);
+	if (rc == -ENOMEM && kv_hold_hopeful(agent))
+		return kv_hold_wait(conn, agent);
 	return kv_answer_result(conn, agent, request, reply, rc, &version, sizeof(version));
 }
 
@@ -162,6 +166,8 @@ int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	int rc = store_incr(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
 			    (int64_t)kv_number(body), kv_now(thread), &sum.number, &sum.version);
 
+	if (rc == -ENOMEM && kv_hold_hopeful(agent))
+		return kv_hold_wait(conn, agent);
 	if (rc == -EINVAL) /* the key was checked: it is the value */
 		rc = -EDOM;
 	return kv_answer_result(conn, agent, request, reply, rc, &sum, sizeof(sum));

@@ -20,6 +20,10 @@ static const struct setting settings[] = {
 	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
 		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
 	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
+	{"kv.transfer_memory", SETTING_SIZE, AT(transfer_memory), "0", 0, 1ull << 46,
+	 .help = "Most memory that large values under way may hold, those of all clients: room for what\n"
+		 "is coming, and what is being sent. A quarter of it for one client, or one value. What\n"
+		 "is beyond waits. \"0\": half of the memory."},
 	{"kv.eviction", SETTING_CHOICE, AT(eviction), "none", .choices = evictions, .former = {"lru", "s3-fifo"},
 	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
 		 "drops what is not read, as rdmad.conf(5) explains."},
@@ -109,6 +113,7 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	if (!shared)
 		return rc;
 	shared->value_max = s->value_max;
+	kv_hold_init(&shared->hold, s->transfer_memory ? s->transfer_memory : s->memory / 2);
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
 		goto free_shared;
@@ -168,6 +173,7 @@ static const struct {
 	STORE("pins", pins),
 	STORE("used_bytes", bytes_used),
 	STORE("asked_bytes", bytes_asked),
+	STORE("held_bytes", bytes_held),
 	STORE("total_bytes", bytes_total),
 	STORE("hits", hits),
 	STORE("misses", misses),
@@ -187,6 +193,7 @@ void kv_shared_status(const void *of, struct service_report *report)
 	report->begin(report, "store");
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		report->number(report, numbers[i].name, *(uint64_t *)((char *)&stats + numbers[i].offset));
+	report->number(report, "transfer_bytes", kv_hold_bytes(&shared->hold));
 	report->end(report);
 }
 
@@ -209,4 +216,5 @@ void kv_shared_resources(const void *of, struct service_report *report)
 	report->number(report, "store_items", stats.items);
 	report->number(report, "store_pins", stats.pins);
 	report->number(report, "store_used_bytes", stats.bytes_used);
+	report->number(report, "transfer_bytes", shared ? kv_hold_bytes(&shared->hold) : 0);
 }

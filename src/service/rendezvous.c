@@ -16,12 +16,13 @@
 static const struct {
 	const char *name;
 	unsigned after; /* the states that it may follow */
+	bool holds;     /* the value's bytes count in kv_hold */
 } states[KV_TRANSFER_STATES] = {
 	[KV_TRANSFER_FREE] = {"free",
 			      AFTER(RESERVED) | AFTER(READING) | AFTER(WRITING) | AFTER(PUBLISHED) | AFTER(WAITING)},
-	[KV_TRANSFER_RESERVED] = {"reserved", AFTER(FREE)},
-	[KV_TRANSFER_READING] = {"reading", AFTER(RESERVED)},
-	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED)},
+	[KV_TRANSFER_RESERVED] = {"reserved", AFTER(FREE), true},
+	[KV_TRANSFER_READING] = {"reading", AFTER(RESERVED), true},
+	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED), true},
 	[KV_TRANSFER_PUBLISHED] = {"published", AFTER(READING)},
 	[KV_TRANSFER_WAITING] = {"waiting", AFTER(PUBLISHED)},
 };
@@ -57,12 +58,17 @@ void kv_transfer_set_state(struct kv_transfer *t, enum kv_transfer_state state)
 		  states[state].name);
 	if (from)
 		list_del(&t->node);
+	if (states[t->state].holds && !states[state].holds)
+		kv_hold_give(t->agent, t->ref.len);
 	t->state = state;
 	if (to)
 		list_add_tail(to, &t->node);
+	t->agent->beside &= ~(unsigned)KV_BESIDE_SETS;
+	t->agent->beside |= list_empty(&t->agent->sets) ? 0 : KV_BESIDE_SETS;
 }
 
-/* Transfers are kept by the thread for the next request. What `ref` holds goes with the transfer once it is posted. */
+/* Transfers are kept by the thread for the next request. What `ref` holds goes with the transfer once it is posted; what
+ * was taken of kv_hold goes with it at once, or back. */
 static struct kv_transfer *transfer_take(struct kv_agent *agent, const struct store_ref *ref)
 {
 	struct kv_thread *thread = agent->thread;
@@ -72,8 +78,10 @@ static struct kv_transfer *transfer_take(struct kv_agent *agent, const struct st
 		thread->free_transfers = t->next_free;
 	else
 		t = malloc(sizeof(*t));
-	if (!t)
+	if (!t) {
+		kv_hold_cancel(agent, ref->len);
 		return NULL;
+	}
 	*t = (struct kv_transfer){.agent = agent, .ref = *ref};
 	list_init(&t->node);
 	kv_transfer_set_state(t, KV_TRANSFER_RESERVED);
@@ -198,6 +206,11 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
 		rc = inline_value(conn, agent, request, &ref);
 	} else if (ref.len > to.length || !agent->arena) {
 		rc = kv_answer_too_large(conn, request, key, key_len, ref.len);
+	} else if (!conn_transfer_room(conn)) {
+		conn_wait_writable(conn);
+		rc = -EAGAIN;
+	} else if (!kv_hold_take(agent, ref.len)) {
+		rc = kv_hold_wait(conn, agent);
 	} else {
 		rc = write_value(conn, agent, request, reply, &to, &ref);
 		if (rc == 0)
@@ -331,9 +344,15 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
+	if (!kv_hold_take(agent, set->from.length))
+		return kv_hold_wait(conn, agent);
 	rc = store_reserve(store, set->key, set->key_len, set->from.length, kv_now(agent->thread), &ref);
-	if (rc != 0)
+	if (rc != 0) {
+		kv_hold_cancel(agent, set->from.length);
+		if (rc == -ENOMEM && kv_hold_hopeful(agent))
+			return kv_hold_wait(conn, agent);
 		return refuse_set(conn, agent, request, wire_status_of(rc));
+	}
 	rc = read_value(conn, agent, request, set, &ref);
 	if (rc != 0)
 		store_abandon(store, &ref);
@@ -378,7 +397,7 @@ void kv_rendezvous_writable(struct conn *conn)
 
 void kv_rendezvous_close(struct kv_agent *agent)
 {
-	must(list_empty(&agent->sets)); /* done() came for each */
+	must(list_empty(&agent->sets) && agent->held == 0); /* done() came for each */
 	while (!list_empty(&agent->finished))
 		transfer_give(list_first(&agent->finished, struct kv_transfer, node));
 }

@@ -1,0 +1,116 @@
+/*
+ * kv_hold.c: how much of the store's memory large values under way may hold: room that is reserved for bytes that are
+ * coming, and values that are pinned while they are written to a client. A client that asks and then takes its time
+ * would else hold all of it, at the price of a message. What is beyond the limits waits; whoever never gives back is
+ * cut off by its connection's stall_timeout.
+ *
+ * Nobody waits for ever: a client that holds nothing goes ahead when as many transfers have ended as there were when it
+ * began to wait, whatever others have begun since.
+ */
+#include "service/kv.h"
+
+#define RETRY TIME_MS /* transfers of other threads end without a word to this one */
+
+void kv_hold_init(struct kv_hold *hold, uint64_t limit)
+{
+	hold->limit = limit;
+	hold->share = limit / KV_HOLD_SHARES;
+}
+
+static struct kv_hold *hold_of(const struct kv_agent *agent)
+{
+	return &((struct kv_shared *)agent->thread->part.shared)->hold;
+}
+
+static uint64_t read_number(const _Atomic uint64_t *number)
+{
+	return atomic_load_explicit(number, memory_order_relaxed);
+}
+
+/* As many transfers have ended as there were when the agent began to wait. */
+static bool waited_enough(const struct kv_agent *agent)
+{
+	return agent->beside & KV_BESIDE_WAIT && read_number(&hold_of(agent)->ended) >= agent->waits_for;
+}
+
+bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
+{
+	struct kv_hold *hold = hold_of(agent);
+	uint64_t others;
+
+	if (agent->held && agent->held + bytes > hold->share)
+		return false;
+	others = atomic_fetch_add_explicit(&hold->bytes, bytes, memory_order_relaxed);
+	if (others && others + bytes > hold->limit && (agent->held || !waited_enough(agent))) {
+		atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
+		return false;
+	}
+	atomic_fetch_add_explicit(&hold->begun, 1, memory_order_relaxed);
+	agent->held += bytes;
+	return true;
+}
+
+void kv_hold_give(struct kv_agent *agent, uint64_t bytes)
+{
+	struct kv_hold *hold = hold_of(agent);
+
+	must(agent->held >= bytes);
+	agent->held -= bytes;
+	atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&hold->ended, 1, memory_order_relaxed);
+}
+
+void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
+{
+	struct kv_hold *hold = hold_of(agent);
+
+	must(agent->held >= bytes);
+	agent->held -= bytes;
+	atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&hold->begun, 1, memory_order_relaxed);
+}
+
+int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
+{
+	struct kv_thread *thread = agent->thread;
+
+	if (!(agent->beside & KV_BESIDE_WAIT)) {
+		agent->beside |= KV_BESIDE_WAIT;
+		agent->waits_for = read_number(&hold_of(agent)->begun);
+		kv_agent_count(agent, KV_COUNT_WAITS);
+	}
+	if (!thread->retry_at)
+		service_part_join(&thread->part);
+	thread->retry_at = kv_now(thread) + RETRY;
+	conn_wait_writable(conn);
+	return -EAGAIN;
+}
+
+bool kv_hold_hopeful(const struct kv_agent *agent)
+{
+	const struct kv_hold *hold = hold_of(agent);
+
+	return read_number(&hold->ended) < read_number(&hold->begun) && !waited_enough(agent);
+}
+
+/* The groups' turn came before this one: who still waits has said so again. */
+int kv_hold_progress(struct service_part *part)
+{
+	struct kv_thread *thread = container_of(part, struct kv_thread, part);
+
+	if (kv_now(thread) < thread->retry_at)
+		return 0;
+	thread->retry_at = 0;
+	service_part_leave(part);
+	return 0;
+}
+
+uint64_t kv_hold_deadline(const struct service_part *part)
+{
+	return container_of(part, const struct kv_thread, part)->retry_at;
+}
+
+uint64_t kv_hold_bytes(const struct kv_hold *hold)
+{
+	return read_number(&hold->bytes);
+}
