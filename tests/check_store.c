@@ -627,6 +627,26 @@ START_TEST(test_stats)
 }
 END_TEST
 
+/* A value that did not fit is asked for again: one read in all. */
+START_TEST(test_one_read_is_one_hit)
+{
+	static char value[10000];
+	struct store_ref ref;
+	uint64_t len;
+
+	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), 0);
+	ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, value, 100, &len, NULL), 1);
+	ck_assert_uint_eq(len, sizeof(value));
+	ck_assert_uint_eq(fixture_stats(&f).hits, 0);
+	ck_assert_int_eq(store_get(f.store, "k", 1, NOW, &ref), 1);
+	store_unpin(f.store, &ref);
+	ck_assert_uint_eq(fixture_stats(&f).hits, 1);
+	ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, value, sizeof(value), &len, NULL), 1);
+	ck_assert_uint_eq(fixture_stats(&f).hits, 2);
+	ck_assert_uint_eq(fixture_stats(&f).misses, 0);
+}
+END_TEST
+
 /* Each breaks a promise of store.h or of the store's locks, which builds with contracts answer with SIGABRT. */
 static void publish_what_is_published(void)
 {
@@ -733,6 +753,7 @@ static TCase *operations_case(void)
 	tcase_add_loop_test(tc, test_scan_one_tag, 0, 6);
 	tcase_add_test(tc, test_full_arena);
 	tcase_add_test(tc, test_stats);
+	tcase_add_test(tc, test_one_read_is_one_hit);
 	tcase_add_loop_test_raise_signal(tc, test_contracts, SIGABRT, 0, (int)ARRAY_SIZE(breaches));
 	return tc;
 }

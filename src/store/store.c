@@ -305,8 +305,9 @@ static void stripe_unlock(struct store *store, struct stripe *s, struct dead *de
 		store_dead_release(store, dead);
 }
 
+/* A value longer than the room for it is not read: the caller comes again, and only then it counts. */
 static struct store_item *item_read(struct store *store, struct stripe *s, uint32_t tag, const void *key,
-				    size_t key_len, uint64_t now, struct dead *dead)
+				    size_t key_len, uint64_t now, uint64_t room, struct dead *dead)
 {
 	struct slot slot;
 	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, dead);
@@ -315,6 +316,8 @@ static struct store_item *item_read(struct store *store, struct stripe *s, uint3
 		s->misses++;
 		return NULL;
 	}
+	if (unlikely(item->value_len > room))
+		return item;
 	s->hits++;
 	evict_touch(item);
 	return item;
@@ -325,7 +328,7 @@ int store_get(struct store *store, const void *key, size_t key_len, uint64_t now
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
 	struct dead dead = {0};
-	struct store_item *item = item_read(store, s, tag, key, key_len, now, &dead);
+	struct store_item *item = item_read(store, s, tag, key, key_len, now, UINT64_MAX, &dead);
 
 	memset(out, 0, sizeof(*out));
 	if (item) {
@@ -359,7 +362,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
 	struct dead dead = {0};
-	struct store_item *item = item_read(store, s, tag, key, key_len, now, &dead);
+	struct store_item *item = item_read(store, s, tag, key, key_len, now, size, &dead);
 	struct store_item *large = NULL;
 
 	if (item) {

@@ -68,7 +68,8 @@ int store_get(struct store *store, const void *key, size_t key_len, uint64_t now
 void store_unpin(struct store *store, struct store_ref *ref); /* ref->item NULL: nothing is done */
 
 /* Read: copies the value to buf when it fits. Returns 1 and *len (the value's length, also when
- * that is more than size: then nothing was copied), 0: no such key. version may be NULL. */
+ * that is more than size: then nothing was copied, and no hit is counted), 0: no such key. version may be
+ * NULL. */
 int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
 	       uint64_t *len, uint64_t *version);
 
