@@ -1,5 +1,6 @@
 /* check_store: each operation and its edges; memory, eviction, model and threads in store_*.c. */
 #include <signal.h>
+#include <unistd.h>
 
 #include "store/internal.h"
 #include "store_common.h"
@@ -129,6 +130,30 @@ START_TEST(test_versions_rise)
 			ck_assert_int_eq(store_delete(f.store, "k", 1, version, NOW), 1);
 		if (i % 10 == 0)
 			fixture_flush(&f);
+	}
+}
+END_TEST
+
+/* A store that follows another, as after a restart, gives no version again. */
+START_TEST(test_versions_rise_over_a_restart)
+{
+	struct store_config config = {.arena = f.arena, .arena_size = f.size, .value_max = VALUE_MAX};
+	struct store_put put = {STORE_IF_VERSION, 0, TIME_NEVER};
+	uint64_t version;
+
+	store_destroy(f.store);
+	for (int i = 0; i < 3; i++) {
+		config.epoch = store_epoch();
+		ck_assert_int_eq(store_create(&config, &f.store), 0);
+		ck_assert_int_eq(store_set(f.store, "k", 1, "v", 1, NULL, NOW, &version), 0);
+		ck_assert_uint_gt(version, put.version);
+		if (i > 0)
+			ck_assert_int_eq(store_set(f.store, "k", 1, "w", 1, &put, NOW, NULL), -ESTALE);
+		for (int n = 0; n < 1000; n++)
+			store_set(f.store, "k", 1, "v", 1, NULL, NOW, &put.version);
+		if (i < 2)
+			store_destroy(f.store);
+		usleep(1000);
 	}
 }
 END_TEST
@@ -736,6 +761,7 @@ static TCase *operations_case(void)
 	tcase_add_test(tc, test_value_lengths);
 	tcase_add_test(tc, test_copy_sizes);
 	tcase_add_test(tc, test_versions_rise);
+	tcase_add_test(tc, test_versions_rise_over_a_restart);
 	tcase_add_test(tc, test_conditions);
 	tcase_add_test(tc, test_conditions_after_expiry);
 	tcase_add_test(tc, test_reserve_is_invisible);

@@ -95,6 +95,7 @@ static int store_make(struct kv_shared *shared, const struct kv_settings *s)
 		.arena_size = shared->arena_size,
 		.value_max = s->value_max,
 		.eviction = (enum store_eviction)s->eviction,
+		.epoch = store_epoch(),
 	};
 	int rc = store_create(&config, &shared->store);
 	char text[32];

@@ -181,6 +181,9 @@ struct arena_usage {
 };
 void arena_get_usage(struct arena *a, struct arena_usage *out);
 
+/* Pages that nothing holds, those that a window keeps back among them. */
+uint32_t arena_get_pages_free(struct arena *a);
+
 /* Gives spans that are empty back to the page runs. */
 void arena_trim(struct arena *a);
 
@@ -400,5 +403,15 @@ void wheel_clear(struct stripe *s);
 /* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or
  * TIME_NEVER; one that is not after `now` says that the budget ended it. */
 uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget, struct dead *dead);
+
+/* Any thread. */
+static inline void due_lower(_Atomic uint64_t *due, uint64_t to)
+{
+	uint64_t was = atomic_load_explicit(due, memory_order_relaxed);
+
+	while (to < was &&
+	       !atomic_compare_exchange_weak_explicit(due, &was, to, memory_order_relaxed, memory_order_relaxed))
+		;
+}
 
 #endif

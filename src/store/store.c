@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -50,7 +51,7 @@ static void stripes_free(struct store *store)
 	free(store->stripe);
 }
 
-static int stripes_create(struct store *store, unsigned n)
+static int stripes_create(struct store *store, unsigned n, uint64_t epoch)
 {
 	size_t bytes = n * sizeof(struct stripe);
 	int rc;
@@ -62,6 +63,7 @@ static int stripes_create(struct store *store, unsigned n)
 	store->stripe_shift = 32 - (unsigned)__builtin_ctz(n);
 	for (; store->stripes < n; store->stripes++) {
 		atomic_store(&store->stripe[store->stripes].due, TIME_NEVER);
+		store->stripe[store->stripes].version = epoch;
 		rc = index_init(&store->stripe[store->stripes].index);
 		if (rc != 0) {
 			stripes_free(store);
@@ -69,6 +71,14 @@ static int stripes_create(struct store *store, unsigned n)
 		}
 	}
 	return 0;
+}
+
+uint64_t store_epoch(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 4000000 + (uint64_t)t.tv_nsec / 250;
 }
 
 int store_create(const struct store_config *config, struct store **out)
@@ -91,7 +101,7 @@ int store_create(const struct store_config *config, struct store **out)
 	rc = arena_init(&store->arena, config->arena, config->arena_size);
 	if (rc != 0)
 		goto free_store;
-	rc = stripes_create(store, stripes_for(config->arena_size));
+	rc = stripes_create(store, stripes_for(config->arena_size), config->epoch);
 	if (rc != 0)
 		goto close_arena;
 	pthread_mutex_init(&store->window_lock, NULL);
@@ -791,6 +801,8 @@ uint64_t store_tick(struct store *store, uint64_t now)
 	uint32_t hand = atomic_load_explicit(&store->tick_hand, memory_order_relaxed);
 	uint64_t next = TIME_NEVER, due;
 
+	/* What others add from here on lowers it again. */
+	atomic_store_explicit(&store->due, TIME_NEVER, memory_order_relaxed);
 	for (unsigned n = 0; n < store->stripes; n++, hand++) {
 		due = stripe_tick(store, &store->stripe[hand % store->stripes], now, &budget);
 		next = MIN(next, due);
@@ -800,7 +812,7 @@ uint64_t store_tick(struct store *store, uint64_t now)
 	if (!budget)
 		next = now;
 	atomic_store_explicit(&store->tick_hand, hand % store->stripes, memory_order_relaxed);
-	atomic_store_explicit(&store->due, next, memory_order_relaxed);
+	due_lower(&store->due, next);
 	return MIN(next, now + TICK_LATEST);
 }
 

@@ -33,6 +33,7 @@ struct store_config {
 	size_t arena_size;  /* bytes, at least 1 MiB */
 	uint64_t value_max; /* longest value, bytes */
 	enum store_eviction eviction;
+	uint64_t epoch; /* versions begin above it, at most 2^55: see store_epoch */
 };
 
 struct store;
@@ -56,6 +57,11 @@ struct store_stats {
 	uint64_t bytes_total;
 	uint64_t hits, misses, sets, deletes, evictions, expired, out_of_memory;
 };
+
+/* The epoch of a store that begins now: the system's clock in quarters of a microsecond. So versions go on rising over a
+ * restart, unless the clock was set back, or the keys of one stripe took more than four million writes a second all the
+ * time. They fit the 53 bits that JSON's readers have for numbers until 2041. */
+uint64_t store_epoch(void);
 
 /* -EINVAL: arena too small, too large (16 TiB) or not page-aligned; -ENOMEM. Outside the arena are
  * the index and 32 bytes a page of records, none of them touched before use; nor is the arena. */

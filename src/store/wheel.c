@@ -58,15 +58,6 @@ static void slot_remove(const struct arena *a, struct wheel *w, struct store_ite
 	w->count--;
 }
 
-static void due_lower(_Atomic uint64_t *due, uint64_t to)
-{
-	uint64_t was = atomic_load_explicit(due, memory_order_relaxed);
-
-	while (to < was &&
-	       !atomic_compare_exchange_weak_explicit(due, &was, to, memory_order_relaxed, memory_order_relaxed))
-		;
-}
-
 void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now)
 {
 	must(stripe_is_mine(s) && !item->wheel_prev);
