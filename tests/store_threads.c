@@ -1,6 +1,8 @@
 /* store_threads: everything at once from many threads. Every value that is read must be whole. */
 #include <pthread.h>
+#include <unistd.h>
 
+#include "store/internal.h"
 #include "store_common.h"
 
 #define THREADS 4
@@ -191,6 +193,71 @@ START_TEST(test_incr_is_one_step)
 }
 END_TEST
 
+/*
+ * A thread that grows its heap takes pages first and links them after; a window may be claimed between the two. Locks of the
+ * arena hold the thread up there.
+ */
+struct growth {
+	struct arena arena;
+	_Atomic bool heap_held, heap_free;
+	struct store_item *item;
+};
+
+static void *growth_run(void *arg)
+{
+	struct growth *g = arg;
+
+	g->item = arena_alloc(&g->arena, 100, 100);
+	return NULL;
+}
+
+static void *growth_hold_heap(void *arg)
+{
+	struct growth *g = arg;
+
+	lock_take(&g->arena.heap[0].lock, LOCK_HEAP);
+	atomic_store(&g->heap_held, true);
+	while (!atomic_load(&g->heap_free))
+		usleep(100);
+	lock_give(&g->arena.heap[0].lock, LOCK_HEAP);
+	return NULL;
+}
+
+START_TEST(test_growth_meets_window)
+{
+	static _Alignas(4096) char memory[MIB];
+	static struct growth g;
+	struct window w = {.pages = MIB / PAGE_BYTES};
+	struct arena_usage usage;
+	pthread_t grows, holds;
+	int window_lock; /* stands for the store's */
+
+	ck_assert_int_eq(arena_init(&g.arena, memory, sizeof(memory)), 0);
+	lock_take(&g.arena.pages.lock, LOCK_PAGES);
+	ck_assert_int_eq(pthread_create(&grows, NULL, growth_run, &g), 0);
+	usleep(100000); /* it waits for pages now; if not, nothing is tested */
+	ck_assert_int_eq(pthread_create(&holds, NULL, growth_hold_heap, &g), 0);
+	while (!atomic_load(&g.heap_held))
+		usleep(100);
+	lock_give(&g.arena.pages.lock, LOCK_PAGES);
+	while (arena_get_pages_free(&g.arena) == MIB / PAGE_BYTES)
+		usleep(100);
+	lock_note_take(&window_lock, LOCK_WINDOW);
+	ck_assert(arena_window_claim(&g.arena, &w));
+	atomic_store(&g.heap_free, true);
+	pthread_join(holds, NULL);
+	pthread_join(grows, NULL);
+	arena_window_finish(&g.arena, &w, false, 0);
+	lock_note_give(&window_lock, LOCK_WINDOW);
+	if (g.item)
+		arena_free(&g.arena, g.item, 100);
+	arena_trim(&g.arena);
+	arena_get_usage(&g.arena, &usage);
+	ck_assert_uint_eq(usage.held, 0);
+	arena_fini(&g.arena);
+}
+END_TEST
+
 TCase *store_threads_case(void)
 {
 	TCase *tc = tcase_create("threads");
@@ -198,5 +265,6 @@ TCase *store_threads_case(void)
 	tcase_set_timeout(tc, 600);
 	tcase_add_loop_test(tc, test_torture, 0, 4);
 	tcase_add_test(tc, test_incr_is_one_step);
+	tcase_add_test(tc, test_growth_meets_window);
 	return tc;
 }

@@ -167,7 +167,8 @@ static void heap_add_spares(struct heap *h, int n)
 	atomic_store_explicit(&h->spares, now + (uint32_t)n, memory_order_relaxed);
 }
 
-/* The next span with a free object; those that a window claims are passed over. */
+/* The next span with a free object; those that a window claims are passed over. One without objects was claimed between
+ * its pages' and its heap's step of growth: it goes, because nobody else will ever free it. */
 static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
 {
 	struct page *span;
@@ -179,6 +180,8 @@ static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
 		if (likely(!span_claimed(span)))
 			return span;
 		heap_unlink(a, h, span);
+		if (!span->used)
+			pages_give(&a->pages, at - 1);
 	}
 	at = h->spare[class];
 	if (!at || span_claimed(&a->pages.page[at - 1]))
@@ -433,7 +436,15 @@ void arena_get_usage(struct arena *a, struct arena_usage *out)
 		out->asked += h->asked;
 		lock_give(&h->lock, LOCK_HEAP);
 	}
+	out->held = (uint64_t)(a->pages.count - arena_get_pages_free(a)) << PAGE_SHIFT;
+}
+
+uint32_t arena_get_pages_free(struct arena *a)
+{
+	uint32_t n;
+
 	lock_take(&a->pages.lock, LOCK_PAGES);
-	out->held = (uint64_t)a->pages.taken << PAGE_SHIFT;
+	n = a->pages.count - a->pages.taken;
 	lock_give(&a->pages.lock, LOCK_PAGES);
+	return n;
 }
