@@ -12,7 +12,7 @@ static void set_key(struct fixture *f, uint64_t key, uint64_t len)
 
 static bool read_key(struct fixture *f, uint64_t key)
 {
-	char buf[VALUE];
+	static char buf[MIB];
 	uint64_t len;
 
 	return store_copy(f->store, &key, sizeof(key), NOW, buf, sizeof(buf), &len, NULL) == 1;
@@ -98,6 +98,29 @@ START_TEST(test_hot_set_survives)
 	for (uint64_t key = 0; key < 1000; key++)
 		left += read_key(&f, key);
 	expect(left > 980);
+	fixture_close(&f);
+}
+END_TEST
+
+/* All that is there was read over and over: new values are taken all the same. */
+START_TEST(test_hot_cache_takes_writes)
+{
+	struct fixture f = fixture_open(16 * MIB, MIB, STORE_EVICT_S3_FIFO);
+	static const uint64_t lens[] = {64, 1000, 5000, 100000};
+	uint64_t len = lens[_i], n = 0;
+
+	while (!fixture_stats(&f).evictions)
+		for (unsigned i = 0; i < 100; i++)
+			set_key(&f, n++, len);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 3; i++)
+			for (uint64_t key = 0; key < n; key++)
+				read_key(&f, key);
+		for (unsigned i = 0; i < 100; i++)
+			set_key(&f, 1ull << 40 | round << 20 | i, len);
+		set_key(&f, 1ull << 41 | round, MIB);
+	}
+	ck_assert_uint_eq(fixture_stats(&f).out_of_memory, 0);
 	fixture_close(&f);
 }
 END_TEST
@@ -247,6 +270,7 @@ TCase *store_evict_case(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_scan_resistance);
 	tcase_add_test(tc, test_hot_set_survives);
+	tcase_add_loop_test(tc, test_hot_cache_takes_writes, 0, 4);
 	tcase_add_test(tc, test_pinned_stays);
 	tcase_add_test(tc, test_all_pinned);
 	tcase_add_test(tc, test_large_among_small);

@@ -220,17 +220,27 @@ static struct store_item *main_step(const struct arena *a, struct stripe *s)
 	return NULL;
 }
 
+/* The unpinned item at the tail of a queue, if it is colder than the coldest that was met. */
+static struct store_item *colder(const struct arena *a, const struct queue *q, struct store_item *coldest)
+{
+	struct store_item *item = arena_item(a, q->tail);
+
+	return !item_pinned(item) && (!coldest || item->heat < coldest->heat) ? item : coldest;
+}
+
+/* Where all that is looked at was read lately, the coldest of it goes: a write is never refused for that. */
 static struct store_item *stripe_victim(const struct arena *a, struct stripe *s)
 {
-	struct store_item *item = NULL;
+	struct store_item *item = NULL, *coldest = NULL;
 
 	must(stripe_is_mine(s));
 	for (unsigned n = 0; n < STEPS_MAX && !item && s->small.count + s->main.count; n++) {
 		bool small = s->small.count && (!s->main.count || s->small.bytes * 10 > s->small.bytes + s->main.bytes);
 
+		coldest = colder(a, small ? &s->small : &s->main, coldest);
 		item = small ? small_step(a, s) : main_step(a, s);
 	}
-	return item;
+	return item ? item : coldest;
 }
 
 static bool item_evict(struct store *store, struct stripe *s, struct store_item *item, struct dead *dead)
@@ -386,7 +396,7 @@ struct store_item *evict_make_room(struct store *store, uint64_t size, uint64_t 
 	must(store->eviction == STORE_EVICT_S3_FIFO);
 	for (unsigned n = 0; n < most && freed <= 4 * size + ORDERLY_BYTES; n++) {
 		if (!evict_one(store, &freed))
-			return NULL;
+			break;
 		item = arena_alloc(&store->arena, size, asked);
 		if (item)
 			return item;
