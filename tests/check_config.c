@@ -96,6 +96,10 @@ static const struct {
 	{"message_size = \"32K\"; message_max = \"16K\";", "message_max is less than message_size"},
 	{"require_rdma = true; transports = [\"tcp\"];", "transports lacks rdma"},
 	{"transports = [\"tcp\"]; listen = [\"rdma://a\"];", "listen has rdma://a, but transports lacks rdma"},
+	{"gpu = { queues = 70; }; port = 70000;", "70000 is not a number"},
+	{"/* port = 7000; */ port = 70000;", "70000 is not a number"},
+	{"kv = { port = 1; }; port = 7000;", "unknown setting kv.port"},
+	{"kv = { port = 1; }; port = 7000;", "port: it stands more than once in this line"},
 	{"port = 1; port = 2;", "duplicate"},
 	{"port", "syntax error"},
 	{"\x01\x02\xff", "syntax error"},
@@ -188,6 +192,88 @@ START_TEST(reads)
 	ck_assert_uint_eq(c->log_level, LOG_LEVEL_DEBUG);
 	ck_assert_str_eq(c->log_target, "file:/tmp/x");
 	config_free(c);
+}
+END_TEST
+
+/* A number is read where its name is, whatever else there is in the line, before it and behind it. */
+static const struct {
+	const char *file;
+	unsigned port;
+} numbers[] = {
+	{"/* port 80 was the old one */ port = 7000;", 7000},
+	{"/* port = 80; */ port = 7000;", 7000},
+	{"/* port = 80;\n port = 81; */ port = 7000; # port = 82\n", 7000},
+	{"// port = 80;\nport = 7000; // port = 81\n", 7000},
+	{"# port = 80; /*\nport = 7000;", 7000},
+	{"transports = [\"tcp\"]; port = 7000;", 7000},
+	{"transports = [\"tcp\"]; /**/ port/* = 80 */=/* 81; */7000/* 82 */;", 7000},
+	{"device = \"port = 80;\"; port = 7000;", 7000},
+	{"device = \"\\\"port = 80; # \"; port = 7000;", 7000},
+	{"device = \"\\\\\"; port = 7000; pid_file = \"/port = 80\";", 7000},
+	{"device = \"a\nport = 80;\n\";\nport = 7000;", 7000},
+	{"device = \"/* a\"; port = 7000; /* \" */ workers = 1;", 7000},
+	{"workers = 2; port = 7000; credits = 3;", 7000},
+	{"port: 7000, workers: 2, max_connections: 80", 7000},
+	{"port\n=\n# 80\n7000\n;", 7000},
+	{"\tport\t=\t7000\t", 7000},
+	{"kv = { value_max = \"1M\"; }; port = 7000; gpu = { sessions = 3; queues = 2; };", 7000},
+	{"max_connections = 80; port = 7000;\n\nworkers = 1;\n", 7000},
+};
+
+START_TEST(reads_numbers_where_they_stand)
+{
+	struct config *c;
+
+	ck_assert_msg(load(numbers[_i].file, &c) == 0, "%s\nsays %s", numbers[_i].file, said);
+	ck_assert_msg(c->port == numbers[_i].port, "%s\nis read as %u", numbers[_i].file, (unsigned)c->port);
+	config_free(c);
+}
+END_TEST
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *out = fopen(path, "w");
+
+	ck_assert_ptr_nonnull(out);
+	fputs(text, out);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+/* In the file that has it, and behind one that was included. */
+START_TEST(reads_numbers_of_included_files)
+{
+	char dir[] = "/tmp/check_config.XXXXXX", outer[64], inner[64];
+	struct config *c;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(outer, sizeof(outer), "%s/outer", dir);
+	snprintf(inner, sizeof(inner), "%s/inner", dir);
+	write_file(outer, "workers = 2; /* port = 1;\n*/\n@include \"inner\"\n/* credits = 5; */ credits = 4;\n");
+	write_file(inner, "# port = 80;\n/* a\nb */ max_connections = 70; port = 7000;\n");
+	ck_assert_msg(config_load(outer, &none, &c) == 0, "%s", said);
+	ck_assert_uint_eq(c->workers, 2);
+	ck_assert_uint_eq(c->port, 7000);
+	ck_assert_uint_eq(c->max_connections, 70);
+	ck_assert_uint_eq(c->credits, 4);
+	config_free(c);
+	write_file(inner, "\nport = 70000;\n");
+	ck_assert_int_eq(config_load(outer, &none, &c), EX_CONFIG);
+	ck_assert_ptr_nonnull(strstr(said, "inner:2: port: 70000 is not a number"));
+	unlink(inner);
+	unlink(outer);
+	rmdir(dir);
+}
+END_TEST
+
+/* What services are given at the start does not change while they run. */
+START_TEST(no_service_has_settings_that_change)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		for (unsigned i = 0; service && service->settings && i < service->settings->count; i++)
+			ck_assert_msg(!service->settings->row[i].reload, "%s", service->settings->row[i].path);
+	}
 }
 END_TEST
 
@@ -309,6 +395,9 @@ int main(void)
 	tcase_add_test(tc, refuses_what_is_no_file);
 	tcase_add_test(tc, has_defaults);
 	tcase_add_test(tc, reads);
+	tcase_add_loop_test(tc, reads_numbers_where_they_stand, 0, (int)ARRAY_SIZE(numbers));
+	tcase_add_test(tc, reads_numbers_of_included_files);
+	tcase_add_test(tc, no_service_has_settings_that_change);
 	tcase_add_test(tc, fills_in_the_port);
 	tcase_add_test(tc, overrides);
 	tcase_add_test(tc, merges);

@@ -73,47 +73,128 @@ static const char *nearest(const char *path)
 	return best;
 }
 
-/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written.
- * False: they are not on the setting's own line. */
-static bool written_number(const config_setting_t *at, const char *path, char out[static 32])
+/* The length of the comment or string that begins here, 0: none does. */
+static size_t hidden_length(const char *at)
 {
-	const char *file = config_setting_source_file(at), *p;
-	char line[512] = "", name[64];
-	unsigned wanted = config_setting_source_line(at), n = 0;
-	FILE *in = fopen(file ? file : path, "re");
+	const char *end;
+	size_t n = 1;
+
+	if (at[0] == '#' || (at[0] == '/' && at[1] == '/'))
+		return strcspn(at, "\n");
+	if (at[0] == '/' && at[1] == '*') {
+		end = strstr(at + 2, "*/");
+		return end ? (size_t)(end + 2 - at) : strlen(at);
+	}
+	if (at[0] != '"')
+		return 0;
+	while (at[n] && at[n] != '"')
+		n += at[n] == '\\' && at[n + 1] ? 2 : 1;
+	return n + (at[n] == '"');
+}
+
+/* Blanks in place of what is no name and no number, and every line where it was. */
+static void hide_comments_and_strings(char *text)
+{
+	while (*text) {
+		size_t n = hidden_length(text);
+
+		text += n == 0;
+		for (; n > 0; n--, text++)
+			if (*text != '\n')
+				*text = ' ';
+	}
+}
+
+/* NULL: it cannot be read, any more. */
+static char *plain_text(const char *path)
+{
+	FILE *in = fopen(path, "re");
+	char *text = NULL;
+	size_t size = 0;
 
 	if (!in)
-		return false;
-	while (n < wanted && fgets(line, sizeof(line), in))
-		n += strchr(line, '\n') != NULL || n + 1 == wanted;
+		return NULL;
+	if (getdelim(&text, &size, '\0', in) < 0) {
+		free(text);
+		text = NULL;
+	}
 	fclose(in);
-	snprintf(name, sizeof(name), "%s", config_setting_name(at));
-	p = n == wanted ? strstr(line, name) : NULL;
-	if (!p)
-		return false;
-	p += strlen(name);
-	p += strspn(p, " \t=:");
-	n = (unsigned)strcspn(p, " \t;,\r\n}#/");
-	if (!n || n >= 32)
-		return false;
-	memcpy(out, p, n);
-	out[n] = '\0';
-	return true;
+	if (text)
+		hide_comments_and_strings(text);
+	return text;
+}
+
+static bool is_name(char c)
+{
+	return c && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*", c);
+}
+
+/* What is assigned to `name` in this line, NULL: nothing is, or *times it is. */
+static const char *find_assigned(const char *line, const char *name, unsigned *times)
+{
+	const char *end = line + strcspn(line, "\n"), *found = NULL, *before = line;
+	size_t n = strlen(name);
+
+	for (const char *p = line; (p = strstr(p, name)) && p < end; p += n) {
+		const char *behind = p + n + strspn(p + n, " \t\r\n\f");
+
+		if ((p > before && is_name(p[-1])) || is_name(p[n]) || (*behind != '=' && *behind != ':'))
+			continue;
+		found = behind + 1 + strspn(behind + 1, " \t\r\n\f");
+		(*times)++;
+	}
+	return *times == 1 ? found : NULL;
+}
+
+/* The file that has the setting; an included one is named as in the @include. */
+static char *source_path(const config_setting_t *at, const char *path)
+{
+	const char *file = config_setting_source_file(at), *slash = strrchr(path, '/');
+	char *out;
+
+	if (!file || file[0] == '/' || !slash)
+		return strdup(file ? file : path);
+	return asprintf(&out, "%.*s/%s", (int)(slash - path), path, file) < 0 ? NULL : out;
+}
+
+/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written; it names the line alone.
+ * False: they were not found there, for the reason that `why` gets. */
+static bool written_number(const config_setting_t *at, const char *path, char out[static 32], const char **why)
+{
+	char *file = source_path(at, path), *text = file ? plain_text(file) : NULL;
+	const char *line = text, *found = NULL;
+	unsigned times = 0;
+	size_t n = 0;
+
+	for (unsigned i = config_setting_source_line(at); line && i > 1; i--) {
+		line = strchr(line, '\n');
+		line += line != NULL;
+	}
+	if (line)
+		found = find_assigned(line, config_setting_name(at), &times);
+	if (found)
+		n = strcspn(found, " \t\r\n\f;,}");
+	if (n > 0 && n < 32)
+		snprintf(out, 32, "%.*s", (int)n, found);
+	*why = times > 1 ? "it stands more than once in this line; give each a line of its own"
+			 : "write it in a line of its own";
+	free(text);
+	free(file);
+	return n > 0 && n < 32;
 }
 
 static void read_number(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
 {
 	const struct setting *s = to->setting;
 	char text[32], why[160];
+	const char *lost;
 
-	if (config_setting_type(at) != CONFIG_TYPE_INT) {
+	if (config_setting_type(at) != CONFIG_TYPE_INT)
 		complain(r, at, "%s is a number without quotes, from %llu to %llu", s->path, (unsigned long long)s->min,
 			 (unsigned long long)s->max);
-		return;
-	}
-	if (!written_number(at, r->path, text))
-		snprintf(text, sizeof(text), "%d", config_setting_get_int(at));
-	if (text[0] == '0' && text[1])
+	else if (!written_number(at, r->path, text, &lost))
+		complain(r, at, "%s: %s", s->path, lost);
+	else if (text[0] == '0' && text[1])
 		complain(r, at, "%s: write %s without a leading 0 or 0x", s->path, text);
 	else if (!setting_set(s, to->values, text, why, sizeof(why)))
 		complain(r, at, "%s: %s", s->path, why);
