@@ -47,6 +47,10 @@ static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_e
 }
 
 static void remember_reason(struct conn *conn, int error, const char *format, va_list args)
+	__attribute__((format(printf, 3, 0)));
+static void set_reason(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void remember_reason(struct conn *conn, int error, const char *format, va_list args)
 {
 	if (conn->reason[0])
 		return;

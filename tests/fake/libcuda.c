@@ -186,9 +186,7 @@ static int fake_cuCtxDestroy(void *handle)
  * at, because the kernel is in here. */
 static int fake_cuModuleLoadDataEx(void **out, const void *image, unsigned count, int *options, void **values)
 {
-	const char *starts[] = {"\x7f"
-				"ELF",
-				"\x50\xed\x55\xba", ".version", "//"};
+	const char *starts[] = {"\177ELF", "\x50\xed\x55\xba", ".version", "//"};
 	int result = enter_idle("cuModuleLoadDataEx");
 
 	if (result || !context_there)
