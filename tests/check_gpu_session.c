@@ -13,6 +13,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -531,14 +534,48 @@ static void assert_status(pid_t pid, const char *file, const char *line)
 	ck_assert_msg(count_lines(path, line) == 1, "%s has no '%s'", path, line);
 }
 
+/* What a build with sanitizers leaves out. */
+#ifdef RDMAD_SANITIZED
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
+/* Bytes of the process's environment with that text in them. */
+static bool environment_has(pid_t pid, const char *text)
+{
+	char path[64], all[4096];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	n = fread(all, 1, sizeof(all), file);
+	fclose(file);
+	return memmem(all, n, text, strlen(text));
+}
+
 START_TEST(test_confined)
 {
 	char path[64];
 	pid_t pid;
 
+	setenv("PASSWORD_OF_SOMETHING", "hush", 1);
+	setenv("CUDA_VISIBLE_DEVICES", "0", 1);
 	start();
 	pid = gpu_session_pid(session);
 	assert_status(pid, "status", "NoNewPrivs:\t1");
+	assert_status(pid, "status", "CapPrm:\t0000000000000000");
+	assert_status(pid, "status", "CapEff:\t0000000000000000");
+	assert_status(pid, "status", SANITIZED ? "Seccomp:\t0" : "Seccomp:\t2");
+	if (geteuid() != 0 && !SANITIZED) {
+		snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+		ck_assert_int_ne(access(path, R_OK), 0); /* it hides, also from its own user */
+		return;
+	}
+	ck_assert(environment_has(pid, "CUDA_VISIBLE_DEVICES=0"));
+	ck_assert(!environment_has(pid, "PASSWORD_OF_SOMETHING"));
 	assert_status(pid, "limits", "Max core file size        0                    0");
 	assert_status(pid, "limits", "Max file size             0                    0");
 	assert_status(pid, "limits", "Max open files            64                   64");
@@ -546,6 +583,102 @@ START_TEST(test_confined)
 	/* ., .., standard ones, control socket and event descriptor */
 	ck_assert_uint_eq(count_entries(path), 2 + 3 + 2);
 	ck_assert_int_eq(getpgid(pid), pid);
+}
+END_TEST
+
+/* One thing that a process was taken over for. True: it could be done. */
+static bool open_file(void)
+{
+	return open("/etc/passwd", O_RDONLY) >= 0;
+}
+
+static bool open_socket(void)
+{
+	return socket(AF_INET, SOCK_STREAM, 0) >= 0;
+}
+
+static bool kill_parent(void)
+{
+	return kill(getppid(), 0) == 0;
+}
+
+static bool run_program(void)
+{
+	static char *const none[] = {NULL};
+
+	return execve("/bin/true", none, none) == 0;
+}
+
+static bool make_process(void)
+{
+	return fork() >= 0;
+}
+
+static bool make_code(void)
+{
+	return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+}
+
+static bool read_parent(void)
+{
+	char here = 0, there = 0;
+	struct iovec local = {&here, 1}, remote = {&there, 1};
+
+	return process_vm_readv(getppid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+static bool make_data(void)
+{
+	return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+}
+
+static bool (*const deeds[])(void) = {make_data,   open_file,   open_socket,  kill_parent,
+				      run_program, read_parent, make_process, make_code};
+
+/* Deed i in a process confined so far. */
+static void do_confined(int i, const struct gpu_backend *as, bool calls, int control)
+{
+	if (gpu_confine(control, as) != 0)
+		_exit(2);
+	if (calls)
+		gpu_sandbox_calls();
+	_exit(deeds[i]() ? 1 : 0);
+}
+
+static int confined_status(int i, const struct gpu_backend *as, bool calls)
+{
+	int ends[2], status;
+	pid_t pid;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		ck_assert_int_ge(dup2(ends[1], GPU_FD_CONTROL), 0);
+		do_confined(i, as, calls, GPU_FD_CONTROL);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	close(ends[0]);
+	close(ends[1]);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* A sealed process can have memory and nothing else of the list. */
+START_TEST(test_sealed)
+{
+	ck_assert_int_eq(confined_status(_i, &gpu_backend_cpu, true), deeds[_i] == make_data ? 1 : 0);
+}
+END_TEST
+
+/* Before its calls are filtered, the kernel's Landlock has closed files and other processes already. */
+START_TEST(test_sandboxed)
+{
+	bool there = syscall(444, NULL, 0, 1) >= 1; /* landlock_create_ruleset() */
+	bool open = deeds[_i] != open_file && deeds[_i] != run_program && deeds[_i] != read_parent;
+
+	if (there && (deeds[_i] != kill_parent || syscall(444, NULL, 0, 1) >= 6))
+		ck_assert_int_eq(confined_status(_i, &gpu_backend_cpu, false), open && deeds[_i] != kill_parent);
 }
 END_TEST
 
@@ -719,6 +852,10 @@ int main(void)
 	if (strcmp(backend, "cpu") == 0) {
 		tcase_add_test(tc, test_confined);
 		tcase_add_test(tc, test_share);
+		if (!SANITIZED) {
+			tcase_add_loop_test(tc, test_sealed, 0, ARRAY_SIZE(deeds));
+			tcase_add_loop_test(tc, test_sandboxed, 0, ARRAY_SIZE(deeds));
+		}
 		tcase_add_test(tc, test_probe);
 	}
 	return suite_run(suite);

@@ -7,6 +7,15 @@ const struct gpu_backend *const gpu_backends[] = {
 	NULL,
 };
 
+const struct gpu_backend *gpu_backend_find(const char *name)
+{
+	const struct gpu_backend *const *backend = gpu_backends;
+
+	while (*backend && strcmp((*backend)->name, name) != 0)
+		backend++;
+	return *backend;
+}
+
 static const struct gpu_backend *probe(const struct gpu_backend *backend, const struct gpu_process_attr *attr,
 				       struct gpu_probe *out, char why[GPU_WHY])
 {

@@ -41,7 +41,7 @@ static void close_others(void)
 		close(fd);
 }
 
-int gpu_confine(int control)
+int gpu_confine(int control, const struct gpu_backend *backend)
 {
 	int rc = tie_to_parent(control);
 
@@ -51,6 +51,8 @@ int gpu_confine(int control)
 	if (rc == 0)
 		rc = limit(RLIMIT_CORE, 0);
 	close_others();
+	if (rc == 0)
+		rc = gpu_sandbox(backend && backend->sealed);
 	if (rc == -ESRCH)
 		log_error("gpu", "who started this process is gone");
 	else if (rc != 0)

@@ -117,6 +117,8 @@ static void *serve(void *argument)
 	struct gpu_process *process = t->cpu->process;
 	struct gpu_idle idle = {0};
 
+	pthread_mutex_lock(&t->cpu->gate);
+	pthread_mutex_unlock(&t->cpu->gate);
 	while (!gpu_process_stopping(process)) {
 		if (cpu_step(t) > 0)
 			gpu_idle_end(process, &idle);
@@ -174,15 +176,17 @@ static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 
 static int cpu_serve(struct gpu_process *process)
 {
-	struct cpu cpu = {.process = process};
+	struct cpu cpu = {.process = process, .gate = PTHREAD_MUTEX_INITIALIZER};
 	struct cpu_thread threads[GPU_THREADS_MAX];
 	unsigned count = MIN(process->attr.threads, (unsigned)GPU_THREADS_MAX);
 
 	for (unsigned i = 0; i < count; i++)
 		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % process->ring.shape.queues};
 	settle(process);
+	pthread_mutex_lock(&cpu.gate); /* no thread sees a job before the process is sealed */
 	count = start_threads(threads, count);
 	gpu_process_ready(process);
+	pthread_mutex_unlock(&cpu.gate);
 	serve(&threads[0]);
 	for (unsigned i = 1; i < count; i++)
 		pthread_join(threads[i].thread, NULL);
@@ -194,6 +198,7 @@ const struct gpu_backend gpu_backend_cpu = {
 	.help = "threads of this machine's processors",
 	.descriptors = 64,
 	.file_bytes = 0,
+	.sealed = true,
 	.probe = cpu_probe,
 	.run = cpu_serve,
 };

@@ -13,6 +13,7 @@ struct cpu_queue {
 
 struct cpu {
 	struct gpu_process *process;
+	pthread_mutex_t gate; /* held until the threads may begin */
 	struct cpu_queue queue[WIRE_RING_QUEUES_MAX];
 };
 

@@ -93,6 +93,10 @@ void gpu_session_stop(struct gpu_session *session, uint64_t now);
  * is fine. */
 void gpu_session_destroy(struct gpu_session *session);
 
+/* sandbox.c: the calling process dumps no core, and from now on only root reads its memory from outside: its workers are
+ * of its own user. Not in a build with sanitizers, whose search for leaks is from outside. 0 or -errno. */
+int gpu_hide_memory(void);
+
 /*
  * port.c: the client's side of a ring in this process, for RPC mode, local measurements and tests.
  * Cells may be submitted and released in any order; the indices move in order.

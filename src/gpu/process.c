@@ -1,6 +1,6 @@
 /* process.c: what a process says: to its daemon, and in the ring's header. */
-#include "gpu/process.h"
 #include "gpu/message.h"
+#include "gpu/program.h"
 
 #include <inttypes.h>
 #include <unistd.h>
@@ -23,6 +23,8 @@ void gpu_process_ready(struct gpu_process *process)
 	struct gpu_message message = {.kind = GPU_SAYS_READY, .probe = process->probe};
 
 	must(wire_ring_header(&process->ring)->state == WIRE_RING_STARTING);
+	if (process->control >= 0 && process->backend && process->backend->sealed)
+		gpu_sandbox_calls();
 	set_state(process, WIRE_RING_RUNNING);
 	say(process, &message);
 }

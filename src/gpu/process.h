@@ -26,6 +26,9 @@ struct gpu_backend {
 	const char *name, *help;
 	/* How many descriptors its process may have, and how long a file it may write. */
 	uint64_t descriptors, file_bytes;
+	/* It needs nothing but the ring, memory and its threads: what opens files, makes sockets or reaches other
+	 * processes is closed to its process, see sandbox.c. */
+	bool sealed;
 	/* What it would use, into out->device (short, for people), without taking it: 0. Or -errno,
 	 * -ENODEV where there is nothing that it could use, and why: a text of at most GPU_WHY
 	 * bytes; logs nothing, for "auto" goes on to the next. */
@@ -41,6 +44,9 @@ extern const struct gpu_backend gpu_backend_cpu, gpu_backend_cuda;
 
 /* The backends that were built in, most wanted first, ended by NULL. */
 extern const struct gpu_backend *const gpu_backends[];
+
+/* NULL: there is none of that name. */
+const struct gpu_backend *gpu_backend_find(const char *name);
 
 /* The backend of that name, or for "auto" the first whose probe succeeds; *out is filled in. NULL:
  * logged. */
@@ -73,7 +79,8 @@ struct gpu_process {
 	struct gpu_busy busy[GPU_THREADS_MAX];
 };
 
-/* The backend has all that it needs and takes jobs from now on. */
+/* The backend has all that it needs, its threads too, and takes jobs from now on, not before: here the process of a
+ * backend that is sealed gives up most system calls. */
 void gpu_process_ready(struct gpu_process *process);
 
 /* The backend should end: asked for by the daemon, or because of a failure. */

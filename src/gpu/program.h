@@ -19,13 +19,22 @@ struct gpu_arguments {
 /* arguments.c: -1: go on, else the exit status. */
 int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out);
 
-/* confine.c: the process of a session is small, ends with its parent and keeps nothing it was not
- * given. Before any thread is made. 0 or -errno, logged. */
-int gpu_confine(int control);
+/* confine.c: the process of a session is small, ends with its parent, keeps nothing it was not given and has no
+ * privilege. `backend`: what it will run if that is known, else NULL. Before any thread is made. 0 or -errno, logged. */
+int gpu_confine(int control, const struct gpu_backend *backend);
 /* And has no more files than its backend needs. */
 int gpu_confine_files(const struct gpu_backend *backend);
 /* Map the ring of a descriptor; it is what it says, and stays as it is. 0 or -errno, logged. */
 int gpu_ring_map(int fd, struct wire_ring *ring);
+
+/* sandbox.c: what the kernel has to keep a process that was taken over from everything else. What the kernel lacks, and
+ * in a build with sanitizers, which need more themselves, what hides memory, files and calls, is left out. */
+
+/* No capability, nobody looks into its memory, it into that of no other process, it opens no connection; `sealed`: and
+ * no file. Before any thread is made. 0 or -errno. */
+int gpu_sandbox(bool sealed);
+/* All threads have those system calls left that a thread of processors needs for its jobs; others fail with EPERM. */
+void gpu_sandbox_calls(void);
 
 /* serve.c: carry out jobs until told to end. The exit status. */
 int gpu_serve(const struct gpu_arguments *arguments);

@@ -37,7 +37,7 @@ int gpu_serve(const struct gpu_arguments *arguments)
 	if (gpu_ring_map((int)arguments->ring, &process.ring) != 0)
 		return EX_DATAERR;
 	close((int)arguments->ring); /* the mapping keeps it */
-	if (gpu_confine(process.control) != 0 || run() != 0) {
+	if (gpu_confine(process.control, gpu_backend_find(process.attr.backend)) != 0 || run() != 0) {
 		/* Unless it was told already: what was logged last is the cause. */
 		gpu_process_fail(&process, WIRE_RING_DEVICE, 0, 0, "%s", log_last());
 		return EX_UNAVAILABLE;

@@ -18,6 +18,14 @@
 extern char **environ;
 
 #define ARGUMENTS_MAX 32
+#define ENVIRONMENT_MAX 64
+
+/* What of the daemon's environment its processes get, by how it begins: what is for a driver of accelerators or for the
+ * sanitizers, and where the former's library is. */
+static const char *const passed_on[] = {
+	"CUDA_",         "NVIDIA_",       "LD_LIBRARY_PATH=", "RDMAD_FAKE_CUDA=",
+	"ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=",    "UBSAN_OPTIONS=",
+};
 
 unsigned gpu_threads(unsigned asked)
 {
@@ -98,6 +106,24 @@ static int add_files(const struct gpu_spawn *spawn, posix_spawn_file_actions_t *
 	return rc;
 }
 
+static bool is_passed_on(const char *variable)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(passed_on); i++)
+		if (strncmp(variable, passed_on[i], strlen(passed_on[i])) == 0)
+			return true;
+	return false;
+}
+
+static void make_environment(char *out[ENVIRONMENT_MAX + 1])
+{
+	unsigned n = 0;
+
+	for (char **variable = environ; *variable && n < ENVIRONMENT_MAX; variable++)
+		if (is_passed_on(*variable))
+			out[n++] = *variable;
+	out[n] = NULL;
+}
+
 /* A group of its own: what a terminal sends to ours is for the daemon, which ends its processes. And
  * signals as they are in a new process, whatever the daemon did to its own. */
 static int set_attributes(posix_spawnattr_t *attributes)
@@ -117,10 +143,12 @@ static int start(const struct gpu_process_attr *attr, const struct gpu_spawn *sp
 {
 	struct arguments arguments = {.count = 0};
 	posix_spawn_file_actions_t files;
+	char *environment[ENVIRONMENT_MAX + 1];
 	posix_spawnattr_t attributes;
 	int rc;
 
 	make_arguments(attr, spawn, &arguments);
+	make_environment(environment);
 	rc = posix_spawn_file_actions_init(&files);
 	if (rc != 0)
 		return -rc;
@@ -131,7 +159,7 @@ static int start(const struct gpu_process_attr *attr, const struct gpu_spawn *sp
 	if (rc == 0)
 		rc = set_attributes(&attributes);
 	if (rc == 0)
-		rc = posix_spawn(pid, attr->program, &files, &attributes, (char *const *)arguments.argv, environ);
+		rc = posix_spawn(pid, attr->program, &files, &attributes, (char *const *)arguments.argv, environment);
 	posix_spawnattr_destroy(&attributes);
 destroy_files:
 	posix_spawn_file_actions_destroy(&files);

@@ -92,6 +92,17 @@ static int not_offered(const struct gpu_service_settings *s, const char *why)
 	return SERVICE_NOT_OFFERED;
 }
 
+/* What is known to run on processors alone is confined more. */
+static void take_found(struct gpu_service *gpu)
+{
+	if (strcmp(gpu->probe.backend, backends[GPU_SERVICE_CPU]) != 0) {
+		log_info("gpu", "%s backend, %s", gpu->probe.backend, gpu->probe.device);
+		return;
+	}
+	gpu->attr.backend = backends[GPU_SERVICE_CPU];
+	log_info("gpu", "cpu backend, %u thread%s a session", gpu->attr.threads, gpu->attr.threads == 1 ? "" : "s");
+}
+
 /* Ask the program, because the daemon itself never touches an accelerator. */
 int gpu_service_open(const struct service_host *host, const void *values, void **out)
 {
@@ -110,11 +121,10 @@ int gpu_service_open(const struct service_host *host, const void *values, void *
 		free(gpu);
 		return not_offered(values, *why ? why : strerror(-rc));
 	}
-	if (strcmp(gpu->probe.backend, "cpu") == 0)
-		log_info("gpu", "cpu backend, %u thread%s a session", gpu->attr.threads,
-			 gpu->attr.threads == 1 ? "" : "s");
-	else
-		log_info("gpu", "%s backend, %s", gpu->probe.backend, gpu->probe.device);
+	take_found(gpu);
+	rc = gpu_hide_memory();
+	if (rc != 0)
+		log_warn("gpu", "workers of this user could read the daemon's memory: %s", strerror(-rc));
 	*out = gpu;
 	return 0;
 }
