@@ -1,258 +1,13 @@
 /*
  * fabric_hostile.c: a peer that keeps to no protocol (soft: raw bytes on its socket), and a
- * device that goes away (verbs). The frames are not known here: they are recorded from a
- * real client and then cut, changed and sent again.
+ * device that goes away (verbs).
  */
-#include "fabric_pair.h"
+#include "fabric_siege.h"
 #include "suite.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-/*
- * Raw sockets.
- */
-
-/* Each send leaves at once, as bytes of its own. */
-static int raw_connect(const struct sockaddr_storage *sa, socklen_t len)
-{
-	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-	ck_assert_int_ge(fd, 0);
-	if (sa->ss_family != AF_UNIX)
-		ck_assert_int_eq(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
-	ck_assert_int_eq(connect(fd, (const struct sockaddr *)sa, len), 0);
-	ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-	return fd;
-}
-
-/* Drain; true when the other side has closed or reset. */
-static bool raw_ended(int fd)
-{
-	char waste[4096];
-	ssize_t n;
-
-	while ((n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0)
-		;
-	return n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-}
-
-/* What the server does in these tests: accept all, keep the shared receives posted,
- * forget connections that end. */
-static void serve(struct fabric_pair *p, const struct buffer *inbox)
-{
-	struct station *st = &p->server;
-	struct fabric_endpoint *endpoint;
-
-	fabric_pair_pump(p);
-	for (int i = 0; i < st->done_count; i++)
-		if (st->done[i].id < 16)
-			receive(st, NULL, st->done[i].id, inbox, st->done[i].id * 64, 64);
-	st->done_count = 0;
-	for (int i = 0; i < st->event_count; i++) {
-		struct fabric_event e = st->event[i];
-
-		if (e.type == FABRIC_REQUEST) {
-			if (station_take(st, e.request, &fabric_pair_shared.server, &endpoint) == 0 &&
-			    fabric_accept(endpoint, NULL, 0) != 0)
-				station_destroy(st, &endpoint);
-		} else if (e.type == FABRIC_DISCONNECTED && e.endpoint != p->s) {
-			station_destroy(st, &e.endpoint);
-		}
-	}
-	st->event_count = 0;
-}
-
-/* Send all that fits, as far as the other side takes it. */
-static void raw_send(int fd, const uint8_t *bytes, size_t len)
-{
-	while (len) {
-		ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			return;
-		bytes += n;
-		len -= (size_t)n;
-	}
-}
-
-/* Serve until the raw connection was cut off, or, where `may_live`, nothing happens any more. */
-static bool serve_raw(struct fabric_pair *p, const struct buffer *inbox, int fd, bool may_live)
-{
-	uint64_t until = deadline();
-
-	for (int quiet = 0;;) {
-		uint64_t before = p->server.pulled;
-
-		serve(p, inbox);
-		if (raw_ended(fd))
-			return true;
-		quiet = p->server.pulled == before ? quiet + 1 : 0;
-		if (may_live && quiet > 200)
-			return false;
-		check_that(time_now() < until, "what is not a handshake was not cut off");
-	}
-}
-
-/* A server with shared receives, one good connection, and what is recorded of another. */
-struct siege {
-	struct fabric_pair p;
-	struct buffer inbox, region;
-	uint8_t bytes[8192]; /* what a client sent: its hello, then its frames */
-	size_t hello, len;
-	unsigned fds;
-};
-
-static void record(struct siege *x, int from, int to, bool keep)
-{
-	uint8_t chunk[4096];
-	ssize_t n;
-
-	while ((n = recv(from, chunk, sizeof(chunk), MSG_DONTWAIT)) > 0) {
-		if (keep) {
-			ck_assert_uint_le(x->len + (size_t)n, sizeof(x->bytes));
-			memcpy(x->bytes + x->len, chunk, (size_t)n);
-			x->len += (size_t)n;
-		}
-		raw_send(to, chunk, (size_t)n);
-	}
-}
-
-static void relay(struct siege *x, int client, int server, int rounds)
-{
-	for (int i = 0; i < rounds; i++) {
-		serve(&x->p, &x->inbox);
-		record(x, client, server, true);
-		record(x, server, client, false);
-	}
-}
-
-/* Post one of each kind from c, whose bytes go through the relay. */
-static void record_work(struct siege *x, struct fabric_endpoint *c, const struct buffer *mine)
-{
-	struct fabric_wr wr[5];
-	unsigned n = 4;
-
-	wr[0] = wr_local(FABRIC_SEND, 0, mine, 0, 16);
-	wr[1] = wr_remote(FABRIC_WRITE, 1, mine, 0, 64, &x->region, x->p.s, 64);
-	wr[2] = wr_remote(FABRIC_READ, 2, mine, 128, 64, &x->region, x->p.s, 0);
-	wr[3] = wr_local(FABRIC_SEND, 3, mine, 0, 48);
-	if (x->p.limits.write_imm) {
-		wr[n] = wr_remote(FABRIC_WRITE_IMM, 4, mine, 0, 32, &x->region, x->p.s, 256);
-		wr[n++].imm = 9;
-	}
-	for (unsigned i = 0; i + 1 < n; i++)
-		wr[i].next = &wr[i + 1];
-	post(c, &wr[0]);
-}
-
-static void siege_record(struct siege *x)
-{
-	struct fabric_endpoint *c;
-	struct sockaddr_storage sa;
-	struct buffer mine;
-	socklen_t len;
-	int listener, client = -1, server;
-	uint64_t until = deadline();
-
-	target_address(3, &sa, &len);
-	if (sa.ss_family == AF_UNIX)
-		unlink(((struct sockaddr_un *)&sa)->sun_path);
-	listener = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
-	ck_assert_int_eq(listen(listener, 4), 0);
-	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
-	ck_assert_int_eq(station_connect(&x->p.client, &sa, len, &fabric_pair_shared.client, "hello", 5, &c), 0);
-	server = raw_connect(&x->p.sa, x->p.len);
-	while (client < 0 || !x->p.client.event_count) {
-		check_that(time_now() < until, "waited in vain");
-		if (client < 0)
-			client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-		else
-			relay(x, client, server, 1);
-		fabric_pair_pump(&x->p);
-	}
-	event_expect(&x->p, &x->p.client, c, FABRIC_ESTABLISHED);
-	relay(x, client, server, 20);
-	x->hello = x->len;
-	buffer_make(&mine, &x->p.client, 4096, FABRIC_LOCAL_WRITE);
-	record_work(x, c, &mine);
-	while (x->p.client.done_count < (x->p.limits.write_imm ? 5 : 4)) {
-		check_that(time_now() < until, "waited in vain");
-		relay(x, client, server, 1);
-	}
-	ck_assert_uint_gt(x->hello, 0);
-	ck_assert_uint_gt(x->len, x->hello);
-	station_destroy(&x->p.client, &c);
-	close(client);
-	close(server);
-	close(listener);
-	if (sa.ss_family == AF_UNIX)
-		unlink(((struct sockaddr_un *)&sa)->sun_path);
-	buffer_drop(&mine);
-	for (int i = 0; i < 50; i++)
-		serve(&x->p, &x->inbox);
-	x->p.client.done_count = x->p.client.event_count = 0;
-}
-
-static void siege_open(struct siege *x)
-{
-	*x = (struct siege){0};
-	fabric_pair_make(&x->p, &fabric_pair_shared);
-	buffer_make(&x->inbox, &x->p.server, 16 * 64, FABRIC_LOCAL_WRITE);
-	buffer_make(&x->region, &x->p.server, 4096, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
-	for (uint64_t i = 0; i < 16; i++)
-		receive(&x->p.server, NULL, i, &x->inbox, i * 64, 64);
-	siege_record(x);
-	x->fds = count_descriptors();
-}
-
-/* The good connection still works, nothing outside the buffers was touched, and as many
- * descriptors are open as before. */
-static void siege_close(struct siege *x)
-{
-	uint64_t until = deadline();
-	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, NULL, 0, 0);
-
-	while (count_descriptors() != x->fds || x->p.server.known_count > 1) {
-		check_that(time_now() < until, "%u descriptors, were %u; %d endpoints", count_descriptors(), x->fds,
-			   x->p.server.known_count);
-		serve(&x->p, &x->inbox);
-	}
-	post(x->p.c, &wr);
-	while (!x->p.server.done_count)
-		fabric_pair_pump(&x->p);
-	ck_assert_ptr_eq(x->p.server.done[0].endpoint, x->p.s);
-	ck_assert_int_eq(x->p.server.done[0].status, FABRIC_OK);
-	buffer_drop(&x->inbox);
-	buffer_drop(&x->region);
-	fabric_pair_close(&x->p);
-}
-
-/* Send the hello, let it be answered, send the rest. True when the server cut it off. */
-static bool replay(struct siege *x, const uint8_t *bytes, size_t len, bool may_live)
-{
-	int fd = raw_connect(&x->p.sa, x->p.len);
-	size_t first = MIN(len, x->hello);
-	bool ended;
-
-	raw_send(fd, bytes, first);
-	ended = serve_raw(&x->p, &x->inbox, fd, may_live || first < len);
-	if (!ended && first < len) {
-		raw_send(fd, bytes + first, len - first);
-		ended = serve_raw(&x->p, &x->inbox, fd, may_live);
-	}
-	close(fd);
-	for (int i = 0; i < 3; i++)
-		serve(&x->p, &x->inbox);
-	return ended;
-}
 
 /* The recording itself is understood, so that what follows tests what it says. */
 START_TEST(recording_can_be_played)
@@ -261,7 +16,7 @@ START_TEST(recording_can_be_played)
 
 	siege_open(&x);
 	buffer_fill(&x.region, 77);
-	check_that(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	check_that(!siege_replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
 	check_that(!buffer_has(&x.region, 0, 256, 77), "nothing was written");
 	siege_close(&x);
 }
@@ -284,20 +39,20 @@ START_TEST(small_writes_are_whole)
 	int fd;
 
 	siege_open(&x);
-	check_that(!replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
+	check_that(!siege_replay(&x, x.bytes, x.len, true), "an unchanged replay was cut off");
 	memcpy(new, x.region.at, sizeof(new));
 	buffer_fill(&x.region, 77);
 	memcpy(old, x.region.at, sizeof(old));
 	fd = raw_connect(&x.p.sa, x.p.len);
 	raw_send(fd, x.bytes, x.hello);
-	check_that(!serve_raw(&x.p, &x.inbox, fd, true), "the hello was cut off");
+	check_that(!siege_serve_raw(&x, fd, true), "the hello was cut off");
 	for (size_t i = x.hello; i < x.len; i++) {
 		raw_send(fd, x.bytes + i, 1);
 		for (int j = 0; j < 3; j++)
-			serve(&x.p, &x.inbox);
+			siege_serve(&x);
 		check_that(words_of(&x.region, old, new), "part of a word was written");
 	}
-	serve_raw(&x.p, &x.inbox, fd, true);
+	siege_serve_raw(&x, fd, true);
 	check_that(memcmp(x.region.at, new, 32) != 0 && memcmp(x.region.at + 64, new + 64, 64) == 0 &&
 			   memcmp(x.region.at + 256, new + 256, 32) == 0,
 		   "the writes are not there");
@@ -316,12 +71,12 @@ START_TEST(random_bytes_are_cut_off)
 	for (int i = 0; i < 50; i++) {
 		for (size_t j = 0; j < sizeof(noise); j++)
 			noise[j] = (uint8_t)random_next(&seed);
-		replay(&x, noise, sizeof(noise), false);
+		siege_replay(&x, noise, sizeof(noise), false);
 	}
-	replay(&x,
-	       (const uint8_t *)"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n"
-				"User-Agent: somebody who is lost in our port range\r\n\r\n",
-	       100, true);
+	siege_replay(&x,
+		     (const uint8_t *)"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n"
+				      "User-Agent: somebody who is lost in our port range\r\n\r\n",
+		     100, true);
 	siege_close(&x);
 }
 END_TEST
@@ -332,7 +87,7 @@ START_TEST(silence_and_half_a_handshake)
 
 	siege_open(&x);
 	for (size_t cut = 0; cut < x.hello; cut++)
-		replay(&x, x.bytes, cut, true);
+		siege_replay(&x, x.bytes, cut, true);
 	siege_close(&x);
 }
 END_TEST
@@ -348,11 +103,11 @@ START_TEST(others_connect_beside_half_open_ones)
 	for (size_t i = 0; i < ARRAY_SIZE(fd); i++) {
 		fd[i] = raw_connect(&x.p.sa, x.p.len);
 		raw_send(fd[i], x.bytes, i % 2 ? x.hello / 2 : 0);
-		serve(&x.p, &x.inbox);
+		siege_serve(&x);
 	}
 	ck_assert_int_eq(station_connect(&x.p.client, &x.p.sa, x.p.len, &fabric_pair_shared.client, NULL, 0, &c), 0);
 	while (!x.p.client.event_count)
-		serve(&x.p, &x.inbox);
+		siege_serve(&x);
 	event_expect(&x.p, &x.p.client, c, FABRIC_ESTABLISHED);
 	station_destroy(&x.p.client, &c);
 	for (size_t i = 0; i < ARRAY_SIZE(fd); i++)
@@ -369,7 +124,7 @@ START_TEST(wrong_magic_is_cut_off)
 	siege_open(&x);
 	for (size_t i = 0; i < 4; i++) {
 		x.bytes[i] ^= 0x20;
-		replay(&x, x.bytes, x.len, false);
+		siege_replay(&x, x.bytes, x.len, false);
 		x.bytes[i] ^= 0x20;
 	}
 	siege_close(&x);
@@ -382,7 +137,7 @@ START_TEST(frames_cut_short)
 
 	siege_open(&x);
 	for (size_t cut = x.hello; cut < x.len; cut++)
-		replay(&x, x.bytes, cut, true);
+		siege_replay(&x, x.bytes, cut, true);
 	siege_close(&x);
 }
 END_TEST
@@ -399,7 +154,7 @@ START_TEST(absurd_lengths)
 		for (size_t v = 0; v < ARRAY_SIZE(values); v++) {
 			memcpy(bytes, x.bytes, x.len);
 			memset(bytes + at, values[v], MIN(x.len - at, (size_t)4));
-			replay(&x, bytes, x.len, true);
+			siege_replay(&x, bytes, x.len, true);
 		}
 	siege_close(&x);
 }
@@ -416,7 +171,7 @@ START_TEST(changed_bytes)
 		memcpy(bytes, x.bytes, x.len);
 		for (unsigned n = 1 + random_next(&seed) % 4; n; n--)
 			bytes[random_next(&seed) % x.len] = (uint8_t)random_next(&seed);
-		replay(&x, bytes, x.len, true);
+		siege_replay(&x, bytes, x.len, true);
 	}
 	siege_close(&x);
 }
@@ -434,7 +189,7 @@ START_TEST(noise_after_good_frames)
 		memcpy(bytes, x.bytes, x.len);
 		for (size_t j = 0; j < 4096; j++)
 			bytes[x.len + j] = (uint8_t)random_next(&seed);
-		replay(&x, bytes, x.len + 4096, true);
+		siege_replay(&x, bytes, x.len + 4096, true);
 	}
 	siege_close(&x);
 }

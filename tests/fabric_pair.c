@@ -238,7 +238,7 @@ void station_destroy(struct station *st, struct fabric_endpoint **endpoint)
 void fabric_pair_open(struct fabric_pair *p, const struct fabric_pair_options *options)
 {
 	*p = (struct fabric_pair){.options = *options};
-	ck_assert_int_eq(fabric_open(target.provider, NULL, &p->fabric), 0);
+	ck_assert_int_eq(fabric_open(target.provider, &options->fabric, &p->fabric), 0);
 	fabric_limits(p->fabric, &p->limits);
 	station_open(&p->client, p->fabric, &p->options.queue);
 	station_open(&p->server, p->fabric, &p->options.queue);

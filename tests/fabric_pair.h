@@ -71,6 +71,7 @@ int station_take(struct station *st, struct fabric_request *request, const struc
 void station_destroy(struct station *st, struct fabric_endpoint **endpoint);
 
 struct fabric_pair_options {
+	struct fabric_config fabric;
 	struct fabric_queue_attr queue;
 	struct fabric_endpoint_attr client, server;
 };
@@ -181,6 +182,7 @@ Suite *teardown_suite(void);
 Suite *wait_suite(void);
 Suite *scale_suite(void);
 Suite *hostile_suite(void);
+Suite *stall_suite(void);
 Suite *large_suite(void);
 Suite *removal_suite(void);
 

@@ -64,16 +64,6 @@ uint32_t soft_ring_size(uint32_t depth)
 	return size;
 }
 
-int soft_recvs_create(struct soft_recvs *r, uint32_t depth)
-{
-	if (!depth)
-		return 0;
-	r->depth = depth;
-	r->mask = soft_ring_size(depth) - 1;
-	r->ring = calloc((size_t)r->mask + 1, sizeof(*r->ring));
-	return r->ring ? 0 : -ENOMEM;
-}
-
 int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events, bool add)
 {
 	struct epoll_event event = {.events = events, .data.ptr = source};
@@ -120,7 +110,7 @@ static void soft_queue_free(struct soft_queue *q)
 static void soft_queue_lists(struct soft_queue *q)
 {
 	struct list *const all[] = {&q->endpoints, &q->ready,   &q->starved, &q->notes, &q->listeners,
-				    &q->requests,  &q->lingers, &q->grave,   &q->owing};
+				    &q->requests,  &q->lingers, &q->grave,   &q->owing, &q->borrowing};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -270,7 +260,8 @@ static void (*const soft_run[])(struct soft_queue *, struct soft_source *, uint3
 
 void soft_settle(struct soft_queue *q)
 {
-	bool want = !list_empty(&q->notes) || (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready)));
+	bool want = !list_empty(&q->notes) ||
+		    (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready) || soft_recvs_wanted(q)));
 	uint64_t one = 1;
 
 	if (likely(want == q->kicked))
@@ -334,6 +325,8 @@ static void soft_progress(struct soft_queue *q)
 	struct list *pos, *tmp;
 
 	soft_section_enter(q);
+	if (unlikely(soft_recvs_wanted(q)))
+		soft_recvs_feed(q);
 	soft_progress_ready(q);
 	if (q->endpoint_count && q->endpoint_count <= SOFT_FEW && !q->armed) {
 		list_for_each_safe (pos, tmp, &q->endpoints)

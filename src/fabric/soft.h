@@ -139,10 +139,11 @@ struct soft_queue {
 	struct list endpoints;   /* those with a socket */
 	unsigned endpoint_count; /* those that are read */
 	unsigned connecting, blocked;
-	struct list ready;   /* endpoints to be continued by the next poll */
-	struct list starved; /* endpoints that wait for a shared receive */
-	struct list owing;   /* endpoints that owe an ACK, if no post has carried it meanwhile */
-	unsigned patience;   /* polls that such an ACK may still wait for a post */
+	struct list ready;     /* endpoints to be continued by the next poll */
+	struct list starved;   /* endpoints that wait for a shared receive */
+	struct list borrowing; /* endpoints whose message has come in part and holds one */
+	struct list owing;     /* endpoints that owe an ACK, if no post has carried it meanwhile */
+	unsigned patience;     /* polls that such an ACK may still wait for a post */
 	struct list notes, listeners, requests, lingers, grave;
 	unsigned request_count, linger_count;
 
@@ -226,10 +227,11 @@ enum soft_phase { SOFT_PHASE_HEADER, SOFT_PHASE_BEGIN, SOFT_PHASE_PAYLOAD, SOFT_
 struct soft_endpoint {
 	struct fabric_endpoint base;
 	struct soft_source source;
-	struct list link;     /* in queue->endpoints while it has a socket */
-	struct list ready;    /* in queue->ready */
-	struct list starving; /* in queue->starved */
-	struct list owing;    /* in queue->owing */
+	struct list link;      /* in queue->endpoints while it has a socket */
+	struct list ready;     /* in queue->ready */
+	struct list starving;  /* in queue->starved */
+	struct list borrowing; /* in queue->borrowing */
+	struct list owing;     /* in queue->owing */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
 	uint64_t serial; /* never again of another endpoint */
@@ -277,6 +279,7 @@ struct soft_endpoint {
 	uint64_t left;
 	_Alignas(8) uint8_t small[SOFT_SMALL]; /* payload of a small write until it is complete */
 	struct soft_recv recv;
+	uint8_t *aside;    /* the message at hand, if its receive went to another */
 	uint8_t *leftover; /* staged bytes that wait while it is starved */
 	uint32_t leftover_at, leftover_len;
 	struct soft_recvs recvs;
@@ -289,6 +292,12 @@ struct soft_endpoint {
 	struct soft_note opened, closed;
 	uint8_t data_len;
 	uint8_t data[FABRIC_ACCEPT_DATA];
+};
+
+enum soft_step {
+	SOFT_GO,
+	SOFT_WAIT, /* for a receive or for room: try the same frame again */
+	SOFT_END,  /* the endpoint failed or refuses */
 };
 
 /* soft.c */
@@ -344,7 +353,6 @@ void soft_bury_later(struct soft_queue *q, struct soft_source *source);
 void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type, void *object);
 /* Log a peer's fault, but not a flood of them. */
 void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, const char *what);
-int soft_recvs_create(struct soft_recvs *r, uint32_t depth);
 uint32_t soft_ring_size(uint32_t depth);
 
 /* soft_region.c: the entries of the provider, and */
@@ -427,9 +435,41 @@ void soft_transmit(struct soft_endpoint *ep);
 void soft_retire(struct soft_endpoint *ep);
 void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr, enum fabric_status status);
 
-/* soft_receive.c */
+/* soft_recvs.c */
+int soft_recvs_create(struct soft_recvs *r, uint32_t depth);
 int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		   unsigned count);
+
+static inline struct soft_recvs *soft_recvs_of(struct soft_endpoint *ep)
+{
+	return ep->recvs.ring ? &ep->recvs : &ep->queue->shared;
+}
+
+/* Does an endpoint wait for a shared receive that is there, or borrowed? */
+static inline bool soft_recvs_wanted(const struct soft_queue *q)
+{
+	return unlikely(!list_empty(&q->starved)) && (q->shared.head != q->shared.tail || !list_empty(&q->borrowing));
+}
+
+/* As many of those that wait as there are receives go on with the next poll. */
+void soft_recvs_feed(struct soft_queue *q);
+/* Take a receive for the frame at hand. Within a section. */
+enum soft_step soft_recv_take(struct soft_endpoint *ep);
+/* Complete it. There is room. */
+void soft_recv_complete(struct soft_endpoint *ep, enum fabric_status status);
+/* The rest of the message at hand is not here yet: if it has a shared receive, others may have that. */
+void soft_recv_lend(struct soft_endpoint *ep);
+/* A shared receive that a message has taken and not filled goes back to the others. */
+void soft_recv_return(struct soft_endpoint *ep);
+
+/* soft_receive.c */
+
+/* Has a frame come in part? */
+static inline bool soft_frame_begun(const struct soft_endpoint *ep)
+{
+	return ep->phase == SOFT_PHASE_PAYLOAD || ep->header_have;
+}
+
 /* Read what is there, up to the budget. Within a section. */
 void soft_receive(struct soft_endpoint *ep);
 

@@ -20,6 +20,7 @@ static void soft_endpoint_free(struct soft_endpoint *ep)
 	free(ep->responses);
 	free(ep->recvs.ring);
 	free(ep->leftover);
+	free(ep->aside);
 	free(ep);
 }
 
@@ -231,6 +232,8 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 		list_del(&ep->starving);
 	if (list_linked(&ep->owing))
 		list_del(&ep->owing);
+	if (list_linked(&ep->borrowing))
+		list_del(&ep->borrowing);
 	if (ep->source.fd < 0)
 		return;
 	if (ep->state == SOFT_ASKING || ep->state == SOFT_OPEN || ep->state == SOFT_REFUSING)
@@ -335,7 +338,7 @@ static void soft_flush_recvs(struct soft_endpoint *ep)
 	if (ep->holding && soft_cq_room(ep->queue)) {
 		soft_recv_flushed(ep, ep->recv.id);
 		ep->holding = false;
-		(r->ring ? r : &ep->queue->shared)->held--;
+		soft_recvs_of(ep)->held--;
 	}
 	while (r->tail != r->head && soft_cq_room(ep->queue))
 		soft_recv_flushed(ep, r->ring[r->tail++ & r->mask].id);
@@ -359,17 +362,6 @@ void soft_disconnect(struct fabric_endpoint *endpoint)
 
 	soft_fail(ep, &(struct soft_cause){.linger = true});
 	soft_settle(ep->queue);
-}
-
-/* A shared receive that a message has taken and not filled goes back to the others. */
-static void soft_recv_return(struct soft_endpoint *ep)
-{
-	struct soft_recvs *r = &ep->queue->shared;
-
-	if (!ep->holding || ep->recvs.ring)
-		return;
-	r->held--;
-	r->ring[--r->tail & r->mask] = ep->recv;
 }
 
 /* Its completions are dropped, but not those of shared receives, whose memory would not come back. */

@@ -9,113 +9,6 @@
 
 #include <stdlib.h>
 
-enum soft_step {
-	SOFT_GO,
-	SOFT_WAIT, /* for a receive or for room: try the same frame again */
-	SOFT_END,  /* the endpoint failed or refuses */
-};
-
-static bool soft_recvs_post(struct soft_recvs *r, const struct fabric_recv *recv, unsigned count,
-			    const struct soft_domain *d)
-{
-	if (r->head - r->tail + r->held + count > r->depth)
-		return false;
-	for (unsigned i = 0; i < count; i++) {
-		const struct fabric_region *region = recv[i].sge.region;
-		const struct soft_region *own = container_of(region, const struct soft_region, base);
-		struct soft_recv *to = &r->ring[r->head++ & r->mask];
-
-		to->id = recv[i].id;
-		to->addr = recv[i].sge.addr;
-		to->len = recv[i].sge.len;
-		to->key = region && own->domain == d ? own->key : SOFT_NO_KEY;
-	}
-	return true;
-}
-
-/* Endpoints that waited for a receive go on with the next poll. */
-static void soft_feed(struct soft_endpoint *ep)
-{
-	if (!ep->starved)
-		return;
-	ep->starved = false;
-	if (list_linked(&ep->starving))
-		list_del(&ep->starving);
-	soft_ready(ep);
-}
-
-int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
-		   unsigned count)
-{
-	struct soft_queue *q = container_of(queue, struct soft_queue, base);
-
-	if (endpoint) {
-		struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
-
-		if (!ep->recvs.ring)
-			return -EINVAL;
-		if (ep->state >= SOFT_FLUSHING)
-			return -ENOTCONN;
-		if (!soft_recvs_post(&ep->recvs, recv, count, ep->domain))
-			return -EAGAIN;
-		soft_feed(ep);
-	} else {
-		if (!q->shared.ring)
-			return -EINVAL;
-		if (!soft_recvs_post(&q->shared, recv, count, q->domain))
-			return -EAGAIN;
-		while (!list_empty(&q->starved))
-			soft_feed(list_first(&q->starved, struct soft_endpoint, starving));
-	}
-	soft_settle(q);
-	return 0;
-}
-
-static struct soft_recvs *soft_recvs_of(struct soft_endpoint *ep)
-{
-	return ep->recvs.ring ? &ep->recvs : &ep->queue->shared;
-}
-
-/* Take a receive for the frame at hand. */
-static enum soft_step soft_recv_take(struct soft_endpoint *ep)
-{
-	struct soft_recvs *r = soft_recvs_of(ep);
-
-	if (r->head == r->tail) {
-		/* A peer that has gone does not wait for this one to complete. */
-		if (ep->hung_up) {
-			soft_fail_socket(ep, 0);
-			return SOFT_END;
-		}
-		ep->starved = true;
-		if (!ep->recvs.ring)
-			list_add_tail(&ep->queue->starved, &ep->starving);
-		return SOFT_WAIT;
-	}
-	ep->recv = r->ring[r->tail++ & r->mask];
-	r->held++;
-	ep->holding = true;
-	return SOFT_GO;
-}
-
-/* Complete the receive at hand. There is room. */
-static void soft_recv_complete(struct soft_endpoint *ep, enum fabric_status status)
-{
-	struct fabric_completion c = {
-		.id = ep->recv.id,
-		.endpoint = &ep->base,
-		.context = ep->context,
-		.opcode = ep->frame.op == SOFT_SEND ? FABRIC_RECV : FABRIC_RECV_IMM,
-		.status = status,
-		.bytes = ep->frame.len,
-		.imm = ep->frame.arg,
-	};
-
-	soft_cq_push(ep->queue, &c);
-	ep->holding = false;
-	soft_recvs_of(ep)->held--;
-}
-
 /* Where the payload goes. */
 static void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg, unsigned segs,
 			unsigned right)
@@ -231,17 +124,12 @@ static enum soft_step soft_place_small(struct soft_endpoint *ep)
 static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct soft_frame *f)
 {
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)f->addr, f->len, f->key};
-	enum soft_step step = SOFT_GO;
 
 	/* Key 0 is not memory of ours here; soft_target_check() would take it so. */
 	if (f->len && (!f->key || !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_WRITE))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
 	}
-	if (f->op == SOFT_WRITE_IMM)
-		step = soft_recv_take(ep);
-	if (step != SOFT_GO)
-		return step;
 	if (soft_is_small(f))
 		seg = (struct soft_seg){ep->small, f->len, 0};
 	soft_target(ep, ep->domain, &seg, 1, FABRIC_REMOTE_WRITE);
@@ -344,13 +232,50 @@ static void soft_request_served(struct soft_endpoint *ep)
 	ep->queue->patience = ep->frame.op == SOFT_WRITE ? 0 : SOFT_PATIENCE;
 }
 
-static enum soft_step soft_finish_message(struct soft_endpoint *ep)
+/* A message that was put aside is here: it needs a receive after all. */
+static enum soft_step soft_finish_aside(struct soft_endpoint *ep)
 {
+	enum soft_step step = soft_begin_send(ep, &ep->frame);
+
+	if (step == SOFT_WAIT)
+		return step;
+	if (step == SOFT_GO)
+		memcpy(ep->recv.addr, ep->aside, ep->frame.len);
+	free(ep->aside);
+	ep->aside = NULL;
+	return step;
+}
+
+static enum soft_step soft_finish_send(struct soft_endpoint *ep)
+{
+	enum soft_step step = SOFT_GO;
+
 	if (!soft_cq_room(ep->queue)) {
 		soft_ready(ep);
 		return SOFT_WAIT;
 	}
-	if (ep->frame.op == SOFT_WRITE_IMM && soft_is_small(&ep->frame) && soft_place_small(ep) != SOFT_GO)
+	if (unlikely(ep->aside))
+		step = soft_finish_aside(ep);
+	if (step != SOFT_GO)
+		return step;
+	soft_recv_complete(ep, FABRIC_OK);
+	soft_request_served(ep);
+	return SOFT_GO;
+}
+
+/* All of it is here, so it takes no receive before it needs one. */
+static enum soft_step soft_finish_write_imm(struct soft_endpoint *ep)
+{
+	enum soft_step step;
+
+	if (!soft_cq_room(ep->queue)) {
+		soft_ready(ep);
+		return SOFT_WAIT;
+	}
+	step = soft_recv_take(ep);
+	if (step != SOFT_GO)
+		return step;
+	if (soft_is_small(&ep->frame) && soft_place_small(ep) != SOFT_GO)
 		return SOFT_END;
 	soft_recv_complete(ep, FABRIC_OK);
 	soft_request_served(ep);
@@ -429,9 +354,9 @@ static const struct {
 } soft_ops[SOFT_OP_END] = {
 	[SOFT_ACCEPT] = {soft_begin_answer, soft_finish_accept, SOFT_ASKING},
 	[SOFT_REJECT] = {soft_begin_answer, soft_finish_reject, SOFT_ASKING},
-	[SOFT_SEND] = {soft_begin_send, soft_finish_message, SOFT_OPEN},
+	[SOFT_SEND] = {soft_begin_send, soft_finish_send, SOFT_OPEN},
 	[SOFT_WRITE] = {soft_begin_write, soft_finish_write, SOFT_OPEN},
-	[SOFT_WRITE_IMM] = {soft_begin_write, soft_finish_message, SOFT_OPEN},
+	[SOFT_WRITE_IMM] = {soft_begin_write, soft_finish_write_imm, SOFT_OPEN},
 	[SOFT_READ] = {soft_begin_read, soft_finish_read, SOFT_OPEN},
 	[SOFT_READ_DATA] = {soft_begin_read_data, soft_finish_read_data, SOFT_OPEN},
 	[SOFT_ACK] = {soft_begin_ack, soft_finish_ack, SOFT_OPEN},
@@ -647,6 +572,8 @@ void soft_receive(struct soft_endpoint *ep)
 		more = soft_receive_once(ep, &budget);
 	if (more && ep->source.fd >= 0)
 		soft_ready(ep); /* the edge is spent, the bytes are not */
+	if (soft_frame_begun(ep))
+		soft_recv_lend(ep);
 	if (ep->tx_wanted)
 		soft_transmit(ep);
 }
