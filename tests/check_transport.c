@@ -138,6 +138,7 @@ START_TEST(test_nothing_is_found)
 	ck_assert_int_eq(fabric_poll(&queue, &completion, 1), 0);
 	ck_assert_int_eq(fabric_next_event(&queue, &event), 0);
 	ck_assert(!fabric_moving(&queue));
+	ck_assert_uint_eq(fabric_moved_bytes(&endpoint), FABRIC_MOVED_UNKNOWN);
 	ck_assert_int_eq(fabric_arm(&queue), 0);
 	ck_assert_int_eq(fabric_fds(&queue, fds), 0);
 }

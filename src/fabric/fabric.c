@@ -329,6 +329,11 @@ bool fabric_moving(struct fabric_queue *queue)
 	return moving;
 }
 
+uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint)
+{
+	return endpoint->ops->moved_bytes(endpoint);
+}
+
 int fabric_arm(struct fabric_queue *queue)
 {
 	int rc;

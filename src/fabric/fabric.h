@@ -311,6 +311,11 @@ int fabric_arm(struct fabric_queue *queue);
  * polling on is faster than sleeping; what was armed is not any more. Never true where a device moves them. */
 bool fabric_moving(struct fabric_queue *queue);
 
+/* Grows while bytes of the endpoint's reads and writes move, in either direction: two looks tell whether a long one
+ * gets on that has not completed. FABRIC_MOVED_UNKNOWN: a device moves them, and only completions tell. */
+#define FABRIC_MOVED_UNKNOWN UINT64_MAX
+uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
+
 /* Descriptors that become readable when there is a completion (after fabric_arm) or an event. They are
  * drained by poll and next_event; they do not change. Count, at most FABRIC_MAX_FDS. */
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);

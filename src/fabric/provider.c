@@ -156,6 +156,11 @@ static bool no_moving(struct fabric_queue *queue)
 	return false;
 }
 
+static uint64_t no_moved_bytes(const struct fabric_endpoint *endpoint)
+{
+	return FABRIC_MOVED_UNKNOWN;
+}
+
 static int no_arm(struct fabric_queue *queue)
 {
 	return 0;
@@ -197,6 +202,7 @@ static const struct fabric_provider nothing = {
 	.poll = no_poll,
 	.next_event = no_next_event,
 	.moving = no_moving,
+	.moved_bytes = no_moved_bytes,
 	.arm = no_arm,
 	.fds = no_fds,
 };
