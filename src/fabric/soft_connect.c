@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define SOFT_BACKLOG 4096
-#define SOFT_ACCEPTS 64 /* of one listener in one turn */
+#define SOFT_ACCEPTS 16 /* of one listener in one turn */
 #define SOFT_UNPACED "reno"
 
 static bool soft_family_known(const struct sockaddr *sa, socklen_t len)
@@ -185,23 +185,34 @@ void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listen
 	}
 }
 
-/* Room for one more request: the oldest incomplete one goes when there are too many. */
-static bool soft_request_room(struct soft_queue *q)
+/* The oldest that is incomplete; NULL: all wait to be pulled. */
+static struct soft_request *soft_request_oldest(struct soft_queue *q)
 {
 	struct list *pos, *tmp;
 
-	if (q->request_count < SOFT_MAX_REQUESTS)
-		return true;
 	list_for_each_safe (pos, tmp, &q->requests) {
 		struct soft_request *r = container_of(pos, struct soft_request, link);
 
-		if (r->deadline == TIME_NEVER)
-			continue;
-		soft_complain(q, &r->peer, "too many peers connect without asking");
-		soft_request_drop(q, r);
-		return true;
+		if (r->deadline != TIME_NEVER)
+			return r;
 	}
-	return false;
+	return NULL;
+}
+
+static bool soft_request_room(struct soft_queue *q)
+{
+	return q->request_count < SOFT_MAX_REQUESTS || soft_request_oldest(q);
+}
+
+/* One has come, and there are too many: the oldest incomplete one goes. */
+static void soft_request_make_room(struct soft_queue *q)
+{
+	struct soft_request *r = q->request_count < SOFT_MAX_REQUESTS ? NULL : soft_request_oldest(q);
+
+	if (!r)
+		return;
+	soft_complain(q, &r->peer, "too many peers connect without asking");
+	soft_request_drop(q, r);
 }
 
 static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
@@ -263,14 +274,15 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 		int fd = accept4(source->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
+			soft_request_make_room(q);
 			soft_request_create(l, fd, &peer);
-			continue;
-		}
-		if (errno == ECONNABORTED || errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			soft_accept_starved(l, errno);
-		return;
+			return;
+		} else if (errno == EAGAIN) {
+			return;
+		}
+		/* Any other error is that of one connection, which failed before it was taken: see accept(2). */
 	}
 }
 
