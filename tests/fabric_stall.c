@@ -3,9 +3,48 @@
 #include "suite.h"
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PEERS (2 * SIEGE_RECEIVES)
+
+/* Failures of the kernel: of the next `fail.times` calls, which answer `fail.error`. */
+static struct {
+	int times, error;
+} fail_send, fail_accept;
+
+static bool fails(int *times)
+{
+	return *times > 0 && (*times)-- > 0;
+}
+
+/* In place of the C library's. */
+ssize_t send(int fd, const void *bytes, size_t len, int flags)
+{
+	if (fails(&fail_send.times)) {
+		errno = fail_send.error;
+		return -1;
+	}
+	return sendto(fd, bytes, len, flags, NULL, 0);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	if (fails(&fail_send.times)) {
+		errno = fail_send.error;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+int accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
+{
+	if (fails(&fail_accept.times)) {
+		errno = fail_accept.error;
+		return -1;
+	}
+	return (int)syscall(SYS_accept4, fd, sa, len, flags);
+}
 
 /* A peer that has begun its first message, and sent half of it. */
 static int half_message(struct siege *x)
@@ -63,6 +102,144 @@ START_TEST(half_messages_keep_nobody_waiting)
 }
 END_TEST
 
+static const struct fabric_pair_options impatient = {
+	.fabric = {.stall_ms = 400},
+	.queue = {.shared_depth = 64},
+	.client = {.recv_depth = 64, .reads_out = 4, .reads_in = 4},
+	.server = {.reads_out = 4, .reads_in = 4},
+};
+
+/* Who stops in the middle of a frame is cut off, wherever that is, and its receive comes back. */
+START_TEST(half_frames_are_cut_off)
+{
+	struct fabric_wr wr;
+	struct siege x;
+	int fd[3];
+
+	siege_open_with(&x, &impatient);
+	for (int i = 0; i < 3; i++) {
+		/* in the header, in the message, in the write behind it */
+		const size_t cut[] = {5, x.first - 8, x.first + 30};
+
+		fd[i] = raw_connect(&x.p.sa, x.p.len);
+		raw_send(fd[i], x.bytes, x.hello);
+		check_that(!siege_serve_raw(&x, fd[i], true), "the hello was cut off");
+		raw_send(fd[i], x.bytes + x.hello, cut[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		check_that(siege_serve_raw(&x, fd[i], false), "it was not cut off");
+		close(fd[i]);
+	}
+	for (uint64_t i = 0; i < SIEGE_RECEIVES; i++) {
+		wr = wr_local(FABRIC_SEND, i, NULL, 0, 0);
+		post(x.p.c, &wr);
+		done_expect(&x.p, &x.p.client, x.p.c, i, FABRIC_SEND, FABRIC_OK);
+	}
+	for (uint64_t i = 0; i < SIEGE_RECEIVES; i++)
+		receive(&x.p.server, NULL, i, &x.inbox, i * 64, 64);
+	siege_close(&x);
+}
+END_TEST
+
+/* Who is slow is not: a byte at a time, and together they take longer than one may. */
+START_TEST(slow_frames_are_served)
+{
+	struct siege x;
+	int fd;
+
+	siege_open_with(&x, &impatient);
+	fd = raw_connect(&x.p.sa, x.p.len);
+	raw_send(fd, x.bytes, x.hello);
+	check_that(!siege_serve_raw(&x, fd, true), "the hello was cut off");
+	for (size_t i = 0; i < x.first; i++) {
+		raw_send(fd, x.bytes + x.hello + i, 1);
+		usleep(20000);
+		for (int j = 0; j < 3; j++)
+			fabric_pair_pump(&x.p);
+	}
+	ck_assert_ptr_ne(take(&x).endpoint, x.p.s);
+	close(fd);
+	siege_close(&x);
+}
+END_TEST
+
+/* The kernel has no memory to send, and no edge tells when it has: tried again, also by one that sleeps. */
+START_TEST(no_memory_to_send)
+{
+	static const int errors[] = {ENOBUFS, ENOMEM};
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct fabric_pair p;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	buffer_make(&mine, &p.client, 4096, 0);
+	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
+	for (uint64_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		receive(&p.server, p.s, i, &theirs, 0, 4096);
+		fail_send.error = errors[i];
+		fail_send.times = 3;
+		wr = wr_local(FABRIC_SEND, i, &mine, 0, 4096);
+		post(p.c, &wr);
+		for (uint64_t until = deadline(); fail_send.times;) {
+			check_that(time_now() < until, "it was not tried again");
+			station_sleep(&p.client, 1000);
+		}
+		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
+		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_OK);
+	}
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/* A connection that fails before it is taken is nobody else's matter. */
+START_TEST(accept_fails_for_one)
+{
+	static const int errors[] = {ECONNABORTED, ENETDOWN,     EPROTO,     ENOPROTOOPT, EHOSTDOWN,
+				     ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, EPERM};
+	struct fabric_endpoint *c, *s;
+	struct fabric_pair p;
+
+	fabric_pair_open(&p, &fabric_pair_defaults);
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		fail_accept.error = errors[i];
+		fail_accept.times = 1;
+		fabric_pair_connect(&p, &c, &s);
+		ck_assert_int_eq(fail_accept.times, 0);
+		station_destroy(&p.client, &c);
+		station_destroy(&p.server, &s);
+	}
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/* As many half-open connections as there may be, and nobody new: none has to go. */
+START_TEST(no_room_is_made_for_nobody)
+{
+	enum { MOST = 256 };
+	struct siege x;
+	int fd[MOST];
+
+	siege_open(&x);
+	for (int i = 0; i < MOST; i++) {
+		fd[i] = raw_connect(&x.p.sa, x.p.len);
+		siege_serve(&x);
+	}
+	fail_accept.error = EAGAIN;
+	fail_accept.times = 2;
+	close(raw_connect(&x.p.sa, x.p.len));
+	for (uint64_t until = deadline(); fail_accept.times;) {
+		check_that(time_now() < until, "waited in vain");
+		siege_serve(&x);
+	}
+	ck_assert(!raw_ended(fd[0]));
+	for (int i = 0; i < MOST; i++)
+		close(fd[i]);
+	siege_close(&x);
+}
+END_TEST
+
 Suite *stall_suite(void)
 {
 	Suite *s = suite_create("stall");
@@ -72,5 +249,10 @@ Suite *stall_suite(void)
 		return s;
 	t = fabric_pair_tcase(s, "stall", 60);
 	tcase_add_test(t, half_messages_keep_nobody_waiting);
+	tcase_add_test(t, half_frames_are_cut_off);
+	tcase_add_test(t, slow_frames_are_served);
+	tcase_add_test(t, no_memory_to_send);
+	tcase_add_test(t, accept_fails_for_one);
+	tcase_add_test(t, no_room_is_made_for_nobody);
 	return s;
 }

@@ -52,9 +52,11 @@ close:
 
 static int open_provider(struct daemon *d, const char *provider)
 {
+	uint64_t stall = d->config->stall_timeout;
 	struct fabric_config config = {
 		.device = d->config->device,
 		.ack_timeout_ms = (uint32_t)(d->config->ack_timeout / TIME_MS),
+		.stall_ms = stall ? (uint32_t)MAX(stall / TIME_MS, 1ul) : UINT32_MAX,
 	};
 	struct daemon_fabric *f = &d->fabric[d->fabrics];
 	int rc = make(f, provider, &config);

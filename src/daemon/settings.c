@@ -79,7 +79,8 @@ static const struct setting general[] = {
 	 .help = "After this time without traffic a client's host is asked whether it is there.\n"
 		 "\"0\": never."},
 	{"stall_timeout", SETTING_TIME, AT(stall_timeout), "30s", 0, 86400 * TIME_S,
-	 .help = "A client that takes no answers for so long is disconnected. \"0\": never."},
+	 .help = "A client that takes no answers for so long, or does not go on with what it began to\n"
+		 "send, is disconnected. \"0\": never."},
 	{"ack_timeout", SETTING_TIME, AT(ack_timeout), "0", 0, 3600 * TIME_S,
 	 .help = "Until a packet without an answer is sent again; a host counts as dead after about\n"
 		 "eight times this. \"0\": the default of the transport."},

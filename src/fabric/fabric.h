@@ -86,6 +86,8 @@ struct fabric_config {
 	const char *device;      /* verbs: use this one only, NULL: every active one */
 	uint32_t ack_timeout_ms; /* 0: default. verbs: until a lost packet counts as a dead peer is about
 	                          * eight times this; soft: a host silent for eight times this is lost */
+	uint32_t stall_ms;       /* 0: 30 s. soft: who begins to send something and does not go on with it for so
+	                          * long is cut off. A device watches over that itself */
 };
 
 struct fabric_queue_attr {

@@ -13,14 +13,18 @@
 
 #define SOFT_EVENTS 64
 #define SOFT_ACK_TIMEOUT_MS 1000
+#define SOFT_STALL_MS 30000
 
 static int soft_open(const struct fabric_config *config, struct fabric **out)
 {
+	uint32_t stall_ms = config->stall_ms ? config->stall_ms : SOFT_STALL_MS;
 	struct soft_fabric *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return -ENOMEM;
 	f->lost_ms = 8 * (config->ack_timeout_ms ? config->ack_timeout_ms : SOFT_ACK_TIMEOUT_MS);
+	f->look_ms = MAX(MIN(f->lost_ms, stall_ms) / 4, SOFT_TICKS);
+	f->stall_looks = stall_ms / f->look_ms;
 	list_init(&f->queues);
 	pthread_mutex_init(&f->lock, NULL);
 	*out = &f->base;
@@ -109,8 +113,8 @@ static void soft_queue_free(struct soft_queue *q)
 
 static void soft_queue_lists(struct soft_queue *q)
 {
-	struct list *const all[] = {&q->endpoints, &q->ready,   &q->starved, &q->notes, &q->listeners,
-				    &q->requests,  &q->lingers, &q->grave,   &q->owing, &q->borrowing};
+	struct list *const all[] = {&q->endpoints, &q->ready, &q->starved, &q->notes,     &q->listeners, &q->requests,
+				    &q->lingers,   &q->grave, &q->owing,   &q->borrowing, &q->watched,   &q->later};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -235,17 +239,15 @@ void soft_timer_want(struct soft_queue *q, uint32_t ms)
 static void soft_timer_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
 {
 	uint64_t count, now = time_now();
+	uint32_t ms;
 	bool busy;
 
 	if (read(source->fd, &count, sizeof(count)) != sizeof(count))
 		return;
+	ms = soft_look_tick(q, now);
 	busy = soft_connect_tick(q, now);
 	busy |= soft_linger_tick(q, now);
-	busy |= soft_endpoint_tick(q, now);
-	if (busy)
-		soft_timer_set(q, SOFT_TICK_MS);
-	else
-		soft_timer_set(q, list_empty(&q->endpoints) ? 0 : MAX(q->fabric->lost_ms / 4, 100u));
+	soft_timer_set(q, busy && (!ms || ms > SOFT_TICK_MS) ? SOFT_TICK_MS : ms);
 }
 
 /* The kick is cleared by soft_settle(). */
@@ -260,8 +262,8 @@ static void (*const soft_run[])(struct soft_queue *, struct soft_source *, uint3
 
 void soft_settle(struct soft_queue *q)
 {
-	bool want = !list_empty(&q->notes) ||
-		    (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready) || soft_recvs_wanted(q)));
+	bool want = !list_empty(&q->notes) || (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready) ||
+							    q->looking || soft_recvs_wanted(q)));
 	uint64_t one = 1;
 
 	if (likely(want == q->kicked))
@@ -327,6 +329,8 @@ static void soft_progress(struct soft_queue *q)
 	soft_section_enter(q);
 	if (unlikely(soft_recvs_wanted(q)))
 		soft_recvs_feed(q);
+	if (unlikely(q->looking))
+		soft_look_on(q);
 	soft_progress_ready(q);
 	if (q->endpoint_count && q->endpoint_count <= SOFT_FEW && !q->armed) {
 		list_for_each_safe (pos, tmp, &q->endpoints)
@@ -426,6 +430,11 @@ static bool soft_moving(struct fabric_queue *queue)
 	return moved;
 }
 
+static uint64_t soft_moved_bytes(const struct fabric_endpoint *endpoint)
+{
+	return container_of(endpoint, const struct soft_endpoint, base)->moved;
+}
+
 static int soft_arm(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
@@ -473,6 +482,7 @@ const struct fabric_provider fabric_soft = {
 	.poll = soft_poll,
 	.next_event = soft_next_event,
 	.moving = soft_moving,
+	.moved_bytes = soft_moved_bytes,
 	.arm = soft_arm,
 	.fds = soft_fds,
 };

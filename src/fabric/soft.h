@@ -28,6 +28,8 @@
 #define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to send an ERROR */
 #define SOFT_LINGER_TIME TIME_S    /* for the peer to take our last bytes */
 #define SOFT_TICK_MS 250           /* how often deadlines are looked at */
+#define SOFT_TICKS 4u              /* of the timer between two looks at an endpoint */
+#define SOFT_RETRY_MS 10           /* after the kernel had no memory to send */
 #define SOFT_FEW 2                 /* endpoints that are read without asking epoll */
 #define SOFT_SKIP 16               /* polls of those few between two looks at epoll */
 #define SOFT_PATIENCE 8            /* polls that an ACK waits to travel with a reply */
@@ -37,8 +39,10 @@
 struct soft_fabric {
 	struct fabric base;
 	pthread_mutex_t lock;
-	struct list queues; /* under lock */
-	uint32_t lost_ms;   /* a host silent for so long is lost */
+	struct list queues;   /* under lock */
+	uint32_t lost_ms;     /* a host silent for so long is lost */
+	uint32_t look_ms;     /* between two looks at what may have stalled */
+	uint32_t stall_looks; /* at so many of them a frame may be where it was */
 };
 
 /* Regions: soft_region.c */
@@ -142,6 +146,10 @@ struct soft_queue {
 	struct list ready;     /* endpoints to be continued by the next poll */
 	struct list starved;   /* endpoints that wait for a shared receive */
 	struct list borrowing; /* endpoints whose message has come in part and holds one */
+	struct list watched;   /* endpoints with something under way, in the order of the last look */
+	struct list later;     /* endpoints for whose bytes the kernel had no memory */
+	uint64_t tick;         /* when the timer last fired */
+	bool looking;          /* more are to be looked at than one turn may */
 	struct list owing;     /* endpoints that owe an ACK, if no post has carried it meanwhile */
 	unsigned patience;     /* polls that such an ACK may still wait for a post */
 	struct list notes, listeners, requests, lingers, grave;
@@ -231,6 +239,8 @@ struct soft_endpoint {
 	struct list ready;     /* in queue->ready */
 	struct list starving;  /* in queue->starved */
 	struct list borrowing; /* in queue->borrowing */
+	struct list watched;   /* in queue->watched */
+	struct list later;     /* in queue->later */
 	struct list owing;     /* in queue->owing */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
@@ -238,7 +248,11 @@ struct soft_endpoint {
 	void *context;
 	enum soft_state state;
 	bool unix_socket, starved, hung_up, watch_out;
-	uint64_t deadline; /* of REFUSING */
+	uint64_t deadline;          /* of REFUSING */
+	uint64_t looked;            /* the tick of the last look; see soft_look.c */
+	uint32_t silent;            /* looks since the frame at hand got on */
+	uint32_t heard, heard_last; /* reads that brought bytes; as of the last look */
+	uint64_t moved;             /* of reads and writes; see fabric_moved_bytes() */
 	struct sockaddr_storage peer;
 
 	/* Send queue: tail <= sent <= head, free-running. A request's index is its number in
@@ -339,6 +353,12 @@ static inline void soft_ready(struct soft_endpoint *ep)
 		list_add_tail(&ep->queue->ready, &ep->ready);
 }
 
+static inline void soft_unblock(struct soft_endpoint *ep)
+{
+	ep->queue->blocked -= ep->blocked;
+	ep->blocked = false;
+}
+
 /* Make the queue's descriptor readable if the caller has something to fetch. Last call of
  * each entry into the provider. */
 void soft_settle(struct soft_queue *q);
@@ -422,10 +442,23 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint);
 void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 void soft_endpoint_continue(struct soft_endpoint *ep);
-bool soft_endpoint_tick(struct soft_queue *q, uint64_t now);
 void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 bool soft_linger_tick(struct soft_queue *q, uint64_t now);
 char *soft_peer_format(const struct sockaddr_storage *peer, int fd, char *buf, size_t size);
+
+/* soft_look.c */
+void soft_look_begin(struct soft_endpoint *ep);
+
+/* It has something under way, that may never arrive or never end. */
+static inline void soft_watched(struct soft_endpoint *ep)
+{
+	if (unlikely(!list_linked(&ep->watched)))
+		soft_look_begin(ep);
+}
+
+/* Look at those whose time has come. */
+uint32_t soft_look_tick(struct soft_queue *q, uint64_t now); /* the next tick in so many ms, 0: none */
+void soft_look_on(struct soft_queue *q);                     /* where the last turn stopped */
 
 /* soft_send.c */
 int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);

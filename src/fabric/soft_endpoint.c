@@ -97,7 +97,6 @@ void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct sockaddr
 		return;
 	}
 	soft_tcp_options(fd, q->fabric->lost_ms);
-	soft_timer_want(q, MAX(q->fabric->lost_ms / 4, 100u));
 }
 
 void soft_endpoint_opened(struct soft_endpoint *ep)
@@ -224,16 +223,12 @@ static bool soft_linger_create(struct soft_queue *q, int fd)
 /* Out of all lists but those of completions and events; the socket closed or lingering. */
 static void soft_release(struct soft_endpoint *ep, bool linger)
 {
+	struct list *const all[] = {&ep->ready, &ep->starving, &ep->borrowing, &ep->owing, &ep->watched, &ep->later};
 	struct soft_queue *q = ep->queue;
 
-	if (list_linked(&ep->ready))
-		list_del(&ep->ready);
-	if (list_linked(&ep->starving))
-		list_del(&ep->starving);
-	if (list_linked(&ep->owing))
-		list_del(&ep->owing);
-	if (list_linked(&ep->borrowing))
-		list_del(&ep->borrowing);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (list_linked(all[i]))
+			list_del(all[i]);
 	if (ep->source.fd < 0)
 		return;
 	if (ep->state == SOFT_ASKING || ep->state == SOFT_OPEN || ep->state == SOFT_REFUSING)
@@ -243,8 +238,7 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 	else if (ep->state == SOFT_TAKEN)
 		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), SOFT_REASON_CALLER, NULL,
 			   0);
-	q->blocked -= ep->blocked;
-	ep->blocked = false;
+	soft_unblock(ep);
 	list_del(&ep->link);
 	if (linger && soft_linger_create(q, ep->source.fd))
 		ep->source.fd = -1;
@@ -304,7 +298,7 @@ void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal wh
 	ep->refusal = why;
 	ep->deadline = time_now() + SOFT_DEADLINE;
 	ep->tx_wanted = true;
-	soft_timer_want(ep->queue, SOFT_TICK_MS);
+	soft_watched(ep);
 	soft_ready(ep);
 }
 
@@ -407,8 +401,7 @@ void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_
 	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
 		ep->hung_up = true;
 	if (ep->blocked && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))) {
-		ep->blocked = false;
-		q->blocked--;
+		soft_unblock(ep);
 		soft_transmit(ep);
 	}
 	soft_receive(ep);
@@ -425,34 +418,4 @@ void soft_endpoint_continue(struct soft_endpoint *ep)
 	soft_retire(ep);
 	soft_transmit(ep);
 	soft_receive(ep);
-}
-
-/* Bytes are under way and nothing at all comes back, not even to repeated attempts. A peer
- * that lives but does not read acknowledges the probes of its closed window. */
-static bool soft_host_lost(const struct soft_endpoint *ep)
-{
-	struct tcp_info info = {0};
-	socklen_t len = sizeof(info);
-
-	if (getsockopt(ep->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
-		return false;
-	return info.tcpi_retransmits + info.tcpi_probes >= 2 && info.tcpi_last_ack_recv > ep->queue->fabric->lost_ms;
-}
-
-bool soft_endpoint_tick(struct soft_queue *q, uint64_t now)
-{
-	struct list *pos, *tmp;
-	bool busy = false;
-
-	list_for_each_safe (pos, tmp, &q->endpoints) {
-		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
-		bool timed = ep->state == SOFT_REFUSING;
-
-		busy |= timed;
-		if (timed && now >= ep->deadline)
-			soft_fail(ep, &(struct soft_cause){0});
-		else if (!ep->unix_socket && ep->state >= SOFT_OPEN && soft_host_lost(ep))
-			soft_fail_socket(ep, ETIMEDOUT);
-	}
-	return busy;
 }

@@ -296,6 +296,7 @@ static enum soft_step soft_finish_read_data(struct soft_endpoint *ep)
 	struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
 
 	wr->got += ep->frame.len;
+	ep->moved += ep->frame.len;
 	if (wr->got < wr->len)
 		return SOFT_GO;
 	ep->reads_tail++;
@@ -518,6 +519,8 @@ static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t 
 	if (n <= 0)
 		return n;
 	ep->queue->moved = true;
+	if (ep->frame.op != SOFT_SEND)
+		ep->moved += (uint64_t)n;
 	soft_advance(ep, MIN((size_t)n, direct));
 	if (ep->phase == SOFT_PHASE_FINISH)
 		*step = soft_parse_stage(ep, n - direct);
@@ -553,6 +556,7 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 			soft_fail_socket(ep, n ? errno : 0);
 		return false;
 	}
+	ep->heard++;
 	*budget -= MIN(*budget, (size_t)n);
 	/* A short read has emptied the socket, but the edge that told of the end came before it. */
 	return step == SOFT_GO && ((size_t)n == wanted || ep->hung_up);
@@ -572,8 +576,10 @@ void soft_receive(struct soft_endpoint *ep)
 		more = soft_receive_once(ep, &budget);
 	if (more && ep->source.fd >= 0)
 		soft_ready(ep); /* the edge is spent, the bytes are not */
-	if (soft_frame_begun(ep))
+	if (soft_frame_begun(ep) && ep->source.fd >= 0) {
 		soft_recv_lend(ep);
+		soft_watched(ep);
+	}
 	if (ep->tx_wanted)
 		soft_transmit(ep);
 }

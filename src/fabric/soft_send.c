@@ -270,6 +270,13 @@ static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 	}
 }
 
+/* Bytes of something longer than a message? */
+static bool soft_part_moves(const struct soft_endpoint *ep)
+{
+	return ep->part == SOFT_PART_RESPONSE ||
+	       (ep->part == SOFT_PART_REQUEST && ep->sq[ep->sent & ep->sq_mask].opcode != FABRIC_SEND);
+}
+
 /* The socket took `n` bytes: which frames are out? */
 static void soft_account(struct soft_endpoint *ep, size_t n)
 {
@@ -280,6 +287,8 @@ static void soft_account(struct soft_endpoint *ep, size_t n)
 			if (n) {
 				ep->part_sent = ep->part == SOFT_PART_NONE ? n : ep->part_sent + n;
 				ep->part = b->frame[i].part;
+				if (soft_part_moves(ep))
+					ep->moved += n;
 			}
 			return;
 		}
@@ -325,8 +334,14 @@ static ssize_t soft_send(struct soft_endpoint *ep)
 	while (n < 0 && errno == EINTR);
 	if (n >= 0)
 		return n;
-	if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+	if (errno == EAGAIN)
 		return 0;
+	if (errno == ENOBUFS || errno == ENOMEM) {
+		if (!list_linked(&ep->later))
+			list_add_tail(&ep->queue->later, &ep->later);
+		soft_timer_want(ep->queue, SOFT_RETRY_MS);
+		return 0;
+	}
 	soft_fail_socket(ep, errno);
 	return -1;
 }
@@ -346,6 +361,8 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 	if (n < 0)
 		return false;
 	ep->queue->moved |= n > SOFT_STAGE;
+	if (!ep->unix_socket)
+		soft_watched(ep);
 	soft_account(ep, n);
 	soft_retire(ep);
 	if ((size_t)n < b->bytes) {
