@@ -28,9 +28,10 @@ struct conn_group;
 struct conn_ops {
 	/* Sends may be reserved from here on. */
 	void (*established)(struct conn *conn);
-	/* One record came; its length was checked against the message. 0: done with it. -EAGAIN: no room for the answer
-	 * (conn_reserve failed); the same record comes again when there is. Other errors: the peer broke the
-	 * protocol; log nothing, the connection is closed with that error. */
+	/* One record came; its length was checked against the message. 0: done with it. -EAGAIN: not now, and the same
+	 * record comes again: there was no room for the answer (conn_reserve failed), it waits for something
+	 * (conn_wait_writable), or it was long and only a step of it is done (conn_yield). Records behind it wait. Other
+	 * errors: the peer broke the protocol; log nothing, the connection is closed with that error. */
 	int (*record)(struct conn *conn, const struct wire_record *record, const void *body);
 	/* The peer wrote with this immediate: what it wrote until then is in place, and its records from before were
 	 * taken. NULL: a peer that does so breaks the protocol. */
@@ -53,6 +54,8 @@ struct conn_group_attr {
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
+	uint64_t turn;              /* ns of work after which a turn leaves the rest to the next; 0: it has no end */
+	uint64_t (*clock)(void);    /* the time in the midst of a turn; where `turn` is not 0 */
 };
 
 /* What one connection has of its own; zeros: as its group. */
@@ -67,6 +70,7 @@ struct conn_attr {
 struct conn_group_stats {
 	uint64_t connections; /* now */
 	uint64_t accepted, closed, violations, refused;
+	uint64_t yields; /* visits to a connection that ended before its work did */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
 	uint64_t buffers, buffers_in_use, buffer_bytes;
 };
@@ -83,7 +87,8 @@ struct fabric_queue *conn_group_queue(const struct conn_group *group);
 const struct conn_group_attr *conn_group_attr(const struct conn_group *group);
 
 /* One turn: completions, events, answers, timers, burials. Returns how many completions and events
- * there were: 0 says that it may be time to sleep. Not from inside a callback. */
+ * there were, and is not 0 either when work is left for the next turn: 0 says that it may be time to sleep. Not from
+ * inside a callback. */
 int conn_group_progress(struct conn_group *group, uint64_t now);
 
 /* When conn_group_progress must be called though nothing comes; TIME_NEVER: no need. */
@@ -155,6 +160,33 @@ void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 
 /* Have writable() called, and the record that record() refused with -EAGAIN come again, in a later turn. */
 void conn_wait_writable(struct conn *conn);
+
+/*
+ * The work of a turn is bounded, so that no peer makes the others wait: after conn_group_attr.turn the rest of a
+ * message is parked, and connections take turns. The clock is looked at now and then, as records are short. A record
+ * that is longer than some microseconds says so, and one that is longer than some hundred goes in steps:
+ *
+ *     do
+ *             done = one_step(agent);
+ *     while (!done && conn_time_left(conn));
+ *     if (!done) {
+ *             conn_yield(conn);
+ *             return -EAGAIN;
+ *     }
+ *
+ * What the steps have brought about is kept by the service: the record and its body are the same when it comes again, and
+ * lie elsewhere. The connection waits for nothing but its turn: it is not taken for one that is stalled, and
+ * conn_group_progress answers that there is more to do, so that nobody sleeps meanwhile.
+ */
+
+/* In record(): the record took as long as so many short ones, of about a microsecond. */
+void conn_charge(struct conn *conn, unsigned records);
+
+/* In record(), now and then: whether it may go on. Asks the clock. */
+bool conn_time_left(struct conn *conn);
+
+/* In record(), which then answers -EAGAIN: a step was done, and more remains. */
+void conn_yield(struct conn *conn);
 
 /* Post what was committed now rather than at the end of the turn. */
 void conn_flush(struct conn *conn);

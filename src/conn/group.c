@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define POLL_BATCH 32
+#define BURIALS 4 /* of one turn: each destroys a queue pair */
 #define RECEIVE_CHUNK 64
 #define SEND_CHUNK 64
 
@@ -21,12 +21,12 @@ static void *pointer_of(uint64_t id)
  * error: senders wait. */
 static void group_post_receives(struct conn_group *group)
 {
-	struct fabric_recv recv[POLL_BATCH];
+	struct fabric_recv recv[CONN_POLL_BATCH];
 
 	while (group->posted < MIN(group->wanted, group->attr.receives)) {
 		unsigned n = 0;
 
-		while (n < POLL_BATCH && group->posted + n < MIN(group->wanted, group->attr.receives)) {
+		while (n < CONN_POLL_BATCH && group->posted + n < MIN(group->wanted, group->attr.receives)) {
 			struct memory_buffer *b = memory_pool_get(group->receives);
 
 			if (!b)
@@ -130,6 +130,7 @@ void conn_group_destroy(struct conn_group *group)
 	if (!group)
 		return;
 	must(!group->turning);
+	group->batch_at = group->batch_end;
 	while (!list_empty(&group->connections))
 		conn_bury(list_first(&group->connections, struct conn, node));
 	/* The queue first: posted receives still point into the pools. */
@@ -283,18 +284,58 @@ static void group_flush_dirty(struct conn_group *group)
 		conn_messages_flush(list_first(&group->dirty, struct conn, dirty));
 }
 
+bool conn_group_look(struct conn_group *group)
+{
+	uint64_t now;
+
+	group->units = CONN_LOOK_UNITS;
+	if (!group->attr.turn)
+		return false;
+	now = group->attr.clock();
+	if (!group->turn_began)
+		group->turn_began = now;
+	if (!group->visit_began)
+		group->visit_began = now;
+	group->over = now - group->turn_began >= group->allowed;
+	group->visited = group->over || now - group->visit_began >= group->attr.turn / CONN_VISITS;
+	return group->visited;
+}
+
+static void group_visit_begins(struct conn_group *group)
+{
+	group->visit_began = 0;
+	group->visited = false;
+}
+
+/* What has come may take half of the turn. The rest is for what was left over by turns before, and for what is left here. */
 static int group_poll(struct conn_group *group)
 {
-	struct fabric_completion c[POLL_BATCH];
-	int n = fabric_poll(group->queue, c, POLL_BATCH);
+	int n = 0;
 
-	for (int i = 0; i < n; i++)
-		group_completed(group, &c[i]);
-	if (n > 0) {
-		group_flush_dirty(group); /* peers wait for answers, nobody yet for a receive */
-		group_post_receives(group);
+	if (group->batch_at == group->batch_end) {
+		group->batch_at = 0;
+		group->batch_end = fabric_poll(group->queue, group->batch, CONN_POLL_BATCH);
 	}
+	group->allowed = group->attr.turn / 2;
+	while (group->batch_at < group->batch_end && !group->over) {
+		group_visit_begins(group);
+		group_completed(group, &group->batch[group->batch_at++]);
+		n++;
+	}
+	if (n > 0)
+		group_flush_dirty(group); /* peers wait for answers, nobody yet for a receive */
+	if (n > 0 || unlikely(group->posted < MIN(group->wanted, group->attr.receives)))
+		group_post_receives(group);
 	return n;
+}
+
+/* Insert all nodes of `from`, a list head that is given up, at the front of `to`. */
+static void list_prepend(struct list *to, struct list *from)
+{
+	from->next->prev = to;
+	from->prev->next = to->next;
+	to->next->prev = from->prev;
+	to->next = from->next;
 }
 
 static void group_resume_stuck(struct conn_group *group)
@@ -307,21 +348,35 @@ static void group_resume_stuck(struct conn_group *group)
 	stuck = group->stuck;
 	stuck.next->prev = stuck.prev->next = &stuck;
 	list_init(&group->stuck);
-	while (!list_empty(&stuck))
+	group->over = false;
+	group->allowed = group->attr.turn;
+	while (!list_empty(&stuck) && !group->over) {
+		group_visit_begins(group);
 		conn_messages_resume(list_first(&stuck, struct conn, stuck));
+	}
+	if (list_empty(&stuck))
+		return;
+	list_prepend(&group->stuck, &stuck); /* who had no turn is first in the next */
+	group->unfinished = true;
 }
 
 static void group_bury(struct conn_group *group)
 {
 	struct list *pos, *tmp;
+	unsigned buried = 0;
 
 	list_for_each_safe (pos, tmp, &group->closing) {
 		struct conn *conn = container_of(pos, struct conn, grave);
 
 		if (conn->disconnected && conn->in_flight == 0)
 			conn_handle(conn, CONN_EVENT_DRAINED);
-		if (conn->state == CONN_DEAD)
-			conn_bury(conn);
+		if (conn->state != CONN_DEAD)
+			continue;
+		if (buried++ == BURIALS) {
+			group->unfinished = true;
+			return;
+		}
+		conn_bury(conn);
 	}
 }
 
@@ -341,15 +396,26 @@ bool conn_group_is_mine(const struct conn_group *group)
 	return group->turning == 0 || group->turning == thread_self();
 }
 
+static void group_turn_from(struct conn_group *group, uint64_t now)
+{
+	group->now = now;
+	group->units = CONN_LOOK_UNITS;
+	group->turn_began = 0;
+	group->over = false;
+	group->unfinished = false;
+}
+
 int conn_group_progress(struct conn_group *group, uint64_t now)
 {
 	struct fabric_event event;
 	int n, events = 0;
+	bool batch_done; /* an end must not overtake what came before it */
 
 	must(group_turn_begins(group));
-	group->now = now;
+	group_turn_from(group, now);
 	n = group_poll(group);
-	while (unlikely(fabric_next_event(group->queue, &event))) {
+	batch_done = group->batch_at == group->batch_end;
+	while (unlikely(batch_done && fabric_next_event(group->queue, &event))) {
 		group_event(&event);
 		events++;
 	}
@@ -357,10 +423,10 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	if (unlikely(now >= group->deadline))
 		conn_timers_look(group);
 	group_flush_dirty(group);
-	if (unlikely(!list_empty(&group->closing)))
+	if (unlikely(batch_done && !list_empty(&group->closing)))
 		group_bury(group);
 	must(group_turn_ends(group));
-	return n + events;
+	return n + events + (group->unfinished || !batch_done);
 }
 
 uint64_t conn_group_connections(const struct conn_group *group)

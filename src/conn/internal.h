@@ -20,6 +20,11 @@ enum conn_event {
 	CONN_EVENT_DRAINED,      /* closing, and nothing in flight any more, or out of patience */
 };
 
+#define CONN_POLL_BATCH 32
+#define CONN_LOOK_UNITS 16   /* records between two looks at the clock */
+#define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
+#define CONN_VISITS 8        /* of a long turn: the part of it that one connection has before others are served */
+
 /* A message or an immediate that came too early, or whose answers found no room: copied, so that the shared
  * receive goes back at once and a slow peer uses up only its own memory. */
 struct conn_parked {
@@ -43,6 +48,7 @@ struct conn {
 	bool probes;       /* the transport says nothing of a dead host */
 	bool probing;      /* a keepalive is in flight */
 	bool want_writable;
+	bool busy; /* stuck, but waits for its turn only */
 	const struct conn_ops *ops;
 	void *context;
 	struct conn_attr attr;   /* its own or the group's */
@@ -87,7 +93,15 @@ struct conn_group {
 	uint32_t completions; /* that the queue has room for beside those of the connections */
 	bool device_bound;    /* attr.max_connections is what the devices have room for */
 	struct list connections, dirty, stuck, closing;
-	struct conn_parked *spare; /* memory for what is parked next, each of message_size */
+	struct fabric_completion batch[CONN_POLL_BATCH]; /* polled; those from batch_at on are for the next turn */
+	int batch_at, batch_end;
+	int32_t units;                    /* of work until the clock is looked at */
+	bool visited;                     /* the connection whose records are handed on had enough of the turn */
+	bool over;                        /* and the turn is at its end */
+	bool unfinished;                  /* there is work for the next turn */
+	uint64_t allowed;                 /* ns of this turn, until now */
+	uint64_t turn_began, visit_began; /* 0: nobody looked yet */
+	struct conn_parked *spare;        /* memory for what is parked next, each of message_size */
 	uint32_t spares;
 	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
 	uint64_t now;              /* of the running turn */
@@ -140,6 +154,8 @@ void conn_timer_set(struct conn_group *group, uint64_t when);
  * group.c
  */
 void conn_group_want_receives(struct conn_group *group, int32_t change);
+/* Asks the clock: whether the present connection had enough, or all of the turn is over. */
+bool conn_group_look(struct conn_group *group);
 /* For must(): no other thread turns the group. */
 bool conn_group_is_mine(const struct conn_group *group);
 

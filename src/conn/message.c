@@ -188,6 +188,25 @@ void conn_wait_writable(struct conn *conn)
 	conn_mark_stuck(conn);
 }
 
+void conn_charge(struct conn *conn, unsigned records)
+{
+	must(conn_group_is_mine(conn->group));
+	conn->group->units -= (int32_t)MIN(records, (unsigned)CONN_LOOK_UNITS);
+}
+
+bool conn_time_left(struct conn *conn)
+{
+	return !conn_group_look(conn->group);
+}
+
+void conn_yield(struct conn *conn)
+{
+	must(conn_group_is_mine(conn->group));
+	conn->busy = true;
+	conn->group->unfinished = true;
+	conn->group->stats.yields++;
+}
+
 void conn_flush(struct conn *conn)
 {
 	must(conn_group_is_mine(conn->group));
@@ -205,8 +224,15 @@ void conn_message_sent(struct conn *conn, struct memory_buffer *buffer)
 		conn_mark_dirty(conn);
 }
 
+/* A record was carried out: whether it is time to look after others. One that is long takes long. */
+static inline bool record_ends_visit(struct conn_group *group, const struct wire_record *record)
+{
+	group->units -= 1 + (int32_t)(record->length / CONN_UNIT_BYTES);
+	return unlikely(group->units <= 0) && conn_group_look(group);
+}
+
 /* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
- * try again, or the violation. */
+ * try again or to go on with, or the violation. */
 static int message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *record;
@@ -221,6 +247,10 @@ static int message_take_apart(struct conn *conn, const void *data, size_t bytes,
 		*offset = at;
 		if (unlikely(conn->state != CONN_ESTABLISHED))
 			return 0;
+		if (record_ends_visit(conn->group, record) && at < bytes) {
+			conn_yield(conn);
+			return -EAGAIN;
+		}
 	}
 	return at == 0 ? -EBADMSG : 0;
 }
@@ -424,6 +454,10 @@ static int parked_resume(struct conn *conn)
 			conn->parked_tail = &conn->parked;
 		parked_done(conn->group, p);
 		conn_consumed(conn);
+		if (conn->group->visited && conn->parked) {
+			conn_yield(conn);
+			return -EAGAIN;
+		}
 	}
 	return rc;
 }
@@ -434,6 +468,7 @@ void conn_messages_resume(struct conn *conn)
 
 	must(list_linked(&conn->stuck));
 	list_del(&conn->stuck);
+	conn->busy = false;
 	if (conn->state != CONN_ESTABLISHED)
 		return;
 	if (conn->ready || conn->owed * 2 >= conn->granted)
@@ -445,7 +480,8 @@ void conn_messages_resume(struct conn *conn)
 	}
 	if (parked_resume(conn) == -EAGAIN || conn->want_writable) {
 		conn_mark_stuck(conn);
-		conn->stuck_since = since;
+		if (!conn->busy)
+			conn->stuck_since = since;
 	}
 }
 

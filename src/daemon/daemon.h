@@ -67,6 +67,7 @@ struct config {
 	uint64_t services; /* bit 1 << enum wire_service */
 	uint64_t max_connections, message_size, message_max, credits, shared_receives;
 	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
+	uint64_t turn;
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;

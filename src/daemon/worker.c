@@ -13,6 +13,7 @@
 #define TRANSFERS 16             /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define ARM_FAILED_WAIT TIME_MS
+#define INBOX_TURN 2          /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
 #define BUSY_PATIENCE TIME_MS /* polled at least, while other processes work for our connections */
 
 struct worker {
@@ -161,7 +162,7 @@ static int worker_read_inbox(struct worker *w)
 	int n = 0;
 
 	must(worker_runs_here(w));
-	for (; (m = ring_pop(&w->inbox)); n++) {
+	for (; n < INBOX_TURN && (m = ring_pop(&w->inbox)); n++) {
 		verbs[m->verb](w, m);
 		if (m->done)
 			worker_answer(w, m);
@@ -321,6 +322,8 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 		.handshake_timeout = c->handshake_timeout,
 		.keepalive = c->keepalive,
 		.stall_timeout = c->stall_timeout,
+		.turn = c->turn,
+		.clock = time_now,
 	};
 }
 
