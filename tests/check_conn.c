@@ -900,7 +900,7 @@ static struct evil *begin_watched(bool probes)
 	PAIR_UNTIL(&pair, server[0].established);
 	ck_assert(!server[0].conn->probes);
 	server[0].conn->probes = probes;
-	conn_timer_set(pair.server.group, pair.now);
+	conn_timer_set(server[0].conn, pair.now);
 	return evil;
 }
 

@@ -330,6 +330,347 @@ START_TEST(test_burials)
 }
 END_TEST
 
+/*
+ * Buffers
+ */
+
+/* A client that grants very many and takes none has its window and no more of the shared buffers, and the others have
+ * theirs. It is the one that is cut off. */
+START_TEST(test_window)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+	struct wire_request greedy = request_of(WIRE_CREDITS_MAX, 8192);
+
+	s.stall_timeout = 10 * TIME_S;
+	s.max_connections = 8;
+	c.credits = WIRE_CREDITS_MAX;
+	begin(&s, &c);
+	for (unsigned i = 0; i < 8; i++) {
+		connect_begin(i, &greedy);
+		PAIR_UNTIL(&pair, client[i].established && server[i].established);
+		server[i].body = 5000;
+	}
+	pair.client_stops = true;
+	for (unsigned i = 0; i < 8; i++) {
+		while (peer_send(&server[i]))
+			conn_flush(server[i].conn);
+		ck_assert_uint_eq(server[i].sent, 8);
+	}
+	ck_assert_uint_eq(stats_of(&pair.server).buffers_in_use, 8 * 8);
+	/* They take them, and there is room again; then all but one are away for too long. */
+	pair.client_stops = false;
+	for (unsigned i = 0; i < 8; i++)
+		PAIR_UNTIL(&pair, client[i].got >= 8);
+	conn_pair_rest(&pair);
+	ck_assert_uint_eq(stats_of(&pair.server).buffers_in_use, 0);
+	pair.client_stops = true;
+	while (peer_send(&server[0]))
+		conn_flush(server[0].conn);
+	pair.now += 10 * TIME_S;
+	server_turn();
+	pair.client_stops = false;
+	PAIR_UNTIL(&pair, server[0].closed);
+	ck_assert_int_eq(server[0].error, -ETIMEDOUT);
+	for (unsigned i = 1; i < 8; i++)
+		ck_assert_uint_eq(server[i].closed, 0);
+	end();
+}
+END_TEST
+
+/* A peer that takes nothing of what it has granted is found though nothing waits for it, where the device
+ * acknowledges whatever its program does. */
+START_TEST(test_oldest_send)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	s.stall_timeout = 10 * TIME_S;
+	begin(&s, &c);
+	connect_one(0);
+	server[0].conn->watch_sends = true;
+	server[0].body = 5000;
+	for (unsigned i = 0; i < 5; i++) {
+		pair.now += 8 * TIME_S;
+		send_some(&server[0], 1);
+		conn_pair_rest(&pair); /* in time */
+	}
+	pair.client_stops = true;
+	send_some(&server[0], 1);
+	pair.now += 10 * TIME_S - 1;
+	server_turn();
+	ck_assert(conn_established(server[0].conn));
+	pair.now++;
+	server_turn();
+	pair.client_stops = false;
+	PAIR_UNTIL(&pair, server[0].closed && client[0].closed);
+	ck_assert_int_eq(server[0].error, -ETIMEDOUT);
+	ck_assert_str_eq(server[0].reason, "the peer takes no answers since 10 s");
+	ck_assert_uint_eq(stats_of(&pair.server).stalled, 1);
+	end();
+}
+END_TEST
+
+/* A pool that cannot grow is not the fault of who finds it empty. */
+START_TEST(test_victim)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+	struct memory_buffer *taken[1000];
+	unsigned n = 0;
+
+	s.stall_timeout = TIME_S;
+	begin(&s, &c);
+	connect_one(0);
+	server[0].echo = true;
+	while ((taken[n] = memory_pool_get(pair.server.group->sends)))
+		n++;
+	send_some(&client[0], 1);
+	for (unsigned i = 0; i < 20; i++) {
+		pair.now += TIME_S;
+		conn_pair_turn(&pair);
+	}
+	ck_assert_uint_eq(server[0].closed, 0);
+	while (n > 0)
+		memory_pool_put(pair.server.group->sends, taken[--n]);
+	PAIR_UNTIL(&pair, client[0].got == 1);
+	end();
+}
+END_TEST
+
+/*
+ * Memory of a connection's own
+ */
+START_TEST(test_own_buffers)
+{
+	struct memory_budget budget = {.limit = 20u << 20};
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+	struct wire_request large = request_of(8, WIRE_MESSAGE_MAX);
+	unsigned in = 0;
+
+	s.own = &budget;
+	begin(&s, &c);
+	for (unsigned i = 0; i < 4; i++) {
+		accepted = 1;
+		connect_begin(i, &large);
+		PAIR_UNTIL(&pair, client[i].established || client[i].closed);
+		in += client[i].established;
+	}
+	ck_assert_uint_eq(in, 1); /* 12 MiB each */
+	ck_assert_int_eq(accepted, -ENOBUFS);
+	ck_assert_uint_eq(client[1].refusal, WIRE_REASON_RESOURCES);
+	PAIR_UNTIL(&pair, server[0].established);
+	/* Little is made before it is used. */
+	ck_assert_uint_le(stats_of(&pair.server).own_buffer_bytes, 2u << 20);
+	server[0].echo = true;
+	client[0].body = server[0].body = 1000000;
+	for (unsigned i = 0; i < 20; i++) {
+		PAIR_UNTIL(&pair, peer_send(&client[0]));
+		conn_flush(client[0].conn);
+	}
+	PAIR_UNTIL(&pair, client[0].got == 20);
+	ck_assert_uint_gt(stats_of(&pair.server).own_buffer_bytes, 4u << 20);
+	ck_assert_uint_le(stats_of(&pair.server).own_buffer_bytes, budget.used);
+	end();
+	ck_assert_uint_eq(budget.used, 0);
+}
+END_TEST
+
+/* Nothing is made for a peer that does not confirm. */
+START_TEST(test_nothing_before_it_is_confirmed)
+{
+	struct memory_budget budget = {.limit = 100u << 20};
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+	struct wire_request large = request_of(8, WIRE_MESSAGE_MAX);
+
+	s.own = &budget;
+	begin(&s, &c);
+	connect_begin(0, &large);
+	while (!server[0].conn) {
+		conn_group_progress(pair.client.group, pair.now);
+		pair.server_stops = pair.client_stops = true;
+		conn_pair_turn(&pair);
+	}
+	ck_assert(!conn_established(server[0].conn));
+	ck_assert_uint_gt(budget.used, 0);
+	ck_assert_uint_eq(stats_of(&pair.server).own_buffer_bytes, 0);
+	pair.server_stops = pair.client_stops = false;
+	PAIR_UNTIL(&pair, client[0].established && server[0].established);
+	end();
+	ck_assert_uint_eq(budget.used, 0);
+}
+END_TEST
+
+/* Of requests that wait there is a limit. Who has most of them goes. */
+START_TEST(test_parked)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	s.parked = 40000;
+	begin(&s, &c);
+	for (unsigned i = 0; i < 3; i++) {
+		connect_one(i);
+		server[i].refuse = UINT32_MAX;
+		client[i].body = 5000;
+	}
+	send_some(&client[1], 2);
+	send_some(&client[0], 5);
+	PAIR_UNTIL(&pair, conn_idle(client[0].conn) && conn_idle(client[1].conn));
+	ck_assert_uint_gt(stats_of(&pair.server).parked_bytes, 35000);
+	ck_assert_uint_le(stats_of(&pair.server).parked_bytes, 40000);
+	send_some(&client[2], 2);
+	PAIR_UNTIL(&pair, server[0].closed);
+	ck_assert_int_eq(server[0].error, -ENOBUFS);
+	ck_assert_uint_eq(server[1].closed + server[2].closed, 0);
+	ck_assert_uint_eq(stats_of(&pair.server).overparked, 1);
+	server[1].refuse = server[2].refuse = 0;
+	PAIR_UNTIL(&pair, server[1].got == 2 && server[2].got == 2);
+	ck_assert_uint_eq(stats_of(&pair.server).parked_bytes, 0);
+	end();
+}
+END_TEST
+
+/*
+ * Time
+ */
+
+/* A server that is frozen is found in twice the keepalive; one that answers never is, however long it is silent. */
+START_TEST(test_frozen_server)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	c.keepalive = 10 * TIME_S;
+	c.asks = true;
+	begin(&s, &c);
+	connect_one(0);
+	for (unsigned i = 0; i < 10; i++) {
+		pair.now += 10 * TIME_S;
+		conn_group_progress(pair.client.group, pair.now);
+		ck_assert(client[0].conn->probing);
+		PAIR_UNTIL(&pair, !client[0].conn->probing);
+	}
+	ck_assert_uint_eq(server[0].got, 0);
+	ck_assert_uint_ge(client[0].conn->messages_out, 10);
+	pair.now += 3 * TIME_S;
+	server[0].echo = true;
+	send_some(&client[0], 1);
+	PAIR_UNTIL(&pair, client[0].got == 1);
+	pair.server_stops = true;
+	send_some(&client[0], 1);
+	for (unsigned i = 0; i < 18; i++) {
+		pair.now += TIME_S;
+		conn_pair_turn(&pair);
+		ck_assert(conn_established(client[0].conn));
+	}
+	pair.now += 3 * TIME_S;
+	conn_pair_turn(&pair);
+	ck_assert(!client[0].conn || !conn_established(client[0].conn));
+	pair.server_stops = false;
+	PAIR_UNTIL(&pair, client[0].closed && server[0].closed);
+	ck_assert_int_eq(client[0].error, -ETIMEDOUT);
+	ck_assert_str_eq(client[0].reason, "the peer does not answer");
+	ck_assert_uint_eq(stats_of(&pair.client).silent, 1);
+	end();
+}
+END_TEST
+
+/* A client that was away sees the answers before it judges. And a server never asks one that may compute. */
+START_TEST(test_absent_client)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	s.keepalive = c.keepalive = 10 * TIME_S;
+	c.asks = true;
+	begin(&s, &c);
+	connect_one(0);
+	pair.now += 10 * TIME_S;
+	conn_group_progress(pair.client.group, pair.now); /* it asks */
+	for (unsigned i = 0; i < 10; i++) {
+		pair.now += 100 * TIME_S;
+		server_turn();
+	}
+	for (unsigned i = 0; i < 10; i++)
+		conn_group_progress(pair.client.group, pair.now);
+	conn_pair_rest(&pair);
+	ck_assert_uint_eq(client[0].closed + server[0].closed, 0);
+	ck_assert(!client[0].conn->probing);
+	end();
+}
+END_TEST
+
+/* An older server knows nothing of it. */
+START_TEST(test_old_server_is_not_asked)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	c.keepalive = 10 * TIME_S;
+	c.asks = true;
+	begin(&s, &c);
+	connect_one(0);
+	ck_assert(client[0].conn->asks);
+	client[0].conn->accept.flags = 0;
+	client[0].conn->asks = client[0].conn->probes = false;
+	for (unsigned i = 0; i < 10; i++) {
+		pair.now += 10 * TIME_S;
+		conn_pair_rest(&pair);
+	}
+	ck_assert_uint_eq(client[0].conn->messages_out, 0);
+	end();
+}
+END_TEST
+
+/* Timers look at what is due, not at all there is. */
+START_TEST(test_timers_in_order)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	s.keepalive = 10 * TIME_S;
+	begin(&s, &c);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		connect_one(i);
+		conn_timer_move(server[i].conn, TIME_NEVER);
+	}
+	for (unsigned i = 0; i < CLIENTS; i++)
+		conn_timer_set(server[i * 5 % CLIENTS].conn, pair.now + (1 + i * 3 % CLIENTS) * TIME_S);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		ck_assert_uint_eq(conn_group_deadline(pair.server.group), pair.now + TIME_S);
+		pair.now += TIME_S;
+		server_turn();
+	}
+	ck_assert_uint_eq(conn_group_deadline(pair.server.group), TIME_NEVER);
+	end();
+}
+END_TEST
+
+/*
+ * Places
+ */
+START_TEST(test_who_asks_for_nothing_gives_way)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	s.max_connections = 3;
+	s.first_request = 60 * TIME_S;
+	begin(&s, &c);
+	for (unsigned i = 0; i < 3; i++) {
+		connect_one(i);
+		pair.now += TIME_S;
+	}
+	send_some(&client[0], 1);
+	conn_pair_rest(&pair);
+	ck_assert(!conn_group_make_room(pair.server.group, pair.now));
+	ck_assert_uint_eq(conn_group_oldest(pair.server.group), pair.now - 2 * TIME_S);
+	pair.now += 60 * TIME_S;
+	conn_pair_rest(&pair);
+	ck_assert_uint_eq(server[1].closed, 0); /* while nobody wants its place */
+	ck_assert(conn_group_make_room(pair.server.group, pair.now));
+	connect_one(3);
+	PAIR_UNTIL(&pair, client[1].closed);
+	ck_assert_uint_eq(server[0].closed + server[2].closed, 0);
+	ck_assert_int_eq(server[1].error, -ETIMEDOUT);
+	ck_assert_ptr_nonnull(strstr(server[1].reason, "asked for nothing since 62 s"));
+	ck_assert_uint_eq(stats_of(&pair.server).gave_way, 1);
+	end();
+}
+END_TEST
+
 static Suite *suite_of_quotas(void)
 {
 	Suite *suite = suite_create("quota");
@@ -340,6 +681,21 @@ static Suite *suite_of_quotas(void)
 	tcase_add_test(tc, test_expensive_records);
 	tcase_add_test(tc, test_steps);
 	tcase_add_test(tc, test_burials);
+	tc = suite_case(suite, "buffers", NULL, NULL);
+	tcase_add_test(tc, test_window);
+	tcase_add_test(tc, test_oldest_send);
+	tcase_add_test(tc, test_victim);
+	tc = suite_case(suite, "memory", NULL, NULL);
+	tcase_add_test(tc, test_own_buffers);
+	tcase_add_test(tc, test_nothing_before_it_is_confirmed);
+	tcase_add_test(tc, test_parked);
+	tc = suite_case(suite, "time", NULL, NULL);
+	tcase_add_test(tc, test_frozen_server);
+	tcase_add_test(tc, test_absent_client);
+	tcase_add_test(tc, test_old_server_is_not_asked);
+	tcase_add_test(tc, test_timers_in_order);
+	tc = suite_case(suite, "places", NULL, NULL);
+	tcase_add_test(tc, test_who_asks_for_nothing_gives_way);
 	return suite;
 }
 

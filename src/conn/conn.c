@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define CLOSE_PATIENCE (5 * TIME_S) /* flushes and the disconnect may never come */
-#define EXTRA_SENDS 4               /* beyond the credits: probes and credit returns */
-#define OWN_CREDITS 8               /* of a connection with large messages of its own */
+#define CLOSE_PATIENCE (5 * TIME_S)        /* flushes and the disconnect may never come */
+#define EXTRA_SENDS (WIRE_RETURNS_MAX + 2) /* beyond the credits: probes, and messages without records */
 
 static const char *const state_names[] = {
 	[CONN_CONNECTING] = "connecting", [CONN_ACCEPTING] = "accepting", [CONN_ESTABLISHED] = "established",
@@ -21,6 +20,20 @@ static const char *const event_names[] = {
 
 static _Atomic uint64_t next_id = 1;
 
+/* Begin with what the timers look at. */
+static void conn_watch(struct conn *conn)
+{
+	const struct conn_group_attr *attr = &conn->group->attr;
+
+	conn->deadline = TIME_NEVER;
+	conn->heard = conn->group->now;
+	conn->watch_sends = attr->stall_timeout && conn->transport->device;
+	conn->asks = attr->asks && (conn->accept.flags & WIRE_ANSWERS);
+	conn->probes = attr->keepalive && (conn->asks || conn->transport->silent);
+	if (conn->probes)
+		conn_timer_set(conn, conn->group->now + attr->keepalive);
+}
+
 /* The only writer of conn->state after birth. */
 static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_event event)
 {
@@ -28,22 +41,20 @@ static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_e
 	log_debug("conn", "#%llu %s: %s to %s on %s", (unsigned long long)conn->id, conn->peer,
 		  state_names[conn->state], state_names[state], event_names[event]);
 	conn->state = state;
-	if (state == CONN_ESTABLISHED) {
-		conn->deadline = TIME_NEVER;
-		conn->last_traffic = conn->group->now;
-		conn->probes = conn->group->attr.keepalive && conn->transport->silent;
-		if (conn->probes)
-			conn_timer_set(conn->group, conn->group->now + conn->group->attr.keepalive);
-	}
+	if (state == CONN_ESTABLISHED)
+		conn_watch(conn);
 	if (state == CONN_CLOSING) {
 		conn->deadline = conn->group->now + CLOSE_PATIENCE;
-		conn_timer_set(conn->group, conn->deadline);
+		conn_timer_set(conn, conn->deadline);
 		fabric_disconnect(conn->endpoint);
 	}
 	if (state == CONN_DEAD)
-		conn_timer_set(conn->group, conn->group->now); /* to be buried at once */
-	if ((state == CONN_CLOSING || state == CONN_DEAD) && !list_linked(&conn->grave))
+		conn->group->dead = true;
+	if ((state == CONN_CLOSING || state == CONN_DEAD) && !list_linked(&conn->grave)) {
 		list_add_tail(&conn->group->closing, &conn->grave);
+		conn->group->ending++;
+		conn_parked_forget(conn);
+	}
 }
 
 static void remember_reason(struct conn *conn, int error, const char *format, va_list args)
@@ -69,8 +80,15 @@ static void set_reason(struct conn *conn, int error, const char *format, ...)
 
 static void conn_enter_established(struct conn *conn)
 {
+	int rc;
+
 	conn_set_state(conn, CONN_ESTABLISHED, CONN_EVENT_ESTABLISHED);
 	conn->group->stats.accepted++;
+	rc = conn_own_open(conn);
+	if (rc != 0) {
+		conn_close(conn, rc, "no memory for its messages");
+		return;
+	}
 	conn->ops->established(conn);
 	if (conn->parked)
 		conn_mark_stuck(conn); /* the end of the turn resumes it */
@@ -143,6 +161,10 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 	if (!conn)
 		return NULL;
 	conn->group = group;
+	if (conn_timer_add(conn) != 0) {
+		free(conn);
+		return NULL;
+	}
 	conn->attr = attr_or_group(attr, group);
 	conn->ops = ops;
 	conn->context = context;
@@ -155,54 +177,15 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 	conn->opened = now;
 	conn->deadline = now + group->attr.handshake_timeout;
 	group->now = now;
-	conn_timer_set(group, conn->deadline);
+	conn_timer_set(conn, conn->deadline);
 	return conn;
 }
 
-/* Receives that its peer may need: a message each credit, and returns of credits, which take none. */
-static uint32_t receives_of(const struct conn *conn)
-{
-	return conn->granted + WIRE_RETURNS_MAX;
-}
-
-/* Buffers of the connection's own when its messages are longer than the shared ones, or these are of
- * another domain. */
-static int conn_own_buffers(struct conn *conn)
-{
-	struct memory_pool_attr attr = {
-		.name = "connection",
-		.buffer_size = conn->message_size,
-		.chunk = conn->granted * 2,
-		.max = receives_of(conn) + OWN_CREDITS * 2,
-		.access = FABRIC_LOCAL_WRITE,
-	};
-
-	if (conn->message_size <= conn->group->attr.message_size && conn->attr.domain == conn->group->domain)
-		return 0;
-	return memory_pool_create(conn->attr.domain, &attr, &conn->own);
-}
-
-static int conn_post_receives(struct conn *conn)
-{
-	int rc = 0;
-
-	if (!conn->own) {
-		conn_group_want_receives(conn->group, (int32_t)receives_of(conn));
-		return 0;
-	}
-	for (uint32_t i = 0; i < receives_of(conn) && rc == 0; i++) {
-		struct memory_buffer *buffer = memory_pool_get(conn->own);
-
-		rc = buffer ? conn_post_receive(conn, buffer) : -ENOMEM;
-	}
-	return rc;
-}
-
-static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32_t peer_credits)
+static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 {
 	return (struct fabric_endpoint_attr){
-		.send_depth = peer_credits + EXTRA_SENDS + conn->attr.transfers,
-		.recv_depth = conn->own ? receives_of(conn) : 0,
+		.send_depth = conn->window + EXTRA_SENDS + conn->attr.transfers,
+		.recv_depth = conn->owns ? conn_receives(conn) : 0,
 		.reads_out = (uint8_t)MIN(conn->attr.transfers, UINT8_MAX),
 		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
@@ -212,7 +195,7 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn, uint32
 /* Room in the group's completion queue for all that it may have outstanding, and for what a device adds. */
 static bool conn_take_completions(struct conn *conn, const struct fabric_endpoint_attr *attr)
 {
-	uint32_t need = attr->send_depth + receives_of(conn) + 1;
+	uint32_t need = attr->send_depth + conn_receives(conn) + 1;
 
 	if (need > conn->group->completions)
 		return false;
@@ -228,12 +211,15 @@ static void conn_free(struct conn *conn)
 	must(!conn->open && !conn->ready && !conn->parked && list_empty(&conn->sending) &&
 	     list_empty(&conn->transfers));
 	conn->group->completions += conn->completions;
-	memory_pool_destroy(conn->own);
+	conn_own_release(conn);
+	conn_timer_remove(conn);
 	free(conn);
 }
 
 static void conn_link(struct conn *conn)
 {
+	if (!conn->owns)
+		conn_group_want_receives(conn->group, (int32_t)conn_receives(conn));
 	list_add_tail(&conn->group->connections, &conn->node);
 	conn->group->stats.connections++;
 	conn->transport = fabric_endpoint_transport(conn->endpoint);
@@ -258,16 +244,18 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 		return -ENOMEM;
 	conn->state = CONN_CONNECTING;
 	conn->request.version = WIRE_VERSION;
+	conn->request.flags |= WIRE_ANSWERS;
 	conn->request.credits = MIN(request->credits, group->attr.credits);
 	conn->request.message_size = MIN(request->message_size, group->attr.message_max);
 	fill_nonce(conn->request.nonce);
 	conn->message_size = conn->request.message_size;
 	conn->granted = conn->request.credits;
-	rc = conn_own_buffers(conn);
+	/* What the server grants is known only with its answer: room for the most. */
+	conn->window = group->attr.credits;
+	rc = conn_own_reserve(conn);
 	if (rc != 0)
 		goto free_conn;
-	/* What the server grants is known only with its answer: room for the most. */
-	attr = endpoint_attr(conn, group->attr.credits);
+	attr = endpoint_attr(conn);
 	rc = -EUSERS;
 	if (!conn_take_completions(conn, &attr))
 		goto free_conn;
@@ -275,7 +263,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	rc = fabric_connect(group->queue, conn->attr.domain, sa, len, &attr, data, sizeof(data), &conn->endpoint);
 	if (rc != 0)
 		goto free_conn;
-	rc = conn_post_receives(conn);
+	rc = conn_own_open(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
 	address_format_socket(sa, conn->peer, sizeof(conn->peer));
@@ -308,7 +296,7 @@ static enum wire_reason conn_admit(const struct conn_group *group, const struct 
 	if (request->message_size > group->attr.message_max)
 		return WIRE_REASON_MESSAGE_SIZE;
 	*detail = group->attr.max_connections;
-	if (group->stats.connections < group->attr.max_connections)
+	if (group->stats.connections - group->ending < group->attr.max_connections)
 		return WIRE_REASON_NONE;
 	return group->device_bound ? WIRE_REASON_RESOURCES : WIRE_REASON_CONNECTIONS;
 }
@@ -320,15 +308,17 @@ static void conn_negotiate(struct conn *conn, const struct wire_accept *grant)
 
 	conn->accept = *grant;
 	conn->accept.version = WIRE_VERSION;
+	conn->accept.flags |= WIRE_ANSWERS;
 	conn->accept.service = conn->request.service;
 	conn->accept.message_size = conn->request.message_size;
 	conn->accept.credits = MIN(attr->credits, conn->request.credits);
 	if (conn->accept.message_size > attr->message_size)
-		conn->accept.credits = MIN(conn->accept.credits, OWN_CREDITS);
+		conn->accept.credits = MIN(conn->accept.credits, conn_own_credits(conn->accept.message_size));
 	fill_nonce(conn->accept.nonce);
 	conn->message_size = conn->accept.message_size;
 	conn->granted = conn->accept.credits;
 	conn->credits = conn->credits_max = conn->request.credits;
+	conn->window = MIN(conn->credits_max, (uint32_t)conn->accept.credits);
 }
 
 /* All that can fail before the request is taken. */
@@ -338,10 +328,10 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 
 	conn->state = CONN_ACCEPTING;
 	conn_negotiate(conn, grant);
-	rc = conn_own_buffers(conn);
+	rc = conn_own_reserve(conn);
 	if (rc != 0)
 		return rc;
-	*attr = endpoint_attr(conn, conn->credits);
+	*attr = endpoint_attr(conn);
 	if (conn_take_completions(conn, attr))
 		return 0;
 	log_warn("conn", "the completion queue has no room for another connection beside %llu; fewer credits take less",
@@ -374,11 +364,13 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	rc = fabric_take(group->queue, conn->attr.domain, fabric_request, &attr, &conn->endpoint);
 	if (rc != 0)
 		goto free_conn;
-	rc = conn_post_receives(conn);
+	if (!group->sender_waits)
+		rc = conn_own_open(conn);
 	if (rc != 0)
 		goto destroy_endpoint;
 	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
 	conn_link(conn);
+	list_add_tail(&group->fresh, &conn->fresh);
 	wire_accept_encode(&conn->accept, data);
 	rc = fabric_accept(conn->endpoint, data, sizeof(data));
 	if (rc != 0)
@@ -415,17 +407,20 @@ void conn_bury(struct conn *conn)
 	fabric_endpoint_destroy(conn->endpoint);
 	conn_transfers_flush(conn);
 	conn_messages_drop(conn);
-	if (!conn->own)
-		conn_group_want_receives(group, -(int32_t)receives_of(conn));
-	memory_pool_destroy(conn->own); /* closed() may destroy the domain */
-	conn->own = NULL;
+	if (!conn->owns)
+		conn_group_want_receives(group, -(int32_t)conn_receives(conn));
+	conn_own_release(conn); /* closed() may destroy the domain */
 	list_del(&conn->node);
 	if (list_linked(&conn->dirty))
 		list_del(&conn->dirty);
 	if (list_linked(&conn->stuck))
 		list_del(&conn->stuck);
-	if (list_linked(&conn->grave))
+	if (list_linked(&conn->grave)) {
 		list_del(&conn->grave);
+		group->ending--;
+	}
+	if (list_linked(&conn->fresh))
+		list_del(&conn->fresh);
 	group->stats.connections--;
 	group->stats.closed++;
 	conn_add_stats(conn, &group->stats);

@@ -54,8 +54,12 @@ struct conn_group_attr {
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
-	uint64_t turn;              /* ns of work after which a turn leaves the rest to the next; 0: it has no end */
-	uint64_t (*clock)(void);    /* the time in the midst of a turn; where `turn` is not 0 */
+	bool asks;                 /* after keepalive ask the peer's program, which never computes, not only its host */
+	struct memory_budget *own; /* of buffers that connections have of their own; NULL: no limit */
+	uint64_t parked;           /* bytes of requests that wait, of all connections; 0: no limit */
+	uint64_t first_request;    /* ns after which a connection that asked for nothing may give way; 0: never */
+	uint64_t turn;             /* ns of work after which a turn leaves the rest to the next; 0: it has no end */
+	uint64_t (*clock)(void);   /* the time in the midst of a turn; where `turn` is not 0 */
 };
 
 /* What one connection has of its own; zeros: as its group. */
@@ -70,9 +74,15 @@ struct conn_attr {
 struct conn_group_stats {
 	uint64_t connections; /* now */
 	uint64_t accepted, closed, violations, refused;
-	uint64_t yields; /* visits to a connection that ended before its work did */
+	uint64_t yields;     /* visits to a connection that ended before its work did */
+	uint64_t stalled;    /* cut off: took no answers, or a transfer did not get on */
+	uint64_t silent;     /* cut off: the peer, or its host, did not answer */
+	uint64_t gave_way;   /* closed for another: had asked for nothing */
+	uint64_t overparked; /* cut off: had most of the waiting requests when there were too many */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
-	uint64_t buffers, buffers_in_use, buffer_bytes;
+	uint64_t buffers, buffers_in_use, buffer_bytes; /* shared by the connections */
+	uint64_t own_buffer_bytes;                      /* of connections that have their own */
+	uint64_t parked_bytes;
 };
 
 /*
@@ -93,6 +103,11 @@ int conn_group_progress(struct conn_group *group, uint64_t now);
 
 /* When conn_group_progress must be called though nothing comes; TIME_NEVER: no need. */
 uint64_t conn_group_deadline(const struct conn_group *group);
+
+/* When the oldest connection that may give way (conn_group_attr.first_request) was opened; TIME_NEVER: there is none.
+ * Cheap. And close it, so that another has its place. False: there is none. */
+uint64_t conn_group_oldest(struct conn_group *group);
+bool conn_group_make_room(struct conn_group *group, uint64_t now);
 
 /* How many connections there are; cheap, unlike the statistics. */
 uint64_t conn_group_connections(const struct conn_group *group);
@@ -191,7 +206,7 @@ void conn_yield(struct conn *conn);
 /* Post what was committed now rather than at the end of the turn. */
 void conn_flush(struct conn *conn);
 
-/* Nothing committed waits to be posted and nothing posted is in flight. */
+/* Nothing committed waits to be posted, nothing posted is in flight, and no record or writable() is to come again. */
 bool conn_idle(const struct conn *conn);
 
 /*
@@ -204,6 +219,7 @@ struct conn_transfer {
 	struct list node;
 	struct conn *conn;
 	uint32_t count; /* reads and writes that it stands for */
+	uint64_t bytes; /* of all of them */
 	void (*done)(struct conn_transfer *transfer, enum fabric_status status);
 };
 

@@ -55,7 +55,7 @@ void conn_group_want_receives(struct conn_group *group, int32_t change)
  * and credit returns. */
 static uint32_t outstanding(const struct conn_group_attr *attr)
 {
-	return 2u * attr->credits + 8u + attr->transfers;
+	return 2u * (attr->credits + WIRE_RETURNS_MAX) + 4u + attr->transfers;
 }
 
 /* Overrunning a completion queue kills queue pairs: what it has room for beside the shared receives, posted and
@@ -88,8 +88,10 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	list_init(&group->dirty);
 	list_init(&group->stuck);
 	list_init(&group->closing);
+	list_init(&group->fresh);
 	fabric_limits(fabric_domain_fabric(domain), &limits);
 	group->inline_size = limits.inline_size;
+	group->sender_waits = limits.write_imm; /* iWARP has neither */
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
 	group->completions = completions_for_connections(&group->attr, limits.max_completions);
 	group->attr.max_connections = MIN(attr->max_connections, group->completions / outstanding(&group->attr));
@@ -109,7 +111,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 		goto destroy_queue;
 	pool_attr.name = "send";
 	pool_attr.chunk = SEND_CHUNK;
-	pool_attr.max = MAX((uint32_t)SEND_CHUNK, attr->max_connections * (uint32_t)attr->credits);
+	pool_attr.max = MAX((uint32_t)SEND_CHUNK, attr->max_connections * (attr->credits + WIRE_RETURNS_MAX));
 	rc = memory_pool_create(domain, &pool_attr, &group->sends);
 	if (rc != 0)
 		goto destroy_receives;
@@ -137,7 +139,7 @@ void conn_group_destroy(struct conn_group *group)
 	fabric_queue_destroy(group->queue);
 	memory_pool_destroy(group->sends);
 	memory_pool_destroy(group->receives);
-	conn_spares_free(group);
+	free(group->heap);
 	free(group);
 }
 
@@ -158,7 +160,7 @@ struct fabric_domain *conn_group_domain(const struct conn_group *group)
 
 uint64_t conn_group_deadline(const struct conn_group *group)
 {
-	return group->deadline;
+	return group->dead ? MIN(group->now, group->deadline) : group->deadline;
 }
 
 /* A failed work request ends its connection; flushes only say that it is ending. */
@@ -188,9 +190,8 @@ static void group_completed(struct conn_group *group, const struct fabric_comple
 	case CONN_ID_RECEIVE:
 		if (likely(c->status == FABRIC_OK && conn))
 			group_received(conn, c);
-		if (unlikely(conn && conn->own)) {
-			if (conn->state > CONN_ESTABLISHED || conn_post_receive(conn, pointer_of(c->id)) != 0)
-				memory_pool_put(conn->own, pointer_of(c->id));
+		if (unlikely(conn && conn->owns)) {
+			conn_own_received(conn, pointer_of(c->id));
 		} else {
 			memory_pool_put(group->receives, pointer_of(c->id));
 			group->posted--;
@@ -207,7 +208,7 @@ static void group_completed(struct conn_group *group, const struct fabric_comple
 	case CONN_ID_PROBE:
 		conn->in_flight--;
 		conn->probing = false;
-		conn->last_traffic = group->now;
+		conn->heard = group->now;
 		break;
 	}
 }
@@ -247,7 +248,7 @@ static void conn_answered(struct conn *conn, const struct fabric_event *event)
 			return;
 		}
 		conn->message_size = conn->accept.message_size;
-		conn->credits = conn->credits_max = conn->accept.credits;
+		conn->credits = conn->credits_max = conn->window = conn->accept.credits;
 	}
 	conn_handle(conn, CONN_EVENT_ESTABLISHED);
 }
@@ -365,6 +366,7 @@ static void group_bury(struct conn_group *group)
 	struct list *pos, *tmp;
 	unsigned buried = 0;
 
+	group->dead = false;
 	list_for_each_safe (pos, tmp, &group->closing) {
 		struct conn *conn = container_of(pos, struct conn, grave);
 
@@ -373,7 +375,7 @@ static void group_bury(struct conn_group *group)
 		if (conn->state != CONN_DEAD)
 			continue;
 		if (buried++ == BURIALS) {
-			group->unfinished = true;
+			group->unfinished = group->dead = true;
 			return;
 		}
 		conn_bury(conn);
@@ -429,6 +431,39 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	return n + events + (group->unfinished || !batch_done);
 }
 
+/* Those that asked for something leave the list when they come to its front. */
+static struct conn *group_oldest(struct conn_group *group)
+{
+	while (!list_empty(&group->fresh)) {
+		struct conn *conn = list_first(&group->fresh, struct conn, fresh);
+
+		if (!conn->records_in && conn->state <= CONN_ESTABLISHED)
+			return conn;
+		list_del(&conn->fresh);
+	}
+	return NULL;
+}
+
+uint64_t conn_group_oldest(struct conn_group *group)
+{
+	const struct conn *conn = group->attr.first_request ? group_oldest(group) : NULL;
+
+	return conn ? conn->opened : TIME_NEVER;
+}
+
+bool conn_group_make_room(struct conn_group *group, uint64_t now)
+{
+	struct conn *conn = group->attr.first_request ? group_oldest(group) : NULL;
+
+	must(conn_group_is_mine(group));
+	if (!conn || now < conn->opened + group->attr.first_request)
+		return false;
+	group->stats.gave_way++;
+	conn_close(conn, -ETIMEDOUT, "it has asked for nothing since %llu s, and another wants its place",
+		   (unsigned long long)((now - conn->opened) / TIME_S));
+	return true;
+}
+
 uint64_t conn_group_connections(const struct conn_group *group)
 {
 	return group->stats.connections;
@@ -436,11 +471,19 @@ uint64_t conn_group_connections(const struct conn_group *group)
 
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
 {
-	struct memory_pool_stats receives, sends;
+	struct memory_pool_stats receives, sends, own;
 
 	*out = group->stats;
-	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next)
-		conn_add_stats(container_of(pos, const struct conn, node), out);
+	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next) {
+		const struct conn *conn = container_of(pos, const struct conn, node);
+
+		conn_add_stats(conn, out);
+		if (conn->own) {
+			memory_pool_get_stats(conn->own, &own);
+			out->own_buffer_bytes += own.bytes;
+		}
+	}
+	out->parked_bytes = group->parked_bytes;
 	memory_pool_get_stats(group->receives, &receives);
 	memory_pool_get_stats(group->sends, &sends);
 	out->buffers = receives.buffers + sends.buffers;

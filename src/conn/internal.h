@@ -40,19 +40,25 @@ struct conn {
 	struct list dirty; /* in group->dirty: something to post or a credit to return */
 	struct list stuck; /* in group->stuck: reserve failed or messages parked */
 	struct list grave; /* in group->closing */
+	struct list fresh; /* in group->fresh: accepted, and may have asked for nothing yet */
 	struct conn_group *group;
 	struct fabric_endpoint *endpoint;
 	const struct fabric_transport *transport; /* outlives the endpoint, for the last words in closed() */
 	enum conn_state state;
 	bool disconnected; /* the fabric's last event of this endpoint came */
-	bool probes;       /* the transport says nothing of a dead host */
-	bool probing;      /* a keepalive is in flight */
+	bool probes;       /* its silence is looked into */
+	bool asks;         /* by asking its program, which is known to answer; else its host */
+	bool probing;      /* asked, and not answered yet */
+	bool watch_sends;  /* a device acknowledges what it is sent, whatever its program does */
 	bool want_writable;
 	bool busy; /* stuck, but waits for its turn only */
 	const struct conn_ops *ops;
 	void *context;
 	struct conn_attr attr;   /* its own or the group's */
-	struct memory_pool *own; /* buffers of a connection with large messages or its own domain, else NULL */
+	bool owns;               /* it has buffers of its own: large messages, or its own domain */
+	struct memory_pool *own; /* these, from when it is established (or connects), else NULL */
+	uint64_t own_bytes;      /* of the budget for them */
+	uint32_t own_posted;     /* receives */
 	uint32_t completions;    /* that it may have outstanding */
 
 	struct memory_buffer *open; /* the message being built */
@@ -61,19 +67,28 @@ struct conn {
 	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
 	uint32_t in_flight;                        /* posted work requests that will complete */
 	struct list sending;                       /* their buffers */
+	uint32_t sends;                            /* buffers of the pool that it holds */
+	uint32_t window;                           /* most of these for records */
 	uint32_t credits;                          /* messages that may be begun */
 	uint32_t credits_max;                      /* what the peer granted at first */
 	uint32_t granted;                          /* to the peer */
 	uint32_t owed;                             /* taken receives not yet told to the peer */
 	uint32_t unreturned;                       /* received and not told: more than granted is a violation */
+	uint16_t say;                              /* flags of the next message */
 	struct conn_parked *parked, **parked_tail;
+	uint64_t parked_bytes;
 	struct list transfers; /* in flight */
 	uint32_t transfer_count;
-	uint64_t transfer_since; /* when one was begun with none in flight, or the last completed */
+	uint64_t transfer_bytes; /* of all of them */
+	uint64_t transfer_since; /* when one was begun with none in flight, or one was seen to get on */
+	uint64_t transfer_moved; /* fabric_moved_bytes() at that look */
 
-	uint64_t id, opened, deadline, last_traffic, probed, stuck_since;
+	uint64_t due;     /* when the timers look at it */
+	uint32_t heap_at; /* in group->heap */
+	uint64_t id, opened, deadline, probed, stuck_since;
+	uint64_t heard;      /* when something came from it */
+	uint64_t send_since; /* when one was posted with none in flight, or one completed */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
-	uint64_t messages_seen; /* at the last look of the timers */
 	struct wire_request request;
 	struct wire_accept accept;
 	int error;
@@ -92,7 +107,8 @@ struct conn_group {
 	uint32_t inline_size;
 	uint32_t completions; /* that the queue has room for beside those of the connections */
 	bool device_bound;    /* attr.max_connections is what the devices have room for */
-	struct list connections, dirty, stuck, closing;
+	bool sender_waits;    /* for a receive; where not, all are posted before it can send */
+	struct list connections, dirty, stuck, closing, fresh;
 	struct fabric_completion batch[CONN_POLL_BATCH]; /* polled; those from batch_at on are for the next turn */
 	int batch_at, batch_end;
 	int32_t units;                    /* of work until the clock is looked at */
@@ -101,18 +117,16 @@ struct conn_group {
 	bool unfinished;                  /* there is work for the next turn */
 	uint64_t allowed;                 /* ns of this turn, until now */
 	uint64_t turn_began, visit_began; /* 0: nobody looked yet */
-	struct conn_parked *spare;        /* memory for what is parked next, each of message_size */
-	uint32_t spares;
+	uint64_t parked_bytes;
+	struct conn **heap; /* all connections, that with the earliest due first */
+	uint32_t heap_count, heap_room;
+	bool dead;                 /* there are connections that the next turn buries */
+	uint32_t ending;           /* connections in `closing` */
 	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
 	uint64_t now;              /* of the running turn */
-	uint64_t deadline;         /* of the next look at the timers */
+	uint64_t deadline;         /* of the first of the heap */
 	struct conn_group_stats stats;
 };
-
-#define CONN_SPARES 64 /* kept by a group; a peer's credits bound what is parked for it */
-
-/* A transfer may be long: gigabytes on a slow link. */
-#define TRANSFER_PATIENCE(conn) (4 * (conn)->group->attr.stall_timeout)
 
 /* Work request ids: a pointer to the struct with its kind in the low bits. What is unsignaled completes only if it
  * fails, and names nothing: by then the struct may be others'. */
@@ -134,21 +148,66 @@ void conn_message_sent(struct conn *conn, struct memory_buffer *buffer);
 void conn_messages_resume(struct conn *conn); /* parked messages, then writable() */
 void conn_messages_flush(struct conn *conn);
 void conn_messages_drop(struct conn *conn); /* gives back what is not sent, and the parked */
-void conn_spares_free(struct conn_group *group);
 void conn_mark_stuck(struct conn *conn);
-int conn_post_receive(struct conn *conn, struct memory_buffer *buffer);
+void conn_mark_dirty(struct conn *conn);
+void conn_violation(struct conn *conn, int error, const char *what);
+void conn_bad_record(struct conn *conn, int error);
+void conn_consumed(struct conn *conn); /* a receive, of a message with records or of an immediate */
+/* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
+ * try again or to go on with, or the violation. */
+int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset);
+int conn_hand_immediate(struct conn *conn, uint32_t imm); /* 0, or the violation */
+/* Whether a message could be begun, but for the pool's limit. */
+static inline bool conn_may_send(const struct conn *conn)
+{
+	return conn->credits && conn->sends < conn->window;
+}
+
+/*
+ * park.c: what came too early, or has to wait
+ */
+void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t offset);
+void conn_park_immediate(struct conn *conn, uint32_t imm);
+int conn_parked_resume(struct conn *conn);  /* 0, -EAGAIN, or the violation */
+void conn_parked_forget(struct conn *conn); /* it is closing: its memory counts no more */
+void conn_parked_drop(struct conn *conn);
+
+/*
+ * own.c: buffers of a connection's own
+ */
+/* Decide whether it has some, and take them from the group's budget. -ENOBUFS: there is too little left. */
+int conn_own_reserve(struct conn *conn);
+uint16_t conn_own_credits(uint32_t message_size); /* to grant, of large messages */
+void conn_own_release(struct conn *conn);
+int conn_own_open(struct conn *conn); /* make the first, and post receives */
+/* A receive completed, and what was in it was taken. */
+void conn_own_received(struct conn *conn, struct memory_buffer *buffer);
+/* Receives that its peer may need: a message each credit, and those that take none. */
+uint32_t conn_receives(const struct conn *conn);
 
 /*
  * transfer.c
  */
 void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status status);
 void conn_transfers_flush(struct conn *conn); /* those that will never complete */
+/* ns in which a transfer gets on: completes, or where the fabric can tell, moves a byte. Else a link's speed is guessed:
+ * a device's is at least a MiB a second. */
+uint64_t conn_transfer_patience(const struct conn *conn);
+bool conn_transfers_get_on(struct conn *conn); /* have bytes moved since this was asked last? */
 
 /*
  * timer.c
  */
 void conn_timers_look(struct conn_group *group);
-void conn_timer_set(struct conn_group *group, uint64_t when);
+int conn_timer_add(struct conn *conn); /* 0 or -ENOMEM */
+void conn_timer_remove(struct conn *conn);
+void conn_timer_move(struct conn *conn, uint64_t due);
+/* Look at it at `when`, or earlier. */
+static inline void conn_timer_set(struct conn *conn, uint64_t when)
+{
+	if (unlikely(when < conn->due))
+		conn_timer_move(conn, when);
+}
 
 /*
  * group.c

@@ -1,11 +1,9 @@
 /* message.c: messages built, posted, received and taken apart; credits. */
 #include "conn/internal.h"
 
-#include <stdlib.h>
-
 #define CHAIN_MAX 16 /* messages posted by one call */
 
-static void conn_mark_dirty(struct conn *conn)
+void conn_mark_dirty(struct conn *conn)
 {
 	if (!list_linked(&conn->dirty))
 		list_add_tail(&conn->group->dirty, &conn->dirty);
@@ -18,7 +16,7 @@ void conn_mark_stuck(struct conn *conn)
 	conn->stuck_since = conn->group->now;
 	list_add_tail(&conn->group->stuck, &conn->stuck);
 	if (conn->group->attr.stall_timeout)
-		conn_timer_set(conn->group, conn->group->now + conn->group->attr.stall_timeout);
+		conn_timer_set(conn, conn->group->now + conn->group->attr.stall_timeout);
 }
 
 static struct memory_pool *send_pool(const struct conn *conn)
@@ -26,15 +24,23 @@ static struct memory_pool *send_pool(const struct conn *conn)
 	return conn->own ? conn->own : conn->group->sends;
 }
 
-/* Begin a message: takes a buffer and, if it is for records, a credit. */
+static void send_put(struct conn *conn, struct memory_buffer *buffer)
+{
+	conn->sends--;
+	memory_pool_put(send_pool(conn), buffer);
+}
+
+/* Begin a message: takes a buffer and, if it is for records, a credit. The pool has a share for each connection, its
+ * window: whatever a peer grants, what it leaves untaken is never the others'. */
 static bool message_open(struct conn *conn, bool records)
 {
 	must(!conn->open);
-	if (records && !conn->credits)
+	if (records ? !conn_may_send(conn) : conn->sends >= conn->window + WIRE_RETURNS_MAX)
 		return false;
 	conn->open = memory_pool_get(send_pool(conn));
 	if (!conn->open)
 		return false;
+	conn->sends++;
 	conn->credits -= records;
 	conn->open->owner = conn;
 	conn->open_used = sizeof(struct wire_message);
@@ -97,10 +103,17 @@ void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
  * send queue comes back only with that of a later one, so now and then one asks. */
 static bool wants_completion(const struct conn *conn, uint32_t length, uint64_t number)
 {
-	return length > conn->group->inline_size || number % (conn->credits_max / 2) == 0;
+	return length > conn->group->inline_size || number % (conn->window / 2) == 0;
 }
 
-/* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed. False: none left
+static void sending_begins(struct conn *conn)
+{
+	conn->send_since = conn->group->now;
+	if (conn->watch_sends)
+		conn_timer_set(conn, conn->send_since + conn->group->attr.stall_timeout);
+}
+
+/* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed, and flags. False: none left
  * or no room in the send queue. */
 static bool messages_post(struct conn *conn)
 {
@@ -112,6 +125,7 @@ static bool messages_post(struct conn *conn)
 	if (!buffer)
 		return false;
 	((struct wire_message *)buffer->addr)->credits = (uint16_t)conn->owed;
+	((struct wire_message *)buffer->addr)->flags = conn->say;
 	for (; buffer && n < CHAIN_MAX; buffer = buffer->next, n++) {
 		const struct wire_message *m = buffer->addr;
 		bool inlined = !wants_completion(conn, m->length, conn->messages_out + n);
@@ -138,6 +152,9 @@ static bool messages_post(struct conn *conn)
 	}
 	conn->unreturned -= conn->owed;
 	conn->owed = 0;
+	conn->say = 0;
+	if (list_empty(&conn->sending))
+		sending_begins(conn);
 	for (unsigned i = 0; i < n; i++, conn->ready = next) {
 		buffer = conn->ready;
 		next = buffer->next;
@@ -147,7 +164,7 @@ static bool messages_post(struct conn *conn)
 			conn->in_flight++;
 			list_add_tail(&conn->sending, &buffer->node);
 		} else {
-			memory_pool_put(send_pool(conn), buffer);
+			send_put(conn, buffer);
 		}
 	}
 	if (!conn->ready)
@@ -155,7 +172,7 @@ static bool messages_post(struct conn *conn)
 	return conn->ready != NULL;
 }
 
-/* With nothing to say, credits go back by a message of their own when half of them are owed. It takes
+/* With no records to send, credits go back by a message of their own when half of them are owed, and flags likewise. It takes
  * no credit, or two peers that wait for credits could each wait for ever for the other's return. */
 static void return_credits(struct conn *conn)
 {
@@ -175,7 +192,7 @@ void conn_messages_flush(struct conn *conn)
 		return;
 	if (conn->open && conn->open_used > sizeof(struct wire_message))
 		message_seal(conn);
-	else if (!conn->ready && conn->owed * 2 >= conn->granted)
+	else if (!conn->ready && (conn->owed * 2 >= conn->granted || conn->say))
 		return_credits(conn);
 	while (messages_post(conn))
 		;
@@ -218,8 +235,9 @@ void conn_message_sent(struct conn *conn, struct memory_buffer *buffer)
 {
 	must(conn->in_flight && list_linked(&buffer->node));
 	conn->in_flight--;
+	conn->send_since = conn->group->now;
 	list_del(&buffer->node);
-	memory_pool_put(send_pool(conn), buffer);
+	send_put(conn, buffer);
 	if (unlikely(conn->ready && conn->state == CONN_ESTABLISHED))
 		conn_mark_dirty(conn);
 }
@@ -231,9 +249,7 @@ static inline bool record_ends_visit(struct conn_group *group, const struct wire
 	return unlikely(group->units <= 0) && conn_group_look(group);
 }
 
-/* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
- * try again or to go on with, or the violation. */
-static int message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
+int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *record;
 	size_t at = *offset;
@@ -255,17 +271,33 @@ static int message_take_apart(struct conn *conn, const void *data, size_t bytes,
 	return at == 0 ? -EBADMSG : 0;
 }
 
-static void conn_violation(struct conn *conn, int error, const char *what)
+void conn_violation(struct conn *conn, int error, const char *what)
 {
 	conn->group->stats.violations++;
 	conn_close(conn, error, "%s", what);
 }
 
-static void bad_record(struct conn *conn, int error)
+void conn_bad_record(struct conn *conn, int error)
 {
 	conn_violation(conn, error,
 		       error == -EBADMSG ? "a record's length is beyond its message"
 					 : "a request that breaks the protocol");
+}
+
+/* What the peer asks, it is told at once. */
+static __attribute__((cold)) bool conn_take_flags(struct conn *conn, uint16_t flags)
+{
+	if (flags & WIRE_ANSWER)
+		conn->probing = false;
+	if (!(flags & WIRE_ASK))
+		return true;
+	if (conn->say & WIRE_ANSWER) {
+		conn_violation(conn, -EPROTO, "asks again before it was answered");
+		return false;
+	}
+	conn->say |= WIRE_ANSWER;
+	conn_mark_dirty(conn);
+	return true;
 }
 
 static bool conn_take_credits(struct conn *conn, const struct wire_message *m)
@@ -274,7 +306,9 @@ static bool conn_take_credits(struct conn *conn, const struct wire_message *m)
 		conn_violation(conn, -EPROTO, "more credits returned than were taken");
 		return false;
 	}
-	if (unlikely(!m->credits && m->length == sizeof(*m))) {
+	if (unlikely(m->flags) && !conn_take_flags(conn, m->flags))
+		return false;
+	if (unlikely(!m->credits && m->length == sizeof(*m) && !m->flags)) {
 		conn_violation(conn, -EPROTO, "a message of nothing");
 		return false;
 	}
@@ -284,76 +318,11 @@ static bool conn_take_credits(struct conn *conn, const struct wire_message *m)
 	return true;
 }
 
-static void conn_consumed(struct conn *conn)
+void conn_consumed(struct conn *conn)
 {
 	conn->owed++;
 	if (conn->owed * 2 >= conn->granted)
 		conn_mark_dirty(conn);
-}
-
-static bool parked_long(const struct conn_group *group, size_t bytes)
-{
-	return bytes > group->attr.message_size;
-}
-
-/* What was parked before leaves its memory to what comes, so that in the long run nothing is allocated. */
-static struct conn_parked *parked_new(struct conn_group *group, size_t bytes)
-{
-	struct conn_parked *p = group->spare;
-
-	if (!p || parked_long(group, bytes))
-		return malloc(sizeof(*p) + MAX(bytes, (size_t)group->attr.message_size));
-	group->spare = p->next;
-	group->spares--;
-	return p;
-}
-
-static void parked_done(struct conn_group *group, struct conn_parked *p)
-{
-	if (parked_long(group, p->bytes) || group->spares == CONN_SPARES) {
-		free(p);
-		return;
-	}
-	p->next = group->spare;
-	group->spare = p;
-	group->spares++;
-}
-
-/* The last of those that are parked, to be filled in. NULL: the connection was closed for want of memory. */
-static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
-{
-	struct conn_parked *p = parked_new(conn->group, bytes);
-
-	if (!p) {
-		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
-		return NULL;
-	}
-	p->next = NULL;
-	p->bytes = bytes;
-	p->immediate = false;
-	*conn->parked_tail = p;
-	conn->parked_tail = &p->next;
-	return p;
-}
-
-static void park_message(struct conn *conn, const void *data, size_t bytes, size_t offset)
-{
-	struct conn_parked *p = parked_add(conn, bytes);
-
-	if (!p)
-		return;
-	memcpy(p->data, data, bytes);
-	p->offset = offset;
-}
-
-static void park_immediate(struct conn *conn, uint32_t imm)
-{
-	struct conn_parked *p = parked_add(conn, 0);
-
-	if (!p)
-		return;
-	p->immediate = true;
-	p->imm = imm;
 }
 
 /* Each message with records and each immediate takes one of the credits that the peer was granted. */
@@ -385,20 +354,21 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 		return;
 	conn->messages_in++;
 	conn->bytes_in += bytes;
+	conn->heard = conn->group->now;
 	if (!conn_take_credits(conn, m) || bytes == sizeof(*m))
 		return;
 	if (must_park(conn)) {
-		park_message(conn, data, bytes, offset);
+		conn_park_message(conn, data, bytes, offset);
 		return;
 	}
-	rc = message_take_apart(conn, data, bytes, &offset);
+	rc = conn_message_take_apart(conn, data, bytes, &offset);
 	if (likely(rc == 0)) {
 		conn_consumed(conn);
 	} else if (rc == -EAGAIN) {
-		park_message(conn, data, bytes, offset);
+		conn_park_message(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
 	} else if (conn->state == CONN_ESTABLISHED) { /* else it ended for another reason */
-		bad_record(conn, rc);
+		conn_bad_record(conn, rc);
 	}
 }
 
@@ -408,8 +378,7 @@ void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint
 		message_received(conn, buffer->addr, bytes);
 }
 
-/* 0, or the violation. */
-static int hand_immediate(struct conn *conn, uint32_t imm)
+int conn_hand_immediate(struct conn *conn, uint32_t imm)
 {
 	if (unlikely(!conn->ops->immediate)) {
 		conn_violation(conn, -EPROTO, "an immediate that nobody asked for");
@@ -424,42 +393,11 @@ void conn_immediate_received(struct conn *conn, uint32_t imm)
 	if (unlikely(conn->state > CONN_ESTABLISHED || !within_credits(conn, "an immediate beyond its credits")))
 		return;
 	conn->messages_in++;
+	conn->heard = conn->group->now;
 	if (must_park(conn))
-		park_immediate(conn, imm);
-	else if (hand_immediate(conn, imm) == 0)
+		conn_park_immediate(conn, imm);
+	else if (conn_hand_immediate(conn, imm) == 0)
 		conn_consumed(conn);
-}
-
-static int parked_resume_one(struct conn *conn, struct conn_parked *p)
-{
-	return p->immediate ? hand_immediate(conn, p->imm) : message_take_apart(conn, p->data, p->bytes, &p->offset);
-}
-
-static int parked_resume(struct conn *conn)
-{
-	struct conn_parked *p;
-	int rc = 0;
-
-	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
-		rc = parked_resume_one(conn, p);
-		if (rc == -EAGAIN)
-			return rc;
-		if (rc != 0) {
-			if (conn->state == CONN_ESTABLISHED)
-				bad_record(conn, rc);
-			return rc;
-		}
-		conn->parked = p->next;
-		if (!conn->parked)
-			conn->parked_tail = &conn->parked;
-		parked_done(conn->group, p);
-		conn_consumed(conn);
-		if (conn->group->visited && conn->parked) {
-			conn_yield(conn);
-			return -EAGAIN;
-		}
-	}
-	return rc;
 }
 
 void conn_messages_resume(struct conn *conn)
@@ -471,14 +409,14 @@ void conn_messages_resume(struct conn *conn)
 	conn->busy = false;
 	if (conn->state != CONN_ESTABLISHED)
 		return;
-	if (conn->ready || conn->owed * 2 >= conn->granted)
+	if (conn->ready || conn->say || conn->owed * 2 >= conn->granted)
 		conn_mark_dirty(conn);
-	if (conn->want_writable && conn->credits) {
+	if (conn->want_writable && conn_may_send(conn)) {
 		conn->want_writable = false;
 		if (conn->ops->writable)
 			conn->ops->writable(conn);
 	}
-	if (parked_resume(conn) == -EAGAIN || conn->want_writable) {
+	if (conn_parked_resume(conn) == -EAGAIN || conn->want_writable) {
 		conn_mark_stuck(conn);
 		if (!conn->busy)
 			conn->stuck_since = since;
@@ -492,48 +430,23 @@ void conn_messages_drop(struct conn *conn)
 	while (!list_empty(&conn->sending)) {
 		buffer = list_first(&conn->sending, struct memory_buffer, node);
 		list_del(&buffer->node);
-		memory_pool_put(send_pool(conn), buffer);
+		send_put(conn, buffer);
 	}
 	if (conn->open) {
-		memory_pool_put(send_pool(conn), conn->open);
+		send_put(conn, conn->open);
 		conn->open = NULL;
 	}
 	for (buffer = conn->ready; buffer; buffer = next) {
 		next = buffer->next;
-		memory_pool_put(send_pool(conn), buffer);
+		send_put(conn, buffer);
 	}
 	conn->ready = NULL;
 	conn->ready_tail = &conn->ready;
-	while (conn->parked) {
-		struct conn_parked *p = conn->parked;
-
-		conn->parked = p->next;
-		parked_done(conn->group, p);
-	}
-	conn->parked_tail = &conn->parked;
-}
-
-void conn_spares_free(struct conn_group *group)
-{
-	while (group->spare) {
-		struct conn_parked *p = group->spare;
-
-		group->spare = p->next;
-		free(p);
-	}
-}
-
-int conn_post_receive(struct conn *conn, struct memory_buffer *buffer)
-{
-	struct fabric_recv recv = {
-		.id = (uintptr_t)buffer | CONN_ID_RECEIVE,
-		.sge = {buffer->addr, conn->message_size, buffer->region},
-	};
-
-	return fabric_post_recv(conn->group->queue, conn->endpoint, &recv, 1);
+	conn_parked_drop(conn);
 }
 
 bool conn_idle(const struct conn *conn)
 {
-	return !conn->ready && conn->in_flight == 0 && (!conn->open || conn->open_used == sizeof(struct wire_message));
+	return !conn->ready && !conn->parked && !conn->want_writable && conn->in_flight == 0 &&
+	       (!conn->open || conn->open_used == sizeof(struct wire_message));
 }

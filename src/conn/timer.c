@@ -1,18 +1,93 @@
 /*
- * timer.c: deadlines of connections. One look at all of them when the earliest may have come: a
- * thousand connections are a few microseconds, and nothing is kept in order on the hot path.
+ * timer.c: deadlines. Each connection has one time at which it is looked at, in a heap with the earliest first; a look
+ * finds out what is late and when to look again. So ten thousand connections without a deadline cost nothing,
+ * and traffic moves no timer: it leaves a time, which the look finds.
  */
 #include "conn/internal.h"
 
-void conn_timer_set(struct conn_group *group, uint64_t when)
+#include <stdlib.h>
+
+#define LOOKS 64 /* of one turn */
+
+static void heap_put(struct conn_group *group, uint32_t at, struct conn *conn)
 {
-	group->deadline = MIN(group->deadline, when);
+	group->heap[at] = conn;
+	conn->heap_at = at;
+}
+
+static void heap_rise(struct conn_group *group, struct conn *conn)
+{
+	uint32_t at = conn->heap_at;
+
+	for (; at && group->heap[(at - 1) / 2]->due > conn->due; at = (at - 1) / 2)
+		heap_put(group, at, group->heap[(at - 1) / 2]);
+	heap_put(group, at, conn);
+}
+
+static void heap_sink(struct conn_group *group, struct conn *conn)
+{
+	uint32_t at = conn->heap_at, child;
+
+	for (; (child = 2 * at + 1) < group->heap_count; at = child) {
+		if (child + 1 < group->heap_count && group->heap[child + 1]->due < group->heap[child]->due)
+			child++;
+		if (group->heap[child]->due >= conn->due)
+			break;
+		heap_put(group, at, group->heap[child]);
+	}
+	heap_put(group, at, conn);
+}
+
+static void heap_settle(struct conn_group *group, struct conn *conn)
+{
+	heap_rise(group, conn);
+	heap_sink(group, conn);
+	group->deadline = group->heap[0]->due;
+}
+
+int conn_timer_add(struct conn *conn)
+{
+	struct conn_group *group = conn->group;
+	uint32_t room = MAX(2 * group->heap_room, 16u);
+
+	if (group->heap_count == group->heap_room) {
+		struct conn **heap = realloc(group->heap, room * sizeof(*heap));
+
+		if (!heap)
+			return -ENOMEM;
+		group->heap = heap;
+		group->heap_room = room;
+	}
+	conn->due = TIME_NEVER;
+	heap_put(group, group->heap_count++, conn);
+	heap_settle(group, conn);
+	return 0;
+}
+
+void conn_timer_remove(struct conn *conn)
+{
+	struct conn_group *group = conn->group;
+	struct conn *last = group->heap[--group->heap_count];
+
+	must(group->heap[conn->heap_at] == conn || last == conn);
+	group->deadline = TIME_NEVER;
+	if (last != conn) {
+		heap_put(group, conn->heap_at, last);
+		heap_settle(group, last);
+	} else if (group->heap_count) {
+		group->deadline = group->heap[0]->due;
+	}
+}
+
+void conn_timer_move(struct conn *conn, uint64_t due)
+{
+	conn->due = due;
+	heap_settle(conn->group, conn);
 }
 
 /* RC says nothing of a dead host. A write of no bytes is answered by the peer's device, so it proves
- * the host without waiting for the peer's program. Over software that program would have to answer, and
- * one that computes is not dead: there the provider itself notices a dead host. */
-static void conn_probe(struct conn *conn)
+ * the host without waiting for the peer's program. */
+static void probe_host(struct conn *conn)
 {
 	struct fabric_wr wr = {
 		.id = (uintptr_t)conn | CONN_ID_PROBE,
@@ -20,71 +95,132 @@ static void conn_probe(struct conn *conn)
 		.signaled = true,
 	};
 
-	if (fabric_post(conn->endpoint, &wr) == 0) {
-		conn->in_flight++;
-		conn->probing = true;
-		conn->probed = conn->group->now;
-	}
+	if (fabric_post(conn->endpoint, &wr) != 0)
+		return; /* no room for it: once more, later */
+	conn->in_flight++;
+	conn->probing = true;
 }
 
-static uint64_t timer_look_established(struct conn *conn, uint64_t now)
+/* A program that always turns its connections answers at once, unless it is frozen. One that computes between its
+ * calls cannot, and is not asked. */
+static void ask_program(struct conn *conn)
+{
+	conn->say |= WIRE_ASK;
+	conn->probing = true;
+	conn_mark_dirty(conn);
+}
+
+static void takes_no_answers(struct conn *conn, uint64_t ns)
+{
+	conn->group->stats.stalled++;
+	conn_close(conn, -ETIMEDOUT, "the peer takes no answers since %llu s", (unsigned long long)(ns / TIME_S));
+}
+
+/* The look_ functions: when to look again, TIME_NEVER also when it was cut off. */
+
+/* What the peer makes wait: it gives no credits, or does not acknowledge. */
+static uint64_t look_stuck(struct conn *conn, uint64_t now)
 {
 	const struct conn_group_attr *attr = &conn->group->attr;
-	uint64_t messages = conn->messages_in + conn->messages_out, next = TIME_NEVER;
+	uint64_t end = conn->stuck_since + attr->stall_timeout;
 
-	if (list_linked(&conn->stuck) && attr->stall_timeout && !conn->transfer_count) {
-		next = conn->stuck_since + attr->stall_timeout;
-		if (next <= now) {
-			conn_close(conn, -ETIMEDOUT, "the peer takes no answers since %llu s",
-				   (unsigned long long)((now - conn->stuck_since) / TIME_S));
-			return TIME_NEVER;
-		}
-	}
-	if (conn->transfer_count && attr->stall_timeout) {
-		if (conn->transfer_since + TRANSFER_PATIENCE(conn) <= now) {
-			conn_close(conn, -ETIMEDOUT, "a transfer does not get on");
-			return TIME_NEVER;
-		}
-		next = MIN(next, conn->transfer_since + TRANSFER_PATIENCE(conn));
-	}
+	if (!list_linked(&conn->stuck) || !attr->stall_timeout || conn->transfer_count)
+		return TIME_NEVER;
+	if (end > now)
+		return end;
+	/* The service's own wait, or that for a pool that cannot grow, is not the peer's fault. */
+	if (conn->busy || (conn->credits && !conn->sends))
+		return now + attr->stall_timeout;
+	takes_no_answers(conn, now - conn->stuck_since);
+	return TIME_NEVER;
+}
+
+/* A device has no reason to leave a message for long: the peer, which granted it, has posted no receive. */
+static uint64_t look_sends(struct conn *conn, uint64_t now)
+{
+	uint64_t end = conn->send_since + conn->group->attr.stall_timeout;
+
+	if (!conn->watch_sends || list_empty(&conn->sending))
+		return TIME_NEVER;
+	if (end > now)
+		return end;
+	takes_no_answers(conn, now - conn->send_since);
+	return TIME_NEVER;
+}
+
+static uint64_t look_transfers(struct conn *conn, uint64_t now)
+{
+	if (!conn->transfer_count || !conn->group->attr.stall_timeout)
+		return TIME_NEVER;
+	if (conn->transfer_since + conn_transfer_patience(conn) <= now && conn_transfers_get_on(conn))
+		conn->transfer_since = now;
+	if (conn->transfer_since + conn_transfer_patience(conn) > now)
+		return conn->transfer_since + conn_transfer_patience(conn);
+	conn->group->stats.stalled++;
+	conn_close(conn, -ETIMEDOUT, "a transfer does not get on");
+	return TIME_NEVER;
+}
+
+static uint64_t look_alive(struct conn *conn, uint64_t now)
+{
+	uint64_t keepalive = conn->group->attr.keepalive;
+
 	if (!conn->probes)
-		return next;
-	if (messages != conn->messages_seen && !conn->probing) {
-		conn->messages_seen = messages;
-		conn->last_traffic = now;
-	}
-	if (conn->probing && now - conn->probed >= attr->keepalive) {
-		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
+		return TIME_NEVER;
+	if (conn->probing && conn->asks && conn->heard > conn->probed)
+		conn->probing = false;
+	if (conn->probing) {
+		if (now - conn->probed >= 2 * keepalive)
+			conn->probed = now; /* it was this side that was away: the answer may be about to be seen */
+		if (now - conn->probed < keepalive)
+			return conn->probed + keepalive;
+		conn->group->stats.silent++;
+		conn_close(conn, -ETIMEDOUT, "the peer%s does not answer", conn->asks ? "" : "'s host");
 		return TIME_NEVER;
 	}
-	if (conn->probing)
-		return MIN(next, conn->probed + attr->keepalive);
-	if (now - conn->last_traffic < attr->keepalive)
-		return MIN(next, conn->last_traffic + attr->keepalive);
-	conn_probe(conn); /* no room for it: once more, later */
-	return MIN(next, now + attr->keepalive);
+	if (now - conn->heard < keepalive)
+		return conn->heard + keepalive;
+	conn->probed = now;
+	if (conn->asks)
+		ask_program(conn);
+	else
+		probe_host(conn);
+	return now + keepalive;
+}
+
+static uint64_t look_established(struct conn *conn, uint64_t now)
+{
+	static uint64_t (*const looks[])(struct conn * conn, uint64_t now) = {look_stuck, look_sends, look_transfers,
+									      look_alive};
+	uint64_t next = TIME_NEVER;
+
+	for (size_t i = 0; i < ARRAY_SIZE(looks) && conn->state == CONN_ESTABLISHED; i++) {
+		uint64_t when = looks[i](conn, now);
+
+		next = MIN(next, when);
+	}
+	return next;
 }
 
 static uint64_t timer_look(struct conn *conn, uint64_t now)
 {
 	if (conn->state == CONN_ESTABLISHED)
-		return timer_look_established(conn, now);
+		return look_established(conn, now);
 	if (conn->deadline > now)
 		return conn->deadline;
 	if (conn->state == CONN_CLOSING)
 		conn_handle(conn, CONN_EVENT_DRAINED);
-	else
+	else if (conn->state != CONN_DEAD)
 		conn_close(conn, -ETIMEDOUT, "no answer to the connect request in time");
-	return conn->deadline;
+	return TIME_NEVER;
 }
 
 void conn_timers_look(struct conn_group *group)
 {
-	struct list *pos, *tmp;
-	uint64_t next = TIME_NEVER;
+	for (unsigned n = 0; n < LOOKS && group->deadline <= group->now; n++) {
+		struct conn *conn = group->heap[0];
 
-	group->deadline = TIME_NEVER;
-	list_for_each_safe (pos, tmp, &group->connections)
-		next = MIN(next, timer_look(container_of(pos, struct conn, node), group->now));
-	conn_timer_set(group, next);
+		conn_timer_move(conn, TIME_NEVER); /* what the look does may set it */
+		conn_timer_set(conn, timer_look(conn, group->now));
+	}
 }

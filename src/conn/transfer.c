@@ -21,6 +21,16 @@ static int transfer_failed(struct conn *conn, const struct fabric_wr *first, int
 	return rc;
 }
 
+static uint64_t bytes_of(const struct fabric_wr *wr)
+{
+	uint64_t bytes = 0;
+
+	for (; wr; wr = wr->next)
+		for (unsigned i = 0; i < wr->sge_count; i++)
+			bytes += wr->sge[i].len;
+	return bytes;
+}
+
 /* Post `count` requests, linked; the last of them tells of all. */
 static int transfer_post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr, unsigned count)
 {
@@ -35,13 +45,15 @@ static int transfer_post(struct conn *conn, struct conn_transfer *transfer, stru
 		rc = fabric_post(conn->endpoint, wr);
 	if (rc != 0)
 		return transfer_failed(conn, wr, rc);
+	transfer->conn = conn;
+	transfer->count = count;
+	transfer->bytes = bytes_of(wr);
+	conn->transfer_bytes += transfer->bytes;
 	if (!conn->transfer_count) {
 		conn->transfer_since = conn->group->now;
 		if (conn->group->attr.stall_timeout)
-			conn_timer_set(conn->group, conn->group->now + TRANSFER_PATIENCE(conn));
+			conn_timer_set(conn, conn->group->now + conn_transfer_patience(conn));
 	}
-	transfer->conn = conn;
-	transfer->count = count;
 	list_add_tail(&conn->transfers, &transfer->node);
 	conn->transfer_count += count;
 	conn->in_flight++;
@@ -143,6 +155,7 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 	must(list_linked(&transfer->node) && conn->in_flight && conn->transfer_count >= transfer->count);
 	list_del(&transfer->node);
 	conn->transfer_count -= transfer->count;
+	conn->transfer_bytes -= transfer->bytes;
 	conn->in_flight--;
 	conn->transfer_since = conn->stuck_since = conn->group->now; /* it gets on */
 	transfer->done(transfer, status);
@@ -152,4 +165,21 @@ void conn_transfers_flush(struct conn *conn)
 {
 	while (!list_empty(&conn->transfers))
 		conn_transfer_completed(list_first(&conn->transfers, struct conn_transfer, node), FABRIC_FLUSHED);
+}
+
+uint64_t conn_transfer_patience(const struct conn *conn)
+{
+	uint64_t patience = 4 * conn->group->attr.stall_timeout;
+
+	if (conn->transfer_moved == FABRIC_MOVED_UNKNOWN)
+		patience += conn->transfer_bytes / (1u << 20) * TIME_S;
+	return patience;
+}
+
+bool conn_transfers_get_on(struct conn *conn)
+{
+	uint64_t before = conn->transfer_moved;
+
+	conn->transfer_moved = fabric_moved_bytes(conn->endpoint);
+	return conn->transfer_moved != before;
 }

@@ -17,6 +17,23 @@ struct memory_buffer {
 	struct list node; /* the user's */
 };
 
+/* What pools of several threads may have together. A promise: who took it may use as much, whenever it needs it. */
+struct memory_budget {
+	uint64_t limit;
+	_Atomic uint64_t used;
+};
+static inline bool memory_budget_take(struct memory_budget *budget, uint64_t bytes)
+{
+	if (atomic_fetch_add(&budget->used, bytes) + bytes <= budget->limit)
+		return true;
+	atomic_fetch_sub(&budget->used, bytes);
+	return false;
+}
+static inline void memory_budget_give(struct memory_budget *budget, uint64_t bytes)
+{
+	atomic_fetch_sub(&budget->used, bytes);
+}
+
 /* Fixed-size registered buffers; one thread at a time. Grows by chunks up to `max`, so that get() only
  * fails when the limit or the machine's does. */
 struct memory_pool;
@@ -34,7 +51,8 @@ int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_at
 /* Every buffer is back, or nothing can touch it any more. */
 void memory_pool_destroy(struct memory_pool *pool);
 
-/* NULL: the pool is at its limit. The content is what its last user left. */
+/* NULL: the pool is at its limit, or the machine's memory is; that is looked at again after some calls only, as it takes
+ * long. The content is what its last user left. */
 struct memory_buffer *memory_pool_get(struct memory_pool *pool);
 /* A buffer that came from get() of this pool, once. */
 void memory_pool_put(struct memory_pool *pool, struct memory_buffer *buffer);

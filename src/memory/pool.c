@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define PAUSE_MAX 65535u
+
 struct chunk {
 	struct chunk *next;
 	void *memory;
@@ -18,6 +20,7 @@ struct memory_pool {
 	struct chunk *chunks;
 	struct memory_buffer *free;
 	struct memory_pool_stats stats;
+	uint32_t pause, pauses; /* calls that fail before growing is tried again: now, and from the next failure on */
 };
 
 static int memory_pool_grow(struct memory_pool *pool)
@@ -106,11 +109,33 @@ void memory_pool_destroy(struct memory_pool *pool)
 	free(pool);
 }
 
+/* Each failure in a row makes for a longer pause; the first for none. */
+static void pool_pause(struct memory_pool *pool)
+{
+	pool->pause = pool->pauses;
+	pool->pauses = MIN(2 * pool->pauses + 1, PAUSE_MAX);
+}
+
+static bool memory_pool_try_grow(struct memory_pool *pool)
+{
+	if (pool->pause) {
+		pool->pause--;
+		return false;
+	}
+	if (memory_pool_grow(pool) == 0) {
+		pool->pauses = 0;
+		return true;
+	}
+	if (pool->stats.buffers < pool->attr.max)
+		pool_pause(pool);
+	return false;
+}
+
 struct memory_buffer *memory_pool_get(struct memory_pool *pool)
 {
 	struct memory_buffer *buffer;
 
-	if (unlikely(!pool->free) && memory_pool_grow(pool) != 0) {
+	if (unlikely(!pool->free) && !memory_pool_try_grow(pool)) {
 		pool->stats.failures++;
 		return NULL;
 	}

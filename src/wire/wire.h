@@ -20,7 +20,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define WIRE_MESSAGE_MIN 4608u /* an eager pair and its headers must fit */
 #define WIRE_MESSAGE_MAX (1u << 20)
 #define WIRE_CREDITS_MIN 2u
-#define WIRE_RETURNS_MAX 2u /* messages without records under way: see struct wire_message */
+#define WIRE_RETURNS_MAX 4u /* messages without records under way: see struct wire_message */
 #define WIRE_CREDITS_MAX 1024u
 #define WIRE_KEY_MAX 4095u
 #define WIRE_INLINE_MAX 4096u /* most bytes of a value that a processor copies */
@@ -65,12 +65,14 @@ enum wire_service {
 		WIRE_SERVICES
 };
 
+#define WIRE_ANSWERS 1u /* flags of a request or an accept: its sender answers WIRE_ASK */
+
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */
 struct wire_request {            /* offset, size */
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 reserved */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS */
 	uint8_t service;         /*  7 1 enum wire_service */
 	uint16_t key_id;         /*  8 2 0: no key */
 	uint16_t credits;        /* 10 2 messages that the client can take before it returns credits */
@@ -86,7 +88,7 @@ struct wire_request {            /* offset, size */
 struct wire_accept {
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 reserved */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS */
 	uint8_t service;         /*  7 1 */
 	uint32_t message_size;   /*  8 4 granted, at most what was asked for */
 	uint16_t credits;        /* 12 2 messages that the server can take */
@@ -144,14 +146,21 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
  * each begun on a multiple of 8.
  *
  * A message with records takes one of the credits that the receiver granted, and so does a write with immediate. A
- * message without records takes none and returns at least one. A sender sends such a message when it owes half of the
- * credits that it granted, or more. So no more than WIRE_RETURNS_MAX of them can be under way, and the receiver has
- * further receives for these.
+ * message without records takes none, and returns at least one or has a flag. A sender sends such a message when it owes
+ * half of the credits that it granted, or more.
+ *
+ * A side that heard nothing for long asks whether the other's program still runs, by WIRE_ASK in a message with
+ * or without records, if the other has said WIRE_ANSWERS. The other answers at once by WIRE_ANSWER, likewise. Nobody asks
+ * again before the answer. So no more than WIRE_RETURNS_MAX messages without records can be under way, two that
+ * return credits, one that asks and one that answers, and the receiver has further receives for these.
  */
+#define WIRE_ASK 1u
+#define WIRE_ANSWER 2u
+
 struct wire_message {
 	uint32_t length;  /* of the whole message */
 	uint16_t credits; /* receives that the sender posted again since its last message */
-	uint16_t flags;   /* reserved */
+	uint16_t flags;   /* WIRE_ASK, WIRE_ANSWER */
 };
 _Static_assert(sizeof(struct wire_message) == 8, "wire layout");
 

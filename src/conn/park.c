@@ -1,0 +1,139 @@
+/* park.c: messages and immediates that came too early, or whose answers find no room, or that wait for their turn. */
+#include "conn/internal.h"
+
+#include <stdlib.h>
+
+static uint64_t parked_size(const struct conn_parked *p)
+{
+	return sizeof(*p) + p->bytes;
+}
+
+static void parked_count(struct conn *conn, int64_t change)
+{
+	conn->parked_bytes += (uint64_t)change;
+	conn->group->parked_bytes += (uint64_t)change;
+}
+
+static void parked_free(struct conn *conn, struct conn_parked *p)
+{
+	if (conn->state <= CONN_ESTABLISHED)
+		parked_count(conn, -(int64_t)parked_size(p));
+	free(p);
+}
+
+/* All are in the list of those that are stuck, but for one that is to come in. */
+static struct conn *most_parked(struct conn *most)
+{
+	const struct list *stuck = &most->group->stuck;
+
+	for (const struct list *pos = stuck->next; pos != stuck; pos = pos->next) {
+		struct conn *conn = container_of(pos, struct conn, stuck);
+
+		if (conn->state == CONN_ESTABLISHED && conn->parked_bytes > most->parked_bytes)
+			most = conn;
+	}
+	return most;
+}
+
+/* Who has most of what waits goes, not who comes last. */
+static __attribute__((cold, noinline)) bool parked_make_room(struct conn *conn)
+{
+	struct conn *most = most_parked(conn);
+
+	most->group->stats.overparked++;
+	conn_close(most, -ENOBUFS, "its requests are most of those that wait, and there are too many");
+	return most != conn;
+}
+
+/* The last of those that are parked, to be filled in. NULL: the connection was closed for want of memory. */
+static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
+{
+	struct conn_group *group = conn->group;
+	struct conn_parked *p;
+
+	if (unlikely(group->attr.parked && group->parked_bytes + sizeof(*p) + bytes > group->attr.parked) &&
+	    !parked_make_room(conn))
+		return NULL;
+	p = malloc(sizeof(*p) + bytes);
+	if (!p) {
+		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
+		return NULL;
+	}
+	p->next = NULL;
+	p->bytes = bytes;
+	p->immediate = false;
+	*conn->parked_tail = p;
+	conn->parked_tail = &p->next;
+	if (conn->state <= CONN_ESTABLISHED)
+		parked_count(conn, (int64_t)parked_size(p));
+	return p;
+}
+
+void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t offset)
+{
+	struct conn_parked *p = parked_add(conn, bytes);
+
+	if (!p)
+		return;
+	memcpy(p->data, data, bytes);
+	p->offset = offset;
+}
+
+void conn_park_immediate(struct conn *conn, uint32_t imm)
+{
+	struct conn_parked *p = parked_add(conn, 0);
+
+	if (!p)
+		return;
+	p->immediate = true;
+	p->imm = imm;
+}
+
+static int parked_resume_one(struct conn *conn, struct conn_parked *p)
+{
+	return p->immediate ? conn_hand_immediate(conn, p->imm)
+			    : conn_message_take_apart(conn, p->data, p->bytes, &p->offset);
+}
+
+int conn_parked_resume(struct conn *conn)
+{
+	struct conn_parked *p;
+	int rc = 0;
+
+	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
+		rc = parked_resume_one(conn, p);
+		if (rc == -EAGAIN)
+			return rc;
+		if (rc != 0) {
+			if (conn->state == CONN_ESTABLISHED)
+				conn_bad_record(conn, rc);
+			return rc;
+		}
+		conn->parked = p->next;
+		if (!conn->parked)
+			conn->parked_tail = &conn->parked;
+		parked_free(conn, p);
+		conn_consumed(conn);
+		if (conn->group->visited && conn->parked) {
+			conn_yield(conn);
+			return -EAGAIN;
+		}
+	}
+	return rc;
+}
+
+void conn_parked_forget(struct conn *conn)
+{
+	parked_count(conn, -(int64_t)conn->parked_bytes);
+}
+
+void conn_parked_drop(struct conn *conn)
+{
+	while (conn->parked) {
+		struct conn_parked *p = conn->parked;
+
+		conn->parked = p->next;
+		parked_free(conn, p);
+	}
+	conn->parked_tail = &conn->parked;
+}
