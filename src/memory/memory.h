@@ -35,7 +35,7 @@ static inline void memory_budget_give(struct memory_budget *budget, uint64_t byt
 }
 
 /* Fixed-size registered buffers; one thread at a time. Grows by chunks up to `max`, so that get() only
- * fails when the limit or the machine's does. */
+ * fails at that limit or at the machine's, which is not asked again at once but after a growing pause, seconds at most. */
 struct memory_pool;
 
 struct memory_pool_attr {

@@ -19,19 +19,21 @@ struct memory_pool {
 	struct fabric_domain *domain;
 	struct chunk *chunks;
 	struct memory_buffer *free;
+	uint64_t retry, pause; /* after the machine refused: when to ask it again, and how long it was told to wait */
 	struct memory_pool_stats stats;
 	uint32_t pause, pauses; /* calls that fail before growing is tried again: now, and from the next failure on */
 };
 
-static int memory_pool_grow(struct memory_pool *pool)
+#define PAUSE_MIN (10 * TIME_MS)
+#define PAUSE_MAX (5 * TIME_S)
+
+static int memory_pool_add(struct memory_pool *pool)
 {
 	uint32_t count = (uint32_t)MIN((uint64_t)pool->attr.chunk, pool->attr.max - pool->stats.buffers);
 	size_t size = (size_t)count * pool->attr.buffer_size;
 	struct chunk *chunk;
 	int rc = -ENOMEM;
 
-	if (!count)
-		return -ENOBUFS;
 	chunk = calloc(1, sizeof(*chunk) + count * sizeof(chunk->buffer[0]));
 	if (!chunk)
 		return -ENOMEM;
@@ -62,6 +64,24 @@ unmap:
 	munmap(chunk->memory, size);
 free_chunk:
 	free(chunk);
+	return rc;
+}
+
+/* Asking costs system calls and a line of the log, and who asks is in a hurry: a machine that refused is left in peace for a
+ * while. The pool's own limit costs nothing to find out. */
+static int memory_pool_grow(struct memory_pool *pool)
+{
+	uint64_t now;
+	int rc;
+
+	if (pool->stats.buffers == pool->attr.max)
+		return -ENOBUFS;
+	now = time_now();
+	if (now < pool->retry)
+		return -ENOMEM;
+	rc = memory_pool_add(pool);
+	pool->pause = rc == 0 ? 0 : MIN(MAX(2 * pool->pause, PAUSE_MIN), PAUSE_MAX);
+	pool->retry = rc == 0 ? 0 : now + pool->pause;
 	return rc;
 }
 
