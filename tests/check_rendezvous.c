@@ -17,6 +17,8 @@
  * Calls that are counted, of the rooms and of this file.
  */
 static _Atomic unsigned allocations, registrations, deregistrations;
+static unsigned refuse; /* so many of this thread's registrations to come */
+static pthread_t refused;
 static _Atomic size_t longest_copy;
 
 void *__real_malloc(size_t n);
@@ -71,8 +73,13 @@ void *__wrap_memmove(void *to, const void *from, size_t n)
 int __wrap_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
 			   struct fabric_region **out)
 {
-	int rc = __real_fabric_register(domain, addr, len, access, out);
+	int rc;
 
+	if (refuse && pthread_equal(pthread_self(), refused)) {
+		refuse--;
+		return -ENOMEM;
+	}
+	rc = __real_fabric_register(domain, addr, len, access, out);
 	registrations += rc == 0;
 	return rc;
 }
@@ -516,6 +523,46 @@ START_TEST(test_register)
 }
 END_TEST
 
+/* What is kept for later makes room for what is needed now. */
+START_TEST(test_kept_buffers_give_way)
+{
+	void *kv = open_kv(NULL, NULL), *lent;
+	unsigned before = registered();
+
+	refused = pthread_self();
+	ck_assert_int_eq(kv_buffer_lend(kv, 1 << 20, &lent), 0);
+	kv_release(lent);
+	ck_assert_uint_eq(registered(), before + 1);
+	refuse = 1;
+	ck_assert_int_eq(kv_buffer_register(kv, value, 1 << 16), 0);
+	ck_assert_uint_eq(registered(), before + 1); /* the kept one went */
+	refuse = 1;
+	ASSERT_ERROR(kv_buffer_register(kv, value + (1 << 16), 4096), -ENOMEM, "");
+	ck_assert_uint_eq(refuse, 0);
+	kv_close(kv);
+}
+END_TEST
+
+/* Beyond what is kept in all, the longest unused buffers go, and the one that was used last stays. */
+START_TEST(test_longest_unused_goes)
+{
+	void *kv = open_kv(NULL, NULL), *lent[3];
+	unsigned before = registered();
+
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(kv_buffer_lend(kv, i < 2 ? 128 * MIB : 4096, &lent[i]), 0);
+	for (unsigned i = 0; i < 3; i++)
+		kv_release(lent[i]);
+	ck_assert_uint_eq(registered(), before + 2);
+	ck_assert_int_eq(kv_buffer_lend(kv, 4096, &lent[2]), 0);
+	ck_assert_int_eq(kv_buffer_lend(kv, 128 * MIB, &lent[1]), 0);
+	ck_assert_uint_eq(registered(), before + 2);
+	kv_release(lent[1]);
+	kv_release(lent[2]);
+	kv_close(kv);
+}
+END_TEST
+
 /* What was registered for one request is not reachable when it has called back. */
 START_TEST(test_temporary_registration)
 {
@@ -932,6 +979,8 @@ static void add_client(Suite *suite, const char *name, void (*up)(void))
 	tcase_add_test(tc, test_no_allocation);
 	tcase_add_test(tc, test_no_copy);
 	tcase_add_test(tc, test_register);
+	tcase_add_test(tc, test_kept_buffers_give_way);
+	tcase_add_test(tc, test_longest_unused_goes);
 	tcase_add_test(tc, test_temporary_registration);
 	tcase_add_test(tc, test_get_into);
 	tcase_add_test(tc, test_get_into_behind_others);

@@ -14,11 +14,12 @@
 #define PAGE 4096u
 #define CLASS_MIN 12 /* 4 KiB, the first class */
 #define CLASSES 30
-#define KEEP (256 * MIB) /* free buffers beyond this are unmapped */
+#define KEEP (256 * MIB) /* of free buffers; beyond this, the longest unused are unmapped */
 #define RIGHTS (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)
 
 struct landing {
 	struct list node;      /* in buffers->free[class] or buffers->lent */
+	struct list age;       /* in buffers->idle while it is free */
 	struct buffers *owner; /* NULL: the engine is gone */
 	struct fabric_region *region;
 	size_t size; /* of the registered part */
@@ -43,7 +44,8 @@ struct buffers {
 	struct engine *engine;
 	struct fabric_domain *domain;
 	struct list free[CLASSES], lent;
-	size_t kept;
+	struct list idle;     /* all that are free, longest unused first */
+	size_t kept;          /* their bytes */
 	struct range *ranges; /* sorted by address, none overlaps */
 	size_t count, room;
 };
@@ -57,6 +59,7 @@ struct buffers *buffers_create(struct engine *engine, struct fabric_domain *doma
 	b->engine = engine;
 	b->domain = domain;
 	list_init(&b->lent);
+	list_init(&b->idle);
 	for (unsigned i = 0; i < CLASSES; i++)
 		list_init(&b->free[i]);
 	return b;
@@ -67,19 +70,46 @@ static void landing_unmap(struct landing *l)
 	munmap((char *)l, PAGE + l->size + PAGE);
 }
 
+static struct landing *idle_remove(struct landing *l)
+{
+	list_del(&l->node);
+	list_del(&l->age);
+	l->owner->kept -= l->size;
+	return l;
+}
+
+/* Give up the longest unused ones until no more than `most` bytes are kept. */
+static void buffers_keep(struct buffers *b, size_t most)
+{
+	while (b->kept > most) {
+		struct landing *l = idle_remove(list_first(&b->idle, struct landing, age));
+
+		fabric_deregister(l->region);
+		landing_unmap(l);
+	}
+}
+
+/* What is kept for later counts against the same limits: it goes before a registration fails. */
+static int buffers_pin(struct buffers *b, void *addr, size_t len, unsigned access, struct fabric_region **out)
+{
+	int rc;
+
+	if (b->kept == 0)
+		return fabric_register(b->domain, addr, len, access, out);
+	log_hush_begin();
+	rc = fabric_register(b->domain, addr, len, access, out);
+	log_hush_end();
+	if (rc == 0)
+		return 0;
+	buffers_keep(b, 0);
+	return fabric_register(b->domain, addr, len, access, out);
+}
+
 void buffers_destroy(struct buffers *b)
 {
 	if (!b)
 		return;
-	for (unsigned i = 0; i < CLASSES; i++) {
-		while (!list_empty(&b->free[i])) {
-			struct landing *l = list_first(&b->free[i], struct landing, node);
-
-			list_del(&l->node);
-			fabric_deregister(l->region);
-			landing_unmap(l);
-		}
-	}
+	buffers_keep(b, 0);
 	/* The caller still holds these: the memory stays, the server's way to it goes. */
 	while (!list_empty(&b->lent)) {
 		struct landing *l = list_first(&b->lent, struct landing, node);
@@ -114,10 +144,11 @@ static struct landing *landing_create(struct buffers *b, unsigned class)
 		log_error("client", "no %zu bytes of registered memory: %m", size);
 		return NULL;
 	}
-	if (fabric_register(b->domain, memory + PAGE, size, RIGHTS, &l->region) != 0) {
+	if (buffers_pin(b, memory + PAGE, size, RIGHTS, &l->region) != 0) {
 		munmap(memory, PAGE + size + PAGE);
 		return NULL;
 	}
+	list_init(&l->age);
 	l->owner = b;
 	l->size = size;
 	l->class = class;
@@ -140,9 +171,7 @@ struct landing *landing_take(struct buffers *b, size_t size)
 		if (!l)
 			return NULL;
 	} else {
-		l = list_first(&b->free[class], struct landing, node);
-		list_del(&l->node);
-		b->kept -= l->size;
+		l = idle_remove(list_first(&b->free[class], struct landing, node));
 	}
 	list_add_tail(&b->lent, &l->node);
 	return l;
@@ -158,13 +187,10 @@ void landing_give(struct landing *l)
 	}
 	must(engine_entered(b->engine));
 	list_del(&l->node);
-	if (b->kept + l->size > KEEP) {
-		fabric_deregister(l->region);
-		landing_unmap(l);
-		return;
-	}
 	b->kept += l->size;
 	list_add_head(&b->free[l->class], &l->node);
+	list_add_tail(&b->idle, &l->age);
+	buffers_keep(b, KEEP);
 }
 
 void *landing_data(struct landing *l)
@@ -255,7 +281,7 @@ static struct range *range_find(const struct buffers *b, const void *addr, size_
 int buffers_register(struct buffers *b, void *addr, size_t len)
 {
 	struct range range = {.addr = addr, .len = len, .own = true};
-	int rc = fabric_register(b->domain, addr, len, RIGHTS, &range.region);
+	int rc = buffers_pin(b, addr, len, RIGHTS, &range.region);
 
 	if (rc != 0)
 		return rc;
@@ -338,7 +364,7 @@ int buffers_reach(struct buffers *b, const void *addr, size_t len, unsigned acce
 		out->region = range->region;
 		return 0;
 	}
-	return fabric_register(b->domain, (void *)addr, len, access, &out->temporary);
+	return buffers_pin(b, (void *)addr, len, access, &out->temporary);
 }
 
 void buffers_unreach(struct buffers *b, struct reach *reach)
