@@ -20,7 +20,8 @@ static const struct {
 } suites[] = {
 	{"connect", connect_suite, true}, {"message", message_suite, true},   {"memory", memory_suite, true},
 	{"window", window_suite, true},   {"teardown", teardown_suite, true}, {"wait", wait_suite, true},
-	{"scale", scale_suite, true},     {"hostile", hostile_suite, true},   {"stall", stall_suite, true},
+	{"scale", scale_suite, true},     {"loss", loss_suite, true},         {"hostile", hostile_suite, true},
+	{"stall", stall_suite, true},
 	{"large", large_suite, false},    {"removal", removal_suite, false},
 };
 

@@ -181,6 +181,7 @@ Suite *window_suite(void);
 Suite *teardown_suite(void);
 Suite *wait_suite(void);
 Suite *scale_suite(void);
+Suite *loss_suite(void);
 Suite *hostile_suite(void);
 Suite *stall_suite(void);
 Suite *large_suite(void);

@@ -266,6 +266,80 @@ START_TEST(destroy_drops_what_was_not_pulled)
 }
 END_TEST
 
+#define INBOX 16
+
+/* Shared receives of destroyed endpoints come back without one, or went out again by themselves. */
+static void take_orphans(struct fabric_pair *p, struct buffer *inbox)
+{
+	uint64_t until = time_now() + (uint64_t)target.slow * 20 * TIME_MS;
+	struct fabric_completion c;
+	struct fabric_event e;
+
+	while (time_now() < until) {
+		while (fabric_poll(p->server.queue, &c, 1) == 1) {
+			check_that(!c.endpoint && !c.context, "a completion of a destroyed endpoint");
+			receive(&p->server, NULL, c.id, inbox, c.id * 64, 64);
+		}
+		check_that(fabric_next_event(p->server.queue, &e) == 0, "an event of a destroyed endpoint");
+		station_pump(&p->client);
+	}
+}
+
+/* Messages that took shared receives, which nobody has seen complete when the endpoint is destroyed. */
+static void destroy_unseen(struct fabric_pair *p, struct buffer *mine, bool polite)
+{
+	fabric_pair_connect(p, &p->c, &p->s);
+	for (uint64_t i = 0; i < INBOX / 2; i++) {
+		struct fabric_wr wr = wr_local(FABRIC_SEND, i, mine, 0, 8);
+
+		post(p->c, &wr);
+	}
+	/* Where a device takes them it needs nobody. */
+	for (int i = 0; target.verbs ? p->client.done_count < INBOX / 2 : i < 100; i++)
+		station_pump(&p->client);
+	if (polite)
+		fabric_disconnect(p->s);
+	station_destroy(&p->server, &p->s);
+	station_destroy(&p->client, &p->c);
+	p->client.done_count = 0;
+}
+
+/* Over and over: no receive is ever lost, however its endpoint ended. */
+START_TEST(taken_shared_receives_come_back)
+{
+	struct fabric_pair_options options = fabric_pair_shared;
+	struct buffer mine, inbox;
+	bool seen[INBOX] = {false};
+	struct fabric_pair p;
+
+	options.queue.shared_depth = INBOX;
+	fabric_pair_open(&p, &options);
+	buffer_make(&mine, &p.client, 4096, 0);
+	buffer_make(&inbox, &p.server, INBOX * 64, FABRIC_LOCAL_WRITE);
+	for (uint64_t i = 0; i < INBOX; i++)
+		receive(&p.server, NULL, i, &inbox, i * 64, 64);
+	for (int round = 0; round < 6; round++) {
+		destroy_unseen(&p, &mine, _i);
+		take_orphans(&p, &inbox);
+	}
+	fabric_pair_connect(&p, &p.c, &p.s);
+	for (uint64_t i = 0; i < INBOX; i++) {
+		struct fabric_wr wr = wr_local(FABRIC_SEND, i, &mine, 0, 8);
+
+		post_patiently(&p, p.c, &wr);
+	}
+	for (int i = 0; i < INBOX; i++) {
+		struct fabric_completion c = done_next(&p, &p.server, p.s);
+
+		ck_assert(c.status == FABRIC_OK && c.id < INBOX && !seen[c.id]);
+		seen[c.id] = true;
+	}
+	buffer_drop(&mine);
+	buffer_drop(&inbox);
+	fabric_pair_close(&p);
+}
+END_TEST
+
 /* Queue, listener and endpoints may go at once, with everything still in flight. */
 START_TEST(close_with_work_in_flight)
 {
@@ -403,6 +477,7 @@ Suite *teardown_suite(void)
 	tcase_add_loop_test(t, disconnect_is_idempotent, 0, 2);
 	tcase_add_test(t, posting_after_the_end);
 	tcase_add_loop_test(t, destroy_drops_what_was_not_pulled, 0, 2);
+	tcase_add_loop_test(t, taken_shared_receives_come_back, 0, 2);
 	tcase_add_test(t, close_with_work_in_flight);
 	tcase_add_test(t, killed_peer_is_noticed);
 	tcase_add_test(t, forked_process_keeps_nothing_alive);

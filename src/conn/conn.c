@@ -358,7 +358,9 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	conn = conn_new(group, request, own, ops, context, now);
 	if (!conn)
 		goto refuse;
-	rc = conn_prepare_accept(conn, grant, &attr);
+	rc = fabric_ready(group->queue, fabric_request);
+	if (rc == 0)
+		rc = conn_prepare_accept(conn, grant, &attr);
 	if (rc != 0)
 		goto refuse;
 	rc = fabric_take(group->queue, conn->attr.domain, fabric_request, &attr, &conn->endpoint);

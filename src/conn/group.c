@@ -267,7 +267,8 @@ static void group_event(const struct fabric_event *event)
 		conn_handle(conn, CONN_EVENT_REFUSED);
 		break;
 	case FABRIC_REMOVED:
-		conn_close(conn, -ENODEV, "the device was removed");
+		conn_close(conn, event->error,
+			   event->error == -ENODEV ? "the device was removed" : "the device's completion queue failed");
 		conn_handle(conn, CONN_EVENT_DISCONNECTED);
 		break;
 	case FABRIC_DISCONNECTED:

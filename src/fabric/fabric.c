@@ -162,6 +162,17 @@ int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, con
 	return rc;
 }
 
+int fabric_ready(struct fabric_queue *queue, const struct fabric_request *request)
+{
+	int rc;
+
+	must(request->ops == queue->ops);
+	must(queue_enter(queue));
+	rc = queue->ops->ready(queue, request);
+	must(queue_leave(queue));
+	return rc;
+}
+
 int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
 		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
 {

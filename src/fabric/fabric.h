@@ -26,7 +26,8 @@
  *     nothing is touched, the work request completes with FABRIC_REMOTE_ACCESS, both
  *     endpoints go to error, get their flushes and then FABRIC_DISCONNECTED.
  *  5. Connection events are values, copied and acknowledged before the caller sees them.
- *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event.
+ *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event; or FABRIC_REMOVED is, behind the
+ *     flushes: of what was lost with a device or its queue nobody knows whether it was done.
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
@@ -143,7 +144,8 @@ enum fabric_event_type {
 	FABRIC_REJECTED,     /* by the peer, with `error` and its private data */
 	FABRIC_UNREACHABLE,  /* `error`: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -ENETUNREACH ... */
 	FABRIC_DISCONNECTED, /* by either side or by an error */
-	FABRIC_REMOVED,      /* the device is gone: destroy the endpoint; for a listener endpoint is NULL */
+	FABRIC_REMOVED, /* in the place of FABRIC_DISCONNECTED; for a listener endpoint is NULL. `error` -ENODEV: the
+	                      * device is gone. -EIO: the queue of completions failed; a new endpoint may do well */
 };
 
 struct fabric_event {
@@ -243,6 +245,10 @@ int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, con
 		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		   struct fabric_endpoint **out);
 
+/* Could `queue` take the request? -ENODEV: its device is gone. -EIO: what failed is not made anew yet. In the queue's
+ * thread, before fabric_take(), so that a refusal can say why. */
+int fabric_ready(struct fabric_queue *queue, const struct fabric_request *request);
+
 /* Accept in two steps, so that receives are posted before the peer can send: take makes the endpoint on
  * `queue` (the listener's or another thread's of the same fabric; call it in that thread),
  * answer sends the accept. The request is consumed by take (even when it fails: the peer is then
@@ -319,7 +325,7 @@ bool fabric_moving(struct fabric_queue *queue);
 uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
 
 /* Descriptors that become readable when there is a completion (after fabric_arm) or an event. They are
- * drained by poll and next_event; they do not change. Count, at most FABRIC_MAX_FDS. */
+ * drained by poll and next_event; they do not change, and are quiet when a device is gone. Count, at most FABRIC_MAX_FDS. */
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 
 /* "remote access refused" and so on, for logs and callers' errors. */

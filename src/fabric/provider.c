@@ -63,6 +63,11 @@ static int no_connect(struct fabric_queue *queue, struct fabric_domain *domain, 
 	return -EOPNOTSUPP;
 }
 
+static int no_ready(struct fabric_queue *queue, const struct fabric_request *request)
+{
+	return 0;
+}
+
 static int no_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
 		   const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out)
 {
@@ -184,6 +189,7 @@ static const struct fabric_provider nothing = {
 	.listener_port = no_listener_port,
 	.listener_close = no_listener_close,
 	.connect = no_connect,
+	.ready = no_ready,
 	.take = no_take,
 	.accept = no_accept,
 	.reject = no_reject,

@@ -42,6 +42,7 @@ struct fabric_provider {
 
 	/* From a request to an endpoint and its end, in the queue's thread; `reject` and `request_peer` in any. `take`
 	 * gets a request of any queue of the fabric, and consumes it also when it fails, as `reject` does. */
+	int (*ready)(struct fabric_queue *queue, const struct fabric_request *request);
 	int (*connect)(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa,
 		       socklen_t len, const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		       struct fabric_endpoint **out);

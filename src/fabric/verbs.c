@@ -6,78 +6,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* librdmacm has one context per device for the whole process, so whoever reads its
- * asynchronous events may read another thread's. */
-static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct list watched = {&watched, &watched};
-
-void verbs_watch(struct verbs_endpoint *ep)
-{
-	pthread_mutex_lock(&watch_lock);
-	list_add_tail(&watched, &ep->watched);
-	pthread_mutex_unlock(&watch_lock);
-}
-
-void verbs_unwatch(struct verbs_endpoint *ep)
-{
-	pthread_mutex_lock(&watch_lock);
-	if (list_linked(&ep->watched))
-		list_del(&ep->watched);
-	pthread_mutex_unlock(&watch_lock);
-}
-
-/* Tell the owner of `qp`, in whatever thread it lives, that the device gave it up. */
-static void verbs_report_broken(const struct ibv_qp *qp)
-{
-	struct list *pos, *tmp;
-
-	pthread_mutex_lock(&watch_lock);
-	list_for_each_safe (pos, tmp, &watched) {
-		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, watched);
-
-		if (ep->qp != qp)
-			continue;
-		atomic_store(&ep->broken, true);
-		verbs_queue_wake(ep->queue, 1);
-		break;
-	}
-	pthread_mutex_unlock(&watch_lock);
-}
-
-static void verbs_async_handle(const struct verbs_device *device, const struct ibv_async_event *event)
-{
-	switch (event->event_type) {
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_PATH_MIG_ERR:
-		verbs_report_broken(event->element.qp);
-		break;
-	case IBV_EVENT_CQ_ERR:
-	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_DEVICE_FATAL:
-		log_error("verbs", "device %s: %s", device->name, ibv_event_type_str(event->event_type));
-		break;
-	case IBV_EVENT_PORT_ACTIVE:
-	case IBV_EVENT_PORT_ERR:
-		log_info("verbs", "device %s port %d: %s", device->name, event->element.port_num,
-			 ibv_event_type_str(event->event_type));
-		break;
-	default:
-		break;
-	}
-}
-
-void verbs_async_drain(struct verbs_device *device)
-{
-	struct ibv_async_event event;
-
-	while (ibv_get_async_event(device->ctx, &event) == 0) {
-		verbs_async_handle(device, &event);
-		ibv_ack_async_event(&event);
-	}
-}
-
 int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx)
 {
 	for (unsigned i = 0; i < fabric->count; i++)
@@ -420,6 +348,7 @@ const struct fabric_provider fabric_verbs = {
 	.listener_port = verbs_listener_port,
 	.listener_close = verbs_listener_close,
 	.connect = verbs_connect,
+	.ready = verbs_ready,
 	.take = verbs_take,
 	.accept = verbs_accept,
 	.reject = verbs_reject,

@@ -1,7 +1,8 @@
 /*
  * verbs.h: private to the verbs provider.
  *
- *   verbs.c           devices, domains, regions; asynchronous device errors
+ *   verbs.c           devices, domains, regions
+ *   verbs_async.c     what devices report of themselves, and what is lost with them
  *   verbs_queue.c     one thread's completion queues, shared receives, sleeping
  *   verbs_endpoint.c  the life of a queue pair
  *   verbs_cm.c        connections: rdma_cm events in, fabric events out
@@ -25,6 +26,7 @@
 #define VERBS_RNR_FOREVER 7
 #define VERBS_MIN_RNR_TIMER 12           /* 0.64 ms; the default of 0 is 655 ms */
 #define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
+#define VERBS_GRAVE_NS (100 * TIME_MS)   /* some devices never say that a queue pair took its last receive */
 
 struct verbs_device {
 	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
@@ -32,6 +34,7 @@ struct verbs_device {
 	bool iwarp, infiniband, windows;
 	uint8_t max_reads;
 	uint32_t max_inline, max_message, max_wr, max_srq_wr, max_cqe;
+	atomic_bool gone; /* for good: nothing but destroying is of use */
 };
 
 struct verbs_fabric {
@@ -73,8 +76,13 @@ enum verbs_wr_kind { VERBS_WR_SEND, VERBS_WR_RECV, VERBS_WR_SHARED };
 struct verbs_shared {
 	uint64_t id;
 	struct fabric_sge sge;
-	uint32_t next; /* free or parked one */
+	uint32_t next;       /* free or parked one */
+	struct verbs_cq *at; /* posted to this device; NULL: none */
 };
+
+/* What is in the queue's epoll, with the device's number. */
+enum verbs_watched { VERBS_TIMER, VERBS_CM, VERBS_CHANNEL, VERBS_ASYNC, VERBS_WATCHED_KINDS };
+#define VERBS_WATCHED(what, device) ((uint64_t)(device)*VERBS_WATCHED_KINDS + (what))
 
 struct verbs_endpoint;
 
@@ -94,6 +102,12 @@ struct verbs_cq {
 	uint32_t depth;    /* completions that fit; those of the shared receives have their own room */
 	uint32_t reserved; /* promised to endpoints */
 	uint32_t dying;    /* of these, to endpoints destroyed since the queue was last empty */
+	uint32_t graves;   /* endpoints destroyed for their owner, with a queue pair that may still hold receives */
+
+	_Atomic(const char *) failure; /* set by whoever read the device's event; NULL: none */
+	bool lost;                     /* brings nothing any more: see verbs_cq_lose() */
+	bool removed;                  /* with its device */
+	bool complained;               /* of what would fail each time */
 
 	struct ibv_srq *srq;
 	uint32_t shared_posted;
@@ -107,7 +121,13 @@ struct verbs_queue {
 	struct verbs_domain *domain;
 	struct verbs_fabric *fabric;
 	struct rdma_event_channel *events;
-	int timer; /* wakes for deadlines, and for other threads that found a fatal error */
+	int timer;                   /* wakes for deadlines, and for other threads that found a fatal error */
+	int epoll;                   /* all descriptors: those of a device that is gone can leave it */
+	bool deaf;                   /* rdma_cm is lost */
+	unsigned cm_errors;          /* in a row */
+	struct list watched;         /* of all queues in the process */
+	struct list graves;          /* endpoints, by deadline */
+	struct list listeners, gone; /* gone: their devices, and nobody was told yet */
 	unsigned count;
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
 	struct verbs_shared *shared;
@@ -141,6 +161,8 @@ struct verbs_listener {
 	struct verbs_queue *queue;
 	struct rdma_cm_id *id;
 	void *context;
+	struct list member; /* of the queue's listeners or gone */
+	bool told;          /* that its device is gone */
 };
 
 struct verbs_request {
@@ -226,6 +248,9 @@ struct verbs_endpoint {
 	struct list windows;
 	struct list watched; /* of all endpoints with a queue pair in the process */
 	atomic_bool broken;  /* set by whoever read the device's asynchronous event */
+	atomic_bool spent;   /* the same: no shared receive is taken any more */
+	bool ready;          /* was ready to receive */
+	bool drained;        /* in the grave: at the next empty poll nothing of it is left */
 };
 
 static inline uint32_t verbs_outstanding(const struct verbs_endpoint *ep)
@@ -244,10 +269,25 @@ void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
 /* 0, or an error that was logged. */
 int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
 		      struct ibv_mr **out);
-/* Asynchronous events name a queue pair of any thread; only watched ones are looked at. */
+
+/* verbs_async.c: events name a queue pair or a device of any thread; only watched ones are looked at. */
 void verbs_watch(struct verbs_endpoint *ep);
 void verbs_unwatch(struct verbs_endpoint *ep);
+void verbs_watch_queue(struct verbs_queue *q);
+void verbs_unwatch_queue(struct verbs_queue *q);
 void verbs_async_drain(struct verbs_device *device);
+/* Any thread. Each queue of the process that has it will find it so. */
+void verbs_device_gone(const struct verbs_device *device, const char *why);
+/* This completion queue will bring nothing any more: its endpoints get their flushes and FABRIC_REMOVED. It is made
+ * anew for the next endpoint, unless its device is gone. Idempotent. */
+void verbs_cq_lose(struct verbs_cq *cq, const char *why);
+/* Act on what other threads found. */
+void verbs_queue_heed(struct verbs_queue *q);
+/* rdma_cm will bring nothing any more. */
+void verbs_cm_lose(struct verbs_queue *q, const char *why);
+/* 0: new endpoints may use it; it may have been made anew for them. -ENODEV: never again. -EIO: not now. */
+int verbs_cq_ready(struct verbs_cq *cq);
+int verbs_ready(struct fabric_queue *queue, const struct fabric_request *request);
 
 /* verbs_queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
@@ -261,6 +301,8 @@ struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_n
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
 void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
+/* Make the queue anew, when no queue pair uses it: no shared receive is lost. */
+int verbs_cq_rebuild(struct verbs_cq *cq);
 bool verbs_moving(struct fabric_queue *queue);
 int verbs_arm(struct fabric_queue *queue);
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
@@ -298,8 +340,13 @@ int verbs_endpoint_ready(struct verbs_endpoint *ep);
 void verbs_endpoint_flush(struct verbs_endpoint *ep);
 /* First sign of the end, wherever it was seen: both sides go to error, DISCONNECTED follows. */
 void verbs_endpoint_close(struct verbs_endpoint *ep);
+/* The same, when nothing of it will complete: all is flushed by us, and FABRIC_REMOVED with `error` follows. */
+void verbs_endpoint_lose(struct verbs_endpoint *ep, int error);
 /* Report the end once nothing is outstanding. */
 void verbs_endpoint_settle(struct verbs_endpoint *ep);
+/* Destroyed endpoints whose queue pairs may hold shared receives: after an empty poll, those that are done go;
+ * `all` (or with cq NULL, of every device): without waiting. */
+void verbs_graves_tidy(struct verbs_queue *q, const struct verbs_cq *cq, bool all);
 
 /* verbs_window.c */
 int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,

@@ -1,8 +1,8 @@
 /* verbs_cm.c: connections. Every rdma_cm event is got, copied, acknowledged, then acted upon. */
 #include "fabric/verbs.h"
 
-#include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -10,6 +10,7 @@
 #define VERBS_RESOLVE_MS 2000
 #define VERBS_LOOK_EVERY 256  /* calls of next_event between two system calls, when busy */
 #define VERBS_LOOK_SOONER 16  /* while a connection is being made or ended */
+#define VERBS_CM_PATIENCE 16  /* errors of rdma_cm in a row, until it is given up */
 #define VERBS_REJ_CONSUMER 28 /* reject reasons of the InfiniBand connection manager */
 #define VERBS_REJ_NO_SERVICE 8
 
@@ -84,6 +85,7 @@ int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_
 	if (rc != 0)
 		goto destroy_id;
 	q->look = MAX(q->look, 1u);
+	list_add_tail(&q->listeners, &l->member);
 	*out = &l->base;
 	return 0;
 destroy_id:
@@ -104,6 +106,7 @@ void verbs_listener_close(struct fabric_listener *listener)
 
 	if (rdma_destroy_id(l->id))
 		log_error("verbs", "cannot destroy a listener: %m");
+	list_del(&l->member);
 	free(l);
 }
 
@@ -432,12 +435,39 @@ static int verbs_connected(struct verbs_endpoint *ep, const struct verbs_cm_even
 	}
 }
 
+/* The endpoints of the device get their ends with its completion queue; one that has none yet gets it here. */
 static int verbs_removed(struct verbs_endpoint *ep, struct fabric_event *out)
 {
-	list_del(&ep->pending);
-	list_del(&ep->closing);
+	if (ep->cq) {
+		verbs_device_gone(ep->cq->device, "removed");
+		verbs_queue_heed(ep->queue);
+		return 0;
+	}
 	verbs_set_state(ep, VERBS_OVER);
 	return verbs_report(ep, FABRIC_REMOVED, -ENODEV, out);
+}
+
+static int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out)
+{
+	list_del(&l->member);
+	if (l->told)
+		return 0;
+	l->told = true;
+	out->type = FABRIC_REMOVED;
+	out->error = -ENODEV;
+	out->context = l->context;
+	return 1;
+}
+
+static int verbs_listener_removed(struct verbs_queue *q, struct verbs_listener *l, struct fabric_event *out)
+{
+	int device = l->id->verbs ? verbs_find_device(q->fabric, l->id->verbs) : -ENODEV;
+
+	if (device >= 0) {
+		verbs_device_gone(&q->fabric->device[device], "removed");
+		verbs_queue_heed(q);
+	}
+	return verbs_listener_tell(l, out);
 }
 
 static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
@@ -474,10 +504,7 @@ static int verbs_handle(struct verbs_queue *q, const struct verbs_cm_event *ev, 
 	case VERBS_LISTENER:
 		if (ev->type != RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return 0;
-		out->type = FABRIC_REMOVED;
-		out->error = -ENODEV;
-		out->context = container_of(ev->owner, struct verbs_listener, owner)->context;
-		return 1;
+		return verbs_listener_removed(q, container_of(ev->owner, struct verbs_listener, owner), out);
 	case VERBS_REQUEST: /* done before the acknowledgement */
 		return 0;
 	}
@@ -506,6 +533,18 @@ static void verbs_copy_event(const struct rdma_cm_event *from, struct verbs_cm_e
 	}
 }
 
+/* An event that cannot be got stays where it is, and wakes again. */
+static int verbs_cm_error(struct verbs_queue *q, int error)
+{
+	if (error == EAGAIN || error == EINTR)
+		return -EAGAIN;
+	if (q->cm_errors++ == 0)
+		log_error("verbs", "event of rdma_cm: %s", strerror(error));
+	if (q->cm_errors == VERBS_CM_PATIENCE)
+		verbs_cm_lose(q, strerror(error));
+	return -error;
+}
+
 /* One event of rdma_cm: 1 with something for the caller, 0 without, -EAGAIN when none is left. */
 static int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
 {
@@ -513,11 +552,25 @@ static int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
 	struct verbs_cm_event copy;
 
 	if (rdma_get_cm_event(q->events, &event))
-		return -errno;
+		return verbs_cm_error(q, errno);
+	q->cm_errors = 0;
 	log_debug("verbs", "%s status %d", rdma_event_str(event->event), event->status);
 	verbs_copy_event(event, &copy);
 	rdma_ack_cm_event(event);
 	return verbs_handle(q, &copy, out);
+}
+
+/* The next deadline; a grave past it waits only for the next empty poll, which this wakes for. */
+static void verbs_wake_next(struct verbs_queue *q, uint64_t now)
+{
+	uint64_t when = TIME_NEVER;
+
+	if (!list_empty(&q->closing))
+		when = MAX(list_first(&q->closing, struct verbs_endpoint, closing)->deadline, now + 1);
+	if (!list_empty(&q->graves))
+		when = MIN(when, MAX(list_first(&q->graves, struct verbs_endpoint, member)->deadline, now + TIME_MS));
+	if (when != TIME_NEVER)
+		verbs_queue_wake(q, when - now);
 }
 
 /* Endpoints whose flushes do not come, and those that another thread saw break. */
@@ -535,21 +588,27 @@ static void verbs_woken(struct verbs_queue *q)
 			verbs_endpoint_close(ep);
 		verbs_endpoint_settle(ep);
 	}
-	if (list_empty(&q->closing))
-		return;
-	pos = q->closing.next;
-	verbs_queue_wake(q, MAX(container_of(pos, struct verbs_endpoint, closing)->deadline, now + 1) - now);
+	verbs_queue_heed(q);
+	verbs_wake_next(q, now);
+}
+
+static int verbs_pop_gone(struct verbs_queue *q, struct fabric_event *out)
+{
+	q->look = MAX(q->look, 1u); /* there may be more */
+	return verbs_listener_tell(list_first(&q->gone, struct verbs_listener, member), out);
 }
 
 static int verbs_pop_pending(struct verbs_queue *q, struct fabric_event *out)
 {
 	struct verbs_endpoint *ep;
 
+	if (unlikely(!list_empty(&q->gone)))
+		return verbs_pop_gone(q, out);
 	if (list_empty(&q->pending))
 		return 0;
 	ep = list_first(&q->pending, struct verbs_endpoint, pending);
 	list_del(&ep->pending);
-	return verbs_report(ep, ep->event, 0, out);
+	return verbs_report(ep, ep->event, ep->error, out);
 }
 
 static int verbs_cm_drain(struct verbs_queue *q, struct fabric_event *out)
@@ -565,20 +624,35 @@ static int verbs_cm_drain(struct verbs_queue *q, struct fabric_event *out)
 	return rc;
 }
 
+/* A descriptor of a device that was taken away is in error for ever. */
+static void verbs_look_device(struct verbs_queue *q, const struct epoll_event *event, enum verbs_watched what)
+{
+	struct verbs_device *device = q->cq[event->data.u64 / VERBS_WATCHED_KINDS].device;
+
+	if (what == VERBS_ASYNC)
+		verbs_async_drain(device);
+	if (event->events & (EPOLLERR | EPOLLHUP))
+		verbs_device_gone(device, "its descriptors are closed");
+	verbs_queue_heed(q);
+}
+
 static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
 {
-	struct pollfd pfd[2 + VERBS_MAX_DEVICES] = {{q->events->fd, POLLIN, 0}, {q->timer, POLLIN, 0}};
+	struct epoll_event event[2 + 2 * VERBS_MAX_DEVICES];
+	int n = epoll_wait(q->epoll, event, ARRAY_SIZE(event), 0);
+	bool cm = false;
 
-	for (unsigned i = 0; i < q->count; i++)
-		pfd[2 + i] = (struct pollfd){q->cq[i].device->ctx->async_fd, POLLIN, 0};
-	if (poll(pfd, 2 + q->count, 0) <= 0)
-		return 0;
-	for (unsigned i = 0; i < q->count; i++)
-		if (pfd[2 + i].revents)
-			verbs_async_drain(q->cq[i].device);
-	if (pfd[1].revents)
-		verbs_woken(q);
-	return pfd[0].revents ? verbs_cm_drain(q, out) : verbs_pop_pending(q, out);
+	for (int i = 0; i < n; i++) {
+		enum verbs_watched what = event[i].data.u64 % VERBS_WATCHED_KINDS;
+
+		if (what == VERBS_TIMER)
+			verbs_woken(q);
+		else if (what == VERBS_CM)
+			cm = true;
+		else if (what == VERBS_ASYNC || event[i].events & ~(unsigned)EPOLLIN)
+			verbs_look_device(q, &event[i], what);
+	}
+	return cm ? verbs_cm_drain(q, out) : verbs_pop_pending(q, out);
 }
 
 /*

@@ -215,7 +215,9 @@ int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device)
 	ep->attr.reads_in = MIN(ep->attr.reads_in, d->max_reads);
 	ep->attr.reads_out = MIN(ep->attr.reads_out, d->max_reads);
 	verbs_release_others(ep);
-	rc = verbs_qp_create(ep, d);
+	rc = verbs_cq_ready(ep->cq);
+	if (rc == 0)
+		rc = verbs_qp_create(ep, d);
 	if (rc != 0)
 		return rc;
 	rc = verbs_queue_insert(ep->cq, ep);
@@ -240,6 +242,7 @@ static int verbs_qp_receive(struct verbs_endpoint *ep)
 		mask &= ~0xe00000; /* older kernels set RoCE's bits here too, which verbs refuses */
 	if (mask & IBV_QP_MIN_RNR_TIMER)
 		attr.min_rnr_timer = VERBS_MIN_RNR_TIMER;
+	ep->ready = true;
 	ep->reads_in = MIN(ep->attr.reads_in, attr.max_dest_rd_atomic);
 	attr.max_dest_rd_atomic = ep->reads_in;
 	return verbs_qp_modify(ep, &attr, mask);
@@ -269,7 +272,7 @@ void verbs_endpoint_flush(struct verbs_endpoint *ep)
 
 	if (ep->qp)
 		ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
-	if (verbs_has_deferred(ep) || (!ep->qp && ep->recv_head != ep->recv_tail))
+	if ((verbs_has_deferred(ep) || (!ep->qp && ep->recv_head != ep->recv_tail)) && !list_linked(&ep->flushing))
 		list_add_tail(&ep->queue->flushing, &ep->flushing);
 }
 
@@ -308,38 +311,116 @@ void verbs_endpoint_settle(struct verbs_endpoint *ep)
 		return;
 	list_del(&ep->closing);
 	verbs_set_state(ep, VERBS_OVER);
-	ep->event = FABRIC_DISCONNECTED;
+	ep->event = ep->error ? FABRIC_REMOVED : FABRIC_DISCONNECTED;
 	list_add_tail(&ep->queue->pending, &ep->pending);
+}
+
+void verbs_endpoint_lose(struct verbs_endpoint *ep, int error)
+{
+	if (ep->state == VERBS_OVER)
+		return;
+	ep->error = error;
+	if (!list_linked(&ep->flushing))
+		list_add_tail(&ep->queue->flushing, &ep->flushing);
+	if (ep->state == VERBS_CLOSING)
+		verbs_endpoint_settle(ep);
+	else
+		verbs_endpoint_close(ep);
 }
 
 static void verbs_qp_destroy(struct verbs_endpoint *ep)
 {
 	int rc;
 
-	verbs_windows_void(ep); /* while there is a queue pair: rxe's windows hold on to theirs */
 	verbs_unwatch(ep);
-	verbs_queue_remove(ep->cq, ep);
 	rc = ibv_destroy_qp(ep->qp); /* waits for whoever looks at an event of it */
 	if (rc != 0)
 		log_error("verbs", "cannot destroy a queue pair on %s: %s", ep->cq->device->name, strerror(rc));
 }
 
+/* What a lost queue had promised is free at once: nobody will see it empty. */
+static void verbs_room_return(struct verbs_endpoint *ep)
+{
+	uint32_t need = verbs_endpoint_need(ep);
+
+	if (!ep->cq)
+		verbs_queue_unreserve(ep->queue, need);
+	else if (ep->qp && !ep->cq->lost)
+		ep->cq->dying += need;
+	else
+		ep->cq->reserved -= need;
+}
+
+static void verbs_endpoint_bury(struct verbs_endpoint *ep)
+{
+	if (ep->qp)
+		verbs_qp_destroy(ep);
+	verbs_room_return(ep);
+	if (rdma_destroy_id(ep->id))
+		log_error("verbs", "cannot destroy a connection id: %m");
+	verbs_endpoint_free(ep);
+}
+
+/*
+ * Some devices take a queue pair's completions out of the queue when it is destroyed, and with them shared receives that
+ * nobody has seen yet. So one that may have some is put into error, kept until the device says that it takes no more, or
+ * for a while where devices do not say so, and then until the completion queue was found empty. For its owner it is gone.
+ * One with unfinished sends is destroyed at once: only that makes sure that their memory is not touched any more.
+ */
+static bool verbs_owes_receives(const struct verbs_endpoint *ep)
+{
+	return ep->qp && ep->qp->srq && ep->ready && !verbs_outstanding(ep) && !ep->cq->lost;
+}
+
+static void verbs_endpoint_entomb(struct verbs_endpoint *ep)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	struct verbs_queue *q = ep->queue;
+
+	ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
+	ep->id->context = NULL; /* events of it are nobody's */
+	ep->deadline = time_now() + VERBS_GRAVE_NS;
+	list_del(&ep->pending);
+	list_del(&ep->closing);
+	list_del(&ep->flushing);
+	list_del(&ep->member);
+	if (list_empty(&q->graves))
+		verbs_queue_wake(q, VERBS_GRAVE_NS);
+	list_add_tail(&q->graves, &ep->member);
+	ep->cq->graves++;
+}
+
+void verbs_graves_tidy(struct verbs_queue *q, const struct verbs_cq *cq, bool all)
+{
+	uint64_t now = time_now();
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &q->graves) {
+		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, member);
+
+		if (cq && ep->cq != cq)
+			continue;
+		if (!all && !ep->drained) {
+			ep->drained = atomic_load(&ep->spent) || now >= ep->deadline;
+			continue;
+		}
+		ep->cq->graves--;
+		verbs_endpoint_bury(ep);
+	}
+}
+
 void verbs_endpoint_destroy(struct fabric_endpoint *endpoint)
 {
 	struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
-	struct verbs_queue *q = ep->queue;
 
 	verbs_endpoint_part(ep, ep->state);
 	verbs_set_state(ep, VERBS_OVER);
 	if (ep->qp) {
-		verbs_qp_destroy(ep);
-		ep->cq->dying += verbs_endpoint_need(ep);
-	} else if (ep->cq) {
-		ep->cq->reserved -= verbs_endpoint_need(ep);
-	} else {
-		verbs_queue_unreserve(q, verbs_endpoint_need(ep));
+		verbs_windows_void(ep); /* while there is a queue pair: rxe's windows hold on to theirs */
+		verbs_queue_remove(ep->cq, ep);
 	}
-	if (rdma_destroy_id(ep->id))
-		log_error("verbs", "cannot destroy a connection id: %m");
-	verbs_endpoint_free(ep);
+	if (verbs_owes_receives(ep))
+		verbs_endpoint_entomb(ep);
+	else
+		verbs_endpoint_bury(ep);
 }

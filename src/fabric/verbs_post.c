@@ -612,11 +612,26 @@ static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc, struct f
 	return deliver;
 }
 
+/* The queue was found empty, or cannot be polled. */
+static void verbs_empty(struct verbs_cq *cq, int got)
+{
+	if (got < 0) {
+		verbs_cq_lose(cq, "it cannot be polled");
+		return;
+	}
+	cq->reserved -= cq->dying; /* none of theirs is left */
+	cq->dying = 0;
+	if (cq->graves)
+		verbs_graves_tidy(cq->queue, cq, false);
+}
+
 static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int max)
 {
 	struct ibv_wc wc[VERBS_BATCH];
 	int n = 0, taken = 0, want, got;
 
+	if (unlikely(cq->lost))
+		return 0;
 	do {
 		want = MIN(max - n, VERBS_BATCH);
 		got = ibv_poll_cq(cq->cq, want, wc);
@@ -624,13 +639,26 @@ static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int
 		for (int i = 0; i < got; i++)
 			n += verbs_complete(cq, &wc[i], out + n);
 	} while (got == want && n < max);
-	if (got >= 0 && got < want && unlikely(cq->dying)) {
-		cq->reserved -= cq->dying; /* none of theirs is left */
-		cq->dying = 0;
-	}
+	if (got < want && unlikely(got < 0 || (cq->dying | cq->graves)))
+		verbs_empty(cq, got);
 	if (taken > 0 && unlikely(cq->armed))
 		verbs_take_cq_events(cq);
 	return n;
+}
+
+/* What the device had and will never complete. */
+static bool verbs_flush_lost(struct verbs_endpoint *ep, struct fabric_completion *out)
+{
+	while (ep->cq && ep->cq->lost && verbs_outstanding(ep)) {
+		struct verbs_slot slot = ep->slot[ep->tail & ep->mask];
+
+		verbs_release(ep, ep->tail + 1);
+		out->opcode = (enum fabric_opcode)slot.opcode;
+		out->id = slot.id;
+		if (verbs_failed_slot(ep, slot.flags))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -640,7 +668,9 @@ static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int
 static bool verbs_flush_one(struct verbs_endpoint *ep, struct fabric_completion *out)
 {
 	*out = (struct fabric_completion){.endpoint = &ep->base, .context = ep->context, .status = FABRIC_FLUSHED};
-	if (!ep->qp && ep->recv_head != ep->recv_tail) {
+	if (verbs_flush_lost(ep, out))
+		return true;
+	if ((!ep->qp || ep->cq->lost) && ep->recv_head != ep->recv_tail) {
 		out->opcode = FABRIC_RECV;
 		out->id = ep->recv_id[ep->recv_tail++ & ep->recv_mask];
 		return true;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -100,7 +101,7 @@ int verbs_queue_reserve(struct verbs_queue *q, uint32_t need)
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
 
-		if (cq->reserved + need <= cq->depth || verbs_cq_grow(cq, cq->reserved + need))
+		if (cq->reserved + need <= cq->depth || (!cq->lost && verbs_cq_grow(cq, cq->reserved + need)))
 			continue;
 		log_error("verbs",
 			  "no room for %u more completions: %u of %u are promised on %s (%u of them "
@@ -192,10 +193,13 @@ static int verbs_shared_give(struct verbs_cq *cq, uint32_t index)
 				 };
 	int rc = ibv_post_srq_recv(cq->srq, &wr, &bad);
 
-	if (rc != 0)
-		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
-	else
+	if (rc == 0) {
+		cq->queue->shared[index].at = cq;
 		cq->shared_posted++;
+	} else if (!cq->complained) {
+		cq->complained = true;
+		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
+	}
 	return -rc;
 }
 
@@ -208,6 +212,8 @@ static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
 
+		if (cq->lost)
+			continue;
 		if (!cq->endpoints && q->count > 1)
 			limit -= q->shared_depth / 8 / q->count;
 		else if (!best || cq->shared_posted < best->shared_posted)
@@ -257,6 +263,7 @@ void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan)
 	struct verbs_queue *q = cq->queue;
 
 	cq->shared_posted--;
+	q->shared[index].at = NULL;
 	if (orphan) {
 		verbs_shared_push(q, &q->shared_parked, index);
 		verbs_shared_deal(q);
@@ -310,14 +317,12 @@ int verbs_arm(struct fabric_queue *queue)
 
 		if (cq->armed)
 			verbs_take_cq_events(cq);
-		if (cq->armed)
+		if (cq->armed || cq->lost)
 			continue;
 		rc = ibv_req_notify_cq(cq->cq, 0);
-		if (rc != 0) {
-			log_error("verbs", "cannot arm %s: %s", cq->device->name, strerror(rc));
-			return -rc;
-		}
-		cq->armed = true;
+		if (rc != 0)
+			verbs_cq_lose(cq, strerror(rc)); /* what follows is found by the poll and the look after this */
+		cq->armed = rc == 0;
 	}
 	q->look = 2; /* once before sleeping, once after */
 	return 0;
@@ -325,16 +330,8 @@ int verbs_arm(struct fabric_queue *queue)
 
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
 {
-	const struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
-	int n = 0;
-
-	fds[n++] = q->events->fd;
-	fds[n++] = q->timer;
-	for (unsigned i = 0; i < q->count; i++) {
-		fds[n++] = q->cq[i].channel->fd;
-		fds[n++] = q->cq[i].device->ctx->async_fd;
-	}
-	return n;
+	fds[0] = container_of(queue, struct verbs_queue, base)->epoll;
+	return 1;
 }
 
 /* Any thread. A pending deadline that this overwrites is set again by whoever wakes. */
@@ -348,31 +345,48 @@ void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
 /*
  * Creation.
  */
-static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *attr)
+static int verbs_epoll_add(struct verbs_queue *q, int fd, enum verbs_watched what, unsigned device)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = VERBS_WATCHED(what, device)};
+
+	return epoll_ctl(q->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int verbs_cq_open(struct verbs_cq *cq)
 {
 	struct verbs_queue *q = cq->queue;
 	struct ibv_context *ctx = cq->device->ctx;
-	uint32_t depth = MIN(attr->completions, cq->device->max_cqe - attr->shared_depth);
 	unsigned vectors = MAX(ctx->num_comp_vectors, 1);
+	int rc;
+
+	cq->channel = ibv_create_comp_channel(ctx);
+	if (!cq->channel)
+		return -errno;
+	cq->cq = ibv_create_cq(ctx, (int)(cq->depth + q->shared_depth), cq, cq->channel,
+			       (int)(atomic_fetch_add(&q->fabric->vectors, 1) % vectors));
+	if (!cq->cq)
+		return -errno;
+	rc = verbs_nonblock(cq->channel->fd);
+	return rc ? rc : verbs_epoll_add(q, cq->channel->fd, VERBS_CHANNEL, (unsigned)(cq - q->cq));
+}
+
+static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *attr)
+{
+	int rc;
 
 	cq->bucket_mask = 15;
 	cq->bucket = calloc(16, sizeof(*cq->bucket));
 	if (!cq->bucket)
 		return -ENOMEM;
-	cq->depth = depth;
-	cq->channel = ibv_create_comp_channel(ctx);
-	if (!cq->channel)
-		return -errno;
-	cq->cq = ibv_create_cq(ctx, (int)(depth + attr->shared_depth), cq, cq->channel,
-			       (int)(atomic_fetch_add(&q->fabric->vectors, 1) % vectors));
-	if (!cq->cq)
-		return -errno;
-	return verbs_nonblock(cq->channel->fd);
+	cq->depth = MIN(attr->completions, cq->device->max_cqe - attr->shared_depth);
+	rc = verbs_cq_open(cq);
+	return rc ? rc
+		  : verbs_epoll_add(cq->queue, cq->device->ctx->async_fd, VERBS_ASYNC, (unsigned)(cq - cq->queue->cq));
 }
 
 static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd, uint32_t depth)
 {
-	struct ibv_srq_init_attr attr = {.attr = {.max_wr = depth, .max_sge = 1}};
+	struct ibv_srq_init_attr attr = {.srq_context = cq, .attr = {.max_wr = depth, .max_sge = 1}};
 
 	cq->srq = ibv_create_srq(pd, &attr);
 	if (!cq->srq) {
@@ -402,7 +416,7 @@ static void verbs_check_destroyed(int rc, const char *what)
 		log_error("verbs", "%s still in use: %s", what, strerror(rc));
 }
 
-static void verbs_cq_destroy(struct verbs_cq *cq)
+static void verbs_cq_close(struct verbs_cq *cq)
 {
 	if (cq->srq)
 		verbs_check_destroyed(ibv_destroy_srq(cq->srq), "shared receive queue");
@@ -412,7 +426,47 @@ static void verbs_cq_destroy(struct verbs_cq *cq)
 		verbs_check_destroyed(ibv_destroy_cq(cq->cq), "completion queue");
 	if (cq->channel)
 		verbs_check_destroyed(ibv_destroy_comp_channel(cq->channel), "completion channel");
-	free(cq->bucket);
+	cq->srq = NULL;
+	cq->cq = NULL;
+	cq->channel = NULL;
+	cq->unacked = 0;
+	cq->armed = false;
+}
+
+/* All receives of a shared receive queue that is no more, whether they were taken or not. */
+static void verbs_shared_park(struct verbs_cq *cq)
+{
+	struct verbs_queue *q = cq->queue;
+
+	for (uint32_t i = 0; i < q->shared_depth; i++)
+		if (q->shared[i].at == cq) {
+			q->shared[i].at = NULL;
+			verbs_shared_push(q, &q->shared_parked, i);
+		}
+	cq->shared_posted = 0;
+}
+
+int verbs_cq_rebuild(struct verbs_cq *cq)
+{
+	struct verbs_queue *q = cq->queue;
+	int rc;
+
+	must(!cq->endpoints && !cq->graves);
+	verbs_cq_close(cq);
+	verbs_shared_park(cq);
+	atomic_store(&cq->failure, NULL);
+	rc = verbs_cq_open(cq);
+	if (rc == 0 && q->shared_depth)
+		rc = verbs_srq_create(cq, q->domain->pd[cq - q->cq], q->shared_depth);
+	if (rc == 0) {
+		cq->lost = cq->complained = false;
+		log_info("verbs", "completion queue on %s made anew", cq->device->name);
+	} else if (!cq->complained) {
+		cq->complained = true;
+		log_error("verbs", "completion queue on %s cannot be made anew, connections are refused: %s",
+			  cq->device->name, strerror(-rc));
+	}
+	return rc;
 }
 
 void verbs_queue_destroy(struct fabric_queue *queue)
@@ -420,8 +474,14 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 
 	must(list_empty(&q->endpoints)); /* these first */
-	for (unsigned i = 0; i < q->count; i++)
-		verbs_cq_destroy(&q->cq[i]);
+	verbs_graves_tidy(q, NULL, true);
+	verbs_unwatch_queue(q);
+	for (unsigned i = 0; i < q->count; i++) {
+		verbs_cq_close(&q->cq[i]);
+		free(q->cq[i].bucket);
+	}
+	if (q->epoll >= 0)
+		close(q->epoll);
 	if (q->timer >= 0)
 		close(q->timer);
 	if (q->events)
@@ -458,6 +518,11 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 	list_init(&q->closing);
 	list_init(&q->flushing);
 	list_init(&q->endpoints);
+	list_init(&q->graves);
+	list_init(&q->listeners);
+	list_init(&q->gone);
+	list_init(&q->watched);
+	q->epoll = epoll_create1(EPOLL_CLOEXEC);
 	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	q->events = rdma_create_event_channel();
 	return q;
@@ -475,7 +540,8 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 	q = verbs_queue_new(domain);
 	if (!q)
 		return -ENOMEM;
-	if (q->timer < 0 || !q->events || verbs_nonblock(q->events->fd)) {
+	if (q->epoll < 0 || q->timer < 0 || !q->events || verbs_nonblock(q->events->fd) ||
+	    verbs_epoll_add(q, q->timer, VERBS_TIMER, 0) || verbs_epoll_add(q, q->events->fd, VERBS_CM, 0)) {
 		rc = -errno;
 		log_error("verbs", "event channel: %s", strerror(errno));
 		goto destroy_queue;
@@ -491,6 +557,7 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 	}
 	if (rc != 0)
 		goto destroy_queue;
+	verbs_watch_queue(q);
 	*out = &q->base;
 	return 0;
 destroy_queue:
