@@ -309,6 +309,104 @@ START_TEST(test_log_is_set_while_threads_log)
 }
 END_TEST
 
+/* Text of a peer stays within its line and does not speak to a terminal. */
+START_TEST(test_log_is_one_printable_line)
+{
+	static const struct {
+		const char *text, *line;
+	} cases[] = {
+		{"plain ~ text", "plain ~ text"},
+		{"a\n2026-01-01 error rdmad: forged", "a\\x0a2026-01-01 error rdmad: forged"},
+		{"\x1b[31m\t\r\x7f\x01", "\\x1b[31m\\x09\\x0d\\x7f\\x01"},
+		{"Bl\xc3\xbcte \xe2\x82\xac \xf0\x9f\x98\x80", "Bl\xc3\xbcte \xe2\x82\xac \xf0\x9f\x98\x80"},
+		{"\xff\xfe", "\\xff\\xfe"},
+		{"\xc2\x9b"
+		 "2J",
+		 "\\xc2\\x9b"
+		 "2J"},                                       /* a control sequence in eight bits */
+		{"\xc0\x8a", "\\xc0\\x8a"},                   /* overlong */
+		{"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* a surrogate */
+		{"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond Unicode */
+		{"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},          /* ends a line */
+		{"\xe2\x80\xae", "\\xe2\\x80\\xae"},          /* turns the direction */
+		{"cut \xe2\x82", "cut \\xe2\\x82"},
+	};
+	char buf[64];
+
+	log_set_handler(log_keep);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		ck_assert_str_eq(log_printable(cases[i].text, buf, sizeof(buf)), cases[i].line);
+		log_error("test", "%s", cases[i].text);
+		ck_assert_str_eq(log_last(), cases[i].line);
+	}
+	ck_assert_str_eq(log_printable("ab\n", buf, 6), "ab");
+	ck_assert_str_eq(log_printable("ab\n", buf, 7), "ab\\x0a");
+}
+END_TEST
+
+static unsigned lines;
+static char line[512];
+
+static void count_line(enum log_level level, const char *room, const char *text)
+{
+	(void)level, (void)room;
+	lines++;
+	snprintf(line, sizeof(line), "%s", text);
+}
+
+static unsigned flood(enum log_level level)
+{
+	lines = 0;
+	for (unsigned i = 0; i < 10 * LOG_BURST; i++)
+		log_at(level, "test", "number %u", i);
+	return lines;
+}
+
+/* A place in the code that is reached again and again does not fill the disk; the others are heard meanwhile. */
+START_TEST(test_log_flood_is_held_back)
+{
+	char last[32];
+
+	log_threshold = LOG_LEVEL_DEBUG;
+	log_set_handler(count_line);
+	ck_assert_uint_eq(flood(LOG_LEVEL_ERROR), 10 * LOG_BURST);
+	log_throttle(true);
+	ck_assert_uint_le(flood(LOG_LEVEL_ERROR), 2 * LOG_BURST + 4); /* a minute may end meanwhile */
+	snprintf(last, sizeof(last), "number %u", 10 * LOG_BURST - 1);
+	ck_assert_str_eq(log_last(), last);
+	log_error("test", "another place");
+	ck_assert_str_eq(line, "another place");
+}
+END_TEST
+
+START_TEST(test_log_debug_is_not_held_back)
+{
+	log_threshold = LOG_LEVEL_DEBUG;
+	log_set_handler(count_line);
+	log_throttle(true);
+	ck_assert_uint_eq(flood(LOG_LEVEL_DEBUG), 10 * LOG_BURST);
+}
+END_TEST
+
+START_TEST(test_log_says_how_many_were_held_back)
+{
+	struct log_site site = {0};
+	uint64_t now = 1000 * TIME_S;
+	uint32_t missed;
+
+	for (unsigned i = 1; i < LOG_BURST; i++)
+		ck_assert_int_eq(log_site_judge(&site, now, &missed), LOG_PASS);
+	ck_assert_int_eq(log_site_judge(&site, now, &missed), LOG_PASS_LAST);
+	for (unsigned i = 0; i < 7; i++)
+		ck_assert_int_eq(log_site_judge(&site, now + LOG_WINDOW - 1, &missed), LOG_HOLD);
+	ck_assert_uint_eq(missed, 0);
+	ck_assert_int_eq(log_site_judge(&site, now + LOG_WINDOW, &missed), LOG_PASS);
+	ck_assert_uint_eq(missed, 7);
+	ck_assert_int_eq(log_site_judge(&site, now + 3 * LOG_WINDOW, &missed), LOG_PASS);
+	ck_assert_uint_eq(missed, 0);
+}
+END_TEST
+
 START_TEST(test_must_stops_what_breaks_a_contract)
 {
 	int evaluated = 0;
@@ -342,6 +440,10 @@ int main(void)
 	tcase_add_test(tc, test_ring_between_threads);
 	tcase_add_test(tc, test_log_threshold);
 	tcase_add_test(tc, test_log_is_set_while_threads_log);
+	tcase_add_test(tc, test_log_is_one_printable_line);
+	tcase_add_test(tc, test_log_flood_is_held_back);
+	tcase_add_test(tc, test_log_debug_is_not_held_back);
+	tcase_add_test(tc, test_log_says_how_many_were_held_back);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	return suite_run(suite);
 }

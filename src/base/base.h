@@ -77,12 +77,33 @@ const char *log_hush_end(void);
 const char *log_level_name(enum log_level level);
 int log_level_parse(const char *name, enum log_level *level);
 
-void log_write(enum log_level level, const char *room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Control characters and bytes that are no UTF-8 become \xNN, so that no text of a peer makes a line of its own or
+ * speaks to a terminal; cut where it does not fit. Each message is treated so. Returns buf. */
+char *log_printable(const char *text, char *buf, size_t size);
+
+/* From now on each place in the code that logs has LOG_BURST lines in LOG_WINDOW, errors included and debug messages
+ * excepted. What is beyond them is counted, and the first line after that says how many there were. Only the handler
+ * is spared: log_last() has each message. */
+void log_throttle(bool on);
+#define LOG_BURST 60
+#define LOG_WINDOW (60 * TIME_S)
+
+struct log_site {
+	_Atomic uint64_t since; /* begin of its window */
+	_Atomic uint32_t count; /* messages in it */
+};
+enum log_verdict { LOG_PASS, LOG_PASS_LAST, LOG_HOLD };
+/* Counts a message. *missed: how many were held back in the window that has ended with it. */
+enum log_verdict log_site_judge(struct log_site *site, uint64_t now, uint32_t *missed);
+
+void log_write(struct log_site *site, enum log_level level, const char *room, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
 
 #define log_at(level, room, ...)                                                                                       \
 	do {                                                                                                           \
+		static struct log_site log_site_;                                                                      \
 		if ((int)(level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed))                        \
-			log_write(level, room, __VA_ARGS__);                                                           \
+			log_write(&log_site_, level, room, __VA_ARGS__);                                               \
 	} while (0)
 #define log_error(room, ...) log_at(LOG_LEVEL_ERROR, room, __VA_ARGS__)
 #define log_warn(room, ...) log_at(LOG_LEVEL_WARN, room, __VA_ARGS__)
@@ -119,10 +140,13 @@ static inline bool time_to_yield(unsigned idle)
 }
 
 /*
- * processors.c: those that this process may run on.
+ * processors.c: those that this process may run on, or as many as its control groups (version 2) give it time for. Reads
+ * files: not for the hot path.
  */
 unsigned processors_usable(void); /* at least 1 */
-unsigned processors_half(void);   /* how many threads there are unless somebody says how many; at least 1 */
+/* By the control groups: the file that names the process's, and where the hierarchy is mounted. UINT32_MAX: no limit. */
+unsigned processors_of_groups(const char *membership, const char *mount);
+unsigned processors_half(void); /* how many threads there are unless somebody says how many; at least 1 */
 
 /*
  * units.c: sizes and times as people write them.
