@@ -224,6 +224,12 @@ int client_connect(const char *server, const struct engine_options *options, str
 
 /* Disconnect, unless conn is NULL, and wait until ops->closed was called (it sets *closed); what was deferred is told. */
 void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed);
+#define CLIENT_CLOSED "closed by this side"
+/* Of closed(): not by client_disconnect(). Then rdmad_error() has to say why, also of an end in peace. */
+static inline bool client_was_ended(int error, const char *reason)
+{
+	return error || strcmp(reason, CLIENT_CLOSED) != 0;
+}
 
 /*
  * engine.c, for connect.c

@@ -173,6 +173,6 @@ int client_connect(const char *server, const struct engine_options *options, str
 void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed)
 {
 	if (conn)
-		conn_close(conn, 0, "closed by this side");
+		conn_close(conn, 0, CLIENT_CLOSED);
 	engine_wait(engine, closed, 10 * TIME_S);
 }

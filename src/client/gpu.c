@@ -220,7 +220,7 @@ static void session_closed(struct conn *conn, int error, const char *reason)
 	gpu->error = error ? error : -ECONNABORTED;
 	if (!gpu->reason[0])
 		snprintf(gpu->reason, sizeof(gpu->reason), "%s", gpu->terminated ? "it was terminated" : reason);
-	if (error)
+	if (client_was_ended(error, reason) && (error || !gpu->terminated))
 		log_warn("gpu", "the session ended: %s", gpu->reason);
 	gpu->conn = NULL;
 	gpu->closed = true;

@@ -19,7 +19,7 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 {
 	struct kv *kv = conn_context(conn);
 
-	if (error)
+	if (client_was_ended(error, reason))
 		log_warn("kv", "the connection ended: %s", reason);
 	kv->conn = NULL;
 	kv->closed = true;

@@ -69,7 +69,7 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 {
 	struct rdmad_ping *ping = conn_context(conn);
 
-	if (error)
+	if (client_was_ended(error, reason))
 		log_warn("ping", "the connection ended: %s", reason);
 	ping->conn = NULL;
 	ping->closed = true;
