@@ -4,11 +4,14 @@
  */
 #include "service/kv.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #define PAGE 4096ull
 #define STEP (256 * MIB) /* touched between two lines of the log */
+#define TOUCHERS_MAX 16u
 
 #define AT(member) offsetof(struct kv_settings, member)
 
@@ -31,20 +34,49 @@ static const struct setting settings[] = {
 
 const struct setting_table kv_settings = {settings, ARRAY_SIZE(settings), sizeof(struct kv_settings)};
 
-/* Take the pages now, in steps, so that a large arena says how far it is. */
+struct touching {
+	char *arena;
+	size_t size;
+	_Atomic size_t next, done;
+};
+
+static void *touch_steps(void *arg)
+{
+	struct touching *t = arg;
+	char done[32], all[32];
+	size_t at;
+
+	while ((at = atomic_fetch_add(&t->next, STEP)) < t->size) {
+		size_t n = MIN(STEP, t->size - at);
+
+		for (size_t page = at; page < at + n; page += PAGE)
+			((volatile char *)t->arena)[page] = 0;
+		n += atomic_fetch_add(&t->done, n);
+		if (t->size > STEP)
+			log_info("kv", "kv.memory: %s of %s ready", units_human_size((double)n, done),
+				 units_human_size((double)t->size, all));
+	}
+	return NULL;
+}
+
+/* Take the pages now, in steps, so that a large arena says how far it is. The kernel clears them, in the threads that ask: a
+ * few do. Signals are for the main thread. */
 static void arena_touch(char *arena, size_t size)
 {
-	char done[32], all[32];
+	struct touching t = {.arena = arena, .size = size};
+	pthread_t thread[TOUCHERS_MAX];
+	unsigned threads = 0, most = MIN(processors_half(), TOUCHERS_MAX);
+	sigset_t all, before;
 
-	for (size_t at = 0; at < size; at += STEP) {
-		size_t end = MIN(at + STEP, size);
-
-		for (size_t page = at; page < end; page += PAGE)
-			((volatile char *)arena)[page] = 0;
-		if (size > STEP)
-			log_info("kv", "kv.memory: %s of %s ready", units_human_size((double)end, done),
-				 units_human_size((double)size, all));
-	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (threads + 1 < most && (threads + 1) * STEP < size &&
+	       pthread_create(&thread[threads], NULL, touch_steps, &t) == 0)
+		threads++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	touch_steps(&t);
+	while (threads > 0)
+		pthread_join(thread[--threads], NULL);
 }
 
 static int arena_map(struct kv_shared *shared, size_t size)
