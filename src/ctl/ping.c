@@ -195,8 +195,11 @@ static int open_ping(struct run *run)
 /* Print the results so far, also after an error, and find the exit status. */
 static int conclude(struct run *run)
 {
+	char limit[32], why[64];
 	int rc = CTL_OK;
 
+	/* The library's text has the length of one wait, of which there were many. */
+	snprintf(why, sizeof(why), "no pong after %s", units_format_time(ctl_answer_limit(), limit));
 	if (ctl.json)
 		rc = print_json(run);
 	else
@@ -207,8 +210,8 @@ static int conclude(struct run *run)
 		rc = CTL_FAILED;
 	}
 	if (run->error && run->error != -EINTR)
-		return ctl_fail(run->error, NULL, "ping %s, after %llu round trips", run->server,
-				(unsigned long long)run->received);
+		return ctl_fail(run->error, run->error == -ETIMEDOUT ? why : NULL, "ping %s, after %llu round trips",
+				run->server, (unsigned long long)run->received);
 	if (ctl_interrupted())
 		return CTL_INTERRUPTED;
 	return rc;
