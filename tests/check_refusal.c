@@ -52,6 +52,7 @@ static const struct refusal {
 	{WIRE_REASON_DRAINING, 0, -ESHUTDOWN, false, "takes no more connections: it is draining or shutting down"},
 	{WIRE_REASON_RESOURCES, 0, -ENOBUFS, true, "out of memory, descriptors or device resources"},
 	{WIRE_REASON_SESSIONS, 8, -EAGAIN, false, "all the gpu sessions it allows, 8"},
+	{WIRE_REASON_SOURCE, 50, -EDQUOT, false, "all the connections it allows from one address or user, 50"},
 	{WIRE_REASONS, 0, -ECONNREFUSED, true, "unknown to this program"},
 };
 _Static_assert(ARRAY_SIZE(refusals) == WIRE_REASONS, "a row for each reason, and one that is unknown");

@@ -124,6 +124,7 @@ START_TEST(test_nothing_is_found)
 	struct fabric_completion completion;
 	struct fabric_event event;
 	int fds[FABRIC_MAX_FDS];
+	struct fabric_source source = {.family = AF_INET};
 	char text[32] = "";
 
 	fabric_limits(&fabric, &limits);
@@ -132,6 +133,8 @@ START_TEST(test_nothing_is_found)
 	ck_assert(!fabric_has(&fabric, &fabric_transports[0]));
 	ck_assert_uint_eq(fabric_listener_port(&listener), 0);
 	ck_assert_str_ne(fabric_request_peer(&request, text, sizeof(text)), "");
+	fabric_request_source(&request, &source);
+	ck_assert_uint_eq(source.family, AF_UNSPEC);
 	ck_assert_str_ne(fabric_endpoint_peer(&endpoint, text, sizeof(text)), "");
 	ck_assert_str_ne(fabric_endpoint_transport(&endpoint)->name, "");
 	ck_assert_uint_eq(fabric_region_rkey(&region, &endpoint), 0);

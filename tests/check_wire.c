@@ -423,6 +423,7 @@ START_TEST(test_reject_texts)
 		[WIRE_REASON_DRAINING] = "shutting down",
 		[WIRE_REASON_RESOURCES] = "out of memory",
 		[WIRE_REASON_SESSIONS] = "gpu sessions it allows, 2",
+		[WIRE_REASON_SOURCE] = "from one address or user, 2",
 	};
 	char text[WIRE_REASONS + 1][160];
 

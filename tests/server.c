@@ -75,7 +75,7 @@ void services_take(struct services *services, struct conn_group *group, struct f
 	if (reason != WIRE_REASON_NONE)
 		conn_refuse(request, reason, wire->service);
 	else
-		service_accept(service, &services->thread, group, request, wire);
+		service_accept(service, &services->thread, group, request, wire, NULL);
 }
 
 void services_set_time(struct services *services, uint64_t now)

@@ -69,6 +69,9 @@ struct conn_attr {
 	struct fabric_domain *domain;
 	uint32_t transfers; /* in place of the group's */
 	uint8_t reads_in;   /* in place of the group's */
+	/* Counts connections of a kind, this one already: counted down by one when it ends. NULL: nobody counts. Not if
+	 * it came to nothing, as conn_accept() said. */
+	_Atomic uint32_t *counted;
 };
 
 struct conn_group_stats {

@@ -65,7 +65,7 @@ struct config {
 	uint64_t workers;
 	uint64_t poll;     /* ns, or TIME_NEVER: never sleep */
 	uint64_t services; /* bit 1 << enum wire_service */
-	uint64_t max_connections, message_size, message_max, credits, shared_receives;
+	uint64_t max_connections, max_per_source, message_size, message_max, credits, shared_receives;
 	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
 	uint64_t turn;
 	char *control_socket;
@@ -234,6 +234,7 @@ struct worker_message {
 		} report;
 		struct {
 			uint64_t poll;
+			_Atomic uint32_t *source; /* of sources_enter(); the worker's to leave */
 		} settings;
 	};
 };
@@ -260,6 +261,26 @@ struct listener {
 	struct fabric_listener *handle;
 	struct daemon *daemon;
 	unsigned fabric;
+/*
+ * sources.c: how many connections each address or user has. Main thread, but for sources_leave().
+ */
+struct sources;
+
+/* For so many connections at the same time. 0 or -ENOMEM. */
+int sources_create(uint64_t connections, struct sources **out);
+void sources_destroy(struct sources *sources); /* after all have left; NULL is fine */
+/* One connection more: *out is left when it ends. -EUSERS: it has `most`. -ENOMEM. *out is NULL for a source that nobody
+ * knows, which has no limit. */
+int sources_enter(struct sources *sources, const struct fabric_source *source, uint64_t most, _Atomic uint32_t **out);
+/* Any thread. NULL is fine. */
+static inline void sources_leave(_Atomic uint32_t *entered)
+{
+	if (entered)
+		atomic_fetch_sub_explicit(entered, 1, memory_order_release);
+}
+/* How many of them there are in memory, also some that have left. */
+size_t sources_count(const struct sources *sources);
+
 	const struct fabric_transport *transport;
 	char address[256];
 };
@@ -318,7 +339,10 @@ struct daemon {
 	struct service_shared shared;
 	struct worker **worker;
 	unsigned workers;
-	uint64_t connections_fit; /* for what the workers' queues were made */
+	uint64_t connections_asked; /* as configured at the start, perhaps more than the descriptors allow */
+	uint64_t connections_fit;   /* for what the workers' queues were made */
+	struct sources *sources;
+	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
 	uint64_t started;
 	bool draining; /* no new connections */

@@ -7,6 +7,24 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#define LISTENERS_BUDGET 64 /* requests before the loop looks at all else */
+
+/* One connection more of who asks. */
+static enum wire_reason listener_count(struct daemon *d, const struct fabric_request *fabric_request, uint64_t *detail,
+				       _Atomic uint32_t **source)
+{
+	struct fabric_source of;
+	uint64_t most = d->config->max_per_source;
+	int rc;
+
+	if (!most)
+		most = (d->config->max_connections + 1) / 2;
+	fabric_request_source(fabric_request, &of);
+	rc = sources_enter(d->sources, &of, most, source);
+	*detail = rc == -EUSERS ? most : 0;
+	return rc == 0 ? WIRE_REASON_NONE : rc == -EUSERS ? WIRE_REASON_SOURCE : WIRE_REASON_RESOURCES;
+}
+
 /* What a request may not be told by the wire alone. */
 static enum wire_reason listener_admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
 {
@@ -38,7 +56,7 @@ static uint64_t refusal_detail(enum wire_reason reason, const struct wire_reques
 }
 
 static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
-			       const struct wire_request *request)
+			       const struct wire_request *request, _Atomic uint32_t *source)
 {
 	struct worker_message *message = calloc(1, sizeof(*message));
 
@@ -48,10 +66,13 @@ static void listener_hand_over(struct listener *l, struct fabric_request *fabric
 		message->connection.group = l->fabric;
 		message->connection.fabric_request = fabric_request;
 		message->connection.request = *request;
+		message->connection.source = source;
 		if (worker_send(workers_least(l->daemon), message))
 			return;
 		free(message);
 	}
+	sources_leave(source);
+	l->daemon->refused[WIRE_REASON_RESOURCES]++;
 	conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 }
 
@@ -60,13 +81,18 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	struct wire_request request;
 	enum wire_reason reason = wire_request_decode(&request, event->data, event->data_len);
 	uint64_t detail = refusal_detail(reason, &request);
+	_Atomic uint32_t *source = NULL;
 
 	if (reason == WIRE_REASON_NONE)
 		reason = listener_admit(l->daemon, &request, &detail);
 	if (reason == WIRE_REASON_NONE)
-		listener_hand_over(l, event->request, &request);
-	else
-		conn_refuse(event->request, reason, detail);
+		reason = listener_count(l->daemon, event->request, &detail, &source);
+	if (reason == WIRE_REASON_NONE) {
+		listener_hand_over(l, event->request, &request, source);
+		return;
+	}
+	l->daemon->refused[reason]++;
+	conn_refuse(event->request, reason, detail);
 }
 
 static void listener_removed(struct listener *l)

@@ -223,6 +223,19 @@ static struct json_report report_into(json_t *object)
 	return (struct json_report){{report_number, report_text, report_begin, report_end}, object, NULL};
 }
 
+/* Those of the listeners, which no worker saw, are told apart where a limit was met. */
+static void put_refusals(json_t *counters, const struct status *status)
+{
+	const uint64_t *refused = status->daemon->refused;
+	uint64_t all = status->total.conn.refused;
+
+	for (unsigned i = 0; i < WIRE_REASONS; i++)
+		all += refused[i];
+	put(counters, "refused", all);
+	put(counters, "refused_connections", refused[WIRE_REASON_CONNECTIONS]);
+	put(counters, "refused_sources", refused[WIRE_REASON_SOURCE]);
+}
+
 json_t *status_json(const struct status *status)
 {
 	const struct daemon *d = status->daemon;
@@ -240,6 +253,7 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
 	put_counters(counters, &status->total.conn, conn_counters, ARRAY_SIZE(conn_counters));
+	put_refusals(counters, status);
 	put_service_counters(counters, &status->total.service);
 	json_object_set_new(o, "counters", counters);
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
@@ -327,6 +341,7 @@ json_t *status_resources_json(const struct status *status)
 	put(o, "descriptors", process_count_fds());
 	put(o, "descriptors_max", limit.rlim_cur);
 	put(o, "connections", status->total.conn.connections);
+	put(o, "sources", sources_count(d->sources));
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id) && service_find(id)->resources)

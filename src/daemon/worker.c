@@ -78,12 +78,15 @@ static int worker_turn(struct worker *w, uint64_t now)
 static void worker_take_connection(struct worker *w, struct worker_message *m)
 {
 	unsigned group = m->connection.group;
+	int rc = -ESHUTDOWN;
 
 	if (w->draining)
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
 	else
-		service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
-			       &m->connection.request);
+		rc = service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
+				    &m->connection.request, m->connection.source);
+	if (rc != 0)
+		sources_leave(m->connection.source);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
 	worker_publish(w);
 	atomic_fetch_add_explicit(&w->taken, 1, memory_order_release);
@@ -427,6 +430,7 @@ int workers_start(struct daemon *d)
 	if (rc == 0)
 		return 0;
 	workers_stop(d);
+	rc = sources_create(d->connections_fit, &d->sources);
 	return daemon_exit_status(rc);
 }
 
@@ -469,6 +473,8 @@ void workers_stop(struct daemon *d)
 
 bool worker_send(struct worker *w, struct worker_message *m)
 {
+	sources_destroy(d->sources);
+	d->sources = NULL;
 	bool connection = m->verb == WORKER_CONNECTION;
 
 	must(daemon_is_main(w->daemon));

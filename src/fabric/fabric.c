@@ -1,6 +1,8 @@
 /* fabric.c: finds the provider, checks arguments once for all providers. */
 #include "fabric/provider.h"
 
+#include <netinet/in.h>
+
 #include <pthread.h>
 
 static struct fabric_provider complete[FABRIC_TRANSPORTS]; /* of the provider of each row; written once */
@@ -203,6 +205,25 @@ int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t dat
 void fabric_reject(struct fabric_request *request, const void *data, size_t data_len)
 {
 	request->ops->reject(request, data, MIN(data_len, (size_t)FABRIC_REJECT_DATA));
+}
+
+void fabric_request_source(const struct fabric_request *request, struct fabric_source *out)
+{
+	request->ops->request_source(request, out);
+}
+
+void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out)
+{
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)sa)->sin6_addr;
+
+	*out = (struct fabric_source){.family = sa->sa_family};
+	if (sa->sa_family == AF_INET)
+		out->id[0] = ((const struct sockaddr_in *)sa)->sin_addr.s_addr;
+	else if (sa->sa_family == AF_INET6)
+		memcpy(out->id, six, sizeof(*six));
+	if (sa->sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(six))
+		return;
+	*out = (struct fabric_source){.family = AF_INET, .id = {six->s6_addr32[3]}};
 }
 
 char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size)

@@ -261,6 +261,16 @@ void fabric_reject(struct fabric_request *request, const void *data, size_t data
 /* Printable address of the peer that asks or is connected. Returns buf. */
 char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size);
 char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
+
+/* Who asks, as far as one can be told from another: by its address without the port, or by its user at a UNIX socket.
+ * Without padding: compare the bytes. */
+struct fabric_source {
+	uint64_t family; /* of sockets; AF_UNSPEC: nobody knows */
+	uint64_t id[2];
+};
+void fabric_request_source(const struct fabric_request *request, struct fabric_source *out);
+/* The same of an address of IP; of others the family alone. */
+void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out);
 const struct fabric_transport *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
 
 /* Go to error now: what is outstanding is flushed, the peer sees FABRIC_DISCONNECTED. What was

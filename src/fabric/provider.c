@@ -83,6 +83,11 @@ static void no_reject(struct fabric_request *request, const void *data, size_t d
 {
 }
 
+static void no_request_source(const struct fabric_request *request, struct fabric_source *out)
+{
+	*out = (struct fabric_source){.family = AF_UNSPEC};
+}
+
 static char *no_request_peer(const struct fabric_request *request, char *buf, size_t size)
 {
 	snprintf(buf, size, "unknown");
@@ -194,6 +199,7 @@ static const struct fabric_provider nothing = {
 	.accept = no_accept,
 	.reject = no_reject,
 	.request_peer = no_request_peer,
+	.request_source = no_request_source,
 	.endpoint_peer = no_endpoint_peer,
 	.endpoint_transport = no_endpoint_transport,
 	.disconnect = no_disconnect,

@@ -468,6 +468,7 @@ const struct fabric_provider fabric_soft = {
 	.accept = soft_accept,
 	.reject = soft_reject,
 	.request_peer = soft_request_peer,
+	.request_source = soft_request_source,
 	.endpoint_peer = soft_endpoint_peer,
 	.endpoint_transport = soft_endpoint_transport,
 	.disconnect = soft_disconnect,

@@ -404,6 +404,7 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len);
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
+void soft_request_source(const struct fabric_request *request, struct fabric_source *out);
 void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 /* The socket of a CONNECTING endpoint is connected or failed. */

@@ -353,6 +353,7 @@ const struct fabric_provider fabric_verbs = {
 	.accept = verbs_accept,
 	.reject = verbs_reject,
 	.request_peer = verbs_request_peer,
+	.request_source = verbs_request_source,
 	.endpoint_peer = verbs_endpoint_peer,
 	.endpoint_transport = verbs_endpoint_transport,
 	.disconnect = verbs_disconnect,

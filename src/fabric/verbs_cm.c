@@ -700,6 +700,13 @@ char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t
 	return address_format_socket(rdma_get_peer_addr(r->id), buf, size);
 }
 
+void verbs_request_source(const struct fabric_request *request, struct fabric_source *out)
+{
+	const struct verbs_request *r = container_of(request, struct verbs_request, base);
+
+	fabric_source_of(rdma_get_peer_addr(r->id), out);
+}
+
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
 {
 	const struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);

@@ -178,9 +178,10 @@ static inline bool service_thread_is_mine(const struct service_thread *thread)
 void service_thread_own(struct service_thread *thread);
 void service_thread_disown(struct service_thread *thread);
 
-/* Take one connection for a service. Consumes fabric_request in every case. */
+/* Take one connection for a service. Consumes fabric_request in every case. `counted`: see struct conn_attr. */
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request);
+		   struct fabric_request *fabric_request, const struct wire_request *request,
+		   _Atomic uint32_t *counted);
 
 /* The service's drain() where it has one. */
 void service_drain(struct conn *conn);

@@ -149,7 +149,7 @@ void service_counts_add(struct service_counts *into, const struct service_counts
 }
 
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request)
+		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted)
 {
 	struct service_part *part = thread->part[service->id];
 	enum wire_reason reason = WIRE_REASON_SERVICE;
@@ -174,6 +174,7 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	}
 	if (service->attr)
 		service->attr(agent, &attr);
+	attr.counted = counted;
 	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent, thread->now, &conn);
 	if (rc != 0)
 		service->agent_free(agent);

@@ -165,6 +165,12 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 			 "; see gpu.sessions in its rdmad.conf",
 			 r->detail);
 		return buf;
+	case WIRE_REASON_SOURCE:
+		snprintf(buf, size,
+			 "the server has all the connections it allows from one address or user, %" PRIu64
+			 "; see max_connections_per_source in its rdmad.conf",
+			 r->detail);
+		return buf;
 	case WIRE_REASON_BAD_REQUEST:
 		snprintf(buf, size, "the server did not understand the request");
 		return buf;

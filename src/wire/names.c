@@ -39,6 +39,7 @@ static const struct {
 	[WIRE_REASON_DRAINING] = {"draining", -ESHUTDOWN, true},
 	[WIRE_REASON_RESOURCES] = {"out of resources", -ENOBUFS, false},
 	[WIRE_REASON_SESSIONS] = {"too many sessions", -EAGAIN, true},
+	[WIRE_REASON_SOURCE] = {"too many connections of its source", -EDQUOT, true},
 	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
 

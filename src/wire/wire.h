@@ -113,6 +113,7 @@ enum wire_reason {
 	WIRE_REASON_DRAINING,     /* the server takes no more connections, or is shutting down */
 	WIRE_REASON_RESOURCES,    /* memory, descriptors, device limits */
 	WIRE_REASON_SESSIONS,     /* gpu: too many; detail: the limit */
+	WIRE_REASON_SOURCE,       /* too many of this client's address or user; detail: the limit */
 	WIRE_REASONS              /* here: one that this program does not know */
 };
 
