@@ -234,10 +234,15 @@ void daemon_end(struct daemon *d)
 	daemon_drain(d);
 	d->ending = true;
 	notify_send("STOPPING=1");
+	int rc;
+
 	workers_tell(d, WORKER_DRAIN);
 	loop_set_timer(d->drain_timer, d->config->drain_timeout);
 	daemon_drained(d);
 }
+	rc = logging_start();
+	if (rc != 0)
+		return rc;
 
 void daemon_drained(struct daemon *d)
 {

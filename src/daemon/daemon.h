@@ -124,9 +124,11 @@ int options_parse(int argc, char **argv, struct options *out);
  * changes the target or opens the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old
  * target stays. */
 int logging_open(const char *target, enum log_level level);
-void logging_close(void);
+void logging_close(void); /* what was logged is written by then, or nobody takes it */
 /* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
 void logging_echo(bool on);
+/* From here to the close a thread writes, no other waits for who takes the log, and floods are held back. 0 or EX_OSERR. */
+int logging_start(void);
 
 /*
  * process.c: what a process owes its system.

@@ -1,11 +1,36 @@
-/* logging.c: where messages go: stderr, syslog or a file. */
+/*
+ * logging.c: where messages go: stderr, syslog or a file. While the daemon serves, a thread writes them, so that a reader who
+ * does not read, a full pipe or a hung disk stops nobody but it: what finds the queue full is lost, and counted.
+ */
 #include "daemon/daemon.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sysexits.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
+
+#define QUEUE_SIZE 1024
+#define QUEUE_PATIENCE 1 /* seconds that the end waits for who takes the last messages */
+
+struct message {
+	enum log_level level;
+	const char *room;
+	struct timespec when;
+	char text[512];
+};
+
+static struct {
+	pthread_mutex_t lock; /* of all that follows; held to copy a message, never to write one */
+	pthread_cond_t more;
+	pthread_t thread;
+	bool running, quit;
+	unsigned head, tail; /* free-running */
+	uint64_t lost;
+	struct message message[QUEUE_SIZE];
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 enum target { TARGET_STDERR, TARGET_SYSLOG, TARGET_FILE };
 
@@ -22,30 +47,28 @@ static void write_line(int fd, const char *line, int length, size_t size)
 		return;
 }
 
-static void write_stderr(enum log_level level, const char *room, const char *text)
+static void write_stderr(const struct message *m)
 {
 	char line[640];
-	int n = snprintf(line, sizeof(line), "%s %s: %s\n", log_level_name(level), room, text);
+	int n = snprintf(line, sizeof(line), "%s %s: %s\n", log_level_name(m->level), m->room, m->text);
 
 	write_line(STDERR_FILENO, line, n, sizeof(line));
 }
 
-static void write_file(enum log_level level, const char *room, const char *text)
+static void write_file(const struct message *m)
 {
-	struct timespec now;
 	struct tm tm;
 	char line[700], stamp[32];
 	int n;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &tm);
+	gmtime_r(&m->when.tv_sec, &tm);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	n = snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, now.tv_nsec / 1000000, log_level_name(level),
-		     room, text);
+	n = snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, m->when.tv_nsec / 1000000,
+		     log_level_name(m->level), m->room, m->text);
 	write_line(file, line, n, sizeof(line));
 }
 
-static void write_syslog(enum log_level level, const char *room, const char *text)
+static void write_syslog(const struct message *m)
 {
 	static const int priority[] = {
 		[LOG_LEVEL_ERROR] = LOG_ERR,
@@ -54,23 +77,133 @@ static void write_syslog(enum log_level level, const char *room, const char *tex
 		[LOG_LEVEL_DEBUG] = LOG_DEBUG,
 	};
 
-	syslog(priority[level], "%s: %s", room, text);
+	syslog(priority[m->level], "%s: %s", m->room, m->text);
 }
 
-static void (*const writers[])(enum log_level, const char *, const char *) = {
+static void (*const writers[])(const struct message *) = {
 	[TARGET_STDERR] = write_stderr,
 	[TARGET_SYSLOG] = write_syslog,
 	[TARGET_FILE] = write_file,
 };
 
-static void handle(enum log_level level, const char *room, const char *text)
+static void write_out(const struct message *m)
 {
 	int to = atomic_load(&target); /* a reload may change it now */
 
+	writers[to](m);
+	if (unlikely(echo) && to != TARGET_STDERR && m->level <= LOG_LEVEL_WARN)
+		write_stderr(m);
+}
+
+static void compose(struct message *m, enum log_level level, const char *room, const char *text)
+{
+	m->level = level;
+	m->room = room;
+	clock_gettime(CLOCK_REALTIME, &m->when);
+	snprintf(m->text, sizeof(m->text), "%s", text);
+}
+
+/* False: nobody takes it from there. */
+static bool queue_put(enum log_level level, const char *room, const char *text)
+{
+	bool running;
+
+	pthread_mutex_lock(&queue.lock);
+	running = queue.running;
+	if (running && queue.head - queue.tail < QUEUE_SIZE)
+		compose(&queue.message[queue.head++ % QUEUE_SIZE], level, room, text);
+	else if (running)
+		queue.lost++;
+	pthread_cond_signal(&queue.more);
+	pthread_mutex_unlock(&queue.lock);
+	return running;
+}
+
+/* False: the end. */
+static bool queue_take(struct message *out, uint64_t *lost)
+{
+	bool found;
+
+	pthread_mutex_lock(&queue.lock);
+	while (queue.head == queue.tail && !queue.quit)
+		pthread_cond_wait(&queue.more, &queue.lock);
+	found = queue.head != queue.tail;
+	if (found)
+		*out = queue.message[queue.tail++ % QUEUE_SIZE];
+	*lost = queue.lost;
+	queue.lost = 0;
+	pthread_mutex_unlock(&queue.lock);
+	return found;
+}
+
+static void *queue_run(void *arg)
+{
+	struct message m, note;
+	char text[80];
+	uint64_t lost;
+
+	while (queue_take(&m, &lost)) {
+		write_out(&m);
+		if (!lost)
+			continue;
+		snprintf(text, sizeof(text), "%llu messages were lost: the log was not taken in time",
+			 (unsigned long long)lost);
+		compose(&note, LOG_LEVEL_WARN, "log", text);
+		write_out(&note);
+	}
+	return arg;
+}
+
+static void handle(enum log_level level, const char *room, const char *text)
+{
+	struct message m;
+
 	log_keep(level, room, text);
-	writers[to](level, room, text);
-	if (unlikely(echo) && to != TARGET_STDERR && level <= LOG_LEVEL_WARN)
-		write_stderr(level, room, text);
+	if (queue_put(level, room, text))
+		return;
+	compose(&m, level, room, text);
+	write_out(&m);
+}
+
+/* Signals are for the main thread's loop. */
+int logging_start(void)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&queue.thread, NULL, queue_run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc != 0) {
+		log_error("log", "cannot start a thread: %s", strerror(rc));
+		return EX_OSERR;
+	}
+	pthread_setname_np(queue.thread, "log");
+	pthread_mutex_lock(&queue.lock);
+	queue.running = true;
+	pthread_mutex_unlock(&queue.lock);
+	log_throttle(true);
+	return 0;
+}
+
+/* False: the thread still writes, to somebody who takes nothing. */
+static bool queue_end(void)
+{
+	struct timespec until;
+
+	if (!queue.running)
+		return true;
+	pthread_mutex_lock(&queue.lock);
+	queue.quit = true;
+	pthread_cond_signal(&queue.more);
+	pthread_mutex_unlock(&queue.lock);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += QUEUE_PATIENCE;
+	if (pthread_timedjoin_np(queue.thread, NULL, &until) != 0)
+		return false;
+	queue.running = false;
+	return true;
 }
 
 static int open_file(const char *path)
@@ -101,7 +234,9 @@ int logging_open(const char *name, enum log_level level)
 		rc = open_file(name + 5);
 	} else if (strcmp(name, "syslog") == 0) {
 		wanted = TARGET_SYSLOG;
-		openlog("rdmad", LOG_PID | LOG_NDELAY, LOG_DAEMON);
+		/* Not again: its lock is the thread's while the system log takes nothing. */
+		if (target != TARGET_SYSLOG)
+			openlog("rdmad", LOG_PID | LOG_NDELAY, LOG_DAEMON);
 	}
 	if (rc != 0)
 		return rc;
@@ -112,6 +247,8 @@ int logging_open(const char *name, enum log_level level)
 
 void logging_close(void)
 {
+	if (!queue_end())
+		return; /* the process ends all the same */
 	target = TARGET_STDERR;
 	if (file >= 0)
 		close(file);

@@ -57,12 +57,12 @@ static void put_counters(json_t *object, const void *stats, const struct counter
 		put(object, c[i].name, *counter_at(stats, &c[i]));
 }
 
-/* Text that others chose may be no UTF-8, which jansson refuses. */
+/* Text that others chose may be no UTF-8, which jansson refuses, and rdmactl writes it to a terminal. */
 static json_t *text(const char *s)
 {
-	json_t *string = json_string(s);
+	char line[512];
 
-	return string ? string : json_string("?");
+	return json_string(log_printable(s, line, sizeof(line)));
 }
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from)
