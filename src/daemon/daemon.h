@@ -172,6 +172,7 @@ struct daemon_fabric {
 };
 
 #define FABRICS_MAX FABRIC_TRANSPORTS /* each has a provider, of its own or with others */
+	struct loop_watch *more; /* a timer: requests wait that were not looked at in this turn */
 
 struct missing {
 	const struct fabric_transport *transport;

@@ -103,13 +103,14 @@ static void listener_removed(struct listener *l)
 	l->handle = NULL;
 }
 
-static int listeners_turn(struct daemon_fabric *f)
+/* At most so many events. */
+static int listeners_turn(struct daemon_fabric *f, int most)
 {
 	struct fabric_completion completion;
 	struct fabric_event event;
-	int n = fabric_poll(f->queue, &completion, 1);
+	int n = MAX(fabric_poll(f->queue, &completion, 1), 0);
 
-	while (fabric_next_event(f->queue, &event)) {
+	while (n < most && fabric_next_event(f->queue, &event)) {
 		n++;
 		if (event.type == FABRIC_REQUEST)
 			listener_requested(event.context, &event);
@@ -119,22 +120,31 @@ static int listeners_turn(struct daemon_fabric *f)
 	return n;
 }
 
-/* Until nothing comes any more, then armed, and once again: only then may the loop sleep. */
+/* Until nothing comes any more, then armed, and once again: only then may the loop sleep. Where more and more comes, the
+ * loop has its turn with signals, timers and the control socket before this goes on. */
 void listeners_progress(void *arg)
 {
 	struct daemon_fabric *f = arg;
 
-	do {
-		while (listeners_turn(f) > 0)
-			;
+	for (int left = LISTENERS_BUDGET, n; left > 0; left -= n) {
+		n = listeners_turn(f, left);
+		if (n > 0)
+			continue;
 		fabric_arm(f->queue);
-	} while (listeners_turn(f) > 0);
+		n = listeners_turn(f, left);
+		if (n == 0)
+			return;
+	}
+	loop_set_timer(f->more, 0);
 }
 
 static int listeners_watch(struct daemon *d, struct daemon_fabric *f)
 {
 	int fds[FABRIC_MAX_FDS], n = fabric_fds(f->queue, fds);
 
+	f->more = loop_add_timer(d->loop, listeners_progress, f);
+	if (!f->more)
+		return EX_OSERR;
 	for (int i = 0; i < n; i++) {
 		f->watch[f->watches] = loop_add_fd(d->loop, fds[i], LOOP_READ, listeners_progress, f);
 		if (!f->watch[f->watches])
@@ -142,6 +152,17 @@ static int listeners_watch(struct daemon *d, struct daemon_fabric *f)
 		f->watches++;
 	}
 	return 0;
+}
+
+/* There is no authentication, so the network is all that decides who may come. */
+static void warn_of_strangers(const struct listener *l, const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_UNIX || address_is_loopback(sa))
+		return;
+	log_warn("rdmad",
+		 "nothing asks clients of %s %s who they are: each host that reaches it may do all that is served; "
+		 "see SECURITY CONSIDERATIONS in rdmad(8)",
+		 l->transport->name, l->address);
 }
 
 static int listen_on(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
@@ -167,6 +188,7 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	}
 	d->listeners++;
 	log_info("rdmad", "listening on %s %s", transport->name, l->address);
+	warn_of_strangers(l, sa);
 	return 0;
 }
 
@@ -268,14 +290,19 @@ static int listen_address(struct daemon *d, const struct address *address)
 
 static int listen_path(struct daemon *d, const struct address *address)
 {
+	mode_t mode = (mode_t)d->config->unix_mode, before;
 	int rc = process_make_parent(address->host);
 
 	if (rc != 0)
 		return EX_CANTCREAT;
+	before = umask(0777 & ~mode); /* it listens as soon as it is there */
 	rc = listen_address(d, address);
-	if (rc == 0 && chmod(address->host, (mode_t)d->config->unix_mode) != 0)
-		log_warn("rdmad", "cannot change the mode of %s: %m", address->host);
-	return rc;
+	umask(before);
+	/* Where the directory has a default ACL, no umask counts. */
+	if (rc != 0 || chmod(address->host, mode) == 0)
+		return rc;
+	log_error("rdmad", "cannot change the mode of %s: %m", address->host);
+	return EX_CANTCREAT;
 }
 
 static int listen_text(struct daemon *d, const char *text)
@@ -343,9 +370,12 @@ int listeners_open(struct daemon *d)
 
 void listeners_close(struct daemon *d)
 {
-	for (unsigned i = 0; i < d->fabrics; i++)
+	for (unsigned i = 0; i < d->fabrics; i++) {
 		while (d->fabric[i].watches > 0)
 			loop_remove(d->fabric[i].watch[--d->fabric[i].watches]);
+		loop_remove(d->fabric[i].more);
+		d->fabric[i].more = NULL;
+	}
 	while (d->listeners > 0)
 		fabric_listener_close(d->listener[--d->listeners].handle);
 }

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""hostile.py SOCKET COMMAND...: a client of the software transport that rdmad has no reason to like.
+
+SOCKET is the path of a UNIX socket, or HOST:PORT.
+  flood SECONDS      ask for a service that is not there, again and again, and do not wait for the answer; print how often
+  ask COUNT          ask COUNT times and wait for each refusal; print how often it came
+  hold COUNT [FROM]  connect to ping, at most COUNT times, and print for each "accepted" or "refused REASON DETAIL";
+                     then keep the connections until it is killed. FROM: the local address
+  forged TEXT        as hold 1, from a socket with this name
+"""
+import os
+import socket
+import struct
+import sys
+import time
+
+PING, CHANNEL = 1, 4
+ACCEPT, REJECT = 2, 3
+
+
+def request(service):
+    wire = struct.pack("<IHBBHHIII", 0x44414D52, 1, 0, service, 0, 2, 4608, 0, 0) + bytes(32)
+    header = bytes([1, 0]) + len(wire).to_bytes(6, "little") + b"rdmasoft" + struct.pack("<HBBI", 1, 0, 0, 0)
+    return header + wire
+
+
+def connect(target, local=None, name=None):
+    if target.startswith("/"):
+        s = socket.socket(socket.AF_UNIX)
+        if name is not None:
+            s.bind(name)
+    else:
+        s = socket.socket()
+        if local:
+            s.bind((local, 0))
+        host, _, port = target.rpartition(":")
+        target = (host, int(port))
+    s.connect(target)
+    return s
+
+
+def receive(s, size):
+    data = b""
+    while len(data) < size:
+        part = s.recv(size - len(data))
+        if not part:
+            raise ConnectionError("closed")
+        data += part
+    return data
+
+
+def answer(s):
+    """The operation, then, of a reject, reason and detail."""
+    header = receive(s, 24)
+    data = receive(s, int.from_bytes(header[2:8], "little"))
+    return (header[0], *struct.unpack("<HQ", data[6:16])) if header[0] == REJECT and len(data) >= 16 else (header[0], 0, 0)
+
+
+def flood(target, seconds):
+    until, count, bytes_ = time.monotonic() + float(seconds), 0, request(CHANNEL)
+    while time.monotonic() < until:
+        try:
+            s = connect(target)
+            s.sendall(bytes_)
+            s.close()
+            count += 1
+        except OSError:
+            time.sleep(0.01)
+    print(count)
+
+
+def ask(target, times):
+    refused = 0
+    for _ in range(int(times)):
+        s = connect(target)
+        s.sendall(request(CHANNEL))
+        refused += answer(s)[0] == REJECT
+        s.close()
+    print(refused)
+
+
+def hold(target, count, local=None, name=None):
+    kept = []
+    for _ in range(int(count)):
+        s = connect(target, local, name)
+        s.sendall(request(PING))
+        got = answer(s)
+        print("accepted" if got[0] == ACCEPT else f"refused {got[1]} {got[2]}", flush=True)
+        kept.append(s)
+    time.sleep(600)
+
+
+def forged(target, text):
+    hold(target, 1, name=text.encode().decode("unicode_escape").encode("latin-1"))
+
+
+if __name__ == "__main__":
+    {"flood": flood, "ask": ask, "hold": hold, "forged": forged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
