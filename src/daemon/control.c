@@ -1,9 +1,11 @@
 /*
  * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow,
- * silent or sends garbage costs a descriptor and CLIENT_PATIENCE, nothing else.
+ * silent or sends garbage costs a descriptor and CLIENT_PATIENCE, nothing else. A descriptor is kept in reserve, so that one
+ * client is served also when connections have taken all others.
  */
 #include "daemon/daemon.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,11 +15,12 @@
 
 #define CLIENTS_MAX 16
 #define CLIENT_PATIENCE (5 * TIME_S)
+#define ACCEPT_PAUSE (100 * TIME_MS) /* when there is no descriptor, and the reserve is in use */
 
 struct control {
 	struct daemon *daemon;
-	int fd;
-	struct loop_watch *watch;
+	int fd, reserve; /* reserve -1: it is in use */
+	struct loop_watch *watch, *pause;
 	struct list clients;
 	unsigned count;
 };
@@ -25,6 +28,7 @@ struct control {
 struct client {
 	struct list node;
 	struct control *control; /* NULL: closed, and the workers' answer is still to come */
+	bool asking;             /* the workers have the question and will come back to it */
 	int fd;
 	struct loop_watch *watch, *timer;
 	const struct command *command;
@@ -69,17 +73,23 @@ static const struct command commands[] = {
 	{"shutdown", NEEDS_NOTHING, .act = agree, .after = daemon_end},
 };
 
+static void reserve_descriptor(struct control *control)
+{
+	if (control->reserve < 0)
+		control->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static void client_close(struct client *c)
 {
 	loop_remove(c->watch);
 	loop_remove(c->timer);
 	close(c->fd);
+	reserve_descriptor(c->control);
 	list_del(&c->node);
 	c->control->count--;
 	c->control = NULL;
 	free(c->answer);
-	/* Between question and answer of the workers it is theirs. */
-	if (!c->command || c->command->needs == NEEDS_NOTHING || c->answer)
+	if (!c->asking)
 		free(c);
 }
 
@@ -113,7 +123,7 @@ static void client_answer(struct client *c, json_t *object)
 	if (!object)
 		object = json_pack("{s:s}", "error", "no memory");
 	json_object_set_new(object, "ok", json_boolean(ok));
-	text = json_dumps(object, JSON_COMPACT);
+	text = json_dumps(object, JSON_COMPACT); /* NULL: no memory, and the client sees the end without an answer */
 	json_decref(object);
 	if (text) {
 		c->answer = text;
@@ -129,6 +139,7 @@ static void gathered(void *arg, struct status *status)
 {
 	struct client *c = arg;
 
+	c->asking = false;
 	if (!c->control)
 		free(c); /* it went away meanwhile */
 	else
@@ -171,8 +182,9 @@ static void client_command(struct client *c)
 	}
 	/* Only its end matters until the answer. */
 	loop_change_fd(c->watch, 0);
+	c->asking = true;
 	if (status_gather(c->control->daemon, command->needs == NEEDS_LIST, gathered, c) != 0) {
-		c->command = NULL;
+		c->asking = false;
 		client_answer(c, NULL);
 	}
 }
@@ -241,12 +253,46 @@ static struct client *client_new(struct control *control, int fd)
 	return c;
 }
 
+static bool out_of_descriptors(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* As accept(); the reserve takes the place of a descriptor that is not there. Else it looks again after a pause, as the
+ * socket stays readable. */
+static int accept_by_reserve(struct control *control)
+{
+	int fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd >= 0 || !out_of_descriptors(errno))
+		return fd;
+	if (control->reserve >= 0) {
+		close(control->reserve);
+		control->reserve = -1;
+		fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	}
+	if (fd >= 0 || !out_of_descriptors(errno))
+		return fd;
+	log_warn("control", "cannot take a client: %m");
+	loop_change_fd(control->watch, 0);
+	loop_set_timer(control->pause, ACCEPT_PAUSE);
+	return -1;
+}
+
+static void accept_again(void *arg)
+{
+	struct control *control = arg;
+
+	reserve_descriptor(control);
+	loop_change_fd(control->watch, LOOP_READ);
+}
+
 static void accept_client(void *arg)
 {
 	static const char refused[] = "{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
 	static const char busy[] = "{\"ok\":false,\"error\":\"too many control clients\"}\n";
 	struct control *control = arg;
-	int fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int fd = accept_by_reserve(control);
 	const char *why = NULL;
 
 	if (fd < 0)
@@ -260,6 +306,7 @@ static void accept_client(void *arg)
 	if (why && send(fd, why, strlen(why), MSG_NOSIGNAL) < 0)
 		log_debug("control", "cannot refuse: %m");
 	close(fd);
+	reserve_descriptor(control);
 }
 
 /* A socket that nobody answers on was left behind by a daemon that died. */
@@ -330,12 +377,17 @@ int control_open(struct daemon *d)
 		goto free_control;
 	rc = EX_OSERR;
 	control->watch = loop_add_fd(d->loop, control->fd, LOOP_READ, accept_client, control);
-	if (!control->watch)
+	control->pause = loop_add_timer(d->loop, accept_again, control);
+	if (!control->watch || !control->pause)
 		goto close_socket;
+	control->reserve = -1;
+	reserve_descriptor(control);
 	d->control = control;
 	return 0;
 
 close_socket:
+	loop_remove(control->pause);
+	loop_remove(control->watch);
 	close(control->fd);
 	unlink(d->config->control_socket);
 free_control:
@@ -350,7 +402,10 @@ void control_close(struct daemon *d)
 	must(daemon_is_main(d));
 	while (!list_empty(&control->clients))
 		client_close(list_first(&control->clients, struct client, node));
+	loop_remove(control->pause);
 	loop_remove(control->watch);
+	if (control->reserve >= 0)
+		close(control->reserve);
 	close(control->fd);
 	unlink(d->config->control_socket);
 	free(control);
