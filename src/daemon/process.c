@@ -15,6 +15,7 @@
 
 #define FDS_PROCESS 64 /* log, control clients, listeners, devices */
 #define FDS_WORKER 16
+#define FDS_STRANGERS 256 /* of each thread: sockets that have not asked yet, or linger; see fabric/soft.h */
 #define CONNECTIONS_LEAST 16
 
 static int parent_pipe = -1; /* the parent waits at its other end */
@@ -92,18 +93,42 @@ static int pid_file_held(const char *path, int fd)
 	return EX_CANTCREAT;
 }
 
+/* A daemon that ended after we opened its file has taken the name away, and the lock is on a file that nobody finds. */
+static bool is_at(const char *path, int fd)
+{
+	struct stat named, open;
+
+	return lstat(path, &named) == 0 && fstat(fd, &open) == 0 && named.st_dev == open.st_dev &&
+	       named.st_ino == open.st_ino;
+}
+
+/* Locked; 0 or an exit status. */
+static int pid_file_open(const char *path, int *out)
+{
+	while (true) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+
+		if (fd < 0) {
+			log_error("process", "cannot make pid_file %s: %m", path);
+			return EX_CANTCREAT;
+		}
+		if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+			return pid_file_held(path, fd);
+		if (is_at(path, fd)) {
+			*out = fd;
+			return 0;
+		}
+		close(fd);
+	}
+}
+
 int process_pid_file_create(const char *path)
 {
 	char text[32];
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+	int fd, rc = pid_file_open(path, &fd), n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 
-	if (fd < 0) {
-		log_error("process", "cannot make pid_file %s: %m", path);
-		return EX_CANTCREAT;
-	}
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-		return pid_file_held(path, fd);
+	if (rc != 0)
+		return rc;
 	if (ftruncate(fd, 0) != 0 || write(fd, text, (size_t)n) != n) {
 		log_error("process", "cannot write pid_file %s: %m", path);
 		close(fd);
@@ -117,7 +142,8 @@ void process_pid_file_remove(const char *path)
 {
 	if (pid_file < 0)
 		return;
-	unlink(path);
+	if (is_at(path, pid_file))
+		unlink(path); /* while it is locked, so that it is ours */
 	close(pid_file);
 	pid_file = -1;
 }
@@ -125,7 +151,7 @@ void process_pid_file_remove(const char *path)
 int process_limits(uint64_t *connections, unsigned workers, unsigned services)
 {
 	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers + services;
-	uint64_t needed = *connections + others;
+	uint64_t strangers = FDS_STRANGERS * (1 + (uint64_t)workers), needed;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -135,6 +161,9 @@ int process_limits(uint64_t *connections, unsigned workers, unsigned services)
 		setrlimit(RLIMIT_NOFILE, &limit);
 		getrlimit(RLIMIT_NOFILE, &limit);
 	}
+	/* Few of them are there as a rule, and without a descriptor nobody is taken: a quarter will do. */
+	others += MIN(strangers, limit.rlim_cur / 4);
+	needed = *connections + others;
 	if (limit.rlim_cur >= needed)
 		return 0;
 	if (limit.rlim_cur < others + CONNECTIONS_LEAST) {
