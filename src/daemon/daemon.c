@@ -2,6 +2,7 @@
 #include "daemon/daemon.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -39,6 +40,12 @@ int daemon_configure(struct daemon *d)
 	d->started = time_now();
 	if (!d->options.config && access(SYSCONFDIR "/rdmad.conf", F_OK) == 0)
 		d->options.config = SYSCONFDIR "/rdmad.conf";
+	/* In the background the working directory is another. */
+	if (d->options.config && d->options.config[0] != '/') {
+		d->config_path = realpath(d->options.config, NULL);
+		if (d->config_path)
+			d->options.config = d->config_path;
+	}
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
 	if (rc == 0 && d->options.test)
 		log_info("config", "%s: no errors", d->options.config ? d->options.config : "the defaults");
@@ -51,6 +58,7 @@ void daemon_unconfigure(struct daemon *d)
 {
 	logging_close();
 	config_free(d->config);
+	free(d->config_path);
 }
 
 bool daemon_serves(const struct daemon *d, enum wire_service service)
@@ -79,6 +87,7 @@ int daemon_process_start(struct daemon *d)
 	signal(SIGPIPE, SIG_IGN);
 	if (d->options.daemonize)
 		rc = process_daemonize();
+	d->connections_asked = d->config->max_connections;
 	if (rc == 0)
 		rc = process_limits(&d->config->max_connections, workers_count(d->config), count_descriptors(d));
 	if (rc == 0 && d->config->pid_file)
@@ -114,15 +123,35 @@ static void asked_for_status(void *arg)
 	status_gather(arg, false, status_log, NULL);
 }
 
+/* Until clients come there is nothing to bring to an end: SIGTERM and SIGINT then have their default action, and a start
+ * that takes long, because of much memory, is ended at once. */
 static const struct {
 	int number;
 	loop_fn fn;
+	bool start; /* held until the start is over */
 } signals[] = {
-	{SIGTERM, ended},
-	{SIGINT, ended},
-	{SIGHUP, hung_up},
-	{SIGUSR1, asked_for_status},
+	{SIGHUP, hung_up, true},
+	{SIGUSR1, asked_for_status, true},
+	{SIGTERM, ended, false},
+	{SIGINT, ended, false},
 };
+
+static int add_signals(struct daemon *d, bool start)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		if (signals[i].start != start)
+			continue;
+		d->signal[i] = loop_add_signal(d->loop, signals[i].number, signals[i].fn, d);
+		if (!d->signal[i])
+			return EX_OSERR;
+	}
+	return 0;
+}
+
+int daemon_signals_start(struct daemon *d)
+{
+	return add_signals(d, false);
+}
 
 static void woken(void *arg)
 {
@@ -163,11 +192,8 @@ int daemon_loop_start(struct daemon *d)
 	if (rc != 0)
 		return EX_OSERR;
 	loop_on_wake(d->loop, woken, d);
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		d->signal[i] = loop_add_signal(d->loop, signals[i].number, signals[i].fn, d);
-		if (!d->signal[i])
-			goto stop;
-	}
+	if (add_signals(d, true) != 0)
+		goto stop;
 	d->tick = loop_add_timer(d->loop, tick, d);
 	d->drain_timer = loop_add_timer(d->loop, drain_timed_out, d);
 	if (!d->tick || !d->drain_timer)
@@ -208,10 +234,15 @@ void daemon_services_stop(struct daemon *d)
 
 int daemon_ready(struct daemon *d)
 {
+	int rc;
+
 	logging_echo(false);
 	d->detached = d->options.daemonize;
 	if (d->detached)
 		open_log(d, d->config);
+	rc = logging_start();
+	if (rc != 0)
+		return rc;
 	log_info("rdmad", "ready, workers %u", d->workers);
 	notify_send("READY=1");
 	process_ready();
@@ -234,15 +265,10 @@ void daemon_end(struct daemon *d)
 	daemon_drain(d);
 	d->ending = true;
 	notify_send("STOPPING=1");
-	int rc;
-
 	workers_tell(d, WORKER_DRAIN);
 	loop_set_timer(d->drain_timer, d->config->drain_timeout);
 	daemon_drained(d);
 }
-	rc = logging_start();
-	if (rc != 0)
-		return rc;
 
 void daemon_drained(struct daemon *d)
 {
@@ -283,7 +309,9 @@ static void hold_back(struct reload *r, struct config *fresh)
 	struct daemon *d = r->daemon;
 	uint64_t held = 0;
 
-	if (fresh->max_connections > d->connections_fit) {
+	if (fresh->max_connections == d->connections_asked) {
+		fresh->max_connections = d->connections_fit; /* to which it was lowered at the start */
+	} else if (fresh->max_connections > d->connections_fit) {
 		setting_changed(r, "max_connections", true);
 		fresh->max_connections = d->config->max_connections;
 	}

@@ -159,6 +159,9 @@ unsigned process_count_fds(void);
  * set.
  */
 void notify_send(const char *state); /* "READY=1" ... */
+/* From start to stop it hears, as often as it wants to, that this thread and each worker turn. 0 or EX_OSERR. */
+int notify_watchdog_start(struct daemon *daemon);
+void notify_watchdog_stop(struct daemon *daemon);
 
 /*
  * fabrics.c: the providers that are open. Main thread; `domain` any.
@@ -169,10 +172,10 @@ struct daemon_fabric {
 	struct fabric_queue *queue; /* of the main thread: listening */
 	struct loop_watch *watch[FABRIC_MAX_FDS];
 	unsigned watches;
+	struct loop_watch *more; /* a timer: requests wait that were not looked at in this turn */
 };
 
 #define FABRICS_MAX FABRIC_TRANSPORTS /* each has a provider, of its own or with others */
-	struct loop_watch *more; /* a timer: requests wait that were not looked at in this turn */
 
 struct missing {
 	const struct fabric_transport *transport;
@@ -207,6 +210,7 @@ enum worker_verb {
 	WORKER_CONNECTION, /* take a request; consumed, no answer */
 	WORKER_REPORT,     /* fill in `report` */
 	WORKER_SETTINGS,   /* take over the new polling time */
+	WORKER_ALIVE,      /* answer, no more */
 	WORKER_DRAIN,      /* close each connection as soon as nothing of it is in flight */
 };
 
@@ -230,6 +234,7 @@ struct worker_message {
 			unsigned group;
 			struct fabric_request *fabric_request;
 			struct wire_request request;
+			_Atomic uint32_t *source; /* of sources_enter(); the worker's to leave */
 		} connection;
 		struct {
 			bool list;
@@ -237,7 +242,6 @@ struct worker_message {
 		} report;
 		struct {
 			uint64_t poll;
-			_Atomic uint32_t *source; /* of sources_enter(); the worker's to leave */
 		} settings;
 	};
 };
@@ -258,13 +262,6 @@ struct worker *workers_least(const struct daemon *daemon);
 void workers_collect(struct daemon *daemon);
 
 /*
- * listener.c: requests come in, are looked at and handed to a worker. Main thread.
- */
-struct listener {
-	struct fabric_listener *handle;
-	struct daemon *daemon;
-	unsigned fabric;
-/*
  * sources.c: how many connections each address or user has. Main thread, but for sources_leave().
  */
 struct sources;
@@ -284,6 +281,13 @@ static inline void sources_leave(_Atomic uint32_t *entered)
 /* How many of them there are in memory, also some that have left. */
 size_t sources_count(const struct sources *sources);
 
+/*
+ * listener.c: requests come in, are looked at and handed to a worker. Main thread.
+ */
+struct listener {
+	struct fabric_listener *handle;
+	struct daemon *daemon;
+	unsigned fabric;
 	const struct fabric_transport *transport;
 	char address[256];
 };
@@ -328,11 +332,17 @@ void status_log(void *arg, struct status *status);
 struct daemon {
 	uintptr_t main; /* thread_self() of the main thread */
 	struct options options;
+	char *config_path; /* of options.config, where that is not absolute */
 	struct config *config;
 	struct loop *loop;
 	struct loop_watch *signal[8];
 	struct loop_watch *tick; /* the clock of services and listeners */
 	struct loop_watch *drain_timer;
+	struct {
+		struct loop_watch *timer; /* NULL: nobody watches */
+		uint64_t interval;        /* ns */
+		unsigned unanswered;      /* workers that were asked and have not answered */
+	} watchdog;
 	struct daemon_fabric fabric[FABRICS_MAX];
 	unsigned fabrics;
 	struct missing missing[MISSING_MAX];
@@ -364,7 +374,8 @@ void daemon_unconfigure(struct daemon *daemon);
 int daemon_process_start(struct daemon *daemon); /* background, limits, pid file */
 void daemon_process_stop(struct daemon *daemon);
 int daemon_loop_start(struct daemon *daemon);
-void daemon_loop_stop(struct daemon *daemon);
+void daemon_loop_stop(struct daemon *daemon);    /* with all signals */
+int daemon_signals_start(struct daemon *daemon); /* that end the daemon */
 int daemon_services_start(struct daemon *daemon);
 void daemon_services_stop(struct daemon *daemon);
 int daemon_ready(struct daemon *daemon);

@@ -8,12 +8,14 @@ static const struct {
 	void (*stop)(struct daemon *daemon); /* in reverse, of those that started */
 } parts[] = {
 	{daemon_process_start, daemon_process_stop},   /* fork before verbs and threads */
-	{daemon_loop_start, daemon_loop_stop},         /* signals */
+	{daemon_loop_start, daemon_loop_stop},         /* timers, and signals that a start outlives */
 	{fabrics_open, fabrics_close},                 /* devices */
 	{daemon_services_start, daemon_services_stop}, /* what their connections will share */
 	{workers_start, workers_stop},                 /* threads that serve connections */
+	{daemon_signals_start, NULL},                  /* from here on the end is in peace */
 	{listeners_open, listeners_close},             /* from here on clients come */
 	{control_open, control_close},                 /* and rdmactl */
+	{notify_watchdog_start, notify_watchdog_stop}, /* of the workers */
 	{daemon_ready, NULL},
 };
 

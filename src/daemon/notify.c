@@ -1,8 +1,9 @@
-/* notify.c: the service manager's readiness protocol: datagrams to the socket that it names. */
+/* notify.c: the service manager's readiness protocol and watchdog: datagrams to the socket that it names. */
 #include "daemon/daemon.h"
 
 #include <stdlib.h>
 #include <sys/un.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 static int address_of(const char *path, struct sockaddr_un *sun, socklen_t *len)
@@ -37,4 +38,65 @@ void notify_send(const char *state)
 		log_warn("notify", "cannot tell the service manager %s: %m", state);
 	if (fd >= 0)
 		close(fd);
+}
+
+static void worker_lives(struct worker_message *m)
+{
+	struct daemon *d = m->arg;
+
+	d->watchdog.unanswered--;
+	free(m);
+}
+
+/* False: not every worker could be asked. */
+static bool ask_workers(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->workers; i++) {
+		struct worker_message *m = calloc(1, sizeof(*m));
+
+		if (!m)
+			return false;
+		m->verb = WORKER_ALIVE;
+		m->done = worker_lives;
+		m->arg = d;
+		if (!worker_send(d->worker[i], m)) {
+			free(m);
+			return false;
+		}
+		d->watchdog.unanswered++;
+	}
+	return true;
+}
+
+/* A worker that does not turn any more keeps the service manager from hearing of us, and so does this thread. */
+static void watch(void *arg)
+{
+	struct daemon *d = arg;
+
+	if (d->watchdog.unanswered == 0 && ask_workers(d))
+		notify_send("WATCHDOG=1");
+	loop_set_timer(d->watchdog.timer, d->watchdog.interval);
+}
+
+int notify_watchdog_start(struct daemon *d)
+{
+	const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+	uint64_t period;
+
+	if (!usec || units_parse_number(usec, 1, UINT64_MAX / TIME_US, &period) != 0)
+		return 0;
+	if (pid && strtoull(pid, NULL, 10) != (unsigned long long)getpid())
+		return 0;
+	d->watchdog.interval = period * TIME_US / 4;
+	d->watchdog.timer = loop_add_timer(d->loop, watch, d);
+	if (!d->watchdog.timer)
+		return EX_OSERR;
+	watch(d);
+	return 0;
+}
+
+void notify_watchdog_stop(struct daemon *d)
+{
+	loop_remove(d->watchdog.timer);
+	d->watchdog.timer = NULL;
 }

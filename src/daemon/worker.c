@@ -130,6 +130,11 @@ static void worker_take_settings(struct worker *w, struct worker_message *m)
 	w->poll = m->settings.poll;
 }
 
+static void worker_is_alive(struct worker *w, struct worker_message *m)
+{
+	(void)w, (void)m; /* that it comes back is all */
+}
+
 static void worker_drain(struct worker *w, struct worker_message *m)
 {
 	(void)m;
@@ -142,6 +147,7 @@ static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
 	[WORKER_CONNECTION] = worker_take_connection,
 	[WORKER_REPORT] = worker_fill_report,
 	[WORKER_SETTINGS] = worker_take_settings,
+	[WORKER_ALIVE] = worker_is_alive,
 	[WORKER_DRAIN] = worker_drain,
 };
 
@@ -423,6 +429,7 @@ int workers_start(struct daemon *d)
 	d->worker = calloc(d->workers, sizeof(*d->worker));
 	if (!d->worker)
 		return EX_OSERR;
+	rc = sources_create(d->connections_fit, &d->sources);
 	if (fabrics_have_device(d))
 		process_check_memlock(d->workers * 2 * d->config->shared_receives * d->config->message_size);
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
@@ -430,7 +437,6 @@ int workers_start(struct daemon *d)
 	if (rc == 0)
 		return 0;
 	workers_stop(d);
-	rc = sources_create(d->connections_fit, &d->sources);
 	return daemon_exit_status(rc);
 }
 
@@ -466,6 +472,8 @@ void workers_stop(struct daemon *d)
 	for (unsigned i = 0; i < d->workers; i++)
 		if (d->worker[i])
 			worker_free(d->worker[i]);
+	sources_destroy(d->sources);
+	d->sources = NULL;
 	free(d->worker);
 	d->worker = NULL;
 	d->workers = 0;
@@ -473,8 +481,6 @@ void workers_stop(struct daemon *d)
 
 bool worker_send(struct worker *w, struct worker_message *m)
 {
-	sources_destroy(d->sources);
-	d->sources = NULL;
 	bool connection = m->verb == WORKER_CONNECTION;
 
 	must(daemon_is_main(w->daemon));
