@@ -1,0 +1,53 @@
+#!/bin/bash
+# Hostile clients of each kind, scripts/hostile, beside an honest one, which is served all the while; and when they have
+# gone, everything is back. How long the honest one waits, scripts/bench measures.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
+need jq python3
+
+listen=(tcp://127.0.0.1:0)
+attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1)
+
+# Requests of each kind, some after another, by a client of its own each.
+honest() {
+	local what=$1 i
+	for i in 1 2 3; do
+		expect 0 ping -c 20 -s 64 --timeout 30s || fail "$what: an honest ping"
+		expect 0 kv set "honest-$i" "value $i" || fail "$what: an honest set"
+		expect 0 kv get "honest-$i" && says "^value $i$" "$what: an honest get"
+		expect 0 kv set honest-large - <"$dir/large" || fail "$what: an honest large set"
+	done
+}
+
+# What must be as before, once the clients have gone.
+held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors]'; }
+is_held() { [[ $(held) == "$1" ]]; }
+resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
+
+attack() {
+	local name=$1 number=$2 before attacker log_before grown
+	before=$(held) grown=$(resident_mib) log_before=$(wc -l <"$dir/log")
+	"$srcdir/scripts/hostile" "$name" "${server#*://}" -c "$number" -t 600 -s 4194304 >"$dir/hostile" &
+	attacker=$!
+	clients=("$attacker")
+	sleep 0.5
+	honest "$name"
+	kill -TERM "$attacker"
+	wait "$attacker" || fail "$name: the attack itself failed"
+	clients=()
+	jq -e '.connections > 0' "$dir/hostile" >/dev/null || fail "$name: nobody attacked"
+	wait_for "all to come back after $name: $before, not $(held)" is_held "$before"
+	grown=$(($(resident_mib) - grown))
+	((grown < 64)) || fail "$name: the daemon has grown by $grown MiB"
+	(($(wc -l <"$dir/log") - log_before < 200)) || fail "$name: $(wc -l <"$dir/log") lines in the log"
+}
+
+head -c 1000000 /dev/zero | tr '\0' x >"$dir/large"
+configure 'services = ["ping", "kv"];' 'shared_receives = 32;'
+start_daemon
+server=${servers[0]}
+honest "nobody"
+for part in "${attacks[@]}"; do attack "${part%%:*}" "${part#*:}"; done
+server=''
+stop_daemon
+conclude
