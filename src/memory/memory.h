@@ -22,6 +22,7 @@ struct memory_budget {
 	uint64_t limit;
 	_Atomic uint64_t used;
 };
+
 static inline bool memory_budget_take(struct memory_budget *budget, uint64_t bytes)
 {
 	if (atomic_fetch_add(&budget->used, bytes) + bytes <= budget->limit)
@@ -29,6 +30,7 @@ static inline bool memory_budget_take(struct memory_budget *budget, uint64_t byt
 	atomic_fetch_sub(&budget->used, bytes);
 	return false;
 }
+
 static inline void memory_budget_give(struct memory_budget *budget, uint64_t bytes)
 {
 	atomic_fetch_sub(&budget->used, bytes);
@@ -51,8 +53,7 @@ int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_at
 /* Every buffer is back, or nothing can touch it any more. */
 void memory_pool_destroy(struct memory_pool *pool);
 
-/* NULL: the pool is at its limit, or the machine's memory is; that is looked at again after some calls only, as it takes
- * long. The content is what its last user left. */
+/* NULL: the pool is at its limit, or the machine's memory is. The content is what its last user left. */
 struct memory_buffer *memory_pool_get(struct memory_pool *pool);
 /* A buffer that came from get() of this pool, once. */
 void memory_pool_put(struct memory_pool *pool, struct memory_buffer *buffer);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define PAUSE_MAX 65535u
-
 struct chunk {
 	struct chunk *next;
 	void *memory;
@@ -21,7 +19,6 @@ struct memory_pool {
 	struct memory_buffer *free;
 	uint64_t retry, pause; /* after the machine refused: when to ask it again, and how long it was told to wait */
 	struct memory_pool_stats stats;
-	uint32_t pause, pauses; /* calls that fail before growing is tried again: now, and from the next failure on */
 };
 
 #define PAUSE_MIN (10 * TIME_MS)
@@ -129,33 +126,11 @@ void memory_pool_destroy(struct memory_pool *pool)
 	free(pool);
 }
 
-/* Each failure in a row makes for a longer pause; the first for none. */
-static void pool_pause(struct memory_pool *pool)
-{
-	pool->pause = pool->pauses;
-	pool->pauses = MIN(2 * pool->pauses + 1, PAUSE_MAX);
-}
-
-static bool memory_pool_try_grow(struct memory_pool *pool)
-{
-	if (pool->pause) {
-		pool->pause--;
-		return false;
-	}
-	if (memory_pool_grow(pool) == 0) {
-		pool->pauses = 0;
-		return true;
-	}
-	if (pool->stats.buffers < pool->attr.max)
-		pool_pause(pool);
-	return false;
-}
-
 struct memory_buffer *memory_pool_get(struct memory_pool *pool)
 {
 	struct memory_buffer *buffer;
 
-	if (unlikely(!pool->free) && !memory_pool_try_grow(pool)) {
+	if (unlikely(!pool->free) && memory_pool_grow(pool) != 0) {
 		pool->stats.failures++;
 		return NULL;
 	}
