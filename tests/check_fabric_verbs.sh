@@ -2,9 +2,14 @@
 # The fabric's promises, kept by the verbs provider, on the first RDMA device of this machine.
 # Skipped (77) where there is none. RDMAD_GUEST_ADDR: the address to use.
 # RDMAD_TEST_LARGE=1: more than 2 GiB in one call too. RDMAD_TEST_REMOVAL=1: delete the link rxe0 at the end.
+# RDMAD_SHAPES: which other devices it is made to look like, by tests/fake/verbs_shim (VERBS_SHIM=help lists what there is);
+# '' for none. The promises are the same on all of them.
 set -eu
 
 program=${CHECK_FABRIC:-./tests/check_fabric}
+shim=${CHECK_SHIM:-./tests/fake/.libs/verbs_shim.so}
+# What a ConnectX does; one that has little; iWARP.
+shapes=${RDMAD_SHAPES-drop_on_destroy,last_wqe,events no_windows,inline_size=32,max_sge=2,cq_round iwarp}
 
 skip()
 {
@@ -33,6 +38,10 @@ address=${RDMAD_GUEST_ADDR:-$(first_address)}
 failed=0
 echo "verbs on $address"
 "$program" verbs "$address" || failed=1
+for shape in $shapes; do
+	echo "verbs on $address, shape $shape"
+	LD_PRELOAD=$shim VERBS_SHIM=$shape "$program" verbs "$address" || failed=1
+done
 if [ "${RDMAD_TEST_LARGE:-}" ]; then
 	"$program" verbs "$address" large || failed=1
 fi
