@@ -184,6 +184,7 @@ Suite *scale_suite(void);
 Suite *loss_suite(void);
 Suite *hostile_suite(void);
 Suite *stall_suite(void);
+Suite *fair_suite(void);
 Suite *large_suite(void);
 Suite *removal_suite(void);
 

@@ -1,50 +1,11 @@
 /* fabric_stall.c: peers that take their time, and those that would have to wait for them. */
+#include "fabric_kernel.h"
 #include "fabric_siege.h"
 #include "suite.h"
 
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PEERS (2 * SIEGE_RECEIVES)
-
-/* Failures of the kernel: of the next `fail.times` calls, which answer `fail.error`. */
-static struct {
-	int times, error;
-} fail_send, fail_accept;
-
-static bool fails(int *times)
-{
-	return *times > 0 && (*times)-- > 0;
-}
-
-/* In place of the C library's. */
-ssize_t send(int fd, const void *bytes, size_t len, int flags)
-{
-	if (fails(&fail_send.times)) {
-		errno = fail_send.error;
-		return -1;
-	}
-	return sendto(fd, bytes, len, flags, NULL, 0);
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
-{
-	if (fails(&fail_send.times)) {
-		errno = fail_send.error;
-		return -1;
-	}
-	return syscall(SYS_sendmsg, fd, message, flags);
-}
-
-int accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
-{
-	if (fails(&fail_accept.times)) {
-		errno = fail_accept.error;
-		return -1;
-	}
-	return (int)syscall(SYS_accept4, fd, sa, len, flags);
-}
 
 /* A peer that has begun its first message, and sent half of it. */
 static int half_message(struct siege *x)
@@ -176,11 +137,11 @@ START_TEST(no_memory_to_send)
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	for (uint64_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		receive(&p.server, p.s, i, &theirs, 0, 4096);
-		fail_send.error = errors[i];
-		fail_send.times = 3;
+		kernel.send.error = errors[i];
+		kernel.send.times = 3;
 		wr = wr_local(FABRIC_SEND, i, &mine, 0, 4096);
 		post(p.c, &wr);
-		for (uint64_t until = deadline(); fail_send.times;) {
+		for (uint64_t until = deadline(); kernel.send.times;) {
 			check_that(time_now() < until, "it was not tried again");
 			station_sleep(&p.client, 1000);
 		}
@@ -203,10 +164,10 @@ START_TEST(accept_fails_for_one)
 
 	fabric_pair_open(&p, &fabric_pair_defaults);
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		fail_accept.error = errors[i];
-		fail_accept.times = 1;
+		kernel.accept.error = errors[i];
+		kernel.accept.times = 1;
 		fabric_pair_connect(&p, &c, &s);
-		ck_assert_int_eq(fail_accept.times, 0);
+		ck_assert_int_eq(kernel.accept.times, 0);
 		station_destroy(&p.client, &c);
 		station_destroy(&p.server, &s);
 	}
@@ -226,10 +187,10 @@ START_TEST(no_room_is_made_for_nobody)
 		fd[i] = raw_connect(&x.p.sa, x.p.len);
 		siege_serve(&x);
 	}
-	fail_accept.error = EAGAIN;
-	fail_accept.times = 2;
+	kernel.accept.error = EAGAIN;
+	kernel.accept.times = 2;
 	close(raw_connect(&x.p.sa, x.p.len));
-	for (uint64_t until = deadline(); fail_accept.times;) {
+	for (uint64_t until = deadline(); kernel.accept.times;) {
 		check_that(time_now() < until, "waited in vain");
 		siege_serve(&x);
 	}

@@ -11,7 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define SOFT_EVENTS 64
+#define SOFT_EVENTS 64 /* of one turn; as many ACKs */
 #define SOFT_ACK_TIMEOUT_MS 1000
 #define SOFT_STALL_MS 30000
 
@@ -113,8 +113,9 @@ static void soft_queue_free(struct soft_queue *q)
 
 static void soft_queue_lists(struct soft_queue *q)
 {
-	struct list *const all[] = {&q->endpoints, &q->ready, &q->starved, &q->notes,     &q->listeners, &q->requests,
-				    &q->lingers,   &q->grave, &q->owing,   &q->borrowing, &q->watched,   &q->later};
+	struct list *const all[] = {&q->endpoints, &q->ready,   &q->starved, &q->notes, &q->listeners,
+				    &q->requests,  &q->lingers, &q->grave,   &q->owing, &q->owing_now,
+				    &q->borrowing, &q->watched, &q->later};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -272,39 +273,63 @@ void soft_settle(struct soft_queue *q)
 		q->kicked = want;
 }
 
-/* What the last turn left over. Each is taken once, so that all get their turn. */
-static void soft_progress_ready(struct soft_queue *q)
+/* Each once, as long as this turn's bytes last; the others come first in the next. True when bytes moved. */
+static bool soft_progress_round(struct soft_queue *q)
 {
-	struct list turn;
+	struct list round = q->ready;
+	bool moved = false;
 
-	if (list_empty(&q->ready))
-		return;
-	turn = q->ready;
-	turn.next->prev = turn.prev->next = &turn;
+	q->share = round.next == round.prev ? SOFT_TURN : SOFT_BUDGET;
+	round.next->prev = round.prev->next = &round;
 	list_init(&q->ready);
-	while (!list_empty(&turn)) {
-		struct soft_endpoint *ep = list_first(&turn, struct soft_endpoint, ready);
+	while (!list_empty(&round) && q->allowance) {
+		struct soft_endpoint *ep = list_first(&round, struct soft_endpoint, ready);
+		size_t before = q->allowance;
 
 		list_del(&ep->ready);
 		soft_endpoint_continue(ep);
+		moved |= q->allowance != before;
+		soft_spend(q, SOFT_VISIT);
 	}
+	if (!list_empty(&round)) {
+		round.prev->next = q->ready.next;
+		q->ready.next->prev = round.prev;
+		q->ready.next = round.next;
+		round.next->prev = &q->ready;
+	}
+	return moved;
 }
 
-/* The caller has seen all completions and posted no reply that would have carried the
- * acknowledgements. In a reply they are free, so they wait a little for one. */
-static void soft_progress_owing(struct soft_queue *q)
+/* What earlier turns left over. One alone has all of the turn, many share it. */
+static void soft_progress_ready(struct soft_queue *q)
 {
-	if (q->patience && !q->armed) {
-		q->patience--;
-		return;
-	}
-	while (!list_empty(&q->owing)) {
-		struct soft_endpoint *ep = list_first(&q->owing, struct soft_endpoint, owing);
+	while (!list_empty(&q->ready) && q->allowance && soft_progress_round(q))
+		;
+	q->share = list_empty(&q->ready) ? SOFT_TURN : SOFT_BUDGET;
+}
 
+/* The ACKs that no post has carried for so many turns. True: more are due than one turn sends. */
+static bool soft_pay(struct soft_queue *q, struct list *list, uint32_t turns)
+{
+	for (unsigned i = 0; i < SOFT_EVENTS; i++) {
+		struct soft_endpoint *ep = list_first(list, struct soft_endpoint, owing);
+
+		if (list_empty(list) || q->turn - ep->owing_since < turns)
+			return false;
 		list_del(&ep->owing);
 		if (ep->ack_due)
 			soft_transmit(ep);
 	}
+	return true;
+}
+
+/* While the caller has completions to see it may still post something; before it sleeps it has done so. */
+static void soft_progress_owing(struct soft_queue *q)
+{
+	bool seen = q->cq_head == q->cq_tail;
+
+	q->owed = soft_pay(q, &q->owing_now, seen ? 0 : SOFT_PATIENCE);
+	q->owed |= soft_pay(q, &q->owing, !seen ? 2 * SOFT_PATIENCE : q->armed ? 0 : SOFT_PATIENCE);
 }
 
 static void soft_progress_epoll(struct soft_queue *q)
@@ -322,26 +347,36 @@ static void soft_progress_epoll(struct soft_queue *q)
 	soft_bury(q);
 }
 
-static void soft_progress(struct soft_queue *q)
+/* Few are read without asking epoll, and if there are none, what may still come is not in a hurry. */
+static bool soft_progress_few(struct soft_queue *q)
 {
 	struct list *pos, *tmp;
 
+	if (q->endpoint_count > SOFT_FEW || q->armed)
+		return false;
+	if (q->endpoint_count)
+		list_for_each_safe (pos, tmp, &q->endpoints) {
+			struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
+
+			if (!list_linked(&ep->ready))
+				soft_receive(ep);
+		}
+	return !q->blocked && !q->connecting && !q->request_count && ++q->skipped < SOFT_SKIP;
+}
+
+static void soft_progress(struct soft_queue *q)
+{
 	soft_section_enter(q);
+	q->turn++;
+	q->allowance = q->share = SOFT_TURN;
 	if (unlikely(soft_recvs_wanted(q)))
 		soft_recvs_feed(q);
 	if (unlikely(q->looking))
 		soft_look_on(q);
 	soft_progress_ready(q);
-	if (q->endpoint_count && q->endpoint_count <= SOFT_FEW && !q->armed) {
-		list_for_each_safe (pos, tmp, &q->endpoints)
-			soft_receive(container_of(pos, struct soft_endpoint, link));
-		if (q->blocked || q->connecting || q->request_count || ++q->skipped >= SOFT_SKIP)
-			soft_progress_epoll(q);
-	} else {
+	if (!soft_progress_few(q))
 		soft_progress_epoll(q);
-	}
-	if (!list_empty(&q->owing) && q->cq_head == q->cq_tail)
-		soft_progress_owing(q);
+	soft_progress_owing(q);
 	soft_section_leave(q);
 }
 

@@ -18,9 +18,11 @@
 #define SOFT_INLINE 256                 /* payloads up to this are copied */
 #define SOFT_SMALL 64                   /* writes up to this take effect at once, whole words */
 #define SOFT_STAGE (SOFT_HEADER + 4096) /* so no more of a large payload is copied */
-/* Bytes that an endpoint moves in one turn, each way: a piece with its header and small frames before it. */
-#define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE)
-#define SOFT_BATCH 128 /* frames in one system call */
+#define SOFT_BUDGET ((size_t)64 * 1024) /* bytes that an endpoint moves before others that wait do */
+/* Bytes that all of them move in one turn. Then each may still send and receive what is small. */
+#define SOFT_TURN ((size_t)256 * 1024 + SOFT_STAGE)
+#define SOFT_VISIT ((size_t)2048) /* what it costs to come to an endpoint, as bytes */
+#define SOFT_BATCH 128            /* frames in one system call */
 #define SOFT_MAX_READS 128
 #define SOFT_MAX_DEPTH 65536
 #define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
@@ -32,7 +34,7 @@
 #define SOFT_RETRY_MS 10           /* after the kernel had no memory to send */
 #define SOFT_FEW 2                 /* endpoints that are read without asking epoll */
 #define SOFT_SKIP 16               /* polls of those few between two looks at epoll */
-#define SOFT_PATIENCE 8            /* polls that an ACK waits to travel with a reply */
+#define SOFT_PATIENCE 8u           /* polls that an ACK waits to travel with a reply */
 #define SOFT_DROPPED ((void *)-1)  /* context of a completion whose endpoint was destroyed */
 #define SOFT_NO_KEY 1u             /* never given out: generation 0 */
 
@@ -114,7 +116,7 @@ enum soft_part { SOFT_PART_NONE, SOFT_PART_CONTROL, SOFT_PART_RESPONSE, SOFT_PAR
 /* The frames of one system call; scratch memory of the queue. */
 struct soft_batch {
 	unsigned iovs, frames;
-	size_t bytes, copied;
+	size_t bytes, copied, most;
 	struct iovec iov[3 * SOFT_BATCH + 1];
 	struct {
 		enum soft_part part;
@@ -133,7 +135,10 @@ struct soft_queue {
 	struct soft_source kick, timer;
 	uint32_t timer_ms; /* 0: off */
 	bool armed, kicked, polled;
-	bool moved; /* many bytes; see fabric_moving() */
+	bool moved;       /* many bytes; see fabric_moving() */
+	size_t allowance; /* bytes that this turn may still move */
+	size_t share;     /* of them, those that one endpoint may: all if no other waits */
+	uint32_t turn;    /* counts the polls */
 	unsigned skipped;
 
 	struct fabric_completion *cq;
@@ -150,8 +155,9 @@ struct soft_queue {
 	struct list later;     /* endpoints for whose bytes the kernel had no memory */
 	uint64_t tick;         /* when the timer last fired */
 	bool looking;          /* more are to be looked at than one turn may */
-	struct list owing;     /* endpoints that owe an ACK, if no post has carried it meanwhile */
-	unsigned patience;     /* polls that such an ACK may still wait for a post */
+	/* Endpoints that owe an ACK, for which a post that would carry it is awaited, and those for which it is not. */
+	struct list owing, owing_now;
+	bool owed; /* some of them might have gone, and this turn could do no more */
 	struct list notes, listeners, requests, lingers, grave;
 	unsigned request_count, linger_count;
 
@@ -241,7 +247,8 @@ struct soft_endpoint {
 	struct list borrowing; /* in queue->borrowing */
 	struct list watched;   /* in queue->watched */
 	struct list later;     /* in queue->later */
-	struct list owing;     /* in queue->owing */
+	struct list owing;     /* in queue->owing or owing_now ... */
+	uint32_t owing_since;  /* ... since this turn */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
 	uint64_t serial; /* never again of another endpoint */
@@ -357,6 +364,17 @@ static inline void soft_unblock(struct soft_endpoint *ep)
 {
 	ep->queue->blocked -= ep->blocked;
 	ep->blocked = false;
+}
+
+/* What an endpoint may move now, and that it has. */
+static inline size_t soft_budget(const struct soft_queue *q)
+{
+	return MIN(MAX(q->allowance, (size_t)SOFT_STAGE), q->share);
+}
+
+static inline void soft_spend(struct soft_queue *q, size_t bytes)
+{
+	q->allowance -= MIN(q->allowance, bytes);
 }
 
 /* Make the queue's descriptor readable if the caller has something to fetch. Last call of

@@ -157,7 +157,7 @@ void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t 
 {
 	struct soft_linger *l = container_of(source, struct soft_linger, source);
 	ssize_t n;
-	int turns = SOFT_BUDGET / SOFT_STAGE;
+	int turns = (int)(soft_budget(q) / SOFT_STAGE);
 
 	do
 		n = recv(source->fd, q->stage, sizeof(q->stage), MSG_DONTWAIT);

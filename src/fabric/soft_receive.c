@@ -221,15 +221,25 @@ static enum soft_step soft_begin_answer(struct soft_endpoint *ep, const struct s
 	return SOFT_GO;
 }
 
+static void soft_owe(struct soft_endpoint *ep, struct list *list)
+{
+	if (list_linked(&ep->owing))
+		list_del(&ep->owing);
+	list_add_tail(list, &ep->owing);
+	ep->owing_since = ep->queue->turn;
+}
+
 static void soft_request_served(struct soft_endpoint *ep)
 {
 	ep->rx_number++;
 	if (!(ep->frame.flags & SOFT_FLAG_ACK))
 		return;
+	/* In a reply it is free, so it waits a little for one. A write has none. */
+	if (ep->frame.op == SOFT_WRITE)
+		soft_owe(ep, &ep->queue->owing_now);
+	else if (!ep->ack_due)
+		soft_owe(ep, &ep->queue->owing);
 	ep->ack_due = true;
-	if (!list_linked(&ep->owing))
-		list_add_tail(&ep->queue->owing, &ep->owing);
-	ep->queue->patience = ep->frame.op == SOFT_WRITE ? 0 : SOFT_PATIENCE;
 }
 
 /* A message that was put aside is here: it needs a receive after all. */
@@ -564,7 +574,7 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 
 void soft_receive(struct soft_endpoint *ep)
 {
-	size_t budget = SOFT_BUDGET;
+	size_t most = soft_budget(ep->queue), budget = most;
 	bool more;
 
 	must(soft_section_inside(ep->queue));
@@ -574,6 +584,7 @@ void soft_receive(struct soft_endpoint *ep)
 	       soft_parse_leftover(ep) == SOFT_GO;
 	while (more && budget && (ep->state == SOFT_OPEN || ep->state == SOFT_ASKING))
 		more = soft_receive_once(ep, &budget);
+	soft_spend(ep->queue, most - budget);
 	if (more && ep->source.fd >= 0)
 		soft_ready(ep); /* the edge is spent, the bytes are not */
 	if (soft_frame_begun(ep) && ep->source.fd >= 0) {

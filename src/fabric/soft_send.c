@@ -33,7 +33,7 @@ static void soft_batch_copy(struct soft_batch *b, const void *bytes, size_t n)
 
 static void soft_batch_refer(struct soft_batch *b, uint8_t *bytes, size_t n)
 {
-	n = MIN(n, SOFT_BUDGET - MIN(b->bytes, SOFT_BUDGET));
+	n = MIN(n, b->most - MIN(b->bytes, b->most));
 	if (!n)
 		return;
 	b->iov[b->iovs++] = (struct iovec){bytes, n};
@@ -42,7 +42,7 @@ static void soft_batch_refer(struct soft_batch *b, uint8_t *bytes, size_t n)
 
 static bool soft_batch_full(const struct soft_batch *b)
 {
-	return b->frames == SOFT_BATCH || b->bytes >= SOFT_BUDGET;
+	return b->frames == SOFT_BATCH || b->bytes >= b->most;
 }
 
 /* Add a frame with `len` bytes of payload but for its first `skip` bytes. */
@@ -354,6 +354,7 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 
 	b->iovs = b->frames = 0;
 	b->bytes = b->copied = 0;
+	b->most = *budget;
 	soft_gather(ep);
 	if (ep->state >= SOFT_FLUSHING || !b->frames)
 		return false;
@@ -365,11 +366,11 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 		soft_watched(ep);
 	soft_account(ep, n);
 	soft_retire(ep);
+	*budget -= MIN(*budget, (size_t)n);
 	if ((size_t)n < b->bytes) {
 		soft_block(ep);
 		return false;
 	}
-	*budget -= MIN(*budget, (size_t)n);
 	if (ep->refusal_sent && !ep->control_len) {
 		soft_fail(ep, &(struct soft_cause){.linger = true});
 		return false;
@@ -385,7 +386,7 @@ static bool soft_transmit_idle(const struct soft_endpoint *ep)
 
 void soft_transmit(struct soft_endpoint *ep)
 {
-	size_t budget = SOFT_BUDGET;
+	size_t most = soft_budget(ep->queue), budget = most;
 
 	must(soft_section_inside(ep->queue));
 	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked)
@@ -399,6 +400,7 @@ void soft_transmit(struct soft_endpoint *ep)
 		if (!soft_transmit_batch(ep, &budget))
 			break;
 	}
+	soft_spend(ep->queue, most - budget);
 	if (ep->watch_out && !ep->blocked && ep->source.fd >= 0)
 		soft_unwatch(ep);
 }

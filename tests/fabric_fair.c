@@ -1,0 +1,191 @@
+/* fabric_fair.c: what one turn may cost, however much there is to do (soft: counted at the kernel's door). */
+#include "fabric_kernel.h"
+#include "fabric_pair.h"
+#include "suite.h"
+
+#define CROWD 32
+#define LARGE ((size_t)4 * MIB)
+/* A turn of all endpoints, and then what is small of each. */
+#define TURN ((uint64_t)(256 + CROWD * 2 * 8) * 1024)
+
+struct crowd {
+	struct fabric_pair p;
+	struct fabric_endpoint *c[CROWD], *s[CROWD];
+	struct buffer from, to, small, inbox;
+};
+
+static void crowd_open(struct crowd *x)
+{
+	fabric_pair_make(&x->p, &fabric_pair_defaults);
+	for (int i = 0; i < CROWD; i++)
+		fabric_pair_connect(&x->p, &x->c[i], &x->s[i]);
+	buffer_make(&x->from, &x->p.server, LARGE, FABRIC_LOCAL_WRITE | FABRIC_REMOTE_READ);
+	buffer_make(&x->to, &x->p.client, LARGE, FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE);
+	buffer_make(&x->small, &x->p.client, 64, 0);
+	buffer_make(&x->inbox, &x->p.server, 64, FABRIC_LOCAL_WRITE);
+}
+
+static void crowd_close(struct crowd *x)
+{
+	buffer_drop(&x->from);
+	buffer_drop(&x->to);
+	buffer_drop(&x->small);
+	buffer_drop(&x->inbox);
+	fabric_pair_close(&x->p);
+}
+
+/* One turn of the server, which may not be a long one. */
+static void crowd_turn(struct crowd *x)
+{
+	uint64_t before = kernel.bytes;
+
+	station_pump(&x->p.server);
+	check_that(kernel.bytes - before <= TURN, "%llu bytes in one turn",
+		   (unsigned long long)(kernel.bytes - before));
+}
+
+/* Large transfers of all; meanwhile small messages of one, each of which is there after a turn or two. */
+static void crowd_busy(struct crowd *x)
+{
+	uint64_t until = deadline(), n = 0;
+	int done = 0;
+
+	while (done < CROWD) {
+		struct fabric_wr wr = wr_local(FABRIC_SEND, 1000, &x->small, 0, 8);
+		int turns = 0;
+
+		check_that(time_now() < until, "waited in vain");
+		receive(&x->p.server, x->p.s, 1000, &x->inbox, 0, 64);
+		post(x->p.c, &wr);
+		for (bool seen = false; !seen; turns++) {
+			crowd_turn(x);
+			for (int i = 0; i < x->p.server.done_count; i++) {
+				seen |= x->p.server.done[i].id == 1000;
+				done += x->p.server.done[i].id != 1000;
+			}
+			x->p.server.done_count = 0;
+		}
+		check_that(turns <= 3, "message %d was there after %d turns", (int)n, turns);
+		n++;
+		station_pump(&x->p.client);
+		x->p.client.done_count = 0;
+	}
+	check_that(n > CROWD, "there was time for %d messages only", (int)n);
+}
+
+START_TEST(large_writes_beside_small_messages)
+{
+	uint64_t before, least = UINT64_MAX, most = 0;
+	struct crowd x;
+
+	crowd_open(&x);
+	before = kernel.bytes;
+	for (uint64_t i = 0; i < CROWD; i++) {
+		struct fabric_wr wr = wr_remote(FABRIC_WRITE, i, &x.from, 0, LARGE, &x.to, x.c[i], 0);
+
+		post(x.s[i], &wr);
+	}
+	check_that(kernel.bytes - before <= TURN, "all of them were sent by the posts");
+	for (int i = 0; i < 4 * CROWD; i++) {
+		crowd_turn(&x);
+		station_pump(&x.p.client);
+	}
+	for (int i = 0; i < CROWD; i++) {
+		least = MIN(least, fabric_moved_bytes(x.s[i]));
+		most = MAX(most, fabric_moved_bytes(x.s[i]));
+	}
+	check_that(least * 8 > most, "one has %llu bytes and another %llu", (unsigned long long)least,
+		   (unsigned long long)most);
+	crowd_busy(&x);
+	crowd_close(&x);
+}
+END_TEST
+
+START_TEST(large_reads_beside_small_messages)
+{
+	struct buffer theirs;
+	struct crowd x;
+
+	crowd_open(&x);
+	buffer_make(&theirs, &x.p.client, LARGE, FABRIC_REMOTE_READ);
+	for (uint64_t i = 0; i < CROWD; i++) {
+		struct fabric_wr wr = wr_remote(FABRIC_READ, i, &x.from, 0, LARGE, &theirs, x.c[i], 0);
+
+		post(x.s[i], &wr);
+	}
+	crowd_busy(&x);
+	for (int i = 0; i < CROWD; i++)
+		ck_assert_uint_ge(fabric_moved_bytes(x.s[i]), LARGE);
+	buffer_drop(&theirs);
+	crowd_close(&x);
+}
+END_TEST
+
+/* A quiet peer waits for its acknowledgement as long as if it were alone, however busy the others are. */
+START_TEST(acknowledged_beside_busy_ones)
+{
+	struct fabric_endpoint *c, *s;
+	struct buffer inbox, small;
+	struct fabric_wr wr;
+	struct fabric_pair p;
+	int turns = 0;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	fabric_pair_connect(&p, &c, &s);
+	buffer_make(&small, &p.client, 64, 0);
+	buffer_make(&inbox, &p.server, 64, FABRIC_LOCAL_WRITE);
+	receive(&p.server, s, 1, &inbox, 0, 64);
+	wr = wr_local(FABRIC_SEND, 1, &small, 0, 8);
+	post(c, &wr);
+	for (bool done = false; !done; turns++) {
+		receive(&p.server, p.s, 2, &inbox, 0, 64);
+		wr = wr_local(FABRIC_SEND, 2, &small, 0, 8);
+		(void)fabric_post(p.c, &wr);
+		fabric_pair_pump(&p);
+		for (int i = 0; i < p.client.done_count; i++)
+			done |= p.client.done[i].endpoint == c;
+		check_that(turns < 40, "no acknowledgement in %d turns", turns);
+		p.server.done_count = p.client.done_count = 0;
+	}
+	buffer_drop(&small);
+	buffer_drop(&inbox);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/* Without endpoints a poll asks the kernel seldom, and yet sees who connects, and who sleeps is woken. */
+START_TEST(nobody_costs_nothing)
+{
+	enum { POLLS = 1600 };
+	struct fabric_completion done;
+	struct fabric_pair p;
+	unsigned before;
+
+	fabric_pair_open(&p, &fabric_pair_defaults);
+	before = kernel.epolls;
+	for (int i = 0; i < POLLS; i++)
+		ck_assert_int_eq(fabric_poll(p.server.queue, &done, 1), 0);
+	check_that(kernel.epolls - before <= POLLS / 10, "%u calls", kernel.epolls - before);
+	ck_assert_int_eq(fabric_arm(p.server.queue), 0);
+	before = kernel.epolls;
+	ck_assert_int_eq(fabric_poll(p.server.queue, &done, 1), 0);
+	ck_assert_uint_eq(kernel.epolls - before, 1);
+	fabric_pair_connect(&p, &p.c, &p.s);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+Suite *fair_suite(void)
+{
+	Suite *s = suite_create("fair");
+	TCase *t;
+
+	if (!target.soft) /* a device has turns of its own */
+		return s;
+	t = fabric_pair_tcase(s, "fair", 60);
+	tcase_add_test(t, large_writes_beside_small_messages);
+	tcase_add_test(t, large_reads_beside_small_messages);
+	tcase_add_test(t, acknowledged_beside_busy_ones);
+	tcase_add_test(t, nobody_costs_nothing);
+	return s;
+}
