@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -422,6 +423,63 @@ START_TEST(test_must_stops_what_breaks_a_contract)
 }
 END_TEST
 
+static void put_file(const char *dir, const char *name, const char *text)
+{
+	char path[128];
+	FILE *out;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	out = fopen(path, "w");
+	ck_assert_ptr_nonnull(out);
+	fputs(text, out);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+/* The least of the groups from the process's own up to the root. */
+START_TEST(test_processors_of_groups)
+{
+	static const struct {
+		const char *root, *outer, *inner;
+		unsigned processors;
+	} cases[] = {
+		{"max 100000\n", "max 100000\n", "max 100000\n", UINT32_MAX},
+		{"max 100000\n", "max 100000\n", "200000 100000\n", 2},
+		{"max 100000\n", "150000 100000\n", "400000 100000\n", 2}, /* one and a half */
+		{"50000 100000\n", "max 100000\n", "max 100000\n", 1},
+		{"max 100000\n", "", "nonsense\n", UINT32_MAX},
+	};
+	char dir[] = "/tmp/check_base.XXXXXX", path[64];
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	for (const char *const *sub = (const char *const[]){"a", "a/b", NULL}; *sub; sub++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, *sub);
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+	}
+	put_file(dir, "cgroup", "12:cpu:/other\n0::/a/b\n");
+	snprintf(path, sizeof(path), "%s/cgroup", dir);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		put_file(dir, "cpu.max", cases[i].root);
+		put_file(dir, "a/cpu.max", cases[i].outer);
+		put_file(dir, "a/b/cpu.max", cases[i].inner);
+		ck_assert_uint_eq(processors_of_groups(path, dir), cases[i].processors);
+	}
+	put_file(dir, "cpu.max", "300000 100000\n");
+	put_file(dir, "cgroup", "0::/\n"); /* in a container */
+	ck_assert_uint_eq(processors_of_groups(path, dir), 3);
+	put_file(dir, "cgroup", "12:cpu:/a\n");
+	ck_assert_uint_eq(processors_of_groups(path, dir), UINT32_MAX);
+	ck_assert_uint_eq(processors_of_groups("/nowhere", dir), UINT32_MAX);
+	ck_assert_uint_ge(processors_usable(), 1);
+	for (const char *const *name =
+		     (const char *const[]){"cgroup", "cpu.max", "a/cpu.max", "a/b/cpu.max", "a/b", "a", NULL};
+	     *name; name++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, *name);
+		ck_assert_int_eq(remove(path), 0);
+	}
+	rmdir(dir);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("base");
@@ -444,6 +502,7 @@ int main(void)
 	tcase_add_test(tc, test_log_flood_is_held_back);
 	tcase_add_test(tc, test_log_debug_is_not_held_back);
 	tcase_add_test(tc, test_log_says_how_many_were_held_back);
+	tcase_add_test(tc, test_processors_of_groups);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	return suite_run(suite);
 }

@@ -5,6 +5,8 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -265,6 +267,38 @@ START_TEST(reads_numbers_of_included_files)
 }
 END_TEST
 
+/* A file that another daemon takes away at its end, between our open and our lock. */
+static const char *taken_away;
+
+int flock(int fd, int operation)
+{
+	if (taken_away)
+		unlink(taken_away);
+	taken_away = NULL;
+	return (int)syscall(SYS_flock, fd, operation);
+}
+
+START_TEST(the_pid_file_is_the_one_that_is_found)
+{
+	char dir[] = "/tmp/check_config.XXXXXX", path[64];
+	unsigned pid = 0;
+	FILE *in;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/pid", dir);
+	taken_away = path;
+	ck_assert_int_eq(process_pid_file_create(path), 0);
+	in = fopen(path, "r");
+	ck_assert_ptr_nonnull(in);
+	ck_assert_int_eq(fscanf(in, "%u", &pid), 1);
+	fclose(in);
+	ck_assert_uint_eq(pid, (unsigned)getpid());
+	process_pid_file_remove(path);
+	ck_assert_int_ne(access(path, F_OK), 0);
+	rmdir(dir);
+}
+END_TEST
+
 /* What services are given at the start does not change while they run. */
 START_TEST(no_service_has_settings_that_change)
 {
@@ -397,6 +431,7 @@ int main(void)
 	tcase_add_test(tc, reads);
 	tcase_add_loop_test(tc, reads_numbers_where_they_stand, 0, (int)ARRAY_SIZE(numbers));
 	tcase_add_test(tc, reads_numbers_of_included_files);
+	tcase_add_test(tc, the_pid_file_is_the_one_that_is_found);
 	tcase_add_test(tc, no_service_has_settings_that_change);
 	tcase_add_test(tc, fills_in_the_port);
 	tcase_add_test(tc, overrides);

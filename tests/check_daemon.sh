@@ -90,7 +90,9 @@ test_life() {
 	[[ ! -e $dir/control.sock && ! -e $dir/rdmad.sock ]] || fail "sockets are left behind"
 	start_daemon
 	stop_daemon INT
-	start_daemon
+	! grep "nothing asks clients" "$dir/log" || fail "a warning of strangers on the loopback"
+	start_daemon -l tcp://0.0.0.0:0
+	logged "nothing asks clients of tcp 0.0.0.0:"
 	answers shutdown '"ok":true'
 	await_daemon shutdown
 	start_daemon
@@ -159,10 +161,14 @@ test_log_file() {
 
 test_background() {
 	configure "pid_file = \"$dir/pid\"; log = { target = \"file:$dir/file\"; };"
-	ends 0 "" "$rdmad" -D -c "$dir/rdmad.conf"
+	cd "$dir" || return # the daemon goes elsewhere, and finds its configuration all the same
+	ends 0 "" "$rdmad" -D -c rdmad.conf
+	cd "$builddir" || return
 	daemon=$(cat "$dir/pid")
 	answers status "\"pid\":$daemon"
 	ends 73 "is held by process $daemon" "$rdmad" -D -c "$dir/rdmad.conf"
+	kill -HUP "$daemon"
+	logged reloaded "$dir/file"
 	kill "$daemon"
 	wait_for "the end of the daemon in the background" ended "$daemon"
 	daemon=''
@@ -183,6 +189,12 @@ test_limits() {
 		start_daemon
 		logged "limited to"
 		answers status '"max_connections":'
+		kill -HUP "$daemon"
+		logged reloaded
+		! grep "max_connections changed" "$dir/log" || fail "max_connections did not change in the file"
+		sed -i '1i max_connections = 2000;' "$dir/rdmad.conf"
+		kill -HUP "$daemon"
+		logged "max_connections changed in the file, and needs a restart"
 		stop_daemon
 		exit $failures
 	) || fail "with 300 descriptors"
@@ -219,6 +231,15 @@ test_gpu() {
 	stop_daemon
 	configure 'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
 	ends 69 "/nowhere/rdmad-gpu" "$rdmad" -c "$dir/rdmad.conf"
+	# A start that takes long ends when it is told to.
+	printf '#!/bin/sh\n: >"%s"\nexec sleep 600\n' "$dir/slow.begun" >"$dir/slow"
+	chmod +x "$dir/slow"
+	configure "gpu = { program = \"$dir/slow\"; };"
+	"$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
+	daemon=$!
+	wait_for "a slow start" test -e "$dir/slow.begun"
+	stop_daemon TERM 143
+	! grep ready "$dir/log" || fail "the start was not slow"
 	configure 'services = ["ping"];'
 	start_daemon
 	! grep -q gpu "$dir/log" || fail "gpu is looked for, and not enabled"
@@ -235,7 +256,7 @@ test_notify() {
 	import socket, sys
 	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 	s.bind(sys.argv[1])
-	s.settimeout(20)
+	s.settimeout(120)
 	while True:
 	    text = s.recv(4096).decode()
 	    print(text, flush=True)
@@ -253,6 +274,27 @@ test_notify() {
 	wait "$reader"
 	[[ $(tr '\n' ' ' <"$dir/notified") = "READY=1 RELOADING=1 READY=1 STOPPING=1 " ]] ||
 		fail "the service manager was told $(cat "$dir/notified")"
+	notified_of_life
+}
+
+# As often as it wants to the service manager's watchdog hears that all threads turn.
+notified_of_life() {
+	python3 - "$dir/watchdog" <<-'END' &
+	import socket, sys
+	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+	s.bind(sys.argv[1])
+	s.settimeout(120)
+	heard = 0
+	while heard < 5:
+	    heard += s.recv(4096) == b"WATCHDOG=1"
+	END
+	local reader=$!
+	wait_for "the service manager" test -S "$dir/watchdog"
+	export NOTIFY_SOCKET=$dir/watchdog WATCHDOG_USEC=200000
+	start_daemon
+	unset NOTIFY_SOCKET WATCHDOG_USEC
+	wait "$reader" || fail "the watchdog does not hear of the daemon"
+	stop_daemon
 }
 
 daemon_answers() { [[ $(ask status 2>/dev/null) == *'"ok":true'* ]]; }
@@ -316,7 +358,23 @@ test_ordinary_user() {
 	rm -rf "$dir/own" "$dir/control.sock"
 }
 
-parts=(options manual configuration life in_use reload log_file background limits gpu notify hostile_control ordinary_user)
+# A daemon that does not answer any more: how long rdmactl waited is in its words.
+test_silence() {
+	configure
+	start_daemon
+	timeout 240 "$rdmactl" -H "unix://$dir/rdmad.sock" ping -i 10ms --timeout 1s >"$dir/out" 2>"$dir/err" &
+	clients=($!)
+	wait_for "the first pongs" grep -q "seq=2" "$dir/out"
+	kill -STOP "$daemon"
+	wait "${clients[0]}"
+	[[ $? == 5 ]] || fail "the exit status is not that of a timeout"
+	complains "no pong after 1s"
+	kill -CONT "$daemon"
+	clients=()
+	stop_daemon
+}
+
+parts=(options manual configuration life in_use reload log_file background limits gpu notify hostile_control ordinary_user silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"
