@@ -69,12 +69,13 @@ part_rendezvous() {
 }
 
 part_two_clients() {
-	local who pid pids=()
+	local who pid pids=() text
 	for who in one two; do
 		{
 			for i in {1..400}; do
 				echo "setsize parts-common-$((i % 10)) $((i * 50 + 1))"
-				echo "set parts-$who-$i $who $i $(head -c $((i * 40)) /dev/zero | tr '\0' "${who:0:1}")"
+				printf -v text '%*s' $((i * 40)) ''
+				echo "set parts-$who-$i $who $i ${text// /${who:0:1}}"
 			done
 			for i in {1..400}; do echo "get parts-$who-$i"; done
 		} >"$dir/$who"
