@@ -399,7 +399,7 @@ void buffer_deregister(struct buffer *b)
 void buffer_check_guards(const struct buffer *b)
 {
 	for (size_t i = 0; i < BUFFER_GUARD; i++) {
-		check_that(b->at[i - BUFFER_GUARD] == GUARD_BYTE, "touched before the buffer");
+		check_that((b->at - BUFFER_GUARD)[i] == GUARD_BYTE, "touched before the buffer");
 		check_that(b->at[b->len + i] == GUARD_BYTE, "touched %zu behind the buffer", i);
 	}
 }
