@@ -116,6 +116,7 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = 10 * TIME_S,
+		.asks = true,
 	};
 	int rc;
 

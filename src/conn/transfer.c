@@ -51,6 +51,7 @@ static int transfer_post(struct conn *conn, struct conn_transfer *transfer, stru
 	conn->transfer_bytes += transfer->bytes;
 	if (!conn->transfer_count) {
 		conn->transfer_since = conn->group->now;
+		conn->transfer_moved = fabric_moved_bytes(conn->endpoint);
 		if (conn->group->attr.stall_timeout)
 			conn_timer_set(conn, conn->group->now + conn_transfer_patience(conn));
 	}

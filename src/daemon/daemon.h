@@ -67,7 +67,7 @@ struct config {
 	uint64_t services; /* bit 1 << enum wire_service */
 	uint64_t max_connections, max_per_source, message_size, message_max, credits, shared_receives;
 	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
-	uint64_t turn;
+	uint64_t turn, own_buffers, parked_memory, first_request_timeout;
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;
@@ -235,6 +235,7 @@ struct worker_message {
 			struct fabric_request *fabric_request;
 			struct wire_request request;
 			_Atomic uint32_t *source; /* of sources_enter(); the worker's to leave */
+			bool instead;             /* there is no place but that of one which gives way */
 		} connection;
 		struct {
 			bool list;
@@ -258,6 +259,9 @@ void workers_tell(struct daemon *daemon, enum worker_verb verb);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
 struct worker *workers_least(const struct daemon *daemon);
+/* The one whose connection has waited longest without asking for anything, for first_request_timeout at least. NULL:
+ * none has such a one. */
+struct worker *workers_oldest(const struct daemon *daemon, uint64_t now);
 /* Call done() of what the workers have answered. */
 void workers_collect(struct daemon *daemon);
 
@@ -352,6 +356,7 @@ struct daemon {
 	struct service_shared shared;
 	struct worker **worker;
 	unsigned workers;
+	struct memory_budget own;   /* of buffers that connections have of their own */
 	uint64_t connections_asked; /* as configured at the start, perhaps more than the descriptors allow */
 	uint64_t connections_fit;   /* for what the workers' queues were made */
 	struct sources *sources;

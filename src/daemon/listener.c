@@ -34,7 +34,7 @@ static enum wire_reason listener_admit(struct daemon *d, const struct wire_reque
 	if (!(d->config->services & (1ull << request->service)))
 		return WIRE_REASON_SERVICE;
 	*detail = d->config->max_connections;
-	if (workers_load(d) >= d->config->max_connections)
+	if (workers_load(d) >= d->config->max_connections && !workers_oldest(d, time_now()))
 		return WIRE_REASON_CONNECTIONS;
 	return WIRE_REASON_NONE;
 }
@@ -58,21 +58,25 @@ static uint64_t refusal_detail(enum wire_reason reason, const struct wire_reques
 static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
 			       const struct wire_request *request, _Atomic uint32_t *source)
 {
+	struct daemon *d = l->daemon;
+	bool full = workers_load(d) >= d->config->max_connections;
+	struct worker *worker = full ? workers_oldest(d, time_now()) : NULL;
 	struct worker_message *message = calloc(1, sizeof(*message));
 
 	if (message) {
 		message->verb = WORKER_CONNECTION;
+		message->connection.instead = worker;
 		message->connection.service = service_find(request->service);
 		message->connection.group = l->fabric;
 		message->connection.fabric_request = fabric_request;
 		message->connection.request = *request;
 		message->connection.source = source;
-		if (worker_send(workers_least(l->daemon), message))
+		if (worker_send(worker ? worker : workers_least(d), message))
 			return;
 		free(message);
 	}
 	sources_leave(source);
-	l->daemon->refused[WIRE_REASON_RESOURCES]++;
+	d->refused[WIRE_REASON_RESOURCES]++;
 	conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 }
 

@@ -72,12 +72,21 @@ static const struct setting general[] = {
 	{"message_max", SETTING_SIZE, AT(message_max), "1M", WIRE_MESSAGE_MIN, WIRE_MESSAGE_MAX,
 	 .help = "Longest message that a client may ask for. Beyond message_size a connection has\n"
 		 "buffers of its own."},
+	{"own_buffers", SETTING_SIZE, AT(own_buffers), "256M", 0, 1ull << 50,
+	 .help = "Most memory for buffers that connections have of their own: those with messages\n"
+		 "beyond message_size, and those of the gpu service. More are refused."},
+	{"parked_memory", SETTING_SIZE, AT(parked_memory), "64M", MIB, 1ull << 50,
+	 .help = "Most memory for requests that wait, because their client takes no answers or others\n"
+		 "have their turn. Beyond it the client that has most of them is disconnected."},
 	{"credits", SETTING_NUMBER, AT(credits), "32", WIRE_CREDITS_MIN, WIRE_CREDITS_MAX,
 	 .help = "Most messages that a client may have under way towards this daemon."},
 	{"shared_receives", SETTING_NUMBER, AT(shared_receives), "1024", 16, 32767,
 	 .help = "Most receive buffers of a worker, of message_size each, made as they are needed."},
 	{"handshake_timeout", SETTING_TIME, AT(handshake_timeout), "2s", TIME_MS, 3600 * TIME_S,
 	 .help = "Until a client must have completed its connection."},
+	{"first_request_timeout", SETTING_TIME, AT(first_request_timeout), "60s", 0, 86400 * TIME_S,
+	 .help = "A client that has asked for nothing for so long gives its place to another, if there\n"
+		 "are max_connections. \"0\": never."},
 	{"keepalive", SETTING_TIME, AT(keepalive), "10s", 0, 86400 * TIME_S,
 	 .help = "After this time without traffic a client's host is asked whether it is there.\n"
 		 "\"0\": never."},

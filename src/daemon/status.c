@@ -23,16 +23,27 @@ struct counter {
 		name, offsetof(struct conn_group_stats, member)                                                        \
 	}
 static const struct counter conn_counters[] = {
-	CONN("accepted", accepted),         CONN("closed", closed),         CONN("refused", refused),
-	CONN("violations", violations),     CONN("yields", yields),         CONN("messages_in", messages_in),
-	CONN("messages_out", messages_out), CONN("records_in", records_in), CONN("records_out", records_out),
-	CONN("in_bytes", bytes_in),         CONN("out_bytes", bytes_out),
+	CONN("accepted", accepted),
+	CONN("closed", closed),
+	CONN("refused", refused),
+	CONN("violations", violations),
+	CONN("yields", yields),
+	CONN("stalled", stalled),
+	CONN("silent", silent),
+	CONN("gave_way", gave_way),
+	CONN("overparked", overparked),
+	CONN("messages_in", messages_in),
+	CONN("messages_out", messages_out),
+	CONN("records_in", records_in),
+	CONN("records_out", records_out),
+	CONN("in_bytes", bytes_in),
+	CONN("out_bytes", bytes_out),
 };
 
 static const struct counter buffer_counters[] = {
-	CONN("buffers", buffers),
-	CONN("buffers_in_use", buffers_in_use),
-	CONN("buffer_bytes", buffer_bytes),
+	CONN("buffers", buffers),           CONN("buffers_in_use", buffers_in_use),
+	CONN("buffer_bytes", buffer_bytes), CONN("own_buffer_bytes", own_buffer_bytes),
+	CONN("parked_bytes", parked_bytes),
 };
 
 static uint64_t *counter_at(const void *stats, const struct counter *c)

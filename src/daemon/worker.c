@@ -31,6 +31,7 @@ struct worker {
 	uint64_t drain_look; /* when to look again */
 	atomic_bool quit;
 	_Atomic uint64_t connections; /* written by the worker */
+	_Atomic uint64_t oldest;      /* conn_group_oldest() of its groups, by the worker */
 	_Atomic uint64_t taken;       /* requests, by the worker */
 	uint64_t handed;              /* requests, by the main thread */
 	struct ring inbox, outbox;
@@ -50,11 +51,25 @@ static uint64_t worker_count(const struct worker *w)
 	return n;
 }
 
-/* For the main thread: the load, and the end of draining. */
+static uint64_t worker_oldest(struct worker *w)
+{
+	uint64_t oldest = TIME_NEVER;
+
+	for (unsigned i = 0; i < w->groups; i++) {
+		uint64_t opened = conn_group_oldest(w->group[i]);
+
+		oldest = MIN(oldest, opened);
+	}
+	return oldest;
+}
+
+/* For the main thread: the load, who may give way, and the end of draining. */
 static void worker_publish(struct worker *w)
 {
-	uint64_t n = worker_count(w);
+	uint64_t n = worker_count(w), oldest = worker_oldest(w);
 
+	if (unlikely(oldest != atomic_load_explicit(&w->oldest, memory_order_relaxed)))
+		atomic_store_explicit(&w->oldest, oldest, memory_order_relaxed);
 	if (likely(n == atomic_load_explicit(&w->connections, memory_order_relaxed)))
 		return;
 	atomic_store_explicit(&w->connections, n, memory_order_release);
@@ -75,6 +90,15 @@ static int worker_turn(struct worker *w, uint64_t now)
 	return n;
 }
 
+/* Of any transport. */
+static bool worker_make_room(struct worker *w)
+{
+	for (unsigned i = 0; i < w->groups; i++)
+		if (conn_group_make_room(w->group[i], w->services.now))
+			return true;
+	return false;
+}
+
 static void worker_take_connection(struct worker *w, struct worker_message *m)
 {
 	unsigned group = m->connection.group;
@@ -82,6 +106,8 @@ static void worker_take_connection(struct worker *w, struct worker_message *m)
 
 	if (w->draining)
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+	else if (m->connection.instead && !worker_make_room(w))
+		conn_refuse(m->connection.fabric_request, WIRE_REASON_CONNECTIONS, w->daemon->config->max_connections);
 	else
 		rc = service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
 				    &m->connection.request, m->connection.source);
@@ -331,6 +357,9 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 		.handshake_timeout = c->handshake_timeout,
 		.keepalive = c->keepalive,
 		.stall_timeout = c->stall_timeout,
+		.own = (struct memory_budget *)(uintptr_t)&d->own,
+		.parked = MAX(c->parked_memory / d->workers, 2 * c->message_max),
+		.first_request = c->first_request_timeout,
 		.turn = c->turn,
 		.clock = time_now,
 	};
@@ -400,6 +429,7 @@ static int worker_start(struct daemon *d, unsigned index)
 	w->daemon = d;
 	w->index = index;
 	w->poll = polling(d);
+	w->oldest = TIME_NEVER;
 	rc = loop_create(&w->loop);
 	if (rc == 0)
 		rc = worker_make_services(w);
@@ -425,6 +455,7 @@ int workers_start(struct daemon *d)
 
 	must(daemon_is_main(d));
 	d->connections_fit = d->config->max_connections;
+	d->own.limit = d->config->own_buffers;
 	d->workers = workers_count(d->config);
 	d->worker = calloc(d->workers, sizeof(*d->worker));
 	if (!d->worker)
@@ -537,6 +568,23 @@ struct worker *workers_least(const struct daemon *d)
 		if (worker_load(d->worker[i]) < worker_load(least))
 			least = d->worker[i];
 	return least;
+}
+
+struct worker *workers_oldest(const struct daemon *d, uint64_t now)
+{
+	uint64_t first = d->config->first_request_timeout, oldest = TIME_NEVER;
+	struct worker *found = NULL;
+
+	must(daemon_is_main(d));
+	for (unsigned i = 0; first && i < d->workers; i++) {
+		uint64_t opened = atomic_load_explicit(&d->worker[i]->oldest, memory_order_relaxed);
+
+		if (opened < oldest && opened + first <= now) {
+			oldest = opened;
+			found = d->worker[i];
+		}
+	}
+	return found;
 }
 
 void workers_collect(struct daemon *d)
