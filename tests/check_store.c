@@ -45,13 +45,13 @@ START_TEST(test_key_lengths)
 
 	memset(key, 'k', sizeof(key));
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-		ck_assert_int_eq(store_set(f.store, key, good[i], &i, sizeof(i), NULL, NOW, NULL), 0);
+		ck_assert_int_eq(set_all(f.store, key, good[i], &i, sizeof(i), NULL, NOW, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		ck_assert_int_eq(store_copy(f.store, key, good[i], NOW, buf, 8, &len, NULL), 1);
 		ck_assert_mem_eq(buf, &i, sizeof(i));
 	}
-	ck_assert_int_eq(store_set(f.store, key, 0, "", 0, NULL, NOW, NULL), -EINVAL);
-	ck_assert_int_eq(store_set(f.store, key, 4096, "", 0, NULL, NOW, NULL), -EINVAL);
+	ck_assert_int_eq(set_all(f.store, key, 0, "", 0, NULL, NOW, NULL), -EINVAL);
+	ck_assert_int_eq(set_all(f.store, key, 4096, "", 0, NULL, NOW, NULL), -EINVAL);
 	ck_assert_int_eq(store_incr(f.store, key, 0, 1, NOW, NULL, NULL), -EINVAL);
 	ck_assert_int_eq(store_copy(f.store, key, 0, NOW, buf, 8, &len, NULL), 0);
 	ck_assert_int_eq(store_delete(f.store, key, 4096, 0, NOW), 0);
@@ -65,7 +65,7 @@ START_TEST(test_value_lengths)
 	struct store_ref ref;
 
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		ck_assert_int_eq(store_reserve(f.store, &i, sizeof(i), sizes[i], NOW, &ref), 0);
+		ck_assert_int_eq(reserve_all(f.store, &i, sizeof(i), sizes[i], NOW, &ref), 0);
 		ck_assert_uint_eq(ref.len, sizes[i]);
 		if (sizes[i] >= 4096)
 			ck_assert_uint_eq((uintptr_t)ref.addr % 64, 0);
@@ -79,8 +79,8 @@ START_TEST(test_value_lengths)
 		store_unpin(f.store, &ref);
 		ck_assert_ptr_null(ref.item);
 	}
-	ck_assert_int_eq(store_reserve(f.store, "k", 1, VALUE_MAX + 1, NOW, &ref), -EFBIG);
-	ck_assert_int_eq(store_reserve(f.store, "k", 1, UINT64_MAX, NOW, &ref), -EFBIG);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, VALUE_MAX + 1, NOW, &ref), -EFBIG);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, UINT64_MAX, NOW, &ref), -EFBIG);
 	ck_assert_ptr_null(ref.item);
 	store_unpin(f.store, &ref);
 	store_abandon(f.store, &ref);
@@ -94,7 +94,7 @@ START_TEST(test_copy_sizes)
 
 	pattern_fill(value, sizeof(value), 9);
 	for (size_t size = 0; size <= sizeof(value); size += 500) {
-		ck_assert_int_eq(store_set(f.store, "k", 1, value, size, NULL, NOW, NULL), 0);
+		ck_assert_int_eq(set_all(f.store, "k", 1, value, size, NULL, NOW, NULL), 0);
 		memset(buf, 0, sizeof(buf));
 		ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, buf, size, &len, &version), 1);
 		ck_assert_uint_eq(len, size);
@@ -117,7 +117,7 @@ START_TEST(test_versions_rise)
 	struct store_ref ref;
 
 	for (int i = 0; i < 100; i++) {
-		ck_assert_int_eq(store_set(f.store, "k", 1, "v", 1, NULL, NOW, &version), 0);
+		ck_assert_int_eq(set_all(f.store, "k", 1, "v", 1, NULL, NOW, &version), 0);
 		ck_assert_uint_gt(version, last);
 		ck_assert_int_eq(store_stat(f.store, "k", 1, NOW, &meta), 1);
 		ck_assert_uint_eq(meta.version, version);
@@ -145,12 +145,12 @@ START_TEST(test_versions_rise_over_a_restart)
 	for (int i = 0; i < 3; i++) {
 		config.epoch = store_epoch();
 		ck_assert_int_eq(store_create(&config, &f.store), 0);
-		ck_assert_int_eq(store_set(f.store, "k", 1, "v", 1, NULL, NOW, &version), 0);
+		ck_assert_int_eq(set_all(f.store, "k", 1, "v", 1, NULL, NOW, &version), 0);
 		ck_assert_uint_gt(version, put.version);
 		if (i > 0)
-			ck_assert_int_eq(store_set(f.store, "k", 1, "w", 1, &put, NOW, NULL), -ESTALE);
+			ck_assert_int_eq(set_all(f.store, "k", 1, "w", 1, &put, NOW, NULL), -ESTALE);
 		for (int n = 0; n < 1000; n++)
-			store_set(f.store, "k", 1, "v", 1, NULL, NOW, &put.version);
+			set_all(f.store, "k", 1, "v", 1, NULL, NOW, &put.version);
 		if (i < 2)
 			store_destroy(f.store);
 		usleep(1000);
@@ -165,17 +165,17 @@ START_TEST(test_conditions)
 	struct store_put exact = {STORE_IF_VERSION, 1, TIME_NEVER};
 	uint64_t version;
 
-	ck_assert_int_eq(store_set(f.store, "k", 1, "0", 1, &present, NOW, NULL), -ENOENT);
-	ck_assert_int_eq(store_set(f.store, "k", 1, "0", 1, &exact, NOW, NULL), -ENOENT);
-	ck_assert_int_eq(store_set(f.store, "k", 1, "1", 1, &absent, NOW, &version), 0);
-	ck_assert_int_eq(store_set(f.store, "k", 1, "0", 1, &absent, NOW, NULL), -EEXIST);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "0", 1, &present, NOW, NULL), -ENOENT);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "0", 1, &exact, NOW, NULL), -ENOENT);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "1", 1, &absent, NOW, &version), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "0", 1, &absent, NOW, NULL), -EEXIST);
 	exact.version = version + 1;
-	ck_assert_int_eq(store_set(f.store, "k", 1, "0", 1, &exact, NOW, NULL), -ESTALE);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "0", 1, &exact, NOW, NULL), -ESTALE);
 	ck_assert(has_text(f.store, "k", "1", NOW));
 	exact.version = version;
-	ck_assert_int_eq(store_set(f.store, "k", 1, "2", 1, &exact, NOW, &version), 0);
-	ck_assert_int_eq(store_set(f.store, "k", 1, "0", 1, &exact, NOW, NULL), -ESTALE);
-	ck_assert_int_eq(store_set(f.store, "k", 1, "3", 1, &present, NOW, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "2", 1, &exact, NOW, &version), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "0", 1, &exact, NOW, NULL), -ESTALE);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "3", 1, &present, NOW, NULL), 0);
 	ck_assert(has_text(f.store, "k", "3", NOW));
 	ck_assert_int_eq(store_delete(f.store, "k", 1, version, NOW), -ESTALE);
 	ck_assert_int_eq(store_delete(f.store, "k", 1, 0, NOW), 1);
@@ -190,15 +190,15 @@ START_TEST(test_conditions_after_expiry)
 	struct store_put put = {STORE_ALWAYS, 0, NOW + 10};
 	uint64_t version;
 
-	ck_assert_int_eq(store_set(f.store, "k", 1, "1", 1, &put, NOW, &version), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "1", 1, &put, NOW, &version), 0);
 	put = (struct store_put){STORE_IF_PRESENT, 0, TIME_NEVER};
-	ck_assert_int_eq(store_set(f.store, "k", 1, "2", 1, &put, NOW + 10, NULL), -ENOENT);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "2", 1, &put, NOW + 10, NULL), -ENOENT);
 	ck_assert_int_eq(fixture_stats(&f).bytes_used, 0);
 	put.condition = STORE_IF_ABSENT;
 	put.expires = NOW + 20;
-	ck_assert_int_eq(store_set(f.store, "k", 1, "3", 1, &put, NOW + 10, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "3", 1, &put, NOW + 10, NULL), 0);
 	put.expires = TIME_NEVER;
-	ck_assert_int_eq(store_set(f.store, "k", 1, "4", 1, &put, NOW + 20, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, "4", 1, &put, NOW + 20, NULL), 0);
 	ck_assert(has_text(f.store, "k", "4", NOW + 1000));
 	ck_assert_uint_eq(fixture_stats(&f).expired, 2);
 }
@@ -210,8 +210,8 @@ START_TEST(test_reserve_is_invisible)
 	struct store_put absent = {STORE_IF_ABSENT, 0, TIME_NEVER};
 
 	set_text(f.store, "k", "old", NOW);
-	ck_assert_int_eq(store_reserve(f.store, "k", 1, 50000, NOW, &a), 0);
-	ck_assert_int_eq(store_reserve(f.store, "k", 1, 3, NOW, &b), 0);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, 50000, NOW, &a), 0);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, 3, NOW, &b), 0);
 	ck_assert_uint_eq(fixture_stats(&f).pins, 2);
 	ck_assert(has_text(f.store, "k", "old", NOW));
 	memcpy(b.addr, "new", 3);
@@ -220,7 +220,7 @@ START_TEST(test_reserve_is_invisible)
 	ck_assert(has_text(f.store, "k", "new", NOW));
 	store_abandon(f.store, &a);
 	ck_assert(has_text(f.store, "k", "new", NOW));
-	ck_assert_int_eq(store_reserve(f.store, "k", 1, 60000, NOW, &a), 0);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, 60000, NOW, &a), 0);
 	ck_assert_int_eq(store_publish(f.store, &a, &absent, NOW, NULL), -EEXIST);
 	ck_assert_ptr_null(a.item);
 	ck_assert_uint_eq(fixture_stats(&f).pins, 0);
@@ -257,7 +257,7 @@ START_TEST(test_pin_outlives)
 	uint64_t size = sizes[_i / FATES];
 	struct store_ref ref, two;
 
-	ck_assert_int_eq(store_reserve(f.store, "k", 1, size, NOW, &ref), 0);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, size, NOW, &ref), 0);
 	pattern_fill(ref.addr, size, 77);
 	ck_assert_int_eq(store_publish(f.store, &ref, NULL, NOW, NULL), 0);
 	ck_assert_int_eq(store_get(f.store, "k", 1, NOW, &ref), 1);
@@ -265,7 +265,7 @@ START_TEST(test_pin_outlives)
 	ck_assert_ptr_eq(ref.addr, two.addr);
 	meet_fate((enum fate)(_i % FATES));
 	for (int i = 0; i < 20; i++) /* whoever takes freed memory would show */
-		ck_assert_int_eq(store_set(f.store, &i, sizeof(i), "xxxxxxxx", 8, NULL, NOW, NULL), 0);
+		ck_assert_int_eq(set_all(f.store, &i, sizeof(i), "xxxxxxxx", 8, NULL, NOW, NULL), 0);
 	store_unpin(f.store, &two);
 	ck_assert(pattern_holds(ref.addr, size));
 	fixture_flush(&f);
@@ -327,7 +327,7 @@ START_TEST(test_incr_keeps_expiry)
 	struct store_meta meta;
 	int64_t value;
 
-	store_set(f.store, "n", 1, "7", 1, &put, NOW, NULL);
+	set_all(f.store, "n", 1, "7", 1, &put, NOW, NULL);
 	ck_assert_int_eq(store_incr(f.store, "n", 1, -9, NOW, &value, NULL), 0);
 	ck_assert(has_text(f.store, "n", "-2", NOW));
 	store_stat(f.store, "n", 1, NOW, &meta);
@@ -345,14 +345,14 @@ START_TEST(test_expiry_lazy)
 	struct store_meta meta;
 	struct store_ref ref;
 
-	store_set(f.store, "k", 1, "v", 1, &put, NOW, NULL);
+	set_all(f.store, "k", 1, "v", 1, &put, NOW, NULL);
 	ck_assert_int_eq(store_get(f.store, "k", 1, NOW + 49, &ref), 1);
 	store_unpin(f.store, &ref);
 	ck_assert_int_eq(store_get(f.store, "k", 1, NOW + 50, &ref), 0);
 	ck_assert_ptr_null(ref.item);
 	ck_assert_uint_eq(fixture_stats(&f).bytes_used, 0);
 	ck_assert_int_eq(store_expire(f.store, "k", 1, TIME_NEVER, NOW), 0);
-	store_set(f.store, "k", 1, "v", 1, &put, NOW, NULL);
+	set_all(f.store, "k", 1, "v", 1, &put, NOW, NULL);
 	ck_assert_int_eq(store_expire(f.store, "k", 1, TIME_NEVER, NOW), 1);
 	ck_assert_int_eq(store_stat(f.store, "k", 1, NOW + 1000, &meta), 1);
 	ck_assert_uint_eq(meta.expires, TIME_NEVER);
@@ -393,7 +393,7 @@ START_TEST(test_wheel_spans)
 
 	for (int i = 0; i < 62; i++) {
 		put.expires = NOW + (1ull << i);
-		ck_assert_int_eq(store_set(f.store, &i, sizeof(i), "v", 1, &put, NOW, NULL), 0);
+		ck_assert_int_eq(set_all(f.store, &i, sizeof(i), "v", 1, &put, NOW, NULL), 0);
 	}
 	while (now < NOW + (1ull << 62)) {
 		next = tick_and_check(now);
@@ -401,7 +401,7 @@ START_TEST(test_wheel_spans)
 	}
 	ck_assert_uint_eq(fixture_stats(&f).items, 0);
 	put.expires = TIME_NEVER - 1;
-	ck_assert_int_eq(store_set(f.store, "z", 1, "v", 1, &put, now, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "z", 1, "v", 1, &put, now, NULL), 0);
 	store_tick(f.store, now * 2);
 	ck_assert(has_text(f.store, "z", "v", now * 2));
 }
@@ -413,7 +413,7 @@ START_TEST(test_tick_is_bounded)
 	uint64_t next = 0, now = NOW + 6 * TIME_S, expired = 0, calls = 0;
 
 	for (int i = 0; i < 30000; i++)
-		store_set(f.store, &i, sizeof(i), "v", 1, &put, NOW, NULL);
+		set_all(f.store, &i, sizeof(i), "v", 1, &put, NOW, NULL);
 	next = store_tick(f.store, NOW);
 	ck_assert_uint_gt(next, NOW);
 	ck_assert_uint_le(next, NOW + 5 * TIME_S);
@@ -438,11 +438,11 @@ START_TEST(test_expired_makes_room)
 	static char value[VALUE_MAX];
 	int n = 0;
 
-	while (!store_set(f.store, &n, sizeof(n), value, sizeof(value), &put, NOW, NULL))
+	while (!set_all(f.store, &n, sizeof(n), value, sizeof(value), &put, NOW, NULL))
 		n++;
 	ck_assert_int_gt(n, 70);
-	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
-	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW + 2 * TIME_S, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
+	ck_assert_int_eq(set_all(f.store, "k", 1, value, sizeof(value), NULL, NOW + 2 * TIME_S, NULL), 0);
 	ck_assert_uint_ge(fixture_stats(&f).out_of_memory, 1);
 }
 END_TEST
@@ -509,7 +509,7 @@ START_TEST(test_scan_prefix)
 		set_number("abc:", i);
 		set_number("abd:", i);
 	}
-	ck_assert_int_eq(store_set(f.store, "abc:999", 7, "v", 1, &put, NOW, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "abc:999", 7, "v", 1, &put, NOW, NULL), 0);
 	ck_assert_int_eq(set_text(f.store, "ab", "v", NOW), 0);
 	do {
 		store_scan(f.store, &cursor, 7, "abc", 3, NOW + 1, see, &seen);
@@ -612,18 +612,18 @@ START_TEST(test_full_arena)
 	int n = 0;
 	struct store_stats stats;
 
-	while (!store_set(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL))
+	while (!set_all(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL))
 		n++;
-	ck_assert_int_eq(store_set(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
+	ck_assert_int_eq(set_all(f.store, &n, sizeof(n), value, sizeof(value), NULL, NOW, NULL), -ENOMEM);
 	stats = fixture_stats(&f);
 	ck_assert_uint_eq(stats.items, n);
 	ck_assert_uint_eq(stats.evictions, 0);
 	ck_assert_uint_ge(stats.bytes_used, stats.bytes_total / 10 * 9);
 	ck_assert_uint_eq(stats.bytes_asked, 1004ull * n);
 	n = 5;
-	ck_assert_int_eq(store_set(f.store, &n, sizeof(n), value, 1000, NULL, NOW, NULL), -ENOMEM);
+	ck_assert_int_eq(set_all(f.store, &n, sizeof(n), value, 1000, NULL, NOW, NULL), -ENOMEM);
 	ck_assert_int_eq(store_delete(f.store, &n, sizeof(n), 0, NOW), 1);
-	ck_assert_int_eq(store_set(f.store, &n, sizeof(n), value, 1000, NULL, NOW, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, &n, sizeof(n), value, 1000, NULL, NOW, NULL), 0);
 }
 END_TEST
 
@@ -659,7 +659,7 @@ START_TEST(test_one_read_is_one_hit)
 	struct store_ref ref;
 	uint64_t len;
 
-	ck_assert_int_eq(store_set(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), 0);
+	ck_assert_int_eq(set_all(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), 0);
 	ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, value, 100, &len, NULL), 1);
 	ck_assert_uint_eq(len, sizeof(value));
 	ck_assert_uint_eq(fixture_stats(&f).hits, 0);
@@ -695,7 +695,7 @@ static void unpin_what_is_reserved(void)
 {
 	struct store_ref ref;
 
-	store_reserve(f.store, "k", 1, 1, NOW, &ref);
+	reserve_all(f.store, "k", 1, 1, NOW, &ref);
 	store_unpin(f.store, &ref);
 }
 
@@ -791,6 +791,7 @@ int main(void)
 	suite_add_tcase(suite, operations_case());
 	suite_add_tcase(suite, store_memory_case());
 	suite_add_tcase(suite, store_evict_case());
+	suite_add_tcase(suite, store_room_case());
 	suite_add_tcase(suite, store_model_case());
 	suite_add_tcase(suite, store_threads_case());
 	return suite_run(suite);

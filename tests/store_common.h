@@ -69,6 +69,29 @@ static inline void fixture_close(struct fixture *f)
 	munmap(f->arena, f->size);
 }
 
+/* Room is made in steps: these take them all. */
+static inline int set_all(struct store *s, const void *key, size_t key_len, const void *value, size_t value_len,
+			  const struct store_put *put, uint64_t now, uint64_t *version)
+{
+	int rc;
+
+	do {
+		rc = store_set(s, key, key_len, value, value_len, put, now, version);
+	} while (rc == -EAGAIN);
+	return rc;
+}
+
+static inline int reserve_all(struct store *s, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
+			      struct store_ref *out)
+{
+	int rc;
+
+	do {
+		rc = store_reserve(s, key, key_len, value_len, now, out);
+	} while (rc == -EAGAIN);
+	return rc;
+}
+
 static inline uint64_t random_next(uint64_t *state) /* xorshift64*, Vigna 2016 */
 {
 	*state ^= *state >> 12;
@@ -111,7 +134,7 @@ static inline bool pattern_holds(const void *at, uint64_t len)
 
 static inline int set_text(struct store *s, const char *key, const char *value, uint64_t now)
 {
-	return store_set(s, key, strlen(key), value, strlen(value), NULL, now, NULL);
+	return set_all(s, key, strlen(key), value, strlen(value), NULL, now, NULL);
 }
 
 static inline bool has_text(struct store *s, const char *key, const char *value, uint64_t now)
@@ -125,6 +148,7 @@ static inline bool has_text(struct store *s, const char *key, const char *value,
 
 TCase *store_memory_case(void);
 TCase *store_evict_case(void);
+TCase *store_room_case(void);
 TCase *store_model_case(void);
 TCase *store_threads_case(void);
 

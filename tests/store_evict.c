@@ -7,7 +7,7 @@ static void set_key(struct fixture *f, uint64_t key, uint64_t len)
 {
 	static char value[MIB];
 
-	expect(store_set(f->store, &key, sizeof(key), value, len, NULL, NOW, NULL) == 0);
+	expect(set_all(f->store, &key, sizeof(key), value, len, NULL, NOW, NULL) == 0);
 }
 
 static bool read_key(struct fixture *f, uint64_t key)
@@ -131,12 +131,12 @@ START_TEST(test_pinned_stays)
 	struct store_ref pin[20], reserved;
 
 	for (uint64_t key = 0; key < 20; key++) {
-		expect(store_reserve(f.store, &key, 8, key * 3000, NOW, &pin[key]) == 0);
+		expect(reserve_all(f.store, &key, 8, key * 3000, NOW, &pin[key]) == 0);
 		pattern_fill(pin[key].addr, pin[key].len, key);
 		expect(store_publish(f.store, &pin[key], NULL, NOW, NULL) == 0);
 		expect(store_get(f.store, &key, 8, NOW, &pin[key]) == 1);
 	}
-	expect(store_reserve(f.store, "r", 1, 9000, NOW, &reserved) == 0);
+	expect(reserve_all(f.store, "r", 1, 9000, NOW, &reserved) == 0);
 	pattern_fill(reserved.addr, reserved.len, 5);
 	for (uint64_t n = 0; n < 3000; n++)
 		set_key(&f, 100 + n, n % 7 * 15000 + n % 100);
@@ -163,17 +163,17 @@ START_TEST(test_all_pinned)
 	uint64_t n = 0;
 
 	for (; n < ARRAY_SIZE(pin); n++) {
-		if (store_reserve(f.store, &n, 8, VALUE, NOW, &ref))
+		if (reserve_all(f.store, &n, 8, VALUE, NOW, &ref))
 			break;
 		store_publish(f.store, &ref, NULL, NOW, NULL);
 		expect(store_get(f.store, &n, 8, NOW, &pin[n]) == 1);
 	}
 	expect(n < ARRAY_SIZE(pin));
-	expect(store_reserve(f.store, "k", 1, 200000, NOW, &ref) == -ENOMEM);
+	expect(reserve_all(f.store, "k", 1, 200000, NOW, &ref) == -ENOMEM);
 	expect(fixture_stats(&f).evictions == 0);
 	while (n--)
 		store_unpin(f.store, &pin[n]);
-	expect(store_reserve(f.store, "k", 1, 200000, NOW, &ref) == 0);
+	expect(reserve_all(f.store, "k", 1, 200000, NOW, &ref) == 0);
 	store_abandon(f.store, &ref);
 	fixture_close(&f);
 }
@@ -192,7 +192,7 @@ START_TEST(test_large_among_small)
 		for (uint64_t n = 0; n < 30000; n++)
 			set_key(&f, random_next(&state), random_next(&state) % 1000);
 		before = fixture_stats(&f);
-		expect(store_reserve(f.store, "k", 1, sizes[i], NOW, &ref) == 0);
+		expect(reserve_all(f.store, "k", 1, sizes[i], NOW, &ref) == 0);
 		after = fixture_stats(&f);
 		store_abandon(f.store, &ref);
 		expect(before.bytes_used - (after.bytes_used - sizes[i]) < sizes[i] + sizes[i] / 8 + 256 * 1024);
@@ -208,11 +208,11 @@ START_TEST(test_never_fits)
 
 	for (uint64_t n = 0; n < 10000; n++)
 		set_key(&f, n, 100);
-	expect(store_reserve(f.store, "k", 1, 4 * MIB, NOW, &ref) == -EFBIG);
-	expect(store_reserve(f.store, "k", 1, GIB + 1, NOW, &ref) == -EFBIG);
+	expect(reserve_all(f.store, "k", 1, 4 * MIB, NOW, &ref) == -EFBIG);
+	expect(reserve_all(f.store, "k", 1, GIB + 1, NOW, &ref) == -EFBIG);
 	expect(fixture_stats(&f).evictions == 0);
 	expect(fixture_stats(&f).items == 10000);
-	expect(store_reserve(f.store, "k", 1, 4 * MIB - 4096, NOW, &ref) == 0);
+	expect(reserve_all(f.store, "k", 1, 4 * MIB - 4096, NOW, &ref) == 0);
 	store_abandon(f.store, &ref);
 	fixture_close(&f);
 }
@@ -234,9 +234,9 @@ START_TEST(test_scattered_pins)
 		expect(store_get(f.store, &key, 8, NOW, &pin[n]) == 1);
 	}
 	items = fixture_stats(&f).items;
-	expect(store_reserve(f.store, "k", 1, 8 * MIB, NOW, &ref) == -ENOMEM);
+	expect(reserve_all(f.store, "k", 1, 8 * MIB, NOW, &ref) == -ENOMEM);
 	expect(fixture_stats(&f).items >= items - 256);
-	expect(store_reserve(f.store, "k", 1, 64 * KIB, NOW, &ref) == 0);
+	expect(reserve_all(f.store, "k", 1, 64 * KIB, NOW, &ref) == 0);
 	store_abandon(f.store, &ref);
 	for (uint64_t n = 0; n < 64; n++)
 		store_unpin(f.store, &pin[n]);

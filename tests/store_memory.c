@@ -31,7 +31,7 @@ START_TEST(test_mix_keeps_values)
 		}
 		e->len = MIN(random_size(&state, 14 + n / 5000 % 2 * 4), buf_max);
 		e->seed = random_next(&state);
-		if (store_reserve(f.store, &key, sizeof(key), e->len, NOW, &ref)) {
+		if (reserve_all(f.store, &key, sizeof(key), e->len, NOW, &ref)) {
 			e->len = 0;
 			refused++;
 			continue;
@@ -65,7 +65,7 @@ START_TEST(test_waste_wide)
 		uint32_t key = (uint32_t)(random_next(&state) % 600);
 		uint64_t len = random_size(&state, 30);
 
-		if (store_reserve(f.store, &key, sizeof(key), len, NOW, &ref)) {
+		if (reserve_all(f.store, &key, sizeof(key), len, NOW, &ref)) {
 			refused++;
 			continue;
 		}
@@ -94,7 +94,7 @@ START_TEST(test_waste_when_full)
 	uint32_t keys = 0;
 	double waste;
 
-	while (!store_reserve(f.store, &keys, 4, random_size(&state, bits[_i]), NOW, &ref)) {
+	while (!reserve_all(f.store, &keys, 4, random_size(&state, bits[_i]), NOW, &ref)) {
 		expect(store_publish(f.store, &ref, NULL, NOW, NULL) == 0);
 		keys++;
 	}
@@ -103,11 +103,11 @@ START_TEST(test_waste_when_full)
 
 		store_delete(f.store, &key, 4, 0, NOW);
 		key = (uint32_t)(random_next(&state) % keys);
-		if (!store_reserve(f.store, &key, 4, random_size(&state, bits[_i]), NOW, &ref))
+		if (!reserve_all(f.store, &key, 4, random_size(&state, bits[_i]), NOW, &ref))
 			store_publish(f.store, &ref, NULL, NOW, NULL);
 	}
 	for (uint32_t key = 0;; key++) { /* full again */
-		if (store_reserve(f.store, &key, 4, random_size(&state, bits[_i]), NOW, &ref))
+		if (reserve_all(f.store, &key, 4, random_size(&state, bits[_i]), NOW, &ref))
 			break;
 		store_publish(f.store, &ref, NULL, NOW, NULL);
 	}
@@ -125,7 +125,7 @@ static uint32_t fill(struct fixture *f, uint64_t len)
 	struct store_ref ref;
 	uint32_t n = 0;
 
-	for (; !store_reserve(f->store, &n, sizeof(n), len, NOW, &ref); n++)
+	for (; !reserve_all(f->store, &n, sizeof(n), len, NOW, &ref); n++)
 		expect(store_publish(f->store, &ref, NULL, NOW, NULL) == 0);
 	return n;
 }
@@ -141,15 +141,15 @@ START_TEST(test_small_becomes_large)
 
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		n = fill(&f, sizes[i]);
-		expect(store_reserve(f.store, "k", 1, whole, NOW, &ref) == -ENOMEM);
+		expect(reserve_all(f.store, "k", 1, whole, NOW, &ref) == -ENOMEM);
 		for (uint32_t k = 0; k < n; k += 2)
 			store_delete(f.store, &k, sizeof(k), 0, NOW);
 		for (uint32_t k = 1; k < n; k += 2)
 			store_delete(f.store, &k, sizeof(k), 0, NOW);
-		expect(store_reserve(f.store, "k", 1, whole, NOW, &ref) == 0);
+		expect(reserve_all(f.store, "k", 1, whole, NOW, &ref) == 0);
 		store_abandon(f.store, &ref);
 	}
-	expect(store_reserve(f.store, "k", 1, 8 * MIB, NOW, &ref) == -EFBIG);
+	expect(reserve_all(f.store, "k", 1, 8 * MIB, NOW, &ref) == -EFBIG);
 	fixture_close(&f);
 }
 END_TEST
@@ -162,7 +162,7 @@ START_TEST(test_exact_fit)
 	uint32_t n = fill(&f, 300000), keep = n / 2;
 
 	expect(store_delete(f.store, &keep, sizeof(keep), 0, NOW) == 1);
-	expect(store_reserve(f.store, "k", 1, 300000, NOW, &ref) == 0);
+	expect(reserve_all(f.store, "k", 1, 300000, NOW, &ref) == 0);
 	store_abandon(f.store, &ref);
 	fixture_close(&f);
 }

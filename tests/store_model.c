@@ -68,9 +68,9 @@ static void op_set(struct model *m, unsigned key)
 	else
 		pattern_fill(value, len, dice(m, UINT64_MAX));
 	if (dice(m, 2)) {
-		rc = store_set(m->f.store, &key, 4, value, len, &put, m->now, &version);
+		rc = set_all(m->f.store, &key, 4, value, len, &put, m->now, &version);
 	} else {
-		expect(store_reserve(m->f.store, &key, 4, len, m->now, &ref) == 0);
+		expect(reserve_all(m->f.store, &key, 4, len, m->now, &ref) == 0);
 		memcpy(ref.addr, value, len);
 		rc = store_publish(m->f.store, &ref, &put, m->now, &version);
 	}

@@ -62,7 +62,7 @@ static void do_write(struct worker *w, uint32_t key, uint64_t now)
 		put.expires = now + seed % (20 * TIME_MS);
 	if (seed % 16 == 1)
 		put.condition = STORE_IF_ABSENT;
-	if (store_reserve(w->t->f.store, &key, 4, len, now, &ref)) {
+	if (reserve_all(w->t->f.store, &key, 4, len, now, &ref)) {
 		atomic_fetch_add(&w->t->refused, 1);
 		return;
 	}
@@ -227,7 +227,8 @@ START_TEST(test_growth_meets_window)
 {
 	static _Alignas(4096) char memory[MIB];
 	static struct growth g;
-	struct window w = {.pages = MIB / PAGE_BYTES};
+	struct window w = {.kind = WINDOW_CLEAR, .pages = MIB / PAGE_BYTES};
+	uint32_t past;
 	struct arena_usage usage;
 	pthread_t grows, holds;
 	int window_lock; /* stands for the store's */
@@ -243,7 +244,7 @@ START_TEST(test_growth_meets_window)
 	while (arena_get_pages_free(&g.arena) == MIB / PAGE_BYTES)
 		usleep(100);
 	lock_note_take(&window_lock, LOCK_WINDOW);
-	ck_assert(arena_window_claim(&g.arena, &w));
+	ck_assert(arena_window_claim(&g.arena, &w, &past));
 	atomic_store(&g.heap_free, true);
 	pthread_join(holds, NULL);
 	pthread_join(grows, NULL);

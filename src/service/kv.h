@@ -131,6 +131,12 @@ int kv_answer_too_large(struct conn *conn, const struct wire_record *request, co
 /* Longest value that this connection takes: without an arena for large ones it has to fit a message. */
 uint64_t kv_agent_value_max(const struct kv_agent *agent);
 
+/* Room for a value is made in steps, here as many as the turn has time for. `call` is one of the store's. */
+#define KV_STEPS(conn, rc, call)                                                                                       \
+	do {                                                                                                           \
+		(rc) = (call);                                                                                         \
+	} while (unlikely((rc) == -EAGAIN) && conn_time_left(conn))
+
 /* The number that some bodies begin with. */
 static inline uint64_t kv_number(const char *body)
 {
@@ -213,11 +219,17 @@ void kv_hold_give(struct kv_agent *agent, uint64_t bytes);
 /* What was taken was not used: no transfer ended. */
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
 
-/* The store is full, but may have room when transfers that are under way have ended. */
-bool kv_hold_hopeful(const struct kv_agent *agent);
-
 /* Returns -EAGAIN: the request waits, and comes again when something ended, in a millisecond at the latest. */
 int kv_hold_wait(struct conn *conn, struct kv_agent *agent);
+
+/* What the store said of a write: it has to come again, because room is made in further steps (-EAGAIN), or may come back
+ * when transfers that are under way have ended (-ENOMEM). False: rc is its result. */
+bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc);
+
+static inline bool kv_write_waits(struct conn *conn, struct kv_agent *agent, int rc)
+{
+	return unlikely(rc == -EAGAIN || rc == -ENOMEM) && kv_hold_room(conn, agent, rc);
+}
 
 /* Hooks of the service. */
 int kv_hold_progress(struct service_part *part);

@@ -86,11 +86,17 @@ int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
 	return -EAGAIN;
 }
 
-bool kv_hold_hopeful(const struct kv_agent *agent)
+bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
 {
 	const struct kv_hold *hold = hold_of(agent);
 
-	return read_number(&hold->ended) < read_number(&hold->begun) && !waited_enough(agent);
+	if (rc == -EAGAIN)
+		conn_yield(conn);
+	else if (read_number(&hold->ended) < read_number(&hold->begun) && !waited_enough(agent))
+		kv_hold_wait(conn, agent);
+	else
+		return false;
+	return true;
 }
 
 /* The groups' turn came before this one: who still waits has said so again. */

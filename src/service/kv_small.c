@@ -121,10 +121,11 @@ int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_re
 		reply->arg = WIRE_EAGER_MAX;
 		rc = -EMSGSIZE;
 	} else {
-		rc = store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL,
-			       kv_now(thread), NULL);
-		if (unlikely(rc == -ENOMEM) && kv_hold_hopeful(agent))
-			return kv_hold_wait(conn, agent);
+		KV_STEPS(conn, rc,
+			 store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL,
+				   kv_now(thread), NULL));
+		if (kv_write_waits(conn, agent, rc))
+			return -EAGAIN;
 	}
 	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc), 0);
 	return 0;
@@ -149,9 +150,11 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 		return kv_answer_result(conn, agent, request, reply, -EMSGSIZE, NULL, 0);
 	}
 	put = kv_store_put(&wire, kv_now(thread));
-	rc = store_set(thread->store, key, key_len, key + key_len, length - key_len, &put, kv_now(thread), &version);
-	if (rc == -ENOMEM && kv_hold_hopeful(agent))
-		return kv_hold_wait(conn, agent);
+	KV_STEPS(conn, rc,
+		 store_set(thread->store, key, key_len, key + key_len, length - key_len, &put, kv_now(thread),
+			   &version));
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
 	return kv_answer_result(conn, agent, request, reply, rc, &version, sizeof(version));
 }
 
@@ -163,11 +166,13 @@ int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		int64_t number;
 		uint64_t version;
 	} sum = {0};
-	int rc = store_incr(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
-			    (int64_t)kv_number(body), kv_now(thread), &sum.number, &sum.version);
+	int rc;
 
-	if (rc == -ENOMEM && kv_hold_hopeful(agent))
-		return kv_hold_wait(conn, agent);
+	KV_STEPS(conn, rc,
+		 store_incr(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
+			    (int64_t)kv_number(body), kv_now(thread), &sum.number, &sum.version));
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
 	if (rc == -EINVAL) /* the key was checked: it is the value */
 		rc = -EDOM;
 	return kv_answer_result(conn, agent, request, reply, rc, &sum, sizeof(sum));

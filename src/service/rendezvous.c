@@ -346,11 +346,11 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	}
 	if (!kv_hold_take(agent, set->from.length))
 		return kv_hold_wait(conn, agent);
-	rc = store_reserve(store, set->key, set->key_len, set->from.length, kv_now(agent->thread), &ref);
+	KV_STEPS(conn, rc, store_reserve(store, set->key, set->key_len, set->from.length, kv_now(agent->thread), &ref));
 	if (rc != 0) {
 		kv_hold_cancel(agent, set->from.length);
-		if (rc == -ENOMEM && kv_hold_hopeful(agent))
-			return kv_hold_wait(conn, agent);
+		if (kv_write_waits(conn, agent, rc))
+			return -EAGAIN;
 		return refuse_set(conn, agent, request, wire_status_of(rc));
 	}
 	rc = read_value(conn, agent, request, set, &ref);

@@ -42,7 +42,7 @@ static bool span_claimed(const struct page *span)
 static void class_size_span(struct arena *a, unsigned class)
 {
 	uint32_t size = a->class_size[class], best = UINT32_MAX, pages_best = 0;
-	uint32_t min = MIN(SPAN_PAGES_MIN, MAX(1, a->pages.count / 128));
+	uint32_t min = MIN(SPAN_PAGES_MIN, MAX(1, a->pages.count / 512));
 	uint32_t max = MIN(SPAN_PAGES_MAX, MAX(min, a->pages.count / 32));
 
 	min = MAX(min, (size + PAGE_BYTES - 1) / PAGE_BYTES);
@@ -57,7 +57,6 @@ static void class_size_span(struct arena *a, unsigned class)
 			break;
 	}
 	a->class_pages[class] = (uint16_t)pages_best;
-	a->class_objects[class] = (uint16_t)(pages_best * PAGE_BYTES / size);
 }
 
 static void class_init_all(struct arena *a)
@@ -114,6 +113,11 @@ bool arena_can_hold(const struct arena *a, uint64_t size)
 	return size <= SMALL_MAX || large_pages(size) <= a->pages.count;
 }
 
+uint32_t arena_pages_least(const struct arena *a, uint64_t size)
+{
+	return (uint32_t)large_pages(size > SMALL_MAX ? size : a->class_size[class_of(a, size)]);
+}
+
 uint32_t arena_pages_of(const struct arena *a, uint64_t size)
 {
 	if (size <= SMALL_MAX)
@@ -160,6 +164,26 @@ static void heap_unlink(struct arena *a, struct heap *h, struct page *span)
 		atomic_store_explicit(&h->partial[span->class], span->next, memory_order_relaxed);
 }
 
+static void heap_add_slots(struct heap *h, unsigned class, int n)
+{
+	uint32_t now = atomic_load_explicit(&h->slots[class], memory_order_relaxed);
+
+	atomic_store_explicit(&h->slots[class], now + (uint32_t)n, memory_order_relaxed);
+}
+
+static uint16_t span_used(const struct page *span)
+{
+	return atomic_load_explicit(&span->used, memory_order_relaxed);
+}
+
+/* An empty span goes back to the page runs. */
+static void span_give(struct arena *a, struct heap *h, struct page *span)
+{
+	must(heap_is_mine(h) && span_used(span) == 0);
+	heap_add_slots(h, span->class, -span->objects);
+	pages_give(&a->pages, page_number(a, span));
+}
+
 static void heap_add_spares(struct heap *h, int n)
 {
 	uint32_t now = atomic_load_explicit(&h->spares, memory_order_relaxed);
@@ -180,8 +204,8 @@ static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
 		if (likely(!span_claimed(span)))
 			return span;
 		heap_unlink(a, h, span);
-		if (!span->used)
-			pages_give(&a->pages, at - 1);
+		if (!span_used(span))
+			span_give(a, h, span);
 	}
 	at = h->spare[class];
 	if (!at || span_claimed(&a->pages.page[at - 1]))
@@ -198,7 +222,7 @@ static struct store_item *span_take(struct arena *a, struct heap *h, struct page
 	struct store_item *item;
 	uint16_t fresh;
 
-	must(heap_is_mine(h) && span->used < a->class_objects[class]);
+	must(heap_is_mine(h) && span_used(span) < span->objects);
 	if (span->free) {
 		item = arena_item(a, span->free);
 		span->free = item->queue_next;
@@ -210,7 +234,9 @@ static struct store_item *span_take(struct arena *a, struct heap *h, struct page
 		atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_relaxed);
 		atomic_store_explicit(&span->fresh, fresh + 1, memory_order_release);
 	}
-	if (++span->used == a->class_objects[class])
+	heap_add_slots(h, class, -1);
+	atomic_store_explicit(&span->used, span_used(span) + 1, memory_order_relaxed);
+	if (span_used(span) == span->objects)
 		heap_unlink(a, h, span);
 	h->used += a->class_size[class];
 	return item;
@@ -231,16 +257,32 @@ static struct store_item *heap_take(struct arena *a, struct heap *h, unsigned cl
 	return item;
 }
 
+/* The pages of a new span: fewer than usual where no run of that length is left. */
+static uint32_t span_pages_take(struct arena *a, unsigned heap, unsigned class)
+{
+	uint32_t n = a->class_pages[class], least = (uint32_t)large_pages(a->class_size[class]);
+	uint32_t first = pages_take(&a->pages, n, (int)class, heap);
+
+	while (first == UINT32_MAX && n > least) {
+		n = MAX(least, n / 2);
+		first = pages_take(&a->pages, n, (int)class, heap);
+	}
+	return first;
+}
+
 /* A new span for the heap; false: no pages. */
 static bool heap_grow(struct arena *a, unsigned heap, unsigned class)
 {
 	struct heap *h = &a->heap[heap];
-	uint32_t first = pages_take(&a->pages, a->class_pages[class], (int)class, heap);
+	uint32_t first = span_pages_take(a, heap, class);
+	struct page *span = &a->pages.page[first];
 
 	if (first == UINT32_MAX)
 		return false;
 	lock_take(&h->lock, LOCK_HEAP);
-	heap_link(a, h, &a->pages.page[first]);
+	span->objects = (uint16_t)(span->pages * PAGE_BYTES / a->class_size[class]);
+	heap_add_slots(h, class, span->objects);
+	heap_link(a, h, span);
 	lock_give(&h->lock, LOCK_HEAP);
 	return true;
 }
@@ -248,11 +290,11 @@ static bool heap_grow(struct arena *a, unsigned heap, unsigned class)
 /* An emptied span: the spare of its class if that place is free, else back to the page runs. */
 static void span_retire(struct arena *a, struct heap *h, struct page *span)
 {
-	must(heap_is_mine(h) && span->used == 0);
+	must(heap_is_mine(h) && span_used(span) == 0);
 	if (span->linked)
 		heap_unlink(a, h, span);
 	if (span_claimed(span) || h->spare[span->class] || heap_partial(h, span->class)) {
-		pages_give(&a->pages, page_number(a, span));
+		span_give(a, h, span);
 		return;
 	}
 	h->spare[span->class] = page_number(a, span) + 1;
@@ -264,12 +306,14 @@ static void heap_give(struct arena *a, struct page *span, struct store_item *ite
 	struct heap *h = &a->heap[atomic_load_explicit(&span->heap, memory_order_relaxed)];
 
 	lock_take(&h->lock, LOCK_HEAP);
-	must(span->used > 0);
+	must(span_used(span) > 0);
 	item->queue_next = span->free;
 	span->free = arena_link(a, item);
 	h->used -= a->class_size[span->class];
 	h->asked -= asked;
-	if (--span->used == 0)
+	heap_add_slots(h, span->class, 1);
+	atomic_store_explicit(&span->used, span_used(span) - 1, memory_order_relaxed);
+	if (span_used(span) == 0)
 		span_retire(a, h, span);
 	else if (!span->linked && !span_claimed(span))
 		heap_link(a, h, span);
@@ -282,7 +326,7 @@ static void heap_trim(struct arena *a, struct heap *h)
 	for (unsigned c = 0; c < a->classes; c++) {
 		if (!h->spare[c])
 			continue;
-		pages_give(&a->pages, h->spare[c] - 1);
+		span_give(a, h, &a->pages.page[h->spare[c] - 1]);
 		h->spare[c] = 0;
 	}
 	atomic_store_explicit(&h->spares, 0, memory_order_relaxed);
@@ -305,7 +349,7 @@ void arena_span_unclaim(struct arena *a, uint32_t first)
 	lock_take(&h->lock, LOCK_HEAP);
 	if (atomic_load_explicit(&span->state, memory_order_relaxed) == PAGE_SPAN) {
 		atomic_store_explicit(&span->claimed, 0, memory_order_relaxed);
-		if (span->used && !span->linked && span->used < a->class_objects[span->class])
+		if (span_used(span) && !span->linked && span_used(span) < span->objects)
 			heap_link(a, h, span);
 	}
 	lock_give(&h->lock, LOCK_HEAP);
@@ -340,6 +384,12 @@ static struct store_item *small_steal(struct arena *a, unsigned class, uint64_t 
 			return item;
 	}
 	return NULL;
+}
+
+struct store_item *arena_alloc_packed(struct arena *a, uint64_t size, uint64_t asked)
+{
+	must(!lock_rank_is_held(LOCK_STRIPE) && size <= SMALL_MAX);
+	return small_steal(a, class_of(a, size), asked);
 }
 
 static struct store_item *small_alloc_slow(struct arena *a, unsigned heap, unsigned class, uint64_t asked)

@@ -1,5 +1,5 @@
 /*
- * evict: which item goes, and how room is made.
+ * evict: which item goes.
  *
  * The order is S3-FIFO: what is new enters a small queue of about a tenth of the bytes; what was
  * hit there more than once moves to the main queue at its end, the rest is evicted and leaves its
@@ -9,32 +9,41 @@
  * list would. A scan of keys used once passes through the small queue and never touches the main
  * one.
  *
- * Making room first evicts in that order, from one stripe after the other. That is enough when
- * values are of similar sizes. A long run of pages, or a span for another class, does not come
- * free that way but by chance; so after some attempts a window of the arena, of the length that is
- * needed, is cleared of whatever lives there. It thus costs about as many bytes as it gains.
+ * The queues are of the whole store, so that the order holds for a few large values as for many small ones; a write takes
+ * their lock for a moment, a read never does. Ghosts are the stripe's, and their time is the store's.
  */
 #include "store/internal.h"
 
 #include <stdlib.h>
 
-#define ORDERLY_SMALL 256   /* evictions in order for one object, which is some 50 us, */
-#define ORDERLY_LARGE 32    /* or for a run of pages, which small items seldom free, */
-#define ORDERLY_BYTES 32768 /* or this much and four times what is needed; see below */
-#define STEPS_MAX 256       /* items looked at per stripe and eviction */
-#define WINDOWS_MAX 4       /* windows cleared in vain, spoiled by other threads */
-#define LOOKS_MAX 256       /* windows looked at */
+#define STEPS_MAX 64  /* items looked at for one eviction, under the order's lock */
+#define SMALL_LEAST 2 /* the last so many that came stay, however short the small queue should be */
 #define GHOSTS_MIN 256
 #define GHOST_WAYS 4
 
-static struct queue *queue_of(struct stripe *s, const struct store_item *item)
+static void order_lock(struct order *o)
 {
-	return item->queue == QUEUE_MAIN ? &s->main : &s->small;
+	lock_take(&o->lock, LOCK_ORDER);
 }
 
-static uint64_t item_bytes(const struct store_item *item)
+static void order_unlock(struct order *o)
 {
-	return item_size(item->key_len, item->value_len);
+	lock_give(&o->lock, LOCK_ORDER);
+}
+
+static struct queue *queue_of(struct order *o, const struct store_item *item)
+{
+	return item->queue == QUEUE_MAIN ? &o->main : &o->small;
+}
+
+static uint32_t queue_count(const struct queue *q)
+{
+	return atomic_load_explicit(&q->count, memory_order_relaxed);
+}
+
+static void queue_count_add(struct queue *q, int n)
+{
+	atomic_store_explicit(&q->count, queue_count(q) + (uint32_t)n, memory_order_relaxed);
 }
 
 static void queue_add(const struct arena *a, struct queue *q, struct store_item *item)
@@ -48,7 +57,7 @@ static void queue_add(const struct arena *a, struct queue *q, struct store_item 
 	else
 		q->tail = me;
 	q->head = me;
-	q->count++;
+	queue_count_add(q, 1);
 	q->bytes += item_bytes(item);
 }
 
@@ -62,14 +71,8 @@ static void queue_remove(const struct arena *a, struct queue *q, struct store_it
 		arena_item(a, item->queue_prev)->queue_next = item->queue_next;
 	else
 		q->head = item->queue_next;
-	q->count--;
+	queue_count_add(q, -1);
 	q->bytes -= item_bytes(item);
-}
-
-static void queue_rotate(const struct arena *a, struct queue *q, struct store_item *item)
-{
-	queue_remove(a, q, item);
-	queue_add(a, q, item);
 }
 
 /*
@@ -82,10 +85,11 @@ static struct ghost *ghost_set(const struct stripe *s, uint32_t tag)
 	return &s->ghost[(tag * 0x9e3779b1u >> 7) & s->ghost_mask & ~(GHOST_WAYS - 1u)];
 }
 
-static bool ghost_take(struct stripe *s, uint32_t tag)
+static bool ghost_take(struct store *store, struct stripe *s, uint32_t tag)
 {
 	struct ghost *set;
-	uint32_t window = MAX(s->main.count, s->small.count);
+	uint32_t window = MAX(queue_count(&store->order.main), queue_count(&store->order.small));
+	uint32_t clock = atomic_load_explicit(&store->order.ghost_clock, memory_order_relaxed);
 
 	if (!s->ghost)
 		return false;
@@ -93,32 +97,31 @@ static bool ghost_take(struct stripe *s, uint32_t tag)
 	for (unsigned i = 0; i < GHOST_WAYS; i++) {
 		if (set[i].tag != tag || !set[i].stamp)
 			continue;
-		window = s->ghost_clock - set[i].stamp <= window;
+		window = clock - set[i].stamp <= window;
 		set[i].stamp = 0;
 		return window;
 	}
 	return false;
 }
 
-static void ghost_put(struct stripe *s, uint32_t tag)
+static void ghost_put(struct store *store, struct stripe *s, uint32_t tag)
 {
 	struct ghost *set = ghost_set(s, tag), *oldest = set;
+	uint32_t clock = 1 + atomic_fetch_add_explicit(&store->order.ghost_clock, 1, memory_order_relaxed);
 
 	for (unsigned i = 1; i < GHOST_WAYS; i++)
-		if (!set[i].stamp || (oldest->stamp && s->ghost_clock - set[i].stamp > s->ghost_clock - oldest->stamp))
+		if (!set[i].stamp || (oldest->stamp && clock - set[i].stamp > clock - oldest->stamp))
 			oldest = &set[i];
-	if (!++s->ghost_clock)
-		s->ghost_clock = 1;
-	*oldest = (struct ghost){tag, s->ghost_clock};
+	*oldest = (struct ghost){tag, clock ? clock : 1};
 }
 
 /* As the main queue grows; without memory the old size goes on serving. */
-static void ghost_grow(struct stripe *s)
+static void ghost_grow(struct store *store, struct stripe *s)
 {
 	struct ghost *old = s->ghost, *new;
-	uint32_t size = old ? s->ghost_mask + 1 : 0;
+	uint32_t size = old ? s->ghost_mask + 1 : 0, share = queue_count(&store->order.main) / store->stripes;
 
-	if (size >= MAX(GHOSTS_MIN, s->main.count + s->main.count / 2))
+	if (size >= MAX(GHOSTS_MIN, share + share / 2))
 		return;
 	new = calloc(MAX(GHOSTS_MIN, size * 2), sizeof(*new));
 	if (!new)
@@ -137,37 +140,37 @@ static void ghost_grow(struct stripe *s)
 
 void evict_add(struct store *store, struct stripe *s, struct store_item *item)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+	struct order *o = &store->order;
+	bool known;
 
 	must(stripe_is_mine(s) && item->queue == QUEUE_NONE);
-	item->heat = 0;
 	if (store->eviction == STORE_EVICT_NONE)
 		return;
-	item->queue = ghost_take(s, tag) ? QUEUE_MAIN : QUEUE_SMALL;
-	queue_add(&store->arena, queue_of(s, item), item);
+	known = ghost_take(store, s, atomic_load_explicit(&item->tag, memory_order_relaxed));
+	order_lock(o);
+	item->queue = known ? QUEUE_MAIN : QUEUE_SMALL;
+	queue_add(&store->arena, queue_of(o, item), item);
+	order_unlock(o);
 }
 
 void evict_remove(struct store *store, struct stripe *s, struct store_item *item)
 {
+	struct order *o = &store->order;
+
 	must(stripe_is_mine(s));
-	if (item->queue != QUEUE_NONE)
-		queue_remove(&store->arena, queue_of(s, item), item);
+	if (store->eviction == STORE_EVICT_NONE)
+		return;
+	order_lock(o);
+	queue_remove(&store->arena, queue_of(o, item), item);
 	item->queue = QUEUE_NONE;
+	order_unlock(o);
 }
 
-void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
+static void queue_replace(const struct arena *a, struct queue *q, struct store_item *old, struct store_item *new)
 {
-	const struct arena *a = &store->arena;
-	struct queue *q = queue_of(s, old);
 	uint32_t me = arena_link(a, new);
 
-	must(stripe_is_mine(s) && new->queue == QUEUE_NONE);
-	new->heat = old->heat;
 	new->queue = old->queue;
-	old->queue = QUEUE_NONE;
-	if (new->queue == QUEUE_NONE)
-		return;
-	evict_touch(new);
 	new->queue_next = old->queue_next;
 	new->queue_prev = old->queue_prev;
 	if (new->queue_next)
@@ -181,225 +184,147 @@ void evict_replace(struct store *store, struct stripe *s, struct store_item *old
 	q->bytes += item_bytes(new) - item_bytes(old);
 }
 
+void evict_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
+{
+	struct order *o = &store->order;
+
+	must(stripe_is_mine(s));
+	atomic_store_explicit(&new->heat, atomic_load_explicit(&old->heat, memory_order_relaxed), memory_order_relaxed);
+	if (store->eviction == STORE_EVICT_NONE)
+		return;
+	order_lock(o);
+	queue_replace(&store->arena, queue_of(o, old), old, new);
+	old->queue = QUEUE_NONE;
+	order_unlock(o);
+}
+
+void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
+{
+	must(new->queue == QUEUE_NONE);
+	evict_move(store, s, old, new);
+	evict_touch(new);
+}
+
 static bool item_pinned(const struct store_item *item)
 {
-	return atomic_load_explicit(&item->refs, memory_order_acquire) > 1;
+	return item_refs(item) > 1;
 }
 
-/* One step at the small queue's tail: the item to evict, or NULL: it was moved. */
-static struct store_item *small_step(const struct arena *a, struct stripe *s)
-{
-	struct store_item *item = arena_item(a, s->small.tail);
+/* What leaves, by name: when the stripe's lock is held it may be gone. */
+struct victim {
+	uint32_t link, tag;
+	bool was_small;
+};
 
-	if (item->heat > 1) {
-		queue_remove(a, &s->small, item);
-		item->heat = 0;
+static struct victim victim_of(const struct arena *a, const struct store_item *item)
+{
+	return (struct victim){arena_link(a, item), atomic_load_explicit(&item->tag, memory_order_relaxed),
+			       item->queue == QUEUE_SMALL};
+}
+
+/* One step at a queue's tail: true, the item may go; else it was moved. */
+static bool order_step(struct store *store, struct queue *q, struct store_item *item, uint8_t heat)
+{
+	const struct arena *a = &store->arena;
+	struct order *o = &store->order;
+
+	if (heat <= (q == &o->small) && !item_pinned(item))
+		return true;
+	queue_remove(a, q, item);
+	if (q == &o->small && heat > 1) {
+		heat = 0;
 		item->queue = QUEUE_MAIN;
-		queue_add(a, &s->main, item);
-		return NULL;
+		q = &o->main;
+	} else if (q == &o->main && heat) {
+		heat--;
 	}
-	if (item_pinned(item)) {
-		queue_rotate(a, &s->small, item);
-		return NULL;
-	}
-	ghost_grow(s);
-	if (s->ghost)
-		ghost_put(s, atomic_load_explicit(&item->tag, memory_order_relaxed));
-	return item;
+	atomic_store_explicit(&item->heat, heat, memory_order_relaxed);
+	queue_add(a, q, item);
+	return false;
 }
 
-static struct store_item *main_step(const struct arena *a, struct stripe *s)
+/* `n` have been looked at: should all of the main queue be pinned, the small one's turn comes. */
+static struct queue *order_queue(struct order *o, unsigned n)
 {
-	struct store_item *item = arena_item(a, s->main.tail);
+	uint32_t small = queue_count(&o->small), main = queue_count(&o->main);
+	bool long_enough = small > SMALL_LEAST && o->small.bytes * 10 > o->small.bytes + o->main.bytes;
 
-	if (!item->heat && !item_pinned(item))
-		return item;
-	if (item->heat)
-		item->heat--;
-	queue_rotate(a, &s->main, item);
-	return NULL;
-}
-
-/* The unpinned item at the tail of a queue, if it is colder than the coldest that was met. */
-static struct store_item *colder(const struct arena *a, const struct queue *q, struct store_item *coldest)
-{
-	struct store_item *item = arena_item(a, q->tail);
-
-	return !item_pinned(item) && (!coldest || item->heat < coldest->heat) ? item : coldest;
+	return small && (main <= n || long_enough) ? &o->small : &o->main;
 }
 
 /* Where all that is looked at was read lately, the coldest of it goes: a write is never refused for that. */
-static struct store_item *stripe_victim(const struct arena *a, struct stripe *s)
+static bool order_victim(struct store *store, struct victim *out)
 {
-	struct store_item *item = NULL, *coldest = NULL;
+	struct order *o = &store->order;
+	bool done = false;
+	uint8_t coldest = UINT8_MAX, heat;
 
-	must(stripe_is_mine(s));
-	for (unsigned n = 0; n < STEPS_MAX && !item && s->small.count + s->main.count; n++) {
-		bool small = s->small.count && (!s->main.count || s->small.bytes * 10 > s->small.bytes + s->main.bytes);
+	order_lock(o);
+	for (unsigned n = 0; n < STEPS_MAX && !done && queue_count(&o->small) + queue_count(&o->main); n++) {
+		struct queue *q = order_queue(o, n);
+		struct store_item *item = arena_item(&store->arena, q->tail);
 
-		coldest = colder(a, small ? &s->small : &s->main, coldest);
-		item = small ? small_step(a, s) : main_step(a, s);
+		heat = atomic_load_explicit(&item->heat, memory_order_relaxed);
+		if (heat < coldest && !item_pinned(item)) {
+			*out = victim_of(&store->arena, item);
+			coldest = heat;
+		}
+		done = order_step(store, q, item, heat);
+		if (done)
+			*out = victim_of(&store->arena, item);
 	}
-	return item ? item : coldest;
+	order_unlock(o);
+	return done || coldest != UINT8_MAX;
 }
 
-static bool item_evict(struct store *store, struct stripe *s, struct store_item *item, struct dead *dead)
+/* The tag may be that of a former item: the index is what tells, under the stripe's lock. */
+static bool link_evict(struct store *store, struct stripe *s, uint32_t tag, uint32_t link, uint64_t *size,
+		       struct dead *dead)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+	struct store_item *item = arena_item(&store->arena, link);
 	struct slot slot;
 
 	must(stripe_is_mine(s));
-	if (!index_find_link(&s->index, tag, arena_link(&store->arena, item), &slot) || item_pinned(item))
+	if (!index_find_link(&s->index, tag, link, &slot) || item_pinned(item))
 		return false;
+	*size = item_bytes(item);
 	store_item_drop(store, s, slot, item, dead);
 	s->evictions++;
 	return true;
 }
 
-/* Evict one item, from the next stripe that has one to give. False: there is none anywhere. */
-static bool evict_one(struct store *store, uint64_t *freed)
+bool evict_next(struct store *store, uint64_t *size)
 {
-	for (unsigned n = 0; n < store->stripes; n++) {
-		uint32_t at = atomic_fetch_add_explicit(&store->evict_hand, 1, memory_order_relaxed);
-		struct stripe *s = &store->stripe[at % store->stripes];
-		struct store_item *item;
-		struct dead dead = {0};
+	struct dead dead = {0};
+	struct victim v = {0};
+	struct stripe *s;
 
-		lock_take(&s->lock, LOCK_STRIPE);
-		item = stripe_victim(&store->arena, s);
-		if (item) {
-			*freed += item_bytes(item);
-			item_evict(store, s, item, &dead);
-		}
-		lock_give(&s->lock, LOCK_STRIPE);
-		store_dead_release(store, &dead);
-		if (item)
-			return true;
+	*size = 0;
+	if (!order_victim(store, &v))
+		return false;
+	s = store_stripe(store, v.tag);
+	lock_take(&s->lock, LOCK_STRIPE);
+	if (link_evict(store, s, v.tag, v.link, size, &dead) && v.was_small) {
+		ghost_grow(store, s);
+		if (s->ghost)
+			ghost_put(store, s, v.tag);
 	}
-	return false;
-}
-
-/*
- * Windows.
- */
-
-static uint32_t refs_of(const struct store_item *item)
-{
-	return atomic_load_explicit(&item->refs, memory_order_acquire);
-}
-
-/* Nothing is evicted in vain: look first whether anything in the window is pinned or reserved. */
-static bool window_is_clearable(struct store *store, struct window *w)
-{
-	struct store_item *item;
-
-	arena_window_rewind(w);
-	while ((item = arena_window_next(&store->arena, w)))
-		if (refs_of(item) > 1)
-			return false;
+	lock_give(&s->lock, LOCK_STRIPE);
+	store_dead_release(store, &dead);
 	return true;
 }
 
-/* The tag may be that of a former item: the index is what tells, under the stripe's lock. */
-static bool window_evict_item(struct store *store, struct store_item *item)
+bool evict_item(struct store *store, struct store_item *item)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	struct stripe *s = store_stripe(store, tag);
 	struct dead dead = {0};
+	uint64_t size;
 	bool done;
 
 	lock_take(&s->lock, LOCK_STRIPE);
-	done = item_evict(store, s, item, &dead);
+	done = link_evict(store, s, tag, arena_link(&store->arena, item), &size, &dead);
 	lock_give(&s->lock, LOCK_STRIPE);
 	store_dead_release(store, &dead);
 	return done;
-}
-
-static bool window_clear(struct store *store, struct window *w)
-{
-	struct store_item *item;
-
-	arena_trim(&store->arena); /* of empty spans, which else would stay in it */
-	arena_window_rewind(w);
-	while ((item = arena_window_next(&store->arena, w)))
-		if (refs_of(item) && !window_evict_item(store, item) && refs_of(item))
-			return false;
-	return true;
-}
-
-/* One pass over the arena from where the last one ended. */
-static struct store_item *window_search(struct store *store, uint64_t size, uint64_t asked)
-{
-	bool large = size > SMALL_MAX, wrapped = false, clear;
-	struct window w = {.pages = arena_pages_of(&store->arena, size), .hand = store->window_hand};
-	uint32_t begin = w.hand;
-	struct store_item *item = NULL;
-	int spoiled = 0;
-
-	for (int n = 0; n < LOOKS_MAX && !item && spoiled < WINDOWS_MAX; n++) {
-		if (wrapped && w.hand > begin)
-			break;
-		if (!arena_window_claim(&store->arena, &w)) {
-			if (wrapped)
-				break;
-			wrapped = true;
-			w.hand = 0;
-			continue;
-		}
-		clear = window_is_clearable(store, &w);
-		if (clear)
-			spoiled++;
-		clear = clear && window_clear(store, &w);
-		item = arena_window_finish(&store->arena, &w, clear && large, asked);
-		if (clear && !item)
-			item = arena_alloc(&store->arena, size, asked);
-	}
-	store->window_hand = w.hand;
-	return item;
-}
-
-static void window_lock(struct store *store)
-{
-	if (LOCK_NOTED)
-		lock_note_take(&store->window_lock, LOCK_WINDOW);
-	pthread_mutex_lock(&store->window_lock);
-}
-
-static void window_unlock(struct store *store)
-{
-	if (LOCK_NOTED)
-		lock_note_give(&store->window_lock, LOCK_WINDOW);
-	pthread_mutex_unlock(&store->window_lock);
-}
-
-/* Another thread may have freed what is needed while this one waited for its turn. */
-static struct store_item *window_make_room(struct store *store, uint64_t size, uint64_t asked)
-{
-	struct store_item *item;
-
-	window_lock(store);
-	item = arena_alloc(&store->arena, size, asked);
-	if (!item)
-		item = window_search(store, size, asked);
-	window_unlock(store);
-	return item;
-}
-
-/* The orderly part pays even where it frees nothing for this extent: what it frees serves other
- * classes, and a window takes hot items with the cold. */
-struct store_item *evict_make_room(struct store *store, uint64_t size, uint64_t asked)
-{
-	struct store_item *item;
-	unsigned most = size > SMALL_MAX ? ORDERLY_LARGE : ORDERLY_SMALL;
-	uint64_t freed = 0;
-
-	must(store->eviction == STORE_EVICT_S3_FIFO);
-	for (unsigned n = 0; n < most && freed <= 4 * size + ORDERLY_BYTES; n++) {
-		if (!evict_one(store, &freed))
-			break;
-		item = arena_alloc(&store->arena, size, asked);
-		if (item)
-			return item;
-	}
-	return window_make_room(store, size, asked);
 }

@@ -3,13 +3,15 @@
  *
  *   store.c   the operations: hash, lock the stripe, one index step, unlock
  *   index.c   a stripe's table: buckets of one cache line, incremental growth, scan
- *   evict.c   the order of eviction, and making room
+ *   evict.c   the order of eviction
+ *   room.c    making room, in steps
+ *   move.c    an item to another place
  *   wheel.c   a stripe's timer wheel
  *   arena.c   extents: size classes in spans of pages for small, whole pages for large
  *   pages.c   runs of pages: find, split, coalesce, and the window that eviction clears
  *   lock.c    the spin lock, and who holds what
  *
- * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, heap, pages.
+ * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, order, heap, pages.
  * Extents are freed after the stripe's lock was given back.
  */
 #ifndef RDMAD_STORE_INTERNAL_H
@@ -35,11 +37,11 @@ enum item_queue { QUEUE_NONE, QUEUE_SMALL, QUEUE_MAIN };
 struct store_item {
 	_Atomic uint32_t refs;
 	_Atomic uint32_t tag; /* 32 bits of the key's hash; the top ones choose the stripe */
-	uint64_t value_len : 48;
-	uint64_t key_len : 16;
-	uint64_t version : 60; /* this word and the rest: under the stripe's lock */
-	uint64_t heat : 2;     /* hits, up to 3, since it was last looked at for eviction */
-	uint64_t queue : 2;
+	uint64_t value_len : 44;
+	uint64_t key_len : 12;
+	_Atomic uint8_t heat;  /* hits, up to 3, since it was last looked at for eviction */
+	uint64_t version : 56; /* this, expires and the wheel: under the stripe's lock */
+	uint8_t queue;         /* an enum item_queue, and its links: under the order's lock */
 	uint64_t expires;
 	uint32_t queue_next, queue_prev; /* next: also of a chain of the dead, or of the free */
 	uint32_t wheel_next, wheel_prev; /* prev 0: not in the wheel */
@@ -49,7 +51,7 @@ struct store_item {
 _Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a cache line");
 
 #define ITEM_ALIGN_FROM 4096 /* values from this size on begin on a cache line */
-#define VALUE_LIMIT (1ull << 47)
+#define VALUE_LIMIT ((1ull << 44) - 1)
 
 static inline uint64_t item_value_offset(uint64_t key_len, uint64_t value_len)
 {
@@ -61,6 +63,11 @@ static inline uint64_t item_value_offset(uint64_t key_len, uint64_t value_len)
 static inline uint64_t item_size(uint64_t key_len, uint64_t value_len)
 {
 	return item_value_offset(key_len, value_len) + value_len;
+}
+
+static inline uint64_t item_bytes(const struct store_item *item)
+{
+	return item_size(item->key_len, item->value_len);
 }
 
 static inline unsigned char *item_value(struct store_item *item)
@@ -96,7 +103,8 @@ struct page {
 	uint32_t next, prev;    /* 1 + page, in a bin or in a heap's list */
 	uint32_t free;          /* link of the first free object */
 	_Atomic uint16_t fresh; /* objects that were ever handed out */
-	uint16_t used;
+	_Atomic uint16_t used;  /* under the heap's lock, but to be looked at */
+	uint16_t objects;
 	bool linked; /* in its heap's list */
 };
 
@@ -120,6 +128,9 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap);
 /* A run that was taken, named by its first page. */
 void pages_give(struct pages *p, uint32_t first);
 
+/* The longest run that is free, to an eighth of its length where many are about as long. */
+uint32_t pages_longest(struct pages *p);
+
 /*
  * arena.c
  */
@@ -136,6 +147,7 @@ struct heap {
 	_Atomic uint32_t spares; /* spare spans, all classes */
 	uint64_t used, asked;
 	_Atomic uint32_t partial[CLASSES_MAX]; /* spans with a free object, 1 + page */
+	_Atomic uint32_t slots[CLASSES_MAX];   /* free objects */
 	uint32_t spare[CLASSES_MAX];           /* one empty span is kept back, 1 + page */
 };
 
@@ -144,12 +156,17 @@ struct arena {
 	unsigned shift; /* log2 of the granule */
 	unsigned classes, heaps;
 	uint32_t class_size[CLASSES_MAX];
-	uint16_t class_pages[CLASSES_MAX], class_objects[CLASSES_MAX];
+	uint16_t class_pages[CLASSES_MAX];
 	uint8_t class_of[SMALL_MAX / GRANULE_MIN + 1];
 	_Atomic uint64_t large_used, large_asked;
 	struct pages pages;
 	struct heap heap[HEAPS_MAX];
 };
+
+static inline uint32_t item_refs(const struct store_item *item)
+{
+	return atomic_load_explicit(&item->refs, memory_order_acquire);
+}
 
 static inline struct store_item *arena_item(const struct arena *a, uint32_t link)
 {
@@ -167,12 +184,16 @@ void arena_fini(struct arena *a);
 /* True when the arena could hold an extent of this size if it held nothing else. */
 bool arena_can_hold(const struct arena *a, uint64_t size);
 
-/* Pages of the run that an extent of this size is, or is cut from. */
+/* Pages of the run that an extent of this size is, or is cut from; at least, because a span is shorter where no run of
+ * its usual length is left. */
 uint32_t arena_pages_of(const struct arena *a, uint64_t size);
+uint32_t arena_pages_least(const struct arena *a, uint64_t size);
 
 /* An extent with refs = ITEM_RESERVED + 1, all else undefined. NULL: no room. `asked` is only
  * counted. Any thread, no stripe's lock held. */
 struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked);
+/* The same, for a small one, from the spans that are there already. */
+struct store_item *arena_alloc_packed(struct arena *a, uint64_t size, uint64_t asked);
 /* Nobody but the caller knows of the extent any more. No stripe's lock held. */
 void arena_free(struct arena *a, struct store_item *item, uint64_t asked);
 
@@ -193,28 +214,46 @@ struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t a
 void arena_span_unclaim(struct arena *a, uint32_t first);
 
 /*
- * The window: a stretch of the arena that eviction clears to get one long run, which random
- * evictions would practically never give. While it stands, its free pages are held back and its
- * spans take no new objects. One at a time: all of this under the caller's window lock.
+ * The window: a stretch of the arena that is cleared to get one long run, which random evictions would practically never
+ * give. While it stands, its free pages are held back and its spans take no new objects. It stands until it is finished,
+ * over many calls. One at a time: all of this under the caller's window lock.
  */
+enum window_kind {
+	WINDOW_GATHER, /* one span, whose objects find places in others of their class */
+	WINDOW_PACK,   /* large extents that may be moved stay, packed at the low end; the rest is cleared */
+	WINDOW_CLEAR,  /* all is cleared */
+};
+
+#define MOVE_PAGES ((4 * MIB + 64 * KIB) >> PAGE_SHIFT) /* longer ones are not moved: it would take too long */
+
 struct window {
-	uint32_t pages;        /* wanted */
+	enum window_kind kind;
+	uint32_t pages;        /* wanted in a row */
 	uint32_t first, end;   /* found */
 	uint32_t hand;         /* where the next one is looked for */
+	uint32_t packed;       /* the end of the large extents that stay */
 	uint32_t page, object; /* where the walk is */
 };
 
-/* Finds the next stretch from the hand on without large items that are pinned or reserved, and
- * claims it. False: none before the end of the arena. */
-bool arena_window_claim(struct arena *a, struct window *w);
+/* Looks from the hand on for the stretch that costs least, at about so many runs, and claims it. False: none there. The
+ * hand moves on, from the arena's end to its beginning; returns by how many pages in *past. */
+bool arena_window_claim(struct arena *a, struct window *w, uint32_t *past);
 
 /* Walk the extents in the window: NULL at its end. An extent may be free, pinned or reserved. */
 void arena_window_rewind(struct window *w);
 struct store_item *arena_window_next(struct arena *a, struct window *w);
 
-/* Give the window up; the hand moves behind the extent where the walk stopped. When all of it is
- * free and `take` is set, its first pages become a large extent as arena_alloc's, which is
- * returned. */
+/* The walk is at a large extent that stays. How many pages it may move down; false: they are not all free yet, as a thread may
+ * be about to give one. Where it begins then, and the record of it, under its stripe's lock, so that nobody frees it. */
+bool arena_window_gap(struct arena *a, const struct window *w, uint32_t *gap);
+struct store_item *arena_window_place(struct arena *a, const struct window *w);
+void arena_window_slide(struct arena *a, struct window *w, const struct store_item *item);
+
+/* All is free that should be. */
+bool arena_window_is_clear(struct arena *a, const struct window *w);
+
+/* Give the window up; the hand moves behind the extent where the walk stopped. When it is clear and `take` is set, its
+ * pages become a large extent as arena_alloc's, which is returned. */
 struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked);
 
 /*
@@ -302,8 +341,15 @@ struct wheel {
 
 struct queue {
 	uint32_t head, tail; /* in at the head, out at the tail */
-	uint32_t count;
+	_Atomic uint32_t count;
 	uint64_t bytes;
+};
+
+/* The order of eviction, of the whole store. */
+struct order {
+	_Alignas(CACHE_LINE) struct lock lock;
+	_Atomic uint32_t ghost_clock;
+	struct queue small, main;
 };
 
 struct ghost {
@@ -320,10 +366,27 @@ struct stripe {
 
 	_Alignas(CACHE_LINE) _Atomic uint64_t unpinned; /* and given back */
 	_Atomic uint64_t due;                           /* of the wheel, read without the lock */
-	struct queue small, main;
 	struct ghost *ghost;
-	uint32_t ghost_mask, ghost_clock; /* ghost_mask 0: none yet */
+	uint32_t ghost_mask; /* 0: none yet */
 	struct wheel wheel;
+};
+
+/* Making room: one request's at a time, in steps that other requests may take as well. See room.c. */
+enum room_stage { ROOM_IDLE, ROOM_GATHER, ROOM_PACK, ROOM_CLEAR, ROOM_READY, ROOM_REFUSED };
+
+struct room {
+	enum room_stage stage;
+	struct window window;
+	bool stands;     /* the window is claimed */
+	bool checked;    /* and has nothing that is pinned */
+	unsigned again;  /* calls that found something pinned in it all the same */
+	unsigned failed; /* windows given up */
+	uint32_t left;   /* pages to look at before there is nothing to be had */
+	uint32_t tag;    /* the request: its key's, and its extent's size */
+	uint64_t size;
+	unsigned others;      /* calls of other requests since its own last one */
+	uint64_t calls, seen; /* its calls, and how many there were when a tick looked last */
+	uint64_t seen_at;
 };
 
 struct store {
@@ -333,10 +396,11 @@ struct store {
 	unsigned stripe_shift; /* tag >> this is the stripe */
 	unsigned stripes;
 	struct stripe *stripe;
-	_Alignas(CACHE_LINE) _Atomic uint32_t evict_hand, tick_hand;
-	_Atomic uint64_t due, out_of_memory;
+	_Alignas(CACHE_LINE) _Atomic uint32_t tick_hand;
+	_Atomic uint64_t due, out_of_memory, reserved, moves;
 	pthread_mutex_t window_lock;
-	uint32_t window_hand;
+	struct room room;
+	struct order order;
 	struct arena arena;
 };
 
@@ -366,13 +430,13 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
 		     struct dead *dead);
 
-/* No stripe's lock held. */
+/* No stripe's lock held. Gives one reference back; frees the item with the last. */
+void store_item_release(struct store *store, struct store_item *item);
 void store_dead_release(struct store *store, struct dead *dead);
 
 /*
- * evict.c: the order of eviction is S3-FIFO, per stripe (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues
- * are all you need for cache eviction, SOSP 2023). All under the stripe's lock but evict_make_room, which is called
- * without any.
+ * evict.c: the order of eviction is S3-FIFO, of the whole store (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need
+ * for cache eviction, SOSP 2023). A stripe's lock is held, but for the last two.
  */
 
 /* An item that is in no queue. */
@@ -381,15 +445,44 @@ void evict_remove(struct store *store, struct stripe *s, struct store_item *item
 
 /* The new item takes the old one's place; an overwrite is a hit. */
 void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
+/* The same item, at another place. */
+void evict_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 
-/* Evicts until an extent of this size can be had, and returns it; NULL: cannot be done. */
-struct store_item *evict_make_room(struct store *store, uint64_t size, uint64_t asked);
+/* Evicts the next in order. False: nothing that may be evicted was met. *size: that of its extent, 0 when somebody was
+ * faster. */
+bool evict_next(struct store *store, uint64_t *size);
+
+/* Evicts what the extent holds, unless it is pinned. */
+bool evict_item(struct store *store, struct store_item *item);
 
 static inline void evict_touch(struct store_item *item)
 {
-	if (item->heat < 3)
-		item->heat++;
+	uint8_t heat = atomic_load_explicit(&item->heat, memory_order_relaxed);
+
+	if (heat < 3)
+		atomic_store_explicit(&item->heat, heat + 1, memory_order_relaxed);
 }
+
+/*
+ * move.c: no stripe's lock held. 0: it is no longer there; -EBUSY: pinned or reserved; -ENOMEM: no other place.
+ */
+
+/* A small item to another span; `grow`: to a new one, if no other has a place. */
+int move_object(struct store *store, struct store_item *item, bool grow);
+
+/* A large item, at which the window's walk is, down to those that stay in the window already. */
+int move_large(struct store *store, struct window *w, struct store_item *item);
+
+/*
+ * room.c
+ */
+
+/* An extent as arena_alloc's, for which something else is moved or evicted: 0, -EAGAIN: that was a step, call again, -ENOMEM.
+ * `tag` and `size` tell requests apart. */
+int room_make(struct store *store, uint32_t tag, uint64_t size, uint64_t asked, uint64_t now, struct store_item **out);
+
+/* Gives up what a request began that does not come again. */
+void room_tick(struct store *store, uint64_t now);
 
 /*
  * wheel.c: under the stripe's lock.
@@ -398,7 +491,8 @@ static inline void evict_touch(struct store_item *item)
 /* An item that is not in the wheel; one that never expires does not come into it. */
 void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now);
 void wheel_remove(struct store *store, struct stripe *s, struct store_item *item);
-void wheel_clear(struct stripe *s);
+/* The same item, at another place. */
+void wheel_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 
 /* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or
  * TIME_NEVER; one that is not after `now` says that the budget ended it. */

@@ -12,7 +12,7 @@ struct lock {
 };
 
 /* In the order in which a thread may take them; it never holds two of one rank. */
-enum lock_rank { LOCK_WINDOW, LOCK_STRIPE, LOCK_HEAP, LOCK_PAGES, LOCK_RANKS };
+enum lock_rank { LOCK_WINDOW, LOCK_STRIPE, LOCK_ORDER, LOCK_HEAP, LOCK_PAGES, LOCK_RANKS };
 
 #ifdef RDMAD_CONTRACTS
 #define LOCK_NOTED true

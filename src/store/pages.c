@@ -126,7 +126,8 @@ static void span_set(struct pages *p, uint32_t first, uint32_t n, int class, uns
 
 	run->class = (uint8_t) class;
 	run->free = 0;
-	run->used = 0;
+	run->objects = 0;
+	atomic_store_explicit(&run->used, 0, memory_order_relaxed);
 	run->linked = false;
 	atomic_store_explicit(&run->heap, (uint8_t)heap, memory_order_relaxed);
 	atomic_store_explicit(&run->fresh, 0, memory_order_relaxed);
@@ -225,48 +226,158 @@ void pages_destroy(struct pages *p)
 	p->heads = NULL;
 }
 
-/* Whether eviction may hope to free this run. What a span holds is looked at later. */
-static bool run_is_clearable(struct arena *a, uint32_t first)
+uint32_t pages_longest(struct pages *p)
 {
-	const struct store_item *item;
+	uint32_t longest = 0, at;
+	unsigned looks = 64, bin = BINS;
 
+	lock_take(&p->lock, LOCK_PAGES);
+	while (bin && !p->bin[bin - 1])
+		bin--;
+	for (at = bin ? p->bin[bin - 1] : 0; at && looks; at = p->page[at - 1].next, looks--)
+		longest = MAX(longest, p->page[at - 1].pages);
+	lock_give(&p->lock, LOCK_PAGES);
+	return longest;
+}
+
+/*
+ * Windows.
+ */
+#define LOOKS 2048 /* runs looked at in one call, under the lock, unless the window itself has more */
+
+/* What a run is for a window: pages gained when it is cleared, and what that costs, in pages copied or evicted. */
+struct judgement {
+	bool obstacle;
+	uint32_t gain, cost;
+};
+
+static struct judgement judge_large(struct arena *a, uint32_t first, enum window_kind kind)
+{
+	struct page *run = &a->pages.page[first];
+	const struct store_item *item = (void *)(a->base + ((uint64_t)first << PAGE_SHIFT));
+	struct judgement j = {.obstacle = item_refs(item) > 1 || kind == WINDOW_GATHER, .cost = run->pages};
+
+	if (kind == WINDOW_CLEAR)
+		j.gain = run->pages;
+	else
+		j.obstacle |= run->pages > MOVE_PAGES;
+	return j;
+}
+
+static uint32_t slots_of(struct arena *a, unsigned class)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < a->heaps; i++)
+		n += atomic_load_explicit(&a->heap[i].slots[class], memory_order_relaxed);
+	return n;
+}
+
+/* A span is gathered when the class has as many free objects as it has objects: so many are in others, then. What its objects
+ * hold is looked at later. */
+static struct judgement judge_span(struct arena *a, uint32_t first, enum window_kind kind)
+{
+	struct page *run = &a->pages.page[first];
+	uint32_t used = atomic_load_explicit(&run->used, memory_order_relaxed), size = a->class_size[run->class];
+	uint32_t objects = run->pages * PAGE_BYTES / size;
+	struct judgement j = {.gain = run->pages, .cost = (used * size + PAGE_BYTES - 1) / PAGE_BYTES};
+
+	if (kind == WINDOW_GATHER)
+		j.obstacle = used == objects || slots_of(a, run->class) < objects;
+	return j;
+}
+
+static struct judgement run_judge(struct arena *a, uint32_t first, enum window_kind kind)
+{
 	switch (state_of(&a->pages.page[first])) {
 	case PAGE_FREE:
+		return (struct judgement){.obstacle = kind == WINDOW_GATHER, .gain = a->pages.page[first].pages};
 	case PAGE_SPAN:
-		return true;
+		return judge_span(a, first, kind);
 	case PAGE_LARGE:
-		item = (void *)(a->base + ((uint64_t)first << PAGE_SHIFT));
-		return atomic_load_explicit(&item->refs, memory_order_acquire) <= 1;
+		return judge_large(a, first, kind);
 	case PAGE_NEW:
 	case PAGE_HELD:
 		break;
 	}
-	return false;
+	return (struct judgement){.obstacle = true};
 }
 
+/* The runs between two ends, moved over the arena. */
+struct stretch {
+	uint32_t first, end;
+	uint64_t gain, cost;
+};
+
+/* Without the runs at its beginning that it does not need. */
+static void stretch_shorten(struct arena *a, struct stretch *s, const struct window *w)
+{
+	while (s->first < s->end) {
+		struct judgement j = run_judge(a, s->first, w->kind);
+
+		if (s->gain < j.gain + w->pages)
+			break;
+		s->first += a->pages.page[s->first].pages;
+		s->gain -= j.gain;
+		s->cost -= MIN(s->cost, j.cost); /* it may have changed since it was added */
+	}
+}
+
+/* One run is a stretch where spans are gathered, because each is worth its own. */
+static void stretch_add(struct arena *a, struct stretch *s, uint32_t at, const struct window *w)
+{
+	struct judgement j = run_judge(a, at, w->kind);
+	uint32_t end = at + a->pages.page[at].pages;
+
+	if (j.obstacle) {
+		*s = (struct stretch){end, end, 0, 0};
+		return;
+	}
+	if (w->kind == WINDOW_GATHER)
+		*s = (struct stretch){at, end, w->pages, (uint64_t)j.cost * 1024 / j.gain};
+	else
+		*s = (struct stretch){s->first, end, s->gain + j.gain, s->cost + j.cost};
+	stretch_shorten(a, s, w);
+}
+
+/* Looks at so many runs, and on until a stretch that was begun is long enough or far too long. */
 static bool window_find(struct arena *a, struct window *w)
 {
 	struct pages *p = &a->pages;
-	uint32_t at = head_next(p, w->hand), n;
+	uint32_t at = head_next(p, w->hand);
+	struct stretch s = {at, at, 0, 0}, best = {.cost = UINT64_MAX};
 
 	must(pages_are_mine(p));
-	w->first = at;
-	while (at < p->count) {
-		n = p->page[at].pages;
-		if (!run_is_clearable(a, at))
-			w->first = at + n;
-		at += n;
-		if (at - w->first >= w->pages) {
-			w->end = at;
-			return true;
-		}
+	for (unsigned looks = 0; at < p->count; looks++) {
+		if (looks >= LOOKS && (best.end || at - s.first >= 32ull * w->pages))
+			break;
+		stretch_add(a, &s, at, w);
+		at += p->page[at].pages;
+		if (s.gain >= w->pages && s.cost < best.cost)
+			best = s;
 	}
-	return false;
+	w->hand = at;
+	w->first = best.first;
+	w->end = best.end;
+	return best.end;
 }
 
-bool arena_window_claim(struct arena *a, struct window *w)
+static void window_claim_run(struct pages *p, uint32_t at)
+{
+	struct page *run = &p->page[at];
+
+	if (state_of(run) == PAGE_FREE) {
+		bin_remove(p, at);
+		atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
+	} else {
+		atomic_store_explicit(&run->claimed, 1, memory_order_relaxed);
+	}
+}
+
+bool arena_window_claim(struct arena *a, struct window *w, uint32_t *past)
 {
 	struct pages *p = &a->pages;
+	uint32_t from = w->hand;
 	bool found;
 
 	must(lock_rank_is_held(LOCK_WINDOW) && p->window_end == 0);
@@ -275,30 +386,25 @@ bool arena_window_claim(struct arena *a, struct window *w)
 	if (found) {
 		p->window_first = w->first;
 		p->window_end = w->end;
-		for (uint32_t at = w->first; at < w->end; at += p->page[at].pages) {
-			struct page *run = &p->page[at];
-
-			if (state_of(run) == PAGE_FREE) {
-				bin_remove(p, at);
-				atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
-			} else {
-				atomic_store_explicit(&run->claimed, 1, memory_order_relaxed);
-			}
-		}
+		for (uint32_t at = w->first; at < w->end; at += p->page[at].pages)
+			window_claim_run(p, at);
 	}
 	lock_give(&p->lock, LOCK_PAGES);
+	*past = MAX(w->hand - from, 1);
+	if (w->hand >= p->count)
+		w->hand = 0;
 	arena_window_rewind(w);
 	return found;
 }
 
 void arena_window_rewind(struct window *w)
 {
-	w->page = w->first;
+	w->page = w->packed = w->first;
 	w->object = 0;
 }
 
-/* No lock: while the window stands its runs keep their places and their classes, they can only
- * become held. */
+/* No lock: while the window stands its runs keep their places, but for those that the walk itself moves, and their classes;
+ * others can only make them held. */
 struct store_item *arena_window_next(struct arena *a, struct window *w)
 {
 	must(lock_rank_is_held(LOCK_WINDOW));
@@ -321,12 +427,54 @@ struct store_item *arena_window_next(struct arena *a, struct window *w)
 	return NULL;
 }
 
-static bool window_is_clear(struct pages *p, const struct window *w)
+static uint32_t item_page(const struct arena *a, const struct store_item *item)
 {
-	for (uint32_t at = w->first; at < w->end; at += p->page[at].pages)
+	return (uint32_t)((uint64_t)((const char *)item - a->base) >> PAGE_SHIFT);
+}
+
+static bool range_is_held(struct pages *p, uint32_t from, uint32_t end)
+{
+	for (uint32_t at = from; at < end; at += p->page[at].pages)
 		if (state_of(&p->page[at]) != PAGE_HELD)
 			return false;
 	return true;
+}
+
+bool arena_window_gap(struct arena *a, const struct window *w, uint32_t *gap)
+{
+	*gap = w->page - w->packed;
+	return range_is_held(&a->pages, w->packed, w->page);
+}
+
+struct store_item *arena_window_place(struct arena *a, const struct window *w)
+{
+	return (struct store_item *)(a->base + ((uint64_t)w->packed << PAGE_SHIFT));
+}
+
+/* The walk goes on behind it. */
+void arena_window_slide(struct arena *a, struct window *w, const struct store_item *item)
+{
+	struct pages *p = &a->pages;
+	uint32_t at = item_page(a, item), to = w->packed, n = p->page[at].pages;
+
+	must(lock_rank_is_held(LOCK_WINDOW) && at == w->page && to <= at);
+	if (to < at) {
+		lock_take(&p->lock, LOCK_PAGES);
+		for (uint32_t head = to; head <= at; head = head_next(p, head + 1))
+			head_clear(p, head);
+		run_set(p, to, n, PAGE_LARGE);
+		run_set(p, to + n, at - to, PAGE_HELD);
+		lock_give(&p->lock, LOCK_PAGES);
+	}
+	w->packed = to + n;
+	w->page = at + n;
+	w->object = 0;
+}
+
+bool arena_window_is_clear(struct arena *a, const struct window *w)
+{
+	return (w->kind == WINDOW_GATHER || w->end - w->packed >= w->pages) &&
+	       range_is_held(&a->pages, w->packed, w->end);
 }
 
 /* A span that took no objects while it was claimed may have room and yet be in no list. */
@@ -345,9 +493,11 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 
 	must(lock_rank_is_held(LOCK_WINDOW) && p->window_first == w->first && p->window_end == w->end);
 	w->hand = w->page < w->end ? w->page + p->page[w->page].pages : w->end;
+	if (w->hand >= p->count)
+		w->hand = 0;
 	window_relink_spans(a, w);
 	lock_take(&p->lock, LOCK_PAGES);
-	clear = window_is_clear(p, w);
+	clear = take && arena_window_is_clear(a, w);
 	p->window_first = p->window_end = 0;
 	for (at = w->first; at < w->end; at += n) {
 		n = p->page[at].pages;
@@ -356,7 +506,7 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 		else
 			atomic_store_explicit(&p->page[at].claimed, 0, memory_order_relaxed);
 	}
-	at = clear && take ? run_take(p, w->pages, -1, 0) : UINT32_MAX;
+	at = clear ? run_take(p, w->pages, -1, 0) : UINT32_MAX;
 	lock_give(&p->lock, LOCK_PAGES);
 	return at == UINT32_MAX ? NULL : arena_large_begin(a, at, asked);
 }

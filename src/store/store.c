@@ -13,9 +13,12 @@
 #include <xxhash.h>
 
 #define ROOM "store"
-#define TICK_BUDGET 4096   /* steps of a wheel in one store_tick */
+#define TICK_BUDGET 1024   /* steps of the wheels in one store_tick, */
+#define TICK_STRIPE 128    /* of one, under its lock */
 #define TICK_LATEST TIME_S /* store_tick asks to be called again after this at the latest */
-#define FLUSH_SOME 10000   /* items after which a flush pauses */
+#define FLUSH_SOME 1024    /* items after which a flush pauses, */
+#define FLUSH_STRIPE 128   /* or gives a stripe's lock back; or buckets, */
+#define FLUSH_TURNS 128    /* and stripes after which it pauses where they are empty */
 #define SCAN_BUCKETS 8     /* buckets looked at for each key of the budget */
 #define DIGITS_MAX 21      /* of a 64-bit integer, with sign and NUL */
 
@@ -178,8 +181,7 @@ static bool item_is_published(const struct store_item *item)
 	return refs > 0 && refs < ITEM_RESERVED;
 }
 
-/* Give one reference back; frees the item with the last. */
-static void item_release(struct store *store, struct store_item *item)
+void store_item_release(struct store *store, struct store_item *item)
 {
 	must(!lock_rank_is_held(LOCK_STRIPE) && item_is_published(item));
 	if (atomic_fetch_sub_explicit(&item->refs, 1, memory_order_acq_rel) == 1)
@@ -198,7 +200,7 @@ void store_dead_release(struct store *store, struct dead *dead)
 		if (likely(atomic_load_explicit(&item->refs, memory_order_acquire) == 1))
 			item_free(store, item);
 		else
-			item_release(store, item);
+			store_item_release(store, item);
 	}
 	dead->first = NULL;
 }
@@ -239,43 +241,29 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 	return NULL;
 }
 
-/* The arena is full: first what has expired goes, then what the eviction chooses. */
-static struct store_item *item_make_room(struct store *store, uint64_t size, uint64_t asked, uint64_t now)
-{
-	struct store_item *item = NULL;
-
-	if (!arena_can_hold(&store->arena, size))
-		return NULL;
-	while (!item && atomic_load_explicit(&store->due, memory_order_relaxed) <= now) {
-		uint64_t next = store_tick(store, now);
-
-		item = arena_alloc(&store->arena, size, asked);
-		if (next > now)
-			break;
-	}
-	if (!item && store->eviction == STORE_EVICT_S3_FIFO)
-		item = evict_make_room(store, size, asked);
-	return item;
-}
-
 static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
 		       uint64_t now, struct store_item **out)
 {
 	uint64_t size = item_size(key_len, value_len);
 	struct store_item *item;
+	int rc;
 
 	if (unlikely(value_len > store->value_max))
 		return -EFBIG;
 	item = arena_alloc(&store->arena, size, key_len + value_len);
-	if (unlikely(!item))
-		item = item_make_room(store, size, key_len + value_len, now);
 	if (unlikely(!item)) {
-		atomic_fetch_add(&store->out_of_memory, 1);
-		return arena_can_hold(&store->arena, size) ? -ENOMEM : -EFBIG;
+		if (!arena_can_hold(&store->arena, size))
+			return -EFBIG;
+		rc = room_make(store, tag, size, key_len + value_len, now, &item);
+		if (rc == -ENOMEM)
+			atomic_fetch_add(&store->out_of_memory, 1);
+		if (rc != 0)
+			return rc;
 	}
 	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
 	item->value_len = value_len;
-	item->key_len = key_len & 0xffff;
+	item->key_len = key_len & STORE_KEY_MAX;
+	atomic_store_explicit(&item->heat, 0, memory_order_relaxed);
 	item->queue = QUEUE_NONE;
 	item->wheel_prev = 0;
 	memcpy(item->key, key, key_len);
@@ -362,7 +350,7 @@ void store_unpin(struct store *store, struct store_ref *ref)
 		return;
 	must(item_is_published(ref->item));
 	ref_count_back(store, ref->item);
-	item_release(store, ref->item);
+	store_item_release(store, ref->item);
 	ref->item = NULL;
 }
 
@@ -389,7 +377,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 	stripe_unlock(store, s, &dead);
 	if (unlikely(large)) {
 		memcpy(buf, item_value(large), large->value_len);
-		item_release(store, large);
+		store_item_release(store, large);
 	}
 	return !!item;
 }
@@ -416,16 +404,23 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
 	s = stripe_lock(store, tag);
 	s->pinned++;
 	lock_give(&s->lock, LOCK_STRIPE);
+	atomic_fetch_add_explicit(&store->reserved, item_bytes(item), memory_order_relaxed);
 	ref_set(out, item, 0);
 	return 0;
+}
+
+static void reservation_ends(struct store *store, struct store_item *item)
+{
+	must(item_is_reserved(item));
+	ref_count_back(store, item);
+	atomic_fetch_sub_explicit(&store->reserved, item_bytes(item), memory_order_relaxed);
 }
 
 void store_abandon(struct store *store, struct store_ref *ref)
 {
 	if (!ref->item)
 		return;
-	must(item_is_reserved(ref->item));
-	ref_count_back(store, ref->item);
+	reservation_ends(store, ref->item);
 	item_free(store, ref->item);
 	ref->item = NULL;
 }
@@ -509,9 +504,9 @@ int store_publish(struct store *store, struct store_ref *ref, const struct store
 {
 	struct store_item *item = ref->item;
 
-	must(item && item_is_reserved(item));
+	must(item);
 	ref->item = NULL;
-	ref_count_back(store, item);
+	reservation_ends(store, item);
 	return item_publish(store, item, put ? put : &put_always, false, now, version);
 }
 
@@ -724,56 +719,56 @@ void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const vo
 	*cursor = at < store->stripes ? at << 48 | (uint64_t)in.skip << 32 | in.place : 0;
 }
 
-/* A stripe's table is taken away under the lock and emptied after it. */
-static bool stripe_detach(struct stripe *s, struct index *out)
-{
-	struct index fresh;
-
-	if (index_init(&fresh) != 0)
-		return false;
-	lock_take(&s->lock, LOCK_STRIPE);
-	*out = s->index;
-	s->index = fresh;
-	s->small = s->main = (struct queue){0};
-	s->deletes += out->count;
-	wheel_clear(s);
-	lock_give(&s->lock, LOCK_STRIPE);
-	return true;
-}
+struct flush {
+	struct store *store;
+	struct stripe *stripe;
+	struct dead dead;
+};
 
 static bool flush_visit(void *arg, uint32_t link)
 {
-	struct store *store = arg;
+	struct flush *f = arg;
+	struct store_item *item = arena_item(&f->store->arena, link);
+	struct slot slot;
 
-	item_release(store, arena_item(&store->arena, link));
+	if (index_find_link(&f->stripe->index, atomic_load_explicit(&item->tag, memory_order_relaxed), link, &slot))
+		store_item_drop(f->store, f->stripe, slot, item, &f->dead);
 	return true;
 }
 
-static uint64_t stripe_flush(struct store *store, struct stripe *s)
+/* Some buckets, under the lock. An empty table that has grown makes place for a small one; without memory for that it stays. */
+static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor)
 {
-	struct index old;
-	struct index_cursor cursor = {0};
-	uint64_t deleted;
+	struct flush f = {.store = store, .stripe = s};
+	struct index fresh, old = {0};
+	unsigned n = 0, buckets = 0;
 
-	if (!stripe_detach(s, &old)) {
-		log_error(ROOM, "no memory for a new index; a stripe was not flushed");
-		return 0;
-	}
+	lock_take(&s->lock, LOCK_STRIPE);
 	do {
-		index_scan(&old, &cursor, flush_visit, store);
-	} while (!cursor_begins(&cursor));
-	deleted = old.count;
+		n += index_scan(&s->index, cursor, flush_visit, &f);
+		cursor->skip = 0; /* those that were passed are gone */
+	} while (!cursor_begins(cursor) && n < FLUSH_STRIPE && ++buckets < FLUSH_STRIPE);
+	s->deletes += n;
+	if (cursor_begins(cursor) && !s->index.count && s->index.now.mask >= BUCKETS_MIN && index_init(&fresh) == 0) {
+		old = s->index;
+		s->index = fresh;
+	}
+	lock_give(&s->lock, LOCK_STRIPE);
+	store_dead_release(store, &f.dead);
 	index_fini(&old);
-	return deleted;
+	return n;
 }
 
 uint64_t store_flush_some(struct store *store, uint64_t *cursor)
 {
-	uint64_t deleted = 0, at = *cursor;
+	uint64_t at = *cursor >> 32, deleted = 0;
+	struct index_cursor in = {.place = (uint32_t)*cursor};
 
-	while (at < store->stripes && deleted < FLUSH_SOME)
-		deleted += stripe_flush(store, &store->stripe[at++]);
-	*cursor = at < store->stripes ? at : 0;
+	for (unsigned turns = 0; at < store->stripes && deleted < FLUSH_SOME && turns < FLUSH_TURNS; turns++) {
+		deleted += stripe_flush(store, &store->stripe[at], &in);
+		at += cursor_begins(&in);
+	}
+	*cursor = at < store->stripes ? at << 32 | in.place : 0;
 	return deleted;
 }
 
@@ -785,13 +780,15 @@ static uint64_t stripe_tick(struct store *store, struct stripe *s, uint64_t now,
 {
 	struct dead dead = {0};
 	uint64_t due = atomic_load_explicit(&s->due, memory_order_relaxed);
+	unsigned most = MIN(*budget, TICK_STRIPE), some = most;
 
 	if (due > now)
 		return due;
 	lock_take(&s->lock, LOCK_STRIPE);
-	due = wheel_advance(store, s, now, budget, &dead);
+	due = wheel_advance(store, s, now, &some, &dead);
 	atomic_store_explicit(&s->due, due, memory_order_relaxed);
 	stripe_unlock(store, s, &dead);
+	*budget -= most - some;
 	return due;
 }
 
@@ -811,6 +808,7 @@ uint64_t store_tick(struct store *store, uint64_t now)
 	}
 	if (!budget)
 		next = now;
+	room_tick(store, now);
 	atomic_store_explicit(&store->tick_hand, hand % store->stripes, memory_order_relaxed);
 	due_lower(&store->due, next);
 	return MIN(next, now + TICK_LATEST);
@@ -842,5 +840,8 @@ void store_get_stats(struct store *store, struct store_stats *out)
 	out->bytes_asked = usage.asked;
 	out->bytes_held = usage.held;
 	out->bytes_total = (uint64_t)store->arena.pages.count << PAGE_SHIFT;
+	out->bytes_free_run = (uint64_t)pages_longest(&store->arena.pages) << PAGE_SHIFT;
+	out->bytes_reserved = atomic_load(&store->reserved);
+	out->moves = atomic_load(&store->moves);
 	out->out_of_memory = atomic_load(&store->out_of_memory);
 }

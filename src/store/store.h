@@ -17,6 +17,15 @@
  *
  * Eviction is S3-FIFO, see evict.c: a hit costs two bits, and a scan does not displace what is
  * used.
+ *
+ * Steps: where the arena is full, a write makes room, see room.c. It moves items that nobody has pinned, and evicts where that
+ * is on. So without eviction no write is refused that leaves a tenth of the arena free, as long as the arena is of 64 MiB or more,
+ * values are of 4 MiB at most and few are pinned; with it, none that fits while what may be evicted lies in a row. A call
+ * does some 100 us of that (to move one value of 4 MiB takes up to a millisecond), and then returns -EAGAIN: progress
+ * was made, nothing was written, call again with the same key and length. The caller may do other things between two
+ * calls. Repeated calls end, with the write or with another error, however many callers compete: room is made for one
+ * request at a time, whose own calls and those of all others are its steps, and it is kept for that one until it comes, though
+ * not for longer than 64 calls of others, or two seconds of store_tick. A caller may give up without a word.
  */
 #ifndef RDMAD_STORE_H
 #define RDMAD_STORE_H
@@ -55,7 +64,12 @@ struct store_stats {
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
 	uint64_t bytes_held;  /* pages that hold any of it: bytes_used and what is free beside it */
 	uint64_t bytes_total;
-	uint64_t hits, misses, sets, deletes, evictions, expired, out_of_memory;
+	uint64_t
+		bytes_free_run; /* the longest that is free, to an eighth: a value beyond it needs others to move or to go */
+	uint64_t bytes_reserved; /* of bytes_used: values on their way */
+	uint64_t hits, misses, sets, deletes, evictions, expired;
+	uint64_t moves;         /* of items, to make room */
+	uint64_t out_of_memory; /* writes refused */
 };
 
 /* The epoch of a store that begins now: the system's clock in quarters of a microsecond. So versions go on rising over a
@@ -82,7 +96,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 /* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then
  * publish or abandon. -EINVAL: not a key's length. -EFBIG: over value_max or longer than the arena;
  * nothing was evicted. -ENOMEM: arena full, and eviction is off or what it may evict does not do:
- * pinned and reserved memory stays where it is. */
+ * pinned and reserved memory stays where it is. -EAGAIN: call again, see "Steps" above. */
 int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
 		  struct store_ref *out);
 
@@ -107,13 +121,13 @@ int store_publish(struct store *store, struct store_ref *ref, const struct store
 /* Give a reservation up; ref->item NULL: nothing is done. */
 void store_abandon(struct store *store, struct store_ref *ref);
 
-/* reserve + copy + publish in one call, and their errors: the hot path of eager SET. */
+/* reserve + copy + publish in one call, and their errors, -EAGAIN among them: the hot path of eager SET. */
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
 	      const struct store_put *put, uint64_t now, uint64_t *version);
 
 /* Add `delta` to a decimal integer value (missing: 0), as one step; the expiry stays. -EINVAL: not
- * digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM. value and
- * version may be NULL. */
+ * digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again.
+ * value and version may be NULL. */
 int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
 	       uint64_t *version);
 
@@ -140,13 +154,14 @@ typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const 
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg);
 
-/* Delete all, stripe by stripe: what is written meanwhile may stay. One call is a step of some 10000 keys or one
- * stripe, whichever is more: *cursor 0 begins, 0 again: done. Returns how many were deleted. */
+/* Delete all: what is written meanwhile may stay. One call is a step of some 1000 keys: *cursor 0 begins, 0 again: done; any other
+ * value is harmless. Returns how many were deleted. It needs no memory. */
 uint64_t store_flush_some(struct store *store, uint64_t *cursor);
 
-/* Free what has expired, a bounded amount of work per call (a fraction of a millisecond), by a
- * timer wheel that is at most about 1 ms late. Returns when to call again: at the latest a second
- * from now, and not after `now` when there is more to do at once. */
+/* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call again: at
+ * the latest a second from now, and not after `now` when there is more to do at once. What is written after a call and
+ * expires before the next is not found any more, but counts and holds memory until then, up to that second; a write that
+ * needs the memory does not wait for the tick. */
 uint64_t store_tick(struct store *store, uint64_t now);
 
 void store_get_stats(struct store *store, struct store_stats *out);

@@ -77,10 +77,23 @@ void wheel_remove(struct store *store, struct stripe *s, struct store_item *item
 		slot_remove(&store->arena, &s->wheel, item);
 }
 
-void wheel_clear(struct stripe *s)
+void wheel_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
 {
+	const struct arena *a = &store->arena;
+	unsigned at = old->wheel_prev - LINK_TAGGED;
+	uint32_t me = arena_link(a, new);
+
 	must(stripe_is_mine(s));
-	memset(&s->wheel, 0, sizeof(s->wheel));
+	new->wheel_next = old->wheel_next;
+	new->wheel_prev = old->wheel_prev;
+	if (!new->wheel_prev)
+		return;
+	if (new->wheel_next)
+		arena_item(a, new->wheel_next)->wheel_prev = me;
+	if (new->wheel_prev < LINK_TAGGED)
+		arena_item(a, new->wheel_prev)->wheel_next = me;
+	else
+		s->wheel.head[at / WHEEL_SLOTS][at % WHEEL_SLOTS] = me;
 }
 
 /* The level of a slot that the wheel has reached and not emptied yet, 0 if none. */

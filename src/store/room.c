@@ -1,0 +1,407 @@
+/*
+ * room: how room is made when the arena is full, in steps of some 100 us, of which a request takes one a call.
+ *
+ * Where eviction is on, items are evicted in order first. That is enough when values are of similar sizes. For a large extent
+ * it goes on until as many pages are free; but small items give whole pages only by chance, so of them it takes few.
+ *
+ * Free pages in a row come by a window, a stretch of the arena that is claimed and cleared. The cheapest is taken. First it
+ * is packed: large items in it move together, and the objects of its spans move to other spans, or, where eviction is on, are
+ * evicted unless they were read lately. Should no window do, one is cleared of everything, where that may be evicted. Where
+ * eviction is off, spans are gathered before: a class whose objects have as many free places as a span gives one up.
+ *
+ * The window stands from call to call and belongs to the request that it was begun for, which is told by its key and size.
+ * Requests that come meanwhile, and cannot be served otherwise, do steps for it; when it is clear they leave it to its
+ * request for some calls. So each call is progress for somebody, and a request that comes again is served, or refused, in
+ * the end.
+ */
+#include "store/internal.h"
+
+#define BUDGET 1024         /* units of a call: an item looked at is one */
+#define COST_ITEM 4         /* an item evicted or moved, */
+#define COST_SHIFT 10       /* and for each KiB copied one more */
+#define COST_LOOK 256       /* a look for a window */
+#define ORDERLY_MAX 256     /* evictions in order in a call */
+#define ORDERLY_SMALL 32    /* of small items, for a large one */
+#define ORDERLY_BYTES 32768 /* or so much and four times what is needed, for a small one */
+#define AGAIN_MAX 8         /* calls that wait for what is pinned in a window */
+#define FAILED_MAX 16       /* windows given up, spoiled by other threads */
+#define PATIENCE 64         /* calls of others for which a window waits for its request */
+#define ABANDONED TIME_S    /* a request that did not come again so long */
+#define SLACK 64            /* pages to gather beyond what is needed, since moving needs some */
+
+struct request {
+	uint32_t tag;
+	uint64_t size, asked;
+	int budget;
+	struct store_item *item;
+};
+
+static bool is_large(const struct request *r)
+{
+	return r->size > SMALL_MAX;
+}
+
+/* An extent may have come free by now. */
+static bool request_try(struct store *store, struct request *r)
+{
+	r->item = arena_alloc(&store->arena, r->size, r->asked);
+	return r->item;
+}
+
+/*
+ * In order.
+ */
+
+static bool pages_suffice(struct store *store, const struct request *r)
+{
+	return arena_get_pages_free(&store->arena) >= arena_pages_least(&store->arena, r->size);
+}
+
+/* True: enough was evicted in order, or all there is, and a window has to be cleared. */
+static bool evict_in_order(struct store *store, struct request *r)
+{
+	uint64_t size, freed = 0;
+	unsigned small = 0;
+
+	for (unsigned n = 0; n < ORDERLY_MAX; n++) {
+		if (is_large(r) ? small > ORDERLY_SMALL || pages_suffice(store, r)
+				: freed > 4 * r->size + ORDERLY_BYTES)
+			return true;
+		if (!evict_next(store, &size))
+			return true;
+		freed += size;
+		small += size <= SMALL_MAX;
+		if (request_try(store, r))
+			return false;
+	}
+	return !is_large(r);
+}
+
+/*
+ * Windows. All under the window's lock.
+ */
+
+static void stage_begin(struct store *store, enum room_stage stage)
+{
+	struct room *room = &store->room;
+	uint32_t pages = store->arena.pages.count;
+	static const enum window_kind kind[] = {
+		[ROOM_GATHER] = WINDOW_GATHER, [ROOM_PACK] = WINDOW_PACK, [ROOM_CLEAR] = WINDOW_CLEAR};
+
+	room->stage = stage;
+	room->failed = 0;
+	room->left = 2 * pages - room->window.hand; /* to the end, and all of it */
+	if (stage < ROOM_READY)
+		room->window.kind = kind[stage];
+}
+
+static void room_begin(struct store *store, const struct request *r)
+{
+	struct room *room = &store->room;
+
+	room->tag = r->tag;
+	room->size = r->size;
+	room->others = 0;
+	room->window.pages = arena_pages_of(&store->arena, r->size);
+	arena_trim(&store->arena);
+	stage_begin(store, store->eviction == STORE_EVICT_NONE ? ROOM_GATHER : ROOM_PACK);
+}
+
+/* No window is left to try: the next way, if there is one. */
+static void stage_end(struct store *store)
+{
+	struct room *room = &store->room;
+	struct arena *a = &store->arena;
+
+	if (room->stage == ROOM_GATHER && arena_get_pages_free(a) < room->window.pages)
+		room->window.pages = arena_pages_least(a, room->size);
+	if (room->stage == ROOM_GATHER && arena_get_pages_free(a) >= room->window.pages)
+		stage_begin(store, ROOM_PACK);
+	else if (room->stage == ROOM_PACK && store->eviction != STORE_EVICT_NONE)
+		stage_begin(store, ROOM_CLEAR);
+	else
+		room->stage = ROOM_REFUSED;
+}
+
+static void pass_on(struct store *store, uint32_t past)
+{
+	struct room *room = &store->room;
+
+	room->left -= MIN(room->left, past);
+	if (!room->left || room->failed >= FAILED_MAX)
+		stage_end(store);
+}
+
+static void window_look(struct store *store)
+{
+	struct room *room = &store->room;
+	uint32_t past;
+
+	if (room->stage == ROOM_GATHER &&
+	    arena_get_pages_free(&store->arena) >= room->window.pages + MIN(room->window.pages, SLACK)) {
+		stage_end(store);
+		return;
+	}
+	room->stands = arena_window_claim(&store->arena, &room->window, &past);
+	room->checked = false;
+	room->again = 0;
+	if (room->stands)
+		arena_trim(&store->arena); /* of empty spans, which else would stay in it */
+	else
+		pass_on(store, past);
+}
+
+static void window_give_up(struct store *store)
+{
+	struct room *room = &store->room;
+
+	room->stands = false;
+	room->failed++;
+	arena_window_finish(&store->arena, &room->window, false, 0);
+	pass_on(store, room->window.pages);
+}
+
+/* Something in it is pinned or being written: wait a little, where it was not so when the window was claimed. */
+static void window_obstacle(struct store *store, struct request *r)
+{
+	if (++store->room.again > AGAIN_MAX)
+		window_give_up(store);
+	else
+		r->budget = 0;
+}
+
+/* Nothing is evicted or moved in vain: look first whether anything is pinned or reserved. */
+static void window_check(struct store *store, struct request *r)
+{
+	struct room *room = &store->room;
+	struct store_item *item;
+
+	while (r->budget-- > 0) {
+		item = arena_window_next(&store->arena, &room->window);
+		if (!item) {
+			room->checked = true;
+			arena_window_rewind(&room->window);
+			return;
+		}
+		if (item_refs(item) > 1) {
+			window_give_up(store);
+			return;
+		}
+	}
+}
+
+static bool item_is_hot(const struct store_item *item)
+{
+	return atomic_load_explicit(&item->heat, memory_order_relaxed) > 0;
+}
+
+/* An extent in the window goes: moved or evicted. 0 or -errno, as the functions of move.c. */
+static int extent_clear(struct store *store, struct store_item *item, bool large, struct request *r)
+{
+	struct room *room = &store->room;
+	bool evicts = store->eviction != STORE_EVICT_NONE;
+	int rc = -ENOMEM;
+
+	r->budget -= COST_ITEM;
+	if (large && room->stage == ROOM_PACK) {
+		uint32_t pages = store->arena.pages.page[room->window.page].pages;
+
+		r->budget -= (int)(pages << PAGE_SHIFT >> COST_SHIFT);
+		return move_large(store, &room->window, item);
+	}
+	if (!large && (!evicts || item_is_hot(item)))
+		rc = move_object(store, item, !evicts && room->stage == ROOM_PACK);
+	if (rc == -ENOMEM && evicts)
+		rc = evict_item(store, item) || !item_refs(item) ? 0 : -EBUSY;
+	return rc;
+}
+
+static void window_cleared(struct store *store, struct request *r)
+{
+	struct room *room = &store->room;
+
+	if (!arena_window_is_clear(&store->arena, &room->window)) { /* something came while it was claimed */
+		arena_window_rewind(&room->window);
+		window_obstacle(store, r);
+	} else if (room->stage != ROOM_GATHER) {
+		room->stage = ROOM_READY;
+	} else {
+		room->stands = false;
+		arena_window_finish(&store->arena, &room->window, false, 0);
+		stage_begin(store, ROOM_GATHER);
+	}
+}
+
+static void window_clear(struct store *store, struct request *r)
+{
+	struct window *w = &store->room.window;
+	struct store_item *item;
+	uint32_t page, object;
+	bool large;
+	int rc;
+
+	while (r->budget-- > 0) {
+		page = w->page;
+		object = w->object;
+		item = arena_window_next(&store->arena, w);
+		if (!item) {
+			window_cleared(store, r);
+			return;
+		}
+		if (!item_refs(item))
+			continue;
+		large = atomic_load(&store->arena.pages.page[w->page].state) == PAGE_LARGE;
+		rc = extent_clear(store, item, large, r);
+		if (rc == 0)
+			continue;
+		w->page = page;
+		w->object = object;
+		if (rc == -EBUSY)
+			window_obstacle(store, r);
+		else
+			window_give_up(store);
+		return;
+	}
+}
+
+static void room_end(struct store *store)
+{
+	struct room *room = &store->room;
+
+	if (room->stands)
+		arena_window_finish(&store->arena, &room->window, false, 0);
+	room->stands = false;
+	room->stage = ROOM_IDLE;
+	room->size = 0;
+}
+
+/* Steps, until the budget is spent or the stage is one of the last two. */
+static void room_work(struct store *store, struct request *r)
+{
+	struct room *room = &store->room;
+
+	while (r->budget > 0 && room->stage < ROOM_READY) {
+		if (!room->stands) {
+			r->budget -= COST_LOOK;
+			window_look(store);
+		} else if (!room->checked) {
+			window_check(store, r);
+		} else {
+			window_clear(store, r);
+		}
+	}
+}
+
+/* The request's own window is clear, or there is none. */
+static int room_conclude(struct store *store, struct request *r)
+{
+	struct room *room = &store->room;
+	bool refused = room->stage == ROOM_REFUSED;
+
+	if (room->stands) {
+		room->stands = false;
+		r->item = arena_window_finish(&store->arena, &room->window, is_large(r), r->asked);
+	}
+	room_end(store);
+	if (r->item || request_try(store, r))
+		return 0;
+	return refused ? -ENOMEM : -EAGAIN;
+}
+
+/* Somebody else's. It waits a while for its request, when it is done. */
+static int room_help(struct store *store, struct request *r)
+{
+	struct room *room = &store->room;
+
+	room_work(store, r);
+	if (room->stage >= ROOM_READY && ++room->others > PATIENCE)
+		room_end(store);
+	return -EAGAIN;
+}
+
+static int room_step(struct store *store, struct request *r)
+{
+	struct room *room = &store->room;
+	bool mine = room->size == r->size && room->tag == r->tag;
+
+	if (request_try(store, r)) {
+		if (mine)
+			room_end(store);
+		return 0;
+	}
+	if (room->stage != ROOM_IDLE && !mine)
+		return room_help(store, r);
+	if (room->stage == ROOM_IDLE)
+		room_begin(store, r);
+	room->calls++;
+	room->others = 0;
+	room_work(store, r);
+	return room->stage < ROOM_READY ? -EAGAIN : room_conclude(store, r);
+}
+
+static void window_lock(struct store *store)
+{
+	if (LOCK_NOTED)
+		lock_note_take(&store->window_lock, LOCK_WINDOW);
+	pthread_mutex_lock(&store->window_lock);
+}
+
+static void window_unlock(struct store *store)
+{
+	if (LOCK_NOTED)
+		lock_note_give(&store->window_lock, LOCK_WINDOW);
+	pthread_mutex_unlock(&store->window_lock);
+}
+
+static bool window_is_for(struct store *store, const struct request *r)
+{
+	bool is;
+
+	window_lock(store);
+	is = store->room.stands && store->room.size == r->size && store->room.tag == r->tag;
+	window_unlock(store);
+	return is;
+}
+
+/* First what has expired goes. */
+static bool expire(struct store *store, struct request *r, uint64_t now)
+{
+	if (atomic_load_explicit(&store->due, memory_order_relaxed) > now)
+		return false;
+	return store_tick(store, now) <= now || request_try(store, r);
+}
+
+int room_make(struct store *store, uint32_t tag, uint64_t size, uint64_t asked, uint64_t now, struct store_item **out)
+{
+	struct request r = {.tag = tag, .size = size, .asked = asked, .budget = BUDGET};
+	bool evicts = store->eviction != STORE_EVICT_NONE;
+	uint64_t evicted = 0;
+	int rc = -EAGAIN;
+
+	if (!expire(store, &r, now) && (!evicts || window_is_for(store, &r) || evict_in_order(store, &r))) {
+		window_lock(store);
+		rc = room_step(store, &r);
+		window_unlock(store);
+	}
+	if (r.item)
+		rc = 0;
+	/* A small one is served in the end by what goes in order, and be it all. */
+	if (rc == -ENOMEM && evicts && !is_large(&r) && evict_next(store, &evicted))
+		rc = -EAGAIN;
+	*out = r.item;
+	return rc;
+}
+
+void room_tick(struct store *store, uint64_t now)
+{
+	struct room *room = &store->room;
+
+	window_lock(store);
+	if (room->calls != room->seen || room->stage == ROOM_IDLE) {
+		room->seen = room->calls;
+		room->seen_at = now;
+	} else if (now - room->seen_at >= ABANDONED) {
+		room_end(store);
+	}
+	window_unlock(store);
+}

@@ -1,0 +1,363 @@
+/* store_room: a write is not refused while there is room, whatever lies in its way; and making room goes in steps. */
+#include "store_common.h"
+
+#define KEYS 200000
+#define MARK 64 /* bytes at both ends of a value that tell whose it is */
+
+/* Keys and what their extents take at most. */
+struct filled {
+	struct fixture f;
+	uint64_t state;
+	uint32_t keys; /* 0 to keys - 1 may be there */
+	uint64_t calls;
+	bool there[KEYS];
+};
+
+static int set_len(struct filled *t, uint32_t key, uint64_t len)
+{
+	struct store_ref ref;
+	int rc;
+
+	do {
+		rc = store_reserve(t->f.store, &key, sizeof(key), len, NOW, &ref);
+		t->calls++;
+	} while (rc == -EAGAIN);
+	if (rc != 0)
+		return rc;
+	pattern_fill(ref.addr, MIN(len, MARK), key);
+	if (len >= 2 * MARK)
+		pattern_fill((char *)ref.addr + len - MARK, MARK, key);
+	expect(store_publish(t->f.store, &ref, NULL, NOW, NULL) == 0);
+	t->there[key] = true;
+	t->keys = MAX(t->keys, key + 1);
+	return 0;
+}
+
+static void delete_key(struct filled *t, uint32_t key)
+{
+	store_delete(t->f.store, &key, sizeof(key), 0, NOW);
+	t->there[key] = false;
+}
+
+static void check_values(struct filled *t)
+{
+	for (uint32_t key = 0; key < t->keys; key++) {
+		struct store_ref ref;
+
+		expect(store_get(t->f.store, &key, sizeof(key), NOW, &ref) == t->there[key]);
+		if (!t->there[key])
+			continue;
+		expect(pattern_holds(ref.addr, MIN(ref.len, MARK)));
+		expect(ref.len < 2 * MARK || pattern_holds((char *)ref.addr + ref.len - MARK, MARK));
+		store_unpin(t->f.store, &ref);
+	}
+}
+
+static struct filled *filled_open(size_t size, enum store_eviction eviction)
+{
+	static struct filled t;
+
+	memset(&t, 0, sizeof(t));
+	t.f = fixture_open(size, GIB, eviction);
+	t.state = 99;
+	return &t;
+}
+
+/* Full of the smallest, of which one in 400 stays: what is free serves any size. */
+START_TEST(test_few_small_stay)
+{
+	static const uint64_t lens[] = {100, 1000, 5000, 30000, 70000, MIB, 16 * MIB, 50 * MIB};
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_NONE);
+
+	while (t->keys < KEYS && set_len(t, t->keys, 16) == 0)
+		;
+	for (uint32_t key = 0; key < t->keys; key++)
+		if (key % 400)
+			delete_key(t, key);
+	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
+		ck_assert_int_eq(set_len(t, 1, lens[i]), 0);
+		delete_key(t, 1);
+	}
+	check_values(t);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* Every other one of one size goes, and what is a little longer comes. */
+START_TEST(test_every_other)
+{
+	static const struct {
+		uint64_t first, then;
+	} row[] = {{40000, 70000}, {700000, 4 * MIB}, {500, 600}, {20000, 4 * MIB}, {200, 40000}, {30000, 100}};
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_NONE);
+	uint64_t first = row[_i].first, then = row[_i].then, all = 0;
+	uint32_t n;
+
+	while (t->keys < KEYS && set_len(t, t->keys, first) == 0)
+		;
+	all = fixture_stats(&t->f).bytes_used;
+	n = t->keys;
+	for (uint32_t key = 0; key < n; key += 2)
+		delete_key(t, key);
+	for (uint32_t key = 0; key < n && fixture_stats(&t->f).bytes_used + then * 9 / 8 + 4096 < MIN(all, 60 * MIB);
+	     key += 2)
+		ck_assert_int_eq(set_len(t, key, then), 0);
+	check_values(t);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* Long and short in turns, the short ones go: no long one has another place, so they move together. */
+START_TEST(test_long_and_short)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_NONE);
+	unsigned more = 0;
+
+	while (set_len(t, t->keys, t->keys % 2 ? 700000 : 4 * MIB - 100) == 0)
+		;
+	for (uint32_t key = 1; key < t->keys; key += 2)
+		delete_key(t, key);
+	while (fixture_stats(&t->f).bytes_used + 4 * MIB <= 58 * MIB) {
+		ck_assert_int_eq(set_len(t, t->keys + 1, 4 * MIB - 100), 0);
+		more++;
+	}
+	ck_assert_uint_ge(more, 1);
+	check_values(t);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* Sizes of one range come, at nine tenths of the arena's bytes. */
+static void mix_phase(struct filled *t, unsigned low, unsigned high, unsigned writes)
+{
+	uint64_t limit = t->f.size / 10 * 9;
+
+	for (unsigned n = 0; n < writes; n++) {
+		uint64_t len = (1ull << low) + random_size(&t->state, high) % ((1ull << high) - (1ull << low));
+		uint64_t used = fixture_stats(&t->f).bytes_used, need = len + len / 8 + 4096;
+
+		while (used + need > limit) {
+			for (unsigned i = 0; i < 20; i++)
+				delete_key(t, (uint32_t)(random_next(&t->state) % KEYS));
+			used = fixture_stats(&t->f).bytes_used;
+		}
+		ck_assert_int_eq(set_len(t, (uint32_t)(random_next(&t->state) % KEYS), len), 0);
+	}
+}
+
+START_TEST(test_any_mix)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_NONE);
+	unsigned scale = getenv("STORE_MIX") ? (unsigned)atoi(getenv("STORE_MIX")) : 1;
+
+	t->state += (uint64_t)_i;
+	for (unsigned round = 0; round < 2 * scale; round++) {
+		mix_phase(t, 4, 22, 2000);
+		mix_phase(t, 4, 10, 40000);
+		mix_phase(t, 12, 22, 1000);
+		mix_phase(t, 9, 15, 8000);
+		mix_phase(t, 4, 6, 40000);
+		mix_phase(t, 20, 22, 200);
+	}
+	check_values(t);
+	printf("store: any mix: %lu moves\n", (unsigned long)fixture_stats(&t->f).moves);
+	ck_assert_uint_eq(fixture_stats(&t->f).out_of_memory, 0);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/*
+ * Steps.
+ */
+
+/* Extents moved and items evicted since the last time, which a single call did. */
+static uint64_t work_since(struct filled *t, uint64_t *before)
+{
+	struct store_stats stats = fixture_stats(&t->f);
+	uint64_t all = stats.evictions + stats.moves + stats.expired + stats.deletes, done = all - *before;
+
+	*before = all;
+	return done;
+}
+
+#define STEP_MOST 1200 /* items of one call: some 100 us */
+
+START_TEST(test_steps_are_bounded)
+{
+	struct filled *t = filled_open(64 * MIB, _i ? STORE_EVICT_S3_FIFO : STORE_EVICT_NONE);
+	uint64_t before = 0, most = 0, calls = 0;
+	struct store_ref ref;
+	int rc;
+
+	for (uint32_t key = 0; key < KEYS; key++)
+		expect(set_len(t, key, 240) == 0);
+	for (uint32_t key = 0; key < KEYS && !_i; key += 2)
+		delete_key(t, key);
+	work_since(t, &before);
+	do {
+		rc = store_reserve(t->f.store, "k", 1, 24 * MIB, NOW, &ref);
+		most = MAX(most, work_since(t, &before));
+		calls++;
+	} while (rc == -EAGAIN);
+	ck_assert_int_eq(rc, 0);
+	ck_assert_uint_gt(calls, 20);
+	ck_assert_uint_le(most, STEP_MOST);
+	store_abandon(t->f.store, &ref);
+	fixture_close(&t->f);
+}
+END_TEST
+
+START_TEST(test_flush_and_expiry_are_bounded)
+{
+	struct filled *t = filled_open(256 * MIB, STORE_EVICT_NONE);
+	struct store_put put = {STORE_ALWAYS, 0, NOW + TIME_S};
+	uint64_t before = 0, cursor = 0, most = 0;
+
+	for (uint32_t key = 0; key < KEYS; key++)
+		expect(set_all(t->f.store, &key, sizeof(key), "v", 1, key % 2 ? &put : NULL, NOW, NULL) == 0);
+	while (store_tick(t->f.store, NOW + 2 * TIME_S) <= NOW + 2 * TIME_S)
+		most = MAX(most, work_since(t, &before));
+	do {
+		most = MAX(most, work_since(t, &before));
+		store_flush_some(t->f.store, &cursor);
+	} while (cursor);
+	ck_assert_uint_le(most, STEP_MOST);
+	ck_assert_uint_eq(fixture_stats(&t->f).items, 0);
+	ck_assert_uint_eq(fixture_stats(&t->f).expired, KEYS / 2);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* Requests that compete take their steps in turns, and all are served; one that never comes again is forgotten. */
+START_TEST(test_requests_compete)
+{
+	struct filled *t = filled_open(64 * MIB, _i ? STORE_EVICT_S3_FIFO : STORE_EVICT_NONE);
+	struct store_ref ref[6] = {{0}};
+	unsigned served = 0, turns = 0, step = _i ? 1 : 3;
+
+	for (uint32_t key = 0; key < KEYS; key++)
+		expect(set_len(t, key, 150) == 0);
+	for (uint32_t key = 0; key < KEYS; key++)
+		if (key % step)
+			delete_key(t, key);
+	ck_assert_int_eq(store_reserve(t->f.store, "gone", 4, 30 * MIB, NOW, &ref[0]), -EAGAIN);
+	while (served != 5) {
+		for (uint32_t i = 1; i < 6; i++) {
+			if (ref[i].item)
+				continue;
+			if (!store_reserve(t->f.store, &i, sizeof(i), i * MIB, NOW, &ref[i]))
+				served++;
+		}
+		ck_assert_uint_lt(++turns, 100000);
+	}
+	for (uint32_t i = 1; i < 6; i++)
+		store_abandon(t->f.store, &ref[i]);
+	if (!_i)
+		check_values(t);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* What a window kept back comes free again when its request stays away. */
+START_TEST(test_abandoned)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	struct store_ref ref;
+
+	for (uint32_t key = 0; key < KEYS; key++)
+		expect(set_len(t, key, 250) == 0);
+	ck_assert_int_eq(store_reserve(t->f.store, "gone", 4, 30 * MIB, NOW, &ref), -EAGAIN);
+	for (uint64_t now = NOW; now < NOW + 3 * TIME_S; now += TIME_S)
+		store_tick(t->f.store, now);
+	fixture_flush(&t->f);
+	ck_assert_uint_ge(fixture_stats(&t->f).bytes_free_run, 36 * MIB);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/*
+ * What goes.
+ */
+
+static bool is_there(struct filled *t, uint32_t key)
+{
+	struct store_meta meta;
+
+	return store_stat(t->f.store, &key, sizeof(key), NOW, &meta);
+}
+
+static bool read_key(struct filled *t, uint32_t key)
+{
+	struct store_ref ref;
+	bool found = store_get(t->f.store, &key, sizeof(key), NOW, &ref);
+
+	store_unpin(t->f.store, &ref);
+	return found;
+}
+
+/* Large values that are read before each of many writes outlive all that is written. */
+START_TEST(test_hot_large)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	uint32_t hot = _i ? 10 : 1;
+
+	for (uint32_t key = 0; key < hot; key++)
+		ck_assert_int_eq(set_len(t, key, MIB), 0);
+	for (uint32_t key = hot; key < 5000; key++) {
+		for (uint32_t i = 0; i < 3 * hot; i++)
+			ck_assert(read_key(t, i % hot));
+		ck_assert_int_eq(set_len(t, key, MIB), 0);
+	}
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* What was just written is not what goes, however few there are. */
+START_TEST(test_young)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+
+	for (uint32_t key = 0; key < 2000; key++) {
+		ck_assert_int_eq(set_len(t, key, _i ? 3000000 + random_next(&t->state) % 1000000 : 4000000), 0);
+		for (uint32_t young = key > 1 ? key - 2 : 0; young <= key; young++)
+			ck_assert(is_there(t, young));
+		read_key(t, (uint32_t)(random_next(&t->state) % (key + 1)));
+	}
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* A large value among middle-sized ones takes about its own size of them. */
+START_TEST(test_evicts_what_it_needs)
+{
+	static const uint64_t lens[] = {1000000, 3000000, 300000, 50000};
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	uint64_t used;
+
+	for (uint32_t key = 0; key < 3000; key++)
+		ck_assert_int_eq(set_len(t, key, lens[_i] - random_next(&t->state) % (lens[_i] / 4)), 0);
+	used = fixture_stats(&t->f).bytes_used;
+	ck_assert_int_eq(set_len(t, 5000, 16 * MIB), 0);
+	ck_assert_uint_ge(fixture_stats(&t->f).bytes_used + 2 * lens[_i] + MIB / 2, used);
+	fixture_close(&t->f);
+}
+END_TEST
+
+TCase *store_room_case(void)
+{
+	TCase *tc = tcase_create("room");
+
+	tcase_set_timeout(tc, 300);
+	tcase_add_test(tc, test_few_small_stay);
+	tcase_add_loop_test(tc, test_every_other, 0, 6);
+	tcase_add_test(tc, test_long_and_short);
+	tcase_add_loop_test(tc, test_any_mix, 0, 2);
+	tcase_add_loop_test(tc, test_steps_are_bounded, 0, 2);
+	tcase_add_test(tc, test_flush_and_expiry_are_bounded);
+	tcase_add_loop_test(tc, test_requests_compete, 0, 2);
+	tcase_add_test(tc, test_abandoned);
+	tcase_add_loop_test(tc, test_hot_large, 0, 2);
+	tcase_add_loop_test(tc, test_young, 0, 2);
+	tcase_add_loop_test(tc, test_evicts_what_it_needs, 0, 4);
+	return tc;
+}
