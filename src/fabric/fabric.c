@@ -212,6 +212,11 @@ void fabric_request_source(const struct fabric_request *request, struct fabric_s
 	request->ops->request_source(request, out);
 }
 
+void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)
+{
+	endpoint->ops->endpoint_source(endpoint, out);
+}
+
 void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out)
 {
 	const struct in6_addr *six = &((const struct sockaddr_in6 *)sa)->sin6_addr;

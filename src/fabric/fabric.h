@@ -269,6 +269,7 @@ struct fabric_source {
 	uint64_t id[2];
 };
 void fabric_request_source(const struct fabric_request *request, struct fabric_source *out);
+void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 /* The same of an address of IP; of others the family alone. */
 void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out);
 const struct fabric_transport *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);

@@ -94,6 +94,11 @@ static char *no_request_peer(const struct fabric_request *request, char *buf, si
 	return buf;
 }
 
+static void no_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)
+{
+	*out = (struct fabric_source){.family = AF_UNSPEC};
+}
+
 static char *no_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
 {
 	snprintf(buf, size, "unknown");
@@ -201,6 +206,7 @@ static const struct fabric_provider nothing = {
 	.request_peer = no_request_peer,
 	.request_source = no_request_source,
 	.endpoint_peer = no_endpoint_peer,
+	.endpoint_source = no_endpoint_source,
 	.endpoint_transport = no_endpoint_transport,
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,

@@ -53,6 +53,7 @@ struct fabric_provider {
 	char *(*request_peer)(const struct fabric_request *request, char *buf, size_t size);
 	void (*request_source)(const struct fabric_request *request, struct fabric_source *out);
 	char *(*endpoint_peer)(const struct fabric_endpoint *endpoint, char *buf, size_t size);
+	void (*endpoint_source)(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 	const struct fabric_transport *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
 	void (*disconnect)(struct fabric_endpoint *endpoint);
 	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);

@@ -505,6 +505,7 @@ const struct fabric_provider fabric_soft = {
 	.request_peer = soft_request_peer,
 	.request_source = soft_request_source,
 	.endpoint_peer = soft_endpoint_peer,
+	.endpoint_source = soft_endpoint_source,
 	.endpoint_transport = soft_endpoint_transport,
 	.disconnect = soft_disconnect,
 	.endpoint_destroy = soft_endpoint_destroy,

@@ -457,6 +457,7 @@ void soft_flush(struct soft_endpoint *ep);
 void soft_endpoint_opened(struct soft_endpoint *ep);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
+void soft_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint);
 void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_t events);

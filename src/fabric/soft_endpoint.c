@@ -133,6 +133,17 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 	return soft_peer_format(&ep->peer, ep->source.fd, buf, size);
 }
 
+void soft_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)
+{
+	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	fabric_source_of((const struct sockaddr *)&ep->peer, out);
+	if (ep->peer.ss_family == AF_UNIX && getsockopt(ep->source.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0)
+		out->id[0] = who.uid;
+}
+
 const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
 {
 	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);

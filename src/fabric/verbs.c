@@ -355,6 +355,7 @@ const struct fabric_provider fabric_verbs = {
 	.request_peer = verbs_request_peer,
 	.request_source = verbs_request_source,
 	.endpoint_peer = verbs_endpoint_peer,
+	.endpoint_source = verbs_endpoint_source,
 	.endpoint_transport = verbs_endpoint_transport,
 	.disconnect = verbs_disconnect,
 	.endpoint_destroy = verbs_endpoint_destroy,

@@ -322,6 +322,7 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
 void verbs_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void verbs_request_source(const struct fabric_request *request, struct fabric_source *out);
+void verbs_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 const struct fabric_transport *verbs_endpoint_transport(const struct fabric_endpoint *endpoint);
 void verbs_disconnect(struct fabric_endpoint *endpoint);

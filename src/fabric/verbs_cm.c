@@ -707,6 +707,13 @@ void verbs_request_source(const struct fabric_request *request, struct fabric_so
 	fabric_source_of(rdma_get_peer_addr(r->id), out);
 }
 
+void verbs_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)
+{
+	const struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
+
+	fabric_source_of(rdma_get_peer_addr(ep->id), out);
+}
+
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
 {
 	const struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
