@@ -217,7 +217,7 @@ test_gpu() {
 	logged "gpu: cpu backend, 1 thread a session"
 	answers status '"services":["ping","kv","gpu"]'
 	answers status '"gpu":{"backend":"cpu","device":"'
-	answers status '"sessions":0,"sessions_max":3}'
+	answers status '"sessions":0,"sessions_max":3,"sessions_per_source":2}'
 	answers resources '"gpu_sessions":0'
 	stop_daemon
 	configure 'gpu = { program = "/nowhere/rdmad-gpu"; };'

@@ -148,7 +148,7 @@ test_interrupted() {
 	done
 }
 
-only_one_session() { expect 0 gpu info --json && jq -e '.sessions == 1' "$dir/out" >/dev/null; }
+no_session() { expect 0 gpu info --json && jq -e '.sessions == 0' "$dir/out" >/dev/null; }
 
 # What clients that die leave behind: nothing.
 test_killed() {
@@ -159,7 +159,7 @@ test_killed() {
 		wait "${clients[0]}" 2>/dev/null
 		clients=()
 	done
-	wait_for "the end of sessions of killed clients" only_one_session
+	wait_for "the end of sessions of killed clients" no_session
 	wait_for "the end of worker processes" has_no_processes || pgrep -aP "$daemon"
 }
 

@@ -682,6 +682,24 @@ START_TEST(test_sandboxed)
 }
 END_TEST
 
+/* Where a ring is says nothing of where anything else is: no other mapping is near. */
+START_TEST(test_ring_is_far)
+{
+	uintptr_t base, from, to, near = 1ull << 32;
+	char line[512];
+	FILE *maps;
+
+	start();
+	base = (uintptr_t)gpu_session_ring(session)->base;
+	maps = fopen("/proc/self/maps", "r");
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps))
+		if (!strstr(line, "rdmad-gpu") && sscanf(line, "%lx-%lx", &from, &to) == 2)
+			ck_assert_msg(to < base - near || from > base + near, "%s", line);
+	fclose(maps);
+}
+END_TEST
+
 static cpu_set_t share_of(const struct gpu_session *of)
 {
 	cpu_set_t set;
@@ -851,6 +869,9 @@ int main(void)
 	tcase_add_test(tc, test_ring_is_checked);
 	if (strcmp(backend, "cpu") == 0) {
 		tcase_add_test(tc, test_confined);
+#ifndef __SANITIZE_THREAD__ /* which has places of its own for mappings */
+		tcase_add_test(tc, test_ring_is_far);
+#endif
 		tcase_add_test(tc, test_share);
 		if (!SANITIZED) {
 			tcase_add_loop_test(tc, test_sealed, 0, ARRAY_SIZE(deeds));

@@ -12,7 +12,7 @@ listen=("$host:$((${RDMAD_GUEST_ADDR:+20000 + RANDOM % 30000} + 0))")
 no_session_is_left() { control status | jq -e '.gpu.sessions == 0' >/dev/null; }
 
 configure 'services = ["gpu"];' \
-	"gpu = { backend = \"cpu\"; threads = 1; program = \"$builddir/rdmad-gpu\"; memory = \"1M\"; sessions = 2; };"
+	"gpu = { backend = \"cpu\"; threads = 1; program = \"$builddir/rdmad-gpu\"; memory = \"1M\"; sessions = 2; sessions_per_source = 2; };"
 start_daemon
 for address in "${servers[@]}"; do
 	case $address in
@@ -25,7 +25,7 @@ for address in "${servers[@]}"; do
 done
 server=''
 # Each refusal was one request, and is told of once in the log: the library did not ask again by another transport.
-refusals=$(grep -c "refused: too many sessions" "$dir/log")
+refusals=$(grep -c "has all the gpu sessions" "$dir/log")
 [[ $refusals == 2 ]] || fail "$refusals refusals rather than 2"
 stop_daemon
 conclude

@@ -2,10 +2,12 @@
  * check_service_gpu.c: the gpu service through pairs of connections, with real worker processes and the cpu backend.
  * The client's half is written out here by hand, so that it can also do what no client should.
  */
+#include <dirent.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "conn_pair.h"
@@ -46,19 +48,26 @@ static unsigned descriptors;
 /*
  * What is to come back
  */
-/* Processes that are children of this one, dead ones too. */
+/* Processes that are children of this one's threads, dead ones too. */
 static unsigned children(pid_t *pids, unsigned max)
 {
-	char path[64];
+	DIR *threads = opendir("/proc/self/task");
+	struct dirent *thread;
 	unsigned n = 0;
-	FILE *in;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-	in = fopen(path, "re");
-	ck_assert_ptr_nonnull(in);
-	while (n < max && fscanf(in, "%d", &pids[n]) == 1)
-		n++;
-	fclose(in);
+	ck_assert_ptr_nonnull(threads);
+	while ((thread = readdir(threads))) {
+		char path[sizeof("/proc/self/task//children") + sizeof(thread->d_name)];
+		FILE *in;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/children", thread->d_name);
+		in = fopen(path, "re");
+		while (in && n < max && fscanf(in, "%d", &pids[n]) == 1)
+			n++;
+		if (in)
+			fclose(in);
+	}
+	closedir(threads);
 	return n;
 }
 
@@ -67,6 +76,49 @@ static unsigned count_children(void)
 	pid_t pids[64];
 
 	return children(pids, ARRAY_SIZE(pids));
+}
+
+/*
+ * What takes long
+ */
+int __real_gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+			     struct gpu_session **out);
+int __wrap_gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+			     struct gpu_session **out);
+void __real_gpu_session_destroy(struct gpu_session *session);
+void __wrap_gpu_session_destroy(struct gpu_session *session);
+bool __real_gpu_spawn_reap(int pidfd, int flags, int *status);
+bool __wrap_gpu_spawn_reap(int pidfd, int flags, int *status);
+
+static _Atomic bool takes_long; /* without end, until it is cleared */
+static _Atomic unsigned begun;
+static _Atomic bool unkillable;
+static pthread_t network; /* the thread that turns connections */
+
+static void take_long(void)
+{
+	ck_assert(!pthread_equal(pthread_self(), network));
+	begun++;
+	while (takes_long)
+		usleep(1000);
+}
+
+int __wrap_gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
+			     struct gpu_session **out)
+{
+	take_long();
+	return __real_gpu_session_start(attr, shape, queue_mode, out);
+}
+
+void __wrap_gpu_session_destroy(struct gpu_session *session)
+{
+	take_long();
+	__real_gpu_session_destroy(session);
+}
+
+bool __wrap_gpu_spawn_reap(int pidfd, int flags, int *status)
+{
+	return !unkillable && __real_gpu_spawn_reap(pidfd, flags, status);
 }
 
 /*
@@ -320,6 +372,7 @@ static void set_up(void)
 	});
 
 	descriptors = count_descriptors();
+	network = pthread_self();
 	skipped = 0;
 	take_settings();
 	services_open(&services, &(struct services_options){.gpu = &gpu});
@@ -529,6 +582,8 @@ START_TEST(test_terminate_and_stay)
 	conn_pair_rest(&pair);
 	ck_assert(!c->closed);
 	skipped += 2 * TIME_S;
+	turn();
+	ck_assert_uint_gt(services_deadline(&services), pair.now); /* the rest is the connection's: sleep meanwhile */
 	UNTIL(c->closed);
 	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 }
@@ -542,7 +597,7 @@ START_TEST(test_info)
 	connect_client(c);
 	send_record(c, WIRE_OP_GPU_INFO, 3, NULL, 0);
 	UNTIL(c->informed);
-	ck_assert_uint_eq(c->info.sessions, 2);
+	ck_assert_uint_eq(c->info.sessions, 1); /* the other one: this connection opened none */
 	ck_assert_uint_eq(c->info.sessions_max, CLIENTS);
 	ck_assert_uint_eq(c->info.queues_max, 2);
 	ck_assert_uint_eq(c->info.slots_max, 8);
@@ -1150,13 +1205,161 @@ START_TEST(test_sessions_limit)
 	gpu.sessions_max = 1;
 	open_rpc(&client[0]);
 	connect_client(c);
-	ck_assert(c->closed);
-	ck_assert_msg(strstr(c->why, "gpu sessions it allows, 1"), "%s", c->why);
+	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
+	assert_ended(c, WIRE_BUSY, "gpu sessions it allows, 1");
+	ck_assert_uint_eq(services_count(&services, "gpu_refused"), 1);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
 	assert_works(&client[0]);
 	leave(&client[0]);
 	UNTIL(!services_sessions(&services));
 	open_rpc(c);
 	assert_works(c);
+}
+END_TEST
+
+/* Connections that open nothing take no place: those that do, and who only asks, are served. */
+START_TEST(test_idle_connections)
+{
+	gpu.sessions_max = 1;
+	for (unsigned i = 0; i < CLIENTS - 1; i++) {
+		connect_client(&client[i]);
+		ck_assert(client[i].established);
+	}
+	open_rpc(&client[CLIENTS - 1]);
+	for (unsigned i = 0; i < CLIENTS - 1; i++) {
+		send_record(&client[i], WIRE_OP_GPU_INFO, 3, NULL, 0);
+		UNTIL(client[i].informed);
+		ck_assert_uint_eq(client[i].info.sessions, 1);
+	}
+	assert_works(&client[CLIENTS - 1]);
+}
+END_TEST
+
+/* One source has its part of the places, and no more. */
+START_TEST(test_source_limit)
+{
+	struct client *c = &client[2];
+
+	gpu.per_source = 2;
+	open_rpc(&client[0]);
+	open_rpc(&client[1]);
+	connect_client(c);
+	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
+	assert_ended(c, WIRE_BUSY, "allows one address or user, 2");
+	ck_assert_uint_eq(services_count(&services, "gpu_refused"), 1);
+	leave(&client[1]);
+	UNTIL(gpu.sessions == 1);
+	open_rpc(c);
+	assert_works(c);
+	assert_works(&client[0]);
+}
+END_TEST
+
+/* In both modes: who has no job for gpu.idle_timeout leaves when another comes, and not before. */
+START_TEST(test_idle_session_leaves)
+{
+	struct client *idle = &client[0], *c = &client[1];
+
+	gpu.sessions_max = 1;
+	gpu.idle_timeout = 4 * TIME_S;
+	if (_i)
+		open_queue(idle);
+	else
+		open_rpc(idle);
+	for (unsigned i = 0; i < 20; i++) {
+		skipped += TIME_S / 2;
+		turn();
+	}
+	ck_assert(!idle->ended);
+	connect_client(c);
+	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
+	assert_ended(idle, WIRE_FAILED, "no job for 4s and another client wanted its place");
+	UNTIL(c->opened || c->ended);
+	ck_assert_msg(c->opened, "%s", c->reason);
+	assert_works(c);
+	ck_assert_uint_eq(services_count(&services, "gpu_evicted"), 1);
+	ck_assert_uint_eq(services_count(&services, "gpu_errors"), 0);
+}
+END_TEST
+
+/* Who had a job a moment ago, or has one now, stays. */
+START_TEST(test_busy_session_stays)
+{
+	struct client *busy = &client[0], *c = &client[1];
+
+	gpu.sessions_max = 1;
+	gpu.idle_timeout = 60 * TIME_S;
+	open_queue(busy);
+	for (unsigned i = 0; i < 20; i++) {
+		skipped += 10 * TIME_S;
+		if (_i == 1)
+			one_by_queue(busy, 0, i);
+		turn();
+	}
+	if (_i == 0) {
+		one_by_queue(busy, 0, 0);
+	} else if (_i == 2) {
+		put_job(busy, 0, 0,
+			(struct wire_ring_job){.sequence = 1, .op = WIRE_RING_ECHO, .length = 64, .param = {5000000}});
+		submit(busy, 0, 1);
+	}
+	connect_client(c);
+	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
+	if (_i != 1)
+		conn_pair_rest(&pair); /* it is asked, and has worked since it was looked at last */
+	turn();
+	skipped += 4 * TIME_S;
+	assert_ended(c, WIRE_BUSY, "gpu sessions it allows, 1");
+	ck_assert(!busy->ended);
+	ck_assert_uint_eq(services_count(&services, "gpu_evicted"), 0);
+}
+END_TEST
+
+/* Making a session and giving it back are without end: others are served, and its client may go. */
+START_TEST(test_nobody_waits_for_memory)
+{
+	struct client *c = &client[0], *other = &client[1];
+
+	open_rpc(other);
+	begun = 0;
+	takes_long = true;
+	connect_client(c);
+	send_open(c, (struct wire_gpu_open){.mode = _i % 2 ? WIRE_GPU_QUEUE : WIRE_GPU_RPC});
+	UNTIL(begun == 1);
+	assert_works(other);
+	ck_assert(!c->opened && !c->ended);
+	if (_i < 2) {
+		takes_long = false;
+		UNTIL(c->opened);
+		takes_long = true;
+	}
+	leave(c);
+	assert_works(other);
+	if (_i < 2)
+		UNTIL(begun == 2);
+	assert_works(other);
+	ck_assert_uint_eq(gpu.sessions, 2);
+	takes_long = false;
+	UNTIL(gpu.sessions == 1);
+	assert_works(other);
+}
+END_TEST
+
+/* A process that not even SIGKILL ends: its place stays taken, and the thread ends all the same. */
+START_TEST(test_unkillable)
+{
+	open_rpc(&client[0]);
+	unkillable = true;
+	leave(&client[0]);
+	skipped += TIME_S;
+	turn();
+	skipped += 10 * TIME_S;
+	turn();
+	ck_assert_uint_eq(gpu.sessions, 1);
+	services_end(&services);
+	UNTIL(!services_sessions(&services));
+	unkillable = false;
+	ck_assert_int_gt(waitpid(-1, NULL, 0), 0);
 }
 END_TEST
 
@@ -1299,6 +1502,12 @@ int main(void)
 	tcase_add_test(tc, test_overtime);
 	tcase_add_test(tc, test_no_program);
 	tcase_add_test(tc, test_sessions_limit);
+	tcase_add_test(tc, test_idle_connections);
+	tcase_add_test(tc, test_source_limit);
+	tcase_add_loop_test(tc, test_idle_session_leaves, 0, 2);
+	tcase_add_loop_test(tc, test_busy_session_stays, 0, 3);
+	tcase_add_loop_test(tc, test_nobody_waits_for_memory, 0, 4);
+	tcase_add_test(tc, test_unkillable);
 	tcase_add_test(tc, test_patience);
 	tcase_add_test(tc, test_drain);
 	tcase_add_loop_test(tc, test_shutdown, 0, 2);

@@ -44,6 +44,7 @@ void services_open(struct services *services, const struct services_options *opt
 	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV, settings) == 0);
 	services->store = ((struct kv_shared *)shared->of[WIRE_KV])->store;
 	if (options->gpu) {
+		REQUIRE(gpu_service_start(options->gpu) == 0);
 		shared->of[WIRE_GPU] = options->gpu;
 		shared->open |= 1u << WIRE_GPU;
 	}
@@ -56,6 +57,8 @@ void services_close(struct services *services)
 	services_enable_kv(services, true);
 	service_thread_free(&services->thread);
 	REQUIRE(services_store_stats(services).pins == 0);
+	if (services->gpu)
+		gpu_service_stop(services->gpu);
 	services->shared.open &= ~(1ull << WIRE_GPU);
 	service_shared_close(&services->shared);
 }

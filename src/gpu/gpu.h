@@ -63,10 +63,13 @@ struct gpu_session;
 
 /* Make the ring, cleared, and start the process; shape was checked. `queue_mode`: jobs come by
  * one-sided writes, of which nobody tells the process. The thread that calls lives as long as the
- * session: a process is killed when that which made it ends. -ENOMEM, -EAGAIN (no process), -ENOENT
- * (no program), -ENOSYS (a kernel without pidfd_open): logged. */
+ * session: a process is killed when that which made it ends. Takes long: memory and a process are made. -ENOMEM, -EAGAIN
+ * (no process), -ENOENT (no program), -ENOSYS (a kernel without pidfd_open): logged. */
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out);
+
+/* The calling thread has it from now on, after another, which lives on. */
+void gpu_session_own(struct gpu_session *session);
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 
@@ -89,8 +92,12 @@ pid_t gpu_session_pid(const struct gpu_session *session);
 /* Ask the process to end: it has 100 ms, then it is killed. Idempotent. */
 void gpu_session_stop(struct gpu_session *session, uint64_t now);
 
-/* Unmap the ring and free; deregister it first. Kills and waits if the process is still there. NULL
- * is fine. */
+/* Its process was killed and does not end, as one that waits for a device in the kernel: leave it to the system. Logged. */
+void gpu_session_abandon(struct gpu_session *session);
+
+/* Unmap the ring and free, which takes long; deregister it first. If the process is still there it is killed; one that
+ * does not end within GPU_KILL_PATIENCE is abandoned. NULL is fine. */
+#define GPU_KILL_PATIENCE (2 * TIME_S)
 void gpu_session_destroy(struct gpu_session *session);
 
 /* sandbox.c: the calling process dumps no core, and from now on only root reads its memory from outside: its workers are

@@ -10,18 +10,22 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define START_LIMIT (30 * TIME_S) /* a driver may build the kernels for its device */
 #define MESSAGES 16               /* taken in a turn: the process may say a lot */
-#define FD_LEAST 16               /* beyond the numbers that a process gets them under */
+#define PLACE_LEAST (1ull << 45)  /* of a ring, from here on: 32 TiB of addresses that no other mapping is near to */
+#define PLACES ((1ull << 45) / WIRE_RING_PAGE)
+#define FD_LEAST 16 /* beyond the numbers that a process gets them under */
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -35,8 +39,9 @@ struct gpu_session {
 	pid_t pid;
 	enum gpu_session_state state;
 	uint64_t deadline; /* of the state */
-	uintptr_t owner;   /* thread_self() of the thread that started it */
+	uintptr_t owner;   /* thread_self() of the thread that has it */
 	bool stopped;      /* by gpu_session_stop(): its end needs no reason */
+	bool killed;       /* because its time was over */
 	struct gpu_probe probe;
 	char reason[256];
 };
@@ -53,7 +58,7 @@ static void session_set_state(struct gpu_session *session, enum gpu_session_stat
 	session->deadline = deadline;
 }
 
-/* Its process is of the thread that started it, unless that has seen it go. */
+/* It is of one thread, unless that has seen its process go. */
 static bool session_is_mine(const struct gpu_session *session)
 {
 	return session->state == GPU_GONE || session->owner == thread_self();
@@ -100,6 +105,17 @@ static int make_memory(void)
 	return lift_fd(fd);
 }
 
+/* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the kernel
+ * places does. A wish: where it cannot be there, the kernel chooses. */
+static void *random_place(void)
+{
+	uint64_t random = 0;
+
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		return NULL;
+	return (void *)(uintptr_t)(PLACE_LEAST + random % PLACES * WIRE_RING_PAGE);
+}
+
 /* Memory that cannot change its size under whoever maps it; new pages of it are zero. The
  * descriptor, or -errno. */
 static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring)
@@ -114,7 +130,7 @@ static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring
 		goto fail;
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
 		goto fail;
-	ring->base = mmap(NULL, ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ring->base = mmap(random_place(), ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring->base == MAP_FAILED)
 		goto fail;
 	fill_header(ring);
@@ -225,6 +241,11 @@ int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_rin
 destroy:
 	gpu_session_destroy(session);
 	return rc;
+}
+
+void gpu_session_own(struct gpu_session *session)
+{
+	session->owner = thread_self();
 }
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session)
@@ -376,9 +397,16 @@ static void expired(struct gpu_session *session, uint64_t now)
 					 : "the worker process was not ready within 30 s");
 		return;
 	}
+	if (session->killed) {
+		log_warn("gpu", "worker %d was killed and does not end: its session keeps its place until it does",
+			 (int)session->pid);
+		session->deadline = TIME_NEVER;
+		return;
+	}
 	log_debug("gpu", "worker %d is killed", (int)session->pid);
 	kill_process(session);
-	session->deadline = TIME_NEVER; /* its end comes by the descriptor */
+	session->killed = true;
+	session->deadline = now + GPU_KILL_PATIENCE; /* its end comes by the descriptor */
 }
 
 static void take_event(struct gpu_session *session)
@@ -412,17 +440,36 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 	return session->state;
 }
 
-void gpu_session_destroy(struct gpu_session *session)
+void gpu_session_abandon(struct gpu_session *session)
 {
+	must(session_is_mine(session));
+	must(session->process >= 0);
+	log_error("gpu", "worker %d was killed and does not end: it is left to the system", (int)session->pid);
+	close_fd(&session->process);
+	close_fd(&session->control);
+	if (session->state < GPU_GONE)
+		session_set_state(session, GPU_GONE, TIME_NEVER);
+}
+
+/* Nobody asks it to end in peace any more. */
+static void end_process(struct gpu_session *session)
+{
+	struct pollfd end = {.fd = session->process, .events = POLLIN};
 	int status;
 
+	kill_process(session);
+	poll(&end, 1, (int)(GPU_KILL_PATIENCE / TIME_MS));
+	if (!gpu_spawn_reap(session->process, WNOHANG, &status))
+		gpu_session_abandon(session);
+}
+
+void gpu_session_destroy(struct gpu_session *session)
+{
 	if (!session)
 		return;
 	must(session_is_mine(session));
-	if (session->process >= 0) {
-		kill_process(session);
-		gpu_spawn_reap(session->process, 0, &status);
-	}
+	if (session->process >= 0)
+		end_process(session);
 	close_fd(&session->process);
 	close_fd(&session->control);
 	close_fd(&session->event);

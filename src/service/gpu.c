@@ -1,19 +1,25 @@
 /*
- * gpu.c: the server's half of the gpu service: one session, with a process and a ring of its own, for each connection.
+ * gpu.c: the server's half of the gpu service: one session, with a process and a ring of its own, for each connection that
+ * opens one and finds a place.
  * Whatever goes wrong in a session ends that one alone: the client is told why and has a moment to read
- * it; then the endpoint goes, after it the keys to the ring, after them the process, and last the memory.
+ * it; then the endpoint goes, and the keys to the ring with it, after it the process, and last the memory.
  */
 #include "service/gpu.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define OPEN_PATIENCE (10 * TIME_S) /* of the server, until a client says what it wants */
 #define LEAVE_PATIENCE TIME_S       /* until a client whose session ended is cut off */
 #define DRAIN_LOOK TIME_MS          /* between looks at a ring that the client has left to run empty */
+#define PLACE_PATIENCE (3 * TIME_S) /* until an idle session has left its place */
+#define PLACE_LOOK (10 * TIME_MS)   /* between looks whether it has */
+#define IDLE_LOOKS 8                /* within gpu.idle_timeout */
 
 static const char *const state_names[] = {
-	[GPU_AGENT_WAITING] = "waiting",     [GPU_AGENT_STARTING] = "starting", [GPU_AGENT_RUNNING] = "running",
-	[GPU_AGENT_FINISHING] = "finishing", [GPU_AGENT_ENDING] = "ending",     [GPU_AGENT_CLOSED] = "closed",
+	[GPU_AGENT_WAITING] = "waiting",   [GPU_AGENT_PLACING] = "placing", [GPU_AGENT_MAKING] = "making",
+	[GPU_AGENT_STARTING] = "starting", [GPU_AGENT_RUNNING] = "running", [GPU_AGENT_FINISHING] = "finishing",
+	[GPU_AGENT_ENDING] = "ending",     [GPU_AGENT_CLOSED] = "closed",
 };
 
 static void log_running(const struct gpu_agent *a)
@@ -30,15 +36,23 @@ static void log_running(const struct gpu_agent *a)
 		 probe->device);
 }
 
-/* The connection is gone: what it could reach goes, and the process with it. */
+/* The connection is gone: what it could reach is closed, and the process ends. */
 static void gpu_agent_let_go(struct gpu_agent *a)
 {
 	a->conn = NULL;
-	gpu_agent_open_undo(a);
-	fabric_domain_destroy(a->domain);
-	a->domain = NULL;
-	if (a->session)
+	gpu_agent_close_windows(a);
+	a->thread->part.thread->busy -= a->jobs;
+	a->jobs = 0; /* there may have been some: nobody waits for them */
+	if (gpu_agent_has_session(a))
 		gpu_session_stop(a->session, gpu_agent_now(a));
+}
+
+/* When to look whether there were jobs: the place of one that had none may be wanted. */
+static uint64_t idle_look(const struct gpu_agent *a)
+{
+	uint64_t timeout = gpu_agent_service(a)->idle_timeout;
+
+	return timeout ? time_after(gpu_agent_now(a), timeout / IDLE_LOOKS + 1) : TIME_NEVER;
 }
 
 /* The only writer of the state after birth. */
@@ -55,14 +69,25 @@ static void gpu_agent_set_state(struct gpu_agent *a, enum gpu_agent_state state)
 	case GPU_AGENT_WAITING:
 	case GPU_AGENT_STARTING: /* the session has a deadline of its own */
 		break;
+	case GPU_AGENT_PLACING:
+		a->patience = now + PLACE_PATIENCE;
+		a->deadline = now;
+		break;
+	case GPU_AGENT_MAKING:
+		gpu_agent_send_errand(a, gpu_agent_make);
+		break;
 	case GPU_AGENT_RUNNING:
 		gpu_agent_count(a, GPU_SERVICE_SESSIONS, 1);
+		gpu_agent_used_place(a, now);
+		a->deadline = idle_look(a);
 		log_running(a);
 		break;
 	case GPU_AGENT_FINISHING:
+		gpu_agent_used_place(a, TIME_NEVER);
 		a->deadline = a->mode == WIRE_GPU_QUEUE ? now : TIME_NEVER;
 		break;
 	case GPU_AGENT_ENDING:
+		gpu_agent_used_place(a, TIME_NEVER);
 		a->deadline = now + LEAVE_PATIENCE;
 		break;
 	case GPU_AGENT_CLOSED:
@@ -71,9 +96,72 @@ static void gpu_agent_set_state(struct gpu_agent *a, enum gpu_agent_state state)
 	}
 }
 
+/* The connection has deadlines of its own from here on. */
 static void leave(struct gpu_agent *a)
 {
+	a->deadline = TIME_NEVER;
 	conn_close(a->conn, a->error, "%s", a->error ? a->reason : "the session ended");
+}
+
+static void refuse(struct gpu_agent *a, enum gpu_place_answer why)
+{
+	const struct gpu_service *gpu = gpu_agent_service(a);
+
+	if (why == GPU_PLACE_FULL)
+		gpu_agent_fail(a, -EAGAIN,
+			       "the server has all the gpu sessions it allows, %u; see gpu.sessions in its rdmad.conf",
+			       gpu->sessions_max);
+	else
+		gpu_agent_fail(
+			a, -EAGAIN,
+			"this client has all the gpu sessions that the server allows one address or user, %u; see "
+			"gpu.sessions_per_source in its rdmad.conf",
+			gpu->per_source);
+}
+
+static void find_place(struct gpu_agent *a)
+{
+	enum gpu_place_answer answer = gpu_agent_take_place(a);
+
+	if (answer == GPU_PLACE_TAKEN)
+		gpu_agent_handle(a, GPU_AGENT_PLACED);
+	else if (a->evicts && gpu_agent_now(a) < a->patience)
+		a->deadline = gpu_agent_now(a) + PLACE_LOOK;
+	else
+		refuse(a, answer);
+}
+
+/* Jobs that were put into the ring, of either mode. */
+static uint64_t count_submitted(const struct gpu_agent *a)
+{
+	uint64_t jobs = 0;
+
+	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
+		jobs += wire_ring_load(&wire_ring_client_line(a->ring, q)->submitted);
+	return jobs;
+}
+
+/* Whether there were no jobs since the last look; if there were, its place knows. */
+static bool is_idle(struct gpu_agent *a)
+{
+	uint64_t jobs = count_submitted(a);
+
+	if (jobs == a->seen && !gpu_agent_busy(a))
+		return true;
+	a->seen = jobs;
+	gpu_agent_used_place(a, gpu_agent_now(a));
+	return false;
+}
+
+void gpu_agent_leave_place(struct gpu_agent *a)
+{
+	char time[32];
+
+	if (a->state == GPU_AGENT_RUNNING && gpu_agent_is_to_leave(a) && is_idle(a))
+		gpu_agent_fail(a, -ETIME,
+			       "it had no job for %s and another client wanted its place; see gpu.idle_timeout in the "
+			       "server's rdmad.conf",
+			       units_format_time(gpu_agent_service(a)->idle_timeout, time));
 }
 
 /* The whole machine: what an event does in a state. What is not named is ignored. */
@@ -92,17 +180,31 @@ void gpu_agent_handle(struct gpu_agent *a, enum gpu_agent_event event)
 	switch (a->state) {
 	case GPU_AGENT_WAITING:
 		if (event == GPU_AGENT_OPENED)
-			gpu_agent_set_state(a, GPU_AGENT_STARTING);
+			gpu_agent_set_state(a, GPU_AGENT_PLACING);
 		else if (event == GPU_AGENT_TIMED_OUT)
 			gpu_agent_fail(a, -EBADMSG, "no session was opened in time");
+		break;
+	case GPU_AGENT_PLACING:
+		if (event == GPU_AGENT_PLACED)
+			gpu_agent_set_state(a, GPU_AGENT_MAKING);
+		else if (event == GPU_AGENT_TIMED_OUT)
+			find_place(a);
+		break;
+	case GPU_AGENT_MAKING:
+		if (event == GPU_AGENT_MADE)
+			gpu_agent_set_state(a, GPU_AGENT_STARTING);
 		break;
 	case GPU_AGENT_STARTING:
 		if (event == GPU_AGENT_READY)
 			gpu_agent_set_state(a, GPU_AGENT_RUNNING);
 		break;
 	case GPU_AGENT_RUNNING:
-		if (event == GPU_AGENT_TERMINATE)
+		if (event == GPU_AGENT_TERMINATE) {
 			gpu_agent_set_state(a, GPU_AGENT_FINISHING);
+		} else if (event == GPU_AGENT_TIMED_OUT) {
+			is_idle(a);
+			a->deadline = idle_look(a);
+		}
 		break;
 	case GPU_AGENT_FINISHING:
 		if (event == GPU_AGENT_DRAINED)
@@ -119,6 +221,17 @@ void gpu_agent_handle(struct gpu_agent *a, enum gpu_agent_event event)
 	}
 }
 
+/* Every end has its reason, and some are nobody's fault. */
+static void count_end(struct gpu_agent *a, int error)
+{
+	if (error == -EAGAIN)
+		gpu_agent_count(a, GPU_SERVICE_REFUSED, 1);
+	else if (error == -ETIME)
+		gpu_agent_count(a, GPU_SERVICE_EVICTED, 1);
+	else
+		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
+}
+
 void gpu_agent_fail(struct gpu_agent *a, int error, const char *format, ...)
 {
 	struct conn_info info;
@@ -131,7 +244,7 @@ void gpu_agent_fail(struct gpu_agent *a, int error, const char *format, ...)
 	vsnprintf(a->reason, sizeof(a->reason), format, args);
 	va_end(args);
 	if (error != -ESHUTDOWN) {
-		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
+		count_end(a, error);
 		conn_get_info(a->conn, &info);
 		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, a->reason);
 	}
@@ -184,7 +297,7 @@ uint64_t gpu_agent_queue_jobs(const struct gpu_agent *a)
 {
 	uint64_t jobs = 0;
 
-	if (!a->ring || a->mode != WIRE_GPU_QUEUE || a->state == GPU_AGENT_CLOSED)
+	if (!gpu_agent_has_session(a) || a->mode != WIRE_GPU_QUEUE || a->state == GPU_AGENT_CLOSED)
 		return 0;
 	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
 		jobs += wire_ring_load(&wire_ring_worker_line(a->ring, q)->done);
@@ -294,40 +407,58 @@ static int gpu_agent_record(struct conn *conn, const struct wire_record *request
 }
 
 /*
+ * Errands
+ */
+
+/* What was made is this thread's now, also when the client has gone meanwhile or the service is about to end. */
+static void take_session(struct gpu_agent *a)
+{
+	gpu_session_own(a->session);
+	if (gpu_agent_watch(a) != 0 && a->made == 0)
+		a->made = -ENOMEM; /* its end is seen all the same, when its patience is over */
+	if (a->state == GPU_AGENT_CLOSED)
+		gpu_session_stop(a->session, gpu_agent_now(a));
+}
+
+void gpu_agent_errand_ended(struct gpu_agent *a)
+{
+	must(gpu_agent_is_mine(a));
+	a->work = NULL;
+	if (a->session)
+		take_session(a);
+	if (a->state == GPU_AGENT_MAKING && a->made == 0)
+		gpu_agent_handle(a, GPU_AGENT_MADE);
+	else if (a->state == GPU_AGENT_MAKING)
+		gpu_agent_fail(a, a->made == -ENOMEM ? a->made : -EIO,
+			       "the server cannot make a ring of %" PRIu64 " bytes and its worker: %s",
+			       wire_ring_layout(&a->shape).bytes, strerror(-a->made));
+	else if (a->state == GPU_AGENT_CLOSED)
+		gpu_agent_bury(a);
+}
+
+void gpu_agent_bury(struct gpu_agent *a)
+{
+	must(a->state == GPU_AGENT_CLOSED);
+	if (a->work)
+		return;
+	if (!a->session) {
+		gpu_agent_free(a);
+	} else if (gpu_session_state(a->session) == GPU_GONE) {
+		gpu_agent_unwatch(a);
+		gpu_agent_send_errand(a, gpu_agent_unmake);
+	}
+}
+
+/*
  * The row of the service
  */
-static bool take_place(struct gpu_service *gpu)
-{
-	uint32_t n = atomic_load_explicit(&gpu->sessions, memory_order_relaxed);
-
-	while (n < gpu->sessions_max)
-		if (atomic_compare_exchange_weak(&gpu->sessions, &n, n + 1))
-			return true;
-	return false;
-}
-
-/* The place that is taken here is the agent's. */
-static enum wire_reason gpu_agent_admit(struct service_part *part, const struct conn_group *group,
-					const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
-{
-	struct gpu_service *gpu = part->shared;
-
-	(void)group;
-	(void)request;
-	(void)grant;
-	*detail = gpu->sessions_max;
-	return take_place(gpu) ? WIRE_REASON_NONE : WIRE_REASON_SESSIONS;
-}
-
 static void *gpu_agent_new(struct service_part *part, const struct conn_group *group)
 {
 	struct fabric *fabric = fabric_domain_fabric(conn_group_domain(group));
-	struct gpu_service *gpu = part->shared;
 	struct gpu_agent *a = calloc(1, sizeof(*a));
 
 	if (!a || fabric_domain_create(fabric, &a->domain) != 0) {
 		free(a);
-		atomic_fetch_sub(&gpu->sessions, 1);
 		return NULL;
 	}
 	a->thread = container_of(part, struct gpu_service_thread, part);
@@ -359,14 +490,12 @@ void gpu_agent_free(void *agent)
 
 	must(gpu_agent_is_mine(a));
 	must(!a->conn && list_linked(&a->node));
-	if (a->session) {
-		gpu_agent_unwatch(a);
-		gpu_session_destroy(a->session);
-	}
-	fabric_domain_destroy(a->domain);
+	must(!a->work && !a->session);
+	if (a->domain)
+		fabric_domain_destroy(a->domain);
+	gpu_agent_give_place(a);
 	list_del(&a->node);
 	service_part_leave(&a->thread->part);
-	atomic_fetch_sub(&gpu_agent_service(a)->sessions, 1);
 	free(a);
 }
 
@@ -390,8 +519,7 @@ static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, reason);
 	}
 	gpu_agent_handle(a, GPU_AGENT_LEFT);
-	if (!a->session)
-		gpu_agent_free(a);
+	gpu_agent_bury(a);
 }
 
 /* What was begun is finished first. */
@@ -432,7 +560,6 @@ const struct service service_gpu = {
 	.disarm = gpu_service_thread_disarm,
 	.end = gpu_service_thread_end,
 	.count = gpu_service_thread_count,
-	.admit = gpu_agent_admit,
 	.ops = &gpu_agent_ops,
 	.agent_new = gpu_agent_new,
 	.agent_free = gpu_agent_free,

@@ -60,7 +60,7 @@ static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 }
 
 /* Each session's process takes the next device. */
-static int start_session(struct gpu_agent *a, const struct wire_ring_shape *shape)
+static int start_session(struct gpu_agent *a)
 {
 	struct gpu_service *gpu = gpu_agent_service(a);
 	struct gpu_process_attr attr = gpu->attr;
@@ -68,16 +68,9 @@ static int start_session(struct gpu_agent *a, const struct wire_ring_shape *shap
 
 	if (gpu->devices)
 		attr.device = gpu->device[atomic_fetch_add(&gpu->turn, 1) % gpu->devices];
-	rc = gpu_session_start(&attr, shape, a->mode == WIRE_GPU_QUEUE, &a->session);
-	if (rc != 0)
-		return rc;
-	rc = gpu_agent_watch(a);
-	if (rc == 0) {
+	rc = gpu_session_start(&attr, &a->shape, a->mode == WIRE_GPU_QUEUE, &a->session);
+	if (rc == 0)
 		a->ring = gpu_session_ring(a->session);
-		return 0;
-	}
-	gpu_session_destroy(a->session); /* of whose end nobody would hear */
-	a->session = NULL;
 	return rc;
 }
 
@@ -104,9 +97,7 @@ static int register_ring(struct gpu_agent *a)
 void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct wire_gpu_open asked;
-	struct wire_ring_shape shape;
 	struct fabric_limits limits;
-	int rc;
 
 	must(a->state == GPU_AGENT_WAITING);
 	must(!a->session);
@@ -117,18 +108,21 @@ void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, cons
 	a->mode = asked.mode;
 	a->sends = asked.flags & WIRE_GPU_SENDS || !limits.write_imm;
 	a->open_id = request->id;
-	shape = shape_of(gpu_agent_service(a), &asked);
-	rc = start_session(a, &shape);
+	a->shape = shape_of(gpu_agent_service(a), &asked);
+	gpu_agent_handle(a, GPU_AGENT_OPENED);
+}
+
+void gpu_agent_make(struct gpu_agent *a)
+{
+	int rc;
+
+	must(gpu_helper_is_here(&gpu_agent_service(a)->helper));
+	rc = start_session(a);
 	if (rc == 0)
 		rc = register_ring(a);
 	if (rc == 0 && a->mode == WIRE_GPU_RPC)
 		rc = gpu_agent_rpc_start(a);
-	if (rc == 0)
-		gpu_agent_handle(a, GPU_AGENT_OPENED);
-	else
-		gpu_agent_fail(a, rc == -ENOMEM ? rc : -EIO,
-			       "the server cannot make a ring of %" PRIu64 " bytes and its worker: %s",
-			       wire_ring_layout(&shape).bytes, strerror(-rc));
+	a->made = rc;
 }
 
 /* The key by which the client reaches a part of the ring; a window's, where the device has windows. 0, or -EAGAIN. */
@@ -184,21 +178,27 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 	return gpu_agent_reply(a, WIRE_OP_GPU_OPEN, a->open_id, &answer, sizeof(answer));
 }
 
-void gpu_agent_open_undo(struct gpu_agent *a)
+void gpu_agent_close_windows(struct gpu_agent *a)
 {
 	must(!a->conn);
-	for (size_t i = 0; i < ARRAY_SIZE(a->region); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(a->window); i++) {
 		fabric_window_close(a->window[i]);
-		fabric_deregister(a->region[i]);
 		a->window[i] = NULL;
-		a->region[i] = NULL;
 	}
+}
+
+void gpu_agent_unmake(struct gpu_agent *a)
+{
+	must(gpu_helper_is_here(&gpu_agent_service(a)->helper));
+	for (size_t i = 0; i < ARRAY_SIZE(a->region); i++)
+		fabric_deregister(a->region[i]);
 	gpu_port_destroy(a->port);
 	free(a->job);
 	free(a->bucket);
-	a->thread->part.thread->busy -= a->jobs;
-	a->jobs = 0; /* there may have been some: nobody waits for them */
 	a->port = NULL;
-	a->job = NULL;
-	a->bucket = NULL;
+	a->ring = NULL;
+	gpu_session_destroy(a->session);
+	a->session = NULL;
+	fabric_domain_destroy(a->domain);
+	a->domain = NULL;
 }

@@ -24,7 +24,12 @@ static const struct setting settings[] = {
 	 .sample = "/usr/local/lib/rdmad-gpu.ptx",
 	 .help = "A file of kernels, PTX or machine code, in place of those that are built in."},
 	{"gpu.sessions", SETTING_NUMBER, AT(sessions), "8", 1, 1024,
-	 .help = "Most sessions, each of which is a connection and a process; more are refused."},
+	 .help = "Most sessions, each of which has a process; more are refused."},
+	{"gpu.sessions_per_source", SETTING_NUMBER, AT(per_source), "0", 0, 1024,
+	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
+		 "many as there are is no limit."},
+	{"gpu.idle_timeout", SETTING_TIME, AT(idle_timeout), "60s", 0, 3600 * 24 * TIME_S,
+	 .help = "A session without a job for so long ends when another client wants its place. 0: never."},
 	{"gpu.queues", SETTING_NUMBER, AT(queues), "4", 1, WIRE_RING_QUEUES_MAX,
 	 .help = "Most queues of a session. Queues are worked on at the same time."},
 	{"gpu.slots", SETTING_NUMBER, AT(slots), "16", 1, WIRE_RING_SLOTS_MAX,
@@ -48,6 +53,8 @@ const struct setting_table gpu_service_settings = {settings, ARRAY_SIZE(settings
 const char *const gpu_service_counters[] = {
 	[GPU_SERVICE_SESSIONS] = "gpu_sessions",
 	[GPU_SERVICE_ERRORS] = "gpu_errors",
+	[GPU_SERVICE_REFUSED] = "gpu_refused",
+	[GPU_SERVICE_EVICTED] = "gpu_evicted",
 #define COUNTER_NAME(OP, number, name, names) [GPU_SERVICE_JOBS + WIRE_RING_##OP] = "gpu_" #names,
 	WIRE_GPU_OPERATIONS(COUNTER_NAME)
 #undef COUNTER_NAME
@@ -73,6 +80,8 @@ static void take_settings(struct gpu_service *gpu, const struct gpu_service_sett
 		.device = s->devices.item,
 		.devices = s->devices.count,
 		.sessions_max = (uint32_t)s->sessions,
+		.per_source = (uint32_t)(s->per_source ? s->per_source : (s->sessions + 1) / 2),
+		.idle_timeout = s->idle_timeout,
 		.queues = (uint32_t)s->queues,
 		.slots = (uint32_t)s->slots,
 		.memory = s->memory,
@@ -103,6 +112,29 @@ static void take_found(struct gpu_service *gpu)
 	log_info("gpu", "cpu backend, %u thread%s a session", gpu->attr.threads, gpu->attr.threads == 1 ? "" : "s");
 }
 
+int gpu_service_start(struct gpu_service *gpu)
+{
+	int rc;
+
+	gpu->place = calloc(gpu->sessions_max, sizeof(*gpu->place));
+	if (!gpu->place)
+		return -ENOMEM;
+	pthread_mutex_init(&gpu->lock, NULL);
+	rc = gpu_helper_start(&gpu->helper);
+	if (rc == 0)
+		return 0;
+	pthread_mutex_destroy(&gpu->lock);
+	free(gpu->place);
+	return rc;
+}
+
+void gpu_service_stop(struct gpu_service *gpu)
+{
+	gpu_helper_stop(&gpu->helper);
+	pthread_mutex_destroy(&gpu->lock);
+	free(gpu->place);
+}
+
 /* Ask the program, because the daemon itself never touches an accelerator. */
 int gpu_service_open(const struct service_host *host, const void *values, void **out)
 {
@@ -125,12 +157,17 @@ int gpu_service_open(const struct service_host *host, const void *values, void *
 	rc = gpu_hide_memory();
 	if (rc != 0)
 		log_warn("gpu", "workers of this user could read the daemon's memory: %s", strerror(-rc));
-	*out = gpu;
-	return 0;
+	rc = gpu_service_start(gpu);
+	if (rc == 0)
+		*out = gpu;
+	else
+		free(gpu);
+	return rc;
 }
 
 void gpu_service_close(void *shared)
 {
+	gpu_service_stop(shared);
 	free(shared);
 }
 
@@ -150,6 +187,7 @@ void gpu_service_status(const void *shared, struct service_report *report)
 	report->text(report, "device", gpu->probe.device);
 	report->number(report, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
 	report->number(report, "sessions_max", gpu->sessions_max);
+	report->number(report, "sessions_per_source", gpu->per_source);
 	report->end(report);
 }
 

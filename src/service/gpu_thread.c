@@ -7,11 +7,13 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define LOOK TIME_MS /* how late a thread that never sleeps hears of a process that ended */
 #define EVENTS 16
-#define END_LOOK_MS 10 /* between looks at the patience with processes that are to end */
+#define END_LOOK_MS 10                            /* between looks at the patience with processes that are to end */
+#define END_PATIENCE (GPU_KILL_PATIENCE + TIME_S) /* of a thread's end, with those that even SIGKILL does not end */
 
 static struct gpu_service_thread *thread_of(const struct service_part *part)
 {
@@ -29,15 +31,32 @@ static struct gpu_agent *agent_at(struct list *node)
 int gpu_service_thread_init(struct service_part *part)
 {
 	struct gpu_service_thread *t = thread_of(part);
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 	int rc;
 
 	list_init(&t->agents);
+	list_init(&t->ended);
 	t->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (t->fd >= 0)
+	t->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (t->fd >= 0 && t->event >= 0 && epoll_ctl(t->fd, EPOLL_CTL_ADD, t->event, &event) == 0) {
+		pthread_mutex_init(&t->lock, NULL);
 		return 0;
+	}
 	rc = -errno;
 	log_error("gpu", "cannot make a descriptor to wait on: %m");
+	if (t->event >= 0)
+		close(t->event);
+	if (t->fd >= 0)
+		close(t->fd);
 	return rc;
+}
+
+void gpu_service_thread_wake(struct gpu_service_thread *t)
+{
+	uint64_t one = 1;
+
+	while (write(t->event, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 }
 
 int gpu_agent_watch(struct gpu_agent *a)
@@ -63,15 +82,49 @@ void gpu_service_thread_readable(struct service_part *part)
 	thread_of(part)->look = 0;
 }
 
+static struct gpu_agent *next_ended(struct gpu_service_thread *t)
+{
+	struct gpu_agent *a = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	if (!list_empty(&t->ended)) {
+		a = list_first(&t->ended, struct gpu_agent, errand);
+		list_del(&a->errand);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return a;
+}
+
+/* Errands have ended, places are wanted. */
+static void gpu_service_thread_hear(struct gpu_service_thread *t)
+{
+	struct gpu_agent *a;
+	uint64_t count;
+
+	while (read(t->event, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	while ((a = next_ended(t)))
+		gpu_agent_errand_ended(a);
+	for_each_agent (a, t)
+		gpu_agent_leave_place(a);
+}
+
 /* Sessions that have something to say. */
 static void gpu_service_thread_look(struct gpu_service_thread *t, uint64_t now)
 {
 	struct epoll_event event[EVENTS];
 	int n = epoll_wait(t->fd, event, EVENTS, 0);
 
+	bool heard = false;
+
 	for (int i = 0; i < n; i++)
-		((struct gpu_agent *)event[i].data.ptr)->look = true;
+		if (event[i].data.ptr)
+			((struct gpu_agent *)event[i].data.ptr)->look = true;
+		else
+			heard = true;
 	t->look = n == EVENTS ? 0 : now + LOOK;
+	if (heard)
+		gpu_service_thread_hear(t); /* which may free agents */
 }
 
 static int fault(const struct gpu_agent *a)
@@ -116,6 +169,8 @@ static int gpu_agent_serve(struct gpu_agent *a)
 		gpu_agent_say_ended(a);
 		break;
 	case GPU_AGENT_WAITING:
+	case GPU_AGENT_PLACING:
+	case GPU_AGENT_MAKING:
 	case GPU_AGENT_CLOSED:
 		break;
 	}
@@ -126,15 +181,15 @@ static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 {
 	int n;
 
-	if (a->session)
+	if (gpu_agent_has_session(a))
 		gpu_agent_hear(a, now);
 	if (unlikely(now >= a->deadline))
 		gpu_agent_handle(a, GPU_AGENT_TIMED_OUT);
 	n = gpu_agent_serve(a);
 	if (likely(a->conn))
 		conn_flush(a->conn);
-	else if (a->state == GPU_AGENT_CLOSED && gpu_session_state(a->session) == GPU_GONE)
-		gpu_agent_free(a);
+	else if (a->state == GPU_AGENT_CLOSED)
+		gpu_agent_bury(a);
 	return n;
 }
 
@@ -160,7 +215,7 @@ uint64_t gpu_service_thread_deadline(const struct service_part *part)
 
 	for_each_agent (a, thread_of(part)) {
 		when = MIN(when, a->deadline);
-		if (a->session)
+		if (gpu_agent_has_session(a))
 			when = MIN(when, gpu_session_deadline(a->session));
 	}
 	return when;
@@ -194,7 +249,7 @@ void gpu_service_thread_count(const struct service_part *part, uint64_t *count)
 		count[GPU_SERVICE_QUEUE_JOBS] += gpu_agent_queue_jobs(a);
 }
 
-/* One that was asked to end has a moment for it. */
+/* One that was asked to end has a moment for it; or for the helper. */
 static void wait_for_processes(struct service_part *part)
 {
 	struct gpu_service_thread *t = thread_of(part);
@@ -206,33 +261,61 @@ static void wait_for_processes(struct service_part *part)
 	gpu_service_thread_progress(part);
 }
 
-static bool has_processes(const struct service_part *part)
+/* Stop what there is. Whether there is anything yet. */
+static bool stop_processes(struct service_part *part)
+{
+	bool left = false;
+	struct gpu_agent *a;
+
+	for_each_agent (a, thread_of(part)) {
+		left |= a->work != NULL;
+		if (!gpu_agent_has_session(a))
+			continue;
+		if (a->conn)
+			gpu_agent_fail(a, -ESHUTDOWN, "the server is shutting down");
+		gpu_session_stop(a->session, service_part_now(part));
+		left |= gpu_session_state(a->session) != GPU_GONE;
+	}
+	return left;
+}
+
+/* A process that waits for a device in the kernel may never end, and must not keep the daemon. */
+static void abandon_processes(struct service_part *part)
 {
 	struct gpu_agent *a;
 
 	for_each_agent (a, thread_of(part))
-		if (a->session && gpu_session_state(a->session) != GPU_GONE)
-			return true;
-	return false;
+		if (gpu_agent_has_session(a) && gpu_session_state(a->session) != GPU_GONE)
+			gpu_session_abandon(a->session);
+}
+
+static void end_processes(struct service_part *part)
+{
+	uint64_t until = time_now() + END_PATIENCE;
+
+	while (stop_processes(part)) {
+		wait_for_processes(part);
+		if (time_now() >= until)
+			abandon_processes(part);
+	}
 }
 
 void gpu_service_thread_end(struct service_part *part)
 {
-	struct gpu_agent *a;
-
-	for_each_agent (a, thread_of(part)) {
-		if (!a->session)
-			continue;
-		gpu_agent_fail(a, -ESHUTDOWN, "the server is shutting down");
-		gpu_session_stop(a->session, service_part_now(part));
-	}
-	while (has_processes(part))
-		wait_for_processes(part);
+	end_processes(part);
 }
 
 void gpu_service_thread_clear(struct service_part *part)
 {
-	while (part->active)
+	struct gpu_service_thread *t = thread_of(part);
+
+	while (part->active) {
+		end_processes(part);
 		wait_for_processes(part);
-	close(thread_of(part)->fd);
+	}
+	pthread_mutex_lock(&t->lock); /* the helper has let go of it */
+	pthread_mutex_unlock(&t->lock);
+	pthread_mutex_destroy(&t->lock);
+	close(t->event);
+	close(t->fd);
 }

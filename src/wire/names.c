@@ -78,6 +78,7 @@ static const struct {
 	[WIRE_NOT_NUMBER] = {"the value is not a whole number", -EDOM},
 	[WIRE_RANGE] = {"the number would not fit in 64 bits", -ERANGE},
 	[WIRE_FAILED] = {"the server failed to carry it out", -EIO},
+	[WIRE_BUSY] = {"what was asked for is all in use", -EAGAIN},
 };
 
 const char *wire_status_text(unsigned status)

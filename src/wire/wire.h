@@ -281,6 +281,7 @@ enum wire_status {
 	WIRE_NOT_NUMBER,
 	WIRE_RANGE,
 	WIRE_FAILED, /* the fault is the server's, or its end has come */
+	WIRE_BUSY,   /* what was asked for is all in use: later, perhaps */
 	WIRE_STATUSES
 };
 

@@ -1,7 +1,7 @@
 /*
  * gpu.c: messages of records to the gpu service, by a client that is connected and that serves reads of its memory
  * with zeros. The first byte: the credits; then the chunks of fuzz_stream(). The process is played by
- * this one, so that a session costs no process.
+ * this one, so that a session costs no process, and the helper by this thread, so that each run is the same.
  */
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -117,11 +117,45 @@ void gpu_session_stop(struct gpu_session *s, uint64_t now)
 	s->state = GPU_ENDING;
 }
 
+void gpu_session_own(struct gpu_session *s)
+{
+	(void)s;
+}
+
+void gpu_session_abandon(struct gpu_session *s)
+{
+	(void)s;
+	abort(); /* a stopped one ends */
+}
+
 void gpu_session_destroy(struct gpu_session *s)
 {
 	close(s->fd);
 	free(s->ring.base);
 	free(s);
+}
+
+/*
+ * The helper, in place of service/gpu_helper.c
+ */
+int gpu_helper_start(struct gpu_service_helper *h)
+{
+	atomic_store(&h->self, thread_self());
+	return 0;
+}
+
+void gpu_helper_stop(struct gpu_service_helper *h)
+{
+	(void)h;
+}
+
+void gpu_agent_send_errand(struct gpu_agent *a, void (*errand)(struct gpu_agent *a))
+{
+	a->work = errand;
+	errand(a);
+	list_add_tail(&a->thread->ended, &a->errand);
+	gpu_service_thread_wake(a->thread);
+	a->thread->look = 0;
 }
 
 /*
