@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-#define LOOKS 64 /* of one turn */
+#define LOOKS 64                     /* of one turn */
+#define SILENT_PATIENCE (TIME_S / 2) /* for the flushes: a peer that does not answer does not disconnect either */
 
 static void heap_put(struct conn_group *group, uint32_t at, struct conn *conn)
 {
@@ -176,7 +177,8 @@ static uint64_t look_alive(struct conn *conn, uint64_t now)
 			return conn->probed + keepalive;
 		conn->group->stats.silent++;
 		conn_close(conn, -ETIMEDOUT, "the peer%s does not answer", conn->asks ? "" : "'s host");
-		return TIME_NEVER;
+		conn->deadline = now + SILENT_PATIENCE;
+		return conn->deadline;
 	}
 	if (now - conn->heard < keepalive)
 		return conn->heard + keepalive;
