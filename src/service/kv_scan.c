@@ -3,6 +3,8 @@
 #include "service/kv.h"
 
 #define SCAN_KEYS 256          /* looked at for one request: some ten microseconds under the store's locks */
+#define SCAN_CHARGE 32         /* as many short requests take as long as that */
+#define FLUSH_CHARGE 128       /* and as a step of the store's */
 #define SCAN_PAGE (64u * 1024) /* bytes copied under them at most */
 #define SCAN_ROOM ((uint32_t)(sizeof(uint64_t) + sizeof(struct wire_entry)) + WIRE_PAD(WIRE_KEY_MAX))
 _Static_assert(SCAN_ROOM <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "any key fits the page that it is first in");
@@ -53,6 +55,7 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	memcpy(reply + 1, &cursor, sizeof(cursor));
 	reply->arg = page.count;
 	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)(page.at - (char *)(reply + 1)));
+	conn_charge(conn, SCAN_CHARGE);
 	return 0;
 }
 
@@ -64,6 +67,7 @@ int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_
 	} flushed = {kv_number(body), 0};
 
 	flushed.deleted = store_flush_some(agent->thread->store, &flushed.cursor);
+	conn_charge(conn, FLUSH_CHARGE);
 	return kv_answer_result(conn, agent, request, reply, 0, &flushed, sizeof(flushed));
 }
 

@@ -207,6 +207,8 @@ static const struct {
 	STORE("used_bytes", bytes_used),
 	STORE("asked_bytes", bytes_asked),
 	STORE("held_bytes", bytes_held),
+	STORE("free_run_bytes", bytes_free_run),
+	STORE("reserved_bytes", bytes_reserved),
 	STORE("total_bytes", bytes_total),
 	STORE("hits", hits),
 	STORE("misses", misses),
@@ -214,6 +216,7 @@ static const struct {
 	STORE("deletes", deletes),
 	STORE("evictions", evictions),
 	STORE("expired", expired),
+	STORE("moves", moves),
 	STORE("out_of_memory", out_of_memory),
 };
 
