@@ -12,6 +12,8 @@
 #include "fabric_pair.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const struct {
 	const char *name;
@@ -55,6 +57,35 @@ static bool parse_address(const char *text)
 	       target_address(0, &target.sa, &len);
 }
 
+enum { SHARED = 1, OPEN_SINKS = 2, CLOSED = 4 };
+
+static int look_at_limits(void)
+{
+	struct fabric_limits limits;
+	struct fabric *fabric;
+
+	if (fabric_open(target.provider, &(struct fabric_config){0}, &fabric) != 0)
+		return CLOSED;
+	fabric_limits(fabric, &limits);
+	fabric_close(fabric);
+	return (limits.shared ? SHARED : 0) | (limits.open_sinks ? OPEN_SINKS : 0);
+}
+
+/* In a process of its own: the tests are forked, which comes before the first look at a device. */
+static bool ask_limits(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		_exit(look_at_limits());
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) & CLOSED)
+		return false;
+	target.shared = WEXITSTATUS(status) & SHARED;
+	target.open_sinks = WEXITSTATUS(status) & OPEN_SINKS;
+	return true;
+}
+
 static int run(const char *only)
 {
 	SRunner *runner = srunner_create(NULL);
@@ -87,6 +118,10 @@ int main(int argc, char **argv)
 	}
 	if (argc < 3 || argc > 4 || !parse_address(argv[2])) {
 		fprintf(stderr, "usage: check_fabric PROVIDER NUMBER|unix:PATH|SCHEME://ADDRESS [SUITE]\n");
+		return EXIT_FAILURE;
+	}
+	if (!ask_limits()) {
+		fprintf(stderr, "check_fabric: cannot open %s\n", target.provider);
 		return EXIT_FAILURE;
 	}
 	return run(argv[3]);

@@ -66,7 +66,8 @@ START_TEST(open_tells_what_it_is)
 	fabric_limits(fabric, &limits);
 	ck_assert_uint_ge(limits.max_send_depth, 64);
 	ck_assert_uint_ge(limits.max_recv_depth, 64);
-	ck_assert_uint_ge(limits.max_shared_depth, 64);
+	ck_assert(!limits.shared || limits.max_shared_depth >= 64);
+	ck_assert_int_eq(limits.shared, target.shared);
 	ck_assert_uint_ge(limits.max_completions, 4096);
 	ck_assert_uint_ge(limits.max_reads, 1);
 	fabric_close(fabric);
@@ -596,7 +597,7 @@ START_TEST(receives_posted_while_connecting)
 	struct fabric_pair p;
 
 	fabric_pair_open(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, 4096, sink_rights());
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	buffer_fill(&theirs, 9);
 	begin(&p);

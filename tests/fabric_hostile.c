@@ -309,7 +309,7 @@ START_TEST(device_removed_under_traffic)
 	fabric_pair_open(&p, &fabric_pair_defaults);
 	for (int i = 0; i < DOOMED; i++)
 		fabric_pair_connect(&p, &c[i], &s[i]);
-	buffer_make(&mine, &p.client, MIB, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, MIB, sink_rights());
 	buffer_make(&theirs, &p.server, MIB, FABRIC_REMOTE_WRITE);
 	ck_assert_int_eq(write(go, "x", 1), 1);
 	for (uint64_t n = 0, until = deadline(); p.client.event_count < DOOMED; n++) {

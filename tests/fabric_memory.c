@@ -44,7 +44,7 @@ START_TEST(read_of_each_size)
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.server, MIB, FABRIC_REMOTE_READ);
-	buffer_make(&to, &p.client, MIB, FABRIC_LOCAL_WRITE);
+	buffer_make(&to, &p.client, MIB, sink_rights());
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		size_t at = to.len - sizes[i] - (i % 2 ? 3 : 0);
 
@@ -71,7 +71,7 @@ START_TEST(many_reads_at_once)
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&from, &p.server, 40 * 5000, FABRIC_REMOTE_READ);
-	buffer_make(&to, &p.client, 40 * 5000, FABRIC_LOCAL_WRITE);
+	buffer_make(&to, &p.client, 40 * 5000, sink_rights());
 	buffer_fill(&from, 2);
 	for (size_t i = 0; i < 40; i++) {
 		struct fabric_wr wr = wr_remote(FABRIC_READ, i, &to, i * 5000, 5000, &from, p.s, i * 5000);
@@ -132,7 +132,7 @@ START_TEST(writes_gather_and_reads_scatter)
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, 16384, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, 16384, sink_rights());
 	buffer_make(&theirs, &p.server, 16384, BOTH);
 	buffer_fill(&mine, 6);
 	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, 5001, &theirs, p.s, 10);
@@ -165,7 +165,7 @@ START_TEST(zero_bytes_need_no_key)
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, 4096, sink_rights());
 	for (uint64_t i = 0; i < 4; i++) {
 		struct fabric_wr wr = wr_local(opcodes[i % 2], i, i < 2 ? &mine : NULL, 0, 0);
 
@@ -222,7 +222,7 @@ START_TEST(reads_see_earlier_writes)
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, 20000, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, 20000, sink_rights());
 	buffer_make(&theirs, &p.server, 10000, BOTH);
 	for (unsigned i = 0; i < 50; i++) {
 		struct fabric_wr read = wr_remote(FABRIC_READ, i, &mine, 10000, 10000, &theirs, p.s, 0);
@@ -332,7 +332,7 @@ static void scene_open(struct scene *x, unsigned access)
 {
 	fabric_pair_make(&x->p, &fabric_pair_defaults);
 	fabric_pair_connect(&x->p, &x->c2, &x->s2);
-	buffer_make(&x->mine, &x->p.client, 8192, FABRIC_LOCAL_WRITE);
+	buffer_make(&x->mine, &x->p.client, 8192, sink_rights());
 	buffer_make(&x->theirs, &x->p.server, 3 * 4096, 0);
 	buffer_make(&x->inbox, &x->p.server, 4096, FABRIC_LOCAL_WRITE);
 	ck_assert_int_eq(fabric_register(x->p.server.domain, x->theirs.at + 4096, 4096, access, &x->region), 0);
@@ -439,7 +439,7 @@ START_TEST(no_reads_where_none_are_served)
 
 	options.server.reads_in = 0;
 	fabric_pair_make(&p, &options);
-	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, 4096, sink_rights());
 	buffer_make(&theirs, &p.server, 4096, BOTH);
 	memset(mine.at, 0x11, mine.len);
 	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, 100, &theirs, p.s, 0);
@@ -480,7 +480,7 @@ START_TEST(deregistered_in_mid_transfer)
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	fabric_pair_connect(&p, &c2, &s2);
-	buffer_make(&mine, &p.client, len, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, len, sink_rights());
 	buffer_make(&theirs, &p.server, len, BOTH);
 	for (uint64_t i = 0; i < 4; i++) {
 		wr = wr_remote(opcode, i, &mine, 0, len, &theirs, p.s, 0);
@@ -523,7 +523,7 @@ START_TEST(larger_than_a_message)
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, len, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, len, sink_rights());
 	buffer_make(&theirs, &p.server, len, BOTH);
 	buffer_fill(&mine, 4);
 	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, len, &theirs, p.s, 0);
@@ -554,7 +554,7 @@ START_TEST(large_ones_fill_send_depth)
 
 	options.client.send_depth = 2;
 	fabric_pair_make(&p, &options);
-	buffer_make(&mine, &p.client, 2 * len, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, 2 * len, sink_rights());
 	buffer_make(&theirs, &p.server, len, BOTH);
 	buffer_fill(&mine, 4);
 	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, len, &theirs, p.s, 0);
@@ -583,7 +583,7 @@ START_TEST(large_and_beyond_the_region)
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, len, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, len, sink_rights());
 	buffer_make(&theirs, &p.server, len, BOTH);
 	wr = wr_remote(opcode, 1, &mine, 0, len, &theirs, p.s, 1);
 	post(p.c, &wr);
@@ -591,6 +591,34 @@ START_TEST(large_and_beyond_the_region)
 	event_expect(&p, &p.client, p.c, FABRIC_DISCONNECTED);
 	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
 	ck_assert_int_eq(p.client.done_count, 0);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/* Where a read's results come as the peer's writes, memory that the peer may not write to takes none; and it stays closed to the
+ * peer whatever else it is used for. */
+START_TEST(reads_open_nothing)
+{
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct fabric_pair p;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	buffer_make(&mine, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&theirs, &p.server, 4096, BOTH);
+	memset(mine.at, 0xee, mine.len);
+	wr = wr_remote(FABRIC_READ, 1, &mine, 0, 100, &theirs, p.s, 0);
+	ck_assert_int_eq(fabric_post(p.c, &wr), target.open_sinks ? -EACCES : 0);
+	if (!target.open_sinks)
+		done_expect(&p, &p.client, p.c, 1, FABRIC_READ, FABRIC_OK);
+	memset(mine.at, 0xee, mine.len);
+	wr = wr_remote(FABRIC_WRITE, 2, &theirs, 0, 100, &mine, p.c, 0);
+	post(p.s, &wr);
+	done_expect(&p, &p.server, p.s, 2, FABRIC_WRITE, FABRIC_REMOTE_ACCESS);
+	for (size_t i = 0; i < mine.len; i++)
+		check_that(mine.at[i] == 0xee, "written to");
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
 	fabric_pair_close(&p);
@@ -615,6 +643,7 @@ Suite *memory_suite(void)
 	tcase_add_test(t, regions_come_and_go);
 	tcase_add_loop_test(t, refused, 0, ARRAY_SIZE(refusals));
 	tcase_add_test(t, no_reads_where_none_are_served);
+	tcase_add_test(t, reads_open_nothing);
 	tcase_add_loop_test(t, deregistered_in_mid_transfer, 0, 12);
 	t = fabric_pair_tcase(s, "size", 60);
 	tcase_add_test(t, larger_than_a_message);
@@ -653,7 +682,7 @@ START_TEST(more_than_two_gib_in_one_call)
 		return;
 	}
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&mine, &p.client, HUGE_LEN, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p.client, HUGE_LEN, sink_rights());
 	buffer_make(&theirs, &p.server, HUGE_LEN, BOTH);
 	fill_numbers(&mine);
 	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, HUGE_LEN, &theirs, p.s, 0);

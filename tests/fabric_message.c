@@ -261,7 +261,7 @@ START_TEST(each_signaled_completes_once)
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
-	buffer_make(&from, &p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&from, &p.client, 4096, sink_rights());
 	buffer_make(&to, &p.server, 4096, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	for (uint64_t i = 0; i < 16; i++)
 		receive(&p.server, p.s, i, &to, 0, 64);
@@ -461,6 +461,21 @@ END_TEST
 #define CLIENTS 8
 #define EACH 40
 
+/* A device without shared receives says so, and makes no queue that has some. */
+START_TEST(nothing_is_shared)
+{
+	struct fabric_queue_attr attr = {.shared_depth = 64};
+	struct fabric_queue *queue;
+	struct fabric_pair p;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	ck_assert_uint_eq(p.limits.max_shared_depth, 0);
+	ck_assert_int_eq(fabric_queue_create(p.client.domain, &attr, &queue), -EINVAL);
+	fabric_pair_exercise(&p, p.c, p.s);
+	fabric_pair_close(&p);
+}
+END_TEST
+
 START_TEST(shared_receives_serve_many)
 {
 	struct fabric_endpoint *c[CLIENTS], *s[CLIENTS];
@@ -623,12 +638,15 @@ Suite *message_suite(void)
 	tcase_add_test(t, each_signaled_completes_once);
 	tcase_add_test(t, selective_signaling);
 	tcase_add_test(t, send_depth_is_exact);
-	tcase_add_loop_test(t, recv_depth_is_respected, 0, 2);
+	tcase_add_loop_test(t, recv_depth_is_respected, 0, 1 + target.shared);
 	t = fabric_pair_tcase(s, "receives", 30);
-	tcase_add_loop_test(t, late_receives_lose_nothing, 0, 2);
+	tcase_add_loop_test(t, late_receives_lose_nothing, 0, 1 + target.shared);
 	tcase_add_test(t, a_waiting_sender_holds_up_nobody);
-	tcase_add_test(t, shared_receives_serve_many);
-	tcase_add_loop_test(t, send_larger_than_the_receive, 0, 2);
+	if (target.shared)
+		tcase_add_test(t, shared_receives_serve_many);
+	else
+		tcase_add_test(t, nothing_is_shared);
+	tcase_add_loop_test(t, send_larger_than_the_receive, 0, 1 + target.shared);
 	tcase_add_loop_test(t, local_range_not_registered, 0, 3);
 	tcase_add_test(t, receive_into_memory_without_the_right);
 	return s;

@@ -22,6 +22,11 @@ const struct fabric_pair_options fabric_pair_shared = {
 	.server = {.send_depth = 64, .reads_out = 4, .reads_in = 4},
 };
 
+unsigned sink_rights(void)
+{
+	return FABRIC_LOCAL_WRITE | (target.open_sinks ? FABRIC_REMOTE_WRITE : 0);
+}
+
 uint64_t deadline(void)
 {
 	return time_now() + (uint64_t)target.slow * 30 * TIME_S;
@@ -492,7 +497,7 @@ void fabric_pair_exercise(struct fabric_pair *p, struct fabric_endpoint *c, stru
 	struct buffer mine, theirs;
 	struct fabric_wr wr;
 
-	buffer_make(&mine, &p->client, 8192, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &p->client, 8192, sink_rights());
 	buffer_make(&theirs, &p->server, 8192, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	buffer_fill(&mine, 3);
 	receive(&p->server, shared ? NULL : s, 901, &theirs, 0, 4096);

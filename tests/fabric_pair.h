@@ -29,9 +29,13 @@ struct target {
 	char text[256];             /* its address, with the scheme */
 	struct sockaddr_storage sa; /* the same, resolved */
 	bool verbs, soft;           /* what is known of these providers alone: devices, sockets and frames */
+	bool shared, open_sinks;    /* of its limits */
 	int slow;                   /* factor for every time limit: 10 where the machine is emulated */
 };
 extern struct target target;
+
+/* Of memory that reads land in. */
+unsigned sink_rights(void);
 
 /* The nth address to listen on: port 0 where there are ports, another path or name otherwise. False: it is none. */
 bool target_address(int nth, struct sockaddr_storage *sa, socklen_t *len);

@@ -247,10 +247,12 @@ Suite *scale_suite(void)
 	Suite *s = suite_create("scale");
 	TCase *t = fabric_pair_tcase(s, "scale", 60);
 
-	tcase_add_test(t, hundreds_of_endpoints);
+	if (target.shared)
+		tcase_add_test(t, hundreds_of_endpoints);
 	tcase_add_test(t, connects_at_once);
 	tcase_add_test(t, thousands_of_cycles);
 	tcase_add_test(t, refusals_leave_nothing);
-	tcase_add_test(t, whole_fabrics_leave_nothing);
+	if (target.shared)
+		tcase_add_test(t, whole_fabrics_leave_nothing);
 	return s;
 }

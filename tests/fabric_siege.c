@@ -171,7 +171,7 @@ static void siege_record(struct siege *x)
 	}
 	event_expect(&x->p, &x->p.client, c, FABRIC_ESTABLISHED);
 	relay(x, client, server, 20);
-	buffer_make(&mine, &x->p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&mine, &x->p.client, 4096, sink_rights());
 	buffer_fill(&mine, 33);
 	record_work(x, c, &mine, client, server);
 	ck_assert_uint_gt(x->hello, 0);

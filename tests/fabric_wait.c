@@ -261,7 +261,7 @@ static void race_open(struct race *r)
 {
 	*r = (struct race){0};
 	fabric_pair_make(&r->p, &fabric_pair_defaults);
-	buffer_make(&r->mine, &r->p.client, 4096, FABRIC_LOCAL_WRITE);
+	buffer_make(&r->mine, &r->p.client, 4096, sink_rights());
 	buffer_make(&r->theirs, &r->p.server, 4096, FABRIC_LOCAL_WRITE);
 }
 
@@ -416,7 +416,7 @@ START_TEST(taken_in_another_thread)
 	struct fabric_pair p;
 
 	fabric_pair_open(&p, &fabric_pair_defaults);
-	buffer_make(&b, &p.client, 128, FABRIC_LOCAL_WRITE);
+	buffer_make(&b, &p.client, 128, sink_rights());
 	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
 	h.request = event_expect(&p, &p.server, NULL, FABRIC_REQUEST).request;
 	h.fabric = p.fabric;

@@ -23,7 +23,7 @@ static bool scene_open(struct scene *x, unsigned access)
 	*x = (struct scene){.window = NULL};
 	fabric_pair_make(&x->p, &fabric_pair_defaults);
 	fabric_pair_connect(&x->p, &x->c2, &x->s2);
-	buffer_make(&x->mine, &x->p.client, PAGE, FABRIC_LOCAL_WRITE);
+	buffer_make(&x->mine, &x->p.client, PAGE, sink_rights());
 	buffer_make(&x->theirs, &x->p.server, 3 * PAGE, FABRIC_WINDOWS);
 	memset(x->mine.at, 0x11, x->mine.len);
 	memset(x->theirs.at, 0xee, x->theirs.len);

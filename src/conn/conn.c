@@ -252,6 +252,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	conn->granted = conn->request.credits;
 	/* What the server grants is known only with its answer: room for the most. */
 	conn->window = group->attr.credits;
+	conn->unshared = !group->shared; /* which device it will be is not known yet */
 	rc = conn_own_reserve(conn);
 	if (rc != 0)
 		goto free_conn;
@@ -344,6 +345,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		uint64_t now, struct conn **out)
 {
 	struct fabric_endpoint_attr attr;
+	struct fabric_limits limits;
 	uint8_t data[WIRE_ACCEPT_SIZE];
 	struct conn *conn = NULL;
 	uint64_t detail;
@@ -358,6 +360,8 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	conn = conn_new(group, request, own, ops, context, now);
 	if (!conn)
 		goto refuse;
+	fabric_request_limits(fabric_request, &limits);
+	conn->unshared = !limits.shared;
 	rc = fabric_ready(group->queue, fabric_request);
 	if (rc == 0)
 		rc = conn_prepare_accept(conn, grant, &attr);

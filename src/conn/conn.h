@@ -47,8 +47,10 @@ struct conn_group_attr {
 	uint32_t message_size;      /* of the shared buffers; a connection that negotiates more has its own */
 	uint32_t message_max;       /* largest to grant */
 	uint16_t credits;           /* most to grant to a peer */
-	uint32_t receives;          /* most shared receives; fewer are posted while there are few connections */
+	uint32_t receives;          /* most shared receives; fewer are posted while there are few connections. Where a
+	                             * device shares none, connections have receives of their own */
 	uint32_t max_connections;   /* to accept; cut to what the device's completion queues hold */
+	uint32_t first_connections; /* that the queues begin with room for, and grow; 0: for all of them */
 	uint32_t transfers;         /* reads and writes in flight on one connection; 0: none */
 	uint8_t reads_in;           /* of them, reads that the peer may have in flight here */
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */

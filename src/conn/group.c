@@ -77,6 +77,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 		.access = FABRIC_LOCAL_WRITE,
 	};
 	struct conn_group *group = calloc(1, sizeof(*group));
+	uint32_t first;
 	int rc;
 
 	if (!group)
@@ -92,13 +93,15 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	fabric_limits(fabric_domain_fabric(domain), &limits);
 	group->inline_size = limits.inline_size;
 	group->sender_waits = limits.write_imm; /* iWARP has neither */
+	group->shared = limits.shared;
 	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
 	group->completions = completions_for_connections(&group->attr, limits.max_completions);
 	group->attr.max_connections = MIN(attr->max_connections, group->completions / outstanding(&group->attr));
 	group->device_bound = group->attr.max_connections < attr->max_connections;
 	attr = &group->attr;
+	first = attr->first_connections ? MIN(attr->first_connections, attr->max_connections) : attr->max_connections;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = attr->receives + attr->max_connections * outstanding(attr);
+	queue_attr.completions = first * outstanding(attr);
 	queue_attr.completions = MIN(queue_attr.completions, limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)
@@ -106,7 +109,8 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	pool_attr.name = "receive";
 	pool_attr.chunk = MIN((uint32_t)RECEIVE_CHUNK, attr->receives);
 	pool_attr.max = attr->receives;
-	rc = memory_pool_create(domain, &pool_attr, &group->receives);
+	if (attr->receives)
+		rc = memory_pool_create(domain, &pool_attr, &group->receives);
 	if (rc != 0)
 		goto destroy_queue;
 	pool_attr.name = "send";
@@ -472,7 +476,7 @@ uint64_t conn_group_connections(const struct conn_group *group)
 
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
 {
-	struct memory_pool_stats receives, sends, own;
+	struct memory_pool_stats receives = {0}, sends, own;
 
 	*out = group->stats;
 	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next) {
@@ -485,7 +489,8 @@ void conn_group_get_stats(const struct conn_group *group, struct conn_group_stat
 		}
 	}
 	out->parked_bytes = group->parked_bytes;
-	memory_pool_get_stats(group->receives, &receives);
+	if (group->receives)
+		memory_pool_get_stats(group->receives, &receives);
 	memory_pool_get_stats(group->sends, &sends);
 	out->buffers = receives.buffers + sends.buffers;
 	/* Posted receives wait for whoever sends next; they are in nobody's use. */

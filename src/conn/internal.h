@@ -50,6 +50,7 @@ struct conn {
 	bool asks;         /* by asking its program, which is known to answer; else its host */
 	bool probing;      /* asked, and not answered yet */
 	bool watch_sends;  /* a device acknowledges what it is sent, whatever its program does */
+	bool unshared;     /* its device has no shared receives */
 	bool want_writable;
 	bool busy; /* stuck, but waits for its turn only */
 	const struct conn_ops *ops;
@@ -101,10 +102,12 @@ struct conn_group {
 	struct conn_group_attr attr;
 	struct fabric_domain *domain;
 	struct fabric_queue *queue;
-	struct memory_pool *receives, *sends;
+	struct memory_pool *receives; /* NULL: no device shares any */
+	struct memory_pool *sends;
 	uint32_t posted; /* shared receives */
 	uint32_t wanted; /* shared receives that the present connections are worth */
 	uint32_t inline_size;
+	bool shared;          /* whichever device a connection gets, it may take from the shared receives */
 	uint32_t completions; /* that the queue has room for beside those of the connections */
 	bool device_bound;    /* attr.max_connections is what the devices have room for */
 	bool sender_waits;    /* for a receive; where not, all are posted before it can send */

@@ -1,6 +1,6 @@
 /*
  * own.c: buffers of a connection's own, when its messages are longer than the shared ones, or these are of another
- * domain. What it may come to use is taken from a budget when it is accepted, so that it never lacks them later; made and
+ * domain, or its device shares none. What it may come to use is taken from a budget when it is accepted, so that it never lacks them later; made and
  * registered they are from when the peer has confirmed the connection, as messages come.
  */
 #include "conn/internal.h"
@@ -29,7 +29,8 @@ int conn_own_reserve(struct conn *conn)
 {
 	struct memory_budget *budget = conn->group->attr.own;
 
-	conn->owns = conn->message_size > conn->group->attr.message_size || conn->attr.domain != conn->group->domain;
+	conn->owns = conn->message_size > conn->group->attr.message_size || conn->attr.domain != conn->group->domain ||
+		     conn->unshared;
 	if (!conn->owns)
 		return 0;
 	if (budget) {

@@ -231,6 +231,11 @@ void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out)
 	*out = (struct fabric_source){.family = AF_INET, .id = {six->s6_addr32[3]}};
 }
 
+void fabric_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
+{
+	request->ops->request_limits(request, limits);
+}
+
 char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size)
 {
 	return request->ops->request_peer(request, buf, size);

@@ -58,7 +58,8 @@ struct fabric_region;
 struct fabric_window;
 
 enum fabric_access {
-	FABRIC_LOCAL_WRITE = 1, /* receives and read results land here */
+	/* Receives and read results land here; the latter in FABRIC_REMOTE_WRITE only, where limits say open_sinks. */
+	FABRIC_LOCAL_WRITE = 1,
 	FABRIC_REMOTE_READ = 2,
 	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
 	/* Windows may be opened onto it. Implies FABRIC_LOCAL_WRITE, and by itself gives the peer nothing. */
@@ -89,17 +90,19 @@ struct fabric_config {
 	                          * eight times this; soft: a host silent for eight times this is lost */
 	uint32_t stall_ms;       /* 0: 30 s. soft: who begins to send something and does not go on with it for so
 	                          * long is cut off. A device watches over that itself */
+	uint8_t traffic_class;   /* of all packets: the byte that IPv4 calls type of service; 0: the system's */
 };
 
 struct fabric_queue_attr {
-	uint32_t completions;  /* most work requests outstanding on all endpoints; 0: 4096 */
+	uint32_t completions;  /* work requests outstanding on all endpoints at first; more where the device lets the
+	                        * queue grow; 0: 4096 */
 	uint32_t shared_depth; /* shared receives that may be posted; 0: no shared receives */
 };
 
 struct fabric_endpoint_attr {
 	uint32_t send_depth; /* sends, reads and writes posted and not completed; 0: 64 */
-	uint32_t recv_depth; /* receives of its own; 0: takes from the queue's shared receives, which
-	                        * is for endpoints of the queue's own domain only (-EINVAL) */
+	uint32_t recv_depth; /* receives of its own; 0: takes from the queue's shared receives, which is for endpoints
+	                        * of the queue's own domain only (-EINVAL), and of devices that share (-EOPNOTSUPP) */
 	uint8_t reads_out;   /* reads in flight towards the peer; 0: none */
 	uint8_t reads_in;    /* reads served to the peer; 0: the peer may not read */
 	void *context;       /* comes back with every event and completion */
@@ -158,12 +161,18 @@ struct fabric_event {
 	uint8_t data[FABRIC_ACCEPT_DATA];
 };
 
+/* Of a fabric: what holds on each of its devices, but for the most that one may ask for (max_), which is that of the device
+ * that has most: another refuses what is beyond its own. Of a request: what holds on the device that it came by. */
 struct fabric_limits {
 	uint32_t inline_size; /* sends and writes up to this need no region */
 	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
 	uint8_t max_reads; /* reads_out and reads_in are cut to it */
 	bool write_imm;    /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
+	bool shared;       /* false: endpoints have receives of their own */
+	/* What a read brings is written as if by the peer, who learns the key: it lands in regions with FABRIC_REMOTE_WRITE
+	 * only (else -EACCES), so never in one that holds anything else. iWARP. */
+	bool open_sinks;
 };
 
 /*
@@ -218,7 +227,7 @@ void fabric_close(struct fabric *fabric);
 const char *fabric_name(const struct fabric *fabric); /* "verbs" */
 /* Is `transport` one of its provider's? */
 bool fabric_has(const struct fabric *fabric, const struct fabric_transport *transport);
-void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits); /* smallest of its devices */
+void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits);
 /* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. */
 const char *fabric_devices(const struct fabric *fabric);
 
@@ -257,6 +266,9 @@ int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct
 		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 void fabric_reject(struct fabric_request *request, const void *data, size_t data_len);
+
+/* What holds for an endpoint that is made of it. */
+void fabric_request_limits(const struct fabric_request *request, struct fabric_limits *limits);
 
 /* Printable address of the peer that asks or is connected. Returns buf. */
 char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size);

@@ -88,6 +88,11 @@ static void no_request_source(const struct fabric_request *request, struct fabri
 	*out = (struct fabric_source){.family = AF_UNSPEC};
 }
 
+static void no_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
+{
+	*limits = (struct fabric_limits){.inline_size = 0};
+}
+
 static char *no_request_peer(const struct fabric_request *request, char *buf, size_t size)
 {
 	snprintf(buf, size, "unknown");
@@ -203,6 +208,7 @@ static const struct fabric_provider nothing = {
 	.take = no_take,
 	.accept = no_accept,
 	.reject = no_reject,
+	.request_limits = no_request_limits,
 	.request_peer = no_request_peer,
 	.request_source = no_request_source,
 	.endpoint_peer = no_endpoint_peer,

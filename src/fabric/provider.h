@@ -40,7 +40,7 @@ struct fabric_provider {
 	uint16_t (*listener_port)(const struct fabric_listener *listener);
 	void (*listener_close)(struct fabric_listener *listener);
 
-	/* From a request to an endpoint and its end, in the queue's thread; `reject`, `request_peer` and `request_source` in any. `take`
+	/* From a request to an endpoint and its end, in the queue's thread; `reject` and `request_` in any. `take`
 	 * gets a request of any queue of the fabric, and consumes it also when it fails, as `reject` does. */
 	int (*ready)(struct fabric_queue *queue, const struct fabric_request *request);
 	int (*connect)(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa,
@@ -50,6 +50,7 @@ struct fabric_provider {
 		    const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 	int (*accept)(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 	void (*reject)(struct fabric_request *request, const void *data, size_t data_len);
+	void (*request_limits)(const struct fabric_request *request, struct fabric_limits *limits);
 	char *(*request_peer)(const struct fabric_request *request, char *buf, size_t size);
 	void (*request_source)(const struct fabric_request *request, struct fabric_source *out);
 	char *(*endpoint_peer)(const struct fabric_endpoint *endpoint, char *buf, size_t size);

@@ -25,6 +25,7 @@ static int soft_open(const struct fabric_config *config, struct fabric **out)
 	f->lost_ms = 8 * (config->ack_timeout_ms ? config->ack_timeout_ms : SOFT_ACK_TIMEOUT_MS);
 	f->look_ms = MAX(MIN(f->lost_ms, stall_ms) / 4, SOFT_TICKS);
 	f->stall_looks = stall_ms / f->look_ms;
+	f->traffic_class = config->traffic_class;
 	list_init(&f->queues);
 	pthread_mutex_init(&f->lock, NULL);
 	*out = &f->base;
@@ -51,7 +52,13 @@ static void soft_limits(const struct fabric *fabric, struct fabric_limits *limit
 		.max_reads = SOFT_MAX_READS,
 		.write_imm = true,
 		.windows = true,
+		.shared = true,
 	};
+}
+
+static void soft_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
+{
+	soft_limits(NULL, limits);
 }
 
 static const char *soft_devices(const struct fabric *fabric)
@@ -502,6 +509,7 @@ const struct fabric_provider fabric_soft = {
 	.take = soft_take,
 	.accept = soft_accept,
 	.reject = soft_reject,
+	.request_limits = soft_request_limits,
 	.request_peer = soft_request_peer,
 	.request_source = soft_request_source,
 	.endpoint_peer = soft_endpoint_peer,

@@ -45,6 +45,7 @@ struct soft_fabric {
 	uint32_t lost_ms;     /* a host silent for so long is lost */
 	uint32_t look_ms;     /* between two looks at what may have stalled */
 	uint32_t stall_looks; /* at so many of them a frame may be where it was */
+	uint8_t traffic_class;
 };
 
 /* Regions: soft_region.c */

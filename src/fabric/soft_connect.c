@@ -93,6 +93,17 @@ static void soft_listener_congestion(struct soft_listener *l)
 		soft_congestion(l->source.fd, SOFT_UNPACED);
 }
 
+/* Accepted sockets have their listener's. */
+static void soft_traffic_class(const struct soft_queue *q, int fd, int family)
+{
+	int tos = q->fabric->traffic_class;
+
+	if (tos && family == AF_INET)
+		setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
+	else if (tos && family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
+}
+
 static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa, socklen_t len)
 {
 	int rc;
@@ -100,6 +111,7 @@ static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa
 	l->source.fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->source.fd < 0)
 		return -errno;
+	soft_traffic_class(l->queue, l->source.fd, sa->sa_family);
 	rc = soft_bind(l->source.fd, sa, len);
 	if (rc != 0)
 		goto close_socket;
@@ -496,6 +508,7 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const
 	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
+	soft_traffic_class(q, fd, sa->sa_family);
 	if (address_is_loopback(sa))
 		soft_congestion(fd, SOFT_UNPACED);
 	rc = soft_endpoint_create(q, d, attr, &ep);

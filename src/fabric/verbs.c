@@ -1,121 +1,9 @@
-/* verbs.c: the RDMA provider: devices, protection domains and regions. */
+/* verbs.c: the RDMA provider: protection domains and regions; asynchronous device errors. */
 #include "fabric/verbs.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx)
-{
-	for (unsigned i = 0; i < fabric->count; i++)
-		if (fabric->device[i].ctx == ctx)
-			return (int)i;
-	return -ENODEV;
-}
-
-static bool verbs_port_active(struct ibv_context *ctx, unsigned ports, struct ibv_port_attr *out)
-{
-	for (unsigned port = 1; port <= ports; port++)
-		if (ibv_query_port(ctx, (uint8_t)port, out) == 0 && out->state == IBV_PORT_ACTIVE)
-			return true;
-	return false;
-}
-
-/* Inline room has no attribute to ask for: devices refuse queue pairs that want too much. */
-static uint32_t verbs_probe_inline(struct ibv_context *ctx)
-{
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC};
-	struct ibv_pd *pd = ibv_alloc_pd(ctx);
-	struct ibv_cq *cq = ibv_create_cq(ctx, 4, NULL, NULL, 0);
-	struct ibv_qp *qp = NULL;
-	uint32_t granted = 0;
-
-	attr.send_cq = attr.recv_cq = cq;
-	for (uint32_t want = VERBS_INLINE; pd && cq && !qp && want >= 32; want /= 2) {
-		attr.cap = (struct ibv_qp_cap){.max_send_wr = 4,
-					       .max_recv_wr = 1,
-					       .max_send_sge = FABRIC_MAX_SGE,
-					       .max_recv_sge = 1,
-					       .max_inline_data = want};
-		qp = ibv_create_qp(pd, &attr);
-		if (qp)
-			granted = MIN(attr.cap.max_inline_data, want);
-	}
-	if (qp)
-		ibv_destroy_qp(qp);
-	if (cq)
-		ibv_destroy_cq(cq);
-	if (pd)
-		ibv_dealloc_pd(pd);
-	return granted;
-}
-
-static bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx)
-{
-	struct ibv_device_attr attr;
-	struct ibv_port_attr port;
-	int flags;
-
-	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device)};
-	if (ibv_query_device(ctx, &attr) || !verbs_port_active(ctx, attr.phys_port_cnt, &port)) {
-		log_info("verbs", "device %s has no active port", device->name);
-		return false;
-	}
-	device->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
-	device->windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
-	device->infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
-	device->max_reads = (uint8_t)MIN(MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom), 255);
-	device->max_message = port.max_msg_sz ? MIN(port.max_msg_sz, (uint32_t)GIB) : MIB;
-	device->max_wr = (uint32_t)attr.max_qp_wr;
-	device->max_srq_wr = (uint32_t)MAX(attr.max_srq_wr, 0);
-	device->max_cqe = (uint32_t)attr.max_cqe;
-	device->max_inline = verbs_probe_inline(ctx);
-	flags = fcntl(ctx->async_fd, F_GETFL);
-	if (flags < 0 || fcntl(ctx->async_fd, F_SETFL, flags | O_NONBLOCK)) {
-		log_error("verbs", "device %s: %m", device->name);
-		return false;
-	}
-	return true;
-}
-
-static void verbs_append(char *text, size_t size, const char *name)
-{
-	size_t used = strlen(text);
-
-	snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
-}
-
-static int verbs_no_device(const struct fabric_config *config, struct ibv_context *const *contexts)
-{
-	char names[512] = "";
-
-	for (; *contexts; contexts++)
-		verbs_append(names, sizeof(names), ibv_get_device_name((*contexts)->device));
-	if (!*names)
-		log_warn("verbs", "no RDMA device: `rdma link` and ibv_devices should list one");
-	else if (config->device)
-		log_warn("verbs", "no RDMA device %s with an active port; there are: %s", config->device, names);
-	else
-		log_warn("verbs", "no RDMA device has an active port; looked at: %s", names);
-	return -ENODEV;
-}
-
-static void verbs_add_devices(struct verbs_fabric *fabric, const char *wanted)
-{
-	for (struct ibv_context **ctx = fabric->contexts; *ctx; ctx++) {
-		if (wanted && strcmp(wanted, ibv_get_device_name((*ctx)->device)))
-			continue;
-		if (fabric->count == VERBS_MAX_DEVICES) {
-			log_warn("verbs", "more than %d devices: %s is not used", VERBS_MAX_DEVICES,
-				 ibv_get_device_name((*ctx)->device));
-			continue;
-		}
-		if (!verbs_device_init(&fabric->device[fabric->count], *ctx))
-			continue;
-		verbs_append(fabric->names, sizeof(fabric->names), fabric->device[fabric->count++].name);
-	}
-}
 
 /* Exponent of 4.096 us that is at least `ms`. */
 static uint8_t verbs_ack_timeout(uint32_t ms)
@@ -157,16 +45,14 @@ static int verbs_open(const struct fabric_config *config, struct fabric **out)
 	if (!fabric)
 		return -ENOMEM;
 	fabric->ack_timeout = verbs_ack_timeout(config->ack_timeout_ms);
+	fabric->traffic_class = config->traffic_class;
 	fabric->contexts = rdma_get_devices(NULL);
 	if (!fabric->contexts) {
 		log_warn("verbs", "no RDMA device: %m");
 		goto free_fabric;
 	}
-	verbs_add_devices(fabric, config->device);
-	if (!fabric->count) {
-		verbs_no_device(config, fabric->contexts);
+	if (verbs_devices_add(fabric, config->device) != 0)
 		goto free_devices;
-	}
 	*out = &fabric->base;
 	return 0;
 free_devices:
@@ -182,25 +68,6 @@ static void verbs_close(struct fabric *base)
 
 	rdma_free_devices(fabric->contexts);
 	free(fabric);
-}
-
-void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
-{
-	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
-
-	*limits = (struct fabric_limits){VERBS_INLINE, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, 255, true, true};
-	for (unsigned i = 0; i < fabric->count; i++) {
-		const struct verbs_device *d = &fabric->device[i];
-
-		limits->inline_size = MIN(limits->inline_size, d->max_inline);
-		limits->max_send_depth = MIN(limits->max_send_depth, d->max_wr - 1);
-		limits->max_recv_depth = MIN(limits->max_recv_depth, d->max_wr);
-		limits->max_shared_depth = MIN(limits->max_shared_depth, d->max_srq_wr);
-		limits->max_completions = MIN(limits->max_completions, d->max_cqe);
-		limits->max_reads = MIN(limits->max_reads, d->max_reads);
-		limits->write_imm = limits->write_imm && !d->iwarp;
-		limits->windows = limits->windows && d->windows;
-	}
 }
 
 static const char *verbs_devices(const struct fabric *base)
@@ -245,31 +112,41 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 	return 0;
 }
 
-static void verbs_log_register(const struct verbs_device *device, const void *addr, size_t len, int error)
+const char *verbs_reason(int error, char text[static VERBS_REASON])
 {
 	struct rlimit limit = {0};
-	char size[32], lock[32] = "unlimited";
+	char lock[32] = "unlimited";
 
-	units_format_size(len, size);
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (limit.rlim_cur != RLIM_INFINITY)
 		units_format_size(limit.rlim_cur, lock);
 	if (error == ENOMEM)
-		log_error("verbs",
-			  "cannot pin %s for %s: RLIMIT_MEMLOCK is %s (raise it with ulimit -l, or "
-			  "LimitMEMLOCK= in the service), or memory is short",
-			  size, device->name, lock);
+		snprintf(text, VERBS_REASON,
+			 "RLIMIT_MEMLOCK is %s (raise it with ulimit -l, or LimitMEMLOCK= in the service), or memory "
+			 "is short",
+			 lock);
+	else
+		snprintf(text, VERBS_REASON, "%s", strerror(error));
+	return text;
+}
+
+static void verbs_log_register(const struct verbs_device *device, const void *addr, size_t len, int error)
+{
+	char size[32], reason[VERBS_REASON];
+
+	units_format_size(len, size);
+	if (error == ENOMEM)
+		log_error("verbs", "cannot pin %s for %s: %s", size, device->name, verbs_reason(error, reason));
 	else
 		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr, device->name, strerror(error));
 }
 
-/* On iWARP the sink of a read is written by the peer, like the target of a write. */
 static int verbs_access_flags(const struct verbs_device *device, unsigned access)
 {
 	int flags = 0;
 
 	if (access & FABRIC_LOCAL_WRITE)
-		flags |= IBV_ACCESS_LOCAL_WRITE | (device->iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+		flags |= IBV_ACCESS_LOCAL_WRITE;
 	if (access & FABRIC_REMOTE_WRITE)
 		flags |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	if (access & FABRIC_REMOTE_READ)
@@ -352,6 +229,7 @@ const struct fabric_provider fabric_verbs = {
 	.take = verbs_take,
 	.accept = verbs_accept,
 	.reject = verbs_reject,
+	.request_limits = verbs_request_limits,
 	.request_peer = verbs_request_peer,
 	.request_source = verbs_request_source,
 	.endpoint_peer = verbs_endpoint_peer,

@@ -1,7 +1,8 @@
 /*
  * verbs.h: private to the verbs provider.
  *
- *   verbs.c           devices, domains, regions
+ *   verbs.c           domains, regions
+ *   verbs_device.c    which devices there are, and what each can do
  *   verbs_async.c     what devices report of themselves, and what is lost with them
  *   verbs_queue.c     one thread's completion queues, shared receives, sleeping
  *   verbs_endpoint.c  the life of a queue pair
@@ -21,6 +22,8 @@
 #include "fabric/provider.h"
 
 #define VERBS_MAX_DEVICES 8
+#define VERBS_MAX_PORTS 4
+#define VERBS_REASON 160    /* room for why something failed */
 #define VERBS_INLINE 256    /* asked of each device; what it grants counts */
 #define VERBS_RETRY_COUNT 6 /* 7 means for ever on some devices */
 #define VERBS_RNR_FOREVER 7
@@ -31,9 +34,19 @@
 struct verbs_device {
 	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
 	const char *name;
-	bool iwarp, infiniband, windows;
+	bool iwarp, windows;
+	bool active; /* one of its ports is */
 	uint8_t max_reads;
-	uint32_t max_inline, max_message, max_wr, max_srq_wr, max_cqe;
+	uint32_t max_inline;
+	uint32_t max_message; /* of the port that has most */
+	uint32_t max_send;    /* what is left of max_wr with so much inline */
+	uint32_t max_wr, max_cqe;
+	uint32_t max_srq_wr; /* 0: no shared receives */
+	unsigned ports, first_port;
+	struct verbs_port {
+		bool infiniband;
+		uint32_t max_message;
+	} port[VERBS_MAX_PORTS];
 	atomic_bool gone; /* for good: nothing but destroying is of use */
 };
 
@@ -43,6 +56,7 @@ struct verbs_fabric {
 	struct verbs_device device[VERBS_MAX_DEVICES];
 	unsigned count;
 	uint8_t ack_timeout; /* 4.096 us times two to this */
+	uint8_t traffic_class;
 	atomic_uint vectors; /* completion vectors are dealt out in turn */
 	char names[VERBS_MAX_DEVICES * (IBV_SYSFS_NAME_MAX + 2)];
 };
@@ -109,8 +123,8 @@ struct verbs_cq {
 	bool removed;                  /* with its device */
 	bool complained;               /* of what would fail each time */
 
-	struct ibv_srq *srq;
-	uint32_t shared_posted;
+	struct ibv_srq *srq; /* NULL: the device has none */
+	uint32_t shared_depth, shared_posted;
 
 	struct verbs_bucket *bucket; /* endpoints by qp_num, open addressing */
 	uint32_t bucket_mask, endpoints;
@@ -169,6 +183,7 @@ struct verbs_request {
 	struct fabric_request base;
 	struct verbs_owner owner;
 	struct rdma_cm_id *id;
+	struct verbs_fabric *fabric;
 	unsigned device;
 	atomic_bool dead; /* the peer gave up; set by the listener's thread */
 };
@@ -220,10 +235,11 @@ struct verbs_endpoint {
 	uint32_t hw_depth;
 	uint32_t depth, used; /* the caller's requests, split or not */
 	uint32_t unsignaled, signal_every;
-	uint32_t odd; /* outstanding slots that are not the caller's: parts and fences */
-	bool fence;   /* one is outstanding */
-	bool heard;   /* a receive completed before rdma_cm said that we are connected */
-	bool swallow; /* a part failed and was reported: the rest of its request is silent */
+	uint32_t odd;    /* outstanding slots that are not the caller's: parts and fences */
+	bool fence;      /* one is outstanding */
+	bool heard;      /* a receive completed before rdma_cm said that we are connected */
+	bool swallow;    /* a part failed and was reported: the rest of its request is silent */
+	bool infiniband; /* its port */
 
 	/* Requests that wait behind a split one; ring like `slot`, made when first needed. */
 	struct verbs_deferred *deferred;
@@ -264,8 +280,8 @@ static inline bool verbs_has_deferred(const struct verbs_endpoint *ep)
 }
 
 /* verbs.c */
-int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx);
-void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
+/* What an error of the device means here: what it keeps of its queues is pinned, too. */
+const char *verbs_reason(int error, char text[static VERBS_REASON]);
 /* 0, or an error that was logged. */
 int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
 		      struct ibv_mr **out);
@@ -289,12 +305,25 @@ void verbs_cm_lose(struct verbs_queue *q, const char *why);
 int verbs_cq_ready(struct verbs_cq *cq);
 int verbs_ready(struct fabric_queue *queue, const struct fabric_request *request);
 
+/* verbs_device.c */
+/* All that are of use; `wanted`: this one alone. 0, or -ENODEV, logged with what there is and why it is of none. */
+int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted);
+int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx);
+const struct verbs_port *verbs_find_port(const struct verbs_device *device, unsigned number);
+void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
+void verbs_device_limits(const struct verbs_device *device, struct fabric_limits *limits);
+
+/* Shared receives of `asked` that the device takes; each has room in the completion queue, beside others. */
+static inline uint32_t verbs_shared_depth(const struct verbs_device *device, uint32_t asked)
+{
+	return MIN(MIN(asked, device->max_srq_wr), device->max_cqe / 2);
+}
+
 /* verbs_queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void verbs_queue_destroy(struct fabric_queue *queue);
 int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth);
-int verbs_queue_reserve(struct verbs_queue *q, uint32_t need);
-void verbs_queue_unreserve(struct verbs_queue *q, uint32_t need);
+int verbs_cq_reserve(struct verbs_cq *cq, uint32_t need);
 int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep);
 void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep);
 struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num);
@@ -320,6 +349,7 @@ int verbs_take(struct fabric_queue *queue, struct fabric_domain *domain, struct 
 	       const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 void verbs_reject(struct fabric_request *request, const void *data, size_t data_len);
+void verbs_request_limits(const struct fabric_request *request, struct fabric_limits *limits);
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void verbs_request_source(const struct fabric_request *request, struct fabric_source *out);
 void verbs_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);

@@ -34,6 +34,15 @@ static int verbs_copy_address(const struct sockaddr *sa, socklen_t len, struct s
 	return 0;
 }
 
+/* Packets are told apart on the way by it: lossless RoCE mostly has a class of its own. */
+static void verbs_set_traffic_class(const struct verbs_fabric *fabric, struct rdma_cm_id *id)
+{
+	uint8_t tos = fabric->traffic_class;
+
+	if (tos && rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)))
+		log_warn("verbs", "cannot set the traffic class %u: %m", tos);
+}
+
 /*
  * Passive side.
  */
@@ -53,10 +62,15 @@ static int verbs_listen_error(const struct sockaddr *sa, int error)
 static int verbs_listener_start(struct verbs_listener *l, const struct sockaddr *sa, socklen_t len)
 {
 	struct sockaddr_storage address;
-	int rc = verbs_copy_address(sa, len, &address);
+	int rc = verbs_copy_address(sa, len, &address), only = 1;
 
 	if (rc != 0)
 		return rc;
+	verbs_set_traffic_class(l->queue->fabric, l->id);
+	/* "::" leaves IPv4 to a listener of its own, as with sockets. */
+	if (sa->sa_family == AF_INET6 &&
+	    rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof(only)))
+		log_warn("verbs", "cannot listen on IPv6 alone: %m");
 	if (rdma_bind_addr(l->id, (struct sockaddr *)&address) || rdma_listen(l->id, VERBS_BACKLOG))
 		return verbs_listen_error(sa, errno);
 	/* Bound to one address, it is of one device; that must be one of ours. */
@@ -139,6 +153,7 @@ static int verbs_requested(struct verbs_queue *q, const struct verbs_cm_event *e
 	r->base.ops = q->base.ops;
 	r->owner.kind = VERBS_REQUEST;
 	r->id = ev->id;
+	r->fabric = q->fabric;
 	r->device = (unsigned)device;
 	r->id->context = &r->owner;
 	out->type = FABRIC_REQUEST;
@@ -169,20 +184,15 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 
 	if (rc != 0)
 		goto refuse;
-	rc = verbs_queue_reserve(q, verbs_endpoint_need(ep));
-	if (rc != 0)
-		goto free_endpoint;
 	rc = verbs_take_id(q, r, ep);
 	if (rc && ep->id) { /* refuses and gives back all it has */
 		verbs_endpoint_destroy(&ep->base);
 		return rc;
 	}
 	if (rc != 0)
-		goto release;
+		goto free_endpoint;
 	*out = ep;
 	return 0;
-release:
-	verbs_queue_unreserve(q, verbs_endpoint_need(ep));
 free_endpoint:
 	verbs_endpoint_free(ep);
 refuse:
@@ -265,17 +275,15 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, cons
 		rc = verbs_endpoint_new(q, container_of(domain, struct verbs_domain, base), attr, VERBS_RESOLVING, &ep);
 	if (rc != 0)
 		return rc;
-	rc = verbs_queue_reserve(q, verbs_endpoint_need(ep));
-	if (rc != 0)
-		goto free_endpoint;
 	if (data_len)
 		memcpy(ep->data, data, data_len);
 	ep->data_len = (uint8_t)data_len;
 	if (rdma_create_id(q->events, &ep->id, &ep->owner, RDMA_PS_TCP)) {
 		rc = -errno;
 		log_error("verbs", "connection id: %s", strerror(errno));
-		goto release;
+		goto free_endpoint;
 	}
+	verbs_set_traffic_class(q->fabric, ep->id);
 	if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&address, VERBS_RESOLVE_MS)) {
 		rc = -errno; /* the caller falls back or says so */
 		goto destroy_id;
@@ -284,8 +292,6 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, cons
 	return 0;
 destroy_id:
 	rdma_destroy_id(ep->id);
-release:
-	verbs_queue_unreserve(q, verbs_endpoint_need(ep));
 free_endpoint:
 	verbs_set_state(ep, VERBS_OVER);
 	verbs_endpoint_free(ep);
@@ -693,6 +699,13 @@ int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out)
 /*
  * Names, and the end asked for by the caller.
  */
+void verbs_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
+{
+	const struct verbs_request *r = container_of(request, struct verbs_request, base);
+
+	verbs_device_limits(&r->fabric->device[r->device], limits);
+}
+
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size)
 {
 	const struct verbs_request *r = container_of(request, struct verbs_request, base);

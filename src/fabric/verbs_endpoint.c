@@ -135,14 +135,19 @@ int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const
 	return 0;
 }
 
-/* Forget the room that an endpoint of a still unknown device had promised on all others. */
-static void verbs_release_others(struct verbs_endpoint *ep)
+/* Which device it is was not known before. */
+static int verbs_device_check(const struct verbs_endpoint *ep, const struct verbs_device *device)
 {
-	struct verbs_queue *q = ep->queue;
-
-	for (unsigned i = 0; i < q->count; i++)
-		if (&q->cq[i] != ep->cq)
-			q->cq[i].reserved -= verbs_endpoint_need(ep);
+	if (ep->hw_depth > device->max_send || ep->recv_depth > device->max_wr) {
+		log_error("verbs", "depths %u and %u are beyond what %s has, %u and %u", ep->hw_depth, ep->recv_depth,
+			  device->name, device->max_send, device->max_wr);
+		return -EINVAL;
+	}
+	if (!ep->recv_depth && ep->queue->shared_depth && !ep->cq->srq) {
+		log_error("verbs", "%s has no shared receives", device->name);
+		return -EOPNOTSUPP;
+	}
+	return 0;
 }
 
 static int verbs_qp_create(struct verbs_endpoint *ep, const struct verbs_device *device)
@@ -160,15 +165,16 @@ static int verbs_qp_create(struct verbs_endpoint *ep, const struct verbs_device 
 			.max_inline_data = device->max_inline},
 	};
 
-	ep->qp = ibv_create_qp(ep->domain->pd[ep->device], &attr);
-	if (!ep->qp) {
-		int error = errno;
+	char reason[VERBS_REASON];
+	int error;
 
-		log_error("verbs", "queue pair of %u and %u on %s: %s", ep->hw_depth, ep->recv_depth, device->name,
-			  strerror(error));
-		return -error;
-	}
-	return 0;
+	ep->qp = ibv_create_qp(ep->domain->pd[ep->device], &attr);
+	if (ep->qp)
+		return 0;
+	error = errno;
+	log_error("verbs", "queue pair of %u and %u on %s: %s", ep->hw_depth, ep->recv_depth, device->name,
+		  verbs_reason(error, reason));
+	return -error;
 }
 
 /* Let rdma_cm fill the attributes for a state. */
@@ -206,16 +212,21 @@ static int verbs_qp_init(struct verbs_endpoint *ep)
 int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device)
 {
 	struct verbs_device *d = &ep->queue->fabric->device[device];
-	int rc;
+	const struct verbs_port *port = verbs_find_port(d, ep->id->port_num);
+	int rc = verbs_cq_ready(&ep->queue->cq[device]);
 
+	if (rc == 0)
+		rc = verbs_cq_reserve(&ep->queue->cq[device], verbs_endpoint_need(ep));
+	if (rc != 0)
+		return rc;
 	ep->device = device;
 	ep->cq = &ep->queue->cq[device];
 	ep->max_inline = d->max_inline;
-	ep->max_message = d->max_message;
+	ep->max_message = port->max_message;
+	ep->infiniband = port->infiniband;
 	ep->attr.reads_in = MIN(ep->attr.reads_in, d->max_reads);
 	ep->attr.reads_out = MIN(ep->attr.reads_out, d->max_reads);
-	verbs_release_others(ep);
-	rc = verbs_cq_ready(ep->cq);
+	rc = verbs_device_check(ep, d);
 	if (rc == 0)
 		rc = verbs_qp_create(ep, d);
 	if (rc != 0)
@@ -231,6 +242,12 @@ int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device)
 	return rc ? rc : verbs_post_early(ep);
 }
 
+/* Reads: as many as both sides offer. iWARP's connection manager fills in nothing, and cuts them itself. */
+static uint8_t verbs_granted(const struct verbs_endpoint *ep, uint8_t asked, uint8_t offered)
+{
+	return ep->cq->device->iwarp && !offered ? asked : MIN(asked, offered);
+}
+
 static int verbs_qp_receive(struct verbs_endpoint *ep)
 {
 	struct ibv_qp_attr attr;
@@ -238,12 +255,12 @@ static int verbs_qp_receive(struct verbs_endpoint *ep)
 
 	if (rc != 0)
 		return rc;
-	if (ep->cq->device->infiniband)
+	if (ep->infiniband)
 		mask &= ~0xe00000; /* older kernels set RoCE's bits here too, which verbs refuses */
 	if (mask & IBV_QP_MIN_RNR_TIMER)
 		attr.min_rnr_timer = VERBS_MIN_RNR_TIMER;
 	ep->ready = true;
-	ep->reads_in = MIN(ep->attr.reads_in, attr.max_dest_rd_atomic);
+	ep->reads_in = verbs_granted(ep, ep->attr.reads_in, attr.max_dest_rd_atomic);
 	attr.max_dest_rd_atomic = ep->reads_in;
 	return verbs_qp_modify(ep, &attr, mask);
 }
@@ -261,7 +278,7 @@ int verbs_endpoint_ready(struct verbs_endpoint *ep)
 	attr.retry_cnt = VERBS_RETRY_COUNT;
 	attr.rnr_retry = VERBS_RNR_FOREVER;
 	/* Where the peer serves none, one read may go out, so that it is refused and not stuck. */
-	ep->reads_out = MIN(ep->attr.reads_out, MAX(attr.max_rd_atomic, 1));
+	ep->reads_out = verbs_granted(ep, ep->attr.reads_out, MAX(attr.max_rd_atomic, !ep->cq->device->iwarp));
 	attr.max_rd_atomic = ep->reads_out;
 	return verbs_qp_modify(ep, &attr, mask);
 }
@@ -344,8 +361,8 @@ static void verbs_room_return(struct verbs_endpoint *ep)
 	uint32_t need = verbs_endpoint_need(ep);
 
 	if (!ep->cq)
-		verbs_queue_unreserve(ep->queue, need);
-	else if (ep->qp && !ep->cq->lost)
+		return;
+	if (ep->qp && !ep->cq->lost)
 		ep->cq->dying += need;
 	else
 		ep->cq->reserved -= need;

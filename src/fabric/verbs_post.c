@@ -226,15 +226,26 @@ static void verbs_post_fence(struct verbs_endpoint *ep)
 		verbs_endpoint_close(ep);
 }
 
+/* iWARP: the peer writes what is read, by a key that it is told. */
+static int verbs_check_sinks(const struct verbs_endpoint *ep, const struct fabric_wr *wr)
+{
+	if (likely(!ep->cq->device->iwarp))
+		return 0;
+	for (unsigned i = 0; i < wr->sge_count; i++)
+		if (wr->sge[i].region && !(wr->sge[i].region->access & FABRIC_REMOTE_WRITE))
+			return -EACCES;
+	return 0;
+}
+
 static int verbs_check(const struct verbs_endpoint *ep, const struct fabric_wr *wr, size_t total)
 {
 	if (wr->opcode == FABRIC_SEND)
 		return total > ep->max_message ? -EMSGSIZE : 0;
 	if (wr->opcode == FABRIC_WRITE_IMM)
 		return ep->cq->device->iwarp ? -EOPNOTSUPP : 0;
-	if (wr->opcode == FABRIC_READ)
-		return total && !ep->reads_out ? -EINVAL : 0;
-	return wr->opcode == FABRIC_WRITE ? 0 : -EINVAL;
+	if (wr->opcode == FABRIC_READ && total)
+		return ep->reads_out ? verbs_check_sinks(ep, wr) : -EINVAL;
+	return wr->opcode == FABRIC_WRITE || wr->opcode == FABRIC_READ ? 0 : -EINVAL;
 }
 
 /*

@@ -81,43 +81,31 @@ void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep)
 
 /*
  * Completion queue room. An overrun kills every queue pair, so each endpoint reserves what it
- * can at most have outstanding: on every device, until its own is known. Beyond what the caller
+ * can at most have outstanding, as soon as its device is known. Beyond what the caller
  * asked for a queue grows, as far as its device lets it.
  */
 static bool verbs_cq_grow(struct verbs_cq *cq, uint32_t room)
 {
-	uint32_t shared = cq->srq ? cq->queue->shared_depth : 0;
-	uint32_t depth = MIN(MAX(room, 2 * cq->depth), cq->device->max_cqe - shared);
+	uint32_t depth = MIN(MAX(room, 2 * cq->depth), cq->device->max_cqe - cq->shared_depth);
 
-	if (depth < room || ibv_resize_cq(cq->cq, (int)(depth + shared)))
+	if (depth < room || ibv_resize_cq(cq->cq, (int)(depth + cq->shared_depth)))
 		return false;
 	log_info("verbs", "completion queue on %s grown from %u to %u", cq->device->name, cq->depth, depth);
 	cq->depth = depth;
 	return true;
 }
 
-int verbs_queue_reserve(struct verbs_queue *q, uint32_t need)
+int verbs_cq_reserve(struct verbs_cq *cq, uint32_t need)
 {
-	for (unsigned i = 0; i < q->count; i++) {
-		struct verbs_cq *cq = &q->cq[i];
-
-		if (cq->reserved + need <= cq->depth || (!cq->lost && verbs_cq_grow(cq, cq->reserved + need)))
-			continue;
+	if (cq->reserved + need > cq->depth && !verbs_cq_grow(cq, cq->reserved + need)) {
 		log_error("verbs",
 			  "no room for %u more completions: %u of %u are promised on %s (%u of them "
 			  "to closed connections)",
 			  need, cq->reserved, cq->depth, cq->device->name, cq->dying);
 		return -ENOSPC;
 	}
-	for (unsigned i = 0; i < q->count; i++)
-		q->cq[i].reserved += need;
+	cq->reserved += need;
 	return 0;
-}
-
-void verbs_queue_unreserve(struct verbs_queue *q, uint32_t need)
-{
-	for (unsigned i = 0; i < q->count; i++)
-		q->cq[i].reserved -= need;
 }
 
 int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth)
@@ -212,7 +200,7 @@ static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
 
-		if (cq->lost)
+		if (cq->lost || cq->shared_posted >= cq->shared_depth)
 			continue;
 		if (!cq->endpoints && q->count > 1)
 			limit -= q->shared_depth / 8 / q->count;
@@ -362,7 +350,7 @@ static int verbs_cq_open(struct verbs_cq *cq)
 	cq->channel = ibv_create_comp_channel(ctx);
 	if (!cq->channel)
 		return -errno;
-	cq->cq = ibv_create_cq(ctx, (int)(cq->depth + q->shared_depth), cq, cq->channel,
+	cq->cq = ibv_create_cq(ctx, (int)(cq->depth + cq->shared_depth), cq, cq->channel,
 			       (int)(atomic_fetch_add(&q->fabric->vectors, 1) % vectors));
 	if (!cq->cq)
 		return -errno;
@@ -378,36 +366,39 @@ static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *
 	cq->bucket = calloc(16, sizeof(*cq->bucket));
 	if (!cq->bucket)
 		return -ENOMEM;
-	cq->depth = MIN(attr->completions, cq->device->max_cqe - attr->shared_depth);
+	cq->shared_depth = verbs_shared_depth(cq->device, attr->shared_depth);
+	cq->depth = MIN(attr->completions, cq->device->max_cqe - cq->shared_depth);
 	rc = verbs_cq_open(cq);
 	return rc ? rc
 		  : verbs_epoll_add(cq->queue, cq->device->ctx->async_fd, VERBS_ASYNC, (unsigned)(cq - cq->queue->cq));
 }
 
-static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd, uint32_t depth)
+static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd)
 {
-	struct ibv_srq_init_attr attr = {.srq_context = cq, .attr = {.max_wr = depth, .max_sge = 1}};
+	struct ibv_srq_init_attr attr = {.srq_context = cq, .attr = {.max_wr = cq->shared_depth, .max_sge = 1}};
+	char reason[VERBS_REASON];
+	int error;
 
 	cq->srq = ibv_create_srq(pd, &attr);
-	if (!cq->srq) {
-		int error = errno;
-
-		log_error("verbs", "shared receive queue of %u on %s: %s", depth, cq->device->name, strerror(error));
-		return -error;
-	}
-	return 0;
+	if (cq->srq)
+		return 0;
+	error = errno;
+	log_error("verbs", "shared receive queue of %u on %s: %s", cq->shared_depth, cq->device->name,
+		  verbs_reason(error, reason));
+	return -error;
 }
 
 static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr, struct ibv_pd *pd)
 {
 	int rc = verbs_cq_create(cq, attr);
+	char reason[VERBS_REASON];
 
 	if (rc != 0) {
-		log_error("verbs", "completion queue of %u on %s: %s", attr->completions, cq->device->name,
-			  strerror(-rc));
+		log_error("verbs", "completion queue of %u on %s: %s", cq->depth + cq->shared_depth, cq->device->name,
+			  verbs_reason(-rc, reason));
 		return rc;
 	}
-	return attr->shared_depth ? verbs_srq_create(cq, pd, attr->shared_depth) : 0;
+	return cq->shared_depth ? verbs_srq_create(cq, pd) : 0;
 }
 
 static void verbs_check_destroyed(int rc, const char *what)
@@ -456,8 +447,8 @@ int verbs_cq_rebuild(struct verbs_cq *cq)
 	verbs_shared_park(cq);
 	atomic_store(&cq->failure, NULL);
 	rc = verbs_cq_open(cq);
-	if (rc == 0 && q->shared_depth)
-		rc = verbs_srq_create(cq, q->domain->pd[cq - q->cq], q->shared_depth);
+	if (rc == 0 && cq->shared_depth)
+		rc = verbs_srq_create(cq, q->domain->pd[cq - q->cq]);
 	if (rc == 0) {
 		cq->lost = cq->complained = false;
 		log_info("verbs", "completion queue on %s made anew", cq->device->name);
@@ -497,10 +488,9 @@ static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fab
 	struct fabric_limits limits;
 
 	verbs_limits(&fabric->base, &limits);
-	if (attr->shared_depth <= limits.max_shared_depth && attr->shared_depth < limits.max_completions)
+	if (attr->shared_depth <= limits.max_shared_depth)
 		return 0;
-	log_error("verbs", "%u shared receives are beyond the limit %u", attr->shared_depth,
-		  MIN(limits.max_shared_depth, limits.max_completions - 1));
+	log_error("verbs", "%u shared receives are beyond the limit %u", attr->shared_depth, limits.max_shared_depth);
 	return -EINVAL;
 }
 

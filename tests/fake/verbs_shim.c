@@ -404,6 +404,8 @@ static int qp_refused(const struct ibv_qp_cap *cap)
 		return EIO;
 	if (fails(SHAPE_fail_create_qp))
 		return ENOMEM;
+	if (shim_on(SHAPE_no_rc))
+		return EOPNOTSUPP;
 	if (beyond(SHAPE_inline_size, cap->max_inline_data) || beyond(SHAPE_max_sge, cap->max_send_sge) ||
 	    beyond(SHAPE_max_sge, cap->max_recv_sge) || beyond(SHAPE_max_wr, cap->max_send_wr) ||
 	    beyond(SHAPE_max_wr, cap->max_recv_wr))

@@ -21,6 +21,7 @@
 	ROW(drop_on_destroy, "completions of a destroyed queue pair vanish, like those of mlx5, mlx4 and hns")         \
 	ROW(last_wqe, "a queue pair of shared receives that is put into error brings QP_LAST_WQE_REACHED")             \
 	ROW(no_srq, "no shared receive queues")                                                                        \
+	ROW(no_rc, "no reliable connections")                                                                          \
 	ROW(no_windows, "no memory windows")                                                                           \
 	ROW(no_write_imm, "no write with immediate")                                                                   \
 	ROW(iwarp, "transport iWARP: no write with immediate, no numbers of reads in a queue pair's attributes, "      \
