@@ -452,9 +452,9 @@ void gpu_agent_bury(struct gpu_agent *a)
 /*
  * The row of the service
  */
-static void *gpu_agent_new(struct service_part *part, const struct conn_group *group)
+static void *gpu_agent_new(struct service_part *part, const struct service_way *way)
 {
-	struct fabric *fabric = fabric_domain_fabric(conn_group_domain(group));
+	struct fabric *fabric = fabric_domain_fabric(conn_group_domain(way->group));
 	struct gpu_agent *a = calloc(1, sizeof(*a));
 
 	if (!a || fabric_domain_create(fabric, &a->domain) != 0) {
@@ -462,6 +462,7 @@ static void *gpu_agent_new(struct service_part *part, const struct conn_group *g
 		return NULL;
 	}
 	a->thread = container_of(part, struct gpu_service_thread, part);
+	a->limits = way->limits;
 	list_init(&a->reads);
 	list_init(&a->answers);
 	a->deadline = TIME_NEVER;
@@ -474,13 +475,11 @@ static void *gpu_agent_new(struct service_part *part, const struct conn_group *g
 static void gpu_agent_attr(void *agent, struct conn_attr *out)
 {
 	struct gpu_agent *a = agent;
-	struct fabric_limits limits;
 
-	fabric_limits(fabric_domain_fabric(a->domain), &limits);
 	*out = (struct conn_attr){
 		.domain = a->domain,
 		.transfers = GPU_AGENT_TRANSFERS,
-		.reads_in = limits.max_reads,
+		.reads_in = a->limits.max_reads,
 	};
 }
 

@@ -132,6 +132,7 @@ struct gpu_agent {
 	struct gpu_service_thread *thread;
 	struct conn *conn;            /* NULL once it is closed */
 	struct fabric_domain *domain; /* the connection's own: no other client's keys reach this ring */
+	struct fabric_limits limits;  /* of its device */
 	enum gpu_agent_state state;
 	uint64_t deadline;
 	/* Not NULL: an errand is on its way, and what it makes or gives back is the helper's: session, ring, regions, and
@@ -151,7 +152,7 @@ struct gpu_agent {
 	bool answered;    /* the last word, ENDED or the answer to the request to end, was said */
 	uint32_t open_id; /* of the request that is answered when the process is ready */
 	const struct wire_ring *ring;
-	struct fabric_region *region[2]; /* [0]: of RPC mode, or the process's part; [1]: the client's */
+	struct fabric_region *region[2]; /* [0]: the process's part, or all of it; [1]: the client's, or NULL */
 	struct fabric_window *window[2];
 	int error; /* why it ends */
 	char reason[256];

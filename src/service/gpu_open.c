@@ -82,31 +82,29 @@ static int reach(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to,
 static int register_ring(struct gpu_agent *a)
 {
 	const struct wire_ring_layout *at = &a->ring->at;
-	struct fabric_limits limits;
+	bool windows = a->limits.windows, rpc = a->mode == WIRE_GPU_RPC;
 	int rc;
 
-	if (a->mode == WIRE_GPU_RPC)
+	if (rpc && !a->limits.open_sinks)
 		return reach(a, 0, 0, at->control, FABRIC_LOCAL_WRITE);
-	fabric_limits(fabric_domain_fabric(a->domain), &limits);
-	rc = reach(a, 0, 0, at->client, limits.windows ? FABRIC_WINDOWS : FABRIC_REMOTE_READ);
+	/* In RPC mode, where inputs are read as if the client wrote them, it may write as much as in queue mode: its part. */
+	rc = reach(a, 0, 0, at->client, rpc ? FABRIC_LOCAL_WRITE : windows ? FABRIC_WINDOWS : FABRIC_REMOTE_READ);
 	if (rc == 0)
-		rc = reach(a, 1, at->client, at->control, limits.windows ? FABRIC_WINDOWS : FABRIC_REMOTE_WRITE);
+		rc = reach(a, 1, at->client, at->control, windows && !rpc ? FABRIC_WINDOWS : FABRIC_REMOTE_WRITE);
 	return rc;
 }
 
 void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct wire_gpu_open asked;
-	struct fabric_limits limits;
 
 	must(a->state == GPU_AGENT_WAITING);
 	must(!a->session);
 	memcpy(&asked, body, sizeof(asked));
 	if (!asked_well(a, &asked))
 		return;
-	fabric_limits(fabric_domain_fabric(a->domain), &limits);
 	a->mode = asked.mode;
-	a->sends = asked.flags & WIRE_GPU_SENDS || !limits.write_imm;
+	a->sends = asked.flags & WIRE_GPU_SENDS || !a->limits.write_imm;
 	a->open_id = request->id;
 	a->shape = shape_of(gpu_agent_service(a), &asked);
 	gpu_agent_handle(a, GPU_AGENT_OPENED);

@@ -126,7 +126,7 @@ static void read_done(struct conn_transfer *wire, enum fabric_status status)
 
 static int read_input(struct gpu_agent *a, struct gpu_agent_job *job)
 {
-	struct fabric_sge to = {job->to, job->ring.length, a->region[0]};
+	struct fabric_sge to = {job->to, job->ring.length, a->region[1] ? a->region[1] : a->region[0]};
 
 	job->wire.done = read_done;
 	return conn_read(a->conn, &job->wire, &to, job->input.addr, job->input.rkey);

@@ -17,7 +17,7 @@ uint64_t kv_agent_value_max(const struct kv_agent *agent)
 	return value_max_of(agent->thread->part.shared, agent->arena);
 }
 
-static enum wire_reason kv_admit(struct service_part *part, const struct conn_group *group,
+static enum wire_reason kv_admit(struct service_part *part, const struct service_way *way,
 				 const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	const struct kv_shared *shared = part->shared;
@@ -25,7 +25,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct conn_gr
 	(void)request;
 	(void)detail;
 	grant->eager_max = WIRE_EAGER_MAX;
-	grant->value_max = value_max_of(shared, kv_shared_region(shared, group));
+	grant->value_max = value_max_of(shared, kv_shared_region(shared, way));
 	return WIRE_REASON_NONE;
 }
 
@@ -37,7 +37,7 @@ static int kv_thread_init(struct service_part *part)
 	return 0;
 }
 
-static void *kv_agent_new(struct service_part *part, const struct conn_group *group)
+static void *kv_agent_new(struct service_part *part, const struct service_way *way)
 {
 	struct kv_agent *agent = calloc(1, sizeof(*agent));
 
@@ -46,7 +46,7 @@ static void *kv_agent_new(struct service_part *part, const struct conn_group *gr
 	agent->thread = container_of(part, struct kv_thread, part);
 	list_init(&agent->sets);
 	list_init(&agent->finished);
-	agent->arena = kv_shared_region(part->shared, group);
+	agent->arena = kv_shared_region(part->shared, way);
 	return agent;
 }
 

@@ -109,8 +109,8 @@ void kv_shared_status(const void *shared, struct service_report *report);
 void kv_shared_memory(const void *shared, struct service_report *report);
 void kv_shared_resources(const void *shared, struct service_report *report);
 
-/* The arena as the connections of a group reach it. NULL: not at all. */
-const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct conn_group *group);
+/* The arena as a connection that comes so moves values to and from it. NULL: not at all. */
+const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct service_way *way);
 
 /*
  * kv.c

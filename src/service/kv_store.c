@@ -186,10 +186,13 @@ uint64_t kv_shared_tick(void *shared, uint64_t now)
 	return store_tick(((struct kv_shared *)shared)->store, now);
 }
 
-const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct conn_group *group)
+const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct service_way *way)
 {
+	/* Where a client could write to whatever the server reads into, that is never the store. */
+	if (way->limits.open_sinks)
+		return NULL;
 	for (unsigned i = 0; i < shared->regions; i++)
-		if (shared->region[i].domain == conn_group_domain(group))
+		if (shared->region[i].domain == conn_group_domain(way->group))
 			return shared->region[i].region;
 	return NULL;
 }

@@ -15,10 +15,10 @@ struct ping_agent {
 	struct rusage usage; /* of the worker's thread when the first ping came */
 };
 
-static enum wire_reason ping_admit(struct service_part *part, const struct conn_group *group,
+static enum wire_reason ping_admit(struct service_part *part, const struct service_way *way,
 				   const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
-	uint32_t most = WIRE_BODY_MAX(conn_group_attr(group)->message_max);
+	uint32_t most = WIRE_BODY_MAX(conn_group_attr(way->group)->message_max);
 
 	(void)part;
 	(void)grant;
@@ -29,11 +29,11 @@ static enum wire_reason ping_admit(struct service_part *part, const struct conn_
 	return WIRE_REASON_NONE;
 }
 
-static void *ping_agent_new(struct service_part *part, const struct conn_group *group)
+static void *ping_agent_new(struct service_part *part, const struct service_way *way)
 {
 	struct ping_agent *agent = calloc(1, sizeof(*agent));
 
-	(void)group;
+	(void)way;
 	if (agent) {
 		agent->part = part;
 		part->count[PING_COUNT_AGENTS]++;

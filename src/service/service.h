@@ -62,6 +62,12 @@ struct service_thread {
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
 };
 
+/* How a connection comes: the group that it is to be one of, and what the device that it uses can do. */
+struct service_way {
+	const struct conn_group *group;
+	struct fabric_limits limits;
+};
+
 /* What a service counted, over one thread or several. */
 struct service_counts {
 	uint64_t of[WIRE_SERVICES][SERVICE_COUNTERS];
@@ -124,11 +130,11 @@ struct service {
 	 */
 	/* Check a request that was decoded and fill what the service grants. A reason other than WIRE_REASON_NONE
 	 * refuses, with *detail. NULL: everybody may. */
-	enum wire_reason (*admit)(struct service_part *part, const struct conn_group *group,
+	enum wire_reason (*admit)(struct service_part *part, const struct service_way *way,
 				  const struct wire_request *request, struct wire_accept *grant, uint64_t *detail);
 	const struct conn_ops *ops;
-	/* Make the agent of one connection in `group`; it is freed by ops->closed. NULL: no memory. */
-	void *(*agent_new)(struct service_part *part, const struct conn_group *group);
+	/* Make the agent of one connection; it is freed by ops->closed. NULL: no memory. */
+	void *(*agent_new)(struct service_part *part, const struct service_way *way);
 	/* Of a connection that came to nothing; closed() is not called. */
 	void (*agent_free)(void *agent);
 	/* What the agent's connection has of its own. */

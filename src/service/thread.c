@@ -152,6 +152,7 @@ int service_accept(const struct service *service, struct service_thread *thread,
 		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted)
 {
 	struct service_part *part = thread->part[service->id];
+	struct service_way way = {.group = group};
 	enum wire_reason reason = WIRE_REASON_SERVICE;
 	struct wire_accept grant = {0};
 	struct conn_attr attr = {0};
@@ -161,13 +162,14 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	int rc;
 
 	must(service_thread_is_mine(thread));
+	fabric_request_limits(fabric_request, &way.limits);
 	if (part)
-		reason = service->admit ? service->admit(part, group, request, &grant, &detail) : WIRE_REASON_NONE;
+		reason = service->admit ? service->admit(part, &way, request, &grant, &detail) : WIRE_REASON_NONE;
 	if (reason != WIRE_REASON_NONE) {
 		conn_refuse(fabric_request, reason, detail);
 		return -EACCES;
 	}
-	agent = service->agent_new(part, group);
+	agent = service->agent_new(part, &way);
 	if (!agent) {
 		conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 		return -ENOMEM;
