@@ -42,6 +42,7 @@ struct engine_options {
 	uint32_t credits, message_size;
 	uint32_t transfers; /* reads and writes of the server's memory in flight on each connection; 0: none */
 	bool require_rdma, progress_thread;
+	uint8_t traffic_class;
 };
 
 /*

@@ -13,7 +13,10 @@
 #define DEFAULT_CREDITS 32
 #define MESSAGE_SIZE (8u * 1024)
 #define MAX_CONNECTIONS 1024
-#define MAX_RECEIVES 8192
+/* Devices pin what they keep of a queue, and an ordinary user may pin 8 MiB: completion queues begin small and grow, the queue
+ * of shared receives cannot on every device. */
+#define FIRST_CONNECTIONS 16
+#define MAX_RECEIVES 2048
 #define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
@@ -51,6 +54,7 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 		.message_size = MESSAGE_SIZE,
 		.require_rdma = options->require_rdma,
 		.progress_thread = options->progress_thread,
+		.traffic_class = options->traffic_class,
 	};
 	if (options->no_poll)
 		out->poll = 0;
@@ -112,12 +116,14 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 		.credits = (uint16_t)options->credits,
 		.receives = MAX_RECEIVES,
 		.max_connections = MAX_CONNECTIONS,
+		.first_connections = FIRST_CONNECTIONS,
 		.transfers = options->transfers,
 		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = 10 * TIME_S,
 		.asks = true,
 	};
+	struct fabric_config config = {.traffic_class = options->traffic_class};
 	int rc;
 
 	if (!engine)
@@ -126,7 +132,7 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 	engine->options = *options;
 	engine->told = -1;
 	list_init(&engine->deferred);
-	rc = fabric_open(fabric_transport_provider(transport), NULL, &engine->fabric);
+	rc = fabric_open(fabric_transport_provider(transport), &config, &engine->fabric);
 	if (rc != 0)
 		goto free_engine;
 	rc = fabric_domain_create(engine->fabric, &engine->domain);

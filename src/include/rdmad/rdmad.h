@@ -30,8 +30,9 @@ struct rdmad_options {
 	bool require_rdma;           /* fail rather than use another transport */
 	bool progress_thread;        /* a thread of the library's own moves bytes while the program does something
 	                                else, from the first handle of those that share until the last is closed */
-	uint32_t credits;            /* messages in flight per direction; default 32 */
-	uint32_t eager_limit;        /* kv: key plus value up to this go in the message, larger ones by RDMA read and
+	uint8_t traffic_class; /* of the packets: what IPv4 calls type of service, the DSCP in its upper six bits */
+	uint32_t credits;      /* messages in flight per direction; default 32 */
+	uint32_t eager_limit;  /* kv: key plus value up to this go in the message, larger ones by RDMA read and
 	                                write; default, and most, what the server grants: 4095 */
 };
 
