@@ -68,6 +68,7 @@ struct config {
 	uint64_t max_connections, max_per_source, message_size, message_max, credits, shared_receives;
 	uint64_t handshake_timeout, keepalive, stall_timeout, ack_timeout, drain_timeout;
 	uint64_t turn, own_buffers, parked_memory, first_request_timeout;
+	uint64_t traffic_class;
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;
@@ -173,6 +174,7 @@ struct daemon_fabric {
 	struct loop_watch *watch[FABRIC_MAX_FDS];
 	unsigned watches;
 	struct loop_watch *more; /* a timer: requests wait that were not looked at in this turn */
+	char spoilt[256]; /* why the workers cannot have queues of it; mostly empty */
 };
 
 #define FABRICS_MAX FABRIC_TRANSPORTS /* each has a provider, of its own or with others */
@@ -188,6 +190,10 @@ struct missing {
  * `missing`, or EX_UNAVAILABLE where it is required. */
 int fabrics_open(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
+/* Those that are spoilt and have a device go on the list of the missing, and the others serve. 0, or EX_UNAVAILABLE where such a
+ * transport is required, EX_OSERR where it is not for want of a device. The workers do not run. */
+int fabrics_give_up(struct daemon *daemon);
+bool fabrics_spoilt(const struct daemon *daemon);
 /* The one that has this transport; NULL: it is not open. */
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
 /* Whether a device moves the bytes of one of those that are open: its memory cannot be swapped out. */
@@ -348,7 +354,7 @@ struct daemon {
 		unsigned unanswered;      /* workers that were asked and have not answered */
 	} watchdog;
 	struct daemon_fabric fabric[FABRICS_MAX];
-	unsigned fabrics;
+	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];
 	unsigned missings;
 	struct listener listener[FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1)];

@@ -57,6 +57,7 @@ static int open_provider(struct daemon *d, const char *provider)
 		.device = d->config->device,
 		.ack_timeout_ms = (uint32_t)(d->config->ack_timeout / TIME_MS),
 		.stall_ms = stall ? (uint32_t)MAX(stall / TIME_MS, 1ul) : UINT32_MAX,
+		.traffic_class = (uint8_t)d->config->traffic_class,
 	};
 	struct daemon_fabric *f = &d->fabric[d->fabrics];
 	int rc = make(f, provider, &config);
@@ -115,13 +116,56 @@ int fabrics_open(struct daemon *d)
 
 void fabrics_close(struct daemon *d)
 {
-	while (d->fabrics > 0) {
-		struct daemon_fabric *f = &d->fabric[--d->fabrics];
+	for (unsigned n = d->fabrics + d->given_up; n > 0; n--) {
+		struct daemon_fabric *f = &d->fabric[n - 1];
 
 		fabric_queue_destroy(f->queue);
 		fabric_domain_destroy(f->domain);
 		fabric_close(f->fabric);
 	}
+	d->fabrics = d->given_up = 0;
+}
+
+bool fabrics_spoilt(const struct daemon *d)
+{
+	for (unsigned i = 0; i < d->fabrics; i++)
+		if (*d->fabric[i].spoilt)
+			return true;
+	return false;
+}
+
+static int give_up(struct daemon *d, const struct daemon_fabric *f, const struct fabric_transport *transport)
+{
+	if (!transport->device) {
+		log_error("rdmad", "cannot serve by %s: %s", transport->text, f->spoilt);
+		return EX_OSERR;
+	}
+	if (d->config->require_rdma && !transport->processor) {
+		log_error("rdmad", "%s is required and cannot be served: %s", transport->text, f->spoilt);
+		return EX_UNAVAILABLE;
+	}
+	log_warn("rdmad", "going on without %s: %s", transport->text, f->spoilt);
+	fabrics_add_missing(d, transport, "", f->spoilt);
+	return 0;
+}
+
+int fabrics_give_up(struct daemon *d)
+{
+	int rc = 0;
+
+	for (unsigned i = d->fabrics; i-- > 0 && rc == 0;) {
+		struct daemon_fabric f = d->fabric[i];
+
+		if (!*f.spoilt)
+			continue;
+		for (unsigned t = 0; t < FABRIC_TRANSPORTS && rc == 0; t++)
+			if (fabric_has(f.fabric, &fabric_transports[t]))
+				rc = give_up(d, &f, &fabric_transports[t]);
+		d->fabric[i] = d->fabric[--d->fabrics];
+		d->fabric[d->fabrics] = f;
+		d->given_up++;
+	}
+	return rc;
 }
 
 struct daemon_fabric *fabrics_find(struct daemon *d, const struct fabric_transport *transport)

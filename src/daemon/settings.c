@@ -99,6 +99,9 @@ static const struct setting general[] = {
 	{"ack_timeout", SETTING_TIME, AT(ack_timeout), "0", 0, 3600 * TIME_S,
 	 .help = "Until a packet without an answer is sent again; a host counts as dead after about\n"
 		 "eight times this. \"0\": the default of the transport."},
+	{"traffic_class", SETTING_NUMBER, AT(traffic_class), "0", 0, 255,
+	 .help = "Of the packets: the byte that IPv4 calls type of service and IPv6 traffic class, for\n"
+		 "networks that keep RDMA apart by it. It has the DSCP in its upper six bits."},
 	{"drain_timeout", SETTING_TIME, AT(drain_timeout), "5s", 0, 86400 * TIME_S, .reload = true,
 	 .help = "How long the end waits for what is under way."},
 	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = setting_check_path, .sample = "/run/rdmad.pid",

@@ -365,6 +365,23 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 	};
 }
 
+/* Devices have more limits than can be asked for. What one refuses is not the end of the others. */
+static int worker_make_group(struct worker *w, unsigned i, const struct conn_group_attr *attr)
+{
+	struct daemon_fabric *f = &w->daemon->fabric[i];
+	const char *reason;
+	int rc;
+
+	log_hush_begin();
+	rc = conn_group_create(f->domain, attr, &w->group[i]);
+	reason = log_hush_end();
+	if (rc == 0)
+		w->groups++;
+	else
+		snprintf(f->spoilt, sizeof(f->spoilt), "%s", *reason ? reason : strerror(-rc));
+	return rc;
+}
+
 static int worker_make_groups(struct worker *w)
 {
 	struct daemon *d = w->daemon;
@@ -373,13 +390,9 @@ static int worker_make_groups(struct worker *w)
 	int rc;
 
 	for (unsigned i = 0; i < d->fabrics; i++) {
-		rc = conn_group_create(d->fabric[i].domain, &attr, &w->group[i]);
-		if (rc != 0) {
-			log_error("worker", "cannot make the queues for %s: %s", fabric_name(d->fabric[i].fabric),
-				  strerror(-rc));
+		rc = worker_make_group(w, i, &attr);
+		if (rc != 0)
 			return rc;
-		}
-		w->groups++;
 		fit = conn_group_attr(w->group[i])->max_connections;
 		if (w->index == 0 && (uint64_t)fit * d->workers < d->connections_fit)
 			log_info("worker",
@@ -468,7 +481,10 @@ int workers_start(struct daemon *d)
 	if (rc == 0)
 		return 0;
 	workers_stop(d);
-	return daemon_exit_status(rc);
+	if (!fabrics_spoilt(d))
+		return daemon_exit_status(rc);
+	rc = fabrics_give_up(d);
+	return rc == 0 ? workers_start(d) : rc;
 }
 
 /* What came after the thread's end. */
