@@ -377,12 +377,13 @@ static int session_connect(const char *server, const struct rdmad_options *optio
 	return 0;
 }
 
-static bool can_immediate(const struct rdmad_gpu *gpu)
+static void look_at_limits(struct rdmad_gpu *gpu)
 {
 	struct fabric_limits limits;
 
 	fabric_limits(fabric_domain_fabric(conn_group_domain(engine_group(gpu->engine))), &limits);
-	return limits.write_imm && !gpu->no_immediate;
+	gpu->no_immediate |= !limits.write_imm;
+	gpu->sink = limits.open_sinks ? FABRIC_REMOTE_WRITE : FABRIC_LOCAL_WRITE;
 }
 
 /* Keep what was granted. */
@@ -411,7 +412,6 @@ static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *o
 {
 	struct wire_gpu_open open = {
 		.mode = options->mode,
-		.flags = can_immediate(gpu) ? 0 : WIRE_GPU_SENDS,
 		.queues = options->queues,
 		.slots = options->slots,
 		.payload = options->size_max ? options->size_max : DEFAULT_SIZE,
@@ -419,6 +419,8 @@ static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *o
 	uint32_t size_max = open.payload;
 	int rc;
 
+	look_at_limits(gpu);
+	open.flags = gpu->no_immediate ? WIRE_GPU_SENDS : 0;
 	/* A cell is a whole number of lines. */
 	open.payload = (open.payload + WIRE_RING_LINE - 1) / WIRE_RING_LINE * WIRE_RING_LINE;
 	rc = ask(gpu, WIRE_OP_GPU_OPEN, 0, &open, sizeof(open));

@@ -47,6 +47,7 @@ struct rdmad_gpu {
 	struct conn *conn; /* NULL once it has ended */
 	struct engine_options options;
 	bool no_immediate, read_indices;
+	unsigned sink; /* rights of memory that this side's reads land in */
 	struct rdmad_gpu_session session;
 	char backend[sizeof(((struct wire_gpu_ring *)0)->backend)], device[WIRE_GPU_NAME];
 

@@ -44,8 +44,8 @@ static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 
 	if (rc != 0)
 		return rc;
-	rc = buffers_reach(buffers, job->asked.output, job->output_size,
-			   local ? FABRIC_LOCAL_WRITE : FABRIC_REMOTE_WRITE, &job->output);
+	rc = buffers_reach(buffers, job->asked.output, job->output_size, local ? gpu->sink : FABRIC_REMOTE_WRITE,
+			   &job->output);
 	if (rc != 0)
 		buffers_unreach(buffers, &job->input);
 	return rc;
