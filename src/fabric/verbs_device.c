@@ -6,7 +6,7 @@
 
 #include <fcntl.h>
 
-#define VERBS_DEPTH_WANTED 128 /* rather than more bytes inline */
+#define VERBS_DEPTH_WANTED 256 /* rather than more bytes inline */
 
 int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx)
 {
