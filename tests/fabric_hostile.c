@@ -243,6 +243,34 @@ START_TEST(client_meets_a_mad_server)
 }
 END_TEST
 
+/* A UNIX socket's peer is told by what the kernel knows of it, not by the path that it has chosen for itself. */
+START_TEST(a_peer_does_not_name_itself)
+{
+	struct sockaddr_un own = {.sun_family = AF_UNIX};
+	char name[160], expected[160];
+	struct fabric_event e;
+	struct siege x;
+	int fd;
+
+	if (target.sa.ss_family != AF_UNIX)
+		return;
+	siege_open(&x);
+	snprintf(own.sun_path, sizeof(own.sun_path), "/tmp/forged-%d\n error \033[31m", (int)getpid());
+	snprintf(expected, sizeof(expected), "unix:pid %d uid %u", (int)getpid(), (unsigned)getuid());
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&x.p.sa, x.p.len), 0);
+	raw_send(fd, x.bytes, x.hello);
+	e = event_expect(&x.p, &x.p.server, NULL, FABRIC_REQUEST);
+	ck_assert_str_eq(fabric_request_peer(e.request, name, sizeof(name)), expected);
+	fabric_reject(e.request, NULL, 0);
+	ck_assert_str_eq(fabric_endpoint_peer(x.p.s, name, sizeof(name)), expected);
+	close(fd);
+	unlink(own.sun_path);
+	siege_close(&x);
+}
+END_TEST
+
 Suite *hostile_suite(void)
 {
 	Suite *s = suite_create("hostile");
@@ -262,6 +290,7 @@ Suite *hostile_suite(void)
 	tcase_add_loop_test(t, changed_bytes, 0, 4);
 	tcase_add_test(t, noise_after_good_frames);
 	tcase_add_test(t, client_meets_a_mad_server);
+	tcase_add_test(t, a_peer_does_not_name_itself);
 	return s;
 }
 

@@ -183,6 +183,14 @@ struct soft_listener {
 	ino_t ino;
 };
 
+/* Who it is. What a peer calls itself (the path that its UNIX socket is bound to) says nothing: the kernel does. */
+struct soft_peer {
+	struct sockaddr_storage address;
+	bool asked; /* by a UNIX socket: it is process `pid` of user `uid` */
+	pid_t pid;
+	uid_t uid;
+};
+
 struct soft_request {
 	struct fabric_request base;
 	struct soft_source source;
@@ -195,7 +203,7 @@ struct soft_request {
 	uint8_t reads_out, reads_in; /* what the peer wants and serves */
 	uint8_t data_len;
 	uint8_t buf[SOFT_HEADER + FABRIC_REQUEST_DATA];
-	struct sockaddr_storage peer;
+	struct soft_peer peer;
 };
 
 /* A socket that sent its last byte and reads on so that no reset overtakes those bytes. */
@@ -261,21 +269,21 @@ struct soft_endpoint {
 	uint32_t silent;            /* looks since the frame at hand got on */
 	uint32_t heard, heard_last; /* reads that brought bytes; as of the last look */
 	uint64_t moved;             /* of reads and writes; see fabric_moved_bytes() */
-	struct sockaddr_storage peer;
+	struct soft_peer peer;
 
 	/* Send queue: tail <= sent <= head, free-running. A request's index is its number in
 	 * the stream. It stays until the peer has it: the peer's ACKs, asked for by the signaled
 	 * ones, are cumulative. So the peer's refusal always finds its request here. */
 	struct soft_wr *sq;
 	uint32_t sq_mask, send_depth, head, sent, tail, acked, kept;
-	uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take */
+	uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take; NULL until there are any */
 	uint32_t *reads; /* indices of READs in flight */
-	uint32_t reads_head, reads_tail;
+	uint32_t reads_mask, reads_head, reads_tail;
 	uint8_t reads_wanted, reads_out;
 
 	/* READs of the peer that are to be answered. */
 	struct soft_response *responses;
-	uint32_t response_head, response_tail;
+	uint32_t responses_mask, response_head, response_tail;
 	uint8_t reads_in;
 
 	/* The stream out. */
@@ -391,7 +399,7 @@ void soft_source_close(struct soft_queue *q, struct soft_source *source);
 void soft_bury_later(struct soft_queue *q, struct soft_source *source);
 void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type, void *object);
 /* Log a peer's fault, but not a flood of them. */
-void soft_complain(struct soft_queue *q, const struct sockaddr_storage *peer, const char *what);
+void soft_complain(struct soft_queue *q, const struct soft_peer *peer, const char *what);
 uint32_t soft_ring_size(uint32_t depth);
 
 /* soft_region.c: the entries of the provider, and */
@@ -445,7 +453,7 @@ struct soft_cause {
 int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const struct fabric_endpoint_attr *attr,
 			 struct soft_endpoint **out);
 /* Give it its socket, which it then owns. */
-void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct sockaddr_storage *peer);
+void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct soft_peer *peer);
 /* Close the socket, flush, tell. The caller must look at the state after any call that may
  * come here. */
 void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause);
@@ -465,7 +473,7 @@ void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_
 void soft_endpoint_continue(struct soft_endpoint *ep);
 void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 bool soft_linger_tick(struct soft_queue *q, uint64_t now);
-char *soft_peer_format(const struct sockaddr_storage *peer, int fd, char *buf, size_t size);
+char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size);
 
 /* soft_look.c */
 void soft_look_begin(struct soft_endpoint *ep);

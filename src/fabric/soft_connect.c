@@ -227,6 +227,19 @@ static void soft_request_make_room(struct soft_queue *q)
 	soft_request_drop(q, r);
 }
 
+static void soft_peer_ask(struct soft_peer *peer, int fd, const struct sockaddr_storage *address)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	peer->address = *address;
+	if (address->ss_family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0)
+		return;
+	peer->asked = true;
+	peer->pid = cred.pid;
+	peer->uid = cred.uid;
+}
+
 static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
 {
 	struct soft_queue *q = l->queue;
@@ -242,7 +255,7 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	r->source = (struct soft_source){.kind = SOFT_REQUEST, .fd = fd};
 	r->queue = q;
 	r->listener = l;
-	r->peer = *peer;
+	soft_peer_ask(&r->peer, fd, peer);
 	r->deadline = time_now() + SOFT_DEADLINE;
 	if (soft_watch(q, &r->source, EPOLLIN | EPOLLRDHUP, true)) {
 		close(fd);
@@ -395,7 +408,7 @@ char *soft_request_peer(const struct fabric_request *request, char *buf, size_t 
 {
 	const struct soft_request *r = container_of(request, const struct soft_request, base);
 
-	return soft_peer_format(&r->peer, r->source.fd, buf, size);
+	return soft_peer_format(&r->peer, buf, size);
 }
 
 void soft_request_source(const struct fabric_request *request, struct fabric_source *out)
@@ -498,13 +511,13 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	struct soft_domain *d = container_of(domain, struct soft_domain, base);
-	struct sockaddr_storage peer = {0};
+	struct soft_peer peer = {.asked = false};
 	struct soft_endpoint *ep;
 	int rc, fd;
 
 	if (!soft_family_known(sa, len))
 		return -EAFNOSUPPORT;
-	memcpy(&peer, sa, len);
+	memcpy(&peer.address, sa, len);
 	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;

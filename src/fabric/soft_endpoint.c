@@ -27,11 +27,13 @@ static void soft_endpoint_free(struct soft_endpoint *ep)
 static int soft_endpoint_rings(struct soft_endpoint *ep, const struct fabric_endpoint_attr *attr)
 {
 	ep->sq_mask = soft_ring_size(attr->send_depth) - 1;
-	ep->sq = calloc((size_t)ep->sq_mask + 1, sizeof(*ep->sq));
-	ep->copies = malloc(((size_t)ep->sq_mask + 1) * SOFT_INLINE);
-	ep->reads = calloc(SOFT_MAX_READS, sizeof(*ep->reads));
-	ep->responses = calloc(SOFT_MAX_READS, sizeof(*ep->responses));
-	if (!ep->sq || !ep->copies || !ep->reads || !ep->responses)
+	ep->reads_mask = soft_ring_size(ep->reads_out) - 1;
+	ep->responses_mask = soft_ring_size(ep->reads_in) - 1;
+	/* Not cleared: what is never used takes no memory. */
+	ep->sq = malloc(((size_t)ep->sq_mask + 1) * sizeof(*ep->sq));
+	ep->reads = malloc(((size_t)ep->reads_mask + 1) * sizeof(*ep->reads));
+	ep->responses = malloc(((size_t)ep->responses_mask + 1) * sizeof(*ep->responses));
+	if (!ep->sq || !ep->reads || !ep->responses)
 		return -ENOMEM;
 	return soft_recvs_create(&ep->recvs, attr->recv_depth);
 }
@@ -83,14 +85,14 @@ static void soft_tcp_options(int fd, uint32_t lost_ms)
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct sockaddr_storage *peer)
+void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct soft_peer *peer)
 {
 	struct soft_queue *q = ep->queue;
 	int size = MIB;
 
 	ep->source.fd = fd;
 	ep->peer = *peer;
-	ep->unix_socket = peer->ss_family == AF_UNIX;
+	ep->unix_socket = peer->address.ss_family == AF_UNIX;
 	list_add_tail(&q->endpoints, &ep->link);
 	if (ep->unix_socket) {
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -111,18 +113,11 @@ void soft_endpoint_opened(struct soft_endpoint *ep)
 	soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
 }
 
-char *soft_peer_format(const struct sockaddr_storage *peer, int fd, char *buf, size_t size)
+char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size)
 {
-	const struct sockaddr_un *un = (const struct sockaddr_un *)peer;
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (peer->ss_family != AF_UNIX || un->sun_path[0])
-		return address_format_socket((const struct sockaddr *)peer, buf, size);
-	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
-		snprintf(buf, size, "unix:pid %d", (int)cred.pid);
-	else
-		snprintf(buf, size, "unix:unnamed");
+	if (!peer->asked)
+		return address_format_socket((const struct sockaddr *)&peer->address, buf, size);
+	snprintf(buf, size, "unix:pid %d uid %u", (int)peer->pid, (unsigned)peer->uid);
 	return buf;
 }
 
@@ -130,7 +125,7 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 {
 	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
 
-	return soft_peer_format(&ep->peer, ep->source.fd, buf, size);
+	return soft_peer_format(&ep->peer, buf, size);
 }
 
 void soft_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)

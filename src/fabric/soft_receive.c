@@ -64,7 +64,7 @@ static void soft_target_lost(struct soft_endpoint *ep)
 	if (ep->frame.op == SOFT_READ_DATA)
 		soft_fail(ep, &(struct soft_cause){
 				      .blame = true,
-				      .index = ep->reads[ep->reads_tail % SOFT_MAX_READS],
+				      .index = ep->reads[ep->reads_tail & ep->reads_mask],
 				      .status = FABRIC_LOCAL_ERROR,
 			      });
 	else
@@ -149,7 +149,7 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 		soft_fail_protocol(ep, "more reads than were granted");
 		return SOFT_END;
 	}
-	ep->responses[ep->response_head++ % SOFT_MAX_READS] =
+	ep->responses[ep->response_head++ & ep->responses_mask] =
 		(struct soft_response){f->addr, f->len, 0, f->key, ep->rx_number++};
 	ep->tx_wanted = true;
 	ep->left = 0;
@@ -164,7 +164,7 @@ static enum soft_step soft_begin_read_data(struct soft_endpoint *ep, const struc
 		soft_fail_protocol(ep, "read data that nobody asked for");
 		return SOFT_END;
 	}
-	wr = &ep->sq[ep->reads[ep->reads_tail % SOFT_MAX_READS] & ep->sq_mask];
+	wr = &ep->sq[ep->reads[ep->reads_tail & ep->reads_mask] & ep->sq_mask];
 	if (f->len > wr->len - wr->got || (!f->len && wr->len)) {
 		soft_fail_protocol(ep, "read data of another length than asked for");
 		return SOFT_END;
@@ -302,7 +302,7 @@ static enum soft_step soft_finish_write(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_read_data(struct soft_endpoint *ep)
 {
-	uint32_t index = ep->reads[ep->reads_tail % SOFT_MAX_READS];
+	uint32_t index = ep->reads[ep->reads_tail & ep->reads_mask];
 	struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
 
 	wr->got += ep->frame.len;

@@ -8,6 +8,7 @@
  */
 #include "fabric/soft.h"
 
+#include <stdlib.h>
 #include <sys/epoll.h>
 
 /* Cursors over what one batch gathers; the endpoint's own move when the bytes are sent. */
@@ -113,7 +114,7 @@ static void soft_gather_control(struct soft_endpoint *ep, struct soft_gather *g)
 static bool soft_gather_response(struct soft_endpoint *ep, struct soft_gather *g, uint64_t skip)
 {
 	static const uint8_t zeros[SOFT_PIECE];
-	struct soft_response *r = &ep->responses[g->response % SOFT_MAX_READS];
+	struct soft_response *r = &ep->responses[g->response & ep->responses_mask];
 	uint64_t len = MIN(r->len - r->sent, (uint64_t)SOFT_PIECE);
 	struct soft_frame f = {.op = SOFT_READ_DATA, .len = len};
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)(r->addr + r->sent), len, r->key};
@@ -245,7 +246,7 @@ static void soft_gather(struct soft_endpoint *ep)
 
 static void soft_piece_sent(struct soft_endpoint *ep)
 {
-	struct soft_response *r = &ep->responses[ep->response_tail % SOFT_MAX_READS];
+	struct soft_response *r = &ep->responses[ep->response_tail & ep->responses_mask];
 
 	r->sent += MIN(r->len - r->sent, (uint64_t)SOFT_PIECE);
 	ep->response_tail += r->sent == r->len;
@@ -264,7 +265,7 @@ static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 		break;
 	case SOFT_PART_REQUEST:
 		if (ep->sq[ep->sent & ep->sq_mask].opcode == FABRIC_READ)
-			ep->reads[ep->reads_head++ % SOFT_MAX_READS] = ep->sent;
+			ep->reads[ep->reads_head++ & ep->reads_mask] = ep->sent;
 		ep->sent++;
 		break;
 	}
@@ -484,6 +485,18 @@ static void soft_wr_copy(struct soft_endpoint *ep, struct soft_wr *to, const str
 	}
 }
 
+/* What is kept of requests; made when a socket is full for the first time. */
+static bool soft_copies(struct soft_endpoint *ep)
+{
+	if (!ep->copies)
+		ep->copies = malloc(((size_t)ep->sq_mask + 1) * SOFT_INLINE);
+	if (ep->copies)
+		return true;
+	log_error("soft", "no memory to keep what a peer does not take");
+	soft_fail(ep, &(struct soft_cause){0});
+	return false;
+}
+
 /* What stays queued and is small enough that the caller may reuse its memory. */
 static void soft_keep(struct soft_endpoint *ep)
 {
@@ -491,10 +504,13 @@ static void soft_keep(struct soft_endpoint *ep)
 		ep->kept = ep->sent;
 	for (; ep->kept != ep->head; ep->kept++) {
 		struct soft_wr *wr = &ep->sq[ep->kept & ep->sq_mask];
-		uint8_t *to = ep->copies + (size_t)(ep->kept & ep->sq_mask) * SOFT_INLINE;
+		uint8_t *to;
 
 		if (wr->opcode == FABRIC_READ || !wr->len || wr->len > SOFT_INLINE || !soft_wr_local(ep, wr))
 			continue;
+		if (!soft_copies(ep))
+			return;
+		to = ep->copies + (size_t)(ep->kept & ep->sq_mask) * SOFT_INLINE;
 		for (unsigned i = 0; i < wr->segs; i++) {
 			memcpy(to, wr->seg[i].addr, wr->seg[i].len);
 			wr->seg[i].addr = to;
