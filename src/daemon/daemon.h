@@ -174,7 +174,7 @@ struct daemon_fabric {
 	struct loop_watch *watch[FABRIC_MAX_FDS];
 	unsigned watches;
 	struct loop_watch *more; /* a timer: requests wait that were not looked at in this turn */
-	char spoilt[256]; /* why the workers cannot have queues of it; mostly empty */
+	char spoilt[256];        /* why the workers cannot have queues of it; mostly empty */
 };
 
 #define FABRICS_MAX FABRIC_TRANSPORTS /* each has a provider, of its own or with others */
