@@ -474,6 +474,7 @@ void soft_endpoint_continue(struct soft_endpoint *ep);
 void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t events);
 bool soft_linger_tick(struct soft_queue *q, uint64_t now);
 char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size);
+void soft_peer_source(const struct soft_peer *peer, struct fabric_source *out);
 
 /* soft_look.c */
 void soft_look_begin(struct soft_endpoint *ep);

@@ -413,13 +413,7 @@ char *soft_request_peer(const struct fabric_request *request, char *buf, size_t 
 
 void soft_request_source(const struct fabric_request *request, struct fabric_source *out)
 {
-	const struct soft_request *r = container_of(request, const struct soft_request, base);
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	fabric_source_of((const struct sockaddr *)&r->peer, out);
-	if (r->peer.ss_family == AF_UNIX && getsockopt(r->source.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0)
-		out->id[0] = who.uid;
+	soft_peer_source(&container_of(request, const struct soft_request, base)->peer, out);
 }
 
 static void soft_request_refuse(struct soft_request *r, enum soft_reason reason, const void *data, size_t data_len)

@@ -121,6 +121,13 @@ char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size)
 	return buf;
 }
 
+void soft_peer_source(const struct soft_peer *peer, struct fabric_source *out)
+{
+	fabric_source_of((const struct sockaddr *)&peer->address, out);
+	if (peer->asked)
+		*out = (struct fabric_source){.family = AF_UNIX, .id = {peer->uid}};
+}
+
 char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
 {
 	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
@@ -130,13 +137,7 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 
 void soft_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)
 {
-	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	fabric_source_of((const struct sockaddr *)&ep->peer, out);
-	if (ep->peer.ss_family == AF_UNIX && getsockopt(ep->source.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0)
-		out->id[0] = who.uid;
+	soft_peer_source(&container_of(endpoint, const struct soft_endpoint, base)->peer, out);
 }
 
 const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
