@@ -4,7 +4,8 @@
  *   verbs.c           domains, regions
  *   verbs_device.c    which devices there are, and what each can do
  *   verbs_async.c     what devices report of themselves, and what is lost with them
- *   verbs_queue.c     one thread's completion queues, shared receives, sleeping
+ *   verbs_queue.c     one thread's completion queues, shared receives
+ *   verbs_wait.c      sleeping, and looking for events
  *   verbs_endpoint.c  the life of a queue pair
  *   verbs_cm.c        connections: rdma_cm events in, fabric events out
  *   verbs_post.c      work requests out, completions back to their owners
@@ -327,15 +328,18 @@ int verbs_cq_reserve(struct verbs_cq *cq, uint32_t need);
 int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep);
 void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep);
 struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num);
-void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
 void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
 /* Make the queue anew, when no queue pair uses it: no shared receive is lost. */
 int verbs_cq_rebuild(struct verbs_cq *cq);
+
+/* verbs_wait.c */
+void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
 bool verbs_moving(struct fabric_queue *queue);
 int verbs_arm(struct fabric_queue *queue);
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 void verbs_take_cq_events(struct verbs_cq *cq);
+int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out);
 
 /* verbs_cm.c */
 int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
@@ -356,7 +360,11 @@ void verbs_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 const struct fabric_transport *verbs_endpoint_transport(const struct fabric_endpoint *endpoint);
 void verbs_disconnect(struct fabric_endpoint *endpoint);
-int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out);
+/* One event of rdma_cm: 1 with something for the caller, 0 without, negative when none is left or can be got. */
+int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out);
+int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, int error, struct fabric_event *out);
+/* That its device is gone: once. */
+int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out);
 
 /* verbs_endpoint.c */
 int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const struct fabric_endpoint_attr *attr,

@@ -2,14 +2,9 @@
 #include "fabric/verbs.h"
 
 #include <stdlib.h>
-#include <sys/epoll.h>
-#include <time.h>
-#include <unistd.h>
 
 #define VERBS_BACKLOG 1024
 #define VERBS_RESOLVE_MS 2000
-#define VERBS_LOOK_EVERY 256  /* calls of next_event between two system calls, when busy */
-#define VERBS_LOOK_SOONER 16  /* while a connection is being made or ended */
 #define VERBS_CM_PATIENCE 16  /* errors of rdma_cm in a row, until it is given up */
 #define VERBS_REJ_CONSUMER 28 /* reject reasons of the InfiniBand connection manager */
 #define VERBS_REJ_NO_SERVICE 8
@@ -333,7 +328,7 @@ static int verbs_responded(struct verbs_endpoint *ep)
 /*
  * Events.
  */
-static int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, int error, struct fabric_event *out)
+int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, int error, struct fabric_event *out)
 {
 	out->type = type;
 	out->error = error;
@@ -453,7 +448,7 @@ static int verbs_removed(struct verbs_endpoint *ep, struct fabric_event *out)
 	return verbs_report(ep, FABRIC_REMOVED, -ENODEV, out);
 }
 
-static int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out)
+int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out)
 {
 	list_del(&l->member);
 	if (l->told)
@@ -551,8 +546,7 @@ static int verbs_cm_error(struct verbs_queue *q, int error)
 	return -error;
 }
 
-/* One event of rdma_cm: 1 with something for the caller, 0 without, -EAGAIN when none is left. */
-static int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
+int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
 {
 	struct rdma_cm_event *event;
 	struct verbs_cm_event copy;
@@ -564,136 +558,6 @@ static int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
 	verbs_copy_event(event, &copy);
 	rdma_ack_cm_event(event);
 	return verbs_handle(q, &copy, out);
-}
-
-/* The next deadline; a grave past it waits only for the next empty poll, which this wakes for. */
-static void verbs_wake_next(struct verbs_queue *q, uint64_t now)
-{
-	uint64_t when = TIME_NEVER;
-
-	if (!list_empty(&q->closing))
-		when = MAX(list_first(&q->closing, struct verbs_endpoint, closing)->deadline, now + 1);
-	if (!list_empty(&q->graves))
-		when = MIN(when, MAX(list_first(&q->graves, struct verbs_endpoint, member)->deadline, now + TIME_MS));
-	if (when != TIME_NEVER)
-		verbs_queue_wake(q, when - now);
-}
-
-/* Endpoints whose flushes do not come, and those that another thread saw break. */
-static void verbs_woken(struct verbs_queue *q)
-{
-	struct list *pos, *tmp;
-	uint64_t expirations, now = time_now();
-
-	if (read(q->timer, &expirations, sizeof(expirations)) < 0)
-		expirations = 0;
-	list_for_each_safe (pos, tmp, &q->endpoints) {
-		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, member);
-
-		if (atomic_load_explicit(&ep->broken, memory_order_relaxed) && ep->state >= VERBS_ANSWERED)
-			verbs_endpoint_close(ep);
-		verbs_endpoint_settle(ep);
-	}
-	verbs_queue_heed(q);
-	verbs_wake_next(q, now);
-}
-
-static int verbs_pop_gone(struct verbs_queue *q, struct fabric_event *out)
-{
-	q->look = MAX(q->look, 1u); /* there may be more */
-	return verbs_listener_tell(list_first(&q->gone, struct verbs_listener, member), out);
-}
-
-static int verbs_pop_pending(struct verbs_queue *q, struct fabric_event *out)
-{
-	struct verbs_endpoint *ep;
-
-	if (unlikely(!list_empty(&q->gone)))
-		return verbs_pop_gone(q, out);
-	if (list_empty(&q->pending))
-		return 0;
-	ep = list_first(&q->pending, struct verbs_endpoint, pending);
-	list_del(&ep->pending);
-	return verbs_report(ep, ep->event, ep->error, out);
-}
-
-static int verbs_cm_drain(struct verbs_queue *q, struct fabric_event *out)
-{
-	int rc;
-
-	do
-		rc = verbs_cm_next(q, out);
-	while (rc == 0);
-	if (rc < 0)
-		return verbs_pop_pending(q, out);
-	q->look = MAX(q->look, 1u); /* there may be more */
-	return rc;
-}
-
-/* A descriptor of a device that was taken away is in error for ever. */
-static void verbs_look_device(struct verbs_queue *q, const struct epoll_event *event, enum verbs_watched what)
-{
-	struct verbs_device *device = q->cq[event->data.u64 / VERBS_WATCHED_KINDS].device;
-
-	if (what == VERBS_ASYNC)
-		verbs_async_drain(device);
-	if (event->events & (EPOLLERR | EPOLLHUP))
-		verbs_device_gone(device, "its descriptors are closed");
-	verbs_queue_heed(q);
-}
-
-static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
-{
-	struct epoll_event event[2 + 2 * VERBS_MAX_DEVICES];
-	int n = epoll_wait(q->epoll, event, ARRAY_SIZE(event), 0);
-	bool cm = false;
-
-	for (int i = 0; i < n; i++) {
-		enum verbs_watched what = event[i].data.u64 % VERBS_WATCHED_KINDS;
-
-		if (what == VERBS_TIMER)
-			verbs_woken(q);
-		else if (what == VERBS_CM)
-			cm = true;
-		else if (what == VERBS_ASYNC || event[i].events & ~(unsigned)EPOLLIN)
-			verbs_look_device(q, &event[i], what);
-	}
-	return cm ? verbs_cm_drain(q, out) : verbs_pop_pending(q, out);
-}
-
-/*
- * Asking the kernel costs a system call, so a thread that polls does it now and then: after so
- * many calls, or when the coarse clock (which costs nothing) has moved. Around a sleep, see
- * verbs_arm(), each call asks.
- */
-static bool verbs_time_to_look(struct verbs_queue *q)
-{
-	struct timespec now;
-	uint64_t tick;
-
-	if (q->look) {
-		q->look--;
-		return true;
-	}
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	tick = (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec;
-	if (++q->skipped < (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY) && tick == q->tick)
-		return false;
-	q->skipped = 0;
-	q->tick = tick;
-	return true;
-}
-
-int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out)
-{
-	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
-
-	if (likely(list_empty(&q->pending) && !verbs_time_to_look(q)))
-		return 0;
-	*out = (struct fabric_event){.endpoint = NULL};
-	if (!list_empty(&q->pending))
-		return verbs_pop_pending(q, out);
-	return verbs_look(q, out);
 }
 
 /*

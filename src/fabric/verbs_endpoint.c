@@ -351,7 +351,7 @@ static void verbs_qp_destroy(struct verbs_endpoint *ep)
 
 	verbs_unwatch(ep);
 	rc = ibv_destroy_qp(ep->qp); /* waits for whoever looks at an event of it */
-	if (rc != 0)
+	if (rc != 0 && !ep->cq->removed)
 		log_error("verbs", "cannot destroy a queue pair on %s: %s", ep->cq->device->name, strerror(rc));
 }
 

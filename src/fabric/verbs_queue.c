@@ -1,4 +1,4 @@
-/* verbs_queue.c: one thread's completion queues and shared receives, and how it sleeps. */
+/* verbs_queue.c: one thread's completion queues and shared receives. */
 #include "fabric/verbs.h"
 
 #include <fcntl.h>
@@ -7,7 +7,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define VERBS_ACK_BATCH 64 /* an acknowledgement takes a lock */
 #define VERBS_NO_SHARED UINT32_MAX
 
 static int verbs_nonblock(int fd)
@@ -269,65 +268,6 @@ int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep)
 	if (cq->endpoints++ == 0)
 		verbs_shared_deal(cq->queue); /* now this device is in use */
 	return 0;
-}
-
-/*
- * Sleeping.
- */
-
-/* Take the events that woke us, exactly as many as there are. */
-void verbs_take_cq_events(struct verbs_cq *cq)
-{
-	struct ibv_cq *from;
-	void *context;
-
-	while (ibv_get_cq_event(cq->channel, &from, &context) == 0) {
-		cq->armed = false;
-		if (++cq->unacked < VERBS_ACK_BATCH)
-			continue;
-		ibv_ack_cq_events(cq->cq, cq->unacked);
-		cq->unacked = 0;
-	}
-}
-
-bool verbs_moving(struct fabric_queue *queue)
-{
-	return false;
-}
-
-int verbs_arm(struct fabric_queue *queue)
-{
-	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
-	int rc = 0;
-
-	for (unsigned i = 0; i < q->count; i++) {
-		struct verbs_cq *cq = &q->cq[i];
-
-		if (cq->armed)
-			verbs_take_cq_events(cq);
-		if (cq->armed || cq->lost)
-			continue;
-		rc = ibv_req_notify_cq(cq->cq, 0);
-		if (rc != 0)
-			verbs_cq_lose(cq, strerror(rc)); /* what follows is found by the poll and the look after this */
-		cq->armed = rc == 0;
-	}
-	q->look = 2; /* once before sleeping, once after */
-	return 0;
-}
-
-int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
-{
-	fds[0] = container_of(queue, struct verbs_queue, base)->epoll;
-	return 1;
-}
-
-/* Any thread. A pending deadline that this overwrites is set again by whoever wakes. */
-void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
-{
-	struct itimerspec at = {.it_value = {(time_t)(ns / TIME_S), (long)(ns % TIME_S)}};
-
-	timerfd_settime(q->timer, 0, &at, NULL);
 }
 
 /*
