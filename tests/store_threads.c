@@ -193,6 +193,42 @@ START_TEST(test_incr_is_one_step)
 }
 END_TEST
 
+static void *large_run(void *arg)
+{
+	struct worker *w = arg;
+	struct store_ref ref;
+	uint32_t key;
+
+	for (uint32_t n = 0; n < w->turns; n++) {
+		key = (uint32_t)random_next(&w->state);
+		expect(reserve_all(w->t->f.store, &key, 4, MIB + n % 4 * MIB, NOW, &ref) == 0);
+		expect(set_all(w->t->f.store, &n, 4, "small", 5, NULL, NOW, NULL) == 0);
+		store_abandon(w->t->f.store, &ref);
+	}
+	return NULL;
+}
+
+/* Each needs a window of its own time and again, among small values that fill the rest: all are served. */
+START_TEST(test_large_ones_compete)
+{
+	static struct torture t;
+	struct worker worker[THREADS];
+
+	memset(&t, 0, sizeof(t));
+	t.f = fixture_open(64 * MIB, GIB, STORE_EVICT_S3_FIFO);
+	for (uint32_t key = 1u << 20; !fixture_stats(&t.f).evictions; key++)
+		expect(set_all(t.f.store, &key, 4, "0123456789", 10, NULL, NOW, NULL) == 0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		worker[i] = (struct worker){.t = &t, .turns = 20, .state = 5 + i};
+		ck_assert_int_eq(pthread_create(&worker[i].thread, NULL, large_run, &worker[i]), 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(worker[i].thread, NULL);
+	ck_assert_uint_eq(fixture_stats(&t.f).out_of_memory, 0);
+	fixture_close(&t.f);
+}
+END_TEST
+
 /*
  * A thread that grows its heap takes pages first and links them after; a window may be claimed between the two. Locks of the
  * arena hold the thread up there.
@@ -266,6 +302,7 @@ TCase *store_threads_case(void)
 	tcase_set_timeout(tc, 600);
 	tcase_add_loop_test(tc, test_torture, 0, 4);
 	tcase_add_test(tc, test_incr_is_one_step);
+	tcase_add_test(tc, test_large_ones_compete);
 	tcase_add_test(tc, test_growth_meets_window);
 	return tc;
 }
