@@ -1,5 +1,6 @@
 /* check_base.c: log, units, addresses, histogram, list and ring. */
 #include <check.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -135,19 +136,44 @@ START_TEST(test_address_stale)
 }
 END_TEST
 
+/* A resolver of the test's own: "several" has both kinds of address, some of them twice. */
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out)
+{
+	static const char *const several[] = {"::1", "127.0.0.1", "::1", "10.0.0.1", "127.0.0.1"};
+	struct addrinfo **end = out;
+
+	if (strcmp(host, "several") != 0)
+		return __real_getaddrinfo(host, port, hints, out);
+	for (size_t i = 0; i < ARRAY_SIZE(several); i++) {
+		int rc = __real_getaddrinfo(several[i], port, hints, end);
+
+		if (rc != 0)
+			return rc;
+		while (*end)
+			end = &(*end)->ai_next;
+	}
+	return 0;
+}
+
 START_TEST(test_address_resolves)
 {
-	struct sockaddr_storage ss;
+	static const char *const several[] = {"[::1]:80", "127.0.0.1:80", "10.0.0.1:80"};
+	struct address_socket found[ADDRESS_SOCKETS];
 	struct address a;
-	socklen_t len;
 	char buf[128];
 
 	ck_assert_int_eq(address_parse("127.0.0.1:80", &a), 0);
-	ck_assert_int_eq(address_resolve(&a, &ss, &len), 0);
-	ck_assert_str_eq(address_format_socket((struct sockaddr *)&ss, buf, sizeof(buf)), "127.0.0.1:80");
+	ck_assert_int_eq(address_resolve(&a, found), 1);
+	ck_assert_str_eq(address_format_socket((struct sockaddr *)&found[0].sa, buf, sizeof(buf)), "127.0.0.1:80");
 	ck_assert_int_eq(address_parse("unix:///tmp/x", &a), 0);
-	ck_assert_int_eq(address_resolve(&a, &ss, &len), 0);
-	ck_assert_str_eq(((struct sockaddr_un *)&ss)->sun_path, "/tmp/x");
+	ck_assert_int_eq(address_resolve(&a, found), 1);
+	ck_assert_str_eq(((struct sockaddr_un *)&found[0].sa)->sun_path, "/tmp/x");
+	ck_assert_int_eq(address_parse("several:80", &a), 0);
+	ck_assert_int_eq(address_resolve(&a, found), ARRAY_SIZE(several));
+	for (size_t i = 0; i < ARRAY_SIZE(several); i++)
+		ck_assert_str_eq(address_format_socket((struct sockaddr *)&found[i].sa, buf, sizeof(buf)), several[i]);
 }
 END_TEST
 
@@ -179,13 +205,13 @@ START_TEST(test_address_loopback)
 		     {"unix:///tmp/x", false}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct sockaddr_storage ss;
+		struct address_socket found[ADDRESS_SOCKETS];
 		struct address a;
-		socklen_t len;
 
 		ck_assert_int_eq(address_parse(cases[i].text, &a), 0);
-		ck_assert_int_eq(address_resolve(&a, &ss, &len), 0);
-		ck_assert_msg(address_is_loopback((struct sockaddr *)&ss) == cases[i].loopback, "%s", cases[i].text);
+		ck_assert_int_eq(address_resolve(&a, found), 1);
+		ck_assert_msg(address_is_loopback((struct sockaddr *)&found[0].sa) == cases[i].loopback, "%s",
+			      cases[i].text);
 	}
 }
 END_TEST

@@ -3,6 +3,7 @@
  * while that is stopped, is turned by the test: then nothing happens that the test did not ask for.
  */
 #include <check.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -43,6 +44,19 @@ WRAP(ssize_t, recv, (int fd, void *p, size_t n, int f), (fd, p, n, f), RECEIVED)
 WRAP(ssize_t, recvmsg, (int fd, struct msghdr *m, int f), (fd, m, f), RECEIVED)
 WRAP(ssize_t, readv, (int fd, const struct iovec *v, int n), (fd, v, n), RECEIVED)
 WRAP(int, epoll_wait, (int fd, struct epoll_event *e, int n, int t), (fd, e, n, t), waits++)
+
+/* A resolver of the test's own: nobody is at the first address of "twofold". */
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out)
+{
+	int rc;
+
+	if (strcmp(host, "twofold") != 0)
+		return __real_getaddrinfo(host, port, hints, out);
+	rc = __real_getaddrinfo("::1", port, hints, out);
+	return rc ? rc : __real_getaddrinfo("127.0.0.1", port, hints, &(*out)->ai_next);
+}
 
 static void set_up(void)
 {
@@ -189,6 +203,22 @@ START_TEST(test_open_refused)
 	services_enable_kv(&server.services, false);
 	server_resume();
 	ASSERT_ERROR(kv_open(server.address, &kv), -EOPNOTSUPP, "kv is not enabled on the server");
+}
+END_TEST
+
+/* By a name, of which the first address is not the server's. */
+START_TEST(test_open_by_name)
+{
+	const char *port = strrchr(server.address, ':');
+	char address[64];
+	void *kv = NULL;
+
+	ck_assert_ptr_nonnull(port);
+	snprintf(address, sizeof(address), "tcp://twofold%s", port);
+	ck_assert_int_eq(kv_open(address, &kv), 0);
+	ck_assert_str_eq(rdmad_error(), "");
+	kv_close(kv);
+	ASSERT_ERROR(kv_open("tcp://twofold:1", &kv), -ECONNREFUSED, "(127.0.0.1:1)");
 }
 END_TEST
 
@@ -677,6 +707,7 @@ static Suite *suite_of_client(void)
 	tcase_add_test(tc, test_misuse);
 	tcase_add_loop_test(tc, test_open_errors, 0, 6);
 	tcase_add_test(tc, test_open_refused);
+	tcase_add_test(tc, test_open_by_name);
 	tcase_add_test(tc, test_open_timeout);
 	tc = suite_case(suite, "submit", set_up, server_stop);
 	tcase_add_test(tc, test_submit_until_full);

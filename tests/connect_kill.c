@@ -26,14 +26,13 @@ static void half_handshake(unsigned seed)
 	static const unsigned char begin[24] = {1, 0, 56, 0, 0, 0, 0, 0, 'r', 'd', 'm', 'a', 's', 'o', 'f', 't', 1};
 	unsigned char bytes[80];
 	struct address address;
-	struct sockaddr_storage ss;
-	socklen_t len;
+	struct address_socket to[ADDRESS_SOCKETS];
 	int fd;
 
-	if (address_parse(server, &address) != 0 || address_resolve(&address, &ss, &len) != 0)
+	if (address_parse(server, &address) != 0 || address_resolve(&address, to) < 1)
 		_exit(1);
-	fd = socket(ss.ss_family, SOCK_STREAM, 0);
-	if (connect(fd, (struct sockaddr *)&ss, len) != 0)
+	fd = socket(to[0].sa.ss_family, SOCK_STREAM, 0);
+	if (connect(fd, (struct sockaddr *)&to[0].sa, to[0].len) != 0)
 		_exit(0); /* RDMA has no such socket */
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (unsigned char)rand_r(&seed);

@@ -45,13 +45,16 @@ void target_set_port(struct sockaddr_storage *sa, uint16_t port)
 
 bool target_address(int nth, struct sockaddr_storage *sa, socklen_t *len)
 {
+	struct address_socket found[ADDRESS_SOCKETS];
 	struct address address;
 	char text[sizeof(target.text) + 8];
 
 	snprintf(text, sizeof(text), nth && !target_has_port() ? "%s.%d" : "%s", target.text, nth);
 	if (fabric_address_parse(text, &address) != 0 ||
-	    fabric_transport_resolve(target.transport, &address, sa, len) != 0)
+	    fabric_transport_resolve(target.transport, &address, found) < 1)
 		return false;
+	*sa = found[0].sa;
+	*len = found[0].len;
 	target_set_port(sa, 0);
 	return true;
 }

@@ -41,8 +41,7 @@ struct attempt {
 	unsigned overtaken;
 };
 
-static struct sockaddr_storage server;
-static socklen_t server_len;
+static struct address_socket server[ADDRESS_SOCKETS];
 static struct conn_group *group;
 static struct fabric_region *region; /* of all clients' memory */
 static _Alignas(64) uint8_t memory[ATTACKERS + 1][ROOM];
@@ -205,7 +204,8 @@ static void connect_client(struct client *c)
 	int rc;
 
 	c->transfer.done = NULL;
-	rc = conn_connect(group, (struct sockaddr *)&server, server_len, &request, NULL, &ops, c, time_now(), &c->conn);
+	rc = conn_connect(group, (struct sockaddr *)&server->sa, server->len, &request, NULL, &ops, c, time_now(),
+			  &c->conn);
 	if (rc != 0)
 		die("cannot connect: %s", strerror(-rc));
 }
@@ -362,7 +362,7 @@ static void open_group(const char *text, struct fabric **fabric, struct fabric_d
 	};
 	struct address address;
 
-	if (address_parse(text, &address) != 0 || address_resolve(&address, &server, &server_len) != 0 ||
+	if (address_parse(text, &address) != 0 || address_resolve(&address, server) < 1 ||
 	    fabric_open(strcmp(address.scheme, "rdma") == 0 ? "verbs" : "soft", NULL, fabric) != 0 ||
 	    fabric_domain_create(*fabric, domain) != 0 || conn_group_create(*domain, &attr, &group) != 0 ||
 	    fabric_register(*domain, memory, sizeof(memory), FABRIC_LOCAL_WRITE, &region) != 0)

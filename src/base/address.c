@@ -80,32 +80,47 @@ int address_parse(const char *text, struct address *out)
 	return rc;
 }
 
-int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len)
+static int resolve_path(const struct address *address, struct address_socket *out)
+{
+	struct sockaddr_un *sun = (struct sockaddr_un *)&out->sa;
+
+	*out = (struct address_socket){.sa = {.ss_family = AF_UNIX}, .len = sizeof(*sun)};
+	/* address_parse() saw that it fits */
+	memcpy(sun->sun_path, address->host, strnlen(address->host, sizeof(sun->sun_path) - 1));
+	return 1;
+}
+
+/* The one found, unless it is among the `count` others. The new count. */
+static int resolve_add(const struct addrinfo *found, struct address_socket *out, int count)
+{
+	struct address_socket *to = &out[count];
+
+	*to = (struct address_socket){.len = found->ai_addrlen};
+	memcpy(&to->sa, found->ai_addr, MIN(found->ai_addrlen, sizeof(to->sa)));
+	for (int i = 0; i < count; i++)
+		if (out[i].len == to->len && memcmp(&out[i].sa, &to->sa, to->len) == 0)
+			return count;
+	return count + 1;
+}
+
+int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS])
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
 	char port[8];
-	int rc;
+	int rc, count = 0;
 
-	memset(out, 0, sizeof(*out));
-	if (address->path) {
-		struct sockaddr_un *sun = (struct sockaddr_un *)out;
-
-		sun->sun_family = AF_UNIX;
-		/* address_parse() saw that it fits */
-		memcpy(sun->sun_path, address->host, strnlen(address->host, sizeof(sun->sun_path) - 1));
-		*len = sizeof(*sun);
-		return 0;
-	}
+	if (address->path)
+		return resolve_path(address, out);
 	snprintf(port, sizeof(port), "%u", address->port);
 	rc = getaddrinfo(address->host, port, &hints, &found);
 	if (rc != 0) {
 		log_error("address", "no address for host %s: %s", address->host, gai_strerror(rc));
 		return -EHOSTUNREACH;
 	}
-	memcpy(out, found->ai_addr, found->ai_addrlen);
-	*len = found->ai_addrlen;
+	for (const struct addrinfo *i = found; i && count < ADDRESS_SOCKETS; i = i->ai_next)
+		count = resolve_add(i, out, count);
 	freeaddrinfo(found);
-	return 0;
+	return count;
 }
 
 char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)

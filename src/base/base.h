@@ -187,9 +187,15 @@ struct address {
  * Logs what is wrong and answers -EINVAL. */
 int address_parse(const char *text, struct address *out);
 
-/* First socket address of host (blocking name lookup), or sockaddr_un for a path.
- * -EHOSTUNREACH when the name has none; logged. */
-int address_resolve(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
+struct address_socket {
+	struct sockaddr_storage sa;
+	socklen_t len;
+};
+
+/* The socket addresses of host (blocking name lookup), each once and in the resolver's order, or sockaddr_un for a path.
+ * How many, at most ADDRESS_SOCKETS, or -EHOSTUNREACH when the name has none; logged. */
+#define ADDRESS_SOCKETS 8
+int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);
 
 /* A UNIX socket in the file system that nobody answers on: a program that died left it behind. */
 bool address_is_stale(const struct sockaddr *sa, socklen_t len);

@@ -41,14 +41,14 @@ static const struct conn_ops attempt_ops = {
 	.closed = attempt_closed,
 };
 
-static int try_connect(struct engine *engine, const struct sockaddr *sa, socklen_t len,
-		       const struct wire_request *request, uint64_t timeout, struct attempt *attempt,
-		       struct conn **conn)
+static int try_connect(struct engine *engine, const struct address_socket *to, const struct wire_request *request,
+		       uint64_t timeout, struct attempt *attempt, struct conn **conn)
 {
 	int rc;
 
 	*attempt = (struct attempt){.error = 0};
-	rc = conn_connect(engine_group(engine), sa, len, request, NULL, &attempt_ops, attempt, time_now(), conn);
+	rc = conn_connect(engine_group(engine), (const struct sockaddr *)&to->sa, to->len, request, NULL, &attempt_ops,
+			  attempt, time_now(), conn);
 	if (rc != 0) {
 		snprintf(attempt->reason, sizeof(attempt->reason), "%s", strerror(-rc));
 		return attempt->error = rc;
@@ -69,7 +69,9 @@ static bool attempt_final(const struct attempt *attempt)
 	return attempt->error == -EPROTONOSUPPORT || attempt->error == -EPROTO;
 }
 
-static void attempt_explain(const struct attempt *attempt, const char *server, const struct fabric_transport *transport)
+/* `which`: of several addresses that the name has, or "" */
+static void attempt_explain(const struct attempt *attempt, const char *server, const char *which,
+			    const struct fabric_transport *transport)
 {
 	const char *next = "";
 
@@ -78,7 +80,33 @@ static void attempt_explain(const struct attempt *attempt, const char *server, c
 		       "address?";
 	else if (attempt->error == -ETIMEDOUT)
 		next = "; is the host up, and no firewall between?";
-	log_error("client", "cannot connect to %s by %s: %s%s", server, transport->text, attempt->reason, next);
+	log_error("client", "cannot connect to %s%s by %s: %s%s", server, which, transport->text, attempt->reason,
+		  next);
+}
+
+/* The addresses of a name, in turn: 0, or the error of the last, logged. The last has all the time. */
+static int connect_each(struct engine *engine, const struct fabric_transport *transport, const char *server,
+			const struct address_socket *to, int count, const struct wire_request *request,
+			uint64_t timeout, struct attempt *attempt, struct conn **conn)
+{
+	char which[80] = "", number[64];
+	int rc = -EHOSTUNREACH;
+
+	for (int i = 0; i < count; i++) {
+		uint64_t most = i + 1 < count ? MIN(timeout, FIRST_ATTEMPT) : timeout;
+
+		rc = try_connect(engine, &to[i], request, most, attempt, conn);
+		if (rc == 0)
+			return 0;
+		attempt->error = rc;
+		if (count > 1)
+			snprintf(which, sizeof(which), " (%s)",
+				 address_format_socket((const struct sockaddr *)&to[i].sa, number, sizeof(number)));
+		attempt_explain(attempt, server, which, transport);
+		if (attempt_final(attempt))
+			break;
+	}
+	return rc;
 }
 
 /* One transport: 0, inside the engine, or an error that was logged. */
@@ -86,24 +114,21 @@ static int connect_by(const struct fabric_transport *transport, const char *serv
 		      const struct engine_options *options, struct engine *share, const struct wire_request *request,
 		      uint64_t timeout, struct attempt *attempt, struct engine **out, struct conn **conn)
 {
-	struct sockaddr_storage ss;
+	struct address_socket to[ADDRESS_SOCKETS];
 	struct engine *engine = share;
-	socklen_t len;
-	int rc = fabric_transport_resolve(transport, address, &ss, &len);
+	int rc, count = fabric_transport_resolve(transport, address, to);
 
-	if (rc != 0)
-		return rc;
+	if (count < 0)
+		return count;
 	rc = share ? engine_join(share, options) : engine_create(transport, options, &engine);
 	if (rc != 0)
 		return rc;
 	engine_enter(engine);
-	rc = try_connect(engine, (struct sockaddr *)&ss, len, request, timeout, attempt, conn);
+	rc = connect_each(engine, transport, server, to, count, request, timeout, attempt, conn);
 	if (rc == 0) {
 		*out = engine;
 		return 0;
 	}
-	attempt->error = rc;
-	attempt_explain(attempt, server, transport);
 	engine_leave(engine);
 	engine_release(engine);
 	return rc;

@@ -357,7 +357,7 @@ struct daemon {
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];
 	unsigned missings;
-	struct listener listener[FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1)];
+	struct listener listener[2 * FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1)];
 	unsigned listeners;
 	struct service_shared shared;
 	struct worker **worker;

@@ -176,6 +176,8 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	struct listener *l = &d->listener[d->listeners];
 	int rc;
 
+	if (d->listeners == ARRAY_SIZE(d->listener))
+		return -EMFILE;
 	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
 	/* Whether a failure is one, only the caller can say. */
 	log_hush_begin();
@@ -246,48 +248,78 @@ static int listen_without_device(struct daemon *d, const struct fabric_transport
 	return EX_UNAVAILABLE;
 }
 
-static int listen_by(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
-		     struct sockaddr *sa, socklen_t len, bool only)
+/* The machine does not have one of the addresses of a name, perhaps a whole kind of them: the others serve. */
+static int listen_beside(const struct fabric_transport *transport, const struct sockaddr *sa, int error)
 {
+	char text[128];
+
+	log_warn("rdmad", "not listening on %s %s: %s", transport->name, address_format_socket(sa, text, sizeof(text)),
+		 strerror(-error));
+	return 0;
+}
+
+static int listen_by(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+		     struct address_socket *at, int count)
+{
+	struct sockaddr *sa = (struct sockaddr *)&at->sa;
 	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
-	bool futile = !transport->loopback && address_is_loopback(sa);
-	int rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, len);
+	bool futile = !transport->loopback && address_is_loopback(sa), only = *address->scheme;
+	int rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len);
 
 	if (rc == 0)
 		return 0;
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
-		return listen_without_device(d, transport, sa, rc, only);
+		return listen_without_device(d, transport, sa, rc, only && count == 1);
+	if (count > 1 && (rc == -EADDRNOTAVAIL || rc == -EAFNOSUPPORT))
+		return listen_beside(transport, sa, rc);
 	return cannot_listen(transport, sa, rc);
 }
 
-static int listen_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
-			    struct sockaddr_storage *ss, socklen_t len)
+/* Where the system chooses the port, all have the same. */
+static void listen_same_port(struct address_socket *at, int count, const struct sockaddr_storage *chosen)
 {
-	bool only = *address->scheme;
-
-	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
-		return 0;
-	if (fabrics_find(d, transport))
-		return listen_by(d, transport, address, (struct sockaddr *)ss, len, only);
-	if (!only)
-		return 0;
-	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host, fabrics_reason(d, transport));
-	return EX_UNAVAILABLE;
+	for (int i = 0; i < count && chosen->ss_family != AF_UNIX; i++)
+		/* the ports of both families are at one place */
+		((struct sockaddr_in *)&at[i].sa)->sin_port = ((const struct sockaddr_in *)chosen)->sin_port;
 }
 
-/* The last choice first: where the system chooses TCP's port, RDMA takes the same. */
+static int listen_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+			    struct address_socket *at, int count)
+{
+	int rc = 0;
+
+	if (!config_allows(d->config, transport))
+		return 0;
+	if (!fabrics_find(d, transport)) {
+		if (!*address->scheme)
+			return 0;
+		log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+			  fabrics_reason(d, transport));
+		return EX_UNAVAILABLE;
+	}
+	for (int i = 0; i < count && rc == 0; i++) {
+		rc = listen_by(d, transport, address, &at[i], count);
+		listen_same_port(at, count, &at[i].sa);
+	}
+	return rc;
+}
+
+/* Every address of a name. The last choice first: where the system chooses TCP's port, RDMA takes the same. */
 static int listen_address(struct daemon *d, const struct address *address)
 {
-	struct sockaddr_storage ss = {.ss_family = AF_UNSPEC};
-	socklen_t len = 0;
-	int rc = 0;
+	struct address_socket at[ADDRESS_SOCKETS];
+	int rc = 0, count = 0;
 
 	for (unsigned i = FABRIC_TRANSPORTS; i-- > 0 && rc == 0;) {
 		const struct fabric_transport *t = &fabric_transports[i];
 
-		if (!len && fabric_transport_serves(t, address) && fabric_transport_resolve(t, address, &ss, &len) != 0)
+		if (!fabric_transport_serves(t, address))
+			continue;
+		if (!count)
+			count = fabric_transport_resolve(t, address, at);
+		if (count < 0)
 			return EX_NOHOST;
-		rc = listen_transport(d, t, address, &ss, len);
+		rc = listen_transport(d, t, address, at, count);
 	}
 	return rc;
 }

@@ -210,9 +210,10 @@ const struct fabric_transport *fabric_transport_find(const char *name);
 const char *fabric_transport_provider(const struct fabric_transport *transport);
 /* May an address that fabric_address_parse() took mean this transport? */
 bool fabric_transport_serves(const struct fabric_transport *transport, const struct address *address);
-/* What fabric_listen() and fabric_connect() take, of an address that the transport serves. 0, or -errno, logged. */
+/* What fabric_listen() and fabric_connect() take, of an address that the transport serves. How many, as
+ * address_resolve(), or -errno, logged. */
 int fabric_transport_resolve(const struct fabric_transport *transport, const struct address *address,
-			     struct sockaddr_storage *out, socklen_t *len);
+			     struct address_socket out[static ADDRESS_SOCKETS]);
 /* address_parse(), and its scheme is that of a transport, its form the transport's. -EINVAL, logged. */
 int fabric_address_parse(const char *text, struct address *out);
 

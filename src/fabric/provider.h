@@ -19,7 +19,7 @@ struct fabric_provider {
 	const char *name;
 
 	/* Its addresses, where they are not those of sockets: what listen and connect take. NULL: address_resolve(). */
-	int (*resolve)(const struct address *address, struct sockaddr_storage *out, socklen_t *len);
+	int (*resolve)(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);
 
 	/* The provider and its devices; any thread. `devices` is a text for people. */
 	int (*open)(const struct fabric_config *config, struct fabric **out);

@@ -29,11 +29,11 @@ bool fabric_transport_serves(const struct fabric_transport *transport, const str
 }
 
 int fabric_transport_resolve(const struct fabric_transport *transport, const struct address *address,
-			     struct sockaddr_storage *out, socklen_t *len)
+			     struct address_socket out[static ADDRESS_SOCKETS])
 {
 	const struct fabric_provider *provider = transport->provider;
 
-	return provider->resolve ? provider->resolve(address, out, len) : address_resolve(address, out, len);
+	return provider->resolve ? provider->resolve(address, out) : address_resolve(address, out);
 }
 
 /* "rdma://host[:port], tcp://host[:port] or unix:///path" */
