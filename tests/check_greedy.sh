@@ -31,7 +31,7 @@ has_counted() { (($(counter "$1") >= $2)); }
 resident() { control memory | jq .resident_bytes; }
 
 listen=(tcp://127.0.0.1:0)
-configure 'workers = 1;' 'max_connections = 60;' 'max_per_source = 1000;' 'stall_timeout = "10s";' 'own_buffers = "30M";' \
+configure 'workers = 1;' 'max_connections = 60;' 'max_connections_per_source = 1000;' 'stall_timeout = "10s";' 'own_buffers = "30M";' \
 	'first_request_timeout = "1s";' 'credits = 16;'
 start_daemon
 server=unix://$dir/rdmad.sock

@@ -73,7 +73,8 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 		log_warn("ping", "the connection ended: %s", reason);
 	ping->conn = NULL;
 	ping->closed = true;
-	ping->error = error ? error : -ENOTCONN;
+	/* ETIMEDOUT is of a call that may be made again. */
+	ping->error = error && error != -ETIMEDOUT ? error : -ENOTCONN;
 	ping->answered++; /* a caller that waits looks again; nothing is received any more */
 }
 
