@@ -4,6 +4,7 @@
  */
 #include "conn/internal.h"
 #include "conn_pair.h"
+#include "fabric/provider.h"
 #include "suite.h"
 
 #define CLIENTS 8
@@ -616,6 +617,25 @@ START_TEST(test_old_server_is_not_asked)
 }
 END_TEST
 
+/* One that asks twice before it was answered. */
+START_TEST(test_asks_without_end)
+{
+	struct conn_group_attr attr = attr_of_a_group();
+
+	begin(&attr, &attr);
+	connect_one(0);
+	for (unsigned i = 0; i < 2; i++) {
+		client[0].conn->say = WIRE_ASK;
+		conn_mark_dirty(client[0].conn);
+		conn_flush(client[0].conn);
+	}
+	PAIR_UNTIL(&pair, server[0].closed);
+	ck_assert_int_eq(server[0].error, -EPROTO);
+	ck_assert_uint_eq(stats_of(&pair.server).violations, 1);
+	end();
+}
+END_TEST
+
 /* Timers look at what is due, not at all there is. */
 START_TEST(test_timers_in_order)
 {
@@ -636,6 +656,93 @@ START_TEST(test_timers_in_order)
 	}
 	ck_assert_uint_eq(conn_group_deadline(pair.server.group), TIME_NEVER);
 	end();
+}
+END_TEST
+
+static char memory_of_transfer[4u << 20];
+static struct fabric_region *transfer_region;
+static uint64_t moved; /* what the fabric says of every endpoint */
+static struct fabric_provider counting;
+
+static uint64_t moved_bytes(const struct fabric_endpoint *endpoint)
+{
+	(void)endpoint;
+	return moved;
+}
+
+static void transfer_done(struct conn_transfer *transfer, enum fabric_status status)
+{
+	(void)transfer;
+	(void)status;
+}
+
+/* A read that the client never serves, of so many bytes. */
+static void begin_transfer(struct conn_transfer *transfer, uint64_t bytes)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+	struct fabric_sge sge = {.len = bytes};
+
+	s.stall_timeout = 10 * TIME_S;
+	s.transfers = c.reads_in = 4;
+	begin(&s, &c);
+	connect_one(0);
+	counting = *server[0].conn->endpoint->ops;
+	counting.moved_bytes = moved_bytes;
+	server[0].conn->endpoint->ops = &counting;
+	*transfer = (struct conn_transfer){.done = transfer_done};
+	ck_assert_int_eq(fabric_register(pair.server.domain, memory_of_transfer, sizeof(memory_of_transfer),
+					 FABRIC_LOCAL_WRITE, &transfer_region),
+			 0);
+	sge.addr = memory_of_transfer;
+	sge.region = transfer_region;
+	pair.client_stops = true;
+	ck_assert_int_eq(conn_read(server[0].conn, transfer, &sge, 0, 0), 0);
+}
+
+static void end_transfer(void)
+{
+	pair.client_stops = false;
+	PAIR_UNTIL(&pair, server[0].closed && client[0].closed);
+	ck_assert_str_eq(server[0].reason, "a transfer does not get on");
+	ck_assert_uint_eq(stats_of(&pair.server).stalled, 1);
+	fabric_deregister(transfer_region);
+	end();
+}
+
+/* However long it is, as long as bytes move it goes on. */
+START_TEST(test_transfer_gets_on)
+{
+	struct conn_transfer transfer;
+
+	moved = 0;
+	begin_transfer(&transfer, 8192);
+	for (unsigned i = 0; i < 100; i++) {
+		moved++;
+		pair.now += 39 * TIME_S;
+		server_turn();
+		ck_assert(conn_established(server[0].conn));
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		pair.now += 40 * TIME_S;
+		server_turn();
+	}
+	end_transfer();
+}
+END_TEST
+
+/* Where nobody can tell, a long one has longer: a second for each MiB. */
+START_TEST(test_long_transfer_untold)
+{
+	struct conn_transfer transfer;
+
+	moved = FABRIC_MOVED_UNKNOWN;
+	begin_transfer(&transfer, 3u << 20);
+	pair.now += 43 * TIME_S - 1;
+	server_turn();
+	ck_assert(conn_established(server[0].conn));
+	pair.now++;
+	server_turn();
+	end_transfer();
 }
 END_TEST
 
@@ -693,7 +800,10 @@ static Suite *suite_of_quotas(void)
 	tcase_add_test(tc, test_frozen_server);
 	tcase_add_test(tc, test_absent_client);
 	tcase_add_test(tc, test_old_server_is_not_asked);
+	tcase_add_test(tc, test_asks_without_end);
 	tcase_add_test(tc, test_timers_in_order);
+	tcase_add_test(tc, test_transfer_gets_on);
+	tcase_add_test(tc, test_long_transfer_untold);
 	tc = suite_case(suite, "places", NULL, NULL);
 	tcase_add_test(tc, test_who_asks_for_nothing_gives_way);
 	return suite;
