@@ -149,7 +149,8 @@ int store_expire(struct store *store, const void *key, size_t key_len, uint64_t 
  * `budget` keys and calls back for those with the prefix, under a stripe's lock (no store call from
  * inside). false from fn: that key is not taken, the call ends, and it comes first the next time; the
  * first key of a call has to be taken. Each key that is there for the whole walk comes at least once,
- * however the table grows. */
+ * however the table grows; but where a call ends between two keys that share 32 bits of their hash, and the first of them is
+ * deleted before the next call, the second is passed over. */
 typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const struct store_meta *meta);
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg);
