@@ -416,6 +416,7 @@ void conn_bury(struct conn *conn)
 	if (!conn->owns)
 		conn_group_want_receives(group, -(int32_t)conn_receives(conn));
 	conn_own_release(conn); /* closed() may destroy the domain */
+	conn_group_leave_walk(group, conn);
 	list_del(&conn->node);
 	if (list_linked(&conn->dirty))
 		list_del(&conn->dirty);

@@ -117,6 +117,11 @@ bool conn_group_make_room(struct conn_group *group, uint64_t now);
 /* How many connections there are; cheap, unlike the statistics. */
 uint64_t conn_group_connections(const struct conn_group *group);
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out);
+/* The same in steps, for a group of many: the next `most` connections, oldest first, each handed to fn unless that is NULL.
+ * True: these were the last, and *out has all, in which each connection counts once, also one that ended meanwhile. One walk
+ * at a time. */
+bool conn_group_step_stats(struct conn_group *group, unsigned most, void (*fn)(void *arg, struct conn *conn), void *arg,
+			   struct conn_group_stats *out);
 
 /* Calls fn for each connection, oldest first. */
 void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn *conn), void *arg);

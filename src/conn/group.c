@@ -474,20 +474,21 @@ uint64_t conn_group_connections(const struct conn_group *group)
 	return group->stats.connections;
 }
 
-void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
+static void add_living(const struct conn *conn, struct conn_group_stats *into)
 {
-	struct memory_pool_stats receives = {0}, sends, own;
+	struct memory_pool_stats own;
 
-	*out = group->stats;
-	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next) {
-		const struct conn *conn = container_of(pos, const struct conn, node);
+	conn_add_stats(conn, into);
+	if (!conn->own)
+		return;
+	memory_pool_get_stats(conn->own, &own);
+	into->own_buffer_bytes += own.bytes;
+}
 
-		conn_add_stats(conn, out);
-		if (conn->own) {
-			memory_pool_get_stats(conn->own, &own);
-			out->own_buffer_bytes += own.bytes;
-		}
-	}
+static void add_pools(const struct conn_group *group, struct conn_group_stats *out)
+{
+	struct memory_pool_stats receives = {0}, sends;
+
 	out->parked_bytes = group->parked_bytes;
 	if (group->receives)
 		memory_pool_get_stats(group->receives, &receives);
@@ -496,6 +497,64 @@ void conn_group_get_stats(const struct conn_group *group, struct conn_group_stat
 	/* Posted receives wait for whoever sends next; they are in nobody's use. */
 	out->buffers_in_use = receives.in_use - group->posted + sends.in_use;
 	out->buffer_bytes = receives.bytes + sends.bytes;
+}
+
+void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
+{
+	*out = group->stats;
+	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next)
+		add_living(container_of(pos, const struct conn, node), out);
+	add_pools(group, out);
+}
+
+/* What conn_add_stats() adds, `times` 1 or, to take it away, -1. */
+static void add_traffic(struct conn_group_stats *into, const struct conn_group_stats *from, uint64_t times)
+{
+	into->messages_in += times * from->messages_in;
+	into->messages_out += times * from->messages_out;
+	into->records_in += times * from->records_in;
+	into->records_out += times * from->records_out;
+	into->bytes_in += times * from->bytes_in;
+	into->bytes_out += times * from->bytes_out;
+}
+
+void conn_group_leave_walk(struct conn_group *group, const struct conn *conn)
+{
+	if (!group->walk)
+		return;
+	if (group->walk == &conn->node)
+		group->walk = conn->node.next;
+	if (conn->id <= group->walked)
+		conn_add_stats(conn, &group->gone);
+}
+
+bool conn_group_step_stats(struct conn_group *group, unsigned most, void (*fn)(void *arg, struct conn *conn), void *arg,
+			   struct conn_group_stats *out)
+{
+	must(conn_group_is_mine(group));
+	if (!group->walk) {
+		group->walk = group->connections.next;
+		group->walked = 0;
+		group->seen = group->gone = (struct conn_group_stats){.connections = 0};
+	}
+	for (; most > 0 && group->walk != &group->connections; most--) {
+		struct conn *conn = container_of(group->walk, struct conn, node);
+
+		group->walk = conn->node.next;
+		group->walked = conn->id;
+		add_living(conn, &group->seen);
+		if (fn)
+			fn(arg, conn);
+	}
+	if (group->walk != &group->connections)
+		return false;
+	group->walk = NULL;
+	*out = group->stats;
+	out->own_buffer_bytes = group->seen.own_buffer_bytes;
+	add_traffic(out, &group->seen, 1);
+	add_traffic(out, &group->gone, UINT64_MAX);
+	add_pools(group, out);
+	return true;
 }
 
 void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn *conn), void *arg)

@@ -129,6 +129,11 @@ struct conn_group {
 	uint64_t now;              /* of the running turn */
 	uint64_t deadline;         /* of the first of the heap */
 	struct conn_group_stats stats;
+	/* Of conn_group_step_stats(): the next connection, NULL outside of a walk; the id of the last one that was seen, as
+	 * ids rise along the list; what those had, and what of them are among `stats` by now. */
+	struct list *walk;
+	uint64_t walked;
+	struct conn_group_stats seen, gone;
 };
 
 /* Work request ids: a pointer to the struct with its kind in the low bits. What is unsignaled completes only if it
@@ -141,6 +146,7 @@ enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_UNSIGNALED, CONN_ID
 void conn_handle(struct conn *conn, enum conn_event event);
 void conn_bury(struct conn *conn);
 void conn_add_stats(const struct conn *conn, struct conn_group_stats *into);
+void conn_group_leave_walk(struct conn_group *group, const struct conn *conn); /* group.c: before it is unlinked */
 
 /*
  * message.c: building, posting, taking apart

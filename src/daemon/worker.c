@@ -12,6 +12,7 @@
 
 #define TRANSFERS 16             /* large values on their way on one connection */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
+#define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
 #define INBOX_TURN 2          /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
 #define BUSY_PATIENCE TIME_MS /* polled at least, while other processes work for our connections */
@@ -30,10 +31,12 @@ struct worker {
 	bool draining;
 	uint64_t drain_look; /* when to look again */
 	atomic_bool quit;
-	_Atomic uint64_t connections; /* written by the worker */
-	_Atomic uint64_t oldest;      /* conn_group_oldest() of its groups, by the worker */
-	_Atomic uint64_t taken;       /* requests, by the worker */
-	uint64_t handed;              /* requests, by the main thread */
+	_Atomic uint64_t connections;  /* written by the worker */
+	_Atomic uint64_t oldest;       /* conn_group_oldest() of its groups, by the worker */
+	_Atomic uint64_t taken;        /* requests, by the worker */
+	uint64_t handed;               /* requests, by the main thread */
+	struct worker_message *report; /* that is being made; NULL: none */
+	unsigned reported;             /* groups that are in it */
 	struct ring inbox, outbox;
 };
 
@@ -128,27 +131,17 @@ static void add_info(void *arg, struct conn *conn)
 		conn_get_info(conn, &report->list[report->count++]);
 }
 
-static void worker_fill_list(struct worker *w, struct worker_report *report)
+/* The list has room for those that there are now. */
+static void worker_begin_report(struct worker *w, struct worker_message *m)
 {
+	struct worker_report *report = &m->report.report;
+
+	w->report = m;
+	w->reported = 0;
+	if (!m->report.list)
+		return;
 	report->size = worker_count(w);
 	report->list = calloc(report->size + 1, sizeof(*report->list));
-	if (!report->list)
-		return;
-	for (unsigned i = 0; i < w->groups; i++)
-		conn_group_each(w->group[i], add_info, report);
-}
-
-static void worker_fill_report(struct worker *w, struct worker_message *m)
-{
-	struct conn_group_stats stats;
-
-	for (unsigned i = 0; i < w->groups; i++) {
-		conn_group_get_stats(w->group[i], &stats);
-		status_add_conn(&m->report.report, &stats);
-	}
-	service_thread_get_counts(&w->services, &m->report.report.service);
-	if (m->report.list)
-		worker_fill_list(w, &m->report.report);
 }
 
 static void worker_take_settings(struct worker *w, struct worker_message *m)
@@ -171,7 +164,7 @@ static void worker_drain(struct worker *w, struct worker_message *m)
 
 static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
 	[WORKER_CONNECTION] = worker_take_connection,
-	[WORKER_REPORT] = worker_fill_report,
+	[WORKER_REPORT] = worker_begin_report,
 	[WORKER_SETTINGS] = worker_take_settings,
 	[WORKER_ALIVE] = worker_is_alive,
 	[WORKER_DRAIN] = worker_drain,
@@ -187,18 +180,45 @@ static void worker_answer(struct worker *w, struct worker_message *m)
 
 static bool worker_inbox_empty(struct worker *w)
 {
-	return atomic_load_explicit(&w->inbox.head, memory_order_acquire) ==
-	       atomic_load_explicit(&w->inbox.tail, memory_order_relaxed);
+	return !w->report && atomic_load_explicit(&w->inbox.head, memory_order_acquire) ==
+				     atomic_load_explicit(&w->inbox.tail, memory_order_relaxed);
 }
 
+/* Some of the connections, so that the others do not wait for an operator's question. */
+static void worker_go_on_report(struct worker *w)
+{
+	struct worker_message *m = w->report;
+	struct worker_report *report = &m->report.report;
+	struct conn_group_stats stats;
+
+	if (w->reported < w->groups) {
+		if (!conn_group_step_stats(w->group[w->reported], REPORT_STEP, report->list ? add_info : NULL, report,
+					   &stats))
+			return;
+		status_add_conn(report, &stats);
+		w->reported++;
+		return;
+	}
+	service_thread_get_counts(&w->services, &report->service);
+	w->report = NULL;
+	worker_answer(w, m);
+}
+
+/* What follows a question for a report waits until that is complete. */
 static int worker_read_inbox(struct worker *w)
 {
 	struct worker_message *m;
 	int n = 0;
 
 	must(worker_runs_here(w));
-	for (; n < INBOX_TURN && (m = ring_pop(&w->inbox)); n++) {
+	if (w->report) {
+		worker_go_on_report(w);
+		return 1;
+	}
+	for (; n < INBOX_TURN && !w->report && (m = ring_pop(&w->inbox)); n++) {
 		verbs[m->verb](w, m);
+		if (m == w->report)
+			continue;
 		if (m->done)
 			worker_answer(w, m);
 		else
@@ -283,6 +303,8 @@ static void *worker_run(void *arg)
 		if (now - busy >= worker_patience(w) && w->poll != TIME_NEVER && worker_rest(w))
 			busy = now;
 	}
+	while (w->report)
+		worker_go_on_report(w);
 	service_thread_end(&w->services);
 	service_thread_disown(&w->services);
 	return NULL;
