@@ -211,13 +211,14 @@ static void *large_run(void *arg)
 /* Each needs a window of its own time and again, among small values that fill the rest: all are served. */
 START_TEST(test_large_ones_compete)
 {
+	static const char small[1000];
 	static struct torture t;
 	struct worker worker[THREADS];
 
 	memset(&t, 0, sizeof(t));
 	t.f = fixture_open(64 * MIB, GIB, STORE_EVICT_S3_FIFO);
-	for (uint32_t key = 1u << 20; !fixture_stats(&t.f).evictions; key++)
-		expect(set_all(t.f.store, &key, 4, "0123456789", 10, NULL, NOW, NULL) == 0);
+	for (uint32_t key = 1u << 20; key < (1u << 20) + 64 * 1024; key++) /* as many KiB as there are */
+		expect(set_all(t.f.store, &key, 4, small, sizeof(small), NULL, NOW, NULL) == 0);
 	for (unsigned i = 0; i < THREADS; i++) {
 		worker[i] = (struct worker){.t = &t, .turns = 20, .state = 5 + i};
 		ck_assert_int_eq(pthread_create(&worker[i].thread, NULL, large_run, &worker[i]), 0);
