@@ -405,6 +405,41 @@ START_TEST(test_kick)
 }
 END_TEST
 
+/* The process sleeps for room of results only when there was none: else giving some back is no reason to wake it. */
+START_TEST(test_kick_for_room)
+{
+	struct wire_ring_control *control;
+	struct gpu_done done[2];
+	struct gpu_cell cell;
+	uint64_t index = 0;
+
+	make(1, 2, 64);
+	control = wire_ring_control(&ring);
+	for (uint32_t i = 0; i < 2; i++) {
+		cell = reserve();
+		submit(&cell, i);
+		gpu_port_kick(port);
+		answer(0, &index);
+		ck_assert_int_eq(gpu_port_poll(port, &done[i], 1), 1);
+		control->sleepers = 1;
+		if (i == 0)
+			gpu_port_release(port, &done[0].cell);
+		gpu_port_kick(port);
+		ck_assert_uint_eq(control->kick, 0);
+		control->sleepers = 0;
+	}
+	cell = reserve();
+	submit(&cell, 2);
+	gpu_port_kick(port);
+	answer(0, &index); /* two are not given back: the next finds no room */
+	control->sleepers = 1;
+	gpu_port_release(port, &done[1].cell);
+	gpu_port_kick(port);
+	ck_assert_uint_eq(control->kick, 1);
+	unmake();
+}
+END_TEST
+
 /*
  * Two threads, one as daemon, one as process, until so many jobs went round.
  */
@@ -505,6 +540,7 @@ int main(void)
 	tcase_add_test(ports, test_nonsense_of_the_process);
 	tcase_add_test(ports, test_arm);
 	tcase_add_test(ports, test_kick);
+	tcase_add_test(ports, test_kick_for_room);
 	tcase_set_timeout(threads, 0);
 	tcase_add_test(threads, test_two_threads);
 	return suite_run(suite);

@@ -49,7 +49,7 @@ struct gpu_probe {
 	char backend[16], device[64];
 };
 
-/* Runs the program for up to 10 s. 0, or what it could not find; logged with what it said. */
+/* Runs the program for up to 30 s: a driver may have to begin with many devices. 0, or what it could not find; logged with what it said. */
 int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out);
 
 enum gpu_session_state {
@@ -132,7 +132,8 @@ int gpu_port_reserve(struct gpu_port *port, struct gpu_cell *cell, void **input)
  * job->sequence is filled in. */
 void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const struct wire_ring_job *job);
 
-/* Wake the process if it sleeps; after a batch of submissions and releases. */
+/* Wake the process if it sleeps and there is something for it, jobs or room for results where there was none; after a
+ * batch of submissions and releases. */
 void gpu_port_kick(struct gpu_port *port);
 
 /* Results that came since; in order within a queue: result i of a queue is of its job i. Count, or

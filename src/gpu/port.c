@@ -15,6 +15,7 @@ struct port_queue {
 	uint64_t taken;               /* as last seen */
 	uint64_t done;                /* as last seen */
 	uint64_t polled, collected;   /* results handed out, of those given back */
+	uint64_t before;              /* what was given back at the last kick */
 };
 
 struct gpu_port {
@@ -24,7 +25,8 @@ struct gpu_port {
 	uint32_t first;          /* the queue that is reserved from first */
 	uint32_t turn;           /* the queue that is polled first */
 	uint32_t arming;         /* the last value of control->waits */
-	bool moved;              /* an index, since the last kick */
+	bool moved;              /* jobs were published since the last kick */
+	bool given;              /* results were given back since then */
 	bool broken;             /* the process wrote nonsense */
 };
 
@@ -143,15 +145,33 @@ void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const s
 	port->moved = true;
 }
 
+/* Whether results had filled a queue since the last kick: only then may the process sleep until some are given back. It
+ * has told of the last of them before it slept. */
+static bool was_full(struct gpu_port *port)
+{
+	bool full = false;
+
+	for (uint32_t queue = 0; queue < port->ring.shape.queues; queue++) {
+		struct port_queue *q = &port->queue[queue];
+		uint64_t done = wire_ring_load(&wire_ring_worker_line(&port->ring, queue)->done);
+
+		full |= q->collected != q->before && done - q->before >= port->ring.shape.slots;
+		q->before = q->collected;
+	}
+	return full;
+}
+
 void gpu_port_kick(struct gpu_port *port)
 {
 	struct wire_ring_control *control = wire_ring_control(&port->ring);
+	bool moved = port->moved;
 
-	if (!port->moved)
+	if (!moved && !port->given)
 		return;
-	port->moved = false;
 	wire_ring_fence(); /* it sees what moved, or we see that it sleeps */
-	if (!wire_ring_load32(&control->sleepers))
+	moved |= port->given && was_full(port);
+	port->moved = port->given = false;
+	if (!moved || !wire_ring_load32(&control->sleepers))
 		return;
 	wire_ring_store32(&control->kick, control->kick + 1);
 	syscall(SYS_futex, &control->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -205,7 +225,7 @@ void gpu_port_release(struct gpu_port *port, const struct gpu_cell *cell)
 		return;
 	q->collected = collected;
 	wire_ring_store(&wire_ring_client_line(&port->ring, cell->queue)->collected, collected);
-	port->moved = true;
+	port->given = true;
 }
 
 static bool has_results(struct gpu_port *port)
