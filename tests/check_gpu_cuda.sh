@@ -28,6 +28,18 @@ LD_LIBRARY_PATH=$dir/other
 gpu "" 69 "libcuda.so.1 has no cuInit of version 2.0" --probe --backend cuda --kernels "$kernels"
 LD_LIBRARY_PATH=$fake
 
+# Each device that the configuration names is looked for at the start.
+devices() {
+	configure 'services = ["gpu"];' \
+		"gpu = { backend = \"$1\"; program = \"$builddir/rdmad-gpu\"; kernels = \"$kernels\"; devices = [$2]; };"
+}
+devices cuda '"0", "5"'
+RDMAD_FAKE_CUDA=devices=2 ends 69 "there is no device number 5, of 2" "$rdmad" -c "$dir/rdmad.conf"
+devices auto '"0", "1"'
+RDMAD_FAKE_CUDA=devices=2 start_daemon
+logged "gpu: cuda backend, Fake GPU 0"
+stop_daemon
+
 # A real driver gives a context back for longer than a worker has for its end.
 RDMAD_FAKE_CUDA=slow=300 RDMAD_TEST_BACKEND=cuda RDMAD_TEST_KERNELS=$kernels ./tests/check_gpu_session ||
 	fail "the suite of sessions"

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define PROBE_LIMIT (10 * TIME_S)
+#define PROBE_LIMIT (30 * TIME_S) /* as a session has */
 
 /* What the program printed, and when it must have ended. */
 struct answer {
@@ -79,13 +79,13 @@ static int judge(struct answer *answer, bool ended, int status, struct gpu_probe
 	if (ended && status == 0 && find_line(answer->text, "backend", out->backend, sizeof(out->backend)) &&
 	    find_line(answer->text, "device", out->device, sizeof(out->device)))
 		return 0;
-	log_lines(answer->text);
 	if (!ended)
-		log_error("gpu", "rdmad-gpu --probe was not done within 10 s");
+		log_error("gpu", "rdmad-gpu --probe was not done within 30 s");
 	else if (status != 0)
 		log_error("gpu", "rdmad-gpu --probe %s", gpu_spawn_status(status, how));
 	else
 		log_error("gpu", "rdmad-gpu --probe named no backend and device");
+	log_lines(answer->text); /* last, as the cause */
 	return ended ? -ENODEV : -ETIMEDOUT;
 }
 

@@ -135,6 +135,22 @@ void gpu_service_stop(struct gpu_service *gpu)
 	free(gpu->place);
 }
 
+/* Each that is named, since each will have sessions; by the backend that is for the first. */
+static int probe_devices(struct gpu_service *gpu)
+{
+	struct gpu_process_attr attr = gpu->attr;
+	int rc = gpu_probe(&attr, &gpu->probe);
+
+	attr.backend = gpu->probe.backend;
+	for (unsigned i = 1; rc == 0 && i < gpu->devices && strcmp(attr.backend, backends[GPU_SERVICE_CPU]) != 0; i++) {
+		struct gpu_probe other;
+
+		attr.device = gpu->device[i];
+		rc = gpu_probe(&attr, &other);
+	}
+	return rc;
+}
+
 /* Ask the program, because the daemon itself never touches an accelerator. */
 int gpu_service_open(const struct service_host *host, const void *values, void **out)
 {
@@ -147,7 +163,7 @@ int gpu_service_open(const struct service_host *host, const void *values, void *
 		return -ENOMEM;
 	take_settings(gpu, values);
 	log_hush_begin();
-	rc = gpu_probe(&gpu->attr, &gpu->probe);
+	rc = probe_devices(gpu);
 	snprintf(why, sizeof(why), "%s", log_hush_end());
 	if (rc != 0) {
 		free(gpu);
