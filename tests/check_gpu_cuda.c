@@ -411,6 +411,17 @@ START_TEST(test_device_stands_still)
 }
 END_TEST
 
+/* One block serves its queue, the other never begins: the session ends rather than half of its jobs. */
+START_TEST(test_block_is_not_resident)
+{
+	setenv("RDMAD_FAKE_CUDA", "resident=1", 1);
+	make_process(2, 1, 4096);
+	start();
+	assert_fails(WIRE_RING_DEVICE, "1 of the kernel's 2 blocks do not begin");
+	free_process();
+}
+END_TEST
+
 /* A host that was killed says nothing any more, and nobody else can end the kernel. */
 START_TEST(test_host_is_gone)
 {
@@ -538,6 +549,7 @@ static Suite *suite(void)
 	tcase_add_test(failures, test_kernel_fails);
 	tcase_add_test(failures, test_fault);
 	tcase_add_test(failures, test_device_stands_still);
+	tcase_add_test(failures, test_block_is_not_resident);
 	tcase_add_test(failures, test_host_is_gone);
 	tcase_add_test(failures, test_old_library);
 	tcase_add_test(failures, test_devices);

@@ -21,8 +21,12 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define BEAT (5 * TIME_MS)        /* between looks at the kernel */
-#define LEASE (2 * TIME_S)        /* kernel and host each think the other dead after so much silence */
+#define BEAT (5 * TIME_MS)       /* between looks at the kernel */
+#define LEASE (2 * TIME_S)       /* the device is thought dead after so much silence */
+#define HOST_LEASE (30 * TIME_S) /* and the host by the kernel: it may be stopped for a while, with its machine */
+/* Of all blocks to begin. One that is not resident, as other programs have its place, may never do so, and nobody else
+ * serves its queues. */
+#define BEGIN_PATIENCE (10 * TIME_S)
 #define END_PATIENCE (2 * TIME_S) /* the process's watch has less */
 #define RESULT_NAP (20 * TIME_US) /* while a job is under way for longer than attr.poll */
 #define IMAGE_MAX (256 * MIB)
@@ -257,7 +261,7 @@ static int launch(struct cuda *c)
 		return rc;
 	c->args.poll = c->process->attr.poll;
 	c->args.job_timeout = c->process->attr.job_timeout;
-	c->args.lease = LEASE;
+	c->args.lease = HOST_LEASE;
 	wire_ring_store(&c->board->beat, 1);
 	rc = cuda_call(&c->api, cuLaunchKernel, c->function, c->blocks, 1, 1, GPU_KERNEL_THREADS, 1, 1, 0, c->stream,
 		       parameters, NULL);
@@ -413,20 +417,32 @@ static void fail_block(struct gpu_process *process, const struct gpu_kernel_bloc
 	}
 }
 
-/* How often the blocks looked up, all together; and whether one of them failed. */
-static uint64_t look_at_blocks(struct cuda *c)
+/* How often the blocks looked up, all together, and whether one of them failed. *missing: how many have not begun. */
+static uint64_t look_at_blocks(struct cuda *c, unsigned *missing)
 {
 	uint64_t beats = 0;
 
+	*missing = 0;
 	for (unsigned i = 0; i < c->blocks; i++) {
 		struct gpu_kernel_block *block = &c->board->block[i];
-		uint64_t failed = wire_ring_load(&block->failed);
+		uint64_t failed = wire_ring_load(&block->failed), beat = wire_ring_load(&block->beat);
 
 		if (failed)
 			fail_block(c->process, block, failed);
-		beats += wire_ring_load(&block->beat);
+		beats += beat;
+		*missing += beat == 0;
 	}
 	return beats;
+}
+
+static int fail_missing(struct cuda *c, unsigned missing)
+{
+	cuda_api_failed(&c->api,
+			"%u of the kernel's %u blocks do not begin: the device has no room for them beside other "
+			"programs; see gpu.queues",
+			missing, c->blocks);
+	fail(c, c->api.why);
+	return -EIO;
 }
 
 /* Whether the device is still at it: 0, or it failed, or the kernel ended by itself. */
@@ -437,7 +453,7 @@ static int look_at_device(struct cuda *c)
 	if (result == CUDA_NOT_READY)
 		return 0;
 	if (cuda_api_result(&c->api, "the kernel", result) == 0)
-		cuda_api_failed(&c->api, "the kernel ended by itself");
+		cuda_api_failed(&c->api, "the kernel ended by itself, as it does when its host stood still for 30 s");
 	fail(c, c->api.why);
 	return -EIO;
 }
@@ -452,10 +468,11 @@ static void sleep_for(uint64_t ns)
 /* Until it should end or has failed: 0 when the kernel still listens. */
 static int tend(struct cuda *c)
 {
-	uint64_t beats = 0, heard = time_now(), beat = 1, told = 0;
+	uint64_t begin = time_now(), beats = 0, heard = begin, beat = 1, told = 0;
+	unsigned missing;
 
 	while (!gpu_process_stopping(c->process)) {
-		uint64_t now = time_now(), said = look_at_blocks(c);
+		uint64_t now = time_now(), said = look_at_blocks(c, &missing);
 		int rc = gpu_process_stopping(c->process) ? 0 : look_at_device(c);
 
 		if (rc != 0)
@@ -467,6 +484,8 @@ static int tend(struct cuda *c)
 			fail(c, "the device stands still");
 			return -EIO;
 		}
+		if (missing && now - begin > BEGIN_PATIENCE)
+			return fail_missing(c, missing);
 		if (c->process->queue_mode)
 			tell(c->process, &told);
 		wire_ring_store(&c->board->beat, ++beat);

@@ -174,6 +174,7 @@ int fake_launch(unsigned count, const struct gpu_kernel_args *args)
 		pthread_mutex_init(&blocks[i].lock, NULL);
 		pthread_cond_init(&blocks[i].met, NULL);
 	}
+	count = (unsigned)MIN((long)count, fake_setting("resident", count));
 	for (unsigned i = 0; i < count * each && !rc; i++)
 		rc = start(&blocks[i / each], &threads[i], i % each, &attr);
 	pthread_attr_destroy(&attr);

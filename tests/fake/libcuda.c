@@ -8,6 +8,7 @@
  *   devices=N      there are so many devices (1)
  *   fault=N        with the Nth job the device fails: 700, and so does every later call
  *   hang=N         with the Nth job the device stands still for ever
+ *   resident=N     no more than N blocks ever begin
  *   slow=N         a context takes N ms to destroy
  *
  * What would deadlock beside a kernel that never ends, a call that waits for the device, or loads
