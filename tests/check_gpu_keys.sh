@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 need jq pgrep
 
-configure 'services = ["gpu"];' 'log = { level = "warn"; };' \
+configure 'services = ["gpu"];' 'log = { level = "warn"; };' 'handshake_timeout = "60s";' \
 	"gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; memory = \"1M\"; sessions = 100; };"
 start_daemon
 keep_special
