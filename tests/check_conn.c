@@ -813,6 +813,42 @@ START_TEST(test_close_in_callbacks)
 }
 END_TEST
 
+/* Each connection counts once: one that was seen and ended, one that ended before it was seen, one that stays. */
+START_TEST(test_statistics_in_steps)
+{
+	struct wire_request request = kv_request();
+	struct peer clients[3];
+	struct conn_group_stats all;
+
+	begin(false);
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = (struct peer){.body = 16};
+		ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
+					      pair.listener.address_len, &request, NULL, &ops, &clients[i], pair.now,
+					      &clients[i].conn),
+				 0);
+		PAIR_UNTIL(&pair, clients[i].established && server[i].established);
+		send_some(&clients[i], 2);
+		PAIR_UNTIL(&pair, server[i].got == 2);
+	}
+	ck_assert_uint_eq(stats_of(&pair.server).records_in, 6);
+	ck_assert(!conn_group_step_stats(pair.server.group, 1, NULL, NULL, &all));
+	for (size_t i = 0; i < 2; i++) {
+		conn_close(clients[i].conn, 0, "done");
+		PAIR_UNTIL(&pair, server[i].closed);
+	}
+	ck_assert(conn_group_step_stats(pair.server.group, 1, NULL, NULL, &all));
+	ck_assert_uint_eq(all.records_in, 6);
+	ck_assert_uint_eq(all.connections, 1);
+	ck_assert_uint_eq(all.bytes_in, stats_of(&pair.server).bytes_in);
+	ck_assert(conn_group_step_stats(pair.server.group, 2, NULL, NULL, &all)); /* another walk */
+	ck_assert_uint_eq(all.records_in, 6);
+	conn_close(clients[2].conn, 0, "done");
+	PAIR_UNTIL(&pair, clients[0].closed && clients[1].closed && clients[2].closed && server[2].closed);
+	end();
+}
+END_TEST
+
 /* The disconnect of a peer that does not answer has a deadline. */
 START_TEST(test_close_patience)
 {
@@ -1538,6 +1574,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_close_established, 2);
 	add_loop(tc, test_close_in_callbacks, 3);
 	add_loop(tc, test_close_patience, 2);
+	add_loop(tc, test_statistics_in_steps, 2);
 	add_loop(tc, test_group_destroyed, 3);
 	add_loop(tc, test_thousand_cycles, 2);
 	tc = suite_case(suite, "time", NULL, NULL);
