@@ -87,7 +87,7 @@ release() {
 		wait "${held[$name]}" 2>/dev/null
 	done
 }
-said() { [[ $(wc -l <"$dir/$1.out") -ge $2 ]]; }
+said() { [[ $(grep -cs "" "$dir/$1.out") -ge $2 ]]; }
 accepted() { grep -c accepted "$dir/$1.out"; }
 connections_are() { [[ $(resource connections) == "$1" ]]; }
 
