@@ -143,6 +143,7 @@ void conn_group_destroy(struct conn_group *group)
 	fabric_queue_destroy(group->queue);
 	memory_pool_destroy(group->sends);
 	memory_pool_destroy(group->receives);
+	conn_spares_free(group);
 	free(group->heap);
 	free(group);
 }

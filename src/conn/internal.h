@@ -31,7 +31,7 @@ struct conn_parked {
 	struct conn_parked *next;
 	bool immediate; /* of a write; there are no bytes */
 	uint32_t imm;
-	size_t bytes, offset;
+	size_t bytes, offset, room;
 	_Alignas(8) char data[];
 };
 
@@ -121,6 +121,8 @@ struct conn_group {
 	uint64_t allowed;                 /* ns of this turn, until now */
 	uint64_t turn_began, visit_began; /* 0: nobody looked yet */
 	uint64_t parked_bytes;
+	struct conn_parked *spare; /* memory for what is parked next */
+	uint32_t spares;
 	struct conn **heap; /* all connections, that with the earliest due first */
 	uint32_t heap_count, heap_room;
 	bool dead;                 /* there are connections that the next turn buries */
@@ -180,6 +182,7 @@ void conn_park_immediate(struct conn *conn, uint32_t imm);
 int conn_parked_resume(struct conn *conn);  /* 0, -EAGAIN, or the violation */
 void conn_parked_forget(struct conn *conn); /* it is closing: its memory counts no more */
 void conn_parked_drop(struct conn *conn);
+void conn_spares_free(struct conn_group *group);
 
 /*
  * own.c: buffers of a connection's own

@@ -3,9 +3,12 @@
 
 #include <stdlib.h>
 
+#define SPARES 64      /* kept by a group */
+#define ROOM_STEP 1024 /* of their sizes */
+
 static uint64_t parked_size(const struct conn_parked *p)
 {
-	return sizeof(*p) + p->bytes;
+	return sizeof(*p) + p->room;
 }
 
 static void parked_count(struct conn *conn, int64_t change)
@@ -16,9 +19,44 @@ static void parked_count(struct conn *conn, int64_t change)
 
 static void parked_free(struct conn *conn, struct conn_parked *p)
 {
+	struct conn_group *group = conn->group;
+
 	if (conn->state <= CONN_ESTABLISHED)
 		parked_count(conn, -(int64_t)parked_size(p));
-	free(p);
+	if (p->room > group->attr.message_size || group->spares == SPARES) {
+		free(p);
+		return;
+	}
+	p->next = group->spare;
+	group->spare = p;
+	group->spares++;
+}
+
+/* What was parked before leaves its memory to what comes, so that in the long run nothing is allocated. */
+static struct conn_parked *parked_new(struct conn_group *group, size_t bytes)
+{
+	struct conn_parked *p = group->spare;
+	size_t room = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+
+	if (p && p->room >= bytes) {
+		group->spare = p->next;
+		group->spares--;
+		return p;
+	}
+	p = malloc(sizeof(*p) + room);
+	if (p)
+		p->room = room;
+	return p;
+}
+
+void conn_spares_free(struct conn_group *group)
+{
+	while (group->spare) {
+		struct conn_parked *p = group->spare;
+
+		group->spare = p->next;
+		free(p);
+	}
 }
 
 /* All are in the list of those that are stuck, but for one that is to come in. */
@@ -54,7 +92,7 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 	if (unlikely(group->attr.parked && group->parked_bytes + sizeof(*p) + bytes > group->attr.parked) &&
 	    !parked_make_room(conn))
 		return NULL;
-	p = malloc(sizeof(*p) + bytes);
+	p = parked_new(group, bytes);
 	if (!p) {
 		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
 		return NULL;
