@@ -237,7 +237,7 @@ void gpu_service_thread_disarm(struct service_part *part)
 	struct gpu_agent *a;
 
 	for_each_agent (a, thread_of(part))
-		if (a->port)
+		if (!a->work && a->port)
 			gpu_port_disarm(a->port);
 }
 
