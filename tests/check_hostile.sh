@@ -43,7 +43,8 @@ attack() {
 }
 
 head -c 1000000 /dev/zero | tr '\0' x >"$dir/large"
-configure 'services = ["ping", "kv"];' 'shared_receives = 32;'
+# Whoever holds memory and gives none back is cut off after a while: here soon.
+configure 'services = ["ping", "kv"];' 'shared_receives = 32;' 'stall_timeout = "3s";'
 start_daemon
 server=${servers[0]}
 honest "nobody"
