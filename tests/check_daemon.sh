@@ -57,7 +57,22 @@ test_manual() {
 	for name in $(ask status | python3 -c 'import json, sys; s = json.load(sys.stdin); print(*(name for part in s.values() if isinstance(part, dict) for name in part))'); do
 		grep -qw "$name" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks $name of status"
 	done
+	test_manual_of_limits
 	stop_daemon
+}
+
+# What the section LIMITS names: settings that there are, and numbers that the daemon tells.
+test_manual_of_limits() {
+	local name
+	sed -n '/^\.Sh LIMITS/,/^\.Sh EXAMPLES/p' "$srcdir/man/rdmad.conf.5" >"$dir/section"
+	[[ $(grep -c '^\.It' "$dir/section") -gt 20 ]] || fail "rdmad.conf(5) has no section LIMITS"
+	for name in $(sed -n 's/^\.Ic \(.*\)/\1/p' "$dir/section" | tr -d ',.' | tr ' ' '\n' | sed 's/^\(kv\|gpu\)//' | sort -u); do
+		grep -q "^	*#$name = " "$srcdir/etc/rdmad.conf" || fail "LIMITS names $name, which is no setting"
+	done
+	{ ask status && ask resources; } >"$dir/told"
+	for name in $(sed -n 's/^\.Va \(.*\)/\1/p' "$dir/section" | tr -d ',.' | sort -u); do
+		grep -qw "$name" "$dir/told" || fail "LIMITS names $name, which the daemon does not tell"
+	done
 }
 
 test_configuration() {
