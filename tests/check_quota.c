@@ -327,6 +327,7 @@ START_TEST(test_burials)
 		turns++;
 	}
 	ck_assert_uint_ge(turns, CLIENTS / 4);
+	ck_assert_uint_eq(conn_group_deadline(pair.server.group), TIME_NEVER); /* and its thread may sleep */
 	end();
 }
 END_TEST

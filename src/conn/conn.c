@@ -27,6 +27,7 @@ static void conn_watch(struct conn *conn)
 
 	conn->deadline = TIME_NEVER;
 	conn->heard = conn->group->now;
+	conn->alive_moved = fabric_moved_bytes(conn->endpoint);
 	conn->watch_sends = attr->stall_timeout && conn->transport->device;
 	conn->asks = attr->asks && (conn->accept.flags & WIRE_ANSWERS);
 	conn->probes = attr->keepalive && (conn->asks || conn->transport->silent);

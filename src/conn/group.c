@@ -372,7 +372,6 @@ static void group_bury(struct conn_group *group)
 	struct list *pos, *tmp;
 	unsigned buried = 0;
 
-	group->dead = false;
 	list_for_each_safe (pos, tmp, &group->closing) {
 		struct conn *conn = container_of(pos, struct conn, grave);
 
@@ -384,6 +383,7 @@ static void group_bury(struct conn_group *group)
 			group->unfinished = group->dead = true;
 			return;
 		}
+		group->dead = false; /* this one goes; its closed() may end another */
 		conn_bury(conn);
 	}
 }

@@ -87,8 +87,9 @@ struct conn {
 	uint64_t due;     /* when the timers look at it */
 	uint32_t heap_at; /* in group->heap */
 	uint64_t id, opened, deadline, probed, stuck_since;
-	uint64_t heard;      /* when something came from it */
-	uint64_t send_since; /* when one was posted with none in flight, or one completed */
+	uint64_t heard;       /* when something came from it */
+	uint64_t alive_moved; /* fabric_moved_bytes() when its silence was looked into last */
+	uint64_t send_since;  /* when one was posted with none in flight, or one completed */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
 	struct wire_request request;
 	struct wire_accept accept;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define LOOKS 64                     /* of one turn */
+#define LONG_PATIENCE 6              /* keepalives, for a program whose answer may stand behind a long value */
 #define SILENT_PATIENCE (TIME_S / 2) /* for the flushes: a peer that does not answer does not disconnect either */
 
 static void heap_put(struct conn_group *group, uint32_t at, struct conn *conn)
@@ -139,10 +140,13 @@ static uint64_t look_stuck(struct conn *conn, uint64_t now)
 /* A device has no reason to leave a message for long: the peer, which granted it, has posted no receive. */
 static uint64_t look_sends(struct conn *conn, uint64_t now)
 {
-	uint64_t end = conn->send_since + conn->group->attr.stall_timeout;
+	uint64_t end;
 
 	if (!conn->watch_sends || list_empty(&conn->sending))
 		return TIME_NEVER;
+	if (conn->transfer_count)
+		conn->send_since = now; /* it may stand behind a long one, which look_transfers() watches */
+	end = conn->send_since + conn->group->attr.stall_timeout;
 	if (end > now)
 		return end;
 	takes_no_answers(conn, now - conn->send_since);
@@ -162,19 +166,33 @@ static uint64_t look_transfers(struct conn *conn, uint64_t now)
 	return TIME_NEVER;
 }
 
+/* Bytes of transfers, where the fabric can tell. */
+static bool moved_since_last_look(struct conn *conn)
+{
+	uint64_t before = conn->alive_moved;
+
+	conn->alive_moved = fabric_moved_bytes(conn->endpoint);
+	return conn->alive_moved != before;
+}
+
 static uint64_t look_alive(struct conn *conn, uint64_t now)
 {
-	uint64_t keepalive = conn->group->attr.keepalive;
+	uint64_t keepalive = conn->group->attr.keepalive, patience;
 
 	if (!conn->probes)
 		return TIME_NEVER;
+	if (conn->asks && moved_since_last_look(conn))
+		conn->heard = now; /* the answer may stand behind a long value */
 	if (conn->probing && conn->asks && conn->heard > conn->probed)
 		conn->probing = false;
 	if (conn->probing) {
-		if (now - conn->probed >= 2 * keepalive)
+		/* Of a device nobody knows whether bytes move. A host that is gone, it notices itself, by what it was asked. */
+		patience =
+			conn->asks && conn->alive_moved == FABRIC_MOVED_UNKNOWN ? LONG_PATIENCE * keepalive : keepalive;
+		if (now - conn->probed >= 2 * patience)
 			conn->probed = now; /* it was this side that was away: the answer may be about to be seen */
-		if (now - conn->probed < keepalive)
-			return conn->probed + keepalive;
+		if (now - conn->probed < patience)
+			return conn->probed + patience;
 		conn->group->stats.silent++;
 		conn_close(conn, -ETIMEDOUT, "the peer%s does not answer", conn->asks ? "" : "'s host");
 		conn->deadline = now + SILENT_PATIENCE;
