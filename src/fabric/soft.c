@@ -271,7 +271,7 @@ static void (*const soft_run[])(struct soft_queue *, struct soft_source *, uint3
 void soft_settle(struct soft_queue *q)
 {
 	bool want = !list_empty(&q->notes) || (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready) ||
-							    q->looking || soft_recvs_wanted(q)));
+							    q->looking || q->owed || soft_recvs_wanted(q)));
 	uint64_t one = 1;
 
 	if (likely(want == q->kicked))

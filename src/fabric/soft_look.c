@@ -46,10 +46,12 @@ static bool soft_unacknowledged(const struct soft_endpoint *ep)
 	return !ep->unix_socket && ioctl(ep->source.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-/* Has a frame begun, and not a byte come of it in several looks? */
+/* Has a frame begun, and not a byte come of it in several looks? How long the answer to a READ may take, its reader knows. */
 static bool soft_frame_stalled(struct soft_endpoint *ep)
 {
-	if (!soft_frame_begun(ep) || ep->heard != ep->heard_last)
+	bool answer = ep->phase == SOFT_PHASE_PAYLOAD && ep->frame.op == SOFT_READ_DATA;
+
+	if (!soft_frame_begun(ep) || answer || ep->heard != ep->heard_last)
 		ep->silent = 0;
 	else
 		ep->silent++;

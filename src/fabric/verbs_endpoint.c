@@ -343,6 +343,7 @@ void verbs_endpoint_lose(struct verbs_endpoint *ep, int error)
 		verbs_endpoint_settle(ep);
 	else
 		verbs_endpoint_close(ep);
+	verbs_queue_wake(ep->queue, 1); /* flushes are made by the next poll */
 }
 
 static void verbs_qp_destroy(struct verbs_endpoint *ep)
