@@ -607,6 +607,41 @@ START_TEST(test_hold_longest)
 }
 END_TEST
 
+/* Of those that have waited long enough one at a time exceeds the limit, whatever ends at once. */
+START_TEST(test_hold_one_beyond)
+{
+	for (unsigned i = 0; i < 8; i++)
+		hold_add(i, WIRE_OP_SET_FROM, 1, i < 4 ? MIB : VALUE_MAX);
+	PAIR_UNTIL(&pair, pins() == 4 && services_count(&services, "kv_waits") == 4);
+	for (unsigned i = 0; i < 4; i++)
+		hold_remove(i);
+	PAIR_UNTIL(&pair, server_stats().connections == 4);
+	turns(50);
+	ck_assert_uint_le(kv_hold_bytes(services_hold(&services)), HOLD + VALUE_MAX);
+	ck_assert_uint_eq(pins(), 3);
+	for (unsigned i = 4; i < 8; i++)
+		hold_remove(i);
+}
+END_TEST
+
+/* A value that waits to be sent is not read meanwhile: what it counts as is one read. */
+START_TEST(test_hold_waits_unread)
+{
+	store_value("k", MIB, 1);
+	for (unsigned i = 0; i < 4; i++)
+		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
+	PAIR_UNTIL(&pair, pins() == 4);
+	hold_add(4, WIRE_OP_GET_INTO, 1, MIB);
+	turns(50);
+	ck_assert_uint_eq(services_count(&services, "kv_waits"), 1);
+	ck_assert_uint_eq(services_store_stats(&services).hits, 0);
+	hold_remove(0);
+	PAIR_UNTIL(&pair, services_store_stats(&services).hits == 1);
+	for (unsigned i = 1; i < 5; i++)
+		hold_remove(i);
+}
+END_TEST
+
 /* A store that is full for what may never come is not full yet. */
 START_TEST(test_hold_full)
 {
@@ -657,6 +692,8 @@ int main(void)
 	tcase_add_loop_test(hold, test_hold_share, 0, 2);
 	tcase_add_test(hold, test_hold_limit);
 	tcase_add_test(hold, test_hold_longest);
+	tcase_add_test(hold, test_hold_one_beyond);
+	tcase_add_test(hold, test_hold_waits_unread);
 	tcase_add_loop_test(hold, test_hold_full, 0, 2);
 	return suite_run(suite);
 }

@@ -164,7 +164,7 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 	}
 	rc = carry_out(conn, agent, op, request, body);
 	if (rc != -EAGAIN)
-		agent->beside &= ~(unsigned)KV_BESIDE_WAIT;
+		agent->beside &= KV_BESIDE_SETS;
 	return rc;
 }
 

@@ -20,12 +20,15 @@ struct kv_settings {
 	uint64_t eviction; /* enum store_eviction */
 };
 
+struct kv_agent;
+
 /* What large values under way hold of the store's memory. The workers share it. */
 struct kv_hold {
 	uint64_t limit; /* bytes of all clients */
 	uint64_t share; /* of one that holds more than one value */
 	_Atomic uint64_t bytes;
-	_Atomic uint64_t begun, ended; /* transfers */
+	_Atomic uint64_t begun, ended;           /* transfers */
+	_Atomic(const struct kv_agent *) beyond; /* the one that went ahead beyond the limit, until it holds nothing */
 };
 
 /* What the workers share. Constant but for the store, which has its own locks, and the numbers of `hold`. */
@@ -72,6 +75,7 @@ struct kv_agent {
 enum kv_beside {
 	KV_BESIDE_SETS = 1, /* large SETs are under way */
 	KV_BESIDE_WAIT = 2, /* the request that comes again waits for memory; see kv_hold_wait() */
+	KV_BESIDE_FULL = 4, /* and does so since the store was full */
 };
 
 static inline uint64_t kv_now(const struct kv_thread *thread)
@@ -216,6 +220,8 @@ uint64_t kv_hold_bytes(const struct kv_hold *hold);
  * however long. */
 bool kv_hold_take(struct kv_agent *agent, uint64_t bytes);
 void kv_hold_give(struct kv_agent *agent, uint64_t bytes);
+/* Whether kv_hold_take() would say no, as far as one can tell without trying. */
+bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes);
 /* What was taken was not used: no transfer ended. */
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
 

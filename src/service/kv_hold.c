@@ -4,8 +4,8 @@
  * would else hold all of it, at the price of a message. What is beyond the limits waits; whoever never gives back is
  * cut off by its connection's stall_timeout.
  *
- * Nobody waits for ever: a client that holds nothing goes ahead when as many transfers have ended as there were when it
- * began to wait, whatever others have begun since.
+ * Nobody waits for ever: a client that holds nothing may go ahead when as many transfers have ended as there were when it
+ * began to wait, whatever others have begun since. One at a time does, so the limit is exceeded by one value at most.
  */
 #include "service/kv.h"
 
@@ -33,6 +33,35 @@ static bool waited_enough(const struct kv_agent *agent)
 	return agent->beside & KV_BESIDE_WAIT && read_number(&hold_of(agent)->ended) >= agent->waits_for;
 }
 
+/* The one that goes beyond the limit. */
+static bool goes_beyond(struct kv_agent *agent)
+{
+	const struct kv_agent *none = NULL;
+
+	return !agent->held && waited_enough(agent) &&
+	       atomic_compare_exchange_strong(&hold_of(agent)->beyond, &none, agent);
+}
+
+/* What an agent had was given back. */
+static void returned(struct kv_agent *agent)
+{
+	const struct kv_agent *me = agent;
+
+	if (!agent->held)
+		atomic_compare_exchange_strong(&hold_of(agent)->beyond, &me, NULL);
+}
+
+bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes)
+{
+	const struct kv_hold *hold = hold_of(agent);
+	uint64_t all = read_number(&hold->bytes);
+
+	if (agent->held && agent->held + bytes > hold->share)
+		return true;
+	return all && all + bytes > hold->limit &&
+	       (agent->held || !waited_enough(agent) || atomic_load_explicit(&hold->beyond, memory_order_relaxed));
+}
+
 bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 {
 	struct kv_hold *hold = hold_of(agent);
@@ -41,7 +70,7 @@ bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 	if (agent->held && agent->held + bytes > hold->share)
 		return false;
 	others = atomic_fetch_add_explicit(&hold->bytes, bytes, memory_order_relaxed);
-	if (others && others + bytes > hold->limit && (agent->held || !waited_enough(agent))) {
+	if (others && others + bytes > hold->limit && !goes_beyond(agent)) {
 		atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
 		return false;
 	}
@@ -58,6 +87,7 @@ void kv_hold_give(struct kv_agent *agent, uint64_t bytes)
 	agent->held -= bytes;
 	atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&hold->ended, 1, memory_order_relaxed);
+	returned(agent);
 }
 
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
@@ -68,6 +98,7 @@ void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
 	agent->held -= bytes;
 	atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&hold->begun, 1, memory_order_relaxed);
+	returned(agent);
 }
 
 int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
@@ -86,13 +117,24 @@ int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
 	return -EAGAIN;
 }
 
-bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
+/* Others hold some of a full store. The wait for that begins anew where the request has waited for its turn before. */
+static bool may_come_back(struct kv_agent *agent)
 {
 	const struct kv_hold *hold = hold_of(agent);
+	bool again = agent->beside & KV_BESIDE_FULL;
 
+	if (read_number(&hold->ended) >= read_number(&hold->begun) || (again && waited_enough(agent)))
+		return false;
+	if (!again)
+		agent->beside = (agent->beside | KV_BESIDE_FULL) & ~(unsigned)KV_BESIDE_WAIT;
+	return true;
+}
+
+bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
+{
 	if (rc == -EAGAIN)
 		conn_yield(conn);
-	else if (read_number(&hold->ended) < read_number(&hold->begun) && !waited_enough(agent))
+	else if (may_come_back(agent))
 		kv_hold_wait(conn, agent);
 	else
 		return false;

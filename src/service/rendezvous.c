@@ -185,6 +185,17 @@ static bool remote_valid(const struct wire_remote *remote)
 	return remote->length && remote->addr + remote->length >= remote->addr;
 }
 
+/* A value that has to wait is not read yet: a read counts, and makes it last. */
+static bool get_waits(const struct kv_agent *agent, const char *key, uint32_t key_len)
+{
+	const struct kv_shared *shared = agent->thread->part.shared;
+	struct store_meta meta;
+
+	return kv_hold_bytes(&shared->hold) &&
+	       store_stat(agent->thread->store, key, key_len, kv_now(agent->thread), &meta) &&
+	       meta.len > WIRE_INLINE_MAX && kv_hold_would_wait(agent, meta.len);
+}
+
 int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		      struct wire_record *reply)
 {
@@ -198,6 +209,12 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
 	memcpy(&to, body, sizeof(to));
 	if (!remote_valid(&to))
 		return -EPROTO;
+	if (!conn_transfer_room(conn)) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	if (get_waits(agent, key, key_len))
+		return kv_hold_wait(conn, agent);
 	if (store_get(store, key, key_len, kv_now(agent->thread), &ref) == 0) {
 		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0);
 		return 0;
@@ -206,9 +223,6 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
 		rc = inline_value(conn, agent, request, &ref);
 	} else if (ref.len > to.length || !agent->arena) {
 		rc = kv_answer_too_large(conn, request, key, key_len, ref.len);
-	} else if (!conn_transfer_room(conn)) {
-		conn_wait_writable(conn);
-		rc = -EAGAIN;
 	} else if (!kv_hold_take(agent, ref.len)) {
 		rc = kv_hold_wait(conn, agent);
 	} else {
