@@ -129,10 +129,10 @@ static int part_key(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t 
 	struct fabric_endpoint *endpoint = conn_endpoint(a->conn);
 	int rc;
 
-	if (!a->window[part]) {
+	if (a->limits.windows && !a->window[part]) {
 		rc = fabric_window_open(endpoint, a->region[part], a->ring->base + from, to - from, access,
 					&a->window[part]);
-		if (rc != 0 && rc != -EOPNOTSUPP)
+		if (rc != 0)
 			return rc;
 	}
 	*key = a->window[part] ? fabric_window_rkey(a->window[part]) : fabric_region_rkey(a->region[part], endpoint);

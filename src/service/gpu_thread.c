@@ -77,9 +77,20 @@ int gpu_service_thread_fd(const struct service_part *part)
 	return thread_of(part)->fd;
 }
 
+static void take_wakes(struct gpu_service_thread *t)
+{
+	uint64_t count;
+
+	while (read(t->event, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+/* A wake may come for an agent that is gone: nobody has turns then who would take it. */
 void gpu_service_thread_readable(struct service_part *part)
 {
 	thread_of(part)->look = 0;
+	if (!part->active)
+		take_wakes(thread_of(part));
 }
 
 static struct gpu_agent *next_ended(struct gpu_service_thread *t)
@@ -99,10 +110,8 @@ static struct gpu_agent *next_ended(struct gpu_service_thread *t)
 static void gpu_service_thread_hear(struct gpu_service_thread *t)
 {
 	struct gpu_agent *a;
-	uint64_t count;
 
-	while (read(t->event, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
+	take_wakes(t);
 	while ((a = next_ended(t)))
 		gpu_agent_errand_ended(a);
 	for_each_agent (a, t)
