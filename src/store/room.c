@@ -400,7 +400,7 @@ void room_tick(struct store *store, uint64_t now)
 	if (room->calls != room->seen || room->stage == ROOM_IDLE) {
 		room->seen = room->calls;
 		room->seen_at = now;
-	} else if (now - room->seen_at >= ABANDONED) {
+	} else if (now >= time_after(room->seen_at, ABANDONED)) {
 		room_end(store);
 	}
 	window_unlock(store);
