@@ -75,7 +75,7 @@ static const struct setting general[] = {
 	{"own_buffers", SETTING_SIZE, AT(own_buffers), "256M", 0, 1ull << 50,
 	 .help = "Most memory for buffers that connections have of their own: those with messages\n"
 		 "beyond message_size, and those of the gpu service. More are refused."},
-	{"parked_memory", SETTING_SIZE, AT(parked_memory), "64M", MIB, 1ull << 50,
+	{"parked_memory", SETTING_SIZE, AT(parked_memory), "256M", MIB, 1ull << 50,
 	 .help = "Most memory for requests that wait, because their client takes no answers or others\n"
 		 "have their turn. Beyond it the client that has most of them is disconnected."},
 	{"credits", SETTING_NUMBER, AT(credits), "32", WIRE_CREDITS_MIN, WIRE_CREDITS_MAX,
