@@ -165,7 +165,10 @@ START_TEST(inline_memory_is_free_at_once)
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	len = MIN(p.limits.inline_size, sizeof(stack));
-	ck_assert_uint_gt(len, 0);
+	if (len == 0) { /* a device that has no inline */
+		fabric_pair_close(&p);
+		return;
+	}
 	buffer_make(&to, &p.server, 64 * 512, FABRIC_REMOTE_WRITE);
 	for (unsigned i = 0; i < 32; i++) {
 		struct fabric_wr wr = {.id = i, .opcode = FABRIC_SEND, .signaled = true, .sge_count = 2};
