@@ -157,7 +157,7 @@ int script_read(struct script_reader *r, const char **line, size_t *len)
 
 	while (true) {
 		size_t have = r->end - r->begin;
-		char *start = r->buffer + r->begin;
+		char *start = have ? r->buffer + r->begin : r->buffer; /* NULL before the first */
 		char *end = have > searched ? memchr(start + searched, '\n', have - searched) : NULL;
 
 		if (end || (r->eof && have)) {

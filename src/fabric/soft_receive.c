@@ -489,9 +489,10 @@ static enum soft_step soft_parse_stage(struct soft_endpoint *ep, size_t n)
 /* What waited goes before what is read. */
 static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 {
+	uint32_t left = ep->leftover_len - ep->leftover_at;
 	enum soft_step step;
 
-	ep->leftover_at += soft_parse(ep, ep->leftover + ep->leftover_at, ep->leftover_len - ep->leftover_at, &step);
+	ep->leftover_at += soft_parse(ep, left ? ep->leftover + ep->leftover_at : ep->leftover, left, &step);
 	if (step == SOFT_GO)
 		ep->leftover_at = ep->leftover_len = 0;
 	return step;
