@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define DEFAULT_CREDITS 128 /* an immediate takes one */
+#define DEFAULT_CREDITS 128 /* of RPC mode: an immediate takes one */
 #define DEFAULT_SIZE 4096
 
 #define OPERATION_IS_PUBLIC(OP, number, name, names) &&(int)RDMAD_GPU_##OP == (int)WIRE_RING_##OP
@@ -361,7 +361,7 @@ static int session_connect(const char *server, const struct rdmad_options *optio
 	list_init(&gpu->finished);
 	gpu->deferred.deliver = jobs_deliver;
 	engine_options_from(options, &gpu->options);
-	if (!options || !options->credits)
+	if (!transfers && (!options || !options->credits))
 		gpu->options.credits = DEFAULT_CREDITS;
 	gpu->options.transfers = transfers;
 	request.credits = (uint16_t)gpu->options.credits;
