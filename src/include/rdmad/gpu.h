@@ -37,7 +37,7 @@ enum rdmad_gpu_op {
 
 /* Zero it, then set what matters: 0 is the default of each field. */
 struct rdmad_gpu_options {
-	struct rdmad_options common; /* credits: default 128 */
+	struct rdmad_options common; /* credits: default 128 in RPC mode */
 	enum rdmad_gpu_mode mode;
 	uint32_t size_max;    /* bytes of the largest input or output; default 4096 */
 	uint32_t queues;      /* pairs of queues, and cells of each; default what the server likes; */
