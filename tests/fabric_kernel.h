@@ -5,13 +5,14 @@
 #include <stdint.h>
 
 struct kernel_fault {
-	int times, error; /* the next `times` calls fail by `error` */
+	_Atomic int times; /* as many of the next calls fail */
+	int error;
 };
 
 extern struct kernel {
 	struct kernel_fault send, accept;
-	uint64_t bytes;  /* sent and received */
-	unsigned epolls; /* calls of epoll_wait() */
+	_Atomic uint64_t bytes;  /* sent and received */
+	_Atomic unsigned epolls; /* calls of epoll_wait() */
 } kernel;
 
 #endif
