@@ -426,8 +426,10 @@ START_TEST(test_ends_while_away)
 	server_resume();
 	kv = open_kv(&threaded, NULL);
 	pfd = (struct pollfd){.fd = kv_fd(kv), .events = POLLIN};
+	server_pause(); /* until all are submitted */
 	for (unsigned i = 0; i < 100; i++)
 		ck_assert_int_eq(kv_submit_set(kv, "k", 1, "v", 1, end, &ends), 0);
+	server_resume();
 	ASSERT_SOON(ended_elsewhere == 1);
 	ck_assert_int_eq(poll(&pfd, 1, PATIENCE / TIME_MS), 1);
 	ck_assert_uint_eq(ends.calls, 0);
