@@ -213,19 +213,11 @@ void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_ev
 	list_add_tail(&q->notes, &note->link);
 }
 
-void soft_complain(struct soft_queue *q, const struct soft_peer *peer, const char *what)
+void soft_complain(const struct soft_peer *peer, const char *what)
 {
-	uint64_t now = time_now();
 	char name[160];
 
-	if (now - q->complain_since > 10 * TIME_S) {
-		if (q->complaints > 10)
-			log_warn("soft", "%u more faults of peers were not logged", q->complaints - 10);
-		q->complain_since = now;
-		q->complaints = 0;
-	}
-	if (++q->complaints <= 10)
-		log_warn("soft", "cut off %s: %s", soft_peer_format(peer, name, sizeof(name)), what);
+	log_warn("soft", "cut off %s: %s", soft_peer_format(peer, name, sizeof(name)), what);
 }
 
 static void soft_timer_set(struct soft_queue *q, uint32_t ms)

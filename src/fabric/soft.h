@@ -162,9 +162,6 @@ struct soft_queue {
 	struct list notes, listeners, requests, lingers, grave;
 	unsigned request_count, linger_count;
 
-	uint64_t complain_since;
-	unsigned complaints;
-
 	struct soft_batch *batch;
 	uint8_t stage[SOFT_STAGE];
 };
@@ -398,8 +395,8 @@ void soft_source_close(struct soft_queue *q, struct soft_source *source);
 /* Close it, and free the source's object at the end of the turn: an event may still name it. */
 void soft_bury_later(struct soft_queue *q, struct soft_source *source);
 void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type, void *object);
-/* Log a peer's fault, but not a flood of them. */
-void soft_complain(struct soft_queue *q, const struct soft_peer *peer, const char *what);
+/* Log a peer's fault; the log holds back a flood of them. */
+void soft_complain(const struct soft_peer *peer, const char *what);
 uint32_t soft_ring_size(uint32_t depth);
 
 /* soft_region.c: the entries of the provider, and */

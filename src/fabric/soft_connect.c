@@ -223,7 +223,7 @@ static void soft_request_make_room(struct soft_queue *q)
 
 	if (!r)
 		return;
-	soft_complain(q, &r->peer, "too many peers connect without asking");
+	soft_complain(&r->peer, "too many peers connect without asking");
 	soft_request_drop(q, r);
 }
 
@@ -371,7 +371,7 @@ void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t
 	r->have += n;
 	fault = soft_request_fault(r);
 	if (fault) {
-		soft_complain(q, &r->peer, fault);
+		soft_complain(&r->peer, fault);
 		soft_request_drop(q, r);
 	} else if (r->deadline == TIME_NEVER) {
 		/* It may be taken by another thread, so nothing here may know it any more. */
@@ -390,7 +390,7 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 
 		busy |= r->deadline != TIME_NEVER;
 		if (now >= r->deadline) {
-			soft_complain(q, &r->peer, "connected and did not ask in time");
+			soft_complain(&r->peer, "connected and did not ask in time");
 			soft_request_drop(q, r);
 		}
 	}

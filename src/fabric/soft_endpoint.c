@@ -292,7 +292,7 @@ void soft_fail_socket(struct soft_endpoint *ep, int error)
 
 void soft_fail_protocol(struct soft_endpoint *ep, const char *what)
 {
-	soft_complain(ep->queue, &ep->peer, what);
+	soft_complain(&ep->peer, what);
 	soft_fail(ep, &(struct soft_cause){.error = -EPROTO, .event = FABRIC_UNREACHABLE});
 }
 
