@@ -523,6 +523,20 @@ static uint64_t pins(void)
 	return services_store_stats(&services).pins;
 }
 
+/* All that there may be is held, by four of them. */
+static void hold_fill(void)
+{
+	for (unsigned i = 0; i < 4; i++)
+		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
+	PAIR_UNTIL(&pair, pins() == 4);
+}
+
+static void hold_remove_all(unsigned from, unsigned end)
+{
+	while (from < end)
+		hold_remove(from++);
+}
+
 static unsigned ask_set(struct fabric_region *region, const char *key, size_t len, uint64_t seed)
 {
 	uint32_t rkey = fabric_region_rkey(region, conn_endpoint(conn));
@@ -563,9 +577,7 @@ START_TEST(test_hold_limit)
 
 	connect_conn();
 	region = reachable(pair.client.domain);
-	for (unsigned i = 0; i < 4; i++)
-		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
-	PAIR_UNTIL(&pair, pins() == 4);
+	hold_fill();
 	before = ask_set(region, "k", MIB, 7);
 	turns(50);
 	ck_assert_uint_eq(answers, before);
@@ -573,8 +585,7 @@ START_TEST(test_hold_limit)
 	hold_remove(0);
 	expect_answer(WIRE_OK);
 	ck_assert(stored("k", MIB, 7));
-	for (unsigned i = 1; i < 4; i++)
-		hold_remove(i);
+	hold_remove_all(1, 4);
 	fabric_deregister(region);
 }
 END_TEST
@@ -587,9 +598,7 @@ START_TEST(test_hold_longest)
 
 	connect_conn();
 	region = reachable(pair.client.domain);
-	for (unsigned i = 0; i < 4; i++)
-		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
-	PAIR_UNTIL(&pair, pins() == 4);
+	hold_fill();
 	before = ask_set(region, "k", VALUE_MAX, 9);
 	turns(20);
 	for (unsigned i = 0; i < 4; i++) {
@@ -601,8 +610,7 @@ START_TEST(test_hold_longest)
 	if (answers == before)
 		expect_answer(WIRE_OK);
 	ck_assert(stored("k", VALUE_MAX, 9));
-	for (unsigned i = 4; i < 8; i++)
-		hold_remove(i);
+	hold_remove_all(4, 8);
 	fabric_deregister(region);
 }
 END_TEST
@@ -613,14 +621,12 @@ START_TEST(test_hold_one_beyond)
 	for (unsigned i = 0; i < 8; i++)
 		hold_add(i, WIRE_OP_SET_FROM, 1, i < 4 ? MIB : VALUE_MAX);
 	PAIR_UNTIL(&pair, pins() == 4 && services_count(&services, "kv_waits") == 4);
-	for (unsigned i = 0; i < 4; i++)
-		hold_remove(i);
+	hold_remove_all(0, 4);
 	PAIR_UNTIL(&pair, server_stats().connections == 4);
 	turns(50);
 	ck_assert_uint_le(kv_hold_bytes(services_hold(&services)), HOLD + VALUE_MAX);
 	ck_assert_uint_eq(pins(), 3);
-	for (unsigned i = 4; i < 8; i++)
-		hold_remove(i);
+	hold_remove_all(4, 8);
 }
 END_TEST
 
@@ -628,17 +634,14 @@ END_TEST
 START_TEST(test_hold_waits_unread)
 {
 	store_value("k", MIB, 1);
-	for (unsigned i = 0; i < 4; i++)
-		hold_add(i, WIRE_OP_SET_FROM, 1, MIB);
-	PAIR_UNTIL(&pair, pins() == 4);
+	hold_fill();
 	hold_add(4, WIRE_OP_GET_INTO, 1, MIB);
 	turns(50);
 	ck_assert_uint_eq(services_count(&services, "kv_waits"), 1);
 	ck_assert_uint_eq(services_store_stats(&services).hits, 0);
 	hold_remove(0);
 	PAIR_UNTIL(&pair, services_store_stats(&services).hits == 1);
-	for (unsigned i = 1; i < 5; i++)
-		hold_remove(i);
+	hold_remove_all(1, 5);
 }
 END_TEST
 
