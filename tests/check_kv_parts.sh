@@ -69,16 +69,16 @@ part_rendezvous() {
 }
 
 part_two_clients() {
-	local who pid pids=() text
+	local who pid pids=()
 	for who in one two; do
-		{
-			for i in {1..400}; do
-				echo "setsize parts-common-$((i % 10)) $((i * 50 + 1))"
-				printf -v text '%*s' $((i * 40)) ''
-				echo "set parts-$who-$i $who $i ${text// /${who:0:1}}"
-			done
-			for i in {1..400}; do echo "get parts-$who-$i"; done
-		} >"$dir/$who"
+		awk -v who="$who" 'BEGIN {
+			for (i = 1; i <= 400; i++) {
+				print "setsize parts-common-" i % 10, i * 50 + 1
+				for (; length(text) < i * 40; ) text = text substr(who, 1, 1)
+				print "set parts-" who "-" i, who, i, text
+			}
+			for (i = 1; i <= 400; i++) print "get parts-" who "-" i
+		}' >"$dir/$who"
 		model <(grep -v common "$dir/$who") >"$dir/$who.want"
 		timeout 240 "$rdmactl" -H "$server" kv run "$dir/$who" >"$dir/$who.out" 2>"$dir/$who.err" &
 		pids+=($!)
