@@ -15,12 +15,12 @@
 #include "fabric/provider.h"
 #include "fabric/soft_frame.h"
 
-#define SOFT_INLINE 256                 /* payloads up to this are copied */
-#define SOFT_SMALL 64                   /* writes up to this take effect at once, whole words */
-#define SOFT_STAGE (SOFT_HEADER + 4096) /* so no more of a large payload is copied */
-#define SOFT_BUDGET ((size_t)64 * 1024) /* bytes that an endpoint moves before others that wait do */
+#define SOFT_INLINE 256                       /* payloads up to this are copied */
+#define SOFT_SMALL 64                         /* writes up to this take effect at once, whole words */
+#define SOFT_STAGE (SOFT_HEADER + 4096)       /* so no more of a large payload is copied */
+#define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE) /* bytes that an endpoint moves before others that wait do */
 /* Bytes that all of them move in one turn. Then each may still send and receive what is small. */
-#define SOFT_TURN ((size_t)256 * 1024 + SOFT_STAGE)
+#define SOFT_TURN ((size_t)1024 * 1024)
 #define SOFT_VISIT ((size_t)2048) /* what it costs to come to an endpoint, as bytes */
 #define SOFT_BATCH 128            /* frames in one system call */
 #define SOFT_MAX_READS 128
