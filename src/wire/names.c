@@ -79,6 +79,7 @@ static const struct {
 	[WIRE_RANGE] = {"the number would not fit in 64 bits", -ERANGE},
 	[WIRE_FAILED] = {"the server failed to carry it out", -EIO},
 	[WIRE_BUSY] = {"what was asked for is all in use", -EAGAIN},
+	[WIRE_MOVED] = {"it is elsewhere", -EREMOTE},
 };
 
 const char *wire_status_text(unsigned status)

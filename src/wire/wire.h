@@ -56,7 +56,7 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 	ROW(PING, 1, "ping")                                                                                           \
 	ROW(KV, 2, "kv")                                                                                               \
 	ROW(GPU, 3, "gpu")                                                                                             \
-	ROW(CHANNEL, 4, "channel") /* reserved: a byte channel, served by nothing yet */
+	ROW(CHANNEL, 4, "channel")
 
 enum wire_service {
 #define WIRE_SERVICE_NUMBER(SERVICE, number, name) WIRE_##SERVICE = number,
@@ -258,7 +258,22 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
 	X(GPU_JOB, 50, gpu_job, "gpu job")       /* see above */ \
 	X(GPU_ENDED, 51, gpu_ended, "gpu ended") /* from the server: the session is over, status and text say why */
 
-#define WIRE_OPS_CHANNEL(X) /* none yet */
+/*
+ * A channel is two rings of bytes, whose indices count bytes from the beginning: head, put; tail, got. Whoever listens, a program or
+ * rdmad, is asked by CHANNEL_OPEN, once on a connection, and answers when somebody has accepted. The records behind it go both
+ * ways and have no reply. The one who puts never goes more than the capacity beyond the tail that he was told.
+ * rdmad takes the last three between the two connections that it has joined, as they are. The name `echo` joins one with
+ * itself. What it may do in addition is asked on another connection: LISTEN, and what follows from it.
+ * The connect request of all of them has in `count` WIRE_CHANNEL_COUNT(name), so that one worker has what belongs together.
+ */
+#define WIRE_OPS_CHANNEL(X) \
+	X(CHANNEL_OPEN, 64, channel_open, "channel open")       /* struct wire_channel_open, name. Reply: see there */ \
+	X(CHANNEL_DATA, 65, channel_data, "channel data")       /* struct wire_channel_data, perhaps bytes: the last ones put */ \
+	X(CHANNEL_TAIL, 66, channel_tail, "channel tail")       /* tail, 8 bytes: got until here */ \
+	X(CHANNEL_WANT, 67, channel_want, "channel want")       /* tail, 8 bytes: send CHANNEL_TAIL when it is reached */ \
+	X(CHANNEL_LISTEN, 68, channel_listen, "channel listen") /* struct wire_channel_listen, name, addresses. Reply: nothing */ \
+	X(CHANNEL_INVITE, 69, channel_invite, "channel invite") /* to a listener: token, 8 bytes: a client waits; CHANNEL_OPEN it */ \
+	X(CHANNEL_LIST, 70, channel_list, "channel list")       /* cursor, 8 bytes. Reply: cursor, struct wire_channel_entry, name ... */
 /* clang-format on */
 
 #define WIRE_OP_NUMBER(OP, number, name, words) WIRE_OP_##OP = number,
@@ -282,6 +297,7 @@ enum wire_status {
 	WIRE_RANGE,
 	WIRE_FAILED, /* the fault is the server's, or its end has come */
 	WIRE_BUSY,   /* what was asked for is all in use: later, perhaps */
+	WIRE_MOVED,  /* elsewhere: the body says where */
 	WIRE_STATUSES
 };
 
@@ -375,6 +391,52 @@ struct wire_gpu_info {
 	char backend[16], device[WIRE_GPU_NAME];
 };
 _Static_assert(sizeof(struct wire_gpu_info) == 144, "wire layout");
+
+/*
+ * The channel service.
+ */
+#define WIRE_CHANNEL_NAME_MAX 200u
+#define WIRE_CHANNEL_SIZE_MIN 64u
+#define WIRE_CHANNEL_SIZE_MAX (1ull << 32)
+#define WIRE_CHANNEL_ADDRESSES_MAX 1024u /* bytes: URLs without the name, separated by blanks */
+#define WIRE_CHANNEL_COUNT(name, len) ((uint32_t)hash_bytes(name, len))
+
+#define WIRE_CHANNEL_RELAY 1u /* flags of an open: rdmad is to join the two rather than tell of addresses */
+
+/* With the reply WIRE_OK: the same of the other end, without a name. WIRE_MOVED: the body is URLs, separated by
+ * blanks; open one of these, or ask again with WIRE_CHANNEL_RELAY. */
+struct wire_channel_open {
+	uint64_t capacity; /* bytes of each ring: both ends have the same */
+	uint64_t addr;     /* of the sender's ring for what the other one puts; it is there twice, */
+	uint64_t ring;     /* the second time this many bytes behind the first, so that no write is in two parts */
+	uint32_t rkey;     /* addr 0: may not be written to, bytes come with CHANNEL_DATA */
+	uint32_t flags;
+	uint64_t token; /* of an invitation, else 0 */
+};
+_Static_assert(sizeof(struct wire_channel_open) == 40, "wire layout");
+
+/* Behind it `arg` bytes that end at `head`; none: they were written to the ring. */
+struct wire_channel_data {
+	uint64_t head; /* the sender put until here */
+	uint64_t tail; /* and got until here */
+};
+_Static_assert(sizeof(struct wire_channel_data) == 16, "wire layout");
+
+struct wire_channel_listen {
+	uint64_t capacity;
+	uint32_t name_len;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_channel_listen) == 16, "wire layout");
+
+/* Behind it the name, padded to 8. */
+struct wire_channel_entry {
+	uint64_t capacity;
+	uint64_t clients; /* joined by this rdmad, now */
+	uint32_t name_len;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_channel_entry) == 24, "wire layout");
 
 /*
  * names.c

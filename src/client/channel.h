@@ -1,0 +1,148 @@
+/*
+ * channel.h: the inside of <rdmad/channel.h>. A channel is two rings, and a transport that tells the peer of what was put and
+ * taken.
+ *
+ *   channel.c         the public calls: what is the same over all transports
+ *   channel_ring.c    memory that is mapped twice, one behind the other, so that no piece of a ring is ever in two parts
+ *   channel_open.c    URLs, listen, accept, open
+ *   channel_shm.c     both rings in memory that both programs map; eventfds wake, a UNIX socket tells of a death
+ *   channel_far.c     a connection: the ring of what is put is this end's, and flush copies new bytes into the peer's
+ *   channel_types.c   <rdmad/channel_types.h>, by public calls alone
+ *
+ * Indices count bytes since the beginning, over 64 bits, and never go back. head: put. tail: got. head - tail is at most the
+ * capacity. The end that puts owns head, the other one tail; what either learns of the other's index is checked before it
+ * is used: channel_in_told(), channel_out_told(). So a peer that lies ends its channel, and never makes us touch
+ * memory outside of the ring.
+ */
+#ifndef RDMAD_CLIENT_CHANNEL_H
+#define RDMAD_CLIENT_CHANNEL_H
+
+#include "base/base.h"
+#include "rdmad/channel.h"
+
+/*
+ * channel_ring.c
+ */
+
+/* `size` bytes, a multiple of the page, of `fd` from `offset` on, mapped at `data` and again at data + size. */
+struct channel_mirror {
+	uint8_t *data;
+	size_t size;
+};
+
+/* Whole pages for a ring of this capacity. */
+size_t channel_mirror_size(size_t capacity);
+int channel_mirror_map(int fd, off_t offset, size_t size, struct channel_mirror *out); /* 0 or -errno, logged */
+void channel_mirror_unmap(struct channel_mirror *mirror);
+/* Memory without a name, sealed against shrinking and growing: its descriptor, or -errno, logged. */
+int channel_memory_create(size_t size);
+
+/* What this end puts. The thread that puts. */
+struct channel_out {
+	struct channel_mirror mirror;
+	uint64_t head;    /* put */
+	uint64_t flushed; /* of it, handed to the transport */
+	uint64_t tail;    /* got by the peer, as far as is known */
+	size_t at;        /* head's place in the ring */
+	size_t reserved;  /* bytes from `at` that the caller may write */
+};
+
+/* What this end gets. The thread that gets. */
+struct channel_in {
+	struct channel_mirror mirror;
+	uint64_t tail; /* got */
+	uint64_t head; /* put by the peer, as far as is known; its bytes are in the ring */
+	size_t at;     /* tail's place */
+};
+
+enum channel_way { CHANNEL_PUT, CHANNEL_GET };
+
+/*
+ * What a transport does. `way` says which of the two threads calls. None waits but sleep() and close().
+ */
+struct channel_transport {
+	/* Have the peer know of out.head: sets out.flushed, perhaps only in part, when there is no room now: -EAGAIN, and look()
+	 * goes on with it. The thread that puts. */
+	int (*flush)(struct rdmad_channel *channel);
+	/* Learn what the peer put or got. 0, or why the channel has ended; what came before can still be got. */
+	int (*look)(struct rdmad_channel *channel, enum channel_way way);
+	/* in.tail has moved. The thread that gets. */
+	void (*taken)(struct rdmad_channel *channel);
+	/* Until it may be that `index` of the peer (its head for CHANNEL_GET, its tail for CHANNEL_PUT) was reached, or the
+	 * channel ended, at the latest at `until`. Loses no wake-up: says that it sleeps, looks again, then sleeps. */
+	int (*sleep)(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
+	/* For a program's loop. */
+	int (*fd)(const struct rdmad_channel *channel);
+	int (*arm)(struct rdmad_channel *channel);
+	/* Ends it: in peace when `error` is 0. Frees what the transport has. */
+	int (*close)(struct rdmad_channel *channel);
+	void (*info)(const struct rdmad_channel *channel, struct rdmad_channel_info *info);
+};
+
+/* Every channel begins so; a transport's own struct begins with it. Nothing of one thread shares a cache line with what is the
+ * other thread's. */
+struct rdmad_channel {
+	const struct channel_transport *transport;
+	uint64_t capacity;
+	uint64_t poll;     /* ns to look before sleeping; TIME_NEVER: never sleep */
+	_Atomic int ended; /* 0, or the negative errno of each later call */
+	_Alignas(CACHE_LINE) struct channel_out out;
+	uint64_t flushes, put_sleeps;
+	_Alignas(CACHE_LINE) struct channel_in in;
+	uint64_t get_sleeps;
+};
+
+/*
+ * channel.c, for transports
+ */
+
+/* The peer says that it put up to `head`, or got up to `tail`. -EPROTO: that cannot be. */
+int channel_in_told(struct rdmad_channel *channel, uint64_t head);
+int channel_out_told(struct rdmad_channel *channel, uint64_t tail);
+
+/* The first end counts; logged. `error`: -EPIPE, -ECONNRESET, -EPROTO ... Any thread. Returns what counts. */
+int channel_end(struct rdmad_channel *channel, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * channel_open.c: a URL, and what each transport listens with.
+ */
+enum channel_scheme { CHANNEL_SHM, CHANNEL_FAR, CHANNEL_MEET };
+
+struct channel_url {
+	enum channel_scheme scheme;
+	char address[320];                     /* CHANNEL_FAR, CHANNEL_MEET: for fabric_address_parse() */
+	char name[RDMAD_CHANNEL_NAME_MAX + 1]; /* "" where the path is the name */
+};
+/* -EINVAL, logged. */
+int channel_url_parse(const char *text, struct channel_url *out);
+
+/* A listener of one kind; its own struct begins with it. */
+struct rdmad_channel_listener {
+	const struct channel_listener_ops *ops;
+	char url[600];
+};
+
+struct channel_listener_ops {
+	int (*accept)(struct rdmad_channel_listener *listener, uint64_t until, struct rdmad_channel **channel);
+	int (*fd)(const struct rdmad_channel_listener *listener);
+	void (*close)(struct rdmad_channel_listener *listener);
+};
+
+/*
+ * channel_shm.c, channel_far.c, channel_meet.c. The size is checked; options are never NULL.
+ */
+int channel_shm_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		       struct rdmad_channel_listener **out);
+int channel_shm_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		     struct rdmad_channel **out);
+int channel_far_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		       struct rdmad_channel_listener **out);
+int channel_far_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		     struct rdmad_channel **out);
+int channel_meet_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+			struct rdmad_channel_listener **out);
+int channel_meet_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		      struct rdmad_channel **out);
+
+#endif
