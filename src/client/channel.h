@@ -37,44 +37,55 @@ void channel_mirror_unmap(struct channel_mirror *mirror);
 /* Memory without a name, sealed against shrinking and growing: its descriptor, or -errno, logged. */
 int channel_memory_create(size_t size);
 
-/* What this end puts. The thread that puts. */
+/* What this end puts: of the thread that puts, but what is atomic may be read by the other one. A place is an index modulo
+ * mirror.size, which may be more than the capacity. */
 struct channel_out {
 	struct channel_mirror mirror;
-	uint64_t head;    /* put */
-	uint64_t flushed; /* of it, handed to the transport */
-	uint64_t tail;    /* got by the peer, as far as is known */
-	size_t at;        /* head's place in the ring */
-	size_t reserved;  /* bytes from `at` that the caller may write */
+	_Atomic uint64_t head;    /* put; its bytes are in the ring. channel.c writes it */
+	_Atomic uint64_t flushed; /* of it, handed to the transport, which writes it in flush() */
+	uint64_t tail;            /* got by the peer, as far as is known */
+	size_t at;                /* head's place in the ring */
+	size_t reserved;          /* bytes from `at` that the caller may write */
+	_Atomic bool flushing;    /* a thread is in the transport's flush() */
+	uint64_t wanted;          /* arm(): the tail that a try to put lacked; 0: none did */
 };
 
-/* What this end gets. The thread that gets. */
+/* What this end gets: of the thread that gets, likewise. */
 struct channel_in {
 	struct channel_mirror mirror;
-	uint64_t tail; /* got */
-	uint64_t head; /* put by the peer, as far as is known; its bytes are in the ring */
-	size_t at;     /* tail's place */
+	_Atomic uint64_t tail; /* got; channel.c writes it */
+	uint64_t head;         /* put by the peer, as far as is known; its bytes are in the ring */
+	size_t at;             /* tail's place */
 };
 
 enum channel_way { CHANNEL_PUT, CHANNEL_GET };
 
 /*
  * What a transport does. `way` says which of the two threads calls. None waits but sleep() and close().
+ *
+ * flush() is called by the thread that puts, and by the one that gets when it is about to wait: for what the other one put
+ * but did not flush. channel.c lets one at a time in (out.flushing). So flush() reads out.head once, and of the rest of `out`
+ * nothing that is not atomic but the mirror: a place in it is out.flushed % out.mirror.size.
  */
 struct channel_transport {
-	/* Have the peer know of out.head: sets out.flushed, perhaps only in part, when there is no room now: -EAGAIN, and look()
-	 * goes on with it. The thread that puts. */
+	/* Have the peer know of out.head: sets out.flushed, perhaps only in part, when there is no room now: -EAGAIN, and it is
+	 * called again after the next sleep(). */
 	int (*flush)(struct rdmad_channel *channel);
-	/* Learn what the peer put or got. 0, or why the channel has ended; what came before can still be got. */
+	/* Learn what the peer put or got, without a system call where that is possible: it is called in a loop. 0, or why the channel
+	 * has ended; what came before can still be got, so it goes on to learn of that. */
 	int (*look)(struct rdmad_channel *channel, enum channel_way way);
 	/* in.tail has moved. The thread that gets. */
 	void (*taken)(struct rdmad_channel *channel);
-	/* Until it may be that `index` of the peer (its head for CHANNEL_GET, its tail for CHANNEL_PUT) was reached, or the
-	 * channel ended, at the latest at `until`. Loses no wake-up: says that it sleeps, looks again, then sleeps. */
+	/* Until it may be that `index` of the peer (its head for CHANNEL_GET, its tail for CHANNEL_PUT) was reached, that flush()
+	 * can go on, or that the channel ended, at the latest at `until`. Loses no wake-up: says that it sleeps, looks again, then
+	 * sleeps. 0, -ETIMEDOUT, or why the channel has ended. Who polls calls it each millisecond with an `until` that has
+	 * passed: it looks for the peer's end then, and does not sleep. */
 	int (*sleep)(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
-	/* For a program's loop. */
+	/* For a program's loop. arm: 0; 1: since the last look(), something was put or got, by what it would wake for. */
 	int (*fd)(const struct rdmad_channel *channel);
 	int (*arm)(struct rdmad_channel *channel);
-	/* Ends it: in peace when `error` is 0. Frees what the transport has. */
+	/* Tell the peer of a peaceful end, unless channel->ended. Frees what the transport has, but neither the mirrors nor the
+	 * channel itself: channel.c does. 0, or why what was flushed may not have arrived. */
 	int (*close)(struct rdmad_channel *channel);
 	void (*info)(const struct rdmad_channel *channel, struct rdmad_channel_info *info);
 };
@@ -84,17 +95,24 @@ struct channel_transport {
 struct rdmad_channel {
 	const struct channel_transport *transport;
 	uint64_t capacity;
+	uint64_t flush_at; /* so many bytes that wait are flushed by a put */
 	uint64_t poll;     /* ns to look before sleeping; TIME_NEVER: never sleep */
 	_Atomic int ended; /* 0, or the negative errno of each later call */
 	_Alignas(CACHE_LINE) struct channel_out out;
-	uint64_t flushes, put_sleeps;
+	_Atomic uint64_t flushes, put_sleeps;
 	_Alignas(CACHE_LINE) struct channel_in in;
-	uint64_t get_sleeps;
+	_Atomic uint64_t get_sleeps;
 };
 
 /*
  * channel.c, for transports
  */
+
+/* A zeroed channel of `size` bytes, those of the transport's own struct, with what all have set. The transport maps the mirrors.
+ * NULL: no memory, logged. channel_free() unmaps them; it takes NULL. */
+void *channel_new(size_t size, const struct channel_transport *transport, uint64_t capacity,
+		  const struct rdmad_channel_options *options);
+void channel_free(struct rdmad_channel *channel);
 
 /* The peer says that it put up to `head`, or got up to `tail`. -EPROTO: that cannot be. */
 int channel_in_told(struct rdmad_channel *channel, uint64_t head);
