@@ -3,6 +3,7 @@
  * taken.
  *
  *   channel.c         the public calls: what is the same over all transports
+ *   channel_wait.c    flush, the end, and waiting for the peer
  *   channel_ring.c    memory that is mapped twice, one behind the other, so that no piece of a ring is ever in two parts
  *   channel_open.c    URLs, listen, accept, open
  *   channel_shm.c     both rings in memory that both programs map; eventfds wake, a UNIX socket tells of a death
@@ -47,6 +48,7 @@ struct channel_out {
 	size_t at;                /* head's place in the ring */
 	size_t reserved;          /* bytes from `at` that the caller may write */
 	_Atomic bool flushing;    /* a thread is in the transport's flush() */
+	uint64_t checked;         /* when the peer's end was looked for */
 	uint64_t wanted;          /* arm(): the tail that a try to put lacked; 0: none did */
 };
 
@@ -56,6 +58,7 @@ struct channel_in {
 	_Atomic uint64_t tail; /* got; channel.c writes it */
 	uint64_t head;         /* put by the peer, as far as is known; its bytes are in the ring */
 	size_t at;             /* tail's place */
+	uint64_t checked;      /* when the peer's end was looked for */
 };
 
 enum channel_way { CHANNEL_PUT, CHANNEL_GET };
@@ -81,7 +84,8 @@ struct channel_transport {
 	 * sleeps. 0, -ETIMEDOUT, or why the channel has ended. Who polls calls it each millisecond with an `until` that has
 	 * passed: it looks for the peer's end then, and does not sleep. */
 	int (*sleep)(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
-	/* For a program's loop. arm: 0; 1: since the last look(), something was put or got, by what it would wake for. */
+	/* For a program's loop. arm: 0; 1: since the last look() the peer put something, or out.wanted was reached:
+	 * then that becomes 0. */
 	int (*fd)(const struct rdmad_channel *channel);
 	int (*arm)(struct rdmad_channel *channel);
 	/* Tell the peer of a peaceful end, unless channel->ended. Frees what the transport has, but neither the mirrors nor the
@@ -98,11 +102,35 @@ struct rdmad_channel {
 	uint64_t flush_at; /* so many bytes that wait are flushed by a put */
 	uint64_t poll;     /* ns to look before sleeping; TIME_NEVER: never sleep */
 	_Atomic int ended; /* 0, or the negative errno of each later call */
+	_Atomic bool ending;
+	char why[200]; /* once it has ended */
 	_Alignas(CACHE_LINE) struct channel_out out;
 	_Atomic uint64_t flushes, put_sleeps;
 	_Alignas(CACHE_LINE) struct channel_in in;
 	_Atomic uint64_t get_sleeps;
 };
+
+/*
+ * channel_wait.c. The first three are for transports.
+ */
+
+/* The peer says that it put up to `head`, or got up to `tail`. -EPROTO: that cannot be. */
+int channel_in_told(struct rdmad_channel *channel, uint64_t head);
+int channel_out_told(struct rdmad_channel *channel, uint64_t tail);
+
+/* The first end counts; logged. `error`: -EPIPE, -ECONNRESET, -EPROTO ... Any thread. Returns what counts. */
+int channel_end(struct rdmad_channel *channel, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* What was put and not flushed goes to the transport. -EAGAIN: not all of it now; -EBUSY: the other thread does it. */
+int channel_flush_some(struct rdmad_channel *channel);
+
+/* Until the peer's index is `index`: polls, then sleeps, after a flush. `until` 0: no waiting. -EAGAIN: not until then; other
+ * errors: the channel has ended. */
+int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
+
+/* 0, or why it has ended, logged again. */
+int channel_ended(struct rdmad_channel *channel);
 
 /*
  * channel.c, for transports
@@ -113,14 +141,6 @@ struct rdmad_channel {
 void *channel_new(size_t size, const struct channel_transport *transport, uint64_t capacity,
 		  const struct rdmad_channel_options *options);
 void channel_free(struct rdmad_channel *channel);
-
-/* The peer says that it put up to `head`, or got up to `tail`. -EPROTO: that cannot be. */
-int channel_in_told(struct rdmad_channel *channel, uint64_t head);
-int channel_out_told(struct rdmad_channel *channel, uint64_t tail);
-
-/* The first end counts; logged. `error`: -EPIPE, -ECONNRESET, -EPROTO ... Any thread. Returns what counts. */
-int channel_end(struct rdmad_channel *channel, int error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
 
 /*
  * channel_open.c: a URL, and what each transport listens with.

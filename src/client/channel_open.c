@@ -1,0 +1,145 @@
+/* channel_open.c: a URL, and what it is listened on and opened with. */
+#include "client/channel.h"
+
+#include <ctype.h>
+
+static const struct channel_kind {
+	int (*listen)(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		      struct rdmad_channel_listener **out);
+	int (*open)(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		    struct rdmad_channel **out);
+} kinds[] = {
+	[CHANNEL_SHM] = {channel_shm_listen, channel_shm_open},
+	[CHANNEL_FAR] = {channel_far_listen, channel_far_open},
+	[CHANNEL_MEET] = {channel_meet_listen, channel_meet_open},
+};
+
+static int bad_url(const char *text, const char *why)
+{
+	log_error("channel",
+		  "\"%.300s\" is not a channel: %s; write shm://NAME, unix:///PATH, tcp://HOST:PORT/NAME, "
+		  "rdma://HOST:PORT/NAME, HOST:PORT/NAME or meet://HOST[:PORT]/NAME",
+		  text, why);
+	return -EINVAL;
+}
+
+static const char *bad_name(const char *name)
+{
+	if (!*name)
+		return "it has no name";
+	if (strlen(name) > RDMAD_CHANNEL_NAME_MAX)
+		return "the name is longer than 200 characters";
+	for (const char *c = name; *c; c++)
+		if (*c == '/' || iscntrl((unsigned char)*c))
+			return "a slash or a control character has no place in a name";
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return "such a name is a directory";
+	return NULL;
+}
+
+static int set_name(const char *text, const char *name, struct channel_url *url)
+{
+	const char *why = bad_name(name);
+
+	if (why)
+		return bad_url(text, why);
+	memcpy(url->name, name, strlen(name) + 1);
+	return 0;
+}
+
+/* `address` begins where the scheme does, if a transport's scheme is part of it. */
+static int parse_host(const char *text, const char *address, const char *host, struct channel_url *url)
+{
+	const char *slash = strchr(host, '/');
+
+	if (!slash)
+		return bad_url(text, "it has no name");
+	if ((size_t)(slash - address) >= sizeof(url->address))
+		return bad_url(text, "the address is too long");
+	memcpy(url->address, address, (size_t)(slash - address));
+	return set_name(text, slash + 1, url);
+}
+
+static int parse_path(const char *text, struct channel_url *url)
+{
+	if (strlen(text) >= sizeof(url->address))
+		return bad_url(text, "the path is too long");
+	memcpy(url->address, text, strlen(text));
+	return 0;
+}
+
+int channel_url_parse(const char *text, struct channel_url *out)
+{
+	const char *end = strstr(text, "://"), *rest = end ? end + 3 : text;
+	struct channel_url url = {.scheme = CHANNEL_FAR};
+	int rc;
+
+	if (end && end - text == 3 && !strncmp(text, "shm", 3)) {
+		url.scheme = CHANNEL_SHM;
+		rc = set_name(text, rest, &url);
+	} else if (end && end - text == 4 && !strncmp(text, "meet", 4)) {
+		url.scheme = CHANNEL_MEET;
+		rc = parse_host(text, rest, rest, &url);
+	} else if (end && *rest == '/') {
+		rc = parse_path(text, &url);
+	} else {
+		rc = parse_host(text, text, rest, &url);
+	}
+	if (rc == 0)
+		*out = url;
+	return rc;
+}
+
+static int check_size(size_t size)
+{
+	if (size >= RDMAD_CHANNEL_SIZE_MIN && size <= RDMAD_CHANNEL_SIZE_MAX)
+		return 0;
+	log_error("channel", "rings of %zu bytes; a ring has %u to %llu", size, RDMAD_CHANNEL_SIZE_MIN,
+		  RDMAD_CHANNEL_SIZE_MAX);
+	return -EINVAL;
+}
+
+static const struct rdmad_channel_options defaults;
+
+int rdmad_channel_listen(const char *url, size_t size, const struct rdmad_channel_options *options,
+			 struct rdmad_channel_listener **listener)
+{
+	struct channel_url parsed;
+	int rc = channel_url_parse(url, &parsed);
+
+	if (rc == 0)
+		rc = check_size(size);
+	return rc != 0 ? rc : kinds[parsed.scheme].listen(&parsed, size, options ? options : &defaults, listener);
+}
+
+int rdmad_channel_open(const char *url, size_t size, const struct rdmad_channel_options *options,
+		       struct rdmad_channel **channel)
+{
+	struct channel_url parsed;
+	int rc = channel_url_parse(url, &parsed);
+
+	if (rc == 0)
+		rc = check_size(size);
+	return rc != 0 ? rc : kinds[parsed.scheme].open(&parsed, size, options ? options : &defaults, channel);
+}
+
+int rdmad_channel_accept(struct rdmad_channel_listener *listener, uint64_t timeout_us, struct rdmad_channel **channel)
+{
+	return listener->ops->accept(listener, time_after(time_now(), time_of_us(timeout_us)), channel);
+}
+
+int rdmad_channel_listener_fd(const struct rdmad_channel_listener *listener)
+{
+	return listener->ops->fd(listener);
+}
+
+const char *rdmad_channel_listener_url(const struct rdmad_channel_listener *listener)
+{
+	return listener->url;
+}
+
+void rdmad_channel_listener_close(struct rdmad_channel_listener *listener)
+{
+	if (listener)
+		listener->ops->close(listener);
+}

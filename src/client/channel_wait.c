@@ -1,0 +1,168 @@
+/* channel_wait.c: flush, the end of a channel, what a peer tells of its index, and waiting until it has moved far enough. */
+#include "client/channel.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define CHECK_INTERVAL TIME_MS /* between two looks for the peer's end while nothing comes */
+
+int channel_end(struct rdmad_channel *channel, int error, const char *format, ...)
+{
+	va_list args;
+
+	if (!atomic_exchange(&channel->ending, true)) {
+		va_start(args, format);
+		vsnprintf(channel->why, sizeof(channel->why), format, args);
+		va_end(args);
+		log_error("channel", "%s", channel->why);
+		atomic_store(&channel->ended, error);
+	}
+	while (!atomic_load(&channel->ended)) /* the other thread is about to say why */
+		sched_yield();
+	return atomic_load(&channel->ended);
+}
+
+int channel_ended(struct rdmad_channel *channel)
+{
+	int ended = atomic_load(&channel->ended);
+
+	if (ended != 0)
+		log_error("channel", "%s", channel->why); /* again: each thread has its own last error */
+	return ended;
+}
+
+int channel_in_told(struct rdmad_channel *channel, uint64_t head)
+{
+	const struct channel_in *in = &channel->in;
+
+	if (head - in->head > channel->capacity - (in->head - atomic_load_explicit(&in->tail, memory_order_relaxed)))
+		return channel_end(
+			channel, -EPROTO,
+			"the peer claims to have put %llu bytes, after %llu of which %llu were got, in a ring of %llu; "
+			"the channel has ended",
+			(unsigned long long)head, (unsigned long long)in->head, (unsigned long long)in->tail,
+			(unsigned long long)channel->capacity);
+	channel->in.head = head;
+	return 0;
+}
+
+int channel_out_told(struct rdmad_channel *channel, uint64_t tail)
+{
+	const struct channel_out *out = &channel->out;
+
+	if (tail - out->tail > atomic_load_explicit(&out->head, memory_order_relaxed) - out->tail)
+		return channel_end(channel, -EPROTO,
+				   "the peer claims to have got %llu bytes, after %llu, where %llu were put; the "
+				   "channel has ended",
+				   (unsigned long long)tail, (unsigned long long)out->tail,
+				   (unsigned long long)out->head);
+	channel->out.tail = tail;
+	return 0;
+}
+
+int channel_flush_some(struct rdmad_channel *channel)
+{
+	struct channel_out *out = &channel->out;
+	int rc;
+
+	if (atomic_load_explicit(&out->head, memory_order_acquire) ==
+	    atomic_load_explicit(&out->flushed, memory_order_relaxed))
+		return 0;
+	if (atomic_load(&channel->ended))
+		return atomic_load(&channel->ended);
+	if (atomic_exchange_explicit(&out->flushing, true, memory_order_acquire))
+		return -EBUSY;
+	rc = channel->transport->flush(channel);
+	channel->flushes++;
+	atomic_store_explicit(&out->flushing, false, memory_order_release);
+	return rc;
+}
+
+static bool reached(const struct rdmad_channel *channel, enum channel_way way, uint64_t index)
+{
+	return (int64_t)((way == CHANNEL_GET ? channel->in.head : channel->out.tail) - index) >= 0;
+}
+
+/* -EAGAIN: not yet. What came before the end can still be got, but nothing can be put. */
+static int look(struct rdmad_channel *channel, enum channel_way way, uint64_t index)
+{
+	int rc = channel->transport->look(channel, way);
+
+	if (rc != 0 && (way == CHANNEL_PUT || rc == -EIO))
+		return rc;
+	if (reached(channel, way, index))
+		return 0;
+	return rc != 0 ? rc : -EAGAIN;
+}
+
+/* Once in a while, also for programs that never wait: the peer may have ended. */
+static int look_closer(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t now)
+{
+	uint64_t *checked = way == CHANNEL_GET ? &channel->in.checked : &channel->out.checked;
+
+	if (now - *checked < CHECK_INTERVAL)
+		return -EAGAIN;
+	*checked = now;
+	channel->transport->sleep(channel, way, index, now);
+	return look(channel, way, index);
+}
+
+/* -EAGAIN: not until `until`. */
+static int spin(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
+{
+	for (unsigned idle = 1;; idle++) {
+		uint64_t now;
+		int rc = look(channel, way, index);
+
+		if (rc != -EAGAIN)
+			return rc;
+		if (idle % 16)
+			continue;
+		now = time_now();
+		rc = now >= until ? -EAGAIN : look_closer(channel, way, index, now);
+		if (rc != -EAGAIN || now >= until)
+			return rc;
+		channel_flush_some(channel);
+		if (time_to_yield(idle))
+			sched_yield();
+	}
+}
+
+static int doze(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
+{
+	for (;;) {
+		int seen, rc;
+
+		channel_flush_some(channel);
+		rc = channel->transport->sleep(channel, way, index, until);
+		seen = look(channel, way, index);
+		if (seen != -EAGAIN)
+			return seen;
+		if (rc == -ETIMEDOUT || time_now() >= until)
+			return -EAGAIN;
+	}
+}
+
+int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
+{
+	int rc = look(channel, way, index);
+	uint64_t now;
+
+	if (rc != -EAGAIN)
+		goto out;
+	now = time_now();
+	if (until == 0) {
+		rc = look_closer(channel, way, index, now);
+		goto out;
+	}
+	channel_flush_some(channel);
+	rc = channel->poll ? spin(channel, way, index, MIN(until, time_after(now, channel->poll))) : -EAGAIN;
+	if (rc == -EAGAIN && now < until) {
+		atomic_fetch_add(way == CHANNEL_GET ? &channel->get_sleeps : &channel->put_sleeps, 1);
+		rc = doze(channel, way, index, until);
+	}
+out:
+	if (rc != 0 && rc != -EAGAIN)
+		return channel_ended(channel);
+	return rc;
+}
