@@ -415,7 +415,9 @@ struct wire_channel_open {
 };
 _Static_assert(sizeof(struct wire_channel_open) == 40, "wire layout");
 
-/* Behind it `arg` bytes that end at `head`; none: they were written to the ring. */
+#define WIRE_CHANNEL_LAST 16u /* record's flag of CHANNEL_DATA: its sender puts and gets no more, and closes in peace */
+
+/* Behind it `arg` bytes that end at `head`; none: they were written to the ring, or there are none. */
 struct wire_channel_data {
 	uint64_t head; /* the sender put until here */
 	uint64_t tail; /* and got until here */
