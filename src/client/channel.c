@@ -153,7 +153,13 @@ static int lost_place(struct rdmad_channel *channel, const char *what, size_t do
 	return -ETIMEDOUT;
 }
 
-/* Beyond the capacity: piece by piece, as there is room. */
+/* Up to half of the capacity a call waits for all of its bytes. If a put of more did so, and a get at the other end, each could
+ * wait for the other for ever: so the rest goes piece by piece. Who does not wait at all cannot. */
+static bool goes_by_pieces(const struct rdmad_channel *channel, size_t count, uint64_t timeout_us)
+{
+	return count > (timeout_us ? channel->capacity / 2 : channel->capacity);
+}
+
 static int put_long(struct rdmad_channel *channel, const struct iovec *pieces, size_t count, uint64_t timeout_us)
 {
 	struct cursor from = {.piece = pieces};
@@ -188,7 +194,7 @@ int rdmad_channel_put(struct rdmad_channel *channel, const void *bytes, size_t c
 		struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
 		int rc;
 
-		if (count > channel->capacity)
+		if (goes_by_pieces(channel, count, timeout_us))
 			return put_long(channel, &piece, count, timeout_us);
 		rc = put_waiting(channel, count, timeout_us);
 		if (rc != 0)
@@ -205,10 +211,11 @@ int rdmad_channel_putv(struct rdmad_channel *channel, const struct iovec *pieces
 	size_t sum;
 	int rc = sum_of(pieces, count, &sum);
 
-	if (rc == 0 && sum > channel->capacity)
-		return put_long(channel, pieces, sum, timeout_us);
-	if (rc == 0 && !has_room(channel, sum))
+	if (rc == 0 && !has_room(channel, sum)) {
+		if (goes_by_pieces(channel, sum, timeout_us))
+			return put_long(channel, pieces, sum, timeout_us);
 		rc = put_waiting(channel, sum, timeout_us);
+	}
 	if (rc == 0)
 		put_pieces(channel, &from, sum);
 	return rc;
@@ -391,7 +398,7 @@ int rdmad_channel_get(struct rdmad_channel *channel, void *bytes, size_t count, 
 		struct iovec piece = {.iov_base = bytes, .iov_len = count};
 		int rc;
 
-		if (count > channel->capacity)
+		if (goes_by_pieces(channel, count, timeout_us))
 			return get_long(channel, &piece, count, timeout_us);
 		rc = get_waiting(channel, count, timeout_us);
 		if (rc != 0)
@@ -408,10 +415,11 @@ int rdmad_channel_getv(struct rdmad_channel *channel, const struct iovec *pieces
 	size_t sum;
 	int rc = sum_of(pieces, count, &sum);
 
-	if (rc == 0 && sum > channel->capacity)
-		return get_long(channel, pieces, sum, timeout_us);
-	if (rc == 0 && !has_bytes(channel, sum))
+	if (rc == 0 && !has_bytes(channel, sum)) {
+		if (goes_by_pieces(channel, sum, timeout_us))
+			return get_long(channel, pieces, sum, timeout_us);
 		rc = get_waiting(channel, sum, timeout_us);
+	}
 	if (rc == 0)
 		get_pieces(channel, &to, sum);
 	return rc;

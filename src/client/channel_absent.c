@@ -34,17 +34,3 @@ int channel_meet_open(const struct channel_url *url, size_t size, const struct r
 	(void)size, (void)options, (void)out;
 	return absent(url);
 }
-
-int channel_shm_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
-		       struct rdmad_channel_listener **out)
-{
-	(void)size, (void)options, (void)out;
-	return absent(url);
-}
-
-int channel_shm_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
-		     struct rdmad_channel **out)
-{
-	(void)size, (void)options, (void)out;
-	return absent(url);
-}

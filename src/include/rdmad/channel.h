@@ -83,8 +83,9 @@ int rdmad_channel_open(const char *url, size_t size, const struct rdmad_channel_
 int rdmad_channel_close(struct rdmad_channel *channel);
 
 /*
- * Putting. A put of up to the capacity is all or nothing. A longer one goes piece by piece, and if its time is over in the
- * midst the channel has lost its place: it ends, with -EIO from later calls.
+ * Putting. A put of up to half of the capacity is all or nothing. A longer one goes piece by piece where there is no room for it at
+ * once, so that a put and a get never wait for each other; if its time is over in the midst the channel has lost its place: it
+ * ends, with -EIO from later calls. With a timeout of 0, up to the capacity is all or nothing.
  */
 int rdmad_channel_put(struct rdmad_channel *channel, const void *bytes, size_t count, uint64_t timeout_us);
 int rdmad_channel_putv(struct rdmad_channel *channel, const struct iovec *pieces, int count, uint64_t timeout_us);
@@ -105,7 +106,7 @@ int rdmad_channel_commit(struct rdmad_channel *channel, size_t count);
  * Getting.
  */
 
-/* Exactly `count` bytes. Up to the capacity it is all or nothing; a longer one goes piece by piece, as a put does. */
+/* Exactly `count` bytes. Up to half of the capacity it is all or nothing; a longer one goes piece by piece, as a put does. */
 int rdmad_channel_get(struct rdmad_channel *channel, void *bytes, size_t count, uint64_t timeout_us);
 int rdmad_channel_getv(struct rdmad_channel *channel, const struct iovec *pieces, int count, uint64_t timeout_us);
 /* What there is, up to `count` bytes, without waiting. How many, 0 where there is nothing. */
