@@ -254,7 +254,7 @@ static const struct {
 } streams[] = {
 	{1024, 10, 1 << 20},       {1000, 1000, 10 << 20},
 	{4097, 300, 10 << 20},     {64, 200, 1 << 20}, /* pieces longer than the ring */
-	{65536, 100000, 64 << 20},
+	{65536, 100000, 10 << 20},
 };
 
 START_TEST(test_streams)
