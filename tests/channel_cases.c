@@ -523,7 +523,7 @@ START_TEST(test_leaks)
 END_TEST
 
 /* What a client hears who asks for what is not there. */
-static int rc_of_open;
+static _Atomic int rc_of_open;
 static char words[300];
 
 static void *open_smaller(void *arg)

@@ -39,6 +39,11 @@ struct shm_header {
 	struct shm_shape shape;
 	struct shm_ring rings[2];
 };
+/* What rdmad-channel(7) says. */
+_Static_assert(offsetof(struct shm_header, rings[0].tail) == 256 &&
+		       offsetof(struct shm_header, rings[0].closed) == 400 &&
+		       offsetof(struct shm_header, rings[1].head) == 512,
+	       "layout of the memory");
 
 /* What the one who opens says. */
 struct shm_hello {
@@ -56,6 +61,8 @@ struct shm_answer {
 	uint32_t error; /* errno */
 	uint64_t capacity;
 };
+
+_Static_assert(sizeof(struct shm_hello) == 224 && sizeof(struct shm_answer) == 24, "layout of the meeting");
 
 /* What is handed over, in this order. */
 enum shm_fd { SHM_MEMORY, SHM_HEAD_0, SHM_TAIL_0, SHM_HEAD_1, SHM_TAIL_1, SHM_FDS };

@@ -3,8 +3,8 @@
  * See rdmad_channel(3); <rdmad/channel_types.h> has typed values on top of it.
  *
  * A channel is a stream: what one end puts the other gets, in order, whatever the pieces. Putting is local. What was put
- * leaves with rdmad_channel_flush(), when a quarter of the ring waits, when the ring is full, or when a get of the same end
- * is about to wait: so many small values travel together.
+ * leaves with rdmad_channel_flush(), when a quarter of the ring or 64 KiB wait, when the ring is full, or when a get of the
+ * same end is about to wait: so many small values travel together.
  *
  * URLs:
  *   shm://NAME            memory of this machine that both programs map
