@@ -559,6 +559,30 @@ START_TEST(test_listeners)
 }
 END_TEST
 
+static void *open_meanwhile(void *arg)
+{
+	struct rdmad_channel *channel;
+
+	*(int *)arg = rdmad_channel_open(URL, SIZE, NULL, &channel);
+	return NULL;
+}
+
+/* Who waits to be accepted hears that nobody will. */
+START_TEST(test_listener_killed)
+{
+	pid_t child = child_of(listens);
+	pthread_t thread;
+	int rc, status;
+
+	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+	pthread_create(&thread, NULL, open_meanwhile, &rc);
+	usleep(10000); /* or it finds nobody from the beginning */
+	end_child(child);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(rc, -ENOENT);
+}
+END_TEST
+
 /* Names as long as they may be; one that is cut is not mistaken for another. */
 START_TEST(test_long_names)
 {
@@ -1077,6 +1101,7 @@ int main(void)
 	tcase_add_test(tc, test_idle);
 	tc = suite_case(suite, "listeners", NULL, NULL);
 	tcase_add_test(tc, test_listeners);
+	tcase_add_test(tc, test_listener_killed);
 	tcase_add_test(tc, test_long_names);
 	tcase_add_test(tc, test_not_accepted);
 	tcase_add_test(tc, test_posix_memory);

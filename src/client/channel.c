@@ -116,11 +116,13 @@ static inline void advance_out(struct rdmad_channel *channel, size_t count)
 	struct channel_out *out = &channel->out;
 	uint64_t head = put_so_far(channel) + count;
 
+	must(!atomic_exchange(&out->inside, true)); /* one thread puts */
 	out->at += count;
 	if (out->at >= out->mirror.size)
 		out->at -= out->mirror.size;
 	out->reserved = 0;
 	atomic_store_explicit(&out->head, head, memory_order_release);
+	must(atomic_exchange(&out->inside, false));
 	if (unlikely(head - atomic_load_explicit(&out->flushed, memory_order_relaxed) >= channel->flush_at))
 		channel_flush_some(channel);
 }
@@ -200,7 +202,8 @@ int rdmad_channel_put(struct rdmad_channel *channel, const void *bytes, size_t c
 		if (rc != 0)
 			return rc;
 	}
-	memcpy(channel->out.mirror.data + channel->out.at, bytes, count);
+	if (likely(count)) /* else there may be no bytes at all */
+		memcpy(channel->out.mirror.data + channel->out.at, bytes, count);
 	advance_out(channel, count);
 	return 0;
 }
@@ -234,7 +237,8 @@ int rdmad_channel_try_put(struct rdmad_channel *channel, const void *bytes, size
 		if (rc != 0)
 			return rc == -EAGAIN ? -ENOSPC : rc;
 	}
-	memcpy(channel->out.mirror.data + channel->out.at, bytes, count);
+	if (likely(count)) /* else there may be no bytes at all */
+		memcpy(channel->out.mirror.data + channel->out.at, bytes, count);
 	advance_out(channel, count);
 	return 0;
 }
@@ -340,10 +344,12 @@ static inline void advance_in(struct rdmad_channel *channel, size_t count)
 {
 	struct channel_in *in = &channel->in;
 
+	must(!atomic_exchange(&in->inside, true)); /* one thread gets */
 	in->at += count;
 	if (in->at >= in->mirror.size)
 		in->at -= in->mirror.size;
 	atomic_store_explicit(&in->tail, got_so_far(channel) + count, memory_order_release);
+	must(atomic_exchange(&in->inside, false));
 	channel->transport->taken(channel);
 }
 
@@ -404,7 +410,8 @@ int rdmad_channel_get(struct rdmad_channel *channel, void *bytes, size_t count, 
 		if (rc != 0)
 			return rc;
 	}
-	memcpy(bytes, channel->in.mirror.data + channel->in.at, count);
+	if (likely(count))
+		memcpy(bytes, channel->in.mirror.data + channel->in.at, count);
 	advance_in(channel, count);
 	return 0;
 }
@@ -436,7 +443,8 @@ ssize_t rdmad_channel_peek(struct rdmad_channel *channel, void *bytes, size_t co
 			return rc;
 	}
 	n = MIN(count, known_bytes(channel));
-	memcpy(bytes, channel->in.mirror.data + channel->in.at, n);
+	if (n)
+		memcpy(bytes, channel->in.mirror.data + channel->in.at, n);
 	return (ssize_t)n;
 }
 
@@ -460,7 +468,8 @@ int rdmad_channel_try_get_all(struct rdmad_channel *channel, void *bytes, size_t
 		if (rc != 0)
 			return rc;
 	}
-	memcpy(bytes, channel->in.mirror.data + channel->in.at, count);
+	if (likely(count))
+		memcpy(bytes, channel->in.mirror.data + channel->in.at, count);
 	advance_in(channel, count);
 	return 0;
 }

@@ -49,6 +49,7 @@ struct channel_out {
 	size_t reserved;          /* bytes from `at` that the caller may write */
 	_Atomic bool flushing;    /* a thread is in the transport's flush() */
 	uint64_t checked;         /* when the peer's end was looked for */
+	_Atomic bool inside;      /* contracts: a thread is in a call that puts */
 	uint64_t wanted;          /* arm(): the tail that a try to put lacked; 0: none did */
 };
 
@@ -59,6 +60,7 @@ struct channel_in {
 	uint64_t head;         /* put by the peer, as far as is known; its bytes are in the ring */
 	size_t at;             /* tail's place */
 	uint64_t checked;      /* when the peer's end was looked for */
+	_Atomic bool inside;   /* contracts: a thread is in a call that gets */
 };
 
 enum channel_way { CHANNEL_PUT, CHANNEL_GET };

@@ -143,26 +143,32 @@ static int doze(struct rdmad_channel *channel, enum channel_way way, uint64_t in
 	}
 }
 
-int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
+static int wait_for(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
 {
 	int rc = look(channel, way, index);
 	uint64_t now;
 
 	if (rc != -EAGAIN)
-		goto out;
+		return rc;
 	now = time_now();
-	if (until == 0) {
-		rc = look_closer(channel, way, index, now);
-		goto out;
-	}
+	if (until == 0)
+		return look_closer(channel, way, index, now);
 	channel_flush_some(channel);
 	rc = channel->poll ? spin(channel, way, index, MIN(until, time_after(now, channel->poll))) : -EAGAIN;
 	if (rc == -EAGAIN && now < until) {
 		atomic_fetch_add(way == CHANNEL_GET ? &channel->get_sleeps : &channel->put_sleeps, 1);
 		rc = doze(channel, way, index, until);
 	}
-out:
-	if (rc != 0 && rc != -EAGAIN)
-		return channel_ended(channel);
 	return rc;
+}
+
+int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
+{
+	_Atomic bool *inside = way == CHANNEL_GET ? &channel->in.inside : &channel->out.inside;
+	int rc;
+
+	must(!atomic_exchange(inside, true)); /* each way is one thread's */
+	rc = wait_for(channel, way, index, until);
+	must(atomic_exchange(inside, false));
+	return rc != 0 && rc != -EAGAIN ? channel_ended(channel) : rc;
 }
