@@ -371,6 +371,11 @@ bool fabric_moving(struct fabric_queue *queue)
 	return moving;
 }
 
+bool fabric_unsent(const struct fabric_endpoint *endpoint)
+{
+	return endpoint->ops->unsent(endpoint);
+}
+
 uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint)
 {
 	return endpoint->ops->moved_bytes(endpoint);

@@ -348,6 +348,9 @@ bool fabric_moving(struct fabric_queue *queue);
 #define FABRIC_MOVED_UNKNOWN UINT64_MAX
 uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
 
+/* Does something that was posted wait for room, so that only further polls send it? Never true where a device does. */
+bool fabric_unsent(const struct fabric_endpoint *endpoint);
+
 /* Descriptors that become readable when there is a completion (after fabric_arm) or an event. They are
  * drained by poll and next_event; they do not change, and are quiet when a device is gone. Count, at most FABRIC_MAX_FDS. */
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);

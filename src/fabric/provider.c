@@ -176,6 +176,11 @@ static bool no_moving(struct fabric_queue *queue)
 	return false;
 }
 
+static bool no_unsent(const struct fabric_endpoint *endpoint)
+{
+	return false;
+}
+
 static uint64_t no_moved_bytes(const struct fabric_endpoint *endpoint)
 {
 	return FABRIC_MOVED_UNKNOWN;
@@ -227,6 +232,7 @@ static const struct fabric_provider nothing = {
 	.next_event = no_next_event,
 	.moving = no_moving,
 	.moved_bytes = no_moved_bytes,
+	.unsent = no_unsent,
 	.arm = no_arm,
 	.fds = no_fds,
 };

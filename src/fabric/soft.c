@@ -464,6 +464,13 @@ static bool soft_moving(struct fabric_queue *queue)
 	return moved;
 }
 
+static bool soft_unsent(const struct fabric_endpoint *endpoint)
+{
+	const struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+
+	return ep->sent != ep->head && ep->state < SOFT_FLUSHING;
+}
+
 static uint64_t soft_moved_bytes(const struct fabric_endpoint *endpoint)
 {
 	return container_of(endpoint, const struct soft_endpoint, base)->moved;
@@ -520,6 +527,7 @@ const struct fabric_provider fabric_soft = {
 	.next_event = soft_next_event,
 	.moving = soft_moving,
 	.moved_bytes = soft_moved_bytes,
+	.unsent = soft_unsent,
 	.arm = soft_arm,
 	.fds = soft_fds,
 };
