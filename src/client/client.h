@@ -36,11 +36,21 @@ struct deferred {
 	void (*deliver)(struct deferred *deferred); /* inside, in the caller's turn */
 };
 
+/* A provider, opened, that a listener and the engines of those whom it accepted have together. Any thread. */
+struct engine_fabric {
+	struct fabric *fabric;
+	_Atomic unsigned holders;
+};
+
 /* Options with defaults filled in. */
 struct engine_options {
 	uint64_t connect_timeout, timeout, poll; /* ns; TIME_NEVER: always poll */
+	uint64_t keepalive;                      /* ns without a word before the peer is asked whether it lives */
 	uint32_t credits, message_size;
-	uint32_t transfers; /* reads and writes of the server's memory in flight on each connection; 0: none */
+	uint32_t transfers;   /* reads and writes of the server's memory in flight on each connection; 0: none */
+	uint32_t connections; /* most of the engine; 0: many */
+	const char *device;   /* the only one to be used; NULL: each */
+	struct engine_fabric *fabric; /* in place of one of its own */
 	bool require_rdma, progress_thread;
 	uint8_t traffic_class;
 };
@@ -233,8 +243,14 @@ static inline bool client_was_ended(int error, const char *reason)
 }
 
 /*
- * engine.c, for connect.c
+ * engine.c, for connect.c and channel_far_listen.c
  */
+/* Open a transport's provider, to be released by each of its holders, who are one at first. */
+int engine_fabric_open(const struct fabric_transport *transport, const struct engine_options *options,
+		       struct engine_fabric **out);
+void engine_fabric_hold(struct engine_fabric *fabric);
+void engine_fabric_release(struct engine_fabric *fabric);
+
 int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out);
 /* One holder more, with a thread if its options ask for one. */
 int engine_join(struct engine *engine, const struct engine_options *options);

@@ -17,13 +17,14 @@
  * of shared receives cannot on every device. */
 #define FIRST_CONNECTIONS 16
 #define MAX_RECEIVES 2048
+#define KEEPALIVE (10 * TIME_S)
 #define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
 	struct engine_head head; /* first: client.h looks there */
 	unsigned holders;
 	struct engine_options options;
-	struct fabric *fabric;
+	struct engine_fabric *fabric;
 	struct fabric_domain *domain;
 	struct conn_group *group;
 	struct buffers *buffers;
@@ -52,6 +53,7 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 		.poll = us_or(options->poll_us, get_nprocs() > 1 ? DEFAULT_POLL : 0),
 		.credits = options->credits ? options->credits : DEFAULT_CREDITS,
 		.message_size = MESSAGE_SIZE,
+		.keepalive = KEEPALIVE,
 		.require_rdma = options->require_rdma,
 		.progress_thread = options->progress_thread,
 		.traffic_class = options->traffic_class,
@@ -107,6 +109,56 @@ static int engine_start_thread(struct engine *engine)
 	return rc;
 }
 
+int engine_fabric_open(const struct fabric_transport *transport, const struct engine_options *options,
+		       struct engine_fabric **out)
+{
+	struct fabric_config config = {.traffic_class = options->traffic_class, .device = options->device};
+	struct engine_fabric *fabric = calloc(1, sizeof(*fabric));
+	int rc;
+
+	if (!fabric)
+		return -ENOMEM;
+	atomic_init(&fabric->holders, 1);
+	rc = fabric_open(fabric_transport_provider(transport), &config, &fabric->fabric);
+	if (rc != 0) {
+		free(fabric);
+		return rc;
+	}
+	*out = fabric;
+	return 0;
+}
+
+void engine_fabric_hold(struct engine_fabric *fabric)
+{
+	atomic_fetch_add(&fabric->holders, 1);
+}
+
+void engine_fabric_release(struct engine_fabric *fabric)
+{
+	if (!fabric || atomic_fetch_sub(&fabric->holders, 1) != 1)
+		return;
+	fabric_close(fabric->fabric);
+	free(fabric);
+}
+
+static int engine_get_fabric(const struct fabric_transport *transport, const struct engine_options *options,
+			     struct engine_fabric **out)
+{
+	if (!options->fabric)
+		return engine_fabric_open(transport, options, out);
+	engine_fabric_hold(options->fabric);
+	*out = options->fabric;
+	return 0;
+}
+
+/* One with few connections has receives for these only. */
+static uint32_t engine_receives(const struct engine_options *options)
+{
+	uint64_t all = (uint64_t)options->connections * (options->credits + WIRE_RETURNS_MAX);
+
+	return all && all < MAX_RECEIVES ? (uint32_t)all : MAX_RECEIVES;
+}
+
 int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
@@ -114,16 +166,15 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 		.message_size = options->message_size,
 		.message_max = WIRE_MESSAGE_MAX,
 		.credits = (uint16_t)options->credits,
-		.receives = MAX_RECEIVES,
-		.max_connections = MAX_CONNECTIONS,
+		.receives = engine_receives(options),
+		.max_connections = options->connections ? options->connections : MAX_CONNECTIONS,
 		.first_connections = FIRST_CONNECTIONS,
 		.transfers = options->transfers,
 		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
-		.keepalive = 10 * TIME_S,
+		.keepalive = options->keepalive,
 		.asks = true,
 	};
-	struct fabric_config config = {.traffic_class = options->traffic_class};
 	int rc;
 
 	if (!engine)
@@ -132,12 +183,12 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 	engine->options = *options;
 	engine->told = -1;
 	list_init(&engine->deferred);
-	rc = fabric_open(fabric_transport_provider(transport), &config, &engine->fabric);
+	rc = engine_get_fabric(transport, options, &engine->fabric);
 	if (rc != 0)
 		goto free_engine;
-	rc = fabric_domain_create(engine->fabric, &engine->domain);
+	rc = fabric_domain_create(engine->fabric->fabric, &engine->domain);
 	if (rc != 0)
-		goto close_fabric;
+		goto release_fabric;
 	rc = conn_group_create(engine->domain, &attr, &engine->group);
 	if (rc != 0)
 		goto destroy_domain;
@@ -163,8 +214,8 @@ destroy_group:
 	conn_group_destroy(engine->group);
 destroy_domain:
 	fabric_domain_destroy(engine->domain);
-close_fabric:
-	fabric_close(engine->fabric);
+release_fabric:
+	engine_fabric_release(engine->fabric);
 free_engine:
 	free(engine);
 	return rc;
@@ -195,7 +246,7 @@ void engine_release(struct engine *engine)
 	conn_group_destroy(engine->group);
 	buffers_destroy(engine->buffers);
 	fabric_domain_destroy(engine->domain);
-	fabric_close(engine->fabric);
+	engine_fabric_release(engine->fabric);
 	free(engine);
 }
 
@@ -211,7 +262,7 @@ struct conn_group *engine_group(const struct engine *engine)
 
 bool engine_has(const struct engine *engine, const struct fabric_transport *transport)
 {
-	return fabric_has(engine->fabric, transport);
+	return fabric_has(engine->fabric->fabric, transport);
 }
 
 int engine_fd(const struct engine *engine)

@@ -114,8 +114,8 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	if (rc != 0)
 		goto destroy_queue;
 	pool_attr.name = "send";
-	pool_attr.chunk = SEND_CHUNK;
-	pool_attr.max = MAX((uint32_t)SEND_CHUNK, attr->max_connections * (attr->credits + WIRE_RETURNS_MAX));
+	pool_attr.max = MAX(attr->max_connections, 1u) * (attr->credits + WIRE_RETURNS_MAX);
+	pool_attr.chunk = MIN((uint32_t)SEND_CHUNK, pool_attr.max);
 	rc = memory_pool_create(domain, &pool_attr, &group->sends);
 	if (rc != 0)
 		goto destroy_receives;
