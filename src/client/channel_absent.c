@@ -7,20 +7,6 @@ static int absent(const struct channel_url *url)
 	return -EOPNOTSUPP;
 }
 
-int channel_far_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
-		       struct rdmad_channel_listener **out)
-{
-	(void)size, (void)options, (void)out;
-	return absent(url);
-}
-
-int channel_far_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
-		     struct rdmad_channel **out)
-{
-	(void)size, (void)options, (void)out;
-	return absent(url);
-}
-
 int channel_meet_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
 			struct rdmad_channel_listener **out)
 {

@@ -2,16 +2,132 @@
  * channel_far.h: what the files of far channels share, and channel_meet.c uses.
  *
  *   channel_far.c         the transport: bytes, indices, sleep
+ *   channel_far_peer.c    what the peer says
  *   channel_far_open.c    the end that connects and asks
  *   channel_far_listen.c  the end that is asked
  */
 #ifndef RDMAD_CLIENT_CHANNEL_FAR_H
 #define RDMAD_CLIENT_CHANNEL_FAR_H
 
+#include <pthread.h>
+
 #include "client/channel.h"
 #include "client/client.h"
 
-struct channel_far;
+#define CHANNEL_FAR_WRITES 8u /* flushes by RDMA write that are under way */
+
+/* From its bytes on the ring of what is put is not to be overwritten. */
+struct channel_far_write {
+	struct conn_transfer transfer;
+	struct channel_far *far;
+	uint64_t begin;
+};
+
+enum channel_far_state {
+	CHANNEL_FAR_SILENT,  /* accepted, asked for nothing yet */
+	CHANNEL_FAR_ASKED,   /* not answered yet */
+	CHANNEL_FAR_ASKING,  /* the other one has not answered */
+	CHANNEL_FAR_REFUSED, /* by either */
+	CHANNEL_FAR_OPEN,
+};
+
+/*
+ * Who touches what: all but the atomics is behind `lock`, which is the engine's, too: whoever holds it is inside. It is held for
+ * a turn or for a post. One of the two threads may sleep in the engine, without the lock; while it does, the other
+ * one does not turn the engine, which would take what wakes the first, but waits for it to tell.
+ */
+struct channel_far {
+	struct rdmad_channel channel; /* first */
+	struct engine *engine;
+	struct conn *conn; /* NULL when it has ended */
+	enum channel_far_state state;
+
+	pthread_mutex_t lock;
+	pthread_cond_t turned;     /* the engine was, or nobody sleeps in it any more */
+	_Atomic unsigned knocking; /* threads that found the lock taken */
+	unsigned waiting;          /* threads that wait for `turned` */
+	bool asleep;               /* a thread sleeps in the engine */
+
+	/* What the peer says, checked. */
+	_Atomic uint64_t head;   /* put until here; the bytes are in the ring */
+	_Atomic uint64_t tail;   /* got until here, and not needed by a write under way */
+	_Atomic uint64_t wanted; /* a tail that it waits for; UINT64_MAX: none */
+	uint64_t got;            /* of what this end put */
+	bool last;               /* closes in peace */
+
+	/* What it was told. */
+	_Atomic uint64_t told; /* this end's tail */
+	uint64_t want;         /* the tail that this end waits for */
+	bool tell, say_last;   /* there was no room to */
+	bool said_last;
+
+	/* Flushes. What was posted counts as flushed when it needs no further turn of this end. */
+	uint64_t sent;
+	bool unsent;  /* the transport had no room */
+	bool blocked; /* one found no room */
+	bool resumed; /* since then there is */
+	unsigned first, writes;
+	struct channel_far_write write[CHANNEL_FAR_WRITES];
+
+	/* The peer's ring, and what it may reach here. */
+	uint64_t remote_addr, remote_ring;
+	uint32_t remote_rkey;
+	struct fabric_region *in, *out;
+
+	/* While it is opened. */
+	bool over; /* a last word was said, or the connection ended: nothing is to be waited for any more */
+	bool relayed;
+	int error; /* why not */
+	char why[256];
+	char *moved;
+	size_t moved_size;
+	struct wire_channel_open asked;
+	char name[WIRE_CHANNEL_NAME_MAX + 1];
+	char transport[8], peer[128];
+};
+
+extern const struct conn_ops channel_far_ops;
+
+/* NULL: no memory, logged. */
+struct channel_far *channel_far_new(uint64_t capacity, const struct rdmad_channel_options *options);
+/* Neither opened nor told of: ends what there is of it. Outside. */
+void channel_far_drop(struct channel_far *far);
+/* The engine's options. */
+void channel_far_options(const struct rdmad_channel_options *options, struct engine_options *out);
+
+void channel_far_enter(struct channel_far *far);
+
+static inline void channel_far_leave(struct channel_far *far)
+{
+	engine_leave(far->engine);
+	pthread_mutex_unlock(&far->lock);
+}
+
+static inline int channel_far_ended(const struct channel_far *far)
+{
+	return atomic_load_explicit(&far->channel.ended, memory_order_acquire);
+}
+
+/* Inside, all that follow. This end's tail, and its last word: now, or when there is room for a record. */
+void channel_far_tell(struct channel_far *far);
+void channel_far_say_last(struct channel_far *far);
+/* More of what was put may be overwritten; a flush that found no room may go on. */
+void channel_far_free(struct channel_far *far);
+void channel_far_resume(struct channel_far *far);
+
+/*
+ * channel_far_open.c
+ */
+
+/* Memory for both rings, of which the peer may write to one. */
+int channel_far_map(struct channel_far *far);
+/* For people: how it goes, and to whom. */
+void channel_far_name(struct channel_far *far);
+/* Say where the ring is: an OPEN, or the answer to one (status WIRE_OK). */
+int channel_far_say_open(struct channel_far *far, const struct wire_channel_open *open, const char *name,
+			 unsigned flags);
+/* The peer's ring. -EPROTO: it cannot be one. */
+int channel_far_take_ring(struct channel_far *far, const struct wire_channel_open *open);
 
 /* What a listener, or an rdmad, is asked for. */
 struct channel_far_ask {

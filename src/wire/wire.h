@@ -415,7 +415,9 @@ struct wire_channel_open {
 };
 _Static_assert(sizeof(struct wire_channel_open) == 40, "wire layout");
 
-#define WIRE_CHANNEL_LAST 16u /* record's flag of CHANNEL_DATA: its sender puts and gets no more, and closes in peace */
+/* Record's flag of CHANNEL_DATA: its sender puts no more, and closes in peace when it has the same from the other one, who
+ * answers so at once. */
+#define WIRE_CHANNEL_LAST 16u
 
 /* Behind it `arg` bytes that end at `head`; none: they were written to the ring, or there are none. */
 struct wire_channel_data {

@@ -1,0 +1,174 @@
+/* channel_far_open.c: what both ends of a far channel need to begin, and the end that connects and asks. */
+#include "client/channel_far.h"
+
+#include <unistd.h>
+
+#define KEEPALIVE (30 * TIME_S) /* the peer's program may compute for a while without a call */
+
+void channel_far_options(const struct rdmad_channel_options *options, struct engine_options *out)
+{
+	engine_options_from(&options->common, out);
+	out->keepalive = KEEPALIVE;
+	out->transfers = CHANNEL_FAR_WRITES;
+	out->connections = 1;
+	out->device = options->device;
+	out->progress_thread = false;
+}
+
+int channel_far_map(struct channel_far *far)
+{
+	struct fabric_domain *domain = conn_group_domain(engine_group(far->engine));
+	struct channel_mirror *in = &far->channel.in.mirror, *out = &far->channel.out.mirror;
+	size_t size = channel_mirror_size(far->channel.capacity);
+	int rc, fd = channel_memory_create(2 * size);
+
+	if (fd < 0)
+		return fd;
+	rc = channel_mirror_map(fd, 0, size, in);
+	if (rc == 0)
+		rc = channel_mirror_map(fd, (off_t)size, size, out);
+	close(fd);
+	if (far->relayed)
+		return rc; /* nobody writes to it */
+	if (rc == 0)
+		rc = fabric_register(domain, in->data, 2 * size, FABRIC_REMOTE_WRITE, &far->in);
+	if (rc == 0)
+		rc = fabric_register(domain, out->data, 2 * size, 0, &far->out);
+	return rc;
+}
+
+int channel_far_say_open(struct channel_far *far, const struct wire_channel_open *ask, const char *name, unsigned flags)
+{
+	size_t name_len = strlen(name);
+	uint32_t length = (uint32_t)(sizeof(*ask) + name_len);
+	struct wire_record *record = far->conn ? conn_reserve(far->conn, length, NULL) : NULL;
+	struct wire_channel_open open = *ask;
+
+	if (!record)
+		return -ECONNRESET; /* the first record of a connection always has room */
+	open.capacity = far->channel.capacity;
+	if (far->in) {
+		open.addr = (uintptr_t)far->channel.in.mirror.data;
+		open.ring = far->channel.in.mirror.size;
+		open.rkey = fabric_region_rkey(far->in, conn_endpoint(far->conn));
+	}
+	record->op = WIRE_OP_CHANNEL_OPEN;
+	record->flags = (uint8_t)flags;
+	memcpy(record + 1, &open, sizeof(open));
+	memcpy((char *)(record + 1) + sizeof(open), name, name_len);
+	conn_commit(far->conn, record, length);
+	conn_flush(far->conn);
+	return 0;
+}
+
+int channel_far_take_ring(struct channel_far *far, const struct wire_channel_open *open)
+{
+	if (open->capacity != far->channel.capacity)
+		return -EPROTO;
+	if (open->addr &&
+	    (open->ring < open->capacity || open->ring > UINT64_MAX / 4 || open->addr > UINT64_MAX - 2 * open->ring))
+		return -EPROTO;
+	far->remote_addr = far->relayed ? 0 : open->addr;
+	far->remote_ring = open->ring;
+	far->remote_rkey = open->rkey;
+	return 0;
+}
+
+void channel_far_name(struct channel_far *far)
+{
+	struct conn_info info;
+
+	conn_get_info(far->conn, &info);
+	snprintf(far->transport, sizeof(far->transport), "%s", info.transport);
+	snprintf(far->peer, sizeof(far->peer), "%s", info.peer);
+}
+
+/* Why not, in the words of the one who refused, or in those of the connection's end. */
+static int far_explain(const struct channel_far *far, const struct channel_far_ask *ask, int rc)
+{
+	char words[512];
+
+	if (rc == -EREMOTE)
+		return rc;
+	if (rc == -ETIMEDOUT)
+		log_error("channel", "%s/%s: nobody accepted in time; does its server call rdmad_channel_accept()?",
+			  ask->address, ask->name);
+	else
+		log_error("channel", "cannot open %s%s%s: %s", ask->address, *ask->name ? "/" : "", ask->name,
+			  log_printable(far->why[0] ? far->why : strerror(-rc), words, sizeof(words)));
+	return rc;
+}
+
+/* Inside. */
+static int far_ask(struct channel_far *far, const struct channel_far_ask *ask, uint64_t timeout)
+{
+	struct wire_channel_open open = {.flags = ask->flags, .token = ask->token};
+	int rc = channel_far_map(far);
+
+	if (rc != 0)
+		return rc;
+	channel_far_name(far);
+	far->state = CHANNEL_FAR_ASKING;
+	rc = channel_far_say_open(far, &open, ask->name, 0);
+	if (rc == 0)
+		rc = engine_wait(far->engine, &far->over, timeout);
+	if (rc == 0)
+		rc = far->error;
+	return rc == 0 ? 0 : far_explain(far, ask, rc);
+}
+
+static int far_connect(struct channel_far *far, const struct channel_far_ask *ask,
+		       const struct rdmad_channel_options *options)
+{
+	struct engine_options engine;
+	struct wire_request request = {
+		.service = WIRE_CHANNEL,
+		.count = WIRE_CHANNEL_COUNT(ask->name, strlen(ask->name)),
+	};
+	uint64_t began = time_now(), spent;
+	int rc;
+
+	channel_far_options(options, &engine);
+	if (ask->message_size)
+		engine.message_size = ask->message_size;
+	request.credits = (uint16_t)engine.credits;
+	request.message_size = engine.message_size;
+	rc = client_connect(ask->address, &engine, NULL, &request, &channel_far_ops, far, &far->engine, &far->conn);
+	if (rc != 0)
+		return rc;
+	engine_leave(far->engine);
+	channel_far_enter(far);
+	spent = time_now() - began;
+	rc = far_ask(far, ask, engine.connect_timeout - MIN(spent, engine.connect_timeout));
+	channel_far_leave(far);
+	return rc;
+}
+
+int channel_far_ask(const struct channel_far_ask *ask, const struct rdmad_channel_options *options,
+		    struct rdmad_channel **out)
+{
+	struct channel_far *far = channel_far_new(ask->size, options);
+	int rc;
+
+	if (!far)
+		return -ENOMEM;
+	far->moved = ask->moved;
+	far->moved_size = ask->moved_size;
+	far->relayed = ask->moved || ask->token || (ask->flags & WIRE_CHANNEL_RELAY);
+	rc = far_connect(far, ask, options);
+	if (rc != 0) {
+		channel_far_drop(far);
+		return rc;
+	}
+	far->moved = NULL;
+	*out = &far->channel;
+	return 0;
+}
+
+int channel_far_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		     struct rdmad_channel **out)
+{
+	struct channel_far_ask ask = {.address = url->address, .name = url->name, .size = size};
+
+	return channel_far_ask(&ask, options, out);
+}
