@@ -442,7 +442,9 @@ static int far_goodbye(struct channel_far *far)
 	}
 	if (far->got == atomic_load(&out->head) || (whole && first && far->last))
 		return 0;
-	return channel_far_ended(far) ? channel_far_ended(far) : -ETIMEDOUT;
+	if (channel_far_ended(far))
+		return channel_far_ended(far);
+	return whole ? 0 : -ETIMEDOUT; /* it is at the peer's machine, whose program looks later */
 }
 
 /* Inside; leaves. A connection that is still there ends without a word. */
