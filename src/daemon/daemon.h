@@ -265,6 +265,8 @@ void workers_tell(struct daemon *daemon, enum worker_verb verb);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
 struct worker *workers_least(const struct daemon *daemon);
+/* That of a service's number: service.h, worker(). */
+struct worker *workers_of_number(const struct daemon *daemon, unsigned number);
 /* The one whose connection has waited longest without asking for anything, for first_request_timeout at least. NULL:
  * none has such a one. */
 struct worker *workers_oldest(const struct daemon *daemon, uint64_t now);

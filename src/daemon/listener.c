@@ -55,23 +55,37 @@ static uint64_t refusal_detail(enum wire_reason reason, const struct wire_reques
 	}
 }
 
+/* Who is to have it. *instead: only in the place of a connection that gives way, which is a worker's own. */
+static struct worker *listener_choose(const struct daemon *d, const struct wire_request *request, bool *instead)
+{
+	const struct service *service = service_find(request->service);
+	unsigned number = service->worker ? service->worker(request) : 0;
+	bool full = workers_load(d) >= d->config->max_connections;
+	struct worker *oldest = full ? workers_oldest(d, time_now()) : NULL;
+
+	*instead = oldest;
+	if (number)
+		return workers_of_number(d, number);
+	return oldest ? oldest : workers_least(d);
+}
+
 static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
 			       const struct wire_request *request, _Atomic uint32_t *source)
 {
 	struct daemon *d = l->daemon;
-	bool full = workers_load(d) >= d->config->max_connections;
-	struct worker *worker = full ? workers_oldest(d, time_now()) : NULL;
+	bool instead;
+	struct worker *worker = listener_choose(d, request, &instead);
 	struct worker_message *message = calloc(1, sizeof(*message));
 
 	if (message) {
 		message->verb = WORKER_CONNECTION;
-		message->connection.instead = worker;
+		message->connection.instead = instead;
 		message->connection.service = service_find(request->service);
 		message->connection.group = l->fabric;
 		message->connection.fabric_request = fabric_request;
 		message->connection.request = *request;
 		message->connection.source = source;
-		if (worker_send(worker ? worker : workers_least(d), message))
+		if (worker_send(worker, message))
 			return;
 		free(message);
 	}

@@ -608,6 +608,12 @@ struct worker *workers_least(const struct daemon *d)
 	return least;
 }
 
+struct worker *workers_of_number(const struct daemon *d, unsigned number)
+{
+	must(daemon_is_main(d));
+	return d->worker[number % d->workers];
+}
+
 struct worker *workers_oldest(const struct daemon *d, uint64_t now)
 {
 	uint64_t first = d->config->first_request_timeout, oldest = TIME_NEVER;

@@ -125,6 +125,10 @@ struct service {
 	/* Add to `count` what is only counted when asked for. */
 	void (*count)(const struct service_part *part, uint64_t *count);
 
+	/* Connections that belong together are to have one worker, which lasts for their lives: those with the same number
+	 * here. 0, or NULL: any worker, the one that has least to do. Main thread. */
+	unsigned (*worker)(const struct wire_request *request);
+
 	/*
 	 * Of a connection. Its worker.
 	 */
