@@ -66,7 +66,7 @@ test_manual_of_limits() {
 	local name
 	sed -n '/^\.Sh LIMITS/,/^\.Sh EXAMPLES/p' "$srcdir/man/rdmad.conf.5" >"$dir/section"
 	[[ $(grep -c '^\.It' "$dir/section") -gt 20 ]] || fail "rdmad.conf(5) has no section LIMITS"
-	for name in $(sed -n 's/^\.Ic \(.*\)/\1/p' "$dir/section" | tr -d ',.' | tr ' ' '\n' | sed 's/^\(kv\|gpu\)//' | sort -u); do
+	for name in $(sed -n 's/^\.Ic \(.*\)/\1/p' "$dir/section" | tr -d ',.' | tr ' ' '\n' | sed 's/^\(kv\|gpu\|channel\)//' | sort -u); do
 		grep -q "^	*#$name = " "$srcdir/etc/rdmad.conf" || fail "LIMITS names $name, which is no setting"
 	done
 	{ ask status && ask resources; } >"$dir/told"

@@ -185,7 +185,7 @@ START_TEST(test_row)
 	const struct service *s = service_find((unsigned)_i);
 	const char *name = wire_service_name((unsigned)_i);
 
-	if (_i == 0 || _i == WIRE_CHANNEL) { /* no number, and one that is reserved */
+	if (_i == 0) { /* no number */
 		ck_assert_ptr_null(s);
 		return;
 	}
@@ -214,7 +214,6 @@ START_TEST(test_admission)
 		const char *says;
 	} cases[] = {
 		{{.service = WIRE_GPU}, "gpu is not enabled"},
-		{{.service = WIRE_CHANNEL}, "channel is not enabled"},
 		{{.service = WIRE_PING, .size = 1u << 20, .message_size = 1u << 20}, "1048552 bytes"},
 		{{.service = WIRE_PING, .size = 8192}, "1048552 bytes"}, /* beyond its own message */
 	};
@@ -804,7 +803,7 @@ int main(void)
 
 	log_set_handler(log_keep);
 	tcase_add_loop_test(tc, test_row, 0, WIRE_SERVICES);
-	tcase_add_loop_test(tc, test_admission, 0, 4);
+	tcase_add_loop_test(tc, test_admission, 0, 3);
 	tcase_add_test(tc, test_kv_not_enabled);
 	tcase_add_test(tc, test_ping_echoes);
 	tcase_add_loop_test(tc, test_ping_size, 0, 4);

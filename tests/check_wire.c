@@ -605,6 +605,7 @@ START_TEST(test_names)
 	assert_names(wire_op_name, WIRE_OP_ECHO, WIRE_OP_PING_END);
 	assert_names(wire_op_name, WIRE_OP_GET, WIRE_OP_KV_END);
 	assert_names(wire_op_name, WIRE_OP_GPU_INFO, WIRE_OP_GPU_END);
+	assert_names(wire_op_name, WIRE_OP_CHANNEL_OPEN, WIRE_OP_CHANNEL_END);
 	ck_assert_str_eq(wire_op_name(0), "unknown");
 	ck_assert_str_eq(wire_op_name(255), "unknown");
 }

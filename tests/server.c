@@ -28,6 +28,19 @@ struct conn_group_attr server_group_attr(struct conn_group_attr particular)
 /*
  * Services
  */
+static void channel_defaults(struct channel_settings *values, const struct channel_settings *particular)
+{
+	const struct setting_table *table = service_find(WIRE_CHANNEL)->settings;
+	const uint64_t *from = (const void *)particular;
+	uint64_t *to = (void *)values;
+
+	*values = (struct channel_settings){0};
+	for (unsigned i = 0; i < table->count; i++)
+		setting_set_default(&table->row[i], values);
+	for (unsigned i = 0; i < sizeof(*values) / sizeof(*to); i++)
+		to[i] = OR(from[i], to[i]);
+}
+
 void services_open(struct services *services, const struct services_options *options)
 {
 	struct kv_settings kv = {
@@ -36,12 +49,14 @@ void services_open(struct services *services, const struct services_options *opt
 		.transfer_memory = options->transfer_memory,
 		.eviction = options->eviction,
 	};
-	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv};
+	struct channel_settings channel;
+	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv, [WIRE_CHANNEL] = &channel};
 	struct service_host host = {.domain = &options->domain, .domains = options->domain ? 1 : 0};
 	struct service_shared *shared = &services->shared;
 
 	*services = (struct services){.gpu = options->gpu};
-	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV, settings) == 0);
+	channel_defaults(&channel, &options->channel);
+	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV | 1u << WIRE_CHANNEL, settings) == 0);
 	services->store = ((struct kv_shared *)shared->of[WIRE_KV])->store;
 	if (options->gpu) {
 		REQUIRE(gpu_service_start(options->gpu) == 0);
@@ -61,6 +76,11 @@ void services_close(struct services *services)
 		gpu_service_stop(services->gpu);
 	services->shared.open &= ~(1ull << WIRE_GPU);
 	service_shared_close(&services->shared);
+}
+
+struct channel_service *services_channel(const struct services *services)
+{
+	return services->shared.of[WIRE_CHANNEL];
 }
 
 void services_enable_kv(struct services *services, bool enabled)

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "require.h"
+#include "service/channel.h"
 #include "service/gpu.h"
 #include "service/kv.h"
 
@@ -27,6 +28,7 @@ struct services_options {
 	enum store_eviction eviction; /* as a rule, none */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
 	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */
+	struct channel_settings channel; /* members that are 0: the default */
 };
 
 struct services {
@@ -42,6 +44,8 @@ void services_open(struct services *services, const struct services_options *opt
 void services_close(struct services *services);
 /* Offer kv, or do not. */
 void services_enable_kv(struct services *services, bool enabled);
+/* Names that are listened on, and pairs that are joined or wait for it. */
+struct channel_service *services_channel(const struct services *services);
 /* Accept or refuse a connect request, as a worker of the daemon does. */
 void services_take(struct services *services, struct conn_group *group, struct fabric_request *request,
 		   const struct wire_request *wire, enum wire_reason reason);

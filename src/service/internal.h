@@ -7,7 +7,8 @@
 #define SERVICES(SERVICE)                                                                                              \
 	SERVICE(WIRE_PING, service_ping)                                                                               \
 	SERVICE(WIRE_KV, service_kv)                                                                                   \
-	SERVICE(WIRE_GPU, service_gpu)
+	SERVICE(WIRE_GPU, service_gpu)                                                                                 \
+	SERVICE(WIRE_CHANNEL, service_channel)
 
 #define SERVICE(id, row) extern const struct service row;
 SERVICES(SERVICE)

@@ -1,0 +1,288 @@
+/* channel.c: the row of the channel service, and what all its workers share: names, and how much anybody may have. */
+#include "service/channel.h"
+#include "service/internal.h"
+
+#include <stdlib.h>
+
+#define AT(member) offsetof(struct channel_settings, member)
+
+static const struct setting settings[] = {
+	{"channel.names", SETTING_NUMBER, AT(names), "1024", 1, 65536,
+	 .help = "Most names that clients listen on; more are refused."},
+	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 65536,
+	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
+		 "many as there are is no limit."},
+	{"channel.joined", SETTING_NUMBER, AT(joined), "1024", 1, 65536,
+	 .help = "Most channels whose bytes go through the daemon, because the two ends cannot reach each\n"
+		 "other, and of the channel echo; more are refused."},
+	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 65536,
+	 .help = "Most of them that one address opened, or one user by a UNIX socket. As above."},
+	{"channel.invite_timeout", SETTING_TIME, AT(invite_timeout), "10s", TIME_MS, 3600 * TIME_S,
+	 .help = "How long who listens on a name may take to accept a client that comes through the daemon."},
+};
+
+static const struct setting_table channel_settings = {settings, ARRAY_SIZE(settings), sizeof(struct channel_settings)};
+
+static const char *const counters[] = {
+	[CHANNEL_COUNT_LISTENS] = "channel_listens",
+	[CHANNEL_COUNT_OPENS] = "channel_opens",
+	[CHANNEL_COUNT_MOVED] = "channel_moved",
+	[CHANNEL_COUNT_INVITES] = "channel_invites",
+	[CHANNEL_COUNT_JOINED] = "channel_joined",
+	[CHANNEL_COUNT_ECHOES] = "channel_echoes",
+	[CHANNEL_COUNT_BYTES] = "channel_bytes",
+	[CHANNEL_COUNT_REFUSED] = "channel_refused",
+	[CHANNEL_COUNT_LIMITS] = "channel_limits",
+	[CHANNEL_COUNT_EXPIRED] = "channel_expired",
+	[CHANNEL_COUNTS] = NULL,
+};
+
+/*
+ * Places
+ */
+static int places_init(struct channel_places *places, uint64_t max, uint64_t per_source)
+{
+	*places = (struct channel_places){
+		.max = (uint32_t)max,
+		.per_source = (uint32_t)(per_source ? per_source : (max + 1) / 2),
+		.at = calloc(max, sizeof(*places->at)),
+	};
+	return places->at ? 0 : -ENOMEM;
+}
+
+/* Nobody knows of a source without a family whether it is that of another. */
+static bool same_source(const struct fabric_source *a, const struct fabric_source *b)
+{
+	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* A free one, and how many are of that source. */
+static uint32_t places_look(const struct channel_places *places, const struct fabric_source *source, uint32_t *same)
+{
+	uint32_t found = CHANNEL_NO_PLACE;
+
+	*same = 0;
+	for (uint32_t i = 0; i < places->max; i++)
+		if (!places->at[i].taken)
+			found = MIN(found, i);
+		else
+			*same += same_source(&places->at[i].source, source);
+	return found;
+}
+
+uint32_t channel_place_take(struct channel_service *service, struct channel_places *places,
+			    const struct fabric_source *source, const char **why)
+{
+	uint32_t same, place;
+
+	pthread_mutex_lock(&service->lock);
+	place = places_look(places, source, &same);
+	if (place == CHANNEL_NO_PLACE) {
+		*why = "all that the server has are in use";
+	} else if (places->per_source < places->max && same >= places->per_source) {
+		*why = "this address or user has as many as one may have";
+		place = CHANNEL_NO_PLACE;
+	} else {
+		places->at[place].taken = true;
+		places->at[place].source = *source;
+		places->taken++;
+	}
+	pthread_mutex_unlock(&service->lock);
+	return place;
+}
+
+void channel_place_give(struct channel_service *service, struct channel_places *places, uint32_t place)
+{
+	pthread_mutex_lock(&service->lock);
+	must(places->at[place].taken);
+	places->at[place].taken = false;
+	places->taken--;
+	pthread_mutex_unlock(&service->lock);
+}
+
+/*
+ * Names
+ */
+static struct channel_name *name_look(const struct channel_service *service, const char *text, uint32_t len)
+{
+	for (uint32_t i = 0, left = service->names.taken; i < service->names.max && left; i++) {
+		struct channel_name *name = service->name[i];
+
+		left -= service->names.at[i].taken;
+		if (name && name->len == len && memcmp(name->text, text, len) == 0)
+			return name;
+	}
+	return NULL;
+}
+
+bool channel_name_enter(struct channel_service *service, struct channel_name *name)
+{
+	bool entered;
+
+	pthread_mutex_lock(&service->lock);
+	entered = !name_look(service, name->text, name->len);
+	if (entered)
+		service->name[name->place] = name;
+	pthread_mutex_unlock(&service->lock);
+	return entered;
+}
+
+void channel_name_remove(struct channel_service *service, struct channel_name *name)
+{
+	pthread_mutex_lock(&service->lock);
+	service->name[name->place] = NULL;
+	pthread_mutex_unlock(&service->lock);
+}
+
+struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len)
+{
+	struct channel_name *name;
+
+	pthread_mutex_lock(&service->lock);
+	name = name_look(service, text, len);
+	pthread_mutex_unlock(&service->lock);
+	return name;
+}
+
+void channel_name_clients(struct channel_service *service, struct channel_name *name, int change)
+{
+	pthread_mutex_lock(&service->lock);
+	name->clients += (uint32_t)change;
+	pthread_mutex_unlock(&service->lock);
+}
+
+static uint32_t entry_put(const struct channel_name *name, uint8_t *out, uint32_t room)
+{
+	struct wire_channel_entry entry = {.capacity = name->capacity, .clients = name->clients, .name_len = name->len};
+	uint32_t bytes = (uint32_t)sizeof(entry) + WIRE_PAD(name->len);
+
+	if (bytes > room)
+		return 0;
+	memset(out, 0, bytes);
+	memcpy(out, &entry, sizeof(entry));
+	memcpy(out + sizeof(entry), name->text, name->len);
+	return bytes;
+}
+
+uint32_t channel_names_list(struct channel_service *service, uint64_t *cursor, uint8_t *out, uint32_t room)
+{
+	uint32_t at = (uint32_t)MIN(*cursor, service->names.max), used = 0, bytes;
+
+	pthread_mutex_lock(&service->lock);
+	for (; at < service->names.max; at++) {
+		if (!service->name[at])
+			continue;
+		bytes = entry_put(service->name[at], out + used, room - used);
+		if (!bytes)
+			break;
+		used += bytes;
+	}
+	pthread_mutex_unlock(&service->lock);
+	*cursor = at < service->names.max ? at : 0;
+	return used;
+}
+
+/*
+ * The process
+ */
+static void channel_close(void *shared)
+{
+	struct channel_service *service = shared;
+
+	must(!service->names.taken && !service->joined.taken);
+	pthread_mutex_destroy(&service->lock);
+	free(service->name);
+	free(service->joined.at);
+	free(service->names.at);
+	free(service);
+}
+
+static int channel_open(const struct service_host *host, const void *values, void **out)
+{
+	struct channel_service *service = calloc(1, sizeof(*service));
+	int rc = -ENOMEM;
+
+	(void)host;
+	if (!service)
+		return rc;
+	service->settings = *(const struct channel_settings *)values;
+	rc = places_init(&service->names, service->settings.names, service->settings.names_per_source);
+	if (rc != 0)
+		goto free_service;
+	rc = places_init(&service->joined, service->settings.joined, service->settings.joined_per_source);
+	if (rc != 0)
+		goto free_names;
+	rc = -ENOMEM;
+	service->name = calloc(service->names.max, sizeof(struct channel_name *));
+	if (!service->name)
+		goto free_joined;
+	pthread_mutex_init(&service->lock, NULL);
+	*out = service;
+	return 0;
+
+free_joined:
+	free(service->joined.at);
+free_names:
+	free(service->names.at);
+free_service:
+	free(service);
+	return rc;
+}
+
+/* Taken in all, now. */
+static uint32_t taken(struct channel_service *service, const struct channel_places *places)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&service->lock);
+	n = places->taken;
+	pthread_mutex_unlock(&service->lock);
+	return n;
+}
+
+static void channel_status(const void *shared, struct service_report *report)
+{
+	struct channel_service *service = (void *)(uintptr_t)shared;
+
+	report->begin(report, "channel");
+	report->number(report, "names", taken(service, &service->names));
+	report->number(report, "names_max", service->names.max);
+	report->number(report, "names_per_source", service->names.per_source);
+	report->number(report, "joined", taken(service, &service->joined));
+	report->number(report, "joined_max", service->joined.max);
+	report->number(report, "joined_per_source", service->joined.per_source);
+	report->end(report);
+}
+
+static void channel_resources(const void *shared, struct service_report *report)
+{
+	struct channel_service *service = (void *)(uintptr_t)shared;
+
+	report->number(report, "channel_names", service ? taken(service, &service->names) : 0);
+	report->number(report, "channel_joined", service ? taken(service, &service->joined) : 0);
+}
+
+/* All connections of a name. */
+static unsigned channel_worker(const struct wire_request *request)
+{
+	return MAX(request->count, 1u);
+}
+
+const struct service service_channel = {
+	.id = WIRE_CHANNEL,
+	.help = "byte channels between clients: it introduces them, or takes their bytes from one to the other",
+	.settings = &channel_settings,
+	.counters = counters,
+	.open = channel_open,
+	.close = channel_close,
+	.status = channel_status,
+	.resources = channel_resources,
+	.worker = channel_worker,
+	.part_size = sizeof(struct channel_thread),
+	.part_init = channel_thread_init,
+	.progress = channel_thread_progress,
+	.deadline = channel_thread_deadline,
+	.ops = &channel_agent_ops,
+	.agent_new = channel_agent_new,
+	.agent_free = free,
+};
