@@ -8,6 +8,8 @@
  *   channel_open.c    URLs, listen, accept, open
  *   channel_shm.c     both rings in memory that both programs map; eventfds wake, a UNIX socket tells of a death
  *   channel_far.c     a connection: the ring of what is put is this end's, and flush copies new bytes into the peer's
+ *   channel_meet.c    meet://: by way of an rdmad
+ *   channel_list.c    rdmad_channel_list()
  *   channel_types.c   <rdmad/channel_types.h>, by public calls alone
  *
  * Indices count bytes since the beginning, over 64 bits, and never go back. head: put. tail: got. head - tail is at most the

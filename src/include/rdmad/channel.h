@@ -147,6 +147,20 @@ struct rdmad_channel_info {
 };
 void rdmad_channel_info(const struct rdmad_channel *channel, struct rdmad_channel_info *info);
 
+/*
+ * The names that programs listen on at an rdmad, "HOST[:PORT]" and so on as for rdmad_ping_open(). Each is handed to each(), which may
+ * end it by another answer than 0. transport: "tcp" and so on. 0, each()'s answer, or why not.
+ */
+struct rdmad_channel_entry {
+	char name[RDMAD_CHANNEL_NAME_MAX + 1];
+	uint64_t capacity;
+	uint64_t
+		clients; /* that this rdmad joined with its listener, now; those who reach it directly it does not know */
+};
+typedef int (*rdmad_channel_each)(void *arg, const struct rdmad_channel_entry *entry);
+int rdmad_channel_list(const char *server, const struct rdmad_options *options, rdmad_channel_each each, void *arg,
+		       char transport[8]);
+
 #ifdef __cplusplus
 }
 #endif
