@@ -1,0 +1,627 @@
+/* channel.c: channels from the shell: who listens, bytes into one and out of one, and both at once as nc(1) does. */
+#include "ctl/ctl.h"
+#include "rdmad/channel.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SIZE_DEFAULT (256 * KIB)
+#define PIECE (64u * 1024)        /* moved at a time */
+#define LINE_MAX_BYTES (1u << 20) /* of pop --line */
+#define JSON_MAX (64u << 20)      /* bytes that --json prints */
+
+static uint64_t ring_size = SIZE_DEFAULT, most, clients_wanted;
+static const char *device, *file;
+static bool be_server, line;
+
+/* clang-format off */
+#define OPTION_SIZE {"size", 's', CTL_SIZE, &ring_size, "SIZE", "bytes of each ring, the same at both ends; default 256K", \
+	.min = RDMAD_CHANNEL_SIZE_MIN, .max = RDMAD_CHANNEL_SIZE_MAX}
+#define OPTION_DEVICE {"device", 0, CTL_TEXT, &device, "DEVICE[:PORT]", "the RDMA device to use"}
+#define OPTION_LISTEN {"listen", 'l', CTL_FLAG, &be_server, NULL, "be the one who listens, and accept one client"}
+/* clang-format on */
+
+static const struct ctl_option open_options[] = {OPTION_SIZE, OPTION_DEVICE, {NULL}};
+
+static const struct ctl_option listen_options[] = {
+	OPTION_SIZE,
+	OPTION_DEVICE,
+	{"count", 'c', CTL_NUMBER, &clients_wanted, "N", "end after N clients; default: go on", .min = 1,
+	 .max = UINT32_MAX},
+	{NULL},
+};
+
+static const struct ctl_option push_options[] = {
+	OPTION_SIZE,
+	OPTION_DEVICE,
+	OPTION_LISTEN,
+	{"file", 'f', CTL_TEXT, &file, "FILE", "put the bytes of a file; \"-\" is standard input", .choices = "@file"},
+	{NULL},
+};
+
+static const struct ctl_option pop_options[] = {
+	OPTION_SIZE,
+	OPTION_DEVICE,
+	OPTION_LISTEN,
+	{"count", 'c', CTL_SIZE, &most, "SIZE", "so many bytes; default: until the other end closes", .min = 1,
+	 .max = INT64_MAX},
+	{"line", 0, CTL_FLAG, &line, NULL, "one line, up to its line feed"},
+	{NULL},
+};
+
+static const struct ctl_option pipe_options[] = {
+	OPTION_SIZE,
+	OPTION_DEVICE,
+	OPTION_LISTEN,
+	{"count", 'c', CTL_SIZE, &most, "SIZE", "end when so many bytes came", .min = 1, .max = INT64_MAX},
+	{NULL},
+};
+
+/*
+ * Opening
+ */
+static void take_options(struct rdmad_channel_options *options)
+{
+	*options = (struct rdmad_channel_options){.device = device};
+	ctl_library_options(&options->common);
+	if (ctl.timeout != TIME_NEVER)
+		options->common.connect_timeout_us = ctl.timeout / TIME_US;
+}
+
+static int fail_channel(int error, const char *url)
+{
+	return ctl_fail(error, NULL, "%s %s", ctl_command_name(), url);
+}
+
+/* Ctrl-C is seen between two slices. -EINTR. */
+static int accept_one(struct rdmad_channel_listener *listener, struct rdmad_channel **out)
+{
+	int rc;
+
+	do
+		rc = rdmad_channel_accept(listener, CTL_SLICE_US, out);
+	while (rc == -ETIMEDOUT && !ctl_interrupted());
+	return rc == -ETIMEDOUT ? -EINTR : rc;
+}
+
+static void say_channel(const char *url, const struct rdmad_channel *channel)
+{
+	struct rdmad_channel_info info;
+
+	if (ctl.quiet || ctl.json)
+		return;
+	rdmad_channel_info(channel, &info);
+	ctl_say("%s: transport %s%s, with %s", url, info.transport, info.relayed ? " through rdmad" : "", info.peer);
+}
+
+/* Be the client, or with --listen the server of one. An exit status. */
+static int open_channel(const char *url, struct rdmad_channel **out)
+{
+	struct rdmad_channel_options options;
+	struct rdmad_channel_listener *listener;
+	int rc;
+
+	take_options(&options);
+	ctl_catch_interrupt();
+	if (!be_server) {
+		rc = rdmad_channel_open(url, ring_size, &options, out);
+	} else {
+		rc = rdmad_channel_listen(url, ring_size, &options, &listener);
+		if (rc == 0) {
+			rc = accept_one(listener, out);
+			rdmad_channel_listener_close(listener);
+		}
+	}
+	if (rc == -EINTR)
+		return CTL_INTERRUPTED;
+	if (rc != 0)
+		return fail_channel(rc, url);
+	say_channel(url, *out);
+	return CTL_OK;
+}
+
+static json_t *describe(const char *url, const struct rdmad_channel *channel)
+{
+	struct rdmad_channel_info info;
+
+	rdmad_channel_info(channel, &info);
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "command", ctl_command_name(), "channel",
+			 url, "transport", info.transport, "peer", info.peer, "relayed", info.relayed, "capacity_bytes",
+			 (json_int_t)info.capacity, "put_bytes", (json_int_t)info.bytes_put, "got_bytes",
+			 (json_int_t)info.bytes_got, "flushes", (json_int_t)info.flushes, "sleeps",
+			 (json_int_t)info.sleeps);
+}
+
+/* Takes `o`, printed if the channel ended well: for one who takes, also if the other end closed it. An exit status. */
+static int close_channel(const char *url, struct rdmad_channel *channel, int error, bool takes, json_t *o)
+{
+	int rc = rdmad_channel_close(channel);
+
+	if (error == 0 || (error == -EPIPE && takes))
+		error = rc == -EPIPE && takes ? 0 : rc;
+	if (error == -EINTR) {
+		json_decref(o);
+		return CTL_INTERRUPTED;
+	}
+	if (error != 0) {
+		json_decref(o);
+		return fail_channel(error, url);
+	}
+	return o ? ctl_json_print(o) : CTL_OK;
+}
+
+/*
+ * Moving bytes
+ */
+static int write_all(const void *data, size_t len)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = write(STDOUT_FILENO, at, len);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		at += MAX(n, 0);
+		len -= (size_t)MAX(n, 0);
+	}
+	return 0;
+}
+
+/* -ETIMEDOUT of a slice is none. -EINTR: Ctrl-C. */
+static int put_all(struct rdmad_channel *channel, const void *data, size_t len)
+{
+	struct rdmad_channel_info info;
+	const char *at = data;
+
+	rdmad_channel_info(channel, &info);
+	while (len) {
+		size_t n = MIN(len, (size_t)MIN(info.capacity, (uint64_t)PIECE));
+		int rc = rdmad_channel_put(channel, at, n, CTL_SLICE_US);
+
+		if (rc == -ETIMEDOUT && ctl_interrupted())
+			return -EINTR;
+		if (rc != 0 && rc != -ETIMEDOUT)
+			return rc;
+		if (rc == 0) {
+			at += n;
+			len -= n;
+		}
+	}
+	return 0;
+}
+
+static int flush_all(struct rdmad_channel *channel)
+{
+	int rc;
+
+	do
+		rc = rdmad_channel_flush(channel, CTL_SLICE_US);
+	while (rc == -ETIMEDOUT && !ctl_interrupted());
+	return rc == -ETIMEDOUT ? -EINTR : rc;
+}
+
+static int put_stream(struct rdmad_channel *channel, FILE *in)
+{
+	static char piece[PIECE];
+	size_t n;
+	int rc = 0;
+
+	while (rc == 0 && (n = fread(piece, 1, sizeof(piece), in)) > 0)
+		rc = put_all(channel, piece, n);
+	if (rc == 0 && ferror(in))
+		rc = -EIO;
+	return rc;
+}
+
+static int push_what(struct rdmad_channel *channel, const struct ctl_arguments *arguments, FILE *in)
+{
+	int rc = arguments->count > 1 ? put_all(channel, arguments->text[1], strlen(arguments->text[1]))
+				      : put_stream(channel, in);
+
+	return rc == 0 ? flush_all(channel) : rc;
+}
+
+static int command_push(const struct ctl_arguments *arguments)
+{
+	const char *url = arguments->text[0];
+	struct rdmad_channel *channel;
+	FILE *in = stdin;
+	int rc;
+
+	if (arguments->count > 1 && file)
+		return ctl_usage_error("channel push: either BYTES or --file");
+	if (file && strcmp(file, "-") != 0)
+		in = fopen(file, "re");
+	if (!in)
+		return ctl_fail(-errno, NULL, "channel push: %s", file);
+	rc = open_channel(url, &channel);
+	if (rc == CTL_OK) {
+		rc = push_what(channel, arguments, in);
+		rc = close_channel(url, channel, rc, false, ctl.json ? describe(url, channel) : NULL);
+	}
+	if (in != stdin)
+		fclose(in);
+	return rc;
+}
+
+/*
+ * Taking
+ */
+
+/* What came: to standard output, or kept for --json. */
+struct sink {
+	uint64_t count;
+	char *kept;
+	size_t room;
+	bool drop;
+};
+
+static int sink_take(struct sink *sink, const void *data, size_t len)
+{
+	sink->count += len;
+	if (sink->drop)
+		return 0;
+	if (!ctl.json)
+		return write_all(data, len);
+	if (sink->count > JSON_MAX)
+		return -EMSGSIZE;
+	if (sink->count > sink->room) {
+		size_t room = MAX(2 * sink->count, (uint64_t)PIECE);
+		char *kept = realloc(sink->kept, room);
+
+		if (!kept)
+			return -ENOMEM;
+		sink->kept = kept;
+		sink->room = room;
+	}
+	memcpy(sink->kept + sink->count - len, data, len);
+	return 0;
+}
+
+/* Of what there is, how much is asked for; with --line to the line feed. *done: that is all. */
+static size_t wanted_of(const struct sink *sink, const void *data, size_t len, bool *done)
+{
+	const char *end = line ? memchr(data, '\n', len) : NULL;
+
+	if (most)
+		len = (size_t)MIN((uint64_t)len, most - sink->count);
+	if (end && (size_t)(end - (const char *)data) < len)
+		len = (size_t)(end - (const char *)data) + 1;
+	else
+		end = NULL;
+	*done = end || (most && sink->count + len == most);
+	return len;
+}
+
+/* -EPIPE: the other end has closed it, and all was taken. 0: so much was asked for. */
+static int take(struct rdmad_channel *channel, struct sink *sink)
+{
+	const void *data;
+	size_t len;
+	bool done = false;
+	int rc = 0;
+
+	while (rc == 0 && !done) {
+		rc = rdmad_channel_view(channel, 1, CTL_SLICE_US, &data, &len);
+		if (rc == -ETIMEDOUT && !ctl_interrupted()) {
+			rc = 0;
+			continue;
+		}
+		if (rc != 0)
+			break;
+		len = wanted_of(sink, data, len, &done);
+		if (line && sink->count + len > LINE_MAX_BYTES)
+			return -EMSGSIZE;
+		rc = sink_take(sink, data, len);
+		if (rc == 0)
+			rc = rdmad_channel_consume(channel, len);
+	}
+	return rc == -ETIMEDOUT ? -EINTR : rc;
+}
+
+static json_t *describe_taken(const char *url, const struct rdmad_channel *channel, const struct sink *sink)
+{
+	json_t *o = describe(url, channel);
+
+	if (!sink->drop)
+		ctl_json_set_bytes(o, "bytes", sink->kept ? sink->kept : "", sink->count);
+	return o;
+}
+
+static int command_pop(const struct ctl_arguments *arguments)
+{
+	const char *url = arguments->text[0];
+	struct rdmad_channel *channel;
+	struct sink sink = {0};
+	int rc = open_channel(url, &channel);
+
+	if (rc != CTL_OK)
+		return rc;
+	rc = take(channel, &sink);
+	if (rc == -EPIPE && (most || (line && !sink.count))) {
+		rdmad_channel_close(channel);
+		rc = ctl_fail(rc, "the other end closed the channel", "channel pop %s, after %llu bytes", url,
+			      (unsigned long long)sink.count);
+	} else {
+		rc = close_channel(url, channel, rc, true, ctl.json ? describe_taken(url, channel, &sink) : NULL);
+	}
+	free(sink.kept);
+	return rc;
+}
+
+/*
+ * Both ways
+ */
+struct pipe_run {
+	struct rdmad_channel *channel;
+	char piece[PIECE];
+	size_t len;   /* read from standard input, and not put yet */
+	size_t chunk; /* most to read at once: a piece fits the ring */
+	bool eof;
+	struct sink sink;
+};
+
+static int pipe_read(struct pipe_run *run, bool *work)
+{
+	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+	ssize_t n;
+
+	if (run->eof || run->len || poll(&in, 1, 0) <= 0)
+		return 0;
+	n = read(STDIN_FILENO, run->piece, run->chunk);
+	if (n < 0)
+		return errno == EINTR || errno == EAGAIN ? 0 : -errno;
+	run->eof = n == 0;
+	run->len = (size_t)n;
+	*work = true;
+	return 0;
+}
+
+static int pipe_put(struct pipe_run *run, bool *work)
+{
+	int rc = run->len ? rdmad_channel_try_put(run->channel, run->piece, run->len) : -ENOSPC;
+
+	if (rc == -ENOSPC)
+		return 0;
+	if (rc != 0)
+		return rc;
+	run->len = 0;
+	*work = true;
+	rc = rdmad_channel_flush(run->channel, 0);
+	return rc == -ETIMEDOUT || rc == -EAGAIN ? 0 : rc;
+}
+
+/* 1: as much as was asked for came. */
+static int pipe_get(struct pipe_run *run, bool *work)
+{
+	static char piece[PIECE];
+	size_t room = most ? (size_t)MIN(most - run->sink.count, (uint64_t)sizeof(piece)) : sizeof(piece);
+	ssize_t n = rdmad_channel_try_get(run->channel, piece, room);
+	int rc;
+
+	if (n <= 0)
+		return (int)n;
+	*work = true;
+	rc = sink_take(&run->sink, piece, (size_t)n);
+	return rc == 0 && most && run->sink.count == most ? 1 : rc;
+}
+
+static void pipe_sleep(const struct pipe_run *run)
+{
+	struct pollfd fds[2] = {{.fd = rdmad_channel_fd(run->channel), .events = POLLIN},
+				{.fd = run->eof || run->len ? -1 : STDIN_FILENO, .events = POLLIN}};
+
+	poll(fds, 2, (int)(CTL_SLICE / TIME_MS));
+}
+
+static int pipe_turn(struct pipe_run *run, bool *work)
+{
+	int rc = pipe_get(run, work);
+
+	if (rc == 0)
+		rc = pipe_read(run, work);
+	if (rc == 0)
+		rc = pipe_put(run, work);
+	return rc;
+}
+
+/* Until the other end closes, or enough came. */
+static int pipe_run(struct pipe_run *run)
+{
+	int rc = 0;
+
+	while (rc == 0 && !ctl_interrupted()) {
+		bool work = false;
+
+		rc = pipe_turn(run, &work);
+		if (rc == 0 && !work && rdmad_channel_arm(run->channel) == 0)
+			pipe_sleep(run);
+	}
+	return rc == 0 ? -EINTR : MIN(rc, 0);
+}
+
+static int command_pipe(const struct ctl_arguments *arguments)
+{
+	static struct pipe_run run;
+	const char *url = arguments->text[0];
+	struct rdmad_channel_info info;
+	int rc;
+
+	if (ctl.json)
+		return ctl_usage_error("channel pipe: standard output cannot take both the bytes and --json");
+	rc = open_channel(url, &run.channel);
+	if (rc != CTL_OK)
+		return rc;
+	rdmad_channel_info(run.channel, &info);
+	run.chunk = (size_t)MIN(info.capacity, (uint64_t)PIECE);
+	rc = pipe_run(&run);
+	return close_channel(url, run.channel, rc, true, NULL);
+}
+
+/*
+ * Listening, looking
+ */
+
+/* One client after the other: what they send goes to standard output. */
+static int serve_clients(struct rdmad_channel_listener *listener)
+{
+	const char *url = rdmad_channel_listener_url(listener);
+	struct rdmad_channel *channel;
+	int rc = 0, status = CTL_OK;
+
+	for (uint64_t n = 0; (!clients_wanted || n < clients_wanted) && status == CTL_OK; n++) {
+		struct sink sink = {.drop = ctl.json};
+
+		rc = accept_one(listener, &channel);
+		if (rc != 0)
+			return rc == -EINTR ? CTL_INTERRUPTED : fail_channel(rc, url);
+		say_channel(url, channel);
+		rc = take(channel, &sink);
+		status = close_channel(url, channel, rc, true, ctl.json ? describe_taken(url, channel, &sink) : NULL);
+		fflush(stdout);
+		if (status == CTL_UNREACHABLE)
+			status = CTL_OK; /* that client died; others may come */
+	}
+	return status;
+}
+
+static int command_listen(const struct ctl_arguments *arguments)
+{
+	struct rdmad_channel_options options;
+	struct rdmad_channel_listener *listener;
+	int rc;
+
+	take_options(&options);
+	ctl_catch_interrupt();
+	rc = rdmad_channel_listen(arguments->text[0], ring_size, &options, &listener);
+	if (rc != 0)
+		return fail_channel(rc, arguments->text[0]);
+	if (!ctl.quiet && !ctl.json)
+		ctl_say("listening on %s", rdmad_channel_listener_url(listener));
+	rc = serve_clients(listener);
+	rdmad_channel_listener_close(listener);
+	return rc;
+}
+
+static int command_open(const struct ctl_arguments *arguments)
+{
+	uint64_t begin = time_now();
+	struct rdmad_channel *channel;
+	int rc = open_channel(arguments->text[0], &channel);
+	json_t *o = NULL;
+
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl.json) {
+		o = describe(arguments->text[0], channel);
+		json_object_set_new(o, "open_us", json_real((double)(time_now() - begin) / 1e3));
+	} else {
+		printf("open after %.1f ms\n", (double)(time_now() - begin) / 1e6);
+	}
+	return close_channel(arguments->text[0], channel, 0, true, o);
+}
+
+struct names {
+	json_t *list;
+	const char *only;
+};
+
+static int add_name(void *arg, const struct rdmad_channel_entry *entry)
+{
+	const struct names *names = arg;
+	char text[4 * RDMAD_CHANNEL_NAME_MAX + 1];
+	json_t *o = json_object();
+
+	if (names->only && strcmp(names->only, entry->name) != 0) {
+		json_decref(o);
+		return 0;
+	}
+	if (ctl.json)
+		ctl_json_set_bytes(o, "name", entry->name, strlen(entry->name));
+	else
+		json_object_set_new(o, "name", json_string(log_printable(entry->name, text, sizeof(text))));
+	json_object_set_new(o, "capacity_bytes", json_integer((json_int_t)entry->capacity));
+	json_object_set_new(o, "clients", json_integer((json_int_t)entry->clients));
+	json_array_append_new(names->list, o);
+	return ctl_interrupted() ? -EINTR : 0;
+}
+
+static int fetch_names(struct names *names, char transport[8])
+{
+	struct rdmad_options options = {0};
+	int rc;
+
+	ctl_library_options(&options);
+	ctl_catch_interrupt();
+	names->list = json_array();
+	rc = rdmad_channel_list(ctl.host, &options, add_name, names, transport);
+	if (rc == 0)
+		return CTL_OK;
+	json_decref(names->list);
+	return rc == -EINTR ? CTL_INTERRUPTED : ctl_fail_open(rc, ctl.host);
+}
+
+static int command_list(const struct ctl_arguments *arguments)
+{
+	struct names names = {0};
+	char transport[8] = "";
+	json_t *o;
+	int rc = fetch_names(&names, transport);
+
+	(void)arguments;
+	if (rc != CTL_OK)
+		return rc;
+	o = json_pack("{s:s, s:s, s:s, s:o}", "command", "channel list", "server", ctl.host, "transport", transport,
+		      "channels", names.list);
+	if (ctl.json)
+		return ctl_json_print(o);
+	json_object_del(o, "command");
+	json_object_del(o, "server");
+	json_object_del(o, "transport");
+	ctl_render(stdout, o);
+	ctl_say_transport(ctl.host, transport);
+	json_decref(o);
+	return CTL_OK;
+}
+
+static int command_stat(const struct ctl_arguments *arguments)
+{
+	struct names names = {.only = arguments->text[0]};
+	char transport[8] = "";
+	json_t *o;
+	int rc = fetch_names(&names, transport);
+
+	if (rc != CTL_OK)
+		return rc;
+	if (json_array_size(names.list) == 0) {
+		json_decref(names.list);
+		return ctl_fail(-ENOENT, "nobody listens on that name", "channel stat %s", arguments->text[0]);
+	}
+	o = json_incref(json_array_get(names.list, 0));
+	json_decref(names.list);
+	if (!ctl.json) {
+		ctl_render(stdout, o);
+		ctl_say_transport(ctl.host, transport);
+		json_decref(o);
+		return CTL_OK;
+	}
+	json_object_set_new(o, "command", json_string("channel stat"));
+	json_object_set_new(o, "server", json_string(ctl.host));
+	json_object_set_new(o, "transport", json_string(transport));
+	return ctl_json_print(o);
+}
+
+const struct ctl_command ctl_channel_commands[] = {
+	{"channel list", command_list, "", "the names that programs listen on at rdmad", NULL, 0, 0},
+	{"channel stat", command_stat, "NAME", "what rdmad knows of one name", NULL, 1, 1},
+	{"channel listen", command_listen, "URL", "listen, and write what clients send to standard output",
+	 listen_options, 1, 1},
+	{"channel open", command_open, "URL", "open a channel, say how it goes, and close it", open_options, 1, 1},
+	{"channel push", command_push, "URL [BYTES]", "put bytes, those of a file or standard input into a channel",
+	 push_options, 1, 2},
+	{"channel pop", command_pop, "URL", "write what comes out of a channel to standard output", pop_options, 1, 1},
+	{"channel pipe", command_pipe, "URL", "join standard input and output to a channel", pipe_options, 1, 1},
+	{NULL},
+};
