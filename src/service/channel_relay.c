@@ -74,7 +74,7 @@ int channel_relay(struct channel_agent *a, const struct wire_record *record, con
 		return -EPROTO;
 	if (a->role == CHANNEL_LEAVES)
 		return 0; /* nobody is left to have it */
-	if (a->last)
+	if (a->last && record->op == WIRE_OP_CHANNEL_DATA)
 		return -EPROTO;
 	do {
 		if (!relay_piece(a, record, body))
@@ -85,6 +85,6 @@ int channel_relay(struct channel_agent *a, const struct wire_record *record, con
 		return -EAGAIN;
 	}
 	a->relayed = 0;
-	a->last = record->flags & WIRE_CHANNEL_LAST;
+	a->last |= record->flags & WIRE_CHANNEL_LAST;
 	return 0;
 }
