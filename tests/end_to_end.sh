@@ -22,7 +22,7 @@ for address; do
 	*) listen+=("$address:0") ;;
 	esac
 done
-configure 'kv = { memory = "64M"; };'
+configure 'workers = 2;' 'kv = { memory = "64M"; };'
 
 # Only the transports that were asked for, in that order.
 start() {
@@ -217,6 +217,54 @@ write_script() {
 		$1 == "printkv" { for (i = 1; i <= n; i++) print order[i], v[order[i]] }' "$dir/$1.run" >"$dir/$1.want"
 }
 
+# As if on another machine, whose loopback is not this one's.
+elsewhere() {
+	# shellcheck disable=SC2016 # the inner shell's
+	unshare "$1" bash -c 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"' "$dir/boot_id" "${@:2}"
+}
+
+# Whether it took the way through the daemon is seen from both ends.
+test_channel_relayed() {
+	local namespace=-m
+	echo 00000000-0000-0000-0000-000000000000 >"$dir/boot_id"
+	elsewhere $namespace true 2>/dev/null || namespace=-rm
+	elsewhere $namespace true 2>/dev/null || { echo "no namespaces: channels through the daemon are not tested"; return; }
+	timeout 240 "$rdmactl" channel pop --listen "$1" >"$dir/popped" 2>"$dir/by" &
+	clients=($!)
+	wait_for "a listener" ctl channel stat relayed
+	elsewhere $namespace timeout 240 "$rdmactl" channel push "$1" --json <"$dir/bytes" >"$dir/out" 2>"$dir/err" ||
+		fail "channel push, relayed"
+	json '.put_bytes == 1000000' "channel push, relayed"
+	wait "${clients[0]}" || fail "channel pop, relayed"
+	clients=()
+	cmp "$dir/bytes" "$dir/popped" || fail "channel pop, relayed"
+	[[ $server == rdma:* ]] || grep -q "through rdmad" "$dir/by" || fail "not relayed: $(cat "$dir/by")"
+}
+
+# Through the daemon, and by way of it. meet:// has no UNIX sockets.
+test_channel() {
+	local at="meet://${server#*://}"
+	expect 0 channel list && says none "channel list"
+	expect 4 channel stat nobody && complains "nobody listens" "channel stat"
+	[[ $server != unix:* ]] || return 0
+	head -c 1000000 /dev/urandom >"$dir/bytes"
+	ctl channel pipe "$at/echo" --count 1000000 <"$dir/bytes" || fail "channel pipe"
+	same "$dir/bytes" "channel pipe"
+	expect 0 channel open "$at/echo" --json && json ".transport == \"$(transport_of)\" and .relayed" "channel open"
+	expect 4 channel open "$at/nobody"
+	timeout 240 "$rdmactl" channel pop --listen "$at/pop" >"$dir/popped" 2>/dev/null &
+	clients=($!)
+	wait_for "a listener" ctl channel stat pop
+	expect 0 channel list --json && json '.channels | length == 1 and .[0].name == "pop"' "channel list"
+	expect 1 channel open "$at/pop" --size 4K && complains "262144 bytes" "channel open"
+	ctl channel push "$at/pop" --json <"$dir/bytes" && json ".put_bytes == 1000000" "channel push" ||
+		fail "channel push"
+	wait "${clients[0]}" || fail "channel pop"
+	clients=()
+	cmp "$dir/bytes" "$dir/popped" || fail "channel pop"
+	test_channel_relayed "$at/relayed"
+}
+
 test_scripts() {
 	local who pids=()
 	for who in one two; do
@@ -373,7 +421,7 @@ make_values
 start "$@"
 test_status
 for server in "${servers[@]}"; do
-	for part in ping kv kv_numbers kv_ttl kv_walks kv_move scripts bench interrupt exit_statuses connection_listed killed_clients; do
+	for part in ping kv kv_numbers kv_ttl kv_walks kv_move channel scripts bench interrupt exit_statuses connection_listed killed_clients; do
 		before_part=$failures
 		began=$SECONDS
 		test_$part

@@ -1,0 +1,524 @@
+/*
+ * channel_meet.c: meet:// URLs: two programs that find each other by an rdmad. Who listens on a name says there by which addresses he
+ * can be reached: shared memory of this machine, which has the machine's identity in its name, and a far listener on the address
+ * by which that rdmad is reached. Who opens the name is told these and tries them. Where none leads to the other, the
+ * listener is invited to come to the rdmad, which joins the two.
+ */
+#include "client/channel_far.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define TOKENS 64                      /* clients that wait to be fetched; more wait with the connection */
+#define LOOK TIME_S                    /* most between two looks at what the direct listeners' clients do */
+#define RELAY_MESSAGE_MAX (64u * 1024) /* bytes go in messages of so many through the rdmad */
+#define SHM "shm://"
+#define MACHINE_MAX 64
+
+struct meet_listener {
+	struct rdmad_channel_listener base;
+	struct rdmad_channel_options options;
+	char device[80];
+	struct channel_url url;
+	uint64_t size;
+	struct rdmad_channel_listener *direct[2]; /* the nearer first */
+	unsigned directs;
+	struct engine *engine;
+	struct conn *conn; /* NULL: it has ended */
+	bool over;         /* a last word was said, or it ended: nothing is to be waited for any more */
+	bool listening;
+	int error;
+	char why[256];
+	uint64_t token[TOKENS];
+	unsigned first, tokens;
+	int epoll;
+};
+
+static struct meet_listener *meet_of(const struct rdmad_channel_listener *listener)
+{
+	return container_of((struct rdmad_channel_listener *)(uintptr_t)listener, struct meet_listener, base);
+}
+
+/* This machine, until it is started anew: programs of one machine may have memory in common. */
+static const char *machine(char buf[static MACHINE_MAX])
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	buf[0] = 0;
+	if (file) {
+		if (!fgets(buf, MACHINE_MAX, file))
+			buf[0] = 0;
+		fclose(file);
+	}
+	buf[strcspn(buf, "\n")] = 0;
+	return buf;
+}
+
+/*
+ * To relay
+ */
+static uint32_t relay_message(uint64_t size)
+{
+	return (uint32_t)MIN(MAX(size, 8192ull), (uint64_t)RELAY_MESSAGE_MAX);
+}
+
+/* Through the rdmad; by small messages where it has no memory for large ones. */
+static int meet_ask(const struct channel_far_ask *asked, const struct rdmad_channel_options *options,
+		    struct rdmad_channel **out)
+{
+	struct channel_far_ask ask = *asked;
+	char why[256];
+	int rc;
+
+	ask.message_size = relay_message(ask.size);
+	log_hush_begin();
+	rc = channel_far_ask(&ask, options, out);
+	snprintf(why, sizeof(why), "%s", log_hush_end());
+	if (rc == 0 || rc == -EREMOTE)
+		return rc;
+	if (rc != -EMSGSIZE && rc != -ENOBUFS) {
+		log_error("channel", "%s", why);
+		return rc;
+	}
+	ask.message_size = 0;
+	return channel_far_ask(&ask, options, out);
+}
+
+/*
+ * The listener
+ */
+static void meet_established(struct conn *conn)
+{
+	(void)conn;
+}
+
+static int take_answer(struct meet_listener *l, const struct wire_record *record, const void *body)
+{
+	char words[200];
+
+	if (l->over)
+		return -EPROTO;
+	l->over = true;
+	l->listening = record->status == WIRE_OK;
+	if (l->listening)
+		return 0;
+	l->error = record->status == WIRE_EXISTS ? -EADDRINUSE : wire_status_errno(record->status);
+	snprintf(words, sizeof(words), "%.*s", (int)MIN(record->length, 150u), (const char *)body);
+	log_printable(words, l->why, sizeof(l->why));
+	return 0;
+}
+
+static int take_invitation(struct meet_listener *l, const struct wire_record *record, const void *body)
+{
+	if (!l->listening || record->length != sizeof(l->token[0]))
+		return -EPROTO;
+	if (l->tokens == TOKENS)
+		return -EAGAIN;
+	memcpy(&l->token[(l->first + l->tokens++) % TOKENS], body, sizeof(l->token[0]));
+	return 0;
+}
+
+static int meet_record(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct meet_listener *l = conn_context(conn);
+
+	if (record->op == WIRE_OP_CHANNEL_LISTEN && record->flags == WIRE_REPLY)
+		return take_answer(l, record, body);
+	if (record->op == WIRE_OP_CHANNEL_INVITE && !record->flags)
+		return take_invitation(l, record, body);
+	return -EPROTO;
+}
+
+static void meet_closed(struct conn *conn, int error, const char *reason)
+{
+	struct meet_listener *l = conn_context(conn);
+
+	if (client_was_ended(error, reason))
+		snprintf(l->why, sizeof(l->why), "the connection to the rdmad ended: %s", reason);
+	l->conn = NULL;
+	l->over = true;
+	l->listening = false;
+	l->error = error && error != -ETIMEDOUT ? error : -ECONNRESET;
+}
+
+static const struct conn_ops meet_ops = {
+	.established = meet_established,
+	.record = meet_record,
+	.closed = meet_closed,
+};
+
+static int meet_watch(struct meet_listener *l, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+		return 0;
+	log_error("channel", "cannot watch who comes: %m");
+	return -errno;
+}
+
+/* This machine's address on the way to the rdmad, as text; empty: there is none. */
+static void own_address(const char *rdmad, char *buf, size_t size)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	struct address address;
+	struct sockaddr_storage own;
+	const void *number = &((struct sockaddr_in6 *)&own)->sin6_addr;
+	char text[INET6_ADDRSTRLEN];
+	int count, fd;
+
+	buf[0] = 0;
+	count = address_parse(rdmad, &address) == 0 ? address_resolve(&address, at) : 0;
+	for (int i = 0; i < count && !buf[0]; i++) {
+		socklen_t len = sizeof(own);
+
+		fd = socket(at[i].sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			continue;
+		if (connect(fd, (struct sockaddr *)&at[i].sa, at[i].len) == 0 &&
+		    getsockname(fd, (struct sockaddr *)&own, &len) == 0) {
+			if (own.ss_family == AF_INET)
+				number = &((struct sockaddr_in *)&own)->sin_addr;
+			if (inet_ntop(own.ss_family, number, text, sizeof(text)))
+				snprintf(buf, size, own.ss_family == AF_INET ? "%s" : "[%s]", text);
+		}
+		close(fd);
+	}
+}
+
+/* What cannot be listened on is no address, and no error: there is always the way through the rdmad. */
+static void add_direct(struct meet_listener *l, const char *url)
+{
+	struct rdmad_channel_listener **direct = &l->direct[l->directs];
+	struct channel_url parsed;
+	int rc;
+
+	log_hush_begin();
+	rc = channel_url_parse(url, &parsed);
+	if (rc == 0)
+		rc = (parsed.scheme == CHANNEL_SHM ? channel_shm_listen : channel_far_listen)(&parsed, l->size,
+											      &l->options, direct);
+	if (rc == 0 && meet_watch(l, (*direct)->ops->fd(*direct)) != 0)
+		(*direct)->ops->close(*direct);
+	else if (rc == 0)
+		l->directs++;
+	log_hush_end();
+}
+
+static void add_shm(struct meet_listener *l)
+{
+	char url[160], buf[MACHINE_MAX];
+	uint64_t random;
+
+	if (!*machine(buf) || getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		return;
+	snprintf(url, sizeof(url), SHM "%s.%llx", buf, (unsigned long long)random);
+	add_direct(l, url);
+}
+
+static void add_far(struct meet_listener *l)
+{
+	char url[300], own[64];
+
+	own_address(l->url.address, own, sizeof(own));
+	if (!*own)
+		return;
+	snprintf(url, sizeof(url), "%s:0/%s", own, l->url.name);
+	add_direct(l, url);
+}
+
+/* Behind the name: the direct listeners' URLs without theirs. */
+static size_t put_addresses(const struct meet_listener *l, char *out, size_t size)
+{
+	size_t used = 0, len;
+
+	for (unsigned i = 0; i < l->directs; i++) {
+		const char *url = l->direct[i]->url, *end = strrchr(url, '/');
+
+		len = strncmp(url, SHM, strlen(SHM)) == 0 ? strlen(url) : (size_t)(end - url);
+		if (used + len + 1 > size)
+			break;
+		if (used)
+			out[used++] = ' ';
+		memcpy(out + used, url, len);
+		used += len;
+	}
+	return used;
+}
+
+/* Inside. */
+static int meet_say_listen(struct meet_listener *l, uint64_t timeout)
+{
+	size_t len = strlen(l->url.name);
+	struct wire_channel_listen listen = {.capacity = l->size, .name_len = (uint32_t)len};
+	char text[RDMAD_CHANNEL_NAME_MAX + WIRE_CHANNEL_ADDRESSES_MAX];
+	struct wire_record *record;
+	int rc;
+
+	memcpy(text, l->url.name, len);
+	len += put_addresses(l, text + len, WIRE_CHANNEL_ADDRESSES_MAX);
+	record = l->conn ? conn_reserve(l->conn, (uint32_t)(sizeof(listen) + len), NULL) : NULL;
+	if (!record)
+		return -ECONNRESET; /* the first record of a connection always has room */
+	record->op = WIRE_OP_CHANNEL_LISTEN;
+	memcpy(record + 1, &listen, sizeof(listen));
+	memcpy((char *)(record + 1) + sizeof(listen), text, len);
+	conn_commit(l->conn, record, (uint32_t)(sizeof(listen) + len));
+	rc = engine_wait(l->engine, &l->over, timeout);
+	return rc == 0 ? l->error : rc;
+}
+
+static int meet_connect(struct meet_listener *l)
+{
+	struct wire_request request = {
+		.service = WIRE_CHANNEL,
+		.count = WIRE_CHANNEL_COUNT(l->url.name, strlen(l->url.name)),
+	};
+	struct engine_options engine;
+	int rc;
+
+	channel_far_options(&l->options, &engine);
+	request.credits = (uint16_t)engine.credits;
+	request.message_size = engine.message_size;
+	rc = client_connect(l->url.address, &engine, NULL, &request, &meet_ops, l, &l->engine, &l->conn);
+	if (rc != 0)
+		return rc;
+	rc = meet_say_listen(l, engine.connect_timeout);
+	engine_leave(l->engine);
+	if (rc != 0)
+		log_error("channel", "cannot listen on %s: %s", l->base.url, l->why[0] ? l->why : strerror(-rc));
+	return rc == 0 ? meet_watch(l, engine_fd(l->engine)) : rc;
+}
+
+static void meet_listener_close(struct rdmad_channel_listener *listener)
+{
+	struct meet_listener *l = meet_of(listener);
+
+	while (l->directs > 0) {
+		l->directs--;
+		l->direct[l->directs]->ops->close(l->direct[l->directs]);
+	}
+	if (l->engine) {
+		engine_enter(l->engine);
+		l->over = !l->conn;
+		client_disconnect(l->engine, l->conn, &l->over);
+		engine_leave(l->engine);
+		engine_release(l->engine);
+	}
+	close(l->epoll);
+	free(l);
+}
+
+/* The next who waits at the rdmad. -EAGAIN: nobody, or he has gone. */
+static int meet_fetch(struct meet_listener *l, struct rdmad_channel **out)
+{
+	struct channel_far_ask ask = {.address = l->url.address, .name = l->url.name, .size = l->size};
+
+	if (!l->tokens)
+		return -EAGAIN;
+	ask.token = l->token[l->first];
+	l->first = (l->first + 1) % TOKENS;
+	l->tokens--;
+	return meet_ask(&ask, &l->options, out) == 0 ? 0 : -EAGAIN;
+}
+
+/* One look at all from where a client may come. -EAGAIN: nobody; *work: but something was done. */
+static int meet_look(struct meet_listener *l, bool arm, bool *work, struct rdmad_channel **out)
+{
+	int rc, n;
+
+	for (unsigned i = 0; i < l->directs; i++) {
+		rc = l->direct[i]->ops->accept(l->direct[i], 0, out);
+		if (rc != -ETIMEDOUT)
+			return rc;
+	}
+	engine_enter(l->engine);
+	n = arm ? engine_arm(l->engine) : engine_turn(l->engine);
+	engine_leave(l->engine);
+	*work = n != 0 || l->tokens;
+	rc = meet_fetch(l, out);
+	if (rc == 0 || l->listening)
+		return rc;
+	log_error("channel", "%s: %s", l->base.url, l->why);
+	return l->error;
+}
+
+static void meet_sleep(const struct meet_listener *l, uint64_t until)
+{
+	struct epoll_event event;
+	uint64_t now = time_now();
+
+	until = MIN(MIN(until, conn_group_deadline(engine_group(l->engine))), now + LOOK);
+	if (until > now)
+		epoll_wait(l->epoll, &event, 1, (int)((until - now) / TIME_MS) + 1);
+}
+
+static int meet_accept(struct rdmad_channel_listener *listener, uint64_t until, struct rdmad_channel **out)
+{
+	struct meet_listener *l = meet_of(listener);
+	bool arm = false, work = false;
+	int rc;
+
+	while ((rc = meet_look(l, arm, &work, out)) == -EAGAIN) {
+		bool armed = arm && !work;
+
+		arm = !work && !armed;
+		if (armed && time_now() >= until)
+			return -ETIMEDOUT;
+		if (armed)
+			meet_sleep(l, until);
+	}
+	return rc;
+}
+
+static int meet_listener_fd(const struct rdmad_channel_listener *listener)
+{
+	return meet_of(listener)->epoll;
+}
+
+static const struct channel_listener_ops meet_listener_ops = {
+	.accept = meet_accept,
+	.fd = meet_listener_fd,
+	.close = meet_listener_close,
+};
+
+int channel_meet_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+			struct rdmad_channel_listener **out)
+{
+	struct meet_listener *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return -ENOMEM;
+	l->base.ops = &meet_listener_ops;
+	snprintf(l->base.url, sizeof(l->base.url), "meet://%s/%s", url->address, url->name);
+	l->url = *url;
+	l->size = size;
+	l->options = *options;
+	if (options->device) {
+		snprintf(l->device, sizeof(l->device), "%s", options->device);
+		l->options.device = l->device;
+	}
+	l->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epoll < 0) {
+		rc = -errno;
+		log_error("channel", "cannot listen on %s: %m", l->base.url);
+		free(l);
+		return rc;
+	}
+	if (!options->common.require_rdma)
+		add_shm(l);
+	add_far(l);
+	rc = meet_connect(l);
+	if (rc == 0)
+		*out = &l->base;
+	else
+		meet_listener_close(&l->base);
+	return rc;
+}
+
+/*
+ * The one who opens
+ */
+
+/* Of the listener's machine as his addresses tell. */
+static bool is_here(const char *addresses)
+{
+	char mine[MACHINE_MAX + sizeof(SHM)], buf[MACHINE_MAX];
+
+	if (!*machine(buf))
+		return false;
+	snprintf(mine, sizeof(mine), SHM "%s.", buf);
+	return strncmp(addresses, mine, strlen(mine)) == 0;
+}
+
+/* A number, and none that leads nowhere but to the listener's machine. */
+static bool may_lead(const char *address, bool here)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	struct address parsed;
+	uint8_t number[16];
+
+	if (fabric_address_parse(address, &parsed) != 0 || parsed.path)
+		return false;
+	if (inet_pton(AF_INET, parsed.host, number) != 1 && inet_pton(AF_INET6, parsed.host, number) != 1)
+		return false;
+	return here || (address_resolve(&parsed, at) > 0 && !address_is_loopback((struct sockaddr *)&at[0].sa));
+}
+
+/* 0, or it leads nowhere. What a listener says is not to lead to anything but a channel of this name. */
+static int open_direct(const struct channel_url *url, const char *address, bool here, size_t size,
+		       const struct rdmad_channel_options *options, struct rdmad_channel **out)
+{
+	bool shm = strncmp(address, SHM, strlen(SHM)) == 0;
+	struct channel_url direct = {.scheme = CHANNEL_FAR};
+
+	if (shm)
+		return here && !options->common.require_rdma && channel_url_parse(address, &direct) == 0
+			       ? channel_shm_open(&direct, size, options, out)
+			       : -EREMOTE;
+	if (strlen(address) >= sizeof(direct.address) || !may_lead(address, here))
+		return -EREMOTE;
+	snprintf(direct.address, sizeof(direct.address), "%s", address);
+	memcpy(direct.name, url->name, sizeof(direct.name));
+	return channel_far_open(&direct, size, options, out);
+}
+
+/* The addresses in turn, which are taken apart. */
+static int open_directs(const struct channel_url *url, char *addresses, size_t size,
+			const struct rdmad_channel_options *options, struct rdmad_channel **out)
+{
+	bool here = is_here(addresses);
+	char *rest = addresses, *address;
+	int rc = -EREMOTE;
+
+	while (rc != 0 && (address = strtok_r(rest, " ", &rest))) {
+		log_hush_begin();
+		rc = open_direct(url, address, here, size, options, out);
+		log_hush_end();
+		if (rc != 0)
+			log_debug("channel", "meet://%s/%s: not by %s: %s", url->address, url->name, address,
+				  strerror(-rc));
+	}
+	return rc;
+}
+
+/* So much of the time until `end`. */
+static void give_time(struct rdmad_channel_options *options, uint64_t end, unsigned share)
+{
+	uint64_t now = time_now();
+
+	options->common.connect_timeout_us = MAX(end > now ? (end - now) / share / TIME_US : 0, 1ull);
+}
+
+int channel_meet_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		      struct rdmad_channel **out)
+{
+	char addresses[WIRE_CHANNEL_ADDRESSES_MAX + 1] = "";
+	struct channel_far_ask ask = {.address = url->address,
+				      .name = url->name,
+				      .size = size,
+				      .moved = addresses,
+				      .moved_size = sizeof(addresses)};
+	struct rdmad_channel_options timed = *options;
+	struct engine_options engine;
+	uint64_t end;
+	int rc;
+
+	channel_far_options(options, &engine);
+	end = time_after(time_now(), engine.connect_timeout);
+	rc = meet_ask(&ask, options, out);
+	if (rc != -EREMOTE)
+		return rc;
+	give_time(&timed, end, 2); /* a direct way may lead into the void */
+	rc = open_directs(url, addresses, size, &timed, out);
+	if (rc == 0)
+		return 0;
+	give_time(&timed, end, 1);
+	ask.moved = NULL;
+	ask.flags = WIRE_CHANNEL_RELAY;
+	return meet_ask(&ask, &timed, out);
+}

@@ -1,0 +1,456 @@
+/* check_channel_meet.c: channels by way of an rdmad, in this process: how the two find each other, what goes through the rdmad where
+ * they cannot reach each other, and what ends it. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "channel_pair.h"
+#include "server.h"
+#include "suite.h"
+
+#include "client/channel.h"
+
+#define SIZE 65536
+
+/* Ways that lead nowhere, and those that were tried. */
+static bool no_shm, no_far;
+static unsigned shm_tried, far_tried;
+static char far_address[600];
+static char url[300];
+static unsigned descriptors;
+static char runtime[64];
+
+int __real_channel_shm_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+			    struct rdmad_channel **out);
+int __wrap_channel_shm_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+			    struct rdmad_channel **out);
+int __real_channel_far_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+			    struct rdmad_channel **out);
+int __wrap_channel_far_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+			    struct rdmad_channel **out);
+
+int __wrap_channel_shm_open(const struct channel_url *to, size_t size, const struct rdmad_channel_options *options,
+			    struct rdmad_channel **out)
+{
+	shm_tried++;
+	return no_shm ? -ENOENT : __real_channel_shm_open(to, size, options, out);
+}
+
+int __wrap_channel_far_open(const struct channel_url *to, size_t size, const struct rdmad_channel_options *options,
+			    struct rdmad_channel **out)
+{
+	far_tried++;
+	snprintf(far_address, sizeof(far_address), "%s/%s", to->address, to->name);
+	return no_far ? -EHOSTUNREACH : __real_channel_far_open(to, size, options, out);
+}
+
+static const char *meet(const char *name)
+{
+	snprintf(url, sizeof(url), "meet://%s/%s", strstr(server.address, "://") + 3, name);
+	return url;
+}
+
+static void set_up_with(struct channel_settings settings)
+{
+	no_shm = no_far = false;
+	shm_tried = far_tried = 0;
+	strcpy(runtime, "/tmp/check-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(runtime));
+	setenv("XDG_RUNTIME_DIR", runtime, 1);
+	server_start(&(struct server_options){.services = {.arena = 4 * MIB, .channel = settings}});
+	descriptors = count_descriptors();
+}
+
+static void set_up(void)
+{
+	set_up_with((struct channel_settings){.invite_timeout = 0});
+}
+
+static bool something_left(void)
+{
+	struct channel_service *service = services_channel(&server.services);
+	bool left;
+
+	pthread_mutex_lock(&service->lock);
+	left = service->names.taken || service->joined.taken;
+	pthread_mutex_unlock(&service->lock);
+	return left || count_descriptors() > descriptors;
+}
+
+/* All is given back, here and, soon, there. */
+static void tear_down(void)
+{
+	uint64_t until = time_now() + 60 * TIME_S;
+	char command[128];
+
+	for (; something_left(); usleep(1000))
+		ck_assert_msg(time_now() < until, "%u descriptors, not %u; or names or pairs stay", count_descriptors(),
+			      descriptors);
+	server_stop();
+	snprintf(command, sizeof(command), "rm -rf %s", runtime);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void assert_transport(const struct rdmad_channel *channel, const char *transport, bool relayed)
+{
+	struct rdmad_channel_info info;
+
+	rdmad_channel_info(channel, &info);
+	ck_assert_str_eq(info.transport, transport);
+	ck_assert(info.relayed == relayed);
+}
+
+/* Some bytes each way. */
+static void assert_works(struct rdmad_channel *a, struct rdmad_channel *b)
+{
+	char bytes[8];
+
+	WORKS(rdmad_channel_put(a, "question", 8, SECONDS(20)));
+	WORKS(rdmad_channel_flush(a, SECONDS(20)));
+	WORKS(rdmad_channel_get(b, bytes, 8, SECONDS(20)));
+	ck_assert_mem_eq(bytes, "question", 8);
+	WORKS(rdmad_channel_put(b, "answer", 6, SECONDS(20)));
+	WORKS(rdmad_channel_flush(b, SECONDS(20)));
+	WORKS(rdmad_channel_get(a, bytes, 6, SECONDS(20)));
+	ck_assert_mem_eq(bytes, "answer", 6);
+}
+
+/* The one end closes in another thread: each waits for the other's last word. */
+static void *close_one(void *channel)
+{
+	return (void *)(intptr_t)rdmad_channel_close(channel);
+}
+
+static void close_both(struct channel_pair *pair)
+{
+	pthread_t thread;
+	void *rc;
+
+	pthread_create(&thread, NULL, close_one, pair->client);
+	WORKS(rdmad_channel_close(pair->server));
+	pthread_join(thread, &rc);
+	ck_assert_int_eq((int)(intptr_t)rc, 0);
+	rdmad_channel_listener_close(pair->listener);
+}
+
+/* The nearest way first. */
+static const struct {
+	bool no_shm, no_far;
+	const char *transport;
+	bool relayed;
+} ways[] = {{false, false, "shm", false}, {true, false, "tcp", false}, {true, true, "tcp", true}};
+
+static void open_pair(struct channel_pair *pair, int way)
+{
+	no_shm = ways[way].no_shm;
+	no_far = ways[way].no_far;
+	channel_pair_open(pair, meet("some name"), SIZE, NULL);
+}
+
+START_TEST(test_ways)
+{
+	struct channel_pair pair;
+
+	open_pair(&pair, _i);
+	assert_transport(pair.client, ways[_i].transport, ways[_i].relayed);
+	assert_transport(pair.server, ways[_i].transport, ways[_i].relayed);
+	ck_assert_uint_eq(shm_tried, 1);
+	ck_assert_uint_eq(far_tried, _i >= 1);
+	if (far_tried)
+		ck_assert_msg(strncmp(far_address, "127.0.0.1:", 10) == 0 && strstr(far_address, "/some name"), "%s",
+			      far_address);
+	assert_works(pair.client, pair.server);
+	assert_works(pair.server, pair.client);
+	close_both(&pair);
+}
+END_TEST
+
+/* Both ways at once. A put and a get that are all or nothing fit into the ring together, or each would wait for the other. */
+START_TEST(test_stream)
+{
+	struct channel_pair pair;
+	struct channel_stream stream[4];
+	pthread_t thread[4];
+
+	open_pair(&pair, _i);
+	for (unsigned i = 0; i < 4; i++) {
+		stream[i] = (struct channel_stream){.channel = i % 2 ? pair.client : pair.server,
+						    .total = 8 * MIB,
+						    .most = i < 2 ? 3000 : SIZE / 2,
+						    .seed = i + 1};
+		pthread_create(&thread[i], NULL, i < 2 ? channel_stream_put : channel_stream_get, &stream[i]);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(stream[i].rc, 0);
+	close_both(&pair);
+}
+END_TEST
+
+START_TEST(test_several_clients)
+{
+	struct channel_pair pair[4];
+
+	open_pair(&pair[0], _i);
+	for (unsigned i = 1; i < 4; i++) {
+		pair[i] = pair[0];
+		channel_pair_join(&pair[i]);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		assert_works(pair[i].client, pair[i].server);
+	for (unsigned i = 4; i-- > 1;) {
+		rdmad_channel_close(pair[i].client);
+		rdmad_channel_close(pair[i].server);
+	}
+	assert_works(pair[0].client, pair[0].server);
+	close_both(&pair[0]);
+}
+END_TEST
+
+START_TEST(test_echo)
+{
+	struct rdmad_channel *channel;
+	struct channel_stream put, get;
+	pthread_t thread[2];
+	char bytes[5];
+
+	WORKS(rdmad_channel_open(meet("echo"), SIZE, NULL, &channel));
+	assert_transport(channel, "tcp", true);
+	WORKS(rdmad_channel_put(channel, "hello", 5, SECONDS(20)));
+	WORKS(rdmad_channel_get(channel, bytes, 5, SECONDS(20)));
+	ck_assert_mem_eq(bytes, "hello", 5);
+	put = get = (struct channel_stream){.channel = channel, .total = 4 * MIB, .most = 30000, .seed = 1};
+	pthread_create(&thread[0], NULL, channel_stream_put, &put);
+	pthread_create(&thread[1], NULL, channel_stream_get, &get);
+	pthread_join(thread[0], NULL);
+	pthread_join(thread[1], NULL);
+	ck_assert_int_eq(put.rc, 0);
+	ck_assert_int_eq(get.rc, 0);
+	WORKS(rdmad_channel_close(channel));
+}
+END_TEST
+
+/* What was flushed before can still be got. */
+START_TEST(test_peaceful_end)
+{
+	struct channel_pair pair;
+	pthread_t thread;
+	char bytes[4];
+
+	open_pair(&pair, _i);
+	WORKS(rdmad_channel_put(pair.client, "last", 4, SECONDS(20)));
+	WORKS(rdmad_channel_flush(pair.client, SECONDS(20)));
+	pthread_create(&thread, NULL, close_one, pair.client);
+	WORKS(rdmad_channel_get(pair.server, bytes, 4, SECONDS(20)));
+	ck_assert_int_eq(rdmad_channel_get(pair.server, bytes, 1, SECONDS(20)), -EPIPE);
+	rdmad_channel_close(pair.server);
+	pthread_join(thread, NULL);
+	rdmad_channel_listener_close(pair.listener);
+}
+END_TEST
+
+#define ASSERT_ERROR(call, error, text)                                                                                \
+	do {                                                                                                           \
+		int rc_ = (call);                                                                                      \
+		ck_assert_msg(rc_ == (error), "%d, %s", rc_, rdmad_error());                                           \
+		ck_assert_msg(strstr(rdmad_error(), text), "%s", rdmad_error());                                       \
+	} while (0)
+
+START_TEST(test_refused)
+{
+	struct rdmad_channel_listener *listener, *second;
+	struct rdmad_channel *channel;
+
+	ASSERT_ERROR(rdmad_channel_open(meet("n"), SIZE, NULL, &channel), -ENOENT, "nobody listens");
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
+	ASSERT_ERROR(rdmad_channel_listen(meet("n"), SIZE, NULL, &second), -EADDRINUSE, "somebody listens");
+	ASSERT_ERROR(rdmad_channel_listen(meet("echo"), SIZE, NULL, &second), -EADDRINUSE, "somebody listens");
+	ASSERT_ERROR(rdmad_channel_open(meet("n"), 2 * SIZE, NULL, &channel), -EMSGSIZE, "65536 bytes");
+	ASSERT_ERROR(rdmad_channel_open(meet("a/b"), SIZE, NULL, &channel), -EINVAL, "slash");
+	ck_assert_str_eq(rdmad_channel_listener_url(listener), meet("n"));
+	ck_assert_int_eq(rdmad_channel_accept(listener, 1000, &channel), -ETIMEDOUT);
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
+/* Nobody accepts: the one who opens gives up, and the listener never hears of him. */
+START_TEST(test_nobody_accepts)
+{
+	struct rdmad_channel_options options = {.common.connect_timeout_us = 300000};
+	struct rdmad_channel_listener *listener;
+	struct rdmad_channel *channel;
+	int rc;
+
+	no_shm = no_far = true;
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
+	rc = rdmad_channel_open(meet("n"), SIZE, &options, &channel);
+	ck_assert_msg(rc == -ETIMEDOUT, "%d, %s", rc, rdmad_error());
+	ck_assert_int_eq(rdmad_channel_accept(listener, 10000, &channel), -ETIMEDOUT);
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
+/* The rdmad gives up first. */
+static void set_up_impatient(void)
+{
+	set_up_with((struct channel_settings){.invite_timeout = 50 * TIME_MS});
+}
+
+START_TEST(test_invitation_expires)
+{
+	struct rdmad_channel_listener *listener;
+	struct rdmad_channel *channel;
+
+	no_shm = no_far = true;
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
+	ASSERT_ERROR(rdmad_channel_open(meet("n"), SIZE, NULL, &channel), -EAGAIN, "did not come in time");
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
+/* What a listener says of itself leads nowhere else. */
+START_TEST(test_hostile_addresses)
+{
+	static const char *const addresses[] = {
+		"unix:///etc/passwd",
+		"tcp://localhost:1",
+		"example.com:80",
+		"meet://127.0.0.1:1",
+		"10.0.0.1:1/../x",
+		"shm://../../etc",
+		"",
+		"   ",
+		"[::1",
+		"127.0.0.1:1",
+	};
+	struct channel_service *service = services_channel(&server.services);
+	struct rdmad_channel_options options = {.common.connect_timeout_us = 200000};
+	struct rdmad_channel_listener *listener;
+	struct rdmad_channel *channel;
+	struct channel_name *name;
+
+	no_far = true;
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
+	server_pause();
+	name = channel_name_find(service, "n", 1);
+	name->addresses_len = (uint32_t)strlen(addresses[_i]);
+	memcpy(name->addresses, addresses[_i], name->addresses_len);
+	server_resume();
+	ck_assert_int_lt(rdmad_channel_open(meet("n"), SIZE, &options, &channel), 0);
+	ck_assert_uint_eq(shm_tried, 0);
+	ck_assert_uint_eq(far_tried, 0);
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
+/* By the descriptor, as a program with a loop of its own does. */
+START_TEST(test_listener_descriptor)
+{
+	struct channel_pair pair = {.size = SIZE};
+	struct pollfd pfd = {.events = POLLIN};
+	pthread_t thread;
+	int rc;
+
+	no_shm = ways[_i].no_shm;
+	no_far = ways[_i].no_far;
+	pair.url = meet("n");
+	WORKS(rdmad_channel_listen(pair.url, SIZE, NULL, &pair.listener));
+	pfd.fd = rdmad_channel_listener_fd(pair.listener);
+	pthread_create(&thread, NULL, channel_pair_client, &pair);
+	while ((rc = rdmad_channel_accept(pair.listener, 0, &pair.server)) == -ETIMEDOUT)
+		ck_assert_int_eq(poll(&pfd, 1, 20000), 1);
+	WORKS(rc);
+	pthread_join(thread, NULL);
+	assert_works(pair.client, pair.server);
+	close_both(&pair);
+}
+END_TEST
+
+/* The rdmad ends: a channel through it does, too, and the listener is told; one that is direct goes on. */
+START_TEST(test_rdmad_ends)
+{
+	struct channel_pair pair;
+	struct rdmad_channel *channel;
+	char byte;
+
+	open_pair(&pair, _i);
+	assert_works(pair.client, pair.server);
+	server_die();
+	if (ways[_i].relayed) {
+		ck_assert_int_eq(rdmad_channel_get(pair.client, &byte, 1, SECONDS(20)), -ECONNRESET);
+		ck_assert_int_eq(rdmad_channel_get(pair.server, &byte, 1, SECONDS(20)), -ECONNRESET);
+	} else {
+		assert_works(pair.client, pair.server);
+	}
+	ASSERT_ERROR(rdmad_channel_accept(pair.listener, SECONDS(20), &channel), -ECONNRESET, "rdmad");
+	rdmad_channel_close(pair.client);
+	rdmad_channel_close(pair.server);
+	rdmad_channel_listener_close(pair.listener);
+	descriptors = count_descriptors(); /* without the server's */
+}
+END_TEST
+
+/* The listener ends: its name is free, those who are joined stay. */
+START_TEST(test_listener_ends)
+{
+	struct channel_pair pair;
+	struct rdmad_channel_listener *second;
+
+	open_pair(&pair, _i);
+	rdmad_channel_listener_close(pair.listener);
+	pair.listener = NULL;
+	assert_works(pair.client, pair.server);
+	WORKS(rdmad_channel_listen(meet("some name"), SIZE, NULL, &second));
+	rdmad_channel_listener_close(second);
+	close_both(&pair);
+}
+END_TEST
+
+static int count_names(void *arg, const struct rdmad_channel_entry *entry)
+{
+	ck_assert_str_eq(entry->name, "some name");
+	ck_assert_uint_eq(entry->capacity, SIZE);
+	*(uint64_t *)arg += 1 + 100 * entry->clients;
+	return 0;
+}
+
+START_TEST(test_list)
+{
+	struct channel_pair pair;
+	char transport[8];
+	uint64_t n = 0;
+
+	WORKS(rdmad_channel_list(server.address, NULL, count_names, &n, transport));
+	ck_assert_uint_eq(n, 0);
+	ck_assert_str_eq(transport, "tcp");
+	open_pair(&pair, _i);
+	WORKS(rdmad_channel_list(server.address, NULL, count_names, &n, transport));
+	ck_assert_uint_eq(n, ways[_i].relayed ? 101 : 1);
+	close_both(&pair);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("channel_meet");
+	TCase *tc = suite_case(suite, "meet", set_up, tear_down);
+	TCase *impatient = suite_case(suite, "impatient", set_up_impatient, tear_down);
+
+	log_set_handler(log_keep);
+	tcase_add_loop_test(tc, test_ways, 0, 3);
+	tcase_add_loop_test(tc, test_stream, 0, 3);
+	tcase_add_loop_test(tc, test_several_clients, 0, 3);
+	tcase_add_test(tc, test_echo);
+	tcase_add_loop_test(tc, test_peaceful_end, 0, 3);
+	tcase_add_test(tc, test_refused);
+	tcase_add_test(tc, test_nobody_accepts);
+	tcase_add_loop_test(tc, test_hostile_addresses, 0, 10);
+	tcase_add_loop_test(tc, test_listener_descriptor, 0, 3);
+	tcase_add_loop_test(tc, test_rdmad_ends, 0, 3);
+	tcase_add_loop_test(tc, test_listener_ends, 0, 3);
+	tcase_add_loop_test(tc, test_list, 0, 3);
+	tcase_add_test(impatient, test_invitation_expires);
+	return suite_run(suite);
+}
