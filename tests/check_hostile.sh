@@ -6,7 +6,7 @@
 need jq python3
 
 listen=(tcp://127.0.0.1:0)
-attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1)
+attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1 pour:40 names:40)
 
 # Requests of each kind, some after another, by a client of its own each.
 honest() {
@@ -16,11 +16,13 @@ honest() {
 		expect 0 kv set "honest-$i" "value $i" || fail "$what: an honest set"
 		expect 0 kv get "honest-$i" && says "^value $i$" "$what: an honest get"
 		expect 0 kv set honest-large - <"$dir/large" || fail "$what: an honest large set"
+		ctl channel pipe "meet://${server#*://}/echo" --count 1000000 <"$dir/large" || fail "$what: an honest channel"
+		same "$dir/large" "$what: an honest channel"
 	done
 }
 
 # What must be as before, once the clients have gone.
-held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors]'; }
+held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors, .channel_names, .channel_joined]'; }
 is_held() { [[ $(held) == "$1" ]]; }
 resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
 
@@ -44,7 +46,7 @@ attack() {
 
 head -c 1000000 /dev/zero | tr '\0' x >"$dir/large"
 # Whoever holds memory and gives none back is cut off after a while: here soon.
-configure 'services = ["ping", "kv"];' 'shared_receives = 32;' 'stall_timeout = "3s";'
+configure 'services = ["ping", "kv", "channel"];' 'shared_receives = 32;' 'stall_timeout = "3s";'
 start_daemon
 server=${servers[0]}
 honest "nobody"

@@ -378,6 +378,7 @@ static int serve_open(struct channel_agent *a, const struct wire_record *record,
 	name = channel_name_find(channel_service_of(a), text, len);
 	if (!name)
 		return refuse(a, reply, WIRE_NOT_FOUND, "nobody listens on that name");
+	must(name->listener->thread == a->thread);
 	if (name->capacity != open.capacity)
 		return refuse_size(a, reply, name->capacity);
 	return open.flags & WIRE_CHANNEL_RELAY ? agent_wait(a, name, reply) : serve_moved(a, name, reply);
