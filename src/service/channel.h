@@ -1,9 +1,10 @@
 /*
  * channel.h: the inside of the channel service.
  *
- *   channel.c        its row, settings and counters; names and places, which all workers share
- *   channel_agent.c  a connection of it: what it asks for, who is joined with whom
- *   channel_relay.c  the bytes between two that are joined
+ *   channel.c          its row, settings and counters; names and places, which all workers share
+ *   channel_agent.c    a connection of it: what it is, its end, time
+ *   channel_request.c  what it asks for
+ *   channel_relay.c    the bytes between two that are joined
  *
  * A name, those who wait for its listener and those who are joined under it are of one worker, by the number that their
  * connect requests have: see WIRE_CHANNEL_COUNT. What workers share is the table of names, behind a lock that is taken when
@@ -138,6 +139,27 @@ void *channel_agent_new(struct service_part *part, const struct service_way *way
 int channel_thread_init(struct service_part *part);
 int channel_thread_progress(struct service_part *part);
 uint64_t channel_thread_deadline(const struct service_part *part);
+
+/* In a list of those whose time is limited: they are looked at in each turn. And out of it. */
+void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t patience);
+void channel_agent_leave(struct channel_agent *a);
+
+/*
+ * channel_request.c
+ */
+
+/* As conn_ops.record. */
+int channel_serve_listen(struct channel_agent *a, const struct wire_record *record, const void *body);
+int channel_serve_open(struct channel_agent *a, const struct wire_record *record, const void *body);
+int channel_serve_list(struct channel_agent *a, const struct wire_record *record, const void *body);
+
+/* Tell the listener of one who waits. False: there is no room for it; once more in each turn. */
+bool channel_invite(struct channel_agent *a);
+/* It waits no more, and nobody came; and it is told why. */
+void channel_wait_ends(struct channel_agent *a);
+void channel_wait_refused(struct channel_agent *a, enum wire_status status, const char *why);
+/* The place of a pair, if it has one. */
+void channel_give_place(struct channel_agent *a);
 
 /*
  * channel_relay.c

@@ -1,17 +1,11 @@
 /*
- * channel_agent.c: a connection of the channel service. What it asks for is a name to listen on, or a channel to a name: then it
- * is told by which addresses that is reached, or it waits until the listener came for it, by a connection of his own with
- * the token of the invitation. After that the two are joined, and only relay and end.
+ * channel_agent.c: a connection of the channel service: what it is, whom it ends with, and what becomes of it by time.
  */
 #include "service/channel.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define LEAVE_PATIENCE (5 * TIME_S) /* for what was sent to an end before its partner's end */
-#define REPLY_MAX (sizeof(struct wire_channel_open) + WIRE_CHANNEL_ADDRESSES_MAX)
-
-_Static_assert(REPLY_MAX <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "every answer fits in the least message");
 
 static struct channel_thread *thread_of(const struct service_part *part)
 {
@@ -52,364 +46,23 @@ static void agent_established(struct conn *conn)
 	((struct channel_agent *)conn_context(conn))->conn = conn;
 }
 
-/* In a list of those whose time is limited: they are looked at in each turn. */
-static void agent_enter(struct channel_agent *a, struct list *list, uint64_t patience)
+void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t patience)
 {
 	a->deadline = agent_now(a) + patience;
 	list_add_tail(list, &a->node);
 	service_part_join(&a->thread->part);
 }
 
-static void agent_leave(struct channel_agent *a)
+void channel_agent_leave(struct channel_agent *a)
 {
 	list_del(&a->node);
 	service_part_leave(&a->thread->part);
 }
 
-/*
- * Answers
- */
-
-/* The answer to the request of this id; NULL: there is no room for it now. */
-static struct wire_record *answer_begin(const struct channel_agent *a, unsigned op, uint32_t id)
-{
-	struct wire_record *reply = conn_reserve(a->conn, REPLY_MAX, NULL);
-
-	if (!reply)
-		return NULL;
-	reply->op = (uint8_t)op;
-	reply->flags = WIRE_REPLY;
-	reply->id = id;
-	return reply;
-}
-
-static int answer(const struct channel_agent *a, struct wire_record *reply, const void *body, uint32_t len)
-{
-	if (len)
-		memcpy(reply + 1, body, len);
-	conn_commit(a->conn, reply, len);
-	return 0;
-}
-
-/* The body of a refusal says why, for people. */
-static int refuse(struct channel_agent *a, struct wire_record *reply, enum wire_status status, const char *why)
-{
-	reply->status = (uint16_t)status;
-	channel_count(a, CHANNEL_COUNT_REFUSED, 1);
-	return answer(a, reply, why, (uint32_t)strlen(why));
-}
-
-/* With a number that belongs to it. */
-static int refuse_size(struct channel_agent *a, struct wire_record *reply, uint64_t capacity)
-{
-	char why[80];
-
-	snprintf(why, sizeof(why), "the rings of that channel have %llu bytes", (unsigned long long)capacity);
-	reply->arg = (uint32_t)capacity;
-	return refuse(a, reply, WIRE_TOO_LARGE, why);
-}
-
-static int answer_joined(const struct channel_agent *a, struct wire_record *reply)
-{
-	const struct wire_channel_open open = {.capacity = a->capacity, .flags = WIRE_CHANNEL_RELAY};
-
-	return answer(a, reply, &open, sizeof(open));
-}
-
-/*
- * What is asked
- */
-static bool printable(const char *text, uint32_t len)
-{
-	for (uint32_t i = 0; i < len; i++)
-		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-			return false;
-	return true;
-}
-
-/* The number of a connect request is that of the name: only so has one worker all who ask for it. */
-static bool name_is_right(const struct channel_agent *a, const char *text, uint32_t len)
-{
-	return len >= 1 && len <= WIRE_CHANNEL_NAME_MAX && printable(text, len) && !memchr(text, '/', len) &&
-	       WIRE_CHANNEL_COUNT(text, len) == conn_request(a->conn)->count;
-}
-
-static bool capacity_is_right(uint64_t capacity)
-{
-	return capacity >= WIRE_CHANNEL_SIZE_MIN && capacity <= WIRE_CHANNEL_SIZE_MAX;
-}
-
-static bool is_echo(const char *text, uint32_t len)
-{
-	return len == strlen(CHANNEL_ECHO) && memcmp(text, CHANNEL_ECHO, len) == 0;
-}
-
-static uint32_t take_place(struct channel_agent *a, struct channel_places *places, const char **why)
-{
-	struct fabric_source source;
-	uint32_t place;
-
-	fabric_endpoint_source(conn_endpoint(a->conn), &source);
-	place = channel_place_take(channel_service_of(a), places, &source, why);
-	if (place == CHANNEL_NO_PLACE)
-		channel_count(a, CHANNEL_COUNT_LIMITS, 1);
-	return place;
-}
-
-/*
- * To listen
- */
-static int listen_refused(struct channel_agent *a, struct channel_name *name, struct wire_record *reply,
-			  enum wire_status status, const char *why)
-{
-	if (name && name->place != CHANNEL_NO_PLACE)
-		channel_place_give(channel_service_of(a), &channel_service_of(a)->names, name->place);
-	free(name);
-	return refuse(a, reply, status, why);
-}
-
-static struct channel_name *name_new(struct channel_agent *a, const struct wire_channel_listen *listen,
-				     const char *text, uint32_t addresses_len)
-{
-	struct channel_name *name = calloc(1, sizeof(*name));
-
-	if (!name)
-		return NULL;
-	name->listener = a;
-	name->place = CHANNEL_NO_PLACE;
-	name->capacity = listen->capacity;
-	name->len = listen->name_len;
-	name->addresses_len = addresses_len;
-	memcpy(name->text, text, name->len);
-	memcpy(name->addresses, text + name->len, addresses_len);
-	list_init(&name->joined);
-	return name;
-}
-
-static int serve_listen(struct channel_agent *a, const struct wire_record *record, const void *body)
-{
-	const char *text = (const char *)body + sizeof(struct wire_channel_listen), *why = NULL;
-	struct channel_service *service = channel_service_of(a);
-	struct wire_channel_listen listen;
-	struct channel_name *name;
-	struct wire_record *reply;
-	uint32_t len;
-
-	if (a->role != CHANNEL_FRESH || record->length < sizeof(listen))
-		return -EPROTO;
-	memcpy(&listen, body, sizeof(listen));
-	len = record->length - (uint32_t)sizeof(listen);
-	if (listen.name_len > len || len - listen.name_len > WIRE_CHANNEL_ADDRESSES_MAX ||
-	    !name_is_right(a, text, listen.name_len) || !capacity_is_right(listen.capacity) ||
-	    !printable(text + listen.name_len, len - listen.name_len))
-		return -EPROTO;
-	reply = answer_begin(a, record->op, record->id);
-	if (!reply)
-		return -EAGAIN;
-	name = name_new(a, &listen, text, len - listen.name_len);
-	if (!name)
-		return listen_refused(a, name, reply, WIRE_NO_MEMORY, "the server has no memory");
-	name->place = take_place(a, &service->names, &why);
-	if (name->place == CHANNEL_NO_PLACE)
-		return listen_refused(a, name, reply, WIRE_BUSY, why);
-	if (is_echo(name->text, name->len) || !channel_name_enter(service, name))
-		return listen_refused(a, name, reply, WIRE_EXISTS, "somebody listens on that name");
-	a->name = name;
-	a->role = CHANNEL_LISTENS;
-	channel_count(a, CHANNEL_COUNT_LISTENS, 1);
-	return answer(a, reply, NULL, 0);
-}
-
-/*
- * To be let in
- */
-static void agent_join(struct channel_agent *a, struct channel_agent *with)
-{
-	a->role = CHANNEL_JOINED;
-	a->partner = with;
-}
-
-static int serve_echo(struct channel_agent *a, struct wire_record *reply)
-{
-	const char *why = NULL;
-
-	a->place = take_place(a, &channel_service_of(a)->joined, &why);
-	if (a->place == CHANNEL_NO_PLACE)
-		return refuse(a, reply, WIRE_BUSY, why);
-	agent_join(a, a);
-	channel_count(a, CHANNEL_COUNT_ECHOES, 1);
-	return answer_joined(a, reply);
-}
-
-/* Where there is no room for it, once more in each turn. */
-static bool agent_invite(struct channel_agent *a)
-{
-	struct conn *listener = a->name->listener->conn;
-	struct wire_record *invitation = conn_reserve(listener, sizeof(a->token), NULL);
-
-	if (!invitation)
-		return false;
-	invitation->op = WIRE_OP_CHANNEL_INVITE;
-	memcpy(invitation + 1, &a->token, sizeof(a->token));
-	conn_commit(listener, invitation, sizeof(a->token));
-	a->invited = true;
-	channel_count(a, CHANNEL_COUNT_INVITES, 1);
-	return true;
-}
-
-/* Who knows it may come in the listener's place. */
-static bool make_token(uint64_t *token)
-{
-	return getrandom(token, sizeof(*token), GRND_NONBLOCK) == sizeof(*token) && *token;
-}
-
-static int agent_wait(struct channel_agent *a, struct channel_name *name, struct wire_record *reply)
-{
-	const char *why = NULL;
-
-	if (!make_token(&a->token))
-		return refuse(a, reply, WIRE_FAILED, "the server has no random numbers");
-	a->place = take_place(a, &channel_service_of(a)->joined, &why);
-	if (a->place == CHANNEL_NO_PLACE)
-		return refuse(a, reply, WIRE_BUSY, why);
-	a->id = reply->id;
-	a->name = name;
-	a->role = CHANNEL_WAITS;
-	a->invited = false;
-	agent_enter(a, &a->thread->waiting, channel_service_of(a)->settings.invite_timeout);
-	agent_invite(a);
-	return 0;
-}
-
-static void give_place(struct channel_agent *a)
-{
-	if (a->place != CHANNEL_NO_PLACE)
-		channel_place_give(channel_service_of(a), &channel_service_of(a)->joined, a->place);
-	a->place = CHANNEL_NO_PLACE;
-}
-
-/* It waits no more, and nobody came. */
-static void wait_ends(struct channel_agent *a)
-{
-	agent_leave(a);
-	give_place(a);
-	a->role = CHANNEL_FRESH;
-	a->name = NULL;
-	a->token = 0;
-}
-
-static void wait_refused(struct channel_agent *a, enum wire_status status, const char *why)
-{
-	struct wire_record *reply = answer_begin(a, WIRE_OP_CHANNEL_OPEN, a->id);
-
-	wait_ends(a);
-	if (reply)
-		refuse(a, reply, status, why);
-	else
-		conn_close(a->conn, -ETIMEDOUT, "%s, and it takes no answers", why);
-}
-
-static struct channel_agent *who_waits(const struct channel_thread *thread, uint64_t token, const char *text,
-				       uint32_t len)
-{
-	for (struct list *pos = thread->waiting.next; pos != &thread->waiting; pos = pos->next) {
-		struct channel_agent *a = agent_at(pos);
-
-		if (a->token == token && a->name->len == len && memcmp(a->name->text, text, len) == 0)
-			return a;
-	}
-	return NULL;
-}
-
-/* The listener comes for one who waits. */
-static int serve_invited(struct channel_agent *a, struct wire_record *reply, uint64_t token, const char *text,
-			 uint32_t len)
-{
-	struct channel_agent *w = who_waits(a->thread, token, text, len);
-	struct wire_record *waited;
-
-	if (!w)
-		return refuse(a, reply, WIRE_NOT_FOUND, "nobody waits with that token, or no more");
-	if (w->capacity != a->capacity)
-		return refuse_size(a, reply, w->capacity);
-	waited = answer_begin(w, WIRE_OP_CHANNEL_OPEN, w->id);
-	if (!waited)
-		return -EAGAIN;
-	agent_leave(w);
-	list_add_tail(&w->name->joined, &w->of_name);
-	channel_name_clients(channel_service_of(w), w->name, 1);
-	agent_join(w, a);
-	agent_join(a, w);
-	channel_count(a, CHANNEL_COUNT_JOINED, 1);
-	answer_joined(w, waited);
-	return answer_joined(a, reply);
-}
-
-static int serve_moved(struct channel_agent *a, const struct channel_name *name, struct wire_record *reply)
-{
-	reply->status = WIRE_MOVED;
-	channel_count(a, CHANNEL_COUNT_MOVED, 1);
-	return answer(a, reply, name->addresses, name->addresses_len);
-}
-
-static int serve_open(struct channel_agent *a, const struct wire_record *record, const void *body)
-{
-	const char *text = (const char *)body + sizeof(struct wire_channel_open);
-	struct wire_channel_open open;
-	struct channel_name *name;
-	struct wire_record *reply;
-	uint32_t len;
-
-	if (a->role != CHANNEL_FRESH || record->length < sizeof(open))
-		return -EPROTO;
-	memcpy(&open, body, sizeof(open));
-	len = record->length - (uint32_t)sizeof(open);
-	if (!name_is_right(a, text, len) || !capacity_is_right(open.capacity) || open.flags & ~WIRE_CHANNEL_RELAY)
-		return -EPROTO;
-	reply = answer_begin(a, record->op, record->id);
-	if (!reply)
-		return -EAGAIN;
-	a->capacity = open.capacity;
-	if (open.token)
-		return serve_invited(a, reply, open.token, text, len);
-	channel_count(a, CHANNEL_COUNT_OPENS, 1);
-	if (is_echo(text, len))
-		return serve_echo(a, reply);
-	name = channel_name_find(channel_service_of(a), text, len);
-	if (!name)
-		return refuse(a, reply, WIRE_NOT_FOUND, "nobody listens on that name");
-	must(name->listener->thread == a->thread);
-	if (name->capacity != open.capacity)
-		return refuse_size(a, reply, name->capacity);
-	return open.flags & WIRE_CHANNEL_RELAY ? agent_wait(a, name, reply) : serve_moved(a, name, reply);
-}
-
-static int serve_list(struct channel_agent *a, const struct wire_record *record, const void *body)
-{
-	struct wire_record *reply;
-	uint32_t room, used;
-	uint64_t cursor;
-
-	if (a->role != CHANNEL_FRESH || record->length != sizeof(cursor))
-		return -EPROTO;
-	reply = conn_reserve(a->conn, REPLY_MAX, &room);
-	if (!reply)
-		return -EAGAIN;
-	memcpy(&cursor, body, sizeof(cursor));
-	reply->op = record->op;
-	reply->flags = WIRE_REPLY;
-	reply->id = record->id;
-	used = channel_names_list(channel_service_of(a), &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),
-				  room - (uint32_t)sizeof(cursor));
-	memcpy(reply + 1, &cursor, sizeof(cursor));
-	conn_commit(a->conn, reply, (uint32_t)sizeof(cursor) + used);
-	return 0;
-}
-
 static int (*const requests[])(struct channel_agent *a, const struct wire_record *record, const void *body) = {
-	[WIRE_OP_CHANNEL_OPEN] = serve_open,     [WIRE_OP_CHANNEL_DATA] = channel_relay,
-	[WIRE_OP_CHANNEL_TAIL] = channel_relay,  [WIRE_OP_CHANNEL_WANT] = channel_relay,
-	[WIRE_OP_CHANNEL_LISTEN] = serve_listen, [WIRE_OP_CHANNEL_LIST] = serve_list,
+	[WIRE_OP_CHANNEL_OPEN] = channel_serve_open,     [WIRE_OP_CHANNEL_DATA] = channel_relay,
+	[WIRE_OP_CHANNEL_TAIL] = channel_relay,          [WIRE_OP_CHANNEL_WANT] = channel_relay,
+	[WIRE_OP_CHANNEL_LISTEN] = channel_serve_listen, [WIRE_OP_CHANNEL_LIST] = channel_serve_list,
 };
 
 static int agent_record(struct conn *conn, const struct wire_record *record, const void *body)
@@ -434,7 +87,7 @@ static void agent_left(struct channel_agent *a)
 {
 	a->partner = NULL;
 	a->role = CHANNEL_LEAVES;
-	agent_enter(a, &a->thread->leaving, LEAVE_PATIENCE);
+	channel_agent_enter(a, &a->thread->leaving, LEAVE_PATIENCE);
 }
 
 static void leave_name(struct channel_agent *a)
@@ -452,8 +105,8 @@ static void joined_ends(struct channel_agent *a)
 
 	leave_name(a);
 	leave_name(partner);
-	give_place(a);
-	give_place(partner);
+	channel_give_place(a);
+	channel_give_place(partner);
 	if (partner != a)
 		agent_left(partner);
 }
@@ -468,7 +121,7 @@ static void listener_ends(struct channel_agent *a)
 	channel_name_remove(service, name);
 	list_for_each_safe (pos, next, &a->thread->waiting)
 		if (agent_at(pos)->name == name)
-			wait_refused(agent_at(pos), WIRE_NOT_FOUND, "who listened on that name has gone");
+			channel_wait_refused(agent_at(pos), WIRE_NOT_FOUND, "who listened on that name has gone");
 	while (!list_empty(&name->joined))
 		leave_name(list_first(&name->joined, struct channel_agent, of_name));
 	channel_place_give(service, &service->names, name->place);
@@ -494,11 +147,11 @@ static void agent_closed(struct conn *conn, int error, const char *reason)
 	if (a->role == CHANNEL_LISTENS)
 		listener_ends(a);
 	else if (a->role == CHANNEL_WAITS)
-		wait_ends(a);
+		channel_wait_ends(a);
 	else if (a->role == CHANNEL_JOINED)
 		joined_ends(a);
 	else if (list_linked(&a->node))
-		agent_leave(a);
+		channel_agent_leave(a);
 	free(a);
 }
 
@@ -508,9 +161,9 @@ static void agent_closed(struct conn *conn, int error, const char *reason)
 static int look_waiting(struct channel_agent *a, uint64_t now)
 {
 	if (now < a->deadline)
-		return !a->invited && agent_invite(a);
+		return !a->invited && channel_invite(a);
 	channel_count(a, CHANNEL_COUNT_EXPIRED, 1);
-	wait_refused(a, WIRE_BUSY, "who listens on that name did not come in time");
+	channel_wait_refused(a, WIRE_BUSY, "who listens on that name did not come in time");
 	return 1;
 }
 
@@ -518,7 +171,7 @@ static int look_leaving(struct channel_agent *a, uint64_t now)
 {
 	if (now < a->deadline && !conn_idle(a->conn))
 		return 0;
-	agent_leave(a);
+	channel_agent_leave(a);
 	conn_close(a->conn, 0, "the other end of the channel is gone");
 	return 1;
 }
