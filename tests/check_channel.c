@@ -78,8 +78,10 @@ static struct rdmad_channel *alone_at(size_t capacity, uint64_t index)
 	ck_assert_int_ge(alone->fd, 0);
 	WORKS(channel_mirror_map(alone->fd, 0, size, &alone->base.out.mirror));
 	WORKS(channel_mirror_map(alone->fd, 0, size, &alone->base.in.mirror));
-	alone->base.out.head = alone->base.out.flushed = alone->base.out.tail = index;
-	alone->base.in.head = alone->base.in.tail = index;
+	alone->base.out.tail = alone->base.in.head = index;
+	atomic_store(&alone->base.out.head, index);
+	atomic_store(&alone->base.out.flushed, index);
+	atomic_store(&alone->base.in.tail, index);
 	alone->base.out.at = alone->base.in.at = (size_t)(index % size);
 	return &alone->base;
 }

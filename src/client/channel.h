@@ -71,13 +71,15 @@ enum channel_way { CHANNEL_PUT, CHANNEL_GET };
  * What a transport does. `way` says which of the two threads calls. None waits but sleep() and close().
  *
  * flush() is called by the thread that puts, and by the one that gets when it is about to wait: for what the other one put
- * but did not flush. channel.c lets one at a time in (out.flushing). So flush() reads out.head once, and of the rest of `out`
+ * but did not flush. One at a time is let in (out.flushing), unless the transport has assist(). So flush() reads out.head once, and of the rest of `out`
  * nothing that is not atomic but the mirror: a place in it is out.flushed % out.mirror.size.
  */
 struct channel_transport {
 	/* Have the peer know of out.head: sets out.flushed, perhaps only in part, when there is no room now: -EAGAIN, and it is
 	 * called again after the next sleep(). */
 	int (*flush)(struct rdmad_channel *channel);
+	/* Optional: the same for the thread that gets, while the other one may be in flush(): spares that one a lock. */
+	int (*assist)(struct rdmad_channel *channel);
 	/* Learn what the peer put or got, without a system call where that is possible: it is called in a loop. 0, or why the channel
 	 * has ended; what came before can still be got, so it goes on to learn of that. */
 	int (*look)(struct rdmad_channel *channel, enum channel_way way);

@@ -88,6 +88,28 @@ static int shm_flush(struct rdmad_channel *channel)
 	return check_socket(shm);
 }
 
+/* Forward to `head`, unless the other thread was there already. */
+static void forward(_Atomic uint64_t *index, uint64_t head)
+{
+	uint64_t was = atomic_load(index);
+
+	while ((int64_t)(head - was) > 0 && !atomic_compare_exchange_weak(index, &was, head))
+		;
+}
+
+/* The thread that puts stores each head before it puts more, so a head that is read here is behind none that it stores later. */
+static int shm_assist(struct rdmad_channel *channel)
+{
+	struct shm *shm = shm_of(channel);
+	uint64_t head = atomic_load_explicit(&channel->out.head, memory_order_acquire);
+
+	forward(&shm->out->head, head);
+	forward(&channel->out.flushed, head);
+	atomic_thread_fence(memory_order_seq_cst);
+	wake(&shm->out->head_wanted, head, shm->head_event);
+	return 0;
+}
+
 static int shm_look(struct rdmad_channel *channel, enum channel_way way)
 {
 	struct shm *shm = shm_of(channel);
@@ -236,6 +258,7 @@ static int shm_close(struct rdmad_channel *channel)
 
 static const struct channel_transport shm_transport = {
 	.flush = shm_flush,
+	.assist = shm_assist,
 	.look = shm_look,
 	.taken = shm_taken,
 	.sleep = shm_sleep,

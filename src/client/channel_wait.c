@@ -60,22 +60,38 @@ int channel_out_told(struct rdmad_channel *channel, uint64_t tail)
 	return 0;
 }
 
-int channel_flush_some(struct rdmad_channel *channel)
+static int flush_locked(struct rdmad_channel *channel)
 {
-	struct channel_out *out = &channel->out;
 	int rc;
 
-	if (atomic_load_explicit(&out->head, memory_order_acquire) ==
-	    atomic_load_explicit(&out->flushed, memory_order_relaxed))
-		return 0;
-	if (atomic_load(&channel->ended))
-		return atomic_load(&channel->ended);
-	if (atomic_exchange_explicit(&out->flushing, true, memory_order_acquire))
+	if (atomic_exchange_explicit(&channel->out.flushing, true, memory_order_acquire))
 		return -EBUSY;
 	rc = channel->transport->flush(channel);
-	channel->flushes++;
-	atomic_store_explicit(&out->flushing, false, memory_order_release);
+	atomic_store_explicit(&channel->out.flushing, false, memory_order_release);
 	return rc;
+}
+
+static int flush_some(struct rdmad_channel *channel, enum channel_way way)
+{
+	const struct channel_transport *transport = channel->transport;
+	int ended = atomic_load_explicit(&channel->ended, memory_order_relaxed);
+
+	if (atomic_load_explicit(&channel->out.head, memory_order_acquire) ==
+	    atomic_load_explicit(&channel->out.flushed, memory_order_relaxed))
+		return 0;
+	if (ended != 0)
+		return ended;
+	/* Not by one step that cannot be divided: of two threads that flush at once one may go uncounted. */
+	atomic_store_explicit(&channel->flushes, atomic_load_explicit(&channel->flushes, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	if (!transport->assist)
+		return flush_locked(channel);
+	return way == CHANNEL_PUT ? transport->flush(channel) : transport->assist(channel);
+}
+
+int channel_flush_some(struct rdmad_channel *channel)
+{
+	return flush_some(channel, CHANNEL_PUT);
 }
 
 static bool reached(const struct rdmad_channel *channel, enum channel_way way, uint64_t index)
@@ -122,7 +138,7 @@ static int spin(struct rdmad_channel *channel, enum channel_way way, uint64_t in
 		rc = now >= until ? -EAGAIN : look_closer(channel, way, index, now);
 		if (rc != -EAGAIN || now >= until)
 			return rc;
-		channel_flush_some(channel);
+		flush_some(channel, way);
 		if (time_to_yield(idle))
 			sched_yield();
 	}
@@ -133,7 +149,7 @@ static int doze(struct rdmad_channel *channel, enum channel_way way, uint64_t in
 	for (;;) {
 		int seen, rc;
 
-		channel_flush_some(channel);
+		flush_some(channel, way);
 		rc = channel->transport->sleep(channel, way, index, until);
 		seen = look(channel, way, index);
 		if (seen != -EAGAIN)
@@ -153,7 +169,7 @@ static int wait_for(struct rdmad_channel *channel, enum channel_way way, uint64_
 	now = time_now();
 	if (until == 0)
 		return look_closer(channel, way, index, now);
-	channel_flush_some(channel);
+	flush_some(channel, way);
 	rc = channel->poll ? spin(channel, way, index, MIN(until, time_after(now, channel->poll))) : -EAGAIN;
 	if (rc == -EAGAIN && now < until) {
 		atomic_fetch_add(way == CHANNEL_GET ? &channel->get_sleeps : &channel->put_sleeps, 1);
