@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define FLUSH_MAX (64 * KIB) /* of a large ring: it is still in a cache when the peer gets it */
+#define FLUSH_MAX (256 * KIB) /* of a large ring: it is still in a cache when the peer gets it */
 #define CLOSE_TIMEOUT TIME_S
 
 void *channel_new(size_t size, const struct channel_transport *transport, uint64_t capacity,

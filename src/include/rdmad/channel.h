@@ -3,7 +3,7 @@
  * See rdmad_channel(3); <rdmad/channel_types.h> has typed values on top of it.
  *
  * A channel is a stream: what one end puts the other gets, in order, whatever the pieces. Putting is local. What was put
- * leaves with rdmad_channel_flush(), when a quarter of the ring or 64 KiB wait, when the ring is full, or when a get of the
+ * leaves with rdmad_channel_flush(), when a quarter of the ring or 256 KiB wait, when the ring is full, or when a get of the
  * same end is about to wait: so many small values travel together.
  *
  * URLs:
