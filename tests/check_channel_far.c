@@ -571,26 +571,98 @@ START_TEST(test_closed_in_peace)
 }
 END_TEST
 
-/* A peer in a process of its own: puts `bytes` again and again until it is ended, and gets never. */
+/*
+ * Peers in processes of their own. Who has used a device cannot give it to a child, so that a process that never did makes
+ * them. A peer puts again and again until it is ended, and gets never.
+ */
+struct peer_order {
+	char url[640];
+	size_t size;
+};
+
+static int peers[2];
+static pid_t peers_maker;
+
+static void peer_run(const struct peer_order *order)
+{
+	struct rdmad_channel *channel;
+	uint8_t bytes[3000] = {0};
+
+	if (rdmad_channel_open(order->url, order->size, NULL, &channel) != 0)
+		_exit(1);
+	while (rdmad_channel_put(channel, bytes, MIN(order->size, sizeof(bytes)), PATIENCE) == 0)
+		;
+	_exit(1);
+}
+
+static void peers_run(int orders, int answers)
+{
+	struct peer_order order;
+	pid_t pid;
+
+	signal(SIGCHLD, SIG_IGN);
+	while (read(orders, &order, sizeof(order)) == sizeof(order)) {
+		pid = fork();
+		if (pid == 0)
+			peer_run(&order);
+		if (write(answers, &pid, sizeof(pid)) != sizeof(pid))
+			break;
+	}
+	_exit(0);
+}
+
+static void peers_up(void)
+{
+	int orders[2], answers[2];
+
+	ck_assert_int_eq(pipe(orders), 0);
+	ck_assert_int_eq(pipe(answers), 0);
+	peers_maker = fork();
+	if (peers_maker == 0) {
+		close(orders[1]);
+		peers_run(orders[0], answers[1]);
+	}
+	close(orders[0]);
+	close(answers[1]);
+	peers[0] = answers[0];
+	peers[1] = orders[1];
+	set_up();
+}
+
+static void peers_down(void)
+{
+	tear_down();
+	close(peers[0]);
+	close(peers[1]);
+	waitpid(peers_maker, NULL, 0);
+}
+
 static pid_t peer_process(size_t size)
 {
-	char url[640];
+	struct peer_order order = {.size = size};
 	pid_t pid;
 
 	listen_for(size);
-	snprintf(url, sizeof(url), "%s", rdmad_channel_listener_url(listener));
-	pid = fork();
-	if (pid == 0) {
-		struct rdmad_channel *channel;
-		uint8_t bytes[3000] = {0};
-
-		if (rdmad_channel_open(url, size, NULL, &channel) != 0)
-			_exit(1);
-		while (rdmad_channel_put(channel, bytes, MIN(size, sizeof(bytes)), PATIENCE) == 0)
-			;
-		_exit(1);
-	}
+	snprintf(order.url, sizeof(order.url), "%s", rdmad_channel_listener_url(listener));
+	ck_assert_int_eq(write(peers[1], &order, sizeof(order)), sizeof(order));
+	ck_assert_int_eq(read(peers[0], &pid, sizeof(pid)), sizeof(pid));
 	return pid;
+}
+
+static void peer_stop(pid_t pid)
+{
+	char path[64], state = 0;
+
+	kill(pid, SIGSTOP);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	while (state != 'T') {
+		FILE *file = fopen(path, "r");
+
+		ck_assert_ptr_nonnull(file);
+		ck_assert_int_eq(fscanf(file, "%*d %*s %c", &state), 1);
+		fclose(file);
+		sched_yield();
+	}
 }
 
 static int get_until_end(struct rdmad_channel *channel)
@@ -616,7 +688,6 @@ START_TEST(test_killed)
 		for (int n = 0; n < i * i * 7; n++)
 			ck_assert_int_eq(rdmad_channel_get(channel, bytes, sizeof(bytes), PATIENCE), 0);
 		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
 		ck_assert_int_eq(get_until_end(channel), -ECONNRESET);
 		ck_assert_int_eq(rdmad_channel_put(channel, bytes, 1, PATIENCE), -ECONNRESET);
 		rdmad_channel_close(channel);
@@ -631,15 +702,13 @@ START_TEST(test_stopped)
 	pid_t pid = peer_process(5000);
 	struct rdmad_channel *channel = take();
 
-	kill(pid, SIGSTOP);
-	waitpid(pid, NULL, WUNTRACED);
+	peer_stop(pid);
 	while (rdmad_channel_try_get(channel, (uint8_t[100]){0}, 100) > 0)
 		;
 	ck_assert_int_eq(rdmad_channel_get(channel, (uint8_t[100]){0}, 100, 50000), -ETIMEDOUT);
 	kill(pid, SIGCONT);
 	ck_assert_int_eq(rdmad_channel_get(channel, (uint8_t[100]){0}, 100, PATIENCE), 0);
 	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
 	ck_assert_int_eq(get_until_end(channel), -ECONNRESET);
 	rdmad_channel_close(channel);
 }
@@ -654,12 +723,10 @@ START_TEST(test_frozen)
 	keepalive = 100 * TIME_MS;
 	pid = peer_process(5000);
 	channel = take();
-	kill(pid, SIGSTOP);
-	waitpid(pid, NULL, WUNTRACED);
+	peer_stop(pid);
 	ck_assert_int_eq(get_until_end(channel), -ECONNRESET);
 	ck_assert(strstr(rdmad_error(), "does not answer"));
 	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
 	rdmad_channel_close(channel);
 }
 END_TEST
@@ -1023,7 +1090,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_more_than_fits);
 	tcase_add_test(tc, test_without_an_address);
 	tcase_add_test(tc, test_own_loop);
-	tc = suite_case(suite, "ends", set_up, tear_down);
+	tc = suite_case(suite, "ends", peers_up, peers_down);
 	tcase_add_test(tc, test_closed_in_peace);
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_stopped);
