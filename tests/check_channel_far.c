@@ -1095,12 +1095,12 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_stopped);
 	tcase_add_test(tc, test_frozen);
+	tcase_add_test(tc, test_bad_address);
 	tc = suite_case(suite, "lies", set_up, tear_down);
 	tcase_add_loop_test(tc, test_bad_open, 0, ARRAY_SIZE(bad_opens));
 	tcase_add_loop_test(tc, test_lies, 0, ARRAY_SIZE(lies));
 	tcase_add_test(tc, test_silent_guests);
 	tcase_add_test(tc, test_after_the_last);
-	tcase_add_test(tc, test_bad_address);
 	return suite;
 }
 
