@@ -1,6 +1,6 @@
 #!/bin/bash
 # Each C program in README.md and in section 3 of the manual compiles without a warning, links, and succeeds at an rdmad from
-# the build tree.
+# the build tree. So do the programs of examples/, over each transport that a channel has.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 need jq
@@ -15,14 +15,24 @@ programs() {
 		inside { gsub(/\\e/, "\\"); text = text $0 "\n" }' "$1"
 }
 
+# make_program NAME SOURCE...: in the temporary directory.
 # shellcheck disable=SC2086 # words
+make_program() {
+	local name=$1 source objects=()
+	shift
+	for source; do
+		objects+=("$dir/$name.$(basename "$source" .c).o")
+		$compile $flags -std=c99 -pedantic -Wall -Wextra -Werror -I"$srcdir/src/include" -I"$srcdir/examples" -c "$source" \
+			-o "${objects[-1]}" >"$dir/out" 2>"$dir/err" || { fail "$name does not compile"; return 1; }
+	done
+	"$builddir/libtool" --quiet --mode=link $compile $flags -pthread "${objects[@]}" "$builddir/librdmad.la" -o "$dir/$name" \
+		>"$dir/out" 2>"$dir/err" || { fail "$name does not link"; return 1; }
+}
+
 try() {
 	local program=${1%.c} name
 	name=$(basename "$program")
-	$compile $flags -std=c99 -pedantic -Wall -Wextra -Werror -I"$srcdir/src/include" -c "$1" -o "$program.o" >"$dir/out" 2>"$dir/err" ||
-		{ fail "$name does not compile"; return; }
-	"$builddir/libtool" --quiet --mode=link $compile $flags "$program.o" "$builddir/librdmad.la" -o "$program" >"$dir/out" 2>"$dir/err" ||
-		{ fail "$name does not link"; return; }
+	make_program "$name" "$1" || return
 	timeout 60 "$program" "$server" >"$dir/out" 2>"$dir/err" || { fail "$name: exit status $?"; return; }
 	[[ -s $dir/out ]] || fail "$name says nothing"
 	echo "$name: $(head -n 1 "$dir/out")"
@@ -46,4 +56,97 @@ for source in "$dir"/*.c; do
 done
 server=''
 stop_daemon
+
+# --- examples/: a server and its clients over one channel
+
+# listen_on URL SERVER: it is $example, and listens on $server.
+listen_on() {
+	"$dir/$2" "$1" >"$dir/$2.out" 2>"$dir/$2.err" &
+	example=$!
+	clients=("$example")
+	wait_for "the start of $2 at $1" grep -q '^listening on ' "$dir/$2.out"
+	server=$(sed -n 's/^listening on //p' "$dir/$2.out")
+}
+
+try_message() {
+	listen_on "$1" message_server
+	ends 0 'got "hello, client"' "$dir/message_client" "$server"
+	wait "$example" || fail "message_server: exit status $?"
+	clients=()
+	grep -qxF 'got "hello, server: 3"' "$dir/message_server.out" || fail "message_server did not get the third message"
+}
+
+# Three clients at once, beside some that send what is no call.
+try_remote() {
+	local n client started=() bad
+	listen_on "$1" remote_server
+	for n in 1 2 3; do
+		timeout 240 "$dir/remote_client" "$server" >"$dir/client.$n" 2>&1 &
+		started+=($!)
+	done
+	for bad in number none count string kind cut; do
+		ends 0 "$bad: " "$dir/wrong" "$server" "$bad"
+	done
+	for client in "${started[@]}"; do
+		wait "$client" || fail "remote_client: exit status $?: $(tail -n 2 "$dir"/client.*)"
+	done
+	sed -n 's/^one call/'"${server%%:*}"': one call/p' "$dir/client.1"
+	kill -TERM "$example"
+	wait "$example" || { cat "$dir/remote_server.err"; fail "remote_server: exit status $?"; }
+	clients=()
+	[[ $(grep -c 'a client is cut off' "$dir/remote_server.err") == 5 ]] || fail "remote_server: $(cat "$dir/remote_server.err")"
+}
+
+# A client that sends one wrong call, and is cut off for it. "cut" ends in the midst of a call.
+cat >"$dir/wrong.c" <<'END'
+#include "remote.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name, *bytes;
+	size_t count;
+	int ends; /* so it is told */
+} calls[] = {
+	{"number", "\377\377\377\177", 4, 1},
+	{"none", "\0\0\0", 4, 1},
+	{"count", "\011\0\0\0\100\0\0\0\0\0\0\0", 12, 1},
+	{"string", "\011\0\0\0\4\0\0\0\0\0\0\0e\0ho", 16, 1},
+	{"kind", "\6\0\0\0" "01234567" "01234567" "01234567" "01234567" "\5\0\0\0", 40, 1},
+	{"cut", "\011\0\0\0\4\0\0", 7, 0},
+};
+
+int main(int argc, char **argv)
+{
+	struct rdmad_channel *channel;
+	char byte;
+	int rc = 0;
+
+	if (argc < 3 || rdmad_channel_open(argv[1], REMOTE_CAPACITY, NULL, &channel) != 0)
+		return fprintf(stderr, "%s\n", rdmad_error()), 1;
+	for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (strcmp(calls[i].name, argv[2]) != 0)
+			continue;
+		rc = rdmad_channel_put(channel, calls[i].bytes, calls[i].count, 1000000);
+		if (rc == 0 && calls[i].ends)
+			rc = rdmad_channel_get(channel, &byte, 1, 60000000) == -EPIPE ? 0 : 1;
+	}
+	printf("%s: %s\n", argv[2], rdmad_error());
+	rdmad_channel_close(channel);
+	return rc != 0;
+}
+END
+
+make_program message_server "$srcdir/examples/message_server.c"
+make_program message_client "$srcdir/examples/message_client.c"
+make_program remote_server "$srcdir/examples/remote_server.c" "$srcdir/examples/remote.c"
+make_program remote_client "$srcdir/examples/remote_client.c" "$srcdir/examples/remote_api.c" "$srcdir/examples/remote.c"
+make_program wrong "$dir/wrong.c"
+for url in "shm://examples-$$" "unix://$dir/channel.sock" tcp://127.0.0.1:0/examples \
+	${RDMAD_GUEST_ADDR:+"rdma://$RDMAD_GUEST_ADDR:0/examples"}; do
+	try_message "$url"
+	try_remote "$url"
+done
+server=''
 conclude
