@@ -41,11 +41,11 @@ struct walk {
 	unsigned depth;
 };
 
-/* Where the bytes of a value go. Those beyond the room are counted only. */
+/* Where the bytes of a value go. From the first that has no room on they are counted only. */
 struct sink {
 	struct walk walk;
 	uint8_t *bytes;
-	size_t room, length;
+	size_t room, at, beyond;
 };
 
 /* Where they come from: memory, or what a channel lets us view. */
@@ -58,6 +58,7 @@ struct source {
 	bool moved;                    /* bytes of this value were consumed */
 };
 
+/* Of all kinds but numbers, which most values are made of. */
 struct kind {
 	int (*encode)(struct sink *sink, const struct rdmad_type *type, const void *value);
 	int (*decode)(struct source *source, const struct rdmad_type *type, void *value);
@@ -70,20 +71,25 @@ static const struct kind kinds[RDMAD_STRUCT + 1];
 /*
  * A type itself. Tables are the program's own: a look at each as it is used finds slips.
  */
+static inline bool type_is_number(const struct rdmad_type *type)
+{
+	return type->kind == RDMAD_NUMBER && type->size - 1 < 8 && (type->size & (type->size - 1)) == 0;
+}
+
 static bool type_makes_sense(const struct rdmad_type *type)
 {
 	const struct kind *kind;
 
-	if (!type || type->kind < RDMAD_NUMBER || type->kind > RDMAD_STRUCT)
+	if (!type || type->kind == RDMAD_NUMBER)
+		return type && type_is_number(type);
+	if (type->kind < RDMAD_NUMBER || type->kind > RDMAD_STRUCT)
 		return false;
 	kind = &kinds[type->kind];
-	if (type->kind == RDMAD_NUMBER && (!type->size || type->size > 8 || (type->size & (type->size - 1))))
-		return false;
 	return (!kind->size || type->size == kind->size) && (!kind->counts || type->limit) &&
 	       (!kind->has_element || type->of) && (!kind->has_fields || (type->field && type->fields));
 }
 
-static bool field_makes_sense(const struct rdmad_type *type, const struct rdmad_field *field)
+static inline bool field_makes_sense(const struct rdmad_type *type, const struct rdmad_field *field)
 {
 	return field->type && field->size == field->type->size && field->offset <= type->size &&
 	       field->size <= type->size - field->offset;
@@ -97,10 +103,8 @@ static int type_check(const struct walk *walk, const struct rdmad_type *type)
 	return -EINVAL;
 }
 
-static int field_check(const struct rdmad_type *type, const struct rdmad_field *field)
+__attribute__((cold)) static int field_refuse(const struct rdmad_type *type, const struct rdmad_field *field)
 {
-	if (likely(field_makes_sense(type, field)))
-		return 0;
 	log_error("channel", "%s: a field of %zu bytes at %zu, whose type has %zu, in a struct of %zu", field->name,
 		  field->size, field->offset, field->type ? field->type->size : 0, type->size);
 	return -EINVAL;
@@ -115,19 +119,56 @@ static int count_check(const struct walk *walk, const struct rdmad_type *type, u
 	return -EMSGSIZE;
 }
 
+/* By its size, of which there are four. */
+static inline uint64_t number_load(const void *from, size_t size)
+{
+	uint64_t number = 0;
+
+	if (size == 8)
+		memcpy(&number, from, 8);
+	else if (size == 4)
+		memcpy(&number, from, 4);
+	else if (size == 1)
+		memcpy(&number, from, 1);
+	else
+		memcpy(&number, from, 2);
+	return number;
+}
+
+static inline void number_store(void *to, uint64_t number, size_t size)
+{
+	if (size == 8)
+		memcpy(to, &number, 8);
+	else if (size == 4)
+		memcpy(to, &number, 4);
+	else if (size == 1)
+		memcpy(to, &number, 1);
+	else
+		memcpy(to, &number, 2);
+}
+
+__attribute__((cold)) static int number_refuse(const struct walk *walk, const struct rdmad_type *type, uint64_t number,
+					       int error)
+{
+	log_error("channel", "%s: it is %llu, and at most %llu is valid", walk->field, (unsigned long long)number,
+		  (unsigned long long)type->limit);
+	return error;
+}
+
+static inline bool number_is_valid(const struct rdmad_type *type, uint64_t number)
+{
+	return likely(!type->limit || number <= type->limit);
+}
+
 /* Each of `count` numbers, which are the caller's own memory. `error` if one is too large. */
 static int numbers_check(const struct walk *walk, const struct rdmad_type *type, const void *numbers, uint64_t count,
 			 int error)
 {
 	for (uint64_t i = 0; type->limit && i < count; i++) {
-		uint64_t number = 0;
+		uint64_t number = number_load((const uint8_t *)numbers + i * type->size, type->size);
 
-		memcpy(&number, (const uint8_t *)numbers + i * type->size, type->size);
-		if (unlikely(number > type->limit)) {
-			log_error("channel", "%s: it is %llu, and at most %llu is valid", walk->field,
-				  (unsigned long long)number, (unsigned long long)type->limit);
-			return error;
-		}
+		if (!number_is_valid(type, number))
+			return number_refuse(walk, type, number, error);
 	}
 	return 0;
 }
@@ -145,15 +186,34 @@ static bool too_deep(const struct walk *walk)
  */
 static void sink_put(struct sink *sink, const void *bytes, size_t count)
 {
-	if (sink->length <= sink->room && count && count <= sink->room - sink->length)
-		memcpy(sink->bytes + sink->length, bytes, count);
-	sink->length += count;
+	if (unlikely(count > sink->room - sink->at)) {
+		sink->room = sink->at;
+		sink->beyond += count;
+	} else if (count) {
+		memcpy(sink->bytes + sink->at, bytes, count);
+		sink->at += count;
+	}
+}
+
+static inline int encode_number(struct sink *sink, const struct rdmad_type *type, const void *value)
+{
+	uint64_t number = number_load(value, type->size);
+
+	if (likely(type->size <= sink->room - sink->at)) {
+		number_store(sink->bytes + sink->at, number, type->size);
+		sink->at += type->size;
+	} else {
+		sink_put(sink, &number, type->size);
+	}
+	return number_is_valid(type, number) ? 0 : number_refuse(&sink->walk, type, number, -EINVAL);
 }
 
 static int encode(struct sink *sink, const struct rdmad_type *type, const void *value)
 {
 	int rc = type_check(&sink->walk, type);
 
+	if (rc == 0 && type->kind == RDMAD_NUMBER)
+		return encode_number(sink, type, value);
 	if (rc == 0 && too_deep(&sink->walk))
 		rc = -EINVAL;
 	if (rc != 0)
@@ -161,14 +221,6 @@ static int encode(struct sink *sink, const struct rdmad_type *type, const void *
 	sink->walk.depth++;
 	rc = kinds[type->kind].encode(sink, type, value);
 	sink->walk.depth--;
-	return rc;
-}
-
-static int encode_number(struct sink *sink, const struct rdmad_type *type, const void *value)
-{
-	int rc = numbers_check(&sink->walk, type, value, 1, -EINVAL);
-
-	sink_put(sink, value, type->size);
 	return rc;
 }
 
@@ -230,11 +282,15 @@ static int encode_struct(struct sink *sink, const struct rdmad_type *type, const
 
 	for (size_t i = 0; rc == 0 && i < type->fields; i++) {
 		const struct rdmad_field *field = &type->field[i];
+		const uint8_t *place = (const uint8_t *)value + field->offset;
 
 		sink->walk.field = field->name;
-		rc = field_check(type, field);
-		if (rc == 0)
-			rc = encode(sink, field->type, (const uint8_t *)value + field->offset);
+		if (unlikely(!field_makes_sense(type, field)))
+			rc = field_refuse(type, field);
+		else if (type_is_number(field->type)) /* most are */
+			rc = encode_number(sink, field->type, place);
+		else
+			rc = encode(sink, field->type, place);
 	}
 	return rc;
 }
@@ -245,19 +301,19 @@ static ssize_t encode_into(const struct rdmad_type *type, const void *value, voi
 	struct sink sink = {.walk.field = "value", .bytes = bytes, .room = room};
 	int rc = encode(&sink, type, value);
 
-	return rc ? rc : (ssize_t)sink.length;
+	return rc ? rc : (ssize_t)(sink.at + sink.beyond);
 }
 
 /*
  * Decoding
  */
 
-/* What is left of the time; the clock begins with the first wait. */
+/* What is left of the time. The clock begins with the first wait: most values need none. */
 static uint64_t source_left(struct source *source)
 {
 	uint64_t now;
 
-	if (source->timeout_us == 0 || source->timeout_us == RDMAD_CHANNEL_FOREVER)
+	if (source->timeout_us == RDMAD_CHANNEL_FOREVER)
 		return source->timeout_us;
 	now = time_now();
 	if (source->until == TIME_NEVER)
@@ -265,10 +321,23 @@ static uint64_t source_left(struct source *source)
 	return now < source->until ? (source->until - now) / TIME_US : 0;
 }
 
+static int source_view(struct source *source, size_t count)
+{
+	const void *bytes = NULL;
+	int rc = rdmad_channel_view(source->channel, count, 0, &bytes, &source->have);
+
+	if (rc == -ETIMEDOUT && source->timeout_us)
+		rc = rdmad_channel_view(source->channel, count, source_left(source), &bytes, &source->have);
+	if (rc == 0)
+		source->bytes = bytes;
+	else
+		source->have = source->at; /* nothing may be looked at any more */
+	return rc;
+}
+
 /* See more: `count` bytes from `at` on. -ENOSPC: a ring does not hold so many. */
 static int source_wait(struct source *source, size_t count)
 {
-	const void *bytes = NULL;
 	int rc;
 
 	if (!source->channel) {
@@ -276,19 +345,14 @@ static int source_wait(struct source *source, size_t count)
 			  source->have, count - (source->have - source->at));
 		return -ENODATA;
 	}
-	rc = rdmad_channel_view(source->channel, source->at + count, source_left(source), &bytes, &source->have);
-	if (rc == -ENOSPC && source->at) { /* longer than the capacity: go on with the ring's next bytes */
-		rc = rdmad_channel_consume(source->channel, source->at);
-		source->moved = true;
-		source->have = source->at = 0;
-		if (rc == 0)
-			rc = rdmad_channel_view(source->channel, count, source_left(source), &bytes, &source->have);
-	}
-	if (rc == 0)
-		source->bytes = bytes;
-	else
-		source->have = source->at; /* nothing may be looked at any more */
-	return rc;
+	rc = source_view(source, source->at + count);
+	if (rc != -ENOSPC || !source->at)
+		return rc;
+	/* Longer than the capacity: on with the ring's next bytes. */
+	rc = rdmad_channel_consume(source->channel, source->at);
+	source->moved = true;
+	source->have = source->at = 0;
+	return rc != 0 ? rc : source_view(source, count);
 }
 
 /* Not inlined: so what is checked afterwards is the copy, whatever a peer does to its memory meanwhile. */
@@ -319,10 +383,29 @@ static int allocate(const struct walk *walk, const struct rdmad_type *of, uint64
 	return -ENOMEM;
 }
 
+/* Read once, as source_get() does, whatever a peer does to its memory. */
+static inline int decode_number(struct source *source, const struct rdmad_type *type, void *value)
+{
+	uint64_t number;
+
+	if (unlikely(type->size > source->have - source->at)) {
+		int rc = source_get(source, value, type->size);
+
+		return rc ? rc : numbers_check(&source->walk, type, value, 1, -EPROTO);
+	}
+	number = number_load(source->bytes + source->at, type->size);
+	__asm__("" : "+r"(number));
+	source->at += type->size;
+	number_store(value, number, type->size);
+	return number_is_valid(type, number) ? 0 : number_refuse(&source->walk, type, number, -EPROTO);
+}
+
 static int decode(struct source *source, const struct rdmad_type *type, void *value)
 {
 	int rc = type_check(&source->walk, type);
 
+	if (rc == 0 && type->kind == RDMAD_NUMBER)
+		return decode_number(source, type, value);
 	if (rc == 0 && too_deep(&source->walk))
 		rc = -EPROTO;
 	if (rc != 0)
@@ -331,13 +414,6 @@ static int decode(struct source *source, const struct rdmad_type *type, void *va
 	rc = kinds[type->kind].decode(source, type, value);
 	source->walk.depth--;
 	return rc;
-}
-
-static int decode_number(struct source *source, const struct rdmad_type *type, void *value)
-{
-	int rc = source_get(source, value, type->size);
-
-	return rc ? rc : numbers_check(&source->walk, type, value, 1, -EPROTO);
 }
 
 /* Checked against the limit and, in memory, against what is there: no element has less than a byte. */
@@ -415,11 +491,15 @@ static int decode_struct(struct source *source, const struct rdmad_type *type, v
 
 	for (size_t i = 0; rc == 0 && i < type->fields; i++) {
 		const struct rdmad_field *field = &type->field[i];
+		uint8_t *place = (uint8_t *)value + field->offset;
 
 		source->walk.field = field->name;
-		rc = field_check(type, field);
-		if (rc == 0)
-			rc = decode(source, field->type, (uint8_t *)value + field->offset);
+		if (unlikely(!field_makes_sense(type, field)))
+			rc = field_refuse(type, field);
+		else if (type_is_number(field->type)) /* most are */
+			rc = decode_number(source, field->type, place);
+		else
+			rc = decode(source, field->type, place);
 	}
 	return rc;
 }
@@ -478,7 +558,6 @@ static void release_struct(const struct rdmad_type *type, void *value)
 }
 
 static const struct kind kinds[RDMAD_STRUCT + 1] = {
-	[RDMAD_NUMBER] = {encode_number, decode_number},
 	[RDMAD_STRING] = {encode_string, decode_string, release_string, sizeof(char *), .counts = true},
 	[RDMAD_ARRAY] = {encode_array, decode_array, release_array, sizeof(struct rdmad_array), .counts = true,
 			 .has_element = true},

@@ -270,6 +270,7 @@ static void child_main(const char *url, int tell, struct side *side)
 {
 	struct rdmad_channel_listener *listener;
 	struct rdmad_channel_options options;
+	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGINT, SIG_IGN); /* the first process decides */
@@ -282,7 +283,8 @@ static void child_main(const char *url, int tell, struct side *side)
 	if (write(tell, url, strlen(url) + 1) < 0)
 		_exit(CTL_FAILED);
 	close(tell);
-	_exit(serve(listener, side) == 0 ? CTL_OK : CTL_FAILED);
+	rc = serve(listener, side);
+	_exit(rc == 0 ? CTL_OK : ctl_fail(rc, NULL, "%s, the other end", ctl_command_name()));
 }
 
 /* *url becomes what the child listens on. */
@@ -300,6 +302,7 @@ static int child_start(struct side *side, char *url, size_t size, pid_t *child)
 	if (*child == 0) {
 		close(tell[0]);
 		bench_raw_part(&side->raw, parent, false);
+		side->first = false;
 		child_main(url, tell[1], side);
 	}
 	close(tell[1]);
