@@ -59,17 +59,20 @@ stop_daemon
 
 # --- examples/: a server and its clients over one channel
 
+has_begun() { grep -q '^listening on ' "$dir/$1.out" || ended "$example"; }
+
 # listen_on URL SERVER: it is $example, and listens on $server.
 listen_on() {
 	"$dir/$2" "$1" >"$dir/$2.out" 2>"$dir/$2.err" &
 	example=$!
 	clients=("$example")
-	wait_for "the start of $2 at $1" grep -q '^listening on ' "$dir/$2.out"
+	wait_for "the start of $2 at $1" has_begun "$2"
 	server=$(sed -n 's/^listening on //p' "$dir/$2.out")
+	[[ $server ]] || { fail "$2 does not listen on $1: $(cat "$dir/$2.err")"; return 1; }
 }
 
 try_message() {
-	listen_on "$1" message_server
+	listen_on "$1" message_server || return
 	ends 0 'got "hello, client"' "$dir/message_client" "$server"
 	wait "$example" || fail "message_server: exit status $?"
 	clients=()
@@ -79,7 +82,7 @@ try_message() {
 # Three clients at once, beside some that send what is no call.
 try_remote() {
 	local n client started=() bad
-	listen_on "$1" remote_server
+	listen_on "$1" remote_server || return
 	for n in 1 2 3; do
 		timeout 240 "$dir/remote_client" "$server" >"$dir/client.$n" 2>&1 &
 		started+=($!)
