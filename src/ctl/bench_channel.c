@@ -18,7 +18,7 @@
 
 static const char *sizes_text = "64,64K";
 static uint64_t capacity = MIB, rounds = 5, duration = TIME_S;
-static bool serving, connecting, alone;
+static bool serving, connecting, alone, flushing;
 
 static int check_sizes(const char *text)
 {
@@ -39,6 +39,8 @@ static const struct ctl_option bench_options[] = {
 	 .max = 86400 * TIME_S},
 	{"rounds", 'r', CTL_NUMBER, &rounds, "N", "by turns with what is beside it, the median counts; default 5",
 	 .min = 1, .max = 99},
+	{"flush", 0, CTL_FLAG, &flushing, NULL,
+	 "send each message of a stream, rather than as many as the channel likes"},
 	{"alone", 0, CTL_FLAG, &alone, NULL, "measure the channel, and nothing beside it"},
 	{"serve", 0, CTL_FLAG, &serving, NULL, "be the other end of one that runs with --connect"},
 	{"connect", 0, CTL_FLAG, &connecting, NULL,
@@ -60,6 +62,7 @@ struct side {
 static const struct rdmad_field order_fields[] = {
 	RDMAD_FIELD(struct bench_order, work, &rdmad_type_u32),
 	RDMAD_FIELD(struct bench_order, in_place, &rdmad_type_bool),
+	RDMAD_FIELD(struct bench_order, flush, &rdmad_type_bool),
 	RDMAD_FIELD(struct bench_order, size, &rdmad_type_u64),
 	RDMAD_FIELD(struct bench_order, count, &rdmad_type_u64),
 };
@@ -139,8 +142,11 @@ static int work_stream(struct side *side, const struct bench_order *order)
 	uint8_t over = 1;
 	int rc = 0;
 
-	for (uint64_t i = 0; rc == 0 && i < order->count; i++)
+	for (uint64_t i = 0; rc == 0 && i < order->count; i++) {
 		rc = side->first ? put_message(side, order, i) : get_message(side, order, i);
+		if (rc == 0 && order->flush && side->first)
+			rc = rdmad_channel_flush(side->channel, limit_us());
+	}
 	if (rc == 0 && side->first)
 		return rdmad_channel_get(side->channel, &over, 1, limit_us());
 	if (rc == 0)
@@ -407,7 +413,8 @@ static int measure_one(struct side *side, const char *transport, uint32_t work, 
 		       struct result *result)
 {
 	uint32_t beside = work_beside(transport, work, size);
-	struct bench_order orders[2] = {{work, in_place, size, 0}, {beside, false, size, 0}};
+	struct bench_order orders[2] = {{.work = work, .in_place = in_place, .flush = flushing, .size = size},
+					{.work = beside, .size = size}};
 	double ns[2];
 	int rc = measure(side, orders, ns);
 

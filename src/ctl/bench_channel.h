@@ -12,6 +12,7 @@
 struct bench_order {
 	uint32_t work; /* a row of the table of works */
 	bool in_place; /* by reserve and view, rather than by put and get */
+	bool flush;    /* each message of a stream */
 	uint64_t size, count;
 };
 
