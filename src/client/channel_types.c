@@ -373,10 +373,10 @@ __attribute__((noinline)) static int source_get(struct source *source, void *out
 	return 0;
 }
 
-/* Room for `count` of them; elements that have pointers begin with NULL. */
+/* Room for `count` of them. */
 static int allocate(const struct walk *walk, const struct rdmad_type *of, uint64_t count, void **out)
 {
-	*out = of->kind == RDMAD_NUMBER ? reallocarray(NULL, count, of->size) : calloc(count, of->size);
+	*out = reallocarray(NULL, count, of->size);
 	if (*out)
 		return 0;
 	log_error("channel", "%s: no memory for %llu of %zu bytes", walk->field, (unsigned long long)count, of->size);
@@ -400,6 +400,9 @@ static inline int decode_number(struct source *source, const struct rdmad_type *
 	return number_is_valid(type, number) ? 0 : number_refuse(&source->walk, type, number, -EPROTO);
 }
 
+static void release(const struct rdmad_type *type, void *value);
+
+/* What decodes leaves nothing allocated when it fails, so that nothing need be zero before. */
 static int decode(struct source *source, const struct rdmad_type *type, void *value)
 {
 	int rc = type_check(&source->walk, type);
@@ -428,68 +431,96 @@ static int decode_count(struct source *source, const struct rdmad_type *type, ui
 	return rc;
 }
 
+static int decode_text(struct source *source, char *text, uint64_t length)
+{
+	int rc = source_get(source, text, length);
+
+	text[length] = '\0';
+	if (rc == 0 && memchr(text, 0, length)) {
+		log_error("channel", "%s: a string of %llu bytes has a 0 in it", source->walk.field,
+			  (unsigned long long)length);
+		rc = -EPROTO;
+	}
+	return rc;
+}
+
 static int decode_string(struct source *source, const struct rdmad_type *type, void *value)
 {
 	uint64_t length;
-	char *text;
+	char **text = value;
 	int rc = decode_count(source, type, &length);
 
 	if (rc == 0)
 		rc = length == UINT64_MAX ? -ENOMEM : allocate(&source->walk, &rdmad_type_u8, length + 1, value);
 	if (rc != 0)
 		return rc;
-	text = *(char **)value;
-	rc = source_get(source, text, length);
-	if (rc == 0 && memchr(text, 0, length)) {
-		log_error("channel", "%s: a string of %llu bytes has a 0 in it", source->walk.field,
-			  (unsigned long long)length);
-		rc = -EPROTO;
+	rc = decode_text(source, *text, length);
+	if (rc != 0)
+		free(*text);
+	return rc;
+}
+
+static int decode_items(struct source *source, const struct rdmad_type *of, uint8_t *items, uint64_t count)
+{
+	int rc = 0;
+
+	if (of->kind == RDMAD_NUMBER) {
+		rc = source_get(source, items, count * of->size);
+		return rc ? rc : numbers_check(&source->walk, of, items, count, -EPROTO);
 	}
-	text[length] = '\0';
+	for (uint64_t i = 0; i < count; i++) {
+		rc = decode(source, of, items + i * of->size);
+		if (likely(rc == 0))
+			continue;
+		while (i-- > 0)
+			release(of, items + i * of->size);
+		break;
+	}
 	return rc;
 }
 
 static int decode_array(struct source *source, const struct rdmad_type *type, void *value)
 {
-	const struct rdmad_type *of = type->of;
 	struct rdmad_array *array = value;
-	uint64_t count;
-	int rc = decode_count(source, type, &count);
+	int rc = decode_count(source, type, &array->count);
 
+	array->items = NULL;
 	if (rc == 0)
-		rc = type_check(&source->walk, of);
-	if (rc != 0 || !count)
+		rc = type_check(&source->walk, type->of);
+	if (rc != 0 || !array->count)
 		return rc;
-	rc = allocate(&source->walk, of, count, &array->items);
+	rc = allocate(&source->walk, type->of, array->count, &array->items);
+	if (rc == 0)
+		rc = decode_items(source, type->of, array->items, array->count);
 	if (rc != 0)
-		return rc;
-	array->count = count;
-	if (of->kind == RDMAD_NUMBER) {
-		rc = source_get(source, array->items, count * of->size);
-		return rc ? rc : numbers_check(&source->walk, of, array->items, count, -EPROTO);
-	}
-	for (uint64_t i = 0; rc == 0 && i < count; i++)
-		rc = decode(source, of, (uint8_t *)array->items + i * of->size);
+		free(array->items);
 	return rc;
 }
 
 static int decode_optional(struct source *source, const struct rdmad_type *type, void *value)
 {
+	void **place = value;
 	bool there;
 	int rc = decode_number(source, &rdmad_type_bool, &there);
 
+	*place = NULL;
 	if (rc == 0)
 		rc = type_check(&source->walk, type->of);
-	if (rc == 0 && there)
-		rc = allocate(&source->walk, type->of, 1, value);
-	return rc == 0 && there ? decode(source, type->of, *(void **)value) : rc;
+	if (rc != 0 || !there)
+		return rc;
+	rc = allocate(&source->walk, type->of, 1, place);
+	if (rc == 0)
+		rc = decode(source, type->of, *place);
+	if (rc != 0)
+		free(*place);
+	return rc;
 }
 
 static int decode_struct(struct source *source, const struct rdmad_type *type, void *value)
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < type->fields; i++) {
+	for (size_t i = 0; i < type->fields; i++) {
 		const struct rdmad_field *field = &type->field[i];
 		uint8_t *place = (uint8_t *)value + field->offset;
 
@@ -500,20 +531,22 @@ static int decode_struct(struct source *source, const struct rdmad_type *type, v
 			rc = decode_number(source, field->type, place);
 		else
 			rc = decode(source, field->type, place);
+		if (likely(rc == 0))
+			continue;
+		while (i-- > 0)
+			release(type->field[i].type, (uint8_t *)value + type->field[i].offset);
+		break;
 	}
 	return rc;
 }
 
+/* After a failure the value is zero. */
 static int decode_from(struct source *source, const struct rdmad_type *type, void *value)
 {
-	int rc = type_check(&source->walk, type);
+	int rc = decode(source, type, value);
 
-	if (rc != 0)
-		return rc;
-	memset(value, 0, type->size);
-	rc = decode(source, type, value);
-	if (rc != 0)
-		rdmad_type_release(type, value);
+	if (unlikely(rc != 0) && type_makes_sense(type))
+		memset(value, 0, type->size);
 	return rc;
 }
 

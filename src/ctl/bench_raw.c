@@ -93,7 +93,6 @@ static int still_there(const struct bench_raw *raw)
 		return -EINTR;
 	if (raw->parent && waitid(P_PID, (id_t)raw->peer, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
 		return -ECONNRESET;
-	sched_yield();
 	return 0;
 }
 
@@ -105,6 +104,8 @@ static inline int await(const struct bench_raw *raw, _Atomic uint64_t *word, uin
 		*now = atomic_load_explicit(word, memory_order_acquire);
 		if ((int64_t)(*now - least) >= 0)
 			return 0;
+		if (time_to_yield(idle)) /* as a channel does */
+			sched_yield();
 		rc = idle % 65536 ? 0 : still_there(raw);
 		if (rc != 0)
 			return rc;
@@ -187,7 +188,9 @@ int bench_raw_copy(struct bench_raw *raw, const struct bench_order *order, void 
  */
 static int move_all(int fd, bool sending, uint8_t *buffer, size_t size, int flags)
 {
-	for (size_t done = 0; done < size;) {
+	unsigned idle = 0;
+
+	for (size_t done = 0; done < size; idle++) {
 		ssize_t n = sending ? send(fd, buffer + done, size - done, MSG_NOSIGNAL | flags)
 				    : recv(fd, buffer + done, size - done, flags);
 
@@ -197,6 +200,8 @@ static int move_all(int fd, bool sending, uint8_t *buffer, size_t size, int flag
 			return -errno;
 		if (n < 0 && ctl_interrupted())
 			return -EINTR;
+		if (n < 0 && time_to_yield(idle))
+			sched_yield();
 		done += n > 0 ? (size_t)n : 0;
 	}
 	return 0;
