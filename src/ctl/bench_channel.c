@@ -395,26 +395,31 @@ static int measure(struct side *side, struct bench_order orders[2], double ns[2]
 	return rc;
 }
 
-/* What the same is without a channel, by the transport. */
-static uint32_t work_beside(const char *transport, uint32_t work, uint64_t size)
+/* What the same is without a channel, by the transport; WORKS: nothing. Words are what the smallest messages are beside, and
+ * bytes that stay in their place are none that could be copied. */
+static uint32_t work_beside(const char *transport, const struct bench_order *order)
 {
 	bool sockets = strcmp(transport, "tcp") == 0 || strcmp(transport, "unix") == 0;
 
-	if (work == CALL)
+	if (order->work == CALL)
 		return PINGPONG;
-	if (alone || connecting || size > capacity)
+	if (alone || connecting || order->size > capacity)
 		return WORKS;
-	if (strcmp(transport, "shm") == 0)
-		return work == PINGPONG ? WORDS : size < FROM_MEMCPY ? RING : COPY;
-	return !sockets ? WORKS : work == PINGPONG ? ECHO : SEND;
+	if (sockets)
+		return order->work == PINGPONG ? ECHO : SEND;
+	if (strcmp(transport, "shm") != 0)
+		return WORKS;
+	if (order->work == PINGPONG)
+		return order->size <= CACHE_LINE ? WORDS : WORKS;
+	return order->size < FROM_MEMCPY ? RING : order->in_place ? WORKS : COPY;
 }
 
 static int measure_one(struct side *side, const char *transport, uint32_t work, bool in_place, uint64_t size,
 		       struct result *result)
 {
-	uint32_t beside = work_beside(transport, work, size);
 	struct bench_order orders[2] = {{.work = work, .in_place = in_place, .flush = flushing, .size = size},
-					{.work = beside, .size = size}};
+					{.size = size}};
+	uint32_t beside = orders[1].work = work_beside(transport, &orders[0]);
 	double ns[2];
 	int rc = measure(side, orders, ns);
 
