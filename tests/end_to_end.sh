@@ -305,7 +305,7 @@ test_bench() {
 		grep -q '<svg' "$dir/plot.svg" && grep -q 'set, rendezvous' "$dir/plot.svg" || fail "bench sweep --plot drew no SVG"
 	fi
 	expect 0 bench channel -D 10ms -r 1 -s 1,100,8K --capacity 4K --json && json '(.results | length == 11) and
-		all(.results[]; .time_us > 0) and ([.results[] | select(.ratio > 0)] | length == 6)' "bench channel"
+		all(.results[]; .time_us > 0) and ([.results[] | select(.ratio > 0)] | length == 7)' "bench channel"
 	expect 0 bench channel "unix://$dir/bench.channel" -D 10ms -r 2 -s 64 --flush && says "^stream +in place +64 .*socket loop" \
 		"bench channel"
 	expect 2 bench channel --serve

@@ -594,7 +594,7 @@ static int bench_serve(struct side *side, const char *url)
 
 static int command_bench(const struct ctl_arguments *arguments)
 {
-	struct side side = {.buffer = aligned_alloc(CACHE_LINE, SIZE_MOST), .raw.fd = {-1, -1}, .first = !serving};
+	struct side side = {.raw.fd = {-1, -1}, .first = !serving};
 	char url[600];
 	int rc;
 
@@ -602,6 +602,7 @@ static int command_bench(const struct ctl_arguments *arguments)
 		return ctl_usage_error("--serve and --connect are of different ends");
 	if ((serving || connecting) && !arguments->count)
 		return ctl_usage_error("--serve and --connect need a URL that both ends have");
+	side.buffer = aligned_alloc(CACHE_LINE, SIZE_MOST);
 	if (!side.buffer)
 		return ctl_fail(-ENOMEM, NULL, "%s", ctl_command_name());
 	ctl_catch_interrupt();
