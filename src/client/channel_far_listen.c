@@ -243,15 +243,14 @@ static int far_accept(struct rdmad_channel_listener *listener, uint64_t until, s
 {
 	struct far_listener *l = container_of(listener, struct far_listener, base);
 	struct channel_far *far;
-	bool work = true;
+	bool work, armed = false;
 
-	while (!(far = listener_turn(l, !work, &work))) {
-		if (work)
-			continue;
-		if (time_now() >= until)
+	while (!(far = listener_turn(l, armed, &work))) {
+		if (!work && armed && time_now() >= until) /* who sleeps on the descriptor is woken */
 			return -ETIMEDOUT;
-		listener_sleep(l, until);
-		work = true;
+		if (!work && armed)
+			listener_sleep(l, until);
+		armed = !work && !armed; /* armed, it looks once more */
 	}
 	*out = &far->channel;
 	return 0;
