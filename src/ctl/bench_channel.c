@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define SIZE_MOST (64 * MIB)
+#define ROUNDS_MOST 999
 #define CALLS 1000       /* that are not answered, before one that is */
 #define FROM_MEMCPY 4096 /* over shm, streams of messages from this size on are measured against memcpy */
 
@@ -38,7 +39,7 @@ static const struct ctl_option bench_options[] = {
 	{"duration", 'D', CTL_TIME, &duration, "TIME", "of each measurement; default 1s", .min = 10 * TIME_MS,
 	 .max = 86400 * TIME_S},
 	{"rounds", 'r', CTL_NUMBER, &rounds, "N", "by turns with what is beside it, the median counts; default 5",
-	 .min = 1, .max = 99},
+	 .min = 1, .max = ROUNDS_MOST},
 	{"flush", 0, CTL_FLAG, &flushing, NULL,
 	 "send each message of a stream, rather than as many as the channel likes"},
 	{"alone", 0, CTL_FLAG, &alone, NULL, "measure the channel, and nothing beside it"},
@@ -376,7 +377,7 @@ static double median(double *values, uint64_t n)
 static int measure(struct side *side, struct bench_order orders[2], double ns[2])
 {
 	unsigned kinds = orders[1].work == WORKS ? 1 : 2;
-	double each[2][99];
+	double each[2][ROUNDS_MOST];
 	int rc = 0;
 
 	for (unsigned k = 0; rc == 0 && k < kinds; k++)
