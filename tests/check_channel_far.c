@@ -829,8 +829,8 @@ struct honest {
 	pthread_t thread;
 	_Atomic bool stop;
 	_Atomic unsigned accepted;
-	_Atomic int last; /* how the last one ended */
-	size_t put;       /* to each, first */
+	_Atomic int last;   /* how the last one ended */
+	_Atomic size_t put; /* to each, first */
 };
 
 static void *honest_run(void *arg)
