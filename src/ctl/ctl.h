@@ -74,7 +74,7 @@ extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every co
 	ROW(ping) \
 	ROW(kv) ROW(kv_keys) ROW(kv_walk) ROW(kv_move) ROW(kv_run) \
 	ROW(bench_kv) ROW(bench_ping) ROW(bench_sweep) ROW(bench_channel) ROW(bench_gpu) \
-	ROW(gpu) ROW(channel) \
+	ROW(gpu) ROW(channel_names) ROW(channel) \
 	ROW(control) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
 #define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];
