@@ -744,6 +744,30 @@ static void raw_leave(struct raw *raw)
 	close(raw->socket);
 }
 
+/* Nor does one who has said what he wants give way to those who come after him. */
+START_TEST(test_crowd)
+{
+	struct rdmad_channel_listener *listener;
+	struct rdmad_channel *channel;
+	struct raw raw[40];
+
+	WORKS(rdmad_channel_listen(URL, SIZE, NULL, &listener));
+	for (size_t i = 0; i < ARRAY_SIZE(raw); i++) {
+		raw[i].socket = raw_connect();
+		ck_assert_int_eq(send(raw[i].socket, &honest, sizeof(honest), 0), sizeof(honest));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(raw); i++) {
+		WORKS(rdmad_channel_accept(listener, SECONDS(60), &channel));
+		raw_receive(&raw[i]);
+		for (size_t k = 0; k < ARRAY_SIZE(raw[i].fds); k++)
+			close(raw[i].fds[k]);
+		close(raw[i].socket);
+		rdmad_channel_close(channel);
+	}
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
 static uint64_t nasty(uint64_t *seed)
 {
 	static const uint64_t values[] = {
@@ -1110,6 +1134,7 @@ int main(void)
 	tc = suite_case(suite, "hostile", NULL, NULL);
 	tcase_add_test(tc, test_hello);
 	tcase_add_test(tc, test_silent_clients);
+	tcase_add_test(tc, test_crowd);
 	tcase_add_test(tc, test_hostile_memory);
 	tcase_add_test(tc, test_hostile_listener);
 	tcase_add_test(tc, test_foreign_user);

@@ -283,11 +283,9 @@ static int shm_accept(struct rdmad_channel_listener *base, uint64_t until, struc
 		uint64_t now;
 		int rc;
 
-		do
-			rc = welcome(listener);
-		while (rc == 0);
-		if (rc == -EAGAIN)
-			rc = serve_pending(listener, out);
+		/* Who has spoken goes first: he is not to give way to one who comes. */
+		while ((rc = serve_pending(listener, out)) == -EAGAIN && (rc = welcome(listener)) == 0)
+			;
 		if (rc != -EAGAIN)
 			return rc;
 		now = time_now();
