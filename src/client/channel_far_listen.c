@@ -121,7 +121,8 @@ static int door_turn(struct far_listener *l, struct door *door)
 	struct fabric_event event;
 	int n = fabric_poll(door->queue, &completion, 1);
 
-	for (; n < GUESTS && fabric_next_event(door->queue, &event); n++)
+	/* While there are places; else one, so that those who are there have their turn before they have to give way. */
+	for (; (n == 0 || l->guests < GUESTS) && fabric_next_event(door->queue, &event); n++)
 		if (event.type == FABRIC_REQUEST)
 			door_requested(l, door, &event);
 	return n;
