@@ -230,7 +230,7 @@ test_gpu() {
 	configure "gpu = { $program; backend = \"cpu\"; threads = 1; sessions = 3; };"
 	start_daemon
 	logged "gpu: cpu backend, 1 thread a session"
-	answers status '"services":["ping","kv","gpu"]'
+	answers status '"services":["ping","kv","gpu","channel"]'
 	answers status '"gpu":{"backend":"cpu","device":"'
 	answers status '"sessions":0,"sessions_max":3,"sessions_per_source":2}'
 	answers resources '"gpu_sessions":0'
@@ -239,7 +239,7 @@ test_gpu() {
 	start_daemon
 	logged "gpu: the service is not offered: "
 	logged "/nowhere/rdmad-gpu"
-	answers status '"services":["ping","kv"]'
+	answers status '"services":["ping","kv","channel"]'
 	kill -HUP "$daemon"
 	logged reloaded
 	grep -q "services changed" "$dir/log" && fail "a service that cannot be offered is news at each reload"
