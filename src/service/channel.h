@@ -94,6 +94,7 @@ struct channel_agent {
 	uint64_t token, deadline; /* of one who waits; the latter also of one who leaves */
 	uint32_t id;              /* of the request that waits */
 	bool invited;             /* the listener was told */
+	bool again;               /* it has asked for a name that somebody had */
 	struct channel_agent *partner;
 	bool last; /* it has closed its channel in peace: all of it was relayed */
 	struct list of_name;

@@ -132,6 +132,16 @@ static struct channel_name *name_new(struct channel_agent *a, const struct wire_
 	return name;
 }
 
+/* A program may close a listener and listen again: its end may be behind its request, by a turn, or not be complete. */
+static bool name_may_get_free(struct channel_agent *a, const char *text, uint32_t len)
+{
+	const struct channel_name *name = channel_name_find(channel_service_of(a), text, len);
+	bool again = a->again;
+
+	a->again = true;
+	return name && (!again || !conn_established(name->listener->conn));
+}
+
 int channel_serve_listen(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
 	const char *text = (const char *)body + sizeof(struct wire_channel_listen), *why = NULL;
@@ -149,7 +159,7 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	    !name_is_right(a, text, listen.name_len) || !capacity_is_right(listen.capacity) ||
 	    !printable(text + listen.name_len, len - listen.name_len))
 		return -EPROTO;
-	reply = answer_begin(a, record->op, record->id);
+	reply = name_may_get_free(a, text, listen.name_len) ? NULL : answer_begin(a, record->op, record->id);
 	if (!reply)
 		return -EAGAIN;
 	name = name_new(a, &listen, text, len - listen.name_len);
