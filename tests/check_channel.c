@@ -764,6 +764,8 @@ START_TEST(test_crowd)
 		close(raw[i].socket);
 		rdmad_channel_close(channel);
 	}
+	ck_assert_int_eq(rdmad_channel_accept(listener, 1000, &channel), -ETIMEDOUT);
+	ck_assert_str_eq(rdmad_error(), "no client came to " URL " in 1000 us");
 	rdmad_channel_listener_close(listener);
 }
 END_TEST

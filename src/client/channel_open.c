@@ -125,7 +125,11 @@ int rdmad_channel_open(const char *url, size_t size, const struct rdmad_channel_
 
 int rdmad_channel_accept(struct rdmad_channel_listener *listener, uint64_t timeout_us, struct rdmad_channel **channel)
 {
-	return listener->ops->accept(listener, time_after(time_now(), time_of_us(timeout_us)), channel);
+	int rc = listener->ops->accept(listener, time_after(time_now(), time_of_us(timeout_us)), channel);
+
+	if (rc == -ETIMEDOUT && timeout_us)
+		log_error("channel", "no client came to %s in %llu us", listener->url, (unsigned long long)timeout_us);
+	return rc;
 }
 
 int rdmad_channel_listener_fd(const struct rdmad_channel_listener *listener)
