@@ -142,7 +142,7 @@ static void agent_closed(struct conn *conn, int error, const char *reason)
 
 	if (a->role == CHANNEL_JOINED && !a->last)
 		log_end(conn, error ? reason : "ended its channel without a word");
-	else if (error && a->role != CHANNEL_LEAVES)
+	else if (error && a->role < CHANNEL_JOINED) /* who has said his last word may not wait for what else comes */
 		log_end(conn, reason);
 	if (a->role == CHANNEL_LISTENS)
 		listener_ends(a);
