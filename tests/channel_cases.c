@@ -427,6 +427,7 @@ START_TEST(test_close)
 	ck_assert_ptr_nonnull(strstr(rdmad_error(), "closed"));
 	ck_assert_int_eq(rdmad_channel_view(pair.server, 150, ENOUGH, &seen, &available), 0);
 	ck_assert_uint_eq(available, 200);
+	ck_assert_int_eq(rdmad_channel_arm(pair.server), 1); /* first what is left */
 	ck_assert_int_eq(rdmad_channel_try_get(pair.server, bytes, 300), 200);
 	check_bytes(bytes, 200, 109);
 	ck_assert_int_eq(rdmad_channel_try_get(pair.server, bytes, 1), -EPIPE);

@@ -521,6 +521,8 @@ int rdmad_channel_arm(struct rdmad_channel *channel)
 
 	if (rc == 0 || rc == -EAGAIN || rc == -EBUSY)
 		rc = channel->transport->arm(channel);
+	if (rc < 0 && wait_bytes(channel, 1, 0) == 0)
+		return 1; /* what came before the end is to be got first */
 	return rc < 0 ? channel_ended(channel) : rc;
 }
 

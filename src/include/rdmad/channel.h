@@ -126,7 +126,7 @@ int rdmad_channel_consume(struct rdmad_channel *channel, size_t count);
 
 /*
  * For a program's own loop: a descriptor that becomes readable when there may be something to get, room to put, or an end.
- * Before each sleep call rdmad_channel_arm(): 0: sleep; 1: there is something now.
+ * Before each sleep call rdmad_channel_arm(): 0: sleep; 1: there is something now, perhaps left from before an end.
  */
 int rdmad_channel_fd(const struct rdmad_channel *channel);
 int rdmad_channel_arm(struct rdmad_channel *channel);
