@@ -93,7 +93,7 @@ static const struct setting general[] = {
 	{"stall_timeout", SETTING_TIME, AT(stall_timeout), "30s", 0, 86400 * TIME_S,
 	 .help = "A client that takes no answers for so long, or does not go on with what it began to\n"
 		 "send, is disconnected. \"0\": never."},
-	{"turn", SETTING_TIME, AT(turn), "400us", 10 * TIME_US, TIME_S,
+	{"turn", SETTING_TIME, AT(turn), "200us", 10 * TIME_US, TIME_S,
 	 .help = "How long a worker carries out requests before it looks after connections that wait;\n"
 		 "what is left of a client's requests goes on in its next turn."},
 	{"ack_timeout", SETTING_TIME, AT(ack_timeout), "0", 0, 3600 * TIME_S,
