@@ -568,6 +568,46 @@ START_TEST(test_channel_bulk)
 }
 END_TEST
 
+/* The one who gets waits for all of the first array, for which the one who puts has to fill a ring that is nearly full. */
+struct two {
+	struct rdmad_array first, second;
+};
+static const struct rdmad_type longer_type = RDMAD_TYPE_BYTES(4 * CAPACITY);
+static const struct rdmad_field two_fields[] = {
+	RDMAD_FIELD(struct two, first, &longer_type),
+	RDMAD_FIELD(struct two, second, &longer_type),
+};
+static const struct rdmad_type two_type = RDMAD_TYPE_STRUCT(struct two, two_fields);
+
+static void *put_two(void *arg)
+{
+	ck_assert_int_eq(rdmad_channel_put_value(near_end, &two_type, arg, LIMIT), 0);
+	ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+	return NULL;
+}
+
+START_TEST(test_channel_nearly_full)
+{
+	static uint8_t bytes[4 * CAPACITY];
+	struct two got;
+	pthread_t thread;
+
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 7);
+	for (size_t first = CAPACITY - 12; first < CAPACITY + 12; first++) {
+		struct two two = {{bytes, first}, {bytes, sizeof(bytes)}};
+
+		ck_assert_int_eq(pthread_create(&thread, NULL, put_two, &two), 0);
+		ck_assert_int_eq(rdmad_channel_get_value(far_end, &two_type, &got, LIMIT), 0);
+		ck_assert_uint_eq(got.first.count, first);
+		ck_assert_mem_eq(got.first.items, bytes, first);
+		ck_assert_mem_eq(got.second.items, bytes, sizeof(bytes));
+		rdmad_type_release(&two_type, &got);
+		ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	}
+}
+END_TEST
+
 /* In the midst of a long value there is no way back. */
 START_TEST(test_channel_bulk_timeout)
 {
@@ -647,6 +687,7 @@ int main(void)
 	tcase_add_test(tc, test_channel_full);
 	tcase_add_loop_test(tc, test_channel_bad_bytes, 0, ARRAY_SIZE(bad_bytes));
 	tcase_add_test(tc, test_channel_bulk);
+	tcase_add_test(tc, test_channel_nearly_full);
 	tcase_add_test(tc, test_channel_bulk_timeout);
 	tcase_add_test(tc, test_channel_end);
 	return suite_run(suite);

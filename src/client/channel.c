@@ -9,6 +9,7 @@
 
 #define FLUSH_MAX (256 * KIB) /* of a large ring: it is still in a cache when the peer gets it */
 #define CLOSE_TIMEOUT TIME_S
+#define GATHER TIME_MS /* that a long put waits for room worth a piece */
 
 void *channel_new(size_t size, const struct channel_transport *transport, uint64_t capacity,
 		  const struct rdmad_channel_options *options)
@@ -162,6 +163,15 @@ static bool goes_by_pieces(const struct rdmad_channel *channel, size_t count, ui
 	return count > (timeout_us ? channel->capacity / 2 : channel->capacity);
 }
 
+/* Of much at once each piece has less to do; but the peer may view so much of the ring that there will never be more than a little. */
+static int wait_some_room(struct rdmad_channel *channel, size_t count, uint64_t until)
+{
+	uint64_t soon = time_after(time_now(), GATHER);
+	int rc = wait_room(channel, count, MIN(soon, until));
+
+	return rc == -EAGAIN && soon < until ? wait_room(channel, 1, until) : rc;
+}
+
 static int put_long(struct rdmad_channel *channel, const struct iovec *pieces, size_t count, uint64_t timeout_us)
 {
 	struct cursor from = {.piece = pieces};
@@ -172,7 +182,7 @@ static int put_long(struct rdmad_channel *channel, const struct iovec *pieces, s
 
 		n = MIN(count - done, channel->flush_at);
 		if (!has_room(channel, n))
-			rc = wait_room(channel, n, until);
+			rc = wait_some_room(channel, n, until);
 		if (rc == -EAGAIN)
 			return done ? lost_place(channel, "a put", done, count) : timed_out("room", n, timeout_us);
 		if (rc != 0)
