@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -29,9 +30,22 @@ struct alone {
 	int fd;
 };
 
+/* A thread in flush(), which has read the head, stays there until more was put, and a while longer. */
+static bool stays;
+static _Atomic bool inside;
+
 static int alone_flush(struct rdmad_channel *channel)
 {
-	channel->out.flushed = channel->out.head;
+	uint64_t head = channel->out.head;
+
+	if (stays && !inside) {
+		inside = true;
+		while (channel->out.head == head)
+			sched_yield();
+		for (int i = 0; i < 1000; i++)
+			sched_yield();
+	}
+	channel->out.flushed = head;
 	return 0;
 }
 
@@ -110,6 +124,31 @@ START_TEST(test_indices)
 		for (size_t i = 0; i < n; i++)
 			ck_assert_uint_eq(bytes[i], channel_stream_byte(got++));
 	}
+	rdmad_channel_close(channel);
+}
+END_TEST
+
+static void *get_none(void *channel)
+{
+	rdmad_channel_get(channel, &(uint8_t){0}, 1, 1);
+	return NULL;
+}
+
+/* What is put while the thread that gets is in a flush is not left behind by the one that puts. */
+START_TEST(test_both_flush)
+{
+	struct rdmad_channel *channel = alone_at(1000, 0);
+	pthread_t thread;
+
+	stays = true;
+	WORKS(rdmad_channel_try_put(channel, "a", 1));
+	pthread_create(&thread, NULL, get_none, channel);
+	while (!inside)
+		sched_yield();
+	WORKS(rdmad_channel_try_put(channel, "b", 1));
+	WORKS(channel_flush_some(channel));
+	ck_assert_uint_eq(channel->out.flushed, 2);
+	pthread_join(thread, NULL);
 	rdmad_channel_close(channel);
 }
 END_TEST
@@ -1120,6 +1159,7 @@ int main(void)
 	tcase_add_test(tc, test_mirror);
 	tcase_add_loop_test(tc, test_indices, 0, ARRAY_SIZE(beginnings));
 	tcase_add_loop_test(tc, test_told, 0, TALES);
+	tcase_add_test(tc, test_both_flush);
 	tcase_add_test(tc, test_urls);
 	channel_cases(suite);
 	tc = suite_case(suite, "processes", NULL, NULL);

@@ -4,7 +4,6 @@
 #include "client/client.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #define FLUSH_MAX (256 * KIB) /* of a large ring: it is still in a cache when the peer gets it */
@@ -268,12 +267,8 @@ static int flush_waiting(struct rdmad_channel *channel, uint64_t timeout_us)
 
 		if (all_flushed(channel))
 			return channel_ended(channel);
-		if (rc != -EAGAIN && rc != -EBUSY && rc != 0)
+		if (rc != -EAGAIN && rc != 0)
 			return rc;
-		if (rc == -EBUSY) {
-			sched_yield();
-			continue;
-		}
 		rc = channel->transport->look(channel, CHANNEL_PUT);
 		if (rc == 0)
 			rc = channel->transport->sleep(channel, CHANNEL_PUT, put_so_far(channel) + 1, until);
@@ -529,7 +524,7 @@ int rdmad_channel_arm(struct rdmad_channel *channel)
 {
 	int rc = channel_flush_some(channel);
 
-	if (rc == 0 || rc == -EAGAIN || rc == -EBUSY)
+	if (rc == 0 || rc == -EAGAIN)
 		rc = channel->transport->arm(channel);
 	if (rc < 0 && wait_bytes(channel, 1, 0) == 0)
 		return 1; /* what came before the end is to be got first */

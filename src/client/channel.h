@@ -128,7 +128,7 @@ int channel_out_told(struct rdmad_channel *channel, uint64_t tail);
 int channel_end(struct rdmad_channel *channel, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* What was put and not flushed goes to the transport. -EAGAIN: not all of it now; -EBUSY: the other thread does it. */
+/* What was put and not flushed goes to the transport. -EAGAIN: not all of it now; other errors: the channel has ended. */
 int channel_flush_some(struct rdmad_channel *channel);
 
 /* Until the peer's index is `index`: polls, then sleeps, after a flush. `until` 0: no waiting. -EAGAIN: not until then; other

@@ -60,12 +60,17 @@ int channel_out_told(struct rdmad_channel *channel, uint64_t tail)
 	return 0;
 }
 
-static int flush_locked(struct rdmad_channel *channel)
+/* Who finds the other thread at it: the one that puts knows of more than the other one saw, and waits for its turn; to the one that
+ * gets nothing is left to do. */
+static int flush_locked(struct rdmad_channel *channel, enum channel_way way)
 {
 	int rc;
 
-	if (atomic_exchange_explicit(&channel->out.flushing, true, memory_order_acquire))
-		return -EBUSY;
+	while (atomic_exchange_explicit(&channel->out.flushing, true, memory_order_acquire)) {
+		if (way == CHANNEL_GET)
+			return 0;
+		sched_yield();
+	}
 	rc = channel->transport->flush(channel);
 	atomic_store_explicit(&channel->out.flushing, false, memory_order_release);
 	return rc;
@@ -85,7 +90,7 @@ static int flush_some(struct rdmad_channel *channel, enum channel_way way)
 	atomic_store_explicit(&channel->flushes, atomic_load_explicit(&channel->flushes, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	if (!transport->assist)
-		return flush_locked(channel);
+		return flush_locked(channel, way);
 	return way == CHANNEL_PUT ? transport->flush(channel) : transport->assist(channel);
 }
 
