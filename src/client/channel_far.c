@@ -48,16 +48,13 @@ static bool far_try_enter(struct channel_far *far)
  * Telling the peer
  */
 
-/* What this end got, about to be said. */
-static uint64_t far_telling(struct channel_far *far)
+/* What this end got, as it is said: of what is got later the thread that gets tells. */
+static void far_told(struct channel_far *far, uint64_t tail)
 {
-	uint64_t tail = atomic_load_explicit(&far->channel.in.tail, memory_order_acquire);
-
 	atomic_store_explicit(&far->told, tail, memory_order_relaxed);
 	if (tail >= atomic_load(&far->wanted))
 		atomic_store(&far->wanted, UINT64_MAX);
 	far->tell = false;
-	return tail;
 }
 
 /* A record of one index. */
@@ -75,16 +72,19 @@ static bool far_say_index(struct channel_far *far, enum wire_op op, uint64_t ind
 
 void channel_far_tell(struct channel_far *far)
 {
-	far->tell = !far_say_index(far, WIRE_OP_CHANNEL_TAIL, atomic_load(&far->channel.in.tail));
+	uint64_t tail = atomic_load(&far->channel.in.tail);
+
+	far->tell = !far_say_index(far, WIRE_OP_CHANNEL_TAIL, tail);
 	if (!far->tell)
-		far_telling(far);
+		far_told(far, tail);
 }
 
 /* Fill in a record of CHANNEL_DATA with `copied` bytes behind it. */
 static void far_commit_data(struct channel_far *far, struct wire_record *record, uint64_t head, uint32_t copied)
 {
-	struct wire_channel_data data = {.head = head, .tail = far_telling(far)};
+	struct wire_channel_data data = {.head = head, .tail = atomic_load(&far->channel.in.tail)};
 
+	far_told(far, data.tail);
 	record->op = WIRE_OP_CHANNEL_DATA;
 	record->arg = copied;
 	memcpy(record + 1, &data, sizeof(data));
