@@ -268,7 +268,7 @@ static int flush_waiting(struct rdmad_channel *channel, uint64_t timeout_us)
 		if (all_flushed(channel))
 			return channel_ended(channel);
 		if (rc != -EAGAIN && rc != 0)
-			return rc;
+			return channel_ended(channel);
 		rc = channel->transport->look(channel, CHANNEL_PUT);
 		if (rc == 0)
 			rc = channel->transport->sleep(channel, CHANNEL_PUT, put_so_far(channel) + 1, until);
@@ -522,13 +522,13 @@ int rdmad_channel_fd(const struct rdmad_channel *channel)
 
 int rdmad_channel_arm(struct rdmad_channel *channel)
 {
-	int rc = channel_flush_some(channel);
+	int rc;
 
-	if (rc == 0 || rc == -EAGAIN)
-		rc = channel->transport->arm(channel);
-	if (rc < 0 && wait_bytes(channel, 1, 0) == 0)
-		return 1; /* what came before the end is to be got first */
-	return rc < 0 ? channel_ended(channel) : rc;
+	channel_flush_some(channel);
+	rc = channel->transport->arm(channel);
+	if (likely(!atomic_load(&channel->ended)))
+		return rc;
+	return wait_bytes(channel, 1, 0) == 0 ? 1 : channel_ended(channel); /* what came before the end is to be got first */
 }
 
 int rdmad_channel_progress(struct rdmad_channel *channel)
