@@ -513,6 +513,34 @@ START_TEST(test_lost_place)
 }
 END_TEST
 
+/* Nor has one who gets at the same end anything to wait for any more: he is woken. */
+static void *wait_at_client(void *arg)
+{
+	uint8_t byte;
+
+	*(int *)arg = rdmad_channel_get(pair.client, &byte, 1, RDMAD_CHANNEL_FOREVER);
+	return NULL;
+}
+
+START_TEST(test_lost_place_wakes)
+{
+	struct rdmad_channel_info info = {.sleeps = 0};
+	uint8_t bytes[3000] = {0};
+	pthread_t thread;
+	int get = 0;
+
+	up(1000);
+	pthread_create(&thread, NULL, wait_at_client, &get);
+	while (info.sleeps == 0)
+		rdmad_channel_info(pair.client, &info);
+	ck_assert_int_eq(rdmad_channel_put(pair.client, bytes, 3000, 1000), -ETIMEDOUT);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(get, -EIO);
+	ck_assert_int_eq(rdmad_channel_arm(pair.client), -EIO); /* there will be nothing to sleep for */
+	down();
+}
+END_TEST
+
 /* Each client has rings of its own, which the next one leaves alone; a listener may end before them. */
 START_TEST(test_clients)
 {
@@ -606,6 +634,7 @@ void channel_cases(Suite *suite)
 	tcase_add_test_raise_signal(tc, test_two_get, SIGABRT);
 #endif
 	tcase_add_test(tc, test_lost_place);
+	tcase_add_test(tc, test_lost_place_wakes);
 	tcase_add_test(tc, test_clients);
 	tcase_add_test(tc, test_leaks);
 	tcase_add_test(tc, test_another_size);

@@ -571,6 +571,32 @@ START_TEST(test_closed_in_peace)
 }
 END_TEST
 
+/* Who gets at an end that has lost its place is woken. */
+static void *get_for_ever(void *channel)
+{
+	return (void *)(intptr_t)rdmad_channel_get(channel, &(uint8_t){0}, 1, RDMAD_CHANNEL_FOREVER);
+}
+
+START_TEST(test_lost_place_wakes)
+{
+	struct pair pair = connect_pair(1000);
+	struct rdmad_channel_info info = {.sleeps = 0};
+	static uint8_t bytes[3000];
+	pthread_t thread;
+	void *rc;
+
+	pthread_create(&thread, NULL, get_for_ever, pair.client);
+	while (info.sleeps == 0)
+		rdmad_channel_info(pair.client, &info);
+	ck_assert_int_eq(rdmad_channel_put(pair.client, bytes, sizeof(bytes), 1000), -ETIMEDOUT);
+	pthread_join(thread, &rc);
+	ck_assert_int_eq((int)(intptr_t)rc, -EIO);
+	ck_assert_int_eq(rdmad_channel_arm(pair.client), -EIO);
+	rdmad_channel_close(pair.client);
+	rdmad_channel_close(pair.server);
+}
+END_TEST
+
 /*
  * Peers in processes of their own. Who has used a device cannot give it to a child, so that a process that never did makes
  * them. A peer puts again and again until it is ended, and gets never.
@@ -1092,6 +1118,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_own_loop);
 	tc = suite_case(suite, "ends", peers_up, peers_down);
 	tcase_add_test(tc, test_closed_in_peace);
+	tcase_add_test(tc, test_lost_place_wakes);
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_stopped);
 	tcase_add_test(tc, test_frozen);

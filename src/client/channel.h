@@ -91,9 +91,12 @@ struct channel_transport {
 	 * passed: it looks for the peer's end then, and does not sleep. */
 	int (*sleep)(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
 	/* For a program's loop. arm: 0; 1: since the last look() the peer put something, or out.wanted was reached:
-	 * then that becomes 0. */
+	 * then that becomes 0. Whatever it answers when the channel has ended is not looked at. */
 	int (*fd)(const struct rdmad_channel *channel);
 	int (*arm)(struct rdmad_channel *channel);
+	/* Optional: channel->ended is set: if a thread is in sleep(), or goes there, it returns, and fd() is readable. Any thread, also
+	 * one that is within a call of the transport. Once. */
+	void (*wake)(struct rdmad_channel *channel);
 	/* Tell the peer of a peaceful end, unless channel->ended. Frees what the transport has, but neither the mirrors nor the
 	 * channel itself: channel.c does. 0, or why what was flushed may not have arrived. */
 	int (*close)(struct rdmad_channel *channel);

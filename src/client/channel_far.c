@@ -6,6 +6,9 @@
 #include "client/channel_far.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define COPIED_MAX 4096u /* bytes of a flush that travel in the record */
 #define KNOCKS 200       /* at a lock that is held for a turn, before sleeping on it */
@@ -390,6 +393,27 @@ static int far_sleep(struct rdmad_channel *channel, enum channel_way way, uint64
 	return rc;
 }
 
+/* Without the lock, which the caller may have. */
+static void far_wake(struct rdmad_channel *channel)
+{
+	struct channel_far *far = far_of(channel);
+	struct epoll_event event = {.events = EPOLLIN};
+
+	far->end_event = eventfd(1, EFD_CLOEXEC);
+	if (far->end_event < 0 || epoll_ctl(engine_fd(far->engine), EPOLL_CTL_ADD, far->end_event, &event) != 0)
+		log_warn("channel", "cannot wake a thread that sleeps: %m");
+}
+
+/* Who closes can sleep again. */
+static void far_unwake(struct channel_far *far)
+{
+	if (far->end_event < 0)
+		return;
+	epoll_ctl(engine_fd(far->engine), EPOLL_CTL_DEL, far->end_event, NULL);
+	close(far->end_event);
+	far->end_event = -1;
+}
+
 static int far_fd(const struct rdmad_channel *channel)
 {
 	return engine_fd(far_of(channel)->engine);
@@ -451,6 +475,7 @@ static int far_goodbye(struct channel_far *far)
 static void far_dismantle(struct channel_far *far)
 {
 	if (far->engine) {
+		far_unwake(far);
 		fabric_deregister(far->in);
 		fabric_deregister(far->out);
 		channel_far_leave(far);
@@ -466,6 +491,7 @@ static int far_close(struct rdmad_channel *channel)
 	int rc;
 
 	channel_far_enter(far);
+	far_unwake(far);
 	rc = far_goodbye(far);
 	far->over = !far->conn;
 	client_disconnect(far->engine, far->conn, &far->over);
@@ -496,6 +522,7 @@ static const struct channel_transport channel_far = {
 	.look = far_look,
 	.taken = far_taken,
 	.sleep = far_sleep,
+	.wake = far_wake,
 	.fd = far_fd,
 	.arm = far_arm,
 	.close = far_close,
@@ -509,6 +536,7 @@ struct channel_far *channel_far_new(uint64_t capacity, const struct rdmad_channe
 
 	if (!far)
 		return NULL;
+	far->end_event = -1;
 	atomic_init(&far->wanted, UINT64_MAX);
 	pthread_mutex_init(&far->lock, NULL);
 	pthread_condattr_init(&monotonic);

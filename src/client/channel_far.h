@@ -47,6 +47,7 @@ struct channel_far {
 	_Atomic unsigned knocking; /* threads that found the lock taken */
 	unsigned waiting;          /* threads that wait for `turned` */
 	bool asleep;               /* a thread sleeps in the engine */
+	int end_event;             /* readable, and so the engine's descriptor is: the channel has ended; or -1 */
 
 	/* What the peer says, checked. */
 	_Atomic uint64_t head;   /* put until here; the bytes are in the ring */

@@ -194,6 +194,12 @@ static int shm_sleep(struct rdmad_channel *channel, enum channel_way way, uint64
 	return n == 0 ? -ETIMEDOUT : 0;
 }
 
+static void shm_wake(struct rdmad_channel *channel)
+{
+	eventfd_write(shm_of(channel)->get_event, 1);
+	eventfd_write(shm_of(channel)->put_event, 1);
+}
+
 static int shm_fd(const struct rdmad_channel *channel)
 {
 	return shm_of(channel)->epoll;
@@ -262,6 +268,7 @@ static const struct channel_transport shm_transport = {
 	.look = shm_look,
 	.taken = shm_taken,
 	.sleep = shm_sleep,
+	.wake = shm_wake,
 	.fd = shm_fd,
 	.arm = shm_arm,
 	.close = shm_close,

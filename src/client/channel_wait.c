@@ -16,6 +16,8 @@ int channel_end(struct rdmad_channel *channel, int error, const char *format, ..
 		va_end(args);
 		log_error("channel", "%s", channel->why);
 		atomic_store(&channel->ended, error);
+		if (channel->transport->wake) /* the other thread may wait for a peer who will not say any more */
+			channel->transport->wake(channel);
 	}
 	while (!atomic_load(&channel->ended)) /* the other thread is about to say why */
 		sched_yield();
