@@ -797,7 +797,8 @@ static void liar_closed(struct conn *conn, int error, const char *reason)
 
 static const struct conn_ops liar_ops = {.established = liar_established, .record = liar_record, .closed = liar_closed};
 
-static void liar_connect(struct liar *liar)
+/* `message_size` 0: as the library does. */
+static void liar_connect_with(struct liar *liar, uint32_t message_size)
 {
 	static const struct rdmad_channel_options none;
 	struct wire_request request = {.service = WIRE_CHANNEL};
@@ -807,10 +808,17 @@ static void liar_connect(struct liar *liar)
 	*liar = (struct liar){0};
 	channel_far_options(&none, &options);
 	request.credits = (uint16_t)options.credits;
+	if (message_size)
+		options.message_size = message_size;
 	request.message_size = options.message_size;
 	ck_assert_int_eq(channel_url_parse(rdmad_channel_listener_url(listener), &url), 0);
 	ck_assert_int_eq(
 		client_connect(url.address, &options, NULL, &request, &liar_ops, liar, &liar->engine, &liar->conn), 0);
+}
+
+static void liar_connect(struct liar *liar)
+{
+	liar_connect_with(liar, 0);
 }
 
 static void liar_say(struct liar *liar, enum wire_op op, unsigned flags, uint32_t arg, const void *body,
@@ -954,6 +962,24 @@ START_TEST(test_silent_guests)
 	}
 	honest_end(&honest);
 	ck_assert_uint_eq(honest.accepted, 1);
+}
+END_TEST
+
+/* However long the messages are that a guest asks for, his are not longer than others'. */
+START_TEST(test_greedy_guest)
+{
+	struct honest honest = {0};
+	struct liar liar;
+	uint32_t usual;
+
+	honest_begin(&honest, 1000);
+	liar_connect(&liar);
+	usual = conn_granted(liar.conn)->message_size;
+	liar_leave(&liar);
+	liar_connect_with(&liar, WIRE_MESSAGE_MAX);
+	ck_assert_uint_eq(conn_granted(liar.conn)->message_size, usual);
+	liar_leave(&liar);
+	honest_end(&honest);
 }
 END_TEST
 
@@ -1127,6 +1153,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, test_bad_open, 0, ARRAY_SIZE(bad_opens));
 	tcase_add_loop_test(tc, test_lies, 0, ARRAY_SIZE(lies));
 	tcase_add_test(tc, test_silent_guests);
+	tcase_add_test(tc, test_greedy_guest);
 	tcase_add_test(tc, test_after_the_last);
 	return suite;
 }

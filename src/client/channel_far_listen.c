@@ -71,19 +71,22 @@ static void guest_drop(struct far_listener *l, unsigned i)
 
 /* Consumes the request. */
 static void guest_enters(struct far_listener *l, struct door *door, struct fabric_request *fabric_request,
-			 const struct wire_request *request)
+			 const struct wire_request *asked)
 {
 	struct engine_options engine = l->engine;
+	struct wire_request request = *asked;
 	struct wire_accept grant = {0};
 	struct channel_far *far = channel_far_new(l->size, &l->options);
 
+	/* What he asks for without having said a name is not what memory is given for. */
+	request.message_size = MIN(request.message_size, engine.message_size);
 	engine.fabric = door->fabric;
-	engine.message_size = request->message_size;
+	engine.message_size = request.message_size;
 	if (!far || engine_create(door->transport, &engine, &far->engine) != 0 ||
 	    listener_watch(l, engine_fd(far->engine)) != 0)
 		goto refuse;
 	channel_far_enter(far);
-	if (conn_accept(engine_group(far->engine), fabric_request, request, &grant, NULL, &channel_far_ops, far,
+	if (conn_accept(engine_group(far->engine), fabric_request, &request, &grant, NULL, &channel_far_ops, far,
 			time_now(), &far->conn) != 0)
 		far->over = true; /* it is refused by now, and leaves with the next look */
 	channel_far_leave(far);
