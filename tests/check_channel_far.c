@@ -7,6 +7,7 @@
 
 #include "tests/suite.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <rdmad/channel.h>
 #include <signal.h>
@@ -24,7 +25,7 @@ static char directory[64];
 static _Atomic unsigned requests; /* work requests posted */
 static _Atomic int regions;
 static uint64_t keepalive;
-static bool other_version;
+static bool other_version, storm;
 
 int __real_fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 int __wrap_fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
@@ -75,6 +76,15 @@ void __wrap_wire_request_encode(const struct wire_request *r, uint8_t out[static
 
 	other.version = (uint16_t)(r->version + other_version);
 	__real_wire_request_encode(&other, out);
+}
+
+/* In a storm there is always one more. */
+int __real_fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
+int __wrap_fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
+int __wrap_fabric_next_event(struct fabric_queue *queue, struct fabric_event *out)
+{
+	*out = (struct fabric_event){.type = FABRIC_UNREACHABLE};
+	return storm ? 1 : __real_fabric_next_event(queue, out);
 }
 
 /*
@@ -983,6 +993,24 @@ START_TEST(test_greedy_guest)
 }
 END_TEST
 
+/* Those who come without a pause do not keep an accept whose time is over; what it leaves behind is told of. */
+START_TEST(test_storm)
+{
+	struct rdmad_channel *channel;
+	struct pollfd ready = {.events = POLLIN};
+
+	listen_for(1000);
+	ready.fd = rdmad_channel_listener_fd(listener);
+	storm = true;
+	ck_assert_int_eq(rdmad_channel_accept(listener, 0, &channel), -ETIMEDOUT);
+	ck_assert_int_eq(poll(&ready, 1, 0), 1);
+	ck_assert_int_eq(rdmad_channel_accept(listener, 1000, &channel), -ETIMEDOUT);
+	storm = false;
+	ck_assert_int_eq(rdmad_channel_accept(listener, 0, &channel), -ETIMEDOUT);
+	ck_assert_int_eq(poll(&ready, 1, 0), 0);
+}
+END_TEST
+
 struct data_body {
 	struct wire_channel_data data;
 	char bytes[64];
@@ -1154,6 +1182,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, test_lies, 0, ARRAY_SIZE(lies));
 	tcase_add_test(tc, test_silent_guests);
 	tcase_add_test(tc, test_greedy_guest);
+	tcase_add_test(tc, test_storm);
 	tcase_add_test(tc, test_after_the_last);
 	return suite;
 }

@@ -10,9 +10,12 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define GUESTS 16
+#define EVENTS GUESTS /* of a door in a turn */
+#define LATE_TURNS 32  /* of an accept whose time is over, while there is work */
 #define GUEST_PATIENCE (5 * TIME_S) /* for what a guest asks, and for his taking a refusal */
 
 struct door {
@@ -37,6 +40,8 @@ struct far_listener {
 	char name[RDMAD_CHANNEL_NAME_MAX + 1];
 	char device[80];
 	int epoll;
+	int more; /* an eventfd: an accept left work behind */
+	bool left;
 	unsigned doors, guests;
 	struct door door[FABRIC_TRANSPORTS];
 	struct guest guest[GUESTS]; /* oldest first */
@@ -125,7 +130,7 @@ static int door_turn(struct far_listener *l, struct door *door)
 	int n = fabric_poll(door->queue, &completion, 1);
 
 	/* While there are places; else one, so that those who are there have their turn before they have to give way. */
-	for (; (n == 0 || l->guests < GUESTS) && fabric_next_event(door->queue, &event); n++)
+	for (; n < EVENTS && (n == 0 || l->guests < GUESTS) && fabric_next_event(door->queue, &event); n++)
 		if (event.type == FABRIC_REQUEST)
 			door_requested(l, door, &event);
 	return n;
@@ -243,15 +248,34 @@ static void listener_sleep(struct far_listener *l, uint64_t until)
 		epoll_wait(l->epoll, &event, 1, until - now > TIME_S ? 1000 : (int)((until - now) / TIME_MS) + 1);
 }
 
+/* The descriptor is readable until the next accept. */
+static void listener_leave_work(struct far_listener *l, bool left)
+{
+	eventfd_t count;
+
+	if (left)
+		eventfd_write(l->more, 1);
+	else if (l->left)
+		eventfd_read(l->more, &count);
+	l->left = left;
+}
+
+/* Those who come without a pause do not keep it beyond its time. */
 static int far_accept(struct rdmad_channel_listener *listener, uint64_t until, struct rdmad_channel **out)
 {
 	struct far_listener *l = container_of(listener, struct far_listener, base);
 	struct channel_far *far;
 	bool work, armed = false;
+	unsigned late = 0;
 
+	listener_leave_work(l, false);
 	while (!(far = listener_turn(l, armed, &work))) {
-		if (!work && armed && time_now() >= until) /* who sleeps on the descriptor is woken */
+		bool idle = !work && armed; /* who sleeps on the descriptor is woken */
+
+		if (time_now() >= until && (idle || ++late == LATE_TURNS)) {
+			listener_leave_work(l, !idle);
 			return -ETIMEDOUT;
+		}
 		if (!work && armed)
 			listener_sleep(l, until);
 		armed = !work && !armed; /* armed, it looks once more */
@@ -394,6 +418,7 @@ static void far_listener_close(struct rdmad_channel_listener *listener)
 		guest_drop(l, 0);
 	while (l->doors > 0)
 		door_close(&l->door[--l->doors]);
+	close(l->more);
 	close(l->epoll);
 	free(l);
 }
@@ -421,8 +446,11 @@ static struct far_listener *listener_new(const struct channel_url *url, size_t s
 	channel_far_options(&l->options, &l->engine);
 	snprintf(l->name, sizeof(l->name), "%s", url->name);
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (l->epoll >= 0)
+	l->more = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->epoll >= 0 && l->more >= 0 && listener_watch(l, l->more) == 0)
 		return l;
+	close(l->more);
+	close(l->epoll);
 	free(l);
 	return NULL;
 }
