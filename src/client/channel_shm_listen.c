@@ -199,8 +199,11 @@ static int hear(const struct shm_listener *listener, int fd, struct rdmad_channe
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return -EAGAIN;
 	error = n == (ssize_t)sizeof(hello) ? judge(listener, &hello) : EPROTO;
-	if (error == 0)
-		return serve(listener, fd, out);
+	if (error == 0) {
+		int rc = serve(listener, fd, out);
+
+		return rc == -EAGAIN ? -ENOMEM : rc; /* of mmap(), say: the client is served, and his descriptor is no more */
+	}
 	if (n > 0)
 		log_warn("channel", "%s refused a client: %s", listener->base.url, strerror(error));
 	refuse(fd, error);
@@ -245,9 +248,13 @@ static int welcome(struct shm_listener *listener)
 		refuse(fd, EACCES);
 		return 0;
 	}
+	if (epoll_ctl(listener->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+		log_error("channel", "%s cannot watch who comes: %m", listener->base.url);
+		refuse(fd, ENOMEM);
+		return 0;
+	}
 	place = pending_place(listener);
 	*place = (struct pending){.fd = fd, .until = time_now() + PENDING_TIME};
-	epoll_ctl(listener->epoll, EPOLL_CTL_ADD, fd, &event);
 	return 0;
 }
 
@@ -351,10 +358,8 @@ static int bind_path(struct shm_listener *listener)
 
 static int bind_locked(struct shm_listener *listener, int directory)
 {
-	int rc = -errno;
+	int rc = flock(directory, LOCK_EX) == 0 ? bind_path(listener) : -errno;
 
-	if (flock(directory, LOCK_EX) == 0)
-		rc = bind_path(listener);
 	if (rc == -EADDRINUSE)
 		log_error("channel", "somebody listens on %s already", listener->base.url);
 	else if (rc != 0)
