@@ -440,6 +440,7 @@ static int far_arm(struct rdmad_channel *channel)
 		far_look_at_unsent(far);
 		news = far_told_of(far);
 	} while (!news && far->conn && engine_arm(far->engine));
+	news = far_told_of(far); /* also of what ended without work */
 	if (channel->out.wanted && atomic_load(&far->tail) >= channel->out.wanted)
 		channel->out.wanted = 0;
 	channel_far_leave(far);

@@ -202,7 +202,7 @@ static int hear(const struct shm_listener *listener, int fd, struct rdmad_channe
 	if (error == 0) {
 		int rc = serve(listener, fd, out);
 
-		return rc == -EAGAIN ? -ENOMEM : rc; /* of mmap(), say: the client is served, and his descriptor is no more */
+		return rc == -EAGAIN ? -ENOMEM : rc; /* of mmap(), say: his descriptor is closed by now */
 	}
 	if (n > 0)
 		log_warn("channel", "%s refused a client: %s", listener->base.url, strerror(error));
