@@ -577,6 +577,7 @@ static void listens(void)
 /* A name has one listener, and one that died is no obstacle. */
 START_TEST(test_listeners)
 {
+	const struct rdmad_channel_options rdma = {.common.require_rdma = true};
 	struct rdmad_channel_listener *listener, *other;
 	struct rdmad_channel *channel;
 	pid_t child = child_of(listens);
@@ -596,6 +597,9 @@ START_TEST(test_listeners)
 	ck_assert_int_eq(rdmad_channel_open(URL, SIZE, NULL, &channel), -ENOENT);
 	ck_assert_int_eq(rdmad_channel_open("shm://other", SIZE, NULL, &channel), -ENOENT);
 	ck_assert_int_eq(rdmad_channel_listen(URL, 63, NULL, &listener), -EINVAL);
+	ck_assert_int_eq(rdmad_channel_listen(URL, SIZE, &rdma, &listener), -EINVAL);
+	ck_assert_int_eq(rdmad_channel_open(URL, SIZE, &rdma, &channel), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(rdmad_error(), "is not RDMA"));
 	ck_assert_int_eq(rdmad_channel_open(URL, (size_t)RDMAD_CHANNEL_SIZE_MAX + 1, NULL, &channel), -EINVAL);
 }
 END_TEST

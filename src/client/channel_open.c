@@ -101,26 +101,41 @@ static int check_size(size_t size)
 
 static const struct rdmad_channel_options defaults;
 
+static int parse(const char *text, size_t size, const struct rdmad_channel_options *options, struct channel_url *out)
+{
+	int rc = channel_url_parse(text, out);
+
+	if (rc == 0)
+		rc = check_size(size);
+	if (rc == 0 && out->scheme == CHANNEL_SHM && options->common.require_rdma) {
+		log_error("channel", "%s is not RDMA, which is required", text);
+		return -EINVAL;
+	}
+	return rc;
+}
+
 int rdmad_channel_listen(const char *url, size_t size, const struct rdmad_channel_options *options,
 			 struct rdmad_channel_listener **listener)
 {
 	struct channel_url parsed;
-	int rc = channel_url_parse(url, &parsed);
+	int rc;
 
-	if (rc == 0)
-		rc = check_size(size);
-	return rc != 0 ? rc : kinds[parsed.scheme].listen(&parsed, size, options ? options : &defaults, listener);
+	if (!options)
+		options = &defaults;
+	rc = parse(url, size, options, &parsed);
+	return rc != 0 ? rc : kinds[parsed.scheme].listen(&parsed, size, options, listener);
 }
 
 int rdmad_channel_open(const char *url, size_t size, const struct rdmad_channel_options *options,
 		       struct rdmad_channel **channel)
 {
 	struct channel_url parsed;
-	int rc = channel_url_parse(url, &parsed);
+	int rc;
 
-	if (rc == 0)
-		rc = check_size(size);
-	return rc != 0 ? rc : kinds[parsed.scheme].open(&parsed, size, options ? options : &defaults, channel);
+	if (!options)
+		options = &defaults;
+	rc = parse(url, size, options, &parsed);
+	return rc != 0 ? rc : kinds[parsed.scheme].open(&parsed, size, options, channel);
 }
 
 int rdmad_channel_accept(struct rdmad_channel_listener *listener, uint64_t timeout_us, struct rdmad_channel **channel)
