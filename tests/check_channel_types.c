@@ -496,6 +496,23 @@ START_TEST(test_channel_full)
 }
 END_TEST
 
+/* Nor is a part of one that is longer than half of the ring. */
+START_TEST(test_channel_nearly_room)
+{
+	uint8_t fill[CAPACITY] = {0};
+	struct rdmad_array words = {(uint32_t[40]){0}, 40};
+	size_t length = (size_t)rdmad_type_length(&words_type, &words), full = CAPACITY - length + 1;
+
+	ck_assert_uint_gt(length, CAPACITY / 2);
+	ck_assert_int_eq(rdmad_channel_put(near_end, fill, full, LIMIT), 0);
+	ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+	ck_assert_int_eq(rdmad_channel_put_value(near_end, &words_type, &words, 1000), -ETIMEDOUT);
+	ck_assert_uint_eq(rdmad_channel_available(far_end), full);
+	ck_assert_int_eq(rdmad_channel_get(far_end, fill, 1, LIMIT), 0);
+	ck_assert_int_eq(rdmad_channel_put_value(near_end, &words_type, &words, LIMIT), 0);
+}
+END_TEST
+
 /* What is no value is refused, and stays: who asks again is told again. */
 START_TEST(test_channel_bad_bytes)
 {
@@ -533,6 +550,7 @@ static void *put_bulk(void *arg)
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_int_eq(rdmad_channel_put_value(near_end, &bulk_type, arg, LIMIT), 0);
 	ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+	ck_assert_str_eq(rdmad_error(), ""); /* what works is no error */
 	return NULL;
 }
 
@@ -565,6 +583,7 @@ START_TEST(test_channel_bulk)
 	}
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert_uint_eq(rdmad_channel_available(far_end), 0);
+	ck_assert_ptr_null(strstr(rdmad_error(), "beyond the capacity"));
 }
 END_TEST
 
@@ -685,6 +704,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_channel_golden, 0, ARRAY_SIZE(goldens));
 	tcase_add_test(tc, test_channel_whole_or_nothing);
 	tcase_add_test(tc, test_channel_full);
+	tcase_add_test(tc, test_channel_nearly_room);
 	tcase_add_loop_test(tc, test_channel_bad_bytes, 0, ARRAY_SIZE(bad_bytes));
 	tcase_add_test(tc, test_channel_bulk);
 	tcase_add_test(tc, test_channel_nearly_full);

@@ -10,7 +10,7 @@
  *   channel_far.c     a connection: the ring of what is put is this end's, and flush copies new bytes into the peer's
  *   channel_meet.c    meet://: by way of an rdmad
  *   channel_list.c    rdmad_channel_list()
- *   channel_types.c   <rdmad/channel_types.h>, by public calls alone
+ *   channel_types.c   <rdmad/channel_types.h>, by public calls and the capacity
  *
  * Indices count bytes since the beginning, over 64 bits, and never go back. head: put. tail: got. head - tail is at most the
  * capacity. The end that puts owns head, the other one tail; what either learns of the other's index is checked before it

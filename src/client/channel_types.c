@@ -2,7 +2,7 @@
  * channel_types.c: values by tables, into bytes and out of them. A value is encoded into memory or into the ring itself, and
  * decoded from memory or out of the ring, where a walk over the type waits for what has not come yet.
  */
-#include "base/base.h"
+#include "client/channel.h"
 #include "rdmad/channel_types.h"
 
 #include <stdlib.h>
@@ -11,6 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as
 
 #define SMALL                                                                                                          \
 	512 /* values up to this are encoded once and then put; longer ones are measured, then encoded in the ring */
+#define TINY (RDMAD_CHANNEL_SIZE_MIN / 2) /* up to this a put is all or nothing, whatever the ring */
 
 const struct rdmad_type rdmad_type_u8 = RDMAD_TYPE_NUMBER(uint8_t, 0);
 const struct rdmad_type rdmad_type_u16 = RDMAD_TYPE_NUMBER(uint16_t, 0);
@@ -338,6 +339,7 @@ static int source_view(struct source *source, size_t count)
 /* See more: `count` bytes from `at` on. -ENOSPC: a ring does not hold so many. */
 static int source_wait(struct source *source, size_t count)
 {
+	size_t capacity;
 	int rc;
 
 	if (!source->channel) {
@@ -345,14 +347,16 @@ static int source_wait(struct source *source, size_t count)
 			  source->have, count - (source->have - source->at));
 		return -ENODATA;
 	}
-	rc = source_view(source, source->at + count);
-	if (rc != -ENOSPC || !source->at)
-		return rc;
+	capacity = source->channel->capacity;
+	if (count <= capacity - source->at)
+		return source_view(source, source->at + count);
 	/* Longer than the capacity: on with the ring's next bytes. */
 	rc = rdmad_channel_consume(source->channel, source->at);
-	source->moved = true;
+	source->moved |= source->at != 0;
 	source->have = source->at = 0;
-	return rc != 0 ? rc : source_view(source, count);
+	if (rc != 0)
+		return rc;
+	return count <= capacity ? source_view(source, count) : -ENOSPC;
 }
 
 /* Not inlined: so what is checked afterwards is the copy, whatever a peer does to its memory meanwhile. */
@@ -660,12 +664,16 @@ int rdmad_channel_put_value(struct rdmad_channel *channel, const struct rdmad_ty
 
 	if (length < 0)
 		return (int)length;
-	if (length <= SMALL)
+	if (length <= TINY)
 		return rdmad_channel_put(channel, small, (size_t)length, timeout_us);
-	rc = rdmad_channel_reserve(channel, (size_t)length, timeout_us, &bytes);
-	if (rc == -ENOSPC)
+	if ((size_t)length > channel->capacity)
 		return put_long(channel, type, value, (size_t)length, timeout_us);
-	if (rc == 0)
+	rc = rdmad_channel_reserve(channel, (size_t)length, timeout_us, &bytes);
+	if (rc != 0)
+		return rc;
+	if (length <= SMALL)
+		memcpy(bytes, small, (size_t)length);
+	else
 		rc = (int)MIN(encode_into(type, value, bytes, (size_t)length), 0);
 	return rc ? rc : rdmad_channel_commit(channel, (size_t)length);
 }
