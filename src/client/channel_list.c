@@ -98,14 +98,16 @@ static int list_page(const struct listing *l, rdmad_channel_each each, void *arg
 	return rc;
 }
 
-/* A page without an entry must be the last, or a server could keep us for ever. */
+/* A page without an entry, or from which nothing goes forward, must be the last, or a server could keep us for ever. */
 static int list_pages(struct listing *l, rdmad_channel_each each, void *arg)
 {
+	uint64_t before;
 	int rc;
 
 	do {
+		before = l->cursor;
 		rc = list_ask(l);
-		if (rc == 0 && l->cursor && !l->length)
+		if (rc == 0 && l->cursor && (l->cursor <= before || !l->length))
 			rc = bad_page();
 		if (rc == 0)
 			rc = list_page(l, each, arg);
