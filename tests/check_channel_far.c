@@ -280,6 +280,15 @@ START_TEST(test_nobody)
 }
 END_TEST
 
+/* Where the address leaves the choice of transports, and none does, it is told why. */
+START_TEST(test_no_address_of_ours)
+{
+	ck_assert_int_lt(rdmad_channel_listen("192.0.2.1:0/test", 1000, NULL, &listener), 0);
+	ck_assert_msg(strstr(rdmad_error(), "no transport to listen there; "), "%s", rdmad_error());
+	ck_assert_msg(strstr(rdmad_error(), strerror(EADDRNOTAVAIL)), "%s", rdmad_error());
+}
+END_TEST
+
 START_TEST(test_several_clients)
 {
 	enum { CLIENTS = 4 };
@@ -1161,6 +1170,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_both_ways);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_nobody);
+	tcase_add_test(tc, test_no_address_of_ours);
 	tcase_add_test(tc, test_several_clients);
 	tc = suite_case(suite, "streams", set_up, tear_down);
 	tcase_add_test(tc, test_stress);

@@ -528,7 +528,8 @@ int rdmad_channel_arm(struct rdmad_channel *channel)
 	rc = channel->transport->arm(channel);
 	if (likely(!atomic_load(&channel->ended)))
 		return rc;
-	return wait_bytes(channel, 1, 0) == 0 ? 1 : channel_ended(channel); /* what came before the end is to be got first */
+	/* What came before the end is to be got first. */
+	return wait_bytes(channel, 1, 0) == 0 ? 1 : channel_ended(channel);
 }
 
 int rdmad_channel_progress(struct rdmad_channel *channel)

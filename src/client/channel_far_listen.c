@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define GUESTS 16
-#define EVENTS GUESTS /* of a door in a turn */
-#define LATE_TURNS 32  /* of an accept whose time is over, while there is work */
+#define EVENTS GUESTS               /* of a door in a turn */
+#define LATE_TURNS 32               /* of an accept whose time is over, while there is work */
 #define GUEST_PATIENCE (5 * TIME_S) /* for what a guest asks, and for his taking a refusal */
 
 struct door {
@@ -39,6 +39,7 @@ struct far_listener {
 	uint64_t size;
 	char name[RDMAD_CHANNEL_NAME_MAX + 1];
 	char device[80];
+	char why[400]; /* transports were left out */
 	int epoll;
 	int more; /* an eventfd: an accept left work behind */
 	bool left;
@@ -355,11 +356,20 @@ static int door_listen(struct door *door, struct address *address)
 	return door->listeners ? 0 : rc;
 }
 
+static void listener_left_out(struct far_listener *l, const struct fabric_transport *transport, const char *logged,
+			      int rc)
+{
+	size_t at = strlen(l->why);
+
+	snprintf(l->why + at, sizeof(l->why) - at, "; %s: %s", transport->text, *logged ? logged : strerror(-rc));
+}
+
 /* What is no transport of this machine is left out, where the address leaves the choice. */
 static int listener_add_door(struct far_listener *l, const struct fabric_transport *transport, struct address *address)
 {
 	struct door *door = &l->door[l->doors];
 	bool must_be = *address->scheme != '\0';
+	const char *logged;
 	int rc;
 
 	if (!must_be)
@@ -367,12 +377,12 @@ static int listener_add_door(struct far_listener *l, const struct fabric_transpo
 	rc = door_make(l, door, transport);
 	if (rc == 0)
 		rc = door_listen(door, address);
-	if (!must_be)
-		log_hush_end();
+	logged = must_be ? "" : log_hush_end();
 	if (rc == 0) {
 		l->doors++;
 		return 0;
 	}
+	listener_left_out(l, transport, logged, rc);
 	door_close(door);
 	if (must_be || rc == -EADDRINUSE) {
 		log_error("channel", "cannot listen on %s by %s: %s", l->base.url, transport->text, strerror(-rc));
@@ -394,7 +404,7 @@ static int listener_open(struct far_listener *l, struct address *address)
 	}
 	if (rc != 0 || l->doors)
 		return rc;
-	log_error("channel", "%s: this machine has no transport to listen there", l->base.url);
+	log_error("channel", "%s: this machine has no transport to listen there%s", l->base.url, l->why);
 	return -EADDRNOTAVAIL;
 }
 
