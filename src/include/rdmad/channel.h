@@ -30,6 +30,13 @@
  *   another peer   -ENOENT nobody has a channel of that name there; -EMSGSIZE it has another size; -EPROTONOSUPPORT another
  *                  version; -EACCES the peer is a user who may not
  * rdmad_error() says it in words. After closed and I/O each call on the channel answers the same, until it is closed.
+ *
+ * Death. That a peer died shared memory tells at once, and so does a connection whose program was ended. A host that is gone says
+ * nothing: after 30 seconds of silence this end asks, and without an answer the channel ends with -ECONNRESET, about a minute after the
+ * last word; over RDMA some minutes. The same befalls a peer whose program makes no call on the channel for so long, as
+ * only its calls answer: a program that computes for longer calls rdmad_channel_progress() meanwhile. Nor is anything asked
+ * but in a call: a program that sleeps on the descriptor without a time limit hears of a silent death late or never; it sleeps for some
+ * seconds at most, and then calls rdmad_channel_progress() or rdmad_channel_arm().
  */
 #ifndef RDMAD_CHANNEL_H
 #define RDMAD_CHANNEL_H
@@ -78,8 +85,9 @@ void rdmad_channel_listener_close(struct rdmad_channel_listener *listener);
 int rdmad_channel_open(const char *url, size_t size, const struct rdmad_channel_options *options,
 		       struct rdmad_channel **channel);
 
-/* Flush, tell the peer, and free it. What the peer did not get yet it still gets. Waits for at most a second. 0, or why what was
- * put may not have arrived. NULL is allowed. */
+/* Flush, tell the peer, and free it. What the peer did not get yet it still gets. Over shared memory it waits for nobody; else at
+ * most a second for room to flush, and one more until the peer, in a call of its own, has answered. 0, or why what was put may not
+ * have arrived. NULL is allowed. */
 int rdmad_channel_close(struct rdmad_channel *channel);
 
 /*
