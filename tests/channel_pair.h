@@ -1,13 +1,15 @@
 /*
- * channel_pair.h: both ends of a channel in one process, a stream of bytes that can be told from others, and processes that are ended
- * in the midst of it. For tests of all transports.
+ * channel_pair.h: both ends of a channel in one process, and a stream of bytes that can be told from others. For tests of all
+ * transports.
  */
 #ifndef RDMAD_TESTS_CHANNEL_PAIR_H
 #define RDMAD_TESTS_CHANNEL_PAIR_H
 
 #include <check.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rdmad/channel.h"

@@ -6,8 +6,8 @@
  *   channel_wait.c    flush, the end, and waiting for the peer
  *   channel_ring.c    memory that is mapped twice, one behind the other, so that no piece of a ring is ever in two parts
  *   channel_open.c    URLs, listen, accept, open
- *   channel_shm.c     both rings in memory that both programs map; eventfds wake, a UNIX socket tells of a death
- *   channel_far.c     a connection: the ring of what is put is this end's, and flush copies new bytes into the peer's
+ *   channel_shm*.c    both rings in memory that both programs map; eventfds wake, a UNIX socket tells of a death
+ *   channel_far*.c    a connection: the ring of what is put is this end's, and flush copies new bytes into the peer's
  *   channel_meet.c    meet://: by way of an rdmad
  *   channel_list.c    rdmad_channel_list()
  *   channel_types.c   <rdmad/channel_types.h>, by public calls and the capacity
@@ -177,7 +177,8 @@ struct channel_listener_ops {
 };
 
 /*
- * channel_shm.c, channel_far.c, channel_meet.c. The size is checked; options are never NULL.
+ * channel_shm_listen.c, channel_shm_open.c, channel_far_listen.c, channel_far_open.c, channel_meet.c. The size is checked; options
+ * are never NULL.
  */
 int channel_shm_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
 		       struct rdmad_channel_listener **out);
