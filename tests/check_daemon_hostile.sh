@@ -74,11 +74,14 @@ test_blocked_log() {
 }
 
 # hold NAME TARGET COUNT [FROM]: so many connects, whose answers go to a file; they stay until `release NAME`.
-hold() {
-	python3 "$hostile" "$2" hold "${@:3}" >"$dir/$1.out" 2>&1 &
-	held[$1]=$!
+# crowd NAME TARGET COUNT: likewise, and all by one worker.
+connects() {
+	python3 "$hostile" "$3" "$1" "${@:4}" >"$dir/$2.out" 2>&1 &
+	held[$2]=$!
 	clients+=($!)
 }
+hold() { connects hold "$@"; }
+crowd() { connects crowd "$@"; }
 declare -A held
 release() {
 	local name
@@ -136,6 +139,23 @@ test_source() {
 	clients=()
 }
 
+# Clients who choose their worker do not fill it, and who has asked for nothing gives way there, too.
+test_crowd() {
+	configure 'max_connections = 16; max_connections_per_source = 100; workers = 4; first_request_timeout = "1ms";'
+	start_daemon
+	crowd first "$socket" 12
+	wait_for "twelve answers" said first 12
+	[[ $(accepted first) == 12 ]] || fail "a worker has places for $(accepted first) of 12"
+	crowd second "$socket" 12
+	wait_for "twelve answers" said second 12
+	[[ $(accepted second) == 12 ]] || fail "$(accepted second) of 12 have the places of those who ask for nothing"
+	wait_for "the others to be gone" connections_are 16
+	release first second
+	wait_for "all to be gone" nobody_is_connected
+	stop_daemon
+	clients=()
+}
+
 # A name that a client chose makes no line of the log, and sends nothing to a terminal.
 test_forged() {
 	configure
@@ -178,7 +198,7 @@ test_descriptors() {
 	clients=()
 }
 
-parts=(flood blocked_log source forged descriptors)
+parts=(flood blocked_log source crowd forged descriptors)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

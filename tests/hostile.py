@@ -6,6 +6,7 @@ SOCKET is the path of a UNIX socket, or HOST:PORT.
   ask COUNT          ask COUNT times and wait for each refusal; print how often it came
   hold COUNT [FROM]  connect to ping, at most COUNT times, and print for each "accepted" or "refused REASON DETAIL";
                      then keep the connections until it is killed. FROM: the local address
+  crowd COUNT        as hold, to the channel service, and all of them to one worker
   forged TEXT        as hold 1, from a socket with this name
 """
 import os
@@ -18,8 +19,8 @@ PING, CHANNEL = 1, 4
 ACCEPT, REJECT = 2, 3
 
 
-def request(service):
-    wire = struct.pack("<IHBBHHIII", 0x44414D52, 1, 0, service, 0, 2, 4608, 0, 0) + bytes(32)
+def request(service, count=0):
+    wire = struct.pack("<IHBBHHIII", 0x44414D52, 1, 0, service, 0, 2, 4608, count, 0) + bytes(32)
     header = bytes([1, 0]) + len(wire).to_bytes(6, "little") + b"rdmasoft" + struct.pack("<HBBI", 1, 0, 0, 0)
     return header + wire
 
@@ -79,15 +80,19 @@ def ask(target, times):
     print(refused)
 
 
-def hold(target, count, local=None, name=None):
+def hold(target, count, local=None, name=None, asked=request(PING)):
     kept = []
     for _ in range(int(count)):
         s = connect(target, local, name)
-        s.sendall(request(PING))
+        s.sendall(asked)
         got = answer(s)
         print("accepted" if got[0] == ACCEPT else f"refused {got[1]} {got[2]}", flush=True)
         kept.append(s)
     time.sleep(600)
+
+
+def crowd(target, count):
+    hold(target, count, asked=request(CHANNEL, 1))
 
 
 def forged(target, text):
@@ -95,4 +100,4 @@ def forged(target, text):
 
 
 if __name__ == "__main__":
-    {"flood": flood, "ask": ask, "hold": hold, "forged": forged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"flood": flood, "ask": ask, "hold": hold, "crowd": crowd, "forged": forged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

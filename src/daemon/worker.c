@@ -93,27 +93,39 @@ static int worker_turn(struct worker *w, uint64_t now)
 	return n;
 }
 
-/* Of any transport. */
-static bool worker_make_room(struct worker *w)
+/* Of that group, or else of any transport. */
+static bool worker_make_room(struct worker *w, struct conn_group *group)
 {
-	for (unsigned i = 0; i < w->groups; i++)
-		if (conn_group_make_room(w->group[i], w->services.now))
-			return true;
-	return false;
+	bool made = conn_group_make_room(group, w->services.now);
+
+	for (unsigned i = 0; i < w->groups && !made; i++)
+		made = conn_group_make_room(w->group[i], w->services.now);
+	return made;
+}
+
+/* Whether the daemon has a place for it. One in a group of which the devices have no room for more may be got, too. */
+static bool worker_has_place(struct worker *w, const struct worker_message *m)
+{
+	struct conn_group *group = w->group[m->connection.group];
+
+	if (m->connection.instead)
+		return worker_make_room(w, group);
+	if (conn_group_connections(group) >= conn_group_attr(group)->max_connections)
+		conn_group_make_room(group, w->services.now);
+	return true;
 }
 
 static void worker_take_connection(struct worker *w, struct worker_message *m)
 {
-	unsigned group = m->connection.group;
 	int rc = -ESHUTDOWN;
 
 	if (w->draining)
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
-	else if (m->connection.instead && !worker_make_room(w))
+	else if (!worker_has_place(w, m))
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_CONNECTIONS, w->daemon->config->max_connections);
 	else
-		rc = service_accept(m->connection.service, &w->services, w->group[group], m->connection.fabric_request,
-				    &m->connection.request, m->connection.source);
+		rc = service_accept(m->connection.service, &w->services, w->group[m->connection.group],
+				    m->connection.fabric_request, &m->connection.request, m->connection.source);
 	if (rc != 0)
 		sources_leave(m->connection.source);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
@@ -364,7 +376,8 @@ static void worker_free(struct worker *w)
 	free(w);
 }
 
-/* A connection goes to the least worker, so none has more than its share and one. */
+/* As a rule a connection goes to the least worker, so queues begin with room for a share and one. But a service may choose the
+ * worker by what is asked for, so that a client can fill one of them: that one takes as many as there may be at all. */
 static struct conn_group_attr group_attr(const struct daemon *d)
 {
 	const struct config *c = d->config;
@@ -375,7 +388,8 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 		.credits = (uint16_t)c->credits,
 		.transfers = TRANSFERS,
 		.receives = (uint32_t)c->shared_receives,
-		.max_connections = (uint32_t)(d->connections_fit / d->workers + 1),
+		.max_connections = (uint32_t)d->connections_fit,
+		.first_connections = (uint32_t)(d->connections_fit / d->workers + 1),
 		.handshake_timeout = c->handshake_timeout,
 		.keepalive = c->keepalive,
 		.stall_timeout = c->stall_timeout,
