@@ -7,6 +7,7 @@
 #define CAPACITY 4096
 #define CLIENTS 8
 #define INVITE_TIMEOUT (10 * TIME_S)
+#define STALL_TIMEOUT (30 * TIME_S)
 
 /* One connection of a client, and what came on it. */
 struct client {
@@ -105,8 +106,8 @@ static void rest(void)
 
 static void set_up_with(struct channel_settings settings)
 {
-	struct conn_group_attr attr =
-		server_group_attr((struct conn_group_attr){.receives = 256, .max_connections = CLIENTS});
+	struct conn_group_attr attr = server_group_attr(
+		(struct conn_group_attr){.receives = 256, .max_connections = CLIENTS, .stall_timeout = STALL_TIMEOUT});
 
 	memset(clients, 0, sizeof(clients));
 	services_open(&services, &(struct services_options){.arena = 4 * MIB, .channel = settings});
@@ -442,7 +443,7 @@ START_TEST(test_invitation_expires)
 }
 END_TEST
 
-/* A listener that takes nothing: its invitations wait, and do not hold those who ask. */
+/* A listener that takes nothing: its invitations wait, and do not hold those who ask, nor do they end it. */
 START_TEST(test_listener_takes_nothing)
 {
 	struct client *listener = connect_for(0, "n");
@@ -462,6 +463,9 @@ START_TEST(test_listener_takes_nothing)
 	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
 	invited = (unsigned)count_of("channel_invites");
 	ck_assert_uint_le(invited, 64); /* what its credits allow, and no more is kept */
+	pair.now += STALL_TIMEOUT;      /* a program between two accepts */
+	rest();
+	ck_assert(!listener->closed);
 	submit_open(connect_for(2, "n"), "n", CAPACITY, WIRE_CHANNEL_RELAY, 0);
 	rest();
 	listener->stops = false;

@@ -180,6 +180,10 @@ void conn_get_info(const struct conn *conn, struct conn_info *out);
  * established; retry from writable(). The record has length, flags and status 0. */
 struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room);
 
+/* Whether conn_reserve() would find room for a body of so many bytes. Who asks first, and goes without, does not have the peer
+ * taken for one that is stalled: for what it need not take. */
+bool conn_has_room(const struct conn *conn, uint32_t body);
+
 /* The record that was reserved last is complete with a body of `length` bytes. */
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
 

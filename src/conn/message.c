@@ -88,6 +88,13 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 	return record;
 }
 
+bool conn_has_room(const struct conn *conn, uint32_t body)
+{
+	uint64_t end = (uint64_t)WIRE_PAD(conn->open_used) + sizeof(struct wire_record) + body;
+
+	return conn->state == CONN_ESTABLISHED && ((conn->open && end <= conn->message_size) || conn_may_send(conn));
+}
+
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 {
 	must(conn_group_is_mine(conn->group) && conn->open);

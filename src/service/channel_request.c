@@ -197,10 +197,12 @@ static int serve_echo(struct channel_agent *a, struct wire_record *reply)
 	return answer_joined(a, reply);
 }
 
+/* A listener takes invitations when its program calls: that it does not for a while is no reason to end it. */
 bool channel_invite(struct channel_agent *a)
 {
 	struct conn *listener = a->name->listener->conn;
-	struct wire_record *invitation = conn_reserve(listener, sizeof(a->token), NULL);
+	bool room = conn_has_room(listener, sizeof(a->token));
+	struct wire_record *invitation = room ? conn_reserve(listener, sizeof(a->token), NULL) : NULL;
 
 	if (!invitation)
 		return false;
