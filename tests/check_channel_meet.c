@@ -16,6 +16,7 @@
 /* Ways that lead nowhere, and those that were tried. */
 static bool no_shm, no_far;
 static unsigned shm_tried, far_tried;
+static uint64_t far_time; /* us, in all */
 static char far_address[600];
 static char url[300];
 static const char *transport = "tcp"; /* "rdma" where there is a device, at $RDMAD_GUEST_ADDR */
@@ -43,6 +44,7 @@ int __wrap_channel_far_open(const struct channel_url *to, size_t size, const str
 			    struct rdmad_channel **out)
 {
 	far_tried++;
+	far_time += options->common.connect_timeout_us;
 	snprintf(far_address, sizeof(far_address), "%s/%s", to->address, to->name);
 	return no_far ? -EHOSTUNREACH : __real_channel_far_open(to, size, options, out);
 }
@@ -67,6 +69,7 @@ static void set_up_with(struct channel_settings settings)
 {
 	no_shm = no_far = false;
 	shm_tried = far_tried = 0;
+	far_time = 0;
 	strcpy(runtime, "/tmp/check-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(runtime));
 	setenv("XDG_RUNTIME_DIR", runtime, 1);
@@ -321,6 +324,38 @@ START_TEST(test_invitation_expires)
 }
 END_TEST
 
+static void say_addresses(const char *text)
+{
+	struct channel_name *name;
+
+	server_pause();
+	name = channel_name_find(services_channel(&server.services), "n", 1);
+	name->addresses_len = (uint32_t)strlen(text);
+	memcpy(name->addresses, text, name->addresses_len);
+	server_resume();
+}
+
+/* Few of them are tried, and there is time for the way through the rdmad. */
+START_TEST(test_many_addresses)
+{
+	struct rdmad_channel_options options = {.common.connect_timeout_us = SECONDS(60)};
+	struct channel_pair pair = {.size = SIZE, .options = &options};
+	char text[WIRE_CHANNEL_ADDRESSES_MAX] = "";
+
+	no_far = true;
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &pair.listener));
+	while (strlen(text) + 20 < sizeof(text))
+		strcat(text, "10.0.0.1:7 ");
+	say_addresses(text);
+	channel_pair_join(&pair);
+	assert_transport(pair.client, transport, true);
+	ck_assert_uint_eq(far_tried, 4);
+	/* a quarter of the half, a third of what is left, as these take none, ... */
+	ck_assert_uint_le(far_time, SECONDS(60) / 2 / 12 * (3 + 4 + 6 + 12));
+	close_both(&pair);
+}
+END_TEST
+
 /* What a listener says of itself leads nowhere else. */
 START_TEST(test_hostile_addresses)
 {
@@ -336,19 +371,13 @@ START_TEST(test_hostile_addresses)
 		"[::1",
 		"127.0.0.1:1",
 	};
-	struct channel_service *service = services_channel(&server.services);
 	struct rdmad_channel_options options = {.common.connect_timeout_us = 200000};
 	struct rdmad_channel_listener *listener;
 	struct rdmad_channel *channel;
-	struct channel_name *name;
 
 	no_far = true;
 	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
-	server_pause();
-	name = channel_name_find(service, "n", 1);
-	name->addresses_len = (uint32_t)strlen(addresses[_i]);
-	memcpy(name->addresses, addresses[_i], name->addresses_len);
-	server_resume();
+	say_addresses(addresses[_i]);
 	ck_assert_int_lt(rdmad_channel_open(meet("n"), SIZE, &options, &channel), 0);
 	ck_assert_uint_eq(shm_tried, 0);
 	ck_assert_uint_eq(far_tried, 0);
@@ -464,6 +493,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_peaceful_end, 0, 3);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_nobody_accepts);
+	tcase_add_test(tc, test_many_addresses);
 	tcase_add_loop_test(tc, test_hostile_addresses, 0, 10);
 	tcase_add_loop_test(tc, test_listener_descriptor, 0, 3);
 	tcase_add_loop_test(tc, test_rdmad_ends, 0, 3);

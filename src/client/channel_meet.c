@@ -15,6 +15,7 @@
 #define TOKENS 64                      /* clients that wait to be fetched; more wait with the connection */
 #define LOOK TIME_S                    /* most between two looks at what the direct listeners' clients do */
 #define RELAY_MESSAGE_MAX (64u * 1024) /* bytes go in messages of so many through the rdmad */
+#define WAYS 4                         /* of a listener's addresses that are tried */
 #define SHM "shm://"
 #define MACHINE_MAX 64
 
@@ -435,55 +436,52 @@ static bool is_here(const char *addresses)
 	return strncmp(addresses, mine, strlen(mine)) == 0;
 }
 
+static bool is_shm(const char *address)
+{
+	return strncmp(address, SHM, strlen(SHM)) == 0;
+}
+
 /* A number, and none that leads nowhere but to the listener's machine. */
-static bool may_lead(const char *address, bool here)
+static bool number_leads(const char *address, bool here)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
 	struct address parsed;
 	uint8_t number[16];
 
-	if (fabric_address_parse(address, &parsed) != 0 || parsed.path)
+	if (strlen(address) >= sizeof(((struct channel_url *)0)->address) ||
+	    fabric_address_parse(address, &parsed) != 0 || parsed.path)
 		return false;
 	if (inet_pton(AF_INET, parsed.host, number) != 1 && inet_pton(AF_INET6, parsed.host, number) != 1)
 		return false;
 	return here || (address_resolve(&parsed, at) > 0 && !address_is_loopback((struct sockaddr *)&at[0].sa));
 }
 
+static bool may_lead(const char *address, bool here, const struct rdmad_channel_options *options)
+{
+	struct channel_url shm;
+	bool leads;
+
+	log_hush_begin();
+	if (is_shm(address))
+		leads = here && !options->common.require_rdma && channel_url_parse(address, &shm) == 0;
+	else
+		leads = number_leads(address, here);
+	log_hush_end();
+	return leads;
+}
+
 /* 0, or it leads nowhere. What a listener says is not to lead to anything but a channel of this name. */
-static int open_direct(const struct channel_url *url, const char *address, bool here, size_t size,
+static int open_direct(const struct channel_url *url, const char *address, size_t size,
 		       const struct rdmad_channel_options *options, struct rdmad_channel **out)
 {
-	bool shm = strncmp(address, SHM, strlen(SHM)) == 0;
 	struct channel_url direct = {.scheme = CHANNEL_FAR};
 
-	if (shm)
-		return here && !options->common.require_rdma && channel_url_parse(address, &direct) == 0
-			       ? channel_shm_open(&direct, size, options, out)
-			       : -EREMOTE;
-	if (strlen(address) >= sizeof(direct.address) || !may_lead(address, here))
-		return -EREMOTE;
+	if (is_shm(address))
+		return channel_url_parse(address, &direct) == 0 ? channel_shm_open(&direct, size, options, out)
+								: -EREMOTE;
 	snprintf(direct.address, sizeof(direct.address), "%s", address);
 	memcpy(direct.name, url->name, sizeof(direct.name));
 	return channel_far_open(&direct, size, options, out);
-}
-
-/* The addresses in turn, which are taken apart. */
-static int open_directs(const struct channel_url *url, char *addresses, size_t size,
-			const struct rdmad_channel_options *options, struct rdmad_channel **out)
-{
-	bool here = is_here(addresses);
-	char *rest = addresses, *address;
-	int rc = -EREMOTE;
-
-	while (rc != 0 && (address = strtok_r(rest, " ", &rest))) {
-		log_hush_begin();
-		rc = open_direct(url, address, here, size, options, out);
-		log_hush_end();
-		if (rc != 0)
-			log_debug("channel", "meet://%s/%s: not by %s: %s", url->address, url->name, address,
-				  strerror(-rc));
-	}
-	return rc;
 }
 
 /* So much of the time until `end`. */
@@ -492,6 +490,40 @@ static void give_time(struct rdmad_channel_options *options, uint64_t end, unsig
 	uint64_t now = time_now();
 
 	options->common.connect_timeout_us = MAX(end > now ? (end - now) / share / TIME_US : 0, 1ull);
+}
+
+/* Those of the addresses, which are taken apart, that are tried. How many. */
+static unsigned find_ways(const struct rdmad_channel_options *options, char *addresses, char *way[static WAYS])
+{
+	bool here = is_here(addresses);
+	char *rest = addresses, *address;
+	unsigned n = 0;
+
+	while (n < WAYS && (address = strtok_r(rest, " ", &rest)))
+		if (may_lead(address, here, options))
+			way[n++] = address;
+	return n;
+}
+
+/* In turn, until `end`. Whoever listens may name addresses that lead into the void: each leaves time for those behind it. */
+static int open_directs(const struct channel_url *url, char *addresses, size_t size, uint64_t end,
+			const struct rdmad_channel_options *options, struct rdmad_channel **out)
+{
+	struct rdmad_channel_options timed = *options;
+	char *way[WAYS];
+	unsigned count = find_ways(options, addresses, way);
+	int rc = -EREMOTE;
+
+	for (unsigned i = 0; i < count && rc != 0; i++) {
+		give_time(&timed, end, count - i);
+		log_hush_begin();
+		rc = open_direct(url, way[i], size, &timed, out);
+		log_hush_end();
+		if (rc != 0)
+			log_debug("channel", "meet://%s/%s: not by %s: %s", url->address, url->name, way[i],
+				  strerror(-rc));
+	}
+	return rc;
 }
 
 int channel_meet_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
@@ -505,7 +537,7 @@ int channel_meet_open(const struct channel_url *url, size_t size, const struct r
 				      .moved_size = sizeof(addresses)};
 	struct rdmad_channel_options timed = *options;
 	struct engine_options engine;
-	uint64_t end;
+	uint64_t end, now;
 	int rc;
 
 	channel_far_options(options, &engine);
@@ -513,11 +545,11 @@ int channel_meet_open(const struct channel_url *url, size_t size, const struct r
 	rc = meet_ask(&ask, options, out);
 	if (rc != -EREMOTE)
 		return rc;
-	give_time(&timed, end, 2); /* a direct way may lead into the void */
-	rc = open_directs(url, addresses, size, &timed, out);
+	now = time_now();
+	rc = open_directs(url, addresses, size, now + (end > now ? (end - now) / 2 : 0), options, out);
 	if (rc == 0)
 		return 0;
-	give_time(&timed, end, 1);
+	give_time(&timed, MAX(end, time_after(time_now(), engine.connect_timeout / 4)), 1);
 	ask.moved = NULL;
 	ask.flags = WIRE_CHANNEL_RELAY;
 	return meet_ask(&ask, &timed, out);
