@@ -306,6 +306,41 @@ START_TEST(test_nobody_accepts)
 }
 END_TEST
 
+static uint64_t refusals(void)
+{
+	uint64_t n;
+
+	server_pause();
+	n = services_count(&server.services, "channel_refused");
+	server_resume();
+	return n;
+}
+
+/* Those who have gone are not all looked after by one look, but the descriptor says that there are more. */
+START_TEST(test_clients_leave)
+{
+	struct rdmad_channel_options options = {.common.connect_timeout_us = 50000};
+	struct rdmad_channel_listener *listener;
+	struct pollfd pfd = {.events = POLLIN};
+	struct rdmad_channel *channel;
+	uint64_t before = 0;
+
+	no_shm = no_far = true;
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
+	pfd.fd = rdmad_channel_listener_fd(listener);
+	for (int i = 0; i < 6; i++)
+		ck_assert_int_eq(rdmad_channel_open(meet("n"), SIZE, &options, &channel), -ETIMEDOUT);
+	for (uint64_t now; before < 6; before = now) {
+		ck_assert_int_eq(rdmad_channel_accept(listener, 0, &channel), -ETIMEDOUT);
+		now = refusals();
+		ck_assert_uint_le(now, before + 2);
+		if (now < 6)
+			ck_assert_int_eq(poll(&pfd, 1, 20000), 1);
+	}
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
 /* The rdmad gives up first. */
 static void set_up_impatient(void)
 {
@@ -493,6 +528,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_peaceful_end, 0, 3);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_nobody_accepts);
+	tcase_add_test(tc, test_clients_leave);
 	tcase_add_test(tc, test_many_addresses);
 	tcase_add_loop_test(tc, test_hostile_addresses, 0, 10);
 	tcase_add_loop_test(tc, test_listener_descriptor, 0, 3);

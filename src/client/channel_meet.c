@@ -9,11 +9,13 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #define TOKENS 64                      /* clients that wait to be fetched; more wait with the connection */
 #define LOOK TIME_S                    /* most between two looks at what the direct listeners' clients do */
+#define FETCH TIME_S                   /* least for one, also where an accept() has less left */
 #define RELAY_MESSAGE_MAX (64u * 1024) /* bytes go in messages of so many through the rdmad */
 #define WAYS 4                         /* of a listener's addresses that are tried */
 #define SHM "shm://"
@@ -36,6 +38,7 @@ struct meet_listener {
 	uint64_t token[TOKENS];
 	unsigned first, tokens;
 	int epoll;
+	int more; /* an eventfd: an accept() had no time for all that has come */
 };
 
 static struct meet_listener *meet_of(const struct rdmad_channel_listener *listener)
@@ -56,6 +59,14 @@ static const char *machine(char buf[static MACHINE_MAX])
 	}
 	buf[strcspn(buf, "\n")] = 0;
 	return buf;
+}
+
+/* So much of the time until `end`. */
+static void give_time(struct rdmad_channel_options *options, uint64_t end, unsigned share)
+{
+	uint64_t now = time_now();
+
+	options->common.connect_timeout_us = MAX(end > now ? (end - now) / share / TIME_US : 0, 1ull);
 }
 
 /*
@@ -309,25 +320,32 @@ static void meet_listener_close(struct rdmad_channel_listener *listener)
 		engine_leave(l->engine);
 		engine_release(l->engine);
 	}
+	close(l->more);
 	close(l->epoll);
 	free(l);
 }
 
 /* The next who waits at the rdmad. -EAGAIN: nobody, or he has gone. */
-static int meet_fetch(struct meet_listener *l, struct rdmad_channel **out)
+static int meet_fetch(struct meet_listener *l, uint64_t until, struct rdmad_channel **out)
 {
 	struct channel_far_ask ask = {.address = l->url.address, .name = l->url.name, .size = l->size};
+	struct rdmad_channel_options timed = l->options;
+	struct engine_options engine;
+	uint64_t now = time_now();
 
 	if (!l->tokens)
 		return -EAGAIN;
 	ask.token = l->token[l->first];
 	l->first = (l->first + 1) % TOKENS;
 	l->tokens--;
-	return meet_ask(&ask, &l->options, out) == 0 ? 0 : -EAGAIN;
+	channel_far_options(&l->options, &engine);
+	until = MIN(MAX(until, time_after(now, FETCH)), time_after(now, engine.connect_timeout));
+	give_time(&timed, until, 1);
+	return meet_ask(&ask, &timed, out) == 0 ? 0 : -EAGAIN;
 }
 
 /* One look at all from where a client may come. -EAGAIN: nobody; *work: but something was done. */
-static int meet_look(struct meet_listener *l, bool arm, bool *work, struct rdmad_channel **out)
+static int meet_look(struct meet_listener *l, bool arm, uint64_t until, bool *work, struct rdmad_channel **out)
 {
 	int rc, n;
 
@@ -340,7 +358,7 @@ static int meet_look(struct meet_listener *l, bool arm, bool *work, struct rdmad
 	n = arm ? engine_arm(l->engine) : engine_turn(l->engine);
 	engine_leave(l->engine);
 	*work = n != 0 || l->tokens;
-	rc = meet_fetch(l, out);
+	rc = meet_fetch(l, until, out);
 	if (rc == 0 || l->listening)
 		return rc;
 	log_error("channel", "%s: %s", l->base.url, l->why);
@@ -357,21 +375,34 @@ static void meet_sleep(const struct meet_listener *l, uint64_t until)
 		epoll_wait(l->epoll, &event, 1, (int)((until - now) / TIME_MS) + 1);
 }
 
+/* The descriptor is readable, or is so by what comes alone. */
+static void meet_say_more(const struct meet_listener *l, bool more)
+{
+	if (more)
+		eventfd_write(l->more, 1);
+	else
+		eventfd_read(l->more, &(eventfd_t){0});
+}
+
 static int meet_accept(struct rdmad_channel_listener *listener, uint64_t until, struct rdmad_channel **out)
 {
 	struct meet_listener *l = meet_of(listener);
 	bool arm = false, work = false;
 	int rc;
 
-	while ((rc = meet_look(l, arm, &work, out)) == -EAGAIN) {
+	meet_say_more(l, false);
+	for (unsigned round = 0; (rc = meet_look(l, arm, until, &work, out)) == -EAGAIN; round++) {
 		bool armed = arm && !work;
 
-		arm = !work && !armed;
-		if (armed && time_now() >= until)
+		if (round && (armed || work) && time_now() >= until) {
+			meet_say_more(l, work);
 			return -ETIMEDOUT;
+		}
+		arm = !work && !armed;
 		if (armed)
 			meet_sleep(l, until);
 	}
+	meet_say_more(l, rc == 0);
 	return rc;
 }
 
@@ -385,6 +416,23 @@ static const struct channel_listener_ops meet_listener_ops = {
 	.fd = meet_listener_fd,
 	.close = meet_listener_close,
 };
+
+static int meet_open_descriptors(struct meet_listener *l)
+{
+	int rc;
+
+	l->epoll = epoll_create1(EPOLL_CLOEXEC);
+	l->more = l->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	rc = l->more < 0 ? -errno : meet_watch(l, l->more);
+	if (rc == 0)
+		return 0;
+	log_error("channel", "cannot listen on %s: %s", l->base.url, strerror(-rc));
+	if (l->more >= 0)
+		close(l->more);
+	if (l->epoll >= 0)
+		close(l->epoll);
+	return rc;
+}
 
 int channel_meet_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
 			struct rdmad_channel_listener **out)
@@ -403,10 +451,8 @@ int channel_meet_listen(const struct channel_url *url, size_t size, const struct
 		snprintf(l->device, sizeof(l->device), "%s", options->device);
 		l->options.device = l->device;
 	}
-	l->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (l->epoll < 0) {
-		rc = -errno;
-		log_error("channel", "cannot listen on %s: %m", l->base.url);
+	rc = meet_open_descriptors(l);
+	if (rc != 0) {
 		free(l);
 		return rc;
 	}
@@ -482,14 +528,6 @@ static int open_direct(const struct channel_url *url, const char *address, size_
 	snprintf(direct.address, sizeof(direct.address), "%s", address);
 	memcpy(direct.name, url->name, sizeof(direct.name));
 	return channel_far_open(&direct, size, options, out);
-}
-
-/* So much of the time until `end`. */
-static void give_time(struct rdmad_channel_options *options, uint64_t end, unsigned share)
-{
-	uint64_t now = time_now();
-
-	options->common.connect_timeout_us = MAX(end > now ? (end - now) / share / TIME_US : 0, 1ull);
 }
 
 /* Those of the addresses, which are taken apart, that are tried. How many. */
