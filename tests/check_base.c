@@ -199,10 +199,21 @@ START_TEST(test_address_loopback)
 {
 	static const struct {
 		const char *text;
-		bool loopback;
-	} cases[] = {{"127.0.0.1:80", true},  {"127.9.9.9:80", true},   {"[::1]:80", true},
-		     {"128.0.0.1:80", false}, {"10.127.0.1:80", false}, {"[fe80::1]:80", false},
-		     {"unix:///tmp/x", false}};
+		bool loopback, unspecified;
+	} cases[] = {{"127.0.0.1:80", true, false},
+		     {"127.9.9.9:80", true, false},
+		     {"[::1]:80", true, false},
+		     {"[::ffff:127.0.0.1]:80", true, false},
+		     {"128.0.0.1:80", false, false},
+		     {"10.127.0.1:80", false, false},
+		     {"[fe80::1]:80", false, false},
+		     {"[::ffff:128.0.0.1]:80", false, false},
+		     {"0.0.0.0:80", false, true},
+		     {"[::]:80", false, true},
+		     {"[::ffff:0.0.0.0]:80", false, true},
+		     {"0.0.0.1:80", false, false},
+		     {"[::2]:80", false, false},
+		     {"unix:///tmp/x", false, false}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct address_socket found[ADDRESS_SOCKETS];
@@ -211,6 +222,8 @@ START_TEST(test_address_loopback)
 		ck_assert_int_eq(address_parse(cases[i].text, &a), 0);
 		ck_assert_int_eq(address_resolve(&a, found), 1);
 		ck_assert_msg(address_is_loopback((struct sockaddr *)&found[0].sa) == cases[i].loopback, "%s",
+			      cases[i].text);
+		ck_assert_msg(address_is_unspecified((struct sockaddr *)&found[0].sa) == cases[i].unspecified, "%s",
 			      cases[i].text);
 	}
 }

@@ -370,6 +370,39 @@ static void say_addresses(const char *text)
 	server_resume();
 }
 
+/* Which of a listener's addresses lead anywhere: of one who is reached by the loopback, as is the rdmad. */
+START_TEST(test_addresses)
+{
+	static const struct {
+		bool shm;
+		const char *before, *after;
+		unsigned far;
+	} cases[] = {
+		{true, "", " 10.0.0.1:7", 1},           {true, "10.0.0.1:7 ", "", 1},
+		{true, "", ".x 0.0.0.0:7 [::]:7", 0},   {false, "127.0.0.1:7 [::1]:7", "", 2},
+		{false, "[::ffff:127.0.0.1]:7", "", 1}, {false, "shm://elsewhere.1 10.0.0.1:7", "", 1},
+	};
+	struct rdmad_channel_options options = {.common.connect_timeout_us = 200000};
+	struct rdmad_channel_listener *listener;
+	struct rdmad_channel *channel;
+	char boot[64] = "", shm[100], text[300];
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+	ck_assert(file && fgets(boot, sizeof(boot), file));
+	fclose(file);
+	boot[strcspn(boot, "\n")] = 0;
+	snprintf(shm, sizeof(shm), "shm://%s.1", boot);
+	no_shm = no_far = true;
+	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
+	snprintf(text, sizeof(text), "%s%s%s", cases[_i].before, cases[_i].shm ? shm : "", cases[_i].after);
+	say_addresses(text);
+	ck_assert_int_lt(rdmad_channel_open(meet("n"), SIZE, &options, &channel), 0);
+	ck_assert_uint_eq(shm_tried, cases[_i].shm);
+	ck_assert_uint_eq(far_tried, is_rdma() && strstr(text, "127.") ? 0 : cases[_i].far);
+	rdmad_channel_listener_close(listener);
+}
+END_TEST
+
 /* Few of them are tried, and there is time for the way through the rdmad. */
 START_TEST(test_many_addresses)
 {
@@ -404,7 +437,8 @@ START_TEST(test_hostile_addresses)
 		"",
 		"   ",
 		"[::1",
-		"127.0.0.1:1",
+		"0.0.0.0:1",
+		"[::ffff:0.0.0.0]:1",
 	};
 	struct rdmad_channel_options options = {.common.connect_timeout_us = 200000};
 	struct rdmad_channel_listener *listener;
@@ -529,8 +563,9 @@ int main(void)
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_nobody_accepts);
 	tcase_add_test(tc, test_clients_leave);
+	tcase_add_loop_test(tc, test_addresses, 0, 6);
 	tcase_add_test(tc, test_many_addresses);
-	tcase_add_loop_test(tc, test_hostile_addresses, 0, 10);
+	tcase_add_loop_test(tc, test_hostile_addresses, 0, 11);
 	tcase_add_loop_test(tc, test_listener_descriptor, 0, 3);
 	tcase_add_loop_test(tc, test_rdmad_ends, 0, 3);
 	tcase_add_loop_test(tc, test_listener_ends, 0, 3);

@@ -164,11 +164,38 @@ bool address_is_stale(const struct sockaddr *sa, socklen_t len)
 	return stale;
 }
 
+/* Its IPv4 number, also where that is in one of IPv6 (::ffff:10.0.0.1). */
+static bool is_v4(const struct sockaddr *sa, uint32_t *number)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)sa)->sin6_addr;
+
+	if (sa->sa_family == AF_INET) {
+		*number = ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr);
+		return true;
+	}
+	if (sa->sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(v6))
+		return false;
+	memcpy(number, &v6->s6_addr[12], sizeof(*number));
+	*number = ntohl(*number);
+	return true;
+}
+
 bool address_is_loopback(const struct sockaddr *sa)
 {
-	if (sa->sa_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> 24 == 127;
+	uint32_t number;
+
+	if (is_v4(sa, &number))
+		return number >> 24 == 127;
 	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+}
+
+bool address_is_unspecified(const struct sockaddr *sa)
+{
+	uint32_t number;
+
+	if (is_v4(sa, &number))
+		return number == INADDR_ANY;
+	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 }
 
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size)

@@ -200,8 +200,9 @@ int address_resolve(const struct address *address, struct address_socket out[sta
 /* A UNIX socket in the file system that nobody answers on: a program that died left it behind. */
 bool address_is_stale(const struct sockaddr *sa, socklen_t len);
 
-/* 127.0.0.0/8 or ::1. */
+/* 127.0.0.0/8 or ::1; 0.0.0.0 or ::. Or an address of IPv4 such as these in one of IPv6. */
 bool address_is_loopback(const struct sockaddr *sa);
+bool address_is_unspecified(const struct sockaddr *sa);
 
 /* Where a socket of the daemon is unless configured: NAME in the directory `given`, unless that is NULL or no path;
  * else /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or /tmp/rdmad-UID/NAME for others. Returns buf. */

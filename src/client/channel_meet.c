@@ -471,15 +471,28 @@ int channel_meet_listen(const struct channel_url *url, size_t size, const struct
  * The one who opens
  */
 
-/* Of the listener's machine as his addresses tell. */
-static bool is_here(const char *addresses)
+/* Memory of this machine. */
+static bool is_here(const char *address)
 {
 	char mine[MACHINE_MAX + sizeof(SHM)], buf[MACHINE_MAX];
 
 	if (!*machine(buf))
 		return false;
 	snprintf(mine, sizeof(mine), SHM "%s.", buf);
-	return strncmp(addresses, mine, strlen(mine)) == 0;
+	return strncmp(address, mine, strlen(mine)) == 0;
+}
+
+/* Whether the rdmad is on this machine as its address tells. */
+static bool rdmad_is_here(const char *rdmad)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	struct address address;
+	int count = address_parse(rdmad, &address) == 0 ? address_resolve(&address, at) : 0;
+
+	for (int i = 0; i < count; i++)
+		if (!address.path && !address_is_loopback((struct sockaddr *)&at[i].sa))
+			return false;
+	return count > 0;
 }
 
 static bool is_shm(const char *address)
@@ -487,10 +500,11 @@ static bool is_shm(const char *address)
 	return strncmp(address, SHM, strlen(SHM)) == 0;
 }
 
-/* A number, and none that leads nowhere but to the listener's machine. */
-static bool number_leads(const char *address, bool here)
+/* A number, and none that leads to this machine, whoever has it, unless the rdmad is here, too. */
+static bool number_leads(const char *address, const char *rdmad)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
+	const struct sockaddr *sa = (const struct sockaddr *)&at[0].sa;
 	struct address parsed;
 	uint8_t number[16];
 
@@ -499,19 +513,20 @@ static bool number_leads(const char *address, bool here)
 		return false;
 	if (inet_pton(AF_INET, parsed.host, number) != 1 && inet_pton(AF_INET6, parsed.host, number) != 1)
 		return false;
-	return here || (address_resolve(&parsed, at) > 0 && !address_is_loopback((struct sockaddr *)&at[0].sa));
+	return address_resolve(&parsed, at) > 0 && !address_is_unspecified(sa) &&
+	       (!address_is_loopback(sa) || rdmad_is_here(rdmad));
 }
 
-static bool may_lead(const char *address, bool here, const struct rdmad_channel_options *options)
+static bool may_lead(const char *address, const char *rdmad, const struct rdmad_channel_options *options)
 {
 	struct channel_url shm;
 	bool leads;
 
 	log_hush_begin();
 	if (is_shm(address))
-		leads = here && !options->common.require_rdma && channel_url_parse(address, &shm) == 0;
+		leads = is_here(address) && !options->common.require_rdma && channel_url_parse(address, &shm) == 0;
 	else
-		leads = number_leads(address, here);
+		leads = number_leads(address, rdmad);
 	log_hush_end();
 	return leads;
 }
@@ -531,14 +546,14 @@ static int open_direct(const struct channel_url *url, const char *address, size_
 }
 
 /* Those of the addresses, which are taken apart, that are tried. How many. */
-static unsigned find_ways(const struct rdmad_channel_options *options, char *addresses, char *way[static WAYS])
+static unsigned find_ways(const char *rdmad, const struct rdmad_channel_options *options, char *addresses,
+			  char *way[static WAYS])
 {
-	bool here = is_here(addresses);
 	char *rest = addresses, *address;
 	unsigned n = 0;
 
 	while (n < WAYS && (address = strtok_r(rest, " ", &rest)))
-		if (may_lead(address, here, options))
+		if (may_lead(address, rdmad, options))
 			way[n++] = address;
 	return n;
 }
@@ -549,7 +564,7 @@ static int open_directs(const struct channel_url *url, char *addresses, size_t s
 {
 	struct rdmad_channel_options timed = *options;
 	char *way[WAYS];
-	unsigned count = find_ways(options, addresses, way);
+	unsigned count = find_ways(url->address, options, addresses, way);
 	int rc = -EREMOTE;
 
 	for (unsigned i = 0; i < count && rc != 0; i++) {
