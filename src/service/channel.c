@@ -7,15 +7,15 @@
 #define AT(member) offsetof(struct channel_settings, member)
 
 static const struct setting settings[] = {
-	{"channel.names", SETTING_NUMBER, AT(names), "1024", 1, 65536,
+	{"channel.names", SETTING_NUMBER, AT(names), "1024", 1, 16384,
 	 .help = "Most names that clients listen on; more are refused."},
-	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 65536,
+	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 16384,
 	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
 		 "many as there are is no limit."},
-	{"channel.joined", SETTING_NUMBER, AT(joined), "1024", 1, 65536,
+	{"channel.joined", SETTING_NUMBER, AT(joined), "1024", 1, 16384,
 	 .help = "Most channels whose bytes go through the daemon, because the two ends cannot reach each\n"
 		 "other, and of the channel echo; more are refused."},
-	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 65536,
+	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 16384,
 	 .help = "Most of them that one address opened, or one user by a UNIX socket. As above."},
 	{"channel.invite_timeout", SETTING_TIME, AT(invite_timeout), "10s", TIME_MS, 3600 * TIME_S,
 	 .help = "How long who listens on a name may take to accept a client that comes through the daemon."},
@@ -229,8 +229,7 @@ free_service:
 	return rc;
 }
 
-/* Taken in all, now. */
-static uint32_t taken(struct channel_service *service, const struct channel_places *places)
+uint32_t channel_places_taken(struct channel_service *service, const struct channel_places *places)
 {
 	uint32_t n;
 
@@ -245,10 +244,10 @@ static void channel_status(const void *shared, struct service_report *report)
 	struct channel_service *service = (void *)(uintptr_t)shared;
 
 	report->begin(report, "channel");
-	report->number(report, "names", taken(service, &service->names));
+	report->number(report, "names", channel_places_taken(service, &service->names));
 	report->number(report, "names_max", service->names.max);
 	report->number(report, "names_per_source", service->names.per_source);
-	report->number(report, "joined", taken(service, &service->joined));
+	report->number(report, "joined", channel_places_taken(service, &service->joined));
 	report->number(report, "joined_max", service->joined.max);
 	report->number(report, "joined_per_source", service->joined.per_source);
 	report->end(report);
@@ -258,8 +257,8 @@ static void channel_resources(const void *shared, struct service_report *report)
 {
 	struct channel_service *service = (void *)(uintptr_t)shared;
 
-	report->number(report, "channel_names", service ? taken(service, &service->names) : 0);
-	report->number(report, "channel_joined", service ? taken(service, &service->joined) : 0);
+	report->number(report, "channel_names", service ? channel_places_taken(service, &service->names) : 0);
+	report->number(report, "channel_joined", service ? channel_places_taken(service, &service->joined) : 0);
 }
 
 /* All connections of a name. */

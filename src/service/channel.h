@@ -71,7 +71,8 @@ struct channel_service {
 /* What a worker has. */
 struct channel_thread {
 	struct service_part part;
-	struct list waiting; /* agents whose listener was invited, the oldest first */
+	struct list waiting; /* agents for whom a listener is to come, the oldest first */
+	unsigned uninvited;  /* of them, those of whom he was not told */
 	struct list leaving; /* agents whose other end is gone, the oldest first */
 };
 
@@ -126,6 +127,8 @@ void channel_place_give(struct channel_service *service, struct channel_places *
 /* Enter a name whose place is taken. False: somebody listens there. */
 bool channel_name_enter(struct channel_service *service, struct channel_name *name);
 void channel_name_remove(struct channel_service *service, struct channel_name *name);
+/* How many are taken. */
+uint32_t channel_places_taken(struct channel_service *service, const struct channel_places *places);
 /* NULL: nobody listens there. It stays as long as its worker, who asks, leaves it. */
 struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len);
 void channel_name_clients(struct channel_service *service, struct channel_name *name, int change);

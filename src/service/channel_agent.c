@@ -55,6 +55,7 @@ void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t pa
 
 void channel_agent_leave(struct channel_agent *a)
 {
+	a->thread->uninvited -= a->role == CHANNEL_WAITS && !a->invited;
 	list_del(&a->node);
 	service_part_leave(&a->thread->part);
 }
@@ -176,22 +177,36 @@ static int look_leaving(struct channel_agent *a, uint64_t now)
 	return 1;
 }
 
-static int look_at(struct list *list, uint64_t now, int (*look)(struct channel_agent *a, uint64_t now))
+/* Where all were invited, those behind the first whose time lasts are none to look at. */
+static int look_at_waiting(struct channel_thread *t, uint64_t now)
 {
 	struct list *pos, *next;
 	int n = 0;
 
-	list_for_each_safe (pos, next, list)
-		n += look(agent_at(pos), now);
+	list_for_each_safe (pos, next, &t->waiting) {
+		if (!t->uninvited && now < agent_at(pos)->deadline)
+			break;
+		n += look_waiting(agent_at(pos), now);
+	}
+	return n;
+}
+
+static int look_at_leaving(struct channel_thread *t, uint64_t now)
+{
+	struct list *pos, *next;
+	int n = 0;
+
+	list_for_each_safe (pos, next, &t->leaving)
+		n += look_leaving(agent_at(pos), now);
 	return n;
 }
 
 int channel_thread_progress(struct service_part *part)
 {
+	struct channel_thread *t = thread_of(part);
 	uint64_t now = service_part_now(part);
 
-	return look_at(&thread_of(part)->waiting, now, look_waiting) +
-	       look_at(&thread_of(part)->leaving, now, look_leaving);
+	return look_at_waiting(t, now) + look_at_leaving(t, now);
 }
 
 static uint64_t first_deadline(const struct list *list)

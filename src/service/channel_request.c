@@ -10,6 +10,10 @@
 
 #define REPLY_MAX (sizeof(struct wire_channel_open) + WIRE_CHANNEL_ADDRESSES_MAX)
 
+/* As much time as a short record takes to look at so many of them, one after another. */
+#define NAMES_OF_RECORD 16
+#define PLACES_OF_RECORD 512
+
 _Static_assert(REPLY_MAX <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "every answer fits in the least message");
 
 /*
@@ -90,11 +94,20 @@ static bool is_echo(const char *text, uint32_t len)
 	return len == strlen(CHANNEL_ECHO) && memcmp(text, CHANNEL_ECHO, len) == 0;
 }
 
+static struct channel_name *find_name(struct channel_agent *a, const char *text, uint32_t len)
+{
+	struct channel_service *service = channel_service_of(a);
+
+	conn_charge(a->conn, channel_places_taken(service, &service->names) / NAMES_OF_RECORD);
+	return channel_name_find(service, text, len);
+}
+
 static uint32_t take_place(struct channel_agent *a, struct channel_places *places, const char **why)
 {
 	struct fabric_source source;
 	uint32_t place;
 
+	conn_charge(a->conn, places->max / PLACES_OF_RECORD);
 	fabric_endpoint_source(conn_endpoint(a->conn), &source);
 	place = channel_place_take(channel_service_of(a), places, &source, why);
 	if (place == CHANNEL_NO_PLACE)
@@ -135,7 +148,7 @@ static struct channel_name *name_new(struct channel_agent *a, const struct wire_
 /* A program may close a listener and listen again: its end may be behind its request, by a turn, or not be complete. */
 static bool name_may_get_free(struct channel_agent *a, const char *text, uint32_t len)
 {
-	const struct channel_name *name = channel_name_find(channel_service_of(a), text, len);
+	const struct channel_name *name = find_name(a, text, len);
 	bool again = a->again;
 
 	a->again = true;
@@ -210,6 +223,7 @@ bool channel_invite(struct channel_agent *a)
 	memcpy(invitation + 1, &a->token, sizeof(a->token));
 	conn_commit(listener, invitation, sizeof(a->token));
 	a->invited = true;
+	a->thread->uninvited--;
 	channel_count(a, CHANNEL_COUNT_INVITES, 1);
 	return true;
 }
@@ -234,6 +248,7 @@ static int agent_wait(struct channel_agent *a, struct channel_name *name, struct
 	a->role = CHANNEL_WAITS;
 	a->invited = false;
 	channel_agent_enter(a, &a->thread->waiting, channel_service_of(a)->settings.invite_timeout);
+	a->thread->uninvited++;
 	channel_invite(a);
 	return 0;
 }
@@ -265,12 +280,17 @@ void channel_wait_refused(struct channel_agent *a, enum wire_status status, cons
 		conn_close(a->conn, -ETIMEDOUT, "%s, and it takes no answers", why);
 }
 
-static struct channel_agent *who_waits(const struct channel_thread *thread, uint64_t token, const char *text,
+static struct channel_agent *who_waits(const struct channel_agent *listener, uint64_t token, const char *text,
 				       uint32_t len)
 {
+	const struct channel_thread *thread = listener->thread;
+	unsigned looked = 0;
+
 	for (struct list *pos = thread->waiting.next; pos != &thread->waiting; pos = pos->next) {
 		struct channel_agent *a = container_of((struct list *)(uintptr_t)pos, struct channel_agent, node);
 
+		if (++looked % NAMES_OF_RECORD == 0)
+			conn_charge(listener->conn, 1);
 		if (a->token == token && a->name->len == len && memcmp(a->name->text, text, len) == 0)
 			return a;
 	}
@@ -281,7 +301,7 @@ static struct channel_agent *who_waits(const struct channel_thread *thread, uint
 static int serve_invited(struct channel_agent *a, struct wire_record *reply, uint64_t token, const char *text,
 			 uint32_t len)
 {
-	struct channel_agent *w = who_waits(a->thread, token, text, len);
+	struct channel_agent *w = who_waits(a, token, text, len);
 	struct wire_record *waited;
 
 	if (!w)
@@ -331,7 +351,7 @@ int channel_serve_open(struct channel_agent *a, const struct wire_record *record
 	channel_count(a, CHANNEL_COUNT_OPENS, 1);
 	if (is_echo(text, len))
 		return serve_echo(a, reply);
-	name = channel_name_find(channel_service_of(a), text, len);
+	name = find_name(a, text, len);
 	if (!name)
 		return refuse(a, reply, WIRE_NOT_FOUND, "nobody listens on that name");
 	must(name->listener->thread == a->thread);
@@ -355,6 +375,8 @@ int channel_serve_list(struct channel_agent *a, const struct wire_record *record
 	reply->op = record->op;
 	reply->flags = WIRE_REPLY;
 	reply->id = record->id;
+	conn_charge(a->conn, channel_service_of(a)->names.max / PLACES_OF_RECORD +
+				     room / sizeof(struct wire_channel_entry) / NAMES_OF_RECORD);
 	used = channel_names_list(channel_service_of(a), &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),
 				  room - (uint32_t)sizeof(cursor));
 	memcpy(reply + 1, &cursor, sizeof(cursor));
