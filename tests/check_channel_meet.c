@@ -265,6 +265,16 @@ START_TEST(test_peaceful_end)
 }
 END_TEST
 
+static uint64_t count_of(const char *counter)
+{
+	uint64_t n;
+
+	server_pause();
+	n = services_count(&server.services, counter);
+	server_resume();
+	return n;
+}
+
 #define ASSERT_ERROR(call, error, text)                                                                                \
 	do {                                                                                                           \
 		int rc_ = (call);                                                                                      \
@@ -276,12 +286,15 @@ START_TEST(test_refused)
 {
 	struct rdmad_channel_listener *listener, *second;
 	struct rdmad_channel *channel;
+	uint64_t before;
 
 	ASSERT_ERROR(rdmad_channel_open(meet("n"), SIZE, NULL, &channel), -ENOENT, "nobody listens");
 	WORKS(rdmad_channel_listen(meet("n"), SIZE, NULL, &listener));
 	ASSERT_ERROR(rdmad_channel_listen(meet("n"), SIZE, NULL, &second), -EADDRINUSE, "somebody listens");
 	ASSERT_ERROR(rdmad_channel_listen(meet("echo"), SIZE, NULL, &second), -EADDRINUSE, "somebody listens");
+	before = count_of("channel_opens");
 	ASSERT_ERROR(rdmad_channel_open(meet("n"), 2 * SIZE, NULL, &channel), -EMSGSIZE, "65536 bytes");
+	ck_assert_uint_eq(count_of("channel_opens"), before + 1); /* an answer is final */
 	ASSERT_ERROR(rdmad_channel_open(meet("a/b"), SIZE, NULL, &channel), -EINVAL, "slash");
 	ck_assert_str_eq(rdmad_channel_listener_url(listener), meet("n"));
 	ck_assert_int_eq(rdmad_channel_accept(listener, 1000, &channel), -ETIMEDOUT);
@@ -306,16 +319,6 @@ START_TEST(test_nobody_accepts)
 }
 END_TEST
 
-static uint64_t refusals(void)
-{
-	uint64_t n;
-
-	server_pause();
-	n = services_count(&server.services, "channel_refused");
-	server_resume();
-	return n;
-}
-
 /* Those who have gone are not all looked after by one look, but the descriptor says that there are more. */
 START_TEST(test_clients_leave)
 {
@@ -332,7 +335,7 @@ START_TEST(test_clients_leave)
 		ck_assert_int_eq(rdmad_channel_open(meet("n"), SIZE, &options, &channel), -ETIMEDOUT);
 	for (uint64_t now; before < 6; before = now) {
 		ck_assert_int_eq(rdmad_channel_accept(listener, 0, &channel), -ETIMEDOUT);
-		now = refusals();
+		now = count_of("channel_refused");
 		ck_assert_uint_le(now, before + 2);
 		if (now < 6)
 			ck_assert_int_eq(poll(&pfd, 1, 20000), 1);

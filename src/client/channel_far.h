@@ -140,6 +140,7 @@ struct channel_far_ask {
 	uint32_t message_size; /* what is relayed travels in messages of so many bytes; 0: a default */
 	char *moved;           /* for what comes with WIRE_MOVED, ended by a 0; NULL: then it breaks the protocol */
 	size_t moved_size;
+	bool *connected; /* it got so far; NULL: nobody asks */
 };
 
 /* Connect and ask. 0; -EREMOTE: *moved says where; else why not, logged. */

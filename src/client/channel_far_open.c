@@ -136,6 +136,8 @@ static int far_connect(struct channel_far *far, const struct channel_far_ask *as
 	rc = client_connect(ask->address, &engine, NULL, &request, &channel_far_ops, far, &far->engine, &far->conn);
 	if (rc != 0)
 		return rc;
+	if (ask->connected)
+		*ask->connected = true;
 	engine_leave(far->engine);
 	channel_far_enter(far);
 	spent = time_now() - began;

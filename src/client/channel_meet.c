@@ -77,21 +77,23 @@ static uint32_t relay_message(uint64_t size)
 	return (uint32_t)MIN(MAX(size, 8192ull), (uint64_t)RELAY_MESSAGE_MAX);
 }
 
-/* Through the rdmad; by small messages where it has no memory for large ones. */
+/* Through the rdmad; by small messages where it refuses a connection with large ones, for which it has no memory. */
 static int meet_ask(const struct channel_far_ask *asked, const struct rdmad_channel_options *options,
 		    struct rdmad_channel **out)
 {
 	struct channel_far_ask ask = *asked;
+	bool connected = false;
 	char why[256];
 	int rc;
 
+	ask.connected = &connected;
 	ask.message_size = relay_message(ask.size);
 	log_hush_begin();
 	rc = channel_far_ask(&ask, options, out);
 	snprintf(why, sizeof(why), "%s", log_hush_end());
 	if (rc == 0 || rc == -EREMOTE)
 		return rc;
-	if (rc != -EMSGSIZE && rc != -ENOBUFS) {
+	if (connected || (rc != -EMSGSIZE && rc != -ENOBUFS)) {
 		log_error("channel", "%s", why);
 		return rc;
 	}
