@@ -49,13 +49,11 @@ static int refuse(struct channel_agent *a, struct wire_record *reply, enum wire_
 	return answer(a, reply, why, (uint32_t)strlen(why));
 }
 
-/* With a number that belongs to it. */
 static int refuse_size(struct channel_agent *a, struct wire_record *reply, uint64_t capacity)
 {
 	char why[80];
 
 	snprintf(why, sizeof(why), "the rings of that channel have %llu bytes", (unsigned long long)capacity);
-	reply->arg = (uint32_t)capacity;
 	return refuse(a, reply, WIRE_TOO_LARGE, why);
 }
 
