@@ -51,11 +51,13 @@ struct far_listener {
 static int listener_watch(struct far_listener *l, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
+	int error;
 
 	if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
 		return 0;
-	log_error("channel", "cannot watch who comes: %m");
-	return -errno;
+	error = errno;
+	log_error("channel", "cannot watch who comes: %s", strerror(error));
+	return -error;
 }
 
 /*

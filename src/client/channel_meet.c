@@ -167,11 +167,13 @@ static const struct conn_ops meet_ops = {
 static int meet_watch(struct meet_listener *l, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
+	int error;
 
 	if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
 		return 0;
-	log_error("channel", "cannot watch who comes: %m");
-	return -errno;
+	error = errno;
+	log_error("channel", "cannot watch who comes: %s", strerror(error));
+	return -error;
 }
 
 /* This machine's address on the way to the rdmad, as text; empty: there is none. */
