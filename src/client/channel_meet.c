@@ -176,7 +176,13 @@ static int meet_watch(struct meet_listener *l, int fd)
 	return -error;
 }
 
-/* This machine's address on the way to the rdmad, as text; empty: there is none. */
+/* Others need to know by which interface, which each has numbers of its own for. */
+static bool is_link_local(const struct sockaddr_storage *sa)
+{
+	return sa->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+}
+
+/* This machine's address on the way to the rdmad, as text; empty: there is none that is the same for others. */
 static void own_address(const char *rdmad, char *buf, size_t size)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
@@ -195,7 +201,7 @@ static void own_address(const char *rdmad, char *buf, size_t size)
 		if (fd < 0)
 			continue;
 		if (connect(fd, (struct sockaddr *)&at[i].sa, at[i].len) == 0 &&
-		    getsockname(fd, (struct sockaddr *)&own, &len) == 0) {
+		    getsockname(fd, (struct sockaddr *)&own, &len) == 0 && !is_link_local(&own)) {
 			if (own.ss_family == AF_INET)
 				number = &((struct sockaddr_in *)&own)->sin_addr;
 			if (inet_ntop(own.ss_family, number, text, sizeof(text)))
