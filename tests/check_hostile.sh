@@ -22,7 +22,7 @@ honest() {
 }
 
 # What must be as before, once the clients have gone.
-held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors, .channel_names, .channel_joined]'; }
+held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors, .channel_names_now, .channel_joined_now]'; }
 is_held() { [[ $(held) == "$1" ]]; }
 resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
 

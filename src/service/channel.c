@@ -257,8 +257,8 @@ static void channel_resources(const void *shared, struct service_report *report)
 {
 	struct channel_service *service = (void *)(uintptr_t)shared;
 
-	report->number(report, "channel_names", service ? channel_places_taken(service, &service->names) : 0);
-	report->number(report, "channel_joined", service ? channel_places_taken(service, &service->joined) : 0);
+	report->number(report, "channel_names_now", service ? channel_places_taken(service, &service->names) : 0);
+	report->number(report, "channel_joined_now", service ? channel_places_taken(service, &service->joined) : 0);
 }
 
 /* All connections of a name. */
