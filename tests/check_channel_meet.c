@@ -275,6 +275,23 @@ static uint64_t count_of(const char *counter)
 	return n;
 }
 
+/* Nobody looks: what is at the peer's machine is not lost, but what is at the rdmad may be. */
+START_TEST(test_close_unheard)
+{
+	struct channel_pair pair;
+	int rc;
+
+	open_pair(&pair, _i);
+	WORKS(rdmad_channel_put(pair.client, "last", 4, SECONDS(20)));
+	rc = rdmad_channel_close(pair.client);
+	ck_assert_msg(rc == (ways[_i].relayed ? -ETIMEDOUT : 0), "%d, %s", rc, rdmad_error());
+	if (rc != 0)
+		ck_assert_msg(strstr(rdmad_error(), "had not got 4 bytes"), "%s", rdmad_error());
+	rdmad_channel_close(pair.server);
+	rdmad_channel_listener_close(pair.listener);
+}
+END_TEST
+
 #define ASSERT_ERROR(call, error, text)                                                                                \
 	do {                                                                                                           \
 		int rc_ = (call);                                                                                      \
@@ -563,6 +580,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_several_clients, 0, 3);
 	tcase_add_test(tc, test_echo);
 	tcase_add_loop_test(tc, test_peaceful_end, 0, 3);
+	tcase_add_loop_test(tc, test_close_unheard, 0, 3);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_nobody_accepts);
 	tcase_add_test(tc, test_clients_leave);

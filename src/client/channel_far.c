@@ -13,6 +13,7 @@
 #define COPIED_MAX 4096u /* bytes of a flush that travel in the record */
 #define KNOCKS 200       /* at a lock that is held for a turn, before sleeping on it */
 #define CLOSE_PATIENCE TIME_S
+#define CLOSE_PATIENCE_RELAYED (5 * TIME_S) /* what is at the rdmad is lost with the connection to it */
 
 static struct channel_far *far_of(const struct rdmad_channel *channel)
 {
@@ -450,6 +451,22 @@ static int far_arm(struct rdmad_channel *channel)
 /*
  * Beginning and end
  */
+static uint64_t far_patience(const struct channel_far *far)
+{
+	return far->relayed && far->got != atomic_load(&far->channel.out.head) ? CLOSE_PATIENCE_RELAYED
+									       : CLOSE_PATIENCE;
+}
+
+/* What was flushed, but not got. */
+static int far_left_behind(const struct channel_far *far)
+{
+	if (!far->relayed && atomic_load(&far->channel.out.flushed) == atomic_load(&far->channel.out.head))
+		return 0; /* it is at the peer's machine, whose program looks later */
+	log_error("channel", "closed while %s had not got %llu bytes, which may be lost", far->peer,
+		  (unsigned long long)(atomic_load(&far->channel.out.head) - far->got));
+	return -ETIMEDOUT;
+}
+
 /* Waits until the peer has said its last word, which says that it has all; or, where it closed first, until it has ours. */
 static int far_goodbye(struct channel_far *far)
 {
@@ -463,13 +480,13 @@ static int far_goodbye(struct channel_far *far)
 		if (first)
 			channel_far_say_last(far);
 		conn_flush(far->conn);
-		engine_wait(far->engine, &far->over, CLOSE_PATIENCE);
+		engine_wait(far->engine, &far->over, far_patience(far));
 	}
 	if (far->got == atomic_load(&out->head) || (whole && first && far->last))
 		return 0;
 	if (channel_far_ended(far))
 		return channel_far_ended(far);
-	return whole ? 0 : -ETIMEDOUT; /* it is at the peer's machine, whose program looks later */
+	return far_left_behind(far);
 }
 
 /* Inside; leaves. A connection that is still there ends without a word. */

@@ -86,8 +86,8 @@ int rdmad_channel_open(const char *url, size_t size, const struct rdmad_channel_
 		       struct rdmad_channel **channel);
 
 /* Flush, tell the peer, and free it. What the peer did not get yet it still gets. Over shared memory it waits for nobody; else at
- * most a second for room to flush, and one more until the peer, in a call of its own, has answered. 0, or why what was put may not
- * have arrived. NULL is allowed. */
+ * most a second for room to flush, and one more until the peer, in a call of its own, has answered; through an rdmad for some
+ * seconds, until the peer has got it. 0, or why what was put may not have arrived. NULL is allowed. */
 int rdmad_channel_close(struct rdmad_channel *channel);
 
 /*
