@@ -202,6 +202,22 @@ static int flush_all(struct rdmad_channel *channel)
 	return rc == -ETIMEDOUT ? -EINTR : rc;
 }
 
+/* Until the other end has got everything: there is room for as much as the ring has. */
+static int await_all_got(struct rdmad_channel *channel)
+{
+	struct rdmad_channel_info info;
+	void *room;
+	int rc;
+
+	rdmad_channel_info(channel, &info);
+	do
+		rc = rdmad_channel_reserve(channel, info.capacity, CTL_SLICE_US, &room);
+	while (rc == -ETIMEDOUT && !ctl_interrupted());
+	if (rc == -EPIPE && rdmad_channel_room(channel) == info.capacity)
+		return 0; /* it closed then */
+	return rc == -ETIMEDOUT ? -EINTR : rc;
+}
+
 static int put_stream(struct rdmad_channel *channel, FILE *in)
 {
 	static char piece[PIECE];
@@ -220,7 +236,9 @@ static int push_what(struct rdmad_channel *channel, const struct ctl_arguments *
 	int rc = arguments->count > 1 ? put_all(channel, arguments->text[1], strlen(arguments->text[1]))
 				      : put_stream(channel, in);
 
-	return rc == 0 ? flush_all(channel) : rc;
+	if (rc == 0)
+		rc = flush_all(channel);
+	return rc == 0 ? await_all_got(channel) : rc;
 }
 
 static int command_push(const struct ctl_arguments *arguments)
