@@ -47,8 +47,8 @@ static uint64_t until_of(uint64_t timeout_us)
 static int timed_out(const char *what, uint64_t count, uint64_t timeout_us)
 {
 	if (timeout_us)
-		log_error("channel", "no %s of %llu bytes came in %llu us", what, (unsigned long long)count,
-			  (unsigned long long)timeout_us);
+		log_error("channel", "timed out after %llu us, waiting for %s: %llu bytes",
+			  (unsigned long long)timeout_us, what, (unsigned long long)count);
 	return -ETIMEDOUT;
 }
 
@@ -387,7 +387,7 @@ static int get_long(struct rdmad_channel *channel, const struct iovec *pieces, s
 		if (!has_bytes(channel, n))
 			rc = wait_bytes(channel, n, until);
 		if (rc == -EAGAIN)
-			return done ? lost_place(channel, "a get", done, count) : timed_out("bytes", n, timeout_us);
+			return done ? lost_place(channel, "a get", done, count) : timed_out("the peer", n, timeout_us);
 		if (rc != 0)
 			return rc;
 		n = MIN(count - done, known_bytes(channel));
@@ -400,7 +400,7 @@ static int get_waiting(struct rdmad_channel *channel, size_t count, uint64_t tim
 {
 	int rc = wait_bytes(channel, count, until_of(timeout_us));
 
-	return rc == -EAGAIN ? timed_out("bytes", count, timeout_us) : rc;
+	return rc == -EAGAIN ? timed_out("the peer", count, timeout_us) : rc;
 }
 
 int rdmad_channel_get(struct rdmad_channel *channel, void *bytes, size_t count, uint64_t timeout_us)
