@@ -91,6 +91,7 @@ make_values() {
 	printf 'a\0b\n\0' >"$dir/nul"
 	: >"$dir/empty"
 	head -c 4000 /dev/urandom >"$dir/large"
+	head -c 1000000 /dev/urandom >"$dir/bytes"
 	for i in 4095 4096 4097 2000000; do
 		head -c $i /dev/urandom >"$dir/$i"
 	done
@@ -247,7 +248,6 @@ test_channel() {
 	expect 0 channel list && says none "channel list"
 	expect 4 channel stat nobody && complains "nobody listens" "channel stat"
 	[[ $server != unix:* ]] || return 0
-	head -c 1000000 /dev/urandom >"$dir/bytes"
 	ctl channel pipe "$at/echo" --count 1000000 <"$dir/bytes" || fail "channel pipe"
 	same "$dir/bytes" "channel pipe"
 	expect 0 channel open "$at/echo" --json && json ".transport == \"$(transport_of)\" and .relayed" "channel open"
@@ -263,6 +263,50 @@ test_channel() {
 	clients=()
 	cmp "$dir/bytes" "$dir/popped" || fail "channel pop"
 	test_channel_relayed "$at/relayed"
+}
+
+# listen_on_channel OUT [OPTION...]: without a server; it is $listener, on $url.
+listen_on_channel() {
+	local out=$1
+	shift
+	url=shm://e2e-$$
+	: >"$dir/by"
+	"$rdmactl" channel listen "$url" --size "${size:-64K}" "$@" >"$out" 2>"$dir/by" &
+	listener=$!
+	clients=("$listener")
+	wait_for "a listener" grep -qs "listening on" "$dir/by"
+}
+
+# has_slept PID TIMES, or has ended
+has_slept() { ended "$1" || (($(awk '/^voluntary/ { print $2 }' "/proc/$1/status") >= $2)); }
+
+# The one who takes stops for a while, in the midst of what is put, and then goes on.
+test_channel_pause() {
+	local size=40K # the ring and the pipe are full in the midst of what is put at once
+	mkfifo "$dir/slow"
+	exec 9<>"$dir/slow"
+	listen_on_channel "$dir/slow" --count 1
+	"$rdmactl" channel push "$url" --size $size <"$dir/bytes" 2>"$dir/err" &
+	clients+=($!)
+	wait_for "a push that waits for some slices of time" has_slept "${clients[1]}" 20
+	head -c 1000000 <&9 >"$dir/popped" &
+	wait "${clients[1]}" || fail "channel push to one who pauses"
+	wait "$listener" || fail "channel listen"
+	clients=()
+	wait $!
+	exec 9>&-
+	cmp "$dir/bytes" "$dir/popped" || fail "channel push to one who pauses"
+}
+
+# From the shell, without a daemon.
+test_channel_alone() {
+	local url listener part before=$failures
+	export XDG_RUNTIME_DIR=$dir
+	for part in pause; do
+		test_channel_$part
+	done
+	unset XDG_RUNTIME_DIR
+	echo "channels without a daemon: $([[ $failures == "$before" ]] && echo ok || echo FAILED)"
 }
 
 test_scripts() {
@@ -434,6 +478,7 @@ for server in "${servers[@]}"; do
 	done
 done
 server=
+test_channel_alone
 stop_daemon
 start_daemon
 expect 0 shutdown

@@ -169,7 +169,7 @@ static int write_all(const void *data, size_t len)
 	return 0;
 }
 
-/* -ETIMEDOUT of a slice is none. -EINTR: Ctrl-C. */
+/* -ETIMEDOUT of a slice is none: up to half of the capacity is put whole or not at all. -EINTR: Ctrl-C. */
 static int put_all(struct rdmad_channel *channel, const void *data, size_t len)
 {
 	struct rdmad_channel_info info;
@@ -177,7 +177,7 @@ static int put_all(struct rdmad_channel *channel, const void *data, size_t len)
 
 	rdmad_channel_info(channel, &info);
 	while (len) {
-		size_t n = MIN(len, (size_t)MIN(info.capacity, (uint64_t)PIECE));
+		size_t n = MIN(len, (size_t)MIN(info.capacity / 2, (uint64_t)PIECE));
 		int rc = rdmad_channel_put(channel, at, n, CTL_SLICE_US);
 
 		if (rc == -ETIMEDOUT && ctl_interrupted())
