@@ -298,11 +298,22 @@ test_channel_pause() {
 	cmp "$dir/bytes" "$dir/popped" || fail "channel push to one who pauses"
 }
 
+# More than --json prints, at once.
+test_channel_json_limit() {
+	local options=("shm://e2e-$$" --size 128M)
+	"$rdmactl" channel push --listen "${options[@]}" < <(head -c 70000000 /dev/zero) 2>"$dir/by" &
+	clients=($!)
+	wait_for "a listener" test -S "$dir/rdmad-channel/e2e-$$"
+	expect 1 channel pop "${options[@]}" --json
+	wait "${clients[0]}"
+	clients=()
+}
+
 # From the shell, without a daemon.
 test_channel_alone() {
 	local url listener part before=$failures
 	export XDG_RUNTIME_DIR=$dir
-	for part in pause; do
+	for part in pause json_limit; do
 		test_channel_$part
 	done
 	unset XDG_RUNTIME_DIR

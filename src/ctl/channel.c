@@ -270,23 +270,20 @@ static int command_push(const struct ctl_arguments *arguments)
 
 /* What came: to standard output, or kept for --json. */
 struct sink {
-	uint64_t count;
+	uint64_t count; /* taken; so many bytes are kept */
 	char *kept;
 	size_t room;
 	bool drop;
 };
 
-static int sink_take(struct sink *sink, const void *data, size_t len)
+static int sink_keep(struct sink *sink, const void *data, size_t len)
 {
-	sink->count += len;
-	if (sink->drop)
-		return 0;
-	if (!ctl.json)
-		return write_all(data, len);
-	if (sink->count > JSON_MAX)
+	uint64_t count = sink->count + len;
+
+	if (count > JSON_MAX)
 		return -EMSGSIZE;
-	if (sink->count > sink->room) {
-		size_t room = MAX(2 * sink->count, (uint64_t)PIECE);
+	if (count > sink->room) {
+		size_t room = MAX(2 * count, (uint64_t)PIECE);
 		char *kept = realloc(sink->kept, room);
 
 		if (!kept)
@@ -294,8 +291,19 @@ static int sink_take(struct sink *sink, const void *data, size_t len)
 		sink->kept = kept;
 		sink->room = room;
 	}
-	memcpy(sink->kept + sink->count - len, data, len);
+	memcpy(sink->kept + sink->count, data, len);
 	return 0;
+}
+
+static int sink_take(struct sink *sink, const void *data, size_t len)
+{
+	int rc = 0;
+
+	if (!sink->drop)
+		rc = ctl.json ? sink_keep(sink, data, len) : write_all(data, len);
+	if (rc == 0)
+		sink->count += len;
+	return rc;
 }
 
 /* Of what there is, how much is asked for; with --line to the line feed. *done: that is all. */
