@@ -309,11 +309,23 @@ test_channel_json_limit() {
 	clients=()
 }
 
+# A client that breaks the rules is told of, and the next one is served.
+test_channel_overrun() {
+	command -v python3 >/dev/null || { echo "no python3: a client of a channel that breaks the rules is not tested"; return; }
+	listen_on_channel "$dir/popped" --count 2
+	python3 "$(dirname "$0")/hostile.py" "$dir/rdmad-channel/e2e-$$" overrun 65536 || fail "hostile.py"
+	logged "claims to have put" "$dir/by"
+	expect 0 channel push "$url" --size 64K after
+	wait "$listener" || fail "channel listen after a client that broke the rules: $(cat "$dir/by")"
+	clients=()
+	[[ $(cat "$dir/popped") == after ]] || fail "channel listen after a client that broke the rules"
+}
+
 # From the shell, without a daemon.
 test_channel_alone() {
 	local url listener part before=$failures
 	export XDG_RUNTIME_DIR=$dir
-	for part in pause json_limit; do
+	for part in pause json_limit overrun; do
 		test_channel_$part
 	done
 	unset XDG_RUNTIME_DIR

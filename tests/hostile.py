@@ -8,7 +8,9 @@ SOCKET is the path of a UNIX socket, or HOST:PORT.
                      then keep the connections until it is killed. FROM: the local address
   crowd COUNT        as hold, to the channel service, and all of them to one worker
   forged TEXT        as hold 1, from a socket with this name
+  overrun SIZE       SOCKET is that of a channel over shared memory with rings of SIZE bytes: claim to have put far more
 """
+import mmap
 import os
 import socket
 import struct
@@ -99,5 +101,16 @@ def forged(target, text):
     hold(target, 1, name=text.encode().decode("unicode_escape").encode("latin-1"))
 
 
+def overrun(target, size):
+    s, magic = connect(target), 0x6D68732D64616D64
+    name = target.rpartition("/")[2].encode()
+    s.sendall(struct.pack("<QIIQ200s", magic, 1, len(name), int(size), name))
+    fds = socket.recv_fds(s, 24, 5)[1]
+    mmap.mmap(fds[0], 4096)[128:136] = struct.pack("<Q", 1 << 40)
+    os.write(fds[1], struct.pack("<Q", 1))
+    s.recv(1)
+
+
 if __name__ == "__main__":
-    {"flood": flood, "ask": ask, "hold": hold, "crowd": crowd, "forged": forged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"flood": flood, "ask": ask, "hold": hold, "crowd": crowd, "forged": forged,
+     "overrun": overrun}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

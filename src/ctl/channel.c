@@ -14,6 +14,7 @@
 static uint64_t ring_size = SIZE_DEFAULT, most, clients_wanted;
 static const char *device, *file;
 static bool be_server, line;
+static const char *own_fault; /* in words, where what failed is this process's, not the channel */
 
 /* clang-format off */
 #define OPTION_SIZE {"size", 's', CTL_SIZE, &ring_size, "SIZE", "bytes of each ring, the same at both ends; default 256K", \
@@ -71,7 +72,7 @@ static void take_options(struct rdmad_channel_options *options)
 
 static int fail_channel(int error, const char *url)
 {
-	return ctl_fail(error, NULL, "%s %s", ctl_command_name(), url);
+	return ctl_fail(error, own_fault, "%s %s", ctl_command_name(), url);
 }
 
 /* Ctrl-C is seen between two slices. -EINTR. */
@@ -133,27 +134,40 @@ static json_t *describe(const char *url, const struct rdmad_channel *channel)
 			 (json_int_t)info.sleeps);
 }
 
-/* Takes `o`, printed if the channel ended well: for one who takes, also if the other end closed it. An exit status. */
-static int close_channel(const char *url, struct rdmad_channel *channel, int error, bool takes, json_t *o)
+/* How it ended: for one who takes, well if the other end closed it. */
+static int end_channel(struct rdmad_channel *channel, int error, bool takes)
 {
 	int rc = rdmad_channel_close(channel);
 
 	if (error == 0 || (error == -EPIPE && takes))
 		error = rc == -EPIPE && takes ? 0 : rc;
-	if (error == -EINTR) {
-		json_decref(o);
-		return CTL_INTERRUPTED;
-	}
-	if (error != 0) {
-		json_decref(o);
-		return fail_channel(error, url);
-	}
-	return o ? ctl_json_print(o) : CTL_OK;
+	return error;
+}
+
+/* Takes `o`, printed if the channel ended well. An exit status. */
+static int conclude(const char *url, int error, json_t *o)
+{
+	if (error == 0)
+		return o ? ctl_json_print(o) : CTL_OK;
+	json_decref(o);
+	return error == -EINTR ? CTL_INTERRUPTED : fail_channel(error, url);
+}
+
+static int close_channel(const char *url, struct rdmad_channel *channel, int error, bool takes, json_t *o)
+{
+	return conclude(url, end_channel(channel, error, takes), o);
 }
 
 /*
  * Moving bytes
  */
+static int fail_own(int error, const char *words)
+{
+	own_fault = words;
+	return error;
+}
+
+/* Any error is -EIO: no other one is taken for the channel's. */
 static int write_all(const void *data, size_t len)
 {
 	const char *at = data;
@@ -162,7 +176,7 @@ static int write_all(const void *data, size_t len)
 		ssize_t n = write(STDOUT_FILENO, at, len);
 
 		if (n < 0 && errno != EINTR)
-			return -errno;
+			return fail_own(-EIO, strerror(errno));
 		at += MAX(n, 0);
 		len -= (size_t)MAX(n, 0);
 	}
@@ -281,13 +295,13 @@ static int sink_keep(struct sink *sink, const void *data, size_t len)
 	uint64_t count = sink->count + len;
 
 	if (count > JSON_MAX)
-		return -EMSGSIZE;
+		return fail_own(-EMSGSIZE, "more came than --json prints, 64M");
 	if (count > sink->room) {
 		size_t room = MAX(2 * count, (uint64_t)PIECE);
 		char *kept = realloc(sink->kept, room);
 
 		if (!kept)
-			return -ENOMEM;
+			return fail_own(-ENOMEM, strerror(ENOMEM));
 		sink->kept = kept;
 		sink->room = room;
 	}
@@ -339,7 +353,7 @@ static int take(struct rdmad_channel *channel, struct sink *sink)
 			break;
 		len = wanted_of(sink, data, len, &done);
 		if (line && sink->count + len > LINE_MAX_BYTES)
-			return -EMSGSIZE;
+			return fail_own(-EMSGSIZE, "no line feed came in 1M bytes");
 		rc = sink_take(sink, data, len);
 		if (rc == 0)
 			rc = rdmad_channel_consume(channel, len);
@@ -490,25 +504,33 @@ static int command_pipe(const struct ctl_arguments *arguments)
  * Listening
  */
 
+/* A client whose channel fails is told of; others may come. An exit status, with which listening ends unless it is CTL_OK. */
+static int serve_client(const char *url, struct rdmad_channel *channel)
+{
+	struct sink sink = {.drop = ctl.json};
+	int rc = take(channel, &sink), status;
+	json_t *o = ctl.json ? describe_taken(url, channel, &sink) : NULL;
+
+	rc = end_channel(channel, rc, true);
+	status = conclude(url, rc, o);
+	fflush(stdout);
+	return rc == 0 || rc == -EINTR || own_fault ? status : CTL_OK;
+}
+
 /* One client after the other: what they send goes to standard output. */
 static int serve_clients(struct rdmad_channel_listener *listener)
 {
 	const char *url = rdmad_channel_listener_url(listener);
 	struct rdmad_channel *channel;
-	int rc = 0, status = CTL_OK;
+	int status = CTL_OK;
 
 	for (uint64_t n = 0; (!clients_wanted || n < clients_wanted) && status == CTL_OK; n++) {
-		struct sink sink = {.drop = ctl.json};
+		int rc = accept_one(listener, &channel);
 
-		rc = accept_one(listener, &channel);
 		if (rc != 0)
-			return rc == -EINTR ? CTL_INTERRUPTED : fail_channel(rc, url);
+			return conclude(url, rc, NULL);
 		say_channel(url, channel);
-		rc = take(channel, &sink);
-		status = close_channel(url, channel, rc, true, ctl.json ? describe_taken(url, channel, &sink) : NULL);
-		fflush(stdout);
-		if (status == CTL_UNREACHABLE)
-			status = CTL_OK; /* that client died; others may come */
+		status = serve_client(url, channel);
 	}
 	return status;
 }
