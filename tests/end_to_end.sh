@@ -321,11 +321,36 @@ test_channel_overrun() {
 	[[ $(cat "$dir/popped") == after ]] || fail "channel listen after a client that broke the rules"
 }
 
+# What stands on standard input is sent though more may come, and Ctrl-C is none of its errors.
+test_channel_trickle() {
+	mkfifo "$dir/trickle"
+	exec 8<>"$dir/trickle"
+	listen_on_channel "$dir/popped"
+	"$rdmactl" channel push "$url" --size 64K <"$dir/trickle" 2>"$dir/err" &
+	clients+=($!)
+	echo one >&8
+	wait_for "the first line" grep -qx one "$dir/popped"
+	echo two >&8
+	wait_for "the second line" grep -qx two "$dir/popped"
+	interrupted "${clients[1]}" "channel push"
+	[[ $(cat "$dir/err") != *error* ]] || fail "channel push, interrupted"
+	interrupted "$listener" "channel listen"
+	clients=()
+	exec 8>&-
+}
+
+# interrupted PID WHAT: by Ctrl-C.
+interrupted() {
+	kill -INT "$1"
+	wait "$1"
+	[[ $? == 130 ]] || fail "$2, interrupted: not exit status 130"
+}
+
 # From the shell, without a daemon.
 test_channel_alone() {
 	local url listener part before=$failures
 	export XDG_RUNTIME_DIR=$dir
-	for part in pause json_limit overrun; do
+	for part in pause json_limit overrun trickle; do
 		test_channel_$part
 	done
 	unset XDG_RUNTIME_DIR

@@ -2,6 +2,7 @@
 #include "ctl/ctl.h"
 #include "rdmad/channel.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -232,20 +233,41 @@ static int await_all_got(struct rdmad_channel *channel)
 	return rc == -ETIMEDOUT ? -EINTR : rc;
 }
 
-static int put_stream(struct rdmad_channel *channel, FILE *in)
+/* Until there is something to read. Meanwhile the peer sees signs of life, and its end is seen. -EINTR: Ctrl-C. */
+static int await_input(struct rdmad_channel *channel, int fd)
 {
-	static char piece[PIECE];
-	size_t n;
+	struct pollfd in = {.fd = fd, .events = POLLIN};
 	int rc = 0;
 
-	while (rc == 0 && (n = fread(piece, 1, sizeof(piece), in)) > 0)
-		rc = put_all(channel, piece, n);
-	if (rc == 0 && ferror(in))
-		rc = -EIO;
+	while (rc == 0 && poll(&in, 1, (int)(CTL_SLICE / TIME_MS)) <= 0)
+		rc = ctl_interrupted() ? -EINTR : rdmad_channel_progress(channel);
 	return rc;
 }
 
-static int push_what(struct rdmad_channel *channel, const struct ctl_arguments *arguments, FILE *in)
+/* What is there is sent at once: more may come much later. */
+static int put_stream(struct rdmad_channel *channel, int fd)
+{
+	static char piece[PIECE];
+	int rc = 0;
+
+	while (rc == 0) {
+		ssize_t n;
+
+		rc = await_input(channel, fd);
+		n = rc == 0 ? read(fd, piece, sizeof(piece)) : 0;
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return fail_own(-EIO, strerror(errno));
+		if (rc != 0 || n == 0)
+			break;
+		if (n > 0)
+			rc = put_all(channel, piece, (size_t)n);
+		if (rc == 0)
+			rc = flush_all(channel);
+	}
+	return rc;
+}
+
+static int push_what(struct rdmad_channel *channel, const struct ctl_arguments *arguments, int in)
 {
 	int rc = arguments->count > 1 ? put_all(channel, arguments->text[1], strlen(arguments->text[1]))
 				      : put_stream(channel, in);
@@ -259,22 +281,21 @@ static int command_push(const struct ctl_arguments *arguments)
 {
 	const char *url = arguments->text[0];
 	struct rdmad_channel *channel;
-	FILE *in = stdin;
-	int rc;
+	int in = STDIN_FILENO, rc;
 
 	if (arguments->count > 1 && file)
 		return ctl_usage_error("channel push: either BYTES or --file");
 	if (file && strcmp(file, "-") != 0)
-		in = fopen(file, "re");
-	if (!in)
+		in = open(file, O_RDONLY | O_CLOEXEC);
+	if (in < 0)
 		return ctl_fail(-errno, NULL, "channel push: %s", file);
 	rc = open_channel(url, &channel);
 	if (rc == CTL_OK) {
 		rc = push_what(channel, arguments, in);
 		rc = close_channel(url, channel, rc, false, ctl.json ? describe(url, channel) : NULL);
 	}
-	if (in != stdin)
-		fclose(in);
+	if (in != STDIN_FILENO)
+		close(in);
 	return rc;
 }
 
