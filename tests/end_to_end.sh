@@ -346,11 +346,23 @@ interrupted() {
 	[[ $? == 130 ]] || fail "$2, interrupted: not exit status 130"
 }
 
+# No advice on a daemon that has nothing to do with it.
+test_channel_hints() {
+	local command
+	for command in open push pop pipe; do
+		expect 3 channel $command tcp://127.0.0.1:1/nobody
+		[[ $(wc -l <"$dir/err") == 1 ]] || fail "channel $command: more than what was wrong"
+	done
+	expect 3 channel open meet://127.0.0.1:1/nobody && complains "start the daemon with: rdmad"
+	expect 3 bench channel tcp://127.0.0.1:1/nobody --connect && [[ $(wc -l <"$dir/err") == 1 ]] ||
+		fail "bench channel: more than what was wrong"
+}
+
 # From the shell, without a daemon.
 test_channel_alone() {
 	local url listener part before=$failures
 	export XDG_RUNTIME_DIR=$dir
-	for part in pause json_limit overrun trickle; do
+	for part in pause json_limit overrun trickle hints; do
 		test_channel_$part
 	done
 	unset XDG_RUNTIME_DIR

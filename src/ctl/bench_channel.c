@@ -291,7 +291,7 @@ static void child_main(const char *url, int tell, struct side *side)
 		_exit(CTL_FAILED);
 	close(tell);
 	rc = serve(listener, side);
-	_exit(rc == 0 ? CTL_OK : ctl_fail(rc, NULL, "%s, the other end", ctl_command_name()));
+	_exit(rc == 0 ? CTL_OK : ctl_fail_channel(rc, NULL, url));
 }
 
 /* *url becomes what the child listens on. */
@@ -539,7 +539,7 @@ static int measure_all(struct side *side, const char *url)
 	n -= rc != 0; /* the last one was not measured */
 	status = print_results(url, info.transport, results, n);
 	if (rc != 0 && rc != -EINTR)
-		return ctl_fail(rc, rc == -EBADMSG ? "what came is not what was sent" : NULL, "%s", ctl_command_name());
+		return ctl_fail_channel(rc, rc == -EBADMSG ? "what came is not what was sent" : NULL, url);
 	return rc == -EINTR ? CTL_INTERRUPTED : status;
 }
 
@@ -551,7 +551,7 @@ static int bench_from_here(struct side *side, const char *url)
 	channel_options(&options);
 	rc = rdmad_channel_open(url, capacity, &options, &side->channel);
 	if (rc != 0)
-		return ctl_fail_open(rc, url);
+		return ctl_fail_channel(rc, NULL, url);
 	rc = measure_all(side, url);
 	rdmad_channel_close(side->channel);
 	return rc;
@@ -590,7 +590,7 @@ static int bench_serve(struct side *side, const char *url)
 	}
 	if (ctl_interrupted())
 		return CTL_INTERRUPTED;
-	return rc == 0 ? CTL_OK : ctl_fail(rc, NULL, "%s: %s", ctl_command_name(), url);
+	return rc == 0 ? CTL_OK : ctl_fail_channel(rc, NULL, url);
 }
 
 static int command_bench(const struct ctl_arguments *arguments)

@@ -73,7 +73,7 @@ static void take_options(struct rdmad_channel_options *options)
 
 static int fail_channel(int error, const char *url)
 {
-	return ctl_fail(error, own_fault, "%s %s", ctl_command_name(), url);
+	return ctl_fail_channel(error, own_fault, url);
 }
 
 /* Ctrl-C is seen between two slices. -EINTR. */
@@ -396,6 +396,7 @@ static int command_pop(const struct ctl_arguments *arguments)
 	const char *url = arguments->text[0];
 	struct rdmad_channel *channel;
 	struct sink sink = {0};
+	char words[80];
 	int rc = open_channel(url, &channel);
 
 	if (rc != CTL_OK)
@@ -403,8 +404,9 @@ static int command_pop(const struct ctl_arguments *arguments)
 	rc = take(channel, &sink);
 	if (rc == -EPIPE && (most || (line && !sink.count))) {
 		rdmad_channel_close(channel);
-		rc = ctl_fail(rc, "the other end closed the channel", "channel pop %s, after %llu bytes", url,
-			      (unsigned long long)sink.count);
+		snprintf(words, sizeof(words), "the other end closed the channel after %llu bytes",
+			 (unsigned long long)sink.count);
+		rc = ctl_fail_channel(rc, words, url);
 	} else {
 		rc = close_channel(url, channel, rc, true, ctl.json ? describe_taken(url, channel, &sink) : NULL);
 	}

@@ -160,6 +160,9 @@ void ctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * sentence, or strerror's where it left none. Answers the exit status. */
 int ctl_fail(int error, const char *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Like ctl_fail() for the command that runs, on a channel: the next step is one with rdmad, so it is said where the URL has one. */
+int ctl_fail_channel(int error, const char *why, const char *url);
+
 /* The exit status that stands for an error. */
 enum ctl_exit ctl_exit_of(int error);
 

@@ -77,6 +77,14 @@ int ctl_fail(int error, const char *why, const char *format, ...)
 	return (int)ctl_exit_of(error);
 }
 
+int ctl_fail_channel(int error, const char *why, const char *url)
+{
+	ctl_say("%s %s: %s", ctl_command_name(), url, reason(error, why));
+	if (strncmp(url, "meet://", strlen("meet://")) == 0)
+		print_hint(error);
+	return (int)ctl_exit_of(error);
+}
+
 int ctl_fail_open(int error, const char *server)
 {
 	/* The path of a UNIX socket that is not there. */
