@@ -304,8 +304,13 @@ static int child_start(struct side *side, char *url, size_t size, pid_t *child)
 	if (pipe(tell) != 0)
 		return -errno;
 	*child = fork();
-	if (*child < 0)
-		return -errno;
+	if (*child < 0) {
+		int rc = -errno;
+
+		close(tell[0]);
+		close(tell[1]);
+		return rc;
+	}
 	if (*child == 0) {
 		close(tell[0]);
 		bench_raw_part(&side->raw, parent, false);
