@@ -409,22 +409,32 @@ static void *serve_client(void *arg)
 	return NULL;
 }
 
-static void accept_client(struct rdmad_channel_listener *listener)
+static void start_client(struct rdmad_channel *channel)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	pthread_t thread;
 
-	if (!session || rdmad_channel_accept(listener, 0, &session->channel) != 0) {
-		free(session);
-		return;
+	if (session) {
+		session->channel = channel;
+		session->next_address = FIRST_ADDRESS;
+		if (pthread_create(&thread, NULL, serve_client, session) == 0) {
+			pthread_detach(thread);
+			return;
+		}
 	}
-	session->next_address = FIRST_ADDRESS;
-	if (pthread_create(&thread, NULL, serve_client, session) == 0) {
-		pthread_detach(thread);
-		return;
-	}
-	rdmad_channel_close(session->channel);
+	rdmad_channel_close(channel);
 	free(session);
+}
+
+/* All who wait: the descriptor tells of those who come later. 0, or why nobody can come any more. */
+static int accept_clients(struct rdmad_channel_listener *listener)
+{
+	struct rdmad_channel *channel;
+	int rc;
+
+	while ((rc = rdmad_channel_accept(listener, 0, &channel)) == 0)
+		start_client(channel);
+	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
 static volatile sig_atomic_t stopped;
@@ -440,6 +450,7 @@ int main(int argc, char **argv)
 	struct rdmad_channel_listener *listener;
 	struct pollfd pollfd = {.events = POLLIN};
 	sigset_t ends, waiting;
+	int rc = 0;
 
 	if (argc < 2 || rdmad_channel_listen(argv[1], REMOTE_CAPACITY, NULL, &listener) != 0) {
 		fprintf(stderr, "remote_server: %s\n", argc < 2 ? "which URL?" : rdmad_error());
@@ -455,10 +466,10 @@ int main(int argc, char **argv)
 	printf("listening on %s\n", rdmad_channel_listener_url(listener));
 	fflush(stdout);
 	pollfd.fd = rdmad_channel_listener_fd(listener);
-	while (!stopped) {
-		if (ppoll(&pollfd, 1, NULL, &waiting) > 0)
-			accept_client(listener);
-	}
+	while (!stopped && (rc = accept_clients(listener)) == 0)
+		ppoll(&pollfd, 1, NULL, &waiting);
+	if (rc != 0)
+		fprintf(stderr, "remote_server: %s\n", rdmad_error());
 	rdmad_channel_listener_close(listener);
-	return 0;
+	return rc != 0;
 }

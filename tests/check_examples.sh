@@ -151,5 +151,15 @@ for url in "shm://examples-$$" "unix://$dir/channel.sock" tcp://127.0.0.1:0/exam
 	try_message "$url"
 	try_remote "$url"
 done
+# By way of an rdmad, whose end the server sees.
+start_daemon
+for server in "${servers[@]}"; do [[ $server != tcp:* ]] || break; done
+listen_on "meet://${server#tcp://}/examples" remote_server && {
+	ends 0 '' "$dir/remote_client" "$server"
+	stop_daemon
+	wait "$example"
+	[[ $? == 1 ]] || fail "remote_server goes on without the rdmad by which clients find it"
+	clients=()
+}
 server=''
 conclude
