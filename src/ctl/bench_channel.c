@@ -34,7 +34,7 @@ static int check_sizes(const char *text)
 static const struct ctl_option bench_options[] = {
 	{"size", 's', CTL_CHECKED, &sizes_text, "SIZES",
 	 "message sizes: a list of sizes and ranges that double; default 64,64K", .check = check_sizes},
-	{"capacity", 0, CTL_SIZE, &capacity, "SIZE", "of each of the two rings; default 1M", .min = 4096,
+	{"capacity", 0, CTL_SIZE, &capacity, "SIZE", "of each of the two rings, at least 4K; default 1M", .min = 4096,
 	 .max = RDMAD_CHANNEL_SIZE_MAX},
 	{"duration", 'D', CTL_TIME, &duration, "TIME", "of each measurement; default 1s", .min = 10 * TIME_MS,
 	 .max = 86400 * TIME_S},
