@@ -63,6 +63,7 @@ has_begun() { grep -q '^listening on ' "$dir/$1.out" || ended "$example"; }
 
 # listen_on URL SERVER: it is $example, and listens on $server.
 listen_on() {
+	rm -f "$dir/$2.out" # of one before
 	"$dir/$2" "$1" >"$dir/$2.out" 2>"$dir/$2.err" &
 	example=$!
 	clients=("$example")
