@@ -81,7 +81,7 @@ START_TEST(test_empty)
 	ck_assert_int_eq(rdmad_channel_peek(pair.server, in, sizeof(in)), 0);
 	ck_assert_int_eq(rdmad_channel_get(pair.server, in, sizeof(in), 0), -ETIMEDOUT);
 	ck_assert_int_eq(rdmad_channel_get(pair.server, in, sizeof(in), 1000), -ETIMEDOUT);
-	ck_assert_ptr_nonnull(strstr(rdmad_error(), "waiting for bytes: 8 bytes"));
+	ck_assert_ptr_nonnull(strstr(rdmad_error(), "waiting for the peer: 8 bytes"));
 	ck_assert_uint_eq(rdmad_channel_available(pair.server), 0);
 	WORKS(rdmad_channel_get(pair.server, NULL, 0, 0));
 	WORKS(rdmad_channel_put(pair.server, NULL, 0, 0));
