@@ -158,6 +158,7 @@ for server in "${servers[@]}"; do [[ $server != tcp:* ]] || break; done
 listen_on "meet://${server#tcp://}/examples" remote_server && {
 	ends 0 '' "$dir/remote_client" "$server"
 	stop_daemon
+	wait_for "the end of remote_server" ended "$example"
 	wait "$example"
 	[[ $? == 1 ]] || fail "remote_server goes on without the rdmad by which clients find it"
 	clients=()
