@@ -48,12 +48,12 @@ struct far_listener {
 	struct guest guest[GUESTS]; /* oldest first */
 };
 
-static int listener_watch(struct far_listener *l, int fd)
+int channel_far_watch(int epoll, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	int error;
 
-	if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0)
 		return 0;
 	error = errno;
 	log_error("channel", "cannot watch who comes: %s", strerror(error));
@@ -91,7 +91,7 @@ static void guest_enters(struct far_listener *l, struct door *door, struct fabri
 	engine.fabric = door->fabric;
 	engine.message_size = request.message_size;
 	if (!far || engine_create(door->transport, &engine, &far->engine) != 0 ||
-	    listener_watch(l, engine_fd(far->engine)) != 0)
+	    channel_far_watch(l->epoll, engine_fd(far->engine)) != 0)
 		goto refuse;
 	channel_far_enter(far);
 	if (conn_accept(engine_group(far->engine), fabric_request, &request, &grant, NULL, &channel_far_ops, far,
@@ -311,7 +311,7 @@ static int door_watch(struct far_listener *l, struct door *door)
 	int fds[FABRIC_MAX_FDS], n = fabric_fds(door->queue, fds), rc = 0;
 
 	for (int i = 0; i < n && rc == 0; i++)
-		rc = listener_watch(l, fds[i]);
+		rc = channel_far_watch(l->epoll, fds[i]);
 	return rc;
 }
 
@@ -459,7 +459,7 @@ static struct far_listener *listener_new(const struct channel_url *url, size_t s
 	snprintf(l->name, sizeof(l->name), "%s", url->name);
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
 	l->more = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (l->epoll >= 0 && l->more >= 0 && listener_watch(l, l->more) == 0)
+	if (l->epoll >= 0 && l->more >= 0 && channel_far_watch(l->epoll, l->more) == 0)
 		return l;
 	close(l->more);
 	close(l->epoll);

@@ -164,18 +164,6 @@ static const struct conn_ops meet_ops = {
 	.closed = meet_closed,
 };
 
-static int meet_watch(struct meet_listener *l, int fd)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-	int error;
-
-	if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
-		return 0;
-	error = errno;
-	log_error("channel", "cannot watch who comes: %s", strerror(error));
-	return -error;
-}
-
 /* Others need to know by which interface, which each has numbers of its own for. */
 static bool is_link_local(const struct sockaddr_storage *sa)
 {
@@ -223,7 +211,7 @@ static void add_direct(struct meet_listener *l, const char *url)
 	if (rc == 0)
 		rc = (parsed.scheme == CHANNEL_SHM ? channel_shm_listen : channel_far_listen)(&parsed, l->size,
 											      &l->options, direct);
-	if (rc == 0 && meet_watch(l, (*direct)->ops->fd(*direct)) != 0)
+	if (rc == 0 && channel_far_watch(l->epoll, (*direct)->ops->fd(*direct)) != 0)
 		(*direct)->ops->close(*direct);
 	else if (rc == 0)
 		l->directs++;
@@ -312,7 +300,7 @@ static int meet_connect(struct meet_listener *l)
 	engine_leave(l->engine);
 	if (rc != 0)
 		log_error("channel", "cannot listen on %s: %s", l->base.url, l->why[0] ? l->why : strerror(-rc));
-	return rc == 0 ? meet_watch(l, engine_fd(l->engine)) : rc;
+	return rc == 0 ? channel_far_watch(l->epoll, engine_fd(l->engine)) : rc;
 }
 
 static void meet_listener_close(struct rdmad_channel_listener *listener)
@@ -433,7 +421,7 @@ static int meet_open_descriptors(struct meet_listener *l)
 
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
 	l->more = l->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	rc = l->more < 0 ? -errno : meet_watch(l, l->more);
+	rc = l->more < 0 ? -errno : channel_far_watch(l->epoll, l->more);
 	if (rc == 0)
 		return 0;
 	log_error("channel", "cannot listen on %s: %s", l->base.url, strerror(-rc));

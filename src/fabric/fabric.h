@@ -281,6 +281,12 @@ struct fabric_source {
 	uint64_t family; /* of sockets; AF_UNSPEC: nobody knows */
 	uint64_t id[2];
 };
+/* Whether two are known to be one; of nobody it is known. */
+static inline bool fabric_source_same(const struct fabric_source *a, const struct fabric_source *b)
+{
+	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
+}
+
 void fabric_request_source(const struct fabric_request *request, struct fabric_source *out);
 void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 /* The same of an address of IP; of others the family alone. */

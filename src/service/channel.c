@@ -50,12 +50,6 @@ static int places_init(struct channel_places *places, uint64_t max, uint64_t per
 	return places->at ? 0 : -ENOMEM;
 }
 
-/* Nobody knows of a source without a family whether it is that of another. */
-static bool same_source(const struct fabric_source *a, const struct fabric_source *b)
-{
-	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
-}
-
 /* A free one, and how many are of that source. */
 static uint32_t places_look(const struct channel_places *places, const struct fabric_source *source, uint32_t *same)
 {
@@ -66,7 +60,7 @@ static uint32_t places_look(const struct channel_places *places, const struct fa
 		if (!places->at[i].taken)
 			found = MIN(found, i);
 		else
-			*same += same_source(&places->at[i].source, source);
+			*same += fabric_source_same(&places->at[i].source, source);
 	return found;
 }
 

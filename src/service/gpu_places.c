@@ -10,12 +10,6 @@ struct count {
 	struct gpu_service_place *free;
 };
 
-/* Nobody knows of a source without a family whether it is that of another. */
-static bool same_source(const struct fabric_source *a, const struct fabric_source *b)
-{
-	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
-}
-
 static struct count count_places(const struct gpu_service *gpu, const struct fabric_source *source)
 {
 	struct count count = {0};
@@ -28,7 +22,7 @@ static struct count count_places(const struct gpu_service *gpu, const struct fab
 			continue;
 		}
 		count.all++;
-		count.same += same_source(&place->source, source);
+		count.same += fabric_source_same(&place->source, source);
 	}
 	return count;
 }
@@ -43,7 +37,7 @@ static struct gpu_service_place *longest_idle(const struct gpu_service *gpu, con
 		struct gpu_service_place *place = &gpu->place[i];
 
 		if (place->thread && !place->leave && place->used < now && now - place->used >= gpu->idle_timeout &&
-		    (!source || same_source(&place->source, source)) && (!found || place->used < found->used))
+		    (!source || fabric_source_same(&place->source, source)) && (!found || place->used < found->used))
 			found = place;
 	}
 	return found;
