@@ -49,7 +49,7 @@ test_flood() {
 # Nobody reads what the daemon writes: it goes on, and ends when it is told to.
 test_blocked_log() {
 	local reader
-	configure
+	configure 'services = ["ping"];'
 	mkfifo "$dir/pipe"
 	(
 		exec <"$dir/pipe"

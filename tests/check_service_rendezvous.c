@@ -11,8 +11,8 @@
 
 #define TRANSFERS 4 /* of a connection at once: few, so that tests go beyond */
 #define ARENA (32 * MIB)
-#define VALUE_MAX (2 * MIB)
-#define CROWD 1000 /* at most */
+#define VALUE_MAX (2 * MIB) /* a turn moves a part of it */
+#define CROWD 1000          /* at most */
 
 static uint8_t *value, *space; /* VALUE_MAX bytes each */
 static struct conn_pair pair;
@@ -303,11 +303,11 @@ START_TEST(test_deregistered_meanwhile)
 	struct fabric_region *region;
 	uint8_t body[64];
 
-	store_value("k", MIB, 1);
+	store_value("k", VALUE_MAX, 1);
 	connect_conn();
 	region = reachable(pair.client.domain);
 	send_record(_i ? WIRE_OP_GET_INTO : WIRE_OP_SET_FROM, body,
-		    body_of(body, (uintptr_t)value, MIB, fabric_region_rkey(region, conn_endpoint(conn)), 1));
+		    body_of(body, (uintptr_t)value, VALUE_MAX, fabric_region_rkey(region, conn_endpoint(conn)), 1));
 	conn_flush(conn);
 	conn_pair_turn(&pair); /* leaves */
 	pair.client_stops = true;
@@ -318,7 +318,7 @@ START_TEST(test_deregistered_meanwhile)
 	pair.client_stops = false;
 	PAIR_UNTIL(&pair, closed);
 	assert_nothing_held();
-	ck_assert(stored("k", MIB, 1));
+	ck_assert(stored("k", VALUE_MAX, 1));
 }
 END_TEST
 
