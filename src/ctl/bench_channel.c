@@ -485,9 +485,14 @@ static void add_row(struct ctl_table *table, const struct result *r)
 	ctl_table_cell(table, "%.3f", r->ns / 1e3);
 	ctl_table_cell(table, "%.0f", per_second(r));
 	ctl_table_cell(table, "%.1f", per_second(r) * (double)r->size / (double)MIB);
-	ctl_table_cell(table, "%s", r->beside ? r->beside : "");
-	ctl_table_cell(table, r->beside ? "%.3f" : "", r->beside_ns / 1e3);
-	ctl_table_cell(table, r->beside ? "%.2f" : "", ratio(r));
+	if (r->beside) {
+		ctl_table_cell(table, "%s", r->beside);
+		ctl_table_cell(table, "%.3f", r->beside_ns / 1e3);
+		ctl_table_cell(table, "%.2f", ratio(r));
+		return;
+	}
+	for (int i = 0; i < 3; i++)
+		ctl_table_cell(table, "%s", "");
 }
 
 static void print_table(const struct result *results, size_t n)
