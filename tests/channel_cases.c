@@ -275,7 +275,7 @@ static const struct {
 START_TEST(test_streams)
 {
 	up(streams[_i].size);
-	run_streams(streams[_i].total, streams[_i].most);
+	run_streams(suite_part(streams[_i].total), streams[_i].most);
 	down();
 }
 END_TEST
@@ -483,17 +483,20 @@ START_TEST(test_close_wakes)
 END_TEST
 
 #ifdef RDMAD_CONTRACTS
-/* Of two threads that get, one ends the program. */
+/* Of two threads that get, one of which sleeps in its call by then, the other ends the program. */
 START_TEST(test_two_get)
 {
+	struct rdmad_channel_info info = {.sleeps = 0};
 	int get = 0;
 	pthread_t thread;
 	uint8_t byte;
 
 	up(1000);
 	pthread_create(&thread, NULL, wait_for_bytes, &get);
-	for (;;)
-		rdmad_channel_get(pair.server, &byte, 1, 1000);
+	while (info.sleeps == 0)
+		rdmad_channel_info(pair.server, &info);
+	rdmad_channel_get(pair.server, &byte, 1, 1000);
+	ck_abort_msg("two threads got at once");
 }
 END_TEST
 #endif
@@ -584,6 +587,88 @@ END_TEST
 
 /* What a client hears who asks for what is not there. */
 static _Atomic int rc_of_open;
+/*
+ * What rdmad_error() says: of the last call alone, whatever an earlier one left. `text` NULL: nothing.
+ */
+#define FAILS(call, error, text)                                                                                       \
+	do {                                                                                                           \
+		const char *text_ = text;                                                                              \
+		int fails_;                                                                                            \
+		rdmad_channel_open("stale words", 64, NULL, &(struct rdmad_channel *){NULL});                          \
+		fails_ = (int)(call);                                                                                  \
+		ck_assert_msg(fails_ == (error), "%d: %s", fails_, rdmad_error());                                     \
+		ck_assert_msg(!strstr(rdmad_error(), "stale words"), "%s", rdmad_error());                             \
+		ck_assert_msg(text_ ? strstr(rdmad_error(), text_) != NULL : !*rdmad_error(), "%s", rdmad_error());    \
+	} while (0)
+
+START_TEST(test_errors)
+{
+	static uint8_t bytes[2000];
+	struct iovec piece = {bytes, SIZE_MAX};
+	struct iovec pieces[2] = {piece, piece};
+	struct rdmad_channel_listener *listener;
+	struct rdmad_channel *channel;
+	const void *seen;
+	size_t available;
+	void *place;
+
+	FAILS(rdmad_channel_listen("nonsense", 1000, NULL, &listener), -EINVAL, "nonsense");
+	FAILS(rdmad_channel_open("nonsense", 1000, NULL, &channel), -EINVAL, "nonsense");
+	up(1000);
+	FAILS(rdmad_channel_listen(pair.url, 1000, NULL, &listener), -EADDRINUSE, "");
+	ck_assert_str_ne(rdmad_error(), "");
+	FAILS(rdmad_channel_accept(pair.listener, 1000, &channel), -ETIMEDOUT, "");
+	FAILS(rdmad_channel_get(pair.client, bytes, 8, 1000), -ETIMEDOUT, "waiting for the peer: 8 bytes");
+	FAILS(rdmad_channel_view(pair.client, 8, 1000, &seen, &available), -ETIMEDOUT, "waiting for the peer: 8");
+	FAILS(rdmad_channel_get(pair.client, bytes, 8, 0), -ETIMEDOUT, NULL);
+	FAILS(rdmad_channel_try_get_all(pair.client, bytes, 8), -EAGAIN, NULL);
+	FAILS(rdmad_channel_try_get_all(pair.client, bytes, 1001), -ENOSPC, "1001 bytes, beyond");
+	FAILS(rdmad_channel_view(pair.client, 1001, 0, &seen, &available), -ENOSPC, "1001 bytes, beyond");
+	FAILS(rdmad_channel_consume(pair.client, 1), -EINVAL, "1 bytes to consume");
+	FAILS(rdmad_channel_getv(pair.client, &piece, -1, 0), -EINVAL, "-1 pieces");
+	FAILS(rdmad_channel_getv(pair.client, pieces, 2, 0), -EINVAL, "2 pieces");
+	FAILS(rdmad_channel_putv(pair.client, pieces, 2, 0), -EINVAL, "2 pieces");
+	FAILS(rdmad_channel_reserve(pair.client, 1001, 0, &place), -ENOSPC, "1001 bytes, beyond");
+	FAILS(rdmad_channel_commit(pair.client, 1), -EINVAL, "a commit of 1 bytes");
+	FAILS(rdmad_channel_try_put(pair.client, bytes, 1001), -ENOSPC, "1001 bytes, beyond");
+	WORKS(rdmad_channel_put(pair.client, bytes, 1000, ENOUGH));
+	FAILS(rdmad_channel_try_put(pair.client, bytes, 1), -ENOSPC, NULL);
+	FAILS(rdmad_channel_put(pair.client, bytes, 1, 0), -ETIMEDOUT, NULL);
+	FAILS(rdmad_channel_put(pair.client, bytes, 1, 1000), -ETIMEDOUT, "waiting for room: 1 bytes");
+	FAILS(rdmad_channel_reserve(pair.client, 1, 1000, &place), -ETIMEDOUT, "waiting for room: 1 bytes");
+	rdmad_channel_close(pair.server);
+	pair.server = NULL;
+	ck_assert_int_lt(rdmad_channel_get(pair.client, bytes, 8, ENOUGH), 0);
+	for (int i = 0; i < 6; i++) {
+		int rc = rdmad_channel_progress(pair.client), got = 0;
+
+		switch (i) {
+		case 0:
+			FAILS(got = rdmad_channel_get(pair.client, bytes, 8, ENOUGH), rc, "");
+			break;
+		case 1:
+			FAILS(got = rdmad_channel_put(pair.client, bytes, 8, ENOUGH), rc, "");
+			break;
+		case 2:
+			FAILS(got = rdmad_channel_try_put(pair.client, bytes, 8), rc, "");
+			break;
+		case 3:
+			FAILS(got = rdmad_channel_try_get_all(pair.client, bytes, 8), rc, "");
+			break;
+		case 4:
+			FAILS(got = rdmad_channel_arm(pair.client), rc, "");
+			break;
+		case 5:
+			FAILS(got = rdmad_channel_flush(pair.client, 1000), rc, "");
+			break;
+		}
+		ck_assert_int_lt(got, 0);
+		ck_assert_str_ne(rdmad_error(), "");
+	}
+	down();
+}
+END_TEST
+
 static char words[300];
 
 static void *open_smaller(void *arg)
@@ -610,6 +695,11 @@ START_TEST(test_another_size)
 	down();
 }
 END_TEST
+
+void channel_cases_errors(Suite *suite)
+{
+	tcase_add_test(suite_case(suite, "errors", NULL, NULL), test_errors);
+}
 
 void channel_cases(Suite *suite)
 {
@@ -638,4 +728,5 @@ void channel_cases(Suite *suite)
 	tcase_add_test(tc, test_clients);
 	tcase_add_test(tc, test_leaks);
 	tcase_add_test(tc, test_another_size);
+	channel_cases_errors(suite);
 }

@@ -7,5 +7,6 @@
 extern const char *channel_cases_url; /* set by the program; listened on anew by each case */
 
 void channel_cases(Suite *suite);
+void channel_cases_errors(Suite *suite); /* a part of them */
 
 #endif

@@ -276,6 +276,26 @@ START_TEST(test_list_order)
 }
 END_TEST
 
+START_TEST(test_list_prepend)
+{
+	struct list to, from, node[4];
+
+	list_init(&to);
+	list_init(&from);
+	list_prepend(&to, &from);
+	ck_assert(list_empty(&to) && list_empty(&from));
+	for (unsigned i = 0; i < 4; i++)
+		list_add_tail(i < 2 ? &to : &from, &node[i]);
+	list_prepend(&to, &from);
+	ck_assert(list_empty(&from));
+	for (unsigned i = 2; i < 6; i++) {
+		ck_assert_ptr_eq(to.next, &node[i % 4]);
+		list_del(to.next);
+	}
+	ck_assert(list_empty(&to));
+}
+END_TEST
+
 #define RING_ITEMS 200000
 
 static void *ring_producer(void *arg)
@@ -474,7 +494,61 @@ static void put_file(const char *dir, const char *name, const char *text)
 	ck_assert_int_eq(fclose(out), 0);
 }
 
+/* Version 1: of the hierarchy that has the controller, from `a` up. */
+static void check_quotas_of_controllers(const char *dir, const char *membership)
+{
+	static const char *const files[] = {"cpu/a/cpu.cfs_quota_us", "cpu/a/cpu.cfs_period_us", "cpu/a", "cpu"};
+	char path[100];
+
+	for (int i = 3; i >= 2; i--) {
+		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+	}
+	put_file(dir, files[1], "100000\n");
+	put_file(dir, files[0], "-1\n");
+	put_file(dir, "cgroup", "5:cpuset:/a\n4:cpu,cpuacct:/a/b\n0::/\n");
+	ck_assert_uint_eq(processors_of_groups(membership, dir), 3); /* as cpu.max of the root says */
+	put_file(dir, files[0], "150000\n");
+	ck_assert_uint_eq(processors_of_groups(membership, dir), 2);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		ck_assert_int_eq(remove(path), 0);
+	}
+}
+
 /* The least of the groups from the process's own up to the root. */
+/* Both versions are there at the same time on many machines, and either may have the limit. */
+START_TEST(test_ram_of_groups)
+{
+	char dir[] = "/tmp/check_base.XXXXXX", path[64];
+	struct control_groups two = {path, "", dir}, one = {path, "memory", dir};
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/a", dir);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/cgroup", dir);
+	put_file(dir, "cgroup", "5:cpu,memory:/a\n1:name=memory:/b\n0::/a\n");
+	ck_assert_uint_eq(ram_of_groups(&two, &one), UINT64_MAX);
+	put_file(dir, "memory.max", "max\n");
+	put_file(dir, "a/memory.max", "3000000000\n");
+	ck_assert_uint_eq(ram_of_groups(&two, &one), 3000000000u);
+	put_file(dir, "memory.limit_in_bytes", "2000000000\n");
+	put_file(dir, "a/memory.limit_in_bytes", "9223372036854771712\n");
+	ck_assert_uint_eq(ram_of_groups(&two, &one), 2000000000u);
+	put_file(dir, "cgroup", "5:cpu,memory_not:/a\n");
+	ck_assert_uint_eq(ram_of_groups(&two, &one), UINT64_MAX);
+	ck_assert_uint_gt(ram_usable(), 16 * MIB);
+	for (const char *const *name =
+		     (const char *const[]){"cgroup", "memory.max", "a/memory.max", "memory.limit_in_bytes",
+					   "a/memory.limit_in_bytes", "a", NULL};
+	     *name; name++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, *name);
+		ck_assert_int_eq(remove(path), 0);
+	}
+	rmdir(dir);
+}
+END_TEST
+
 START_TEST(test_processors_of_groups)
 {
 	static const struct {
@@ -507,6 +581,7 @@ START_TEST(test_processors_of_groups)
 	ck_assert_uint_eq(processors_of_groups(path, dir), 3);
 	put_file(dir, "cgroup", "12:cpu:/a\n");
 	ck_assert_uint_eq(processors_of_groups(path, dir), UINT32_MAX);
+	check_quotas_of_controllers(dir, path);
 	ck_assert_uint_eq(processors_of_groups("/nowhere", dir), UINT32_MAX);
 	ck_assert_uint_ge(processors_usable(), 1);
 	for (const char *const *name =
@@ -534,6 +609,7 @@ int main(void)
 	tcase_add_test(tc, test_address_runtime_path);
 	tcase_add_test(tc, test_histogram_percentiles);
 	tcase_add_test(tc, test_list_order);
+	tcase_add_test(tc, test_list_prepend);
 	tcase_add_test(tc, test_ring_between_threads);
 	tcase_add_test(tc, test_log_threshold);
 	tcase_add_test(tc, test_log_is_set_while_threads_log);
@@ -541,6 +617,7 @@ int main(void)
 	tcase_add_test(tc, test_log_flood_is_held_back);
 	tcase_add_test(tc, test_log_debug_is_not_held_back);
 	tcase_add_test(tc, test_log_says_how_many_were_held_back);
+	tcase_add_test(tc, test_ram_of_groups);
 	tcase_add_test(tc, test_processors_of_groups);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	return suite_run(suite);

@@ -50,7 +50,7 @@ static int alone_flush(struct rdmad_channel *channel)
 }
 
 /* What was flushed comes back, and is got at once. */
-static int alone_look(struct rdmad_channel *channel, enum channel_way way)
+static int alone_look(struct rdmad_channel *channel, enum channel_way way, uint64_t now)
 {
 	if (way == CHANNEL_GET)
 		return channel_in_told(channel, channel->out.flushed);
@@ -554,7 +554,7 @@ START_TEST(test_idle)
 		before = read_schedule(child);
 		usleep(100000);
 		after = read_schedule(child);
-	} while (before.state != 'S' || after.times != before.times);
+	} while (before.state != 'S' || after.times != before.times || after.ran != before.ran);
 	usleep(300000); /* what is measured is that nothing happens meanwhile */
 	after = read_schedule(child);
 	ck_assert_uint_eq(after.ran, before.ran);
@@ -625,6 +625,37 @@ START_TEST(test_listener_killed)
 	end_child(child);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(rc, -ENOENT);
+}
+END_TEST
+
+static bool socket_is_there(const char *name)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/rdmad-channel/%s", getenv("XDG_RUNTIME_DIR"), name);
+	return access(path, F_OK) == 0;
+}
+
+/* The socket of one who was killed goes with the next listener of any name, and that of one who lives stays. */
+START_TEST(test_sockets_are_swept)
+{
+	const char *name = &URL[strlen("shm://")];
+	struct rdmad_channel_listener *second, *third;
+	struct channel_pair pair = {.size = SIZE};
+	pid_t child = child_of(listens);
+	int status;
+
+	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+	WORKS(rdmad_channel_listen("shm://second", SIZE, NULL, &second));
+	ck_assert(socket_is_there(name)); /* stopped is not dead */
+	end_child(child);
+	ck_assert(socket_is_there(name));
+	WORKS(rdmad_channel_listen("shm://third", SIZE, NULL, &third));
+	ck_assert(!socket_is_there(name) && socket_is_there("second") && socket_is_there("third"));
+	pair.listener = second; /* who is looked at takes that for a client who left */
+	channel_pair_join(&pair);
+	channel_pair_close(&pair);
+	rdmad_channel_listener_close(third);
 }
 END_TEST
 
@@ -1174,6 +1205,7 @@ int main(void)
 	tc = suite_case(suite, "listeners", NULL, NULL);
 	tcase_add_test(tc, test_listeners);
 	tcase_add_test(tc, test_listener_killed);
+	tcase_add_test(tc, test_sockets_are_swept);
 	tcase_add_test(tc, test_long_names);
 	tcase_add_test(tc, test_not_accepted);
 	tcase_add_test(tc, test_posix_memory);

@@ -5,6 +5,8 @@
  */
 #include "client/channel_far.h"
 
+#include "tests/channel_cases.h"
+#include "tests/regions.h"
 #include "tests/suite.h"
 
 #include <poll.h>
@@ -14,16 +16,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATIENCE 30000000ull /* us; only ends a test that hangs */
+#define PATIENCE 120000000ull /* us; only ends a test that hangs */
 
 static const char *target; /* of the suite that runs */
+const char *channel_cases_url;
 static char directory[64];
 
 /*
  * What the library calls, counted and bent
  */
 static _Atomic unsigned requests; /* work requests posted */
-static _Atomic int regions;
 static uint64_t keepalive;
 static bool other_version, storm;
 
@@ -34,27 +36,6 @@ int __wrap_fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr 
 	for (const struct fabric_wr *wr = chain; wr; wr = wr->next)
 		requests++;
 	return __real_fabric_post(endpoint, chain);
-}
-
-int __real_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-			   struct fabric_region **out);
-int __wrap_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-			   struct fabric_region **out);
-int __wrap_fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
-			   struct fabric_region **out)
-{
-	int rc = __real_fabric_register(domain, addr, len, access, out);
-
-	regions += rc == 0;
-	return rc;
-}
-
-void __real_fabric_deregister(struct fabric_region *region);
-void __wrap_fabric_deregister(struct fabric_region *region);
-void __wrap_fabric_deregister(struct fabric_region *region)
-{
-	regions -= region != NULL;
-	__real_fabric_deregister(region);
 }
 
 int __real_conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out);
@@ -138,11 +119,14 @@ struct opening {
 	char error[600];
 };
 
+static const struct rdmad_channel_options patient = {.common.connect_timeout_us = PATIENCE};
+static const struct rdmad_channel_options *opening_options = &patient; /* of those that follow */
+
 static void *opening_run(void *arg)
 {
 	struct opening *opening = arg;
 
-	opening->rc = rdmad_channel_open(opening->url, opening->size, NULL, &opening->channel);
+	opening->rc = rdmad_channel_open(opening->url, opening->size, opening_options, &opening->channel);
 	snprintf(opening->error, sizeof(opening->error), "%s", opening->rc ? rdmad_error() : "");
 	return NULL;
 }
@@ -204,6 +188,34 @@ static void close_pair(const struct pair *pair)
 	ck_assert_ptr_null(rc);
 }
 
+/* More at once than a listener has places for: each waits for one, and none is sent away. */
+START_TEST(test_crowd)
+{
+	static struct opening crowd[200];
+	static struct rdmad_channel *server[ARRAY_SIZE(crowd)];
+	static pthread_t closing[2][ARRAY_SIZE(crowd)];
+	unsigned count = strncmp(target, "rdma:", 5) == 0 ? 40 : ARRAY_SIZE(crowd);
+
+	listen_for(1000);
+	for (unsigned i = 0; i < count; i++)
+		opening_begin(&crowd[i], rdmad_channel_listener_url(listener), 1000);
+	for (unsigned i = 0; i < count; i++)
+		ck_assert_msg(rdmad_channel_accept(listener, PATIENCE, &server[i]) == 0, "%u of %u came: %s", i, count,
+			      rdmad_error());
+	for (unsigned i = 0; i < count; i++) {
+		pthread_join(crowd[i].thread, NULL);
+		ck_assert_msg(crowd[i].rc == 0, "%u: %d, %s", i, crowd[i].rc, crowd[i].error);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		ck_assert_int_eq(pthread_create(&closing[0][i], NULL, close_run, server[i]), 0);
+		ck_assert_int_eq(pthread_create(&closing[1][i], NULL, close_run, crowd[i].channel), 0);
+	}
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned k = 0; k < 2; k++)
+			pthread_join(closing[k][i], NULL);
+}
+END_TEST
+
 START_TEST(test_both_ways)
 {
 	struct pair pair = connect_pair(1000);
@@ -241,6 +253,26 @@ static void expect_refusal(const char *url, size_t size, int rc, const char *wor
 	ck_assert_int_eq(opening.rc, rc);
 	ck_assert_msg(strstr(opening.error, words), "%s", opening.error);
 }
+
+/* In the guest, whose device has one port. */
+START_TEST(test_ports)
+{
+	struct rdmad_channel_options first = {.device = "rxe0:1"}, second = {.device = "rxe0:2"};
+	struct rdmad_channel *channel;
+	struct pair pair;
+
+	if (strncmp(target, "rdma:", 5) != 0)
+		return;
+	ck_assert_int_eq(rdmad_channel_listen(target, 1000, &second, &listener), -ENODEV);
+	ck_assert_msg(strstr(rdmad_error(), "no active port 2; active: 1"), "%s", rdmad_error());
+	ck_assert_msg(rdmad_channel_listen(target, 1000, &first, &listener) == 0, "%s", rdmad_error());
+	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, &second, &channel), -ENODEV);
+	ck_assert_msg(strstr(rdmad_error(), "no active port 2; active: 1"), "%s", rdmad_error());
+	opening_options = &first;
+	pair = connect_pair(1000);
+	close_pair(&pair);
+}
+END_TEST
 
 /* The refused are no hindrance for others. */
 START_TEST(test_refused)
@@ -434,10 +466,9 @@ static const struct {
 
 START_TEST(test_large_stress)
 {
-	const char *part = getenv("RDMAD_TEST_PART"); /* of the bytes, where a machine is emulated or watched */
 	struct pair pair = connect_pair(stresses[_i].capacity);
 
-	run_streams(&pair, stresses[_i].bytes / (part ? (uint64_t)atoi(part) : 1), stresses[_i].most, true);
+	run_streams(&pair, suite_part(stresses[_i].bytes), stresses[_i].most, true);
 	close_pair(&pair);
 }
 END_TEST
@@ -539,6 +570,41 @@ START_TEST(test_more_than_fits)
 }
 END_TEST
 
+/* Puts of a KiB, `first` of them without a flush and one that flushes. */
+static void put_until_flush(struct pair *pair, unsigned first)
+{
+	const uint8_t bytes[1024] = {0};
+	struct rdmad_channel_info before, info;
+
+	rdmad_channel_info(pair->client, &before);
+	for (unsigned i = 0; i <= first; i++) {
+		rdmad_channel_info(pair->client, &info);
+		ck_assert_uint_eq(info.flushes, before.flushes);
+		ck_assert_int_eq(rdmad_channel_put(pair->client, bytes, sizeof(bytes), PATIENCE), 0);
+	}
+	rdmad_channel_info(pair->client, &info);
+	ck_assert_uint_eq(info.flushes, before.flushes + 1);
+}
+
+/* Without a flush of its own a stream goes ever more at a time; after a flush, or a wait for an answer, it begins anew. */
+START_TEST(test_stream_flushes)
+{
+	static uint8_t bytes[176 * 1024];
+	struct pair pair = connect_pair(1048576);
+
+	put_until_flush(&pair, 15);
+	put_until_flush(&pair, 31);
+	put_until_flush(&pair, 63);
+	ck_assert_int_eq(rdmad_channel_flush(pair.client, PATIENCE), 0);
+	put_until_flush(&pair, 15);
+	put_until_flush(&pair, 31);
+	ck_assert_int_eq(rdmad_channel_get(pair.client, &(uint8_t){0}, 1, 1000), -ETIMEDOUT);
+	put_until_flush(&pair, 15);
+	ck_assert_int_eq(rdmad_channel_get(pair.server, bytes, sizeof(bytes), PATIENCE), 0);
+	close_pair(&pair);
+}
+END_TEST
+
 /* An end without an address for its ring: bytes come in records, in whatever number of messages. */
 START_TEST(test_without_an_address)
 {
@@ -633,7 +699,7 @@ static void peer_run(const struct peer_order *order)
 	struct rdmad_channel *channel;
 	uint8_t bytes[3000] = {0};
 
-	if (rdmad_channel_open(order->url, order->size, NULL, &channel) != 0)
+	if (rdmad_channel_open(order->url, order->size, &patient, &channel) != 0)
 		_exit(1);
 	while (rdmad_channel_put(channel, bytes, MIN(order->size, sizeof(bytes)), PATIENCE) == 0)
 		;
@@ -953,7 +1019,7 @@ START_TEST(test_bad_open)
 	else
 		ck_assert_msg(liar.status == bad_opens[_i].status, "%s: %u", bad_opens[_i].text, liar.status);
 	liar_leave(&liar);
-	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, NULL, &channel), 0);
+	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, &patient, &channel), 0);
 	ck_assert_int_eq(rdmad_channel_close(channel), 0);
 	honest_end(&honest);
 	ck_assert_uint_eq(honest.accepted, 1);
@@ -973,7 +1039,7 @@ START_TEST(test_silent_guests)
 		liar_connect(&liar[i]);
 		engine_leave(liar[i].engine);
 	}
-	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, NULL, &channel), 0);
+	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, &patient, &channel), 0);
 	ck_assert_int_eq(rdmad_channel_close(channel), 0);
 	for (int i = 0; i < LIARS; i++) {
 		engine_enter(liar[i].engine);
@@ -1076,7 +1142,7 @@ START_TEST(test_lies)
 	liar_say(&liar, lies[_i].op, lies[_i].flags, lies[_i].arg, &body, lies[_i].length);
 	ck_assert_int_eq(engine_wait(liar.engine, &liar.closed, PATIENCE * TIME_US), 0);
 	liar_leave(&liar);
-	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, NULL, &channel), 0);
+	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 1000, &patient, &channel), 0);
 	while (!lies[_i].unasked && honest.accepted < 1)
 		sched_yield();
 	if (!lies[_i].unasked)
@@ -1124,7 +1190,7 @@ START_TEST(test_bad_address)
 	ck_assert_int_eq(engine_wait(liar.engine, &liar.closed, PATIENCE * TIME_US), 0);
 	liar_leave(&liar);
 	honest.put = 0;
-	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 100000, NULL, &channel), 0);
+	ck_assert_int_eq(rdmad_channel_open(rdmad_channel_listener_url(listener), 100000, &patient, &channel), 0);
 	ck_assert_int_eq(rdmad_channel_close(channel), 0);
 	honest_end(&honest);
 	ck_assert_uint_eq(honest.accepted, 2);
@@ -1169,14 +1235,17 @@ static Suite *make_suite(void)
 
 	tcase_add_test(tc, test_both_ways);
 	tcase_add_test(tc, test_refused);
+	tcase_add_test(tc, test_ports);
 	tcase_add_test(tc, test_nobody);
 	tcase_add_test(tc, test_no_address_of_ours);
 	tcase_add_test(tc, test_several_clients);
+	tcase_add_test(tc, test_crowd);
 	tc = suite_case(suite, "streams", set_up, tear_down);
 	tcase_add_test(tc, test_stress);
 	tcase_add_loop_test(tc, test_large_stress, 0, ARRAY_SIZE(stresses));
 	tcase_add_test(tc, test_whole_ring);
 	tcase_add_test(tc, test_requests_of_a_flush);
+	tcase_add_test(tc, test_stream_flushes);
 	tcase_add_test(tc, test_more_than_fits);
 	tcase_add_test(tc, test_without_an_address);
 	tcase_add_test(tc, test_own_loop);
@@ -1194,12 +1263,13 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_greedy_guest);
 	tcase_add_test(tc, test_storm);
 	tcase_add_test(tc, test_after_the_last);
+	channel_cases_errors(suite);
 	return suite;
 }
 
 static int run_target(const char *url)
 {
-	target = url;
+	target = channel_cases_url = url;
 	return suite_run(make_suite());
 }
 

@@ -318,7 +318,10 @@ END_TEST
 /* Tables with slips. */
 static const struct rdmad_field wrong_size_field[] = {RDMAD_FIELD(struct point, x, &rdmad_type_u32)};
 static const struct rdmad_field outside_field[] = {{"x", sizeof(struct point) - 1, 2, &rdmad_type_u16}};
+static const struct rdmad_field far_outside_field[] = {{"x", SIZE_MAX, 2, &rdmad_type_u16}};
 static const struct rdmad_field no_type_field[] = {RDMAD_FIELD(struct point, x, NULL)};
+static const struct rdmad_type three_bytes_type = {RDMAD_NUMBER, 3};
+static const struct rdmad_field three_bytes_field[] = {{"x", 0, 3, &three_bytes_type}};
 static const struct rdmad_type bad_types[] = {
 	{0},
 	{RDMAD_STRUCT + 1, 8},
@@ -336,7 +339,9 @@ static const struct rdmad_type bad_types[] = {
 	{RDMAD_STRUCT, 8, 0, NULL, point_fields, 0},
 	RDMAD_TYPE_STRUCT(struct point, wrong_size_field),
 	RDMAD_TYPE_STRUCT(struct point, outside_field),
+	RDMAD_TYPE_STRUCT(struct point, far_outside_field),
 	RDMAD_TYPE_STRUCT(struct point, no_type_field),
+	RDMAD_TYPE_STRUCT(struct point, three_bytes_field),
 	RDMAD_TYPE_ARRAY(&bad_types[0], 1),
 	RDMAD_TYPE_OPTIONAL(&bad_types[0]),
 };

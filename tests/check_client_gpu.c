@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <rdmad/gpu.h>
@@ -332,7 +333,7 @@ static int serve_queue(struct agent *agent, uint32_t queue)
 	int rc = wire_ring_take(ring, queue, *taken, &job);
 
 	ck_assert_int_ge(rc, 0);
-	if (!rc || !wire_ring_has_room(ring, queue, *taken))
+	if (!rc || !wire_ring_room(ring, queue, *taken))
 		return 0;
 	work(job.op, job.param, (uint8_t *)(wire_ring_job(ring, queue, *taken) + 1), job.length, output);
 	result =
@@ -347,7 +348,7 @@ static int serve_queue(struct agent *agent, uint32_t queue)
 		wire_ring_store(&wire_ring_worker_line(ring, queue)->done, *taken + 1);
 		return 0;
 	}
-	wire_ring_finish(ring, queue, *taken, *taken, &result);
+	wire_ring_finish(ring, queue, *taken, &result);
 	++*taken;
 	return 1;
 }
@@ -401,18 +402,28 @@ static void take(struct fabric_event *event)
 			 0);
 }
 
-static void set_up(void)
+static void set_up_over(const char *transport)
 {
 	caller = pthread_self();
 	list_init(&agents);
 	fake = (struct fake){0};
 	fake.payload_max = RDMAD_GPU_SIZE_MAX;
 	server_start(&(struct server_options){
-		.transport = "unix",
+		.transport = transport,
 		.group = {.transfers = 16, .reads_in = 128},
 		.take = take,
 		.work = serve_agents,
 	});
+}
+
+static void set_up(void)
+{
+	set_up_over("unix");
+}
+
+static void set_up_errors(void)
+{
+	set_up_over(getenv("RDMAD_GUEST_ADDR") ? "rdma" : "unix");
 }
 
 /*
@@ -825,6 +836,7 @@ START_TEST(test_session_ended)
 	enqueue_held(gpu, in, out, 500);
 	fake.end = true;
 	assert_all_ended(gpu, 500, -EIO);
+	ck_assert_int_eq(rdmad_gpu_flush(gpu), -ENOTCONN);
 	ck_assert_ptr_nonnull(strstr(rdmad_error(), "job 17 of queue 2: ? nonsense"));
 	ck_assert_int_eq(rdmad_gpu_close(gpu), 0);
 }
@@ -914,6 +926,39 @@ START_TEST(test_lies)
 	fill(in, 16, 1);
 	rc = rdmad_gpu_echo(gpu, in, 16, 0, out);
 	ck_assert_int_eq(rc, _i < QUEUE ? -EPROTO : -EBADMSG);
+	rdmad_gpu_close(gpu);
+}
+END_TEST
+
+/* An output is not read before it is due: what is read lands with the caller. What the clock says is that it is still early. */
+START_TEST(test_not_read_early)
+{
+	struct rdmad_gpu *gpu = gpu_open(QUEUE);
+	struct rdmad_gpu_result result;
+	uint8_t in[2][64], out[2][64];
+	uint64_t took = 0, begin;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct rdmad_gpu_job job = echo_of(i, in[i], out[i], 64);
+
+		fake.hold = true;
+		begin = time_now();
+		ck_assert_int_eq(rdmad_gpu_enqueue(gpu, &job), 0);
+		for (uint64_t limit = i ? took / 2 : 400 * TIME_MS; time_now() - begin < limit;) {
+			uint8_t there;
+
+			ck_assert_int_ge(rdmad_gpu_progress(gpu, 1000), 0);
+			there = out[i][63];
+			if (i == 1 && time_now() - begin < took / 2)
+				ck_assert_uint_eq(there, 0xee);
+		}
+		took = time_now() - begin;
+		fake.hold = false;
+		while (rdmad_gpu_dequeue(gpu, &result, 1) == 0)
+			ck_assert(rdmad_gpu_wait(gpu, 60000000) >= 0);
+		ck_assert_int_eq(result.status, 0);
+		ck_assert_mem_eq(in[i], out[i], 64);
+	}
 	rdmad_gpu_close(gpu);
 }
 END_TEST
@@ -1059,7 +1104,7 @@ START_TEST(test_progress_thread)
 	job.id = 77;
 	ck_assert_int_eq(rdmad_gpu_enqueue(gpu, &job), 0);
 	server_die();
-	ck_assert_int_eq(poll(&pfd, 1, 20000), 1);
+	ck_assert_int_eq(poll(&pfd, 1, 60000), 1);
 	ck_assert_int_eq(rdmad_gpu_wait(gpu, 20000000), 1);
 	ck_assert_int_eq(rdmad_gpu_dequeue(gpu, results, 1), 1);
 	ck_assert_uint_eq(rdmad_gpu_outstanding(gpu), 0);
@@ -1082,10 +1127,230 @@ START_TEST(test_own_loop)
 		ck_assert_int_eq(rdmad_gpu_flush(gpu), 0);
 		while (rdmad_gpu_dequeue(gpu, &result, 1) == 0)
 			if (rdmad_gpu_arm(gpu) == 0)
-				ck_assert_int_eq(poll(&pfd, 1, 20000), 1);
+				ck_assert_int_eq(poll(&pfd, 1, 60000), 1);
 		ck_assert_mem_eq(in, out, 64);
 	}
 	rdmad_gpu_close(gpu);
+}
+END_TEST
+
+/*
+ * What rdmad_error() says: of the last call alone, whatever an earlier one left
+ */
+#define STALE "stale words"
+
+#define FAILS(call, error, text)                                                                                       \
+	do {                                                                                                           \
+		int fails_;                                                                                            \
+		log_error("test", STALE);                                                                              \
+		fails_ = (int)(call);                                                                                  \
+		ck_assert_msg(fails_ == (error), "%d: %s", fails_, rdmad_error());                                     \
+		ck_assert_msg(strstr(rdmad_error(), text) && !strstr(rdmad_error(), STALE), "%s", rdmad_error());      \
+		ck_assert_str_ne(rdmad_error(), "");                                                                   \
+	} while (0)
+
+#define SUCCEEDS(call, result)                                                                                         \
+	do {                                                                                                           \
+		int succeeds_;                                                                                         \
+		log_error("test", STALE);                                                                              \
+		succeeds_ = (int)(call);                                                                               \
+		ck_assert_msg(succeeds_ == (result), "%d: %s", succeeds_, rdmad_error());                              \
+		ck_assert_str_eq(rdmad_error(), "");                                                                   \
+	} while (0)
+
+static void ignore(void *arg, const struct rdmad_gpu_result *result)
+{
+	(void)arg;
+	(void)result;
+}
+
+static uint8_t error_in[16], error_out[16];
+
+/* Each function that a session which has ended, or none, fails. */
+static void walk(struct rdmad_gpu *gpu, int error, const char *text)
+{
+	struct rdmad_gpu_job job = echo_of(7, error_in, error_out, 16);
+	struct rdmad_gpu_result result;
+	struct rdmad_gpu_info info;
+
+	FAILS(rdmad_gpu_enqueue(gpu, &job), error, text);
+	FAILS(rdmad_gpu_submit(gpu, &job, ignore, NULL), error, text);
+	FAILS(rdmad_gpu_dequeue(gpu, &result, 1), error, text);
+	FAILS(rdmad_gpu_progress(gpu, 0), error, text);
+	FAILS(rdmad_gpu_progress(gpu, UINT64_MAX), error, text);
+	FAILS(rdmad_gpu_flush(gpu), error, text);
+	FAILS(rdmad_gpu_quantize(gpu, 4, 4, 4, error_in, error_out), error, text);
+	FAILS(rdmad_gpu_echo(gpu, error_in, 16, 0, error_out), error, text);
+	FAILS(rdmad_gpu_terminate(gpu), error, text);
+	FAILS(rdmad_gpu_info(gpu, &info), error, text);
+}
+
+START_TEST(test_errors_null)
+{
+	void *buffer;
+
+	walk(NULL, -EINVAL, "handle");
+	FAILS(rdmad_gpu_wait(NULL, 0), -EINVAL, "handle is NULL");
+	FAILS(rdmad_gpu_fd(NULL), -EINVAL, "handle is NULL");
+	FAILS(rdmad_gpu_arm(NULL), -EINVAL, "handle is NULL");
+	FAILS(rdmad_gpu_buffer_lend(NULL, 1, &buffer), -EINVAL, "handle");
+	FAILS(rdmad_gpu_buffer_register(NULL, error_in, 1), -EINVAL, "handle");
+	FAILS(rdmad_gpu_buffer_unregister(NULL, error_in), -EINVAL, "handle");
+	ck_assert_uint_eq(rdmad_gpu_outstanding(NULL), 0);
+	SUCCEEDS(rdmad_gpu_close(NULL), 0);
+}
+END_TEST
+
+START_TEST(test_errors_open)
+{
+	struct rdmad_gpu_options options = {.size_max = 8192};
+	struct rdmad_gpu_info info;
+	struct rdmad_gpu *gpu;
+
+	FAILS(rdmad_gpu_open(NULL, &options, &gpu), -EINVAL, "needs a server");
+	FAILS(rdmad_gpu_open(server.address, &(struct rdmad_gpu_options){.mode = 2}, &gpu), -EINVAL, "no mode 2");
+	FAILS(rdmad_gpu_open(server.address, &(struct rdmad_gpu_options){.size_max = UINT32_MAX}, &gpu), -EINVAL,
+	      "at most");
+	FAILS(rdmad_gpu_open("tcp://127.0.0.1:1", &options, &gpu), -ECONNREFUSED, "nothing listens");
+	FAILS(rdmad_gpu_server_info(NULL, NULL, &info), -EINVAL, "needs a server");
+	FAILS(rdmad_gpu_server_info("tcp://127.0.0.1:1", NULL, &info), -ECONNREFUSED, "nothing listens");
+	fake.payload_max = 4096;
+	FAILS(rdmad_gpu_open(server.address, &options, &gpu), -EMSGSIZE, "4096");
+	fake.ends = true;
+	FAILS(rdmad_gpu_open(server.address, &options, &gpu), -EMSGSIZE, "that is too large");
+	fake.refuses = true;
+	FAILS(rdmad_gpu_open(server.address, &options, &gpu), -ENOMEM, "no worker today");
+	SUCCEEDS(rdmad_gpu_server_info(server.address, NULL, &info), 0);
+}
+END_TEST
+
+/* One that soon loses its patience, though not with the server that makes it. */
+static struct rdmad_gpu *gpu_open_impatient(int way)
+{
+	struct rdmad_gpu_options options = {.outstanding = 2, .common = {.timeout_us = 20000}};
+	uint64_t until = time_now() + 60 * TIME_S;
+	struct rdmad_gpu *gpu;
+	int rc;
+
+	options.mode = way >= QUEUE ? RDMAD_GPU_QUEUE : RDMAD_GPU_RPC;
+	options.no_immediate = way == RPC_SENDS;
+	options.read_indices = way == QUEUE_INDICES;
+	while ((rc = rdmad_gpu_open(server.address, &options, &gpu)) == -ETIMEDOUT)
+		ck_assert(time_now() < until);
+	ck_assert_msg(rc == 0, "%s", rdmad_error());
+	return gpu;
+}
+
+START_TEST(test_errors_jobs)
+{
+	struct rdmad_gpu *gpu = gpu_open_impatient(_i);
+	struct rdmad_gpu_job job = echo_of(1, error_in, error_out, 16);
+	struct rdmad_gpu_result result;
+	uint8_t second[2][16];
+	void *buffer;
+
+	ck_assert_str_eq(rdmad_error(), "");
+	fake.hold = true;
+	SUCCEEDS(rdmad_gpu_progress(gpu, 1000), 0);
+	SUCCEEDS(rdmad_gpu_wait(gpu, 1000), 0);
+	SUCCEEDS(rdmad_gpu_enqueue(gpu, &job), 0);
+	FAILS(rdmad_gpu_enqueue(gpu, &job), -EEXIST, "id 1");
+	FAILS(rdmad_gpu_wait(gpu, 1000), -ETIMEDOUT, "1000 us");
+	SUCCEEDS(rdmad_gpu_dequeue(gpu, &result, 1), 0);
+	FAILS(rdmad_gpu_terminate(gpu), -ETIMEDOUT, "1 jobs are not done after 20 ms");
+	job = echo_of(2, second[0], second[1], 16);
+	SUCCEEDS(rdmad_gpu_submit(gpu, &job, ignore, NULL), 0);
+	job.id = 3;
+	FAILS(rdmad_gpu_enqueue(gpu, &job), -EAGAIN, "2 jobs are outstanding");
+	FAILS(rdmad_gpu_submit(gpu, &job, ignore, NULL), -EAGAIN, "2 jobs are outstanding");
+	job.op = 0;
+	FAILS(rdmad_gpu_enqueue(gpu, &job), -EINVAL, "operation 0");
+	FAILS(rdmad_gpu_echo(gpu, error_in, 5000, 0, error_out), -EMSGSIZE, "5000");
+	FAILS(rdmad_gpu_quantize(gpu, 4, 4, 257, error_in, error_out), -EINVAL, "operation 1");
+	SUCCEEDS(rdmad_gpu_buffer_lend(gpu, 100, &buffer), 0);
+	rdmad_gpu_buffer_release(buffer);
+	FAILS(rdmad_gpu_buffer_lend(gpu, 0, &buffer), -EINVAL, "a size");
+	FAILS(rdmad_gpu_buffer_unregister(gpu, second), -ENOENT, "no memory was registered");
+	SUCCEEDS(rdmad_gpu_buffer_register(gpu, second, sizeof(second)), 0);
+	FAILS(rdmad_gpu_buffer_register(gpu, second, 1), -EEXIST, "already");
+	SUCCEEDS(rdmad_gpu_buffer_unregister(gpu, second), 0);
+	fake.hold = false;
+	while (rdmad_gpu_outstanding(gpu) > 1 || rdmad_gpu_wait(gpu, 0) != 1)
+		ck_assert_int_ge(rdmad_gpu_progress(gpu, 60000000), 0);
+	SUCCEEDS(rdmad_gpu_dequeue(gpu, &result, 1), 1);
+	fake.hold = true;
+	FAILS(rdmad_gpu_echo(gpu, error_in, 16, 0, error_out), -ETIMEDOUT, "20 ms");
+	walk(gpu, -ENOTCONN, "the session has ended");
+	SUCCEEDS(rdmad_gpu_close(gpu), 0);
+}
+END_TEST
+
+static void wait_inside(void *arg, const struct rdmad_gpu_result *result)
+{
+	struct rdmad_gpu *gpu = arg;
+	struct rdmad_gpu_info info;
+
+	(void)result;
+	FAILS(rdmad_gpu_echo(gpu, error_in, 16, 0, error_out), -EDEADLK, "a callback must not wait");
+	FAILS(rdmad_gpu_info(gpu, &info), -EDEADLK, "a callback must not wait");
+	FAILS(rdmad_gpu_close(gpu), -EDEADLK, "a callback must not wait");
+}
+
+/* Its end, by each who may bring it about. */
+START_TEST(test_errors_end)
+{
+	struct rdmad_gpu *gpu = gpu_open(_i);
+	struct rdmad_gpu_job job = echo_of(1, error_in, error_out, 16);
+	struct rdmad_gpu_result result;
+	struct rdmad_gpu_info info;
+
+	SUCCEEDS(rdmad_gpu_info(gpu, &info), 0);
+	SUCCEEDS(rdmad_gpu_submit(gpu, &job, wait_inside, gpu), 0);
+	while (rdmad_gpu_outstanding(gpu))
+		SUCCEEDS(MIN(rdmad_gpu_progress(gpu, 60000000), 0), 0);
+	SUCCEEDS(rdmad_gpu_terminate(gpu), 0);
+	FAILS(rdmad_gpu_enqueue(gpu, &job), -ENOTCONN, "terminated");
+	rdmad_gpu_close(gpu);
+
+	gpu = gpu_open(_i);
+	fake.hold = true;
+	SUCCEEDS(rdmad_gpu_enqueue(gpu, &job), 0);
+	SUCCEEDS(rdmad_gpu_flush(gpu), 0);
+	fake.end = true;
+	SUCCEEDS(rdmad_gpu_wait(gpu, 60000000), 1);
+	SUCCEEDS(rdmad_gpu_dequeue(gpu, &result, 1), 1);
+	ck_assert_int_eq(result.status, -EIO);
+	walk(gpu, -ENOTCONN, "job 17 of queue 2");
+	rdmad_gpu_close(gpu);
+
+	fake.end = false;
+	gpu = gpu_open(_i);
+	server_die();
+	while (rdmad_gpu_progress(gpu, 60000000) >= 0)
+		;
+	walk(gpu, -ENOTCONN, "the session has ended");
+	rdmad_gpu_close(gpu);
+}
+END_TEST
+
+/* In a child the handle can only be closed, and the parent's goes on. */
+START_TEST(test_errors_fork)
+{
+	struct rdmad_gpu *gpu = gpu_open(_i);
+	int status;
+	pid_t pid;
+
+	server_pause();
+	pid = fork();
+	if (pid == 0) {
+		walk(gpu, -EPERM, "forked");
+		_exit(rdmad_gpu_close(gpu));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	server_resume();
+	SUCCEEDS(rdmad_gpu_echo(gpu, error_in, 16, 0, error_out), 0);
+	SUCCEEDS(rdmad_gpu_close(gpu), 0);
 }
 END_TEST
 
@@ -1109,10 +1374,17 @@ int main(void)
 	tcase_add_loop_test(tcase, test_terminate, 0, WAYS);
 	tcase_add_loop_test(tcase, test_timeout, 0, WAYS);
 	tcase_add_loop_test(tcase, test_lies, 0, WAYS);
+	tcase_add_test(tcase, test_not_read_early);
 	tcase_add_test(tcase, test_open_fails);
 	tcase_add_loop_test(tcase, test_info, 0, WAYS);
 	tcase_add_loop_test(tcase, test_hot_path, 0, WAYS);
 	tcase_add_loop_test(tcase, test_progress_thread, 0, WAYS);
 	tcase_add_loop_test(tcase, test_own_loop, 0, WAYS);
+	tcase = suite_case(suite, "errors", set_up_errors, server_stop);
+	tcase_add_test(tcase, test_errors_null);
+	tcase_add_test(tcase, test_errors_open);
+	tcase_add_loop_test(tcase, test_errors_jobs, 0, WAYS);
+	tcase_add_loop_test(tcase, test_errors_end, 0, WAYS);
+	tcase_add_loop_test(tcase, test_errors_fork, 0, WAYS);
 	return suite_run(suite);
 }

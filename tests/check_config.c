@@ -55,12 +55,19 @@ static const struct {
 	{"kv = { memroy = \"1M\"; };", "unknown setting kv.memroy; did you mean kv.memory?"},
 	{"kv = { zzzzzzzzzzzzzzz = 1; };", "unknown setting kv.zzzzzzzzzzzzzzz"},
 	{"memory = \"64M\";", "unknown setting memory"},
+	{"kv.memroy = \"1M\";", "unknown setting kv.memroy; did you mean kv.memory?"},
+	{"\nkv.memory = \"1M\"; kv = { memory = \"2M\"; };", ":2: kv.memory is set twice"},
+	{"kv.memory = 5; # \"kv.memory\"", "kv.memory is a size in quotes"},
+	{"kv.port.memory = \"1M\";", "unknown setting kv.port.memory"},
+	{"gpu.threads = 010;", "write 010 without a leading 0"},
+	{"\ndevice = \"rxe0;\nport = 1;\n", "a text begins in line 2 and does not end there"},
 	{"kv = 3;", "kv is a group: kv = { ... };"},
 	{"port = { a = 1; };", "port is a number without quotes"},
 	{"kv = { memory = 67108864; };", "kv.memory is a size in quotes, such as \"64M\""},
 	{"kv = { memory = \"64Q\"; };", "\"64Q\" is not a size from \"1M\" to \"64T\""},
 	{"kv = { memory = \"-1M\"; };", "is not a size"},
 	{"kv = { memory = \"1K\"; };", "is not a size from \"1M\""},
+	{"kv = { value_max = \"0\"; };", "is not a size from \"1\""},
 	{"kv = { memory = \"99999999999999999999T\"; };", "is not a size"},
 	{"keepalive = 10;", "keepalive is a time in quotes"},
 	{"keepalive = \"10\";", "\"10\" is not a time"},
@@ -86,7 +93,7 @@ static const struct {
 	{"unix_mode = 0666;", "unix_mode is a mode in quotes"},
 	{"transports = [\"ib\"];", "there is no \"ib\"; there are rdma, tcp, unix"},
 	{"transports = [];", "transports is empty"},
-	{"transports = [1, 2];", "transports is a list of words in quotes"},
+	{"transports = [1];", "transports is a list of words in quotes"},
 	{"services = [\"ping\", \"kvs\"];", "there is no \"kvs\"; there are ping, kv, gpu"},
 	{"services = [\"unknown\"];", "there is no \"unknown\""},
 	{"listen = [\"\"];", "listen: "},
@@ -114,6 +121,7 @@ START_TEST(refuses)
 
 	ck_assert_int_eq(load(bad[_i].file, &config), EX_CONFIG);
 	ck_assert_msg(strstr(said, bad[_i].says), "%s\nshould say %s\nsays %s", bad[_i].file, bad[_i].says, said);
+	ck_assert_msg(!strstr(strstr(said, bad[_i].says) + 1, bad[_i].says), "twice: %s", said);
 	ck_assert_ptr_null(config);
 }
 END_TEST
@@ -152,7 +160,7 @@ START_TEST(has_defaults)
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		ck_assert((c->services >> id & 1) == (service_find(id) != NULL));
 	ck_assert_uint_eq(c->poll, 50 * TIME_US);
-	ck_assert_uint_eq(kv_of(c)->memory, 64 * MIB);
+	ck_assert_uint_eq(kv_of(c)->memory, 0);
 	ck_assert_uint_eq(kv_of(c)->value_max, GIB);
 	ck_assert_uint_eq(c->handshake_timeout, 2 * TIME_S);
 	ck_assert_uint_eq(c->log_level, LOG_LEVEL_INFO);
@@ -163,6 +171,25 @@ START_TEST(has_defaults)
 	ck_assert_ptr_nonnull(c->control_socket);
 	config_free(c);
 	ck_assert_str_eq(said, "");
+}
+END_TEST
+
+/* As the manual writes them, and groups beside them. */
+START_TEST(reads_dotted_names)
+{
+	struct config *c;
+
+	ck_assert_int_eq(load("kv.memory = \"2M\"; /* kv.nothing = 1; */ log.level=\"debug\";\n"
+			      "gpu.sessions = 3; gpu = { slots = 5; };\n"
+			      "log.target = \"file:/tmp/a.b\"; // log.nothing = 1;\n"
+			      "kv.value_max=\"1.5M\";",
+			      &c),
+			 0);
+	ck_assert_uint_eq(kv_of(c)->memory, 2 * MIB);
+	ck_assert_uint_eq(kv_of(c)->value_max, 3 * MIB / 2);
+	ck_assert_uint_eq(c->log_level, LOG_LEVEL_DEBUG);
+	ck_assert_str_eq(c->log_target, "file:/tmp/a.b");
+	config_free(c);
 }
 END_TEST
 
@@ -411,7 +438,9 @@ START_TEST(sample_is_true)
 	config_merge(defaults, sample, note_change, changed);
 	/* these have no default, or one that depends on the user */
 	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
-		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program!", word),
+		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program! "
+				     "log.directory!",
+				     word),
 			      "%s", word);
 	config_free(sample);
 	config_free(defaults);
@@ -429,6 +458,7 @@ int main(void)
 	tcase_add_test(tc, refuses_what_is_no_file);
 	tcase_add_test(tc, has_defaults);
 	tcase_add_test(tc, reads);
+	tcase_add_test(tc, reads_dotted_names);
 	tcase_add_loop_test(tc, reads_numbers_where_they_stand, 0, (int)ARRAY_SIZE(numbers));
 	tcase_add_test(tc, reads_numbers_of_included_files);
 	tcase_add_test(tc, the_pid_file_is_the_one_that_is_found);

@@ -29,6 +29,8 @@ struct peer {
 	uint32_t answer; /* bytes of that, 0: as many as came */
 	bool close_in_record, close_in_writable, close_in_established;
 	bool in_callback;
+	bool leave_at_once; /* of a server: the client is told so before it is established */
+	unsigned left;      /* told to leave */
 };
 
 static struct conn_pair pair;
@@ -38,14 +40,17 @@ static enum wire_reason refusal; /* of the next request */
 static uint64_t refusal_detail;
 static const struct conn_attr *own_attr; /* of the next connections */
 
-static bool out_of_memory, no_memory; /* at the next requests; now */
-static int accepted;                  /* conn_accept() of the last */
+static bool out_of_memory;  /* at the next requests ... */
+static unsigned memory_for; /* ... after so many allocations */
+static bool no_memory;      /* now, but for `allocations` more */
+static unsigned allocations;
+static int accepted; /* conn_accept() of the last */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return no_memory ? NULL : __real_calloc(n, size);
+	return no_memory && allocations-- == 0 ? NULL : __real_calloc(n, size);
 }
 
 static void on_established(struct conn *conn)
@@ -117,6 +122,15 @@ static void on_writable(struct conn *conn)
 		conn_close(conn, 0, "has no more to say");
 }
 
+static void on_leave(struct conn *conn, bool last)
+{
+	struct peer *p = conn_context(conn);
+
+	ck_assert(!last);
+	ck_assert_uint_eq(p->established, 1);
+	p->left++;
+}
+
 static void on_closed(struct conn *conn, int error, const char *reason)
 {
 	struct peer *p = conn_context(conn);
@@ -134,6 +148,7 @@ static const struct conn_ops ops = {
 	.record = on_record,
 	.immediate = on_immediate,
 	.writable = on_writable,
+	.leave = on_leave,
 	.closed = on_closed,
 };
 
@@ -156,10 +171,13 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 		return;
 	}
 	no_memory = out_of_memory;
+	allocations = memory_for;
 	accepted = conn_accept(pair.server.group, request, wire, &grant, own_attr, &ops, p, pair.now, &p->conn);
 	no_memory = false;
 	if (accepted == 0)
 		servers++;
+	if (accepted == 0 && p->leave_at_once)
+		conn_leave(p->conn, TIME_NEVER, false);
 }
 
 static struct conn_group_attr default_attr(void)
@@ -340,19 +358,21 @@ START_TEST(test_too_many_connections)
 }
 END_TEST
 
-/* A server without memory says so, and not that it has too many connections. */
+/* A server without memory says so, and not that it has too many connections: for the connection or for its endpoint. */
 START_TEST(test_no_memory_for_a_connection)
 {
 	struct wire_request request = kv_request();
 
 	begin(false);
 	out_of_memory = true;
+	memory_for = (unsigned)_i;
 	connect_as(&request);
 	PAIR_UNTIL(&pair, client.closed);
 	out_of_memory = false;
 	ck_assert_int_eq(accepted, -ENOMEM);
 	ck_assert_int_eq(client.error, -ENOBUFS);
 	ck_assert_uint_eq(client.refusal, WIRE_REASON_RESOURCES);
+	ck_assert_msg(strstr(client.reason, "out of memory"), "%s", client.reason);
 	ck_assert_uint_eq(stats_of(&pair.server).refused, 1);
 	end();
 }
@@ -578,7 +598,7 @@ START_TEST(test_slow_receiver)
 }
 END_TEST
 
-#define MANY 100000u
+#define MANY ((uint32_t)suite_part(20000))
 
 /* Both send as fast as the other lets them: nothing is lost and they never wait for each other
  * for ever, and with all said they fall silent. */
@@ -784,6 +804,47 @@ START_TEST(test_close_established)
 	ck_assert_int_eq(client.error, 0);
 	ck_assert_str_eq(client.reason, "done");
 	ck_assert_uint_eq(server[0].got, 3); /* what was posted is delivered */
+	end();
+}
+END_TEST
+
+/* However many messages come with the end, which overtakes none of them: more than the server takes from its queue at a time. */
+START_TEST(test_end_behind_messages)
+{
+	struct conn_group_attr attr = default_attr();
+	struct wire_request request = kv_request();
+
+	attr.credits = 200;
+	attr.receives = 512;
+	request.credits = 200;
+	begin_with(_i, &attr, &attr);
+	connect_both(&request);
+	pair.server_stops = true;
+	for (unsigned i = 0; i < 180; i++) {
+		send_some(&client, 1);
+		conn_flush(client.conn);
+	}
+	conn_close(client.conn, 0, "done");
+	for (unsigned i = 0; i < 1000; i++)
+		conn_pair_turn(&pair);
+	pair.server_stops = false;
+	PAIR_UNTIL(&pair, client.closed && server[0].closed);
+	ck_assert_uint_eq(server[0].got, 180);
+	ck_assert_int_eq(server[0].error, 0);
+	end();
+}
+END_TEST
+
+/* Who was only accepted when the server began to leave hears of it all the same, once. */
+START_TEST(test_leave_while_accepting)
+{
+	begin(_i);
+	server[0].leave_at_once = true;
+	connect_default();
+	PAIR_UNTIL(&pair, client.left);
+	conn_leave(server[0].conn, TIME_NEVER, false);
+	conn_pair_rest(&pair);
+	ck_assert_uint_eq(client.left, 1);
 	end();
 }
 END_TEST
@@ -1544,7 +1605,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_granted, 2);
 	add_loop(tc, test_refusals, 11);
 	tcase_add_test(tc, test_too_many_connections);
-	tcase_add_test(tc, test_no_memory_for_a_connection);
+	tcase_add_loop_test(tc, test_no_memory_for_a_connection, 0, 2);
 	tcase_add_test(tc, test_device_bound);
 	tcase_add_test(tc, test_message_size_beyond_the_server);
 	add_loop(tc, test_nobody_listens, 2);
@@ -1572,6 +1633,8 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_close_while_connecting, 2);
 	add_loop(tc, test_close_while_accepting, 2);
 	add_loop(tc, test_close_established, 2);
+	add_loop(tc, test_end_behind_messages, 2);
+	add_loop(tc, test_leave_while_accepting, 2);
 	add_loop(tc, test_close_in_callbacks, 3);
 	add_loop(tc, test_close_patience, 2);
 	add_loop(tc, test_statistics_in_steps, 2);

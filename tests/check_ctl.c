@@ -183,7 +183,7 @@ static int parse_words(const char **words, struct ctl_arguments *arguments)
 	text = NULL;
 	memset(&ctl, 0, sizeof(ctl));
 	arguments->count = 0;
-	return ctl_options_parse(table, n, words, arguments, false);
+	return ctl_options_parse(table, n, words, arguments);
 }
 
 #define WORDS(...) ((const char *[]){__VA_ARGS__, NULL})
@@ -384,6 +384,11 @@ static int next_record(struct script_reader *reader, enum record_format format, 
 	rc = script_read(reader, &line, &len);
 	if (rc == 1)
 		ck_assert_ptr_null(record_parse(line, len, record));
+	if (rc == 1 && record->end) {
+		ck_assert_uint_eq(record->count, count);
+		record_release(record);
+		return 0;
+	}
 	return rc;
 }
 
@@ -523,17 +528,24 @@ END_TEST
 
 static void write_completion(FILE *out, void *arg)
 {
-	ctl_completion_write(out);
+	ck_assert(ctl_completion_write(out, arg));
 }
 
-/* Update with: rdmactl completion > etc/rdmactl.bash-completion */
+/* Update with: make completions */
 START_TEST(test_completion_is_current)
 {
-	char *current = written(write_completion, NULL), *file = suite_source("etc/rdmactl.bash-completion");
+	static const char *const shells[] = {"bash", "zsh", "fish"};
 
-	ck_assert_str_eq(file, current);
-	free(current);
-	free(file);
+	for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+		char path[64], *current = written(write_completion, (void *)(uintptr_t)shells[i]), *file;
+
+		snprintf(path, sizeof(path), "etc/rdmactl.%s-completion", shells[i]);
+		file = suite_source(path);
+		ck_assert_msg(strcmp(file, current) == 0, "%s is not current: make completions", path);
+		free(current);
+		free(file);
+	}
+	ck_assert(!ctl_completion_write(stdout, "csh"));
 }
 END_TEST
 

@@ -52,7 +52,7 @@ test_manual() {
 	for name in $("$rdmad" --help | sed -n 's/.*--\([a-z-]*\).*/\1/p' | sort -u); do
 		grep -q "Fl Fl $name" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks --$name"
 	done
-	configure
+	configure "log = { directory = \"$dir/manual\"; policy = \"always\"; };"
 	start_daemon
 	for name in $(ask status | python3 -c 'import json, sys; s = json.load(sys.stdin); print(*(name for part in s.values() if isinstance(part, dict) for name in part))'); do
 		grep -qw "$name" "$srcdir/man/rdmad.8" || fail "rdmad(8) lacks $name of status"
@@ -66,7 +66,7 @@ test_manual_of_limits() {
 	local name
 	sed -n '/^\.Sh LIMITS/,/^\.Sh EXAMPLES/p' "$srcdir/man/rdmad.conf.5" >"$dir/section"
 	[[ $(grep -c '^\.It' "$dir/section") -gt 20 ]] || fail "rdmad.conf(5) has no section LIMITS"
-	for name in $(sed -n 's/^\.Ic \(.*\)/\1/p' "$dir/section" | tr -d ',.' | tr ' ' '\n' | sed 's/^\(kv\|gpu\|channel\)//' | sort -u); do
+	for name in $(sed -n 's/^\.Ic \(.*\)/\1/p' "$dir/section" | tr -d ',.' | tr ' ' '\n' | sed 's/^\(kv\|gpu\|log\|channel\|peer\)//' | sort -u); do
 		grep -q "^	*#$name = " "$srcdir/etc/rdmad.conf" || fail "LIMITS names $name, which is no setting"
 	done
 	{ ask status && ask resources; } >"$dir/told"
@@ -86,15 +86,50 @@ test_configuration() {
 	ends 73 "cannot open /nowhere/log" "$rdmad" -c "$dir/rdmad.conf"
 }
 
+# -t looks at the machine as well, also beside a daemon that runs with the file; --offline does not.
+test_machine() {
+	configure
+	start_daemon
+	sed -i "s/^listen = .*/listen = [\"${servers[0]#tcp://}\"];/" "$dir/rdmad.conf"
+	ends 0 "no error if a running rdmad has it" "$rdmad" -t -c "$dir/rdmad.conf"
+	stop_daemon
+	configure 'kv.memory = "63T";'
+	ends 71 "and there is" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 0 "no errors" "$rdmad" -t --offline -c "$dir/rdmad.conf"
+	configure 'log.target = "file:/nowhere/log";'
+	ends 73 "cannot write /nowhere/log" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
+	ends 69 "/nowhere/rdmad-gpu" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 71 "no address of this machine" "$rdmad" -t -c "$dir/rdmad.conf" -l 192.0.2.1
+	if [[ ! -e /dev/infiniband/rdma_cm ]]; then
+		configure 'require_rdma = true;'
+		ends 69 "RDMA is required and missing" "$rdmad" -t -c "$dir/rdmad.conf"
+	fi
+}
+
+# What -T prints is a configuration that says the same.
+test_print() {
+	configure 'kv.memory = "48M"; services = ["ping", "kv"]; keepalive = "0"; poll = "always";' 'log = { level = "warn"; };'
+	"$rdmad" -T -c "$dir/rdmad.conf" -l 127.0.0.5:99 >"$dir/first" 2>"$dir/err" || fail "-T"
+	cp "$dir/first" "$dir/out"
+	says 'memory = "48M";' -T
+	says '^listen = \["127.0.0.5:99"\];' -T
+	says '^services = \["ping", "kv"\];' -T
+	"$rdmad" -T -c "$dir/first" >"$dir/out" 2>"$dir/err" || fail "-T of what -T printed"
+	same "$dir/first" "-T of what -T printed"
+	[[ $(grep -c ' = .*;' "$dir/first") -ge $(($("$rdmad" --help-config | grep -c '^	*#[a-z_]* = ') - 6)) ]] || fail "-T leaves settings out"
+}
+
 test_life() {
 	configure
+	sed -i 's/kv.memory = .*//' "$dir/rdmad.conf"
 	start_daemon
 	logged "listening on tcp 127.0.0.1:"
 	logged "listening on unix $dir/rdmad.sock"
 	answers status '"state":"running"'
 	answers status '"transport":"tcp"'
 	answers connections '"connections":[]'
-	answers memory '"arena_bytes":67108864'
+	test_default_memory
 	answers resources '"descriptors":'
 	answers nonsense '"error":"there is no command nonsense"'
 	[[ $(stat -c %a "$dir/control.sock") = 600 ]] || fail "the control socket is open to others"
@@ -116,12 +151,37 @@ test_life() {
 	stop_daemon TERM
 }
 
+# An eighth of the machine's memory, of which nothing is taken before it is needed where no device has to know it.
+test_default_memory() {
+	local arena kib
+	arena=$(control memory | jq .arena_bytes)
+	kib=$(awk '/^MemTotal/ { print $2 }' /proc/meminfo)
+	((arena > 1048576 && arena <= 1 << 32 && arena <= kib * 128)) || fail "by default the store has $arena bytes"
+	[[ -e /dev/infiniband/rdma_cm ]] && return
+	kib=$(awk '/^RssAnon/ { print $2 }' "/proc/$daemon/status")
+	((kib * 1024 < arena / 2 + (256 << 20))) || fail "the store's memory is taken before there are keys: $kib KiB"
+}
+
+# Without a setting, values of 1 MiB by several clients with many under way, and the longest pings.
+test_default_limits() {
+	configure
+	sed -i 's/kv.memory = .*//' "$dir/rdmad.conf"
+	start_daemon
+	server=${servers[0]}
+	expect 0 bench kv -s 1M -c 4 -d 32 -D 100ms -w 0 -j && json 'all(.results[]; .operations > 0 and .mismatches == 0)' "values of 1 MiB"
+	expect 0 ping -c 20 -s 1048552 -d 8 -v
+	server=''
+	stop_daemon
+}
+
 test_in_use() {
 	configure
 	start_daemon
 	local port
 	port=$(sed -n 's/.*listening on tcp 127.0.0.1://p' "$dir/log")
 	ends 71 "Address already in use; another program has it" "$rdmad" -c "$dir/rdmad.conf" -l "127.0.0.1:$port"
+	: >"$dir/file"
+	ends 71 "a file of another kind" "$rdmad" -c "$dir/rdmad.conf" -l "unix://$dir/file"
 	ends 71 "rdmad.sock: Address already in use" "$rdmad" -c "$dir/rdmad.conf"
 	sed -i 's/rdmad.sock/other.sock/' "$dir/rdmad.conf"
 	ends 73 "another rdmad has it" "$rdmad" -c "$dir/rdmad.conf"
@@ -152,14 +212,20 @@ test_reload() {
 	logged "nothing was changed"
 	answers status '"max_connections":9'
 	answers reload '"ok":false'
+	sed -i 's/ workers = 3;/ wrokers = 3;&/' "$dir/rdmad.conf"
+	expect 1 reload && complains 'nothing was changed' reload && complains 'there is no "loud"' reload &&
+		complains 'did you mean workers' "all reasons of reload"
+	expect 1 reload --json && json '.ok == false and (.reasons | length == 2) and .error.status == 1' "reload --json"
+	sed -i 's/ wrokers = 3;//' "$dir/rdmad.conf"
 	sed -i 's/"loud"/"info"/; s/max_connections = 8/max_connections = 100000/' "$dir/rdmad.conf"
-	answers reload 'max_connections'
+	expect 0 reload --json && json '.changed == ["log.level"] and (.needs_restart | sort) == ["max_connections", "port", "workers"]' "reload --json"
+	expect 0 reload && says "^changed: none" reload && says "^needs restart: .*port" reload
 	answers status '"max_connections":9'
 	stop_daemon
 	configure 'services = ["ping"];'
 	start_daemon
 	sed -i '/^services/d' "$dir/rdmad.conf"
-	answers reload '"needs_restart":"services"' # once, though two are missing
+	answers reload '"needs_restart":["services"]' # once, though two are missing
 	stop_daemon
 }
 
@@ -171,6 +237,20 @@ test_log_file() {
 	mv "$dir/file" "$dir/file.1"
 	kill -HUP "$daemon"
 	logged reloaded "$dir/file" # which is a new one
+	stop_daemon
+}
+
+test_journal() {
+	configure
+	: >"$dir/log"
+	JOURNAL_STREAM=$(stat -c %d:%i "$dir/log")
+	export JOURNAL_STREAM
+	start_daemon
+	logged "<6>info rdmad: ready"
+	unset JOURNAL_STREAM
+	stop_daemon
+	start_daemon
+	! grep '^<' "$dir/log" || fail "priorities for a file that is no journal"
 	stop_daemon
 }
 
@@ -230,7 +310,7 @@ test_gpu() {
 	configure "gpu = { $program; backend = \"cpu\"; threads = 1; sessions = 3; };"
 	start_daemon
 	logged "gpu: cpu backend, 1 thread a session"
-	answers status '"services":["ping","kv","gpu","channel"]'
+	answers status '"services":["ping","kv","gpu","channel","peer"]'
 	answers status '"gpu":{"backend":"cpu","device":"'
 	answers status '"sessions":0,"sessions_max":3,"sessions_per_source":2}'
 	answers resources '"gpu_sessions":0'
@@ -239,7 +319,7 @@ test_gpu() {
 	start_daemon
 	logged "gpu: the service is not offered: "
 	logged "/nowhere/rdmad-gpu"
-	answers status '"services":["ping","kv","channel"]'
+	answers status '"services":["ping","kv","channel","peer"]'
 	kill -HUP "$daemon"
 	logged reloaded
 	grep -q "services changed" "$dir/log" && fail "a service that cannot be offered is news at each reload"
@@ -377,19 +457,19 @@ test_ordinary_user() {
 test_silence() {
 	configure
 	start_daemon
-	timeout 240 "$rdmactl" -H "unix://$dir/rdmad.sock" ping -i 10ms --timeout 1s >"$dir/out" 2>"$dir/err" &
+	timeout 240 "$rdmactl" -H "unix://$dir/rdmad.sock" ping -i 10ms --timeout 5s >"$dir/out" 2>"$dir/err" &
 	clients=($!)
 	wait_for "the first pongs" grep -q "seq=2" "$dir/out"
 	kill -STOP "$daemon"
 	wait "${clients[0]}"
 	[[ $? == 5 ]] || fail "the exit status is not that of a timeout"
-	complains "no pong after 1s"
+	complains "no pong after 5s"
 	kill -CONT "$daemon"
 	clients=()
 	stop_daemon
 }
 
-parts=(options manual configuration life in_use reload log_file background limits gpu notify hostile_control ordinary_user silence)
+parts=(options manual configuration machine print life default_limits in_use reload log_file journal background limits gpu notify hostile_control ordinary_user silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Each C program in README.md and in section 3 of the manual compiles without a warning, links, and succeeds at an rdmad from
-# the build tree. So do the programs of examples/, over each transport that a channel has.
+# the build tree, but those of rdma_lib, which check_peer_programs.sh has. So do the programs of examples/, over each transport that a channel has.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 need jq
+: "${rdmarun:=$builddir/rdmarun}"
 
 # Programs of a page, as NAME.1.c, NAME.2.c ... in the temporary directory: what stands between two marks and has a main().
 programs() {
@@ -11,29 +12,34 @@ programs() {
 	name=$(basename "$1")
 	awk -v begin="$2" -v end="$3" -v place="$dir/$name" '
 		$0 ~ begin { inside = 1; text = ""; next }
-		inside && $0 ~ end { if (text ~ /int main\(/) printf "%s", text >(place "." ++n ".c"); inside = 0; next }
+		inside && $0 ~ end { if (text ~ /int main\(/ && text !~ /rdma_lib\.h/) printf "%s", text >(place "." ++n ".c"); inside = 0; next }
 		inside { gsub(/\\e/, "\\"); text = text $0 "\n" }' "$1"
 }
 
 # make_program NAME SOURCE...: in the temporary directory.
 # shellcheck disable=SC2086 # words
 make_program() {
-	local name=$1 source objects=()
+	local name=$1 source objects=() library=librdmad
 	shift
+	! grep -q '"rdma_lib\.h"' "$@" || library=librdma_lib
 	for source; do
 		objects+=("$dir/$name.$(basename "$source" .c).o")
 		$compile $flags -std=c99 -pedantic -Wall -Wextra -Werror -I"$srcdir/src/include" -I"$srcdir/examples" -c "$source" \
 			-o "${objects[-1]}" >"$dir/out" 2>"$dir/err" || { fail "$name does not compile"; return 1; }
 	done
-	"$builddir/libtool" --quiet --mode=link $compile $flags -pthread "${objects[@]}" "$builddir/librdmad.la" -o "$dir/$name" \
-		>"$dir/out" 2>"$dir/err" || { fail "$name does not link"; return 1; }
+	"$builddir/libtool" --quiet --mode=link $compile $flags -pthread "${objects[@]}" "$builddir/$library.la" -lm \
+		-o "$dir/$name" >"$dir/out" 2>"$dir/err" || { fail "$name does not link"; return 1; }
 }
 
 try() {
 	local program=${1%.c} name
 	name=$(basename "$program")
 	make_program "$name" "$1" || return
-	timeout 60 "$program" "$server" >"$dir/out" 2>"$dir/err" || { fail "$name: exit status $?"; return; }
+	if grep -q rdma_group_run "$1"; then
+		timeout 240 "$rdmarun" -n 3 "$program" >"$dir/out" 2>"$dir/err" </dev/null
+	else
+		timeout 240 "$program" "$server" >"$dir/out" 2>"$dir/err"
+	fi || { fail "$name: exit status $?"; return; }
 	[[ -s $dir/out ]] || fail "$name says nothing"
 	echo "$name: $(head -n 1 "$dir/out")"
 }
@@ -164,4 +170,82 @@ listen_on "meet://${server#tcp://}/examples" remote_server && {
 	clients=()
 }
 server=''
+
+# --- programs that talk as equals
+
+make_program peer_server "$srcdir/examples/peer_server.c"
+make_program peer_client "$srcdir/examples/peer_client.c"
+make_program ring_allreduce "$srcdir/examples/ring_allreduce.c"
+make_program halo "$srcdir/examples/halo.c"
+port_is_told() { grep -q '^listening on port ' "$dir/peers.out" || ended "$example"; }
+"$dir/peer_server" tcp://127.0.0.1 0 2 >"$dir/peers.out" 2>"$dir/peers.err" &
+example=$!
+clients=("$example")
+wait_for "the start of peer_server" port_is_told
+port=$(sed -n 's/^listening on port //p' "$dir/peers.out")
+for n in 0 1; do
+	ends 0 "got \"Hello RDMA! to you, client $n\"" "$dir/peer_client" 127.0.0.1 "$port"
+done
+wait "$example" || fail "peer_server: exit status $?: $(cat "$dir/peers.err")"
+clients=()
+[[ $(grep -c '^client [01], by tcp: "Hello RDMA!"$' "$dir/peers.out") == 2 ]] || fail "peer_server: $(cat "$dir/peers.out")"
+for n in 1 2 3 4; do
+	ends 0 "rank $((n - 1)) of $n: the first sum is" "$rdmarun" -n "$n" "$dir/ring_allreduce"
+	[[ $(grep -c ', 0 of 100003 are wrong$' "$dir/out") == "$n" ]] || fail "sums of $n ranks"
+	ends 0 ' 60 steps: 0 cells are wrong' "$rdmarun" -n "$n" "$dir/halo"
+done
+# By a remote shell, which is none.
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$dir/shell"
+chmod +x "$dir/shell"
+ends 0 'rank 2 of 3: the first sum is' "$rdmarun" --rsh "$dir/shell" --address 127.0.0.1 -H here:2,there "$dir/ring_allreduce"
+
+# --- rdmactl peer, and its benchmark
+
+printf 'some bytes' >"$dir/bytes"
+head -c 3000000 /dev/urandom >"$dir/many"
+# peer_listens ARGUMENT...: rdmactl listens, at $port.
+peer_listens() {
+	rm -f "$dir/peers.err"
+	timeout 240 "$rdmactl" "$@" --listen tcp://127.0.0.1:0 >"$dir/peers.out" 2>"$dir/peers.err" &
+	example=$!
+	clients=("$example")
+	wait_for "a port of $*" grep -qs 'listening on port ' "$dir/peers.err"
+	port=$(sed -n 's/.*listening on port //p' "$dir/peers.err")
+}
+peer_ended() {
+	wait "$example" || fail "$*: exit status $?: $(cat "$dir/peers.err")"
+	clients=()
+}
+for bytes in "$dir/bytes" "$dir/many" /dev/null; do
+	peer_listens peer recv
+	ends 0 '' "$rdmactl" peer send --connect "tcp://127.0.0.1:$port" --file "$bytes" -s 700K
+	peer_ended peer recv
+	cmp -s "$bytes" "$dir/peers.out" || fail "what came by peer send is not what was sent"
+done
+peer_listens peer send --file "$dir/many"
+ends 0 '"bytes":3000000' "$rdmactl" peer recv --connect "tcp://127.0.0.1:$port" --file "$dir/came" --json
+peer_ended peer send
+cmp -s "$dir/many" "$dir/came" || fail "what came to a file is not what was sent"
+peer_listens peer broadcast --peers 3 --file "$dir/many"
+for n in 1 2 3; do
+	timeout 240 "$rdmactl" -q peer recv --connect "tcp://127.0.0.1:$port" >"$dir/came.$n" 2>"$dir/err" &
+	clients+=($!)
+done
+started=("${clients[@]:1}")
+peer_ended peer broadcast
+for n in 1 2 3; do
+	wait "${started[n - 1]}" || fail "peer recv of a broadcast: exit status $?"
+	cmp -s "$dir/many" "$dir/came.$n" || fail "what came by peer broadcast is not what was sent"
+done
+peer_listens peer alltoall --peers 1 'the one'
+ends 0 'the one; the other;' "$rdmactl" -q peer alltoall --connect "tcp://127.0.0.1:$port" 'the other'
+peer_ended peer alltoall
+grep -qxF 'the one; the other;' "$dir/peers.out" || fail "peer alltoall: $(cat "$dir/peers.out")"
+ends 2 'either --listen or --connect' "$rdmactl" peer recv
+ends 2 'there is no "nothing"' "$rdmactl" bench peer --work latency,nothing
+ends 3 'Failed to connect' "$rdmactl" peer send --connect tcp://127.0.0.1:1
+timeout 240 "$rdmactl" bench peer --json -n 3 -s 8,5000 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null || fail "bench peer: exit status $?"
+json '.ranks == 3 and .transport == "tcp" and (.results | length == 29) and all(.results[]; .time_us > 0)'
+timeout 240 "$rdmarun" -n 3 "$rdmactl" bench peer --json -s 8 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null || fail "ranks of bench peer: exit status $?"
+json '.ranks == 3 and ([.results[].op] | index("latency") and index("alltoall") and (index("exchange") | not))'
 conclude

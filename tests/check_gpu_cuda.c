@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gpu/cuda.h"
 #include "gpu/cuda_api.h"
 #include "gpu/cuda_kernel.h"
 #include "gpu/message.h"
@@ -36,7 +37,11 @@ static struct gpu_message said;
 
 static void *run(void *argument)
 {
-	status = gpu_backend_cuda.run(process);
+	char why[GPU_WHY];
+
+	status = gpu_backend_cuda.run(process, why);
+	if (status == -ENODEV) /* as gpu_backend_run() does */
+		gpu_process_fail(process, WIRE_RING_DEVICE, 0, 0, "%s", why);
 	gpu_process_stopped(process);
 	return NULL;
 }
@@ -60,6 +65,7 @@ static void make_process(uint32_t queues, uint32_t slots, uint32_t payload)
 	process->attr.kernels = real ? getenv("RDMAD_TEST_KERNELS") : kernels;
 	process->attr.poll = 50 * TIME_US;
 	process->attr.job_timeout = 60 * TIME_S;
+	process->attr.park = TIME_NEVER;
 	process->event = -1;
 	process->control = ends[0];
 	control = ends[1];
@@ -69,6 +75,7 @@ static void start(void)
 {
 	/* The backend does it too, but here beside a thread that may look into the environment. */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
 	ck_assert_int_eq(gpu_port_create(&process->ring, &port), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, run, NULL), 0);
 }
@@ -249,6 +256,90 @@ START_TEST(test_lengths)
 }
 END_TEST
 
+/* What the fake device counts. */
+static unsigned fake_count(const char *name)
+{
+	return *(_Atomic unsigned *)dlsym(fake, name);
+}
+
+/* Large images, whose last piece is whole, short or one byte, beside small ones; with more blocks than queues, as many, and
+ * fewer. */
+START_TEST(test_large_images)
+{
+	static const uint32_t queues[] = {1, 2, 6};
+	static const uint32_t lengths[] = {131071, 131072, 131073, 196608, 200003, 1048576 + 13, 7, 4096};
+	struct wire_ring_job jobs[3 * ARRAY_SIZE(lengths)];
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(jobs); i++)
+		jobs[i] = image(i, lengths[i % ARRAY_SIZE(lengths)], 1, i % 256 + 1);
+	make_process(queues[_i], 2, 2 << 20);
+	start();
+	work_through(jobs, ARRAY_SIZE(jobs));
+	stop();
+	free_process();
+}
+END_TEST
+
+/* The block of the only queue is not alone with it. */
+START_TEST(test_others_help)
+{
+	struct wire_ring_job job = image(0, 1 << 20, 1, 4);
+	uint64_t until = time_now() + 60 * TIME_S;
+
+	make_process(1, 2, 1 << 20);
+	start();
+	do
+		work_through(&job, 1);
+	while (fake_count("fake_helped") == 0 && time_now() < until);
+	ck_assert_uint_gt(fake_count("fake_helped"), 0);
+	stop();
+	free_process();
+}
+END_TEST
+
+START_TEST(test_stop_during_a_large_image)
+{
+	/* On the threads of the fake, which may be watched, this is some hundred times the wait. */
+	uint32_t size = real ? 32 << 20 : 4 << 20;
+	struct wire_ring_job job = image(0, size, 1, 4);
+
+	make_process(1, 2, size);
+	start();
+	submit(&job);
+	usleep(1000);
+	stop();
+	free_process();
+}
+END_TEST
+
+/* A session without jobs leaves the device, and is back with the next; by requests, and by queues, of which nobody tells. */
+START_TEST(test_park)
+{
+	bool (*running)(void) = fake ? (bool (*)(void))dlsym(fake, "fake_running") : NULL;
+	struct wire_ring_job jobs[10];
+	unsigned before = fake ? fake_count("fake_launches") : 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(jobs); i++)
+		jobs[i] = image(i, 64, 64, 4);
+	make_process(3, 2, 4096);
+	process->attr.park = 10 * TIME_MS;
+	process->queue_mode = _i;
+	start();
+	for (unsigned round = 0; round < 4; round++) {
+		work_through(jobs, ARRAY_SIZE(jobs));
+		if (running)
+			while (running())
+				usleep(1000);
+		else
+			usleep(50000);
+	}
+	stop();
+	if (fake)
+		ck_assert_uint_ge(fake_count("fake_launches") - before, 4);
+	free_process();
+}
+END_TEST
+
 START_TEST(test_stop_during_a_job)
 {
 	struct wire_ring_job job = echo(0, 64, 30000000);
@@ -350,9 +441,8 @@ static const char *const entries[] = {CUDA_ENTRIES(ENTRY_NAME)};
 
 static bool before_the_launch(const char *entry)
 {
-	static const char *const others[] = {"cuGetErrorString", "cuDeviceGetName", "cuDeviceGetUuid",
-					     "cuCtxDestroy",     "cuModuleUnload",  "cuMemHostUnregister",
-					     "cuStreamQuery",    "cuStreamDestroy"};
+	static const char *const others[] = {"cuGetErrorString",    "cuCtxDestroy",  "cuModuleUnload",
+					     "cuMemHostUnregister", "cuStreamQuery", "cuStreamDestroy"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (strcmp(others[i], entry) == 0)
@@ -407,7 +497,38 @@ END_TEST
 
 START_TEST(test_device_stands_still)
 {
-	assert_fault("hang=3", "the device stands still");
+	assert_fault("hang=3",
+		     "block 0 of the "); /* it stands still, or, where the watch had no turn before, does not begin */
+}
+END_TEST
+
+/* One block stands still, another goes on: that shows, for the jobs of the first would wait for ever. */
+START_TEST(test_block_stands_still)
+{
+	struct wire_ring_job jobs[] = {echo(0, 8, 0), echo(1, 8, 0)};
+
+	setenv("RDMAD_FAKE_CUDA", "still=3", 1);
+	make_process(2, 1, 4096);
+	start();
+	work_through(jobs, ARRAY_SIZE(jobs));
+	submit(&jobs[0]);
+	assert_fails(WIRE_RING_DEVICE, "block ");
+	ck_assert_ptr_nonnull(strstr(said.text, " of the device's 2 stands still"));
+	free_process();
+}
+END_TEST
+
+/* Only what was looked at counts: not the time in which this host was away, nor one without a beat before the device had one. */
+START_TEST(test_silence)
+{
+	struct cuda_heard heard = {0, 0};
+
+	for (uint64_t i = 1; i <= 10; i++)
+		ck_assert_uint_eq(cuda_silence(&heard, 0, 5 * TIME_MS), i * 5 * TIME_MS);
+	ck_assert_uint_eq(cuda_silence(&heard, 1, 3600 * TIME_S), 0);
+	ck_assert_uint_eq(cuda_silence(&heard, 1, 3600 * TIME_S), CUDA_LOOK_MAX);
+	ck_assert_uint_eq(cuda_silence(&heard, 1, 5 * TIME_MS), CUDA_LOOK_MAX + 5 * TIME_MS);
+	ck_assert_uint_eq(cuda_silence(&heard, 3, 5 * TIME_MS), 0);
 }
 END_TEST
 
@@ -417,7 +538,7 @@ START_TEST(test_block_is_not_resident)
 	setenv("RDMAD_FAKE_CUDA", "resident=1", 1);
 	make_process(2, 1, 4096);
 	start();
-	assert_fails(WIRE_RING_DEVICE, "1 of the kernel's 2 blocks do not begin");
+	assert_fails(WIRE_RING_DEVICE, "block 1 of the kernel's 2 does not begin");
 	free_process();
 }
 END_TEST
@@ -467,8 +588,10 @@ static void assert_probe(const char *device, const char *answer)
 	struct gpu_process_attr attr = {.device = device, .kernels = kernels};
 	struct gpu_probe probe = {.backend = "cuda"};
 	char why[GPU_WHY] = "";
-	int rc = gpu_backend_cuda.probe(&attr, &probe, why);
+	int rc;
 
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	rc = gpu_backend_cuda.probe(&attr, &probe, why);
 	ck_assert_int_eq(rc, strncmp(answer, "Fake", 4) == 0 ? 0 : -ENODEV);
 	ck_assert_str_eq(rc == 0 ? probe.device : why, answer);
 }
@@ -480,12 +603,53 @@ START_TEST(test_devices)
 	assert_probe("1", "Fake GPU 1");
 	assert_probe("2", "there is no device number 2, of 2");
 	assert_probe("GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01", "Fake GPU 1");
-	assert_probe("gpu-A0A1A2A3-a4a5-a6a7-a8a9-aaabacadae00", "Fake GPU 0");
-	assert_probe("GPU-0", "none of the 2 devices has the UUID GPU-0");
+	assert_probe("GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae00", "Fake GPU 0");
+	assert_probe("GPU-0", "no device has the UUID GPU-0");
+	assert_probe("MIG-0", "no device has the UUID MIG-0");
 	setenv("RDMAD_FAKE_CUDA", "cuInit=100", 1);
 	assert_probe(NULL, "cuInit: no CUDA-capable device is detected (100)");
 	setenv("RDMAD_FAKE_CUDA", "cuInit=12345", 1);
 	assert_probe(NULL, "cuInit: unknown error (12345)");
+}
+END_TEST
+
+/* What the probe promises a session finds too. */
+START_TEST(test_what_a_session_needs)
+{
+	static const struct {
+		const char *setting, *answer;
+	} cases[] = {
+		{"capable=75", "Fake GPU 0"},
+		{"capable=61", "its compute capability is 6.1, and the kernel needs 7.0"},
+		{"limited=1", "it ends each kernel after some seconds, as one with a display does"},
+		{"mode=2", "its compute mode is \"prohibited\": nvidia-smi -c DEFAULT lifts that"},
+		{"mode=3", "Fake GPU 0, for one process"},
+		{"cuCtxCreate=2", "cuCtxCreate: out of memory (2)"},
+		{"capable=70,cuModuleLoadDataEx=209",
+		 "cuModuleLoadDataEx: no kernel image is available for execution on the device (209), on compute "
+		 "capability 7.0"},
+		{"cuModuleGetFunction=500", "cuModuleGetFunction: named symbol not found (500)"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		setenv("RDMAD_FAKE_CUDA", cases[i].setting, 1);
+		assert_probe(NULL, cases[i].answer);
+	}
+}
+END_TEST
+
+/* Nothing is kept of a probe: a session after it takes the same. */
+START_TEST(test_probe_gives_back)
+{
+	struct wire_ring_job job = echo(0, 64, 0);
+
+	assert_probe(NULL, "Fake GPU 0");
+	ck_assert(!*(bool *)dlsym(fake, "fake_context_there"));
+	make_process(1, 1, 4096);
+	start();
+	work_through(&job, 1);
+	stop();
+	free_process();
 }
 END_TEST
 
@@ -507,7 +671,7 @@ START_TEST(test_kernels_file)
 	assert_kernels("/nonexistent", "cannot read the kernels in /nonexistent: No such file");
 	assert_kernels("/proc/self/exe/x", "cannot read the kernels in /proc/self/exe/x: ");
 	assert_kernels("/etc/passwd", "cuModuleLoadDataEx: device kernel image is invalid (200): "
-				      "ptxas fatal");
+				      "ptxas fatal: this is no PTX, on compute capability 9.0");
 }
 END_TEST
 
@@ -536,6 +700,9 @@ static Suite *suite(void)
 	tcase_set_timeout(jobs, 300);
 	tcase_add_loop_test(jobs, test_every_job_once, 0, ARRAY_SIZE(shapes));
 	tcase_add_test(jobs, test_lengths);
+	tcase_add_loop_test(jobs, test_large_images, 0, 3);
+	tcase_add_test(jobs, test_stop_during_a_large_image);
+	tcase_add_loop_test(jobs, test_park, 0, 2);
 	tcase_add_test(jobs, test_stop_during_a_job);
 	tcase_add_test(jobs, test_overtime);
 	tcase_add_test(jobs, test_bad_jobs);
@@ -544,15 +711,20 @@ static Suite *suite(void)
 	suite_add_tcase(s, jobs);
 	if (real)
 		return s;
-	tcase_set_timeout(failures, 60);
+	tcase_set_timeout(failures, 240);
 	tcase_add_loop_test(failures, test_entry_fails, 0, ARRAY_SIZE(entries));
 	tcase_add_test(failures, test_kernel_fails);
 	tcase_add_test(failures, test_fault);
+	tcase_add_test(failures, test_silence);
 	tcase_add_test(failures, test_device_stands_still);
+	tcase_add_test(failures, test_block_stands_still);
+	tcase_add_test(failures, test_others_help);
 	tcase_add_test(failures, test_block_is_not_resident);
 	tcase_add_test(failures, test_host_is_gone);
 	tcase_add_test(failures, test_old_library);
 	tcase_add_test(failures, test_devices);
+	tcase_add_test(failures, test_what_a_session_needs);
+	tcase_add_test(failures, test_probe_gives_back);
 	tcase_add_test(failures, test_kernels_file);
 	tcase_add_test(failures, test_built_in);
 	suite_add_tcase(s, failures);

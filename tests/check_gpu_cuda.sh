@@ -14,6 +14,9 @@ gpu "" 0 "backend cuda" --probe --kernels "$kernels"
 gpu devices=2 0 "device Fake GPU 1" --probe --backend cuda --kernels "$kernels" --device 1
 gpu cuInit=100 69 "cuInit: no CUDA-capable device is detected (100)" --probe --backend cuda --kernels "$kernels"
 gpu cuInit=100 0 "backend cpu" --probe --kernels "$kernels"
+gpu cuModuleLoadDataEx=209 0 "passed cuda: cuModuleLoadDataEx: no kernel image" --probe --kernels "$kernels"
+# What fails only when a session begins: that session's jobs are done all the same.
+gpu cuLaunchKernel=719 0 "backend cpu (1 thread" --measure --kernels "$kernels" -n 1 --threads 1
 gpu cuLaunchKernel=719 69 "cuLaunchKernel: unspecified launch failure (719)" \
 	--measure --backend cuda --kernels "$kernels" -n 1
 gpu "" 69 "cannot read the kernels in /nonexistent" --measure --backend cuda --kernels /nonexistent -n 1
@@ -38,6 +41,17 @@ RDMAD_FAKE_CUDA=devices=2 ends 69 "there is no device number 5, of 2" "$rdmad" -
 devices auto '"0", "1"'
 RDMAD_FAKE_CUDA=devices=2 start_daemon
 logged "gpu: cuda backend, Fake GPU 0"
+stop_daemon
+
+devices auto '"0", "5"'
+RDMAD_FAKE_CUDA=devices=2 start_daemon
+logged "session; not cuda: there is no device number 5, of 2"
+stop_daemon
+devices auto '"0"'
+RDMAD_FAKE_CUDA=cuCtxCreate=2 start_daemon
+logged "session; not cuda: cuCtxCreate: out of memory (2)"
+server=${servers[0]#tcp://}
+expect 0 gpu info && says "^backend +cpu" info && says "^device .*; not cuda: cuCtxCreate: out of memory" info
 stop_daemon
 
 # A real driver gives a context back for longer than a worker has for its end.

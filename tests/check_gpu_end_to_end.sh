@@ -50,6 +50,8 @@ make_images() {
 }
 
 test_quantize() {
+	expect 1 gpu quantize "$dir/usual.pgm" "$dir/nowhere/out.pgm" && complains "cannot write" quantize
+	! grep -q pixels "$dir/err" || fail "quantize tells of an image that it could not write"
 	local name mode levels
 	for mode in rpc queue; do
 		for name in small usual odd large; do
@@ -112,6 +114,8 @@ test_bench() {
 		bench "$mode, most outstanding" -m $mode -n "$images" -p 1 -o 8192
 		bench "$mode, one at a time" -m $mode -n 200 -p 1 -o 1 --reference && json '.reference | .ratio > 0 and .local_us > 0 and
 			.rtt_us > 0' "bench $mode"
+		bench "$mode, two at a time" -m $mode -n 200 -p 1 -o 2 --reference && json '.reference | .rtt_us > 0 and (has("ratio") | not)' \
+			"a ratio to one image of a time of two"
 		bench "$mode, one cell" -m $mode -n 200 -p 1 --queues 1 --slots 1 && json ".queues == 1 and .slots == 1" bench
 		bench "$mode, large" -m $mode -n 10 -p 1 -s 1201x1003 -l 7 --slots 2
 		bench "$mode, small" -m $mode -n 500 -p 1 -s 1x1 -l 256

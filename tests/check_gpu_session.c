@@ -70,6 +70,7 @@ static void set_up(void)
 		.kernels = getenv("RDMAD_TEST_KERNELS"),
 		.threads = 2,
 		.poll = 50 * TIME_US,
+		.park = TIME_S,
 		.job_timeout = 10 * TIME_S,
 	};
 	session = NULL;

@@ -190,8 +190,9 @@ END_TEST
 
 static const bool may_follow[KV_TRANSFER_STATES][KV_TRANSFER_STATES] = {
 	[KV_TRANSFER_FREE] = {STATE(RESERVED)},
-	[KV_TRANSFER_RESERVED] = {STATE(READING), STATE(WRITING), STATE(FREE)},
+	[KV_TRANSFER_RESERVED] = {STATE(READING), STATE(UNCOMMITTED), STATE(WRITING), STATE(FREE)},
 	[KV_TRANSFER_READING] = {STATE(PUBLISHED), STATE(FREE)},
+	[KV_TRANSFER_UNCOMMITTED] = {STATE(WRITING), STATE(FREE)},
 	[KV_TRANSFER_WRITING] = {STATE(FREE)},
 	[KV_TRANSFER_PUBLISHED] = {STATE(WAITING), STATE(FREE)},
 	[KV_TRANSFER_WAITING] = {STATE(FREE)},
@@ -205,12 +206,15 @@ static void put_into(struct kv_agent *agent, struct kv_transfer *transfer, enum 
 	*agent = (struct kv_agent){.thread = &thread};
 	list_init(&agent->sets);
 	list_init(&agent->finished);
+	list_init(&agent->uncommitted);
 	*transfer = (struct kv_transfer){.agent = agent, .state = state};
 	list_init(&transfer->node);
 	if (state == KV_TRANSFER_READING)
 		list_add_tail(&agent->sets, &transfer->node);
 	if (state == KV_TRANSFER_WAITING)
 		list_add_tail(&agent->finished, &transfer->node);
+	if (state == KV_TRANSFER_UNCOMMITTED)
+		list_add_tail(&agent->uncommitted, &transfer->node);
 }
 
 START_TEST(test_what_may_follow)
@@ -227,6 +231,7 @@ START_TEST(test_what_may_follow)
 			ck_assert_uint_eq(transfer.state, to);
 			ck_assert_int_eq(list_empty(&agent.sets), to != KV_TRANSFER_READING);
 			ck_assert_int_eq(list_empty(&agent.finished), to != KV_TRANSFER_WAITING);
+			ck_assert_int_eq(list_empty(&agent.uncommitted), to != KV_TRANSFER_UNCOMMITTED);
 		}
 	}
 }

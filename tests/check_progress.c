@@ -18,7 +18,7 @@
 #define LARGE (5 * MIB) /* more than any socket buffer holds */
 #define MANY 1000       /* answers, for which the credits do not suffice */
 #define SMALL 3000      /* bytes of each */
-#define PATIENCE (30 * TIME_S)
+#define PATIENCE (60 * TIME_S)
 
 static const struct rdmad_options threaded = {.progress_thread = true};
 static pthread_t caller;
@@ -436,7 +436,7 @@ START_TEST(test_ends_while_away)
 	if (_i) {
 		ck_assert_uint_eq(kv_outstanding(kv), 100);
 		ck_assert_int_eq(kv_wait(kv), -ENOTCONN);
-		ck_assert_ptr_nonnull(strstr(rdmad_error(), "the connection ended"));
+		ck_assert_ptr_nonnull(strstr(rdmad_error(), "has ended"));
 		ck_assert_uint_eq(ends.calls, 100);
 		ck_assert_int_eq(kv_progress(kv, 0), -ENOTCONN);
 		ck_assert_int_eq(kv_flush(kv), -ENOTCONN);

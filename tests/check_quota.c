@@ -20,6 +20,7 @@ struct peer {
 	unsigned steps;  /* that each record takes, with conn_yield() between them */
 	unsigned charge; /* of each record */
 	unsigned refuse; /* record() answers -EAGAIN so often */
+	uint64_t cost;   /* ns that each record takes */
 	uint32_t body;   /* of each record that it sends */
 	bool echo;
 };
@@ -69,6 +70,7 @@ static int on_record(struct conn *conn, const struct wire_record *record, const 
 	}
 	if (p->echo && !peer_send(p))
 		return -EAGAIN;
+	ticks += p->cost;
 	if (p->charge)
 		conn_charge(conn, p->charge);
 	p->got++;
@@ -117,14 +119,20 @@ static struct conn_group_attr attr_of_a_group(void)
 	};
 }
 
-static void begin(const struct conn_group_attr *server_attr, const struct conn_group_attr *client_attr)
+static void begin_over(bool unix_socket, const struct conn_group_attr *server_attr,
+		       const struct conn_group_attr *client_attr)
 {
 	pair = (struct conn_pair){.listener.take = take};
 	for (unsigned i = 0; i < CLIENTS; i++)
 		client[i] = server[i] = (struct peer){.body = 16};
 	servers = step = 0;
 	ticks = tick = 0;
-	conn_pair_open(&pair, false, server_attr, client_attr);
+	conn_pair_open(&pair, unix_socket, server_attr, client_attr);
+}
+
+static void begin(const struct conn_group_attr *server_attr, const struct conn_group_attr *client_attr)
+{
+	begin_over(false, server_attr, client_attr);
 }
 
 static struct wire_request request_of(uint16_t credits, uint32_t message_size)
@@ -145,12 +153,17 @@ static void connect_begin(unsigned i, const struct wire_request *request)
 			 0);
 }
 
-static void connect_one(unsigned i)
+static void connect_for(unsigned i, uint16_t credits)
 {
-	struct wire_request request = request_of(8, 8192);
+	struct wire_request request = request_of(credits, 8192);
 
 	connect_begin(i, &request);
 	PAIR_UNTIL(&pair, client[i].established && server[i].established);
+}
+
+static void connect_one(unsigned i)
+{
+	connect_for(i, 8);
 }
 
 static bool all_closed(void)
@@ -236,6 +249,31 @@ START_TEST(test_turn_is_bounded)
 }
 END_TEST
 
+/* What an end of the turn would cut in two is carried out, and answered, as one. */
+START_TEST(test_messages_stay_whole)
+{
+	unsigned turns = 0, got = 0;
+
+	begin_turns(CLIENTS);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		send_some(&client[i], 64);
+	conn_group_progress(pair.client.group, pair.now);
+	for (; got < CLIENTS * 64; turns++) {
+		unsigned before = got;
+
+		server_turn();
+		got = 0;
+		for (unsigned i = 0; i < CLIENTS; i++)
+			got += server[i].got;
+		ck_assert_uint_le(got - before, 25 * 16);
+		ck_assert_uint_lt(turns, 1000);
+	}
+	ck_assert_uint_gt(turns, 1);
+	ck_assert_uint_eq(stats_of(&pair.server).yields, 0);
+	end();
+}
+END_TEST
+
 /* Without a limit, as in the library, all of it at once. */
 START_TEST(test_turn_without_end)
 {
@@ -248,6 +286,77 @@ START_TEST(test_turn_without_end)
 	PAIR_UNTIL(&pair, server[0].got);
 	ck_assert_uint_eq(server[0].got, 200);
 	ck_assert_uint_eq(stats_of(&pair.server).yields, 0);
+	end();
+}
+END_TEST
+
+/* All that their credits allow, in messages of so many records. */
+static void send_all(unsigned clients, unsigned records)
+{
+	for (unsigned i = 0; i < clients; i++)
+		while (conn_may_send(client[i].conn))
+			send_some(&client[i], records);
+}
+
+/* All but the last client ask for what takes long. What is sent is there at once, so that turns can be counted. */
+static void begin_crowd(void)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+
+	s.turn = TIME_MS;
+	s.credits = c.credits = 32;
+	begin_over(true, &s, &c);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		connect_for(i, 32);
+		server[i].charge = 1000;
+		server[i].cost = i < CLIENTS - 1 ? 100 * TIME_US : 0;
+	}
+}
+
+/* Clients that always have as much under way as they may. They share what there is, and one that asks now and then does not wait
+ * for them, but for the turn that is. */
+START_TEST(test_little_before_much)
+{
+	unsigned most = 0, least = UINT32_MAX, waited = 0;
+	struct peer *little = &server[CLIENTS - 1];
+
+	begin_crowd();
+	for (unsigned turns = 0; turns < 400; turns++) {
+		send_all(CLIENTS - 1, 4);
+		if (turns >= 50 && client[CLIENTS - 1].sent == little->got) {
+			send_some(&client[CLIENTS - 1], 1);
+			waited = 0;
+		}
+		conn_group_progress(pair.client.group, pair.now);
+		ck_assert(server_turn());
+		if (little->got < client[CLIENTS - 1].sent)
+			ck_assert_msg(++waited <= 1, "request %u waited for %u turns", little->got, waited);
+	}
+	for (unsigned i = 0; i < CLIENTS - 1; i++) {
+		most = MAX(most, server[i].got);
+		least = MIN(least, server[i].got);
+	}
+	ck_assert_uint_gt(little->got, 100);
+	ck_assert_uint_gt(least, 100);
+	ck_assert_msg(least * 10 >= most * 8, "%u and %u records", least, most);
+	end();
+}
+END_TEST
+
+/* What they send at once is only looked at, but for a visit to each of them: two are in half a turn. */
+START_TEST(test_little_behind_much)
+{
+	unsigned turns = 0;
+
+	begin_crowd();
+	send_all(CLIENTS - 1, 4);
+	conn_group_progress(pair.client.group, pair.now);
+	send_some(&client[CLIENTS - 1], 1);
+	conn_group_progress(pair.client.group, pair.now);
+	while (!server[CLIENTS - 1].got) {
+		server_turn();
+		ck_assert_uint_le(++turns, CLIENTS / 2);
+	}
 	end();
 }
 END_TEST
@@ -785,7 +894,10 @@ static Suite *suite_of_quotas(void)
 	TCase *tc = suite_case(suite, "turns", NULL, NULL);
 
 	tcase_add_test(tc, test_turn_is_bounded);
+	tcase_add_test(tc, test_messages_stay_whole);
 	tcase_add_test(tc, test_turn_without_end);
+	tcase_add_test(tc, test_little_before_much);
+	tcase_add_test(tc, test_little_behind_much);
 	tcase_add_test(tc, test_expensive_records);
 	tcase_add_test(tc, test_steps);
 	tcase_add_test(tc, test_burials);

@@ -87,14 +87,7 @@ static int turn(void)
 	return n + services_turn(&services);
 }
 
-#define UNTIL(condition)                                                                                               \
-	do {                                                                                                           \
-		uint64_t until_ = conn_pair_patience();                                                                \
-		while (!(condition)) {                                                                                 \
-			turn();                                                                                        \
-			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
-		}                                                                                                      \
-	} while (0)
+#define UNTIL(condition) TURN_UNTIL(turn(), condition)
 
 static void rest(void)
 {
@@ -313,6 +306,28 @@ START_TEST(test_name_taken)
 	UNTIL(first->closed);
 	rest();
 	ck_assert_uint_eq(ask_listen(second, "n", CAPACITY, ""), WIRE_OK);
+}
+END_TEST
+
+/* The name is free when that is answered; those who wait are told, those who are joined stay. */
+START_TEST(test_listener_leaves)
+{
+	struct joined j = join();
+	struct client *next = connect_for(3, "n"), *waits = connect_for(4, "n");
+
+	submit_open(waits, "n", CAPACITY, WIRE_CHANNEL_RELAY, 0);
+	UNTIL(count_of("channel_invites") == 2);
+	submit(j.listener, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
+	UNTIL(j.listener->last.op == WIRE_OP_CHANNEL_LEAVE);
+	ck_assert_uint_eq(answer_of(j.listener, 0, WIRE_OP_CHANNEL_LEAVE), WIRE_OK);
+	ck_assert_uint_eq(services_channel(&services)->names.taken, 0);
+	ck_assert_uint_eq(answer_of(waits, 0, WIRE_OP_CHANNEL_OPEN), WIRE_NOT_FOUND);
+	submit_data(j.opener, "bytes", 5, 5, 0);
+	UNTIL(j.acceptor->count == 5);
+	ck_assert_uint_eq(ask_listen(next, "n", CAPACITY, ""), WIRE_OK);
+	ck_assert_uint_eq(ask_listen(j.listener, "n", CAPACITY, ""), WIRE_EXISTS);
+	submit(next, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
+	ck_assert_uint_eq(ask_listen(j.listener, "n", CAPACITY, ""), WIRE_OK);
 }
 END_TEST
 
@@ -806,6 +821,17 @@ static void bad_data_while_waiting(struct client *c)
 	bad_data(c);
 }
 
+static void bad_leave(struct client *c)
+{
+	submit(c, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
+}
+
+static void bad_leave_body(struct client *c)
+{
+	ask_listen(c, "n", CAPACITY, "");
+	submit(c, WIRE_OP_CHANNEL_LEAVE, 0, "n", 1, NULL, 0, 0);
+}
+
 static void (*const bad[])(struct client *c) = {
 	bad_slash,
 	bad_empty,
@@ -829,6 +855,8 @@ static void (*const bad[])(struct client *c) = {
 	bad_open_as_listener,
 	bad_open_while_waiting,
 	bad_data_while_waiting,
+	bad_leave,
+	bad_leave_body,
 };
 
 /* The number of the connect request fits the name, but for the one that is about that. */
@@ -982,6 +1010,7 @@ int main(void)
 	log_set_handler(log_keep);
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_name_taken);
+	tcase_add_test(tc, test_listener_leaves);
 	tcase_add_test(tc, test_list);
 	tcase_add_test(tc, test_list_pages);
 	tcase_add_test(tc, test_token);

@@ -136,14 +136,7 @@ static int turn(void)
 	return n;
 }
 
-#define UNTIL(condition)                                                                                               \
-	do {                                                                                                           \
-		uint64_t until_ = conn_pair_patience();                                                                \
-		while (!(condition)) {                                                                                 \
-			turn();                                                                                        \
-			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
-		}                                                                                                      \
-	} while (0)
+#define UNTIL(condition) TURN_UNTIL(turn(), condition)
 
 /*
  * The client's half
@@ -352,6 +345,7 @@ static void take_settings(void)
 				.program = program ? program : "./rdmad-gpu",
 				.backend = "cpu",
 				.threads = 1,
+				.park = TIME_S,
 				.job_timeout = 20 * TIME_S,
 			},
 		.probe = {.backend = "cpu", .device = "one"},

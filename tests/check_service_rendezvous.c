@@ -90,6 +90,13 @@ static void set_up(void)
 
 #define HOLD (4 * MIB) /* a quarter of it, one value of 1 MiB, for each */
 
+#define SHORT_HOLD (MIB / 2) /* less than one value */
+
+static void set_up_short_hold(void)
+{
+	set_up_with(SHORT_HOLD);
+}
+
 static void set_up_hold(void)
 {
 	set_up_with(HOLD);
@@ -630,6 +637,22 @@ START_TEST(test_hold_one_beyond)
 }
 END_TEST
 
+/* A value longer than the limit that began alone is the one beyond it: another such waits until it has gone. */
+START_TEST(test_hold_two_longest)
+{
+	hold_add(0, WIRE_OP_SET_FROM, 1, SHORT_HOLD);
+	PAIR_UNTIL(&pair, pins() == 1);
+	hold_add(1, WIRE_OP_SET_FROM, 1, VALUE_MAX);
+	hold_add(2, WIRE_OP_SET_FROM, 1, VALUE_MAX);
+	PAIR_UNTIL(&pair, services_count(&services, "kv_waits") == 2);
+	hold_remove(0);
+	PAIR_UNTIL(&pair, server_stats().connections == 2 && pins() == 1);
+	turns(50);
+	ck_assert_uint_eq(kv_hold_bytes(services_hold(&services)), VALUE_MAX);
+	hold_remove_all(1, 3);
+}
+END_TEST
+
 /* A value that waits to be sent is not read meanwhile: what it counts as is one read. */
 START_TEST(test_hold_waits_unread)
 {
@@ -679,24 +702,175 @@ START_TEST(test_hold_full)
 }
 END_TEST
 
+/*
+ * Gets that come again
+ */
+static void ask_get(uint32_t id, const char *key)
+{
+	struct wire_record *r = conn_reserve(conn, 1, NULL);
+
+	ck_assert(r);
+	r->op = WIRE_OP_GET;
+	r->flags = WIRE_AGAIN;
+	r->id = id;
+	memcpy(r + 1, key, 1);
+	conn_commit(conn, r, 1);
+	expect_answer(WIRE_TOO_LARGE);
+}
+
+static void ask_again(struct fabric_region *region, uint32_t id, const char *key)
+{
+	struct wire_remote remote = {(uintptr_t)value, VALUE_MAX, fabric_region_rkey(region, conn_endpoint(conn)), 0};
+	struct wire_record *r = conn_reserve(conn, sizeof(remote) + 1, NULL);
+
+	ck_assert(r);
+	r->op = WIRE_OP_GET_INTO;
+	r->flags = WIRE_AGAIN;
+	r->id = id;
+	memcpy(r + 1, &remote, sizeof(remote));
+	memcpy((char *)(r + 1) + sizeof(remote), key, 1);
+	conn_commit(conn, r, sizeof(remote) + 1);
+}
+
+static void ask_key(unsigned op, uint32_t id, const char *key)
+{
+	struct wire_record *r = conn_reserve(conn, 1, NULL);
+
+	ck_assert(r);
+	r->op = (uint8_t)op;
+	r->id = id;
+	memcpy(r + 1, key, 1);
+	conn_commit(conn, r, 1);
+	expect_answer(WIRE_OK);
+}
+
+#define UNUSED_ID 1000
+
+/* What they are to have is pinned when it is replaced, not before, and as much of it as one client may hold. */
+START_TEST(test_again_share)
+{
+	struct fabric_region *region;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	for (uint32_t i = 0; i < 3; i++) {
+		char key[] = {(char)('a' + i), '\0'};
+
+		store_value(key, MIB, i);
+		ask_get(i, key);
+		ck_assert_uint_eq(pins(), i ? 1 : 0);
+		ask_key(WIRE_OP_DELETE, UNUSED_ID, key);
+		ck_assert_uint_eq(pins(), 1);
+	}
+	ask_again(region, 0, "a");
+	expect_answer(WIRE_OK);
+	ck_assert(value_holds(value, MIB, 0));
+	PAIR_UNTIL(&pair, pins() == 0);
+	for (uint32_t i = 1; i < 3; i++) {
+		char key[] = {(char)('a' + i), '\0'};
+
+		ask_again(region, i, key);
+		expect_answer(WIRE_STALE);
+	}
+	ask_again(region, 1, "b"); /* of that nothing is known any more */
+	expect_answer(WIRE_NOT_FOUND);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* It is kept for 10 seconds, though nobody says a word. */
+START_TEST(test_again_time)
+{
+	struct fabric_region *region;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	store_value("k", MIB, 1);
+	ask_get(1, "k");
+	ask_get(2, "k");
+	ask_key(WIRE_OP_DELETE, UNUSED_ID, "k");
+	ck_assert_uint_eq(pins(), 2);
+	ck_assert_uint_le(services_deadline(&services), pair.now + 10 * TIME_S);
+	services_set_time(&services, pair.now + 9 * TIME_S);
+	services_turn(&services);
+	ck_assert_uint_eq(pins(), 2);
+	services_set_time(&services, pair.now + 11 * TIME_S);
+	services_turn(&services);
+	ck_assert_uint_eq(pins(), 0);
+	ck_assert_uint_eq(services_deadline(&services), TIME_NEVER);
+	ask_again(region, 2, "k");
+	expect_answer(WIRE_STALE);
+	fabric_deregister(region);
+}
+END_TEST
+
+/* It does not come, and says so, or goes. */
+START_TEST(test_again_given_up)
+{
+	connect_conn();
+	store_value("k", MIB, 1);
+	store_value("e", MIB, 1);
+	ask_get(1, "k");
+	ask_get(2, "e");
+	ask_key(WIRE_OP_DELETE, UNUSED_ID, "k");
+	ck_assert_uint_eq(pins(), 1);
+	ask_key(WIRE_OP_EXISTS, 1, "e");
+	ck_assert_uint_eq(pins(), 0);
+	ask_key(WIRE_OP_DELETE, UNUSED_ID, "e");
+	ck_assert_uint_eq(pins(), 1);
+}
+END_TEST
+
+/* There was nothing, or another client's, when the first write behind it came; what is longer by then, it asks for once more. */
+START_TEST(test_again_changed)
+{
+	struct fabric_region *region;
+
+	connect_conn();
+	region = reachable(pair.client.domain);
+	store_value("k", MIB, 1);
+	ask_get(1, "k");
+	ask_get(2, "k");
+	store_delete(services.store, "k", 1, 0, pair.now);
+	send_record(WIRE_OP_SET, "kv", 2);
+	expect_answer(WIRE_OK);
+	ask_again(region, 1, "k");
+	expect_answer(WIRE_NOT_FOUND);
+	store_value("k", 5000, 2);
+	ask_get(3, "k");
+	store_value("k", VALUE_MAX, 3);
+	ask_key(WIRE_OP_DELETE, UNUSED_ID, "k");
+	ask_again(region, 3, "k");
+	expect_answer(WIRE_OK);
+	ck_assert(value_holds(value, VALUE_MAX, 3));
+	fabric_deregister(region);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("service rendezvous");
-	TCase *tc = suite_case(suite, "peers", set_up, tear_down);
+	TCase *peers = suite_case(suite, "peers", set_up, tear_down);
 	TCase *hold = suite_case(suite, "hold", set_up_hold, tear_down);
+	TCase *short_hold = suite_case(suite, "short hold", set_up_short_hold, tear_down);
 
 	log_set_handler(log_keep);
-	tcase_add_loop_test(tc, test_bad_set, 0, ARRAY_SIZE(bad_requests));
-	tcase_add_loop_test(tc, test_bad_get, 0, ARRAY_SIZE(bad_requests));
-	tcase_add_test(tc, test_refused);
-	tcase_add_loop_test(tc, test_deregistered_meanwhile, 0, 2);
-	tcase_add_loop_test(tc, test_dies_in_each_state, 0, 2);
-	tcase_add_loop_test(tc, test_crowd, 0, 2);
+	tcase_add_loop_test(peers, test_bad_set, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_loop_test(peers, test_bad_get, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_test(peers, test_refused);
+	tcase_add_loop_test(peers, test_deregistered_meanwhile, 0, 2);
+	tcase_add_loop_test(peers, test_dies_in_each_state, 0, 2);
+	tcase_add_loop_test(peers, test_crowd, 0, 2);
 	tcase_add_loop_test(hold, test_hold_share, 0, 2);
 	tcase_add_test(hold, test_hold_limit);
 	tcase_add_test(hold, test_hold_longest);
 	tcase_add_test(hold, test_hold_one_beyond);
+	tcase_add_test(short_hold, test_hold_two_longest);
 	tcase_add_test(hold, test_hold_waits_unread);
 	tcase_add_loop_test(hold, test_hold_full, 0, 2);
+	tcase_add_test(hold, test_again_share);
+	tcase_add_test(peers, test_again_time);
+	tcase_add_test(peers, test_again_given_up);
+	tcase_add_test(peers, test_again_changed);
 	return suite_run(suite);
 }

@@ -243,7 +243,7 @@ static void meet_fate(enum fate fate)
 		ck_assert_uint_eq(fixture_flush(&f), 1);
 		break;
 	case EXPIRED:
-		ck_assert_int_eq(store_expire(f.store, "k", 1, NOW + 1, NOW), 1);
+		ck_assert_int_eq(store_expire(f.store, "k", 1, 0, NOW + 1, NOW), 1);
 		store_tick(f.store, NOW + TIME_S);
 		break;
 	case FATES:
@@ -351,12 +351,13 @@ START_TEST(test_expiry_lazy)
 	ck_assert_int_eq(store_get(f.store, "k", 1, NOW + 50, &ref), 0);
 	ck_assert_ptr_null(ref.item);
 	ck_assert_uint_eq(fixture_stats(&f).bytes_used, 0);
-	ck_assert_int_eq(store_expire(f.store, "k", 1, TIME_NEVER, NOW), 0);
+	ck_assert_int_eq(store_expire(f.store, "k", 1, 0, TIME_NEVER, NOW), 0);
 	set_all(f.store, "k", 1, "v", 1, &put, NOW, NULL);
-	ck_assert_int_eq(store_expire(f.store, "k", 1, TIME_NEVER, NOW), 1);
+	ck_assert_int_eq(store_expire(f.store, "k", 1, 1, TIME_NEVER, NOW), -ESTALE);
+	ck_assert_int_eq(store_expire(f.store, "k", 1, 0, TIME_NEVER, NOW), 1);
 	ck_assert_int_eq(store_stat(f.store, "k", 1, NOW + 1000, &meta), 1);
 	ck_assert_uint_eq(meta.expires, TIME_NEVER);
-	ck_assert_int_eq(store_expire(f.store, "k", 1, NOW + 2000, NOW + 1000), 1);
+	ck_assert_int_eq(store_expire(f.store, "k", 1, 0, NOW + 2000, NOW + 1000), 1);
 	ck_assert_int_eq(store_stat(f.store, "k", 1, NOW + 2000, &meta), 0);
 }
 END_TEST
@@ -755,6 +756,7 @@ static TCase *operations_case(void)
 {
 	TCase *tc = tcase_create("operations");
 
+	tcase_set_timeout(tc, 240);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_create_refuses);
 	tcase_add_test(tc, test_key_lengths);
@@ -794,5 +796,6 @@ int main(void)
 	suite_add_tcase(suite, store_room_case());
 	suite_add_tcase(suite, store_model_case());
 	suite_add_tcase(suite, store_threads_case());
+	suite_add_tcase(suite, store_change_case());
 	return suite_run(suite);
 }

@@ -613,6 +613,23 @@ START_TEST(test_chain_fails)
 }
 END_TEST
 
+/* A provider without atomics says so, and the connection goes on. */
+START_TEST(test_chain_atomics)
+{
+	struct conn_part part;
+	struct job job;
+
+	begin_one(_i, 32);
+	part = part_of(FABRIC_FETCH_ADD, 0, 8);
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&job), &part, 1), -EOPNOTSUPP);
+	part = part_of(FABRIC_WRITE, 0, 8);
+	ck_assert_int_eq(conn_transfer_chain(client[0].conn, &job.transfer, &part, 1), 0);
+	PAIR_UNTIL(&pair, job.done);
+	ck_assert_int_eq(job.status, FABRIC_OK);
+	end();
+}
+END_TEST
+
 /* It ends while chains are under way: each is done once, from the burial. */
 START_TEST(test_chain_at_the_end)
 {
@@ -656,6 +673,7 @@ static Suite *suite_of_transfer(void)
 	add(suite, "room", test_chain_room, 2);
 	add(suite, "failure", test_chain_fails, 10);
 	add(suite, "end", test_chain_at_the_end, 2);
+	add(suite, "atomics", test_chain_atomics, 2);
 	return suite;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "fabric/provider.h"
+#include "fabric/verbs.h"
 #include "suite.h"
 
 START_TEST(test_row)
@@ -175,6 +176,50 @@ START_TEST(test_own_functions)
 }
 END_TEST
 
+static const struct {
+	const char *text, *name;
+	unsigned port;
+	int rc;
+} wanted[] = {
+	{NULL, "", 0, 0},
+	{"mlx5_0", "mlx5_0", 0, 0},
+	{"mlx5_0:2", "mlx5_0", 2, 0},
+	{"rxe0:255", "rxe0", 255, 0},
+	{"a:b:1", "a:b", 1, 0},
+	{"", NULL, 0, -EINVAL},
+	{":1", NULL, 0, -EINVAL},
+	{"mlx5_0:", NULL, 0, -EINVAL},
+	{"mlx5_0:0", NULL, 0, -EINVAL},
+	{"x:256", NULL, 0, -EINVAL},
+	{"x:-1", NULL, 0, -EINVAL},
+	{"x:1a", NULL, 0, -EINVAL},
+	{"x: 1", NULL, 0, -EINVAL},
+	{"x:99999999999999999999", NULL, 0, -EINVAL},
+};
+
+/* A device, and one of its ports. */
+START_TEST(test_wanted_device)
+{
+	struct verbs_wanted out;
+
+	ck_assert_int_eq(verbs_wanted_parse(wanted[_i].text, &out), wanted[_i].rc);
+	if (wanted[_i].rc != 0)
+		return;
+	ck_assert_str_eq(out.name, wanted[_i].name);
+	ck_assert_uint_eq(out.port, wanted[_i].port);
+}
+END_TEST
+
+/* No fabric of a device that nobody has, or of a port that cannot be. */
+START_TEST(test_no_such_device)
+{
+	struct fabric_config config = {.device = "none_such:x"};
+	struct fabric *opened;
+
+	ck_assert_int_eq(fabric_open("verbs", &config, &opened), -ENODEV);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("transport");
@@ -184,6 +229,9 @@ int main(void)
 	tcase_add_test(tc, test_table);
 	tcase_add_test(tc, test_plain_addresses);
 	tcase_add_test(tc, test_unknown_scheme);
+	tc = suite_case(suite, "devices", NULL, NULL);
+	tcase_add_loop_test(tc, test_wanted_device, 0, ARRAY_SIZE(wanted));
+	tcase_add_test(tc, test_no_such_device);
 	tc = suite_case(suite, "provider", set_up, NULL);
 	tcase_add_test(tc, test_nothing_is_made);
 	tcase_add_test(tc, test_nothing_is_found);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #ifndef PATIENCE
-#define PATIENCE (60 * TIME_S)
+#define PATIENCE (200 * TIME_S)
 #endif
 
 uint64_t conn_pair_patience(void)

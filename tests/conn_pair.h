@@ -49,14 +49,15 @@ void conn_pair_rest(struct conn_pair *pair);
 /* The real time by which a test must have got on. */
 uint64_t conn_pair_patience(void);
 
-#define PAIR_UNTIL(pair, condition)                                                                                    \
+#define TURN_UNTIL(turn, condition)                                                                                    \
 	do {                                                                                                           \
 		uint64_t until_ = conn_pair_patience();                                                                \
 		while (!(condition)) {                                                                                 \
-			conn_pair_turn(pair);                                                                          \
+			turn;                                                                                          \
 			ck_assert_msg(time_now() < until_, "waited in vain for " #condition);                          \
 		}                                                                                                      \
 	} while (0)
+#define PAIR_UNTIL(pair, condition) TURN_UNTIL(conn_pair_turn(pair), condition)
 
 /* A peer without manners: an endpoint whose bytes the test chooses. It reads what comes. */
 struct evil {

@@ -12,6 +12,7 @@ struct crowd {
 	struct fabric_pair p;
 	struct fabric_endpoint *c[CROWD], *s[CROWD];
 	struct buffer from, to, small, inbox;
+	unsigned epolls, told; /* as counted while the server looked for small messages */
 };
 
 static void crowd_open(struct crowd *x)
@@ -175,6 +176,115 @@ START_TEST(nobody_costs_nothing)
 }
 END_TEST
 
+/* A small message of `c`, which is there after a few turns of the server. */
+static void crowd_message(struct crowd *x, struct fabric_endpoint *c, struct fabric_endpoint *s)
+{
+	struct fabric_wr wr = wr_local(FABRIC_SEND, 7, &x->small, 0, 8);
+	unsigned turns = 0;
+
+	receive(&x->p.server, s, 7, &x->inbox, 0, 64);
+	post(c, &wr);
+	for (; !x->p.server.done_count; turns++) {
+		unsigned epolls = kernel.epolls, told = kernel.told;
+
+		station_pump(&x->p.server);
+		x->epolls += kernel.epolls - epolls;
+		x->told += kernel.told - told;
+		check_that(turns < 20, "not there after %u turns", turns);
+	}
+	ck_assert_ptr_eq(x->p.server.done[0].endpoint, s);
+	x->p.server.done_count = 0;
+	station_pump(&x->p.client);
+	x->p.client.done_count = 0;
+}
+
+static void crowd_leave(struct crowd *x, int i)
+{
+	fabric_disconnect(x->c[i]);
+	event_expect(&x->p, &x->p.server, x->s[i], FABRIC_DISCONNECTED);
+	event_expect(&x->p, &x->p.client, x->c[i], FABRIC_DISCONNECTED);
+	station_destroy(&x->p.server, &x->s[i]);
+	station_destroy(&x->p.client, &x->c[i]);
+}
+
+/* One that is busy among many who are idle is read as if it were alone, and whoever of them sends is found meanwhile. */
+START_TEST(busy_among_idle)
+{
+	enum { MESSAGES = 200 };
+	struct crowd x;
+
+	crowd_open(&x);
+	for (int i = 0; i < MESSAGES; i++)
+		crowd_message(&x, x.p.c, x.p.s);
+	x.epolls = x.told = 0;
+	for (int i = 0; i < MESSAGES; i++)
+		crowd_message(&x, x.p.c, x.p.s);
+	check_that(x.epolls <= MESSAGES, "%u calls for %d messages", x.epolls, MESSAGES);
+	check_that(x.told == 0, "epoll told of %u of them", x.told);
+	for (int i = 0; i < CROWD; i++) {
+		crowd_message(&x, x.c[i], x.s[i]);
+		crowd_message(&x, x.p.c, x.p.s);
+	}
+	crowd_close(&x);
+}
+END_TEST
+
+/* Whom it reads without epoll knowing wakes it all the same when it sleeps, also after the crowd around has gone. */
+START_TEST(busy_among_idle_wakes)
+{
+	struct crowd x;
+
+	crowd_open(&x);
+	for (int i = CROWD; i > 0; i--) {
+		for (int j = 0; j < 100; j++)
+			crowd_message(&x, x.p.c, x.p.s);
+		fabric_pair_wake(&x.p, x.p.c, x.p.s, &x.small, &x.inbox, 1);
+		fabric_pair_wake(&x.p, x.c[i - 1], x.s[i - 1], &x.small, &x.inbox, 2);
+		for (int j = 0; j < 100; j++)
+			crowd_message(&x, x.p.c, x.p.s);
+		crowd_leave(&x, i - 1);
+	}
+	crowd_close(&x);
+}
+END_TEST
+
+/* Where more than few are busy, one after the other, none is read in vain however long they pause. */
+START_TEST(busy_in_turns)
+{
+	enum { BUSY = 3, MESSAGES = 90, PAUSE = 100 };
+	unsigned before = 0;
+	struct crowd x;
+
+	crowd_open(&x);
+	for (int i = 0; i < MESSAGES; i++) {
+		if (i == MESSAGES / 2)
+			before = kernel.reads;
+		crowd_message(&x, x.c[i % BUSY], x.s[i % BUSY]);
+		for (int j = 0; j < PAUSE; j++)
+			station_pump(&x.p.server);
+	}
+	check_that(kernel.reads - before < MESSAGES * PAUSE / 8, "%u reads", kernel.reads - before);
+	crowd_close(&x);
+}
+END_TEST
+
+/* Those that were read without asking may end like all others, and leave no trace. */
+START_TEST(busy_ones_end)
+{
+	struct crowd x;
+
+	crowd_open(&x);
+	for (int i = 0; i < 100; i++)
+		crowd_message(&x, x.c[0], x.s[0]);
+	fabric_disconnect(x.c[0]);
+	event_expect(&x.p, &x.p.server, x.s[0], FABRIC_DISCONNECTED);
+	station_destroy(&x.p.server, &x.s[0]);
+	for (int i = 1; i < CROWD; i++)
+		crowd_message(&x, x.c[i], x.s[i]);
+	crowd_close(&x);
+}
+END_TEST
+
 Suite *fair_suite(void)
 {
 	Suite *s = suite_create("fair");
@@ -187,5 +297,9 @@ Suite *fair_suite(void)
 	tcase_add_test(t, large_reads_beside_small_messages);
 	tcase_add_test(t, acknowledged_beside_busy_ones);
 	tcase_add_test(t, nobody_costs_nothing);
+	tcase_add_test(t, busy_among_idle);
+	tcase_add_test(t, busy_among_idle_wakes);
+	tcase_add_test(t, busy_in_turns);
+	tcase_add_test(t, busy_ones_end);
 	return s;
 }

@@ -40,6 +40,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 ssize_t recv(int fd, void *bytes, size_t len, int flags)
 {
+	kernel.reads++;
 	return counted(recvfrom(fd, bytes, len, flags, NULL, NULL));
 }
 
@@ -55,6 +56,9 @@ int accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
 
 int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
 {
+	int n = epoll_pwait(fd, events, most, timeout, NULL);
+
 	kernel.epolls++;
-	return epoll_pwait(fd, events, most, timeout, NULL);
+	kernel.told += n > 0 ? (unsigned)n : 0;
+	return n;
 }

@@ -13,6 +13,8 @@ extern struct kernel {
 	struct kernel_fault send, accept;
 	_Atomic uint64_t bytes;  /* sent and received */
 	_Atomic unsigned epolls; /* calls of epoll_wait() */
+	_Atomic unsigned told;   /* events that these brought */
+	_Atomic unsigned reads;  /* of recv() */
 } kernel;
 
 #endif

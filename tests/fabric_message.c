@@ -1,9 +1,10 @@
 /* fabric_message.c: sends, receives, and the rules of posting and completing. */
 #include "fabric_pair.h"
+#include "suite.h"
 
 #include <stdlib.h>
 
-#define MANY (target.slow > 1 ? 3000 : 10000)
+#define MANY (target.slow > 1 ? 3000 : (int)suite_part(10000))
 
 START_TEST(send_of_each_size)
 {
@@ -96,7 +97,7 @@ START_TEST(many_sends_stay_in_order_both_ways)
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	stream_open(&there, &p.client, p.c, &p.server, p.s);
 	stream_open(&back, &p.server, p.s, &p.client, p.c);
-	until = time_now() + (uint64_t)target.slow * 30 * TIME_S;
+	until = deadline();
 	while (there.acked < total || back.acked < total || there.seen < total || back.seen < total) {
 		check_that(time_now() < until, "waited in vain");
 		stream_send(&there, total);
@@ -465,6 +466,65 @@ END_TEST
 #define EACH 40
 
 /* A device without shared receives says so, and makes no queue that has some. */
+/* Behind the message that tells of them; one is not wanted. */
+START_TEST(pushes)
+{
+	static const size_t lens[] = {1, 100, 5000, FABRIC_PUSH_MAX, 70000};
+	struct buffer from, to;
+	struct fabric_recv at;
+	struct fabric_wr wr;
+	struct fabric_pair p;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	buffer_make(&from, &p.client, FABRIC_PUSH_MAX, 0);
+	buffer_make(&to, &p.server, FABRIC_PUSH_MAX, FABRIC_LOCAL_WRITE);
+	buffer_fill(&from, 5);
+	wr = wr_local(FABRIC_PUSH, 1, &from, 0, 100);
+	if (!p.limits.pushes) {
+		ck_assert_int_eq(fabric_post(p.c, &wr), -EOPNOTSUPP);
+		ck_assert_int_eq(fabric_pull(p.s, NULL, 1), -EOPNOTSUPP);
+		goto out;
+	}
+	for (unsigned early = 0; early < 2; early++) {
+		for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
+			bool wanted = i != 2;
+
+			at = (struct fabric_recv){10 + i, {to.at, lens[i], to.region}};
+			memset(to.at, 0xee, to.len);
+			wr = wr_local(FABRIC_PUSH, i, &from, 0, lens[i]);
+			if (!early)
+				post_patiently(&p, p.c, &wr);
+			if (!early && lens[i] < 65536) /* the stream stands still, and this side's memory is free */
+				done_expect(&p, &p.client, p.c, i, FABRIC_PUSH, FABRIC_OK);
+			ck_assert_int_eq(fabric_pull(p.s, wanted ? &at : NULL, 1), 0);
+			if (early)
+				post_patiently(&p, p.c, &wr);
+			if (wanted)
+				done_expect(&p, &p.server, p.s, 10 + i, FABRIC_PULL, FABRIC_OK);
+			if (early || lens[i] >= 65536)
+				done_expect(&p, &p.client, p.c, i, FABRIC_PUSH, FABRIC_OK);
+			ck_assert(!wanted || buffer_has(&to, 0, lens[i], 5));
+			check_that(lens[i] == to.len || to.at[lens[i]] == 0xee, "it wrote behind its place");
+		}
+	}
+	fabric_pair_exercise(&p, p.c, p.s);
+	at = (struct fabric_recv){20, {to.at, 99, to.region}};
+	ck_assert_int_eq(fabric_pull(p.s, &at, 1), 0);
+	at.id = 21;
+	ck_assert_int_eq(fabric_pull(p.s, &at, 1), 0);
+	wr = wr_local(FABRIC_PUSH, 3, &from, 0, 100); /* another length than was told */
+	post(p.c, &wr);
+	done_expect(&p, &p.server, p.s, 20, FABRIC_PULL, FABRIC_FLUSHED);
+	done_expect(&p, &p.server, p.s, 21, FABRIC_PULL, FABRIC_FLUSHED);
+	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
+	event_expect(&p, &p.client, p.c, FABRIC_DISCONNECTED);
+out:
+	buffer_drop(&from);
+	buffer_drop(&to);
+	fabric_pair_close(&p);
+}
+END_TEST
+
 START_TEST(nothing_is_shared)
 {
 	struct fabric_queue_attr attr = {.shared_depth = 64};
@@ -637,6 +697,7 @@ Suite *message_suite(void)
 	tcase_add_test(t, sends_gather);
 	tcase_add_test(t, inline_memory_is_free_at_once);
 	tcase_add_test(t, write_with_immediate);
+	tcase_add_test(t, pushes);
 	t = fabric_pair_tcase(s, "posting", 30);
 	tcase_add_test(t, each_signaled_completes_once);
 	tcase_add_test(t, selective_signaling);

@@ -66,6 +66,10 @@ void station_pump(struct station *st);
 /* Arm, look once more, sleep at most timeout_ms, pull. False when the time ran out. */
 bool station_sleep(struct station *st, int timeout_ms);
 
+/* How many of the queue's descriptors are readable, waiting at most timeout_ms for one. */
+int station_readable(const struct station *st, int timeout_ms);
+#define SLEEP_MS (target.slow * 60000) /* only ends one who would sleep for ever */
+
 /* As the fabric calls of these names; they keep the list of living endpoints. */
 int station_connect(struct station *st, const struct sockaddr_storage *sa, socklen_t len,
 		    const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
@@ -99,6 +103,9 @@ void fabric_pair_connect(struct fabric_pair *p, struct fabric_endpoint **c, stru
 void fabric_pair_close(struct fabric_pair *p);
 void fabric_pair_pump(struct fabric_pair *p);
 void fabric_pair_pump_for(struct fabric_pair *p, unsigned ms); /* to see that nothing comes; times target.slow */
+
+/* Arm and pull until nothing comes and nothing is readable: now one may sleep. */
+void fabric_pair_settle(struct fabric_pair *p, struct station *st);
 
 uint64_t deadline(void); /* of one wait */
 
@@ -170,6 +177,9 @@ void receive_at(int line, struct station *st, struct fabric_endpoint *endpoint, 
 
 /* A few messages, a write and a read between c and s: that this connection is well. Own
  * or shared receives as the pair has them; leaves no receive posted. */
+/* A small message from c wakes the server, which sleeps. */
+void fabric_pair_wake(struct fabric_pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s, struct buffer *mine,
+		      struct buffer *theirs, uint64_t id);
 void fabric_pair_exercise(struct fabric_pair *p, struct fabric_endpoint *c, struct fabric_endpoint *s);
 
 unsigned random_next(unsigned *state); /* the same numbers each time */
@@ -182,6 +192,7 @@ Suite *connect_suite(void);
 Suite *message_suite(void);
 Suite *memory_suite(void);
 Suite *window_suite(void);
+Suite *atomic_suite(void);
 Suite *teardown_suite(void);
 Suite *wait_suite(void);
 Suite *scale_suite(void);

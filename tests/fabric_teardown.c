@@ -402,7 +402,7 @@ START_TEST(killed_peer_is_noticed)
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (child == 0) {
-		alarm((unsigned)target.slow * 20);
+		alarm((unsigned)target.slow * 100);
 		peer_process(port_pipe[0]);
 	}
 	fabric_pair_open(&p, &fabric_pair_defaults);
@@ -448,7 +448,7 @@ START_TEST(forked_process_keeps_nothing_alive)
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (child == 0) {
-		alarm((unsigned)target.slow * 20);
+		alarm((unsigned)target.slow * 100);
 		pause();
 		_exit(0);
 	}
@@ -459,6 +459,43 @@ START_TEST(forked_process_keeps_nothing_alive)
 	wait_until(&p, asleep(&p.client) && asleep(&p.server));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+#define WORDS 5 /* as many as are under way at once on a new connection */
+
+/* Who sends to one that has gone still gets what that one had sent before. */
+START_TEST(last_words_are_heard_by_who_speaks)
+{
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct fabric_pair p;
+
+	if (!target.soft)
+		return;
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	buffer_make(&mine, &p.client, 4096, 0);
+	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
+	for (uint64_t i = 0; i < WORDS; i++) {
+		receive(&p.server, p.s, i, &theirs, 100 * i, 100);
+		wr = wr_local(FABRIC_SEND, 100 + i, &mine, 100 * i, 100);
+		post(p.c, &wr);
+	}
+	buffer_drop(&mine);
+	station_close(&p.client);
+	p.c = NULL;
+	station_open(&p.client, p.fabric, &p.options.queue);
+	for (uint64_t i = 0; i < WORDS; i++) {
+		wr = wr_local(FABRIC_SEND, 200 + i, &theirs, 0, 10);
+		post(p.s, &wr);
+	}
+	for (uint64_t i = 0; i < WORDS; i++)
+		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
+	for (uint64_t i = 0; i < WORDS; i++)
+		done_expect(&p, &p.server, p.s, 200 + i, FABRIC_SEND, FABRIC_FLUSHED);
+	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
+	buffer_drop(&theirs);
 	fabric_pair_close(&p);
 }
 END_TEST
@@ -481,6 +518,7 @@ Suite *teardown_suite(void)
 		tcase_add_loop_test(t, taken_shared_receives_come_back, 0, 2);
 	if (target.shared)
 		tcase_add_test(t, close_with_work_in_flight);
+	tcase_add_test(t, last_words_are_heard_by_who_speaks);
 	tcase_add_test(t, killed_peer_is_noticed);
 	tcase_add_test(t, forked_process_keeps_nothing_alive);
 	return s;

@@ -1,40 +1,13 @@
 /* fabric_wait.c: sleeping on the descriptors, and queues in threads of their own. */
 #include "fabric_pair.h"
+#include "suite.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define ROUNDS (target.slow > 1 ? 500u : 5000u)
-#define SLEEP_MS (target.slow * 10000)
-
-/* How many of the queue's descriptors are readable, waiting at most timeout_ms for one. */
-static int readable(const struct station *st, int timeout_ms)
-{
-	struct pollfd pfd[FABRIC_MAX_FDS];
-	int fds[FABRIC_MAX_FDS];
-	int n = fabric_fds(st->queue, fds);
-
-	for (int i = 0; i < n; i++)
-		pfd[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	return poll(pfd, (nfds_t)n, timeout_ms);
-}
-
-/* Arm and pull until nothing comes and nothing is readable: now one may sleep. */
-static void settle(struct fabric_pair *p, struct station *st)
-{
-	uint64_t until = deadline();
-	uint64_t before;
-
-	do {
-		check_that(time_now() < until, "the descriptors are never quiet");
-		fabric_pair_pump(p);
-		before = st->pulled;
-		ck_assert_int_eq(fabric_arm(st->queue), 0);
-		station_pump(st);
-	} while (st->pulled != before || readable(st, 5) != 0);
-}
+#define ROUNDS (target.slow > 1 ? 500u : (unsigned)suite_part(5000))
 
 START_TEST(descriptors_do_not_change)
 {
@@ -55,31 +28,95 @@ START_TEST(descriptors_do_not_change)
 }
 END_TEST
 
+static void send_message(struct fabric_pair *p, struct buffer *mine, struct buffer *theirs, uint64_t id)
+{
+	struct fabric_wr wr = wr_local(FABRIC_SEND, id, mine, 0, 100);
+
+	receive(&p->server, p->s, id, theirs, 0, 100);
+	post(p->c, &wr);
+	done_expect(p, &p->server, p->s, id, FABRIC_RECV, FABRIC_OK);
+	done_expect(p, &p->client, p->c, id, FABRIC_SEND, FABRIC_OK);
+}
+
 /* Readable until it was pulled, quiet afterwards: again and again. */
 START_TEST(a_completion_wakes)
 {
 	struct buffer mine, theirs;
-	struct fabric_wr wr;
 	struct fabric_pair p;
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	buffer_make(&mine, &p.client, 4096, 0);
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
-	for (uint64_t i = 0; i < 20; i++) {
-		receive(&p.server, p.s, i, &theirs, 0, 100);
-		settle(&p, &p.server);
-		wr = wr_local(FABRIC_SEND, i, &mine, 0, 100);
-		post(p.c, &wr);
-		for (int tries = 0; tries < 1000 && readable(&p.server, 0) == 0; tries++) {
-			station_pump(&p.client);
-			readable(&p.server, target.slow);
-		}
-		check_that(readable(&p.server, 0) > 0, "message %d woke nobody", (int)i);
-		done_expect(&p, &p.server, p.s, i, FABRIC_RECV, FABRIC_OK);
-		done_expect(&p, &p.client, p.c, i, FABRIC_SEND, FABRIC_OK);
+	for (uint64_t i = 0; i < 20; i++)
+		fabric_pair_wake(&p, p.c, p.s, &mine, &theirs, i);
+	fabric_pair_settle(&p, &p.server);
+	fabric_pair_settle(&p, &p.client);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/* The same where both polled for long before: a message, room for what waits, and the end. */
+START_TEST(busy_ones_wake)
+{
+	const uint64_t many = 300;
+	struct buffer mine, theirs;
+	struct fabric_wr wr;
+	struct fabric_pair p;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	buffer_make(&mine, &p.client, 8 * MIB, 0);
+	buffer_make(&theirs, &p.server, 8 * MIB, FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE);
+	for (uint64_t id = 0; id < 3 * many; id++) {
+		send_message(&p, &mine, &theirs, id);
+		if (id % many == many - 1)
+			fabric_pair_wake(&p, p.c, p.s, &mine, &theirs, id);
 	}
-	settle(&p, &p.server);
-	settle(&p, &p.client);
+	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, mine.len, &theirs, p.s, 0);
+	post(p.c, &wr);
+	done_expect(&p, &p.client, p.c, 1, FABRIC_WRITE, FABRIC_OK);
+	for (uint64_t id = 0; id < many; id++)
+		send_message(&p, &mine, &theirs, id);
+	fabric_pair_settle(&p, &p.server);
+	fabric_disconnect(p.c);
+	check_that(station_readable(&p.server, SLEEP_MS) > 0, "the end woke nobody");
+	event_expect(&p, &p.server, p.s, FABRIC_DISCONNECTED);
+	event_expect(&p, &p.client, p.c, FABRIC_DISCONNECTED);
+	buffer_drop(&mine);
+	buffer_drop(&theirs);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/* A write that another post is to follow goes with it, and without one by the next poll, also of who sleeps. */
+START_TEST(more_is_sent_all_the_same)
+{
+	struct buffer mine, theirs;
+	struct fabric_wr wr, then;
+	struct fabric_pair p;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	buffer_make(&mine, &p.client, 64 * KIB, 0);
+	buffer_make(&theirs, &p.server, 64 * KIB, FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE);
+	memset(mine.at, 7, mine.len);
+	wr = wr_remote(FABRIC_WRITE, 1, &mine, 0, mine.len, &theirs, p.s, 0);
+	wr.more = true;
+	post(p.c, &wr);
+	done_expect(&p, &p.client, p.c, 1, FABRIC_WRITE, FABRIC_OK);
+	ck_assert_mem_eq(theirs.at, mine.at, mine.len);
+	memset(mine.at, 8, mine.len);
+	fabric_pair_settle(&p, &p.client);
+	receive(&p.server, p.s, 2, &theirs, 0, 100);
+	post(p.c, &wr);
+	if (target.soft)
+		check_that(station_readable(&p.client, 0) > 0, "who sleeps would not send it");
+	then = wr_local(FABRIC_SEND, 2, &mine, 0, 100);
+	post(p.c, &then);
+	done_expect(&p, &p.server, p.s, 2, FABRIC_RECV, FABRIC_OK);
+	ck_assert_mem_eq(theirs.at, mine.at, mine.len);
+	done_expect(&p, &p.client, p.c, 1, FABRIC_WRITE, FABRIC_OK);
+	done_expect(&p, &p.client, p.c, 2, FABRIC_SEND, FABRIC_OK);
 	buffer_drop(&mine);
 	buffer_drop(&theirs);
 	fabric_pair_close(&p);
@@ -165,26 +202,26 @@ START_TEST(events_wake)
 	struct fabric_pair p;
 
 	fabric_pair_open(&p, &fabric_pair_defaults);
-	settle(&p, &p.server);
+	fabric_pair_settle(&p, &p.server);
 	ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &p.c), 0);
-	for (int tries = 0; tries < 1000 && readable(&p.server, target.slow) == 0; tries++)
+	for (int tries = 0; tries < 1000 && station_readable(&p.server, target.slow) == 0; tries++)
 		station_pump(&p.client);
-	ck_assert_int_gt(readable(&p.server, 0), 0);
+	ck_assert_int_gt(station_readable(&p.server, 0), 0);
 	e = sleep_for_event(&p, &p.server);
 	ck_assert_int_eq(e.type, FABRIC_REQUEST);
 	ck_assert_int_eq(station_take(&p.server, e.request, &p.options.server, &p.s), 0);
 	ck_assert_int_eq(fabric_accept(p.s, NULL, 0), 0);
 	ck_assert_int_eq(sleep_for_event(&p, &p.client).type, FABRIC_ESTABLISHED);
 	event_expect(&p, &p.server, p.s, FABRIC_ESTABLISHED);
-	settle(&p, &p.client);
-	settle(&p, &p.server);
+	fabric_pair_settle(&p, &p.client);
+	fabric_pair_settle(&p, &p.server);
 
 	/* A disconnect, seen by both sides in their sleep. */
 	fabric_disconnect(p.c);
 	ck_assert_int_eq(sleep_for_event(&p, &p.client).type, FABRIC_DISCONNECTED);
 	ck_assert_int_eq(sleep_for_event(&p, &p.server).type, FABRIC_DISCONNECTED);
-	settle(&p, &p.client);
-	settle(&p, &p.server);
+	fabric_pair_settle(&p, &p.client);
+	fabric_pair_settle(&p, &p.server);
 	fabric_pair_close(&p);
 }
 END_TEST
@@ -197,11 +234,11 @@ START_TEST(idle_is_quiet)
 
 	fabric_pair_make(&p, &fabric_pair_defaults);
 	fabric_pair_exercise(&p, p.c, p.s);
-	settle(&p, &p.server);
+	fabric_pair_settle(&p, &p.server);
 	for (int i = 0; i < 10; i++)
-		if (readable(&p.server, 10)) {
+		if (station_readable(&p.server, 10)) {
 			wakes++;
-			settle(&p, &p.server);
+			fabric_pair_settle(&p, &p.server);
 		}
 	ck_assert_int_le(wakes, 1);
 	fabric_pair_close(&p);
@@ -455,6 +492,8 @@ Suite *wait_suite(void)
 	tcase_add_test(t, descriptors_do_not_change);
 	tcase_add_test(t, a_completion_wakes);
 	tcase_add_test(t, arming_late_loses_nothing);
+	tcase_add_test(t, busy_ones_wake);
+	tcase_add_test(t, more_is_sent_all_the_same);
 	tcase_add_test(t, moving_bytes_are_seen);
 	tcase_add_test(t, events_wake);
 	tcase_add_test(t, idle_is_quiet);

@@ -75,7 +75,29 @@ ends() {
 
 # ctl ARGUMENTS: rdmactl, of the daemon and at this server; stdout and stderr go to files.
 ctl() {
-	timeout 240 "$rdmactl" --control "$dir/control.sock" ${server:+-H "$server"} "$@" >"$dir/out" 2>"$dir/err"
+	local at=$server
+	case ${1-} in status | connections | memory | resources | reload | drain | shutdown | log) at='' ;; esac
+	timeout 240 "$rdmactl" --control "$dir/control.sock" ${at:+-H "$at"} "$@" >"$dir/out" 2>"$dir/err"
+}
+
+# at_terminal TEXT COMMAND...: it runs at a terminal at which somebody types the text; its exit status, and what the terminal shows.
+at_terminal() {
+	timeout 240 python3 - "$@" >"$dir/out" 2>"$dir/err" <<-'END'
+	import os, pty, sys
+	child, terminal = pty.fork()
+	if child == 0:
+	    os.execvp(sys.argv[2], sys.argv[2:])
+	os.write(terminal, sys.argv[1].encode())
+	while True:
+	    try:
+	        shown = os.read(terminal, 65536)
+	    except OSError:
+	        break
+	    if not shown:
+	        break
+	    os.write(1, shown)
+	sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+	END
 }
 
 # expect STATUS ARGUMENTS: of rdmactl.
@@ -95,14 +117,16 @@ same() { cmp -s "$1" "$dir/out" || fail "${2-}: stdout differs from what was exp
 
 # --- the daemon
 
-# configure [LINE...]: a file that listens as $listen says and has these settings too.
+# configure [LINE...]: a file that listens as $listen says and has these settings too. Of memory a daemon takes little, unless
+# they say more.
 configure() {
-	local quoted
+	local quoted memory='kv.memory = "64M";'
+	case $* in *kv.memory* | *'kv = {'*) memory='' ;; esac
 	printf -v quoted '"%s", ' "${listen[@]}"
 	cat >"$dir/rdmad.conf" <<-CONF
 		listen = [${quoted%, }];
 		unix_socket = "$dir/rdmad.sock";
-		control = { socket = "$dir/control.sock"; };
+		control = { socket = "$dir/control.sock"; }; $memory
 	CONF
 	printf '%s\n' "$@" >>"$dir/rdmad.conf"
 }

@@ -152,7 +152,10 @@ def check_values(fault):
     if answer.returncode != 0:
         fail(f"{fault}: kv export: exit status {answer.returncode}: {answer.err}")
         return
-    for line in answer.out.splitlines():
+    *lines, end = answer.out.splitlines()
+    if "end" not in json.loads(end):
+        fail(f"{fault}: kv export: the last line is no end mark: {end[:60]}")
+    for line in lines:
         record = json.loads(line)
         if not is_whole(record["value"]):
             fail(f"{fault}: the value of {record['key']} is torn: {record['value'][:60]} ...")

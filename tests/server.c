@@ -28,16 +28,18 @@ struct conn_group_attr server_group_attr(struct conn_group_attr particular)
 /*
  * Services
  */
-static void channel_defaults(struct channel_settings *values, const struct channel_settings *particular)
-{
-	const struct setting_table *table = service_find(WIRE_CHANNEL)->settings;
-	const uint64_t *from = (const void *)particular;
-	uint64_t *to = (void *)values;
 
-	*values = (struct channel_settings){0};
+/* Of settings that are numbers alone. */
+static void take_settings(enum wire_service id, void *values, const void *particular, size_t size)
+{
+	const struct setting_table *table = service_find(id)->settings;
+	const uint64_t *from = particular;
+	uint64_t *to = values;
+
+	memset(values, 0, size);
 	for (unsigned i = 0; i < table->count; i++)
 		setting_set_default(&table->row[i], values);
-	for (unsigned i = 0; i < sizeof(*values) / sizeof(*to); i++)
+	for (unsigned i = 0; i < size / sizeof(*to); i++)
 		to[i] = OR(from[i], to[i]);
 }
 
@@ -46,17 +48,30 @@ void services_open(struct services *services, const struct services_options *opt
 	struct kv_settings kv = {
 		.memory = OR(options->arena, 64 * MIB),
 		.value_max = OR(options->value_max, GIB),
+		.push_max = options->push_max,
 		.transfer_memory = options->transfer_memory,
 		.eviction = options->eviction,
+		.directory = (char *)(uintptr_t)options->log.directory,
+		.policy = options->log.policy,
+		.sync_every = OR(options->log.sync_every, 3600 * TIME_S),
+		.segment = OR(options->log.segment, 256 * KIB),
+		.on_error = options->log.on_error,
+		.recover = options->log.recover,
+		.save_at_exit = options->log.save_at_exit,
+		.files = options->log.files,
 	};
 	struct channel_settings channel;
-	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv, [WIRE_CHANNEL] = &channel};
-	struct service_host host = {.domain = &options->domain, .domains = options->domain ? 1 : 0};
+	struct meeting_settings peer;
+	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv, [WIRE_CHANNEL] = &channel, [WIRE_PEER] = &peer};
+	struct service_host host = {
+		.domain = &options->domain, .domains = options->domain ? 1 : 0, .fatal = options->log.fatal};
 	struct service_shared *shared = &services->shared;
 
 	*services = (struct services){.gpu = options->gpu};
-	channel_defaults(&channel, &options->channel);
-	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV | 1u << WIRE_CHANNEL, settings) == 0);
+	take_settings(WIRE_CHANNEL, &channel, &options->channel, sizeof(channel));
+	take_settings(WIRE_PEER, &peer, &options->peer, sizeof(peer));
+	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV | 1u << WIRE_CHANNEL | 1u << WIRE_PEER, settings) ==
+		0);
 	services->store = ((struct kv_shared *)shared->of[WIRE_KV])->store;
 	if (options->gpu) {
 		REQUIRE(gpu_service_start(options->gpu) == 0);
@@ -81,6 +96,11 @@ void services_close(struct services *services)
 struct channel_service *services_channel(const struct services *services)
 {
 	return services->shared.of[WIRE_CHANNEL];
+}
+
+struct meeting_service *services_peer(const struct services *services)
+{
+	return services->shared.of[WIRE_PEER];
 }
 
 void services_enable_kv(struct services *services, bool enabled)
@@ -109,6 +129,11 @@ void services_set_time(struct services *services, uint64_t now)
 int services_turn(struct services *services)
 {
 	return service_thread_progress(&services->thread);
+}
+
+static int kv_fd_of(const struct services *services)
+{
+	return services->kv->service->fd(services->kv);
 }
 
 int services_fd(const struct services *services)
@@ -248,6 +273,8 @@ static void server_listen(const char *transport)
 	else if (!abstract)
 		snprintf(server.address, sizeof(server.address), "%s://%s:%u", transport, host,
 			 fabric_listener_port(server.listener));
+	if (!unix_socket && !abstract)
+		((struct sockaddr_in *)&server.bound)->sin_port = htons(fabric_listener_port(server.listener));
 }
 
 /*
@@ -261,11 +288,17 @@ static void take_service(struct fabric_event *event)
 	services_take(&server.services, server.group, event->request, &wire, reason);
 }
 
+static void server_make_group(void)
+{
+	struct fabric_queue_attr attr = {.completions = 16};
+
+	REQUIRE(fabric_queue_create(server.domain, &attr, &server.queue) == 0);
+	REQUIRE(conn_group_create(server.domain, &server.attr, &server.group) == 0);
+}
+
 void server_open(const struct server_options *options)
 {
 	const char *transport = OR(options->transport, "tcp");
-	struct fabric_queue_attr queue_attr = {.completions = 16};
-	struct conn_group_attr group_attr = server_group_attr(options->group);
 	struct services_options services = options->services;
 
 	server = (struct test_server){
@@ -274,9 +307,18 @@ void server_open(const struct server_options *options)
 	REQUIRE(fabric_domain_create(server.fabric, &server.domain) == 0);
 	services.domain = options->no_large ? NULL : server.domain;
 	services_open(&server.services, &services);
-	REQUIRE(fabric_queue_create(server.domain, &queue_attr, &server.queue) == 0);
-	REQUIRE(conn_group_create(server.domain, &group_attr, &server.group) == 0);
+	server.attr = server_group_attr(options->group);
+	server_make_group();
 	server_listen(transport);
+}
+
+void server_revive(void)
+{
+	if (server.dir[0] != '\0')
+		unlink(server.path);
+	server_make_group();
+	REQUIRE(fabric_listen(server.queue, (struct sockaddr *)&server.bound, server.bound_len, NULL,
+			      &server.listener) == 0);
 }
 
 void server_start(const struct server_options *options)
@@ -330,18 +372,25 @@ int server_turn(void)
 static void server_sleep(void)
 {
 	struct fabric_queue *queues[] = {server.queue, conn_group_queue(server.group)};
-	struct pollfd pfd[2 * FABRIC_MAX_FDS];
+	struct pollfd pfd[2 * FABRIC_MAX_FDS + 1];
 	int fds[FABRIC_MAX_FDS];
+	bool quiet = services_arm(&server.services);
 	nfds_t n = 0;
 
 	for (unsigned q = 0; q < 2; q++)
 		fabric_arm(queues[q]);
-	if (server_turn())
+	if (server_turn() || !quiet) {
+		services_disarm(&server.services);
 		return;
+	}
 	for (unsigned q = 0; q < 2; q++)
 		for (int i = fabric_fds(queues[q], fds); i-- > 0;)
 			pfd[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	pfd[n++] = (struct pollfd){.fd = kv_fd_of(&server.services), .events = POLLIN}; /* -1: none */
 	poll(pfd, n, 10);
+	if (pfd[n - 1].revents)
+		server.services.kv->service->readable(server.services.kv);
+	services_disarm(&server.services);
 }
 
 static void *server_run(void *arg)

@@ -14,6 +14,7 @@
 #include "service/channel.h"
 #include "service/gpu.h"
 #include "service/kv.h"
+#include "service/peer.h"
 
 /* What tests give a group; a member of `particular` that is not 0 is taken from there. */
 struct conn_group_attr server_group_attr(struct conn_group_attr particular);
@@ -24,11 +25,24 @@ struct conn_group_attr server_group_attr(struct conn_group_attr particular);
 struct services_options {
 	size_t arena;                 /* bytes of the store; 0: 64 MiB */
 	uint64_t value_max;           /* 0: 1 GiB */
+	uint64_t push_max;            /* longest value that goes with its message; 0: none */
 	uint64_t transfer_memory;     /* 0: half of the arena */
 	enum store_eviction eviction; /* as a rule, none */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
 	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */
 	struct channel_settings channel; /* members that are 0: the default */
+	struct meeting_settings peer;    /* the same */
+	/* Of the log, as in the settings; `directory` NULL: none. `fatal`: as the daemon hears of it. */
+	struct {
+		const char *directory;
+		enum kv_policy policy;
+		enum kv_on_error on_error;
+		enum kv_recover recover;
+		uint64_t sync_every, segment; /* 0: an hour; 256 KiB */
+		bool save_at_exit;
+		const struct wal_files *files;
+		void (*fatal)(void *arg, int error);
+	} log;
 };
 
 struct services {
@@ -46,6 +60,8 @@ void services_close(struct services *services);
 void services_enable_kv(struct services *services, bool enabled);
 /* Names that are listened on, and pairs that are joined or wait for it. */
 struct channel_service *services_channel(const struct services *services);
+/* Groups that meet. */
+struct meeting_service *services_peer(const struct services *services);
 /* Accept or refuse a connect request, as a worker of the daemon does. */
 void services_take(struct services *services, struct conn_group *group, struct fabric_request *request,
 		   const struct wire_request *wire, enum wire_reason reason);
@@ -99,6 +115,7 @@ extern struct test_server {
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
+	struct conn_group_attr attr; /* of the group */
 	struct sockaddr_storage bound;
 	socklen_t bound_len;
 	char dir[32], path[64]; /* of a UNIX socket */
@@ -111,6 +128,8 @@ void server_open(const struct server_options *options);
 void server_start(const struct server_options *options);
 /* Every connection ends, nobody listens any more. The store stays, and its arena. */
 void server_die(void);
+/* After it: listen at the same address again, with the same store. The thread is server_resume()'s. */
+void server_revive(void);
 /* All ends, also after server_die. */
 void server_stop(void);
 

@@ -23,16 +23,21 @@ struct fixture {
 	struct store *store;
 };
 
-static inline struct fixture fixture_open(size_t size, uint64_t value_max, enum store_eviction e)
+static inline struct fixture fixture_open_ring(size_t size, uint64_t value_max, enum store_eviction e, uint32_t changes)
 {
 	struct fixture f = {.size = size};
-	struct store_config config = {.arena_size = size, .value_max = value_max, .eviction = e};
+	struct store_config config = {.arena_size = size, .value_max = value_max, .eviction = e, .changes = changes};
 
 	f.arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(f.arena, MAP_FAILED);
 	config.arena = f.arena;
 	ck_assert_int_eq(store_create(&config, &f.store), 0);
 	return f;
+}
+
+static inline struct fixture fixture_open(size_t size, uint64_t value_max, enum store_eviction e)
+{
+	return fixture_open_ring(size, value_max, e, 0);
 }
 
 static inline struct store_stats fixture_stats(const struct fixture *f)
@@ -46,10 +51,11 @@ static inline struct store_stats fixture_stats(const struct fixture *f)
 /* Deletes all keys, as the service does; returns how many there were. */
 static inline uint64_t fixture_flush(const struct fixture *f)
 {
-	uint64_t deleted = 0, cursor = 0;
+	uint64_t deleted = 0, some, cursor = 0;
 
 	do {
-		deleted += store_flush_some(f->store, &cursor);
+		store_flush_some(f->store, &cursor, &some);
+		deleted += some;
 	} while (cursor);
 	return deleted;
 }
@@ -151,5 +157,6 @@ TCase *store_evict_case(void);
 TCase *store_room_case(void);
 TCase *store_model_case(void);
 TCase *store_threads_case(void);
+TCase *store_change_case(void);
 
 #endif

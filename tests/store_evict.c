@@ -267,7 +267,7 @@ TCase *store_evict_case(void)
 {
 	TCase *tc = tcase_create("evict");
 
-	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(tc, 240);
 	tcase_add_test(tc, test_scan_resistance);
 	tcase_add_test(tc, test_hot_set_survives);
 	tcase_add_loop_test(tc, test_hot_cache_takes_writes, 0, 4);

@@ -155,13 +155,13 @@ static uint64_t evictions(struct store *store)
 /* A store that is empty, after it told how many of this length it holds. */
 static uint32_t store_fill(struct store *store, uint64_t len)
 {
-	uint64_t cursor = 0;
+	uint64_t cursor = 0, deleted;
 	uint32_t held = 0;
 
 	while (!evictions(store))
 		store_write(store, held++, len);
 	do {
-		store_flush_some(store, &cursor);
+		store_flush_some(store, &cursor, &deleted);
 	} while (cursor);
 	return held - 1;
 }

@@ -172,7 +172,7 @@ TCase *store_memory_case(void)
 {
 	TCase *tc = tcase_create("memory");
 
-	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(tc, 240);
 	tcase_add_loop_test(tc, test_mix_keeps_values, 0, 2);
 	tcase_add_test(tc, test_waste_wide);
 	tcase_add_loop_test(tc, test_waste_when_full, 0, 6);

@@ -124,7 +124,7 @@ static void op_expire(struct model *m, unsigned key)
 	struct entry *e = model_entry(m, key);
 	uint64_t expires = random_expiry(m);
 
-	expect(store_expire(m->f.store, &key, 4, expires, m->now) == e->there);
+	expect(store_expire(m->f.store, &key, 4, 0, expires, m->now) == e->there);
 	e->expires = expires;
 }
 
@@ -236,7 +236,7 @@ TCase *store_model_case(void)
 {
 	TCase *tc = tcase_create("model");
 
-	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(tc, 240);
 	tcase_add_loop_test(tc, test_model, 0, 4);
 	return tc;
 }

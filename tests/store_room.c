@@ -212,7 +212,7 @@ START_TEST(test_flush_and_expiry_are_bounded)
 {
 	struct filled *t = filled_open(256 * MIB, STORE_EVICT_NONE);
 	struct store_put put = {STORE_ALWAYS, 0, NOW + TIME_S};
-	uint64_t before = 0, cursor = 0, most = 0;
+	uint64_t before = 0, cursor = 0, deleted, most = 0;
 
 	for (uint32_t key = 0; key < KEYS; key++)
 		expect(set_all(t->f.store, &key, sizeof(key), "v", 1, key % 2 ? &put : NULL, NOW, NULL) == 0);
@@ -220,7 +220,7 @@ START_TEST(test_flush_and_expiry_are_bounded)
 		most = MAX(most, work_since(t, &before));
 	do {
 		most = MAX(most, work_since(t, &before));
-		store_flush_some(t->f.store, &cursor);
+		store_flush_some(t->f.store, &cursor, &deleted);
 	} while (cursor);
 	ck_assert_uint_le(most, STEP_MOST);
 	ck_assert_uint_eq(fixture_stats(&t->f).items, 0);

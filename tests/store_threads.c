@@ -115,7 +115,7 @@ static void *torture_run(void *arg)
 		else if (what < 95)
 			store_delete(w->t->f.store, &key, 4, 0, now);
 		else if (what < 98)
-			store_expire(w->t->f.store, &key, 4, now + TIME_MS, now);
+			store_expire(w->t->f.store, &key, 4, 0, now + TIME_MS, now);
 		else
 			do_rare(w, now);
 		if (n % 64 == 0)
@@ -236,9 +236,26 @@ END_TEST
  */
 struct growth {
 	struct arena arena;
-	_Atomic bool heap_held, heap_free;
+	_Atomic bool waits, heap_held, heap_free; /* waits: for pages */
 	struct store_item *item;
 };
+
+static struct growth growth;
+
+void __real_lock_wait(struct lock *l);
+void __wrap_lock_wait(struct lock *l);
+void __wrap_lock_wait(struct lock *l)
+{
+	if (l == &growth.arena.pages.lock)
+		atomic_store(&growth.waits, true);
+	__real_lock_wait(l);
+}
+
+static void wait_until_set(_Atomic bool *flag)
+{
+	while (!atomic_load(flag))
+		usleep(100);
+}
 
 static void *growth_run(void *arg)
 {
@@ -254,8 +271,7 @@ static void *growth_hold_heap(void *arg)
 
 	lock_take(&g->arena.heap[0].lock, LOCK_HEAP);
 	atomic_store(&g->heap_held, true);
-	while (!atomic_load(&g->heap_free))
-		usleep(100);
+	wait_until_set(&g->heap_free);
 	lock_give(&g->arena.heap[0].lock, LOCK_HEAP);
 	return NULL;
 }
@@ -263,36 +279,35 @@ static void *growth_hold_heap(void *arg)
 START_TEST(test_growth_meets_window)
 {
 	static _Alignas(4096) char memory[MIB];
-	static struct growth g;
+	struct growth *g = &growth;
 	struct window w = {.kind = WINDOW_CLEAR, .pages = MIB / PAGE_BYTES};
 	uint32_t past;
 	struct arena_usage usage;
 	pthread_t grows, holds;
 	int window_lock; /* stands for the store's */
 
-	ck_assert_int_eq(arena_init(&g.arena, memory, sizeof(memory)), 0);
-	lock_take(&g.arena.pages.lock, LOCK_PAGES);
-	ck_assert_int_eq(pthread_create(&grows, NULL, growth_run, &g), 0);
-	usleep(100000); /* it waits for pages now; if not, nothing is tested */
-	ck_assert_int_eq(pthread_create(&holds, NULL, growth_hold_heap, &g), 0);
-	while (!atomic_load(&g.heap_held))
-		usleep(100);
-	lock_give(&g.arena.pages.lock, LOCK_PAGES);
-	while (arena_get_pages_free(&g.arena) == MIB / PAGE_BYTES)
+	ck_assert_int_eq(arena_init(&g->arena, memory, sizeof(memory)), 0);
+	lock_take(&g->arena.pages.lock, LOCK_PAGES);
+	ck_assert_int_eq(pthread_create(&grows, NULL, growth_run, g), 0);
+	wait_until_set(&g->waits);
+	ck_assert_int_eq(pthread_create(&holds, NULL, growth_hold_heap, g), 0);
+	wait_until_set(&g->heap_held);
+	lock_give(&g->arena.pages.lock, LOCK_PAGES);
+	while (arena_get_pages_free(&g->arena) == MIB / PAGE_BYTES)
 		usleep(100);
 	lock_note_take(&window_lock, LOCK_WINDOW);
-	ck_assert(arena_window_claim(&g.arena, &w, &past));
-	atomic_store(&g.heap_free, true);
+	ck_assert(arena_window_claim(&g->arena, &w, &past));
+	atomic_store(&g->heap_free, true);
 	pthread_join(holds, NULL);
 	pthread_join(grows, NULL);
-	arena_window_finish(&g.arena, &w, false, 0);
+	arena_window_finish(&g->arena, &w, false, 0);
 	lock_note_give(&window_lock, LOCK_WINDOW);
-	if (g.item)
-		arena_free(&g.arena, g.item, 100);
-	arena_trim(&g.arena);
-	arena_get_usage(&g.arena, &usage);
+	if (g->item)
+		arena_free(&g->arena, g->item, 100);
+	arena_trim(&g->arena);
+	arena_get_usage(&g->arena, &usage);
 	ck_assert_uint_eq(usage.held, 0);
-	arena_fini(&g.arena);
+	arena_fini(&g->arena);
 }
 END_TEST
 

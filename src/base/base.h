@@ -140,13 +140,39 @@ static inline bool time_to_yield(unsigned idle)
 }
 
 /*
- * processors.c: those that this process may run on, or as many as its control groups (version 2) give it time for. Reads
- * files: not for the hot path.
+ * groups.c: the least limit of the control groups that this process is in. Reads files: not for the hot path.
+ */
+struct control_groups {
+	const char *membership; /* the file that names them, /proc/self/cgroup */
+	const char *controller; /* "memory" of version 1; "": the hierarchy of version 2 */
+	const char *mount;      /* where that is */
+};
+
+/* read() answers the limit in a group's `file`, UINT64_MAX where there is none; the least of those of all groups above. */
+uint64_t control_groups_least(const struct control_groups *groups, const char *file,
+			      uint64_t (*read)(const char *path));
+
+/*
+ * ram.c: bytes of memory that this process may use, in all: the machine's, or what its control groups allow.
+ */
+uint64_t ram_usable(void);
+uint64_t ram_of_groups(const struct control_groups *two,
+		       const struct control_groups *one); /* of version 2 and 1; UINT64_MAX: no limit */
+
+/*
+ * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the
+ * first time by files: not for the hot path.
  */
 unsigned processors_usable(void); /* at least 1 */
+bool processors_limited(void);    /* by a control group, cpu.max or cpu.cfs_quota_us */
 /* By the control groups: the file that names the process's, and where the hierarchy is mounted. UINT32_MAX: no limit. */
 unsigned processors_of_groups(const char *membership, const char *mount);
 unsigned processors_half(void); /* how many threads there are unless somebody says how many; at least 1 */
+
+/*
+ * words.c: Levenshtein's distance (1966) of two short words: beyond 64 characters it is too small.
+ */
+unsigned words_distance(const char *a, const char *b);
 
 /*
  * units.c: sizes and times as people write them.
@@ -282,6 +308,18 @@ static inline void list_add_head(struct list *l, struct list *n)
 	n->prev = l;
 	l->next->prev = n;
 	l->next = n;
+}
+
+/* All of `from` to the front of `to`; `from` is empty then. */
+static inline void list_prepend(struct list *to, struct list *from)
+{
+	if (list_empty(from))
+		return;
+	from->next->prev = to;
+	from->prev->next = to->next;
+	to->next->prev = from->prev;
+	to->next = from->next;
+	list_init(from);
 }
 
 static inline void list_del(struct list *n)

@@ -17,6 +17,8 @@ static void write_stderr(enum log_level level, const char *room, const char *tex
 
 static _Atomic(log_handler) handler = write_stderr; /* a reload sets it while threads log */
 static __thread char last[512];
+/* Whether `last` is of the present call. Calls clear it on their way in, so it is where a load finds it. */
+static __thread bool kept __attribute__((tls_model("initial-exec")));
 static __thread bool hushed;
 static atomic_bool throttled;
 
@@ -28,18 +30,20 @@ void log_set_handler(log_handler h)
 void log_keep(enum log_level level, const char *room, const char *text)
 {
 	(void)room;
-	if (level <= LOG_LEVEL_WARN)
-		snprintf(last, sizeof(last), "%s", text);
+	if (level > LOG_LEVEL_WARN)
+		return;
+	snprintf(last, sizeof(last), "%s", text);
+	kept = true;
 }
 
 const char *log_last(void)
 {
-	return last;
+	return kept ? last : "";
 }
 
 void log_clear_last(void)
 {
-	last[0] = '\0';
+	kept = false;
 }
 
 void log_hush_begin(void)

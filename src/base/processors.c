@@ -1,6 +1,7 @@
 /* processors.c: how many processors this process has: by its affinity, and by what its control groups let it use. */
 #include "base/base.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -19,57 +20,77 @@ static unsigned processors_of_affinity(void)
 	return MAX(n, 1u);
 }
 
-/* "QUOTA PERIOD" in microseconds; "max": without limit. A part of a processor is one. */
-static unsigned processors_of_quota(const char *path)
+/* Numbers that a file begins with; how many there are. */
+static int read_numbers(const char *path, long long number[2])
 {
 	FILE *in = fopen(path, "re");
-	unsigned long long quota, period;
-	int n = in ? fscanf(in, "%llu %llu", &quota, &period) : 0;
+	int n = in ? fscanf(in, "%lld %lld", &number[0], &number[1]) : 0;
 
 	if (in)
 		fclose(in);
-	return n == 2 && quota && period ? (unsigned)MIN((quota + period - 1) / period, UINT32_MAX) : UINT32_MAX;
+	return n;
 }
 
-/* The path within the hierarchy of version 2, "0::/user.slice"; false: there is none. */
-static bool control_group(const char *membership, char *out, size_t size)
+/* In microseconds; below 0: without limit. A part of a processor is one. */
+static uint64_t processors_of_quota(long long quota, long long period)
 {
-	FILE *in = fopen(membership, "re");
-	char line[512];
-	bool found = false;
+	return quota > 0 && period > 0 ? ((uint64_t)quota + (uint64_t)period - 1) / (uint64_t)period : UINT64_MAX;
+}
 
-	while (in && !found && fgets(line, sizeof(line), in)) {
-		found = strncmp(line, "0::/", 4) == 0;
-		line[strcspn(line, "\n")] = '\0';
-		snprintf(out, size, "%s", line + 3);
-	}
-	if (in)
-		fclose(in);
-	return found;
+/* Version 2: "QUOTA PERIOD", or "max PERIOD". */
+static uint64_t read_max(const char *path)
+{
+	long long number[2];
+
+	return read_numbers(path, number) == 2 ? processors_of_quota(number[0], number[1]) : UINT64_MAX;
+}
+
+/* Version 1: a file each. */
+static uint64_t read_quota(const char *path)
+{
+	long long quota[2], period[2];
+	char beside[1100];
+
+	snprintf(beside, sizeof(beside), "%.*s/cpu.cfs_period_us", (int)(strrchr(path, '/') - path), path);
+	if (read_numbers(path, quota) < 1 || read_numbers(beside, period) < 1)
+		return UINT64_MAX;
+	return processors_of_quota(quota[0], period[0]);
 }
 
 unsigned processors_of_groups(const char *membership, const char *mount)
 {
-	unsigned least = UINT32_MAX;
-	char group[512], path[1024];
+	char path[1000];
+	const struct control_groups two = {membership, "", mount}, one = {membership, "cpu", path};
+	uint64_t of_two = control_groups_least(&two, "cpu.max", read_max), of_one;
 
-	if (!control_group(membership, group, sizeof(group)))
-		return UINT32_MAX;
-	/* The limit of each group above holds, too. Where the hierarchy's root is a container's, it has one. */
-	while (true) {
-		char *slash = strrchr(group, '/');
+	snprintf(path, sizeof(path), "%s/cpu", mount);
+	of_one = control_groups_least(&one, "cpu.cfs_quota_us", read_quota);
+	return (unsigned)MIN(MIN(of_two, of_one), UINT32_MAX);
+}
 
-		snprintf(path, sizeof(path), "%s%s/cpu.max", mount, group[1] ? group : "");
-		least = MIN(least, processors_of_quota(path));
-		if (!slash || !group[1])
-			return least;
-		slash[slash == group] = '\0';
-	}
+static unsigned limit;
+
+static void find_limit(void)
+{
+	limit = processors_of_groups("/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+static unsigned processors_of_limit(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, find_limit);
+	return limit;
+}
+
+bool processors_limited(void)
+{
+	return processors_of_limit() != UINT32_MAX;
 }
 
 unsigned processors_usable(void)
 {
-	return MIN(processors_of_affinity(), processors_of_groups("/proc/self/cgroup", "/sys/fs/cgroup"));
+	return MIN(processors_of_affinity(), processors_of_limit());
 }
 
 unsigned processors_half(void)

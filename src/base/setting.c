@@ -45,7 +45,7 @@ static bool set_size(const struct target *t, const char *text)
 	char min[32], max[32];
 	uint64_t value;
 
-	if (units_parse_size(text, &value) == 0 && value >= s->min && value <= s->max) {
+	if (units_parse_size(text, &value) == 0 && ((value >= s->min && value <= s->max) || (s->zero && !value))) {
 		*(uint64_t *)field(s, t->values) = value;
 		return true;
 	}
@@ -295,4 +295,51 @@ void setting_swap(const struct setting *s, void *a, void *b)
 	memcpy(kept, field(s, a), n);
 	memcpy(field(s, a), field(s, b), n);
 	memcpy(field(s, b), kept, n);
+}
+
+static const char *set_item(const struct setting *s, uint64_t set, unsigned i)
+{
+	for (unsigned bit = 0; bit < 64 && set >> bit; bit++)
+		if (set >> bit & 1 && i-- == 0)
+			return setting_choice(s, bit);
+	return NULL;
+}
+
+static const char *list_item(const struct setting_list *list, unsigned i)
+{
+	return i < list->count ? list->item[i] : NULL;
+}
+
+static const char *time_text(uint64_t ns, char buf[static 32])
+{
+	return ns == TIME_NEVER ? "always" : ns ? units_format_time(ns, buf) : "0";
+}
+
+const char *setting_text(const struct setting *s, const void *values, unsigned i, char buf[static 32])
+{
+	const void *at = field(s, values);
+
+	switch (s->type) {
+	case SETTING_LIST:
+		return list_item(at, i);
+	case SETTING_SET:
+		return set_item(s, *(const uint64_t *)at, i);
+	case SETTING_STRING:
+		return *(char *const *)at;
+	case SETTING_CHOICE:
+		return setting_choice(s, (unsigned)*(const uint64_t *)at);
+	case SETTING_BOOL:
+		return *(const bool *)at ? "true" : "false";
+	case SETTING_SIZE:
+		return units_format_size(*(const uint64_t *)at, buf);
+	case SETTING_TIME:
+		return time_text(*(const uint64_t *)at, buf);
+	case SETTING_MODE:
+		snprintf(buf, 32, "%04" PRIo64, *(const uint64_t *)at);
+		return buf;
+	case SETTING_NUMBER:
+		break;
+	}
+	snprintf(buf, 32, "%" PRIu64, *(const uint64_t *)at);
+	return buf;
 }

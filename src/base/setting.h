@@ -40,6 +40,7 @@ struct setting {
 	/* Whether a text or an item is right; else `why` says what is wrong. NULL: anything but nothing. */
 	bool (*check)(const char *text, char *why, size_t size);
 	bool always;        /* a time that may be "always", which is TIME_NEVER */
+	bool zero;          /* a size that may be 0, too */
 	bool reload;        /* may change at run time */
 	const char *sample; /* shown where there is no default */
 	const char *help;
@@ -63,6 +64,10 @@ void setting_set_default(const struct setting *s, void *values);
 void setting_clear(const struct setting *s, void *values);
 bool setting_equal(const struct setting *s, const void *a, const void *b);
 void setting_swap(const struct setting *s, void *a, void *b);
+
+/* The value as setting_set() takes it, of a list or set its item i; NULL: it is unset, or has no such item. In `buf` or in the
+ * value itself. */
+const char *setting_text(const struct setting *s, const void *values, unsigned i, char buf[static 32]);
 
 /* Name of choice i, "" where it cannot be chosen, NULL behind the last. */
 const char *setting_choice(const struct setting *s, unsigned i);

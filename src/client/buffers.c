@@ -353,6 +353,11 @@ void value_release(void *value)
 		landing_give(l);
 }
 
+bool buffers_reached(const struct buffers *b, const void *addr, size_t len)
+{
+	return range_find(b, addr, len) != NULL;
+}
+
 int buffers_reach(struct buffers *b, const void *addr, size_t len, unsigned access, struct reach *out)
 {
 	struct range *range = range_find(b, addr, len);

@@ -25,8 +25,9 @@ void *channel_new(size_t size, const struct channel_transport *transport, uint64
 	engine_options_from(&options->common, &filled);
 	channel->transport = transport;
 	channel->capacity = capacity;
-	channel->flush_at = MIN(capacity / 4, FLUSH_MAX);
+	channel->flush_at = MIN(capacity / 4, transport->flush_at ? transport->flush_at : FLUSH_MAX);
 	channel->poll = filled.poll;
+	channel_flush_again(channel);
 	return channel;
 }
 
@@ -44,11 +45,19 @@ static uint64_t until_of(uint64_t timeout_us)
 	return timeout_us ? time_after(time_now(), time_of_us(timeout_us)) : 0;
 }
 
+/* Who does not wait asks often, and is answered by the number alone. */
+static int not_now(int rc)
+{
+	log_clear_last();
+	return rc;
+}
+
 static int timed_out(const char *what, uint64_t count, uint64_t timeout_us)
 {
-	if (timeout_us)
-		log_error("channel", "timed out after %llu us, waiting for %s: %llu bytes",
-			  (unsigned long long)timeout_us, what, (unsigned long long)count);
+	if (!timeout_us)
+		return not_now(-ETIMEDOUT);
+	log_error("channel", "timed out after %llu us, waiting for %s: %llu bytes", (unsigned long long)timeout_us,
+		  what, (unsigned long long)count);
 	return -ETIMEDOUT;
 }
 
@@ -59,7 +68,47 @@ static int too_long(const struct rdmad_channel *channel, const char *what, size_
 	return -ENOSPC;
 }
 
-/* A call by pieces: the next byte. */
+/*
+ * Waiting
+ */
+
+/* Up to the capacity. -EAGAIN: not until `until`. */
+static int wait_room(struct rdmad_channel *channel, size_t count, uint64_t until)
+{
+	uint64_t index = channel_put_so_far(channel) + count - channel->capacity;
+	int rc = channel_wait(channel, CHANNEL_PUT, index, until);
+
+	channel->out.wanted = rc == -EAGAIN ? index : 0;
+	return rc;
+}
+
+static int wait_bytes(struct rdmad_channel *channel, size_t count, uint64_t until)
+{
+	return channel_wait(channel, CHANNEL_GET, channel_got_so_far(channel) + count, until);
+}
+
+/* Of much at once each piece has less to do; but the peer may view so much of the ring that there will never be more than a little. */
+static int wait_some_room(struct rdmad_channel *channel, size_t count, uint64_t until)
+{
+	uint64_t soon = time_after(time_now(), GATHER);
+	int rc = wait_room(channel, count, MIN(soon, until));
+
+	return rc == -EAGAIN && soon < until ? wait_room(channel, 1, until) : rc;
+}
+
+static int waiting(struct rdmad_channel *channel, enum channel_way way, size_t count, uint64_t timeout_us)
+{
+	uint64_t until = until_of(timeout_us);
+	int rc = way == CHANNEL_PUT ? wait_room(channel, count, until) : wait_bytes(channel, count, until);
+
+	return rc == -EAGAIN ? timed_out(way == CHANNEL_PUT ? "room" : "the peer", count, timeout_us) : rc;
+}
+
+/*
+ * By pieces, either way
+ */
+
+/* The next byte. */
 struct cursor {
 	const struct iovec *piece;
 	size_t at; /* in it */
@@ -82,66 +131,33 @@ invalid:
 	return -EINVAL;
 }
 
-/*
- * Putting
- */
-static inline uint64_t put_so_far(const struct rdmad_channel *channel)
+static bool has(const struct rdmad_channel *channel, enum channel_way way, size_t count)
 {
-	return atomic_load_explicit(&channel->out.head, memory_order_relaxed);
+	return way == CHANNEL_PUT ? channel_has_room(channel, count) : channel_has_bytes(channel, count);
 }
 
-static inline size_t known_room(const struct rdmad_channel *channel)
+static void move_pieces(struct rdmad_channel *channel, enum channel_way way, struct cursor *cursor, size_t count)
 {
-	return (size_t)(channel->capacity - (put_so_far(channel) - channel->out.tail));
-}
-
-/* Up to the capacity. -EAGAIN: not until `until`. */
-static int wait_room(struct rdmad_channel *channel, size_t count, uint64_t until)
-{
-	uint64_t index = put_so_far(channel) + count - channel->capacity;
-	int rc = channel_wait(channel, CHANNEL_PUT, index, until);
-
-	channel->out.wanted = rc == -EAGAIN ? index : 0;
-	return rc;
-}
-
-static inline bool has_room(const struct rdmad_channel *channel, size_t count)
-{
-	return likely(count <= known_room(channel) && !atomic_load_explicit(&channel->ended, memory_order_relaxed));
-}
-
-/* The bytes at out.at are there now. */
-static inline void advance_out(struct rdmad_channel *channel, size_t count)
-{
-	struct channel_out *out = &channel->out;
-	uint64_t head = put_so_far(channel) + count;
-
-	must(!atomic_exchange(&out->inside, true)); /* one thread puts */
-	out->at += count;
-	if (out->at >= out->mirror.size)
-		out->at -= out->mirror.size;
-	out->reserved = 0;
-	atomic_store_explicit(&out->head, head, memory_order_release);
-	must(atomic_exchange(&out->inside, false));
-	if (unlikely(head - atomic_load_explicit(&out->flushed, memory_order_relaxed) >= channel->flush_at))
-		channel_flush_some(channel);
-}
-
-static void put_pieces(struct rdmad_channel *channel, struct cursor *from, size_t count)
-{
-	uint8_t *to = channel->out.mirror.data + channel->out.at;
+	bool put = way == CHANNEL_PUT;
+	uint8_t *ring = put ? channel->out.mirror.data + channel->out.at : channel->in.mirror.data + channel->in.at;
 
 	for (size_t done = 0; done < count;) {
-		size_t n = MIN(count - done, from->piece->iov_len - from->at);
+		size_t n = MIN(count - done, cursor->piece->iov_len - cursor->at);
 
-		if (n)
-			memcpy(to + done, (const uint8_t *)from->piece->iov_base + from->at, n);
+		if (n) {
+			uint8_t *own = (uint8_t *)cursor->piece->iov_base + cursor->at;
+
+			memcpy(put ? ring + done : own, put ? own : ring + done, n);
+		}
 		done += n;
-		from->at += n;
-		if (from->at == from->piece->iov_len)
-			*from = (struct cursor){.piece = from->piece + 1};
+		cursor->at += n;
+		if (cursor->at == cursor->piece->iov_len)
+			*cursor = (struct cursor){.piece = cursor->piece + 1};
 	}
-	advance_out(channel, count);
+	if (put)
+		channel_advance_out(channel, count);
+	else
+		channel_advance_in(channel, count);
 }
 
 /* A stream whose reader or writer gave up in the midst of something has no place to go on from. */
@@ -162,80 +178,76 @@ static bool goes_by_pieces(const struct rdmad_channel *channel, size_t count, ui
 	return count > (timeout_us ? channel->capacity / 2 : channel->capacity);
 }
 
-/* Of much at once each piece has less to do; but the peer may view so much of the ring that there will never be more than a little. */
-static int wait_some_room(struct rdmad_channel *channel, size_t count, uint64_t until)
+static int move_long(struct rdmad_channel *channel, enum channel_way way, const struct iovec *pieces, size_t count,
+		     uint64_t timeout_us)
 {
-	uint64_t soon = time_after(time_now(), GATHER);
-	int rc = wait_room(channel, count, MIN(soon, until));
-
-	return rc == -EAGAIN && soon < until ? wait_room(channel, 1, until) : rc;
-}
-
-static int put_long(struct rdmad_channel *channel, const struct iovec *pieces, size_t count, uint64_t timeout_us)
-{
-	struct cursor from = {.piece = pieces};
+	bool put = way == CHANNEL_PUT;
+	struct cursor cursor = {.piece = pieces};
 	uint64_t until = until_of(timeout_us);
 
 	for (size_t done = 0, n; done < count; done += n) {
 		int rc = 0;
 
 		n = MIN(count - done, channel->flush_at);
-		if (!has_room(channel, n))
-			rc = wait_some_room(channel, n, until);
+		if (!has(channel, way, n))
+			rc = put ? wait_some_room(channel, n, until) : wait_bytes(channel, n, until);
 		if (rc == -EAGAIN)
-			return done ? lost_place(channel, "a put", done, count) : timed_out("room", n, timeout_us);
+			return done ? lost_place(channel, put ? "a put" : "a get", done, count)
+				    : timed_out(put ? "room" : "the peer", n, timeout_us);
 		if (rc != 0)
 			return rc;
-		n = MIN(count - done, known_room(channel));
-		put_pieces(channel, &from, n);
+		n = MIN(count - done, put ? channel_known_room(channel) : channel_known_bytes(channel));
+		move_pieces(channel, way, &cursor, n);
 	}
 	return 0;
 }
 
-static int put_waiting(struct rdmad_channel *channel, size_t count, uint64_t timeout_us)
+static int move_vector(struct rdmad_channel *channel, enum channel_way way, const struct iovec *pieces, int count,
+		       uint64_t timeout_us)
 {
-	int rc = wait_room(channel, count, until_of(timeout_us));
+	struct cursor cursor = {.piece = pieces};
+	size_t sum;
+	int rc = sum_of(pieces, count, &sum);
 
-	return rc == -EAGAIN ? timed_out("room", count, timeout_us) : rc;
+	if (rc == 0 && !has(channel, way, sum)) {
+		if (goes_by_pieces(channel, sum, timeout_us))
+			return move_long(channel, way, pieces, sum, timeout_us);
+		rc = waiting(channel, way, sum, timeout_us);
+	}
+	if (rc == 0)
+		move_pieces(channel, way, &cursor, sum);
+	return rc;
 }
 
+/*
+ * Putting
+ */
 int rdmad_channel_put(struct rdmad_channel *channel, const void *bytes, size_t count, uint64_t timeout_us)
 {
-	if (unlikely(!has_room(channel, count))) {
+	if (unlikely(!channel_has_room(channel, count))) {
 		struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
 		int rc;
 
 		if (goes_by_pieces(channel, count, timeout_us))
-			return put_long(channel, &piece, count, timeout_us);
-		rc = put_waiting(channel, count, timeout_us);
+			return move_long(channel, CHANNEL_PUT, &piece, count, timeout_us);
+		rc = waiting(channel, CHANNEL_PUT, count, timeout_us);
 		if (rc != 0)
 			return rc;
 	}
 	if (likely(count)) /* else there may be no bytes at all */
 		memcpy(channel->out.mirror.data + channel->out.at, bytes, count);
-	advance_out(channel, count);
+	channel_advance_out(channel, count);
 	return 0;
 }
 
 int rdmad_channel_putv(struct rdmad_channel *channel, const struct iovec *pieces, int count, uint64_t timeout_us)
 {
-	struct cursor from = {.piece = pieces};
-	size_t sum;
-	int rc = sum_of(pieces, count, &sum);
-
-	if (rc == 0 && !has_room(channel, sum)) {
-		if (goes_by_pieces(channel, sum, timeout_us))
-			return put_long(channel, pieces, sum, timeout_us);
-		rc = put_waiting(channel, sum, timeout_us);
-	}
-	if (rc == 0)
-		put_pieces(channel, &from, sum);
-	return rc;
+	return move_vector(channel, CHANNEL_PUT, pieces, count, timeout_us);
 }
 
 int rdmad_channel_try_put(struct rdmad_channel *channel, const void *bytes, size_t count)
 {
-	if (unlikely(!has_room(channel, count))) {
+	if (unlikely(!channel_has_room(channel, count))) {
 		int rc;
 
 		if (count > channel->capacity)
@@ -244,11 +256,11 @@ int rdmad_channel_try_put(struct rdmad_channel *channel, const void *bytes, size
 		if (rc == -EAGAIN) /* the peer can make room only for what it has got */
 			channel_flush_some(channel);
 		if (rc != 0)
-			return rc == -EAGAIN ? -ENOSPC : rc;
+			return rc == -EAGAIN ? not_now(-ENOSPC) : rc;
 	}
 	if (likely(count)) /* else there may be no bytes at all */
 		memcpy(channel->out.mirror.data + channel->out.at, bytes, count);
-	advance_out(channel, count);
+	channel_advance_out(channel, count);
 	return 0;
 }
 
@@ -269,11 +281,12 @@ static int flush_waiting(struct rdmad_channel *channel, uint64_t timeout_us)
 			return channel_ended(channel);
 		if (rc != -EAGAIN && rc != 0)
 			return channel_ended(channel);
-		rc = channel->transport->look(channel, CHANNEL_PUT);
+		rc = channel->transport->look(channel, CHANNEL_PUT, 0);
 		if (rc == 0)
-			rc = channel->transport->sleep(channel, CHANNEL_PUT, put_so_far(channel) + 1, until);
+			rc = channel->transport->sleep(channel, CHANNEL_PUT, channel_put_so_far(channel) + 1, until);
 		if (rc == -ETIMEDOUT && time_now() >= until)
-			return timed_out("room for a flush", put_so_far(channel) - channel->out.flushed, timeout_us);
+			return timed_out("room for a flush", channel_put_so_far(channel) - channel->out.flushed,
+					 timeout_us);
 		if (rc != 0 && rc != -ETIMEDOUT)
 			return channel_ended(channel);
 	}
@@ -283,6 +296,7 @@ int rdmad_channel_flush(struct rdmad_channel *channel, uint64_t timeout_us)
 {
 	int rc = channel_flush_some(channel);
 
+	channel_flush_again(channel);
 	if (likely(rc == 0 && !atomic_load_explicit(&channel->ended, memory_order_relaxed)))
 		return 0;
 	return flush_waiting(channel, timeout_us);
@@ -293,7 +307,7 @@ size_t rdmad_channel_room(struct rdmad_channel *channel)
 	wait_room(channel, channel->capacity, 0);
 	if (channel->out.wanted) /* any more than there is now */
 		channel->out.wanted = channel->out.tail + 1;
-	return known_room(channel);
+	return channel_known_room(channel);
 }
 
 int rdmad_channel_reserve(struct rdmad_channel *channel, size_t count, uint64_t timeout_us, void **bytes)
@@ -302,8 +316,8 @@ int rdmad_channel_reserve(struct rdmad_channel *channel, size_t count, uint64_t 
 
 	if (count > channel->capacity)
 		return too_long(channel, "a reservation", count);
-	if (!has_room(channel, count)) {
-		rc = put_waiting(channel, count, timeout_us);
+	if (!channel_has_room(channel, count)) {
+		rc = waiting(channel, CHANNEL_PUT, count, timeout_us);
 		if (rc != 0)
 			return rc;
 	}
@@ -318,136 +332,47 @@ int rdmad_channel_commit(struct rdmad_channel *channel, size_t count)
 		log_error("channel", "a commit of %zu bytes where %zu are reserved", count, channel->out.reserved);
 		return -EINVAL;
 	}
-	advance_out(channel, count);
+	channel_advance_out(channel, count);
 	return channel_ended(channel);
 }
 
 /*
  * Getting
  */
-static inline uint64_t got_so_far(const struct rdmad_channel *channel)
-{
-	return atomic_load_explicit(&channel->in.tail, memory_order_relaxed);
-}
-
-static inline size_t known_bytes(const struct rdmad_channel *channel)
-{
-	return (size_t)(channel->in.head - got_so_far(channel));
-}
-
-static int wait_bytes(struct rdmad_channel *channel, size_t count, uint64_t until)
-{
-	return channel_wait(channel, CHANNEL_GET, got_so_far(channel) + count, until);
-}
-
-static inline bool has_bytes(const struct rdmad_channel *channel, size_t count)
-{
-	return likely(count <= known_bytes(channel) && !atomic_load_explicit(&channel->ended, memory_order_relaxed));
-}
-
-static inline void advance_in(struct rdmad_channel *channel, size_t count)
-{
-	struct channel_in *in = &channel->in;
-
-	must(!atomic_exchange(&in->inside, true)); /* one thread gets */
-	in->at += count;
-	if (in->at >= in->mirror.size)
-		in->at -= in->mirror.size;
-	atomic_store_explicit(&in->tail, got_so_far(channel) + count, memory_order_release);
-	must(atomic_exchange(&in->inside, false));
-	channel->transport->taken(channel);
-}
-
-static void get_pieces(struct rdmad_channel *channel, struct cursor *to, size_t count)
-{
-	const uint8_t *from = channel->in.mirror.data + channel->in.at;
-
-	for (size_t done = 0; done < count;) {
-		size_t n = MIN(count - done, to->piece->iov_len - to->at);
-
-		if (n)
-			memcpy((uint8_t *)to->piece->iov_base + to->at, from + done, n);
-		done += n;
-		to->at += n;
-		if (to->at == to->piece->iov_len)
-			*to = (struct cursor){.piece = to->piece + 1};
-	}
-	advance_in(channel, count);
-}
-
-static int get_long(struct rdmad_channel *channel, const struct iovec *pieces, size_t count, uint64_t timeout_us)
-{
-	struct cursor to = {.piece = pieces};
-	uint64_t until = until_of(timeout_us);
-
-	for (size_t done = 0, n; done < count; done += n) {
-		int rc = 0;
-
-		n = MIN(count - done, channel->flush_at);
-		if (!has_bytes(channel, n))
-			rc = wait_bytes(channel, n, until);
-		if (rc == -EAGAIN)
-			return done ? lost_place(channel, "a get", done, count) : timed_out("the peer", n, timeout_us);
-		if (rc != 0)
-			return rc;
-		n = MIN(count - done, known_bytes(channel));
-		get_pieces(channel, &to, n);
-	}
-	return 0;
-}
-
-static int get_waiting(struct rdmad_channel *channel, size_t count, uint64_t timeout_us)
-{
-	int rc = wait_bytes(channel, count, until_of(timeout_us));
-
-	return rc == -EAGAIN ? timed_out("the peer", count, timeout_us) : rc;
-}
-
 int rdmad_channel_get(struct rdmad_channel *channel, void *bytes, size_t count, uint64_t timeout_us)
 {
-	if (unlikely(!has_bytes(channel, count))) {
+	if (unlikely(!channel_has_bytes(channel, count))) {
 		struct iovec piece = {.iov_base = bytes, .iov_len = count};
 		int rc;
 
 		if (goes_by_pieces(channel, count, timeout_us))
-			return get_long(channel, &piece, count, timeout_us);
-		rc = get_waiting(channel, count, timeout_us);
+			return move_long(channel, CHANNEL_GET, &piece, count, timeout_us);
+		rc = waiting(channel, CHANNEL_GET, count, timeout_us);
 		if (rc != 0)
 			return rc;
 	}
 	if (likely(count))
 		memcpy(bytes, channel->in.mirror.data + channel->in.at, count);
-	advance_in(channel, count);
+	channel_advance_in(channel, count);
 	return 0;
 }
 
 int rdmad_channel_getv(struct rdmad_channel *channel, const struct iovec *pieces, int count, uint64_t timeout_us)
 {
-	struct cursor to = {.piece = pieces};
-	size_t sum;
-	int rc = sum_of(pieces, count, &sum);
-
-	if (rc == 0 && !has_bytes(channel, sum)) {
-		if (goes_by_pieces(channel, sum, timeout_us))
-			return get_long(channel, pieces, sum, timeout_us);
-		rc = get_waiting(channel, sum, timeout_us);
-	}
-	if (rc == 0)
-		get_pieces(channel, &to, sum);
-	return rc;
+	return move_vector(channel, CHANNEL_GET, pieces, count, timeout_us);
 }
 
 ssize_t rdmad_channel_peek(struct rdmad_channel *channel, void *bytes, size_t count)
 {
 	size_t n;
 
-	if (!has_bytes(channel, MIN(count, channel->capacity))) {
+	if (!channel_has_bytes(channel, MIN(count, channel->capacity))) {
 		int rc = wait_bytes(channel, MAX(MIN(count, channel->capacity), 1), 0);
 
-		if (rc != 0 && rc != -EAGAIN && (known_bytes(channel) == 0 || rc == -EIO))
+		if (rc != 0 && rc != -EAGAIN && (channel_known_bytes(channel) == 0 || rc == -EIO))
 			return rc;
 	}
-	n = MIN(count, known_bytes(channel));
+	n = MIN(count, channel_known_bytes(channel));
 	if (n)
 		memcpy(bytes, channel->in.mirror.data + channel->in.at, n);
 	return (ssize_t)n;
@@ -458,31 +383,31 @@ ssize_t rdmad_channel_try_get(struct rdmad_channel *channel, void *bytes, size_t
 	ssize_t n = rdmad_channel_peek(channel, bytes, count);
 
 	if (n > 0)
-		advance_in(channel, (size_t)n);
+		channel_advance_in(channel, (size_t)n);
 	return n;
 }
 
 int rdmad_channel_try_get_all(struct rdmad_channel *channel, void *bytes, size_t count)
 {
-	if (unlikely(!has_bytes(channel, count))) {
+	if (unlikely(!channel_has_bytes(channel, count))) {
 		int rc;
 
 		if (count > channel->capacity)
 			return too_long(channel, "a get without waiting", count);
 		rc = wait_bytes(channel, count, 0);
 		if (rc != 0)
-			return rc;
+			return rc == -EAGAIN ? not_now(rc) : rc;
 	}
 	if (likely(count))
 		memcpy(bytes, channel->in.mirror.data + channel->in.at, count);
-	advance_in(channel, count);
+	channel_advance_in(channel, count);
 	return 0;
 }
 
 size_t rdmad_channel_available(struct rdmad_channel *channel)
 {
 	wait_bytes(channel, channel->capacity, 0);
-	return known_bytes(channel);
+	return channel_known_bytes(channel);
 }
 
 int rdmad_channel_view(struct rdmad_channel *channel, size_t count, uint64_t timeout_us, const void **bytes,
@@ -492,23 +417,23 @@ int rdmad_channel_view(struct rdmad_channel *channel, size_t count, uint64_t tim
 
 	if (count > channel->capacity)
 		return too_long(channel, "a view", count);
-	if (!has_bytes(channel, count)) {
-		rc = get_waiting(channel, count, timeout_us);
+	if (!channel_has_bytes(channel, count)) {
+		rc = waiting(channel, CHANNEL_GET, count, timeout_us);
 		if (rc != 0)
 			return rc;
 	}
 	*bytes = channel->in.mirror.data + channel->in.at;
-	*available = known_bytes(channel);
+	*available = channel_known_bytes(channel);
 	return 0;
 }
 
 int rdmad_channel_consume(struct rdmad_channel *channel, size_t count)
 {
-	if (count > known_bytes(channel)) {
-		log_error("channel", "%zu bytes to consume where %zu were seen", count, known_bytes(channel));
+	if (count > channel_known_bytes(channel)) {
+		log_error("channel", "%zu bytes to consume where %zu were seen", count, channel_known_bytes(channel));
 		return -EINVAL;
 	}
-	advance_in(channel, count);
+	channel_advance_in(channel, count);
 	return 0;
 }
 
@@ -558,8 +483,8 @@ int rdmad_channel_close(struct rdmad_channel *channel)
 	if (!channel)
 		return 0;
 	rc = flush_waiting(channel, CLOSE_TIMEOUT / TIME_US);
-	channel->transport->look(channel, CHANNEL_PUT);
-	if (channel->out.tail == put_so_far(channel)) /* it was all got, whatever has ended */
+	channel->transport->look(channel, CHANNEL_PUT, 0);
+	if (channel->out.tail == channel_put_so_far(channel)) /* it was all got, whatever has ended */
 		rc = 0;
 	told = channel->transport->close(channel);
 	channel_free(channel);

@@ -8,9 +8,9 @@
  *   channel_open.c    URLs, listen, accept, open
  *   channel_shm*.c    both rings in memory that both programs map; eventfds wake, a UNIX socket tells of a death
  *   channel_far*.c    a connection: the ring of what is put is this end's, and flush copies new bytes into the peer's
- *   channel_meet.c    meet://: by way of an rdmad
+ *   channel_meet*.c   meet://: by way of an rdmad
  *   channel_list.c    rdmad_channel_list()
- *   channel_types.c   <rdmad/channel_types.h>, by public calls and the capacity
+ *   channel_types.c, channel_encode.c, channel_decode.c   <rdmad/channel_types.h>
  *
  * Indices count bytes since the beginning, over 64 bits, and never go back. head: put. tail: got. head - tail is at most the
  * capacity. The end that puts owns head, the other one tail; what either learns of the other's index is checked before it
@@ -75,14 +75,16 @@ enum channel_way { CHANNEL_PUT, CHANNEL_GET };
  * nothing that is not atomic but the mirror: a place in it is out.flushed % out.mirror.size.
  */
 struct channel_transport {
+	uint64_t flush_at; /* so many bytes that wait are flushed, or a quarter of the ring; 0: 256 KiB */
 	/* Have the peer know of out.head: sets out.flushed, perhaps only in part, when there is no room now: -EAGAIN, and it is
 	 * called again after the next sleep(). */
 	int (*flush)(struct rdmad_channel *channel);
 	/* Optional: the same for the thread that gets, while the other one may be in flush(): spares that one a lock. */
 	int (*assist)(struct rdmad_channel *channel);
 	/* Learn what the peer put or got, without a system call where that is possible: it is called in a loop. 0, or why the channel
-	 * has ended; what came before can still be got, so it goes on to learn of that. */
-	int (*look)(struct rdmad_channel *channel, enum channel_way way);
+	 * has ended; what came before can still be got, so it goes on to learn of that. `now`, read a few looks ago at most, is for
+	 * who needs it; 0: it reads the clock itself. */
+	int (*look)(struct rdmad_channel *channel, enum channel_way way, uint64_t now);
 	/* in.tail has moved. The thread that gets. */
 	void (*taken)(struct rdmad_channel *channel);
 	/* Until it may be that `index` of the peer (its head for CHANNEL_GET, its tail for CHANNEL_PUT) was reached, that flush()
@@ -103,21 +105,38 @@ struct channel_transport {
 	void (*info)(const struct rdmad_channel *channel, struct rdmad_channel_info *info);
 };
 
+#define CHANNEL_FLUSH_FIRST (16 * KIB)
+
 /* Every channel begins so; a transport's own struct begins with it. Nothing of one thread shares a cache line with what is the
  * other thread's. */
 struct rdmad_channel {
 	const struct channel_transport *transport;
 	uint64_t capacity;
-	uint64_t flush_at; /* so many bytes that wait are flushed by a put */
+	uint64_t flush_at; /* so many bytes that wait are flushed by a put in a long stream ... */
 	uint64_t poll;     /* ns to look before sleeping; TIME_NEVER: never sleep */
 	_Atomic int ended; /* 0, or the negative errno of each later call */
 	_Atomic bool ending;
 	char why[200]; /* once it has ended */
 	_Alignas(CACHE_LINE) struct channel_out out;
+	_Atomic uint64_t flush_next; /* ... and now: at first less, so that the peer works while this end puts on */
 	_Atomic uint64_t flushes, put_sleeps;
 	_Alignas(CACHE_LINE) struct channel_in in;
 	_Atomic uint64_t get_sleeps;
 };
+
+/* A contract, of which nothing but a crash depends: so no step that cannot be divided, of which a put and a get of a few bytes
+ * would mostly consist. Two that come within the same nanoseconds go unseen, two of which one waits do not. */
+static inline void channel_enter(_Atomic bool *inside)
+{
+	must(!atomic_load_explicit(inside, memory_order_relaxed));
+	atomic_store_explicit(inside, true, memory_order_relaxed);
+}
+
+static inline void channel_leave(_Atomic bool *inside)
+{
+	must(atomic_load_explicit(inside, memory_order_relaxed));
+	atomic_store_explicit(inside, false, memory_order_relaxed);
+}
 
 /*
  * channel_wait.c. The first three are for transports.
@@ -133,6 +152,8 @@ int channel_end(struct rdmad_channel *channel, int error, const char *format, ..
 
 /* What was put and not flushed goes to the transport. -EAGAIN: not all of it now; other errors: the channel has ended. */
 int channel_flush_some(struct rdmad_channel *channel);
+/* So much waits that it goes before anybody asks; the next time twice as much does. */
+void channel_flush_early(struct rdmad_channel *channel);
 
 /* Until the peer's index is `index`: polls, then sleeps, after a flush. `until` 0: no waiting. -EAGAIN: not until then; other
  * errors: the channel has ended. */
@@ -140,6 +161,81 @@ int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t i
 
 /* 0, or why it has ended, logged again. */
 int channel_ended(struct rdmad_channel *channel);
+
+/*
+ * What most puts and gets consist of, but for the copy. advance: the bytes at out.at are there now, those at in.at were got.
+ */
+static inline uint64_t channel_put_so_far(const struct rdmad_channel *channel)
+{
+	return atomic_load_explicit(&channel->out.head, memory_order_relaxed);
+}
+
+static inline size_t channel_known_room(const struct rdmad_channel *channel)
+{
+	return (size_t)(channel->capacity - (channel_put_so_far(channel) - channel->out.tail));
+}
+
+static inline bool channel_has_room(const struct rdmad_channel *channel, size_t count)
+{
+	return likely(count <= channel_known_room(channel) &&
+		      !atomic_load_explicit(&channel->ended, memory_order_relaxed));
+}
+
+/* What is put from here on is a new stream. */
+static inline void channel_flush_again(struct rdmad_channel *channel)
+{
+	uint64_t first = MIN(channel->flush_at, CHANNEL_FLUSH_FIRST);
+
+	if (unlikely(atomic_load_explicit(&channel->flush_next, memory_order_relaxed) != first))
+		atomic_store_explicit(&channel->flush_next, first, memory_order_relaxed);
+}
+
+/* The bytes at out.at are there now. */
+static inline void channel_advance_out(struct rdmad_channel *channel, size_t count)
+{
+	struct channel_out *out = &channel->out;
+	uint64_t head = channel_put_so_far(channel) + count;
+
+	channel_enter(&out->inside); /* one thread puts */
+	out->at += count;
+	if (out->at >= out->mirror.size)
+		out->at -= out->mirror.size;
+	out->reserved = 0;
+	atomic_store_explicit(&out->head, head, memory_order_release);
+	channel_leave(&out->inside);
+	if (unlikely(head - atomic_load_explicit(&out->flushed, memory_order_relaxed) >=
+		     atomic_load_explicit(&channel->flush_next, memory_order_relaxed)))
+		channel_flush_early(channel);
+}
+
+static inline uint64_t channel_got_so_far(const struct rdmad_channel *channel)
+{
+	return atomic_load_explicit(&channel->in.tail, memory_order_relaxed);
+}
+
+static inline size_t channel_known_bytes(const struct rdmad_channel *channel)
+{
+	return (size_t)(channel->in.head - channel_got_so_far(channel));
+}
+
+static inline bool channel_has_bytes(const struct rdmad_channel *channel, size_t count)
+{
+	return likely(count <= channel_known_bytes(channel) &&
+		      !atomic_load_explicit(&channel->ended, memory_order_relaxed));
+}
+
+static inline void channel_advance_in(struct rdmad_channel *channel, size_t count)
+{
+	struct channel_in *in = &channel->in;
+
+	channel_enter(&in->inside); /* one thread gets */
+	in->at += count;
+	if (in->at >= in->mirror.size)
+		in->at -= in->mirror.size;
+	atomic_store_explicit(&in->tail, channel_got_so_far(channel) + count, memory_order_release);
+	channel_leave(&in->inside);
+	channel->transport->taken(channel);
+}
 
 /*
  * channel.c, for transports
@@ -177,7 +273,7 @@ struct channel_listener_ops {
 };
 
 /*
- * channel_shm_listen.c, channel_shm_open.c, channel_far_listen.c, channel_far_open.c, channel_meet.c. The size is checked; options
+ * channel_shm_listen.c, channel_shm_open.c, channel_far_listen.c, channel_far_open.c, channel_meet.c, channel_meet_open.c. The size is checked; options
  * are never NULL.
  */
 int channel_shm_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,

@@ -175,8 +175,8 @@ static int64_t far_send_write(struct channel_far *far, uint64_t from, uint64_t c
 	if (!record)
 		return far_block(far);
 	*write = (struct channel_far_write){.transfer.done = far_written, .far = far, .begin = from};
-	if (conn_write(far->conn, &write->transfer, &sge, far->remote_addr + from % far->remote_ring,
-		       far->remote_rkey) != 0)
+	if (conn_write_more(far->conn, &write->transfer, &sge, far->remote_addr + from % far->remote_ring,
+			    far->remote_rkey) != 0)
 		return far_block(far); /* or the connection ends */
 	far->writes++;
 	far_commit_data(far, record, from + count, 0);
@@ -253,13 +253,13 @@ static bool far_news(const struct channel_far *far, enum channel_way way)
 				  : atomic_load_explicit(&far->tail, memory_order_relaxed) != far->channel.out.tail;
 }
 
-static int far_look(struct rdmad_channel *channel, enum channel_way way)
+static int far_look(struct rdmad_channel *channel, enum channel_way way, uint64_t now)
 {
 	struct channel_far *far = far_of(channel);
 	int rc, ended;
 
 	if (!far_news(far, way) && far_try_enter(far)) {
-		if (!far->asleep && far->conn && engine_turn(far->engine)) {
+		if (!far->asleep && far->conn && engine_turn_at(far->engine, now ? now : time_now())) {
 			far_look_at_unsent(far);
 			far_turned(far);
 		}

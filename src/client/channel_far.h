@@ -143,9 +143,6 @@ struct channel_far_ask {
 	bool *connected; /* it got so far; NULL: nobody asks */
 };
 
-/* Of a listener: have `epoll` tell of `fd`. 0 or -errno, logged. */
-int channel_far_watch(int epoll, int fd);
-
 /* Connect and ask. 0; -EREMOTE: *moved says where; else why not, logged. */
 int channel_far_ask(const struct channel_far_ask *ask, const struct rdmad_channel_options *options,
 		    struct rdmad_channel **out);

@@ -4,7 +4,7 @@
  * by which that rdmad is reached. Who opens the name is told these and tries them. Where none leads to the other, the
  * listener is invited to come to the rdmad, which joins the two.
  */
-#include "client/channel_far.h"
+#include "client/channel_meet.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -13,13 +13,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define TOKENS 64                      /* clients that wait to be fetched; more wait with the connection */
-#define LOOK TIME_S                    /* most between two looks at what the direct listeners' clients do */
-#define FETCH TIME_S                   /* least for one, also where an accept() has less left */
-#define RELAY_MESSAGE_MAX (64u * 1024) /* bytes go in messages of so many through the rdmad */
-#define WAYS 4                         /* of a listener's addresses that are tried */
-#define SHM "shm://"
-#define MACHINE_MAX 64
+#define TOKENS 64    /* clients that wait to be fetched; more wait with the connection */
+#define LOOK TIME_S  /* most between two looks at what the direct listeners' clients do */
+#define FETCH TIME_S /* least for one, also where an accept() has less left */
+#define LEAVE TIME_S /* most for the rdmad to say that a name is free */
 
 struct meet_listener {
 	struct rdmad_channel_listener base;
@@ -33,6 +30,7 @@ struct meet_listener {
 	struct conn *conn; /* NULL: it has ended */
 	bool over;         /* a last word was said, or it ended: nothing is to be waited for any more */
 	bool listening;
+	bool leaving; /* the name was given back */
 	int error;
 	char why[256];
 	uint64_t token[TOKENS];
@@ -46,64 +44,6 @@ static struct meet_listener *meet_of(const struct rdmad_channel_listener *listen
 	return container_of((struct rdmad_channel_listener *)(uintptr_t)listener, struct meet_listener, base);
 }
 
-/* This machine, until it is started anew: programs of one machine may have memory in common. */
-static const char *machine(char buf[static MACHINE_MAX])
-{
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-	buf[0] = 0;
-	if (file) {
-		if (!fgets(buf, MACHINE_MAX, file))
-			buf[0] = 0;
-		fclose(file);
-	}
-	buf[strcspn(buf, "\n")] = 0;
-	return buf;
-}
-
-/* So much of the time until `end`. */
-static void give_time(struct rdmad_channel_options *options, uint64_t end, unsigned share)
-{
-	uint64_t now = time_now();
-
-	options->common.connect_timeout_us = MAX(end > now ? (end - now) / share / TIME_US : 0, 1ull);
-}
-
-/*
- * To relay
- */
-static uint32_t relay_message(uint64_t size)
-{
-	return (uint32_t)MIN(MAX(size, 8192ull), (uint64_t)RELAY_MESSAGE_MAX);
-}
-
-/* Through the rdmad; by small messages where it refuses a connection with large ones, for which it has no memory. */
-static int meet_ask(const struct channel_far_ask *asked, const struct rdmad_channel_options *options,
-		    struct rdmad_channel **out)
-{
-	struct channel_far_ask ask = *asked;
-	bool connected = false;
-	char why[256];
-	int rc;
-
-	ask.connected = &connected;
-	ask.message_size = relay_message(ask.size);
-	log_hush_begin();
-	rc = channel_far_ask(&ask, options, out);
-	snprintf(why, sizeof(why), "%s", log_hush_end());
-	if (rc == 0 || rc == -EREMOTE)
-		return rc;
-	if (connected || (rc != -EMSGSIZE && rc != -ENOBUFS)) {
-		log_error("channel", "%s", why);
-		return rc;
-	}
-	ask.message_size = 0;
-	return channel_far_ask(&ask, options, out);
-}
-
-/*
- * The listener
- */
 static void meet_established(struct conn *conn)
 {
 	(void)conn;
@@ -127,11 +67,21 @@ static int take_answer(struct meet_listener *l, const struct wire_record *record
 
 static int take_invitation(struct meet_listener *l, const struct wire_record *record, const void *body)
 {
+	if (l->leaving)
+		return 0;
 	if (!l->listening || record->length != sizeof(l->token[0]))
 		return -EPROTO;
 	if (l->tokens == TOKENS)
 		return -EAGAIN;
 	memcpy(&l->token[(l->first + l->tokens++) % TOKENS], body, sizeof(l->token[0]));
+	return 0;
+}
+
+static int take_leave(struct meet_listener *l)
+{
+	if (!l->leaving)
+		return -EPROTO;
+	l->over = true;
 	return 0;
 }
 
@@ -143,6 +93,8 @@ static int meet_record(struct conn *conn, const struct wire_record *record, cons
 		return take_answer(l, record, body);
 	if (record->op == WIRE_OP_CHANNEL_INVITE && !record->flags)
 		return take_invitation(l, record, body);
+	if (record->op == WIRE_OP_CHANNEL_LEAVE && record->flags == WIRE_REPLY)
+		return take_leave(l);
 	return -EPROTO;
 }
 
@@ -211,7 +163,7 @@ static void add_direct(struct meet_listener *l, const char *url)
 	if (rc == 0)
 		rc = (parsed.scheme == CHANNEL_SHM ? channel_shm_listen : channel_far_listen)(&parsed, l->size,
 											      &l->options, direct);
-	if (rc == 0 && channel_far_watch(l->epoll, (*direct)->ops->fd(*direct)) != 0)
+	if (rc == 0 && door_watch("channel", l->epoll, (*direct)->ops->fd(*direct)) != 0)
 		(*direct)->ops->close(*direct);
 	else if (rc == 0)
 		l->directs++;
@@ -220,12 +172,12 @@ static void add_direct(struct meet_listener *l, const char *url)
 
 static void add_shm(struct meet_listener *l)
 {
-	char url[160], buf[MACHINE_MAX];
+	char url[160], buf[CHANNEL_MACHINE_MAX];
 	uint64_t random;
 
-	if (!*machine(buf) || getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+	if (!*channel_machine(buf) || getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		return;
-	snprintf(url, sizeof(url), SHM "%s.%llx", buf, (unsigned long long)random);
+	snprintf(url, sizeof(url), CHANNEL_SHM_SCHEME "%s.%llx", buf, (unsigned long long)random);
 	add_direct(l, url);
 }
 
@@ -248,7 +200,8 @@ static size_t put_addresses(const struct meet_listener *l, char *out, size_t siz
 	for (unsigned i = 0; i < l->directs; i++) {
 		const char *url = l->direct[i]->url, *end = strrchr(url, '/');
 
-		len = strncmp(url, SHM, strlen(SHM)) == 0 ? strlen(url) : (size_t)(end - url);
+		len = strncmp(url, CHANNEL_SHM_SCHEME, strlen(CHANNEL_SHM_SCHEME)) == 0 ? strlen(url)
+											: (size_t)(end - url);
 		if (used + len + 1 > size)
 			break;
 		if (used)
@@ -300,23 +253,39 @@ static int meet_connect(struct meet_listener *l)
 	engine_leave(l->engine);
 	if (rc != 0)
 		log_error("channel", "cannot listen on %s: %s", l->base.url, l->why[0] ? l->why : strerror(-rc));
-	return rc == 0 ? channel_far_watch(l->epoll, engine_fd(l->engine)) : rc;
+	return rc == 0 ? door_watch("channel", l->epoll, engine_fd(l->engine)) : rc;
+}
+
+/* Inside. The name is free then, and may be listened on at once. Where an rdmad does not say so in time, it frees the name when
+ * it has seen the connection's end. */
+static void meet_say_leave(struct meet_listener *l)
+{
+	struct wire_record *record = l->listening ? conn_reserve(l->conn, 0, NULL) : NULL;
+
+	if (!record)
+		return;
+	record->op = WIRE_OP_CHANNEL_LEAVE;
+	conn_commit(l->conn, record, 0);
+	l->leaving = true;
+	l->over = false;
+	engine_wait(l->engine, &l->over, LEAVE);
 }
 
 static void meet_listener_close(struct rdmad_channel_listener *listener)
 {
 	struct meet_listener *l = meet_of(listener);
 
-	while (l->directs > 0) {
-		l->directs--;
-		l->direct[l->directs]->ops->close(l->direct[l->directs]);
-	}
 	if (l->engine) {
 		engine_enter(l->engine);
+		meet_say_leave(l);
 		l->over = !l->conn;
 		client_disconnect(l->engine, l->conn, &l->over);
 		engine_leave(l->engine);
 		engine_release(l->engine);
+	}
+	while (l->directs > 0) {
+		l->directs--;
+		l->direct[l->directs]->ops->close(l->direct[l->directs]);
 	}
 	close(l->more);
 	close(l->epoll);
@@ -338,8 +307,8 @@ static int meet_fetch(struct meet_listener *l, uint64_t until, struct rdmad_chan
 	l->tokens--;
 	channel_far_options(&l->options, &engine);
 	until = MIN(MAX(until, time_after(now, FETCH)), time_after(now, engine.connect_timeout));
-	give_time(&timed, until, 1);
-	return meet_ask(&ask, &timed, out) == 0 ? 0 : -EAGAIN;
+	channel_give_time(&timed, until, 1);
+	return channel_meet_ask(&ask, &timed, out) == 0 ? 0 : -EAGAIN;
 }
 
 /* One look at all from where a client may come. -EAGAIN: nobody; *work: but something was done. */
@@ -421,7 +390,7 @@ static int meet_open_descriptors(struct meet_listener *l)
 
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
 	l->more = l->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	rc = l->more < 0 ? -errno : channel_far_watch(l->epoll, l->more);
+	rc = l->more < 0 ? -errno : door_watch("channel", l->epoll, l->more);
 	if (rc == 0)
 		return 0;
 	log_error("channel", "cannot listen on %s: %s", l->base.url, strerror(-rc));
@@ -463,145 +432,4 @@ int channel_meet_listen(const struct channel_url *url, size_t size, const struct
 	else
 		meet_listener_close(&l->base);
 	return rc;
-}
-
-/*
- * The one who opens
- */
-
-/* Memory of this machine. */
-static bool is_here(const char *address)
-{
-	char mine[MACHINE_MAX + sizeof(SHM)], buf[MACHINE_MAX];
-
-	if (!*machine(buf))
-		return false;
-	snprintf(mine, sizeof(mine), SHM "%s.", buf);
-	return strncmp(address, mine, strlen(mine)) == 0;
-}
-
-/* Whether the rdmad is on this machine as its address tells. */
-static bool rdmad_is_here(const char *rdmad)
-{
-	struct address_socket at[ADDRESS_SOCKETS];
-	struct address address;
-	int count = address_parse(rdmad, &address) == 0 ? address_resolve(&address, at) : 0;
-
-	for (int i = 0; i < count; i++)
-		if (!address.path && !address_is_loopback((struct sockaddr *)&at[i].sa))
-			return false;
-	return count > 0;
-}
-
-static bool is_shm(const char *address)
-{
-	return strncmp(address, SHM, strlen(SHM)) == 0;
-}
-
-/* A number, and none that leads to this machine, whoever has it, unless the rdmad is here, too. */
-static bool number_leads(const char *address, const char *rdmad)
-{
-	struct address_socket at[ADDRESS_SOCKETS];
-	const struct sockaddr *sa = (const struct sockaddr *)&at[0].sa;
-	struct address parsed;
-	uint8_t number[16];
-
-	if (strlen(address) >= sizeof(((struct channel_url *)0)->address) ||
-	    fabric_address_parse(address, &parsed) != 0 || parsed.path)
-		return false;
-	if (inet_pton(AF_INET, parsed.host, number) != 1 && inet_pton(AF_INET6, parsed.host, number) != 1)
-		return false;
-	return address_resolve(&parsed, at) > 0 && !address_is_unspecified(sa) &&
-	       (!address_is_loopback(sa) || rdmad_is_here(rdmad));
-}
-
-static bool may_lead(const char *address, const char *rdmad, const struct rdmad_channel_options *options)
-{
-	struct channel_url shm;
-	bool leads;
-
-	log_hush_begin();
-	if (is_shm(address))
-		leads = is_here(address) && !options->common.require_rdma && channel_url_parse(address, &shm) == 0;
-	else
-		leads = number_leads(address, rdmad);
-	log_hush_end();
-	return leads;
-}
-
-/* 0, or it leads nowhere. What a listener says is not to lead to anything but a channel of this name. */
-static int open_direct(const struct channel_url *url, const char *address, size_t size,
-		       const struct rdmad_channel_options *options, struct rdmad_channel **out)
-{
-	struct channel_url direct = {.scheme = CHANNEL_FAR};
-
-	if (is_shm(address))
-		return channel_url_parse(address, &direct) == 0 ? channel_shm_open(&direct, size, options, out)
-								: -EREMOTE;
-	snprintf(direct.address, sizeof(direct.address), "%s", address);
-	memcpy(direct.name, url->name, sizeof(direct.name));
-	return channel_far_open(&direct, size, options, out);
-}
-
-/* Those of the addresses, which are taken apart, that are tried. How many. */
-static unsigned find_ways(const char *rdmad, const struct rdmad_channel_options *options, char *addresses,
-			  char *way[static WAYS])
-{
-	char *rest = addresses, *address;
-	unsigned n = 0;
-
-	while (n < WAYS && (address = strtok_r(rest, " ", &rest)))
-		if (may_lead(address, rdmad, options))
-			way[n++] = address;
-	return n;
-}
-
-/* In turn, until `end`. Whoever listens may name addresses that lead into the void: each leaves time for those behind it. */
-static int open_directs(const struct channel_url *url, char *addresses, size_t size, uint64_t end,
-			const struct rdmad_channel_options *options, struct rdmad_channel **out)
-{
-	struct rdmad_channel_options timed = *options;
-	char *way[WAYS];
-	unsigned count = find_ways(url->address, options, addresses, way);
-	int rc = -EREMOTE;
-
-	for (unsigned i = 0; i < count && rc != 0; i++) {
-		give_time(&timed, end, count - i);
-		log_hush_begin();
-		rc = open_direct(url, way[i], size, &timed, out);
-		log_hush_end();
-		if (rc != 0)
-			log_debug("channel", "meet://%s/%s: not by %s: %s", url->address, url->name, way[i],
-				  strerror(-rc));
-	}
-	return rc;
-}
-
-int channel_meet_open(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
-		      struct rdmad_channel **out)
-{
-	char addresses[WIRE_CHANNEL_ADDRESSES_MAX + 1] = "";
-	struct channel_far_ask ask = {.address = url->address,
-				      .name = url->name,
-				      .size = size,
-				      .moved = addresses,
-				      .moved_size = sizeof(addresses)};
-	struct rdmad_channel_options timed = *options;
-	struct engine_options engine;
-	uint64_t end, now;
-	int rc;
-
-	channel_far_options(options, &engine);
-	end = time_after(time_now(), engine.connect_timeout);
-	rc = meet_ask(&ask, options, out);
-	if (rc != -EREMOTE)
-		return rc;
-	now = time_now();
-	rc = open_directs(url, addresses, size, now + (end > now ? (end - now) / 2 : 0), options, out);
-	if (rc == 0)
-		return 0;
-	give_time(&timed, MAX(end, time_after(time_now(), engine.connect_timeout / 4)), 1);
-	ask.moved = NULL;
-	ask.flags = WIRE_CHANNEL_RELAY;
-	return meet_ask(&ask, &timed, out);
 }

@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK_TICKS 10 /* ms between two looks for the peer's end by one who only puts */
+#define FLUSH_AT (8 * KIB) /* a flush is some ten nanoseconds, and the peer gets while this end puts on */
+#define CHECK_TICKS 10     /* ms between two looks for the peer's end by one who only puts */
 
 struct shm {
 	struct rdmad_channel base;
@@ -110,7 +111,7 @@ static int shm_assist(struct rdmad_channel *channel)
 	return 0;
 }
 
-static int shm_look(struct rdmad_channel *channel, enum channel_way way)
+static int shm_look(struct rdmad_channel *channel, enum channel_way way, uint64_t now)
 {
 	struct shm *shm = shm_of(channel);
 	int ended = atomic_load_explicit(&channel->ended,
@@ -263,6 +264,7 @@ static int shm_close(struct rdmad_channel *channel)
 }
 
 static const struct channel_transport shm_transport = {
+	.flush_at = FLUSH_AT,
 	.flush = shm_flush,
 	.assist = shm_assist,
 	.look = shm_look,

@@ -4,6 +4,7 @@
  */
 #include "client/channel_shm.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -17,6 +18,7 @@
 #define PENDING 16                /* clients that have connected and said nothing yet */
 #define PENDING_TIME (5 * TIME_S) /* for it */
 #define OBJECTS 1000              /* names of posix_memory that are tried */
+#define SWEPT 64                  /* sockets of other listeners that one who begins looks at */
 
 struct pending {
 	int fd; /* -1: none */
@@ -343,6 +345,27 @@ static const struct channel_listener_ops shm_listener_ops = {
 	.close = shm_listener_close,
 };
 
+/* Sockets of listeners that were killed, whose names may never be listened on again. Under the directory's lock, so that none of them
+ * is between bind() and listen(). */
+static void sweep(const char *directory)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+
+	for (int looked = 0; dir && looked < SWEPT && (entry = readdir(dir));) {
+		int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", directory, entry->d_name);
+
+		if (entry->d_type != DT_SOCK || n >= (int)sizeof(at.sun_path))
+			continue;
+		looked++;
+		if (address_is_stale((const struct sockaddr *)&at, sizeof(at)))
+			unlink(at.sun_path);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 /* Under the directory's lock: of two listeners that find a socket left behind, one replaces it. */
 static int bind_path(struct shm_listener *listener)
 {
@@ -356,10 +379,14 @@ static int bind_path(struct shm_listener *listener)
 	return listen(listener->socket, SOMAXCONN) == 0 ? 0 : -errno;
 }
 
-static int bind_locked(struct shm_listener *listener, int directory)
+static int bind_locked(struct shm_listener *listener, int lock, const char *directory)
 {
-	int rc = flock(directory, LOCK_EX) == 0 ? bind_path(listener) : -errno;
+	int rc = flock(lock, LOCK_EX) == 0 ? 0 : -errno;
 
+	if (rc == 0) {
+		sweep(directory);
+		rc = bind_path(listener);
+	}
 	if (rc == -EADDRINUSE)
 		log_error("channel", "somebody listens on %s already", listener->base.url);
 	else if (rc != 0)
@@ -422,7 +449,7 @@ int channel_shm_listen(const struct channel_url *url, size_t size, const struct 
 	rc = fd = channel_shm_directory_open(directory);
 	if (fd < 0)
 		goto close_listener;
-	rc = bind_locked(listener, fd);
+	rc = bind_locked(listener, fd, directory);
 	close(fd);
 	if (rc != 0)
 		goto close_listener;

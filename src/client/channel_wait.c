@@ -101,15 +101,23 @@ int channel_flush_some(struct rdmad_channel *channel)
 	return flush_some(channel, CHANNEL_PUT);
 }
 
+void channel_flush_early(struct rdmad_channel *channel)
+{
+	uint64_t next = atomic_load_explicit(&channel->flush_next, memory_order_relaxed);
+
+	channel_flush_some(channel);
+	atomic_store_explicit(&channel->flush_next, MIN(channel->flush_at, 2 * next), memory_order_relaxed);
+}
+
 static bool reached(const struct rdmad_channel *channel, enum channel_way way, uint64_t index)
 {
 	return (int64_t)((way == CHANNEL_GET ? channel->in.head : channel->out.tail) - index) >= 0;
 }
 
 /* -EAGAIN: not yet. What came before the end can still be got, but nothing can be put. */
-static int look(struct rdmad_channel *channel, enum channel_way way, uint64_t index)
+static int look(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t now)
 {
-	int rc = channel->transport->look(channel, way);
+	int rc = channel->transport->look(channel, way, now);
 
 	if (rc != 0 && (way == CHANNEL_PUT || rc == -EIO))
 		return rc;
@@ -127,15 +135,14 @@ static int look_closer(struct rdmad_channel *channel, enum channel_way way, uint
 		return -EAGAIN;
 	*checked = now;
 	channel->transport->sleep(channel, way, index, now);
-	return look(channel, way, index);
+	return look(channel, way, index, now);
 }
 
-/* -EAGAIN: not until `until`. */
-static int spin(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
+/* -EAGAIN: not until `until`. The clock costs a part of a look, and is read for so many of them. */
+static int spin(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t now, uint64_t until)
 {
 	for (unsigned idle = 1;; idle++) {
-		uint64_t now;
-		int rc = look(channel, way, index);
+		int rc = look(channel, way, index, now);
 
 		if (rc != -EAGAIN)
 			return rc;
@@ -158,7 +165,7 @@ static int doze(struct rdmad_channel *channel, enum channel_way way, uint64_t in
 
 		flush_some(channel, way);
 		rc = channel->transport->sleep(channel, way, index, until);
-		seen = look(channel, way, index);
+		seen = look(channel, way, index, 0);
 		if (seen != -EAGAIN)
 			return seen;
 		if (rc == -ETIMEDOUT || time_now() >= until)
@@ -168,7 +175,7 @@ static int doze(struct rdmad_channel *channel, enum channel_way way, uint64_t in
 
 static int wait_for(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until)
 {
-	int rc = look(channel, way, index);
+	int rc = look(channel, way, index, 0);
 	uint64_t now;
 
 	if (rc != -EAGAIN)
@@ -177,7 +184,9 @@ static int wait_for(struct rdmad_channel *channel, enum channel_way way, uint64_
 	if (until == 0)
 		return look_closer(channel, way, index, now);
 	flush_some(channel, way);
-	rc = channel->poll ? spin(channel, way, index, MIN(until, time_after(now, channel->poll))) : -EAGAIN;
+	if (way == CHANNEL_GET)
+		channel_flush_again(channel);
+	rc = channel->poll ? spin(channel, way, index, now, MIN(until, time_after(now, channel->poll))) : -EAGAIN;
 	if (rc == -EAGAIN && now < until) {
 		atomic_fetch_add(way == CHANNEL_GET ? &channel->get_sleeps : &channel->put_sleeps, 1);
 		rc = doze(channel, way, index, until);
@@ -190,8 +199,8 @@ int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t i
 	_Atomic bool *inside = way == CHANNEL_GET ? &channel->in.inside : &channel->out.inside;
 	int rc;
 
-	must(!atomic_exchange(inside, true)); /* each way is one thread's */
+	channel_enter(inside); /* each way is one thread's */
 	rc = wait_for(channel, way, index, until);
-	must(atomic_exchange(inside, false));
+	channel_leave(inside);
 	return rc != 0 && rc != -EAGAIN ? channel_ended(channel) : rc;
 }

@@ -42,6 +42,13 @@ struct engine_fabric {
 	_Atomic unsigned holders;
 };
 
+/* Something to be done at a time, by the caller's turn. Embedded in what knows what; unlinked: not set. */
+struct engine_timer {
+	struct list node;
+	uint64_t when;
+	void (*due)(struct engine_timer *timer); /* inside; the timer is not set any more */
+};
+
 /* Options with defaults filled in. */
 struct engine_options {
 	uint64_t connect_timeout, timeout, poll; /* ns; TIME_NEVER: always poll */
@@ -49,6 +56,7 @@ struct engine_options {
 	uint32_t credits, message_size;
 	uint32_t transfers;   /* reads and writes of the server's memory in flight on each connection; 0: none */
 	uint32_t connections; /* most of the engine; 0: many */
+	uint32_t completions; /* that its queue has room for at least; 0: as its first connections need */
 	const char *device;   /* the only one to be used; NULL: each */
 	struct engine_fabric *fabric; /* in place of one of its own */
 	bool require_rdma, progress_thread;
@@ -131,6 +139,12 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 /* Inside. One turn without waiting: what was deferred is told, completions and events are handled. Returns how much there
  * was of them. -EDEADLK from inside a callback. */
 int engine_turn(struct engine *engine);
+/* The same for who knows the time. */
+int engine_turn_at(struct engine *engine, uint64_t now);
+
+/* Inside. Have it due at `when`, in place of when it was set for; or not at all. */
+void engine_timer_set(struct engine *engine, struct engine_timer *timer, uint64_t when);
+void engine_timer_cancel(struct engine *engine, struct engine_timer *timer);
 
 /* The thread's turn, which is inside by it: tells nobody. And how many turns the caller had. */
 int engine_serve(struct engine *engine);
@@ -174,10 +188,15 @@ int engine_block(struct engine *engine, struct blocking *b, uint64_t timeout);
 /* Counts finished operations of all connections of the engine; a function that finishes one adds to it. */
 uint64_t *engine_completed(struct engine *engine);
 
+/* Inside. Whoever waits for that counter to change looks again, though nothing was completed; and how often that was. */
+void engine_rouse(struct engine *engine);
+uint64_t engine_roused(const struct engine *engine);
+
 /* Inside. Sleep until something comes, at the latest until `until`, without polling before. Turns once first. */
 void engine_doze(struct engine *engine, uint64_t until);
 
-int engine_fd(const struct engine *engine);
+/* For a loop of the caller's own. Readable when there is work, also by the time. -errno */
+int engine_fd(struct engine *engine);
 /* Inside. 0: the descriptor tells when there is work; 1: there was some, now handled or to be handled. */
 int engine_arm(struct engine *engine);
 
@@ -219,8 +238,25 @@ static inline const struct fabric_region *reach_region(const struct reach *reach
 {
 	return reach->region ? reach->region : reach->temporary;
 }
+/* Whether it has a registration, so that it takes no time. */
+bool buffers_reached(const struct buffers *buffers, const void *addr, size_t len);
 int buffers_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access, struct reach *out);
 void buffers_unreach(struct buffers *buffers, struct reach *reach);
+
+/*
+ * error.c
+ */
+
+/* How many forks lie between the first process that had the library and this one: a handle belongs to the process of which it has
+ * the number. */
+extern unsigned client_forks;
+
+/* 0; -EPERM: the handle is of the process that forked this one, of which there were `forks` when it was opened. Said. */
+int client_owned(const char *room, unsigned forks);
+
+/* How a public function ends, which began with log_clear_last(): a failure has words, here those of its number where nobody had
+ * others, and a success has none, whatever callbacks did meanwhile. */
+int client_end(const char *room, const char *what, int rc);
 
 /*
  * connect.c
@@ -232,6 +268,10 @@ void buffers_unreach(struct buffers *buffers, struct reach *reach);
 int client_connect(const char *server, const struct engine_options *options, struct engine *share,
 		   const struct wire_request *request, const struct conn_ops *ops, void *context,
 		   struct engine **engine, struct conn **conn);
+/* The same; *reached is where it is. */
+int client_connect_to(const char *server, const struct engine_options *options, struct engine *share,
+		      const struct wire_request *request, const struct conn_ops *ops, void *context,
+		      struct engine **engine, struct conn **conn, struct address_socket *reached);
 
 /* Disconnect, unless conn is NULL, and wait until ops->closed was called (it sets *closed); what was deferred is told. */
 void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed);
@@ -256,5 +296,65 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 int engine_join(struct engine *engine, const struct engine_options *options);
 struct conn_group *engine_group(const struct engine *engine);
 bool engine_has(const struct engine *engine, const struct fabric_transport *transport);
+
+/*
+ * door.c: where programs that listen themselves are asked: one door for each transport that an address means, with a queue of
+ * its own, on which requests come out. Whoever accepts one has the connection on another queue of the door's fabric.
+ */
+struct door {
+	const struct fabric_transport *transport;
+	struct engine_fabric *fabric; /* for the engines of those who are accepted */
+	struct fabric_domain *domain;
+	struct fabric_queue *queue;
+	struct fabric_listener *listener[ADDRESS_SOCKETS];
+	unsigned listeners;
+};
+
+struct doors {
+	unsigned count;
+	struct door door[FABRIC_TRANSPORTS];
+	char why[400]; /* transports were left out */
+};
+
+struct doors_attr {
+	const char *room;                    /* of what is logged */
+	const char *url;                     /* the address, for people */
+	const struct engine_options *engine; /* device, traffic_class, require_rdma */
+	int epoll;                           /* tells of who comes */
+	/* A holder more of what the engines have open; NULL: each door opens its own. */
+	int (*fabric)(void *arg, const struct fabric_transport *transport, struct engine_fabric **out);
+	void *arg;
+};
+
+/* Listen on each transport that `address` means, with one port; port 0: address->port is then the one chosen. What is no transport of
+ * this machine is left out, where the address leaves the choice. 0; -EADDRINUSE, -EADDRNOTAVAIL ..., logged, and all is closed. */
+int doors_open(struct doors *doors, const struct doors_attr *attr, struct address *address);
+void doors_close(struct doors *doors);
+
+/* Have `epoll` tell of `fd`. 0 or -errno, logged for `room`. */
+int door_watch(const char *room, int epoll, int fd);
+
+/* What there is without events, which are for door_next(). Count. */
+int door_poll(struct door *door);
+/* One event: 0: there is none. 1: there was; *out: who asks for `service`, to be accepted or refused; NULL: he was refused, or it
+ * was something else. */
+int door_next(struct door *door, enum wire_service service, struct wire_request *request, struct fabric_request **out);
+
+/*
+ * list.c: what an rdmad has of a kind, page by page.
+ */
+struct list_kind {
+	enum wire_service service;
+	enum wire_op op;
+	const char *room;   /* of what is logged */
+	const char *things; /* for people */
+	/* The entries of a page. 0 goes on; list_broken(), or what the caller's function answered, ends it. */
+	int (*page)(void *arg, const uint8_t *page, uint32_t length);
+};
+
+int list_all(const struct list_kind *kind, const char *server, const struct rdmad_options *options, void *arg,
+	     char transport[8]);
+/* Logs that a page is none: -EPROTO. */
+int list_broken(const struct list_kind *kind);
 
 #endif

@@ -8,6 +8,7 @@ struct attempt {
 	int error;
 	enum wire_reason refusal;
 	char reason[160];
+	struct address_socket to;
 };
 
 static void attempt_established(struct conn *conn)
@@ -46,7 +47,7 @@ static int try_connect(struct engine *engine, const struct address_socket *to, c
 {
 	int rc;
 
-	*attempt = (struct attempt){.error = 0};
+	*attempt = (struct attempt){.to = *to};
 	rc = conn_connect(engine_group(engine), (const struct sockaddr *)&to->sa, to->len, request, NULL, &attempt_ops,
 			  attempt, time_now(), conn);
 	if (rc != 0) {
@@ -162,9 +163,9 @@ static int choose_transports(const char *server, const struct address *address, 
 	return 0;
 }
 
-int client_connect(const char *server, const struct engine_options *options, struct engine *share,
-		   const struct wire_request *request, const struct conn_ops *ops, void *context,
-		   struct engine **engine, struct conn **conn)
+int client_connect_to(const char *server, const struct engine_options *options, struct engine *share,
+		      const struct wire_request *request, const struct conn_ops *ops, void *context,
+		      struct engine **engine, struct conn **conn, struct address_socket *reached)
 {
 	const struct fabric_transport *transport[FABRIC_TRANSPORTS + 1];
 	struct address address;
@@ -187,12 +188,22 @@ int client_connect(const char *server, const struct engine_options *options, str
 				conn);
 		if (rc == 0) {
 			conn_set_owner(*conn, ops, context);
+			*reached = attempt.to;
 			log_clear_last(); /* of attempts before */
 		}
 		if (rc == 0 || attempt_final(&attempt))
 			break;
 	}
 	return rc;
+}
+
+int client_connect(const char *server, const struct engine_options *options, struct engine *share,
+		   const struct wire_request *request, const struct conn_ops *ops, void *context,
+		   struct engine **engine, struct conn **conn)
+{
+	struct address_socket reached;
+
+	return client_connect_to(server, options, share, request, ops, context, engine, conn, &reached);
 }
 
 void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed)

@@ -1,15 +1,17 @@
 /* engine.c: one thread's queue and connections, and the waiting. */
 #include "client/client.h"
+#include "base/spin.h"
 
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/sysinfo.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define DEFAULT_POLL (100 * TIME_US)
+#define POLLERS 2 /* the caller and whom it asks */
 #define DEFAULT_CREDITS 32
 #define MESSAGE_SIZE (8u * 1024)
 #define MAX_CONNECTIONS 1024
@@ -24,12 +26,18 @@ struct engine {
 	struct engine_head head; /* first: client.h looks there */
 	unsigned holders;
 	struct engine_options options;
+	struct spin spin;
 	struct engine_fabric *fabric;
 	struct fabric_domain *domain;
 	struct conn_group *group;
 	struct buffers *buffers;
-	uint64_t completed;   /* operations of all connections */
-	uint64_t turns;       /* of the caller */
+	uint64_t completed; /* operations of all connections, and what roused those that wait for one */
+	uint64_t roused;    /* of it, the latter */
+	uint64_t turns;     /* of the caller */
+	struct list timers;
+	uint64_t timer_due;   /* the first of them */
+	uint64_t clock_due;   /* what `clock` is set to */
+	int clock;            /* a timerfd in epoll, from when the caller asks for the descriptor; else -1 */
 	struct list deferred; /* outcomes that the thread left to the caller */
 	int epoll;
 	int told;     /* an eventfd in epoll, readable while something is deferred; -1 without a thread */
@@ -50,7 +58,7 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 	*out = (struct engine_options){
 		.connect_timeout = us_or(options->connect_timeout_us, 5 * TIME_S),
 		.timeout = us_or(options->timeout_us, 30 * TIME_S),
-		.poll = us_or(options->poll_us, get_nprocs() > 1 ? DEFAULT_POLL : 0),
+		.poll = spin_allowed(us_or(options->poll_us, DEFAULT_POLL), POLLERS),
 		.credits = options->credits ? options->credits : DEFAULT_CREDITS,
 		.message_size = MESSAGE_SIZE,
 		.keepalive = KEEPALIVE,
@@ -159,29 +167,39 @@ static uint32_t engine_receives(const struct engine_options *options)
 	return all && all < MAX_RECEIVES ? (uint32_t)all : MAX_RECEIVES;
 }
 
-int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out)
+static struct conn_group_attr engine_group_attr(const struct engine_options *options)
 {
-	struct engine *engine = calloc(1, sizeof(*engine));
-	struct conn_group_attr attr = {
+	return (struct conn_group_attr){
 		.message_size = options->message_size,
 		.message_max = WIRE_MESSAGE_MAX,
 		.credits = (uint16_t)options->credits,
 		.receives = engine_receives(options),
 		.max_connections = options->connections ? options->connections : MAX_CONNECTIONS,
 		.first_connections = FIRST_CONNECTIONS,
+		.completions = options->completions,
 		.transfers = options->transfers,
 		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = options->keepalive,
 		.asks = true,
 	};
+}
+
+int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out)
+{
+	struct engine *engine = calloc(1, sizeof(*engine));
+	struct conn_group_attr attr = engine_group_attr(options);
 	int rc;
 
 	if (!engine)
 		return -ENOMEM;
 	engine->holders = 1;
 	engine->options = *options;
+	spin_init(&engine->spin, options->poll);
 	engine->told = -1;
+	engine->clock = -1;
+	engine->timer_due = engine->clock_due = TIME_NEVER;
+	list_init(&engine->timers);
 	list_init(&engine->deferred);
 	rc = engine_get_fabric(transport, options, &engine->fabric);
 	if (rc != 0)
@@ -242,6 +260,8 @@ void engine_release(struct engine *engine)
 	progress_destroy(engine->head.progress);
 	if (engine->told >= 0)
 		close(engine->told);
+	if (engine->clock >= 0)
+		close(engine->clock);
 	close(engine->epoll);
 	conn_group_destroy(engine->group);
 	buffers_destroy(engine->buffers);
@@ -265,14 +285,65 @@ bool engine_has(const struct engine *engine, const struct fabric_transport *tran
 	return fabric_has(engine->fabric->fabric, transport);
 }
 
-int engine_fd(const struct engine *engine)
+static int clock_open(struct engine *engine)
 {
-	return engine->epoll;
+	int rc = 0;
+
+	engine->clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (engine->clock >= 0 && engine_watch_fd(engine, engine->clock) == 0)
+		return 0;
+	rc = -errno;
+	log_error("client", "cannot make a timer for the descriptor: %m");
+	if (engine->clock >= 0)
+		close(engine->clock);
+	engine->clock = -1;
+	return rc;
+}
+
+int engine_fd(struct engine *engine)
+{
+	int rc = engine->clock < 0 ? clock_open(engine) : 0;
+
+	return rc ? rc : engine->epoll;
+}
+
+static uint64_t engine_deadline(const struct engine *engine)
+{
+	return MIN(engine->timer_due, conn_group_deadline(engine->group));
+}
+
+/* The clock rings no later than something is due, and not after it rang. */
+static void clock_set(struct engine *engine, uint64_t now)
+{
+	uint64_t due = engine_deadline(engine);
+	struct itimerspec when = {0};
+
+	if (engine->clock < 0 || (engine->clock_due <= due && engine->clock_due > now))
+		return;
+	engine->clock_due = due;
+	if (due != TIME_NEVER) {
+		when.it_value.tv_sec = (time_t)(due / TIME_S);
+		when.it_value.tv_nsec = (long)(due % TIME_S) + (due == 0);
+	}
+	if (timerfd_settime(engine->clock, TFD_TIMER_ABSTIME, &when, NULL) != 0)
+		log_error("client", "cannot set the timer of the descriptor: %m");
 }
 
 uint64_t *engine_completed(struct engine *engine)
 {
 	return &engine->completed;
+}
+
+void engine_rouse(struct engine *engine)
+{
+	must(engine_entered(engine));
+	engine->completed++;
+	engine->roused++;
+}
+
+uint64_t engine_roused(const struct engine *engine)
+{
+	return engine->roused;
 }
 
 void engine_defer(struct engine *engine, struct deferred *deferred)
@@ -305,7 +376,52 @@ static int engine_deliver(struct engine *engine)
 	return n;
 }
 
-static int engine_turn_at(struct engine *engine, uint64_t now)
+static void timers_look(struct engine *engine)
+{
+	engine->timer_due = TIME_NEVER;
+	for (struct list *at = engine->timers.next; at != &engine->timers; at = at->next)
+		engine->timer_due = MIN(engine->timer_due, container_of(at, struct engine_timer, node)->when);
+}
+
+void engine_timer_cancel(struct engine *engine, struct engine_timer *timer)
+{
+	must(engine_entered(engine));
+	if (!list_linked(&timer->node))
+		return;
+	list_del(&timer->node);
+	timers_look(engine);
+}
+
+void engine_timer_set(struct engine *engine, struct engine_timer *timer, uint64_t when)
+{
+	engine_timer_cancel(engine, timer);
+	timer->when = when;
+	list_add_tail(&engine->timers, &timer->node);
+	engine->timer_due = MIN(engine->timer_due, when);
+}
+
+static __attribute__((cold)) int engine_ring(struct engine *engine, uint64_t now)
+{
+	struct list *at = engine->timers.next;
+	int n = 0;
+
+	/* From the start again after each: it may have cancelled or set others. */
+	while (at != &engine->timers) {
+		struct engine_timer *timer = container_of(at, struct engine_timer, node);
+
+		at = at->next;
+		if (timer->when > now)
+			continue;
+		list_del(&timer->node);
+		timer->due(timer);
+		at = engine->timers.next;
+		n++;
+	}
+	timers_look(engine);
+	return n;
+}
+
+static int engine_progress(struct engine *engine, uint64_t now)
 {
 	int work = 0;
 
@@ -316,6 +432,8 @@ static int engine_turn_at(struct engine *engine, uint64_t now)
 	if (unlikely(!list_empty(&engine->deferred)))
 		work = engine_deliver(engine);
 	work += conn_group_progress(engine->group, now);
+	if (unlikely(engine->timer_due <= now))
+		work += engine_ring(engine, now);
 	engine->running = false;
 	return work;
 }
@@ -346,18 +464,30 @@ int engine_may_wait(const struct engine *engine)
 	return -EDEADLK;
 }
 
-int engine_turn(struct engine *engine)
+int engine_turn_at(struct engine *engine, uint64_t now)
 {
 	if (engine->running)
 		return -EDEADLK;
+	return engine_progress(engine, now);
+}
+
+int engine_turn(struct engine *engine)
+{
 	return engine_turn_at(engine, time_now());
 }
 
 int engine_arm(struct engine *engine)
 {
+	uint64_t now = time_now();
+	int work;
+
 	must(engine_entered(engine));
+	if (engine->running)
+		return -EDEADLK;
 	fabric_arm(conn_group_queue(engine->group));
-	return engine_turn(engine) != 0;
+	work = engine_progress(engine, now);
+	clock_set(engine, now);
+	return work != 0;
 }
 
 /* The lock is not held while its caller sleeps; the thread leaves the engine alone all the same. */
@@ -378,7 +508,7 @@ static void engine_sleep_until(struct engine *engine, uint64_t now, uint64_t unt
 {
 	struct timespec timeout;
 
-	until = MIN(until, conn_group_deadline(engine->group));
+	until = MIN(until, engine_deadline(engine));
 	if (until <= now)
 		return;
 	if (until == TIME_NEVER) {
@@ -398,39 +528,38 @@ void engine_doze(struct engine *engine, uint64_t until)
 		engine_sleep_until(engine, now, until);
 }
 
-/* Turn until `finished` or the time is over: busy for options.poll after the last work, then asleep. */
+/* Turn until `finished` or the time is over: polls first, see spin.h, then sleeps. */
 static int engine_wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t), const void *what,
 			     uint64_t value, uint64_t until)
 {
-	uint64_t now = time_now(), poll = engine->options.poll;
-	unsigned idle = 0;
-	uint64_t busy_until = time_after(now, poll);
+	uint64_t now = time_now();
 
 	must(engine_entered(engine));
 	if (engine_may_wait(engine) != 0)
 		return -EDEADLK;
+	spin_begin(&engine->spin, now);
 	while (true) {
-		int work = engine_turn_at(engine, now);
+		int work = engine_progress(engine, now);
+		bool tired = spin_turn(&engine->spin, now, (uint64_t)work);
 
 		if (finished(what, value))
 			return 0;
 		now = time_now();
 		if (now >= until)
 			return -ETIMEDOUT;
-		if (work)
-			busy_until = time_after(now, poll);
-		if (now < busy_until) {
-			idle = work ? 0 : idle + 1;
-			if (time_to_yield(idle))
+		if (!tired) {
+			if (time_to_yield(engine->spin.idle))
 				sched_yield();
 			continue;
 		}
 		if (fabric_moving(conn_group_queue(engine->group))) {
-			busy_until = now + poll;
+			spin_begin(&engine->spin, now);
 			continue;
 		}
-		if (engine_arm(engine))
+		if (engine_arm(engine)) {
+			spin_turn(&engine->spin, now, 1);
 			continue;
+		}
 		if (finished(what, value))
 			return 0;
 		engine_sleep_until(engine, now, until);

@@ -238,6 +238,21 @@ static const struct conn_ops session_ops = {
 	.closed = session_closed,
 };
 
+int client_gpu_begin(const struct rdmad_gpu *gpu)
+{
+	log_clear_last();
+	if (likely(gpu))
+		return client_owned("gpu", gpu->forks);
+	log_error("gpu", "the handle is NULL: open one with rdmad_gpu_open");
+	return -EINVAL;
+}
+
+int client_gpu_lacks(const char *function, const char *what)
+{
+	log_error("gpu", "%s needs %s", function, what);
+	return -EINVAL;
+}
+
 int client_gpu_ended(const struct rdmad_gpu *gpu)
 {
 	log_error("gpu", "the session has ended: %s", gpu->reason);
@@ -354,8 +369,11 @@ static int session_connect(const char *server, const struct rdmad_options *optio
 	struct rdmad_gpu *gpu = calloc(1, sizeof(*gpu));
 	int rc;
 
-	if (!gpu)
+	if (!gpu) {
+		log_error("gpu", "no memory for a session");
 		return -ENOMEM;
+	}
+	gpu->forks = client_forks;
 	list_init(&gpu->waiting);
 	list_init(&gpu->results);
 	list_init(&gpu->finished);
@@ -434,6 +452,7 @@ static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *o
 
 static int check_options(const char *server, const struct rdmad_gpu_options *options, struct rdmad_gpu **out)
 {
+	log_clear_last();
 	if (!server || !options || !out) {
 		log_error("gpu", "rdmad_gpu_open needs a server, options and a place for the handle");
 		return -EINVAL;
@@ -471,21 +490,23 @@ int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, 
 		rc = open_session(gpu, options);
 	engine_leave(gpu->engine);
 	if (rc != 0) {
+		client_end("gpu", "open a session", rc);
 		session_free(gpu);
 		return rc;
 	}
 	*out = gpu;
-	return 0;
+	return client_end("gpu", "open", 0);
 }
 
 int rdmad_gpu_close(struct rdmad_gpu *gpu)
 {
-	if (!gpu)
-		return 0;
+	log_clear_last();
+	if (!gpu || gpu->forks != client_forks)
+		return 0; /* its connection is the parent's */
 	if (engine_may_wait(gpu->engine) != 0)
 		return -EDEADLK;
 	session_free(gpu);
-	return 0;
+	return client_end("gpu", "close", 0);
 }
 
 static int jobs_done(struct blocking *b)
@@ -516,12 +537,14 @@ static int terminate(struct rdmad_gpu *gpu)
 
 int rdmad_gpu_terminate(struct rdmad_gpu *gpu)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = terminate(gpu);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "terminate", rc);
 }
 
 /*
@@ -569,16 +592,16 @@ static int ask_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *out)
 
 int rdmad_gpu_info(struct rdmad_gpu *gpu, struct rdmad_gpu_info *info)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu || !info) {
-		log_error("gpu", "rdmad_gpu_info needs a handle and a place for the answer");
-		return -EINVAL;
-	}
+	if (rc == 0 && !info)
+		rc = client_gpu_lacks("rdmad_gpu_info", "a place for the answer");
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = ask_info(gpu, info);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "info", rc);
 }
 
 int rdmad_gpu_server_info(const char *server, const struct rdmad_options *options, struct rdmad_gpu_info *info)
@@ -586,6 +609,7 @@ int rdmad_gpu_server_info(const char *server, const struct rdmad_options *option
 	struct rdmad_gpu *gpu;
 	int rc;
 
+	log_clear_last();
 	if (!server || !info) {
 		log_error("gpu", "rdmad_gpu_server_info needs a server and a place for the answer");
 		return -EINVAL;

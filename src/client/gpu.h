@@ -46,6 +46,7 @@ struct rdmad_gpu {
 	struct engine *engine;
 	struct conn *conn; /* NULL once it has ended */
 	struct engine_options options;
+	unsigned forks; /* of the process when it was opened */
 	bool no_immediate, read_indices;
 	unsigned sink; /* rights of memory that this side's reads land in */
 	struct rdmad_gpu_session session;
@@ -96,6 +97,12 @@ struct job *job_next(struct rdmad_gpu *gpu);
 
 /* Send what waits, as far as there is room. */
 void client_gpu_pump(struct rdmad_gpu *gpu);
+
+/* What a public function does first: forgets what was said before. 0; -EINVAL: there is no handle; -EPERM:
+ * it is another process's. It ends with client_end(). */
+int client_gpu_begin(const struct rdmad_gpu *gpu);
+/* -EINVAL, said. */
+int client_gpu_lacks(const char *function, const char *what);
 
 /* -ENOTCONN, with the reason that the caller may have missed. */
 int client_gpu_ended(const struct rdmad_gpu *gpu);

@@ -51,6 +51,16 @@ static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 	return rc;
 }
 
+static int not_taken(const struct rdmad_gpu *gpu, uint32_t id, int rc)
+{
+	if (rc == -EEXIST)
+		log_error("gpu", "a job with the id %u is outstanding, or its result not dequeued", id);
+	else
+		log_error("gpu", "%u jobs are outstanding, the most of this session: take results first",
+			  gpu->outstanding);
+	return rc;
+}
+
 static int session_take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *asked, rdmad_gpu_callback done,
 			    void *arg)
 {
@@ -60,11 +70,15 @@ static int session_take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *a
 
 	if (output < 0)
 		return (int)output;
-	if (!gpu->conn || gpu->terminated)
-		return gpu->conn ? -ENOTCONN : client_gpu_ended(gpu);
+	if (!gpu->conn)
+		return client_gpu_ended(gpu);
+	if (gpu->terminated) {
+		log_error("gpu", "the session was terminated, and takes no more jobs");
+		return -ENOTCONN;
+	}
 	job = job_take(&gpu->jobs, asked->id, !done, &rc);
 	if (!job)
-		return rc;
+		return not_taken(gpu, asked->id, rc);
 	job->asked = *asked;
 	job->input_size = (uint32_t)asked->input_size;
 	job->output_size = (uint32_t)output;
@@ -87,32 +101,30 @@ static int session_take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *a
 
 int rdmad_gpu_enqueue(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu || !job || job->id > RDMAD_GPU_ID_MAX) {
-		log_error("gpu", "rdmad_gpu_enqueue needs a handle and a job with an id up to %u", RDMAD_GPU_ID_MAX);
-		return -EINVAL;
-	}
+	if (rc == 0 && (!job || job->id > RDMAD_GPU_ID_MAX))
+		rc = client_gpu_lacks("rdmad_gpu_enqueue", "a job with an id up to RDMAD_GPU_ID_MAX");
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = session_take_job(gpu, job, NULL, NULL);
-	if (rc == -EEXIST)
-		log_error("gpu", "a job with the id %u is outstanding", job->id);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "enqueue", rc);
 }
 
 int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done, void *arg)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu || !job || !done) {
-		log_error("gpu", "rdmad_gpu_submit needs a handle, a job and a callback");
-		return -EINVAL;
-	}
+	if (rc == 0 && (!job || !done))
+		rc = client_gpu_lacks("rdmad_gpu_submit", "a job and a callback");
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = session_take_job(gpu, job, done, arg);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "submit", rc);
 }
 
 static unsigned session_take_results(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
@@ -153,12 +165,14 @@ static int dequeue_inside(struct rdmad_gpu *gpu, struct rdmad_gpu_result *result
 
 int rdmad_gpu_dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = dequeue_inside(gpu, results, max);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "dequeue", rc);
 }
 
 static int result_here(struct blocking *b)
@@ -178,17 +192,22 @@ static int session_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
 
 	if (!gpu->ready && gpu->outstanding)
 		rc = engine_block(gpu->engine, &b, time_of_us(timeout_us));
+	if (rc == -ETIMEDOUT && !gpu->ready)
+		log_error("gpu", "no result after %llu us, of %u jobs", (unsigned long long)timeout_us,
+			  gpu->outstanding);
 	return gpu->ready ? (int)gpu->ready : rc;
 }
 
 int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = session_wait(gpu, timeout_us);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "wait", rc);
 }
 
 static int session_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
@@ -207,18 +226,22 @@ static int session_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
 
 int rdmad_gpu_progress(struct rdmad_gpu *gpu, uint64_t timeout_us)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = session_progress(gpu, timeout_us);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "progress", rc);
 }
 
 int rdmad_gpu_flush(struct rdmad_gpu *gpu)
 {
-	int rc = 0;
+	int rc = client_gpu_begin(gpu);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	client_gpu_pump(gpu);
 	if (gpu->conn)
@@ -226,13 +249,15 @@ int rdmad_gpu_flush(struct rdmad_gpu *gpu)
 	else
 		rc = client_gpu_ended(gpu);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "flush", rc);
 }
 
 size_t rdmad_gpu_outstanding(const struct rdmad_gpu *gpu)
 {
 	size_t n;
 
+	if (client_gpu_begin(gpu) != 0)
+		return 0;
 	engine_enter(gpu->engine);
 	n = gpu->outstanding;
 	engine_leave(gpu->engine);
@@ -241,18 +266,22 @@ size_t rdmad_gpu_outstanding(const struct rdmad_gpu *gpu)
 
 int rdmad_gpu_fd(const struct rdmad_gpu *gpu)
 {
-	return engine_fd(gpu->engine);
+	int rc = client_gpu_begin(gpu);
+
+	return rc ? rc : engine_fd(gpu->engine);
 }
 
 int rdmad_gpu_arm(struct rdmad_gpu *gpu)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	client_gpu_pump(gpu);
 	rc = engine_arm(gpu->engine);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "arm", rc);
 }
 
 /*
@@ -295,16 +324,23 @@ static int run_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 	return rc;
 }
 
+/* How a job ended of which nobody else said more than the number. */
+static int explain_job(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, int rc)
+{
+	if (rc < 0 && !*log_last() && !gpu->conn)
+		log_error("gpu", "%s of %zu bytes was not done: the session has ended: %s",
+			  wire_gpu_operation_name(job->op), job->input_size, gpu->reason);
+	return client_end("gpu", wire_gpu_operation_name(job->op), rc);
+}
+
 static int run_outside(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu) {
-		log_error("gpu", "this needs a handle");
-		return -EINVAL;
-	}
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
-	rc = run_job(gpu, job);
+	rc = explain_job(gpu, job, run_job(gpu, job));
 	engine_leave(gpu->engine);
 	return rc;
 }
@@ -341,16 +377,16 @@ int rdmad_gpu_echo(struct rdmad_gpu *gpu, const void *input, size_t size, uint32
  */
 int rdmad_gpu_buffer_lend(struct rdmad_gpu *gpu, size_t size, void **buffer)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu || !buffer || !size) {
-		log_error("gpu", "rdmad_gpu_buffer_lend needs a handle, a size and a place for the buffer");
-		return -EINVAL;
-	}
+	if (rc == 0 && (!buffer || !size))
+		rc = client_gpu_lacks("rdmad_gpu_buffer_lend", "a size and a place for the buffer");
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = buffers_lend(engine_buffers(gpu->engine), size, buffer);
 	engine_leave(gpu->engine);
-	return rc;
+	return client_end("gpu", "lend a buffer", rc);
 }
 
 void rdmad_gpu_buffer_release(void *buffer)
@@ -360,28 +396,28 @@ void rdmad_gpu_buffer_release(void *buffer)
 
 int rdmad_gpu_buffer_register(struct rdmad_gpu *gpu, void *addr, size_t len)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu || !addr || !len) {
-		log_error("gpu", "rdmad_gpu_buffer_register needs a handle, an address and a length");
-		return -EINVAL;
-	}
+	if (rc == 0 && (!addr || !len))
+		rc = client_gpu_lacks("rdmad_gpu_buffer_register", "an address and a length");
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = buffers_register(engine_buffers(gpu->engine), addr, len);
 	engine_leave(gpu->engine);
 	if (rc == -EEXIST)
 		log_error("gpu", "part of this memory is registered already");
-	return rc;
+	return client_end("gpu", "register memory", rc);
 }
 
 int rdmad_gpu_buffer_unregister(struct rdmad_gpu *gpu, void *addr)
 {
-	int rc;
+	int rc = client_gpu_begin(gpu);
 
-	if (!gpu || !addr) {
-		log_error("gpu", "rdmad_gpu_buffer_unregister needs a handle and an address");
-		return -EINVAL;
-	}
+	if (rc == 0 && !addr)
+		rc = client_gpu_lacks("rdmad_gpu_buffer_unregister", "an address");
+	if (rc != 0)
+		return rc;
 	engine_enter(gpu->engine);
 	rc = buffers_unregister(engine_buffers(gpu->engine), addr);
 	engine_leave(gpu->engine);
@@ -389,5 +425,5 @@ int rdmad_gpu_buffer_unregister(struct rdmad_gpu *gpu, void *addr)
 		log_error("gpu", "no memory was registered with this address");
 	if (rc == -EBUSY)
 		log_error("gpu", "jobs that use this memory are outstanding: wait for them first");
-	return rc;
+	return client_end("gpu", "unregister memory", rc);
 }

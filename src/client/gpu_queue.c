@@ -7,7 +7,8 @@
  * have room by what this very write tells of those collected.
  *
  * What is read: one probe at a time, a chain. Where few results are expected, their cells at once: a result that is whole
- * says so itself, and one that is not is read again. Where many are, or large ones, the lines of all queues, and the cells
+ * says so itself, and one that is not is read again. Until a result is due, by how long others took, only its descriptor is
+ * read, which says as well that it is there. Where many are, or large ones, the lines of all queues, and the cells
  * that these say are there; each chain of cells then brings the lines of the next. Outputs are read to where
  * callers want them.
  */
@@ -19,8 +20,9 @@
 #define FLIGHTS 3              /* chains of writes under way; with the probe they are CLIENT_GPU_TRANSFERS */
 #define DIRECT 8               /* results that are read without asking whether they are there */
 #define DIRECT_SIZE (16 * KIB) /* and the longest of them */
-#define QUEUE_TRIES 1000       /* reads of a result that is there and not whole */
-#define BUSY 4                 /* times options.poll, before the first nap */
+#define TORN_LIMIT                                                                                                     \
+	(5 * TIME_S) /* for a result that is there to become whole: its writer may have to wait for a processor */
+#define BUSY 4       /* times options.poll, before the first nap */
 #define NAP_MIN (20 * TIME_US)
 #define NAP_MAX TIME_MS
 
@@ -46,12 +48,13 @@ struct flight {
 struct pair {
 	uint64_t submitted, received;
 	uint64_t done;   /* that the worker was last seen to have */
+	uint64_t torn;   /* when the next result was seen first that is there and not whole; 0: it was not */
 	uint32_t window; /* results that are looked for at once: more while they are found */
-	uint32_t tries;
 };
 
 struct look {
 	uint32_t queue;
+	bool whole; /* with its output */
 	uint64_t index;
 };
 
@@ -66,6 +69,8 @@ struct client_gpu_queues {
 	struct wire_ring_worker_line *line; /* of each queue */
 
 	struct job **job; /* in each cell */
+	uint64_t *sent;   /* when it was written there */
+	uint64_t expect;  /* ns from then to its result, a mean of late */
 	struct pair *pair;
 	uint32_t inside; /* jobs in cells */
 	struct flight flight[FLIGHTS];
@@ -113,6 +118,7 @@ static void flight_add_cell(struct client_gpu_queues *q, struct flight *f, uint3
 	struct wire_ring_job *descriptor = &q->descriptor[cell];
 
 	q->job[cell] = job;
+	q->sent[cell] = time_now();
 	q->inside++;
 	*descriptor = (struct wire_ring_job){
 		.sequence = index + 1,
@@ -207,20 +213,29 @@ static void flights_write(struct rdmad_gpu *gpu)
 /*
  * Reading
  */
+
+/* Its line or descriptor said that it is there, or it should be soon. */
+static bool result_is_due(const struct client_gpu_queues *q, uint32_t queue, uint64_t index)
+{
+	return index < q->pair[queue].done ||
+	       time_now() - q->sent[cell_of(q, queue, index)] >= q->expect - q->expect / 8;
+}
+
 static void add_look(struct client_gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t index)
 {
 	uint32_t cell = cell_of(q, queue, index);
 	const struct job *job = q->job[cell];
+	bool whole = result_is_due(q, queue, index);
 
 	parts[q->looks] = (struct conn_part){
 		.opcode = FABRIC_READ,
-		.sge_count = 2,
+		.sge_count = whole ? 2 : 1,
 		.sge = {{&q->result[cell], sizeof(q->result[cell]), landing_region(q->landing)},
 			{job->asked.output, job->output_size, reach_region(&job->output)}},
 		.remote_addr = q->results_addr + wire_ring_cell(&q->shape, queue, index),
 		.rkey = q->worker_rkey,
 	};
-	q->look[q->looks++] = (struct look){queue, index};
+	q->look[q->looks++] = (struct look){queue, whole, index};
 }
 
 /* Results up to index `end` of a queue, of which some may be there; room for the lines is left. */
@@ -290,16 +305,30 @@ static bool result_is_whole(const struct wire_ring_result *result, uint64_t inde
 	       result->check == wire_ring_check(result, job->asked.output);
 }
 
-/* A result that should be there, by its queue's line or its own number, is not whole. It may have been read while it was
- * written, but not for ever. */
+/* A result that should be there, by its queue's line or its own number, is not whole, or was not looked at whole. It may
+ * have been read while it was written, but not for ever. */
 static void pair_distrust(struct client_gpu_queues *q, const struct look *look, const struct wire_ring_result *result)
 {
 	struct pair *pair = &q->pair[look->queue];
-	bool there = look->index < pair->done || result->sequence == look->index + 1;
 
-	if (there && ++pair->tries == QUEUE_TRIES)
+	if (look->index >= pair->done && result->sequence != look->index + 1)
+		return;
+	pair->done = MAX(pair->done, look->index + 1);
+	if (!look->whole)
+		return;
+	if (!pair->torn)
+		pair->torn = time_now();
+	else if (time_now() - pair->torn > TORN_LIMIT)
 		conn_close(q->gpu->conn, -EBADMSG, "result %llu of queue %u does not become whole",
 			   (unsigned long long)look->index, look->queue);
+}
+
+/* Of the first result as long as it took, then a mean. */
+static void queues_learn(struct client_gpu_queues *q, uint32_t cell)
+{
+	uint64_t took = time_now() - q->sent[cell];
+
+	q->expect = q->expect ? q->expect - q->expect / 8 + took / 8 : took;
 }
 
 /* Take the result if it is there. In a queue they come one after the other. */
@@ -311,7 +340,7 @@ static bool queue_take(struct client_gpu_queues *q, const struct look *look)
 
 	if (look->index != pair->received)
 		return false;
-	if (!result_is_whole(&q->result[cell], look->index, job)) {
+	if (!look->whole || !result_is_whole(&q->result[cell], look->index, job)) {
 		pair_distrust(q, look, &q->result[cell]);
 		pair->window = 1;
 		return false;
@@ -320,24 +349,28 @@ static bool queue_take(struct client_gpu_queues *q, const struct look *look)
 	q->job[cell] = NULL;
 	q->inside--;
 	pair->received++;
-	pair->tries = 0;
+	pair->torn = 0;
+	queues_learn(q, cell);
 	job_finish(q->gpu, job, 0);
 	return true;
 }
 
+/* Whether there was a result, or is one to be read. */
 static bool queues_take_results(struct client_gpu_queues *q)
 {
-	unsigned found = 0;
+	bool news = false;
 
 	for (unsigned i = 0; i < q->looks; i++) {
 		struct pair *pair = &q->pair[q->look[i].queue];
+		uint64_t done = pair->done;
 
-		if (!queue_take(q, &q->look[i]))
-			continue;
-		found++;
-		pair->window = MIN(pair->window + 1, DIRECT);
+		if (queue_take(q, &q->look[i])) {
+			news = true;
+			pair->window = MIN(pair->window + 1, DIRECT);
+		}
+		news |= pair->done != done;
 	}
-	return found;
+	return news;
 }
 
 /* Whether a line promises a result. One that says what cannot be was read while it was written. */
@@ -462,7 +495,8 @@ int client_gpu_queues_create(struct rdmad_gpu *gpu)
 	q->shape = (struct wire_ring_shape){ring->queues, ring->slots, ring->payload};
 	q->pair = calloc(ring->queues, sizeof(*q->pair));
 	q->job = calloc((size_t)ring->queues * ring->slots, sizeof(struct job *));
-	if (!q->pair || !q->job || queues_lay_out(gpu, q) != 0) {
+	q->sent = calloc((size_t)ring->queues * ring->slots, sizeof(*q->sent));
+	if (!q->pair || !q->job || !q->sent || queues_lay_out(gpu, q) != 0) {
 		client_gpu_queues_destroy(q);
 		return -ENOMEM;
 	}
@@ -479,6 +513,7 @@ void client_gpu_queues_destroy(struct client_gpu_queues *q)
 	if (q->landing)
 		landing_give(q->landing);
 	free(q->pair);
+	free(q->sent);
 	free(q->job);
 	free(q);
 }

@@ -12,6 +12,7 @@ static void call_done(void *arg, int status, const void *value, size_t value_len
 	struct kv_call *call = arg;
 
 	blocking_done(&call->b, status);
+	call->value_len = value_len;
 	if (status != 0 || !call->want_value)
 		return;
 	if (call->kv->lent && value == landing_data(call->kv->lent)) { /* it stays where it landed */
@@ -25,7 +26,6 @@ static void call_done(void *arg, int status, const void *value, size_t value_len
 			return;
 		}
 	}
-	call->value_len = value_len;
 }
 
 static void call_result(void *arg, const struct kv_result *result)
@@ -43,23 +43,27 @@ static int call_submit(struct blocking *b)
 	return request_submit(call->kv, call->ask, &call->request);
 }
 
+static int call_once(struct kv *kv, struct kv_call *call)
+{
+	int rc;
+
+	call->b = (struct blocking){.handle = kv, .submit = call_submit, .await = kv_await};
+	kv_patience_begin(kv);
+	rc = engine_block(kv->engine, &call->b, TIME_NEVER);
+	if (call->b.taken && !call->b.done)
+		request_orphan(kv, call->request);
+	return rc;
+}
+
+/* What was not carried out because the connection ended is asked again on the next, if there is to be one. */
 static int call_inside(struct kv *kv, struct kv_call *call)
 {
 	int rc;
 
-	call->b.handle = kv;
-	call->b.submit = call_submit;
-	call->b.await = kv_await;
 	call->kv = kv;
-	rc = engine_block(kv->engine, &call->b, kv->options.timeout);
-	if (rc == -ENOTCONN && !call->b.taken)
-		log_error("kv", "the connection has ended (%s); open another",
-			  strerror(kv->error ? -kv->error : ENOTCONN));
-	if (rc == -ETIMEDOUT && !call->b.done)
-		log_error("kv", "no answer to %s after %llu ms", wire_op_name(call->ask->op),
-			  (unsigned long long)(kv->options.timeout / TIME_MS));
-	if (call->b.taken && !call->b.done)
-		request_orphan(kv, call->request);
+	do
+		rc = call_once(kv, call);
+	while ((rc == -ESHUTDOWN || rc == -ENOTCONN) && call->b.done && !kv->closed && kv->keep);
 	return rc;
 }
 
@@ -67,58 +71,57 @@ static int call_outside(struct kv *kv, struct ask *ask, struct kv_call *call)
 {
 	int rc;
 
-	if (!kv) {
-		log_error("kv", "a request needs a handle and a key of at least one byte");
-		return -EINVAL;
-	}
 	if (call->want_result)
 		ask->result = call_result;
 	else
 		ask->done = call_done;
 	ask->arg = call;
 	call->ask = ask;
-	engine_enter(kv->engine);
+	kv_enter(kv);
 	rc = call_inside(kv, call);
-	engine_leave(kv->engine);
+	kv_leave(kv);
 	return rc;
-}
-
-int kv_status_answered(int status)
-{
-	return wire_status_errno(wire_status_of(status)) == status;
-}
-
-const char *kv_status_text(int status)
-{
-	return kv_status_answered(status) ? wire_status_text(wire_status_of(status)) : strerror(-status);
-}
-
-int kv_explain(int status, const char *what, size_t key_len, size_t value_len)
-{
-	if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status)))
-		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, key_len, value_len,
-			  kv_status_text(status));
-	return status;
 }
 
 int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call)
 {
-	return kv_explain(call_outside(kv, ask, call), wire_op_name(ask->op), ask->key_len, ask->value_len);
+	int rc = kv_begin(kv);
+
+	return rc ? rc : kv_explain(kv, call_outside(kv, ask, call), ask);
+}
+
+static int check_call_key(const struct kv *kv, const struct ask *ask)
+{
+	int rc = kv_begin(kv);
+
+	if (rc == 0 && !ask->key) {
+		log_error("kv", "a request needs a key of at least one byte");
+		rc = -EINVAL;
+	}
+	return rc;
 }
 
 int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call)
 {
-	return kv_call(ask->key ? kv : NULL, ask, call);
+	int rc = check_call_key(kv, ask);
+
+	return rc ? rc : kv_call(kv, ask, call);
 }
 
 int kv_call_found(struct kv *kv, struct ask *ask)
 {
 	struct kv_call call = {0};
-	int rc = call_outside(ask->key ? kv : NULL, ask, &call);
+	int rc = check_call_key(kv, ask);
 
-	if (rc == -ENOENT)
-		return 0;
-	return rc == 0 ? 1 : kv_explain(rc, wire_op_name(ask->op), ask->key_len, ask->value_len);
+	if (rc == 0)
+		rc = call_outside(kv, ask, &call);
+	else
+		return rc;
+	if (rc == 0 || rc == -ENOENT) {
+		log_clear_last();
+		return rc == 0;
+	}
+	return kv_explain(kv, rc, ask);
 }
 
 /*
@@ -126,27 +129,30 @@ int kv_call_found(struct kv *kv, struct ask *ask)
  */
 int kv_set(void *kv_handle, const char *key, const char *value)
 {
-	if (!key || !value) {
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && (!key || !value)) {
 		log_error("kv", "kv_set needs a key and a value");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	return kv_set_bytes(kv_handle, key, strlen(key), value, strlen(value));
+	return rc ? rc : kv_set_bytes(kv_handle, key, strlen(key), value, strlen(value));
 }
 
 int kv_get(void *kv_handle, const char *key, char **value)
 {
 	void *bytes;
 	size_t len;
-	int rc;
+	int rc = kv_begin(kv_handle);
 
-	if (!key || !value) {
+	if (rc == 0 && (!key || !value)) {
 		log_error("kv", "kv_get needs a key and a place for the value");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	rc = kv_get_bytes(kv_handle, key, strlen(key), &bytes, &len);
+	if (rc == 0)
+		rc = kv_get_bytes(kv_handle, key, strlen(key), &bytes, &len);
 	if (rc == -ENOENT) {
 		bytes = value_copy("", 0);
-		rc = bytes ? 0 : -ENOMEM;
+		rc = kv_end(kv_handle, bytes ? 0 : -ENOMEM, "get");
 	}
 	if (rc == 0)
 		*value = bytes;

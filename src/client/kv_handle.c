@@ -5,75 +5,64 @@
 
 #include <stdlib.h>
 
-static void kv_established(struct conn *conn)
+static struct kv *kv_new(const char *server, const struct rdmad_options *options)
 {
-	(void)conn;
+	struct kv *kv = calloc(1, sizeof(*kv));
+
+	if (!kv)
+		return NULL;
+	kv->server = strdup(server);
+	if (!kv->server) {
+		free(kv);
+		return NULL;
+	}
+	kv->forks = client_forks;
+	kv->again_tail = &kv->again;
+	kv->eager_limit = options ? options->eager_limit : 0;
+	engine_options_from(options, &kv->options);
+	kv_slots_init(kv);
+	kv_patience_init(kv);
+	return kv;
 }
 
-static void kv_writable(struct conn *conn)
+static void kv_free(struct kv *kv)
 {
-	kv_large_writable(conn_context(conn));
-}
-
-static void kv_closed(struct conn *conn, int error, const char *reason)
-{
-	struct kv *kv = conn_context(conn);
-
-	if (client_was_ended(error, reason))
-		log_warn("kv", "the connection ended: %s", reason);
-	kv->conn = NULL;
-	kv->closed = true;
-	kv->error = error ? error : -ECONNABORTED;
-	kv_large_end(kv);
-	kv_slots_end(kv);
-}
-
-static const struct conn_ops kv_ops = {
-	.established = kv_established,
-	.record = kv_answered,
-	.writable = kv_writable,
-	.closed = kv_closed,
-};
-
-static void take_granted(struct kv *kv, const struct rdmad_options *options)
-{
-	kv->completed = engine_completed(kv->engine);
-	kv->buffers = engine_buffers(kv->engine);
-	kv->eager_max = conn_granted(kv->conn)->eager_max;
-	if (options && options->eager_limit)
-		kv->eager_max = MIN(kv->eager_max, options->eager_limit);
-	kv->value_max = conn_granted(kv->conn)->value_max;
-	kv->transport = fabric_endpoint_transport(conn_endpoint(kv->conn))->name;
+	kv_slots_free(kv);
+	free(kv->pushes);
+	free(kv->server);
+	free(kv);
 }
 
 int kv_open_options(const char *server, const struct rdmad_options *options, void *share, void **kv_handle)
 {
-	struct wire_request request = {.service = WIRE_KV};
 	struct kv *kv;
-	int rc;
+	int rc = share ? kv_begin(share) : 0;
 
+	if (rc != 0)
+		return rc;
+	log_clear_last();
 	if (!server || !kv_handle) {
 		log_error("kv", "kv_open needs a server and a place for the handle");
 		return -EINVAL;
 	}
-	kv = calloc(1, sizeof(*kv));
-	if (!kv)
+	kv = kv_new(server, options);
+	if (!kv) {
+		log_error("kv", "no memory for a handle");
 		return -ENOMEM;
-	kv_slots_init(kv);
-	kv->again_tail = &kv->again;
-	engine_options_from(options, &kv->options);
-	request.credits = (uint16_t)kv->options.credits;
-	request.message_size = kv->options.message_size;
-	rc = client_connect(server, &kv->options, share ? ((struct kv *)share)->engine : NULL, &request, &kv_ops, kv,
-			    &kv->engine, &kv->conn);
+	}
+	rc = kv_join(kv, share ? ((struct kv *)share)->engine : NULL);
 	if (rc != 0) {
-		free(kv);
+		kv_free(kv);
 		return rc;
 	}
-	take_granted(kv, options);
-	engine_leave(kv->engine);
+	kv_leave(kv);
 	*kv_handle = kv;
 	return 0;
+}
+
+int rdmad_kv_open(const char *server, const struct rdmad_options *options, struct rdmad_kv *share, struct rdmad_kv **kv)
+{
+	return kv_open_options(server, options, share, (void **)kv);
 }
 
 int kv_open(char *servername, void **kv_handle)
@@ -84,16 +73,18 @@ int kv_open(char *servername, void **kv_handle)
 int kv_close(void *kv_handle)
 {
 	struct kv *kv = kv_handle;
+	int rc = kv ? kv_begin(kv) : 0;
 
-	if (!kv)
-		return 0;
+	if (!kv || rc == -EPERM)
+		return 0; /* its connection is the parent's */
 	if (engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
-	engine_enter(kv->engine);
-	client_disconnect(kv->engine, kv->conn, &kv->closed);
-	engine_leave(kv->engine);
+	kv_enter(kv);
+	kv_hang_up(kv);
+	kv_leave(kv);
 	engine_release(kv->engine);
-	free(kv);
+	kv_free(kv);
+	log_clear_last();
 	return 0;
 }
 
@@ -103,47 +94,53 @@ int kv_close(void *kv_handle)
 int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
 {
 	struct kv *kv = kv_handle;
-	int rc;
+	int rc = kv_begin(kv);
 
-	if (!kv_handle || !buffer || !size) {
-		log_error("kv", "kv_buffer_lend needs a handle, a size and a place for the buffer");
-		return -EINVAL;
+	if (rc == 0 && (!buffer || !size)) {
+		log_error("kv", "kv_buffer_lend needs a size and a place for the buffer");
+		rc = -EINVAL;
 	}
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	rc = buffers_lend(kv->buffers, size, buffer);
-	engine_leave(kv->engine);
-	return rc;
+	kv_leave(kv);
+	return kv_end(kv, rc, "kv_buffer_lend");
 }
 
 int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 {
 	struct kv *kv = kv_handle;
-	int rc;
+	int rc = kv_begin(kv);
 
-	if (!kv_handle || !addr || !len) {
-		log_error("kv", "kv_buffer_register needs a handle, an address and a length");
-		return -EINVAL;
+	if (rc == 0 && (!addr || !len)) {
+		log_error("kv", "kv_buffer_register needs an address and a length");
+		rc = -EINVAL;
 	}
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	rc = buffers_register(kv->buffers, addr, len);
-	engine_leave(kv->engine);
+	kv_leave(kv);
 	if (rc == -EEXIST)
 		log_error("kv", "part of this memory is registered already");
-	return rc;
+	return kv_end(kv, rc, "kv_buffer_register");
 }
 
 int kv_buffer_unregister(void *kv_handle, void *addr)
 {
 	struct kv *kv = kv_handle;
-	int rc;
+	int rc = kv_begin(kv);
 
-	if (!kv_handle || !addr) {
-		log_error("kv", "kv_buffer_unregister needs a handle and an address");
-		return -EINVAL;
+	if (rc == 0 && !addr) {
+		log_error("kv", "kv_buffer_unregister needs an address");
+		rc = -EINVAL;
 	}
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	rc = buffers_unregister(kv->buffers, addr);
-	engine_leave(kv->engine);
+	kv_leave(kv);
 	if (rc == -ENOENT)
 		log_error("kv", "no memory was registered with this address");
 	if (rc == -EBUSY)
@@ -157,60 +154,62 @@ int kv_buffer_unregister(void *kv_handle, void *addr)
 int kv_flush(void *kv_handle)
 {
 	struct kv *kv = kv_handle;
-	int rc = 0;
+	int rc = kv_begin(kv);
 
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	if (kv->conn)
 		conn_flush(kv->conn);
-	else
+	else if (kv->closed)
 		rc = -ENOTCONN;
-	engine_leave(kv->engine);
-	return rc;
+	kv_leave(kv);
+	return kv_end(kv, rc, "kv_flush");
+}
+
+/* Requests that were completed since then. */
+static int completed_since(const struct kv *kv, uint64_t completed, uint64_t roused)
+{
+	return (int)(*kv->completed - completed - (engine_roused(kv->engine) - roused));
 }
 
 static int kv_progress_inside(struct kv *kv, uint64_t timeout_us)
 {
-	uint64_t before = *kv->completed;
-	int rc;
+	uint64_t completed = *kv->completed, roused = engine_roused(kv->engine);
+	int rc = engine_turn(kv->engine);
 
-	rc = engine_turn(kv->engine);
 	if (rc < 0)
 		return rc;
-	if (*kv->completed == before && timeout_us && kv->conn) {
+	while (rc >= 0 && *kv->completed == completed && timeout_us && !kv->closed) {
 		rc = engine_wait_change(kv->engine, kv->completed, time_after(time_now(), time_of_us(timeout_us)));
-		if (rc != 0 && rc != -ETIMEDOUT)
-			return rc;
+		/* Who waits for ever is told of what was completed, and of nothing else. */
+		if (timeout_us == UINT64_MAX && completed_since(kv, completed, roused) == 0)
+			completed = *kv->completed, roused = engine_roused(kv->engine);
 	}
-	if (*kv->completed == before && !kv->conn)
-		return -ENOTCONN;
-	return (int)(*kv->completed - before);
+	if (rc < 0 && rc != -ETIMEDOUT)
+		return rc;
+	rc = completed_since(kv, completed, roused);
+	return rc == 0 && kv->closed ? -ENOTCONN : rc;
 }
 
 int kv_progress(void *kv_handle, uint64_t timeout_us)
 {
 	struct kv *kv = kv_handle;
-	int rc;
+	int rc = kv_begin(kv);
 
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	rc = kv_progress_inside(kv, timeout_us);
-	engine_leave(kv->engine);
-	return rc;
-}
-
-int kv_await(void *handle, uint64_t until)
-{
-	struct kv *kv = handle;
-
-	if (kv->conn)
-		conn_flush(kv->conn);
-	return engine_wait_change(kv->engine, kv->completed, until);
+	kv_leave(kv);
+	return kv_end(kv, rc, "kv_progress");
 }
 
 static int nothing_outstanding(struct blocking *b)
 {
 	const struct kv *kv = b->handle;
 
-	if (kv->outstanding)
+	if (kv->outstanding > kv->orphans)
 		return -EAGAIN;
 	blocking_done(b, 0);
 	return 0;
@@ -219,41 +218,64 @@ static int nothing_outstanding(struct blocking *b)
 static int kv_wait_inside(struct kv *kv)
 {
 	struct blocking b = {.handle = kv, .submit = nothing_outstanding, .await = kv_await};
-	int rc = kv->outstanding ? engine_block(kv->engine, &b, kv->options.timeout) : 0;
+	int rc = 0;
 
-	if (rc == -ETIMEDOUT)
-		log_error("kv", "%zu requests have no answer after %llu ms", kv->outstanding,
-			  (unsigned long long)(kv->options.timeout / TIME_MS));
-	if (rc != 0)
-		return rc;
-	return kv->conn ? 0 : -ENOTCONN;
+	if (kv->outstanding > kv->orphans) {
+		kv_patience_begin(kv);
+		rc = engine_block(kv->engine, &b, TIME_NEVER);
+	}
+	return rc == 0 && kv->closed ? -ENOTCONN : rc;
 }
 
 int kv_wait(void *kv_handle)
 {
 	struct kv *kv = kv_handle;
-	int rc;
+	int rc = kv_begin(kv);
 
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	rc = kv_wait_inside(kv);
-	engine_leave(kv->engine);
-	return rc;
+	kv_leave(kv);
+	return kv_end(kv, rc, "kv_wait");
 }
 
 int kv_fd(const void *kv_handle)
 {
-	return engine_fd(((const struct kv *)kv_handle)->engine);
+	const struct kv *kv = kv_handle;
+	int rc = kv_begin(kv);
+
+	return rc ? rc : engine_fd(kv->engine);
 }
 
 int kv_arm(void *kv_handle)
 {
 	struct kv *kv = kv_handle;
-	int rc;
+	int rc = kv_begin(kv);
 
-	engine_enter(kv->engine);
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
 	rc = engine_arm(kv->engine);
-	engine_leave(kv->engine);
-	return rc;
+	kv_leave(kv);
+	return kv_end(kv, rc == 0 && kv->closed ? -ENOTCONN : rc, "kv_arm");
+}
+
+int kv_expect_length(void *kv_handle, const void *key, size_t key_len, uint64_t length)
+{
+	struct kv *kv = kv_handle;
+	int rc = kv_begin(kv);
+
+	if (rc == 0 && (!key || !key_len)) {
+		log_error("kv", "kv_expect_length needs a key");
+		rc = -EINVAL;
+	}
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
+	kv_size_remember(kv, key, key_len, MIN(length, kv->value_max));
+	kv_leave(kv);
+	return 0;
 }
 
 /*
@@ -261,20 +283,28 @@ int kv_arm(void *kv_handle)
  */
 size_t kv_outstanding(const void *kv_handle)
 {
-	return ((const struct kv *)kv_handle)->outstanding;
+	const struct kv *kv = kv_handle;
+
+	return kv_begin(kv) ? 0 : kv->outstanding - kv->orphans;
 }
 
 const char *kv_transport(const void *kv_handle)
 {
-	return ((const struct kv *)kv_handle)->transport;
+	const struct kv *kv = kv_handle;
+
+	return kv_begin(kv) ? "" : kv->transport;
 }
 
 uint64_t kv_eager_max(const void *kv_handle)
 {
-	return ((const struct kv *)kv_handle)->eager_max;
+	const struct kv *kv = kv_handle;
+
+	return kv_begin(kv) ? 0 : kv->eager_max;
 }
 
 uint64_t kv_value_max(const void *kv_handle)
 {
-	return ((const struct kv *)kv_handle)->value_max;
+	const struct kv *kv = kv_handle;
+
+	return kv_begin(kv) ? 0 : kv->value_max;
 }

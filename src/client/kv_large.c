@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define KV_TRIES 8 /* a value that grows faster than it can be fetched */
-#define LARGE_HEAD (sizeof(struct wire_remote) + sizeof(struct wire_put)) /* at most */
+#define LARGE_HEAD (sizeof(struct wire_remote) + sizeof(struct wire_fetch)) /* at most */
 
 /* A slot for a request whose value is moved by the server. */
 static struct request *take_large(struct kv *kv, const struct ask *ask, enum wire_op op)
@@ -31,35 +31,105 @@ static void drop_large(struct kv *kv, struct request *r)
 	request_give(kv, r);
 }
 
-/* Whether a request could leave now: to be known before anything is registered for it. What waits
- * travels meanwhile. */
-static int room_for_large(struct kv *kv, size_t key_len)
+/*
+ * Values that go with their message, where a processor moves them
+ */
+void kv_pushes_init(struct kv *kv, uint64_t push_max)
 {
-	conn_flush(kv->conn);
-	if (conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + key_len), NULL))
-		return 0;
-	return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+	if (push_max && !kv->pushes) {
+		kv->pushes = calloc(KV_PUSHES, sizeof(kv->pushes[0]));
+		for (struct kv_push *p = kv->pushes; p && p < kv->pushes + KV_PUSHES; p++) {
+			p->kv = kv;
+			p->next = kv->free_push;
+			kv->free_push = p;
+			kv->free_pushes++;
+		}
+	}
+	kv->push_max = kv->pushes ? push_max : 0;
 }
 
-/* The body is `remote`, which says where the value lies or goes, head and key. */
-static int send_large(struct kv *kv, const struct request *r, const struct wire_remote *remote, const void *head,
-		      size_t head_len, const void *key, size_t key_len)
+static void push_give(struct kv_push *p)
+{
+	p->request->push = NULL;
+	p->next = p->kv->free_push;
+	p->kv->free_push = p;
+	p->kv->free_pushes++;
+}
+
+/* False: it goes another way. Room for those of a message of the server is left: what it pushes is always taken, as it does not
+ * expect to be asked for that again. */
+static bool push_room(const struct kv *kv, uint64_t size)
+{
+	return kv->free_pushes > WIRE_PUSHES && conn_push_room(kv->conn, size);
+}
+
+static struct kv_push *push_take(struct request *r, struct kv *kv,
+				 void (*done)(struct conn_transfer *wire, enum fabric_status status))
+{
+	struct kv_push *p = kv->free_push;
+
+	kv->free_push = p->next;
+	kv->free_pushes--;
+	p->wire.done = done;
+	p->request = r;
+	p->answered = false;
+	r->push = p;
+	return p;
+}
+
+/* The value of a set is out of the caller's memory. */
+static void set_pushed(struct conn_transfer *wire, enum fabric_status status)
+{
+	struct kv_push *p = container_of(wire, struct kv_push, wire);
+
+	push_give(p);
+	if (p->answered)
+		kv_request_finish(p->kv, p->request, p->status, NULL, 0);
+}
+
+/* That of a get is in the landing buffer. */
+static void get_pushed(struct conn_transfer *wire, enum fabric_status status)
+{
+	struct kv_push *p = container_of(wire, struct kv_push, wire);
+	struct request *r = p->request;
+
+	push_give(p);
+	if (status == FABRIC_OK)
+		kv_request_finish(p->kv, r, 0, landing_data(r->landing), wire->bytes);
+}
+
+/* Whether a request could leave now: to be known before anything is registered for it. What waits
+ * travels meanwhile; where nothing is to be registered, or the value goes along, it shares a message with this request. */
+static int room_for_large(struct kv *kv, size_t key_len, bool shares)
+{
+	if (!shares)
+		conn_flush(kv->conn);
+	return conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + key_len), NULL) ? 0 : kv_no_room(kv);
+}
+
+/* The body is `remote`, which says where the value lies or goes, head and key. `value`: goes behind it, if not NULL. */
+static int send_large(struct kv *kv, struct request *r, uint8_t flags, const struct wire_remote *remote,
+		      const void *head, size_t head_len, const void *key, size_t key_len,
+		      const struct fabric_sge *value)
 {
 	uint32_t length = (uint32_t)(sizeof(*remote) + head_len + key_len);
 	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
 	char *at;
 
 	if (!record)
-		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+		return kv_no_room(kv);
 	at = (char *)(record + 1);
 	record->id = r->id;
 	record->op = r->op;
-	record->flags = r->op == WIRE_OP_GET_INTO && r->result ? WIRE_VERSIONED : 0;
+	record->flags = flags | (r->op == WIRE_OP_GET_INTO && r->result ? WIRE_VERSIONED : 0);
 	memcpy(at, remote, sizeof(*remote));
 	if (head_len)
 		memcpy(at + sizeof(*remote), head, head_len);
 	memcpy(at + sizeof(*remote) + head_len, key, key_len);
+	if (value)
+		conn_push(kv->conn, &push_take(r, kv, set_pushed)->wire, record, value);
 	conn_commit(kv->conn, record, length);
+	r->message = conn_message_begun(kv->conn);
 	return 0;
 }
 
@@ -75,6 +145,8 @@ static struct wire_remote remote_of(const struct kv *kv, const void *addr, size_
 
 int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
+	bool pushed = push_room(kv, size);
+	struct fabric_sge value;
 	struct wire_remote remote;
 	struct request *r;
 	int rc;
@@ -86,20 +158,24 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 			  ask->key_len, (size_t)size);
 		return -EMSGSIZE;
 	}
-	rc = room_for_large(kv, ask->key_len);
+	rc = room_for_large(kv, ask->key_len, pushed || buffers_reached(kv->buffers, ask->value, size));
 	if (rc != 0)
 		return rc;
 	r = take_large(kv, ask, ask->op == WIRE_OP_PUT ? WIRE_OP_PUT_FROM : WIRE_OP_SET_FROM);
+	r->into_size = size;
 	rc = buffers_reach(kv->buffers, ask->value, size, FABRIC_REMOTE_READ, &r->reach);
 	if (rc == 0) {
-		remote = remote_of(kv, ask->value, size, reach_region(&r->reach));
-		rc = send_large(kv, r, &remote, ask->head, ask->head_len, ask->key, ask->key_len);
+		value = (struct fabric_sge){(void *)ask->value, size, reach_region(&r->reach)};
+		remote = remote_of(kv, ask->value, size, value.region);
+		rc = send_large(kv, r, ask->flags, &remote, ask->head, ask->head_len, ask->key, ask->key_len,
+				pushed ? &value : NULL);
 	}
 	if (rc != 0) {
 		drop_large(kv, r);
 		return rc;
 	}
-	kv_size_remember(kv, ask->key, ask->key_len, size);
+	if (size > kv->push_max)
+		kv_size_remember(kv, ask->key, ask->key_len, size);
 	*taken = r;
 	return 0;
 }
@@ -111,7 +187,7 @@ static int send_get_landing(struct kv *kv, struct request *r, const void *key, s
 	must(r->large && r->landing);
 	remote = remote_of(kv, landing_data(r->landing), landing_size(r->landing), landing_region(r->landing));
 	r->op = WIRE_OP_GET_INTO;
-	return send_large(kv, r, &remote, NULL, 0, key, key_len);
+	return send_large(kv, r, WIRE_AGAIN, &remote, NULL, 0, key, key_len, NULL);
 }
 
 int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
@@ -131,19 +207,21 @@ int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 
 int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
+	const char *head = ask->head_len ? (const char *)ask->head + sizeof(struct wire_remote) : NULL;
 	struct wire_remote remote;
 	struct request *r;
-	int rc = room_for_large(kv, ask->key_len);
+	int rc = room_for_large(kv, ask->key_len, buffers_reached(kv->buffers, ask->into, size));
 
 	if (rc != 0)
 		return rc;
-	r = take_large(kv, ask, WIRE_OP_GET_INTO);
+	r = take_large(kv, ask, ask->op);
 	r->into = ask->into;
 	r->into_size = size;
 	rc = buffers_reach(kv->buffers, r->into, size, FABRIC_REMOTE_WRITE, &r->reach);
 	if (rc == 0) {
 		remote = remote_of(kv, r->into, size, reach_region(&r->reach));
-		rc = send_large(kv, r, &remote, NULL, 0, ask->key, ask->key_len);
+		rc = send_large(kv, r, 0, &remote, head, ask->head_len ? ask->head_len - sizeof(remote) : 0, ask->key,
+				ask->key_len, NULL);
 	}
 	if (rc != 0)
 		drop_large(kv, r);
@@ -156,7 +234,7 @@ static void remember_again(struct kv *kv, struct request *r, const void *key, si
 	struct again *a = malloc(sizeof(*a) + key_len);
 
 	if (!a) {
-		request_finish(kv, r, -ENOMEM, NULL, 0);
+		kv_request_finish(kv, r, -ENOMEM, NULL, 0);
 		return;
 	}
 	a->next = NULL;
@@ -172,7 +250,7 @@ void kv_large_writable(struct kv *kv)
 	struct again *a;
 
 	while ((a = kv->again)) {
-		struct request *r = &kv->slot[a->id % KV_SLOTS];
+		struct request *r = kv_slot(kv, a->id);
 
 		/* A server that answers twice may have finished it meanwhile. */
 		if (r->id == a->id && r->landing && send_get_landing(kv, r, a->key, a->key_len) != 0)
@@ -195,20 +273,71 @@ void kv_large_end(struct kv *kv)
 	kv->again_tail = &kv->again;
 }
 
+/* The value comes behind the answer. False: it is dropped, and to be asked for again. */
+static bool get_pushed_begin(struct kv *kv, struct request *r, uint64_t length)
+{
+	struct fabric_sge to;
+
+	if (!kv->free_push)
+		return false;
+	r->landing = landing_take(kv->buffers, length);
+	if (!r->landing)
+		return false;
+	to = (struct fabric_sge){landing_data(r->landing), length, landing_region(r->landing)};
+	if (conn_pull(kv->conn, &push_take(r, kv, get_pushed)->wire, &to) == 0) {
+		r->large = true;
+		r->key_hash = 0;
+		return true;
+	}
+	push_give(r->push);
+	landing_give(r->landing);
+	r->landing = NULL;
+	return false;
+}
+
+/* The server need not keep the value for it: a request of another kind says so, as it has the same id. */
+static void tell_given_up(struct kv *kv, struct request *r, const char *key, size_t key_len)
+{
+	struct wire_record *record = conn_reserve(kv->conn, (uint32_t)key_len, NULL);
+
+	if (!record) {
+		kv_request_finish(kv, r, -EMSGSIZE, NULL, 0);
+		return;
+	}
+	r->op = WIRE_OP_EXISTS;
+	record->id = r->id;
+	record->op = r->op;
+	memcpy(record + 1, key, key_len);
+	conn_commit(kv->conn, record, (uint32_t)key_len);
+	r->message = conn_message_begun(kv->conn);
+}
+
 int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
-	const char *key = body + sizeof(uint64_t);
-	size_t key_len = record->length - sizeof(uint64_t);
+	size_t head = sizeof(uint64_t) + (record->flags & WIRE_VERSIONED), key_len = record->length - head;
+	const char *key = body + head;
 	uint64_t length;
 
-	if (record->length <= sizeof(length) || key_len > WIRE_KEY_MAX)
+	if (record->length <= head || key_len > WIRE_KEY_MAX || r->push)
 		return -EPROTO;
 	memcpy(&length, body, sizeof(length));
+	if (record->flags & WIRE_VERSIONED)
+		memcpy(&r->meta.version, body + sizeof(length), sizeof(r->meta.version));
+	if (record->flags & WIRE_PUSHED && r->op == WIRE_OP_GET && !r->large && get_pushed_begin(kv, r, length))
+		return 0;
+	if (r->op == WIRE_OP_FETCH) { /* it may be a part */
+		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
+		return 0;
+	}
+	if (request_is_orphan(r)) {
+		tell_given_up(kv, r, key, key_len);
+		return 0;
+	}
 	/* Another transport of the server may take longer values than this one. */
 	if (length <= kv->value_max)
 		kv_size_remember(kv, key, key_len, length);
 	if (r->into || length > kv->value_max || r->tries++ == KV_TRIES) {
-		request_finish(kv, r, -EMSGSIZE, NULL, length);
+		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 		return 0;
 	}
 	if (r->landing)
@@ -217,7 +346,7 @@ int request_get_again(struct kv *kv, struct request *r, const struct wire_record
 	r->key_hash = hash_bytes(key, key_len);
 	r->landing = landing_take(kv->buffers, length);
 	if (!r->landing)
-		request_finish(kv, r, -ENOMEM, NULL, 0);
+		kv_request_finish(kv, r, -ENOMEM, NULL, 0);
 	else if (kv->again || send_get_landing(kv, r, key, key_len) != 0)
 		remember_again(kv, r, key, key_len);
 	return 0;
@@ -228,12 +357,12 @@ int request_get_landed(struct kv *kv, struct request *r, const char *body, size_
 	size_t size = r->landing ? landing_size(r->landing) : r->into_size;
 	uint64_t value_len;
 
-	if (length != sizeof(value_len) || !r->large || !(r->landing || r->into))
+	if (length != sizeof(value_len) || !r->large)
 		return -EPROTO;
 	memcpy(&value_len, body, sizeof(value_len));
 	if (value_len > size)
 		return -EPROTO;
 	kv_size_correct(kv, r, value_len);
-	request_finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, value_len);
+	kv_request_finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, value_len);
 	return 0;
 }

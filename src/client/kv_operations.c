@@ -31,12 +31,12 @@ static int decode_get(struct kv *kv, struct request *r, const struct wire_record
 		body += sizeof(r->meta.version);
 	if (likely(!r->into)) {
 		kv_size_correct(kv, r, length);
-		request_finish(kv, r, 0, body, length);
+		kv_request_finish(kv, r, 0, body, length);
 	} else if (length > r->into_size) {
-		request_finish(kv, r, -EMSGSIZE, NULL, length);
+		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 	} else {
 		memcpy(r->into, body, length);
-		request_finish(kv, r, 0, r->into, length);
+		kv_request_finish(kv, r, 0, r->into, length);
 	}
 	return 0;
 }
@@ -46,7 +46,7 @@ static int decode_nothing(struct kv *kv, struct request *r, const struct wire_re
 	(void)body;
 	if (unlikely(record->flags & WIRE_WRITTEN))
 		return -EPROTO; /* no memory was lent for that */
-	request_finish(kv, r, 0, NULL, 0);
+	kv_request_finish(kv, r, 0, NULL, 0);
 	return 0;
 }
 
@@ -71,18 +71,49 @@ static int decode_sum(struct kv *kv, struct request *r, const struct wire_record
 	return decode_version(kv, r, record, body + sizeof(r->number));
 }
 
+/* Of a part: of the whole value it came from, and the part, in the message or in the caller's memory. */
+static int decode_part(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	struct wire_whole whole;
+	size_t at = record->flags & WIRE_WRITTEN ? sizeof(uint64_t) : 0, length = record->length - sizeof(whole);
+
+	if (length < at)
+		return -EPROTO;
+	memcpy(&whole, body + at, sizeof(whole));
+	r->meta = (struct kv_meta){.length = whole.length, .version = whole.version};
+	if (at)
+		return request_get_landed(kv, r, body, length);
+	body += sizeof(whole);
+	if (!r->into)
+		kv_request_finish(kv, r, 0, body, length);
+	else if (length > r->into_size)
+		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
+	else
+		kv_request_finish(kv, r, 0, memcpy(r->into, body, length), length);
+	return 0;
+}
+
+static int decode_whole(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	struct wire_whole whole;
+
+	memcpy(&whole, body, sizeof(whole));
+	r->meta = (struct kv_meta){.length = whole.length, .version = whole.version};
+	return decode_nothing(kv, r, record, body);
+}
+
 /* The call that waits for it reads the body. */
 static int decode_body(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
-	request_finish(kv, r, 0, body, record->length);
+	kv_request_finish(kv, r, 0, body, record->length);
 	return 0;
 }
 
 #define NUMBER sizeof(uint64_t)
 
 /* Where the length of a value comes from, which says whether it goes with the message: there is no value, it is the
- * caller's (the argument is then the key's length), the key had one of that length last, or it never does. */
-enum size { SIZE_NONE, SIZE_SENT, SIZE_TOLD, SIZE_INTO };
+ * part of the message (the argument is then the key's length), it is the caller's (likewise), the key had one of that length last, or it never does. */
+enum size { SIZE_NONE, SIZE_KEY, SIZE_SENT, SIZE_TOLD, SIZE_INTO };
 
 static const struct {
 	enum size size;
@@ -106,14 +137,21 @@ static const struct {
 	[WIRE_OP_SCAN] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_body},
 	[WIRE_OP_FLUSH] = {SIZE_NONE, NUMBER, 2 * NUMBER, NULL, decode_body},
 	[WIRE_OP_INFO] = {SIZE_NONE, 0, sizeof(struct wire_info), NULL, decode_body},
+	[WIRE_OP_FETCH] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_get_into,
+			   decode_part},
+	[WIRE_OP_EDIT] = {SIZE_KEY, NUMBER, sizeof(struct wire_whole), NULL, decode_whole},
+	[WIRE_OP_COUNT] = {SIZE_NONE, 2 * NUMBER, 2 * NUMBER, NULL, decode_sum},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
 int kv_answered(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct kv *kv = conn_context(conn);
-	struct request *r = &kv->slot[record->id % KV_SLOTS];
+	struct request *r;
 
+	if (unlikely(record->id % KV_SLOTS >= kv->slots))
+		return -EPROTO;
+	r = kv_slot(kv, record->id);
 	if (unlikely(r->id != record->id || !r->done || !(record->flags & WIRE_REPLY) || r->op != record->op))
 		return -EPROTO;
 	if (likely(record->status == WIRE_OK)) {
@@ -121,9 +159,9 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 			return -EPROTO;
 		return operations[r->op].decode(kv, r, record, body);
 	}
-	if (record->status == WIRE_TOO_LARGE && operations[r->op].decode == decode_get)
+	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
-	request_finish(kv, r, wire_status_errno(record->status), NULL, 0);
+	kv_request_finish(kv, r, kv_status_errno(record->status), NULL, 0);
 	return 0;
 }
 
@@ -133,7 +171,14 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 
 static uint32_t argument_of(const struct ask *ask)
 {
-	return operations[ask->op].size == SIZE_SENT ? (uint32_t)ask->key_len : ask->limit;
+	enum size size = operations[ask->op].size;
+
+	return size == SIZE_SENT || size == SIZE_KEY ? (uint32_t)ask->key_len : ask->limit;
+}
+
+KV_INLINE uint8_t get_flags(const struct kv *kv, const struct ask *ask)
+{
+	return (uint8_t)(WIRE_AGAIN | (ask->result ? WIRE_VERSIONED : 0) | (kv->push_max ? WIRE_TAKES_PUSH : 0));
 }
 
 /* Head, key and value go into the message. */
@@ -145,11 +190,11 @@ KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request 
 	char *at;
 
 	if (unlikely(!record))
-		return conn_established(kv->conn) ? -EAGAIN : -ENOTCONN;
+		return kv_no_room(kv);
 	r = request_take(kv, ask);
 	record->id = r->id;
 	record->op = (uint8_t)ask->op;
-	record->flags = ask->op == WIRE_OP_GET && ask->result ? WIRE_VERSIONED : 0;
+	record->flags = ask->op == WIRE_OP_GET ? get_flags(kv, ask) : ask->op == WIRE_OP_PUT ? ask->flags : 0;
 	record->arg = argument_of(ask);
 	at = (char *)(record + 1);
 	if (ask->head_len)
@@ -159,15 +204,16 @@ KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request 
 	if (ask->value_len)
 		memcpy(at + ask->head_len + ask->key_len, ask->value, ask->value_len);
 	conn_commit(kv->conn, record, length);
+	r->message = conn_message_begun(kv->conn);
 	*taken = r;
 	return 0;
 }
 
 /* What of a request can be refused before it is built. */
-KV_INLINE int check_key(const struct kv *kv, size_t key_len, size_t value_len)
+KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 {
-	if (unlikely(!kv || key_len < 1)) {
-		log_error("kv", "a request needs a handle and a key of at least one byte");
+	if (unlikely(key_len < 1)) {
+		log_error("kv", "a request needs a key of at least one byte");
 		return -EINVAL;
 	}
 	if (unlikely(key_len > WIRE_KEY_MAX)) {
@@ -181,13 +227,13 @@ KV_INLINE int check_key(const struct kv *kv, size_t key_len, size_t value_len)
 			  value_len, (unsigned long long)kv->value_max);
 		return -EMSGSIZE;
 	}
-	if (unlikely(!kv->conn))
-		return -ENOTCONN;
-	return likely(kv->free != KV_SLOTS) ? 0 : -EAGAIN;
+	if (unlikely(!kv->taking))
+		return kv_not_taking(kv);
+	return likely(kv->free != KV_SLOTS) ? 0 : kv_slots_grow(kv);
 }
 
 /* A request without a key goes by the rules of one with any. */
-KV_INLINE int ask_check(const struct kv *kv, const struct ask *ask)
+KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 {
 	if (unlikely(!ask->value && ask->value_len)) {
 		log_error("kv", "the value is NULL but has a length");
@@ -203,13 +249,14 @@ KV_INLINE uint64_t large_size(const struct kv *kv, const struct ask *ask)
 
 	switch (operations[ask->op].size) {
 	case SIZE_NONE:
+	case SIZE_KEY:
 		break;
 	case SIZE_SENT:
 		size = unlikely(ask->key_len + ask->value_len > kv->eager_max) ? ask->value_len : 0;
 		break;
 	case SIZE_TOLD:
 		size = kv_size_recall(kv, ask->key, ask->key_len);
-		size = unlikely(size > kv->eager_max && size > WIRE_INLINE_MAX) ? size : 0;
+		size = unlikely(size > kv->eager_max && size > MAX(kv->push_max, WIRE_INLINE_MAX)) ? size : 0;
 		break;
 	case SIZE_INTO:
 		size = ask->into_size;
@@ -223,6 +270,7 @@ KV_INLINE struct ask ask_copy(const struct ask *ask)
 {
 	return (struct ask){
 		.op = ask->op,
+		.flags = ask->flags,
 		.limit = ask->limit,
 		.head = ask->head,
 		.head_len = ask->head_len,
@@ -243,7 +291,7 @@ KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **
 	int rc = ask_check(kv, ask);
 	uint64_t size;
 
-	must(!kv || engine_entered(kv->engine));
+	must(engine_entered(kv->engine));
 	must(ask->head_len == operations[ask->op].head);
 	if (unlikely(rc != 0))
 		return rc;
@@ -261,20 +309,28 @@ int request_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 	return ask_submit(kv, ask, taken);
 }
 
+/* A submission that was refused. Not inlined: so the request of the common way need not be in memory. */
+static __attribute__((cold, noinline)) int refused(const struct kv *kv, int rc, enum wire_op op)
+{
+	return kv_end(kv, rc, wire_op_name(op));
+}
+
 /* From outside: a NULL key is an error. */
 KV_INLINE int submit_key(struct kv *kv, const struct ask *ask)
 {
 	struct request *r;
-	int rc;
+	int rc = kv_begin(kv);
 
+	if (unlikely(rc != 0))
+		return rc;
 	if (unlikely(!ask->key)) {
-		log_error("kv", "a request needs a handle and a key of at least one byte");
+		log_error("kv", "a request needs a key of at least one byte");
 		return -EINVAL;
 	}
 	kv_enter(kv);
 	rc = ask_submit(kv, ask, &r);
 	kv_leave(kv);
-	return rc;
+	return likely(rc == 0) ? 0 : refused(kv, rc, ask->op);
 }
 
 int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
@@ -312,28 +368,33 @@ int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callba
 int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
 		       void *arg)
 {
-	if (!buffer || !size) {
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && (!buffer || !size)) {
 		log_error("kv", "kv_submit_get_into needs a buffer");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	return submit_key(kv_handle, &(struct ask){.op = WIRE_OP_GET_INTO,
-						   .key = key,
-						   .key_len = key_len,
-						   .into = buffer,
-						   .into_size = size,
-						   .done = done,
-						   .arg = arg});
+	return rc ? rc
+		  : submit_key(kv_handle, &(struct ask){.op = WIRE_OP_GET_INTO,
+							.key = key,
+							.key_len = key_len,
+							.into = buffer,
+							.into_size = size,
+							.done = done,
+							.arg = arg});
 }
 
 /*
  * Those whose callback gets all that the answer tells
  */
 
-static int submit_result(struct kv *kv, const struct ask *ask)
+int kv_submit_result(struct kv *kv, const struct ask *ask)
 {
 	struct request *r;
-	int rc;
+	int rc = kv_begin(kv);
 
+	if (rc != 0)
+		return rc;
 	if (!ask->key || !ask->result) {
 		log_error("kv", "a submitted request needs a key and a callback");
 		return -EINVAL;
@@ -341,30 +402,37 @@ static int submit_result(struct kv *kv, const struct ask *ask)
 	kv_enter(kv);
 	rc = request_submit(kv, ask, &r);
 	kv_leave(kv);
-	return rc;
+	return rc ? refused(kv, rc, ask->op) : 0;
 }
 
-/* The head of a put; options may be NULL. -EINVAL: there is no such condition. */
-static int put_encode(const struct kv_put_options *options, struct wire_put *put)
+/* The head of a put, and the request's flags; options may be NULL. -EINVAL: there is no such condition. */
+static int put_encode(const struct kv_put_options *options, struct wire_put *put, uint8_t *flags)
 {
+	unsigned condition = options ? (unsigned)options->condition & ~(unsigned)KV_DURABLE : KV_ALWAYS;
+
 	*put = (struct wire_put){0};
+	*flags = 0;
 	if (!options)
 		return 0;
-	if ((unsigned)options->condition > KV_IF_VERSION) {
+	if (condition > KV_IF_VERSION) {
 		log_error("kv", "%d is not a condition of a put", (int)options->condition);
 		return -EINVAL;
 	}
-	put->condition = (uint32_t)options->condition;
+	*flags = (unsigned)options->condition & KV_DURABLE ? WIRE_DURABLE : 0;
+	put->condition = condition;
 	put->version = options->version;
-	put->ttl = options->ttl_us;
+	put->flags = options->ttl_us == KV_TTL_KEEP ? WIRE_KEEP_TTL : 0;
+	put->ttl = put->flags ? 0 : options->ttl_us;
 	return 0;
 }
 
 /* -EINVAL: no key has the version 0. */
-static int version_check(uint64_t version)
+static int version_check(const struct kv *kv, uint64_t version)
 {
-	if (version)
-		return 0;
+	int rc = kv_begin(kv);
+
+	if (rc != 0 || version)
+		return rc;
 	log_error("kv", "no key has the version 0; use kv_delete for any version");
 	return -EINVAL;
 }
@@ -373,43 +441,46 @@ int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *
 		  const struct kv_put_options *options, kv_result_callback done, void *arg)
 {
 	struct wire_put put;
-	int rc = put_encode(options, &put);
+	uint8_t flags;
+	int rc = kv_begin(kv_handle);
 
-	if (rc != 0)
-		return rc;
-	return submit_result(kv_handle, &(struct ask){.op = WIRE_OP_PUT,
-						      .head = &put,
-						      .head_len = sizeof(put),
-						      .key = key,
-						      .key_len = key_len,
-						      .value = value,
-						      .value_len = value_len,
-						      .result = done,
-						      .arg = arg});
+	if (rc == 0)
+		rc = put_encode(options, &put, &flags);
+	return rc ? rc
+		  : kv_submit_result(kv_handle, &(struct ask){.op = WIRE_OP_PUT,
+							      .flags = flags,
+							      .head = &put,
+							      .head_len = sizeof(put),
+							      .key = key,
+							      .key_len = key_len,
+							      .value = value,
+							      .value_len = value_len,
+							      .result = done,
+							      .arg = arg});
 }
 
 static int submit_number(struct kv *kv, enum wire_op op, const void *key, size_t key_len, const void *number,
 			 kv_result_callback done, void *arg)
 {
-	return submit_result(kv, &(struct ask){.op = op,
-					       .head = number,
-					       .head_len = NUMBER,
-					       .key = key,
-					       .key_len = key_len,
-					       .result = done,
-					       .arg = arg});
+	return kv_submit_result(kv, &(struct ask){.op = op,
+						  .head = number,
+						  .head_len = NUMBER,
+						  .key = key,
+						  .key_len = key_len,
+						  .result = done,
+						  .arg = arg});
 }
 
 int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
 {
-	return submit_result(
+	return kv_submit_result(
 		kv_handle,
 		&(struct ask){.op = WIRE_OP_GET, .key = key, .key_len = key_len, .result = done, .arg = arg});
 }
 
 int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
 {
-	return submit_result(
+	return kv_submit_result(
 		kv_handle,
 		&(struct ask){.op = WIRE_OP_STAT, .key = key, .key_len = key_len, .result = done, .arg = arg});
 }
@@ -423,7 +494,7 @@ int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t 
 int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version, kv_result_callback done,
 			void *arg)
 {
-	int rc = version_check(version);
+	int rc = version_check(kv_handle, version);
 
 	return rc ? rc : submit_number(kv_handle, WIRE_OP_DELETE_IF, key, key_len, &version, done, arg);
 }
@@ -461,13 +532,14 @@ int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value,
 {
 	struct ask ask = ask_of(WIRE_OP_GET, key, key_len);
 	struct kv_call call = {.want_value = true};
-	int rc;
+	int rc = kv_begin(kv_handle);
 
-	if (!value || !value_len) {
+	if (rc == 0 && (!value || !value_len)) {
 		log_error("kv", "kv_get_bytes needs places for the value and its length");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc == 0)
+		rc = kv_call_key(kv_handle, &ask, &call);
 	if (rc != 0)
 		return rc;
 	*value = call.value;
@@ -495,8 +567,10 @@ int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, 
 	struct wire_put put;
 	struct ask ask = ask_of(WIRE_OP_PUT, key, key_len);
 	struct kv_call call = {.want_result = true};
-	int rc = put_encode(options, &put);
+	int rc = kv_begin(kv_handle);
 
+	if (rc == 0)
+		rc = put_encode(options, &put, &ask.flags);
 	ask.head = &put;
 	ask.head_len = sizeof(put);
 	ask.value = value;
@@ -512,13 +586,14 @@ int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **valu
 {
 	struct ask ask = ask_of(WIRE_OP_GET, key, key_len);
 	struct kv_call call = {.want_value = true, .want_result = true};
-	int rc;
+	int rc = kv_begin(kv_handle);
 
-	if (!value || !value_len || !version) {
+	if (rc == 0 && (!value || !value_len || !version)) {
 		log_error("kv", "kv_get_version needs places for the value, its length and its version");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc == 0)
+		rc = kv_call_key(kv_handle, &ask, &call);
 	if (rc != 0)
 		return rc;
 	*value = call.value;
@@ -531,13 +606,14 @@ int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *me
 {
 	struct ask ask = ask_of(WIRE_OP_STAT, key, key_len);
 	struct kv_call call = {.want_result = true};
-	int rc;
+	int rc = kv_begin(kv_handle);
 
-	if (!meta) {
+	if (rc == 0 && (!meta)) {
 		log_error("kv", "kv_stat needs a place for what it finds");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc == 0)
+		rc = kv_call_key(kv_handle, &ask, &call);
 	if (rc == 0)
 		*meta = call.result.meta;
 	return rc;
@@ -553,7 +629,7 @@ int kv_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us)
 int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version)
 {
 	struct ask ask = ask_number(WIRE_OP_DELETE_IF, key, key_len, &version);
-	int rc = version_check(version);
+	int rc = version_check(kv_handle, version);
 
 	return rc ? rc : kv_call_found(kv_handle, &ask);
 }

@@ -3,6 +3,8 @@
  */
 #include "client/kv.h"
 
+#include <stdlib.h>
+
 /* The next key of a page; false where a length lies. */
 static bool page_next(const char **at, const char *end, struct wire_entry *entry, const char **key)
 {
@@ -56,8 +58,12 @@ static int scan_page(struct kv *kv, uint64_t *cursor, struct ask *ask, kv_scan_c
 	return rc;
 }
 
-static int scan_check(const void *prefix, size_t prefix_len, kv_scan_callback each)
+static int scan_check(const struct kv *kv, const void *prefix, size_t prefix_len, kv_scan_callback each)
 {
+	int rc = kv_begin(kv);
+
+	if (rc != 0)
+		return rc;
 	if (!each || (!prefix && prefix_len)) {
 		log_error("kv", "a walk needs a callback, and a prefix where that has a length");
 		return -EINVAL;
@@ -78,7 +84,7 @@ int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix
 			  .value = prefix,
 			  .value_len = prefix_len};
 	uint64_t from;
-	int rc = scan_check(prefix, prefix_len, each), count;
+	int rc = scan_check(kv_handle, prefix, prefix_len, each), count;
 
 	if (rc == 0 && !cursor) {
 		log_error("kv", "kv_scan needs a cursor");
@@ -100,7 +106,7 @@ int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_call
 			  .head_len = sizeof(cursor),
 			  .value = prefix,
 			  .value_len = prefix_len};
-	int rc = scan_check(prefix, prefix_len, each), count;
+	int rc = scan_check(kv_handle, prefix, prefix_len, each), count;
 
 	if (rc != 0)
 		return rc;
@@ -134,18 +140,86 @@ int kv_delete_all(void *kv_handle, uint64_t *deleted)
 	return 0;
 }
 
+/* Keys of a page, deleted while the next one is asked for. */
+struct deleting {
+	struct kv *kv;
+	uint64_t deleted;
+	int error;
+};
+
+static void key_deleted(void *arg, int status, const void *value, size_t value_len)
+{
+	struct deleting *d = arg;
+
+	(void)value;
+	(void)value_len;
+	d->deleted += status == 0;
+	if (status != 0 && status != -ENOENT && d->error == 0)
+		d->error = status;
+}
+
+static int delete_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	struct deleting *d = arg;
+	int rc;
+
+	(void)meta;
+	while ((rc = kv_submit_delete(d->kv, key, key_len, key_deleted, d)) == -EAGAIN && d->error == 0) {
+		if (!kv_outstanding(
+			    d->kv)) { /* the connection is made again, for which a call that waits has patience */
+			rc = kv_delete(d->kv, key, key_len);
+			d->deleted += rc == 1;
+			return MIN(rc, 0);
+		}
+		rc = kv_wait(d->kv);
+		if (rc != 0)
+			return rc;
+	}
+	return rc == -EAGAIN ? d->error : rc;
+}
+
+int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uint64_t *deleted)
+{
+	struct deleting *d;
+	int rc = kv_begin(kv_handle), waited;
+
+	if (rc == 0 && (!prefix || !prefix_len)) {
+		log_error("kv", "kv_delete_prefix needs a prefix; kv_delete_all deletes all keys");
+		rc = -EINVAL;
+	}
+	if (rc != 0)
+		return rc;
+	d = calloc(1, sizeof(*d));
+	if (!d) {
+		log_error("kv", "no memory to delete keys");
+		return -ENOMEM;
+	}
+	d->kv = kv_handle;
+	rc = kv_each(kv_handle, prefix, prefix_len, delete_key, d);
+	waited = kv_wait(kv_handle);
+	if (rc == 0)
+		rc = waited ? waited : d->error;
+	if (deleted)
+		*deleted = d->deleted;
+	if (waited == 0 ||
+	    waited == -EDEADLK) /* else late answers may still name it; from a callback nothing was asked */
+		free(d);
+	return rc;
+}
+
 int kv_info(void *kv_handle, struct kv_info *info)
 {
 	struct ask ask = {.op = WIRE_OP_INFO};
 	struct kv_call call = {.want_value = true};
 	struct wire_info wire;
-	int rc;
+	int rc = kv_begin(kv_handle);
 
-	if (!info) {
+	if (rc == 0 && !info) {
 		log_error("kv", "kv_info needs a place for what the server tells");
-		return -EINVAL;
+		rc = -EINVAL;
 	}
-	rc = kv_call(kv_handle, &ask, &call);
+	if (rc == 0)
+		rc = kv_call(kv_handle, &ask, &call);
 	if (rc != 0)
 		return rc;
 	memcpy(&wire, call.value, sizeof(wire));

@@ -12,7 +12,9 @@ struct rdmad_ping {
 	struct engine_options engine_options;
 	const char *transport;
 	bool closed;
+	unsigned forks; /* of the process when it was opened */
 	int error;
+	char reason[160];
 	uint64_t sent, answered, received; /* received: taken by the caller */
 	struct pong {
 		uint64_t time; /* when its ping was sent, then its round trip */
@@ -71,6 +73,7 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 
 	if (client_was_ended(error, reason))
 		log_warn("ping", "the connection ended: %s", reason);
+	snprintf(ping->reason, sizeof(ping->reason), "%s", reason);
 	ping->conn = NULL;
 	ping->closed = true;
 	/* ETIMEDOUT is of a call that may be made again. */
@@ -84,8 +87,13 @@ static const struct conn_ops ping_ops = {
 	.closed = ping_closed,
 };
 
-static int check_options(const struct rdmad_ping_options *options)
+static int check_options(const char *server, const struct rdmad_ping_options *options, struct rdmad_ping **out)
 {
+	log_clear_last();
+	if (!server || !options || !out) {
+		log_error("ping", "rdmad_ping_open needs a server, options and a place for the handle");
+		return -EINVAL;
+	}
 	if (options->size > RDMAD_PING_SIZE_MAX) {
 		log_error("ping", "a ping of %u bytes; at most %u fit a message", options->size, RDMAD_PING_SIZE_MAX);
 		return -EINVAL;
@@ -97,18 +105,19 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 {
 	struct wire_request request = {.service = WIRE_PING};
 	struct rdmad_ping *ping;
-	int rc = check_options(options);
+	int rc = check_options(server, options, out);
 
 	if (rc != 0)
 		return rc;
+	rc = -ENOMEM;
 	ping = calloc(1, sizeof(*ping));
 	if (!ping)
-		return -ENOMEM;
+		goto fail;
+	ping->forks = client_forks;
 	ping->options = *options;
 	engine_options_from(&options->common, &ping->engine_options);
 	ping->options.depth = MIN(MAX(options->depth, 1u), ping->engine_options.credits - 1);
 	ping->pongs = calloc(ping->options.depth, sizeof(ping->pongs[0]));
-	rc = -ENOMEM;
 	if (!ping->pongs)
 		goto free_ping;
 	request.credits = (uint16_t)ping->engine_options.credits;
@@ -123,13 +132,30 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 	ping->transport = fabric_endpoint_transport(conn_endpoint(ping->conn))->name;
 	engine_leave(ping->engine);
 	*out = ping;
-	return 0;
+	return client_end("ping", "open", 0);
 
 free_pongs:
 	free(ping->pongs);
 free_ping:
 	free(ping);
-	return rc;
+fail:
+	return client_end("ping", "open", rc);
+}
+
+/* What a public function does first. `whole`: what else it needs is there. */
+static int begin(const struct rdmad_ping *ping, bool whole)
+{
+	log_clear_last();
+	if (likely(ping && whole))
+		return client_owned("ping", ping->forks);
+	log_error("ping", "this needs a handle, and to receive a place for the time");
+	return -EINVAL;
+}
+
+static int ping_ended(const struct rdmad_ping *ping)
+{
+	log_error("ping", "the connection has ended: %s", ping->reason);
+	return ping->error;
 }
 
 static int send_ping(struct rdmad_ping *ping)
@@ -137,12 +163,16 @@ static int send_ping(struct rdmad_ping *ping)
 	struct wire_record *record;
 
 	if (!ping->conn)
-		return ping->error;
-	if (ping->sent - ping->received >= ping->options.depth)
+		return ping_ended(ping);
+	if (ping->sent - ping->received >= ping->options.depth) {
+		log_error("ping", "%u pings are out, as many as may be: receive first", ping->options.depth);
 		return -EAGAIN;
+	}
 	record = conn_reserve(ping->conn, ping->options.size, NULL);
-	if (!record)
+	if (!record) {
+		log_error("ping", "there is no room for a ping now: receive first");
 		return conn_established(ping->conn) ? -EAGAIN : -ENOTCONN;
+	}
 	record->op = WIRE_OP_ECHO;
 	record->id = (uint32_t)ping->sent;
 	if (ping->options.verify)
@@ -156,12 +186,14 @@ static int send_ping(struct rdmad_ping *ping)
 
 int rdmad_ping_send(struct rdmad_ping *ping)
 {
-	int rc;
+	int rc = begin(ping, true);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(ping->engine);
 	rc = send_ping(ping);
 	engine_leave(ping->engine);
-	return rc;
+	return client_end("ping", "send", rc);
 }
 
 /* Not now: the oldest ping has no pong yet. */
@@ -188,8 +220,10 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 	struct pong *pong;
 	int rc;
 
-	if (ping->received == ping->sent)
+	if (ping->received == ping->sent) {
+		log_error("ping", "no ping is out: send one first");
 		return -EINVAL;
+	}
 	rc = engine_block(ping->engine, &b, ping->engine_options.timeout);
 	if (rc == -ETIMEDOUT)
 		log_error("ping", "no pong after %llu ms",
@@ -197,7 +231,7 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 	if (rc != 0)
 		return rc;
 	if (!ping->conn)
-		return ping->error;
+		return ping_ended(ping);
 	pong = &ping->pongs[ping->received++ % ping->options.depth];
 	*rtt_ns = pong->time;
 	if (pong->bad) {
@@ -209,23 +243,25 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
 {
-	int rc;
+	int rc = begin(ping, rtt_ns);
 
+	if (rc != 0)
+		return rc;
 	engine_enter(ping->engine);
 	rc = receive_pong(ping, rtt_ns);
 	engine_leave(ping->engine);
-	return rc;
+	return client_end("ping", "receive", rc);
 }
 
 const char *rdmad_ping_transport(const struct rdmad_ping *ping)
 {
-	return ping->transport;
+	return ping ? ping->transport : "";
 }
 
 void rdmad_ping_close(struct rdmad_ping *ping)
 {
-	if (!ping)
-		return;
+	if (!ping || ping->forks != client_forks)
+		return; /* its connection is the parent's */
 	engine_enter(ping->engine);
 	client_disconnect(ping->engine, ping->conn, &ping->closed);
 	engine_leave(ping->engine);

@@ -91,6 +91,10 @@ static void conn_enter_established(struct conn *conn)
 		return;
 	}
 	conn->ops->established(conn);
+	if (conn->told)
+		conn_told_to_leave(conn, conn->told);
+	if (conn->say)
+		conn_mark_dirty(conn);
 	if (conn->parked)
 		conn_mark_stuck(conn); /* the end of the turn resumes it */
 }
@@ -172,6 +176,7 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 	conn->request = *request;
 	conn->ready_tail = &conn->ready;
 	conn->parked_tail = &conn->parked;
+	conn->pushes_tail = &conn->pushes;
 	list_init(&conn->sending);
 	list_init(&conn->transfers);
 	conn->id = atomic_fetch_add(&next_id, 1);
@@ -185,11 +190,12 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 {
 	return (struct fabric_endpoint_attr){
-		.send_depth = conn->window + EXTRA_SENDS + conn->attr.transfers,
+		.send_depth = conn->window + EXTRA_SENDS + conn->attr.transfers + conn->group->pushes,
 		.recv_depth = conn->owns ? conn_receives(conn) : 0,
 		.reads_out = (uint8_t)MIN(conn->attr.transfers, UINT8_MAX),
 		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
+		.from = conn->attr.from,
 	};
 }
 
@@ -280,14 +286,20 @@ free_conn:
 	return rc;
 }
 
-void conn_refuse(struct fabric_request *request, enum wire_reason reason, uint64_t detail)
+static void refusal_encode(enum wire_reason reason, uint64_t detail, uint8_t data[static WIRE_REJECT_SIZE])
 {
 	struct wire_reject reject = {.version = WIRE_VERSION, .reason = reason, .detail = detail};
+
+	wire_reject_encode(&reject, data);
+}
+
+void conn_refuse(struct fabric_request *request, enum wire_reason reason, uint64_t detail)
+{
 	uint8_t data[WIRE_REJECT_SIZE];
 	char peer[128];
 
 	log_info("conn", "%s refused: %s", fabric_request_peer(request, peer, sizeof(peer)), wire_reason_name(reason));
-	wire_reject_encode(&reject, data);
+	refusal_encode(reason, detail, data);
 	fabric_reject(request, data, sizeof(data));
 }
 
@@ -341,6 +353,25 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 	return -EUSERS;
 }
 
+/* Whatever is missing for an endpoint is a resource: who asks is told so. */
+static int conn_take(struct conn *conn, struct fabric_request *request, struct fabric_endpoint_attr *attr)
+{
+	uint8_t refusal[WIRE_REJECT_SIZE];
+	char peer[128];
+	int rc;
+
+	fabric_request_peer(request, peer, sizeof(peer));
+	refusal_encode(WIRE_REASON_RESOURCES, 0, refusal);
+	attr->refusal = refusal;
+	attr->refusal_len = sizeof(refusal);
+	rc = fabric_take(conn->group->queue, conn->attr.domain, request, attr, &conn->endpoint);
+	if (rc == 0)
+		return 0;
+	conn->group->stats.refused++;
+	log_info("conn", "%s refused: %s: %s", peer, wire_reason_name(WIRE_REASON_RESOURCES), strerror(-rc));
+	return rc;
+}
+
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
 		const struct wire_accept *grant, const struct conn_attr *own, const struct conn_ops *ops, void *context,
 		uint64_t now, struct conn **out)
@@ -368,7 +399,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		rc = conn_prepare_accept(conn, grant, &attr);
 	if (rc != 0)
 		goto refuse;
-	rc = fabric_take(group->queue, conn->attr.domain, fabric_request, &attr, &conn->endpoint);
+	rc = conn_take(conn, fabric_request, &attr);
 	if (rc != 0)
 		goto free_conn;
 	if (!group->sender_waits)
@@ -429,6 +460,8 @@ void conn_bury(struct conn *conn)
 	}
 	if (list_linked(&conn->fresh))
 		list_del(&conn->fresh);
+	if (list_linked(&conn->parting))
+		list_del(&conn->parting);
 	group->stats.connections--;
 	group->stats.closed++;
 	if (conn->attr.counted)
@@ -436,11 +469,6 @@ void conn_bury(struct conn *conn)
 	conn_add_stats(conn, &group->stats);
 	conn->ops->closed(conn, conn->error, conn->reason[0] ? conn->reason : "closed");
 	conn_free(conn);
-}
-
-void *conn_context(const struct conn *conn)
-{
-	return conn->context;
 }
 
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context)

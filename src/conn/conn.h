@@ -38,6 +38,9 @@ struct conn_ops {
 	void (*immediate)(struct conn *conn, uint32_t imm);
 	/* conn_reserve had failed outside of record() and may succeed now. */
 	void (*writable)(struct conn *conn);
+	/* The peer is to end. It goes on for a while, and is best left before; `last`: it takes nothing any more, and what it
+	 * has not answered it did not carry out. NULL: nobody wants to know. */
+	void (*leave)(struct conn *conn, bool last);
 	/* The last call: nothing of this connection is in flight and it is freed on return. error: 0 when either side
 	 * asked to disconnect in peace, else negative errno; reason is never NULL. */
 	void (*closed)(struct conn *conn, int error, const char *reason);
@@ -51,6 +54,7 @@ struct conn_group_attr {
 	                             * device shares none, connections have receives of their own */
 	uint32_t max_connections;   /* to accept; cut to what the device's completion queues hold */
 	uint32_t first_connections; /* that the queues begin with room for, and grow; 0: for all of them */
+	uint32_t completions;       /* that they have room for at least, as far as the device lets them */
 	uint32_t transfers;         /* reads and writes in flight on one connection; 0: none */
 	uint8_t reads_in;           /* of them, reads that the peer may have in flight here */
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
@@ -74,6 +78,8 @@ struct conn_attr {
 	/* Counts connections of a kind, this one already: counted down by one when it ends. NULL: nobody counts. Not if
 	 * it came to nothing, as conn_accept() said. */
 	_Atomic uint32_t *counted;
+	/* Of a connect: as fabric_endpoint_attr's. */
+	const struct sockaddr *from;
 };
 
 struct conn_group_stats {
@@ -152,7 +158,16 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
  * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
 void conn_close(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-void *conn_context(const struct conn *conn);
+/* This side is to end, or takes no new connections: tell the peer, which may finish and leave by itself. Of one that is still
+ * there `patience` ns later nothing is taken any more once all is answered; it is told so, and the connection closed. Called
+ * again and again; `quiet`: the service owes no answer. */
+void conn_leave(struct conn *conn, uint64_t patience, bool quiet);
+
+/* Each record asks for it: no call. It stands at the beginning. */
+static inline void *conn_context(const struct conn *conn)
+{
+	return *(void *const *)(const void *)conn;
+}
 /* Another owner takes over, between two turns or from established(). */
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);
@@ -187,13 +202,23 @@ bool conn_has_room(const struct conn *conn, uint32_t body);
 /* The record that was reserved last is complete with a body of `length` bytes. */
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
 
+/* Messages with records are counted from 1 on. That of the record that was reserved last; and the first that was not posted,
+ * which in closed() will never be. */
+uint64_t conn_message_begun(const struct conn *conn);
+uint64_t conn_message_unposted(const struct conn *conn);
+
+/* Changes when a record came, or bytes of reads and writes moved, where the fabric can tell that. */
+uint64_t conn_moved(const struct conn *conn);
+
 /* Have writable() called, and the record that record() refused with -EAGAIN come again, in a later turn. */
 void conn_wait_writable(struct conn *conn);
 
 /*
  * The work of a turn is bounded, so that no peer makes the others wait: after conn_group_attr.turn the rest of a
- * message is parked, and connections take turns. The clock is looked at now and then, as records are short. A record
- * that is longer than some microseconds says so, and one that is longer than some hundred goes in steps:
+ * message is parked, and connections take turns. Where more has come than one turn takes, what comes of a connection that
+ * has had its visit waits behind the others, too: who asks for little is not behind all that others have asked for. The
+ * clock is looked at now and then, as records are short. A record that is longer than some microseconds says so, and one
+ * that is longer than some hundred goes in steps:
  *
  *     do
  *             done = one_step(agent);
@@ -232,8 +257,11 @@ bool conn_idle(const struct conn *conn);
 struct conn_transfer {
 	struct list node;
 	struct conn *conn;
-	uint32_t count; /* reads and writes that it stands for */
-	uint64_t bytes; /* of all of them */
+	uint32_t count;             /* reads and writes that it stands for */
+	uint64_t bytes;             /* of all of them */
+	struct conn_transfer *next; /* of pushes that wait for their message */
+	struct fabric_sge sge;      /* of a push */
+	bool pushed;                /* by either side */
 	void (*done)(struct conn_transfer *transfer, enum fabric_status status);
 };
 
@@ -246,6 +274,18 @@ int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fa
 	      uint32_t rkey);
 int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from, uint64_t remote_addr,
 	       uint32_t rkey);
+/* The same, and a record is committed and flushed next: the two go by one system call where a processor sends them. */
+int conn_write_more(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
+		    uint64_t remote_addr, uint32_t rkey);
+
+/* Push it behind the message that is being built, for a record that is reserved and not committed, and bears WIRE_PUSHED from
+ * here on. There was conn_push_room(). done(): the memory may be used again, whether or not the peer took the value. */
+bool conn_push_room(const struct conn *conn, size_t len);
+void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_record *record,
+	       const struct fabric_sge *from);
+
+/* In record(), of one that bears WIRE_PUSHED: where the value goes. Not asked, or -EAGAIN: it is dropped. */
+int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to);
 
 /* Write and have the peer's immediate() called with `imm`. Takes one of the credits, as a message does (-EAGAIN also
  * without one), and posts first what was committed before, so not between reserve and commit.
@@ -253,14 +293,16 @@ int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct f
 int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 		   uint64_t remote_addr, uint32_t rkey, uint32_t imm);
 
-/* One read or write of a chain. Writes up to fabric_limits.inline_size need no region. */
+/* One read, write or atomic operation of a chain. Writes up to fabric_limits.inline_size need no region. */
 struct conn_part {
-	enum fabric_opcode opcode; /* FABRIC_READ, FABRIC_WRITE, FABRIC_WRITE_IMM */
+	enum fabric_opcode
+		opcode; /* FABRIC_READ, FABRIC_WRITE, FABRIC_WRITE_IMM, FABRIC_FETCH_ADD, FABRIC_COMPARE_SWAP */
 	uint8_t sge_count;
 	struct fabric_sge sge[FABRIC_MAX_SGE];
 	uint64_t remote_addr;
 	uint32_t rkey;
-	uint32_t imm; /* of FABRIC_WRITE_IMM: as conn_write_imm() */
+	uint32_t imm;           /* of FABRIC_WRITE_IMM: as conn_write_imm() */
+	uint64_t operand, swap; /* of atomics: as in fabric_wr */
 };
 
 #define CONN_CHAIN_MAX 32
@@ -268,7 +310,8 @@ struct conn_part {
 /* Post them in order by one doorbell. Writes take effect in order, reads see the writes before them; a write may overtake a
  * read before it. done() is called once, when all have completed; if one failed, with its status when it was the
  * last, else with FABRIC_FLUSHED. Each counts as a transfer. -EAGAIN: nothing was posted. -EINVAL: none,
- * more than CONN_CHAIN_MAX, or more than the connection's transfers. */
+ * more than CONN_CHAIN_MAX, or more than the connection's transfers. -EOPNOTSUPP: see fabric_limits.write_imm and
+ * atomics; nothing was posted, and the connection goes on. */
 int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer, const struct conn_part *parts,
 			unsigned count);
 

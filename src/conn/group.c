@@ -68,6 +68,35 @@ static uint32_t completions_for_connections(const struct conn_group_attr *attr, 
 	return (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
 }
 
+static void group_init(struct conn_group *group, struct fabric_domain *domain, const struct conn_group_attr *attr)
+{
+	group->attr = *attr;
+	group->domain = domain;
+	group->deadline = TIME_NEVER;
+	list_init(&group->connections);
+	list_init(&group->dirty);
+	list_init(&group->stuck);
+	list_init(&group->closing);
+	list_init(&group->fresh);
+	list_init(&group->parting);
+}
+
+/* What the device has, and as many connections as fit it. */
+static void group_fit(struct conn_group *group, const struct fabric_limits *limits)
+{
+	uint32_t wanted = group->attr.max_connections;
+
+	group->inline_size = limits->inline_size;
+	group->sender_waits = limits->write_imm; /* iWARP has neither */
+	group->shared = limits->shared;
+	group->pushes = limits->pushes ? CONN_PUSHES : 0;
+	group->attr.receives = MIN(group->attr.receives, limits->max_shared_depth);
+	group->completions = completions_for_connections(&group->attr, limits->max_completions);
+	group->completions_max = group->completions;
+	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(&group->attr) + group->pushes));
+	group->device_bound = group->attr.max_connections < wanted;
+}
+
 int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out)
 {
 	struct fabric_queue_attr queue_attr = {0};
@@ -82,27 +111,14 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 
 	if (!group)
 		return -ENOMEM;
-	group->attr = *attr;
-	group->domain = domain;
-	group->deadline = TIME_NEVER;
-	list_init(&group->connections);
-	list_init(&group->dirty);
-	list_init(&group->stuck);
-	list_init(&group->closing);
-	list_init(&group->fresh);
+	group_init(group, domain, attr);
 	fabric_limits(fabric_domain_fabric(domain), &limits);
-	group->inline_size = limits.inline_size;
-	group->sender_waits = limits.write_imm; /* iWARP has neither */
-	group->shared = limits.shared;
-	group->attr.receives = MIN(attr->receives, limits.max_shared_depth);
-	group->completions = completions_for_connections(&group->attr, limits.max_completions);
-	group->attr.max_connections = MIN(attr->max_connections, group->completions / outstanding(&group->attr));
-	group->device_bound = group->attr.max_connections < attr->max_connections;
+	group_fit(group, &limits);
 	attr = &group->attr;
 	first = attr->first_connections ? MIN(attr->first_connections, attr->max_connections) : attr->max_connections;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = first * outstanding(attr);
-	queue_attr.completions = MIN(queue_attr.completions, limits.max_completions);
+	queue_attr.completions = first * (outstanding(attr) + group->pushes);
+	queue_attr.completions = MIN(MAX(queue_attr.completions, attr->completions), limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)
 		goto free_group;
@@ -258,6 +274,38 @@ static void conn_answered(struct conn *conn, const struct fabric_event *event)
 	conn_handle(conn, CONN_EVENT_ESTABLISHED);
 }
 
+/* The last poll took all that there was. */
+static bool group_emptied(const struct conn_group *group)
+{
+	return group->batch_at == group->batch_end && group->batch_end < CONN_POLL_BATCH;
+}
+
+/* The fabric tells of ends beside its queue, in which the peer's last messages may stand behind those of others: as many as the
+ * queue can hold. */
+static void group_ended(struct conn *conn)
+{
+	struct conn_group *group = conn->group;
+
+	if (group_emptied(group)) {
+		conn_handle(conn, CONN_EVENT_DISCONNECTED);
+		return;
+	}
+	conn->parts_at = group->taken + 2ull * group->attr.receives + group->completions_max - group->completions;
+	list_add_tail(&group->parting, &conn->parting);
+}
+
+static void group_part(struct conn_group *group)
+{
+	while (!list_empty(&group->parting)) {
+		struct conn *conn = list_first(&group->parting, struct conn, parting);
+
+		if (!group_emptied(group) && group->taken < conn->parts_at)
+			return;
+		list_del(&conn->parting);
+		conn_handle(conn, CONN_EVENT_DISCONNECTED);
+	}
+}
+
 static void group_event(const struct fabric_event *event)
 {
 	struct conn *conn = event->context;
@@ -277,7 +325,7 @@ static void group_event(const struct fabric_event *event)
 		conn_handle(conn, CONN_EVENT_DISCONNECTED);
 		break;
 	case FABRIC_DISCONNECTED:
-		conn_handle(conn, CONN_EVENT_DISCONNECTED);
+		group_ended(conn);
 		break;
 	case FABRIC_REQUEST:
 		fabric_reject(event->request, NULL, 0); /* groups do not listen */
@@ -304,29 +352,69 @@ bool conn_group_look(struct conn_group *group)
 	if (!group->visit_began)
 		group->visit_began = now;
 	group->over = now - group->turn_began >= group->allowed;
-	group->visited = group->over || now - group->visit_began >= group->attr.turn / CONN_VISITS;
+	group->visited = now - group->visit_began >= group->attr.turn / CONN_VISITS;
 	return group->visited;
 }
 
 static void group_visit_begins(struct conn_group *group)
 {
-	group->visit_began = 0;
+	group->visit_began = group->crowded ? group->attr.clock() : 0;
 	group->visited = false;
+	if (group->crowded && !group->turn_began)
+		group->turn_began = group->visit_began;
 }
 
-/* What has come may take half of the turn. The rest is for what was left over by turns before, and for what is left here. */
-static int group_poll(struct conn_group *group)
+static void group_visit_ends(struct conn_group *group, struct conn *conn)
+{
+	uint64_t now;
+
+	if (likely(!group->crowded))
+		return;
+	now = group->attr.clock();
+	group->over = now - group->turn_began >= group->allowed;
+	if (!conn)
+		return;
+	if (conn->round != group->round)
+		conn->taken = 0;
+	conn->round = group->round;
+	conn->taken += now - group->visit_began;
+}
+
+bool conn_had_visit(const struct conn *conn)
+{
+	const struct conn_group *group = conn->group;
+
+	return group->crowded && conn->round == group->round && conn->taken >= group->attr.turn / CONN_VISITS;
+}
+
+static bool group_is_crowded(const struct conn_group *group)
+{
+	return group->attr.turn &&
+	       (!list_empty(&group->stuck) || group->batch_at || group->batch_end == CONN_POLL_BATCH);
+}
+
+/* Perhaps: a full batch was not the last. */
+static bool group_has_more(const struct conn_group *group)
+{
+	return group->crowded && group->batch_end == CONN_POLL_BATCH;
+}
+
+static int group_poll_batch(struct conn_group *group)
 {
 	int n = 0;
 
 	if (group->batch_at == group->batch_end) {
 		group->batch_at = 0;
 		group->batch_end = fabric_poll(group->queue, group->batch, CONN_POLL_BATCH);
+		group->taken += (unsigned)group->batch_end;
 	}
-	group->allowed = group->attr.turn / 2;
+	group->crowded = group_is_crowded(group);
 	while (group->batch_at < group->batch_end && !group->over) {
+		const struct fabric_completion *c = &group->batch[group->batch_at++];
+
 		group_visit_begins(group);
-		group_completed(group, &group->batch[group->batch_at++]);
+		group_completed(group, c);
+		group_visit_ends(group, conn_of(c));
 		n++;
 	}
 	if (n > 0)
@@ -336,31 +424,59 @@ static int group_poll(struct conn_group *group)
 	return n;
 }
 
-/* Insert all nodes of `from`, a list head that is given up, at the front of `to`. */
-static void list_prepend(struct list *to, struct list *from)
+/* What has come may take the turn; what turns before left over has a visit behind it, and the rest of the turn. The last message that
+ * it begins has its visit: cut in two it would take longer, and be answered twice. In a crowd most of it is only parked, so all of it
+ * is looked at: who asks for little may stand behind it. */
+static int group_poll(struct conn_group *group)
 {
-	from->next->prev = to;
-	from->prev->next = to->next;
-	to->next->prev = from->prev;
-	to->next = from->next;
+	int n;
+
+	group->allowed = group->attr.turn;
+	n = group_poll_batch(group);
+	while (group_has_more(group) && !group->over)
+		n += group_poll_batch(group);
+	return n;
+}
+
+/* A visit, where more has come that is to be looked at; the rest of the turn, where not. */
+static uint64_t group_allows_stuck(const struct conn_group *group)
+{
+	if (!group_has_more(group))
+		return group->attr.turn;
+	return group->attr.clock() - group->turn_began + group->attr.turn / CONN_VISITS;
+}
+
+/* Where the first of those who wait has had its visit, all had. */
+static void group_round_begins(struct conn_group *group, const struct conn *first)
+{
+	if (first->round == group->round)
+		group->round++;
 }
 
 static void group_resume_stuck(struct conn_group *group)
 {
 	struct list stuck;
 
-	if (likely(list_empty(&group->stuck)))
+	if (likely(list_empty(&group->stuck))) {
+		group->round += !group->crowded;
 		return;
+	}
 	/* A list of its own: a connection that stays stuck is linked again behind. */
 	stuck = group->stuck;
 	stuck.next->prev = stuck.prev->next = &stuck;
 	list_init(&group->stuck);
 	group->over = false;
-	group->allowed = group->attr.turn;
-	while (!list_empty(&stuck) && !group->over) {
+	group->allowed = group_allows_stuck(group);
+	group->crowded = group->attr.turn;
+	group_round_begins(group, list_first(&stuck, struct conn, stuck));
+	do {
+		struct conn *conn = list_first(&stuck, struct conn, stuck);
+
 		group_visit_begins(group);
-		conn_messages_resume(list_first(&stuck, struct conn, stuck));
-	}
+		conn_messages_resume(conn);
+		conn_flush(conn); /* a part of the visit, and it may be the longer one */
+		group_visit_ends(group, conn);
+	} while (!list_empty(&stuck) && !group->over);
 	if (list_empty(&stuck))
 		return;
 	list_prepend(&group->stuck, &stuck); /* who had no turn is first in the next */
@@ -385,6 +501,7 @@ static void group_bury(struct conn_group *group)
 		}
 		group->dead = false; /* this one goes; its closed() may end another */
 		conn_bury(conn);
+		group->unfinished = true; /* requests may wait for its end: they are looked at once more */
 	}
 }
 
@@ -423,6 +540,8 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	group_turn_from(group, now);
 	n = group_poll(group);
 	batch_done = group->batch_at == group->batch_end;
+	if (unlikely(batch_done && !list_empty(&group->parting)))
+		group_part(group);
 	while (unlikely(batch_done && fabric_next_event(group->queue, &event))) {
 		group_event(&event);
 		events++;

@@ -23,7 +23,8 @@ enum conn_event {
 #define CONN_POLL_BATCH 32
 #define CONN_LOOK_UNITS 16   /* records between two looks at the clock */
 #define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
-#define CONN_VISITS 8        /* of a long turn: the part of it that one connection has before others are served */
+#define CONN_PUSHES 64       /* values of either side that are pushed and have not arrived */
+#define CONN_VISITS 4        /* of a long turn: the part of it that one connection has before others are served */
 
 /* A message or an immediate that came too early, or whose answers found no room: copied, so that the shared
  * receive goes back at once and a slow peer uses up only its own memory. */
@@ -36,25 +37,36 @@ struct conn_parked {
 };
 
 struct conn {
-	struct list node;  /* in group->connections */
-	struct list dirty; /* in group->dirty: something to post or a credit to return */
-	struct list stuck; /* in group->stuck: reserve failed or messages parked */
-	struct list grave; /* in group->closing */
-	struct list fresh; /* in group->fresh: accepted, and may have asked for nothing yet */
+	/* Two cache lines, which are all that most records need. */
+	void *context; /* see conn_context() */
+	const struct conn_ops *ops;
 	struct conn_group *group;
+	enum conn_state state;
+	uint32_t message_size;
+	struct memory_buffer *open; /* the message being built */
+	uint32_t open_used;
+	uint32_t open_pushes; /* of `pushes`, those of the message being built */
+	struct list dirty;    /* in group->dirty: something to post or a credit to return */
+	uint64_t records_in, records_out;
+
+	struct list node;    /* in group->connections */
+	struct list stuck;   /* in group->stuck: reserve failed or messages parked */
+	struct list grave;   /* in group->closing */
+	struct list fresh;   /* in group->fresh: accepted, and may have asked for nothing yet */
+	struct list parting; /* in group->parting: its end came, and perhaps not yet all that it had sent before */
+	uint64_t parts_at;   /* group->taken by which that has come */
 	struct fabric_endpoint *endpoint;
 	const struct fabric_transport *transport; /* outlives the endpoint, for the last words in closed() */
-	enum conn_state state;
-	bool disconnected; /* the fabric's last event of this endpoint came */
-	bool probes;       /* its silence is looked into */
-	bool asks;         /* by asking its program, which is known to answer; else its host */
-	bool probing;      /* asked, and not answered yet */
-	bool watch_sends;  /* a device acknowledges what it is sent, whatever its program does */
-	bool unshared;     /* its device has no shared receives */
+	bool disconnected;                        /* the fabric's last event of this endpoint came */
+	bool probes;                              /* its silence is looked into */
+	bool asks;                                /* by asking its program, which is known to answer; else its host */
+	bool probing;                             /* asked, and not answered yet */
+	bool watch_sends;                         /* a device acknowledges what it is sent, whatever its program does */
+	bool unshared;                            /* its device has no shared receives */
 	bool want_writable;
-	bool busy; /* stuck, but waits for its turn only */
-	const struct conn_ops *ops;
-	void *context;
+	bool leaving;            /* the peer was told to go, at `left` */
+	bool deaf;               /* and that nothing of it is taken any more */
+	bool busy;               /* stuck, but waits for its turn only */
 	struct conn_attr attr;   /* its own or the group's */
 	bool owns;               /* it has buffers of its own: large messages, or its own domain */
 	struct memory_pool *own; /* these, from when it is established (or connects), else NULL */
@@ -62,9 +74,6 @@ struct conn {
 	uint32_t own_posted;     /* receives */
 	uint32_t completions;    /* that it may have outstanding */
 
-	struct memory_buffer *open; /* the message being built */
-	uint32_t open_used;
-	uint32_t message_size;
 	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
 	uint32_t in_flight;                        /* posted work requests that will complete */
 	struct list sending;                       /* their buffers */
@@ -75,10 +84,14 @@ struct conn {
 	uint32_t granted;                          /* to the peer */
 	uint32_t owed;                             /* taken receives not yet told to the peer */
 	uint32_t unreturned;                       /* received and not told: more than granted is a violation */
+	uint16_t told;                             /* to leave, by these flags, before it was established */
 	uint16_t say;                              /* flags of the next message */
 	struct conn_parked *parked, **parked_tail;
 	uint64_t parked_bytes;
-	struct list transfers; /* in flight */
+	struct conn_transfer *pushes, **pushes_tail; /* of messages that are not posted */
+	uint32_t push_count;                         /* of transfers, either side's */
+	bool pulled;                                 /* the record at hand told where its value goes */
+	struct list transfers;                       /* in flight */
 	uint32_t transfer_count;
 	uint64_t transfer_bytes; /* of all of them */
 	uint64_t transfer_since; /* when one was begun with none in flight, or one was seen to get on */
@@ -87,10 +100,15 @@ struct conn {
 	uint64_t due;     /* when the timers look at it */
 	uint32_t heap_at; /* in group->heap */
 	uint64_t id, opened, deadline, probed, stuck_since;
+	uint64_t round;       /* of the group, in which it took ... */
+	uint64_t taken;       /* ... so many ns of its turns */
 	uint64_t heard;       /* when something came from it */
 	uint64_t alive_moved; /* fabric_moved_bytes() when its silence was looked into last */
-	uint64_t send_since;  /* when one was posted with none in flight, or one completed */
-	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
+	uint64_t left;
+	uint64_t begun;      /* messages with records */
+	uint64_t unposted;   /* of them, those that were dropped */
+	uint64_t send_since; /* when one was posted with none in flight, or one completed */
+	uint64_t messages_in, messages_out, bytes_in, bytes_out;
 	struct wire_request request;
 	struct wire_accept accept;
 	int error;
@@ -98,6 +116,8 @@ struct conn {
 	char reason[160];
 	char peer[96];
 };
+
+_Static_assert(offsetof(struct conn, context) == 0, "conn_context() looks there");
 
 struct conn_group {
 	struct conn_group_attr attr;
@@ -108,18 +128,23 @@ struct conn_group {
 	uint32_t posted; /* shared receives */
 	uint32_t wanted; /* shared receives that the present connections are worth */
 	uint32_t inline_size;
-	bool shared;          /* whichever device a connection gets, it may take from the shared receives */
-	uint32_t completions; /* that the queue has room for beside those of the connections */
-	bool device_bound;    /* attr.max_connections is what the devices have room for */
-	bool sender_waits;    /* for a receive; where not, all are posted before it can send */
-	struct list connections, dirty, stuck, closing, fresh;
+	uint32_t pushes;          /* in flight on one connection; 0: the fabric has none */
+	bool shared;              /* whichever device a connection gets, it may take from the shared receives */
+	uint32_t completions;     /* that the queue has room for beside those of the connections */
+	uint32_t completions_max; /* and with them */
+	uint64_t taken;           /* from the queue, ever */
+	bool device_bound;        /* attr.max_connections is what the devices have room for */
+	bool sender_waits;        /* for a receive; where not, all are posted before it can send */
+	struct list connections, dirty, stuck, closing, fresh, parting;
 	struct fabric_completion batch[CONN_POLL_BATCH]; /* polled; those from batch_at on are for the next turn */
 	int batch_at, batch_end;
-	int32_t units;                    /* of work until the clock is looked at */
-	bool visited;                     /* the connection whose records are handed on had enough of the turn */
-	bool over;                        /* and the turn is at its end */
-	bool unfinished;                  /* there is work for the next turn */
-	uint64_t allowed;                 /* ns of this turn, until now */
+	int32_t units;    /* of work until the clock is looked at */
+	bool visited;     /* the connection whose records are handed on had enough of the turn */
+	bool over;        /* the turn is at its end: no other is visited */
+	bool unfinished;  /* there is work for the next turn */
+	bool crowded;     /* there is more than a turn takes: what each connection takes of it is counted */
+	uint64_t round;   /* in each, all that wait have a visit */
+	uint64_t allowed; /* ns of this turn, until now */
 	uint64_t turn_began, visit_began; /* 0: nobody looked yet */
 	uint64_t parked_bytes;
 	struct conn_parked *spare; /* memory for what is parked next */
@@ -159,9 +184,9 @@ void conn_immediate_received(struct conn *conn, uint32_t imm);
 void conn_message_sent(struct conn *conn, struct memory_buffer *buffer);
 void conn_messages_resume(struct conn *conn); /* parked messages, then writable() */
 void conn_messages_flush(struct conn *conn);
+void conn_told_to_leave(struct conn *conn, uint16_t flags);
 void conn_messages_drop(struct conn *conn); /* gives back what is not sent, and the parked */
 void conn_mark_stuck(struct conn *conn);
-void conn_mark_dirty(struct conn *conn);
 void conn_violation(struct conn *conn, int error, const char *what);
 void conn_bad_record(struct conn *conn, int error);
 void conn_consumed(struct conn *conn); /* a receive, of a message with records or of an immediate */
@@ -169,6 +194,11 @@ void conn_consumed(struct conn *conn); /* a receive, of a message with records o
  * try again or to go on with, or the violation. */
 int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset);
 int conn_hand_immediate(struct conn *conn, uint32_t imm); /* 0, or the violation */
+static inline void conn_mark_dirty(struct conn *conn)
+{
+	if (unlikely(!list_linked(&conn->dirty)))
+		list_add_tail(&conn->group->dirty, &conn->dirty);
+}
 /* Whether a message could be begun, but for the pool's limit. */
 static inline bool conn_may_send(const struct conn *conn)
 {
@@ -203,6 +233,13 @@ uint32_t conn_receives(const struct conn *conn);
  */
 void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status status);
 void conn_transfers_flush(struct conn *conn); /* those that will never complete */
+/* The next `count` values that the peer pushes are dropped. */
+void conn_drop_pushed(struct conn *conn, unsigned count);
+/* Pushes that wait, as requests behind their message; the next one. And they are in flight now. */
+const struct conn_transfer *conn_pushes_chain(const struct conn_transfer *first, unsigned count, struct fabric_wr *wr);
+void conn_pushes_posted(struct conn *conn, unsigned count);
+/* Records of the parked message, from its offset on, come without their values. */
+void conn_park_pushed(struct conn *conn, struct conn_parked *parked);
 /* ns in which a transfer gets on: completes, or where the fabric can tell, moves a byte. Else a link's speed is guessed:
  * a device's is at least a MiB a second. */
 uint64_t conn_transfer_patience(const struct conn *conn);
@@ -228,6 +265,9 @@ static inline void conn_timer_set(struct conn *conn, uint64_t when)
 void conn_group_want_receives(struct conn_group *group, int32_t change);
 /* Asks the clock: whether the present connection had enough, or all of the turn is over. */
 bool conn_group_look(struct conn_group *group);
+/* Whether others wait, and it has had as much of this round as a visit is: what comes of it now waits behind theirs. Who
+ * asks for little is so before all who ask for much, however many they are. */
+bool conn_had_visit(const struct conn *conn);
 /* For must(): no other thread turns the group. */
 bool conn_group_is_mine(const struct conn_group *group);
 

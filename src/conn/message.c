@@ -1,13 +1,9 @@
 /* message.c: messages built, posted, received and taken apart; credits. */
 #include "conn/internal.h"
 
-#define CHAIN_MAX 16 /* messages posted by one call */
-
-void conn_mark_dirty(struct conn *conn)
-{
-	if (!list_linked(&conn->dirty))
-		list_add_tail(&conn->group->dirty, &conn->dirty);
-}
+#define CHAIN_MAX 32    /* messages, and what is pushed behind them, posted by one call */
+#define LAST_PATIENCE 4 /* the part of its patience that a peer has to take the last word */
+_Static_assert(WIRE_PUSHES < CHAIN_MAX, "any message fits a chain");
 
 void conn_mark_stuck(struct conn *conn)
 {
@@ -42,6 +38,7 @@ static bool message_open(struct conn *conn, bool records)
 		return false;
 	conn->sends++;
 	conn->credits -= records;
+	conn->begun += records;
 	conn->open->owner = conn;
 	conn->open_used = sizeof(struct wire_message);
 	return true;
@@ -56,36 +53,47 @@ static void message_seal(struct conn *conn)
 	m->length = conn->open_used;
 	m->credits = 0;
 	m->flags = 0;
+	conn->open->count = conn->open_pushes;
+	conn->open_pushes = 0;
 	conn->open->next = NULL;
 	*conn->ready_tail = conn->open;
 	conn->ready_tail = &conn->open->next;
 	conn->open = NULL;
 }
 
-struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room)
+static inline struct wire_record *record_at(struct conn *conn, uint32_t at, uint32_t *room)
 {
-	struct wire_record *record;
-	uint32_t at;
+	struct wire_record *record = (void *)((char *)conn->open->addr + at);
 
-	must(conn_group_is_mine(conn->group));
-	if (unlikely(conn->state != CONN_ESTABLISHED || body > WIRE_BODY_MAX(conn->message_size)))
-		return NULL;
-	at = WIRE_PAD(conn->open_used);
-	if (conn->open && (uint64_t)at + sizeof(*record) + body > conn->message_size)
-		message_seal(conn);
-	if (!conn->open) {
-		if (!message_open(conn, true)) {
-			conn->want_writable = true;
-			conn_mark_stuck(conn);
-			return NULL;
-		}
-		at = sizeof(struct wire_message);
-	}
-	record = (void *)((char *)conn->open->addr + at);
 	*record = (struct wire_record){0};
 	if (room)
 		*room = conn->message_size - at - (uint32_t)sizeof(*record);
 	return record;
+}
+
+/* The first of a message. */
+static __attribute__((noinline)) struct wire_record *reserve_first(struct conn *conn, uint32_t body, uint32_t *room)
+{
+	if (conn->state != CONN_ESTABLISHED || body > WIRE_BODY_MAX(conn->message_size))
+		return NULL;
+	if (conn->open)
+		message_seal(conn);
+	if (message_open(conn, true))
+		return record_at(conn, sizeof(struct wire_message), room);
+	conn->want_writable = true;
+	conn_mark_stuck(conn);
+	return NULL;
+}
+
+struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room)
+{
+	uint32_t at = WIRE_PAD(conn->open_used);
+
+	must(conn_group_is_mine(conn->group));
+	if (unlikely(!conn->open || conn->state != CONN_ESTABLISHED ||
+		     (uint64_t)at + sizeof(struct wire_record) + body > conn->message_size))
+		return reserve_first(conn, body, room);
+	return record_at(conn, at, room);
 }
 
 bool conn_has_room(const struct conn *conn, uint32_t body)
@@ -93,6 +101,14 @@ bool conn_has_room(const struct conn *conn, uint32_t body)
 	uint64_t end = (uint64_t)WIRE_PAD(conn->open_used) + sizeof(struct wire_record) + body;
 
 	return conn->state == CONN_ESTABLISHED && ((conn->open && end <= conn->message_size) || conn_may_send(conn));
+}
+
+/* The first record since the last post, or as many values are pushed as a message takes. */
+static __attribute__((noinline)) void commit_more(struct conn *conn)
+{
+	conn_mark_dirty(conn);
+	if (conn->open_pushes == WIRE_PUSHES)
+		message_seal(conn);
 }
 
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
@@ -103,7 +119,8 @@ void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 	record->length = length;
 	conn->open_used = (uint32_t)((char *)(record + 1) - (char *)conn->open->addr) + length;
 	conn->records_out++;
-	conn_mark_dirty(conn);
+	if (unlikely(!list_linked(&conn->dirty) || conn->open_pushes == WIRE_PUSHES))
+		commit_more(conn);
 }
 
 /* An inlined message is out of its buffer when the post returns, so it asks for no completion; but its place in the
@@ -120,39 +137,75 @@ static void sending_begins(struct conn *conn)
 		conn_timer_set(conn, conn->send_since + conn->group->attr.stall_timeout);
 }
 
-/* Post a chain of up to CHAIN_MAX ready messages; the first carries the credits that are owed, and flags. False: none left
- * or no room in the send queue. */
-static bool messages_post(struct conn *conn)
+/* Ready messages with what is pushed behind them, linked. How many messages; *pushes: and values. */
+static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[static CHAIN_MAX], unsigned *pushes)
 {
-	struct fabric_wr wr[CHAIN_MAX];
-	struct memory_buffer *buffer = conn->ready, *next;
-	unsigned n = 0;
-	int rc;
+	struct memory_buffer *buffer = conn->ready;
+	const struct conn_transfer *push = conn->pushes;
+	unsigned n = 0, messages = 0;
 
-	if (!buffer)
-		return false;
-	((struct wire_message *)buffer->addr)->credits = (uint16_t)conn->owed;
-	((struct wire_message *)buffer->addr)->flags = conn->say;
-	for (; buffer && n < CHAIN_MAX; buffer = buffer->next, n++) {
+	for (; buffer && n + buffer->count < CHAIN_MAX; buffer = buffer->next, messages++) {
 		const struct wire_message *m = buffer->addr;
-		bool inlined = !wants_completion(conn, m->length, conn->messages_out + n);
+		bool inlined = !wants_completion(conn, m->length, conn->messages_out + messages);
 
-		wr[n] = (struct fabric_wr){
+		wr[n++] = (struct fabric_wr){
 			.id = inlined ? CONN_ID_UNSIGNALED : (uintptr_t)buffer | CONN_ID_SEND,
 			.opcode = FABRIC_SEND,
 			.signaled = !inlined,
 			.sge_count = 1,
 			.sge = {{buffer->addr, m->length, buffer->region}},
-			.next = NULL,
 		};
-		if (n)
-			wr[n - 1].next = &wr[n];
+		if (unlikely(buffer->count))
+			push = conn_pushes_chain(push, buffer->count, &wr[n]);
+		n += buffer->count;
 	}
+	for (unsigned i = 0; i < n; i++)
+		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
+	*pushes = n - messages;
+	return messages;
+}
+
+/* Those that tell of their completion are in flight; the others are out of their buffers. */
+static inline void messages_posted(struct conn *conn, const struct fabric_wr *wr, unsigned messages)
+{
+	for (unsigned requests; messages; messages--, wr += requests) {
+		struct memory_buffer *buffer = conn->ready;
+
+		requests = 1 + buffer->count;
+		conn->ready = buffer->next;
+		conn->bytes_out += wr->sge[0].len;
+		conn->messages_out++;
+		if (wr->signaled) {
+			conn->in_flight++;
+			list_add_tail(&conn->sending, &buffer->node);
+		} else {
+			send_put(conn, buffer);
+		}
+	}
+	if (!conn->ready)
+		conn->ready_tail = &conn->ready;
+}
+
+/* Post a chain of ready messages, as many as CHAIN_MAX requests are; the first carries the credits that are owed, and flags.
+ * False: none left or no room in the send queue. */
+static bool messages_post(struct conn *conn)
+{
+	struct fabric_wr wr[CHAIN_MAX];
+	unsigned messages, pushes;
+	int rc;
+
+	if (!conn->ready)
+		return false;
+	((struct wire_message *)conn->ready->addr)->credits = (uint16_t)conn->owed;
+	((struct wire_message *)conn->ready->addr)->flags = conn->say;
+	messages = messages_chain(conn, wr, &pushes);
 	rc = fabric_post(conn->endpoint, wr);
 	if (rc == -EAGAIN) {
 		conn_mark_stuck(conn); /* inlined sends bring no completion that would retry */
 		return false;
 	}
+	if (rc == -ENOTCONN)
+		return false; /* its end is on its way, behind what the peer sent before */
 	if (rc != 0) {
 		conn_close(conn, rc, "cannot send: %s", strerror(-rc));
 		return false;
@@ -162,20 +215,9 @@ static bool messages_post(struct conn *conn)
 	conn->say = 0;
 	if (list_empty(&conn->sending))
 		sending_begins(conn);
-	for (unsigned i = 0; i < n; i++, conn->ready = next) {
-		buffer = conn->ready;
-		next = buffer->next;
-		conn->bytes_out += wr[i].sge[0].len;
-		conn->messages_out++;
-		if (wr[i].signaled) {
-			conn->in_flight++;
-			list_add_tail(&conn->sending, &buffer->node);
-		} else {
-			send_put(conn, buffer);
-		}
-	}
-	if (!conn->ready)
-		conn->ready_tail = &conn->ready;
+	if (unlikely(pushes))
+		conn_pushes_posted(conn, pushes);
+	messages_posted(conn, wr, messages);
 	return conn->ready != NULL;
 }
 
@@ -183,10 +225,12 @@ static bool messages_post(struct conn *conn)
  * no credit, or two peers that wait for credits could each wait for ever for the other's return. */
 static void return_credits(struct conn *conn)
 {
-	if (conn->open)
-		conn->credits++; /* begun for records, which did not come */
-	else if (!message_open(conn, false))
+	if (conn->open) { /* begun for records, which did not come */
+		conn->credits++;
+		conn->begun--;
+	} else if (!message_open(conn, false)) {
 		conn_mark_stuck(conn);
+	}
 	if (conn->open)
 		message_seal(conn);
 }
@@ -203,6 +247,62 @@ void conn_messages_flush(struct conn *conn)
 		return_credits(conn);
 	while (messages_post(conn))
 		;
+}
+
+uint64_t conn_message_begun(const struct conn *conn)
+{
+	return conn->begun;
+}
+
+/* Of messages with records, that are not posted. */
+static uint64_t count_unposted(const struct conn *conn)
+{
+	uint64_t n = conn->open != NULL;
+
+	for (const struct memory_buffer *b = conn->ready; b; b = b->next)
+		n += ((const struct wire_message *)b->addr)->length > sizeof(struct wire_message);
+	return n;
+}
+
+uint64_t conn_message_unposted(const struct conn *conn)
+{
+	return conn->begun - conn->unposted - count_unposted(conn) + 1;
+}
+
+uint64_t conn_moved(const struct conn *conn)
+{
+	return conn->records_in + fabric_moved_bytes(conn->endpoint);
+}
+
+/* All that it asked for is answered, whether it has taken the answers or not. */
+static bool owes_nothing(const struct conn *conn)
+{
+	return !conn->ready && !conn->parked && !conn->want_writable && !conn->transfer_count &&
+	       (!conn->open || conn->open_used == sizeof(struct wire_message));
+}
+
+void conn_leave(struct conn *conn, uint64_t patience, bool quiet)
+{
+	must(conn_group_is_mine(conn->group));
+	if (conn->state != CONN_ESTABLISHED && conn->state != CONN_ACCEPTING)
+		return;
+	if (!conn->leaving) {
+		conn->leaving = true;
+		conn->left = conn->group->now;
+		conn->say |= WIRE_GOAWAY;
+		if (conn->state == CONN_ESTABLISHED)
+			conn_mark_dirty(conn);
+	} else if (conn->state == CONN_ACCEPTING) {
+		return; /* it is told as soon as it can hear */
+	} else if (conn->deaf) {
+		if (conn_idle(conn) || conn->group->now - conn->left >= patience / LAST_PATIENCE)
+			conn_close(conn, 0, "it stayed when told to leave");
+	} else if (quiet && owes_nothing(conn) && conn->group->now - conn->left >= patience) {
+		conn->deaf = true;
+		conn->left = conn->group->now;
+		conn->say |= WIRE_LAST;
+		conn_mark_dirty(conn);
+	}
 }
 
 void conn_wait_writable(struct conn *conn)
@@ -256,6 +356,42 @@ static inline bool record_ends_visit(struct conn_group *group, const struct wire
 	return unlikely(group->units <= 0) && conn_group_look(group);
 }
 
+static inline bool is_pushed(const struct conn *conn, const struct wire_record *record)
+{
+	return record->flags & WIRE_PUSHED && conn->accept.push_max;
+}
+
+/* What is parked drops the values of its records, that of this one, too. */
+static __attribute__((noinline)) int hand_flagged(struct conn *conn, const struct wire_record *record)
+{
+	int rc;
+
+	if (!is_pushed(conn, record))
+		return conn->ops->record(conn, record, record + 1);
+	conn->pulled = false;
+	rc = conn->ops->record(conn, record, record + 1);
+	must(rc != -EAGAIN || !conn->pulled);
+	if (rc == 0 && !conn->pulled)
+		conn_drop_pushed(conn, 1);
+	return rc;
+}
+
+void conn_park_pushed(struct conn *conn, struct conn_parked *p)
+{
+	size_t at = p->offset, next = p->offset;
+	unsigned dropped = 0;
+
+	for (; wire_record_next(p->data, p->bytes, &next); at = next) {
+		struct wire_record *record = (void *)(p->data + at);
+
+		if (!is_pushed(conn, record))
+			continue;
+		record->flags &= (uint8_t)~WIRE_PUSHED;
+		dropped++;
+	}
+	conn_drop_pushed(conn, dropped);
+}
+
 int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *record;
@@ -263,7 +399,10 @@ int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, s
 	int rc;
 
 	while ((record = wire_record_next(data, bytes, &at))) {
-		rc = conn->ops->record(conn, record, record + 1);
+		if (unlikely(record->flags & WIRE_PUSHED))
+			rc = hand_flagged(conn, record);
+		else
+			rc = conn->ops->record(conn, record, record + 1);
 		if (unlikely(rc != 0))
 			return rc;
 		conn->records_in++;
@@ -291,11 +430,21 @@ void conn_bad_record(struct conn *conn, int error)
 					 : "a request that breaks the protocol");
 }
 
+void conn_told_to_leave(struct conn *conn, uint16_t flags)
+{
+	if (conn->state != CONN_ESTABLISHED)
+		conn->told |= flags;
+	else if (conn->ops->leave)
+		conn->ops->leave(conn, flags & WIRE_LAST);
+}
+
 /* What the peer asks, it is told at once. */
 static __attribute__((cold)) bool conn_take_flags(struct conn *conn, uint16_t flags)
 {
 	if (flags & WIRE_ANSWER)
 		conn->probing = false;
+	if (flags & (WIRE_GOAWAY | WIRE_LAST))
+		conn_told_to_leave(conn, flags);
 	if (!(flags & WIRE_ASK))
 		return true;
 	if (conn->say & WIRE_ANSWER) {
@@ -362,10 +511,16 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 	conn->messages_in++;
 	conn->bytes_in += bytes;
 	conn->heard = conn->group->now;
-	if (!conn_take_credits(conn, m) || bytes == sizeof(*m))
+	if (!conn_take_credits(conn, m) || bytes == sizeof(*m) || unlikely(conn->deaf))
 		return;
 	if (must_park(conn)) {
 		conn_park_message(conn, data, bytes, offset);
+		return;
+	}
+	if (unlikely(conn_had_visit(conn))) {
+		conn_park_message(conn, data, bytes, offset);
+		conn_yield(conn);
+		conn_mark_stuck(conn);
 		return;
 	}
 	rc = conn_message_take_apart(conn, data, bytes, &offset);
@@ -434,6 +589,7 @@ void conn_messages_drop(struct conn *conn)
 {
 	struct memory_buffer *buffer, *next;
 
+	conn->unposted += count_unposted(conn);
 	while (!list_empty(&conn->sending)) {
 		buffer = list_first(&conn->sending, struct memory_buffer, node);
 		list_del(&buffer->node);
@@ -442,6 +598,7 @@ void conn_messages_drop(struct conn *conn)
 	if (conn->open) {
 		send_put(conn, conn->open);
 		conn->open = NULL;
+		conn->open_pushes = 0;
 	}
 	for (buffer = conn->ready; buffer; buffer = next) {
 		next = buffer->next;
@@ -454,6 +611,5 @@ void conn_messages_drop(struct conn *conn)
 
 bool conn_idle(const struct conn *conn)
 {
-	return !conn->ready && !conn->parked && !conn->want_writable && conn->in_flight == 0 &&
-	       (!conn->open || conn->open_used == sizeof(struct wire_message));
+	return !conn->say && conn->in_flight == 0 && owes_nothing(conn);
 }

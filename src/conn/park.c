@@ -115,6 +115,8 @@ void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t
 		return;
 	memcpy(p->data, data, bytes);
 	p->offset = offset;
+	if (unlikely(conn->accept.push_max))
+		conn_park_pushed(conn, p);
 }
 
 void conn_park_immediate(struct conn *conn, uint32_t imm)

@@ -3,7 +3,7 @@
 
 static bool transfer_room(const struct conn *conn, unsigned count)
 {
-	return conn->transfer_count + count <= conn->attr.transfers;
+	return conn->transfer_count - conn->push_count + count <= conn->attr.transfers;
 }
 
 bool conn_transfer_room(const struct conn *conn)
@@ -31,6 +31,20 @@ static uint64_t bytes_of(const struct fabric_wr *wr)
 	return bytes;
 }
 
+static void transfer_begins(struct conn *conn, struct conn_transfer *transfer)
+{
+	transfer->conn = conn;
+	conn->transfer_bytes += transfer->bytes;
+	if (!conn->transfer_count) {
+		conn->transfer_since = conn->group->now;
+		conn->transfer_moved = fabric_moved_bytes(conn->endpoint);
+		if (conn->group->attr.stall_timeout)
+			conn_timer_set(conn, conn->group->now + conn_transfer_patience(conn));
+	}
+	list_add_tail(&conn->transfers, &transfer->node);
+	conn->transfer_count += transfer->count;
+}
+
 /* Post `count` requests, linked; the last of them tells of all. */
 static int transfer_post(struct conn *conn, struct conn_transfer *transfer, struct fabric_wr *wr, unsigned count)
 {
@@ -45,27 +59,20 @@ static int transfer_post(struct conn *conn, struct conn_transfer *transfer, stru
 		rc = fabric_post(conn->endpoint, wr);
 	if (rc != 0)
 		return transfer_failed(conn, wr, rc);
-	transfer->conn = conn;
 	transfer->count = count;
 	transfer->bytes = bytes_of(wr);
-	conn->transfer_bytes += transfer->bytes;
-	if (!conn->transfer_count) {
-		conn->transfer_since = conn->group->now;
-		conn->transfer_moved = fabric_moved_bytes(conn->endpoint);
-		if (conn->group->attr.stall_timeout)
-			conn_timer_set(conn, conn->group->now + conn_transfer_patience(conn));
-	}
-	list_add_tail(&conn->transfers, &transfer->node);
-	conn->transfer_count += count;
+	transfer->pushed = false;
+	transfer_begins(conn, transfer);
 	conn->in_flight++;
 	return 0;
 }
 
 static int transfer_post_one(struct conn *conn, struct conn_transfer *transfer, enum fabric_opcode opcode,
-			     const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey, uint32_t imm)
+			     const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey, uint32_t imm, bool more)
 {
 	struct fabric_wr wr = {
 		.opcode = opcode,
+		.more = more,
 		.sge_count = 1,
 		.sge = {*sge},
 		.imm = imm,
@@ -79,13 +86,101 @@ static int transfer_post_one(struct conn *conn, struct conn_transfer *transfer, 
 int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to, uint64_t remote_addr,
 	      uint32_t rkey)
 {
-	return transfer_post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0);
+	return transfer_post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0, false);
 }
 
 int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from, uint64_t remote_addr,
 	       uint32_t rkey)
 {
-	return transfer_post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0);
+	return transfer_post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0, false);
+}
+
+int conn_write_more(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
+		    uint64_t remote_addr, uint32_t rkey)
+{
+	return transfer_post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0, true);
+}
+
+/*
+ * Pushes
+ */
+static void push_begins(struct conn *conn, struct conn_transfer *transfer, size_t bytes)
+{
+	transfer->count = 1;
+	transfer->bytes = bytes;
+	transfer->pushed = true;
+	conn->push_count++;
+	transfer_begins(conn, transfer);
+}
+
+bool conn_push_room(const struct conn *conn, size_t len)
+{
+	return len && len <= conn->accept.push_max && conn->state == CONN_ESTABLISHED &&
+	       conn->push_count < conn->group->pushes;
+}
+
+void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_record *record,
+	       const struct fabric_sge *from)
+{
+	must(conn_group_is_mine(conn->group) && conn->open && transfer->done);
+	must(conn_push_room(conn, from->len) && conn->open_pushes < WIRE_PUSHES);
+	record->flags |= WIRE_PUSHED;
+	transfer->sge = *from;
+	transfer->next = NULL;
+	*conn->pushes_tail = transfer;
+	conn->pushes_tail = &transfer->next;
+	conn->open_pushes++;
+	push_begins(conn, transfer, from->len);
+}
+
+const struct conn_transfer *conn_pushes_chain(const struct conn_transfer *t, unsigned count, struct fabric_wr *wr)
+{
+	for (unsigned i = 0; i < count; i++, t = t->next)
+		wr[i] = (struct fabric_wr){
+			.id = (uintptr_t)t | CONN_ID_TRANSFER,
+			.opcode = FABRIC_PUSH,
+			.signaled = true,
+			.sge_count = 1,
+			.sge = {t->sge},
+		};
+	return t;
+}
+
+void conn_pushes_posted(struct conn *conn, unsigned count)
+{
+	conn->in_flight += count;
+	for (; count; count--)
+		conn->pushes = conn->pushes->next;
+	if (!conn->pushes)
+		conn->pushes_tail = &conn->pushes;
+}
+
+int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to)
+{
+	struct fabric_recv recv = {(uintptr_t)transfer | CONN_ID_TRANSFER, *to};
+	int rc = -EAGAIN;
+
+	must(conn_group_is_mine(conn->group) && transfer->done && !conn->pulled);
+	if (conn->state != CONN_ESTABLISHED)
+		return -ENOTCONN;
+	if (conn_push_room(conn, to->len))
+		rc = fabric_pull(conn->endpoint, &recv, 1);
+	if (rc != 0) {
+		conn_wait_writable(conn);
+		return rc == -ENOMEM ? -EAGAIN : rc;
+	}
+	conn->pulled = true;
+	push_begins(conn, transfer, to->len);
+	conn->in_flight++;
+	return 0;
+}
+
+void conn_drop_pushed(struct conn *conn, unsigned count)
+{
+	int rc = count ? fabric_pull(conn->endpoint, NULL, count) : 0;
+
+	if (rc != 0 && rc != -ENOTCONN)
+		conn_close(conn, rc, "cannot drop what it pushes: %s", strerror(-rc));
 }
 
 /* An immediate takes a credit, and does not overtake what was committed before it. */
@@ -113,7 +208,7 @@ int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const stru
 
 	if (!immediates_fit(conn, 1))
 		return -EAGAIN;
-	rc = transfer_post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm);
+	rc = transfer_post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm, false);
 	if (rc == 0)
 		immediates_posted(conn, 1);
 	return rc;
@@ -137,6 +232,8 @@ int conn_transfer_chain(struct conn *conn, struct conn_transfer *transfer, const
 			.imm = parts[i].imm,
 			.remote_addr = parts[i].remote_addr,
 			.rkey = parts[i].rkey,
+			.operand = parts[i].operand,
+			.swap = parts[i].swap,
 		};
 		memcpy(wr[i].sge, parts[i].sge, sizeof(wr[i].sge));
 		immediates += parts[i].opcode == FABRIC_WRITE_IMM;
@@ -156,6 +253,7 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 	must(list_linked(&transfer->node) && conn->in_flight && conn->transfer_count >= transfer->count);
 	list_del(&transfer->node);
 	conn->transfer_count -= transfer->count;
+	conn->push_count -= transfer->pushed;
 	conn->transfer_bytes -= transfer->bytes;
 	conn->in_flight--;
 	conn->transfer_since = conn->stuck_since = conn->group->now; /* it gets on */
@@ -164,6 +262,8 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 
 void conn_transfers_flush(struct conn *conn)
 {
+	while (conn->pushes)
+		conn_pushes_posted(conn, 1);
 	while (!list_empty(&conn->transfers))
 		conn_transfer_completed(list_first(&conn->transfers, struct conn_transfer, node), FABRIC_FLUSHED);
 }

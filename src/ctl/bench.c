@@ -64,6 +64,21 @@ static double depth(const struct bench_result *r)
 	return (double)r->depth;
 }
 
+static double misses(const struct bench_result *r)
+{
+	return (double)r->misses;
+}
+
+static double unsent(const struct bench_result *r)
+{
+	return (double)r->unsent;
+}
+
+static double at_seconds(const struct bench_result *r)
+{
+	return (double)r->at / 1e9;
+}
+
 static double mismatches(const struct bench_result *r)
 {
 	return (double)r->mismatches;
@@ -130,35 +145,77 @@ static const struct column columns[] = {
 	{NULL, 0, "keys", keys},
 	{NULL, 0, "depth", depth},
 	{NULL, 0, "mismatches", mismatches},
+	{NULL, 0, "misses", misses},
+	{NULL, 0, "unsent", unsent},
+	{NULL, 0, "at_seconds", at_seconds},
 	{NULL, 0, "cpu_user_seconds", cpu_user},
 	{NULL, 0, "cpu_system_seconds", cpu_system},
 };
 
 static json_t *results; /* under --json */
+static json_t *slices;  /* of the result that comes next; NULL: none */
 static bool headed;
 
+/* Everything that decides the figures and does not stand in the rows. */
 void bench_print_head(const char *transport)
 {
+	char text[5][32];
+
 	bench.transport = transport;
 	printf("%s: transport %s, clients %llu, depth %llu, threads %llu%s\n", bench.server, transport,
 	       (unsigned long long)bench.clients, (unsigned long long)bench.depth, (unsigned long long)bench.threads,
 	       bench.no_verify ? ", not verified" : "");
+	if (bench.rate)
+		printf("open loop, %llu/s, latencies from the intended times", (unsigned long long)bench.rate);
+	else
+		printf("closed loop");
+	if (bench.count)
+		printf(", %llu operations", (unsigned long long)bench.count);
+	else
+		printf(", %s", units_format_time(bench.duration, text[0]));
+	printf(" after %s of warm-up, poll %s", units_format_time(bench.warmup, text[1]),
+	       !ctl.poll_given          ? "by default"
+	       : ctl.poll == TIME_NEVER ? "always"
+					: units_format_time(ctl.poll, text[2]));
+	if (bench.keys)
+		printf(", %llu keys of %llu bytes each%s%s", (unsigned long long)bench.keys,
+		       (unsigned long long)bench.key_bytes, bench.ttl ? ", which expire after " : "",
+		       bench.ttl ? units_format_time(bench.ttl, text[3]) : "");
+	putchar('\n');
+}
+
+static void print_head_csv(void)
+{
+	printf("op,way");
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (columns[i].member)
+			printf(",%s", columns[i].member);
+	putchar('\n');
 }
 
 static void print_head(const char *transport)
 {
+	headed = true;
+	bench.transport = transport;
+	if (bench.csv) {
+		print_head_csv();
+		return;
+	}
 	bench_print_head(transport);
 	printf("%-6s", "op");
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
 		if (columns[i].title)
 			printf(" %*s", columns[i].width, columns[i].title);
 	putchar('\n');
-	headed = true;
 }
 
+/* A slice of time begins with where it ends. */
 static void print_row(const struct bench_result *result)
 {
-	printf("%-6s", result->op);
+	if (result->at)
+		printf("%5.1fs", (double)result->at / 1e9);
+	else
+		printf("%-6s", result->op);
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
 		if (!columns[i].title)
 			continue;
@@ -169,6 +226,25 @@ static void print_row(const struct bench_result *result)
 			printf("%*.*f", columns[i].width, columns[i].decimals, columns[i].value(result));
 	}
 	putchar('\n');
+}
+
+static void print_row_csv(const struct bench_result *result)
+{
+	printf("%s,%s", result->op, result->way ? result->way : "");
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (columns[i].member)
+			printf(",%.9g", columns[i].value(result));
+	putchar('\n');
+}
+
+static void print_result(const struct bench_result *result, const char *transport)
+{
+	if (!headed)
+		print_head(transport);
+	if (bench.csv)
+		print_row_csv(result);
+	else
+		print_row(result);
 	fflush(stdout);
 }
 
@@ -199,12 +275,32 @@ void bench_report(const struct bench_result *result, const char *transport)
 		return; /* interrupted before it began */
 	bench.transport = transport;
 	if (ctl.json) {
-		json_array_append_new(results, bench_result_json(result));
+		json_t *row = bench_result_json(result);
+
+		if (slices)
+			json_object_set_new(row, "intervals", slices);
+		slices = NULL;
+		json_array_append_new(results, row);
+	} else {
+		print_result(result, transport);
+	}
+	if (result->misses)
+		ctl_say("bench: %s: %llu of %llu keys were not there: the store dropped them, or they expired",
+			result->op, (unsigned long long)result->misses, (unsigned long long)result->operations);
+	if (result->unsent)
+		ctl_say("bench: %s: %llu requests of this rate were due and could not be sent: the server is slower",
+			result->op, (unsigned long long)result->unsent);
+}
+
+void bench_report_slice(const struct bench_result *result, const char *transport)
+{
+	if (!ctl.json) {
+		print_result(result, transport);
 		return;
 	}
-	if (!headed)
-		print_head(transport);
-	print_row(result);
+	if (!slices)
+		slices = json_array();
+	json_array_append_new(slices, bench_result_json(result));
 }
 
 void bench_result_init(struct bench_result *result, const char *op)
@@ -235,6 +331,8 @@ void bench_result_merge(struct bench_result *into, const struct bench_result *fr
 {
 	into->operations += from->operations;
 	into->mismatches += from->mismatches;
+	into->misses += from->misses;
+	into->unsent += from->unsent;
 	into->begin = MIN(into->begin, from->begin);
 	into->end = MAX(into->end, from->end);
 	histogram_merge(&into->latency, &from->latency);
@@ -315,10 +413,13 @@ int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_si
  */
 json_t *bench_summary(const char *what, json_t *rows)
 {
-	return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:o}", "command", what, "server", bench.server,
-			 "transport", bench.transport, "clients", (json_int_t)bench.clients, "depth",
-			 (json_int_t)bench.depth, "threads", (json_int_t)bench.threads, "verified", !bench.no_verify,
-			 "interrupted", ctl_interrupted(), "results", rows);
+	return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:f, s:f, s:I, s:o}", "command", what,
+			 "server", bench.server, "transport", bench.transport, "clients", (json_int_t)bench.clients,
+			 "depth", (json_int_t)bench.depth, "threads", (json_int_t)bench.threads, "verified",
+			 !bench.no_verify, "interrupted", ctl_interrupted(), "loop", bench.rate ? "open" : "closed",
+			 "rate_per_second", (json_int_t)bench.rate, "duration_seconds",
+			 bench.count ? 0 : (double)bench.duration / 1e9, "warmup_seconds", (double)bench.warmup / 1e9,
+			 "key_bytes", (json_int_t)bench.key_bytes, "results", rows);
 }
 
 int bench_prepare(const struct ctl_arguments *arguments)

@@ -7,6 +7,9 @@
 
 #include "base/base.h"
 #include "rdmad/channel.h"
+#include "rdmad/channel_types.h"
+
+#define BENCH_CALLS 1000 /* that are not answered, before one that is */
 
 /* What both do next. */
 struct bench_order {
@@ -43,5 +46,55 @@ int bench_raw_echo(struct bench_raw *raw, const struct bench_order *order,
 		   void *buffer); /* ping-pong over polled sockets */
 int bench_raw_send(struct bench_raw *raw, const struct bench_order *order,
 		   void *buffer); /* a loop of send, and of recv */
+
+/*
+ * bench_channel_work.c
+ */
+
+/* One of the two processes. */
+struct bench_side {
+	struct rdmad_channel *channel;
+	struct bench_raw raw;
+	uint8_t *buffer;   /* for the largest message, and for all calls */
+	uint64_t limit_us; /* of each wait */
+	bool first;        /* it says what comes next */
+};
+
+/* Those up to BENCH_CALL need a channel alone, the others what bench_raw.c makes. */
+enum {
+	BENCH_PINGPONG,
+	BENCH_STREAM,
+	BENCH_CALL,
+	BENCH_WORDS,
+	BENCH_RING,
+	BENCH_COPY,
+	BENCH_ENCODING,
+	BENCH_ECHO,
+	BENCH_SEND,
+	BENCH_WORKS
+};
+
+struct bench_work {
+	const char *name;
+	int (*run)(struct bench_side *side, const struct bench_order *order); /* 0 or -errno */
+};
+extern const struct bench_work bench_works[BENCH_WORKS];
+
+extern const struct rdmad_type bench_order_type; /* struct bench_order */
+extern const struct rdmad_type bench_call_type;  /* a call */
+#define BENCH_CALL_SIZE 24u                      /* bytes of one */
+
+/*
+ * bench_channel_print.c
+ */
+struct bench_channel_result {
+	const char *op, *way, *beside; /* beside NULL: nothing is */
+	uint64_t size;
+	double ns, beside_ns; /* of a message, a round trip, or all calls; 0: there is nothing beside it */
+};
+
+/* The command's exit status. */
+int bench_channel_print(const char *url, const char *transport, uint64_t capacity,
+			const struct bench_channel_result *results, size_t n);
 
 #endif

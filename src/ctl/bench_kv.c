@@ -1,13 +1,5 @@
-/*
- * bench_kv.c: keep `depth` requests outstanding on each connection and count the answers.
- *
- * The loop must cost less than the requests that it measures: keys and values are made beforehand, nothing is
- * allocated, and the clock is read once a turn. Small requests of a connection are answered in order. So the number
- * of an answer gives its key, its expected value and, by the stamps of the turns, its round trip. Large values may
- * overtake each other: there each get has a ticket with the expected value.
- */
-#include "ctl/ctl.h"
-#include "rdmad/kv.h"
+/* bench_kv.c: "bench kv": its options, and one phase after the other: fill, measure, delete. */
+#include "ctl/bench_kv.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -15,16 +7,17 @@
 #define SIZE_LIMIT (1ull << 40)
 #define DEPTH_MAX 1024
 #define KEYS_DEFAULT 1000
-/* The daemon's memory is 64 MiB by default. For a while a value and the one that replaces it are both there. So half
+/* The daemon may have 64 MiB. For a while a value and the one that replaces it are both there. So half
  * of the memory is for the values, unless --keys says more, and a quarter for those under way. */
 #define FILL_MAX (32 * MIB)
+#define OVERHEAD 128 /* of a key in the store, about */
 #define FLIGHT_MAX (16 * MIB)
-#define WINDOWS 64u /* different values: that many places in one random text */
 
 static const char *sizes_text = "64", *op_text = "set,get", *prefix;
 static uint64_t keys_wanted;
 static bool keep;
 static uint64_t idle_clients; /* connections that ask nothing */
+static uint64_t rate, interval, ttl;
 
 static int check_sizes(const char *text);
 static int check_op(const char *text);
@@ -49,69 +42,23 @@ static const struct ctl_option bench_options[] = {
 	 .min = 1, .max = 10000000},
 	{"prefix", 'p', CTL_TEXT, &prefix, "TEXT", "what the keys begin with; default: different in each run"},
 	{"idle", 'I', CTL_NUMBER, &idle_clients, "N", "more connections, which ask nothing; default 0", .max = 65536},
+	{"rate", 'r', CTL_NUMBER, &rate, "N",
+	 "operations per second of all, at even times, whatever the answers do; default: as fast as they come",
+	 .min = 1, .max = 1000000000},
+	{"interval", 'i', CTL_TIME, &interval, "TIME", "a line each time, beside the one of all", .min = 10 * TIME_MS,
+	 .max = 86400 * TIME_S},
+	{"csv", 0, CTL_FLAG, &bench.csv, NULL, "comma-separated values instead of a table"},
+	{"ttl", 0, CTL_TIME, &ttl, "TIME", "the keys expire after this, should nobody delete them", .min = TIME_MS},
 	{"keep", 0, CTL_FLAG, &keep, NULL, "do not delete the keys at the end"},
 	{"no-verify", 0, CTL_FLAG, &bench.no_verify, NULL, "do not compare what is read"},
 	{"no-latency", 0, CTL_FLAG, &bench.no_latency, NULL, "do not measure round trips"},
 	{NULL},
 };
 
-enum phase { PHASE_FILL, PHASE_SET, PHASE_GET, PHASE_MIXED, PHASE_DELETE };
-
 static const struct {
 	const char *name;
-	enum phase phase;
+	enum bench_kv_phase phase;
 } ops[] = {{"set", PHASE_SET}, {"get", PHASE_GET}, {"mixed", PHASE_MIXED}};
-
-/* The requests below number `upto` that have no stamp yet were submitted at `time`. */
-struct stamp {
-	uint64_t time, upto;
-};
-
-/* A get of a large value that is under way. */
-struct ticket {
-	struct lane *lane;
-	struct ticket *next; /* free one behind this one */
-	uint32_t window;
-};
-
-/* One connection. Hot members first. */
-struct lane {
-	void *kv;
-	struct bench_kv_worker *worker;
-	uint64_t submitted, done, stamped; /* numbers of requests in this phase */
-	uint64_t quota;                    /* how many there are to be */
-	uint32_t submit_key, done_key;     /* wrap at `keys` */
-	uint32_t submit_pair, done_pair;   /* mixed: pairs of a set and a get */
-	enum phase phase;
-	uint32_t keys;
-	uint32_t key_len;
-	char *key; /* key_len bytes each */
-	struct stamp *stamp;
-	uint32_t stamp_mask, stamp_head, stamp_tail;
-	struct ticket *tickets, *ticket; /* bench.depth of them, the first free one */
-};
-
-/* One thread with its lanes. */
-struct bench_kv_worker {
-	struct lane *lane;
-	unsigned lanes;
-	uint64_t duration; /* of this phase; TIME_NEVER: by quota */
-	bool stopping, ignore_interrupt;
-	struct bench_result result;
-};
-
-static struct {
-	void **idle;
-	struct lane *lane; /* all of them */
-	struct bench_kv_worker *worker;
-	char *text; /* text_len random bytes */
-	size_t text_len;
-	uint32_t keys;
-	uint64_t depth;       /* bench.depth, less for large values */
-	uint32_t eager_limit; /* of the options; 0: the default */
-	bool large;           /* values do not fit the answer */
-	bool lost;            /* a connection ended */
-} b;
 
 static int check_sizes(const char *text)
 {
@@ -148,236 +95,23 @@ static int check_op(const char *text)
 }
 
 /*
- * Answers. These run for each operation.
- */
-static void lane_failed(struct lane *lane, int status)
-{
-	struct bench_kv_worker *w = lane->worker;
-
-	/* A delete that finds nothing has nothing to do. */
-	if (lane->phase == PHASE_DELETE && status == -ENOENT)
-		return;
-	bench_result_fail(&w->result, status, ctl_kv_status_text(status));
-	w->stopping = true;
-}
-
-static void lane_set_done(void *arg, int status, const void *value, size_t len)
-{
-	struct lane *lane = arg;
-
-	lane->done++;
-	if (unlikely(status != 0))
-		lane_failed(lane, status);
-}
-
-static inline bool value_expected(const void *value, size_t len, uint32_t window)
-{
-	return len == bench.size && memcmp(value, b.text + window % WINDOWS, len) == 0;
-}
-
-static void lane_get_done(void *arg, int status, const void *value, size_t len)
-{
-	struct lane *lane = arg;
-	uint32_t window = lane->phase == PHASE_MIXED ? lane->done_pair++ : lane->done_key;
-
-	lane->done++;
-	if (++lane->done_key == lane->keys)
-		lane->done_key = 0;
-	if (unlikely(status != 0))
-		lane_failed(lane, status);
-	else if (!bench.no_verify && unlikely(!value_expected(value, len, window)))
-		lane->worker->result.mismatches++;
-}
-
-static void lane_large_done(void *arg, int status, const void *value, size_t len)
-{
-	struct ticket *ticket = arg;
-	struct lane *lane = ticket->lane;
-
-	lane->done++;
-	if (unlikely(status != 0))
-		lane_failed(lane, status);
-	else if (!bench.no_verify && unlikely(!value_expected(value, len, ticket->window)))
-		lane->worker->result.mismatches++;
-	ticket->next = lane->ticket;
-	lane->ticket = ticket;
-}
-
-/*
- * Requests.
- */
-static int lane_set(struct lane *lane, const char *key, uint32_t window)
-{
-	return kv_submit_set(lane->kv, key, lane->key_len, b.text + window % WINDOWS, bench.size, lane_set_done, lane);
-}
-
-static int lane_get(struct lane *lane, const char *key, uint32_t window)
-{
-	struct ticket *ticket = lane->ticket;
-	int rc;
-
-	if (likely(!b.large))
-		return kv_submit_get(lane->kv, key, lane->key_len, lane_get_done, lane);
-	ticket->window = window;
-	lane->ticket = ticket->next; /* before: it may be answered within */
-	rc = kv_submit_get(lane->kv, key, lane->key_len, lane_large_done, ticket);
-	if (rc != 0)
-		lane->ticket = ticket;
-	return rc;
-}
-
-static int lane_submit(struct lane *lane)
-{
-	const char *key = lane->key + (size_t)lane->submit_key * lane->key_len;
-
-	switch (lane->phase) {
-	case PHASE_FILL:
-	case PHASE_SET:
-		return lane_set(lane, key, lane->submit_key);
-	case PHASE_GET:
-		return lane_get(lane, key, lane->submit_key);
-	case PHASE_MIXED:
-		if (lane->submitted % 2 == 0)
-			return lane_set(lane, key, lane->submit_pair);
-		return lane_get(lane, key, lane->submit_pair);
-	case PHASE_DELETE:
-		return kv_submit_delete(lane->kv, key, lane->key_len, lane_set_done, lane);
-	}
-	return -EINVAL;
-}
-
-/* The next request is for the next key; in mixed, after the get of a pair. */
-static void lane_advance(struct lane *lane)
-{
-	bool pair_done = lane->submitted % 2;
-
-	lane->submitted++;
-	if (lane->phase == PHASE_MIXED && !pair_done)
-		return;
-	lane->submit_pair++;
-	if (++lane->submit_key == lane->keys)
-		lane->submit_key = 0;
-}
-
-static void lane_fill(struct lane *lane, uint64_t now)
-{
-	uint64_t before = lane->submitted, limit = MIN(lane->done + b.depth, lane->quota);
-	int rc = 0;
-
-	while (lane->submitted < limit) {
-		rc = lane_submit(lane);
-		if (unlikely(rc != 0))
-			break;
-		lane_advance(lane);
-	}
-	if (unlikely(rc != 0 && rc != -EAGAIN)) {
-		bench_result_fail(&lane->worker->result, rc, rdmad_error());
-		lane->worker->stopping = true;
-	}
-	if (lane->submitted != before && !bench.no_latency)
-		lane->stamp[lane->stamp_head++ & lane->stamp_mask] = (struct stamp){now, lane->submitted};
-}
-
-/* Round trips of the requests answered in this turn: all of one stamp are alike. */
-static void lane_latency(struct lane *lane, uint64_t now)
-{
-	while (lane->stamped != lane->done) {
-		struct stamp *s = &lane->stamp[lane->stamp_tail & lane->stamp_mask];
-		uint64_t upto = MIN(s->upto, lane->done);
-
-		for (; lane->stamped != upto; lane->stamped++)
-			histogram_add(&lane->worker->result.latency, now - s->time);
-		lane->stamp_tail += upto == s->upto;
-	}
-}
-
-static bool worker_idle(const struct bench_kv_worker *w)
-{
-	for (unsigned i = 0; i < w->lanes; i++)
-		if (w->lane[i].done != w->lane[i].submitted)
-			return false;
-	return true;
-}
-
-static bool worker_satisfied(const struct bench_kv_worker *w)
-{
-	for (unsigned i = 0; i < w->lanes; i++)
-		if (w->lane[i].done < w->lane[i].quota)
-			return false;
-	return true;
-}
-
-/* Send, receive, count. How many requests were answered, or a negative errno. */
-static int worker_turn(struct bench_kv_worker *w, uint64_t *now)
-{
-	int n;
-
-	if (likely(!w->stopping))
-		for (unsigned i = 0; i < w->lanes; i++)
-			lane_fill(&w->lane[i], *now);
-	if (unlikely(w->stopping && worker_idle(w)))
-		return 0;
-	n = kv_progress(w->lane[0].kv, CTL_SLICE_US);
-	*now = time_now();
-	if (!bench.no_latency)
-		for (unsigned i = 0; i < w->lanes; i++)
-			lane_latency(&w->lane[i], *now);
-	return n;
-}
-
-static void worker_loop(struct bench_kv_worker *w)
-{
-	uint64_t now = w->result.begin, alive = now, limit = ctl_answer_limit();
-	uint64_t until = time_after(now, w->duration);
-	int n;
-
-	do {
-		bool interrupted = ctl_interrupted() && !w->ignore_interrupt;
-
-		if (now >= until || interrupted || worker_satisfied(w))
-			w->stopping = true;
-		n = worker_turn(w, &now);
-		if (n > 0)
-			alive = now;
-		else if (n == 0 && interrupted)
-			n = -EINTR;
-		else if (n == 0 && now - alive > limit)
-			n = -ETIMEDOUT;
-	} while (n >= 0 && !(w->stopping && worker_idle(w)));
-	w->result.end = now;
-	if (n < 0)
-		bench_result_fail(&w->result, n, n == -ETIMEDOUT ? "no answer in time" : rdmad_error());
-}
-
-static void worker_run(void *arg)
-{
-	struct bench_kv_worker *w = arg;
-
-	w->stopping = false;
-	w->result.begin = time_now();
-	worker_loop(w);
-	for (unsigned i = 0; i < w->lanes; i++)
-		w->result.operations += w->lane[i].done;
-}
-
-/*
  * Phases: all threads, from begin to end.
  */
-static void lane_reset(struct lane *lane, enum phase phase, uint64_t quota)
+static void lane_reset(struct lane *lane, enum bench_kv_phase phase, uint64_t quota)
 {
 	lane->submitted = lane->done = lane->stamped = 0;
 	lane->submit_key = lane->done_key = 0;
 	lane->submit_pair = lane->done_pair = 0;
 	lane->stamp_head = lane->stamp_tail = 0;
 	lane->phase = phase;
-	lane->keys = b.keys;
+	lane->keys = bench_kv.keys;
 	lane->quota = quota;
 }
 
 /* In messages, or by RDMA read and write. The answer to a get carries a short value in any case. */
-static const char *way_of(enum phase phase)
+static const char *way_of(enum bench_kv_phase phase)
 {
-	const struct lane *lane = &b.lane[0];
+	const struct lane *lane = &bench_kv.lane[0];
 
 	if (lane->key_len + bench.size <= kv_eager_max(lane->kv))
 		return "eager";
@@ -385,34 +119,36 @@ static const char *way_of(enum phase phase)
 }
 
 /* count 0: for `duration`; else so many operations in all. */
-static void run_phase(const char *name, enum phase phase, uint64_t duration, uint64_t count,
+static void run_phase(const char *name, enum bench_kv_phase phase, uint64_t duration, uint64_t count,
 		      struct bench_result *result)
 {
 	int rc;
 
 	bench_result_init(result, name);
-	result->keys = b.keys * bench.clients;
-	result->depth = b.depth;
+	result->keys = bench_kv.keys * bench.clients;
+	result->depth = bench_kv.depth;
 	result->way = way_of(phase);
 	for (uint64_t i = 0; i < bench.clients; i++)
-		lane_reset(&b.lane[i], phase, count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
+		lane_reset(&bench_kv.lane[i], phase,
+			   count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
 	for (uint64_t i = 0; i < bench.threads; i++) {
-		bench_result_init(&b.worker[i].result, name);
-		b.worker[i].duration = count ? TIME_NEVER : duration;
-		b.worker[i].ignore_interrupt = phase == PHASE_DELETE;
+		bench_result_init(&bench_kv.worker[i].result, name);
+		bench_result_init(&bench_kv.worker[i].slice, name);
+		bench_kv.worker[i].duration = count ? TIME_NEVER : duration;
+		bench_kv.worker[i].ignore_interrupt = phase == PHASE_DELETE;
 	}
 	bench_take_usage(result, -1);
-	rc = bench_threads((unsigned)bench.threads, worker_run, b.worker, sizeof(b.worker[0]));
+	rc = bench_threads((unsigned)bench.threads, bench_kv_work, bench_kv.worker, sizeof(bench_kv.worker[0]));
 	bench_take_usage(result, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
-		bench_result_merge(result, &b.worker[i].result);
+		bench_result_merge(result, &bench_kv.worker[i].result);
 	if (rc != 0)
 		bench_result_fail(result, rc, "cannot start a thread");
-	b.lost |= result->error && !ctl_kv_status_final(result->error);
+	bench_kv.lost |= result->error && !ctl_kv_status_final(result->error);
 }
 
 /* Warm up, measure, tell. */
-static int measure(const char *name, enum phase phase, bench_report_fn *report)
+static int measure(const char *name, enum bench_kv_phase phase, bench_report_fn *report)
 {
 	struct bench_result *result = malloc(sizeof(*result));
 	int rc = CTL_OK;
@@ -424,8 +160,10 @@ static int measure(const char *name, enum phase phase, bench_report_fn *report)
 		rc = bench_judge(result);
 	}
 	if (rc == CTL_OK && !ctl_interrupted()) {
+		bench_kv.interval = interval;
 		run_phase(name, phase, bench.duration, bench.count, result);
-		report(result, kv_transport(b.lane[0].kv));
+		bench_kv.interval = 0;
+		report(result, kv_transport(bench_kv.lane[0].kv));
 		rc = bench_judge(result);
 	}
 	free(result);
@@ -433,14 +171,16 @@ static int measure(const char *name, enum phase phase, bench_report_fn *report)
 }
 
 /* Give each key its value, or delete all. */
-static int touch_all(const char *name, enum phase phase)
+static int touch_all(const char *name, enum bench_kv_phase phase)
 {
 	struct bench_result *result = malloc(sizeof(*result));
 	int rc;
 
 	if (!result)
 		return CTL_FAILED;
-	run_phase(name, phase, 0, (uint64_t)b.keys * bench.clients, result);
+	bench_kv.apart = 0;
+	run_phase(name, phase, 0, (uint64_t)bench_kv.keys * bench.clients, result);
+	bench_kv.apart = rate ? MAX(TIME_S * bench.clients / rate, 1ull) : 0;
 	rc = bench_judge(result);
 	free(result);
 	return rc;
@@ -450,21 +190,21 @@ static int touch_all(const char *name, enum phase phase)
 static int register_text(void)
 {
 	for (uint64_t i = 0; i < bench.threads; i++) {
-		void *kv = b.worker[i].lane[0].kv;
-		int rc = kv_buffer_register(kv, b.text, b.text_len);
+		void *kv = bench_kv.worker[i].lane[0].kv;
+		int rc = kv_buffer_register(kv, bench_kv.text, bench_kv.text_len);
 
 		if (rc != 0)
-			return ctl_fail(rc, NULL, "bench kv: cannot register %zu bytes", b.text_len);
+			return ctl_fail(rc, NULL, "bench kv: cannot register %zu bytes", bench_kv.text_len);
 	}
 	return CTL_OK;
 }
 
 static void drop_text(void)
 {
-	for (uint64_t i = 0; b.text && i < bench.threads; i++)
-		kv_buffer_unregister(b.worker[i].lane[0].kv, b.text);
-	free(b.text);
-	b.text = NULL;
+	for (uint64_t i = 0; bench_kv.text && i < bench.threads; i++)
+		kv_buffer_unregister(bench_kv.worker[i].lane[0].kv, bench_kv.text);
+	free(bench_kv.text);
+	bench_kv.text = NULL;
 }
 
 static int make_text(void)
@@ -472,14 +212,35 @@ static int make_text(void)
 	uint64_t state = time_now() | 1;
 
 	drop_text();
-	b.text_len = bench.size + WINDOWS;
-	b.text = malloc(b.text_len);
-	if (!b.text) {
+	bench_kv.text_len = bench.size + BENCH_KV_WINDOWS;
+	bench_kv.text = malloc(bench_kv.text_len);
+	if (!bench_kv.text) {
 		ctl_say("no memory for values of %llu bytes", (unsigned long long)bench.size);
 		return CTL_FAILED;
 	}
-	script_random_text(b.text, b.text_len, &state);
+	script_random_text(bench_kv.text, bench_kv.text_len, &state);
 	return register_text();
+}
+
+/* Half of what the store has left, at most: what others stored is not to make room for a benchmark, where the store drops keys. */
+static uint64_t room_for_values(void)
+{
+	struct kv_info info;
+
+	if (kv_info(bench_kv.lane[0].kv, &info) != 0)
+		return FILL_MAX;
+	return MIN((info.bytes_total - MIN(info.bytes_used, info.bytes_total)) / 2, FILL_MAX);
+}
+
+static void warn_of_eviction(uint64_t each)
+{
+	uint64_t fill = bench_kv.keys * (each + OVERHEAD * bench.clients), room = 2 * room_for_values();
+	char text[2][32];
+
+	if (fill > room && room < 2 * FILL_MAX)
+		ctl_say("bench kv: the keys take %s, and the store has %s left: it may refuse them, or drop keys of "
+			"others",
+			units_human_size((double)fill, text[0]), units_human_size((double)room, text[1]));
 }
 
 /* How many keys, and requests under way, the daemon's memory has room for. */
@@ -487,19 +248,28 @@ static void choose_numbers(void)
 {
 	uint64_t each = MAX(bench.size, 1ull) * bench.clients;
 
-	b.large = bench.size > WIRE_INLINE_MAX;
-	b.depth = MAX(1ull, MIN(bench.depth, FLIGHT_MAX / each));
-	b.keys = (uint32_t)keys_wanted;
+	bench_kv.large = bench.size > WIRE_INLINE_MAX;
+	bench_kv.depth = MAX(1ull, MIN(bench.depth, FLIGHT_MAX / each));
+	bench_kv.keys = (uint32_t)keys_wanted;
 	if (!keys_wanted)
-		b.keys = (uint32_t)MAX(1, MIN((uint64_t)KEYS_DEFAULT, FILL_MAX / each));
+		bench_kv.keys = (uint32_t)MAX(
+			1, MIN((uint64_t)KEYS_DEFAULT, room_for_values() / (each + OVERHEAD * bench.clients)));
+	warn_of_eviction(each);
 	/* A get that was overtaken must not meet the next value of its key. */
-	if (b.large)
-		b.depth = MIN(b.depth, (uint64_t)b.keys);
+	if (bench_kv.large)
+		bench_kv.depth = MIN(bench_kv.depth, (uint64_t)bench_kv.keys);
+}
+
+/* What decides the figures, and does not stand in the rows. */
+static void tell_keys(void)
+{
+	bench.keys = bench_kv.keys;
+	bench.key_bytes = bench_kv.lane[0].key_len;
 }
 
 static int prepare_size(void)
 {
-	uint64_t limit = kv_value_max(b.lane[0].kv);
+	uint64_t limit = kv_value_max(bench_kv.lane[0].kv);
 	int rc;
 
 	if (bench.size > limit) {
@@ -507,10 +277,11 @@ static int prepare_size(void)
 		return CTL_FAILED;
 	}
 	/* The values of the last size would take the place of those to come. */
-	rc = b.keys && bench.size > WIRE_INLINE_MAX ? touch_all("delete", PHASE_DELETE) : CTL_OK;
+	rc = bench_kv.keys && bench.size > WIRE_INLINE_MAX ? touch_all("delete", PHASE_DELETE) : CTL_OK;
 	if (rc != CTL_OK)
 		return rc;
 	choose_numbers();
+	tell_keys();
 	return make_text();
 }
 
@@ -593,7 +364,7 @@ static int worker_open(struct bench_kv_worker *w)
 	struct rdmad_options options;
 
 	ctl_library_options(&options);
-	options.eager_limit = b.eager_limit;
+	options.eager_limit = bench_kv.eager_limit;
 	for (unsigned i = 0; i < w->lanes; i++) {
 		int rc = kv_open_options(bench.server, &options, i ? w->lane[0].kv : NULL, &w->lane[i].kv);
 
@@ -611,9 +382,10 @@ static int make_workers(void)
 	int rc = CTL_OK;
 
 	for (uint64_t i = 0; i < bench.threads && rc == CTL_OK; i++) {
-		struct bench_kv_worker *w = &b.worker[i];
+		struct bench_kv_worker *w = &bench_kv.worker[i];
 
-		w->lane = &b.lane[next];
+		pthread_mutex_init(&w->lock, NULL);
+		w->lane = &bench_kv.lane[next];
 		w->lanes = (unsigned)(bench.clients / bench.threads + (i < bench.clients % bench.threads));
 		for (unsigned j = 0; j < w->lanes && rc == CTL_OK; j++, next++) {
 			w->lane[j].worker = w;
@@ -633,22 +405,22 @@ static int open_idle(void)
 	void *share = NULL;
 
 	ctl_library_options(&options);
-	b.idle = calloc(idle_clients, sizeof(*b.idle));
-	for (uint64_t i = 0; b.idle && i < idle_clients; i++) {
-		int rc = kv_open_options(bench.server, &options, share, &b.idle[i]);
+	bench_kv.idle = calloc(idle_clients, sizeof(*bench_kv.idle));
+	for (uint64_t i = 0; bench_kv.idle && i < idle_clients; i++) {
+		int rc = kv_open_options(bench.server, &options, share, &bench_kv.idle[i]);
 
 		if (rc == -EUSERS && share) {
 			share = NULL;
-			rc = kv_open_options(bench.server, &options, share, &b.idle[i]);
+			rc = kv_open_options(bench.server, &options, share, &bench_kv.idle[i]);
 		}
 		if (rc != 0)
 			return ctl_fail_open(rc, bench.server);
 		if (!share)
-			share = b.idle[i];
+			share = bench_kv.idle[i];
 		if (ctl_interrupted())
 			return CTL_INTERRUPTED;
 	}
-	return b.idle ? CTL_OK : CTL_FAILED;
+	return bench_kv.idle ? CTL_OK : CTL_FAILED;
 }
 
 static int set_up(void)
@@ -657,9 +429,10 @@ static int set_up(void)
 
 	if (!prefix)
 		make_prefix();
-	b.lane = calloc(bench.clients, sizeof(*b.lane));
-	b.worker = calloc(bench.threads, sizeof(*b.worker));
-	if (!b.lane || !b.worker) {
+	bench_kv.ttl_us = ttl / TIME_US;
+	bench_kv.lane = calloc(bench.clients, sizeof(*bench_kv.lane));
+	bench_kv.worker = calloc(bench.threads, sizeof(*bench_kv.worker));
+	if (!bench_kv.lane || !bench_kv.worker) {
 		ctl_say("bench kv: no memory for %llu clients", (unsigned long long)bench.clients);
 		return CTL_FAILED;
 	}
@@ -670,26 +443,26 @@ static int set_up(void)
 
 static void take_down(void)
 {
-	if (b.lane && b.worker)
+	if (bench_kv.lane && bench_kv.worker)
 		drop_text();
-	for (uint64_t i = 0; b.lane && i < bench.clients; i++) {
-		kv_close(b.lane[i].kv);
-		free(b.lane[i].key);
-		free(b.lane[i].stamp);
-		free(b.lane[i].tickets);
+	for (uint64_t i = 0; bench_kv.lane && i < bench.clients; i++) {
+		kv_close(bench_kv.lane[i].kv);
+		free(bench_kv.lane[i].key);
+		free(bench_kv.lane[i].stamp);
+		free(bench_kv.lane[i].tickets);
 	}
-	for (uint64_t i = 0; b.idle && i < idle_clients; i++)
-		kv_close(b.idle[i]);
-	free(b.idle);
-	free(b.lane);
-	free(b.worker);
-	memset(&b, 0, sizeof(b));
+	for (uint64_t i = 0; bench_kv.idle && i < idle_clients; i++)
+		kv_close(bench_kv.idle[i]);
+	free(bench_kv.idle);
+	free(bench_kv.lane);
+	free(bench_kv.worker);
+	memset(&bench_kv, 0, sizeof(bench_kv));
 }
 
 /* Delete the keys and end the connections. `rc` is the exit status so far. */
 static int finish(int rc)
 {
-	if (b.keys && !b.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
+	if (bench_kv.keys && !bench_kv.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
 		rc = CTL_FAILED;
 	take_down();
 	return rc;
@@ -698,7 +471,7 @@ static int finish(int rc)
 /* The first one connects. */
 static int next_round(void)
 {
-	int rc = b.lane ? CTL_OK : set_up();
+	int rc = bench_kv.lane ? CTL_OK : set_up();
 
 	return rc == CTL_OK ? round_of_size(bench_report) : rc;
 }
@@ -708,7 +481,7 @@ int bench_kv_once(const char *wanted_ops, uint32_t eager_limit, bench_report_fn 
 	int rc;
 
 	op_text = wanted_ops;
-	b.eager_limit = eager_limit;
+	bench_kv.eager_limit = eager_limit;
 	rc = set_up();
 	if (rc == CTL_OK)
 		rc = round_of_size(report);
@@ -720,6 +493,13 @@ static int command_bench(const struct ctl_arguments *arguments)
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int n = ctl_sizes_parse(sizes_text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
 
+	if ((rate || interval) && bench.no_latency)
+		return ctl_usage_error(
+			"bench kv: --rate and --interval tell latencies; they do not go with --no-latency");
+	if (bench.csv && ctl.json)
+		return ctl_usage_error("bench kv: either --csv or --json");
+	bench.rate = rate;
+	bench.ttl = ttl;
 	return finish(bench_rounds(arguments, sizes, (size_t)n, next_round));
 }
 

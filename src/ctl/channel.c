@@ -1,4 +1,5 @@
 /* channel.c: channels from the shell: who listens, bytes into one and out of one, and both at once as nc(1) does. */
+#include "ctl/channel_bytes.h"
 #include "ctl/ctl.h"
 #include "rdmad/channel.h"
 
@@ -8,14 +9,10 @@
 #include <unistd.h>
 
 #define SIZE_DEFAULT (256 * KIB)
-#define PIECE (64u * 1024)        /* moved at a time */
-#define LINE_MAX_BYTES (1u << 20) /* of pop --line */
-#define JSON_MAX (64u << 20)      /* bytes that --json prints */
 
 static uint64_t ring_size = SIZE_DEFAULT, most, clients_wanted;
 static const char *device, *file;
 static bool be_server, line;
-static const char *own_fault; /* in words, where what failed is this process's, not the channel */
 
 /* clang-format off */
 #define OPTION_SIZE {"size", 's', CTL_SIZE, &ring_size, "SIZE", "bytes of each ring, the same at both ends; default 256K", \
@@ -73,7 +70,7 @@ static void take_options(struct rdmad_channel_options *options)
 
 static int fail_channel(int error, const char *url)
 {
-	return ctl_fail_channel(error, own_fault, url);
+	return ctl_fail_channel(error, ctl_channel_fault, url);
 }
 
 /* Ctrl-C is seen between two slices. -EINTR. */
@@ -148,8 +145,11 @@ static int end_channel(struct rdmad_channel *channel, int error, bool takes)
 /* Takes `o`, printed if the channel ended well. An exit status. */
 static int conclude(const char *url, int error, json_t *o)
 {
-	if (error == 0)
-		return o ? ctl_json_print(o) : CTL_OK;
+	if (error == 0) {
+		if (o)
+			ctl_json_print(o);
+		return ctl_json_end(CTL_OK); /* now, as a listener goes on */
+	}
 	json_decref(o);
 	return error == -EINTR ? CTL_INTERRUPTED : fail_channel(error, url);
 }
@@ -160,121 +160,16 @@ static int close_channel(const char *url, struct rdmad_channel *channel, int err
 }
 
 /*
- * Moving bytes
+ * Putting
  */
-static int fail_own(int error, const char *words)
-{
-	own_fault = words;
-	return error;
-}
-
-/* Any error is -EIO: no other one is taken for the channel's. */
-static int write_all(const void *data, size_t len)
-{
-	const char *at = data;
-
-	while (len) {
-		ssize_t n = write(STDOUT_FILENO, at, len);
-
-		if (n < 0 && errno != EINTR)
-			return fail_own(-EIO, strerror(errno));
-		at += MAX(n, 0);
-		len -= (size_t)MAX(n, 0);
-	}
-	return 0;
-}
-
-/* -ETIMEDOUT of a slice is none: up to half of the capacity is put whole or not at all. -EINTR: Ctrl-C. */
-static int put_all(struct rdmad_channel *channel, const void *data, size_t len)
-{
-	struct rdmad_channel_info info;
-	const char *at = data;
-
-	rdmad_channel_info(channel, &info);
-	while (len) {
-		size_t n = MIN(len, (size_t)MIN(info.capacity / 2, (uint64_t)PIECE));
-		int rc = rdmad_channel_put(channel, at, n, CTL_SLICE_US);
-
-		if (rc == -ETIMEDOUT && ctl_interrupted())
-			return -EINTR;
-		if (rc != 0 && rc != -ETIMEDOUT)
-			return rc;
-		if (rc == 0) {
-			at += n;
-			len -= n;
-		}
-	}
-	return 0;
-}
-
-static int flush_all(struct rdmad_channel *channel)
-{
-	int rc;
-
-	do
-		rc = rdmad_channel_flush(channel, CTL_SLICE_US);
-	while (rc == -ETIMEDOUT && !ctl_interrupted());
-	return rc == -ETIMEDOUT ? -EINTR : rc;
-}
-
-/* Until the other end has got everything: there is room for as much as the ring has. */
-static int await_all_got(struct rdmad_channel *channel)
-{
-	struct rdmad_channel_info info;
-	void *room;
-	int rc;
-
-	rdmad_channel_info(channel, &info);
-	do
-		rc = rdmad_channel_reserve(channel, info.capacity, CTL_SLICE_US, &room);
-	while (rc == -ETIMEDOUT && !ctl_interrupted());
-	if (rc == -EPIPE && rdmad_channel_room(channel) == info.capacity)
-		return 0; /* it closed then */
-	return rc == -ETIMEDOUT ? -EINTR : rc;
-}
-
-/* Until there is something to read. Meanwhile the peer sees signs of life, and its end is seen. -EINTR: Ctrl-C. */
-static int await_input(struct rdmad_channel *channel, int fd)
-{
-	struct pollfd in = {.fd = fd, .events = POLLIN};
-	int rc = 0;
-
-	while (rc == 0 && poll(&in, 1, (int)(CTL_SLICE / TIME_MS)) <= 0)
-		rc = ctl_interrupted() ? -EINTR : rdmad_channel_progress(channel);
-	return rc;
-}
-
-/* What is there is sent at once: more may come much later. */
-static int put_stream(struct rdmad_channel *channel, int fd)
-{
-	static char piece[PIECE];
-	int rc = 0;
-
-	while (rc == 0) {
-		ssize_t n;
-
-		rc = await_input(channel, fd);
-		n = rc == 0 ? read(fd, piece, sizeof(piece)) : 0;
-		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			return fail_own(-EIO, strerror(errno));
-		if (rc != 0 || n == 0)
-			break;
-		if (n > 0)
-			rc = put_all(channel, piece, (size_t)n);
-		if (rc == 0)
-			rc = flush_all(channel);
-	}
-	return rc;
-}
-
 static int push_what(struct rdmad_channel *channel, const struct ctl_arguments *arguments, int in)
 {
-	int rc = arguments->count > 1 ? put_all(channel, arguments->text[1], strlen(arguments->text[1]))
-				      : put_stream(channel, in);
+	int rc = arguments->count > 1 ? ctl_channel_put(channel, arguments->text[1], strlen(arguments->text[1]))
+				      : ctl_channel_put_stream(channel, in);
 
 	if (rc == 0)
-		rc = flush_all(channel);
-	return rc == 0 ? await_all_got(channel) : rc;
+		rc = ctl_channel_flush(channel);
+	return rc == 0 ? ctl_channel_await_got(channel) : rc;
 }
 
 static int command_push(const struct ctl_arguments *arguments)
@@ -302,87 +197,7 @@ static int command_push(const struct ctl_arguments *arguments)
 /*
  * Taking
  */
-
-/* What came: to standard output, or kept for --json. */
-struct sink {
-	uint64_t count; /* taken; so many bytes are kept */
-	char *kept;
-	size_t room;
-	bool drop;
-};
-
-static int sink_keep(struct sink *sink, const void *data, size_t len)
-{
-	uint64_t count = sink->count + len;
-
-	if (count > JSON_MAX)
-		return fail_own(-EMSGSIZE, "more came than --json prints, 64M");
-	if (count > sink->room) {
-		size_t room = MAX(2 * count, (uint64_t)PIECE);
-		char *kept = realloc(sink->kept, room);
-
-		if (!kept)
-			return fail_own(-ENOMEM, strerror(ENOMEM));
-		sink->kept = kept;
-		sink->room = room;
-	}
-	memcpy(sink->kept + sink->count, data, len);
-	return 0;
-}
-
-static int sink_take(struct sink *sink, const void *data, size_t len)
-{
-	int rc = 0;
-
-	if (!sink->drop)
-		rc = ctl.json ? sink_keep(sink, data, len) : write_all(data, len);
-	if (rc == 0)
-		sink->count += len;
-	return rc;
-}
-
-/* Of what there is, how much is asked for; with --line to the line feed. *done: that is all. */
-static size_t wanted_of(const struct sink *sink, const void *data, size_t len, bool *done)
-{
-	const char *end = line ? memchr(data, '\n', len) : NULL;
-
-	if (most)
-		len = (size_t)MIN((uint64_t)len, most - sink->count);
-	if (end && (size_t)(end - (const char *)data) < len)
-		len = (size_t)(end - (const char *)data) + 1;
-	else
-		end = NULL;
-	*done = end || (most && sink->count + len == most);
-	return len;
-}
-
-/* -EPIPE: the other end has closed it, and all was taken. 0: so much was asked for. */
-static int take(struct rdmad_channel *channel, struct sink *sink)
-{
-	const void *data;
-	size_t len;
-	bool done = false;
-	int rc = 0;
-
-	while (rc == 0 && !done) {
-		rc = rdmad_channel_view(channel, 1, CTL_SLICE_US, &data, &len);
-		if (rc == -ETIMEDOUT && !ctl_interrupted()) {
-			rc = 0;
-			continue;
-		}
-		if (rc != 0)
-			break;
-		len = wanted_of(sink, data, len, &done);
-		if (line && sink->count + len > LINE_MAX_BYTES)
-			return fail_own(-EMSGSIZE, "no line feed came in 1M bytes");
-		rc = sink_take(sink, data, len);
-		if (rc == 0)
-			rc = rdmad_channel_consume(channel, len);
-	}
-	return rc == -ETIMEDOUT ? -EINTR : rc;
-}
-
-static json_t *describe_taken(const char *url, const struct rdmad_channel *channel, const struct sink *sink)
+static json_t *describe_taken(const char *url, const struct rdmad_channel *channel, const struct ctl_sink *sink)
 {
 	json_t *o = describe(url, channel);
 
@@ -395,13 +210,13 @@ static int command_pop(const struct ctl_arguments *arguments)
 {
 	const char *url = arguments->text[0];
 	struct rdmad_channel *channel;
-	struct sink sink = {0};
+	struct ctl_sink sink = {.most = most, .line = line};
 	char words[80];
 	int rc = open_channel(url, &channel);
 
 	if (rc != CTL_OK)
 		return rc;
-	rc = take(channel, &sink);
+	rc = ctl_sink_fill(channel, &sink);
 	if (rc == -EPIPE && (most || (line && !sink.count))) {
 		rdmad_channel_close(channel);
 		snprintf(words, sizeof(words), "the other end closed the channel after %llu bytes",
@@ -419,11 +234,11 @@ static int command_pop(const struct ctl_arguments *arguments)
  */
 struct pipe_run {
 	struct rdmad_channel *channel;
-	char piece[PIECE];
+	char piece[CTL_CHANNEL_PIECE];
 	size_t len;   /* read from standard input, and not put yet */
 	size_t chunk; /* most to read at once: a piece fits the ring */
 	bool eof;
-	struct sink sink;
+	struct ctl_sink sink;
 };
 
 static int pipe_read(struct pipe_run *run, bool *work)
@@ -459,7 +274,7 @@ static int pipe_put(struct pipe_run *run, bool *work)
 /* 1: as much as was asked for came. */
 static int pipe_get(struct pipe_run *run, bool *work)
 {
-	static char piece[PIECE];
+	static char piece[CTL_CHANNEL_PIECE];
 	size_t room = most ? (size_t)MIN(most - run->sink.count, (uint64_t)sizeof(piece)) : sizeof(piece);
 	ssize_t n = rdmad_channel_try_get(run->channel, piece, room);
 	int rc;
@@ -467,7 +282,7 @@ static int pipe_get(struct pipe_run *run, bool *work)
 	if (n <= 0)
 		return (int)n;
 	*work = true;
-	rc = sink_take(&run->sink, piece, (size_t)n);
+	rc = ctl_sink_take(&run->sink, piece, (size_t)n);
 	return rc == 0 && most && run->sink.count == most ? 1 : rc;
 }
 
@@ -518,7 +333,7 @@ static int command_pipe(const struct ctl_arguments *arguments)
 	if (rc != CTL_OK)
 		return rc;
 	rdmad_channel_info(run.channel, &info);
-	run.chunk = (size_t)MIN(info.capacity, (uint64_t)PIECE);
+	run.chunk = (size_t)MIN(info.capacity, (uint64_t)CTL_CHANNEL_PIECE);
 	rc = pipe_run(&run);
 	return close_channel(url, run.channel, rc, true, NULL);
 }
@@ -530,14 +345,14 @@ static int command_pipe(const struct ctl_arguments *arguments)
 /* A client whose channel fails is told of; others may come. An exit status, with which listening ends unless it is CTL_OK. */
 static int serve_client(const char *url, struct rdmad_channel *channel)
 {
-	struct sink sink = {.drop = ctl.json};
-	int rc = take(channel, &sink), status;
+	struct ctl_sink sink = {.drop = ctl.json};
+	int rc = ctl_sink_fill(channel, &sink), status;
 	json_t *o = ctl.json ? describe_taken(url, channel, &sink) : NULL;
 
 	rc = end_channel(channel, rc, true);
 	status = conclude(url, rc, o);
 	fflush(stdout);
-	return rc == 0 || rc == -EINTR || own_fault ? status : CTL_OK;
+	return rc == 0 || rc == -EINTR || ctl_channel_fault ? status : CTL_OK;
 }
 
 /* One client after the other: what they send goes to standard output. */

@@ -69,14 +69,45 @@ int ctl_usage_error(const char *format, ...)
 	return ctl_usage_hint();
 }
 
-static int unknown_command(int argc, const char **argv)
+/* The command that was probably meant by these words, which are none; NULL: no one knows. A first word may have been left out. */
+static const char *meant(const struct ctl_arguments *words)
 {
-	if (!argc)
+	bool group = ctl_help_list(NULL, words->text[0]) > 0;
+	const char *best = NULL;
+	const struct ctl_command *c;
+	unsigned least = 3;
+	char both[64];
+
+	snprintf(both, sizeof(both), "%s %s", words->text[0], words->count > 1 ? words->text[1] : "");
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
+		const char *second = strchr(c->name, ' ');
+		unsigned d = words_distance(second ? both : words->text[0], c->name);
+
+		if (second && !group && strcmp(second + 1, words->text[0]) == 0)
+			d = 1;
+		if (d < least) {
+			least = d;
+			best = c->name;
+		}
+	}
+	return best;
+}
+
+static int unknown_command(const struct ctl_arguments *words)
+{
+	const char *group = words->count ? words->text[0] : NULL, *best = group ? meant(words) : NULL;
+
+	if (!group)
 		fputs("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n", stderr);
-	else if (ctl_help_list(stderr, argv[0]))
-		ctl_say("%s: %s: no such command; the above are there", argv[0], argc > 1 ? argv[1] : "\"\"");
+	else if (best)
+		ctl_say("%s%s%s: no such command; did you mean %s?", group, words->count > 1 ? " " : "",
+			words->count > 1 ? words->text[1] : "", best);
+	else if (!ctl_help_list(stderr, group))
+		ctl_say("%s: no such command", group);
+	else if (words->count > 1)
+		ctl_say("%s: %s: no such command; the above are there", group, words->text[1]);
 	else
-		ctl_say("%s: no such command", argv[0]);
+		ctl_say("%s: which of the above?", group);
 	fputs("for the commands: rdmactl help\n", stderr);
 	return CTL_USAGE;
 }
@@ -97,33 +128,67 @@ static int run_command(const struct ctl_arguments *arguments)
 		ctl_help_command(stdout, running);
 		return CTL_OK;
 	}
+	if (ctl.version)
+		return ctl_version_commands[0].main(arguments);
 	if (arguments->count < running->min)
 		return ctl_usage_error("%s: an argument is missing: rdmactl %s %s", running->name, running->name,
 				       running->arguments);
 	if (running->max >= 0 && arguments->count > running->max)
 		return ctl_usage_error("%s: too many arguments, from \"%s\" on", running->name,
 				       arguments->text[running->max]);
+	if (arguments->count && !*arguments->text[0] && strncmp(running->arguments, "KEY", 3) == 0)
+		return ctl_usage_error("%s: the key is empty; a key has 1 to 4095 bytes", running->name);
+	if (running->local && ctl.host_given)
+		return ctl_usage_error("%s asks the daemon of this machine; --host is for another: log in there",
+				       running->name);
 	default_host();
 	if (address_parse(ctl.host, &address) != 0) /* an argument is looked at where it is used */
 		return ctl_usage_error("%s: no usable address in $RDMAD_HOST", running->name);
 	return running->main(arguments);
 }
 
-static int dispatch(int argc, const char **argv, struct ctl_arguments *arguments)
+/* The command whose name are the first words behind all options, also where these stand between them. Which words are values of
+ * options depends on the command, so each is tried. */
+static const struct ctl_command *choose(int argc, const char **argv, struct ctl_arguments *words)
 {
-	int words, at = ctl_options_parse(NULL, argc, argv, arguments, true);
+	const struct ctl_command *c, *doubtful = NULL;
 
-	if (at < 0)
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
+		bool known = ctl_options_words(c->options, argc, argv, words);
+
+		if (!match_words(c->name, words->count, words->text))
+			continue;
+		if (known)
+			return c;
+		doubtful = doubtful ? doubtful : c;
+	}
+	return doubtful; /* its options are told when they are parsed */
+}
+
+static int no_command(int argc, const char **argv, struct ctl_arguments *words)
+{
+	if (!ctl_options_words(NULL, argc, argv, words) && words->count)
+		return unknown_command(words);
+	if (ctl_options_parse(NULL, argc, argv, words) != 0)
 		return ctl_usage_hint();
-	running = ctl_command_find(argc - at, argv + at, &words);
-	if (!running && at == argc && ctl.help)
-		return ctl_help(arguments);
+	if (ctl.version)
+		return ctl_version_commands[0].main(words);
+	return ctl.help ? ctl_help(words) : unknown_command(words);
+}
+
+static int dispatch(int argc, const char **argv, struct ctl_arguments arguments)
+{
+	int words;
+
+	running = choose(argc, argv, &arguments);
 	if (!running)
-		return unknown_command(argc - at, argv + at);
-	at += words;
-	if (ctl_options_parse(running->options, argc - at, argv + at, arguments, false) != 0)
+		return no_command(argc, argv, &arguments);
+	if (ctl_options_parse(running->options, argc, argv, &arguments) != 0)
 		return ctl_usage_hint();
-	return run_command(arguments);
+	words = match_words(running->name, arguments.count, arguments.text);
+	arguments.text += words;
+	arguments.count -= words;
+	return run_command(&arguments);
 }
 
 int ctl_run(int argc, const char **argv)
@@ -133,7 +198,7 @@ int ctl_run(int argc, const char **argv)
 
 	if (!arguments.text)
 		return CTL_FAILED;
-	rc = dispatch(argc, argv, &arguments);
+	rc = ctl_json_end(dispatch(argc, argv, arguments));
 	free(arguments.text);
 	return rc;
 }

@@ -1,59 +1,103 @@
-/* completion.c: the script for bash, written from the tables of commands and options. */
+/*
+ * completion.c: the scripts for bash, zsh and fish, written from the tables of commands and options. Each finds the words of the
+ * command line that are no options, and knows by the first two of them what may follow.
+ */
 #include "ctl/ctl.h"
 
-static const char head[] = "# Completion of rdmactl for bash. Written by \"rdmactl completion\": do not edit.\n"
-			   "_rdmactl()\n"
-			   "{\n"
-			   "\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-			   "\tlocal first=${COMP_WORDS[1]} second=${COMP_WORDS[2]-} options words=\n"
-			   "\tCOMPREPLY=()\n";
+/* A place where options may stand: of every command, or of one. */
+struct place {
+	const struct ctl_command *command; /* NULL: everywhere */
+	const struct ctl_option *options;
+};
 
-static const char tail[] = "\tif [[ $word == -* ]]; then\n"
-			   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
-			   "\telif [[ $words ]]; then\n"
-			   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-			   "\telse\n"
-			   "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
-			   "\tfi\n"
-			   "}\n"
-			   "complete -o filenames -F _rdmactl rdmactl\n";
+struct shell {
+	const char *name;
+	void (*write)(FILE *out);
+};
 
-/* The first words of all commands, or the second words of those that begin with `group`. */
-static void write_words(FILE *out, const char *group, size_t group_len)
+static bool takes_files(const struct ctl_command *c)
 {
-	const char *last = "", *gap = "";
+	return strstr(c->arguments, "FILE") || strstr(c->arguments, "IN|");
+}
+
+static size_t first_length(const struct ctl_command *c)
+{
+	return strcspn(c->name, " ");
+}
+
+static bool is_group(const struct ctl_command *c)
+{
+	return c->name[first_length(c)];
+}
+
+/* Whether no command in front of it has the same first word. */
+static bool first_of_group(const struct ctl_command *command)
+{
+	size_t len = first_length(command);
 	const struct ctl_command *c;
-	size_t last_len = 0;
 
-	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
-		const char *word = c->name;
-		size_t len = strcspn(word, " ");
+	for (unsigned n = 0; (c = ctl_command_at(n)) != command; n++)
+		if (first_length(c) == len && strncmp(c->name, command->name, len) == 0)
+			return false;
+	return true;
+}
 
-		if (group) {
-			if (len != group_len || memcmp(word, group, len) != 0 || !word[len])
-				continue;
-			word += len + 1;
-			len = strlen(word);
-		}
-		if (len == last_len && memcmp(word, last, len) == 0)
-			continue; /* "kv get", "kv set": one "kv" */
+/* The next command, from *n on, that is one of the group (NULL: the first of each); *word is what tells it from the others. */
+static const struct ctl_command *next_word(unsigned *n, const struct ctl_command *group, const char **word, size_t *len)
+{
+	const struct ctl_command *c;
+
+	while ((c = ctl_command_at((*n)++))) {
+		size_t first = first_length(c);
+
+		*word = group ? c->name + first + 1 : c->name;
+		*len = group ? strlen(c->name) - first - 1 : first;
+		if (group ? first == first_length(group) && strncmp(c->name, group->name, first + 1) == 0
+			  : first_of_group(c))
+			return c;
+	}
+	return NULL;
+}
+
+static void write_words(FILE *out, const struct ctl_command *group)
+{
+	const char *word, *gap = "";
+	size_t len;
+
+	for (unsigned n = 0; next_word(&n, group, &word, &len); gap = " ")
 		fprintf(out, "%s%.*s", gap, (int)len, word);
-		gap = " ";
-		last = word;
-		last_len = len;
+}
+
+/* Options of every command that take a value: the word behind them is none of the command's. */
+static void write_valued(FILE *out, const char *gap)
+{
+	const char *between = "";
+
+	for (const struct ctl_option *o = ctl_globals; o->name; o++) {
+		if (o->type == CTL_FLAG)
+			continue;
+		fprintf(out, "%s--%s", between, o->name);
+		between = gap;
+		if (o->letter)
+			fprintf(out, "%s-%c", gap, o->letter);
 	}
 }
 
-static void write_options(FILE *out, const struct ctl_option *options)
+/* Between single quotes, with what ends them, and `special`, written so that they do not. */
+static void write_quoted(FILE *out, const char *text, const char *quote, const char *special)
 {
-	const char *gap = "";
-
-	for (; options && options->name; options++, gap = " ")
-		fprintf(out, "%s--%s", gap, options->name);
+	for (; *text; text++) {
+		if (*text == '\'')
+			fputs(quote, out);
+		else
+			fprintf(out, "%s%c", strchr(special, *text) ? "\\" : "", *text);
+	}
 }
 
-/* The words that may follow an option that takes a value. */
-static void write_values(FILE *out, const struct ctl_option *options, const char *indent)
+/*
+ * bash
+ */
+static void bash_values(FILE *out, const struct ctl_option *options, const char *indent)
 {
 	const struct ctl_option *o = options;
 
@@ -71,68 +115,313 @@ static void write_values(FILE *out, const struct ctl_option *options, const char
 		if (!options->choices)
 			fputs(") return ;;\n", out);
 		else if (strcmp(options->choices, "@file") == 0)
-			fputs(") words='' options='' ;;\n", out);
+			fputs(") words='' options='' files=yes ;;\n", out);
 		else
 			fprintf(out, ") words=\"%s\" ;;\n", options->choices);
 	}
 	fprintf(out, "%sesac\n", indent);
 }
 
-static bool first_of_group(const struct ctl_command *command, size_t len)
+static void bash_options(FILE *out, const struct ctl_option *options)
 {
-	const struct ctl_command *c;
-
-	for (unsigned n = 0; (c = ctl_command_at(n)) != command; n++)
-		if (strncmp(c->name, command->name, len + 1) == 0)
-			return false;
-	return true;
+	for (; options && options->name; options++)
+		fprintf(out, " --%s", options->name);
 }
 
-static void write_command(FILE *out, const struct ctl_command *c)
+static void bash_command(FILE *out, const struct ctl_command *c)
 {
-	size_t len = strcspn(c->name, " ");
-
-	if (c->name[len] && first_of_group(c, len)) {
-		fprintf(out, "\t\"%.*s \"*)\n\t\t((COMP_CWORD == 2)) && words=\"", (int)len, c->name);
-		write_words(out, c->name, len);
-		fputs("\"\n\t\t;;&\n", out);
+	if (is_group(c) && first_of_group(c)) {
+		fprintf(out, "\t\"%.*s \") words=\"", (int)first_length(c), c->name);
+		write_words(out, c);
+		fputs("\" ;;\n", out);
 	}
-	if (!c->options)
+	if (!c->options && !takes_files(c))
 		return;
-	fprintf(out, c->name[len] ? "\t\"%s\")\n" : "\t\"%s \"*)\n", c->name);
-	fputs("\t\toptions+=\" ", out);
-	write_options(out, c->options);
-	fputs("\"\n", out);
-	write_values(out, c->options, "\t\t");
-	fputs("\t\t;;&\n", out);
+	fprintf(out, is_group(c) ? "\t\"%s\")\n" : "\t\"%s \"*)\n", c->name);
+	if (takes_files(c))
+		fputs("\t\tfiles=yes\n", out);
+	if (c->options) {
+		fputs("\t\toptions+=\"", out);
+		bash_options(out, c->options);
+		fputs("\"\n", out);
+		bash_values(out, c->options, "\t\t");
+	}
+	fputs("\t\t;;\n", out);
 }
 
-void ctl_completion_write(FILE *out)
+static void bash_write(FILE *out)
 {
 	const struct ctl_command *c;
 
-	fputs(head, out);
-	fputs("\t((COMP_CWORD == 1)) && words=\"", out);
-	write_words(out, NULL, 0);
-	fputs("\"\n\toptions=\"", out);
-	write_options(out, ctl_globals);
+	fputs("# Completion of rdmactl for bash. Written by \"rdmactl completion bash\": do not edit.\n"
+	      "_rdmactl()\n"
+	      "{\n"
+	      "\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+	      "\tlocal first='' second='' words='' files='' at options=\"",
+	      out);
+	bash_options(out, ctl_globals);
+	fputs("\"\n\tCOMPREPLY=()\n"
+	      "\tfor ((at = 1; at < COMP_CWORD; at++)); do\n"
+	      "\t\tcase ${COMP_WORDS[at]} in\n"
+	      "\t\t: | = | ",
+	      out);
+	write_valued(out, " | ");
+	fputs(") ((at++)) ;; # a value, or what bash cut off of host:port\n"
+	      "\t\t-*) ;;\n"
+	      "\t\thelp) [[ ! $first ]] || second=help ;;\n"
+	      "\t\t*) if [[ ! $first ]]; then first=${COMP_WORDS[at]}; elif [[ ! $second ]]; then "
+	      "second=${COMP_WORDS[at]}; fi ;;\n"
+	      "\t\tesac\n"
+	      "\tdone\n"
+	      "\t[[ $first ]] || words=\"",
+	      out);
+	write_words(out, NULL);
 	fputs("\"\n\tcase \"$first $second\" in\n", out);
 	for (unsigned n = 0; (c = ctl_command_at(n)); n++)
-		write_command(out, c);
-	fputs("\t\"help \"*)\n\t\t((COMP_CWORD == 2)) && words=\"", out);
-	write_words(out, NULL, 0);
-	fputs("\"\n\t\t;;\n\tesac\n", out);
-	write_values(out, ctl_globals, "\t");
-	fputs(tail, out);
+		bash_command(out, c);
+	fputs("\tesac\n", out);
+	bash_values(out, ctl_globals, "\t");
+	fputs("\tif [[ $word == -* ]]; then\n"
+	      "\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+	      "\telif [[ $words ]]; then\n"
+	      "\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+	      "\telif [[ $files ]]; then\n"
+	      "\t\tcompopt -o filenames 2>/dev/null\n"
+	      "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+	      "\tfi\n"
+	      "}\n"
+	      "complete -F _rdmactl rdmactl\n",
+	      out);
+}
+
+/*
+ * zsh
+ */
+static void zsh_pair(FILE *out, const char *dashes, const char *word, size_t len, const char *help)
+{
+	fprintf(out, " '%s%.*s:", dashes, (int)len, word);
+	write_quoted(out, help, "'\\''", ":\\");
+	putc('\'', out);
+}
+
+static void zsh_options(FILE *out, const struct ctl_option *options)
+{
+	for (; options && options->name; options++)
+		zsh_pair(out, "--", options->name, strlen(options->name), options->help);
+}
+
+static void zsh_words(FILE *out, const struct ctl_command *group)
+{
+	const struct ctl_command *c;
+	const char *word;
+	size_t len;
+
+	for (unsigned n = 0; (c = next_word(&n, group, &word, &len));)
+		zsh_pair(out, "", word, len, group || !is_group(c) ? c->help : "its commands");
+}
+
+static void zsh_values(FILE *out, const struct ctl_option *options)
+{
+	fputs("\t\tcase $previous in\n", out);
+	for (; options && options->name; options++) {
+		if (options->type == CTL_FLAG)
+			continue;
+		fprintf(out, "\t\t(--%s", options->name);
+		if (options->letter)
+			fprintf(out, "|-%c", options->letter);
+		if (options->choices && strcmp(options->choices, "@file") == 0)
+			fputs(") _files; return ;;\n", out);
+		else
+			fprintf(out, ") compadd -- %s; return ;;\n", options->choices ? options->choices : "");
+	}
+	fputs("\t\tesac\n", out);
+}
+
+static void zsh_command(FILE *out, const struct ctl_command *c)
+{
+	if (is_group(c) && first_of_group(c)) {
+		fprintf(out, "\t('%.*s ') choices=(", (int)first_length(c), c->name);
+		zsh_words(out, c);
+		fputs(") ;;\n", out);
+	}
+	if (!c->options && !takes_files(c))
+		return;
+	fprintf(out, is_group(c) ? "\t('%s')\n" : "\t('%s '*)\n", c->name);
+	if (takes_files(c))
+		fputs("\t\tfiles=yes\n", out);
+	if (c->options) {
+		fputs("\t\toptions+=(", out);
+		zsh_options(out, c->options);
+		fputs(")\n", out);
+		zsh_values(out, c->options);
+	}
+	fputs("\t\t;;\n", out);
+}
+
+static void zsh_write(FILE *out)
+{
+	const struct ctl_command *c;
+
+	fputs("#compdef rdmactl\n# Completion of rdmactl for zsh. Written by \"rdmactl completion zsh\": do not edit.\n"
+	      "_rdmactl()\n"
+	      "{\n"
+	      "\tlocal previous=${words[CURRENT-1]} first='' second='' files='' at\n"
+	      "\tlocal -a choices options\n"
+	      "\toptions=(",
+	      out);
+	zsh_options(out, ctl_globals);
+	fputs(")\n\tfor ((at = 2; at < CURRENT; at++)); do\n"
+	      "\t\tcase ${words[at]} in\n"
+	      "\t\t(",
+	      out);
+	write_valued(out, "|");
+	fputs(") ((at++)) ;;\n"
+	      "\t\t(-*) ;;\n"
+	      "\t\t(help) [[ -z $first ]] || second=help ;;\n"
+	      "\t\t(*) if [[ -z $first ]]; then first=${words[at]}; elif [[ -z $second ]]; then second=${words[at]}; "
+	      "fi ;;\n"
+	      "\t\tesac\n"
+	      "\tdone\n"
+	      "\t[[ -n $first ]] || choices=(",
+	      out);
+	zsh_words(out, NULL);
+	fputs(")\n\tcase \"$first $second\" in\n", out);
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++)
+		zsh_command(out, c);
+	fputs("\tesac\n", out);
+	zsh_values(out, ctl_globals);
+	fputs("\tif [[ ${words[CURRENT]} == -* ]]; then\n"
+	      "\t\t_describe option options\n"
+	      "\telif (( ${#choices} )); then\n"
+	      "\t\t_describe command choices\n"
+	      "\telif [[ -n $files ]]; then\n"
+	      "\t\t_files\n"
+	      "\tfi\n"
+	      "}\n"
+	      "_rdmactl \"$@\"\n",
+	      out);
+}
+
+/*
+ * fish
+ */
+
+/* "complete" where the words are `where`, or everywhere. */
+static void fish_begin(FILE *out, const char *where, size_t len, const char *behind)
+{
+	fputs("complete -c rdmactl", out);
+	if (where)
+		fprintf(out, " -n \"__rdmactl_at '%.*s%s'\"", (int)len, where, behind);
+}
+
+static void fish_help(FILE *out, const char *help)
+{
+	fputs(" -d '", out);
+	write_quoted(out, help, "\\'", "\\");
+	fputs("'\n", out);
+}
+
+static void fish_options(FILE *out, const struct place *place)
+{
+	const struct ctl_command *c = place->command;
+
+	for (const struct ctl_option *o = place->options; o && o->name; o++) {
+		fish_begin(out, c ? c->name : NULL, c ? strlen(c->name) : 0, c && !is_group(c) ? " *" : "");
+		fprintf(out, " -l %s", o->name);
+		if (o->letter)
+			fprintf(out, " -s %c", o->letter);
+		if (o->type != CTL_FLAG && o->choices && strcmp(o->choices, "@file") == 0)
+			fputs(" -r -F", out);
+		else if (o->type != CTL_FLAG)
+			fprintf(out, " -x -a '%s'", o->choices ? o->choices : "");
+		fish_help(out, o->help);
+	}
+}
+
+static void fish_words(FILE *out, const struct ctl_command *group)
+{
+	const struct ctl_command *c;
+	const char *word;
+	size_t len;
+
+	for (unsigned n = 0; (c = next_word(&n, group, &word, &len));) {
+		fish_begin(out, group ? group->name : "", group ? first_length(group) : 0, " ");
+		fprintf(out, " -a %.*s", (int)len, word);
+		fish_help(out, group || !is_group(c) ? c->help : "its commands");
+	}
+}
+
+static void fish_command(FILE *out, const struct ctl_command *c)
+{
+	const struct place place = {c, c->options};
+
+	if (is_group(c) && first_of_group(c))
+		fish_words(out, c);
+	if (takes_files(c)) {
+		fish_begin(out, c->name, strlen(c->name), is_group(c) ? "" : " *");
+		fputs(" -F\n", out);
+	}
+	fish_options(out, &place);
+}
+
+static void fish_write(FILE *out)
+{
+	const struct place everywhere = {NULL, ctl_globals};
+	const struct ctl_command *c;
+
+	fputs("# Completion of rdmactl for fish. Written by \"rdmactl completion fish\": do not edit.\n"
+	      "function __rdmactl_at\n"
+	      "\tset -l all\n"
+	      "\tset -l skip no\n"
+	      "\tfor word in (commandline -opc)[2..]\n"
+	      "\t\tif test $skip = yes\n"
+	      "\t\t\tset skip no\n"
+	      "\t\t\tcontinue\n"
+	      "\t\tend\n"
+	      "\t\tswitch $word\n"
+	      "\t\t\tcase ",
+	      out);
+	write_valued(out, " ");
+	fputs("\n"
+	      "\t\t\t\tset skip yes\n"
+	      "\t\t\tcase '-*'\n"
+	      "\t\t\tcase '*'\n"
+	      "\t\t\t\ttest \"$all$word\" = help; or set -a all $word\n"
+	      "\t\tend\n"
+	      "\tend\n"
+	      "\tstring match -q -- $argv[1] \"$all[1] $all[2]\"\n"
+	      "end\n"
+	      "complete -c rdmactl -f\n",
+	      out);
+	fish_words(out, NULL);
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++)
+		fish_command(out, c);
+	fish_options(out, &everywhere);
+}
+
+static const struct shell shells[] = {{"bash", bash_write}, {"zsh", zsh_write}, {"fish", fish_write}};
+
+bool ctl_completion_write(FILE *out, const char *shell)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+		if (strcmp(shells[i].name, shell) == 0) {
+			shells[i].write(out);
+			return true;
+		}
+	}
+	return false;
 }
 
 static int command_completion(const struct ctl_arguments *arguments)
 {
-	ctl_completion_write(stdout);
+	const char *shell = arguments->count ? arguments->text[0] : "bash";
+
+	if (!ctl_completion_write(stdout, shell))
+		return ctl_usage_error("completion: %s: there are bash, zsh and fish", shell);
 	return CTL_OK;
 }
 
 const struct ctl_command ctl_completion_commands[] = {
-	{"completion", command_completion, "", "print the completion script for bash", NULL, 0, 0},
+	{"completion", command_completion, "[SHELL]", "print the completion script for bash, zsh or fish", NULL, 0, 1},
 	{NULL},
 };

@@ -7,6 +7,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static bool yes;
+
+static const struct ctl_option end_options[] = {
+	{"yes", 'y', CTL_FLAG, &yes, NULL, "do not ask"},
+	{NULL},
+};
+
 #define ANSWER_MAX (64u << 20)
 #define ANSWER_LIMIT (10 * TIME_S) /* unless --timeout says another */
 
@@ -80,37 +87,81 @@ err_text:
 	return rc;
 }
 
+/* The system's daemon, where an ordinary user looks for one of their own. */
+static bool have_system_daemon(char *path, size_t size)
+{
+	return !ctl.control && !getenv("RDMAD_CONTROL") && geteuid() != 0 &&
+	       access(wire_control_path("/run/rdmad", path, size), F_OK) == 0;
+}
+
 static int fail_connect(int error, const char *path)
 {
-	if (error == -ENOENT || error == -ECONNREFUSED)
-		return ctl_fail(-ECONNREFUSED, strerror(-error), "cannot reach the daemon at %s", path);
+	char system[256];
+
+	if (error != -EACCES && error != -EPERM && error != -ENOENT && error != -ECONNREFUSED)
+		return ctl_fail(error, strerror(-error), "cannot reach the daemon at %s", path);
 	if (error == -EACCES || error == -EPERM) {
 		ctl_say("cannot reach the daemon at %s: %s", path, strerror(-error));
 		fputs("run rdmactl as root or as the user of rdmad\n", stderr);
-		return CTL_UNREACHABLE;
+	} else if (have_system_daemon(system, sizeof(system))) {
+		ctl_say("no daemon of yours is at %s; the system's is at %s, and answers root", path, system);
+		fprintf(stderr, "try: sudo rdmactl %s\n", ctl_command_name());
+	} else {
+		ctl_say("cannot reach the daemon at %s: %s", path, strerror(-error));
+		fputs("start the daemon with: rdmad\n", stderr);
 	}
-	return ctl_fail(error, strerror(-error), "cannot reach the daemon at %s", path);
+	return CTL_UNREACHABLE;
 }
 
-static int show(const char *text, size_t len)
+/* One command there and its answer back: free() *out. 0 or an exit status, with the cause told. */
+static int ask(const char *path, const char *command, char **out, size_t *len)
+{
+	int fd = -1, rc = connect_to(path, &fd);
+
+	if (rc != 0)
+		return fail_connect(rc, path);
+	rc = send_line(fd, command);
+	if (rc == 0)
+		rc = receive_all(fd, out, len);
+	close(fd);
+	return rc ? ctl_fail(rc, strerror(-rc), "%s by %s", command, path) : CTL_OK;
+}
+
+/* Takes the text apart: *out is the answer, also of a failure that it tells of, where there is one at all. */
+static int understand(const char *text, size_t len, json_t **out)
 {
 	json_error_t error;
 	json_t *answer = json_loadb(text, len, 0, &error);
+	json_t *reason;
 	const char *why;
 	int rc = CTL_OK;
+	size_t i;
 
+	*out = NULL;
 	if (!json_is_object(answer)) {
 		json_decref(answer);
 		return ctl_fail(-EPROTO, "its answer is not a JSON object; is it an rdmad?", "%s", ctl_command_name());
 	}
+	json_array_foreach(json_object_get(answer, "reasons"), i, reason)
+		ctl_say("%s: %s", ctl_command_name(), json_string_value(reason));
 	if (!json_is_true(json_object_get(answer, "ok"))) {
 		why = json_string_value(json_object_get(answer, "error"));
 		rc = ctl_fail(-EREMOTEIO, why ? why : "refused", "%s", ctl_command_name());
 	}
-	if (ctl.json) {
-		if (fwrite(text, 1, len, stdout) == len && len && text[len - 1] != '\n')
-			putchar('\n');
-	} else if (rc == CTL_OK) {
+	*out = answer;
+	return rc;
+}
+
+static int show(const char *text, size_t len)
+{
+	json_t *answer;
+	int rc = understand(text, len, &answer);
+
+	if (!answer)
+		return rc;
+	if (ctl.json)
+		return ctl_json_print(answer) ? CTL_FAILED : rc;
+	if (rc == CTL_OK) {
 		json_object_del(answer, "ok");
 		ctl_render(stdout, answer);
 		if (!json_object_size(answer) && !ctl.quiet)
@@ -120,37 +171,87 @@ static int show(const char *text, size_t len)
 	return rc;
 }
 
+static char *path_of_socket(char *buf, size_t size)
+{
+	const char *path = ctl.control ? ctl.control : getenv("RDMAD_CONTROL");
+
+	if (!path || !*path)
+		return wire_control_path(NULL, buf, size);
+	snprintf(buf, size, "%s", path);
+	return buf;
+}
+
+int ctl_control_ask(const char *command, json_t **out)
+{
+	char path[256], *text = NULL;
+	size_t len = 0;
+	int rc = ask(path_of_socket(path, sizeof(path)), command, &text, &len);
+
+	*out = NULL;
+	if (rc == CTL_OK)
+		rc = understand(text, len, out);
+	free(text);
+	if (rc != CTL_OK) {
+		json_decref(*out);
+		*out = NULL;
+	}
+	return rc;
+}
+
 static int command_control(const struct ctl_arguments *arguments)
 {
 	char path[256], *text = NULL;
 	size_t len = 0;
-	int fd = -1, rc;
+	int rc = ask(path_of_socket(path, sizeof(path)), ctl_command_name(), &text, &len);
 
-	if (ctl.control)
-		snprintf(path, sizeof(path), "%s", ctl.control);
-	else
-		wire_control_path(NULL, path, sizeof(path));
-	rc = connect_to(path, &fd);
-	if (rc != 0)
-		return fail_connect(rc, path);
-	rc = send_line(fd, ctl_command_name());
-	if (rc == 0)
-		rc = receive_all(fd, &text, &len);
-	close(fd);
-	if (rc != 0)
-		return ctl_fail(rc, strerror(-rc), "%s by %s", ctl_command_name(), path);
-	rc = show(text, len);
+	if (rc == CTL_OK)
+		rc = show(text, len);
 	free(text);
 	return rc;
 }
 
+static int64_t number_of(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}
+
+/* What ends for whom stands in the question. An exit status. */
+static int ask_people(void)
+{
+	char path[256], *text = NULL;
+	size_t len = 0;
+	json_t *status;
+	int rc = ask(path_of_socket(path, sizeof(path)), "status", &text, &len);
+
+	if (rc != CTL_OK)
+		return rc;
+	status = json_loadb(text, len, 0, NULL);
+	free(text);
+	if (!ctl_confirmed("%s the rdmad of process %lld at %s, which has %lld connections and %lld keys?",
+			   ctl_command_name(), (long long)number_of(status, "pid"), path,
+			   (long long)number_of(status, "connections"),
+			   (long long)number_of(json_object_get(status, "store"), "items"))) {
+		ctl_say("%s: nothing was done", ctl_command_name());
+		rc = CTL_FAILED;
+	}
+	json_decref(status);
+	return rc;
+}
+
+static int command_end(const struct ctl_arguments *arguments)
+{
+	int rc = yes || !isatty(STDIN_FILENO) ? CTL_OK : ask_people();
+
+	return rc == CTL_OK ? command_control(arguments) : rc;
+}
+
 const struct ctl_command ctl_control_commands[] = {
-	{"status", command_control, "", "state, addresses and counters of the daemon", NULL, 0, 0},
-	{"connections", command_control, "", "the connections of the daemon", NULL, 0, 0},
-	{"memory", command_control, "", "the memory of the daemon", NULL, 0, 0},
-	{"resources", command_control, "", "descriptors, buffers and queues in use", NULL, 0, 0},
-	{"reload", command_control, "", "read the configuration again, all or nothing", NULL, 0, 0},
-	{"drain", command_control, "", "take no new connections, let the present ones finish", NULL, 0, 0},
-	{"shutdown", command_control, "", "drain, then end the daemon", NULL, 0, 0},
+	{"status", command_control, "", "state, addresses and counters of the daemon", .local = true},
+	{"connections", command_control, "", "the connections of the daemon", .local = true},
+	{"memory", command_control, "", "the memory of the daemon", .local = true},
+	{"resources", command_control, "", "descriptors, buffers and queues in use", .local = true},
+	{"reload", command_control, "", "read the configuration again, all or nothing", .local = true},
+	{"drain", command_end, "", "take no new connections, let the present ones finish", end_options, .local = true},
+	{"shutdown", command_end, "", "drain, then end the daemon", end_options, .local = true},
 	{NULL},
 };

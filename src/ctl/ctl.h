@@ -64,6 +64,7 @@ struct ctl_command {
 	const char *help;                                   /* one line */
 	const struct ctl_option *options;                   /* its own, besides ctl_globals; NULL: none */
 	int min, max;                                       /* how many arguments; max -1: any */
+	bool local;                                         /* of the daemon of this machine: no --host */
 };
 
 extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every command */
@@ -72,10 +73,10 @@ extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every co
 /* clang-format off */
 #define CTL_FILES(ROW) \
 	ROW(ping) \
-	ROW(kv) ROW(kv_keys) ROW(kv_walk) ROW(kv_move) ROW(kv_run) \
-	ROW(bench_kv) ROW(bench_ping) ROW(bench_sweep) ROW(bench_channel) ROW(bench_gpu) \
-	ROW(gpu) ROW(channel_names) ROW(channel) \
-	ROW(control) ROW(completion) ROW(version) ROW(help)
+	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_move) ROW(kv_import) ROW(kv_run) \
+	ROW(bench_kv) ROW(bench_ping) ROW(bench_sweep) ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
+	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \
+	ROW(control) ROW(log) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
 #define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];
 CTL_FILES(CTL_DECLARE)
@@ -83,8 +84,9 @@ CTL_FILES(CTL_DECLARE)
 
 /* Values of the options in ctl_globals. */
 struct ctl_settings {
-	bool json, quiet, help, require_rdma;
-	const char *host; /* never NULL after ctl_options_parse() */
+	bool json, quiet, help, version, require_rdma;
+	const char *host; /* never NULL when a command runs */
+	bool host_given;
 	const char *control;
 	uint64_t timeout; /* ns; TIME_NEVER: not given */
 	uint64_t poll;    /* ns; see poll_given */
@@ -94,10 +96,11 @@ struct ctl_settings {
 extern struct ctl_settings ctl;
 
 /* Apply argv[0..argc-1]: options of `own` (NULL: none) and of ctl_globals anywhere, until "--"; the rest goes to
- * `arguments`, whose text has room for argc. With `first_only` it stops in front of the first word that is no
- * option and answers how many words it took; else 0. -EINVAL after saying what is wrong. */
-int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments,
-		      bool first_only);
+ * `arguments`, whose text has room for argc. 0, or -EINVAL after saying what is wrong. */
+int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments);
+
+/* That rest alone: nothing is applied and nothing said. False: there are options of neither table, taken for flags. */
+bool ctl_options_words(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments);
 
 /* "4K", or "64,1K-8K": sizes separated by commas, ranges doubled from the first to the last.
  * Answers how many there are, at most `max`. -EINVAL: the text is no such list; -ERANGE: one is beyond the limit,
@@ -144,10 +147,11 @@ const char *ctl_command_name(void);
  */
 int ctl_help(const struct ctl_arguments *arguments);
 void ctl_help_command(FILE *out, const struct ctl_command *command);
-/* The commands whose name begins with the word `group`, all for NULL. Answers how many. */
+/* The commands whose name begins with the word `group`, all for NULL. Answers how many. out NULL: only that. */
 int ctl_help_list(FILE *out, const char *group);
 
-void ctl_completion_write(FILE *out);
+/* For "bash", "zsh" or "fish"; false: there is no such script. */
+bool ctl_completion_write(FILE *out, const char *shell);
 
 /*
  * report.c: errors, exit statuses, interruption.
@@ -155,6 +159,9 @@ void ctl_completion_write(FILE *out);
 
 /* stderr: "rdmactl: TEXT". */
 void ctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The last of them, "" if there was none. */
+const char *ctl_said(void);
 
 /* Say that an operation failed by `error` (negative errno), why, and the next step. `why` NULL: the library's
  * sentence, or strerror's where it left none. Answers the exit status. */
@@ -169,7 +176,7 @@ enum ctl_exit ctl_exit_of(int error);
 /* Like ctl_fail() for a connection to ctl.host (or `server`) that could not be made. */
 int ctl_fail_open(int error, const char *server);
 
-/* From the first call on, SIGINT sets ctl_interrupted(); the second one ends the process. */
+/* From the first call on, SIGINT or SIGTERM sets ctl_interrupted(); the second one ends the process. */
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
 
@@ -177,11 +184,31 @@ bool ctl_interrupted(void);
 void ctl_say_transport(const char *server, const char *transport);
 
 /*
+ * terminal.c: where people look.
+ */
+
+/* Bytes of others on stdout: as they are, but at a terminal without what would speak to it; of a value, lines stay lines. */
+void ctl_put_key(const void *key, size_t len);
+void ctl_put_value(const void *value, size_t len);
+/* Whether a line feed is to follow the value, so that what comes next begins a line of the terminal. */
+bool ctl_line_is_open(const void *value, size_t len);
+
+/* Ask at the terminal whether to do it: "TEXT [y/N] ". */
+bool ctl_confirmed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
  * render.c: JSON and tables.
  */
 
-/* One line on stdout. Takes `object`. Answers CTL_OK, or CTL_FAILED where there was no memory for it. */
+/* One line on stdout, when the command ends or prints the next one. Takes `object`; NULL stands for no memory, and is told.
+ * Answers CTL_OK or CTL_FAILED. */
 int ctl_json_print(json_t *object);
+
+/* Print what waits for it. Where the command ends by another exit status than 0, with an "error": {"text", "status"}, which then
+ * also stands alone. An exit status. */
+int ctl_json_end(int status);
+/* That member, of an object that the command prints by itself; ctl_json_end() then adds none. */
+json_t *ctl_json_error(int status);
 
 /* Bytes as a JSON string under "KEY", or under "KEY_base64" where they are no UTF-8. */
 int ctl_json_set_bytes(json_t *object, const char *key, const void *data, size_t len);
@@ -214,6 +241,13 @@ void ctl_table_print(FILE *out, const struct ctl_table *table, unsigned indent);
 void ctl_table_destroy(struct ctl_table *table);
 
 /*
+ * control.c: the daemon itself.
+ */
+
+/* One command there; *out is its answer, json_decref() it. 0 or an exit status, with the cause told. */
+int ctl_control_ask(const char *command, json_t **out);
+
+/*
  * kv.c: one connection and one request at a time.
  */
 
@@ -238,6 +272,8 @@ int ctl_kv_missing(const void *kv, const char *key);
 json_t *ctl_kv_describe(const void *kv, const char *key);
 
 /* The value of a command: argument number `at`, the file `path` (NULL: none) or stdin. free() *owned. An exit status. */
+/* version 0: nobody knows. An exit status. */
+int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_t len, uint64_t version);
 int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value, size_t *len,
 		      char **owned);
 
@@ -294,6 +330,9 @@ void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t by
 /* Leaves no trace on the terminal. */
 void ctl_progress_end(struct ctl_progress *progress);
 
+/* kv_move.c: the summary of keys that were `verb`, "exported", which also names the member in JSON. An exit status. */
+int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *progress, uint64_t failed);
+
 /*
  * script.c: the lines of a command file, and reading them. No network.
  */
@@ -339,7 +378,9 @@ struct record {
 	const void *key, *value;
 	size_t key_len, value_len;
 	uint64_t ttl_us; /* 0: does not expire */
-	json_t *json;    /* this and the next: the memory of the above, if need be */
+	bool end;        /* in JSON: no record but the archive's end, behind `count` records */
+	uint64_t count;
+	json_t *json; /* this and the next: the memory of the above, if need be */
 	char *owned[2];
 };
 
@@ -375,8 +416,11 @@ struct bench_plan {
 	uint64_t depth, clients, threads;
 	uint64_t count;            /* operations in all; 0: until duration has passed */
 	uint64_t duration, warmup; /* ns */
-	bool no_verify, no_latency;
+	bool no_verify, no_latency, csv;
 	uint64_t size; /* of the value or message, in this round */
+	/* Of kv; told in the head. */
+	uint64_t rate, ttl;       /* per second of all, 0: as fast as answers come; ns, 0: none */
+	uint64_t keys, key_bytes; /* of each connection */
 };
 
 extern struct bench_plan bench; /* read by all threads, written between rounds */
@@ -385,6 +429,9 @@ extern struct bench_plan bench; /* read by all threads, written between rounds *
 struct bench_result {
 	const char *op;
 	uint64_t size, operations, mismatches;
+	uint64_t misses;             /* of kv: keys that were not there any more */
+	uint64_t unsent;             /* of a rate: requests that were due and never sent */
+	uint64_t at;                 /* of a slice: ns from the begin of the measurement to its end; else 0 */
 	uint64_t keys;               /* of kv: different keys that were used */
 	uint64_t depth;              /* requests outstanding on each connection, at most */
 	const char *way;             /* of kv: "eager" or "rendezvous"; else NULL */
@@ -407,6 +454,9 @@ void bench_result_fail(struct bench_result *result, int error, const char *why);
 /* Print one result, or keep it for --json. */
 typedef void bench_report_fn(const struct bench_result *result, const char *transport);
 bench_report_fn bench_report;
+
+/* The same for a part of the time of the result that comes next. */
+bench_report_fn bench_report_slice;
 
 void bench_print_head(const char *transport);
 double bench_per_second(const struct bench_result *result);

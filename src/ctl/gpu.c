@@ -70,8 +70,8 @@ static void quantize_by(const struct rdmad_gpu_session *session, const char *in,
 	ctl_json_print(o);
 }
 
-/* In place. An exit status. */
-static int quantize(const char *in, const struct image *image)
+/* In place, and written. An exit status. */
+static int quantize(const char *in, const char *out, const struct image *image)
 {
 	struct rdmad_gpu_options options;
 	struct rdmad_gpu *gpu;
@@ -83,9 +83,8 @@ static int quantize(const char *in, const struct image *image)
 	if (rc != 0)
 		return ctl_fail_open(rc, ctl.host);
 	rc = rdmad_gpu_quantize(gpu, image->width, image->height, (uint32_t)levels, image->pixels, image->pixels);
-	if (rc != 0)
-		rc = ctl_fail(rc, NULL, "gpu quantize %s", in);
-	else
+	rc = rc ? ctl_fail(rc, NULL, "gpu quantize %s", in) : image_write(out, image);
+	if (rc == CTL_OK)
 		quantize_by(rdmad_gpu_session(gpu), in, image);
 	rdmad_gpu_close(gpu);
 	return rc;
@@ -102,9 +101,7 @@ static int command_quantize(const struct ctl_arguments *arguments)
 	rc = image_read(in, &image);
 	if (rc != CTL_OK)
 		return rc;
-	rc = quantize(in, &image);
-	if (rc == CTL_OK)
-		rc = image_write(out, &image);
+	rc = quantize(in, out, &image);
 	image_release(&image);
 	return rc;
 }

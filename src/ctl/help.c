@@ -31,7 +31,8 @@ int ctl_help_list(FILE *out, const char *group)
 		if (!in_group(c->name, group))
 			continue;
 		snprintf(left, sizeof(left), "%s %s", c->name, c->arguments);
-		fprintf(out, "  %-22s %s\n", left, c->help);
+		if (out)
+			fprintf(out, "  %-22s %s\n", left, c->help);
 		listed++;
 	}
 	return listed;

@@ -9,6 +9,7 @@
 static bool newline;
 static const char *file;
 static uint64_t ttl;
+static bool keep_ttl, durable;
 
 static const struct ctl_option get_options[] = {
 	{"newline", 'n', CTL_FLAG, &newline, NULL, "add a line feed to the value"},
@@ -18,6 +19,8 @@ static const struct ctl_option get_options[] = {
 static const struct ctl_option set_options[] = {
 	{"file", 'f', CTL_TEXT, &file, "FILE", "take the value from a file; - is stdin", .choices = "@file"},
 	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "the key expires after this", .min = TIME_US},
+	{"keep-ttl", 'K', CTL_FLAG, &keep_ttl, NULL, "the key expires when it did before"},
+	{"durable", 'D', CTL_FLAG, &durable, NULL, "wait until it is on the server's disk"},
 	{NULL},
 };
 
@@ -71,20 +74,21 @@ json_t *ctl_kv_describe(const void *kv, const char *key)
 	return o;
 }
 
-static int print_value(const void *kv, const char *key, const void *value, size_t len, uint64_t version)
+int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_t len, uint64_t version)
 {
 	json_t *o;
 
 	if (ctl.json) {
 		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "found", json_true());
-		json_object_set_new(o, "version", json_integer((json_int_t)version));
+		if (version)
+			json_object_set_new(o, "version", json_integer((json_int_t)version));
 		json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
 		ctl_json_set_bytes(o, "value", value, len);
 		return ctl_json_print(o);
 	}
-	fwrite(value, 1, len, stdout);
-	if (newline)
+	ctl_put_value(value, len);
+	if (newline || ctl_line_is_open(value, len))
 		putchar('\n');
 	fflush(stdout);
 	if (!ctl.quiet)
@@ -117,7 +121,7 @@ static int command_get(const struct ctl_arguments *arguments)
 		return rc;
 	rc = kv_get_version(kv, key, strlen(key), &value, &len, &version);
 	if (rc == 0) {
-		rc = print_value(kv, key, value, len, version);
+		rc = ctl_kv_print_value(kv, key, value, len, version);
 		kv_release(value);
 	} else if (rc == -ENOENT) {
 		rc = ctl_kv_missing(kv, key);
@@ -211,14 +215,17 @@ static int print_set(const void *kv, const char *key, size_t len)
 static int command_set(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *value = NULL;
-	struct kv_put_options options = {.ttl_us = ttl / TIME_US};
+	struct kv_put_options options = {.condition = durable ? KV_DURABLE : KV_ALWAYS,
+					 .ttl_us = keep_ttl ? KV_TTL_KEEP : ttl / TIME_US};
 	char *owned;
 	size_t len = 0;
 	void *kv;
 	int rc = ctl_kv_take_value(arguments, 1, file, &value, &len, &owned);
 
+	if (rc == 0 && keep_ttl && ttl)
+		rc = ctl_usage_error("kv set: --ttl and --keep-ttl exclude each other");
 	if (rc != 0)
-		return rc;
+		goto free_value;
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		goto free_value;
@@ -231,7 +238,7 @@ free_value:
 }
 
 /* del and exists: 1, 0 or an error; "yes" or "no" in words. */
-static int ask(const char *key, int (*call)(void *kv, const void *key, size_t key_len), const char *member,
+static int ask(const char *key, int (*call)(struct rdmad_kv *kv, const void *key, size_t key_len), const char *member,
 	       const char *yes, const char *no)
 {
 	json_t *o;

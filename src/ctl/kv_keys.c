@@ -12,6 +12,11 @@ static const struct ctl_option mset_options[] = {
 	{NULL},
 };
 
+static const struct ctl_option incr_options[] = {
+	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "a key that is made by this expires after it", .min = TIME_US},
+	{NULL},
+};
+
 static const struct ctl_option cas_options[] = {
 	{"file", 'f', CTL_TEXT, &file, "FILE", "take the value from a file; - is stdin", .choices = "@file"},
 	{"ttl", 'T', CTL_TIME, &ttl, "TIME", "the key expires after this", .min = TIME_US},
@@ -52,8 +57,9 @@ static void print_got(const char *key, const struct got *got, json_t *results)
 		}
 		json_array_append_new(results, o);
 	} else if (got->value) {
-		printf("%s ", key);
-		fwrite(got->value, 1, got->len, stdout);
+		ctl_put_key(key, strlen(key));
+		putchar(' ');
+		ctl_put_value(got->value, got->len);
 		putchar('\n');
 	}
 }
@@ -203,7 +209,7 @@ static int command_incr(const struct ctl_arguments *arguments)
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		return rc;
-	rc = kv_incr(kv, key, strlen(key), delta, &number, &version);
+	rc = kv_count(kv, key, strlen(key), delta, ttl / TIME_US, &number, &version);
 	if (rc != 0) {
 		rc = ctl_kv_fail(rc, key);
 	} else if (ctl.json) {
@@ -327,7 +333,9 @@ static int command_ttl(const struct ctl_arguments *arguments)
 	void *kv;
 	int rc;
 
-	if (time && strcmp(time, "never") != 0 && (units_parse_time(time, &ns) != 0 || ns < TIME_US))
+	if (time && strcmp(time, "never") != 0 && units_parse_time(time, &ns) == 0 && ns < TIME_US)
+		return ctl_usage_error("kv ttl: %s: the least is 1us", time);
+	if (time && strcmp(time, "never") != 0 && !ns)
 		return ctl_usage_error("kv ttl: %s: not a time like 500ms, 1.5s or 1h, nor \"never\"", time);
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
@@ -401,7 +409,7 @@ static int command_stat(const struct ctl_arguments *arguments)
 const struct ctl_command ctl_kv_keys_commands[] = {
 	{"kv mget", command_mget, "KEY...", "write the values of some keys", NULL, 1, -1},
 	{"kv mset", command_mset, "KEY VALUE...", "store some values", mset_options, 2, -1},
-	{"kv incr", command_incr, "KEY [N]", "add to a number", NULL, 1, 2},
+	{"kv incr", command_incr, "KEY [N]", "add to a number", incr_options, 1, 2},
 	{"kv cas", command_cas, "KEY VERSION [VALUE|-]", "store a value if the key has this version", cas_options, 2,
 	 3},
 	{"kv ttl", command_ttl, "KEY [TIME|never]", "when a key expires; change that", NULL, 1, 2},

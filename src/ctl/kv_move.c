@@ -1,9 +1,9 @@
-/* kv_move.c: all keys into a file, and back. */
+/* kv_move.c: all keys into a file; kv_import.c has the way back. */
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FLIGHT_MAX (16 * MIB) /* bytes of values under way, unless one alone has more */
@@ -25,8 +25,7 @@ static const struct ctl_option export_options[] = {
 	{NULL},
 };
 
-/* `verb` says how the keys were treated, and names the member in JSON. */
-static int print_summary(const void *kv, const char *verb, const struct ctl_progress *p, uint64_t failed)
+int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p, uint64_t failed)
 {
 	double seconds = (double)(time_now() - p->begin) / 1e9;
 	char size[32];
@@ -177,7 +176,7 @@ static int export_all(struct exporting *e)
 
 static int conclude_export(const struct exporting *e, const char *path, int error)
 {
-	int rc = print_summary(e->kv, "exported", &e->progress, e->failed);
+	int rc = ctl_kv_moved(e->kv, "exported", &e->progress, e->failed);
 
 	if (error == -EINTR)
 		return CTL_INTERRUPTED;
@@ -206,225 +205,93 @@ static int run_export(struct exporting *e, const char *path)
 	return rc;
 }
 
+/* A file that is there keeps its bytes until the new ones are whole: they are written beside it. */
+struct beside {
+	char *path; /* where the name leads; NULL: written at once, as a device is */
+	char *part;
+};
+
+static void beside_free(struct beside *b)
+{
+	free(b->path);
+	free(b->part);
+}
+
+static FILE *open_part(struct beside *b)
+{
+	mode_t mask = umask(0);
+	int fd = mkstemp(b->part);
+
+	umask(mask);
+	if (fd >= 0)
+		fchmod(fd, 0666 & ~mask);
+	return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
+/* NULL: errno says why. */
+static FILE *beside_open(const char *path, struct beside *b)
+{
+	struct stat st;
+
+	*b = (struct beside){0};
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return fopen(path, "we");
+	b->path = realpath(path, NULL);
+	if (!b->path)
+		b->path = strdup(path);
+	if (!b->path || asprintf(&b->part, "%s.XXXXXX", b->path) < 0) {
+		b->part = NULL;
+		return NULL;
+	}
+	return open_part(b);
+}
+
+/* `rc` is the exit status so far. */
+static int beside_close(struct beside *b, FILE *out, const char *path, int rc)
+{
+	bool good = fclose(out) == 0;
+
+	if (rc != CTL_OK && b->part) {
+		unlink(b->part);
+		ctl_say("kv export: %s is as it was before", path);
+	} else if (!good || (b->part && rename(b->part, b->path) != 0)) {
+		ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
+		if (b->part)
+			unlink(b->part);
+		rc = rc ? rc : CTL_FAILED;
+	}
+	return rc;
+}
+
+static int export_to(struct exporting *e, const char *path)
+{
+	struct beside beside;
+	int rc = CTL_FAILED;
+
+	e->out = beside_open(path, &beside);
+	if (e->out)
+		rc = beside_close(&beside, e->out, path, run_export(e, path));
+	else
+		ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
+	beside_free(&beside);
+	return rc;
+}
+
 static int command_export(const struct ctl_arguments *arguments)
 {
 	const char *path = arguments->count ? arguments->text[0] : "-";
 	struct exporting e = {.out = stdout, .format = (enum record_format)record_format(format_name)};
-	bool to_stdout = strcmp(path, "-") == 0;
-	int rc;
 
-	if (to_stdout && ctl.json)
+	if (strcmp(path, "-") != 0)
+		return export_to(&e, path);
+	if (ctl.json)
 		return ctl_usage_error("kv export: --json needs a FILE for the keys");
-	if (to_stdout && e.format == RECORD_BINARY && isatty(STDOUT_FILENO))
+	if (e.format == RECORD_BINARY && isatty(STDOUT_FILENO))
 		return ctl_usage_error("kv export: the binary format is not for a terminal; give a FILE");
-	if (!to_stdout)
-		e.out = fopen(path, "we");
-	if (!e.out) {
-		ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
-		return CTL_FAILED;
-	}
-	rc = run_export(&e, path);
-	if (!to_stdout && fclose(e.out) != 0 && rc == CTL_OK) {
-		ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
-		rc = CTL_FAILED;
-	}
-	return rc;
-}
-
-/*
- * Import: many puts under way at a time.
- */
-struct importing {
-	void *kv;
-	const char *name;
-	uint64_t line; /* or record, from 1 on */
-	uint64_t failed, flight;
-	int error; /* what ended it */
-	struct ctl_progress progress;
-};
-
-/* A put on its way. */
-struct put {
-	struct importing *import;
-	uint64_t line;
-	size_t len;
-	uint64_t flight; /* its part of import->flight */
-	char value[];    /* when it is large: it is fetched from here */
-};
-
-static void record_failed(struct importing *import, uint64_t line, const char *why)
-{
-	import->failed++;
-	ctl_progress_end(&import->progress);
-	ctl_say("%s:%llu: %s", import->name, (unsigned long long)line, why);
-}
-
-static void put_done(void *arg, const struct kv_result *result)
-{
-	struct put *put = arg;
-	struct importing *import = put->import;
-
-	import->flight -= put->flight;
-	if (result->status == 0)
-		ctl_progress_add(&import->progress, 1, put->len);
-	else if (ctl_kv_status_final(result->status))
-		record_failed(import, put->line, ctl_kv_status_text(result->status));
-	else if (!import->error)
-		import->error = result->status;
-	free(put);
-}
-
-static int import_submit(struct importing *import, struct put *put, const struct record *record, const void *value)
-{
-	struct kv_put_options options = {.ttl_us = record->ttl_us};
-	int rc = 0;
-
-	while (rc == 0 && import->flight && import->flight + put->flight > FLIGHT_MAX)
-		rc = ctl_kv_await(import->kv);
-	while (rc == 0) {
-		rc = kv_submit_put(import->kv, record->key, record->key_len, value, record->value_len, &options,
-				   put_done, put);
-		if (rc != -EAGAIN)
-			break;
-		rc = ctl_kv_await(import->kv);
-	}
-	return rc;
-}
-
-static void import_record(struct importing *import, const struct record *record)
-{
-	bool large = record->key_len + record->value_len > kv_eager_max(import->kv);
-	struct put *put = malloc(sizeof(*put) + (large ? record->value_len : 0));
-	const void *value = record->value;
-	int rc;
-
-	if (!put) {
-		record_failed(import, import->line, "no memory for a value of that size");
-		return;
-	}
-	*put = (struct put){.import = import, .line = import->line, .len = record->value_len};
-	if (large) {
-		put->flight = put->len;
-		value = memcpy(put->value, record->value, put->len);
-	}
-	rc = import_submit(import, put, record, value);
-	if (rc == 0) {
-		import->flight += put->flight;
-		return;
-	}
-	if (rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -EINTR)
-		import->error = rc;
-	else
-		record_failed(import, import->line, rdmad_error());
-	free(put);
-}
-
-static bool going_on(const struct importing *import)
-{
-	return !import->error && !ctl_interrupted();
-}
-
-static int import_lines(struct importing *import, struct script_reader *reader)
-{
-	const char *line, *wrong;
-	struct record record;
-	size_t len;
-	int rc = 0;
-
-	while (going_on(import) && (rc = script_read(reader, &line, &len)) > 0) {
-		import->line++;
-		if (!len)
-			continue;
-		wrong = record_parse(line, len, &record);
-		if (wrong) {
-			record_failed(import, import->line, wrong);
-			continue;
-		}
-		import_record(import, &record);
-		record_release(&record);
-	}
-	return rc;
-}
-
-static int import_binary(struct importing *import, struct script_reader *reader)
-{
-	uint64_t value_max = kv_value_max(import->kv);
-	struct record record;
-	int rc = script_skip(reader, RECORD_MAGIC_LEN);
-
-	while (rc >= 0 && going_on(import)) {
-		rc = record_read(reader, import->line, value_max, &record);
-		if (rc == 0)
-			break;
-		import->line++;
-		if (rc == 1) {
-			import_record(import, &record);
-		} else if (rc == -EMSGSIZE) {
-			record_failed(import, import->line, "the server does not take values of that size");
-			rc = 0;
-		} else if (rc == -EPROTO) {
-			record_failed(import, import->line, "the file is cut off or broken from here on");
-		}
-	}
-	return rc == -EPROTO ? 0 : rc;
-}
-
-static void import_all(struct importing *import, int fd)
-{
-	struct script_reader reader = {.fd = fd};
-	const char *data;
-	size_t have;
-	int rc = script_peek(&reader, RECORD_MAGIC_LEN, &data, &have);
-
-	if (rc == 0)
-		rc = record_magic(data, have) ? import_binary(import, &reader) : import_lines(import, &reader);
-	if (rc < 0 && rc != -EINTR)
-		record_failed(import, import->line + 1, strerror(-rc));
-	while (!import->error && kv_outstanding(import->kv))
-		import->error = ctl_kv_await(import->kv);
-	script_reader_destroy(&reader);
-}
-
-static int conclude_import(const struct importing *import)
-{
-	int rc = print_summary(import->kv, "imported", &import->progress, import->failed);
-
-	if (ctl_interrupted())
-		return CTL_INTERRUPTED;
-	if (import->error)
-		return ctl_fail(import->error,
-				import->error == -ETIMEDOUT ? "no answer in time"
-							    : "the connection ended before all answers",
-				"kv import %s, record %llu", import->name, (unsigned long long)import->line);
-	return import->failed ? CTL_FAILED : rc;
-}
-
-static int command_import(const struct ctl_arguments *arguments)
-{
-	struct importing import = {.name = arguments->count ? arguments->text[0] : "-"};
-	bool from_stdin = strcmp(import.name, "-") == 0;
-	int fd = from_stdin ? STDIN_FILENO : open(import.name, O_RDONLY | O_CLOEXEC), rc;
-
-	if (fd < 0) {
-		ctl_say("kv import: cannot read %s: %s", import.name, strerror(errno));
-		return CTL_FAILED;
-	}
-	ctl_catch_interrupt();
-	rc = ctl_kv_open(&import.kv);
-	if (rc == 0) {
-		ctl_progress_begin(&import.progress, "keys");
-		import_all(&import, fd);
-		ctl_progress_end(&import.progress);
-		rc = conclude_import(&import);
-		kv_close(import.kv);
-	}
-	if (!from_stdin)
-		close(fd);
-	return rc;
+	return run_export(&e, path);
 }
 
 const struct ctl_command ctl_kv_move_commands[] = {
 	{"kv export", command_export, "[FILE|-]", "write all keys to a file", export_options, 0, 1},
-	{"kv import", command_import, "[FILE|-]", "store the keys of an exported file", NULL, 0, 1},
 	{NULL},
 };

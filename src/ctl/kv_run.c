@@ -154,10 +154,10 @@ static void run_show(struct run *run, const struct run_request *r, bool found, c
 		return;
 	}
 	if (r->verb == SCRIPT_PRINTKV) {
-		fwrite(r->key->text, 1, r->key->len, stdout);
+		ctl_put_key(r->key->text, r->key->len);
 		putchar(' ');
 	}
-	fwrite(value, 1, len, stdout);
+	ctl_put_value(value, len);
 	putchar('\n');
 }
 

@@ -81,7 +81,7 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 		if (details)
 			printf("%12llu %12llu %14s  ", (unsigned long long)meta->length,
 			       (unsigned long long)meta->version, ctl_kv_ttl_text(meta->ttl_us, ttl));
-		fwrite(key, 1, key_len, stdout);
+		ctl_put_key(key, key_len);
 		putchar(null ? '\0' : '\n');
 	}
 	if (ferror(stdout))
@@ -103,6 +103,21 @@ static int begin_json(const void *kv)
 	return CTL_OK;
 }
 
+/* What stands behind the array. */
+static void end_json(const struct listing *l, int rc)
+{
+	json_t *o = json_pack("{s:I, s:b}", "count", (json_int_t)l->count, "complete",
+			      rc == CTL_OK && (!limit || l->count < limit));
+	char *text;
+
+	if (rc != CTL_OK)
+		json_object_set_new(o, "error", ctl_json_error(rc));
+	text = json_dumps(o, JSON_COMPACT);
+	json_decref(o);
+	printf("],%s\n", text ? text + 1 : "}");
+	free(text);
+}
+
 static int command_list(const struct ctl_arguments *arguments)
 {
 	struct listing l = {0};
@@ -118,8 +133,7 @@ static int command_list(const struct ctl_arguments *arguments)
 	if (rc == CTL_OK)
 		rc = walk(kv, arguments, list_one, &l);
 	if (ctl.json)
-		printf("],\"count\":%llu,\"complete\":%s}\n", (unsigned long long)l.count,
-		       rc == CTL_OK && (!limit || l.count < limit) ? "true" : "false");
+		end_json(&l, rc);
 	fflush(stdout);
 	if (!ctl.json && !ctl.quiet)
 		ctl_say("%s: %llu keys, transport %s", ctl.host, (unsigned long long)l.count, kv_transport(kv));
@@ -187,7 +201,7 @@ static void print_bigs(const void *kv, const struct bigs *b)
 	if (!ctl.json) {
 		for (size_t i = 0; i < b->count; i++) {
 			printf("%12llu  ", (unsigned long long)b->big[i].length);
-			fwrite(b->big[i].key, 1, b->big[i].key_len, stdout);
+			ctl_put_key(b->big[i].key, b->big[i].key_len);
 			putchar('\n');
 		}
 		if (!ctl.quiet)
@@ -237,19 +251,17 @@ free_bigs:
 /*
  * flush
  */
-static bool confirmed(void *kv)
+static bool confirmed(void *kv, const char *prefix)
 {
 	struct kv_info info;
-	char answer[16];
+	char keys[32] = "";
 
+	if (prefix)
+		return ctl_confirmed("delete all keys of %s that begin with \"%.200s\", whoever stored them?", ctl.host,
+				     prefix);
 	if (kv_info(kv, &info) == 0)
-		fprintf(stderr, "delete all %llu keys of %s, whoever stored them? [y/N] ",
-			(unsigned long long)info.keys, ctl.host);
-	else
-		fprintf(stderr, "delete all keys of %s, whoever stored them? [y/N] ", ctl.host);
-	fflush(stderr);
-	return fgets(answer, sizeof(answer), stdin) &&
-	       (strcasecmp(answer, "y\n") == 0 || strcasecmp(answer, "yes\n") == 0);
+		snprintf(keys, sizeof(keys), "%llu ", (unsigned long long)info.keys);
+	return ctl_confirmed("delete all %skeys of %s, whoever stored them?", keys, ctl.host);
 }
 
 static int print_flush(const void *kv, uint64_t deleted)
@@ -268,20 +280,23 @@ static int print_flush(const void *kv, uint64_t deleted)
 
 static int command_flush(const struct ctl_arguments *arguments)
 {
+	const char *prefix = arguments->count ? arguments->text[0] : NULL;
 	uint64_t deleted;
 	void *kv;
 	int rc;
 
+	if (prefix && !*prefix)
+		return ctl_usage_error("kv flush: the prefix is empty; to delete all keys: kv flush");
 	if (!yes && !isatty(STDIN_FILENO))
 		return ctl_usage_error("kv flush: there is no terminal to ask; to delete all keys: kv flush --yes");
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		return rc;
-	if (!yes && !confirmed(kv)) {
+	if (!yes && !confirmed(kv, prefix)) {
 		ctl_say("kv flush: nothing was deleted");
 		rc = CTL_FAILED;
 	} else {
-		rc = kv_delete_all(kv, &deleted);
+		rc = prefix ? kv_delete_prefix(kv, prefix, strlen(prefix), &deleted) : kv_delete_all(kv, &deleted);
 		rc = rc ? ctl_fail(rc, NULL, "kv flush") : print_flush(kv, deleted);
 	}
 	kv_close(kv);
@@ -291,6 +306,6 @@ static int command_flush(const struct ctl_arguments *arguments)
 const struct ctl_command ctl_kv_walk_commands[] = {
 	{"kv list", command_list, "[PREFIX]", "list the keys", list_options, 0, 1},
 	{"kv bigkeys", command_bigkeys, "[PREFIX]", "find the largest values", bigkeys_options, 0, 1},
-	{"kv flush", command_flush, "", "delete all keys", flush_options, 0, 0},
+	{"kv flush", command_flush, "[PREFIX]", "delete all keys, or those that begin so", flush_options, 0, 1},
 	{NULL},
 };

@@ -16,7 +16,7 @@ struct ctl_settings ctl = {.timeout = TIME_NEVER};
 const struct ctl_option ctl_globals[] = {
 	{"host", 'H', CTL_CHECKED, &ctl.host, "ADDRESS",
 	 "server: HOST[:PORT], rdma://, tcp:// or unix:///PATH; default $RDMAD_HOST, else 127.0.0.1",
-	 .check = check_address},
+	 .check = check_address, .given = &ctl.host_given},
 	{"json", 'j', CTL_FLAG, &ctl.json, NULL, "print one JSON object instead of text"},
 	{"quiet", 'q', CTL_FLAG, &ctl.quiet, NULL, "no summary on stderr, errors only"},
 	{"timeout", 't', CTL_TIME, &ctl.timeout, "TIME", "give up after this, e.g. 500ms; default 30s", .min = TIME_US},
@@ -24,38 +24,17 @@ const struct ctl_option ctl_globals[] = {
 	 "poll this long before sleeping; 0 sleeps at once; \"always\"; default 100us", .choices = "0 100us always",
 	 .given = &ctl.poll_given},
 	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport"},
-	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket", .choices = "@file"},
+	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket; default $RDMAD_CONTROL",
+	 .choices = "@file"},
 	{"help", 'h', CTL_FLAG, &ctl.help, NULL, "say how to use the command"},
+	{"version", 'V', CTL_FLAG, &ctl.version, NULL, "print the versions, do nothing else"},
 	{NULL},
 };
-
-/* Levenshtein (1966) for short words, to name the option that was probably meant. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[32], n = (unsigned)strlen(b);
-
-	if (n >= ARRAY_SIZE(row))
-		return n;
-	for (unsigned j = 0; j <= n; j++)
-		row[j] = j;
-	for (unsigned i = 1; *a; a++, i++) {
-		unsigned diagonal = row[0];
-
-		row[0] = i;
-		for (unsigned j = 1; j <= n; j++) {
-			unsigned above = row[j];
-
-			row[j] = MIN(MIN(above, row[j - 1]) + 1, diagonal + (*a != b[j - 1]));
-			diagonal = above;
-		}
-	}
-	return row[n];
-}
 
 static void closest(const struct ctl_option *table, const char *name, const char **best, unsigned *least)
 {
 	for (; table && table->name; table++) {
-		unsigned d = distance(name, table->name);
+		unsigned d = words_distance(name, table->name);
 
 		if (d < *least) {
 			*least = d;
@@ -64,13 +43,25 @@ static void closest(const struct ctl_option *table, const char *name, const char
 	}
 }
 
-static int unknown_option(const struct ctl_option *own, const char *word)
+/* Where the words are. */
+struct words {
+	const struct ctl_option *own;
+	int argc, at;
+	const char **argv;
+	bool dry;     /* only find out what is an option and what is not */
+	bool unknown; /* one of the options is, which is told unless `dry` */
+};
+
+static int unknown_option(struct words *w, const char *word)
 {
 	const char *best = NULL;
 	unsigned least = 3;
 
+	w->unknown = true;
+	if (w->dry)
+		return 0;
 	if (word[1] == '-') {
-		closest(own, word + 2, &best, &least);
+		closest(w->own, word + 2, &best, &least);
 		closest(ctl_globals, word + 2, &best, &least);
 	}
 	if (best)
@@ -173,16 +164,13 @@ static int set_value(const struct ctl_option *o, const char *text)
 	return -EINVAL;
 }
 
-/* Where the words are. */
-struct words {
-	const struct ctl_option *own;
-	int argc, at;
-	const char **argv;
-};
-
 /* An option's value: the rest of its word, or else the next word. */
 static int take_value(struct words *w, const struct ctl_option *o, const char *rest)
 {
+	if (w->dry) {
+		w->at += o->type != CTL_FLAG && !rest;
+		return 0;
+	}
 	if (o->type == CTL_FLAG)
 		return set_value(o, NULL);
 	if (rest)
@@ -203,8 +191,8 @@ static int parse_long(struct words *w, const char *word)
 	if (!o)
 		o = find_long(ctl_globals, name, len);
 	if (!o)
-		return unknown_option(w->own, word);
-	if (equals && o->type == CTL_FLAG) {
+		return unknown_option(w, word);
+	if (equals && o->type == CTL_FLAG && !w->dry) {
 		ctl_say("--%s takes no value", o->name);
 		return -EINVAL;
 	}
@@ -221,7 +209,7 @@ static int parse_letters(struct words *w, const char *word)
 		if (!o)
 			o = find_letter(ctl_globals, *p);
 		if (!o)
-			return unknown_option(w->own, word);
+			return unknown_option(w, word);
 		rc = take_value(w, o, p[1] ? p + 1 : NULL);
 		if (rc != 0 || o->type != CTL_FLAG)
 			return rc;
@@ -229,29 +217,38 @@ static int parse_letters(struct words *w, const char *word)
 	return 0;
 }
 
-int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments,
-		      bool first_only)
+static int walk(struct words *w, struct ctl_arguments *arguments)
+{
+	bool literal = false;
+	int rc = 0;
+
+	arguments->count = 0;
+	for (; w->at < w->argc && rc == 0; w->at++) {
+		const char *word = w->argv[w->at];
+
+		if (literal || word[0] != '-' || !word[1])
+			arguments->text[arguments->count++] = word;
+		else if (strcmp(word, "--") == 0)
+			literal = true;
+		else
+			rc = word[1] == '-' ? parse_long(w, word) : parse_letters(w, word);
+	}
+	return rc;
+}
+
+int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments)
 {
 	struct words w = {.own = own, .argc = argc, .argv = argv};
-	bool literal = false;
 
-	for (; w.at < argc; w.at++) {
-		const char *word = argv[w.at];
-		int rc = 0;
+	return walk(&w, arguments);
+}
 
-		if (literal || word[0] != '-' || !word[1]) {
-			if (first_only)
-				return w.at;
-			arguments->text[arguments->count++] = word;
-		} else if (strcmp(word, "--") == 0) {
-			literal = true;
-		} else {
-			rc = word[1] == '-' ? parse_long(&w, word) : parse_letters(&w, word);
-		}
-		if (rc != 0)
-			return rc;
-	}
-	return first_only ? w.at : 0;
+bool ctl_options_words(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments)
+{
+	struct words w = {.own = own, .argc = argc, .argv = argv, .dry = true};
+
+	walk(&w, arguments);
+	return !w.unknown;
 }
 
 /* One item of a list: "N" or "A-B". Answers how many sizes it gave. */

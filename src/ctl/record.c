@@ -69,6 +69,11 @@ const char *record_parse(const char *line, size_t len, struct record *record)
 		record_release(record);
 		return "it is no JSON object";
 	}
+	if (json_is_true(json_object_get(record->json, "end"))) {
+		record->end = true;
+		record->count = (uint64_t)json_integer_value(json_object_get(record->json, "keys"));
+		return NULL;
+	}
 	wrong = take_bytes(record->json, "key", &record->key, &record->key_len, &record->owned[0]);
 	if (!wrong)
 		wrong = take_bytes(record->json, "value", &record->value, &record->value_len, &record->owned[1]);
@@ -144,11 +149,9 @@ static int nothing(FILE *out)
 	return 0;
 }
 
-static int nothing_more(FILE *out, uint64_t count)
+static int end_json(FILE *out, uint64_t count)
 {
-	(void)out;
-	(void)count;
-	return 0;
+	return fprintf(out, "{\"end\":true,\"keys\":%llu}\n", (unsigned long long)count) < 0 ? stream_error() : 0;
 }
 
 static const struct format {
@@ -157,7 +160,7 @@ static const struct format {
 	int (*write)(FILE *out, const struct record *record);
 	int (*end)(FILE *out, uint64_t count);
 } formats[] = {
-	[RECORD_JSON] = {"json", nothing, write_json, nothing_more},
+	[RECORD_JSON] = {"json", nothing, write_json, end_json},
 	[RECORD_BINARY] = {"binary", begin_binary, write_binary, end_binary},
 };
 
@@ -215,7 +218,7 @@ int record_read(struct script_reader *reader, uint64_t count, uint64_t value_max
 	if (rc == 0)
 		rc = have < HEAD ? -EPROTO : parse_head(data, count, record);
 	if (rc <= 0)
-		return rc;
+		return rc == 0 ? script_skip(reader, HEAD) : rc;
 	all = HEAD + record->key_len + record->value_len;
 	if (record->value_len > value_max) {
 		rc = script_skip(reader, all);

@@ -3,18 +3,57 @@
 
 #include <stdlib.h>
 
+static json_t *waiting; /* to be printed */
+static bool told;       /* the error stands in what the command printed */
+
+static int print_waiting(void)
+{
+	char *text = waiting ? json_dumps(waiting, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+	bool lost = waiting && !text;
+
+	json_decref(waiting);
+	waiting = NULL;
+	if (text) {
+		puts(text);
+		fflush(stdout);
+	}
+	free(text);
+	if (lost)
+		ctl_say("no memory for the result");
+	return lost ? CTL_FAILED : CTL_OK;
+}
+
 int ctl_json_print(json_t *object)
 {
-	char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	int rc = print_waiting();
 
-	json_decref(object);
-	if (!text) {
-		ctl_say("no memory for the result");
-		return CTL_FAILED;
+	waiting = object;
+	if (object)
+		return rc;
+	ctl_say("no memory for the result");
+	return CTL_FAILED;
+}
+
+json_t *ctl_json_error(int status)
+{
+	const char *text = status == CTL_INTERRUPTED ? "interrupted" : ctl_said();
+	char line[2048];
+
+	told = true;
+	return json_pack("{s:s, s:i}", "text", log_printable(text, line, sizeof(line)), "status", status);
+}
+
+int ctl_json_end(int status)
+{
+	int rc;
+
+	if (ctl.json && status != CTL_OK && !told) {
+		if (!waiting)
+			waiting = json_pack("{s:s}", "command", ctl_command_name());
+		json_object_set_new(waiting, "error", ctl_json_error(status));
 	}
-	puts(text);
-	free(text);
-	return CTL_OK;
+	rc = print_waiting();
+	return status ? status : rc;
 }
 
 char *ctl_base64(const void *data, size_t len)
@@ -207,7 +246,10 @@ static void format_bytes(double value, char *buf, size_t size)
 {
 	char human[32];
 
-	snprintf(buf, size, "%s", units_human_size(value, human));
+	if (value < 10 * KIB) /* 4095 is not 4.00 KiB */
+		snprintf(buf, size, "%.0f B", value);
+	else
+		snprintf(buf, size, "%s", units_human_size(value, human));
 }
 
 static void format_rate(double value, char *buf, size_t size)

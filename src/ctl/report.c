@@ -9,7 +9,8 @@ static const struct {
 	enum ctl_exit status;
 	const char *hint;
 } errors[] = {
-	{ECONNREFUSED, CTL_UNREACHABLE, "start the daemon with: rdmad"},
+	{ECONNREFUSED, CTL_UNREACHABLE,
+	 "does rdmad run there, and listen on this address? see listen in its rdmad.conf"},
 	{EHOSTUNREACH, CTL_UNREACHABLE, "is the name right and the network up? try: rdmactl ping HOST"},
 	{ENETUNREACH, CTL_UNREACHABLE, "is the network up? see: ip route"},
 	{ENETDOWN, CTL_UNREACHABLE, "is the network up? see: ip link"},
@@ -24,7 +25,9 @@ static const struct {
 	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; see what the daemon does: rdmactl status"},
 	{EPROTONOSUPPORT, CTL_VERSION, "compare: rdmactl version, and rdmad --version on the server"},
 	{ENODEV, CTL_FAILED, "is there an RDMA device? see: rdma link; without one: tcp://HOST"},
-	{ENOMEM, CTL_FAILED, "how full is it? see: rdmactl memory"},
+	{EPROTO, CTL_FAILED, "does an rdmad listen there? its port is 7471 unless its rdmad.conf says another"},
+	{ENOSPC, CTL_FAILED,
+	 "how full is it? see: rdmactl kv stat; its memory is kv.memory in rdmad.conf; the disk: rdmactl log status"},
 	{EINTR, CTL_INTERRUPTED, NULL},
 };
 
@@ -33,6 +36,23 @@ static void print_hint(int error)
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
 		if (errors[i].error == -error && errors[i].hint)
 			fprintf(stderr, "%s\n", errors[i].hint);
+}
+
+/* As far as can be told without asking anyone. */
+static bool is_here(const char *server)
+{
+	const char *host = strstr(server, "://") ? strstr(server, "://") + 3 : server;
+
+	return strncmp(server, "unix:", 5) == 0 || strncmp(host, "127.", 4) == 0 ||
+	       strncmp(host, "localhost", 9) == 0 || strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
+}
+
+static void print_hint_about(int error, const char *server)
+{
+	if (error == -ECONNREFUSED && is_here(server))
+		fputs("start the daemon with: rdmad\n", stderr);
+	else
+		print_hint(error);
 }
 
 enum ctl_exit ctl_exit_of(int error)
@@ -45,16 +65,23 @@ enum ctl_exit ctl_exit_of(int error)
 	return CTL_FAILED;
 }
 
+static char said[1024];
+
 void ctl_say(const char *format, ...)
 {
-	char text[1024];
+	char line[2048];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(said, sizeof(said), format, args);
 	va_end(args);
 	fflush(stdout); /* so that both streams tell the story in order */
-	fprintf(stderr, "rdmactl: %s\n", text);
+	fprintf(stderr, "rdmactl: %s\n", log_printable(said, line, sizeof(line)));
+}
+
+const char *ctl_said(void)
+{
+	return said;
 }
 
 static const char *reason(int error, const char *why)
@@ -81,7 +108,7 @@ int ctl_fail_channel(int error, const char *why, const char *url)
 {
 	ctl_say("%s %s: %s", ctl_command_name(), url, reason(error, why));
 	if (strncmp(url, "meet://", strlen("meet://")) == 0)
-		print_hint(error);
+		print_hint_about(error, url);
 	return (int)ctl_exit_of(error);
 }
 
@@ -96,7 +123,7 @@ int ctl_fail_open(int error, const char *server)
 		ctl_say("cannot connect to %s: %s", server, strerror(-error));
 	if (error == -EINVAL && !ctl.require_rdma) /* the address is none; else it may only lack RDMA */
 		return ctl_usage_hint();
-	print_hint(error);
+	print_hint_about(error, server);
 	return (int)ctl_exit_of(error);
 }
 
@@ -114,6 +141,7 @@ void ctl_catch_interrupt(void)
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 }
 
 bool ctl_interrupted(void)

@@ -85,6 +85,8 @@ const char *script_parse(const char *line, size_t len, struct script_command *co
 	const struct verb *verb;
 
 	memset(command, 0, sizeof(*command));
+	if (len && line[len - 1] == '\r') /* of a file that another system wrote */
+		end--;
 	len = take_word(&at, end, &word);
 	if (!len || word[0] == '#')
 		return NULL;

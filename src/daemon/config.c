@@ -8,11 +8,14 @@
 #include <sysexits.h>
 
 #define ERRORS_MAX 20
+#define SETTINGS_MAX 128
 
 struct reader {
 	const char *path;
 	struct config *config;
 	unsigned errors;
+	const struct setting *seen[SETTINGS_MAX]; /* in the file so far */
+	unsigned seen_count;
 };
 
 static void complain(struct reader *r, const config_setting_t *at, const char *format, ...)
@@ -34,28 +37,6 @@ static void complain(struct reader *r, const config_setting_t *at, const char *f
 	log_error("config", "%s%s: %s", file ? file : r->path, line, text);
 }
 
-/* Levenshtein's distance; names are short. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[65], n = (unsigned)MIN(strlen(b), ARRAY_SIZE(row) - 1);
-
-	for (unsigned j = 0; j <= n; j++)
-		row[j] = j;
-	for (unsigned i = 1; *a; i++, a++) {
-		unsigned corner = row[0];
-
-		row[0] = i;
-		for (unsigned j = 1; j <= n; j++) {
-			unsigned above = row[j];
-			unsigned change = corner + (*a != b[j - 1]);
-
-			row[j] = MIN(change, MIN(above, row[j - 1]) + 1);
-			corner = above;
-		}
-	}
-	return row[n];
-}
-
 /* NULL when no name is near enough to be meant. */
 static const char *nearest(const char *path)
 {
@@ -63,7 +44,7 @@ static const char *nearest(const char *path)
 	unsigned least = dot ? 4 : 3;
 
 	for (struct settings_walk at = settings_walk(NULL); at.setting; settings_next(&at)) {
-		unsigned d = distance(path, at.setting->path);
+		unsigned d = words_distance(path, at.setting->path);
 
 		if (d < least) {
 			least = d;
@@ -105,28 +86,64 @@ static void hide_comments_and_strings(char *text)
 	}
 }
 
+static bool is_name(char c)
+{
+	return c && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*", c);
+}
+
+/* "kv.memory", which libconfig takes for no name, becomes "kv*memory", which it does; lengths stay. */
+static void join_dots(char *text)
+{
+	size_t n;
+
+	while (*text) {
+		n = hidden_length(text);
+		if (n) {
+			text += n;
+		} else if (*text >= '0' && *text <= '9') {
+			text += strspn(text, "0123456789abcdefxABCDEFXL.+-");
+		} else if (!is_name(*text)) {
+			text++;
+		} else {
+			for (; is_name(*text) || (*text == '.' && is_name(text[1])); text++)
+				if (*text == '.')
+					*text = '*';
+		}
+	}
+}
+
+/* The file with such names; free() it. NULL: no memory, or it cannot be read. */
+static char *text_of(FILE *in, size_t *len)
+{
+	char *text = NULL, part[4096];
+	FILE *out = open_memstream(&text, len);
+
+	for (size_t n; out && (n = fread(part, 1, sizeof(part), in)) > 0;)
+		fwrite(part, 1, n, out);
+	if (out)
+		putc('\n', out); /* libconfig wants one behind a comment */
+	if (!out || fclose(out) != 0 || ferror(in)) {
+		free(text);
+		return NULL;
+	}
+	join_dots(text);
+	return text;
+}
+
 /* NULL: it cannot be read, any more. */
 static char *plain_text(const char *path)
 {
 	FILE *in = fopen(path, "re");
 	char *text = NULL;
-	size_t size = 0;
+	size_t len;
 
 	if (!in)
 		return NULL;
-	if (getdelim(&text, &size, '\0', in) < 0) {
-		free(text);
-		text = NULL;
-	}
+	text = text_of(in, &len);
 	fclose(in);
 	if (text)
 		hide_comments_and_strings(text);
 	return text;
-}
-
-static bool is_name(char c)
-{
-	return c && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*", c);
 }
 
 /* What is assigned to `name` in this line, NULL: nothing is, or *times it is. */
@@ -271,6 +288,17 @@ static bool is_group(const char *path)
 
 static void read_group(struct reader *r, const config_setting_t *group, const char *prefix);
 
+/* As kv.memory and within kv = { ... }; what is twice in one group libconfig refuses. */
+static bool seen_before(struct reader *r, const struct setting *setting)
+{
+	for (unsigned i = 0; i < r->seen_count; i++)
+		if (r->seen[i] == setting)
+			return true;
+	if (r->seen_count < SETTINGS_MAX)
+		r->seen[r->seen_count++] = setting;
+	return false;
+}
+
 static void read_member(struct reader *r, const config_setting_t *at, const char *prefix)
 {
 	struct settings_walk to;
@@ -278,8 +306,12 @@ static void read_member(struct reader *r, const config_setting_t *at, const char
 	char path[128];
 
 	snprintf(path, sizeof(path), "%s%s", prefix, config_setting_name(at));
+	for (char *star; (star = strchr(path, '*'));)
+		*star = '.'; /* see join_dots() */
 	to = find(r->config, path);
-	if (to.setting) {
+	if (to.setting && seen_before(r, to.setting)) {
+		complain(r, at, "%s is set twice", path);
+	} else if (to.setting) {
 		readers[to.setting->type](r, &to, at);
 	} else if (is_group(path) && config_setting_is_group(at)) {
 		snprintf(path + strlen(path), sizeof(path) - strlen(path), ".");
@@ -317,26 +349,57 @@ static FILE *open_file(struct reader *r)
 	return in;
 }
 
-static void read_file(struct reader *r)
+/* The line of the first string that goes on in the next, mostly for want of a quote; 0: there is none. */
+static unsigned open_string(const char *text)
 {
-	char *copy = strdup(r->path);
-	FILE *in = open_file(r);
+	unsigned line = 1;
+
+	while (*text) {
+		size_t n = MAX(hidden_length(text), 1u);
+
+		if (*text == '"' && memchr(text, '\n', n))
+			return line;
+		for (; n > 0; n--)
+			line += *text++ == '\n';
+	}
+	return 0;
+}
+
+static void read_text_of(struct reader *r, const char *text)
+{
+	char *copy = strdup(r->path), hint[64] = "";
 	config_t file;
 
 	config_init(&file);
 	if (copy)
 		config_set_include_dir(&file, dirname(copy));
-	if (in && config_read(&file, in) == CONFIG_TRUE) {
+	if (config_read_string(&file, text) == CONFIG_TRUE) {
 		read_group(r, config_root_setting(&file), "");
-	} else if (in) {
+	} else {
 		r->errors++;
-		log_error("config", "%s:%d: %s", config_error_file(&file) ? config_error_file(&file) : r->path,
-			  config_error_line(&file), config_error_text(&file));
+		if (open_string(text))
+			snprintf(hint, sizeof(hint), "; a text begins in line %u and does not end there",
+				 open_string(text));
+		log_error("config", "%s:%d: %s%s", config_error_file(&file) ? config_error_file(&file) : r->path,
+			  config_error_line(&file), config_error_text(&file), hint);
 	}
 	config_destroy(&file);
+	free(copy);
+}
+
+static void read_file(struct reader *r)
+{
+	FILE *in = open_file(r);
+	size_t len = 0;
+	char *text = in ? text_of(in, &len) : NULL;
+
+	if (text && strlen(text) == len)
+		read_text_of(r, text);
+	else if (in)
+		complain(r, NULL, text ? "it has a byte of 0" : "cannot read it");
+	free(text);
 	if (in)
 		fclose(in);
-	free(copy);
 }
 
 static void set_defaults(struct config *config)

@@ -48,14 +48,40 @@ struct command {
 	void (*after)(struct daemon *daemon);
 };
 
+/* Of a text that may have been cut off. */
+static json_t *array_of_lines(const char *lines)
+{
+	json_t *array = json_array();
+	char line[512];
+
+	for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+		n = strcspn(lines, "\n");
+		snprintf(line, sizeof(line), "%.*s", (int)MIN(n, sizeof(line) - 1), lines);
+		json_array_append_new(array, json_string(line));
+	}
+	return array;
+}
+
 static json_t *reload(struct daemon *d)
 {
-	char restart[256];
-	int rc = daemon_reload(d, restart, sizeof(restart));
+	struct reloaded told;
+	int rc = daemon_reload(d, &told);
 
 	if (rc == 0)
-		return json_pack("{s:s}", "needs_restart", restart);
-	return json_pack("{s:s}", "error", rc == -ESHUTDOWN ? "the daemon is ending" : log_last());
+		return json_pack("{s:o, s:o}", "changed", array_of_lines(told.changed), "needs_restart",
+				 array_of_lines(told.restart));
+	if (rc == -ESHUTDOWN)
+		return json_pack("{s:s}", "error", "the daemon is ending");
+	return json_pack("{s:s, s:o}", "error", "nothing was changed", "reasons", array_of_lines(told.reasons));
+}
+
+static json_t *checkpoint(struct daemon *d)
+{
+	int rc = service_shared_command(&d->shared, "checkpoint");
+
+	if (rc == 0 || rc == -EALREADY)
+		return json_pack("{s:b}", "begun", rc == 0);
+	return json_pack("{s:s}", "error", "there is no log: set log.directory and log.policy in rdmad.conf");
 }
 
 static json_t *agree(struct daemon *d)
@@ -69,6 +95,7 @@ static const struct command commands[] = {
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"reload", NEEDS_NOTHING, .act = reload},
+	{"checkpoint", NEEDS_NOTHING, .act = checkpoint},
 	{"drain", NEEDS_NOTHING, .act = agree, .after = daemon_drain},
 	{"shutdown", NEEDS_NOTHING, .act = agree, .after = daemon_end},
 };

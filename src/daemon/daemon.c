@@ -20,6 +20,8 @@ int daemon_exit_status(int error)
 		return EX_UNAVAILABLE;
 	case EINVAL:
 		return EX_CONFIG;
+	case EIO:
+		return EX_IOERR;
 	default:
 		return EX_OSERR;
 	}
@@ -31,6 +33,15 @@ static int open_log(const struct daemon *d, const struct config *c)
 	bool lost = d->detached && strcmp(c->log_target, "stderr") == 0;
 
 	return logging_open(lost ? "syslog" : c->log_target, (enum log_level)c->log_level);
+}
+
+static int test(struct daemon *d)
+{
+	int rc = d->options.offline ? 0 : check_machine(d);
+
+	if (rc == 0)
+		log_info("config", "%s: no errors", d->options.config ? d->options.config : "the defaults");
+	return rc;
 }
 
 int daemon_configure(struct daemon *d)
@@ -47,8 +58,10 @@ int daemon_configure(struct daemon *d)
 			d->options.config = d->config_path;
 	}
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
-	if (rc == 0 && d->options.test)
-		log_info("config", "%s: no errors", d->options.config ? d->options.config : "the defaults");
+	if (rc == 0 && d->options.print)
+		config_print(d->config, stdout);
+	else if (rc == 0 && d->options.test)
+		rc = test(d);
 	else if (rc == 0)
 		rc = open_log(d, d->config);
 	return rc;
@@ -113,9 +126,9 @@ static void ended(void *arg)
 
 static void hung_up(void *arg)
 {
-	char restart[256];
+	struct reloaded told;
 
-	daemon_reload(arg, restart, sizeof(restart));
+	daemon_reload(arg, &told);
 }
 
 static void asked_for_status(void *arg)
@@ -160,6 +173,8 @@ static void woken(void *arg)
 	must(daemon_is_main(d));
 	workers_collect(d);
 	daemon_drained(d);
+	if (atomic_load(&d->fatal))
+		loop_break(d->loop);
 }
 
 /* Also the clock of requests that were begun and never completed. */
@@ -215,10 +230,28 @@ void daemon_loop_stop(struct daemon *d)
 	loop_destroy(d->loop);
 }
 
+#define BUSY_PATIENCE "EXTEND_TIMEOUT_USEC=30000000" /* for the next word of it */
+
+static void service_is_busy(void *arg)
+{
+	(void)arg;
+	notify_send(BUSY_PATIENCE);
+}
+
+/* Any thread. */
+static void service_is_fatal(void *arg, int error)
+{
+	struct daemon *d = arg;
+
+	atomic_store(&d->fatal, error);
+	loop_wake(d->loop);
+}
+
 int daemon_services_start(struct daemon *d)
 {
 	struct fabric_domain *domain[FABRICS_MAX];
-	struct service_host host = {.domain = domain, .domains = d->fabrics};
+	struct service_host host = {
+		.domain = domain, .domains = d->fabrics, .busy = service_is_busy, .fatal = service_is_fatal, .arg = d};
 
 	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->fabrics; i++)
@@ -252,9 +285,11 @@ int daemon_ready(struct daemon *d)
 void daemon_drain(struct daemon *d)
 {
 	must(daemon_is_main(d));
-	if (!d->draining)
-		log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
+	if (d->draining)
+		return;
+	log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
 	d->draining = true;
+	workers_tell(d, WORKER_LEAVE);
 }
 
 void daemon_end(struct daemon *d)
@@ -285,22 +320,25 @@ void daemon_end_at_once(struct daemon *d)
 
 struct reload {
 	struct daemon *daemon;
-	char *restart;
-	size_t size;
+	struct reloaded *told;
 };
+
+static void append(char *lines, size_t size, const char *line)
+{
+	size_t n = strlen(lines);
+
+	snprintf(lines + n, size - n, "%s%s", n ? "\n" : "", line);
+}
 
 static void setting_changed(void *arg, const char *path, bool restart)
 {
 	struct reload *r = arg;
-	size_t n = strlen(r->restart);
 
-	if (!restart) {
+	if (restart)
+		log_warn("config", "%s changed in the file, and needs a restart", path);
+	else
 		log_info("config", "%s changed", path);
-		return;
-	}
-	log_warn("config", "%s changed in the file, and needs a restart", path);
-	if (n < r->size)
-		snprintf(r->restart + n, r->size - n, "%s%s", n ? " " : "", path);
+	append(restart ? r->told->restart : r->told->changed, sizeof(r->told->changed), path);
 }
 
 /* What a setting that may change can ask for and cannot have without a restart. */
@@ -326,33 +364,45 @@ static void hold_back(struct reload *r, struct config *fresh)
 	fresh->services &= ~held;
 }
 
-int daemon_reload(struct daemon *d, char *restart, size_t size)
+/* Those of the file that can apply. */
+static int read_again(struct daemon *d, struct config **out)
 {
-	struct reload r = {d, restart, size};
 	struct config *fresh;
 
+	/* The log's target first: the only one that can fail. */
+	if (config_load(d->options.config, &d->options.overrides, &fresh) != 0)
+		return -EINVAL;
+	if (open_log(d, fresh) != 0) {
+		config_free(fresh);
+		return -EINVAL;
+	}
+	*out = fresh;
+	return 0;
+}
+
+int daemon_reload(struct daemon *d, struct reloaded *told)
+{
+	struct reload r = {d, told};
+	struct config *fresh;
+	int rc;
+
 	must(daemon_is_main(d));
-	restart[0] = '\0';
+	*told = (struct reloaded){0};
 	if (d->ending)
 		return -ESHUTDOWN;
 	notify_send("RELOADING=1");
-	/* The log's target first: the only one that can fail. */
-	if (config_load(d->options.config, &d->options.overrides, &fresh) != 0)
-		goto refuse;
-	if (open_log(d, fresh) != 0)
-		goto free_fresh;
-	hold_back(&r, fresh);
-	config_merge(d->config, fresh, setting_changed, &r);
-	workers_tell(d, WORKER_SETTINGS);
-	config_free(fresh);
-	log_info("config", "reloaded");
+	logging_gather(told->reasons, sizeof(told->reasons));
+	rc = read_again(d, &fresh);
+	logging_gather(NULL, 0);
+	if (rc == 0) {
+		hold_back(&r, fresh);
+		config_merge(d->config, fresh, setting_changed, &r);
+		workers_tell(d, WORKER_SETTINGS);
+		config_free(fresh);
+		log_info("config", "reloaded");
+	} else {
+		log_error("config", "nothing was changed");
+	}
 	notify_send("READY=1");
-	return 0;
-
-free_fresh:
-	config_free(fresh);
-refuse:
-	log_error("config", "nothing was changed");
-	notify_send("READY=1");
-	return -EINVAL;
+	return rc;
 }

@@ -101,6 +101,8 @@ static inline bool config_allows(const struct config *config, const struct fabri
 
 /* The annotated sample, every setting with its default. */
 void config_print_sample(FILE *out);
+/* A file that says the same, every setting with its value. */
+void config_print(const struct config *config, FILE *out);
 
 /* The listen address `text` with the configured port where it names none. */
 int config_listen_address(const struct config *config, const char *text, struct address *out);
@@ -110,7 +112,7 @@ int config_listen_address(const struct config *config, const char *text, struct 
  */
 struct options {
 	const char *config; /* NULL: the system's if it is there, else the defaults */
-	bool test, daemonize;
+	bool test, offline, print, daemonize;
 	struct config_overrides overrides;
 };
 
@@ -126,6 +128,8 @@ int options_parse(int argc, char **argv, struct options *out);
  * target stays. */
 int logging_open(const char *target, enum log_level level);
 void logging_close(void); /* what was logged is written by then, or nobody takes it */
+/* From here on the calling thread's errors and warnings are also added to `lines`, one on a line; NULL: no more. */
+void logging_gather(char *lines, size_t size);
 /* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
 void logging_echo(bool on);
 /* From here to the close a thread writes, no other waits for who takes the log, and floods are held back. 0 or EX_OSERR. */
@@ -217,6 +221,7 @@ enum worker_verb {
 	WORKER_REPORT,     /* fill in `report` */
 	WORKER_SETTINGS,   /* take over the new polling time */
 	WORKER_ALIVE,      /* answer, no more */
+	WORKER_LEAVE,      /* tell clients to leave */
 	WORKER_DRAIN,      /* close each connection as soon as nothing of it is in flight */
 };
 
@@ -310,6 +315,12 @@ void listeners_progress(void *fabric); /* of a struct daemon_fabric */
 void listeners_close(struct daemon *daemon);
 
 /*
+ * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with it. Says all
+ * that is wrong; 0 or the exit status of the first.
+ */
+int check_machine(struct daemon *daemon);
+
+/*
  * control.c: the control socket. rdmad(8) describes its commands.
  */
 struct control;
@@ -371,9 +382,10 @@ struct daemon {
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
 	uint64_t started;
-	bool draining; /* no new connections */
-	bool ending;   /* and the end comes with the last one, or when drain_timeout has passed */
-	bool detached; /* in the background, without stderr */
+	_Atomic int fatal; /* errno for which the process is to end, from a service; 0: none */
+	bool draining;     /* no new connections */
+	bool ending;       /* and the end comes with the last one, or when drain_timeout has passed */
+	bool detached;     /* in the background, without stderr */
 };
 
 /* What begins with it is for the main thread only. */
@@ -399,9 +411,15 @@ void daemon_end(struct daemon *daemon);   /* and let what is under way finish, t
 void daemon_end_at_once(struct daemon *daemon);
 void daemon_drained(struct daemon *daemon); /* look whether there is nothing left to wait for */
 
-/* All or nothing. 0, or -EINVAL with the first error in log_last(). `restart` gets the names of
- * changed settings that only a restart applies, separated by blanks. */
-int daemon_reload(struct daemon *daemon, char *restart, size_t size);
+/* What a reload did, each a list of lines, cut where it is too long. */
+struct reloaded {
+	char changed[1024]; /* settings that apply from now on */
+	char restart[1024]; /* that only a restart applies */
+	char reasons[2048]; /* why nothing was changed */
+};
+
+/* All or nothing. 0; -EINVAL: the file is wrong; -ESHUTDOWN: the daemon is ending. */
+int daemon_reload(struct daemon *daemon, struct reloaded *told);
 
 /* The exit status for a negative errno; 0 for 0. */
 int daemon_exit_status(int error);

@@ -212,10 +212,13 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	return 0;
 }
 
-static const char *listen_advice(int error)
+static const char *listen_advice(const struct sockaddr *sa, int error)
 {
 	switch (-error) {
 	case EADDRINUSE:
+		if (sa->sa_family == AF_UNIX)
+			return "; another program has it, or it is a file of another kind: stop that one, remove the "
+			       "file, or change listen or unix_socket";
 		return "; another program has it: stop that one, or change listen, port or unix_socket";
 	case EADDRNOTAVAIL:
 		return "; it is no address of this machine: change listen";
@@ -236,7 +239,7 @@ static int cannot_listen(const struct fabric_transport *transport, const struct 
 	char text[128];
 
 	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name,
-		  address_format_socket(sa, text, sizeof(text)), strerror(-error), listen_advice(error));
+		  address_format_socket(sa, text, sizeof(text)), strerror(-error), listen_advice(sa, error));
 	return daemon_exit_status(error);
 }
 

@@ -7,6 +7,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <syslog.h>
 #include <time.h>
@@ -47,10 +50,35 @@ static void write_line(int fd, const char *line, int length, size_t size)
 		return;
 }
 
+static const int priorities[] = {
+	[LOG_LEVEL_ERROR] = LOG_ERR,
+	[LOG_LEVEL_WARN] = LOG_WARNING,
+	[LOG_LEVEL_INFO] = LOG_INFO,
+	[LOG_LEVEL_DEBUG] = LOG_DEBUG,
+};
+
+static bool journal; /* stderr is the service manager's, which takes a line's priority from its begin */
+
+static bool is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char own[64];
+	struct stat st;
+
+	if (!stream || fstat(STDERR_FILENO, &st) != 0)
+		return false;
+	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return strcmp(stream, own) == 0;
+}
+
 static void write_stderr(const struct message *m)
 {
-	char line[640];
-	int n = snprintf(line, sizeof(line), "%s %s: %s\n", log_level_name(m->level), m->room, m->text);
+	char line[640], priority[8] = "";
+	int n;
+
+	if (journal)
+		snprintf(priority, sizeof(priority), "<%d>", priorities[m->level]);
+	n = snprintf(line, sizeof(line), "%s%s %s: %s\n", priority, log_level_name(m->level), m->room, m->text);
 
 	write_line(STDERR_FILENO, line, n, sizeof(line));
 }
@@ -70,14 +98,7 @@ static void write_file(const struct message *m)
 
 static void write_syslog(const struct message *m)
 {
-	static const int priority[] = {
-		[LOG_LEVEL_ERROR] = LOG_ERR,
-		[LOG_LEVEL_WARN] = LOG_WARNING,
-		[LOG_LEVEL_INFO] = LOG_INFO,
-		[LOG_LEVEL_DEBUG] = LOG_DEBUG,
-	};
-
-	syslog(priority[m->level], "%s: %s", m->room, m->text);
+	syslog(priorities[m->level], "%s: %s", m->room, m->text);
 }
 
 static void (*const writers[])(const struct message *) = {
@@ -154,11 +175,31 @@ static void *queue_run(void *arg)
 	return arg;
 }
 
+static __thread struct {
+	char *lines;
+	size_t size;
+} gathering;
+
+void logging_gather(char *lines, size_t size)
+{
+	gathering.lines = lines;
+	gathering.size = size;
+}
+
+static void gather(const char *text)
+{
+	size_t n = strlen(gathering.lines);
+
+	snprintf(gathering.lines + n, gathering.size - n, "%s%s", n ? "\n" : "", text);
+}
+
 static void handle(enum log_level level, const char *room, const char *text)
 {
 	struct message m;
 
 	log_keep(level, room, text);
+	if (gathering.lines && level <= LOG_LEVEL_WARN)
+		gather(text);
 	if (queue_put(level, room, text))
 		return;
 	compose(&m, level, room, text);
@@ -228,6 +269,8 @@ int logging_open(const char *name, enum log_level level)
 	enum target wanted = TARGET_STDERR;
 	int rc = 0;
 
+	if (!queue.running) /* no other thread writes yet */
+		journal = is_journal();
 	log_set_handler(handle);
 	if (strncmp(name, "file:", 5) == 0) {
 		wanted = TARGET_FILE;

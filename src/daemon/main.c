@@ -35,7 +35,7 @@ static int serve(struct daemon *daemon)
 			parts[n].stop(daemon);
 	if (rc == 0)
 		log_info("rdmad", "ended");
-	return rc;
+	return rc ? rc : daemon_exit_status(atomic_load(&daemon->fatal));
 }
 
 int main(int argc, char **argv)
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	rc = daemon_configure(&daemon);
-	if (rc == 0 && !daemon.options.test)
+	if (rc == 0 && !daemon.options.test && !daemon.options.print)
 		rc = serve(&daemon);
 	daemon_unconfigure(&daemon);
 	return rc;

@@ -1,7 +1,7 @@
 /* options.c: the command line, from one table. */
+#include "base/option.h"
 #include "daemon/daemon.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
@@ -9,31 +9,53 @@
 #include "config.h"
 #endif
 
-/* -1: go on, else the exit status. */
-typedef int (*option_fn)(struct options *options, const char *argument);
-
-static int set_config(struct options *options, const char *argument)
+static int set_config(void *to, const char *argument)
 {
+	struct options *options = to;
+
 	options->config = argument;
 	return -1;
 }
 
-static int set_test(struct options *options, const char *argument)
+static int set_test(void *to, const char *argument)
 {
+	struct options *options = to;
+
 	(void)argument;
 	options->test = true;
 	return -1;
 }
 
-static int set_daemonize(struct options *options, const char *argument)
+static int set_offline(void *to, const char *argument)
 {
+	struct options *options = to;
+
+	(void)argument;
+	options->test = options->offline = true;
+	return -1;
+}
+
+static int set_print(void *to, const char *argument)
+{
+	struct options *options = to;
+
+	(void)argument;
+	options->print = true;
+	return -1;
+}
+
+static int set_daemonize(void *to, const char *argument)
+{
+	struct options *options = to;
+
 	(void)argument;
 	options->daemonize = true;
 	return -1;
 }
 
-static int add_listen(struct options *options, const char *argument)
+static int add_listen(void *to, const char *argument)
 {
+	struct options *options = to;
 	struct setting_list *list = &options->overrides.listen;
 	struct address address;
 
@@ -47,8 +69,9 @@ static int add_listen(struct options *options, const char *argument)
 	return -1;
 }
 
-static int set_level(struct options *options, const char *argument)
+static int set_level(void *to, const char *argument)
 {
+	struct options *options = to;
 	enum log_level level;
 
 	if (log_level_parse(argument, &level) != 0) {
@@ -60,34 +83,34 @@ static int set_level(struct options *options, const char *argument)
 	return -1;
 }
 
-static int print_sample(struct options *options, const char *argument)
+static int print_sample(void *to, const char *argument)
 {
-	(void)options, (void)argument;
+	(void)to, (void)argument;
 	config_print_sample(stdout);
 	return fflush(stdout) == 0 ? 0 : EX_IOERR;
 }
 
-static int print_version(struct options *options, const char *argument)
+static int print_version(void *to, const char *argument)
 {
-	(void)options, (void)argument;
+	(void)to, (void)argument;
 	puts("rdmad " PACKAGE_VERSION);
 	return fflush(stdout) == 0 ? 0 : EX_IOERR;
 }
 
-static int print_help(struct options *options, const char *argument);
+static int print_help(void *to, const char *argument);
 
-enum { OPTION_HELP_CONFIG = 256 };
+enum { OPTION_HELP_CONFIG = OPTION_LONG, OPTION_OFFLINE };
 
-static const struct {
-	int letter;
-	const char *name, *argument;
-	option_fn fn;
-	const char *help;
-} table[] = {
+static const struct option_row rows[] = {
 	{'c', "config", "FILE", set_config,
 	 "read FILE; without this option " SYSCONFDIR "/rdmad.conf\n"
 	 "if it is there, else the defaults"},
-	{'t', "test", NULL, set_test, "check the configuration; exit status 0, or 78 if it is wrong"},
+	{'t', "test", NULL, set_test,
+	 "check the configuration, and whether this machine lets it\nstart; exit status 0, 78 if the file is wrong, "
+	 "else as of\n"
+	 "the start"},
+	{OPTION_OFFLINE, "offline", NULL, set_offline, "as -t, but check the file alone"},
+	{'T', "print-config", NULL, set_print, "print the configuration as it is understood, every setting"},
 	{'D', "daemonize", NULL, set_daemonize,
 	 "go into the background; the exit status tells whether\nthe start succeeded"},
 	{'l', "listen", "ADDRESS", add_listen,
@@ -100,31 +123,16 @@ static const struct {
 	{'h', "help", NULL, print_help, "print this help"},
 };
 
-static void print_option(size_t i)
+static const struct option_table table = {
+	rows, ARRAY_SIZE(rows), .width = 24, .program = "rdmad", .wrong = EX_USAGE,
+};
+
+static int print_help(void *to, const char *argument)
 {
-	const char *line = table[i].help;
-	char left[40], letter[8] = "    ";
-
-	if (table[i].letter < 256)
-		snprintf(letter, sizeof(letter), "-%c, ", table[i].letter);
-	snprintf(left, sizeof(left), "%s--%s%s%s", letter, table[i].name, table[i].argument ? " " : "",
-		 table[i].argument ? table[i].argument : "");
-	printf("  %-24s", left);
-	for (; *line; line += *line == '\n' ? 1 : 0) {
-		int n = (int)strcspn(line, "\n");
-
-		printf("%s%.*s\n", line == table[i].help ? "" : "                          ", n, line);
-		line += n;
-	}
-}
-
-static int print_help(struct options *options, const char *argument)
-{
-	(void)options, (void)argument;
+	(void)to, (void)argument;
 	puts("usage: rdmad [OPTION...]\n\n"
 	     "Serves machines of a cluster over RDMA, TCP and UNIX sockets: rdmad(8), rdmad.conf(5).\n");
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		print_option(i);
+	option_print(&table);
 	puts("\nservices:");
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id))
@@ -132,53 +140,12 @@ static int print_help(struct options *options, const char *argument)
 	return fflush(stdout) == 0 ? 0 : EX_IOERR;
 }
 
-static void make_getopt(char *letters, struct option *names)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		if (table[i].letter < 256) {
-			*letters++ = (char)table[i].letter;
-			if (table[i].argument)
-				*letters++ = ':';
-		}
-		names[i] = (struct option){
-			.name = table[i].name,
-			.has_arg = table[i].argument ? required_argument : no_argument,
-			.val = table[i].letter,
-		};
-	}
-	*letters = '\0';
-	names[ARRAY_SIZE(table)] = (struct option){0};
-}
-
-static int usage(void)
-{
-	fputs("Try 'rdmad --help'.\n", stderr);
-	return EX_USAGE;
-}
-
-static int dispatch(struct options *options, int letter)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		if (table[i].letter == letter)
-			return table[i].fn(options, optarg);
-	return usage(); /* getopt has said what is wrong */
-}
-
 int options_parse(int argc, char **argv, struct options *out)
 {
-	struct option names[ARRAY_SIZE(table) + 1];
-	char letters[2 * ARRAY_SIZE(table) + 1];
-	int letter, rc;
+	int first, rc = option_parse(&table, argc, argv, out, &first);
 
-	make_getopt(letters, names);
-	while ((letter = getopt_long(argc, argv, letters, names, NULL)) != -1) {
-		rc = dispatch(out, letter);
-		if (rc >= 0)
-			return rc;
-	}
-	if (optind < argc) {
-		log_error("rdmad", "unexpected argument %s", argv[optind]);
-		return usage();
-	}
-	return -1;
+	if (rc >= 0 || first == argc)
+		return rc;
+	log_error("rdmad", "unexpected argument %s", argv[first]);
+	return option_usage(&table);
 }

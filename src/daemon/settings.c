@@ -20,12 +20,12 @@ static const char *service_choice(unsigned i)
 static bool check_address(const char *text, char *why, size_t size)
 {
 	struct address address;
+	bool valid;
 
-	log_clear_last();
-	if (fabric_address_parse(text, &address) == 0)
-		return true;
-	snprintf(why, size, "%s", log_last());
-	return false;
+	log_hush_begin(); /* who asks says it, with its place */
+	valid = fabric_address_parse(text, &address) == 0;
+	snprintf(why, size, "%s", log_hush_end());
+	return valid;
 }
 
 static bool check_target(const char *text, char *why, size_t size)
@@ -53,15 +53,16 @@ static const struct setting general[] = {
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why."},
 	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
-	 .help = "Use this RDMA device only. Unset: every active one."},
+	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},
 	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,
 	 .help = "Services to offer."},
 	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
 	{"poll", SETTING_TIME, AT(poll), "50us", 0, TIME_S, .always = true, .reload = true,
-	 .help = "How long a worker that has nothing to do polls before it sleeps. Polling saves the\n"
-		 "time of a wake-up and costs processor time. \"0\": sleep at once; \"always\": never\n"
-		 "sleep. With a single processor it is 0 whatever is said here."},
+	 .help = "How long a worker that has nothing to do may poll before it sleeps. Polling saves\n"
+		 "the time of a wake-up and costs processor time, so it does while that shortens its\n"
+		 "waits. \"0\": sleep at once; \"always\": never sleep. With fewer processors than\n"
+		 "workers, with one, or with a limit of processor time it is 0 unless \"always\"."},
 	{"max_connections", SETTING_NUMBER, AT(max_connections), "1024", 1, 1000000, .reload = true,
 	 .help = "Most connections; more are refused. Can be raised by a restart only."},
 	{"max_connections_per_source", SETTING_NUMBER, AT(max_per_source), "0", 0, 1000000, .reload = true,
@@ -246,27 +247,103 @@ static void print_setting(FILE *out, const struct setting *s)
 	fputs(";\n", out);
 }
 
+static void print_quoted(FILE *out, const char *text)
+{
+	putc('"', out);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			putc('\\', out);
+		putc(*text, out);
+	}
+	putc('"', out);
+}
+
+static void print_value(FILE *out, const struct settings_walk *at)
+{
+	const struct setting *s = at->setting;
+	const char *dot = strchr(s->path, '.'), *text;
+	char buf[32];
+
+	text = setting_text(s, at->values, 0, buf);
+	if (!text && s->type == SETTING_STRING)
+		return;
+	fprintf(out, "%s%s = ", dot ? "\t" : "", dot ? dot + 1 : s->path);
+	if (s->type == SETTING_LIST || s->type == SETTING_SET) {
+		putc('[', out);
+		for (unsigned i = 0; (text = setting_text(s, at->values, i, buf)); i++) {
+			fputs(i ? ", " : "", out);
+			print_quoted(out, text);
+		}
+		putc(']', out);
+	} else if (s->type == SETTING_NUMBER || s->type == SETTING_BOOL) {
+		fputs(text, out);
+	} else {
+		print_quoted(out, text);
+	}
+	fputs(";\n", out);
+}
+
+/* Of "log.level": 3. 0: it is in no group. */
+static size_t group_length(const char *path)
+{
+	const char *dot = strchr(path, '.');
+
+	return dot ? (size_t)(dot - path) : 0;
+}
+
+static bool same_group(const char *a, const char *b)
+{
+	size_t n = group_length(a);
+
+	return n == group_length(b) && strncmp(a, b, n) == 0;
+}
+
+/* Whether a row before this one has its group: then it was printed there. */
+static bool printed_before(const struct settings_walk *end)
+{
+	for (struct settings_walk at = settings_walk(end->config); at.setting != end->setting; settings_next(&at))
+		if (same_group(at.setting->path, end->setting->path))
+			return true;
+	return false;
+}
+
+/* From the group's first row on; tables may share one. Of a configuration its values; NULL: the sample. */
+static void print_group(FILE *out, struct settings_walk at)
+{
+	const char *group = at.setting->path;
+	size_t n = group_length(group);
+
+	if (n)
+		fprintf(out, "\n%.*s = {%s", (int)n, group, at.config ? "\n" : "");
+	for (; at.setting; settings_next(&at)) {
+		if (!same_group(at.setting->path, group))
+			continue;
+		if (at.config)
+			print_value(out, &at);
+		else
+			print_setting(out, at.setting);
+	}
+	fputs(n ? "};\n" : "", out);
+}
+
+static void print_all(FILE *out, const struct config *config)
+{
+	for (struct settings_walk at = settings_walk(config); at.setting; settings_next(&at))
+		if (!printed_before(&at))
+			print_group(out, at);
+}
+
 void config_print_sample(FILE *out)
 {
-	const char *group = "";
-	size_t length = 0;
-
 	fputs("# rdmad.conf: settings of rdmad(8); see rdmad.conf(5). Each is shown with its default.\n"
 	      "#\n"
 	      "# Sizes (\"64K\", \"1.5G\") and times (\"50us\", \"2s\") are strings in quotes, with a unit;\n"
 	      "# numbers have neither. rdmad -t checks this file, and SIGHUP reads it again.\n",
 	      out);
-	for (struct settings_walk at = settings_walk(NULL); at.setting; settings_next(&at)) {
-		const char *path = at.setting->path, *dot = strchr(path, '.');
-		size_t n = dot ? (size_t)(dot - path) : 0;
+	print_all(out, NULL);
+}
 
-		if (n != length || strncmp(group, path, n) != 0) {
-			fputs(length ? "};\n" : "", out);
-			group = path;
-			length = n;
-			fprintf(out, "\n%.*s = {", (int)n, group);
-		}
-		print_setting(out, at.setting);
-	}
-	fputs(length ? "};\n" : "", out);
+void config_print(const struct config *config, FILE *out)
+{
+	print_all(out, config);
 }

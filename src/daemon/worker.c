@@ -3,6 +3,7 @@
  * path: no malloc, no system call of ours while there is work.
  */
 #include "daemon/daemon.h"
+#include "base/spin.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
 #define INBOX_TURN 2          /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
+#define PUBLISH_TURNS 16      /* that find nothing, until the main thread learns what is new all the same */
 #define BUSY_PATIENCE TIME_MS /* polled at least, while other processes work for our connections */
 
 struct worker {
@@ -27,7 +29,8 @@ struct worker {
 	struct conn_group *group[FABRICS_MAX];
 	unsigned groups;
 	struct service_thread services;
-	uint64_t poll;
+	struct spin spin;
+	unsigned unpublished; /* turns since worker_publish() */
 	bool draining;
 	uint64_t drain_look; /* when to look again */
 	atomic_bool quit;
@@ -71,6 +74,7 @@ static void worker_publish(struct worker *w)
 {
 	uint64_t n = worker_count(w), oldest = worker_oldest(w);
 
+	w->unpublished = 0;
 	if (unlikely(oldest != atomic_load_explicit(&w->oldest, memory_order_relaxed)))
 		atomic_store_explicit(&w->oldest, oldest, memory_order_relaxed);
 	if (likely(n == atomic_load_explicit(&w->connections, memory_order_relaxed)))
@@ -89,7 +93,8 @@ static int worker_turn(struct worker *w, uint64_t now)
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
 	n += service_thread_progress(&w->services);
-	worker_publish(w);
+	if (n > 0 || ++w->unpublished == PUBLISH_TURNS)
+		worker_publish(w);
 	return n;
 }
 
@@ -158,12 +163,25 @@ static void worker_begin_report(struct worker *w, struct worker_message *m)
 
 static void worker_take_settings(struct worker *w, struct worker_message *m)
 {
-	w->poll = m->settings.poll;
+	spin_limit(&w->spin, m->settings.poll);
 }
 
 static void worker_is_alive(struct worker *w, struct worker_message *m)
 {
 	(void)w, (void)m; /* that it comes back is all */
+}
+
+static void leave_connection(void *arg, struct conn *conn)
+{
+	(void)arg;
+	service_leave(conn);
+}
+
+static void worker_leave(struct worker *w, struct worker_message *m)
+{
+	(void)m;
+	for (unsigned i = 0; i < w->groups; i++)
+		conn_group_each(w->group[i], leave_connection, NULL);
 }
 
 static void worker_drain(struct worker *w, struct worker_message *m)
@@ -179,6 +197,7 @@ static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
 	[WORKER_REPORT] = worker_begin_report,
 	[WORKER_SETTINGS] = worker_take_settings,
 	[WORKER_ALIVE] = worker_is_alive,
+	[WORKER_LEAVE] = worker_leave,
 	[WORKER_DRAIN] = worker_drain,
 };
 
@@ -280,6 +299,7 @@ static bool worker_rest(struct worker *w)
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
 	quiet &= worker_turn(w, now) == 0 && worker_inbox_empty(w);
+	worker_publish(w);
 	when = armed ? worker_deadline(w) : now + ARM_FAILED_WAIT;
 	if (quiet && when > now)
 		loop_once(w->loop, when == TIME_NEVER ? TIME_NEVER : when - now);
@@ -287,33 +307,33 @@ static bool worker_rest(struct worker *w)
 	return !quiet;
 }
 
-static uint64_t worker_patience(const struct worker *w)
+/* Whether it is time to rest, as a wait has taken so long. */
+static bool worker_is_tired(const struct worker *w, bool tired, uint64_t now)
 {
-	return w->poll && w->services.busy ? MAX(w->poll, BUSY_PATIENCE) : w->poll;
+	return tired && (!w->services.busy || !w->spin.window || now - w->spin.since >= BUSY_PATIENCE);
 }
 
 static void *worker_run(void *arg)
 {
 	struct worker *w = arg;
-	uint64_t busy = time_now(); /* when there was work last */
-	unsigned idle = 0;
 
 	service_thread_own(&w->services);
+	spin_begin(&w->spin, time_now());
 	while (!atomic_load_explicit(&w->quit, memory_order_relaxed)) {
 		uint64_t now = time_now();
+		int work;
+		bool tired;
 
 		if (unlikely(w->draining))
 			worker_look_drained(w, now);
-		if (worker_turn(w, now) > 0) {
-			busy = now;
-			idle = 0;
-		} else if (time_to_yield(++idle) || w->services.busy) {
+		work = worker_turn(w, now);
+		tired = spin_turn(&w->spin, now, (uint64_t)work);
+		if (!work && (time_to_yield(w->spin.idle) || w->services.busy))
 			sched_yield(); /* whoever works for us may need this processor */
-		}
 		if (unlikely(!worker_inbox_empty(w)) && worker_read_inbox(w) > 0)
-			busy = now;
-		if (now - busy >= worker_patience(w) && w->poll != TIME_NEVER && worker_rest(w))
-			busy = now;
+			spin_begin(&w->spin, now);
+		else if (worker_is_tired(w, tired, now) && worker_rest(w))
+			spin_turn(&w->spin, now, 1);
 	}
 	while (w->report)
 		worker_go_on_report(w);
@@ -359,7 +379,7 @@ static int worker_make_services(struct worker *w)
 	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++) {
 		struct service_part *part = w->services.part[id];
 
-		if (part && part->service->fd)
+		if (part && part->service->fd && part->service->fd(part) >= 0)
 			rc = worker_watch(w, part->service->fd(part), part_readable, part);
 	}
 	return rc;
@@ -442,9 +462,10 @@ static int worker_make_groups(struct worker *w)
 	return 0;
 }
 
+/* Beside one worker there is whoever asks it. */
 static uint64_t polling(const struct daemon *d)
 {
-	return processors_usable() == 1 ? 0 : d->config->poll;
+	return spin_allowed(d->config->poll, MAX(d->workers, 2u));
 }
 
 /* Signals are for the main thread's loop. */
@@ -477,7 +498,7 @@ static int worker_start(struct daemon *d, unsigned index)
 	memset(w, 0, sizeof(*w));
 	w->daemon = d;
 	w->index = index;
-	w->poll = polling(d);
+	spin_init(&w->spin, polling(d));
 	w->oldest = TIME_NEVER;
 	rc = loop_create(&w->loop);
 	if (rc == 0)

@@ -217,6 +217,11 @@ void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabri
 	endpoint->ops->endpoint_source(endpoint, out);
 }
 
+int fabric_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out)
+{
+	return endpoint->ops->endpoint_local(endpoint, out);
+}
+
 void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out)
 {
 	const struct in6_addr *six = &((const struct sockaddr_in6 *)sa)->sin6_addr;
@@ -273,7 +278,7 @@ int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsign
 {
 	if (!len || (uintptr_t)addr + len < (uintptr_t)addr)
 		return -EINVAL;
-	if (access & (FABRIC_REMOTE_WRITE | FABRIC_WINDOWS))
+	if (access & (FABRIC_REMOTE_WRITE | FABRIC_WINDOWS | FABRIC_REMOTE_ATOMIC))
 		access |= FABRIC_LOCAL_WRITE;
 	return domain->ops->register_memory(domain, addr, len, access, out);
 }
@@ -293,11 +298,11 @@ uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fab
 int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
 		       unsigned access, struct fabric_window **out)
 {
+	const unsigned rights = FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE | FABRIC_REMOTE_ATOMIC;
 	size_t offset = (size_t)((char *)addr - (char *)region->addr);
 	int rc;
 
-	if (!access || access & ~(unsigned)(FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE) ||
-	    !(region->access & FABRIC_WINDOWS))
+	if (!access || access & ~rights || !(region->access & FABRIC_WINDOWS))
 		return -EINVAL;
 	if (!len || offset > region->len || len > region->len - offset)
 		return -EINVAL;
@@ -328,6 +333,16 @@ int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoin
 	must(queue_enter(queue));
 	rc = queue->ops->post_recv(queue, endpoint, recv, count);
 	must(queue_leave(queue));
+	return rc;
+}
+
+int fabric_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count)
+{
+	int rc;
+
+	must(queue_enter(endpoint->queue));
+	rc = endpoint->ops->pull(endpoint, to, count);
+	must(queue_leave(endpoint->queue));
 	return rc;
 }
 

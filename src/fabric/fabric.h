@@ -27,12 +27,21 @@
  *     endpoints go to error, get their flushes and then FABRIC_DISCONNECTED.
  *  5. Connection events are values, copied and acknowledged before the caller sees them.
  *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event; or FABRIC_REMOVED is, behind the
- *     flushes: of what was lost with a device or its queue nobody knows whether it was done.
+ *     flushes: of what was lost with a device or its queue nobody knows whether it was done. Either may come before
+ *     completions that the queue had already, so who wants all of them polls until it finds none.
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
  *  7. A read of an aligned word of 8 bytes, while a write of up to 64 bytes comes in, gives the old
  *     word or the new one, and the new one only after what was written before.
+ *  8. Where fabric_limits.atomics says so, FABRIC_FETCH_ADD and FABRIC_COMPARE_SWAP change an aligned word of 8 bytes of a
+ *     region with FABRIC_REMOTE_ATOMIC, of which they bring what it was: whole to each other, whichever endpoints of the
+ *     fabric they come by, but not to what a processor does with the word meanwhile. They count among the reads in flight.
+ *     A word that is not aligned is -EINVAL, which ends nothing. Elsewhere they answer -EOPNOTSUPP, and the right gives
+ *     nothing.
+ *  9. Where fabric_limits.pushes says so, FABRIC_PUSH sends bytes for which the peer says by fabric_pull() where they go, in
+ *     the order of the pushes, or that it does not want them; the stream waits at a push until it has said so. A push completes
+ *     when its memory may be used again, which need not be in order with other requests, and whether or not the peer wanted it.
  *
  * Events and completions are pulled, not called back, so that no caller is ever re-entered.
  * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.
@@ -47,6 +56,7 @@
 #define FABRIC_REJECT_DATA 148 /* of a reject */
 #define FABRIC_MAX_FDS 20
 #define FABRIC_MAX_SGE 2
+#define FABRIC_PUSH_MAX (1u << 20)
 
 struct fabric;
 struct fabric_domain;
@@ -64,6 +74,7 @@ enum fabric_access {
 	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
 	/* Windows may be opened onto it. Implies FABRIC_LOCAL_WRITE, and by itself gives the peer nothing. */
 	FABRIC_WINDOWS = 8,
+	FABRIC_REMOTE_ATOMIC = 16, /* implies FABRIC_LOCAL_WRITE */
 };
 
 enum fabric_opcode {
@@ -71,8 +82,12 @@ enum fabric_opcode {
 	FABRIC_WRITE,
 	FABRIC_WRITE_IMM, /* consumes a receive at the target and brings it `imm` */
 	FABRIC_READ,
-	FABRIC_RECV,     /* completions only: of a send */
-	FABRIC_RECV_IMM, /* completions only: of a write with immediate */
+	FABRIC_FETCH_ADD, /* both: what the word was lands in the only piece of memory, 8 bytes in the machine's order */
+	FABRIC_COMPARE_SWAP, /* becomes `swap` if it was `operand` */
+	FABRIC_PUSH,         /* 1 to FABRIC_PUSH_MAX bytes, for which the target has a place or not */
+	FABRIC_RECV,         /* completions only: of a send */
+	FABRIC_RECV_IMM,     /* completions only: of a write with immediate */
+	FABRIC_PULL,         /* completions only: of fabric_pull() */
 };
 
 enum fabric_status {
@@ -85,7 +100,8 @@ enum fabric_status {
 };
 
 struct fabric_config {
-	const char *device;      /* verbs: use this one only, NULL: every active one */
+	const char
+		*device; /* verbs: use this one only, "mlx5_0", or one port of it, "mlx5_0:2"; NULL: every active one */
 	uint32_t ack_timeout_ms; /* 0: default. verbs: until a lost packet counts as a dead peer is about
 	                          * eight times this; soft: a host silent for eight times this is lost */
 	uint32_t stall_ms;       /* 0: 30 s. soft: who begins to send something and does not go on with it for so
@@ -106,6 +122,11 @@ struct fabric_endpoint_attr {
 	uint8_t reads_out;   /* reads in flight towards the peer; 0: none */
 	uint8_t reads_in;    /* reads served to the peer; 0: the peer may not read */
 	void *context;       /* comes back with every event and completion */
+	/* Of a connect: this machine's address that it is made from, with a port or 0. NULL, or one of another family: any. */
+	const struct sockaddr *from;
+	/* To fabric_take(): what the peer is told when it fails, at most FABRIC_REJECT_DATA bytes. NULL: nothing. */
+	const void *refusal;
+	size_t refusal_len;
 };
 
 struct fabric_sge {
@@ -119,11 +140,14 @@ struct fabric_wr {
 	uint64_t id; /* comes back in the completion */
 	enum fabric_opcode opcode;
 	bool signaled; /* ask for a completion */
+	bool more;     /* of a chain's last: what is posted next may go together with it, or the next poll sends it */
 	uint8_t sge_count;
 	struct fabric_sge sge[FABRIC_MAX_SGE];
 	uint32_t imm;
 	uint32_t rkey;        /* of the target's region, with remote_addr */
 	uint64_t remote_addr; /* the target's own virtual address */
+	uint64_t operand;     /* FABRIC_FETCH_ADD: is added; FABRIC_COMPARE_SWAP: is compared */
+	uint64_t swap;        /* FABRIC_COMPARE_SWAP */
 };
 
 struct fabric_recv {
@@ -170,6 +194,8 @@ struct fabric_limits {
 	bool write_imm;    /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 	bool shared;       /* false: endpoints have receives of their own */
+	bool pushes;       /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
+	bool atomics;      /* promise 8. Never where a fabric has several devices that are not atomic to each other */
 	/* What a read brings is written as if by the peer, who learns the key: it lands in regions with FABRIC_REMOTE_WRITE
 	 * only (else -EACCES), so never in one that holds anything else. iWARP. */
 	bool open_sinks;
@@ -262,7 +288,7 @@ int fabric_ready(struct fabric_queue *queue, const struct fabric_request *reques
 /* Accept in two steps, so that receives are posted before the peer can send: take makes the endpoint on
  * `queue` (the listener's or another thread's of the same fabric; call it in that thread),
  * answer sends the accept. The request is consumed by take (even when it fails: the peer is then
- * refused) or by reject, which any thread may call. Answer is followed by ESTABLISHED or DISCONNECTED. */
+ * refused with what `attr` has for that) or by reject, which any thread may call. Answer is followed by ESTABLISHED or DISCONNECTED. */
 int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
 		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
@@ -287,6 +313,8 @@ static inline bool fabric_source_same(const struct fabric_source *a, const struc
 	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
 }
 
+/* This machine's address of it, with the port. -errno: it has none. */
+int fabric_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 void fabric_request_source(const struct fabric_request *request, struct fabric_source *out);
 void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 /* The same of an address of IP; of others the family alone. */
@@ -311,7 +339,7 @@ void fabric_deregister(struct fabric_region *region);
 uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 
 /* A window: a key by which the peer of `endpoint`, and no other of its domain, reaches [addr, addr+len) with
- * FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE or both. The range is of a region of the endpoint's domain that was
+ * some of FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE and FABRIC_REMOTE_ATOMIC. The range is of a region of the endpoint's domain that was
  * registered with FABRIC_WINDOWS. Opened before what is posted on the endpoint afterwards, a send that tells the peer the
  * key for one. Takes one of send_depth and brings no completion: one that the device cannot open ends the endpoint.
  * -EINVAL: range or rights; -EAGAIN and -ENOTCONN as fabric_post; -EOPNOTSUPP: the device has none
@@ -327,6 +355,11 @@ void fabric_window_close(struct fabric_window *window);
  * -EAGAIN: no room (nothing posted). -ENOTCONN: that endpoint is ending. */
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		     unsigned count);
+
+/* The next of the peer's pushes has exactly to->sge.len bytes, and these go there: one completion, FABRIC_PULL. With `to`
+ * NULL the next `count` are dropped, without one. May be called before they come. -EAGAIN: too much was said before the
+ * pushes came. -ENOTCONN, -ENOMEM: nothing was done. */
+int fabric_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count);
 
 /* Post a chain in order, by one doorbell or system call where the provider can. -EAGAIN when fewer than the chain's length
  * of send_depth are free (nothing posted): poll, then retry. Slots come back at completion,
@@ -357,7 +390,7 @@ uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
 /* Does something that was posted wait for room, so that only further polls send it? Never true where a device does. */
 bool fabric_unsent(const struct fabric_endpoint *endpoint);
 
-/* Descriptors that become readable when there is a completion (after fabric_arm) or an event. They are
+/* Descriptors that become readable, after fabric_arm, when there is a completion or an event. They are
  * drained by poll and next_event; they do not change, and are quiet when a device is gone. Count, at most FABRIC_MAX_FDS. */
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 

@@ -104,6 +104,11 @@ static void no_endpoint_source(const struct fabric_endpoint *endpoint, struct fa
 	*out = (struct fabric_source){.family = AF_UNSPEC};
 }
 
+static int no_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out)
+{
+	return -EOPNOTSUPP;
+}
+
 static char *no_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)
 {
 	snprintf(buf, size, "unknown");
@@ -152,6 +157,11 @@ static void no_window_close(struct fabric_window *window)
 
 static int no_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 			unsigned count)
+{
+	return -EOPNOTSUPP;
+}
+
+static int no_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count)
 {
 	return -EOPNOTSUPP;
 }
@@ -218,6 +228,7 @@ static const struct fabric_provider nothing = {
 	.request_source = no_request_source,
 	.endpoint_peer = no_endpoint_peer,
 	.endpoint_source = no_endpoint_source,
+	.endpoint_local = no_endpoint_local,
 	.endpoint_transport = no_endpoint_transport,
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,
@@ -227,6 +238,7 @@ static const struct fabric_provider nothing = {
 	.window_open = no_window_open,
 	.window_close = no_window_close,
 	.post_recv = no_post_recv,
+	.pull = no_pull,
 	.post = no_post,
 	.poll = no_poll,
 	.next_event = no_next_event,

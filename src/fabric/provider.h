@@ -55,6 +55,7 @@ struct fabric_provider {
 	void (*request_source)(const struct fabric_request *request, struct fabric_source *out);
 	char *(*endpoint_peer)(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 	void (*endpoint_source)(const struct fabric_endpoint *endpoint, struct fabric_source *out);
+	int (*endpoint_local)(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 	const struct fabric_transport *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
 	void (*disconnect)(struct fabric_endpoint *endpoint);
 	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);
@@ -71,6 +72,7 @@ struct fabric_provider {
 	/* The hot path, in the queue's thread: no allocation, no lock. */
 	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 			 unsigned count);
+	int (*pull)(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count);
 	int (*post)(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 	int (*poll)(struct fabric_queue *queue, struct fabric_completion *out, int max);
 	int (*next_event)(struct fabric_queue *queue, struct fabric_event *out);
@@ -85,6 +87,17 @@ struct fabric_provider {
 
 /* provider.c: *out is *own, with a function for each that *own lacks. */
 void fabric_provider_complete(struct fabric_provider *out, const struct fabric_provider *own);
+
+static inline bool fabric_is_atomic(enum fabric_opcode opcode)
+{
+	return opcode == FABRIC_FETCH_ADD || opcode == FABRIC_COMPARE_SWAP;
+}
+
+/* Whether its memory is where the target's answer lands, not what is sent. */
+static inline bool fabric_brings(enum fabric_opcode opcode)
+{
+	return opcode == FABRIC_READ || fabric_is_atomic(opcode);
+}
 
 struct fabric {
 	const struct fabric_provider *ops;

@@ -11,7 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define SOFT_EVENTS 64 /* of one turn; as many ACKs */
+#define SOFT_EVENTS 32 /* of one turn; as many ACKs */
 #define SOFT_ACK_TIMEOUT_MS 1000
 #define SOFT_STALL_MS 30000
 
@@ -53,6 +53,7 @@ static void soft_limits(const struct fabric *fabric, struct fabric_limits *limit
 		.write_imm = true,
 		.windows = true,
 		.shared = true,
+		.pushes = true,
 	};
 }
 
@@ -114,6 +115,7 @@ static void soft_queue_free(struct soft_queue *q)
 	soft_close_fd(q->epoll_fd);
 	free(q->shared.ring);
 	free(q->batch);
+	free(q->dropped);
 	free(q->cq);
 	free(q);
 }
@@ -122,7 +124,7 @@ static void soft_queue_lists(struct soft_queue *q)
 {
 	struct list *const all[] = {&q->endpoints, &q->ready,   &q->starved, &q->notes, &q->listeners,
 				    &q->requests,  &q->lingers, &q->grave,   &q->owing, &q->owing_now,
-				    &q->borrowing, &q->watched, &q->later};
+				    &q->borrowing, &q->watched, &q->later,   &q->near,  &q->alone};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -166,9 +168,14 @@ free_queue:
 	return rc;
 }
 
-void soft_source_close(struct soft_queue *q, struct soft_source *source)
+void soft_unwatch(struct soft_queue *q, struct soft_source *source)
 {
 	epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
+}
+
+void soft_source_close(struct soft_queue *q, struct soft_source *source)
+{
+	soft_unwatch(q, source);
 	close(source->fd);
 	source->fd = -1;
 }
@@ -290,12 +297,7 @@ static bool soft_progress_round(struct soft_queue *q)
 		moved |= q->allowance != before;
 		soft_spend(q, SOFT_VISIT);
 	}
-	if (!list_empty(&round)) {
-		round.prev->next = q->ready.next;
-		q->ready.next->prev = round.prev;
-		q->ready.next = round.next;
-		round.next->prev = &q->ready;
-	}
+	list_prepend(&q->ready, &round);
 	return moved;
 }
 
@@ -327,6 +329,9 @@ static void soft_progress_owing(struct soft_queue *q)
 {
 	bool seen = q->cq_head == q->cq_tail;
 
+	q->owed = false;
+	if (likely(list_empty(&q->owing_now) && list_empty(&q->owing)))
+		return;
 	q->owed = soft_pay(q, &q->owing_now, seen ? 0 : SOFT_PATIENCE);
 	q->owed |= soft_pay(q, &q->owing, !seen ? 2 * SOFT_PATIENCE : q->armed ? 0 : SOFT_PATIENCE);
 }
@@ -337,6 +342,7 @@ static void soft_progress_epoll(struct soft_queue *q)
 	int n = epoll_wait(q->epoll_fd, event, SOFT_EVENTS, 0);
 
 	q->skipped = 0;
+	soft_near_looked(q, n);
 	for (int i = 0; i < n; i++) {
 		struct soft_source *source = event[i].data.ptr;
 
@@ -344,23 +350,6 @@ static void soft_progress_epoll(struct soft_queue *q)
 			soft_run[source->kind](q, source, event[i].events);
 	}
 	soft_bury(q);
-}
-
-/* Few are read without asking epoll, and if there are none, what may still come is not in a hurry. */
-static bool soft_progress_few(struct soft_queue *q)
-{
-	struct list *pos, *tmp;
-
-	if (q->endpoint_count > SOFT_FEW || q->armed)
-		return false;
-	if (q->endpoint_count)
-		list_for_each_safe (pos, tmp, &q->endpoints) {
-			struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, link);
-
-			if (!list_linked(&ep->ready))
-				soft_receive(ep);
-		}
-	return !q->blocked && !q->connecting && !q->request_count && ++q->skipped < SOFT_SKIP;
 }
 
 static void soft_progress(struct soft_queue *q)
@@ -373,7 +362,7 @@ static void soft_progress(struct soft_queue *q)
 	if (unlikely(q->looking))
 		soft_look_on(q);
 	soft_progress_ready(q);
-	if (!soft_progress_few(q))
+	if (!soft_near_progress(q))
 		soft_progress_epoll(q);
 	soft_progress_owing(q);
 	soft_section_leave(q);
@@ -393,6 +382,15 @@ static int soft_cq_take(struct soft_queue *q, struct fabric_completion *out, int
 	return n;
 }
 
+static uint64_t soft_work(const struct fabric_completion *c, int n)
+{
+	uint64_t work = 0;
+
+	for (int i = 0; i < n; i++)
+		work += 1 + c[i].bytes;
+	return work;
+}
+
 static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, int max)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
@@ -403,6 +401,7 @@ static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, 
 		q->polled = true;
 	}
 	n = soft_cq_take(q, out, max);
+	q->worked = list_empty(&q->near) ? 0 : soft_work(out, n);
 	if (n)
 		q->armed = q->moved = false;
 	soft_settle(q);
@@ -480,6 +479,7 @@ static int soft_arm(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 
+	soft_near_watch_all(q);
 	q->armed = true;
 	soft_settle(q);
 	return 0;
@@ -513,6 +513,7 @@ const struct fabric_provider fabric_soft = {
 	.request_source = soft_request_source,
 	.endpoint_peer = soft_endpoint_peer,
 	.endpoint_source = soft_endpoint_source,
+	.endpoint_local = soft_endpoint_local,
 	.endpoint_transport = soft_endpoint_transport,
 	.disconnect = soft_disconnect,
 	.endpoint_destroy = soft_endpoint_destroy,
@@ -522,6 +523,7 @@ const struct fabric_provider fabric_soft = {
 	.window_open = soft_window_open,
 	.window_close = soft_window_close,
 	.post_recv = soft_post_recv,
+	.pull = soft_pull,
 	.post = soft_post,
 	.poll = soft_poll,
 	.next_event = soft_next_event,

@@ -16,27 +16,37 @@
 #include "fabric/soft_frame.h"
 
 #define SOFT_INLINE 256                       /* payloads up to this are copied */
+#define SOFT_PULLS 64                         /* said of pushes before they come */
 #define SOFT_SMALL 64                         /* writes up to this take effect at once, whole words */
 #define SOFT_STAGE (SOFT_HEADER + 4096)       /* so no more of a large payload is copied */
 #define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE) /* bytes that an endpoint moves before others that wait do */
-/* Bytes that all of them move in one turn. Then each may still send and receive what is small. */
-#define SOFT_TURN ((size_t)1024 * 1024)
+/* While none comes, 64 small requests and an ACK before them come by one call: where so many frames in a row had none. */
+#define SOFT_STAGE_MOST (2 * SOFT_HEADER + 8192)
+#define SOFT_ROW 256
+/* Bytes that all of them move in one turn: 1 MiB of payload and what goes with it, so that no turn ends a few bytes before
+ * a value does. Then each may still send and receive what is small. */
+#define SOFT_TURN ((size_t)4 * SOFT_BUDGET)
 #define SOFT_VISIT ((size_t)2048) /* what it costs to come to an endpoint, as bytes */
 #define SOFT_BATCH 128            /* frames in one system call */
 #define SOFT_MAX_READS 128
 #define SOFT_MAX_DEPTH 65536
 #define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
 #define SOFT_MAX_LINGERS 256
-#define SOFT_DEADLINE (2 * TIME_S) /* to complete a request, to send an ERROR */
-#define SOFT_LINGER_TIME TIME_S    /* for the peer to take our last bytes */
-#define SOFT_TICK_MS 250           /* how often deadlines are looked at */
-#define SOFT_TICKS 4u              /* of the timer between two looks at an endpoint */
-#define SOFT_RETRY_MS 10           /* after the kernel had no memory to send */
-#define SOFT_FEW 2                 /* endpoints that are read without asking epoll */
-#define SOFT_SKIP 16               /* polls of those few between two looks at epoll */
-#define SOFT_PATIENCE 8u           /* polls that an ACK waits to travel with a reply */
-#define SOFT_DROPPED ((void *)-1)  /* context of a completion whose endpoint was destroyed */
-#define SOFT_NO_KEY 1u             /* never given out: generation 0 */
+#define SOFT_DEADLINE (2 * TIME_S)    /* to complete a request, to send an ERROR */
+#define SOFT_LINGER_TIME TIME_S       /* for the peer to take our last bytes */
+#define SOFT_TICK_MS 250              /* how often deadlines are looked at */
+#define SOFT_TICKS 4u                 /* of the timer between two looks at an endpoint */
+#define SOFT_RETRY_MS 10              /* after the kernel had no memory to send */
+#define SOFT_FEW 2                    /* endpoints that are read without asking epoll */
+#define SOFT_SKIP 16                  /* polls of those few between two looks at epoll */
+#define SOFT_NEAR_TIME (20 * TIME_US) /* how long epoll is not asked while there is work for the caller ... */
+#define SOFT_NEAR_BYTES 4096          /* ... of messages of so many bytes in a poll, which may mean long work */
+#define SOFT_NEAR_QUIET 256           /* polls without a byte after which an endpoint is not near any more */
+#define SOFT_NEAR_ALONE 64            /* messages that one of few brings until epoll is not told of it any more */
+#define SOFT_CROWD 64                 /* looks at epoll with something, for which none is near when more than few had */
+#define SOFT_PATIENCE 8u              /* polls that an ACK waits to travel with a reply */
+#define SOFT_DROPPED ((void *)-1)     /* context of a completion whose endpoint was destroyed */
+#define SOFT_NO_KEY 1u                /* never given out: generation 0 */
 
 struct soft_fabric {
 	struct fabric base;
@@ -106,6 +116,12 @@ struct soft_recv {
 	uint32_t key;
 };
 
+/* What becomes of the next push, or of the next few. */
+struct soft_pull {
+	struct soft_recv to;
+	unsigned drop; /* not 0: so many are not wanted, and `to` is nothing */
+};
+
 struct soft_recvs {
 	struct soft_recv *ring;
 	uint32_t mask, depth, head, tail;
@@ -136,6 +152,8 @@ struct soft_queue {
 	struct soft_source kick, timer;
 	uint32_t timer_ms; /* 0: off */
 	bool armed, kicked, polled;
+	uint64_t worked;  /* bytes and number of what the last poll had for its caller */
+	uint64_t asked;   /* the time of the last look at epoll, while there are any near */
 	bool moved;       /* many bytes; see fabric_moving() */
 	size_t allowance; /* bytes that this turn may still move */
 	size_t share;     /* of them, those that one endpoint may: all if no other waits */
@@ -149,6 +167,9 @@ struct soft_queue {
 	struct list endpoints;   /* those with a socket */
 	unsigned endpoint_count; /* those that are read */
 	unsigned connecting, blocked;
+	struct list near; /* of many the few that are read, too; see soft_near.c */
+	unsigned near_count, crowd;
+	struct list alone;     /* of the few those that epoll is not told of */
 	struct list ready;     /* endpoints to be continued by the next poll */
 	struct list starved;   /* endpoints that wait for a shared receive */
 	struct list borrowing; /* endpoints whose message has come in part and holds one */
@@ -163,7 +184,8 @@ struct soft_queue {
 	unsigned request_count, linger_count;
 
 	struct soft_batch *batch;
-	uint8_t stage[SOFT_STAGE];
+	uint8_t *dropped; /* where pushes go that nobody wants; NULL until there is one */
+	uint8_t stage[SOFT_STAGE_MOST];
 };
 
 struct soft_listener {
@@ -232,7 +254,7 @@ struct soft_wr {
 	uint32_t imm, rkey;
 	uint64_t got; /* bytes that have come of a READ */
 	uint8_t opcode, signaled, segs;
-	uint8_t done; /* a READ: all its data is here */
+	uint8_t done; /* a READ: all its data is here; a PUSH: it has completed */
 	struct soft_seg seg[FABRIC_MAX_SGE];
 };
 
@@ -253,6 +275,10 @@ struct soft_endpoint {
 	struct list borrowing; /* in queue->borrowing */
 	struct list watched;   /* in queue->watched */
 	struct list later;     /* in queue->later */
+	struct list near;      /* in queue->near ... */
+	uint32_t near_quiet;   /* ... and nothing has come in so many polls */
+	struct list alone;     /* in queue->alone ... */
+	uint32_t near_news;    /* ... since so many polls had brought something */
 	struct list owing;     /* in queue->owing or owing_now ... */
 	uint32_t owing_since;  /* ... since this turn */
 	struct soft_queue *queue;
@@ -303,6 +329,7 @@ struct soft_endpoint {
 	unsigned seg_right;
 	uint8_t segs, seg_at;
 	bool holding; /* `recv` is taken from its queue and not completed */
+	uint16_t row; /* frames since one had a large payload, up to SOFT_ROW */
 	uint64_t left;
 	_Alignas(8) uint8_t small[SOFT_SMALL]; /* payload of a small write until it is complete */
 	struct soft_recv recv;
@@ -310,6 +337,8 @@ struct soft_endpoint {
 	uint8_t *leftover; /* staged bytes that wait while it is starved */
 	uint32_t leftover_at, leftover_len;
 	struct soft_recvs recvs;
+	struct soft_pull *pulls; /* ring of SOFT_PULLS; NULL until there is any */
+	uint32_t pulls_head, pulls_tail;
 
 	/* How it ended. */
 	bool blame;
@@ -389,6 +418,7 @@ void soft_settle(struct soft_queue *q);
 /* Deadlines are to be looked at every `ms` or more often. */
 void soft_timer_want(struct soft_queue *q, uint32_t ms);
 int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events, bool add);
+void soft_unwatch(struct soft_queue *q, struct soft_source *source);
 /* No event names the source after this turn. Closing alone does not see to that while another process has the socket,
  * too: one that was forked, if only until its exec. */
 void soft_source_close(struct soft_queue *q, struct soft_source *source);
@@ -459,10 +489,13 @@ void soft_fail_protocol(struct soft_endpoint *ep, const char *what);
 /* Answer request `number` by an ERROR and fail. */
 void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal why);
 void soft_flush(struct soft_endpoint *ep);
+/* What epoll tells of an open endpoint. */
+uint32_t soft_endpoint_events(const struct soft_endpoint *ep);
 /* Both greetings are exchanged: watch the socket, tell. */
 void soft_endpoint_opened(struct soft_endpoint *ep);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
+int soft_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 void soft_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint);
@@ -472,6 +505,24 @@ void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t 
 bool soft_linger_tick(struct soft_queue *q, uint64_t now);
 char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size);
 void soft_peer_source(const struct soft_peer *peer, struct fabric_source *out);
+
+/* For want of a receive, or of a word about a push: it does not read, so it does not see the stream's end. */
+bool soft_stands_still(const struct soft_endpoint *ep);
+
+/* soft_near.c: the few that are read without asking epoll. Within a section. */
+
+/* One more endpoint is read. */
+void soft_near_more(struct soft_queue *q);
+/* Read them. True: epoll need not be asked in this turn. */
+bool soft_near_progress(struct soft_queue *q);
+/* Epoll told of so many. */
+void soft_near_looked(struct soft_queue *q, int found);
+/* Epoll told of an endpoint, and bytes had come. */
+void soft_near_heard(struct soft_endpoint *ep);
+void soft_near_leave(struct soft_endpoint *ep);
+/* Epoll is told of it, of all of them, again. */
+int soft_near_watch(struct soft_endpoint *ep);
+void soft_near_watch_all(struct soft_queue *q);
 
 /* soft_look.c */
 void soft_look_begin(struct soft_endpoint *ep);
@@ -522,7 +573,21 @@ void soft_recv_lend(struct soft_endpoint *ep);
 /* A shared receive that a message has taken and not filled goes back to the others. */
 void soft_recv_return(struct soft_endpoint *ep);
 
+/* soft_push.c: pushes that come */
+int soft_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count);
+enum soft_step soft_begin_push(struct soft_endpoint *ep, const struct soft_frame *f);
+/* The push is here. SOFT_WAIT: no room to say so. */
+enum soft_step soft_push_ends(struct soft_endpoint *ep);
+/* True: none is left. */
+bool soft_flush_pulls(struct soft_endpoint *ep);
+
 /* soft_receive.c */
+
+/* Where the payload of the frame at hand goes, and is it registered? */
+void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg, unsigned segs,
+		 unsigned right);
+bool soft_target_check(struct soft_endpoint *ep);
+void soft_target_lost(struct soft_endpoint *ep);
 
 /* Has a frame come in part? */
 static inline bool soft_frame_begun(const struct soft_endpoint *ep)

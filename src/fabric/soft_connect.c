@@ -438,7 +438,7 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 	int rc = soft_endpoint_create(q, d, attr, &ep);
 
 	if (rc != 0) {
-		soft_request_refuse(r, SOFT_REASON_RESOURCES, NULL, 0);
+		soft_request_refuse(r, SOFT_REASON_RESOURCES, attr->refusal, attr->refusal_len);
 		return rc;
 	}
 	ep->state = SOFT_TAKEN;
@@ -465,7 +465,7 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 	if (rc != 0) {
 		soft_fail(ep, &(struct soft_cause){.error = rc});
 	} else {
-		q->endpoint_count++;
+		soft_near_more(q);
 		soft_endpoint_opened(ep);
 	}
 	soft_settle(q);
@@ -495,8 +495,16 @@ void soft_connect_run(struct soft_endpoint *ep)
 	}
 	ep->state = SOFT_ASKING;
 	ep->queue->connecting--;
-	ep->queue->endpoint_count++;
+	soft_near_more(ep->queue);
 	soft_watch(ep->queue, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET, false);
+}
+
+/* From that address, if it is of the family. */
+static int soft_connect_from(int fd, const struct sockaddr *sa, socklen_t len, const struct sockaddr *from)
+{
+	if (from && from->sa_family == sa->sa_family && sa->sa_family != AF_UNIX && bind(fd, from, len) != 0)
+		return -errno;
+	return connect(fd, sa, len) ? -errno : 0;
 }
 
 int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
@@ -528,7 +536,7 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const
 	ep->data_len = data_len;
 	if (data_len)
 		memcpy(ep->data, data, data_len);
-	rc = connect(fd, sa, len) ? -errno : 0;
+	rc = soft_connect_from(fd, sa, len, attr->from);
 	if (rc && rc != -EINPROGRESS)
 		soft_unreachable(ep, rc);
 	else if (soft_watch(q, &ep->source, EPOLLOUT, true))

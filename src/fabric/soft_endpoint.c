@@ -21,6 +21,7 @@ static void soft_endpoint_free(struct soft_endpoint *ep)
 	free(ep->recvs.ring);
 	free(ep->leftover);
 	free(ep->aside);
+	free(ep->pulls);
 	free(ep);
 }
 
@@ -101,6 +102,13 @@ void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct soft_pee
 	soft_tcp_options(fd, q->fabric->lost_ms);
 }
 
+/* TCP sockets are always watched for room; a UNIX socket would report it at each message
+ * that the peer reads, so it is watched only when needed. */
+uint32_t soft_endpoint_events(const struct soft_endpoint *ep)
+{
+	return EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket && !ep->watch_out ? 0 : EPOLLOUT);
+}
+
 void soft_endpoint_opened(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
@@ -108,7 +116,7 @@ void soft_endpoint_opened(struct soft_endpoint *ep)
 
 	if (!ep->unix_socket)
 		setsockopt(ep->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
-	soft_watch(q, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket ? 0 : EPOLLOUT), false);
+	soft_watch(q, &ep->source, soft_endpoint_events(ep), false);
 	ep->state = SOFT_OPEN;
 	soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
 }
@@ -138,6 +146,14 @@ char *soft_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size
 void soft_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out)
 {
 	soft_peer_source(&container_of(endpoint, const struct soft_endpoint, base)->peer, out);
+}
+
+int soft_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out)
+{
+	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
+	socklen_t len = sizeof(*out);
+
+	return getsockname(ep->source.fd, (struct sockaddr *)out, &len) ? -errno : 0;
 }
 
 const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpoint *endpoint)
@@ -247,6 +263,8 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 			   0);
 	soft_unblock(ep);
 	list_del(&ep->link);
+	soft_near_leave(ep);
+	soft_near_watch(ep);
 	if (linger && soft_linger_create(q, ep->source.fd))
 		ep->source.fd = -1;
 	else
@@ -325,9 +343,11 @@ static void soft_recv_flushed(struct soft_endpoint *ep, uint64_t id)
 static void soft_flush_sends(struct soft_endpoint *ep)
 {
 	while (ep->tail != ep->head && soft_cq_room(ep->queue)) {
+		const struct soft_wr *wr = &ep->sq[ep->tail & ep->sq_mask];
 		bool blamed = ep->blame && ep->blame_index == ep->tail;
 
-		soft_wr_complete(ep, &ep->sq[ep->tail & ep->sq_mask], blamed ? ep->blame_status : FABRIC_FLUSHED);
+		if (!wr->done || wr->signaled) /* of a push that was told of nobody wants to hear again */
+			soft_wr_complete(ep, wr, blamed ? ep->blame_status : FABRIC_FLUSHED);
 		ep->tail++;
 	}
 }
@@ -349,7 +369,7 @@ void soft_flush(struct soft_endpoint *ep)
 {
 	soft_flush_sends(ep);
 	soft_flush_recvs(ep);
-	if (ep->tail != ep->head || ep->holding || ep->recvs.tail != ep->recvs.head) {
+	if (!soft_flush_pulls(ep) || ep->tail != ep->head || ep->holding || ep->recvs.tail != ep->recvs.head) {
 		soft_ready(ep);
 		return;
 	}
@@ -397,9 +417,26 @@ void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
 	soft_settle(q);
 }
 
+bool soft_stands_still(const struct soft_endpoint *ep)
+{
+	return ep->starved || (ep->phase == SOFT_PHASE_BEGIN && ep->frame.op == SOFT_PUSH);
+}
+
+/* What it waits for may be said by a caller that has not taken the last completions yet. */
+static void soft_look_gone(struct soft_endpoint *ep)
+{
+	if (!soft_stands_still(ep) || !ep->hung_up || ep->state >= SOFT_FLUSHING)
+		return;
+	if (ep->queue->cq_head != ep->queue->cq_tail)
+		soft_ready(ep);
+	else
+		soft_fail_socket(ep, 0);
+}
+
 void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
 {
 	struct soft_endpoint *ep = container_of(source, struct soft_endpoint, source);
+	uint32_t heard = ep->heard;
 
 	if (ep->state == SOFT_CONNECTING) {
 		soft_connect_run(ep);
@@ -412,8 +449,9 @@ void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_
 		soft_transmit(ep);
 	}
 	soft_receive(ep);
-	if (ep->starved && ep->hung_up)
-		soft_fail_socket(ep, 0);
+	if (ep->heard != heard)
+		soft_near_heard(ep);
+	soft_look_gone(ep);
 }
 
 void soft_endpoint_continue(struct soft_endpoint *ep)
@@ -425,4 +463,5 @@ void soft_endpoint_continue(struct soft_endpoint *ep)
 	soft_retire(ep);
 	soft_transmit(ep);
 	soft_receive(ep);
+	soft_look_gone(ep);
 }

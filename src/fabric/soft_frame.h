@@ -22,9 +22,10 @@
  *   READ        no       length, address, key
  *   READ_DATA   yes      length; a piece of at most SOFT_PIECE bytes of the oldest READ's answer
  *   ACK         no       argument
+ *   PUSH        yes      length, 1 to 1 MiB; the receiver says where it goes, or drops it
  *   ERROR       no       argument; key: enum soft_refusal. The sender then ends the stream
  *
- * What a frame does not use is zero. Requests (SEND, WRITE, WRITE_IMM, READ) are numbered from
+ * What a frame does not use is zero. Requests (SEND, WRITE, WRITE_IMM, READ, PUSH) are numbered from
  * 0 in each direction by their order in the stream. An ACK of n says that requests 0..n-1 are
  * done; it is owed for those with SOFT_FLAG_ACK and may stand for many. For a READ the last piece
  * of its answer is an ACK too.
@@ -62,6 +63,7 @@ enum soft_op {
 	SOFT_READ_DATA = 8,
 	SOFT_ACK = 9,
 	SOFT_ERROR = 10,
+	SOFT_PUSH = 11,
 	SOFT_OP_END
 };
 

@@ -1,7 +1,7 @@
 /*
  * soft_receive.c: bytes from the socket, frames to completions and memory.
  *
- * One call reads into the queue's staging buffer, which holds many small frames; what is
+ * One call reads into the queue's staging buffer, or the first half of it, which holds many small frames; what is
  * left of a larger payload after that is read straight into its target, with the staging
  * buffer behind it for the frames that follow.
  */
@@ -9,9 +9,8 @@
 
 #include <stdlib.h>
 
-/* Where the payload goes. */
-static void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg, unsigned segs,
-			unsigned right)
+void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg, unsigned segs,
+		 unsigned right)
 {
 	ep->seg_domain = d;
 	ep->seg_right = right;
@@ -22,8 +21,8 @@ static void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const s
 		ep->seg[i] = seg[i];
 }
 
-/* Is the rest of the target still registered? */
-static bool soft_target_check(struct soft_endpoint *ep)
+/* The rest of it. */
+bool soft_target_check(struct soft_endpoint *ep)
 {
 	for (unsigned i = ep->seg_at; i < ep->segs; i++) {
 		const struct soft_seg *s = &ep->seg[i];
@@ -59,7 +58,7 @@ static void soft_advance(struct soft_endpoint *ep, size_t n)
 		ep->phase = SOFT_PHASE_FINISH;
 }
 
-static void soft_target_lost(struct soft_endpoint *ep)
+void soft_target_lost(struct soft_endpoint *ep)
 {
 	if (ep->frame.op == SOFT_READ_DATA)
 		soft_fail(ep, &(struct soft_cause){
@@ -300,6 +299,15 @@ static enum soft_step soft_finish_write(struct soft_endpoint *ep)
 	return SOFT_GO;
 }
 
+static enum soft_step soft_finish_push(struct soft_endpoint *ep)
+{
+	enum soft_step step = soft_push_ends(ep);
+
+	if (step == SOFT_GO)
+		soft_request_served(ep);
+	return step;
+}
+
 static enum soft_step soft_finish_read_data(struct soft_endpoint *ep)
 {
 	uint32_t index = ep->reads[ep->reads_tail & ep->reads_mask];
@@ -372,7 +380,13 @@ static const struct {
 	[SOFT_READ_DATA] = {soft_begin_read_data, soft_finish_read_data, SOFT_OPEN},
 	[SOFT_ACK] = {soft_begin_ack, soft_finish_ack, SOFT_OPEN},
 	[SOFT_ERROR] = {soft_begin_error, soft_finish_read, SOFT_OPEN},
+	[SOFT_PUSH] = {soft_begin_push, soft_finish_push, SOFT_OPEN},
 };
+
+static bool soft_payload_is_large(const struct soft_endpoint *ep)
+{
+	return ep->left > SOFT_STAGE - SOFT_HEADER && ep->frame.op != SOFT_SEND;
+}
 
 static enum soft_step soft_begin(struct soft_endpoint *ep)
 {
@@ -385,9 +399,14 @@ static enum soft_step soft_begin(struct soft_endpoint *ep)
 		return SOFT_END;
 	}
 	step = soft_ops[f->op].begin(ep, f);
-	if (step == SOFT_GO)
-		ep->phase = ep->left ? SOFT_PHASE_PAYLOAD : SOFT_PHASE_FINISH;
-	return step;
+	if (step != SOFT_GO)
+		return step;
+	ep->phase = ep->left ? SOFT_PHASE_PAYLOAD : SOFT_PHASE_FINISH;
+	if (soft_payload_is_large(ep))
+		ep->row = 0;
+	else if (ep->row < SOFT_ROW)
+		ep->row++;
+	return SOFT_GO;
 }
 
 /* Complete the header from up to `n` bytes; how many were used. */
@@ -466,7 +485,7 @@ static enum soft_step soft_leave(struct soft_endpoint *ep, const uint8_t *bytes,
 	if (!n)
 		return SOFT_WAIT;
 	if (!ep->leftover)
-		ep->leftover = malloc(SOFT_STAGE);
+		ep->leftover = malloc(SOFT_STAGE_MOST);
 	if (!ep->leftover) {
 		log_error("soft", "no memory to keep what a peer sent");
 		soft_fail(ep, &(struct soft_cause){0});
@@ -498,6 +517,11 @@ static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 	return step;
 }
 
+static size_t soft_stage(const struct soft_endpoint *ep)
+{
+	return likely(ep->row == SOFT_ROW) ? SOFT_STAGE_MOST : SOFT_STAGE;
+}
+
 /* The target and then, if it is all of the payload, the staging buffer. */
 static int soft_scatter(struct soft_endpoint *ep, size_t budget, struct iovec *iov, size_t *direct)
 {
@@ -513,7 +537,7 @@ static int soft_scatter(struct soft_endpoint *ep, size_t budget, struct iovec *i
 		*direct += len;
 	}
 	if (*direct == ep->left)
-		iov[n++] = (struct iovec){ep->queue->stage, SOFT_STAGE};
+		iov[n++] = (struct iovec){ep->queue->stage, soft_stage(ep)};
 	return n;
 }
 
@@ -526,7 +550,7 @@ static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t 
 	ssize_t n = readv(ep->source.fd, iov, iovs);
 
 	*step = SOFT_GO;
-	*wanted = direct + (direct == ep->left ? SOFT_STAGE : 0);
+	*wanted = direct + (direct == ep->left ? soft_stage(ep) : 0);
 	if (n <= 0)
 		return n;
 	ep->queue->moved = true;
@@ -538,10 +562,12 @@ static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t 
 	return n;
 }
 
-static ssize_t soft_read_stage(struct soft_endpoint *ep, enum soft_step *step)
+static ssize_t soft_read_stage(struct soft_endpoint *ep, size_t *wanted, enum soft_step *step)
 {
-	ssize_t n = recv(ep->source.fd, ep->queue->stage, SOFT_STAGE, MSG_DONTWAIT);
+	ssize_t n;
 
+	*wanted = soft_stage(ep);
+	n = recv(ep->source.fd, ep->queue->stage, *wanted, MSG_DONTWAIT);
 	*step = n > 0 ? soft_parse_stage(ep, n) : SOFT_GO;
 	return n;
 }
@@ -549,7 +575,7 @@ static ssize_t soft_read_stage(struct soft_endpoint *ep, enum soft_step *step)
 /* One call, and the frames that it brought. False when there is no more to do now. */
 static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 {
-	size_t wanted = SOFT_STAGE;
+	size_t wanted;
 	enum soft_step step;
 	ssize_t n;
 
@@ -560,7 +586,7 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 		}
 		n = soft_read_direct(ep, *budget, &wanted, &step);
 	} else {
-		n = soft_read_stage(ep, &step);
+		n = soft_read_stage(ep, &wanted, &step);
 	}
 	if (n <= 0) {
 		if (n == 0 || (errno != EAGAIN && errno != EINTR))

@@ -155,18 +155,16 @@ static bool soft_wr_local(struct soft_endpoint *ep, const struct soft_wr *wr)
 static void soft_wr_frame(const struct soft_wr *wr, struct soft_frame *f)
 {
 	static const uint8_t op[] = {
-		[FABRIC_SEND] = SOFT_SEND,
-		[FABRIC_WRITE] = SOFT_WRITE,
-		[FABRIC_WRITE_IMM] = SOFT_WRITE_IMM,
-		[FABRIC_READ] = SOFT_READ,
+		[FABRIC_SEND] = SOFT_SEND, [FABRIC_WRITE] = SOFT_WRITE, [FABRIC_WRITE_IMM] = SOFT_WRITE_IMM,
+		[FABRIC_READ] = SOFT_READ, [FABRIC_PUSH] = SOFT_PUSH,
 	};
 
 	*f = (struct soft_frame){.op = op[wr->opcode], .len = wr->len};
-	if (wr->opcode != FABRIC_READ && wr->signaled)
+	if (wr->opcode == FABRIC_PUSH || (wr->opcode != FABRIC_READ && wr->signaled))
 		f->flags = SOFT_FLAG_ACK;
 	if (wr->opcode == FABRIC_WRITE_IMM)
 		f->arg = wr->imm;
-	if (wr->opcode != FABRIC_SEND) {
+	if (wr->opcode != FABRIC_SEND && wr->opcode != FABRIC_PUSH) {
 		f->addr = wr->remote_addr;
 		f->key = wr->rkey;
 	}
@@ -252,6 +250,16 @@ static void soft_piece_sent(struct soft_endpoint *ep)
 	ep->response_tail += r->sent == r->len;
 }
 
+/* Its memory is the caller's again, so it completes now if it can; its place in the queue comes back with the ACK. */
+static void soft_push_sent(struct soft_endpoint *ep, struct soft_wr *wr)
+{
+	if (!wr->signaled || !soft_cq_room(ep->queue))
+		return;
+	soft_wr_complete(ep, wr, FABRIC_OK);
+	wr->signaled = false;
+	wr->done = true;
+}
+
 static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 {
 	switch (part) {
@@ -266,6 +274,8 @@ static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 	case SOFT_PART_REQUEST:
 		if (ep->sq[ep->sent & ep->sq_mask].opcode == FABRIC_READ)
 			ep->reads[ep->reads_head++ & ep->reads_mask] = ep->sent;
+		if (ep->sq[ep->sent & ep->sq_mask].opcode == FABRIC_PUSH)
+			soft_push_sent(ep, &ep->sq[ep->sent & ep->sq_mask]);
 		ep->sent++;
 		break;
 	}
@@ -299,27 +309,23 @@ static void soft_account(struct soft_endpoint *ep, size_t n)
 	}
 }
 
-static uint32_t soft_events_blocked(const struct soft_endpoint *ep, bool blocked)
+static void soft_watch_out(struct soft_endpoint *ep, bool out)
 {
-	return EPOLLIN | EPOLLRDHUP | EPOLLET | (blocked ? EPOLLOUT : 0);
+	ep->watch_out = out;
+	soft_watch(ep->queue, &ep->source, soft_endpoint_events(ep), false);
 }
 
-/* TCP sockets are always watched for room; a UNIX socket would report it at each message
- * that the peer reads, so it is watched only when needed. */
+/* Epoll tells when there is room. */
 static void soft_block(struct soft_endpoint *ep)
 {
+	int rc = soft_near_watch(ep);
+
 	ep->blocked = true;
 	ep->queue->blocked++;
-	if (ep->unix_socket && !ep->watch_out) {
-		ep->watch_out = true;
-		soft_watch(ep->queue, &ep->source, soft_events_blocked(ep, true), false);
-	}
-}
-
-static void soft_unwatch(struct soft_endpoint *ep)
-{
-	ep->watch_out = false;
-	soft_watch(ep->queue, &ep->source, soft_events_blocked(ep, false), false);
+	if (ep->unix_socket && !ep->watch_out)
+		soft_watch_out(ep, true);
+	if (rc != 0)
+		soft_fail_socket(ep, -rc);
 }
 
 static ssize_t soft_send(struct soft_endpoint *ep)
@@ -341,6 +347,12 @@ static ssize_t soft_send(struct soft_endpoint *ep)
 		if (!list_linked(&ep->later))
 			list_add_tail(&ep->queue->later, &ep->later);
 		soft_timer_want(ep->queue, SOFT_RETRY_MS);
+		return 0;
+	}
+	if ((errno == EPIPE || errno == ECONNRESET) && ep->state == SOFT_OPEN) {
+		/* The peer has gone, and what it said before is still to be read; the end of that fails the endpoint. */
+		ep->hung_up = true;
+		soft_ready(ep);
 		return 0;
 	}
 	soft_fail_socket(ep, errno);
@@ -403,7 +415,7 @@ void soft_transmit(struct soft_endpoint *ep)
 	}
 	soft_spend(ep->queue, most - budget);
 	if (ep->watch_out && !ep->blocked && ep->source.fd >= 0)
-		soft_unwatch(ep);
+		soft_watch_out(ep, false);
 }
 
 static bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index)
@@ -444,15 +456,18 @@ void soft_retire(struct soft_endpoint *ep)
 	}
 }
 
-/* How many requests the chain has, or -EINVAL. */
+/* How many requests the chain has, or -EINVAL, -EOPNOTSUPP. */
 static int soft_chain_check(const struct soft_endpoint *ep, const struct fabric_wr *chain)
 {
 	int count = 0;
 
-	for (const struct fabric_wr *wr = chain; wr; wr = wr->next, count++)
-		if (wr->opcode > FABRIC_READ || wr->sge_count > FABRIC_MAX_SGE ||
+	for (const struct fabric_wr *wr = chain; wr; wr = wr->next, count++) {
+		if (fabric_is_atomic(wr->opcode))
+			return -EOPNOTSUPP;
+		if ((wr->opcode > FABRIC_READ && wr->opcode != FABRIC_PUSH) || wr->sge_count > FABRIC_MAX_SGE ||
 		    (wr->opcode == FABRIC_READ && !ep->reads_out))
 			return -EINVAL;
+	}
 	return count;
 }
 
@@ -525,6 +540,7 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 	struct soft_queue *q = ep->queue;
 	int count = soft_chain_check(ep, chain);
+	bool more = false;
 
 	if (count < 0)
 		return count;
@@ -532,10 +548,15 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 		return -ENOTCONN;
 	if (ep->head - ep->tail + (uint32_t)count > ep->send_depth)
 		return -EAGAIN;
-	for (const struct fabric_wr *wr = chain; wr; wr = wr->next)
+	for (const struct fabric_wr *wr = chain; wr; wr = wr->next) {
 		soft_wr_copy(ep, &ep->sq[ep->head++ & ep->sq_mask], wr);
+		more = wr->more;
+	}
 	soft_section_enter(q);
-	soft_transmit(ep);
+	if (more)
+		soft_ready(ep);
+	else
+		soft_transmit(ep);
 	if (unlikely(ep->sent != ep->head) && ep->state < SOFT_FLUSHING)
 		soft_keep(ep);
 	soft_section_leave(q);

@@ -153,6 +153,8 @@ static int verbs_access_flags(const struct verbs_device *device, unsigned access
 		flags |= IBV_ACCESS_REMOTE_READ;
 	if (access & FABRIC_WINDOWS && device->windows)
 		flags |= IBV_ACCESS_MW_BIND;
+	if (access & FABRIC_REMOTE_ATOMIC)
+		flags |= IBV_ACCESS_LOCAL_WRITE | (device->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 	return flags;
 }
 
@@ -234,6 +236,7 @@ const struct fabric_provider fabric_verbs = {
 	.request_source = verbs_request_source,
 	.endpoint_peer = verbs_endpoint_peer,
 	.endpoint_source = verbs_endpoint_source,
+	.endpoint_local = verbs_endpoint_local,
 	.endpoint_transport = verbs_endpoint_transport,
 	.disconnect = verbs_disconnect,
 	.endpoint_destroy = verbs_endpoint_destroy,

@@ -36,7 +36,9 @@ struct verbs_device {
 	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
 	const char *name;
 	bool iwarp, windows;
-	bool active; /* one of its ports is */
+	bool atomics; /* it has some, and they are whole to those of all others of its fabric */
+	bool global;  /* they are whole to anybody's */
+	bool active;  /* one of its ports is */
 	uint8_t max_reads;
 	uint32_t max_inline;
 	uint32_t max_message; /* of the port that has most */
@@ -44,6 +46,7 @@ struct verbs_device {
 	uint32_t max_wr, max_cqe;
 	uint32_t max_srq_wr; /* 0: no shared receives */
 	unsigned ports, first_port;
+	unsigned only_port; /* the one that may be used; 0: each */
 	struct verbs_port {
 		bool infiniband;
 		uint32_t max_message;
@@ -307,9 +310,16 @@ int verbs_cq_ready(struct verbs_cq *cq);
 int verbs_ready(struct fabric_queue *queue, const struct fabric_request *request);
 
 /* verbs_device.c */
-/* All that are of use; `wanted`: this one alone. 0, or -ENODEV, logged with what there is and why it is of none. */
+struct verbs_wanted {
+	char name[IBV_SYSFS_NAME_MAX]; /* "": each device */
+	unsigned port;                 /* 0: each of its ports */
+};
+/* "mlx5_0", "mlx5_0:2", NULL. -EINVAL: no name, or no port from 1 to 255. */
+int verbs_wanted_parse(const char *text, struct verbs_wanted *out);
+/* All that are of use; `wanted`: this one alone, perhaps with its port. 0, or -ENODEV, logged with what there is and why it is of none. */
 int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted);
-int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx);
+/* The device's number. -ENODEV: the id has none yet, or neither that device nor that port is to be used. */
+int verbs_find_device(const struct verbs_fabric *fabric, const struct rdma_cm_id *id);
 const struct verbs_port *verbs_find_port(const struct verbs_device *device, unsigned number);
 void verbs_limits(const struct fabric *fabric, struct fabric_limits *limits);
 void verbs_device_limits(const struct verbs_device *device, struct fabric_limits *limits);
@@ -356,6 +366,7 @@ void verbs_reject(struct fabric_request *request, const void *data, size_t data_
 void verbs_request_limits(const struct fabric_request *request, struct fabric_limits *limits);
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void verbs_request_source(const struct fabric_request *request, struct fabric_source *out);
+int verbs_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 void verbs_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 const struct fabric_transport *verbs_endpoint_transport(const struct fabric_endpoint *endpoint);

@@ -168,7 +168,7 @@ static void verbs_listeners_lose(struct verbs_queue *q)
 		any |= !q->cq[i].removed;
 	list_for_each_safe (pos, tmp, &q->listeners) {
 		struct verbs_listener *l = container_of(pos, struct verbs_listener, member);
-		int device = l->id->verbs ? verbs_find_device(q->fabric, l->id->verbs) : -ENODEV;
+		int device = verbs_find_device(q->fabric, l->id);
 
 		if (!q->deaf && (device < 0 ? any : !q->cq[device].removed))
 			continue;

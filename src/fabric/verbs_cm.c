@@ -69,7 +69,7 @@ static int verbs_listener_start(struct verbs_listener *l, const struct sockaddr 
 	if (rdma_bind_addr(l->id, (struct sockaddr *)&address) || rdma_listen(l->id, VERBS_BACKLOG))
 		return verbs_listen_error(sa, errno);
 	/* Bound to one address, it is of one device; that must be one of ours. */
-	if (l->id->verbs && verbs_find_device(l->queue->fabric, l->id->verbs) < 0)
+	if (l->id->verbs && verbs_find_device(l->queue->fabric, l->id) < 0)
 		return verbs_listen_error(sa, EADDRNOTAVAIL);
 	return 0;
 }
@@ -137,7 +137,7 @@ void verbs_reject(struct fabric_request *request, const void *data, size_t data_
 static int verbs_requested(struct verbs_queue *q, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	struct verbs_listener *l = container_of(ev->owner, struct verbs_listener, owner);
-	int device = ev->id->verbs ? verbs_find_device(q->fabric, ev->id->verbs) : -ENODEV;
+	int device = verbs_find_device(q->fabric, ev->id);
 	struct verbs_request *r = device < 0 ? NULL : calloc(1, sizeof(*r));
 
 	if (!r) {
@@ -180,7 +180,8 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 	if (rc != 0)
 		goto refuse;
 	rc = verbs_take_id(q, r, ep);
-	if (rc && ep->id) { /* refuses and gives back all it has */
+	if (rc && ep->id) {
+		rdma_reject(ep->id, attr->refusal, (uint8_t)attr->refusal_len);
 		verbs_endpoint_destroy(&ep->base);
 		return rc;
 	}
@@ -191,7 +192,7 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 free_endpoint:
 	verbs_endpoint_free(ep);
 refuse:
-	verbs_refuse(r->id, NULL, 0);
+	verbs_refuse(r->id, attr->refusal, (uint8_t)attr->refusal_len);
 	return rc;
 }
 
@@ -262,6 +263,7 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, cons
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 	struct sockaddr_storage address;
 	struct verbs_endpoint *ep;
+	struct sockaddr *from;
 	int rc = verbs_copy_address(sa, len, &address);
 
 	if (!rc && verbs_is_nobody(&address))
@@ -279,7 +281,8 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, cons
 		goto free_endpoint;
 	}
 	verbs_set_traffic_class(q->fabric, ep->id);
-	if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&address, VERBS_RESOLVE_MS)) {
+	from = attr->from && attr->from->sa_family == sa->sa_family ? (struct sockaddr *)attr->from : NULL;
+	if (rdma_resolve_addr(ep->id, from, (struct sockaddr *)&address, VERBS_RESOLVE_MS)) {
 		rc = -errno; /* the caller falls back or says so */
 		goto destroy_id;
 	}
@@ -295,7 +298,7 @@ free_endpoint:
 
 static int verbs_addr_resolved(struct verbs_endpoint *ep)
 {
-	int device = ep->id->verbs ? verbs_find_device(ep->queue->fabric, ep->id->verbs) : -ENODEV;
+	int device = verbs_find_device(ep->queue->fabric, ep->id);
 	int rc = device < 0 ? device : verbs_endpoint_bind(ep, (unsigned)device);
 
 	if (rc != 0)
@@ -462,7 +465,7 @@ int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out)
 
 static int verbs_listener_removed(struct verbs_queue *q, struct verbs_listener *l, struct fabric_event *out)
 {
-	int device = l->id->verbs ? verbs_find_device(q->fabric, l->id->verbs) : -ENODEV;
+	int device = verbs_find_device(q->fabric, l->id);
 
 	if (device >= 0) {
 		verbs_device_gone(&q->fabric->device[device], "removed");
@@ -589,6 +592,17 @@ void verbs_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric
 	const struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
 
 	fabric_source_of(rdma_get_peer_addr(ep->id), out);
+}
+
+int verbs_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out)
+{
+	const struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
+	const struct sockaddr *sa = rdma_get_local_addr(ep->id);
+
+	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
+		return -ENOTCONN;
+	memcpy(out, sa, sa->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+	return 0;
 }
 
 char *verbs_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size)

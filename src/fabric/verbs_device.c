@@ -5,14 +5,44 @@
 #include "fabric/verbs.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 
 #define VERBS_DEPTH_WANTED 256 /* rather than more bytes inline */
 
-int verbs_find_device(const struct verbs_fabric *fabric, const struct ibv_context *ctx)
+int verbs_wanted_parse(const char *text, struct verbs_wanted *out)
 {
-	for (unsigned i = 0; i < fabric->count; i++)
-		if (fabric->device[i].ctx == ctx)
+	const char *colon = text ? strrchr(text, ':') : NULL;
+	size_t len = colon ? (size_t)(colon - text) : text ? strlen(text) : 0;
+	char *end = NULL;
+
+	*out = (struct verbs_wanted){.port = 0};
+	if (!text)
+		return 0;
+	if (len == 0 || len >= sizeof(out->name))
+		return -EINVAL;
+	memcpy(out->name, text, len);
+	if (!colon)
+		return 0;
+	if (colon[1] < '0' || colon[1] > '9')
+		return -EINVAL;
+	out->port = (unsigned)MIN(strtoul(colon + 1, &end, 10), UINT_MAX);
+	return *end == '\0' && out->port >= 1 && out->port <= UINT8_MAX ? 0 : -EINVAL;
+}
+
+int verbs_find_device(const struct verbs_fabric *fabric, const struct rdma_cm_id *id)
+{
+	for (unsigned i = 0; id->verbs && i < fabric->count; i++) {
+		const struct verbs_device *device = &fabric->device[i];
+
+		if (device->ctx != id->verbs)
+			continue;
+		if (!device->only_port || !id->port_num || id->port_num == device->only_port)
 			return (int)i;
+		log_info("verbs", "port %u of device %s is not used, only port %u is", id->port_num, device->name,
+			 device->only_port);
+		break;
+	}
 	return -ENODEV;
 }
 
@@ -21,7 +51,19 @@ const struct verbs_port *verbs_find_port(const struct verbs_device *device, unsi
 	return &device->port[number >= 1 && number <= device->ports ? number - 1 : device->first_port];
 }
 
-/* Ports differ in link layer and message size. False: none is active. */
+/* For people: the active ones. */
+static void verbs_ports_text(struct ibv_context *ctx, unsigned count, char *text, size_t size)
+{
+	struct ibv_port_attr attr;
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 1; i <= count && used < size; i++)
+		if (ibv_query_port(ctx, (uint8_t)i, &attr) == 0 && attr.state == IBV_PORT_ACTIVE)
+			used += (size_t)snprintf(text + used, size - used, "%s%u", used ? ", " : "", i);
+}
+
+/* Ports differ in link layer and message size. False: none that may be used is active. */
 static bool verbs_look_at_ports(struct verbs_device *device, unsigned count)
 {
 	device->ports = MIN(count, VERBS_MAX_PORTS);
@@ -35,7 +77,7 @@ static bool verbs_look_at_ports(struct verbs_device *device, unsigned count)
 		port->infiniband = attr.link_layer == IBV_LINK_LAYER_INFINIBAND;
 		if (attr.max_msg_sz)
 			port->max_message = MIN(attr.max_msg_sz, (uint32_t)GIB);
-		if (attr.state != IBV_PORT_ACTIVE)
+		if (attr.state != IBV_PORT_ACTIVE || (device->only_port && device->only_port != i + 1))
 			continue;
 		device->active = true;
 		device->first_port = i;
@@ -111,18 +153,27 @@ static bool verbs_nonblocking(int fd)
 }
 
 /* False: it is of no use, and why not. */
-static bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, char why[static VERBS_REASON])
+static bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
+			      char why[static VERBS_REASON])
 {
 	struct ibv_device_attr attr;
-	char reason[VERBS_REASON];
+	char reason[VERBS_REASON], active[32];
 	int rc;
 
-	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device)};
+	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device), .only_port = only_port};
 	snprintf(why, VERBS_REASON, "no active port");
-	if (ibv_query_device(ctx, &attr) || !verbs_look_at_ports(device, attr.phys_port_cnt))
+	if (ibv_query_device(ctx, &attr))
 		return false;
+	if (!verbs_look_at_ports(device, attr.phys_port_cnt)) {
+		verbs_ports_text(ctx, attr.phys_port_cnt, active, sizeof(active));
+		if (only_port && *active)
+			snprintf(why, VERBS_REASON, "it has no active port %u; active: %s", only_port, active);
+		return false;
+	}
 	device->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	device->windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	device->global = attr.atomic_cap == IBV_ATOMIC_GLOB;
+	device->atomics = device->global || attr.atomic_cap == IBV_ATOMIC_HCA;
 	device->max_reads = (uint8_t)MIN(MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom), 255);
 	device->max_wr = (uint32_t)attr.max_qp_wr;
 	device->max_srq_wr = attr.max_srq > 0 ? (uint32_t)MAX(attr.max_srq_wr, 0) : 0;
@@ -145,16 +196,16 @@ static void verbs_append(char *text, size_t size, const char *name)
 }
 
 /* One that is wanted and can be used; else why not. */
-static bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ctx, const char *wanted,
+static bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ctx, const struct verbs_wanted *wanted,
 			     char why[static VERBS_REASON])
 {
 	struct verbs_device *device = &fabric->device[fabric->count];
 
 	snprintf(why, VERBS_REASON, "not asked for");
-	if (wanted && strcmp(wanted, ibv_get_device_name(ctx->device)) != 0)
+	if (*wanted->name && strcmp(wanted->name, ibv_get_device_name(ctx->device)) != 0)
 		return false;
 	snprintf(why, VERBS_REASON, "there are more than %d", VERBS_MAX_DEVICES);
-	if (fabric->count == VERBS_MAX_DEVICES || !verbs_device_init(device, ctx, why)) {
+	if (fabric->count == VERBS_MAX_DEVICES || !verbs_device_init(device, ctx, wanted->port, why)) {
 		log_info("verbs", "device %s is not used: %s", ibv_get_device_name(ctx->device), why);
 		return false;
 	}
@@ -163,16 +214,34 @@ static bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ct
 	return true;
 }
 
+/* A word that two devices change is safe only where each of them minds the other. */
+static void verbs_atomics_join(struct verbs_fabric *fabric)
+{
+	bool apart = false;
+
+	for (unsigned i = 0; i < fabric->count; i++)
+		apart |= !fabric->device[i].global;
+	for (unsigned i = 0; fabric->count > 1 && i < fabric->count; i++)
+		fabric->device[i].atomics &= !apart;
+}
+
 int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted)
 {
 	char unused[512] = "", one[IBV_SYSFS_NAME_MAX + VERBS_REASON + 4], why[VERBS_REASON];
+	struct verbs_wanted only;
 
+	if (verbs_wanted_parse(wanted, &only) != 0) {
+		log_warn("verbs", "%s is no RDMA device: a name like mlx5_0, or with a port from 1 on, mlx5_0:2",
+			 wanted);
+		return -ENODEV;
+	}
 	for (struct ibv_context **ctx = fabric->contexts; *ctx; ctx++) {
-		if (verbs_device_add(fabric, *ctx, wanted, why))
+		if (verbs_device_add(fabric, *ctx, &only, why))
 			continue;
 		snprintf(one, sizeof(one), "%s (%s)", ibv_get_device_name((*ctx)->device), why);
 		verbs_append(unused, sizeof(unused), one);
 	}
+	verbs_atomics_join(fabric);
 	if (fabric->count)
 		return 0;
 	if (!*unused)
@@ -196,6 +265,7 @@ void verbs_device_limits(const struct verbs_device *d, struct fabric_limits *lim
 		.write_imm = !d->iwarp,
 		.windows = d->windows,
 		.shared = d->max_srq_wr > 0,
+		.atomics = d->atomics,
 		.open_sinks = d->iwarp,
 	};
 }
@@ -211,6 +281,7 @@ static void verbs_limits_join(struct fabric_limits *all, const struct fabric_lim
 	all->write_imm &= one->write_imm;
 	all->windows &= one->windows;
 	all->shared &= one->shared;
+	all->atomics &= one->atomics;
 	all->open_sinks |= one->open_sinks;
 }
 

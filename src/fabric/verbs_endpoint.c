@@ -201,11 +201,12 @@ static int verbs_qp_init(struct verbs_endpoint *ep)
 {
 	struct ibv_qp_attr attr;
 	int mask, rc = verbs_qp_attr(ep, IBV_QPS_INIT, &attr, &mask);
+	unsigned reads = IBV_ACCESS_REMOTE_READ | (ep->cq->device->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 
 	if (rc != 0)
 		return rc;
 	if (mask & IBV_QP_ACCESS_FLAGS)
-		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? IBV_ACCESS_REMOTE_READ : 0);
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? reads : 0);
 	return verbs_qp_modify(ep, &attr, mask);
 }
 

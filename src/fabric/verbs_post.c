@@ -11,6 +11,8 @@ static const enum ibv_wr_opcode verbs_opcode[] = {
 	[FABRIC_WRITE] = IBV_WR_RDMA_WRITE,
 	[FABRIC_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
 	[FABRIC_READ] = IBV_WR_RDMA_READ,
+	[FABRIC_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+	[FABRIC_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
 };
 
 static const struct verbs_region *verbs_region_of(const struct fabric_sge *sge)
@@ -126,6 +128,14 @@ static bool verbs_wants_completion(struct verbs_endpoint *ep, bool signaled)
 	return true;
 }
 
+static void verbs_fill_atomic(const struct fabric_wr *from, struct ibv_send_wr *wr)
+{
+	wr->wr.atomic.remote_addr = from->remote_addr;
+	wr->wr.atomic.rkey = from->rkey;
+	wr->wr.atomic.compare_add = from->operand;
+	wr->wr.atomic.swap = from->swap;
+}
+
 static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, uint32_t position, uint8_t flags,
 		       struct ibv_send_wr *wr)
 {
@@ -139,6 +149,8 @@ static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, 
 	wr->imm_data = htonl(from->imm);
 	wr->wr.rdma.remote_addr = from->remote_addr;
 	wr->wr.rdma.rkey = from->rkey;
+	if (unlikely(fabric_is_atomic(from->opcode)))
+		verbs_fill_atomic(from, wr);
 	wr->send_flags = verbs_wants_completion(ep, flags & VERBS_SLOT_SIGNALED) ? IBV_SEND_SIGNALED : 0;
 }
 
@@ -156,7 +168,7 @@ static bool verbs_in_region(const struct fabric_sge *sge)
 static int verbs_fill_data(const struct verbs_endpoint *ep, const struct fabric_wr *from, size_t total,
 			   struct ibv_send_wr *wr)
 {
-	bool inlined = total <= ep->max_inline && from->opcode != FABRIC_READ;
+	bool inlined = total <= ep->max_inline && !fabric_brings(from->opcode);
 	int n = 0;
 
 	for (unsigned i = 0; i < from->sge_count; i++) {
@@ -237,6 +249,18 @@ static int verbs_check_sinks(const struct verbs_endpoint *ep, const struct fabri
 	return 0;
 }
 
+/* Devices differ in where a word that is not aligned fails: rdma-core refuses it for some, the target for others. */
+static int verbs_check_atomic(const struct verbs_endpoint *ep, const struct fabric_wr *wr, size_t total)
+{
+	const size_t word = sizeof(uint64_t);
+
+	if (!ep->cq->device->atomics)
+		return -EOPNOTSUPP;
+	if (!ep->reads_out || total != word || wr->sge_count != 1 || !wr->sge[0].region || wr->remote_addr % word)
+		return -EINVAL;
+	return 0;
+}
+
 static int verbs_check(const struct verbs_endpoint *ep, const struct fabric_wr *wr, size_t total)
 {
 	if (wr->opcode == FABRIC_SEND)
@@ -245,6 +269,10 @@ static int verbs_check(const struct verbs_endpoint *ep, const struct fabric_wr *
 		return ep->cq->device->iwarp ? -EOPNOTSUPP : 0;
 	if (wr->opcode == FABRIC_READ && total)
 		return ep->reads_out ? verbs_check_sinks(ep, wr) : -EINVAL;
+	if (fabric_is_atomic(wr->opcode))
+		return verbs_check_atomic(ep, wr, total);
+	if (wr->opcode == FABRIC_PUSH)
+		return -EOPNOTSUPP;
 	return wr->opcode == FABRIC_WRITE || wr->opcode == FABRIC_READ ? 0 : -EINVAL;
 }
 
@@ -265,7 +293,7 @@ static void verbs_defer_one(struct verbs_endpoint *ep, const struct fabric_wr *w
 
 	d->wr = *wr;
 	d->wr.next = NULL;
-	if (total && total <= ep->max_inline && wr->opcode != FABRIC_READ) {
+	if (total && total <= ep->max_inline && !fabric_brings(wr->opcode)) {
 		for (unsigned i = 0; i < wr->sge_count; used += wr->sge[i++].len)
 			memcpy(d->data + used, wr->sge[i].addr, wr->sge[i].len);
 		d->wr.sge_count = 1;
@@ -345,7 +373,7 @@ static int verbs_check_chain(const struct verbs_endpoint *ep, const struct fabri
 		if (rc != 0)
 			return rc;
 		for (unsigned i = 0; i < wr->sge_count; i++)
-			if ((total > ep->max_inline || wr->opcode == FABRIC_READ) && wr->sge[i].len &&
+			if ((total > ep->max_inline || fabric_brings(wr->opcode)) && wr->sge[i].len &&
 			    !verbs_in_region(&wr->sge[i]))
 				return -EINVAL;
 	}
@@ -479,8 +507,8 @@ static enum fabric_status verbs_status(enum ibv_wc_status status, enum fabric_op
 		return FABRIC_FLUSHED;
 	case IBV_WC_REM_ACCESS_ERR: /* of a receive: some devices let it carry the peer's fault */
 		return opcode == FABRIC_RECV ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS;
-	case IBV_WC_REM_INV_REQ_ERR: /* of a read: the peer serves none */
-		return opcode == FABRIC_READ ? FABRIC_REMOTE_ACCESS : FABRIC_REMOTE_ERROR;
+	case IBV_WC_REM_INV_REQ_ERR: /* of what brings something: the peer serves none */
+		return fabric_brings(opcode) ? FABRIC_REMOTE_ACCESS : FABRIC_REMOTE_ERROR;
 	case IBV_WC_REM_OP_ERR:
 		return FABRIC_REMOTE_ERROR;
 	case IBV_WC_RETRY_EXC_ERR:

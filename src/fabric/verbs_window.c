@@ -57,8 +57,10 @@ static int verbs_window_bind(struct verbs_endpoint *ep, struct verbs_window *win
 	struct ibv_mw_bind_info info = {
 		.addr = (uintptr_t)addr,
 		.length = len,
-		.mw_access_flags = (access & FABRIC_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |
-				   (access & FABRIC_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0),
+		.mw_access_flags =
+			(access & FABRIC_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |
+			(access & FABRIC_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
+			(access & FABRIC_REMOTE_ATOMIC && ep->cq->device->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0),
 	};
 	int rc = verbs_window_mr(ep, window, region, addr, len, &info.mr);
 

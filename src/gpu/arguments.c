@@ -92,7 +92,9 @@ static const struct {
 	{"device", "DEVICE", set_text, AT(attr.device), "of cuda: number or UUID"},
 	{"kernels", "FILE", set_text, AT(attr.kernels), "of cuda: in place of those built in"},
 	{"threads", "N", set_threads, 0, "of cpu; 0 (default): half of the processors"},
-	{"nap-after", "TIME", set_time, AT(attr.poll), "poll so long before napping (200us), or never"},
+	{"nap-after", "TIME", set_time, AT(attr.poll), "poll at most so long before napping (200us), or never"},
+	{"park", "TIME", set_time, AT(attr.park),
+	 "of cuda: leave the device after such a time without jobs (1s), or never"},
 	{"images", "N", set_number, AT(images), "measure: how many (50000)"},
 	{"size", "WxH", set_size, 0, "measure: pixels of an image (64x64)"},
 	{"levels", "L", set_number, AT(levels), "measure: levels (4)"},
@@ -209,7 +211,11 @@ int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out)
 	int letter, rc;
 
 	*out = (struct gpu_arguments){
-		.attr = {.program = argv[0], .backend = "auto", .poll = 200 * TIME_US, .job_timeout = 10 * TIME_S},
+		.attr = {.program = argv[0],
+			 .backend = "auto",
+			 .poll = 200 * TIME_US,
+			 .park = TIME_S,
+			 .job_timeout = 10 * TIME_S},
 		.share = UINT64_MAX,
 		.images = 50000,
 		.width = 64,

@@ -44,7 +44,7 @@ static void carry_out(struct cpu_thread *t, uint32_t queue, uint64_t index, cons
 	gpu_process_end(process, t->number);
 	result.nanoseconds = (uint32_t)MIN(time_now() - begin, 4 * TIME_S);
 	result.check = wire_ring_check_descriptor(&result) + sum;
-	wire_ring_finish(ring, queue, index, index, &result);
+	wire_ring_finish(ring, queue, index, &result);
 	gpu_process_results(process);
 }
 
@@ -56,7 +56,7 @@ static int take(struct cpu_thread *t, uint32_t queue, uint64_t index)
 	struct wire_ring_job job;
 	const char *why = "";
 	int64_t length;
-	int rc = wire_ring_has_room(&process->ring, queue, index);
+	int rc = wire_ring_room(&process->ring, queue, index);
 
 	if (rc > 0)
 		rc = wire_ring_take(&process->ring, queue, index, &job);
@@ -115,8 +115,9 @@ static void *serve(void *argument)
 {
 	struct cpu_thread *t = argument;
 	struct gpu_process *process = t->cpu->process;
-	struct gpu_idle idle = {0};
+	struct gpu_idle idle;
 
+	gpu_idle_init(process, &idle);
 	pthread_mutex_lock(&t->cpu->gate);
 	pthread_mutex_unlock(&t->cpu->gate);
 	while (!gpu_process_stopping(process)) {
@@ -130,8 +131,7 @@ static void *serve(void *argument)
 }
 
 /* The session's share: `threads` of those processors that this process may use, from the `share`th
- * on. The scheduler places threads within it. Where there are few, whoever waits for a result polls on one of them
- * too: then only the scheduler can tell which is better, and who can be woken sleeps at once. */
+ * on. The scheduler places threads within it. Where there are few, only the scheduler can tell which is better. */
 static void settle(struct gpu_process *process)
 {
 	cpu_set_t all, share;
@@ -140,11 +140,8 @@ static void settle(struct gpu_process *process)
 	if (process->share < 0 || sched_getaffinity(0, sizeof(all), &all) != 0)
 		return;
 	count = (unsigned)CPU_COUNT(&all);
-	if (count < FEW) {
-		if (!process->queue_mode && process->attr.poll != TIME_NEVER)
-			process->attr.poll = 0;
+	if (count < FEW)
 		return;
-	}
 	first = (unsigned)process->share % count;
 	CPU_ZERO(&share);
 	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -156,6 +153,13 @@ static void settle(struct gpu_process *process)
 	}
 	if (sched_setaffinity(0, sizeof(share), &share) != 0)
 		log_warn("gpu", "cannot stay on some processors: %m");
+}
+
+/* Whoever waits for a result polls, too: the daemon's worker, and a client. Where nobody kicks, sleeping is no way to be
+ * woken, and a processor more or less is for spin.h to find out. */
+static uint64_t polling(const struct gpu_process *process)
+{
+	return spin_allowed(process->attr.poll, process->queue_mode ? 1 : process->attr.threads + 2);
 }
 
 /* How many threads run beside this one. */
@@ -174,7 +178,7 @@ static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 	return n;
 }
 
-static int cpu_serve(struct gpu_process *process)
+static int cpu_serve(struct gpu_process *process, char *why)
 {
 	struct cpu cpu = {.process = process, .gate = PTHREAD_MUTEX_INITIALIZER};
 	struct cpu_thread threads[GPU_THREADS_MAX];
@@ -182,6 +186,9 @@ static int cpu_serve(struct gpu_process *process)
 
 	for (unsigned i = 0; i < count; i++)
 		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % process->ring.shape.queues};
+	cpu_probe(&process->attr, &process->probe, why);
+	if (process->share >= 0)
+		process->attr.poll = polling(process);
 	settle(process);
 	pthread_mutex_lock(&cpu.gate); /* no thread sees a job before the process is sealed */
 	count = start_threads(threads, count);

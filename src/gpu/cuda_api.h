@@ -20,12 +20,14 @@
 #define CUDA_REGISTER_MAPPED 0x02u
 #define CUDA_STREAM_NON_BLOCKING 0x01u
 #define CUDA_ATTRIBUTE_PROCESSORS 16 /* multiprocessors of a device */
-#define CUDA_JIT_ERRORS 5            /* a buffer for what the compiler of PTX says */
+#define CUDA_ATTRIBUTE_RUN_LIMIT 17  /* not 0: it ends a kernel that runs for long */
+#define CUDA_ATTRIBUTE_COMPUTE_MODE 20
+#define CUDA_ATTRIBUTE_CAPABLE_MAJOR 75
+#define CUDA_ATTRIBUTE_CAPABLE_MINOR 76
+#define CUDA_MODE_PROHIBITED 2
+#define CUDA_MODE_EXCLUSIVE 3 /* one process at a time has a context */
+#define CUDA_JIT_ERRORS 5     /* a buffer for what the compiler of PTX says */
 #define CUDA_JIT_ERRORS_SIZE 6
-
-struct cuda_uuid {
-	uint8_t bytes[16];
-};
 
 /*
  * ENTRY(member and name for cuGetProcAddress, exported name, interface version, arguments): the
@@ -38,7 +40,6 @@ struct cuda_uuid {
 	ENTRY(cuDeviceGetCount, "cuDeviceGetCount", 2000, (int *count))                                                \
 	ENTRY(cuDeviceGet, "cuDeviceGet", 2000, (int *device, int ordinal))                                            \
 	ENTRY(cuDeviceGetName, "cuDeviceGetName", 2000, (char *name, int size, int device))                            \
-	ENTRY(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, (struct cuda_uuid * uuid, int device))                         \
 	ENTRY(cuDeviceGetAttribute, "cuDeviceGetAttribute", 2000, (int *value, int attribute, int device))             \
 	ENTRY(cuCtxCreate, "cuCtxCreate_v2", 3020, (void **context, unsigned flags, int device))                       \
 	ENTRY(cuCtxDestroy, "cuCtxDestroy_v2", 4000, (void *context))                                                  \

@@ -39,6 +39,38 @@ DEVICE_FN void device_add(uint64_t *sum, uint64_t value)
 		atomicAdd((unsigned long long *)sum, (unsigned long long)value);
 }
 
+/* One object for all blocks, in the memory of the device. It is zero before the first kernel, and stays from one to the next. */
+#define DEVICE_GLOBAL(type, name) static __device__ type name
+
+/* The threads of the first warp; what each wrote before, the others see. */
+DEVICE_FN void device_barrier_warp(void)
+{
+	__syncwarp();
+}
+
+/* Words of the memory of the device, for all blocks. */
+DEVICE_FN uint64_t device_global_get(const uint64_t *word)
+{
+	uint64_t value;
+
+	asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+	return value;
+}
+
+DEVICE_FN void device_global_set(uint64_t *word, uint64_t value)
+{
+	asm volatile("st.release.gpu.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+}
+
+/* What it was. */
+DEVICE_FN uint64_t device_global_add(uint64_t *word, uint64_t value)
+{
+	uint64_t before;
+
+	asm volatile("atom.acq_rel.gpu.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(word), "l"(value) : "memory");
+	return before;
+}
+
 /* Words of shared memory that other threads of the block look at without a barrier. */
 DEVICE_FN uint64_t device_get(const uint64_t *word)
 {

@@ -34,7 +34,12 @@ int cuda_api_load(struct cuda_api *api)
 	find_fn find_entry;
 
 	if (!library) {
-		cuda_api_failed(api, "no driver for CUDA: %s", dlerror());
+		/* Of a library that is not there the loader's words are many. */
+		const char *said = dlerror();
+
+		if (strstr(said, "No such file"))
+			said = "there is no " CUDA_LIBRARY;
+		cuda_api_failed(api, "%s", said);
 		return -ENOENT;
 	}
 	find_entry = (find_fn)dlsym(library, "cuGetProcAddress");

@@ -12,6 +12,9 @@
 #define GPU_KERNEL_WATCH 32 /* and those of the warp that watches them */
 #define GPU_KERNEL_THREADS (GPU_KERNEL_TEAM + GPU_KERNEL_WATCH)
 #define GPU_KERNEL_STOP UINT64_MAX
+#define GPU_KERNEL_PARK (UINT64_MAX - 1)
+#define GPU_KERNEL_SPREAD (128u << 10) /* a job of so many bytes is worth more than one block */
+#define GPU_KERNEL_SPREAD_BLOCKS 16u   /* which are there for it, if there is room on the device */
 
 /* What a block says. */
 struct gpu_kernel_block {
@@ -25,7 +28,7 @@ struct gpu_kernel_block {
 /* In memory of the process that its client cannot reach. One writer per word, as in the
  * ring. */
 struct gpu_kernel_board {
-	uint64_t beat; /* of the host: changes while it lives; GPU_KERNEL_STOP: end now */
+	uint64_t beat; /* of the host: changes while it lives; GPU_KERNEL_STOP: end now; GPU_KERNEL_PARK: when idle */
 	uint64_t reserved[7];
 	struct gpu_kernel_block block[WIRE_RING_QUEUES_MAX];
 };

@@ -30,13 +30,14 @@ int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_rin
 #define GPU_THREADS_MAX 256
 
 struct gpu_process_attr {
-	const char *program;  /* path of rdmad-gpu */
-	const char *backend;  /* "auto", "cpu" or "cuda" */
-	const char *device;   /* of cuda: its number or UUID; NULL: the first */
-	const char *kernels;  /* of cuda: a file of PTX or machine code in place of what is built in,
+	const char *program; /* path of rdmad-gpu */
+	const char *backend; /* "auto", "cpu" or "cuda" */
+	const char *device;  /* of cuda: its number or UUID; NULL: the first */
+	const char *kernels; /* of cuda: a file of PTX or machine code in place of what is built in,
 				or NULL */
-	unsigned threads;     /* of cpu, up to GPU_THREADS_MAX; 0: half of the processors, at least 1 */
-	uint64_t poll;        /* ns that an idle process polls before it naps; TIME_NEVER: it never naps */
+	unsigned threads;    /* of cpu, up to GPU_THREADS_MAX; 0: half of the processors, at least 1 */
+	uint64_t poll;       /* ns that an idle process polls before it naps; TIME_NEVER: it never naps */
+	uint64_t park; /* of cuda: ns without jobs after which the device is left to others; TIME_NEVER: it never is */
 	uint64_t job_timeout; /* ns, not 0; TIME_NEVER: as long as it takes */
 };
 
@@ -45,8 +46,10 @@ unsigned gpu_threads(unsigned asked);
 
 /* What a process would use; the program is asked, because the daemon itself never touches an
  * accelerator. */
+#define GPU_WHY 256
 struct gpu_probe {
 	char backend[16], device[64];
+	char passed[GPU_WHY]; /* of "auto": the backend that was wanted more, and why it cannot be had: "cuda: ..." */
 };
 
 /* Runs the program for up to 30 s: a driver may have to begin with many devices. 0, or what it could not find; logged with what it said. */

@@ -36,17 +36,30 @@ static void sleep_until_kicked(struct gpu_process *process, struct gpu_idle *idl
 	idle->kick = wire_ring_load32(&control->kick);
 }
 
+void gpu_idle_init(const struct gpu_process *process, struct gpu_idle *idle)
+{
+	*idle = (struct gpu_idle){.turns = 0};
+	spin_init(&idle->spin, process->attr.poll);
+}
+
+/* Looks at the clock now and then. */
+static bool tired(struct gpu_idle *idle)
+{
+	if (idle->turns == 1)
+		spin_begin(&idle->spin, time_now());
+	if (idle->armed || idle->nap)
+		return true;
+	if (idle->turns % CLOCK_TURNS && idle->spin.window)
+		return false;
+	return spin_turn(&idle->spin, time_now(), 0);
+}
+
 void gpu_idle(struct gpu_process *process, struct gpu_idle *idle)
 {
 	idle->turns++;
-	if (idle->turns == 1)
-		idle->since = time_now();
 	if (time_to_yield(idle->turns))
 		sched_yield();
-	if (process->attr.poll == TIME_NEVER)
-		return;
-	if (!idle->armed && !idle->nap &&
-	    ((idle->turns % CLOCK_TURNS && process->attr.poll) || time_now() - idle->since < process->attr.poll))
+	if (!tired(idle))
 		return;
 	if (process->queue_mode)
 		nap(idle);
@@ -58,5 +71,9 @@ void gpu_idle_disarm(struct gpu_process *process, struct gpu_idle *idle)
 {
 	if (idle->armed)
 		__atomic_fetch_sub(&wire_ring_control(&process->ring)->sleepers, 1, __ATOMIC_SEQ_CST);
-	*idle = (struct gpu_idle){0};
+	idle->spin.idle = idle->turns;
+	spin_turn(&idle->spin, time_now(), 1);
+	idle->turns = 0;
+	idle->nap = 0;
+	idle->armed = false;
 }

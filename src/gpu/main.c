@@ -11,6 +11,8 @@ static int print_probe(const struct gpu_arguments *arguments)
 	if (!gpu_backend_choose(&arguments->attr, &probe))
 		return EX_UNAVAILABLE;
 	printf("backend %s\ndevice %s\n", probe.backend, probe.device);
+	if (probe.passed[0])
+		printf("passed %s\n", probe.passed);
 	return fflush(stdout) == 0 ? EX_OK : EX_IOERR;
 }
 

@@ -31,34 +31,65 @@ WIRE_RING_FN void gpu_quantize_sum(const struct gpu_team *team, uint32_t *count,
 	}
 }
 
-WIRE_RING_FN uint64_t gpu_quantize_body(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
-					void *output)
+/* Count the pixels of words `first` to `end` of the input, in addition to those that were counted. Several loads of a thread
+ * are under way at once: each is a read over the bus. */
+WIRE_RING_FN void gpu_quantize_count(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
+				     uint64_t first, uint64_t end, uint32_t *count)
 {
-	uint32_t *count = team->scratch, *map = count + 256;
-	uint64_t words = gpu_words(job->length), sum = 0;
+	for (uint64_t i = first + team->index; i < end; i += (uint64_t)GPU_BATCH * team->count) {
+		uint64_t word[GPU_BATCH];
 
-	for (uint32_t v = team->index; v < 256; v += team->count)
-		count[v] = 0;
-	gpu_team_barrier(team);
-	for (uint64_t i = team->index; i < words; i += team->count) {
-		uint64_t word = wire_ring_word(input, i);
-
-		for (uint32_t b = gpu_word_bytes(job->length, i); b > 0; b--, word >>= 8)
-			gpu_team_add(&count[word & 255], 1);
+		gpu_team_load(team, input, i, end, word);
+		for (uint32_t k = 0; k < GPU_BATCH && i + k * team->count < end; k++)
+			for (uint32_t b = gpu_word_bytes(job->length, i + k * team->count); b > 0; b--, word[k] >>= 8)
+				gpu_team_add(&count[word[k] & 255], 1);
 	}
-	gpu_team_barrier(team);
+}
+
+/* What each value becomes, out of the counts of all pixels. */
+WIRE_RING_FN void gpu_quantize_map(const struct gpu_team *team, const struct wire_ring_job *job, uint32_t *count,
+				   uint32_t *map)
+{
 	gpu_quantize_sum(team, count, map);
 	for (uint32_t v = team->index; v < 256; v += team->count)
 		map[v] = gpu_quantize_value(count[v], job->length, job->param[WIRE_GPU_QUANTIZE_LEVELS]);
 	gpu_team_barrier(team);
-	for (uint64_t i = team->index; i < words; i += team->count) {
-		uint64_t word = wire_ring_word(input, i), out = 0;
+}
 
-		for (uint32_t b = 0; b < 64; b += 8)
-			out |= (uint64_t)map[word >> b & 255] << b;
-		sum += gpu_team_put(output, job->length, i, out);
+/* Words `first` to `end` of the output; this thread's share of their check. */
+WIRE_RING_FN uint64_t gpu_quantize_put(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
+				       void *output, uint64_t first, uint64_t end, const uint32_t *map)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = first + team->index; i < end; i += (uint64_t)GPU_BATCH * team->count) {
+		uint64_t word[GPU_BATCH];
+
+		gpu_team_load(team, input, i, end, word);
+		for (uint32_t k = 0; k < GPU_BATCH && i + k * team->count < end; k++) {
+			uint64_t out = 0;
+
+			for (uint32_t b = 0; b < 64; b += 8)
+				out |= (uint64_t)map[word[k] >> b & 255] << b;
+			sum += gpu_team_put(output, job->length, i + k * team->count, out);
+		}
 	}
 	return sum;
+}
+
+WIRE_RING_FN uint64_t gpu_quantize_body(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
+					void *output)
+{
+	uint32_t *count = team->scratch, *map = count + 256;
+	uint64_t words = gpu_words(job->length);
+
+	for (uint32_t v = team->index; v < 256; v += team->count)
+		count[v] = 0;
+	gpu_team_barrier(team);
+	gpu_quantize_count(team, job, input, 0, words, count);
+	gpu_team_barrier(team);
+	gpu_quantize_map(team, job, count, map);
+	return gpu_quantize_put(team, job, input, output, 0, words, map);
 }
 
 #endif

@@ -77,8 +77,11 @@ static int judge(struct answer *answer, bool ended, int status, struct gpu_probe
 	char how[64];
 
 	if (ended && status == 0 && find_line(answer->text, "backend", out->backend, sizeof(out->backend)) &&
-	    find_line(answer->text, "device", out->device, sizeof(out->device)))
+	    find_line(answer->text, "device", out->device, sizeof(out->device))) {
+		if (!find_line(answer->text, "passed", out->passed, sizeof(out->passed)))
+			out->passed[0] = '\0';
 		return 0;
+	}
 	if (!ended)
 		log_error("gpu", "rdmad-gpu --probe was not done within 30 s");
 	else if (status != 0)

@@ -12,12 +12,11 @@
 #ifndef RDMAD_GPU_PROCESS_H
 #define RDMAD_GPU_PROCESS_H
 
+#include "base/spin.h"
 #include "gpu/gpu.h"
 #include "gpu/operations.h"
 
 struct gpu_process;
-
-#define GPU_WHY 256
 
 /*
  * A backend: one row, and one file that begins with its name.
@@ -29,15 +28,15 @@ struct gpu_backend {
 	/* It needs nothing but the ring, memory and its threads: what opens files, makes sockets or reaches other
 	 * processes is closed to its process, see sandbox.c. */
 	bool sealed;
-	/* What it would use, into out->device (short, for people), without taking it: 0. Or -errno,
-	 * -ENODEV where there is nothing that it could use, and why: a text of at most GPU_WHY
-	 * bytes; logs nothing, for "auto" goes on to the next. */
+	/* What it would use, into out->device (short, for people): 0. It takes what a session does and gives it back, so
+	 * that what is offered is what can be had. Or -ENODEV, and why: a text of at most GPU_WHY bytes; logs nothing,
+	 * for "auto" goes on to the next. */
 	int (*probe)(const struct gpu_process_attr *attr, struct gpu_probe *out, char *why);
-	/* Take what it needs, say gpu_process_ready(), and carry out jobs until
-	 * gpu_process_stopping(), in this thread and others that it makes and joins. 0 when stopped.
-	 * Negative: it could not start, or failed; the reason was given to gpu_process_fail(). All
-	 * that it took is given back. */
-	int (*run)(struct gpu_process *process);
+	/* Take what it needs, say in process->probe.device what, then gpu_process_ready(), and carry out jobs until
+	 * gpu_process_stopping(), in this thread and others that it makes and joins. 0 when stopped. -ENODEV: it could
+	 * not start, and why, as above. Else negative: it failed; the reason was given to gpu_process_fail(). All that it
+	 * took is given back. */
+	int (*run)(struct gpu_process *process, char *why);
 };
 
 extern const struct gpu_backend gpu_backend_cpu, gpu_backend_cuda;
@@ -51,6 +50,10 @@ const struct gpu_backend *gpu_backend_find(const char *name);
 /* The backend of that name, or for "auto" the first whose probe succeeds; *out is filled in. NULL:
  * logged. */
 const struct gpu_backend *gpu_backend_choose(const struct gpu_process_attr *attr, struct gpu_probe *out);
+
+/* Run the backend of attr.backend, or for "auto" the first that can start. 0 or negative: logged, or told by
+ * gpu_process_fail(). */
+int gpu_backend_run(struct gpu_process *process);
 
 /*
  * process.c: the state of the process, and what a backend says. Any thread.
@@ -102,7 +105,7 @@ void gpu_process_log(struct gpu_process *process, enum log_level level, const ch
 void gpu_process_fail(struct gpu_process *process, enum wire_ring_error error, uint32_t queue, uint64_t index,
 		      const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The same for what wire_ring_take() or wire_ring_has_room() found, of queue `queue`. */
+/* The same for what wire_ring_take() or wire_ring_room() found, of queue `queue`. */
 void gpu_process_fail_ring(struct gpu_process *process, int rc, uint32_t queue, uint64_t index);
 
 /* Results were published: the daemon is woken if it sleeps. After each, or after a few. */
@@ -127,7 +130,7 @@ static inline void gpu_process_end(struct gpu_process *process, unsigned thread)
 }
 
 /*
- * idle.c: a thread that has nothing to do: it polls for attr.poll, then naps: until the daemon
+ * idle.c: a thread that has nothing to do: it polls for attr.poll, as far as spin.h lets it, then naps: until the daemon
  * kicks, or, where nobody does, for a while that grows to a millisecond.
  *
  *     while (!gpu_process_stopping(process))
@@ -140,12 +143,14 @@ static inline void gpu_process_end(struct gpu_process *process, unsigned thread)
  * loop), then sleeps.
  */
 struct gpu_idle {
+	struct spin spin;
 	unsigned turns; /* without work */
-	uint64_t since; /* when that began, as far as the clock was looked at */
 	uint64_t nap;   /* the last one */
 	uint32_t kick;  /* what the word was when it armed */
 	bool armed;
 };
+
+void gpu_idle_init(const struct gpu_process *process, struct gpu_idle *idle);
 
 void gpu_idle(struct gpu_process *process, struct gpu_idle *idle);
 void gpu_idle_disarm(struct gpu_process *process, struct gpu_idle *idle);

@@ -19,11 +19,7 @@ static int run(void)
 
 	if (rc != 0)
 		return rc;
-	process.backend = gpu_backend_choose(&process.attr, &process.probe);
-	if (!process.backend)
-		return -ENODEV;
-	rc = gpu_confine_files(process.backend);
-	return rc == 0 ? process.backend->run(&process) : rc;
+	return gpu_backend_run(&process);
 }
 
 int gpu_serve(const struct gpu_arguments *arguments)
@@ -37,6 +33,7 @@ int gpu_serve(const struct gpu_arguments *arguments)
 	if (gpu_ring_map((int)arguments->ring, &process.ring) != 0)
 		return EX_DATAERR;
 	close((int)arguments->ring); /* the mapping keeps it */
+	processors_limited();        /* reads files, which is over when it is confined */
 	if (gpu_confine(process.control, gpu_backend_find(process.attr.backend)) != 0 || run() != 0) {
 		/* Unless it was told already: what was logged last is the cause. */
 		gpu_process_fail(&process, WIRE_RING_DEVICE, 0, 0, "%s", log_last());

@@ -76,6 +76,7 @@ static void make_arguments(const struct gpu_process_attr *attr, const struct gpu
 		return;
 	}
 	add_time(a, "--nap-after", attr->poll);
+	add_time(a, "--park", attr->park);
 	add_time(a, "--timeout", attr->job_timeout);
 	add_number(a, "--share", spawn->share, "");
 	add_number(a, "--ring", GPU_FD_RING, "");

@@ -15,6 +15,7 @@
 #include <time.h>
 #endif
 
+#define GPU_BATCH 4u           /* loads of a thread that are under way at once */
 #define GPU_TEAM_SCRATCH 4096u /* bytes of shared memory that a body may count on */
 
 struct gpu_team {
@@ -99,6 +100,14 @@ WIRE_RING_FN void gpu_team_pause(void)
 }
 
 #endif
+
+/* Words i, i + count, ... of an input that has `end`. */
+WIRE_RING_FN void gpu_team_load(const struct gpu_team *team, const void *input, uint64_t i, uint64_t end,
+				uint64_t word[GPU_BATCH])
+{
+	for (uint32_t k = 0; k < GPU_BATCH; k++)
+		word[k] = i + k * team->count < end ? wire_ring_word(input, i + k * team->count) : 0;
+}
 
 /* Write a word of the output, at most up to its end; its share of the check. */
 WIRE_RING_FN uint64_t gpu_team_put(void *output, uint32_t length, uint64_t i, uint64_t word)

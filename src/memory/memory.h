@@ -15,6 +15,7 @@ struct memory_buffer {
 	const struct fabric_region *region;
 	void *owner;      /* the user's: the connection it belongs to while in use */
 	struct list node; /* the user's */
+	uint32_t count;   /* the user's */
 };
 
 /* What pools of several threads may have together. A promise: who took it may use as much, whenever it needs it. */

@@ -144,6 +144,9 @@ int channel_thread_init(struct service_part *part);
 int channel_thread_progress(struct service_part *part);
 uint64_t channel_thread_deadline(const struct service_part *part);
 
+/* Nobody listens on its name any more. Those who wait are told; those who are joined stay. */
+void channel_listener_ends(struct channel_agent *a);
+
 /* In a list of those whose time is limited: they are looked at in each turn. And out of it. */
 void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t patience);
 void channel_agent_leave(struct channel_agent *a);
@@ -155,6 +158,7 @@ void channel_agent_leave(struct channel_agent *a);
 /* As conn_ops.record. */
 int channel_serve_listen(struct channel_agent *a, const struct wire_record *record, const void *body);
 int channel_serve_open(struct channel_agent *a, const struct wire_record *record, const void *body);
+int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body);
 int channel_serve_list(struct channel_agent *a, const struct wire_record *record, const void *body);
 
 /* Tell the listener of one who waits. False: there is no room for it; once more in each turn. */

@@ -64,6 +64,7 @@ static int (*const requests[])(struct channel_agent *a, const struct wire_record
 	[WIRE_OP_CHANNEL_OPEN] = channel_serve_open,     [WIRE_OP_CHANNEL_DATA] = channel_relay,
 	[WIRE_OP_CHANNEL_TAIL] = channel_relay,          [WIRE_OP_CHANNEL_WANT] = channel_relay,
 	[WIRE_OP_CHANNEL_LISTEN] = channel_serve_listen, [WIRE_OP_CHANNEL_LIST] = channel_serve_list,
+	[WIRE_OP_CHANNEL_LEAVE] = channel_serve_leave,
 };
 
 static int agent_record(struct conn *conn, const struct wire_record *record, const void *body)
@@ -112,8 +113,7 @@ static void joined_ends(struct channel_agent *a)
 		agent_left(partner);
 }
 
-/* Those who wait are told; those who are joined stay. */
-static void listener_ends(struct channel_agent *a)
+void channel_listener_ends(struct channel_agent *a)
 {
 	struct channel_service *service = channel_service_of(a);
 	struct channel_name *name = a->name;
@@ -127,6 +127,8 @@ static void listener_ends(struct channel_agent *a)
 		leave_name(list_first(&name->joined, struct channel_agent, of_name));
 	channel_place_give(service, &service->names, name->place);
 	free(name);
+	a->name = NULL;
+	a->role = CHANNEL_FRESH;
 }
 
 static void log_end(struct conn *conn, const char *reason)
@@ -146,7 +148,7 @@ static void agent_closed(struct conn *conn, int error, const char *reason)
 	else if (error && a->role < CHANNEL_JOINED) /* who has said his last word may not wait for what else comes */
 		log_end(conn, reason);
 	if (a->role == CHANNEL_LISTENS)
-		listener_ends(a);
+		channel_listener_ends(a);
 	else if (a->role == CHANNEL_WAITS)
 		channel_wait_ends(a);
 	else if (a->role == CHANNEL_JOINED)

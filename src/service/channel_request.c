@@ -187,6 +187,24 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	return answer(a, reply, NULL, 0);
 }
 
+/* As much as those who wait or are joined take, who may be as many as there are places. */
+int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body)
+{
+	struct channel_service *service = channel_service_of(a);
+	struct wire_record *reply;
+
+	(void)body;
+	if (a->role != CHANNEL_LISTENS || record->length)
+		return -EPROTO;
+	reply = answer_begin(a, record->op, record->id);
+	if (!reply)
+		return -EAGAIN;
+	conn_charge(a->conn, channel_places_taken(service, &service->joined) / NAMES_OF_RECORD);
+	channel_listener_ends(a);
+	a->again = false;
+	return answer(a, reply, NULL, 0);
+}
+
 /*
  * To be let in
  */

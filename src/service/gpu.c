@@ -331,6 +331,14 @@ static uint64_t operations(void)
 	return bits;
 }
 
+/* With why it is not one that was wanted more, as far as there is room; the log has all of it. */
+static void describe_device(const struct gpu_probe *probe, char out[static WIRE_GPU_NAME])
+{
+	if (snprintf(out, WIRE_GPU_NAME, "%s%s%s", probe->device, probe->passed[0] ? "; not " : "", probe->passed) >=
+	    WIRE_GPU_NAME)
+		memcpy(out + WIRE_GPU_NAME - 4, "...", 4);
+}
+
 static int gpu_agent_info(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct gpu_service *gpu = gpu_agent_service(a);
@@ -349,7 +357,7 @@ static int gpu_agent_info(struct gpu_agent *a, const struct wire_record *request
 
 	(void)body;
 	memcpy(answer.backend, gpu->probe.backend, sizeof(answer.backend));
-	memcpy(answer.device, gpu->probe.device, sizeof(answer.device));
+	describe_device(&gpu->probe, answer.device);
 	return gpu_agent_reply(a, WIRE_OP_GPU_INFO, request->id, &answer, sizeof(answer)) ? 0 : -EAGAIN;
 }
 _Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&
@@ -543,6 +551,7 @@ const struct service service_gpu = {
 	.help = "jobs for an accelerator, or for processors where there is none",
 	.settings = &gpu_service_settings,
 	.counters = gpu_service_counters,
+	.check = gpu_service_check,
 	.open = gpu_service_open,
 	.close = gpu_service_close,
 	.descriptors = gpu_service_descriptors,

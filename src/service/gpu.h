@@ -22,7 +22,7 @@ struct gpu_service_settings {
 	struct setting_list devices;
 	char *kernels, *program;                                       /* NULL: built in; LIBEXECDIR/rdmad-gpu */
 	uint64_t sessions, per_source, queues, slots, memory, threads; /* per_source: 0: half of sessions */
-	uint64_t poll, job_timeout, idle_timeout; /* ns; poll: or TIME_NEVER; idle_timeout: 0: never */
+	uint64_t poll, park, job_timeout, idle_timeout; /* ns; poll, park: or TIME_NEVER; idle_timeout: 0: never */
 };
 
 /* A place for a session: from the request to open it until its process and its memory are gone. */
@@ -200,6 +200,7 @@ static inline void gpu_agent_count(struct gpu_agent *agent, enum gpu_service_cou
 extern const struct setting_table gpu_service_settings;
 extern const char *const gpu_service_counters[];
 
+int gpu_service_check(const void *settings);
 int gpu_service_open(const struct service_host *host, const void *settings, void **shared);
 void gpu_service_close(void *shared);
 unsigned gpu_service_descriptors(const void *settings);

@@ -41,6 +41,9 @@ static const struct setting settings[] = {
 	 .help = "Threads of a session where processors do the jobs. 0: half as many as processors."},
 	{"gpu.poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true,
 	 .help = "How long a session's process that has nothing to do polls before it naps."},
+	{"gpu.park", SETTING_TIME, AT(park), "1s", TIME_MS, 3600 * TIME_S, .always = true,
+	 .help = "Of GPUs: after so long without jobs a session leaves its device to others, and is back\n"
+		 "with the next job, which waits for the launch of a kernel."},
 	{"gpu.job_timeout", SETTING_TIME, AT(job_timeout), "10s", TIME_MS, 3600 * TIME_S,
 	 .help = "A job that takes longer ends its session."},
 	{"gpu.program", SETTING_STRING, AT(program), NULL, .check = setting_check_path,
@@ -75,6 +78,7 @@ static void take_settings(struct gpu_service *gpu, const struct gpu_service_sett
 				.kernels = s->kernels,
 				.threads = gpu_threads((unsigned)s->threads),
 				.poll = s->poll,
+				.park = s->park,
 				.job_timeout = s->job_timeout,
 			},
 		.device = s->devices.item,
@@ -101,15 +105,23 @@ static int not_offered(const struct gpu_service_settings *s, const char *why)
 	return SERVICE_NOT_OFFERED;
 }
 
+static bool on_processors(const struct gpu_probe *probe)
+{
+	return strcmp(probe->backend, backends[GPU_SERVICE_CPU]) == 0;
+}
+
 /* What is known to run on processors alone is confined more. */
 static void take_found(struct gpu_service *gpu)
 {
-	if (strcmp(gpu->probe.backend, backends[GPU_SERVICE_CPU]) != 0) {
+	const char *passed = gpu->probe.passed;
+
+	if (!on_processors(&gpu->probe)) {
 		log_info("gpu", "%s backend, %s", gpu->probe.backend, gpu->probe.device);
 		return;
 	}
 	gpu->attr.backend = backends[GPU_SERVICE_CPU];
-	log_info("gpu", "cpu backend, %u thread%s a session", gpu->attr.threads, gpu->attr.threads == 1 ? "" : "s");
+	log_info("gpu", "cpu backend, %u thread%s a session%s%s", gpu->attr.threads, gpu->attr.threads == 1 ? "" : "s",
+		 *passed ? "; not " : "", passed);
 }
 
 int gpu_service_start(struct gpu_service *gpu)
@@ -135,41 +147,60 @@ void gpu_service_stop(struct gpu_service *gpu)
 	free(gpu->place);
 }
 
-/* Each that is named, since each will have sessions; by the backend that is for the first. */
+/* Each that is named, since each will have sessions: what the first one that cannot be used leaves is what all have. */
 static int probe_devices(struct gpu_service *gpu)
 {
 	struct gpu_process_attr attr = gpu->attr;
+	struct gpu_probe other;
 	int rc = gpu_probe(&attr, &gpu->probe);
 
-	attr.backend = gpu->probe.backend;
-	for (unsigned i = 1; rc == 0 && i < gpu->devices && strcmp(attr.backend, backends[GPU_SERVICE_CPU]) != 0; i++) {
-		struct gpu_probe other;
-
+	for (unsigned i = 1; rc == 0 && i < gpu->devices && !on_processors(&gpu->probe); i++) {
 		attr.device = gpu->device[i];
 		rc = gpu_probe(&attr, &other);
+		if (rc == 0 && on_processors(&other))
+			gpu->probe = other;
 	}
 	return rc;
 }
 
-/* Ask the program, because the daemon itself never touches an accelerator. */
+/* Ask the program, because the daemon itself never touches an accelerator. 0, or as open(). */
+static int find_out(struct gpu_service *gpu, const void *values)
+{
+	char why[256];
+	int rc;
+
+	take_settings(gpu, values);
+	log_hush_begin();
+	rc = probe_devices(gpu);
+	snprintf(why, sizeof(why), "%s", log_hush_end());
+	if (rc != 0)
+		return not_offered(values, *why ? why : strerror(-rc));
+	take_found(gpu);
+	return 0;
+}
+
+int gpu_service_check(const void *values)
+{
+	struct gpu_service *gpu = calloc(1, sizeof(*gpu));
+	int rc = gpu ? find_out(gpu, values) : -ENOMEM;
+
+	free(gpu);
+	return MIN(rc, 0);
+}
+
 int gpu_service_open(const struct service_host *host, const void *values, void **out)
 {
 	struct gpu_service *gpu = calloc(1, sizeof(*gpu));
-	char why[256];
 	int rc;
 
 	(void)host;
 	if (!gpu)
 		return -ENOMEM;
-	take_settings(gpu, values);
-	log_hush_begin();
-	rc = probe_devices(gpu);
-	snprintf(why, sizeof(why), "%s", log_hush_end());
+	rc = find_out(gpu, values);
 	if (rc != 0) {
 		free(gpu);
-		return not_offered(values, *why ? why : strerror(-rc));
+		return rc;
 	}
-	take_found(gpu);
 	rc = gpu_hide_memory();
 	if (rc != 0)
 		log_warn("gpu", "workers of this user could read the daemon's memory: %s", strerror(-rc));
@@ -201,6 +232,7 @@ void gpu_service_status(const void *shared, struct service_report *report)
 	report->begin(report, "gpu");
 	report->text(report, "backend", gpu->probe.backend);
 	report->text(report, "device", gpu->probe.device);
+	report->text(report, "passed_over", gpu->probe.passed);
 	report->number(report, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
 	report->number(report, "sessions_max", gpu->sessions_max);
 	report->number(report, "sessions_per_source", gpu->per_source);

@@ -8,7 +8,8 @@
 	SERVICE(WIRE_PING, service_ping)                                                                               \
 	SERVICE(WIRE_KV, service_kv)                                                                                   \
 	SERVICE(WIRE_GPU, service_gpu)                                                                                 \
-	SERVICE(WIRE_CHANNEL, service_channel)
+	SERVICE(WIRE_CHANNEL, service_channel)                                                                         \
+	SERVICE(WIRE_PEER, service_peer)
 
 #define SERVICE(id, row) extern const struct service row;
 SERVICES(SERVICE)

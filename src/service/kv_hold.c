@@ -5,7 +5,8 @@
  * cut off by its connection's stall_timeout.
  *
  * Nobody waits for ever: a client that holds nothing may go ahead when as many transfers have ended as there were when it
- * began to wait, whatever others have begun since. One at a time does, so the limit is exceeded by one value at most.
+ * began to wait, whatever others have begun since. One at a time does, and so does a value that is longer than the limit,
+ * so the limit is exceeded by one value at most, and of two that are longer one waits for the other.
  */
 #include "service/kv.h"
 
@@ -33,12 +34,12 @@ static bool waited_enough(const struct kv_agent *agent)
 	return agent->beside & KV_BESIDE_WAIT && read_number(&hold_of(agent)->ended) >= agent->waits_for;
 }
 
-/* The one that goes beyond the limit. */
-static bool goes_beyond(struct kv_agent *agent)
+/* The one that goes beyond the limit: who has waited, or whose value is longer than that where nobody holds anything. */
+static bool goes_beyond(struct kv_agent *agent, bool alone)
 {
 	const struct kv_agent *none = NULL;
 
-	return !agent->held && waited_enough(agent) &&
+	return !agent->held && (alone || waited_enough(agent)) &&
 	       atomic_compare_exchange_strong(&hold_of(agent)->beyond, &none, agent);
 }
 
@@ -70,7 +71,7 @@ bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 	if (agent->held && agent->held + bytes > hold->share)
 		return false;
 	others = atomic_fetch_add_explicit(&hold->bytes, bytes, memory_order_relaxed);
-	if (others && others + bytes > hold->limit && !goes_beyond(agent)) {
+	if (others + bytes > hold->limit && !goes_beyond(agent, others == 0)) {
 		atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
 		return false;
 	}
@@ -101,19 +102,23 @@ void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
 	returned(agent);
 }
 
+/* Again in a millisecond: nobody says when it is time. */
+static void retry_later(struct conn *conn, struct kv_thread *thread)
+{
+	if (!thread->retry_at)
+		service_part_join(&thread->part);
+	thread->retry_at = kv_now(thread) + RETRY;
+	conn_wait_writable(conn);
+}
+
 int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
 {
-	struct kv_thread *thread = agent->thread;
-
 	if (!(agent->beside & KV_BESIDE_WAIT)) {
 		agent->beside |= KV_BESIDE_WAIT;
 		agent->waits_for = read_number(&hold_of(agent)->begun);
 		kv_agent_count(agent, KV_COUNT_WAITS);
 	}
-	if (!thread->retry_at)
-		service_part_join(&thread->part);
-	thread->retry_at = kv_now(thread) + RETRY;
-	conn_wait_writable(conn);
+	retry_later(conn, agent->thread);
 	return -EAGAIN;
 }
 
@@ -132,7 +137,10 @@ static bool may_come_back(struct kv_agent *agent)
 
 bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
 {
-	if (rc == -EAGAIN)
+	if (rc == -EAGAIN && store_changes_full(agent->thread->store)) {
+		kv_gate_wait_ring(agent); /* steps make no room before the log has got on */
+		retry_later(conn, agent->thread);
+	} else if (rc == -EAGAIN)
 		conn_yield(conn);
 	else if (may_come_back(agent))
 		kv_hold_wait(conn, agent);
@@ -141,21 +149,12 @@ bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
 	return true;
 }
 
-/* The groups' turn came before this one: who still waits has said so again. */
-int kv_hold_progress(struct service_part *part)
+void kv_hold_turn(struct kv_thread *thread)
 {
-	struct kv_thread *thread = container_of(part, struct kv_thread, part);
-
-	if (kv_now(thread) < thread->retry_at)
-		return 0;
+	if (!thread->retry_at || kv_now(thread) < thread->retry_at)
+		return;
 	thread->retry_at = 0;
-	service_part_leave(part);
-	return 0;
-}
-
-uint64_t kv_hold_deadline(const struct service_part *part)
-{
-	return container_of(part, const struct kv_thread, part)->retry_at;
+	service_part_leave(&thread->part);
 }
 
 uint64_t kv_hold_bytes(const struct kv_hold *hold)

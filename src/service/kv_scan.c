@@ -6,7 +6,7 @@
 #define SCAN_CHARGE 32         /* as many short requests take as long as that */
 #define FLUSH_CHARGE 128       /* and as a step of the store's */
 #define SCAN_PAGE (64u * 1024) /* bytes copied under them at most */
-#define SCAN_ROOM ((uint32_t)(sizeof(uint64_t) + sizeof(struct wire_entry)) + WIRE_PAD(WIRE_KEY_MAX))
+#define SCAN_ROOM KV_GATE_BODY
 _Static_assert(SCAN_ROOM <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "any key fits the page that it is first in");
 
 struct scan_page {
@@ -44,6 +44,8 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	reply = conn_reserve(conn, SCAN_ROOM, &room);
 	if (!reply)
 		return -EAGAIN;
+	if (kv_gate_is_on(agent, request))
+		room = KV_GATE_BODY; /* it may have to wait */
 	page = (struct scan_page){
 		.at = (char *)(reply + 1) + sizeof(cursor),
 		.end = (char *)(reply + 1) + MIN(room, SCAN_PAGE),
@@ -54,7 +56,8 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		   request->length - sizeof(cursor), kv_now(thread), scan_page_add, &page);
 	memcpy(reply + 1, &cursor, sizeof(cursor));
 	reply->arg = page.count;
-	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)(page.at - (char *)(reply + 1)));
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)(page.at - (char *)(reply + 1)),
+		  kv_tells_all(agent, request));
 	conn_charge(conn, SCAN_CHARGE);
 	return 0;
 }
@@ -65,10 +68,13 @@ int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_
 	struct {
 		uint64_t cursor, deleted;
 	} flushed = {kv_number(body), 0};
+	int rc = store_flush_some(agent->thread->store, &flushed.cursor, &flushed.deleted);
 
-	flushed.deleted = store_flush_some(agent->thread->store, &flushed.cursor);
 	conn_charge(conn, FLUSH_CHARGE);
-	return kv_answer_result(conn, agent, request, reply, 0, &flushed, sizeof(flushed));
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	return kv_answer_result(conn, agent, request, reply, rc, &flushed, sizeof(flushed),
+				kv_tells_all(agent, request));
 }
 
 int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
@@ -90,5 +96,5 @@ int kv_serve_info(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		.evictions = stats.evictions,
 		.expired = stats.expired,
 	};
-	return kv_answer_result(conn, agent, request, reply, 0, &info, sizeof(info));
+	return kv_answer_result(conn, agent, request, reply, 0, &info, sizeof(info), kv_tells_all(agent, request));
 }

@@ -14,12 +14,6 @@ _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of wh
  * The wire's terms and the store's.
  */
 
-/* A time to live from the wire made absolute; however long it is. */
-static uint64_t expires_of(uint64_t ttl, uint64_t now)
-{
-	return ttl == 0 ? TIME_NEVER : time_after(now, time_of_us(ttl));
-}
-
 /* Rounded up: what is left is never told as 0, which would be for ever. */
 static uint64_t ttl_left(uint64_t expires, uint64_t now)
 {
@@ -36,7 +30,8 @@ struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
 	return (struct store_put){
 		.condition = (enum store_condition)put->condition,
 		.version = put->version,
-		.expires = expires_of(put->ttl, now),
+		.expires = kv_expires_of(put->ttl, now),
+		.keep_expiry = put->flags & WIRE_KEEP_TTL,
 	};
 }
 
@@ -44,34 +39,55 @@ struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
  * Reading.
  */
 
-/* The value's length is known only when it is found: try what room the message has, and once
- * more with the length where that was too little. */
+static int get_longer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      uint64_t len, uint64_t version);
+
+/* A value of `least` bytes or what the message has room for. */
+static inline int get_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			    const char *body, uint32_t least)
+{
+	uint32_t room, head = request->flags & WIRE_VERSIONED;
+	struct wire_record *reply = conn_reserve(conn, least + head, &room);
+	uint64_t len, version;
+	char *value;
+	int found;
+
+	if (unlikely(!reply))
+		return -EAGAIN;
+	room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
+	value = (char *)(reply + 1) + head;
+	found = store_copy(agent->thread->store, body, request->length, kv_now(agent->thread), value, room, &len,
+			   &version);
+	if (unlikely(!found)) {
+		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0,
+			  kv_tells_removed(agent, request, body, request->length));
+		return 0;
+	}
+	if (unlikely(len > room))
+		return get_longer(conn, agent, request, body, len, version);
+	if (unlikely(head))
+		memcpy(reply + 1, &version, sizeof(version));
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)len + head, version);
+	return 0;
+}
+
+/* The value's length is known only when it is found: once more with the length where the room was too little. */
+static __attribute__((noinline)) int get_longer(struct conn *conn, struct kv_agent *agent,
+						const struct wire_record *request, const char *body, uint64_t len,
+						uint64_t version)
+{
+	if (len > WIRE_INLINE_MAX && len <= agent->push_max && request->flags & WIRE_TAKES_PUSH)
+		return kv_push_value(conn, agent, request, body);
+	if (len > WIRE_INLINE_MAX)
+		return kv_answer_too_large(conn, agent, request, body, request->length, len, version);
+	return get_value(conn, agent, request, body, (uint32_t)len);
+}
+
 int kv_serve_get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		 struct wire_record *reply)
 {
-	struct kv_thread *thread = agent->thread;
-	struct store *store = thread->store;
-	uint32_t room = 0, head = request->flags & WIRE_VERSIONED;
-	uint64_t len = 0, version;
-	int found;
-
-	do {
-		reply = conn_reserve(conn, (uint32_t)len + head, &room);
-		if (unlikely(!reply))
-			return -EAGAIN;
-		room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
-		found = store_copy(store, body, request->length, kv_now(thread), (char *)(reply + 1) + head, room, &len,
-				   &version);
-		if (found == 0 || len <= room) {
-			if (unlikely(head) && found)
-				memcpy(reply + 1, &version, sizeof(version));
-			kv_answer(conn, agent, request, reply, found ? WIRE_OK : WIRE_NOT_FOUND,
-				  found ? (uint32_t)len + head : 0);
-			return 0;
-		}
-		if (len > WIRE_INLINE_MAX)
-			return kv_answer_too_large(conn, request, body, request->length, len);
-	} while (true);
+	(void)reply;
+	return get_value(conn, agent, request, body, 0);
 }
 
 int kv_serve_exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
@@ -83,7 +99,8 @@ int kv_serve_exists(struct conn *conn, struct kv_agent *agent, const struct wire
 
 	if (found)
 		reply->arg = (uint32_t)MIN(meta.len, (uint64_t)UINT32_MAX);
-	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0);
+	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0,
+				found ? meta.version : kv_tells_removed(agent, request, body, request->length));
 }
 
 int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
@@ -93,10 +110,13 @@ int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	struct wire_meta wire = {0};
 	struct store_meta meta;
 	int found = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
+	uint64_t tells = kv_tells_removed(agent, request, body, request->length);
 
-	if (found)
+	if (found) {
 		wire = kv_wire_meta(&meta, kv_now(thread));
-	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, &wire, sizeof(wire));
+		tells = MAX(tells, meta.version);
+	}
+	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, &wire, sizeof(wire), tells);
 }
 
 /*
@@ -113,21 +133,26 @@ int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_re
 {
 	struct kv_thread *thread = agent->thread;
 	uint32_t key_len = request->arg;
+	uint64_t version;
 	int rc;
 
 	if (unlikely(!key_len_valid(key_len, request->length)))
 		return -EPROTO;
+	reply = conn_reserve(conn, 0, NULL);
+	if (unlikely(!reply))
+		return -EAGAIN;
 	if (unlikely(request->length > WIRE_EAGER_MAX)) {
 		reply->arg = WIRE_EAGER_MAX;
 		rc = -EMSGSIZE;
 	} else {
 		KV_STEPS(conn, rc,
 			 store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL,
-				   kv_now(thread), NULL));
+				   kv_now(thread), &version));
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
 	}
-	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc), 0);
+	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc), 0,
+		  likely(rc == 0) ? version : kv_tells_all(agent, request));
 	return 0;
 }
 
@@ -147,7 +172,7 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 		return -EPROTO;
 	if (length > WIRE_EAGER_MAX) {
 		reply->arg = WIRE_EAGER_MAX;
-		return kv_answer_result(conn, agent, request, reply, -EMSGSIZE, NULL, 0);
+		return kv_answer_result(conn, agent, request, reply, -EMSGSIZE, NULL, 0, 0);
 	}
 	put = kv_store_put(&wire, kv_now(thread));
 	KV_STEPS(conn, rc,
@@ -155,11 +180,13 @@ int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_re
 			   &version));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
-	return kv_answer_result(conn, agent, request, reply, rc, &version, sizeof(version));
+	return kv_answer_result(conn, agent, request, reply, rc, &version, sizeof(version),
+				rc == 0 ? version : kv_tells_all(agent, request));
 }
 
-int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		  struct wire_record *reply)
+/* `skip` bytes of the body stand before the key. */
+static int add_number(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      uint32_t skip, uint64_t expires, struct wire_record *reply)
 {
 	struct kv_thread *thread = agent->thread;
 	struct {
@@ -169,23 +196,40 @@ int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	int rc;
 
 	KV_STEPS(conn, rc,
-		 store_incr(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
-			    (int64_t)kv_number(body), kv_now(thread), &sum.number, &sum.version));
+		 store_count(thread->store, body + skip, request->length - skip, (int64_t)kv_number(body), expires,
+			     kv_now(thread), &sum.number, &sum.version));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
 	if (rc == -EINVAL) /* the key was checked: it is the value */
 		rc = -EDOM;
-	return kv_answer_result(conn, agent, request, reply, rc, &sum, sizeof(sum));
+	return kv_answer_result(conn, agent, request, reply, rc, &sum, sizeof(sum),
+				rc == 0 ? sum.version : kv_tells_all(agent, request));
+}
+
+int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		  struct wire_record *reply)
+{
+	return add_number(conn, agent, request, body, sizeof(uint64_t), TIME_NEVER, reply);
+}
+
+int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		   struct wire_record *reply)
+{
+	uint64_t expires = kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(agent->thread));
+
+	return add_number(conn, agent, request, body, 2 * sizeof(uint64_t), expires, reply);
 }
 
 int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		    struct wire_record *reply)
 {
 	struct kv_thread *thread = agent->thread;
-	int found = store_expire(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t),
-				 expires_of(kv_number(body), kv_now(thread)), kv_now(thread));
+	int rc = store_expire(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t), 0,
+			      kv_expires_of(kv_number(body), kv_now(thread)), kv_now(thread));
 
-	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0);
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	return kv_answer_result(conn, agent, request, reply, rc ? 0 : -ENOENT, NULL, 0, kv_tells_all(agent, request));
 }
 
 /*
@@ -197,9 +241,11 @@ static int delete_version(struct conn *conn, struct kv_agent *agent, const struc
 {
 	int rc = store_delete(agent->thread->store, key, key_len, version, kv_now(agent->thread));
 
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
 	if (rc >= 0)
 		rc = rc == 1 ? 0 : -ENOENT;
-	return kv_answer_result(conn, agent, request, reply, rc, NULL, 0);
+	return kv_answer_result(conn, agent, request, reply, rc, NULL, 0, kv_tells_all(agent, request));
 }
 
 int kv_serve_delete(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,

@@ -1,6 +1,7 @@
 /*
- * kv_store.c: what the process has of the key/value service: the store, and the memory of keys and values, touched and
- * registered before the first client comes, so that no request ever waits for a page or a registration.
+ * kv_store.c: what the process has of the key/value service: the store, and the memory of keys and values. Where a device is to
+ * move values, all of it is touched and registered before the first client comes, so that no request ever waits for a page or a
+ * registration; where processors do, pages come with the values, and memory that is not used costs nothing.
  */
 #include "service/kv.h"
 
@@ -10,7 +11,8 @@
 #include <sys/mman.h>
 
 #define PAGE 4096ull
-#define STEP (256 * MIB) /* touched between two lines of the log */
+#define STEP (256 * MIB)     /* touched between two lines of the log */
+#define MEMORY_MAX (4 * GIB) /* unless somebody says how much */
 #define TOUCHERS_MAX 16u
 
 #define AT(member) offsetof(struct kv_settings, member)
@@ -18,11 +20,29 @@
 static const char *const evictions[] = {
 	[STORE_EVICT_NONE] = "none", [STORE_EVICT_S3_FIFO] = "s3-fifo", [STORE_EVICT_S3_FIFO + 1] = NULL};
 
+static const char *const policies[] = {
+	[KV_POLICY_NONE] = "none", [KV_POLICY_INTERVAL] = "interval", [KV_POLICY_ALWAYS] = "always", NULL};
+static const char *const errors[] = {[KV_ERROR_STOP] = "stop", [KV_ERROR_READ_ONLY] = "read-only", NULL};
+static const char *const recovers[] = {[KV_RECOVER_REFUSE] = "refuse", [KV_RECOVER_PREFIX] = "prefix", NULL};
+
+static bool check_directory(const char *text, char *why, size_t size)
+{
+	if (text[0] == '/')
+		return true;
+	snprintf(why, size, "\"%s\" is not a path from /", text);
+	return false;
+}
+
 static const struct setting settings[] = {
-	{"kv.memory", SETTING_SIZE, AT(memory), "64M", MIB, 1ull << 46,
-	 .help = "Memory for keys and values, taken and registered at the start. RDMA needs as much\n"
-		 "locked memory (ulimit -l), or refuses values from 4 KiB on."},
+	{"kv.memory", SETTING_SIZE, AT(memory), "0", MIB, 1ull << 46, .zero = true,
+	 .help = "Memory for keys and values. \"0\": an eighth of what the machine has, or the control group\n"
+		 "allows, and 4 GiB at most. With RDMA it is taken and registered at the start, and needs\n"
+		 "as much locked memory (ulimit -l), or values from 4 KiB on are refused; else it is taken\n"
+		 "as keys and values come."},
 	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
+	{"kv.push_max", SETTING_SIZE, AT(push_max), "64K", 0, WIRE_PUSH_MAX,
+	 .help = "Over TCP and UNIX sockets values up to this long go with their request or answer;\n"
+		 "longer ones take a round trip more."},
 	{"kv.transfer_memory", SETTING_SIZE, AT(transfer_memory), "0", 0, 1ull << 46,
 	 .help = "Most memory that large values under way may hold, those of all clients: room for what\n"
 		 "is coming, and what is being sent. A quarter of it for one client, or one value. What\n"
@@ -30,6 +50,30 @@ static const struct setting settings[] = {
 	{"kv.eviction", SETTING_CHOICE, AT(eviction), "none", .choices = evictions, .former = {"lru", "s3-fifo"},
 	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
 		 "drops what is not read, as rdmad.conf(5) explains."},
+
+	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
+	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"
+		 "nowhere."},
+	{"log.policy", SETTING_CHOICE, AT(policy), "none", .choices = policies,
+	 .help = "\"none\": nothing is written; \"interval\": changes are on disk within log.sync_every, and no\n"
+		 "answer waits; \"always\": an answer comes when all that it tells of is on disk. See POLICIES\n"
+		 "in rdmad.conf(5)."},
+	{"log.sync_every", SETTING_TIME, AT(sync_every), "1s", TIME_MS, 3600 * TIME_S,
+	 .help = "With \"interval\": how long changes may be on their way to the disk."},
+	{"log.segment", SETTING_SIZE, AT(segment), "256M", WAL_SEGMENT_MIN, 1ull << 40,
+	 .help = "Length of a file of the log. They are made once, and used again."},
+	{"log.checkpoint_budget", SETTING_SIZE, AT(checkpoint_budget), "256M", 0, 1ull << 46,
+	 .help = "Bytes a second that a checkpoint may write, which writes half of the time at most, so\n"
+		 "that it leaves some of the disk to the log. \"0\": as fast as it can."},
+	{"log.on_error", SETTING_CHOICE, AT(on_error), "stop", .choices = errors,
+	 .help = "When the disk fails: \"stop\": the daemon ends, exit status 74; \"read-only\": it refuses\n"
+		 "writes, and goes on reading what is on disk."},
+	{"log.recover", SETTING_CHOICE, AT(recover), "refuse", .choices = recovers,
+	 .help = "When the log is damaged: \"refuse\": do not start; \"prefix\": go on with what comes before\n"
+		 "the damage, and lose what comes behind it."},
+	{"log.save_at_exit", SETTING_BOOL, AT(save_at_exit), "false",
+	 .help = "With \"none\": save all at the end, and find it at the next start. Nothing is there after a\n"
+		 "crash."},
 };
 
 const struct setting_table kv_settings = {settings, ARRAY_SIZE(settings), sizeof(struct kv_settings)};
@@ -79,7 +123,51 @@ static void arena_touch(char *arena, size_t size)
 		pthread_join(thread[--threads], NULL);
 }
 
-static int arena_map(struct kv_shared *shared, size_t size)
+static uint64_t memory_of(const struct kv_settings *s)
+{
+	uint64_t share = MIN(ram_usable() / 8, MEMORY_MAX);
+
+	return s->memory ? s->memory : MAX(share / MIB * MIB, MIB);
+}
+
+/* What makes no sense together. */
+static int log_check(const struct kv_settings *s)
+{
+	if (s->directory) {
+		if (!kv_log_wanted(s))
+			log_warn("kv", "log.directory is set, and log.policy is \"none\": nothing is kept there");
+		return 0;
+	}
+	if (s->policy == KV_POLICY_NONE && !s->save_at_exit)
+		return 0;
+	log_error("kv", "log.policy or log.save_at_exit asks for a log: set log.directory");
+	return -EINVAL;
+}
+
+int kv_shared_check(const void *values)
+{
+	uint64_t memory = memory_of(values), has = ram_usable();
+	int rc = log_check(values);
+	char wanted[32], there[32];
+
+	if (rc != 0 || memory <= has)
+		return rc;
+	log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller",
+		  units_human_size((double)memory, wanted), units_human_size((double)has, there));
+	return -ENOMEM;
+}
+
+static bool have_device(const struct service_host *host)
+{
+	for (unsigned i = 0; i < host->domains; i++)
+		for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++)
+			if (fabric_transports[t].device &&
+			    fabric_has(fabric_domain_fabric(host->domain[i]), &fabric_transports[t]))
+				return true;
+	return false;
+}
+
+static int arena_map(struct kv_shared *shared, size_t size, bool touch)
 {
 	char text[32];
 	int rc;
@@ -93,7 +181,8 @@ static int arena_map(struct kv_shared *shared, size_t size)
 		return rc;
 	}
 	madvise(shared->arena, shared->arena_size, MADV_HUGEPAGE); /* fewer address translations, where there are any */
-	arena_touch(shared->arena, shared->arena_size);
+	if (touch)
+		arena_touch(shared->arena, shared->arena_size);
 	return 0;
 }
 
@@ -128,6 +217,7 @@ static int store_make(struct kv_shared *shared, const struct kv_settings *s)
 		.value_max = s->value_max,
 		.eviction = (enum store_eviction)s->eviction,
 		.epoch = store_epoch(),
+		.changes = kv_log_wanted(s) ? KV_RING : 0,
 	};
 	int rc = store_create(&config, &shared->store);
 	char text[32];
@@ -141,25 +231,37 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 {
 	const struct kv_settings *s = values;
 	struct kv_shared *shared = calloc(1, sizeof(*shared));
+	uint64_t memory = memory_of(s);
 	int rc = -ENOMEM;
 
 	if (!shared)
 		return rc;
+	rc = log_check(s);
+	if (rc != 0)
+		goto free_shared;
+	rc = -ENOMEM;
 	shared->value_max = s->value_max;
-	kv_hold_init(&shared->hold, s->transfer_memory ? s->transfer_memory : s->memory / 2);
+	shared->push_max = s->push_max;
+	kv_hold_init(&shared->hold, s->transfer_memory ? s->transfer_memory : memory / 2);
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
 		goto free_shared;
-	rc = arena_map(shared, s->memory);
+	rc = arena_map(shared, memory, have_device(host));
 	if (rc != 0)
 		goto free_regions;
 	rc = store_make(shared, s);
 	if (rc != 0)
 		goto unmap;
+	if (kv_log_wanted(s))
+		rc = kv_log_open(s, shared->store, host, &shared->log);
+	if (rc != 0)
+		goto destroy;
 	arena_register(shared, host);
 	*out = shared;
 	return 0;
 
+destroy:
+	store_destroy(shared->store);
 unmap:
 	munmap(shared->arena, shared->arena_size);
 free_regions:
@@ -173,6 +275,7 @@ void kv_shared_close(void *closed)
 {
 	struct kv_shared *shared = closed;
 
+	kv_log_close(shared->log);
 	store_destroy(shared->store);
 	while (shared->regions > 0)
 		fabric_deregister(shared->region[--shared->regions].region);
@@ -234,6 +337,13 @@ void kv_shared_status(const void *of, struct service_report *report)
 		report->number(report, numbers[i].name, *(uint64_t *)((char *)&stats + numbers[i].offset));
 	report->number(report, "transfer_bytes", kv_hold_bytes(&shared->hold));
 	report->end(report);
+	if (shared->log)
+		kv_log_report(shared->log, report);
+}
+
+int kv_shared_command(void *shared, const char *word)
+{
+	return strcmp(word, "checkpoint") == 0 ? kv_log_checkpoint(((struct kv_shared *)shared)->log) : -ENOENT;
 }
 
 void kv_shared_memory(const void *of, struct service_report *report)

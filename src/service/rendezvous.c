@@ -5,7 +5,7 @@
  * wire touches it.
  *
  * SET: free, reserved, reading, published, waiting where no message has room for the answer, free.
- * GET: free, reserved, writing, free.
+ * GET: free, reserved, uncommitted where the value is newer than what is on disk, writing, free.
  */
 #include "service/kv.h"
 
@@ -18,11 +18,12 @@ static const struct {
 	unsigned after; /* the states that it may follow */
 	bool holds;     /* the value's bytes count in kv_hold */
 } states[KV_TRANSFER_STATES] = {
-	[KV_TRANSFER_FREE] = {"free",
-			      AFTER(RESERVED) | AFTER(READING) | AFTER(WRITING) | AFTER(PUBLISHED) | AFTER(WAITING)},
+	[KV_TRANSFER_FREE] = {"free", AFTER(RESERVED) | AFTER(READING) | AFTER(UNCOMMITTED) | AFTER(WRITING) |
+					      AFTER(PUBLISHED) | AFTER(WAITING)},
 	[KV_TRANSFER_RESERVED] = {"reserved", AFTER(FREE), true},
 	[KV_TRANSFER_READING] = {"reading", AFTER(RESERVED), true},
-	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED), true},
+	[KV_TRANSFER_UNCOMMITTED] = {"uncommitted", AFTER(RESERVED), true},
+	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED) | AFTER(UNCOMMITTED), true},
 	[KV_TRANSFER_PUBLISHED] = {"published", AFTER(READING)},
 	[KV_TRANSFER_WAITING] = {"waiting", AFTER(PUBLISHED)},
 };
@@ -30,7 +31,11 @@ static const struct {
 /* NULL: in none. */
 static struct list *list_of(struct kv_agent *agent, enum kv_transfer_state state)
 {
-	return state == KV_TRANSFER_READING ? &agent->sets : state == KV_TRANSFER_WAITING ? &agent->finished : NULL;
+	if (state == KV_TRANSFER_READING)
+		return &agent->sets;
+	if (state == KV_TRANSFER_UNCOMMITTED)
+		return &agent->uncommitted;
+	return state == KV_TRANSFER_WAITING ? &agent->finished : NULL;
 }
 
 static bool list_holds(const struct list *list, const struct list *node)
@@ -137,31 +142,129 @@ static void kv_get_done(struct conn_transfer *wire, enum fabric_status status)
 	transfer_give(t);
 }
 
-/* Post the write, then its answer behind it: one round trip in all. */
-static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		       struct wire_record *reply, const struct wire_remote *to, struct store_ref *ref)
+static struct kv_transfer *write_take(struct kv_agent *agent, const struct wire_record *request,
+				      const struct kv_write *write, const struct store_ref *ref)
 {
 	struct kv_transfer *t = transfer_take(agent, ref);
-	uint32_t head = request->flags & WIRE_VERSIONED;
-	uint64_t len = ref->len;
-	struct fabric_sge from = {ref->addr, len, agent->arena};
+
+	if (!t)
+		return NULL;
+	t->wire.done = kv_get_done;
+	t->request = *request;
+	t->request.flags &= (uint8_t)~WIRE_DURABLE; /* that is seen to before it is answered */
+	t->write = *write;
+	return t;
+}
+
+static int write_post(struct conn *conn, struct kv_transfer *t)
+{
+	const struct kv_write *w = &t->write;
+	struct fabric_sge from = {(char *)t->ref.addr + w->at, w->len, t->agent->arena};
+	int rc = conn_write(conn, &t->wire, &from, w->to.addr, w->to.rkey);
+
+	if (rc != 0)
+		return rc;
+	kv_transfer_set_state(t, KV_TRANSFER_WRITING);
+	kv_agent_count(t->agent, KV_COUNT_WRITES);
+	return 0;
+}
+
+int kv_write_part(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		  const struct kv_write *write, const struct store_ref *ref)
+{
+	struct kv_transfer *t = write_take(agent, request, write, ref);
+	int rc = t ? write_post(conn, t) : -ENOMEM;
+
+	if (t && rc != 0)
+		transfer_give(t);
+	return rc;
+}
+
+void kv_write_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, const struct kv_write *write)
+{
+	memcpy(reply + 1, write->body, write->body_len);
+	reply->flags |= WIRE_WRITTEN;
+	kv_answer(conn, agent, request, reply, WIRE_OK, write->body_len, 0);
+}
+
+/* Post the write, then its answer behind it: one round trip in all. */
+static int write_and_answer(struct conn *conn, struct kv_transfer *t, struct wire_record *reply)
+{
+	struct kv_agent *agent = t->agent;
+	struct wire_record request = t->request;
+	struct kv_write write = t->write;
+	int rc = write_post(conn, t);
+
+	if (rc == 0)
+		kv_write_answer(conn, agent, &request, reply, &write);
+	return rc;
+}
+
+int kv_write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		   struct wire_record *reply, const struct kv_write *write, const struct store_ref *ref)
+{
+	struct kv_transfer *t = write_take(agent, request, write, ref);
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
-	t->wire.done = kv_get_done;
-	rc = conn_write(conn, &t->wire, &from, to->addr, to->rkey);
-	if (rc != 0) {
-		transfer_give(t);
-		return rc;
+	if (write->later || (kv_gate_may_wait(agent, request, write->tells) && kv_gate_waits(agent, write->tells))) {
+		kv_transfer_set_state(t, KV_TRANSFER_UNCOMMITTED);
+		kv_gate_join(conn, agent, write->tells);
+		return 0;
 	}
-	kv_transfer_set_state(t, KV_TRANSFER_WRITING);
-	kv_agent_count(agent, KV_COUNT_WRITES);
-	memcpy(reply + 1, &len, sizeof(len));
-	memcpy((char *)(reply + 1) + sizeof(len), &ref->version, head);
-	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)sizeof(len) + head);
-	reply->flags |= WIRE_WRITTEN;
-	return 0;
+	rc = write_and_answer(conn, t, reply);
+	if (rc != 0)
+		transfer_give(t);
+	return rc;
+}
+
+/* It goes on, or never will. False: there is no room now. */
+static bool uncommitted_end(struct conn *conn, struct kv_transfer *t, bool failed)
+{
+	struct wire_record *reply = conn_reserve(conn, KV_WRITE_BODY, NULL);
+
+	if (!reply)
+		return false;
+	if (failed) {
+		kv_answer(conn, t->agent, &t->request, reply, WIRE_READ_ONLY, 0, 0);
+		store_unpin(t->agent->thread->store, &t->ref);
+		transfer_give(t);
+		return true;
+	}
+	if (conn_transfer_room(conn))
+		return write_and_answer(conn, t, reply) == 0;
+	conn_wait_writable(conn);
+	return false;
+}
+
+unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint64_t durable, bool failed)
+{
+	unsigned n = 0;
+
+	for (; !list_empty(&agent->uncommitted); n++) {
+		struct kv_transfer *t = list_first(&agent->uncommitted, struct kv_transfer, node);
+
+		if (t->write.tells > durable && !failed)
+			break;
+		if (!uncommitted_end(conn, t, t->write.tells > durable))
+			break;
+		agent->reads--;
+	}
+	return n;
+}
+
+static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		       struct wire_record *reply, const struct wire_remote *to, const struct store_ref *ref)
+{
+	uint32_t head = request->flags & WIRE_VERSIONED;
+	struct kv_write w = {.to = *to, .len = ref->len, .tells = ref->version};
+
+	w.body_len = (uint32_t)sizeof(w.len) + head;
+	memcpy(w.body, &w.len, sizeof(w.len));
+	memcpy(w.body + sizeof(w.len), &ref->version, head);
+	return kv_write_value(conn, agent, request, reply, &w, ref);
 }
 
 /* Cheaper in the answer than by a write of its own, though it may take a message of its own. */
@@ -175,18 +278,63 @@ static int inline_value(struct conn *conn, struct kv_agent *agent, const struct 
 		return -EAGAIN;
 	memcpy(reply + 1, &ref->version, head);
 	memcpy((char *)(reply + 1) + head, ref->addr, ref->len);
-	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)ref->len + head);
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)ref->len + head, ref->version);
 	return 0;
 }
 
-/* What the client says of its memory was read once, into *remote. */
-static bool remote_valid(const struct wire_remote *remote)
+/* Behind the answer, which is reserved. */
+static void push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
+		       struct wire_record *reply, struct kv_transfer *t)
 {
-	return remote->length && remote->addr + remote->length >= remote->addr;
+	uint32_t head = request->flags & WIRE_VERSIONED, key_len = request->length;
+	char *body = (char *)(reply + 1);
+
+	t->wire.done = kv_get_done;
+	kv_transfer_set_state(t, KV_TRANSFER_WRITING);
+	kv_agent_count(agent, KV_COUNT_PUSHES);
+	conn_push(conn, &t->wire, reply, &(struct fabric_sge){t->ref.addr, t->ref.len, agent->arena});
+	memcpy(body, &t->ref.len, sizeof(t->ref.len));
+	memcpy(body + sizeof(t->ref.len), &t->ref.version, head);
+	memcpy(body + sizeof(t->ref.len) + head, key, key_len);
+	reply->flags |= (uint8_t)head;
+	kv_answer(conn, agent, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(t->ref.len) + head + key_len, 0);
 }
 
-/* A value that has to wait is not read yet: a read counts, and makes it last. */
-static bool get_waits(const struct kv_agent *agent, const char *key, uint32_t key_len)
+int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
+{
+	struct store *store = agent->thread->store;
+	struct wire_record *reply = conn_reserve(conn, 2 * sizeof(uint64_t) + request->length, NULL);
+	struct kv_transfer *t;
+	struct store_ref ref;
+	int rc;
+
+	if (!reply)
+		return -EAGAIN;
+	if (!conn_push_room(conn, agent->push_max)) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	if (store_get(store, body, request->length, kv_now(agent->thread), &ref) == 0) {
+		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0,
+			  kv_tells_removed(agent, request, body, request->length));
+		return 0;
+	}
+	/* Another one by now; or it is not on disk yet: then it goes another way, by which it can wait. */
+	if (ref.len <= WIRE_INLINE_MAX || ref.len > agent->push_max ||
+	    (kv_gate_may_wait(agent, request, ref.version) && kv_gate_waits(agent, ref.version)))
+		rc = kv_answer_too_large(conn, agent, request, body, request->length, ref.len, ref.version);
+	else if (!kv_hold_take(agent, ref.len))
+		rc = kv_hold_wait(conn, agent);
+	else if ((t = transfer_take(agent, &ref))) {
+		push_value(conn, agent, request, body, reply, t);
+		return 0; /* pinned until it is sent */
+	} else
+		rc = -ENOMEM;
+	store_unpin(store, &ref);
+	return rc;
+}
+
+bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_len)
 {
 	const struct kv_shared *shared = agent->thread->part.shared;
 	struct store_meta meta;
@@ -196,10 +344,25 @@ static bool get_waits(const struct kv_agent *agent, const char *key, uint32_t ke
 	       meta.len > WIRE_INLINE_MAX && kv_hold_would_wait(agent, meta.len);
 }
 
+/* A value that the message or the client's memory holds. 0: the pin is the transfer's, or was given back. */
+static int get_found(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, const struct wire_remote *to, struct store_ref *ref)
+{
+	int rc;
+
+	if (ref->len > WIRE_INLINE_MAX)
+		return kv_hold_take(agent, ref->len) ? write_value(conn, agent, request, reply, to, ref)
+						     : kv_hold_wait(conn, agent);
+	rc = inline_value(conn, agent, request, ref);
+	if (rc == 0)
+		store_unpin(agent->thread->store, ref);
+	return rc;
+}
+
 int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		      struct wire_record *reply)
 {
-	struct store *store = agent->thread->store;
+	struct kv_again *again = kv_again_find(agent, request);
 	const char *key = body + sizeof(struct wire_remote);
 	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
 	struct wire_remote to;
@@ -207,30 +370,31 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
 	int rc;
 
 	memcpy(&to, body, sizeof(to));
-	if (!remote_valid(&to))
+	if (!kv_remote_valid(&to))
 		return -EPROTO;
 	if (!conn_transfer_room(conn)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
-	if (get_waits(agent, key, key_len))
+	if (!again && kv_get_waits(agent, key, key_len))
 		return kv_hold_wait(conn, agent);
-	if (store_get(store, key, key_len, kv_now(agent->thread), &ref) == 0) {
-		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0);
+	rc = kv_again_get(agent, again, key, key_len, &ref);
+	if (rc != 0) {
+		kv_answer(conn, agent, request, reply, wire_status_of(rc), 0,
+			  kv_tells_removed(agent, request, key, key_len));
+		kv_again_end(agent, again, false);
 		return 0;
 	}
-	if (ref.len <= WIRE_INLINE_MAX) {
-		rc = inline_value(conn, agent, request, &ref);
-	} else if (ref.len > to.length || !agent->arena) {
-		rc = kv_answer_too_large(conn, request, key, key_len, ref.len);
-	} else if (!kv_hold_take(agent, ref.len)) {
-		rc = kv_hold_wait(conn, agent);
-	} else {
-		rc = write_value(conn, agent, request, reply, &to, &ref);
-		if (rc == 0)
-			return 0; /* pinned until it is written */
+	if (ref.len > WIRE_INLINE_MAX && (ref.len > to.length || !agent->arena)) {
+		rc = kv_answer_too_large(conn, agent, request, key, key_len, ref.len, ref.version);
+		kv_again_put_back(agent, again, &ref);
+		return rc;
 	}
-	store_unpin(store, &ref);
+	rc = get_found(conn, agent, request, reply, &to, &ref);
+	if (rc < 0)
+		kv_again_put_back(agent, again, &ref);
+	else
+		kv_again_end(agent, again, true);
 	return rc;
 }
 
@@ -238,17 +402,20 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
  * Writing: a read of the caller's memory.
  */
 
-/* Answer a SET that was carried out; false when there is no room. */
+/* Answer a SET that was carried out; false when there is no room, in a message or where answers wait. */
 static bool set_answer(struct conn *conn, struct kv_transfer *t)
 {
-	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
 	bool versioned = t->request.op == WIRE_OP_PUT_FROM && t->status == WIRE_OK;
+	struct wire_record *reply;
 
+	if (t->agent->beside & KV_BESIDE_GATE)
+		return false;
+	reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
 	if (!reply)
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
-	kv_answer(conn, t->agent, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0);
+	kv_answer(conn, t->agent, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0, t->version);
 	return true;
 }
 
@@ -267,8 +434,15 @@ static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)
 		transfer_give(t);
 		return;
 	}
-	put = kv_store_put(&t->put, kv_now(thread));
-	rc = store_publish(store, &t->ref, &put, kv_now(thread), &t->version);
+	rc = kv_gate_refused(thread);
+	if (unlikely(rc != 0)) { /* meanwhile */
+		store_abandon(store, &t->ref);
+	} else {
+		put = kv_store_put(&t->put, kv_now(thread));
+		rc = store_publish(store, &t->ref, &put, kv_now(thread), &t->version);
+	}
+	if (rc != 0)
+		t->version = kv_tells_all(t->agent, &t->request);
 	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
 	kv_transfer_set_state(t, KV_TRANSFER_PUBLISHED);
 	if (list_empty(&t->agent->finished) && set_answer(wire->conn, t))
@@ -285,11 +459,18 @@ struct large_set {
 	uint32_t key_len;
 };
 
+/* It comes behind the request. One that is not taken there is dropped, and read like any other. */
+static bool is_pushed(const struct kv_agent *agent, const struct wire_record *request, const struct large_set *set)
+{
+	return request->flags & WIRE_PUSHED && set->from.length <= agent->push_max;
+}
+
 static int read_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		      const struct large_set *set, struct store_ref *ref)
 {
 	struct kv_transfer *t = transfer_take(agent, ref);
 	struct fabric_sge to = {ref->addr, ref->len, agent->arena};
+	bool pushed = is_pushed(agent, request, set);
 	int rc;
 
 	if (!t)
@@ -298,13 +479,16 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	t->request = *request;
 	t->put = set->put;
 	t->key_hash = hash_bytes(set->key, set->key_len);
-	rc = conn_read(conn, &t->wire, &to, set->from.addr, set->from.rkey);
+	if (pushed)
+		rc = conn_pull(conn, &t->wire, &to);
+	else
+		rc = conn_read(conn, &t->wire, &to, set->from.addr, set->from.rkey);
 	if (rc != 0) {
 		transfer_give(t);
 		return rc;
 	}
 	kv_transfer_set_state(t, KV_TRANSFER_READING);
-	kv_agent_count(agent, KV_COUNT_READS);
+	kv_agent_count(agent, pushed ? KV_COUNT_PULLS : KV_COUNT_READS);
 	return 0;
 }
 
@@ -318,7 +502,7 @@ static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wi
 		return -EAGAIN;
 	if (status == WIRE_TOO_LARGE)
 		reply->arg = (uint32_t)MIN(kv_agent_value_max(agent), (uint64_t)UINT32_MAX);
-	kv_answer(conn, agent, request, reply, status, 0);
+	kv_answer(conn, agent, request, reply, status, 0, kv_tells_all(agent, request));
 	return 0;
 }
 
@@ -345,7 +529,7 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	struct store_ref ref;
 	int rc;
 
-	if (!remote_valid(&set->from) || set->put.condition >= WIRE_CONDITIONS)
+	if (!kv_remote_valid(&set->from) || set->put.condition >= WIRE_CONDITIONS)
 		return -EPROTO;
 	if (!agent->arena)
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
@@ -354,7 +538,7 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	rc = condition_check(store, set, kv_now(agent->thread));
 	if (rc != 0)
 		return refuse_set(conn, agent, request, wire_status_of(rc));
-	if (!conn_transfer_room(conn)) {
+	if (is_pushed(agent, request, set) ? !conn_push_room(conn, set->from.length) : !conn_transfer_room(conn)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
@@ -411,6 +595,12 @@ void kv_rendezvous_writable(struct conn *conn)
 
 void kv_rendezvous_close(struct kv_agent *agent)
 {
+	while (!list_empty(&agent->uncommitted)) {
+		struct kv_transfer *t = list_first(&agent->uncommitted, struct kv_transfer, node);
+
+		store_unpin(agent->thread->store, &t->ref);
+		transfer_give(t);
+	}
 	must(list_empty(&agent->sets) && agent->held == 0); /* done() came for each */
 	while (!list_empty(&agent->finished))
 		transfer_give(list_first(&agent->finished, struct kv_transfer, node));

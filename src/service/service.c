@@ -51,3 +51,13 @@ uint64_t service_shared_tick(struct service_shared *shared, uint64_t now)
 			next = MIN(next, services[id]->tick(shared->of[id], now));
 	return next;
 }
+
+int service_shared_command(struct service_shared *shared, const char *word)
+{
+	int rc = -ENOENT;
+
+	for (unsigned id = 0; id < WIRE_SERVICES && rc == -ENOENT; id++)
+		if (service_is_open(shared, id) && services[id]->command)
+			rc = services[id]->command(shared->of[id], word);
+	return rc;
+}

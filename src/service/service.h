@@ -23,8 +23,13 @@ struct service;
 
 /* What the daemon has that a service may use when it opens; it outlives what the service makes of it. */
 struct service_host {
-	struct fabric_domain *const *domain; /* one of each fabric that is open */
+	struct fabric_domain *const *domain; /* one of each fabric that is open, until open() returns */
 	unsigned domains;
+	/* NULL: nobody wants to know. */
+	void (*busy)(void *arg); /* opening takes long, and gets on */
+	void (*fatal)(void *arg,
+		      int error); /* from any thread: the process is to end, with the exit status of that errno */
+	void *arg;
 };
 
 /* Takes what a service says of itself: a number or a text under a name that ends in its unit. */
@@ -77,7 +82,8 @@ struct service {
 	enum wire_service id;
 	const char *help; /* one line, for rdmad --help */
 
-	/* Its rows in the configuration; their names begin with the service's. Values are kept by the daemon as long as
+	/* Its rows in the configuration; their names begin with the service's, or with that of a group that others have rows in,
+	 * too. Values are kept by the daemon as long as
 	 * the service is open, and do not change. */
 	const struct setting_table *settings;
 
@@ -94,8 +100,12 @@ struct service {
 	void (*close)(void *shared); /* the workers have ended */
 	/* Its clock: called at least once a second. When it must be called again. */
 	uint64_t (*tick)(void *shared, uint64_t now);
+	/* Whether this machine lets it open, found out beside a daemon that may run: 0 or -errno, as open(), logged. */
+	int (*check)(const void *settings);
 	/* Descriptors that it may have beside those of its connections. */
 	unsigned (*descriptors)(const void *settings);
+	/* Carry out a word of rdmactl's: 0, or -errno; -ENOENT: not one of its words. */
+	int (*command)(void *shared, const char *word);
 	/* What it adds to the answers of that name. `shared` is NULL when it is not open: memory and resources then say
 	 * so by numbers of 0, status is not asked. */
 	void (*status)(const void *shared, struct service_report *report);
@@ -108,7 +118,7 @@ struct service {
 	size_t part_size; /* of the struct that begins with a struct service_part; 0: that is all. Zeros at first */
 	int (*part_init)(struct service_part *part); /* 0 or -errno, logged */
 	void (*part_clear)(struct service_part *part);
-	/* To be watched for reading; does not change. readable(): it is. */
+	/* To be watched for reading; does not change; -1: none. readable(): it is. */
 	int (*fd)(const struct service_part *part);
 	void (*readable)(struct service_part *part);
 	/* What follows is called only while part->active is not 0. */
@@ -146,6 +156,9 @@ struct service {
 	/* The daemon is to end, and nothing of the connection is in flight: close it, or finish first what was begun.
 	 * Called again and again. NULL: it is closed. */
 	void (*drain)(struct conn *conn);
+	/* Whether no request of the connection waits for its answer. A service that has this tells its clients to leave, so
+	 * that they lose nothing, and has no drain(). */
+	bool (*quiet)(const struct conn *conn);
 };
 
 #define SERVICE_NOT_OFFERED 1
@@ -162,6 +175,8 @@ const struct service *service_find(unsigned id);
 int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t services,
 			void *const settings[WIRE_SERVICES]);
 void service_shared_close(struct service_shared *shared);
+/* The word is that of one of them: its answer; else -ENOENT. */
+int service_shared_command(struct service_shared *shared, const char *word);
 /* When to be called again; TIME_NEVER: no need. */
 uint64_t service_shared_tick(struct service_shared *shared, uint64_t now);
 
@@ -193,7 +208,10 @@ int service_accept(const struct service *service, struct service_thread *thread,
 		   struct fabric_request *fabric_request, const struct wire_request *request,
 		   _Atomic uint32_t *counted);
 
-/* The service's drain() where it has one. */
+/* No new connections are taken: tell the client to leave, where the service does so. Once or again. */
+void service_leave(struct conn *conn);
+
+/* The daemon is to end: the service's drain() where it has one. Again and again. */
 void service_drain(struct conn *conn);
 
 /* The hooks of the same names, of all parts. */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define LEAVE_PATIENCE TIME_S /* for who was told to leave: a program that is elsewhere does not hear it */
+
 void service_thread_own(struct service_thread *thread)
 {
 	must(!thread->owner);
@@ -183,11 +185,19 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	return rc;
 }
 
+void service_leave(struct conn *conn)
+{
+	if (service_find(conn_request(conn)->service)->quiet)
+		conn_leave(conn, TIME_NEVER, false);
+}
+
 void service_drain(struct conn *conn)
 {
 	const struct service *service = service_find(conn_request(conn)->service);
 
-	if (!conn_idle(conn))
+	if (service->quiet)
+		conn_leave(conn, LEAVE_PATIENCE, service->quiet(conn));
+	if (service->quiet || !conn_idle(conn))
 		return;
 	if (service->drain)
 		service->drain(conn);

@@ -367,7 +367,7 @@ static unsigned heap_of_thread(const struct arena *a)
 
 	if (unlikely(!mine))
 		mine = 1 + atomic_fetch_add(&threads, 1);
-	return (mine - 1) % a->heaps;
+	return likely(mine <= a->heaps) ? mine - 1 : (mine - 1) % a->heaps; /* a division is long */
 }
 
 /* From another heap, when there are no pages for a new span. */

@@ -198,13 +198,6 @@ void evict_move(struct store *store, struct stripe *s, struct store_item *old, s
 	order_unlock(o);
 }
 
-void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
-{
-	must(new->queue == QUEUE_NONE);
-	evict_move(store, s, old, new);
-	evict_touch(new);
-}
-
 static bool item_pinned(const struct store_item *item)
 {
 	return item_refs(item) > 1;
@@ -287,8 +280,10 @@ static bool link_evict(struct store *store, struct stripe *s, uint32_t tag, uint
 	must(stripe_is_mine(s));
 	if (!index_find_link(&s->index, tag, link, &slot) || item_pinned(item))
 		return false;
+	if (unlikely(!change_grant(store)))
+		return false;
 	*size = item_bytes(item);
-	store_item_drop(store, s, slot, item, dead);
+	store_item_drop(store, s, slot, item, DROP_EVICTED, dead);
 	s->evictions++;
 	return true;
 }

@@ -2,6 +2,9 @@
  * internal.h: what the store's files share. Nothing here is for other rooms.
  *
  *   store.c   the operations: hash, lock the stripe, one index step, unlock
+ *   keys.c    what goes over all keys, in steps
+ *   change.c  the ring of changes
+ *   load.c    changes that were kept, applied again
  *   index.c   a stripe's table: buckets of one cache line, incremental growth, scan
  *   evict.c   the order of eviction
  *   room.c    making room, in steps
@@ -37,9 +40,17 @@ enum item_queue { QUEUE_NONE, QUEUE_SMALL, QUEUE_MAIN };
 struct store_item {
 	_Atomic uint32_t refs;
 	_Atomic uint32_t tag; /* 32 bits of the key's hash; the top ones choose the stripe */
-	uint64_t value_len : 44;
-	uint64_t key_len : 12;
-	_Atomic uint8_t heat;  /* hits, up to 3, since it was last looked at for eviction */
+	union {
+		struct {
+			uint64_t value_len : 44;
+			uint64_t key_len : 12;
+		};
+		struct {
+			uint8_t lengths[7];
+			_Atomic uint8_t heat; /* hits, up to 3, since it was last looked at for eviction */
+		};
+		uint64_t sizes; /* lengths and no heat, of a new item: one store, which a load soon after needs whole */
+	};
 	uint64_t version : 56; /* this, expires and the wheel: under the stripe's lock */
 	uint8_t queue;         /* an enum item_queue, and its links: under the order's lock */
 	uint64_t expires;
@@ -52,6 +63,7 @@ _Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a
 
 #define ITEM_ALIGN_FROM 4096 /* values from this size on begin on a cache line */
 #define VALUE_LIMIT ((1ull << 44) - 1)
+#define ITEM_VERSION_MAX (1ull << 56)
 
 static inline uint64_t item_value_offset(uint64_t key_len, uint64_t value_len)
 {
@@ -366,6 +378,7 @@ struct stripe {
 
 	_Alignas(CACHE_LINE) _Atomic uint64_t unpinned; /* and given back */
 	_Atomic uint64_t due;                           /* of the wheel, read without the lock */
+	_Atomic uint64_t removed; /* LSN of the last change that took a key away or its time to live */
 	struct ghost *ghost;
 	uint32_t ghost_mask; /* 0: none yet */
 	struct wheel wheel;
@@ -389,6 +402,43 @@ struct room {
 	uint64_t seen_at;
 };
 
+/*
+ * change.c: the ring of changes.
+ */
+#define CHANGES_MIN 64
+#define CHANGES_MAX (1u << 20)
+
+struct change {
+	_Atomic uint64_t lsn;                             /* written last */
+	_Alignas(CACHE_LINE / 2) struct store_item *item; /* with one reference */
+	uint64_t version, expires;
+	uint8_t type, flags; /* an enum store_change_type */
+};
+
+struct changes {
+	struct change *slot; /* NULL: nobody asked for changes */
+	uint32_t size;
+	bool on;
+	uint64_t held_max, dropped_max;
+	_Alignas(CACHE_LINE) _Atomic uint64_t last; /* LSN that was drawn */
+	_Atomic uint64_t granted;
+	_Alignas(CACHE_LINE) _Atomic uint64_t released;
+	_Atomic uint64_t held,
+		dropped; /* bytes of the arena that only changes not yet released hold, or share; of them: of dropped items */
+	_Alignas(CACHE_LINE) uint64_t next; /* of the consumer: the LSN that it waits for */
+	_Atomic uint64_t flush;             /* LSN of the last delete-all */
+};
+
+int changes_init(struct changes *c, uint32_t size, uint64_t arena_size);
+void changes_fini(struct changes *c);
+
+/* Room for so many changes that are about to be made; false: there is none now. What was not needed is returned. */
+bool changes_grant(struct changes *c, unsigned n);
+void changes_return(struct changes *c, unsigned n);
+
+/* Whether as much was dropped and not released as an extent of this size needs: evicting further frees nothing sooner. */
+bool changes_hold_dropped(const struct changes *c, uint64_t size);
+
 struct store {
 	enum store_eviction eviction;
 	uint64_t value_max;
@@ -402,7 +452,33 @@ struct store {
 	struct room room;
 	struct order order;
 	struct arena arena;
+	struct changes changes;
 };
+
+/* One grant, where changes are asked for. */
+static inline bool change_grant(struct store *store)
+{
+	return likely(!store->changes.on) || changes_grant(&store->changes, 1);
+}
+
+static inline void change_return(struct store *store)
+{
+	if (unlikely(store->changes.on))
+		changes_return(&store->changes, 1);
+}
+
+/* Changes that were not released hold memory: what is refused for want of it now may fit soon. */
+static inline bool changes_hold(const struct changes *c)
+{
+	return unlikely(c->on) && atomic_load_explicit(&c->held, memory_order_relaxed);
+}
+
+/* Use a grant up, under the stripe's lock: draws the LSN, which becomes the version of what is written, and publishes. The
+ * reference to the item goes to the change. Returns the LSN. */
+uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags);
+
+/* The change that a delete-all is. 0 or -EAGAIN. */
+int changes_flush(struct store *store);
 
 static inline struct stripe *store_stripe(struct store *store, uint32_t tag)
 {
@@ -426,9 +502,53 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 	dead->first = item;
 }
 
+/* Why an item leaves the index. The first two are changes, which use a grant up. Expiry is none: the time stands in the change
+ * that wrote the item, and whoever keeps changes sees it pass without being told. Delete-all is one change of its own. */
+enum drop { DROP_DELETED, DROP_EVICTED, DROP_EXPIRED, DROP_FLUSHED };
+
+/* A miss in the stripe tells of this change. */
+static inline void stripe_removed(struct stripe *s, uint64_t lsn)
+{
+	must(stripe_is_mine(s));
+	if (atomic_load_explicit(&s->removed, memory_order_relaxed) < lsn)
+		atomic_store_explicit(&s->removed, lsn, memory_order_release);
+}
+
 /* store.c: take an item out of index, queue and wheel, under its stripe's lock. */
-void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead);
+
+uint32_t store_tag(const struct store *store, const void *key, size_t key_len);
+
+/* In the index or pinned, or both. */
+static inline bool item_is_published(const struct store_item *item)
+{
+	uint32_t refs = atomic_load_explicit(&item->refs, memory_order_relaxed);
+
+	return refs > 0 && refs < ITEM_RESERVED;
+}
+
+static inline void item_pin(struct stripe *s, struct store_item *item)
+{
+	must(stripe_is_mine(s) && item_is_published(item));
+	atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
+	s->pinned++;
+}
+
+static inline void ref_set(struct store_ref *ref, struct store_item *item, uint64_t version)
+{
+	ref->item = item;
+	ref->addr = item_value(item);
+	ref->len = item->value_len;
+	ref->version = version;
+}
+
+static inline void meta_set(struct store_meta *meta, const struct store_item *item)
+{
+	meta->len = item->value_len;
+	meta->version = item->version;
+	meta->expires = item->expires;
+}
 
 /* No stripe's lock held. Gives one reference back; frees the item with the last. */
 void store_item_release(struct store *store, struct store_item *item);
@@ -443,8 +563,6 @@ void store_dead_release(struct store *store, struct dead *dead);
 void evict_add(struct store *store, struct stripe *s, struct store_item *item);
 void evict_remove(struct store *store, struct stripe *s, struct store_item *item);
 
-/* The new item takes the old one's place; an overwrite is a hit. */
-void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 /* The same item, at another place. */
 void evict_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 
@@ -461,6 +579,16 @@ static inline void evict_touch(struct store_item *item)
 
 	if (heat < 3)
 		atomic_store_explicit(&item->heat, heat + 1, memory_order_relaxed);
+}
+
+/* The new item takes the old one's place; an overwrite is a hit. */
+static inline void evict_replace(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
+{
+	must(new->queue == QUEUE_NONE);
+	if (store->eviction == STORE_EVICT_NONE)
+		return; /* nobody asks for hits */
+	evict_move(store, s, old, new);
+	evict_touch(new);
 }
 
 /*
@@ -488,9 +616,24 @@ void room_tick(struct store *store, uint64_t now);
  * wheel.c: under the stripe's lock.
  */
 
+void wheel_link(struct store *store, struct stripe *s, struct store_item *item, uint64_t now);
+void wheel_unlink(struct store *store, struct stripe *s, struct store_item *item);
+
 /* An item that is not in the wheel; one that never expires does not come into it. */
-void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now);
-void wheel_remove(struct store *store, struct stripe *s, struct store_item *item);
+static inline void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now)
+{
+	must(stripe_is_mine(s) && !item->wheel_prev);
+	if (unlikely(item->expires != TIME_NEVER))
+		wheel_link(store, s, item, now);
+}
+
+static inline void wheel_remove(struct store *store, struct stripe *s, struct store_item *item)
+{
+	must(stripe_is_mine(s));
+	if (unlikely(item->wheel_prev))
+		wheel_unlink(store, s, item);
+}
+
 /* The same item, at another place. */
 void wheel_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 
@@ -499,6 +642,15 @@ void wheel_move(struct store *store, struct stripe *s, struct store_item *old, s
 uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget, struct dead *dead);
 
 /* Any thread. */
+static inline void atomic_raise(_Atomic uint64_t *value, uint64_t to)
+{
+	uint64_t was = atomic_load_explicit(value, memory_order_relaxed);
+
+	while (to > was &&
+	       !atomic_compare_exchange_weak_explicit(value, &was, to, memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 static inline void due_lower(_Atomic uint64_t *due, uint64_t to)
 {
 	uint64_t was = atomic_load_explicit(due, memory_order_relaxed);

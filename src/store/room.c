@@ -64,9 +64,12 @@ static bool evict_in_order(struct store *store, struct request *r)
 	unsigned small = 0;
 
 	for (unsigned n = 0; n < ORDERLY_MAX; n++) {
-		if (is_large(r) ? small > ORDERLY_SMALL || pages_suffice(store, r)
-				: freed > 4 * r->size + ORDERLY_BYTES)
+		if (is_large(r) && (small > ORDERLY_SMALL || pages_suffice(store, r)))
 			return true;
+		if (!is_large(r) && freed > 4 * r->size + ORDERLY_BYTES)
+			return !changes_hold(&store->changes); /* else it comes free when they are released */
+		if (changes_hold_dropped(&store->changes, r->size))
+			return false;
 		if (!evict_next(store, &size))
 			return true;
 		freed += size;
@@ -164,7 +167,7 @@ static void window_give_up(struct store *store)
 /* Something in it is pinned or being written: wait a little, where it was not so when the window was claimed. */
 static void window_obstacle(struct store *store, struct request *r)
 {
-	if (++store->room.again > AGAIN_MAX)
+	if (!changes_hold(&store->changes) && ++store->room.again > AGAIN_MAX)
 		window_give_up(store);
 	else
 		r->budget = 0;
@@ -389,7 +392,7 @@ int room_make(struct store *store, uint32_t tag, uint64_t size, uint64_t asked, 
 	if (rc == -ENOMEM && evicts && !is_large(&r) && evict_next(store, &evicted))
 		rc = -EAGAIN;
 	*out = r.item;
-	return rc;
+	return rc == -ENOMEM && changes_hold(&store->changes) ? -EAGAIN : rc;
 }
 
 void room_tick(struct store *store, uint64_t now)

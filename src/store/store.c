@@ -16,10 +16,6 @@
 #define TICK_BUDGET 1024   /* steps of the wheels in one store_tick, */
 #define TICK_STRIPE 128    /* of one, under its lock */
 #define TICK_LATEST TIME_S /* store_tick asks to be called again after this at the latest */
-#define FLUSH_SOME 1024    /* items after which a flush pauses, */
-#define FLUSH_STRIPE 128   /* or gives a stripe's lock back; or buckets, */
-#define FLUSH_TURNS 128    /* and stripes after which it pauses where they are empty */
-#define SCAN_BUCKETS 8     /* buckets looked at for each key of the budget */
 #define DIGITS_MAX 21      /* of a 64-bit integer, with sign and NUL */
 
 /* 128 stripes need 2.3 KiB each; a small arena takes fewer. */
@@ -101,9 +97,12 @@ int store_create(const struct store_config *config, struct store **out)
 	/* So that nobody can choose keys that share a bucket; without entropy the address must do. */
 	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
 		store->seed = (uintptr_t)store * 0x9e3779b97f4a7c15ull;
-	rc = arena_init(&store->arena, config->arena, config->arena_size);
+	rc = changes_init(&store->changes, config->changes, config->arena_size);
 	if (rc != 0)
 		goto free_store;
+	rc = arena_init(&store->arena, config->arena, config->arena_size);
+	if (rc != 0)
+		goto free_changes;
 	rc = stripes_create(store, stripes_for(config->arena_size), config->epoch);
 	if (rc != 0)
 		goto close_arena;
@@ -113,6 +112,8 @@ int store_create(const struct store_config *config, struct store **out)
 
 close_arena:
 	arena_fini(&store->arena);
+free_changes:
+	changes_fini(&store->changes);
 free_store:
 	free(store);
 	if (rc != -ENOMEM)
@@ -145,6 +146,7 @@ void store_destroy(struct store *store)
 	pthread_mutex_destroy(&store->window_lock);
 	stripes_free(store);
 	arena_fini(&store->arena);
+	changes_fini(&store->changes);
 	free(store);
 }
 
@@ -152,9 +154,24 @@ void store_destroy(struct store *store)
  * Items.
  */
 
-static uint32_t key_tag(const struct store *store, const void *key, size_t key_len)
+static inline uint64_t key_hash(const struct store *store, const void *key, size_t key_len)
 {
-	return (uint32_t)XXH3_64bits_withSeed(key, key_len, store->seed);
+	return XXH3_64bits_withSeed(key, key_len, store->seed);
+}
+
+static inline uint32_t key_tag(const struct store *store, const void *key, size_t key_len)
+{
+	return (uint32_t)key_hash(store, key, key_len);
+}
+
+uint64_t store_hash(const struct store *store, const void *key, size_t key_len)
+{
+	return key_hash(store, key, key_len);
+}
+
+uint32_t store_tag(const struct store *store, const void *key, size_t key_len)
+{
+	return key_tag(store, key, key_len);
 }
 
 static uint64_t item_asked(const struct store_item *item)
@@ -167,18 +184,17 @@ static void item_free(struct store *store, struct store_item *item)
 	arena_free(&store->arena, item, item_asked(item));
 }
 
+/* What item_create() made, and nobody published. */
+static void item_discard(struct store *store, struct store_item *item)
+{
+	item_free(store, item);
+	change_return(store);
+}
+
 /* Given out by store_reserve() or item_create(), and not published yet. */
 static bool item_is_reserved(const struct store_item *item)
 {
 	return atomic_load_explicit(&item->refs, memory_order_relaxed) == ITEM_RESERVED + 1;
-}
-
-/* In the index or pinned, or both. */
-static bool item_is_published(const struct store_item *item)
-{
-	uint32_t refs = atomic_load_explicit(&item->refs, memory_order_relaxed);
-
-	return refs > 0 && refs < ITEM_RESERVED;
 }
 
 void store_item_release(struct store *store, struct store_item *item)
@@ -205,26 +221,26 @@ void store_dead_release(struct store *store, struct dead *dead)
 	dead->first = NULL;
 }
 
-static void item_pin(struct stripe *s, struct store_item *item)
-{
-	must(stripe_is_mine(s) && item_is_published(item));
-	atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
-	s->pinned++;
-}
-
 static void item_unlink(struct store *store, struct stripe *s, struct store_item *item)
 {
 	evict_remove(store, s, item);
 	wheel_remove(store, s, item);
 }
 
-void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item,
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead)
 {
 	must(stripe_is_mine(s));
 	index_remove(&s->index, slot);
 	item_unlink(store, s, item);
-	dead_add(&store->arena, dead, item);
+	if (unlikely(store->changes.on) && why == DROP_EXPIRED)
+		stripe_removed(s, item->version); /* of which nobody may have heard yet */
+	if (likely(!store->changes.on) || why > DROP_EVICTED)
+		dead_add(&store->arena, dead, item);
+	else if (why == DROP_DELETED)
+		stripe_removed(s, change_put(store, item, STORE_CHANGE_DELETE, 0));
+	else
+		change_put(store, item, STORE_CHANGE_DELETE, STORE_CHANGE_EVICTED);
 }
 
 /* Find what has not expired; what has goes now. Under the stripe's lock. */
@@ -236,9 +252,16 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 	must(stripe_is_mine(s));
 	if (likely(!item) || likely(item->expires > now))
 		return item;
-	store_item_drop(store, s, *slot, item, dead);
+	store_item_drop(store, s, *slot, item, DROP_EXPIRED, dead);
 	s->expired++;
 	return NULL;
+}
+
+static uint64_t item_sizes(size_t key_len, uint64_t value_len)
+{
+	struct store_item sizes = {.value_len = value_len, .key_len = key_len & STORE_KEY_MAX};
+
+	return sizes.sizes;
 }
 
 static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
@@ -250,20 +273,23 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 
 	if (unlikely(value_len > store->value_max))
 		return -EFBIG;
+	if (unlikely(!change_grant(store)))
+		return -EAGAIN;
 	item = arena_alloc(&store->arena, size, key_len + value_len);
 	if (unlikely(!item)) {
-		if (!arena_can_hold(&store->arena, size))
-			return -EFBIG;
-		rc = room_make(store, tag, size, key_len + value_len, now, &item);
+		rc = -EFBIG;
+		if (arena_can_hold(&store->arena, size))
+			rc = room_make(store, tag, size, key_len + value_len, now, &item);
 		if (rc == -ENOMEM)
 			atomic_fetch_add(&store->out_of_memory, 1);
-		if (rc != 0)
+		if (rc != 0) {
+			change_return(store);
 			return rc;
+		}
 	}
 	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
-	item->value_len = value_len;
-	item->key_len = key_len & STORE_KEY_MAX;
-	atomic_store_explicit(&item->heat, 0, memory_order_relaxed);
+	/* Who clears a window looks at the heat of any item, and then at whether it is published. */
+	__atomic_store_n(&item->sizes, item_sizes(key_len, value_len), __ATOMIC_RELAXED);
 	item->queue = QUEUE_NONE;
 	item->wheel_prev = 0;
 	memcpy(item->key, key, key_len);
@@ -274,14 +300,6 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 static bool key_valid(size_t key_len)
 {
 	return key_len >= 1 && key_len <= STORE_KEY_MAX;
-}
-
-static void ref_set(struct store_ref *ref, struct store_item *item, uint64_t version)
-{
-	ref->item = item;
-	ref->addr = item_value(item);
-	ref->len = item->value_len;
-	ref->version = version;
 }
 
 /*
@@ -304,8 +322,10 @@ static void stripe_unlock(struct store *store, struct stripe *s, struct dead *de
 }
 
 /* A value longer than the room for it is not read: the caller comes again, and only then it counts. */
-static struct store_item *item_read(struct store *store, struct stripe *s, uint32_t tag, const void *key,
-				    size_t key_len, uint64_t now, uint64_t room, struct dead *dead)
+static inline __attribute__((always_inline)) struct store_item *item_read(struct store *store, struct stripe *s,
+									  uint32_t tag, const void *key, size_t key_len,
+									  uint64_t now, uint64_t room,
+									  struct dead *dead)
 {
 	struct slot slot;
 	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, dead);
@@ -421,7 +441,7 @@ void store_abandon(struct store *store, struct store_ref *ref)
 	if (!ref->item)
 		return;
 	reservation_ends(store, ref->item);
-	item_free(store, ref->item);
+	item_discard(store, ref->item);
 	ref->item = NULL;
 }
 
@@ -438,13 +458,15 @@ static int put_check(const struct store_put *put, const struct store_item *old)
 		if (!old)
 			return -ENOENT;
 		return old->version == put->version ? 0 : -ESTALE;
+	case STORE_IF_OLDER:
+		return !old || old->version < put->version ? 0 : -ESTALE;
 	}
 	return -EINVAL;
 }
 
 /* The index step of a write: under the stripe's lock, with a whole item. */
 static int item_put(struct store *store, struct stripe *s, struct store_item *item, struct store_item *old,
-		    struct slot slot, struct dead *dead)
+		    struct slot slot, const struct store_put *put, struct dead *dead)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	uint32_t link = arena_link(&store->arena, item);
@@ -462,8 +484,13 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 			return rc;
 		evict_add(store, s, item);
 	}
-	item->version = ++s->version;
 	s->sets++;
+	if (unlikely(store->changes.on)) {
+		atomic_store_explicit(&item->refs, 2, memory_order_release);
+		change_put(store, item, STORE_CHANGE_SET, 0);
+		return 0;
+	}
+	item->version = unlikely(put->condition == STORE_IF_OLDER) ? put->version : ++s->version;
 	/* From here on it is the index that holds it; see refs_of in evict.c for the order. */
 	atomic_store_explicit(&item->refs, 1, memory_order_release);
 	return 0;
@@ -471,9 +498,9 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 
 static const struct store_put put_always = {.condition = STORE_ALWAYS, .expires = TIME_NEVER};
 
-/* Consumes the item, which the index does not hold yet. `keep`: the old value's expiry stays. */
-static int item_publish(struct store *store, struct store_item *item, const struct store_put *put, bool keep,
-			uint64_t now, uint64_t *version)
+/* Consumes the item, which the index does not hold yet. */
+static int item_publish(struct store *store, struct store_item *item, const struct store_put *put, uint64_t now,
+			uint64_t *version)
 {
 	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	struct stripe *s = stripe_lock(store, tag);
@@ -485,8 +512,8 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 	old = item_find(store, s, tag, item->key, item->key_len, now, &slot, &dead);
 	rc = put_check(put, old);
 	if (likely(rc == 0)) {
-		item->expires = keep && old ? old->expires : put->expires;
-		rc = item_put(store, s, item, old, slot, &dead);
+		item->expires = put->keep_expiry && old ? old->expires : put->expires;
+		rc = item_put(store, s, item, old, slot, put, &dead);
 	}
 	if (likely(rc == 0)) {
 		wheel_add(store, s, item, now);
@@ -495,7 +522,7 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 	}
 	stripe_unlock(store, s, &dead);
 	if (unlikely(rc != 0))
-		item_free(store, item);
+		item_discard(store, item);
 	return rc;
 }
 
@@ -507,7 +534,7 @@ int store_publish(struct store *store, struct store_ref *ref, const struct store
 	must(item);
 	ref->item = NULL;
 	reservation_ends(store, item);
-	return item_publish(store, item, put ? put : &put_always, false, now, version);
+	return item_publish(store, item, put ? put : &put_always, now, version);
 }
 
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
@@ -522,8 +549,8 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
 	if (unlikely(rc != 0))
 		return rc;
 	if (value_len)
-		memcpy(item_value(item), value, value_len);
-	return item_publish(store, item, put ? put : &put_always, false, now, version);
+		memcpy((char *)item + item_value_offset(key_len, value_len), value, value_len);
+	return item_publish(store, item, put ? put : &put_always, now, version);
 }
 
 /* Digits with an optional minus, nothing else. */
@@ -549,7 +576,7 @@ static int integer_parse(const unsigned char *text, uint64_t len, int64_t *out)
 
 /* The number now and what the write will be conditional on. */
 static int integer_read(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t now,
-			int64_t *value, struct store_put *put)
+			uint64_t expires, int64_t *value, struct store_put *put)
 {
 	struct stripe *s = stripe_lock(store, tag);
 	struct dead dead = {0};
@@ -558,7 +585,7 @@ static int integer_read(struct store *store, uint32_t tag, const void *key, size
 	int rc = 0;
 
 	*value = 0;
-	*put = (struct store_put){.condition = STORE_IF_ABSENT, .expires = TIME_NEVER};
+	*put = (struct store_put){.condition = STORE_IF_ABSENT, .expires = expires, .keep_expiry = true};
 	if (item) {
 		put->condition = STORE_IF_VERSION;
 		put->version = item->version;
@@ -573,8 +600,8 @@ static bool publish_lost_race(int rc)
 	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
 }
 
-int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
-	       uint64_t *version)
+int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
+		int64_t *value, uint64_t *version)
 {
 	struct store_item *item;
 	struct store_put put;
@@ -587,7 +614,7 @@ int store_incr(struct store *store, const void *key, size_t key_len, int64_t del
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
 	do { /* the extent is made without the lock, so somebody may have been faster */
-		rc = integer_read(store, tag, key, key_len, now, &result, &put);
+		rc = integer_read(store, tag, key, key_len, now, expires, &result, &put);
 		if (rc != 0)
 			return rc;
 		if (__builtin_add_overflow(result, delta, &result))
@@ -597,37 +624,63 @@ int store_incr(struct store *store, const void *key, size_t key_len, int64_t del
 		if (rc != 0)
 			return rc;
 		memcpy(item_value(item), text, (size_t)len);
-		rc = item_publish(store, item, &put, true, now, version);
+		rc = item_publish(store, item, &put, now, version);
 	} while (publish_lost_race(rc));
 	if (rc == 0 && value)
 		*value = result;
 	return rc;
 }
 
-int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now)
+int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
+	       uint64_t *version)
+{
+	return store_count(store, key, key_len, delta, TIME_NEVER, now, value, version);
+}
+
+/* One key whose item is changed in its place: a step under the stripe's lock, which is a change if it is told to be one. */
+struct touch {
+	struct stripe *s;
+	struct store_item *item;
+	struct slot slot;
+	struct dead dead;
+};
+
+/* 1, with the item; 0: no such key; -ESTALE: another version. In each case touch_end() follows. -EAGAIN: nothing was begun. */
+static int touch_begin(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now,
+		       struct touch *t)
 {
 	uint32_t tag = key_tag(store, key, key_len);
-	struct stripe *s = stripe_lock(store, tag);
-	struct dead dead = {0};
-	struct slot slot;
-	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, &dead);
-	int rc = !!item;
 
-	if (item && if_version && item->version != if_version) {
-		rc = -ESTALE;
-	} else if (item) {
-		store_item_drop(store, s, slot, item, &dead);
-		s->deletes++;
-	}
-	stripe_unlock(store, s, &dead);
+	if (unlikely(!change_grant(store)))
+		return -EAGAIN;
+	*t = (struct touch){.s = stripe_lock(store, tag)};
+	t->item = item_find(store, t->s, tag, key, key_len, now, &t->slot, &t->dead);
+	if (t->item && if_version && t->item->version != if_version)
+		return -ESTALE;
+	return !!t->item;
+}
+
+/* 1: it was changed, and told so. Returns rc. */
+static int touch_end(struct store *store, struct touch *t, int rc)
+{
+	stripe_unlock(store, t->s, &t->dead);
+	if (rc != 1)
+		change_return(store);
 	return rc;
 }
 
-static void meta_set(struct store_meta *meta, const struct store_item *item)
+int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now)
 {
-	meta->len = item->value_len;
-	meta->version = item->version;
-	meta->expires = item->expires;
+	struct touch t;
+	int rc = touch_begin(store, key, key_len, if_version, now, &t);
+
+	if (unlikely(rc == -EAGAIN))
+		return rc;
+	if (rc == 1) {
+		store_item_drop(store, t.s, t.slot, t.item, DROP_DELETED, &t.dead);
+		t.s->deletes++;
+	}
+	return touch_end(store, &t, rc);
 }
 
 int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_meta *out)
@@ -644,132 +697,24 @@ int store_stat(struct store *store, const void *key, size_t key_len, uint64_t no
 	return !!item;
 }
 
-int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires, uint64_t now)
+int store_expire(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t expires,
+		 uint64_t now)
 {
-	uint32_t tag = key_tag(store, key, key_len);
-	struct stripe *s = stripe_lock(store, tag);
-	struct dead dead = {0};
-	struct slot slot;
-	struct store_item *item = item_find(store, s, tag, key, key_len, now, &slot, &dead);
+	struct touch t;
+	int rc = touch_begin(store, key, key_len, if_version, now, &t);
 
-	if (item) {
-		wheel_remove(store, s, item);
-		item->expires = expires;
-		wheel_add(store, s, item, now);
+	if (unlikely(rc == -EAGAIN))
+		return rc;
+	if (rc == 1) {
+		wheel_remove(store, t.s, t.item);
+		t.item->expires = expires;
+		wheel_add(store, t.s, t.item, now);
+		if (unlikely(store->changes.on)) {
+			atomic_fetch_add_explicit(&t.item->refs, 1, memory_order_relaxed);
+			stripe_removed(t.s, change_put(store, t.item, STORE_CHANGE_EXPIRE, 0));
+		}
 	}
-	stripe_unlock(store, s, &dead);
-	return !!item;
-}
-
-/*
- * All keys.
- */
-
-struct scan {
-	const struct arena *arena;
-	const void *prefix;
-	size_t prefix_len;
-	uint64_t now;
-	store_scan_fn fn;
-	void *arg;
-	bool took, full; /* the callback took one, and takes no more */
-};
-
-static bool scan_visit(void *arg, uint32_t link)
-{
-	struct scan *scan = arg;
-	const struct store_item *item = arena_item(scan->arena, link);
-	struct store_meta meta;
-
-	if (item->expires <= scan->now || item->key_len < scan->prefix_len ||
-	    (scan->prefix_len && memcmp(item->key, scan->prefix, scan->prefix_len)))
-		return true;
-	meta_set(&meta, item);
-	scan->full = !scan->fn(scan->arg, item->key, item->key_len, &meta);
-	must(scan->took || !scan->full);
-	scan->took = true;
-	return !scan->full;
-}
-
-static bool cursor_begins(const struct index_cursor *cursor)
-{
-	return !cursor->place && !cursor->skip;
-}
-
-/* The cursor: the stripe above the index's skip and place. */
-void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
-		uint64_t now, store_scan_fn fn, void *arg)
-{
-	struct scan scan = {&store->arena, prefix, prefix_len, now, fn, arg, false, false};
-	uint64_t at = *cursor >> 48, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;
-	struct index_cursor in = {.place = (uint32_t)*cursor, .skip = (uint16_t)(*cursor >> 32)};
-
-	while (at < store->stripes && work && !scan.full) {
-		struct stripe *s = &store->stripe[at];
-		unsigned n;
-
-		lock_take(&s->lock, LOCK_STRIPE);
-		do {
-			n = index_scan(&s->index, &in, scan_visit, &scan);
-			work -= MIN(work, 1 + (uint64_t)n * SCAN_BUCKETS);
-		} while (!cursor_begins(&in) && work && !scan.full);
-		lock_give(&s->lock, LOCK_STRIPE);
-		at += !scan.full && cursor_begins(&in);
-	}
-	*cursor = at < store->stripes ? at << 48 | (uint64_t)in.skip << 32 | in.place : 0;
-}
-
-struct flush {
-	struct store *store;
-	struct stripe *stripe;
-	struct dead dead;
-};
-
-static bool flush_visit(void *arg, uint32_t link)
-{
-	struct flush *f = arg;
-	struct store_item *item = arena_item(&f->store->arena, link);
-	struct slot slot;
-
-	if (index_find_link(&f->stripe->index, atomic_load_explicit(&item->tag, memory_order_relaxed), link, &slot))
-		store_item_drop(f->store, f->stripe, slot, item, &f->dead);
-	return true;
-}
-
-/* Some buckets, under the lock. An empty table that has grown makes place for a small one; without memory for that it stays. */
-static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor)
-{
-	struct flush f = {.store = store, .stripe = s};
-	struct index fresh, old = {0};
-	unsigned n = 0, buckets = 0;
-
-	lock_take(&s->lock, LOCK_STRIPE);
-	do {
-		n += index_scan(&s->index, cursor, flush_visit, &f);
-		cursor->skip = 0; /* those that were passed are gone */
-	} while (!cursor_begins(cursor) && n < FLUSH_STRIPE && ++buckets < FLUSH_STRIPE);
-	s->deletes += n;
-	if (cursor_begins(cursor) && !s->index.count && s->index.now.mask >= BUCKETS_MIN && index_init(&fresh) == 0) {
-		old = s->index;
-		s->index = fresh;
-	}
-	lock_give(&s->lock, LOCK_STRIPE);
-	store_dead_release(store, &f.dead);
-	index_fini(&old);
-	return n;
-}
-
-uint64_t store_flush_some(struct store *store, uint64_t *cursor)
-{
-	uint64_t at = *cursor >> 32, deleted = 0;
-	struct index_cursor in = {.place = (uint32_t)*cursor};
-
-	for (unsigned turns = 0; at < store->stripes && deleted < FLUSH_SOME && turns < FLUSH_TURNS; turns++) {
-		deleted += stripe_flush(store, &store->stripe[at], &in);
-		at += cursor_begins(&in);
-	}
-	*cursor = at < store->stripes ? at << 32 | in.place : 0;
-	return deleted;
+	return touch_end(store, &t, rc);
 }
 
 /*

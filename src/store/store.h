@@ -43,6 +43,8 @@ struct store_config {
 	uint64_t value_max; /* longest value, bytes */
 	enum store_eviction eviction;
 	uint64_t epoch; /* versions begin above it, at most 2^55: see store_epoch */
+	uint32_t
+		changes; /* length of the ring of changes, a power of two from 64 to 2^20; 0: nobody asks for changes */
 };
 
 struct store;
@@ -93,6 +95,9 @@ void store_unpin(struct store *store, struct store_ref *ref); /* ref->item NULL:
 int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
 	       uint64_t *len, uint64_t *version);
 
+/* Of a key, for who keeps a note of it: as it is seeded, nobody can choose two keys that share one. */
+uint64_t store_hash(const struct store *store, const void *key, size_t key_len);
+
 /* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then
  * publish or abandon. -EINVAL: not a key's length. -EFBIG: over value_max or longer than the arena;
  * nothing was evicted. -ENOMEM: arena full, and eviction is off or what it may evict does not do:
@@ -105,12 +110,14 @@ enum store_condition {
 	STORE_IF_ABSENT,
 	STORE_IF_PRESENT,
 	STORE_IF_VERSION, /* the key's present version is `version` */
+	STORE_IF_OLDER,   /* it has none, or a lower one: `version` is given to what is written. For loading. */
 };
 
 struct store_put {
 	enum store_condition condition;
 	uint64_t version;
 	uint64_t expires; /* absolute, on time_now()'s scale; TIME_NEVER: does not */
+	bool keep_expiry; /* that of the value that is replaced; `expires` where there is none */
 };
 
 /* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in
@@ -131,7 +138,11 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
 int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
 	       uint64_t *version);
 
-/* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. */
+/* The same; a number that was missing expires. */
+int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
+		int64_t *value, uint64_t *version);
+
+/* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. -EAGAIN: no room for changes. */
 int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now);
 
 struct store_meta {
@@ -142,8 +153,9 @@ struct store_meta {
 /* 1 and *out, 0 no such key; counts neither hit nor miss. */
 int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_meta *out);
 
-/* Change the expiry, not the version: 1, or 0 no such key. */
-int store_expire(struct store *store, const void *key, size_t key_len, uint64_t expires, uint64_t now);
+/* Change the expiry, not the version: 1, or 0 no such key. `if_version` as for store_delete. -EAGAIN: no room for changes. */
+int store_expire(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t expires,
+		 uint64_t now);
 
 /* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about
  * `budget` keys and calls back for those with the prefix, under a stripe's lock (no store call from
@@ -155,9 +167,20 @@ typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const 
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg);
 
+/* The same for copies: at most `most` items, pinned, so that their values can be read without a lock; each ref is given back by
+ * store_unpin. Returns how many; *cursor 0 again: the end. With `now` 0 also what has expired, as is needed beside changes: somebody
+ * whose clock is a little earlier may still prolong it. */
+struct store_walked {
+	struct store_ref ref;
+	const void *key;
+	size_t key_len;
+	uint64_t expires;
+};
+unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct store_walked *out, unsigned most);
+
 /* Delete all: what is written meanwhile may stay. One call is a step of some 1000 keys: *cursor 0 begins, 0 again: done; any other
- * value is harmless. Returns how many were deleted. It needs no memory. */
-uint64_t store_flush_some(struct store *store, uint64_t *cursor);
+ * value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for changes, call again. */
+int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted);
 
 /* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call again: at
  * the latest a second from now, and not after `now` when there is more to do at once. What is written after a call and
@@ -166,5 +189,61 @@ uint64_t store_flush_some(struct store *store, uint64_t *cursor);
 uint64_t store_tick(struct store *store, uint64_t now);
 
 void store_get_stats(struct store *store, struct store_stats *out);
+
+/*
+ * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on, each change takes
+ * the next log sequence number (LSN), which is also the version of what it writes, and enters the ring. One thread takes them, in
+ * their order. Nothing is copied: a change holds its item. Where the ring is full, or changes hold a sixteenth of the arena,
+ * writes answer -EAGAIN until some were released; a reservation has its place in the ring from the beginning.
+ *
+ * An expired item leaves without a change, as its time stands in the one that wrote it. An evicted one is a change, since else a
+ * deletion that finds it gone would be told nowhere, and an older value come back.
+ */
+enum store_change_type { STORE_CHANGE_SET = 1, STORE_CHANGE_DELETE, STORE_CHANGE_EXPIRE, STORE_CHANGE_FLUSH };
+#define STORE_CHANGE_EVICTED 1 /* flag of a DELETE: nobody asked for it */
+
+struct store_change {
+	uint64_t lsn;
+	uint64_t version; /* of EXPIRE: what it applies to; of SET: the LSN */
+	uint64_t expires; /* of SET and EXPIRE, on time_now()'s scale */
+	enum store_change_type type;
+	uint8_t flags;
+	const void *key; /* NULL: FLUSH, which deletes all with a lower version */
+	size_t key_len;
+	const void *value; /* of SET */
+	uint64_t value_len;
+	struct store_item *item;
+};
+
+/* Begin, with the LSN after `last`. Before, versions are given as without changes, and nothing enters the ring. */
+void store_changes_begin(struct store *store, uint64_t last);
+
+/* The next changes in the order of their LSNs, without a gap; how many there are by now, at most `most`. */
+unsigned store_changes_take(struct store *store, struct store_change *out, unsigned most);
+/* Done with some: their items and places in the ring are given back. In any order. */
+void store_changes_release(struct store *store, struct store_change *change, unsigned n);
+
+/*
+ * Loading what was kept, before store_changes_begin(): by store_set() and store_publish() under STORE_IF_OLDER, with the LSN as version, and
+ * by these. A key's changes come in their order, those of different keys in any, and any of them twice; copies that store_walk made
+ * meanwhile come before those changes that were made from its beginning on. For all of these calls `now` is 0: what has expired
+ * may have been prolonged by a change that comes later.
+ */
+void store_load_delete(struct store *store, const void *key, size_t key_len, uint64_t lsn);
+void store_load_expire(struct store *store, const void *key, size_t key_len, uint64_t version, uint64_t expires);
+void store_load_flush(struct store *store, uint64_t lsn);
+
+/* The end of it, where no changes are to begin: versions rise from above `last`, the highest that was loaded. */
+void store_load_end(struct store *store, uint64_t last);
+
+/* Writes that answer -EAGAIN do so until changes are released. */
+bool store_changes_full(const struct store *store);
+
+/* The last LSN that was drawn. */
+uint64_t store_lsn(const struct store *store);
+
+/* What a miss tells of, or a time to live: the LSN of the last change that took away a key of this one's part of the table, or set a
+ * time to live there, or wrote what has expired there since; 0: none. Asked for after the miss. */
+uint64_t store_removed(struct store *store, const void *key, size_t key_len);
 
 #endif

@@ -58,11 +58,8 @@ static void slot_remove(const struct arena *a, struct wheel *w, struct store_ite
 	w->count--;
 }
 
-void wheel_add(struct store *store, struct stripe *s, struct store_item *item, uint64_t now)
+void wheel_link(struct store *store, struct stripe *s, struct store_item *item, uint64_t now)
 {
-	must(stripe_is_mine(s) && !item->wheel_prev);
-	if (likely(item->expires == TIME_NEVER))
-		return;
 	if (!s->wheel.count)
 		s->wheel.now = tick_of(now);
 	slot_add(&store->arena, &s->wheel, item);
@@ -70,11 +67,9 @@ void wheel_add(struct store *store, struct stripe *s, struct store_item *item, u
 	due_lower(&store->due, item->expires);
 }
 
-void wheel_remove(struct store *store, struct stripe *s, struct store_item *item)
+void wheel_unlink(struct store *store, struct stripe *s, struct store_item *item)
 {
-	must(stripe_is_mine(s));
-	if (unlikely(item->wheel_prev))
-		slot_remove(&store->arena, &s->wheel, item);
+	slot_remove(&store->arena, &s->wheel, item);
 }
 
 void wheel_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new)
@@ -112,7 +107,7 @@ static void item_expire(struct store *store, struct stripe *s, struct store_item
 
 	if (!index_find_link(&s->index, tag, arena_link(&store->arena, item), &slot))
 		return; /* cannot be: what is in the wheel is in the index */
-	store_item_drop(store, s, slot, item, dead);
+	store_item_drop(store, s, slot, item, DROP_EXPIRED, dead);
 	s->expired++;
 }
 

@@ -65,7 +65,7 @@ void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACC
 	wire_put16(&c, a->credits);
 	wire_put16(&c, 0);
 	wire_put32(&c, a->eager_max);
-	wire_put32(&c, 0);
+	wire_put32(&c, a->push_max);
 	wire_put64(&c, a->value_max);
 	wire_put_bytes(&c, a->nonce, WIRE_NONCE);
 	wire_put_bytes(&c, a->proof, WIRE_PROOF);
@@ -90,12 +90,12 @@ int wire_accept_decode(struct wire_accept *a, const uint8_t *data, size_t len)
 	a->credits = wire_get16(&c);
 	wire_get16(&c);
 	a->eager_max = wire_get32(&c);
-	wire_get32(&c);
+	a->push_max = wire_get32(&c);
 	a->value_max = wire_get64(&c);
 	wire_get_bytes(&c, a->nonce, WIRE_NONCE);
 	wire_get_bytes(&c, a->proof, WIRE_PROOF);
-	if (c.failed || a->message_size < WIRE_MESSAGE_MIN || a->message_size > WIRE_MESSAGE_MAX ||
-	    a->credits < WIRE_CREDITS_MIN || a->credits > WIRE_CREDITS_MAX)
+	if (c.failed || a->push_max > WIRE_PUSH_MAX || a->message_size < WIRE_MESSAGE_MIN ||
+	    a->message_size > WIRE_MESSAGE_MAX || a->credits < WIRE_CREDITS_MIN || a->credits > WIRE_CREDITS_MAX)
 		return -EPROTO;
 	return 0;
 }

@@ -80,6 +80,8 @@ static const struct {
 	[WIRE_FAILED] = {"the server failed to carry it out", -EIO},
 	[WIRE_BUSY] = {"what was asked for is all in use", -EAGAIN},
 	[WIRE_MOVED] = {"it is elsewhere", -EREMOTE},
+	[WIRE_DISK_FULL] = {"the disk of the server's log is full", -ENOSPC},
+	[WIRE_READ_ONLY] = {"the server's log failed, and it takes no writes any more", -EROFS},
 };
 
 const char *wire_status_text(unsigned status)

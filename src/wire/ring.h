@@ -62,13 +62,18 @@ struct wire_ring_job {
 WIRE_RING_ASSERT(sizeof(struct wire_ring_job) == WIRE_RING_LINE, "ring layout");
 
 struct wire_ring_result {
-	uint64_t sequence; /* index + 1 */
-	uint64_t check;    /* wire_ring_check() */
-	uint32_t id;
-	uint32_t length;      /* of the output, which follows in the cell */
-	uint32_t nanoseconds; /* that the operation took, at most 4 s */
-	uint32_t reserved;
-	uint64_t reserved2[4];
+	union {
+		struct {
+			uint64_t sequence; /* index + 1 */
+			uint64_t check;    /* wire_ring_check() */
+			uint32_t id;
+			uint32_t length;      /* of the output, which follows in the cell */
+			uint32_t nanoseconds; /* that the operation took, at most 4 s */
+			uint32_t reserved;
+			uint64_t reserved2[4];
+		};
+		uint64_t word[WIRE_RING_LINE / 8];
+	};
 };
 WIRE_RING_ASSERT(sizeof(struct wire_ring_result) == WIRE_RING_LINE, "ring layout");
 
@@ -102,8 +107,13 @@ struct wire_ring_header {
 
 /* One per queue, behind the header; a cache line each. */
 struct wire_ring_worker_line {
-	uint64_t taken, done;
-	uint64_t reserved[6];
+	union {
+		struct {
+			uint64_t taken, done;
+			uint64_t reserved[6];
+		};
+		uint64_t word[WIRE_RING_LINE / 8];
+	};
 };
 WIRE_RING_ASSERT(sizeof(struct wire_ring_worker_line) == WIRE_RING_LINE, "ring layout");
 
@@ -189,6 +199,15 @@ WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
 	asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
 }
 
+/* Two words that lie side by side on 16 bytes, in one transfer over the bus, behind all that was written before. */
+WIRE_RING_FN void wire_ring_store_pair(uint64_t *words, uint64_t first, uint64_t second)
+{
+	asm volatile("fence.acq_rel.sys;\n\tst.relaxed.sys.v2.u64 [%0], {%1, %2};"
+		     :
+		     : "l"(words), "l"(first), "l"(second)
+		     : "memory");
+}
+
 /* Between a store and a load of what the other side stores, where one of the two must see the other's store. */
 WIRE_RING_FN void wire_ring_fence(void)
 {
@@ -225,6 +244,12 @@ WIRE_RING_FN uint32_t wire_ring_load32(const uint32_t *word)
 WIRE_RING_FN void wire_ring_store32(uint32_t *word, uint32_t value)
 {
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+WIRE_RING_FN void wire_ring_store_pair(uint64_t *words, uint64_t first, uint64_t second)
+{
+	wire_ring_store(&words[1], second);
+	wire_ring_store(&words[0], first);
 }
 
 /* Between a store and a load of what the other side stores, where one of the two must see the other's store. */
@@ -375,36 +400,45 @@ WIRE_RING_FN int wire_ring_take(const struct wire_ring *ring, uint32_t queue, ui
 {
 	uint64_t submitted = wire_ring_load(&wire_ring_client_line(ring, queue)->submitted);
 	const struct wire_ring_job *cell = wire_ring_job(ring, queue, taken);
+	uint64_t word[WIRE_RING_LINE / 8];
 
 	if (submitted == taken)
 		return 0;
 	if (submitted - taken > ring->shape.slots)
 		return -WIRE_RING_JUMPED;
+	/* All loads before the first store: over a bus they are one round trip then, not one after the other. */
 	for (unsigned i = 0; i < WIRE_RING_LINE / 8; i++)
-		job->word[i] = wire_ring_load_relaxed(&cell->word[i]);
+		word[i] = wire_ring_load_relaxed(&cell->word[i]);
+	for (unsigned i = 0; i < WIRE_RING_LINE / 8; i++)
+		job->word[i] = word[i];
 	return job->sequence == taken + 1 ? 1 : -WIRE_RING_SEQUENCE;
 }
 
-/* Whether there is a free cell for a result: 1, 0 or negative as above. */
-WIRE_RING_FN int wire_ring_has_room(const struct wire_ring *ring, uint32_t queue, uint64_t done)
+/* How many cells are free for results, or negative as above. */
+WIRE_RING_FN int wire_ring_room(const struct wire_ring *ring, uint32_t queue, uint64_t done)
 {
 	uint64_t collected = wire_ring_load(&wire_ring_client_line(ring, queue)->collected);
 
 	if (done - collected > ring->shape.slots)
 		return -WIRE_RING_JUMPED;
-	return done - collected < ring->shape.slots;
+	return (int)(ring->shape.slots - (done - collected));
 }
 
-/* The output is in place: publish the result and free the job's cell. */
-WIRE_RING_FN void wire_ring_finish(const struct wire_ring *ring, uint32_t queue, uint64_t taken, uint64_t done,
-				   const struct wire_ring_result *result)
+/* Output and descriptor of result `index` are in its cell: publish it, and free the cell of its job, which has the same
+ * index. */
+WIRE_RING_FN void wire_ring_publish(const struct wire_ring *ring, uint32_t queue, uint64_t index)
 {
 	struct wire_ring_worker_line *line = wire_ring_worker_line(ring, queue);
-	struct wire_ring_result *cell = wire_ring_result(ring, queue, done);
 
-	*cell = *result;
-	wire_ring_store(&line->done, done + 1);
-	wire_ring_store(&line->taken, taken + 1);
+	wire_ring_store_pair(line->word, index + 1, index + 1);
+}
+
+/* The output is in place: the descriptor too, and publish. */
+WIRE_RING_FN void wire_ring_finish(const struct wire_ring *ring, uint32_t queue, uint64_t index,
+				   const struct wire_ring_result *result)
+{
+	*wire_ring_result(ring, queue, index) = *result;
+	wire_ring_publish(ring, queue, index);
 }
 
 #endif

@@ -18,8 +18,9 @@ struct fake_barrier {
 struct fake_block {
 	pthread_mutex_t lock;
 	pthread_cond_t met;
-	struct fake_barrier all, team;
-	unsigned index, threads;
+	struct fake_barrier all, team, warp;
+	unsigned index, threads, turns;
+	_Atomic bool still; /* its threads go on no more */
 	_Alignas(CACHE_LINE) uint8_t shared[FAKE_SHARED_BYTES];
 };
 
@@ -35,14 +36,20 @@ static struct gpu_kernel_args kernel_args;
 static unsigned grid;
 static struct fake_block *blocks;
 static struct fake_thread *threads;
-static _Atomic unsigned running, jobs;
+static _Atomic unsigned running, waiting, jobs; /* waiting: for ever */
 static _Atomic int fault;
 static _Atomic bool hangs;
+_Atomic unsigned fake_launches, fake_helped;
 
 /* Every word of the device passes here: a device that failed ends its threads, one that hangs keeps
  * them for ever. */
 static void step(void)
 {
+	if (here->still) {
+		waiting++;
+		for (;;)
+			pause();
+	}
 	while (hangs)
 		pause();
 	if (fault)
@@ -60,7 +67,7 @@ static void meet(struct fake_barrier *barrier, unsigned count)
 		barrier->turn++;
 		pthread_cond_broadcast(&here->met);
 	}
-	while (barrier->turn == turn && !fault)
+	while (barrier->turn == turn && !fault && !here->still)
 		pthread_cond_wait(&here->met, &here->lock);
 	pthread_mutex_unlock(&here->lock);
 	step();
@@ -97,25 +104,47 @@ void __nanosleep(uint32_t ns)
 	step();
 }
 
+static void wake(struct fake_block *block)
+{
+	pthread_mutex_lock(&block->lock);
+	pthread_cond_broadcast(&block->met);
+	pthread_mutex_unlock(&block->lock);
+}
+
 static void fail(int result)
 {
 	fault = result;
-	for (unsigned i = 0; i < grid; i++) {
-		pthread_mutex_lock(&blocks[i].lock);
-		pthread_cond_broadcast(&blocks[i].met);
-		pthread_mutex_unlock(&blocks[i].lock);
-	}
+	for (unsigned i = 0; i < grid; i++)
+		wake(&blocks[i]);
 }
 
 void __threadfence_system(void)
+{
+	if (blockIdx.x != 0)
+		fake_helped++;
+	step();
+}
+
+static void finish_job(void)
 {
 	long job = ++jobs;
 
 	if (job == fake_setting("hang", 0))
 		hangs = true;
+	if (job == fake_setting("still", 0)) {
+		here->still = true;
+		wake(here);
+	}
 	if (job == fake_setting("fault", 0))
 		fail(700);
 	step();
+}
+
+void device_barrier_warp(void)
+{
+	meet(&here->warp, FAKE_TEAM);
+	if (threadIdx.x == 0 && ++here->turns % 2 == 0)
+		finish_job();
 }
 
 static void ended(void *arg)
@@ -158,6 +187,8 @@ int fake_launch(unsigned count, const struct gpu_kernel_args *args)
 	pthread_attr_t attr;
 	int rc = 0;
 
+	fake_end();
+	fake_launches++;
 	blocks = aligned_alloc(CACHE_LINE, count * sizeof(*blocks));
 	threads = calloc(count * each, sizeof(*threads));
 	if (!blocks || !threads)
@@ -170,7 +201,9 @@ int fake_launch(unsigned count, const struct gpu_kernel_args *args)
 	for (unsigned i = 0; i < count; i++) {
 		blocks[i].index = i;
 		blocks[i].threads = each;
-		blocks[i].all = blocks[i].team = (struct fake_barrier){0};
+		blocks[i].turns = 0;
+		blocks[i].still = false;
+		blocks[i].all = blocks[i].team = blocks[i].warp = (struct fake_barrier){0};
 		pthread_mutex_init(&blocks[i].lock, NULL);
 		pthread_cond_init(&blocks[i].met, NULL);
 	}
@@ -196,7 +229,7 @@ bool fake_running(void)
 
 bool fake_busy(void)
 {
-	return running && !hangs;
+	return running > waiting && !hangs;
 }
 
 int fake_fault(void)

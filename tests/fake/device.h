@@ -25,6 +25,7 @@ extern FAKE_OF_THREAD struct fake_dim threadIdx, blockIdx, blockDim, gridDim;
 #define DEVICE_FN static inline
 #define DEVICE_KERNEL
 #define DEVICE_SHARED(type, name) type *name = fake_shared(sizeof(type))
+#define DEVICE_GLOBAL(type, name) static type name
 
 struct gpu_kernel_args;
 void gpu_kernel(const struct gpu_kernel_args args);
@@ -34,7 +35,8 @@ void *fake_shared(size_t bytes);
 
 void __syncthreads(void);
 void device_barrier(uint32_t threads);
-/* The kernel has one, when a job is finished; here some are made to fail. */
+/* The kernel has two, when a job is finished; here some are made to fail. */
+void device_barrier_warp(void);
 void __threadfence_system(void);
 void __nanosleep(uint32_t ns);
 uint64_t device_time(void);
@@ -47,6 +49,21 @@ static inline uint32_t atomicAdd(uint32_t *word, uint32_t value)
 static inline void device_add(uint64_t *sum, uint64_t value)
 {
 	__atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t device_global_get(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void device_global_set(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t device_global_add(uint64_t *word, uint64_t value)
+{
+	return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
 static inline uint64_t device_get(const uint64_t *word)

@@ -13,6 +13,12 @@
 /* What a test asks of the device by RDMAD_FAKE_CUDA: a number, or `otherwise`. */
 long fake_setting(const char *name, long otherwise);
 
+/* There is a context. */
+extern bool fake_context_there;
+
+/* How often a kernel was started, and how many pieces of large jobs were done by other blocks than the first. */
+extern _Atomic unsigned fake_launches, fake_helped;
+
 /* Start the kernel on threads of its own. Not 0: no threads. */
 int fake_launch(unsigned blocks, const struct gpu_kernel_args *args);
 /* After its end: give back what it had. */

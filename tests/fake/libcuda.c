@@ -6,8 +6,12 @@
  *
  *   ENTRY=RESULT   that entry fails with that result, e.g. cuInit=100
  *   devices=N      there are so many devices (1)
+ *   capable=N      their compute capability, ten times (90)
+ *   limited=N      not 0: they end kernels that run for long
+ *   mode=N         their compute mode (0)
  *   fault=N        with the Nth job the device fails: 700, and so does every later call
  *   hang=N         with the Nth job the device stands still for ever
+ *   still=N        with the Nth job the block that carries it out does
  *   resident=N     no more than N blocks ever begin
  *   slow=N         a context takes N ms to destroy
  *
@@ -43,6 +47,7 @@ static const struct {
 	{NOT_INITIALIZED, "initialization error"},
 	{100, "no CUDA-capable device is detected"},
 	{INVALID_DEVICE, "invalid device ordinal"},
+	{209, "no kernel image is available for execution on the device"},
 	{INVALID_IMAGE, "device kernel image is invalid"},
 	{INVALID_CONTEXT, "invalid device context"},
 	{NOT_FOUND, "named symbol not found"},
@@ -56,7 +61,7 @@ static const struct {
 static bool initialized;
 static int device_fd = -1;          /* a real driver has several */
 static int context, module, stream; /* their addresses are the handles */
-static bool context_there;
+bool fake_context_there;            /* for tests */
 static struct {
 	uint8_t *memory;
 	size_t bytes;
@@ -125,17 +130,37 @@ static int fake_cuGetErrorString(int result, const char **text)
 	return *text ? 0 : INVALID_VALUE;
 }
 
+/* The only one that the program asked to see, by its UUID, which ends with its number; -1: none has it. False: all of them
+ * are seen. */
+static bool one_visible(int *device)
+{
+	const char *uuid = getenv("CUDA_VISIBLE_DEVICES"), *start = "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae0";
+
+	if (!uuid)
+		return false;
+	*device = strncmp(uuid, start, strlen(start)) == 0 ? atoi(uuid + strlen(start)) : -1;
+	if (*device >= fake_setting("devices", 1))
+		*device = -1;
+	return true;
+}
+
 static int fake_cuDeviceGetCount(int *count)
 {
-	*count = (int)fake_setting("devices", 1);
+	int device;
+
+	*count = one_visible(&device) ? device >= 0 : (int)fake_setting("devices", 1);
 	return enter("cuDeviceGetCount");
 }
 
 static int fake_cuDeviceGet(int *device, int ordinal)
 {
-	if (ordinal < 0 || ordinal >= fake_setting("devices", 1))
+	int count = 0;
+
+	fake_cuDeviceGetCount(&count);
+	if (ordinal < 0 || ordinal >= count)
 		return INVALID_DEVICE;
-	*device = ordinal;
+	if (!one_visible(device))
+		*device = ordinal;
 	return enter("cuDeviceGet");
 }
 
@@ -145,19 +170,19 @@ static int fake_cuDeviceGetName(char *name, int size, int device)
 	return enter("cuDeviceGetName");
 }
 
-static int fake_cuDeviceGetUuid(struct cuda_uuid *uuid, int device)
-{
-	for (int i = 0; i < 16; i++)
-		uuid->bytes[i] = (uint8_t)(0xa0 + i);
-	uuid->bytes[15] = (uint8_t)device;
-	return enter("cuDeviceGetUuid");
-}
-
 static int fake_cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-	if (attribute != CUDA_ATTRIBUTE_PROCESSORS)
+	const int values[] = {
+		[CUDA_ATTRIBUTE_PROCESSORS] = 2,
+		[CUDA_ATTRIBUTE_RUN_LIMIT] = (int)fake_setting("limited", 0),
+		[CUDA_ATTRIBUTE_COMPUTE_MODE] = (int)fake_setting("mode", 0),
+		[CUDA_ATTRIBUTE_CAPABLE_MAJOR] = (int)fake_setting("capable", 90) / 10,
+		[CUDA_ATTRIBUTE_CAPABLE_MINOR] = (int)fake_setting("capable", 90) % 10,
+	};
+
+	if (attribute < 0 || attribute >= (int)ARRAY_SIZE(values))
 		return INVALID_VALUE;
-	*value = 2;
+	*value = values[attribute];
 	return enter("cuDeviceGetAttribute");
 }
 
@@ -167,7 +192,7 @@ static int fake_cuCtxCreate(void **out, unsigned flags, int device)
 
 	if (result)
 		return result;
-	context_there = true;
+	fake_context_there = true;
 	*out = &context;
 	return 0;
 }
@@ -176,10 +201,10 @@ static int fake_cuCtxDestroy(void *handle)
 {
 	int result = enter_idle("cuCtxDestroy");
 
-	if (result || handle != &context || !context_there)
+	if (result || handle != &context || !fake_context_there)
 		return result ? result : INVALID_CONTEXT;
 	usleep((useconds_t)fake_setting("slow", 0) * 1000);
-	context_there = false;
+	fake_context_there = false;
 	return 0;
 }
 
@@ -190,7 +215,7 @@ static int fake_cuModuleLoadDataEx(void **out, const void *image, unsigned count
 	const char *starts[] = {"\177ELF", "\x50\xed\x55\xba", ".version", "//"};
 	int result = enter_idle("cuModuleLoadDataEx");
 
-	if (result || !context_there)
+	if (result || !fake_context_there)
 		return result ? result : INVALID_CONTEXT;
 	for (size_t i = 0; i < ARRAY_SIZE(starts); i++)
 		if (strncmp(image, starts[i], strlen(starts[i])) == 0) {
@@ -226,7 +251,7 @@ static int fake_cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
 {
 	int result = enter_idle("cuMemHostRegister");
 
-	if (result || !context_there)
+	if (result || !fake_context_there)
 		return result ? result : INVALID_CONTEXT;
 	if ((uintptr_t)memory % 4096 || bytes % 4096 || !bytes)
 		return INVALID_VALUE;
@@ -270,7 +295,7 @@ static int fake_cuStreamCreate(void **out, unsigned flags)
 {
 	int result = enter_idle("cuStreamCreate");
 
-	if (result || !context_there)
+	if (result || !fake_context_there)
 		return result ? result : INVALID_CONTEXT;
 	*out = &stream;
 	return flags == CUDA_STREAM_NON_BLOCKING ? 0 : INVALID_VALUE;

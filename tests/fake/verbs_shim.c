@@ -535,6 +535,8 @@ SHIM_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_
 		attr->device_cap_flags &= ~(unsigned)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A |
 						      IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	}
+	if (shim_on(SHAPE_no_atomics) || shim_on(SHAPE_iwarp))
+		attr->atomic_cap = IBV_ATOMIC_NONE;
 	cap_to(&attr->max_qp_wr, SHAPE_max_wr);
 	cap_to(&attr->max_srq_wr, SHAPE_max_wr);
 	cap_to(&attr->max_sge, SHAPE_max_sge);

@@ -23,6 +23,7 @@
 	ROW(no_srq, "no shared receive queues")                                                                        \
 	ROW(no_rc, "no reliable connections")                                                                          \
 	ROW(no_windows, "no memory windows")                                                                           \
+	ROW(no_atomics, "no atomic operations")                                                                        \
 	ROW(no_write_imm, "no write with immediate")                                                                   \
 	ROW(iwarp, "transport iWARP: no write with immediate, no numbers of reads in a queue pair's attributes, "      \
 		   "sinks of reads need remote write access")                                                          \

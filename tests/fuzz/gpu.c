@@ -61,12 +61,12 @@ static void work(struct gpu_session *s, uint32_t queue)
 	struct wire_ring_job job;
 	const char *why;
 
-	while (wire_ring_has_room(ring, queue, *done) == 1 && wire_ring_take(ring, queue, *done, &job) == 1) {
+	while (wire_ring_room(ring, queue, *done) == 1 && wire_ring_take(ring, queue, *done, &job) == 1) {
 		int64_t length = gpu_job_check(&ring->shape, &job, &why);
 		struct wire_ring_result result = {.sequence = *done + 1, .id = job.id, .length = (uint32_t)length};
 
 		REQUIRE(length >= 0);
-		wire_ring_finish(ring, queue, *done, *done, &result);
+		wire_ring_finish(ring, queue, *done, &result);
 		++*done;
 	}
 }

@@ -16,7 +16,7 @@ static struct script_reader reader_of(const void *data, size_t size)
 	return reader;
 }
 
-/* As record_read(); 1 may also be a line that is wrong, in *wrong. */
+/* As record_read(); 1 may also be a line that is wrong, in *wrong; a line that is the end mark is the end. */
 static int next(struct script_reader *reader, enum record_format format, uint64_t count, struct record *record,
 		const char **wrong)
 {
@@ -30,7 +30,10 @@ static int next(struct script_reader *reader, enum record_format format, uint64_
 	rc = script_read(reader, &line, &len);
 	if (rc == 1)
 		*wrong = record_parse(line, len, record);
-	return rc;
+	if (rc != 1 || *wrong || !record->end)
+		return rc;
+	record_release(record);
+	return 0;
 }
 
 static void same(const struct record *a, const struct record *b)

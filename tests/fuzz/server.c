@@ -16,8 +16,7 @@ void fuzz_server_open(struct gpu_service *gpu)
 	fuzz_silence();
 	server_open(&(struct server_options){
 		.transport = "abstract",
-		.services = {.arena = 4 * MIB, .eviction = STORE_EVICT_S3_FIFO, .gpu = gpu},
-		.no_large = true,
+		.services = {.arena = 4 * MIB, .push_max = 65536, .eviction = STORE_EVICT_S3_FIFO, .gpu = gpu},
 		.group =
 			{
 				.message_max = 65536,
@@ -83,7 +82,7 @@ bool fuzz_server_write(int fd, const void *data, size_t len)
 
 void fuzz_server_close(int fd)
 {
-	uint64_t cursor = 0;
+	uint64_t cursor = 0, deleted;
 	struct conn_group_stats stats;
 	unsigned turns = 0;
 
@@ -98,7 +97,7 @@ void fuzz_server_close(int fd)
 		REQUIRE(turns++ < TURNS_MAX);
 	} while (stats.connections || services_sessions(&server.services));
 	do {
-		store_flush_some(server.services.store, &cursor);
+		store_flush_some(server.services.store, &cursor, &deleted);
 	} while (cursor);
 }
 

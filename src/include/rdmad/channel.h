@@ -3,8 +3,8 @@
  * See rdmad_channel(3); <rdmad/channel_types.h> has typed values on top of it.
  *
  * A channel is a stream: what one end puts the other gets, in order, whatever the pieces. Putting is local. What was put
- * leaves with rdmad_channel_flush(), when a quarter of the ring or 256 KiB wait, when the ring is full, or when a get of the
- * same end is about to wait: so many small values travel together.
+ * leaves with rdmad_channel_flush(), when a quarter of the ring or 16 KiB wait (in a long stream up to 256 KiB; shm: 8 KiB), when
+ * the ring is full, or when a get of the same end is about to wait: so many small values travel together.
  *
  * URLs:
  *   shm://NAME            memory of this machine that both programs map
@@ -78,7 +78,8 @@ int rdmad_channel_accept(struct rdmad_channel_listener *listener, uint64_t timeo
 int rdmad_channel_listener_fd(const struct rdmad_channel_listener *listener);
 /* With the port that was taken where 0 was asked for. Valid until it is closed. */
 const char *rdmad_channel_listener_url(const struct rdmad_channel_listener *listener);
-/* Those who were accepted stay. NULL is allowed. */
+/* Those who were accepted stay. The name is free for the next at once; of meet://, unless the rdmad does not answer within a
+ * second. NULL is allowed. */
 void rdmad_channel_listener_close(struct rdmad_channel_listener *listener);
 
 /* Be a client. Waits until the server accepted, up to common.connect_timeout_us. */

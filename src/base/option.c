@@ -1,0 +1,80 @@
+/* option.c: see option.h. */
+#include "base/option.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+static void print_row(const struct option_row *row, unsigned width)
+{
+	const char *line = row->help;
+	char left[60], letter[8] = "    ";
+
+	if (row->letter < OPTION_LONG)
+		snprintf(letter, sizeof(letter), "-%c, ", row->letter);
+	snprintf(left, sizeof(left), "%s--%s%s%s", letter, row->name, row->argument ? " " : "",
+		 row->argument ? row->argument : "");
+	printf("  %-*s", (int)width, left);
+	for (; *line; line += *line == '\n' ? 1 : 0) {
+		int n = (int)strcspn(line, "\n");
+
+		printf("%*s%.*s\n", line == row->help ? 0 : (int)width + 2, "", n, line);
+		line += n;
+	}
+}
+
+void option_print(const struct option_table *table)
+{
+	for (unsigned i = 0; i < table->count; i++)
+		if (table->row[i].help)
+			print_row(&table->row[i], table->width);
+}
+
+static void make_getopt(const struct option_table *table, char *letters, struct option *names)
+{
+	if (table->first_ends)
+		*letters++ = '+';
+	for (unsigned i = 0; i < table->count; i++) {
+		const struct option_row *row = &table->row[i];
+
+		if (row->letter < OPTION_LONG) {
+			*letters++ = (char)row->letter;
+			if (row->argument)
+				*letters++ = ':';
+		}
+		names[i] = (struct option){
+			.name = row->name,
+			.has_arg = row->argument ? required_argument : no_argument,
+			.val = row->letter,
+		};
+	}
+	*letters = '\0';
+	names[table->count] = (struct option){0};
+}
+
+int option_usage(const struct option_table *table)
+{
+	fprintf(stderr, "Try '%s --help'.\n", table->program);
+	return table->wrong;
+}
+
+static int dispatch(const struct option_table *table, int letter, void *to)
+{
+	for (unsigned i = 0; i < table->count; i++)
+		if (table->row[i].letter == letter)
+			return table->row[i].fn(to, optarg);
+	return option_usage(table); /* getopt has said what is wrong */
+}
+
+int option_parse(const struct option_table *table, int argc, char **argv, void *to, int *first)
+{
+	struct option names[OPTION_ROWS_MAX + 1];
+	char letters[2 * OPTION_ROWS_MAX + 2];
+	int letter, rc = -1;
+
+	must(table->count <= OPTION_ROWS_MAX);
+	make_getopt(table, letters, names);
+	while (rc < 0 && (letter = getopt_long(argc, argv, letters, names, NULL)) != -1)
+		rc = dispatch(table, letter, to);
+	*first = optind;
+	return rc;
+}

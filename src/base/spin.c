@@ -1,0 +1,99 @@
+/* spin.c: see spin.h. */
+#include "base/spin.h"
+
+#define ROUND 16         /* waits, of which the mean is looked at */
+#define SETTLE 4         /* waits until a change shows in what comes */
+#define LONGEST 4        /* limits, and ... */
+#define LONG 8           /* ... times the mean: what a longer wait is counted as, whatever it was for */
+#define INTERVAL_MAX 256 /* rounds */
+
+uint64_t spin_allowed(uint64_t poll, unsigned threads)
+{
+	return poll != TIME_NEVER && (processors_limited() || processors_usable() < threads) ? 0 : poll;
+}
+
+void spin_init(struct spin *spin, uint64_t limit)
+{
+	*spin = (struct spin){.limit = limit, .window = limit, .rounds = 1, .interval = 1};
+	if (limit != TIME_NEVER)
+		spin->most = LONGEST * limit;
+}
+
+void spin_limit(struct spin *spin, uint64_t limit)
+{
+	uint64_t since = spin->since;
+
+	if (limit == spin->limit)
+		return;
+	spin_init(spin, limit);
+	spin->since = since;
+}
+
+static void next_round(struct spin *spin, bool trial)
+{
+	uint64_t window = spin->sleeps != trial ? 0 : spin->limit;
+
+	spin->waits = spin->window == window ? 0 : -SETTLE;
+	spin->vain = 0;
+	spin->waited = spin->work = 0;
+	spin->window = window;
+	spin->trial = trial;
+}
+
+static void change(struct spin *spin, bool sleeps)
+{
+	spin->sleeps = sleeps;
+	spin->interval = spin->rounds = 1;
+}
+
+/* Sleeping has to be better by a tenth: who polls is also ready for work that nobody waited for before. */
+static void end_trial(struct spin *spin, double price, bool vain)
+{
+	bool better = spin->sleeps ? !vain && price <= spin->usual : price <= 0.9 * spin->usual;
+
+	spin->interval = MIN(2 * spin->interval, (unsigned)INTERVAL_MAX);
+	spin->rounds = spin->interval;
+	if (!better)
+		return;
+	change(spin, !spin->sleeps);
+	spin->useless = false;
+	spin->usual = price;
+}
+
+/* Whether it is time for a trial: also where waits are twice as long as usual, as others may have come to this processor, or
+ * where polling was useless and work comes quickly again. */
+static bool end_round(struct spin *spin, double price, bool vain)
+{
+	bool news = spin->sleeps ? spin->useless && !vain : price > 2 * spin->usual;
+
+	spin->usual = spin->usual > 0 ? (3 * spin->usual + price) / 4 : price;
+	spin->most = MIN(MAX(LONG * spin->waited / ROUND, (uint64_t)TIME_US), LONGEST * spin->limit);
+	spin->useless = vain;
+	if (vain && !spin->sleeps) {
+		change(spin, true);
+		return false;
+	}
+	return --spin->rounds == 0 || news;
+}
+
+void spin_waited(struct spin *spin, uint64_t now)
+{
+	double price;
+	bool vain;
+
+	if (spin->limit == 0 || spin->limit == TIME_NEVER)
+		return;
+	if (++spin->waits <= 0) {
+		spin->work = 0;
+		return;
+	}
+	spin->waited += MIN(now - spin->since, spin->most);
+	spin->vain += now - spin->since >= spin->limit;
+	if (spin->waits < ROUND)
+		return;
+	price = (double)spin->waited / (double)spin->work;
+	vain = 4 * spin->vain >= 3 * ROUND;
+	if (spin->trial)
+		end_trial(spin, price, vain);
+	next_round(spin, !spin->trial && end_round(spin, price, vain));
+}

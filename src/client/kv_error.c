@@ -1,0 +1,143 @@
+/*
+ * kv_error.c: statuses in words, and what rdmad_error() says of a call: what failed, of which server, the numbers, and what to
+ * do. Each public function begins with kv_begin() and hands its result to kv_end() or kv_explain().
+ */
+#include "client/kv.h"
+
+/* Statuses that no server sends, or not by that number: the words of the others are the wire's. */
+static const struct {
+	int status;
+	const char *text;
+} texts[] = {
+	{-EAGAIN, "the handle takes no more requests now"},
+	{-ECANCELED, "cancelled; it may have been carried out"},
+	{-ECONNABORTED, "the connection ended before the answer came; it may have been carried out"},
+	{-EDEADLK, "a callback must not wait"},
+	{-EINVAL, "an argument is not valid"},
+	{-EMSGSIZE, "the value is longer than the limit or the buffer"},
+	{-ENAMETOOLONG, "the key is too long"},
+	{-ENOMEM, "this program has no memory for it"},
+	{-ENOSPC, "the store is full, or the disk of its log"},
+	{-ENOTCONN, "the connection has ended; it was not carried out"},
+	{-EPERM, "the handle is the parent process's"},
+	{-EPROTO, "the server breaks the protocol, and the connection ended; it may have been carried out"},
+	{-ESTALE, "the key has another version, or the value was replaced before it could be taken"},
+	{-ESHUTDOWN, "the server takes no more requests; it was not carried out"},
+	{-ETIMEDOUT, "no answer in time; it may have been carried out"},
+};
+
+/* The server's memory is not this program's. */
+int kv_status_errno(unsigned wire_status)
+{
+	return wire_status == WIRE_NO_MEMORY ? -ENOSPC : wire_status_errno(wire_status);
+}
+
+int kv_status_answered(int status)
+{
+	if (status == -EAGAIN)
+		return 0; /* no answer of this service */
+	if (status == -ENOSPC)
+		return 1;
+	return status != -ENOMEM && wire_status_errno(wire_status_of(status)) == status;
+}
+
+const char *kv_status_text(int status)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (texts[i].status == status)
+			return texts[i].text;
+	return kv_status_answered(status) ? wire_status_text(wire_status_of(status)) : strerror(-status);
+}
+
+int kv_unusable(const struct kv *kv)
+{
+	if (!kv) {
+		log_error("kv", "the handle is NULL: open one with kv_open");
+		return -EINVAL;
+	}
+	return client_owned("kv", kv->forks);
+}
+
+/* Why no connection takes requests, for both kinds of calls. */
+static void explain_connection(const struct kv *kv, int rc, const char *what)
+{
+	if (rc == -ESHUTDOWN)
+		log_error("kv",
+			  "%s: %s is to end, or takes no new connections, and has not carried it out; kv_reopen() when "
+			  "it is back",
+			  what, kv->server);
+	else if (rc != -ENOTCONN)
+		log_error("kv",
+			  "%s: the connection to %s ended before the answer came (%s); it may have been carried out",
+			  what, kv->server, kv->reason);
+	else
+		log_error("kv", "%s: the connection to %s has ended (%s); kv_reopen() makes it again", what, kv->server,
+			  kv->reason);
+}
+
+static void explain_again(const struct kv *kv, const char *what)
+{
+	if (kv->leaving)
+		log_error("kv", "%s: %s said that it is to end; another connection is made after %zu requests", what,
+			  kv->server, kv->outstanding);
+	else if (!kv->taking)
+		log_error("kv", "%s: the connection to %s (%s) is being made again since %llu ms", what, kv->server,
+			  kv->reason, (unsigned long long)((time_now() - kv->lost) / TIME_MS));
+	else if (kv->outstanding == KV_SLOTS)
+		log_error("kv", "%s: %u requests are outstanding, the most of one handle; kv_progress() first", what,
+			  KV_SLOTS);
+	else
+		log_error("kv", "%s: the server has not returned credits yet for %zu requests; kv_progress() first",
+			  what, kv->outstanding);
+}
+
+static void explain_timeout(const struct kv *kv, const char *what)
+{
+	log_error("kv", "no answer to %s after %llu ms without any from %s; it may have been carried out", what,
+		  (unsigned long long)(kv->options.timeout / TIME_MS), kv->server);
+}
+
+int kv_end(const struct kv *kv, int rc, const char *what)
+{
+	if (rc >= 0)
+		log_clear_last();
+	else if (rc == -ENOTCONN || rc == -ESHUTDOWN || rc == -ECONNABORTED || rc == -EPROTO)
+		explain_connection(kv, rc, what);
+	else if (rc == -EAGAIN)
+		explain_again(kv, what);
+	else if (rc == -ETIMEDOUT)
+		explain_timeout(kv, what);
+	else if (rc == -EDEADLK || !*log_last())
+		log_error("kv", "%s: %s", what, kv_status_text(rc));
+	return rc;
+}
+
+int kv_explain(const struct kv *kv, int status, const struct ask *ask)
+{
+	const char *what = wire_op_name(ask->op);
+
+	if (unlikely(status == -ENOSPC))
+		log_error(
+			"kv",
+			"%s with a key of %zu and a value of %zu bytes: the store is full, or the disk of its log; see "
+			"kv.memory, kv.eviction and log.directory in its rdmad.conf, and rdmactl log status",
+			what, ask->key_len, ask->value_len);
+	else if (unlikely(status == -EOPNOTSUPP && ask->flags & WIRE_DURABLE))
+		log_error("kv",
+			  "%s: the server keeps no log, so that nothing can be on its disk; see log.directory and "
+			  "log.policy in its rdmad.conf. Nothing was set",
+			  what);
+	else if (unlikely(status == -EMSGSIZE && ask->value && !*log_last()))
+		log_error("kv",
+			  "%s with a key of %zu and a value of %zu bytes: too long for the store; see kv.memory and "
+			  "kv.value_max in its rdmad.conf",
+			  what, ask->key_len, ask->value_len);
+	else if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status) && ask->value))
+		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, ask->key_len, ask->value_len,
+			  kv_status_text(status));
+	else if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status)))
+		log_error("kv", "%s with a key of %zu bytes: %s", what, ask->key_len, kv_status_text(status));
+	else
+		return kv_end(kv, status, what);
+	return status;
+}

@@ -1,0 +1,159 @@
+/*
+ * kv_patience.c: how long anybody waits for answers. What counts is not how long a request takes, but how long nothing of the
+ * connection gets on: a value of a gigabyte may take as long as its bytes need.
+ */
+#include "client/kv.h"
+
+#define LOOKS 8                /* at what moves, in the time of a timeout */
+#define SLOWEST (TIME_S / MIB) /* ns a byte, where a device moves values and does not tell how far it is */
+
+/* When something of the connection got on last. */
+static uint64_t moved_at(struct kv *kv, uint64_t now)
+{
+	uint64_t moved = kv->conn ? conn_moved(kv->conn) : 0;
+
+	if (moved != kv->moved) {
+		kv->moved = moved;
+		kv->moved_at = now;
+	}
+	return kv->moved_at;
+}
+
+static uint64_t large_bytes(const struct kv *kv)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < kv->slots; i++) {
+		const struct request *r = kv_slot(kv, i);
+
+		if (r->done && r->large)
+			bytes += r->landing ? landing_size(r->landing) : r->into_size;
+	}
+	return bytes;
+}
+
+/* The time that is too long; asked when `timeout` has passed, not before. */
+static uint64_t patience(const struct kv *kv, uint64_t timeout)
+{
+	if (timeout == TIME_NEVER || !kv->conn || !conn_established(kv->conn) ||
+	    fabric_moved_bytes(conn_endpoint(kv->conn)) != FABRIC_MOVED_UNKNOWN)
+		return timeout;
+	return time_after(timeout, large_bytes(kv) * SLOWEST);
+}
+
+void kv_patience_begin(struct kv *kv)
+{
+	kv->moved_at = time_now();
+	kv->moved = kv->conn ? conn_moved(kv->conn) : 0;
+}
+
+int kv_await(void *handle, uint64_t until)
+{
+	struct kv *kv = handle;
+	uint64_t timeout = kv->options.timeout, now = time_now(), at = moved_at(kv, now);
+	int rc;
+
+	(void)until;
+	if (now - at >= timeout && now - at >= patience(kv, timeout))
+		return -ETIMEDOUT;
+	if (kv->conn)
+		conn_flush(kv->conn);
+	until = MAX(time_after(at, timeout), now + timeout / LOOKS + 1);
+	rc = engine_wait_change(kv->engine, kv->completed, MIN(until, time_after(now, timeout / LOOKS + 1)));
+	return rc == -ETIMEDOUT ? 0 : rc;
+}
+
+/* Its callback is told, though the answer may still come. */
+static void give_up(struct kv *kv, struct request *r, int status)
+{
+	kv_callback done = r->done;
+	kv_result_callback result = r->result;
+	struct kv_result outcome = {.status = status};
+	void *arg = result ? r->result_arg : r->arg;
+
+	request_orphan(kv, r);
+	if (result)
+		result(arg, &outcome);
+	else
+		done(arg, status, NULL, 0);
+}
+
+/* The timer of submitted requests. */
+static void look_at_requests(struct engine_timer *timer)
+{
+	struct kv *kv = container_of(timer, struct kv, watch);
+	uint64_t now = time_now(), timeout = kv->request_timeout, at = moved_at(kv, now);
+	bool late = timeout && now - at >= timeout && now - at >= patience(kv, timeout);
+
+	for (uint32_t i = 0; late && i < kv->slots; i++) {
+		struct request *r = kv_slot(kv, i);
+
+		if (r->done && !request_is_orphan(r) && r->since && now - r->since >= timeout) {
+			give_up(kv, r, -ETIMEDOUT);
+			engine_rouse(kv->engine);
+		}
+	}
+	if (kv->request_timeout && kv->outstanding > kv->orphans)
+		engine_timer_set(kv->engine, &kv->watch, now + kv->request_timeout / LOOKS + 1);
+}
+
+void request_watch(struct kv *kv, struct request *r)
+{
+	r->since = time_now();
+	if (list_linked(&kv->watch.node))
+		return;
+	moved_at(kv, r->since);
+	engine_timer_set(kv->engine, &kv->watch, r->since + kv->request_timeout / LOOKS + 1);
+}
+
+void kv_patience_init(struct kv *kv)
+{
+	kv->watch.due = look_at_requests;
+}
+
+int kv_request_timeout(void *kv_handle, uint64_t timeout_us)
+{
+	struct kv *kv = kv_handle;
+	int rc = kv_begin(kv);
+
+	if (rc == 0)
+		kv->request_timeout = time_of_us(timeout_us);
+	return rc;
+}
+
+static bool is_finished(const struct kv *kv, const struct request *r)
+{
+	for (uint32_t at = kv->finished; at != KV_SLOTS; at = kv_slot(kv, at)->next)
+		if (kv_slot(kv, at) == r)
+			return true;
+	return false;
+}
+
+static int cancel(struct kv *kv, const void *arg)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < kv->slots; i++) {
+		struct request *r = kv_slot(kv, i);
+
+		if (!r->done || request_is_orphan(r) || (r->result ? r->result_arg : r->arg) != arg ||
+		    is_finished(kv, r))
+			continue;
+		give_up(kv, r, -ECANCELED);
+		n++;
+	}
+	return n;
+}
+
+int kv_cancel(void *kv_handle, const void *arg)
+{
+	struct kv *kv = kv_handle;
+	int rc = kv_begin(kv);
+
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
+	rc = cancel(kv, arg);
+	kv_leave(kv);
+	return rc;
+}

@@ -1,0 +1,36 @@
+/*
+ * channel_bytes.h: what channel.c does with a channel's bytes. Each call returns 0 or -errno: the channel's, -EINTR for Ctrl-C, or one
+ * of this process's own faults, which ctl_channel_fault tells of.
+ */
+#ifndef RDMAD_CTL_CHANNEL_BYTES_H
+#define RDMAD_CTL_CHANNEL_BYTES_H
+
+#include "base/base.h"
+#include "rdmad/channel.h"
+
+#define CTL_CHANNEL_PIECE (64u * 1024) /* moved at a time */
+
+extern const char *ctl_channel_fault; /* in words, where what failed is this process's, not the channel */
+
+int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len);
+int ctl_channel_flush(struct rdmad_channel *channel);
+/* What a descriptor has, until its end. */
+int ctl_channel_put_stream(struct rdmad_channel *channel, int fd);
+/* Until the other end has got everything. */
+int ctl_channel_await_got(struct rdmad_channel *channel);
+
+/* What came: to standard output, or kept for --json. */
+struct ctl_sink {
+	uint64_t count; /* taken; so many bytes are kept */
+	char *kept;
+	size_t room;
+	bool drop;
+	uint64_t most; /* to be taken; 0: until the other end closes */
+	bool line;     /* up to its line feed */
+};
+
+int ctl_sink_take(struct ctl_sink *sink, const void *data, size_t len);
+/* -EPIPE: the other end has closed it, and all was taken. 0: so much was asked for. */
+int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink);
+
+#endif

@@ -1,0 +1,168 @@
+/* log.c: the log of the key/value store: how far it is, a checkpoint; and its files, which nobody else has open. */
+#include "ctl/ctl.h"
+#include "log/log.h"
+
+#include <inttypes.h>
+
+/*
+ * Of the daemon.
+ */
+
+static int command_status(const struct ctl_arguments *arguments)
+{
+	json_t *status, *log;
+	int rc = ctl_control_ask("status", &status);
+
+	(void)arguments;
+	if (rc != CTL_OK)
+		return rc;
+	log = json_incref(json_object_get(status, "log"));
+	json_decref(status);
+	if (!log)
+		return ctl_fail(-EREMOTEIO,
+				"the daemon keeps no log: see log.directory and log.policy in its rdmad.conf", "%s",
+				ctl_command_name());
+	if (ctl.json)
+		return ctl_json_print(log);
+	ctl_render(stdout, log);
+	json_decref(log);
+	return CTL_OK;
+}
+
+static int command_checkpoint(const struct ctl_arguments *arguments)
+{
+	json_t *answer;
+	int rc = ctl_control_ask("checkpoint", &answer);
+
+	(void)arguments;
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl.json)
+		return ctl_json_print(answer);
+	if (!ctl.quiet)
+		ctl_say("%s: %s; see its log, or rdmactl log status", ctl_command_name(),
+			json_is_true(json_object_get(answer, "begun")) ? "begun" : "one is under way");
+	json_decref(answer);
+	return CTL_OK;
+}
+
+/*
+ * Of a file.
+ */
+
+struct file {
+	uint64_t records, bytes; /* of keys and values */
+	uint64_t first, last;    /* LSN */
+};
+
+static void count(struct file *file, const struct wal_record *r)
+{
+	file->records++;
+	file->bytes += r->key_len + r->value_len;
+	if (!file->first)
+		file->first = r->lsn;
+	file->last = r->lsn;
+}
+
+static int count_record(void *arg, uint64_t at, const struct wal_record *r, const char *type)
+{
+	(void)at;
+	(void)type;
+	count(arg, r);
+	return ctl_interrupted() ? -EINTR : 0;
+}
+
+static json_t *record_json(uint64_t at, const struct wal_record *r, const char *type)
+{
+	json_t *o = json_pack("{s:I, s:I, s:s}", "at", (json_int_t)at, "lsn", (json_int_t)r->lsn, "type", type);
+
+	if (!o)
+		return NULL;
+	if (r->key_len)
+		ctl_json_set_bytes(o, "key", r->key, r->key_len);
+	if (r->type == WAL_SET)
+		json_object_set_new(o, "value_bytes", json_integer((json_int_t)r->value_len));
+	if (r->version)
+		json_object_set_new(o, "version", json_integer((json_int_t)r->version));
+	if (r->expires != WAL_NEVER && (r->type == WAL_SET || r->type == WAL_EXPIRE))
+		json_object_set_new(o, "expires_us", json_integer((json_int_t)r->expires));
+	if (r->type == WAL_DELETE && r->flags & WAL_EVICTED)
+		json_object_set_new(o, "evicted", json_true());
+	return o;
+}
+
+static int dump_record(void *arg, uint64_t at, const struct wal_record *r, const char *type)
+{
+	count(arg, r);
+	if (ctl.json)
+		return ctl_json_print(record_json(at, r, type)) == CTL_OK ? 0 : -EIO;
+	printf("%" PRIu64 " %" PRIu64 " %s%s", at, r->lsn, type,
+	       r->type == WAL_DELETE && r->flags & WAL_EVICTED ? " (evicted)" : "");
+	if (r->type == WAL_SET)
+		printf(" %" PRIu64 " bytes", r->value_len);
+	if (r->key_len) {
+		putchar(' ');
+		ctl_put_key(r->key, r->key_len);
+	}
+	putchar('\n');
+	return ctl_interrupted() ? -EINTR : 0;
+}
+
+/* What ended the reading, with *at. An exit status. */
+static int tell_end(const char *path, int rc, uint64_t at)
+{
+	char why[64];
+
+	if (rc == 0)
+		return CTL_OK;
+	if (rc == -EINTR)
+		return CTL_INTERRUPTED;
+	if (rc != -EBADMSG)
+		return ctl_fail(rc, NULL, "%s %s", ctl_command_name(), path);
+	snprintf(why, sizeof(why), "damaged at byte %" PRIu64, at);
+	return ctl_fail(-EBADMSG, why, "%s %s", ctl_command_name(), path);
+}
+
+static int read_file(const char *path,
+		     int (*each)(void *arg, uint64_t at, const struct wal_record *r, const char *type),
+		     struct file *file)
+{
+	uint64_t at = 0;
+	int rc;
+
+	ctl_catch_interrupt();
+	*file = (struct file){0};
+	rc = wal_read_file(path, each, file, &at);
+	return tell_end(path, rc, at);
+}
+
+static int command_verify(const struct ctl_arguments *arguments)
+{
+	struct file file;
+	int rc = read_file(arguments->text[0], count_record, &file);
+	json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", arguments->text[0], "records",
+			      (json_int_t)file.records, "content_bytes", (json_int_t)file.bytes, "first_lsn",
+			      (json_int_t)file.first, "last_lsn", (json_int_t)file.last);
+
+	if (ctl.json)
+		return ctl_json_print(o) == CTL_OK ? rc : CTL_FAILED;
+	if (o)
+		ctl_render(stdout, o);
+	json_decref(o);
+	return rc;
+}
+
+static int command_dump(const struct ctl_arguments *arguments)
+{
+	struct file file;
+
+	return read_file(arguments->text[0], dump_record, &file);
+}
+
+const struct ctl_command ctl_log_commands[] = {
+	{"log status", command_status, "", "how far the log of the store is", .local = true},
+	{"log checkpoint", command_checkpoint, "", "have the log made short now", .local = true},
+	{"log verify", command_verify, "FILE", "check a file of the log", NULL, 1, 1, .local = true},
+	{"log dump", command_dump, "FILE", "write what a file of the log has", NULL, 1, 1, .local = true},
+	{NULL},
+};

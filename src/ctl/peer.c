@@ -1,0 +1,363 @@
+/* peer.c: rdma_lib from the shell: bytes from one program to another or to many, and strings that all have in the end. */
+#include "ctl/ctl.h"
+#include "ctl/peer.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PIECE_DEFAULT MIB
+#define PIECE_MOST (64 * MIB)
+#define TEXT_MAX 4096u /* of alltoall, with the 0 byte behind it */
+
+static uint64_t piece = PIECE_DEFAULT, peers = 1;
+static const char *file, *listen_on, *connect_to;
+
+/* clang-format off */
+#define OPTION_LISTEN {"listen", 'l', CTL_CHECKED, &listen_on, "ADDRESS", "be connected to: HOST:PORT, tcp://, rdma:// or unix:///PATH", \
+	.check = ctl_peer_check_address}
+#define OPTION_CONNECT {"connect", 'c', CTL_CHECKED, &connect_to, "ADDRESS", "connect to one that listens", \
+	.check = ctl_peer_check_address}
+#define OPTION_FILE(help) {"file", 'f', CTL_TEXT, &file, "FILE", help, .choices = "@file"}
+#define OPTION_SIZE {"size", 's', CTL_SIZE, &piece, "SIZE", "bytes of a message at most; default 1M", .min = 1, .max = PIECE_MOST}
+#define OPTION_PEERS {"peers", 'n', CTL_NUMBER, &peers, "N", "wait for so many; default 1", .min = 1, .max = 1024}
+/* clang-format on */
+
+static const struct ctl_option send_options[] = {
+	OPTION_CONNECT, OPTION_LISTEN, OPTION_FILE("send a file; default: standard input"), OPTION_SIZE, {NULL}};
+
+static const struct ctl_option recv_options[] = {
+	OPTION_LISTEN, OPTION_CONNECT, OPTION_FILE("write to a file; default: standard output"), {NULL}};
+
+static const struct ctl_option broadcast_options[] = {
+	OPTION_LISTEN, OPTION_PEERS, OPTION_FILE("send a file; default: standard input"), OPTION_SIZE, {NULL}};
+
+static const struct ctl_option alltoall_options[] = {OPTION_LISTEN, OPTION_CONNECT, OPTION_PEERS, {NULL}};
+
+/* What there is of one command, and what it did. */
+struct
+try {
+	rdma_context *ctx;
+	const char *address;
+	int fd; /* read or written */
+	char *buffer;
+	size_t room;
+	uint64_t bytes, messages, begin;
+};
+
+int ctl_peer_check_address(const char *text)
+{
+	struct address address;
+
+	return address_parse(text, &address);
+}
+
+int ctl_peer_fail(const char *address)
+{
+	ctl_say("%s%s%s: %s", ctl_command_name(), address ? " " : "", address ? address : "", rdma_get_error());
+	return (int)ctl_exit_of(-rdma_get_errno());
+}
+
+static int fail_file(int error)
+{
+	return ctl_fail(error, strerror(-error), "%s: %s", ctl_command_name(), file ? file : "-");
+}
+
+void ctl_peer_options(rdma_options *options)
+{
+	*options = (rdma_options){
+		.require_rdma = ctl.require_rdma,
+		.poll_us = ctl.poll == TIME_NEVER ? UINT64_MAX / TIME_US : ctl.poll / TIME_US,
+		.no_poll = ctl.poll_given && ctl.poll == 0,
+	};
+	if (ctl.timeout != TIME_NEVER)
+		options->timeout_ms = options->connect_timeout_ms = MAX(ctl.timeout / TIME_MS, 1ull);
+}
+
+/*
+ * Connections
+ */
+static int listen_here(struct try *t, const struct address *address)
+{
+	rdma_options options;
+
+	ctl_peer_options(&options);
+	options.max_peers = (uint32_t)peers;
+	t->ctx = rdma_init_options(t->address, address->path ? 0 : address->port, true, &options);
+	if (!t->ctx)
+		return ctl_peer_fail(t->address);
+	if (!ctl.quiet && !ctl.json) {
+		if (address->path)
+			ctl_say("listening on %s", t->address);
+		else
+			ctl_say("listening on port %d", rdma_port(t->ctx));
+	}
+	for (uint64_t i = 0; i < peers; i++) {
+		int index = rdma_accept_peer(t->ctx);
+
+		if (index < 0)
+			return ctl_peer_fail(t->address);
+		ctl_say_transport(t->address, rdma_transport(t->ctx, index));
+	}
+	return CTL_OK;
+}
+
+static int connect_there(struct try *t, const struct address *address)
+{
+	rdma_options options;
+
+	ctl_peer_options(&options);
+	t->ctx = rdma_init_options(NULL, 0, false, &options);
+	if (!t->ctx || rdma_connect_peer(t->ctx, t->address, address->path ? 0 : address->port) < 0)
+		return ctl_peer_fail(t->address);
+	ctl_say_transport(t->address, rdma_transport(t->ctx, 0));
+	return CTL_OK;
+}
+
+static int open_try(struct try *t)
+{
+	if (!listen_on == !connect_to)
+		return ctl_usage_error("%s: either --listen or --connect", ctl_command_name());
+	t->address = listen_on ? listen_on : connect_to;
+	t->fd = -1;
+	return CTL_OK;
+}
+
+static int join(struct try *t)
+{
+	struct address address;
+	int rc = address_parse(t->address, &address);
+
+	if (rc != 0)
+		return ctl_usage_hint();
+	rc = listen_on ? listen_here(t, &address) : connect_there(t, &address);
+	t->begin = time_now();
+	return rc;
+}
+
+static void close_try(struct try *t)
+{
+	rdma_cleanup(t->ctx);
+	free(t->buffer);
+	if (t->fd > STDERR_FILENO)
+		close(t->fd);
+}
+
+static int report(const struct try *t, const char *transport)
+{
+	double seconds = (double)(time_now() - t->begin) / 1e9;
+	char text[32];
+
+	if (ctl.json)
+		return ctl_json_print(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f}", "command", ctl_command_name(),
+						"address", t->address, "transport", transport, "bytes",
+						(json_int_t)t->bytes, "messages", (json_int_t)t->messages,
+						"elapsed_seconds", seconds, "bytes_per_second",
+						seconds > 0 ? (double)t->bytes / seconds : 0.0));
+	if (!ctl.quiet)
+		ctl_say("%llu bytes in %llu messages, %s/s", (unsigned long long)t->bytes,
+			(unsigned long long)t->messages,
+			units_human_size(seconds > 0 ? (double)t->bytes / seconds : 0, text));
+	return CTL_OK;
+}
+
+/*
+ * Sending: pieces of what is read, then a message of no bytes, which the other end answers by one when it has written all.
+ */
+static int open_input(struct try *t)
+{
+	t->fd = file && strcmp(file, "-") != 0 ? open(file, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+	if (t->fd < 0)
+		return fail_file(-errno);
+	t->room = piece;
+	t->buffer = malloc(t->room);
+	return t->buffer ? CTL_OK : fail_file(-ENOMEM);
+}
+
+/* As much as a piece holds, unless the input ends. */
+static ssize_t fill(struct try *t)
+{
+	size_t have = 0;
+
+	while (have < t->room) {
+		ssize_t n = read(t->fd, t->buffer + have, t->room - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		have += (size_t)n;
+	}
+	return (ssize_t)have;
+}
+
+static int send_piece(struct try *t, size_t length)
+{
+	if (peers == 1)
+		return rdma_send(t->ctx, 0, t->buffer, length) < 0 ? ctl_peer_fail(t->address) : CTL_OK;
+	if (rdma_broadcast(t->ctx, t->buffer, length) == (int)peers)
+		return CTL_OK;
+	return ctl_peer_fail(t->address);
+}
+
+static int send_all(struct try *t)
+{
+	ssize_t n;
+	int rc;
+
+	do {
+		n = fill(t);
+		if (n < 0)
+			return fail_file((int)n);
+		rc = send_piece(t, (size_t)n);
+		t->bytes += (uint64_t)n;
+		t->messages += n > 0;
+	} while (rc == CTL_OK && n > 0);
+	for (uint64_t i = 0; rc == CTL_OK && i < peers; i++)
+		if (rdma_recv(t->ctx, (int)i, t->buffer, t->room) < 0)
+			rc = ctl_peer_fail(t->address);
+	return rc;
+}
+
+/* A file from or to the peers, which is opened before anybody is connected. */
+static int run_file(int (*open_file)(struct try *t), int (*work)(struct try *t))
+{
+	struct try t = {0};
+	int rc = open_try(&t);
+
+	if (rc == CTL_OK)
+		rc = open_file(&t);
+	if (rc == CTL_OK)
+		rc = join(&t);
+	if (rc == CTL_OK)
+		rc = work(&t);
+	if (rc == CTL_OK)
+		rc = report(&t, rdma_transport(t.ctx, 0));
+	close_try(&t);
+	return rc;
+}
+
+static int command_send(const struct ctl_arguments *arguments)
+{
+	return run_file(open_input, send_all);
+}
+
+static int command_broadcast(const struct ctl_arguments *arguments)
+{
+	return run_file(open_input, send_all);
+}
+
+/*
+ * Receiving
+ */
+static int write_all(int fd, const char *data, size_t length)
+{
+	while (length) {
+		ssize_t n = write(fd, data, length);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		data += MAX(n, 0);
+		length -= (size_t)MAX(n, 0);
+	}
+	return 0;
+}
+
+/* Room for the next message, however long it is. */
+static int make_room(struct try *t, int64_t length)
+{
+	char *grown = (size_t)length > t->room ? realloc(t->buffer, (size_t)length) : t->buffer;
+
+	if (length > (int64_t)PIECE_MOST || (length > 0 && !grown))
+		return ctl_fail(-EMSGSIZE, "a message is longer than rdmactl sends them", "%s %s", ctl_command_name(),
+				t->address);
+	t->room = MAX(t->room, (size_t)length);
+	t->buffer = grown;
+	return CTL_OK;
+}
+
+static int receive_all(struct try *t)
+{
+	int64_t length;
+	int rc;
+
+	do {
+		length = rdma_probe(t->ctx, 0, UINT64_MAX);
+		if (length < 0)
+			return ctl_peer_fail(t->address);
+		rc = make_room(t, length);
+		if (rc == CTL_OK && rdma_recv(t->ctx, 0, t->buffer, t->room) < 0)
+			rc = ctl_peer_fail(t->address);
+		if (rc != CTL_OK)
+			return rc;
+		rc = write_all(t->fd, t->buffer, (size_t)length);
+		if (rc != 0)
+			return fail_file(rc);
+		t->bytes += (uint64_t)length;
+		t->messages += length > 0;
+	} while (length > 0);
+	return rdma_send(t->ctx, 0, "", 0) < 0 ? ctl_peer_fail(t->address) : CTL_OK;
+}
+
+static int open_output(struct try *t)
+{
+	bool to_file = file && strcmp(file, "-") != 0;
+
+	if (ctl.json && !to_file)
+		return ctl_usage_error(
+			"peer recv: standard output cannot take both the bytes and --json; give a --file");
+	t->fd = to_file ? open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : STDOUT_FILENO;
+	return t->fd < 0 ? fail_file(-errno) : CTL_OK;
+}
+
+static int command_recv(const struct ctl_arguments *arguments)
+{
+	return run_file(open_output, receive_all);
+}
+
+/*
+ * Everybody's strings
+ */
+static int exchange(struct try *t, const char *text)
+{
+	size_t members = listen_on ? (size_t)peers + 1 : RDMACTL_PEERS_MAX;
+	int rc = CTL_OK;
+
+	t->buffer = malloc(members * (TEXT_MAX + 2));
+	if (!t->buffer)
+		return ctl_fail(-ENOMEM, strerror(ENOMEM), "%s", ctl_command_name());
+	if (rdma_sequential_alltoall(t->ctx, text, t->buffer, TEXT_MAX) < 0)
+		return ctl_peer_fail(t->address);
+	if (ctl.json)
+		rc = ctl_json_print(json_pack("{s:s, s:s, s:s}", "command", ctl_command_name(), "address", t->address,
+					      "strings", t->buffer));
+	else
+		puts(t->buffer);
+	return rc;
+}
+
+static int command_alltoall(const struct ctl_arguments *arguments)
+{
+	struct try t = {0};
+	int rc = open_try(&t);
+
+	if (rc == CTL_OK && strlen(arguments->text[0]) >= TEXT_MAX)
+		rc = ctl_usage_error("peer alltoall: a text has less than %u bytes", TEXT_MAX);
+	if (rc == CTL_OK)
+		rc = join(&t);
+	if (rc == CTL_OK)
+		rc = exchange(&t, arguments->text[0]);
+	close_try(&t);
+	return rc;
+}
+
+const struct ctl_command ctl_peer_commands[] = {
+	{"peer send", command_send, "", "send a file or standard input to a program that receives", send_options, 0, 0},
+	{"peer recv", command_recv, "", "receive what another sends, into a file or to standard output", recv_options,
+	 0, 0},
+	{"peer broadcast", command_broadcast, "", "send a file or standard input to many", broadcast_options, 0, 0},
+	{"peer alltoall", command_alltoall, "TEXT", "print the texts of all who take part", alltoall_options, 1, 1},
+	{NULL},
+};

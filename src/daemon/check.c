@@ -1,0 +1,135 @@
+/* check.c: what a start would find of this machine, found without being in the way of a daemon that runs. */
+#include "daemon/daemon.h"
+
+#include <sysexits.h>
+#include <unistd.h>
+
+/* Bound, and given up at once. A port that is in use is the running daemon's as a rule. */
+static int try_address(const struct fabric_transport *transport, const struct address_socket *at)
+{
+	const struct sockaddr *sa = (const struct sockaddr *)&at->sa;
+	int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, rc = 0;
+	char text[128];
+
+	address_format_socket(sa, text, sizeof(text));
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (fd < 0 || bind(fd, sa, at->len) != 0)
+		rc = -errno;
+	if (fd >= 0)
+		close(fd);
+	if (rc == -EADDRINUSE)
+		log_info("rdmad", "%s %s is in use now: no error if a running rdmad has it", transport->name, text);
+	if (rc == 0 || rc == -EADDRINUSE)
+		return 0;
+	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name, text, strerror(-rc),
+		  rc == -EADDRNOTAVAIL ? "; it is no address of this machine: change listen" : "");
+	return daemon_exit_status(rc);
+}
+
+static int check_without(struct daemon *d, const struct fabric_transport *transport, const struct address *address)
+{
+	if (!*address->scheme)
+		return 0;
+	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host, fabrics_reason(d, transport));
+	return EX_UNAVAILABLE;
+}
+
+/* By a transport of sockets; which addresses a device has, only its start finds out. */
+static int check_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	int count, bad = 0, rc = 0;
+
+	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
+		return 0;
+	if (!fabrics_find(d, transport))
+		return check_without(d, transport, address);
+	count = fabric_transport_resolve(transport, address, at);
+	if (count < 0)
+		return EX_NOHOST;
+	for (int i = 0; i < count && !transport->device; i++) {
+		int status = try_address(transport, &at[i]);
+
+		bad += status != 0;
+		rc = rc ? rc : status;
+	}
+	return bad && bad == count ? rc : 0; /* of a name one address is enough */
+}
+
+static int check_address(struct daemon *d, const char *text)
+{
+	struct address address;
+	int rc = 0;
+
+	if (config_listen_address(d->config, text, &address) != 0)
+		return EX_CONFIG;
+	if (address.path)
+		return process_make_parent(address.host) == 0 ? 0 : EX_CANTCREAT;
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		int status = check_transport(d, &fabric_transports[i], &address);
+
+		rc = rc ? rc : status;
+	}
+	return rc;
+}
+
+/* The file itself, which may have to be made, or the directory of one that is to be made. */
+static int check_writable(const char *what, const char *path)
+{
+	char parent[256];
+	const char *slash = strrchr(path, '/');
+
+	snprintf(parent, sizeof(parent), "%.*s", (int)MAX(slash - path, 1), path);
+	if (access(path, W_OK) == 0 || (errno == ENOENT && access(parent, W_OK | X_OK) == 0))
+		return 0;
+	log_error("rdmad", "%s: cannot write %s: %m", what, path);
+	return EX_CANTCREAT;
+}
+
+static int check_files(const struct config *c)
+{
+	int rc = 0;
+
+	if (strncmp(c->log_target, "file:", 5) == 0)
+		rc = check_writable("log.target", c->log_target + 5);
+	if (c->pid_file) {
+		int status = check_writable("pid_file", c->pid_file);
+
+		rc = rc ? rc : status;
+	}
+	return rc;
+}
+
+static int check_services(const struct daemon *d)
+{
+	int rc = 0;
+
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+		int error = 0;
+
+		if (service && service->check && daemon_serves(d, id))
+			error = service->check(d->config->service[id]);
+		rc = rc ? rc : daemon_exit_status(error);
+	}
+	return rc;
+}
+
+int check_machine(struct daemon *d)
+{
+	int status[3 + SETTING_LIST_MAX], n = 0, rc;
+
+	rc = fabrics_open(d);
+	if (rc != 0)
+		goto close;
+	for (unsigned i = 0; i < d->config->listen.count; i++)
+		status[n++] = check_address(d, d->config->listen.item[i]);
+	status[n++] = check_files(d->config);
+	status[n++] = check_services(d);
+	while (n-- > 0)
+		rc = status[n] ? status[n] : rc;
+close:
+	fabrics_close(d);
+	return rc;
+}

@@ -1,0 +1,284 @@
+/*
+ * input.c: a segment's records in order. The file is read in large pieces, past the page cache, for which a machine has to find memory
+ * only to have it copied from there.
+ */
+#include "log/internal.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define READ_MOST (8 * MIB)
+#define WANT_MOST (FORMAT_WHOLE_MAX + 2 * WAL_BLOCK) /* a record with a value that is not long */
+_Static_assert(sizeof(struct format_record) + WAL_KEY_MAX <= 2 * WAL_BLOCK, "it is read in one piece");
+
+static int input_failed(const struct input *input, uint64_t at, int rc)
+{
+	log_error(ROOM, "%s: reading at %" PRIu64 " failed: %s", input->path, at, strerror(-rc));
+	return rc;
+}
+
+/* So many bytes at least. How many, or -errno. */
+static ssize_t read_some(const struct input *input, struct iovec iov, size_t least, uint64_t at)
+{
+	size_t done = 0;
+
+	while (done < least) {
+		ssize_t got = input->files->preadv(input->files->arg, input->fd, &iov, 1, at + done);
+
+		if (got <= 0)
+			return input_failed(input, at + done, got ? (int)got : -ENODATA);
+		done += (size_t)got;
+		iov.iov_base = (char *)iov.iov_base + got;
+		iov.iov_len -= (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
+/* What was read from its block on comes to the begin of the buffer. */
+static void buffer_shift(struct input *input)
+{
+	uint64_t from = input->at / WAL_BLOCK * WAL_BLOCK, end = input->buffer_at + input->have;
+
+	if (from < input->buffer_at || from >= end)
+		input->have = 0;
+	else {
+		input->have = (size_t)(end - from);
+		memmove(input->buffer, input->buffer + (from - input->buffer_at), input->have);
+	}
+	input->buffer_at = from;
+}
+
+int input_fill(struct input *input, size_t want)
+{
+	uint64_t end = input->at + want, from;
+	ssize_t got;
+
+	if (input->at >= input->buffer_at && end <= input->buffer_at + input->have)
+		return 0;
+	must(want <= WANT_MOST && end <= input->limit);
+	buffer_shift(input);
+	from = input->buffer_at + input->have;
+	got = read_some(input, (struct iovec){input->buffer + input->have, input->piece}, (size_t)(end - from), from);
+	if (got < 0)
+		return (int)got;
+	/* A file ends anywhere, and what is behind the limit does not count; all that is in front of it is there then. */
+	input->have = (size_t)MIN(input->have + (size_t)got, input->limit - input->buffer_at);
+	return 0;
+}
+
+const unsigned char *input_here(const struct input *input)
+{
+	return input->buffer + (input->at - input->buffer_at);
+}
+
+static int damaged(const struct input *input, const char *why)
+{
+	log_error(ROOM, "%s: %s; `rdmactl log verify` says more of a file", input->path, why);
+	return -EBADMSG;
+}
+
+static int header_check(struct input *input)
+{
+	const struct format_header *h = &input->header;
+	int rc;
+
+	if (input->limit < HEADER) {
+		log_error(ROOM, "%s: file is too short: %" PRIu64 " bytes, and a segment's header has %zu", input->path,
+			  input->limit, HEADER);
+		return -EBADMSG;
+	}
+	rc = input_fill(input, HEADER);
+	if (rc)
+		return rc;
+	memcpy(&input->header, input->buffer, HEADER);
+	if (memcmp(h->magic, FORMAT_MAGIC, sizeof(h->magic)) != 0)
+		return damaged(input, "no header of a segment at its begin");
+	if (h->format != FORMAT_VERSION) {
+		log_error(ROOM, "%s: format %" PRIu32 ", and this rdmad knows %u", input->path, h->format,
+			  FORMAT_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	if (!format_header_whole(h))
+		return damaged(input, "the checksum of its header is wrong");
+	input->seed = format_seed(h->store, h->id);
+	input->at = HEADER;
+	return 0;
+}
+
+int input_create(struct input *input, const struct wal_files *files, uint64_t size)
+{
+	size_t least = WANT_MOST + WAL_BLOCK, piece = (size_t)MIN(READ_MOST, MAX(size, least)) / WAL_BLOCK * WAL_BLOCK;
+
+	*input = (struct input){.files = files, .fd = -1, .piece = piece};
+	input->buffer = aligned_alloc(WAL_BLOCK, piece + least);
+	return input->buffer ? 0 : -ENOMEM;
+}
+
+void input_destroy(struct input *input)
+{
+	free(input->buffer);
+}
+
+int input_open(struct input *input, int directory, const char *name, const char *path)
+{
+	const struct wal_files *files = input->files;
+	int64_t size;
+	int rc;
+
+	input->path = path;
+	input->at = input->buffer_at = input->have = 0;
+	input->fd = files->open(files->arg, directory, name, O_RDONLY | O_DIRECT);
+	if (input->fd < 0) {
+		log_error(ROOM, "%s: opening failed: %s", path, strerror(-input->fd));
+		return input->fd;
+	}
+	size = files->size(files->arg, input->fd);
+	input->limit = size < 0 ? 0 : (uint64_t)size;
+	rc = size < 0 ? input_failed(input, 0, (int)size) : header_check(input);
+	if (rc)
+		input_close(input);
+	return rc;
+}
+
+void input_close(struct input *input)
+{
+	input->files->close(input->files->arg, input->fd);
+}
+
+/*
+ * Records.
+ */
+
+static void record_fill(struct found_record *out, const void *key)
+{
+	const struct format_record *h = &out->header;
+
+	out->record = (struct wal_record){
+		.lsn = h->lsn,
+		.expires = h->expires,
+		.version = h->version,
+		.type = (enum wal_type)h->type,
+		.flags = h->flags,
+		.key_len = format_key_len(h),
+		.key = key,
+		.value_len = format_value_len(h),
+	};
+}
+
+static int next_whole(struct input *input, struct found_record *out)
+{
+	const struct format_record *h = &out->header;
+	size_t key_len = format_key_len(h), len = sizeof(*h) + key_len + (size_t)format_value_len(h);
+	int rc = input_fill(input, len);
+	const unsigned char *here = input_here(input);
+
+	if (rc)
+		return rc;
+	if (format_sum(here + 8, len - 8, input->seed) != h->checksum)
+		return 0;
+	record_fill(out, here + sizeof(*h));
+	if (out->record.value_len)
+		out->record.value = here + sizeof(*h) + key_len;
+	return 1;
+}
+
+/* To `value` where it is wanted, and into the checksum. */
+static int value_read(struct input *input, uint64_t at, uint64_t len, unsigned char *value,
+		      struct format_summer *summer)
+{
+	uint64_t begin = input->at;
+	int rc = 0;
+
+	for (uint64_t done = 0; done < len && rc == 0; done += INPUT_PIECE) {
+		size_t piece = (size_t)MIN(INPUT_PIECE, len - done);
+
+		input->at = at + done;
+		rc = input_fill(input, piece);
+		if (rc)
+			break;
+		format_sum_add(summer, input_here(input), piece);
+		if (value)
+			memcpy(value + done, input_here(input), piece);
+	}
+	input->at = begin;
+	return rc;
+}
+
+static int next_long(struct input *input, const struct wal_reader *reader, struct found_record *out)
+{
+	const struct format_record *h = &out->header;
+	size_t key_len = format_key_len(h), len = sizeof(*h) + key_len;
+	uint64_t value_len = format_value_len(h), value_at = input->at + len;
+	struct format_summer summer;
+	void *value = NULL;
+	int rc = input_fill(input, len);
+
+	if (rc)
+		return rc;
+	memcpy(input->key, input_here(input) + sizeof(*h), key_len);
+	record_fill(out, input->key);
+	format_sum_begin(&summer, input->seed);
+	format_sum_add(&summer, input_here(input) + 8, len - 8);
+	if (h->type == WAL_SET && reader && reader->place)
+		rc = reader->place(reader->arg, &out->record, &value);
+	if (rc)
+		return rc;
+	rc = value_read(input, value_at, value_len, value, &summer);
+	out->record.value = value;
+	if (rc == 0 && format_sum_end(&summer) == h->checksum)
+		return 1;
+	if (value)
+		reader->drop(reader->arg, value);
+	return rc;
+}
+
+int input_next(struct input *input, const struct wal_reader *reader, struct found_record *out)
+{
+	uint64_t room = input->limit - input->at;
+	int rc;
+
+	if (room < sizeof(out->header))
+		return 0;
+	rc = input_fill(input, sizeof(out->header));
+	if (rc)
+		return rc;
+	memcpy(&out->header, input_here(input), sizeof(out->header));
+	if (!format_plausible(&out->header, room) || !format_sound(&out->header))
+		return 0;
+	rc = format_value_len(&out->header) > FORMAT_WHOLE_MAX ? next_long(input, reader, out) : next_whole(input, out);
+	if (rc == 1)
+		input->at += format_length(format_key_len(&out->header), format_value_len(&out->header));
+	return rc;
+}
+
+/* Only COMMITs: they are short, so nobody's value can make this slow. */
+static bool commit_at(const unsigned char *at, uint64_t seed, struct format_record *out)
+{
+	memcpy(out, at, sizeof(*out));
+	return out->type == FORMAT_COMMIT && out->lengths == 0 &&
+	       format_sum(at + 8, sizeof(*out) - 8, seed) == out->checksum;
+}
+
+int input_look_on(struct input *input, uint64_t *durable, uint64_t *end)
+{
+	uint64_t begin = input->at;
+	struct format_record commit;
+	int rc = 0;
+
+	*durable = *end = 0;
+	input->at += 8;
+	while (input->at + sizeof(commit) <= input->limit && rc == 0) {
+		rc = input_fill(input, (size_t)MIN(INPUT_PIECE, input->limit - input->at));
+		for (size_t left = input->have - (size_t)(input->at - input->buffer_at);
+		     left >= sizeof(commit) && rc == 0; left -= 8) {
+			if (commit_at(input_here(input), input->seed, &commit)) {
+				*durable = MAX(*durable, commit.version);
+				*end = MAX(*end, input->at + MIN(commit.expires, input->limit - input->at));
+			}
+			input->at += 8;
+		}
+	}
+	input->at = begin;
+	return rc;
+}

@@ -1,0 +1,91 @@
+/* write.c: the log's writer. */
+#include "log/internal.h"
+
+/* The segment at hand is on disk, also what the manifest says of its end, before anything is written to the next one. */
+static int log_begin(struct stream *stream, uint64_t length)
+{
+	struct wal *wal = stream->wal;
+	struct stream old = *stream;
+	struct manifest next;
+	int rc = stream_begin(stream, length, wal->written);
+
+	if (rc)
+		return rc;
+	/* The file has its name before the manifest says so. */
+	rc = wal_sync_file(wal, wal->fd, ".");
+	if (rc == 0)
+		rc = manifest_copy(&wal->manifest, &next);
+	if (rc)
+		goto err_begin;
+	if (next.log.count && !next.log.at[next.log.count - 1].end)
+		next.log.at[next.log.count - 1].end = old.at;
+	rc = segments_add(&next.log, &stream->segment);
+	if (rc) {
+		manifest_free(&next);
+		goto err_begin;
+	}
+	rc = manifest_commit(wal, &next);
+	if (rc)
+		goto err_begin;
+	stream_close(&old);
+	return 0;
+err_begin:
+	stream_close(stream);
+	if (!wal_error(wal))
+		segment_give_back(wal, FILE_LOG, stream->segment.id);
+	*stream = old;
+	return rc;
+}
+
+int log_turn(struct stream *stream, uint64_t length)
+{
+	int rc = wal_sync(stream->wal);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&stream->wal->lock);
+	rc = log_begin(stream, length);
+	pthread_mutex_unlock(&stream->wal->lock);
+	return rc;
+}
+
+int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
+{
+	struct stream *log = &wal->log;
+	uint64_t written = wal->written;
+	int rc = wal_error(wal);
+
+	must(wal->recovered);
+	if (rc)
+		return rc;
+	for (unsigned i = 0; i < n; i++) {
+		must(record[i].lsn > (i ? record[i - 1].lsn : written));
+		must(record[i].type >= WAL_SET && record[i].type <= WAL_FLUSH);
+	}
+	rc = stream_write(log, record, n, written);
+	if (rc)
+		return rc;
+	wal->written = record[n - 1].lsn;
+	wal->bytes = log->bytes;
+	segment_make_ahead(wal);
+	return 0;
+}
+
+int wal_sync(struct wal *wal)
+{
+	uint64_t begin, took;
+	int rc = wal_error(wal);
+
+	if (rc || !wal->log.unsynced)
+		return rc;
+	begin = time_now();
+	rc = stream_sync(&wal->log);
+	if (rc)
+		return rc;
+	took = time_now() - begin;
+	wal->sync_last = took;
+	wal->sync_max = MAX(wal->sync_max, took);
+	wal->groups++;
+	wal->durable = wal->written;
+	return 0;
+}

@@ -1,0 +1,205 @@
+/* child.c: starting processes, and how they end. */
+#include "run/run.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* Passed on to the ranks, and the end of a child. */
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+/* As nohup(1) and shells have it: such a signal is not for this process, nor for its ranks. */
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+int child_signals(void)
+{
+	sigset_t set;
+	int fd;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL);
+	sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+		if (!is_ignored(watched[i]))
+			sigaddset(&set, watched[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd >= 0)
+		return fd;
+	run_say("cannot watch signals: %s", strerror(errno));
+	return -errno;
+}
+
+int child_pipe(unsigned end, int *ours, int *theirs)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC) != 0) {
+		int rc = -errno;
+
+		run_say("cannot make a pipe: %s", strerror(-rc));
+		return rc;
+	}
+	fcntl(fd[end], F_SETFL, O_NONBLOCK);
+	*ours = fd[end];
+	*theirs = fd[!end];
+	return 0;
+}
+
+/* Of what the child says when it could not start. */
+struct failure {
+	int error;
+	bool directory;
+};
+
+/* The descriptors may be 0, 1 and 2 in any order, so they are moved out of the way first. */
+static void take_descriptors(const int fd[3])
+{
+	int moved[3];
+
+	for (int i = 0; i < 3; i++)
+		moved[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 3);
+	for (int i = 0; i < 3; i++)
+		dup2(moved[i], i);
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	signal(SIGPIPE, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void become(const struct child *child, pid_t parent, int tell)
+{
+	struct failure failure = {0};
+
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(RUN_FAILED); /* it ended before this could be said */
+	take_descriptors(child->fd);
+	reset_signals();
+	if (child->directory && chdir(child->directory) != 0) {
+		failure = (struct failure){.error = errno, .directory = true};
+	} else {
+		if (child->envp)
+			environ = (char **)child->envp;
+		execvp(child->argv[0], child->argv);
+		failure.error = errno;
+	}
+	if (write(tell, &failure, sizeof(failure)) < 0)
+		_exit(RUN_FAILED);
+	_exit(RUN_NOT_FOUND);
+}
+
+/* Until it is another program, or says why not. */
+static int await_exec(const struct child *child, int from, const char *who)
+{
+	struct failure failure;
+	ssize_t n;
+
+	do
+		n = read(from, &failure, sizeof(failure));
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(failure))
+		return 0;
+	waitpid(child->pid, NULL, 0);
+	if (failure.directory)
+		run_say("%s: cannot go to the directory %s: %s", who, child->directory, strerror(failure.error));
+	else
+		run_say("%s: cannot start %s: %s", who, child->argv[0], strerror(failure.error));
+	return failure.directory ? -ENOTDIR : -failure.error;
+}
+
+int child_start(struct child *child, const char *who)
+{
+	pid_t parent = getpid();
+	int tell[2], rc;
+
+	if (pipe2(tell, O_CLOEXEC) != 0) {
+		rc = -errno;
+		run_say("%s: cannot make a pipe: %s", who, strerror(-rc));
+		return rc;
+	}
+	child->pid = fork();
+	if (child->pid == 0)
+		become(child, parent, tell[1]);
+	rc = -errno;
+	close(tell[1]);
+	if (child->pid < 0) {
+		run_say("%s: cannot make a process: %s", who, strerror(-rc));
+	} else {
+		setpgid(child->pid, child->pid);
+		rc = await_exec(child, tell[0], who);
+	}
+	close(tell[0]);
+	return rc;
+}
+
+int child_exit_status(const siginfo_t *info)
+{
+	return info->si_code == CLD_EXITED ? info->si_status : RUN_SIGNALLED + info->si_status;
+}
+
+char *child_end_text(int status, char *buf, size_t size)
+{
+	if (status > RUN_SIGNALLED && status < RUN_SIGNALLED + NSIG)
+		snprintf(buf, size, "signal %d (%s)", status - RUN_SIGNALLED, strsignal(status - RUN_SIGNALLED));
+	else
+		snprintf(buf, size, "exit status %d", status);
+	return buf;
+}
+
+bool child_reap(siginfo_t *info)
+{
+	*info = (siginfo_t){0};
+	if (waitid(P_ALL, 0, info, WEXITED | WNOHANG | WNOWAIT) != 0 || !info->si_pid)
+		return false;
+	/* Before it is reaped nobody else gets the number. */
+	kill(-info->si_pid, SIGKILL);
+	waitpid(info->si_pid, NULL, 0);
+	return true;
+}
+
+/* Whether `entry` is of a variable that one of the first sets. */
+static bool is_set(const char *entry, const char *const *first, size_t count)
+{
+	size_t length = strcspn(entry, "=") + 1;
+
+	for (size_t i = 0; i < count; i++)
+		if (strncmp(entry, first[i], length) == 0)
+			return true;
+	return false;
+}
+
+char **child_environment(const char *const *first, size_t count)
+{
+	size_t n = 0, have = 0;
+	char **out;
+
+	while (environ[have])
+		have++;
+	out = calloc(have + count + 1, sizeof(*out));
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < count; i++)
+		if (!is_set(first[i], first, i)) /* of two, the first */
+			out[n++] = (char *)first[i];
+	for (size_t i = 0; i < have; i++)
+		if (!is_set(environ[i], first, count))
+			out[n++] = environ[i];
+	return out;
+}

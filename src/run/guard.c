@@ -1,0 +1,112 @@
+/* guard.c: a process that waits for the end of this one, and then ends the process groups that are left, however this one ended. */
+#include "run/run.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What it is told; a group is removed when all of it has ended. */
+struct word {
+	pid_t group;
+	bool remove;
+};
+
+static pid_t guard;
+static int to_guard = -1;
+
+static void forget(pid_t *group, size_t *count, pid_t which)
+{
+	for (size_t i = 0; i < *count; i++)
+		if (group[i] == which)
+			group[i--] = group[--*count];
+}
+
+static void remove_directory(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		unlinkat(fd, entry->d_name, 0);
+	if (dir)
+		closedir(dir);
+	rmdir(path);
+}
+
+static void keep_watch(int from, const char *directory)
+{
+	static pid_t group[RUN_RANKS_MAX + 1];
+	struct word word;
+	size_t count = 0;
+	ssize_t n;
+
+	while ((n = read(from, &word, sizeof(word))) != 0) {
+		if (n != (ssize_t)sizeof(word))
+			continue; /* a signal */
+		if (word.remove)
+			forget(group, &count, word.group);
+		else if (count < ARRAY_SIZE(group))
+			group[count++] = word.group;
+	}
+	for (size_t i = 0; i < count; i++)
+		kill(-group[i], SIGKILL);
+	if (*directory)
+		remove_directory(directory);
+}
+
+int guard_start(const char *directory)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC) != 0)
+		return -errno;
+	guard = fork();
+	if (guard < 0) {
+		run_say("cannot make a process: %s", strerror(errno));
+		return -errno;
+	}
+	if (guard == 0) {
+		setsid(); /* no terminal's signals; the others are blocked */
+		close(fd[1]);
+		for (int i = 0; i < 3; i++)
+			close(i);
+		keep_watch(fd[0], directory);
+		_exit(0);
+	}
+	close(fd[0]);
+	to_guard = fd[1];
+	return 0;
+}
+
+static void tell(struct word word)
+{
+	if (to_guard >= 0 && write(to_guard, &word, sizeof(word)) != (ssize_t)sizeof(word))
+		run_note("the guard is gone");
+}
+
+void guard_add(pid_t group)
+{
+	tell((struct word){.group = group});
+}
+
+void guard_remove(pid_t group)
+{
+	tell((struct word){.group = group, .remove = true});
+}
+
+void guard_stop(void)
+{
+	if (to_guard < 0)
+		return;
+	close(to_guard);
+	to_guard = -1;
+	waitpid(guard, NULL, 0);
+}
+
+bool guard_is(pid_t pid)
+{
+	return pid == guard;
+}

@@ -1,0 +1,131 @@
+/* output.c: what ranks write, by whole lines. */
+#include "run/run.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SINK_ROOM (256u * 1024) /* no stream is read while more than this waits */
+#define PIECE (64u * 1024)      /* of one read */
+
+int run_append(char **data, size_t *used, size_t *room, const void *more, size_t length)
+{
+	if (*used + length > *room) {
+		size_t size = MAX(2 * *room, *used + length);
+		char *grown = realloc(*data, size);
+
+		if (!grown) {
+			run_say("no memory for %zu bytes", size);
+			return -ENOMEM;
+		}
+		*data = grown;
+		*room = size;
+	}
+	memcpy(*data + *used, more, length);
+	*used += length;
+	return 0;
+}
+
+bool sink_has_room(const struct sink *sink)
+{
+	return sink->used < SINK_ROOM;
+}
+
+/* A pipe that poll() calls writable takes so much without blocking. */
+void sink_flush(struct sink *sink)
+{
+	ssize_t n = write(sink->fd, sink->data, MIN(sink->used, (size_t)PIPE_BUF));
+
+	if (n < 0 && errno != EINTR && errno != EAGAIN) {
+		sink->error = errno;
+		sink->used = 0;
+	} else if (n > 0) {
+		sink->used -= (size_t)n;
+		memmove(sink->data, sink->data + n, sink->used);
+	}
+}
+
+void sink_free(struct sink *sink)
+{
+	free(sink->data);
+	sink->data = NULL;
+}
+
+static void put(struct sink *sink, const void *data, size_t length)
+{
+	if (!sink->error)
+		run_append(&sink->data, &sink->used, &sink->room, data, length);
+}
+
+static int digits(uint64_t number)
+{
+	return snprintf(NULL, 0, "%llu", (unsigned long long)number);
+}
+
+static void emit(struct stream *stream, const char *line, size_t length)
+{
+	char label[16];
+	int n;
+
+	if (stream->awaits_agent && length == strlen(RUN_GREETING) && memcmp(line, RUN_GREETING, length) == 0) {
+		stream->awaits_agent = false;
+		return;
+	}
+	n = snprintf(label, sizeof(label), "%*d: ", digits(run_options.count - 1), stream->rank);
+	if (run_options.label)
+		put(stream->sink, label, (size_t)n);
+	put(stream->sink, line, length);
+	put(stream->sink, "\n", 1);
+}
+
+/* The lines that are whole; the rest stays. */
+static void emit_lines(struct stream *stream)
+{
+	char *at = stream->data, *end = at + stream->used, *feed;
+
+	while (at < end && (feed = memchr(at, '\n', (size_t)(end - at)))) {
+		emit(stream, at, (size_t)(feed - at));
+		at = feed + 1;
+	}
+	if (end - at >= (ptrdiff_t)RUN_LINE_MAX) {
+		emit(stream, at, (size_t)(end - at));
+		at = end;
+	}
+	stream->used = (size_t)(end - at);
+	memmove(stream->data, at, stream->used);
+}
+
+/* Text without a line feed at the very end stays so where nobody else writes. */
+static void emit_rest(struct stream *stream)
+{
+	if (!stream->used)
+		return;
+	if (run_options.label || run_options.count > 1)
+		emit(stream, stream->data, stream->used);
+	else
+		put(stream->sink, stream->data, stream->used);
+	stream->used = 0;
+}
+
+void stream_close(struct stream *stream)
+{
+	if (stream->fd < 0)
+		return;
+	emit_rest(stream);
+	close(stream->fd);
+	stream->fd = -1;
+	free(stream->data);
+	stream->data = NULL;
+	stream->room = 0;
+}
+
+void stream_read(struct stream *stream)
+{
+	char piece[PIECE];
+	ssize_t n = read(stream->fd, piece, sizeof(piece));
+
+	if (n > 0 && run_append(&stream->data, &stream->used, &stream->room, piece, (size_t)n) == 0)
+		emit_lines(stream);
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		stream_close(stream);
+}

@@ -1,0 +1,280 @@
+/* rank.c: one rank, here or at another host. */
+#include "run/run.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WORDS_MAX 64 /* of --rsh, with what is behind it */
+#define VARIABLES 6  /* that each rank is given */
+
+bool rank_is_remote(const struct rank *rank)
+{
+	return rank->host->name != NULL;
+}
+
+/*
+ * What it is told
+ */
+static void queue(struct rank *rank, const void *data, size_t length)
+{
+	if (rank->to >= 0)
+		run_append(&rank->outbox, &rank->waiting, &rank->room, data, length);
+}
+
+static void frame(struct rank *rank, enum rank_frame kind, const void *data, size_t length)
+{
+	uint8_t head[FRAME_HEAD] = {(uint8_t)kind, (uint8_t)(length >> 24), (uint8_t)(length >> 16),
+				    (uint8_t)(length >> 8), (uint8_t)length};
+
+	queue(rank, head, sizeof(head));
+	queue(rank, data, length);
+}
+
+static void frame_text(struct rank *rank, enum rank_frame kind, const char *text)
+{
+	frame(rank, kind, text, strlen(text));
+}
+
+void rank_input(struct rank *rank, const void *data, size_t length)
+{
+	if (rank_is_remote(rank))
+		frame(rank, FRAME_INPUT, data, length);
+	else
+		queue(rank, data, length);
+}
+
+static void close_to(struct rank *rank)
+{
+	if (rank->to >= 0)
+		close(rank->to);
+	rank->to = -1;
+	rank->waiting = 0;
+}
+
+void rank_input_over(struct rank *rank)
+{
+	if (rank->input_over)
+		return;
+	rank->input_over = true;
+	if (rank_is_remote(rank))
+		frame(rank, FRAME_INPUT_OVER, "", 0);
+	else if (!rank->waiting)
+		close_to(rank);
+}
+
+void rank_flush(struct rank *rank)
+{
+	ssize_t n = write(rank->to, rank->outbox, rank->waiting);
+
+	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		close_to(rank); /* it does not read any more, which is its own affair */
+		return;
+	}
+	n = MAX(n, 0);
+	rank->waiting -= (size_t)n;
+	memmove(rank->outbox, rank->outbox + n, rank->waiting);
+	if (!rank->waiting && rank->input_over && !rank_is_remote(rank))
+		close_to(rank);
+}
+
+void rank_signal(struct rank *rank, int number, bool hard)
+{
+	char text[16];
+
+	if (!rank->started || rank->ended)
+		return;
+	if (!rank_is_remote(rank) || hard) {
+		kill(-rank->child.pid, number);
+		return;
+	}
+	snprintf(text, sizeof(text), "%d", number);
+	frame_text(rank, FRAME_SIGNAL, text);
+	rank_flush(rank);
+}
+
+/*
+ * Its start
+ */
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Its three descriptors: theirs in child.fd, ours in the streams. */
+static int open_pipes(struct rank *rank)
+{
+	int *fd = rank->child.fd, rc = 0;
+
+	fd[0] = fd[1] = fd[2] = -1;
+	if (rank->rank == 0 || rank_is_remote(rank))
+		rc = child_pipe(1, &rank->to, &fd[0]);
+	else if ((fd[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+		rc = -errno;
+	if (rc == 0)
+		rc = child_pipe(0, &rank->out.fd, &fd[1]);
+	if (rc == 0)
+		rc = child_pipe(0, &rank->err.fd, &fd[2]);
+	return rc;
+}
+
+static int start_child(struct rank *rank)
+{
+	int rc = open_pipes(rank);
+
+	if (rc == 0)
+		rc = child_start(&rank->child, rank->name);
+	for (int i = 0; i < 3; i++)
+		close_fd(&rank->child.fd[i]);
+	rank->started = rc == 0;
+	if (rc == 0)
+		guard_add(rank->child.pid);
+	return rc;
+}
+
+static int start_here(struct rank *rank, const char *const *first, size_t count)
+{
+	char **environment = child_environment(first, count);
+	int rc;
+
+	if (!environment)
+		return -ENOMEM;
+	rank->child.argv = run_options.argv;
+	rank->child.envp = environment;
+	rank->child.directory = run_options.directory;
+	rc = start_child(rank);
+	free(environment);
+	rank->child.envp = NULL;
+	if (rc == 0)
+		run_note("%s: process %d: %s", rank->name, (int)rank->child.pid, run_options.argv[0]);
+	return rc;
+}
+
+/* For the shell at the other end: 'PATH' --agent. */
+static int agent_command(char *out, size_t size)
+{
+	char path[1024];
+	const char *from = run_options.remote;
+	size_t n = 0;
+
+	if (!from) {
+		ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+		if (length < 0)
+			return -errno;
+		path[length] = '\0';
+		from = path;
+	}
+	out[n++] = '\'';
+	for (; *from && n + 16 < size; from++) {
+		if (*from == '\'')
+			n += (size_t)snprintf(out + n, size - n, "'\\''");
+		else
+			out[n++] = *from;
+	}
+	n += (size_t)snprintf(out + n, size - n, "' --agent");
+	return *from ? -ENAMETOOLONG : 0;
+}
+
+static void send_program(struct rank *rank, const char *const *first, size_t count)
+{
+	char grace[32], here[4096];
+
+	snprintf(grace, sizeof(grace), "%llu", (unsigned long long)run_options.grace);
+	frame_text(rank, FRAME_GRACE, grace);
+	for (size_t i = 0; i < count; i++)
+		frame_text(rank, FRAME_ENVIRONMENT, first[i]);
+	if (run_options.directory)
+		frame_text(rank, FRAME_DIRECTORY, run_options.directory);
+	else if (getcwd(here, sizeof(here)))
+		frame_text(rank, FRAME_DIRECTORY, here);
+	for (char **word = run_options.argv; *word; word++)
+		frame_text(rank, FRAME_ARGUMENT, *word);
+	frame(rank, FRAME_START, "", 0);
+	if (rank->rank != 0)
+		rank_input_over(rank);
+}
+
+static int start_remote(struct rank *rank, const char *const *first, size_t count)
+{
+	char command[2048], *words = strdup(run_options.rsh), *state = NULL, *argv[WORDS_MAX];
+	size_t n = 0;
+	int rc = words ? agent_command(command, sizeof(command)) : -ENOMEM;
+
+	for (char *word = words ? strtok_r(words, " \t", &state) : NULL; word && n < WORDS_MAX - 3;
+	     word = strtok_r(NULL, " \t", &state))
+		argv[n++] = word;
+	if (rc == 0 && !n)
+		rc = -EINVAL;
+	argv[n++] = rank->host->name;
+	argv[n++] = command;
+	argv[n] = NULL;
+	rank->child.argv = argv;
+	rank->out.awaits_agent = true;
+	if (rc == 0)
+		rc = start_child(rank);
+	else
+		run_say("%s: --rsh \"%s\": %s", rank->name, run_options.rsh, strerror(-rc));
+	if (rc == 0) {
+		run_note("%s: process %d: %s %s %s", rank->name, (int)rank->child.pid, run_options.rsh,
+			 rank->host->name, command);
+		send_program(rank, first, count);
+	}
+	free(words);
+	rank->child.argv = NULL;
+	return rc;
+}
+
+/* The value that a variable has for the ranks: --env NAME is what it is here. free() it; NULL: it is not set. */
+static char *given(const char *env)
+{
+	const char *value = getenv(env);
+	char *out;
+
+	if (strchr(env, '='))
+		return strdup(env);
+	if (!value)
+		return NULL;
+	return asprintf(&out, "%s=%s", env, value) < 0 ? NULL : out;
+}
+
+int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *group)
+{
+	char text[VARIABLES][512];
+	size_t count = 0, owned;
+	const char **first = calloc(VARIABLES + run_options.envs, sizeof(*first));
+	int rc;
+
+	if (!first)
+		return -ENOMEM;
+	snprintf(text[0], sizeof(text[0]), "RDMA_RANK=%d", rank->rank);
+	snprintf(text[1], sizeof(text[1]), "RDMA_SIZE=%u", size);
+	snprintf(text[2], sizeof(text[2]), "RDMA_GROUP=%s", group);
+	snprintf(text[3], sizeof(text[3]), "RDMA_LOCAL_RANK=%d", rank->local_rank);
+	snprintf(text[4], sizeof(text[4]), "RDMA_LOCAL_SIZE=%d", rank->local_size);
+	snprintf(text[5], sizeof(text[5]), "RDMA_MEETING=%s", meeting ? meeting : "");
+	for (; count < (meeting ? VARIABLES : VARIABLES - 1); count++)
+		first[count] = text[count];
+	owned = count;
+	for (size_t i = 0; i < run_options.envs; i++) {
+		char *env = given(run_options.env[i]);
+
+		if (env)
+			first[count++] = env;
+	}
+	rc = rank_is_remote(rank) ? start_remote(rank, first, count) : start_here(rank, first, count);
+	while (count > owned)
+		free((char *)first[--count]);
+	free(first);
+	return rc;
+}
+
+void rank_free(struct rank *rank)
+{
+	close_to(rank);
+	stream_close(&rank->out);
+	stream_close(&rank->err);
+	free(rank->outbox);
+}

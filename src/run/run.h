@@ -1,0 +1,222 @@
+/*
+ * run: rdmarun, which starts the ranks of a run, on this machine or by a remote shell, and outlives them all. rdmarun(1) has the
+ * promises to users.
+ *
+ *   main.c      the command
+ *   options.c   its options; hosts.c  what -H says
+ *   launch.c    the ranks of a run: their start, their signals, their end
+ *   rank.c      one rank: a process here, or a remote shell at whose other end is an agent
+ *   agent.c     rdmarun at another host, for one rank
+ *   child.c     starting a process
+ *   guard.c     a process that ends what is left when rdmarun is killed
+ *   meeting.c   the rdmad where the ranks meet
+ *   output.c    lines
+ *
+ * One thread. 0 or a negative errno; what fails is said where it is found.
+ */
+#ifndef RDMAD_RUN_H
+#define RDMAD_RUN_H
+
+#include <signal.h>
+
+#include "base/base.h"
+
+/* Exit statuses of rdmarun's own; else it is that of the first rank that failed. */
+enum run_exit {
+	RUN_OK = 0,
+	RUN_FAILED = 1,
+	RUN_USAGE = 2,
+	RUN_TIMEOUT = 124,
+	RUN_NOT_EXECUTABLE = 126,
+	RUN_NOT_FOUND = 127
+};
+
+/* What a shell says of a process that a signal ended. */
+#define RUN_SIGNALLED 128
+
+/* stderr: "rdmarun: TEXT". */
+void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with -v only. */
+void run_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * options.c, hosts.c
+ */
+#define RUN_RANKS_MAX 4096u
+
+struct run_host {
+	char *name; /* owned; NULL: this machine */
+	unsigned slots;
+	unsigned ranks; /* how many have their place here */
+};
+
+struct run_hosts {
+	struct run_host *host;
+	unsigned count;
+};
+
+/* HOST[:SLOTS],...; "localhost" is this machine. -EINVAL. */
+int run_hosts_parse(const char *text, struct run_hosts *out);
+void run_hosts_free(struct run_hosts *hosts);
+unsigned run_hosts_slots(const struct run_hosts *hosts);
+bool run_hosts_remote(const struct run_hosts *hosts); /* any that is not this machine */
+
+struct run_options {
+	uint64_t count; /* ranks */
+	struct run_hosts hosts;
+	bool label, verbose, agent;
+	uint64_t grace, timeout; /* ns; timeout TIME_NEVER: none */
+	const char *meeting;     /* NULL: an rdmad of its own */
+	const char *rsh, *remote, *rdmad, *address, *directory;
+	const char **env; /* NAME=VALUE, or NAME: as here */
+	size_t envs;
+	char **argv; /* the program */
+};
+
+extern struct run_options run_options;
+
+/* -1: go on; else an exit status. */
+int run_options_parse(int argc, char **argv);
+void run_options_free(void);
+
+/*
+ * child.c
+ */
+struct child {
+	char *const *argv;
+	char *const *envp;     /* NULL: this process's */
+	const char *directory; /* NULL: this process's */
+	int fd[3];             /* become its standard input, output and error */
+	pid_t pid;             /* of it, and of its process group */
+};
+
+/* It is ended by the kernel when the calling process ends. What it could not do is said, with `who` in front: -ENOTDIR of the directory,
+ * else of the program. */
+int child_start(struct child *child, const char *who);
+/* Both ends closed by exec. `ours` does not block; it is end number `end` (0: the one that reads). */
+int child_pipe(unsigned end, int *ours, int *theirs);
+/* As shells say it. */
+int child_exit_status(const siginfo_t *info);
+/* "exit status 3", "signal 11 (Segmentation fault)". Returns buf. */
+char *child_end_text(int status, char *buf, size_t size);
+/* The signals that it is told of by a descriptor, which is returned; or -errno. */
+int child_signals(void);
+/* The next child that has ended, which it reaps after what is left of its process group is killed. False: none. */
+bool child_reap(siginfo_t *info);
+/* NAME=VALUE in front of this process's environment; free() it. NULL: no memory. `first` is ended by NULL and has precedence. */
+char **child_environment(const char *const *first, size_t count);
+
+/*
+ * guard.c: it is told of each process group, and of a directory to remove.
+ */
+int guard_start(const char *directory);
+void guard_add(pid_t group);
+void guard_remove(pid_t group);
+/* It removes the directory and ends. */
+void guard_stop(void);
+bool guard_is(pid_t pid);
+
+/*
+ * output.c: lines of many streams, whole, to standard output and standard error.
+ */
+struct sink {
+	int fd;
+	char *data;
+	size_t used, room;
+	int error; /* nobody reads it any more */
+};
+
+struct stream {
+	int fd; /* of a pipe that does not block; -1: over */
+	struct sink *sink;
+	int rank;
+	char *data;
+	size_t used, room;
+	bool awaits_agent; /* the line RUN_GREETING has not come */
+};
+
+#define RUN_GREETING "rdmarun agent 1"
+#define RUN_LINE_MAX (1u << 20) /* a longer one is cut */
+
+/* Whether the sink takes more: else streams are not read. */
+bool sink_has_room(const struct sink *sink);
+void sink_flush(struct sink *sink); /* writes what does not block, when poll() said POLLOUT */
+void sink_free(struct sink *sink);
+/* What is there, when poll() said POLLIN or POLLHUP; at the end, what has no line feed, and closes it. */
+void stream_read(struct stream *stream);
+void stream_close(struct stream *stream);
+
+/*
+ * rank.c
+ */
+struct rank {
+	int rank, local_rank, local_size;
+	const struct run_host *host;
+	char name[300]; /* "rank 3", "rank 3 at HOST" */
+	struct child child;
+	bool started, ended;
+	int status;
+	int to; /* its standard input, or the agent's; -1: closed */
+	char *outbox;
+	size_t waiting, room; /* bytes of outbox */
+	bool input_over;      /* no more standard input; closed when the outbox is empty */
+	struct stream out, err;
+};
+
+/* Of what is sent to an agent: a byte, the length of what follows in 4 bytes, most significant first. */
+enum rank_frame {
+	FRAME_ARGUMENT = 'a',
+	FRAME_ENVIRONMENT = 'e',
+	FRAME_DIRECTORY = 'd',
+	FRAME_GRACE = 'w', /* text: nanoseconds */
+	FRAME_START = 'g',
+	FRAME_INPUT = 'i',
+	FRAME_INPUT_OVER = 'o',
+	FRAME_SIGNAL = 's', /* text: its number */
+};
+#define FRAME_HEAD 5u
+#define FRAME_MAX (4u << 20)
+
+struct run; /* launch.c */
+/* Give it `meeting` (NULL: none) and `group`. 0 or -errno, said. */
+int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *group);
+bool rank_is_remote(const struct rank *rank);
+void rank_input(struct rank *rank, const void *data, size_t length);
+void rank_input_over(struct rank *rank);
+/* `hard`: by any means; the remote shell itself, too. */
+void rank_signal(struct rank *rank, int number, bool hard);
+/* Write what does not block. */
+void rank_flush(struct rank *rank);
+void rank_free(struct rank *rank);
+
+/* Bytes at the end of *data. -ENOMEM. */
+int run_append(char **data, size_t *used, size_t *room, const void *more, size_t length);
+
+/*
+ * meeting.c
+ */
+struct meeting {
+	char url[400];       /* what ranks are told; "": none */
+	char directory[200]; /* "": none */
+	pid_t daemon;        /* 0: none */
+	int log;             /* what it says; -1 */
+	char *said;
+	size_t used, room;
+};
+
+/* A directory for it, before the guard starts. */
+int meeting_prepare(struct meeting *meeting);
+/* Waits until it is ready. */
+int meeting_start(struct meeting *meeting, unsigned ranks, bool remote);
+/* Its log is readable. */
+void meeting_read(struct meeting *meeting);
+void meeting_stop(struct meeting *meeting);
+
+/*
+ * launch.c, agent.c
+ */
+/* Answers the exit status. */
+int run_launch(void);
+int run_agent(void);
+
+#endif

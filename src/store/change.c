@@ -1,0 +1,218 @@
+/*
+ * change: the ring of changes. Its index is the LSN: a change draws the next number under its stripe's lock, fills the slot
+ * of that number and publishes it by writing the number there last; the one consumer waits for the number after the last
+ * that it took. So nothing is merged and no lock is shared (the scheme of slots with sequence numbers by Dmitry Vyukov's
+ * bounded queue, with the ticket as the version).
+ *
+ * Who changes something asks for room before: `granted` counts grants, `released` changes that the consumer has done with,
+ * and their difference never exceeds the ring. Grants come before numbers and releases after takes, so that a number's slot
+ * is free when it is drawn; whoever saw the release that makes it free has drawn before, or draws now, so drawing is what orders
+ * the two. Values are immutable, and a reference is the snapshot: of what is written a further one, of what
+ * is dropped the index's own.
+ */
+#include "store/internal.h"
+
+#include <stdlib.h>
+
+#define HELD_SHIFT 4    /* changes hold at most a sixteenth of the arena, and the last one's value */
+#define DROPPED_SHIFT 6 /* eviction waits while a sixty-fourth is dropped but not released, */
+#define DROPPED_LEAST (32 * KIB)
+#define DROPPED_MOST MIB
+
+_Static_assert(sizeof(struct change) == CACHE_LINE, "a slot is a cache line");
+
+int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
+{
+	if (!size)
+		return 0;
+	if (size & (size - 1) || size < CHANGES_MIN || size > CHANGES_MAX) {
+		log_error("store", "a ring of %u changes: a power of two from %u to %u needed", size, CHANGES_MIN,
+			  CHANGES_MAX);
+		return -EINVAL;
+	}
+	c->slot = aligned_alloc(CACHE_LINE, size * sizeof(*c->slot));
+	if (!c->slot)
+		return -ENOMEM;
+	memset(c->slot, 0, size * sizeof(*c->slot));
+	c->size = size;
+	c->held_max = arena_size >> HELD_SHIFT;
+	c->dropped_max = MIN(MAX(arena_size >> DROPPED_SHIFT, DROPPED_LEAST), DROPPED_MOST);
+	return 0;
+}
+
+void changes_fini(struct changes *c)
+{
+	free(c->slot);
+}
+
+void store_changes_begin(struct store *store, uint64_t last)
+{
+	struct changes *c = &store->changes;
+
+	must(c->slot && !c->on && last + c->size < ITEM_VERSION_MAX);
+	c->next = last + 1;
+	atomic_store(&c->last, last);
+	c->on = true;
+}
+
+bool changes_grant(struct changes *c, unsigned n)
+{
+	if (atomic_load_explicit(&c->held, memory_order_relaxed) >= c->held_max)
+		return false;
+	if (atomic_fetch_add_explicit(&c->granted, n, memory_order_relaxed) + n -
+		    atomic_load_explicit(&c->released, memory_order_acquire) <=
+	    c->size)
+		return true;
+	changes_return(c, n);
+	return false;
+}
+
+void changes_return(struct changes *c, unsigned n)
+{
+	atomic_fetch_sub_explicit(&c->granted, n, memory_order_relaxed);
+}
+
+bool store_changes_full(const struct store *store)
+{
+	const struct changes *c = &store->changes;
+
+	return c->on &&
+	       (atomic_load_explicit(&c->held, memory_order_relaxed) >= c->held_max || changes_hold_dropped(c, 0) ||
+		atomic_load_explicit(&c->granted, memory_order_relaxed) -
+				atomic_load_explicit(&c->released, memory_order_relaxed) >=
+			c->size);
+}
+
+uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags)
+{
+	struct changes *c = &store->changes;
+	uint64_t lsn = 1 + atomic_fetch_add_explicit(&c->last, 1, memory_order_acq_rel);
+	struct change *slot = &c->slot[lsn & (c->size - 1)];
+	uint64_t bytes = item ? item_bytes(item) : 0;
+
+	must(c->on && lsn < ITEM_VERSION_MAX);
+	if (type == STORE_CHANGE_SET)
+		item->version = lsn;
+	slot->item = item;
+	slot->type = type;
+	slot->flags = flags;
+	slot->version = item ? item->version : 0;
+	slot->expires = item ? item->expires : TIME_NEVER;
+	atomic_fetch_add_explicit(&c->held, bytes, memory_order_relaxed);
+	if (type == STORE_CHANGE_DELETE)
+		atomic_fetch_add_explicit(&c->dropped, bytes, memory_order_relaxed);
+	atomic_store_explicit(&slot->lsn, lsn, memory_order_release);
+	return lsn;
+}
+
+bool changes_hold_dropped(const struct changes *c, uint64_t size)
+{
+	return c->on && atomic_load_explicit(&c->dropped, memory_order_relaxed) >= c->dropped_max + size;
+}
+
+int changes_flush(struct store *store)
+{
+	struct changes *c = &store->changes;
+
+	if (!c->on)
+		return 0;
+	if (!change_grant(store))
+		return -EAGAIN;
+	/* Two at a time: whichever is told last, all that is older than either goes. */
+	atomic_raise(&c->flush, change_put(store, NULL, STORE_CHANGE_FLUSH, 0));
+	return 0;
+}
+
+/*
+ * The consumer's side.
+ */
+
+static void change_read(const struct change *slot, uint64_t lsn, struct store_change *out)
+{
+	struct store_item *item = slot->item;
+
+	*out = (struct store_change){
+		.lsn = lsn,
+		.version = slot->version,
+		.expires = slot->expires,
+		.type = slot->type,
+		.flags = slot->flags,
+		.item = item,
+	};
+	if (!item)
+		return;
+	out->key = item->key;
+	out->key_len = item->key_len;
+	if (slot->type != STORE_CHANGE_SET)
+		return;
+	out->value = item_value(item);
+	out->value_len = item->value_len;
+}
+
+/* Others have written it last: a look at one takes as long as many at once. */
+static void change_prefetch(const struct change *slot)
+{
+	const struct store_item *item = slot->item;
+
+	if (!item)
+		return;
+	__builtin_prefetch(item);
+	__builtin_prefetch((const char *)item + CACHE_LINE);
+}
+
+unsigned store_changes_take(struct store *store, struct store_change *out, unsigned most)
+{
+	struct changes *c = &store->changes;
+	unsigned n = 0;
+
+	for (; n < most; n++) {
+		const struct change *slot = &c->slot[(c->next + n) & (c->size - 1)];
+
+		if (atomic_load_explicit(&slot->lsn, memory_order_acquire) != c->next + n)
+			break;
+		change_prefetch(slot);
+	}
+	for (unsigned i = 0; i < n; i++, c->next++) {
+		const struct change *slot = &c->slot[c->next & (c->size - 1)];
+
+		if (slot->type ==
+		    STORE_CHANGE_FLUSH) /* who walks from now on must know, perhaps before the one who has told of it */
+			atomic_raise(&c->flush, c->next);
+		change_read(slot, c->next, &out[i]);
+	}
+	return n;
+}
+
+void store_changes_release(struct store *store, struct store_change *change, unsigned n)
+{
+	struct changes *c = &store->changes;
+	uint64_t held = 0, dropped = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct store_item *item = change[i].item;
+		uint64_t bytes = item ? item_bytes(item) : 0;
+
+		held += bytes;
+		if (change[i].type == STORE_CHANGE_DELETE)
+			dropped += bytes;
+		if (item)
+			store_item_release(store, item);
+		change[i].item = NULL;
+	}
+	/* Once for all, as those who write wait for these lines. */
+	atomic_fetch_sub_explicit(&c->held, held, memory_order_relaxed);
+	if (dropped)
+		atomic_fetch_sub_explicit(&c->dropped, dropped, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->released, n, memory_order_release);
+}
+
+uint64_t store_lsn(const struct store *store)
+{
+	return atomic_load_explicit(&store->changes.last, memory_order_acquire);
+}
+
+uint64_t store_removed(struct store *store, const void *key, size_t key_len)
+{
+	return atomic_load_explicit(&store_stripe(store, store_tag(store, key, key_len))->removed,
+				    memory_order_acquire);
+}

@@ -1,0 +1,184 @@
+/*
+ * keys.c: what goes over all keys, in steps: the scan for people, the walk for copies, and delete-all.
+ */
+#include "store/internal.h"
+
+#define FLUSH_SOME 1024  /* items after which a flush pauses, */
+#define FLUSH_STRIPE 128 /* or gives a stripe's lock back; or buckets, */
+#define FLUSH_TURNS 128  /* and stripes after which it pauses where they are empty */
+#define SCAN_BUCKETS 8   /* buckets looked at for each key of the budget */
+
+/* A visit's common part: the stripe whose lock is held, and whether it takes no more. */
+struct visit {
+	struct store *store;
+	struct stripe *stripe;
+	uint64_t now;
+	bool full;
+};
+
+static bool cursor_begins(const struct index_cursor *cursor)
+{
+	return !cursor->place && !cursor->skip;
+}
+
+/* The cursor: the stripe above the index's skip and place. */
+static void visit_keys(struct visit *visit, uint64_t *cursor, unsigned budget, index_visit_fn fn)
+{
+	struct store *store = visit->store;
+	uint64_t at = *cursor >> 48, work = (uint64_t)MAX(budget, 1) * SCAN_BUCKETS;
+	struct index_cursor in = {.place = (uint32_t)*cursor, .skip = (uint16_t)(*cursor >> 32)};
+
+	while (at < store->stripes && work && !visit->full) {
+		struct stripe *s = visit->stripe = &store->stripe[at];
+		unsigned n;
+
+		lock_take(&s->lock, LOCK_STRIPE);
+		do {
+			n = index_scan(&s->index, &in, fn, visit);
+			work -= MIN(work, 1 + (uint64_t)n * SCAN_BUCKETS);
+		} while (!cursor_begins(&in) && work && !visit->full);
+		lock_give(&s->lock, LOCK_STRIPE);
+		at += !visit->full && cursor_begins(&in);
+	}
+	*cursor = at < store->stripes ? at << 48 | (uint64_t)in.skip << 32 | in.place : 0;
+}
+
+struct scan {
+	struct visit visit;
+	const void *prefix;
+	size_t prefix_len;
+	store_scan_fn fn;
+	void *arg;
+	bool took; /* the callback took one */
+};
+
+static bool scan_visit(void *arg, uint32_t link)
+{
+	struct scan *scan = arg;
+	const struct store_item *item = arena_item(&scan->visit.store->arena, link);
+	struct store_meta meta;
+
+	if (item->expires <= scan->visit.now || item->key_len < scan->prefix_len ||
+	    (scan->prefix_len && memcmp(item->key, scan->prefix, scan->prefix_len)))
+		return true;
+	meta_set(&meta, item);
+	scan->visit.full = !scan->fn(scan->arg, item->key, item->key_len, &meta);
+	must(scan->took || !scan->visit.full);
+	scan->took = true;
+	return !scan->visit.full;
+}
+
+void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
+		uint64_t now, store_scan_fn fn, void *arg)
+{
+	struct scan scan = {{.store = store, .now = now}, prefix, prefix_len, fn, arg, false};
+
+	visit_keys(&scan.visit, cursor, budget, scan_visit);
+}
+
+struct walk {
+	struct visit visit;
+	struct store_walked *out;
+	unsigned n, most;
+	uint64_t below; /* versions that go: a delete-all was told of, and has not come to them yet */
+};
+
+static bool walk_visit(void *arg, uint32_t link)
+{
+	struct walk *walk = arg;
+	struct store_item *item = arena_item(&walk->visit.store->arena, link);
+	struct store_walked *out = &walk->out[walk->n];
+
+	if (item->expires <= walk->visit.now || item->version < walk->below)
+		return true;
+	walk->visit.full = walk->n == walk->most;
+	if (walk->visit.full)
+		return false;
+	item_pin(walk->visit.stripe, item);
+	ref_set(&out->ref, item, item->version);
+	out->key = item->key;
+	out->key_len = item->key_len;
+	out->expires = item->expires;
+	walk->n++;
+	return true;
+}
+
+unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct store_walked *out, unsigned most)
+{
+	struct walk walk = {{.store = store, .now = now}, out, 0, most, 0};
+
+	if (store->changes.on)
+		walk.below = atomic_load(&store->changes.flush);
+	visit_keys(&walk.visit, cursor, most, walk_visit);
+	return walk.n;
+}
+
+struct flush {
+	struct store *store;
+	struct stripe *stripe;
+	uint64_t below; /* versions that go */
+	unsigned dropped;
+	struct dead dead;
+};
+
+static bool flush_visit(void *arg, uint32_t link)
+{
+	struct flush *f = arg;
+	struct store_item *item = arena_item(&f->store->arena, link);
+	struct slot slot;
+
+	if (item->version < f->below &&
+	    index_find_link(&f->stripe->index, atomic_load_explicit(&item->tag, memory_order_relaxed), link, &slot)) {
+		store_item_drop(f->store, f->stripe, slot, item, DROP_FLUSHED, &f->dead);
+		f->dropped++;
+	}
+	return true;
+}
+
+/* With changes, what was written before the last delete-all was told of. */
+static uint64_t flush_below(struct store *store)
+{
+	return store->changes.slot ? atomic_load(&store->changes.flush) : UINT64_MAX;
+}
+
+/* Some buckets, under the lock. An empty table that has grown makes place for a small one; without memory for that it stays. */
+static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor)
+{
+	struct flush f = {.store = store, .stripe = s, .below = flush_below(store)};
+	struct index fresh, old = {0};
+	unsigned seen = 0, buckets = 0;
+
+	lock_take(&s->lock, LOCK_STRIPE);
+	do {
+		seen += index_scan(&s->index, cursor, flush_visit, &f);
+		cursor->skip = 0; /* those that were passed are gone */
+	} while (!cursor_begins(cursor) && seen < FLUSH_STRIPE && ++buckets < FLUSH_STRIPE);
+	s->deletes += f.dropped;
+	if (f.dropped && store->changes.on)
+		stripe_removed(s, f.below);
+	if (cursor_begins(cursor) && !s->index.count && s->index.now.mask >= BUCKETS_MIN && index_init(&fresh) == 0) {
+		old = s->index;
+		s->index = fresh;
+	}
+	lock_give(&s->lock, LOCK_STRIPE);
+	store_dead_release(store, &f.dead);
+	index_fini(&old);
+	return f.dropped;
+}
+
+int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
+{
+	uint64_t at = *cursor >> 32;
+	struct index_cursor in = {.place = (uint32_t)*cursor};
+	int rc = *cursor ? 0 : changes_flush(store);
+
+	*deleted = 0;
+	if (rc != 0)
+		return rc;
+	for (unsigned turns = 0; at < store->stripes && *deleted < FLUSH_SOME && turns < FLUSH_TURNS; turns++) {
+		*deleted += stripe_flush(store, &store->stripe[at], &in);
+		at += cursor_begins(&in);
+	}
+	*cursor = at < store->stripes ? at << 32 | in.place : 0;
+	return 0;
+}

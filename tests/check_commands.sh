@@ -1,0 +1,242 @@
+#!/bin/bash
+# rdmactl's manners: how a command line is understood, what is said where it is not, what people are shown and asked at a
+# terminal, and errors for programs.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
+need jq python3
+configure 'kv = { memory = "8M"; };' 'services = ["ping", "kv"];'
+start_daemon
+tcp=${servers[0]#tcp://}
+
+test_command_line() {
+	server=''
+	expect 0 kv -q -H "$tcp" set anywhere x
+	expect 0 -H "$tcp" kv get anywhere -q && says '^x$' "options between the words"
+	expect 0 -c 3 ping "$tcp" && says "3 sent" "an option in front of its command"
+	expect 0 -V && says '^rdmactl [0-9]' "-V"
+	expect 0 kv get --version && says '^librdmad [0-9]' "--version"
+	expect 0 kv --help && says 'kv get KEY' "kv --help"
+	expect 0 bench -h && says 'bench kv' "bench -h"
+	expect 2 kv && complains 'kv: which of the above' kv
+	expect 2 kv gte x && complains 'did you mean kv get\?' "kv gte"
+	expect 2 pnig && complains 'did you mean ping\?' pnig
+	expect 2 get x && complains 'did you mean kv get\?' get
+	expect 2 pnig -c 5 && complains 'did you mean ping\?' "pnig -c"
+	expect 2 kv nonsense && complains 'the above are there' "kv nonsense"
+	expect 2 kv get anywhere --newlin && complains 'did you mean --newline' "--newlin"
+	expect 2 kv set "" x && complains 'the key is empty' "an empty key"
+	expect 2 kv ttl anywhere 1ns && complains 'the least is 1us' "kv ttl"
+	expect 2 kv ttl anywhere soon && complains 'not a time like' "kv ttl"
+	expect 2 --nope kv get anywhere && complains 'unknown option --nope' "--nope"
+}
+
+# What is meant for another machine does not hit this one.
+test_local() {
+	local command
+	server=''
+	for command in status connections memory resources reload drain shutdown; do
+		expect 2 -H "$tcp" $command && complains 'this machine' "-H $command"
+	done
+	expect 0 status
+	at_terminal $'n\n' "$rdmactl" --control "$dir/control.sock" shutdown
+	[[ $? == 1 ]] || fail "shutdown, answered no: the exit status is not 1"
+	says "shutdown the rdmad of process $daemon at .*, which has 0 connections and [0-9]+ keys\? \[y/N\]" question
+	expect 0 status --json && json '.state == "running"' "shutdown, answered no"
+	(
+		unset -v RDMAD_HOST
+		RDMAD_CONTROL=$dir/control.sock timeout 60 "$rdmactl" status >"$dir/out" 2>"$dir/err"
+	) || fail "RDMAD_CONTROL is not used"
+}
+
+# Whoever may store a key may not speak to the terminal of whoever lists it.
+test_terminal() {
+	local key=$'evil\e[31m\nx' at=(-H "$tcp")
+	server=$tcp
+	expect 0 kv set "$key" $'one\e]0;title\a\ttwo\nthree' -q
+	expect 0 kv list && [[ $(cat "$dir/out") == "$key"* || $(cat "$dir/out") == *"$key" ]] || fail "kv list off a terminal changes keys"
+	at_terminal '' "$rdmactl" "${at[@]}" kv list
+	says 'evil\\x1b\[31m\\x0ax' "kv list at a terminal"
+	! grep -q $'\e' "$dir/out" || fail "kv list writes an escape to the terminal"
+	at_terminal '' "$rdmactl" "${at[@]}" kv get "$key" -q
+	says 'one\\x1b\]0;title\\x07	two' "kv get at a terminal"
+	says '^three.$' "kv get at a terminal ends its line"
+	[[ $(tail -c 1 "$dir/out" | od -An -tx1) == *0a ]] || fail "no line feed at a terminal"
+	expect 0 kv get "$key" -q && [[ $(tail -c 1 "$dir/out") == e ]] || fail "a line feed off a terminal"
+	expect 4 kv get "no$key" && complains 'no such key: noevil\\x1b' "a message with a key"
+	expect 0 kv set grün ü -q
+	at_terminal '' "$rdmactl" "${at[@]}" kv mget grün
+	says '^grün ü' "UTF-8 at a terminal"
+}
+
+# Programs find an error where they look for a result.
+test_json_errors() {
+	server=''
+	expect 3 kv get x -j -H "unix://$dir/nobody.sock" && json '.command == "kv get" and .error.status == 3 and (.error.text | length > 0)' "nobody"
+	expect 2 kv get -j && json '.error.status == 2' usage
+	expect 4 kv get nokey -j -H "$tcp" && json '.found == false and .error.status == 4' "no key"
+	expect 3 bench kv "unix://$dir/nobody.sock" -j && json '.error.status == 3 and .results == []' bench
+	expect 3 status -j --control "$dir/nobody" && json '.error.status == 3' status
+	expect 0 kv list -j -H "$tcp" && json 'has("error") | not' list
+}
+
+archive() { # FIRST LAST: an archive of keys, in JSON
+	local i
+	for ((i = $1; i <= $2; i++)); do printf '{"key":"move-%d","value":"%d"}\n' $i $i; done
+	printf '{"end":true,"keys":%d}\n' $(($2 - $1 + 1))
+}
+
+# Archives that are whole, that are several, and that are not what they say.
+test_import() {
+	server=$tcp
+	expect 0 kv flush -yq
+	archive 1 3 >"$dir/one"
+	expect 0 kv import "$dir/one" && complains '3 keys imported' import
+	! grep -q 'cut off' "$dir/err" || fail "a whole archive is taken for a cut one"
+	expect 0 kv export "$dir/two" --format binary
+	cat "$dir/two" "$dir/one" "$dir/two" >"$dir/all"
+	expect 0 kv import "$dir/all" --json && json '.imported == 9 and .failed == 0' "archives behind each other"
+	head -n 2 "$dir/one" >"$dir/cut"
+	expect 0 kv import "$dir/cut" && complains 'was it cut off' "an archive without its end"
+	sed 2d "$dir/one" >"$dir/cut"
+	expect 1 kv import "$dir/cut" && complains 'says here that it has 3 records, and 2 were there' "an archive without its middle"
+	sed 's/$/\r/' "$dir/one" >"$dir/dos"
+	expect 0 kv import "$dir/dos" && complains '3 keys imported' "an archive with carriage returns"
+}
+
+# A million bad lines are no million messages, and what did not go in is kept for another time.
+test_rejects() {
+	server=$tcp
+	{ yes nonsense | head -n 1000; archive 1 3; } >"$dir/bad"
+	expect 1 kv import "$dir/bad" --reject "$dir/rejects" && (($(wc -l <"$dir/err") < 20)) || fail "$(wc -l <"$dir/err") messages"
+	complains '3 keys imported, .* 1001 failed' rejects # and the count at the end
+	[[ $(grep -c '^nonsense$' "$dir/rejects") == 1000 ]] || fail "the rejected lines are not all there"
+	expect 0 kv flush -yq
+	head -c 700000 /dev/zero | tr '\0' x >"$dir/x"
+	for i in {1..16}; do printf '{"key":"move-%d","value":"%s"}\n' "$i" "$(cat "$dir/x")"; done >"$dir/large"
+	expect 1 kv import "$dir/large" && complains 'the store is full; --reject' "a full store"
+	expect 0 kv flush -yq
+	expect 1 kv import "$dir/large" --reject "$dir/rejects" --json || return
+	[[ $(jq '.imported + .failed' "$dir/out") == 16 ]] || fail "with rejects not all are tried"
+	json '.imported > 3' rejects
+	expect 0 kv flush -yq
+	expect 0 kv import "$dir/rejects" -q
+	expect 0 kv flush -yq
+}
+
+# The file of yesterday stays until that of today is whole.
+test_export() {
+	server=$tcp
+	archive 1 2000 | ctl kv import -q - || fail import
+	expect 0 kv export "$dir/kept"
+	says_export() { [[ $(wc -l <"$dir/kept") == 2001 && $(tail -n 1 "$dir/kept") == '{"end":true,"keys":2000}' ]]; }
+	says_export || fail "what was exported"
+	[[ $(stat -c %a "$dir/kept") == $(printf %o $((0666 & ~0$(umask)))) ]] || fail "the file's mode"
+	expect 3 kv export "$dir/kept" -H "unix://$dir/nobody.sock" && complains 'is as it was before' export
+	says_export || fail "a failed export changes the file"
+	[[ -z $(find "$dir" -name 'kept.*') ]] || fail "a failed export leaves a part"
+	ln -s kept "$dir/link"
+	expect 0 kv export "$dir/link" -q && [[ -L $dir/link ]] && says_export || fail "a link is replaced"
+	expect 0 kv flush -yq
+}
+
+test_script() {
+	server=$tcp
+	printf 'set crlf value\r\nget crlf\r\n' >"$dir/run"
+	expect 0 kv run "$dir/run" -q && [[ $(od -An -c "$dir/out" | tr -d ' ') == 'value\n' ]] || fail "a command file with carriage returns"
+}
+
+test_bench() {
+	local kv=(bench kv -c 2 -w 0 -k 100)
+	server=''
+	expect 0 "${kv[@]}" "$tcp" -D 300ms --rate 2000 -i 100ms -o set -j && json '.loop == "open" and .rate_per_second == 2000 and
+		.results[0].operations + .results[0].unsent <= 600 and (.results[0].intervals | length > 0)' "bench --rate"
+	expect 0 "${kv[@]}" "$tcp" -D 200ms -i 50ms --csv && [[ $(head -n 1 "$dir/out") == op,way,size_bytes,operations,* ]] &&
+		[[ $(awk -F, '{ print NF }' "$dir/out" | sort -u | wc -l) == 1 ]] || fail "bench --csv"
+	expect 0 "${kv[@]}" "$tcp" -n 1000 && says 'closed loop, 1000 operations after 0s? of warm-up.*100 keys of 16 bytes each' "the head of bench"
+	expect 0 "${kv[@]}" "$tcp" -n 1000 --ttl 1h --keep -p left -o set && expect 0 kv ttl -H "$tcp" left:000:0000000 -j &&
+		json '.ttl_us > 3000e6' "bench --ttl"
+	expect 0 "${kv[@]}" "$tcp" -D 400ms --ttl 20ms -o get -j && json '.results[0].misses > 0' "keys that expired" &&
+		complains 'were not there' "keys that expired"
+	expect 0 kv flush -yq -H "$tcp"
+	ctl bench kv "$tcp" -n 100 -k 100000 -c 2 -s 1K && fail "a benchmark fits that is larger than the store"
+	complains 'the store has .* left' "a benchmark larger than the store"
+	expect 0 kv flush -yq -H "$tcp"
+}
+
+# While the server stands still, requests of an open loop wait, and all of them say so.
+test_open_loop() {
+	"$rdmactl" bench kv "$tcp" -c 1 -k 100 -w 0 -D 3s --rate 1000 -i 100ms -o set -j >"$dir/out" 2>"$dir/err" &
+	clients=($!)
+	wait_for "requests" has_sets
+	kill -STOP "$daemon"
+	sleep 0.7 # that long it stands still
+	kill -CONT "$daemon"
+	wait "${clients[0]}" || fail "bench --rate of a server that stands still"
+	clients=()
+	json '.results[0].rtt_us_p99 > 300000 and .results[0].rtt_us_max > 600000' "latencies from the intended times"
+}
+has_sets() { [[ $(control status | jq .counters.kv_sets) -gt $((sets + 1100)) ]]; }
+
+# However it is ended, but by force, a benchmark takes its keys along.
+test_interrupted_bench() {
+	local signal
+	for signal in INT TERM; do
+		sets=$(control status | jq .counters.kv_sets)
+		"$rdmactl" bench kv "$tcp" -c 2 -k 100 -w 0 -D 600s -p "gone$signal" >"$dir/out" 2>"$dir/err" &
+		clients=($!)
+		wait_for "requests" has_sets
+		kill -$signal "${clients[0]}"
+		wait "${clients[0]}"
+		[[ $? == 130 ]] || fail "bench, ended by SIG$signal: another exit status than 130"
+		clients=()
+		expect 0 kv list -H "$tcp" "gone$signal" && [[ ! -s $dir/out ]] || fail "bench, ended by SIG$signal, leaves keys"
+	done
+}
+
+# completes WANTED WORD...: what bash offers for the last word is, or begins with, that.
+completes() {
+	local wanted=$1
+	shift
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+	_rdmactl 2>/dev/null
+	[[ "${COMPREPLY[*]-}" == "$wanted"* && ($wanted || ! ${COMPREPLY[*]-}) ]] || fail "${*:1}: bash completes ${COMPREPLY[*]:0:5}, not $wanted"
+}
+
+test_completion() {
+	local shell
+	: >"$dir/afile"
+	cd "$dir" || return
+	# shellcheck source=etc/rdmactl.bash-completion
+	. "$srcdir/etc/rdmactl.bash-completion"
+	completes ping rdmactl pin
+	completes "get set del" rdmactl kv ''
+	completes "get set del" rdmactl -H host : 7471 kv ''
+	completes "get set del" rdmactl -j kv ''
+	completes "get set del" rdmactl help kv ''
+	completes --newline rdmactl kv get --newl
+	completes --newline rdmactl kv -H host get key --newl
+	completes '' rdmactl kv get a
+	completes afile rdmactl kv import a
+	completes afile rdmactl kv set key --file a
+	completes "json binary" rdmactl kv export --format ''
+	completes '' rdmactl kv get -H a
+	cd "$builddir" || return
+	for shell in zsh fish; do
+		command -v $shell >/dev/null || continue
+		$shell -n "$srcdir/etc/rdmactl.$shell-completion" >"$dir/out" 2>"$dir/err" || fail "completion for $shell"
+	done
+	command -v fish >/dev/null || return
+	HOME=$dir fish --no-config -c "source '$srcdir/etc/rdmactl.fish-completion'; complete -C 'rdmactl -H host:7471 kv ex'" >"$dir/out" 2>"$dir/err"
+	says '^exists' fish
+	says '^export' fish
+}
+
+for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench open_loop; do
+	sets=$(control status | jq .counters.kv_sets)
+	echo "$part"
+	test_$part
+done
+server=''
+expect 0 shutdown # without a terminal nobody is asked
+await_daemon shutdown
+conclude

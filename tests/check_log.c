@@ -1,0 +1,1011 @@
+/* check_log.c: what log.h promises. On a disk in memory that loses, tears and fails; a few on the kernel's files. */
+#include "log/internal.h"
+#include "log_world.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "suite.h"
+
+/* More of them by hand: LOG_SEEDS=100000; LOG_SEED is the first. */
+static unsigned number(const char *name, unsigned otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
+/*
+ * Crashes.
+ */
+
+/* The call that the machine dies in may be any, also one of a recovery. What one has found, the next one finds. */
+static void crash_open(struct world *w)
+{
+	struct wal_found found, again;
+	bool once = false;
+	int rc;
+
+	if (world_draw(w, 4) == 0) {
+		disk_fail(w->disk, 1 + (unsigned)world_draw(w, 60), EIO, true);
+		rc = world_open(w, &found);
+		ck_assert(rc == 0 || rc == -EIO);
+		once = rc == 0;
+		world_close(w);
+		disk_crash(w->disk);
+	}
+	rc = world_open(w, &again);
+	ck_assert_msg(rc == 0, "seed %u: %s", w->seed, log_last());
+	ck_assert(!once || again.last == found.last);
+	world_compare(w, &again);
+}
+
+static void crash_life(struct world *w)
+{
+	unsigned steps = (unsigned)world_draw(w, 120);
+	int rc = 0;
+
+	if (world_draw(w, 3))
+		disk_fail(w->disk, 1 + (unsigned)world_draw(w, 300), EIO, true);
+	while (steps-- && rc == 0)
+		rc = world_step(w);
+	world_close(w);
+	if (world_draw(w, 3))
+		disk_crash(w->disk);
+	else
+		disk_kill(w->disk); /* the process alone: what it wrote is there */
+}
+
+START_TEST(crashes)
+{
+	unsigned seeds = number("LOG_SEEDS", (unsigned)suite_part(30));
+	unsigned first = number("LOG_SEED", 1) + (unsigned)_i * seeds;
+
+	for (unsigned seed = first; seed < first + seeds; seed++) {
+		struct world w;
+
+		world_create(&w, seed);
+		for (unsigned life = 0; life < 8; life++) {
+			crash_open(&w);
+			crash_life(&w);
+		}
+		crash_open(&w);
+		world_close(&w);
+		ck_assert_uint_eq(disk_open_files(w.disk), 0);
+		world_destroy(&w);
+	}
+}
+END_TEST
+
+/* What the manifest names, as its segments' ids are of no test's business. */
+static uint64_t segment_id(struct world *w, enum file_kind kind, unsigned i)
+{
+	const struct segments *list = kind == FILE_LOG ? &w->wal->manifest.log : &w->wal->manifest.checkpoint;
+
+	ck_assert_uint_lt(i, list->count);
+	return list->at[i].id;
+}
+
+static unsigned char *segment_file(struct world *w, enum file_kind kind, uint64_t id, size_t **len)
+{
+	char name[NAME_SIZE];
+	unsigned char *file = disk_file(w->disk, segment_name(kind, id, name), len);
+
+	ck_assert_msg(file, "no file %s", name);
+	return file;
+}
+
+static int reopen(struct world *w, struct wal_found *found)
+{
+	world_close(w);
+	return world_open(w, found);
+}
+
+static void open_new(struct world *w, unsigned seed)
+{
+	struct wal_found found;
+
+	world_create(w, seed);
+	ck_assert_int_eq(world_open(w, &found), 0);
+	ck_assert_uint_eq(found.last, 0);
+}
+
+/*
+ * Bits and cuts.
+ */
+
+/* A checkpoint, a segment of the log that is whole, and one with three groups, the last of which may be torn. Returns the LSN that
+ * was durable when that was written. */
+static uint64_t small_log(struct world *w)
+{
+	struct wal_found found;
+	uint64_t durable;
+
+	open_new(w, 3);
+	w->long_values = false;
+	for (unsigned i = 0; i < 3; i++)
+		world_set(w, i, 100);
+	ck_assert(world_write(w, 3) == 0 && world_checkpoint_whole(w) == 0);
+	for (unsigned i = 0; i < 4; i++)
+		world_set(w, i + 1, 30 * i);
+	ck_assert(world_write(w, 4) == 0 && world_sync(w) == 0);
+	ck_assert_int_eq(reopen(w, &found), 0);
+	world_compare(w, &found);
+	for (unsigned i = 0; i < 3; i++) {
+		durable = w->durable;
+		world_set(w, i, 50 + i);
+		world_set(w, i + 4, 20);
+		ck_assert(world_write(w, 2) == 0 && world_sync(w) == 0);
+	}
+	world_close(w);
+	return durable;
+}
+
+/* Refused, or a prefix that lacks no more than the last group. Nothing is changed by it. */
+static void read_damaged(struct world *w, uint64_t least)
+{
+	struct world t = *w;
+	struct wal_found found;
+	int rc;
+
+	disk_read_only(t.disk, true);
+	rc = world_open(&t, &found);
+	ck_assert_msg(rc == -EBADMSG || rc == -EPROTONOSUPPORT || rc == -EROFS, "%s", strerror(-rc));
+	if (rc == -EROFS) {
+		ck_assert_uint_ge(found.last, least);
+		world_compare_prefix(&t, &found);
+	}
+	disk_read_only(t.disk, false);
+	w->told = t.told;
+	w->told_room = t.told_room;
+}
+
+struct damage {
+	struct world *w;
+	uint64_t least;
+	unsigned files;
+};
+
+static size_t length_used(const unsigned char *file, size_t len)
+{
+	while (len && file[len - 1] == 0)
+		len--;
+	return len;
+}
+
+static bool of_no_interest(const char *name)
+{
+	return strstr(name, ".spare") || strstr(name, ".new");
+}
+
+static void count_each(void *arg, const char *name)
+{
+	(void)name;
+	((struct damage *)arg)->files++;
+}
+
+static void flip_each(void *arg, const char *name)
+{
+	struct damage *d = arg;
+	size_t *len, used;
+	unsigned char *file = disk_file(d->w->disk, name, &len);
+
+	if (of_no_interest(name))
+		return;
+	d->files++;
+	used = length_used(file, *len);
+	for (size_t i = 0; i < *len; i += i < used + 64 ? 1 : 509) {
+		file[i] ^= (unsigned char)(1 << i % 8);
+		read_damaged(d->w, d->least);
+		file[i] ^= (unsigned char)(1 << i % 8);
+	}
+}
+
+static void cut_each(void *arg, const char *name)
+{
+	struct damage *d = arg;
+	size_t *len, whole, used;
+	const unsigned char *file = disk_file(d->w->disk, name, &len);
+
+	if (of_no_interest(name))
+		return;
+	d->files++;
+	whole = *len;
+	used = length_used(file, whole);
+	for (size_t i = 0; i < whole; i += i < used + 64 ? 1 : 509) {
+		*len = i;
+		read_damaged(d->w, d->least);
+	}
+	*len = whole;
+}
+
+static void damage_each(void (*each)(void *arg, const char *name))
+{
+	struct world w;
+	struct wal_found found;
+	struct damage d = {.w = &w, .least = small_log(&w)};
+
+	disk_each(w.disk, each, &d);
+	ck_assert_uint_eq(d.files, 4); /* MANIFEST, a checkpoint's, two of the log */
+	ck_assert_int_eq(world_open(&w, &found), 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+
+START_TEST(every_byte_flipped)
+{
+	damage_each(flip_each);
+}
+END_TEST
+
+START_TEST(every_length)
+{
+	damage_each(cut_each);
+}
+END_TEST
+
+/*
+ * Torn or damaged.
+ */
+
+/* Four groups in one segment, all durable; the offsets of their COMMITs. */
+static void four_groups(struct world *w, uint64_t at[4], uint64_t *id)
+{
+	open_new(w, 5);
+	for (unsigned i = 0; i < 4; i++) {
+		at[i] = w->wal->log.at;
+		world_set(w, i % 3, 600);
+		world_set(w, 4 + i % 3, 600);
+		ck_assert(world_write(w, 2) == 0 && world_sync(w) == 0);
+	}
+	*id = segment_id(w, FILE_LOG, 0);
+}
+
+#define SECOND_RECORD (48 + 656) /* in a group of these */
+
+START_TEST(what_was_durable_is_damage)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id;
+	unsigned char *file;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	file = segment_file(&w, FILE_LOG, id, &len);
+	file[at[1] + SECOND_RECORD + 100] ^= 1;
+	ck_assert_int_eq(reopen(&w, &found), -EBADMSG);
+	ck_assert_msg(strstr(log_last(), "damage at ") && strstr(log_last(), ".log"), "%s", log_last());
+	ck_assert_int_eq(world_open(&w, &found), -EBADMSG); /* it stays so */
+	w.config.recover_prefix = true;
+	ck_assert_int_eq(world_open(&w, &found), 0);
+	ck_assert_uint_eq(found.records, 3);
+	world_compare_prefix(&w, &found);
+	world_change(&w, 3);
+	ck_assert(world_write(&w, 3) == 0 && world_sync(&w) == 0);
+	w.config.recover_prefix = false; /* what was given up is never asked for again */
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_uint_eq(found.records, 6);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
+START_TEST(the_last_group_may_be_torn)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id;
+	unsigned char *file;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	file = segment_file(&w, FILE_LOG, id, &len);
+	file[at[3] + 60] ^= 1; /* its first record: the second one is whole */
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_uint_eq(found.records, 6);
+	ck_assert_uint_eq(found.cut, 2 * 656);
+	world_compare_prefix(&w, &found);
+	world_set(&w, 9, 10);
+	ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+	file = segment_file(&w, FILE_LOG, id, &len);
+	file[at[3] + 60] ^= 1; /* the disk finds it again: what was cut stays so */
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_uint_eq(found.records, 7);
+	ck_assert_uint_eq(found.cut, 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
+/* One key and one length, so that records of one life of a file lie where those of another do. */
+static int same_record(struct world *w)
+{
+	world_set(w, 0, 600);
+	return world_write(w, 1);
+}
+
+#define SAME_RECORD 656
+
+/* A record that was lost, with an LSN that is still to come, lies in a file where a later record is lost: its id tells them apart. */
+START_TEST(an_earlier_life_is_not_read)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned char *file, old[SAME_RECORD];
+	const uint64_t second = HEADER + 48 + SAME_RECORD;
+	uint64_t id;
+	size_t *len;
+
+	open_new(&w, 5);
+	ck_assert(same_record(&w) == 0 && world_sync(&w) == 0);
+	world_set(&w, 0, 600);
+	w.history[1].lsn = 5000;
+	ck_assert_int_eq(world_write(&w, 1), 0);
+	file = segment_file(&w, FILE_LOG, segment_id(&w, FILE_LOG, 0), &len);
+	file[second + 8] ^= 1; /* its COMMIT is lost, and it is not */
+	memcpy(old, file + second + 48, sizeof(old));
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_uint_eq(found.records, 1);
+	world_compare(&w, &found);
+	ck_assert_int_eq(world_checkpoint_whole(&w), 0); /* the file is a spare */
+	id = w.wal->log.segment.id;
+	while (w.wal->log.segment.id == id)
+		ck_assert_int_eq(same_record(&w), 0);
+	file = segment_file(&w, FILE_LOG, w.wal->log.segment.id, &len);
+	ck_assert(world_sync(&w) == 0 && same_record(&w) == 0 && w.wal->log.at == second + 48 + SAME_RECORD);
+	memcpy(file + second + 48, old, sizeof(old));
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_uint_eq(found.cut, SAME_RECORD);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
+/* A segment before the one that is written was on disk as a whole. */
+START_TEST(a_closed_segment_is_whole)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id;
+	unsigned char *file;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	file = segment_file(&w, FILE_LOG, id, &len);
+	file[at[3] + SECOND_RECORD + 100] ^= 1; /* the last record */
+	ck_assert_int_eq(reopen(&w, &found), -EBADMSG);
+	file[at[3] + SECOND_RECORD + 100] ^= 1;
+	*len = HEADER - 1;
+	ck_assert_int_eq(world_open(&w, &found), -EBADMSG);
+	ck_assert_int_eq(world_open(&w, &found), -EBADMSG);
+	world_destroy(&w);
+}
+END_TEST
+
+static char errors_seen[4096];
+
+static void keep_errors(enum log_level level, const char *room, const char *text)
+{
+	size_t used = strlen(errors_seen);
+
+	snprintf(errors_seen + used, sizeof(errors_seen) - used, "%s: %s\n", room, text);
+}
+
+START_TEST(a_short_file_is_named)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	segment_file(&w, FILE_LOG, id, &len);
+	*len = 100;
+	log_set_handler(keep_errors);
+	ck_assert_int_eq(reopen(&w, &found), -EBADMSG);
+	ck_assert_msg(strstr(errors_seen, "file is too short: 100 bytes"), "%s", errors_seen);
+	world_destroy(&w);
+}
+END_TEST
+
+/* Of a checkpoint no prefix is of use. */
+START_TEST(a_damaged_checkpoint_is_refused)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned char *file;
+	size_t *len;
+
+	open_new(&w, 6);
+	for (unsigned i = 0; i < 6; i++)
+		world_set(&w, i, 1000);
+	ck_assert(world_write(&w, 6) == 0 && world_checkpoint_whole(&w) == 0);
+	file = segment_file(&w, FILE_CHECKPOINT, segment_id(&w, FILE_CHECKPOINT, 0), &len);
+	file[HEADER + 3000] ^= 1;
+	w.config.recover_prefix = true;
+	ck_assert_int_eq(reopen(&w, &found), -EBADMSG);
+	world_destroy(&w);
+}
+END_TEST
+
+START_TEST(no_manifest_is_no_empty_log)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	world_close(&w);
+	ck_assert_ptr_nonnull(disk_file(w.disk, "MANIFEST", &len));
+	disk_files(w.disk)->rename(w.disk, 0, "MANIFEST", "elsewhere");
+	ck_assert_int_eq(world_open(&w, &found), -EBADMSG);
+	disk_files(w.disk)->rename(w.disk, 0, "elsewhere", "MANIFEST");
+	ck_assert_int_eq(world_open(&w, &found), 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
+/*
+ * Types.
+ */
+
+/* Puts another type into the first record of the second group. */
+static int with_type(struct world *w, unsigned type, struct wal_found *found)
+{
+	uint64_t at[4], id, sum;
+	unsigned char *record;
+	size_t *len;
+
+	four_groups(w, at, &id);
+	record = segment_file(w, FILE_LOG, id, &len) + at[1] + sizeof(struct format_record);
+	record[offsetof(struct format_record, type)] = (unsigned char)type;
+	sum = format_sum(record + 8, 48 + 5 + 600 - 8, format_seed(w->wal->manifest.store, id));
+	memcpy(record, &sum, sizeof(sum));
+	return reopen(w, found);
+}
+
+START_TEST(types_of_later_times)
+{
+	struct world w;
+	struct wal_found found;
+
+	ck_assert_int_eq(with_type(&w, 200, &found), 0);
+	ck_assert_uint_eq(found.records, 7);
+	world_destroy(&w);
+	ck_assert_int_eq(with_type(&w, 99, &found), -EPROTONOSUPPORT);
+	world_destroy(&w);
+	ck_assert_int_eq(with_type(&w, WAL_FLUSH, &found), -EBADMSG); /* has no key */
+	world_destroy(&w);
+}
+END_TEST
+
+START_TEST(formats_of_later_times)
+{
+	static const char later[] = "rdmad-log 2\nwhatever\n";
+	struct manifest m;
+	const char *why;
+
+	ck_assert_int_eq(manifest_parse(later, sizeof(later) - 1, &m, &why), -EPROTONOSUPPORT);
+	ck_assert_int_eq(manifest_parse("", 0, &m, &why), -EBADMSG);
+	ck_assert_int_eq(manifest_parse("rdmad-log 1\n", 12, &m, &why), -EBADMSG);
+}
+END_TEST
+
+/*
+ * Errors.
+ */
+
+/* The same calls each time, until one fails for ever; what the disk has no room for is tried again. -errno. */
+static int scenario(struct world *w, unsigned *refused)
+{
+	struct wal_found found;
+	int rc;
+
+	do
+		rc = world_open(w, &found);
+	while (rc == -ENOSPC && ++*refused < 8);
+	if (rc)
+		return rc;
+	world_compare(w, &found);
+	for (unsigned i = 0; i < 60 && rc == 0; i++) {
+		rc = i % 20 == 19 ? world_checkpoint_whole(w) : world_step(w);
+		if (rc == -ENOSPC && ++*refused < 8)
+			rc = 0;
+	}
+	while (rc == 0 && w->handed < w->drawn) {
+		rc = world_write(w, 64);
+		if (rc == -ENOSPC && ++*refused < 8)
+			rc = 0;
+	}
+	return rc ? rc : world_sync(w);
+}
+
+static void error_for_ever(struct world *w, int error)
+{
+	struct wal_info info;
+
+	if (!w->wal)
+		return;
+	wal_get_info(w->wal, &info);
+	ck_assert_int_eq(info.error, error);
+	world_change(w, 3);
+	ck_assert_int_eq(world_write(w, 3), error);
+	ck_assert_int_eq(world_sync(w), error);
+	ck_assert_int_eq(w->walking ? wal_checkpoint_end(w->wal, UINT64_MAX) : wal_checkpoint_begin(w->wal), error);
+}
+
+/* True: the call was not reached. */
+static bool fail_at(unsigned call, int error, bool after)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned refused = 0;
+	bool reached;
+	int rc;
+
+	world_create(&w, 8);
+	disk_fail(w.disk, call, error, after);
+	rc = scenario(&w, &refused);
+	reached = disk_calls(w.disk) >= call;
+	if (error == EIO && rc == -EIO)
+		error_for_ever(&w, rc);
+	if (rc == 0) /* the call that failed was one that need not succeed, or was made again */
+		ck_assert(w.handed == w.drawn && w.durable == w.history[w.drawn - 1].lsn);
+	else
+		ck_assert_msg(rc == -EIO || (error == ENOSPC && rc == -ENOSPC && after), "%s", strerror(-rc));
+	world_close(&w);
+	ck_assert_uint_eq(disk_open_files(w.disk), 0);
+	disk_crash(w.disk);
+	rc = world_open(&w, &found);
+	ck_assert_msg(rc == 0, "call %u, error %d %d: %s", call, error, after, log_last());
+	world_compare(&w, &found);
+	world_destroy(&w);
+	return !reached;
+}
+
+START_TEST(errors_at_each_call)
+{
+	static const int error[] = {EIO, ENOSPC};
+
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned call = 1;
+
+		while (!fail_at(call, error[i / 2], i % 2))
+			call++;
+		ck_assert_uint_gt(call, 100);
+	}
+}
+END_TEST
+
+static void fail_sync(unsigned seed, unsigned n)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned syncs;
+	int rc = 0;
+
+	open_new(&w, seed);
+	disk_fail_sync(w.disk, n, n % 2 ? EIO : ENOSPC);
+	for (unsigned i = 0; i < 200 && rc == 0; i++) {
+		world_change(&w, 3);
+		rc = world_write(&w, 3);
+		if (rc == 0)
+			rc = i % 8 == 7 ? world_checkpoint_whole(&w) : world_sync(&w);
+	}
+	ck_assert_int_eq(rc, -EIO);
+	syncs = disk_syncs(w.disk);
+	error_for_ever(&w, -EIO);
+	ck_assert_uint_eq(disk_syncs(w.disk), syncs);
+	world_close(&w);
+	disk_crash(w.disk);
+	rc = world_open(&w, &found);
+	ck_assert_msg(rc == 0, "seed %u, sync %u: %s", seed, n, log_last());
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+
+/* One that failed is not made again, and whatever a crash makes of what it left, what was durable is there. */
+START_TEST(a_sync_is_not_tried_again)
+{
+	for (unsigned seed = 1; seed <= 12; seed++)
+		for (unsigned n = 1; n <= 60; n++)
+			fail_sync(seed, n);
+}
+END_TEST
+
+/* A group of which a part was written comes to nothing, also behind a shorter one in its place. */
+START_TEST(a_group_without_room_leaves_nothing)
+{
+	for (unsigned seed = 1; seed < 200; seed++) {
+		struct world w;
+		struct wal_found found;
+		unsigned refused;
+
+		open_new(&w, seed);
+		for (unsigned i = 0; i < 8; i++)
+			world_set(&w, i % 4, 500);
+		ck_assert(world_write(&w, 2) == 0 && world_sync(&w) == 0);
+		disk_fail(w.disk, 1, ENOSPC, false);
+		ck_assert_int_eq(world_write(&w, 6), -ENOSPC);
+		refused = w.drawn;
+		/* The caller thinks again. */
+		w.drawn = w.handed;
+		world_set(&w, 0, 500);
+		ck_assert_int_eq(world_write(&w, 1), 0);
+		if (seed % 2)
+			ck_assert_int_eq(world_sync(&w), 0);
+		ck_assert_uint_lt(w.drawn, refused);
+		world_close(&w);
+		disk_crash(w.disk);
+		ck_assert_int_eq(world_open(&w, &found), 0);
+		world_compare(&w, &found);
+		world_destroy(&w);
+	}
+}
+END_TEST
+
+/*
+ * Room.
+ */
+
+static struct wal_info info_of(const struct world *w)
+{
+	struct wal_info info;
+
+	wal_get_info(w->wal, &info);
+	return info;
+}
+
+static int write_some(struct world *w)
+{
+	int rc;
+
+	if (w->handed == w->drawn)
+		world_set(w, (unsigned)world_draw(w, WORLD_KEYS), 1500);
+	rc = world_write(w, 1);
+	return rc ? rc : world_sync(w);
+}
+
+START_TEST(a_full_disk_says_so_before)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned warned = 0;
+	int rc;
+
+	open_new(&w, 11);
+	disk_limit(w.disk, 5 * WAL_SEGMENT_MIN);
+	while ((rc = write_some(&w)) == 0)
+		warned += info_of(&w).full;
+	ck_assert_int_eq(rc, -ENOSPC);
+	ck_assert_uint_gt(warned, 10); /* groups that had room after the warning */
+	ck_assert_int_eq(write_some(&w), -ENOSPC);
+	ck_assert_int_eq(info_of(&w).error, 0);
+	disk_limit(w.disk, UINT64_MAX);
+	ck_assert_int_eq(write_some(&w), 0);
+	ck_assert(!info_of(&w).full);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
+/* The files of segments are used again, and there is no end of files that are not. */
+START_TEST(segments_are_recycled)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned most = 0;
+
+	open_new(&w, 12);
+	for (unsigned round = 0; round < 12; round++) {
+		for (unsigned i = 0; i < 200; i++)
+			ck_assert_int_eq(write_some(&w), 0);
+		ck_assert_uint_gt(info_of(&w).segments, 3);
+		ck_assert_uint_gt(info_of(&w).log_bytes, 200 * 1500);
+		ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+		ck_assert_uint_eq(info_of(&w).segments, 1);
+		ck_assert_uint_lt(info_of(&w).log_bytes, 3000);
+		most = MAX(most, info_of(&w).spare);
+		if (round % 4 == 3) {
+			ck_assert_int_eq(reopen(&w, &found), 0);
+			ck_assert_uint_eq(found.records, found.items); /* the log has no more */
+			world_compare(&w, &found);
+		}
+	}
+	ck_assert_uint_gt(most, 1);
+	ck_assert_uint_lt(most, 16);
+	world_destroy(&w);
+}
+END_TEST
+
+/* What was not finished goes at the next start, and starts without changes leave nothing. */
+START_TEST(what_counts_for_nothing_goes)
+{
+	struct world w;
+	struct wal_found found;
+	struct damage d = {.w = &w};
+
+	open_new(&w, 13);
+	for (unsigned i = 0; i < 6; i++)
+		world_set(&w, i, 20000);
+	ck_assert_int_eq(world_write(&w, 6), 0);
+	for (unsigned i = 0; i < 6; i++)
+		ck_assert_int_eq(world_checkpoint(&w), 0);
+	disk_fail(w.disk, 1, EIO, true); /* the process dies */
+	world_close(&w);
+	disk_kill(w.disk);
+	for (unsigned i = 0; i < 5; i++) {
+		ck_assert_int_eq(world_open(&w, &found), 0);
+		world_compare(&w, &found);
+		world_close(&w);
+	}
+	disk_each(w.disk, count_each, &d);
+	ck_assert_uint_eq(d.files, 5); /* MANIFEST, the log's with the changes, one that is empty, a spare */
+	world_destroy(&w);
+}
+END_TEST
+
+/*
+ * The kernel's files.
+ */
+
+static char home[64];
+
+static void home_up(void)
+{
+	snprintf(home, sizeof(home), "/tmp/rdmad-check-log-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(home));
+}
+
+static void home_down(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", home);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void world_on_kernel(struct world *w, char *path, size_t size)
+{
+	world_create(w, 21);
+	snprintf(path, size, "%s/log", home);
+	w->config.directory = path;
+	w->config.files = NULL;
+}
+
+/* A file system or a disk may want other blocks than these. */
+START_TEST(blocks_of_another_size)
+{
+	const struct wal_files *files = &wal_files_kernel;
+	char buf[100] = "as long as this", got[100] = "";
+	int directory = files->open(NULL, -1, home, O_RDONLY | O_DIRECTORY);
+	int fd = files->open(NULL, directory, "blocks", O_RDWR | O_CREAT | O_DIRECT);
+
+	ck_assert(directory >= 0 && fd >= 0);
+	ck_assert_int_eq(files->allocate(NULL, fd, 3 * WAL_BLOCK), 0);
+	ck_assert_int_eq(files->size(NULL, fd), 3 * WAL_BLOCK);
+	ck_assert_int_le(files->filled(NULL, fd), 3 * WAL_BLOCK);
+	ck_assert_int_eq(files->pwritev(NULL, fd, &(struct iovec){buf, sizeof(buf)}, 1, 77), sizeof(buf));
+	ck_assert_int_eq(files->sync(NULL, fd), 0);
+	ck_assert_int_eq(files->preadv(NULL, fd, &(struct iovec){got, sizeof(got)}, 1, 77), sizeof(got));
+	ck_assert_str_eq(got, buf);
+	ck_assert_int_eq(files->unlink(NULL, directory, "blocks"), 0);
+	files->close(NULL, fd);
+	files->close(NULL, directory);
+}
+END_TEST
+
+START_TEST(the_kernels_files)
+{
+	struct world w;
+	struct wal_found found;
+	struct wal *second;
+	struct stat st;
+	char path[128];
+
+	world_on_kernel(&w, path, sizeof(path));
+	for (unsigned life = 0; life < 6; life++) {
+		ck_assert_int_eq(world_open(&w, &found), 0);
+		world_compare(&w, &found);
+		ck_assert_int_eq(wal_open(&w.config, &second), -EBUSY);
+		for (unsigned i = 0; i < 100; i++)
+			ck_assert_int_eq(world_step(&w), 0);
+		world_set(&w, 0, 3 * WAL_SEGMENT_MIN);
+		world_set(&w, 1, 64 * KIB);
+		world_set(&w, 2, 64 * KIB + 1);
+		while (w.handed < w.drawn)
+			ck_assert_int_eq(world_write(&w, 7), 0);
+		ck_assert_int_eq(world_sync(&w), 0);
+		world_close(&w);
+	}
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0700);
+	world_destroy(&w);
+	w.config.directory = "/nowhere/log";
+	ck_assert_int_eq(wal_open(&w.config, &second), -ENOENT);
+}
+END_TEST
+
+static int count_record(void *arg, uint64_t at, const struct wal_record *record, const char *type)
+{
+	unsigned *count = arg;
+
+	ck_assert_uint_eq(at % 8, 0);
+	if (strcmp(type, "COMMIT") == 0)
+		count[0]++;
+	else
+		count[1]++;
+	return record->lsn == 0 && at > HEADER ? -EINVAL : 0;
+}
+
+START_TEST(a_file_is_read_for_people)
+{
+	struct world w;
+	struct wal_found found;
+	char path[128], file[256], name[NAME_SIZE];
+	unsigned count[2] = {0};
+	uint64_t at, end;
+	FILE *stream;
+
+	world_on_kernel(&w, path, sizeof(path));
+	ck_assert_int_eq(world_open(&w, &found), 0);
+	for (unsigned i = 0; i < 5; i++) {
+		world_set(&w, i, i == 3 ? 200 * KIB : 700);
+		ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+	}
+	snprintf(file, sizeof(file), "%s/%s", path, segment_name(FILE_LOG, segment_id(&w, FILE_LOG, 0), name));
+	end = HEADER + 3 * (48 + format_length(5, 700));
+	ck_assert_int_eq(wal_read_file(file, count_record, count, &at), 0);
+	ck_assert(count[0] == 3 && count[1] == 3 && at == end);
+	stream = fopen(file, "r+");
+	ck_assert(stream && fseek(stream, HEADER + 200, SEEK_SET) == 0 && fputc('?', stream) == '?' &&
+		  fclose(stream) == 0);
+	ck_assert_int_eq(wal_read_file(file, count_record, count, &at), -EBADMSG);
+	ck_assert_uint_eq(at, HEADER + 48);
+	ck_assert_int_eq(wal_read_file("/nowhere", count_record, count, &at), -ENOENT);
+	world_destroy(&w);
+}
+END_TEST
+
+/*
+ * Two threads.
+ */
+
+static struct {
+	struct wal *wal;
+	_Atomic uint64_t drawn;
+	_Atomic bool done;
+} pair;
+
+static void *pair_checkpoints(void *arg)
+{
+	unsigned *made = arg;
+
+	while (!pair.drawn)
+		usleep(100);
+	while (!pair.done) {
+		const uint64_t lsn = pair.drawn;
+		int rc;
+
+		ck_assert_int_eq(wal_checkpoint_begin(pair.wal), 0);
+		for (unsigned i = 0; i < 64; i++) {
+			const struct wal_record r = {.type = WAL_SET,
+						     .lsn = lsn,
+						     .key = &i,
+						     .key_len = sizeof(i),
+						     .value = home,
+						     .value_len = sizeof(home)};
+
+			ck_assert_int_eq(wal_checkpoint_write(pair.wal, &r, 1), 0);
+		}
+		while ((rc = wal_checkpoint_end(pair.wal, pair.drawn)) == -EAGAIN && !pair.done)
+			usleep(100);
+		ck_assert(rc == 0 || rc == -EAGAIN);
+		if (rc)
+			wal_checkpoint_abandon(pair.wal);
+		*made += rc == 0;
+	}
+	return NULL;
+}
+
+static int pair_told(void *arg, const struct wal_record *record)
+{
+	uint64_t *last = arg;
+
+	*last = MAX(*last, record->lsn);
+	return 0;
+}
+
+START_TEST(two_threads)
+{
+	static unsigned char value[3000];
+	char path[128];
+	const struct wal_config config = {.directory = path, .segment = WAL_SEGMENT_MIN};
+	uint64_t last = 0;
+	const struct wal_reader reader = {.arg = &last, .record = pair_told};
+	struct wal_found found;
+	unsigned ended = 0, made = 0;
+	pthread_t thread;
+
+	snprintf(path, sizeof(path), "%s/log", home);
+	ck_assert(wal_open(&config, &pair.wal) == 0 && wal_recover(pair.wal, &reader, &found) == 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, pair_checkpoints, &ended), 0);
+	for (uint64_t lsn = 1; lsn <= 2000 || made < 3; lsn++) {
+		const struct wal_record r = {.type = WAL_SET,
+					     .lsn = lsn,
+					     .key = "key",
+					     .key_len = 3,
+					     .value = value,
+					     .value_len = lsn % sizeof(value)};
+		struct wal_info info;
+
+		pair.drawn = lsn;
+		ck_assert_int_eq(wal_write(pair.wal, &r, 1), 0);
+		if (lsn % 4 == 0)
+			ck_assert_int_eq(wal_sync(pair.wal), 0);
+		wal_get_info(pair.wal, &info);
+		ck_assert_uint_eq(info.written, lsn);
+		made = (unsigned)info.checkpoints;
+	}
+	pair.done = true;
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_ge(ended, 3);
+	wal_close(pair.wal);
+	ck_assert(wal_open(&config, &pair.wal) == 0 && wal_recover(pair.wal, &reader, &found) == 0);
+	ck_assert_uint_eq(last, pair.drawn);
+	wal_close(pair.wal);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("log");
+	TCase *tc;
+
+	log_set_handler(log_keep);
+	tcase_add_loop_test(suite_case(s, "crash", NULL, NULL), crashes, 0, 8);
+	tcase_add_test(suite_case(s, "flip", NULL, NULL), every_byte_flipped);
+	tcase_add_test(suite_case(s, "cut", NULL, NULL), every_length);
+
+	tc = suite_case(s, "damage", NULL, NULL);
+	tcase_add_test(tc, what_was_durable_is_damage);
+	tcase_add_test(tc, the_last_group_may_be_torn);
+	tcase_add_test(tc, an_earlier_life_is_not_read);
+	tcase_add_test(tc, a_closed_segment_is_whole);
+	tcase_add_test(tc, a_short_file_is_named);
+	tcase_add_test(tc, a_damaged_checkpoint_is_refused);
+	tcase_add_test(tc, no_manifest_is_no_empty_log);
+	tcase_add_test(tc, types_of_later_times);
+	tcase_add_test(tc, formats_of_later_times);
+
+	tc = suite_case(s, "errors", NULL, NULL);
+	tcase_add_test(tc, errors_at_each_call);
+	tcase_add_test(tc, a_sync_is_not_tried_again);
+	tcase_add_test(tc, a_group_without_room_leaves_nothing);
+
+	tc = suite_case(s, "room", NULL, NULL);
+	tcase_add_test(tc, a_full_disk_says_so_before);
+	tcase_add_test(tc, segments_are_recycled);
+	tcase_add_test(tc, what_counts_for_nothing_goes);
+
+	tc = suite_case(s, "kernel", home_up, home_down);
+	tcase_add_test(tc, the_kernels_files);
+	tcase_add_test(tc, blocks_of_another_size);
+	tcase_add_test(tc, a_file_is_read_for_people);
+	tcase_add_test(tc, two_threads);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(suite());
+}

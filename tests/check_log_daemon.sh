@@ -1,0 +1,145 @@
+#!/bin/bash
+# The log of a daemon: what is there after a crash and after an end in peace, rdmactl log, and what is refused.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
+need jq
+
+with_log() { configure "log = { directory = \"$dir/changes\"; segment = \"256K\"; $* };"; }
+start() {
+	start_daemon
+	server=unix://$dir/rdmad.sock
+}
+kill_daemon() {
+	kill -KILL "$daemon"
+	wait "$daemon" 2>/dev/null
+}
+has() { ctl kv get "$1" && [[ $(cat "$dir/out") == "$2" ]] || fail "no $2 at $1"; }
+log_number() { control log status | jq ".$1"; }
+
+# An answer is kept, whatever happens.
+test_always() {
+	local files
+	with_log 'policy = "always";'
+	start
+	ctl kv set k one && ctl kv set --ttl 1h t timed && ctl kv set gone x && ctl kv del gone || fail "no answer"
+	kill_daemon
+	start
+	logged "log: 4 records"
+	has k one
+	ctl kv ttl t && says "59 min|[0-9.]+ s|1 h|59\." "what is left"
+	ctl kv exists gone && fail "it came back"
+	ctl log status && says "policy +always"
+	[[ $(control log status | jq -r .state) == good && $(log_number lag) == 0 ]] || fail "not on disk: $(control log status)"
+	ctl kv set k two || fail "no answer"
+	ctl log checkpoint || fail "no checkpoint"
+	made() { [[ $(log_number checkpoints) == 1 ]]; }
+	wait_for "the checkpoint" made
+	stop_daemon
+	for files in "$dir"/changes/*.log "$dir"/changes/*.checkpoint; do
+		ctl log verify "$files" || fail "$files is damaged"
+	done
+	ctl log dump "$dir"/changes/*.checkpoint && says "SET 3 bytes k"
+	ctl --json log verify "$dir"/changes/*.checkpoint && json '.records > 1'
+	start
+	has k two
+	stop_daemon
+}
+
+# One daemon has a directory.
+test_taken() {
+	with_log 'policy = "always";'
+	start
+	sed "s|rdmad.sock|other.sock|; s|control.sock|other.control|" "$dir/rdmad.conf" >"$dir/other.conf"
+	"$rdmad" -c "$dir/other.conf" >"$dir/out" 2>&1 && fail "two daemons with one log"
+	grep -q "$dir/changes" "$dir/out" || fail "it does not name the directory"
+	stop_daemon
+}
+
+test_interval() {
+	with_log 'policy = "interval"; sync_every = "1h";'
+	start
+	ctl kv set k three && ctl kv set --durable d four || fail "no answer"
+	[[ $(log_number durable_lsn) == "$(log_number lsn)" ]] || fail "it is not on disk: $(control log status)"
+	stop_daemon
+	start
+	has k three
+	has d four
+	stop_daemon
+}
+
+# With the policy "none" all is there once after an end in peace.
+test_save_at_exit() {
+	rm -rf "$dir/changes"
+	with_log 'save_at_exit = true;'
+	start
+	ctl kv set k five || fail "no answer"
+	ctl kv set --durable k six && fail "there is no log"
+	complains "keeps no log"
+	stop_daemon
+	start
+	has k five
+	kill_daemon
+	start
+	ctl kv exists k && fail "it came back after a crash"
+	stop_daemon
+	rm -rf "$dir/changes"
+}
+
+# What makes no sense is said, and damage.
+test_refused() {
+	local file
+	configure 'log = { policy = "always"; };'
+	ends 78 "set log.directory" "$rdmad" -c "$dir/rdmad.conf"
+	configure
+	start
+	ctl log status && fail "there is no log"
+	complains "keeps no log"
+	ctl log checkpoint && fail "there is no log"
+	complains "log.directory"
+	stop_daemon
+	with_log 'policy = "always";'
+	start
+	for file in $(seq 20); do ctl kv set "key $file" "$file" || fail "no answer"; done
+	kill_daemon
+	file=$(ls -S "$dir"/changes/*.log | head -1)
+	printf x | dd of="$file" bs=1 seek=4250 conv=notrunc status=none
+	ctl log verify "$file" && fail "it is damaged"
+	complains "damaged at byte [0-9]+"
+	"$rdmad" -c "$dir/rdmad.conf" >"$dir/out" 2>&1 && fail "it starts"
+	grep -q "$(basename "$file")" "$dir/out" || fail "it does not name the file"
+	with_log 'policy = "always"; recover = "prefix";'
+	start
+	ctl kv exists "key 20" && fail "it comes behind the damage"
+	stop_daemon
+}
+
+# A disk that fails, here by a limit to the length of a file: the daemon ends, and what it had answered is there.
+test_fails() {
+	rm -rf "$dir/changes"
+	with_log 'policy = "always";'
+	head -c 600K /dev/zero >"$dir/large"
+	(
+		trap '' XFSZ
+		ulimit -f 400
+		exec "$rdmad" -c "$dir/rdmad.conf"
+	) >"$dir/log" 2>&1 &
+	daemon=$!
+	server=unix://$dir/rdmad.sock
+	wait_for "its start" daemon_is_settled
+	ctl kv set k seven || fail "no answer"
+	ctl kv set large -f "$dir/large" && fail "it is not on disk"
+	await_daemon "a disk that fails" 74
+	logged "log.on_error is \"stop\""
+	start
+	has k seven
+	ctl kv exists large && fail "it was not answered"
+	stop_daemon
+}
+
+parts=(always taken interval save_at_exit refused fails)
+[[ $# == 0 ]] || parts=("$@")
+for part in "${parts[@]}"; do
+	echo "$part"
+	"test_$part"
+done
+conclude

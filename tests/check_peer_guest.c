@@ -1,0 +1,288 @@
+/* check_peer_guest.c: connections below the library, to a server that nobody has accepted yet: silent ones, and ones that lie. */
+#include "peer_clients.h"
+
+struct guest {
+	struct engine *engine;
+	struct conn *conn;
+	bool closed, answered;
+	enum wire_status status;
+	char words[300];
+};
+
+static void guest_established(struct conn *conn)
+{
+	(void)conn;
+}
+
+static int guest_record(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct guest *guest = conn_context(conn);
+
+	guest->answered = true;
+	guest->status = record->status;
+	snprintf(guest->words, sizeof(guest->words), "%.*s", (int)record->length, (const char *)body);
+	return 0;
+}
+
+static void guest_closed(struct conn *conn, int error, const char *reason)
+{
+	struct guest *guest = conn_context(conn);
+
+	(void)error;
+	(void)reason;
+	guest->closed = true;
+}
+
+static const struct conn_ops guest_ops = {
+	.established = guest_established,
+	.record = guest_record,
+	.closed = guest_closed,
+};
+
+#define NOT_YET (0 - 60 * TIME_S) /* their time begins in a minute */
+
+struct guest_call {
+	struct guest *guest;
+	_Atomic bool done;
+};
+
+static void *guest_connects(void *arg)
+{
+	struct wire_request request = {.service = WIRE_PEER, .credits = 8, .message_size = 8192};
+	struct guest_call *call = arg;
+	struct guest *guest = call->guest;
+	struct engine_options options;
+	char address[200];
+
+	engine_options_from(NULL, &options);
+	options.poll = 0;
+	if (strstr(target, "unix:"))
+		snprintf(address, sizeof(address), "%s", target);
+	else
+		snprintf(address, sizeof(address), "%s:%d", target, rdma_port(server));
+	if (client_connect(address, &options, NULL, &request, &guest_ops, guest, &guest->engine, &guest->conn) == 0)
+		engine_leave(guest->engine);
+	call->done = true;
+	return NULL;
+}
+
+/* Those who came first have been silent for so long. */
+static void guests_have_waited(uint64_t ns)
+{
+	struct list *head = &server->connections->links;
+
+	for (struct list *pos = head->next; pos != head; pos = pos->next)
+		container_of(pos, struct peer_link, node)->deadline = time_now() + PEER_GUEST_PATIENCE - ns;
+}
+
+/* The server turns meanwhile. */
+static void guest_comes(struct guest *guest)
+{
+	struct guest_call call = {guest, false};
+	pthread_t thread;
+
+	*guest = (struct guest){.closed = false};
+	ck_assert_int_eq(pthread_create(&thread, NULL, guest_connects, &call), 0);
+	while (!call.done)
+		turn(server);
+	pthread_join(thread, NULL);
+	ck_assert_msg(guest->conn, "%s", rdmad_error());
+}
+
+static void guest_turn(struct guest *guest)
+{
+	engine_enter(guest->engine);
+	engine_turn(guest->engine);
+	engine_leave(guest->engine);
+}
+
+static void guest_goes(struct guest *guest)
+{
+	engine_enter(guest->engine);
+	if (!guest->closed)
+		client_disconnect(guest->engine, guest->conn, &guest->closed);
+	engine_leave(guest->engine);
+	engine_release(guest->engine);
+}
+
+static void guest_says(struct guest *guest, enum wire_op op, const void *body, uint32_t length)
+{
+	struct wire_record *record;
+
+	engine_enter(guest->engine);
+	record = conn_reserve(guest->conn, length, NULL);
+	ck_assert_ptr_nonnull(record);
+	record->op = (uint8_t)op;
+	memcpy(record + 1, body, length);
+	conn_commit(guest->conn, record, length);
+	conn_flush(guest->conn);
+	engine_leave(guest->engine);
+}
+
+/* Until the guest is answered, or closed. */
+static void guest_waits_for(struct guest *guest, const bool *what)
+{
+	while (!*what) {
+		turn(server);
+		guest_turn(guest);
+	}
+}
+
+START_TEST(silent_guests_keep_nobody_out)
+{
+	struct guest guest[PEER_GUESTS + 4];
+	struct client c;
+
+	serve(NULL);
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++)
+		guest_comes(&guest[i]);
+	client_accepted(&c, NULL);
+	say(c.ctx, 0, "an honest one");
+	hear(server, 0, "an honest one");
+	guest_waits_for(&guest[0], &guest[0].closed);                     /* gave way */
+	guest_waits_for(&guest[PEER_GUESTS], &guest[PEER_GUESTS].closed); /* its time was over */
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++)
+		guest_goes(&guest[i]);
+	client_ends(&c);
+}
+END_TEST
+
+static struct peer_link *first_link(void)
+{
+	return list_first(&server->connections->links, struct peer_link, node);
+}
+
+/* The server was busy with something else while they said hello and another one came. */
+START_TEST(who_has_asked_does_not_give_way)
+{
+	rdma_options options = {.timeout_ms = PATIENCE_MS};
+	struct wire_peer_hello hello = {.version = WIRE_PEER_VERSION};
+	struct guest guest[PEER_GUESTS];
+	struct client c;
+
+	serve(&options);
+	for (int i = 0; i < PEER_GUESTS; i++) {
+		guest_comes(&guest[i]);
+		guests_have_waited(NOT_YET);
+	}
+	client_begin(&c, NULL);
+	for (int i = 0; i < 200; i++) /* it stands at the door */
+		turn(server);
+	for (int i = 0; i < PEER_GUESTS; i++) {
+		hello.session = 100 + (uint64_t)i;
+		guest_says(&guest[i], WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+	}
+	guests_have_waited(PEER_GUEST_GIVES_WAY);
+	for (int i = 0; i < PEER_GUESTS + 1; i++)
+		ck_assert_msg(rdma_accept_peer(server) == i, "%s", rdma_get_error());
+	client_join(&c);
+	ck_assert_msg(c.peer >= 0, "%s", c.why);
+	for (int i = 0; i < PEER_GUESTS; i++)
+		guest_waits_for(&guest[i], &guest[i].answered);
+	for (int i = 0; i < PEER_GUESTS; i++)
+		guest_goes(&guest[i]);
+	client_ends(&c);
+}
+END_TEST
+
+/* And who had to, as its hello was late, does not hear of it. */
+START_TEST(who_gave_way_comes_again)
+{
+	rdma_options options = {.timeout_ms = PATIENCE_MS};
+	struct client c;
+
+	serve(&options);
+	client_begin(&c, &(rdma_options){.connect_timeout_ms = PATIENCE_MS});
+	while (list_empty(&server->connections->links))
+		turn(server);
+	for (int i = 0; i < 3; i++) {
+		rdma_enter(server);
+		link_close(first_link(), -ETIMEDOUT, "others came, and it had said nothing");
+		while (!list_empty(&server->connections->links))
+			context_turn(server);
+		rdma_leave(server);
+		while (list_empty(&server->connections->links))
+			turn(server);
+	}
+	ck_assert_msg(rdma_accept_peer(server) == 0, "%s", rdma_get_error());
+	client_join(&c);
+	ck_assert_msg(c.peer == 0, "%s", c.why);
+	client_ends(&c);
+}
+END_TEST
+
+START_TEST(guests_who_lie)
+{
+	static const char junk[200] = "junk";
+	static const struct {
+		enum wire_op op;
+		uint32_t length;
+	} lies[] = {
+		{WIRE_OP_PEER_HELLO, 0},  {WIRE_OP_PEER_HELLO, 1},  {WIRE_OP_PEER_DATA, 100},
+		{WIRE_OP_PEER_OFFER, 40}, {WIRE_OP_PEER_TAKEN, 0},  {WIRE_OP_PEER_CONFIRM, 48},
+		{WIRE_OP_PEER_BYE, 0},    {WIRE_OP_PEER_JOIN, 100}, {WIRE_OP_ECHO, 100},
+	};
+	uint16_t version = WIRE_PEER_VERSION;
+
+	serve(NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		struct guest guest;
+
+		guest_comes(&guest);
+		guest_says(&guest, lies[i].op, junk, lies[i].length);
+		guest_waits_for(&guest, &guest.closed);
+		guest_goes(&guest);
+	}
+	for (uint32_t length = 2; length < sizeof(struct wire_peer_hello); length += 35) {
+		struct guest guest;
+		char hello[sizeof(struct wire_peer_hello)] = "";
+
+		memcpy(hello, &version, sizeof(version));
+		guest_comes(&guest);
+		guest_says(&guest, WIRE_OP_PEER_HELLO, hello, length);
+		guest_waits_for(&guest, &guest.closed);
+		guest_goes(&guest);
+	}
+	ck_assert_int_eq(rdma_peers(server), 0);
+}
+END_TEST
+
+START_TEST(a_session_needs_its_secret)
+{
+	rdma_options options = {.reconnect_ms = PATIENCE_MS};
+	struct wire_peer_hello hello = {.version = WIRE_PEER_VERSION, .flags = WIRE_PEER_RESUME};
+	struct guest guest;
+	struct client c;
+
+	serve(&options);
+	client_accepted(&c, &options);
+	hello.session = server->peer[0]->session->id;
+	guest_comes(&guest);
+	guest_says(&guest, WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+	guest_waits_for(&guest, &guest.answered);
+	ck_assert_int_eq(guest.status, WIRE_NOT_FOUND);
+	ck_assert_ptr_nonnull(strstr(guest.words, "the session is over here"));
+	guest_goes(&guest);
+	say(c.ctx, 0, "still there");
+	hear(server, 0, "still there");
+	client_ends(&c);
+}
+END_TEST
+
+static Suite *suite_make(const char *name)
+{
+	Suite *suite = suite_create(name);
+	TCase *tc = suite_case(suite, "guests", set_up, tear_down);
+
+	tcase_add_test(tc, silent_guests_keep_nobody_out);
+	tcase_add_test(tc, who_has_asked_does_not_give_way);
+	tcase_add_test(tc, who_gave_way_comes_again);
+	tcase_add_test(tc, guests_who_lie);
+	tcase_add_test(tc, a_session_needs_its_secret);
+	return suite;
+}
+
+int main(int argc, char **argv)
+{
+	return run_over_each(argc, argv, suite_make);
+}

@@ -1,0 +1,226 @@
+#!/bin/bash
+# rdmarun: ranks that are shell programs, here and by a remote shell that is none; their output, input and end; what is left when
+# rdmarun is killed. The ranks of rdma_lib are in check_examples.sh.
+# shellcheck source=tests/lib.sh disable=SC2016 # what ranks expand
+. "$(dirname "$0")/lib.sh"
+: "${rdmarun:=$builddir/rdmarun}"
+export dir
+away=(--rsh "$dir/shell")
+
+# A remote shell to this machine: the words behind the host are the command.
+cat >"$dir/shell" <<'END'
+#!/bin/sh
+echo "$1" >>"$dir/hosts"
+host=$1
+shift
+[ "$host" != unreachable ] || { echo "no route to $host" >&2; exit 255; }
+[ "$host" != chatty ] || echo "welcome to $host"
+cd / && exec sh -c "$*"
+END
+chmod +x "$dir/shell"
+
+# run STATUS ARGUMENTS: of rdmarun, with standard input as it is here.
+run() {
+	local want=$1 got
+	shift
+	timeout 240 "$rdmarun" --meeting none "$@" >"$dir/out" 2>"$dir/err"
+	got=$?
+	[[ $got == "$want" ]] || fail "rdmarun $*: exit status $got, not $want"
+}
+
+# sorted LINES: of standard output.
+sorted() {
+	[[ $(sort "$dir/out") == "$1" ]] || fail "not what was expected: $1"
+}
+
+all_ended() {
+	local pid
+	for pid; do ended "$pid" || return 1; done
+}
+
+# have COUNT PATTERN: files that ranks leave.
+have() { [[ $(find "$dir" -maxdepth 1 -name "$2" | wc -l) == "$1" ]]; }
+
+# --- options
+
+run 0 --help </dev/null
+says '^usage: rdmarun'
+run 0 --version </dev/null
+says '^rdmarun [0-9]'
+for wrong in -x '-n 0' '-n 5000 true' '-n x true' '--grace 5 true' '-H -a true' '-H a:0 true' '-H a,,b true' '--env =x true' ''; do
+	# shellcheck disable=SC2086 # words
+	run 2 $wrong </dev/null
+	complains 'Try|rdmarun: --' "$wrong"
+done
+
+# --- what ranks are given, and their output
+
+run 0 -n 3 sh -c 'echo $RDMA_RANK $RDMA_SIZE $RDMA_LOCAL_RANK $RDMA_LOCAL_SIZE ${RDMA_MEETING-none}' </dev/null
+sorted $'0 3 0 3 none\n1 3 1 3 none\n2 3 2 3 none'
+run 0 -n 3 sh -c 'echo $RDMA_GROUP' </dev/null
+[[ $(sort -u "$dir/out" | wc -l) == 1 && $(head -n 1 "$dir/out") == run-* ]] || fail "not one group"
+cp "$dir/out" "$dir/group"
+run 0 -n 3 sh -c 'echo $RDMA_GROUP' </dev/null
+! cmp -s "$dir/group" "$dir/out" || fail "two runs have the same group"
+run 0 -n 1 --meeting tcp://10.1.1.1:7 --env A=1 --env HOME --env B='two words' sh -c 'echo $RDMA_MEETING $A $HOME $B' </dev/null
+sorted "tcp://10.1.1.1:7 1 $HOME two words"
+run 0 -n 1 -C / pwd </dev/null
+sorted /
+run 1 -n 1 -C /none/such pwd </dev/null
+complains 'cannot go to the directory /none/such'
+run 0 -l -n 11 sh -c 'echo text; echo error >&2; printf unfinished' </dev/null
+[[ $(grep -c '^10: text$' "$dir/out") == 1 && $(grep -c '^ 3: unfinished$' "$dir/out") == 1 ]] || fail "labels"
+[[ $(grep -c '^ *[0-9]*: error$' "$dir/err") == 11 ]] || fail "labels of errors"
+run 0 -n 1 printf unfinished </dev/null
+[[ $(cat "$dir/out") == unfinished && $(wc -l <"$dir/out") == 0 ]] || fail "the end of a lonely rank was changed"
+
+# Lines in pieces, from all at once, are whole.
+run 0 -l -n 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "a%s" $i; printf "b%s" $i; echo "c$RDMA_RANK"; i=$((i + 1)); done' </dev/null
+[[ $(wc -l <"$dir/out") == 1200 ]] || fail "$(wc -l <"$dir/out") lines, not 1200"
+! grep -Evq '^([0-3]): a([0-9]+)b\2c\1$' "$dir/out" || fail "lines are mixed"
+# A long one, to a reader who is slow, and to one who goes.
+"$rdmarun" --meeting none -n 2 sh -c 'head -c 900000 /dev/zero | tr "\0" x; echo' 2>"$dir/err" </dev/null | { wait_for "output" true; cat; } >"$dir/out"
+[[ $(awk '{ print length($0) }' "$dir/out") == $'900000\n900000' ]] || fail "long lines"
+timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n 1 >"$dir/out"
+[[ ${PIPESTATUS[0]} == 141 ]] || fail "nobody reads, and it goes on: ${PIPESTATUS[0]}"
+
+# Standard input is rank 0's.
+seq 100000 >"$dir/input"
+run 0 -n 3 sh -c 'cksum' <"$dir/input"
+[[ $(sort -u "$dir/out") == "$(printf '%s\n' "$(cksum </dev/null)" "$(cksum <"$dir/input")" | sort -u)" ]] || fail "input"
+run 0 -n 2 true <"$dir/input"
+
+# --- how it ends
+
+run 3 -n 3 --grace 60s sh -c '[ $RDMA_RANK = 1 ] && exit 3; exec sleep 1000' </dev/null
+complains 'rank 1 ended: exit status 3; the others are ended'
+run 139 -n 2 sh -c '[ $RDMA_RANK = 0 ] && kill -SEGV $$; exec sleep 1000' </dev/null
+complains 'rank 0 ended: signal 11'
+run 4 -n 2 --grace 50ms sh -c '[ $RDMA_RANK = 0 ] || trap "" TERM; : >$dir/ready.$RDMA_RANK; if [ $RDMA_RANK = 0 ]; then
+	until [ -e $dir/ready.1 ]; do sleep 0.05; done; exit 4; fi; while :; do sleep 1000; done' </dev/null
+run 5 -n 2 sh -c 'trap "exit 9" TERM; [ $RDMA_RANK = 0 ] && exit 5; while :; do sleep 0.05; done' </dev/null
+run 124 -n 2 --timeout 100ms sleep 1000 </dev/null
+complains 'ended after its --timeout'
+run 127 -n 2 /none/such </dev/null
+complains 'rank 0: cannot start /none/such: No such file'
+run 126 -n 2 "$dir" </dev/null
+complains 'cannot start'
+# What a rank leaves behind ends with it, also what holds its output open from a session of its own.
+run 0 -n 2 sh -c 'sleep 1000 & echo $! >$dir/left.$RDMA_RANK' </dev/null
+wait_for "the end of what ranks left" all_ended "$(cat "$dir/left.0")" "$(cat "$dir/left.1")"
+run 0 -n 1 sh -c 'setsid sleep 1000 & echo $! >$dir/far' </dev/null
+kill -KILL "$(cat "$dir/far")" 2>/dev/null
+
+# Signals: start_signalled NAME ARGUMENT...: of rdmarun, with two ranks that say when they can be signalled.
+start_signalled() {
+	local name=$1
+	shift
+	rm -f "$dir"/up.*
+	# Shells start what is in the background with SIGINT ignored.
+	env --default-signal=INT "$rdmarun" --meeting none -n 2 "$@" sh -c 'trap "echo usr1; : >$dir/got.$RDMA_RANK" USR1; trap "echo term; exit 0" TERM INT
+		echo $$ >$dir/up.$RDMA_RANK; while :; do sleep 0.05; done' >"$dir/$name" 2>"$dir/err" </dev/null &
+	client=$!
+	clients=("$client")
+	wait_for "the start of two ranks" have 2 'up.*'
+	wait_for "their numbers" test -s "$dir/up.0" -a -s "$dir/up.1"
+}
+rm -f "$dir"/got.*
+for where in '' '-H a,b'; do
+	# shellcheck disable=SC2086 # words
+	start_signalled out --grace 240s $where ${where:+"${away[@]}"}
+	kill -USR1 "$client"
+	wait_for "USR1 at both ranks" have 2 'got.*'
+	kill -INT "$client"
+	wait "$client" || fail "ranks that took SIGINT well: exit status $?"
+	sorted $'term\nterm\nusr1\nusr1'
+	rm -f "$dir"/got.*
+done
+start_signalled out --grace 240s
+mapfile -t pids < <(cat "$dir"/up.*)
+kill -KILL "$client"
+{ wait "$client"; } 2>/dev/null
+wait_for "the end of ranks whose rdmarun was killed" all_ended "${pids[@]}"
+# Those of a remote shell, and what they started.
+start_signalled out --grace 50ms -H a,b "${away[@]}"
+mapfile -t pids < <(cat "$dir"/up.*)
+kill -KILL "$client"
+{ wait "$client"; } 2>/dev/null
+wait_for "the end of far ranks whose rdmarun was killed" all_ended "${pids[@]}"
+clients=()
+
+# --- other hosts
+
+cd "$dir" || exit 1
+: >"$dir/hosts"
+run 0 -l -H a:2,b,localhost,chatty "${away[@]}" --env 'FOO=b $a"r'"'" sh -c \
+	'echo "$RDMA_RANK $RDMA_LOCAL_RANK/$RDMA_LOCAL_SIZE $FOO" "$1" "$2"; pwd; cat' name 'two words' "quo'te" <<<input
+sorted "0: $dir
+0: 0 0/2 b \$a\"r' two words quo'te
+0: input
+1: $dir
+1: 1 1/2 b \$a\"r' two words quo'te
+2: $dir
+2: 2 0/1 b \$a\"r' two words quo'te
+3: $dir
+3: 3 0/1 b \$a\"r' two words quo'te
+4: $dir
+4: 4 0/1 b \$a\"r' two words quo'te
+4: welcome to chatty"
+[[ $(sort "$dir/hosts") == $'a\na\nb\nchatty' ]] || fail "reached $(cat "$dir/hosts")"
+run 0 -n 5 -H a:2,b "${away[@]}" true </dev/null
+[[ $(tail -n 5 "$dir/hosts" | sort) == $'a\na\na\na\nb' ]] || fail "five ranks in three places"
+run 0 -H a "${away[@]}" cksum <"$dir/input"
+sorted "$(cksum <"$dir/input")"
+run 7 -H a,b "${away[@]}" sh -c '[ $RDMA_RANK = 1 ] && exit 7; exec sleep 1000' </dev/null
+run 137 -H a "${away[@]}" sh -c 'kill -KILL $$' </dev/null
+run 255 -H a,unreachable "${away[@]}" sleep 1000 </dev/null
+complains 'rank 1 at unreachable: not reached: .* ended with exit status 255'
+run 127 -H a "${away[@]}" --remote /none/rdmarun true </dev/null
+complains 'rank 0 at a: no rdmarun there'
+run 127 -H a "${away[@]}" /none/such </dev/null
+complains 'cannot start /none/such'
+run 1 -H a "${away[@]}" -C /none/such true </dev/null
+complains 'cannot go to the directory /none/such'
+run 4 -H a,b --grace 50ms "${away[@]}" sh -c 'trap "" TERM; : >$dir/deaf.$RDMA_RANK; if [ $RDMA_RANK = 0 ]; then
+	until [ -e $dir/deaf.1 ]; do sleep 0.05; done; exit 4; fi; while :; do sleep 1000; done' </dev/null
+# What is no rdmarun at the other end of an agent.
+printf zzzz | "$rdmarun" --agent >"$dir/out" 2>"$dir/err"
+[[ $? == 1 ]] || fail "an agent whose input ends in the midst of a frame: exit status $?"
+printf 'a\377\377\377\377' | "$rdmarun" --agent >"$dir/out" 2>"$dir/err"
+complains 'of no rdmarun of this version'
+cd "$builddir" || exit 1
+
+# --- the meeting point
+
+export TMPDIR=$dir/tmp
+mkdir "$TMPDIR"
+# meet STATUS ARGUMENTS: with an rdmad of the run's own.
+meet() {
+	local want=$1 got
+	shift
+	timeout 240 "$rdmarun" --rdmad "$rdmad" "$@" >"$dir/out" 2>"$dir/err" </dev/null
+	got=$?
+	[[ $got == "$want" ]] || fail "rdmarun $*: exit status $got, not $want"
+	[[ -z $(ls -A "$TMPDIR") ]] || fail "left behind: $(ls -A "$TMPDIR")"
+}
+meet 0 -n 2 sh -c 'case $RDMA_MEETING in unix://*) test -S "${RDMA_MEETING#unix://}" && echo there ;; esac'
+sorted $'there\nthere'
+meet 0 -H a,b "${away[@]}" --address 127.0.0.1 sh -c 'echo "$RDMA_MEETING"'
+says '^tcp://127\.0\.0\.1:[1-9][0-9]*$'
+meet 1 -n 2 --rdmad /none/rdmad true
+complains 'the meeting point: cannot start /none/rdmad'
+meet 1 -n 2 --rdmad false true
+complains 'the meeting point has ended before it was ready'
+# It goes when rdmarun is killed.
+"$rdmarun" --rdmad "$rdmad" sh -c ': >$dir/met; exec sleep 1000' >"$dir/out" 2>"$dir/err" </dev/null &
+client=$!
+clients=("$client")
+wait_for "a rank" test -e "$dir/met"
+mapfile -t pids < <(pgrep -P "$client")
+kill -KILL "$client"
+{ wait "$client"; } 2>/dev/null
+clients=()
+wait_for "the end of an rdmad whose rdmarun was killed" all_ended "${pids[@]}"
+nothing_is_left() { [[ -z $(ls -A "$TMPDIR") ]]; }
+wait_for "the end of its directory" nothing_is_left
+conclude
