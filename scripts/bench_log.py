@@ -77,11 +77,11 @@ def redis_sets(bench, clients, depth, requests, size):
 
 def daemon_of(bench, folder, policy, memory="512M", more=""):
     log = "" if policy == "none" else f'directory = "{folder}"; policy = "{policy}"; {more}'
-    return bench.rdmad("127.0.0.1", "50us", '"tcp"', memory=memory, log=log)
+    return bench.rdmad("127.0.0.1", bench.POLL, '"tcp"', memory=memory, log=log)
 
 
 def sets(bench, clients, depth, size, *more, seconds=1.5, op="set"):
-    return bench.rdmactl_kv(HOST, clients, depth, "--op", op, *more, poll="50us", seconds=seconds, size=size)[op]
+    return bench.rdmactl_kv(HOST, clients, depth, "--op", op, *more, poll=bench.POLL, seconds=seconds, size=size)[op]
 
 
 def beside_redis(bench, rounds, folder):

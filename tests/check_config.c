@@ -159,7 +159,7 @@ START_TEST(has_defaults)
 	ck_assert_uint_eq(c->transports, (1u << FABRIC_TRANSPORTS) - 1);
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		ck_assert((c->services >> id & 1) == (service_find(id) != NULL));
-	ck_assert_uint_eq(c->poll, 50 * TIME_US);
+	ck_assert_uint_eq(c->poll, 200 * TIME_US);
 	ck_assert_uint_eq(kv_of(c)->memory, 0);
 	ck_assert_uint_eq(kv_of(c)->value_max, GIB);
 	ck_assert_uint_eq(c->handshake_timeout, 2 * TIME_S);

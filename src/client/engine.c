@@ -10,7 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define DEFAULT_POLL (100 * TIME_US)
+#define DEFAULT_POLL (200 * TIME_US)
 #define POLLERS 2 /* the caller and whom it asks */
 #define DEFAULT_CREDITS 32
 #define MESSAGE_SIZE (8u * 1024)

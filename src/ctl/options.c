@@ -21,7 +21,7 @@ const struct ctl_option ctl_globals[] = {
 	{"quiet", 'q', CTL_FLAG, &ctl.quiet, NULL, "no summary on stderr, errors only"},
 	{"timeout", 't', CTL_TIME, &ctl.timeout, "TIME", "give up after this, e.g. 500ms; default 30s", .min = TIME_US},
 	{"poll", 0, CTL_POLL, &ctl.poll, "TIME",
-	 "poll this long before sleeping; 0 sleeps at once; \"always\"; default 100us", .choices = "0 100us always",
+	 "poll this long before sleeping; 0 sleeps at once; \"always\"; default 200us", .choices = "0 200us always",
 	 .given = &ctl.poll_given},
 	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport"},
 	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket; default $RDMAD_CONTROL",

@@ -58,7 +58,7 @@ static const struct setting general[] = {
 	 .help = "Services to offer."},
 	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
-	{"poll", SETTING_TIME, AT(poll), "50us", 0, TIME_S, .always = true, .reload = true,
+	{"poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true, .reload = true,
 	 .help = "How long a worker that has nothing to do may poll before it sleeps. Polling saves\n"
 		 "the time of a wake-up and costs processor time, so it does while that shortens its\n"
 		 "waits. \"0\": sleep at once; \"always\": never sleep. With fewer processors than\n"

@@ -24,7 +24,7 @@ extern "C" {
 struct rdmad_options {
 	uint64_t connect_timeout_us; /* default 5,000,000 */
 	uint64_t timeout_us;         /* of a blocking call; default 30,000,000 */
-	uint64_t poll_us;            /* poll at most this long before sleeping, where it helps; default 100. With one
+	uint64_t poll_us;            /* poll at most this long before sleeping, where it helps; default 200. With one
 	                                processor or a limit of its time no polling. RDMAD_POLL_ALWAYS never sleeps */
 	bool no_poll;                /* sleep at once: lowest processor use, higher latency */
 	bool require_rdma;           /* fail rather than use another transport */
