@@ -12,15 +12,20 @@
  */
 static _Atomic bool other_version;
 
-void __real_conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
-void __wrap_conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
-void __wrap_conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
+bool __real_conn_say(struct conn *conn, const struct wire_record *head, const void *body, size_t length,
+		     const void *rest, size_t rest_length);
+bool __wrap_conn_say(struct conn *conn, const struct wire_record *head, const void *body, size_t length,
+		     const void *rest, size_t rest_length);
+bool __wrap_conn_say(struct conn *conn, const struct wire_record *head, const void *body, size_t length,
+		     const void *rest, size_t rest_length)
 {
-	uint16_t version = WIRE_PEER_VERSION + 1;
+	struct wire_peer_hello hello;
 
-	if (other_version && record->op == WIRE_OP_PEER_HELLO && !record->flags)
-		memcpy(record + 1, &version, sizeof(version));
-	__real_conn_commit(conn, record, length);
+	if (!other_version || head->op != WIRE_OP_PEER_HELLO || head->flags)
+		return __real_conn_say(conn, head, body, length, rest, rest_length);
+	memcpy(&hello, body, sizeof(hello));
+	hello.version++;
+	return __real_conn_say(conn, head, &hello, length, rest, rest_length);
 }
 
 /*

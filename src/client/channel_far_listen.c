@@ -124,19 +124,12 @@ static int door_turn(struct far_listener *l, struct door *door)
 /* In words, and the connection stays until the guest has gone. */
 static void guest_refuse(struct channel_far *far, enum wire_status status, const char *words)
 {
-	uint32_t length = (uint32_t)strlen(words);
-	struct wire_record *record = conn_reserve(far->conn, length, NULL);
+	const struct wire_record head = {.op = WIRE_OP_CHANNEL_OPEN, .flags = WIRE_REPLY, .status = (uint16_t)status};
 
 	log_info("channel", "%s refused: %s", far->peer, words);
 	far->state = CHANNEL_FAR_REFUSED;
-	if (!record)
-		return;
-	record->op = WIRE_OP_CHANNEL_OPEN;
-	record->flags = WIRE_REPLY;
-	record->status = (uint16_t)status;
-	memcpy(record + 1, words, length);
-	conn_commit(far->conn, record, length);
-	conn_flush(far->conn);
+	if (conn_say(far->conn, &head, words, strlen(words), NULL, 0))
+		conn_flush(far->conn);
 }
 
 /* Inside. Whether what it asks for is what there is; else it was told. */

@@ -39,24 +39,19 @@ int channel_far_map(struct channel_far *far)
 
 int channel_far_say_open(struct channel_far *far, const struct wire_channel_open *ask, const char *name, unsigned flags)
 {
-	size_t name_len = strlen(name);
-	uint32_t length = (uint32_t)(sizeof(*ask) + name_len);
-	struct wire_record *record = far->conn ? conn_reserve(far->conn, length, NULL) : NULL;
+	const struct wire_record head = {.op = WIRE_OP_CHANNEL_OPEN, .flags = (uint8_t)flags};
 	struct wire_channel_open open = *ask;
 
-	if (!record)
-		return -ECONNRESET; /* the first record of a connection always has room */
+	if (!far->conn)
+		return -ECONNRESET;
 	open.capacity = far->channel.capacity;
 	if (far->in) {
 		open.addr = (uintptr_t)far->channel.in.mirror.data;
 		open.ring = far->channel.in.mirror.size;
 		open.rkey = fabric_region_rkey(far->in, conn_endpoint(far->conn));
 	}
-	record->op = WIRE_OP_CHANNEL_OPEN;
-	record->flags = (uint8_t)flags;
-	memcpy(record + 1, &open, sizeof(open));
-	memcpy((char *)(record + 1) + sizeof(open), name, name_len);
-	conn_commit(far->conn, record, length);
+	if (!conn_say(far->conn, &head, &open, sizeof(open), name, strlen(name)))
+		return -ECONNRESET; /* the first record of a connection always has room */
 	conn_flush(far->conn);
 	return 0;
 }

@@ -218,18 +218,13 @@ static int meet_say_listen(struct meet_listener *l, uint64_t timeout)
 	size_t len = strlen(l->url.name);
 	struct wire_channel_listen listen = {.capacity = l->size, .name_len = (uint32_t)len};
 	char text[RDMAD_CHANNEL_NAME_MAX + WIRE_CHANNEL_ADDRESSES_MAX];
-	struct wire_record *record;
+	const struct wire_record head = {.op = WIRE_OP_CHANNEL_LISTEN};
 	int rc;
 
 	memcpy(text, l->url.name, len);
 	len += put_addresses(l, text + len, WIRE_CHANNEL_ADDRESSES_MAX);
-	record = l->conn ? conn_reserve(l->conn, (uint32_t)(sizeof(listen) + len), NULL) : NULL;
-	if (!record)
+	if (!l->conn || !conn_say(l->conn, &head, &listen, sizeof(listen), text, len))
 		return -ECONNRESET; /* the first record of a connection always has room */
-	record->op = WIRE_OP_CHANNEL_LISTEN;
-	memcpy(record + 1, &listen, sizeof(listen));
-	memcpy((char *)(record + 1) + sizeof(listen), text, len);
-	conn_commit(l->conn, record, (uint32_t)(sizeof(listen) + len));
 	rc = engine_wait(l->engine, &l->over, timeout);
 	return rc == 0 ? l->error : rc;
 }
@@ -260,12 +255,10 @@ static int meet_connect(struct meet_listener *l)
  * it has seen the connection's end. */
 static void meet_say_leave(struct meet_listener *l)
 {
-	struct wire_record *record = l->listening ? conn_reserve(l->conn, 0, NULL) : NULL;
+	const struct wire_record head = {.op = WIRE_OP_CHANNEL_LEAVE};
 
-	if (!record)
+	if (!l->listening || !conn_say(l->conn, &head, NULL, 0, NULL, 0))
 		return;
-	record->op = WIRE_OP_CHANNEL_LEAVE;
-	conn_commit(l->conn, record, 0);
 	l->leaving = true;
 	l->over = false;
 	engine_wait(l->engine, &l->over, LEAVE);

@@ -195,12 +195,20 @@ void conn_get_info(const struct conn *conn, struct conn_info *out);
  * established; retry from writable(). The record has length, flags and status 0. */
 struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *room);
 
+/* As conn_reserve(), for the answer to the request of that operation and id. */
+struct wire_record *conn_reserve_reply(struct conn *conn, unsigned op, uint32_t id, uint32_t body, uint32_t *room);
+
 /* Whether conn_reserve() would find room for a body of so many bytes. Who asks first, and goes without, does not have the peer
  * taken for one that is stalled: for what it need not take. */
 bool conn_has_room(const struct conn *conn, uint32_t body);
 
 /* The record that was reserved last is complete with a body of `length` bytes. */
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
+
+/* Both at once, for what is said seldom: a record with this head, of which the length is not looked at, and a body of two pieces, which
+ * are copied and may be empty. False: as conn_reserve(). */
+bool conn_say(struct conn *conn, const struct wire_record *head, const void *body, size_t length, const void *rest,
+	      size_t rest_length);
 
 /* Messages with records are counted from 1 on. That of the record that was reserved last; and the first that was not posted,
  * which in closed() will never be. */

@@ -96,6 +96,18 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 	return record_at(conn, at, room);
 }
 
+struct wire_record *conn_reserve_reply(struct conn *conn, unsigned op, uint32_t id, uint32_t body, uint32_t *room)
+{
+	struct wire_record *reply = conn_reserve(conn, body, room);
+
+	if (!reply)
+		return NULL;
+	reply->op = (uint8_t)op;
+	reply->flags = WIRE_REPLY;
+	reply->id = id;
+	return reply;
+}
+
 bool conn_has_room(const struct conn *conn, uint32_t body)
 {
 	uint64_t end = (uint64_t)WIRE_PAD(conn->open_used) + sizeof(struct wire_record) + body;
@@ -121,6 +133,23 @@ void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length)
 	conn->records_out++;
 	if (unlikely(!list_linked(&conn->dirty) || conn->open_pushes == WIRE_PUSHES))
 		commit_more(conn);
+}
+
+bool conn_say(struct conn *conn, const struct wire_record *head, const void *body, size_t length, const void *rest,
+	      size_t rest_length)
+{
+	uint32_t whole = (uint32_t)(length + rest_length);
+	struct wire_record *record = conn_reserve(conn, whole, NULL);
+
+	if (!record)
+		return false;
+	*record = *head;
+	if (length)
+		memcpy(record + 1, body, length);
+	if (rest_length)
+		memcpy((char *)(record + 1) + length, rest, rest_length);
+	conn_commit(conn, record, whole);
+	return true;
 }
 
 /* An inlined message is out of its buffer when the post returns, so it asks for no completion; but its place in the

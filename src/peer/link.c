@@ -68,58 +68,41 @@ int link_say_hello(struct peer_link *link, unsigned flags, unsigned reply)
 		.room = o->buf_size,
 		.program = link->ctx->connections->number,
 	};
-	struct wire_record *record = conn_reserve(link->conn, sizeof(hello), NULL);
+	const struct wire_record head = {.op = WIRE_OP_PEER_HELLO, .flags = (uint8_t)reply};
 
-	if (!record)
-		return -ENOTCONN; /* it is ending: the first record of a connection always has room */
 	if (!reply || flags & (WIRE_PEER_WAITS | WIRE_PEER_CROSSES))
 		memcpy(hello.secret, reply ? peer->session->token : peer->session->secret, sizeof(hello.secret));
 	if (peer->message)
 		message_next(peer, hello.next);
-	record->op = WIRE_OP_PEER_HELLO;
-	record->flags = (uint8_t)reply;
-	memcpy(record + 1, &hello, sizeof(hello));
-	conn_commit(link->conn, record, sizeof(hello));
-	return 0;
+	/* Else it is ending: the first record of a connection always has room. */
+	return conn_say(link->conn, &head, &hello, sizeof(hello), NULL, 0) ? 0 : -ENOTCONN;
 }
 
 void link_refuse(struct peer_link *link, enum wire_status status, const char *format, ...)
 {
-	struct wire_record *record;
+	const struct wire_record head = {
+		.op = WIRE_OP_PEER_HELLO, .flags = WIRE_REPLY, .status = (uint16_t)status, .arg = WIRE_PEER_VERSION};
 	char words[256];
-	uint32_t length;
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(words, sizeof(words), format, args);
 	va_end(args);
-	length = (uint32_t)strlen(words);
 	log_info("peer", "a peer refused: %s", words);
 	link_over(link);
-	record = conn_reserve(link->conn, length, NULL);
-	if (!record)
-		return;
-	record->op = WIRE_OP_PEER_HELLO;
-	record->flags = WIRE_REPLY;
-	record->status = (uint16_t)status;
-	record->arg = WIRE_PEER_VERSION;
-	memcpy(record + 1, words, length);
-	conn_commit(link->conn, record, length);
-	conn_flush(link->conn);
+	if (conn_say(link->conn, &head, words, strlen(words), NULL, 0))
+		conn_flush(link->conn);
 }
 
 void link_say_bye(struct peer_link *link, bool answer)
 {
-	struct wire_record *record = conn_reserve(link->conn, 0, NULL);
+	const struct wire_record head = {.op = WIRE_OP_PEER_BYE, .flags = answer ? WIRE_REPLY : 0};
+	bool said = conn_say(link->conn, &head, NULL, 0, NULL, 0);
 
-	link->say_bye = !record && conn_established(link->conn);
+	link->say_bye = !said && conn_established(link->conn);
 	link->bye_answer = answer;
-	if (!record)
-		return;
-	record->op = WIRE_OP_PEER_BYE;
-	record->flags = answer ? WIRE_REPLY : 0;
-	conn_commit(link->conn, record, 0);
-	conn_flush(link->conn);
+	if (said)
+		conn_flush(link->conn);
 }
 
 /*

@@ -127,12 +127,10 @@ static const struct conn_ops meeting_ops = {
  * seen the connection's end. */
 static void say_leave(struct group_meeting *m)
 {
-	struct wire_record *record = m->conn ? conn_reserve(m->conn, 0, NULL) : NULL;
+	const struct wire_record head = {.op = WIRE_OP_PEER_LEAVE};
 
-	if (!record)
+	if (!m->conn || !conn_say(m->conn, &head, NULL, 0, NULL, 0))
 		return;
-	record->op = WIRE_OP_PEER_LEAVE;
-	conn_commit(m->conn, record, 0);
 	m->leaving = true;
 	engine_wait(m->engine, &m->left, LEAVE);
 }
@@ -207,18 +205,13 @@ static int say_join(struct group_meeting *m, int rank)
 	char text[WIRE_PEER_NAME_MAX + WIRE_PEER_ADDRESSES_MAX + 1];
 	size_t used = (size_t)snprintf(text, sizeof(text), "%s", m->name);
 	int len = peer_addresses(m->ctx, NULL, text + used, WIRE_PEER_ADDRESSES_MAX);
-	struct wire_record *record;
+	const struct wire_record head = {.op = WIRE_OP_PEER_JOIN};
 
 	if (len < 0)
 		return len;
 	used += (size_t)len;
-	record = m->conn ? conn_reserve(m->conn, (uint32_t)(sizeof(join) + used), NULL) : NULL;
-	if (!record)
+	if (!m->conn || !conn_say(m->conn, &head, &join, sizeof(join), text, used))
 		return -ECONNRESET; /* the first record of a connection always has room */
-	record->op = WIRE_OP_PEER_JOIN;
-	memcpy(record + 1, &join, sizeof(join));
-	memcpy((char *)(record + 1) + sizeof(join), text, used);
-	conn_commit(m->conn, record, (uint32_t)(sizeof(join) + used));
 	conn_flush(m->conn);
 	return 0;
 }

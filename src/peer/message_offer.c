@@ -16,20 +16,14 @@ static bool offer_say(struct peer *peer, unsigned message_class, const struct of
 {
 	const struct fabric_region *region = reach_region(&offer->reach);
 	struct wire_peer_offer body = {.stream = offer->stream, .length = offer->length, .ready = offer->ready};
-	struct wire_record *record = conn_reserve(peer->conn, sizeof(body), NULL);
+	const struct wire_record head = {
+		.op = WIRE_OP_PEER_OFFER, .flags = (uint8_t)(message_class | flags), .id = (uint32_t)offer->number};
 
-	if (!record)
-		return false;
 	if (offer->request && region) {
 		body.addr = (uintptr_t)offer->request->data;
 		body.rkey = fabric_region_rkey(region, conn_endpoint(peer->conn));
 	}
-	record->op = WIRE_OP_PEER_OFFER;
-	record->flags = (uint8_t)(message_class | flags);
-	record->id = (uint32_t)offer->number;
-	memcpy(record + 1, &body, sizeof(body));
-	conn_commit(peer->conn, record, sizeof(body));
-	return true;
+	return conn_say(peer->conn, &head, &body, sizeof(body), NULL, 0);
 }
 
 /* Else writable() comes. */

@@ -23,14 +23,7 @@ _Static_assert(REPLY_MAX <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "every answer fits 
 /* The answer to the request of this id; NULL: there is no room for it now. */
 static struct wire_record *answer_begin(const struct channel_agent *a, unsigned op, uint32_t id)
 {
-	struct wire_record *reply = conn_reserve(a->conn, REPLY_MAX, NULL);
-
-	if (!reply)
-		return NULL;
-	reply->op = (uint8_t)op;
-	reply->flags = WIRE_REPLY;
-	reply->id = id;
-	return reply;
+	return conn_reserve_reply(a->conn, op, id, REPLY_MAX, NULL);
 }
 
 static int answer(const struct channel_agent *a, struct wire_record *reply, const void *body, uint32_t len)
@@ -384,13 +377,10 @@ int channel_serve_list(struct channel_agent *a, const struct wire_record *record
 
 	if (a->role != CHANNEL_FRESH || record->length != sizeof(cursor))
 		return -EPROTO;
-	reply = conn_reserve(a->conn, REPLY_MAX, &room);
+	reply = conn_reserve_reply(a->conn, record->op, record->id, REPLY_MAX, &room);
 	if (!reply)
 		return -EAGAIN;
 	memcpy(&cursor, body, sizeof(cursor));
-	reply->op = record->op;
-	reply->flags = WIRE_REPLY;
-	reply->id = record->id;
 	conn_charge(a->conn, channel_service_of(a)->names.max / PLACES_OF_RECORD +
 				     room / sizeof(struct wire_channel_entry) / NAMES_OF_RECORD);
 	used = channel_names_list(channel_service_of(a), &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),

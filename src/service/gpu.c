@@ -262,35 +262,18 @@ static enum wire_status status_of(int error)
 
 void gpu_agent_say_ended(struct gpu_agent *a)
 {
-	uint32_t length = (uint32_t)strlen(a->reason);
-	struct wire_record *record;
+	const struct wire_record head = {.op = WIRE_OP_GPU_ENDED, .status = (uint16_t)status_of(a->error)};
 
 	must(a->state == GPU_AGENT_ENDING);
-	if (a->answered)
-		return;
-	record = conn_reserve(a->conn, length, NULL);
-	if (!record)
-		return;
-	record->op = WIRE_OP_GPU_ENDED;
-	record->status = (uint16_t)status_of(a->error);
-	memcpy(record + 1, a->reason, length);
-	conn_commit(a->conn, record, length);
-	a->answered = true;
+	if (!a->answered)
+		a->answered = conn_say(a->conn, &head, a->reason, strlen(a->reason), NULL, 0);
 }
 
 bool gpu_agent_reply(struct gpu_agent *a, uint8_t op, uint32_t id, const void *body, uint32_t length)
 {
-	struct wire_record *reply = conn_reserve(a->conn, length, NULL);
+	const struct wire_record head = {.op = op, .flags = WIRE_REPLY, .id = id};
 
-	if (!reply)
-		return false;
-	reply->op = op;
-	reply->flags = WIRE_REPLY;
-	reply->id = id;
-	if (length)
-		memcpy(reply + 1, body, length);
-	conn_commit(a->conn, reply, length);
-	return true;
+	return conn_say(a->conn, &head, body, length, NULL, 0);
 }
 
 uint64_t gpu_agent_queue_jobs(const struct gpu_agent *a)

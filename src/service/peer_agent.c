@@ -131,13 +131,10 @@ static uint32_t tell_page(struct meeting_agent *a)
 	struct meeting_group *group = a->group;
 	struct wire_peer_group page = {.number = group->number, .size = group->size, .rank = a->rank, .first = a->told};
 	uint32_t room, used = sizeof(page), bytes;
-	struct wire_record *reply = conn_reserve(a->conn, MEETING_PAGE_MIN, &room);
+	struct wire_record *reply = conn_reserve_reply(a->conn, WIRE_OP_PEER_JOIN, a->id, MEETING_PAGE_MIN, &room);
 
 	if (!reply)
 		return 0;
-	reply->op = WIRE_OP_PEER_JOIN;
-	reply->flags = WIRE_REPLY;
-	reply->id = a->id;
 	for (; a->told < group->size; a->told++, page.count++) {
 		const struct meeting_agent *member = group->member[a->told];
 		struct meeting_agent none = gone;

@@ -13,14 +13,7 @@
  */
 static struct wire_record *answer_begin(const struct meeting_agent *a, unsigned op, uint32_t id, uint32_t *room)
 {
-	struct wire_record *reply = conn_reserve(a->conn, MEETING_PAGE_MIN, room);
-
-	if (!reply)
-		return NULL;
-	reply->op = (uint8_t)op;
-	reply->flags = WIRE_REPLY;
-	reply->id = id;
-	return reply;
+	return conn_reserve_reply(a->conn, op, id, MEETING_PAGE_MIN, room);
 }
 
 /* The body of a refusal says why, for people. */
