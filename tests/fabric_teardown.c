@@ -1,5 +1,6 @@
 /* fabric_teardown.c: how a connection ends, and what each side still gets. */
 #include "fabric_pair.h"
+#include "suite.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -508,7 +509,7 @@ Suite *teardown_suite(void)
 	tcase_add_loop_test(t, sends_are_flushed_in_order, 0, 2);
 	tcase_add_loop_test(t, own_receives_are_flushed_in_order, 0, 2);
 	tcase_add_test(t, receives_of_a_refused_connect);
-	tcase_add_loop_test(t, everything_completes_under_traffic, 0, target.slow > 1 ? 10 : 60);
+	tcase_add_loop_test(t, everything_completes_under_traffic, 0, target.slow > 1 ? 4 : (int)suite_part(60));
 	tcase_add_loop_test(t, completed_sends_are_delivered, 0, 2);
 	t = fabric_pair_tcase(s, "end", 30);
 	tcase_add_loop_test(t, disconnect_is_idempotent, 0, 2);
