@@ -26,6 +26,7 @@ static char directory[64];
  * What the library calls, counted and bent
  */
 static _Atomic unsigned requests; /* work requests posted */
+static _Atomic unsigned arms;     /* of a queue, to be told of what comes */
 static uint64_t keepalive;
 static bool other_version, storm;
 
@@ -36,6 +37,14 @@ int __wrap_fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr 
 	for (const struct fabric_wr *wr = chain; wr; wr = wr->next)
 		requests++;
 	return __real_fabric_post(endpoint, chain);
+}
+
+int __real_fabric_arm(struct fabric_queue *queue);
+int __wrap_fabric_arm(struct fabric_queue *queue);
+int __wrap_fabric_arm(struct fabric_queue *queue)
+{
+	arms++;
+	return __real_fabric_arm(queue);
 }
 
 int __real_conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out);
@@ -187,6 +196,26 @@ static void close_pair(const struct pair *pair)
 	pthread_join(thread, &rc);
 	ck_assert_ptr_null(rc);
 }
+
+/* Who polls is not told of what comes: that costs the peer's system calls time. Who sleeps is. */
+START_TEST(test_polls_without_being_told)
+{
+	static const struct rdmad_channel_options polls = {
+		.common = {.connect_timeout_us = PATIENCE, .poll_us = UINT64_MAX}};
+	static const struct rdmad_channel_options sleeps = {
+		.common = {.connect_timeout_us = PATIENCE, .no_poll = true}};
+	struct pair pair;
+	unsigned before;
+
+	opening_options = _i ? &sleeps : &polls;
+	pair = connect_pair(4096);
+	before = arms;
+	ck_assert_int_eq(rdmad_channel_get(pair.client, &(uint8_t){0}, 1, 5000), -ETIMEDOUT);
+	ck_assert_int_eq(arms != before, _i);
+	close_pair(&pair);
+	opening_options = &patient;
+}
+END_TEST
 
 /* More at once than a listener has places for: each waits for one, and none is sent away. */
 START_TEST(test_crowd)
@@ -1249,6 +1278,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_more_than_fits);
 	tcase_add_test(tc, test_without_an_address);
 	tcase_add_test(tc, test_own_loop);
+	tcase_add_loop_test(tc, test_polls_without_being_told, 0, 2);
 	tc = suite_case(suite, "ends", peers_up, peers_down);
 	tcase_add_test(tc, test_closed_in_peace);
 	tcase_add_test(tc, test_lost_place_wakes);

@@ -368,7 +368,8 @@ static int far_wait(struct channel_far *far, enum channel_way way, uint64_t inde
 		}
 		if (far->asleep)
 			return -ETIMEDOUT;
-		work = engine_arm(far->engine);
+		/* Who only looks is not to be told of what comes: the peer's system calls would take longer. */
+		work = now < until ? engine_arm(far->engine) : engine_turn_at(far->engine, now);
 		far_look_at_unsent(far);
 		if (work)
 			far_turned(far);
