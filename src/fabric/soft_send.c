@@ -1,7 +1,8 @@
 /*
  * soft_send.c: work requests to frames, frames to the socket.
  *
- * soft_transmit() is the only writer of an open endpoint's stream. It gathers frames, each
+ * soft_transmit() is the only writer of an open endpoint's stream, but for a short message that
+ * nothing is before: soft_transmit_message(). It gathers frames, each
  * a header and memory that stays where it is (small payloads are copied behind their
  * header, which is cheaper than an iovec), and sends them by one call. Headers are made
  * anew when a frame is continued, so that nothing but `part` and `part_sent` is kept of it.
@@ -418,6 +419,37 @@ void soft_transmit(struct soft_endpoint *ep)
 		soft_watch_out(ep, false);
 }
 
+/* A short message with nothing before it or behind it: of it nothing need be gathered. False, too, when the socket did not take all
+ * of it: soft_transmit() goes on. */
+static bool soft_transmit_message(struct soft_endpoint *ep)
+{
+	const struct soft_wr *wr = &ep->sq[ep->sent & ep->sq_mask];
+	uint8_t *bytes = ep->queue->batch->copy;
+	struct soft_frame f;
+	ssize_t n;
+
+	if (ep->head - ep->sent != 1 || wr->opcode != FABRIC_SEND || wr->segs != 1 || !wr->len ||
+	    wr->len > SOFT_INLINE || ep->part != SOFT_PART_NONE || ep->response_tail != ep->response_head ||
+	    ep->control_len || ep->ack_due || ep->blocked || ep->watch_out || !soft_wr_local(ep, wr))
+		return false;
+	soft_wr_frame(wr, &f);
+	soft_frame_encode(bytes, &f);
+	memcpy(bytes + SOFT_HEADER, wr->seg[0].addr, wr->len);
+	n = send(ep->source.fd, bytes, SOFT_HEADER + wr->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n <= 0)
+		return false;
+	if (!ep->unix_socket)
+		soft_watched(ep);
+	soft_spend(ep->queue, n);
+	if ((size_t)n == SOFT_HEADER + wr->len) {
+		ep->sent++;
+		return true;
+	}
+	ep->part = SOFT_PART_REQUEST;
+	ep->part_sent = n;
+	return false;
+}
+
 static bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index)
 {
 	const struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
@@ -555,7 +587,7 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 	soft_section_enter(q);
 	if (more)
 		soft_ready(ep);
-	else
+	else if (!soft_transmit_message(ep))
 		soft_transmit(ep);
 	if (unlikely(ep->sent != ep->head) && ep->state < SOFT_FLUSHING)
 		soft_keep(ep);
