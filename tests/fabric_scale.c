@@ -65,17 +65,20 @@ START_TEST(hundreds_of_endpoints)
 {
 	struct fabric_pair_options options = fabric_pair_shared;
 	struct crowd *x = calloc(1, sizeof(*x));
+	/* Fewer than messages where the sender waits; Soft-RoCE sends them again and again, and on a busy machine gives up. */
+	unsigned receives = target.verbs ? ENDPOINTS : 32;
 	char before[4096];
 	struct fabric_pair p;
 
+	options.queue.shared_depth = MAX(receives, 64u);
 	options.client.send_depth = options.server.send_depth = 8;
 	options.client.recv_depth = 4;
 	fabric_pair_make(&p, &options);
 	buffer_make(&x->from, &p.client, ENDPOINTS * 4096, 0);
 	buffer_make(&x->to, &p.server, ENDPOINTS * 4096, FABRIC_REMOTE_WRITE);
-	buffer_make(&x->inbox, &p.server, 64 * 64, FABRIC_LOCAL_WRITE);
+	buffer_make(&x->inbox, &p.server, (size_t)receives * 64, FABRIC_LOCAL_WRITE);
 	fabric_pair_exercise(&p, p.c, p.s);
-	for (uint64_t i = 0; i < 32; i++)
+	for (uint64_t i = 0; i < receives; i++)
 		receive(&p.server, NULL, i, &x->inbox, i * 64, 64);
 	count_resources(before, sizeof(before));
 	for (int i = 0; i < ENDPOINTS; i++)
