@@ -421,7 +421,7 @@ START_TEST(test_own_transfers)
 		register_memory(&client[n], pair.client.domain);
 		register_memory(&server[n], pair.server.domain);
 		ck_assert_uint_eq(read_what_goes(n, jobs, 100), n ? 60 : 8);
-		ck_assert(!conn_transfer_room(client[n].conn));
+		ck_assert(!conn_transfer_room(client[n].conn, 1));
 		PAIR_UNTIL(&pair, conn_idle(client[n].conn));
 		ck_assert_uint_eq(jobs[n ? 59 : 7].done, 1);
 	}
@@ -569,7 +569,7 @@ START_TEST(test_chain_room)
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[0]), parts, 5), 0);
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&beyond), parts, 4), -EAGAIN);
 	ck_assert_int_eq(conn_transfer_chain(client[0].conn, begin_job(&jobs[1]), parts, 3), 0);
-	ck_assert(!conn_transfer_room(client[0].conn));
+	ck_assert(!conn_transfer_room(client[0].conn, 1));
 	PAIR_UNTIL(&pair, client[0].writables);
 	for (posted = 2; posted < ARRAY_SIZE(jobs);) {
 		if (conn_transfer_chain(client[0].conn, begin_job(&jobs[posted]), parts, 1 + posted % 8) == 0)

@@ -282,7 +282,7 @@ END_TEST
 
 static const uint8_t golden_accept[WIRE_ACCEPT_SIZE] = {
 	'R',  'M',  'A',  'D',  0x01, 0x00, 0x00, 0x02, /* magic, version 1, flags, kv */
-	0x00, 0x20, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, /* 8192 bytes, 16 credits */
+	0x00, 0x20, 0x00, 0x00, 0x10, 0x00, 0x0c, 0x00, /* 8192 bytes, 16 credits, 12 pieces */
 	0xff, 0x0f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* eager 4095 */
 	0x00, 0x00, 0x00, 0x40, 0x01, 0x00, 0x00, 0x00, /* values to 5 GiB */
 	0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
@@ -298,6 +298,7 @@ static struct wire_accept sample_accept(void)
 		.service = WIRE_KV,
 		.message_size = 8192,
 		.credits = 16,
+		.pieces = 12,
 		.eager_max = 4095,
 		.value_max = 5 * GIB,
 	};
@@ -322,6 +323,7 @@ START_TEST(test_accept_golden)
 	ck_assert_uint_eq(back.service, a.service);
 	ck_assert_uint_eq(back.message_size, a.message_size);
 	ck_assert_uint_eq(back.credits, a.credits);
+	ck_assert_uint_eq(back.pieces, a.pieces);
 	ck_assert_uint_eq(back.eager_max, a.eager_max);
 	ck_assert_uint_eq(back.value_max, a.value_max);
 	ck_assert_mem_eq(back.nonce, a.nonce, WIRE_NONCE);

@@ -12,6 +12,7 @@
  *   kv_walk.c        the calls about all keys
  *   kv_batch.c       many keys in one call
  *   kv_part.c        parts of values, and values that are read and changed in one step
+ *   kv_pieces.c      values in several pieces of the caller's memory
  *
  * A request is a slot in a table, found by the id that its answer brings back, and calls back exactly once. A slot is free
  * (done is NULL), or taken: sent, in the list `again` to be sent once more, or finished by the progress thread and in the
@@ -46,8 +47,9 @@ struct request {
 	uint8_t tries;
 
 	size_t into_size;
-	struct landing *landing; /* of a get, ours */
-	struct kv_push *push;    /* under way; of a large one */
+	struct landing *landing;  /* of a get, ours */
+	struct kv_push *push;     /* under way; of a large one */
+	struct kv_pieces *pieces; /* of a large one that has several; `into` is then an array of them */
 	const void *value;
 	size_t value_len;
 	uint64_t key_hash;  /* of a get with a landing buffer */
@@ -64,6 +66,14 @@ struct kv_fetch_head {
 	struct wire_fetch fetch;
 };
 _Static_assert(sizeof(struct kv_fetch_head) == 56, "wire layout");
+
+/* Memory of the caller that holds a value in pieces. */
+struct kv_pieces {
+	struct kv_pieces *next; /* free one */
+	size_t small;           /* those of up to so many bytes are in the request's landing buffer */
+	unsigned reaches;       /* of the others */
+	struct reach reach[WIRE_PIECES_MAX];
+};
 
 /* A get to be sent again with a landing buffer of the right size, when there is room. */
 struct again {
@@ -134,6 +144,7 @@ struct kv {
 	uint32_t eager_limit; /* the caller's; 0: none */
 	struct kv_push *pushes, *free_push;
 	unsigned free_pushes;
+	struct kv_pieces *free_pieces;
 	const char *transport;
 	struct buffers *buffers;
 	struct again *again, **again_tail;
@@ -154,6 +165,7 @@ struct ask {
 	size_t value_len;
 	void *into; /* of a GET_INTO */
 	size_t into_size;
+	size_t pieces;             /* not 0: `value` or `into` is an array of so many struct iovec */
 	kv_callback done;          /* NULL: nobody wants to know */
 	kv_result_callback result; /* in place of `done`, for all that the answer tells */
 	void *arg;
@@ -269,6 +281,9 @@ int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 /* Submit a GET_INTO: to the caller's own memory. */
 int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
+/* Memory as it is named to the server. */
+struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t length, const struct fabric_region *region);
+
 /* When the connection's grant is known. Without memory for pushes, values go by themselves. */
 void kv_pushes_init(struct kv *kv, uint64_t push_max);
 
@@ -280,6 +295,34 @@ int request_get_landed(struct kv *kv, struct request *r, const char *body, size_
 /* There is room again: send what request_get_again left. */
 void kv_large_writable(struct kv *kv);
 void kv_large_end(struct kv *kv); /* it will never be sent */
+
+/*
+ * kv_pieces.c. From the third on inside the engine.
+ */
+
+/* The sum of the lengths. -EINVAL, said: they are none of memory. */
+int kv_pieces_size(const struct iovec *pieces, size_t count, size_t *size);
+
+/* Copy pieces of up to `small` bytes, side by side; and back, as far as the value goes whose `length` is that of all. */
+void kv_pieces_gather(const struct iovec *pieces, size_t count, size_t small, char *to);
+void kv_pieces_scatter(const struct iovec *pieces, size_t small, const char *from, size_t length);
+
+/* How they are named to the server. */
+struct kv_plan {
+	const struct iovec *pieces;
+	size_t count, small;
+	size_t landing; /* bytes of those that are copied */
+	size_t ranges;
+	bool reached; /* nothing is to be registered */
+};
+void kv_pieces_plan(const struct kv *kv, const struct iovec *pieces, size_t count, struct kv_plan *plan);
+
+/* What a request needs for it; that of a failure is given back likewise. */
+int kv_pieces_take(struct kv *kv, struct request *r, const struct kv_plan *plan, unsigned access,
+		   struct wire_remote ranges[static WIRE_PIECES_MAX]);
+void kv_pieces_give(struct kv *kv, struct request *r);
+void kv_pieces_unreach(struct kv *kv, struct kv_pieces *pieces);
+void kv_pieces_free(struct kv *kv);
 
 /*
  * kv_operations.c

@@ -28,6 +28,7 @@ static struct kv *kv_new(const char *server, const struct rdmad_options *options
 static void kv_free(struct kv *kv)
 {
 	kv_slots_free(kv);
+	kv_pieces_free(kv);
 	free(kv->pushes);
 	free(kv->server);
 	free(kv);

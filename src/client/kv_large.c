@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define KV_TRIES 8 /* a value that grows faster than it can be fetched */
-#define LARGE_HEAD (sizeof(struct wire_remote) + sizeof(struct wire_fetch)) /* at most */
+#define LARGE_HEAD (sizeof(struct wire_remote) + sizeof(struct wire_fetch)) /* at most, without pieces */
 
 /* A slot for a request whose value is moved by the server. */
 static struct request *take_large(struct kv *kv, const struct ask *ask, enum wire_op op)
@@ -28,6 +28,8 @@ static void drop_large(struct kv *kv, struct request *r)
 	r->landing = NULL;
 	r->large = false;
 	buffers_unreach(kv->buffers, &r->reach);
+	if (r->pieces)
+		kv_pieces_give(kv, r);
 	request_give(kv, r);
 }
 
@@ -100,19 +102,25 @@ static void get_pushed(struct conn_transfer *wire, enum fabric_status status)
 
 /* Whether a request could leave now: to be known before anything is registered for it. What waits
  * travels meanwhile; where nothing is to be registered, or the value goes along, it shares a message with this request. */
-static int room_for_large(struct kv *kv, size_t key_len, bool shares)
+static int room_for_large(struct kv *kv, size_t length, bool shares)
 {
 	if (!shares)
 		conn_flush(kv->conn);
-	return conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + key_len), NULL) ? 0 : kv_no_room(kv);
+	return conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + length), NULL) ? 0 : kv_no_room(kv);
 }
 
-/* The body is `remote`, which says where the value lies or goes, head and key. `value`: goes behind it, if not NULL. */
-static int send_large(struct kv *kv, struct request *r, uint8_t flags, const struct wire_remote *remote,
-		      const void *head, size_t head_len, const void *key, size_t key_len,
+/* Some bytes of a request's body. */
+struct span {
+	const void *at;
+	size_t len;
+};
+
+/* The body is three spans: where the value lies or goes, head and key; or head, key, and where the pieces do, and `arg`
+ * says the key's length. `value`: goes behind it, if not NULL. */
+static int send_large(struct kv *kv, struct request *r, uint8_t flags, uint32_t arg, const struct span body[static 3],
 		      const struct fabric_sge *value)
 {
-	uint32_t length = (uint32_t)(sizeof(*remote) + head_len + key_len);
+	uint32_t length = (uint32_t)(body[0].len + body[1].len + body[2].len);
 	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
 	char *at;
 
@@ -122,10 +130,10 @@ static int send_large(struct kv *kv, struct request *r, uint8_t flags, const str
 	record->id = r->id;
 	record->op = r->op;
 	record->flags = flags | (r->op == WIRE_OP_GET_INTO && r->result ? WIRE_VERSIONED : 0);
-	memcpy(at, remote, sizeof(*remote));
-	if (head_len)
-		memcpy(at + sizeof(*remote), head, head_len);
-	memcpy(at + sizeof(*remote) + head_len, key, key_len);
+	record->arg = arg;
+	for (unsigned i = 0; i < 3; at += body[i++].len)
+		if (body[i].len)
+			memcpy(at, body[i].at, body[i].len);
 	if (value)
 		conn_push(kv->conn, &push_take(r, kv, set_pushed)->wire, record, value);
 	conn_commit(kv->conn, record, length);
@@ -133,8 +141,7 @@ static int send_large(struct kv *kv, struct request *r, uint8_t flags, const str
 	return 0;
 }
 
-static struct wire_remote remote_of(const struct kv *kv, const void *addr, size_t length,
-				    const struct fabric_region *region)
+struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t length, const struct fabric_region *region)
 {
 	return (struct wire_remote){
 		.addr = (uintptr_t)addr,
@@ -143,8 +150,54 @@ static struct wire_remote remote_of(const struct kv *kv, const void *addr, size_
 	};
 }
 
+/* The same of an ask, whose head is `head`. */
+static int send_ask(struct kv *kv, struct request *r, const struct ask *ask, struct span head,
+		    const struct wire_remote *ranges, size_t count, const struct fabric_sge *value)
+{
+	struct span remote = {ranges, count * sizeof(*ranges)}, key = {ask->key, ask->key_len};
+
+	if (count == 1)
+		return send_large(kv, r, ask->flags, 0, (struct span[]){remote, head, key}, value);
+	return send_large(kv, r, ask->flags, (uint32_t)key.len, (struct span[]){head, key, remote}, NULL);
+}
+
+/* A put or a fetch of a value in pieces. */
+static int request_pieces(struct kv *kv, const struct ask *ask, struct span head, uint64_t size, struct request **taken)
+{
+	static const enum wire_op ops[2][2] = {{WIRE_OP_FETCH, WIRE_OP_FETCH_PIECES},
+					       {WIRE_OP_PUT_FROM, WIRE_OP_PUT_PIECES}};
+	bool put = ask->op == WIRE_OP_PUT, pushed;
+	struct wire_remote ranges[WIRE_PIECES_MAX];
+	struct fabric_sge value;
+	struct kv_plan plan;
+	struct request *r;
+	int rc;
+
+	kv_pieces_plan(kv, put ? ask->value : ask->into, ask->pieces, &plan);
+	pushed = put && plan.landing == size && push_room(kv, size);
+	rc = room_for_large(kv, ask->key_len + sizeof(ranges), pushed || plan.reached);
+	if (rc != 0)
+		return rc;
+	r = take_large(kv, ask, ops[put][plan.ranges > 1]);
+	r->into = ask->into;
+	r->into_size = size;
+	r->key_hash = 0;
+	rc = kv_pieces_take(kv, r, &plan, put ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE, ranges);
+	if (rc == 0 && put && plan.landing)
+		kv_pieces_gather(plan.pieces, plan.count, plan.small, landing_data(r->landing));
+	if (rc == 0 && pushed)
+		value = (struct fabric_sge){landing_data(r->landing), size, landing_region(r->landing)};
+	if (rc == 0)
+		rc = send_ask(kv, r, ask, head, ranges, plan.ranges, pushed ? &value : NULL);
+	if (rc != 0)
+		drop_large(kv, r);
+	*taken = r;
+	return rc;
+}
+
 int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
+	struct span head = {ask->head, ask->head_len};
 	bool pushed = push_room(kv, size);
 	struct fabric_sge value;
 	struct wire_remote remote;
@@ -158,6 +211,12 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 			  ask->key_len, (size_t)size);
 		return -EMSGSIZE;
 	}
+	if (unlikely(ask->pieces)) {
+		rc = request_pieces(kv, ask, head, size, taken);
+		if (rc == 0 && size > kv->push_max)
+			kv_size_remember(kv, ask->key, ask->key_len, size);
+		return rc;
+	}
 	rc = room_for_large(kv, ask->key_len, pushed || buffers_reached(kv->buffers, ask->value, size));
 	if (rc != 0)
 		return rc;
@@ -166,9 +225,8 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 	rc = buffers_reach(kv->buffers, ask->value, size, FABRIC_REMOTE_READ, &r->reach);
 	if (rc == 0) {
 		value = (struct fabric_sge){(void *)ask->value, size, reach_region(&r->reach)};
-		remote = remote_of(kv, ask->value, size, value.region);
-		rc = send_large(kv, r, ask->flags, &remote, ask->head, ask->head_len, ask->key, ask->key_len,
-				pushed ? &value : NULL);
+		remote = kv_remote(kv, ask->value, size, value.region);
+		rc = send_ask(kv, r, ask, head, &remote, 1, pushed ? &value : NULL);
 	}
 	if (rc != 0) {
 		drop_large(kv, r);
@@ -185,9 +243,10 @@ static int send_get_landing(struct kv *kv, struct request *r, const void *key, s
 	struct wire_remote remote;
 
 	must(r->large && r->landing);
-	remote = remote_of(kv, landing_data(r->landing), landing_size(r->landing), landing_region(r->landing));
+	remote = kv_remote(kv, landing_data(r->landing), landing_size(r->landing), landing_region(r->landing));
 	r->op = WIRE_OP_GET_INTO;
-	return send_large(kv, r, WIRE_AGAIN, &remote, NULL, 0, key, key_len, NULL);
+	return send_large(kv, r, WIRE_AGAIN, 0, (struct span[]){{&remote, sizeof(remote)}, {NULL, 0}, {key, key_len}},
+			  NULL);
 }
 
 int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
@@ -207,11 +266,16 @@ int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 
 int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
-	const char *head = ask->head_len ? (const char *)ask->head + sizeof(struct wire_remote) : NULL;
+	struct span head = {0};
 	struct wire_remote remote;
 	struct request *r;
-	int rc = room_for_large(kv, ask->key_len, buffers_reached(kv->buffers, ask->into, size));
+	int rc;
 
+	if (ask->head_len) /* which begins with room for the range */
+		head = (struct span){(const char *)ask->head + sizeof(remote), ask->head_len - sizeof(remote)};
+	if (ask->pieces)
+		return request_pieces(kv, ask, head, size, taken);
+	rc = room_for_large(kv, ask->key_len, buffers_reached(kv->buffers, ask->into, size));
 	if (rc != 0)
 		return rc;
 	r = take_large(kv, ask, ask->op);
@@ -219,9 +283,8 @@ int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct
 	r->into_size = size;
 	rc = buffers_reach(kv->buffers, r->into, size, FABRIC_REMOTE_WRITE, &r->reach);
 	if (rc == 0) {
-		remote = remote_of(kv, r->into, size, reach_region(&r->reach));
-		rc = send_large(kv, r, 0, &remote, head, ask->head_len ? ask->head_len - sizeof(remote) : 0, ask->key,
-				ask->key_len, NULL);
+		remote = kv_remote(kv, r->into, size, reach_region(&r->reach));
+		rc = send_ask(kv, r, ask, head, &remote, 1, NULL);
 	}
 	if (rc != 0)
 		drop_large(kv, r);
@@ -325,7 +388,7 @@ int request_get_again(struct kv *kv, struct request *r, const struct wire_record
 		memcpy(&r->meta.version, body + sizeof(length), sizeof(r->meta.version));
 	if (record->flags & WIRE_PUSHED && r->op == WIRE_OP_GET && !r->large && get_pushed_begin(kv, r, length))
 		return 0;
-	if (r->op == WIRE_OP_FETCH) { /* it may be a part */
+	if (r->op == WIRE_OP_FETCH || r->op == WIRE_OP_FETCH_PIECES) { /* it may be a part */
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 		return 0;
 	}
@@ -354,7 +417,8 @@ int request_get_again(struct kv *kv, struct request *r, const struct wire_record
 
 int request_get_landed(struct kv *kv, struct request *r, const char *body, size_t length)
 {
-	size_t size = r->landing ? landing_size(r->landing) : r->into_size;
+	size_t size = r->landing && !r->pieces ? landing_size(r->landing) : r->into_size;
+	void *value = r->landing ? landing_data(r->landing) : r->into;
 	uint64_t value_len;
 
 	if (length != sizeof(value_len) || !r->large)
@@ -363,6 +427,11 @@ int request_get_landed(struct kv *kv, struct request *r, const char *body, size_
 	if (value_len > size)
 		return -EPROTO;
 	kv_size_correct(kv, r, value_len);
-	kv_request_finish(kv, r, 0, r->landing ? landing_data(r->landing) : r->into, value_len);
+	if (r->pieces) {
+		if (r->landing && r->into) /* else somebody gave it up */
+			kv_pieces_scatter(r->into, r->pieces->small, value, value_len);
+		value = NULL;
+	}
+	kv_request_finish(kv, r, 0, value, value_len);
 	return 0;
 }

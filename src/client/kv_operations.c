@@ -84,12 +84,16 @@ static int decode_part(struct kv *kv, struct request *r, const struct wire_recor
 	if (at)
 		return request_get_landed(kv, r, body, length);
 	body += sizeof(whole);
-	if (!r->into)
+	if (!r->into) {
 		kv_request_finish(kv, r, 0, body, length);
-	else if (length > r->into_size)
+	} else if (length > r->into_size) {
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
-	else
+	} else if (r->pieces) {
+		kv_pieces_scatter(r->into, SIZE_MAX, body, length);
+		kv_request_finish(kv, r, 0, NULL, length);
+	} else {
 		kv_request_finish(kv, r, 0, memcpy(r->into, body, length), length);
+	}
 	return 0;
 }
 
@@ -141,6 +145,9 @@ static const struct {
 			   decode_part},
 	[WIRE_OP_EDIT] = {SIZE_KEY, NUMBER, sizeof(struct wire_whole), NULL, decode_whole},
 	[WIRE_OP_COUNT] = {SIZE_NONE, 2 * NUMBER, 2 * NUMBER, NULL, decode_sum},
+	[WIRE_OP_PUT_PIECES] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_set_large, decode_version},
+	[WIRE_OP_FETCH_PIECES] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_get_into,
+				  decode_part},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
@@ -201,8 +208,11 @@ KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request 
 		memcpy(at, ask->head, ask->head_len);
 	if (ask->key_len)
 		memcpy(at + ask->head_len, ask->key, ask->key_len);
-	if (ask->value_len)
-		memcpy(at + ask->head_len + ask->key_len, ask->value, ask->value_len);
+	at += ask->head_len + ask->key_len;
+	if (ask->value_len && unlikely(ask->pieces))
+		kv_pieces_gather(ask->value, ask->pieces, SIZE_MAX, at);
+	else if (ask->value_len)
+		memcpy(at, ask->value, ask->value_len);
 	conn_commit(kv->conn, record, length);
 	r->message = conn_message_begun(kv->conn);
 	*taken = r;
@@ -280,6 +290,7 @@ KV_INLINE struct ask ask_copy(const struct ask *ask)
 		.value_len = ask->value_len,
 		.into = ask->into,
 		.into_size = ask->into_size,
+		.pieces = ask->pieces,
 		.done = ask->done,
 		.result = ask->result,
 		.arg = ask->arg,
@@ -600,6 +611,48 @@ int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **valu
 	*value_len = call.value_len;
 	*version = call.result.meta.version;
 	return 0;
+}
+
+static int putv_ask(const struct iovec *pieces, size_t count, const struct kv_put_options *options,
+		    struct wire_put *put, struct ask *ask)
+{
+	int rc = kv_pieces_size(pieces, count, &ask->value_len);
+
+	ask->op = WIRE_OP_PUT;
+	ask->head = put;
+	ask->head_len = sizeof(*put);
+	ask->value = pieces;
+	ask->pieces = count;
+	return rc ? rc : put_encode(options, put, &ask->flags);
+}
+
+int kv_putv(void *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
+	    const struct kv_put_options *options, uint64_t *version)
+{
+	struct wire_put put;
+	struct ask ask = {.key = key, .key_len = key_len};
+	struct kv_call call = {.want_result = true};
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0)
+		rc = putv_ask(pieces, count, options, &put, &ask);
+	if (rc == 0)
+		rc = kv_call_key(kv_handle, &ask, &call);
+	if (rc == 0 && version)
+		*version = call.result.meta.version;
+	return rc;
+}
+
+int kv_submit_putv(void *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
+		   const struct kv_put_options *options, kv_result_callback done, void *arg)
+{
+	struct wire_put put;
+	struct ask ask = {.key = key, .key_len = key_len, .result = done, .arg = arg};
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0)
+		rc = putv_ask(pieces, count, options, &put, &ask);
+	return rc ? rc : kv_submit_result(kv_handle, &ask);
 }
 
 int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *meta)

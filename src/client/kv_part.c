@@ -56,21 +56,59 @@ int kv_submit_fetch(void *kv_handle, const void *key, size_t key_len, const stru
 	return rc ? rc : kv_submit_result(kv_handle, &ask);
 }
 
-int kv_fetch(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer, size_t size,
-	     size_t *len, struct kv_meta *meta)
+static int fetch_call(struct kv *kv, struct ask *ask, size_t *len, struct kv_meta *meta)
 {
-	struct kv_fetch_head head = {0};
-	struct ask ask = fetch_ask(&head, key, key_len, buffer, size);
 	struct kv_call call = {.want_result = true};
-	int rc = fetch_encode(what, buffer, size, &head);
+	int rc = kv_call_key(kv, ask, &call);
 
-	if (rc == 0)
-		rc = kv_call_key(kv_handle, &ask, &call);
 	if (len && (rc == 0 || rc == -EMSGSIZE))
 		*len = call.value_len;
 	if (meta && rc == 0)
 		*meta = call.result.meta;
 	return rc;
+}
+
+int kv_fetch(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer, size_t size,
+	     size_t *len, struct kv_meta *meta)
+{
+	struct kv_fetch_head head = {0};
+	struct ask ask = fetch_ask(&head, key, key_len, buffer, size);
+	int rc = fetch_encode(what, buffer, size, &head);
+
+	return rc ? rc : fetch_call(kv_handle, &ask, len, meta);
+}
+
+static int fetchv_ask(const struct kv_fetch *what, const struct iovec *pieces, size_t count, struct kv_fetch_head *head,
+		      struct ask *ask)
+{
+	size_t size;
+	int rc = kv_pieces_size(pieces, count, &size);
+
+	*ask = fetch_ask(head, ask->key, ask->key_len, (void *)pieces, size);
+	ask->pieces = count;
+	return rc ? rc : fetch_encode(what, pieces, size, head);
+}
+
+int kv_submit_fetchv(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
+		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg)
+{
+	struct kv_fetch_head head = {0};
+	struct ask ask = {.key = key, .key_len = key_len};
+	int rc = fetchv_ask(what, pieces, count, &head, &ask);
+
+	ask.result = done;
+	ask.arg = arg;
+	return rc ? rc : kv_submit_result(kv_handle, &ask);
+}
+
+int kv_fetchv(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, const struct iovec *pieces,
+	      size_t count, size_t *len, struct kv_meta *meta)
+{
+	struct kv_fetch_head head = {0};
+	struct ask ask = {.key = key, .key_len = key_len};
+	int rc = fetchv_ask(what, pieces, count, &head, &ask);
+
+	return rc ? rc : fetch_call(kv_handle, &ask, len, meta);
 }
 
 /* All of a value, however long, to memory that kv_release() takes. */

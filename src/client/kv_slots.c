@@ -111,6 +111,8 @@ void kv_request_finish(struct kv *kv, struct request *r, int status, const void 
 	if (unlikely(r->large)) {
 		kv->lent = r->landing;
 		buffers_unreach(kv->buffers, &r->reach);
+		if (r->pieces)
+			kv_pieces_give(kv, r);
 		r->landing = NULL;
 		r->large = false;
 	}
@@ -132,8 +134,11 @@ void request_orphan(struct kv *kv, struct request *r)
 	r->into = NULL;
 	*(r->result ? &r->result_arg : &r->arg) = NULL;
 	kv->orphans++;
-	if (r->large)
+	if (r->large) {
 		buffers_unreach(kv->buffers, &r->reach);
+		if (r->pieces)
+			kv_pieces_unreach(kv, r->pieces);
+	}
 	if (unlikely(r->push && !r->landing)) /* its value is still sent from the caller's memory */
 		conn_close(kv->conn, -ECANCELED, "a request was given up while its value was being sent");
 }

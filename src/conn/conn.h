@@ -273,8 +273,8 @@ struct conn_transfer {
 	void (*done)(struct conn_transfer *transfer, enum fabric_status status);
 };
 
-/* Whether another transfer can be posted now. */
-bool conn_transfer_room(const struct conn *conn);
+/* Whether so many more can be posted now. */
+bool conn_transfer_room(const struct conn *conn, unsigned count);
 
 /* Post it: everything committed afterwards reaches the peer after a write's bytes. -EAGAIN: too many are in
  * flight, the record comes again (from record()) or writable() is called. */

@@ -1,14 +1,9 @@
 /* transfer.c: reads and writes of the peer's memory, each completed exactly once. */
 #include "conn/internal.h"
 
-static bool transfer_room(const struct conn *conn, unsigned count)
+bool conn_transfer_room(const struct conn *conn, unsigned count)
 {
 	return conn->transfer_count - conn->push_count + count <= conn->attr.transfers;
-}
-
-bool conn_transfer_room(const struct conn *conn)
-{
-	return transfer_room(conn, 1);
 }
 
 static int transfer_failed(struct conn *conn, const struct fabric_wr *first, int rc)
@@ -55,7 +50,7 @@ static int transfer_post(struct conn *conn, struct conn_transfer *transfer, stru
 	wr[count - 1].signaled = true;
 	if (conn->state != CONN_ESTABLISHED)
 		return -ENOTCONN;
-	if (transfer_room(conn, count))
+	if (conn_transfer_room(conn, count))
 		rc = fabric_post(conn->endpoint, wr);
 	if (rc != 0)
 		return transfer_failed(conn, wr, rc);

@@ -175,7 +175,7 @@ static bool piece_ask(struct peer *peer, struct intake *intake)
 	uint64_t length = MIN(intake->ready - intake->posted, (uint64_t)MESSAGE_PIECE);
 	struct fabric_sge to;
 
-	if (!piece || !conn_transfer_room(peer->conn))
+	if (!piece || !conn_transfer_room(peer->conn, 1))
 		return false; /* the end of another one brings us here */
 	to = (struct fabric_sge){intake->request->data + intake->posted, length, reach_region(&intake->reach)};
 	*piece = (struct piece){.transfer.done = piece_done, .length = length};

@@ -34,6 +34,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = value_max_of(shared, kv_shared_region(shared, way));
 	grant->push_max = (uint32_t)push_max_of(shared, way);
+	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }
 
@@ -120,8 +121,10 @@ static const char *const counters[] = {
 #define META sizeof(struct wire_meta)
 #define INFO sizeof(struct wire_info)
 #define WHOLE sizeof(struct wire_whole)
-#define FETCH (REMOTE + sizeof(struct wire_fetch))
+#define FETCH (REMOTE + PART)
 #define KEY WIRE_KEY_MAX
+#define PIECES (WIRE_PIECES_MAX * REMOTE)
+#define PART sizeof(struct wire_fetch)
 #define BODY(min, max) (min), (max) + 1
 #define ANY (UINT32_MAX - 1) /* as much as a message holds; the handler looks */
 #define AT_NONE 254          /* the operation is on no key */
@@ -160,8 +163,13 @@ static const struct operation {
 	[WIRE_OP_EDIT] = {kv_serve_edit, BODY(NUMBER + 1, ANY), WHOLE, COUNT_EDITS, NUMBER, true, true},
 	[WIRE_OP_COUNT] = {kv_serve_count, BODY(2 * NUMBER + 1, 2 * NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, 2 * NUMBER,
 			   false, true},
+	[WIRE_OP_PUT_PIECES] = {kv_serve_put_pieces, BODY(PUT + 1 + REMOTE, PUT + KEY + PIECES), VARIABLE, COUNT_SETS,
+				PUT, true, true},
+	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch_pieces, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE,
+				  COUNT_GETS, PART, true},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
+_Static_assert(PART + KEY + PIECES <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "each request fits any message");
 
 static __attribute__((noinline)) int reserve_and_serve(struct conn *conn, struct kv_agent *agent,
 						       const struct operation *op, const struct wire_record *request,
@@ -201,14 +209,14 @@ static bool waits_for_set(const struct kv_agent *agent, const struct operation *
 	return kv_key_busy(agent, body + op->key_at, key_length(op, request));
 }
 
-/* FETCH may be both. */
+/* A fetch may be both. */
 static bool writes(const struct operation *op, const struct wire_record *request, const char *body)
 {
 	struct wire_fetch fetch;
 
-	if (request->op != WIRE_OP_FETCH)
+	if (request->op != WIRE_OP_FETCH && request->op != WIRE_OP_FETCH_PIECES)
 		return op->writes;
-	memcpy(&fetch, body + REMOTE, sizeof(fetch));
+	memcpy(&fetch, body + (request->op == WIRE_OP_FETCH ? REMOTE : 0), sizeof(fetch));
 	return fetch.then != WIRE_THEN_NOTHING;
 }
 

@@ -254,10 +254,17 @@ enum kv_transfer_state {
 	KV_TRANSFER_STATES
 };
 
+/* Memory of the client: the first range, then the next. */
+struct kv_ranges {
+	const struct wire_remote *at;
+	unsigned count;
+	uint64_t length; /* of all */
+};
+
 /* Bytes of a value that go to the client's memory, and the answer behind them. */
 #define KV_WRITE_BODY (3 * sizeof(uint64_t))
 struct kv_write {
-	struct wire_remote to;
+	struct kv_ranges to;
 	uint64_t at, len;
 	uint64_t tells; /* as kv_answer() */
 	bool later;     /* it waits in every case: the request was carried out, and must not come again */
@@ -279,6 +286,7 @@ struct kv_transfer {
 	uint64_t key_hash;
 	uint64_t version;
 	enum wire_status status;
+	struct wire_remote kept[]; /* WIRE_PIECES_MAX; write.to, where that waits */
 };
 
 /* The only writer of the state, for rendezvous.c alone: moves the transfer to the state's list and logs. It must be a
@@ -289,11 +297,12 @@ void kv_transfer_set_state(struct kv_transfer *transfer, enum kv_transfer_state 
  * requests for one key are carried out in their order. */
 bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
 
-/* What the client says of its memory was read once, into *remote. */
-static inline bool kv_remote_valid(const struct wire_remote *remote)
-{
-	return remote->length && remote->addr + remote->length >= remote->addr;
-}
+/* Reads what a request says of the client's memory, once, into `out`. False: it breaks the protocol. */
+bool kv_ranges_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
+		    const char *body, size_t len);
+/* The same of a request for pieces: `head` bytes, the key, and all that is behind it. */
+bool kv_pieces_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
+		    const struct wire_record *request, const char *body, size_t head);
 
 /* A value that has to wait is not read yet: a read counts, and makes it last. */
 bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_len);

@@ -8,7 +8,7 @@
 #define TRIES 8 /* to be faster than other writers of the key, in one turn */
 
 struct part {
-	struct wire_remote to;
+	struct kv_ranges to; /* of length 0: there is no buffer */
 	struct wire_fetch fetch;
 	const char *key;
 	uint32_t key_len;
@@ -142,29 +142,50 @@ static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wi
 	return rc;
 }
 
+static int fetch(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
+{
+	int rc = -ESTALE;
+
+	if (p->fetch.then >= WIRE_THENS)
+		return -EPROTO;
+	if (!conn_transfer_room(conn, MAX(p->to.count, 1u))) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	if (kv_get_waits(agent, p->key, p->key_len))
+		return kv_hold_wait(conn, agent);
+	for (unsigned i = 0; i < TRIES && rc == -ESTALE; i++)
+		rc = part_serve(conn, agent, request, p);
+	if (rc != -ESTALE)
+		return rc;
+	conn_yield(conn);
+	return -EAGAIN;
+}
+
 int kv_serve_fetch(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		   struct wire_record *reply)
 {
 	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_fetch);
 	struct part p = {.key = body + head, .key_len = request->length - (uint32_t)head};
-	int rc = -ESTALE;
+	struct wire_remote range[WIRE_PIECES_MAX];
 
-	memcpy(&p.to, body, sizeof(p.to));
-	memcpy(&p.fetch, body + sizeof(p.to), sizeof(p.fetch));
-	if (p.fetch.then >= WIRE_THENS || (p.to.length && !kv_remote_valid(&p.to)))
+	memcpy(range, body, sizeof(range[0]));
+	if (range[0].length && !kv_ranges_read(conn, &p.to, range, body, sizeof(range[0])))
 		return -EPROTO;
-	if (!conn_transfer_room(conn)) {
-		conn_wait_writable(conn);
-		return -EAGAIN;
-	}
-	if (kv_get_waits(agent, p.key, p.key_len))
-		return kv_hold_wait(conn, agent);
-	for (unsigned i = 0; i < TRIES && rc == -ESTALE; i++)
-		rc = part_serve(conn, agent, request, &p);
-	if (rc != -ESTALE)
-		return rc;
-	conn_yield(conn);
-	return -EAGAIN;
+	memcpy(&p.fetch, body + sizeof(range[0]), sizeof(p.fetch));
+	return fetch(conn, agent, request, &p);
+}
+
+int kv_serve_fetch_pieces(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			  const char *body, struct wire_record *reply)
+{
+	struct part p = {.key = body + sizeof(p.fetch), .key_len = request->arg};
+	struct wire_remote ranges[WIRE_PIECES_MAX];
+
+	if (!kv_pieces_read(conn, &p.to, ranges, request, body, sizeof(p.fetch)))
+		return -EPROTO;
+	memcpy(&p.fetch, body, sizeof(p.fetch));
+	return fetch(conn, agent, request, &p);
 }
 
 /* Writing into a value, or behind it. */

@@ -82,7 +82,7 @@ static struct kv_transfer *transfer_take(struct kv_agent *agent, const struct st
 	if (t)
 		thread->free_transfers = t->next_free;
 	else
-		t = malloc(sizeof(*t));
+		t = malloc(sizeof(*t) + WIRE_PIECES_MAX * sizeof(t->kept[0]));
 	if (!t) {
 		kv_hold_cancel(agent, ref->len);
 		return NULL;
@@ -112,6 +112,53 @@ void kv_thread_clear(struct service_part *part)
 		thread->free_transfers = t->next_free;
 		free(t);
 	}
+}
+
+bool kv_ranges_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
+		    const char *body, size_t len)
+{
+	*ranges = (struct kv_ranges){.at = out, .count = (unsigned)(len / sizeof(out[0]))};
+	if (!len || len % sizeof(out[0]) || ranges->count > MAX(conn_granted(conn)->pieces, 1))
+		return false;
+	memcpy(out, body, len);
+	for (unsigned i = 0; i < ranges->count; i++)
+		if (!out[i].length || out[i].addr + out[i].length < out[i].addr ||
+		    __builtin_add_overflow(ranges->length, out[i].length, &ranges->length))
+			return false;
+	return true;
+}
+
+bool kv_pieces_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
+		    const struct wire_record *request, const char *body, size_t head)
+{
+	size_t rest = request->length - head, key_len = request->arg;
+
+	return key_len >= 1 && key_len <= MIN(WIRE_KEY_MAX, rest) &&
+	       kv_ranges_read(conn, ranges, out, body + head + key_len, rest - key_len);
+}
+
+/* All of `here`, from or to the ranges, which are no shorter. */
+static int ranges_post(struct conn *conn, struct kv_transfer *t, enum fabric_opcode opcode,
+		       const struct kv_ranges *ranges, struct fabric_sge here)
+{
+	struct conn_part parts[WIRE_PIECES_MAX];
+	unsigned n = 0;
+
+	for (; here.len; n++) {
+		const struct wire_remote *there = &ranges->at[n];
+		size_t len = MIN(here.len, there->length);
+
+		parts[n] = (struct conn_part){
+			.opcode = opcode,
+			.sge_count = 1,
+			.sge = {{here.addr, len, here.region}},
+			.remote_addr = there->addr,
+			.rkey = there->rkey,
+		};
+		here.addr = (char *)here.addr + len;
+		here.len -= len;
+	}
+	return conn_transfer_chain(conn, &t->wire, parts, n);
 }
 
 bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
@@ -160,7 +207,7 @@ static int write_post(struct conn *conn, struct kv_transfer *t)
 {
 	const struct kv_write *w = &t->write;
 	struct fabric_sge from = {(char *)t->ref.addr + w->at, w->len, t->agent->arena};
-	int rc = conn_write(conn, &t->wire, &from, w->to.addr, w->to.rkey);
+	int rc = ranges_post(conn, t, FABRIC_WRITE, &w->to, from);
 
 	if (rc != 0)
 		return rc;
@@ -210,6 +257,8 @@ int kv_write_value(struct conn *conn, struct kv_agent *agent, const struct wire_
 	if (!t)
 		return -ENOMEM;
 	if (write->later || (kv_gate_may_wait(agent, request, write->tells) && kv_gate_waits(agent, write->tells))) {
+		memcpy(t->kept, write->to.at, write->to.count * sizeof(t->kept[0]));
+		t->write.to.at = t->kept;
 		kv_transfer_set_state(t, KV_TRANSFER_UNCOMMITTED);
 		kv_gate_join(conn, agent, write->tells);
 		return 0;
@@ -233,7 +282,7 @@ static bool uncommitted_end(struct conn *conn, struct kv_transfer *t, bool faile
 		transfer_give(t);
 		return true;
 	}
-	if (conn_transfer_room(conn))
+	if (conn_transfer_room(conn, t->write.to.count))
 		return write_and_answer(conn, t, reply) == 0;
 	conn_wait_writable(conn);
 	return false;
@@ -256,7 +305,7 @@ unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint
 }
 
 static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		       struct wire_record *reply, const struct wire_remote *to, const struct store_ref *ref)
+		       struct wire_record *reply, const struct kv_ranges *to, const struct store_ref *ref)
 {
 	uint32_t head = request->flags & WIRE_VERSIONED;
 	struct kv_write w = {.to = *to, .len = ref->len, .tells = ref->version};
@@ -346,7 +395,7 @@ bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_le
 
 /* A value that the message or the client's memory holds. 0: the pin is the transfer's, or was given back. */
 static int get_found(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		     struct wire_record *reply, const struct wire_remote *to, struct store_ref *ref)
+		     struct wire_record *reply, const struct kv_ranges *to, struct store_ref *ref)
 {
 	int rc;
 
@@ -365,14 +414,14 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
 	struct kv_again *again = kv_again_find(agent, request);
 	const char *key = body + sizeof(struct wire_remote);
 	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
-	struct wire_remote to;
+	struct wire_remote range[WIRE_PIECES_MAX];
+	struct kv_ranges to;
 	struct store_ref ref;
 	int rc;
 
-	memcpy(&to, body, sizeof(to));
-	if (!kv_remote_valid(&to))
+	if (!kv_ranges_read(conn, &to, range, body, sizeof(range[0])))
 		return -EPROTO;
-	if (!conn_transfer_room(conn)) {
+	if (!conn_transfer_room(conn, 1)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
@@ -405,7 +454,7 @@ int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wi
 /* Answer a SET that was carried out; false when there is no room, in a message or where answers wait. */
 static bool set_answer(struct conn *conn, struct kv_transfer *t)
 {
-	bool versioned = t->request.op == WIRE_OP_PUT_FROM && t->status == WIRE_OK;
+	bool versioned = t->request.op != WIRE_OP_SET_FROM && t->status == WIRE_OK;
 	struct wire_record *reply;
 
 	if (t->agent->beside & KV_BESIDE_GATE)
@@ -453,7 +502,7 @@ static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)
 
 /* A request of a large SET, taken apart. */
 struct large_set {
-	struct wire_remote from;
+	struct kv_ranges from;
 	struct wire_put put;
 	const char *key;
 	uint32_t key_len;
@@ -482,7 +531,7 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	if (pushed)
 		rc = conn_pull(conn, &t->wire, &to);
 	else
-		rc = conn_read(conn, &t->wire, &to, set->from.addr, set->from.rkey);
+		rc = ranges_post(conn, t, FABRIC_READ, &set->from, to);
 	if (rc != 0) {
 		transfer_give(t);
 		return rc;
@@ -529,7 +578,7 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	struct store_ref ref;
 	int rc;
 
-	if (!kv_remote_valid(&set->from) || set->put.condition >= WIRE_CONDITIONS)
+	if (set->put.condition >= WIRE_CONDITIONS)
 		return -EPROTO;
 	if (!agent->arena)
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
@@ -538,7 +587,8 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	rc = condition_check(store, set, kv_now(agent->thread));
 	if (rc != 0)
 		return refuse_set(conn, agent, request, wire_status_of(rc));
-	if (is_pushed(agent, request, set) ? !conn_push_room(conn, set->from.length) : !conn_transfer_room(conn)) {
+	if (is_pushed(agent, request, set) ? !conn_push_room(conn, set->from.length)
+					   : !conn_transfer_room(conn, set->from.count)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
@@ -560,12 +610,12 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 int kv_serve_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		      struct wire_record *reply)
 {
-	struct large_set set = {
-		.key = body + sizeof(set.from),
-		.key_len = request->length - (uint32_t)sizeof(set.from),
-	};
+	const size_t head = sizeof(struct wire_remote);
+	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};
+	struct wire_remote range[WIRE_PIECES_MAX];
 
-	memcpy(&set.from, body, sizeof(set.from));
+	if (!kv_ranges_read(conn, &set.from, range, body, head))
+		return -EPROTO;
 	return set_begin(conn, agent, request, &set);
 }
 
@@ -574,9 +624,23 @@ int kv_serve_put_from(struct conn *conn, struct kv_agent *agent, const struct wi
 {
 	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_put);
 	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};
+	struct wire_remote range[WIRE_PIECES_MAX];
 
-	memcpy(&set.from, body, sizeof(set.from));
-	memcpy(&set.put, body + sizeof(set.from), sizeof(set.put));
+	if (!kv_ranges_read(conn, &set.from, range, body, sizeof(range[0])))
+		return -EPROTO;
+	memcpy(&set.put, body + sizeof(range[0]), sizeof(set.put));
+	return set_begin(conn, agent, request, &set);
+}
+
+int kv_serve_put_pieces(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+			struct wire_record *reply)
+{
+	struct large_set set = {.key = body + sizeof(set.put), .key_len = request->arg};
+	struct wire_remote ranges[WIRE_PIECES_MAX];
+
+	if (!kv_pieces_read(conn, &set.from, ranges, request, body, sizeof(set.put)))
+		return -EPROTO;
+	memcpy(&set.put, body, sizeof(set.put));
 	return set_begin(conn, agent, request, &set);
 }
 

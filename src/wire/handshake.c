@@ -63,7 +63,7 @@ void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACC
 	wire_put8(&c, a->service);
 	wire_put32(&c, a->message_size);
 	wire_put16(&c, a->credits);
-	wire_put16(&c, 0);
+	wire_put16(&c, a->pieces);
 	wire_put32(&c, a->eager_max);
 	wire_put32(&c, a->push_max);
 	wire_put64(&c, a->value_max);
@@ -88,7 +88,7 @@ int wire_accept_decode(struct wire_accept *a, const uint8_t *data, size_t len)
 	a->service = wire_get8(&c);
 	a->message_size = wire_get32(&c);
 	a->credits = wire_get16(&c);
-	wire_get16(&c);
+	a->pieces = wire_get16(&c);
 	a->eager_max = wire_get32(&c);
 	a->push_max = wire_get32(&c);
 	a->value_max = wire_get64(&c);

@@ -25,6 +25,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define WIRE_KEY_MAX 4095u
 #define WIRE_INLINE_MAX 4096u /* most bytes of a value that a processor copies */
 #define WIRE_EAGER_MAX 4095u  /* key plus value of an eager request or reply */
+#define WIRE_PIECES_MAX 16u   /* ranges of memory that a value may be in */
 
 /*
  * cursor.c: bounds-checked reading and writing. The first error sticks: reads after it give
@@ -93,7 +94,7 @@ struct wire_accept {
 	uint8_t service;         /*  7 1 */
 	uint32_t message_size;   /*  8 4 granted, at most what was asked for */
 	uint16_t credits;        /* 12 2 messages that the server can take */
-	                         /* 14 2 reserved */
+	uint16_t pieces;         /* 14 2 kv: ranges of memory that a request may have, at most WIRE_PIECES_MAX; 0: one */
 	uint32_t eager_max;      /* 16 4 kv: key plus value that go by eager */
 	uint32_t push_max;       /* 20 4 longest value that either side may push; 0: none */
 	uint64_t value_max;      /* 24 8 kv: longest value */
@@ -253,6 +254,7 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
  * The reply of FETCH is struct wire_whole and the part that was asked for; with WIRE_WRITTEN the part's length, 8 bytes, stands
  * before it, and the part is in the landing buffer, of which the length 0 says that there is none. WIRE_TOO_LARGE as of GET, for
  * the part: nothing was done then.
+ * Pieces are struct wire_remote, 1 to the accept's `pieces`: the value is in the first, goes on in the second and so on.
  */
 #define WIRE_OPS_KV(X) \
 	X(GET, 16, get, "get")                   /* key. Reply: value */ \
@@ -272,7 +274,9 @@ static inline const struct wire_record *wire_record_next(const void *data, size_
 	X(INFO, 30, info, "info")                /* nothing. Reply: struct wire_info, perhaps longer */ \
 	X(FETCH, 31, fetch, "fetch")             /* struct wire_remote, struct wire_fetch, key. Reply: see above */ \
 	X(EDIT, 32, edit, "edit")                /* offset, 8 bytes, key, bytes; arg as SET. Reply: struct wire_whole */ \
-	X(COUNT, 33, count, "count")             /* delta, ttl of a new key, 8 bytes each, key. Reply as INCR */
+	X(COUNT, 33, count, "count")             /* delta, ttl of a new key, 8 bytes each, key. Reply as INCR */ \
+	X(PUT_PIECES, 34, put_pieces, "put pieces") /* struct wire_put, key, pieces; arg as SET. Reply as PUT */ \
+	X(FETCH_PIECES, 35, fetch_pieces, "fetch pieces") /* struct wire_fetch, key, pieces; arg as SET. Reply as FETCH */
 
 /*
  * GPU_JOB, RPC mode: struct wire_gpu_job. The answer is a write of the output, with the id as immediate. After

@@ -31,6 +31,7 @@
 #include <rdmad/rdmad.h>
 
 #include <stdbool.h>
+#include <sys/uio.h>
 
 /*
  * A handle. It may be kept in a `struct rdmad_kv *` or in a `void *`. C takes both, and warns of a handle of another service;
@@ -248,6 +249,19 @@ int kv_set_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint6
 		 size_t len, uint64_t *length);
 int kv_submit_set_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t offset, const void *bytes,
 			size_t len, kv_result_callback done, void *arg);
+
+/* A value that lies in pieces, one behind the other: kv_put from them, kv_fetch to them, which is kv_get_into with `what` NULL. The
+ * array and the memory of pieces must stay until the call, or the callback, was; a callback's value is NULL. Where the
+ * value does not fit a message, pieces of more than 4096 bytes are read and written where they are. Shorter ones are copied, to go
+ * together; so are all where this makes more than 16 ranges, or the server is older and takes one only. */
+int kv_putv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
+	    const struct kv_put_options *options, uint64_t *version);
+int kv_submit_putv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
+		   const struct kv_put_options *options, kv_result_callback done, void *arg);
+int kv_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
+	      const struct iovec *pieces, size_t count, size_t *len, struct kv_meta *meta);
+int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
+		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg);
 
 /* The next get of the key expects a value of this length, which saves it a round trip where that is large. */
 int kv_expect_length(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t length);
