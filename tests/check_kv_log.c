@@ -366,6 +366,7 @@ START_TEST(test_large)
 	struct kv_fetch gets = {.length = LARGE, .then = KV_THEN_DELETE};
 	struct told write = {.came = false}, read = write, fetched = write, plain;
 	char *value = malloc(LARGE), *into = malloc(LARGE), *part = malloc(LARGE);
+	struct iovec pieces[2] = {{part, 5000}, {part + 5000, LARGE - 5000}};
 
 	set(kv, "old", "was");
 	value_fill(value, length, 1);
@@ -380,7 +381,7 @@ START_TEST(test_large)
 	ck_assert_int_eq(kv_submit_get_into(other, "k", 1, into, LARGE, take, &read), 0);
 	submit_get(other, "k", &plain);
 	pass(other);
-	ck_assert_int_eq(kv_submit_fetch(other, "k", 1, &gets, part, LARGE, take_result, &fetched), 0);
+	ck_assert_int_eq(kv_submit_fetchv(other, "k", 1, &gets, pieces, 2, take_result, &fetched), 0);
 	pass(other);
 	pass(other);
 	ck_assert(!write.came && !read.came && !fetched.came && !plain.came);

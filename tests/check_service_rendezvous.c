@@ -255,6 +255,89 @@ START_TEST(test_bad_get)
 }
 END_TEST
 
+/* Pieces that nobody asks for: two of 5000 bytes behind a key of one, but for what is said here. */
+static const struct {
+	const char *what;
+	unsigned count;
+	uint32_t key_len, longer;
+	uint64_t length, addr; /* of the second; 0: behind the first */
+	uint32_t rkey;
+	bool refused; /* by the client's memory, and not for breaking the protocol */
+} bad_pieces[] = {
+	{"no pieces", 0, 1, 0, 0, 0, 0, false},
+	{"more than granted", TRANSFERS + 1, 1, 0, 5000, 0, 0, false},
+	{"more than there can be", WIRE_PIECES_MAX + 1, 1, 0, 5000, 0, 0, false},
+	{"no key", 2, 0, 0, 5000, 0, 0, false},
+	{"a key beyond the body", 2, 1000, 0, 5000, 0, 0, false},
+	{"a key that takes all", 2, 49, 0, 5000, 0, 0, false},
+	{"a key too long", 2, WIRE_KEY_MAX + 1, 0, 5000, 0, 0, false},
+	{"half a piece", 2, 1, 12, 5000, 0, 0, false},
+	{"a piece of nothing", 2, 1, 0, 0, 0, 0, false},
+	{"a sum that overflows", 2, 1, 0, UINT64_MAX - 4999, 1, 0, false},
+	{"a piece that wraps", 2, 1, 0, UINT64_MAX - 10000, 0, 0, false},
+	{"a piece at the end of all", 2, 1, 0, 5000, UINT64_MAX - 4999, 0, false},
+	{"another key", 2, 1, 0, 5000, 0, 1, true},
+	{"nobody's address", 2, 1, 0, 5000, 4096, 0, true},
+};
+
+static size_t pieces_of(uint8_t *body, size_t head, unsigned i, uint32_t rkey)
+{
+	uint8_t *at = body + head + 1;
+
+	memset(body, 0, 8192);
+	if (head == sizeof(struct wire_fetch))
+		memset(body + 8, 0xff, 8); /* all of the value */
+	body[head] = 'k';
+	for (unsigned n = 0; n < bad_pieces[i].count; n++, at += sizeof(struct wire_remote)) {
+		struct wire_remote piece = {(uintptr_t)value + 5000 * n, 5000, rkey, 0};
+
+		if (n == 1) {
+			piece.addr = bad_pieces[i].addr ? bad_pieces[i].addr : piece.addr;
+			piece.length = bad_pieces[i].length;
+			piece.rkey ^= bad_pieces[i].rkey;
+		}
+		memcpy(at, &piece, sizeof(piece));
+	}
+	return (size_t)(at - body) + bad_pieces[i].longer;
+}
+
+static void ask_for_pieces(unsigned op, size_t head, unsigned i)
+{
+	uint8_t body[8192];
+	struct fabric_region *region;
+	struct wire_record *r;
+	size_t len;
+
+	store_value("k", 9000, 1);
+	connect_conn();
+	ck_assert_uint_eq(conn_granted(conn)->pieces, TRANSFERS);
+	region = reachable(pair.client.domain);
+	len = pieces_of(body, head, i, fabric_region_rkey(region, conn_endpoint(conn)));
+	r = conn_reserve(conn, (uint32_t)len, NULL);
+	r->op = (uint8_t)op;
+	r->arg = bad_pieces[i].key_len;
+	memcpy(r + 1, body, len);
+	conn_commit(conn, r, (uint32_t)len);
+	PAIR_UNTIL(&pair, closed);
+	assert_nothing_held();
+	ck_assert_msg(server_stats().violations == !bad_pieces[i].refused, "%s", bad_pieces[i].what);
+	ck_assert_uint_eq(answers, 0);
+	ck_assert(stored("k", 9000, 1));
+	fabric_deregister(region);
+}
+
+START_TEST(test_bad_put_of_pieces)
+{
+	ask_for_pieces(WIRE_OP_PUT_PIECES, sizeof(struct wire_put), (unsigned)_i);
+}
+END_TEST
+
+START_TEST(test_bad_fetch_of_pieces)
+{
+	ask_for_pieces(WIRE_OP_FETCH_PIECES, sizeof(struct wire_fetch), (unsigned)_i);
+}
+END_TEST
+
 static void expect_answer(unsigned status)
 {
 	unsigned before = answers;
@@ -857,6 +940,8 @@ int main(void)
 	log_set_handler(log_keep);
 	tcase_add_loop_test(peers, test_bad_set, 0, ARRAY_SIZE(bad_requests));
 	tcase_add_loop_test(peers, test_bad_get, 0, ARRAY_SIZE(bad_requests));
+	tcase_add_loop_test(peers, test_bad_put_of_pieces, 0, ARRAY_SIZE(bad_pieces));
+	tcase_add_loop_test(peers, test_bad_fetch_of_pieces, 0, ARRAY_SIZE(bad_pieces));
 	tcase_add_test(peers, test_refused);
 	tcase_add_loop_test(peers, test_deregistered_meanwhile, 0, 2);
 	tcase_add_loop_test(peers, test_dies_in_each_state, 0, 2);

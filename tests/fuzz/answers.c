@@ -88,6 +88,8 @@ static int key_done(void *arg, const void *key, size_t key_len, const struct kv_
 
 static void use(void *kv)
 {
+	static char space[20000];
+	static const struct iovec pieces[] = {{space, 100}, {space + 100, 9000}, {space + 10000, 5}};
 	unsigned accepted = 0;
 	uint64_t cursor = 0;
 
@@ -104,6 +106,8 @@ static void use(void *kv)
 		if (i == 4)
 			kv_flush(kv);
 	}
+	accepted += kv_submit_putv(kv, "key", 3, pieces, 3, NULL, result_done, NULL) == 0;
+	accepted += kv_submit_fetchv(kv, "key", 3, NULL, pieces, 3, result_done, NULL) == 0;
 	kv_scan(kv, &cursor, NULL, 0, 0, key_done, NULL);
 	kv_wait(kv);
 	REQUIRE(kv_close(kv) == 0);

@@ -137,6 +137,7 @@ size_t fuzz_accept(uint8_t *out, unsigned credits)
 		.message_size = 8192,
 		.eager_max = WIRE_EAGER_MAX,
 		.value_max = GIB,
+		.pieces = WIRE_PIECES_MAX,
 	};
 
 	put_frame(out, SOFT_ACCEPT, WIRE_ACCEPT_SIZE);
