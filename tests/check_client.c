@@ -184,7 +184,7 @@ START_TEST(test_open_errors)
 		{"http://somewhere", false, -EINVAL, "rdma://host[:port], tcp://host[:port] or unix:///path"},
 		{"tcp://127.0.0.1:99999", false, -EINVAL, ""},
 		{"tcp://127.0.0.1:7471", true, -EINVAL, "not RDMA, which is required"},
-		{"unix:///nowhere/at/all", false, -ENOENT, "No such file"},
+		{"unix:///nowhere/at/all", false, -ENOENT, "No such file or directory; nothing listens there"},
 		{"tcp://127.0.0.1:1", false, -ECONNREFUSED, "nothing listens there"},
 	};
 	struct rdmad_options options = {.require_rdma = cases[_i].require_rdma};
@@ -204,6 +204,39 @@ START_TEST(test_open_refused)
 	services_enable_kv(&server.services, false);
 	server_resume();
 	ASSERT_ERROR(kv_open(server.address, &kv), -EOPNOTSUPP, "kv is not enabled on the server");
+}
+END_TEST
+
+static void *answer_otherwise(void *listener)
+{
+	static const char words[] = "HTTP/1.1 400 Bad Request\r\nServer: another\r\nConnection: close\r\n\r\n";
+	int fd = accept(*(int *)listener, NULL, NULL);
+	char waste[256];
+
+	if (fd < 0 || send(fd, words, sizeof(words) - 1, MSG_NOSIGNAL) < 0)
+		abort();
+	while (recv(fd, waste, sizeof(waste), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+START_TEST(test_open_another_program)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	char address[64];
+	pthread_t thread;
+	void *kv = NULL;
+
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&in, sizeof(in)), 0);
+	ck_assert_int_eq(listen(listener, 1), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&in, &(socklen_t){sizeof(in)}), 0);
+	snprintf(address, sizeof(address), "tcp://127.0.0.1:%u", ntohs(in.sin_port));
+	ck_assert_int_eq(pthread_create(&thread, NULL, answer_otherwise, &listener), 0);
+	ASSERT_ERROR(kv_open(address, &kv), -EPROTO, "does not answer like rdmad");
+	pthread_join(thread, NULL);
+	close(listener);
 }
 END_TEST
 
@@ -416,7 +449,7 @@ START_TEST(test_timeout)
 
 	ck_assert_int_eq(kv_set(kv, "key", "old"), 0);
 	server_pause();
-	ASSERT_ERROR(kv_get(kv, "key", &value), -ETIMEDOUT, "no answer to get after 1000 ms");
+	ASSERT_ERROR(kv_get(kv, "key", &value), -ETIMEDOUT, "no answer to get of \"key\" after 1000 ms");
 	ASSERT_ERROR(kv_set(kv, "key", "new"), -ETIMEDOUT, "no answer to set");
 	ck_assert_int_eq(kv_wait(kv), 0); /* nobody waits for them any more */
 	ck_assert_uint_eq(kv_outstanding(kv), 0);
@@ -784,6 +817,7 @@ static Suite *suite_of_client(void)
 	tcase_add_test(tc, test_misuse);
 	tcase_add_loop_test(tc, test_open_errors, 0, 6);
 	tcase_add_test(tc, test_open_refused);
+	tcase_add_test(tc, test_open_another_program);
 	tcase_add_test(tc, test_open_by_name);
 	tcase_add_test(tc, test_open_timeout);
 	tc = suite_case(suite, "submit", set_up, server_stop);

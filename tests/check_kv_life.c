@@ -202,7 +202,7 @@ START_TEST(test_answers)
 	FAILS(kv_put(kv, "word", 4, "v", 1, &(struct kv_put_options){.condition = KV_IF_ABSENT}, NULL), -EEXIST,
 	      "exists");
 	FAILS(kv_delete_if(kv, "word", 4, 1), -ESTALE, "another version");
-	FAILS(kv_incr(kv, "word", 4, 1, &number, &version), -EDOM, "key of 4 bytes: the value is not a whole number");
+	FAILS(kv_incr(kv, "word", 4, 1, &number, &version), -EDOM, "incr of \"word\": the value is not a whole number");
 	WORKS(kv_incr(kv, "most", 4, INT64_MAX, &number, &version), 0);
 	FAILS(kv_incr(kv, "most", 4, 1, &number, &version), -ERANGE, "64 bits");
 	FAILS(kv_set_bytes(kv, bytes, 4096, NULL, 0), -ENAMETOOLONG, "4096");

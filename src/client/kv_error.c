@@ -112,16 +112,28 @@ int kv_end(const struct kv *kv, int rc, const char *what)
 	return rc;
 }
 
+#define SHOWN 60 /* bytes of a key */
+
+/* The operation, and the key that it is on. */
+static const char *ask_words(const struct ask *ask, char *buf, size_t size)
+{
+	if (!ask->key)
+		return wire_op_name(ask->op);
+	snprintf(buf, size, "%s of \"%.*s%s\"", wire_op_name(ask->op), (int)MIN(ask->key_len, SHOWN),
+		 (const char *)ask->key, ask->key_len > SHOWN ? "..." : "");
+	return buf;
+}
+
 int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 {
-	const char *what = wire_op_name(ask->op);
+	char words[SHOWN + 64];
+	const char *what = likely(status >= 0) ? "" : ask_words(ask, words, sizeof(words));
 
 	if (unlikely(status == -ENOSPC))
-		log_error(
-			"kv",
-			"%s with a key of %zu and a value of %zu bytes: the store is full, or the disk of its log; see "
-			"kv.memory, kv.eviction and log.directory in its rdmad.conf, and rdmactl log status",
-			what, ask->key_len, ask->value_len);
+		log_error("kv",
+			  "%s with a value of %zu bytes: the store is full, or the disk of its log; see kv.memory, "
+			  "kv.eviction and log.directory in its rdmad.conf, and rdmactl log status",
+			  what, ask->value_len);
 	else if (unlikely(status == -EOPNOTSUPP && ask->flags & WIRE_DURABLE))
 		log_error("kv",
 			  "%s: the server keeps no log, so that nothing can be on its disk; see log.directory and "
@@ -129,14 +141,13 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 			  what);
 	else if (unlikely(status == -EMSGSIZE && ask->value && !*log_last()))
 		log_error("kv",
-			  "%s with a key of %zu and a value of %zu bytes: too long for the store; see kv.memory and "
-			  "kv.value_max in its rdmad.conf",
-			  what, ask->key_len, ask->value_len);
+			  "%s with a value of %zu bytes: too long for the store; see kv.memory and kv.value_max in its "
+			  "rdmad.conf",
+			  what, ask->value_len);
 	else if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status) && ask->value))
-		log_error("kv", "%s with a key of %zu and a value of %zu bytes: %s", what, ask->key_len, ask->value_len,
-			  kv_status_text(status));
+		log_error("kv", "%s with a value of %zu bytes: %s", what, ask->value_len, kv_status_text(status));
 	else if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status)))
-		log_error("kv", "%s with a key of %zu bytes: %s", what, ask->key_len, kv_status_text(status));
+		log_error("kv", "%s: %s", what, kv_status_text(status));
 	else
 		return kv_end(kv, status, what);
 	return status;
