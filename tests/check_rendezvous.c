@@ -109,8 +109,8 @@ static void server_take(struct fabric_event *event)
 		conn_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
 	else if (instead)
 		conn_accept(server.group, event->request, &wire,
-			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB}, NULL, instead, NULL,
-			    time_now(), &(struct conn *){NULL});
+			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB, .pieces = 4}, NULL,
+			    instead, NULL, time_now(), &(struct conn *){NULL});
 	else
 		services_take(&server.services, server.group, event->request, &wire, WIRE_REASON_NONE);
 }
@@ -1492,6 +1492,30 @@ START_TEST(test_rogue_written)
 }
 END_TEST
 
+/* To two pieces, of 5000 bytes and 100. */
+static const struct rogue piece_rogues[] = {
+	{"written beyond them", 5101, 24, WIRE_WRITTEN, WIRE_OK, 0, -EPROTO},
+	{"written, and a body too short", 5100, 16, WIRE_WRITTEN, WIRE_OK, 0, -EPROTO},
+	{"longer than both", 0, 16 + 5101, 0, WIRE_OK, 0, -EMSGSIZE},
+	{"too large", 6000, 9, 0, WIRE_TOO_LARGE, 0, -EMSGSIZE},
+};
+
+START_TEST(test_rogue_pieces)
+{
+	const struct shape two = {2, {5000, 100}};
+	void *kv = open_kv(NULL, NULL);
+	unsigned before = registered();
+
+	rogue = &piece_rogues[_i];
+	lay_out(&two);
+	ck_assert_msg(kv_fetchv(kv, "k", 1, NULL, pieces, 2, NULL, NULL) == rogue->get, "%s: %s", rogue->what,
+		      rdmad_error());
+	ck_assert(is_untouched(space, edge));
+	ck_assert_uint_le(registered(), before + 1); /* a landing buffer is kept */
+	kv_close(kv);
+}
+END_TEST
+
 /* The server has a value that came by another transport and is too long for this one: that get fails, and no other. */
 START_TEST(test_beyond_this_transport)
 {
@@ -1584,6 +1608,7 @@ static Suite *suite_of_rendezvous(void)
 	tc = suite_case(suite, "rogue", set_up_rogue, tear_down);
 	tcase_add_loop_test(tc, test_rogue_server, 0, ARRAY_SIZE(rogues));
 	tcase_add_loop_test(tc, test_rogue_written, 0, 4);
+	tcase_add_loop_test(tc, test_rogue_pieces, 0, ARRAY_SIZE(piece_rogues));
 	return suite;
 }
 
