@@ -250,8 +250,12 @@ static void service_is_fatal(void *arg, int error)
 int daemon_services_start(struct daemon *d)
 {
 	struct fabric_domain *domain[FABRICS_MAX];
-	struct service_host host = {
-		.domain = domain, .domains = d->fabrics, .busy = service_is_busy, .fatal = service_is_fatal, .arg = d};
+	struct service_host host = {.domain = domain,
+				    .domains = d->fabrics,
+				    .poll = workers_polling(d),
+				    .busy = service_is_busy,
+				    .fatal = service_is_fatal,
+				    .arg = d};
 
 	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->fabrics; i++)

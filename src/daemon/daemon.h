@@ -259,6 +259,8 @@ struct worker_message {
 };
 
 unsigned workers_count(const struct config *config);
+/* How long a thread that waits may poll: the setting, or 0 where that takes what work needs. */
+uint64_t workers_polling(const struct daemon *daemon);
 int workers_start(struct daemon *daemon);
 /* Ends the threads and then what connections remain. */
 void workers_stop(struct daemon *daemon);

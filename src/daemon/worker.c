@@ -463,9 +463,9 @@ static int worker_make_groups(struct worker *w)
 }
 
 /* Beside one worker there is whoever asks it. */
-static uint64_t polling(const struct daemon *d)
+uint64_t workers_polling(const struct daemon *d)
 {
-	return spin_allowed(d->config->poll, MAX(d->workers, 2u));
+	return spin_allowed(d->config->poll, MAX(workers_count(d->config), 2u));
 }
 
 /* Signals are for the main thread's loop. */
@@ -498,7 +498,7 @@ static int worker_start(struct daemon *d, unsigned index)
 	memset(w, 0, sizeof(*w));
 	w->daemon = d;
 	w->index = index;
-	spin_init(&w->spin, polling(d));
+	spin_init(&w->spin, workers_polling(d));
 	w->oldest = TIME_NEVER;
 	rc = loop_create(&w->loop);
 	if (rc == 0)
@@ -605,7 +605,7 @@ void workers_tell(struct daemon *d, enum worker_verb verb)
 		if (m) {
 			m->verb = verb;
 			if (verb == WORKER_SETTINGS)
-				m->settings.poll = polling(d);
+				m->settings.poll = workers_polling(d);
 		}
 		if (!m || !worker_send(d->worker[i], m)) {
 			log_warn("worker", "worker %u cannot be told: too much is under way to it", i);

@@ -164,8 +164,10 @@ static void agent_waits(struct conn *conn, struct kv_agent *agent, uint64_t tell
 	struct kv_thread *thread = agent->thread;
 
 	agent->conn = conn;
-	if (list_empty(&thread->waiting))
+	if (list_empty(&thread->waiting)) {
 		service_part_join(&thread->part);
+		thread->part.thread->busy++; /* the log's thread works for it */
+	}
 	if (!list_linked(&agent->waiting))
 		list_add_tail(&thread->waiting, &agent->waiting);
 	thread->wants = MAX(thread->wants, tells);
@@ -183,8 +185,10 @@ static void agent_waits_no_more(struct kv_agent *agent)
 	if (!list_linked(&agent->waiting))
 		return;
 	list_del(&agent->waiting);
-	if (list_empty(&thread->waiting))
+	if (list_empty(&thread->waiting)) {
 		service_part_leave(&thread->part);
+		thread->part.thread->busy--;
+	}
 }
 
 void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells)

@@ -9,6 +9,7 @@
 #include "service/kv_log.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -19,6 +20,7 @@
 #define REST (10 * TIME_MS)   /* changes are with the kernel after that, where nobody waits for them */
 #define LONG_REST (100 * TIME_MS)
 #define FULL_PAUSE (100 * TIME_MS)
+#define POLL_MOST (100 * TIME_US)
 #define RESTART_GAP (1ull << 32) /* numbers that a loss may have used */
 
 _Static_assert((int)WAL_SET == STORE_CHANGE_SET && (int)WAL_DELETE == STORE_CHANGE_DELETE &&
@@ -275,6 +277,7 @@ static int writer_sync(struct kv_log *log)
 		return rc;
 	if (n > atomic_load_explicit(&log->largest, memory_order_relaxed))
 		atomic_store_explicit(&log->largest, n, memory_order_relaxed);
+	log->alone = n == 1 && log->policy == KV_POLICY_ALWAYS;
 	log->synced = log->written;
 	log->synced_at = time_now();
 	log->unsynced = 0;
@@ -335,11 +338,24 @@ static bool writer_has_work(const struct kv_log *log)
 	return is_wanted(log) || (log->policy == KV_POLICY_ALWAYS && store_lsn(log->store) > log->written);
 }
 
+/* A client that is alone has its next change here sooner than a thread wakes. Where there are more, their changes make a larger group
+ * meanwhile, and they need the processors. */
+static void writer_poll(const struct kv_log *log)
+{
+	uint64_t until = time_now() + log->poll;
+
+	while (!writer_has_work(log) && time_now() < until)
+		sched_yield(); /* to the worker, or the client */
+}
+
 static void writer_rest(struct kv_log *log, uint64_t ns)
 {
 	struct pollfd pfd = {.fd = log->event, .events = POLLIN};
 	uint64_t count;
 
+	if (log->alone)
+		writer_poll(log);
+	log->alone = false;
 	atomic_store(&log->asleep, true);
 	if (!writer_has_work(log) || log->group.count)
 		poll(&pfd, 1, (int)(ns / TIME_MS));
@@ -490,6 +506,7 @@ int kv_log_open(const struct kv_settings *s, struct store *store, const struct s
 	log->checkpoint_budget = s->checkpoint_budget;
 	log->fatal = host->fatal;
 	log->fatal_arg = host->arg;
+	log->poll = MIN(host->poll, POLL_MOST);
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_cond_init(&log->cond, NULL);
 	list_init(&log->threads);

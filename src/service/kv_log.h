@@ -22,7 +22,7 @@ struct kv_log {
 	struct wal *wal;
 	enum kv_policy policy;
 	enum kv_on_error on_error;
-	uint64_t sync_every, checkpoint_budget;
+	uint64_t sync_every, checkpoint_budget, poll;
 	void (*fatal)(void *arg, int error);
 	void *fatal_arg;
 
@@ -37,7 +37,8 @@ struct kv_log {
 	_Atomic uint64_t taken, largest; /* changes, and the longest row of them that was synced at once */
 	uint64_t written, synced, synced_at, unsynced; /* of the writer: numbers, when that was, bytes since then */
 	bool near_full;                                /* no room for the next segment */
-	bool broken;                                   /* an error that is for ever */
+	bool alone;  /* a change was synced that others wait for, and no other one with it */
+	bool broken; /* an error that is for ever */
 	struct kv_group group;
 
 	/* The checkpoints. */

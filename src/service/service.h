@@ -25,6 +25,7 @@ struct service;
 struct service_host {
 	struct fabric_domain *const *domain; /* one of each fabric that is open, until open() returns */
 	unsigned domains;
+	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
 	/* NULL: nobody wants to know. */
 	void (*busy)(void *arg); /* opening takes long, and gets on */
 	void (*fatal)(void *arg,
@@ -60,7 +61,7 @@ struct service_part {
 struct service_thread {
 	uint64_t now;    /* set by the worker before each turn of its groups */
 	unsigned active; /* of all parts */
-	/* Jobs that other processes of this machine have for connections of this thread: meanwhile it polls for longer,
+	/* Jobs that other processes or threads of this machine have for connections of this thread: meanwhile it polls for longer,
 	 * because waking up twice costs more than most jobs, and yields. Services count up and down. */
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
