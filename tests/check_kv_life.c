@@ -207,6 +207,7 @@ START_TEST(test_answers)
 	FAILS(kv_incr(kv, "most", 4, 1, &number, &version), -ERANGE, "64 bits");
 	FAILS(kv_set_bytes(kv, bytes, 4096, NULL, 0), -ENAMETOOLONG, "4096");
 	FAILS(kv_set_bytes(kv, "k", 1, bytes, SIZE_MAX), -EMSGSIZE, "at most");
+	ck_assert_uint_eq(kv_value_max(kv), 4 * MIB); /* the memory, which is less than what the settings allow */
 	FAILS(kv_set_bytes(kv, "k", 1, bytes, sizeof(bytes)), -EMSGSIZE, "5242880");
 	WORKS(kv_set_bytes(kv, "k", 1, bytes, 3 * MIB), 0);
 	FAILS(kv_set_bytes(kv, "l", 1, bytes, 3 * MIB), -ENOSPC, "kv.memory");

@@ -240,7 +240,7 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	if (rc != 0)
 		goto free_shared;
 	rc = -ENOMEM;
-	shared->value_max = s->value_max;
+	shared->value_max = MIN(s->value_max, memory);
 	shared->push_max = s->push_max;
 	kv_hold_init(&shared->hold, s->transfer_memory ? s->transfer_memory : memory / 2);
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
