@@ -11,27 +11,44 @@
 #include "fuzz.h"
 
 static uint8_t stream[1u << 17];
-static size_t stream_len;
+static size_t stream_len, accept_len;
 static int listener;
 static char dir[] = "/tmp/rdmad-fuzz.XXXXXX", path[100], url[120];
 
-/* Answers each connection by `stream` and its end. */
+static void send_all(int fd, const uint8_t *data, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = send(fd, data + at, len - at, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+}
+
+static bool takes(int fd)
+{
+	uint8_t waste[4096];
+
+	return recv(fd, waste, sizeof(waste), 0) > 0;
+}
+
+/* Answers each connection by `stream` and its end: what is behind an honest accept when requests have come. */
 static void *serve(void *arg)
 {
 	while (true) {
 		int fd = accept(listener, NULL, NULL);
-		uint8_t waste[4096];
+		bool more = true;
 
 		REQUIRE(fd >= 0);
-		for (size_t at = 0; at < stream_len;) {
-			ssize_t n = send(fd, stream + at, stream_len - at, MSG_NOSIGNAL);
-
-			if (n <= 0)
-				break;
-			at += (size_t)n;
+		if (accept_len) {
+			send_all(fd, stream, accept_len);
+			more = takes(fd) && takes(fd); /* to be let in, and requests */
 		}
+		if (more)
+			send_all(fd, stream + accept_len, stream_len - accept_len);
 		shutdown(fd, SHUT_WR);
-		while (recv(fd, waste, sizeof(waste), 0) > 0)
+		while (takes(fd))
 			;
 		close(fd);
 	}
@@ -130,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (!size)
 		return 0;
-	stream_len = *data & 1 ? fuzz_accept(stream, *data >> 2) : 0;
+	stream_len = accept_len = *data & 1 ? fuzz_accept(stream, *data >> 2) : 0;
 	if (*data & 2) {
 		stream_len += fuzz_stream(data + 1, size - 1, stream + stream_len, sizeof(stream) - stream_len);
 	} else {
