@@ -133,9 +133,12 @@ static void peer_ended(struct peer *peer)
 	peer->ctx->gone_to_bury = true;
 }
 
-static void peer_go_in_words(struct peer *peer, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
-static void peer_go_in_words(struct peer *peer, const char *format, va_list args)
+/* False: it had gone before. */
+static bool peer_go_in_words(struct peer *peer, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+static bool peer_go_in_words(struct peer *peer, const char *format, va_list args)
 {
+	if (peer->state == PEER_GONE)
+		return false;
 	vsnprintf(peer->why, sizeof(peer->why), format, args);
 	session_rest(peer);
 	peer_set_state(peer, PEER_GONE);
@@ -143,14 +146,13 @@ static void peer_go_in_words(struct peer *peer, const char *format, va_list args
 		list_del(&peer->node);
 	if (peer->session->greeted && !peer->told)
 		list_add_tail(&peer->ctx->lost, &peer->node);
+	return true;
 }
 
 void peer_go(struct peer *peer, const char *format, ...)
 {
 	va_list args;
 
-	if (peer->state == PEER_GONE)
-		return;
 	va_start(args, format);
 	peer_go_in_words(peer, format, args);
 	va_end(args);
@@ -160,12 +162,13 @@ void peer_go(struct peer *peer, const char *format, ...)
 void peer_lose(struct peer *peer, int error, const char *format, ...)
 {
 	va_list args;
+	bool goes;
 
-	if (peer->state == PEER_GONE)
-		return;
 	va_start(args, format);
-	peer_go_in_words(peer, format, args);
+	goes = peer_go_in_words(peer, format, args);
 	va_end(args);
+	if (!goes)
+		return;
 	if (peer->conn)
 		link_close(peer_link_of(peer), error, peer->why);
 	else
