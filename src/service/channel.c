@@ -255,12 +255,6 @@ static void channel_resources(const void *shared, struct service_report *report)
 	report->number(report, "channel_joined_now", service ? channel_places_taken(service, &service->joined) : 0);
 }
 
-/* All connections of a name. */
-static unsigned channel_worker(const struct wire_request *request)
-{
-	return MAX(request->count, 1u);
-}
-
 const struct service service_channel = {
 	.id = WIRE_CHANNEL,
 	.help = "byte channels between clients: it introduces them, or takes their bytes from one to the other",
@@ -270,7 +264,7 @@ const struct service service_channel = {
 	.close = channel_close,
 	.status = channel_status,
 	.resources = channel_resources,
-	.worker = channel_worker,
+	.worker = service_worker_of_name,
 	.part_size = sizeof(struct channel_thread),
 	.part_init = channel_thread_init,
 	.progress = channel_thread_progress,

@@ -289,12 +289,6 @@ static void meeting_resources(const void *shared, struct service_report *report)
 	report->number(report, "peer_members_now", service ? members_now(service) : 0);
 }
 
-/* All connections of a group. */
-static unsigned meeting_worker(const struct wire_request *request)
-{
-	return MAX(request->count, 1u);
-}
-
 const struct service service_peer = {
 	.id = WIRE_PEER,
 	.help = "the place where programs meet that talk as equals: it tells each the addresses of all",
@@ -304,7 +298,7 @@ const struct service service_peer = {
 	.close = meeting_close,
 	.status = meeting_status,
 	.resources = meeting_resources,
-	.worker = meeting_worker,
+	.worker = service_worker_of_name,
 	.part_size = sizeof(struct meeting_thread),
 	.part_init = meeting_thread_init,
 	.progress = meeting_thread_progress,

@@ -10,6 +10,11 @@ const struct service *service_find(unsigned id)
 	return id < WIRE_SERVICES ? services[id] : NULL;
 }
 
+unsigned service_worker_of_name(const struct wire_request *request)
+{
+	return MAX(request->count, 1u);
+}
+
 static int open_one(struct service_shared *shared, const struct service *service, const struct service_host *host,
 		    const void *settings)
 {

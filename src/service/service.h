@@ -171,6 +171,9 @@ struct service {
 /* NULL: no such service in this build. Any thread. */
 const struct service *service_find(unsigned id);
 
+/* For `worker`: of requests whose count is the hash of a name, all of one name. */
+unsigned service_worker_of_name(const struct wire_request *request);
+
 /* Open those of `services`, bits 1 << enum wire_service; settings[id] are the values of its table. 0, or -errno and none
  * is open. */
 int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t services,
