@@ -736,6 +736,36 @@ START_TEST(test_pushed_price)
 }
 END_TEST
 
+static uint64_t messages_of_server(void)
+{
+	struct conn_group_stats stats;
+
+	server_pause();
+	conn_group_get_stats(server.group, &stats);
+	return stats.messages_out;
+}
+
+/* Requests that are at hand together are answered together, though each brings a value. */
+START_TEST(test_pushed_in_a_row)
+{
+	void *kv = open_kv(NULL, NULL);
+	char bytes[5000], key[8][2];
+	uint64_t before = messages_of_server();
+
+	value_fill(bytes, sizeof(bytes), 1);
+	for (unsigned i = 0; i < ARRAY_SIZE(key); i++) {
+		snprintf(key[i], sizeof(key[i]), "%u", i);
+		ck_assert_int_eq(kv_submit_set(kv, key[i], 1, bytes, sizeof(bytes), NULL, NULL), 0);
+		ck_assert_int_eq(kv_flush(kv), 0);
+	}
+	server_resume();
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_uint_le(messages_of_server() - before, ARRAY_SIZE(key) / 2);
+	server_resume();
+	kv_close(kv);
+}
+END_TEST
+
 /* What a server does not want, it drops: the connection goes on. */
 START_TEST(test_pushed_and_refused)
 {
@@ -1586,6 +1616,7 @@ static void add_pushed(Suite *suite, const char *name, void (*up)(void))
 	tcase_add_test(tc, test_pieces_submitted);
 	tcase_add_test(tc, test_pushed);
 	tcase_add_test(tc, test_pushed_price);
+	tcase_add_test(tc, test_pushed_in_a_row);
 	tcase_add_test(tc, test_pushed_and_refused);
 }
 

@@ -333,10 +333,33 @@ static void group_event(const struct fabric_event *event)
 	}
 }
 
+/* What the peer sent behind a short value is at hand: the answers go together, by one system call for many. */
+static bool conn_holds(struct conn *conn)
+{
+	if (likely(!conn->push_count) || conn->held == CONN_HOLDS || conn->state != CONN_ESTABLISHED ||
+	    !fabric_arriving(conn->endpoint))
+		return false;
+	conn->held++;
+	return true;
+}
+
 static void group_flush_dirty(struct conn_group *group)
 {
-	while (!list_empty(&group->dirty))
-		conn_messages_flush(list_first(&group->dirty, struct conn, dirty));
+	struct list held;
+
+	list_init(&held);
+	while (!list_empty(&group->dirty)) {
+		struct conn *conn = list_first(&group->dirty, struct conn, dirty);
+
+		if (conn_holds(conn)) {
+			list_del(&conn->dirty);
+			list_add_tail(&held, &conn->dirty);
+			group->unfinished = true;
+		} else {
+			conn_messages_flush(conn);
+		}
+	}
+	list_prepend(&group->dirty, &held);
 }
 
 bool conn_group_look(struct conn_group *group)

@@ -25,6 +25,7 @@ enum conn_event {
 #define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
 #define CONN_PUSHES 64       /* values of either side that are pushed and have not arrived */
 #define CONN_VISITS 4        /* of a long turn: the part of it that one connection has before others are served */
+#define CONN_HOLDS 16        /* turns for which answers may wait for what is at hand of the same peer */
 
 /* A message or an immediate that came too early, or whose answers found no room: copied, so that the shared
  * receive goes back at once and a slow peer uses up only its own memory. */
@@ -90,6 +91,7 @@ struct conn {
 	uint64_t parked_bytes;
 	struct conn_transfer *pushes, **pushes_tail; /* of messages that are not posted */
 	uint32_t push_count;                         /* of transfers, either side's */
+	uint32_t held;                               /* so often was nothing posted, as more was at hand */
 	bool pulled;                                 /* the record at hand told where its value goes */
 	struct list transfers;                       /* in flight */
 	uint32_t transfer_count;

@@ -268,6 +268,7 @@ void conn_messages_flush(struct conn *conn)
 {
 	must(list_linked(&conn->dirty));
 	list_del(&conn->dirty);
+	conn->held = 0;
 	if (conn->state != CONN_ESTABLISHED)
 		return;
 	if (conn->open && conn->open_used > sizeof(struct wire_message))

@@ -386,6 +386,11 @@ bool fabric_moving(struct fabric_queue *queue)
 	return moving;
 }
 
+bool fabric_arriving(const struct fabric_endpoint *endpoint)
+{
+	return endpoint->ops->arriving(endpoint);
+}
+
 bool fabric_unsent(const struct fabric_endpoint *endpoint)
 {
 	return endpoint->ops->unsent(endpoint);

@@ -387,6 +387,10 @@ bool fabric_moving(struct fabric_queue *queue);
 #define FABRIC_MOVED_UNKNOWN UINT64_MAX
 uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
 
+/* Is a short pushed value that was pulled at hand in part, so that the next poll goes on with it? What is sent after that may take
+ * along what could be sent now. Never true where a device moves it. */
+bool fabric_arriving(const struct fabric_endpoint *endpoint);
+
 /* Does something that was posted wait for room, so that only further polls send it? Never true where a device does. */
 bool fabric_unsent(const struct fabric_endpoint *endpoint);
 

@@ -186,6 +186,11 @@ static bool no_moving(struct fabric_queue *queue)
 	return false;
 }
 
+static bool no_arriving(const struct fabric_endpoint *endpoint)
+{
+	return false;
+}
+
 static bool no_unsent(const struct fabric_endpoint *endpoint)
 {
 	return false;
@@ -244,6 +249,7 @@ static const struct fabric_provider nothing = {
 	.next_event = no_next_event,
 	.moving = no_moving,
 	.moved_bytes = no_moved_bytes,
+	.arriving = no_arriving,
 	.unsent = no_unsent,
 	.arm = no_arm,
 	.fds = no_fds,

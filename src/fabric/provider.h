@@ -80,6 +80,7 @@ struct fabric_provider {
 	/* Waiting, in the queue's thread. */
 	bool (*moving)(struct fabric_queue *queue);
 	uint64_t (*moved_bytes)(const struct fabric_endpoint *endpoint); /* left out: they are not known */
+	bool (*arriving)(const struct fabric_endpoint *endpoint);        /* left out: never */
 	bool (*unsent)(const struct fabric_endpoint *endpoint);          /* left out: never */
 	int (*arm)(struct fabric_queue *queue);
 	int (*fds)(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);

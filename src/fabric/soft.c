@@ -463,6 +463,14 @@ static bool soft_moving(struct fabric_queue *queue)
 	return moved;
 }
 
+static bool soft_arriving(const struct fabric_endpoint *endpoint)
+{
+	const struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+
+	return list_linked(&ep->ready) && ep->phase == SOFT_PHASE_BEGIN && ep->frame.op == SOFT_PUSH &&
+	       ep->frame.len <= SOFT_SHORT_PUSH;
+}
+
 static bool soft_unsent(const struct fabric_endpoint *endpoint)
 {
 	const struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
@@ -529,6 +537,7 @@ const struct fabric_provider fabric_soft = {
 	.next_event = soft_next_event,
 	.moving = soft_moving,
 	.moved_bytes = soft_moved_bytes,
+	.arriving = soft_arriving,
 	.unsent = soft_unsent,
 	.arm = soft_arm,
 	.fds = soft_fds,

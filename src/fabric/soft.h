@@ -17,6 +17,7 @@
 
 #define SOFT_INLINE 256                       /* payloads up to this are copied */
 #define SOFT_PULLS 64                         /* said of pushes before they come */
+#define SOFT_SHORT_PUSH 16384                 /* up to this, a system call for each takes longer than the bytes */
 #define SOFT_SMALL 64                         /* writes up to this take effect at once, whole words */
 #define SOFT_STAGE (SOFT_HEADER + 4096)       /* so no more of a large payload is copied */
 #define SOFT_BUDGET (SOFT_PIECE + SOFT_STAGE) /* bytes that an endpoint moves before others that wait do */
