@@ -31,6 +31,7 @@ struct peer {
 	bool in_callback;
 	bool leave_at_once; /* of a server: the client is told so before it is established */
 	unsigned left;      /* told to leave */
+	unsigned ahead;     /* records that it was told of before */
 };
 
 static struct conn_pair pair;
@@ -105,6 +106,22 @@ static int on_record(struct conn *conn, const struct wire_record *record, const 
 	return 0;
 }
 
+static void on_ahead(struct conn *conn, const struct wire_record *const record[], unsigned count)
+{
+	struct peer *p = conn_context(conn);
+
+	ck_assert_uint_ge(count, 2);
+	ck_assert_uint_le(count, CONN_AHEAD);
+	for (unsigned i = 0; i < count; i++) {
+		const uint8_t *body = (const uint8_t *)(record[i] + 1);
+
+		ck_assert_uint_eq(record[i]->id, p->got + i);
+		if (record[i]->length)
+			ck_assert_uint_eq(body[record[i]->length - 1], record[i]->id & 0xff);
+	}
+	p->ahead += count;
+}
+
 static void on_immediate(struct conn *conn, uint32_t imm)
 {
 	struct peer *p = conn_context(conn);
@@ -146,6 +163,7 @@ static void on_closed(struct conn *conn, int error, const char *reason)
 static const struct conn_ops ops = {
 	.established = on_established,
 	.record = on_record,
+	.ahead = on_ahead,
 	.immediate = on_immediate,
 	.writable = on_writable,
 	.leave = on_leave,
@@ -500,6 +518,21 @@ START_TEST(test_messages_roll_over)
 	ck_assert_uint_eq(info_of(client.conn).messages_out, 10);
 	PAIR_UNTIL(&pair, server[0].got == 40);
 	ck_assert_uint_eq(info_of(server[0].conn).messages_in, 10);
+	end();
+}
+END_TEST
+
+/* Of the records of one message their owner is told a few at a time, as long as it is more than one. */
+START_TEST(test_look_ahead)
+{
+	begin(false);
+	connect_default();
+	send_some(&client, 1);
+	PAIR_UNTIL(&pair, server[0].got == 1);
+	ck_assert_uint_eq(server[0].ahead, 0);
+	send_some(&client, 2 * CONN_AHEAD + 1);
+	PAIR_UNTIL(&pair, server[0].got == 2 * CONN_AHEAD + 2);
+	ck_assert_uint_eq(server[0].ahead, 2 * CONN_AHEAD);
 	end();
 }
 END_TEST
@@ -1614,6 +1647,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_packing, 2);
 	tcase_add_test(tc, test_turn_flushes);
 	tcase_add_test(tc, test_messages_roll_over);
+	tcase_add_test(tc, test_look_ahead);
 	tcase_add_test(tc, test_longest_record);
 	tcase_add_test(tc, test_reserve_without_commit);
 	tcase_add_test(tc, test_no_reserve_before_established);

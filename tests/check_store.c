@@ -653,6 +653,26 @@ START_TEST(test_stats)
 }
 END_TEST
 
+/* Keys that are there and keys that are not, of any length, while the index grows: nothing is seen of it. */
+START_TEST(test_look_ahead)
+{
+	struct store_stats before, after;
+	char key[5000] = "k";
+
+	for (uint64_t i = 0; i < 10000; i++) {
+		uint64_t far = i / 2, none = UINT64_MAX - i;
+		struct store_key keys[STORE_AHEAD] = {{&i, sizeof(i)}, {&far, sizeof(far)}, {&none, sizeof(none)},
+						      {key, 0},        {key, i % 5000},     {key, 5000}};
+
+		ck_assert_int_eq(set_all(f.store, &i, sizeof(i), key, i % 200, NULL, NOW, NULL), 0);
+		before = fixture_stats(&f);
+		store_look_ahead(f.store, keys, i % (STORE_AHEAD + 1));
+		after = fixture_stats(&f);
+		ck_assert_mem_eq(&before, &after, sizeof(before));
+	}
+}
+END_TEST
+
 /* A value that did not fit is asked for again: one read in all. */
 START_TEST(test_one_read_is_one_hit)
 {
@@ -782,6 +802,7 @@ static TCase *operations_case(void)
 	tcase_add_test(tc, test_full_arena);
 	tcase_add_test(tc, test_stats);
 	tcase_add_test(tc, test_one_read_is_one_hit);
+	tcase_add_test(tc, test_look_ahead);
 	tcase_add_loop_test_raise_signal(tc, test_contracts, SIGABRT, 0, (int)ARRAY_SIZE(breaches));
 	return tc;
 }

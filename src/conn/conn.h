@@ -25,6 +25,8 @@ struct conn;
 struct conn_group;
 
 /* What a service (or the client of one) does with a connection. */
+#define CONN_AHEAD 8
+
 struct conn_ops {
 	/* Sends may be reserved from here on. */
 	void (*established)(struct conn *conn);
@@ -33,6 +35,9 @@ struct conn_ops {
 	 * (conn_wait_writable), or it was long and only a step of it is done (conn_yield). Records behind it wait. Other
 	 * errors: the peer broke the protocol; log nothing, the connection is closed with that error. */
 	int (*record)(struct conn *conn, const struct wire_record *record, const void *body);
+	/* These records come next, 2 to CONN_AHEAD of one message, though perhaps not all of them: time to fetch what they need from
+	 * memory. Each body is behind its record, and of each the length was checked. NULL: no use for it. */
+	void (*ahead)(struct conn *conn, const struct wire_record *const record[], unsigned count);
 	/* The peer wrote with this immediate: what it wrote until then is in place, and its records from before were
 	 * taken. NULL: a peer that does so breaks the protocol. */
 	void (*immediate)(struct conn *conn, uint32_t imm);

@@ -422,13 +422,31 @@ void conn_park_pushed(struct conn *conn, struct conn_parked *p)
 	conn_drop_pushed(conn, dropped);
 }
 
+/* Tell of the next few records. Where in the message the first one is that was not told of. */
+static __attribute__((noinline)) size_t look_ahead(struct conn *conn, const void *data, size_t bytes, size_t at)
+{
+	const struct wire_record *record[CONN_AHEAD];
+	unsigned n = 0;
+
+	while (n < CONN_AHEAD && (record[n] = wire_record_next(data, bytes, &at)))
+		n++;
+	if (n > 1)
+		conn->ops->ahead(conn, record, n);
+	return n == CONN_AHEAD ? at : bytes;
+}
+
 int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
 {
 	const struct wire_record *record;
-	size_t at = *offset;
+	size_t at = *offset, told = conn->ops->ahead ? at : bytes;
 	int rc;
 
-	while ((record = wire_record_next(data, bytes, &at))) {
+	for (;;) {
+		if (at >= told && at < bytes)
+			told = look_ahead(conn, data, bytes, at);
+		record = wire_record_next(data, bytes, &at);
+		if (!record)
+			break;
 		if (unlikely(record->flags & WIRE_PUSHED))
 			rc = hand_flagged(conn, record);
 		else

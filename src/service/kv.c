@@ -169,7 +169,19 @@ static const struct operation {
 				  COUNT_GETS, PART, true},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
+_Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
 _Static_assert(PART + KEY + PIECES <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "each request fits any message");
+
+/* NULL: there is none, or not with a body of that length. */
+static inline const struct operation *operation_of(const struct wire_record *request)
+{
+	const struct operation *op;
+
+	if (unlikely(request->op >= ARRAY_SIZE(operations)))
+		return NULL;
+	op = &operations[request->op];
+	return likely(request->length >= op->body_min && request->length < op->body_end) ? op : NULL;
+}
 
 static __attribute__((noinline)) int reserve_and_serve(struct conn *conn, struct kv_agent *agent,
 						       const struct operation *op, const struct wire_record *request,
@@ -255,17 +267,31 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 static int kv_agent_record(struct conn *conn, const struct wire_record *request, const void *body)
 {
 	struct kv_agent *agent = conn_context(conn);
-	const struct operation *op;
+	const struct operation *op = operation_of(request);
 
 	must(service_part_is_mine(&agent->thread->part));
-	if (unlikely(request->op >= ARRAY_SIZE(operations)))
-		return -EPROTO;
-	op = &operations[request->op];
-	if (unlikely(request->length < op->body_min || request->length >= op->body_end))
+	if (unlikely(!op))
 		return -EPROTO;
 	if (unlikely(agent->beside | (unsigned)kv_gate_refused(agent->thread) | (request->flags & WIRE_DURABLE)))
 		return carry_out_beside(conn, agent, op, request, body);
 	return carry_out(conn, agent, op, request, body);
+}
+
+/* What the keys' lookups touch is fetched from memory for all of them at once. */
+static void kv_agent_ahead(struct conn *conn, const struct wire_record *const record[], unsigned count)
+{
+	const struct kv_agent *agent = conn_context(conn);
+	struct store_key key[CONN_AHEAD];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct operation *op = operation_of(record[i]);
+
+		if (likely(op && has_key(op)))
+			key[n++] = (struct store_key){(const char *)(record[i] + 1) + op->key_at,
+						      key_length(op, record[i])};
+	}
+	store_look_ahead(agent->thread->store, key, n);
 }
 
 /* Or it waits. */
@@ -354,6 +380,7 @@ static bool kv_agent_quiet(const struct conn *conn)
 static const struct conn_ops kv_agent_ops = {
 	.established = kv_agent_established,
 	.record = kv_agent_record,
+	.ahead = kv_agent_ahead,
 	.writable = kv_gate_writable,
 	.closed = kv_agent_closed,
 };
