@@ -70,7 +70,9 @@ static void set_up(void)
 START_TEST(test_five_calls)
 {
 	char *value = NULL;
-	void *kv = NULL;
+	void *kv = NULL, *bytes;
+	uint64_t version;
+	size_t len;
 
 	server_stop();
 	server_start(&(struct server_options){.transport = _i ? "unix" : "tcp", .no_large = true});
@@ -87,6 +89,15 @@ START_TEST(test_five_calls)
 	ck_assert_int_eq(kv_get(kv, "key", &value), 0);
 	ck_assert_str_eq(value, "");
 	kv_release(value);
+	value = (char *)kv; /* what is there before does not stay there */
+	ck_assert_int_lt(kv_get(kv, "", &value), 0);
+	ck_assert_ptr_null(value);
+	bytes = kv;
+	ck_assert_int_eq(kv_get_bytes(kv, "missing", 7, &bytes, &len), -ENOENT);
+	ck_assert_ptr_null(bytes);
+	bytes = kv;
+	ck_assert_int_eq(kv_get_version(kv, "missing", 7, &bytes, &len, &version), -ENOENT);
+	ck_assert_ptr_null(bytes);
 	kv_release(NULL);
 	ck_assert_int_eq(kv_close(kv), 0);
 	ck_assert_int_eq(kv_close(NULL), 0);

@@ -148,6 +148,8 @@ int kv_get(void *kv_handle, const char *key, char **value)
 		log_error("kv", "kv_get needs a key and a place for the value");
 		rc = -EINVAL;
 	}
+	if (value)
+		*value = NULL;
 	if (rc == 0)
 		rc = kv_get_bytes(kv_handle, key, strlen(key), &bytes, &len);
 	if (rc == -ENOENT) {

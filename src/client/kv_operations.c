@@ -549,6 +549,8 @@ int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value,
 		log_error("kv", "kv_get_bytes needs places for the value and its length");
 		rc = -EINVAL;
 	}
+	if (value)
+		*value = NULL; /* so that who does not look at rc gives nothing wild back */
 	if (rc == 0)
 		rc = kv_call_key(kv_handle, &ask, &call);
 	if (rc != 0)
@@ -603,6 +605,8 @@ int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **valu
 		log_error("kv", "kv_get_version needs places for the value, its length and its version");
 		rc = -EINVAL;
 	}
+	if (value)
+		*value = NULL;
 	if (rc == 0)
 		rc = kv_call_key(kv_handle, &ask, &call);
 	if (rc != 0)

@@ -57,7 +57,7 @@ extern "C" {
  */
 int kv_open(char *servername, void **kv_handle);
 int kv_set(RDMAD_KV_ANY *kv_handle, const char *key, const char *value);
-/* A missing key is "" and success. *value is given back with kv_release. */
+/* A missing key is "" and success. *value is given back with kv_release; it is NULL after a failure. */
 int kv_get(RDMAD_KV_ANY *kv_handle, const char *key, char **value);
 void kv_release(char *value);
 /* Outstanding requests end with -ECONNABORTED. NULL is allowed. -EDEADLK from a callback: nothing
@@ -79,7 +79,7 @@ int rdmad_kv_open(const char *server, const struct rdmad_options *options, struc
 
 int kv_set_bytes(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len);
 /* *value has *value_len bytes and a 0 byte behind them; kv_release gives it back, in the thread of the handle or
- * after kv_close. -ENOENT: no such key. */
+ * after kv_close. -ENOENT: no such key. *value is NULL after a failure. */
 int kv_get_bytes(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len);
 /* 1: was deleted, 0: no such key. */
 int kv_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
