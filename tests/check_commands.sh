@@ -15,6 +15,9 @@ test_command_line() {
 	expect 0 -c 3 ping "$tcp" && says "3 sent" "an option in front of its command"
 	expect 0 -V && says '^rdmactl [0-9]' "-V"
 	expect 0 kv get --version && says '^librdmad [0-9]' "--version"
+	expect 0 help && says '^exit status: 0 done, .*4 no such key' "help"
+	awk 'length > 100' "$dir/out" | grep -q . && fail "help has lines of more than 100 characters"
+	expect 0 help kv && says '^  kv cas KEY VERSION \[VALUE\|-\]     store' "columns of help"
 	expect 0 kv --help && says 'kv get KEY' "kv --help"
 	expect 0 bench -h && says 'bench kv' "bench -h"
 	expect 2 kv && complains 'kv: which of the above' kv
@@ -40,7 +43,7 @@ test_local() {
 	expect 0 status
 	at_terminal $'n\n' "$rdmactl" --control "$dir/control.sock" shutdown
 	[[ $? == 1 ]] || fail "shutdown, answered no: the exit status is not 1"
-	says "shutdown the rdmad of process $daemon at .*, which has 0 connections and [0-9]+ keys\? \[y/N\]" question
+	says "shutdown the rdmad of process $daemon at .*, connections 0, keys [0-9]+\? \[y/N\]" question
 	expect 0 status --json && json '.state == "running"' "shutdown, answered no"
 	(
 		unset -v RDMAD_HOST
@@ -62,6 +65,10 @@ test_terminal() {
 	says '^three.$' "kv get at a terminal ends its line"
 	[[ $(tail -c 1 "$dir/out" | od -An -tx1) == *0a ]] || fail "no line feed at a terminal"
 	expect 0 kv get "$key" -q && [[ $(tail -c 1 "$dir/out") == e ]] || fail "a line feed off a terminal"
+	timeout 60 "$rdmactl" "${at[@]}" kv get "$key" >/dev/full 2>"$dir/err"
+	[[ $? == 1 ]] || fail "the exit status of what cannot be written is not 1"
+	complains 'cannot write to stdout' "a full stdout"
+	! grep -q ' bytes, ' "$dir/err" || fail "kv get tells of a value that it could not write"
 	expect 4 kv get "no$key" && complains 'no such key: noevil\\x1b' "a message with a key"
 	expect 0 kv set grün ü -q
 	at_terminal '' "$rdmactl" "${at[@]}" kv mget grün

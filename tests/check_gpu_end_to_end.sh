@@ -84,6 +84,7 @@ test_bad_images() {
 	expect 1 gpu quantize "$dir/usual.pgm" /dev/full && complains "No space" quantize
 	expect 2 gpu quantize "$dir/usual.pgm"
 	expect 2 gpu quantize "$dir/usual.pgm" - --json
+	expect 2 gpu quantize "$dir/usual.pgm" "$dir/got.jpg" && complains 'as .png or .pgm' "a JPEG"
 	expect 2 gpu quantize "$dir/usual.pgm" - --levels 0
 	expect 2 gpu quantize "$dir/usual.pgm" - --levels 257
 	expect 2 gpu quantize "$dir/usual.pgm" - --mode fast

@@ -414,6 +414,7 @@ test_bench() {
 	expect 2 bench channel --serve
 	expect 2 bench sweep --min 2K --max 1K
 	expect 2 bench sweep --plot - --json
+	expect 2 bench sweep --plot "$dir/plot.pdf" && complains 'a .svg or .png file' "--plot of a PDF"
 	expect 1 bench sweep --plot "$dir/no/such.png"
 	expect 2 bench kv -s 4K-1K
 	expect 2 bench kv --op put

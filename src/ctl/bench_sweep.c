@@ -22,12 +22,21 @@ static uint64_t first = 1, last = MIB, clients = 4, depth = 32, duration = 500 *
 static bool compare;
 static const char *plot;
 
+static int check_picture(const char *path)
+{
+	if (strcmp(path, "-") == 0 || ctl_file_ends(path, ".svg") || ctl_file_ends(path, ".png"))
+		return 0;
+	ctl_say("--plot %s: it is a .svg or .png file, or -", path);
+	return -EINVAL;
+}
+
 static const struct ctl_option bench_options[] = {
 	{"min", 'm', CTL_SIZE, &first, "SIZE", "size of the first values; default 1", .min = 1},
 	{"max", 'M', CTL_SIZE, &last, "SIZE", "size of the last values; default 1M", .min = 1, .max = 1ull << 40},
 	{"compare", 0, CTL_FLAG, &compare, NULL, "each size that can go both ways, eager and rendezvous"},
-	{"plot", 'p', CTL_TEXT, &plot, "FILE",
-	 "draw the table: a .svg or .png file by gnuplot, or - for characters on stdout", .choices = "@file"},
+	{"plot", 'p', CTL_CHECKED, &plot, "FILE",
+	 "draw the table: a .svg or .png file by gnuplot, or - for characters on stdout", .check = check_picture,
+	 .choices = "@file"},
 	{"depth", 'd', CTL_NUMBER, &depth, "N", "requests outstanding on each connection; default 32", .min = 1,
 	 .max = 1024},
 	{"clients", 'c', CTL_NUMBER, &clients, "N", "connections, fewer for large values; default 4", .min = 1,

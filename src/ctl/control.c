@@ -227,9 +227,8 @@ static int ask_people(void)
 		return rc;
 	status = json_loadb(text, len, 0, NULL);
 	free(text);
-	if (!ctl_confirmed("%s the rdmad of process %lld at %s, which has %lld connections and %lld keys?",
-			   ctl_command_name(), (long long)number_of(status, "pid"), path,
-			   (long long)number_of(status, "connections"),
+	if (!ctl_confirmed("%s the rdmad of process %lld at %s, connections %lld, keys %lld?", ctl_command_name(),
+			   (long long)number_of(status, "pid"), path, (long long)number_of(status, "connections"),
 			   (long long)number_of(json_object_get(status, "store"), "items"))) {
 		ctl_say("%s: nothing was done", ctl_command_name());
 		rc = CTL_FAILED;

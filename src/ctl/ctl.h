@@ -180,6 +180,9 @@ int ctl_fail_open(int error, const char *server);
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
 
+/* In any case of its letters. */
+bool ctl_file_ends(const char *path, const char *ending);
+
 /* "SERVER: transport tcp" on stderr unless --quiet or --json. */
 void ctl_say_transport(const char *server, const char *transport);
 
@@ -311,6 +314,8 @@ struct image {
 const char *image_parse(const void *data, size_t len, struct image *image, char *why, size_t why_size);
 void image_release(struct image *image);
 
+/* Whether it is said by the name, as ".png" or ".pgm", or nothing is. */
+bool image_format_known(const char *path);
 /* "-" is standard input or output. Written as PNG where the name ends in .png, else as PGM. Exit statuses. */
 int image_read(const char *path, struct image *image);
 int image_write(const char *path, const struct image *image);

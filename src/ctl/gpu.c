@@ -98,6 +98,8 @@ static int command_quantize(const struct ctl_arguments *arguments)
 
 	if (ctl.json && strcmp(out, "-") == 0)
 		return ctl_usage_error("gpu quantize: standard output cannot take both the image and --json");
+	if (!image_format_known(out))
+		return ctl_usage_error("gpu quantize: %s: an image is written as .png or .pgm", out);
 	rc = image_read(in, &image);
 	if (rc != CTL_OK)
 		return rc;

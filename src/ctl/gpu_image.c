@@ -379,11 +379,11 @@ static int write_png(FILE *out, const struct image *image)
 	return rc;
 }
 
-static bool is_png_name(const char *path)
+bool image_format_known(const char *path)
 {
-	size_t len = strlen(path);
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
-	return len >= 4 && strcasecmp(path + len - 4, ".png") == 0;
+	return !strchr(name, '.') || ctl_file_ends(name, ".png") || ctl_file_ends(name, ".pgm");
 }
 
 int image_write(const char *path, const struct image *image)
@@ -393,7 +393,7 @@ int image_write(const char *path, const struct image *image)
 	int rc = out ? 0 : -errno;
 
 	if (rc == 0)
-		rc = is_png_name(path) ? write_png(out, image) : write_pgm(out, image);
+		rc = ctl_file_ends(path, ".png") ? write_png(out, image) : write_pgm(out, image);
 	if (out && (to_stdout ? fflush(out) : fclose(out)) != 0 && rc == 0)
 		rc = -errno;
 	if (rc == 0)

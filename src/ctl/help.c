@@ -23,16 +23,18 @@ static bool in_group(const char *name, const char *group)
 int ctl_help_list(FILE *out, const char *group)
 {
 	const struct ctl_command *c;
-	int listed = 0;
+	int listed = 0, width = 0;
 
+	for (unsigned n = 0; (c = ctl_command_at(n)); n++)
+		if (in_group(c->name, group))
+			width = MAX(width, (int)(strlen(c->name) + 1 + strlen(c->arguments)));
 	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
-		char left[64];
+		int name = (int)strlen(c->name) + 1;
 
 		if (!in_group(c->name, group))
 			continue;
-		snprintf(left, sizeof(left), "%s %s", c->name, c->arguments);
 		if (out)
-			fprintf(out, "  %-22s %s\n", left, c->help);
+			fprintf(out, "  %s %-*s %s\n", c->name, width - name, c->arguments, c->help);
 		listed++;
 	}
 	return listed;
@@ -44,7 +46,9 @@ static int help_all(void)
 	ctl_help_list(stdout, NULL);
 	puts("\noptions of every command:");
 	ctl_options_usage(stdout, ctl_globals);
-	puts("\nfor the options of one command: rdmactl help COMMAND; for all of it: man rdmactl");
+	puts("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no server, 4 no such key, 5 no answer in time,\n"
+	     "7 another version of the protocol, 130 interrupted");
+	puts("\nfor the options of one command: rdmactl help COMMAND; for all of it, and examples: man rdmactl");
 	return CTL_OK;
 }
 

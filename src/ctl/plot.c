@@ -41,10 +41,7 @@ int plot_check(void)
 /* gnuplot's name of the format that the file's name asks for. */
 static const char *terminal_of(const char *path)
 {
-	const char *ending = strrchr(path, '.');
-
-	return ending && strcasecmp(ending, ".svg") == 0 ? "svg size 1000,600 background 'white'"
-							 : "pngcairo size 1000,600";
+	return ctl_file_ends(path, ".svg") ? "svg size 1000,600 background 'white'" : "pngcairo size 1000,600";
 }
 
 static void write_commands(FILE *out, const char *terminal, const char *title, const struct plot_curve *curves,

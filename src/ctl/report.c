@@ -65,6 +65,13 @@ enum ctl_exit ctl_exit_of(int error)
 	return CTL_FAILED;
 }
 
+bool ctl_file_ends(const char *path, const char *ending)
+{
+	size_t len = strlen(path), n = strlen(ending);
+
+	return len >= n && strcasecmp(path + len - n, ending) == 0;
+}
+
 static char said[1024];
 
 void ctl_say(const char *format, ...)
