@@ -30,6 +30,7 @@ answers() { # COMMAND TEXT
 
 test_options() {
 	ends 0 "rdmad " "$rdmad" --version
+	ends 0 "protocol $("$rdmactl" version | sed -n 's/^protocol //p')" "$rdmad" -V
 	ends 0 "--help-config" "$rdmad" --help
 	ends 64 "Try" "$rdmad" --nonsense
 	ends 64 "unexpected argument x" "$rdmad" x
@@ -182,7 +183,7 @@ test_in_use() {
 	ends 71 "Address already in use; another program has it" "$rdmad" -c "$dir/rdmad.conf" -l "127.0.0.1:$port"
 	: >"$dir/file"
 	ends 71 "a file of another kind" "$rdmad" -c "$dir/rdmad.conf" -l "unix://$dir/file"
-	ends 71 "rdmad.sock: Address already in use" "$rdmad" -c "$dir/rdmad.conf"
+	ends 71 "cannot listen on unix $dir/rdmad.sock: Address already in use" "$rdmad" -c "$dir/rdmad.conf"
 	sed -i 's/rdmad.sock/other.sock/' "$dir/rdmad.conf"
 	ends 73 "another rdmad has it" "$rdmad" -c "$dir/rdmad.conf"
 	answers status '"ok":true'
@@ -238,6 +239,18 @@ test_log_file() {
 	kill -HUP "$daemon"
 	logged reloaded "$dir/file" # which is a new one
 	stop_daemon
+}
+
+# What is not taken there is not lost.
+test_log_full() {
+	local target
+	for target in file:/dev/full syslog; do
+		[[ $target == file:* || ! -e /dev/log ]] || continue
+		configure "log = { target = \"$target\"; };"
+		start_daemon
+		logged 'info rdmad: ready'
+		stop_daemon
+	done
 }
 
 test_journal() {
@@ -367,7 +380,7 @@ test_notify() {
 	stop_daemon
 	unset NOTIFY_SOCKET
 	wait "$reader"
-	[[ $(tr '\n' ' ' <"$dir/notified") = "READY=1 RELOADING=1 READY=1 STOPPING=1 " ]] ||
+	[[ $(tr '\n' ' ' <"$dir/notified") = "READY=1 RELOADING=1 READY=1 STATUS=draining: no new connections STOPPING=1 " ]] ||
 		fail "the service manager was told $(cat "$dir/notified")"
 	notified_of_life
 }
@@ -469,7 +482,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine print life default_limits in_use reload log_file journal background limits gpu notify hostile_control ordinary_user silence)
+parts=(options manual configuration machine print life default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -195,7 +195,7 @@ static void drain_timed_out(void *arg)
 {
 	struct daemon *d = arg;
 
-	log_warn("rdmad", "%llu connections did not come to rest in time and are cut off",
+	log_warn("rdmad", "cut off what did not come to rest in time: connections %llu",
 		 (unsigned long long)workers_load(d));
 	loop_break(d->loop);
 }
@@ -292,6 +292,7 @@ void daemon_drain(struct daemon *d)
 	if (d->draining)
 		return;
 	log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
+	notify_send("STATUS=draining: no new connections");
 	d->draining = true;
 	workers_tell(d, WORKER_LEAVE);
 }

@@ -234,12 +234,14 @@ static const char *listen_advice(const struct sockaddr *sa, int error)
 	}
 }
 
-static int cannot_listen(const struct fabric_transport *transport, const struct sockaddr *sa, int error)
+static int cannot_listen(const struct fabric_transport *transport, const struct address *address,
+			 const struct sockaddr *sa, int error)
 {
 	char text[128];
 
 	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name,
-		  address_format_socket(sa, text, sizeof(text)), strerror(-error), listen_advice(sa, error));
+		  address->path ? address->host : address_format_socket(sa, text, sizeof(text)), strerror(-error),
+		  listen_advice(sa, error));
 	return daemon_exit_status(error);
 }
 
@@ -289,7 +291,7 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 		return listen_without_device(d, transport, sa, rc, only && count == 1);
 	if (count > 1 && (rc == -EADDRNOTAVAIL || rc == -EAFNOSUPPORT))
 		return listen_beside(transport, sa, rc);
-	return cannot_listen(transport, sa, rc);
+	return cannot_listen(transport, address, sa, rc);
 }
 
 /* Where the system chooses the port, all have the same. */

@@ -43,11 +43,12 @@ static _Atomic int file = -1;
 /* While the daemon starts, somebody may sit at the terminal and wonder why it does not. */
 static atomic_bool echo = true;
 
-static void write_line(int fd, const char *line, int length, size_t size)
+/* Whether the line went out whole: in one write, so that threads do not mix theirs. */
+static bool write_line(int fd, const char *line, int length, size_t size)
 {
-	/* One write a line, so that threads do not mix theirs. What cannot be logged is lost. */
-	if (length > 0 && write(fd, line, MIN((size_t)length, size - 1)) < 0)
-		return;
+	size_t n = length > 0 ? MIN((size_t)length, size - 1) : 0;
+
+	return write(fd, line, n) == (ssize_t)n;
 }
 
 static const int priorities[] = {
@@ -71,7 +72,7 @@ static bool is_journal(void)
 	return strcmp(stream, own) == 0;
 }
 
-static void write_stderr(const struct message *m)
+static bool write_stderr(const struct message *m)
 {
 	char line[640], priority[8] = "";
 	int n;
@@ -80,10 +81,10 @@ static void write_stderr(const struct message *m)
 		snprintf(priority, sizeof(priority), "<%d>", priorities[m->level]);
 	n = snprintf(line, sizeof(line), "%s%s %s: %s\n", priority, log_level_name(m->level), m->room, m->text);
 
-	write_line(STDERR_FILENO, line, n, sizeof(line));
+	return write_line(STDERR_FILENO, line, n, sizeof(line));
 }
 
-static void write_file(const struct message *m)
+static bool write_file(const struct message *m)
 {
 	struct tm tm;
 	char line[700], stamp[32];
@@ -93,26 +94,29 @@ static void write_file(const struct message *m)
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
 	n = snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, m->when.tv_nsec / 1000000,
 		     log_level_name(m->level), m->room, m->text);
-	write_line(file, line, n, sizeof(line));
+	return write_line(file, line, n, sizeof(line));
 }
 
-static void write_syslog(const struct message *m)
+/* syslog() itself does not say whether anybody took it. */
+static bool write_syslog(const struct message *m)
 {
 	syslog(priorities[m->level], "%s: %s", m->room, m->text);
+	return access(_PATH_LOG, F_OK) == 0;
 }
 
-static void (*const writers[])(const struct message *) = {
+static bool (*const writers[])(const struct message *) = {
 	[TARGET_STDERR] = write_stderr,
 	[TARGET_SYSLOG] = write_syslog,
 	[TARGET_FILE] = write_file,
 };
 
+/* What a full disk or a missing system log does not take goes to stderr, which may be somebody's. */
 static void write_out(const struct message *m)
 {
 	int to = atomic_load(&target); /* a reload may change it now */
+	bool taken = writers[to](m);
 
-	writers[to](m);
-	if (unlikely(echo) && to != TARGET_STDERR && m->level <= LOG_LEVEL_WARN)
+	if (unlikely(!taken || (echo && m->level <= LOG_LEVEL_WARN)) && to != TARGET_STDERR)
 		write_stderr(m);
 }
 

@@ -93,7 +93,7 @@ static int print_sample(void *to, const char *argument)
 static int print_version(void *to, const char *argument)
 {
 	(void)to, (void)argument;
-	puts("rdmad " PACKAGE_VERSION);
+	printf("rdmad " PACKAGE_VERSION "\nprotocol %u\n", WIRE_VERSION);
 	return fflush(stdout) == 0 ? 0 : EX_IOERR;
 }
 
@@ -119,7 +119,7 @@ static const struct option_row rows[] = {
 	{'v', "log-level", "LEVEL", set_level, "error, warn, info or debug"},
 	{OPTION_HELP_CONFIG, "help-config", NULL, print_sample,
 	 "print a configuration file with every setting explained"},
-	{'V', "version", NULL, print_version, "print the version"},
+	{'V', "version", NULL, print_version, "print the versions of rdmad and its protocol"},
 	{'h', "help", NULL, print_help, "print this help"},
 };
 
