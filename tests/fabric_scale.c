@@ -6,7 +6,7 @@
 
 #define ENDPOINTS 300
 #define MESSAGES 10
-#define CYCLES (target.slow > 1 ? 300 : (int)suite_part(3000))
+#define CYCLES ((int)suite_part(target.slow > 1 ? 300 : 3000))
 
 /* Descriptors of the process, and for verbs the kernel's objects, as text to compare. */
 static void count_resources(char *text, size_t size)
