@@ -22,7 +22,7 @@ static inline void fuzz_silence(void)
  */
 struct gpu_service;
 
-/* `gpu` stays the caller's; NULL: not offered. */
+/* The first call opens it. `gpu` stays the caller's; NULL: not offered. */
 void fuzz_server_open(struct gpu_service *gpu);
 /* Have what the server sends instead of throwing it away. */
 void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len));
@@ -40,8 +40,10 @@ void fuzz_server_close(int fd);
  * become a SEND with a message of these records each. Flags: 1 the message's length lies, 2 the frame's opcode
  * is that of the credits byte. Returns the length in `out`. */
 size_t fuzz_stream(const uint8_t *data, size_t size, uint8_t *out, size_t room);
-/* A CONNECT or ACCEPT with the private data of one. */
-size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits);
+/* A CONNECT or ACCEPT with the private data of one. `count`: of the request, as the service wants it. */
+size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits, uint32_t count);
 size_t fuzz_accept(uint8_t *out, unsigned credits);
+/* A socket on which a CONNECT and the chunks of `data` were written. */
+int fuzz_server_client(unsigned service, unsigned credits, uint32_t count, const void *data, size_t size);
 
 #endif

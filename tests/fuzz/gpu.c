@@ -244,18 +244,15 @@ static void send_chunks(int fd, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t request[256];
-	static bool open;
 	size_t used;
 	int fd;
 
-	if (!open)
-		open_server();
-	open = true;
+	open_server();
 	if (!size)
 		return 0;
 	memset(&heard, 0, sizeof(heard));
 	fd = fuzz_server_connect();
-	used = fuzz_connect(request, WIRE_GPU, 2 + *data);
+	used = fuzz_connect(request, WIRE_GPU, 2 + *data, 0);
 	if (fuzz_server_write(fd, request, used))
 		send_chunks(fd, data + 1, size - 1);
 	fuzz_server_close(fd);

@@ -2,23 +2,16 @@
  * first byte: in its lowest bit the name, in the others the credits; then the chunks of fuzz_stream(). */
 #include <unistd.h>
 
-#include "fabric/soft_frame.h"
 #include "fuzz.h"
 #include "wire/wire.h"
 
-#define COUNT_AT (SOFT_HEADER + 16) /* of the connect request's count */
-
-static size_t connect_for(uint8_t *out, const char *name, unsigned credits)
+static int client(const char *name, unsigned credits, const void *data, size_t size)
 {
-	uint32_t count = WIRE_PEER_COUNT(name, strlen(name));
-	size_t used = fuzz_connect(out, WIRE_PEER, credits);
-
-	memcpy(out + COUNT_AT, &count, sizeof(count));
-	return used;
+	return fuzz_server_client(WIRE_PEER, credits, WIRE_PEER_COUNT(name, strlen(name)), data, size);
 }
 
 /* Joins "n". */
-static int other_connect(uint8_t *stream, size_t room)
+static int other_connect(void)
 {
 	struct {
 		uint8_t chunk[4];
@@ -30,11 +23,10 @@ static int other_connect(uint8_t *stream, size_t room)
 		.join = {.size = 2, .rank = WIRE_PEER_ANY_RANK, .name_len = 1},
 		.name = {'n'},
 	};
-	int fd = fuzz_server_connect();
+	int fd;
 
 	say.chunk[2] = (uint8_t)(sizeof(say) - sizeof(say.chunk));
-	fuzz_server_write(fd, stream, connect_for(stream, "n", 8));
-	fuzz_server_write(fd, stream, fuzz_stream((uint8_t *)&say, sizeof(say), stream, room));
+	fd = client("n", 8, &say, sizeof(say));
 	for (unsigned i = 0; i < 16; i++)
 		fuzz_server_turn(fd); /* until it waits */
 	return fd;
@@ -42,19 +34,13 @@ static int other_connect(uint8_t *stream, size_t room)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static uint8_t stream[1u << 17];
-	static bool open;
 	int fd, other;
 
-	if (!open)
-		fuzz_server_open(NULL);
-	open = true;
+	fuzz_server_open(NULL);
 	if (!size)
 		return 0;
-	other = other_connect(stream, sizeof(stream));
-	fd = fuzz_server_connect();
-	if (fuzz_server_write(fd, stream, connect_for(stream, *data & 1 ? "n" : "m", 2 + (*data >> 1))))
-		fuzz_server_write(fd, stream, fuzz_stream(data + 1, size - 1, stream, sizeof(stream)));
+	other = other_connect();
+	fd = client(*data & 1 ? "n" : "m", 2 + (*data >> 1), data + 1, size - 1);
 	for (unsigned i = 0; i < 16; i++)
 		fuzz_server_turn(other);
 	close(other);

@@ -13,6 +13,8 @@ static void (*answer)(int fd, const uint8_t *data, size_t len);
 
 void fuzz_server_open(struct gpu_service *gpu)
 {
+	if (server.fabric)
+		return;
 	fuzz_silence();
 	server_open(&(struct server_options){
 		.transport = "abstract",
@@ -113,7 +115,7 @@ static size_t put_frame(uint8_t *out, unsigned op, size_t len)
 	return SOFT_HEADER;
 }
 
-size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits)
+size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits, uint32_t count)
 {
 	struct wire_request request = {
 		.version = WIRE_VERSION,
@@ -121,6 +123,7 @@ size_t fuzz_connect(uint8_t *out, unsigned service, unsigned credits)
 		.credits = (uint16_t)credits,
 		.message_size = 8192,
 		.size = 16,
+		.count = count,
 	};
 
 	put_frame(out, SOFT_CONNECT, WIRE_REQUEST_SIZE);
@@ -166,4 +169,14 @@ size_t fuzz_stream(const uint8_t *data, size_t size, uint8_t *out, size_t room)
 		size -= 4 + len;
 	}
 	return used;
+}
+
+int fuzz_server_client(unsigned service, unsigned credits, uint32_t count, const void *data, size_t size)
+{
+	static uint8_t stream[1u << 17];
+	int fd = fuzz_server_connect();
+
+	if (fuzz_server_write(fd, stream, fuzz_connect(stream, service, credits, count)))
+		fuzz_server_write(fd, stream, fuzz_stream(data, size, stream, sizeof(stream)));
+	return fd;
 }

@@ -4,22 +4,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static uint8_t stream[1u << 17];
-	static bool open;
-	size_t used;
-	int fd;
-
-	if (!open)
-		fuzz_server_open(NULL);
-	open = true;
-	if (!size)
-		return 0;
-	fd = fuzz_server_connect();
-	used = fuzz_connect(stream, 1 + (*data & 1), 2 + (*data >> 1));
-	if (fuzz_server_write(fd, stream, used)) {
-		used = fuzz_stream(data + 1, size - 1, stream, sizeof(stream));
-		fuzz_server_write(fd, stream, used);
-	}
-	fuzz_server_close(fd);
+	fuzz_server_open(NULL);
+	if (size)
+		fuzz_server_close(fuzz_server_client(1 + (*data & 1), 2 + (*data >> 1), 0, data + 1, size - 1));
 	return 0;
 }

@@ -4,13 +4,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static bool open;
 	size_t piece;
 	int fd;
 
-	if (!open)
-		fuzz_server_open(NULL);
-	open = true;
+	fuzz_server_open(NULL);
 	if (!size)
 		return 0;
 	piece = *data ? *data : size;
