@@ -938,16 +938,10 @@ static void liar_connect(struct liar *liar)
 static void liar_say(struct liar *liar, enum wire_op op, unsigned flags, uint32_t arg, const void *body,
 		     uint32_t length)
 {
-	struct wire_record *record = liar->conn ? conn_reserve(liar->conn, length, NULL) : NULL;
+	struct wire_record record = {.op = (uint8_t)op, .flags = (uint8_t)flags, .arg = arg};
 
-	if (!record)
-		return;
-	record->op = (uint8_t)op;
-	record->flags = (uint8_t)flags;
-	record->arg = arg;
-	memcpy(record + 1, body, length);
-	conn_commit(liar->conn, record, length);
-	conn_flush(liar->conn);
+	if (liar->conn && conn_say(liar->conn, &record, body, length, NULL, 0))
+		conn_flush(liar->conn);
 }
 
 static void liar_leave(struct liar *liar)

@@ -103,15 +103,14 @@ static void work(uint32_t op, const uint32_t *param, const uint8_t *in, size_t n
 static void fake_answer(struct agent *agent, uint32_t op, uint32_t id, unsigned status, const void *body,
 			uint32_t length)
 {
-	struct wire_record *record = conn_reserve(agent->conn, length, NULL);
+	struct wire_record record = {
+		.id = id,
+		.op = (uint8_t)op,
+		.flags = op == WIRE_OP_GPU_ENDED ? 0 : WIRE_REPLY,
+		.status = (uint8_t)status,
+	};
 
-	ck_assert_ptr_nonnull(record);
-	record->op = (uint8_t)op;
-	record->id = id;
-	record->status = (uint8_t)status;
-	record->flags = op == WIRE_OP_GPU_ENDED ? 0 : WIRE_REPLY;
-	memcpy(record + 1, body, length);
-	conn_commit(agent->conn, record, length);
+	ck_assert(conn_say(agent->conn, &record, body, length, NULL, 0));
 }
 
 static void job_free(struct fake_job *job)

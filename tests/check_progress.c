@@ -31,16 +31,12 @@ static unsigned honest;
 
 static int rogue_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+	struct wire_record reply = {.id = honest ? record->id : ~record->id, .op = record->op, .flags = WIRE_REPLY};
 
 	(void)body;
-	if (!reply)
+	if (!conn_say(conn, &reply, NULL, 0, NULL, 0))
 		return -EAGAIN;
-	reply->op = record->op;
-	reply->flags = WIRE_REPLY;
-	reply->id = honest ? record->id : ~record->id;
 	honest -= honest > 0;
-	conn_commit(conn, reply, 0);
 	return 0;
 }
 

@@ -99,19 +99,10 @@ static void connect_kv(void)
 static void submit_raw(unsigned op, unsigned flags, uint32_t arg, const void *head, size_t head_len, const void *rest,
 		       size_t rest_len)
 {
-	struct wire_record *r;
 	static uint32_t id;
+	struct wire_record record = {.id = ++id, .op = (uint8_t)op, .flags = (uint8_t)flags, .arg = arg};
 
-	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)(head_len + rest_len), NULL)));
-	r->op = (uint8_t)op;
-	r->id = ++id;
-	r->flags = (uint8_t)flags;
-	r->arg = arg;
-	if (head_len)
-		memcpy(r + 1, head, head_len);
-	if (rest_len)
-		memcpy((char *)(r + 1) + head_len, rest, rest_len);
-	conn_commit(conn, r, (uint32_t)(head_len + rest_len));
+	PAIR_UNTIL(&pair, conn_say(conn, &record, head, head_len, rest, rest_len));
 }
 
 static void submit(unsigned op, const void *key, size_t key_len, const void *value, size_t value_len)
@@ -450,14 +441,10 @@ END_TEST
 START_TEST(test_kv_set_key_lies)
 {
 	static const uint32_t lies[] = {0, 9, 4096, UINT32_MAX};
-	struct wire_record *r;
+	struct wire_record record = {.op = WIRE_OP_SET, .arg = lies[_i]};
 
 	connect_kv();
-	r = conn_reserve(conn, 8, NULL);
-	r->op = WIRE_OP_SET;
-	r->arg = lies[_i];
-	memset(r + 1, 'x', 8);
-	conn_commit(conn, r, 8);
+	ck_assert(conn_say(conn, &record, "xxxxxxxx", 8, NULL, 0));
 	assert_cut_off("a set whose key is longer than it");
 }
 END_TEST

@@ -155,18 +155,9 @@ static struct client *connect_for(unsigned i, const char *name)
 static void submit(struct client *c, unsigned op, unsigned flags, const void *head, size_t head_len, const void *rest,
 		   size_t rest_len, uint32_t arg)
 {
-	struct wire_record *r;
+	struct wire_record record = {.id = 77, .op = (uint8_t)op, .flags = (uint8_t)flags, .arg = arg};
 
-	UNTIL((r = conn_reserve(c->conn, (uint32_t)(head_len + rest_len), NULL)));
-	r->op = (uint8_t)op;
-	r->flags = (uint8_t)flags;
-	r->id = 77;
-	r->arg = arg;
-	if (head_len)
-		memcpy(r + 1, head, head_len);
-	if (rest_len)
-		memcpy((char *)(r + 1) + head_len, rest, rest_len);
-	conn_commit(c->conn, r, (uint32_t)(head_len + rest_len));
+	UNTIL(conn_say(c->conn, &record, head, head_len, rest, rest_len));
 }
 
 static unsigned answer_of(struct client *c, unsigned before, unsigned op)

@@ -234,16 +234,9 @@ static void leave(struct client *c)
 /* False: there is no room. */
 static bool try_send(struct client *c, unsigned op, uint32_t id, const void *body, size_t length)
 {
-	struct wire_record *r = conn_reserve(c->conn, (uint32_t)length, NULL);
+	struct wire_record record = {.id = id, .op = (uint8_t)op};
 
-	if (!r)
-		return false;
-	r->op = (uint8_t)op;
-	r->id = id;
-	if (length)
-		memcpy(r + 1, body, length);
-	conn_commit(c->conn, r, (uint32_t)length);
-	return true;
+	return conn_say(c->conn, &record, body, length, NULL, 0);
 }
 
 static void send_record(struct client *c, unsigned op, uint32_t id, const void *body, size_t length)

@@ -174,16 +174,9 @@ static struct client *connect_for(unsigned i, const char *name)
 
 static void submit(struct client *c, unsigned op, const void *head, size_t head_len, const void *rest, size_t rest_len)
 {
-	struct wire_record *r;
+	struct wire_record record = {.id = 77, .op = (uint8_t)op};
 
-	UNTIL((r = conn_reserve(c->conn, (uint32_t)(head_len + rest_len), NULL)));
-	r->op = (uint8_t)op;
-	r->id = 77;
-	if (head_len)
-		memcpy(r + 1, head, head_len);
-	if (rest_len)
-		memcpy((char *)(r + 1) + head_len, rest, rest_len);
-	conn_commit(c->conn, r, (uint32_t)(head_len + rest_len));
+	UNTIL(conn_say(c->conn, &record, head, head_len, rest, rest_len));
 }
 
 static void submit_join(struct client *c, const char *name, uint32_t size, uint32_t rank, const char *addresses)
@@ -765,21 +758,17 @@ static void bad_op_of_others(struct client *c)
 
 static void bad_flags(struct client *c)
 {
-	struct wire_record *r = conn_reserve(c->conn, 0, NULL);
+	struct wire_record record = {.op = WIRE_OP_PEER_LIST, .flags = WIRE_REPLY};
 
-	r->op = WIRE_OP_PEER_LIST;
-	r->flags = WIRE_REPLY;
-	conn_commit(c->conn, r, 0);
+	ck_assert(conn_say(c->conn, &record, NULL, 0, NULL, 0));
 }
 
 static void bad_status(struct client *c)
 {
-	struct wire_record *r = conn_reserve(c->conn, 8, NULL);
+	struct wire_record record = {.op = WIRE_OP_PEER_LIST, .status = 1};
+	uint64_t cursor = 0;
 
-	r->op = WIRE_OP_PEER_LIST;
-	r->status = 1;
-	memset(r + 1, 0, 8);
-	conn_commit(c->conn, r, 8);
+	ck_assert(conn_say(c->conn, &record, &cursor, sizeof(cursor), NULL, 0));
 }
 
 static void bad_while_waiting(struct client *c)

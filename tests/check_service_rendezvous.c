@@ -155,15 +155,12 @@ static size_t body_of(uint8_t *body, uint64_t addr, uint64_t length, uint32_t rk
 
 static void send_record(unsigned op, const void *body, size_t len)
 {
-	struct wire_record *r;
+	struct wire_record record = {
+		.id = answers, .op = (uint8_t)op, .arg = op == WIRE_OP_SET, /* the length of its key */
+	};
 
-	PAIR_UNTIL(&pair, (r = conn_reserve(conn, (uint32_t)len, NULL)) || closed);
+	PAIR_UNTIL(&pair, closed || conn_say(conn, &record, body, len, NULL, 0));
 	ck_assert(!closed);
-	r->op = (uint8_t)op;
-	r->id = answers;
-	r->arg = op == WIRE_OP_SET; /* the length of its key */
-	memcpy(r + 1, body, len);
-	conn_commit(conn, r, (uint32_t)len);
 }
 
 static struct fabric_region *reachable(struct fabric_domain *domain)
@@ -304,8 +301,8 @@ static size_t pieces_of(uint8_t *body, size_t head, unsigned i, uint32_t rkey)
 static void ask_for_pieces(unsigned op, size_t head, unsigned i)
 {
 	uint8_t body[8192];
+	struct wire_record record = {.op = (uint8_t)op, .arg = bad_pieces[i].key_len};
 	struct fabric_region *region;
-	struct wire_record *r;
 	size_t len;
 
 	store_value("k", 9000, 1);
@@ -313,11 +310,7 @@ static void ask_for_pieces(unsigned op, size_t head, unsigned i)
 	ck_assert_uint_eq(conn_granted(conn)->pieces, TRANSFERS);
 	region = reachable(pair.client.domain);
 	len = pieces_of(body, head, i, fabric_region_rkey(region, conn_endpoint(conn)));
-	r = conn_reserve(conn, (uint32_t)len, NULL);
-	r->op = (uint8_t)op;
-	r->arg = bad_pieces[i].key_len;
-	memcpy(r + 1, body, len);
-	conn_commit(conn, r, (uint32_t)len);
+	ck_assert(conn_say(conn, &record, body, len, NULL, 0));
 	PAIR_UNTIL(&pair, closed);
 	assert_nothing_held();
 	ck_assert_msg(server_stats().violations == !bad_pieces[i].refused, "%s", bad_pieces[i].what);
@@ -790,40 +783,25 @@ END_TEST
  */
 static void ask_get(uint32_t id, const char *key)
 {
-	struct wire_record *r = conn_reserve(conn, 1, NULL);
+	struct wire_record record = {.id = id, .op = WIRE_OP_GET, .flags = WIRE_AGAIN};
 
-	ck_assert(r);
-	r->op = WIRE_OP_GET;
-	r->flags = WIRE_AGAIN;
-	r->id = id;
-	memcpy(r + 1, key, 1);
-	conn_commit(conn, r, 1);
+	ck_assert(conn_say(conn, &record, key, 1, NULL, 0));
 	expect_answer(WIRE_TOO_LARGE);
 }
 
 static void ask_again(struct fabric_region *region, uint32_t id, const char *key)
 {
 	struct wire_remote remote = {(uintptr_t)value, VALUE_MAX, fabric_region_rkey(region, conn_endpoint(conn)), 0};
-	struct wire_record *r = conn_reserve(conn, sizeof(remote) + 1, NULL);
+	struct wire_record record = {.id = id, .op = WIRE_OP_GET_INTO, .flags = WIRE_AGAIN};
 
-	ck_assert(r);
-	r->op = WIRE_OP_GET_INTO;
-	r->flags = WIRE_AGAIN;
-	r->id = id;
-	memcpy(r + 1, &remote, sizeof(remote));
-	memcpy((char *)(r + 1) + sizeof(remote), key, 1);
-	conn_commit(conn, r, sizeof(remote) + 1);
+	ck_assert(conn_say(conn, &record, &remote, sizeof(remote), key, 1));
 }
 
 static void ask_key(unsigned op, uint32_t id, const char *key)
 {
-	struct wire_record *r = conn_reserve(conn, 1, NULL);
+	struct wire_record record = {.id = id, .op = (uint8_t)op};
 
-	ck_assert(r);
-	r->op = (uint8_t)op;
-	r->id = id;
-	memcpy(r + 1, key, 1);
-	conn_commit(conn, r, 1);
+	ck_assert(conn_say(conn, &record, key, 1, NULL, 0));
 	expect_answer(WIRE_OK);
 }
 

@@ -212,14 +212,7 @@ static struct conn_transfer *begin_job(struct job *job)
 
 static bool send_record(struct peer *p, uint32_t id)
 {
-	struct wire_record *r = conn_reserve(p->conn, 16, NULL);
-
-	if (!r)
-		return false;
-	r->id = id;
-	memset(r + 1, 0, 16);
-	conn_commit(p->conn, r, 16);
-	return true;
+	return conn_say(p->conn, &(struct wire_record){.id = id}, (uint8_t[16]){0}, 16, NULL, 0);
 }
 
 /*

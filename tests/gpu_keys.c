@@ -125,19 +125,14 @@ static void on_established(struct conn *conn)
 {
 	static const struct wire_gpu_open open = {.mode = WIRE_GPU_QUEUE, .payload = PAYLOAD};
 	struct client *c = conn_context(conn);
-	struct wire_record *r;
 
 	connections++;
 	if (c->attempt && !c->attempt->session) {
 		attack(c);
 		return;
 	}
-	r = conn_reserve(conn, sizeof(open), NULL);
-	if (!r)
+	if (!conn_say(conn, &(struct wire_record){.op = WIRE_OP_GPU_OPEN}, &open, sizeof(open), NULL, 0))
 		die("there is no room for the first record");
-	r->op = WIRE_OP_GPU_OPEN;
-	memcpy(r + 1, &open, sizeof(open));
-	conn_commit(conn, r, sizeof(open));
 }
 
 static int on_record(struct conn *conn, const struct wire_record *record, const void *body)
