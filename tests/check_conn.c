@@ -242,10 +242,7 @@ static struct wire_request kv_request(void)
 
 static void connect_as(const struct wire_request *request)
 {
-	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, request, own_attr, &ops, &client, pair.now,
-				      &client.conn),
-			 0);
+	ck_assert_int_eq(conn_pair_connect(&pair, request, own_attr, &ops, &client, &client.conn), 0);
 }
 
 static void connect_both(const struct wire_request *request)
@@ -917,10 +914,7 @@ START_TEST(test_statistics_in_steps)
 	begin(false);
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 		clients[i] = (struct peer){.body = 16};
-		ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-					      pair.listener.address_len, &request, NULL, &ops, &clients[i], pair.now,
-					      &clients[i].conn),
-				 0);
+		ck_assert_int_eq(conn_pair_connect(&pair, &request, NULL, &ops, &clients[i], &clients[i].conn), 0);
 		PAIR_UNTIL(&pair, clients[i].established && server[i].established);
 		send_some(&clients[i], 2);
 		PAIR_UNTIL(&pair, server[i].got == 2);

@@ -147,10 +147,7 @@ static struct wire_request request_of(uint16_t credits, uint32_t message_size)
 
 static void connect_begin(unsigned i, const struct wire_request *request)
 {
-	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, request, NULL, &ops, &client[i], pair.now,
-				      &client[i].conn),
-			 0);
+	ck_assert_int_eq(conn_pair_connect(&pair, request, NULL, &ops, &client[i], &client[i].conn), 0);
 }
 
 static void connect_for(unsigned i, uint16_t credits)

@@ -84,9 +84,7 @@ static void connect_with(struct wire_request request)
 		request.credits = 32;
 	if (!request.message_size)
 		request.message_size = 8192;
-	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, NULL, pair.now, &conn),
-			 0);
+	ck_assert_int_eq(conn_pair_connect(&pair, &request, NULL, &ops, NULL, &conn), 0);
 	PAIR_UNTIL(&pair, established || closed);
 }
 

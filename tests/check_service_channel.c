@@ -139,9 +139,7 @@ static struct client *connect_with(unsigned i, uint32_t count, uint32_t message_
 	struct client *c = &clients[i];
 
 	*c = (struct client){0};
-	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, c, pair.now, &c->conn),
-			 0);
+	ck_assert_int_eq(conn_pair_connect(&pair, &request, NULL, &ops, c, &c->conn), 0);
 	UNTIL(c->established || c->closed);
 	ck_assert(c->established);
 	return c;

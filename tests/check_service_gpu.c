@@ -218,9 +218,7 @@ static void connect_client(struct client *c)
 	c->established = c->closed = c->opened = c->ended = false;
 	c->informed = c->answers = c->terminated = 0;
 	memset(c->answered, 0, sizeof(c->answered));
-	ck_assert_int_eq(conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address,
-				      pair.listener.address_len, &request, NULL, &ops, c, pair.now, &c->conn),
-			 0);
+	ck_assert_int_eq(conn_pair_connect(&pair, &request, NULL, &ops, c, &c->conn), 0);
 	UNTIL(c->established || c->closed);
 }
 

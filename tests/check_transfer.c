@@ -133,8 +133,7 @@ static int try_connect(unsigned n, uint16_t credits)
 		.message_size = 8192,
 	};
 
-	return conn_connect(pair.client.group, (struct sockaddr *)&pair.listener.address, pair.listener.address_len,
-			    &request, client_attr, &ops, &client[n], pair.now, &client[n].conn);
+	return conn_pair_connect(&pair, &request, client_attr, &ops, &client[n], &client[n].conn);
 }
 
 static void connect_both(unsigned n, uint16_t credits)

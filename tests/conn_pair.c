@@ -78,6 +78,13 @@ void conn_pair_close(struct conn_pair *pair)
 		rmdir(pair->dir);
 }
 
+int conn_pair_connect(struct conn_pair *pair, const struct wire_request *request, const struct conn_attr *attr,
+		      const struct conn_ops *ops, void *context, struct conn **out)
+{
+	return conn_connect(pair->client.group, (struct sockaddr *)&pair->listener.address, pair->listener.address_len,
+			    request, attr, ops, context, pair->now, out);
+}
+
 static int listener_turn(struct conn_pair_listener *l)
 {
 	struct fabric_completion c;

@@ -40,6 +40,10 @@ void conn_pair_open(struct conn_pair *pair, bool unix_socket, const struct conn_
 		    const struct conn_group_attr *client);
 void conn_pair_close(struct conn_pair *pair);
 
+/* The client's side begins to connect to the other. */
+int conn_pair_connect(struct conn_pair *pair, const struct wire_request *request, const struct conn_attr *attr,
+		      const struct conn_ops *ops, void *context, struct conn **out);
+
 /* One turn of each side. Completions and events there were. */
 int conn_pair_turn(struct conn_pair *pair);
 
