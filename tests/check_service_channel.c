@@ -78,24 +78,13 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 	services_take(&services, pair.server.group, request, wire, reason);
 }
 
-static int turn(void)
+static int serve(void)
 {
-	int n;
-
 	services_set_time(&services, pair.now);
-	n = conn_pair_turn(&pair);
-	return n + services_turn(&services);
+	return services_turn(&services);
 }
 
-#define UNTIL(condition) TURN_UNTIL(turn(), condition)
-
-static void rest(void)
-{
-	for (unsigned quiet = 0, turns = 0; quiet < 100; turns++) {
-		quiet = turn() ? 0 : quiet + 1;
-		ck_assert_uint_lt(turns, 100000);
-	}
-}
+#define UNTIL(condition) PAIR_UNTIL(&pair, condition)
 
 static void set_up_with(struct channel_settings settings)
 {
@@ -104,7 +93,7 @@ static void set_up_with(struct channel_settings settings)
 
 	memset(clients, 0, sizeof(clients));
 	services_open(&services, &(struct services_options){.arena = 4 * MIB, .channel = settings});
-	pair = (struct conn_pair){.listener.take = take};
+	pair = (struct conn_pair){.listener.take = take, .work = serve};
 	conn_pair_open(&pair, true, &attr, &attr);
 }
 
@@ -121,7 +110,7 @@ static void tear_down(void)
 			conn_close(clients[i].conn, 0, "the test is over");
 	for (unsigned i = 0; i < CLIENTS; i++)
 		UNTIL(!clients[i].conn);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_channel(&services)->names.taken, 0);
 	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
 	ck_assert_uint_eq(services.thread.active, 0);
@@ -293,7 +282,7 @@ START_TEST(test_name_taken)
 	ck_assert_uint_eq(ask_listen(echo, "echo", CAPACITY, ""), WIRE_EXISTS);
 	conn_close(first->conn, 0, "has enough");
 	UNTIL(first->closed);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(ask_listen(second, "n", CAPACITY, ""), WIRE_OK);
 }
 END_TEST
@@ -429,10 +418,10 @@ START_TEST(test_invitation_expires)
 	submit_open(opener, "n", CAPACITY, WIRE_CHANNEL_RELAY, 0);
 	UNTIL(listener->got == 2);
 	token = listener->index;
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_deadline(&services), pair.now + INVITE_TIMEOUT);
 	pair.now += INVITE_TIMEOUT - 1;
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(opener->got, 0);
 	pair.now += 1;
 	ck_assert_uint_eq(answer_of(opener, 0, WIRE_OP_CHANNEL_OPEN), WIRE_BUSY);
@@ -459,19 +448,19 @@ START_TEST(test_listener_takes_nothing)
 		struct client *c = connect_for(1, "n");
 
 		submit_open(c, "n", CAPACITY, WIRE_CHANNEL_RELAY, 0);
-		rest();
+		conn_pair_rest(&pair);
 		conn_close(c->conn, 0, "has enough");
 		UNTIL(c->closed);
 	}
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
 	invited = (unsigned)count_of("channel_invites");
 	ck_assert_uint_le(invited, 64); /* what its credits allow, and no more is kept */
 	pair.now += STALL_TIMEOUT;      /* a program between two accepts */
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert(!listener->closed);
 	submit_open(connect_for(2, "n"), "n", CAPACITY, WIRE_CHANNEL_RELAY, 0);
-	rest();
+	conn_pair_rest(&pair);
 	listener->stops = false;
 	UNTIL(count_of("channel_invites") == invited + 1);
 	pair.now += INVITE_TIMEOUT;
@@ -585,7 +574,7 @@ START_TEST(test_relay_receiver_stops)
 		if (!r)
 			break;
 		submit_data(j.opener, bytes, sizeof(bytes), (i + 1) * sizeof(bytes), 0);
-		rest();
+		conn_pair_rest(&pair);
 	}
 	ck_assert_uint_lt(i, 100); /* its credits do not come back */
 	conn_group_get_stats(pair.server.group, &stats);
@@ -595,7 +584,7 @@ START_TEST(test_relay_receiver_stops)
 	ck_assert_uint_eq(j.acceptor->count, 0);
 	j.acceptor->stops = false;
 	UNTIL(j.acceptor->count == i * sizeof(bytes));
-	rest();
+	conn_pair_rest(&pair);
 	conn_group_get_stats(pair.server.group, &stats);
 	ck_assert_uint_eq(stats.parked_bytes, 0);
 }
@@ -615,7 +604,7 @@ START_TEST(test_end_in_peace)
 	UNTIL(to->closed);
 	ck_assert_uint_eq(to->count, 3);
 	ck_assert(!j.listener->closed);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
 }
 END_TEST
@@ -644,10 +633,10 @@ START_TEST(test_end_beside_one_who_stops)
 	j.acceptor->stops = true;
 	for (unsigned i = 0; i < 20; i++)
 		submit_data(j.opener, bytes, sizeof(bytes), (i + 1) * sizeof(bytes), 0);
-	rest();
+	conn_pair_rest(&pair);
 	conn_close(j.opener->conn, -EIO, "dies");
 	UNTIL(j.opener->closed);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
 	pair.now += 5 * TIME_S;
 	UNTIL(j.acceptor->closed);
@@ -929,7 +918,7 @@ START_TEST(test_limit_names)
 	ck_assert_uint_eq(count_of("channel_limits"), 1);
 	conn_close(clients[0].conn, 0, "has enough");
 	UNTIL(clients[0].closed);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(ask_listen(c, "c", CAPACITY, ""), WIRE_OK);
 }
 END_TEST
@@ -949,7 +938,7 @@ START_TEST(test_limit_joined)
 	ck_assert_uint_eq(count_of("channel_limits"), 2);
 	conn_close(clients[2].conn, 0, "has enough");
 	UNTIL(clients[2].closed);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(ask_open(&clients[4], "echo", CAPACITY, 0, 0), WIRE_OK);
 }
 END_TEST

@@ -91,24 +91,13 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 	services_take(&services, pair.server.group, request, wire, reason);
 }
 
-static int turn(void)
+static int serve(void)
 {
-	int n;
-
 	services_set_time(&services, pair.now);
-	n = conn_pair_turn(&pair);
-	return n + services_turn(&services);
+	return services_turn(&services);
 }
 
-#define UNTIL(condition) TURN_UNTIL(turn(), condition)
-
-static void rest(void)
-{
-	for (unsigned quiet = 0, turns = 0; quiet < 100; turns++) {
-		quiet = turn() ? 0 : quiet + 1;
-		ck_assert_uint_lt(turns, 100000);
-	}
-}
+#define UNTIL(condition) PAIR_UNTIL(&pair, condition)
 
 static void set_up_with(struct meeting_settings settings)
 {
@@ -117,7 +106,7 @@ static void set_up_with(struct meeting_settings settings)
 
 	memset(clients, 0, sizeof(clients));
 	services_open(&services, &(struct services_options){.arena = 4 * MIB, .peer = settings});
-	pair = (struct conn_pair){.listener.take = take};
+	pair = (struct conn_pair){.listener.take = take, .work = serve};
 	conn_pair_open(&pair, true, &attr, &attr);
 }
 
@@ -130,7 +119,7 @@ static void end(struct client *c, int error)
 {
 	conn_close(c->conn, error, "has enough");
 	UNTIL(c->closed);
-	rest();
+	conn_pair_rest(&pair);
 }
 
 /* Nobody has anything left in the service. */
@@ -141,7 +130,7 @@ static void tear_down(void)
 			conn_close(clients[i].conn, 0, "the test is over");
 	for (unsigned i = 0; i < CLIENTS; i++)
 		UNTIL(!clients[i].conn);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_peer(&services)->groups, 0);
 	ck_assert_uint_eq(services_peer(&services)->members, 0);
 	ck_assert_uint_eq(services.thread.active, 0);
@@ -202,7 +191,7 @@ static struct client *join_patient(unsigned i, const char *name, uint32_t size, 
 
 	snprintf(text, sizeof(text), "%stcp://10.0.0.%u:7000", name, i);
 	submit(c, WIRE_OP_PEER_JOIN, &join, sizeof(join), text, strlen(text));
-	rest();
+	conn_pair_rest(&pair);
 	return c;
 }
 
@@ -376,7 +365,7 @@ START_TEST(test_member_takes_nothing)
 	for (unsigned i = 0; i < 64; i++)
 		if (i != 5)
 			UNTIL(clients[i].told == 64);
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert(!clients[5].closed);
 	pair.now += STALL_TIMEOUT + 1;
 	UNTIL(services_peer(&services)->members == 63);
@@ -422,7 +411,7 @@ START_TEST(test_leaves_while_told)
 
 	submit_join(connect_for(2, "work"), "work", 3, 2, "tcp://10.0.0.2:7000");
 	conn_close(b->conn, -EIO, "dies");
-	rest();
+	conn_pair_rest(&pair);
 	UNTIL(a->told == 3 || a->closed || services_peer(&services)->members == 2);
 	if (a->told) {
 		ck_assert_uint_eq(a->size, 3);
@@ -512,11 +501,11 @@ START_TEST(test_expires_in_steps)
 	for (unsigned turns = 0; count_of("peer_expired") < many; turns++) {
 		uint64_t before = count_of("peer_expired");
 
-		ck_assert(turn());
+		ck_assert(conn_pair_turn(&pair));
 		ck_assert_uint_le(count_of("peer_expired") - before, 16);
 		ck_assert_uint_lt(turns, 100);
 	}
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(services_deadline(&services), pair.now + TIME_S);
 	ck_assert_uint_eq(patient->got, 0);
 	join_patient(many + 1, "new", 2, 0, TIME_S / 2);
@@ -559,7 +548,7 @@ START_TEST(test_rank_taken)
 	ck_assert_uint_eq(count_of("peer_refused"), 1);
 	end(&clients[0], 0);
 	submit_join(c, "work", 3, 1, "");
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(c->got, 1);
 	ck_assert_uint_eq(services_peer(&services)->members, 1);
 }
@@ -772,7 +761,7 @@ static void bad_status(struct client *c)
 static void bad_while_waiting(struct client *c)
 {
 	submit_join(c, "n", 3, 0, "");
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(c->got, 0);
 	bad_op(c);
 }
@@ -827,7 +816,7 @@ START_TEST(test_limit_groups)
 	UNTIL(clients[1].told == 2);
 	end(&clients[0], 0);
 	submit_join(c, "c", 2, 0, "");
-	rest();
+	conn_pair_rest(&pair);
 	ck_assert_uint_eq(c->got, 1);
 	ck_assert_uint_eq(services_peer(&services)->groups, 2);
 }

@@ -102,8 +102,9 @@ static int listener_turn(struct conn_pair_listener *l)
 
 int conn_pair_turn(struct conn_pair *pair)
 {
-	int n = listener_turn(&pair->listener);
+	int n = pair->work ? pair->work() : 0;
 
+	n += listener_turn(&pair->listener);
 	if (!pair->server_stops)
 		n += conn_group_progress(pair->server.group, pair->now);
 	if (!pair->client_stops)

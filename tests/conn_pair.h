@@ -31,6 +31,7 @@ struct conn_pair {
 	struct fabric *fabric;
 	struct side server, client;
 	struct conn_pair_listener listener;
+	int (*work)(void); /* more that a turn does, at first; how much there was. NULL: nothing */
 	uint64_t now;
 	bool server_stops, client_stops; /* that side is not turned */
 	char dir[64];
