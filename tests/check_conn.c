@@ -519,7 +519,7 @@ START_TEST(test_messages_roll_over)
 }
 END_TEST
 
-/* Of the records of one message their owner is told a few at a time, as long as it is more than one. */
+/* Of the records of one message their owner is told a few at a time, as long as it is more than one; and not again at each try. */
 START_TEST(test_look_ahead)
 {
 	begin(false);
@@ -530,6 +530,10 @@ START_TEST(test_look_ahead)
 	send_some(&client, 2 * CONN_AHEAD + 1);
 	PAIR_UNTIL(&pair, server[0].got == 2 * CONN_AHEAD + 2);
 	ck_assert_uint_eq(server[0].ahead, 2 * CONN_AHEAD);
+	server[0].refuse = 50;
+	send_some(&client, 2);
+	PAIR_UNTIL(&pair, server[0].got == 2 * CONN_AHEAD + 4);
+	ck_assert_uint_le(server[0].ahead, 2 * CONN_AHEAD + 4);
 	end();
 }
 END_TEST

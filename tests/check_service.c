@@ -447,6 +447,23 @@ START_TEST(test_kv_set_key_lies)
 }
 END_TEST
 
+/* What is looked up before its turn is a key, or is left for its turn. */
+START_TEST(test_kv_set_key_lies_behind_others)
+{
+	static const uint32_t lies[] = {0, 4096, 6000, UINT32_MAX};
+	struct wire_record *r;
+
+	connect_kv();
+	submit(WIRE_OP_GET, "k", 1, NULL, 0);
+	r = conn_reserve(conn, 6000, NULL);
+	r->op = WIRE_OP_SET;
+	r->arg = lies[_i];
+	memset(r + 1, 'x', 6000);
+	conn_commit(conn, r, 6000);
+	assert_cut_off("a set whose key is too long, behind a get");
+}
+END_TEST
+
 /* Answers that fill their message go on in the next, each whole and in order. */
 START_TEST(test_kv_answers_roll_over)
 {
@@ -812,6 +829,7 @@ int main(void)
 	tcase_add_test(tc, test_kv_store_full);
 	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 31);
 	tcase_add_loop_test(tc, test_kv_set_key_lies, 0, 4);
+	tcase_add_loop_test(tc, test_kv_set_key_lies_behind_others, 0, 4);
 	tcase_add_test(tc, test_kv_answers_roll_over);
 	tcase_add_loop_test(tc, test_kv_value_changes_size, 0, 4);
 	tcase_add_test(tc, test_kv_flood);

@@ -653,7 +653,7 @@ START_TEST(test_stats)
 }
 END_TEST
 
-/* Keys that are there and keys that are not, of any length, while the index grows: nothing is seen of it. */
+/* Keys that are there and keys that are not, of each length, while the index grows: nothing is seen of it. */
 START_TEST(test_look_ahead)
 {
 	struct store_stats before, after;
@@ -661,8 +661,14 @@ START_TEST(test_look_ahead)
 
 	for (uint64_t i = 0; i < 10000; i++) {
 		uint64_t far = i / 2, none = UINT64_MAX - i;
-		struct store_key keys[STORE_AHEAD] = {{&i, sizeof(i)}, {&far, sizeof(far)}, {&none, sizeof(none)},
-						      {key, 0},        {key, i % 5000},     {key, 5000}};
+		struct store_key keys[STORE_AHEAD] = {{&i, sizeof(i)},
+						      {&far, sizeof(far)},
+						      {&none, sizeof(none)},
+						      {key, 1},
+						      {key, 1 + i % STORE_KEY_MAX},
+						      {key, STORE_KEY_MAX},
+						      {key, 8},
+						      {key, 9}};
 
 		ck_assert_int_eq(set_all(f.store, &i, sizeof(i), key, i % 200, NULL, NOW, NULL), 0);
 		before = fixture_stats(&f);

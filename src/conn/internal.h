@@ -33,7 +33,7 @@ struct conn_parked {
 	struct conn_parked *next;
 	bool immediate; /* of a write; there are no bytes */
 	uint32_t imm;
-	size_t bytes, offset, room;
+	size_t bytes, offset, told, room;
 	_Alignas(8) char data[];
 };
 
@@ -193,8 +193,9 @@ void conn_violation(struct conn *conn, int error, const char *what);
 void conn_bad_record(struct conn *conn, int error);
 void conn_consumed(struct conn *conn); /* a receive, of a message with records or of an immediate */
 /* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
- * try again or to go on with, or the violation. */
-int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset);
+ * try again or to go on with, or the violation. Of the records before *told, at first *offset, the service was told: it does not
+ * fetch for them at each try. */
+int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset, size_t *told);
 int conn_hand_immediate(struct conn *conn, uint32_t imm); /* 0, or the violation */
 static inline void conn_mark_dirty(struct conn *conn)
 {

@@ -428,6 +428,8 @@ static __attribute__((noinline)) size_t look_ahead(struct conn *conn, const void
 	const struct wire_record *record[CONN_AHEAD];
 	unsigned n = 0;
 
+	if (!conn->ops->ahead)
+		return bytes;
 	while (n < CONN_AHEAD && (record[n] = wire_record_next(data, bytes, &at)))
 		n++;
 	if (n > 1)
@@ -435,15 +437,15 @@ static __attribute__((noinline)) size_t look_ahead(struct conn *conn, const void
 	return n == CONN_AHEAD ? at : bytes;
 }
 
-int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset)
+int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset, size_t *told)
 {
 	const struct wire_record *record;
-	size_t at = *offset, told = conn->ops->ahead ? at : bytes;
+	size_t at = *offset;
 	int rc;
 
 	for (;;) {
-		if (at >= told && at < bytes)
-			told = look_ahead(conn, data, bytes, at);
+		if (at >= *told && at < bytes)
+			*told = look_ahead(conn, data, bytes, at);
 		record = wire_record_next(data, bytes, &at);
 		if (!record)
 			break;
@@ -547,7 +549,7 @@ static bool must_park(const struct conn *conn)
 static void message_received(struct conn *conn, const void *data, uint32_t bytes)
 {
 	const struct wire_message *m = wire_message_check(data, bytes);
-	size_t offset = sizeof(*m);
+	size_t offset = sizeof(*m), told = offset;
 	int rc;
 
 	if (!m) {
@@ -571,7 +573,7 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 		conn_mark_stuck(conn);
 		return;
 	}
-	rc = conn_message_take_apart(conn, data, bytes, &offset);
+	rc = conn_message_take_apart(conn, data, bytes, &offset, &told);
 	if (likely(rc == 0)) {
 		conn_consumed(conn);
 	} else if (rc == -EAGAIN) {

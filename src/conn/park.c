@@ -114,7 +114,7 @@ void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t
 	if (!p)
 		return;
 	memcpy(p->data, data, bytes);
-	p->offset = offset;
+	p->offset = p->told = offset;
 	if (unlikely(conn->accept.push_max))
 		conn_park_pushed(conn, p);
 }
@@ -132,7 +132,7 @@ void conn_park_immediate(struct conn *conn, uint32_t imm)
 static int parked_resume_one(struct conn *conn, struct conn_parked *p)
 {
 	return p->immediate ? conn_hand_immediate(conn, p->imm)
-			    : conn_message_take_apart(conn, p->data, p->bytes, &p->offset);
+			    : conn_message_take_apart(conn, p->data, p->bytes, &p->offset, &p->told);
 }
 
 int conn_parked_resume(struct conn *conn)

@@ -277,7 +277,7 @@ static int kv_agent_record(struct conn *conn, const struct wire_record *request,
 	return carry_out(conn, agent, op, request, body);
 }
 
-/* What the keys' lookups touch is fetched from memory for all of them at once. */
+/* What the keys' lookups touch is fetched from memory for all of them at once. One that is no key is refused when its turn comes. */
 static void kv_agent_ahead(struct conn *conn, const struct wire_record *const record[], unsigned count)
 {
 	const struct kv_agent *agent = conn_context(conn);
@@ -286,10 +286,10 @@ static void kv_agent_ahead(struct conn *conn, const struct wire_record *const re
 
 	for (unsigned i = 0; i < count; i++) {
 		const struct operation *op = operation_of(record[i]);
+		uint32_t len = op && has_key(op) ? key_length(op, record[i]) : 0;
 
-		if (likely(op && has_key(op)))
-			key[n++] = (struct store_key){(const char *)(record[i] + 1) + op->key_at,
-						      key_length(op, record[i])};
+		if (likely(len >= 1 && len <= KEY))
+			key[n++] = (struct store_key){(const char *)(record[i] + 1) + op->key_at, len};
 	}
 	store_look_ahead(agent->thread->store, key, n);
 }

@@ -396,6 +396,7 @@ void store_look_ahead(struct store *store, const struct store_key key[], unsigne
 
 	must(count <= STORE_AHEAD);
 	for (unsigned i = 0; i < count; i++) {
+		must(key_valid(key[i].len));
 		tag[i] = key_tag(store, key[i].key, key[i].len);
 		s = stripe_lock(store, tag[i]);
 		__builtin_prefetch(index_bucket(&s->index, tag[i]));

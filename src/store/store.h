@@ -97,7 +97,7 @@ struct store_key {
 };
 
 /* These keys, at most STORE_AHEAD, are looked up next: the index and then the items are fetched from memory for all of them at
- * once, which else each waits for alone. Changes nothing and counts nothing. Of any length; they need not be there. (Group
+ * once, which else each waits for alone. Changes nothing and counts nothing. They need not be there. (Group
  * prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join Performance through Prefetching", ICDE 2004.) */
 void store_look_ahead(struct store *store, const struct store_key key[], unsigned count);
 
