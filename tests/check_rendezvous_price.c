@@ -241,6 +241,30 @@ START_TEST(test_pushed_in_a_row)
 }
 END_TEST
 
+/* But a value does not wait for the next that comes: the two ways are in use at a time. */
+START_TEST(test_pushed_both_ways)
+{
+	void *kv = open_kv(NULL, NULL);
+	char bytes[5000];
+	uint64_t before;
+
+	value_fill(bytes, sizeof(bytes), 1);
+	ck_assert_int_eq(kv_set_bytes(kv, "a", 1, bytes, sizeof(bytes)), 0);
+	before = messages_of_server();
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_int_eq(kv_submit_get(kv, "a", 1, NULL, NULL), 0);
+		ck_assert_int_eq(kv_flush(kv), 0);
+		ck_assert_int_eq(kv_submit_set(kv, "b", 1, bytes, sizeof(bytes), NULL, NULL), 0);
+		ck_assert_int_eq(kv_flush(kv), 0);
+	}
+	server_resume();
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_uint_ge(messages_of_server() - before, 4);
+	server_resume();
+	kv_close(kv);
+}
+END_TEST
+
 /* What a server does not want, it drops: the connection goes on. */
 START_TEST(test_pushed_and_refused)
 {
@@ -424,6 +448,7 @@ static void add_pushed(TCase *tc)
 	tcase_add_test(tc, test_pushed);
 	tcase_add_test(tc, test_pushed_price);
 	tcase_add_test(tc, test_pushed_in_a_row);
+	tcase_add_test(tc, test_pushed_both_ways);
 	tcase_add_test(tc, test_pushed_and_refused);
 }
 

@@ -333,10 +333,11 @@ static void group_event(const struct fabric_event *event)
 	}
 }
 
-/* What the peer sent behind a short value is at hand: the answers go together, by one system call for many. */
+/* What the peer sent behind a short value is at hand: the answers go together, by one system call for many. Not those that
+ * bring a value: their call is worth it, and both ways are in use at a time. */
 static bool conn_holds(struct conn *conn)
 {
-	if (likely(!conn->push_count) || conn->held == CONN_HOLDS || conn->state != CONN_ESTABLISHED ||
+	if (likely(!conn->push_count) || conn->pushes || conn->held == CONN_HOLDS || conn->state != CONN_ESTABLISHED ||
 	    !fabric_arriving(conn->endpoint))
 		return false;
 	conn->held++;

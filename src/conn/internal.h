@@ -25,7 +25,7 @@ enum conn_event {
 #define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
 #define CONN_PUSHES 64       /* values of either side that are pushed and have not arrived */
 #define CONN_VISITS 4        /* of a long turn: the part of it that one connection has before others are served */
-#define CONN_HOLDS 16        /* turns for which answers may wait for what is at hand of the same peer */
+#define CONN_HOLDS 16        /* so often may answers wait for what is at hand of the same peer */
 
 /* A message or an immediate that came too early, or whose answers found no room: copied, so that the shared
  * receive goes back at once and a slow peer uses up only its own memory. */
