@@ -26,9 +26,11 @@ struct worker {
 static void do_read(struct worker *w, uint32_t key, uint64_t now)
 {
 	static _Thread_local unsigned char buf[4096];
+	const struct store_key keys[] = {{&key, 4}, {&w->t->bits, 4}};
 	struct store_ref ref;
 	uint64_t len = 0;
 
+	store_look_ahead(w->t->f.store, keys, ARRAY_SIZE(keys));
 	if (random_next(&w->state) % 2) {
 		if (store_copy(w->t->f.store, &key, 4, now, buf, sizeof(buf), &len, NULL) == 1 && len <= sizeof(buf) &&
 		    !pattern_holds(buf, len))
