@@ -64,7 +64,7 @@ static int run(void *kv, unsigned count)
 		rc = kv_arm(kv);
 		if (rc < 0)
 			return rc;
-		if (rc == 0 && poll(fds, 1, 60000) == 0)
+		if (rc == 0 && answered < count && poll(fds, 1, 60000) == 0)
 			return -ETIMEDOUT;
 	}
 	return 0;
