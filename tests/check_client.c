@@ -22,6 +22,14 @@
  * Calls that are counted, of the rooms and of this file; libraries' own are not.
  */
 static _Atomic unsigned allocations, sends, receives, empty, waits;
+static _Atomic size_t takes; /* bytes of the next send(), as of a socket that has room for no more; 0: all */
+
+static size_t taken(size_t n)
+{
+	size_t most = atomic_exchange(&takes, 0);
+
+	return most ? MIN(n, most) : n;
+}
 
 #define WRAP(type, name, args, pass, count)                                                                            \
 	type __real_##name args;                                                                                       \
@@ -38,7 +46,7 @@ static _Atomic unsigned allocations, sends, receives, empty, waits;
 WRAP(void *, malloc, (size_t n), (n), allocations++)
 WRAP(void *, calloc, (size_t n, size_t m), (n, m), allocations++)
 WRAP(void *, realloc, (void *p, size_t n), (p, n), allocations++)
-WRAP(ssize_t, send, (int fd, const void *p, size_t n, int f), (fd, p, n, f), sends++)
+WRAP(ssize_t, send, (int fd, const void *p, size_t n, int f), (fd, p, taken(n), f), sends++)
 WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *m, int f), (fd, m, f), sends++)
 WRAP(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), sends++)
 WRAP(ssize_t, recv, (int fd, void *p, size_t n, int f), (fd, p, n, f), RECEIVED)
@@ -676,6 +684,27 @@ START_TEST(test_system_calls)
 }
 END_TEST
 
+/* A request that a socket takes in part, cut at each byte, is followed by the rest. */
+START_TEST(test_cut_requests)
+{
+	void *kv = open_kv(NULL, NULL), *back;
+	char value[40];
+	size_t len;
+
+	for (unsigned i = 1; i < 100; i++) {
+		memset(value, (int)i, sizeof(value));
+		takes = i;
+		ck_assert_int_eq(kv_set_bytes(kv, "k", 1, value, sizeof(value)), 0);
+		ck_assert_uint_eq(takes, 0);
+		ck_assert_int_eq(kv_get_bytes(kv, "k", 1, &back, &len), 0);
+		ck_assert_uint_eq(len, sizeof(value));
+		ck_assert_mem_eq(back, value, len);
+		kv_release(back);
+	}
+	kv_close(kv);
+}
+END_TEST
+
 /*
  * Ping
  */
@@ -846,6 +875,7 @@ static Suite *suite_of_client(void)
 	tc = suite_case(suite, "prices", set_up, server_stop);
 	tcase_add_test(tc, test_no_allocation);
 	tcase_add_test(tc, test_system_calls);
+	tcase_add_test(tc, test_cut_requests);
 	tc = suite_case(suite, "ping", set_up, server_stop);
 	tcase_add_loop_test(tc, test_ping, 0, 6);
 	tcase_add_test(tc, test_ping_beyond_count);
