@@ -40,22 +40,10 @@ static int rogue_record(struct conn *conn, const struct wire_record *record, con
 	return 0;
 }
 
-static void rogue_established(struct conn *conn)
-{
-	(void)conn;
-}
-
-static void rogue_closed(struct conn *conn, int error, const char *reason)
-{
-	(void)conn;
-	(void)error;
-	(void)reason;
-}
-
 static const struct conn_ops rogue_ops = {
-	.established = rogue_established,
+	.established = server_ignores_established,
 	.record = rogue_record,
-	.closed = rogue_closed,
+	.closed = server_ignores_closed,
 };
 
 static void take_rogue(struct fabric_event *event)

@@ -112,22 +112,10 @@ static int rogue_record(struct conn *c, const struct wire_record *record, const 
 	return 0;
 }
 
-static void rogue_established(struct conn *c)
-{
-	(void)c;
-}
-
-static void rogue_closed(struct conn *c, int error, const char *reason)
-{
-	(void)c;
-	(void)error;
-	(void)reason;
-}
-
 static const struct conn_ops rogue_ops = {
-	.established = rogue_established,
+	.established = server_ignores_established,
 	.record = rogue_record,
-	.closed = rogue_closed,
+	.closed = server_ignores_closed,
 };
 
 /*

@@ -416,3 +416,15 @@ void server_pause(void)
 	pthread_join(server.thread, NULL);
 	server.running = false;
 }
+
+void server_ignores_established(struct conn *conn)
+{
+	(void)conn;
+}
+
+void server_ignores_closed(struct conn *conn, int error, const char *reason)
+{
+	(void)conn;
+	(void)error;
+	(void)reason;
+}

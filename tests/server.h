@@ -140,4 +140,8 @@ int server_turn(void);
 void server_resume(void);
 void server_pause(void);
 
+/* For a server of a test's own, in the place of the services, that looks at records only. */
+void server_ignores_established(struct conn *conn);
+void server_ignores_closed(struct conn *conn, int error, const char *reason);
+
 #endif

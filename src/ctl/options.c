@@ -15,7 +15,7 @@ struct ctl_settings ctl = {.timeout = TIME_NEVER};
 
 const struct ctl_option ctl_globals[] = {
 	{"host", 'H', CTL_CHECKED, &ctl.host, "ADDRESS",
-	 "server: HOST[:PORT], rdma://, tcp:// or unix:///PATH; or $RDMAD_HOST", .check = check_address,
+	 "HOST[:PORT], rdma://, tcp://, unix:///PATH; else $RDMAD_HOST or 127.0.0.1", .check = check_address,
 	 .given = &ctl.host_given},
 	{"json", 'j', CTL_FLAG, &ctl.json, NULL, "print one JSON object instead of text"},
 	{"quiet", 'q', CTL_FLAG, &ctl.quiet, NULL, "no summary on stderr, errors only"},
