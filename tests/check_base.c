@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/thread.h"
 #include "suite.h"
 
 START_TEST(test_size_forms)
@@ -594,6 +595,37 @@ START_TEST(test_processors_of_groups)
 }
 END_TEST
 
+static void *look_at_thread(void *arg)
+{
+	sigset_t *blocked = arg;
+	char name[16];
+
+	pthread_sigmask(SIG_SETMASK, NULL, blocked);
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	return strdup(name);
+}
+
+/* And its starter takes those that it took. */
+START_TEST(test_thread_takes_no_signals)
+{
+	sigset_t blocked, before, after;
+	pthread_t thread;
+	void *name;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &before);
+	ck_assert_int_eq(thread_start(&thread, "fifteen letters", look_at_thread, &blocked), 0);
+	ck_assert_int_eq(pthread_join(thread, &name), 0);
+	ck_assert_str_eq(name, "fifteen letters");
+	free(name);
+	pthread_sigmask(SIG_SETMASK, NULL, &after);
+	for (int i = 1; i < SIGSYS; i++) {
+		if (i != SIGKILL && i != SIGSTOP)
+			ck_assert_int_eq(sigismember(&blocked, i), 1);
+		ck_assert_int_eq(sigismember(&after, i), sigismember(&before, i));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("base");
@@ -617,6 +649,7 @@ int main(void)
 	tcase_add_test(tc, test_log_flood_is_held_back);
 	tcase_add_test(tc, test_log_debug_is_not_held_back);
 	tcase_add_test(tc, test_log_says_how_many_were_held_back);
+	tcase_add_test(tc, test_thread_takes_no_signals);
 	tcase_add_test(tc, test_ram_of_groups);
 	tcase_add_test(tc, test_processors_of_groups);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);

@@ -6,11 +6,10 @@
  * travel together.
  */
 #include "client/client.h"
+#include "base/thread.h"
 
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -167,21 +166,6 @@ static void *progress_run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int progress_start(struct progress *p)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = -pthread_create(&p->thread, NULL, progress_run, p);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc == 0)
-		pthread_setname_np(p->thread, "rdmad-progress");
-	return rc;
-}
-
 static void collect_fds(struct progress *p)
 {
 	int fds[FABRIC_MAX_FDS];
@@ -206,7 +190,7 @@ int progress_create(struct engine *engine, struct progress **out)
 	if (rc != 0)
 		goto free_progress;
 	collect_fds(p);
-	rc = progress_start(p);
+	rc = thread_start(&p->thread, "rdmad-progress", progress_run, p);
 	if (rc != 0)
 		goto close_wake;
 	*out = p;

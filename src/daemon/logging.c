@@ -3,10 +3,9 @@
  * does not read, a full pipe or a hung disk stops nobody but it: what finds the queue full is lost, and counted.
  */
 #include "daemon/daemon.h"
+#include "base/thread.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -210,21 +209,14 @@ static void handle(enum log_level level, const char *room, const char *text)
 	write_out(&m);
 }
 
-/* Signals are for the main thread's loop. */
 int logging_start(void)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = thread_start(&queue.thread, "log", queue_run, NULL);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&queue.thread, NULL, queue_run, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc != 0) {
-		log_error("log", "cannot start a thread: %s", strerror(rc));
+		log_error("log", "cannot start a thread: %s", strerror(-rc));
 		return EX_OSERR;
 	}
-	pthread_setname_np(queue.thread, "log");
 	pthread_mutex_lock(&queue.lock);
 	queue.running = true;
 	pthread_mutex_unlock(&queue.lock);

@@ -4,10 +4,9 @@
  */
 #include "daemon/daemon.h"
 #include "base/spin.h"
+#include "base/thread.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
@@ -468,24 +467,16 @@ uint64_t workers_polling(const struct daemon *d)
 	return spin_allowed(d->config->poll, MAX(workers_count(d->config), 2u));
 }
 
-/* Signals are for the main thread's loop. */
 static int worker_start_thread(struct worker *w)
 {
-	sigset_t all, before;
 	char name[16];
 	int rc;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&w->thread, NULL, worker_run, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc != 0) {
-		log_error("worker", "cannot start a thread: %s", strerror(rc));
-		return -rc;
-	}
 	snprintf(name, sizeof(name), "worker %u", w->index);
-	pthread_setname_np(w->thread, name);
-	return 0;
+	rc = thread_start(&w->thread, name, worker_run, w);
+	if (rc != 0)
+		log_error("worker", "cannot start a thread: %s", strerror(-rc));
+	return rc;
 }
 
 static int worker_start(struct daemon *d, unsigned index)

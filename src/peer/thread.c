@@ -5,9 +5,9 @@
  * tell the program hears from its next call, and its descriptor is readable until then.
  */
 #include "peer/connect.h"
+#include "base/thread.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -139,21 +139,6 @@ static void *thread_run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int thread_start(struct progress_thread *t)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = -pthread_create(&t->thread, NULL, thread_run, t);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc == 0)
-		pthread_setname_np(t->thread, "rdma-progress");
-	return rc;
-}
-
 static void close_all(struct progress_thread *t)
 {
 	const int fds[] = {t->wake, t->told, t->epoll};
@@ -187,7 +172,7 @@ int thread_create(rdma_context *ctx)
 	pthread_mutex_init(&ctx->lock, NULL);
 	rc = open_all(t);
 	if (rc == 0)
-		rc = thread_start(t);
+		rc = thread_start(&t->thread, "rdma-progress", thread_run, t);
 	if (rc == 0) {
 		ctx->thread = t;
 		return 0;

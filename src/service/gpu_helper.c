@@ -3,8 +3,7 @@
  * gives back is the helper's; its end goes back to the agent's thread, by a list and an event.
  */
 #include "service/gpu.h"
-
-#include <signal.h>
+#include "base/thread.h"
 
 static struct gpu_agent *next_errand(struct gpu_service_helper *h)
 {
@@ -45,28 +44,21 @@ static void *help(void *argument)
 	return NULL;
 }
 
-/* Signals are for the main thread. */
 int gpu_helper_start(struct gpu_service_helper *h)
 {
-	sigset_t all, before;
 	int rc;
 
 	list_init(&h->errands);
 	h->quit = false;
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->more, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&h->thread, NULL, help, h);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc == 0) {
-		pthread_setname_np(h->thread, "gpu helper");
+	rc = thread_start(&h->thread, "gpu helper", help, h);
+	if (rc == 0)
 		return 0;
-	}
-	log_error("gpu", "cannot start a thread: %s", strerror(rc));
+	log_error("gpu", "cannot start a thread: %s", strerror(-rc));
 	pthread_cond_destroy(&h->more);
 	pthread_mutex_destroy(&h->lock);
-	return -rc;
+	return rc;
 }
 
 void gpu_helper_stop(struct gpu_service_helper *h)

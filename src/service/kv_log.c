@@ -7,10 +7,10 @@
  * for ever, as the kernel may have dropped what it could not write, and a second sync would lie.
  */
 #include "service/kv_log.h"
+#include "base/thread.h"
 
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -406,18 +406,11 @@ bool kv_log_wanted(const struct kv_settings *s)
 
 static int start_thread(pthread_t *thread, const char *name, void *(*run)(void *arg), struct kv_log *log)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = thread_start(thread, name, run, log);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the main thread */
-	rc = pthread_create(thread, NULL, run, log);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc != 0)
-		log_error("kv", "cannot start a thread for the log: %s", strerror(rc));
-	else
-		pthread_setname_np(*thread, name);
-	return -rc;
+		log_error("kv", "cannot start a thread for the log: %s", strerror(-rc));
+	return rc;
 }
 
 static void stop_thread(struct kv_log *log, pthread_t thread)

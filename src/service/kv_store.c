@@ -4,9 +4,8 @@
  * registration; where processors do, pages come with the values, and memory that is not used costs nothing.
  */
 #include "service/kv.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -104,20 +103,16 @@ static void *touch_steps(void *arg)
 }
 
 /* Take the pages now, in steps, so that a large arena says how far it is. The kernel clears them, in the threads that ask: a
- * few do. Signals are for the main thread. */
+ * few do. */
 static void arena_touch(char *arena, size_t size)
 {
 	struct touching t = {.arena = arena, .size = size};
 	pthread_t thread[TOUCHERS_MAX];
 	unsigned threads = 0, most = MIN(processors_half(), TOUCHERS_MAX);
-	sigset_t all, before;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (threads + 1 < most && (threads + 1) * STEP < size &&
-	       pthread_create(&thread[threads], NULL, touch_steps, &t) == 0)
+	       thread_start(&thread[threads], "touch", touch_steps, &t) == 0)
 		threads++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	touch_steps(&t);
 	while (threads > 0)
 		pthread_join(thread[--threads], NULL);
