@@ -1,6 +1,6 @@
 /*
  * input.c: a segment's records in order. The file is read in large pieces, past the page cache, for which a machine has to find memory
- * only to have it copied from there.
+ * only to have it copied from there; the next one while this one is looked through.
  */
 #include "log/internal.h"
 
@@ -10,6 +10,7 @@
 
 #define READ_MOST (8 * MIB)
 #define WANT_MOST (FORMAT_WHOLE_MAX + 2 * WAL_BLOCK) /* a record with a value that is not long */
+#define MARGIN (WANT_MOST + WAL_BLOCK)               /* of a room, in front of what is read: as much as may be left */
 _Static_assert(sizeof(struct format_record) + WAL_KEY_MAX <= 2 * WAL_BLOCK, "it is read in one piece");
 
 static int input_failed(const struct input *input, uint64_t at, int rc)
@@ -18,53 +19,67 @@ static int input_failed(const struct input *input, uint64_t at, int rc)
 	return rc;
 }
 
-/* So many bytes at least. How many, or -errno. */
-static ssize_t read_some(const struct input *input, struct iovec iov, size_t least, uint64_t at)
+static unsigned char *next_room(const struct input *input)
 {
-	size_t done = 0;
-
-	while (done < least) {
-		ssize_t got = input->files->preadv(input->files->arg, input->fd, &iov, 1, at + done);
-
-		if (got <= 0)
-			return input_failed(input, at + done, got ? (int)got : -ENODATA);
-		done += (size_t)got;
-		iov.iov_base = (char *)iov.iov_base + got;
-		iov.iov_len -= (size_t)got;
-	}
-	return (ssize_t)done;
+	return input->room[!input->current] + MARGIN;
 }
 
-/* What was read from its block on comes to the begin of the buffer. */
-static void buffer_shift(struct input *input)
+void input_settle(struct input *input)
 {
-	uint64_t from = input->at / WAL_BLOCK * WAL_BLOCK, end = input->buffer_at + input->have;
-
-	if (from < input->buffer_at || from >= end)
-		input->have = 0;
-	else {
-		input->have = (size_t)(end - from);
-		memmove(input->buffer, input->buffer + (from - input->buffer_at), input->have);
-	}
-	input->buffer_at = from;
-}
-
-int input_fill(struct input *input, size_t want)
-{
-	uint64_t end = input->at + want, from;
 	ssize_t got;
 
-	if (input->at >= input->buffer_at && end <= input->buffer_at + input->have)
+	ahead_take(&input->ahead, 0, &got);
+}
+
+/* What comes at `from` into the next room: `least` bytes of it. How many, or -errno. */
+static ssize_t piece_read(struct input *input, uint64_t from, size_t least)
+{
+	struct iovec iov = {next_room(input), input->piece};
+	ssize_t got;
+
+	if (!ahead_take(&input->ahead, from, &got))
+		got = read_some(input->files, input->fd, iov, from, least);
+	if (got >= 0 && (size_t)got < least)
+		got = -ENODATA;
+	return got < 0 ? input_failed(input, from, (int)got) : got;
+}
+
+/* From the block of `at` on, what is in the buffer stays, in front of what is read. */
+int input_fill(struct input *input, size_t want)
+{
+	uint64_t end = input->buffer_at + input->have, begin = input->at / WAL_BLOCK * WAL_BLOCK;
+	size_t left = 0;
+	ssize_t got;
+
+	if (input->at >= input->buffer_at && input->at + want <= end)
 		return 0;
-	must(want <= WANT_MOST && end <= input->limit);
-	buffer_shift(input);
-	from = input->buffer_at + input->have;
-	got = read_some(input, (struct iovec){input->buffer + input->have, input->piece}, (size_t)(end - from), from);
+	must(want <= WANT_MOST && input->at + want <= input->limit);
+	if (begin >= input->buffer_at && begin < end)
+		left = (size_t)(end - begin);
+	must(left < MARGIN);
+	got = piece_read(input, begin + left, (size_t)(input->at + want - begin) - left);
 	if (got < 0)
 		return (int)got;
+	if (left)
+		memcpy(next_room(input) - left, input->buffer + (begin - input->buffer_at), left);
+	input->buffer = next_room(input) - left;
+	input->buffer_at = begin;
 	/* A file ends anywhere, and what is behind the limit does not count; all that is in front of it is there then. */
-	input->have = (size_t)MIN(input->have + (size_t)got, input->limit - input->buffer_at);
+	input->have = (size_t)MIN(left + (size_t)got, input->limit - begin);
+	input->current = !input->current;
 	return 0;
+}
+
+/* And what follows is on its way: records are read from the first to the last. */
+static int fill_on(struct input *input, size_t want)
+{
+	uint64_t end;
+	int rc = input_fill(input, want);
+
+	end = input->buffer_at + input->have;
+	if (rc == 0 && !input->ahead.asked && end < input->limit)
+		ahead_ask(&input->ahead, input->fd, (struct iovec){next_room(input), input->piece}, end);
+	return rc;
 }
 
 const unsigned char *input_here(const struct input *input)
@@ -108,16 +123,21 @@ static int header_check(struct input *input)
 
 int input_create(struct input *input, const struct wal_files *files, uint64_t size)
 {
-	size_t least = WANT_MOST + WAL_BLOCK, piece = (size_t)MIN(READ_MOST, MAX(size, least)) / WAL_BLOCK * WAL_BLOCK;
+	size_t piece = (size_t)MIN(READ_MOST, MAX(size, MARGIN)) / WAL_BLOCK * WAL_BLOCK;
 
 	*input = (struct input){.files = files, .fd = -1, .piece = piece};
-	input->buffer = aligned_alloc(WAL_BLOCK, piece + least);
-	return input->buffer ? 0 : -ENOMEM;
+	ahead_init(&input->ahead, files);
+	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++)
+		input->room[i] = aligned_alloc(WAL_BLOCK, MARGIN + piece);
+	input->buffer = input->room[0];
+	return input->room[0] && input->room[1] ? 0 : -ENOMEM;
 }
 
 void input_destroy(struct input *input)
 {
-	free(input->buffer);
+	ahead_fini(&input->ahead);
+	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++)
+		free(input->room[i]);
 }
 
 int input_open(struct input *input, int directory, const char *name, const char *path)
@@ -143,6 +163,7 @@ int input_open(struct input *input, int directory, const char *name, const char 
 
 void input_close(struct input *input)
 {
+	input_settle(input);
 	input->files->close(input->files->arg, input->fd);
 }
 
@@ -170,7 +191,7 @@ static int next_whole(struct input *input, struct found_record *out)
 {
 	const struct format_record *h = &out->header;
 	size_t key_len = format_key_len(h), len = sizeof(*h) + key_len + (size_t)format_value_len(h);
-	int rc = input_fill(input, len);
+	int rc = fill_on(input, len);
 	const unsigned char *here = input_here(input);
 
 	if (rc)
@@ -194,7 +215,7 @@ static int value_read(struct input *input, uint64_t at, uint64_t len, unsigned c
 		size_t piece = (size_t)MIN(INPUT_PIECE, len - done);
 
 		input->at = at + done;
-		rc = input_fill(input, piece);
+		rc = fill_on(input, piece);
 		if (rc)
 			break;
 		format_sum_add(summer, input_here(input), piece);
@@ -212,7 +233,7 @@ static int next_long(struct input *input, const struct wal_reader *reader, struc
 	uint64_t value_len = format_value_len(h), value_at = input->at + len;
 	struct format_summer summer;
 	void *value = NULL;
-	int rc = input_fill(input, len);
+	int rc = fill_on(input, len);
 
 	if (rc)
 		return rc;
@@ -240,7 +261,7 @@ int input_next(struct input *input, const struct wal_reader *reader, struct foun
 
 	if (room < sizeof(out->header))
 		return 0;
-	rc = input_fill(input, sizeof(out->header));
+	rc = fill_on(input, sizeof(out->header));
 	if (rc)
 		return rc;
 	memcpy(&out->header, input_here(input), sizeof(out->header));
@@ -269,7 +290,7 @@ int input_look_on(struct input *input, uint64_t *durable, uint64_t *end)
 	*durable = *end = 0;
 	input->at += 8;
 	while (input->at + sizeof(commit) <= input->limit && rc == 0) {
-		rc = input_fill(input, (size_t)MIN(INPUT_PIECE, input->limit - input->at));
+		rc = fill_on(input, (size_t)MIN(INPUT_PIECE, input->limit - input->at));
 		for (size_t left = input->have - (size_t)(input->at - input->buffer_at);
 		     left >= sizeof(commit) && rc == 0; left -= 8) {
 			if (commit_at(input_here(input), input->seed, &commit)) {

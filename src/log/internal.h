@@ -151,6 +151,33 @@ int segments_tidy(struct wal *wal);
 void segment_make_ahead(struct wal *wal);
 
 /*
+ * ahead.c: a file's next piece is read while the one before it is looked through.
+ */
+struct ahead {
+	const struct wal_files *files;
+	pthread_t thread;
+	bool running;         /* there is a thread */
+	bool asked;           /* and not taken */
+	pthread_mutex_t lock; /* the rest, while something is asked for */
+	pthread_cond_t changed;
+	bool stop, reading;
+	int fd;
+	struct iovec to;
+	uint64_t at;
+	ssize_t got;
+};
+
+void ahead_init(struct ahead *ahead, const struct wal_files *files);
+/* Nothing is asked for. */
+void ahead_fini(struct ahead *ahead);
+/* Nothing else is asked for; no file operation is called before ahead_take(). */
+void ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at);
+/* Waits for what was asked for. True: that is what begins at `at`. *got: how many bytes, fewer where the file ends, or -errno. */
+bool ahead_take(struct ahead *ahead, uint64_t at, ssize_t *got);
+/* Of a file, `least` bytes or more, fewer where it ends. How many, or -errno. */
+ssize_t read_some(const struct wal_files *files, int fd, struct iovec iov, uint64_t at, size_t least);
+
+/*
  * input.c: a segment's records in order.
  */
 struct input {
@@ -161,10 +188,13 @@ struct input {
 	uint64_t at;    /* of the record that comes next */
 	uint64_t seed;
 	struct format_header header;
+	unsigned char *room[2]; /* a piece, and in front of it what is left of the piece before */
+	unsigned current;       /* of them, the one that has the buffer; the next piece comes into the other */
 	unsigned char *buffer;
 	uint64_t buffer_at; /* what is at its begin */
 	size_t have;
 	size_t piece; /* that is read at once */
+	struct ahead ahead;
 	unsigned char key[WAL_KEY_MAX + 1];
 };
 
@@ -179,8 +209,11 @@ void input_destroy(struct input *input);
 /* One file after the other. Checks its header. -EBADMSG: logged. */
 int input_open(struct input *input, int directory, const char *name, const char *path);
 #define INPUT_PIECE FORMAT_WHOLE_MAX
-/* The next `want` bytes, INPUT_PIECE or a record without a long value at most, are in the buffer; the file must have them. Where. */
+/* The next `want` bytes, INPUT_PIECE or a record without a long value at most, are in the buffer; the file must have them. */
 int input_fill(struct input *input, size_t want);
+/* Nothing is read ahead any more, as by input_next() and input_look_on(): other file operations may be called. */
+void input_settle(struct input *input);
+/* Where they are. */
 const unsigned char *input_here(const struct input *input);
 void input_close(struct input *input);
 /* 1: a record; 0: what is at input->at is none; or -errno. place and drop as of struct wal_reader; NULL: long values are not wanted. */

@@ -1,6 +1,7 @@
 /*
  * log: the change log on disk and its checkpoints: segments of records, a manifest that names them, the writer's groups and the
- * reader. It knows files only: no store, no network, no thread and no loop of its own. rdmad-log(7) has the format to the byte.
+ * reader. It knows files only: no store, no network, no loop of its own, and of threads only one that reads ahead while
+ * wal_recover() or wal_read_file() runs. rdmad-log(7) has the format to the byte.
  *
  * What is promised: after wal_sync() returned 0, all that was written before it is found by the next wal_recover(), whatever
  * happens to the process or the machine, if the disk keeps what it says it has. What was written and not synced is found up to some
@@ -43,7 +44,8 @@ struct wal_record {
 };
 
 /*
- * The seam: what is asked of the kernel, in terms of its calls: a result or -errno. Tests put a disk here that loses, tears and fails.
+ * The seam: what is asked of the kernel, in terms of its calls: a result or -errno. Of a log that is
+ * recovered they come from two threads, one after the other. Tests put a disk here that loses, tears and fails.
  */
 struct wal_files {
 	void *arg;

@@ -205,6 +205,7 @@ static int open_end(struct reading *r, struct segment *s)
 	uint64_t durable, end;
 	int rc = input_look_on(input, &durable, &end);
 
+	input_settle(input);
 	if (rc)
 		return rc;
 	if (durable > r->last)
