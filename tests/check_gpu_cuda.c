@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -349,6 +350,39 @@ START_TEST(test_stop_during_a_job)
 	submit(&job);
 	submit(&job);
 	stop();
+	free_process();
+}
+END_TEST
+
+/* Who tells of results sleeps while the daemon looks for them itself, and is there when that waits. */
+START_TEST(test_tells_who_waits)
+{
+	struct wire_ring_job job = echo(0, 64, 20000);
+	struct gpu_done done;
+	unsigned sleeps = 0;
+	uint64_t one;
+
+	make_process(1, 4, 4096);
+	process->event = eventfd(0, EFD_CLOEXEC);
+	start();
+	for (int i = 0; i < 20; i++) {
+		int n = 0;
+
+		submit(&job);
+		while (n == 0 && !wire_ring_load32(&wire_ring_control(&process->ring)->watches))
+			n = gpu_port_poll(port, &done, 1);
+		sleeps += n == 0;
+		if (n == 0 && gpu_port_arm(port)) {
+			ck_assert_int_eq(read(process->event, &one, sizeof(one)), sizeof(one));
+			gpu_port_disarm(port);
+		}
+		ck_assert_int_eq(n == 0 ? gpu_port_poll(port, &done, 1) : n, 1);
+		check_result(&done, &job);
+		gpu_port_release(port, &done.cell);
+	}
+	ck_assert_uint_gt(sleeps, 0);
+	stop();
+	close(process->event);
 	free_process();
 }
 END_TEST
@@ -704,6 +738,7 @@ static Suite *suite(void)
 	tcase_add_test(jobs, test_stop_during_a_large_image);
 	tcase_add_loop_test(jobs, test_park, 0, 2);
 	tcase_add_test(jobs, test_stop_during_a_job);
+	tcase_add_test(jobs, test_tells_who_waits);
 	tcase_add_test(jobs, test_overtime);
 	tcase_add_test(jobs, test_bad_jobs);
 	tcase_add_test(jobs, test_broken_rules);

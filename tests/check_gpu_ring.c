@@ -3,9 +3,12 @@
  * function or a thread of this process. RDMAD_RING_OPERATIONS: how many jobs the threads exchange.
  */
 #include <check.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "gpu/process.h"
 #include "suite.h"
@@ -381,6 +384,34 @@ START_TEST(test_arm)
 }
 END_TEST
 
+static void *sleep_on_waits(void *argument)
+{
+	struct wire_ring_control *control = argument;
+
+	wire_ring_store32(&control->watches, 1);
+	wire_ring_fence();
+	syscall(SYS_futex, &control->waits, FUTEX_WAIT, 0, NULL, NULL, 0);
+	return NULL;
+}
+
+/* Who sleeps while nobody waits for results is woken by who begins to. */
+START_TEST(test_arm_wakes)
+{
+	struct wire_ring_control *control;
+	pthread_t thread;
+
+	make(1, 4, 64);
+	control = wire_ring_control(&ring);
+	ck_assert_int_eq(pthread_create(&thread, NULL, sleep_on_waits, control), 0);
+	while (!wire_ring_load32(&control->watches))
+		sched_yield();
+	usleep(10000); /* it is asleep, or finds the word changed */
+	ck_assert(gpu_port_arm(port));
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	unmake();
+}
+END_TEST
+
 /* Only a sleeper is kicked, once for all that came. */
 START_TEST(test_kick)
 {
@@ -539,6 +570,7 @@ int main(void)
 	tcase_add_test(ports, test_release_in_any_order);
 	tcase_add_test(ports, test_nonsense_of_the_process);
 	tcase_add_test(ports, test_arm);
+	tcase_add_test(ports, test_arm_wakes);
 	tcase_add_test(ports, test_kick);
 	tcase_add_test(ports, test_kick_for_room);
 	tcase_set_timeout(threads, 0);

@@ -13,9 +13,12 @@
 #include "gpu/cuda.h"
 
 #include <inttypes.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BEAT (5 * TIME_MS)       /* between looks at the kernel */
 #define LEASE (2 * TIME_S)       /* the device is thought dead after so much silence */
@@ -60,11 +63,30 @@ static bool tell(struct gpu_process *process, uint64_t *told)
 	return true;
 }
 
+/* The daemon looks for results itself, or was told of one since it began to wait: nobody has to be told before it waits anew,
+ * which wakes. */
+static bool sleep_until_it_waits(struct gpu_process *process)
+{
+	struct wire_ring_control *control = wire_ring_control(&process->ring);
+	const struct timespec beat = {.tv_nsec = BEAT};
+	uint32_t waits = wire_ring_load32(&control->waits);
+
+	if (waits && waits != atomic_load(&process->told))
+		return false;
+	wire_ring_store32(&control->watches, 1);
+	wire_ring_fence(); /* it sees that we sleep, or the kernel sees that it waits */
+	syscall(SYS_futex, &control->waits, FUTEX_WAIT, waits, &beat, NULL, 0);
+	wire_ring_store32(&control->watches, 0);
+	return true;
+}
+
 /* Jobs are under way, so nobody kicks when one is done. */
-static void wait_for_result(const struct gpu_process *process, unsigned turns, uint64_t since)
+static void wait_for_result(struct gpu_process *process, unsigned turns, uint64_t since)
 {
 	const struct timespec nap = {.tv_nsec = RESULT_NAP};
 
+	if (sleep_until_it_waits(process))
+		return;
 	if (process->attr.poll != TIME_NEVER && turns % 64 == 0 && time_now() - since > process->attr.poll)
 		nanosleep(&nap, NULL);
 	else if (time_to_yield(turns))

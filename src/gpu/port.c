@@ -240,9 +240,13 @@ static bool has_results(struct gpu_port *port)
 
 bool gpu_port_arm(struct gpu_port *port)
 {
+	struct wire_ring_control *control = wire_ring_control(&port->ring);
+
 	port->arming += port->arming == UINT32_MAX ? 2 : 1; /* 0: not armed */
-	wire_ring_store32(&wire_ring_control(&port->ring)->waits, port->arming);
-	wire_ring_fence(); /* it sees that we wait, or we see its result */
+	wire_ring_store32(&control->waits, port->arming);
+	wire_ring_fence(); /* it sees that we wait, or we see its result, and that it sleeps */
+	if (wire_ring_load32(&control->watches))
+		syscall(SYS_futex, &control->waits, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	if (!has_results(port))
 		return true;
 	gpu_port_disarm(port);

@@ -130,11 +130,12 @@ struct wire_ring_control {
 	uint32_t stop;  /* not 0: end now */
 	uint32_t kick;  /* changes with each submission that should wake a sleeper; a futex */
 	uint32_t waits; /* not 0: the daemon sleeps, and wants its event descriptor written to after
-			   the next result, once for each value that this word takes */
+			   the next result, once for each value that this word takes; a futex */
 	uint32_t reserved[13];
 	/* written by the worker */
 	uint32_t sleepers; /* its threads that sleep on `kick` */
-	uint32_t reserved2[15];
+	uint32_t watches;  /* not 0: a thread sleeps on `waits`, as the daemon looks for results itself */
+	uint32_t reserved2[14];
 };
 
 /* Where things are, in bytes from the ring's start. */
