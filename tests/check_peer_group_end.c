@@ -366,6 +366,35 @@ START_TEST(test_freeze)
 }
 END_TEST
 
+/* Two die while the first takes its leave of them, and a broadcast that they did not begin ends by that. */
+static void die_leaving_run(struct member *m)
+{
+	char data[8];
+
+	process_star(m, 3);
+	m->group = rdma_group_create(m->ctx);
+	CHECK(m->group && rdma_barrier(m->group) == 0);
+	settle(3);
+	if (m->number != 0) {
+		while (common->ready != 0)
+			rdma_progress(m->ctx);
+		usleep(200000);
+		raise(SIGKILL);
+	}
+	CHECK(rdma_ibcast(m->group, data, sizeof(data), 1));
+	for (int i = 0; i < 2; i++)
+		while (!message_idle(m->ctx->peer[i]))
+			rdma_progress(m->ctx);
+	common->ready = 0;
+	rdma_cleanup(m->ctx);
+}
+
+START_TEST(test_die_leaving)
+{
+	processes(3, 6, die_leaving_run);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("peer_group_end");
@@ -380,6 +409,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_die_meeting, 0, 6);
 	tcase_add_loop_test(tc, test_die_shrinking, 0, 24);
 	tcase_add_loop_test(tc, test_die_any_time, 0, 12);
+	tcase_add_test(tc, test_die_leaving);
 	tcase_add_test(tc, test_freeze);
 	return suite_run(suite);
 }

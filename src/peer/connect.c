@@ -197,6 +197,7 @@ void peer_disconnected(struct peer *peer, int error, const char *reason, bool fi
 		dial_failed(peer, error, reason, false);
 		break;
 	case PEER_LEAVING:
+		message_closed(peer); /* a group may yet have something to say to it */
 		peer->session->bye_heard = true;
 		peer->ctx->progressed++;
 		break;
