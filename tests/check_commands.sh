@@ -80,6 +80,7 @@ test_json_errors() {
 	server=''
 	expect 3 kv get x -j -H "unix://$dir/nobody.sock" && json '.command == "kv get" and .error.status == 3 and (.error.text | length > 0)' "nobody"
 	expect 2 kv get -j && json '.error.status == 2' usage
+	expect 2 ping -c 0 --nope -qj && json '.error.status == 2 and (.error.text | test("count"))' "usage, and --json behind what is wrong"
 	expect 4 kv get nokey -j -H "$tcp" && json '.found == false and .error.status == 4' "no key"
 	expect 3 bench kv "unix://$dir/nobody.sock" -j && json '.error.status == 3 and .results == []' bench
 	expect 3 status -j --control "$dir/nobody" && json '.error.status == 3' status

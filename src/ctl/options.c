@@ -50,6 +50,7 @@ struct words {
 	const char **argv;
 	bool dry;     /* only find out what is an option and what is not */
 	bool unknown; /* one of the options is, which is told unless `dry` */
+	bool wrong;   /* one before was: --json among the others says how that is told */
 };
 
 static int unknown_option(struct words *w, const char *word)
@@ -167,6 +168,8 @@ static int set_value(const struct ctl_option *o, const char *text)
 /* An option's value: the rest of its word, or else the next word. */
 static int take_value(struct words *w, const struct ctl_option *o, const char *rest)
 {
+	if (w->wrong && o->value == &ctl.json)
+		ctl.json = true;
 	if (w->dry) {
 		w->at += o->type != CTL_FLAG && !rest;
 		return 0;
@@ -239,8 +242,13 @@ static int walk(struct words *w, struct ctl_arguments *arguments)
 int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments)
 {
 	struct words w = {.own = own, .argc = argc, .argv = argv};
+	int rc = walk(&w, arguments);
 
-	return walk(&w, arguments);
+	if (rc != 0) {
+		w.dry = w.wrong = true;
+		walk(&w, arguments);
+	}
+	return rc;
 }
 
 bool ctl_options_words(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments)
