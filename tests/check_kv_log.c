@@ -649,6 +649,31 @@ START_TEST(test_durable)
 }
 END_TEST
 
+/* What the kernel has is on disk in time, though there is no room for what comes after it. */
+START_TEST(test_sync_when_full)
+{
+	uint64_t until = time_now() + 60 * TIME_S;
+	unsigned syncs;
+
+	kv_close(other);
+	kv_close(kv);
+	server_stop();
+	options.services.log.sync_every = 500 * TIME_MS;
+	start();
+	set(kv, "k", "first");
+	usleep(100000); /* the kernel has it after a rest of the log's thread */
+	disk_fail(-ENOSPC);
+	set(kv, "k", "no room");
+	while (kv_set_bytes(kv, "k", 1, "v", 1) != -ENOSPC && time_now() < until)
+		usleep(1000);
+	syncs = disk_syncs();
+	while (disk_syncs() == syncs && time_now() < until)
+		usleep(1000);
+	ck_assert_uint_gt(disk_syncs(), syncs);
+	disk_fail(0);
+}
+END_TEST
+
 /* Not taken for what it is not. */
 START_TEST(test_durable_without_a_log)
 {
@@ -986,6 +1011,7 @@ int main(void)
 	tc = suite_case(suite, "push", set_up_push, tear_down);
 	tcase_add_test(tc, test_large);
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
+	tcase_add_test(tc, test_sync_when_full);
 	tcase_add_test(tc, test_durable);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_versions_after_a_loss);

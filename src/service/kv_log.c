@@ -316,8 +316,11 @@ static int writer_turn(struct kv_log *log, bool *more)
 		rc = g->count ? group_write(log) : 0;
 	} while (rc == 0 && full && bytes < GROUP_BYTES);
 	*more = full || bytes >= GROUP_BYTES;
-	if (rc == 0 && sync_is_due(log))
-		rc = writer_sync(log);
+	if ((rc == 0 || rc == -ENOSPC) && sync_is_due(log)) {
+		int error = writer_sync(log); /* also of what was written before the disk was full */
+
+		rc = error ? error : rc;
+	}
 	return rc;
 }
 
