@@ -1,17 +1,23 @@
 /*
- * log_power URL FILE [COUNT]: sets keys at an rdmad one after the other and keeps outside of its machine, in FILE, the number of the
+ * log_power URL FILE [COUNT [DEVICE]]: sets keys at an rdmad one after the other and keeps outside of its machine, in FILE, the number of the
  * last set that was answered, until it is killed or has set so many. With COUNT 0 it looks what the rdmad has found after a power cut instead:
  * it prints the last number that was answered, and that of the last set that is there. Exit status 1: what is there is not what there was
  * after one of the sets.
+ *
+ * With DEVICE, a device of device-mapper's target log-writes, each of these numbers is also put into the record of that device, as a mark,
+ * behind all that was on its disk when the answer came.
  *
  * Key n % KEYS has the value n, and the sets are carried out in their order.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/dm-ioctl.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <rdmad/kv.h>
@@ -20,7 +26,8 @@
 #define OUTSTANDING 16
 #define VALUE 100 /* bytes */
 
-static int file;
+static int file, mapper;
+static const char *device; /* NULL: no marks */
 static uint64_t answered;
 
 static void give_up(const char *what)
@@ -34,6 +41,30 @@ static uint64_t last_answered(void)
 	uint64_t n = 0;
 
 	return pread(file, &n, sizeof(n), 0) == sizeof(n) ? n : 0;
+}
+
+static void put_mark(void)
+{
+	union {
+		struct dm_ioctl head;
+		unsigned char bytes[sizeof(struct dm_ioctl) + 64];
+	} ask = {.head = {.version = {4, 0, 0}, .data_size = sizeof(ask), .data_start = sizeof(ask.head)}};
+	unsigned char *text = ask.bytes + sizeof(ask.head) + offsetof(struct dm_target_msg, message);
+
+	snprintf(ask.head.name, sizeof(ask.head.name), "%s", device);
+	snprintf((char *)text, (size_t)(ask.bytes + sizeof(ask) - text), "mark %llu", (unsigned long long)answered);
+	if (ioctl(mapper, DM_TARGET_MSG, &ask) != 0) {
+		perror("log_power: DM_TARGET_MSG");
+		exit(1);
+	}
+}
+
+static void keep_answered(void)
+{
+	if (pwrite(file, &answered, sizeof(answered), 0) != sizeof(answered))
+		give_up("cannot write the file");
+	if (device)
+		put_mark();
 }
 
 static size_t key_of(uint64_t n, char out[16])
@@ -74,12 +105,13 @@ static void write_some(void *kv, uint64_t from, uint64_t count)
 
 	for (uint64_t n = from + 1; n <= from + count; n++) {
 		set(kv, n);
-		if (answered > told && pwrite(file, &answered, sizeof(answered), 0) != sizeof(answered))
-			give_up("cannot write the file");
+		if (answered > told)
+			keep_answered();
 		told = answered;
 	}
-	if (kv_wait(kv) != 0 || pwrite(file, &answered, sizeof(answered), 0) != sizeof(answered))
+	if (kv_wait(kv) != 0)
 		give_up("the last ones");
+	keep_answered();
 }
 
 static uint64_t read_key(void *kv, uint64_t k)
@@ -130,6 +162,12 @@ int main(int argc, char **argv)
 	file = open(argv[2], O_RDWR | O_CREAT, 0644);
 	if (file < 0 || kv_open(argv[1], &kv) != 0)
 		give_up(argv[1]);
+	device = argc > 4 ? argv[4] : NULL;
+	mapper = device ? open("/dev/mapper/control", O_RDWR) : -1;
+	if (device && mapper < 0) {
+		perror("log_power: /dev/mapper/control");
+		exit(1);
+	}
 	if (argc > 3 && strcmp(argv[3], "0") == 0)
 		printf("%llu %llu\n", (unsigned long long)last_answered(), (unsigned long long)find_last(kv));
 	else
