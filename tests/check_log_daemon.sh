@@ -1,5 +1,6 @@
 #!/bin/bash
-# The log of a daemon: what is there after a crash and after an end in peace, rdmactl log, and what is refused.
+# The log of a daemon: what is there after a crash and after an end in peace, rdmactl log, and what is refused. The arguments say which
+# parts; "values" is by RDMA where there is a device whose address RDMAD_GUEST_ADDR says.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 need jq
@@ -141,7 +142,35 @@ test_fails() {
 	stop_daemon
 }
 
-parts=(always taken interval save_at_exit refused fails)
+large_values() { control status | jq "[.counters.kv_reads, .counters.kv_writes] | map(. // 0) | .[$1]"; }
+
+# Values of each size come back as they were, whichever way they came; where there is a device by RDMA, the large ones read and written.
+test_values() {
+	local size by_rdma=''
+	rm -rf "$dir/changes"
+	with_log 'policy = "always";'
+	start_daemon
+	keep_special
+	[[ ${servers[*]} != rdma:* ]] || by_rdma=2
+	for size in 64 64K 1M; do head -c $size /dev/urandom >"$dir/value.$size"; done
+	for server in "${servers[@]}"; do
+		for size in 64 64K 1M; do ctl kv set "${server%%:*} $size" -f "$dir/value.$size" || fail "no answer"; done
+	done
+	[[ ! $by_rdma || $(large_values 0) == "$by_rdma" ]] || fail "of 2 large values $(large_values 0) were read by RDMA"
+	kill_daemon
+	start_daemon
+	keep_special
+	logged "log: $((3 * ${#servers[@]})) records"
+	for server in "${servers[@]}"; do
+		for size in 64 64K 1M; do
+			ctl kv get "${server%%:*} $size" && same "$dir/value.$size" "${server%%:*}, $size after a crash"
+		done
+	done
+	[[ ! $by_rdma || $(large_values 1) == "$by_rdma" ]] || fail "of 2 large values $(large_values 1) were written by RDMA"
+	stop_daemon
+}
+
+parts=(always taken interval save_at_exit values refused fails)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"
