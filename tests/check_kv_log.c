@@ -25,6 +25,7 @@ static struct {
 	int error;    /* of each write, and sync; 0: none */
 	uint64_t lag; /* of each sync, ns */
 	unsigned held, syncs;
+	_Atomic uint64_t largest; /* file that there is room for; 0: any */
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
 
 static _Atomic int fatal;
@@ -63,6 +64,11 @@ static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, u
 	error = disk.error;
 	pthread_mutex_unlock(&disk.lock);
 	return error ? error : wal_files_kernel.pwritev(arg, fd, iov, n, at);
+}
+
+static int disk_allocate(void *arg, int fd, uint64_t size)
+{
+	return disk.largest && size > disk.largest ? -ENOSPC : wal_files_kernel.allocate(arg, fd, size);
 }
 
 static void disk_set(bool *what, bool to)
@@ -125,6 +131,7 @@ static void configure(enum kv_policy policy)
 	disk.files = wal_files_kernel;
 	disk.files.sync = disk_sync;
 	disk.files.pwritev = disk_pwritev;
+	disk.files.allocate = disk_allocate;
 	fatal = 0;
 	options = (struct server_options){
 		.services = {.arena = 16 * MIB,
@@ -674,6 +681,32 @@ START_TEST(test_sync_when_full)
 }
 END_TEST
 
+/* Those that were taken before it was known get into what room there is, so that a checkpoint ends, and makes more. */
+START_TEST(test_checkpoint_when_full)
+{
+	enum { SETS = 200, BYTES = 8192 };
+	static struct told told[SETS];
+	uint64_t until = time_now() + 30 * TIME_S;
+	char *value = calloc(1, BYTES);
+	int rc;
+
+	set(kv, "old", "was");
+	disk.largest = 64 * KIB;
+	for (unsigned i = 0; i < SETS; i++) {
+		ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, BYTES, take, &told[i]), 0);
+		pass(kv);
+	}
+	for (unsigned i = 0; i < SETS; i++)
+		await(kv, &told[i]);
+	while ((rc = kv_set_bytes(kv, "k", 1, "last", 4)) == -ENOSPC && time_now() < until)
+		usleep(1000);
+	ck_assert_int_eq(rc, 0);
+	ck_assert_int_eq(kv_put(kv, "d", 1, "v", 1, &durable, NULL), 0);
+	ck_assert_int_eq(fatal, 0);
+	free(value);
+}
+END_TEST
+
 /* Not taken for what it is not. */
 START_TEST(test_durable_without_a_log)
 {
@@ -1012,6 +1045,7 @@ int main(void)
 	tcase_add_test(tc, test_large);
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
 	tcase_add_test(tc, test_sync_when_full);
+	tcase_add_test(tc, test_checkpoint_when_full);
 	tcase_add_test(tc, test_durable);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_versions_after_a_loss);

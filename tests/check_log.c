@@ -674,6 +674,29 @@ static int write_some(struct world *w)
 	return rc ? rc : world_sync(w);
 }
 
+/* A segment is shorter where the disk has no room for all of one. */
+START_TEST(a_full_disk_is_used_to_its_end)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t most;
+	int rc;
+
+	open_new(&w, 12);
+	disk_limit(w.disk, 23 * WAL_SEGMENT_MIN / 4);
+	while ((rc = write_some(&w)) == 0)
+		;
+	ck_assert_int_eq(rc, -ENOSPC);
+	most = info_of(&w).log_bytes;
+	ck_assert_uint_gt(most, 5 * WAL_SEGMENT_MIN - 5 * 4096ull); /* what five whole ones have room for */
+	disk_limit(w.disk, UINT64_MAX);
+	ck_assert_int_eq(write_some(&w), 0);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
 START_TEST(a_full_disk_says_so_before)
 {
 	struct world w;
@@ -994,6 +1017,7 @@ static Suite *suite(void)
 
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
+	tcase_add_test(tc, a_full_disk_is_used_to_its_end);
 	tcase_add_test(tc, segments_are_recycled);
 	tcase_add_test(tc, what_counts_for_nothing_goes);
 

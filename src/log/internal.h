@@ -119,6 +119,7 @@ struct wal {
 	_Atomic uint64_t written, durable, groups, bytes, checkpoint_bytes, checkpoints, log_from;
 	_Atomic uint64_t sync_max, sync_last;
 	_Atomic bool full;
+	_Atomic bool cut; /* the log's segment is shorter, for want of room */
 	_Atomic int error;
 };
 

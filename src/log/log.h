@@ -114,6 +114,8 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 int wal_write(struct wal *wal, const struct wal_record *record, unsigned n);
 /* All that was written is on disk. Where nothing was written since, nothing is done. Errors are for ever. */
 int wal_sync(struct wal *wal);
+/* Whether the disk has room for another whole segment, which is made unless there is one: 0, -ENOSPC; others are for ever. */
+int wal_room(struct wal *wal);
 
 /* A checkpoint is all items that there are; it may be fuzzy, as what changes meanwhile is in the log. begin() before the first item is
  * looked at; when end() returned 0, segments of the log whose records all came before begin() are given back for new ones, and
@@ -136,6 +138,7 @@ struct wal_info {
 	uint64_t segments, spare; /* files of the log; those kept for new ones */
 	uint64_t sync_max_ns, sync_last_ns;
 	bool full; /* no room for the segment after this one: time to refuse changes and to make room, before wal_write() says -ENOSPC */
+	bool last; /* and this one is shorter, as it has what room there was: it is for changes that were taken */
 	int error; /* the first that is for ever */
 };
 void wal_get_info(const struct wal *wal, struct wal_info *out);

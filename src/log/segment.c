@@ -152,6 +152,16 @@ void segment_make_ahead(struct wal *wal)
 	pthread_mutex_unlock(&wal->lock);
 }
 
+int wal_room(struct wal *wal)
+{
+	int rc;
+
+	pthread_mutex_lock(&wal->lock);
+	rc = wal->spares ? 0 : spare_make(wal);
+	pthread_mutex_unlock(&wal->lock);
+	return rc;
+}
+
 /*
  * Segments.
  */
@@ -176,7 +186,7 @@ static int file_open(struct wal *wal, enum format_kind kind, const char *name, u
 	if (kind == FORMAT_CHECKPOINT)
 		return wal->spares > 1 && size <= wal->segment ? spare_rename(wal, name)
 							       : name_open(wal, name, O_CREAT | O_TRUNC | O_DIRECT);
-	if (size > wal->segment)
+	if (size != wal->segment)
 		return file_make(wal, name, size, O_DIRECT);
 	if (!wal->spares) {
 		int rc = spare_make(wal);

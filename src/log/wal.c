@@ -209,6 +209,7 @@ void wal_get_info(const struct wal *wal, struct wal_info *out)
 		.sync_max_ns = wal->sync_max,
 		.sync_last_ns = wal->sync_last,
 		.full = wal->full,
+		.last = wal->full && wal->cut,
 		.error = wal->error,
 	};
 }

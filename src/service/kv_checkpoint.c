@@ -200,10 +200,11 @@ void *kv_checkpoint_run(void *arg)
 		if (atomic_load(&log->stop) || !(log->checkpoint_asked || kv_checkpoint_is_due(log)))
 			continue;
 		log->checkpointing = true;
+		log->checkpoint_asked = false; /* who asks meanwhile wants what this one does not make room for */
 		pthread_mutex_unlock(&log->lock);
 		kv_checkpoint_make(log);
 		pthread_mutex_lock(&log->lock);
-		log->checkpointing = log->checkpoint_asked = false;
+		log->checkpointing = false;
 	}
 	pthread_mutex_unlock(&log->lock);
 	return NULL;

@@ -196,7 +196,7 @@ static void group_release(struct kv_log *log)
 		return;
 	store_changes_release(log->store, g->change, g->count);
 	atomic_fetch_add(&log->taken, g->count);
-	g->count = 0;
+	g->count = g->put = 0;
 	threads_each(log, thread_wake_for_ring);
 }
 
@@ -248,24 +248,54 @@ static void look_at_room(struct kv_log *log)
 	struct wal_info info;
 
 	wal_get_info(log->wal, &info);
+	writer_is_full(log, info.last);
 	if (info.full && !log->near_full)
 		checkpoint_ask(log);
 	log->near_full = info.full;
 }
 
+/* Where the disk has no room for all of a group it may have some for a part. What is tried again and again is little. */
+static int group_put(struct kv_log *log)
+{
+	struct kv_group *g = &log->group;
+	unsigned n = log->refused == -ENOSPC ? 1 : g->count - g->put;
+	int rc;
+
+	while ((rc = wal_write(log->wal, &g->record[g->put], n)) == -ENOSPC && n > 1)
+		n = (n + 3) / 4;
+	if (rc != 0)
+		return rc;
+	g->put += n;
+	log->written = g->change[g->put - 1].lsn;
+	return 0;
+}
+
 static int group_write(struct kv_log *log)
 {
 	struct kv_group *g = &log->group;
-	int rc = wal_write(log->wal, g->record, g->count);
+	int rc;
 
-	writer_is_full(log, rc == -ENOSPC);
+	do {
+		rc = group_put(log);
+	} while (rc == 0 && g->put < g->count);
+	if (rc == -ENOSPC)
+		writer_is_full(log, true);
 	if (rc != 0)
 		return rc;
 	look_at_room(log);
-	log->written = g->change[g->count - 1].lsn;
 	log->unsynced += g->bytes;
 	group_release(log);
 	return 0;
+}
+
+/* Writes are refused, and none is left: it goes on when there is room for a segment, which a checkpoint or somebody else has made. */
+static int look_for_room(struct kv_log *log)
+{
+	int rc = wal_room(log->wal);
+
+	if (rc == 0)
+		writer_is_full(log, false);
+	return rc;
 }
 
 static int writer_sync(struct kv_log *log)
@@ -313,7 +343,7 @@ static int writer_turn(struct kv_log *log, bool *more)
 			group_take(log);
 		full = g->count == KV_GROUP;
 		bytes += g->bytes;
-		rc = g->count ? group_write(log) : 0;
+		rc = g->count ? group_write(log) : log->refused == -ENOSPC ? look_for_room(log) : 0;
 	} while (rc == 0 && full && bytes < GROUP_BYTES);
 	*more = full || bytes >= GROUP_BYTES;
 	if ((rc == 0 || rc == -ENOSPC) && sync_is_due(log)) {
@@ -544,7 +574,8 @@ int kv_log_checkpoint(struct kv_log *log)
 		return -EOPNOTSUPP;
 	pthread_mutex_lock(&log->lock);
 	rc = log->checkpointing || log->checkpoint_asked ? -EALREADY : 0;
-	log->checkpoint_asked = true;
+	if (rc == 0)
+		log->checkpoint_asked = true;
 	pthread_cond_signal(&log->cond);
 	pthread_mutex_unlock(&log->lock);
 	return rc;

@@ -13,7 +13,8 @@ _Static_assert(KV_GROUP <= WAL_GROUP_MAX, "the log takes them by one call");
 struct kv_group {
 	struct store_change change[KV_GROUP];
 	struct wal_record record[KV_GROUP];
-	unsigned count; /* that were taken and not written yet */
+	unsigned count; /* that were taken */
+	unsigned put;   /* of them, those that the log has */
 	uint64_t bytes; /* of keys and values */
 };
 
