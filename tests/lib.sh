@@ -112,7 +112,8 @@ expect() {
 # Whether the last command's stdout, stderr, or JSON is what it should be.
 says() { grep -Eq -- "$1" "$dir/out" || fail "${2-}: stdout lacks \"$1\""; }
 complains() { grep -Eq -- "$1" "$dir/err" || fail "${2-}: stderr lacks \"$1\""; }
-json() { jq -e "$1" "$dir/out" >/dev/null 2>&1 || fail "${2-}: not true of the JSON: $1"; }
+# jq says nothing against an output that is empty.
+json() { { [ -s "$dir/out" ] && jq -e "$1" "$dir/out" >/dev/null 2>&1; } || fail "${2-}: not true of the JSON: $1"; }
 same() { cmp -s "$1" "$dir/out" || fail "${2-}: stdout differs from what was expected"; }
 
 # --- the daemon
