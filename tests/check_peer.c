@@ -168,6 +168,10 @@ START_TEST(arguments_that_make_no_sense)
 	expect_error(EINVAL, "Invalid parameters: ");
 	ck_assert_int_eq(rdma_recv(server, 0, NULL, 1), -1);
 	expect_error(EINVAL, "Invalid parameters: ");
+	ck_assert_ptr_null(rdma_isend(server, 0, &byte, SIZE_MAX));
+	expect_error(EINVAL, "Invalid parameters: 18446744073709551615 bytes at ");
+	ck_assert_int_eq(rdma_register(server, &byte, SIZE_MAX), -1);
+	expect_error(EINVAL, "Invalid parameters: 18446744073709551615 bytes at ");
 	client_ends(&c);
 }
 END_TEST

@@ -7,7 +7,7 @@
 static bool memory_is_valid(const void *data, size_t len)
 {
 	if (data || len == 0)
-		return true;
+		return memory_ends(data, len);
 	rdma_fail(-EINVAL, "Invalid parameters: no memory");
 	return false;
 }

@@ -94,6 +94,8 @@ int64_t request_finish_until(struct rdma_request *request, uint64_t until);
 void request_pool_end(rdma_context *ctx);
 /* register.c. Likewise, of what was registered; before the engines are released or after. */
 void register_end(rdma_context *ctx);
+/* register.c. Whether the address space has them; else the error says so. */
+bool memory_ends(const void *addr, size_t len);
 
 /*
  * message.c, inbox.c. Inside. request->peer, stream, data and length are set; a send has its class, too. They complete at once where they can.

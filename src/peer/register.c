@@ -147,12 +147,22 @@ static int memory_unregister(rdma_context *ctx, const void *addr)
 	return 0;
 }
 
+bool memory_ends(const void *addr, size_t len)
+{
+	if (len <= PTRDIFF_MAX && (uintptr_t)addr + len >= (uintptr_t)addr)
+		return true;
+	rdma_fail(-EINVAL, "Invalid parameters: %zu bytes at %p do not end", len, addr);
+	return false;
+}
+
 int rdma_register(rdma_context *ctx, void *addr, size_t len)
 {
 	int rc;
 
 	if (!ctx || !addr || !len)
 		return rdma_fail(-EINVAL, "Invalid parameters: no %s", !ctx ? "context" : "memory");
+	if (!memory_ends(addr, len))
+		return -1;
 	rdma_enter(ctx);
 	rc = memory_register(ctx, addr, len);
 	rdma_leave(ctx);

@@ -79,8 +79,8 @@ static int window_check(const rdma_context *ctx, const void *addr, size_t size, 
 		return rdma_fail(-EINVAL, "Invalid parameters: no context");
 	if (!rights || rights & ~WIRE_WINDOW_RIGHTS)
 		return rdma_fail(-EINVAL, "Invalid parameters: rights %#x of a window", rights);
-	if ((uintptr_t)addr + size < (uintptr_t)addr || size > PTRDIFF_MAX)
-		return rdma_fail(-EINVAL, "Invalid parameters: %zu bytes at %p do not end", size, addr);
+	if (!memory_ends(addr, size))
+		return -1;
 	if (rights & RDMA_WINDOW_ATOMIC && (uintptr_t)addr % sizeof(uint64_t))
 		return rdma_fail(-EINVAL,
 				 "Invalid parameters: atomic operations need memory aligned to 8 bytes, not %p", addr);
