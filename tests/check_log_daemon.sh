@@ -112,6 +112,7 @@ test_refused() {
 	spoil "$file" 4250
 	ctl log verify "$file" && fail "it is damaged"
 	complains "damaged at byte [0-9]+"
+	expect 1 log verify "$dir/nothing" && complains "No such file"
 	ends 71 "$(basename "$file")" "$rdmad" -c "$dir/rdmad.conf"
 	with_log 'policy = "always"; recover = "prefix";'
 	start

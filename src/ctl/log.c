@@ -117,8 +117,10 @@ static int tell_end(const char *path, int rc, uint64_t at)
 		return CTL_OK;
 	if (rc == -EINTR)
 		return CTL_INTERRUPTED;
-	if (rc != -EBADMSG)
-		return ctl_fail(rc, NULL, "%s %s", ctl_command_name(), path);
+	if (rc != -EBADMSG) { /* a file that is not there is no key */
+		ctl_fail(rc, strerror(-rc), "%s %s", ctl_command_name(), path);
+		return CTL_FAILED;
+	}
 	snprintf(why, sizeof(why), "damaged at byte %" PRIu64, at);
 	return ctl_fail(-EBADMSG, why, "%s %s", ctl_command_name(), path);
 }

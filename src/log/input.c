@@ -89,7 +89,7 @@ const unsigned char *input_here(const struct input *input)
 
 static int damaged(const struct input *input, const char *why)
 {
-	log_error(ROOM, "%s: %s; `rdmactl log verify` says more of a file", input->path, why);
+	log_error(ROOM, "%s: %s", input->path, why);
 	return -EBADMSG;
 }
 
