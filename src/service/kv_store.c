@@ -130,7 +130,8 @@ static int log_check(const struct kv_settings *s)
 {
 	if (s->directory) {
 		if (!kv_log_wanted(s))
-			log_warn("kv", "log.directory is set, and log.policy is \"none\": nothing is kept there");
+			log_warn("kv", "log.directory is set, and log.policy is \"none\": nothing is kept there, nor "
+				       "read from there");
 		return 0;
 	}
 	if (s->policy == KV_POLICY_NONE && !s->save_at_exit)
