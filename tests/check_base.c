@@ -595,14 +595,13 @@ START_TEST(test_processors_of_groups)
 }
 END_TEST
 
-static void *look_at_thread(void *arg)
-{
-	sigset_t *blocked = arg;
-	char name[16];
+static pthread_barrier_t looked_at;
 
+static void *look_at_signals(void *blocked)
+{
 	pthread_sigmask(SIG_SETMASK, NULL, blocked);
-	pthread_getname_np(pthread_self(), name, sizeof(name));
-	return strdup(name);
+	pthread_barrier_wait(&looked_at);
+	return NULL;
 }
 
 /* And its starter takes those that it took. */
@@ -610,13 +609,16 @@ START_TEST(test_thread_takes_no_signals)
 {
 	sigset_t blocked, before, after;
 	pthread_t thread;
-	void *name;
+	char name[16];
 
+	pthread_barrier_init(&looked_at, NULL, 2);
 	pthread_sigmask(SIG_SETMASK, NULL, &before);
-	ck_assert_int_eq(thread_start(&thread, "fifteen letters", look_at_thread, &blocked), 0);
-	ck_assert_int_eq(pthread_join(thread, &name), 0);
+	ck_assert_int_eq(thread_start(&thread, "fifteen letters", look_at_signals, &blocked), 0);
+	ck_assert_int_eq(pthread_getname_np(thread, name, sizeof(name)), 0);
 	ck_assert_str_eq(name, "fifteen letters");
-	free(name);
+	pthread_barrier_wait(&looked_at);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	pthread_barrier_destroy(&looked_at);
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
 	for (int i = 1; i < SIGSYS; i++) {
 		if (i != SIGKILL && i != SIGSTOP)
