@@ -685,6 +685,28 @@ START_TEST(test_closed_in_peace)
 }
 END_TEST
 
+/* What was flushed is got also by one who was busy with something else when the other end closed, and for a while longer. */
+START_TEST(test_got_late)
+{
+	enum { BYTES = 250000 };
+	struct pair pair = connect_pair(262144);
+	char *bytes = malloc(BYTES), *got = malloc(BYTES);
+
+	for (int i = 0; i < BYTES; i++)
+		bytes[i] = (char)(i % 251);
+	ck_assert_int_eq(rdmad_channel_put(pair.client, bytes, BYTES, PATIENCE), 0);
+	ck_assert_int_eq(rdmad_channel_close(pair.client), 0);
+	sleep(3);
+	for (int at = 0; at < BYTES; at += 50000)
+		ck_assert_int_eq(rdmad_channel_get(pair.server, got + at, 50000, PATIENCE), 0);
+	ck_assert_mem_eq(got, bytes, BYTES);
+	ck_assert_int_eq(rdmad_channel_get(pair.server, got, 1, PATIENCE), -EPIPE);
+	ck_assert_int_eq(rdmad_channel_close(pair.server), 0);
+	free(got);
+	free(bytes);
+}
+END_TEST
+
 /* Who gets at an end that has lost its place is woken. */
 static void *get_for_ever(void *channel)
 {
@@ -1275,6 +1297,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, test_polls_without_being_told, 0, 2);
 	tc = suite_case(suite, "ends", peers_up, peers_down);
 	tcase_add_test(tc, test_closed_in_peace);
+	tcase_add_test(tc, test_got_late);
 	tcase_add_test(tc, test_lost_place_wakes);
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_stopped);

@@ -33,21 +33,22 @@
 #define SOFT_MAX_DEPTH 65536
 #define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
 #define SOFT_MAX_LINGERS 256
-#define SOFT_DEADLINE (2 * TIME_S)    /* to complete a request, to send an ERROR */
-#define SOFT_LINGER_TIME TIME_S       /* for the peer to take our last bytes */
-#define SOFT_TICK_MS 250              /* how often deadlines are looked at */
-#define SOFT_TICKS 4u                 /* of the timer between two looks at an endpoint */
-#define SOFT_RETRY_MS 10              /* after the kernel had no memory to send */
-#define SOFT_FEW 2                    /* endpoints that are read without asking epoll */
-#define SOFT_SKIP 16                  /* polls of those few between two looks at epoll */
-#define SOFT_NEAR_TIME (20 * TIME_US) /* how long epoll is not asked while there is work for the caller ... */
-#define SOFT_NEAR_BYTES 4096          /* ... of messages of so many bytes in a poll, which may mean long work */
-#define SOFT_NEAR_QUIET 256           /* polls without a byte after which an endpoint is not near any more */
-#define SOFT_NEAR_ALONE 64            /* messages that one of few brings until epoll is not told of it any more */
-#define SOFT_CROWD 64                 /* looks at epoll with something, for which none is near when more than few had */
-#define SOFT_PATIENCE 8u              /* polls that an ACK waits to travel with a reply */
-#define SOFT_DROPPED ((void *)-1)     /* context of a completion whose endpoint was destroyed */
-#define SOFT_NO_KEY 1u                /* never given out: generation 0 */
+#define SOFT_DEADLINE (2 * TIME_S)     /* to complete a request, to send an ERROR */
+#define SOFT_LINGER_TIME TIME_S        /* for the peer to take our last bytes */
+#define SOFT_ORPHAN_TIME (60 * TIME_S) /* for its program to read them, when ours is gone */
+#define SOFT_TICK_MS 250               /* how often deadlines are looked at */
+#define SOFT_TICKS 4u                  /* of the timer between two looks at an endpoint */
+#define SOFT_RETRY_MS 10               /* after the kernel had no memory to send */
+#define SOFT_FEW 2                     /* endpoints that are read without asking epoll */
+#define SOFT_SKIP 16                   /* polls of those few between two looks at epoll */
+#define SOFT_NEAR_TIME (20 * TIME_US)  /* how long epoll is not asked while there is work for the caller ... */
+#define SOFT_NEAR_BYTES 4096           /* ... of messages of so many bytes in a poll, which may mean long work */
+#define SOFT_NEAR_QUIET 256            /* polls without a byte after which an endpoint is not near any more */
+#define SOFT_NEAR_ALONE 64             /* messages that one of few brings until epoll is not told of it any more */
+#define SOFT_CROWD 64             /* looks at epoll with something, for which none is near when more than few had */
+#define SOFT_PATIENCE 8u          /* polls that an ACK waits to travel with a reply */
+#define SOFT_DROPPED ((void *)-1) /* context of a completion whose endpoint was destroyed */
+#define SOFT_NO_KEY 1u            /* never given out: generation 0 */
 
 struct soft_fabric {
 	struct fabric base;

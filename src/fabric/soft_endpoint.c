@@ -222,9 +222,10 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 static bool soft_linger_create(struct soft_queue *q, int fd)
 {
 	struct soft_linger *l = calloc(1, sizeof(*l));
-	unsigned ms = SOFT_LINGER_TIME / TIME_MS;
+	unsigned ms = SOFT_ORPHAN_TIME / TIME_MS;
 
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)); /* when we are gone */
+	/* The kernel gives up after it also on a peer that acknowledges and reads nothing. */
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 	shutdown(fd, SHUT_WR);
 	if (!l)
 		return false;
