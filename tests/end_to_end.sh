@@ -242,6 +242,23 @@ test_channel_elsewhere() {
 }
 
 # Through the daemon, and by way of it. meet:// has no UNIX sockets.
+# One signal ends them, also while bytes flow.
+test_channel_interrupted() {
+	local url=shm://rdmad-test-$$ status
+	"$rdmactl" channel pop --listen "$url" >/dev/null 2>"$dir/err" &
+	clients+=($!)
+	wait_for "a listener" grep -q "^.*listening on" "$dir/err"
+	"$rdmactl" channel push "$url" </dev/zero >/dev/null 2>&1 &
+	clients+=($!)
+	wait_for "a peer" grep -q "transport shm" "$dir/err"
+	kill -TERM "${clients[-1]}"
+	wait "${clients[-1]}"
+	status=$?
+	[[ $status == 130 ]] || fail "channel push, ended by a signal: exit status $status, not 130"
+	wait "${clients[-2]}"
+	clients=("${clients[@]:0:${#clients[@]}-2}")
+}
+
 test_channel() {
 	local at="meet://${server#*://}"
 	expect 0 channel list && says none "channel list"
@@ -261,6 +278,7 @@ test_channel() {
 	wait "${clients[0]}" || fail "channel pop"
 	clients=()
 	cmp "$dir/bytes" "$dir/popped" || fail "channel pop"
+	test_channel_interrupted
 	test_channel_elsewhere "$at/elsewhere"
 }
 

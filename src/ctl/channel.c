@@ -94,6 +94,13 @@ static void say_channel(const char *url, const struct rdmad_channel *channel)
 	ctl_say("%s: transport %s%s, with %s", url, info.transport, info.relayed ? " through rdmad" : "", info.peer);
 }
 
+/* With the port that was taken where 0 was asked for. */
+static void say_listening(const struct rdmad_channel_listener *listener)
+{
+	if (!ctl.quiet && !ctl.json)
+		ctl_say("listening on %s", rdmad_channel_listener_url(listener));
+}
+
 /* Be the client, or with --listen the server of one. An exit status. */
 static int open_channel(const char *url, struct rdmad_channel **out)
 {
@@ -108,6 +115,7 @@ static int open_channel(const char *url, struct rdmad_channel **out)
 	} else {
 		rc = rdmad_channel_listen(url, ring_size, &options, &listener);
 		if (rc == 0) {
+			say_listening(listener);
 			rc = accept_one(listener, out);
 			rdmad_channel_listener_close(listener);
 		}
@@ -384,8 +392,7 @@ static int command_listen(const struct ctl_arguments *arguments)
 	rc = rdmad_channel_listen(arguments->text[0], ring_size, &options, &listener);
 	if (rc != 0)
 		return fail_channel(rc, arguments->text[0]);
-	if (!ctl.quiet && !ctl.json)
-		ctl_say("listening on %s", rdmad_channel_listener_url(listener));
+	say_listening(listener);
 	rc = serve_clients(listener);
 	rdmad_channel_listener_close(listener);
 	return rc;

@@ -17,7 +17,7 @@ static int fail_own(int error, const char *words)
 	return error;
 }
 
-/* Any error is -EIO: no other one is taken for the channel's. */
+/* Any error is -EIO: no other one is taken for the channel's. -EINTR: Ctrl-C. */
 static int write_all(const void *data, size_t len)
 {
 	const char *at = data;
@@ -27,6 +27,8 @@ static int write_all(const void *data, size_t len)
 
 		if (n < 0 && errno != EINTR)
 			return fail_own(-EIO, strerror(errno));
+		if (n < 0 && ctl_interrupted())
+			return -EINTR;
 		at += MAX(n, 0);
 		len -= (size_t)MAX(n, 0);
 	}
@@ -44,10 +46,10 @@ int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len)
 		size_t n = MIN(len, (size_t)MIN(info.capacity / 2, (uint64_t)CTL_CHANNEL_PIECE));
 		int rc = rdmad_channel_put(channel, at, n, CTL_SLICE_US);
 
-		if (rc == -ETIMEDOUT && ctl_interrupted())
-			return -EINTR;
 		if (rc != 0 && rc != -ETIMEDOUT)
 			return rc;
+		if (ctl_interrupted())
+			return -EINTR;
 		if (rc == 0) {
 			at += n;
 			len -= n;
@@ -173,7 +175,9 @@ int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 
 	while (rc == 0 && !done) {
 		rc = rdmad_channel_view(channel, 1, CTL_SLICE_US, &data, &len);
-		if (rc == -ETIMEDOUT && !ctl_interrupted()) {
+		if (ctl_interrupted())
+			return -EINTR;
+		if (rc == -ETIMEDOUT) {
 			rc = 0;
 			continue;
 		}
@@ -186,5 +190,5 @@ int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 		if (rc == 0)
 			rc = rdmad_channel_consume(channel, len);
 	}
-	return rc == -ETIMEDOUT ? -EINTR : rc;
+	return rc;
 }

@@ -180,8 +180,8 @@ static int conclude_export(const struct exporting *e, const char *path, int erro
 
 	if (error == -EINTR)
 		return CTL_INTERRUPTED;
-	if (error && error == e->error)
-		return ctl_fail(error, strerror(-error), "kv export: cannot write %s", path);
+	if (error && error == e->error) /* of the file: what is to be done about the store is no help */
+		return ctl_fail(-EIO, strerror(-error), "kv export: cannot write %s", path);
 	if (error)
 		return ctl_fail(error, NULL, "kv export");
 	return e->failed ? CTL_FAILED : rc;
