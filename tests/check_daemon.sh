@@ -87,6 +87,20 @@ test_configuration() {
 	ends 73 "cannot open /nowhere/log" "$rdmad" -c "$dir/rdmad.conf"
 }
 
+# A pipe that nobody reads or writes stops nobody.
+test_pipes() {
+	mkfifo "$dir/pipe"
+	configure
+	start_daemon
+	configure "log.target = \"file:$dir/pipe\";"
+	expect 1 reload && complains "pipe: nobody reads it" reload && complains "nothing was changed" reload
+	expect 0 status
+	stop_daemon
+	ends 73 "nobody reads it" "$rdmad" -c "$dir/rdmad.conf"
+	ends 78 "it is a pipe" "$rdmad" -t -c "$dir/pipe"
+	ends 74 "" sh -c "'$rdmad' -T -c '$srcdir/etc/rdmad.conf' >/dev/full"
+}
+
 # -t looks at the machine as well, also beside a daemon that runs with the file; --offline does not.
 test_machine() {
 	configure
@@ -99,6 +113,10 @@ test_machine() {
 	ends 0 "no errors" "$rdmad" -t --offline -c "$dir/rdmad.conf"
 	configure 'log.target = "file:/nowhere/log";'
 	ends 73 "cannot write /nowhere/log" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure "log.target = \"file:$dir\";"
+	ends 73 "Is a directory" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'log = { directory = "/nowhere/log"; policy = "always"; };'
+	ends 71 "cannot write to /nowhere/log" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure 'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
 	ends 69 "/nowhere/rdmad-gpu" "$rdmad" -t -c "$dir/rdmad.conf"
 	ends 71 "no address of this machine" "$rdmad" -t -c "$dir/rdmad.conf" -l 192.0.2.1
@@ -482,7 +500,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine print life default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
+parts=(options manual configuration machine pipes print life default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -1,6 +1,7 @@
 /* check.c: what a start would find of this machine, found without being in the way of a daemon that runs. */
 #include "daemon/daemon.h"
 
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -79,9 +80,12 @@ static int check_writable(const char *what, const char *path)
 {
 	char parent[256];
 	const char *slash = strrchr(path, '/');
+	struct stat st;
 
 	snprintf(parent, sizeof(parent), "%.*s", (int)MAX(slash - path, 1), path);
-	if (access(path, W_OK) == 0 || (errno == ENOENT && access(parent, W_OK | X_OK) == 0))
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		errno = EISDIR;
+	else if (access(path, W_OK) == 0 || (errno == ENOENT && access(parent, W_OK | X_OK) == 0))
 		return 0;
 	log_error("rdmad", "%s: cannot write %s: %m", what, path);
 	return EX_CANTCREAT;

@@ -331,21 +331,19 @@ static void read_group(struct reader *r, const config_setting_t *group, const ch
 		read_member(r, config_setting_get_elem(group, (unsigned)i), prefix);
 }
 
-/* libconfig's scanner ends the process when it cannot read: look first. */
+/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if anybody writes: look first. */
 static FILE *open_file(struct reader *r)
 {
-	FILE *in = fopen(r->path, "re");
 	struct stat st;
+	FILE *in;
 
-	if (!in) {
+	if (stat(r->path, &st) == 0 && (S_ISDIR(st.st_mode) || S_ISFIFO(st.st_mode))) {
+		complain(r, NULL, "it is a %s", S_ISDIR(st.st_mode) ? "directory" : "pipe");
+		return NULL;
+	}
+	in = fopen(r->path, "re");
+	if (!in)
 		complain(r, NULL, "cannot read it: %s", strerror(errno));
-		return NULL;
-	}
-	if (fstat(fileno(in), &st) == 0 && S_ISDIR(st.st_mode)) {
-		complain(r, NULL, "it is a directory");
-		fclose(in);
-		return NULL;
-	}
 	return in;
 }
 

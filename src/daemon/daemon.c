@@ -44,6 +44,12 @@ static int test(struct daemon *d)
 	return rc;
 }
 
+static int print(const struct config *config)
+{
+	config_print(config, stdout);
+	return fflush(stdout) == 0 ? 0 : EX_IOERR;
+}
+
 int daemon_configure(struct daemon *d)
 {
 	int rc;
@@ -59,7 +65,7 @@ int daemon_configure(struct daemon *d)
 	}
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
 	if (rc == 0 && d->options.print)
-		config_print(d->config, stdout);
+		rc = print(d->config);
 	else if (rc == 0 && d->options.test)
 		rc = test(d);
 	else if (rc == 0)

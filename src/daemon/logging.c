@@ -243,14 +243,16 @@ static bool queue_end(void)
 	return true;
 }
 
+/* A pipe that nobody reads is an error, and not waited for. */
 static int open_file(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0640);
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 
 	if (fd < 0) {
-		log_error("log", "cannot open %s: %m", path);
+		log_error("log", "cannot open %s: %s", path, errno == ENXIO ? "nobody reads it" : strerror(errno));
 		return EX_CANTCREAT;
 	}
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	if (file < 0) {
 		file = fd;
 		return 0;

@@ -6,8 +6,10 @@
 #include "service/kv.h"
 #include "base/thread.h"
 
+#include <libgen.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE 4096ull
 #define STEP (256 * MIB)     /* touched between two lines of the log */
@@ -140,11 +142,33 @@ static int log_check(const struct kv_settings *s)
 	return -EINVAL;
 }
 
+/* Made if need be. */
+static int directory_check(const struct kv_settings *s)
+{
+	char *parent;
+	int rc;
+
+	if (!kv_log_wanted(s) || access(s->directory, R_OK | W_OK | X_OK) == 0)
+		return 0;
+	rc = -errno;
+	if (rc == -ENOENT) {
+		parent = strdup(s->directory);
+		rc = parent && access(dirname(parent), W_OK | X_OK) == 0 ? 0 : -errno;
+		free(parent);
+	}
+	if (rc != 0)
+		log_error("kv", "log.directory: cannot write to %s, or make it: %s", s->directory, strerror(-rc));
+	return rc;
+}
+
 int kv_shared_check(const void *values)
 {
 	uint64_t memory = memory_of(values), has = ram_usable();
 	int rc = log_check(values);
 	char wanted[32], there[32];
+
+	if (rc == 0)
+		rc = directory_check(values);
 
 	if (rc != 0 || memory <= has)
 		return rc;
