@@ -914,7 +914,7 @@ START_TEST(test_limit_names)
 	ck_assert_uint_eq(ask_listen(connect_for(1, "b"), "b", CAPACITY, ""), WIRE_OK);
 	c = connect_for(2, "c");
 	ck_assert_uint_eq(ask_listen(c, "c", CAPACITY, ""), WIRE_BUSY);
-	assert_says(c, "in use");
+	assert_says(c, "channel.names of");
 	ck_assert_uint_eq(count_of("channel_limits"), 1);
 	conn_close(clients[0].conn, 0, "has enough");
 	UNTIL(clients[0].closed);
@@ -933,7 +933,7 @@ START_TEST(test_limit_joined)
 	UNTIL(clients[1].got == 2);
 	c = connect_for(3, "n");
 	ck_assert_uint_eq(ask_open(c, "n", CAPACITY, WIRE_CHANNEL_RELAY, 0), WIRE_BUSY);
-	assert_says(c, "in use");
+	assert_says(c, "channel.joined of");
 	ck_assert_uint_eq(ask_open(connect_for(4, "echo"), "echo", CAPACITY, 0, 0), WIRE_BUSY);
 	ck_assert_uint_eq(count_of("channel_limits"), 2);
 	conn_close(clients[2].conn, 0, "has enough");

@@ -42,11 +42,9 @@ static const char *const counters[] = {
  */
 static int places_init(struct channel_places *places, uint64_t max, uint64_t per_source)
 {
-	*places = (struct channel_places){
-		.max = (uint32_t)max,
-		.per_source = (uint32_t)(per_source ? per_source : (max + 1) / 2),
-		.at = calloc(max, sizeof(*places->at)),
-	};
+	places->max = (uint32_t)max;
+	places->per_source = (uint32_t)(per_source ? per_source : (max + 1) / 2);
+	places->at = calloc(max, sizeof(*places->at));
 	return places->at ? 0 : -ENOMEM;
 }
 
@@ -72,9 +70,9 @@ uint32_t channel_place_take(struct channel_service *service, struct channel_plac
 	pthread_mutex_lock(&service->lock);
 	place = places_look(places, source, &same);
 	if (place == CHANNEL_NO_PLACE) {
-		*why = "all that the server has are in use";
+		*why = places->full;
 	} else if (places->per_source < places->max && same >= places->per_source) {
-		*why = "this address or user has as many as one may have";
+		*why = places->enough;
 		place = CHANNEL_NO_PLACE;
 	} else {
 		places->at[place].taken = true;
@@ -200,6 +198,10 @@ static int channel_open(const struct service_host *host, const void *values, voi
 	if (!service)
 		return rc;
 	service->settings = *(const struct channel_settings *)values;
+	service->names.full = "as many names are listened on as channel.names of its rdmad.conf allows";
+	service->names.enough = "this address or user listens on as many names as channel.names_per_source allows";
+	service->joined.full = "as many channels lead through it as channel.joined of its rdmad.conf allows";
+	service->joined.enough = "this address or user has as many channels as channel.joined_per_source allows";
 	rc = places_init(&service->names, service->settings.names, service->settings.names_per_source);
 	if (rc != 0)
 		goto free_service;

@@ -42,6 +42,7 @@ struct channel_settings {
 /* So many of something, and only a part of them of one source. Under the service's lock. */
 struct channel_places {
 	uint32_t max, per_source, taken;
+	const char *full, *enough; /* why there is none: for anybody, and for one source */
 	struct channel_place {
 		bool taken;
 		struct fabric_source source;
