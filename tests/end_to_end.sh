@@ -245,10 +245,10 @@ test_channel_elsewhere() {
 # One signal ends them, also while bytes flow.
 test_channel_interrupted() {
 	local url=shm://rdmad-test-$$ status
-	"$rdmactl" channel pop --listen "$url" >/dev/null 2>"$dir/err" &
+	timeout 120 "$rdmactl" channel pop --listen "$url" >/dev/null 2>"$dir/err" &
 	clients+=($!)
 	wait_for "a listener" grep -q "^.*listening on" "$dir/err"
-	"$rdmactl" channel push "$url" </dev/zero >/dev/null 2>&1 &
+	timeout 60 "$rdmactl" channel push "$url" </dev/zero >/dev/null 2>&1 &
 	clients+=($!)
 	wait_for "a peer" grep -q "transport shm" "$dir/err"
 	kill -TERM "${clients[-1]}"
