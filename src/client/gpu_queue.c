@@ -70,7 +70,7 @@ struct client_gpu_queues {
 
 	struct job **job; /* in each cell */
 	uint64_t *sent;   /* when it was written there */
-	uint64_t expect;  /* ns from then to its result, a mean of late */
+	uint64_t expect;  /* ns from then to the probe that first saw its result, a mean of late */
 	struct pair *pair;
 	uint32_t inside; /* jobs in cells */
 	struct flight flight[FLIGHTS];
@@ -79,6 +79,7 @@ struct client_gpu_queues {
 	struct conn_transfer probe;
 	struct rdmad_gpu *gpu;
 	bool probing, asked_lines;
+	uint64_t asked; /* when */
 	unsigned looks;
 	struct look look[CONN_CHAIN_MAX];
 	uint32_t first; /* queue to look at first: none is always last */
@@ -218,7 +219,7 @@ static void flights_write(struct rdmad_gpu *gpu)
 static bool result_is_due(const struct client_gpu_queues *q, uint32_t queue, uint64_t index)
 {
 	return index < q->pair[queue].done ||
-	       time_now() - q->sent[cell_of(q, queue, index)] >= q->expect - q->expect / 8;
+	       q->asked - q->sent[cell_of(q, queue, index)] >= q->expect - q->expect / 8;
 }
 
 static void add_look(struct client_gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t index)
@@ -291,6 +292,7 @@ static void queues_probe(struct rdmad_gpu *gpu)
 
 	if (q->probing || !q->inside || q->unposted)
 		return;
+	q->asked = time_now();
 	q->looks = 0;
 	q->asked_lines = false;
 	look_for_promised(q, parts);
@@ -305,6 +307,16 @@ static bool result_is_whole(const struct wire_ring_result *result, uint64_t inde
 	       result->check == wire_ring_check(result, job->asked.output);
 }
 
+/* Of the first result as long as it took, then a mean. What it takes to read a result that is there already does not count: it
+ * would have the next one looked at even later. */
+static void queues_learn(struct client_gpu_queues *q, const struct look *look)
+{
+	uint64_t took = q->asked - q->sent[cell_of(q, look->queue, look->index)];
+
+	if (look->index >= q->pair[look->queue].done)
+		q->expect = q->expect ? q->expect - q->expect / 8 + took / 8 : took;
+}
+
 /* A result that should be there, by its queue's line or its own number, is not whole, or was not looked at whole. It may
  * have been read while it was written, but not for ever. */
 static void pair_distrust(struct client_gpu_queues *q, const struct look *look, const struct wire_ring_result *result)
@@ -313,6 +325,7 @@ static void pair_distrust(struct client_gpu_queues *q, const struct look *look, 
 
 	if (look->index >= pair->done && result->sequence != look->index + 1)
 		return;
+	queues_learn(q, look);
 	pair->done = MAX(pair->done, look->index + 1);
 	if (!look->whole)
 		return;
@@ -321,14 +334,6 @@ static void pair_distrust(struct client_gpu_queues *q, const struct look *look, 
 	else if (time_now() - pair->torn > TORN_LIMIT)
 		conn_close(q->gpu->conn, -EBADMSG, "result %llu of queue %u does not become whole",
 			   (unsigned long long)look->index, look->queue);
-}
-
-/* Of the first result as long as it took, then a mean. */
-static void queues_learn(struct client_gpu_queues *q, uint32_t cell)
-{
-	uint64_t took = time_now() - q->sent[cell];
-
-	q->expect = q->expect ? q->expect - q->expect / 8 + took / 8 : took;
 }
 
 /* Take the result if it is there. In a queue they come one after the other. */
@@ -350,7 +355,7 @@ static bool queue_take(struct client_gpu_queues *q, const struct look *look)
 	q->inside--;
 	pair->received++;
 	pair->torn = 0;
-	queues_learn(q, cell);
+	queues_learn(q, look);
 	job_finish(q->gpu, job, 0);
 	return true;
 }
