@@ -218,8 +218,7 @@ static void flights_write(struct rdmad_gpu *gpu)
 /* Its line or descriptor said that it is there, or it should be soon. */
 static bool result_is_due(const struct client_gpu_queues *q, uint32_t queue, uint64_t index)
 {
-	return index < q->pair[queue].done ||
-	       q->asked - q->sent[cell_of(q, queue, index)] >= q->expect - q->expect / 8;
+	return index < q->pair[queue].done || q->asked - q->sent[cell_of(q, queue, index)] >= q->expect - q->expect / 8;
 }
 
 static void add_look(struct client_gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t index)
