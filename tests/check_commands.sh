@@ -201,6 +201,29 @@ test_interrupted_bench() {
 	done
 }
 
+# One signal ends a list that nobody reads, also while it waits for room in a pipe.
+test_interrupted_list() {
+	local option status
+	expect 0 kv import -H "$tcp" - < <(printf '{"key":"many-%s","value":"v"}\n' {1..4000})
+	mkfifo "$dir/unread"
+	exec 9<>"$dir/unread"
+	for option in --long --json; do
+		"$rdmactl" kv list -H "$tcp" "$option" >"$dir/unread" 2>"$dir/err" 9>&- &
+		clients=($!)
+		wait_for "a full pipe" waits_for_room "${clients[0]}"
+		kill -TERM "${clients[0]}"
+		wait_for "its end" ended "${clients[0]}"
+		wait "${clients[0]}"
+		status=$?
+		clients=()
+		[[ $status == 130 ]] || fail "kv list $option, ended by a signal: exit status $status, not 130"
+		dd if="$dir/unread" of=/dev/null bs=1M count=1 2>/dev/null
+	done
+	exec 9>&-
+	expect 0 kv flush -y -H "$tcp" many-
+}
+waits_for_room() { ended "$1" || (($(awk '/^wchar/ { print $2 }' "/proc/$1/io") >= 60000)); } # of 64 KiB
+
 # completes WANTED WORD...: what bash offers for the last word is, or begins with, that.
 completes() {
 	local wanted=$1
@@ -239,7 +262,7 @@ test_completion() {
 	says '^export' fish
 }
 
-for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench open_loop; do
+for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop; do
 	sets=$(control status | jq .counters.kv_sets)
 	echo "$part"
 	test_$part

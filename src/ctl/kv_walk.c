@@ -85,7 +85,7 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 		putchar(null ? '\0' : '\n');
 	}
 	if (ferror(stdout))
-		return -EIO;
+		return ctl_interrupted() ? -EINTR : -EIO;
 	return ++l->count == limit ? STOP : 0;
 }
 
@@ -134,7 +134,7 @@ static int command_list(const struct ctl_arguments *arguments)
 		rc = walk(kv, arguments, list_one, &l);
 	if (ctl.json)
 		end_json(&l, rc);
-	fflush(stdout);
+	ctl_flush();
 	if (!ctl.json && !ctl.quiet)
 		ctl_say("%s: %llu keys, transport %s", ctl.host, (unsigned long long)l.count, kv_transport(kv));
 	kv_close(kv);

@@ -15,7 +15,7 @@ int main(int argc, char **argv)
 	log_set_handler(say_log);
 	rc = ctl_run(MAX(argc - 1, 0), (const char **)argv + 1);
 	errno = 0; /* of an earlier write nobody knows it any more */
-	if (fflush(stdout) != 0 || ferror(stdout)) {
+	if ((ctl_flush() != 0 || ferror(stdout)) && !ctl_interrupted()) {
 		ctl_say("cannot write to stdout%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
 		rc = rc ? rc : CTL_FAILED;
 	}

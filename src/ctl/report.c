@@ -1,7 +1,9 @@
 /* report.c: messages about failures: the operation, the cause, the exit status, and the next step. */
 #include "ctl/ctl.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <stdio_ext.h>
 #include <unistd.h>
 
 static const struct {
@@ -82,7 +84,7 @@ void ctl_say(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(said, sizeof(said), format, args);
 	va_end(args);
-	fflush(stdout); /* so that both streams tell the story in order */
+	ctl_flush(); /* so that both streams tell the story in order */
 	fprintf(stderr, "rdmactl: %s\n", log_printable(said, line, sizeof(line)));
 }
 
@@ -154,6 +156,16 @@ void ctl_catch_interrupt(void)
 bool ctl_interrupted(void)
 {
 	return interrupted;
+}
+
+int ctl_flush(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	/* A pipe that nobody reads does not keep who was told to end. */
+	if (interrupted && (ferror(stdout) || poll(&out, 1, 0) == 0))
+		__fpurge(stdout);
+	return fflush(stdout);
 }
 
 void ctl_say_transport(const char *server, const char *transport)
