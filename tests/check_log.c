@@ -585,6 +585,34 @@ START_TEST(errors_at_each_call)
 }
 END_TEST
 
+/* Who starts as another user than the one who wrote the log is told of that, and not of a broken disk. */
+START_TEST(errors_of_permission_are_told)
+{
+	struct world w;
+	struct wal_found found;
+	unsigned call = 0;
+	int rc;
+
+	open_new(&w, 3);
+	world_change(&w, 3);
+	ck_assert_int_eq(world_write(&w, 3), 0);
+	ck_assert_int_eq(world_sync(&w), 0);
+	world_close(&w);
+	do {
+		disk_fail(w.disk, ++call, EACCES, true);
+		rc = world_open(&w, &found);
+		if (rc == 0)
+			break;
+		ck_assert_int_eq(rc, -EACCES);
+		ck_assert_msg(!strstr(log_last(), "not known"), "%s", log_last());
+		world_close(&w);
+	} while (true);
+	ck_assert_uint_gt(call, 10);
+	disk_fail(w.disk, 0, 0, false);
+	world_destroy(&w);
+}
+END_TEST
+
 static void fail_sync(unsigned seed, unsigned n)
 {
 	struct world w;
@@ -1012,6 +1040,7 @@ static Suite *suite(void)
 
 	tc = suite_case(s, "errors", NULL, NULL);
 	tcase_add_test(tc, errors_at_each_call);
+	tcase_add_test(tc, errors_of_permission_are_told);
 	tcase_add_test(tc, a_sync_is_not_tried_again);
 	tcase_add_test(tc, a_group_without_room_leaves_nothing);
 

@@ -21,10 +21,11 @@ int wal_failed(struct wal *wal, const char *name, const char *what, int rc)
 			 wal->directory, name, what, wal->directory);
 		return rc;
 	}
-	log_error(ROOM,
-		  "%s/%s: %s failed: %s; nothing more is written, as it is not known what is on disk (`dmesg` may say "
-		  "more)",
-		  wal->directory, name, what, strerror(-rc));
+	log_error(ROOM, "%s/%s: %s failed: %s; %s", wal->directory, name, what, strerror(-rc),
+		  rc == -EACCES || rc == -EPERM || rc == -EROFS
+			  ? "this user must be able to write there (`ls -l` says who may), and the disk not be mounted "
+			    "read-only"
+			  : "nothing more is written, as it is not known what is on disk (`dmesg` may say more)");
 	atomic_compare_exchange_strong(&wal->error, &none, rc);
 	return rc;
 }
