@@ -84,6 +84,13 @@ run 0 -l -n 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "a%s" $i; printf "b%s"
 timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n 1 >"$dir/out"
 [[ ${PIPESTATUS[0]} == 141 ]] || fail "nobody reads, and it goes on: ${PIPESTATUS[0]}"
 
+# Standard input, output and error that are closed are nobody's.
+run 3 -n 2 sh -c 'exit 3' <&-
+run 0 -n 2 sh -c 'cat; echo text' <&-
+timeout -k 1 60 "$rdmarun" --meeting none -n 2 true >&- 2>&- <&- || fail "closed descriptors: exit status $?"
+timeout -k 1 60 "$rdmarun" --meeting none -n 2 echo text >&- 2>"$dir/err" </dev/null
+[[ $? == 141 ]] || fail "standard output is closed, and nobody says so"
+
 # Standard input is rank 0's.
 seq 100000 >"$dir/input"
 run 0 -n 3 sh -c 'cksum' <"$dir/input"

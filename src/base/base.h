@@ -170,6 +170,12 @@ unsigned processors_of_groups(const char *membership, const char *mount);
 unsigned processors_half(void); /* how many threads there are unless somebody says how many; at least 1 */
 
 /*
+ * standard.c: standard input, output and error that are closed get a descriptor of which reading or writing fails. Else what is opened
+ * first takes their numbers, and is read or written in their place. At the begin of a program.
+ */
+void standard_descriptors_keep(void);
+
+/*
  * words.c: Levenshtein's distance (1966) of two short words: beyond 64 characters it is too small.
  */
 unsigned words_distance(const char *a, const char *b);

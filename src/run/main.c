@@ -41,6 +41,7 @@ int main(int argc, char **argv)
 {
 	int rc;
 
+	standard_descriptors_keep();
 	log_set_handler(say_log);
 	rc = run_options_parse(argc, argv);
 	if (rc < 0)
