@@ -84,6 +84,45 @@ run 0 -l -n 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "a%s" $i; printf "b%s"
 timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n 1 >"$dir/out"
 [[ ${PIPESTATUS[0]} == 141 ]] || fail "nobody reads, and it goes on: ${PIPESTATUS[0]}"
 
+# A line of a mebibyte is one; what has no line feeds comes from a lonely rank as it is.
+run 0 -n 2 sh -c 'head -c 1048576 /dev/zero | tr "\0" x; echo' </dev/null
+[[ $(awk '{ print length($0) }' "$dir/out") == $'1048576\n1048576' ]] || fail "lines of a mebibyte"
+head -c 3000000 /dev/zero >"$dir/input"
+run 0 -n 1 cat "$dir/input" </dev/null
+cmp -s "$dir/input" "$dir/out" || fail "a lonely rank's output was changed"
+
+# A reader who stays, but reads nothing, hinders neither --timeout nor a signal, and is not waited for by turning.
+mkfifo "$dir/deaf"
+# unread STATUS ARGUMENTS: of rdmarun, whose standard output and standard error are one pipe that is full.
+unread() {
+	local want=$1 got
+	shift
+	timeout -k 1 60 "$rdmarun" --meeting none "$@" >"$dir/deaf" 2>&1 </dev/null 9>&- &
+	clients=("$!")
+	wait "$!"
+	got=$?
+	clients=()
+	[[ $got == "$want" ]] || fail "rdmarun $* that nobody reads: exit status $got, not $want"
+}
+exec 9<>"$dir/deaf"
+unread 124 -n 2 --grace 50ms --timeout 300ms sh -c 'yes >&2 & yes'
+exec 9>&- 9<>"$dir/deaf"
+"$rdmarun" --meeting none -n 2 sh -c 'head -c 200000 /dev/zero; : >"$dir/said.$RDMA_RANK"' >"$dir/deaf" 2>"$dir/err" </dev/null 9>&- &
+client=$!
+clients=("$client")
+wait_for "what two ranks say" have 2 'said.*'
+# Ranks' ends are waited for for two seconds; after that nothing is to be done.
+sleep 2.5
+ticks() { awk '{ print $14 + $15 }' "/proc/$client/stat"; }
+before=$(ticks)
+sleep 1
+(($(ticks) - before < 20)) || fail "it turns while nobody reads"
+kill -TERM "$client"
+wait "$client"
+[[ $? == 143 ]] || fail "SIGTERM while nobody reads"
+clients=()
+exec 9>&-
+
 # Standard input, output and error that are closed are nobody's.
 run 3 -n 2 sh -c 'exit 3' <&-
 run 0 -n 2 sh -c 'cat; echo text' <&-
@@ -117,6 +156,9 @@ run 0 -n 2 sh -c 'sleep 1000 & echo $! >$dir/left.$RDMA_RANK' </dev/null
 wait_for "the end of what ranks left" all_ended "$(cat "$dir/left.0")" "$(cat "$dir/left.1")"
 run 0 -n 1 sh -c 'setsid sleep 1000 & echo $! >$dir/far' </dev/null
 kill -KILL "$(cat "$dir/far")" 2>/dev/null
+
+# What rdmarun ignores from the start.
+(trap '' PIPE USR1 && run 0 -n 1 sh -c 'grep SigIgn /proc/self/status' </dev/null && says '^SigIgn:.*1200$') || fail "ignored signals"
 
 # Signals: start_signalled NAME ARGUMENT...: of rdmarun, with two ranks that say when they can be signalled.
 start_signalled() {
@@ -218,6 +260,19 @@ meet 1 -n 2 --rdmad /none/rdmad true
 complains 'the meeting point: cannot start /none/rdmad'
 meet 1 -n 2 --rdmad false true
 complains 'the meeting point has ended before it was ready'
+# One that never is ready does not keep who was told to end.
+printf '#!/bin/sh\necho $$ >"$dir/never"\nexec sleep 1000\n' >"$dir/never.rdmad"
+chmod +x "$dir/never.rdmad"
+meet 124 -n 2 --rdmad "$dir/never.rdmad" --timeout 300ms true
+rm -f "$dir/never"
+"$rdmarun" --rdmad "$dir/never.rdmad" true >"$dir/out" 2>"$dir/err" </dev/null &
+client=$!
+clients=("$client")
+wait_for "the meeting point" test -s "$dir/never"
+kill -TERM "$client"
+wait "$client"
+[[ $? == 143 ]] || fail "SIGTERM before the meeting point is ready"
+clients=()
 # It goes when rdmarun is killed.
 "$rdmarun" --rdmad "$rdmad" sh -c ': >$dir/met; exec sleep 1000' >"$dir/out" 2>"$dir/err" </dev/null &
 client=$!

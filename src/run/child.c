@@ -21,11 +21,14 @@ static bool is_ignored(int number)
 	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+static bool without_pipe; /* SIGPIPE was ignored at the start */
+
 int child_signals(void)
 {
 	sigset_t set;
 	int fd;
 
+	without_pipe = is_ignored(SIGPIPE);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
@@ -78,7 +81,8 @@ static void reset_signals(void)
 	sigset_t none;
 
 	sigemptyset(&none);
-	signal(SIGPIPE, SIG_DFL);
+	if (!without_pipe)
+		signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 

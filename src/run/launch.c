@@ -20,6 +20,7 @@ struct run {
 	int signals, input; /* descriptors; input -1: over */
 	int status;         /* of the first that failed; 0: none has */
 	bool ending;        /* all were told to end */
+	bool asked;         /* by a signal or the time: what nobody reads is not waited for */
 	unsigned killed;    /* how often: softly, hard */
 	uint64_t kill_at, timeout_at, drain_at;
 };
@@ -148,6 +149,18 @@ static void reap(struct run *run)
 	}
 }
 
+/* Whoever asks twice does not want to wait. Where all have ended, there is only output that nobody reads. */
+static void take_end(struct run *run, int number)
+{
+	run->asked = true;
+	if (!run->alive)
+		fail_run(run, RUN_SIGNALLED + number);
+	else if (run->ending)
+		kill_all(run);
+	else
+		end_all(run, number);
+}
+
 static void take_signal(struct run *run)
 {
 	struct signalfd_siginfo info;
@@ -161,19 +174,19 @@ static void take_signal(struct run *run)
 	run_note("passing on %s", strsignal((int)info.ssi_signo));
 	if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2)
 		signal_all(run, (int)info.ssi_signo, false);
-	else if (run->ending)
-		kill_all(run); /* whoever asks twice does not want to wait */
 	else
-		end_all(run, (int)info.ssi_signo);
+		take_end(run, (int)info.ssi_signo);
 }
 
 static void check_time(struct run *run)
 {
 	uint64_t now = time_now();
 
-	if (now >= run->timeout_at && !run->ending) {
-		run_say("the run is ended after its --timeout");
+	if (now >= run->timeout_at) {
 		run->timeout_at = TIME_NEVER;
+		run->asked = true;
+		if (!run->ending)
+			run_say("the run is ended after its --timeout");
 		fail_run(run, RUN_TIMEOUT);
 	}
 	if (now >= run->kill_at)
@@ -268,7 +281,7 @@ static void serve_all(struct run *run, const struct polled *p)
 static bool is_draining(const struct run *run)
 {
 	if (run->out.used || run->err.used)
-		return true;
+		return !run->asked || time_now() < run->drain_at;
 	for (unsigned i = 0; i < run->ranks; i++)
 		if (run->rank[i].out.fd >= 0 || run->rank[i].err.fd >= 0)
 			return time_now() < run->drain_at;
@@ -279,7 +292,7 @@ static int next_wake(const struct run *run)
 {
 	uint64_t now = time_now(), until = MIN(run->kill_at, run->timeout_at);
 
-	if (!run->alive)
+	if (!run->alive && now < run->drain_at)
 		until = MIN(until, run->drain_at);
 	if (until == TIME_NEVER)
 		return -1;
@@ -326,6 +339,16 @@ static int make_name(struct run *run)
 	return 0;
 }
 
+/* There are no ranks, but what was said. */
+static void give_up(struct run *run)
+{
+	bool late = time_now() >= run->timeout_at;
+
+	run->asked = late || run->meeting.signal;
+	run->drain_at = time_now() + DRAIN_LIMIT;
+	run->status = run->meeting.signal ? RUN_SIGNALLED + run->meeting.signal : late ? RUN_TIMEOUT : RUN_FAILED;
+}
+
 static int prepare(struct run *run)
 {
 	int rc = make_name(run);
@@ -337,7 +360,10 @@ static int prepare(struct run *run)
 	if (rc == 0)
 		rc = guard_start(run->meeting.directory);
 	if (rc == 0)
-		rc = meeting_start(&run->meeting, run->ranks, run_hosts_remote(&run_options.hosts));
+		rc = meeting_start(&run->meeting, run->ranks, run_hosts_remote(&run_options.hosts), run->signals,
+				   run->timeout_at);
+	if (rc != 0)
+		give_up(run);
 	return rc;
 }
 
@@ -375,11 +401,11 @@ int run_launch(void)
 		return RUN_FAILED;
 	}
 	place_all(&run);
-	if (prepare(&run) != 0)
-		run.status = RUN_FAILED;
-	else if (start_ranks(&run) == 0)
+	run_say_to(&run.err);
+	if (prepare(&run) == 0 && start_ranks(&run) == 0)
 		run_note("%u rank%s run%s", run.ranks, run.ranks > 1 ? "s" : "", run.ranks > 1 ? "" : "s");
 	run_loop(&run, &polled);
+	run_say_to(NULL);
 	finish(&run, &polled);
 	return run.status;
 }

@@ -1,12 +1,29 @@
 /* main.c: rdmarun. */
 #include "run/run.h"
 
+static struct sink *say_to;
+
+void run_say_to(struct sink *sink)
+{
+	say_to = sink;
+}
+
 __attribute__((format(printf, 1, 0))) static void say(const char *format, va_list args)
 {
-	char text[2048];
+	struct sink *sink = say_to;
+	char text[2048], line[2100];
+	int length;
 
 	vsnprintf(text, sizeof(text), format, args);
-	fprintf(stderr, "rdmarun: %s\n", text);
+	length = snprintf(line, sizeof(line), "rdmarun: %s\n", text);
+	if (!sink) {
+		fputs(line, stderr);
+		return;
+	}
+	say_to = NULL; /* it may say that there is no memory */
+	sink_put(sink, line, (size_t)length);
+	sink_flush(sink);
+	say_to = sink;
 }
 
 void run_say(const char *format, ...)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -150,24 +151,42 @@ void meeting_read(struct meeting *meeting)
 	meeting->log = -1;
 }
 
-static int await_daemon(struct meeting *meeting)
+/* There are no ranks yet to which a signal could be passed on. */
+static int take_signal(struct meeting *meeting, int signals)
 {
-	uint64_t until = time_now() + START_LIMIT, now;
+	struct signalfd_siginfo info;
+
+	if (read(signals, &info, sizeof(info)) != (ssize_t)sizeof(info) || info.ssi_signo == SIGCHLD ||
+	    info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2)
+		return 0;
+	meeting->signal = (int)info.ssi_signo;
+	return -EINTR;
+}
+
+static int await_daemon(struct meeting *meeting, int signals, uint64_t until)
+{
+	uint64_t now;
 	int rc = 0;
 
 	while (rc == 0 && (now = time_now()) < until) {
-		struct pollfd in = {.fd = meeting->log, .events = POLLIN};
+		struct pollfd in[] = {{.fd = meeting->log, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
 
-		if (poll(&in, 1, (int)((until - now) / TIME_MS) + 1) > 0)
+		if (poll(in, 2, (int)((until - now) / TIME_MS) + 1) <= 0)
+			continue;
+		if (in[1].revents)
+			rc = take_signal(meeting, signals);
+		if (rc == 0 && in[0].revents)
 			rc = read_log(meeting);
 	}
 	if (rc > 0)
 		return 0;
+	if (rc == -EINTR)
+		return rc;
 	run_say("the meeting point %s", rc ? "has ended before it was ready" : "does not become ready");
 	return rc ? rc : -ETIMEDOUT;
 }
 
-int meeting_start(struct meeting *meeting, unsigned ranks, bool remote)
+int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until)
 {
 	char config[256];
 	int rc;
@@ -180,7 +199,7 @@ int meeting_start(struct meeting *meeting, unsigned ranks, bool remote)
 	if (rc == 0)
 		rc = start_daemon(meeting, config);
 	if (rc == 0)
-		rc = await_daemon(meeting);
+		rc = await_daemon(meeting, signals, MIN(until, time_now() + START_LIMIT));
 	if (rc == 0)
 		run_note("ranks meet at %s", meeting->url);
 	return rc;

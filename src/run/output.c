@@ -2,6 +2,7 @@
 #include "run/run.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,11 +32,15 @@ bool sink_has_room(const struct sink *sink)
 	return sink->used < SINK_ROOM;
 }
 
-/* A pipe that poll() calls writable takes so much without blocking. */
+/* A pipe that poll() calls writable takes so much without blocking. It is asked again, as the other sink may be the same pipe. */
 void sink_flush(struct sink *sink)
 {
-	ssize_t n = write(sink->fd, sink->data, MIN(sink->used, (size_t)PIPE_BUF));
+	struct pollfd out = {.fd = sink->fd, .events = POLLOUT};
+	ssize_t n;
 
+	if (poll(&out, 1, 0) <= 0)
+		return;
+	n = write(sink->fd, sink->data, MIN(sink->used, (size_t)PIPE_BUF));
 	if (n < 0 && errno != EINTR && errno != EAGAIN) {
 		sink->error = errno;
 		sink->used = 0;
@@ -51,7 +56,7 @@ void sink_free(struct sink *sink)
 	sink->data = NULL;
 }
 
-static void put(struct sink *sink, const void *data, size_t length)
+void sink_put(struct sink *sink, const void *data, size_t length)
 {
 	if (!sink->error)
 		run_append(&sink->data, &sink->used, &sink->room, data, length);
@@ -73,9 +78,18 @@ static void emit(struct stream *stream, const char *line, size_t length)
 	}
 	n = snprintf(label, sizeof(label), "%*d: ", digits(run_options.count - 1), stream->rank);
 	if (run_options.label)
-		put(stream->sink, label, (size_t)n);
-	put(stream->sink, line, length);
-	put(stream->sink, "\n", 1);
+		sink_put(stream->sink, label, (size_t)n);
+	sink_put(stream->sink, line, length);
+	sink_put(stream->sink, "\n", 1);
+}
+
+/* Text without a line feed stays so where nobody else writes. */
+static void emit_piece(struct stream *stream, const char *text, size_t length)
+{
+	if (run_options.label || run_options.count > 1)
+		emit(stream, text, length);
+	else
+		sink_put(stream->sink, text, length);
 }
 
 /* The lines that are whole; the rest stays. */
@@ -87,23 +101,17 @@ static void emit_lines(struct stream *stream)
 		emit(stream, at, (size_t)(feed - at));
 		at = feed + 1;
 	}
-	if (end - at >= (ptrdiff_t)RUN_LINE_MAX) {
-		emit(stream, at, (size_t)(end - at));
-		at = end;
-	}
+	for (; end - at > (ptrdiff_t)RUN_LINE_MAX; at += RUN_LINE_MAX)
+		emit_piece(stream, at, RUN_LINE_MAX);
 	stream->used = (size_t)(end - at);
 	memmove(stream->data, at, stream->used);
 }
 
-/* Text without a line feed at the very end stays so where nobody else writes. */
 static void emit_rest(struct stream *stream)
 {
 	if (!stream->used)
 		return;
-	if (run_options.label || run_options.count > 1)
-		emit(stream, stream->data, stream->used);
-	else
-		put(stream->sink, stream->data, stream->used);
+	emit_piece(stream, stream->data, stream->used);
 	stream->used = 0;
 }
 

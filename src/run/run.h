@@ -34,10 +34,13 @@ enum run_exit {
 /* What a shell says of a process that a signal ended. */
 #define RUN_SIGNALLED 128
 
-/* stderr: "rdmarun: TEXT". */
+/* stderr: "rdmarun: TEXT"; see run_say_to(). */
 void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with -v only. */
 void run_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on by this sink, so that it waits for nobody and stands between the ranks' lines. NULL: to stderr at once. */
+struct sink;
+void run_say_to(struct sink *sink);
 
 /*
  * options.c, hosts.c
@@ -141,6 +144,7 @@ struct stream {
 /* Whether the sink takes more: else streams are not read. */
 bool sink_has_room(const struct sink *sink);
 void sink_flush(struct sink *sink); /* writes what does not block, when poll() said POLLOUT */
+void sink_put(struct sink *sink, const void *data, size_t length);
 void sink_free(struct sink *sink);
 /* What is there, when poll() said POLLIN or POLLHUP; at the end, what has no line feed, and closes it. */
 void stream_read(struct stream *stream);
@@ -200,14 +204,15 @@ struct meeting {
 	char directory[200]; /* "": none */
 	pid_t daemon;        /* 0: none */
 	int log;             /* what it says; -1 */
+	int signal;          /* that came before it was ready; 0 */
 	char *said;
 	size_t used, room;
 };
 
 /* A directory for it, before the guard starts. */
 int meeting_prepare(struct meeting *meeting);
-/* Waits until it is ready. */
-int meeting_start(struct meeting *meeting, unsigned ranks, bool remote);
+/* Waits until it is ready: -EINTR: a signal that ends a run has come by the descriptor `signals`; -ETIMEDOUT: not at the time `until`. */
+int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until);
 /* Its log is readable. */
 void meeting_read(struct meeting *meeting);
 void meeting_stop(struct meeting *meeting);
