@@ -203,6 +203,17 @@ ends 0 'rank 2 of 3: the first sum is' "$rdmarun" --rsh "$dir/shell" --address 1
 
 printf 'some bytes' >"$dir/bytes"
 head -c 3000000 /dev/urandom >"$dir/many"
+# Input that comes late, and a reader who is slow, by more than two heartbeats; looked at in the end.
+"$rdmactl" peer recv --listen "unix://$dir/late.sock" 2>"$dir/late.err" >"$dir/late" &
+late=$!
+wait_for "a peer recv" grep -qs listening "$dir/late.err"
+{ printf 'some '; sleep 12; printf 'bytes'; } | timeout 240 "$rdmactl" -q peer send --connect "unix://$dir/late.sock" -s 5 2>"$dir/late.sent" &
+late_send=$!
+"$rdmactl" peer send --file "$dir/many" --listen "unix://$dir/slow.sock" 2>"$dir/slow.err" &
+slow=$!
+wait_for "a peer send" grep -qs listening "$dir/slow.err"
+timeout 240 "$rdmactl" -q peer recv --connect "unix://$dir/slow.sock" 2>"$dir/slow.received" | { sleep 12; cat; } >"$dir/slow" &
+slow_reader=$!
 # peer_listens ARGUMENT...: rdmactl listens, at $port.
 peer_listens() {
 	rm -f "$dir/peers.err"
@@ -241,6 +252,11 @@ peer_listens peer alltoall --peers 1 'the one'
 ends 0 'the one; the other;' "$rdmactl" -q peer alltoall --connect "tcp://127.0.0.1:$port" 'the other'
 peer_ended peer alltoall
 grep -qxF 'the one; the other;' "$dir/peers.out" || fail "peer alltoall: $(cat "$dir/peers.out")"
+wait "$late_send" && wait "$late" || fail "peer send of input that is late: $(cat "$dir/late.sent" "$dir/late.err")"
+cmp -s "$dir/late" "$dir/bytes" || fail "what came late is not what was sent"
+wait "$slow" && wait "$slow_reader" || fail "peer recv by a slow reader: $(cat "$dir/slow.err" "$dir/slow.received")"
+cmp -s "$dir/slow" "$dir/many" || fail "what a slow reader has is not what was sent"
+timeout 60 "$rdmactl" peer send --connect tcp://127.0.0.1:1 <&- >"$dir/out" 2>&1 && fail "peer send without standard input"
 ends 2 'either --listen or --connect' "$rdmactl" peer recv
 ends 2 'there is no "nothing"' "$rdmactl" bench peer --work latency,nothing
 ends 3 'Failed to connect' "$rdmactl" peer send --connect tcp://127.0.0.1:1

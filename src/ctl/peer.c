@@ -77,11 +77,19 @@ void ctl_peer_options(rdma_options *options)
 /*
  * Connections
  */
+
+/* With a thread that answers: input that is long in coming, or a reader who is slow, is no reason to be taken for dead. */
+static void options_here(rdma_options *options)
+{
+	ctl_peer_options(options);
+	options->progress_thread = true;
+}
+
 static int listen_here(struct try *t, const struct address *address)
 {
 	rdma_options options;
 
-	ctl_peer_options(&options);
+	options_here(&options);
 	options.max_peers = (uint32_t)peers;
 	t->ctx = rdma_init_options(t->address, address->path ? 0 : address->port, true, &options);
 	if (!t->ctx)
@@ -106,7 +114,7 @@ static int connect_there(struct try *t, const struct address *address)
 {
 	rdma_options options;
 
-	ctl_peer_options(&options);
+	options_here(&options);
 	t->ctx = rdma_init_options(NULL, 0, false, &options);
 	if (!t->ctx || rdma_connect_peer(t->ctx, t->address, address->path ? 0 : address->port) < 0)
 		return ctl_peer_fail(t->address);
