@@ -15,6 +15,9 @@ host=$1
 shift
 [ "$host" != unreachable ] || { echo "no route to $host" >&2; exit 255; }
 [ "$host" != chatty ] || echo "welcome to $host"
+[ "$host" != terse ] || printf 'welcome'
+[ "$host" != content ] || { echo 'no shells here'; exit 0; }
+[ "$host" != silent ] || exec sleep 1000
 cd / && exec sh -c "$*"
 END
 chmod +x "$dir/shell"
@@ -224,6 +227,25 @@ run 7 -H a,b "${away[@]}" sh -c '[ $RDMA_RANK = 1 ] && exit 7; exec sleep 1000' 
 run 137 -H a "${away[@]}" sh -c 'kill -KILL $$' </dev/null
 run 255 -H a,unreachable "${away[@]}" sleep 1000 </dev/null
 complains 'rank 1 at unreachable: not reached: .* ended with exit status 255'
+run 1 -H a,content "${away[@]}" sleep 1000 </dev/null
+complains 'rank 1 at content: not reached: .* ended with exit status 0'
+run 4 -H terse "${away[@]}" sh -c 'echo text; exit 4' </dev/null
+[[ $(cat "$dir/out") == $'welcome\ntext' ]] || fail "output behind a greeting without a line feed"
+complains 'rank 0 at terse ended: exit status 4'
+# A second signal ends a remote shell at which nobody reads it.
+rm -f "$dir/here"
+env --default-signal=INT "$rdmarun" --meeting none -H silent,localhost "${away[@]}" --grace 240s sh -c 'trap "" INT; : >"$dir/here"; while :; do sleep 1; done' \
+	>"$dir/out" 2>"$dir/err" </dev/null &
+client=$!
+clients=("$client")
+wait_for "a rank" test -e "$dir/here"
+kill -INT "$client"
+sleep 0.3
+kill -INT "$client"
+wait_for "the end after a second signal" ended "$client"
+wait "$client"
+[[ $? == 137 ]] || fail "a second signal"
+clients=()
 run 127 -H a "${away[@]}" --remote /none/rdmarun true </dev/null
 complains 'rank 0 at a: no rdmarun there'
 run 127 -H a "${away[@]}" /none/such </dev/null

@@ -115,6 +115,7 @@ static bool explain_remote(const struct rank *rank)
 
 static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *info)
 {
+	bool missing;
 	char text[80];
 
 	rank->ended = true;
@@ -124,13 +125,14 @@ static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *
 	run->drain_at = time_now() + DRAIN_LIMIT;
 	stream_read(&rank->out); /* whether the agent was there */
 	rank_input_over(rank);
+	missing = rank_is_remote(rank) && rank->out.awaits_agent; /* also where the remote shell is content */
 	child_end_text(rank->status, text, sizeof(text));
-	if (rank->status && !run->status && !run->ending && !explain_remote(rank))
+	if ((rank->status || missing) && !run->status && !run->ending && !explain_remote(rank))
 		run_say("%s ended: %s%s", rank->name, text, run->alive ? "; the others are ended" : "");
 	else
 		run_note("%s ended: %s", rank->name, text);
-	if (rank->status)
-		fail_run(run, rank->status);
+	if (rank->status || missing)
+		fail_run(run, rank->status ? rank->status : RUN_FAILED);
 }
 
 static void reap(struct run *run)

@@ -67,14 +67,24 @@ static int digits(uint64_t number)
 	return snprintf(NULL, 0, "%llu", (unsigned long long)number);
 }
 
+/* What the far shell said before it may have had no line feed. */
+static bool is_greeting(const char *line, size_t length)
+{
+	size_t n = strlen(RUN_GREETING);
+
+	return length >= n && memcmp(line + length - n, RUN_GREETING, n) == 0;
+}
+
 static void emit(struct stream *stream, const char *line, size_t length)
 {
 	char label[16];
 	int n;
 
-	if (stream->awaits_agent && length == strlen(RUN_GREETING) && memcmp(line, RUN_GREETING, length) == 0) {
+	if (stream->awaits_agent && is_greeting(line, length)) {
 		stream->awaits_agent = false;
-		return;
+		length -= strlen(RUN_GREETING);
+		if (!length)
+			return;
 	}
 	n = snprintf(label, sizeof(label), "%*d: ", digits(run_options.count - 1), stream->rank);
 	if (run_options.label)

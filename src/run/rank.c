@@ -84,7 +84,8 @@ void rank_signal(struct rank *rank, int number, bool hard)
 
 	if (!rank->started || rank->ended)
 		return;
-	if (!rank_is_remote(rank) || hard) {
+	/* Where no agent is, nobody would read of it. */
+	if (!rank_is_remote(rank) || hard || (number == SIGKILL && rank->out.awaits_agent)) {
 		kill(-rank->child.pid, number);
 		return;
 	}
