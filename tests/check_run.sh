@@ -295,6 +295,8 @@ kill -TERM "$client"
 wait "$client"
 [[ $? == 143 ]] || fail "SIGTERM before the meeting point is ready"
 clients=()
+# Nor does a guard that cannot start leave anything.
+(ulimit -n 5 && meet 1 true && complains 'cannot make a pipe') || fail "a guard that cannot start"
 # It goes when rdmarun is killed.
 "$rdmarun" --rdmad "$rdmad" sh -c ': >$dir/met; exec sleep 1000' >"$dir/out" 2>"$dir/err" </dev/null &
 client=$!

@@ -23,7 +23,7 @@ static void forget(pid_t *group, size_t *count, pid_t which)
 			group[i--] = group[--*count];
 }
 
-static void remove_directory(const char *path)
+static bool remove_directory(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -33,7 +33,7 @@ static void remove_directory(const char *path)
 		unlinkat(fd, entry->d_name, 0);
 	if (dir)
 		closedir(dir);
-	rmdir(path);
+	return rmdir(path) == 0 || errno != ENOTEMPTY;
 }
 
 static void keep_watch(int from, const char *directory)
@@ -53,16 +53,19 @@ static void keep_watch(int from, const char *directory)
 	}
 	for (size_t i = 0; i < count; i++)
 		kill(-group[i], SIGKILL);
-	if (*directory)
-		remove_directory(directory);
+	/* Who was killed may be making a file still. */
+	for (int tries = 0; *directory && tries < 100 && !remove_directory(directory); tries++)
+		usleep(10000);
 }
 
 int guard_start(const char *directory)
 {
 	int fd[2];
 
-	if (pipe2(fd, O_CLOEXEC) != 0)
+	if (pipe2(fd, O_CLOEXEC) != 0) {
+		run_say("cannot make a pipe: %s", strerror(errno));
 		return -errno;
+	}
 	guard = fork();
 	if (guard < 0) {
 		run_say("cannot make a process: %s", strerror(errno));

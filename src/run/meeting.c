@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 int meeting_prepare(struct meeting *meeting)
 {
 	const char *place = getenv("TMPDIR");
+	uint64_t number;
 
 	*meeting = (struct meeting){.log = -1};
 	if (run_options.meeting) {
@@ -20,11 +23,18 @@ int meeting_prepare(struct meeting *meeting)
 			snprintf(meeting->url, sizeof(meeting->url), "%s", run_options.meeting);
 		return 0;
 	}
-	snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.XXXXXX", place && *place ? place : "/tmp");
-	if (mkdtemp(meeting->directory))
+	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+		return -EIO;
+	snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.%012llx", place && *place ? place : "/tmp",
+		 (unsigned long long)number >> 16);
+	return 0;
+}
+
+static int make_directory(const struct meeting *meeting)
+{
+	if (mkdir(meeting->directory, 0700) == 0)
 		return 0;
 	run_say("cannot make the directory %s: %s", meeting->directory, strerror(errno));
-	meeting->directory[0] = '\0';
 	return -errno;
 }
 
@@ -195,7 +205,9 @@ int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int sign
 		return 0;
 	snprintf(config, sizeof(config), "%s/rdmad.conf", meeting->directory);
 	snprintf(meeting->url, sizeof(meeting->url), "unix://%s/rdmad.sock", meeting->directory);
-	rc = write_configuration(meeting, config, ranks, remote);
+	rc = make_directory(meeting);
+	if (rc == 0)
+		rc = write_configuration(meeting, config, ranks, remote);
 	if (rc == 0)
 		rc = start_daemon(meeting, config);
 	if (rc == 0)

@@ -209,7 +209,7 @@ struct meeting {
 	size_t used, room;
 };
 
-/* A directory for it, before the guard starts. */
+/* The name of a directory for it. It is made when the guard knows it. */
 int meeting_prepare(struct meeting *meeting);
 /* Waits until it is ready: -EINTR: a signal that ends a run has come by the descriptor `signals`; -ETIMEDOUT: not at the time `until`. */
 int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until);
