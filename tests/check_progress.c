@@ -270,6 +270,46 @@ START_TEST(test_results_while_away)
 }
 END_TEST
 
+static void tell_result(void *arg, const struct kv_result *result)
+{
+	tell(arg, result->status, result->value, result->value_len);
+}
+
+/* Who cancels a request may free its argument, also where the thread has the answer already. */
+START_TEST(test_cancel_while_away)
+{
+	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
+	struct told goes = {0}, stays = {0};
+
+	ck_assert_int_eq(kv_set_bytes(other, "k", 1, large, LARGE), 0);
+	ck_assert_int_eq(kv_set_bytes(other, "s", 1, large, SMALL), 0);
+	for (unsigned round = 1; round <= 3; round++) {
+		goes = stays = (struct told){0};
+		ck_assert_int_eq(kv_submit_get(kv, "s", 1, tell, &goes), 0);
+		ck_assert_int_eq(kv_submit_get(kv, "s", 1, tell, &stays), 0);
+		ck_assert_int_eq(kv_submit_get_into(kv, "k", 1, space, LARGE, tell, &goes), 0);
+		ck_assert_int_eq(kv_submit_get(kv, "k", 1, tell, &goes), 0);
+		ck_assert_int_eq(kv_submit_stat(kv, "k", 1, tell_result, &goes), 0);
+		submit_mark(kv, round);
+		ASSERT_MARK_SOON(other, round);
+		ASSERT_SOON(stored().pins == 0);
+		ck_assert_uint_eq(goes.calls, 0);
+		ck_assert_int_eq(kv_cancel(kv, &goes), 4);
+		ck_assert_int_eq(kv_cancel(kv, &goes), 0);
+		ck_assert_uint_eq(goes.calls, 4);
+		ck_assert_int_eq(goes.status, -ECANCELED);
+		ck_assert_uint_eq(stays.calls, 0);
+		ck_assert_int_eq(kv_wait(kv), 0);
+		ck_assert_uint_eq(goes.calls, 4);
+		ck_assert_uint_eq(stays.calls, 1);
+		ck_assert_int_eq(stays.status, 0);
+		ck_assert_uint_eq(stays.len, SMALL);
+	}
+	ck_assert_int_eq(kv_close(kv), 0);
+	ck_assert_int_eq(kv_close(other), 0);
+}
+END_TEST
+
 /* A caller with a loop of its own is woken by what the thread has left to it. */
 START_TEST(test_own_loop)
 {
@@ -569,6 +609,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_get_while_away, 0, 2);
 	tcase_add_test(tc, test_answers_while_away);
 	tcase_add_test(tc, test_results_while_away);
+	tcase_add_test(tc, test_cancel_while_away);
 	tcase_add_test(tc, test_own_loop);
 	tcase_add_test(tc, test_submit_from_callback);
 	tcase_add_test(tc, test_walk);

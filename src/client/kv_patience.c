@@ -121,12 +121,30 @@ int kv_request_timeout(void *kv_handle, uint64_t timeout_us)
 	return rc;
 }
 
-static bool is_finished(const struct kv *kv, const struct request *r)
+/* Out of what the progress thread left to the caller. False: it is not there. */
+static bool unfinish(struct kv *kv, const struct request *r)
 {
-	for (uint32_t at = kv->finished; at != KV_SLOTS; at = kv_slot(kv, at)->next)
-		if (kv_slot(kv, at) == r)
-			return true;
-	return false;
+	uint32_t *at = &kv->finished;
+
+	while (*at != KV_SLOTS && kv_slot(kv, *at) != r)
+		at = &kv_slot(kv, *at)->next;
+	if (*at == KV_SLOTS)
+		return false;
+	*at = r->next;
+	if (kv->finished_tail == &r->next)
+		kv->finished_tail = at;
+	return true;
+}
+
+/* Nobody wants what the progress thread has for it. */
+static void drop_finished(struct kv *kv, struct request *r)
+{
+	struct landing *lent = kv->lent; /* of the callback that this may be inside of */
+	void *copy = r->copied ? (void *)r->value : NULL;
+
+	kv_request_finish(kv, r, -ECANCELED, NULL, 0);
+	kv->lent = lent;
+	value_release(copy);
 }
 
 static int cancel(struct kv *kv, const void *arg)
@@ -136,10 +154,12 @@ static int cancel(struct kv *kv, const void *arg)
 	for (uint32_t i = 0; i < kv->slots; i++) {
 		struct request *r = kv_slot(kv, i);
 
-		if (!r->done || request_is_orphan(r) || (r->result ? r->result_arg : r->arg) != arg ||
-		    is_finished(kv, r))
+		if (!r->done || request_is_orphan(r) || (r->result ? r->result_arg : r->arg) != arg)
 			continue;
-		give_up(kv, r, -ECANCELED);
+		if (unfinish(kv, r))
+			drop_finished(kv, r);
+		else
+			give_up(kv, r, -ECANCELED);
 		n++;
 	}
 	return n;
