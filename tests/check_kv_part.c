@@ -113,6 +113,8 @@ START_TEST(test_get_into)
 }
 END_TEST
 
+static const struct kv_fetch all = {.length = UINT64_MAX, .then = KV_THEN_DELETE};
+
 START_TEST(test_get_delete_and_touch)
 {
 	struct kv_meta meta;
@@ -136,20 +138,42 @@ START_TEST(test_get_delete_and_touch)
 		ASSERT_ERROR(kv_get_touch(kv, "k", 1, 1, &got, &len), -ENOENT, "no such key");
 	}
 	/* What does not fit is not deleted. */
-	set(100, 1);
-	ck_assert_int_eq(kv_fetch(kv, "k", 1, &(struct kv_fetch){.length = UINT64_MAX, .then = KV_THEN_DELETE}, space,
-				  0, &len, NULL),
-			 0);
 	for (size_t size = 100; size <= 5000; size += 4900) {
 		set(size, 1);
-		ck_assert_int_eq(kv_fetch(kv, "k", 1, &(struct kv_fetch){.length = UINT64_MAX, .then = KV_THEN_DELETE},
-					  space, size - 1, &len, NULL),
-				 -EMSGSIZE);
+		ck_assert_int_eq(kv_fetch(kv, "k", 1, &all, space, size - 1, &len, NULL), -EMSGSIZE);
 		ck_assert_uint_eq(len, size);
 		assert_value(size);
 	}
 	ASSERT_ERROR(kv_fetch(kv, "k", 1, &(struct kv_fetch){.then = (enum kv_then)3}, NULL, 0, NULL, NULL), -EINVAL,
 		     "followed");
+}
+END_TEST
+
+/* No room is too little for all but nothing, in a buffer and in pieces. */
+START_TEST(test_fetch_to_nowhere)
+{
+	const struct iovec empty[] = {{space, 0}, {NULL, 0}};
+	struct kv_meta meta;
+	size_t len;
+
+	for (size_t size = 1; size <= 5000; size = size * 4 + 1) {
+		set(size, 1);
+		for (unsigned i = 0; i < 3; i++) {
+			len = 0;
+			ASSERT_ERROR(i == 2 ? kv_fetchv(kv, "k", 1, &all, empty, 2, &len, NULL)
+					    : kv_fetch(kv, "k", 1, &all, i ? space : NULL, 0, &len, NULL),
+				     -EMSGSIZE, "buffer");
+			ck_assert_uint_eq(len, size);
+			assert_value(size);
+		}
+		len = 1;
+		ck_assert_int_eq(kv_get_range(kv, "k", 1, size, space, 0, &len), 0);
+		ck_assert_uint_eq(len, 0);
+		ck_assert_int_eq(kv_fetch(kv, "k", 1, &(struct kv_fetch){.then = KV_THEN_DELETE}, NULL, 0, &len, &meta),
+				 0);
+		ck_assert_uint_eq(meta.length, size);
+		ck_assert_int_eq(kv_exists(kv, "k", 1), 0);
+	}
 }
 END_TEST
 
@@ -458,6 +482,7 @@ static void add(Suite *suite, const char *name, void (*up)(void))
 	tcase_add_test(tc, test_range);
 	tcase_add_test(tc, test_get_into);
 	tcase_add_test(tc, test_get_delete_and_touch);
+	tcase_add_test(tc, test_fetch_to_nowhere);
 	tcase_add_test(tc, test_get_set);
 	tcase_add_test(tc, test_append);
 	tcase_add_test(tc, test_set_range);

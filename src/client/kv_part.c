@@ -13,7 +13,8 @@ _Static_assert((int)KV_THEN_NOTHING == WIRE_THEN_NOTHING && (int)KV_THEN_DELETE 
 /*
  * Reading
  */
-static int fetch_encode(const struct kv_fetch *what, const void *buffer, size_t size, struct kv_fetch_head *head)
+static int fetch_encode(const struct kv_fetch *what, const void *buffer, size_t size, uint32_t flags,
+			struct kv_fetch_head *head)
 {
 	static const struct kv_fetch all = {.length = UINT64_MAX};
 
@@ -25,7 +26,7 @@ static int fetch_encode(const struct kv_fetch *what, const void *buffer, size_t 
 	}
 	*head = (struct kv_fetch_head){
 		.remote = {.length = size}, /* a longer part is refused, and nothing follows */
-		.fetch = {what->offset, what->length, what->ttl_us, (uint32_t)what->then, 0},
+		.fetch = {what->offset, what->length, what->ttl_us, (uint32_t)what->then, flags},
 	};
 	return 0;
 }
@@ -49,7 +50,7 @@ int kv_submit_fetch(void *kv_handle, const void *key, size_t key_len, const stru
 {
 	struct kv_fetch_head head = {0};
 	struct ask ask = fetch_ask(&head, key, key_len, buffer, size);
-	int rc = fetch_encode(what, buffer, size, &head);
+	int rc = fetch_encode(what, buffer, size, buffer ? WIRE_FETCH_FITS : 0, &head);
 
 	ask.result = done;
 	ask.arg = arg;
@@ -73,7 +74,7 @@ int kv_fetch(void *kv_handle, const void *key, size_t key_len, const struct kv_f
 {
 	struct kv_fetch_head head = {0};
 	struct ask ask = fetch_ask(&head, key, key_len, buffer, size);
-	int rc = fetch_encode(what, buffer, size, &head);
+	int rc = fetch_encode(what, buffer, size, WIRE_FETCH_FITS, &head);
 
 	return rc ? rc : fetch_call(kv_handle, &ask, len, meta);
 }
@@ -86,7 +87,7 @@ static int fetchv_ask(const struct kv_fetch *what, const struct iovec *pieces, s
 
 	*ask = fetch_ask(head, ask->key, ask->key_len, (void *)pieces, size);
 	ask->pieces = count;
-	return rc ? rc : fetch_encode(what, pieces, size, head);
+	return rc ? rc : fetch_encode(what, pieces, size, WIRE_FETCH_FITS, head);
 }
 
 int kv_submit_fetchv(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,

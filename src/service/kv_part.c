@@ -23,6 +23,14 @@ static void part_clip(struct part *p)
 	p->len = MIN(p->fetch.length, p->ref.len - p->at);
 }
 
+/* Whether it goes into the answer, for which a client without a buffer is prepared, too. */
+static bool part_is_inline(const struct part *p)
+{
+	bool anywhere = !p->to.length && !(p->fetch.flags & WIRE_FETCH_FITS);
+
+	return p->len <= WIRE_INLINE_MAX && (anywhere || p->len <= p->to.length);
+}
+
 /* What follows the reading. False: another has changed the key meanwhile, and it is read again. */
 static bool part_then(struct kv_agent *agent, const struct part *p)
 {
@@ -132,7 +140,7 @@ static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wi
 		return 0;
 	}
 	part_clip(p);
-	if (p->len <= WIRE_INLINE_MAX && (!p->to.length || p->len <= p->to.length))
+	if (part_is_inline(p))
 		rc = part_inline(conn, agent, request, p);
 	else if (p->len > p->to.length || !agent->arena)
 		rc = kv_answer_too_large(conn, agent, request, p->key, p->key_len, p->len, p->ref.version);

@@ -462,8 +462,9 @@ struct wire_fetch {
 	uint64_t offset, length; /* of the part; what is beyond the value is not there */
 	uint64_t ttl;            /* of WIRE_THEN_EXPIRE */
 	uint32_t then;           /* enum wire_then */
-	uint32_t reserved;
+	uint32_t flags;          /* WIRE_FETCH_FITS */
 };
+#define WIRE_FETCH_FITS 1u /* a range of length 0 is one that only an empty part fits, rather than none */
 _Static_assert(sizeof(struct wire_fetch) == 32, "wire layout");
 
 /* Of the whole value. */
