@@ -134,8 +134,12 @@ START_TEST(test_get_delete_and_touch)
 		ck_assert(memcmp(got, value, len) == 0);
 		kv_release(got);
 		ck_assert_int_eq(kv_exists(kv, "k", 1), 0);
+		got = space;
 		ASSERT_ERROR(kv_get_delete(kv, "k", 1, &got, &len), -ENOENT, "no such key");
+		ck_assert_ptr_null(got);
+		got = space;
 		ASSERT_ERROR(kv_get_touch(kv, "k", 1, 1, &got, &len), -ENOENT, "no such key");
+		ck_assert_ptr_null(got);
 	}
 	/* What does not fit is not deleted. */
 	for (size_t size = 100; size <= 5000; size += 4900) {
@@ -192,6 +196,9 @@ START_TEST(test_get_set)
 		kv_release(old);
 		assert_value(l);
 	}
+	old = space;
+	ASSERT_ERROR(kv_get_set(kv, "", 0, value, 1, &old, &len), -EINVAL, "key");
+	ck_assert_ptr_null(old);
 }
 END_TEST
 

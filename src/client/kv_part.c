@@ -124,6 +124,7 @@ static int fetch_value(void *kv_handle, const void *key, size_t key_len, const s
 		log_error("kv", "what is read needs places for the value and its length");
 		return -EINVAL;
 	}
+	*value = NULL;
 	do {
 		rc = kv_buffer_lend(kv_handle, size + 1, &buffer);
 		if (rc != 0)
@@ -201,6 +202,8 @@ int kv_get_set(void *kv_handle, const void *key, size_t key_len, const void *val
 		log_error("kv", "kv_get_set needs places for the old value and its length");
 		rc = -EINVAL;
 	}
+	if (old)
+		*old = NULL;
 	if (rc != 0)
 		return rc;
 	rc = -ESTALE;
