@@ -94,6 +94,7 @@ struct wal_reader {
 	int (*place)(void *arg, const struct wal_record *record, void **value);
 	void (*drop)(void *arg, void *value);
 	int (*record)(void *arg, const struct wal_record *record); /* key and value are the reader's until it returns */
+	bool (*again)(void *arg); /* behind the last one: whether all are to be told once more. NULL: never */
 	void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; once in some 64 MiB. NULL: nobody asks */
 };
 

@@ -398,6 +398,8 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 	must(!wal->recovered);
 	*found = (struct wal_found){0};
 	rc = all_read(wal, reader, found, &kept);
+	if (rc == 0 && reader->again && reader->again(reader->arg))
+		rc = all_read(wal, reader, &(struct wal_found){0}, &kept);
 	if (rc)
 		return rc;
 	wal->written = wal->durable = found->last;

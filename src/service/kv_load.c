@@ -1,12 +1,25 @@
 /*
  * kv_load.c: what the log keeps goes back into the store. Records carry the numbers of their changes, and the store takes what
  * is newer than what it has, so they may come twice and from a checkpoint that was made while others wrote.
+ *
+ * In between there may be more than the store ever held: a checkpoint has what was there at its begin and also what took its place
+ * until its end, and what has expired made room without a record, but may be prolonged by one that comes later. So from the first
+ * value that finds no room on, only the numbers of values are kept; and those that are left at the end are read again.
  */
 #include "service/kv_log.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #define TELL_EVERY (10 * TIME_S)
+
+/* A value to be read again. */
+struct late {
+	struct late *next; /* in its slot */
+	uint64_t lsn, expires;
+	uint32_t key_len;
+	char key[];
+};
 
 struct loading {
 	struct kv_log *log;
@@ -14,6 +27,10 @@ struct loading {
 	struct kv_clocks clocks;
 	struct store_ref place; /* of the value that is being read */
 	uint64_t told;
+	bool full;          /* a value found no room */
+	bool again;         /* the second time */
+	struct late **late; /* slots of lists, as many as a power of two */
+	size_t slots, lates;
 };
 
 struct kv_clocks kv_clocks_now(void)
@@ -49,10 +66,145 @@ uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires)
 	return past < clocks->mono ? clocks->mono - past : 1;
 }
 
-static struct store_put put_of(const struct loading *l, const struct wal_record *r)
+/*
+ * Values that are read again
+ */
+
+/* The link to that of a key, or to the end of its slot. */
+static struct late **late_find(const struct loading *l, const struct wal_record *r)
+{
+	struct late **at = &l->late[hash_bytes(r->key, r->key_len) & (l->slots - 1)];
+
+	while (*at && ((*at)->key_len != r->key_len || memcmp((*at)->key, r->key, r->key_len) != 0))
+		at = &(*at)->next;
+	return at;
+}
+
+static struct late *late_of(const struct loading *l, const struct wal_record *r)
+{
+	return l->lates ? *late_find(l, r) : NULL;
+}
+
+static void late_remove(struct loading *l, struct late **at)
+{
+	struct late *late = *at;
+
+	*at = late->next;
+	l->lates--;
+	free(late);
+}
+
+static int lates_grow(struct loading *l)
+{
+	size_t slots = l->slots ? 2 * l->slots : 1024;
+	struct late **to = calloc(slots, sizeof(struct late *));
+
+	if (!to)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->slots; i++) {
+		struct late *late, *next;
+
+		for (late = l->late[i]; late; late = next) {
+			struct late **at = &to[hash_bytes(late->key, late->key_len) & (slots - 1)];
+
+			next = late->next;
+			late->next = *at;
+			*at = late;
+		}
+	}
+	free(l->late);
+	l->late = to;
+	l->slots = slots;
+	return 0;
+}
+
+static int late_add(struct loading *l, const struct wal_record *r)
+{
+	struct late **at, *late = malloc(sizeof(*late) + r->key_len);
+
+	if (!late || (l->lates >= l->slots && lates_grow(l) != 0)) {
+		free(late);
+		log_error("kv", "no memory to load what the log keeps: there are %zu keys to be read again", l->lates);
+		return -ENOMEM;
+	}
+	at = late_find(l, r);
+	*late = (struct late){.next = *at, .lsn = r->lsn, .expires = r->expires, .key_len = r->key_len};
+	memcpy(late->key, r->key, r->key_len);
+	*at = late;
+	l->lates++;
+	return 0;
+}
+
+/* In place of an older one, here or in the store. */
+static int late_set(struct loading *l, const struct wal_record *r)
+{
+	struct late *late = late_of(l, r);
+	struct store_meta meta;
+
+	if ((late && late->lsn >= r->lsn) ||
+	    (store_stat(l->log->store, r->key, r->key_len, 0, &meta) && meta.version >= r->lsn))
+		return 0;
+	store_load_delete(l->log->store, r->key, r->key_len, r->lsn);
+	if (!late)
+		return late_add(l, r);
+	late->lsn = r->lsn;
+	late->expires = r->expires;
+	return 0;
+}
+
+static void late_delete(struct loading *l, const struct wal_record *r)
+{
+	struct late *late = late_of(l, r);
+
+	if (late && late->lsn < r->lsn)
+		late_remove(l, late_find(l, r));
+}
+
+static void late_expire(struct loading *l, const struct wal_record *r)
+{
+	struct late *late = late_of(l, r);
+
+	if (late && late->lsn == r->version)
+		late->expires = r->expires;
+}
+
+/* Those of an LSN below this one, or that expire up to this time. */
+static void lates_sift(struct loading *l, uint64_t below, uint64_t until)
+{
+	for (size_t i = 0; i < l->slots; i++) {
+		struct late **at = &l->late[i];
+
+		while (*at) {
+			if ((*at)->lsn < below || (*at)->expires <= until)
+				late_remove(l, at);
+			else
+				at = &(*at)->next;
+		}
+	}
+}
+
+static bool again(void *arg)
+{
+	struct loading *l = arg;
+
+	lates_sift(l, 0, l->clocks.real);
+	l->again = l->lates;
+	if (l->again)
+		log_info("kv",
+			 "log: %zu values found no room beside others that are gone by its end: it is read again for "
+			 "them",
+			 l->lates);
+	return l->again;
+}
+
+/*
+ * Records
+ */
+
+static struct store_put put_of(const struct loading *l, const struct wal_record *r, uint64_t expires)
 {
 	return (struct store_put){
-		.condition = STORE_IF_OLDER, .version = r->lsn, .expires = kv_expires_from_log(&l->clocks, r->expires)};
+		.condition = STORE_IF_OLDER, .version = r->lsn, .expires = kv_expires_from_log(&l->clocks, expires)};
 }
 
 /* The store says -EAGAIN while it makes room, and gets on with each call. */
@@ -76,6 +228,14 @@ static int load_result(const struct wal_record *r, int rc)
 	return rc;
 }
 
+/* What a record is that comes the second time. */
+static bool is_late(const struct loading *l, const struct wal_record *r)
+{
+	const struct late *late = late_of(l, r);
+
+	return late && late->lsn == r->lsn;
+}
+
 static int place(void *arg, const struct wal_record *r, void **value)
 {
 	struct loading *l = arg;
@@ -84,11 +244,17 @@ static int place(void *arg, const struct wal_record *r, void **value)
 	int rc;
 
 	*value = NULL;
+	if (l->again ? !is_late(l, r) : l->full)
+		return 0;
 	if (store_stat(store, r->key, r->key_len, 0, &meta) && meta.version >= r->lsn)
 		return 0;
-	STEPS(rc, store_reserve(store, r->key, r->key_len, r->value_len, 0, &l->place));
+	STEPS(rc, store_reserve(store, r->key, r->key_len, r->value_len, l->again ? l->clocks.mono : 0, &l->place));
 	if (rc == 0)
 		*value = l->place.addr;
+	if (rc == -ENOMEM && !l->again) {
+		l->full = true;
+		return 0;
+	}
 	return load_result(r, rc);
 }
 
@@ -100,17 +266,38 @@ static void drop(void *arg, void *value)
 	store_abandon(l->log->store, &l->place);
 }
 
-static int load_set(struct loading *l, const struct wal_record *r)
+static int load_set(struct loading *l, const struct wal_record *r, uint64_t expires, uint64_t now)
 {
 	struct store *store = l->log->store;
-	struct store_put put = put_of(l, r);
+	struct store_put put = put_of(l, r, expires);
 	int rc;
 
 	if (l->place.item && r->value == l->place.addr)
-		return load_result(r, store_publish(store, &l->place, &put, 0, NULL));
+		return store_publish(store, &l->place, &put, now, NULL);
 	if (!r->value && r->value_len)
 		return 0; /* place() did not want it */
-	STEPS(rc, store_set(store, r->key, r->key_len, r->value, r->value_len, &put, 0, NULL));
+	STEPS(rc, store_set(store, r->key, r->key_len, r->value, r->value_len, &put, now, NULL));
+	return rc;
+}
+
+static int record_set(struct loading *l, const struct wal_record *r)
+{
+	int rc = l->full ? 0 : load_set(l, r, r->expires, 0);
+
+	if (rc == -ENOMEM)
+		l->full = true;
+	return l->full ? late_set(l, r) : load_result(r, rc);
+}
+
+/* All others were carried out the first time. What has expired is not prolonged any more. */
+static int record_again(struct loading *l, const struct wal_record *r)
+{
+	int rc;
+
+	if (r->type != WAL_SET || !is_late(l, r))
+		return 0;
+	rc = load_set(l, r, late_of(l, r)->expires, l->clocks.mono);
+	late_remove(l, late_find(l, r));
 	return load_result(r, rc);
 }
 
@@ -119,17 +306,22 @@ static int record(void *arg, const struct wal_record *r)
 	struct loading *l = arg;
 	struct store *store = l->log->store;
 
+	if (l->again)
+		return record_again(l, r);
 	switch (r->type) {
 	case WAL_SET:
-		return load_set(l, r);
+		return record_set(l, r);
 	case WAL_DELETE:
 		store_load_delete(store, r->key, r->key_len, r->lsn);
+		late_delete(l, r);
 		return 0;
 	case WAL_EXPIRE:
 		store_load_expire(store, r->key, r->key_len, r->version, kv_expires_from_log(&l->clocks, r->expires));
+		late_expire(l, r);
 		return 0;
 	case WAL_FLUSH:
 		store_load_flush(store, r->lsn);
+		lates_sift(l, r->lsn, 0);
 		return 0;
 	}
 	return -EBADMSG;
@@ -151,7 +343,8 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 {
 	struct loading l = {.log = log, .host = host, .clocks = kv_clocks_now(), .told = time_now()};
-	struct wal_reader reader = {.arg = &l, .place = place, .drop = drop, .record = record, .progress = progress};
+	struct wal_reader reader = {
+		.arg = &l, .place = place, .drop = drop, .record = record, .again = again, .progress = progress};
 	uint64_t began = time_now();
 	struct wal_found found = {0};
 	struct store_stats stats;
@@ -159,6 +352,8 @@ int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 	int rc = wal_recover(log->wal, &reader, &found);
 
 	store_abandon(log->store, &l.place);
+	lates_sift(&l, UINT64_MAX, 0);
+	free(l.late);
 	if (rc != 0)
 		return rc;
 	*last = found.last;
