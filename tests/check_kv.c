@@ -56,6 +56,7 @@ START_TEST(test_conditions)
 	uint64_t first = 0, second = 0;
 
 	ASSERT_ERROR(kv_put(kv, "k", 1, large, len, &present, NULL), -ENOENT, "no such key");
+	ASSERT_ERROR(kv_put(kv, "k", 1, large, len, &same, NULL), -EINVAL, "version 0");
 	same.version = 1;
 	ASSERT_ERROR(kv_put(kv, "k", 1, large, len, &same, NULL), -ENOENT, "no such key");
 	ck_assert_int_eq(kv_put(kv, "k", 1, large, len, &absent, &first), 0);

@@ -452,6 +452,14 @@ START_TEST(test_many)
 }
 END_TEST
 
+static void delete_from_callback(void *arg, int status, const void *got, size_t len)
+{
+	(void)got;
+	(void)len;
+	ck_assert_int_eq(status, -ENOENT);
+	ASSERT_ERROR(kv_delete_prefix(arg, "user:", 5, NULL), -EDEADLK, "callback");
+}
+
 START_TEST(test_delete_prefix)
 {
 	uint64_t deleted = 0;
@@ -467,6 +475,8 @@ START_TEST(test_delete_prefix)
 	ck_assert_uint_eq(deleted, 0);
 	ck_assert_int_eq(kv_exists(kv, "other:0", 7), 1);
 	ck_assert_int_eq(kv_delete_prefix(kv, "", 0, &deleted), -EINVAL);
+	ck_assert_int_eq(kv_submit_get(kv, "none", 4, delete_from_callback, kv), 0);
+	ck_assert_int_eq(kv_wait(kv), 0);
 }
 END_TEST
 

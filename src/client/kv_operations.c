@@ -429,6 +429,10 @@ static int put_encode(const struct kv_put_options *options, struct wire_put *put
 		log_error("kv", "%d is not a condition of a put", (int)options->condition);
 		return -EINVAL;
 	}
+	if (condition == KV_IF_VERSION && !options->version) {
+		log_error("kv", "no key has the version 0; a put of a key that is missing has KV_IF_ABSENT");
+		return -EINVAL;
+	}
 	*flags = (unsigned)options->condition & KV_DURABLE ? WIRE_DURABLE : 0;
 	put->condition = condition;
 	put->version = options->version;

@@ -204,7 +204,7 @@ int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uin
 	if (waited == 0 ||
 	    waited == -EDEADLK) /* else late answers may still name it; from a callback nothing was asked */
 		free(d);
-	return rc;
+	return kv_end(kv_handle, rc, "kv_delete_prefix");
 }
 
 int kv_info(void *kv_handle, struct kv_info *info)
