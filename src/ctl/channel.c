@@ -4,7 +4,6 @@
 #include "rdmad/channel.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -237,113 +236,18 @@ static int command_pop(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-/*
- * Both ways
- */
-struct pipe_run {
-	struct rdmad_channel *channel;
-	char piece[CTL_CHANNEL_PIECE];
-	size_t len;   /* read from standard input, and not put yet */
-	size_t chunk; /* most to read at once: a piece fits the ring */
-	bool eof;
-	struct ctl_sink sink;
-};
-
-static int pipe_read(struct pipe_run *run, bool *work)
-{
-	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-	ssize_t n;
-
-	if (run->eof || run->len || poll(&in, 1, 0) <= 0)
-		return 0;
-	n = read(STDIN_FILENO, run->piece, run->chunk);
-	if (n < 0)
-		return errno == EINTR || errno == EAGAIN ? 0 : -errno;
-	run->eof = n == 0;
-	run->len = (size_t)n;
-	*work = true;
-	return 0;
-}
-
-static int pipe_put(struct pipe_run *run, bool *work)
-{
-	int rc = run->len ? rdmad_channel_try_put(run->channel, run->piece, run->len) : -ENOSPC;
-
-	if (rc == -ENOSPC)
-		return 0;
-	if (rc != 0)
-		return rc;
-	run->len = 0;
-	*work = true;
-	rc = rdmad_channel_flush(run->channel, 0);
-	return rc == -ETIMEDOUT || rc == -EAGAIN ? 0 : rc;
-}
-
-/* 1: as much as was asked for came. */
-static int pipe_get(struct pipe_run *run, bool *work)
-{
-	static char piece[CTL_CHANNEL_PIECE];
-	size_t room = most ? (size_t)MIN(most - run->sink.count, (uint64_t)sizeof(piece)) : sizeof(piece);
-	ssize_t n = rdmad_channel_try_get(run->channel, piece, room);
-	int rc;
-
-	if (n <= 0)
-		return (int)n;
-	*work = true;
-	rc = ctl_sink_take(&run->sink, piece, (size_t)n);
-	return rc == 0 && most && run->sink.count == most ? 1 : rc;
-}
-
-static void pipe_sleep(const struct pipe_run *run)
-{
-	struct pollfd fds[2] = {{.fd = rdmad_channel_fd(run->channel), .events = POLLIN},
-				{.fd = run->eof || run->len ? -1 : STDIN_FILENO, .events = POLLIN}};
-
-	poll(fds, 2, (int)(CTL_SLICE / TIME_MS));
-}
-
-static int pipe_turn(struct pipe_run *run, bool *work)
-{
-	int rc = pipe_get(run, work);
-
-	if (rc == 0)
-		rc = pipe_read(run, work);
-	if (rc == 0)
-		rc = pipe_put(run, work);
-	return rc;
-}
-
-/* Until the other end closes, or enough came. */
-static int pipe_run(struct pipe_run *run)
-{
-	int rc = 0;
-
-	while (rc == 0 && !ctl_interrupted()) {
-		bool work = false;
-
-		rc = pipe_turn(run, &work);
-		if (rc == 0 && !work && rdmad_channel_arm(run->channel) == 0)
-			pipe_sleep(run);
-	}
-	return rc == 0 ? -EINTR : MIN(rc, 0);
-}
-
 static int command_pipe(const struct ctl_arguments *arguments)
 {
-	static struct pipe_run run;
 	const char *url = arguments->text[0];
-	struct rdmad_channel_info info;
+	struct rdmad_channel *channel;
 	int rc;
 
 	if (ctl.json)
 		return ctl_usage_error("channel pipe: standard output cannot take both the bytes and --json");
-	rc = open_channel(url, &run.channel);
+	rc = open_channel(url, &channel);
 	if (rc != CTL_OK)
 		return rc;
-	rdmad_channel_info(run.channel, &info);
-	run.chunk = (size_t)MIN(info.capacity, (uint64_t)CTL_CHANNEL_PIECE);
-	rc = pipe_run(&run);
-	return close_channel(url, run.channel, rc, true, NULL);
+	return close_channel(url, channel, ctl_channel_pipe(channel, most), true, NULL);
 }
 
 /*

@@ -2,8 +2,10 @@
 #include "ctl/channel_bytes.h"
 #include "ctl/ctl.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES (1u << 20) /* of pop --line */
@@ -17,23 +19,63 @@ static int fail_own(int error, const char *words)
 	return error;
 }
 
-/* Any error is -EIO: no other one is taken for the channel's. -EINTR: Ctrl-C. */
-static int write_all(const void *data, size_t len)
+/*
+ * Standard output
+ */
+bool ctl_output_takes(int ms)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	return poll(&out, 1, ms) > 0;
+}
+
+/* A pipe that takes anything has room for PIPE_BUF bytes, but perhaps for no more. */
+static size_t output_most(void)
+{
+	static size_t most_at_once;
+	struct stat st;
+
+	if (!most_at_once)
+		most_at_once = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? SSIZE_MAX : PIPE_BUF;
+	return most_at_once;
+}
+
+/* Any error is -EIO: no other one is taken for the channel's. */
+ssize_t ctl_output_some(const void *data, size_t len)
+{
+	ssize_t n = write(STDOUT_FILENO, data, MIN(len, output_most()));
+
+	if (n < 0 && errno != EINTR && errno != EAGAIN)
+		return fail_own(-EIO, strerror(errno));
+	return MAX(n, 0);
+}
+
+/* Who reads may take his time: meanwhile the peer sees signs of life. Its end is told of when all that came before was written.
+ * -EINTR: Ctrl-C. */
+static int write_all(struct rdmad_channel *channel, const void *data, size_t len)
 {
 	const char *at = data;
 
 	while (len) {
-		ssize_t n = write(STDOUT_FILENO, at, len);
+		ssize_t n = 0;
 
-		if (n < 0 && errno != EINTR)
-			return fail_own(-EIO, strerror(errno));
-		if (n < 0 && ctl_interrupted())
+		if (ctl_output_takes((int)(CTL_SLICE / TIME_MS)))
+			n = ctl_output_some(at, len);
+		else
+			rdmad_channel_progress(channel);
+		if (n < 0)
+			return (int)n;
+		if (n == 0 && ctl_interrupted())
 			return -EINTR;
-		at += MAX(n, 0);
-		len -= (size_t)MAX(n, 0);
+		at += n;
+		len -= (size_t)n;
 	}
 	return 0;
 }
+
+/*
+ * What goes
+ */
 
 /* -ETIMEDOUT of a slice is none: up to half of the capacity is put whole or not at all. -EINTR: Ctrl-C. */
 int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len)
@@ -140,12 +182,12 @@ static int sink_keep(struct ctl_sink *sink, const void *data, size_t len)
 	return 0;
 }
 
-int ctl_sink_take(struct ctl_sink *sink, const void *data, size_t len)
+static int sink_take(struct rdmad_channel *channel, struct ctl_sink *sink, const void *data, size_t len)
 {
 	int rc = 0;
 
 	if (!sink->drop)
-		rc = ctl.json ? sink_keep(sink, data, len) : write_all(data, len);
+		rc = ctl.json ? sink_keep(sink, data, len) : write_all(channel, data, len);
 	if (rc == 0)
 		sink->count += len;
 	return rc;
@@ -186,7 +228,7 @@ int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 		len = wanted_of(sink, data, len, &done);
 		if (sink->line && sink->count + len > LINE_MAX_BYTES)
 			return fail_own(-EMSGSIZE, "no line feed came in 1M bytes");
-		rc = ctl_sink_take(sink, data, len);
+		rc = sink_take(channel, sink, data, len);
 		if (rc == 0)
 			rc = rdmad_channel_consume(channel, len);
 	}

@@ -1,5 +1,5 @@
 /*
- * channel_bytes.h: what channel.c does with a channel's bytes. Each call returns 0 or -errno: the channel's, -EINTR for Ctrl-C, or one
+ * channel_bytes.h: what channel.c does with a channel's bytes, in channel_bytes.c and channel_pipe.c. Each call returns 0 or -errno: the channel's, -EINTR for Ctrl-C, or one
  * of this process's own faults, which ctl_channel_fault tells of.
  */
 #ifndef RDMAD_CTL_CHANNEL_BYTES_H
@@ -29,8 +29,15 @@ struct ctl_sink {
 	bool line;     /* up to its line feed */
 };
 
-int ctl_sink_take(struct ctl_sink *sink, const void *data, size_t len);
 /* -EPIPE: the other end has closed it, and all was taken. 0: so much was asked for. */
 int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink);
+
+/* Whether standard output takes something, or fails, without a wait, within so many ms. */
+bool ctl_output_takes(int ms);
+/* Of the bytes as many as it takes then. How many. */
+ssize_t ctl_output_some(const void *data, size_t len);
+
+/* Standard input and output, until the other end closes, -EPIPE, or so many bytes came, unless that is 0. */
+int ctl_channel_pipe(struct rdmad_channel *channel, uint64_t most);
 
 #endif
