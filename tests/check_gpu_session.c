@@ -380,6 +380,30 @@ START_TEST(test_overtime)
 }
 END_TEST
 
+/* A process that is stopped does not look at its jobs' time. */
+START_TEST(test_stands_still)
+{
+	attr.job_timeout = TIME_S;
+	start();
+	exchange(3, 1);
+	ck_assert_int_eq(kill(gpu_session_pid(session), SIGSTOP), 0);
+	assert_ended("stands still", WIRE_RING_DIED);
+}
+END_TEST
+
+/* One that is not is left alone, also when it has nothing to do. */
+START_TEST(test_does_not_stand_still)
+{
+	uint64_t until;
+
+	attr.job_timeout = TIME_S;
+	start();
+	for (until = time_now() + 6 * TIME_S; time_now() < until; wait_for_session())
+		ck_assert_int_eq(gpu_session_progress(session, time_now()), GPU_RUNNING);
+	exchange(3, 1);
+}
+END_TEST
+
 /*
  * A client of queue mode writes what it likes into its part.
  */
@@ -871,6 +895,8 @@ int main(void)
 	tcase_add_test(tc, test_never_ready);
 	tcase_add_test(tc, test_bad_backend);
 	tcase_add_test(tc, test_overtime);
+	tcase_add_test(tc, test_stands_still);
+	tcase_add_test(tc, test_does_not_stand_still);
 	tcase_add_test(tc, test_bad_jobs);
 	tcase_add_test(tc, test_jumps);
 	tcase_add_test(tc, test_rewritten_descriptors);

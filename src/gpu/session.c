@@ -22,6 +22,8 @@
 #include <unistd.h>
 
 #define START_LIMIT (30 * TIME_S) /* a driver may build the kernels for its device */
+#define LIFE_LEAST (2 * TIME_S)   /* between two looks at the heartbeat, which counts tenths of a second */
+#define LIFE_AGAIN TIME_S         /* until one more, as this process may have stood still itself */
 #define MESSAGES 16               /* taken in a turn: the process may say a lot */
 #define PLACE_LEAST (1ull << 45)  /* of a ring, from here on: 32 TiB of addresses that no other mapping is near to */
 #define PLACES ((1ull << 45) / WIRE_RING_PAGE)
@@ -38,10 +40,13 @@ struct gpu_session {
 	int epoll, control, event, process; /* -1: closed */
 	pid_t pid;
 	enum gpu_session_state state;
-	uint64_t deadline; /* of the state */
-	uintptr_t owner;   /* thread_self() of the thread that has it */
-	bool stopped;      /* by gpu_session_stop(): its end needs no reason */
-	bool killed;       /* because its time was over */
+	uint64_t deadline; /* of the state; while it runs: of the next look at the heartbeat */
+	uint64_t life;     /* between two of them */
+	uint64_t heartbeat;
+	bool still;      /* at the last look it was what it had been */
+	uintptr_t owner; /* thread_self() of the thread that has it */
+	bool stopped;    /* by gpu_session_stop(): its end needs no reason */
+	bool killed;     /* because its time was over */
 	struct gpu_probe probe;
 	char reason[256];
 };
@@ -215,6 +220,7 @@ int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_rin
 		return -ENOMEM;
 	session->control = session->event = session->process = -1;
 	session->state = GPU_GONE; /* until there is a process */
+	session->life = MAX(attr->job_timeout, LIFE_LEAST);
 	session->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (session->epoll < 0) {
 		rc = -errno;
@@ -327,7 +333,7 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 		if (session->state != GPU_STARTING)
 			return;
 		session->probe = m->probe;
-		session_set_state(session, GPU_RUNNING, TIME_NEVER);
+		session_set_state(session, GPU_RUNNING, time_after(now, session->life));
 		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend, m->probe.device);
 		return;
 	case GPU_SAYS_FAILED:
@@ -389,8 +395,27 @@ static void kill_process(const struct gpu_session *session)
 	syscall(SYS_pidfd_send_signal, session->process, SIGKILL, NULL, 0);
 }
 
+/* The process itself looks at how long its jobs take. That it does is seen here: it may be stopped. */
+static void look_for_life(struct gpu_session *session, uint64_t now)
+{
+	uint64_t heartbeat = wire_ring_load(&wire_ring_header(&session->ring)->heartbeat);
+	bool still = heartbeat == session->heartbeat;
+
+	if (still && session->still) {
+		end(session, now, "the worker process stands still");
+		return;
+	}
+	session->heartbeat = heartbeat;
+	session->still = still;
+	session->deadline = time_after(now, still ? LIFE_AGAIN : session->life);
+}
+
 static void expired(struct gpu_session *session, uint64_t now)
 {
+	if (session->state == GPU_RUNNING && session->control >= 0) {
+		look_for_life(session, now);
+		return;
+	}
 	if (session->state < GPU_ENDING) {
 		end(session, now,
 		    session->control < 0 ? "the worker process hung up"
