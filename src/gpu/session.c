@@ -40,13 +40,13 @@ struct gpu_session {
 	int epoll, control, event, process; /* -1: closed */
 	pid_t pid;
 	enum gpu_session_state state;
-	uint64_t deadline; /* of the state; while it runs: of the next look at the heartbeat */
-	uint64_t life;     /* between two of them */
-	uint64_t heartbeat;
-	bool still;      /* at the last look it was what it had been */
-	uintptr_t owner; /* thread_self() of the thread that has it */
-	bool stopped;    /* by gpu_session_stop(): its end needs no reason */
-	bool killed;     /* because its time was over */
+	uint64_t deadline;          /* of the state; while it runs: of the next look at the heartbeat */
+	uint64_t life;              /* between two of them */
+	uint64_t heartbeat, looked; /* at the last look, and when that was */
+	bool still;                 /* at the last look it was what it had been */
+	uintptr_t owner;            /* thread_self() of the thread that has it */
+	bool stopped;               /* by gpu_session_stop(): its end needs no reason */
+	bool killed;                /* because its time was over */
 	struct gpu_probe probe;
 	char reason[256];
 };
@@ -399,13 +399,15 @@ static void kill_process(const struct gpu_session *session)
 static void look_for_life(struct gpu_session *session, uint64_t now)
 {
 	uint64_t heartbeat = wire_ring_load(&wire_ring_header(&session->ring)->heartbeat);
-	bool still = heartbeat == session->heartbeat;
+	uint64_t clock = time_now(); /* the process has no other one */
+	bool still = heartbeat == session->heartbeat && clock - session->looked >= LIFE_AGAIN / 2;
 
 	if (still && session->still) {
 		end(session, now, "the worker process stands still");
 		return;
 	}
 	session->heartbeat = heartbeat;
+	session->looked = clock;
 	session->still = still;
 	session->deadline = time_after(now, still ? LIFE_AGAIN : session->life);
 }
