@@ -259,6 +259,23 @@ test_channel_interrupted() {
 	clients=("${clients[@]:0:${#clients[@]}-2}")
 }
 
+# pipe_fails TEXT URL [REDIRECTION]
+pipe_fails() {
+	local status
+	eval 'timeout 60 "$rdmactl" channel pipe "$2" <"$dir/bytes" >"$dir/out" 2>"$dir/err"' "${3-}"
+	status=$?
+	[[ $status == 1 ]] || fail "channel pipe ${3-}: exit status $status, not 1"
+	complains "$1" "channel pipe ${3-}"
+}
+
+# What is closed is no other descriptor, as that of the connection.
+test_channel_own_faults() {
+	pipe_fails "Bad file descriptor" "$1" '>&-'
+	pipe_fails "Bad file descriptor" "$1" '<&-'
+	pipe_fails "Is a directory" "$1" '<"$dir"'
+	pipe_fails "No space left" "$1" '>/dev/full'
+}
+
 test_channel() {
 	local at="meet://${server#*://}"
 	expect 0 channel list && says none "channel list"
@@ -266,6 +283,7 @@ test_channel() {
 	[[ $server != unix:* ]] || return 0
 	ctl channel pipe "$at/echo" --count 1000000 <"$dir/bytes" || fail "channel pipe"
 	same "$dir/bytes" "channel pipe"
+	test_channel_own_faults "$at/echo"
 	expect 0 channel open "$at/echo" --json && json ".transport == \"$(transport_of)\" and .relayed" "channel open"
 	expect 4 channel open "$at/nobody"
 	timeout 240 "$rdmactl" channel pop --listen "$at/pop" >"$dir/popped" 2>/dev/null &

@@ -13,7 +13,7 @@
 
 const char *ctl_channel_fault;
 
-static int fail_own(int error, const char *words)
+int ctl_channel_fail_own(int error, const char *words)
 {
 	ctl_channel_fault = words;
 	return error;
@@ -46,7 +46,7 @@ ssize_t ctl_output_some(const void *data, size_t len)
 	ssize_t n = write(STDOUT_FILENO, data, MIN(len, output_most()));
 
 	if (n < 0 && errno != EINTR && errno != EAGAIN)
-		return fail_own(-EIO, strerror(errno));
+		return ctl_channel_fail_own(-EIO, strerror(errno));
 	return MAX(n, 0);
 }
 
@@ -149,7 +149,7 @@ int ctl_channel_put_stream(struct rdmad_channel *channel, int fd)
 		rc = await_input(channel, fd);
 		n = rc == 0 ? read(fd, piece, sizeof(piece)) : 0;
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			return fail_own(-EIO, strerror(errno));
+			return ctl_channel_fail_own(-EIO, strerror(errno));
 		if (rc != 0 || n == 0)
 			break;
 		if (n > 0)
@@ -168,13 +168,13 @@ static int sink_keep(struct ctl_sink *sink, const void *data, size_t len)
 	uint64_t count = sink->count + len;
 
 	if (count > JSON_MAX)
-		return fail_own(-EMSGSIZE, "more came than --json prints, 64M");
+		return ctl_channel_fail_own(-EMSGSIZE, "more came than --json prints, 64M");
 	if (count > sink->room) {
 		size_t room = MAX(2 * count, (uint64_t)CTL_CHANNEL_PIECE);
 		char *kept = realloc(sink->kept, room);
 
 		if (!kept)
-			return fail_own(-ENOMEM, strerror(ENOMEM));
+			return ctl_channel_fail_own(-ENOMEM, strerror(ENOMEM));
 		sink->kept = kept;
 		sink->room = room;
 	}
@@ -227,7 +227,7 @@ int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 			break;
 		len = wanted_of(sink, data, len, &done);
 		if (sink->line && sink->count + len > LINE_MAX_BYTES)
-			return fail_own(-EMSGSIZE, "no line feed came in 1M bytes");
+			return ctl_channel_fail_own(-EMSGSIZE, "no line feed came in 1M bytes");
 		rc = sink_take(channel, sink, data, len);
 		if (rc == 0)
 			rc = rdmad_channel_consume(channel, len);

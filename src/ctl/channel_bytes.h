@@ -11,6 +11,7 @@
 #define CTL_CHANNEL_PIECE (64u * 1024) /* moved at a time */
 
 extern const char *ctl_channel_fault; /* in words, where what failed is this process's, not the channel */
+int ctl_channel_fail_own(int error, const char *words); /* error */
 
 int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len);
 int ctl_channel_flush(struct rdmad_channel *channel);

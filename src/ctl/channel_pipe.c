@@ -31,8 +31,10 @@ static int pipe_read(struct pipe_run *run, bool *work)
 	if (run->eof || run->closed || run->in.len || poll(&in, 1, 0) <= 0)
 		return 0;
 	n = read(STDIN_FILENO, run->in.bytes, run->chunk);
+	if (n < 0 && errno != EINTR && errno != EAGAIN)
+		return ctl_channel_fail_own(-EIO, strerror(errno));
 	if (n < 0)
-		return errno == EINTR || errno == EAGAIN ? 0 : -errno;
+		return 0;
 	run->eof = n == 0;
 	run->in.len = (size_t)n;
 	*work = true;
