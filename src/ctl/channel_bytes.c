@@ -2,9 +2,11 @@
 #include "ctl/channel_bytes.h"
 #include "ctl/ctl.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,21 +31,21 @@ bool ctl_output_takes(int ms)
 	return poll(&out, 1, ms) > 0;
 }
 
-/* A pipe that takes anything has room for PIPE_BUF bytes, but perhaps for no more. */
-static size_t output_most(void)
+/* An empty pipe takes as much as it holds. One that takes anything has room for PIPE_BUF bytes, but perhaps for no more. */
+static size_t output_room(void)
 {
-	static size_t most_at_once;
+	int holds = fcntl(STDOUT_FILENO, F_GETPIPE_SZ), there;
 	struct stat st;
 
-	if (!most_at_once)
-		most_at_once = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? SSIZE_MAX : PIPE_BUF;
-	return most_at_once;
+	if (holds > PIPE_BUF && ioctl(STDOUT_FILENO, FIONREAD, &there) == 0 && there == 0)
+		return (size_t)holds;
+	return holds < 0 && fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? SSIZE_MAX : PIPE_BUF;
 }
 
 /* Any error is -EIO: no other one is taken for the channel's. */
 ssize_t ctl_output_some(const void *data, size_t len)
 {
-	ssize_t n = write(STDOUT_FILENO, data, MIN(len, output_most()));
+	ssize_t n = write(STDOUT_FILENO, data, MIN(len, output_room()));
 
 	if (n < 0 && errno != EINTR && errno != EAGAIN)
 		return ctl_channel_fail_own(-EIO, strerror(errno));
