@@ -516,6 +516,28 @@ START_TEST(test_lost_place)
 }
 END_TEST
 
+/* One that the peer's end cuts short says by bytes_got what it has; the rest is still there. */
+START_TEST(test_long_get_ends)
+{
+	struct rdmad_channel_info info;
+	uint8_t bytes[3000];
+
+	up(1000);
+	fill(bytes, sizeof(bytes), 9);
+	WORKS(rdmad_channel_put(pair.client, bytes, 900, ENOUGH));
+	ck_assert_int_eq(rdmad_channel_close(pair.client), 0);
+	pair.client = NULL;
+	memset(bytes, 0, sizeof(bytes));
+	ck_assert_int_eq(rdmad_channel_get(pair.server, bytes, 3000, ENOUGH), -EPIPE);
+	rdmad_channel_info(pair.server, &info);
+	ck_assert_uint_le(info.bytes_got, 900);
+	ck_assert_int_eq(rdmad_channel_try_get(pair.server, bytes + info.bytes_got, 3000) > 0, info.bytes_got < 900);
+	check_bytes(bytes, 900, 9);
+	ck_assert_int_eq(rdmad_channel_try_get(pair.server, bytes, 1), -EPIPE);
+	down();
+}
+END_TEST
+
 /* Nor has one who gets at the same end anything to wait for any more: he is woken. */
 static void *wait_at_client(void *arg)
 {
@@ -725,6 +747,7 @@ void channel_cases(Suite *suite)
 #endif
 	tcase_add_test(tc, test_lost_place);
 	tcase_add_test(tc, test_lost_place_wakes);
+	tcase_add_test(tc, test_long_get_ends);
 	tcase_add_test(tc, test_clients);
 	tcase_add_test(tc, test_leaks);
 	tcase_add_test(tc, test_another_size);
