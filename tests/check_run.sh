@@ -139,6 +139,42 @@ run 0 -n 3 sh -c 'cksum' <"$dir/input"
 [[ $(sort -u "$dir/out") == "$(printf '%s\n' "$(cksum </dev/null)" "$(cksum <"$dir/input")" | sort -u)" ]] || fail "input"
 run 0 -n 2 true <"$dir/input"
 
+# At a terminal, too, also when a shell has brought it back from the background.
+cat >"$dir/fg.py" <<'END'
+import os, pty, sys, time
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+seen = b""
+def wait(text):
+    global seen
+    while text not in seen:
+        seen += os.read(terminal, 65536)
+    seen = seen[seen.index(text) + len(text):]
+def type(text):
+    os.write(terminal, text.encode() + b"\n")
+type("PS1='rea''dy$ '")
+wait(b"ready$")
+type(f"'{sys.argv[1]}' --meeting none -n 1 sh -c 'echo sta\"\"rted; sed -u s/^/got:/' &")
+wait(b"started")
+time.sleep(0.3)
+type("fg")
+wait(b"sed -u")
+type("line")
+wait(b"got:line")
+os.write(terminal, b"\x04")
+wait(b"ready$")
+# It is that of another session.
+type(f"setsid -w '{sys.argv[1]}' --meeting none -n 1 sh -c 'echo sta\"\"rted; sed -u s/^/got:/'")
+wait(b"started")
+type("line")
+wait(b"got:line")
+os.write(terminal, b"\x04")
+wait(b"ready$")
+type("exit")
+END
+timeout 60 python3 "$dir/fg.py" "$rdmarun" >"$dir/out" 2>"$dir/err" || fail "input of a terminal, after fg or of another session"
+
 # --- how it ends
 
 run 3 -n 3 --grace 60s sh -c '[ $RDMA_RANK = 1 ] && exit 3; exec sleep 1000' </dev/null

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define PIECE (64u * 1024)
+#define FOREGROUND_LOOK (200 * TIME_MS) /* nothing tells that a shell's `fg` gave the terminal back */
 #define DRAIN_LIMIT (2 * TIME_S) /* what a process that left its rank's group keeps open is not waited for any longer */
 
 struct run {
@@ -213,14 +214,19 @@ static void read_input(struct run *run)
 	}
 }
 
-static bool wants_input(const struct run *run)
+static bool has_room_for_input(const struct run *run)
 {
 	const struct rank *first = &run->rank[0];
 
-	if (run->input < 0 || first->ended || first->to < 0 || first->waiting)
-		return false;
-	/* In the background the terminal is another's, and reading it would stop this process. */
-	return !isatty(run->input) || tcgetpgrp(run->input) == getpgrp();
+	return run->input >= 0 && !first->ended && first->to >= 0 && !first->waiting;
+}
+
+/* In the background the terminal is another's, and reading it would stop this process; not where it is that of no session, or another's. */
+static bool in_background(const struct run *run)
+{
+	pid_t front = tcgetpgrp(run->input);
+
+	return front >= 0 && front != getpgrp();
 }
 
 /*
@@ -244,7 +250,7 @@ static void watch_all(struct run *run, struct polled *p)
 	watch(p, run->meeting.log, POLLIN, run->meeting.log >= 0);
 	watch(p, run->out.fd, POLLOUT, run->out.used > 0);
 	watch(p, run->err.fd, POLLOUT, run->err.used > 0);
-	watch(p, run->input, POLLIN, wants_input(run));
+	watch(p, run->input, POLLIN, has_room_for_input(run) && !in_background(run));
 	for (unsigned i = 0; i < run->ranks; i++) {
 		struct rank *r = &run->rank[i];
 
@@ -296,6 +302,8 @@ static int next_wake(const struct run *run)
 
 	if (!run->alive && now < run->drain_at)
 		until = MIN(until, run->drain_at);
+	if (has_room_for_input(run) && in_background(run))
+		until = MIN(until, now + FOREGROUND_LOOK);
 	if (until == TIME_NEVER)
 		return -1;
 	return until <= now ? 0 : (int)MIN((until - now) / TIME_MS + 1, 1000000ull);
