@@ -257,6 +257,25 @@ cmp -s "$dir/late" "$dir/bytes" || fail "what came late is not what was sent"
 wait "$slow" && wait "$slow_reader" || fail "peer recv by a slow reader: $(cat "$dir/slow.err" "$dir/slow.received")"
 cmp -s "$dir/slow" "$dir/many" || fail "what a slow reader has is not what was sent"
 timeout 60 "$rdmactl" peer send --connect tcp://127.0.0.1:1 <&- >"$dir/out" 2>&1 && fail "peer send without standard input"
+peer_listens peer alltoall --peers 2 'the one'
+"$rdmactl" -q peer alltoall --connect "tcp://127.0.0.1:$port" 'the lost' >"$dir/out" 2>"$dir/err" &
+lost=$!
+clients+=("$lost")
+wait_for "a peer" grep -qs transport "$dir/peers.err"
+sleep 0.2
+kill -KILL "$lost"
+{ wait "$lost"; } 2>/dev/null
+sleep 0.2
+ends 3 '' "$rdmactl" peer alltoall --connect "tcp://127.0.0.1:$port" 'the other'
+wait "$example"
+[[ $? == 3 ]] || fail "peer alltoall without one who has gone: $(cat "$dir/peers.out")"
+clients=()
+peer_listens peer recv --file /dev/full
+ends 3 '' "$rdmactl" peer send --connect "tcp://127.0.0.1:$port" --file "$dir/many"
+wait "$example"
+[[ $? == 1 ]] || fail "peer recv into what is full: exit status $?"
+! grep -qF 'kv stat' "$dir/peers.err" || fail "a file that is full is no store: $(cat "$dir/peers.err")"
+clients=()
 ends 2 'either --listen or --connect' "$rdmactl" peer recv
 ends 2 'there is no "nothing"' "$rdmactl" bench peer --work latency,nothing
 ends 3 'Failed to connect' "$rdmactl" peer send --connect tcp://127.0.0.1:1

@@ -58,9 +58,11 @@ int ctl_peer_fail(const char *address)
 	return (int)ctl_exit_of(-rdma_get_errno());
 }
 
+/* Without the hints of ctl_fail(), which are about an rdmad and its store. */
 static int fail_file(int error)
 {
-	return ctl_fail(error, strerror(-error), "%s: %s", ctl_command_name(), file ? file : "-");
+	ctl_say("%s: %s: %s", ctl_command_name(), file ? file : "-", strerror(-error));
+	return CTL_FAILED;
 }
 
 void ctl_peer_options(rdma_options *options)
@@ -336,6 +338,11 @@ static int exchange(struct try *t, const char *text)
 	t->buffer = malloc(members * (TEXT_MAX + 2));
 	if (!t->buffer)
 		return ctl_fail(-ENOMEM, strerror(ENOMEM), "%s", ctl_command_name());
+	/* One that has gone since is none of its server's any more; --peers were to take part. */
+	if (listen_on && rdma_peers(t->ctx) < (int)peers) {
+		ctl_say("%s %s: a peer has gone before all were there", ctl_command_name(), t->address);
+		return CTL_UNREACHABLE;
+	}
 	if (rdma_sequential_alltoall(t->ctx, text, t->buffer, TEXT_MAX) < 0)
 		return ctl_peer_fail(t->address);
 	if (ctl.json)
