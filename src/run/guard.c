@@ -44,6 +44,8 @@ static void keep_watch(int from, const char *directory)
 	ssize_t n;
 
 	while ((n = read(from, &word, sizeof(word))) != 0) {
+		if (n < 0 && errno != EINTR)
+			break;
 		if (n != (ssize_t)sizeof(word))
 			continue; /* a signal */
 		if (word.remove)
