@@ -97,6 +97,11 @@ test_refused() {
 	local file
 	configure 'log = { policy = "always"; };'
 	ends 78 "set log.directory" "$rdmad" -c "$dir/rdmad.conf"
+	printf '#!/bin/sh\n' >"$dir/program"
+	chmod 755 "$dir/program" # which root may read, write and search, as far as access(2) knows
+	configure "log = { directory = \"$dir/program\"; policy = \"always\"; };"
+	ends 71 "Not a directory" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 71 "Not a directory" "$rdmad" -c "$dir/rdmad.conf"
 	configure
 	start
 	ctl log status && fail "there is no log"

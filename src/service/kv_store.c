@@ -9,6 +9,7 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PAGE 4096ull
@@ -145,12 +146,16 @@ static int log_check(const struct kv_settings *s)
 /* Made if need be. */
 static int directory_check(const struct kv_settings *s)
 {
+	struct stat st;
 	char *parent;
 	int rc;
 
-	if (!kv_log_wanted(s) || access(s->directory, R_OK | W_OK | X_OK) == 0)
+	if (!kv_log_wanted(s))
 		return 0;
-	rc = -errno;
+	if (stat(s->directory, &st) == 0 && !S_ISDIR(st.st_mode))
+		rc = -ENOTDIR;
+	else
+		rc = access(s->directory, R_OK | W_OK | X_OK) == 0 ? 0 : -errno;
 	if (rc == -ENOENT) {
 		parent = strdup(s->directory);
 		rc = parent && access(dirname(parent), W_OK | X_OK) == 0 ? 0 : -errno;
