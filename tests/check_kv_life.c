@@ -431,6 +431,40 @@ START_TEST(test_cancel)
 }
 END_TEST
 
+struct anew {
+	void *kv;
+	unsigned called;
+};
+
+static void ask_anew(void *arg, int status, const void *value, size_t value_len)
+{
+	struct anew *anew = arg;
+
+	(void)value;
+	(void)value_len;
+	if (status == -ECANCELED && anew->called++ < 100)
+		ck_assert_int_eq(kv_submit_get(anew->kv, "k", 1, ask_anew, anew), 0);
+}
+
+/* What a callback asks for is asked after the call. */
+START_TEST(test_cancel_and_ask_anew)
+{
+	void *kv = open_kv(NULL, NULL);
+	struct anew anew = {.kv = kv};
+
+	server_pause();
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(kv_submit_get(kv, "k", 1, ask_anew, &anew), 0);
+	WORKS(kv_cancel(kv, &anew), 5);
+	ck_assert_uint_eq(anew.called, 5);
+	WORKS(kv_cancel(kv, &anew), 5);
+	server_resume();
+	WORKS(kv_wait(kv), 0);
+	ck_assert_uint_eq(anew.called, 10);
+	kv_close(kv);
+}
+END_TEST
+
 /* A program with a loop of its own is woken by the time. */
 START_TEST(test_request_timeout)
 {
@@ -497,6 +531,7 @@ int main(void)
 	tcase_add_test(tc, test_leave);
 	tcase_add_test(tc, test_leave_unheard);
 	tcase_add_test(tc, test_cancel);
+	tcase_add_test(tc, test_cancel_and_ask_anew);
 	tcase_add_test(tc, test_request_timeout);
 	tcase_add_test(tc, test_fork);
 	return suite_run(suite);

@@ -147,14 +147,24 @@ static void drop_finished(struct kv *kv, struct request *r)
 	value_release(copy);
 }
 
+static bool is_of(const struct request *r, const void *arg)
+{
+	return r->done && !request_is_orphan(r) && (r->result ? r->result_arg : r->arg) == arg;
+}
+
 static int cancel(struct kv *kv, const void *arg)
 {
+	uint32_t id[KV_SLOTS], count = 0;
 	int n = 0;
 
-	for (uint32_t i = 0; i < kv->slots; i++) {
-		struct request *r = kv_slot(kv, i);
+	/* Callbacks may submit more of the same. */
+	for (uint32_t i = 0; i < kv->slots; i++)
+		if (is_of(kv_slot(kv, i), arg))
+			id[count++] = kv_slot(kv, i)->id;
+	for (uint32_t i = 0; i < count; i++) {
+		struct request *r = kv_slot(kv, id[i]);
 
-		if (!r->done || request_is_orphan(r) || (r->result ? r->result_arg : r->arg) != arg)
+		if (r->id != id[i] || !is_of(r, arg))
 			continue;
 		if (unfinish(kv, r))
 			drop_finished(kv, r);

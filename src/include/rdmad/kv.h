@@ -375,8 +375,8 @@ int kv_keep_connected(RDMAD_KV_ANY *kv_handle, uint64_t for_us);
  * the options, by the same rule. */
 int kv_request_timeout(RDMAD_KV_ANY *kv_handle, uint64_t timeout_us);
 
-/* End all outstanding requests that were submitted with this `arg`, by -ECANCELED; their callbacks are called before it returns.
- * How many. They may still be carried out. Memory that was registered for one of them only is out of the server's reach then:
+/* End all outstanding requests that were submitted with this `arg`, by -ECANCELED; their callbacks are called before it returns,
+ * and what these submit is not among them. How many. They may still be carried out. Memory that was registered for one of them only is out of the server's reach then:
  * if the server comes for it, the connection ends. Memory that stays registered may still be read or written. */
 int kv_cancel(RDMAD_KV_ANY *kv_handle, const void *arg);
 
