@@ -403,7 +403,9 @@ static void look_for_life(struct gpu_session *session, uint64_t now)
 	bool still = heartbeat == session->heartbeat && clock - session->looked >= LIFE_AGAIN / 2;
 
 	if (still && session->still) {
-		end(session, now, "the worker process stands still");
+		end(session, now,
+		    "the worker process stands still: a signal has stopped it, or it gets no processor; open a new "
+		    "session");
 		return;
 	}
 	session->heartbeat = heartbeat;
