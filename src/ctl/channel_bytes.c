@@ -24,13 +24,6 @@ int ctl_channel_fail_own(int error, const char *words)
 /*
  * Standard output
  */
-bool ctl_output_takes(int ms)
-{
-	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-
-	return poll(&out, 1, ms) > 0;
-}
-
 /* An empty pipe takes as much as it holds. One that takes anything has room for PIPE_BUF bytes, but perhaps for no more. */
 static size_t output_room(void)
 {

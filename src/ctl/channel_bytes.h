@@ -1,6 +1,6 @@
 /*
- * channel_bytes.h: what channel.c does with a channel's bytes, in channel_bytes.c and channel_pipe.c. Each call returns 0 or -errno: the channel's, -EINTR for Ctrl-C, or one
- * of this process's own faults, which ctl_channel_fault tells of.
+ * channel_bytes.h: what channel.c does with a channel's bytes, in channel_bytes.c and channel_pipe.c. Each call returns 0 or -errno: the
+ * channel's, -EINTR for Ctrl-C, or one of this process's own faults, which ctl_channel_fault tells of.
  */
 #ifndef RDMAD_CTL_CHANNEL_BYTES_H
 #define RDMAD_CTL_CHANNEL_BYTES_H
@@ -33,9 +33,7 @@ struct ctl_sink {
 /* -EPIPE: the other end has closed it, and all was taken. 0: so much was asked for. */
 int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink);
 
-/* Whether standard output takes something, or fails, without a wait, within so many ms. */
-bool ctl_output_takes(int ms);
-/* Of the bytes as many as it takes then. How many. */
+/* Of the bytes as many as standard output takes without a wait, after ctl_output_takes(). How many. */
 ssize_t ctl_output_some(const void *data, size_t len);
 
 /* Standard input and output, until the other end closes, -EPIPE, or so many bytes came, unless that is 0. */

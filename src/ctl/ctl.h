@@ -179,6 +179,8 @@ int ctl_fail_open(int error, const char *server);
 /* From the first call on, SIGINT or SIGTERM sets ctl_interrupted(); the second one ends the process. */
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
+/* Whether standard output takes something, or fails, without a wait, within so many ms. */
+bool ctl_output_takes(int ms);
 /* fflush(stdout), but a command that was interrupted does not wait for who reads it. */
 int ctl_flush(void);
 

@@ -158,12 +158,17 @@ bool ctl_interrupted(void)
 	return interrupted;
 }
 
-int ctl_flush(void)
+bool ctl_output_takes(int ms)
 {
 	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
 
+	return poll(&out, 1, ms) > 0;
+}
+
+int ctl_flush(void)
+{
 	/* A pipe that nobody reads does not keep who was told to end. */
-	if (interrupted && (ferror(stdout) || poll(&out, 1, 0) == 0))
+	if (interrupted && (ferror(stdout) || !ctl_output_takes(0)))
 		__fpurge(stdout);
 	return fflush(stdout);
 }
