@@ -487,15 +487,68 @@ START_TEST(types_of_later_times)
 }
 END_TEST
 
+static void segment_aged(void *to, const char *name)
+{
+	struct world *w = to;
+	enum file_kind kind;
+	uint64_t id;
+	size_t *len;
+	struct format_header *header;
+
+	if (!segment_name_parse(name, &kind, &id) || kind == FILE_SPARE)
+		return;
+	header = (void *)disk_file(w->disk, name, &len);
+	ck_assert_uint_eq(header->format, 2);
+	header->format = 1;
+	header->checksum = format_sum(header, offsetof(struct format_header, checksum), 0);
+}
+
+static void manifest_aged(struct world *w)
+{
+	size_t *len;
+	char *text = (char *)disk_file(w->disk, "MANIFEST", &len), *sum = strstr(text, "checksum ");
+
+	ck_assert(memcmp(text, "rdmad-log 2", 11) == 0);
+	text[10] = '1';
+	sprintf(sum, "checksum %016llx", (unsigned long long)format_sum(text, (size_t)(sum - text), 0));
+	sum[25] = '\n';
+}
+
+/* Format 1 is this one without gaps, which only long values have. */
+START_TEST(the_format_before_is_read)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id;
+
+	four_groups(&w, at, &id);
+	ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+	world_set(&w, 1, 600);
+	ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+	world_close(&w);
+	disk_each(w.disk, segment_aged, &w);
+	manifest_aged(&w);
+	for (unsigned life = 0; life < 3; life++) {
+		ck_assert_int_eq(world_open(&w, &found), 0);
+		world_compare(&w, &found);
+		world_set(&w, life, 90 * KIB);
+		ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+		world_close(&w);
+	}
+	world_destroy(&w);
+}
+END_TEST
+
 START_TEST(formats_of_later_times)
 {
-	static const char later[] = "rdmad-log 2\nwhatever\n";
+	static const char later[] = "rdmad-log 3\nwhatever\n";
 	struct manifest m;
 	const char *why;
 
 	ck_assert_int_eq(manifest_parse(later, sizeof(later) - 1, &m, &why), -EPROTONOSUPPORT);
 	ck_assert_int_eq(manifest_parse("", 0, &m, &why), -EBADMSG);
-	ck_assert_int_eq(manifest_parse("rdmad-log 1\n", 12, &m, &why), -EBADMSG);
+	ck_assert_int_eq(manifest_parse("rdmad-log 0\n", 12, &m, &why), -EPROTONOSUPPORT);
+	ck_assert_int_eq(manifest_parse("rdmad-log 2\n", 12, &m, &why), -EBADMSG);
 }
 END_TEST
 
@@ -787,7 +840,7 @@ START_TEST(what_counts_for_nothing_goes)
 
 	open_new(&w, 13);
 	for (unsigned i = 0; i < 6; i++)
-		world_set(&w, i, 20000);
+		world_set(&w, i, 19200);
 	ck_assert_int_eq(world_write(&w, 6), 0);
 	for (unsigned i = 0; i < 6; i++)
 		ck_assert_int_eq(world_checkpoint(&w), 0);
@@ -914,7 +967,7 @@ START_TEST(a_file_is_read_for_people)
 		ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
 	}
 	snprintf(file, sizeof(file), "%s/%s", path, segment_name(FILE_LOG, segment_id(&w, FILE_LOG, 0), name));
-	end = HEADER + 3 * (48 + format_length(5, 700));
+	end = HEADER + 3 * (48 + format_length(5, 0, 700));
 	ck_assert_int_eq(wal_read_file(file, count_record, count, &at), 0);
 	ck_assert(count[0] == 3 && count[1] == 3 && at == end);
 	stream = fopen(file, "r+");
@@ -924,6 +977,114 @@ START_TEST(a_file_is_read_for_people)
 	ck_assert_uint_eq(at, HEADER + 48);
 	ck_assert_int_eq(wal_read_file("/nowhere", count_record, count, &at), -ENOENT);
 	world_destroy(&w);
+}
+END_TEST
+
+/*
+ * Long values.
+ */
+
+static struct {
+	const unsigned char *value;
+	uint64_t len;
+	uint64_t in_place; /* bytes that were written from there */
+	unsigned told;
+} longs;
+
+static ssize_t longs_pwritev(void *arg, int fd, const struct iovec *iov, int n, uint64_t at)
+{
+	for (int i = 0; i < n; i++) {
+		const unsigned char *from = iov[i].iov_base;
+
+		if (from >= longs.value && from < longs.value + longs.len) {
+			ck_assert(from + iov[i].iov_len <= longs.value + longs.len);
+			longs.in_place += iov[i].iov_len;
+		}
+	}
+	return wal_files_kernel.pwritev(arg, fd, iov, n, at);
+}
+
+static unsigned char long_byte(uint64_t lsn, uint64_t i)
+{
+	return (unsigned char)(lsn * 31 + i + i / 253);
+}
+
+static int longs_place(void *arg, const struct wal_record *record, void **value)
+{
+	*value = malloc(record->value_len);
+	return *value ? 0 : -ENOMEM;
+}
+
+static int longs_record(void *arg, const struct wal_record *record)
+{
+	const unsigned char *value = record->value;
+	uint64_t same = 0;
+
+	longs.told++;
+	while (same < record->value_len && value[same] == long_byte(record->lsn, same))
+		same++;
+	ck_assert_uint_eq(same, record->value_len);
+	if (record->value_len > FORMAT_WHOLE_MAX)
+		free((void *)value);
+	return 0;
+}
+
+/* One group has a value of each kind; `from` is memory for all of them. */
+static void longs_write(struct wal *wal, unsigned char *from, uint64_t *lsn)
+{
+	static const uint64_t lens[] = {16 * KIB, 16 * KIB + 1, 64 * KIB, 64 * KIB + 1, MIB + 13, 5 * MIB};
+	static const unsigned aside[] = {0, 1, 63, 64, 511, 512, 4095};
+	static const char key[600] = "key";
+
+	for (unsigned i = 0; i < ARRAY_SIZE(lens) * ARRAY_SIZE(aside); i++) {
+		const uint64_t len = lens[i % ARRAY_SIZE(lens)];
+		unsigned char *value = from + aside[i / ARRAY_SIZE(lens)];
+		struct wal_record r[3];
+
+		for (unsigned k = 0; k < 3; k++)
+			r[k] = (struct wal_record){.type = WAL_SET,
+						   .lsn = ++*lsn,
+						   .expires = WAL_NEVER,
+						   .key = key,
+						   .key_len = (uint16_t)(1 + i * 53 % sizeof(key)),
+						   .value = from,
+						   .value_len = 0};
+		r[1].value = value;
+		r[1].value_len = len;
+		for (uint64_t b = 0; b < len; b++)
+			value[b] = long_byte(r[1].lsn, b);
+		longs.value = value;
+		longs.len = len;
+		longs.in_place = 0;
+		ck_assert_int_eq(wal_write(wal, r, 3), 0);
+		ck_assert_uint_ge(longs.in_place, len - 2 * WAL_BLOCK);
+		longs.len = 0;
+		ck_assert_int_eq(wal_sync(wal), 0);
+	}
+}
+
+/* Nothing but the parts of a block at both ends of a long value is copied on its way to the disk. */
+START_TEST(long_values_are_written_from_where_they_are)
+{
+	struct wal_files files = wal_files_kernel;
+	char path[128];
+	const struct wal_config config = {.directory = path, .segment = 4 * MIB, .files = &files};
+	const struct wal_reader reader = {.place = longs_place, .record = longs_record};
+	unsigned char *from = malloc(6 * MIB);
+	struct wal_found found;
+	struct wal *wal;
+	uint64_t lsn = 0;
+
+	ck_assert_ptr_nonnull(from);
+	files.pwritev = longs_pwritev;
+	snprintf(path, sizeof(path), "%s/log", home);
+	ck_assert(wal_open(&config, &wal) == 0 && wal_recover(wal, &reader, &found) == 0);
+	longs_write(wal, from, &lsn);
+	wal_close(wal);
+	ck_assert(wal_open(&config, &wal) == 0 && wal_recover(wal, &reader, &found) == 0);
+	ck_assert(found.last == lsn && longs.told == lsn);
+	wal_close(wal);
+	free(from);
 }
 END_TEST
 
@@ -1036,6 +1197,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, a_damaged_checkpoint_is_refused);
 	tcase_add_test(tc, no_manifest_is_no_empty_log);
 	tcase_add_test(tc, types_of_later_times);
+	tcase_add_test(tc, the_format_before_is_read);
 	tcase_add_test(tc, formats_of_later_times);
 
 	tc = suite_case(s, "errors", NULL, NULL);
@@ -1054,6 +1216,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, the_kernels_files);
 	tcase_add_test(tc, blocks_of_another_size);
 	tcase_add_test(tc, a_file_is_read_for_people);
+	tcase_add_test(tc, long_values_are_written_from_where_they_are);
 	tcase_add_test(tc, two_threads);
 	return s;
 }

@@ -54,7 +54,9 @@ bool format_plausible(const struct format_record *r, uint64_t room)
 {
 	uint64_t key_len = format_key_len(r), value_len = format_value_len(r);
 
-	return r->type && key_len <= WAL_KEY_MAX && value_len <= room && format_length(key_len, value_len) <= room;
+	return r->type && key_len <= WAL_KEY_MAX && value_len <= room &&
+	       (r->type != WAL_SET || r->version < FORMAT_GAP) &&
+	       format_length(key_len, format_gap(r), value_len) <= room;
 }
 
 bool format_sound(const struct format_record *r)

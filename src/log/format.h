@@ -8,7 +8,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are overlaid on the file's little endian");
 
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2 /* that is written; 1, whose records have no gaps, is read as well */
 #define FORMAT_MAGIC "rdmadlog"
 #define FORMAT_STORE 16 /* bytes of a store's id */
 
@@ -32,7 +32,7 @@ struct format_header {
 };
 _Static_assert(sizeof(struct format_header) == 4096, "a segment's header");
 
-/* Of a record; the key, the value and zeros up to a multiple of 8 are behind it. */
+/* Of a record; the key, a gap of zeros, the value and zeros up to a multiple of 8 are behind it. */
 struct format_record {
 	uint64_t checksum;
 	uint64_t lsn;
@@ -42,11 +42,14 @@ struct format_record {
 	uint8_t flags;
 	uint16_t slot;
 	uint32_t epoch;
-	uint64_t version; /* of COMMIT: what was durable then; of CHECKPOINT-END: records of the checkpoint */
+	uint64_t
+		version; /* of SET: bytes of its gap; of COMMIT: what was durable then; of CHECKPOINT-END: its records */
 };
 _Static_assert(sizeof(struct format_record) == 48, "a record's header");
 
 #define FORMAT_VALUE_MAX ((1ull << 48) - 1)
+/* A gap is shorter: it makes a value lie in the file as it does in memory, but for a multiple of this. */
+#define FORMAT_GAP WAL_ALIGNMENT
 /* A value up to here is in memory with its record when that is checked; a longer one is placed. */
 #define FORMAT_WHOLE_MAX (64 * KIB)
 
@@ -60,10 +63,22 @@ static inline uint16_t format_key_len(const struct format_record *r)
 	return (uint16_t)(r->lengths >> 48);
 }
 
-/* Bytes of a record with all that is behind its header. */
-static inline uint64_t format_length(uint64_t key_len, uint64_t value_len)
+/* Of one that is plausible. */
+static inline uint16_t format_gap(const struct format_record *r)
 {
-	return (sizeof(struct format_record) + key_len + value_len + 7) & ~7ull;
+	return r->type == WAL_SET ? (uint16_t)r->version : 0;
+}
+
+/* Bytes of a record in front of its value. */
+static inline size_t format_head(const struct format_record *r)
+{
+	return sizeof(*r) + format_key_len(r) + format_gap(r);
+}
+
+/* Bytes of a record with all that is behind its header. */
+static inline uint64_t format_length(uint64_t key_len, uint64_t gap, uint64_t value_len)
+{
+	return (sizeof(struct format_record) + key_len + gap + value_len + 7) & ~7ull;
 }
 
 /* What the checksums of a segment's records begin with. The id makes those of the file's earlier lives wrong; the store's id,
@@ -73,7 +88,7 @@ uint64_t format_seed(const uint8_t store[static FORMAT_STORE], uint64_t id);
 void format_header_seal(struct format_header *header);
 bool format_header_whole(const struct format_header *header);
 
-/* Of bytes in one piece, a record's header without its checksum, key and value ... */
+/* Of bytes in one piece, a record's header without its checksum, key, gap and value ... */
 uint64_t format_sum(const void *data, size_t len, uint64_t seed);
 /* ... or in several. */
 struct format_summer {

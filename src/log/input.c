@@ -11,7 +11,7 @@
 #define READ_MOST (8 * MIB)
 #define WANT_MOST (FORMAT_WHOLE_MAX + 2 * WAL_BLOCK) /* a record with a value that is not long */
 #define MARGIN (WANT_MOST + WAL_BLOCK)               /* of a room, in front of what is read: as much as may be left */
-_Static_assert(sizeof(struct format_record) + WAL_KEY_MAX <= 2 * WAL_BLOCK, "it is read in one piece");
+_Static_assert(sizeof(struct format_record) + WAL_KEY_MAX + FORMAT_GAP <= 2 * WAL_BLOCK, "it is read in one piece");
 
 static int input_failed(const struct input *input, uint64_t at, int rc)
 {
@@ -109,7 +109,7 @@ static int header_check(struct input *input)
 	memcpy(&input->header, input->buffer, HEADER);
 	if (memcmp(h->magic, FORMAT_MAGIC, sizeof(h->magic)) != 0)
 		return damaged(input, "no header of a segment at its begin");
-	if (h->format != FORMAT_VERSION) {
+	if (!h->format || h->format > FORMAT_VERSION) {
 		log_error(ROOM, "%s: format %" PRIu32 ", and this rdmad knows %u", input->path, h->format,
 			  FORMAT_VERSION);
 		return -EPROTONOSUPPORT;
@@ -178,7 +178,7 @@ static void record_fill(struct found_record *out, const void *key)
 	out->record = (struct wal_record){
 		.lsn = h->lsn,
 		.expires = h->expires,
-		.version = h->version,
+		.version = h->type == WAL_SET ? 0 : h->version,
 		.type = (enum wal_type)h->type,
 		.flags = h->flags,
 		.key_len = format_key_len(h),
@@ -190,7 +190,7 @@ static void record_fill(struct found_record *out, const void *key)
 static int next_whole(struct input *input, struct found_record *out)
 {
 	const struct format_record *h = &out->header;
-	size_t key_len = format_key_len(h), len = sizeof(*h) + key_len + (size_t)format_value_len(h);
+	size_t head = format_head(h), len = head + (size_t)format_value_len(h);
 	int rc = fill_on(input, len);
 	const unsigned char *here = input_here(input);
 
@@ -200,7 +200,7 @@ static int next_whole(struct input *input, struct found_record *out)
 		return 0;
 	record_fill(out, here + sizeof(*h));
 	if (out->record.value_len)
-		out->record.value = here + sizeof(*h) + key_len;
+		out->record.value = here + head;
 	return 1;
 }
 
@@ -229,7 +229,7 @@ static int value_read(struct input *input, uint64_t at, uint64_t len, unsigned c
 static int next_long(struct input *input, const struct wal_reader *reader, struct found_record *out)
 {
 	const struct format_record *h = &out->header;
-	size_t key_len = format_key_len(h), len = sizeof(*h) + key_len;
+	size_t len = format_head(h);
 	uint64_t value_len = format_value_len(h), value_at = input->at + len;
 	struct format_summer summer;
 	void *value = NULL;
@@ -237,7 +237,7 @@ static int next_long(struct input *input, const struct wal_reader *reader, struc
 
 	if (rc)
 		return rc;
-	memcpy(input->key, input_here(input) + sizeof(*h), key_len);
+	memcpy(input->key, input_here(input) + sizeof(*h), format_key_len(h));
 	record_fill(out, input->key);
 	format_sum_begin(&summer, input->seed);
 	format_sum_add(&summer, input_here(input) + 8, len - 8);
@@ -269,16 +269,18 @@ int input_next(struct input *input, const struct wal_reader *reader, struct foun
 		return 0;
 	rc = format_value_len(&out->header) > FORMAT_WHOLE_MAX ? next_long(input, reader, out) : next_whole(input, out);
 	if (rc == 1)
-		input->at += format_length(format_key_len(&out->header), format_value_len(&out->header));
+		input->at += format_length(format_key_len(&out->header), format_gap(&out->header),
+					   format_value_len(&out->header));
 	return rc;
 }
 
-/* Only COMMITs: they are short, so nobody's value can make this slow. */
-static bool commit_at(const unsigned char *at, uint64_t seed, struct format_record *out)
+/* Only COMMITs: they are short, so nobody's value can make this slow. Most of what is looked at has never been written. */
+static inline bool commit_at(const unsigned char *at, uint64_t seed, struct format_record *out)
 {
+	if (at[offsetof(struct format_record, type)] != FORMAT_COMMIT)
+		return false;
 	memcpy(out, at, sizeof(*out));
-	return out->type == FORMAT_COMMIT && out->lengths == 0 &&
-	       format_sum(at + 8, sizeof(*out) - 8, seed) == out->checksum;
+	return out->lengths == 0 && format_sum(at + 8, sizeof(*out) - 8, seed) == out->checksum;
 }
 
 int input_look_on(struct input *input, uint64_t *durable, uint64_t *end)
@@ -290,15 +292,21 @@ int input_look_on(struct input *input, uint64_t *durable, uint64_t *end)
 	*durable = *end = 0;
 	input->at += 8;
 	while (input->at + sizeof(commit) <= input->limit && rc == 0) {
+		const unsigned char *from, *here;
+
 		rc = fill_on(input, (size_t)MIN(INPUT_PIECE, input->limit - input->at));
-		for (size_t left = input->have - (size_t)(input->at - input->buffer_at);
-		     left >= sizeof(commit) && rc == 0; left -= 8) {
-			if (commit_at(input_here(input), input->seed, &commit)) {
-				*durable = MAX(*durable, commit.version);
-				*end = MAX(*end, input->at + MIN(commit.expires, input->limit - input->at));
-			}
-			input->at += 8;
+		if (rc)
+			break;
+		from = here = input_here(input);
+		for (; here + sizeof(commit) <= input->buffer + input->have; here += 8) {
+			uint64_t at = input->at + (uint64_t)(here - from);
+
+			if (!commit_at(here, input->seed, &commit))
+				continue;
+			*durable = MAX(*durable, commit.version);
+			*end = MAX(*end, at + MIN(commit.expires, input->limit - at));
 		}
+		input->at += (uint64_t)(here - from);
 	}
 	input->at = begin;
 	return rc;

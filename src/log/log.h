@@ -24,6 +24,7 @@
 #define WAL_KEY_MAX 4095
 #define WAL_NEVER UINT64_MAX
 #define WAL_BLOCK 4096
+#define WAL_ALIGNMENT 512 /* of memory that is read to or written from past the page cache */
 #define WAL_SEGMENT_MIN (64 * KIB)
 #define WAL_GROUP_MAX 1024 /* records of one wal_write() */
 
@@ -50,7 +51,7 @@ struct wal_record {
 struct wal_files {
 	void *arg;
 	/* directory < 0: the name is a path; with O_DIRECTORY and O_CREAT, of a directory that is made where there is none. With O_DIRECT
-	 * all that is read or written is in whole blocks of WAL_BLOCK bytes, in memory as well. */
+	 * all that is read or written is in whole blocks of WAL_BLOCK bytes, and WAL_ALIGNMENT is that of memory. */
 	int (*open)(void *arg, int directory, const char *name, int flags);
 	int (*close)(void *arg, int fd);
 	ssize_t (*preadv)(void *arg, int fd, const struct iovec *iov, int n, uint64_t at);

@@ -160,7 +160,7 @@ int manifest_parse(const char *text, size_t len, struct manifest *out, const cha
 	if (sscanf(first, "rdmad-log %u%n", &format, &n) != 1 || first[n] != '\n')
 		return -EBADMSG;
 	*why = "a newer rdmad has written it";
-	if (format != FORMAT_VERSION)
+	if (!format || format > FORMAT_VERSION)
 		return -EPROTONOSUPPORT;
 	*why = "its checksum is wrong";
 	n++;

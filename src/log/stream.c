@@ -1,8 +1,10 @@
 /*
- * stream.c: groups of records, of the log and of a checkpoint. They are copied into a staging buffer, and from there written in whole
- * blocks: the last block of the group before comes again with what is behind it. A group begins with a COMMIT and never crosses
- * the end of a segment: so one that finds no room on the disk was not written at all, and one that is longer than a segment has a
- * segment of its own length.
+ * stream.c: groups of records, of the log and of a checkpoint. They are written in whole blocks: the last block of the group before
+ * comes again with what is behind it. A group begins with a COMMIT and never crosses the end of a segment: so one that finds no room
+ * on the disk was not written at all, and one that is longer than a segment has a segment of its own length.
+ *
+ * Small records are copied into a staging buffer. A long value goes to the disk from where it is: its gap makes it lie in the file as it
+ * does in memory, so that all of its whole blocks can; what is in front of the first of them and behind the last is copied.
  */
 #include "log/internal.h"
 
@@ -10,6 +12,9 @@
 #include <stdlib.h>
 
 #define VALUE_SMALL (4 * KIB) /* with key and header it has room in an empty staging buffer */
+#define VALUE_LONG                                                                                                     \
+	(16 * KIB) /* most of it is not copied; so long that gaps are no more than a thirtieth of what is written */
+#define PIECES 64  /* that are written at once */
 #define STAGING (2 * MIB)
 #define FILL (2 * MIB) /* behind a small group, where nothing was written yet */
 
@@ -82,31 +87,47 @@ int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
 }
 
 /*
- * Staging.
+ * Staging: pieces of the staging buffer and of values, each of whole blocks but for the one at the end, which grows.
  */
 struct stage {
 	struct stream *stream;
-	uint64_t at;   /* of the staging buffer in the file */
-	size_t used;   /* of it */
+	struct iovec piece[PIECES];
+	unsigned pieces;
+	uint64_t at;   /* of the piece that grows, in the file ... */
+	size_t begin;  /* ... and in the staging buffer */
+	size_t used;   /* of the staging buffer */
+	uint64_t from; /* where the first piece goes */
 	uint64_t done; /* up to here the file has something of the group */
 	int rc;        /* the first that failed */
 };
 
 static uint64_t stage_end(const struct stage *s)
 {
-	return s->at + s->used;
+	return s->at + s->used - s->begin;
 }
 
-/* Whole blocks. */
-static void stage_write(struct stage *s, size_t len)
+/* What comes next is another piece. */
+static void stage_close(struct stage *s, const unsigned char *data, size_t len)
+{
+	if (len)
+		s->piece[s->pieces++] = (struct iovec){(void *)data, len};
+	s->at += len;
+}
+
+/* Whole blocks, up to `end` in the staging buffer. */
+static void stage_write(struct stage *s, size_t end)
 {
 	struct stream *stream = s->stream;
-	uint64_t done;
+	uint64_t done = 0;
 
-	if (s->rc || !len)
-		return;
-	s->rc = wal_write_all(stream->wal, stream->fd, &(struct iovec){stream->staging, len}, 1, s->at, &done);
-	s->done = s->at + done;
+	stage_close(s, stream->staging + s->begin, end - s->begin);
+	s->begin = end;
+	if (s->rc == 0)
+		s->rc = wal_write_all(stream->wal, stream->fd, s->piece, s->pieces, s->from, &done);
+	if (done)
+		s->done = s->from + done;
+	s->from = s->at;
+	s->pieces = 0;
 }
 
 /* What begins a block stays. */
@@ -117,7 +138,7 @@ static void stage_flush(struct stage *s)
 	stage_write(s, whole);
 	memmove(s->stream->staging, s->stream->staging + whole, s->used - whole);
 	s->used -= whole;
-	s->at += whole;
+	s->begin = 0;
 }
 
 /* So many bytes in one piece. */
@@ -142,6 +163,30 @@ static void stage_copy(struct stage *s, const unsigned char *data, uint64_t len)
 	}
 }
 
+/* Whole blocks, which stay where they are, to where a block begins. */
+static void stage_refer(struct stage *s, const unsigned char *data, size_t len)
+{
+	if (s->pieces + 3 > PIECES) /* the one that grows, this one, the one behind it */
+		stage_flush(s);
+	stage_close(s, s->stream->staging + s->begin, s->used - s->begin);
+	s->begin = s->used;
+	stage_close(s, data, len);
+}
+
+static void stage_value(struct stage *s, const unsigned char *value, uint64_t len)
+{
+	uint64_t first = -stage_end(s) % WAL_BLOCK, blocks = 0;
+
+	if (len >= VALUE_LONG) {
+		blocks = block_of(len - first);
+		stage_copy(s, value, first);
+		stage_refer(s, value + first, (size_t)blocks);
+		value += first + blocks;
+		len -= first + blocks;
+	}
+	stage_copy(s, value, len);
+}
+
 static void stage_pad(struct stage *s)
 {
 	size_t len = -stage_end(s) & 7;
@@ -150,7 +195,16 @@ static void stage_pad(struct stage *s)
 		memset(stage_take(s, len), 0, len);
 }
 
-static void header_put(unsigned char *at, const struct wal_record *r)
+/* Of a record at `at`. */
+static uint16_t gap_of(uint64_t at, const struct wal_record *r)
+{
+	uint64_t value_at = at + sizeof(struct format_record) + r->key_len;
+
+	return r->value_len < VALUE_LONG ? 0 : (uint16_t)(((uintptr_t)r->value - value_at) % FORMAT_GAP);
+}
+
+/* All that is in front of the value. */
+static void head_put(unsigned char *at, const struct wal_record *r, uint16_t gap)
 {
 	bool expires = r->type == WAL_SET || r->type == WAL_EXPIRE || (int)r->type == FORMAT_COMMIT;
 	const struct format_record header = {
@@ -159,12 +213,13 @@ static void header_put(unsigned char *at, const struct wal_record *r)
 		.expires = expires ? r->expires : 0,
 		.type = (uint8_t)r->type,
 		.flags = r->flags,
-		.version = r->version,
+		.version = r->type == WAL_SET ? gap : r->version,
 	};
 
 	memcpy(at, &header, sizeof(header));
 	if (r->key_len)
 		memcpy(at + sizeof(header), r->key, r->key_len);
+	memset(at + sizeof(header) + r->key_len, 0, gap);
 }
 
 static void stage_small(struct stage *s, const struct wal_record *r)
@@ -173,7 +228,7 @@ static void stage_small(struct stage *s, const struct wal_record *r)
 	unsigned char *at = stage_take(s, len);
 	uint64_t sum;
 
-	header_put(at, r);
+	head_put(at, r, 0);
 	if (r->value_len)
 		memcpy(at + head, r->value, (size_t)r->value_len);
 	sum = format_sum(at + sizeof(sum), len - sizeof(sum), s->stream->seed);
@@ -182,18 +237,19 @@ static void stage_small(struct stage *s, const struct wal_record *r)
 
 static void stage_large(struct stage *s, const struct wal_record *r)
 {
-	size_t head = sizeof(struct format_record) + r->key_len;
+	uint16_t gap = gap_of(stage_end(s), r);
+	size_t head = sizeof(struct format_record) + r->key_len + gap;
 	unsigned char *at = stage_take(s, head);
 	struct format_summer summer;
 	uint64_t sum;
 
-	header_put(at, r);
+	head_put(at, r, gap);
 	format_sum_begin(&summer, s->stream->seed);
 	format_sum_add(&summer, at + sizeof(sum), head - sizeof(sum));
 	format_sum_add(&summer, r->value, (size_t)r->value_len);
 	sum = format_sum_end(&summer);
 	memcpy(at, &sum, sizeof(sum));
-	stage_copy(s, r->value, r->value_len);
+	stage_value(s, r->value, r->value_len);
 }
 
 static void stage_record(struct stage *s, const struct wal_record *r)
@@ -208,8 +264,12 @@ static void stage_record(struct stage *s, const struct wal_record *r)
 
 static void stage_begin(struct stage *s, struct stream *stream)
 {
-	*s = (struct stage){.stream = stream, .at = block_of(stream->at), .done = stream->at};
+	s->stream = stream;
+	s->at = s->from = block_of(stream->at);
+	s->done = stream->at;
 	s->used = (size_t)(stream->at - s->at);
+	s->begin = s->pieces = 0;
+	s->rc = 0;
 	memcpy(stream->staging, stream->last, s->used);
 }
 
@@ -222,13 +282,13 @@ static void stage_finish(struct stage *s)
 	stage_write(s, end);
 }
 
-static uint64_t group_length(const struct wal_record *record, unsigned n)
+static uint64_t group_length(uint64_t begin, const struct wal_record *record, unsigned n)
 {
-	uint64_t length = sizeof(struct format_record);
+	uint64_t at = begin + sizeof(struct format_record);
 
 	for (unsigned i = 0; i < n; i++)
-		length += format_length(record[i].key_len, record[i].value_len);
-	return length;
+		at += format_length(record[i].key_len, gap_of(at, &record[i]), record[i].value_len);
+	return at - begin;
 }
 
 /*
@@ -279,13 +339,14 @@ static int stream_fill(struct stream *stream, uint64_t end, uint64_t length)
 	return rc;
 }
 
-static int stream_room(struct stream *stream, uint64_t length)
+/* Where it is in the segment decides how long a group is. */
+static int stream_room(struct stream *stream, const struct wal_record *record, unsigned n)
 {
 	int rc = stream->fd >= 0 ? stream_mend(stream) : 0;
 
-	if (rc || (stream->fd >= 0 && length <= stream->size - stream->at))
+	if (rc || (stream->fd >= 0 && group_length(stream->at, record, n) <= stream->size - stream->at))
 		return rc;
-	return stream->turn(stream, length);
+	return stream->turn(stream, group_length(HEADER, record, n));
 }
 
 static int group_write(struct stream *stream, const struct wal_record *record, unsigned n,
@@ -313,17 +374,15 @@ static int group_write(struct stream *stream, const struct wal_record *record, u
 
 int stream_write(struct stream *stream, const struct wal_record *record, unsigned n, uint64_t last)
 {
-	const struct wal_record commit = {.type = (enum wal_type)FORMAT_COMMIT,
-					  .lsn = last,
-					  .expires = group_length(record, n),
-					  .version = stream->wal->durable};
+	struct wal_record commit = {.type = (enum wal_type)FORMAT_COMMIT, .lsn = last, .version = stream->wal->durable};
 	char name[NAME_SIZE];
 	int rc;
 
 	must(n && n <= WAL_GROUP_MAX);
-	rc = stream_room(stream, commit.expires);
+	rc = stream_room(stream, record, n);
 	if (rc)
 		return rc;
+	commit.expires = group_length(stream->at, record, n);
 	rc = group_write(stream, record, n, &commit);
 	if (rc)
 		return wal_failed(stream->wal, stream_name(stream, name), "writing", rc);

@@ -391,7 +391,8 @@ static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, u
 	if (d->read_only)
 		return -EROFS;
 	for (int i = 0; i < n; i++) {
-		REQUIRE(block == 1 || ((uintptr_t)iov[i].iov_base | iov[i].iov_len | at) % block == 0);
+		REQUIRE(block == 1 ||
+			((iov[i].iov_len | at) % block == 0 && (uintptr_t)iov[i].iov_base % WAL_ALIGNMENT == 0));
 		len += iov[i].iov_len;
 	}
 	data = malloc(len ? len : 1);

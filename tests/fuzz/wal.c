@@ -99,10 +99,10 @@ static size_t records_put(unsigned char *file, size_t room, uint64_t seed, const
 
 		header = (void *)(file + at);
 		memcpy((unsigned char *)header + 8, data + 1, sizeof(*header) - 8);
-		len = format_length(format_key_len(header), format_value_len(header));
+		len = format_length(format_key_len(header), format_gap(header), format_value_len(header));
 		body = (size_t)MIN(MIN(len, room - at) - sizeof(*header), size - 41);
 		memcpy(header + 1, data + 41, body);
-		len = sizeof(*header) + format_key_len(header) + format_value_len(header);
+		len = format_head(header) + format_value_len(header);
 		if (len <= room - at)
 			header->checksum = format_sum(file + at + 8, (size_t)len - 8, seed) + (data[0] == 1);
 		at += (size_t)MIN((len + 7) & ~7ull, room - at);
