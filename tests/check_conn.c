@@ -410,6 +410,20 @@ START_TEST(test_device_bound)
 }
 END_TEST
 
+/* As rdmad has them unless it is told otherwise: one worker is enough for ten thousand clients. */
+START_TEST(test_sockets_are_for_many_connections)
+{
+	struct conn_group_attr s = default_attr(), c = default_attr();
+
+	s.max_connections = 10000;
+	s.transfers = 16;
+	s.receives = 1024;
+	begin_with(false, &s, &c);
+	ck_assert_uint_eq(pair.server.group->attr.max_connections, 10000);
+	end();
+}
+END_TEST
+
 START_TEST(test_message_size_beyond_the_server)
 {
 	struct conn_group_attr s = default_attr(), c = default_attr();
@@ -1638,6 +1652,7 @@ static Suite *suite_of_conn(void)
 	tcase_add_test(tc, test_too_many_connections);
 	tcase_add_loop_test(tc, test_no_memory_for_a_connection, 0, 2);
 	tcase_add_test(tc, test_device_bound);
+	tcase_add_test(tc, test_sockets_are_for_many_connections);
 	tcase_add_test(tc, test_message_size_beyond_the_server);
 	add_loop(tc, test_nobody_listens, 2);
 	tcase_add_test(tc, test_handshake_timeout);

@@ -48,7 +48,7 @@ static void soft_limits(const struct fabric *fabric, struct fabric_limits *limit
 		.max_send_depth = SOFT_MAX_DEPTH,
 		.max_recv_depth = SOFT_MAX_DEPTH,
 		.max_shared_depth = SOFT_MAX_DEPTH,
-		.max_completions = 16 * SOFT_MAX_DEPTH,
+		.max_completions = SOFT_MAX_COMPLETIONS,
 		.max_reads = SOFT_MAX_READS,
 		.write_imm = true,
 		.windows = true,
@@ -136,7 +136,7 @@ static int soft_queue_create(struct fabric_domain *domain, const struct fabric_q
 	struct soft_queue *q;
 	int rc = -ENOMEM;
 
-	if (attr->completions > 16 * SOFT_MAX_DEPTH || attr->shared_depth > SOFT_MAX_DEPTH)
+	if (attr->completions > SOFT_MAX_COMPLETIONS || attr->shared_depth > SOFT_MAX_DEPTH)
 		return -EINVAL;
 	q = aligned_alloc(CACHE_LINE, (sizeof(*q) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 	if (!q)

@@ -31,7 +31,8 @@
 #define SOFT_BATCH 128            /* frames in one system call */
 #define SOFT_MAX_READS 128
 #define SOFT_MAX_DEPTH 65536
-#define SOFT_MAX_REQUESTS 256 /* sockets without a complete request, or not yet pulled */
+#define SOFT_MAX_COMPLETIONS (64 * SOFT_MAX_DEPTH) /* memory that is touched when there are so many at once */
+#define SOFT_MAX_REQUESTS 256                      /* sockets without a complete request, or not yet pulled */
 #define SOFT_MAX_LINGERS 256
 #define SOFT_DEADLINE (2 * TIME_S)     /* to complete a request, to send an ERROR */
 #define SOFT_LINGER_TIME TIME_S        /* for the peer to take our last bytes */
