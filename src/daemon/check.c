@@ -58,6 +58,19 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 	return bad && bad == count ? rc : 0; /* of a name one address is enough */
 }
 
+/* A socket that is there is an old one, or the running daemon's. */
+static int check_socket(const char *what, const char *path)
+{
+	struct stat st;
+
+	if (process_make_parent(path) != 0)
+		return EX_CANTCREAT;
+	if (lstat(path, &st) != 0 || S_ISSOCK(st.st_mode))
+		return 0;
+	log_error("rdmad", "%s: %s is there, and no socket: remove it, or name another path", what, path);
+	return EX_CANTCREAT;
+}
+
 static int check_address(struct daemon *d, const char *text)
 {
 	struct address address;
@@ -66,7 +79,7 @@ static int check_address(struct daemon *d, const char *text)
 	if (config_listen_address(d->config, text, &address) != 0)
 		return EX_CONFIG;
 	if (address.path)
-		return process_make_parent(address.host) == 0 ? 0 : EX_CANTCREAT;
+		return check_socket("listen", address.host);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
 		int status = check_transport(d, &fabric_transports[i], &address);
 
@@ -91,10 +104,22 @@ static int check_writable(const char *what, const char *path)
 	return EX_CANTCREAT;
 }
 
+static bool listens_on_path(const struct config *c)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		if (fabric_transports[i].path && config_allows(c, &fabric_transports[i]))
+			return true;
+	return false;
+}
+
 static int check_files(const struct config *c)
 {
-	int rc = 0;
+	int rc = check_socket("control.socket", c->control_socket);
 
+	if (rc == 0 && listens_on_path(c))
+		rc = check_socket("unix_socket", c->unix_socket);
+	if (rc != 0)
+		return rc;
 	if (strncmp(c->log_target, "file:", 5) == 0)
 		rc = check_writable("log.target", c->log_target + 5);
 	if (c->pid_file) {
