@@ -115,6 +115,10 @@ test_machine() {
 	ends 73 "cannot write /nowhere/log" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure "log.target = \"file:$dir\";"
 	ends 73 "Is a directory" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure && sed -i "s/rdmad\.sock/value/" "$dir/rdmad.conf" && : >"$dir/value"
+	ends 73 "unix_socket: $dir/value is there, and no socket" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure && sed -i "s/control\.sock/value/" "$dir/rdmad.conf"
+	ends 73 "control.socket: $dir/value is there, and no socket" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure 'log = { directory = "/nowhere/log"; policy = "always"; };'
 	ends 71 "cannot write to /nowhere/log" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure 'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
@@ -461,6 +465,7 @@ test_hostile_control() {
 	    m.close()
 	END
 	wait_for "an answer after all that" daemon_answers
+	server=unix://$dir/control.sock expect 1 ping && complains "does not answer like rdmad" "a client of the services"
 	stop_daemon
 }
 

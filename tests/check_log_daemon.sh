@@ -118,6 +118,8 @@ test_refused() {
 	ctl log verify "$file" && fail "it is damaged"
 	complains "damaged at byte [0-9]+"
 	expect 1 log verify "$dir/nothing" && complains "No such file"
+	mkfifo "$dir/fifo"
+	expect 1 log verify "$dir/fifo" && complains "too short"
 	ends 71 "$(basename "$file")" "$rdmad" -c "$dir/rdmad.conf"
 	with_log 'policy = "always"; recover = "prefix";'
 	start

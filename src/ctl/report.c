@@ -27,7 +27,9 @@ static const struct {
 	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; see what the daemon does: rdmactl status"},
 	{EPROTONOSUPPORT, CTL_VERSION, "compare: rdmactl version, and rdmad --version on the server"},
 	{ENODEV, CTL_FAILED, "is there an RDMA device? see: rdma link; without one: tcp://HOST"},
-	{EPROTO, CTL_FAILED, "does an rdmad listen there? its port is 7471 unless its rdmad.conf says another"},
+	{EPROTO, CTL_FAILED,
+	 "does an rdmad listen there? its rdmad.conf says: port, 7471 as a rule, and unix_socket, which is not "
+	 "control.socket"},
 	{ENOSPC, CTL_FAILED,
 	 "how full is it? see: rdmactl kv stat; its memory is kv.memory in rdmad.conf; the disk: rdmactl log status"},
 	{EINTR, CTL_INTERRUPTED, NULL},

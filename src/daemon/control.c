@@ -5,6 +5,7 @@
  */
 #include "daemon/daemon.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -236,6 +237,9 @@ static void client_ready(void *arg)
 	c->line[c->used] = '\0';
 	if (memchr(c->line, '\n', c->used))
 		client_command(c);
+	else if (!isprint((unsigned char)
+				  c->line[0])) /* who speaks to the services is told soon, and not by a time-out */
+		client_answer(c, json_pack("{s:s}", "error", "this is the control socket, which takes lines of text"));
 	else if (c->used == sizeof(c->line) - 1)
 		client_answer(c, json_pack("{s:s}", "error", "the command is too long"));
 }

@@ -50,6 +50,7 @@ static int kernel_open(void *arg, int directory, const char *name, int flags)
 	if (flags & O_DIRECTORY)
 		return directory_open(name, flags);
 	directory = directory < 0 ? AT_FDCWD : directory;
+	flags |= O_NONBLOCK; /* for what is no file: a pipe, which nobody may write */
 	fd = openat(directory, name, flags | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EINVAL && flags & O_DIRECT) /* not every file system has it */
 		fd = openat(directory, name, (flags & ~O_DIRECT) | O_CLOEXEC, 0600);
