@@ -119,6 +119,23 @@ static int64_t kernel_filled(void *arg, int fd)
 	return hole < 0 ? -errno : hole;
 }
 
+/* 512 is also what the kernel says for a driver that says nothing. Where the disk's blocks are longer, such a driver may take that and
+ * write something else: zram does. */
+static unsigned kernel_alignment(void *arg, int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && st.stx_mask & STATX_DIOALIGN &&
+	    st.stx_dio_mem_align)
+		return st.stx_dio_mem_align < WAL_ALIGNMENT ? st.stx_dio_mem_align
+							    : MAX(st.stx_dio_mem_align, st.stx_dio_offset_align);
+#endif
+	(void)arg;
+	(void)fd;
+	return WAL_ALIGNMENT;
+}
+
 static int kernel_sync(void *arg, int fd)
 {
 	struct stat st;
@@ -184,6 +201,7 @@ const struct wal_files wal_files_kernel = {
 	.pwritev = kernel_pwritev,
 	.allocate = kernel_allocate,
 	.filled = kernel_filled,
+	.alignment = kernel_alignment,
 	.sync = kernel_sync,
 	.rename = kernel_rename,
 	.unlink = kernel_unlink,

@@ -63,6 +63,7 @@ struct stream {
 	int (*turn)(struct stream *stream, uint64_t length);
 	int fd; /* of the segment at hand; -1: none */
 	struct segment segment;
+	unsigned alignment; /* of the memory that its file takes */
 	uint64_t seed;
 	uint64_t size;     /* bytes that it takes */
 	uint64_t at;       /* where the next group goes */

@@ -24,7 +24,7 @@
 #define WAL_KEY_MAX 4095
 #define WAL_NEVER UINT64_MAX
 #define WAL_BLOCK 4096
-#define WAL_ALIGNMENT 512 /* of memory that is read to or written from past the page cache */
+#define WAL_ALIGNMENT 512 /* of memory that most disks take past the page cache */
 #define WAL_SEGMENT_MIN (64 * KIB)
 #define WAL_GROUP_MAX 1024 /* records of one wal_write() */
 
@@ -51,7 +51,7 @@ struct wal_record {
 struct wal_files {
 	void *arg;
 	/* directory < 0: the name is a path; with O_DIRECTORY and O_CREAT, of a directory that is made where there is none. With O_DIRECT
-	 * all that is read or written is in whole blocks of WAL_BLOCK bytes, and WAL_ALIGNMENT is that of memory. */
+	 * all that is read or written is in whole blocks of WAL_BLOCK bytes, and alignment() is that of memory. */
 	int (*open)(void *arg, int directory, const char *name, int flags);
 	int (*close)(void *arg, int fd);
 	ssize_t (*preadv)(void *arg, int fd, const struct iovec *iov, int n, uint64_t at);
@@ -60,6 +60,8 @@ struct wal_files {
 	int (*allocate)(void *arg, int fd, uint64_t size);
 	/* Bytes from its begin that were written at some time: a sync after they are written again has no metadata to write. */
 	int64_t (*filled)(void *arg, int fd);
+	/* Of memory that it takes with O_DIRECT. One that is refused nevertheless is written without. */
+	unsigned (*alignment)(void *arg, int fd);
 	int (*sync)(void *arg, int fd); /* fdatasync of a file, fsync of a directory */
 	int (*rename)(void *arg, int directory, const char *from, const char *to);
 	int (*unlink)(void *arg, int directory, const char *name);

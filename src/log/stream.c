@@ -4,7 +4,8 @@
  * on the disk was not written at all, and one that is longer than a segment has a segment of its own length.
  *
  * Small records are copied into a staging buffer. A long value goes to the disk from where it is: its gap makes it lie in the file as it
- * does in memory, so that all of its whole blocks can; what is in front of the first of them and behind the last is copied.
+ * does in memory, so that all of its whole blocks can; what is in front of the first of them and behind the last is copied. So is all
+ * of it where the disk wants memory otherwise.
  */
 #include "log/internal.h"
 
@@ -82,6 +83,7 @@ int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
 		stream->wal->cut = size < stream->wal->segment;
 	stream->at = HEADER;
 	stream->filled = filled_of(stream, fd);
+	stream->alignment = stream->wal->files->alignment(stream->wal->files->arg, fd);
 	stream->spoiled = 0;
 	return 0;
 }
@@ -177,7 +179,7 @@ static void stage_value(struct stage *s, const unsigned char *value, uint64_t le
 {
 	uint64_t first = -stage_end(s) % WAL_BLOCK, blocks = 0;
 
-	if (len >= VALUE_LONG) {
+	if (len >= VALUE_LONG && (uintptr_t)(value + first) % s->stream->alignment == 0) {
 		blocks = block_of(len - first);
 		stage_copy(s, value, first);
 		stage_refer(s, value + first, (size_t)blocks);

@@ -57,6 +57,7 @@ struct disk {
 	bool after;
 	uint64_t limit;
 	bool read_only;
+	unsigned alignment;
 };
 
 static uint64_t draw(struct disk *d)
@@ -392,7 +393,7 @@ static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, u
 		return -EROFS;
 	for (int i = 0; i < n; i++) {
 		REQUIRE(block == 1 ||
-			((iov[i].iov_len | at) % block == 0 && (uintptr_t)iov[i].iov_base % WAL_ALIGNMENT == 0));
+			((iov[i].iov_len | at) % block == 0 && (uintptr_t)iov[i].iov_base % d->alignment == 0));
 		len += iov[i].iov_len;
 	}
 	data = malloc(len ? len : 1);
@@ -441,6 +442,14 @@ static int64_t disk_filled(void *arg, int fd)
 	struct disk *d = arg;
 
 	return (int64_t)(draw(d) % (inode_of(d, fd)->now_len + 1));
+}
+
+static unsigned disk_alignment(void *arg, int fd)
+{
+	struct disk *d = arg;
+
+	(void)inode_of(d, fd);
+	return d->alignment;
 }
 
 static int disk_sync(void *arg, int fd)
@@ -543,6 +552,7 @@ static const struct wal_files files = {
 	.pwritev = disk_pwritev,
 	.allocate = disk_allocate,
 	.filled = disk_filled,
+	.alignment = disk_alignment,
 	.sync = disk_sync,
 	.rename = disk_rename,
 	.unlink = disk_unlink,
@@ -560,6 +570,7 @@ struct disk *disk_create(uint64_t seed)
 	d->files.arg = d;
 	d->random = seed * 0x9e3779b97f4a7c15ull + 1;
 	d->limit = UINT64_MAX;
+	d->alignment = seed % 2 ? WAL_ALIGNMENT : WAL_BLOCK;
 	return d;
 }
 
