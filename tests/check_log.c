@@ -544,11 +544,24 @@ START_TEST(formats_of_later_times)
 	static const char later[] = "rdmad-log 3\nwhatever\n";
 	struct manifest m;
 	const char *why;
+	struct world w;
+	struct wal_found found;
+	unsigned char *text;
+	size_t *len;
 
 	ck_assert_int_eq(manifest_parse(later, sizeof(later) - 1, &m, &why), -EPROTONOSUPPORT);
 	ck_assert_int_eq(manifest_parse("", 0, &m, &why), -EBADMSG);
 	ck_assert_int_eq(manifest_parse("rdmad-log 0\n", 12, &m, &why), -EPROTONOSUPPORT);
 	ck_assert_int_eq(manifest_parse("rdmad-log 2\n", 12, &m, &why), -EBADMSG);
+
+	/* Who is told of it keeps the log, and its rdmad. */
+	open_new(&w, 5);
+	world_close(&w);
+	text = disk_file(w.disk, "MANIFEST", &len);
+	memcpy(text, "rdmad-log 3", 11);
+	ck_assert_int_eq(world_open(&w, &found), -EPROTONOSUPPORT);
+	ck_assert_msg(strstr(log_last(), "use that one"), "%s", log_last());
+	world_destroy(&w);
 }
 END_TEST
 

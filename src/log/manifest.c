@@ -206,7 +206,12 @@ int manifest_read(struct wal *wal, struct manifest *out)
 	rc = text_read(wal, fd, &text, &len);
 	if (rc == 0)
 		rc = manifest_parse(text, len, out, &why);
-	if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
+	if (rc == -EPROTONOSUPPORT)
+		log_error(ROOM,
+			  "%s/" NAME " is refused: %s. It is as it was: use that one, or move the directory away to "
+			  "begin with an empty log",
+			  wal->directory, why);
+	if (rc == -EBADMSG)
 		log_error(ROOM,
 			  "%s/" NAME " is refused: %s. It names the files that count, so nothing is read without it: "
 			  "put back a copy "
