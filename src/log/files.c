@@ -120,20 +120,20 @@ static int64_t kernel_filled(void *arg, int fd)
 }
 
 /* 512 is also what the kernel says for a driver that says nothing. Where the disk's blocks are longer, such a driver may take that and
- * write something else: zram does. */
+ * write something else: zram does. A kernel or a file system that tells nothing is not trusted with more than blocks. */
 static unsigned kernel_alignment(void *arg, int fd)
 {
+	unsigned alignment = 0;
+
+	(void)arg;
 #ifdef STATX_DIOALIGN
 	struct statx st;
 
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && st.stx_mask & STATX_DIOALIGN &&
-	    st.stx_dio_mem_align)
-		return st.stx_dio_mem_align < WAL_ALIGNMENT ? st.stx_dio_mem_align
-							    : MAX(st.stx_dio_mem_align, st.stx_dio_offset_align);
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && st.stx_mask & STATX_DIOALIGN)
+		alignment = st.stx_dio_mem_align < WAL_ALIGNMENT ? st.stx_dio_mem_align
+								 : MAX(st.stx_dio_mem_align, st.stx_dio_offset_align);
 #endif
-	(void)arg;
-	(void)fd;
-	return WAL_ALIGNMENT;
+	return alignment ? alignment : WAL_BLOCK;
 }
 
 static int kernel_sync(void *arg, int fd)
