@@ -1125,6 +1125,39 @@ START_TEST(a_disk_gets_memory_as_it_takes_it)
 }
 END_TEST
 
+/* More pieces in a group than go to the disk at once, which does less than it is asked for, gets full meanwhile and tears. */
+START_TEST(a_group_of_many_long_values)
+{
+	for (unsigned seed = 1; seed <= 16; seed++) {
+		struct world w;
+		struct wal_found found;
+		int rc;
+
+		world_create(&w, seed);
+		w.config.segment = 24 * MIB; /* it lasts: so nothing is called but writes */
+		ck_assert_int_eq(world_open(&w, &found), 0);
+		for (unsigned group = 0; group < 4; group++) {
+			for (unsigned i = 0; i < 64; i++)
+				world_set(&w, i % WORLD_KEYS,
+					  world_draw(&w, 16) ? 16 * KIB + world_draw(&w, 44000) : 9);
+			disk_fail(w.disk, 1 + (unsigned)world_draw(&w, 4), ENOSPC, false);
+			do
+				rc = world_write(&w, 64);
+			while (rc == -ENOSPC);
+			ck_assert_int_eq(rc, 0);
+			disk_fail(w.disk, 0, 0, false);
+			if (group % 2)
+				ck_assert_int_eq(world_sync(&w), 0);
+		}
+		world_close(&w);
+		disk_crash(w.disk);
+		ck_assert_int_eq(world_open(&w, &found), 0);
+		world_compare(&w, &found);
+		world_destroy(&w);
+	}
+}
+END_TEST
+
 /*
  * Two threads.
  */
@@ -1242,6 +1275,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, errors_of_permission_are_told);
 	tcase_add_test(tc, a_sync_is_not_tried_again);
 	tcase_add_test(tc, a_group_without_room_leaves_nothing);
+	tcase_add_test(tc, a_group_of_many_long_values);
 
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
