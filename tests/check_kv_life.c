@@ -396,6 +396,52 @@ START_TEST(test_leave_unheard)
 }
 END_TEST
 
+static void got_one(void *arg, size_t index, int status, const void *value, size_t len)
+{
+	struct call *calls = arg;
+
+	ck_assert(status != 0 || (len == 1 && *(const char *)value == (char)('a' + (index | 1) % 26)));
+	done(&calls[index], status, value, len);
+}
+
+/* So are the items of a call with many, in their order. */
+START_TEST(test_leave_unheard_by_many)
+{
+	enum { COUNT = 2000 };
+	static struct kv_item items[COUNT];
+	static struct call calls[COUNT];
+	static char keys[COUNT][8], into[COUNT];
+	static struct kv_place places[COUNT];
+	void *kv = open_kv(NULL, NULL);
+
+	memset(calls, 0, sizeof(calls));
+	for (unsigned i = 0; i < COUNT; i++) {
+		size_t len = (size_t)snprintf(keys[i], sizeof(keys[i]), "k%u", i / 2 * 2);
+
+		items[i] = (struct kv_item){.key = keys[i], .key_len = len, .value_len = 1};
+		items[i].value = &"abcdefghijklmnopqrstuvwxyz"[i % 26];
+		places[i] = (struct kv_place){.key = keys[i], .key_len = len, .buffer = &into[i], .size = 1};
+	}
+	ck_assert_int_eq(kv_keep_connected(kv, FOREVER), 0);
+	draining = true;
+	wait_for_leaving();
+	restart();
+	WORKS(kv_mset(kv, items, COUNT, NULL), 0);
+	for (unsigned i = 0; i < COUNT; i++)
+		ck_assert_int_eq(items[i].status, 0);
+	WORKS(kv_mget_into(kv, places, COUNT), 0);
+	for (unsigned i = 0; i < COUNT; i++)
+		ck_assert_int_eq(into[i], 'a' + (i | 1) % 26); /* the later of the two with this key */
+	draining = true;
+	wait_for_leaving();
+	restart();
+	WORKS(kv_mget(kv, items, COUNT, got_one, calls), 0);
+	for (unsigned i = 0; i < COUNT; i++)
+		ck_assert(calls[i].called == 1 && calls[i].status == 0);
+	kv_close(kv);
+}
+END_TEST
+
 /*
  * Requests that are given up
  */
@@ -530,6 +576,7 @@ int main(void)
 	tcase_add_test(tc, test_keep_gives_up);
 	tcase_add_test(tc, test_leave);
 	tcase_add_test(tc, test_leave_unheard);
+	tcase_add_test(tc, test_leave_unheard_by_many);
 	tcase_add_test(tc, test_cancel);
 	tcase_add_test(tc, test_cancel_and_ask_anew);
 	tcase_add_test(tc, test_request_timeout);

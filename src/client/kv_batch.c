@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-#define PENDING 1 /* an item's status before its answer */
+/* An item's status before its answer. */
+#define PENDING 1 /* to be asked for */
+#define ASKED 2
 
 struct batch {
 	struct kv *kv;
@@ -35,13 +37,24 @@ static bool is_answer(const struct batch *b, int status)
 	return status == 0 || (status == -ENOENT && (b->each || b->places || b->exists));
 }
 
+/* It was certainly not carried out, because the connection ended, and there is to be another one. */
+static bool is_to_be_asked_again(const struct batch *b, int status)
+{
+	return (status == -ESHUTDOWN || status == -ENOTCONN) && b->kv->keep && !b->kv->closed;
+}
+
 static void item_done(struct handle *handle, int status, const void *value, size_t value_len)
 {
 	struct batch *b = handle->batch;
 	size_t index = (size_t)(handle - b->handles);
 
-	*status_of(b, index) = status;
 	b->waiting--;
+	if (unlikely(is_to_be_asked_again(b, status))) {
+		*status_of(b, index) = PENDING;
+		b->next = MIN(b->next, index);
+		return;
+	}
+	*status_of(b, index) = status;
 	if (b->error == 0 && !is_answer(b, status))
 		b->error = status;
 	if (b->places && (status == 0 || status == -EMSGSIZE))
@@ -93,10 +106,14 @@ static int batch_submit(struct blocking *b)
 	int rc;
 
 	for (; batch->next < batch->count; batch->next++) {
+		if (unlikely(*status_of(batch, batch->next) != PENDING))
+			continue; /* of those behind one that is asked for again */
 		batch->waiting++;
+		*status_of(batch, batch->next) = ASKED;
 		rc = item_submit(batch, batch->next);
 		if (rc == -EAGAIN) {
 			batch->waiting--;
+			*status_of(batch, batch->next) = PENDING;
 			return rc;
 		}
 		if (rc != 0)
@@ -122,7 +139,7 @@ static void batch_abandon(struct batch *b, int error)
 		if (is_of(b, kv_slot(b->kv, i)))
 			request_orphan(b->kv, kv_slot(b->kv, i));
 	for (size_t i = 0; i < b->count; i++) {
-		if (*status_of(b, i) == PENDING) {
+		if (*status_of(b, i) > 0) {
 			b->waiting++; /* also those that were not submitted */
 			item_done(&b->handles[i], error, NULL, 0);
 		}
