@@ -224,6 +224,34 @@ test_interrupted_list() {
 }
 waits_for_room() { ended "$1" || (($(awk '/^wchar/ { print $2 }' "/proc/$1/io") >= 60000)); } # of 64 KiB
 
+# What is under way when the daemon is drained ends at once, with the place, and does not fail all that is left of its file.
+test_drained() {
+	local round of status
+	for _ in {1..400}; do printf 'set key-%d v\n' {1..1000}; done >"$dir/run"
+	for _ in {1..400}; do printf '{"key":"key-%d","value":"v"}\n' {1..1000}; done >"$dir/import"
+	server=''
+	for round in {1..4}; do
+		for of in import run; do
+			"$rdmactl" -H "$tcp" kv $of "$dir/$of" >"$dir/$of.out" 2>&1 &
+			clients+=($!)
+		done
+		wait_for "the first keys" has_done $(($(work_done) + 10000))
+		expect 0 drain -q
+		for of in import run; do
+			wait "${clients[0]}"
+			status=$?
+			clients=("${clients[@]:1}")
+			mv "$dir/$of.out" "$dir/out"
+			[[ $status == 3 && $(wc -l <"$dir/out") -le 4 ]] || fail "kv $of while the daemon is drained: exit status $status"
+			says ', 0 failed' "kv $of"
+			says "kv $of .*, (record|line) [0-9]+: " "kv $of"
+		done
+		stop_daemon
+		start_daemon
+		tcp=${servers[0]#tcp://}
+	done
+}
+
 # completes WANTED WORD...: what bash offers for the last word is, or begins with, that.
 completes() {
 	local wanted=$1
@@ -262,7 +290,7 @@ test_completion() {
 	says '^export' fish
 }
 
-for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop; do
+for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained; do
 	sets=$(control status | jq .counters.kv_sets)
 	echo "$part"
 	test_$part

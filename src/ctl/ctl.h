@@ -264,6 +264,9 @@ const char *ctl_kv_status_text(int status);
 /* True: the server's own answer; false: the connection ended before it came. */
 bool ctl_kv_status_final(int status);
 
+/* Why a request was not taken: true: no further one will be, either; the server may be told to end. */
+bool ctl_kv_cannot_go_on(int error);
+
 /* Connect to ctl.host. 0, or says why not and answers an exit status. */
 int ctl_kv_open(void **kv);
 

@@ -39,6 +39,11 @@ bool ctl_kv_status_final(int status)
 	return kv_status_answered(status);
 }
 
+bool ctl_kv_cannot_go_on(int error)
+{
+	return error == -ENOTCONN || error == -ESHUTDOWN || error == -ETIMEDOUT || error == -EINTR;
+}
+
 const char *ctl_kv_status_text(int status)
 {
 	return kv_status_answered(status) || !*rdmad_error() ? kv_status_text(status) : rdmad_error();

@@ -159,7 +159,7 @@ static void import_record(struct importing *import, const struct record *record)
 		import->flight += put->flight;
 		return;
 	}
-	if (rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -EINTR)
+	if (ctl_kv_cannot_go_on(rc))
 		import->error = rc;
 	else
 		record_refused(import, import->line, record, rc, rdmad_error());

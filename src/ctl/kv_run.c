@@ -288,7 +288,7 @@ static void run_submit(struct run *run, struct run_request *r, const void *value
 		rc = ctl_kv_await(run->kv);
 	if (rc == 0)
 		return;
-	if (rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -EINTR)
+	if (ctl_kv_cannot_go_on(rc))
 		run->error = rc;
 	else
 		request_failed(r, rdmad_error());
