@@ -129,6 +129,18 @@ test_rejects() {
 	expect 0 kv flush -yq
 	expect 0 kv import "$dir/rejects" -q
 	expect 0 kv flush -yq
+	# A value that the server does not take, in the binary format.
+	archive 1 1 | ctl kv import -q -
+	expect 0 kv export -F binary "$dir/small"
+	{ head -c -20 "$dir/small" && printf '\x05\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0large' && head -c 16M /dev/zero &&
+		printf '\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'; } >"$dir/large"
+	expect 1 kv import "$dir/large" && complains '1 keys imported, .* 1 failed' "a value too large"
+	expect 1 kv import "$dir/large" --reject "$dir/rejects" && complains '1 keys imported, .* 1 failed' "a value too large"
+	[[ $(head -n 1 "$dir/rejects" | jq -r '.key, (.value | length)' | xargs) == "large $((16 << 20))" ]] || fail "the rejected value is not there"
+	# What is read is not written over.
+	cp "$dir/bad" "$dir/again"
+	expect 2 kv import "$dir/again" --reject "$dir/../${dir##*/}/again" && cmp -s "$dir/bad" "$dir/again" || fail "the rejects are in the place of what was to be imported"
+	expect 0 kv flush -yq
 }
 
 # The file of yesterday stays until that of today is whole.

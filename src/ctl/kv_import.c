@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FLIGHT_MAX (16 * MIB) /* bytes of values under way, unless one alone has more */
@@ -215,7 +216,7 @@ static int import_lines(struct importing *import, struct script_reader *reader)
 
 static int import_binary(struct importing *import, struct script_reader *reader)
 {
-	uint64_t value_max = kv_value_max(import->kv);
+	uint64_t value_max = reject_path ? UINT64_MAX : kv_value_max(import->kv); /* what is rejected is read, too */
 	struct record record;
 	int rc = script_skip(reader, RECORD_MAGIC_LEN);
 
@@ -309,6 +310,15 @@ static int conclude_import(struct importing *import)
 	return import->failed ? CTL_FAILED : rc;
 }
 
+/* The rejects would take the place of what is still to be read. */
+static bool rejects_into(int fd)
+{
+	struct stat in, out;
+
+	return reject_path && fstat(fd, &in) == 0 && stat(reject_path, &out) == 0 && S_ISREG(in.st_mode) &&
+	       in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+}
+
 static int command_import(const struct ctl_arguments *arguments)
 {
 	struct importing import = {.name = arguments->count ? arguments->text[0] : "-"};
@@ -319,6 +329,10 @@ static int command_import(const struct ctl_arguments *arguments)
 		ctl_say("kv import: cannot read %s: %s", import.name, strerror(errno));
 		return CTL_FAILED;
 	}
+	if (rejects_into(fd)) {
+		rc = ctl_usage_error("kv import: --reject %s: that is the file that is read", reject_path);
+		goto close_file;
+	}
 	ctl_catch_interrupt();
 	rc = ctl_kv_open(&import.kv);
 	if (rc == 0) {
@@ -328,6 +342,7 @@ static int command_import(const struct ctl_arguments *arguments)
 		rc = conclude_import(&import);
 		kv_close(import.kv);
 	}
+close_file:
 	if (!from_stdin)
 		close(fd);
 	return rc;
