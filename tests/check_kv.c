@@ -562,15 +562,32 @@ static void waits(void *arg, const struct kv_result *result)
 	ck_assert_int_eq(kv_incr(kv, "n", 1, 1, NULL, NULL), -EDEADLK);
 	ck_assert_int_eq(kv_scan(kv, &cursor, NULL, 0, 0, see, NULL), -EDEADLK);
 	ck_assert_int_eq(kv_delete_all(kv, NULL), -EDEADLK);
+	ck_assert_int_eq(kv_progress(kv, 1), -EDEADLK);
+	ck_assert_int_eq(kv_reopen(kv), -EDEADLK);
+	ck_assert_int_eq(kv_close(kv), -EDEADLK);
 }
 
+static void waits_for_item(void *arg, size_t index, int status, const void *value, size_t len)
+{
+	waits(arg, NULL);
+}
+
+/* Also in those that no answer called. */
 START_TEST(test_no_waiting_in_callbacks)
 {
+	struct kv_item none = {0};
+
 	items_init();
 	called = 0;
 	ck_assert_int_eq(kv_submit_incr(kv, "n", 1, 1, waits, NULL), 0);
 	ck_assert_int_eq(kv_wait(kv), 0);
 	ck_assert_uint_eq(called, 1);
+	ck_assert_int_eq(kv_submit_incr(kv, "n", 1, 1, waits, &none), 0);
+	ck_assert_int_eq(kv_cancel(kv, &none), 1);
+	ck_assert_uint_eq(called, 2);
+	ck_assert_int_eq(kv_mget(kv, &none, 1, waits_for_item, NULL), -EINVAL);
+	ck_assert_uint_eq(called, 3);
+	ck_assert_int_eq(kv_set(kv, "k", "v"), 0);
 }
 END_TEST
 

@@ -156,6 +156,11 @@ void engine_defer(struct engine *engine, struct deferred *deferred);
 /* 0, or -EDEADLK from inside a callback: for what must not be begun there. In the caller's thread. */
 int engine_may_wait(const struct engine *engine);
 
+/* Around the callbacks that a call makes itself, in no turn: what must not be begun in others must not in these. begin answers
+ * what end takes. */
+bool engine_callbacks_begin(struct engine *engine);
+void engine_callbacks_end(struct engine *engine, bool before);
+
 /* Inside. Turns until *done or `timeout` ns passed: 0, -ETIMEDOUT. Polls, then sleeps, as the engine's options
  * say. -EDEADLK from inside a callback. */
 int engine_wait(struct engine *engine, const bool *done, uint64_t timeout);

@@ -464,6 +464,21 @@ int engine_may_wait(const struct engine *engine)
 	return -EDEADLK;
 }
 
+bool engine_callbacks_begin(struct engine *engine)
+{
+	bool before = engine->running;
+
+	must(engine_entered(engine));
+	engine->running = true;
+	return before;
+}
+
+void engine_callbacks_end(struct engine *engine, bool before)
+{
+	must(engine->running);
+	engine->running = before;
+}
+
 int engine_turn_at(struct engine *engine, uint64_t now)
 {
 	if (engine->running)

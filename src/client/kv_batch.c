@@ -59,8 +59,12 @@ static void item_done(struct handle *handle, int status, const void *value, size
 		b->error = status;
 	if (b->places && (status == 0 || status == -EMSGSIZE))
 		b->places[index].value_len = value_len;
-	if (b->each)
+	if (b->each) {
+		bool before = engine_callbacks_begin(b->kv->engine); /* it may not have come to a turn */
+
 		b->each(b->arg, index, status, value, value_len);
+		engine_callbacks_end(b->kv->engine, before);
+	}
 }
 
 static void plain_done(void *arg, int status, const void *value, size_t value_len)

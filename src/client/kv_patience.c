@@ -155,6 +155,7 @@ static bool is_of(const struct request *r, const void *arg)
 static int cancel(struct kv *kv, const void *arg)
 {
 	uint32_t id[KV_SLOTS], count = 0;
+	bool before = engine_callbacks_begin(kv->engine);
 	int n = 0;
 
 	/* Callbacks may submit more of the same. */
@@ -172,6 +173,7 @@ static int cancel(struct kv *kv, const void *arg)
 			give_up(kv, r, -ECANCELED);
 		n++;
 	}
+	engine_callbacks_end(kv->engine, before);
 	return n;
 }
 
