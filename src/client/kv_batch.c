@@ -37,6 +37,21 @@ static bool is_answer(const struct batch *b, int status)
 	return status == 0 || (status == -ENOENT && (b->each || b->places || b->exists));
 }
 
+static void item_end(struct batch *b, size_t index, int status, const void *value, size_t value_len)
+{
+	*status_of(b, index) = status;
+	if (b->error == 0 && !is_answer(b, status))
+		b->error = status;
+	if (b->places && (status == 0 || status == -EMSGSIZE))
+		b->places[index].value_len = value_len;
+	if (b->each) {
+		bool before = engine_callbacks_begin(b->kv->engine); /* it may not have come to a turn */
+
+		b->each(b->arg, index, status, value, value_len);
+		engine_callbacks_end(b->kv->engine, before);
+	}
+}
+
 /* It was certainly not carried out, because the connection ended, and there is to be another one. */
 static bool is_to_be_asked_again(const struct batch *b, int status)
 {
@@ -49,22 +64,12 @@ static void item_done(struct handle *handle, int status, const void *value, size
 	size_t index = (size_t)(handle - b->handles);
 
 	b->waiting--;
-	if (unlikely(is_to_be_asked_again(b, status))) {
-		*status_of(b, index) = PENDING;
-		b->next = MIN(b->next, index);
+	if (likely(!is_to_be_asked_again(b, status))) {
+		item_end(b, index, status, value, value_len);
 		return;
 	}
-	*status_of(b, index) = status;
-	if (b->error == 0 && !is_answer(b, status))
-		b->error = status;
-	if (b->places && (status == 0 || status == -EMSGSIZE))
-		b->places[index].value_len = value_len;
-	if (b->each) {
-		bool before = engine_callbacks_begin(b->kv->engine); /* it may not have come to a turn */
-
-		b->each(b->arg, index, status, value, value_len);
-		engine_callbacks_end(b->kv->engine, before);
-	}
+	*status_of(b, index) = PENDING;
+	b->next = MIN(b->next, index);
 }
 
 static void plain_done(void *arg, int status, const void *value, size_t value_len)
@@ -115,13 +120,13 @@ static int batch_submit(struct blocking *b)
 		batch->waiting++;
 		*status_of(batch, batch->next) = ASKED;
 		rc = item_submit(batch, batch->next);
-		if (rc == -EAGAIN) {
-			batch->waiting--;
-			*status_of(batch, batch->next) = PENDING;
+		if (rc == 0)
+			continue;
+		batch->waiting--;
+		*status_of(batch, batch->next) = PENDING;
+		if (rc == -EAGAIN)
 			return rc;
-		}
-		if (rc != 0)
-			item_done(&batch->handles[batch->next], rc, NULL, 0);
+		item_end(batch, batch->next, rc, NULL, 0);
 	}
 	if (batch->waiting)
 		return -EAGAIN;
@@ -142,12 +147,9 @@ static void batch_abandon(struct batch *b, int error)
 	for (uint32_t i = 0; i < b->kv->slots; i++)
 		if (is_of(b, kv_slot(b->kv, i)))
 			request_orphan(b->kv, kv_slot(b->kv, i));
-	for (size_t i = 0; i < b->count; i++) {
-		if (*status_of(b, i) > 0) {
-			b->waiting++; /* also those that were not submitted */
-			item_done(&b->handles[i], error, NULL, 0);
-		}
-	}
+	for (size_t i = 0; i < b->count; i++)
+		if (*status_of(b, i) > 0) /* also those that were not submitted */
+			item_end(b, i, error, NULL, 0);
 	b->error = error;
 }
 
