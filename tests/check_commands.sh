@@ -264,6 +264,30 @@ test_drained() {
 	done
 }
 
+# An export that waits for its reader while the daemon dies says why it ends.
+test_export_cut_off() {
+	local status
+	expect 0 kv import -q -H "$tcp" - < <(printf '{"key":"many-%s","value":"v"}\n' {1..8000})
+	[[ -p $dir/unread ]] || mkfifo "$dir/unread"
+	exec 9<>"$dir/unread"
+	"$rdmactl" kv export -H "$tcp" - >"$dir/unread" 2>"$dir/err" 9>&- &
+	clients=($!)
+	wait_for "a full pipe" waits_for_room "${clients[0]}"
+	stop_daemon KILL 137
+	timeout 60 cat <&9 >/dev/null &
+	clients+=($!)
+	wait_for "its end" ended "${clients[0]}"
+	wait "${clients[0]}"
+	status=$?
+	kill "${clients[1]}"
+	exec 9>&-
+	clients=()
+	[[ $status == 3 ]] || fail "kv export, whose daemon died: exit status $status, not 3"
+	complains 'kv export: .*the connection to .* ended' "kv export, whose daemon died"
+	start_daemon
+	tcp=${servers[0]#tcp://}
+}
+
 # completes WANTED WORD...: what bash offers for the last word is, or begins with, that.
 completes() {
 	local wanted=$1
@@ -302,7 +326,7 @@ test_completion() {
 	says '^export' fish
 }
 
-for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained; do
+for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained export_cut_off; do
 	sets=$(control status | jq .counters.kv_sets)
 	echo "$part"
 	test_$part

@@ -176,14 +176,17 @@ static int export_all(struct exporting *e)
 
 static int conclude_export(const struct exporting *e, const char *path, int error)
 {
-	int rc = ctl_kv_moved(e->kv, "exported", &e->progress, e->failed);
+	char why[512];
+	int rc;
 
+	snprintf(why, sizeof(why), "%s", rdmad_error()); /* what follows asks the library more */
+	rc = ctl_kv_moved(e->kv, "exported", &e->progress, e->failed);
 	if (error == -EINTR)
 		return CTL_INTERRUPTED;
 	if (error && error == e->error) /* of the file: what is to be done about the store is no help */
 		return ctl_fail(-EIO, strerror(-error), "kv export: cannot write %s", path);
 	if (error)
-		return ctl_fail(error, NULL, "kv export");
+		return ctl_fail(error, *why ? why : NULL, "kv export");
 	return e->failed ? CTL_FAILED : rc;
 }
 
