@@ -477,6 +477,32 @@ START_TEST(test_cancel)
 }
 END_TEST
 
+/* Those of many sets with one callback are ended together, by what that is given. */
+START_TEST(test_cancel_many)
+{
+	void *kv = open_kv(NULL, NULL);
+	struct kv_item items[] = {{.key = "a", .key_len = 1, .value = "v", .value_len = 1},
+				  {.key = "b", .key_len = 1, .value = "v", .value_len = 1},
+				  {.key = "c", .key_len = 1, .value = "v", .value_len = 1}};
+	struct call stays = {0}, goes = {0};
+
+	server_pause();
+	ck_assert_int_eq(kv_submit_mset(kv, items, 3, NULL, result, &goes), 3);
+	ck_assert_int_eq(kv_submit_set(kv, "k", 1, "v", 1, done, &stays), 0);
+	WORKS(kv_cancel(kv, &goes), 3);
+	WORKS(kv_cancel(kv, &goes), 0);
+	ck_assert_uint_eq(goes.called, 1);
+	ck_assert_int_eq(goes.status, -ECANCELED);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(items[i].status, -ECANCELED);
+	server_resume();
+	WORKS(kv_wait(kv), 0);
+	ck_assert(stays.called == 1 && stays.status == 0);
+	ck_assert_uint_eq(goes.called, 1);
+	kv_close(kv);
+}
+END_TEST
+
 struct anew {
 	void *kv;
 	unsigned called;
@@ -578,6 +604,7 @@ int main(void)
 	tcase_add_test(tc, test_leave_unheard);
 	tcase_add_test(tc, test_leave_unheard_by_many);
 	tcase_add_test(tc, test_cancel);
+	tcase_add_test(tc, test_cancel_many);
 	tcase_add_test(tc, test_cancel_and_ask_anew);
 	tcase_add_test(tc, test_request_timeout);
 	tcase_add_test(tc, test_fork);

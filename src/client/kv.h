@@ -389,6 +389,9 @@ int kv_not_taking(const struct kv *kv);
 /* What becomes of a request that has no answer when the connection has ended. */
 int kv_end_status(const struct kv *kv, const struct request *r);
 
+/* kv_batch.c: what the caller submitted a request with, also one of many with one callback. */
+const void *request_arg(const struct request *r);
+
 /*
  * kv_patience.c. Inside. One rule for all who wait: too long is a time in which no answer came and no byte of a large value
  * moved, on this handle.

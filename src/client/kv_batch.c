@@ -298,6 +298,13 @@ static void one_done(void *arg, const struct kv_result *result)
 	free(many);
 }
 
+const void *request_arg(const struct request *r)
+{
+	if (r->result == one_done)
+		return ((const struct one *)r->result_arg)->many->arg;
+	return r->result ? r->result_arg : r->arg;
+}
+
 /* As many as the handle takes. */
 static int64_t many_submit(struct kv *kv, struct many *many, size_t count, const struct kv_put_options *options)
 {

@@ -149,7 +149,7 @@ static void drop_finished(struct kv *kv, struct request *r)
 
 static bool is_of(const struct request *r, const void *arg)
 {
-	return r->done && !request_is_orphan(r) && (r->result ? r->result_arg : r->arg) == arg;
+	return r->done && !request_is_orphan(r) && request_arg(r) == arg;
 }
 
 static int cancel(struct kv *kv, const void *arg)
