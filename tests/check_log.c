@@ -1016,7 +1016,7 @@ static ssize_t longs_pwritev(void *arg, int fd, const struct iovec *iov, int n, 
 	for (int i = 0; i < n; i++) {
 		const unsigned char *from = iov[i].iov_base;
 
-		if (from >= longs.value && from < longs.value + longs.len) {
+		if (longs.value && from >= longs.value && from < longs.value + longs.len) {
 			ck_assert(from + iov[i].iov_len <= longs.value + longs.len);
 			ck_assert_uint_eq((uintptr_t)from % longs.alignment, 0);
 			longs.in_place += iov[i].iov_len;
