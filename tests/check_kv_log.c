@@ -3,6 +3,7 @@
  * after a restart. The disk is the test's: it can be slow, full or broken.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ static struct {
 	uint64_t lag; /* of each sync, ns */
 	unsigned held, syncs;
 	_Atomic uint64_t largest; /* file that there is room for; 0: any */
+	_Atomic bool crowded;     /* there is no room for a further file */
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
 
 static _Atomic int fatal;
@@ -64,6 +66,13 @@ static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, u
 	error = disk.error;
 	pthread_mutex_unlock(&disk.lock);
 	return error ? error : wal_files_kernel.pwritev(arg, fd, iov, n, at);
+}
+
+static int disk_open(void *arg, int directory, const char *name, int flags)
+{
+	bool makes = flags & O_CREAT && !(flags & O_DIRECTORY);
+
+	return disk.crowded && makes ? -ENOSPC : wal_files_kernel.open(arg, directory, name, flags);
 }
 
 static int disk_allocate(void *arg, int fd, uint64_t size)
@@ -131,6 +140,7 @@ static void configure(enum kv_policy policy)
 	disk.files = wal_files_kernel;
 	disk.files.sync = disk_sync;
 	disk.files.pwritev = disk_pwritev;
+	disk.files.open = disk_open;
 	disk.files.allocate = disk_allocate;
 	fatal = 0;
 	options = (struct server_options){
@@ -764,6 +774,30 @@ START_TEST(test_disk_full)
 }
 END_TEST
 
+/* What is there is there to be read, and what is written meanwhile is refused at once, and not taken first. */
+START_TEST(test_disk_full_from_the_start)
+{
+	uint64_t until = time_now() + 60 * TIME_S;
+	char value[8];
+	size_t len;
+	int rc;
+
+	set(kv, "old", "was");
+	stop();
+	disk.crowded = true;
+	start();
+	ck_assert_int_eq(kv_get_into(kv, "old", 3, value, sizeof(value), &len), 0);
+	ASSERT_ERROR(kv_set_bytes(kv, "k", 1, "v", 1), -ENOSPC, "disk of its log");
+	disk.crowded = false;
+	while ((rc = kv_set_bytes(kv, "k", 1, "v", 1)) == -ENOSPC && time_now() < until)
+		usleep(1000);
+	ck_assert_int_eq(rc, 0);
+	restart();
+	ck_assert_int_eq(kv_get_into(kv, "old", 3, value, sizeof(value), &len), 0);
+	ck_assert_int_eq(kv_get_into(kv, "k", 1, value, sizeof(value), &len), 0);
+}
+END_TEST
+
 static void await_fatal(void)
 {
 	for (uint64_t until = time_now() + 60 * TIME_S; !fatal && time_now() < until;)
@@ -1110,6 +1144,7 @@ int main(void)
 	tcase_add_test(tc, test_wake_up);
 	tcase_add_test(tc, test_ring_is_full);
 	tcase_add_test(tc, test_disk_full);
+	tcase_add_test(tc, test_disk_full_from_the_start);
 	tcase_add_test(tc, test_disk_fails);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_checkpoint);

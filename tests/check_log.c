@@ -37,7 +37,10 @@ static void crash_open(struct world *w)
 		world_close(w);
 		disk_crash(w->disk);
 	}
+	if (w->drawn && world_draw(w, 8) == 0) /* a disk that is full is there to be read, too */
+		disk_limit(w->disk, 0);
 	rc = world_open(w, &again);
+	disk_limit(w->disk, UINT64_MAX);
 	ck_assert_msg(rc == 0, "seed %u: %s", w->seed, log_last());
 	ck_assert(!once || again.last == found.last);
 	world_compare(w, &again);
@@ -551,7 +554,7 @@ START_TEST(formats_of_later_times)
 
 	ck_assert_int_eq(manifest_parse(later, sizeof(later) - 1, &m, &why), -EPROTONOSUPPORT);
 	ck_assert_int_eq(manifest_parse("", 0, &m, &why), -EBADMSG);
-	ck_assert_int_eq(manifest_parse("rdmad-log 0\n", 12, &m, &why), -EPROTONOSUPPORT);
+	ck_assert_int_eq(manifest_parse("rdmad-log 0\n", 12, &m, &why), -EBADMSG);
 	ck_assert_int_eq(manifest_parse("rdmad-log 2\n", 12, &m, &why), -EBADMSG);
 
 	/* Who is told of it keeps the log, and its rdmad. */
@@ -784,6 +787,64 @@ START_TEST(a_full_disk_is_used_to_its_end)
 	most = info_of(&w).log_bytes;
 	ck_assert_uint_gt(most, 5 * WAL_SEGMENT_MIN - 5 * 4096ull); /* what five whole ones have room for */
 	disk_limit(w.disk, UINT64_MAX);
+	ck_assert_int_eq(write_some(&w), 0);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
+static void open_full(struct world *w)
+{
+	struct wal_found found;
+
+	disk_limit(w->disk, disk_used(w->disk));
+	ck_assert_int_eq(reopen(w, &found), 0);
+	world_compare(w, &found);
+	ck_assert(info_of(w).last);
+	ck_assert_int_eq(info_of(w).error, 0);
+}
+
+/* What there is can be read, and what changes is refused until there is room; it may be in a segment that has nothing, as that of a
+ * start without a write behind it. */
+START_TEST(a_log_begins_on_a_full_disk)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t files;
+
+	open_new(&w, 13);
+	disk_limit(w.disk, 5 * WAL_SEGMENT_MIN);
+	while (write_some(&w) == 0)
+		;
+	for (unsigned i = 0; i < 3; i++) {
+		open_full(&w);
+		ck_assert_int_eq(write_some(&w), -ENOSPC);
+		ck_assert_int_eq(wal_room(w.wal), -ENOSPC);
+	}
+	disk_limit(w.disk, UINT64_MAX);
+	ck_assert_int_eq(wal_room(w.wal), 0);
+	ck_assert(!info_of(&w).last);
+	ck_assert_int_eq(write_some(&w), 0);
+	files = info_of(&w).segments + info_of(&w).spare;
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	ck_assert_uint_le(info_of(&w).segments + info_of(&w).spare, files + 1); /* and none is left over */
+	world_destroy(&w);
+}
+END_TEST
+
+/* A spare's room is for what is to be written now. */
+START_TEST(a_spare_gives_way)
+{
+	struct world w;
+	struct wal_found found;
+
+	open_new(&w, 14);
+	while (!info_of(&w).spare)
+		ck_assert_int_eq(write_some(&w), 0);
+	open_full(&w);
 	ck_assert_int_eq(write_some(&w), 0);
 	ck_assert_int_eq(reopen(&w, &found), 0);
 	world_compare(&w, &found);
@@ -1280,6 +1341,8 @@ static Suite *suite(void)
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
 	tcase_add_test(tc, a_full_disk_is_used_to_its_end);
+	tcase_add_test(tc, a_log_begins_on_a_full_disk);
+	tcase_add_test(tc, a_spare_gives_way);
 	tcase_add_test(tc, segments_are_recycled);
 	tcase_add_test(tc, what_counts_for_nothing_goes);
 

@@ -103,6 +103,7 @@ struct wal {
 
 	pthread_mutex_t lock; /* writer and checkpoints: the manifest, ids and spares */
 	struct manifest manifest;
+	struct segments dropped; /* that only the manifest on disk names: given back with the next one */
 	uint64_t next_id;
 	uint64_t *spare; /* ids */
 	unsigned spare_room;
@@ -147,6 +148,8 @@ bool segment_name_parse(const char *name, enum file_kind *kind, uint64_t *id);
 int segment_begin(struct wal *wal, enum format_kind kind, uint64_t size, uint64_t before, struct segment *out);
 /* A file that nothing names any more becomes a spare, or goes. The lock is held. */
 void segment_give_back(struct wal *wal, enum file_kind kind, uint64_t id);
+/* A spare's room goes to what needs less. False: there was none. The lock is held. */
+bool segment_give_way(struct wal *wal);
 /* All files that the manifest does not name. */
 int segments_tidy(struct wal *wal);
 /* There is a spare for the next segment, or no room for one. Of the thread that writes. */

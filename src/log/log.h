@@ -109,7 +109,8 @@ struct wal_found {
 };
 
 /* Once, before anything is written. -EBADMSG: damage, logged with file and offset; or what the reader answered. Afterwards the log is
- * ready to be written, in a new segment. */
+ * ready to be written, in a new segment; where the disk is full `last` of wal_get_info() says so, and the first wal_write() that finds
+ * room begins that. */
 int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_found *found);
 
 /* Hand records to the kernel, in the order of their LSNs, each higher than all before. Values are not copied; nothing of `record` is

@@ -157,10 +157,10 @@ int manifest_parse(const char *text, size_t len, struct manifest *out, const cha
 	*out = (struct manifest){0};
 	memcpy(first, text, MIN(len, sizeof(first) - 1));
 	*why = "it does not begin as one";
-	if (sscanf(first, "rdmad-log %u%n", &format, &n) != 1 || first[n] != '\n')
+	if (sscanf(first, "rdmad-log %u%n", &format, &n) != 1 || first[n] != '\n' || !format)
 		return -EBADMSG;
 	*why = "a newer rdmad has written it";
-	if (!format || format > FORMAT_VERSION)
+	if (format > FORMAT_VERSION)
 		return -EPROTONOSUPPORT;
 	*why = "its checksum is wrong";
 	n++;
@@ -288,6 +288,8 @@ int manifest_commit(struct wal *wal, struct manifest *next)
 
 	next->next = wal->next_id + IDS;
 	rc = manifest_write(wal, next);
+	if (rc == -ENOSPC && segment_give_way(wal))
+		rc = manifest_write(wal, next);
 	if (rc) {
 		manifest_free(next);
 		return rc;
@@ -295,5 +297,8 @@ int manifest_commit(struct wal *wal, struct manifest *next)
 	manifest_free(&wal->manifest);
 	wal->manifest = *next;
 	wal->segments = next->log.count;
+	for (unsigned i = 0; i < wal->dropped.count; i++)
+		segment_give_back(wal, FILE_LOG, wal->dropped.at[i].id);
+	segments_free(&wal->dropped);
 	return 0;
 }

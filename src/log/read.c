@@ -342,7 +342,7 @@ static int all_read(struct wal *wal, const struct wal_reader *reader, struct wal
 }
 
 /* Segments that have nothing are named no more: else each start would leave one. */
-static int segments_sift(struct wal *wal, unsigned kept, struct segments *dropped)
+static int segments_sift(struct wal *wal, unsigned kept)
 {
 	struct segments *log = &wal->manifest.log;
 	unsigned n = 0;
@@ -352,42 +352,33 @@ static int segments_sift(struct wal *wal, unsigned kept, struct segments *droppe
 			log->at[n++] = log->at[i];
 			continue;
 		}
-		if (segments_add(dropped, &log->at[i]))
+		if (segments_add(&wal->dropped, &log->at[i]))
 			return -ENOMEM;
 	}
 	log->count = n;
 	return 0;
 }
 
-/* The files of those that the manifest names no more may be the first ones that are used again. */
-static int segments_give_up(struct wal *wal, const struct segments *dropped)
+/* Their files may be the first ones that are used again. */
+static int segments_give_up(struct wal *wal)
 {
 	struct manifest next;
-	int rc = dropped->count ? manifest_copy(&wal->manifest, &next) : 0;
+	int rc = wal->dropped.count ? manifest_copy(&wal->manifest, &next) : 0;
 
-	if (rc || !dropped->count)
-		return rc;
-	rc = manifest_commit(wal, &next);
-	for (unsigned i = 0; i < dropped->count && rc == 0; i++)
-		segment_give_back(wal, FILE_LOG, dropped->at[i].id);
-	return rc;
+	return rc || !wal->dropped.count ? rc : manifest_commit(wal, &next);
 }
 
 static int writer_begin(struct wal *wal, unsigned kept)
 {
-	struct segments dropped = {0};
-	int rc = segments_sift(wal, kept, &dropped);
+	int rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn);
 
+	if (rc == 0)
+		rc = segments_sift(wal, kept);
 	pthread_mutex_lock(&wal->lock);
 	if (rc == 0)
-		rc = segments_give_up(wal, &dropped);
+		rc = segments_give_up(wal);
 	pthread_mutex_unlock(&wal->lock);
-	if (rc == 0)
-		rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn);
-	if (rc == 0)
-		rc = log_turn(&wal->log, 0);
-	segments_free(&dropped);
-	return rc;
+	return rc ? rc : log_turn(&wal->log, 0);
 }
 
 int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_found *found)
@@ -405,6 +396,10 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 	wal->written = wal->durable = found->last;
 	wal->log_from = -bytes_of(&wal->manifest.log, 0);
 	rc = writer_begin(wal, kept);
+	if (rc == -ENOSPC) { /* the first write that finds room begins the segment */
+		wal->full = wal->cut = true;
+		rc = 0;
+	}
 	wal->recovered = rc == 0;
 	return rc;
 }

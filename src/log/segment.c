@@ -106,6 +106,16 @@ static int file_make(struct wal *wal, const char *name, uint64_t size, int flags
 	return rc;
 }
 
+bool segment_give_way(struct wal *wal)
+{
+	char name[NAME_SIZE];
+
+	if (!wal->spares)
+		return false;
+	segment_name(FILE_SPARE, wal->spare[--wal->spares], name);
+	return wal->files->unlink(wal->files->arg, wal->fd, name) == 0;
+}
+
 static int spare_name(struct wal *wal, uint64_t id, const char *from)
 {
 	char to[NAME_SIZE];

@@ -189,6 +189,7 @@ void wal_close(struct wal *wal)
 	if (wal->fd >= 0)
 		wal->files->close(wal->files->arg, wal->fd);
 	manifest_free(&wal->manifest);
+	segments_free(&wal->dropped);
 	pthread_mutex_destroy(&wal->lock);
 	free(wal->spare);
 	free(wal->directory);

@@ -491,6 +491,7 @@ static int begin(struct kv_log *log, uint64_t last)
 			return rc;
 	}
 	store_changes_begin(log->store, first);
+	look_at_room(log); /* it may be full from the start */
 	return threads_start(log);
 }
 

@@ -355,7 +355,7 @@ static ssize_t disk_preadv(void *arg, int fd, const struct iovec *iov, int n, ui
 	return (ssize_t)got;
 }
 
-static uint64_t disk_used(const struct disk *d)
+uint64_t disk_used(const struct disk *d)
 {
 	uint64_t used = 0;
 

@@ -23,6 +23,7 @@ void disk_fail(struct disk *disk, unsigned n, int error, bool after);
 void disk_fail_sync(struct disk *disk, unsigned n, int error);
 /* So many bytes in all files. UINT64_MAX: any. */
 void disk_limit(struct disk *disk, uint64_t bytes);
+uint64_t disk_used(const struct disk *disk);
 /* What changes anything answers -EROFS. */
 void disk_read_only(struct disk *disk, bool on);
 unsigned disk_calls(const struct disk *disk);
