@@ -219,10 +219,14 @@ struct worker_message;
 enum worker_verb {
 	WORKER_CONNECTION, /* take a request; consumed, no answer */
 	WORKER_REPORT,     /* fill in `report` */
-	WORKER_SETTINGS,   /* take over the new polling time */
 	WORKER_ALIVE,      /* answer, no more */
-	WORKER_LEAVE,      /* tell clients to leave */
-	WORKER_DRAIN,      /* close each connection as soon as nothing of it is in flight */
+};
+
+/* What all workers are told, behind what each was sent before. Nothing can be lost of it. */
+enum worker_word {
+	WORKER_SETTINGS = 1, /* take over the new polling time */
+	WORKER_LEAVE = 2,    /* tell clients to leave */
+	WORKER_DRAIN = 4,    /* close each connection as soon as nothing of it is in flight */
 };
 
 /* What a worker says of itself. */
@@ -252,9 +256,6 @@ struct worker_message {
 			bool list;
 			struct worker_report report;
 		} report;
-		struct {
-			uint64_t poll;
-		} settings;
 	};
 };
 
@@ -267,8 +268,7 @@ void workers_stop(struct daemon *daemon);
 
 /* False: the worker's inbox is full and the message is still the caller's. */
 bool worker_send(struct worker *worker, struct worker_message *message);
-/* Send a message without an answer to each. */
-void workers_tell(struct daemon *daemon, enum worker_verb verb);
+void workers_tell(struct daemon *daemon, enum worker_word word);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
 struct worker *workers_least(const struct daemon *daemon);

@@ -40,6 +40,8 @@ struct worker {
 	struct worker_message *report; /* that is being made; NULL: none */
 	unsigned reported;             /* groups that are in it */
 	struct ring inbox, outbox;
+	_Atomic unsigned words;   /* of enum worker_word, by the main thread */
+	_Atomic uint64_t polling; /* what WORKER_SETTINGS is about */
 };
 
 static bool worker_runs_here(const struct worker *w)
@@ -160,11 +162,6 @@ static void worker_begin_report(struct worker *w, struct worker_message *m)
 	report->list = calloc(report->size + 1, sizeof(*report->list));
 }
 
-static void worker_take_settings(struct worker *w, struct worker_message *m)
-{
-	spin_limit(&w->spin, m->settings.poll);
-}
-
 static void worker_is_alive(struct worker *w, struct worker_message *m)
 {
 	(void)w, (void)m; /* that it comes back is all */
@@ -176,28 +173,34 @@ static void leave_connection(void *arg, struct conn *conn)
 	service_leave(conn);
 }
 
-static void worker_leave(struct worker *w, struct worker_message *m)
+static void worker_leave(struct worker *w)
 {
-	(void)m;
 	for (unsigned i = 0; i < w->groups; i++)
 		conn_group_each(w->group[i], leave_connection, NULL);
 }
 
-static void worker_drain(struct worker *w, struct worker_message *m)
+static void worker_drain(struct worker *w)
 {
-	(void)m;
 	w->draining = true;
 	w->drain_look = 0;
 	loop_wake(w->daemon->loop); /* there may be nothing to wait for */
 }
 
+static void worker_heed(struct worker *w, unsigned words)
+{
+	atomic_fetch_and(&w->words, ~words);
+	if (words & WORKER_SETTINGS)
+		spin_limit(&w->spin, atomic_load(&w->polling));
+	if (words & WORKER_LEAVE)
+		worker_leave(w);
+	if (words & WORKER_DRAIN)
+		worker_drain(w);
+}
+
 static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
 	[WORKER_CONNECTION] = worker_take_connection,
 	[WORKER_REPORT] = worker_begin_report,
-	[WORKER_SETTINGS] = worker_take_settings,
 	[WORKER_ALIVE] = worker_is_alive,
-	[WORKER_LEAVE] = worker_leave,
-	[WORKER_DRAIN] = worker_drain,
 };
 
 /* Never full: the main thread has fewer questions out than the ring has room. */
@@ -208,10 +211,15 @@ static void worker_answer(struct worker *w, struct worker_message *m)
 	loop_wake(w->daemon->loop);
 }
 
+static bool worker_has_message(struct worker *w)
+{
+	return atomic_load_explicit(&w->inbox.head, memory_order_acquire) !=
+	       atomic_load_explicit(&w->inbox.tail, memory_order_relaxed);
+}
+
 static bool worker_inbox_empty(struct worker *w)
 {
-	return !w->report && atomic_load_explicit(&w->inbox.head, memory_order_acquire) ==
-				     atomic_load_explicit(&w->inbox.tail, memory_order_relaxed);
+	return !w->report && !worker_has_message(w) && !atomic_load_explicit(&w->words, memory_order_relaxed);
 }
 
 /* Some of the connections, so that the others do not wait for an operator's question. */
@@ -237,6 +245,7 @@ static void worker_go_on_report(struct worker *w)
 /* What follows a question for a report waits until that is complete. */
 static int worker_read_inbox(struct worker *w)
 {
+	unsigned words = atomic_load(&w->words); /* first: what was sent before them comes before them */
 	struct worker_message *m;
 	int n = 0;
 
@@ -253,6 +262,10 @@ static int worker_read_inbox(struct worker *w)
 			worker_answer(w, m);
 		else
 			free(m);
+	}
+	if (words && !w->report && !worker_has_message(w)) {
+		worker_heed(w, words);
+		n++;
 	}
 	return n;
 }
@@ -587,21 +600,16 @@ bool worker_send(struct worker *w, struct worker_message *m)
 	return true;
 }
 
-void workers_tell(struct daemon *d, enum worker_verb verb)
+void workers_tell(struct daemon *d, enum worker_word word)
 {
 	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->workers; i++) {
-		struct worker_message *m = calloc(1, sizeof(*m));
+		struct worker *w = d->worker[i];
 
-		if (m) {
-			m->verb = verb;
-			if (verb == WORKER_SETTINGS)
-				m->settings.poll = workers_polling(d);
-		}
-		if (!m || !worker_send(d->worker[i], m)) {
-			log_warn("worker", "worker %u cannot be told: too much is under way to it", i);
-			free(m);
-		}
+		if (word == WORKER_SETTINGS)
+			atomic_store(&w->polling, workers_polling(d));
+		atomic_fetch_or(&w->words, word);
+		loop_wake(w->loop);
 	}
 }
 
