@@ -81,6 +81,22 @@ static void start(void)
 	ck_assert_int_eq(pthread_create(&thread, NULL, run, NULL), 0);
 }
 
+/* The last that the backend has said. */
+static void hear(void)
+{
+	while (recv(control, &said, sizeof(said), MSG_DONTWAIT) == sizeof(said))
+		;
+}
+
+/* Where somebody waits for a result: that it can still come. */
+static void assert_runs(void)
+{
+	if (!gpu_process_stopping(process))
+		return;
+	hear();
+	ck_abort_msg("the session ended: %s", said.text);
+}
+
 /* Wait for the backend's end, which says why in `said`. */
 static void join(void)
 {
@@ -90,8 +106,7 @@ static void join(void)
 		usleep(1000);
 	}
 	said = (struct gpu_message){.kind = GPU_SAYS_READY};
-	while (recv(control, &said, sizeof(said), MSG_DONTWAIT) == sizeof(said))
-		;
+	hear();
 	gpu_port_destroy(port);
 }
 
@@ -167,7 +182,7 @@ static void submit(const struct wire_ring_job *job)
 	void *input;
 
 	while (gpu_port_reserve(port, &cell, &input) == -EAGAIN)
-		ck_assert_msg(!gpu_process_stopping(process), "the session ended");
+		assert_runs();
 	fill(input, job->length, job->id);
 	gpu_port_submit(port, &cell, job);
 	gpu_port_kick(port);
@@ -215,7 +230,8 @@ static void work_through(const struct wire_ring_job *jobs, unsigned count)
 			check_result(&done[i], &jobs[done[i].result.id]);
 			gpu_port_release(port, &done[i].cell);
 		}
-		ck_assert_msg(!gpu_process_stopping(process) && time_now() < until, "it ended early");
+		assert_runs();
+		ck_assert_msg(time_now() < until, "%u of %u results", got, count);
 	}
 	free(seen);
 }
@@ -369,14 +385,17 @@ START_TEST(test_tells_who_waits)
 		int n = 0;
 
 		submit(&job);
-		while (n == 0 && !wire_ring_load32(&wire_ring_control(&process->ring)->watches))
+		while (n == 0 && !wire_ring_load32(&wire_ring_control(&process->ring)->watches)) {
+			assert_runs();
 			n = gpu_port_poll(port, &done, 1);
+		}
 		sleeps += n == 0;
 		while (n == 0) { /* the event may be of a result that was found before it */
 			if (gpu_port_arm(port)) {
 				ck_assert_int_eq(read(process->event, &one, sizeof(one)), sizeof(one));
 				gpu_port_disarm(port);
 			}
+			assert_runs();
 			n = gpu_port_poll(port, &done, 1);
 		}
 		ck_assert_int_eq(n, 1);
