@@ -38,10 +38,15 @@ struct format_record {
 	uint64_t lsn;
 	uint64_t lengths; /* 48 bits of the value, 16 of the key */
 	uint64_t expires; /* of COMMIT: bytes of its group, with itself */
-	uint8_t type;
-	uint8_t flags;
-	uint16_t slot;
-	uint32_t epoch;
+	union {
+		struct {
+			uint8_t type;
+			uint8_t flags;
+			uint16_t slot;
+			uint32_t epoch;
+		};
+		uint64_t kind; /* all of these, for who writes a record */
+	};
 	uint64_t
 		version; /* of SET: bytes of its gap; of COMMIT: what was durable then; of CHECKPOINT-END: its records */
 };

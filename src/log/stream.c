@@ -205,23 +205,21 @@ static uint16_t gap_of(uint64_t at, const struct wal_record *r)
 	return r->value_len < VALUE_LONG ? 0 : (uint16_t)(((uintptr_t)r->value - value_at) % FORMAT_GAP);
 }
 
-/* All that is in front of the value. */
+/* All that is in front of the value. By whole words, which the checksum reads as soon as they are written: one that comes in pieces
+ * has it wait for all that was written before, to memory that the disk has just read. */
 static void head_put(unsigned char *at, const struct wal_record *r, uint16_t gap)
 {
 	bool expires = r->type == WAL_SET || r->type == WAL_EXPIRE || (int)r->type == FORMAT_COMMIT;
-	const struct format_record header = {
-		.lsn = r->lsn,
-		.lengths = r->value_len | (uint64_t)r->key_len << 48,
-		.expires = expires ? r->expires : 0,
-		.type = (uint8_t)r->type,
-		.flags = r->flags,
-		.version = r->type == WAL_SET ? gap : r->version,
-	};
+	struct format_record *header = (void *)at;
 
-	memcpy(at, &header, sizeof(header));
+	header->lsn = r->lsn;
+	header->lengths = r->value_len | (uint64_t)r->key_len << 48;
+	header->expires = expires ? r->expires : 0;
+	header->kind = (uint64_t)r->type | (uint64_t)r->flags << 8;
+	header->version = r->type == WAL_SET ? gap : r->version;
 	if (r->key_len)
-		memcpy(at + sizeof(header), r->key, r->key_len);
-	memset(at + sizeof(header) + r->key_len, 0, gap);
+		memcpy(header + 1, r->key, r->key_len);
+	memset(at + sizeof(*header) + r->key_len, 0, gap);
 }
 
 static void stage_small(struct stage *s, const struct wal_record *r)
