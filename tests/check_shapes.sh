@@ -56,6 +56,16 @@ try_shape() {
 	stop_daemon
 }
 
+# Who comes too late is told of the peer, and not of an argument.
+try_given_up() {
+	start_daemon
+	by rdma && as fail_init_qp_attr=2 expect 3 ping -c 1 && complains 'Connection reset by peer'
+	expect 0 ping -c 1
+	as fail_init_qp_attr=2 expect 3 kv get small && complains 'Connection reset by peer'
+	server=''
+	stop_daemon
+}
+
 # The fabric's promises, those that the shape may break.
 try_promises() {
 	local shape=$1 suite
@@ -127,6 +137,7 @@ if [[ ! ${SHAPES+set} ]]; then
 	try_promises no_windows window
 	try_promises max_wr=512,inline_size=0 message
 fi
+try_given_up
 try_useless no_rc "makes no reliable connections"
 try_useless fail_create_cq=4 "completion queue of"
 try_small_lock

@@ -384,6 +384,9 @@ void verbs_endpoint_free(struct verbs_endpoint *ep);
 uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep); /* completions at most */
 void verbs_endpoint_destroy(struct fabric_endpoint *endpoint);
 void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state);
+/* Why a call of the connection manager failed. It says EINVAL of a connection that the peer has ended meanwhile, or given up: that is
+ * -ECONNRESET. */
+int verbs_cm_failed(void);
 /* Make the queue pair on `device`, in INIT, and post what was received early. */
 int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device);
 /* From INIT to ready to send, with what the peer offered. */

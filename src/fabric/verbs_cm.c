@@ -239,7 +239,7 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
 		return rc;
 	verbs_conn_param(ep, data, data_len, &param);
 	if (rdma_accept(ep->id, &param))
-		return -errno;
+		return verbs_cm_failed();
 	verbs_set_state(ep, VERBS_ANSWERED);
 	return 0;
 }
@@ -325,7 +325,7 @@ static int verbs_responded(struct verbs_endpoint *ep)
 
 	if (rc != 0)
 		return rc;
-	return rdma_establish(ep->id) ? -errno : 0;
+	return rdma_establish(ep->id) ? verbs_cm_failed() : 0;
 }
 
 /*

@@ -177,13 +177,18 @@ static int verbs_qp_create(struct verbs_endpoint *ep, const struct verbs_device 
 	return -error;
 }
 
+int verbs_cm_failed(void)
+{
+	return errno == EINVAL ? -ECONNRESET : -errno;
+}
+
 /* Let rdma_cm fill the attributes for a state. */
 static int verbs_qp_attr(struct verbs_endpoint *ep, enum ibv_qp_state state, struct ibv_qp_attr *attr, int *mask)
 {
 	memset(attr, 0, sizeof(*attr));
 	attr->qp_state = state;
 	*mask = 0;
-	return rdma_init_qp_attr(ep->id, attr, mask) ? -errno : 0;
+	return rdma_init_qp_attr(ep->id, attr, mask) ? verbs_cm_failed() : 0;
 }
 
 static int verbs_qp_modify(struct verbs_endpoint *ep, struct ibv_qp_attr *attr, int mask)

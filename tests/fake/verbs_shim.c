@@ -546,7 +546,7 @@ SHIM_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_
 
 SHIM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	int rc = SHIM_NEXT(rdma_init_qp_attr)(id, attr, mask);
+	int rc = fails(SHAPE_fail_init_qp_attr) ? refuse(EINVAL) : SHIM_NEXT(rdma_init_qp_attr)(id, attr, mask);
 
 	if (shim_on(SHAPE_iwarp))
 		attr->max_rd_atomic = attr->max_dest_rd_atomic = 0;

@@ -38,6 +38,7 @@
 	ROW(fail_post_recv, "=N: the Nth ibv_post_recv or ibv_post_srq_recv fails")                                    \
 	ROW(fail_reg_mr, "=N: the Nth registration fails")                                                             \
 	ROW(fail_create_qp, "=N: the Nth queue pair cannot be made")                                                   \
+	ROW(fail_init_qp_attr, "=N: the Nth time attributes are asked for the peer has ended the connection")          \
 	ROW(fail_create_cq, "=N: completion queues from the Nth on cannot be made")                                    \
 	ROW(events, "commands can be given by verbs_shim_do()")                                                        \
 	ROW(file, "=PATH: commands are taken from PATH, one a line, and the file is removed")                          \
