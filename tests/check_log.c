@@ -802,6 +802,7 @@ static void open_full(struct world *w)
 	ck_assert_int_eq(reopen(w, &found), 0);
 	world_compare(w, &found);
 	ck_assert(info_of(w).last);
+	ck_assert_uint_gt(info_of(w).segments, 0);
 	ck_assert_int_eq(info_of(w).error, 0);
 }
 

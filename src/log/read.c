@@ -394,6 +394,7 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 	if (rc)
 		return rc;
 	wal->written = wal->durable = found->last;
+	wal->segments = wal->manifest.log.count;
 	wal->log_from = -bytes_of(&wal->manifest.log, 0);
 	rc = writer_begin(wal, kept);
 	if (rc == -ENOSPC) { /* the first write that finds room begins the segment */
