@@ -28,8 +28,9 @@ static void bytes_fill(const struct trial *trial, char *into, int from, int to, 
 	static uint8_t sevens[2 * STRIDE];
 	unsigned first = (unsigned)(from * 31 + to * 17 + trial->salt * 101 + 3);
 
-	for (unsigned i = 1; !sevens[STRIDE - 1] && i < STRIDE; i++)
-		sevens[i] = sevens[STRIDE + i] = (uint8_t)(7 * i);
+	if (!sevens[1])
+		for (unsigned i = 0; i < sizeof(sevens); i++)
+			sevens[i] = (uint8_t)(7 * i);
 	for (size_t at = 0; at < length; at += STRIDE, first += 13)
 		memcpy(into + at, &sevens[(uint8_t)(first * 183)], MIN(length - at, (size_t)STRIDE));
 }

@@ -217,6 +217,12 @@ static void client_command(struct client *c)
 	}
 }
 
+/* Who speaks to the services is told soon that this is another socket, and not by a time-out. */
+static bool is_command(const struct client *c)
+{
+	return isprint((unsigned char)c->line[0]);
+}
+
 static void client_ready(void *arg)
 {
 	struct client *c = arg;
@@ -237,8 +243,7 @@ static void client_ready(void *arg)
 	c->line[c->used] = '\0';
 	if (memchr(c->line, '\n', c->used))
 		client_command(c);
-	else if (!isprint((unsigned char)
-				  c->line[0])) /* who speaks to the services is told soon, and not by a time-out */
+	else if (!is_command(c))
 		client_answer(c, json_pack("{s:s}", "error", "this is the control socket, which takes lines of text"));
 	else if (c->used == sizeof(c->line) - 1)
 		client_answer(c, json_pack("{s:s}", "error", "the command is too long"));

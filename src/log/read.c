@@ -363,9 +363,12 @@ static int segments_sift(struct wal *wal, unsigned kept)
 static int segments_give_up(struct wal *wal)
 {
 	struct manifest next;
-	int rc = wal->dropped.count ? manifest_copy(&wal->manifest, &next) : 0;
+	int rc;
 
-	return rc || !wal->dropped.count ? rc : manifest_commit(wal, &next);
+	if (!wal->dropped.count)
+		return 0;
+	rc = manifest_copy(&wal->manifest, &next);
+	return rc ? rc : manifest_commit(wal, &next);
 }
 
 static int writer_begin(struct wal *wal, unsigned kept)

@@ -211,6 +211,7 @@ static void head_put(unsigned char *at, const struct wal_record *r, uint16_t gap
 {
 	bool expires = r->type == WAL_SET || r->type == WAL_EXPIRE || (int)r->type == FORMAT_COMMIT;
 	struct format_record *header = (void *)at;
+	unsigned char *key = at + sizeof(*header);
 
 	header->lsn = r->lsn;
 	header->lengths = r->value_len | (uint64_t)r->key_len << 48;
@@ -218,8 +219,8 @@ static void head_put(unsigned char *at, const struct wal_record *r, uint16_t gap
 	header->kind = (uint64_t)r->type | (uint64_t)r->flags << 8;
 	header->version = r->type == WAL_SET ? gap : r->version;
 	if (r->key_len)
-		memcpy(header + 1, r->key, r->key_len);
-	memset(at + sizeof(*header) + r->key_len, 0, gap);
+		memcpy(key, r->key, r->key_len);
+	memset(key + r->key_len, 0, gap);
 }
 
 static void stage_small(struct stage *s, const struct wal_record *r)
