@@ -38,6 +38,8 @@ void device_barrier(uint32_t threads);
 /* The kernel has two, when a job is finished; here some are made to fail. */
 void device_barrier_warp(void);
 void __threadfence_system(void);
+/* glibc has a function __nanosleep, which would take this one's place, and takes a pointer. */
+#define __nanosleep fake_nanosleep
 void __nanosleep(uint32_t ns);
 uint64_t device_time(void);
 
