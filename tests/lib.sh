@@ -4,6 +4,11 @@
 set -u
 builddir=${builddir:-$PWD}
 srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
+# In a build folder rdmactl is libtool's wrapper, which takes longer than what it starts: that is in .libs.
+if [[ ! ${rdmactl-} && -x $builddir/.libs/rdmactl ]]; then
+	rdmactl=$builddir/.libs/rdmactl
+	export LD_LIBRARY_PATH="$builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
 : "${rdmad:=$builddir/rdmad}" "${rdmactl:=$builddir/rdmactl}"
 test_name=$(basename "$0" .sh)
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-test.XXXXXX")
