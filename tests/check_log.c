@@ -712,7 +712,7 @@ static void fail_sync(unsigned seed, unsigned n)
 /* One that failed is not made again, and whatever a crash makes of what it left, what was durable is there. */
 START_TEST(a_sync_is_not_tried_again)
 {
-	for (unsigned seed = 1; seed <= 12; seed++)
+	for (unsigned seed = 1; seed <= suite_part(12); seed++)
 		for (unsigned n = 1; n <= 60; n++)
 			fail_sync(seed, n);
 }
@@ -1190,7 +1190,7 @@ END_TEST
 /* More pieces in a group than go to the disk at once, which does less than it is asked for, gets full meanwhile and tears. */
 START_TEST(a_group_of_many_long_values)
 {
-	for (unsigned seed = 1; seed <= 16; seed++) {
+	for (unsigned seed = 1; seed <= suite_part(16); seed++) {
 		struct world w;
 		struct wal_found found;
 		int rc;

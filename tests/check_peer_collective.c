@@ -77,11 +77,12 @@ END_TEST
 /* More than one lane, with a remainder. */
 START_TEST(large)
 {
-	static const int sizes[] = {1, 2, 3, 4, 5, 8};
+	static const int sizes[] = {5, 8, 1, 2, 3, 4};
+	size_t n = MAX(suite_part(ARRAY_SIZE(sizes)), 2u);
 	struct trial trial = {.kind = _i, .bytes = MIB + 8 * 5, .type = RDMA_INT64, .op = RDMA_SUM};
 
 	for (size_t at = 0; next_algorithm(trial.kind, &at, &trial.algorithm);) {
-		for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		for (size_t i = 0; i < n; i++) {
 			trial.root = is_rooted(trial.kind) ? sizes[i] - 1 : 0;
 			trial.in_place = i % 2;
 			run_fake(sizes[i], &trial);

@@ -515,10 +515,9 @@ static unsigned crowd_come(void)
 	crowd_add(0);
 	PAIR_UNTIL(&pair, services_store_stats(&services).pins == TRANSFERS);
 	each = count_descriptors() - before;
-	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)CROWD);
-	if (size < CROWD)
-		printf("the crowd is of %u, not %u: RLIMIT_NOFILE is %llu\n", size, CROWD,
-		       (unsigned long long)limit.rlim_cur);
+	size = (unsigned)MIN((limit.rlim_cur - before - 16) / each, (rlim_t)suite_part(CROWD));
+	if (size < suite_part(CROWD))
+		printf("the crowd is of %u: RLIMIT_NOFILE is %llu\n", size, (unsigned long long)limit.rlim_cur);
 	for (unsigned i = 1; i < size; i++)
 		crowd_add(i);
 	PAIR_UNTIL(&pair, services_store_stats(&services).pins == size * TRANSFERS);

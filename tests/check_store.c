@@ -4,7 +4,6 @@
 
 #include "store/internal.h"
 #include "store_common.h"
-#include "suite.h"
 
 #define VALUE_MAX 100000
 

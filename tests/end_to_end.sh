@@ -253,7 +253,7 @@ test_channel_interrupted() {
 	timeout 60 "$rdmactl" channel push "$url" </dev/zero >/dev/null 2>&1 &
 	clients+=($!)
 	wait_for "bytes that flow" child_has_read "${clients[-1]}"
-	kill -TERM "${clients[-1]}"
+	kill -TERM "$(pgrep -P "${clients[-1]}")" # which timeout would do twice
 	wait "${clients[-1]}"
 	status=$?
 	[[ $status == 130 ]] || fail "channel push, ended by a signal: exit status $status, not 130"

@@ -188,7 +188,7 @@ END_TEST
  * A copy in another store, kept by the changes alone, or by a walk while writes go on and the changes from its beginning on.
  */
 #define KEYS 3000u
-#define WRITES 10000u /* of each thread */
+#define WRITES ((unsigned)suite_part(10000)) /* of each thread */
 
 struct copy {
 	struct fixture f, mirror;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "store/store.h"
+#include "suite.h"
 
 #define NOW 1000000000000ull /* a fake time */
 

@@ -133,7 +133,7 @@ static void mix_phase(struct filled *t, unsigned low, unsigned high, unsigned wr
 {
 	uint64_t limit = t->f.size / 10 * 9;
 
-	for (unsigned n = 0; n < writes; n++) {
+	for (unsigned n = 0; n < suite_part(writes); n++) {
 		uint64_t len = (1ull << low) + random_size(&t->state, high) % ((1ull << high) - (1ull << low));
 		uint64_t used = fixture_stats(&t->f).bytes_used, need = len + len / 8 + 4096;
 
@@ -325,7 +325,7 @@ START_TEST(test_young)
 {
 	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
 
-	for (uint32_t key = 0; key < 2000; key++) {
+	for (uint32_t key = 0; key < suite_part(2000); key++) {
 		ck_assert_int_eq(set_len(t, key, _i ? 3000000 + random_next(&t->state) % 1000000 : 4000000), 0);
 		for (uint32_t young = key > 1 ? key - 2 : 0; young <= key; young++)
 			ck_assert(is_there(t, young));
@@ -342,7 +342,7 @@ START_TEST(test_evicts_what_it_needs)
 	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
 	uint64_t used;
 
-	for (uint32_t key = 0; key < 3000; key++)
+	for (uint32_t key = 0; key < suite_part(3000); key++)
 		ck_assert_int_eq(set_len(t, key, lens[_i] - random_next(&t->state) % (lens[_i] / 4)), 0);
 	used = fixture_stats(&t->f).bytes_used;
 	ck_assert_int_eq(set_len(t, 5000, 16 * MIB), 0);

@@ -133,7 +133,7 @@ static unsigned long torture_turns(void)
 {
 	const char *text = getenv("STORE_TORTURE");
 
-	return text ? strtoul(text, NULL, 10) : 30000;
+	return text ? strtoul(text, NULL, 10) : suite_part(30000);
 }
 
 START_TEST(test_torture)
