@@ -134,6 +134,41 @@ START_TEST(notices)
 }
 END_TEST
 
+static void notices_written(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		expect_ok(of(1, rdma_write(remote, 0, "12345678", 8, i)));
+}
+
+/* What waits from a share that is gone does not count for the next one. */
+START_TEST(notices_of_an_earlier_share)
+{
+	const unsigned earlier = _i ? 200 : 300, all = 401;
+	uint64_t notify;
+
+	begin(2);
+	window_begin(NULL, 8, RDMA_WINDOW_WRITE);
+	notices_written(0, earlier);
+	pthread_mutex_lock(&sides[1].lock);
+	rdma_remote_close(remote);
+	pthread_mutex_unlock(&sides[1].lock);
+	while (of(0, rdma_window_share(window, sides[1].index)) != 0) { /* until the owner has heard of it */
+		ck_assert_int_eq(rdma_get_errno(), EEXIST);
+		usleep(1000);
+	}
+	remote = open_by(1);
+	notices_written(earlier, all - 1);
+	for (unsigned i = 0; i < all; i++) {
+		if (i == all - 1)
+			notices_written(i, all);
+		expect_ok(of(0, rdma_notice(window, &notify, NULL, 60000)));
+		ck_assert_uint_eq(notify, i);
+	}
+	window_end();
+	end();
+}
+END_TEST
+
 /*
  * What is refused before anything is sent
  */
@@ -403,6 +438,7 @@ static Suite *suite_of_windows(void)
 	add(suite, "lengths", lengths_of_all_kinds, ARRAY_SIZE(lengths));
 	add(suite, "many", many_at_a_time, 1);
 	add(suite, "notices", notices, 2);
+	add(suite, "notices of an earlier share", notices_of_an_earlier_share, 2);
 	add(suite, "parameters", parameters, 1);
 	add(suite, "sizes", sizes, 1);
 	add(suite, "values", values, 1);

@@ -57,7 +57,7 @@ struct window_region {
 };
 
 struct window_notice {
-	uint64_t value;
+	uint64_t value, share; /* the id of whose: the peer may have another one by now */
 	int from;
 };
 

@@ -5,7 +5,7 @@
 
 #define NOTED_AT (WIRE_WINDOW_NOTICES / 4) /* notices taken until the user hears of it */
 
-static int notices_push(struct window_notices *n, uint64_t value, int from)
+static int notices_push(struct window_notices *n, struct window_notice notice)
 {
 	uint32_t size = n->ring ? n->mask + 1 : 0, count = n->head - n->tail;
 
@@ -19,7 +19,7 @@ static int notices_push(struct window_notices *n, uint64_t value, int from)
 		free(n->ring);
 		*n = (struct window_notices){.ring = ring, .mask = size ? 2 * size - 1 : 63, .head = count};
 	}
-	n->ring[n->head++ & n->mask] = (struct window_notice){value, from};
+	n->ring[n->head++ & n->mask] = notice;
 	return 0;
 }
 
@@ -33,16 +33,18 @@ int window_notice_came(struct peer *peer, const union window_body *body)
 		return -EPROTO;
 	share->notices++;
 	peer->ctx->progressed++;
-	return notices_push(&share->window->notices, body->notice.value, peer->index);
+	return notices_push(
+		&share->window->notices,
+		(struct window_notice){.value = body->notice.value, .share = share->id, .from = peer->index});
 }
 
-static void notice_taken(const struct rdma_window *window, int from)
+static void notice_taken(const struct rdma_window *window, const struct window_notice *notice)
 {
-	struct window_share *share = share_of(window, from);
+	struct window_share *share = share_of(window, notice->from);
 	struct wire_window_notice say = {.id = share ? share->id : 0};
 	struct peer *peer = share ? share->peer : NULL;
 
-	if (!share || ++share->taken < NOTED_AT)
+	if (!share || share->id != notice->share || ++share->taken < NOTED_AT)
 		return;
 	say.value = share->taken;
 	share->notices -= share->taken;
@@ -67,7 +69,7 @@ static int notice_take(struct rdma_window *window, uint64_t *notify, int *from)
 	if (n->head == n->tail)
 		return rdma_fail(-EPIPE, "No notice can come: no peer has the window");
 	notice = n->ring[n->tail++ & n->mask];
-	notice_taken(window, notice.from);
+	notice_taken(window, &notice);
 	if (notify)
 		*notify = notice.value;
 	if (from)
