@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <rdmad/channel.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -347,6 +348,23 @@ START_TEST(test_no_address_of_ours)
 	ck_assert_int_lt(rdmad_channel_listen("192.0.2.1:0/test", 1000, NULL, &listener), 0);
 	ck_assert_msg(strstr(rdmad_error(), "no transport to listen there; "), "%s", rdmad_error());
 	ck_assert_msg(strstr(rdmad_error(), strerror(EADDRNOTAVAIL)), "%s", rdmad_error());
+}
+END_TEST
+
+/* Whatever it was that the last one could not get. */
+START_TEST(test_no_descriptors)
+{
+	struct rlimit limit, few;
+	int rc = -1;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	for (few.rlim_cur = descriptors; rc != 0; few.rlim_cur++) {
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+		rc = rdmad_channel_listen(target, 1000, NULL, &listener);
+		ck_assert_msg(rc == 0 || rc == -EMFILE, "%d: %s", rc, rdmad_error());
+	}
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 END_TEST
 
@@ -1283,6 +1301,8 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_ports);
 	tcase_add_test(tc, test_nobody);
 	tcase_add_test(tc, test_no_address_of_ours);
+	if (strncmp(target, "rdma:", 5) != 0)
+		tcase_add_test(tc, test_no_descriptors); /* libraries of devices say what they like */
 	tcase_add_test(tc, test_several_clients);
 	tcase_add_test(tc, test_crowd);
 	tc = suite_case(suite, "streams", set_up, tear_down);

@@ -303,6 +303,7 @@ static struct far_listener *listener_new(const struct channel_url *url, size_t s
 					 const struct rdmad_channel_options *options)
 {
 	struct far_listener *l = calloc(1, sizeof(*l));
+	int error;
 
 	if (!l)
 		return NULL;
@@ -319,9 +320,11 @@ static struct far_listener *listener_new(const struct channel_url *url, size_t s
 	l->more = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->epoll >= 0 && l->more >= 0 && door_watch("channel", l->epoll, l->more) == 0)
 		return l;
+	error = errno;
 	close(l->more);
 	close(l->epoll);
 	free(l);
+	errno = error;
 	return NULL;
 }
 
@@ -337,8 +340,9 @@ int channel_far_listen(const struct channel_url *url, size_t size, const struct 
 		return rc;
 	l = listener_new(url, size, options);
 	if (!l) {
-		log_error("channel", "no memory or descriptors to listen on %s", url->address);
-		return -ENOMEM;
+		rc = -errno;
+		log_error("channel", "listening on %s failed: %s", url->address, strerror(-rc));
+		return rc;
 	}
 	listener_url(l, &address);
 	attr.url = l->base.url;
