@@ -130,6 +130,10 @@ START_TEST(test_pieces_submitted)
 	ck_assert_int_eq(kv_wait(kv), 0);
 	ck_assert(came.status == 0 && !came.value && came.value_len == sum && came.meta.length == sum);
 	assert_pieces(shape, sum, 1);
+	set_value(kv, "none", 0, 0);
+	ck_assert_int_eq(kv_submit_fetchv(kv, "none", 4, NULL, NULL, 0, result_came, NULL), 0);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert(came.status == 0 && !came.value && came.value_len == 0);
 	for (what.length = 4000; what.length <= 30000; what.length += 26000) { /* in the answer, and beside it */
 		set_value(kv, "k", 40000, 2);
 		lay_out(many);

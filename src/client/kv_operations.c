@@ -85,7 +85,7 @@ static int decode_part(struct kv *kv, struct request *r, const struct wire_recor
 		return request_get_landed(kv, r, body, length);
 	body += sizeof(whole);
 	if (!r->into) {
-		kv_request_finish(kv, r, 0, body, length);
+		kv_request_finish(kv, r, 0, length ? body : NULL, length);
 	} else if (length > r->into_size) {
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 	} else if (r->pieces) {

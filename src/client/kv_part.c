@@ -62,6 +62,8 @@ static int fetch_call(struct kv *kv, struct ask *ask, size_t *len, struct kv_met
 	struct kv_call call = {.want_result = true};
 	int rc = kv_call_key(kv, ask, &call);
 
+	if (rc == 0 && call.value_len > ask->into_size)
+		rc = -EMSGSIZE;
 	if (len && (rc == 0 || rc == -EMSGSIZE))
 		*len = call.value_len;
 	if (meta && rc == 0)
@@ -133,7 +135,7 @@ static int fetch_value(void *kv_handle, const void *key, size_t key_len, const s
 		if (rc != 0)
 			kv_release(buffer);
 		size = rc == -EMSGSIZE && *value_len > size ? *value_len : 0;
-	} while (size && size <= kv_value_max(kv_handle));
+	} while (size && size <= ((const struct kv *)kv_handle)->value_max);
 	if (rc != 0)
 		return rc;
 	((char *)buffer)[*value_len] = '\0';

@@ -139,8 +139,10 @@ void request_orphan(struct kv *kv, struct request *r)
 		if (r->pieces)
 			kv_pieces_unreach(kv, r->pieces);
 	}
-	if (unlikely(r->push && !r->landing)) /* its value is still sent from the caller's memory */
-		conn_close(kv->conn, -ECANCELED, "a request was given up while its value was being sent");
+	if (unlikely(r->push && !r->landing)) { /* its value is still sent from the caller's memory */
+		snprintf(kv->reason, sizeof(kv->reason), "a request was given up while its value was being sent");
+		conn_close(kv->conn, -ECANCELED, "%s", kv->reason);
+	}
 }
 
 bool request_is_orphan(const struct request *r)

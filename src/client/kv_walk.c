@@ -3,6 +3,7 @@
  */
 #include "client/kv.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* The next key of a page; false where a length lies. */
@@ -140,12 +141,19 @@ int kv_delete_all(void *kv_handle, uint64_t *deleted)
 	return 0;
 }
 
-/* Keys of a page, deleted while the next one is asked for. */
+/* Keys of a page, deleted while the next one is asked for. Who asked may have given up before the last answer. */
 struct deleting {
 	struct kv *kv;
 	uint64_t deleted;
 	int error;
+	atomic_uint holders; /* who asked, and each answer that is to come */
 };
+
+static void deleting_leave(struct deleting *d)
+{
+	if (atomic_fetch_sub(&d->holders, 1) == 1)
+		free(d);
+}
 
 static void key_deleted(void *arg, int status, const void *value, size_t value_len)
 {
@@ -156,6 +164,18 @@ static void key_deleted(void *arg, int status, const void *value, size_t value_l
 	d->deleted += status == 0;
 	if (status != 0 && status != -ENOENT && d->error == 0)
 		d->error = status;
+	deleting_leave(d);
+}
+
+static int delete_begin(struct deleting *d, const void *key, size_t key_len)
+{
+	int rc;
+
+	atomic_fetch_add(&d->holders, 1);
+	rc = kv_submit_delete(d->kv, key, key_len, key_deleted, d);
+	if (rc != 0)
+		deleting_leave(d);
+	return rc;
 }
 
 static int delete_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
@@ -164,7 +184,7 @@ static int delete_key(void *arg, const void *key, size_t key_len, const struct k
 	int rc;
 
 	(void)meta;
-	while ((rc = kv_submit_delete(d->kv, key, key_len, key_deleted, d)) == -EAGAIN && d->error == 0) {
+	while ((rc = delete_begin(d, key, key_len)) == -EAGAIN && d->error == 0) {
 		if (!kv_outstanding(
 			    d->kv)) { /* the connection is made again, for which a call that waits has patience */
 			rc = kv_delete(d->kv, key, key_len);
@@ -195,15 +215,14 @@ int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uin
 		return -ENOMEM;
 	}
 	d->kv = kv_handle;
+	d->holders = 1;
 	rc = kv_each(kv_handle, prefix, prefix_len, delete_key, d);
 	waited = kv_wait(kv_handle);
 	if (rc == 0)
 		rc = waited ? waited : d->error;
 	if (deleted)
 		*deleted = d->deleted;
-	if (waited == 0 ||
-	    waited == -EDEADLK) /* else late answers may still name it; from a callback nothing was asked */
-		free(d);
+	deleting_leave(d);
 	return kv_end(kv_handle, rc, "kv_delete_prefix");
 }
 

@@ -217,7 +217,8 @@ struct kv_fetch {
 /* Read a part (what NULL: all) to the caller's buffer, which must stay until the call, or the callback, was. *len: of the part;
  * *meta: of the whole value, length and version; both may be NULL. -ENOENT; -EMSGSIZE: the part is longer than `size`, *len
  * says how long, and nothing was done. If the connection ends, the key may have been deleted though the value did not come.
- * A callback's value is `buffer`; with buffer NULL and size 0, for parts of up to 4096 bytes, it is valid during the call. */
+ * A callback's value is `buffer`; with buffer NULL and size 0, for parts of up to 4096 bytes, it is valid during the call. It is NULL
+ * where the part is empty and size 0. */
 int kv_fetch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
 	     size_t size, size_t *len, struct kv_meta *meta);
 int kv_submit_fetch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
