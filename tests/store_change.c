@@ -159,20 +159,22 @@ START_TEST(test_bytes)
 }
 END_TEST
 
-/* A set that finds no memory waits, as long as what was deleted is held by changes. */
+/* A set that finds no memory waits, as long as what was deleted is held by changes, as it is for a key that is not copied. */
 START_TEST(test_deleted_is_held)
 {
 	struct fixture f = open_ring(MIB, STORE_EVICT_NONE, RING);
 	static const char value[400 * KIB];
+	char key[CHANGE_COPY + 1] = "";
 	struct store_change c;
 	int rc;
 
 	for (unsigned i = 0; i < 2; i++) {
-		ck_assert_int_eq(store_set(f.store, &i, 4, value, sizeof(value), NULL, NOW, NULL), 0);
+		key[0] = (char)i;
+		ck_assert_int_eq(store_set(f.store, key, sizeof(key), value, sizeof(value), NULL, NOW, NULL), 0);
 		c = take_one(f.store);
 		store_changes_release(f.store, &c, 1);
 	}
-	ck_assert_int_eq(store_delete(f.store, "\0\0\0\0", 4, 0, NOW), 1);
+	ck_assert_int_eq(store_delete(f.store, key, sizeof(key), 0, NOW), 1);
 	for (unsigned i = 0; i < 1000; i++)
 		ck_assert_int_eq(store_set(f.store, "b", 1, value, sizeof(value), NULL, NOW, NULL), -EAGAIN);
 	c = take_one(f.store);
@@ -180,6 +182,38 @@ START_TEST(test_deleted_is_held)
 	while ((rc = store_set(f.store, "b", 1, value, sizeof(value), NULL, NOW, NULL)) == -EAGAIN)
 		;
 	ck_assert_int_eq(rc, 0);
+	close_ring(&f);
+}
+END_TEST
+
+/* Short ones hold nothing: memory comes back at once, and what they tell stays what it was. */
+START_TEST(test_copied_is_free)
+{
+	struct fixture f = open_ring(MIB, STORE_EVICT_NONE, RING);
+	static const char value[900 * KIB];
+	char key[CHANGE_COPY], small[CHANGE_COPY - 1];
+	struct store_change c;
+
+	memset(key, 'k', sizeof(key));
+	memset(small, 's', sizeof(small));
+	ck_assert_int_eq(store_set(f.store, key, sizeof(key), value, sizeof(value), NULL, NOW, NULL), 0);
+	c = take_one(f.store);
+	store_changes_release(f.store, &c, 1);
+	ck_assert_int_eq(store_delete(f.store, key, sizeof(key), 0, NOW), 1);
+	ck_assert_int_eq(store_set(f.store, "a", 1, small, sizeof(small), NULL, NOW, NULL), 0);
+	ck_assert_int_eq(store_set(f.store, "a", 1, "other", 5, NULL, NOW, NULL), 0);
+	ck_assert_int_eq(store_set(f.store, "b", 1, value, sizeof(value), NULL, NOW, NULL), 0);
+
+	c = take_one(f.store);
+	ck_assert(c.type == STORE_CHANGE_DELETE && c.key_len == sizeof(key) && !memcmp(c.key, key, sizeof(key)));
+	store_changes_release(f.store, &c, 1);
+	c = take_one(f.store);
+	ck_assert(c.type == STORE_CHANGE_SET && is_key(&c, "a"));
+	ck_assert(c.value_len == sizeof(small) && !memcmp(c.value, small, sizeof(small)));
+	store_changes_release(f.store, &c, 1);
+	c = take_one(f.store);
+	ck_assert(c.value_len == 5 && !memcmp(c.value, "other", 5));
+	store_changes_release(f.store, &c, 1);
 	close_ring(&f);
 }
 END_TEST
@@ -473,6 +507,7 @@ TCase *store_change_case(void)
 	tcase_add_test(tests, test_full);
 	tcase_add_test(tests, test_bytes);
 	tcase_add_test(tests, test_deleted_is_held);
+	tcase_add_test(tests, test_copied_is_free);
 	tcase_add_loop_test(tests, test_copy, 0, 8);
 	tcase_add_test(tests, test_expired_is_told);
 	tcase_add_test(tests, test_load_without_changes);

@@ -7,8 +7,8 @@
  * Who changes something asks for room before: `granted` counts grants, `released` changes that the consumer has done with,
  * and their difference never exceeds the ring. Grants come before numbers and releases after takes, so that a number's slot
  * is free when it is drawn; whoever saw the release that makes it free has drawn before, or draws now, so drawing is what orders
- * the two. Values are immutable, and a reference is the snapshot: of what is written a further one, of what
- * is dropped the index's own.
+ * the two. A short key and value are copied into the slot. Longer ones are immutable, and a reference is the snapshot: of what is
+ * written a further one, of what is dropped the index's own.
  */
 #include "store/internal.h"
 
@@ -19,7 +19,7 @@
 #define DROPPED_LEAST (32 * KIB)
 #define DROPPED_MOST MIB
 
-_Static_assert(sizeof(struct change) == CACHE_LINE, "a slot is a cache line");
+_Static_assert(sizeof(struct change) == offsetof(struct change, copy) + CHANGE_COPY + 2, "whole cache lines");
 
 int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 {
@@ -83,24 +83,42 @@ bool store_changes_full(const struct store *store)
 			c->size);
 }
 
+static void change_copy(struct change *slot, struct store_item *item, enum store_change_type type)
+{
+	slot->item = NULL;
+	slot->key_len = (uint16_t)item->key_len;
+	slot->value_len = type == STORE_CHANGE_SET ? (uint16_t)item->value_len : 0;
+	memcpy(slot->copy, item->key, slot->key_len);
+	memcpy(slot->copy + slot->key_len, item_value(item), slot->value_len);
+}
+
+static void change_hold(struct changes *c, struct change *slot, struct store_item *item, enum store_change_type type)
+{
+	uint64_t bytes = item_bytes(item);
+
+	slot->item = item;
+	atomic_fetch_add_explicit(&c->held, bytes, memory_order_relaxed);
+	if (type == STORE_CHANGE_DELETE)
+		atomic_fetch_add_explicit(&c->dropped, bytes, memory_order_relaxed);
+}
+
 uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags)
 {
 	struct changes *c = &store->changes;
 	uint64_t lsn = 1 + atomic_fetch_add_explicit(&c->last, 1, memory_order_acq_rel);
 	struct change *slot = &c->slot[lsn & (c->size - 1)];
-	uint64_t bytes = item ? item_bytes(item) : 0;
 
 	must(c->on && lsn < ITEM_VERSION_MAX);
 	if (type == STORE_CHANGE_SET)
 		item->version = lsn;
-	slot->item = item;
 	slot->type = type;
 	slot->flags = flags;
-	slot->version = item ? item->version : 0;
-	slot->expires = item ? item->expires : TIME_NEVER;
-	atomic_fetch_add_explicit(&c->held, bytes, memory_order_relaxed);
-	if (type == STORE_CHANGE_DELETE)
-		atomic_fetch_add_explicit(&c->dropped, bytes, memory_order_relaxed);
+	slot->version = item->version;
+	slot->expires = item->expires;
+	if (change_is_copy(item, type))
+		change_copy(slot, item, type);
+	else
+		change_hold(c, slot, item, type);
 	atomic_store_explicit(&slot->lsn, lsn, memory_order_release);
 	return lsn;
 }
@@ -112,6 +130,7 @@ bool changes_hold_dropped(const struct changes *c, uint64_t size)
 
 int changes_flush(struct store *store)
 {
+	static struct store_item all = {.expires = TIME_NEVER}; /* no key */
 	struct changes *c = &store->changes;
 
 	if (!c->on)
@@ -119,7 +138,7 @@ int changes_flush(struct store *store)
 	if (!change_grant(store))
 		return -EAGAIN;
 	/* Two at a time: whichever is told last, all that is older than either goes. */
-	atomic_raise(&c->flush, change_put(store, NULL, STORE_CHANGE_FLUSH, 0));
+	atomic_raise(&c->flush, change_put(store, &all, STORE_CHANGE_FLUSH, 0));
 	return 0;
 }
 
@@ -130,6 +149,7 @@ int changes_flush(struct store *store)
 static void change_read(const struct change *slot, uint64_t lsn, struct store_change *out)
 {
 	struct store_item *item = slot->item;
+	bool set = slot->type == STORE_CHANGE_SET;
 
 	*out = (struct store_change){
 		.lsn = lsn,
@@ -137,27 +157,25 @@ static void change_read(const struct change *slot, uint64_t lsn, struct store_ch
 		.expires = slot->expires,
 		.type = slot->type,
 		.flags = slot->flags,
+		.key = item ? item->key : slot->copy,
+		.key_len = item ? item->key_len : slot->key_len,
 		.item = item,
 	};
-	if (!item)
-		return;
-	out->key = item->key;
-	out->key_len = item->key_len;
-	if (slot->type != STORE_CHANGE_SET)
-		return;
-	out->value = item_value(item);
-	out->value_len = item->value_len;
+	if (set) {
+		out->value = item ? item_value(item) : slot->copy + slot->key_len;
+		out->value_len = item ? item->value_len : slot->value_len;
+	}
+	if (!out->key_len)
+		out->key = NULL;
 }
 
 /* Others have written it last: a look at one takes as long as many at once. */
 static void change_prefetch(const struct change *slot)
 {
-	const struct store_item *item = slot->item;
+	const char *told = slot->item ? (const char *)slot->item : (const char *)slot + CACHE_LINE;
 
-	if (!item)
-		return;
-	__builtin_prefetch(item);
-	__builtin_prefetch((const char *)item + CACHE_LINE);
+	__builtin_prefetch(told);
+	__builtin_prefetch(told + CACHE_LINE);
 }
 
 unsigned store_changes_take(struct store *store, struct store_change *out, unsigned most)

@@ -227,6 +227,17 @@ static void item_unlink(struct store *store, struct stripe *s, struct store_item
 	wheel_remove(store, s, item);
 }
 
+/* A change tells of it. Whether that has the item now, which then is not touched any more. */
+static bool drop_tell(struct store *store, struct stripe *s, struct store_item *item, enum drop why)
+{
+	bool copy = change_is_copy(item, STORE_CHANGE_DELETE);
+	uint64_t lsn = change_put(store, item, STORE_CHANGE_DELETE, why == DROP_EVICTED ? STORE_CHANGE_EVICTED : 0);
+
+	if (why == DROP_DELETED)
+		stripe_removed(s, lsn);
+	return !copy;
+}
+
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead)
 {
@@ -235,12 +246,9 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot, st
 	item_unlink(store, s, item);
 	if (unlikely(store->changes.on) && why == DROP_EXPIRED)
 		stripe_removed(s, item->version); /* of which nobody may have heard yet */
-	if (likely(!store->changes.on) || why > DROP_EVICTED)
-		dead_add(&store->arena, dead, item);
-	else if (why == DROP_DELETED)
-		stripe_removed(s, change_put(store, item, STORE_CHANGE_DELETE, 0));
-	else
-		change_put(store, item, STORE_CHANGE_DELETE, STORE_CHANGE_EVICTED);
+	if (unlikely(store->changes.on) && why <= DROP_EVICTED && drop_tell(store, s, item, why))
+		return;
+	dead_add(&store->arena, dead, item);
 }
 
 /* Find what has not expired; what has goes now. Under the stripe's lock. */
@@ -521,7 +529,8 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 	}
 	s->sets++;
 	if (unlikely(store->changes.on)) {
-		atomic_store_explicit(&item->refs, 2, memory_order_release);
+		atomic_store_explicit(&item->refs, change_is_copy(item, STORE_CHANGE_SET) ? 1 : 2,
+				      memory_order_release);
 		change_put(store, item, STORE_CHANGE_SET, 0);
 		return 0;
 	}
@@ -745,7 +754,8 @@ int store_expire(struct store *store, const void *key, size_t key_len, uint64_t 
 		t.item->expires = expires;
 		wheel_add(store, t.s, t.item, now);
 		if (unlikely(store->changes.on)) {
-			atomic_fetch_add_explicit(&t.item->refs, 1, memory_order_relaxed);
+			if (!change_is_copy(t.item, STORE_CHANGE_EXPIRE))
+				atomic_fetch_add_explicit(&t.item->refs, 1, memory_order_relaxed);
 			stripe_removed(t.s, change_put(store, t.item, STORE_CHANGE_EXPIRE, 0));
 		}
 	}

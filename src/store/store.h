@@ -205,7 +205,7 @@ void store_get_stats(struct store *store, struct store_stats *out);
 /*
  * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on, each change takes
  * the next log sequence number (LSN), which is also the version of what it writes, and enters the ring. One thread takes them, in
- * their order. Nothing is copied: a change holds its item. Where the ring is full, or changes hold a sixteenth of the arena,
+ * their order. A short key and value are copied into the ring, of longer ones a change holds the item. Where the ring is full, or changes hold a sixteenth of the arena,
  * writes answer -EAGAIN until some were released; a reservation has its place in the ring from the beginning.
  *
  * An expired item leaves without a change, as its time stands in the one that wrote it. An evicted one is a change, since else a
