@@ -18,6 +18,8 @@
 #define DROPPED_SHIFT 6 /* eviction waits while a sixty-fourth is dropped but not released, */
 #define DROPPED_LEAST (32 * KIB)
 #define DROPPED_MOST MIB
+#define AHEAD 4       /* changes from now a slot is written, or read: its lines are fetched meanwhile, */
+#define AHEAD_LINES 3 /* of one that is written as a rule so many */
 
 _Static_assert(sizeof(struct change) == offsetof(struct change, copy) + CHANGE_COPY + 2, "whole cache lines");
 
@@ -55,6 +57,11 @@ void store_changes_begin(struct store *store, uint64_t last)
 	c->on = true;
 }
 
+static struct change *slot_of(const struct changes *c, uint64_t lsn)
+{
+	return &c->slot[lsn & (c->size - 1)];
+}
+
 bool changes_grant(struct changes *c, unsigned n)
 {
 	if (atomic_load_explicit(&c->held, memory_order_relaxed) >= c->held_max)
@@ -83,6 +90,15 @@ bool store_changes_full(const struct store *store)
 			c->size);
 }
 
+/* The one who took it last has its lines, and a lock that follows would wait for them. */
+static void change_expect(const struct changes *c, uint64_t lsn)
+{
+	const char *slot = (const char *)slot_of(c, lsn);
+
+	for (unsigned i = 0; i < AHEAD_LINES; i++)
+		__builtin_prefetch(slot + i * CACHE_LINE, 1);
+}
+
 static void change_copy(struct change *slot, struct store_item *item, enum store_change_type type)
 {
 	slot->item = NULL;
@@ -106,7 +122,7 @@ uint64_t change_put(struct store *store, struct store_item *item, enum store_cha
 {
 	struct changes *c = &store->changes;
 	uint64_t lsn = 1 + atomic_fetch_add_explicit(&c->last, 1, memory_order_acq_rel);
-	struct change *slot = &c->slot[lsn & (c->size - 1)];
+	struct change *slot = slot_of(c, lsn);
 
 	must(c->on && lsn < ITEM_VERSION_MAX);
 	if (type == STORE_CHANGE_SET)
@@ -120,6 +136,7 @@ uint64_t change_put(struct store *store, struct store_item *item, enum store_cha
 	else
 		change_hold(c, slot, item, type);
 	atomic_store_explicit(&slot->lsn, lsn, memory_order_release);
+	change_expect(c, lsn + AHEAD);
 	return lsn;
 }
 
@@ -184,14 +201,15 @@ unsigned store_changes_take(struct store *store, struct store_change *out, unsig
 	unsigned n = 0;
 
 	for (; n < most; n++) {
-		const struct change *slot = &c->slot[(c->next + n) & (c->size - 1)];
+		const struct change *slot = slot_of(c, c->next + n);
 
+		__builtin_prefetch(slot_of(c, c->next + n + AHEAD));
 		if (atomic_load_explicit(&slot->lsn, memory_order_acquire) != c->next + n)
 			break;
 		change_prefetch(slot);
 	}
 	for (unsigned i = 0; i < n; i++, c->next++) {
-		const struct change *slot = &c->slot[c->next & (c->size - 1)];
+		const struct change *slot = slot_of(c, c->next);
 
 		if (slot->type ==
 		    STORE_CHANGE_FLUSH) /* who walks from now on must know, perhaps before the one who has told of it */
