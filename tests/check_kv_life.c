@@ -334,6 +334,41 @@ START_TEST(test_keep_gives_up)
 }
 END_TEST
 
+static void refuse(struct fabric_event *event)
+{
+	conn_refuse(event->request, WIRE_REASON_DRAINING, 0);
+}
+
+/* Who waits is told, when its time is over, why there is no connection, and that nothing was carried out. */
+START_TEST(test_keep_waits_in_vain)
+{
+	void *kv = open_kv(&(struct rdmad_options){.timeout_us = 100000}, NULL);
+	struct kv_item items[] = {{.key = "a", .key_len = 1, .value = "v", .value_len = 1},
+				  {.key = "b", .key_len = 1, .value = "v", .value_len = 1}};
+	void (*take)(struct fabric_event * event) = server.take;
+	struct call call = {0};
+	int rc;
+
+	ck_assert_int_eq(kv_keep_connected(kv, FOREVER), 0);
+	server_pause();
+	server.take = refuse;
+	restart();
+	while (kv_submit_get(kv, "k", 1, done, &call) == 0) /* the end was not seen yet */
+		ck_assert_int_ge(kv_progress(kv, FOREVER), 0);
+	FAILS(kv_set(kv, "k", "v"), -ESHUTDOWN, "draining");
+	FAILS(kv_mset(kv, items, 2, NULL), -ESHUTDOWN, "takes no more requests");
+	ck_assert(items[0].status == -ESHUTDOWN && items[1].status == -ESHUTDOWN);
+	server_die();
+	FAILS(kv_set(kv, "k", "v"), -ENOTCONN, "is being made again");
+	server.take = take;
+	restart();
+	while ((rc = kv_set(kv, "k", "v")) == -ENOTCONN)
+		;
+	ck_assert_msg(rc == 0, "%s", rdmad_error());
+	kv_close(kv);
+}
+END_TEST
+
 /*
  * A server that says that it ends
  */
@@ -600,6 +635,7 @@ int main(void)
 	tcase_add_test(tc, test_reopen);
 	tcase_add_test(tc, test_keep);
 	tcase_add_test(tc, test_keep_gives_up);
+	tcase_add_test(tc, test_keep_waits_in_vain);
 	tcase_add_test(tc, test_leave);
 	tcase_add_test(tc, test_leave_unheard);
 	tcase_add_test(tc, test_leave_unheard_by_many);

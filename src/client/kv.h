@@ -133,7 +133,8 @@ struct kv {
 	/* Making it again. */
 	struct address_socket to; /* where it was */
 	uint64_t keep;            /* ns to try; 0: not at all */
-	uint64_t lost, pause;     /* since when there is none; before the next attempt */
+	uint64_t lost, pause;     /* since when there is none, 0: there is one; before the next attempt */
+	enum wire_reason refused; /* the last attempt, by the server */
 	struct engine_timer rejoin;
 
 	/* Patience. */
@@ -398,7 +399,8 @@ const void *request_arg(const struct request *r);
  */
 void kv_patience_begin(struct kv *kv);
 
-/* Of struct blocking: send, and turn until something was completed, or may be submitted again. -ETIMEDOUT by that rule. */
+/* Of struct blocking: send, and turn until something was completed, or may be submitted again. By that rule -ETIMEDOUT; while the
+ * connection is being made again -ESHUTDOWN, where the server says so, or -ENOTCONN. */
 int kv_await(void *kv, uint64_t until);
 
 void kv_patience_init(struct kv *kv);

@@ -58,10 +58,18 @@ int kv_unusable(const struct kv *kv)
 	return client_owned("kv", kv->forks);
 }
 
+static void explain_rejoin(const struct kv *kv, const char *what)
+{
+	log_error("kv", "%s: the connection to %s (%s) is being made again since %llu ms", what, kv->server, kv->reason,
+		  (unsigned long long)((time_now() - kv->lost) / TIME_MS));
+}
+
 /* Why no connection takes requests, for both kinds of calls. */
 static void explain_connection(const struct kv *kv, int rc, const char *what)
 {
-	if (rc == -ESHUTDOWN)
+	if (kv->lost && !kv->closed && (rc == -ESHUTDOWN || rc == -ENOTCONN))
+		explain_rejoin(kv, what);
+	else if (rc == -ESHUTDOWN)
 		log_error("kv",
 			  "%s: %s is to end, or takes no new connections, and has not carried it out; kv_reopen() when "
 			  "it is back",
@@ -81,8 +89,7 @@ static void explain_again(const struct kv *kv, const char *what)
 		log_error("kv", "%s: %s said that it is to end; another connection is made after %zu requests", what,
 			  kv->server, kv->outstanding);
 	else if (!kv->taking)
-		log_error("kv", "%s: the connection to %s (%s) is being made again since %llu ms", what, kv->server,
-			  kv->reason, (unsigned long long)((time_now() - kv->lost) / TIME_MS));
+		explain_rejoin(kv, what);
 	else if (kv->outstanding == KV_SLOTS)
 		log_error("kv", "%s: %u requests are outstanding, the most of one handle; kv_progress() first", what,
 			  KV_SLOTS);

@@ -95,6 +95,7 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 	struct kv *kv = conn_context(conn);
 	bool told = kv->leaving || !client_was_ended(error, reason);
 
+	kv->refused = conn_refusal(conn);
 	kv->protocol = error == -EPROTO || error == -EBADMSG;
 	if (kv->taking || kv->leaving) {
 		kv->unposted = conn_message_unposted(conn);
@@ -130,6 +131,7 @@ static void rejoin(struct engine_timer *timer)
 			  &kv_ops, kv, time_now(), &kv->conn);
 	if (rc == 0)
 		return;
+	kv->refused = WIRE_REASON_NONE;
 	snprintf(kv->reason, sizeof(kv->reason), "%s", strerror(-rc));
 	rejoin_later(kv);
 	if (kv->closed)

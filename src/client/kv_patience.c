@@ -47,6 +47,14 @@ void kv_patience_begin(struct kv *kv)
 	kv->moved = kv->conn ? conn_moved(kv->conn) : 0;
 }
 
+/* Without a connection nothing has left, and who knows more of why there is none says it. */
+static int too_late(const struct kv *kv)
+{
+	if (!kv->lost)
+		return -ETIMEDOUT;
+	return kv->refused == WIRE_REASON_DRAINING ? -ESHUTDOWN : -ENOTCONN;
+}
+
 int kv_await(void *handle, uint64_t until)
 {
 	struct kv *kv = handle;
@@ -55,7 +63,7 @@ int kv_await(void *handle, uint64_t until)
 
 	(void)until;
 	if (now - at >= timeout && now - at >= patience(kv, timeout))
-		return -ETIMEDOUT;
+		return too_late(kv);
 	if (kv->conn)
 		conn_flush(kv->conn);
 	until = MAX(time_after(at, timeout), now + timeout / LOOKS + 1);
