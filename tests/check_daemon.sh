@@ -174,6 +174,24 @@ test_life() {
 	stop_daemon TERM
 }
 
+is_taking_a_value() { [[ $(resource transfer_bytes) -gt 0 ]]; }
+
+# Something is under way that never ends, and a second shutdown does not wait for it.
+test_end_at_once() {
+	configure 'drain_timeout = "1000s"; stall_timeout = "1000s";'
+	start_daemon
+	"$srcdir/scripts/hostile" -c 1 -t 600 reserve "$dir/rdmad.sock" >"$dir/reserve" 2>&1 &
+	clients=($!)
+	wait_for "a value that does not come" is_taking_a_value
+	answers shutdown '"ok":true'
+	answers shutdown '"connections":1'
+	await_daemon "a second shutdown"
+	logged "ending at once"
+	kill "${clients[0]}"
+	wait "${clients[0]}"
+	clients=()
+}
+
 # An eighth of the machine's memory, of which nothing is taken before it is needed where no device has to know it.
 test_default_memory() {
 	local arena kib
@@ -505,7 +523,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
+parts=(options manual configuration machine pipes print life end_at_once default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

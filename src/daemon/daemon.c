@@ -122,12 +122,7 @@ void daemon_process_stop(struct daemon *d)
 
 static void ended(void *arg)
 {
-	struct daemon *d = arg;
-
-	if (d->ending)
-		daemon_end_at_once(d);
-	else
-		daemon_end(d);
+	daemon_end(arg);
 }
 
 static void hung_up(void *arg)
@@ -303,11 +298,19 @@ void daemon_drain(struct daemon *d)
 	workers_tell(d, WORKER_LEAVE);
 }
 
+static void end_at_once(struct daemon *d)
+{
+	log_warn("rdmad", "ending at once");
+	loop_break(d->loop);
+}
+
 void daemon_end(struct daemon *d)
 {
 	must(daemon_is_main(d));
-	if (d->ending)
+	if (d->ending) {
+		end_at_once(d);
 		return;
+	}
 	daemon_drain(d);
 	d->ending = true;
 	notify_send("STOPPING=1");
@@ -321,12 +324,6 @@ void daemon_drained(struct daemon *d)
 	must(daemon_is_main(d));
 	if (d->ending && workers_load(d) == 0)
 		loop_break(d->loop);
-}
-
-void daemon_end_at_once(struct daemon *d)
-{
-	log_warn("rdmad", "ending at once");
-	loop_break(d->loop);
 }
 
 struct reload {

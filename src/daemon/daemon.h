@@ -409,8 +409,8 @@ int daemon_ready(struct daemon *daemon);
 bool daemon_serves(const struct daemon *daemon, enum wire_service service); /* by the configuration */
 
 void daemon_drain(struct daemon *daemon); /* refuse new connections */
-void daemon_end(struct daemon *daemon);   /* and let what is under way finish, then end loop_run() */
-void daemon_end_at_once(struct daemon *daemon);
+/* And let what is under way finish, then end loop_run(); asked again, at once. */
+void daemon_end(struct daemon *daemon);
 void daemon_drained(struct daemon *daemon); /* look whether there is nothing left to wait for */
 
 /* What a reload did, each a list of lines, cut where it is too long. */
