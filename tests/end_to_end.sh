@@ -177,6 +177,26 @@ test_kv_walks() {
 }
 
 # All 256 bytes as keys and values, small and large, expiring and not: there and back in both formats.
+# Values that are replaced behind their listing go with what is true of the new ones.
+test_kv_export_beside_others() {
+	local i
+	head -c 9M /dev/zero | tr '\0' x >"$dir/9M" # two are more than is asked for at once
+	[[ -p $dir/exports ]] || mkfifo "$dir/exports"
+	for i in 1 2; do expect 0 kv set e2e-replaced-$i --file "$dir/9M" --ttl 1000s -q; done
+	exec 9<>"$dir/exports"
+	timeout 240 "$rdmactl" -H "$server" kv export -p e2e-replaced - >"$dir/exports" 2>"$dir/err" 9>&- &
+	clients=($!)
+	head -c 1 <&9 >"$dir/exported"
+	for i in 1 2; do expect 0 kv set e2e-replaced-$i new -q; done
+	exec 8<"$dir/exports" 9>&-
+	cat <&8 >>"$dir/exported"
+	exec 8<&-
+	wait "${clients[0]}" || fail "export beside others: exit status $?"
+	clients=()
+	cut -c1-200 "$dir/exported" >"$dir/out"
+	says '^{"key":"e2e-replaced-[12]","value":"new"}$' "export beside others"
+}
+
 test_kv_move() {
 	local format
 	expect 0 kv flush -yq
@@ -201,6 +221,7 @@ test_kv_move() {
 	expect 1 kv export /dev/full
 	expect 2 kv export --json
 	expect 2 kv export --format xml
+	test_kv_export_beside_others
 	expect 0 kv flush -yq
 }
 

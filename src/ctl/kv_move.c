@@ -54,28 +54,30 @@ struct exporting {
 	void *kv;
 	FILE *out;
 	enum record_format format;
-	struct kv_item *item; /* of a page; the keys are copies */
-	struct kv_meta *meta;
+	struct listed *item; /* of a page */
 	size_t count, room;
-	size_t group; /* the first item of those that are asked for */
 	uint64_t failed;
 	int error; /* of writing */
+	int ended; /* nothing more is asked, and answers are nobody's */
 	struct ctl_progress progress;
+};
+
+struct listed {
+	struct exporting *exporting;
+	void *key;
+	size_t key_len;
+	struct kv_meta meta;
+	bool replaced; /* since it was listed: what was said of its time to live is of another value */
 };
 
 static int page_grow(struct exporting *e)
 {
 	size_t room = MAX(2 * e->room, 256u);
-	struct kv_item *item = realloc(e->item, room * sizeof(*item));
-	struct kv_meta *meta;
+	struct listed *item = realloc(e->item, room * sizeof(*item));
 
 	if (!item)
 		return -ENOMEM;
 	e->item = item;
-	meta = realloc(e->meta, room * sizeof(*meta));
-	if (!meta)
-		return -ENOMEM;
-	e->meta = meta;
 	e->room = room;
 	return 0;
 }
@@ -91,65 +93,129 @@ static int collect(void *arg, const void *key, size_t key_len, const struct kv_m
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, key, key_len);
-	e->item[e->count] = (struct kv_item){.key = copy, .key_len = key_len};
-	e->meta[e->count++] = *meta;
+	e->item[e->count++] = (struct listed){.exporting = e, .key = copy, .key_len = key_len, .meta = *meta};
 	return 0;
 }
 
 static void page_clear(struct exporting *e)
 {
 	for (size_t i = 0; i < e->count; i++)
-		free((void *)e->item[i].key);
+		free(e->item[i].key);
 	e->count = 0;
 }
 
-static void write_one(void *arg, size_t index, int status, const void *value, size_t value_len)
+static void write_one(struct exporting *e, const struct listed *item, const void *value, size_t value_len)
 {
-	struct exporting *e = arg;
-	const struct kv_item *item = &e->item[e->group + index];
 	struct record record = {.key = item->key,
 				.key_len = item->key_len,
 				.value = value,
 				.value_len = value_len,
-				.ttl_us = e->meta[e->group + index].ttl_us};
+				.ttl_us = item->meta.ttl_us};
 
-	if (status == -ENOENT || e->error)
-		return; /* deleted since it was listed */
-	if (status != 0) {
-		e->failed++;
-		ctl_say("kv export: %.*s: %s", (int)MIN(item->key_len, 100u), (const char *)item->key,
-			ctl_kv_status_text(status));
-		return;
-	}
 	e->error = record_write(e->out, e->format, &record);
 	if (!e->error)
 		ctl_progress_add(&e->progress, 1, value_len);
 }
 
+static void not_got(struct exporting *e, const struct listed *item, int status)
+{
+	if (status == -ENOENT)
+		return; /* deleted since it was listed */
+	if (!ctl_kv_status_final(status)) {
+		e->ended = status;
+		return;
+	}
+	e->failed++;
+	ctl_say("kv export: %.*s: %s", (int)MIN(item->key_len, 100u), (const char *)item->key,
+		ctl_kv_status_text(status));
+}
+
+static void got_one(void *arg, const struct kv_result *result)
+{
+	struct listed *item = arg;
+	struct exporting *e = item->exporting;
+
+	if (e->error || e->ended)
+		return;
+	item->replaced = result->status == 0 && result->meta.version != item->meta.version;
+	if (result->status != 0)
+		not_got(e, item, result->status);
+	else if (!item->replaced)
+		write_one(e, item, result->value, result->value_len);
+}
+
+/* One that others write: until a value and what is said of it are of one version. */
+static void get_again(struct exporting *e, struct listed *item)
+{
+	uint64_t version = 0;
+	void *value = NULL;
+	size_t len = 0;
+	int rc;
+
+	do {
+		kv_release(value);
+		value = NULL;
+		rc = kv_stat(e->kv, item->key, item->key_len, &item->meta);
+		if (rc == 0)
+			rc = kv_get_version(e->kv, item->key, item->key_len, &value, &len, &version);
+	} while (rc == 0 && version != item->meta.version && !ctl_interrupted());
+	if (rc != 0)
+		not_got(e, item, rc);
+	else if (version == item->meta.version)
+		write_one(e, item, value, len);
+	kv_release(value);
+}
+
 /* Items from `begin` on whose values have some MiB: the end of them. */
 static size_t group_end(const struct exporting *e, size_t begin)
 {
-	uint64_t bytes = e->meta[begin].length;
+	uint64_t bytes = e->item[begin].meta.length;
 	size_t end = begin + 1;
 
-	while (end < e->count && bytes + e->meta[end].length <= FLIGHT_MAX)
-		bytes += e->meta[end++].length;
+	while (end < e->count && bytes + e->item[end].meta.length <= FLIGHT_MAX)
+		bytes += e->item[end++].meta.length;
 	return end;
+}
+
+static int get_group(struct exporting *e, size_t begin, size_t end)
+{
+	int rc = 0;
+
+	for (size_t i = begin; i < end && rc == 0;) {
+		struct listed *item = &e->item[i];
+
+		rc = kv_submit_get_version(e->kv, item->key, item->key_len, got_one, item);
+		if (rc == 0)
+			i++;
+		else if (rc == -EAGAIN)
+			rc = kv_outstanding(e->kv) ? kv_wait(e->kv) : MIN(kv_progress(e->kv, CTL_SLICE_US), 0);
+	}
+	return rc == 0 ? kv_wait(e->kv) : rc;
+}
+
+static int export_group(struct exporting *e, size_t begin, size_t end)
+{
+	int rc = get_group(e, begin, end);
+
+	if (rc != 0)
+		e->ended = rc;
+	for (size_t i = begin; i < end && !e->ended && !e->error && !ctl_interrupted(); i++)
+		if (e->item[i].replaced)
+			get_again(e, &e->item[i]);
+	if (e->ended || e->error)
+		return e->ended ? e->ended : e->error;
+	return ctl_interrupted() ? -EINTR : 0;
 }
 
 static int export_page(struct exporting *e)
 {
 	int rc = 0;
 
-	for (size_t end; e->group < e->count; e->group = end) {
-		end = group_end(e, e->group);
-		rc = kv_mget(e->kv, e->item + e->group, end - e->group, write_one, e);
-		if (rc != 0 && !ctl_kv_status_final(rc))
-			return rc;
-		if (e->error || ctl_interrupted())
-			return e->error ? e->error : -EINTR;
+	for (size_t begin = 0, end; begin < e->count && rc == 0; begin = end) {
+		end = group_end(e, begin);
+		rc = export_group(e, begin, end);
 	}
-	return 0;
+	return rc;
 }
 
 static int export_all(struct exporting *e)
@@ -159,7 +225,6 @@ static int export_all(struct exporting *e)
 
 	while (rc == 0) {
 		rc = kv_scan(e->kv, &cursor, prefix, strlen(prefix), 0, collect, e);
-		e->group = 0;
 		if (rc >= 0)
 			rc = export_page(e);
 		page_clear(e);
@@ -204,7 +269,6 @@ static int run_export(struct exporting *e, const char *path)
 	rc = conclude_export(e, path, rc);
 	kv_close(e->kv);
 	free(e->item);
-	free(e->meta);
 	return rc;
 }
 
