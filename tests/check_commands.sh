@@ -137,6 +137,10 @@ test_rejects() {
 	expect 1 kv import "$dir/large" && complains '1 keys imported, .* 1 failed' "a value too large"
 	expect 1 kv import "$dir/large" --reject "$dir/rejects" && complains '1 keys imported, .* 1 failed' "a value too large"
 	[[ $(head -n 1 "$dir/rejects" | jq -r '.key, (.value | length)' | xargs) == "large $((16 << 20))" ]] || fail "the rejected value is not there"
+	# What an earlier import rejected is not this one's.
+	archive 1 3 >"$dir/good"
+	expect 0 kv import "$dir/good" --reject "$dir/rejects" && [[ -e $dir/rejects && ! -s $dir/rejects ]] || fail "old rejects stay"
+	expect 1 kv import "$dir/good" --reject "$dir/nowhere/rejects" && complains 'cannot write .*nowhere' "rejects to nowhere"
 	# What is read is not written over.
 	cp "$dir/bad" "$dir/again"
 	expect 2 kv import "$dir/again" --reject "$dir/../${dir##*/}/again" && cmp -s "$dir/bad" "$dir/again" || fail "the rejects are in the place of what was to be imported"

@@ -25,7 +25,7 @@ struct importing {
 	uint64_t records; /* of this archive so far; a file may have several */
 	bool whole;       /* it ended with its mark */
 	uint64_t failed, flight;
-	FILE *reject; /* NULL: none yet */
+	FILE *reject; /* NULL: nobody asked for it */
 	uint64_t rejects;
 	int error; /* what ended it */
 	struct ctl_progress progress;
@@ -41,35 +41,33 @@ struct put {
 	char copy[];
 };
 
-static FILE *reject_file(struct importing *import)
+/* From the beginning, so that what an earlier import rejected is not taken for this one's. */
+static int open_rejects(struct importing *import)
 {
-	if (!import->reject && !import->error) {
-		import->reject = fopen(reject_path, "we");
-		if (!import->reject) {
-			ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
-			import->error = -EIO;
-		}
-	}
-	import->rejects += import->reject != NULL;
-	return import->reject;
+	if (!reject_path)
+		return CTL_OK;
+	import->reject = fopen(reject_path, "we");
+	if (import->reject)
+		return CTL_OK;
+	ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
+	return CTL_FAILED;
 }
 
 static void reject_line(struct importing *import, const char *line, size_t len)
 {
-	FILE *out = reject_path ? reject_file(import) : NULL;
-
-	if (out) {
-		fwrite(line, 1, len, out);
-		putc('\n', out);
-	}
+	if (!import->reject)
+		return;
+	fwrite(line, 1, len, import->reject);
+	putc('\n', import->reject);
+	import->rejects++;
 }
 
 static void reject_record(struct importing *import, const struct record *record)
 {
-	FILE *out = reject_path ? reject_file(import) : NULL;
-
-	if (out)
-		record_write(out, RECORD_JSON, record);
+	if (!import->reject)
+		return;
+	record_write(import->reject, RECORD_JSON, record);
+	import->rejects++;
 }
 
 static void record_failed(struct importing *import, uint64_t line, const char *why)
@@ -274,11 +272,12 @@ static void import_all(struct importing *import, int fd)
 
 static int close_rejects(struct importing *import)
 {
-	int rc;
+	int rc = 0;
 
 	if (!import->reject)
 		return CTL_OK;
-	rc = record_end(import->reject, RECORD_JSON, import->rejects);
+	if (import->rejects)
+		rc = record_end(import->reject, RECORD_JSON, import->rejects);
 	if (fclose(import->reject) != 0)
 		rc = -errno;
 	if (rc != 0)
@@ -302,7 +301,6 @@ static int conclude_import(struct importing *import)
 	if (import->error)
 		return ctl_fail(import->error,
 				import->error == -ETIMEDOUT ? "no answer in time"
-				: import->error == -EIO     ? "the rejected records could not be written"
 							    : "the connection ended before all answers",
 				"kv import %s, record %llu", import->name, (unsigned long long)import->line);
 	if (!import->whole && !import->failed && !ctl.quiet)
@@ -335,13 +333,16 @@ static int command_import(const struct ctl_arguments *arguments)
 	}
 	ctl_catch_interrupt();
 	rc = ctl_kv_open(&import.kv);
-	if (rc == 0) {
+	if (rc != CTL_OK)
+		goto close_file;
+	rc = open_rejects(&import);
+	if (rc == CTL_OK) {
 		ctl_progress_begin(&import.progress, "keys");
 		import_all(&import, fd);
 		ctl_progress_end(&import.progress);
 		rc = conclude_import(&import);
-		kv_close(import.kv);
 	}
+	kv_close(import.kv);
 close_file:
 	if (!from_stdin)
 		close(fd);
