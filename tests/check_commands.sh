@@ -268,6 +268,27 @@ test_drained() {
 	done
 }
 
+# Who listens at a file and is told to end leaves no file.
+test_peer_socket() {
+	local signal status
+	for signal in TERM INT; do
+		# Bash has its background ignore Ctrl-C.
+		python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$rdmactl" peer recv -l "unix://$dir/peer.sock" >"$dir/out" 2>"$dir/err" &
+		clients=($!)
+		wait_for "a listener" grep -qs '^rdmactl: listening' "$dir/err"
+		[[ -S $dir/peer.sock ]] || fail "there is no socket"
+		kill -$signal "${clients[0]}"
+		wait "${clients[0]}"
+		status=$?
+		clients=()
+		[[ $status == $((128 + $(kill -l $signal))) ]] || fail "peer recv, ended by SIG$signal: exit status $status"
+		[[ ! -e $dir/peer.sock ]] || fail "SIG$signal leaves the socket's file"
+		rm -f "$dir/peer.sock"
+	done
+}
+
 # An export that waits for its reader while the daemon dies says why it ends.
 test_export_cut_off() {
 	local status
@@ -330,7 +351,7 @@ test_completion() {
 	says '^export' fish
 }
 
-for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained export_cut_off; do
+for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off; do
 	sets=$(control status | jq .counters.kv_sets)
 	echo "$part"
 	test_$part

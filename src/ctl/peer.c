@@ -3,6 +3,7 @@
 #include "ctl/peer.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -87,6 +88,28 @@ static void options_here(rdma_options *options)
 	options->progress_thread = true;
 }
 
+static char socket_path[sizeof(((struct address *)0)->host)];
+
+/* The library's waits do not end by a signal; the action that this one takes back does the rest. */
+static void remove_socket(int number)
+{
+	unlink(socket_path);
+	raise(number);
+}
+
+/* A file for a socket goes with who listens there, by whatever signal people and pipes end him. */
+static void remove_socket_at_end(const char *path)
+{
+	static const int numbers[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+	struct sigaction action = {.sa_handler = remove_socket, .sa_flags = (int)SA_RESETHAND}, before;
+
+	snprintf(socket_path, sizeof(socket_path), "%s", path);
+	sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &action, NULL);
+}
+
 static int listen_here(struct try *t, const struct address *address)
 {
 	rdma_options options;
@@ -96,6 +119,8 @@ static int listen_here(struct try *t, const struct address *address)
 	t->ctx = rdma_init_options(t->address, address->path ? 0 : address->port, true, &options);
 	if (!t->ctx)
 		return ctl_peer_fail(t->address);
+	if (address->path)
+		remove_socket_at_end(address->host);
 	if (!ctl.quiet && !ctl.json) {
 		if (address->path)
 			ctl_say("listening on %s", t->address);
