@@ -114,8 +114,13 @@ exec 9>&- 9<>"$dir/deaf"
 client=$!
 clients=("$client")
 wait_for "what two ranks say" have 2 'said.*'
-# Ranks' ends are waited for for two seconds; after that nothing is to be done.
-sleep 2.5
+# Ranks' ends are waited for for a while; after that nothing is to be done: poll() or ppoll() without a time. Some kernels do not tell.
+waits_for_ever() {
+	local call='' time=''
+	read -r call _ _ time _ 2>/dev/null <"/proc/$1/syscall"
+	[[ ! $call || "$call $time" =~ ^(7 0x(ffffffff){1,2}|73 0x0)$ ]]
+}
+wait_for "the end of all waiting for ranks" waits_for_ever "$client"
 ticks() { awk '{ print $14 + $15 }' "/proc/$client/stat"; }
 before=$(ticks)
 sleep 1
