@@ -16,7 +16,7 @@
 /* A value to be read again. */
 struct late {
 	struct late *next; /* in its slot */
-	uint64_t lsn, expires;
+	uint64_t lsn, expires, hash;
 	uint32_t key_len;
 	char key[];
 };
@@ -70,19 +70,26 @@ uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires)
  * Values that are read again
  */
 
-/* The link to that of a key, or to the end of its slot. */
-static struct late **late_find(const struct loading *l, const struct wal_record *r)
+static uint64_t key_hash(const struct wal_record *r)
 {
-	struct late **at = &l->late[hash_bytes(r->key, r->key_len) & (l->slots - 1)];
-
-	while (*at && ((*at)->key_len != r->key_len || memcmp((*at)->key, r->key, r->key_len) != 0))
-		at = &(*at)->next;
-	return at;
+	return hash_bytes(r->key, r->key_len);
 }
 
-static struct late *late_of(const struct loading *l, const struct wal_record *r)
+/* The link to that of a key; NULL: there is none. */
+static struct late **late_find(const struct loading *l, const struct wal_record *r, uint64_t hash)
 {
-	return l->lates ? *late_find(l, r) : NULL;
+	struct late **at = &l->late[hash & (l->slots - 1)];
+
+	while (*at &&
+	       ((*at)->hash != hash || (*at)->key_len != r->key_len || memcmp((*at)->key, r->key, r->key_len) != 0))
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+/* For most there are none at all. */
+static struct late **late_of(const struct loading *l, const struct wal_record *r)
+{
+	return l->lates ? late_find(l, r, key_hash(r)) : NULL;
 }
 
 static void late_remove(struct loading *l, struct late **at)
@@ -105,7 +112,7 @@ static int lates_grow(struct loading *l)
 		struct late *late, *next;
 
 		for (late = l->late[i]; late; late = next) {
-			struct late **at = &to[hash_bytes(late->key, late->key_len) & (slots - 1)];
+			struct late **at = &to[late->hash & (slots - 1)];
 
 			next = late->next;
 			late->next = *at;
@@ -118,7 +125,7 @@ static int lates_grow(struct loading *l)
 	return 0;
 }
 
-static int late_add(struct loading *l, const struct wal_record *r)
+static int late_add(struct loading *l, const struct wal_record *r, uint64_t hash)
 {
 	struct late **at, *late = malloc(sizeof(*late) + r->key_len);
 
@@ -127,8 +134,8 @@ static int late_add(struct loading *l, const struct wal_record *r)
 		log_error("kv", "no memory to load what the log keeps: there are %zu keys to be read again", l->lates);
 		return -ENOMEM;
 	}
-	at = late_find(l, r);
-	*late = (struct late){.next = *at, .lsn = r->lsn, .expires = r->expires, .key_len = r->key_len};
+	at = &l->late[hash & (l->slots - 1)];
+	*late = (struct late){.next = *at, .lsn = r->lsn, .expires = r->expires, .hash = hash, .key_len = r->key_len};
 	memcpy(late->key, r->key, r->key_len);
 	*at = late;
 	l->lates++;
@@ -138,34 +145,35 @@ static int late_add(struct loading *l, const struct wal_record *r)
 /* In place of an older one, here or in the store. */
 static int late_set(struct loading *l, const struct wal_record *r)
 {
-	struct late *late = late_of(l, r);
+	uint64_t hash = key_hash(r);
+	struct late **at = l->lates ? late_find(l, r, hash) : NULL;
 	struct store_meta meta;
 
-	if ((late && late->lsn >= r->lsn) ||
+	if ((at && (*at)->lsn >= r->lsn) ||
 	    (store_stat(l->log->store, r->key, r->key_len, 0, &meta) && meta.version >= r->lsn))
 		return 0;
 	store_load_delete(l->log->store, r->key, r->key_len, r->lsn);
-	if (!late)
-		return late_add(l, r);
-	late->lsn = r->lsn;
-	late->expires = r->expires;
+	if (!at)
+		return late_add(l, r, hash);
+	(*at)->lsn = r->lsn;
+	(*at)->expires = r->expires;
 	return 0;
 }
 
 static void late_delete(struct loading *l, const struct wal_record *r)
 {
-	struct late *late = late_of(l, r);
+	struct late **at = late_of(l, r);
 
-	if (late && late->lsn < r->lsn)
-		late_remove(l, late_find(l, r));
+	if (at && (*at)->lsn < r->lsn)
+		late_remove(l, at);
 }
 
 static void late_expire(struct loading *l, const struct wal_record *r)
 {
-	struct late *late = late_of(l, r);
+	struct late **at = late_of(l, r);
 
-	if (late && late->lsn == r->version)
-		late->expires = r->expires;
+	if (at && (*at)->lsn == r->version)
+		(*at)->expires = r->expires;
 }
 
 /* Those of an LSN below this one, or that expire up to this time. */
@@ -231,9 +239,9 @@ static int load_result(const struct wal_record *r, int rc)
 /* What a record is that comes the second time. */
 static bool is_late(const struct loading *l, const struct wal_record *r)
 {
-	const struct late *late = late_of(l, r);
+	struct late **at = late_of(l, r);
 
-	return late && late->lsn == r->lsn;
+	return at && (*at)->lsn == r->lsn;
 }
 
 static int place(void *arg, const struct wal_record *r, void **value)
@@ -292,12 +300,13 @@ static int record_set(struct loading *l, const struct wal_record *r)
 /* All others were carried out the first time. What has expired is not prolonged any more. */
 static int record_again(struct loading *l, const struct wal_record *r)
 {
+	struct late **at = r->type == WAL_SET ? late_of(l, r) : NULL;
 	int rc;
 
-	if (r->type != WAL_SET || !is_late(l, r))
+	if (!at || (*at)->lsn != r->lsn)
 		return 0;
-	rc = load_set(l, r, late_of(l, r)->expires, l->clocks.mono);
-	late_remove(l, late_find(l, r));
+	rc = load_set(l, r, (*at)->expires, l->clocks.mono);
+	late_remove(l, at);
 	return load_result(r, rc);
 }
 
