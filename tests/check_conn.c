@@ -45,7 +45,8 @@ static bool out_of_memory;  /* at the next requests ... */
 static unsigned memory_for; /* ... after so many allocations */
 static bool no_memory;      /* now, but for `allocations` more */
 static unsigned allocations;
-static int accepted; /* conn_accept() of the last */
+static int accepted;             /* conn_accept() of the last */
+static uint32_t granted_message; /* at most, by the server; 0: what was asked for */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -173,7 +174,7 @@ static const struct conn_ops ops = {
 /* The server side takes each request for the next of `server`. */
 static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
-	struct wire_accept grant = {.eager_max = 4095, .value_max = 12345678901};
+	struct wire_accept grant = {.eager_max = 4095, .value_max = 12345678901, .message_size = granted_message};
 	struct peer *p = &server[servers % ARRAY_SIZE(server)];
 
 	if (refusal) {
@@ -219,6 +220,7 @@ static void begin_with(bool unix_socket, const struct conn_group_attr *server_at
 		server[i] = (struct peer){.body = 16};
 	servers = 0;
 	refusal = WIRE_REASON_NONE;
+	granted_message = 0;
 	own_attr = NULL;
 	conn_pair_open(&pair, unix_socket, server_attr, client_attr);
 }
@@ -436,6 +438,28 @@ START_TEST(test_message_size_beyond_the_server)
 	PAIR_UNTIL(&pair, client.closed);
 	ck_assert_int_eq(client.error, -EMSGSIZE);
 	ck_assert_ptr_nonnull(strstr(client.reason, "65536 bytes"));
+	end();
+}
+END_TEST
+
+/* Who asks for more than the server wants to give is not refused, and uses what it was given. */
+START_TEST(test_message_size_is_cut)
+{
+	struct conn_group_attr s = default_attr(), c = default_attr();
+	struct wire_request request = kv_request();
+	uint32_t room;
+
+	s.message_max = 8192;
+	c.message_size = 32768;
+	request.message_size = 0; /* the client's buffers */
+	begin_with(_i, &s, &c);
+	granted_message = 8192;
+	connect_both(&request);
+	ck_assert_uint_eq(conn_request(server[0].conn)->message_size, 32768);
+	ck_assert_uint_eq(conn_granted(client.conn)->message_size, 8192);
+	ck_assert_ptr_nonnull(conn_reserve(client.conn, 0, &room));
+	ck_assert_uint_eq(room, WIRE_BODY_MAX(8192));
+	ck_assert_uint_eq(stats_of(&pair.server).own_buffer_bytes, 0);
 	end();
 }
 END_TEST
@@ -1654,6 +1678,7 @@ static Suite *suite_of_conn(void)
 	tcase_add_test(tc, test_device_bound);
 	tcase_add_test(tc, test_sockets_are_for_many_connections);
 	tcase_add_test(tc, test_message_size_beyond_the_server);
+	tcase_add_loop_test(tc, test_message_size_is_cut, 0, 2);
 	add_loop(tc, test_nobody_listens, 2);
 	tcase_add_test(tc, test_handshake_timeout);
 	tc = suite_case(suite, "records", NULL, NULL);

@@ -17,6 +17,7 @@
  */
 static _Atomic bool draining;
 static _Atomic uint64_t connections;
+static _Atomic uint32_t message_asked, message_granted; /* of the last of them */
 
 static void drain_one(void *arg, struct conn *conn)
 {
@@ -24,10 +25,18 @@ static void drain_one(void *arg, struct conn *conn)
 	service_drain(conn);
 }
 
+static void look_at_one(void *arg, struct conn *conn)
+{
+	(void)arg;
+	message_granted = conn_granted(conn)->message_size;
+	message_asked = conn_request(conn)->message_size;
+}
+
 static int work(void)
 {
 	if (draining)
 		conn_group_each(server.group, drain_one, NULL);
+	conn_group_each(server.group, look_at_one, NULL);
 	connections = conn_group_connections(server.group);
 	return 0;
 }
@@ -378,6 +387,31 @@ static void wait_for_leaving(void)
 		ck_assert(time_now() < until && usleep(1000) == 0);
 }
 
+/* Where a processor moves the bytes, answers to many gets come in few messages; also by a connection that is made again. But a server
+ * grants no buffers of a connection's own for that. */
+START_TEST(test_long_messages)
+{
+	uint32_t expected = getenv("RDMAD_GUEST_ADDR") ? 8192 : 16384;
+	void *kv = open_kv(NULL, NULL);
+	struct conn_group_stats stats;
+
+	for (int i = 0; i < 2; i++) {
+		WORKS(kv_set(kv, "k", "v"), 0);
+		server_pause();
+		conn_group_get_stats(server.group, &stats);
+		ck_assert_uint_eq(stats.own_buffer_bytes, 0);
+		ck_assert_uint_eq(message_asked, expected);
+		ck_assert_uint_eq(message_granted, 8192);
+		message_asked = message_granted = 0;
+		server_die();
+		ck_assert_int_ne(kv_set(kv, "k", "v"), 0);
+		restart();
+		WORKS(kv_reopen(kv), 0);
+	}
+	kv_close(kv);
+}
+END_TEST
+
 /* What is outstanding is answered, and nothing more is taken. */
 START_TEST(test_leave)
 {
@@ -633,6 +667,7 @@ int main(void)
 	tcase_add_test(tc, test_full_handle);
 	tcase_add_test(tc, test_no_answer);
 	tcase_add_test(tc, test_reopen);
+	tcase_add_test(tc, test_long_messages);
 	tcase_add_test(tc, test_keep);
 	tcase_add_test(tc, test_keep_gives_up);
 	tcase_add_test(tc, test_keep_waits_in_vain);

@@ -167,10 +167,18 @@ static uint32_t engine_receives(const struct engine_options *options)
 	return all && all < MAX_RECEIVES ? (uint32_t)all : MAX_RECEIVES;
 }
 
-static struct conn_group_attr engine_group_attr(const struct engine_options *options)
+static uint32_t engine_message_size(const struct fabric_transport *transport, const struct engine_options *options)
+{
+	if (transport->processor && options->processor_message_size)
+		return options->processor_message_size;
+	return options->message_size;
+}
+
+static struct conn_group_attr engine_group_attr(const struct fabric_transport *transport,
+						const struct engine_options *options)
 {
 	return (struct conn_group_attr){
-		.message_size = options->message_size,
+		.message_size = engine_message_size(transport, options),
 		.message_max = WIRE_MESSAGE_MAX,
 		.credits = (uint16_t)options->credits,
 		.receives = engine_receives(options),
@@ -188,7 +196,7 @@ static struct conn_group_attr engine_group_attr(const struct engine_options *opt
 int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
-	struct conn_group_attr attr = engine_group_attr(options);
+	struct conn_group_attr attr = engine_group_attr(transport, options);
 	int rc;
 
 	if (!engine)

@@ -5,6 +5,10 @@
 
 #include <stdlib.h>
 
+/* Where a processor moves the bytes, a message costs a look at the socket, and what of it came with its header is copied: so the answers
+ * to many gets are to need few. A server grants no longer ones than its connections share. */
+#define KV_PROCESSOR_MESSAGE (16u * 1024)
+
 static struct kv *kv_new(const char *server, const struct rdmad_options *options)
 {
 	struct kv *kv = calloc(1, sizeof(*kv));
@@ -20,6 +24,7 @@ static struct kv *kv_new(const char *server, const struct rdmad_options *options
 	kv->again_tail = &kv->again;
 	kv->eager_limit = options ? options->eager_limit : 0;
 	engine_options_from(options, &kv->options);
+	kv->options.processor_message_size = KV_PROCESSOR_MESSAGE;
 	kv_slots_init(kv);
 	kv_patience_init(kv);
 	return kv;

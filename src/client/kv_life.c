@@ -31,8 +31,7 @@ static struct wire_request kv_request(const struct kv *kv)
 {
 	return (struct wire_request){
 		.service = WIRE_KV,
-		.credits = (uint16_t)kv->options.credits,
-		.message_size = kv->options.message_size,
+		.credits = (uint16_t)kv->options.credits, /* and messages as long as the engine's buffers */
 	};
 }
 

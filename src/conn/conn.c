@@ -253,7 +253,8 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	conn->request.version = WIRE_VERSION;
 	conn->request.flags |= WIRE_ANSWERS;
 	conn->request.credits = MIN(request->credits, group->attr.credits);
-	conn->request.message_size = MIN(request->message_size, group->attr.message_max);
+	conn->request.message_size =
+		request->message_size ? MIN(request->message_size, group->attr.message_max) : group->attr.message_size;
 	fill_nonce(conn->request.nonce);
 	conn->message_size = conn->request.message_size;
 	conn->granted = conn->request.credits;
@@ -303,11 +304,17 @@ void conn_refuse(struct fabric_request *request, enum wire_reason reason, uint64
 	fabric_reject(request, data, sizeof(data));
 }
 
+/* What is asked for, or less. */
+static uint32_t message_size_of(const struct wire_request *request, const struct wire_accept *grant)
+{
+	return grant->message_size ? MIN(request->message_size, grant->message_size) : request->message_size;
+}
+
 /* Room for one more connection than there are. *detail is the limit that was met. */
-static enum wire_reason conn_admit(const struct conn_group *group, const struct wire_request *request, uint64_t *detail)
+static enum wire_reason conn_admit(const struct conn_group *group, uint32_t message_size, uint64_t *detail)
 {
 	*detail = group->attr.message_max;
-	if (request->message_size > group->attr.message_max)
+	if (message_size > group->attr.message_max)
 		return WIRE_REASON_MESSAGE_SIZE;
 	*detail = group->attr.max_connections;
 	if (group->stats.connections - group->ending < group->attr.max_connections)
@@ -324,7 +331,7 @@ static void conn_negotiate(struct conn *conn, const struct wire_accept *grant)
 	conn->accept.version = WIRE_VERSION;
 	conn->accept.flags |= WIRE_ANSWERS;
 	conn->accept.service = conn->request.service;
-	conn->accept.message_size = conn->request.message_size;
+	conn->accept.message_size = message_size_of(&conn->request, grant);
 	conn->accept.credits = MIN(attr->credits, conn->request.credits);
 	if (conn->accept.message_size > attr->message_size)
 		conn->accept.credits = MIN(conn->accept.credits, conn_own_credits(conn->accept.message_size));
@@ -381,7 +388,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	uint8_t data[WIRE_ACCEPT_SIZE];
 	struct conn *conn = NULL;
 	uint64_t detail;
-	enum wire_reason reason = conn_admit(group, request, &detail);
+	enum wire_reason reason = conn_admit(group, message_size_of(request, grant), &detail);
 	int rc = reason == WIRE_REASON_MESSAGE_SIZE ? -EMSGSIZE : -EUSERS;
 
 	if (reason != WIRE_REASON_NONE)

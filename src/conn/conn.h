@@ -142,7 +142,7 @@ void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn
  */
 
 /* Begin to connect; the outcome is ops->established or ops->closed. request's credits and
- * message_size are cut to the group's, its version and nonce are filled in. `attr` may be NULL.
+ * message_size are cut to the group's (0: what its shared buffers hold), its version and nonce are filled in. `attr` may be NULL.
  * -EUSERS: the completion queue has no room for what the connection may have outstanding. */
 int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len, const struct wire_request *request,
 		 const struct conn_attr *attr, const struct conn_ops *ops, void *context, uint64_t now,
@@ -151,8 +151,8 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 /* Refuse a request, telling the peer why. Any thread. */
 void conn_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
 
-/* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max; the rest is filled
- * in. `attr` may be NULL. Consumes fabric_request in every case; the peer of a failure is refused with the reason.
+/* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max, and message_size where messages are not
+ * to be longer than that, whatever was asked for; the rest is filled in. `attr` may be NULL. Consumes fabric_request in every case; the peer of a failure is refused with the reason.
  * -EUSERS: too many connections, or no room in the completion queue for what this one may have outstanding;
  * -EMSGSIZE; -ENOMEM ... */
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,

@@ -31,6 +31,8 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 
 	(void)request;
 	(void)detail;
+	/* Longer ones bring nothing that is worth buffers of its own. */
+	grant->message_size = conn_group_attr(way->group)->message_size;
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = value_max_of(shared, kv_shared_region(shared, way));
 	grant->push_max = (uint32_t)push_max_of(shared, way);
