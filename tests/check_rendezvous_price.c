@@ -241,6 +241,37 @@ START_TEST(test_pushed_in_a_row)
 }
 END_TEST
 
+/* Those that leave together bring their values with one message, and so do the answers. */
+START_TEST(test_pushed_together)
+{
+	/* So many that none need be returned meanwhile. */
+	struct rdmad_options options = {.credits = 64};
+	struct conn_group_stats before, after;
+	void *kv = open_kv(&options, NULL);
+	char bytes[5000];
+
+	value_fill(bytes, sizeof(bytes), 1);
+	set_value(kv, "a", sizeof(bytes), 1);
+	server_pause();
+	conn_group_get_stats(server.group, &before);
+	for (unsigned i = 0; i < 16; i++)
+		ck_assert_int_eq(_i ? kv_submit_get(kv, "a", 1, NULL, NULL)
+				    : kv_submit_set(kv, "b", 1, bytes, sizeof(bytes), NULL, NULL),
+				 0);
+	server_resume();
+	ck_assert_int_eq(kv_wait(kv), 0);
+	server_pause();
+	conn_group_get_stats(server.group, &after);
+	ck_assert_uint_eq(after.records_in - before.records_in, 16);
+	if (_i)
+		ck_assert_uint_eq(after.messages_out - before.messages_out, 1);
+	else
+		ck_assert_uint_eq(after.messages_in - before.messages_in, 1);
+	server_resume();
+	kv_close(kv);
+}
+END_TEST
+
 /* But a value does not wait for the next that comes: the two ways are in use at a time. */
 START_TEST(test_pushed_both_ways)
 {
@@ -448,6 +479,7 @@ static void add_pushed(TCase *tc)
 	tcase_add_test(tc, test_pushed);
 	tcase_add_test(tc, test_pushed_price);
 	tcase_add_test(tc, test_pushed_in_a_row);
+	tcase_add_loop_test(tc, test_pushed_together, 0, 2);
 	tcase_add_test(tc, test_pushed_both_ways);
 	tcase_add_test(tc, test_pushed_and_refused);
 }

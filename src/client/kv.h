@@ -83,7 +83,7 @@ struct again {
 	char key[];
 };
 
-#define KV_PUSHES 64 /* values on their way with a message, of a handle */
+#define KV_PUSHES 128 /* values on their way with a message, of a handle */
 
 /* Of a request whose value goes behind it, or whose answer's value comes. */
 struct kv_push {

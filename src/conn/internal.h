@@ -23,7 +23,7 @@ enum conn_event {
 #define CONN_POLL_BATCH 32
 #define CONN_LOOK_UNITS 16   /* records between two looks at the clock */
 #define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
-#define CONN_PUSHES 64       /* values of either side that are pushed and have not arrived */
+#define CONN_PUSHES 128      /* values of either side that are pushed and have not arrived */
 #define CONN_VISITS 4        /* of a long turn: the part of it that one connection has before others are served */
 #define CONN_HOLDS 16        /* so often may answers wait for what is at hand of the same peer */
 

@@ -16,7 +16,7 @@
 #include "fabric/soft_frame.h"
 
 #define SOFT_INLINE 256                       /* payloads up to this are copied */
-#define SOFT_PULLS 64                         /* said of pushes before they come */
+#define SOFT_PULLS 128                        /* said of pushes before they come */
 #define SOFT_SHORT_PUSH 16384                 /* up to this, a system call for each takes longer than the bytes */
 #define SOFT_SMALL 64                         /* writes up to this take effect at once, whole words */
 #define SOFT_STAGE (SOFT_HEADER + 4096)       /* so no more of a large payload is copied */

@@ -191,7 +191,7 @@ _Static_assert(sizeof(struct wire_record) == 16, "wire layout");
  * it lies, a GET is asked again. A message has WIRE_PUSHES of them at most. A GET's answer has then the
  * status WIRE_TOO_LARGE, and with WIRE_VERSIONED the version between the length and the key. */
 #define WIRE_PUSHED 64u
-#define WIRE_PUSHES 15u
+#define WIRE_PUSHES 31u
 #define WIRE_PUSH_MAX (1u << 20)
 #define WIRE_TAKES_PUSH 32u /* flag of a GET: its answer may come so */
 /* Flag of a GET or GET_INTO: the answer has the version, 8 bytes. It stands before a value that is in the body, and
