@@ -25,6 +25,7 @@
 #define VERBS_MAX_DEVICES 8
 #define VERBS_MAX_PORTS 4
 #define VERBS_REASON 160    /* room for why something failed */
+#define VERBS_BATCH 16      /* work requests or completions by one call */
 #define VERBS_INLINE 256    /* asked of each device; what it grants counts */
 #define VERBS_RETRY_COUNT 6 /* 7 means for ever on some devices */
 #define VERBS_RNR_FOREVER 7

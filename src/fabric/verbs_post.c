@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#define VERBS_BATCH 16
 #define VERBS_TOO_LARGE 1
 
 static const enum ibv_wr_opcode verbs_opcode[] = {

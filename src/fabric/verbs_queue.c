@@ -164,30 +164,47 @@ static void verbs_shared_push(struct verbs_queue *q, uint32_t *list, uint32_t in
 	*list = index;
 }
 
-static int verbs_shared_give(struct verbs_cq *cq, uint32_t index)
+static void verbs_shared_wr(const struct verbs_cq *cq, uint32_t index, struct ibv_recv_wr *wr, struct ibv_sge *sge)
 {
 	const struct fabric_sge *from = &cq->queue->shared[index].sge;
 	const struct verbs_region *region = container_of(from->region, struct verbs_region, base);
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)from->addr,
-		.length = (uint32_t)MIN(from->len, cq->device->max_message),
-		.lkey = region->mr[cq - cq->queue->cq]->lkey,
-	};
-	struct ibv_recv_wr *bad, wr = {
-					 .wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
-					 .sg_list = &sge,
-					 .num_sge = sge.length ? 1 : 0,
-				 };
-	int rc = ibv_post_srq_recv(cq->srq, &wr, &bad);
 
-	if (rc == 0) {
-		cq->queue->shared[index].at = cq;
-		cq->shared_posted++;
-	} else if (!cq->complained) {
+	sge->addr = (uintptr_t)from->addr;
+	sge->length = (uint32_t)MIN(from->len, cq->device->max_message);
+	sge->lkey = region->mr[cq - cq->queue->cq]->lkey;
+	*wr = (struct ibv_recv_wr){
+		.wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
+		.sg_list = sge,
+		.num_sge = sge->length ? 1 : 0,
+	};
+}
+
+/* As many of those that are parked as go by one call. False: not all were taken; the rest is parked again. */
+static bool verbs_shared_give(struct verbs_cq *cq, unsigned most)
+{
+	struct ibv_recv_wr wr[VERBS_BATCH], *bad = NULL;
+	struct verbs_queue *q = cq->queue;
+	struct ibv_sge sge[VERBS_BATCH];
+	unsigned count = 0, given;
+	int rc;
+
+	for (; count < most && q->shared_parked != VERBS_NO_SHARED; count++) {
+		verbs_shared_wr(cq, verbs_shared_pop(q, &q->shared_parked), &wr[count], &sge[count]);
+		if (count)
+			wr[count - 1].next = &wr[count];
+	}
+	rc = ibv_post_srq_recv(cq->srq, wr, &bad);
+	given = rc == 0 ? count : bad ? (unsigned)(bad - wr) : 0;
+	for (unsigned i = 0; i < given; i++)
+		q->shared[(uint32_t)wr[i].wr_id].at = cq;
+	cq->shared_posted += given;
+	while (count > given)
+		verbs_shared_push(q, &q->shared_parked, (uint32_t)wr[--count].wr_id);
+	if (unlikely(rc != 0) && !cq->complained) {
 		cq->complained = true;
 		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
 	}
-	return -rc;
+	return rc == 0;
 }
 
 /* The device in use that has fewest, and fewer than what may be given to one. */
@@ -209,19 +226,20 @@ static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
 	return best && best->shared_posted < limit ? best : NULL;
 }
 
+/* Of several devices each gets one in turn. */
+static unsigned verbs_shared_share(const struct verbs_queue *q, const struct verbs_cq *cq)
+{
+	return q->count > 1 ? 1 : MIN(cq->shared_depth - cq->shared_posted, (uint32_t)VERBS_BATCH);
+}
+
 /* What a device does not take, for whatever reason, stays parked until the next time. */
 static void verbs_shared_deal(struct verbs_queue *q)
 {
 	struct verbs_cq *cq;
 
-	while (q->shared_parked != VERBS_NO_SHARED && (cq = verbs_shared_neediest(q))) {
-		uint32_t index = verbs_shared_pop(q, &q->shared_parked);
-
-		if (verbs_shared_give(cq, index) == 0)
-			continue;
-		verbs_shared_push(q, &q->shared_parked, index);
-		break;
-	}
+	while (q->shared_parked != VERBS_NO_SHARED && (cq = verbs_shared_neediest(q)))
+		if (!verbs_shared_give(cq, verbs_shared_share(q, cq)))
+			break;
 }
 
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count)
@@ -231,15 +249,15 @@ int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, uns
 	for (unsigned i = 0; i < count; i++)
 		if (!recv[i].sge.region)
 			return -EINVAL;
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = count; i-- > 0;) { /* the first is parked last, and goes out first */
 		uint32_t index = verbs_shared_pop(q, &q->shared_free);
 
 		q->shared[index].id = recv[i].id;
 		q->shared[index].sge = recv[i].sge;
 		verbs_shared_push(q, &q->shared_parked, index);
-		q->shared_used++;
-		verbs_shared_deal(q); /* one by one, so that they go out in order */
 	}
+	q->shared_used += count;
+	verbs_shared_deal(q);
 	return 0;
 }
 
