@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#define BURIALS 4 /* of one turn: each destroys a queue pair */
+#define BURIALS 4        /* of one turn: each destroys a queue pair */
+#define SPARE_RECEIVES 8 /* so many may be missing before others are posted in their place */
 #define RECEIVE_CHUNK 64
 #define SEND_CHUNK 64
 
@@ -17,16 +18,27 @@ static void *pointer_of(uint64_t id)
 	return (void *)(uintptr_t)(id & ~(uint64_t)CONN_ID_MASK);
 }
 
-/* Post shared receives until there are as many as the connections are worth. A pool at its limit is no
- * error: senders wait. */
+/* Shared receives that there are to be: as many as the connections are worth, and when some are posted, a few more. */
+static inline uint32_t receives_needed(const struct conn_group *group)
+{
+	return MIN(group->wanted, group->attr.receives);
+}
+
+static inline uint32_t receives_with_spare(const struct conn_group *group)
+{
+	return MIN(group->wanted ? group->wanted + SPARE_RECEIVES : 0, group->attr.receives);
+}
+
+/* A pool at its limit is no error: senders wait. */
 static void group_post_receives(struct conn_group *group)
 {
 	struct fabric_recv recv[CONN_POLL_BATCH];
+	uint32_t until = receives_with_spare(group);
 
-	while (group->posted < MIN(group->wanted, group->attr.receives)) {
+	while (group->posted < until) {
 		unsigned n = 0;
 
-		while (n < CONN_POLL_BATCH && group->posted + n < MIN(group->wanted, group->attr.receives)) {
+		while (n < CONN_POLL_BATCH && group->posted + n < until) {
 			struct memory_buffer *b = memory_pool_get(group->receives);
 
 			if (!b)
@@ -43,6 +55,14 @@ static void group_post_receives(struct conn_group *group)
 		}
 		group->posted += n;
 	}
+}
+
+/* In the place of those that were taken. Somebody waits for what came by them, nobody yet for a receive: as long as there are enough
+ * for all that may come, others are posted by the turn that finds nothing. */
+static inline void group_repost_receives(struct conn_group *group, bool idle)
+{
+	if (unlikely(group->posted < (idle ? receives_with_spare(group) : receives_needed(group))))
+		group_post_receives(group);
 }
 
 void conn_group_want_receives(struct conn_group *group, int32_t change)
@@ -442,9 +462,8 @@ static int group_poll_batch(struct conn_group *group)
 		n++;
 	}
 	if (n > 0)
-		group_flush_dirty(group); /* peers wait for answers, nobody yet for a receive */
-	if (n > 0 || unlikely(group->posted < MIN(group->wanted, group->attr.receives)))
-		group_post_receives(group);
+		group_flush_dirty(group); /* before receives: peers wait for answers */
+	group_repost_receives(group, n == 0);
 	return n;
 }
 
