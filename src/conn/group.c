@@ -380,6 +380,7 @@ static void group_flush_dirty(struct conn_group *group)
 			conn_messages_flush(conn);
 		}
 	}
+	group->holds = !list_empty(&held);
 	list_prepend(&group->dirty, &held);
 }
 
@@ -581,6 +582,9 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 
 	must(group_turn_begins(group));
 	group_turn_from(group, now);
+	/* What was asked for between two turns does not wait for a look at what has come. */
+	if (unlikely(!list_empty(&group->dirty) && !group->holds))
+		group_flush_dirty(group);
 	n = group_poll(group);
 	batch_done = group->batch_at == group->batch_end;
 	if (unlikely(batch_done && !list_empty(&group->parting)))

@@ -144,6 +144,7 @@ struct conn_group {
 	bool visited;     /* the connection whose records are handed on had enough of the turn */
 	bool over;        /* the turn is at its end: no other is visited */
 	bool unfinished;  /* there is work for the next turn */
+	bool holds;       /* of those in `dirty` some are held: see conn_holds() */
 	bool crowded;     /* there is more than a turn takes: what each connection takes of it is counted */
 	uint64_t round;   /* in each, all that wait have a visit */
 	uint64_t allowed; /* ns of this turn, until now */
