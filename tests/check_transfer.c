@@ -304,6 +304,36 @@ static void write_to(unsigned n, struct job *job, const struct peer *to)
 	PAIR_UNTIL(&pair, job->done);
 }
 
+/* Turns in which the server had work until it has served this. */
+static unsigned turns_to_serve(bool reads, size_t len)
+{
+	struct fabric_sge sge = sge_of(&client[0], 0, len);
+	unsigned worked = 0;
+	struct job job;
+
+	conn_pair_rest(&pair);
+	pair.server_stops = true;
+	ck_assert_int_eq((reads ? conn_read : conn_write)(client[0].conn, begin_job(&job), &sge,
+							  address_of(&server[0], 0), key_of(&server[0])),
+			 0);
+	TURN_UNTIL(worked += conn_group_progress(pair.server.group, pair.now) > 0; conn_pair_turn(&pair), job.done);
+	pair.server_stops = false;
+	return worked;
+}
+
+/* Nobody at the server is told of what its peer reads and writes: a turn that served it had work all the same, so that a thread
+ * that polls does not take it for a wait in vain. */
+START_TEST(test_serving_is_work)
+{
+	static const size_t bytes[] = {8, 4096, 20000};
+
+	begin_one(_i, 32);
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(bytes); i++)
+		ck_assert_uint_gt(turns_to_serve(i % 2, bytes[i / 2]), 0);
+	end();
+}
+END_TEST
+
 static struct fabric_domain *own_domain;
 
 /* Nothing of the connection is left in the domain when it is closed. */
@@ -655,6 +685,7 @@ static Suite *suite_of_transfer(void)
 
 	add(suite, "order", test_order, 4);
 	add(suite, "credits", test_immediates_and_credits, 2);
+	add(suite, "serving", test_serving_is_work, 2);
 	add(suite, "domains", test_domains_apart, 4);
 	add(suite, "buffers", test_own_buffers, 2);
 	add(suite, "transfers", test_own_transfers, 2);

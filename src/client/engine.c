@@ -575,10 +575,6 @@ static int engine_wait_until(struct engine *engine, bool (*finished)(const void 
 				sched_yield();
 			continue;
 		}
-		if (fabric_moving(conn_group_queue(engine->group))) {
-			spin_begin(&engine->spin, now);
-			continue;
-		}
 		if (engine_arm(engine)) {
 			spin_turn(&engine->spin, now, 1);
 			continue;

@@ -113,8 +113,8 @@ struct fabric_queue *conn_group_queue(const struct conn_group *group);
 const struct conn_group_attr *conn_group_attr(const struct conn_group *group);
 
 /* One turn: completions, events, answers, timers, burials. Returns how many completions and events
- * there were, and is not 0 either when work is left for the next turn: 0 says that it may be time to sleep. Not from
- * inside a callback. */
+ * there were, and is not 0 either when work is left for the next turn, or when this process moved bytes for a peer
+ * (fabric_moving()): 0 says that it may be time to sleep. Not from inside a callback. */
 int conn_group_progress(struct conn_group *group, uint64_t now);
 
 /* When conn_group_progress must be called though nothing comes; TIME_NEVER: no need. */

@@ -600,7 +600,7 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	if (unlikely(batch_done && !list_empty(&group->closing)))
 		group_bury(group);
 	must(group_turn_ends(group));
-	return n + events + (group->unfinished || !batch_done);
+	return n + events + (group->unfinished || !batch_done || fabric_moving(group->queue));
 }
 
 /* Those that asked for something leave the list when they come to its front. */

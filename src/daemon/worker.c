@@ -304,9 +304,6 @@ static bool worker_rest(struct worker *w)
 	bool armed = true, quiet;
 
 	must(worker_runs_here(w));
-	for (unsigned i = 0; i < w->groups; i++)
-		if (fabric_moving(conn_group_queue(w->group[i])))
-			return true;
 	quiet = service_thread_arm(&w->services);
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;

@@ -378,8 +378,9 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
  * one sleep. */
 int fabric_arm(struct fabric_queue *queue);
 
-/* Were bytes of large transfers moved since the last completion and since it was last asked? Then more are near, and
- * polling on is faster than sleeping; what was armed is not any more. Never true where a device moves them. */
+/* Were bytes of large transfers moved since the last completion and since it was last asked, or reads or writes of peers served, of
+ * which there is no completion here? Then more are near, and polling on is faster than sleeping; what was armed is not any more. Never
+ * true where a device moves them. */
 bool fabric_moving(struct fabric_queue *queue);
 
 /* Grows while bytes of the endpoint's reads and writes move, in either direction: two looks tell whether a long one

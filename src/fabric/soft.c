@@ -403,7 +403,7 @@ static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, 
 	n = soft_cq_take(q, out, max);
 	q->worked = list_empty(&q->near) ? 0 : soft_work(out, n);
 	if (n)
-		q->armed = q->moved = false;
+		q->armed = q->moved = q->served = false;
 	soft_settle(q);
 	return n;
 }
@@ -455,9 +455,9 @@ static int soft_next_event(struct fabric_queue *queue, struct fabric_event *out)
 static bool soft_moving(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
-	bool moved = q->moved;
+	bool moved = q->moved || q->served;
 
-	q->moved = false;
+	q->moved = q->served = false;
 	if (moved)
 		q->armed = false; /* the quick way to poll */
 	return moved;

@@ -158,6 +158,7 @@ struct soft_queue {
 	uint64_t worked;  /* bytes and number of what the last poll had for its caller */
 	uint64_t asked;   /* the time of the last look at epoll, while there are any near */
 	bool moved;       /* many bytes; see fabric_moving() */
+	bool served;      /* a read or write of the peer, of which nobody here is told; see fabric_moving() */
 	size_t allowance; /* bytes that this turn may still move */
 	size_t share;     /* of them, those that one endpoint may: all if no other waits */
 	uint32_t turn;    /* counts the polls */

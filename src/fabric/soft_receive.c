@@ -150,6 +150,7 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 	}
 	ep->responses[ep->response_head++ & ep->responses_mask] =
 		(struct soft_response){f->addr, f->len, 0, f->key, ep->rx_number++};
+	ep->queue->served = true;
 	ep->tx_wanted = true;
 	ep->left = 0;
 	return SOFT_GO;
@@ -295,6 +296,7 @@ static enum soft_step soft_finish_write(struct soft_endpoint *ep)
 {
 	if (soft_is_small(&ep->frame) && soft_place_small(ep) != SOFT_GO)
 		return SOFT_END;
+	ep->queue->served = true;
 	soft_request_served(ep);
 	return SOFT_GO;
 }

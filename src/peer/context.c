@@ -292,15 +292,6 @@ static void context_sleep(rdma_context *ctx, uint64_t now, uint64_t until)
 		thread_lock(ctx->thread);
 }
 
-/* Are bytes of long messages on their way? */
-static bool context_moving(const rdma_context *ctx)
-{
-	for (unsigned i = 0; i < ctx->engines; i++)
-		if (fabric_moving(conn_group_queue(engine_group(ctx->own[i]))))
-			return true;
-	return false;
-}
-
 /* Whoever ran meanwhile and gave it back shares this processor, and may be who is waited for: then it gets it at each idle turn, until nobody
  * has taken it for long. What time it is now. */
 static uint64_t context_yield(rdma_context *ctx, uint64_t now)
@@ -339,10 +330,6 @@ int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const voi
 			idle = work ? 0 : idle + 1;
 			if (ctx->crowded ? idle > 0 : time_to_yield(idle))
 				now = context_yield(ctx, now);
-			continue;
-		}
-		if (context_moving(ctx)) {
-			busy_until = now + poll;
 			continue;
 		}
 		if (context_turn_at(ctx, now, true))
