@@ -756,6 +756,27 @@ START_TEST(test_queue)
 }
 END_TEST
 
+/* While the process has jobs of the queues the thread knows of it, for it yields then; also of one whose client goes. */
+START_TEST(test_queue_busy)
+{
+	struct wire_ring_job job = {.id = 99, .op = WIRE_RING_ECHO, .length = 8, .param = {500000}};
+	struct client *c = &client[0];
+
+	open_queue(c);
+	ck_assert_uint_eq(services.thread.busy, 0);
+	for (job.sequence = 1; job.sequence <= 2; job.sequence++) {
+		put_job(c, 0, job.sequence - 1, job);
+		submit(c, 0, job.sequence);
+		UNTIL(services.thread.busy == 1);
+		if (job.sequence == 1)
+			UNTIL(services.thread.busy == 0);
+	}
+	leave(c);
+	UNTIL(!services_sessions(&services));
+	ck_assert_uint_eq(services.thread.busy, 0);
+}
+END_TEST
+
 /* It is answered when the ring is empty. */
 START_TEST(test_queue_terminate)
 {
@@ -1476,6 +1497,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_shapes, 0, 5);
 	tcase_add_test(tc, test_open);
 	tcase_add_test(tc, test_queue);
+	tcase_add_test(tc, test_queue_busy);
 	tcase_add_test(tc, test_queue_terminate);
 	tcase_add_loop_test(tc, test_bad_job, 0, ARRAY_SIZE(bad_jobs));
 	tcase_add_loop_test(tc, test_bad_record, 0, BADS);

@@ -168,6 +168,8 @@ int engine_wait(struct engine *engine, const bool *done, uint64_t timeout);
 
 /* As above, until *counter is another than it was, or time_now() is `until`. */
 int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until);
+/* The same, for what more threads than one work for that may be on this machine: they get this processor at each idle turn. */
+int engine_yield_until_change(struct engine *engine, const uint64_t *counter, uint64_t until);
 
 /* A call that waits: what it asks for, and its end. Zero it, then set the first three. */
 struct blocking {

@@ -551,9 +551,10 @@ void engine_doze(struct engine *engine, uint64_t until)
 		engine_sleep_until(engine, now, until);
 }
 
-/* Turn until `finished` or the time is over: polls first, see spin.h, then sleeps. */
+/* Turn until `finished` or the time is over: polls first, see spin.h, then sleeps. `yields`: at each idle turn, not
+ * only when it is time_to_yield(). */
 static int engine_wait_until(struct engine *engine, bool (*finished)(const void *, uint64_t), const void *what,
-			     uint64_t value, uint64_t until)
+			     uint64_t value, uint64_t until, bool yields)
 {
 	uint64_t now = time_now();
 
@@ -571,7 +572,7 @@ static int engine_wait_until(struct engine *engine, bool (*finished)(const void 
 		if (now >= until)
 			return -ETIMEDOUT;
 		if (!tired) {
-			if (time_to_yield(engine->spin.idle))
+			if (yields ? engine->spin.idle > 0 : time_to_yield(engine->spin.idle))
 				sched_yield();
 			continue;
 		}
@@ -599,12 +600,17 @@ static bool differs(const void *what, uint64_t value)
 
 int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
 {
-	return engine_wait_until(engine, is_true, done, 0, time_after(time_now(), timeout));
+	return engine_wait_until(engine, is_true, done, 0, time_after(time_now(), timeout), false);
 }
 
 int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until)
 {
-	return engine_wait_until(engine, differs, counter, *counter, until);
+	return engine_wait_until(engine, differs, counter, *counter, until, false);
+}
+
+int engine_yield_until_change(struct engine *engine, const uint64_t *counter, uint64_t until)
+{
+	return engine_wait_until(engine, differs, counter, *counter, until, true);
 }
 
 /* Other requests may be completed all the time: the clock is looked at here, too. */

@@ -434,7 +434,7 @@ int client_gpu_queues_wait(struct rdmad_gpu *gpu, const uint64_t *counter, uint6
 		if (now >= until)
 			return -ETIMEDOUT;
 		client_gpu_queues_pump(gpu);
-		rc = q->probing ? engine_wait_change(gpu->engine, &q->news, until) : engine_turn(gpu->engine);
+		rc = q->probing ? engine_yield_until_change(gpu->engine, &q->news, until) : engine_turn(gpu->engine);
 		if (rc < 0 && rc != -ETIMEDOUT)
 			return rc;
 		if (*counter != before)

@@ -41,8 +41,9 @@ static void gpu_agent_let_go(struct gpu_agent *a)
 {
 	a->conn = NULL;
 	gpu_agent_close_windows(a);
-	a->thread->part.thread->busy -= a->jobs;
+	a->thread->part.thread->busy -= a->jobs + a->occupied;
 	a->jobs = 0; /* there may have been some: nobody waits for them */
+	a->occupied = false;
 	if (gpu_agent_has_session(a))
 		gpu_session_stop(a->session, gpu_agent_now(a));
 }

@@ -148,6 +148,7 @@ struct gpu_agent {
 	struct gpu_session *session; /* NULL before it is opened */
 	bool look;                   /* its descriptor was readable */
 	enum wire_gpu_mode mode;
+	bool occupied;    /* queue mode: there are jobs, and thread->busy counts the session */
 	bool sends;       /* answers are a write and a record */
 	bool answered;    /* the last word, ENDED or the answer to the request to end, was said */
 	uint32_t open_id; /* of the request that is answered when the process is ready */

@@ -186,6 +186,17 @@ static int gpu_agent_serve(struct gpu_agent *a)
 	return n;
 }
 
+/* In queue mode nobody tells of jobs: whether there are some is looked at, so that the worker yields to their process. */
+static void gpu_agent_count_busy(struct gpu_agent *a)
+{
+	bool occupied = a->conn && gpu_agent_has_session(a) && gpu_agent_busy(a);
+
+	if (likely(occupied == a->occupied))
+		return;
+	a->occupied = occupied;
+	a->thread->part.thread->busy += occupied ? 1 : -1;
+}
+
 static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 {
 	int n;
@@ -195,6 +206,8 @@ static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 	if (unlikely(now >= a->deadline))
 		gpu_agent_handle(a, GPU_AGENT_TIMED_OUT);
 	n = gpu_agent_serve(a);
+	if (a->mode == WIRE_GPU_QUEUE)
+		gpu_agent_count_busy(a);
 	if (likely(a->conn))
 		conn_flush(a->conn);
 	else if (a->state == GPU_AGENT_CLOSED)
