@@ -152,7 +152,8 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 void conn_refuse(struct fabric_request *fabric_request, enum wire_reason reason, uint64_t detail);
 
 /* Accept a request that wire_request_decode() took. `grant` names eager_max and value_max, and message_size where messages are not
- * to be longer than that, whatever was asked for; the rest is filled in. `attr` may be NULL. Consumes fabric_request in every case; the peer of a failure is refused with the reason.
+ * to be longer than that, whatever was asked for; the rest is filled in. `attr` may be NULL. Consumes fabric_request in every case;
+ * the peer of a failure is refused with the reason.
  * -EUSERS: too many connections, or no room in the completion queue for what this one may have outstanding;
  * -EMSGSIZE; -ENOMEM ... */
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
