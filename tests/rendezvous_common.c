@@ -125,14 +125,19 @@ static const struct conn_ops *instead; /* of the service */
 
 static void server_take(struct fabric_event *event)
 {
+	struct wire_accept grant = {
+		.message_size = conn_group_attr(server.group)->message_size, /* no buffers of its own */
+		.eager_max = WIRE_EAGER_MAX,
+		.value_max = GIB,
+		.pieces = 4,
+	};
 	struct wire_request wire;
 
 	if (wire_request_decode(&wire, event->data, event->data_len) != WIRE_REASON_NONE)
 		conn_refuse(event->request, WIRE_REASON_BAD_REQUEST, 0);
 	else if (instead)
-		conn_accept(server.group, event->request, &wire,
-			    &(struct wire_accept){.eager_max = WIRE_EAGER_MAX, .value_max = GIB, .pieces = 4}, NULL,
-			    instead, NULL, time_now(), &(struct conn *){NULL});
+		conn_accept(server.group, event->request, &wire, &grant, NULL, instead, NULL, time_now(),
+			    &(struct conn *){NULL});
 	else
 		services_take(&server.services, server.group, event->request, &wire, WIRE_REASON_NONE);
 }

@@ -45,7 +45,8 @@ int wal_checkpoint_begin(struct wal *wal)
 		return rc;
 	wal->checkpoint_from = wal->bytes;
 	wal->checkpoint_since = wal->written;
-	wal->checkpoint_records = wal->checkpoint_highest = wal->checkpoint_done = 0;
+	wal->checkpoint_records = wal->checkpoint_highest = 0;
+	wal->checkpoint_done = 0;
 	wal->checkpoint_whole = false;
 	wal->checkpoint_open = true;
 	return 0;
