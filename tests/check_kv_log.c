@@ -2,11 +2,9 @@
  * check_kv_log.c: what answers promise with a log: none tells of what is not on disk, others go on meanwhile, and what is found
  * after a restart. The disk is the test's: it can be slow, full or broken.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "caller.h"
@@ -30,7 +28,6 @@ static struct {
 	unsigned held, syncs;
 	_Atomic uint64_t largest; /* file that there is room for; 0: any */
 	_Atomic bool crowded;     /* there is no room for a further file */
-	_Atomic uint64_t size;    /* of all files that there is room for; 0: any */
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
 
 static _Atomic int fatal;
@@ -60,44 +57,6 @@ static int disk_sync(void *arg, int fd)
 	return error ? error : wal_files_kernel.sync(arg, fd);
 }
 
-static char dir[32], path[64];
-
-static int64_t disk_room(void *arg, int directory)
-{
-	uint64_t used = 0;
-	struct dirent *entry;
-	struct stat st;
-	DIR *d;
-
-	if (!disk.size)
-		return wal_files_kernel.room(arg, directory);
-	d = opendir(path);
-	ck_assert_ptr_nonnull(d);
-	while ((entry = readdir(d)))
-		if (fstatat(directory, entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
-			used += 512ull * (uint64_t)st.st_blocks;
-	closedir(d);
-	return (int64_t)(disk.size - MIN(disk.size, used));
-}
-
-/* Whether the file may be so long. */
-static bool disk_has_room(int fd, uint64_t size)
-{
-	struct stat st;
-	uint64_t more;
-	int directory;
-	bool has;
-
-	if (!disk.size)
-		return true;
-	ck_assert_int_eq(fstat(fd, &st), 0);
-	more = size - MIN(size, 512ull * (uint64_t)st.st_blocks);
-	directory = open(path, O_RDONLY | O_DIRECTORY);
-	has = !more || disk_room(NULL, directory) >= (int64_t)more;
-	close(directory);
-	return has;
-}
-
 static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, uint64_t at)
 {
 	int error;
@@ -106,9 +65,7 @@ static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, u
 	disk_wait(&disk.stops);
 	error = disk.error;
 	pthread_mutex_unlock(&disk.lock);
-	if (error == 0 && !disk_has_room(fd, at + iov[0].iov_len))
-		error = -ENOSPC;
-	return error ? error : wal_files_kernel.pwritev(arg, fd, iov, disk.size ? 1 : n, at);
+	return error ? error : wal_files_kernel.pwritev(arg, fd, iov, n, at);
 }
 
 static int disk_open(void *arg, int directory, const char *name, int flags)
@@ -120,9 +77,7 @@ static int disk_open(void *arg, int directory, const char *name, int flags)
 
 static int disk_allocate(void *arg, int fd, uint64_t size)
 {
-	bool has = disk_has_room(fd, size) && (!disk.largest || size <= disk.largest);
-
-	return has ? wal_files_kernel.allocate(arg, fd, size) : -ENOSPC;
+	return disk.largest && size > disk.largest ? -ENOSPC : wal_files_kernel.allocate(arg, fd, size);
 }
 
 static void disk_set(bool *what, bool to)
@@ -166,6 +121,7 @@ static void on_fatal(void *arg, int error)
 /*
  * A server with a log
  */
+static char dir[32], path[64];
 static struct server_options options;
 static void *kv, *other;
 
@@ -186,7 +142,6 @@ static void configure(enum kv_policy policy)
 	disk.files.pwritev = disk_pwritev;
 	disk.files.open = disk_open;
 	disk.files.allocate = disk_allocate;
-	disk.files.room = disk_room;
 	fatal = 0;
 	options = (struct server_options){
 		.services = {.arena = 16 * MIB,
@@ -762,40 +717,6 @@ START_TEST(test_checkpoint_when_full)
 }
 END_TEST
 
-/* A disk of four times what is live takes any number of writes: some are refused, but never for ever. */
-START_TEST(test_small_disk)
-{
-	enum { KEYS = 64, BYTES = 16384 };
-	const unsigned rounds = (unsigned)suite_part(30);
-	char *value = calloc(1, BYTES), got[BYTES];
-	uint64_t until = time_now() + 120 * TIME_S;
-	size_t len;
-	int rc = 0;
-
-	kv_close(other);
-	kv_close(kv);
-	server_stop();
-	disk.size = 4 * MIB;
-	start();
-	for (unsigned i = 0; i < rounds * KEYS; i++) {
-		char key = (char)(i % KEYS);
-
-		value[0] = (char)(i / KEYS);
-		while ((rc = kv_set_bytes(kv, &key, 1, value, BYTES)) == -ENOSPC && time_now() < until)
-			usleep(1000);
-		ck_assert_msg(rc == 0, "set %u: %s", i, rdmad_error());
-	}
-	restart();
-	for (char key = 0; key < KEYS; key++) {
-		ck_assert_int_eq(kv_get_into(kv, &key, 1, got, sizeof(got), &len), 0);
-		ck_assert(len == BYTES && got[0] == (char)(rounds - 1));
-	}
-	ck_assert_int_eq(fatal, 0);
-	disk.size = 0;
-	free(value);
-}
-END_TEST
-
 /* Not taken for what it is not. */
 START_TEST(test_durable_without_a_log)
 {
@@ -1232,7 +1153,6 @@ int main(void)
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
 	tcase_add_test(tc, test_sync_when_full);
 	tcase_add_test(tc, test_checkpoint_when_full);
-	tcase_add_test(tc, test_small_disk);
 	tcase_add_test(tc, test_durable);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_versions_after_a_loss);

@@ -877,57 +877,6 @@ START_TEST(a_full_disk_says_so_before)
 }
 END_TEST
 
-static void keep_room(struct world *w)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned i = 0; i < WORLD_KEYS; i++)
-		bytes += w->state.item[i].there ? w->state.item[i].len + 256 : 0;
-	wal_reserve(w->wal, bytes, 24 * KIB);
-}
-
-/* Writes with room kept until there is no more for them, the last ones in what is kept for these. */
-static void fill_and_keep(struct world *w)
-{
-	int rc = 0;
-
-	while (!info_of(w).last && rc == 0) {
-		world_set(w, (unsigned)world_draw(w, WORLD_KEYS), 16000);
-		keep_room(w);
-		rc = world_write(w, 1);
-	}
-	ck_assert_int_eq(rc, 0);
-	for (unsigned i = 0; i < 3; i++)
-		ck_assert_int_eq(write_some(w), 0);
-	ck_assert_int_eq(world_sync(w), 0);
-}
-
-/* A disk that the log has filled has room for a checkpoint, again and again, and then for the log. */
-START_TEST(a_full_disk_has_room_for_a_checkpoint)
-{
-	struct world w;
-	struct wal_found found;
-
-	open_new(&w, 15);
-	disk_limit(w.disk,
-		   10 * WAL_SEGMENT_MIN); /* three are what is live, which is there twice at a checkpoint's end */
-	for (unsigned i = 0; i < 20; i++) {
-		fill_and_keep(&w);
-		ck_assert_int_eq(wal_room(w.wal), -ENOSPC);
-		ck_assert_int_eq(world_checkpoint_whole(&w), 0);
-		keep_room(&w);
-		ck_assert_int_eq(wal_room(w.wal), 0);
-		ck_assert(!info_of(&w).last);
-		if (i % 5 == 4) {
-			ck_assert_int_eq(reopen(&w, &found), 0);
-			world_compare(&w, &found);
-		}
-	}
-	ck_assert_uint_gt(info_of(&w).segments, 0);
-	world_destroy(&w);
-}
-END_TEST
-
 /* The files of segments are used again, and there is no end of files that are not. */
 START_TEST(segments_are_recycled)
 {
@@ -1393,7 +1342,6 @@ static Suite *suite(void)
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
 	tcase_add_test(tc, a_full_disk_is_used_to_its_end);
-	tcase_add_test(tc, a_full_disk_has_room_for_a_checkpoint);
 	tcase_add_test(tc, a_log_begins_on_a_full_disk);
 	tcase_add_test(tc, a_spare_gives_way);
 	tcase_add_test(tc, segments_are_recycled);

@@ -86,9 +86,6 @@ void services_close(struct services *services)
 {
 	services_enable_kv(services, true);
 	service_thread_free(&services->thread);
-	/* A checkpoint that is under way has some now and then. */
-	for (unsigned i = 0; services_store_stats(services).pins && i < 60000; i++)
-		usleep(1000);
 	REQUIRE(services_store_stats(services).pins == 0);
 	if (services->gpu)
 		gpu_service_stop(services->gpu);

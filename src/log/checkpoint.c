@@ -46,20 +46,9 @@ int wal_checkpoint_begin(struct wal *wal)
 	wal->checkpoint_from = wal->bytes;
 	wal->checkpoint_since = wal->written;
 	wal->checkpoint_records = wal->checkpoint_highest = 0;
-	wal->checkpoint_done = 0;
 	wal->checkpoint_whole = false;
 	wal->checkpoint_open = true;
 	return 0;
-}
-
-static bool spare_gives_way(struct wal *wal)
-{
-	bool gave;
-
-	pthread_mutex_lock(&wal->lock);
-	gave = segment_give_way(wal);
-	pthread_mutex_unlock(&wal->lock);
-	return gave;
 }
 
 static int checkpoint_group(struct wal *wal, const struct wal_record *record, unsigned n)
@@ -69,9 +58,7 @@ static int checkpoint_group(struct wal *wal, const struct wal_record *record, un
 
 	must(wal->checkpoint_open);
 	if (rc == 0)
-		do
-			rc = stream_write(stream, record, n, wal->checkpoint_since);
-		while (rc == -ENOSPC && spare_gives_way(wal));
+		rc = stream_write(stream, record, n, wal->checkpoint_since);
 	if (rc == 0 && stream->unsynced >= DIRTY_MOST)
 		rc = stream_sync(stream);
 	return rc;
@@ -88,7 +75,6 @@ int wal_checkpoint_write(struct wal *wal, const struct wal_record *record, unsig
 		wal->checkpoint_highest = MAX(wal->checkpoint_highest, record[i].lsn);
 	wal->checkpoint_records += n;
 	wal->checkpoint_bytes += wal->checkpoint.bytes - bytes;
-	wal->checkpoint_done = wal->checkpoint.bytes;
 	return 0;
 }
 
@@ -131,7 +117,6 @@ static int checkpoint_commit(struct wal *wal)
 	}
 	rc = manifest_commit(wal, &next);
 	if (rc == 0) {
-		wal->checkpoint_done = 0; /* from now on it is the next one that needs room */
 		segments_give_back(wal, FILE_CHECKPOINT, &old.checkpoint, old.checkpoint.count);
 		segments_give_back(wal, FILE_LOG, &old.log, covered);
 	}
@@ -153,7 +138,6 @@ static int checkpoint_finish(struct wal *wal)
 
 static void checkpoint_forget(struct wal *wal)
 {
-	wal->checkpoint_done = 0;
 	segments_free(&wal->checkpoint_list);
 	stream_destroy(&wal->checkpoint);
 	wal->checkpoint_open = false;

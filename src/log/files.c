@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 static int answer(int rc)
@@ -167,17 +166,6 @@ static int64_t kernel_size(void *arg, int fd)
 	return fstat(fd, &st) ? -errno : st.st_size;
 }
 
-/* Of what only root may have nothing, as others do not have it. */
-static int64_t kernel_room(void *arg, int directory)
-{
-	struct statvfs st;
-
-	(void)arg;
-	if (fstatvfs(directory, &st))
-		return -errno;
-	return (int64_t)MIN((uint64_t)st.f_bavail * st.f_frsize, (uint64_t)INT64_MAX);
-}
-
 static int kernel_lock(void *arg, int fd)
 {
 	(void)arg;
@@ -218,7 +206,6 @@ const struct wal_files wal_files_kernel = {
 	.rename = kernel_rename,
 	.unlink = kernel_unlink,
 	.size = kernel_size,
-	.room = kernel_room,
 	.lock = kernel_lock,
 	.list = kernel_list,
 };

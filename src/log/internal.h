@@ -111,8 +111,6 @@ struct wal {
 
 	struct stream log, checkpoint;
 	uint64_t tried; /* to make a spare: bytes of the log then */
-	/* As of wal_reserve(), and how long the log was then. */
-	uint64_t reserve, pending, reserve_at;
 
 	/* Of the thread that makes checkpoints. */
 	uint64_t checkpoint_since, checkpoint_from, checkpoint_records;
@@ -122,8 +120,6 @@ struct wal {
 
 	_Atomic uint64_t written, durable, groups, bytes, checkpoint_bytes, checkpoints, log_from;
 	_Atomic uint64_t sync_max, sync_last;
-	_Atomic uint64_t checkpoint_done; /* bytes of the checkpoint under way */
-	_Atomic uint64_t left;            /* as of struct wal_info */
 	_Atomic bool full;
 	_Atomic bool cut; /* the log's segment is shorter, for want of room */
 	_Atomic int error;
@@ -156,11 +152,6 @@ void segment_give_back(struct wal *wal, enum file_kind kind, uint64_t id);
 bool segment_give_way(struct wal *wal);
 /* All files that the manifest does not name. */
 int segments_tidy(struct wal *wal);
-/* How long the next one of the log may be, so that there is room for a checkpoint behind it: as all are, shorter, or 0. The lock is
- * held. */
-uint64_t segment_granted(struct wal *wal);
-/* None is shorter, but for want of room. */
-uint64_t segment_least(const struct wal *wal);
 /* There is a spare for the next segment, or no room for one. Of the thread that writes. */
 void segment_make_ahead(struct wal *wal);
 

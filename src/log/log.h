@@ -66,8 +66,6 @@ struct wal_files {
 	int (*rename)(void *arg, int directory, const char *from, const char *to);
 	int (*unlink)(void *arg, int directory, const char *name);
 	int64_t (*size)(void *arg, int fd);
-	/* Bytes that the disk of this directory has left for more files. */
-	int64_t (*room)(void *arg, int directory);
 	int (*lock)(void *arg, int fd); /* one process: -EBUSY */
 	/* Each name in the directory. */
 	int (*list)(void *arg, int directory, void (*each)(void *to, const char *name), void *to);
@@ -121,15 +119,8 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 int wal_write(struct wal *wal, const struct wal_record *record, unsigned n);
 /* All that was written is on disk. Where nothing was written since, nothing is done. Errors are for ever. */
 int wal_sync(struct wal *wal);
-/* Whether the disk has room for another segment; a whole one is made unless there is one: 0, -ENOSPC; others are for ever. */
+/* Whether the disk has room for another whole segment, which is made unless there is one: 0, -ENOSPC; others are for ever. */
 int wal_room(struct wal *wal);
-/* A checkpoint of now would take so many bytes, and changes of up to `pending` bytes, not 0, may be on their way here. From then on
- * segments of the log leave room on the disk for a checkpoint: they are shorter where there is little more than that, and then it is
- * full, and only what was taken is still written. So the log never fills a disk in such a way that it cannot be made shorter. Any
- * thread. */
-void wal_reserve(struct wal *wal, uint64_t bytes, uint64_t pending);
-/* Bytes that the log has of the disk, and those that are free; UINT64_MAX: not known. Any thread. */
-uint64_t wal_space(struct wal *wal);
 
 /* A checkpoint is all items that there are; it may be fuzzy, as what changes meanwhile is in the log. begin() before the first item is
  * looked at; when end() returned 0, segments of the log whose records all came before begin() are given back for new ones, and
@@ -150,10 +141,8 @@ struct wal_info {
 	uint64_t checkpoint_bytes, checkpoints;
 	uint64_t log_bytes;       /* since the last checkpoint began */
 	uint64_t segments, spare; /* files of the log; those kept for new ones */
-	uint64_t
-		left; /* bytes that the disk has for the log, beside what is kept for a checkpoint; UINT64_MAX: not known */
 	uint64_t sync_max_ns, sync_last_ns;
-	bool full; /* no room for a whole segment after this one: time to make room, before wal_write() says -ENOSPC */
+	bool full; /* no room for the segment after this one: time to refuse changes and to make room, before wal_write() says -ENOSPC */
 	bool last; /* and this one is shorter, as it has what room there was: it is for changes that were taken */
 	int error; /* the first that is for ever */
 };

@@ -2,7 +2,6 @@
  * segment.c: files for segments. One has its room on the disk from the beginning, and then lives on under one name after the other: a
  * file whose blocks are written already needs no metadata at an fdatasync, which makes that twice as fast. Old records in it are
  * told by the id in their checksums. The next file is made when half of a segment is left, so that a disk that gets full shows in time.
- * It is full for the log when what is left would be too little for a checkpoint, which alone makes the log shorter.
  *
  * All is written past the page cache, which nobody reads: so there are no pages to find for it, no blocks to read first because
  * a part of them changes, and nothing that waits to be written back before a sync, neither of the log nor of anybody else.
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 
 #define TRY_EVERY MIB /* of the log, where the disk is full */
-#define GRANT_SHARE 3 /* of what is left, the part that a segment may take */
 
 static const char *const suffix[] = {
 	[FILE_LOG] = ".log", [FILE_CHECKPOINT] = ".checkpoint", [FILE_SPARE] = ".spare", [FILE_NEW] = ".new"};
@@ -67,62 +65,6 @@ static int id_take(struct wal *wal, uint64_t *id)
 	return rc;
 }
 
-/* What the disk has beside the room for a checkpoint. What was taken and is not written yet comes into the log, and may come into
- * the checkpoint, too. */
-static uint64_t room_left(struct wal *wal)
-{
-	int64_t room = wal->pending ? wal->files->room(wal->files->arg, wal->fd) : -1;
-	uint64_t have, kept = wal->reserve + (wal->bytes - wal->reserve_at);
-
-	if (room < 0)
-		return UINT64_MAX;
-	have = (uint64_t)room + wal->spares * wal->segment;
-	kept -= MIN(kept, (uint64_t)wal->checkpoint_done);
-	kept += (kept / wal->segment + 2) * HEADER + 2 * wal->pending;
-	return have - MIN(have, kept);
-}
-
-/* When a segment is full, what is live may be more by all of it, and the shorter ones that then begin are not filled. */
-uint64_t segment_granted(struct wal *wal)
-{
-	uint64_t size = wal->segment, least = segment_least(wal);
-
-	wal->left = room_left(wal);
-	while (wal->left / GRANT_SHARE < size && size > least)
-		size = MAX(size / 4 / HEADER * HEADER, least);
-	return wal->left / GRANT_SHARE < size ? 0 : size;
-}
-
-uint64_t segment_least(const struct wal *wal)
-{
-	return MAX(wal->segment / 16 / HEADER, 2ull) * HEADER;
-}
-
-uint64_t wal_space(struct wal *wal)
-{
-	int64_t room = wal->files->room(wal->files->arg, wal->fd);
-	uint64_t bytes;
-
-	pthread_mutex_lock(&wal->lock);
-	bytes = wal->spares * wal->segment + wal->log.size;
-	for (unsigned i = 0; i < wal->manifest.log.count; i++)
-		bytes += wal->manifest.log.at[i].end;
-	for (unsigned i = 0; i < wal->manifest.checkpoint.count; i++)
-		bytes += wal->manifest.checkpoint.at[i].end;
-	pthread_mutex_unlock(&wal->lock);
-	return room < 0 ? UINT64_MAX : bytes + (uint64_t)room;
-}
-
-void wal_reserve(struct wal *wal, uint64_t bytes, uint64_t pending)
-{
-	pthread_mutex_lock(&wal->lock);
-	wal->reserve = bytes;
-	wal->pending = pending;
-	wal->reserve_at = wal->bytes;
-	wal->left = room_left(wal);
-	pthread_mutex_unlock(&wal->lock);
-}
-
 static int spare_add(struct wal *wal, uint64_t id)
 {
 	if (wal->spares == wal->spare_room) {
@@ -135,7 +77,7 @@ static int spare_add(struct wal *wal, uint64_t id)
 		wal->spare_room = room;
 	}
 	wal->spare[wal->spares++] = id;
-	wal->full = segment_granted(wal) < wal->segment;
+	wal->full = false;
 	return 0;
 }
 
@@ -204,28 +146,18 @@ out:
 	return rc;
 }
 
-/* There is a spare where the log may have a whole segment, and room where it may have a shorter one. The lock is held. */
-static int room_have(struct wal *wal)
-{
-	uint64_t granted = segment_granted(wal);
-
-	if (granted == wal->segment && !wal->spares)
-		return spare_make(wal);
-	wal->full = granted < wal->segment;
-	return granted ? 0 : -ENOSPC;
-}
-
 void segment_make_ahead(struct wal *wal)
 {
 	const struct stream *log = &wal->log;
 
-	if (log->at < log->size / 2 ||
-	    ((wal->full || wal->spares) && log->bytes - wal->tried < MIN(TRY_EVERY, wal->segment / 4)))
+	if (wal->spares || log->at < log->size / 2 ||
+	    (wal->full && log->bytes - wal->tried < MIN(TRY_EVERY, wal->segment / 4)))
 		return;
 	/* A checkpoint that ends has it for some syncs: that is nothing to wait for. */
 	if (pthread_mutex_trylock(&wal->lock))
 		return;
-	room_have(wal);
+	if (!wal->spares)
+		spare_make(wal);
 	wal->tried = log->bytes;
 	pthread_mutex_unlock(&wal->lock);
 }
@@ -235,9 +167,7 @@ int wal_room(struct wal *wal)
 	int rc;
 
 	pthread_mutex_lock(&wal->lock);
-	rc = room_have(wal);
-	if (rc == 0)
-		wal->cut = false; /* the next one need not be */
+	rc = wal->spares ? 0 : spare_make(wal);
 	pthread_mutex_unlock(&wal->lock);
 	return rc;
 }
@@ -246,7 +176,7 @@ int wal_room(struct wal *wal)
  * Segments.
  */
 
-static int spare_rename(struct wal *wal, const char *to, int flags)
+static int spare_rename(struct wal *wal, const char *to)
 {
 	char from[NAME_SIZE];
 	int rc;
@@ -256,24 +186,25 @@ static int spare_rename(struct wal *wal, const char *to, int flags)
 	if (rc)
 		return wal_failed(wal, from, "renaming", rc);
 	wal->spares--;
-	return name_open(wal, to, O_DIRECT | flags);
+	return name_open(wal, to, O_DIRECT);
 }
 
-/* A checkpoint leaves the log a spare, and needs none: it is written in large pieces, so metadata cost it little. Where room is short it
- * takes no more of one than it fills. Of a file of its own length it shows what is to be in it, also when a crash leaves but a part
- * of that. */
+/* A checkpoint leaves the log a spare, and needs none: it is written in large pieces, so metadata cost it little. Of a file of its own
+ * length it shows what is to be in it, also when a crash leaves but a part of that. */
 static int file_open(struct wal *wal, enum format_kind kind, const char *name, uint64_t size)
 {
-	int rc = 0;
-
 	if (kind == FORMAT_CHECKPOINT)
-		return wal->spares > 1 && size <= wal->segment ? spare_rename(wal, name, wal->full ? O_TRUNC : 0)
+		return wal->spares > 1 && size <= wal->segment ? spare_rename(wal, name)
 							       : name_open(wal, name, O_CREAT | O_TRUNC | O_DIRECT);
 	if (size != wal->segment)
 		return file_make(wal, name, size, O_DIRECT);
-	if (!wal->spares)
-		rc = spare_make(wal);
-	return rc ? rc : spare_rename(wal, name, 0);
+	if (!wal->spares) {
+		int rc = spare_make(wal);
+
+		if (rc)
+			return rc;
+	}
+	return spare_rename(wal, name);
 }
 
 static int header_write(struct wal *wal, enum format_kind kind, const struct segment *s, uint64_t size, int fd)

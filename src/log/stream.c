@@ -62,43 +62,28 @@ static uint64_t filled_of(const struct stream *stream, int fd)
 	return filled < 0 ? UINT64_MAX : (uint64_t)filled;
 }
 
-/* The checkpoint that is to make room ends when the log has what it saw: that goes into what room there is, also a spare's. */
-static bool segment_shrink(struct wal *wal, uint64_t least, uint64_t *size)
-{
-	if (*size != wal->segment && segment_give_way(wal))
-		return true;
-	if (*size <= least)
-		return false;
-	*size = MAX(*size / 4 / HEADER * HEADER, least);
-	return true;
-}
-
 int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
 {
-	struct wal *wal = stream->wal;
-	uint64_t least = (HEADER + length + HEADER - 1) / HEADER * HEADER, granted = wal->segment, size;
+	uint64_t least = (HEADER + length + HEADER - 1) / HEADER * HEADER, size = MAX(stream->wal->segment, least);
 	struct segment segment;
-	int fd;
+	int fd = segment_begin(stream->wal, stream->kind, size, before, &segment);
 
-	if (stream->kind == FORMAT_LOG) {
-		granted = segment_granted(wal);
-		wal->full = granted < wal->segment;
+	/* The checkpoint that is to make room ends when the log has what it saw: that goes into what room there is. */
+	while (fd == -ENOSPC && stream->kind == FORMAT_LOG && size > least) {
+		size = MAX(size / 4 / HEADER * HEADER, least);
+		fd = segment_begin(stream->wal, stream->kind, size, before, &segment);
 	}
-	size = MAX(granted ? granted : segment_least(wal), least);
-	do
-		fd = segment_begin(wal, stream->kind, size, before, &segment);
-	while (fd == -ENOSPC && stream->kind == FORMAT_LOG && segment_shrink(wal, least, &size));
 	if (fd < 0)
 		return fd;
 	stream->fd = fd;
 	stream->segment = segment;
-	stream->seed = format_seed(wal->manifest.store, stream->segment.id);
+	stream->seed = format_seed(stream->wal->manifest.store, stream->segment.id);
 	stream->size = size;
 	if (stream->kind == FORMAT_LOG)
-		wal->cut = size < granted || !granted;
+		stream->wal->cut = size < stream->wal->segment;
 	stream->at = HEADER;
 	stream->filled = filled_of(stream, fd);
-	stream->alignment = wal->files->alignment(wal->files->arg, fd);
+	stream->alignment = stream->wal->files->alignment(stream->wal->files->arg, fd);
 	stream->spoiled = 0;
 	return 0;
 }

@@ -169,7 +169,6 @@ int wal_open(const struct wal_config *config, struct wal **out)
 	wal->files = config->files ? config->files : &wal_files_kernel;
 	wal->segment = config->segment / HEADER * HEADER;
 	wal->recover_prefix = config->recover_prefix;
-	wal->left = UINT64_MAX;
 	wal->fd = wal->log.fd = wal->checkpoint.fd = -1;
 	wal->directory = strdup(config->directory);
 	rc = wal->directory ? wal_begin(wal) : -ENOMEM;
@@ -209,7 +208,6 @@ void wal_get_info(const struct wal *wal, struct wal_info *out)
 		.log_bytes = wal->bytes - wal->log_from,
 		.segments = wal->segments,
 		.spare = wal->spares,
-		.left = wal->left,
 		.sync_max_ns = wal->sync_max,
 		.sync_last_ns = wal->sync_last,
 		.full = wal->full,

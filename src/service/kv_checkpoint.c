@@ -7,13 +7,10 @@
 
 #include <time.h>
 
-#define SPACE_PART 16 /* of the disk that may be on its way there */
-#define PENDING_LEAST (64 * KIB)
 #define STEP 64 /* items that are pinned before their bytes are looked at */
 #define GROUP_BYTES (256 * KIB)
-#define LOG_LEAST GIB       /* a log that is shorter is no reason for one */
-#define LOOK_EVERY TIME_S   /* at how long the log is */
-#define RETRY (30 * TIME_S) /* of one that failed, unless it is asked for */
+#define LOG_LEAST GIB     /* a log that is shorter is no reason for one */
+#define LOOK_EVERY TIME_S /* at how long the log is */
 #define DURABLE_LOOK (2 * TIME_MS)
 #define SLEEP_MOST (100 * TIME_MS)
 
@@ -163,8 +160,6 @@ int kv_checkpoint_make(struct kv_log *log)
 	char size[32];
 
 	if (rc == 0)
-		log->checkpointed = c.bytes;
-	if (rc == 0)
 		log_info("kv", "log: a checkpoint of %s in %.1f s", units_human_size((double)c.bytes, size),
 			 (double)(time_now() - began) / TIME_S);
 	else if (rc != -ECANCELED)
@@ -179,38 +174,21 @@ int kv_checkpoint_forget(struct kv_log *log)
 	return make(log, false, &c);
 }
 
-/* Keys and values, and what stands around them: their headers, gaps, and what is left of the blocks of groups. */
-void kv_checkpoint_reserve(const struct kv_log *log)
-{
-	uint64_t pending = MAX(wal_space(log->wal) / SPACE_PART, PENDING_LEAST);
-	struct store_stats stats;
-
-	store_changes_limit(log->store, pending);
-	store_get_stats(log->store, &stats);
-	wal_reserve(log->wal, stats.bytes_asked + stats.bytes_asked / 16 + 64 * stats.items,
-		    MIN(stats.bytes_total / STORE_CHANGES_PART, pending));
-}
-
 bool kv_checkpoint_is_due(const struct kv_log *log)
 {
 	struct store_stats stats;
 	struct wal_info info;
 
 	wal_get_info(log->wal, &info);
-	/* On a small disk, while there is as much room for the log again: then nobody is refused meanwhile. */
-	if (info.log_bytes > MAX(info.left, log->segment))
-		return true;
+	if (info.log_bytes <= LOG_LEAST)
+		return false;
 	store_get_stats(log->store, &stats);
-	/* What has expired since makes no room by itself. */
-	if (log->refused == -ENOSPC && log->checkpointed > stats.bytes_asked + log->segment)
-		return true;
-	return info.log_bytes > MAX(LOG_LEAST, stats.bytes_asked);
+	return info.log_bytes > stats.bytes_asked;
 }
 
 void *kv_checkpoint_run(void *arg)
 {
 	struct kv_log *log = arg;
-	uint64_t next = 0;
 
 	pthread_mutex_lock(&log->lock);
 	while (!atomic_load(&log->stop)) {
@@ -219,16 +197,12 @@ void *kv_checkpoint_run(void *arg)
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec += (time_t)(LOOK_EVERY / TIME_S);
 		pthread_cond_timedwait(&log->cond, &log->lock, &until);
-		pthread_mutex_unlock(&log->lock);
-		kv_checkpoint_reserve(log);
-		pthread_mutex_lock(&log->lock);
-		if (atomic_load(&log->stop) ||
-		    !(log->checkpoint_asked || (time_now() >= next && kv_checkpoint_is_due(log))))
+		if (atomic_load(&log->stop) || !(log->checkpoint_asked || kv_checkpoint_is_due(log)))
 			continue;
 		log->checkpointing = true;
 		log->checkpoint_asked = false; /* who asks meanwhile wants what this one does not make room for */
 		pthread_mutex_unlock(&log->lock);
-		next = kv_checkpoint_make(log) == 0 ? 0 : time_now() + RETRY;
+		kv_checkpoint_make(log);
 		pthread_mutex_lock(&log->lock);
 		log->checkpointing = false;
 	}

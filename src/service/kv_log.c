@@ -491,7 +491,6 @@ static int begin(struct kv_log *log, uint64_t last)
 			return rc;
 	}
 	store_changes_begin(log->store, first);
-	kv_checkpoint_reserve(log);
 	look_at_room(log); /* it may be full from the start */
 	return threads_start(log);
 }
@@ -532,8 +531,6 @@ int kv_log_open(const struct kv_settings *s, struct store *store, const struct s
 	log->on_error = (enum kv_on_error)s->on_error;
 	log->sync_every = s->sync_every;
 	log->checkpoint_budget = s->checkpoint_budget;
-	log->segment = s->segment;
-	log->checkpointed = UINT64_MAX;
 	log->fatal = host->fatal;
 	log->fatal_arg = host->arg;
 	log->poll = MIN(host->poll, POLL_MOST);

@@ -23,7 +23,7 @@ struct kv_log {
 	struct wal *wal;
 	enum kv_policy policy;
 	enum kv_on_error on_error;
-	uint64_t sync_every, checkpoint_budget, poll, segment;
+	uint64_t sync_every, checkpoint_budget, poll;
 	void (*fatal)(void *arg, int error);
 	void *fatal_arg;
 
@@ -46,7 +46,6 @@ struct kv_log {
 	pthread_t checkpointer;
 	pthread_cond_t cond;
 	bool checkpoint_asked, checkpointing;
-	uint64_t checkpointed; /* bytes of keys and values in the last one; UINT64_MAX: not known */
 
 	pthread_mutex_t lock; /* of what follows, and of the checkpoints */
 	struct list threads;  /* kv_thread.node */
@@ -78,9 +77,7 @@ int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 int kv_checkpoint_make(struct kv_log *log);
 /* One of nothing: what was kept is gone. 0 or -errno, logged. */
 int kv_checkpoint_forget(struct kv_log *log);
-/* The log leaves room for one on the disk. */
-void kv_checkpoint_reserve(const struct kv_log *log);
-/* The log is so long that it is worth one, or will soon have no room to be longer. */
+/* The log is so long that it is worth one. */
 bool kv_checkpoint_is_due(const struct kv_log *log);
 void *kv_checkpoint_run(void *log); /* a thread */
 

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#define HELD_SHIFT 4    /* changes hold at most a sixteenth of the arena, and the last one's value */
 #define DROPPED_SHIFT 6 /* eviction waits while a sixty-fourth is dropped but not released, */
 #define DROPPED_LEAST (32 * KIB)
 #define DROPPED_MOST MIB
@@ -36,8 +37,7 @@ int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 		return -ENOMEM;
 	memset(c->slot, 0, size * sizeof(*c->slot));
 	c->size = size;
-	c->held_most = arena_size / STORE_CHANGES_PART;
-	atomic_init(&c->held_max, c->held_most);
+	c->held_max = arena_size >> HELD_SHIFT;
 	c->dropped_max = MIN(MAX(arena_size >> DROPPED_SHIFT, DROPPED_LEAST), DROPPED_MOST);
 	return 0;
 }
@@ -45,13 +45,6 @@ int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 void changes_fini(struct changes *c)
 {
 	free(c->slot);
-}
-
-void store_changes_limit(struct store *store, uint64_t bytes)
-{
-	struct changes *c = &store->changes;
-
-	atomic_store_explicit(&c->held_max, MIN(c->held_most, bytes), memory_order_relaxed);
 }
 
 void store_changes_begin(struct store *store, uint64_t last)
@@ -69,15 +62,9 @@ static struct change *slot_of(const struct changes *c, uint64_t lsn)
 	return &c->slot[lsn & (c->size - 1)];
 }
 
-static bool holds_much(const struct changes *c)
-{
-	return atomic_load_explicit(&c->held, memory_order_relaxed) >=
-	       atomic_load_explicit(&c->held_max, memory_order_relaxed);
-}
-
 bool changes_grant(struct changes *c, unsigned n)
 {
-	if (holds_much(c))
+	if (atomic_load_explicit(&c->held, memory_order_relaxed) >= c->held_max)
 		return false;
 	if (atomic_fetch_add_explicit(&c->granted, n, memory_order_relaxed) + n -
 		    atomic_load_explicit(&c->released, memory_order_acquire) <=
@@ -96,10 +83,11 @@ bool store_changes_full(const struct store *store)
 {
 	const struct changes *c = &store->changes;
 
-	return c->on && (holds_much(c) || changes_hold_dropped(c, 0) ||
-			 atomic_load_explicit(&c->granted, memory_order_relaxed) -
-					 atomic_load_explicit(&c->released, memory_order_relaxed) >=
-				 c->size);
+	return c->on &&
+	       (atomic_load_explicit(&c->held, memory_order_relaxed) >= c->held_max || changes_hold_dropped(c, 0) ||
+		atomic_load_explicit(&c->granted, memory_order_relaxed) -
+				atomic_load_explicit(&c->released, memory_order_relaxed) >=
+			c->size);
 }
 
 /* The one who took it last has its lines, and a lock that follows would wait for them. */

@@ -423,8 +423,7 @@ struct changes {
 	struct change *slot; /* NULL: nobody asked for changes */
 	uint32_t size;
 	bool on;
-	uint64_t held_most, dropped_max;
-	_Atomic uint64_t held_max;                  /* most of them, and where there is room for it */
+	uint64_t held_max, dropped_max;
 	_Alignas(CACHE_LINE) _Atomic uint64_t last; /* LSN that was drawn */
 	_Atomic uint64_t granted;
 	_Alignas(CACHE_LINE) _Atomic uint64_t released;

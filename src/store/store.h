@@ -206,13 +206,12 @@ void store_get_stats(struct store *store, struct store_stats *out);
  * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on, each change takes
  * the next log sequence number (LSN), which is also the version of what it writes, and enters the ring. One thread takes them, in
  * their order. A short key and value are copied into the ring, of longer ones a change holds the item. Where the ring is full, or
- * changes hold a part of the arena (1/STORE_CHANGES_PART) and the last one's value, writes answer -EAGAIN until some were released; a
- * reservation has its place in the ring from the beginning.
+ * changes hold a sixteenth of the arena, writes answer -EAGAIN until some were released; a reservation has its place in the ring from
+ * the beginning.
  *
  * An expired item leaves without a change, as its time stands in the one that wrote it. An evicted one is a change, since else a
  * deletion that finds it gone would be told nowhere, and an older value come back.
  */
-#define STORE_CHANGES_PART 16
 enum store_change_type { STORE_CHANGE_SET = 1, STORE_CHANGE_DELETE, STORE_CHANGE_EXPIRE, STORE_CHANGE_FLUSH };
 #define STORE_CHANGE_EVICTED 1 /* flag of a DELETE: nobody asked for it */
 
@@ -228,9 +227,6 @@ struct store_change {
 	uint64_t value_len;
 	struct store_item *item; /* NULL: key and value are copies in the ring */
 };
-
-/* From now on they hold no more than this either, for a log that has no room for so much. Any thread. */
-void store_changes_limit(struct store *store, uint64_t bytes);
 
 /* Begin, with the LSN after `last`. Before, versions are given as without changes, and nothing enters the ring. */
 void store_changes_begin(struct store *store, uint64_t last);

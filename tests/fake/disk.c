@@ -381,15 +381,6 @@ static size_t part(struct disk *d, size_t len, size_t block)
 	return blocks > 1 ? (size_t)(draw(d) % (blocks - 1) + 1) * block : len;
 }
 
-static int64_t disk_room(void *arg, int directory)
-{
-	struct disk *d = arg;
-	uint64_t used = disk_used(d);
-
-	(void)directory;
-	return (int64_t)MIN(d->limit > used ? d->limit - used : 0, (uint64_t)INT64_MAX);
-}
-
 static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, uint64_t at)
 {
 	struct disk *d = arg;
@@ -566,7 +557,6 @@ static const struct wal_files files = {
 	.rename = disk_rename,
 	.unlink = disk_unlink,
 	.size = disk_size,
-	.room = disk_room,
 	.lock = disk_lock,
 	.list = disk_list,
 };
