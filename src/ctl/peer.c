@@ -97,7 +97,7 @@ static void remove_socket(int number)
 	raise(number);
 }
 
-/* A file for a socket goes with who listens there, by whatever signal people and pipes end him. */
+/* A file for a socket goes with who listens there, by whatever signal people and pipes end it. */
 static void remove_socket_at_end(const char *path)
 {
 	static const int numbers[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
