@@ -81,6 +81,32 @@ static const struct rdmad_field all_fields[] = {
 };
 static const struct rdmad_type all_type = RDMAD_TYPE_STRUCT(struct all, all_fields);
 
+/* Nothing but numbers: in another order than they have in memory, between which there is padding; and some that share bytes. */
+struct plain {
+	uint8_t a;
+	double d;
+	bool yes;
+	uint16_t s;
+	uint32_t w;
+};
+
+static const struct rdmad_field plain_fields[] = {
+	RDMAD_FIELD(struct plain, d, &rdmad_type_double), RDMAD_FIELD(struct plain, yes, &rdmad_type_bool),
+	RDMAD_FIELD(struct plain, w, &rdmad_type_u32),    RDMAD_FIELD(struct plain, s, &rdmad_type_u16),
+	RDMAD_FIELD(struct plain, a, &rdmad_type_u8),
+};
+static const struct rdmad_type plain_type = RDMAD_TYPE_STRUCT(struct plain, plain_fields);
+static const struct plain a_plain = {.a = 0x11, .d = 1.0, .yes = true, .s = 0x2233, .w = 0x44556677};
+#define PLAIN_D "000000000000f03f"
+#define PLAIN PLAIN_D "0177665544332211"
+
+static const struct rdmad_field shared_fields[] = {
+	{"w", 0, 4, &rdmad_type_u32},
+	{"high", 2, 2, &rdmad_type_u16},
+	{"low", 0, 1, &rdmad_type_u8},
+};
+static const struct rdmad_type shared_type = RDMAD_TYPE_STRUCT(uint32_t, shared_fields);
+
 static struct point some_points[] = {{-2, 1.0}, {300, -0.5}};
 static char *some_names[] = {"a", "", "bcd"};
 static const struct all an_all = {
@@ -133,6 +159,8 @@ static const struct golden goldens[] = {
 	{"words", &words_type, VALUE(struct rdmad_array, (uint32_t[]){1, 0xa0b0c0d0}, 2), COUNT(02) "01000000d0c0b0a0"},
 	{"flags", &flags_type, VALUE(struct rdmad_array, (bool[]){true, false, true}, 3), COUNT(03) "010001"},
 	{"struct", &point_type, &some_points[0], "feff000000000000f03f"},
+	{"numbers", &plain_type, &a_plain, PLAIN},
+	{"shared bytes", &shared_type, VALUE(uint32_t, 0x44556677), "77665544554477"},
 	{"structs", &points_type, VALUE(struct rdmad_array, some_points, 2), COUNT(02) POINTS},
 	{"strings", &names_type, VALUE(struct rdmad_array, some_names, 3),
 	 COUNT(03) COUNT(01) "61" COUNT(00) COUNT(03) "626364"},
@@ -258,6 +286,7 @@ static const struct {
 	{"optional", &maybe_point_type, "02feff000000000000f03f", -EPROTO},
 	{"memcpy kind", &rdmad_type_cuda_memcpy_kind, "05000000", -EPROTO},
 	{"memcpy kind", &rdmad_type_cuda_memcpy_kind, "04000001", -EPROTO},
+	{"bool among numbers", &plain_type, PLAIN_D "0277665544332211", -EPROTO},
 	{"0 in a string", &name_type, COUNT(03) "610062", -EPROTO},
 	{"string", &name_type, COUNT(09) "616161616161616161", -EMSGSIZE},
 	{"string", &name_type, MANY, -EMSGSIZE},
@@ -297,6 +326,8 @@ static const struct {
 } bad_values[] = {
 	{"bool of 2", &rdmad_type_bool, VALUE(uint8_t, 2), -EINVAL},
 	{"memcpy kind", &rdmad_type_cuda_memcpy_kind, VALUE(uint32_t, 5), -EINVAL},
+	{"bool among numbers", &plain_type, (const uint8_t[sizeof(struct plain)]){[offsetof(struct plain, yes)] = 2},
+	 -EINVAL},
 	{"NULL string", &name_type, VALUE(char *, NULL), -EINVAL},
 	{"NULL and a count", &bytes_type, VALUE(struct rdmad_array, NULL, 1), -EINVAL},
 	{"long string", &name_type, VALUE(char *, "123456789"), -EMSGSIZE},
@@ -483,6 +514,51 @@ START_TEST(test_channel_whole_or_nothing)
 		rdmad_type_release(&all_type, &value);
 	}
 	ck_assert_uint_eq(rdmad_channel_available(far_end), 0);
+}
+END_TEST
+
+/* Put bytes that nobody looks at, and get them, until the ring's next place is `place`. */
+static void move_on(size_t place, size_t ring)
+{
+	struct rdmad_channel_info info;
+	uint8_t fill[CAPACITY] = {0};
+	size_t count;
+
+	rdmad_channel_info(near_end, &info);
+	for (size_t n = (place + ring - info.bytes_put % ring) % ring; n; n -= count) {
+		count = MIN(n, sizeof(fill));
+		ck_assert_int_eq(rdmad_channel_put(near_end, fill, count, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_get(far_end, fill, count, LIMIT), 0);
+	}
+}
+
+/* The ring ends at each byte of a struct, of which so many bytes come first, and then the rest; and with none behind it. */
+START_TEST(test_channel_numbers_at_end)
+{
+	size_t ring = (size_t)sysconf(_SC_PAGESIZE), n = strlen(PLAIN) / 2;
+	uint8_t bytes[HEX_MAX], got[HEX_MAX];
+	struct plain value;
+
+	from_hex(PLAIN, bytes);
+	for (size_t i = 0; i <= n; i++) {
+		move_on(ring - i, ring);
+		ck_assert_int_eq(rdmad_channel_put_value(near_end, &plain_type, &a_plain, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_get(far_end, got, n, LIMIT), 0);
+		ck_assert_mem_eq(got, bytes, n);
+
+		move_on(ring - i, ring);
+		ck_assert_int_eq(rdmad_channel_put(near_end, bytes, i, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_get_value(far_end, &plain_type, &value, 0), i < n ? -ETIMEDOUT : 0);
+		ck_assert_int_eq(rdmad_channel_put(near_end, bytes + i, n - i, LIMIT), 0);
+		ck_assert_int_eq(rdmad_channel_flush(near_end, LIMIT), 0);
+		if (i < n)
+			ck_assert_int_eq(rdmad_channel_get_value(far_end, &plain_type, &value, LIMIT), 0);
+		ck_assert(value.a == 0x11 && value.yes && value.s == 0x2233 && value.w == 0x44556677);
+		ck_assert_uint_eq(rdmad_channel_available(far_end), 0);
+	}
 }
 END_TEST
 
@@ -708,6 +784,7 @@ int main(void)
 	tc = suite_case(suite, "channel", up, down);
 	tcase_add_loop_test(tc, test_channel_golden, 0, ARRAY_SIZE(goldens));
 	tcase_add_test(tc, test_channel_whole_or_nothing);
+	tcase_add_test(tc, test_channel_numbers_at_end);
 	tcase_add_test(tc, test_channel_full);
 	tcase_add_test(tc, test_channel_nearly_room);
 	tcase_add_loop_test(tc, test_channel_bad_bytes, 0, ARRAY_SIZE(bad_bytes));

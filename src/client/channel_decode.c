@@ -118,6 +118,41 @@ static int decode_number(struct source *source, const struct rdmad_type *type, v
 	return channel_number_is_valid(type, number) ? 0 : channel_number_refuse(&source->walk, type, number, -EPROTO);
 }
 
+/* As numbers_encode() does. */
+static inline size_t numbers_decode(const struct rdmad_type *type, size_t i, uint8_t *value, const uint8_t *bytes,
+				    size_t *length, size_t have)
+{
+	const struct rdmad_field *field = &type->field[i], *end = &type->field[type->fields];
+	const size_t whole = type->size;
+	size_t at = *length;
+
+	have -= at;
+	for (; field < end; field++) {
+		size_t size = field->size;
+
+		if (unlikely(!channel_field_is_number(field, whole) || __builtin_sub_overflow(have, size, &have) ||
+			     !channel_number_move(field->type, value + field->offset, bytes + at, size)))
+			break;
+		at += size;
+	}
+	*length = at;
+	return (size_t)(field - type->field);
+}
+
+/* As encode_plain() does. The value may have been written to. */
+static inline size_t decode_plain(const struct rdmad_type *type, const uint8_t *bytes, size_t have, void *value)
+{
+	size_t length = 0;
+
+	if (unlikely(!type))
+		return 0;
+	if (type->kind == RDMAD_NUMBER)
+		return type->size <= have && channel_number_move(type, value, bytes, type->size) ? type->size : 0;
+	if (type->kind != RDMAD_STRUCT || unlikely(!type->field))
+		return 0;
+	return likely(numbers_decode(type, 0, value, bytes, &length, have) == type->fields) ? length : 0;
+}
+
 static void release(const struct rdmad_type *type, void *value);
 
 /* What decodes leaves nothing allocated when it fails, so that nothing need be zero before. */
@@ -234,24 +269,9 @@ static int decode_optional(struct source *source, const struct rdmad_type *type,
 	return rc;
 }
 
-/* As encode_numbers() does. */
 static size_t decode_numbers(struct source *source, const struct rdmad_type *type, uint8_t *value, size_t i)
 {
-	const struct rdmad_field *field = &type->field[i], *end = &type->field[type->fields];
-	const size_t whole = type->size, have = source->have;
-	const uint8_t *bytes = source->bytes;
-	size_t at = source->at;
-
-	for (; field < end; field++) {
-		size_t size = field->size;
-
-		if (unlikely(!channel_field_is_number(field, whole) || size > have - at ||
-			     !channel_number_move(field->type, value + field->offset, bytes + at, size)))
-			break;
-		at += size;
-	}
-	source->at = at;
-	return (size_t)(field - type->field);
+	return numbers_decode(type, i, value, source->bytes, &source->at, source->have);
 }
 
 static int decode_struct(struct source *source, const struct rdmad_type *type, void *value)
@@ -334,12 +354,20 @@ static const struct decoder decoders[RDMAD_STRUCT + 1] = {
 /*
  * The calls
  */
-ssize_t rdmad_type_decode(const struct rdmad_type *type, const void *bytes, size_t count, void *value)
+__attribute__((noinline)) static ssize_t decode_walking(const struct rdmad_type *type, const void *bytes, size_t count,
+							void *value)
 {
 	struct source source = {.walk.field = "value", .bytes = bytes, .have = count};
 	int rc = decode_from(&source, type, value);
 
 	return rc ? rc : (ssize_t)source.at;
+}
+
+ssize_t rdmad_type_decode(const struct rdmad_type *type, const void *bytes, size_t count, void *value)
+{
+	size_t length = decode_plain(type, bytes, count, value);
+
+	return likely(length) ? (ssize_t)length : decode_walking(type, bytes, count, value);
 }
 
 void rdmad_type_release(const struct rdmad_type *type, void *value)
@@ -350,8 +378,8 @@ void rdmad_type_release(const struct rdmad_type *type, void *value)
 	memset(value, 0, type->size);
 }
 
-int rdmad_channel_get_value(struct rdmad_channel *channel, const struct rdmad_type *type, void *value,
-			    uint64_t timeout_us)
+__attribute__((noinline)) static int get_walking(struct rdmad_channel *channel, const struct rdmad_type *type,
+						 void *value, uint64_t timeout_us)
 {
 	struct source source = {
 		.walk.field = "value",
@@ -372,4 +400,16 @@ int rdmad_channel_get_value(struct rdmad_channel *channel, const struct rdmad_ty
 	log_error("channel", "%s: its time was over in the midst of a value that is longer than the capacity",
 		  source.walk.field);
 	return -EIO;
+}
+
+int rdmad_channel_get_value(struct rdmad_channel *channel, const struct rdmad_type *type, void *value,
+			    uint64_t timeout_us)
+{
+	size_t have = channel_has_bytes(channel, 0) ? channel_known_bytes(channel) : 0;
+	size_t length = decode_plain(type, channel->in.mirror.data + channel->in.at, have, value);
+
+	if (unlikely(!length))
+		return get_walking(channel, type, value, timeout_us);
+	channel_advance_in(channel, length);
+	return 0;
 }

@@ -25,6 +25,45 @@ static void sink_put(struct sink *sink, const void *bytes, size_t count)
 	}
 }
 
+/*
+ * From field i on, all numbers that there is nothing to say about: the index of the field behind them. What stays the same is read
+ * once: a store might change it for all that the compiler knows.
+ */
+static inline size_t numbers_encode(const struct rdmad_type *type, size_t i, const uint8_t *value, uint8_t *bytes,
+				    size_t *length, size_t room)
+{
+	const struct rdmad_field *field = &type->field[i], *end = &type->field[type->fields];
+	const size_t whole = type->size;
+	size_t at = *length;
+
+	room -= at;
+	for (; field < end; field++) {
+		size_t size = field->size;
+
+		if (unlikely(!channel_field_is_number(field, whole) || __builtin_sub_overflow(room, size, &room) ||
+			     !channel_number_move(field->type, bytes + at, value + field->offset, size)))
+			break;
+		at += size;
+	}
+	*length = at;
+	return (size_t)(field - type->field);
+}
+
+/* Most values are a number, or a struct of numbers, and need nothing else: the length. 0: it is another one, or there is something to
+ * say about it, and encode() is to begin anew. */
+static inline size_t encode_plain(const struct rdmad_type *type, const void *value, uint8_t *bytes, size_t room)
+{
+	size_t length = 0;
+
+	if (unlikely(!type))
+		return 0;
+	if (type->kind == RDMAD_NUMBER)
+		return type->size <= room && channel_number_move(type, bytes, value, type->size) ? type->size : 0;
+	if (type->kind != RDMAD_STRUCT || unlikely(!type->field))
+		return 0;
+	return likely(numbers_encode(type, 0, value, bytes, &length, room) == type->fields) ? length : 0;
+}
+
 static int encode_number(struct sink *sink, const struct rdmad_type *type, const void *value)
 {
 	uint64_t number = channel_number_load(value, type->size);
@@ -106,27 +145,9 @@ static int encode_optional(struct sink *sink, const struct rdmad_type *type, con
 	return there ? encode(sink, type->of, there) : 0;
 }
 
-/*
- * From field i on, all numbers that there is nothing to say about: the index of the field behind them. What stays the same is read
- * once: a store might change it for all that the compiler knows.
- */
 static size_t encode_numbers(struct sink *sink, const struct rdmad_type *type, const uint8_t *value, size_t i)
 {
-	const struct rdmad_field *field = &type->field[i], *end = &type->field[type->fields];
-	const size_t whole = type->size, room = sink->room;
-	uint8_t *bytes = sink->bytes;
-	size_t at = sink->at;
-
-	for (; field < end; field++) {
-		size_t size = field->size;
-
-		if (unlikely(!channel_field_is_number(field, whole) || size > room - at ||
-			     !channel_number_move(field->type, bytes + at, value + field->offset, size)))
-			break;
-		at += size;
-	}
-	sink->at = at;
-	return (size_t)(field - type->field);
+	return numbers_encode(type, i, value, sink->bytes, &sink->at, sink->room);
 }
 
 static int encode_struct(struct sink *sink, const struct rdmad_type *type, const void *value)
@@ -152,13 +173,21 @@ static int (*const encoders[RDMAD_STRUCT + 1])(struct sink *sink, const struct r
 	[RDMAD_STRUCT] = encode_struct,
 };
 
-/* How long it is, whether it fits or not. */
-static ssize_t encode_into(const struct rdmad_type *type, const void *value, void *bytes, size_t room)
+__attribute__((noinline)) static ssize_t encode_walking(const struct rdmad_type *type, const void *value, void *bytes,
+							size_t room)
 {
 	struct sink sink = {.walk.field = "value", .bytes = bytes, .room = room};
 	int rc = encode(&sink, type, value);
 
 	return rc ? rc : (ssize_t)(sink.at + sink.beyond);
+}
+
+/* How long it is, whether it fits or not. */
+static inline ssize_t encode_into(const struct rdmad_type *type, const void *value, void *bytes, size_t room)
+{
+	size_t length = encode_plain(type, value, bytes, room);
+
+	return likely(length) ? (ssize_t)length : encode_walking(type, value, bytes, room);
 }
 
 /*

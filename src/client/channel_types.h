@@ -62,9 +62,10 @@ static inline bool channel_field_makes_sense(const struct rdmad_type *type, cons
 static inline bool channel_field_is_number(const struct rdmad_field *field, size_t whole)
 {
 	const struct rdmad_type *of = field->type;
+	size_t last;
 
-	return likely(of && of->kind == RDMAD_NUMBER && of->size == field->size && field->offset <= whole &&
-		      field->size <= whole - field->offset);
+	return likely(of && of->kind == RDMAD_NUMBER && of->size == field->size &&
+		      !__builtin_sub_overflow(whole, field->size, &last) && field->offset <= last);
 }
 
 /* By its size, of which there are four. Read once, whatever a peer does to its memory meanwhile. */
