@@ -28,6 +28,7 @@ static struct {
 	unsigned held, syncs;
 	_Atomic uint64_t largest; /* file that there is room for; 0: any */
 	_Atomic bool crowded;     /* there is no room for a further file */
+	_Atomic unsigned refused; /* files that a checkpoint wanted then */
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
 
 static _Atomic int fatal;
@@ -71,8 +72,13 @@ static ssize_t disk_pwritev(void *arg, int fd, const struct iovec *iov, int n, u
 static int disk_open(void *arg, int directory, const char *name, int flags)
 {
 	bool makes = flags & O_CREAT && !(flags & O_DIRECTORY);
+	char thread[16] = "";
 
-	return disk.crowded && makes ? -ENOSPC : wal_files_kernel.open(arg, directory, name, flags);
+	if (!disk.crowded || !makes)
+		return wal_files_kernel.open(arg, directory, name, flags);
+	pthread_getname_np(pthread_self(), thread, sizeof(thread));
+	disk.refused += strcmp(thread, "checkpoint") == 0;
+	return -ENOSPC;
 }
 
 static int disk_allocate(void *arg, int fd, uint64_t size)
@@ -717,6 +723,32 @@ START_TEST(test_checkpoint_when_full)
 }
 END_TEST
 
+/* So does a checkpoint that had no room at first, although nobody asks for it again. */
+START_TEST(test_checkpoint_again)
+{
+	enum { BYTES = 8192, REFUSED = 2 /* before there is no room, and when there is none */ };
+	uint64_t until = time_now() + 60 * TIME_S;
+	char *value = calloc(1, BYTES);
+	int rc;
+
+	disk.largest = 64 * KIB;
+	disk.crowded = true;
+	while ((rc = kv_set_bytes(kv, "k", 1, value, BYTES)) == 0)
+		;
+	ck_assert_int_eq(rc, -ENOSPC);
+	while (disk.refused < REFUSED && time_now() < until)
+		usleep(1000);
+	ck_assert_uint_ge(disk.refused, REFUSED);
+	disk.crowded = false;
+	until = time_now() + 60 * TIME_S;
+	while ((rc = kv_set_bytes(kv, "k", 1, "last", 4)) == -ENOSPC && time_now() < until)
+		usleep(1000);
+	ck_assert_int_eq(rc, 0);
+	ck_assert_int_eq(fatal, 0);
+	free(value);
+}
+END_TEST
+
 /* Not taken for what it is not. */
 START_TEST(test_durable_without_a_log)
 {
@@ -1153,6 +1185,7 @@ int main(void)
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
 	tcase_add_test(tc, test_sync_when_full);
 	tcase_add_test(tc, test_checkpoint_when_full);
+	tcase_add_test(tc, test_checkpoint_again);
 	tcase_add_test(tc, test_durable);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_versions_after_a_loss);

@@ -9,8 +9,9 @@
 
 #define STEP 64 /* items that are pinned before their bytes are looked at */
 #define GROUP_BYTES (256 * KIB)
-#define LOG_LEAST GIB     /* a log that is shorter is no reason for one */
-#define LOOK_EVERY TIME_S /* at how long the log is */
+#define LOG_LEAST GIB      /* a log that is shorter is no reason for one */
+#define LOOK_EVERY TIME_S  /* at how long the log is */
+#define RETRY (5 * TIME_S) /* of one that failed, unless it is asked for; and four times what it took */
 #define DURABLE_LOOK (2 * TIME_MS)
 #define SLEEP_MOST (100 * TIME_MS)
 
@@ -186,9 +187,21 @@ bool kv_checkpoint_is_due(const struct kv_log *log)
 	return info.log_bytes > stats.bytes_asked;
 }
 
+/* One that found no room is tried again: what it needs may have become less, and nobody asks a second time while the disk is full. */
+static bool is_wanted(const struct kv_log *log, int last, uint64_t next)
+{
+	if (log->checkpoint_asked)
+		return true;
+	if (last != 0 && time_now() < next)
+		return false;
+	return last == -ENOSPC || kv_checkpoint_is_due(log);
+}
+
 void *kv_checkpoint_run(void *arg)
 {
 	struct kv_log *log = arg;
+	uint64_t began, next = 0;
+	int rc = 0;
 
 	pthread_mutex_lock(&log->lock);
 	while (!atomic_load(&log->stop)) {
@@ -197,12 +210,14 @@ void *kv_checkpoint_run(void *arg)
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec += (time_t)(LOOK_EVERY / TIME_S);
 		pthread_cond_timedwait(&log->cond, &log->lock, &until);
-		if (atomic_load(&log->stop) || !(log->checkpoint_asked || kv_checkpoint_is_due(log)))
+		if (atomic_load(&log->stop) || !is_wanted(log, rc, next))
 			continue;
 		log->checkpointing = true;
 		log->checkpoint_asked = false; /* who asks meanwhile wants what this one does not make room for */
 		pthread_mutex_unlock(&log->lock);
-		kv_checkpoint_make(log);
+		began = time_now();
+		rc = kv_checkpoint_make(log);
+		next = time_now() + MAX(RETRY, 4 * (time_now() - began));
 		pthread_mutex_lock(&log->lock);
 		log->checkpointing = false;
 	}
