@@ -1,7 +1,8 @@
 #!/bin/sh
 # The fabric's promises, kept by the verbs provider, on the first RDMA device of this machine.
 # Skipped (77) where there is none. RDMAD_GUEST_ADDR: the address to use.
-# RDMAD_TEST_LARGE=1: more than 2 GiB in one call too. RDMAD_TEST_REMOVAL=1: delete the link rxe0 at the end.
+# RDMAD_TEST_LARGE=1: more than 2 GiB in one call too. RDMAD_TEST_REMOVAL=1: delete the link rxe0 at the end, but not after a
+# failure, as without the device nobody can run this again.
 # RDMAD_SHAPES: which other devices it is made to look like, by tests/fake/verbs_shim (VERBS_SHIM=help lists what there is);
 # '' for none. The promises are the same on all of them.
 set -eu
@@ -45,7 +46,7 @@ done
 if [ "${RDMAD_TEST_LARGE:-}" ]; then
 	"$program" verbs "$address" large || failed=1
 fi
-if [ "${RDMAD_TEST_REMOVAL:-}" = 1 ]; then
+if [ "${RDMAD_TEST_REMOVAL:-}" = 1 ] && [ $failed = 0 ]; then
 	"$program" verbs "$address" removal || failed=1
 fi
 exit $failed

@@ -118,8 +118,8 @@ static int decode_number(struct source *source, const struct rdmad_type *type, v
 	return channel_number_is_valid(type, number) ? 0 : channel_number_refuse(&source->walk, type, number, -EPROTO);
 }
 
-/* As numbers_encode() does. */
-static inline size_t numbers_decode(const struct rdmad_type *type, size_t i, uint8_t *value, const uint8_t *bytes,
+/* As encode_numbers() does. */
+static inline size_t decode_numbers(const struct rdmad_type *type, size_t i, uint8_t *value, const uint8_t *bytes,
 				    size_t *length, size_t have)
 {
 	const struct rdmad_field *field = &type->field[i], *end = &type->field[type->fields];
@@ -150,7 +150,7 @@ static inline size_t decode_plain(const struct rdmad_type *type, const uint8_t *
 		return type->size <= have && channel_number_move(type, value, bytes, type->size) ? type->size : 0;
 	if (type->kind != RDMAD_STRUCT || unlikely(!type->field))
 		return 0;
-	return likely(numbers_decode(type, 0, value, bytes, &length, have) == type->fields) ? length : 0;
+	return likely(decode_numbers(type, 0, value, bytes, &length, have) == type->fields) ? length : 0;
 }
 
 static void release(const struct rdmad_type *type, void *value);
@@ -269,14 +269,10 @@ static int decode_optional(struct source *source, const struct rdmad_type *type,
 	return rc;
 }
 
-static size_t decode_numbers(struct source *source, const struct rdmad_type *type, uint8_t *value, size_t i)
-{
-	return numbers_decode(type, i, value, source->bytes, &source->at, source->have);
-}
-
 static int decode_struct(struct source *source, const struct rdmad_type *type, void *value)
 {
-	for (size_t i = 0; (i = decode_numbers(source, type, value, i)) < type->fields; i++) {
+	for (size_t i = 0;
+	     (i = decode_numbers(type, i, value, source->bytes, &source->at, source->have)) < type->fields; i++) {
 		const struct rdmad_field *field = &type->field[i];
 		int rc;
 

@@ -26,10 +26,10 @@ static void sink_put(struct sink *sink, const void *bytes, size_t count)
 }
 
 /*
- * From field i on, all numbers that there is nothing to say about: the index of the field behind them. What stays the same is read
- * once: a store might change it for all that the compiler knows.
+ * From field i on, all numbers that there is nothing to say about, behind `*length` of `room` bytes: the index of the field behind them.
+ * What stays the same is read once: a store might change it for all that the compiler knows.
  */
-static inline size_t numbers_encode(const struct rdmad_type *type, size_t i, const uint8_t *value, uint8_t *bytes,
+static inline size_t encode_numbers(const struct rdmad_type *type, size_t i, const uint8_t *value, uint8_t *bytes,
 				    size_t *length, size_t room)
 {
 	const struct rdmad_field *field = &type->field[i], *end = &type->field[type->fields];
@@ -61,7 +61,7 @@ static inline size_t encode_plain(const struct rdmad_type *type, const void *val
 		return type->size <= room && channel_number_move(type, bytes, value, type->size) ? type->size : 0;
 	if (type->kind != RDMAD_STRUCT || unlikely(!type->field))
 		return 0;
-	return likely(numbers_encode(type, 0, value, bytes, &length, room) == type->fields) ? length : 0;
+	return likely(encode_numbers(type, 0, value, bytes, &length, room) == type->fields) ? length : 0;
 }
 
 static int encode_number(struct sink *sink, const struct rdmad_type *type, const void *value)
@@ -145,16 +145,12 @@ static int encode_optional(struct sink *sink, const struct rdmad_type *type, con
 	return there ? encode(sink, type->of, there) : 0;
 }
 
-static size_t encode_numbers(struct sink *sink, const struct rdmad_type *type, const uint8_t *value, size_t i)
-{
-	return numbers_encode(type, i, value, sink->bytes, &sink->at, sink->room);
-}
-
 static int encode_struct(struct sink *sink, const struct rdmad_type *type, const void *value)
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && (i = encode_numbers(sink, type, value, i)) < type->fields; i++) {
+	for (size_t i = 0;
+	     rc == 0 && (i = encode_numbers(type, i, value, sink->bytes, &sink->at, sink->room)) < type->fields; i++) {
 		const struct rdmad_field *field = &type->field[i];
 
 		sink->walk.field = field->name;

@@ -188,7 +188,7 @@ bool kv_checkpoint_is_due(const struct kv_log *log)
 }
 
 /* One that found no room is tried again: what it needs may have become less, and nobody asks a second time while the disk is full. */
-static bool is_wanted(const struct kv_log *log, int last, uint64_t next)
+static bool checkpoint_is_wanted(const struct kv_log *log, int last, uint64_t next)
 {
 	if (log->checkpoint_asked)
 		return true;
@@ -210,7 +210,7 @@ void *kv_checkpoint_run(void *arg)
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec += (time_t)(LOOK_EVERY / TIME_S);
 		pthread_cond_timedwait(&log->cond, &log->lock, &until);
-		if (atomic_load(&log->stop) || !is_wanted(log, rc, next))
+		if (atomic_load(&log->stop) || !checkpoint_is_wanted(log, rc, next))
 			continue;
 		log->checkpointing = true;
 		log->checkpoint_asked = false; /* who asks meanwhile wants what this one does not make room for */
