@@ -1,6 +1,6 @@
 #!/bin/bash
 # A program with a poll loop of its own, 32 requests in flight and values of 10 MiB loses no answer when rdmad is restarted in the
-# middle. By TCP and a UNIX socket, or by RDMA where there is a device whose address RDMAD_GUEST_ADDR says.
+# middle, and commands whose last answer is lost say so. By TCP and a UNIX socket, or by RDMA where there is a device whose address RDMAD_GUEST_ADDR says.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
 need jq
@@ -33,7 +33,39 @@ check_restart() {
 	clients=()
 }
 
+somebody_is_connected() { [[ $(resource connections) -gt 0 ]]; }
+
+# There is something at this port that the daemon has not read. Of a line of /proc/net/tcp: state 1, and what is queued each way.
+has_unread() { grep -qE ":$(printf %04X "$1") [0-9A-F]+:[0-9A-F]+ 01 [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp; }
+
+# The daemon is killed with the request unread, while the client waits for its answer and for more commands.
+check_lost_answer() {
+	local client lines status
+	server=$1
+	mkfifo "$dir/lines"
+	"$rdmactl" -H "$server" kv run - <"$dir/lines" >"$dir/out" 2>"$dir/err" &
+	client=$!
+	clients=("$client")
+	exec {lines}>"$dir/lines"
+	wait_for "a connection" somebody_is_connected
+	kill -STOP "$daemon"
+	echo "set key value" >&$lines
+	wait_for "the request" has_unread "${server##*:}"
+	stop_daemon KILL 137
+	exec {lines}>&-
+	wait "$client"
+	status=$?
+	clients=()
+	[[ $status == 3 ]] || fail "commands whose answer was lost: exit status $status"
+	complains "the connection ended before all answers"
+}
+
 configure 'kv = { memory = "1G"; };'
+start_daemon
+for address in "${servers[@]}"; do
+	[[ $address != tcp:* ]] || tcp=$address
+done
+check_lost_answer "$tcp"
 start_daemon
 keep_special
 for address in "${servers[@]}"; do

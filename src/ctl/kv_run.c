@@ -233,8 +233,12 @@ static void run_drain(void *arg)
 {
 	struct run *run = arg;
 
-	while (!run->error && kv_outstanding(run->kv))
-		run->error = ctl_kv_await(run->kv);
+	while (!run->error && kv_outstanding(run->kv)) {
+		int rc = ctl_kv_await(run->kv);
+
+		if (rc != 0) /* else a request's end may have set it */
+			run->error = rc;
+	}
 	fflush(stdout); /* the program that feeds us by a pipe may wait for it */
 }
 
