@@ -35,6 +35,9 @@ check_restart() {
 
 somebody_is_connected() { [[ $(resource connections) -gt 0 ]]; }
 
+# The signal is on its way for as long as a thread takes to wake up.
+daemon_is_stopped() { ! grep -h ^State: "/proc/$daemon/task/"*/status | grep -qv stopped; }
+
 # There is something at this port that the daemon has not read. Of a line of /proc/net/tcp: state 1, and what is queued each way.
 has_unread() { grep -qE ":$(printf %04X "$1") [0-9A-F]+:[0-9A-F]+ 01 [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp; }
 
@@ -49,6 +52,7 @@ check_lost_answer() {
 	exec {lines}>"$dir/lines"
 	wait_for "a connection" somebody_is_connected
 	kill -STOP "$daemon"
+	wait_for "the daemon's stop" daemon_is_stopped
 	echo "set key value" >&$lines
 	wait_for "the request" has_unread "${server##*:}"
 	stop_daemon KILL 137
