@@ -20,11 +20,11 @@ static const struct {
 	Suite *(*make)(void);
 	bool always;
 } suites[] = {
-	{"connect", connect_suite, true}, {"message", message_suite, true},  {"memory", memory_suite, true},
-	{"window", window_suite, true},   {"atomic", atomic_suite, true},    {"teardown", teardown_suite, true},
-	{"wait", wait_suite, true},       {"scale", scale_suite, true},      {"loss", loss_suite, true},
-	{"hostile", hostile_suite, true}, {"stall", stall_suite, true},      {"fair", fair_suite, true},
-	{"large", large_suite, false},    {"removal", removal_suite, false},
+	{"connect", connect_suite, true}, {"message", message_suite, true}, {"memory", memory_suite, true},
+	{"window", window_suite, true},   {"atomic", atomic_suite, true},   {"teardown", teardown_suite, true},
+	{"wait", wait_suite, true},       {"scale", scale_suite, true},     {"loss", loss_suite, true},
+	{"hostile", hostile_suite, true}, {"stall", stall_suite, true},     {"fair", fair_suite, true},
+	{"rings", rings_suite, true},     {"large", large_suite, false},    {"removal", removal_suite, false},
 };
 
 /* As an address with a scheme. One without is of the provider's own: a number of its first transport that has numbers. */

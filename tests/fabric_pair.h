@@ -200,6 +200,7 @@ Suite *loss_suite(void);
 Suite *hostile_suite(void);
 Suite *stall_suite(void);
 Suite *fair_suite(void);
+Suite *rings_suite(void);
 Suite *large_suite(void);
 Suite *removal_suite(void);
 

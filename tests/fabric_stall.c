@@ -137,6 +137,7 @@ START_TEST(no_memory_to_send)
 	buffer_make(&theirs, &p.server, 4096, FABRIC_LOCAL_WRITE);
 	for (uint64_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		receive(&p.server, p.s, i, &theirs, 0, 4096);
+		station_sleep(&p.server, 0); /* or nobody would need to be woken */
 		kernel.send.error = errors[i];
 		kernel.send.times = 3;
 		wr = wr_local(FABRIC_SEND, i, &mine, 0, 4096);

@@ -122,9 +122,9 @@ static void soft_queue_free(struct soft_queue *q)
 
 static void soft_queue_lists(struct soft_queue *q)
 {
-	struct list *const all[] = {&q->endpoints, &q->ready,   &q->starved, &q->notes, &q->listeners,
-				    &q->requests,  &q->lingers, &q->grave,   &q->owing, &q->owing_now,
-				    &q->borrowing, &q->watched, &q->later,   &q->near,  &q->alone};
+	struct list *const all[] = {&q->endpoints, &q->ready, &q->starved, &q->notes,     &q->listeners, &q->requests,
+				    &q->lingers,   &q->grave, &q->owing,   &q->owing_now, &q->borrowing, &q->watched,
+				    &q->later,     &q->near,  &q->alone,   &q->ringed,    &q->awake,     &q->roomless};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -193,7 +193,7 @@ static void soft_bury(struct soft_queue *q)
 
 		list_del(&source->grave);
 		if (source->kind == SOFT_REQUEST)
-			free(container_of(source, struct soft_request, source));
+			soft_request_free(container_of(source, struct soft_request, source));
 		else
 			free(container_of(source, struct soft_linger, source));
 	}
@@ -203,7 +203,7 @@ static void soft_queue_destroy(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 
-	must(list_empty(&q->endpoints) && list_empty(&q->listeners)); /* these first */
+	must(list_empty(&q->endpoints) && list_empty(&q->ringed) && list_empty(&q->listeners)); /* these first */
 	pthread_mutex_lock(&q->fabric->lock);
 	list_del(&q->link);
 	pthread_mutex_unlock(&q->fabric->lock);
@@ -362,6 +362,7 @@ static void soft_progress(struct soft_queue *q)
 	if (unlikely(q->looking))
 		soft_look_on(q);
 	soft_progress_ready(q);
+	soft_rings_progress(q);
 	if (!soft_near_progress(q))
 		soft_progress_epoll(q);
 	soft_progress_owing(q);
@@ -401,7 +402,7 @@ static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, 
 		q->polled = true;
 	}
 	n = soft_cq_take(q, out, max);
-	q->worked = list_empty(&q->near) ? 0 : soft_work(out, n);
+	q->worked = list_empty(&q->near) && list_empty(&q->awake) ? 0 : soft_work(out, n);
 	if (n)
 		q->armed = q->moved = q->served = false;
 	soft_settle(q);
@@ -489,6 +490,7 @@ static int soft_arm(struct fabric_queue *queue)
 
 	soft_near_watch_all(q);
 	q->armed = true;
+	soft_rings_arm(q);
 	soft_settle(q);
 	return 0;
 }

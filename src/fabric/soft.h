@@ -14,6 +14,7 @@
 
 #include "fabric/provider.h"
 #include "fabric/soft_frame.h"
+#include "fabric/soft_rings.h"
 
 #define SOFT_INLINE 256                       /* payloads up to this are copied */
 #define SOFT_PULLS 128                        /* said of pushes before they come */
@@ -168,12 +169,16 @@ struct soft_queue {
 	uint32_t cq_mask, cq_head, cq_tail, cq_depth;
 	struct soft_recvs shared;
 
-	struct list endpoints;   /* those with a socket */
-	unsigned endpoint_count; /* those that are read */
+	struct list endpoints;   /* those with a socket and no rings */
+	unsigned endpoint_count; /* of them, those that are read */
 	unsigned connecting, blocked;
 	struct list near; /* of many the few that are read, too; see soft_near.c */
 	unsigned near_count, crowd;
-	struct list alone;     /* of the few those that epoll is not told of */
+	struct list alone;    /* of the few those that epoll is not told of */
+	struct list ringed;   /* endpoints with rings; see soft_rings.c */
+	struct list awake;    /* rings that are looked at by each poll */
+	struct list roomless; /* rings whose room is */
+	unsigned ringed_count, awake_count, roomless_count;
 	struct list ready;     /* endpoints to be continued by the next poll */
 	struct list starved;   /* endpoints that wait for a shared receive */
 	struct list borrowing; /* endpoints whose message has come in part and holds one */
@@ -226,6 +231,7 @@ struct soft_request {
 	uint8_t reads_out, reads_in; /* what the peer wants and serves */
 	uint8_t data_len;
 	uint8_t buf[SOFT_HEADER + FABRIC_REQUEST_DATA];
+	struct soft_rings *offer; /* NULL: none came with it */
 	struct soft_peer peer;
 };
 
@@ -291,6 +297,8 @@ struct soft_endpoint {
 	void *context;
 	enum soft_state state;
 	bool unix_socket, starved, hung_up, watch_out;
+	struct soft_rings *rings;   /* NULL: the socket carries its frames */
+	struct soft_rings *offer;   /* rings that may come to be used; NULL: none */
 	uint64_t deadline;          /* of REFUSING */
 	uint64_t looked;            /* the tick of the last look; see soft_look.c */
 	uint32_t silent;            /* looks since the frame at hand got on */
@@ -399,9 +407,15 @@ static inline void soft_ready(struct soft_endpoint *ep)
 		list_add_tail(&ep->queue->ready, &ep->ready);
 }
 
+/* Its room for bytes is not waited for any more. */
+void soft_rings_unblock(struct soft_endpoint *ep);
+
 static inline void soft_unblock(struct soft_endpoint *ep)
 {
-	ep->queue->blocked -= ep->blocked;
+	if (ep->rings && ep->blocked)
+		soft_rings_unblock(ep);
+	else
+		ep->queue->blocked -= ep->blocked;
 	ep->blocked = false;
 }
 
@@ -460,6 +474,7 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 /* A greeting and private data to a socket whose buffer is empty: they fit, or it is broken. */
 int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len);
+void soft_request_free(struct soft_request *r);
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void soft_request_source(const struct fabric_request *request, struct fabric_source *out);
@@ -527,6 +542,40 @@ void soft_near_leave(struct soft_endpoint *ep);
 /* Epoll is told of it, of all of them, again. */
 int soft_near_watch(struct soft_endpoint *ep);
 void soft_near_watch_all(struct soft_queue *q);
+
+/* soft_rings.c: memory that both ends of a UNIX socket share */
+
+/* For a client to offer by *fd, which the caller closes. NULL: there is none to be had, and the socket will do. */
+struct soft_rings *soft_rings_create(int *fd);
+/* Those that came as `fd`, which is closed. NULL: it is nothing that can be used. */
+struct soft_rings *soft_rings_take(int fd);
+void soft_rings_free(struct soft_rings *r);
+/* From now on the frames of `ep` go by the rings in `offer`. */
+void soft_rings_open(struct soft_endpoint *ep, bool client);
+/* Room for `len` bytes in one piece, to be filled and committed; NULL: not now. */
+uint8_t *soft_rings_reserve(struct soft_endpoint *ep, size_t len);
+void soft_rings_commit(struct soft_endpoint *ep, size_t len);
+/* As many bytes as there is room for; -1: the endpoint failed. */
+ssize_t soft_rings_send(struct soft_endpoint *ep, const struct iovec *iov, unsigned iovs);
+/* There was no more room: when there is, it goes on. */
+void soft_rings_block(struct soft_endpoint *ep);
+/* Work off a piece of what is there. False when there is no more to do now. */
+bool soft_rings_receive(struct soft_endpoint *ep, size_t *budget);
+/* Its socket told something. */
+void soft_rings_run(struct soft_endpoint *ep, uint32_t events);
+/* Look at those that are awake. */
+void soft_rings_progress(struct soft_queue *q);
+/* The caller may sleep: from now on each tells by its socket. */
+void soft_rings_arm(struct soft_queue *q);
+/* The kernel had no memory to wake the peer. */
+void soft_rings_tell_again(struct soft_endpoint *ep);
+void soft_rings_leave(struct soft_endpoint *ep);
+
+/* Is there one that only epoll tells of? */
+static inline bool soft_rings_doze_any(const struct soft_queue *q)
+{
+	return q->ringed_count > q->awake_count;
+}
 
 /* soft_look.c */
 void soft_look_begin(struct soft_endpoint *ep);
@@ -598,6 +647,9 @@ static inline bool soft_frame_begun(const struct soft_endpoint *ep)
 {
 	return ep->phase == SOFT_PHASE_PAYLOAD || ep->header_have;
 }
+
+/* Work off bytes of the stream. How many were used: less than n when it has to wait or has ended. */
+size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n, enum soft_step *step);
 
 /* Read what is there, up to the budget. Within a section. */
 void soft_receive(struct soft_endpoint *ep);

@@ -311,7 +311,28 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 	}
 }
 
-int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len)
+/* With a descriptor, unless that is -1. */
+static ssize_t soft_send_passing(int fd, void *bytes, size_t len, int pass)
+{
+	union {
+		struct cmsghdr align;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {bytes, len};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (pass >= 0) {
+		m.msg_control = &control;
+		m.msg_controllen = sizeof(control);
+		*CMSG_FIRSTHDR(&m) = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &pass, sizeof(pass));
+	}
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static int soft_greet_passing(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len,
+			      int pass)
 {
 	uint8_t buf[SOFT_HEADER + FABRIC_ACCEPT_DATA];
 	struct soft_frame f = {.op = op, .len = data_len, .addr = SOFT_MAGIC, .key = key, .arg = arg};
@@ -320,10 +341,15 @@ int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *
 	soft_frame_encode(buf, &f);
 	if (data_len)
 		memcpy(buf + SOFT_HEADER, data, data_len);
-	n = send(fd, buf, SOFT_HEADER + data_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	n = soft_send_passing(fd, buf, SOFT_HEADER + data_len, pass);
 	if (n < 0)
 		return -errno;
 	return n == (ssize_t)(SOFT_HEADER + data_len) ? 0 : -EIO;
+}
+
+int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len)
+{
+	return soft_greet_passing(fd, op, key, arg, data, data_len, -1);
 }
 
 /* NULL, or what is wrong with what came so far. */
@@ -356,10 +382,52 @@ static const char *soft_request_fault(struct soft_request *r)
 	return NULL;
 }
 
+/* What was passed: the first of it may be rings, the others are nothing. */
+static void soft_request_passed(struct soft_request *r, struct msghdr *m)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			if (r->offer)
+				close(fd);
+			else
+				r->offer = soft_rings_take(fd);
+		}
+	}
+}
+
+static ssize_t soft_request_read(struct soft_request *r)
+{
+	union {
+		struct cmsghdr align;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = {r->buf + r->have, sizeof(r->buf) - r->have};
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(r->source.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n >= 0)
+		soft_request_passed(r, &m);
+	return n;
+}
+
+void soft_request_free(struct soft_request *r)
+{
+	soft_rings_free(r->offer);
+	free(r);
+}
+
 void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
 {
 	struct soft_request *r = container_of(source, struct soft_request, source);
-	ssize_t n = recv(source->fd, r->buf + r->have, sizeof(r->buf) - r->have, MSG_DONTWAIT);
+	ssize_t n = soft_request_read(r);
 	const char *fault;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -420,7 +488,7 @@ static void soft_request_refuse(struct soft_request *r, enum soft_reason reason,
 {
 	soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), reason, data, data_len);
 	close(r->source.fd);
-	free(r);
+	soft_request_free(r);
 }
 
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len)
@@ -445,6 +513,7 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 	soft_endpoint_adopt(ep, r->source.fd, &r->peer);
 	if (ep->reads_out && r->reads_in)
 		ep->reads_out = MIN(ep->reads_out, r->reads_in);
+	ep->offer = r->offer;
 	free(r);
 	*out = &ep->base;
 	return 0;
@@ -458,8 +527,8 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 
 	if (ep->state != SOFT_TAKEN)
 		return -EINVAL;
-	rc = soft_greet(ep->source.fd, SOFT_ACCEPT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
-			data, data_len);
+	rc = soft_greet(ep->source.fd, SOFT_ACCEPT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in),
+			ep->offer ? SOFT_ACCEPT_RINGS : 0, data, data_len);
 	if (rc == 0)
 		rc = soft_watch(q, &ep->source, 0, true);
 	if (rc != 0) {
@@ -467,6 +536,8 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 	} else {
 		soft_near_more(q);
 		soft_endpoint_opened(ep);
+		if (ep->offer)
+			soft_rings_open(ep, false);
 	}
 	soft_settle(q);
 	return 0;
@@ -479,15 +550,20 @@ static void soft_unreachable(struct soft_endpoint *ep, int error)
 
 void soft_connect_run(struct soft_endpoint *ep)
 {
-	int error = 0, rc;
+	int error = 0, memory = -1, rc;
 	socklen_t len = sizeof(error);
 
 	if (getsockopt(ep->source.fd, SOL_SOCKET, SO_ERROR, &error, &len) || error) {
 		soft_unreachable(ep, -error);
 		return;
 	}
-	rc = soft_greet(ep->source.fd, SOFT_CONNECT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
-			ep->data, ep->data_len);
+	if (ep->unix_socket)
+		ep->offer = soft_rings_create(&memory);
+	rc = soft_greet_passing(ep->source.fd, SOFT_CONNECT,
+				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,
+				ep->data_len, memory);
+	if (memory >= 0)
+		close(memory);
 	ep->data_len = 0;
 	if (rc != 0) {
 		soft_unreachable(ep, rc);

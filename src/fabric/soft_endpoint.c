@@ -22,6 +22,8 @@ static void soft_endpoint_free(struct soft_endpoint *ep)
 	free(ep->leftover);
 	free(ep->aside);
 	free(ep->pulls);
+	soft_rings_free(ep->rings);
+	soft_rings_free(ep->offer);
 	free(ep);
 }
 
@@ -256,7 +258,7 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 	if (ep->source.fd < 0)
 		return;
 	if (ep->state == SOFT_ASKING || ep->state == SOFT_OPEN || ep->state == SOFT_REFUSING)
-		q->endpoint_count--;
+		q->endpoint_count -= !ep->rings;
 	else if (ep->state == SOFT_CONNECTING)
 		q->connecting--;
 	else if (ep->state == SOFT_TAKEN)
@@ -266,7 +268,9 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 	list_del(&ep->link);
 	soft_near_leave(ep);
 	soft_near_watch(ep);
-	if (linger && soft_linger_create(q, ep->source.fd))
+	soft_rings_leave(ep);
+	/* What stands in a ring stays there when the socket is closed. */
+	if (linger && !ep->rings && soft_linger_create(q, ep->source.fd))
 		ep->source.fd = -1;
 	else
 		soft_source_close(q, &ep->source);
@@ -441,6 +445,11 @@ void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_
 
 	if (ep->state == SOFT_CONNECTING) {
 		soft_connect_run(ep);
+		return;
+	}
+	if (ep->rings) {
+		soft_rings_run(ep, events);
+		soft_look_gone(ep);
 		return;
 	}
 	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))

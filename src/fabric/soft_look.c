@@ -108,6 +108,10 @@ static void soft_try_again(struct soft_queue *q)
 		struct soft_endpoint *ep = list_first(&q->later, struct soft_endpoint, later);
 
 		list_del(&ep->later);
+		if (ep->rings) {
+			soft_rings_tell_again(ep);
+			continue;
+		}
 		soft_unblock(ep);
 		soft_ready(ep);
 	}

@@ -122,7 +122,9 @@ bool soft_near_progress(struct soft_queue *q)
 	if (q->endpoint_count <= SOFT_FEW) {
 		if (q->endpoint_count)
 			soft_near_few(q);
-		return !q->blocked && !q->connecting && !q->request_count && ++q->skipped < SOFT_SKIP;
+		if (q->connecting || q->request_count)
+			return false;
+		return soft_rings_doze_any(q) ? soft_near_skip(q) : !q->blocked && ++q->skipped < SOFT_SKIP;
 	}
 	if (list_empty(&q->near))
 		return false;

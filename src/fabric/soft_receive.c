@@ -342,13 +342,24 @@ static enum soft_step soft_finish_read(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_accept(struct soft_endpoint *ep)
 {
+	bool rings = ep->frame.arg & SOFT_ACCEPT_RINGS;
+
+	if (rings && !ep->offer) {
+		soft_fail_protocol(ep, "took rings that were not offered");
+		return SOFT_END;
+	}
 	ep->data_len = ep->frame.len;
 	if (ep->frame.key >> 24)
 		ep->reads_out = MIN(ep->reads_out, (uint8_t)(ep->frame.key >> 24));
 	else
 		ep->reads_out = MIN(ep->reads_out, 1); /* one, to be told that it may not */
 	soft_endpoint_opened(ep);
-	return SOFT_GO;
+	if (!rings)
+		return SOFT_GO;
+	/* Behind it the socket only wakes. */
+	ep->phase = SOFT_PHASE_HEADER;
+	soft_rings_open(ep, true);
+	return SOFT_END;
 }
 
 static enum soft_step soft_finish_reject(struct soft_endpoint *ep)
@@ -450,8 +461,7 @@ static size_t soft_payload(struct soft_endpoint *ep, const uint8_t *bytes, size_
 	return used;
 }
 
-/* Work off staged bytes. How many were used: less than n when it has to wait or has ended. */
-static size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n, enum soft_step *step)
+size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n, enum soft_step *step)
 {
 	size_t used = 0;
 
@@ -581,6 +591,8 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 	enum soft_step step;
 	ssize_t n;
 
+	if (ep->rings)
+		return soft_rings_receive(ep, budget);
 	if (ep->phase == SOFT_PHASE_PAYLOAD) {
 		if (!soft_target_check(ep)) {
 			soft_target_lost(ep);

@@ -319,8 +319,13 @@ static void soft_watch_out(struct soft_endpoint *ep, bool out)
 /* Epoll tells when there is room. */
 static void soft_block(struct soft_endpoint *ep)
 {
-	int rc = soft_near_watch(ep);
+	int rc;
 
+	if (ep->rings) {
+		soft_rings_block(ep);
+		return;
+	}
+	rc = soft_near_watch(ep);
 	ep->blocked = true;
 	ep->queue->blocked++;
 	if (ep->unix_socket && !ep->watch_out)
@@ -372,7 +377,7 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 	soft_gather(ep);
 	if (ep->state >= SOFT_FLUSHING || !b->frames)
 		return false;
-	n = soft_send(ep);
+	n = ep->rings ? soft_rings_send(ep, b->iov, b->iovs) : soft_send(ep);
 	if (n < 0)
 		return false;
 	ep->queue->moved |= n > SOFT_STAGE;
@@ -432,9 +437,19 @@ static bool soft_transmit_message(struct soft_endpoint *ep)
 	    wr->len > SOFT_INLINE || ep->part != SOFT_PART_NONE || ep->response_tail != ep->response_head ||
 	    ep->control_len || ep->ack_due || ep->blocked || ep->watch_out || !soft_wr_local(ep, wr))
 		return false;
+	if (ep->rings)
+		bytes = soft_rings_reserve(ep, SOFT_HEADER + wr->len);
+	if (!bytes)
+		return false;
 	soft_wr_frame(wr, &f);
 	soft_frame_encode(bytes, &f);
 	memcpy(bytes + SOFT_HEADER, wr->seg[0].addr, wr->len);
+	if (ep->rings) {
+		ep->sent++;
+		soft_spend(ep->queue, SOFT_HEADER + wr->len);
+		soft_rings_commit(ep, SOFT_HEADER + wr->len);
+		return true;
+	}
 	n = send(ep->source.fd, bytes, SOFT_HEADER + wr->len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (n <= 0)
 		return false;

@@ -1,0 +1,472 @@
+/*
+ * fabric_rings.c: shared memory in the place of a UNIX socket's bytes. A client of its own makes the memory, and puts into it what
+ * a real client sent (fabric_siege.h), or what no client would.
+ */
+#include "fabric_siege.h"
+#include "suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fabric/soft_frame.h"
+#include "fabric/soft_rings.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+struct raw_client {
+	int fd;
+	struct soft_rings_memory *memory;
+};
+
+static int memory_make(off_t size, int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint64_t magic = SOFT_RINGS_MAGIC;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pwrite(fd, &magic, sizeof(magic), 0), sizeof(magic));
+	ck_assert_int_eq(ftruncate(fd, size), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static void send_passing(int fd, const uint8_t *bytes, size_t len, const int *pass, unsigned count)
+{
+	union {
+		struct cmsghdr align;
+		uint8_t space[CMSG_SPACE(8 * sizeof(int))];
+	} control = {0};
+	struct iovec iov = {(void *)bytes, len};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
+
+	m.msg_controllen = CMSG_SPACE(count * sizeof(int));
+	CMSG_FIRSTHDR(&m)->cmsg_level = SOL_SOCKET;
+	CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
+	CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), pass, count * sizeof(int));
+	(void)sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); /* who does not take it does not answer either */
+}
+
+/* Connect with these descriptors, which are closed. Has the server taken memory of ours? */
+static bool connect_passing(struct siege *x, int *fd, const int *pass, unsigned count)
+{
+	uint8_t bytes[SOFT_HEADER + FABRIC_ACCEPT_DATA];
+	uint64_t until = deadline();
+	struct soft_frame f;
+	ssize_t n;
+
+	*fd = raw_connect(&x->p.sa, x->p.len);
+	send_passing(*fd, x->bytes, x->hello, pass, count);
+	for (unsigned i = 0; i < count; i++)
+		close(pass[i]);
+	while ((n = recv(*fd, bytes, sizeof(bytes), MSG_DONTWAIT)) < 0) {
+		check_that(time_now() < until, "no answer to the connect request");
+		siege_serve(x);
+	}
+	ck_assert_int_ge(n, SOFT_HEADER);
+	soft_frame_decode(bytes, &f);
+	ck_assert_int_eq(f.op, SOFT_ACCEPT);
+	return f.arg & SOFT_ACCEPT_RINGS;
+}
+
+static void raw_client_open(struct siege *x, struct raw_client *c)
+{
+	int fd = memory_make(sizeof(*c->memory), SEALS);
+
+	c->memory = mmap(NULL, sizeof(*c->memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(c->memory, MAP_FAILED);
+	for (int i = 0; i < 2; i++)
+		atomic_store(&c->memory->ring[i].asleep, 1);
+	check_that(connect_passing(x, &c->fd, &fd, 1), "the memory was not taken");
+}
+
+static void raw_client_close(struct raw_client *c)
+{
+	munmap(c->memory, sizeof(*c->memory));
+	close(c->fd);
+}
+
+/* As a client does it, but with as many bytes at once as are given. */
+static void put(struct raw_client *c, const uint8_t *bytes, size_t len)
+{
+	struct soft_ring *ring = &c->memory->ring[0];
+	uint64_t head = atomic_load(&ring->head);
+
+	for (size_t i = 0; i < len; i++)
+		c->memory->data[0][(head + i) % SOFT_RING_SIZE] = bytes[i];
+	atomic_store(&ring->head, head + len);
+	if (atomic_exchange(&ring->asleep, 0))
+		send(c->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static unsigned count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "memfd:") != NULL;
+	fclose(maps);
+	return n;
+}
+
+/* What a client puts is understood, whatever pieces it comes in. */
+START_TEST(frames_by_rings)
+{
+	static const size_t pieces[] = {1, 7, 24, 4096};
+	unsigned before;
+	struct siege x;
+
+	siege_open(&x);
+	before = count_mappings();
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		struct raw_client c;
+		size_t n;
+
+		raw_client_open(&x, &c);
+		buffer_fill(&x.region, 77);
+		for (size_t at = x.hello; at < x.len; at += n) {
+			n = MIN(pieces[i], x.len - at);
+			put(&c, x.bytes + at, n);
+			for (int j = 0; j < 3; j++)
+				siege_serve(&x);
+		}
+		check_that(!siege_serve_raw(&x, c.fd, true), "pieces of %zu bytes were cut off", pieces[i]);
+		check_that(!buffer_has(&x.region, 0, 256, 77), "nothing was written");
+		check_that(atomic_load(&c.memory->ring[0].tail) == x.len - x.hello, "not all was taken");
+		check_that(atomic_load(&c.memory->ring[1].head) > 0, "nothing was answered");
+		raw_client_close(&c);
+	}
+	for (uint64_t until = deadline(); count_mappings() != before;) {
+		check_that(time_now() < until, "%u mappings, were %u", count_mappings(), before);
+		siege_serve(&x);
+	}
+	siege_close(&x);
+}
+END_TEST
+
+/* What is no memory to share, or might vanish from under the server, is not touched: the socket carries all. */
+START_TEST(other_memory_is_not_used)
+{
+	size_t size = sizeof(struct soft_rings_memory);
+	char name[] = "/tmp/rdmad-test-XXXXXX";
+	struct siege x;
+	int fd;
+
+	siege_open(&x);
+	for (int i = 0; i < 10; i++) {
+		int pipes[2] = {-1, -1}, pass[3] = {-1, -1, -1};
+		uint64_t zero = 0;
+		unsigned count = 1;
+
+		ck_assert_int_eq(pipe(pipes), 0);
+		switch (i) {
+		case 0:
+			pass[0] = memory_make((off_t)size, 0);
+			break;
+		case 1:
+			pass[0] = memory_make((off_t)size, F_SEAL_GROW);
+			break;
+		case 2:
+			pass[0] = memory_make((off_t)size - 4096, SEALS);
+			break;
+		case 3:
+			pass[0] = memory_make((off_t)size + 4096, SEALS);
+			break;
+		case 4:
+			pass[0] = memory_make((off_t)size, SEALS | F_SEAL_WRITE);
+			break;
+		case 5:
+			pass[0] = memory_make((off_t)size, SEALS);
+			ck_assert_int_eq(pwrite(pass[0], &zero, sizeof(zero), 0), sizeof(zero));
+			break;
+		case 6:
+			pass[0] = mkstemp(name);
+			ck_assert_int_eq(unlink(name), 0);
+			ck_assert_int_eq(ftruncate(pass[0], (off_t)size), 0);
+			break;
+		case 7:
+			pass[0] = open("/dev/zero", O_RDWR | O_CLOEXEC);
+			break;
+		case 8:
+			pass[0] = dup(pipes[0]);
+			break;
+		case 9:
+			for (count = 0; count < 3; count++)
+				pass[count] = dup(pipes[count % 2]);
+			break;
+		}
+		check_that(!connect_passing(&x, &fd, pass, count), "memory of kind %d was taken", i);
+		raw_send(fd, x.bytes + x.hello, x.len - x.hello);
+		check_that(!siege_serve_raw(&x, fd, true), "the socket does not do for kind %d", i);
+		close(fd);
+		close(pipes[0]);
+		close(pipes[1]);
+	}
+	siege_close(&x);
+}
+END_TEST
+
+/* An index that cannot be ends the connection, and no byte outside of a ring is touched. */
+START_TEST(indices_that_cannot_be)
+{
+	static const uint64_t head[] = {SOFT_RING_SIZE + 1, SOFT_RING_SIZE * 2, UINT64_MAX, UINT64_MAX / 2, 1ull << 63};
+	static const uint64_t tail[] = {1, 4096, SOFT_RING_SIZE, UINT64_MAX, 1ull << 63};
+	struct raw_client c;
+	struct siege x;
+
+	siege_open(&x);
+	for (size_t i = 0; i < ARRAY_SIZE(head); i++) {
+		raw_client_open(&x, &c);
+		atomic_store(&c.memory->ring[0].head, head[i]);
+		raw_send(c.fd, (const uint8_t *)"", 1);
+		check_that(siege_serve_raw(&x, c.fd, false), "%llu bytes are there", (unsigned long long)head[i]);
+		raw_client_close(&c);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(tail); i++) {
+		raw_client_open(&x, &c);
+		/* Beyond what was put: the answers that are due do not go there. */
+		atomic_store(&c.memory->ring[1].tail, tail[i] + SOFT_RING_SIZE);
+		for (int j = 0; j < 1000 && !raw_ended(c.fd); j++) {
+			put(&c, x.bytes + x.hello, x.len - x.hello);
+			siege_serve(&x);
+		}
+		raw_client_close(&c);
+	}
+	/* Back again. */
+	raw_client_open(&x, &c);
+	put(&c, x.bytes + x.hello, x.len - x.hello);
+	check_that(!siege_serve_raw(&x, c.fd, true), "it was cut off");
+	atomic_store(&c.memory->ring[0].head, 0);
+	raw_send(c.fd, (const uint8_t *)"", 1);
+	check_that(siege_serve_raw(&x, c.fd, false), "an index went back");
+	raw_client_close(&c);
+	siege_close(&x);
+}
+END_TEST
+
+/* Who changes all of it all the time harms itself only. */
+START_TEST(memory_that_changes)
+{
+	unsigned seed = 7;
+	struct siege x;
+
+	siege_open(&x);
+	for (int i = 0; i < 30; i++) {
+		struct raw_client c;
+
+		raw_client_open(&x, &c);
+		for (int j = 0; j < 200 && !raw_ended(c.fd); j++) {
+			struct soft_ring *ring = &c.memory->ring[random_next(&seed) % 2];
+			uint8_t *data = c.memory->data[0] + random_next(&seed) % 4096;
+
+			switch (random_next(&seed) % 6) {
+			case 0:
+				*data = (uint8_t)random_next(&seed);
+				break;
+			case 1:
+				atomic_store(&ring->asleep, random_next(&seed) % 2);
+				break;
+			case 2:
+				atomic_store(&ring->full, random_next(&seed) % 2);
+				break;
+			case 3:
+				atomic_fetch_add(&ring->head, random_next(&seed) % 64);
+				break;
+			case 4:
+				atomic_fetch_add(&ring->tail, random_next(&seed) % 2);
+				break;
+			case 5:
+				put(&c, x.bytes + x.hello, x.len - x.hello);
+				break;
+			}
+			send(c.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+			siege_serve(&x);
+		}
+		raw_client_close(&c);
+	}
+	siege_close(&x);
+}
+END_TEST
+
+/* Bytes of the socket mean nothing, and descriptors that come with them are nobody's. */
+START_TEST(noise_on_the_socket)
+{
+	uint8_t noise[4096];
+	struct raw_client c;
+	struct siege x;
+
+	memset(noise, SOFT_SEND, sizeof(noise));
+	siege_open(&x);
+	raw_client_open(&x, &c);
+	for (int i = 0; i < 100; i++) {
+		int pass = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+		raw_send(c.fd, noise, sizeof(noise));
+		send_passing(c.fd, noise, 1, &pass, 1);
+		close(pass);
+		siege_serve(&x);
+	}
+	put(&c, x.bytes + x.hello, x.len - x.hello);
+	check_that(!siege_serve_raw(&x, c.fd, true), "it was cut off");
+	check_that(atomic_load(&c.memory->ring[0].tail) == x.len - x.hello, "not all was taken");
+	raw_client_close(&c);
+	siege_close(&x);
+}
+END_TEST
+
+/* A server that takes what was never offered. */
+START_TEST(rings_that_nobody_offered)
+{
+	uint8_t bytes[SOFT_HEADER], hello[256];
+	struct soft_frame f = {.op = SOFT_ACCEPT,
+			       .addr = SOFT_MAGIC,
+			       .key = soft_greeting_key(SOFT_VERSION, 4, 4),
+			       .arg = SOFT_ACCEPT_RINGS};
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct sockaddr_storage to = {0};
+	socklen_t len = sizeof(sa);
+	int fd = -1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct fabric_endpoint *c;
+	struct fabric_pair p;
+
+	fabric_pair_open(&p, &fabric_pair_defaults);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
+	ck_assert_int_eq(listen(listener, 4), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
+	memcpy(&to, &sa, sizeof(sa));
+	ck_assert_int_eq(station_connect(&p.client, &to, len, &fabric_pair_defaults.client, NULL, 0, &c), 0);
+	wait_until(&p, (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0);
+	wait_until(&p, recv(fd, hello, sizeof(hello), MSG_DONTWAIT) > 0);
+	soft_frame_encode(bytes, &f);
+	raw_send(fd, bytes, sizeof(bytes));
+	ck_assert_int_eq(event_expect(&p, &p.client, c, FABRIC_UNREACHABLE).error, -EPROTO);
+	close(fd);
+	close(listener);
+	fabric_pair_close(&p);
+}
+END_TEST
+
+/*
+ * Two threads, each of which sleeps when nothing is there, sometimes at once and sometimes after a look or two. A wake-up that is lost
+ * is a test that waits for ever. What goes back and forth is a number and now and then a large write, for which a ring has not enough room.
+ */
+#define EXCHANGES 20000
+
+static struct fabric_completion sleep_for(struct station *st, unsigned *seed)
+{
+	struct fabric_completion c;
+
+	for (unsigned looks = random_next(seed) % 8; !st->done_count && looks; looks--)
+		station_pump(st);
+	while (!st->done_count)
+		check_that(station_sleep(st, SLEEP_MS), "nobody woke it");
+	c = st->done[0];
+	memmove(st->done, st->done + 1, (size_t)--st->done_count * sizeof(*st->done));
+	ck_assert_int_eq(c.status, FABRIC_OK);
+	return c;
+}
+
+struct sleeper {
+	struct station *st;
+	struct fabric_endpoint *ep, *peer;
+	struct buffer small, large, *inbox, *target;
+	unsigned seed;
+	bool first;
+};
+
+static void sleeper_send(struct sleeper *s, uint64_t number)
+{
+	struct fabric_wr write = wr_remote(FABRIC_WRITE, 2, &s->large, 0, s->large.len, s->target, s->peer, 0);
+	struct fabric_wr wr = wr_local(FABRIC_SEND, 1, &s->small, 0, 8);
+
+	write.signaled = false;
+	memcpy(s->small.at, &number, sizeof(number));
+	if (number % 512 == 0)
+		ck_assert_int_eq(fabric_post(s->ep, &write), 0);
+	ck_assert_int_eq(fabric_post(s->ep, &wr), 0);
+}
+
+static void *sleeper_run(void *arg)
+{
+	struct sleeper *s = arg;
+
+	for (uint64_t i = 0; i < EXCHANGES; i++) {
+		bool sent = !s->first, come = false;
+
+		if (s->first)
+			sleeper_send(s, i);
+		while (!come || (s->first && !sent)) {
+			struct fabric_completion c = sleep_for(s->st, &s->seed);
+
+			sent |= c.opcode == FABRIC_SEND;
+			come |= c.opcode == FABRIC_RECV;
+		}
+		check_that(memcmp(s->inbox->at, &i, sizeof(i)) == 0, "number %d is another one", (int)i);
+		ck_assert_int_eq(try_receive(s->st, s->ep, i + 1, s->inbox, 0, 64), 0);
+		if (!s->first)
+			sleeper_send(s, i);
+	}
+	return NULL;
+}
+
+START_TEST(no_wake_up_is_lost)
+{
+	struct sleeper side[2] = {{.seed = 3, .first = true}, {.seed = 4}};
+	struct buffer inbox[2], into[2];
+	struct fabric_pair p;
+	pthread_t thread;
+
+	fabric_pair_make(&p, &fabric_pair_defaults);
+	for (int i = 0; i < 2; i++) {
+		side[i].st = i ? &p.server : &p.client;
+		side[i].ep = i ? p.s : p.c;
+		side[i].peer = i ? p.c : p.s;
+		side[i].inbox = &inbox[i];
+		side[i].target = &into[!i];
+		buffer_make(&side[i].small, side[i].st, 64, 0);
+		buffer_make(&side[i].large, side[i].st, 3 * MIB / 2, 0);
+		buffer_make(&inbox[i], side[i].st, 64, FABRIC_LOCAL_WRITE);
+		buffer_make(&into[i], side[i].st, 3 * MIB / 2, FABRIC_LOCAL_WRITE | FABRIC_REMOTE_WRITE);
+		receive(side[i].st, side[i].ep, 0, &inbox[i], 0, 64);
+	}
+	ck_assert_int_eq(pthread_create(&thread, NULL, sleeper_run, &side[1]), 0);
+	sleeper_run(&side[0]);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		buffer_drop(&side[i].small);
+		buffer_drop(&side[i].large);
+		buffer_drop(&inbox[i]);
+		buffer_drop(&into[i]);
+	}
+	fabric_pair_close(&p);
+}
+END_TEST
+
+Suite *rings_suite(void)
+{
+	Suite *s = suite_create("rings");
+	TCase *t;
+
+	if (!target.soft)
+		return s;
+	t = fabric_pair_tcase(s, "rings", 60);
+	tcase_add_test(t, rings_that_nobody_offered);
+	tcase_add_test(t, no_wake_up_is_lost);
+	if (target.sa.ss_family != AF_UNIX)
+		return s;
+	tcase_add_test(t, frames_by_rings);
+	tcase_add_test(t, other_memory_is_not_used);
+	tcase_add_test(t, indices_that_cannot_be);
+	tcase_add_test(t, memory_that_changes);
+	tcase_add_test(t, noise_on_the_socket);
+	return s;
+}
