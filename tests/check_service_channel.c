@@ -305,6 +305,7 @@ START_TEST(test_listener_leaves)
 	ck_assert_uint_eq(ask_listen(next, "n", CAPACITY, ""), WIRE_OK);
 	ck_assert_uint_eq(ask_listen(j.listener, "n", CAPACITY, ""), WIRE_EXISTS);
 	submit(next, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
+	UNTIL(next->last.op == WIRE_OP_CHANNEL_LEAVE);
 	ck_assert_uint_eq(ask_listen(j.listener, "n", CAPACITY, ""), WIRE_OK);
 }
 END_TEST

@@ -47,6 +47,7 @@
 #define SOFT_NEAR_BYTES 4096           /* ... of messages of so many bytes in a poll, which may mean long work */
 #define SOFT_NEAR_QUIET 256            /* polls without a byte after which an endpoint is not near any more */
 #define SOFT_NEAR_ALONE 64             /* messages that one of few brings until epoll is not told of it any more */
+#define SOFT_RINGS_FEW 16              /* endpoints with rings that are looked at by each poll, whoever is awake */
 #define SOFT_CROWD 64             /* looks at epoll with something, for which none is near when more than few had */
 #define SOFT_PATIENCE 8u          /* polls that an ACK waits to travel with a reply */
 #define SOFT_DROPPED ((void *)-1) /* context of a completion whose endpoint was destroyed */
@@ -574,7 +575,7 @@ void soft_rings_leave(struct soft_endpoint *ep);
 /* Is there one that only epoll tells of? */
 static inline bool soft_rings_doze_any(const struct soft_queue *q)
 {
-	return q->ringed_count > q->awake_count;
+	return q->ringed_count > SOFT_RINGS_FEW && q->ringed_count > q->awake_count;
 }
 
 /* soft_look.c */

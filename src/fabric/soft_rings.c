@@ -1,9 +1,9 @@
 /*
  * soft_rings.c: the rings of a UNIX socket whose two ends share memory.
  *
- * An endpoint with rings is awake while its queue is polled: a look at an index of its ring is the price of a poll, no
- * system call. Before its caller may sleep (soft_rings_arm()) all of them set their flags. Of very many that are awake those that
- * are quiet set theirs, too, so that a poll never looks at more than SOFT_AWAKE of them.
+ * A poll looks at an index of each ring, which takes no system call; of more than SOFT_RINGS_FEW, at those that are awake: those
+ * from which something came not long ago, and at most SOFT_AWAKE. Of those that are awake the flag is clear, so that the peer
+ * makes no system call either. Before the caller may sleep (soft_rings_arm()) all of them set it.
  */
 #include "fabric/soft.h"
 
@@ -14,10 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SOFT_AWAKE 64    /* so many are looked at by each poll */
-#define SOFT_AWAKE_FEW 8 /* of so few none need be quiet ... */
-#define SOFT_QUIET 256   /* ... for so many polls to be looked at no more */
-#define SOFT_ROOMLESS 8  /* of those that wait for room, so many are looked at by each poll */
+#define SOFT_AWAKE 64   /* so many are looked at by each poll */
+#define SOFT_QUIET 256  /* polls without a byte after which one of many is awake no more */
+#define SOFT_ROOMLESS 8 /* of those that wait for room, so many are looked at by each poll */
 #define SOFT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 #ifndef MFD_NOEXEC_SEAL
@@ -406,31 +405,54 @@ static void soft_rings_progress_out(struct soft_queue *q)
 	}
 }
 
-static void soft_rings_progress_in(struct soft_queue *q)
+/* Whether something came. */
+static bool soft_rings_look(struct soft_rings *r)
+{
+	if (!soft_rings_due(r))
+		return false;
+	if (!list_linked(&r->endpoint->ready))
+		soft_receive(r->endpoint);
+	return true;
+}
+
+static void soft_rings_progress_few(struct soft_queue *q)
 {
 	struct list *pos, *tmp;
 
-	if (q->awake_count > 1)
-		q->share = MIN(q->share, SOFT_BUDGET);
+	list_for_each_safe (pos, tmp, &q->ringed)
+		soft_rings_look(container_of(pos, struct soft_endpoint, link)->rings);
+}
+
+static void soft_rings_progress_awake(struct soft_queue *q)
+{
+	struct list *pos, *tmp;
+
 	list_for_each_safe (pos, tmp, &q->awake) {
 		struct soft_rings *r = container_of(pos, struct soft_rings, awake);
 
-		if (soft_rings_due(r)) {
-			if (!list_linked(&r->endpoint->ready))
-				soft_receive(r->endpoint);
-		} else if (q->awake_count > SOFT_AWAKE_FEW && ++r->quiet >= SOFT_QUIET) {
-			soft_rings_drop(q, r);
-			if (soft_rings_doze(r))
-				soft_ready(r->endpoint);
-		}
+		if (soft_rings_look(r) || ++r->quiet < SOFT_QUIET)
+			continue;
+		soft_rings_drop(q, r);
+		if (soft_rings_doze(r))
+			soft_ready(r->endpoint);
 	}
+}
+
+static void soft_rings_progress_in(struct soft_queue *q)
+{
+	if (q->ringed_count > 1)
+		q->share = MIN(q->share, SOFT_BUDGET);
+	if (q->ringed_count <= SOFT_RINGS_FEW)
+		soft_rings_progress_few(q);
+	else
+		soft_rings_progress_awake(q);
 }
 
 void soft_rings_progress(struct soft_queue *q)
 {
 	if (!list_empty(&q->roomless))
 		soft_rings_progress_out(q);
-	if (!list_empty(&q->awake))
+	if (q->ringed_count)
 		soft_rings_progress_in(q);
 }
 
