@@ -207,7 +207,7 @@ START_TEST(test_pieces_price)
 	ck_assert(came.status == 0 && came.value_len == 100 + MIB + 10 + 4096 + 5000);
 	ck_assert_uint_eq(allocated, 0);
 	ck_assert_uint_eq(records_taken() - records, 16);
-	ck_assert_uint_le(longest_copy, 4096);
+	ck_assert_uint_le(longest_copy, copy_limit(kv));
 	kv_release(lent[0]);
 	kv_release(lent[1]);
 	server_resume();

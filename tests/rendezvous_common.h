@@ -19,6 +19,9 @@
  */
 extern _Atomic unsigned allocations, registrations;
 extern _Atomic size_t longest_copy;
+/* The longest copy that there may be. Between programs that share memory a value's bytes are moved by copies of this length; one of a
+ * whole value would be longer. */
+size_t copy_limit(void *kv);
 extern unsigned refuse; /* so many registrations to come of the thread `refused` */
 extern pthread_t refused;
 
