@@ -354,8 +354,11 @@ static enum soft_step soft_finish_accept(struct soft_endpoint *ep)
 	else
 		ep->reads_out = MIN(ep->reads_out, 1); /* one, to be told that it may not */
 	soft_endpoint_opened(ep);
-	if (!rings)
+	if (!rings) {
+		soft_rings_free(ep->offer);
+		ep->offer = NULL;
 		return SOFT_GO;
+	}
 	/* Behind it the socket only wakes. */
 	ep->phase = SOFT_PHASE_HEADER;
 	soft_rings_open(ep, true);
