@@ -62,7 +62,7 @@ typedef struct rdma_options {
 	                                 again, it is gone: a program that makes no call for so long needs progress_thread */
 	uint64_t
 		reconnect_ms; /* how long a connection that broke is made anew before its peer is gone; 0: not at all */
-	uint64_t poll_us;     /* a wait polls so long before it sleeps; 100 */
+	uint64_t poll_us;     /* a wait polls so long before it sleeps; 200 */
 	bool no_poll;         /* sleep at once */
 	bool require_rdma;    /* fail rather than use another transport */
 	bool progress_thread; /* a thread of the library's own works while the program makes no call */

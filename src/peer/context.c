@@ -28,7 +28,7 @@ static void options_fill(rdma_options *o)
 	o->connect_timeout_ms = MIN(o->connect_timeout_ms ? o->connect_timeout_ms : 5000, LONGEST_MS);
 	o->reconnect_ms = MIN(o->reconnect_ms, LONGEST_MS);
 	o->heartbeat_ms = o->heartbeat_ms ? o->heartbeat_ms : 5000;
-	o->poll_us = o->no_poll ? 0 : MIN(o->poll_us ? o->poll_us : 100, LONGEST_MS * 1000);
+	o->poll_us = o->no_poll ? 0 : MIN(o->poll_us ? o->poll_us : 200, LONGEST_MS * 1000);
 }
 
 /*
