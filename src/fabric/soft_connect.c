@@ -562,6 +562,13 @@ void soft_connect_run(struct soft_endpoint *ep)
 	rc = soft_greet_passing(ep->source.fd, SOFT_CONNECT,
 				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,
 				ep->data_len, memory);
+	if (rc == -ETOOMANYREFS) { /* this user has too many descriptors under way */
+		soft_rings_free(ep->offer);
+		ep->offer = NULL;
+		rc = soft_greet(ep->source.fd, SOFT_CONNECT,
+				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,
+				ep->data_len);
+	}
 	if (memory >= 0)
 		close(memory);
 	ep->data_len = 0;

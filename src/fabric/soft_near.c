@@ -44,8 +44,8 @@ void soft_near_watch_all(struct soft_queue *q)
 /* It has brought something. */
 static void soft_near_news(struct soft_endpoint *ep)
 {
-	if (++ep->near_news < SOFT_NEAR_ALONE || list_linked(&ep->alone) || ep->state != SOFT_OPEN || ep->blocked ||
-	    ep->watch_out || ep->hung_up)
+	if (ep->rings || ++ep->near_news < SOFT_NEAR_ALONE || list_linked(&ep->alone) || ep->state != SOFT_OPEN ||
+	    ep->blocked || ep->watch_out || ep->hung_up)
 		return;
 	soft_unwatch(ep->queue, &ep->source);
 	list_add_tail(&ep->queue->alone, &ep->alone);
@@ -159,7 +159,7 @@ void soft_near_heard(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
 
-	if (q->endpoint_count <= SOFT_FEW || q->crowd || list_linked(&ep->near) || ep->source.fd < 0)
+	if (q->endpoint_count <= SOFT_FEW || q->crowd || list_linked(&ep->near) || ep->source.fd < 0 || ep->rings)
 		return;
 	if (q->near_count < SOFT_FEW) {
 		ep->near_quiet = 0;

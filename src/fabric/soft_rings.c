@@ -110,6 +110,7 @@ void soft_rings_open(struct soft_endpoint *ep, bool client)
 	r->in = (struct soft_side){.ring = &r->memory->ring[client], .data = r->memory->data[client]};
 	ep->offer = NULL;
 	ep->rings = r;
+	soft_near_leave(ep);
 	q->endpoint_count--;
 	list_del(&ep->link);
 	list_add_tail(&q->ringed, &ep->link);
@@ -384,7 +385,12 @@ void soft_rings_run(struct soft_endpoint *ep, uint32_t events)
 
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
 		ep->hung_up = true;
-	if (ep->blocked && soft_rings_room(ep->rings)) {
+	if (ep->hung_up && ep->state == SOFT_REFUSING) {
+		soft_fail_socket(ep, 0); /* nobody reads why */
+		return;
+	}
+	/* Also where there is no room: the flag may be clear, by a peer that was late, and is set again. */
+	if (ep->blocked) {
 		soft_unblock(ep);
 		soft_transmit(ep);
 	}
