@@ -297,6 +297,32 @@ START_TEST(memory_that_changes)
 }
 END_TEST
 
+/* A consumer that is late clears the flag behind a producer that has set it again: the byte that follows has it set once more. */
+START_TEST(room_that_is_told_too_early)
+{
+	struct raw_client c;
+	struct soft_ring *back;
+	struct siege x;
+
+	siege_open(&x);
+	raw_client_open(&x, &c);
+	back = &c.memory->ring[1];
+	for (int i = 0; atomic_load(&back->head) < SOFT_RING_SIZE; i++) {
+		check_that(i < 100000, "the ring does not become full");
+		put(&c, x.bytes + x.hello, x.len - x.hello);
+		siege_serve(&x);
+	}
+	station_sleep(&x.p.server, 0);
+	ck_assert_uint_eq(atomic_load(&back->full), 1);
+	atomic_store(&back->full, 0);
+	raw_send(c.fd, (const uint8_t *)"", 1);
+	station_sleep(&x.p.server, 0);
+	ck_assert_uint_eq(atomic_load(&back->full), 1);
+	raw_client_close(&c);
+	siege_close(&x);
+}
+END_TEST
+
 /* Bytes of the socket mean nothing, and descriptors that come with them are nobody's. */
 START_TEST(noise_on_the_socket)
 {
@@ -468,5 +494,6 @@ Suite *rings_suite(void)
 	tcase_add_test(t, indices_that_cannot_be);
 	tcase_add_test(t, memory_that_changes);
 	tcase_add_test(t, noise_on_the_socket);
+	tcase_add_test(t, room_that_is_told_too_early);
 	return s;
 }
