@@ -84,20 +84,6 @@ int __wrap_fabric_next_event(struct fabric_queue *queue, struct fabric_event *ou
 static struct rdmad_channel_listener *listener;
 static unsigned descriptors;
 
-/* Of memory without a name. */
-static unsigned count_mappings(void)
-{
-	FILE *file = fopen("/proc/self/maps", "r");
-	char line[512];
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(file);
-	while (fgets(line, sizeof(line), file))
-		n += strstr(line, "memfd:") != NULL;
-	fclose(file);
-	return n;
-}
-
 /* Devices have descriptors that stay, from their first use on. */
 static void set_up(void)
 {

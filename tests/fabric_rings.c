@@ -105,19 +105,6 @@ static void put(struct raw_client *c, const uint8_t *bytes, size_t len)
 		send(c->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static unsigned count_mappings(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512];
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(maps);
-	while (fgets(line, sizeof(line), maps))
-		n += strstr(line, "memfd:") != NULL;
-	fclose(maps);
-	return n;
-}
-
 /* What a client puts is understood, whatever pieces it comes in. */
 START_TEST(frames_by_rings)
 {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * Each assertion that holds tells check where it stands, by a write to a file that is read behind the test: that is said of a test that
@@ -88,6 +89,20 @@ static inline unsigned count_entries(const char *path)
 static inline unsigned count_descriptors(void)
 {
 	return count_entries("/proc/self/fd");
+}
+
+/* Of memory without a name. */
+static inline unsigned count_mappings(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	char line[512];
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(file);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, "memfd:") != NULL;
+	fclose(file);
+	return n;
 }
 
 #endif
