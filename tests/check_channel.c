@@ -243,7 +243,7 @@ END_TEST
 /*
  * Processes
  */
-static unsigned count_mappings(void)
+static unsigned count_ring_mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
 	char line[512];
@@ -379,7 +379,7 @@ static void (*const works[])(void) = {client_puts, server_puts, client_talks};
 /* Killed anywhere, also in the midst of a put: what came is whole, then the end is told, and all is given back. */
 START_TEST(test_killed)
 {
-	unsigned descriptors = count_descriptors(), mappings = count_mappings();
+	unsigned descriptors = count_descriptors(), mappings = count_ring_mappings();
 	uint64_t seed = 77 + (uint64_t)_i;
 
 	for (int round = 0; round < 12; round++) {
@@ -400,7 +400,7 @@ START_TEST(test_killed)
 		ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	}
 	ck_assert_uint_eq(count_descriptors(), descriptors);
-	ck_assert_uint_eq(count_mappings(), mappings);
+	ck_assert_uint_eq(count_ring_mappings(), mappings);
 }
 END_TEST
 
@@ -929,7 +929,7 @@ START_TEST(test_hostile_memory)
 
 	WORKS(rdmad_channel_listen(URL, SIZE, NULL, &listener));
 	descriptors = count_descriptors();
-	mappings = count_mappings();
+	mappings = count_ring_mappings();
 	for (int round = 0; round < 300; round++) {
 		struct raw raw;
 		struct rdmad_channel *channel = raw_join(listener, &raw);
@@ -951,7 +951,7 @@ START_TEST(test_hostile_memory)
 	}
 	ck_assert_uint_gt(ended, 200);
 	ck_assert_uint_eq(count_descriptors(), descriptors);
-	ck_assert_uint_eq(count_mappings(), mappings);
+	ck_assert_uint_eq(count_ring_mappings(), mappings);
 	rdmad_channel_listener_close(listener);
 }
 END_TEST
@@ -1053,7 +1053,7 @@ START_TEST(test_hostile_listener)
 	WORKS(bind(listener, (struct sockaddr *)&path, sizeof(path)));
 	WORKS(listen(listener, 10));
 	descriptors = count_descriptors();
-	mappings = count_mappings();
+	mappings = count_ring_mappings();
 	pthread_create(&thread, NULL, liar, &listener);
 	for (int lie = 0; lie < LIES; lie++) {
 		struct rdmad_channel *channel;
@@ -1064,7 +1064,7 @@ START_TEST(test_hostile_listener)
 	}
 	pthread_join(thread, NULL);
 	ck_assert_uint_eq(count_descriptors(), descriptors);
-	ck_assert_uint_eq(count_mappings(), mappings);
+	ck_assert_uint_eq(count_ring_mappings(), mappings);
 	close(listener);
 	unlink(path.sun_path);
 }
