@@ -77,15 +77,16 @@ static void set_up(void)
  */
 START_TEST(test_five_calls)
 {
+	static const char *const by[] = {"tcp", "unix", "shm"};
 	char *value = NULL;
 	void *kv = NULL, *bytes;
 	uint64_t version;
 	size_t len;
 
 	server_stop();
-	server_start(&(struct server_options){.transport = _i ? "unix" : "tcp", .no_large = true});
+	server_start(&(struct server_options){.transport = by[_i], .no_large = true});
 	ck_assert_int_eq(kv_open(server.address, &kv), 0);
-	ck_assert_str_eq(kv_transport(kv), _i ? "unix" : "tcp");
+	ck_assert_str_eq(kv_transport(kv), _i ? "shm" : "tcp");
 	ck_assert_int_eq(kv_get(kv, "missing", &value), 0);
 	ck_assert_str_eq(value, "");
 	kv_release(value);
@@ -851,7 +852,7 @@ static Suite *suite_of_client(void)
 	Suite *suite = suite_create("client");
 	TCase *tc = suite_case(suite, "blocking", set_up, server_stop);
 
-	tcase_add_loop_test(tc, test_five_calls, 0, 2);
+	tcase_add_loop_test(tc, test_five_calls, 0, 3);
 	tcase_add_test(tc, test_bytes);
 	tcase_add_test(tc, test_limits);
 	tcase_add_test(tc, test_misuse);

@@ -471,7 +471,7 @@ START_TEST(test_blocking)
 	const struct rdmad_gpu_session *session = rdmad_gpu_session(gpu);
 	uint8_t in[8191], out[8192], want[8191];
 
-	ck_assert_str_eq(rdmad_gpu_transport(gpu), "unix");
+	ck_assert_str_eq(rdmad_gpu_transport(gpu), "shm");
 	ck_assert_str_eq(session->backend, "fake");
 	ck_assert_str_eq(session->device, "none?[2J");
 	ck_assert_uint_eq(session->size_max, 8192);
@@ -1006,7 +1006,7 @@ START_TEST(test_info)
 	ck_assert_uint_eq(info.sessions_max, 8);
 	ck_assert_uint_eq(info.operations, 6);
 	ck_assert_str_eq(info.backend, "fake");
-	ck_assert_str_eq(info.transport, "unix");
+	ck_assert_str_eq(info.transport, "shm");
 	ck_assert_int_eq(rdmad_gpu_server_info(NULL, NULL, &info), -EINVAL);
 	ck_assert_str_eq(rdmad_gpu_operation_name(RDMAD_GPU_ECHO), "echo");
 	ck_assert_ptr_null(rdmad_gpu_operation_name(0));

@@ -91,7 +91,7 @@ static const struct {
 	{"unix_mode = \"888\";", "\"888\" is not a mode"},
 	{"unix_mode = \"01777\";", "is not a mode"},
 	{"unix_mode = 0666;", "unix_mode is a mode in quotes"},
-	{"transports = [\"ib\"];", "there is no \"ib\"; there are rdma, tcp, unix"},
+	{"transports = [\"ib\"];", "there is no \"ib\"; there are rdma, tcp, shm, unix"},
 	{"transports = [];", "transports is empty"},
 	{"transports = [1];", "transports is a list of words in quotes"},
 	{"services = [\"ping\", \"kvs\"];", "there is no \"kvs\"; there are ping, kv, gpu"},

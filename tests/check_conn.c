@@ -208,6 +208,7 @@ static struct conn_group_attr default_attr(void)
 		.receives = 256,
 		.max_connections = 8,
 		.handshake_timeout = 5 * TIME_S,
+		.memory = true,
 	};
 }
 
@@ -309,7 +310,7 @@ START_TEST(test_granted)
 	ck_assert_uint_eq(conn_request(server[0].conn)->count, 77);
 	ck_assert_uint_eq(conn_request(server[0].conn)->size, 88);
 	ck_assert_mem_eq(conn_request(server[0].conn)->nonce, conn_request(client.conn)->nonce, WIRE_NONCE);
-	ck_assert_str_eq(info_of(client.conn).transport, _i ? "unix" : "tcp");
+	ck_assert_str_eq(info_of(client.conn).transport, _i ? "shm" : "tcp");
 	ck_assert_str_eq(info_of(client.conn).state, "established");
 	ck_assert_str_eq(info_of(server[0].conn).service, "kv");
 	end();

@@ -188,7 +188,7 @@ for n in 0 1; do
 done
 wait "$example" || fail "peer_server: exit status $?: $(cat "$dir/peers.err")"
 clients=()
-[[ $(grep -c '^client [01], by tcp: "Hello RDMA!"$' "$dir/peers.out") == 2 ]] || fail "peer_server: $(cat "$dir/peers.out")"
+[[ $(grep -c '^client [01], by shm: "Hello RDMA!"$' "$dir/peers.out") == 2 ]] || fail "peer_server: $(cat "$dir/peers.out")"
 for n in 1 2 3 4; do
 	ends 0 "rank $((n - 1)) of $n: the first sum is" "$rdmarun" -n "$n" "$dir/ring_allreduce"
 	[[ $(grep -c ', 0 of 100003 are wrong$' "$dir/out") == "$n" ]] || fail "sums of $n ranks"
@@ -280,7 +280,7 @@ ends 2 'either --listen or --connect' "$rdmactl" peer recv
 ends 2 'there is no "nothing"' "$rdmactl" bench peer --work latency,nothing
 ends 3 'Failed to connect' "$rdmactl" peer send --connect tcp://127.0.0.1:1
 timeout 240 "$rdmactl" bench peer --json -n 3 -s 8,5000 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null || fail "bench peer: exit status $?"
-json '.ranks == 3 and .transport == "tcp" and (.results | length == 29) and all(.results[]; .time_us > 0)'
+json '.ranks == 3 and .transport == "shm" and (.results | length == 29) and all(.results[]; .time_us > 0)'
 timeout 240 "$rdmarun" -n 3 "$rdmactl" bench peer --json -s 8 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null || fail "ranks of bench peer: exit status $?"
 json '.ranks == 3 and ([.results[].op] | index("latency") and index("alltoall") and (index("exchange") | not))'
 conclude

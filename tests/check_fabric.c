@@ -3,6 +3,7 @@
  *
  *   check_fabric soft 127.0.0.1 [SUITE]
  *   check_fabric soft unix:/tmp/socket [SUITE]
+ *   check_fabric soft memory:127.0.0.1 [SUITE]         where both ends ask for shared memory
  *   check_fabric verbs 10.99.0.1 [SUITE]
  *   check_fabric PROVIDER SCHEME://ADDRESS [SUITE]
  *
@@ -20,11 +21,12 @@ static const struct {
 	Suite *(*make)(void);
 	bool always;
 } suites[] = {
-	{"connect", connect_suite, true}, {"message", message_suite, true}, {"memory", memory_suite, true},
-	{"window", window_suite, true},   {"atomic", atomic_suite, true},   {"teardown", teardown_suite, true},
-	{"wait", wait_suite, true},       {"scale", scale_suite, true},     {"loss", loss_suite, true},
-	{"hostile", hostile_suite, true}, {"stall", stall_suite, true},     {"fair", fair_suite, true},
-	{"rings", rings_suite, true},     {"large", large_suite, false},    {"removal", removal_suite, false},
+	{"connect", connect_suite, true},  {"message", message_suite, true}, {"memory", memory_suite, true},
+	{"window", window_suite, true},    {"atomic", atomic_suite, true},   {"teardown", teardown_suite, true},
+	{"wait", wait_suite, true},        {"scale", scale_suite, true},     {"loss", loss_suite, true},
+	{"hostile", hostile_suite, true},  {"stall", stall_suite, true},     {"fair", fair_suite, true},
+	{"rings", rings_suite, true},      {"share", share_suite, true},     {"large", large_suite, false},
+	{"removal", removal_suite, false},
 };
 
 /* As an address with a scheme. One without is of the provider's own: a number of its first transport that has numbers. */
@@ -46,10 +48,12 @@ static void set_text(const char *text)
 
 static bool parse_address(const char *text)
 {
+	static const char memory[] = "memory:";
 	struct address address;
 	socklen_t len;
 
-	set_text(text);
+	target.memory = strncmp(text, memory, sizeof(memory) - 1) == 0;
+	set_text(target.memory ? text + sizeof(memory) - 1 : text);
 	if (fabric_address_parse(target.text, &address) != 0)
 		return false;
 	target.transport = fabric_transport_find(address.scheme);
@@ -117,7 +121,7 @@ int main(int argc, char **argv)
 		target.slow = getenv("RDMAD_GUEST") || getenv("RDMAD_GUEST_ADDR") ? 10 : 1;
 	}
 	if (argc < 3 || argc > 4 || !parse_address(argv[2])) {
-		fprintf(stderr, "usage: check_fabric PROVIDER NUMBER|unix:PATH|SCHEME://ADDRESS [SUITE]\n");
+		fprintf(stderr, "usage: check_fabric PROVIDER [memory:]NUMBER|unix:PATH|SCHEME://ADDRESS [SUITE]\n");
 		return EXIT_FAILURE;
 	}
 	if (!ask_limits()) {

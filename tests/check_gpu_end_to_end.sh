@@ -63,12 +63,12 @@ test_quantize() {
 		for levels in 1 256; do
 			expect 0 gpu quantize - - -m $mode --levels $levels <"$dir/usual.pgm" && cmp -s "$dir/usual.want$levels" "$dir/out" ||
 				fail "quantize to $levels levels, $mode"
-			complains "64 x 64 pixels to $levels levels, transport ${server%%:*}, backend cpu" quantize
+			complains "64 x 64 pixels to $levels levels, transport $(transport_of), backend cpu" quantize
 		done
 	done
 	expect 0 gpu quantize "$dir/colour.png" - && cmp -s "$dir/colour.want" "$dir/out" || fail "quantize in colours"
 	expect 0 gpu quantize "$dir/usual.pgm" "$dir/got.png" --json &&
-		json ".width == 64 and .height == 64 and .levels == 4 and .transport == \"${server%%:*}\"" quantize
+		json ".width == 64 and .height == 64 and .levels == 4 and .transport == \"$(transport_of)\"" quantize
 	# What was written as PNG is read again, and has 4 levels as it is.
 	expect 0 gpu quantize "$dir/got.png" - -l 256 && [[ $(tail -c 4096 "$dir/out" | od -An -v -tu1 -w1 | sort -u | wc -l) -le 4 ]] ||
 		fail "levels of a quantized PNG"
@@ -104,7 +104,7 @@ bench() {
 		.total.latency_us_min > 0 and .total.latency_us_min <= .total.latency_us_p50 and
 		.total.latency_us_p50 <= .total.latency_us_p99 and .total.latency_us_p99 <= .total.latency_us_max and
 		.total.latency_us_mean > 0 and ([.passes[] | .distance] | add) == 0 and (.interrupted | not) and
-		.transport == \"${server%%:*}\" and .backend == \"cpu\"" "bench $what"
+		.transport == \"$(transport_of)\" and .backend == \"cpu\"" "bench $what"
 }
 
 test_bench() {

@@ -58,7 +58,7 @@ END_TEST
 
 START_TEST(transport_has_a_name)
 {
-	const char *named = strstr(target, "://") ? target : "tcp://";
+	const char *named = strncmp(target, "tcp", 3) == 0 || strncmp(target, "rdma", 4) == 0 ? target : "shm:";
 	struct client c;
 
 	serve(NULL);

@@ -25,7 +25,7 @@ END_TEST
 
 static void transport_run(struct member *m)
 {
-	const char *by = getenv("RDMAD_GUEST_ADDR") ? "rdma" : "tcp";
+	const char *by = getenv("RDMAD_GUEST_ADDR") ? "rdma" : "shm";
 
 	star(m);
 	m->group = rdma_group_create(m->ctx);

@@ -161,7 +161,7 @@ port=5555
 [[ ${#alone[@]} -gt 0 ]] || port=$((20000 + $$ % 10000))
 timeout 240 "${alone[@]}" bash "$dir/both" "$dir/rdma_lib.3.1" "$dir/rdma_lib.3.2" "$port" "$dir/out" 2>"$dir/err" ||
 	fail "the manual's server: exit status $?"
-grep -qx 'hello, over tcp' "$dir/out" || [[ -n ${RDMAD_GUEST_ADDR:-} ]] || fail "the manual's client says something else"
+grep -qx 'hello, over shm' "$dir/out" || [[ -n ${RDMAD_GUEST_ADDR:-} ]] || fail "the manual's client says something else"
 grep -q 'it has disconnected' "$dir/out.server" || fail "the manual's server says something else: $(cat "$dir/out.server")"
 
 board=$(grep -l rdma_fetch_add "$dir"/rdma_lib.3.*.c) || fail "the manual has no program with a window"

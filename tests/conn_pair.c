@@ -81,8 +81,11 @@ void conn_pair_close(struct conn_pair *pair)
 int conn_pair_connect(struct conn_pair *pair, const struct wire_request *request, const struct conn_attr *attr,
 		      const struct conn_ops *ops, void *context, struct conn **out)
 {
+	struct conn_attr a = attr ? *attr : (struct conn_attr){0};
+
+	a.memory = pair->listener.address.ss_family == AF_UNIX;
 	return conn_connect(pair->client.group, (struct sockaddr *)&pair->listener.address, pair->listener.address_len,
-			    request, attr, ops, context, pair->now, out);
+			    request, &a, ops, context, pair->now, out);
 }
 
 static int listener_turn(struct conn_pair_listener *l)

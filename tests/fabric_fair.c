@@ -42,7 +42,7 @@ static void crowd_close(struct crowd *x)
 /* Its bytes do not pass the kernel, and a turn with nothing to do takes no system call. */
 static bool crowd_shares_memory(void)
 {
-	return target.sa.ss_family == AF_UNIX;
+	return target.memory;
 }
 
 /* Bytes that the server has moved, as far as anybody counts them: those of messages in shared memory nobody does. */

@@ -214,6 +214,7 @@ int station_connect(struct station *st, const struct sockaddr_storage *sa, sockl
 	int err;
 
 	a.context = st;
+	a.memory = target.memory;
 	err = fabric_connect(st->queue, st->domain, (const struct sockaddr *)sa, len, &a, data, data_len, out);
 	if (!err)
 		know(st, *out);
@@ -227,6 +228,7 @@ int station_take(struct station *st, struct fabric_request *request, const struc
 	int err;
 
 	a.context = st;
+	a.memory = target.memory;
 	err = fabric_take(st->queue, st->domain, request, &a, out);
 	if (!err)
 		know(st, *out);

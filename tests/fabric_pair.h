@@ -30,6 +30,7 @@ struct target {
 	struct sockaddr_storage sa; /* the same, resolved */
 	bool verbs, soft;           /* what is known of these providers alone: devices, sockets and frames */
 	bool shared, open_sinks;    /* of its limits */
+	bool memory;                /* both ends of a TCP connection are to share it */
 	int slow;                   /* factor for every time limit: 10 where the machine is emulated */
 };
 extern struct target target;
@@ -201,6 +202,7 @@ Suite *hostile_suite(void);
 Suite *stall_suite(void);
 Suite *fair_suite(void);
 Suite *rings_suite(void);
+Suite *share_suite(void);
 Suite *large_suite(void);
 Suite *removal_suite(void);
 

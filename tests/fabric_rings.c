@@ -2,6 +2,7 @@
  * fabric_rings.c: shared memory in the place of a UNIX socket's bytes. A client of its own makes the memory, and puts into it what
  * a real client sent (fabric_siege.h), or what no client would.
  */
+#include "fabric_memory.h"
 #include "fabric_siege.h"
 #include "suite.h"
 
@@ -17,41 +18,10 @@
 #include "fabric/soft_frame.h"
 #include "fabric/soft_rings.h"
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-
 struct raw_client {
 	int fd;
 	struct soft_rings_memory *memory;
 };
-
-static int memory_make(off_t size, int seals)
-{
-	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	uint64_t magic = SOFT_RINGS_MAGIC;
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(pwrite(fd, &magic, sizeof(magic), 0), sizeof(magic));
-	ck_assert_int_eq(ftruncate(fd, size), 0);
-	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
-	return fd;
-}
-
-static void send_passing(int fd, const uint8_t *bytes, size_t len, const int *pass, unsigned count)
-{
-	union {
-		struct cmsghdr align;
-		uint8_t space[CMSG_SPACE(8 * sizeof(int))];
-	} control = {0};
-	struct iovec iov = {(void *)bytes, len};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
-
-	m.msg_controllen = CMSG_SPACE(count * sizeof(int));
-	CMSG_FIRSTHDR(&m)->cmsg_level = SOL_SOCKET;
-	CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
-	CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(count * sizeof(int));
-	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), pass, count * sizeof(int));
-	(void)sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); /* who does not take it does not answer either */
-}
 
 /* Connect with these descriptors, which are closed. Has the server taken memory of ours? */
 static bool connect_passing(struct siege *x, int *fd, const int *pass, unsigned count)
@@ -62,7 +32,7 @@ static bool connect_passing(struct siege *x, int *fd, const int *pass, unsigned 
 	ssize_t n;
 
 	*fd = raw_connect(&x->p.sa, x->p.len);
-	send_passing(*fd, x->bytes, x->hello, pass, count);
+	memory_pass(*fd, NULL, 0, x->bytes, x->hello, pass, count);
 	for (unsigned i = 0; i < count; i++)
 		close(pass[i]);
 	while ((n = recv(*fd, bytes, sizeof(bytes), MSG_DONTWAIT)) < 0) {
@@ -324,7 +294,7 @@ START_TEST(noise_on_the_socket)
 		int pass = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 		raw_send(c.fd, noise, sizeof(noise));
-		send_passing(c.fd, noise, 1, &pass, 1);
+		memory_pass(c.fd, NULL, 0, noise, 1, &pass, 1);
 		close(pass);
 		siege_serve(&x);
 	}
@@ -474,7 +444,7 @@ Suite *rings_suite(void)
 	t = fabric_pair_tcase(s, "rings", 60);
 	tcase_add_test(t, rings_that_nobody_offered);
 	tcase_add_test(t, no_wake_up_is_lost);
-	if (target.sa.ss_family != AF_UNIX)
+	if (!target.memory || target.sa.ss_family != AF_UNIX)
 		return s;
 	tcase_add_test(t, frames_by_rings);
 	tcase_add_test(t, other_memory_is_not_used);

@@ -188,3 +188,6 @@ has_done() {
 	now=$(work_done)
 	[[ $now ]] && ((now >= $1))
 }
+
+# By what the address in $server is reached: with a UNIX socket both ends share memory.
+transport_of() { sed 's/:.*//; s/^unix$/shm/' <<<"$server"; }

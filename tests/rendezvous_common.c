@@ -46,7 +46,7 @@ void *__wrap_realloc(void *p, size_t n)
 
 size_t copy_limit(void *kv)
 {
-	return strcmp(kv_transport(kv), "unix") == 0 ? 32768 : 4096;
+	return strcmp(kv_transport(kv), "shm") == 0 ? 32768 : 4096;
 }
 
 void *__wrap_memcpy(void *to, const void *from, size_t n)

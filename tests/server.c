@@ -22,6 +22,7 @@ struct conn_group_attr server_group_attr(struct conn_group_attr particular)
 	attr.receives = OR(attr.receives, 1024);
 	attr.max_connections = OR(attr.max_connections, 64);
 	attr.handshake_timeout = OR(attr.handshake_timeout, 60 * TIME_S);
+	attr.memory = true;
 	return attr;
 }
 
@@ -258,6 +259,7 @@ static void bind_abstract(void)
 static void server_listen(const char *transport)
 {
 	const char *host = is(transport, "rdma") ? getenv("RDMAD_GUEST_ADDR") : "127.0.0.1";
+	bool memory = is(transport, "shm"); /* whoever connects by an address without a scheme has it */
 	bool unix_socket = is(transport, "unix"), abstract = is(transport, "abstract");
 
 	if (unix_socket)
@@ -271,8 +273,8 @@ static void server_listen(const char *transport)
 	if (unix_socket)
 		snprintf(server.address, sizeof(server.address), "unix://%s", server.path);
 	else if (!abstract)
-		snprintf(server.address, sizeof(server.address), "%s://%s:%u", transport, host,
-			 fabric_listener_port(server.listener));
+		snprintf(server.address, sizeof(server.address), "%s%s%s:%u", memory ? "" : transport,
+			 memory ? "" : "://", host, fabric_listener_port(server.listener));
 	if (!unix_socket && !abstract)
 		((struct sockaddr_in *)&server.bound)->sin_port = htons(fabric_listener_port(server.listener));
 }

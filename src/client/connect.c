@@ -45,10 +45,11 @@ static const struct conn_ops attempt_ops = {
 static int try_connect(struct engine *engine, const struct address_socket *to, const struct wire_request *request,
 		       uint64_t timeout, struct attempt *attempt, struct conn **conn)
 {
+	struct conn_attr attr = {.memory = to->memory};
 	int rc;
 
 	*attempt = (struct attempt){.to = *to};
-	rc = conn_connect(engine_group(engine), (const struct sockaddr *)&to->sa, to->len, request, NULL, &attempt_ops,
+	rc = conn_connect(engine_group(engine), (const struct sockaddr *)&to->sa, to->len, request, &attr, &attempt_ops,
 			  attempt, time_now(), conn);
 	if (rc != 0) {
 		snprintf(attempt->reason, sizeof(attempt->reason), "%s", strerror(-rc));

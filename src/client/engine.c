@@ -189,6 +189,7 @@ static struct conn_group_attr engine_group_attr(const struct fabric_transport *t
 		.reads_in = READS_IN,
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = options->keepalive,
+		.memory = true,
 		.asks = true,
 	};
 }

@@ -122,11 +122,12 @@ static void rejoin(struct engine_timer *timer)
 {
 	struct kv *kv = container_of(timer, struct kv, rejoin);
 	struct wire_request request = kv_request(kv);
+	struct conn_attr attr = {.memory = kv->to.memory};
 	int rc;
 
 	must(!kv->conn && !kv->closed);
 	kv->leaving = kv->spared = false;
-	rc = conn_connect(engine_group(kv->engine), (const struct sockaddr *)&kv->to.sa, kv->to.len, &request, NULL,
+	rc = conn_connect(engine_group(kv->engine), (const struct sockaddr *)&kv->to.sa, kv->to.len, &request, &attr,
 			  &kv_ops, kv, time_now(), &kv->conn);
 	if (rc == 0)
 		return;

@@ -196,6 +196,7 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
 		.from = conn->attr.from,
+		.memory = conn->state == CONN_CONNECTING ? conn->attr.memory : conn->group->attr.memory,
 	};
 }
 
@@ -449,7 +450,9 @@ void conn_bury(struct conn *conn)
 {
 	struct conn_group *group = conn->group;
 
+	conn->transport = fabric_endpoint_transport(conn->endpoint); /* may have changed */
 	fabric_endpoint_destroy(conn->endpoint);
+	conn->endpoint = NULL;
 	conn_transfers_flush(conn);
 	conn_messages_drop(conn);
 	if (!conn->owns)
@@ -514,7 +517,7 @@ void conn_get_info(const struct conn *conn, struct conn_info *out)
 {
 	*out = (struct conn_info){
 		.id = conn->id,
-		.transport = conn->transport->name,
+		.transport = (conn->endpoint ? fabric_endpoint_transport(conn->endpoint) : conn->transport)->name,
 		.service = wire_service_name(conn->request.service),
 		.state = state_names[conn->state],
 		.messages_in = conn->messages_in,

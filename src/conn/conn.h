@@ -65,6 +65,7 @@ struct conn_group_attr {
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
+	bool memory;                /* of what is accepted: as fabric_endpoint_attr's */
 	bool asks;                 /* after keepalive ask the peer's program, which never computes, not only its host */
 	struct memory_budget *own; /* of buffers that connections have of their own; NULL: no limit */
 	uint64_t parked;           /* bytes of requests that wait, of all connections; 0: no limit */
@@ -85,6 +86,7 @@ struct conn_attr {
 	_Atomic uint32_t *counted;
 	/* Of a connect: as fabric_endpoint_attr's. */
 	const struct sockaddr *from;
+	bool memory;
 };
 
 struct conn_group_stats {

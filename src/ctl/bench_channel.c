@@ -214,7 +214,7 @@ static int measure(struct bench_side *side, struct bench_order orders[2], double
 	return rc;
 }
 
-/* What the same is without a channel, by the transport: how many works, of which the first is BENCH_WORKS where there is none. Words
+/* What the same is without a channel, by the transport, or the socket that introduced both: how many works, of which the first is BENCH_WORKS where there is none. Words
  * are what the smallest messages are beside, and bytes that stay in their place are none that could be copied. */
 static unsigned works_beside(const char *transport, const struct bench_order *order, uint32_t beside[2])
 {
@@ -290,6 +290,7 @@ static int measure_all(struct bench_side *side, const char *url)
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int count = ctl_sizes_parse(sizes_text, SIZE_MOST, sizes, ARRAY_SIZE(sizes)), rc = 0, status;
 	struct rdmad_channel_info info;
+	const char *by = strncmp(url, "unix:", 5) == 0 ? "unix" : info.transport;
 
 	rdmad_channel_info(side->channel, &info);
 	ctl_say_transport(url, info.transport);
@@ -301,11 +302,10 @@ static int measure_all(struct bench_side *side, const char *url)
 							  .size = sizes[i]};
 
 			if (k < 2 || sizes[i] <= capacity)
-				rc = measure_work(side, info.transport, &order, &results);
+				rc = measure_work(side, by, &order, &results);
 		}
 	if (rc == 0)
-		rc = measure_work(side, info.transport, &(struct bench_order){.work = BENCH_CALL, .size = 64},
-				  &results);
+		rc = measure_work(side, by, &(struct bench_order){.work = BENCH_CALL, .size = 64}, &results);
 	status = bench_channel_print(url, info.transport, capacity, results.each, results.n);
 	if (rc != 0 && rc != -EINTR)
 		return ctl_fail_channel(rc, rc == -EBADMSG ? "what came is not what was sent" : NULL, url);

@@ -99,6 +99,15 @@ static inline bool config_allows(const struct config *config, const struct fabri
 	return config->transports >> (transport - fabric_transports) & 1;
 }
 
+/* May connections come to go by shared memory? */
+static inline bool config_shares_memory(const struct config *config)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		if (fabric_transports[i].inside && config_allows(config, &fabric_transports[i]))
+			return true;
+	return false;
+}
+
 /* The annotated sample, every setting with its default. */
 void config_print_sample(FILE *out);
 /* A file that says the same, every setting with its value. */

@@ -94,7 +94,7 @@ static int open_transport(struct daemon *d, const struct fabric_transport *trans
 {
 	int rc;
 
-	if (!config_allows(d->config, transport) || fabrics_find(d, transport))
+	if (transport->inside || !config_allows(d->config, transport) || fabrics_find(d, transport))
 		return 0;
 	if (transport->device)
 		return open_device(d, transport);

@@ -50,7 +50,9 @@ static const struct setting general[] = {
 	{"unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777,
 	 .help = "Who may connect to it; as a rule everyone, as with TCP on the loopback."},
 	{"transports", SETTING_SET, AT(transports), SETTING_EVERY, .choice = fabric_transport_name,
-	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why."},
+	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why. shm:\n"
+		 "programs of this machine that connect by tcp or unix share memory with the daemon, in\n"
+		 "place of the socket."},
 	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
 	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},

@@ -421,6 +421,7 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 		.first_connections = (uint32_t)(d->connections_fit / d->workers + 1),
 		.handshake_timeout = c->handshake_timeout,
 		.keepalive = c->keepalive,
+		.memory = config_shares_memory(c),
 		.stall_timeout = c->stall_timeout,
 		.own = (struct memory_budget *)(uintptr_t)&d->own,
 		.parked = MAX(c->parked_memory / d->workers, 2 * c->message_max),

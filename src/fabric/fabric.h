@@ -121,7 +121,10 @@ struct fabric_endpoint_attr {
 	                        * of the queue's own domain only (-EINVAL), and of devices that share (-EOPNOTSUPP) */
 	uint8_t reads_out;   /* reads in flight towards the peer; 0: none */
 	uint8_t reads_in;    /* reads served to the peer; 0: the peer may not read */
-	void *context;       /* comes back with every event and completion */
+	/* Where both ends are on one machine, and both say so here, the bytes go by memory that they share in place of the
+	 * socket; the transport is "shm" then. What a device moves takes no notice. */
+	bool memory;
+	void *context; /* comes back with every event and completion */
 	/* Of a connect: this machine's address that it is made from, with a port or 0. NULL, or one of another family: any. */
 	const struct sockaddr *from;
 	/* To fabric_take(): what the peer is told when it fails, at most FABRIC_REJECT_DATA bytes. NULL: nothing. */
@@ -209,6 +212,7 @@ struct fabric_limits {
 #define FABRIC_TRANSPORT_ROWS(ROW)                                                                                     \
 	ROW("rdma", verbs, .text = "RDMA", .plain = true, .device = true, .silent = true)                              \
 	ROW("tcp", soft, .text = "TCP", .plain = true, .loopback = true, .processor = true)                            \
+	ROW("shm", soft, .text = "shared memory", .inside = true, .processor = true)                                   \
 	ROW("unix", soft, .text = "UNIX socket", .path = true, .loopback = true, .processor = true)
 
 struct fabric_transport {
@@ -217,10 +221,11 @@ struct fabric_transport {
 	const char *text; /* in sentences */
 	bool plain;       /* an address without a scheme may mean it */
 	bool path;        /* its addresses are paths, not hosts */
-	bool loopback;    /* reaches this machine by a loopback address */
-	bool device;      /* needs a device, which a machine may lack */
-	bool processor;   /* a processor moves its bytes: not what require_rdma asks for */
-	bool silent;      /* says nothing of a peer whose host died */
+	bool inside; /* has no addresses: connections by others come to go by it, where both ends are on one machine */
+	bool loopback;  /* reaches this machine by a loopback address */
+	bool device;    /* needs a device, which a machine may lack */
+	bool processor; /* a processor moves its bytes: not what require_rdma asks for */
+	bool silent;    /* says nothing of a peer whose host died */
 };
 
 #define FABRIC_COUNT_ROW(...) +1

@@ -275,6 +275,17 @@ struct soft_response {
 	uint32_t key, number;
 };
 
+/* On the way to memory that both ends of a TCP connection share; see soft_share.c. */
+enum soft_share {
+	SOFT_SHARE_NOT,
+	SOFT_SHARE_WANTED,  /* if the other end is near, and wants it too */
+	SOFT_SHARE_OFFERED, /* the client may ask */
+	/* From here on nothing is sent but by soft_gather(). */
+	SOFT_SHARE_ASKED, /* the client sends nothing, and its caller has not heard of the connection */
+	SOFT_SHARE_DUE,   /* the client is to be answered: whether there is an `offer` */
+	SOFT_SHARE_TOLD,  /* the answer is under way, and nothing follows it by the socket */
+};
+
 enum soft_phase { SOFT_PHASE_HEADER, SOFT_PHASE_BEGIN, SOFT_PHASE_PAYLOAD, SOFT_PHASE_FINISH };
 
 struct soft_endpoint {
@@ -298,8 +309,11 @@ struct soft_endpoint {
 	void *context;
 	enum soft_state state;
 	bool unix_socket, starved, hung_up, watch_out;
-	struct soft_rings *rings;   /* NULL: the socket carries its frames */
-	struct soft_rings *offer;   /* rings that may come to be used; NULL: none */
+	struct soft_rings *rings; /* NULL: the socket carries its frames */
+	struct soft_rings *offer; /* rings that may come to be used; NULL: none */
+	enum soft_share share;
+	int share_fd;               /* of the client that has asked ... */
+	uint64_t share_secret;      /* ... where this comes with the memory */
 	uint64_t deadline;          /* of REFUSING */
 	uint64_t looked;            /* the tick of the last look; see soft_look.c */
 	uint32_t silent;            /* looks since the frame at hand got on */
@@ -529,6 +543,19 @@ void soft_peer_source(const struct soft_peer *peer, struct fabric_source *out);
 /* For want of a receive, or of a word about a push: it does not read, so it does not see the stream's end. */
 bool soft_stands_still(const struct soft_endpoint *ep);
 
+/* soft_share.c: a TCP connection within one machine comes to share memory */
+
+/* May the client be told that it can ask? */
+bool soft_share_offer(struct soft_endpoint *ep);
+/* Asks, unless it cannot be or is not wanted. False: the socket is broken. */
+bool soft_share_ask(struct soft_endpoint *ep);
+enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_frame *f);
+enum soft_step soft_finish_share(struct soft_endpoint *ep);
+/* The client has its answer. */
+void soft_share_told(struct soft_endpoint *ep);
+/* No more of it. The caller of a client hears that the connection was made. */
+void soft_share_end(struct soft_endpoint *ep);
+
 /* soft_near.c: the few that are read without asking epoll. Within a section. */
 
 /* One more endpoint is read. */
@@ -544,9 +571,9 @@ void soft_near_leave(struct soft_endpoint *ep);
 int soft_near_watch(struct soft_endpoint *ep);
 void soft_near_watch_all(struct soft_queue *q);
 
-/* soft_rings.c: memory that both ends of a UNIX socket share */
+/* soft_rings.c: memory that both ends share */
 
-/* For a client to offer by *fd, which the caller closes. NULL: there is none to be had, and the socket will do. */
+/* To be passed as *fd, which the caller closes. NULL: there is none to be had, and the socket will do. */
 struct soft_rings *soft_rings_create(int *fd);
 /* Those that came as `fd`, which is closed. NULL: it is nothing that can be used. */
 struct soft_rings *soft_rings_take(int fd);

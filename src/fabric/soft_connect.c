@@ -513,8 +513,11 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 	soft_endpoint_adopt(ep, r->source.fd, &r->peer);
 	if (ep->reads_out && r->reads_in)
 		ep->reads_out = MIN(ep->reads_out, r->reads_in);
-	ep->offer = r->offer;
-	free(r);
+	if (attr->memory) {
+		ep->offer = r->offer;
+		r->offer = NULL;
+	}
+	soft_request_free(r);
 	*out = &ep->base;
 	return 0;
 }
@@ -528,7 +531,10 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 	if (ep->state != SOFT_TAKEN)
 		return -EINVAL;
 	rc = soft_greet(ep->source.fd, SOFT_ACCEPT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in),
-			ep->offer ? SOFT_ACCEPT_RINGS : 0, data, data_len);
+			ep->offer              ? SOFT_ACCEPT_RINGS
+			: soft_share_offer(ep) ? SOFT_ACCEPT_SHARE
+					       : 0,
+			data, data_len);
 	if (rc == 0)
 		rc = soft_watch(q, &ep->source, 0, true);
 	if (rc != 0) {
@@ -557,7 +563,7 @@ void soft_connect_run(struct soft_endpoint *ep)
 		soft_unreachable(ep, -error);
 		return;
 	}
-	if (ep->unix_socket)
+	if (ep->unix_socket && ep->share == SOFT_SHARE_WANTED)
 		ep->offer = soft_rings_create(&memory);
 	rc = soft_greet_passing(ep->source.fd, SOFT_CONNECT,
 				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,

@@ -59,6 +59,7 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 	ep->serial = ++serial;
 	ep->context = attr->context;
 	ep->send_depth = attr->send_depth;
+	ep->share = attr->memory ? SOFT_SHARE_WANTED : SOFT_SHARE_NOT;
 	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);
 	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
 	if (soft_endpoint_rings(ep, attr)) {
@@ -120,7 +121,8 @@ void soft_endpoint_opened(struct soft_endpoint *ep)
 		setsockopt(ep->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
 	soft_watch(q, &ep->source, soft_endpoint_events(ep), false);
 	ep->state = SOFT_OPEN;
-	soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
+	if (ep->share != SOFT_SHARE_ASKED)
+		soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
 }
 
 char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size)
@@ -162,7 +164,7 @@ const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpo
 {
 	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
 
-	return fabric_transport_find(ep->unix_socket ? "unix" : "tcp");
+	return fabric_transport_find(ep->rings ? "shm" : ep->unix_socket ? "unix" : "tcp");
 }
 
 /*
@@ -265,6 +267,7 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), SOFT_REASON_CALLER, NULL,
 			   0);
 	soft_unblock(ep);
+	soft_share_end(ep);
 	list_del(&ep->link);
 	soft_near_leave(ep);
 	soft_near_watch(ep);

@@ -348,6 +348,10 @@ static enum soft_step soft_finish_accept(struct soft_endpoint *ep)
 		soft_fail_protocol(ep, "took rings that were not offered");
 		return SOFT_END;
 	}
+	if (ep->frame.arg & SOFT_ACCEPT_SHARE && !soft_share_ask(ep)) {
+		soft_fail_socket(ep, EPIPE);
+		return SOFT_END;
+	}
 	ep->data_len = ep->frame.len;
 	if (ep->frame.key >> 24)
 		ep->reads_out = MIN(ep->reads_out, (uint8_t)(ep->frame.key >> 24));
@@ -396,6 +400,7 @@ static const struct {
 	[SOFT_READ_DATA] = {soft_begin_read_data, soft_finish_read_data, SOFT_OPEN},
 	[SOFT_ACK] = {soft_begin_ack, soft_finish_ack, SOFT_OPEN},
 	[SOFT_ERROR] = {soft_begin_error, soft_finish_read, SOFT_OPEN},
+	[SOFT_SHARE] = {soft_begin_share, soft_finish_share, SOFT_OPEN},
 	[SOFT_PUSH] = {soft_begin_push, soft_finish_push, SOFT_OPEN},
 };
 

@@ -38,10 +38,10 @@ static struct soft_rings *soft_rings_map(int fd)
 
 static int soft_rings_memfd(void)
 {
-	int fd = memfd_create("rdmad-unix", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	int fd = memfd_create("rdmad-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
-		fd = memfd_create("rdmad-unix", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = memfd_create("rdmad-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -1;
 	if (ftruncate(fd, sizeof(struct soft_rings_memory)) == 0 &&

@@ -26,8 +26,10 @@
 #define SOFT_RINGS_MAGIC 0x676e697261646d72ull /* "rmdaring" */
 #define SOFT_RING_SIZE ((size_t)512 * 1024)
 #define SOFT_RING_STEP                                                                                                 \
-	((size_t)32 * 1024)  /* moved at most before the other side hears of it, so that both copy at once */
-#define SOFT_ACCEPT_RINGS 1u /* argument of ACCEPT */
+	((size_t)32 * 1024) /* moved at most before the other side hears of it, so that both copy at once */
+/* Argument of ACCEPT: one of them, or 0. */
+#define SOFT_ACCEPT_RINGS 1u
+#define SOFT_ACCEPT_SHARE 2u
 
 struct soft_ring {
 	_Alignas(CACHE_LINE) _Atomic uint64_t head;   /* the producer has put so many bytes */

@@ -86,6 +86,10 @@ static bool soft_control_next(struct soft_endpoint *ep, const struct soft_gather
 		f.op = SOFT_ACK;
 		f.arg = ep->rx_number;
 		ep->ack_due = false;
+	} else if (ep->share == SOFT_SHARE_DUE) {
+		f.op = SOFT_SHARE;
+		f.arg = ep->offer != NULL;
+		ep->share = SOFT_SHARE_TOLD;
 	} else if (ep->state == SOFT_REFUSING && !ep->refusal_sent && g->response == ep->response_head) {
 		f.op = SOFT_ERROR;
 		f.arg = ep->refused_number;
@@ -226,7 +230,7 @@ static void soft_gather(struct soft_endpoint *ep)
 	struct soft_gather g = {ep->response_tail, ep->sent, ep->reads_head, false, false};
 	bool going = soft_gather_part(ep, &g);
 
-	while (going && !soft_batch_full(b)) {
+	while (going && !soft_batch_full(b) && !(g.control && ep->share == SOFT_SHARE_TOLD)) {
 		bool request = soft_request_ready(ep, &g);
 
 		if (soft_control_next(ep, &g)) {
@@ -381,7 +385,7 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 	if (n < 0)
 		return false;
 	ep->queue->moved |= n > SOFT_STAGE;
-	if (!ep->unix_socket)
+	if (!ep->unix_socket && !ep->rings)
 		soft_watched(ep);
 	soft_account(ep, n);
 	soft_retire(ep);
@@ -394,13 +398,15 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 		soft_fail(ep, &(struct soft_cause){.linger = true});
 		return false;
 	}
-	return true;
+	if (ep->share == SOFT_SHARE_TOLD && !ep->control_len)
+		soft_share_told(ep);
+	return ep->state < SOFT_FLUSHING;
 }
 
 static bool soft_transmit_idle(const struct soft_endpoint *ep)
 {
 	return ep->sent == ep->head && ep->response_tail == ep->response_head && !ep->control_len && !ep->ack_due &&
-	       ep->state == SOFT_OPEN;
+	       ep->state == SOFT_OPEN && ep->share != SOFT_SHARE_DUE;
 }
 
 void soft_transmit(struct soft_endpoint *ep)
@@ -408,7 +414,7 @@ void soft_transmit(struct soft_endpoint *ep)
 	size_t most = soft_budget(ep->queue), budget = most;
 
 	must(soft_section_inside(ep->queue));
-	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked)
+	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked || ep->share == SOFT_SHARE_ASKED)
 		return;
 	ep->tx_wanted = false;
 	while (!soft_transmit_idle(ep)) {
@@ -435,7 +441,8 @@ static bool soft_transmit_message(struct soft_endpoint *ep)
 
 	if (ep->head - ep->sent != 1 || wr->opcode != FABRIC_SEND || wr->segs != 1 || !wr->len ||
 	    wr->len > SOFT_INLINE || ep->part != SOFT_PART_NONE || ep->response_tail != ep->response_head ||
-	    ep->control_len || ep->ack_due || ep->blocked || ep->watch_out || !soft_wr_local(ep, wr))
+	    ep->control_len || ep->ack_due || ep->blocked || ep->watch_out || ep->share > SOFT_SHARE_OFFERED ||
+	    !soft_wr_local(ep, wr))
 		return false;
 	if (ep->rings)
 		bytes = soft_rings_reserve(ep, SOFT_HEADER + wr->len);

@@ -32,8 +32,11 @@ int fabric_transport_resolve(const struct fabric_transport *transport, const str
 			     struct address_socket out[static ADDRESS_SOCKETS])
 {
 	const struct fabric_provider *provider = transport->provider;
+	int count = provider->resolve ? provider->resolve(address, out) : address_resolve(address, out);
 
-	return provider->resolve ? provider->resolve(address, out) : address_resolve(address, out);
+	for (int i = 0; i < count; i++)
+		out[i].memory = !*address->scheme || transport->path;
+	return count;
 }
 
 /* "rdma://host[:port], tcp://host[:port] or unix:///path" */
@@ -45,6 +48,8 @@ static char *forms(char *buf, size_t size)
 		const struct fabric_transport *t = &fabric_transports[i];
 		const char *before = i == 0 ? "" : i + 1 < FABRIC_TRANSPORTS ? ", " : " or ";
 
+		if (t->inside)
+			continue;
 		n += (size_t)snprintf(buf + n, size - n, "%s%s://%s", before, t->name,
 				      t->path ? "/path" : "host[:port]");
 	}
@@ -61,6 +66,8 @@ int fabric_address_parse(const char *text, struct address *out)
 	if (rc != 0)
 		return rc;
 	transport = fabric_transport_find(parsed.scheme);
+	if (transport && transport->inside)
+		transport = NULL;
 	if (!*parsed.scheme || (transport && transport->path == parsed.path)) {
 		*out = parsed;
 		return 0;

@@ -113,7 +113,7 @@ int rdma_accept_peer(rdma_context *ctx);
  * disconnected all the same. Its index is not given out again. */
 int rdma_disconnect_peer(rdma_context *ctx, int peer_idx);
 
-/* "rdma", "tcp" or "unix"; NULL: no such peer. */
+/* "rdma", "tcp", "unix" or "shm": shared memory; NULL: no such peer. */
 const char *rdma_transport(rdma_context *ctx, int peer_idx);
 /* How many peers there are now. */
 int rdma_peers(rdma_context *ctx);

@@ -130,7 +130,7 @@ void dial_failed(struct peer *peer, int error, const char *why, bool final)
 /* 0, or -errno with dial->why. */
 static int dial_target(struct peer *peer, const struct dial_target *target, uint64_t now)
 {
-	struct conn_attr attr = {.from = dial_source(peer->ctx, target->to.sa.ss_family)};
+	struct conn_attr attr = {.from = dial_source(peer->ctx, target->to.sa.ss_family), .memory = target->to.memory};
 	struct wire_request request = {.service = WIRE_PEER};
 	struct peer_link *link;
 	struct engine *engine;

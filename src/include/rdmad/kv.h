@@ -405,7 +405,7 @@ const char *kv_status_text(int status);
 /* 1: the server answered so; 0: the status tells why there is no answer, as do rdmad_error() and the errors above. */
 int kv_status_answered(int status);
 
-/* "rdma", "tcp" or "unix". */
+/* "rdma", "tcp", "unix" or "shm": shared memory. */
 const char *kv_transport(const RDMAD_KV_ANY *kv_handle);
 /* Longest key plus value that the server takes by one message, and longest value at all. */
 uint64_t kv_eager_max(const RDMAD_KV_ANY *kv_handle);

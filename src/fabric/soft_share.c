@@ -1,0 +1,254 @@
+/*
+ * soft_share.c: how the two ends of a TCP connection within one machine come to share memory.
+ *
+ * By the addresses of its socket a server sees that a client may be on its machine, and says so in ACCEPT. What follows is
+ * asked and answered before the client's caller hears of the connection:
+ *
+ *   client                                           server
+ *     binds a datagram socket to a name that
+ *     nobody can guess; SHARE name, secret      ->
+ *                                                      makes the memory, and passes it to that name with the secret
+ *                                               <-     SHARE 1, its last frame by TCP. Or SHARE 0: TCP stays
+ *     maps the memory, and both use its rings
+ *
+ * The names are those of one network namespace, as loopback addresses are. Addresses alone prove nothing: a tunnel or a proxy
+ * has them, too. But then nobody has that name at the server's end, and TCP carries all. Whoever lists the names of a machine
+ * can send to them, and does not know the secret, which only the connection has carried. The server takes no descriptor of
+ * anybody, and nothing that it was not asked for by that connection.
+ */
+#include "fabric/soft.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SOFT_SHARES                                                                                                    \
+	128 /* endpoints of a queue that have rings, for which more of TCP are not asked: up to 1 MiB each */
+#define SOFT_STRANGERS 16u /* datagrams without the secret, after which the client looks no further */
+
+union soft_passed {
+	struct cmsghdr align;
+	uint8_t space[CMSG_SPACE(sizeof(int))];
+};
+
+/* May the other end be on this machine? */
+static bool soft_share_near(int fd)
+{
+	struct sockaddr_storage own = {0}, other = {0};
+	socklen_t own_len = sizeof(own), other_len = sizeof(other);
+	struct fabric_source here, there;
+
+	if (getsockname(fd, (struct sockaddr *)&own, &own_len) != 0 ||
+	    getpeername(fd, (struct sockaddr *)&other, &other_len) != 0 || own.ss_family == AF_UNIX)
+		return false;
+	fabric_source_of((struct sockaddr *)&own, &here);
+	fabric_source_of((struct sockaddr *)&other, &there);
+	return address_is_loopback((struct sockaddr *)&other) || memcmp(&here, &there, sizeof(here)) == 0;
+}
+
+/* The abstract name; its length as an address. */
+static socklen_t soft_share_name(uint64_t name, struct sockaddr_un *out)
+{
+	int n;
+
+	*out = (struct sockaddr_un){.sun_family = AF_UNIX};
+	n = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "rdmad-%016llx", (unsigned long long)name);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+bool soft_share_offer(struct soft_endpoint *ep)
+{
+	bool offer = ep->share == SOFT_SHARE_WANTED && ep->queue->ringed_count < SOFT_SHARES &&
+		     soft_share_near(ep->source.fd);
+
+	ep->share = offer ? SOFT_SHARE_OFFERED : SOFT_SHARE_NOT;
+	return offer;
+}
+
+/* A socket of that name, or -1. */
+static int soft_share_socket(uint64_t name)
+{
+	struct sockaddr_un un;
+	socklen_t len = soft_share_name(name, &un);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&un, len) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+bool soft_share_ask(struct soft_endpoint *ep)
+{
+	uint64_t random[2]; /* name, secret */
+	uint8_t bytes[SOFT_HEADER];
+	struct soft_frame f = {.op = SOFT_SHARE};
+
+	if (ep->share != SOFT_SHARE_WANTED || !soft_share_near(ep->source.fd) ||
+	    getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		return true;
+	ep->share_fd = soft_share_socket(random[0]);
+	if (ep->share_fd < 0)
+		return true;
+	ep->share = SOFT_SHARE_ASKED;
+	ep->share_secret = random[1];
+	f.addr = random[0];
+	f.key = (uint32_t)random[1];
+	f.arg = (uint32_t)(random[1] >> 32);
+	soft_frame_encode(bytes, &f);
+	/* Only CONNECT was sent before it: there is room. */
+	return send(ep->source.fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(bytes);
+}
+
+/* With the secret, to who has that name. */
+static bool soft_share_pass(const struct soft_frame *f, int memory)
+{
+	uint64_t secret = htole64(f->key | (uint64_t)f->arg << 32);
+	union soft_passed control = {.space = {0}};
+	struct iovec iov = {&secret, sizeof(secret)};
+	struct sockaddr_un un;
+	struct msghdr m = {.msg_name = &un,
+			   .msg_namelen = soft_share_name(f->addr, &un),
+			   .msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool passed;
+
+	if (fd < 0)
+		return false;
+	*CMSG_FIRSTHDR(&m) =
+		(struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &memory, sizeof(memory));
+	passed = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(secret);
+	close(fd);
+	return passed;
+}
+
+static struct soft_rings *soft_share_give(const struct soft_frame *f)
+{
+	int memory;
+	struct soft_rings *r = soft_rings_create(&memory);
+	bool passed = r && soft_share_pass(f, memory);
+
+	if (r)
+		close(memory);
+	if (passed)
+		return r;
+	soft_rings_free(r);
+	return NULL;
+}
+
+/* Is the next datagram that with the secret? What others pass with theirs is not taken. -EAGAIN: there is none. */
+static int soft_share_find(const struct soft_endpoint *ep)
+{
+	for (unsigned i = 0; i < SOFT_STRANGERS; i++) {
+		uint64_t secret[2];
+		ssize_t n = recv(ep->share_fd, secret, sizeof(secret), MSG_PEEK | MSG_DONTWAIT);
+
+		if (n < 0)
+			return -errno;
+		if (n == sizeof(*secret) && le64toh(*secret) == ep->share_secret)
+			return 0;
+		recv(ep->share_fd, secret, sizeof(secret), MSG_DONTWAIT);
+	}
+	return -EAGAIN;
+}
+
+/* The memory that was passed: 0, or -errno. */
+static int soft_share_take(struct soft_endpoint *ep)
+{
+	uint64_t secret;
+	union soft_passed control;
+	struct iovec iov = {&secret, sizeof(secret)};
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	int fd, rc = soft_share_find(ep);
+
+	if (rc == 0 && recvmsg(ep->share_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+		rc = -errno;
+	if (rc != 0)
+		return rc == -EAGAIN ? -EPROTO : rc;
+	c = CMSG_FIRSTHDR(&m);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
+		return m.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	ep->offer = soft_rings_take(fd);
+	return ep->offer ? 0 : -ENOMEM;
+}
+
+enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_frame *f)
+{
+	ep->left = 0;
+	if (ep->share == SOFT_SHARE_OFFERED && !f->len) {
+		ep->offer = soft_share_give(f);
+		ep->share = SOFT_SHARE_DUE;
+		ep->tx_wanted = true;
+		return SOFT_GO;
+	}
+	if (ep->share == SOFT_SHARE_ASKED && !f->len && f->arg <= 1)
+		return SOFT_GO;
+	soft_fail_protocol(ep, "a word about shared memory that is not expected");
+	return SOFT_END;
+}
+
+/* There is no way back: the server uses the memory already. */
+static void soft_share_fail(struct soft_endpoint *ep, int error)
+{
+	log_error("soft", "cannot take the memory to share with the peer: %s", strerror(-error));
+	close(ep->share_fd);
+	ep->share = SOFT_SHARE_NOT;
+	ep->state = SOFT_ASKING; /* the caller has heard of nothing */
+	soft_fail(ep, &(struct soft_cause){.error = error, .event = FABRIC_UNREACHABLE});
+}
+
+enum soft_step soft_finish_share(struct soft_endpoint *ep)
+{
+	int rc = 0;
+
+	if (ep->share != SOFT_SHARE_ASKED)
+		return SOFT_GO;
+	if (ep->frame.arg)
+		rc = soft_share_take(ep);
+	if (rc != 0) {
+		soft_share_fail(ep, rc);
+		return SOFT_END;
+	}
+	soft_share_end(ep);
+	ep->tx_wanted = true; /* an ACK may be owed */
+	if (!ep->offer)
+		return SOFT_GO;
+	ep->phase = SOFT_PHASE_HEADER; /* behind it the socket only wakes */
+	soft_rings_open(ep, true);
+	return SOFT_END;
+}
+
+void soft_share_told(struct soft_endpoint *ep)
+{
+	int rc;
+
+	soft_share_end(ep);
+	if (!ep->offer)
+		return;
+	if (ep->phase != SOFT_PHASE_HEADER || ep->header_have || ep->leftover_len) {
+		soft_fail_protocol(ep, "went on by its socket when it had asked to share memory");
+		return;
+	}
+	rc = soft_near_watch(ep);
+	if (rc != 0)
+		soft_fail_socket(ep, -rc);
+	else
+		soft_rings_open(ep, false);
+}
+
+void soft_share_end(struct soft_endpoint *ep)
+{
+	if (ep->share == SOFT_SHARE_ASKED) {
+		close(ep->share_fd);
+		soft_note_post(ep->queue, &ep->opened, FABRIC_ESTABLISHED, ep);
+	}
+	ep->share = SOFT_SHARE_NOT;
+}
