@@ -15,7 +15,7 @@
 #define RANKS_MOST 64u
 #define ALGORITHMS_MOST 16
 
-static const char *sizes_text = "64,4K,64K,1M", *works_text, *algorithms_text, *address = "tcp://127.0.0.1";
+static const char *sizes_text = "64,4K,64K,1M", *works_text, *algorithms_text, *address = "127.0.0.1";
 static uint64_t ranks = 4, duration = 500 * TIME_MS;
 
 static int check_sizes(const char *text)
@@ -74,7 +74,7 @@ static const struct ctl_option bench_options[] = {
 	{"ranks", 'n', CTL_NUMBER, &ranks, "N", "alone: processes on this machine; default 4", .min = 2,
 	 .max = RANKS_MOST},
 	{"address", 'a', CTL_CHECKED, &address, "ADDRESS",
-	 "alone: where rank 0 listens: tcp://HOST, rdma://HOST or unix:///PATH; default tcp://127.0.0.1",
+	 "alone: where rank 0 listens: HOST, tcp://HOST, rdma://HOST or unix:///PATH; default 127.0.0.1",
 	 .check = ctl_peer_check_address},
 	{"duration", 'D', CTL_TIME, &duration, "TIME", "of each measurement, at least; default 500ms", .min = TIME_MS,
 	 .max = 3600 * TIME_S},
