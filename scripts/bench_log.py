@@ -7,7 +7,21 @@ import subprocess
 import tempfile
 import time
 
-HOST, PORT = "tcp://127.0.0.1:7599", 7598
+PORT = 7598
+
+
+class Way:
+    """How clients come: by TCP, or, between programs of one machine, by shared memory, and to redis by its UNIX socket."""
+
+    def __init__(self, local, folder):
+        self.name = "shared memory beside a UNIX socket" if local else "TCP loopback"
+        self.host = "127.0.0.1:7599" if local else "tcp://127.0.0.1:7599"
+        self.transports = '"tcp", "shm"' if local else '"tcp"'
+        self.redis_at = ["-s", f"{folder}/redis"] if local else ["-p", str(PORT)]
+        self.redis_listens = ["--port", "0", "--unixsocket", f"{folder}/redis"] if local else ["--port", str(PORT)]
+
+
+way = Way(False, "")
 POLICIES = [("always", "always"), ("interval", "everysec"), ("none", "no")]
 FILE = 64 << 20     # bytes of the probe's file, written once and then again and again, as a segment is
 RECORD = 48 + 16    # bytes that go before a value in the log, about: header and key
@@ -63,31 +77,31 @@ def files_of(folder):
 @contextlib.contextmanager
 def redis_of(bench, folder, policy):
     append = ["--appendonly", "no"] if policy == "no" else ["--appendonly", "yes", "--appendfsync", policy]
-    with bench.process("redis-server", "--port", str(PORT), "--save", "", "--dir", folder, *append,
-                       ready=lambda: subprocess.run(["redis-cli", "-p", str(PORT), "ping"], check=True, stdout=subprocess.DEVNULL,
+    with bench.process("redis-server", *way.redis_listens, "--save", "", "--dir", folder, *append,
+                       ready=lambda: subprocess.run(["redis-cli", *way.redis_at, "ping"], check=True, stdout=subprocess.DEVNULL,
                                                     stderr=subprocess.DEVNULL)):
         yield
 
 
 def redis_sets(bench, clients, depth, requests, size):
-    text = bench.run("redis-benchmark", "-p", str(PORT), "-t", "set", "-d", str(size), "-c", str(clients), "-P", str(depth),
+    text = bench.run("redis-benchmark", *way.redis_at, "-t", "set", "-d", str(size), "-c", str(clients), "-P", str(depth),
                      "-r", "1000", "-n", str(requests), "--csv")
     return float(text.splitlines()[1].split(",")[1].strip('"'))
 
 
 def daemon_of(bench, folder, policy, memory="512M", more=""):
     log = "" if policy == "none" else f'directory = "{folder}"; policy = "{policy}"; {more}'
-    return bench.rdmad("127.0.0.1", bench.POLL, '"tcp"', memory=memory, log=log)
+    return bench.rdmad("127.0.0.1", bench.POLL, way.transports, memory=memory, log=log)
 
 
 def sets(bench, clients, depth, size, *more, seconds=1.5, op="set"):
-    return bench.rdmactl_kv(HOST, clients, depth, "--op", op, *more, poll=bench.POLL, seconds=seconds, size=size)[op]
+    return bench.rdmactl_kv(way.host, clients, depth, "--op", op, *more, poll=bench.POLL, seconds=seconds, size=size)[op]
 
 
 def beside_redis(bench, rounds, folder):
     """Sets under each policy, and how they compare with each other."""
-    table = bench.Table("Sets with a log, TCP loopback, same disk", "rdmad", "redis-server")
-    itself = bench.Table("Sets with a log beside none, 64 B, 8 clients, 64 in flight each", "interval", "none")
+    table = bench.Table(f"Sets with a log, {way.name}, same disk", "rdmad", "redis-server")
+    itself = bench.Table(f"Sets with a log beside none, {way.name}, 64 B, 8 clients, 64 in flight each", "interval", "none")
     shapes = [("64 B, 1 client, 1 in flight", 1, 1, 64, 3_000, None), ("64 B, 8 clients, 1 in flight each", 8, 1, 64, 20_000, None),
               ("64 B, 8 clients, 64 in flight each", 8, 64, 64, 400_000, ("at least", 2.0)),
               ("1 MiB, 8 clients, 1 in flight each", 8, 1, 1 << 20, 400, ("at least", 5.0))]
@@ -107,7 +121,7 @@ def beside_redis(bench, rounds, folder):
 
 def beside_files(bench, rounds, folder):
     """Under `always` beside the calls that it consists of."""
-    table = bench.Table("Sets with policy always beside bare writes with fdatasync to a file that was filled before", "rdmad", "bare")
+    table = bench.Table(f"Sets with policy always, {way.name}, beside bare writes with fdatasync to a file that was filled before", "rdmad", "bare")
     one, large = "median of a 64 B set, 1 client, 1 in flight", "1 MiB, 8 clients, 1 in flight each"
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(dir=folder) as log, daemon_of(bench, log, "always"):
@@ -131,7 +145,7 @@ def reads_beside_writes(bench, rounds, folder):
                 with tempfile.TemporaryDirectory(dir=folder) as log, \
                         daemon_of(bench, log, used, more='checkpoint_budget = "64M";') as daemon:
                     sets(bench, 8, 4, 65536, "--keys", "500", "--keep", seconds=1.0)  # what the checkpoint has to write
-                    load = subprocess.Popen(["rdmactl", "bench", "kv", "-H", HOST, "-q", "--op", "set", "--clients", "4",
+                    load = subprocess.Popen(["rdmactl", "bench", "kv", "-H", way.host, "-q", "--op", "set", "--clients", "4",
                                              "--depth", "16", "--duration", "4s"], stdout=subprocess.DEVNULL)
                     time.sleep(0.5)
                     if begin and side == "ours":
@@ -188,8 +202,11 @@ def written(bench, folder):
     return [table]
 
 
-def tables(bench, rounds):
-    """`bench`: the module scripts/bench, whose tables, daemon and clients these are."""
-    with tempfile.TemporaryDirectory(dir=os.environ.get("RDMAD_BENCH_DISK", bench.BUILD)) as folder:
-        return beside_redis(bench, rounds, folder) + beside_files(bench, rounds, folder) + \
-            reads_beside_writes(bench, rounds, folder) + recovery(bench, rounds, folder) + written(bench, folder)
+def tables(bench, rounds, local=False):
+    """`bench`: the module scripts/bench, whose tables, daemon and clients these are. `local`: what depends on how clients come."""
+    global way
+    with tempfile.TemporaryDirectory(dir=os.environ.get("RDMAD_BENCH_DISK", bench.BUILD)) as folder, \
+            tempfile.TemporaryDirectory() as sockets:
+        way = Way(local, sockets)
+        made = beside_redis(bench, rounds, folder) + beside_files(bench, rounds, folder)
+        return made if local else made + reads_beside_writes(bench, rounds, folder) + recovery(bench, rounds, folder) + written(bench, folder)
