@@ -177,6 +177,30 @@ test_life() {
 is_taking_a_value() { [[ $(resource transfer_bytes) -gt 0 ]]; }
 
 # Something is under way that never ends, and a second shutdown does not wait for it.
+# goes_by TRANSPORT HOST
+goes_by() {
+	"$rdmactl" ping -c 1 -H "$2" >"$dir/out" 2>&1 && grep -q "transport $1," "$dir/out" || fail "$2 is not reached by $1: $(cat "$dir/out")"
+}
+
+# Programs of this machine share memory with the daemon, unless either side does not want to.
+test_shared_memory() {
+	local host
+	configure
+	start_daemon
+	host=$(sed -n 's/.*listening on tcp //p' "$dir/log")
+	goes_by shm "$host"
+	goes_by shm "localhost:${host##*:}"
+	goes_by shm "unix://$dir/rdmad.sock"
+	goes_by tcp "tcp://$host"
+	stop_daemon
+	configure 'transports = ["tcp", "unix"];'
+	start_daemon
+	host=$(sed -n 's/.*listening on tcp //p' "$dir/log")
+	goes_by tcp "$host"
+	goes_by unix "unix://$dir/rdmad.sock"
+	stop_daemon
+}
+
 test_end_at_once() {
 	configure 'drain_timeout = "1000s"; stall_timeout = "1000s";'
 	start_daemon
@@ -523,7 +547,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life end_at_once default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -50,6 +50,8 @@ static void listen_unix(struct conn_pair *pair)
 	ck_assert_int_eq(fabric_listen(l->queue, (struct sockaddr *)un, sizeof(*un), NULL, &l->listener), 0);
 }
 
+bool conn_pair_memory;
+
 void conn_pair_open(struct conn_pair *pair, bool unix_socket, const struct conn_group_attr *server,
 		    const struct conn_group_attr *client)
 {
@@ -83,7 +85,7 @@ int conn_pair_connect(struct conn_pair *pair, const struct wire_request *request
 {
 	struct conn_attr a = attr ? *attr : (struct conn_attr){0};
 
-	a.memory = pair->listener.address.ss_family == AF_UNIX;
+	a.memory = conn_pair_memory || pair->listener.address.ss_family == AF_UNIX;
 	return conn_connect(pair->client.group, (struct sockaddr *)&pair->listener.address, pair->listener.address_len,
 			    request, &a, ops, context, pair->now, out);
 }

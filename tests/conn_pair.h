@@ -37,6 +37,9 @@ struct conn_pair {
 	char dir[64];
 };
 
+/* Pairs of TCP share memory, as those of a UNIX socket do. */
+extern bool conn_pair_memory;
+
 void conn_pair_open(struct conn_pair *pair, bool unix_socket, const struct conn_group_attr *server,
 		    const struct conn_group_attr *client);
 void conn_pair_close(struct conn_pair *pair);

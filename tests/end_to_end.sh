@@ -306,7 +306,7 @@ test_channel() {
 	ctl channel pipe "$at/echo" --count 1000000 <"$dir/bytes" || fail "channel pipe"
 	same "$dir/bytes" "channel pipe"
 	test_channel_own_faults "$at/echo"
-	expect 0 channel open "$at/echo" --json && json '(.transport == "shm" or .transport == "rdma") and .relayed' \
+	expect 0 channel open "$at/echo" --json && json ".transport == \"$(server=${server/#tcp/unix} transport_of)\" and .relayed" \
 		"channel open"
 	expect 4 channel open "$at/nobody"
 	timeout 240 "$rdmactl" channel pop --listen "$at/pop" >"$dir/popped" 2>/dev/null &

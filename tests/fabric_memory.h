@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,8 +27,8 @@ static inline int memory_make(off_t size, int seals)
 	return fd;
 }
 
-/* Bytes with descriptors, to an address or (NULL) who is connected. Who does not take them does not answer either. */
-static inline void memory_pass(int fd, const struct sockaddr *to, socklen_t to_len, const void *bytes, size_t len,
+/* Bytes with descriptors, to an address or (NULL) who is connected. Whether they were taken. */
+static inline bool memory_pass(int fd, const struct sockaddr *to, socklen_t to_len, const void *bytes, size_t len,
 			       const int *pass, unsigned count)
 {
 	union {
@@ -46,7 +47,7 @@ static inline void memory_pass(int fd, const struct sockaddr *to, socklen_t to_l
 	CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
 	CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(count * sizeof(int));
 	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), pass, count * sizeof(int));
-	(void)sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
 #endif

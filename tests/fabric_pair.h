@@ -30,7 +30,7 @@ struct target {
 	struct sockaddr_storage sa; /* the same, resolved */
 	bool verbs, soft;           /* what is known of these providers alone: devices, sockets and frames */
 	bool shared, open_sinks;    /* of its limits */
-	bool memory;                /* both ends of a TCP connection are to share it */
+	bool memory;                /* both ends ask for shared memory */
 	int slow;                   /* factor for every time limit: 10 where the machine is emulated */
 };
 extern struct target target;

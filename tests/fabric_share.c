@@ -17,10 +17,24 @@
 #define NAME (0x0123456789abcdefull ^ (uint64_t)getpid() << 32) /* this test may run many times at once */
 #define SECRET 0xfedcba9876543210ull
 #define SHARES 128 /* that a queue gives */
+#define ALL 100000u
 
 static const char *transport_of(const struct fabric_endpoint *ep)
 {
 	return fabric_endpoint_transport(ep)->name;
+}
+
+static int rings_make(void)
+{
+	return memory_make(sizeof(struct soft_rings_memory), SEALS);
+}
+
+static struct soft_rings_memory *rings_map(int fd)
+{
+	struct soft_rings_memory *memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	return memory;
 }
 
 /* Only where both ends want it. */
@@ -56,21 +70,40 @@ END_TEST
 START_TEST(many_and_one_more)
 {
 	struct fabric_endpoint *c[SHARES + 2], *s[SHARES + 2];
+	int shared = 0, one = 0;
 	struct fabric_pair p;
 
 	fabric_pair_open(&p, &fabric_pair_defaults);
+	/* All of them have heard that they may ask before the first one does. */
+	for (int i = 0; i < SHARES + 2; i++)
+		ck_assert_int_eq(station_connect(&p.client, &p.sa, p.len, &p.options.client, NULL, 0, &c[i]), 0);
+	wait_until(&p, p.server.event_count == SHARES + 2);
 	for (int i = 0; i < SHARES + 2; i++) {
-		fabric_pair_connect(&p, &c[i], &s[i]);
-		ck_assert_str_eq(transport_of(s[i]), i < SHARES ? "shm" : "tcp");
+		struct fabric_request *request = event_expect(&p, &p.server, NULL, FABRIC_REQUEST).request;
+
+		ck_assert_int_eq(station_take(&p.server, request, &p.options.server, &s[i]), 0);
+		ck_assert_int_eq(fabric_accept(s[i], NULL, 0), 0);
 	}
-	fabric_pair_exercise(&p, c[0], s[0]);
-	fabric_pair_exercise(&p, c[SHARES], s[SHARES]);
-	station_destroy(&p.server, &s[7]);
-	event_expect(&p, &p.client, c[7], FABRIC_DISCONNECTED);
-	station_destroy(&p.client, &c[7]);
-	fabric_pair_connect(&p, &c[7], &s[7]);
-	ck_assert_str_eq(transport_of(c[7]), "shm");
-	fabric_pair_exercise(&p, c[7], s[7]);
+	for (int i = 0; i < SHARES + 2; i++) {
+		event_expect(&p, &p.client, c[i], FABRIC_ESTABLISHED);
+		event_expect(&p, &p.server, s[i], FABRIC_ESTABLISHED);
+		shared += strcmp(transport_of(s[i]), "shm") == 0;
+	}
+	ck_assert_int_eq(shared, SHARES);
+	while (strcmp(transport_of(s[one]), "shm") != 0)
+		one++;
+	station_destroy(&p.server, &s[one]);
+	wait_until(&p, p.client.event_count == 1);
+	for (int i = 0; i < SHARES + 2; i++)
+		if (c[i] == p.client.event[0].endpoint) {
+			event_expect(&p, &p.client, c[i], FABRIC_DISCONNECTED);
+			station_destroy(&p.client, &c[i]);
+			break;
+		}
+	fabric_pair_connect(&p, &p.c, &p.s);
+	ck_assert_str_eq(transport_of(p.c), "shm");
+	ck_assert_str_eq(transport_of(p.s), "shm");
+	fabric_pair_exercise(&p, p.c, p.s);
 	fabric_pair_close(&p);
 }
 END_TEST
@@ -135,15 +168,17 @@ static int socket_of(uint64_t name)
 	return fd;
 }
 
-/* Datagrams of people who do not know the secret, each with a descriptor, until there is no room or there are so many. */
+/* Datagrams of people who do not know the secret, each with a descriptor: so many, or as many as there is room for. */
 static void strangers(uint64_t name, unsigned count)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
 	struct sockaddr_un un;
 	socklen_t len = name_of(name, &un);
+	unsigned sent = 0;
 
-	for (unsigned i = 0; i < count; i++)
-		memory_pass(fd, (struct sockaddr *)&un, len, "sesame!", i % 2 ? 7 : 8, &zero, 1);
+	while (sent < count && memory_pass(fd, (struct sockaddr *)&un, len, "sesame!", sent % 2 ? 7 : 8, &zero, 1))
+		sent++;
+	check_that(count < ALL ? sent == count : errno == EAGAIN, "%u of them", sent);
 	close(zero);
 	close(fd);
 }
@@ -170,8 +205,7 @@ START_TEST(a_client_asks)
 	ck_assert(secret[0] == SECRET);
 	memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(passed));
 	ck_assert_int_eq(fcntl(passed, F_GET_SEALS) & SEALS, SEALS);
-	memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE, MAP_SHARED, passed, 0);
-	ck_assert_ptr_ne(memory, MAP_FAILED);
+	memory = rings_map(passed);
 	ck_assert_uint_eq(memory->magic, SOFT_RINGS_MAGIC);
 	close(passed);
 	buffer_fill(&x.region, 77);
@@ -197,7 +231,7 @@ START_TEST(a_client_cannot_be_told)
 	unsigned mappings;
 	struct siege x;
 
-	strangers(NAME + 1, 1000);
+	strangers(NAME + 1, ALL);
 	siege_open(&x);
 	mappings = count_mappings();
 	for (unsigned i = 0; i < 2; i++) {
@@ -305,8 +339,8 @@ static void server_passes(const struct raw_server *r, uint64_t secret, int memor
 	struct sockaddr_un un;
 	socklen_t len = name_of(r->name, &un);
 
-	if (memory >= 0)
-		memory_pass(fd, (struct sockaddr *)&un, len, &secret, sizeof(secret), &memory, 1);
+	if (memory >= 0) /* twice: no more than one is to be taken */
+		memory_pass(fd, (struct sockaddr *)&un, len, &secret, sizeof(secret), (int[]){memory, memory}, 2);
 	else
 		ck_assert_int_eq(sendto(fd, &secret, sizeof(secret), 0, (struct sockaddr *)&un, len), sizeof(secret));
 	if (memory >= 0)
@@ -349,51 +383,157 @@ static void server_close(struct raw_server *r)
 	fabric_pair_close(&r->p);
 }
 
-static int rings_make(void)
+/* Memory for both, of which the server has this. */
+static struct soft_rings_memory *server_gives(const struct raw_server *r)
 {
-	return memory_make(sizeof(struct soft_rings_memory), SEALS);
+	int fd = rings_make();
+	struct soft_rings_memory *memory = rings_map(fd);
+
+	atomic_store(&memory->ring[0].asleep, 1);
+	server_passes(r, r->secret, fd);
+	return memory;
 }
 
+static void pump(struct raw_server *r)
+{
+	for (int i = 0; i < 100; i++)
+		station_pump(&r->p.client);
+}
+
+static void say_nothing_yet(struct raw_server *r)
+{
+	uint8_t byte;
+
+	pump(r);
+	check_that(recv(r->fd, &byte, 1, MSG_DONTWAIT) < 0, "it speaks before it has its answer");
+}
+
+/* By shared memory, whatever strangers sent before, or by TCP. A message that comes before the answer is acknowledged after it. */
 START_TEST(a_server_answers)
 {
-	struct raw_server r;
-	struct buffer mine;
-	uint8_t bytes[256];
-
-	/* By shared memory, whatever strangers sent before, or by TCP. A message that comes before the answer is acknowledged
-	 * after it. */
 	for (unsigned i = 0; i < 2; i++) {
-		unsigned fds = count_descriptors();
-		int memory = rings_make();
+		unsigned fds = count_descriptors(), mappings = count_mappings();
+		struct soft_rings_memory *memory = NULL;
+		struct raw_server r;
+		struct buffer mine;
 		struct fabric_wr wr;
+		uint8_t bytes[256];
 
 		server_open(&r);
 		buffer_make(&mine, &r.p.client, 64, FABRIC_LOCAL_WRITE);
 		receive(&r.p.client, r.c, 5, &mine, 0, 64);
 		server_says(&r, SOFT_SEND, 0);
 		done_expect(&r.p, &r.p.client, r.c, 5, FABRIC_RECV, FABRIC_OK);
-		for (int j = 0; j < 100; j++)
-			station_pump(&r.p.client);
-		check_that(recv(r.fd, bytes, sizeof(bytes), MSG_DONTWAIT) < 0, "it speaks before it has its answer");
-		strangers(r.name, 5);
+		say_nothing_yet(&r);
+		strangers(r.name, 3);
 		if (i == 0)
-			server_passes(&r, r.secret, memory);
+			memory = server_gives(&r);
 		server_says(&r, SOFT_SHARE, i == 0);
 		event_expect(&r.p, &r.p.client, r.c, FABRIC_ESTABLISHED);
 		ck_assert_str_eq(transport_of(r.c), i == 0 ? "shm" : "tcp");
 		wr = wr_local(FABRIC_SEND, 1, &mine, 0, 16);
 		post(r.c, &wr);
-		for (int j = 0; j < 100; j++)
-			station_pump(&r.p.client);
-		/* By TCP the acknowledgement and the message, by shared memory a byte that wakes. */
-		check_that((recv(r.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 1) == (i == 1),
-			   "it goes by the other way");
-		if (i == 1)
-			close(memory);
+		pump(&r);
+		/* The acknowledgement and the message, or a byte that wakes. */
+		ck_assert_int_eq(recv(r.fd, bytes, sizeof(bytes), MSG_DONTWAIT), i == 0 ? 1 : 2 * SOFT_HEADER + 16);
+		if (i == 0)
+			ck_assert_uint_eq(atomic_load(&memory->ring[0].head), 2 * SOFT_HEADER + 16);
 		buffer_drop(&mine);
 		server_close(&r);
+		if (i == 0)
+			munmap(memory, sizeof(*memory));
 		ck_assert_uint_eq(count_descriptors(), fds);
+		ck_assert_uint_eq(count_mappings(), mappings);
 	}
+}
+END_TEST
+
+/* It waits for a receive, behind which the answer stands, and a byte that wakes: its caller hears of the connection, or would not post
+ * any; and all comes in its order. */
+START_TEST(an_answer_behind_a_message)
+{
+	struct soft_frame send = {.op = SOFT_SEND, .len = 4}, share = {.op = SOFT_SHARE, .arg = 1};
+	struct soft_rings_memory *memory;
+	uint8_t bytes[2 * SOFT_HEADER + 5] = {0};
+	struct raw_server r;
+	struct buffer mine;
+
+	server_open(&r);
+	buffer_make(&mine, &r.p.client, 64, FABRIC_LOCAL_WRITE);
+	memory = server_gives(&r);
+	soft_frame_encode(bytes, &send);
+	memcpy(bytes + SOFT_HEADER, "one", 4);
+	soft_frame_encode(bytes + SOFT_HEADER + 4, &share);
+	memcpy(memory->data[1], bytes, SOFT_HEADER);
+	memcpy(memory->data[1] + SOFT_HEADER, "two", 4);
+	atomic_store(&memory->ring[1].head, SOFT_HEADER + 4);
+	raw_send(r.fd, bytes, sizeof(bytes));
+	event_expect(&r.p, &r.p.client, r.c, FABRIC_ESTABLISHED);
+	say_nothing_yet(&r);
+	receive(&r.p.client, r.c, 1, &mine, 0, 32);
+	receive(&r.p.client, r.c, 2, &mine, 32, 32);
+	done_expect(&r.p, &r.p.client, r.c, 1, FABRIC_RECV, FABRIC_OK);
+	done_expect(&r.p, &r.p.client, r.c, 2, FABRIC_RECV, FABRIC_OK);
+	ck_assert_str_eq((char *)mine.at, "one");
+	ck_assert_str_eq((char *)mine.at + 32, "two");
+	ck_assert_str_eq(transport_of(r.c), "shm");
+	pump(&r);
+	check_that(!r.p.client.event_count, "it was told twice, or has ended");
+	buffer_drop(&mine);
+	server_close(&r);
+	munmap(memory, sizeof(*memory));
+}
+END_TEST
+
+/* Many messages before the answer, so that epoll is not told of the socket any more: its end is seen all the same. */
+START_TEST(an_end_after_many_messages)
+{
+	struct soft_rings_memory *memory;
+	struct raw_server r;
+	struct buffer mine;
+
+	server_open(&r);
+	buffer_make(&mine, &r.p.client, 64, FABRIC_LOCAL_WRITE);
+	for (uint64_t i = 0; i < 200; i++) {
+		receive(&r.p.client, r.c, i, &mine, 0, 64);
+		server_says(&r, SOFT_SEND, 0);
+		done_expect(&r.p, &r.p.client, r.c, i, FABRIC_RECV, FABRIC_OK);
+	}
+	memory = server_gives(&r);
+	server_says(&r, SOFT_SHARE, 1);
+	event_expect(&r.p, &r.p.client, r.c, FABRIC_ESTABLISHED);
+	ck_assert_str_eq(transport_of(r.c), "shm");
+	pump(&r);
+	shutdown(r.fd, SHUT_RDWR);
+	event_expect(&r.p, &r.p.client, r.c, FABRIC_DISCONNECTED);
+	buffer_drop(&mine);
+	server_close(&r);
+	munmap(memory, sizeof(*memory));
+}
+END_TEST
+
+/* What it cannot take it refuses, also before the answer. */
+START_TEST(a_refusal_before_the_answer)
+{
+	struct soft_frame f = {.op = SOFT_SEND, .len = 40};
+	uint8_t bytes[SOFT_HEADER + 40] = {0};
+	struct raw_server r;
+	struct buffer mine;
+
+	server_open(&r);
+	buffer_make(&mine, &r.p.client, 64, FABRIC_LOCAL_WRITE);
+	receive(&r.p.client, r.c, 1, &mine, 0, 16);
+	soft_frame_encode(bytes, &f);
+	raw_send(r.fd, bytes, sizeof(bytes));
+	wait_until(&r.p, recv(r.fd, bytes, SOFT_HEADER, MSG_DONTWAIT) == SOFT_HEADER);
+	soft_frame_decode(bytes, &f);
+	ck_assert_int_eq(f.op, SOFT_ERROR);
+	ck_assert_uint_eq(f.key, SOFT_REFUSED_LENGTH);
+	done_expect(&r.p, &r.p.client, r.c, 1, 0, FABRIC_LOCAL_ERROR);
+	event_expect(&r.p, &r.p.client, r.c, FABRIC_ESTABLISHED);
+	event_expect(&r.p, &r.p.client, r.c, FABRIC_DISCONNECTED);
+	buffer_drop(&mine);
+	server_close(&r);
 }
 END_TEST
 
@@ -423,7 +563,7 @@ START_TEST(a_server_answers_wrongly)
 		if (i == 1)
 			server_passes(&r, r.secret + 1, rings_make());
 		if (i == 2)
-			strangers(r.name, 100);
+			strangers(r.name, ALL);
 		if (i == 3)
 			server_passes(&r, r.secret, memory_make(sizeof(struct soft_rings_memory) - 4096, SEALS));
 		if (i == 4)
@@ -485,6 +625,9 @@ Suite *share_suite(void)
 	tcase_add_test(t, a_client_cannot_be_told);
 	tcase_add_test(t, a_client_asks_wrongly);
 	tcase_add_test(t, a_server_answers);
+	tcase_add_test(t, an_answer_behind_a_message);
+	tcase_add_test(t, an_end_after_many_messages);
+	tcase_add_test(t, a_refusal_before_the_answer);
 	tcase_add_test(t, a_server_answers_wrongly);
 	tcase_add_test(t, a_server_goes);
 	return s;

@@ -222,7 +222,7 @@ int address_parse(const char *text, struct address *out);
 struct address_socket {
 	struct sockaddr_storage sa;
 	socklen_t len;
-	bool memory; /* of its host, if that is this machine, shared memory will do. Set by fabric_transport_resolve() */
+	bool memory; /* connections to it may go by shared memory. Set by fabric_transport_resolve() */
 };
 
 /* The socket addresses of host (blocking name lookup), each once and in the resolver's order, or sockaddr_un for a path.

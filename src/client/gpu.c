@@ -389,7 +389,7 @@ static int session_connect(const char *server, const struct rdmad_options *optio
 		free(gpu);
 		return rc;
 	}
-	gpu->session.transport = fabric_endpoint_transport(conn_endpoint(gpu->conn))->name;
+	gpu->session.transport = conn_transport(gpu->conn)->name;
 	engine_leave(gpu->engine);
 	*out = gpu;
 	return 0;

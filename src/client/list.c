@@ -112,7 +112,7 @@ int list_all(const struct list_kind *kind, const char *server, const struct rdma
 	request.message_size = engine.message_size;
 	rc = client_connect(server, &engine, NULL, &request, &list_ops, l, &l->engine, &l->conn);
 	if (rc == 0) {
-		snprintf(transport, 8, "%s", fabric_endpoint_transport(conn_endpoint(l->conn))->name);
+		snprintf(transport, 8, "%s", conn_transport(l->conn)->name);
 		rc = list_pages(l, arg);
 		l->over = !l->conn;
 		client_disconnect(l->engine, l->conn, &l->over);

@@ -129,7 +129,7 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 	rc = client_connect(server, &ping->engine_options, NULL, &request, &ping_ops, ping, &ping->engine, &ping->conn);
 	if (rc != 0)
 		goto free_pongs;
-	ping->transport = fabric_endpoint_transport(conn_endpoint(ping->conn))->name;
+	ping->transport = conn_transport(ping->conn)->name;
 	engine_leave(ping->engine);
 	*out = ping;
 	return client_end("ping", "open", 0);

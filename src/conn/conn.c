@@ -450,7 +450,7 @@ void conn_bury(struct conn *conn)
 {
 	struct conn_group *group = conn->group;
 
-	conn->transport = fabric_endpoint_transport(conn->endpoint); /* may have changed */
+	conn->transport = conn_transport(conn); /* for closed() */
 	fabric_endpoint_destroy(conn->endpoint);
 	conn->endpoint = NULL;
 	conn_transfers_flush(conn);
@@ -493,6 +493,11 @@ struct fabric_endpoint *conn_endpoint(const struct conn *conn)
 	return conn->endpoint;
 }
 
+const struct fabric_transport *conn_transport(const struct conn *conn)
+{
+	return conn->endpoint ? fabric_endpoint_transport(conn->endpoint) : conn->transport;
+}
+
 const struct wire_accept *conn_granted(const struct conn *conn)
 {
 	return &conn->accept;
@@ -517,7 +522,7 @@ void conn_get_info(const struct conn *conn, struct conn_info *out)
 {
 	*out = (struct conn_info){
 		.id = conn->id,
-		.transport = (conn->endpoint ? fabric_endpoint_transport(conn->endpoint) : conn->transport)->name,
+		.transport = conn_transport(conn)->name,
 		.service = wire_service_name(conn->request.service),
 		.state = state_names[conn->state],
 		.messages_in = conn->messages_in,

@@ -179,6 +179,8 @@ static inline void *conn_context(const struct conn *conn)
 /* Another owner takes over, between two turns or from established(). */
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);
+/* By what its bytes go; of the accepting side that may change until the first record has come. */
+const struct fabric_transport *conn_transport(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);
 const struct wire_request *conn_request(const struct conn *conn);
 bool conn_established(const struct conn *conn);

@@ -214,8 +214,8 @@ static int measure(struct bench_side *side, struct bench_order orders[2], double
 	return rc;
 }
 
-/* What the same is without a channel, by the transport, or the socket that introduced both: how many works, of which the first is BENCH_WORKS where there is none. Words
- * are what the smallest messages are beside, and bytes that stay in their place are none that could be copied. */
+/* What the same is without a channel, by the transport, or the sockets that introduced both: how many works, of which
+ * the first is BENCH_WORKS where there is none. Words are what the smallest messages are beside, and bytes that stay in their place are none that could be copied. */
 static unsigned works_beside(const char *transport, const struct bench_order *order, uint32_t beside[2])
 {
 	bool sockets = strcmp(transport, "tcp") == 0 || strcmp(transport, "unix") == 0, none = alone || connecting;
@@ -290,9 +290,12 @@ static int measure_all(struct bench_side *side, const char *url)
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int count = ctl_sizes_parse(sizes_text, SIZE_MOST, sizes, ARRAY_SIZE(sizes)), rc = 0, status;
 	struct rdmad_channel_info info;
-	const char *by = strncmp(url, "unix:", 5) == 0 ? "unix" : info.transport;
+	const char *by;
 
 	rdmad_channel_info(side->channel, &info);
+	by = info.transport;
+	if (strcmp(by, "shm") == 0 && strncmp(url, "shm:", 4) != 0 && strncmp(url, "meet:", 5) != 0)
+		by = strncmp(url, "unix:", 5) == 0 ? "unix" : "tcp";
 	ctl_say_transport(url, info.transport);
 	for (int i = 0; rc == 0 && i < count; i++)
 		for (unsigned k = 0; rc == 0 && k < 4; k++) {

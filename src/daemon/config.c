@@ -452,13 +452,17 @@ static const char *transport_names(bool devices_only, char *buf, size_t size)
 
 static void check_transports(struct reader *r)
 {
-	bool device = false;
+	bool device = false, any = false;
 	char names[128];
 
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
-		device |= !fabric_transports[i].processor && config_allows(r->config, &fabric_transports[i]);
-	if (!r->config->transports)
-		complain(r, NULL, "transports is empty: there are %s", transport_names(false, names, sizeof(names)));
+		if (config_allows(r->config, &fabric_transports[i])) {
+			device |= !fabric_transports[i].processor;
+			any |= !fabric_transports[i].inside;
+		}
+	if (!any)
+		complain(r, NULL, "transports has none by which a client can connect: there are %s",
+			 transport_names(false, names, sizeof(names)));
 	if (r->config->require_rdma && !device)
 		complain(r, NULL, "require_rdma is true, but transports lacks %s",
 			 transport_names(true, names, sizeof(names)));

@@ -1,6 +1,6 @@
 /*
  * fabric: listen, connect, register, post, poll. One contract, two providers: "verbs"
- * (rdma_cm and RC queue pairs) and "soft" (the same semantics over TCP or a UNIX socket).
+ * (rdma_cm and RC queue pairs) and "soft" (the same semantics over TCP, a UNIX socket or shared memory).
  * A transport is a way to a peer that a provider offers; the table below has all of them.
  * No policy: it neither reconnects nor queues nor times out (but see fabric_post).
  *

@@ -180,6 +180,7 @@ struct soft_queue {
 	struct list awake;    /* rings that are looked at by each poll */
 	struct list roomless; /* rings whose room is */
 	unsigned ringed_count, awake_count, roomless_count;
+	unsigned given;        /* endpoints of TCP that have rings of ours */
 	struct list ready;     /* endpoints to be continued by the next poll */
 	struct list starved;   /* endpoints that wait for a shared receive */
 	struct list borrowing; /* endpoints whose message has come in part and holds one */
@@ -275,15 +276,13 @@ struct soft_response {
 	uint32_t key, number;
 };
 
-/* On the way to memory that both ends of a TCP connection share; see soft_share.c. */
+/* On the way from a TCP connection to memory that both ends share; see soft_share.c. */
 enum soft_share {
 	SOFT_SHARE_NOT,
-	SOFT_SHARE_WANTED,  /* if the other end is near, and wants it too */
 	SOFT_SHARE_OFFERED, /* the client may ask */
-	/* From here on nothing is sent but by soft_gather(). */
-	SOFT_SHARE_ASKED, /* the client sends nothing, and its caller has not heard of the connection */
-	SOFT_SHARE_DUE,   /* the client is to be answered: whether there is an `offer` */
-	SOFT_SHARE_TOLD,  /* the answer is under way, and nothing follows it by the socket */
+	SOFT_SHARE_ASKED,   /* the client waits for the answer, and sends nothing */
+	SOFT_SHARE_DUE,     /* the client is to be answered: whether there is an `offer` */
+	SOFT_SHARE_TOLD,    /* the answer is under way, and nothing follows it by the socket */
 };
 
 enum soft_phase { SOFT_PHASE_HEADER, SOFT_PHASE_BEGIN, SOFT_PHASE_PAYLOAD, SOFT_PHASE_FINISH };
@@ -311,6 +310,9 @@ struct soft_endpoint {
 	bool unix_socket, starved, hung_up, watch_out;
 	struct soft_rings *rings; /* NULL: the socket carries its frames */
 	struct soft_rings *offer; /* rings that may come to be used; NULL: none */
+	bool memory;              /* its caller would share some */
+	bool given;               /* of TCP, and has rings of ours: counted in queue->given */
+	bool announced;           /* the caller was told that it is open */
 	enum soft_share share;
 	int share_fd;               /* of the client that has asked ... */
 	uint64_t share_secret;      /* ... where this comes with the memory */
@@ -489,6 +491,8 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 /* A greeting and private data to a socket whose buffer is empty: they fit, or it is broken. */
 int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len);
+/* Bytes with a descriptor, unless that is -1, to an address or (NULL) who is connected; as sendmsg(). */
+ssize_t soft_send_passing(int fd, const struct sockaddr_un *to, socklen_t to_len, void *bytes, size_t len, int pass);
 void soft_request_free(struct soft_request *r);
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
@@ -505,6 +509,7 @@ void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listen
 struct soft_cause {
 	bool linger; /* our last bytes matter */
 	bool blame;  /* request `index` completes with `status` */
+	bool untold; /* it was open, and the caller was not told */
 	uint32_t index;
 	enum fabric_status status;
 	int error;                    /* of the event, while it was not open */
@@ -527,6 +532,8 @@ void soft_flush(struct soft_endpoint *ep);
 uint32_t soft_endpoint_events(const struct soft_endpoint *ep);
 /* Both greetings are exchanged: watch the socket, tell. */
 void soft_endpoint_opened(struct soft_endpoint *ep);
+/* The caller hears that it is open, once. */
+void soft_announce(struct soft_endpoint *ep);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
 int soft_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
@@ -547,14 +554,13 @@ bool soft_stands_still(const struct soft_endpoint *ep);
 
 /* May the client be told that it can ask? */
 bool soft_share_offer(struct soft_endpoint *ep);
-/* Asks, unless it cannot be or is not wanted. False: the socket is broken. */
-bool soft_share_ask(struct soft_endpoint *ep);
+/* Asks, unless that cannot be or is not wanted. */
+void soft_share_ask(struct soft_endpoint *ep);
 enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_frame *f);
 enum soft_step soft_finish_share(struct soft_endpoint *ep);
 /* The client has its answer. */
 void soft_share_told(struct soft_endpoint *ep);
-/* No more of it. The caller of a client hears that the connection was made. */
-void soft_share_end(struct soft_endpoint *ep);
+void soft_share_leave(struct soft_endpoint *ep);
 
 /* soft_near.c: the few that are read without asking epoll. Within a section. */
 

@@ -311,15 +311,14 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 	}
 }
 
-/* With a descriptor, unless that is -1. */
-static ssize_t soft_send_passing(int fd, void *bytes, size_t len, int pass)
+ssize_t soft_send_passing(int fd, const struct sockaddr_un *to, socklen_t to_len, void *bytes, size_t len, int pass)
 {
 	union {
 		struct cmsghdr align;
 		uint8_t space[CMSG_SPACE(sizeof(int))];
 	} control = {0};
 	struct iovec iov = {bytes, len};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct msghdr m = {.msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
 
 	if (pass >= 0) {
 		m.msg_control = &control;
@@ -341,7 +340,7 @@ static int soft_greet_passing(int fd, enum soft_op op, uint32_t key, uint32_t ar
 	soft_frame_encode(buf, &f);
 	if (data_len)
 		memcpy(buf + SOFT_HEADER, data, data_len);
-	n = soft_send_passing(fd, buf, SOFT_HEADER + data_len, pass);
+	n = soft_send_passing(fd, NULL, 0, buf, SOFT_HEADER + data_len, pass);
 	if (n < 0)
 		return -errno;
 	return n == (ssize_t)(SOFT_HEADER + data_len) ? 0 : -EIO;
@@ -563,7 +562,7 @@ void soft_connect_run(struct soft_endpoint *ep)
 		soft_unreachable(ep, -error);
 		return;
 	}
-	if (ep->unix_socket && ep->share == SOFT_SHARE_WANTED)
+	if (ep->unix_socket && ep->memory)
 		ep->offer = soft_rings_create(&memory);
 	rc = soft_greet_passing(ep->source.fd, SOFT_CONNECT,
 				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,

@@ -59,7 +59,7 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 	ep->serial = ++serial;
 	ep->context = attr->context;
 	ep->send_depth = attr->send_depth;
-	ep->share = attr->memory ? SOFT_SHARE_WANTED : SOFT_SHARE_NOT;
+	ep->memory = attr->memory;
 	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);
 	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
 	if (soft_endpoint_rings(ep, attr)) {
@@ -122,7 +122,14 @@ void soft_endpoint_opened(struct soft_endpoint *ep)
 	soft_watch(q, &ep->source, soft_endpoint_events(ep), false);
 	ep->state = SOFT_OPEN;
 	if (ep->share != SOFT_SHARE_ASKED)
-		soft_note_post(q, &ep->opened, FABRIC_ESTABLISHED, ep);
+		soft_announce(ep);
+}
+
+void soft_announce(struct soft_endpoint *ep)
+{
+	if (!ep->announced)
+		soft_note_post(ep->queue, &ep->opened, FABRIC_ESTABLISHED, ep);
+	ep->announced = true;
 }
 
 char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size)
@@ -267,7 +274,7 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 		soft_greet(ep->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), SOFT_REASON_CALLER, NULL,
 			   0);
 	soft_unblock(ep);
-	soft_share_end(ep);
+	soft_share_leave(ep);
 	list_del(&ep->link);
 	soft_near_leave(ep);
 	soft_near_watch(ep);
@@ -284,7 +291,7 @@ void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause)
 	if (ep->state >= SOFT_FLUSHING)
 		return;
 	ep->closed.type = FABRIC_DISCONNECTED;
-	if (cause->event && ep->state <= SOFT_ASKING)
+	if (cause->event && (ep->state <= SOFT_ASKING || cause->untold))
 		ep->closed.type = cause->event;
 	ep->error = cause->error;
 	soft_release(ep, cause->linger);

@@ -14,7 +14,7 @@
  *
  *   operation   payload  uses
  *   CONNECT     0..56    the greeting (below), the private data of the connect request
- *   ACCEPT      0..196   the greeting, the private data of the accept
+ *   ACCEPT      0..196   the greeting, the private data of the accept; argument: SOFT_ACCEPT_*, or 0
  *   REJECT      0..148   the greeting, the private data of the reject; argument: enum soft_reason
  *   SEND        yes      length
  *   WRITE       yes      length, address, key
@@ -39,7 +39,7 @@
  *   byte  18     READs that the sender wants to have in flight
  *   byte  19     READs in flight that the sender will serve
  *
- * The connecting side sends CONNECT and then nothing before it has ACCEPT.
+ * The connecting side sends CONNECT and then nothing before it has ACCEPT, and after SHARE nothing before the answer.
  */
 #ifndef RDMAD_FABRIC_SOFT_FRAME_H
 #define RDMAD_FABRIC_SOFT_FRAME_H

@@ -342,16 +342,14 @@ static enum soft_step soft_finish_read(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_accept(struct soft_endpoint *ep)
 {
-	bool rings = ep->frame.arg & SOFT_ACCEPT_RINGS;
+	bool rings = ep->frame.arg == SOFT_ACCEPT_RINGS;
 
 	if (rings && !ep->offer) {
 		soft_fail_protocol(ep, "took rings that were not offered");
 		return SOFT_END;
 	}
-	if (ep->frame.arg & SOFT_ACCEPT_SHARE && !soft_share_ask(ep)) {
-		soft_fail_socket(ep, EPIPE);
-		return SOFT_END;
-	}
+	if (ep->frame.arg == SOFT_ACCEPT_SHARE)
+		soft_share_ask(ep);
 	ep->data_len = ep->frame.len;
 	if (ep->frame.key >> 24)
 		ep->reads_out = MIN(ep->reads_out, (uint8_t)(ep->frame.key >> 24));
@@ -532,7 +530,7 @@ static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 	enum soft_step step;
 
 	ep->leftover_at += soft_parse(ep, left ? ep->leftover + ep->leftover_at : ep->leftover, left, &step);
-	if (step == SOFT_GO)
+	if (step != SOFT_WAIT) /* behind an end comes nothing, or what only wakes */
 		ep->leftover_at = ep->leftover_len = 0;
 	return step;
 }
@@ -640,6 +638,8 @@ void soft_receive(struct soft_endpoint *ep)
 		soft_recv_lend(ep);
 		soft_watched(ep);
 	}
+	if (unlikely(ep->share == SOFT_SHARE_ASKED) && soft_stands_still(ep))
+		soft_announce(ep); /* it waits for its caller, who waits for that */
 	if (ep->tx_wanted)
 		soft_transmit(ep);
 }

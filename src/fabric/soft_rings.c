@@ -1,5 +1,5 @@
 /*
- * soft_rings.c: the rings of a UNIX socket whose two ends share memory.
+ * soft_rings.c: the rings of two ends that share memory.
  *
  * A poll looks at an index of each ring, which takes no system call; of more than SOFT_RINGS_FEW, at those that are awake: those
  * from which something came not long ago, and at most SOFT_AWAKE. Of those that are awake the flag is clear, so that the peer
@@ -104,7 +104,12 @@ void soft_rings_open(struct soft_endpoint *ep, bool client)
 {
 	struct soft_queue *q = ep->queue;
 	struct soft_rings *r = ep->offer;
+	int rc = soft_near_watch(ep);
 
+	if (rc != 0) {
+		soft_fail_socket(ep, -rc);
+		return;
+	}
 	r->endpoint = ep;
 	r->out = (struct soft_side){.ring = &r->memory->ring[!client], .data = r->memory->data[!client]};
 	r->in = (struct soft_side){.ring = &r->memory->ring[client], .data = r->memory->data[client]};

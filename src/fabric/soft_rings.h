@@ -1,10 +1,10 @@
 /*
- * soft_rings.h: the memory that the two ends of a UNIX socket share. rdmad-protocol(7) describes it.
+ * soft_rings.h: the memory that the two ends of a connection within one machine share. rdmad-protocol(7) describes it.
  *
- * Both are processes of one machine, so the frames of soft_frame.h need not pass through the kernel: each direction has a ring
- * of bytes, and the socket tells of the peer's end and wakes who sleeps. The client makes the memory, a sealed memfd, and passes
- * it with its CONNECT. A server that maps it says SOFT_ACCEPT_RINGS, and all but these two frames goes by the rings; one that
- * does not know them never sees the descriptor, and the socket carries all.
+ * The frames of soft_frame.h need not pass through the kernel there: each direction has a ring of bytes, and the socket tells of the
+ * peer's end and wakes who sleeps. The memory is a sealed memfd. The client of a UNIX socket makes it and passes it with its CONNECT:
+ * a server that maps it says SOFT_ACCEPT_RINGS, and all but these two frames goes by the rings; one that does not know them never
+ * sees the descriptor, and the socket carries all. How a TCP connection comes to have some stands in soft_share.c.
  *
  *   bytes 0..7    SOFT_RINGS_MAGIC
  *   from 64       the indices of the ring from client to server, struct soft_ring

@@ -414,7 +414,8 @@ void soft_transmit(struct soft_endpoint *ep)
 	size_t most = soft_budget(ep->queue), budget = most;
 
 	must(soft_section_inside(ep->queue));
-	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked || ep->share == SOFT_SHARE_ASKED)
+	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked ||
+	    (ep->share == SOFT_SHARE_ASKED && ep->state == SOFT_OPEN))
 		return;
 	ep->tx_wanted = false;
 	while (!soft_transmit_idle(ep)) {

@@ -13,8 +13,8 @@
  *
  * The names are those of one network namespace, as loopback addresses are. Addresses alone prove nothing: a tunnel or a proxy
  * has them, too. But then nobody has that name at the server's end, and TCP carries all. Whoever lists the names of a machine
- * can send to them, and does not know the secret, which only the connection has carried. The server takes no descriptor of
- * anybody, and nothing that it was not asked for by that connection.
+ * can send to them, and does not know the secret, which only the connection has carried. The server takes no
+ * descriptor from anybody, and gives memory only to the connection that asked.
  */
 #include "fabric/soft.h"
 
@@ -23,14 +23,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SOFT_SHARES                                                                                                    \
-	128 /* endpoints of a queue that have rings, for which more of TCP are not asked: up to 1 MiB each */
-#define SOFT_STRANGERS 16u /* datagrams without the secret, after which the client looks no further */
-
-union soft_passed {
-	struct cmsghdr align;
-	uint8_t space[CMSG_SPACE(sizeof(int))];
-};
+#define SOFT_SHARES 128      /* endpoints of TCP that a queue gives rings, up to 1 MiB each; others stay with TCP */
+#define SOFT_STRANGERS 4096u /* more have no room in a socket; a server that lies is not believed for ever */
 
 /* May the other end be on this machine? */
 static bool soft_share_near(int fd)
@@ -59,11 +53,10 @@ static socklen_t soft_share_name(uint64_t name, struct sockaddr_un *out)
 
 bool soft_share_offer(struct soft_endpoint *ep)
 {
-	bool offer = ep->share == SOFT_SHARE_WANTED && ep->queue->ringed_count < SOFT_SHARES &&
-		     soft_share_near(ep->source.fd);
-
-	ep->share = offer ? SOFT_SHARE_OFFERED : SOFT_SHARE_NOT;
-	return offer;
+	if (!ep->memory || ep->queue->given >= SOFT_SHARES || !soft_share_near(ep->source.fd))
+		return false;
+	ep->share = SOFT_SHARE_OFFERED;
+	return true;
 }
 
 /* A socket of that name, or -1. */
@@ -79,66 +72,63 @@ static int soft_share_socket(uint64_t name)
 	return -1;
 }
 
-bool soft_share_ask(struct soft_endpoint *ep)
+void soft_share_ask(struct soft_endpoint *ep)
 {
 	uint64_t random[2]; /* name, secret */
 	uint8_t bytes[SOFT_HEADER];
 	struct soft_frame f = {.op = SOFT_SHARE};
 
-	if (ep->share != SOFT_SHARE_WANTED || !soft_share_near(ep->source.fd) ||
+	if (!ep->memory || !soft_share_near(ep->source.fd) ||
 	    getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-		return true;
+		return;
 	ep->share_fd = soft_share_socket(random[0]);
 	if (ep->share_fd < 0)
-		return true;
+		return;
 	ep->share = SOFT_SHARE_ASKED;
 	ep->share_secret = random[1];
 	f.addr = random[0];
 	f.key = (uint32_t)random[1];
 	f.arg = (uint32_t)(random[1] >> 32);
 	soft_frame_encode(bytes, &f);
-	/* Only CONNECT was sent before it: there is room. */
-	return send(ep->source.fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(bytes);
+	/* Only CONNECT was sent before it, so there is room, or the socket is broken: who reads will see that. */
+	if (send(ep->source.fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(bytes))
+		shutdown(ep->source.fd, SHUT_RDWR);
 }
 
 /* With the secret, to who has that name. */
 static bool soft_share_pass(const struct soft_frame *f, int memory)
 {
 	uint64_t secret = htole64(f->key | (uint64_t)f->arg << 32);
-	union soft_passed control = {.space = {0}};
-	struct iovec iov = {&secret, sizeof(secret)};
 	struct sockaddr_un un;
-	struct msghdr m = {.msg_name = &un,
-			   .msg_namelen = soft_share_name(f->addr, &un),
-			   .msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = &control,
-			   .msg_controllen = sizeof(control)};
+	socklen_t len = soft_share_name(f->addr, &un);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool passed;
 
 	if (fd < 0)
 		return false;
-	*CMSG_FIRSTHDR(&m) =
-		(struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &memory, sizeof(memory));
-	passed = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(secret);
+	passed = soft_send_passing(fd, &un, len, &secret, sizeof(secret), memory) == (ssize_t)sizeof(secret);
 	close(fd);
 	return passed;
 }
 
-static struct soft_rings *soft_share_give(const struct soft_frame *f)
+static void soft_share_give(struct soft_endpoint *ep, const struct soft_frame *f)
 {
+	struct soft_rings *r;
 	int memory;
-	struct soft_rings *r = soft_rings_create(&memory);
-	bool passed = r && soft_share_pass(f, memory);
 
-	if (r)
-		close(memory);
-	if (passed)
-		return r;
-	soft_rings_free(r);
-	return NULL;
+	if (ep->queue->given >= SOFT_SHARES)
+		return;
+	r = soft_rings_create(&memory);
+	if (!r)
+		return;
+	if (soft_share_pass(f, memory)) {
+		ep->offer = r;
+		ep->given = true;
+		ep->queue->given++;
+	} else {
+		soft_rings_free(r);
+	}
+	close(memory);
 }
 
 /* Is the next datagram that with the secret? What others pass with theirs is not taken. -EAGAIN: there is none. */
@@ -161,10 +151,13 @@ static int soft_share_find(const struct soft_endpoint *ep)
 static int soft_share_take(struct soft_endpoint *ep)
 {
 	uint64_t secret;
-	union soft_passed control;
+	union {
+		struct cmsghdr align;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control;
 	struct iovec iov = {&secret, sizeof(secret)};
 	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
 	struct cmsghdr *c;
 	int fd, rc = soft_share_find(ep);
 
@@ -184,7 +177,7 @@ enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_fram
 {
 	ep->left = 0;
 	if (ep->share == SOFT_SHARE_OFFERED && !f->len) {
-		ep->offer = soft_share_give(f);
+		soft_share_give(ep, f);
 		ep->share = SOFT_SHARE_DUE;
 		ep->tx_wanted = true;
 		return SOFT_GO;
@@ -201,8 +194,7 @@ static void soft_share_fail(struct soft_endpoint *ep, int error)
 	log_error("soft", "cannot take the memory to share with the peer: %s", strerror(-error));
 	close(ep->share_fd);
 	ep->share = SOFT_SHARE_NOT;
-	ep->state = SOFT_ASKING; /* the caller has heard of nothing */
-	soft_fail(ep, &(struct soft_cause){.error = error, .event = FABRIC_UNREACHABLE});
+	soft_fail(ep, &(struct soft_cause){.error = error, .event = FABRIC_UNREACHABLE, .untold = !ep->announced});
 }
 
 enum soft_step soft_finish_share(struct soft_endpoint *ep)
@@ -217,7 +209,9 @@ enum soft_step soft_finish_share(struct soft_endpoint *ep)
 		soft_share_fail(ep, rc);
 		return SOFT_END;
 	}
-	soft_share_end(ep);
+	close(ep->share_fd);
+	ep->share = SOFT_SHARE_NOT;
+	soft_announce(ep);
 	ep->tx_wanted = true; /* an ACK may be owed */
 	if (!ep->offer)
 		return SOFT_GO;
@@ -228,27 +222,23 @@ enum soft_step soft_finish_share(struct soft_endpoint *ep)
 
 void soft_share_told(struct soft_endpoint *ep)
 {
-	int rc;
-
-	soft_share_end(ep);
+	ep->share = SOFT_SHARE_NOT;
 	if (!ep->offer)
 		return;
-	if (ep->phase != SOFT_PHASE_HEADER || ep->header_have || ep->leftover_len) {
+	if (ep->phase != SOFT_PHASE_HEADER || ep->header_have || ep->leftover_len)
 		soft_fail_protocol(ep, "went on by its socket when it had asked to share memory");
-		return;
-	}
-	rc = soft_near_watch(ep);
-	if (rc != 0)
-		soft_fail_socket(ep, -rc);
 	else
 		soft_rings_open(ep, false);
 }
 
-void soft_share_end(struct soft_endpoint *ep)
+/* It ends. That of a client was a connection, though nobody has heard of it. */
+void soft_share_leave(struct soft_endpoint *ep)
 {
 	if (ep->share == SOFT_SHARE_ASKED) {
 		close(ep->share_fd);
-		soft_note_post(ep->queue, &ep->opened, FABRIC_ESTABLISHED, ep);
+		soft_announce(ep);
 	}
 	ep->share = SOFT_SHARE_NOT;
+	ep->queue->given -= ep->given;
+	ep->given = false;
 }

@@ -476,7 +476,7 @@ const char *rdma_transport(rdma_context *ctx, int peer_idx)
 	rdma_enter(ctx);
 	peer = peer_connected(ctx, peer_idx);
 	if (peer)
-		name = (peer->conn ? fabric_endpoint_transport(conn_endpoint(peer->conn)) : peer->transport)->name;
+		name = (peer->conn ? conn_transport(peer->conn) : peer->transport)->name; /* not the one when it came */
 	rdma_leave(ctx);
 	return name;
 }

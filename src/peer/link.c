@@ -202,7 +202,7 @@ static void link_established(struct conn *conn)
 {
 	struct peer_link *link = conn_context(conn);
 
-	link->transport = fabric_endpoint_transport(conn_endpoint(conn));
+	link->transport = conn_transport(conn);
 	if (link->state != LINK_CONNECTING)
 		return;
 	link->state = LINK_ASKING;

@@ -8,10 +8,10 @@
  *
  * URLs:
  *   shm://NAME            memory of this machine that both programs map
- *   unix:///PATH          a UNIX socket; the path is the name
+ *   unix:///PATH          a UNIX socket, which introduces two programs that share memory; the path is the name
  *   tcp://HOST:PORT/NAME
  *   rdma://HOST:PORT/NAME
- *   HOST:PORT/NAME        RDMA where both ends have it, else TCP
+ *   HOST:PORT/NAME        RDMA where both ends have it, else TCP, which only introduces programs of one machine
  *   meet://HOST[:PORT]/NAME   by way of an rdmad there: whoever listens on NAME is found, and bytes flow directly where
  *                         the two can reach each other, else through that rdmad. The channel `echo` is the rdmad itself
  * A NAME has 1 to RDMAD_CHANNEL_NAME_MAX characters, none of them '/' or a control character.
