@@ -18,6 +18,7 @@
 #define SECRET 0xfedcba9876543210ull
 #define SHARES 128 /* that a queue gives */
 #define ALL 100000u
+#define MANY 1000u /* more than there is room for where they are kept */
 
 static const char *transport_of(const struct fabric_endpoint *ep)
 {
@@ -425,7 +426,7 @@ START_TEST(a_server_answers)
 		server_says(&r, SOFT_SEND, 0);
 		done_expect(&r.p, &r.p.client, r.c, 5, FABRIC_RECV, FABRIC_OK);
 		say_nothing_yet(&r);
-		strangers(r.name, 3);
+		strangers(r.name, MANY);
 		if (i == 0)
 			memory = server_gives(&r);
 		server_says(&r, SOFT_SHARE, i == 0);
@@ -560,10 +561,12 @@ START_TEST(a_server_answers_wrongly)
 		struct fabric_event e;
 
 		server_open(&r);
-		if (i == 1)
-			server_passes(&r, r.secret + 1, rings_make());
+		if (i == 1) {
+			server_passes(&r, r.secret ^ 1, rings_make());
+			server_passes(&r, r.secret ^ 1ull << 63, rings_make());
+		}
 		if (i == 2)
-			strangers(r.name, ALL);
+			strangers(r.name, MANY);
 		if (i == 3)
 			server_passes(&r, r.secret, memory_make(sizeof(struct soft_rings_memory) - 4096, SEALS));
 		if (i == 4)

@@ -314,8 +314,7 @@ struct soft_endpoint {
 	bool given;               /* of TCP, and has rings of ours: counted in queue->given */
 	bool announced;           /* the caller was told that it is open */
 	enum soft_share share;
-	int share_fd;               /* of the client that has asked ... */
-	uint64_t share_secret;      /* ... where this comes with the memory */
+	int share_fd;               /* of the client that has asked: where the memory comes */
 	uint64_t deadline;          /* of REFUSING */
 	uint64_t looked;            /* the tick of the last look; see soft_look.c */
 	uint32_t silent;            /* looks since the frame at hand got on */

@@ -11,20 +11,20 @@
  *                                               <-     SHARE 1, its last frame by TCP. Or SHARE 0: TCP stays
  *     maps the memory, and both use its rings
  *
- * The names are those of one network namespace, as loopback addresses are. Addresses alone prove nothing: a tunnel or a proxy
+ * The names are those of one network namespace, as loopback addresses are. Addresses alone prove nothing: a tunnel from elsewhere
  * has them, too. But then nobody has that name at the server's end, and TCP carries all. Whoever lists the names of a machine
- * can send to them, and does not know the secret, which only the connection has carried. The server takes no
- * descriptor from anybody, and gives memory only to the connection that asked.
+ * can send to them, but the secret only the connection has carried. The server takes no descriptor from anybody, and gives
+ * memory only to the connection that asked.
  */
 #include "fabric/soft.h"
 
+#include <linux/filter.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SOFT_SHARES 128      /* endpoints of TCP that a queue gives rings, up to 1 MiB each; others stay with TCP */
-#define SOFT_STRANGERS 4096u /* more have no room in a socket; a server that lies is not believed for ever */
+#define SOFT_SHARES 128 /* endpoints of TCP that a queue gives rings, up to 1 MiB each; others stay with TCP */
 
 /* May the other end be on this machine? */
 static bool soft_share_near(int fd)
@@ -59,14 +59,37 @@ bool soft_share_offer(struct soft_endpoint *ep)
 	return true;
 }
 
-/* A socket of that name, or -1. */
-static int soft_share_socket(uint64_t name)
+/* Of what is sent to it the kernel keeps the datagram with the secret, and nothing else: not what strangers pass, which to give back
+ * may take as long as they like. */
+static bool soft_share_filter(int fd, uint64_t secret)
+{
+	uint32_t half[2]; /* as the filter reads them: in the network's order */
+	uint64_t bytes = htole64(secret);
+
+	memcpy(half, &bytes, sizeof(half));
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sizeof(secret), 0, 5),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, be32toh(half[0]), 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof(half[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, be32toh(half[1]), 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, sizeof(secret)),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog program = {.len = ARRAY_SIZE(code), .filter = code};
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
+}
+
+/* A socket of that name for who knows the secret, or -1. */
+static int soft_share_socket(uint64_t name, uint64_t secret)
 {
 	struct sockaddr_un un;
 	socklen_t len = soft_share_name(name, &un);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd < 0 || bind(fd, (struct sockaddr *)&un, len) == 0)
+	if (fd < 0 || (soft_share_filter(fd, secret) && bind(fd, (struct sockaddr *)&un, len) == 0))
 		return fd;
 	close(fd);
 	return -1;
@@ -81,11 +104,10 @@ void soft_share_ask(struct soft_endpoint *ep)
 	if (!ep->memory || !soft_share_near(ep->source.fd) ||
 	    getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		return;
-	ep->share_fd = soft_share_socket(random[0]);
+	ep->share_fd = soft_share_socket(random[0], random[1]);
 	if (ep->share_fd < 0)
 		return;
 	ep->share = SOFT_SHARE_ASKED;
-	ep->share_secret = random[1];
 	f.addr = random[0];
 	f.key = (uint32_t)random[1];
 	f.arg = (uint32_t)(random[1] >> 32);
@@ -131,22 +153,6 @@ static void soft_share_give(struct soft_endpoint *ep, const struct soft_frame *f
 	close(memory);
 }
 
-/* Is the next datagram that with the secret? What others pass with theirs is not taken. -EAGAIN: there is none. */
-static int soft_share_find(const struct soft_endpoint *ep)
-{
-	for (unsigned i = 0; i < SOFT_STRANGERS; i++) {
-		uint64_t secret[2];
-		ssize_t n = recv(ep->share_fd, secret, sizeof(secret), MSG_PEEK | MSG_DONTWAIT);
-
-		if (n < 0)
-			return -errno;
-		if (n == sizeof(*secret) && le64toh(*secret) == ep->share_secret)
-			return 0;
-		recv(ep->share_fd, secret, sizeof(secret), MSG_DONTWAIT);
-	}
-	return -EAGAIN;
-}
-
 /* The memory that was passed: 0, or -errno. */
 static int soft_share_take(struct soft_endpoint *ep)
 {
@@ -159,12 +165,10 @@ static int soft_share_take(struct soft_endpoint *ep)
 	struct msghdr m = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
 	struct cmsghdr *c;
-	int fd, rc = soft_share_find(ep);
+	int fd;
 
-	if (rc == 0 && recvmsg(ep->share_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
-		rc = -errno;
-	if (rc != 0)
-		return rc == -EAGAIN ? -EPROTO : rc;
+	if (recvmsg(ep->share_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+		return errno == EAGAIN ? -EPROTO : -errno;
 	c = CMSG_FIRSTHDR(&m);
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
 		return m.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
