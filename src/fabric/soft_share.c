@@ -63,17 +63,15 @@ bool soft_share_offer(struct soft_endpoint *ep)
  * may take as long as they like. */
 static bool soft_share_filter(int fd, uint64_t secret)
 {
-	uint32_t half[2]; /* as the filter reads them: in the network's order */
-	uint64_t bytes = htole64(secret);
-
-	memcpy(half, &bytes, sizeof(half));
+	/* It reads words in the network's order. */
+	uint32_t first = be32toh(htole32((uint32_t)secret)), second = be32toh(htole32((uint32_t)(secret >> 32)));
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sizeof(secret), 0, 5),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, be32toh(half[0]), 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof(half[0])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, be32toh(half[1]), 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof(first)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, sizeof(secret)),
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
