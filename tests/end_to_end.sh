@@ -349,7 +349,7 @@ test_channel_pause() {
 	wait_for "a push that waits for some slices of time" has_slept "${clients[1]}" 20
 	head -c 1000000 <&9 >"$dir/popped" &
 	wait "${clients[1]}" || fail "channel push to one who pauses"
-	wait "$listener" || fail "channel listen"
+	wait "$listener" || { fail "channel listen" && kill $!; } # what has not come does not come any more
 	clients=()
 	wait $!
 	exec 9>&-
