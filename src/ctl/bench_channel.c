@@ -215,7 +215,8 @@ static int measure(struct bench_side *side, struct bench_order orders[2], double
 }
 
 /* What the same is without a channel, by the transport, or the sockets that introduced both: how many works, of which
- * the first is BENCH_WORKS where there is none. Words are what the smallest messages are beside, and bytes that stay in their place are none that could be copied. */
+ * the first is BENCH_WORKS where there is none. Words are what the smallest messages are beside, and bytes that stay in
+ * their place are none that could be copied. */
 static unsigned works_beside(const char *transport, const struct bench_order *order, uint32_t beside[2])
 {
 	bool sockets = strcmp(transport, "tcp") == 0 || strcmp(transport, "unix") == 0, none = alone || connecting;
