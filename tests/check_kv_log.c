@@ -425,6 +425,31 @@ START_TEST(test_large)
 }
 END_TEST
 
+/* One that has room in the answer waits in it, and is not asked for again. */
+START_TEST(test_pushed_small)
+{
+	struct told write = {.came = false}, read;
+	struct conn_group_stats before, after;
+	char value[4000];
+
+	set(kv, "old", "was");
+	value_fill(value, sizeof(value), 1);
+	disk_set(&disk.holds, true);
+	ck_assert_int_eq(kv_submit_set(kv, "k", 1, value, sizeof(value), take, &write), 0);
+	pass(kv);
+	conn_group_get_stats(server.group, &before);
+	submit_get(other, "k", &read);
+	pass(other);
+	ck_assert(!write.came && !read.came);
+	disk_set(&disk.holds, false);
+	await(kv, &write);
+	await(other, &read);
+	conn_group_get_stats(server.group, &after);
+	ck_assert(read.status == 0 && read.len == sizeof(value));
+	ck_assert_uint_eq(after.records_in - before.records_in, 2); /* with that of pass() */
+}
+END_TEST
+
 /* Nobody reads it twice, so that a key which is always written is read all the same. */
 static _Atomic bool writes;
 
@@ -1182,6 +1207,7 @@ int main(void)
 	tcase_add_test(tc, test_checkpoint);
 	tc = suite_case(suite, "push", set_up_push, tear_down);
 	tcase_add_test(tc, test_large);
+	tcase_add_test(tc, test_pushed_small);
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
 	tcase_add_test(tc, test_sync_when_full);
 	tcase_add_test(tc, test_checkpoint_when_full);

@@ -185,6 +185,25 @@ START_TEST(test_pushed)
 }
 END_TEST
 
+/* Some of what would have room in an answer goes behind it, too; what does costs one record as well. */
+START_TEST(test_pushed_from)
+{
+	static const size_t sizes[] = {3072, 3073, 4000, 4096};
+	const _Atomic uint64_t *pushes = &server.services.kv->count[KV_COUNT_PUSHES];
+	void *a = open_kv(NULL, NULL), *b = open_kv(NULL, NULL);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
+		set_value(a, "k", sizes[i], i);
+		server_pause();
+		ck_assert_uint_eq(records_of_get(b, sizes[i], i), 1);
+		ck_assert_uint_eq(*pushes, i);
+		server_resume();
+	}
+	kv_close(a);
+	kv_close(b);
+}
+END_TEST
+
 /* Nothing is allocated, and no byte copied but what came with a header. */
 START_TEST(test_pushed_price)
 {
@@ -477,6 +496,7 @@ static void add(TCase *tc)
 static void add_pushed(TCase *tc)
 {
 	tcase_add_test(tc, test_pushed);
+	tcase_add_test(tc, test_pushed_from);
 	tcase_add_test(tc, test_pushed_price);
 	tcase_add_test(tc, test_pushed_in_a_row);
 	tcase_add_loop_test(tc, test_pushed_together, 0, 2);

@@ -118,6 +118,7 @@ struct kv_agent {
 	struct kv_thread *thread;
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	uint64_t push_max;                 /* as granted */
+	uint32_t push_over;                /* longer values of a GET are pushed, if its client takes that */
 	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
 	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
 	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */

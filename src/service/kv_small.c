@@ -42,6 +42,12 @@ struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
 static int get_longer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		      uint64_t len, uint64_t version);
 
+/* The longest value that an answer has in its body by choice. */
+static inline uint32_t inline_max(const struct kv_agent *agent, const struct wire_record *request)
+{
+	return request->flags & WIRE_TAKES_PUSH ? agent->push_over : WIRE_INLINE_MAX;
+}
+
 /* A value of `least` bytes or what the message has room for. */
 static inline int get_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			    const char *body, uint32_t least)
@@ -54,7 +60,7 @@ static inline int get_value(struct conn *conn, struct kv_agent *agent, const str
 
 	if (unlikely(!reply))
 		return -EAGAIN;
-	room = MIN(room - head, WIRE_INLINE_MAX); /* a limit, however empty the message */
+	room = MIN(room - head, inline_max(agent, request)); /* a limit, however empty the message */
 	value = (char *)(reply + 1) + head;
 	found = store_copy(agent->thread->store, body, request->length, kv_now(agent->thread), value, room, &len,
 			   &version);
@@ -76,7 +82,7 @@ static __attribute__((noinline)) int get_longer(struct conn *conn, struct kv_age
 						const struct wire_record *request, const char *body, uint64_t len,
 						uint64_t version)
 {
-	if (len > WIRE_INLINE_MAX && len <= agent->push_max && request->flags & WIRE_TAKES_PUSH)
+	if (len > inline_max(agent, request) && len <= agent->push_max)
 		return kv_push_value(conn, agent, request, body);
 	if (len > WIRE_INLINE_MAX)
 		return kv_answer_too_large(conn, agent, request, body, request->length, len, version);

@@ -349,6 +349,14 @@ static void push_value(struct conn *conn, struct kv_agent *agent, const struct w
 	kv_answer(conn, agent, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(t->ref.len) + head + key_len, 0);
 }
 
+static int not_pushed(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
+		      const struct store_ref *ref)
+{
+	if (ref->len <= WIRE_INLINE_MAX)
+		return inline_value(conn, agent, request, ref);
+	return kv_answer_too_large(conn, agent, request, key, request->length, ref->len, ref->version);
+}
+
 int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
 	struct store *store = agent->thread->store;
@@ -369,11 +377,11 @@ int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		return 0;
 	}
 	/* Another one by now; or it is not on disk yet: then it goes another way, by which it can wait. */
-	if (ref.len <= WIRE_INLINE_MAX || ref.len > agent->push_max ||
+	if (ref.len <= agent->push_over || ref.len > agent->push_max ||
 	    (kv_gate_may_wait(agent, request, ref.version) && kv_gate_waits(agent, ref.version)))
-		rc = kv_answer_too_large(conn, agent, request, body, request->length, ref.len, ref.version);
+		rc = not_pushed(conn, agent, request, body, &ref);
 	else if (!kv_hold_take(agent, ref.len))
-		rc = kv_hold_wait(conn, agent);
+		rc = ref.len > WIRE_INLINE_MAX ? kv_hold_wait(conn, agent) : inline_value(conn, agent, request, &ref);
 	else if ((t = transfer_take(agent, &ref))) {
 		push_value(conn, agent, request, body, reply, t);
 		return 0; /* pinned until it is sent */
