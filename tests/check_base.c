@@ -605,6 +605,31 @@ static void *look_at_signals(void *blocked)
 }
 
 /* And its starter takes those that it took. */
+/* What is no such memory is never taken for it, a file on a disk least of all. */
+START_TEST(test_memfd)
+{
+	char name[] = "check_base.XXXXXX";
+	int fd = memfd_sealed("check_base", 10000), file = mkstemp(name), ends[2];
+	struct stat st;
+
+	ck_assert_int_eq(unlink(name), 0);
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(st.st_size, 10000);
+	ck_assert_int_ne(ftruncate(fd, 0), 0);
+	ck_assert_int_ne(ftruncate(fd, 20000), 0);
+	ck_assert(memfd_is_sealed(fd));
+	ck_assert(!memfd_is_sealed(file) && !memfd_is_sealed(ends[0]) && !memfd_is_sealed(-1));
+	close(fd);
+	close(file);
+	close(ends[0]);
+	close(ends[1]);
+	ck_assert_int_lt(memfd_sealed("check_base", SIZE_MAX), 0);
+	ck_assert_int_ne(errno, 0);
+}
+END_TEST
+
 START_TEST(test_thread_takes_no_signals)
 {
 	sigset_t blocked, before, after;
@@ -654,6 +679,7 @@ int main(void)
 	tcase_add_test(tc, test_thread_takes_no_signals);
 	tcase_add_test(tc, test_ram_of_groups);
 	tcase_add_test(tc, test_processors_of_groups);
+	tcase_add_test(tc, test_memfd);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	return suite_run(suite);
 }

@@ -189,7 +189,7 @@ END_TEST
 START_TEST(test_pushed_from)
 {
 	static const size_t sizes[] = {3072, 3073, 4000, 4096};
-	const _Atomic uint64_t *pushes = &server.services.kv->count[KV_COUNT_PUSHES];
+	const uint64_t *pushes = &server.services.kv->count[KV_COUNT_PUSHES];
 	void *a = open_kv(NULL, NULL), *b = open_kv(NULL, NULL);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {

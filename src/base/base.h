@@ -160,6 +160,14 @@ uint64_t ram_of_groups(const struct control_groups *two,
 		       const struct control_groups *one); /* of version 2 and 1; UINT64_MAX: no limit */
 
 /*
+ * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went away under
+ * whoever maps it would be a signal there.
+ */
+int memfd_sealed(const char *name,
+		 size_t size); /* a descriptor of `size` zero bytes, or -errno, which errno is, too; not logged */
+bool memfd_is_sealed(int fd);  /* what a peer passed may be any file */
+
+/*
  * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the
  * first time by files: not for the hot path.
  */

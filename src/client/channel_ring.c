@@ -1,13 +1,8 @@
 /* channel_ring.c: memory that is mapped twice, one behind the other, so that no piece of a ring is ever in two parts. */
 #include "client/channel.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
-#endif
 
 size_t channel_mirror_size(size_t capacity)
 {
@@ -55,22 +50,9 @@ void channel_mirror_unmap(struct channel_mirror *mirror)
 
 int channel_memory_create(size_t size)
 {
-	int rc, fd = memfd_create("rdmad-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	int fd = memfd_sealed("rdmad-channel", size);
 
-	if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
-		fd = memfd_create("rdmad-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
-		goto failed;
-	if (ftruncate(fd, (off_t)size) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-		goto close_fd;
+		log_error("channel", "cannot make %zu bytes of shared memory: %s", size, strerror(-fd));
 	return fd;
-
-close_fd:
-	rc = errno;
-	close(fd);
-	errno = rc;
-failed:
-	rc = -errno;
-	log_error("channel", "cannot make %zu bytes of shared memory: %m", size);
-	return rc;
 }

@@ -280,7 +280,6 @@ static const struct channel_transport shm_transport = {
 /* The memory is what the channel says, and cannot get shorter under our feet: seals tell. */
 static int check_memory(int fd, size_t capacity, bool named)
 {
-	const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
 	size_t size = channel_shm_size(capacity);
 	struct stat st;
 
@@ -288,7 +287,7 @@ static int check_memory(int fd, size_t capacity, bool named)
 		log_error("channel", "the peer's memory has not the %zu bytes of two rings of %zu", size, capacity);
 		return -EPROTO;
 	}
-	if (!named && (fcntl(fd, F_GET_SEALS) & wanted) != wanted) {
+	if (!named && !memfd_is_sealed(fd)) {
 		log_error("channel", "the peer's memory is not sealed, so that it could vanish; if its listener uses "
 				     "posix_memory, open it with posix_memory, too");
 		return -EPROTO;

@@ -17,11 +17,6 @@
 #define SOFT_AWAKE 64   /* so many are looked at by each poll */
 #define SOFT_QUIET 256  /* polls without a byte after which one of many is awake no more */
 #define SOFT_ROOMLESS 8 /* of those that wait for room, so many are looked at by each poll */
-#define SOFT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
-#endif
 
 static struct soft_rings *soft_rings_map(int fd)
 {
@@ -36,26 +31,11 @@ static struct soft_rings *soft_rings_map(int fd)
 	return NULL;
 }
 
-static int soft_rings_memfd(void)
-{
-	int fd = memfd_create("rdmad-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
-		fd = memfd_create("rdmad-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -1;
-	if (ftruncate(fd, sizeof(struct soft_rings_memory)) == 0 &&
-	    fcntl(fd, F_ADD_SEALS, SOFT_SEALS | F_SEAL_SEAL) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
 struct soft_rings *soft_rings_create(int *fd)
 {
 	struct soft_rings *r;
 
-	*fd = soft_rings_memfd();
+	*fd = memfd_sealed("rdmad-rings", sizeof(struct soft_rings_memory));
 	if (*fd < 0)
 		return NULL;
 	r = soft_rings_map(*fd);
@@ -70,14 +50,11 @@ struct soft_rings *soft_rings_create(int *fd)
 	return r;
 }
 
-/* Memory that cannot shrink: a page of it that is gone would be a signal here. */
 static bool soft_rings_fit(int fd)
 {
-	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 
-	return seals >= 0 && (seals & SOFT_SEALS) == SOFT_SEALS && fstat(fd, &st) == 0 &&
-	       st.st_size == sizeof(struct soft_rings_memory);
+	return memfd_is_sealed(fd) && fstat(fd, &st) == 0 && st.st_size == sizeof(struct soft_rings_memory);
 }
 
 struct soft_rings *soft_rings_take(int fd)

@@ -75,9 +75,7 @@ int gpu_confine_files(const struct gpu_backend *backend)
 
 static int check_seals(int fd, struct stat *st)
 {
-	int seals = fcntl(fd, F_GET_SEALS), wanted = F_SEAL_SHRINK | F_SEAL_GROW;
-
-	if (seals < 0 || (seals & wanted) != wanted || fstat(fd, st) != 0) {
+	if (!memfd_is_sealed(fd) || fstat(fd, st) != 0) {
 		log_error("gpu", "descriptor %d is no sealed memory", fd);
 		return -EINVAL;
 	}

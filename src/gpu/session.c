@@ -29,10 +29,6 @@
 #define PLACES ((1ull << 45) / WIRE_RING_PAGE)
 #define FD_LEAST 16 /* beyond the numbers that a process gets them under */
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u
-#endif
-
 enum watched { WATCHED_CONTROL, WATCHED_EVENT, WATCHED_PROCESS };
 
 struct gpu_session {
@@ -100,16 +96,6 @@ static void fill_header(const struct wire_ring *ring)
 	header->magic = WIRE_RING_MAGIC;
 }
 
-/* Nobody executes it; a kernel before 6.3 does not ask. */
-static int make_memory(void)
-{
-	int fd = memfd_create("rdmad-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("rdmad-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	return lift_fd(fd);
-}
-
 /* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the kernel
  * places does. A wish: where it cannot be there, the kernel chooses. */
 static void *random_place(void)
@@ -125,15 +111,12 @@ static void *random_place(void)
  * descriptor, or -errno. */
 static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring)
 {
-	int fd = make_memory(), rc;
+	int fd, rc;
 
 	ring->shape = *shape;
 	ring->at = wire_ring_layout(shape);
+	fd = lift_fd(memfd_sealed("rdmad-gpu", ring->at.bytes));
 	if (fd < 0)
-		goto fail;
-	if (ftruncate(fd, (off_t)ring->at.bytes) != 0)
-		goto fail;
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
 		goto fail;
 	ring->base = mmap(random_place(), ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring->base == MAP_FAILED)
