@@ -364,7 +364,7 @@ static bool conn_holds(struct conn *conn)
 	return true;
 }
 
-static void group_flush_dirty(struct conn_group *group)
+static void group_flush_all(struct conn_group *group)
 {
 	struct list held;
 
@@ -382,6 +382,15 @@ static void group_flush_dirty(struct conn_group *group)
 	}
 	group->holds = !list_empty(&held);
 	list_prepend(&group->dirty, &held);
+}
+
+/* Mostly there is none. */
+static inline void group_flush_dirty(struct conn_group *group)
+{
+	if (!list_empty(&group->dirty))
+		group_flush_all(group);
+	else
+		group->holds = false;
 }
 
 bool conn_group_look(struct conn_group *group)

@@ -9,6 +9,7 @@
 #define VERBS_ACK_BATCH 64   /* an acknowledgement takes a lock */
 #define VERBS_LOOK_EVERY 256 /* calls of next_event between two system calls, when busy */
 #define VERBS_LOOK_SOONER 16 /* while a connection is being made or ended */
+#define VERBS_LOOK_CLOCK 8   /* calls between two looks at the clock */
 
 /* Take the events that woke us, exactly as many as there are. */
 void verbs_take_cq_events(struct verbs_cq *cq)
@@ -166,21 +167,25 @@ static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
 
 /*
  * Asking the kernel costs a system call, so a thread that polls does it now and then: after so
- * many calls, or when the coarse clock (which costs nothing) has moved. Around a sleep, see
+ * many calls, or when the coarse clock (which costs little) has moved. Around a sleep, see
  * verbs_arm(), each call asks.
  */
 static bool verbs_time_to_look(struct verbs_queue *q)
 {
 	struct timespec now;
 	uint64_t tick;
+	bool due;
 
 	if (q->look) {
 		q->look--;
 		return true;
 	}
+	due = ++q->skipped >= (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY);
+	if (!due && q->skipped % VERBS_LOOK_CLOCK)
+		return false;
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	tick = (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec;
-	if (++q->skipped < (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY) && tick == q->tick)
+	if (!due && tick == q->tick)
 		return false;
 	q->skipped = 0;
 	q->tick = tick;
