@@ -227,6 +227,18 @@ START_TEST(test_open_refused)
 }
 END_TEST
 
+/* What it has not read is why the peer's kernel is told that the connection was reset. */
+static void *hang_up(void *listener)
+{
+	int fd = accept(*(int *)listener, NULL, NULL);
+	char one;
+
+	if (fd < 0 || recv(fd, &one, 1, 0) != 1)
+		abort();
+	close(fd);
+	return NULL;
+}
+
 static void *answer_otherwise(void *listener)
 {
 	static const char words[] = "HTTP/1.1 400 Bad Request\r\nServer: another\r\nConnection: close\r\n\r\n";
@@ -255,6 +267,9 @@ START_TEST(test_open_another_program)
 	snprintf(address, sizeof(address), "tcp://127.0.0.1:%u", ntohs(in.sin_port));
 	ck_assert_int_eq(pthread_create(&thread, NULL, answer_otherwise, &listener), 0);
 	ASSERT_ERROR(kv_open(address, &kv), -EPROTO, "does not answer like rdmad");
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(pthread_create(&thread, NULL, hang_up, &listener), 0);
+	ASSERT_ERROR(kv_open(address, &kv), -ECONNRESET, "does not answer like rdmad");
 	pthread_join(thread, NULL);
 	close(listener);
 }

@@ -168,6 +168,18 @@ test_killed() {
 	wait_for "the end of worker processes" has_no_processes || pgrep -aP "$daemon"
 }
 
+# A daemon that ends under a client says why.
+test_daemon_ends() {
+	local status
+	start_bench rpc 16 20
+	stop_daemon
+	wait "${clients[0]}"
+	status=$?
+	clients=()
+	[[ $status == 3 ]] || fail "gpu bench under a daemon that ends: exit status $status, not 3"
+	complains "the server is shutting down" "gpu bench under a daemon that ends"
+}
+
 make_images
 configure 'services = ["ping", "gpu"];' \
 	"gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; memory = \"32M\"; };"
@@ -181,6 +193,7 @@ for server in "${servers[@]}"; do
 		echo "$server: $part: $([[ $failures == "$before" ]] && echo ok || echo FAILED), $((SECONDS - began)) s"
 	done
 done
+server=${servers[0]}
+test_daemon_ends
 server=''
-stop_daemon
 conclude

@@ -81,8 +81,8 @@ static void attempt_explain(const struct attempt *attempt, const char *server, c
 		next = "; nothing listens there: is rdmad running, and does its configuration name this "
 		       "address?";
 	else if (attempt->error == -ETIMEDOUT)
-		next = "; is the host up, and no firewall between?";
-	else if (attempt->error == -EPROTO && !attempt->refusal)
+		next = "; is the host up, no firewall between, and what listens there rdmad?";
+	else if ((attempt->error == -EPROTO || attempt->error == -ECONNRESET) && !attempt->refusal)
 		next = "; what listens there does not answer like rdmad";
 	log_error("client", "cannot connect to %s%s by %s: %s%s", server, which, transport->text, attempt->reason,
 		  next);

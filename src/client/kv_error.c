@@ -91,8 +91,11 @@ static void explain_again(const struct kv *kv, const char *what)
 	else if (!kv->taking)
 		explain_rejoin(kv, what);
 	else if (kv->outstanding == KV_SLOTS)
-		log_error("kv", "%s: %u requests are outstanding, the most of one handle; kv_progress() first", what,
-			  KV_SLOTS);
+		log_error("kv",
+			  "%s: %u requests are outstanding, the most of one handle, with those that were given up and "
+			  "have "
+			  "no answer yet; kv_progress() first",
+			  what, KV_SLOTS);
 	else
 		log_error("kv", "%s: the server has not returned credits yet for %zu requests; kv_progress() first",
 			  what, kv->outstanding);

@@ -98,7 +98,7 @@ static void look_at_requests(struct engine_timer *timer)
 
 		if (r->done && !request_is_orphan(r) && r->since && now - r->since >= timeout) {
 			give_up(kv, r, -ETIMEDOUT);
-			engine_rouse(kv->engine);
+			++*kv->completed;
 		}
 	}
 	if (kv->request_timeout && kv->outstanding > kv->orphans)

@@ -117,7 +117,10 @@ void kv_request_finish(struct kv *kv, struct request *r, int status, const void 
 		r->large = false;
 	}
 	request_give(kv, r);
-	++*kv->completed;
+	if (unlikely(done == request_orphaned))
+		engine_rouse(kv->engine); /* its caller was told before; there is room again */
+	else
+		++*kv->completed;
 	done(arg, status, value, len);
 	if (unlikely(kv->lent))
 		landing_give(kv->lent);

@@ -513,6 +513,14 @@ static int open_session(struct run *run)
 	return rdmad_gpu_open(ctl.host, &options, &run->gpu);
 }
 
+/* A job that the session's end took along does not know why: the next call does, and says it. */
+static int reason_of(const struct run *run)
+{
+	int rc = rdmad_gpu_progress(run->gpu, 0);
+
+	return rc < 0 ? rc : run->error;
+}
+
 /* An exit status. */
 static int bench_session(struct run *run)
 {
@@ -528,6 +536,8 @@ static int bench_session(struct run *run)
 		yard.local_us = local_us(run);
 	}
 	run->error = run_passes(run);
+	if (run->error && run->error != -EINTR)
+		run->error = reason_of(run);
 	return conclude(run, reference ? &yard : NULL);
 }
 
