@@ -670,6 +670,50 @@ START_TEST(test_fork)
 }
 END_TEST
 
+static unsigned connected(void)
+{
+	unsigned n;
+
+	server_pause();
+	n = conn_group_connections(server.group);
+	server_resume();
+	return n;
+}
+
+/* A child that lives on does not keep the connection of a parent that died. */
+START_TEST(test_fork_outlived)
+{
+	int ends[2], status;
+	pid_t parent, child;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	parent = fork();
+	if (parent == 0) {
+		void *kv = open_kv(NULL, NULL);
+		unsigned before = count_descriptors();
+
+		child = fork();
+		if (child == 0) {
+			child = kv_close(kv) == 0 && count_descriptors() < before ? getpid() : -1;
+			if (write(ends[1], &child, sizeof(child)) != sizeof(child))
+				abort();
+			pause();
+		}
+		pause();
+	}
+	ck_assert_int_eq(read(ends[0], &child, sizeof(child)), sizeof(child));
+	ck_assert_int_gt(child, 0);
+	ck_assert_uint_eq(connected(), 1);
+	kill(parent, SIGKILL);
+	ck_assert_int_eq(waitpid(parent, &status, 0), parent);
+	while (connected() > 0)
+		usleep(1000);
+	kill(child, SIGKILL);
+	close(ends[0]);
+	close(ends[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("kv_life");
@@ -692,5 +736,6 @@ int main(void)
 	tcase_add_test(tc, test_cancel_and_ask_anew);
 	tcase_add_test(tc, test_request_timeout);
 	tcase_add_test(tc, test_fork);
+	tcase_add_test(tc, test_fork_outlived);
 	return suite_run(suite);
 }

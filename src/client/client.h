@@ -69,6 +69,7 @@ struct engine_options {
  */
 int progress_create(struct engine *engine, struct progress **out);
 void progress_destroy(struct progress *progress); /* joins; not inside */
+void progress_abandon(struct progress *progress); /* in a child, which has not the thread: closes the descriptor */
 void progress_enter(struct progress *progress);
 void progress_leave(struct progress *progress);
 
@@ -210,6 +211,8 @@ int engine_arm(struct engine *engine);
 
 /* Outside, and not from a callback. */
 void engine_release(struct engine *engine);
+/* In its place in a child of the process that made the engine: closes descriptors, see fabric_queue_abandon(). */
+void engine_abandon(struct engine *engine);
 
 /* Memory that the server may reach, of this engine. */
 struct buffers *engine_buffers(struct engine *engine);

@@ -279,6 +279,19 @@ void engine_release(struct engine *engine)
 	free(engine);
 }
 
+void engine_abandon(struct engine *engine)
+{
+	if (--engine->holders)
+		return;
+	progress_abandon(engine->head.progress);
+	if (engine->told >= 0)
+		close(engine->told);
+	if (engine->clock >= 0)
+		close(engine->clock);
+	close(engine->epoll);
+	fabric_queue_abandon(conn_group_queue(engine->group));
+}
+
 struct buffers *engine_buffers(struct engine *engine)
 {
 	return engine->buffers;

@@ -501,8 +501,12 @@ int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, 
 int rdmad_gpu_close(struct rdmad_gpu *gpu)
 {
 	log_clear_last();
-	if (!gpu || gpu->forks != client_forks)
-		return 0; /* its connection is the parent's */
+	if (!gpu)
+		return 0;
+	if (gpu->forks != client_forks) {
+		engine_abandon(gpu->engine); /* the connection is the parent's */
+		return 0;
+	}
 	if (engine_may_wait(gpu->engine) != 0)
 		return -EDEADLK;
 	session_free(gpu);

@@ -81,8 +81,12 @@ int kv_close(void *kv_handle)
 	struct kv *kv = kv_handle;
 
 	log_clear_last();
-	if (!kv || kv->forks != client_forks)
-		return 0; /* its connection is the parent's */
+	if (!kv)
+		return 0;
+	if (kv->forks != client_forks) {
+		engine_abandon(kv->engine); /* the connection is the parent's */
+		return 0;
+	}
 	if (engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
 	kv_enter(kv);

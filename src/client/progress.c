@@ -205,6 +205,12 @@ free_progress:
 	return rc;
 }
 
+void progress_abandon(struct progress *p)
+{
+	if (p)
+		close(p->wake);
+}
+
 void progress_destroy(struct progress *p)
 {
 	if (!p)

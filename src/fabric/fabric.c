@@ -108,6 +108,11 @@ void fabric_queue_destroy(struct fabric_queue *queue)
 		queue->ops->queue_destroy(queue);
 }
 
+void fabric_queue_abandon(struct fabric_queue *queue)
+{
+	queue->ops->queue_abandon(queue);
+}
+
 int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
 		  struct fabric_listener **out)
 {

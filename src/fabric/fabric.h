@@ -270,6 +270,9 @@ struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);
 /* Shared receives are of `domain`. -EINVAL beyond the limits, -ENOMEM, -EMFILE ...: logged. */
 int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void fabric_queue_destroy(struct fabric_queue *queue); /* listeners and endpoints first */
+/* In a child of the process that made it: closes the descriptors of the queue and of all that is on it, and nothing else, so that
+ * what the parent does goes on, and ends with the parent. The queue, and what is on it, is used no more. */
+void fabric_queue_abandon(struct fabric_queue *queue);
 
 /* Listen on a resolved address; port 0 picks one, fabric_listener_port tells (0 for UNIX).
  * A stale UNIX socket that nobody answers on is replaced, a live one is -EADDRINUSE.

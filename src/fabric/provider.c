@@ -41,6 +41,10 @@ static void no_queue_destroy(struct fabric_queue *queue)
 {
 }
 
+static void no_queue_abandon(struct fabric_queue *queue)
+{
+}
+
 static int no_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
 		     struct fabric_listener **out)
 {
@@ -220,6 +224,7 @@ static const struct fabric_provider nothing = {
 	.domain_destroy = no_domain_destroy,
 	.queue_create = no_queue_create,
 	.queue_destroy = no_queue_destroy,
+	.queue_abandon = no_queue_abandon,
 	.listen = no_listen,
 	.listener_port = no_listener_port,
 	.listener_close = no_listener_close,

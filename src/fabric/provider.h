@@ -33,6 +33,7 @@ struct fabric_provider {
 	int (*queue_create)(struct fabric_domain *domain, const struct fabric_queue_attr *attr,
 			    struct fabric_queue **out);
 	void (*queue_destroy)(struct fabric_queue *queue);
+	void (*queue_abandon)(struct fabric_queue *queue);
 
 	/* The listening side, in the queue's thread. */
 	int (*listen)(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,

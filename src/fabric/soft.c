@@ -213,6 +213,34 @@ static void soft_queue_destroy(struct fabric_queue *queue)
 	soft_queue_free(q);
 }
 
+static void soft_abandon(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void soft_queue_abandon(struct fabric_queue *queue)
+{
+	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &q->endpoints)
+		soft_abandon(&container_of(pos, struct soft_endpoint, link)->source.fd);
+	list_for_each_safe (pos, tmp, &q->ringed)
+		soft_abandon(&container_of(pos, struct soft_endpoint, link)->source.fd);
+	list_for_each_safe (pos, tmp, &q->listeners)
+		soft_abandon(&container_of(pos, struct soft_listener, link)->source.fd);
+	list_for_each_safe (pos, tmp, &q->requests)
+		soft_abandon(&container_of(pos, struct soft_request, link)->source.fd);
+	list_for_each_safe (pos, tmp, &q->lingers)
+		soft_abandon(&container_of(pos, struct soft_linger, link)->source.fd);
+	soft_abandon(&q->kick.fd);
+	soft_abandon(&q->timer.fd);
+	soft_abandon(&q->reserve_fd);
+	soft_abandon(&q->epoll_fd);
+}
+
 void soft_note_post(struct soft_queue *q, struct soft_note *note, enum fabric_event_type type, void *object)
 {
 	note->type = type;
@@ -511,6 +539,7 @@ const struct fabric_provider fabric_soft = {
 	.domain_destroy = soft_domain_destroy,
 	.queue_create = soft_queue_create,
 	.queue_destroy = soft_queue_destroy,
+	.queue_abandon = soft_queue_abandon,
 	.listen = soft_listen,
 	.listener_port = soft_listener_port,
 	.listener_close = soft_listener_close,

@@ -223,6 +223,7 @@ const struct fabric_provider fabric_verbs = {
 	.domain_destroy = verbs_domain_destroy,
 	.queue_create = verbs_queue_create,
 	.queue_destroy = verbs_queue_destroy,
+	.queue_abandon = verbs_queue_abandon,
 	.listen = verbs_listen,
 	.listener_port = verbs_listener_port,
 	.listener_close = verbs_listener_close,

@@ -334,6 +334,7 @@ static inline uint32_t verbs_shared_depth(const struct verbs_device *device, uin
 /* verbs_queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void verbs_queue_destroy(struct fabric_queue *queue);
+void verbs_queue_abandon(struct fabric_queue *queue);
 int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth);
 int verbs_cq_reserve(struct verbs_cq *cq, uint32_t need);
 int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep);

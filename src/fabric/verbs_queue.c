@@ -441,6 +441,20 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 	free(q);
 }
 
+/* Not by the libraries, which would end what is the parent's. The devices' own descriptors stay, as other queues are on them; by that
+ * of the connections' events the kernel ends the connections with the parent. */
+void verbs_queue_abandon(struct fabric_queue *queue)
+{
+	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
+
+	for (unsigned i = 0; i < q->count; i++)
+		if (q->cq[i].channel)
+			close(q->cq[i].channel->fd);
+	close(q->epoll);
+	close(q->timer);
+	close(q->events->fd);
+}
+
 static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fabric_queue_attr *attr)
 {
 	struct fabric_limits limits;
