@@ -463,6 +463,59 @@ START_TEST(test_expired_is_told)
 }
 END_TEST
 
+/* A copy has nothing of what a delete-all that was told of has not come to yet; whoever takes that change knows, also where the one
+ * who has told of it does not yet. */
+START_TEST(test_walk_passes_what_is_flushed)
+{
+	struct fixture f = open_ring(4 * MIB, STORE_EVICT_NONE, 4096);
+	struct store_walked walked[64];
+	struct store_change c;
+	uint64_t cursor = 0, at = 0, deleted;
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < 3000; i++)
+		ck_assert_int_eq(store_set(f.store, &i, 4, "x", 1, NULL, NOW, NULL), 0);
+	ck_assert_int_eq(store_flush_some(f.store, &cursor, &deleted), 0);
+	ck_assert(cursor && deleted < 3000);
+	atomic_store(&f.store->changes.flush, 0); /* as if it had not come so far */
+	do {
+		c = take_one(f.store);
+		store_changes_release(f.store, &c, 1);
+	} while (c.type != STORE_CHANGE_FLUSH);
+	ck_assert_uint_eq(atomic_load(&f.store->changes.flush), c.lsn);
+	ck_assert_int_eq(store_set(f.store, "new", 3, "x", 1, NULL, NOW, NULL), 0);
+	do {
+		unsigned got = store_walk(f.store, &at, 0, walked, ARRAY_SIZE(walked));
+
+		for (unsigned i = 0; i < got; i++)
+			store_unpin(f.store, &walked[i].ref);
+		n += got;
+	} while (at);
+	ck_assert_uint_eq(n, 1);
+	close_ring(&f);
+}
+END_TEST
+
+/* A delete-all whose client has ended is in the changes: it is carried on, or what it left would be gone behind a restart only. */
+START_TEST(test_flush_is_carried_on)
+{
+	struct fixture f = open_ring(4 * MIB, STORE_EVICT_NONE, 4096);
+	uint64_t cursor = 0, deleted;
+
+	for (uint32_t i = 0; i < 3000; i++)
+		ck_assert_int_eq(store_set(f.store, &i, 4, "x", 1, NULL, NOW, NULL), 0);
+	ck_assert_int_eq(store_flush_some(f.store, &cursor, &deleted), 0);
+	ck_assert(cursor && deleted < 3000);
+	ck_assert_int_eq(store_set(f.store, "new", 3, "x", 1, NULL, NOW, NULL), 0);
+	ck_assert(!store_flush_rest(f.store, NOW)); /* its client may come yet */
+	ck_assert_uint_eq(fixture_stats(&f).items, 3001 - deleted);
+	while (store_flush_rest(f.store, NOW + 2 * TIME_S))
+		;
+	ck_assert_uint_eq(fixture_stats(&f).items, 1);
+	close_ring(&f);
+}
+END_TEST
+
 /* Without changes: versions rise above what was loaded, and a delete-all deletes all again. */
 START_TEST(test_load_without_changes)
 {
@@ -510,6 +563,8 @@ TCase *store_change_case(void)
 	tcase_add_test(tests, test_copied_is_free);
 	tcase_add_loop_test(tests, test_copy, 0, 8);
 	tcase_add_test(tests, test_expired_is_told);
+	tcase_add_test(tests, test_walk_passes_what_is_flushed);
+	tcase_add_test(tests, test_flush_is_carried_on);
 	tcase_add_test(tests, test_load_without_changes);
 	tcase_add_test(tests, test_config);
 	return tests;

@@ -311,7 +311,10 @@ void kv_shared_close(void *closed)
 
 uint64_t kv_shared_tick(void *shared, uint64_t now)
 {
-	return store_tick(((struct kv_shared *)shared)->store, now);
+	struct store *store = ((struct kv_shared *)shared)->store;
+	uint64_t next = store_tick(store, now);
+
+	return store_flush_rest(store, now) ? now : next;
 }
 
 const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct service_way *way)

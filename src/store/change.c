@@ -54,6 +54,7 @@ void store_changes_begin(struct store *store, uint64_t last)
 	must(c->slot && !c->on && last + c->size < ITEM_VERSION_MAX);
 	c->next = last + 1;
 	atomic_store(&c->last, last);
+	c->flushed = atomic_load(&c->flush);
 	c->on = true;
 }
 

@@ -431,6 +431,10 @@ struct changes {
 		dropped; /* bytes of the arena that only changes not yet released hold, or share; of them: of dropped items */
 	_Alignas(CACHE_LINE) uint64_t next; /* of the consumer: the LSN that it waits for */
 	_Atomic uint64_t flush;             /* LSN of the last delete-all */
+	_Atomic uint64_t flush_steps;       /* that its clients have asked for */
+	/* Of the thread that ends what its client has not: all below `flushed` is gone, what is below `flushing` up to the cursor. */
+	uint64_t flushed, flushing, flush_cursor;
+	uint64_t flush_seen, flush_seen_at; /* flush_steps, and when there was the last one */
 };
 
 int changes_init(struct changes *c, uint32_t size, uint64_t arena_size);

@@ -6,7 +6,8 @@
 #define FLUSH_SOME 1024  /* items after which a flush pauses, */
 #define FLUSH_STRIPE 128 /* or gives a stripe's lock back; or buckets, */
 #define FLUSH_TURNS 128  /* and stripes after which it pauses where they are empty */
-#define SCAN_BUCKETS 8   /* buckets looked at for each key of the budget */
+#define FLUSH_PATIENCE TIME_S
+#define SCAN_BUCKETS 8 /* buckets looked at for each key of the budget */
 
 /* A visit's common part: the stripe whose lock is held, and whether it takes no more. */
 struct visit {
@@ -166,19 +167,48 @@ static unsigned stripe_flush(struct store *store, struct stripe *s, struct index
 	return f.dropped;
 }
 
-int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
+static void flush_step(struct store *store, uint64_t *cursor, uint64_t *deleted)
 {
 	uint64_t at = *cursor >> 32;
 	struct index_cursor in = {.place = (uint32_t)*cursor};
-	int rc = *cursor ? 0 : changes_flush(store);
 
 	*deleted = 0;
-	if (rc != 0)
-		return rc;
 	for (unsigned turns = 0; at < store->stripes && *deleted < FLUSH_SOME && turns < FLUSH_TURNS; turns++) {
 		*deleted += stripe_flush(store, &store->stripe[at], &in);
 		at += cursor_begins(&in);
 	}
 	*cursor = at < store->stripes ? at << 32 | in.place : 0;
+}
+
+int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
+{
+	int rc = *cursor ? 0 : changes_flush(store);
+
+	*deleted = 0;
+	if (rc != 0)
+		return rc;
+	atomic_fetch_add_explicit(&store->changes.flush_steps, 1, memory_order_relaxed);
+	flush_step(store, cursor, deleted);
 	return 0;
+}
+
+bool store_flush_rest(struct store *store, uint64_t now)
+{
+	struct changes *c = &store->changes;
+	uint64_t steps = atomic_load_explicit(&c->flush_steps, memory_order_relaxed), deleted;
+
+	if (!c->on || atomic_load(&c->flush) == c->flushed)
+		return false;
+	if (steps != c->flush_seen) {
+		c->flush_seen = steps;
+		c->flush_seen_at = now;
+	}
+	if (now < time_after(c->flush_seen_at, FLUSH_PATIENCE))
+		return false;
+	if (!c->flush_cursor)
+		c->flushing = atomic_load(&c->flush);
+	flush_step(store, &c->flush_cursor, &deleted);
+	if (!c->flush_cursor)
+		c->flushed = c->flushing;
+	return c->flush_cursor;
 }

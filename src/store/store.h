@@ -193,6 +193,9 @@ unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct 
 /* Delete all: what is written meanwhile may stay. One call is a step of some 1000 keys: *cursor 0 begins, 0 again: done; any other
  * value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for changes, call again. */
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted);
+/* With changes: a delete-all that nobody carried on for a second is carried on here, a step a call, as it is in the changes, and
+ * whoever applies these has deleted all. True: there is more to do. One thread. */
+bool store_flush_rest(struct store *store, uint64_t now);
 
 /* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call again: at
  * the latest a second from now, and not after `now` when there is more to do at once. What is written after a call and
