@@ -162,6 +162,10 @@ static int fetch(struct conn *conn, struct kv_agent *agent, const struct wire_re
 	}
 	if (kv_get_waits(agent, p->key, p->key_len))
 		return kv_hold_wait(conn, agent);
+	/* What follows the reading would find no room, and the bytes would go in vain. */
+	if (p->fetch.then != WIRE_THEN_NOTHING && store_changes_full(agent->thread->store) &&
+	    kv_write_waits(conn, agent, -EAGAIN))
+		return -EAGAIN;
 	for (unsigned i = 0; i < TRIES && rc == -ESTALE; i++)
 		rc = part_serve(conn, agent, request, p);
 	if (rc != -ESTALE)
@@ -259,7 +263,9 @@ int kv_serve_edit(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	do {
 		rc = edit_once(agent, kv_number(body), &e, &old);
 		store_unpin(agent->thread->store, &old);
-	} while ((rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -EAGAIN) && conn_time_left(conn));
+	} while ((rc == -EEXIST || rc == -ENOENT || rc == -ESTALE ||
+		  (rc == -EAGAIN && !store_changes_full(agent->thread->store))) &&
+		 conn_time_left(conn));
 	conn_charge(conn, 1 + (unsigned)(e.whole.length / 4096));
 	if (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE) {
 		conn_yield(conn);
