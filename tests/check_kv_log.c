@@ -657,6 +657,39 @@ START_TEST(test_ring_is_full)
 }
 END_TEST
 
+/* What reads a value and deletes it waits as well, and no byte of the value goes in vain meanwhile. */
+START_TEST(test_read_and_delete_when_full)
+{
+	static struct told told[20], last;
+	struct kv_fetch fetch = {.length = LARGE, .then = KV_THEN_DELETE};
+	char key[16], *value = calloc(1, LARGE), *into = calloc(1, LARGE);
+
+	memset(value, 'v', LARGE);
+	ck_assert_int_eq(kv_set_bytes(kv, "v", 1, value, LARGE), 0);
+	disk_set(&disk.stops, true);
+	for (unsigned i = 0; i < ARRAY_SIZE(told); i++) {
+		told[i].came = false;
+		snprintf(key, sizeof(key), "%u", i);
+		ck_assert_int_eq(kv_submit_set(other, key, strlen(key), value, LARGE, take, &told[i]), 0);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		kv_progress(other, 1000);
+	last.came = false;
+	ck_assert_int_eq(kv_submit_fetch(kv, "v", 1, &fetch, into, LARGE, take_result, &last), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		kv_progress(kv, 1000);
+	}
+	ck_assert(!last.came && !into[0] && !into[LARGE - 1]);
+	disk_set(&disk.stops, false);
+	await(kv, &last);
+	ck_assert(last.status == 0 && into[0] == 'v');
+	for (unsigned i = 0; i < ARRAY_SIZE(told); i++)
+		await(other, &told[i]);
+	free(value);
+	free(into);
+}
+END_TEST
+
 /*
  * A client's own wish
  */
@@ -1009,6 +1042,35 @@ START_TEST(test_versions_after_a_loss)
 }
 END_TEST
 
+static uint64_t put_version(const char *key)
+{
+	uint64_t version;
+
+	ck_assert_int_eq(kv_put(kv, key, strlen(key), "v", 1, NULL, &version), 0);
+	return version;
+}
+
+/* A life of which nothing came to the disk gave out versions all the same, and no other value has one of them. */
+START_TEST(test_versions_of_a_lost_life)
+{
+	uint64_t version = put_version("a");
+
+	restart();
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t lost;
+
+		fatal = 0;
+		disk_fail(-EIO);
+		lost = put_version("b");
+		ck_assert_uint_gt(lost, version);
+		version = lost;
+		await_fatal();
+		restart();
+	}
+	ck_assert_uint_gt(put_version("c"), version);
+}
+END_TEST
+
 /* What was evicted is gone from the log, too: else its deletion, which finds nothing, would be told nowhere. */
 START_TEST(test_eviction)
 {
@@ -1026,6 +1088,36 @@ START_TEST(test_eviction)
 	start();
 	after = (unsigned)stats().items;
 	ck_assert_uint_eq(after, found);
+}
+END_TEST
+
+/* What found no room at a start is gone for ever: a deletion of it, which finds nothing, is told nowhere. */
+START_TEST(test_eviction_at_a_start)
+{
+	char key[16], value[VALUE] = {0};
+	unsigned i;
+
+	stop();
+	options.services.arena = 16 * MIB;
+	start();
+	for (i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		ck_assert_int_eq(kv_set_bytes(kv, key, strlen(key), value, sizeof(value)), 0);
+	}
+	stop();
+	options.services.arena = 2 * MIB;
+	start();
+	for (i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		if (kv_exists(kv, key, strlen(key)) == 0)
+			break;
+	}
+	ck_assert_uint_lt(i, 1000);
+	ck_assert_int_eq(kv_delete(kv, key, strlen(key)), 0);
+	stop();
+	options.services.arena = 16 * MIB;
+	start();
+	ck_assert_int_eq(kv_exists(kv, key, strlen(key)), 0);
 }
 END_TEST
 
@@ -1106,6 +1198,24 @@ START_TEST(test_full)
 		ck_assert_int_eq(kv_exists(kv, "gone", 4), 0);
 		ck_assert_int_eq(kv_exists(kv, key, strlen(key)), 0);
 	}
+}
+END_TEST
+
+/* A delete-all is for what is still to be read again, too. */
+START_TEST(test_full_flushed)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < 8 * MIB / 30000; i++) {
+		snprintf(key, sizeof(key), "x%u", i);
+		put_full(key, 30000, 1000);
+	}
+	put_full("gone", 30000, 0);
+	ck_assert_int_eq(kv_delete_all(kv, NULL), 0);
+	put_full("late", 3, 0);
+	restart();
+	ck_assert_int_eq(kv_exists(kv, "gone", 4), 0);
+	assert_full("late", 3);
 }
 END_TEST
 
@@ -1213,14 +1323,18 @@ int main(void)
 	tcase_add_test(tc, test_checkpoint_when_full);
 	tcase_add_test(tc, test_checkpoint_again);
 	tcase_add_test(tc, test_durable);
+	tcase_add_test(tc, test_read_and_delete_when_full);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_versions_after_a_loss);
+	tcase_add_test(tc, test_versions_of_a_lost_life);
 	tc = suite_case(suite, "read_only", set_up_read_only, tear_down);
 	tcase_add_test(tc, test_read_only);
 	tc = suite_case(suite, "eviction", set_up_eviction, tear_down);
 	tcase_add_test(tc, test_eviction);
+	tcase_add_test(tc, test_eviction_at_a_start);
 	tc = suite_case(suite, "full", set_up_full, tear_down);
 	tcase_add_loop_test(tc, test_full, 0, 2);
+	tcase_add_test(tc, test_full_flushed);
 	tc = suite_case(suite, "save", set_up_save, tear_down);
 	tcase_add_test(tc, test_save_at_exit);
 	tc = suite_case(suite, "none", set_up_none, remove_all);

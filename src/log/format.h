@@ -27,7 +27,8 @@ struct format_header {
 	uint64_t id;
 	uint64_t before; /* the highest LSN before it; of a checkpoint: all of the log up to here is in it */
 	uint64_t size;   /* that its file has at least; of a checkpoint 0 */
-	uint8_t reserved[4032];
+	uint64_t given;  /* of the log: no number up to this one is given out any more; 0: not told */
+	uint8_t reserved[4024];
 	uint64_t checksum;
 };
 _Static_assert(sizeof(struct format_header) == 4096, "a segment's header");

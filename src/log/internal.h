@@ -109,6 +109,8 @@ struct wal {
 	unsigned spare_room;
 	_Atomic unsigned spares, segments;
 
+	uint64_t given; /* goes into the headers of the log's segments */
+
 	struct stream log, checkpoint;
 	uint64_t tried; /* to make a spare: bytes of the log then */
 

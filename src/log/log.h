@@ -26,7 +26,8 @@
 #define WAL_BLOCK 4096
 #define WAL_ALIGNMENT 512 /* of memory that most disks take past the page cache */
 #define WAL_SEGMENT_MIN (64 * KIB)
-#define WAL_GROUP_MAX 1024 /* records of one wal_write() */
+#define WAL_GAP (1ull << 32) /* numbers that a loss may have used */
+#define WAL_GROUP_MAX 1024   /* records of one wal_write() */
 
 /* Types above 127 are passed over by who does not know them; what is unknown below is refused. */
 enum wal_type { WAL_SET = 1, WAL_DELETE, WAL_EXPIRE, WAL_FLUSH };
@@ -76,6 +77,7 @@ struct wal_config {
 	const char *directory; /* made with mode 0700 where there is none; its parent must be there */
 	uint64_t
 		segment; /* bytes of a segment's file; WAL_SEGMENT_MIN at least. A longer record has one of its own length */
+	uint64_t given_least;          /* numbers up to this one may have been given out by others */
 	bool recover_prefix;           /* damage: go on with what comes before it */
 	const struct wal_files *files; /* NULL: the kernel's */
 };
@@ -103,6 +105,9 @@ struct wal_reader {
 
 struct wal_found {
 	uint64_t last; /* highest LSN that was found, also as a checkpoint's or a COMMIT's; 0: none */
+	/* Changes are to have numbers above this one, which is far above the last, and above those of changes that were lost, also where
+	 * nothing else is left of them: it is on disk before wal_recover() returns, or before the first change is. */
+	uint64_t given;
 	uint64_t records, bytes;
 	uint64_t items; /* of the records, those of a checkpoint, which came first */
 	uint64_t cut;   /* bytes of a torn tail that were cut, as far as is known */

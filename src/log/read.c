@@ -24,7 +24,8 @@ struct reading {
 	uint64_t group_end;
 	/* In the segment at hand: what comes before `safe` was durable when a later group was written. `next_*`: what becomes so next. */
 	uint64_t safe, next_safe, next_safe_lsn;
-	bool ended; /* the checkpoint */
+	bool ended;     /* the checkpoint */
+	uint64_t given; /* the highest in a header */
 	uint64_t done, told, total;
 };
 
@@ -230,6 +231,8 @@ static int header_fits(struct reading *r, struct segment *s, bool first)
 	    h->kind != (uint32_t)r->kind)
 		return damaged(r, 0, "its header is that of another segment");
 	s->before = h->before;
+	if (r->kind == FORMAT_LOG)
+		r->given = MAX(r->given, h->given);
 	if (r->kind == FORMAT_LOG && first)
 		r->last = MAX(r->last, h->before);
 	if (r->kind == FORMAT_LOG && h->before > r->last)
@@ -334,6 +337,7 @@ static int all_read(struct wal *wal, const struct wal_reader *reader, struct wal
 		rc = log_read(&r, m, kept);
 	input_destroy(&r.input);
 	found->last = MAX(found->last, MAX(r.last, r.since));
+	found->given = r.given;
 	if (rc)
 		return rc;
 	if (reader->progress)
@@ -377,9 +381,13 @@ static int writer_begin(struct wal *wal, unsigned kept)
 
 	if (rc == 0)
 		rc = segments_sift(wal, kept);
-	pthread_mutex_lock(&wal->lock);
+	/* What their headers say is in the new segment's, too: they go when that is named, unless it needs their room. */
 	if (rc == 0)
-		rc = segments_give_up(wal);
+		rc = log_turn(&wal->log, 0);
+	if (rc != -ENOSPC)
+		return rc;
+	pthread_mutex_lock(&wal->lock);
+	rc = segments_give_up(wal);
 	pthread_mutex_unlock(&wal->lock);
 	return rc ? rc : log_turn(&wal->log, 0);
 }
@@ -397,6 +405,7 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 	if (rc)
 		return rc;
 	wal->written = wal->durable = found->last;
+	wal->given = found->given = MAX(MAX(found->last, found->given) + WAL_GAP, wal->given);
 	wal->segments = wal->manifest.log.count;
 	wal->log_from = -bytes_of(&wal->manifest.log, 0);
 	rc = writer_begin(wal, kept);

@@ -213,8 +213,10 @@ static int header_write(struct wal *wal, enum format_kind kind, const struct seg
 	uint64_t done;
 
 	memcpy(header.store, wal->manifest.store, sizeof(header.store));
-	if (kind == FORMAT_LOG)
+	if (kind == FORMAT_LOG) {
 		header.size = size;
+		header.given = wal->given;
+	}
 	format_header_seal(&header);
 	return wal_write_all(wal, fd, &(struct iovec){&header, sizeof(header)}, 1, 0, &done);
 }

@@ -169,6 +169,7 @@ int wal_open(const struct wal_config *config, struct wal **out)
 	wal->files = config->files ? config->files : &wal_files_kernel;
 	wal->segment = config->segment / HEADER * HEADER;
 	wal->recover_prefix = config->recover_prefix;
+	wal->given = config->given_least;
 	wal->fd = wal->log.fd = wal->checkpoint.fd = -1;
 	wal->directory = strdup(config->directory);
 	rc = wal->directory ? wal_begin(wal) : -ENOMEM;

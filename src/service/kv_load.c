@@ -365,7 +365,7 @@ int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 	free(l.late);
 	if (rc != 0)
 		return rc;
-	*last = found.last;
+	*last = found.given;
 	store_get_stats(log->store, &stats);
 	if (found.cut)
 		snprintf(cut, sizeof(cut), "; a torn end of %s was cut", units_human_size((double)found.cut, size));

@@ -21,7 +21,6 @@
 #define LONG_REST (100 * TIME_MS)
 #define FULL_PAUSE (100 * TIME_MS)
 #define POLL_MOST (100 * TIME_US)
-#define RESTART_GAP (1ull << 32) /* numbers that a loss may have used */
 
 _Static_assert((int)WAL_SET == STORE_CHANGE_SET && (int)WAL_DELETE == STORE_CHANGE_DELETE &&
 		       (int)WAL_EXPIRE == STORE_CHANGE_EXPIRE && (int)WAL_FLUSH == STORE_CHANGE_FLUSH &&
@@ -469,11 +468,9 @@ static int threads_start(struct kv_log *log)
 	return rc;
 }
 
-/* What was loaded is the beginning. Numbers that a loss may have used are not given out again, neither are those that a store without
- * a log gave out by the clock. */
-static int begin(struct kv_log *log, uint64_t last)
+/* What was loaded is the beginning. */
+static int begin(struct kv_log *log, uint64_t first)
 {
-	uint64_t first = MAX(last + RESTART_GAP, store_epoch());
 	struct store_stats stats;
 
 	log->written = log->synced = first;
@@ -500,6 +497,7 @@ static int open_and_load(struct kv_log *log, const struct kv_settings *s, const 
 	struct wal_config config = {
 		.directory = s->directory,
 		.segment = s->segment,
+		.given_least = store_epoch(), /* by a store without a log */
 		.recover_prefix = s->recover == KV_RECOVER_PREFIX,
 		.files = s->files,
 	};

@@ -99,7 +99,8 @@ int kv_exists(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
  * callback may submit, but not close the handle. NULL: nobody wants to know. */
 typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
 
-/* Where the server keeps a log with the policy "always", the answer of a write may come after those of later requests for other keys.
+/* Where the server keeps a log with the policy "always", the answer of a write may come after those of later requests for other keys;
+ * that of one with KV_DURABLE may under "interval", too, also after those for the same key, which are carried out behind it.
  *
  * 0 accepted; -EAGAIN: as many are outstanding as the handle or the server takes, progress first. The key is copied before
  * the call returns, and so is a value that goes in the message; a larger one (see kv_eager_max) is fetched
