@@ -423,7 +423,6 @@ test_gpu() {
 }
 
 test_notify() {
-	configure
 	python3 - "$dir/notify" >"$dir/notified" <<-'END' &
 	import socket, sys
 	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -438,13 +437,14 @@ test_notify() {
 	local reader=$!
 	wait_for "the service manager" test -S "$dir/notify"
 	export NOTIFY_SOCKET=$dir/notify
+	configure 'log = { directory = "'"$dir"'/notifying"; policy = "interval"; };'
 	start_daemon
 	kill -HUP "$daemon"
 	logged reloaded
 	stop_daemon
 	unset NOTIFY_SOCKET
 	wait "$reader"
-	[[ $(tr '\n' ' ' <"$dir/notified") = "READY=1 RELOADING=1 READY=1 STATUS=draining: no new connections STOPPING=1 " ]] ||
+	[[ $(tr '\n' ' ' <"$dir/notified") = "STATUS=log: 0 B of 0 B read EXTEND_TIMEOUT_USEC=30000000 READY=1 STATUS=ready RELOADING=1 READY=1 STATUS=draining: no new connections STOPPING=1 " ]] ||
 		fail "the service manager was told $(cat "$dir/notified")"
 	notified_of_life
 }

@@ -233,10 +233,13 @@ void daemon_loop_stop(struct daemon *d)
 
 #define BUSY_PATIENCE "EXTEND_TIMEOUT_USEC=30000000" /* for the next word of it */
 
-static void service_is_busy(void *arg)
+static void service_is_busy(void *arg, const char *with)
 {
+	char state[160];
+
 	(void)arg;
-	notify_send(BUSY_PATIENCE);
+	snprintf(state, sizeof(state), "STATUS=%s\n" BUSY_PATIENCE, with);
+	notify_send(state);
 }
 
 /* Any thread. */
@@ -282,7 +285,7 @@ int daemon_ready(struct daemon *d)
 	if (rc != 0)
 		return rc;
 	log_info("rdmad", "ready, workers %u", d->workers);
-	notify_send("READY=1");
+	notify_send("READY=1\nSTATUS=ready");
 	process_ready();
 	return 0;
 }

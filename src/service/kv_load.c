@@ -339,14 +339,16 @@ static int record(void *arg, const struct wal_record *r)
 static void progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct loading *l = arg;
-	char a[32], b[32];
+	char a[32], b[32], text[96];
 
+	snprintf(text, sizeof(text), "log: %s of %s read", units_human_size((double)done, a),
+		 units_human_size((double)total, b));
 	if (l->host->busy)
-		l->host->busy(l->host->arg);
+		l->host->busy(l->host->arg, text);
 	if (time_now() - l->told < TELL_EVERY)
 		return;
 	l->told = time_now();
-	log_info("kv", "log: %s of %s read", units_human_size((double)done, a), units_human_size((double)total, b));
+	log_info("kv", "%s", text);
 }
 
 int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)

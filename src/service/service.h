@@ -27,7 +27,7 @@ struct service_host {
 	unsigned domains;
 	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
 	/* NULL: nobody wants to know. */
-	void (*busy)(void *arg); /* opening takes long, and gets on */
+	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */
 	void (*fatal)(void *arg,
 		      int error); /* from any thread: the process is to end, with the exit status of that errno */
 	void *arg;
