@@ -690,6 +690,37 @@ START_TEST(test_closed_in_peace)
 }
 END_TEST
 
+/* Puts until the other end closes, and closes, too, with bytes that have not left. */
+static void *put_and_close(void *arg)
+{
+	struct rdmad_channel *channel = arg;
+	static uint8_t bytes[1 << 20];
+	int rc;
+
+	do
+		rc = rdmad_channel_put(channel, bytes, sizeof(bytes), PATIENCE);
+	while (rc == 0);
+	ck_assert_int_eq(rc, -EPIPE);
+	ck_assert_int_eq(rdmad_channel_get(channel, bytes, 4, PATIENCE), 0);
+	ck_assert_int_eq(rdmad_channel_close(channel), -EPIPE);
+	return NULL;
+}
+
+/* Who closes in the midst of the other's stream, and was heard, is told so. */
+START_TEST(test_closed_in_a_stream)
+{
+	struct pair pair = connect_pair(4 << 20);
+	static uint8_t bytes[2 << 20];
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, put_and_close, pair.server);
+	ck_assert_int_eq(rdmad_channel_get(pair.client, bytes, sizeof(bytes), PATIENCE), 0);
+	ck_assert_int_eq(rdmad_channel_put(pair.client, "last", 4, PATIENCE), 0);
+	ck_assert_int_eq(rdmad_channel_close(pair.client), 0);
+	pthread_join(thread, NULL);
+}
+END_TEST
+
 /* What was flushed is got also by one who was busy with something else when the other end closed, and for a while longer. */
 START_TEST(test_got_late)
 {
@@ -1304,6 +1335,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, test_polls_without_being_told, 0, 2);
 	tc = suite_case(suite, "ends", peers_up, peers_down);
 	tcase_add_test(tc, test_closed_in_peace);
+	tcase_add_loop_test(tc, test_closed_in_a_stream, 0, 20);
 	tcase_add_test(tc, test_got_late);
 	tcase_add_test(tc, test_lost_place_wakes);
 	tcase_add_test(tc, test_killed);

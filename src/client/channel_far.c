@@ -476,7 +476,7 @@ static int far_goodbye(struct channel_far *far)
 
 	bool whole = atomic_load(&out->flushed) == atomic_load(&out->head);
 
-	if (far->conn && whole && (far->last || !channel_far_ended(far))) {
+	if (far->conn && (far->last || (whole && !channel_far_ended(far)))) {
 		far->over = false;
 		if (first)
 			channel_far_say_last(far);
