@@ -713,7 +713,7 @@ START_TEST(test_another_size)
 		ck_assert_int_eq(rdmad_channel_accept(pair.listener, 10000, &channel), -ETIMEDOUT);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(rc_of_open, -EMSGSIZE);
-	ck_assert_msg(strstr(words, "size"), "%s", words);
+	ck_assert_msg(strstr(words, "have 1000 bytes"), "%s", words);
 	down();
 }
 END_TEST

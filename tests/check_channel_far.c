@@ -322,10 +322,11 @@ START_TEST(test_nobody)
 	snprintf(url, sizeof(url), "%s", rdmad_channel_listener_url(listener));
 	ck_assert_int_eq(rdmad_channel_accept(listener, 0, &channel), -ETIMEDOUT);
 	ck_assert_int_eq(rdmad_channel_open(url, 1000, &options, &channel), -ETIMEDOUT); /* nobody accepts */
+	ck_assert_msg(strstr(rdmad_error(), "rdmad_channel_accept()"), "%s", rdmad_error());
 	rdmad_channel_listener_close(listener);
 	listener = NULL;
 	ck_assert_int_ne(rdmad_channel_open(url, 1000, &options, &channel), 0);
-	ck_assert(*rdmad_error());
+	ck_assert_msg(strstr(rdmad_error(), "is the program that listens"), "%s", rdmad_error());
 }
 END_TEST
 

@@ -212,6 +212,22 @@ START_TEST(nobody_accepts)
 }
 END_TEST
 
+/* The server's program is busy: it accepts nobody, and makes no call at all. */
+START_TEST(nobody_answers)
+{
+	rdma_options options = {.connect_timeout_ms = 300};
+	struct client c;
+
+	serve(NULL);
+	client_begin(&c, &options);
+	pthread_join(c.thread, NULL);
+	ck_assert_int_eq(c.peer, -1);
+	ck_assert_int_eq(c.error, ETIMEDOUT);
+	ck_assert_msg(strstr(c.why, "rdma_accept_peer()"), "%s", c.why);
+	client_ends(&c);
+}
+END_TEST
+
 START_TEST(more_than_max_peers)
 {
 	rdma_options few = {.max_peers = 2};
@@ -483,6 +499,7 @@ static Suite *suite_make(const char *name)
 	tcase_add_test(tc, arguments_that_make_no_sense);
 	tcase_add_test(tc, nobody_listens);
 	tcase_add_test(tc, nobody_accepts);
+	tcase_add_test(tc, nobody_answers);
 	tcase_add_test(tc, more_than_max_peers);
 	tcase_add_test(tc, a_client_has_max_peers_too);
 	tcase_add_test(tc, sixty_five_clients_at_once);

@@ -163,11 +163,11 @@ static void move_pieces(struct rdmad_channel *channel, enum channel_way way, str
 /* A stream whose reader or writer gave up in the midst of something has no place to go on from. */
 static int lost_place(struct rdmad_channel *channel, const char *what, size_t done, size_t count)
 {
-	channel_end(
-		channel, -EIO,
-		"%s of %zu bytes, more than the capacity, timed out after %zu; the channel has ended, as it has lost "
-		"its place",
-		what, count, done);
+	channel_end(channel, -EIO,
+		    "%s of %zu bytes, more than half of the capacity, timed out after %zu; the channel has ended, as "
+		    "it has "
+		    "lost its place",
+		    what, count, done);
 	return -ETIMEDOUT;
 }
 

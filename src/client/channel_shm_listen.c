@@ -146,9 +146,14 @@ static int send_with_fds(int socket, const struct shm_answer *answer, const int 
 	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*answer) ? 0 : -EPIPE;
 }
 
-static void refuse(int fd, int error)
+static void refuse(const struct shm_listener *listener, int fd, int error)
 {
-	const struct shm_answer answer = {.magic = SHM_MAGIC, .version = SHM_VERSION, .error = (uint32_t)error};
+	const struct shm_answer answer = {
+		.magic = SHM_MAGIC,
+		.version = SHM_VERSION,
+		.error = (uint32_t)error,
+		.capacity = error == EMSGSIZE ? listener->capacity : 0,
+	};
 
 	send_with_fds(fd, &answer, NULL);
 	close(fd);
@@ -175,7 +180,7 @@ static int serve(const struct shm_listener *listener, int fd, struct rdmad_chann
 	int fds[SHM_FDS], rc = make(listener, fds, object, sizeof(object));
 
 	if (rc != 0) {
-		refuse(fd, -rc);
+		refuse(listener, fd, -rc);
 		return rc;
 	}
 	epoll_ctl(listener->epoll, EPOLL_CTL_DEL, fd, NULL); /* it is the channel's from here on */
@@ -208,7 +213,7 @@ static int hear(const struct shm_listener *listener, int fd, struct rdmad_channe
 	}
 	if (n > 0)
 		log_warn("channel", "%s refused a client: %s", listener->base.url, strerror(error));
-	refuse(fd, error);
+	refuse(listener, fd, error);
 	return -EPIPE;
 }
 
@@ -225,7 +230,7 @@ static struct pending *pending_place(struct shm_listener *listener)
 		if (other->until < place->until)
 			place = other;
 	}
-	refuse(place->fd, ETIMEDOUT);
+	refuse(listener, place->fd, ETIMEDOUT);
 	place->fd = -1;
 	return place;
 }
@@ -247,12 +252,12 @@ static int welcome(struct shm_listener *listener)
 	}
 	if (!channel_shm_user_may(fd)) {
 		log_warn("channel", "%s refused a client of another user", listener->base.url);
-		refuse(fd, EACCES);
+		refuse(listener, fd, EACCES);
 		return 0;
 	}
 	if (epoll_ctl(listener->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
 		log_error("channel", "%s cannot watch who comes: %m", listener->base.url);
-		refuse(fd, ENOMEM);
+		refuse(listener, fd, ENOMEM);
 		return 0;
 	}
 	place = pending_place(listener);
@@ -275,7 +280,7 @@ static int serve_pending(struct shm_listener *listener, struct rdmad_channel **o
 		if (rc == -EAGAIN)
 			continue;
 		if (rc == -ETIMEDOUT)
-			refuse(fd, ETIMEDOUT);
+			refuse(listener, fd, ETIMEDOUT);
 		pending->fd = -1;
 		if (rc != -ETIMEDOUT && rc != -EPIPE)
 			return rc;

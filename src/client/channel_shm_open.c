@@ -83,13 +83,18 @@ static const struct refusal {
 	{ETIMEDOUT, "too many clients came at once, and this one was slow"},
 };
 
-static int refused(const struct opening *opening, int error)
+static int refused(const struct opening *opening, int error, uint64_t capacity)
 {
 	const char *text = strerror(error);
+	char size[64];
 
 	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
 		if (refusals[i].error == error)
 			text = refusals[i].text;
+	if (error == EMSGSIZE && capacity) {
+		snprintf(size, sizeof(size), "its rings have %llu bytes", (unsigned long long)capacity);
+		text = size;
+	}
 	log_error("channel", "the listener on shm://%s refused rings of %zu bytes: %s", opening->url->name,
 		  opening->size, text);
 	return -error;
@@ -133,9 +138,9 @@ static int receive(const struct opening *opening, int fds[static SHM_FDS])
 	if (n != (ssize_t)sizeof(answer) || answer.magic != SHM_MAGIC)
 		log_error("channel", "what answers on shm://%s is no channel", opening->url->name);
 	else if (answer.version != SHM_VERSION)
-		return refused(opening, EPROTONOSUPPORT);
+		return refused(opening, EPROTONOSUPPORT, 0);
 	else if (answer.error)
-		return refused(opening, answer.error < 4096 ? (int)answer.error : EPROTO);
+		return refused(opening, answer.error < 4096 ? (int)answer.error : EPROTO, answer.capacity);
 	else if (count != SHM_FDS || message.msg_flags & MSG_CTRUNC)
 		log_error("channel", "shm://%s: %d of %d descriptors came: has this process too many open?",
 			  opening->url->name, count, SHM_FDS);

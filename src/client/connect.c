@@ -71,21 +71,39 @@ static bool attempt_final(const struct attempt *attempt)
 	return attempt->error == -EPROTONOSUPPORT || attempt->error == -EPROTO;
 }
 
+/* What to look at next. A channel's other end is any program that listens, or an rdmad. */
+static const struct {
+	int error;
+	const char *rdmad, *channel;
+} hints[] = {
+	{-ECONNREFUSED, "; nothing listens there: is rdmad running, and does its configuration name this address?",
+	 "; nothing listens there: is the program that listens, or the rdmad, running, and is this its address?"},
+	{-ENOENT, "; nothing listens there: is rdmad running, and does its configuration name this address?",
+	 "; nothing listens there: is the program that listens, or the rdmad, running, and is this its address?"},
+	{-ETIMEDOUT, "; is the host up, no firewall between, and what listens there rdmad?",
+	 "; does the program there call rdmad_channel_accept(), is the host up, and no firewall between?"},
+	{-EPROTO, "; what listens there does not answer like rdmad",
+	 "; what listens there does not answer like a channel"},
+	{-ECONNRESET, "; what listens there does not answer like rdmad",
+	 "; what listens there does not answer like a channel"},
+};
+
+static const char *attempt_hint(const struct attempt *attempt, const struct wire_request *request)
+{
+	if (attempt->refusal && attempt->error != -ETIMEDOUT)
+		return "";
+	for (size_t i = 0; i < ARRAY_SIZE(hints); i++)
+		if (hints[i].error == attempt->error)
+			return request->service == WIRE_CHANNEL ? hints[i].channel : hints[i].rdmad;
+	return "";
+}
+
 /* `which`: of several addresses that the name has, or "" */
 static void attempt_explain(const struct attempt *attempt, const char *server, const char *which,
-			    const struct fabric_transport *transport)
+			    const struct fabric_transport *transport, const struct wire_request *request)
 {
-	const char *next = "";
-
-	if ((attempt->error == -ECONNREFUSED || attempt->error == -ENOENT) && !attempt->refusal)
-		next = "; nothing listens there: is rdmad running, and does its configuration name this "
-		       "address?";
-	else if (attempt->error == -ETIMEDOUT)
-		next = "; is the host up, no firewall between, and what listens there rdmad?";
-	else if ((attempt->error == -EPROTO || attempt->error == -ECONNRESET) && !attempt->refusal)
-		next = "; what listens there does not answer like rdmad";
 	log_error("client", "cannot connect to %s%s by %s: %s%s", server, which, transport->text, attempt->reason,
-		  next);
+		  attempt_hint(attempt, request));
 }
 
 /* The addresses of a name, in turn: 0, or the error of the last, logged. The last has all the time. */
@@ -106,7 +124,7 @@ static int connect_each(struct engine *engine, const struct fabric_transport *tr
 		if (count > 1)
 			snprintf(which, sizeof(which), " (%s)",
 				 address_format_socket((const struct sockaddr *)&to[i].sa, number, sizeof(number)));
-		attempt_explain(attempt, server, which, transport);
+		attempt_explain(attempt, server, which, transport, request);
 		if (attempt_final(attempt))
 			break;
 	}

@@ -107,7 +107,7 @@ static const struct {
 	const char *next;
 } hints[] = {
 	{-ECONNREFUSED, "; nothing listens there: is the server up, and is this its port?"},
-	{-ETIMEDOUT, "; is the host up, and no firewall between?"},
+	{-ETIMEDOUT, "; does the server call rdma_accept_peer(), is the host up, and no firewall between?"},
 	{-EADDRNOTAVAIL, "; is the address that rdma_init() was given one of this machine?"},
 };
 
