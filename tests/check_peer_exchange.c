@@ -31,6 +31,16 @@ int __wrap_context_wait(rdma_context *ctx, bool (*finished)(const void *arg), co
 	return __real_context_wait(ctx, finished, arg, until);
 }
 
+/* A size for which there is no memory */
+static size_t no_memory_for;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+	return size == no_memory_for ? NULL : __real_malloc(size);
+}
+
 struct caller {
 	rdma_context *ctx;
 	unsigned number, rounds, pause;
@@ -189,6 +199,22 @@ START_TEST(a_size_beyond_memory_is_refused)
 }
 END_TEST
 
+START_TEST(no_memory_for_the_strings_fails_the_exchange_for_all)
+{
+	struct caller caller[4];
+
+	for (int failed = 1; failed >= 0; failed--) {
+		no_memory_for = failed ? sizeof(struct wire_peer_exchange) + 999 : 0;
+		exchange(caller, 999, 1);
+		for (unsigned i = 0; i < 4; i++) {
+			ck_assert_msg(caller[i].rc == -failed && (!failed || caller[i].error == ENOMEM), "%u: %d %s", i,
+				      caller[i].rc, caller[i].why);
+			free(caller[i].result);
+		}
+	}
+}
+END_TEST
+
 START_TEST(a_server_without_peers_has_its_own_string)
 {
 	rdma_context *alone = rdma_init_options("127.0.0.1", 0, true, NULL), *client = rdma_init(NULL, 0, 0, false);
@@ -259,6 +285,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, a_string_that_is_too_long_fails_the_exchange_for_all);
 	tcase_add_test(tc, a_result_that_does_not_fit_is_not_written);
 	tcase_add_test(tc, a_size_beyond_memory_is_refused);
+	tcase_add_test(tc, no_memory_for_the_strings_fails_the_exchange_for_all);
 	tcase_add_test(tc, a_peer_that_is_lost_fails_the_exchange_for_all);
 	tcase_add_test(tc, members_that_do_not_call_share_one_time);
 	tcase_add_test(tc, a_server_without_peers_has_its_own_string);

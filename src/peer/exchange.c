@@ -52,8 +52,8 @@ static int exchange_members(struct exchange *x)
 		x->members++;
 		member->peer = peer;
 		member->message = malloc(HEAD + x->msg_size);
-		if (!member->message)
-			return -ENOMEM;
+		if (!member->message) /* his call is awaited all the same: he is to hear of it */
+			exchange_failed(x, -ENOMEM, "No memory for the members' messages");
 	}
 	return 0;
 }
@@ -99,8 +99,8 @@ static void exchange_gather(struct exchange *x)
 	for (uint32_t i = 0; i < x->members; i++) {
 		struct member *member = &x->member[i];
 
-		member->request =
-			message_begin_recv(member->peer, PEER_STREAM_EXCHANGE, member->message, HEAD + x->msg_size - 1);
+		member->request = message_begin_recv(member->peer, PEER_STREAM_EXCHANGE, member->message,
+						     member->message ? HEAD + x->msg_size - 1 : 0);
 		if (!member->request)
 			exchange_failed(x, -rdma_get_errno(), rdma_get_error());
 	}
