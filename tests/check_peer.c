@@ -5,7 +5,9 @@
  */
 #include "peer_clients.h"
 
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 /*
  * What the library calls, bent
@@ -66,6 +68,34 @@ START_TEST(transport_has_a_name)
 	ck_assert_ptr_nonnull(rdma_transport(server, 0));
 	ck_assert_int_eq(strncmp(rdma_transport(server, 0), named, strcspn(named, ":")), 0);
 	ck_assert_str_eq(rdma_transport(c.ctx, 0), rdma_transport(server, 0));
+	client_ends(&c);
+}
+END_TEST
+
+static unsigned sockets_of_class(int traffic_class)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 200; fd++) {
+		int tos = 0;
+		socklen_t size = sizeof(tos);
+
+		n += getsockopt(fd, IPPROTO_IP, IP_TOS, &tos, &size) == 0 && tos == traffic_class;
+	}
+	return n;
+}
+
+/* What listens, and both ends of the connection. */
+START_TEST(packets_have_the_class_that_was_asked_for)
+{
+	rdma_options options = {.traffic_class = 0xb8};
+	struct client c;
+
+	if (!strncmp(target, "unix:", 5) || !strncmp(target, "rdma:", 5))
+		return;
+	serve(&options);
+	client_accepted(&c, &options);
+	ck_assert_uint_eq(sockets_of_class(0xb8), 3);
 	client_ends(&c);
 }
 END_TEST
@@ -492,6 +522,7 @@ static Suite *suite_make(const char *name)
 
 	tcase_add_test(tc, peers_have_indices_that_stay);
 	tcase_add_test(tc, transport_has_a_name);
+	tcase_add_test(tc, packets_have_the_class_that_was_asked_for);
 	tcase_add_test(tc, cleanup_delivers_what_was_sent);
 	tcase_add_test(tc, cleanup_of_half_a_connection);
 

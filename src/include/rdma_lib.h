@@ -74,7 +74,7 @@ typedef struct rdma_options {
  * Contexts.
  */
 
-/* Make a context. A server listens on ip:port (NULL or "0.0.0.0": all addresses; port 0: one that is free, see rdma_port()).
+/* Make a context. A server listens on ip:port (NULL or "0.0.0.0": all of IPv4; "::": all of IPv6; port 0: one that is free, see rdma_port()).
  * A client's ip is where it connects from (NULL: any), its port is not used. */
 rdma_context *rdma_init(const char *ip, int port, size_t buf_size, bool is_server);
 rdma_context *rdma_init_options(const char *ip, int port, bool is_server, const rdma_options *options);
