@@ -369,6 +369,7 @@ START_TEST(test_expired)
 	disk_set(&disk.holds, false);
 	await(other, &read);
 	ck_assert_int_eq(read.status, -ENOENT);
+	await(kv, &write); /* while it is there */
 }
 END_TEST
 

@@ -291,6 +291,42 @@ START_TEST(test_pushed_together)
 }
 END_TEST
 
+/* However many are on their way, however short the server's turns are, and be they all of one key: none of the values is brought a
+ * second time. */
+START_TEST(test_pushed_many)
+{
+	char bytes[20000], key[8];
+	uint64_t reads;
+	void *kv;
+
+	if (_i == 1) {
+		server_die();
+		server.attr.turn = 1;
+		server.attr.clock = time_now;
+		server_revive();
+		server_resume();
+	}
+	kv = open_kv(NULL, NULL);
+	value_fill(bytes, sizeof(bytes), 1);
+	set_value(kv, "a", sizeof(bytes), 1);
+	server_pause();
+	reads = reads_of_server();
+	server_resume();
+	for (int i = 0; i < 400; i++) {
+		int rc, len = snprintf(key, sizeof(key), "%d", _i == 2 ? 0 : i);
+
+		while ((rc = kv_submit_set(kv, key, (size_t)len, bytes, sizeof(bytes), NULL, NULL)) == -EAGAIN)
+			ck_assert_int_ge(kv_progress(kv, 10000000), 0);
+		ck_assert_int_eq(rc, 0);
+	}
+	ck_assert_int_eq(kv_wait(kv), 0);
+	server_pause();
+	ck_assert_uint_eq(reads_of_server() - reads, 0);
+	server_resume();
+	kv_close(kv);
+}
+END_TEST
+
 /* But a value does not wait for the next that comes: the two ways are in use at a time. */
 START_TEST(test_pushed_both_ways)
 {
@@ -500,6 +536,7 @@ static void add_pushed(TCase *tc)
 	tcase_add_test(tc, test_pushed_price);
 	tcase_add_test(tc, test_pushed_in_a_row);
 	tcase_add_loop_test(tc, test_pushed_together, 0, 2);
+	tcase_add_loop_test(tc, test_pushed_many, 0, 3);
 	tcase_add_test(tc, test_pushed_both_ways);
 	tcase_add_test(tc, test_pushed_and_refused);
 }

@@ -304,6 +304,9 @@ void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_re
 
 /* In record(), of one that bears WIRE_PUSHED: where the value goes. Not asked, or -EAGAIN: it is dropped. */
 int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to);
+/* conn_wait_writable() of a request that waits for a value that is pulled: the value comes before what is pushed behind the
+ * request, which may wait, too. */
+void conn_wait_pulled(struct conn *conn);
 
 /* Write and have the peer's immediate() called with `imm`. Takes one of the credits, as a message does (-EAGAIN also
  * without one), and posts first what was committed before, so not between reserve and commit.

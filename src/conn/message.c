@@ -342,6 +342,12 @@ void conn_wait_writable(struct conn *conn)
 	conn_mark_stuck(conn);
 }
 
+void conn_wait_pulled(struct conn *conn)
+{
+	conn->behind = true;
+	conn_wait_writable(conn);
+}
+
 void conn_charge(struct conn *conn, unsigned records)
 {
 	must(conn_group_is_mine(conn->group));
@@ -568,8 +574,8 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 		return;
 	}
 	if (unlikely(conn_had_visit(conn))) {
-		conn_park_message(conn, data, bytes, offset);
 		conn_yield(conn);
+		conn_park_message(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
 		return;
 	}
@@ -618,7 +624,7 @@ void conn_messages_resume(struct conn *conn)
 
 	must(list_linked(&conn->stuck));
 	list_del(&conn->stuck);
-	conn->busy = false;
+	conn->busy = conn->behind = false;
 	if (conn->state != CONN_ESTABLISHED)
 		return;
 	if (conn->ready || conn->say || conn->owed * 2 >= conn->granted)

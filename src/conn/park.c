@@ -107,6 +107,24 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 	return p;
 }
 
+/* Who waits for its turn only goes on whatever the peer does: until then the stream stands still before what is pushed. Who waits
+ * for the peer drops it, as what it waits for may stand behind it. */
+static void park_pushed(struct conn *conn, struct conn_parked *p)
+{
+	if ((conn->busy || conn->behind) && conn->state == CONN_ESTABLISHED)
+		conn->untold = true;
+	else
+		conn_park_pushed(conn, p);
+}
+
+static __attribute__((noinline)) void parked_drop_pushed(struct conn *conn)
+{
+	conn->untold = false;
+	for (struct conn_parked *p = conn->parked; p; p = p->next)
+		if (!p->immediate)
+			conn_park_pushed(conn, p);
+}
+
 void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t offset)
 {
 	struct conn_parked *p = parked_add(conn, bytes);
@@ -116,7 +134,7 @@ void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t
 	memcpy(p->data, data, bytes);
 	p->offset = p->told = offset;
 	if (unlikely(conn->accept.push_max))
-		conn_park_pushed(conn, p);
+		park_pushed(conn, p);
 }
 
 void conn_park_immediate(struct conn *conn, uint32_t imm)
@@ -142,8 +160,11 @@ int conn_parked_resume(struct conn *conn)
 
 	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
 		rc = parked_resume_one(conn, p);
-		if (rc == -EAGAIN)
+		if (rc == -EAGAIN) {
+			if (unlikely(conn->untold && !conn->busy && !conn->behind))
+				parked_drop_pushed(conn);
 			return rc;
+		}
 		if (rc != 0) {
 			if (conn->state == CONN_ESTABLISHED)
 				conn_bad_record(conn, rc);
@@ -159,6 +180,7 @@ int conn_parked_resume(struct conn *conn)
 			return -EAGAIN;
 		}
 	}
+	conn->untold &= conn->parked != NULL;
 	return rc;
 }
 

@@ -162,7 +162,7 @@ int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fa
 		rc = fabric_pull(conn->endpoint, &recv, 1);
 	if (rc != 0) {
 		conn_wait_writable(conn);
-		return rc == -ENOMEM ? -EAGAIN : rc;
+		return -EAGAIN; /* of -ENOTCONN, too: its end is on its way */
 	}
 	conn->pulled = true;
 	push_begins(conn, transfer, to->len);

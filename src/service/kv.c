@@ -218,13 +218,21 @@ static uint32_t key_length(const struct operation *op, const struct wire_record 
 	return op->key_arg ? MIN(rest, request->arg) : rest;
 }
 
-/* Whether a request is on a key that a large SET before it is on. */
-static bool waits_for_set(const struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
-			  const char *body)
+/* Whether a request is on a key that a large SET before it is on, and waits for that. */
+static bool waits_for_set(struct conn *conn, const struct kv_agent *agent, const struct operation *op,
+			  const struct wire_record *request, const char *body)
 {
-	if (!has_key(op))
-		return op->key_at == AT_ALL;
-	return kv_key_busy(agent, body + op->key_at, key_length(op, request));
+	const struct kv_transfer *set = NULL;
+
+	if (has_key(op))
+		set = kv_key_busy(agent, body + op->key_at, key_length(op, request));
+	if (!set && op->key_at != AT_ALL)
+		return false;
+	if (set && set->wire.pushed)
+		conn_wait_pulled(conn);
+	else
+		conn_wait_writable(conn);
+	return true;
 }
 
 /* A fetch may be both. */
@@ -255,10 +263,8 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 {
 	int rc;
 
-	if (agent->beside & KV_BESIDE_SETS && waits_for_set(agent, op, request, body)) {
-		conn_wait_writable(conn);
+	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
-	}
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
 	if (rc != 1)
 		return rc;

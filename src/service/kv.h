@@ -294,9 +294,9 @@ struct kv_transfer {
  * state that may follow the one it is in. */
 void kv_transfer_set_state(struct kv_transfer *transfer, enum kv_transfer_state state);
 
-/* Whether a SET of this key is under way on the connection: a later request for it has to wait, so that
+/* The SET of this key that is under way on the connection, or NULL: a later request for it has to wait, so that
  * requests for one key are carried out in their order. */
-bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
+const struct kv_transfer *kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
 
 /* Reads what a request says of the client's memory, once, into `out`. False: it breaks the protocol. */
 bool kv_ranges_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],

@@ -161,17 +161,17 @@ static int ranges_post(struct conn *conn, struct kv_transfer *t, enum fabric_opc
 	return conn_transfer_chain(conn, &t->wire, parts, n);
 }
 
-bool kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
+const struct kv_transfer *kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
 {
 	uint64_t hash;
 
 	if (likely(list_empty(&agent->sets)))
-		return false;
+		return NULL;
 	hash = hash_bytes(key, key_len);
 	for (const struct list *pos = agent->sets.next; pos != &agent->sets; pos = pos->next)
 		if (container_of(pos, const struct kv_transfer, node)->key_hash == hash)
-			return true;
-	return false;
+			return container_of(pos, const struct kv_transfer, node);
+	return NULL;
 }
 
 /*
