@@ -184,6 +184,13 @@ timeout 60 python3 "$dir/fg.py" "$rdmarun" >"$dir/out" 2>"$dir/err" || fail "inp
 
 run 3 -n 3 --grace 60s sh -c '[ $RDMA_RANK = 1 ] && exit 3; exec sleep 1000' </dev/null
 complains 'rank 1 ended: exit status 3; the others are ended'
+# Or the others go on, to their own ends, and what the first that failed said is what is told.
+run 3 -k -n 3 sh -c '[ $RDMA_RANK = 1 ] && exit 3; sleep 1; echo "end of $RDMA_RANK"; exit $((RDMA_RANK * 2))' </dev/null
+complains 'rank 1 ended: exit status 3; the others go on'
+complains 'rank 2 ended: exit status 4'
+says '^end of 0$' && says '^end of 2$' || fail "survivors do not go on"
+run 0 -k -n 2 true </dev/null
+run 137 -k -n 2 sh -c '[ $RDMA_RANK = 0 ] && kill -KILL $$; exit 0' </dev/null
 run 139 -n 2 sh -c '[ $RDMA_RANK = 0 ] && kill -SEGV $$; exec sleep 1000' </dev/null
 complains 'rank 0 ended: signal 11'
 run 4 -n 2 --grace 50ms sh -c '[ $RDMA_RANK = 0 ] || trap "" TERM; : >$dir/ready.$RDMA_RANK; if [ $RDMA_RANK = 0 ]; then

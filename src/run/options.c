@@ -31,6 +31,12 @@ static int set_label(void *to, const char *argument)
 	return -1;
 }
 
+static int set_keep_going(void *to, const char *argument)
+{
+	run_options.keep_going = true;
+	return -1;
+}
+
 static int set_verbose(void *to, const char *argument)
 {
 	run_options.verbose = true;
@@ -126,6 +132,7 @@ static const struct option_row rows[] = {
 	{'H', "hosts", "HOST[:SLOTS],...", set_hosts, "where, in this order; default: this machine"},
 	{'l', "label", NULL, set_label, "put its rank in front of each line of output"},
 	{'v', "verbose", NULL, set_verbose, "say what is done"},
+	{'k', "keep-going", NULL, set_keep_going, "a rank that fails does not end the others"},
 	{'C', "directory", "DIR", set_directory, "start the ranks in DIR; default: this one"},
 	{OPTION_LONG, "env", "NAME[=VALUE]", add_env, "pass a variable on, also to other hosts; may be repeated"},
 	{OPTION_LONG + 1, "grace", "TIME", set_grace, "from SIGTERM to SIGKILL, when one has failed; default 5s"},

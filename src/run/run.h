@@ -67,7 +67,7 @@ bool run_hosts_remote(const struct run_hosts *hosts); /* any that is not this ma
 struct run_options {
 	uint64_t count; /* ranks */
 	struct run_hosts hosts;
-	bool label, verbose, agent;
+	bool label, verbose, keep_going, agent;
 	uint64_t grace, timeout; /* ns; timeout TIME_NEVER: none */
 	const char *meeting;     /* NULL: an rdmad of its own */
 	const char *rsh, *remote, *rdmad, *address, *directory;
