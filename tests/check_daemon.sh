@@ -128,6 +128,36 @@ test_machine() {
 		configure 'require_rdma = true;'
 		ends 69 "RDMA is required and missing" "$rdmad" -t -c "$dir/rdmad.conf"
 	fi
+	test_machine_says_all
+	test_machine_stays
+}
+
+# All that is wrong at once, whatever is found first.
+test_machine_says_all() {
+	local text
+	: >"$dir/value"
+	configure 'require_rdma = true; kv.memory = "63T"; pid_file = "/nowhere/pid";' \
+		'log = { target = "file:/nowhere/log"; directory = "/nowhere/log"; policy = "always"; };' \
+		'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
+	sed -i "s/rdmad\.sock/value/; s/control\.sock/value/" "$dir/rdmad.conf"
+	ends "$([[ -e /dev/infiniband/rdma_cm ]] && echo 71 || echo 69)" "no address of this machine" \
+		"$rdmad" -t -c "$dir/rdmad.conf" -l 192.0.2.1 -l rdma://192.0.2.1
+	for text in "control.socket: $dir/value" "unix_socket: $dir/value" "log.target: cannot write" "pid_file: cannot write" \
+		"log.directory: cannot write" "kv.memory is 63" "/nowhere/rdmad-gpu"; do
+		grep -qF -- "$text" "$dir/out" || fail "-t lacks \"$text\""
+	done
+	[[ -e /dev/infiniband/rdma_cm ]] || says "cannot listen on rdma 192.0.2.1: no RDMA" -t
+}
+
+# It looks, and makes nothing.
+test_machine_stays() {
+	configure && sed -i "s/rdmad\.sock/made\/socket/; s/control\.sock/made\/control/" "$dir/rdmad.conf"
+	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
+	[[ ! -e $dir/made ]] || fail "-t makes a directory"
+	configure && sed -i "s/rdmad\.sock/made\/deep\/socket/" "$dir/rdmad.conf"
+	ends 73 "cannot make the directory $dir/made/deep" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure && sed -i "s/rdmad\.sock/value\/socket/" "$dir/rdmad.conf" && : >"$dir/value"
+	ends 73 "$dir/value is no directory" "$rdmad" -t -c "$dir/rdmad.conf"
 }
 
 # What -T prints is a configuration that says the same.

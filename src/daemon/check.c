@@ -63,7 +63,7 @@ static int check_socket(const char *what, const char *path)
 {
 	struct stat st;
 
-	if (process_make_parent(path) != 0)
+	if (process_check_parent(path) != 0)
 		return EX_CANTCREAT;
 	if (lstat(path, &st) != 0 || S_ISSOCK(st.st_mode))
 		return 0;
@@ -114,20 +114,15 @@ static bool listens_on_path(const struct config *c)
 
 static int check_files(const struct config *c)
 {
-	int rc = check_socket("control.socket", c->control_socket);
+	int bad = check_socket("control.socket", c->control_socket) != 0;
 
-	if (rc == 0 && listens_on_path(c))
-		rc = check_socket("unix_socket", c->unix_socket);
-	if (rc != 0)
-		return rc;
+	if (listens_on_path(c))
+		bad += check_socket("unix_socket", c->unix_socket) != 0;
 	if (strncmp(c->log_target, "file:", 5) == 0)
-		rc = check_writable("log.target", c->log_target + 5);
-	if (c->pid_file) {
-		int status = check_writable("pid_file", c->pid_file);
-
-		rc = rc ? rc : status;
-	}
-	return rc;
+		bad += check_writable("log.target", c->log_target + 5) != 0;
+	if (c->pid_file)
+		bad += check_writable("pid_file", c->pid_file) != 0;
+	return bad ? EX_CANTCREAT : 0;
 }
 
 static int check_services(const struct daemon *d)
@@ -147,18 +142,15 @@ static int check_services(const struct daemon *d)
 
 int check_machine(struct daemon *d)
 {
-	int status[3 + SETTING_LIST_MAX], n = 0, rc;
+	int status[3 + SETTING_LIST_MAX], n = 0, rc = 0;
 
-	rc = fabrics_open(d);
-	if (rc != 0)
-		goto close;
+	status[n++] = fabrics_try(d);
 	for (unsigned i = 0; i < d->config->listen.count; i++)
 		status[n++] = check_address(d, d->config->listen.item[i]);
 	status[n++] = check_files(d->config);
 	status[n++] = check_services(d);
 	while (n-- > 0)
 		rc = status[n] ? status[n] : rc;
-close:
 	fabrics_close(d);
 	return rc;
 }

@@ -166,6 +166,8 @@ void process_check_memlock(uint64_t bytes);
 
 /* Make the directory of `path`, if it is not there. */
 int process_make_parent(const char *path);
+/* Find out whether that would succeed, and make nothing. */
+int process_check_parent(const char *path);
 unsigned process_count_fds(void);
 
 /*
@@ -200,8 +202,10 @@ struct missing {
 #define MISSING_MAX (FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1))
 
 /* Open what the configuration asks for. A transport whose device is not there is left out, with the reason under
- * `missing`, or EX_UNAVAILABLE where it is required. */
+ * `missing`, or EX_UNAVAILABLE where it is required; then nothing is open. */
 int fabrics_open(struct daemon *daemon);
+/* The same for a check: what could be opened stays open, also where something is required and missing. */
+int fabrics_try(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
 /* Those that are spoilt and have a device go on the list of the missing, and the others serve. 0, or EX_UNAVAILABLE where such a
  * transport is required, EX_OSERR where it is not for want of a device. The workers do not run. */

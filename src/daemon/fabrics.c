@@ -5,7 +5,7 @@
 #include <ifaddrs.h>
 #include <sysexits.h>
 
-void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
+static void keep_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
 			 const char *reason)
 {
 	struct missing *m;
@@ -16,6 +16,12 @@ void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transp
 	m->transport = transport;
 	snprintf(m->address, sizeof(m->address), "%s", address);
 	snprintf(m->reason, sizeof(m->reason), "%s", reason);
+}
+
+void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
+			 const char *reason)
+{
+	keep_missing(d, transport, address, reason);
 	log_info("rdmad", "%s: missing%s%s: %s", transport->name, *address ? " on " : "", address, reason);
 }
 
@@ -84,6 +90,7 @@ static int open_device(struct daemon *d, const struct fabric_transport *transpor
 		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
 	if (d->config->require_rdma && !transport->processor) {
 		log_error("rdmad", "%s is required and missing: %s", transport->text, reason);
+		keep_missing(d, transport, "", reason); /* for a check, which goes on */
 		return EX_UNAVAILABLE;
 	}
 	fabrics_add_missing(d, transport, "", reason);
@@ -105,12 +112,24 @@ static int open_transport(struct daemon *d, const struct fabric_transport *trans
 	return daemon_exit_status(rc);
 }
 
-int fabrics_open(struct daemon *d)
+int fabrics_try(struct daemon *d)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; i < FABRIC_TRANSPORTS && rc == 0; i++)
-		rc = open_transport(d, &fabric_transports[i]);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		int status = open_transport(d, &fabric_transports[i]);
+
+		rc = rc ? rc : status;
+	}
+	return rc;
+}
+
+int fabrics_open(struct daemon *d)
+{
+	int rc = fabrics_try(d);
+
+	if (rc != 0)
+		fabrics_close(d);
 	return rc;
 }
 

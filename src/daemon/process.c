@@ -217,26 +217,67 @@ static int check_own_directory(const char *path)
 	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
 }
 
-int process_make_parent(const char *path)
-{
-	char parent[256];
-	const char *slash = strrchr(path, '/');
-	int rc;
+#define PARENT_MAX 256
 
-	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(parent))
-		return 0;
+/* The directory that `path` is in. False: it is /, or none that has a name. */
+static bool parent_of(const char *path, char parent[static PARENT_MAX])
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!slash || slash == path || slash - path >= PARENT_MAX)
+		return false;
 	memcpy(parent, path, (size_t)(slash - path));
 	parent[slash - path] = '\0';
-	if (mkdir(parent, geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
-		rc = -errno;
-		log_error("process", "cannot make the directory %s: %m", parent);
-		return rc;
-	}
+	return true;
+}
+
+static int make_directory(const char *path)
+{
+	if (mkdir(path, geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST)
+		return -errno;
+	return 0;
+}
+
+/* What make_directory() would answer, and 1 where it would make one. */
+static int could_make_directory(const char *path)
+{
+	char above[PARENT_MAX];
+	struct stat st;
+
+	if (lstat(path, &st) == 0)
+		return 0;
+	if (errno != ENOENT)
+		return -errno;
+	return access(parent_of(path, above) ? above : "/", W_OK | X_OK) == 0 ? 1 : -errno;
+}
+
+static int look_at_parent(const char *path, int (*try)(const char *parent))
+{
+	char parent[PARENT_MAX];
+	int rc;
+
+	if (!parent_of(path, parent))
+		return 0;
+	rc = try(parent);
+	if (rc < 0)
+		log_error("process", "cannot make the directory %s: %s", parent, strerror(-rc));
+	if (rc != 0)
+		return MIN(rc, 0);
 	rc = strncmp(parent, "/tmp/", 5) == 0 ? check_own_directory(parent) : check_directory(parent);
 	if (rc != 0)
 		log_error("process", "%s is no directory to put a socket into: %s", parent,
 			  rc == -EPERM ? "others own it or may write to it" : strerror(-rc));
 	return rc;
+}
+
+int process_make_parent(const char *path)
+{
+	return look_at_parent(path, make_directory);
+}
+
+int process_check_parent(const char *path)
+{
+	return look_at_parent(path, could_make_directory);
 }
 
 unsigned process_count_fds(void)

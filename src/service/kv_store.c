@@ -174,12 +174,11 @@ int kv_shared_check(const void *values)
 
 	if (rc == 0)
 		rc = directory_check(values);
-
-	if (rc != 0 || memory <= has)
+	if (memory <= has)
 		return rc;
 	log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller",
 		  units_human_size((double)memory, wanted), units_human_size((double)has, there));
-	return -ENOMEM;
+	return rc ? rc : -ENOMEM;
 }
 
 static bool have_device(const struct service_host *host)
