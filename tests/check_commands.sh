@@ -147,6 +147,23 @@ test_rejects() {
 	expect 0 kv flush -yq
 }
 
+# without_sync COMMAND...: the kernel refuses to bring any file to the disk. 99: this machine has no such means.
+without_sync() {
+	timeout 60 python3 - "$@" >"$dir/out" 2>"$dir/err" <<-'END'
+	import ctypes, os, struct, sys
+	number = {"x86_64": 74, "aarch64": 82}.get(os.uname().machine, -1)
+	load, equal, answer = 0x20, 0x15, 0x06
+	refuse, allow = 0x00050000 | 5, 0x7fff0000 # EIO
+	code = ((load, 0, 0, 0), (equal, 0, 1, number), (answer, 0, 0, refuse), (answer, 0, 0, allow))
+	filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+	program = struct.pack("HP", len(code), ctypes.addressof(filters))
+	prctl = ctypes.CDLL(None).prctl
+	if number < 0 or prctl(38, 1, 0, 0, 0) or prctl(22, 2, program):
+	    sys.exit(99)
+	os.execvp(sys.argv[1], sys.argv[1:])
+	END
+}
+
 # The file of yesterday stays until that of today is whole.
 test_export() {
 	server=$tcp
@@ -160,7 +177,33 @@ test_export() {
 	[[ -z $(find "$dir" -name 'kept.*') ]] || fail "a failed export leaves a part"
 	ln -s kept "$dir/link"
 	expect 0 kv export "$dir/link" -q && [[ -L $dir/link ]] && says_export || fail "a link is replaced"
+	test_export_owner
+	test_export_sync
 	expect 0 kv flush -yq
+}
+
+# Whom the file of yesterday is for, that of today is for.
+test_export_owner() {
+	chmod 600 "$dir/kept"
+	expect 0 kv export "$dir/kept" -q && [[ $(stat -c %a "$dir/kept") == 600 ]] || fail "an export changes a file's mode"
+	chmod 664 "$dir/kept"
+	expect 0 kv export "$dir/kept" -q && [[ $(stat -c %a "$dir/kept") == 664 ]] || fail "an export changes a file's mode"
+	((UID == 0)) || return
+	chown 65534:65533 "$dir/kept"
+	expect 0 kv export "$dir/kept" -q && [[ $(stat -c %u:%g "$dir/kept") == 65534:65533 ]] || fail "an export changes a file's owner"
+}
+
+# A file that may not be on the disk takes no other's place.
+test_export_sync() {
+	local inode status
+	inode=$(stat -c %i "$dir/kept")
+	without_sync "$rdmactl" -H "$tcp" kv export "$dir/kept"
+	status=$?
+	[[ $status != 99 ]] || return
+	[[ $status == 1 ]] || fail "an export that is not on the disk: exit status $status, not 1"
+	complains 'cannot write .*kept: Input/output error' "an export that is not on the disk"
+	complains 'is as it was before' "an export that is not on the disk"
+	[[ $(stat -c %i "$dir/kept") == "$inode" && -z $(find "$dir" -name 'kept.*') ]] || fail "an export that is not on the disk takes a file's place"
 }
 
 test_script() {
@@ -350,7 +393,9 @@ test_completion() {
 	says '^export' fish
 }
 
-for part in completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off; do
+parts=(completion command_line local terminal json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
+[[ $# == 0 ]] || parts=("$@")
+for part in "${parts[@]}"; do
 	sets=$(control status | jq .counters.kv_sets)
 	echo "$part"
 	test_$part

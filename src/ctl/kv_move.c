@@ -284,24 +284,40 @@ static void beside_free(struct beside *b)
 	free(b->part);
 }
 
-static FILE *open_part(struct beside *b)
+/* As the file was whose place it takes. Where the group cannot be kept, another one may do no more than everybody. */
+static void take_after(int fd, const struct stat *old)
+{
+	mode_t mode = old->st_mode & 0777;
+
+	if (fchown(fd, old->st_uid, old->st_gid) != 0 && fchown(fd, (uid_t)-1, old->st_gid) != 0)
+		mode &= 0707 | (mode & 07) << 3;
+	fchmod(fd, mode);
+}
+
+/* `old` NULL: there is none. */
+static FILE *open_part(struct beside *b, const struct stat *old)
 {
 	mode_t mask = umask(0);
 	int fd = mkstemp(b->part);
 
 	umask(mask);
-	if (fd >= 0)
+	if (fd < 0)
+		return NULL;
+	if (old)
+		take_after(fd, old);
+	else
 		fchmod(fd, 0666 & ~mask);
-	return fd < 0 ? NULL : fdopen(fd, "w");
+	return fdopen(fd, "w");
 }
 
 /* NULL: errno says why. */
 static FILE *beside_open(const char *path, struct beside *b)
 {
 	struct stat st;
+	bool there = stat(path, &st) == 0;
 
 	*b = (struct beside){0};
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+	if (there && !S_ISREG(st.st_mode))
 		return fopen(path, "we");
 	b->path = realpath(path, NULL);
 	if (!b->path)
@@ -310,23 +326,34 @@ static FILE *beside_open(const char *path, struct beside *b)
 		b->part = NULL;
 		return NULL;
 	}
-	return open_part(b);
+	return open_part(b, there ? &st : NULL);
+}
+
+/* On the disk before it has the name: what fails must not leave neither file. */
+static int beside_put(struct beside *b, FILE *out, bool good)
+{
+	int error = good && b->part && fsync(fileno(out)) != 0 ? errno : 0;
+
+	if (fclose(out) != 0 && !error)
+		error = errno;
+	if (good && !error && b->part && rename(b->part, b->path) != 0)
+		error = errno;
+	return error;
 }
 
 /* `rc` is the exit status so far. */
 static int beside_close(struct beside *b, FILE *out, const char *path, int rc)
 {
-	bool good = fclose(out) == 0;
+	int error = beside_put(b, out, rc == CTL_OK);
 
-	if (rc != CTL_OK && b->part) {
+	if (b->part && (rc != CTL_OK || error))
 		unlink(b->part);
-		ctl_say("kv export: %s is as it was before", path);
-	} else if (!good || (b->part && rename(b->part, b->path) != 0)) {
-		ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
-		if (b->part)
-			unlink(b->part);
+	if (error && (rc == CTL_OK || !b->part)) {
+		ctl_say("kv export: cannot write %s: %s", path, strerror(error));
 		rc = rc ? rc : CTL_FAILED;
 	}
+	if (rc != CTL_OK && b->part)
+		ctl_say("kv export: %s is as it was before", path);
 	return rc;
 }
 
