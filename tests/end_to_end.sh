@@ -164,6 +164,8 @@ test_kv_walks() {
 		fail "list of 300 keys"
 	expect 0 kv list --json && json ".complete and (.keys | length >= 301) and (.count == (.keys | length))" list
 	expect 0 kv list --limit 7 -l --null && [[ $(tr -cd '\0' <"$dir/out" | wc -c) == 7 ]] || fail "list --limit 7"
+	expect 0 kv list e2e-w- --limit 300 --json && json ".complete and .count == 300" "list --limit of as many as there are"
+	expect 0 kv list e2e-w- --limit 299 --json && json "(.complete | not) and .count == 299 and (.keys | length == 299)" "list --limit of one less"
 	expect 0 kv set e2e-big --file "$dir/2000000"
 	expect 0 kv mget e2e-big e2e-w-1 && cmp -s <(printf 'e2e-big '; cat "$dir/2000000"; printf '\ne2e-w-1 value 1\n') "$dir/out" ||
 		fail "mget of a large and a small value"

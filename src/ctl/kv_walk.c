@@ -45,6 +45,7 @@ static int walk(void *kv, const struct ctl_arguments *arguments, kv_scan_callbac
  */
 struct listing {
 	uint64_t count;
+	bool more; /* than --limit lets through */
 };
 
 static json_t *entry_json(const void *key, size_t key_len, const struct kv_meta *meta)
@@ -75,6 +76,10 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 
 	if (ctl_interrupted())
 		return -EINTR;
+	if (limit && l->count == limit) {
+		l->more = true;
+		return STOP;
+	}
 	if (ctl.json) {
 		list_json(l, key, key_len, meta);
 	} else {
@@ -86,7 +91,8 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 	}
 	if (ferror(stdout))
 		return ctl_interrupted() ? -EINTR : -EIO;
-	return ++l->count == limit ? STOP : 0;
+	/* Only JSON tells whether there is one more, for which the rest of a large store may have to be walked. */
+	return ++l->count == limit && !ctl.json ? STOP : 0;
 }
 
 /* The object up to its array, which list_json() continues. */
@@ -106,8 +112,7 @@ static int begin_json(const void *kv)
 /* What stands behind the array. */
 static void end_json(const struct listing *l, int rc)
 {
-	json_t *o = json_pack("{s:I, s:b}", "count", (json_int_t)l->count, "complete",
-			      rc == CTL_OK && (!limit || l->count < limit));
+	json_t *o = json_pack("{s:I, s:b}", "count", (json_int_t)l->count, "complete", rc == CTL_OK && !l->more);
 	char *text;
 
 	if (rc != CTL_OK)
