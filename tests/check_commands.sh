@@ -73,6 +73,56 @@ test_terminal() {
 	expect 0 kv set grün ü -q
 	at_terminal '' "$rdmactl" "${at[@]}" kv mget grün
 	says '^grün ü' "UTF-8 at a terminal"
+	test_terminal_store "$key"
+	test_terminal_peers
+	expect 0 kv flush -yq
+}
+
+# shows_safely COMMAND...: at a terminal, an escape that others wrote is there as text.
+shows_safely() {
+	at_terminal '' timeout 60 "$rdmactl" "$@" || fail "at a terminal: exit status $?: $1 $2"
+	! grep -q $'\e' "$dir/out" || fail "$1 $2 writes an escape to the terminal"
+	says '\\x1b|\\u001[bB]' "$1 $2 at a terminal"
+}
+
+# Whatever prints keys or values.
+test_terminal_store() {
+	local key=$1 command
+	expect 0 kv set "$key" $'v\e[31m' -q
+	printf 'get %s\nprintkv\n' "${key%%$'\n'*}" >"$dir/run"
+	expect 0 kv set "${key%%$'\n'*}" $'v\e[31m' -q
+	for command in "list" "list -l" "list -j" "bigkeys" "bigkeys -j" "export" "run $dir/run" "run -j $dir/run"; do
+		# shellcheck disable=SC2086 # they are words
+		shows_safely kv $command -H "$tcp"
+	done
+	for command in get "get -j" mget "mget -j" mexists "mexists -j" "getrange KEY 0" "getset KEY v"$'\e' "touch KEY never" getdel; do
+		# shellcheck disable=SC2086
+		set -- ${command/ KEY/}
+		shows_safely kv "$1" "$key" "${@:2}" -H "$tcp"
+	done
+}
+
+# Whatever prints what another program sends.
+test_terminal_peers() {
+	local command mesh="unix://$dir/peer.sock" ring="unix://$dir/ring.sock" sends
+	for command in "peer alltoall mine -l $mesh" "peer recv -l $mesh" "channel pop -l $ring" "channel pipe -l $ring" "channel listen -c 1 $ring"; do
+		case $command in
+		*alltoall*) sends=(peer alltoall $'theirs\e[31m' -c "$mesh") ;;
+		peer*) sends=(peer send -c "$mesh") ;;
+		*) sends=(channel push "$ring" $'theirs\e[31m') ;;
+		esac
+		wait_and_send "${sends[@]}" &
+		clients=($!)
+		# shellcheck disable=SC2086
+		shows_safely $command
+		says 'theirs' "$command"
+		wait "${clients[0]}"
+		clients=()
+	done
+}
+wait_and_send() {
+	wait_for "who listens" test -S "$dir/peer.sock" -o -S "$dir/ring.sock"
+	timeout 60 "$rdmactl" "$@" -q <<<$'theirs\e[31m' >/dev/null 2>&1
 }
 
 # Programs find an error where they look for a result.

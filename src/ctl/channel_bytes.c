@@ -35,10 +35,22 @@ static size_t output_room(void)
 	return holds < 0 && fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? SSIZE_MAX : PIPE_BUF;
 }
 
+/* As much of it as a terminal is given at once, and no part of a character that goes on behind that. */
+static ssize_t show(const char *data, size_t len)
+{
+	size_t n = MIN(len, (size_t)PIPE_BUF), whole = n;
+
+	while (whole && n < len && ((unsigned char)data[whole] & 0xc0) == 0x80)
+		whole--;
+	n = whole ? whole : n;
+	ctl_put_value(data, n);
+	return ctl_flush() == 0 ? (ssize_t)n : -1;
+}
+
 /* Any error is -EIO: no other one is taken for the channel's. */
 ssize_t ctl_output_some(const void *data, size_t len)
 {
-	ssize_t n = write(STDOUT_FILENO, data, MIN(len, output_room()));
+	ssize_t n = ctl_at_terminal() ? show(data, len) : write(STDOUT_FILENO, data, MIN(len, output_room()));
 
 	if (n < 0 && errno != EINTR && errno != EAGAIN)
 		return ctl_channel_fail_own(-EIO, strerror(errno));

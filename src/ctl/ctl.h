@@ -194,6 +194,9 @@ void ctl_say_transport(const char *server, const char *transport);
  * terminal.c: where people look.
  */
 
+/* Whether stdout is one. */
+bool ctl_at_terminal(void);
+
 /* Bytes of others on stdout: as they are, but at a terminal without what would speak to it; of a value, lines stay lines. */
 void ctl_put_key(const void *key, size_t len);
 void ctl_put_value(const void *value, size_t len);

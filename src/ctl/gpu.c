@@ -127,9 +127,11 @@ static void print_info(const struct rdmad_gpu_info *info)
 	json_t *operations = operation_names(info->operations), *name;
 	size_t i;
 
-	printf("backend      %s\n", info->backend);
-	printf("device       %s\n", info->device);
-	printf("sessions     %u of %u\n", info->sessions, info->sessions_max);
+	printf("backend      ");
+	ctl_put_key(info->backend, strlen(info->backend));
+	printf("\ndevice       ");
+	ctl_put_key(info->device, strlen(info->device));
+	printf("\nsessions     %u of %u\n", info->sessions, info->sessions_max);
 	printf("of each      up to %u queues of %u slots, %s a job, %s in all\n", info->queues_max, info->slots_max,
 	       units_format_size(info->size_max, size), units_format_size(info->memory_max, memory));
 	printf("operations  ");

@@ -185,8 +185,10 @@ static int print_mexists(const void *kv, const struct kv_item *items, size_t cou
 
 	for (size_t i = 0; i < count && items[i].status != -ECANCELED; i++, asked++) {
 		there += items[i].status == 0;
-		if (!ctl.json)
-			printf("%s %s\n", (const char *)items[i].key, items[i].status == 0 ? "yes" : "no");
+		if (!ctl.json) {
+			ctl_put_key(items[i].key, items[i].key_len);
+			puts(items[i].status == 0 ? " yes" : " no");
+		}
 		o = json_object();
 		ctl_json_set_bytes(o, "key", items[i].key, items[i].key_len);
 		json_object_set_new(o, "exists", json_boolean(items[i].status == 0));

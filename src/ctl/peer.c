@@ -300,6 +300,14 @@ static int write_all(int fd, const char *data, size_t length)
 	return 0;
 }
 
+static int write_message(const struct try *t, size_t length)
+{
+	if (t->fd != STDOUT_FILENO || !ctl_at_terminal())
+		return write_all(t->fd, t->buffer, length);
+	ctl_put_value(t->buffer, length);
+	return fflush(stdout) == 0 ? 0 : -errno;
+}
+
 /* Room for the next message, however long it is. */
 static int make_room(struct try *t, int64_t length)
 {
@@ -327,7 +335,7 @@ static int receive_all(struct try *t)
 			rc = ctl_peer_fail(t->address);
 		if (rc != CTL_OK)
 			return rc;
-		rc = write_all(t->fd, t->buffer, (size_t)length);
+		rc = write_message(t, (size_t)length);
 		if (rc != 0)
 			return fail_file(rc);
 		t->bytes += (uint64_t)length;
@@ -358,7 +366,6 @@ static int command_recv(const struct ctl_arguments *arguments)
 static int exchange(struct try *t, const char *text)
 {
 	size_t members = listen_on ? (size_t)peers + 1 : RDMACTL_PEERS_MAX;
-	int rc = CTL_OK;
 
 	t->buffer = malloc(members * (TEXT_MAX + 2));
 	if (!t->buffer)
@@ -371,11 +378,11 @@ static int exchange(struct try *t, const char *text)
 	if (rdma_sequential_alltoall(t->ctx, text, t->buffer, TEXT_MAX) < 0)
 		return ctl_peer_fail(t->address);
 	if (ctl.json)
-		rc = ctl_json_print(json_pack("{s:s, s:s, s:s}", "command", ctl_command_name(), "address", t->address,
-					      "strings", t->buffer));
-	else
-		puts(t->buffer);
-	return rc;
+		return ctl_json_print(json_pack("{s:s, s:s, s:s}", "command", ctl_command_name(), "address", t->address,
+						"strings", t->buffer));
+	ctl_put_value(t->buffer, strlen(t->buffer));
+	putchar('\n');
+	return CTL_OK;
 }
 
 static int command_alltoall(const struct ctl_arguments *arguments)

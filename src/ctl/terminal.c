@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-static bool at_terminal(void)
+bool ctl_at_terminal(void)
 {
 	static int known = -1;
 
@@ -42,7 +42,7 @@ static void put_safely(const char *data, size_t len, bool lines)
 
 void ctl_put_key(const void *key, size_t len)
 {
-	if (at_terminal())
+	if (ctl_at_terminal())
 		put_safely(key, len, false);
 	else
 		fwrite(key, 1, len, stdout);
@@ -50,7 +50,7 @@ void ctl_put_key(const void *key, size_t len)
 
 void ctl_put_value(const void *value, size_t len)
 {
-	if (at_terminal())
+	if (ctl_at_terminal())
 		put_safely(value, len, true);
 	else
 		fwrite(value, 1, len, stdout);
@@ -58,7 +58,7 @@ void ctl_put_value(const void *value, size_t len)
 
 bool ctl_line_is_open(const void *value, size_t len)
 {
-	return at_terminal() && (!len || ((const char *)value)[len - 1] != '\n');
+	return ctl_at_terminal() && (!len || ((const char *)value)[len - 1] != '\n');
 }
 
 bool ctl_confirmed(const char *format, ...)
