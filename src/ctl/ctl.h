@@ -187,7 +187,9 @@ int ctl_flush(void);
 /* In any case of its letters. */
 bool ctl_file_ends(const char *path, const char *ending);
 
-/* "SERVER: transport tcp" on stderr unless --quiet or --json. */
+/* Whether a summary is said on stderr: not with --quiet, and not of data that stdout did not take. */
+bool ctl_sums_up(void);
+/* "SERVER: transport tcp" on stderr unless --json, or nothing is summed up. */
 void ctl_say_transport(const char *server, const char *transport);
 
 /*

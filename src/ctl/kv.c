@@ -95,7 +95,7 @@ int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_
 	ctl_put_value(value, len);
 	if (newline || ctl_line_is_open(value, len))
 		putchar('\n');
-	if (fflush(stdout) == 0 && !ferror(stdout) && !ctl.quiet)
+	if (ctl_sums_up())
 		ctl_say("%s: %zu bytes, transport %s", ctl.host, len, kv_transport(kv));
 	return CTL_OK;
 }

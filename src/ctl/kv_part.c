@@ -199,7 +199,7 @@ static int print_mexists(const void *kv, const struct kv_item *items, size_t cou
 		json_object_set_new(o, "first_that_exist", json_integer((json_int_t)first));
 		json_object_set(o, "results", keys);
 		ctl_json_print(o);
-	} else {
+	} else if (ctl_sums_up()) {
 		ctl_say("%s: the first %llu of %zu exist, transport %s", ctl.host, (unsigned long long)first, count,
 			kv_transport(kv));
 	}

@@ -413,7 +413,7 @@ static void summarize(struct run *run, uint64_t elapsed)
 	json_t *o;
 
 	if (!run->results) {
-		if (!ctl.quiet)
+		if (ctl_sums_up())
 			ctl_say("%s: %llu sets, %llu gets, %llu failed, %.3f s, transport %s", ctl.host,
 				(unsigned long long)run->sets, (unsigned long long)run->gets,
 				(unsigned long long)run->failed, (double)elapsed / 1e9, kv_transport(run->kv));

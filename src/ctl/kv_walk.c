@@ -139,8 +139,7 @@ static int command_list(const struct ctl_arguments *arguments)
 		rc = walk(kv, arguments, list_one, &l);
 	if (ctl.json)
 		end_json(&l, rc);
-	ctl_flush();
-	if (!ctl.json && !ctl.quiet)
+	if (ctl_sums_up() && !ctl.json)
 		ctl_say("%s: %llu keys, transport %s", ctl.host, (unsigned long long)l.count, kv_transport(kv));
 	kv_close(kv);
 	return rc;
@@ -209,7 +208,7 @@ static void print_bigs(const void *kv, const struct bigs *b)
 			ctl_put_key(b->big[i].key, b->big[i].key_len);
 			putchar('\n');
 		}
-		if (!ctl.quiet)
+		if (ctl_sums_up())
 			ctl_say("%s: of %llu keys with %llu bytes in their values, transport %s", ctl.host,
 				(unsigned long long)b->progress.count, (unsigned long long)b->progress.bytes,
 				kv_transport(kv));

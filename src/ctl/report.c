@@ -175,8 +175,13 @@ int ctl_flush(void)
 	return fflush(stdout);
 }
 
+bool ctl_sums_up(void)
+{
+	return !ctl.quiet && ctl_flush() == 0 && !ferror(stdout);
+}
+
 void ctl_say_transport(const char *server, const char *transport)
 {
-	if (!ctl.quiet && !ctl.json)
+	if (!ctl.json && ctl_sums_up())
 		ctl_say("%s: transport %s", server, transport);
 }
