@@ -20,6 +20,15 @@ test_command_line() {
 	expect 0 help kv && says '^  kv cas KEY VERSION \[VALUE\|-\]     store' "columns of help"
 	expect 0 kv --help && says 'kv get KEY' "kv --help"
 	expect 0 bench -h && says 'bench kv' "bench -h"
+	expect 0 kv help && says '^  kv cas KEY VERSION' "kv help"
+	expect 0 kv help cas && says 'usage: rdmactl kv cas' "kv help cas"
+	expect 2 help kvv && complains 'kvv: no such command; did you mean kv\?' "help kvv"
+	expect 2 help pnig && complains 'did you mean ping\?' "help pnig"
+	expect 2 help nosuch && complains 'nosuch: no such command$' "help nosuch"
+	complains 'for the commands: rdmactl help' "help nosuch"
+	expect 2 kvv && complains 'did you mean kv\?' kvv
+	expect 2 chanel && complains 'did you mean channel\?' chanel
+	expect 2 x && complains 'x: no such command$' x
 	expect 2 kv && complains 'kv: which of the above' kv
 	expect 2 kv gte x && complains 'did you mean kv get\?' "kv gte"
 	expect 2 pnig && complains 'did you mean ping\?' pnig
@@ -442,6 +451,14 @@ test_completion() {
 	completes afile rdmactl kv import a
 	completes afile rdmactl kv set key --file a
 	completes "json binary" rdmactl kv export --format ''
+	completes "json binary" rdmactl kv export --format =
+	completes json rdmactl kv export --format = js
+	completes --format=json rdmactl kv export --format=js
+	completes afile rdmactl kv set key --file = a
+	completes "get set del" rdmactl --host = host : 7471 kv ''
+	completes "bash zsh fish" rdmactl completion ''
+	completes zsh rdmactl completion z
+	completes '' rdmactl completion bash ''
 	completes '' rdmactl kv get -H a
 	cd "$builddir" || return
 	for shell in zsh fish; do
@@ -452,6 +469,8 @@ test_completion() {
 	HOME=$dir fish --no-config -c "source '$srcdir/etc/rdmactl.fish-completion'; complete -C 'rdmactl -H host:7471 kv ex'" >"$dir/out" 2>"$dir/err"
 	says '^exists' fish
 	says '^export' fish
+	HOME=$dir fish --no-config -c "source '$srcdir/etc/rdmactl.fish-completion'; complete -C 'rdmactl completion '" >"$dir/out" 2>"$dir/err"
+	says '^zsh' fish
 }
 
 parts=(completion command_line local terminal full_stdout json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)

@@ -1,6 +1,7 @@
 /* commands.c: the commands of all files; find one, parse its options, run it. */
 #include "ctl/ctl.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #define TABLE(file) ctl_##file##_commands,
@@ -69,8 +70,23 @@ int ctl_usage_error(const char *format, ...)
 	return ctl_usage_hint();
 }
 
-/* The command that was probably meant by these words, which are none; NULL: no one knows. A first word may have been left out. */
-static const char *meant(const struct ctl_arguments *words)
+/* How far a word is from the first one of the command's name, if that has several. As far as can be: it has nothing of it. */
+static unsigned group_distance(const char *word, const char *name)
+{
+	size_t len = strcspn(name, " ");
+	char group[32];
+	unsigned d;
+
+	if (!name[len] || len >= sizeof(group))
+		return UINT_MAX;
+	snprintf(group, sizeof(group), "%.*s", (int)len, name);
+	d = words_distance(word, group);
+	return d < len ? d : UINT_MAX;
+}
+
+/* The command that was probably meant by these words, which are none, or its first word: `len` characters. NULL: no one knows. A
+ * first word may have been left out. */
+static const char *meant(const struct ctl_arguments *words, size_t *len)
 {
 	bool group = ctl_help_list(NULL, words->text[0]) > 0;
 	const char *best = NULL;
@@ -82,26 +98,29 @@ static const char *meant(const struct ctl_arguments *words)
 	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		const char *second = strchr(c->name, ' ');
 		unsigned d = words_distance(second ? both : words->text[0], c->name);
+		unsigned first = group ? UINT_MAX : group_distance(words->text[0], c->name);
 
 		if (second && !group && strcmp(second + 1, words->text[0]) == 0)
 			d = 1;
-		if (d < least) {
-			least = d;
+		if (MIN(d, first) < least) {
+			least = MIN(d, first);
 			best = c->name;
+			*len = d <= first ? strlen(best) : (size_t)(second - best);
 		}
 	}
 	return best;
 }
 
-static int unknown_command(const struct ctl_arguments *words)
+int ctl_unknown_command(const struct ctl_arguments *words)
 {
-	const char *group = words->count ? words->text[0] : NULL, *best = group ? meant(words) : NULL;
+	size_t len = 0;
+	const char *group = words->count ? words->text[0] : NULL, *best = group ? meant(words, &len) : NULL;
 
 	if (!group)
 		fputs("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n", stderr);
 	else if (best)
-		ctl_say("%s%s%s: no such command; did you mean %s?", group, words->count > 1 ? " " : "",
-			words->count > 1 ? words->text[1] : "", best);
+		ctl_say("%s%s%s: no such command; did you mean %.*s?", group, words->count > 1 ? " " : "",
+			words->count > 1 ? words->text[1] : "", (int)len, best);
 	else if (!ctl_help_list(stderr, group))
 		ctl_say("%s: no such command", group);
 	else if (words->count > 1)
@@ -165,15 +184,28 @@ static const struct ctl_command *choose(int argc, const char **argv, struct ctl_
 	return doubtful; /* its options are told when they are parsed */
 }
 
+/* "kv help get" is "help kv get". */
+static int group_help(struct ctl_arguments *words)
+{
+	words->text[1] = words->text[0];
+	words->text++;
+	words->count--;
+	return ctl_help(words);
+}
+
 static int no_command(int argc, const char **argv, struct ctl_arguments *words)
 {
 	if (!ctl_options_words(NULL, argc, argv, words) && words->count)
-		return unknown_command(words);
+		return ctl_unknown_command(words);
 	if (ctl_options_parse(NULL, argc, argv, words) != 0)
 		return ctl_usage_hint();
 	if (ctl.version)
 		return ctl_version_commands[0].main(words);
-	return ctl.help ? ctl_help(words) : unknown_command(words);
+	if (ctl.help)
+		return ctl_help(words);
+	if (words->count > 1 && strcmp(words->text[1], "help") == 0 && ctl_help_list(NULL, words->text[0]))
+		return group_help(words);
+	return ctl_unknown_command(words);
 }
 
 static int dispatch(int argc, const char **argv, struct ctl_arguments arguments)

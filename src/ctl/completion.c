@@ -135,9 +135,11 @@ static void bash_command(FILE *out, const struct ctl_command *c)
 		write_words(out, c);
 		fputs("\" ;;\n", out);
 	}
-	if (!c->options && !takes_files(c))
+	if (!c->options && !c->choices && !takes_files(c))
 		return;
 	fprintf(out, is_group(c) ? "\t\"%s\")\n" : "\t\"%s \"*)\n", c->name);
+	if (c->choices)
+		fprintf(out, "\t\t[[ $second ]] || words=\"%s\"\n", c->choices);
 	if (takes_files(c))
 		fputs("\t\tfiles=yes\n", out);
 	if (c->options) {
@@ -157,16 +159,25 @@ static void bash_write(FILE *out)
 	      "_rdmactl()\n"
 	      "{\n"
 	      "\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-	      "\tlocal first='' second='' words='' files='' at options=\"",
+	      "\tlocal first='' second='' words='' files='' before='' at options=\"",
 	      out);
 	bash_options(out, ctl_globals);
 	fputs("\"\n\tCOMPREPLY=()\n"
+	      "\tif [[ $word == --*=* ]]; then # where bash does not part words there\n"
+	      "\t\tprevious=${word%%=*} before=${word%%=*}= word=${word#*=}\n"
+	      "\telif [[ $word == = ]]; then\n"
+	      "\t\tword=''\n"
+	      "\telif [[ $previous == = ]] && ((COMP_CWORD > 1)); then\n"
+	      "\t\tprevious=${COMP_WORDS[COMP_CWORD-2]}\n"
+	      "\tfi\n"
 	      "\tfor ((at = 1; at < COMP_CWORD; at++)); do\n"
 	      "\t\tcase ${COMP_WORDS[at]} in\n"
 	      "\t\t: | = | ",
 	      out);
 	write_valued(out, " | ");
-	fputs(") ((at++)) ;; # a value, or what bash cut off of host:port\n"
+	fputs(") # a value, or what bash cut off of host:port\n"
+	      "\t\t\t((at++))\n"
+	      "\t\t\t[[ ${COMP_WORDS[at]} != = ]] || ((at++)) ;;\n"
 	      "\t\t-*) ;;\n"
 	      "\t\thelp) [[ ! $first ]] || second=help ;;\n"
 	      "\t\t*) if [[ ! $first ]]; then first=${COMP_WORDS[at]}; elif [[ ! $second ]]; then "
@@ -184,10 +195,10 @@ static void bash_write(FILE *out)
 	fputs("\tif [[ $word == -* ]]; then\n"
 	      "\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
 	      "\telif [[ $words ]]; then\n"
-	      "\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+	      "\t\tmapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$words\" -- \"$word\")\n"
 	      "\telif [[ $files ]]; then\n"
 	      "\t\tcompopt -o filenames 2>/dev/null\n"
-	      "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+	      "\t\tmapfile -t COMPREPLY < <(compgen -P \"$before\" -f -- \"$word\")\n"
 	      "\tfi\n"
 	      "}\n"
 	      "complete -F _rdmactl rdmactl\n",
@@ -244,9 +255,12 @@ static void zsh_command(FILE *out, const struct ctl_command *c)
 		zsh_words(out, c);
 		fputs(") ;;\n", out);
 	}
-	if (!c->options && !takes_files(c))
+	if (!c->options && !c->choices && !takes_files(c))
 		return;
 	fprintf(out, is_group(c) ? "\t('%s')\n" : "\t('%s '*)\n", c->name);
+	if (c->choices)
+		fprintf(out, "\t\t[[ -n $second || ${words[CURRENT]} == -* ]] || { compadd -- %s; return }\n",
+			c->choices);
 	if (takes_files(c))
 		fputs("\t\tfiles=yes\n", out);
 	if (c->options) {
@@ -361,6 +375,10 @@ static void fish_command(FILE *out, const struct ctl_command *c)
 		fish_begin(out, c->name, strlen(c->name), is_group(c) ? "" : " *");
 		fputs(" -F\n", out);
 	}
+	if (c->choices) {
+		fish_begin(out, c->name, strlen(c->name), is_group(c) ? "" : " ");
+		fprintf(out, " -a '%s'\n", c->choices);
+	}
 	fish_options(out, &place);
 }
 
@@ -422,6 +440,7 @@ static int command_completion(const struct ctl_arguments *arguments)
 }
 
 const struct ctl_command ctl_completion_commands[] = {
-	{"completion", command_completion, "[SHELL]", "print the completion script for bash, zsh or fish", NULL, 0, 1},
+	{"completion", command_completion, "[SHELL]", "print the completion script for bash, zsh or fish", NULL, 0, 1,
+	 .choices = "bash zsh fish"},
 	{NULL},
 };

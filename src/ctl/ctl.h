@@ -65,6 +65,7 @@ struct ctl_command {
 	const struct ctl_option *options;                   /* its own, besides ctl_globals; NULL: none */
 	int min, max;                                       /* how many arguments; max -1: any */
 	bool local;                                         /* of the daemon of this machine: no --host */
+	const char *choices; /* for the completion of its first argument: words, or NULL */
 };
 
 extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every command */
@@ -132,6 +133,9 @@ const struct ctl_command *ctl_command_at(unsigned number);
 
 /* The row whose name are the first words of argv; *words is how many that took. NULL: none. */
 const struct ctl_command *ctl_command_find(int argc, const char **argv, int *words);
+
+/* Say that the words are no command, what was perhaps meant, and how to see all. Answers CTL_USAGE. */
+int ctl_unknown_command(const struct ctl_arguments *words);
 
 /* Say how to see the usage, after a message about the fault. Answers CTL_USAGE. */
 int ctl_usage_hint(void);

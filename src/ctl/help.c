@@ -66,7 +66,7 @@ int ctl_help(const struct ctl_arguments *arguments)
 	}
 	if (ctl_help_list(stdout, arguments->text[0]))
 		return CTL_OK;
-	return ctl_usage_error("%s: no such command", arguments->text[0]);
+	return ctl_unknown_command(arguments);
 }
 
 const struct ctl_command ctl_help_commands[] = {
