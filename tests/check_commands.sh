@@ -175,8 +175,13 @@ test_import() {
 	expect 0 kv import "$dir/all" --json && json '.imported == 9 and .failed == 0' "archives behind each other"
 	head -n 2 "$dir/one" >"$dir/cut"
 	expect 0 kv import "$dir/cut" && complains 'was it cut off' "an archive without its end"
+	expect 0 kv import "$dir/cut" --json && json '.imported == 2 and .failed == 0 and .truncated' "an archive without its end"
+	expect 0 kv import "$dir/one" --json && json '.truncated == false' "a whole archive"
+	head -c -20 "$dir/two" >"$dir/cut"
+	expect 1 kv import "$dir/cut" --json && json '.imported == 3 and .truncated' "a binary archive without its end"
 	sed 2d "$dir/one" >"$dir/cut"
 	expect 1 kv import "$dir/cut" && complains 'says here that it has 3 records, and 2 were there' "an archive without its middle"
+	expect 1 kv import "$dir/cut" --json && json '.truncated' "an archive without its middle"
 	sed 's/$/\r/' "$dir/one" >"$dir/dos"
 	expect 0 kv import "$dir/dos" && complains '3 keys imported' "an archive with carriage returns"
 }

@@ -351,8 +351,9 @@ void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t by
 /* Leaves no trace on the terminal. */
 void ctl_progress_end(struct ctl_progress *progress);
 
-/* kv_move.c: the summary of keys that were `verb`, "exported", which also names the member in JSON. An exit status. */
-int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *progress, uint64_t failed);
+/* kv_move.c: the summary of keys that were `verb`, "exported", which also names the member in JSON. Takes `more`, further members
+ * there; NULL: none. An exit status. */
+int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *progress, uint64_t failed, json_t *more);
 
 /*
  * script.c: the lines of a command file, and reading them. No network.

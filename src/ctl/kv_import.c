@@ -289,7 +289,9 @@ static int close_rejects(struct importing *import)
 
 static int conclude_import(struct importing *import)
 {
-	int rc = ctl_kv_moved(import->kv, "imported", &import->progress, import->failed);
+	bool cut = going_on(import) && !import->whole; /* the file was read to its end, and that is none */
+	int rc = ctl_kv_moved(import->kv, "imported", &import->progress, import->failed,
+			      json_pack("{s:b}", "truncated", cut));
 
 	if (close_rejects(import) != CTL_OK)
 		rc = CTL_FAILED;
@@ -303,7 +305,7 @@ static int conclude_import(struct importing *import)
 				import->error == -ETIMEDOUT ? "no answer in time"
 							    : "the connection ended before all answers",
 				"kv import %s, record %llu", import->name, (unsigned long long)import->line);
-	if (!import->whole && !import->failed && !ctl.quiet)
+	if (cut && !import->failed && !ctl.quiet)
 		ctl_say("kv import: %s does not end with the mark of a whole archive; was it cut off?", import->name);
 	return import->failed ? CTL_FAILED : rc;
 }

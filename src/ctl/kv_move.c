@@ -25,13 +25,14 @@ static const struct ctl_option export_options[] = {
 	{NULL},
 };
 
-int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p, uint64_t failed)
+int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p, uint64_t failed, json_t *more)
 {
 	double seconds = (double)(time_now() - p->begin) / 1e9;
 	char size[32];
 	json_t *o;
 
 	if (!ctl.json) {
+		json_decref(more);
 		if (!ctl.quiet)
 			ctl_say("%s: %llu keys %s, %s, %llu failed, %.3f s, transport %s", ctl.host,
 				(unsigned long long)p->count, verb, units_human_size((double)p->bytes, size),
@@ -44,6 +45,9 @@ int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p,
 	json_object_set_new(o, "failed", json_integer((json_int_t)failed));
 	json_object_set_new(o, "elapsed_seconds", json_real(seconds));
 	json_object_set_new(o, "interrupted", json_boolean(ctl_interrupted()));
+	if (more)
+		json_object_update(o, more);
+	json_decref(more);
 	return ctl_json_print(o);
 }
 
@@ -245,7 +249,7 @@ static int conclude_export(const struct exporting *e, const char *path, int erro
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", rdmad_error()); /* what follows asks the library more */
-	rc = ctl_kv_moved(e->kv, "exported", &e->progress, e->failed);
+	rc = ctl_kv_moved(e->kv, "exported", &e->progress, e->failed, NULL);
 	if (error == -EINTR)
 		return CTL_INTERRUPTED;
 	if (error && error == e->error) /* of the file: what is to be done about the store is no help */
