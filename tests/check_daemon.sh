@@ -168,9 +168,26 @@ test_print() {
 	says 'memory = "48M";' -T
 	says '^listen = \["127.0.0.5:99"\];' -T
 	says '^services = \["ping", "kv"\];' -T
+	says 'value_max = "1G"; # in effect "48M"$' -T
+	says 'transfer_memory = "0"; # in effect "24M"$' -T
+	says '^max_connections_per_source = 0; # in effect 512$' -T
+	says 'sessions_per_source = 0; # in effect 4$' -T
+	says 'names_per_source = 0; # in effect 512$' -T
+	says 'joined_per_source = 0; # in effect 512$' -T
+	says 'groups_per_source = 0; # in effect 512$' -T
+	says 'threads = 0; # in effect [1-9]' -T
+	says '^	# directory is not set$' -T
+	says '^# device is not set$' -T
 	"$rdmad" -T -c "$dir/first" >"$dir/out" 2>"$dir/err" || fail "-T of what -T printed"
 	same "$dir/first" "-T of what -T printed"
-	[[ $(grep -c ' = .*;' "$dir/first") -ge $(($("$rdmad" --help-config | grep -c '^	*#[a-z_]* = ') - 6)) ]] || fail "-T leaves settings out"
+	cmp -s <("$rdmad" --help-config | sed -n 's/^	*#\([a-z_]*\) = .*/\1/p' | sort) <(sed -n 's/^	*\(\([a-z_]*\) = .*;\|# \([a-z_]*\) is not set$\).*/\2\3/p' "$dir/first" | sort) ||
+		fail "-T does not name every setting"
+	# What is said to be in effect is.
+	configure
+	"$rdmad" -T -c "$dir/rdmad.conf" >"$dir/out" 2>"$dir/err" || fail "-T"
+	start_daemon
+	says "^workers = 0; # in effect $(sed -n 's/.*ready, workers \([0-9]*\)$/\1/p' "$dir/log")$" "-T, beside the daemon"
+	stop_daemon
 }
 
 test_life() {

@@ -39,6 +39,9 @@ struct setting {
 	const char *(*choice)(unsigned i);
 	/* Whether a text or an item is right; else `why` says what is wrong. NULL: anything but nothing. */
 	bool (*check)(const char *text, char *why, size_t size);
+	/* Of a number or a size: what is in effect, where the value leaves that to the daemon or something else bounds it. NULL: the
+	 * value. `values` has those of the whole table. */
+	uint64_t (*effective)(const void *values);
 	bool always;        /* a time that may be "always", which is TIME_NEVER */
 	bool zero;          /* a size that may be 0, too */
 	bool reload;        /* may change at run time */

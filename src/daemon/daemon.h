@@ -108,9 +108,15 @@ static inline bool config_shares_memory(const struct config *config)
 	return false;
 }
 
+/* How many connections one source may have. */
+static inline uint64_t config_max_per_source(const struct config *config)
+{
+	return config->max_per_source ? config->max_per_source : (config->max_connections + 1) / 2;
+}
+
 /* The annotated sample, every setting with its default. */
 void config_print_sample(FILE *out);
-/* A file that says the same, every setting with its value. */
+/* A file that says the same, every setting with its value; in comments what is in effect, and what is not set. */
 void config_print(const struct config *config, FILE *out);
 
 /* The listen address `text` with the configured port where it names none. */

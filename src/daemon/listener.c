@@ -14,11 +14,9 @@ static enum wire_reason listener_count(struct daemon *d, const struct fabric_req
 				       _Atomic uint32_t **source)
 {
 	struct fabric_source of;
-	uint64_t most = d->config->max_per_source;
+	uint64_t most = config_max_per_source(d->config);
 	int rc;
 
-	if (!most)
-		most = (d->config->max_connections + 1) / 2;
 	fabric_request_source(fabric_request, &of);
 	rc = sources_enter(d->sources, &of, most, source);
 	*detail = rc == -EUSERS ? most : 0;

@@ -1,6 +1,7 @@
 /* settings.c: the daemon's settings, the walk over them and the services', and the sample that is printed of them. */
 #include "daemon/settings.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define AT(member) offsetof(struct config, member)
@@ -36,6 +37,16 @@ static bool check_target(const char *text, char *why, size_t size)
 	return false;
 }
 
+static uint64_t workers_effective(const void *values)
+{
+	return workers_count(values);
+}
+
+static uint64_t per_source_effective(const void *values)
+{
+	return config_max_per_source(values);
+}
+
 static const struct setting general[] = {
 	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = check_address,
 	 .help = "Addresses to listen on: host[:port] for every transport that the address has,\n"
@@ -58,7 +69,7 @@ static const struct setting general[] = {
 	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},
 	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,
 	 .help = "Services to offer."},
-	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256,
+	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256, .effective = workers_effective,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
 	{"poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true, .reload = true,
 	 .help = "How long a worker that has nothing to do may poll before it sleeps. Polling saves\n"
@@ -67,7 +78,8 @@ static const struct setting general[] = {
 		 "workers, with one, or with a limit of processor time it is 0 unless \"always\"."},
 	{"max_connections", SETTING_NUMBER, AT(max_connections), "1024", 1, 1000000, .reload = true,
 	 .help = "Most connections; more are refused. Can be raised by a restart only."},
-	{"max_connections_per_source", SETTING_NUMBER, AT(max_per_source), "0", 0, 1000000, .reload = true,
+	{"max_connections_per_source", SETTING_NUMBER, AT(max_per_source), "0", 0, 1000000,
+	 .effective = per_source_effective, .reload = true,
 	 .help = "Most connections of one source: of an address, or of a user by a UNIX socket. 0: half of\n"
 		 "max_connections."},
 	{"message_size", SETTING_SIZE, AT(message_size), "16K", WIRE_MESSAGE_MIN, WIRE_MESSAGE_MAX,
@@ -260,6 +272,25 @@ static void print_quoted(FILE *out, const char *text)
 	putc('"', out);
 }
 
+/* As a comment: the value goes on leaving it to the daemon, perhaps that of another machine. */
+static void print_effective(FILE *out, const struct settings_walk *at)
+{
+	const struct setting *s = at->setting;
+	uint64_t value, effective;
+	char text[32];
+
+	if (!s->effective)
+		return;
+	memcpy(&value, (const char *)at->values + s->offset, sizeof(value));
+	effective = s->effective(at->values);
+	if (effective == value)
+		return;
+	if (s->type == SETTING_SIZE)
+		fprintf(out, " # in effect \"%s\"", units_format_size(effective, text));
+	else
+		fprintf(out, " # in effect %" PRIu64, effective);
+}
+
 static void print_value(FILE *out, const struct settings_walk *at)
 {
 	const struct setting *s = at->setting;
@@ -267,8 +298,10 @@ static void print_value(FILE *out, const struct settings_walk *at)
 	char buf[32];
 
 	text = setting_text(s, at->values, 0, buf);
-	if (!text && s->type == SETTING_STRING)
+	if (!text && s->type == SETTING_STRING) {
+		fprintf(out, "%s# %s is not set\n", dot ? "\t" : "", dot ? dot + 1 : s->path);
 		return;
+	}
 	fprintf(out, "%s%s = ", dot ? "\t" : "", dot ? dot + 1 : s->path);
 	if (s->type == SETTING_LIST || s->type == SETTING_SET) {
 		putc('[', out);
@@ -282,7 +315,9 @@ static void print_value(FILE *out, const struct settings_walk *at)
 	} else {
 		print_quoted(out, text);
 	}
-	fputs(";\n", out);
+	putc(';', out);
+	print_effective(out, at);
+	putc('\n', out);
 }
 
 /* Of "log.level": 3. 0: it is in no group. */

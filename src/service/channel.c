@@ -6,16 +6,36 @@
 
 #define AT(member) offsetof(struct channel_settings, member)
 
+static uint64_t half(uint64_t per_source, uint64_t all)
+{
+	return per_source ? per_source : (all + 1) / 2;
+}
+
+static uint64_t names_per_source(const void *values)
+{
+	const struct channel_settings *s = values;
+
+	return half(s->names_per_source, s->names);
+}
+
+static uint64_t joined_per_source(const void *values)
+{
+	const struct channel_settings *s = values;
+
+	return half(s->joined_per_source, s->joined);
+}
+
 static const struct setting settings[] = {
 	{"channel.names", SETTING_NUMBER, AT(names), "1024", 1, 16384,
 	 .help = "Most names that clients listen on; more are refused."},
-	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 16384,
+	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 16384, .effective = names_per_source,
 	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
 		 "many as there are is no limit."},
 	{"channel.joined", SETTING_NUMBER, AT(joined), "1024", 1, 16384,
 	 .help = "Most channels whose bytes go through the daemon, because the two ends cannot reach each\n"
 		 "other, and of the channel echo; more are refused."},
 	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 16384,
+	 .effective = joined_per_source,
 	 .help = "Most of them that one address opened, or one user by a UNIX socket. As above."},
 	{"channel.invite_timeout", SETTING_TIME, AT(invite_timeout), "10s", TIME_MS, 3600 * TIME_S,
 	 .help = "How long who listens on a name may take to accept a client that comes through the daemon."},
@@ -43,7 +63,7 @@ static const char *const counters[] = {
 static int places_init(struct channel_places *places, uint64_t max, uint64_t per_source)
 {
 	places->max = (uint32_t)max;
-	places->per_source = (uint32_t)(per_source ? per_source : (max + 1) / 2);
+	places->per_source = (uint32_t)per_source;
 	places->at = calloc(max, sizeof(*places->at));
 	return places->at ? 0 : -ENOMEM;
 }
@@ -202,10 +222,10 @@ static int channel_open(const struct service_host *host, const void *values, voi
 	service->names.enough = "this address or user listens on as many names as channel.names_per_source allows";
 	service->joined.full = "as many channels lead through it as channel.joined of its rdmad.conf allows";
 	service->joined.enough = "this address or user has as many channels as channel.joined_per_source allows";
-	rc = places_init(&service->names, service->settings.names, service->settings.names_per_source);
+	rc = places_init(&service->names, service->settings.names, names_per_source(&service->settings));
 	if (rc != 0)
 		goto free_service;
-	rc = places_init(&service->joined, service->settings.joined, service->settings.joined_per_source);
+	rc = places_init(&service->joined, service->settings.joined, joined_per_source(&service->settings));
 	if (rc != 0)
 		goto free_names;
 	rc = -ENOMEM;

@@ -14,6 +14,20 @@ static const char *const backends[] = {[GPU_SERVICE_AUTO] = "auto",
 				       [GPU_SERVICE_CUDA] = "cuda",
 				       [GPU_SERVICE_CUDA + 1] = NULL};
 
+static uint64_t per_source_of(const void *values)
+{
+	const struct gpu_service_settings *s = values;
+
+	return s->per_source ? s->per_source : (s->sessions + 1) / 2;
+}
+
+static uint64_t threads_of(const void *values)
+{
+	const struct gpu_service_settings *s = values;
+
+	return gpu_threads((unsigned)s->threads);
+}
+
 static const struct setting settings[] = {
 	{"gpu.backend", SETTING_CHOICE, AT(backend), "auto", .choices = backends,
 	 .help = "Who does the jobs of the gpu service: \"cpu\", processors; \"cuda\", GPUs, without which\n"
@@ -25,7 +39,7 @@ static const struct setting settings[] = {
 	 .help = "A file of kernels, PTX or machine code, in place of those that are built in."},
 	{"gpu.sessions", SETTING_NUMBER, AT(sessions), "8", 1, 1024,
 	 .help = "Most sessions, each of which has a process; more are refused."},
-	{"gpu.sessions_per_source", SETTING_NUMBER, AT(per_source), "0", 0, 1024,
+	{"gpu.sessions_per_source", SETTING_NUMBER, AT(per_source), "0", 0, 1024, .effective = per_source_of,
 	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
 		 "many as there are is no limit."},
 	{"gpu.idle_timeout", SETTING_TIME, AT(idle_timeout), "60s", 0, 3600 * 24 * TIME_S,
@@ -37,7 +51,7 @@ static const struct setting settings[] = {
 	{"gpu.memory", SETTING_SIZE, AT(memory), "256M", 64 * KIB, 1ull << 40,
 	 .help = "Most memory for the queues of a session, taken and registered when it begins. The\n"
 		 "longest input or output is a little less than half of it, and 64M at most."},
-	{"gpu.threads", SETTING_NUMBER, AT(threads), "0", 0, GPU_THREADS_MAX,
+	{"gpu.threads", SETTING_NUMBER, AT(threads), "0", 0, GPU_THREADS_MAX, .effective = threads_of,
 	 .help = "Threads of a session where processors do the jobs. 0: half as many as processors."},
 	{"gpu.poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true,
 	 .help = "How long a session's process that has nothing to do polls before it naps."},
@@ -76,7 +90,7 @@ static void take_settings(struct gpu_service *gpu, const struct gpu_service_sett
 				.backend = backends[s->backend],
 				.device = s->devices.count ? s->devices.item[0] : NULL,
 				.kernels = s->kernels,
-				.threads = gpu_threads((unsigned)s->threads),
+				.threads = (unsigned)threads_of(s),
 				.poll = s->poll,
 				.park = s->park,
 				.job_timeout = s->job_timeout,
@@ -84,7 +98,7 @@ static void take_settings(struct gpu_service *gpu, const struct gpu_service_sett
 		.device = s->devices.item,
 		.devices = s->devices.count,
 		.sessions_max = (uint32_t)s->sessions,
-		.per_source = (uint32_t)(s->per_source ? s->per_source : (s->sessions + 1) / 2),
+		.per_source = (uint32_t)per_source_of(s),
 		.idle_timeout = s->idle_timeout,
 		.queues = (uint32_t)s->queues,
 		.slots = (uint32_t)s->slots,

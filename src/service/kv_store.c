@@ -35,17 +35,40 @@ static bool check_directory(const char *text, char *why, size_t size)
 	return false;
 }
 
+static uint64_t memory_of(const void *values)
+{
+	const struct kv_settings *s = values;
+	uint64_t share = MIN(ram_usable() / 8, MEMORY_MAX);
+
+	return s->memory ? s->memory : MAX(share / MIB * MIB, MIB);
+}
+
+static uint64_t value_max_of(const void *values)
+{
+	const struct kv_settings *s = values;
+
+	return MIN(s->value_max, memory_of(s));
+}
+
+static uint64_t transfer_memory_of(const void *values)
+{
+	const struct kv_settings *s = values;
+
+	return s->transfer_memory ? s->transfer_memory : memory_of(s) / 2;
+}
+
 static const struct setting settings[] = {
-	{"kv.memory", SETTING_SIZE, AT(memory), "0", MIB, 1ull << 46, .zero = true,
+	{"kv.memory", SETTING_SIZE, AT(memory), "0", MIB, 1ull << 46, .effective = memory_of, .zero = true,
 	 .help = "Memory for keys and values. \"0\": an eighth of what the machine has, or the control group\n"
 		 "allows, and 4 GiB at most. With RDMA it is taken and registered at the start, and needs\n"
 		 "as much locked memory (ulimit -l), or values from 4 KiB on are refused; else it is taken\n"
 		 "as keys and values come."},
-	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G", 1, 1ull << 40, .help = "Longest value."},
+	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G", 1, 1ull << 40, .effective = value_max_of,
+	 .help = "Longest value."},
 	{"kv.push_max", SETTING_SIZE, AT(push_max), "64K", 0, WIRE_PUSH_MAX,
 	 .help = "Over TCP and UNIX sockets values up to this long go with their request or answer;\n"
 		 "longer ones take a round trip more."},
-	{"kv.transfer_memory", SETTING_SIZE, AT(transfer_memory), "0", 0, 1ull << 46,
+	{"kv.transfer_memory", SETTING_SIZE, AT(transfer_memory), "0", 0, 1ull << 46, .effective = transfer_memory_of,
 	 .help = "Most memory that large values under way may hold, those of all clients: room for what\n"
 		 "is coming, and what is being sent. A quarter of it for one client, or one value. What\n"
 		 "is beyond waits. \"0\": half of the memory."},
@@ -119,13 +142,6 @@ static void arena_touch(char *arena, size_t size)
 	touch_steps(&t);
 	while (threads > 0)
 		pthread_join(thread[--threads], NULL);
-}
-
-static uint64_t memory_of(const struct kv_settings *s)
-{
-	uint64_t share = MIN(ram_usable() / 8, MEMORY_MAX);
-
-	return s->memory ? s->memory : MAX(share / MIB * MIB, MIB);
 }
 
 /* What makes no sense together. */
@@ -264,9 +280,9 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	if (rc != 0)
 		goto free_shared;
 	rc = -ENOMEM;
-	shared->value_max = MIN(s->value_max, memory);
+	shared->value_max = value_max_of(s);
 	shared->push_max = s->push_max;
-	kv_hold_init(&shared->hold, s->transfer_memory ? s->transfer_memory : memory / 2);
+	kv_hold_init(&shared->hold, transfer_memory_of(s));
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
 		goto free_shared;

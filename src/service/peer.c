@@ -7,10 +7,17 @@
 
 #define AT(member) offsetof(struct meeting_settings, member)
 
+static uint64_t groups_per_source(const void *values)
+{
+	const struct meeting_settings *s = values;
+
+	return s->groups_per_source ? s->groups_per_source : (s->groups + 1) / 2;
+}
+
 static const struct setting settings[] = {
 	{"peer.groups", SETTING_NUMBER, AT(groups), "1024", 1, 16384,
 	 .help = "Most groups of programs that meet here, or have met and still run; more are refused."},
-	{"peer.groups_per_source", SETTING_NUMBER, AT(groups_per_source), "0", 0, 16384,
+	{"peer.groups_per_source", SETTING_NUMBER, AT(groups_per_source), "0", 0, 16384, .effective = groups_per_source,
 	 .help = "Most of them that one address began, or one user by a UNIX socket. 0: half of them, and\n"
 		 "as many as there are is no limit."},
 	{"peer.members", SETTING_NUMBER, AT(members), "1024", 1, WIRE_PEER_MEMBERS_MAX,
@@ -246,8 +253,7 @@ static int meeting_open(const struct service_host *host, const void *values, voi
 	if (!service)
 		return -ENOMEM;
 	service->settings = *(const struct meeting_settings *)values;
-	if (!service->settings.groups_per_source)
-		service->settings.groups_per_source = (service->settings.groups + 1) / 2;
+	service->settings.groups_per_source = groups_per_source(values);
 	service->group = calloc(service->settings.groups, sizeof(struct meeting_group *));
 	if (!service->group) {
 		free(service);
