@@ -587,6 +587,22 @@ static bool is_command(const char *line)
 	return *line < 'a' || *line > 'z';
 }
 
+/* Whether each command of a heading stands for itself: a macro takes all words behind it, brackets too, unless Sy ends it. */
+static bool stand_alone(const char *line)
+{
+	const char *end = strchr(line, '\n'), *from = line;
+
+	for (const char *at = line; (at = strstr(at, " , ")) && at < end; at++) {
+		const char *macro = strstr(from, " Ar ");
+
+		if (strncmp(at - 3, " Sy", 3) == 0)
+			from = at;
+		else if (macro && macro < at)
+			return false;
+	}
+	return true;
+}
+
 START_TEST(test_manual_is_complete)
 {
 	char *page = suite_source("man/rdmactl.1");
@@ -597,8 +613,10 @@ START_TEST(test_manual_is_complete)
 		ck_assert_msg(in_heading(page, c->name), "the manual has no section of %s", c->name);
 		assert_option_told(page, c->options);
 	}
-	for (const char *line = strstr(page, "\n.Ss "); line; line = strstr(line + 1, "\n.Ss "))
+	for (const char *line = strstr(page, "\n.Ss "); line; line = strstr(line + 1, "\n.Ss ")) {
 		ck_assert_msg(is_command(line + 5), "the manual has no such command: %.20s", line + 5);
+		ck_assert_msg(stand_alone(line + 5), "a heading whose commands run into each other: %.20s", line + 5);
+	}
 	free(page);
 }
 END_TEST
