@@ -125,6 +125,15 @@ test_terminal_peers() {
 		clients=()
 	done
 }
+# A text of a peer that is no UTF-8 is no reason to have no JSON.
+test_peer_bytes() {
+	wait_and_send peer alltoall $'\xff' -c "unix://$dir/peer.sock" &
+	clients=($!)
+	server=''
+	expect 0 peer alltoall mine -j -l "unix://$dir/peer.sock" && json '.strings_base64 | @base64d | test("mine")' "peer alltoall"
+	wait "${clients[0]}"
+	clients=()
+}
 wait_and_send() {
 	wait_for "who listens" test -S "$dir/peer.sock" -o -S "$dir/ring.sock"
 	timeout 60 "$rdmactl" "$@" -q <<<$'theirs\e[31m' >/dev/null 2>&1
@@ -478,7 +487,7 @@ test_completion() {
 	says '^zsh' fish
 }
 
-parts=(completion command_line local terminal full_stdout json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
+parts=(completion command_line local terminal peer_bytes full_stdout json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	sets=$(control status | jq .counters.kv_sets)

@@ -377,9 +377,12 @@ static int exchange(struct try *t, const char *text)
 	}
 	if (rdma_sequential_alltoall(t->ctx, text, t->buffer, TEXT_MAX) < 0)
 		return ctl_peer_fail(t->address);
-	if (ctl.json)
-		return ctl_json_print(json_pack("{s:s, s:s, s:s}", "command", ctl_command_name(), "address", t->address,
-						"strings", t->buffer));
+	if (ctl.json) {
+		json_t *o = json_pack("{s:s, s:s}", "command", ctl_command_name(), "address", t->address);
+
+		ctl_json_set_bytes(o, "strings", t->buffer, strlen(t->buffer));
+		return ctl_json_print(o);
+	}
 	ctl_put_value(t->buffer, strlen(t->buffer));
 	putchar('\n');
 	return CTL_OK;
