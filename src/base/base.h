@@ -43,6 +43,18 @@ void must_fail(const char *condition, const char *function, const char *file, in
 uintptr_t thread_self(void);
 
 #define CACHE_LINE 64
+
+/* This line will be written, though another processor has it. Compilers ask for it as if it were to be read, unless they are told
+ * that the processor is younger than 2003 or so; one of before takes the instruction for none. */
+static inline void prefetch_to_write(const void *line)
+{
+#ifdef __x86_64__
+	__asm__("prefetchw %0" : : "m"(*(const char *)line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
 #define KIB 1024ull
 #define MIB (1024ull * KIB)
 #define GIB (1024ull * MIB)
@@ -163,9 +175,9 @@ uint64_t ram_of_groups(const struct control_groups *two,
  * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went away under
  * whoever maps it would be a signal there.
  */
-int memfd_sealed(const char *name,
-		 size_t size); /* a descriptor of `size` zero bytes, or -errno, which errno is, too; not logged */
-bool memfd_is_sealed(int fd);  /* what a peer passed may be any file */
+/* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. */
+int memfd_sealed(const char *name, size_t size);
+bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
 /*
  * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the

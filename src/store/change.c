@@ -13,6 +13,7 @@
 #include "store/internal.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define HELD_SHIFT 4    /* changes hold at most a sixteenth of the arena, and the last one's value */
 #define DROPPED_SHIFT 6 /* eviction waits while a sixty-fourth is dropped but not released, */
@@ -20,6 +21,7 @@
 #define DROPPED_MOST MIB
 #define AHEAD 4       /* changes from now a slot is written, or read: its lines are fetched meanwhile, */
 #define AHEAD_LINES 3 /* of one that is written as a rule so many */
+#define HUGE_PAGE (2 * MIB)
 
 _Static_assert(sizeof(struct change) == offsetof(struct change, copy) + CHANGE_COPY + 2, "whole cache lines");
 
@@ -32,9 +34,10 @@ int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 			  CHANGES_MAX);
 		return -EINVAL;
 	}
-	c->slot = aligned_alloc(CACHE_LINE, size * sizeof(*c->slot));
+	c->slot = aligned_alloc(HUGE_PAGE, size * sizeof(*c->slot));
 	if (!c->slot)
 		return -ENOMEM;
+	madvise(c->slot, size * sizeof(*c->slot), MADV_HUGEPAGE); /* it is gone through again and again */
 	memset(c->slot, 0, size * sizeof(*c->slot));
 	c->size = size;
 	c->held_max = arena_size >> HELD_SHIFT;
@@ -97,7 +100,7 @@ static void change_expect(const struct changes *c, uint64_t lsn)
 	const char *slot = (const char *)slot_of(c, lsn);
 
 	for (unsigned i = 0; i < AHEAD_LINES; i++)
-		__builtin_prefetch(slot + i * CACHE_LINE, 1);
+		prefetch_to_write(slot + i * CACHE_LINE);
 }
 
 static void change_copy(struct change *slot, struct store_item *item, enum store_change_type type)
