@@ -431,7 +431,7 @@ START_TEST(test_pushed_small)
 {
 	struct told write = {.came = false}, read;
 	struct conn_group_stats before, after;
-	char value[4000];
+	char value[4050];
 
 	set(kv, "old", "was");
 	value_fill(value, sizeof(value), 1);
