@@ -147,6 +147,7 @@ const char *segment_name(enum file_kind kind, uint64_t id, char buf[static NAME_
 bool segment_name_parse(const char *name, enum file_kind *kind, uint64_t *id);
 /* A new segment's file with its header, of `size` bytes at least; its fd, and its id and `before` in *out. The lock is held. The
  * directory is not synced, a log's file is. */
+int segment_ids_reserve(struct wal *wal); /* so that the next one is begun without a manifest; with the lock held */
 int segment_begin(struct wal *wal, enum format_kind kind, uint64_t size, uint64_t before, struct segment *out);
 /* A file that nothing names any more becomes a spare, or goes. The lock is held. */
 void segment_give_back(struct wal *wal, enum file_kind kind, uint64_t id);

@@ -106,7 +106,7 @@ struct wal_reader {
 struct wal_found {
 	uint64_t last; /* highest LSN that was found, also as a checkpoint's or a COMMIT's; 0: none */
 	/* Changes are to have numbers above this one, which is far above the last, and above those of changes that were lost, also where
-	 * nothing else is left of them: it is on disk before wal_recover() returns, or before the first change is. */
+	 * nothing else is left of them: it is on disk before wal_recover() returns, but where the disk has no room for a segment. */
 	uint64_t given;
 	uint64_t records, bytes;
 	uint64_t items; /* of the records, those of a checkpoint, which came first */

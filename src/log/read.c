@@ -299,6 +299,25 @@ static int checkpoint_read(struct reading *r, struct manifest *m)
 	return -EBADMSG;
 }
 
+/* Behind the cut nothing is read but up to which number they were given out. What is no segment has nothing to say. */
+static int given_read(struct reading *r, const struct segment *s)
+{
+	struct wal *wal = r->wal;
+	const struct format_header *h = &r->input.header;
+	char name[NAME_SIZE];
+
+	segment_name(FILE_LOG, s->id, name);
+	if (asprintf(&r->path, "%s/%s", wal->directory, name) < 0)
+		return -ENOMEM;
+	if (input_open(&r->input, wal->fd, name, r->path) == 0) {
+		if (memcmp(h->store, wal->manifest.store, sizeof(h->store)) == 0 && h->id == s->id)
+			r->given = MAX(r->given, h->given);
+		input_close(&r->input);
+	}
+	free(r->path);
+	return 0;
+}
+
 /* *kept: segments with something in them. */
 static int log_read(struct reading *r, struct manifest *m, unsigned *kept)
 {
@@ -309,9 +328,12 @@ static int log_read(struct reading *r, struct manifest *m, unsigned *kept)
 		rc = segment_read(r, &m->log.at[*kept], *kept == 0);
 	if (rc != CUT)
 		return rc;
+	rc = 0;
+	for (unsigned i = *kept; i < m->log.count && rc == 0; i++)
+		rc = given_read(r, &m->log.at[i]);
 	if (!m->log.at[*kept - 1].end)
 		--*kept;
-	return 0;
+	return rc;
 }
 
 static uint64_t bytes_of(const struct segments *list, uint64_t open)
@@ -377,15 +399,19 @@ static int segments_give_up(struct wal *wal)
 
 static int writer_begin(struct wal *wal, unsigned kept)
 {
-	int rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn);
+	int rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn), sifted;
 
-	if (rc == 0)
-		rc = segments_sift(wal, kept);
-	/* What their headers say is in the new segment's, too: they go when that is named, unless it needs their room. */
-	if (rc == 0)
-		rc = log_turn(&wal->log, 0);
-	if (rc != -ENOSPC)
+	if (rc)
 		return rc;
+	pthread_mutex_lock(&wal->lock);
+	rc = segment_ids_reserve(wal); /* by a manifest that names those that are sifted out yet */
+	sifted = segments_sift(wal, kept);
+	pthread_mutex_unlock(&wal->lock);
+	/* What their headers say is in the new segment's, too: they go when that is named, unless it needs their room. */
+	if (rc == 0 && sifted == 0)
+		rc = log_turn(&wal->log, 0);
+	if (rc != -ENOSPC || sifted)
+		return sifted ? sifted : rc;
 	pthread_mutex_lock(&wal->lock);
 	rc = segments_give_up(wal);
 	pthread_mutex_unlock(&wal->lock);

@@ -49,17 +49,22 @@ static int name_open(struct wal *wal, const char *name, int flags)
 	return fd < 0 ? wal_failed(wal, name, flags & O_CREAT ? "making" : "opening", fd) : fd;
 }
 
+int segment_ids_reserve(struct wal *wal)
+{
+	struct manifest next;
+	int rc;
+
+	if (wal->next_id != wal->manifest.next)
+		return 0;
+	rc = manifest_copy(&wal->manifest, &next);
+	return rc ? rc : manifest_commit(wal, &next);
+}
+
 /* Ids below the manifest's `next` that no segment had: one that a crash took back never comes again. */
 static int id_take(struct wal *wal, uint64_t *id)
 {
-	struct manifest next;
-	int rc = 0;
+	int rc = segment_ids_reserve(wal);
 
-	if (wal->next_id == wal->manifest.next) {
-		rc = manifest_copy(&wal->manifest, &next);
-		if (rc == 0)
-			rc = manifest_commit(wal, &next);
-	}
 	if (rc == 0)
 		*id = wal->next_id++;
 	return rc;
