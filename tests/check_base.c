@@ -604,7 +604,6 @@ static void *look_at_signals(void *blocked)
 	return NULL;
 }
 
-/* And its starter takes those that it took. */
 /* What is no such memory is never taken for it, a file on a disk least of all. */
 START_TEST(test_memfd)
 {
@@ -630,6 +629,7 @@ START_TEST(test_memfd)
 }
 END_TEST
 
+/* And its starter takes those that it took. */
 START_TEST(test_thread_takes_no_signals)
 {
 	sigset_t blocked, before, after;

@@ -673,13 +673,12 @@ START_TEST(test_read_and_delete_when_full)
 		snprintf(key, sizeof(key), "%u", i);
 		ck_assert_int_eq(kv_submit_set(other, key, strlen(key), value, LARGE, take, &told[i]), 0);
 	}
-	for (unsigned i = 0; i < 20; i++)
+	while (!store_changes_full(server.services.store))
 		kv_progress(other, 1000);
 	last.came = false;
 	ck_assert_int_eq(kv_submit_fetch(kv, "v", 1, &fetch, into, LARGE, take_result, &last), 0);
-	for (unsigned i = 0; i < 50; i++) {
+	for (unsigned i = 0; i < 50; i++)
 		kv_progress(kv, 1000);
-	}
 	ck_assert(!last.came && !into[0] && !into[LARGE - 1]);
 	disk_set(&disk.stops, false);
 	await(kv, &last);

@@ -185,7 +185,11 @@ timeout 60 python3 "$dir/fg.py" "$rdmarun" >"$dir/out" 2>"$dir/err" || fail "inp
 run 3 -n 3 --grace 60s sh -c '[ $RDMA_RANK = 1 ] && exit 3; exec sleep 1000' </dev/null
 complains 'rank 1 ended: exit status 3; the others are ended'
 # Or the others go on, to their own ends, and what the first that failed said is what is told.
-run 3 -k -n 3 sh -c '[ $RDMA_RANK = 1 ] && exit 3; sleep 1; echo "end of $RDMA_RANK"; exit $((RDMA_RANK * 2))' </dev/null
+# shellcheck disable=SC2016 # for the ranks
+survive='cd "$0"; [ $RDMA_RANK = 1 ] && echo $$ >one && exit 3
+	until [ -s one ] && ! kill -0 "$(cat one)" 2>/dev/null; do sleep 0.1; done
+	echo "end of $RDMA_RANK"; exit $((RDMA_RANK * 2))'
+run 3 -k -n 3 sh -c "$survive" "$dir" </dev/null
 complains 'rank 1 ended: exit status 3; the others go on'
 complains 'rank 2 ended: exit status 4'
 says '^end of 0$' && says '^end of 2$' || fail "survivors do not go on"

@@ -84,8 +84,8 @@ static const struct {
 	 "; does the program there call rdmad_channel_accept(), is the host up, and no firewall between?"},
 	{-EPROTO, "; what listens there does not answer like rdmad",
 	 "; what listens there does not answer like a channel"},
-	{-ECONNRESET, "; what listens there does not answer like rdmad",
-	 "; what listens there does not answer like a channel"},
+	{-ECONNRESET, "; what listens there does not answer like rdmad, or has just ended",
+	 "; what listens there does not answer like a channel, or has just ended"},
 };
 
 static const char *attempt_hint(const struct attempt *attempt, const struct wire_request *request)

@@ -109,7 +109,7 @@ struct kv {
 	unsigned forks;           /* of the process when it was opened */
 	bool taking;              /* requests, or not: it was told to leave, is being made again, or is closed */
 	bool leaving;             /* the server takes no new connections or is to end: what is under way is finished */
-	bool wants_room;          /* a request was refused for want of credits */
+	bool wants_room;          /* a request was refused for want of credits, or of places for values on their way */
 	uint64_t request_timeout; /* ns; 0: submitted requests wait as long as the connection lives */
 	struct landing *lent;     /* during a callback, which takes it to keep the value */
 	struct remembered *size;  /* KV_SIZES; NULL: none was remembered yet */
@@ -329,7 +329,7 @@ void kv_pieces_free(struct kv *kv);
  * kv_operations.c
  */
 
-/* What to answer when conn_reserve() found none: the caller is roused when there is some. */
+/* What to answer when conn_reserve() found none, or push_waits(): the caller is roused when there is some. */
 static inline int kv_no_room(struct kv *kv)
 {
 	kv->wants_room = true;

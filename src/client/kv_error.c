@@ -97,8 +97,11 @@ static void explain_again(const struct kv *kv, const char *what)
 			  "no answer yet; kv_progress() first",
 			  what, KV_SLOTS);
 	else
-		log_error("kv", "%s: the server has not returned credits yet for %zu requests; kv_progress() first",
-			  what, kv->outstanding);
+		log_error(
+			"kv",
+			"%s: the server has not returned credits yet for %zu requests, or too many large values are on "
+			"their way; kv_progress() first",
+			what, kv->outstanding);
 }
 
 static void explain_timeout(const struct kv *kv, const char *what)

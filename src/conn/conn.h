@@ -302,7 +302,8 @@ bool conn_push_room(const struct conn *conn, size_t len);
 void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_record *record,
 	       const struct fabric_sge *from);
 
-/* In record(), of one that bears WIRE_PUSHED: where the value goes. Not asked, or -EAGAIN: it is dropped. */
+/* In record(), of one that bears WIRE_PUSHED: where the value goes. Not asked: it is dropped; so it is after
+ * -EAGAIN, unless the record waits for its turn only. */
 int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to);
 /* conn_wait_writable() of a request that waits for a value that is pulled: the value comes before what is pushed behind the
  * request, which may wait, too. */

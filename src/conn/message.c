@@ -397,7 +397,7 @@ static inline bool is_pushed(const struct conn *conn, const struct wire_record *
 	return record->flags & WIRE_PUSHED && conn->accept.push_max;
 }
 
-/* What is parked drops the values of its records, that of this one, too. */
+/* What is parked sees to the values of its records, to that of this one, too. */
 static __attribute__((noinline)) int hand_flagged(struct conn *conn, const struct wire_record *record)
 {
 	int rc;

@@ -5,6 +5,7 @@
 
 #define SPARES 64      /* kept by a group */
 #define ROOM_STEP 1024 /* of their sizes */
+#define STAND_STILL TIME_S
 
 static uint64_t parked_size(const struct conn_parked *p)
 {
@@ -108,13 +109,23 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 }
 
 /* Who waits for its turn only goes on whatever the peer does: until then the stream stands still before what is pushed. Who waits
- * for the peer drops it, as what it waits for may stand behind it. */
+ * for the peer drops it, as what it waits for may stand behind it; and who has waited for turns for long, as the peer may have asked
+ * behind it whether anybody is there. */
+static bool may_stand_still(const struct conn *conn)
+{
+	return (conn->busy || conn->behind) && conn->state == CONN_ESTABLISHED &&
+	       (!conn->untold || conn->group->now - conn->untold_since < STAND_STILL);
+}
+
 static void park_pushed(struct conn *conn, struct conn_parked *p)
 {
-	if ((conn->busy || conn->behind) && conn->state == CONN_ESTABLISHED)
-		conn->untold = true;
-	else
+	if (!may_stand_still(conn)) {
 		conn_park_pushed(conn, p);
+		return;
+	}
+	if (!conn->untold)
+		conn->untold_since = conn->group->now;
+	conn->untold = true;
 }
 
 static __attribute__((noinline)) void parked_drop_pushed(struct conn *conn)
@@ -161,7 +172,7 @@ int conn_parked_resume(struct conn *conn)
 	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
 		rc = parked_resume_one(conn, p);
 		if (rc == -EAGAIN) {
-			if (unlikely(conn->untold && !conn->busy && !conn->behind))
+			if (unlikely(conn->untold && !may_stand_still(conn)))
 				parked_drop_pushed(conn);
 			return rc;
 		}

@@ -129,7 +129,8 @@ static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *
 	missing = rank_is_remote(rank) && rank->out.awaits_agent; /* also where the remote shell is content */
 	child_end_text(rank->status, text, sizeof(text));
 	goes_on = run_options.keep_going && !missing;
-	if ((rank->status || missing) && (!run->status || goes_on) && !run->ending && !explain_remote(rank))
+	if ((rank->status || missing) && (!run->status || run_options.keep_going) && !run->ending &&
+	    !explain_remote(rank))
 		run_say("%s ended: %s%s", rank->name, text,
 			!run->alive ? ""
 			: goes_on   ? "; the others go on"
