@@ -339,6 +339,21 @@ test_reload() {
 	sed -i '/^services/d' "$dir/rdmad.conf"
 	answers reload '"needs_restart":["services"]' # once, though two are missing
 	stop_daemon
+	# What was offered at the start goes and comes back.
+	configure 'services = ["ping", "kv"];'
+	start_daemon
+	server="unix://$dir/rdmad.sock"
+	expect 0 kv set a b
+	sed -i 's/"ping", "kv"/"ping"/' "$dir/rdmad.conf"
+	expect 0 reload --json && json '.changed == ["services"]' "reload without a service"
+	expect 1 kv get a
+	complains "kv is not enabled" "a service that was taken away"
+	expect 0 ping -c 1 -q
+	sed -i 's/"ping"/"ping", "kv"/' "$dir/rdmad.conf"
+	expect 0 reload --json && json '.changed == ["services"]' "reload with a service"
+	expect 0 kv get a && says '^b$' "what was stored before the service was taken away"
+	server=''
+	stop_daemon
 }
 
 test_log_file() {
