@@ -27,6 +27,8 @@ _Static_assert(sizeof(struct change) == offsetof(struct change, copy) + CHANGE_C
 
 int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 {
+	size_t bytes = size * sizeof(*c->slot), page;
+
 	if (!size)
 		return 0;
 	if (size & (size - 1) || size < CHANGES_MIN || size > CHANGES_MAX) {
@@ -34,11 +36,13 @@ int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 			  CHANGES_MAX);
 		return -EINVAL;
 	}
-	c->slot = aligned_alloc(HUGE_PAGE, size * sizeof(*c->slot));
+	page = bytes < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
+	c->slot = aligned_alloc(page, bytes);
 	if (!c->slot)
 		return -ENOMEM;
-	madvise(c->slot, size * sizeof(*c->slot), MADV_HUGEPAGE); /* it is gone through again and again */
-	memset(c->slot, 0, size * sizeof(*c->slot));
+	if (page == HUGE_PAGE)
+		madvise(c->slot, bytes, MADV_HUGEPAGE); /* it is gone through again and again */
+	memset(c->slot, 0, bytes);
 	c->size = size;
 	c->held_max = arena_size >> HELD_SHIFT;
 	c->dropped_max = MIN(MAX(arena_size >> DROPPED_SHIFT, DROPPED_LEAST), DROPPED_MOST);
