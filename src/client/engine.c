@@ -259,6 +259,15 @@ int engine_join(struct engine *engine, const struct engine_options *options)
 	return rc;
 }
 
+static void descriptors_close(struct engine *engine)
+{
+	if (engine->told >= 0)
+		close(engine->told);
+	if (engine->clock >= 0)
+		close(engine->clock);
+	close(engine->epoll);
+}
+
 void engine_release(struct engine *engine)
 {
 	if (!engine)
@@ -267,11 +276,7 @@ void engine_release(struct engine *engine)
 	if (--engine->holders)
 		return;
 	progress_destroy(engine->head.progress);
-	if (engine->told >= 0)
-		close(engine->told);
-	if (engine->clock >= 0)
-		close(engine->clock);
-	close(engine->epoll);
+	descriptors_close(engine);
 	conn_group_destroy(engine->group);
 	buffers_destroy(engine->buffers);
 	fabric_domain_destroy(engine->domain);
@@ -284,11 +289,7 @@ void engine_abandon(struct engine *engine)
 	if (--engine->holders)
 		return;
 	progress_abandon(engine->head.progress);
-	if (engine->told >= 0)
-		close(engine->told);
-	if (engine->clock >= 0)
-		close(engine->clock);
-	close(engine->epoll);
+	descriptors_close(engine);
 	fabric_queue_abandon(conn_group_queue(engine->group));
 }
 
