@@ -165,8 +165,7 @@ static int lost_place(struct rdmad_channel *channel, const char *what, size_t do
 {
 	channel_end(channel, -EIO,
 		    "%s of %zu bytes, more than half of the capacity, timed out after %zu; the channel has ended, as "
-		    "it has "
-		    "lost its place",
+		    "it has lost its place",
 		    what, count, done);
 	return -ETIMEDOUT;
 }

@@ -264,6 +264,8 @@ extern unsigned client_forks;
 
 /* 0; -EPERM: the handle is of the process that forked this one, of which there were `forks` when it was opened. Said. */
 int client_owned(const char *room, unsigned forks);
+/* Of a handle that is closed. True: it is of the process that forked this one, and engine_abandon() was all that there was to do. */
+bool client_abandoned(struct engine *engine, unsigned forks);
 
 /* How a public function ends, which began with log_clear_last(): a failure has words, here those of its number where nobody had
  * others, and a success has none, whatever callbacks did meanwhile. */

@@ -29,6 +29,14 @@ int client_owned(const char *room, unsigned forks)
 	return -EPERM;
 }
 
+bool client_abandoned(struct engine *engine, unsigned forks)
+{
+	if (likely(forks == client_forks))
+		return false;
+	engine_abandon(engine);
+	return true;
+}
+
 int client_end(const char *room, const char *what, int rc)
 {
 	if (rc >= 0)

@@ -501,12 +501,8 @@ int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, 
 int rdmad_gpu_close(struct rdmad_gpu *gpu)
 {
 	log_clear_last();
-	if (!gpu)
+	if (!gpu || client_abandoned(gpu->engine, gpu->forks))
 		return 0;
-	if (gpu->forks != client_forks) {
-		engine_abandon(gpu->engine); /* the connection is the parent's */
-		return 0;
-	}
 	if (engine_may_wait(gpu->engine) != 0)
 		return -EDEADLK;
 	session_free(gpu);

@@ -81,12 +81,8 @@ int kv_close(void *kv_handle)
 	struct kv *kv = kv_handle;
 
 	log_clear_last();
-	if (!kv)
+	if (!kv || client_abandoned(kv->engine, kv->forks))
 		return 0;
-	if (kv->forks != client_forks) {
-		engine_abandon(kv->engine); /* the connection is the parent's */
-		return 0;
-	}
 	if (engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
 	kv_enter(kv);

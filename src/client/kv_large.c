@@ -56,9 +56,10 @@ static void push_give(struct kv_push *p)
 	p->next = p->kv->free_push;
 	p->kv->free_push = p;
 	p->kv->free_pushes++;
-	if (unlikely(p->kv->wants_room))
+	if (unlikely(p->kv->wants_room)) {
+		p->kv->wants_room = false;
 		engine_rouse(p->kv->engine);
-	p->kv->wants_room = false;
+	}
 }
 
 /* False: it goes another way. Room for those of a message of the server is left: what it pushes is always taken, as it does not
@@ -68,10 +69,10 @@ static bool push_room(const struct kv *kv, uint64_t size)
 	return kv->free_pushes > WIRE_PUSHES && conn_push_room(kv->conn, size);
 }
 
-/* It would go along if fewer did: one that went the other way would hold up those behind it, whose values were dropped then. */
+/* It goes along as soon as fewer do: one that went the other way would hold up those behind it, whose values were dropped then. */
 static bool push_waits(const struct kv *kv, uint64_t size)
 {
-	return size && size <= kv->push_max && conn_established(kv->conn) && !push_room(kv, size);
+	return size && size <= kv->push_max && conn_established(kv->conn);
 }
 
 static struct kv_push *push_take(struct request *r, struct kv *kv,
@@ -183,9 +184,9 @@ static int request_pieces(struct kv *kv, const struct ask *ask, struct span head
 	int rc;
 
 	kv_pieces_plan(kv, put ? ask->value : ask->into, ask->pieces, &plan);
-	if (put && plan.landing == size && push_waits(kv, size))
-		return kv_no_room(kv);
 	pushed = put && plan.landing == size && push_room(kv, size);
+	if (put && plan.landing == size && !pushed && push_waits(kv, size))
+		return kv_no_room(kv);
 	rc = room_for_large(kv, ask->key_len + sizeof(ranges), pushed || plan.reached);
 	if (rc != 0)
 		return rc;
@@ -228,7 +229,7 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 			kv_size_remember(kv, ask->key, ask->key_len, size);
 		return rc;
 	}
-	if (push_waits(kv, size))
+	if (unlikely(!pushed && push_waits(kv, size)))
 		return kv_no_room(kv);
 	rc = room_for_large(kv, ask->key_len, pushed || buffers_reached(kv->buffers, ask->value, size));
 	if (rc != 0)

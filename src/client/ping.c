@@ -260,12 +260,8 @@ const char *rdmad_ping_transport(const struct rdmad_ping *ping)
 
 void rdmad_ping_close(struct rdmad_ping *ping)
 {
-	if (!ping)
+	if (!ping || client_abandoned(ping->engine, ping->forks))
 		return;
-	if (ping->forks != client_forks) {
-		engine_abandon(ping->engine); /* the connection is the parent's */
-		return;
-	}
 	engine_enter(ping->engine);
 	client_disconnect(ping->engine, ping->conn, &ping->closed);
 	engine_leave(ping->engine);

@@ -116,7 +116,7 @@ static bool explain_remote(const struct rank *rank)
 
 static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *info)
 {
-	bool missing, goes_on;
+	bool missing, failed, goes_on;
 	char text[80];
 
 	rank->ended = true;
@@ -128,19 +128,19 @@ static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *
 	rank_input_over(rank);
 	missing = rank_is_remote(rank) && rank->out.awaits_agent; /* also where the remote shell is content */
 	child_end_text(rank->status, text, sizeof(text));
+	failed = rank->status || missing;
 	goes_on = run_options.keep_going && !missing;
-	if ((rank->status || missing) && (!run->status || run_options.keep_going) && !run->ending &&
-	    !explain_remote(rank))
+	if (failed && (!run->status || run_options.keep_going) && !run->ending && !explain_remote(rank))
 		run_say("%s ended: %s%s", rank->name, text,
 			!run->alive ? ""
 			: goes_on   ? "; the others go on"
 				    : "; the others are ended");
 	else
 		run_note("%s ended: %s", rank->name, text);
-	if (goes_on && !run->status)
-		run->status = rank->status;
-	else if (!goes_on && (rank->status || missing))
+	if (failed && !goes_on)
 		fail_run(run, rank->status ? rank->status : RUN_FAILED);
+	else if (!run->status)
+		run->status = rank->status;
 }
 
 static void reap(struct run *run)
