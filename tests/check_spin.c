@@ -137,6 +137,39 @@ START_TEST(test_work_counts)
 }
 END_TEST
 
+/* What it takes to see that sleeping is ten times as long is little. */
+START_TEST(test_lost_trials_are_short)
+{
+	const struct machine slow = {10 * TIME_US, 100 * TIME_US};
+	struct run r = run_of(LIMIT);
+
+	run_on(&r, &slow, 10000);
+	ck_assert_uint_gt(r.sleeps, 0);
+	ck_assert_uint_lt(r.sleeps, 60);
+}
+END_TEST
+
+/* Who sleeps longer finds more at hand afterwards: what comes in turns one after the other took its time, too. */
+START_TEST(test_work_without_waits_counts)
+{
+	struct run r = run_of(LIMIT);
+	unsigned polls = 0;
+
+	for (unsigned i = 0; i < 10000; i++) {
+		bool sleeps = spin_turn(&r.spin, r.now, 0);
+
+		polls += !sleeps;
+		r.now += sleeps ? 40 * TIME_US : 28 * TIME_US;
+		spin_turn(&r.spin, r.now, 1);
+		if (!sleeps)
+			continue;
+		r.now += 40 * TIME_US;
+		spin_turn(&r.spin, r.now, 1);
+	}
+	ck_assert_uint_gt(polls, 9000);
+}
+END_TEST
+
 START_TEST(test_always_and_never)
 {
 	struct run r = run_of(TIME_NEVER);
@@ -200,6 +233,8 @@ int main(void)
 	tcase_add_test(tc, test_machine_changes);
 	tcase_add_test(tc, test_found_nothing);
 	tcase_add_test(tc, test_work_counts);
+	tcase_add_test(tc, test_lost_trials_are_short);
+	tcase_add_test(tc, test_work_without_waits_counts);
 	tcase_add_test(tc, test_always_and_never);
 	tcase_add_test(tc, test_window);
 	tcase_add_test(tc, test_allowed);

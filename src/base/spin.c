@@ -50,9 +50,11 @@ static void change(struct spin *spin, bool sleeps)
 static void end_trial(struct spin *spin, double price, bool vain)
 {
 	bool better = spin->sleeps ? !vain && price <= spin->usual : price <= 0.9 * spin->usual;
+	unsigned grow = price > 2 * spin->usual ? 8 : 2;
 
-	spin->interval = MIN(2 * spin->interval, (unsigned)INTERVAL_MAX);
+	spin->interval = MIN(grow * spin->interval, (unsigned)INTERVAL_MAX);
 	spin->rounds = spin->interval;
+	spin->other = better ? spin->usual : price;
 	if (!better)
 		return;
 	change(spin, !spin->sleeps);
@@ -60,11 +62,17 @@ static void end_trial(struct spin *spin, double price, bool vain)
 	spin->usual = price;
 }
 
-/* Whether it is time for a trial: also where waits are twice as long as usual, as others may have come to this processor, or
- * where polling was useless and work comes quickly again. */
+/* A trial that has waited longer than a whole round does as a rule need not go on. */
+static bool trial_is_lost(const struct spin *spin)
+{
+	return spin->trial && (double)spin->waited * spin->waits > ROUND * spin->usual * (double)spin->work;
+}
+
+/* Whether it is time for a trial: also where waits are twice as long as usual, and as long as they were the other way, as
+ * others may have come to this processor, or where polling was useless and work comes quickly again. */
 static bool end_round(struct spin *spin, double price, bool vain)
 {
-	bool news = spin->sleeps ? spin->useless && !vain : price > 2 * spin->usual;
+	bool news = spin->sleeps ? spin->useless && !vain : price > MAX(2 * spin->usual, spin->other);
 
 	spin->usual = spin->usual > 0 ? (3 * spin->usual + price) / 4 : price;
 	spin->most = MIN(MAX(LONG * spin->waited / ROUND, (uint64_t)TIME_US), LONGEST * spin->limit);
@@ -84,12 +92,12 @@ void spin_waited(struct spin *spin, uint64_t now)
 	if (spin->limit == 0 || spin->limit == TIME_NEVER)
 		return;
 	if (++spin->waits <= 0) {
-		spin->work = 0;
+		spin->waited = spin->work = 0;
 		return;
 	}
 	spin->waited += MIN(now - spin->since, spin->most);
 	spin->vain += now - spin->since >= spin->limit;
-	if (spin->waits < ROUND)
+	if (spin->waits < ROUND && !trial_is_lost(spin))
 		return;
 	price = (double)spin->waited / (double)spin->work;
 	vain = 4 * spin->vain >= 3 * ROUND;

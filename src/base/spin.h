@@ -2,9 +2,9 @@
  * spin.h: whether a thread that waits polls first, or sleeps at once. One for each thread that waits; no locks.
  *
  * Polling saves a wake-up where there is a processor to spare, and costs whoever is waited for the processor where there is
- * none. No figure of the machine tells which, so it is measured: how long the waits are for each piece of work that ends
- * them. Now and then some waits go the other way, and the better one is taken. Where polling ends without work most of the
- * time it is left, too: the wake-up is paid anyway.
+ * none. No figure of the machine tells which, so it is measured: how long it is from each piece of work to the next. Now and
+ * then some waits go the other way, until it is clear which one is better; that one is taken. Where polling ends without work
+ * most of the time it is left, too: the wake-up is paid anyway.
  *
  *     spin_begin(&spin, now);
  *     while (!done)
@@ -23,16 +23,17 @@ struct spin {
 	unsigned idle;   /* turns since, see time_to_yield() */
 
 	/* The rest is spin.c's. */
-	int waits; /* of this round; below 0: they still show how it was before */
-	int vain;  /* of them, as long as the limit or longer */
-	uint64_t waited, work;
-	uint64_t most;     /* that is counted of one of them, so that a rare long one does not decide */
-	double usual;      /* waiting for a piece of work in the rounds before, but for trials */
-	bool sleeps;       /* the better way as far as is known ... */
-	bool useless;      /* ... because waits are longer than the limit */
-	bool trial;        /* this round goes the other way */
-	unsigned rounds;   /* until the next trial */
-	unsigned interval; /* between trials; grows while they change nothing */
+	int waits;             /* of this round; below 0: they still show how it was before */
+	int vain;              /* of them, as long as the limit or longer */
+	uint64_t waited, work; /* ns of this round, and what ended them */
+	uint64_t most;         /* that is counted of one of them, so that a rare long one does not decide */
+	double usual;          /* waiting for a piece of work in the rounds before, but for trials */
+	double other;          /* in the last trial, which went the other way; 0: there was none */
+	bool sleeps;           /* the better way as far as is known ... */
+	bool useless;          /* ... because waits are longer than the limit */
+	bool trial;            /* this round goes the other way */
+	unsigned rounds;       /* until the next trial */
+	unsigned interval;     /* between trials; grows while they change nothing */
 };
 
 /* How long `threads` threads may poll that could for `poll`: not at all where they are more than the processors, or where a
@@ -61,6 +62,8 @@ static inline bool spin_turn(struct spin *spin, uint64_t now, uint64_t work)
 	spin->work += work;
 	if (spin->idle)
 		spin_waited(spin, now);
+	else
+		spin->waited += now - spin->since; /* what the work before took, as in a wait's time */
 	spin_begin(spin, now);
 	return false;
 }
