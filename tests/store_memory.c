@@ -1,6 +1,8 @@
 /* store_memory: the arena seen through the store: no overlap, little waste, nothing lost. */
 #include "store_common.h"
 
+#include <sched.h>
+
 struct extent {
 	uint64_t len, seed;
 };
@@ -168,6 +170,44 @@ START_TEST(test_exact_fit)
 }
 END_TEST
 
+static uint64_t resident(const struct fixture *f)
+{
+	size_t pages = f->size / 4096, n = 0;
+	unsigned char *in = malloc(pages);
+
+	ck_assert_int_eq(mincore(f->arena, f->size, in), 0);
+	for (size_t i = 0; i < pages; i++)
+		n += in[i] & 1;
+	free(in);
+	return n * 4096;
+}
+
+/* As much again as is used, at the end where the next value comes; what is there is not touched. */
+START_TEST(test_load_ahead)
+{
+	struct fixture f = fixture_open(256 * MIB, GIB, STORE_EVICT_NONE);
+	uint64_t before = resident(&f), len = 8 * MIB, used;
+	struct store_ahead *ahead = store_load_ahead(f.store);
+	struct store_ref ref;
+
+	ck_assert_ptr_nonnull(ahead);
+	ck_assert_uint_lt(before, 4 * MIB);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, len, NOW, &ref), 0);
+	pattern_fill(ref.addr, len, 1);
+	ck_assert_int_eq(store_publish(f.store, &ref, NULL, NOW, NULL), 0);
+	used = fixture_stats(&f).bytes_used;
+	while (resident(&f) < 2 * used)
+		sched_yield();
+	store_load_ahead_end(ahead);
+	ck_assert_uint_le(resident(&f), 2 * used + 4 * MIB); /* the kernel may take larger pages */
+	ck_assert_int_eq(store_get(f.store, "k", 1, NOW, &ref), 1);
+	ck_assert(pattern_holds(ref.addr, ref.len));
+	store_unpin(f.store, &ref);
+	store_load_ahead_end(NULL);
+	fixture_close(&f);
+}
+END_TEST
+
 TCase *store_memory_case(void)
 {
 	TCase *tc = tcase_create("memory");
@@ -178,5 +218,6 @@ TCase *store_memory_case(void)
 	tcase_add_loop_test(tc, test_waste_when_full, 0, 6);
 	tcase_add_test(tc, test_small_becomes_large);
 	tcase_add_test(tc, test_exact_fit);
+	tcase_add_test(tc, test_load_ahead);
 	return tc;
 }

@@ -1,7 +1,8 @@
 /*
- * ahead.c: the next piece of a file is read by a thread while the one before it is looked through, so that disk and processor work at
- * the same time. There is at most one piece on its way, and who asked for it makes no other call of the file operations
- * before it was taken: so these need no locks. The thread begins with the first piece, as most files have only one.
+ * ahead.c: the next pieces of a file are read by a thread while the one before them is looked through, so that disk and processor work
+ * at the same time, and one does not wait for the other where it is slow for a moment. Who asked for pieces makes no other
+ * call of the file operations before they were taken: so these need no locks. The thread begins with the first piece, as
+ * most files have only one.
  */
 #include "log/internal.h"
 
@@ -51,14 +52,16 @@ static void *ahead_run(void *arg)
 
 	pthread_mutex_lock(&ahead->lock);
 	while (!ahead->stop) {
-		if (!ahead->reading) {
+		struct ahead_piece *piece = &ahead->piece[(ahead->first + ahead->read) % AHEAD_MOST];
+
+		if (ahead->read == ahead->asked) {
 			pthread_cond_wait(&ahead->changed, &ahead->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&ahead->lock);
-		ahead->got = read_some(ahead->files, ahead->fd, ahead->to, ahead->at, ahead->to.iov_len);
+		piece->got = read_some(ahead->files, piece->fd, piece->to, piece->at, piece->to.iov_len);
 		pthread_mutex_lock(&ahead->lock);
-		ahead->reading = false;
+		ahead->read++;
 		pthread_cond_broadcast(&ahead->changed);
 	}
 	pthread_mutex_unlock(&ahead->lock);
@@ -67,27 +70,49 @@ static void *ahead_run(void *arg)
 
 void ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at)
 {
-	must(!ahead->asked);
+	must(ahead->asked < AHEAD_MOST);
 	if (!ahead->running && thread_start(&ahead->thread, "log-ahead", ahead_run, ahead) != 0)
 		return; /* it is read when it is needed */
 	pthread_mutex_lock(&ahead->lock);
-	ahead->running = ahead->asked = ahead->reading = true;
-	ahead->fd = fd;
-	ahead->to = to;
-	ahead->at = at;
+	ahead->running = true;
+	ahead->piece[(ahead->first + ahead->asked) % AHEAD_MOST] = (struct ahead_piece){.fd = fd, .to = to, .at = at};
+	ahead->asked++;
 	pthread_cond_broadcast(&ahead->changed);
 	pthread_mutex_unlock(&ahead->lock);
 }
 
+/* The first of those that were asked for. */
+static struct ahead_piece ahead_next(struct ahead *ahead)
+{
+	struct ahead_piece piece;
+
+	pthread_mutex_lock(&ahead->lock);
+	while (ahead->read == 0)
+		pthread_cond_wait(&ahead->changed, &ahead->lock);
+	piece = ahead->piece[ahead->first];
+	ahead->first = (ahead->first + 1) % AHEAD_MOST;
+	ahead->asked--;
+	ahead->read--;
+	pthread_mutex_unlock(&ahead->lock);
+	return piece;
+}
+
 bool ahead_take(struct ahead *ahead, uint64_t at, ssize_t *got)
 {
+	struct ahead_piece piece;
+
 	if (!ahead->asked)
 		return false;
-	pthread_mutex_lock(&ahead->lock);
-	while (ahead->reading)
-		pthread_cond_wait(&ahead->changed, &ahead->lock);
-	pthread_mutex_unlock(&ahead->lock);
-	ahead->asked = false;
-	*got = ahead->got;
-	return ahead->at == at;
+	piece = ahead_next(ahead);
+	*got = piece.got;
+	if (piece.at == at)
+		return true;
+	ahead_drop(ahead);
+	return false;
+}
+
+void ahead_drop(struct ahead *ahead)
+{
+	while (ahead->asked)
+		ahead_next(ahead);
 }

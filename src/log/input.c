@@ -1,6 +1,6 @@
 /*
  * input.c: a segment's records in order. The file is read in large pieces, past the page cache, for which a machine has to find memory
- * only to have it copied from there; the next one while this one is looked through.
+ * only to have it copied from there; the next ones while this one is looked through.
  */
 #include "log/internal.h"
 
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define READ_MOST (8 * MIB)
+#define READ_MOST (4 * MIB)
 #define WANT_MOST (FORMAT_WHOLE_MAX + 2 * WAL_BLOCK) /* a record with a value that is not long */
 #define MARGIN (WANT_MOST + WAL_BLOCK)               /* of a room, in front of what is read: as much as may be left */
 _Static_assert(sizeof(struct format_record) + WAL_KEY_MAX + FORMAT_GAP <= 2 * WAL_BLOCK, "it is read in one piece");
@@ -19,22 +19,21 @@ static int input_failed(const struct input *input, uint64_t at, int rc)
 	return rc;
 }
 
-static unsigned char *next_room(const struct input *input)
+/* Of the piece that comes so many behind the one in the buffer. */
+static unsigned char *room_behind(const struct input *input, unsigned n)
 {
-	return input->room[!input->current] + MARGIN;
+	return input->room[(input->current + n) % ARRAY_SIZE(input->room)] + MARGIN;
 }
 
 void input_settle(struct input *input)
 {
-	ssize_t got;
-
-	ahead_take(&input->ahead, 0, &got);
+	ahead_drop(&input->ahead);
 }
 
 /* What comes at `from` into the next room: `least` bytes of it. How many, or -errno. */
 static ssize_t piece_read(struct input *input, uint64_t from, size_t least)
 {
-	struct iovec iov = {next_room(input), input->piece};
+	struct iovec iov = {room_behind(input, 1), input->piece};
 	ssize_t got;
 
 	if (!ahead_take(&input->ahead, from, &got))
@@ -61,25 +60,30 @@ int input_fill(struct input *input, size_t want)
 	if (got < 0)
 		return (int)got;
 	if (left)
-		memcpy(next_room(input) - left, input->buffer + (begin - input->buffer_at), left);
-	input->buffer = next_room(input) - left;
+		memcpy(room_behind(input, 1) - left, input->buffer + (begin - input->buffer_at), left);
+	input->buffer = room_behind(input, 1) - left;
 	input->buffer_at = begin;
 	/* A file ends anywhere, and what is behind the limit does not count; all that is in front of it is there then. */
 	input->have = (size_t)MIN(left + (size_t)got, input->limit - begin);
-	input->current = !input->current;
+	input->current = (input->current + 1) % ARRAY_SIZE(input->room);
 	return 0;
 }
 
 /* And what follows is on its way: records are read from the first to the last. */
 static int fill_on(struct input *input, size_t want)
 {
-	uint64_t end;
 	int rc = input_fill(input, want);
+	unsigned asked;
 
-	end = input->buffer_at + input->have;
-	if (rc == 0 && !input->ahead.asked && end < input->limit)
-		ahead_ask(&input->ahead, input->fd, (struct iovec){next_room(input), input->piece}, end);
-	return rc;
+	if (rc)
+		return rc;
+	if (!input->ahead.asked)
+		input->asked_to = input->buffer_at + input->have;
+	for (; (asked = input->ahead.asked) < AHEAD_MOST && input->asked_to < input->limit;
+	     input->asked_to += input->piece)
+		ahead_ask(&input->ahead, input->fd, (struct iovec){room_behind(input, 1 + asked), input->piece},
+			  input->asked_to);
+	return 0;
 }
 
 const unsigned char *input_here(const struct input *input)
@@ -130,7 +134,10 @@ int input_create(struct input *input, const struct wal_files *files, uint64_t si
 	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++)
 		input->room[i] = aligned_alloc(WAL_BLOCK, MARGIN + piece);
 	input->buffer = input->room[0];
-	return input->room[0] && input->room[1] ? 0 : -ENOMEM;
+	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++)
+		if (!input->room[i])
+			return -ENOMEM;
+	return 0;
 }
 
 void input_destroy(struct input *input)

@@ -159,29 +159,37 @@ int segments_tidy(struct wal *wal);
 void segment_make_ahead(struct wal *wal);
 
 /*
- * ahead.c: a file's next piece is read while the one before it is looked through.
+ * ahead.c: a file's next pieces are read while the one before them is looked through.
  */
-struct ahead {
-	const struct wal_files *files;
-	pthread_t thread;
-	bool running;         /* there is a thread */
-	bool asked;           /* and not taken */
-	pthread_mutex_t lock; /* the rest, while something is asked for */
-	pthread_cond_t changed;
-	bool stop, reading;
+#define AHEAD_MOST 3u
+
+struct ahead_piece {
 	int fd;
 	struct iovec to;
 	uint64_t at;
 	ssize_t got;
 };
 
+struct ahead {
+	const struct wal_files *files;
+	pthread_t thread;
+	bool running;         /* there is a thread */
+	pthread_mutex_t lock; /* the rest, but for `asked`, which only its owner changes */
+	pthread_cond_t changed;
+	bool stop;
+	struct ahead_piece piece[AHEAD_MOST]; /* a ring */
+	unsigned first, asked, read;          /* not taken; of them, those that were read */
+};
+
 void ahead_init(struct ahead *ahead, const struct wal_files *files);
 /* Nothing is asked for. */
 void ahead_fini(struct ahead *ahead);
-/* Nothing else is asked for; no file operation is called before ahead_take(). */
+/* AHEAD_MOST at a time; no file operation is called before ahead_take() of each, or ahead_drop(). */
 void ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at);
-/* Waits for what was asked for. True: that is what begins at `at`. *got: how many bytes, fewer where the file ends, or -errno. */
+/* Waits for what was asked for first. True: that is what begins at `at`. *got: how many bytes, fewer where the file ends, or
+ * -errno. False: nothing is asked for any more. */
 bool ahead_take(struct ahead *ahead, uint64_t at, ssize_t *got);
+void ahead_drop(struct ahead *ahead);
 /* Of a file, `least` bytes or more, fewer where it ends. How many, or -errno. */
 ssize_t read_some(const struct wal_files *files, int fd, struct iovec iov, uint64_t at, size_t least);
 
@@ -196,12 +204,13 @@ struct input {
 	uint64_t at;    /* of the record that comes next */
 	uint64_t seed;
 	struct format_header header;
-	unsigned char *room[2]; /* a piece, and in front of it what is left of the piece before */
-	unsigned current;       /* of them, the one that has the buffer; the next piece comes into the other */
+	unsigned char *room[1 + AHEAD_MOST]; /* a piece, and in front of it what is left of the piece before */
+	unsigned current; /* of them, the one that has the buffer; the next pieces come into those behind */
 	unsigned char *buffer;
 	uint64_t buffer_at; /* what is at its begin */
 	size_t have;
-	size_t piece; /* that is read at once */
+	size_t piece;      /* that is read at once */
+	uint64_t asked_to; /* where the pieces end that are read ahead */
 	struct ahead ahead;
 	unsigned char key[WAL_KEY_MAX + 1];
 };

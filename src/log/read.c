@@ -181,15 +181,16 @@ static int tail_write(struct reading *r, const struct segment *s)
 {
 	struct wal *wal = r->wal;
 	struct input *input = &r->input;
-	uint64_t done, piece;
+	uint64_t end = (s->end + WAL_BLOCK - 1) / WAL_BLOCK * WAL_BLOCK, done, piece;
 	char name[NAME_SIZE];
-	int fd = wal->files->open(wal->files->arg, wal->fd, segment_name(FILE_LOG, s->id, name), O_RDWR), rc = 0;
+	int fd = wal->files->open(wal->files->arg, wal->fd, segment_name(FILE_LOG, s->id, name), O_RDWR | O_DIRECT);
+	int rc = 0;
 
 	if (fd < 0)
 		return wal_failed(wal, name, "opening", fd);
-	for (input->at = r->safe; input->at < s->end && rc == 0; input->at += piece) {
-		piece = MIN(INPUT_PIECE, s->end - input->at);
-		rc = input_fill(input, (size_t)piece);
+	for (input->at = r->safe / WAL_BLOCK * WAL_BLOCK; input->at < s->end && rc == 0; input->at += piece) {
+		rc = input_fill(input, (size_t)MIN(INPUT_PIECE, s->end - input->at));
+		piece = MIN(end, input->buffer_at + input->have) - input->at;
 		if (rc == 0)
 			rc = wal_write_all(wal, fd, &(struct iovec){(void *)input_here(input), (size_t)piece}, 1,
 					   input->at, &done);

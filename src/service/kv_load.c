@@ -360,8 +360,10 @@ int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 	struct wal_found found = {0};
 	struct store_stats stats;
 	char bytes[32], cut[64] = "", size[32];
+	struct store_ahead *ahead = store_load_ahead(log->store);
 	int rc = wal_recover(log->wal, &reader, &found);
 
+	store_load_ahead_end(ahead);
 	store_abandon(log->store, &l.place);
 	lates_sift(&l, UINT64_MAX, 0);
 	free(l.late);

@@ -226,7 +226,7 @@ void pages_destroy(struct pages *p)
 	p->heads = NULL;
 }
 
-uint32_t pages_longest(struct pages *p)
+uint32_t pages_longest(struct pages *p, uint32_t *first)
 {
 	uint32_t longest = 0, at;
 	unsigned looks = 64, bin = BINS;
@@ -234,8 +234,12 @@ uint32_t pages_longest(struct pages *p)
 	lock_take(&p->lock, LOCK_PAGES);
 	while (bin && !p->bin[bin - 1])
 		bin--;
+	*first = 0;
 	for (at = bin ? p->bin[bin - 1] : 0; at && looks; at = p->page[at - 1].next, looks--)
-		longest = MAX(longest, p->page[at - 1].pages);
+		if (p->page[at - 1].pages > longest) {
+			longest = p->page[at - 1].pages;
+			*first = at - 1;
+		}
 	lock_give(&p->lock, LOCK_PAGES);
 	return longest;
 }

@@ -249,6 +249,14 @@ void store_load_delete(struct store *store, const void *key, size_t key_len, uin
 void store_load_expire(struct store *store, const void *key, size_t key_len, uint64_t version, uint64_t expires);
 void store_load_flush(struct store *store, uint64_t lsn);
 
+/*
+ * Meanwhile a thread takes the pages that are about to be used, as the kernel clears each at its first use, which may take longer than
+ * to load what it is for. It is ahead by as much as is used, and 32 MiB at most. NULL: there is none, as the kernel cannot do that,
+ * or for want of memory, and all goes on without it; store_load_ahead_end() takes that, too.
+ */
+struct store_ahead *store_load_ahead(struct store *store);
+void store_load_ahead_end(struct store_ahead *ahead);
+
 /* The end of it, where no changes are to begin: versions rise from above `last`, the highest that was loaded. */
 void store_load_end(struct store *store, uint64_t last);
 
