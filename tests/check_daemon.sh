@@ -593,6 +593,27 @@ test_ordinary_user() {
 	rm -rf "$dir/own" "$dir/control.sock"
 }
 
+# With the system's daemon there, an ordinary user is led to that one, and not to a second. /run is the test's own.
+test_system_daemon() {
+	[[ $(id -u) = 0 ]] && command -v setpriv >/dev/null && command -v nsenter >/dev/null && unshare -m mount -t tmpfs none /run 2>/dev/null || return
+	local user
+	printf '%s\n' "listen = [\"${listen[0]}\"];" 'services = ["ping"];' >"$dir/rdmad.conf"
+	chmod 755 "$dir"
+	rm -f "$dir/log" # of the daemon before
+	# shellcheck disable=SC2016 # what the shell in there expands
+	unshare -m sh -c 'mount -t tmpfs none /run && exec "$@"' - "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
+	daemon=$!
+	logged ready
+	user=(nsenter -m -t $daemon setpriv --reuid=65534 --regid=65534 --clear-groups env -u RDMAD_CONTROL "XDG_RUNTIME_DIR=$dir/own")
+	ends 3 "no daemon of yours is at $dir/own/rdmad-control.sock; the system's is at /run/rdmad/control.sock" "${user[@]}" "$rdmactl" status
+	grep -qx 'try: sudo rdmactl status' "$dir/out" || fail "what to do is not said"
+	! grep -q 'start the daemon' "$dir/out" || fail "a second daemon is recommended"
+	ends 0 running nsenter -m -t "$daemon" env -u RDMAD_CONTROL "$rdmactl" status
+	nsenter -m -t "$daemon" rm /run/rdmad/control.sock
+	ends 3 "start the daemon with: rdmad" "${user[@]}" "$rdmactl" status
+	stop_daemon
+}
+
 # A daemon that does not answer any more: how long rdmactl waited is in its words.
 test_silence() {
 	configure
@@ -609,7 +630,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user system_daemon silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"
