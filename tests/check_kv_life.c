@@ -11,6 +11,7 @@
 #include "suite.h"
 
 #define FOREVER (60 * 1000000ull) /* us; only ends what hangs */
+#define LONG (100 * FOREVER)      /* longer than a test may take, also an eighth of it */
 
 /*
  * A server that is told to end, as a worker of the daemon does it
@@ -670,6 +671,83 @@ START_TEST(test_fork)
 }
 END_TEST
 
+/*
+ * A server that takes sets, gives the credits back, and answers none of them. Of other requests there is no such key.
+ */
+static int forget_sets(struct conn *conn, const struct wire_record *record, const void *body)
+{
+	struct wire_record reply = {.id = record->id, .op = record->op, .flags = WIRE_REPLY, .status = WIRE_NOT_FOUND};
+
+	(void)body;
+	return record->op == WIRE_OP_SET || conn_say(conn, &reply, NULL, 0, NULL, 0) ? 0 : -EAGAIN;
+}
+
+static const struct conn_ops forgetful_ops = {
+	.established = server_ignores_established,
+	.record = forget_sets,
+	.closed = server_ignores_closed,
+};
+
+static void take_forgetful(struct fabric_event *event)
+{
+	const struct wire_accept grant = {.eager_max = WIRE_EAGER_MAX, .value_max = GIB};
+	struct wire_request wire;
+	struct conn *conn;
+
+	ck_assert_int_eq(wire_request_decode(&wire, event->data, event->data_len), 0);
+	conn_accept(server.group, event->request, &wire, &grant, NULL, &forgetful_ops, NULL, time_now(), &conn);
+}
+
+static void set_up_forgetful(void)
+{
+	server_start(&(struct server_options){
+		.transport = getenv("RDMAD_GUEST_ADDR") ? "rdma" : "tcp",
+		.take = take_forgetful,
+	});
+}
+
+static int get(void *kv)
+{
+	size_t len;
+	void *value;
+
+	return kv_get_bytes(kv, "k", 1, &value, &len);
+}
+
+static int submitted_get(void *kv)
+{
+	struct call call = {0};
+	int rc;
+
+	while ((rc = kv_submit_get(kv, "k", 1, done, &call)) == -EAGAIN)
+		ck_assert_int_eq(kv_progress(kv, LONG), 0);
+	ck_assert_int_eq(rc, 0);
+	while (!call.called)
+		ck_assert_int_ge(kv_progress(kv, LONG), 0);
+	return call.status;
+}
+
+/* Who waits for room has it when it comes, though nothing else does, and its time is not over. */
+START_TEST(test_room)
+{
+	static int (*const calls[])(void *) = {get, submitted_get};
+	static const char bytes[3000];
+	void *kv = open_kv(&(struct rdmad_options){.timeout_us = LONG}, NULL);
+	struct call sets = {0};
+	int rc;
+
+	server_pause();
+	while ((rc = kv_submit_set(kv, "k", 1, bytes, sizeof(bytes), done, &sets)) == 0)
+		continue;
+	ck_assert_int_eq(rc, -EAGAIN);
+	ck_assert_ptr_nonnull(strstr(rdmad_error(), "credits"));
+	server_resume();
+	ck_assert_int_eq(calls[_i](kv), -ENOENT);
+	ck_assert_uint_eq(sets.called, 0);
+	kv_close(kv);
+}
+END_TEST
+
 static unsigned connected(void)
 {
 	unsigned n;
@@ -737,5 +815,7 @@ int main(void)
 	tcase_add_test(tc, test_request_timeout);
 	tcase_add_test(tc, test_fork);
 	tcase_add_test(tc, test_fork_outlived);
+	tc = suite_case(suite, "room", set_up_forgetful, tear_down);
+	tcase_add_loop_test(tc, test_room, 0, 2);
 	return suite_run(suite);
 }
