@@ -117,6 +117,9 @@ test_bench() {
 			.rtt_us > 0' "bench $mode"
 		bench "$mode, two at a time" -m $mode -n 200 -p 1 -o 2 --reference && json '.reference | .rtt_us > 0 and (has("ratio") | not)' \
 			"a ratio to one image of a time of two"
+		expect 0 gpu bench -m $mode -n 200 -p 1 -o 1 --reference && says '^median / \(.* round trips \+ ' "bench $mode in text"
+		expect 0 gpu bench -m $mode -n 200 -p 1 -o 2 --reference && says 'round trip of 64 bytes' "bench $mode in text"
+		! grep -q '^median /' "$dir/out" || fail "a ratio to one image of a time of two, in text"
 		bench "$mode, one cell" -m $mode -n 200 -p 1 --queues 1 --slots 1 && json ".queues == 1 and .slots == 1" bench
 		bench "$mode, large" -m $mode -n 10 -p 1 -s 1201x1003 -l 7 --slots 2
 		bench "$mode, small" -m $mode -n 500 -p 1 -s 1x1 -l 256
