@@ -79,6 +79,7 @@ test_terminal() {
 	at_terminal '' "$rdmactl" "${at[@]}" kv mget grün
 	says '^grün ü' "UTF-8 at a terminal"
 	test_terminal_store "$key"
+	test_terminal_json
 	test_terminal_peers
 	expect 0 kv flush -yq
 }
@@ -104,6 +105,25 @@ test_terminal_store() {
 		# shellcheck disable=SC2086
 		set -- ${command/ KEY/}
 		shows_safely kv "$1" "$key" "${@:2}" -H "$tcp"
+	done
+}
+
+# JSON means the same at a terminal, and says nothing to it: no CSI of eight bits, no delete, nothing that turns the line around. Off a
+# terminal it has these as they are, and at one, too, what is only no ASCII.
+test_terminal_json() {
+	local mean=$'\xc2\x9b31m\xe2\x80\xaeabc\xe2\x81\xa6\x7f\xe2\x80\xa8 gr\xc3\xbcn \xf0\x9f\x98\x80' command
+	expect 0 kv flush -yq
+	expect 0 kv set "$mean" "$mean" -q
+	for command in "list -j" "bigkeys -j" "export" "get -j KEY" "mget -j KEY"; do
+		# shellcheck disable=SC2086
+		set -- -q ${command/ KEY/}
+		[[ $command != *KEY ]] || set -- "$@" "$mean"
+		expect 0 kv "$@" && grep -qF -- "$mean" "$dir/out" || fail "kv $command off a terminal: other bytes"
+		mv "$dir/out" "$dir/piped"
+		at_terminal '' "$rdmactl" -H "$tcp" kv "$@" || fail "kv $command at a terminal: exit status $?"
+		grep -qF -- '\u009b31m\u202eabc\u2066\u007f\u2028 '$'gr\xc3\xbcn \xf0\x9f\x98\x80' "$dir/out" || fail "kv $command at a terminal"
+		! LC_ALL=C grep -q $'\xc2\x9b\\|\xe2\x80\\|\xe2\x81\\|\x7f' "$dir/out" || fail "kv $command speaks to the terminal"
+		cmp -s <(jq -c '[.. | strings]' "$dir/piped") <(jq -c '[.. | strings]' "$dir/out") || fail "kv $command means something else at a terminal"
 	done
 }
 

@@ -206,6 +206,9 @@ bool ctl_at_terminal(void);
 /* Bytes of others on stdout: as they are, but at a terminal without what would speak to it; of a value, lines stay lines. */
 void ctl_put_key(const void *key, size_t len);
 void ctl_put_value(const void *value, size_t len);
+/* As JSON without blanks; on stdout at a terminal, what would speak to it is \uNNNN, which means the same. 0; -1: no memory, or
+ * ferror(). */
+int ctl_put_json(FILE *out, const json_t *json);
 /* Whether a line feed is to follow the value, so that what comes next begins a line of the terminal. */
 bool ctl_line_is_open(const void *value, size_t len);
 

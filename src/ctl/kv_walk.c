@@ -65,7 +65,7 @@ static void list_json(const struct listing *l, const void *key, size_t key_len, 
 
 	if (l->count)
 		fputs(",\n", stdout);
-	json_dumpf(o, stdout, JSON_COMPACT);
+	ctl_put_json(stdout, o);
 	json_decref(o);
 }
 

@@ -101,7 +101,7 @@ static int write_json(FILE *out, const struct record *record)
 	    ctl_json_set_bytes(o, "value", record->value, record->value_len) == 0) {
 		if (record->ttl_us)
 			json_object_set_new(o, "ttl_us", json_integer((json_int_t)record->ttl_us));
-		rc = json_dumpf(o, out, JSON_COMPACT) == 0 && putc('\n', out) != EOF ? 0 : stream_error();
+		rc = ctl_put_json(out, o) == 0 && putc('\n', out) != EOF ? 0 : stream_error();
 	}
 	json_decref(o);
 	return rc;

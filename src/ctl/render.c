@@ -8,16 +8,14 @@ static bool told;       /* the error stands in what the command printed */
 
 static int print_waiting(void)
 {
-	char *text = waiting ? json_dumps(waiting, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-	bool lost = waiting && !text;
+	bool lost = waiting && ctl_put_json(stdout, waiting) != 0 && !ferror(stdout);
 
-	json_decref(waiting);
-	waiting = NULL;
-	if (text) {
-		puts(text);
+	if (waiting) {
+		putchar('\n');
 		fflush(stdout);
 	}
-	free(text);
+	json_decref(waiting);
+	waiting = NULL;
 	if (lost)
 		ctl_say("no memory for the result");
 	return lost ? CTL_FAILED : CTL_OK;
