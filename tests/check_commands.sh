@@ -468,6 +468,30 @@ completes() {
 	[[ "${COMPREPLY[*]-}" == "$wanted"* && ($wanted || ! ${COMPREPLY[*]-}) ]] || fail "${*:1}: bash completes ${COMPREPLY[*]:0:5}, not $wanted"
 }
 
+# zsh_completes WANTED WORD...: a line of what zsh offers for the last word, by functions in place of its own, begins with that.
+zsh_completes() {
+	# shellcheck disable=SC2016 # what zsh expands
+	zsh -f -c 'words=("${@:2}") CURRENT=$(($# - 1))
+		compadd() { print -rl -- "${@:2}" }; _describe() { print -rl -- ${(P)2} }; _files() { print files }; . "$1"' \
+		- "$srcdir/etc/rdmactl.zsh-completion" "${@:2}" >"$dir/out" 2>"$dir/err"
+	if [[ $1 ]]; then says "^$1"; else [[ ! -s $dir/out ]]; fi || fail "${*:2}: zsh completes other things than $1"
+}
+
+test_zsh() {
+	command -v zsh >/dev/null || return
+	zsh_completes ping: rdmactl pin
+	zsh_completes exists: rdmactl kv ex
+	zsh_completes get: rdmactl -H host:7471 kv ''
+	zsh_completes get: rdmactl help kv ''
+	zsh_completes --newline: rdmactl kv get --newl
+	zsh_completes '' rdmactl kv get a
+	zsh_completes files rdmactl kv import a
+	zsh_completes files rdmactl kv set key --file a
+	zsh_completes binary rdmactl kv export --format ''
+	zsh_completes zsh rdmactl completion ''
+	zsh_completes '' rdmactl completion bash ''
+}
+
 test_completion() {
 	local shell
 	: >"$dir/afile"
@@ -507,7 +531,7 @@ test_completion() {
 	says '^zsh' fish
 }
 
-parts=(completion command_line local terminal peer_bytes full_stdout json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
+parts=(completion zsh command_line local terminal peer_bytes full_stdout json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	sets=$(control status | jq .counters.kv_sets)
