@@ -26,6 +26,8 @@ test_command_line() {
 	expect 2 help pnig && complains 'did you mean ping\?' "help pnig"
 	expect 2 help nosuch && complains 'nosuch: no such command$' "help nosuch"
 	complains 'for the commands: rdmactl help' "help nosuch"
+	expect 2 help kv xyzzyq && complains 'kv: xyzzyq: no such command; the above are there' "help kv xyzzyq"
+	expect 2 kv touhc --help && complains 'did you mean kv touch' "kv touhc --help"
 	expect 2 kvv && complains 'did you mean kv\?' kvv
 	expect 2 chanel && complains 'did you mean channel\?' chanel
 	expect 2 x && complains 'x: no such command$' x

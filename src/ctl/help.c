@@ -64,7 +64,7 @@ int ctl_help(const struct ctl_arguments *arguments)
 		ctl_help_command(stdout, command);
 		return CTL_OK;
 	}
-	if (ctl_help_list(stdout, arguments->text[0]))
+	if (arguments->count == 1 && ctl_help_list(stdout, arguments->text[0]))
 		return CTL_OK;
 	return ctl_unknown_command(arguments);
 }
