@@ -604,7 +604,7 @@ test_system_daemon() {
 	unshare -m sh -c 'mount -t tmpfs none /run && exec "$@"' - "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
 	daemon=$!
 	logged ready
-	user=(nsenter -m -t $daemon setpriv --reuid=65534 --regid=65534 --clear-groups env -u RDMAD_CONTROL "XDG_RUNTIME_DIR=$dir/own")
+	user=(nsenter -m -t $daemon setpriv --reuid=65534 --regid=65534 --clear-groups env RDMAD_CONTROL= "XDG_RUNTIME_DIR=$dir/own")
 	ends 3 "no daemon of yours is at $dir/own/rdmad-control.sock; the system's is at /run/rdmad/control.sock" "${user[@]}" "$rdmactl" status
 	grep -qx 'try: sudo rdmactl status' "$dir/out" || fail "what to do is not said"
 	! grep -q 'start the daemon' "$dir/out" || fail "a second daemon is recommended"

@@ -87,11 +87,18 @@ err_text:
 	return rc;
 }
 
+/* The socket that was named; NULL: none was. */
+static const char *named_socket(void)
+{
+	const char *path = ctl.control ? ctl.control : getenv("RDMAD_CONTROL");
+
+	return path && *path ? path : NULL;
+}
+
 /* The system's daemon, where an ordinary user looks for one of their own. */
 static bool have_system_daemon(char *path, size_t size)
 {
-	return !ctl.control && !getenv("RDMAD_CONTROL") && geteuid() != 0 &&
-	       access(wire_control_path("/run/rdmad", path, size), F_OK) == 0;
+	return !named_socket() && geteuid() != 0 && access(wire_control_path("/run/rdmad", path, size), F_OK) == 0;
 }
 
 static int fail_connect(int error, const char *path)
@@ -173,11 +180,9 @@ static int show(const char *text, size_t len)
 
 static char *path_of_socket(char *buf, size_t size)
 {
-	const char *path = ctl.control ? ctl.control : getenv("RDMAD_CONTROL");
-
-	if (!path || !*path)
+	if (!named_socket())
 		return wire_control_path(NULL, buf, size);
-	snprintf(buf, size, "%s", path);
+	snprintf(buf, size, "%s", named_socket());
 	return buf;
 }
 
