@@ -170,6 +170,22 @@ START_TEST(test_work_without_waits_counts)
 }
 END_TEST
 
+/* Now and then another program has the processor while there is work behind work: that says nothing of either way. */
+START_TEST(test_long_work_is_rare)
+{
+	struct run r = run_of(LIMIT);
+	unsigned sleeps = 0;
+
+	for (unsigned i = 0; i < 20000; i++) {
+		run_on(&r, &idle, 1);
+		sleeps += r.sleeps;
+		r.now += i % 200 ? 2 * TIME_US : 4 * TIME_MS;
+		spin_turn(&r.spin, r.now, 1);
+	}
+	ck_assert_uint_lt(sleeps, 600);
+}
+END_TEST
+
 START_TEST(test_always_and_never)
 {
 	struct run r = run_of(TIME_NEVER);
@@ -235,6 +251,7 @@ int main(void)
 	tcase_add_test(tc, test_work_counts);
 	tcase_add_test(tc, test_lost_trials_are_short);
 	tcase_add_test(tc, test_work_without_waits_counts);
+	tcase_add_test(tc, test_long_work_is_rare);
 	tcase_add_test(tc, test_always_and_never);
 	tcase_add_test(tc, test_window);
 	tcase_add_test(tc, test_allowed);

@@ -63,7 +63,7 @@ static inline bool spin_turn(struct spin *spin, uint64_t now, uint64_t work)
 	if (spin->idle)
 		spin_waited(spin, now);
 	else
-		spin->waited += now - spin->since; /* what the work before took, as in a wait's time */
+		spin->waited += MIN(now - spin->since, spin->most); /* what the work before took, as in a wait's time */
 	spin_begin(spin, now);
 	return false;
 }
