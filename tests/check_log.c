@@ -715,6 +715,31 @@ static void fail_sync(unsigned seed, unsigned n)
 	world_destroy(&w);
 }
 
+/* Where the system has no thread to give, a log is read as it is with one. */
+START_TEST(a_log_is_read_alone)
+{
+	struct world w;
+	struct wal_found found;
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	ck_assert_int_eq(pthread_attr_setstacksize(&attr, 1ull << 46), 0);
+	ck_assert_int_eq(pthread_setattr_default_np(&attr), 0);
+	pthread_attr_destroy(&attr);
+	world_create(&w, 3);
+	w.config.segment = 2 * MIB;
+	ck_assert_int_eq(world_open(&w, &found), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		world_change(&w, 10);
+		ck_assert_int_eq(world_write(&w, 10), 0);
+	}
+	ck_assert_int_eq(world_sync(&w), 0);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	world_destroy(&w);
+}
+END_TEST
+
 /* One that failed is not made again, and whatever a crash makes of what it left, what was durable is there. */
 START_TEST(a_sync_is_not_tried_again)
 {
@@ -1341,6 +1366,7 @@ static Suite *suite(void)
 	tc = suite_case(s, "errors", NULL, NULL);
 	tcase_add_test(tc, errors_at_each_call);
 	tcase_add_test(tc, errors_of_permission_are_told);
+	tcase_add_test(tc, a_log_is_read_alone);
 	tcase_add_test(tc, a_sync_is_not_tried_again);
 	tcase_add_test(tc, a_group_without_room_leaves_nothing);
 	tcase_add_test(tc, a_group_of_many_long_values);

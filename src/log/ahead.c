@@ -68,17 +68,20 @@ static void *ahead_run(void *arg)
 	return NULL;
 }
 
-void ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at)
+bool ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at)
 {
 	must(ahead->asked < AHEAD_MOST);
-	if (!ahead->running && thread_start(&ahead->thread, "log-ahead", ahead_run, ahead) != 0)
-		return; /* it is read when it is needed */
+	if (!ahead->running && !ahead->alone)
+		ahead->alone = thread_start(&ahead->thread, "log-ahead", ahead_run, ahead) != 0;
+	if (ahead->alone)
+		return false;
 	pthread_mutex_lock(&ahead->lock);
 	ahead->running = true;
 	ahead->piece[(ahead->first + ahead->asked) % AHEAD_MOST] = (struct ahead_piece){.fd = fd, .to = to, .at = at};
 	ahead->asked++;
 	pthread_cond_broadcast(&ahead->changed);
 	pthread_mutex_unlock(&ahead->lock);
+	return true;
 }
 
 /* The first of those that were asked for. */

@@ -73,16 +73,18 @@ int input_fill(struct input *input, size_t want)
 static int fill_on(struct input *input, size_t want)
 {
 	int rc = input_fill(input, want);
-	unsigned asked;
+	struct iovec to = {.iov_len = input->piece};
 
 	if (rc)
 		return rc;
 	if (!input->ahead.asked)
 		input->asked_to = input->buffer_at + input->have;
-	for (; (asked = input->ahead.asked) < AHEAD_MOST && input->asked_to < input->limit;
-	     input->asked_to += input->piece)
-		ahead_ask(&input->ahead, input->fd, (struct iovec){room_behind(input, 1 + asked), input->piece},
-			  input->asked_to);
+	while (input->ahead.asked < AHEAD_MOST && input->asked_to < input->limit) {
+		to.iov_base = room_behind(input, 1 + input->ahead.asked);
+		if (!ahead_ask(&input->ahead, input->fd, to, input->asked_to))
+			break;
+		input->asked_to += input->piece;
+	}
 	return 0;
 }
 

@@ -173,7 +173,8 @@ struct ahead_piece {
 struct ahead {
 	const struct wal_files *files;
 	pthread_t thread;
-	bool running;         /* there is a thread */
+	bool running;         /* there is a thread ... */
+	bool alone;           /* ... or it could not be started, and will not be tried again */
 	pthread_mutex_t lock; /* the rest, but for `asked`, which only its owner changes */
 	pthread_cond_t changed;
 	bool stop;
@@ -184,8 +185,9 @@ struct ahead {
 void ahead_init(struct ahead *ahead, const struct wal_files *files);
 /* Nothing is asked for. */
 void ahead_fini(struct ahead *ahead);
-/* AHEAD_MOST at a time; no file operation is called before ahead_take() of each, or ahead_drop(). */
-void ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at);
+/* AHEAD_MOST at a time; no file operation is called before ahead_take() of each, or ahead_drop(). False: there is no thread for it, and
+ * it is read when it is needed. */
+bool ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at);
 /* Waits for what was asked for first. True: that is what begins at `at`. *got: how many bytes, fewer where the file ends, or
  * -errno. False: nothing is asked for any more. */
 bool ahead_take(struct ahead *ahead, uint64_t at, ssize_t *got);
