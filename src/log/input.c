@@ -133,12 +133,12 @@ int input_create(struct input *input, const struct wal_files *files, uint64_t si
 
 	*input = (struct input){.files = files, .fd = -1, .piece = piece};
 	ahead_init(&input->ahead, files);
-	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++) {
 		input->room[i] = aligned_alloc(WAL_BLOCK, MARGIN + piece);
-	input->buffer = input->room[0];
-	for (unsigned i = 0; i < ARRAY_SIZE(input->room); i++)
 		if (!input->room[i])
 			return -ENOMEM;
+	}
+	input->buffer = input->room[0];
 	return 0;
 }
 
