@@ -208,6 +208,25 @@ START_TEST(test_load_ahead)
 }
 END_TEST
 
+/* Where less is left than it may be ahead, that is taken. */
+START_TEST(test_load_ahead_of_a_small_one)
+{
+	struct fixture f = fixture_open(48 * MIB, GIB, STORE_EVICT_NONE);
+	uint64_t len = 33 * MIB;
+	struct store_ahead *ahead = store_load_ahead(f.store);
+	struct store_ref ref;
+
+	ck_assert_ptr_nonnull(ahead);
+	ck_assert_int_eq(reserve_all(f.store, "k", 1, len, NOW, &ref), 0);
+	pattern_fill(ref.addr, len, 1);
+	ck_assert_int_eq(store_publish(f.store, &ref, NULL, NOW, NULL), 0);
+	while (resident(&f) < f.size)
+		sched_yield();
+	store_load_ahead_end(ahead);
+	fixture_close(&f);
+}
+END_TEST
+
 TCase *store_memory_case(void)
 {
 	TCase *tc = tcase_create("memory");
@@ -219,5 +238,6 @@ TCase *store_memory_case(void)
 	tcase_add_test(tc, test_small_becomes_large);
 	tcase_add_test(tc, test_exact_fit);
 	tcase_add_test(tc, test_load_ahead);
+	tcase_add_test(tc, test_load_ahead_of_a_small_one);
 	return tc;
 }

@@ -14,19 +14,24 @@
 #define STEP (4 * MIB)
 #define REST (TIME_MS / 2) /* where nothing is to be done: in so long a fast disk brings a tenth of what it is ahead */
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 and glibc 2.35 */
+#endif
+
 struct store_ahead {
 	struct arena *arena;
 	pthread_t thread;
-	_Atomic bool stop;
+	_Atomic bool stop;  /* also where the kernel has said no: it has no such call, or no memory */
 	uint64_t low, high; /* where the two ends' pages are taken up to, in bytes of the arena */
 };
 
-static bool take(const struct store_ahead *ahead, uint64_t from, uint64_t to)
+static void take(struct store_ahead *ahead, uint64_t from, uint64_t to)
 {
-	return madvise(ahead->arena->base + from, to - from, MADV_POPULATE_WRITE) == 0;
+	if (madvise(ahead->arena->base + from, to - from, MADV_POPULATE_WRITE) != 0)
+		atomic_store_explicit(&ahead->stop, true, memory_order_relaxed);
 }
 
-/* One step at each end. False: there is nothing to be done, or it cannot be done. */
+/* One step at each end. False: there is nothing to be done. */
 static bool step(struct store_ahead *ahead)
 {
 	uint64_t size = (uint64_t)ahead->arena->pages.count << PAGE_SHIFT, from, to, low, high;
@@ -37,17 +42,19 @@ static bool step(struct store_ahead *ahead)
 	to = from + ((uint64_t)n << PAGE_SHIFT);
 	ahead->low = MAX(ahead->low, from);
 	ahead->high = MIN(ahead->high, to);
-	low = MIN(from + MIN(from, AHEAD), to);
-	high = MAX(to - MIN(size - to, AHEAD), from);
+	low = from + MIN(MIN(from, AHEAD), to - from);
+	high = to - MIN(MIN(size - to, AHEAD), to - from);
 	if (ahead->low < low) {
 		low = MIN(low, ahead->low + STEP);
-		done |= take(ahead, ahead->low, low);
+		take(ahead, ahead->low, low);
 		ahead->low = low;
+		done = true;
 	}
 	if (ahead->high > high) {
 		high = MAX(high, ahead->high - MIN(ahead->high, STEP));
-		done |= take(ahead, high, ahead->high);
+		take(ahead, high, ahead->high);
 		ahead->high = high;
+		done = true;
 	}
 	return done;
 }
