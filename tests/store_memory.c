@@ -227,6 +227,16 @@ START_TEST(test_load_ahead_of_a_small_one)
 }
 END_TEST
 
+/* Where an arena may not be used whole, no page is taken that is not needed. */
+START_TEST(test_load_ahead_where_memory_is_scarce)
+{
+	struct fixture f = fixture_open(2 * ram_usable() / MIB * MIB, GIB, STORE_EVICT_NONE);
+
+	ck_assert_ptr_null(store_load_ahead(f.store));
+	fixture_close(&f);
+}
+END_TEST
+
 TCase *store_memory_case(void)
 {
 	TCase *tc = tcase_create("memory");
@@ -239,5 +249,6 @@ TCase *store_memory_case(void)
 	tcase_add_test(tc, test_exact_fit);
 	tcase_add_test(tc, test_load_ahead);
 	tcase_add_test(tc, test_load_ahead_of_a_small_one);
+	tcase_add_test(tc, test_load_ahead_where_memory_is_scarce);
 	return tc;
 }

@@ -50,7 +50,7 @@ static void change(struct spin *spin, bool sleeps)
 static void end_trial(struct spin *spin, double price, bool vain)
 {
 	bool better = spin->sleeps ? !vain && price <= spin->usual : price <= 0.9 * spin->usual;
-	unsigned grow = price > 2 * spin->usual ? 8 : 2;
+	unsigned grow = price > 2 * spin->usual ? 8 : 2; /* the clearer it was, the less is another one worth */
 
 	spin->interval = MIN(grow * spin->interval, (unsigned)INTERVAL_MAX);
 	spin->rounds = spin->interval;
@@ -62,7 +62,7 @@ static void end_trial(struct spin *spin, double price, bool vain)
 	spin->usual = price;
 }
 
-/* A trial that has waited longer than a whole round does as a rule need not go on. */
+/* A trial that has waited longer than a whole round would as a rule, with as much work in each wait, need not go on. */
 static bool trial_is_lost(const struct spin *spin)
 {
 	return spin->trial && (double)spin->waited * spin->waits > ROUND * spin->usual * (double)spin->work;

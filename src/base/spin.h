@@ -25,7 +25,7 @@ struct spin {
 	/* The rest is spin.c's. */
 	int waits;             /* of this round; below 0: they still show how it was before */
 	int vain;              /* of them, as long as the limit or longer */
-	uint64_t waited, work; /* ns of this round, and what ended them */
+	uint64_t waited, work; /* of this round: ns, and the pieces of work that came in them */
 	uint64_t most;         /* that is counted of one of them, so that a rare long one does not decide */
 	double usual;          /* waiting for a piece of work in the rounds before, but for trials */
 	double other;          /* in the last trial, which went the other way; 0: there was none */

@@ -175,7 +175,8 @@ static int records_read(struct reading *r)
 
 /*
  * What a process that died has handed to the kernel was read, and is not on disk yet; where a sync of that process failed, a sync alone
- * would not bring it there, as the kernel holds those pages for written. So what is not known to be on disk is written again.
+ * would not bring it there, as the kernel holds those pages for written. So what is not known to be on disk is written again: in whole
+ * blocks, as the disk wants them; what they have in front of it, and behind its end, is written as it was read.
  */
 static int tail_write(struct reading *r, const struct segment *s)
 {

@@ -38,6 +38,8 @@ static bool step(struct store_ahead *ahead)
 	uint32_t first, n = pages_longest(&ahead->arena->pages, &first);
 	bool done = false;
 
+	if (!n)
+		return false;
 	from = (uint64_t)first << PAGE_SHIFT;
 	to = from + ((uint64_t)n << PAGE_SHIFT);
 	ahead->low = MAX(ahead->low, from);
@@ -71,11 +73,12 @@ static void *ahead_run(void *arg)
 
 struct store_ahead *store_load_ahead(struct store *store)
 {
-	struct store_ahead *ahead = malloc(sizeof(*ahead));
+	uint64_t size = (uint64_t)store->arena.pages.count << PAGE_SHIFT;
+	struct store_ahead *ahead = size <= ram_usable() ? malloc(sizeof(*ahead)) : NULL;
 
 	if (!ahead)
 		return NULL;
-	*ahead = (struct store_ahead){.arena = &store->arena, .high = (uint64_t)store->arena.pages.count << PAGE_SHIFT};
+	*ahead = (struct store_ahead){.arena = &store->arena, .high = size};
 	if (thread_start(&ahead->thread, "store-ahead", ahead_run, ahead) == 0)
 		return ahead;
 	free(ahead);

@@ -140,8 +140,8 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap);
 /* A run that was taken, named by its first page. */
 void pages_give(struct pages *p, uint32_t first);
 
-/* The longest run that is free, to an eighth of its length where many are about as long: its length, 0 where there is none, and
- * its first page. */
+/* The longest run that is free, to an eighth of its length where many are about as long: its length, 0 where there is none. *first:
+ * its first page; NULL: nobody asks. */
 uint32_t pages_longest(struct pages *p, uint32_t *first);
 
 /*

@@ -234,11 +234,11 @@ uint32_t pages_longest(struct pages *p, uint32_t *first)
 	lock_take(&p->lock, LOCK_PAGES);
 	while (bin && !p->bin[bin - 1])
 		bin--;
-	*first = 0;
 	for (at = bin ? p->bin[bin - 1] : 0; at && looks; at = p->page[at - 1].next, looks--)
 		if (p->page[at - 1].pages > longest) {
 			longest = p->page[at - 1].pages;
-			*first = at - 1;
+			if (first)
+				*first = at - 1;
 		}
 	lock_give(&p->lock, LOCK_PAGES);
 	return longest;

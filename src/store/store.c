@@ -821,7 +821,6 @@ static void stripe_add_stats(struct stripe *s, struct store_stats *out)
 void store_get_stats(struct store *store, struct store_stats *out)
 {
 	struct arena_usage usage;
-	uint32_t first;
 
 	memset(out, 0, sizeof(*out));
 	for (unsigned i = 0; i < store->stripes; i++)
@@ -831,7 +830,7 @@ void store_get_stats(struct store *store, struct store_stats *out)
 	out->bytes_asked = usage.asked;
 	out->bytes_held = usage.held;
 	out->bytes_total = (uint64_t)store->arena.pages.count << PAGE_SHIFT;
-	out->bytes_free_run = (uint64_t)pages_longest(&store->arena.pages, &first) << PAGE_SHIFT;
+	out->bytes_free_run = (uint64_t)pages_longest(&store->arena.pages, NULL) << PAGE_SHIFT;
 	out->bytes_reserved = atomic_load(&store->reserved);
 	out->moves = atomic_load(&store->moves);
 	out->out_of_memory = atomic_load(&store->out_of_memory);

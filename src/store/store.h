@@ -252,7 +252,8 @@ void store_load_flush(struct store *store, uint64_t lsn);
 /*
  * Meanwhile a thread takes the pages that are about to be used, as the kernel clears each at its first use, which may take longer than
  * to load what it is for. It is ahead by as much as is used, and 32 MiB at most, at each end of the arena. Where the kernel cannot
- * do that, or for want of memory, all goes on without it; NULL: there is no thread, and store_load_ahead_end() takes that, too.
+ * do that, or the machine or a control group has less memory than the arena, all goes on without it; NULL: there is no thread, and
+ * store_load_ahead_end() takes that, too.
  */
 struct store_ahead *store_load_ahead(struct store *store);
 void store_load_ahead_end(struct store_ahead *ahead);
