@@ -83,10 +83,20 @@ void services_open(struct services *services, const struct services_options *opt
 	services->kv = services->thread.part[WIRE_KV];
 }
 
+/* A checkpoint that is under way holds what it writes at the moment. */
+static void await_pins(struct services *services)
+{
+	uint64_t until = time_now() + 10 * TIME_S;
+
+	while (services_store_stats(services).pins && time_now() < until)
+		usleep(1000);
+}
+
 void services_close(struct services *services)
 {
 	services_enable_kv(services, true);
 	service_thread_free(&services->thread);
+	await_pins(services);
 	REQUIRE(services_store_stats(services).pins == 0);
 	if (services->gpu)
 		gpu_service_stop(services->gpu);
