@@ -27,7 +27,7 @@ struct spin {
 	int vain;              /* of them, as long as the limit or longer */
 	uint64_t waited, work; /* of this round: ns, and the pieces of work that came in them */
 	uint64_t most;         /* that is counted of one of them, so that a rare long one does not decide */
-	double usual;          /* waiting for a piece of work in the rounds before, but for trials */
+	double usual;          /* ns from a piece of work to the next in the rounds before, but for trials */
 	double other;          /* in the last trial, which went the other way; 0: there was none */
 	bool sleeps;           /* the better way as far as is known ... */
 	bool useless;          /* ... because waits are longer than the limit */

@@ -46,7 +46,7 @@ static ssize_t piece_read(struct input *input, uint64_t from, size_t least)
 /* From the block of `at` on, what is in the buffer stays, in front of what is read. */
 int input_fill(struct input *input, size_t want)
 {
-	uint64_t end = input->buffer_at + input->have, begin = input->at / WAL_BLOCK * WAL_BLOCK;
+	uint64_t end = input->buffer_at + input->have, begin = block_of(input->at);
 	size_t left = 0;
 	ssize_t got;
 
@@ -77,13 +77,12 @@ static int fill_on(struct input *input, size_t want)
 
 	if (rc)
 		return rc;
-	if (!input->ahead.asked)
-		input->asked_to = input->buffer_at + input->have;
-	while (input->ahead.asked < AHEAD_MOST && input->asked_to < input->limit) {
-		to.iov_base = room_behind(input, 1 + input->ahead.asked);
-		if (!ahead_ask(&input->ahead, input->fd, to, input->asked_to))
+	for (unsigned asked; (asked = input->ahead.asked) < AHEAD_MOST;) {
+		uint64_t next = input->buffer_at + input->have + asked * input->piece;
+
+		to.iov_base = room_behind(input, 1 + asked);
+		if (next >= input->limit || !ahead_ask(&input->ahead, input->fd, to, next))
 			break;
-		input->asked_to += input->piece;
 	}
 	return 0;
 }
@@ -129,7 +128,7 @@ static int header_check(struct input *input)
 
 int input_create(struct input *input, const struct wal_files *files, uint64_t size)
 {
-	size_t piece = (size_t)MIN(READ_MOST, MAX(size, MARGIN)) / WAL_BLOCK * WAL_BLOCK;
+	size_t piece = (size_t)block_of(MIN(READ_MOST, MAX(size, MARGIN)));
 
 	*input = (struct input){.files = files, .fd = -1, .piece = piece};
 	ahead_init(&input->ahead, files);

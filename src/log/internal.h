@@ -53,6 +53,17 @@ int manifest_commit(struct wal *wal, struct manifest *next);
 /* Exposed to the fuzzer: -EBADMSG, -EPROTONOSUPPORT, -ENOMEM, and why. */
 int manifest_parse(const char *text, size_t len, struct manifest *out, const char **why);
 
+/* Where the block of `at` begins, and where one begins that is not in front of it. */
+static inline uint64_t block_of(uint64_t at)
+{
+	return at / WAL_BLOCK * WAL_BLOCK;
+}
+
+static inline uint64_t block_end(uint64_t at)
+{
+	return block_of(at + WAL_BLOCK - 1);
+}
+
 /*
  * stream.c: groups of records into segments, of the log and of a checkpoint.
  */
@@ -211,8 +222,7 @@ struct input {
 	unsigned char *buffer;
 	uint64_t buffer_at; /* what is at its begin */
 	size_t have;
-	size_t piece;      /* that is read at once */
-	uint64_t asked_to; /* where the pieces end that are read ahead */
+	size_t piece; /* that is read at once */
 	struct ahead ahead;
 	unsigned char key[WAL_KEY_MAX + 1];
 };

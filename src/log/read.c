@@ -182,14 +182,14 @@ static int tail_write(struct reading *r, const struct segment *s)
 {
 	struct wal *wal = r->wal;
 	struct input *input = &r->input;
-	uint64_t end = (s->end + WAL_BLOCK - 1) / WAL_BLOCK * WAL_BLOCK, done, piece;
+	uint64_t end = block_end(s->end), done, piece;
 	char name[NAME_SIZE];
 	int fd = wal->files->open(wal->files->arg, wal->fd, segment_name(FILE_LOG, s->id, name), O_RDWR | O_DIRECT);
 	int rc = 0;
 
 	if (fd < 0)
 		return wal_failed(wal, name, "opening", fd);
-	for (input->at = r->safe / WAL_BLOCK * WAL_BLOCK; input->at < s->end && rc == 0; input->at += piece) {
+	for (input->at = block_of(r->safe); input->at < s->end && rc == 0; input->at += piece) {
 		rc = input_fill(input, (size_t)MIN(INPUT_PIECE, s->end - input->at));
 		piece = MIN(end, input->buffer_at + input->have) - input->at;
 		if (rc == 0)

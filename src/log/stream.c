@@ -19,16 +19,6 @@
 #define STAGING (2 * MIB)
 #define FILL (2 * MIB) /* behind a small group, where nothing was written yet */
 
-static uint64_t block_of(uint64_t at)
-{
-	return at / WAL_BLOCK * WAL_BLOCK;
-}
-
-static uint64_t block_end(uint64_t at)
-{
-	return block_of(at + WAL_BLOCK - 1);
-}
-
 int stream_create(struct stream *stream, struct wal *wal, enum format_kind kind,
 		  int (*turn)(struct stream *stream, uint64_t length))
 {
