@@ -85,7 +85,7 @@ static unsigned sockets_of_class(int traffic_class)
 	return n;
 }
 
-/* What listens, and both ends of the connection. */
+/* What listens, and both ends of the connection; of a device, see check_fabric. */
 START_TEST(packets_have_the_class_that_was_asked_for)
 {
 	rdma_options options = {.traffic_class = 0xb8};

@@ -1,9 +1,9 @@
 /*
  * check_peer_chaos.c: random sequences of operations among five programs, of which some are killed, against a model: all draw the same numbers, so
- * each knows what all of them do. It prints its seed.
+ * each knows what all of them do. It prints its seed. By RDMA where RDMAD_GUEST_ADDR says the address of a device.
  *
  *     RDMAD_CHAOS_SEED=N         begins with this one
- *     RDMAD_CHAOS_SEQUENCES=N    so many sequences; 12
+ *     RDMAD_CHAOS_SEQUENCES=N    so many sequences; 1000
  */
 #include <rdma_lib.h>
 
@@ -227,7 +227,7 @@ static void (*const steps[])(void) = {step_ring,    step_bcast,  step_allreduce,
  */
 static void begin(void)
 {
-	me.ctx = rdma_init_options("127.0.0.1", 0, me.number == 0, &me.options);
+	me.ctx = rdma_init_options(suite_address(), 0, me.number == 0, &me.options);
 	EXPECT(me.ctx);
 	if (me.number == 0) {
 		common->port = rdma_port(me.ctx);
@@ -236,8 +236,9 @@ static void begin(void)
 	} else {
 		while (!common->port)
 			usleep(1000);
-		EXPECT(rdma_connect_peer(me.ctx, "127.0.0.1", common->port) == 0);
+		EXPECT(rdma_connect_peer(me.ctx, suite_address(), common->port) == 0);
 	}
+	EXPECT(!strcmp(rdma_transport(me.ctx, 0), getenv("RDMAD_GUEST_ADDR") ? "rdma" : "shm"));
 	me.group = rdma_group_create(me.ctx);
 	EXPECT(me.group);
 	me.size = MEMBERS;
@@ -303,7 +304,7 @@ static unsigned long number_from(const char *name, unsigned long otherwise)
 START_TEST(random_sequences)
 {
 	unsigned long seed = number_from("RDMAD_CHAOS_SEED", (unsigned long)time_now() / 1000 % 1000000000);
-	unsigned long count = number_from("RDMAD_CHAOS_SEQUENCES", 12);
+	unsigned long count = number_from("RDMAD_CHAOS_SEQUENCES", suite_part(1000));
 
 	printf("%lu sequences from seed %lu on\n", count, seed);
 	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -11,13 +11,6 @@
 
 #define SAYS(condition) ((condition) ? (void)0 : ck_abort_msg("%s: %s", #condition, rdma_get_error()))
 
-static const char *own_address(void)
-{
-	const char *guest = getenv("RDMAD_GUEST_ADDR");
-
-	return guest ? guest : "127.0.0.1";
-}
-
 /*
  * Members of one process.
  */
@@ -39,7 +32,7 @@ static void member_open(struct member *m)
 {
 	const rdma_options options = {.connect_timeout_ms = 60000, .heartbeat_ms = 60000};
 
-	m->ctx = rdma_init_options(own_address(), 0, m->rank == 0, &options);
+	m->ctx = rdma_init_options(suite_address(), 0, m->rank == 0, &options);
 	SAYS(m->ctx);
 	if (m->rank == 0)
 		world.port = rdma_port(m->ctx);
@@ -47,7 +40,7 @@ static void member_open(struct member *m)
 	for (int i = 1; i < world.size && m->rank == 0; i++)
 		SAYS(rdma_accept_peer(m->ctx) >= 0);
 	if (m->rank)
-		SAYS(rdma_connect_peer(m->ctx, own_address(), world.port) >= 0);
+		SAYS(rdma_connect_peer(m->ctx, suite_address(), world.port) >= 0);
 }
 
 static void *member_main(void *arg)
@@ -286,7 +279,7 @@ static int go_on(rdma_group *group, int rank, const struct pipes *pipes)
 static int process_main(int number, const struct pipes *pipes)
 {
 	const rdma_options options = {.connect_timeout_ms = 60000, .heartbeat_ms = 20000};
-	rdma_context *ctx = rdma_init_options(own_address(), 0, number == 0, &options);
+	rdma_context *ctx = rdma_init_options(suite_address(), 0, number == 0, &options);
 	int port = ctx && !number ? rdma_port(ctx) : 0, rc;
 	rdma_group *group;
 
@@ -301,7 +294,7 @@ static int process_main(int number, const struct pipes *pipes)
 			return 3;
 	}
 	if (number && (read(pipes->port[0], &port, sizeof(port)) != sizeof(port) ||
-		       rdma_connect_peer(ctx, own_address(), port) < 0))
+		       rdma_connect_peer(ctx, suite_address(), port) < 0))
 		return 4;
 	group = rdma_group_create(ctx);
 	if (!group)

@@ -24,7 +24,7 @@ static void side_up(struct side *side)
 				      .heartbeat_ms = PATIENCE_MS,
 				      .reconnect_ms = PATIENCE_MS};
 
-	side->ctx = rdma_init_options("127.0.0.1", 0, true, &options);
+	side->ctx = rdma_init_options(suite_address(), 0, true, &options);
 	ck_assert_msg(side->ctx, "%s", rdma_get_error());
 	side->port = rdma_port(side->ctx);
 	side->other = &sides[side == sides];
@@ -42,7 +42,7 @@ static void *connect_run(void *arg)
 
 	for (int i = 0; i < side->delay; i++)
 		sched_yield();
-	side->peer = rdma_connect_peer(side->ctx, "127.0.0.1", side->other->port);
+	side->peer = rdma_connect_peer(side->ctx, suite_address(), side->other->port);
 	if (side->peer < 0)
 		ck_abort_msg("%s", rdma_get_error());
 	return NULL;
@@ -107,7 +107,7 @@ END_TEST
 
 START_TEST(a_program_does_not_connect_to_itself)
 {
-	ck_assert_int_eq(rdma_connect_peer(sides[0].ctx, "127.0.0.1", sides[0].port), -1);
+	ck_assert_int_eq(rdma_connect_peer(sides[0].ctx, suite_address(), sides[0].port), -1);
 	ck_assert_int_eq(rdma_get_errno(), EINVAL);
 	ck_assert_msg(strstr(rdma_get_error(), "this program itself"), "%s", rdma_get_error());
 }

@@ -44,7 +44,7 @@ int __wrap_control_send(struct peer *peer, enum peer_control kind, const void *b
 
 static void process_star(struct member *m, int size)
 {
-	m->ctx = rdma_init_options(own_address(), 0, m->number == 0, &world.options);
+	m->ctx = rdma_init_options(suite_address(), 0, m->number == 0, &world.options);
 	CHECK(m->ctx);
 	if (m->number == 0)
 		common->port = rdma_port(m->ctx);
@@ -56,7 +56,7 @@ static void process_star(struct member *m, int size)
 		return;
 	while (common->ready != -m->number) /* one after the other: a number is a rank */
 		usleep(1000);
-	CHECK(rdma_connect_peer(m->ctx, own_address(), common->port) == 0);
+	CHECK(rdma_connect_peer(m->ctx, suite_address(), common->port) == 0);
 	common->ready = -m->number - 1;
 }
 
@@ -198,7 +198,7 @@ END_TEST
 /* At an rdmad, before the others came and while they connect. */
 static void die_meeting_run(struct member *m)
 {
-	m->ctx = rdma_init_options(own_address(), 0, false, &world.options);
+	m->ctx = rdma_init_options(suite_address(), 0, false, &world.options);
 	CHECK(m->ctx);
 	if (m->number == 0)
 		fate.die_at = world.step;

@@ -1,6 +1,8 @@
 /* fabric_connect.c: opening, listening, and each way in which a connect can end. */
 #include "fabric_pair.h"
 
+#include "fabric/verbs.h"
+
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -316,6 +318,33 @@ static int connected_with(in_port_t port, const char *congestion)
 	}
 	return n;
 }
+
+static uint8_t traffic_class_of(struct fabric_endpoint *endpoint)
+{
+	struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr qp;
+
+	ck_assert_int_eq(ibv_query_qp(ep->qp, &qp, IBV_QP_AV, &init), 0);
+	ck_assert(qp.ah_attr.is_global);
+	return qp.ah_attr.grh.traffic_class;
+}
+
+/* Of a device: of sockets see check_peer. */
+START_TEST(both_ends_send_in_the_traffic_class)
+{
+	struct fabric_pair_options options = fabric_pair_defaults;
+	struct fabric_pair p;
+
+	if (!target.verbs)
+		return;
+	options.fabric.traffic_class = (uint8_t)_i;
+	fabric_pair_make(&p, &options);
+	ck_assert_uint_eq(traffic_class_of(p.c), (unsigned)_i);
+	ck_assert_uint_eq(traffic_class_of(p.s), (unsigned)_i);
+	fabric_pair_close(&p);
+}
+END_TEST
 
 /* An IPv4 address of this machine that is not the loopback's. */
 static bool own_address(struct in_addr *out)
@@ -714,6 +743,8 @@ Suite *connect_suite(void)
 	tcase_add_test(t, receives_posted_while_connecting);
 	tcase_add_test(t, nothing_is_paced_on_the_loopback);
 	tcase_add_test(t, the_system_chooses_for_peers_elsewhere);
+	for (int class = 0; class < 256; class += 0xb8)
+		tcase_add_loop_test(t, both_ends_send_in_the_traffic_class, class, class + 1);
 	tcase_add_loop_test(t, destroy_in_each_state, 0, STATES * 2);
 	return s;
 }

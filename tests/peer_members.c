@@ -8,13 +8,6 @@ void meet_all(void)
 	pthread_barrier_wait(&world.barrier);
 }
 
-const char *own_address(void)
-{
-	const char *guest = getenv("RDMAD_GUEST_ADDR");
-
-	return guest ? guest : "127.0.0.1";
-}
-
 void options_default(void)
 {
 	if (!world.options.connect_timeout_ms)
@@ -27,7 +20,7 @@ void options_default(void)
 
 rdma_context *context_of(int number)
 {
-	rdma_context *ctx = rdma_init_options(own_address(), 0, number == 0, &world.options);
+	rdma_context *ctx = rdma_init_options(suite_address(), 0, number == 0, &world.options);
 
 	SAYS(ctx);
 	return ctx;
@@ -67,7 +60,7 @@ void star(struct member *m)
 		SAYS(rdma_accept_peer(m->ctx) == i - 1);
 	for (int i = 1; i < world.size; i++) { /* one after the other: a number is a rank */
 		if (m->number == i)
-			SAYS(rdma_connect_peer(m->ctx, own_address(), world.port) == 0);
+			SAYS(rdma_connect_peer(m->ctx, suite_address(), world.port) == 0);
 		if (m->number)
 			pthread_barrier_wait(&world.clients);
 	}

@@ -41,7 +41,6 @@ extern struct world {
 		ck_assert_int_eq(rdma_get_errno(), error);                                                             \
 	} while (0)
 
-const char *own_address(void);
 /* With more patience than users have. A fixture. */
 void options_default(void);
 rdma_context *context_of(int number);

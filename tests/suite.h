@@ -57,6 +57,14 @@ static inline uint64_t suite_part(uint64_t whole)
 	return part ? whole / strtoul(part, NULL, 10) : whole;
 }
 
+/* Where to be reached: by its device where there is one. */
+static inline const char *suite_address(void)
+{
+	const char *guest = getenv("RDMAD_GUEST_ADDR");
+
+	return guest ? guest : "127.0.0.1";
+}
+
 /* The text of a file of the sources; free() it. */
 static inline char *suite_source(const char *name)
 {
