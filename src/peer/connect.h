@@ -118,6 +118,16 @@ struct peer_connections {
 	uint32_t graves; /* of all that were there */
 };
 
+/* To look at a door is a system call: now and then, but before a sleep, and as long as there is something. */
+#define DOORS_EVERY TIME_MS
+
+/* No guest, no session with something to do, nobody expected, and the doors were looked at a moment ago. */
+static inline bool connections_are_quiet(const struct peer_connections *c, uint64_t now)
+{
+	return !c->guests && list_empty(&c->sessions) && list_empty(&c->expected) &&
+	       now - c->doors_looked < DOORS_EVERY;
+}
+
 /*
  * context.c
  */

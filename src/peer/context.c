@@ -204,6 +204,13 @@ int context_engine(rdma_context *ctx, const struct fabric_transport *transport, 
 /*
  * Turns
  */
+/* As at most times: one look rather than a call for each who may have something to do. */
+static bool only_engines_turn(const rdma_context *ctx, uint64_t now)
+{
+	return list_empty(&ctx->schedules) && list_empty(&ctx->hungry) && list_empty(&ctx->limited) &&
+	       connections_are_quiet(ctx->connections, now);
+}
+
 static int context_work(rdma_context *ctx, uint64_t now, bool arm)
 {
 	int work = 0;
@@ -215,10 +222,12 @@ static int context_work(rdma_context *ctx, uint64_t now, bool arm)
 			fabric_arm(conn_group_queue(engine_group(ctx->own[i])));
 		work += engine_turn_at(ctx->own[i], now);
 	}
-	work += listen_turn(ctx, now, arm);
-	work += sessions_turn(ctx, now);
-	work += schedule_turn(ctx);
-	work += messages_turn(ctx);
+	if (unlikely(arm || !only_engines_turn(ctx, now))) {
+		work += listen_turn(ctx, now, arm);
+		work += sessions_turn(ctx, now);
+		work += schedule_turn(ctx);
+		work += messages_turn(ctx);
+	}
 	ctx->running = false;
 	return work;
 }

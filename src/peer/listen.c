@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define DOORS_EVERY (50 * TIME_US)
-
 int connections_create(rdma_context *ctx)
 {
 	struct peer_connections *c = calloc(1, sizeof(*c));
@@ -257,7 +255,7 @@ static int guests_turn(rdma_context *ctx)
 	struct list *pos, *tmp;
 	int n = 0;
 
-	if (likely(!ctx->connections->guests))
+	if (!ctx->connections->guests)
 		return 0;
 	list_for_each_safe (pos, tmp, &ctx->connections->links) {
 		struct peer_link *link = container_of(pos, struct peer_link, node);
@@ -293,13 +291,12 @@ static int expected_turn(rdma_context *ctx)
 	return n;
 }
 
-/* To look at a door is a system call: now and then, but before a sleep, and as long as there is something. */
 static int doors_turn(rdma_context *ctx, uint64_t now, bool arm)
 {
 	struct peer_connections *c = ctx->connections;
 	int n = 0;
 
-	if (likely(!arm && now - c->doors_looked < DOORS_EVERY))
+	if (!arm && now - c->doors_looked < DOORS_EVERY)
 		return 0;
 	for (unsigned i = 0; i < c->doors.count; i++) {
 		if (arm)

@@ -223,10 +223,8 @@ int sessions_turn(rdma_context *ctx, uint64_t now)
 {
 	struct list *head = &ctx->connections->sessions, *pos, *tmp;
 
-	if (unlikely(ctx->connections->guests))
+	if (ctx->connections->guests)
 		links_look(ctx, now);
-	if (likely(list_empty(head)))
-		return 0;
 	list_for_each_safe (pos, tmp, head) {
 		struct peer *peer = container_of(pos, struct peer_session, node)->peer;
 
