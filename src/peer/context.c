@@ -283,6 +283,7 @@ uint64_t context_until(const rdma_context *ctx)
 #define CROWDED_CALLS 8
 #define CROWDED_FOR 1000
 #define STRANGER (500 * TIME_US)
+#define CLOCK_TURNS 8 /* the clock costs a part of a turn, and is read once for so many idle ones */
 
 static void context_sleep(rdma_context *ctx, uint64_t now, uint64_t until)
 {
@@ -330,13 +331,15 @@ int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const voi
 
 		if (finished(arg))
 			return 0;
+		idle = work ? 0 : idle + 1;
+		if (idle % CLOCK_TURNS && poll && !ctx->crowded)
+			continue;
 		now = time_now();
 		if (now >= until)
 			return -ETIMEDOUT;
 		if (work)
 			busy_until = time_after(now, poll);
 		if (now < busy_until) {
-			idle = work ? 0 : idle + 1;
 			if (ctx->crowded ? idle > 0 : time_to_yield(idle))
 				now = context_yield(ctx, now);
 			continue;
