@@ -347,6 +347,15 @@ kill -TERM "$client"
 wait "$client"
 [[ $? == 143 ]] || fail "SIGTERM before the meeting point is ready"
 clients=()
+# A place whose name would be cut, at its own end, keeps what it has.
+long=$dir/
+while ((${#long} < 199)); do long+=x; done
+mkdir "$long"
+: >"$long/file"
+TMPDIR=$long timeout 240 "$rdmarun" --rdmad "$rdmad" true >"$dir/out" 2>"$dir/err" </dev/null
+[[ $? == 1 ]] || fail "a TMPDIR that is too long"
+complains 'TMPDIR is too long'
+[[ -e $long/file ]] || fail "a long TMPDIR was emptied"
 # Nor does a guard that cannot start leave anything.
 (ulimit -n 5 && meet 1 true && complains 'cannot make a pipe') || fail "a guard that cannot start"
 # It goes when rdmarun is killed.

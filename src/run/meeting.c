@@ -16,6 +16,7 @@ int meeting_prepare(struct meeting *meeting)
 {
 	const char *place = getenv("TMPDIR");
 	uint64_t number;
+	int length;
 
 	*meeting = (struct meeting){.log = -1};
 	if (run_options.meeting) {
@@ -25,9 +26,14 @@ int meeting_prepare(struct meeting *meeting)
 	}
 	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
 		return -EIO;
-	snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.%012llx", place && *place ? place : "/tmp",
-		 (unsigned long long)number >> 16);
-	return 0;
+	length = snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.%012llx",
+			  place && *place ? place : "/tmp", (unsigned long long)number >> 16);
+	if (length < (int)sizeof(meeting->directory))
+		return 0;
+	/* Cut, it would be another directory, and the guard would empty that. */
+	meeting->directory[0] = '\0';
+	run_say("TMPDIR is too long: %s", place);
+	return -ENAMETOOLONG;
 }
 
 static int make_directory(const struct meeting *meeting)
