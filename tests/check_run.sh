@@ -67,6 +67,8 @@ run 0 -n 3 sh -c 'echo $RDMA_GROUP' </dev/null
 ! cmp -s "$dir/group" "$dir/out" || fail "two runs have the same group"
 run 0 -n 1 --meeting tcp://10.1.1.1:7 --env A=1 --env HOME --env B='two words' sh -c 'echo $RDMA_MEETING $A $HOME $B' </dev/null
 sorted "tcp://10.1.1.1:7 1 $HOME two words"
+RDMA_MEETING=tcp://10.1.1.1:7 run 0 -n 1 sh -c 'echo ${RDMA_MEETING-none}' </dev/null
+sorted none
 run 0 -n 1 -C / pwd </dev/null
 sorted /
 run 1 -n 1 -C /none/such pwd </dev/null

@@ -250,6 +250,8 @@ int rank_start(struct rank *rank, unsigned size, const char *meeting, const char
 
 	if (!first)
 		return -ENOMEM;
+	if (!meeting)
+		unsetenv("RDMA_MEETING"); /* of a run that has this one as a rank */
 	snprintf(text[0], sizeof(text[0]), "RDMA_RANK=%d", rank->rank);
 	snprintf(text[1], sizeof(text[1]), "RDMA_SIZE=%u", size);
 	snprintf(text[2], sizeof(text[2]), "RDMA_GROUP=%s", group);
