@@ -275,6 +275,8 @@ sorted "0: $dir
 [[ $(sort "$dir/hosts") == $'a\na\nb\nchatty' ]] || fail "reached $(cat "$dir/hosts")"
 run 0 -n 5 -H a:2,b "${away[@]}" true </dev/null
 [[ $(tail -n 5 "$dir/hosts" | sort) == $'a\na\na\na\nb' ]] || fail "five ranks in three places"
+run 0 -H a,localhost,a:2,127.0.0.1 "${away[@]}" sh -c 'echo "$RDMA_RANK $RDMA_LOCAL_RANK/$RDMA_LOCAL_SIZE"' </dev/null
+sorted $'0 0/3\n1 0/2\n2 1/3\n3 2/3\n4 1/2'
 run 0 -H a "${away[@]}" cksum <"$dir/input"
 sorted "$(cksum <"$dir/input")"
 run 7 -H a,b "${away[@]}" sh -c '[ $RDMA_RANK = 1 ] && exit 7; exec sleep 1000' </dev/null

@@ -50,6 +50,16 @@ static void place(struct run *run, unsigned rank, struct run_host *host)
 	snprintf(r->name, sizeof(r->name), "rank %u%s%s", rank, host->name ? " at " : "", host->name ? host->name : "");
 }
 
+/* A host may be named several times: its ranks are counted at the first. */
+static struct run_host *first_of_name(const struct run_hosts *hosts, const struct run_host *host)
+{
+	unsigned h = 0;
+
+	while (strcmp(hosts->host[h].name ? hosts->host[h].name : "", host->name ? host->name : "") != 0)
+		h++;
+	return &hosts->host[h];
+}
+
 /* Each host has as many ranks as slots, in their order; with more ranks than slots, from the first again. */
 static void place_all(struct run *run)
 {
@@ -59,7 +69,7 @@ static void place_all(struct run *run)
 	while (rank < run->ranks)
 		for (unsigned h = 0; h < hosts->count; h++)
 			for (unsigned slot = 0; slot < hosts->host[h].slots && rank < run->ranks; slot++)
-				place(run, rank++, &hosts->host[h]);
+				place(run, rank++, first_of_name(hosts, &hosts->host[h]));
 	for (rank = 0; rank < run->ranks; rank++)
 		run->rank[rank].local_size = (int)run->rank[rank].host->ranks;
 }
