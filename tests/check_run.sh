@@ -213,6 +213,19 @@ run 0 -n 2 sh -c 'sleep 1000 & echo $! >$dir/left.$RDMA_RANK' </dev/null
 wait_for "the end of what ranks left" all_ended "$(cat "$dir/left.0")" "$(cat "$dir/left.1")"
 run 0 -n 1 sh -c 'setsid sleep 1000 & echo $! >$dir/far' </dev/null
 kill -KILL "$(cat "$dir/far")" 2>/dev/null
+# It neither takes the end of what its rank said with it, nor is it waited for by what it says itself, however slowly that is read.
+cat >"$dir/leave" <<'END'
+setsid sh -c 'echo $$ >"$dir/far.$RDMA_RANK"; exec "$@"' sh "$@" &
+until [ -s "$dir/far.$RDMA_RANK" ]; do sleep 0.05; done
+printf unfinished
+END
+run 0 -n 2 sh "$dir/leave" sleep 1000 </dev/null
+sorted $'unfinished\nunfinished'
+kill -KILL "$(cat "$dir/far.0")" "$(cat "$dir/far.1")"
+rm -f "$dir/far.0"
+timeout 60 "$rdmarun" --meeting none sh "$dir/leave" yes 2>"$dir/err" </dev/null | python3 -c 'import os, time
+while os.read(0, 4096): time.sleep(0.01)'
+[[ ${PIPESTATUS[0]} == 0 ]] || fail "what a rank left behind writes for ever, and is waited for"
 
 # What rdmarun ignores from the start.
 (trap '' PIPE USR1 && run 0 -n 1 sh -c 'grep SigIgn /proc/self/status' </dev/null && says '^SigIgn:.*1200$') || fail "ignored signals"

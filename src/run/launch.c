@@ -198,9 +198,21 @@ static void take_signal(struct run *run)
 		take_end(run, (int)info.ssi_signo);
 }
 
+/* Who left its rank's group and holds its output open may write for ever. */
+static void end_streams(struct run *run)
+{
+	for (unsigned i = 0; i < run->ranks; i++) {
+		stream_end(&run->rank[i].out);
+		stream_end(&run->rank[i].err);
+	}
+}
+
 static void check_time(struct run *run)
 {
 	uint64_t now = time_now();
+
+	if (!run->alive && now >= run->drain_at)
+		end_streams(run);
 
 	if (now >= run->timeout_at) {
 		run->timeout_at = TIME_NEVER;
@@ -305,12 +317,10 @@ static void serve_all(struct run *run, const struct polled *p)
 
 static bool is_draining(const struct run *run)
 {
-	if (run->out.used || run->err.used)
-		return !run->asked || time_now() < run->drain_at;
 	for (unsigned i = 0; i < run->ranks; i++)
 		if (run->rank[i].out.fd >= 0 || run->rank[i].err.fd >= 0)
-			return time_now() < run->drain_at;
-	return false;
+			return true;
+	return (run->out.used || run->err.used) && (!run->asked || time_now() < run->drain_at);
 }
 
 static int next_wake(const struct run *run)
@@ -400,8 +410,8 @@ static void finish(struct run *run, struct polled *p)
 		rank_free(&run->rank[i]);
 	meeting_stop(&run->meeting);
 	guard_stop();
-	sink_free(&run->out);
-	sink_free(&run->err);
+	sink_end(&run->out);
+	sink_end(&run->err);
 	free(run->rank);
 	free(p->fd);
 }

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define SINK_ROOM (256u * 1024) /* no stream is read while more than this waits */
@@ -50,8 +51,12 @@ void sink_flush(struct sink *sink)
 	}
 }
 
-void sink_free(struct sink *sink)
+void sink_end(struct sink *sink)
 {
+	for (size_t before = 0; sink->used && sink->used != before;) {
+		before = sink->used;
+		sink_flush(sink);
+	}
 	free(sink->data);
 	sink->data = NULL;
 }
@@ -146,4 +151,15 @@ void stream_read(struct stream *stream)
 		emit_lines(stream);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		stream_close(stream);
+}
+
+void stream_end(struct stream *stream)
+{
+	int left = 0;
+
+	if (stream->fd >= 0)
+		ioctl(stream->fd, FIONREAD, &left);
+	for (; stream->fd >= 0 && left > 0; left -= (int)PIECE)
+		stream_read(stream);
+	stream_close(stream);
 }

@@ -145,10 +145,12 @@ struct stream {
 bool sink_has_room(const struct sink *sink);
 void sink_flush(struct sink *sink); /* writes what does not block, when poll() said POLLOUT */
 void sink_put(struct sink *sink, const void *data, size_t length);
-void sink_free(struct sink *sink);
+void sink_end(struct sink *sink); /* the same, while it takes more */
 /* What is there, when poll() said POLLIN or POLLHUP; at the end, what has no line feed, and closes it. */
 void stream_read(struct stream *stream);
 void stream_close(struct stream *stream);
+/* Takes what is there, though others may go on writing, and closes it. */
+void stream_end(struct stream *stream);
 
 /*
  * rank.c
