@@ -296,6 +296,19 @@ run 7 -H a,b "${away[@]}" sh -c '[ $RDMA_RANK = 1 ] && exit 7; exec sleep 1000' 
 run 137 -H a "${away[@]}" sh -c 'kill -KILL $$' </dev/null
 run 255 -H a,unreachable "${away[@]}" sleep 1000 </dev/null
 complains 'rank 1 at unreachable: not reached: .* ended with exit status 255'
+# Also where the others would go on; what failed before is still what is told.
+run 255 -k -H a,unreachable,localhost "${away[@]}" sleep 1000 </dev/null
+complains 'rank 1 at unreachable: not reached: .* ended with exit status 255'
+rm -f "$dir/failed"
+cat >"$dir/later" <<'END'
+#!/bin/sh
+[ "$1" != unreachable ] || until [ -s "$dir/failed" ] && ! kill -0 "$(cat "$dir/failed")" 2>/dev/null; do sleep 0.05; done
+exec "$dir/shell" "$@"
+END
+chmod +x "$dir/later"
+run 3 -k -H a,localhost,unreachable --rsh "$dir/later" sh -c '[ $RDMA_RANK = 1 ] && echo $$ >"$dir/failed" && exit 3; exec sleep 1000' </dev/null
+complains 'rank 1 ended: exit status 3; the others go on'
+complains 'rank 2 at unreachable: not reached'
 run 1 -H a,content "${away[@]}" sleep 1000 </dev/null
 complains 'rank 1 at content: not reached: .* ended with exit status 0'
 run 4 -H terse "${away[@]}" sh -c 'echo text; exit 4' </dev/null
