@@ -71,6 +71,7 @@ RDMA_MEETING=tcp://10.1.1.1:7 run 0 -n 1 sh -c 'echo ${RDMA_MEETING-none}' </dev
 sorted none
 run 0 -n 1 -C / pwd </dev/null
 sorted /
+(ulimit -Sn 200 && run 0 -n 1 sh -c 'ulimit -Sn' </dev/null && says '^200$') || fail "the limit of a rank's descriptors"
 run 1 -n 1 -C /none/such pwd </dev/null
 complains 'cannot go to the directory /none/such'
 run 0 -l -n 11 sh -c 'echo text; echo error >&2; printf unfinished' </dev/null

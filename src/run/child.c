@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +42,19 @@ int child_signals(void)
 		return fd;
 	run_say("cannot watch signals: %s", strerror(errno));
 	return -errno;
+}
+
+static struct rlimit usual; /* of descriptors; 0: as it is */
+
+void child_raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &usual) != 0)
+		return;
+	limit = usual;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int child_pipe(unsigned end, int *ours, int *theirs)
@@ -96,6 +110,8 @@ static void become(const struct child *child, pid_t parent, int tell)
 		_exit(RUN_FAILED); /* it ended before this could be said */
 	take_descriptors(child->fd);
 	reset_signals();
+	if (usual.rlim_max)
+		setrlimit(RLIMIT_NOFILE, &usual);
 	if (child->directory && chdir(child->directory) != 0) {
 		failure = (struct failure){.error = errno, .directory = true};
 	} else {

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -25,17 +24,6 @@ struct run {
 	unsigned killed;    /* how often: softly, hard */
 	uint64_t kill_at, timeout_at, drain_at;
 };
-
-/* As with a run's ranks all descriptors are of pipes, so many may be needed; ranks have the usual limit. */
-static void raise_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 /*
  * Places
@@ -428,7 +416,7 @@ int run_launch(void)
 	};
 	struct polled polled = {.fd = calloc(5 + 3 * run.ranks, sizeof(*polled.fd))};
 
-	raise_limit();
+	child_raise_limit();
 	run.timeout_at = time_after(time_now(), run_options.timeout);
 	run.rank = calloc(run.ranks, sizeof(*run.rank));
 	if (!run.rank || !polled.fd) {

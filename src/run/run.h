@@ -93,6 +93,8 @@ struct child {
 	pid_t pid;             /* of it, and of its process group */
 };
 
+/* As with a run's ranks all descriptors are of pipes, so many may be needed; its children have the usual limit. */
+void child_raise_limit(void);
 /* It is ended by the kernel when the calling process ends. What it could not do is said, with `who` in front: -ENOTDIR of the directory,
  * else of the program. */
 int child_start(struct child *child, const char *who);
