@@ -188,6 +188,30 @@ START_TEST(one_gives_up)
 }
 END_TEST
 
+/* Of what is slow, the others have received a part from each other. */
+static void give_up_slow(rdma_group *group)
+{
+	char *data = calloc(4, MIB);
+
+	ck_assert_ptr_nonnull(data);
+	for (int rank = 0; rank < 3; rank++)
+		SAYS(rank == group->rank || rdma_rate_limit(group->ctx, rdma_group_peer(group, rank), 1) == 0);
+	SAYS(rdma_group_algorithm(group, "bcast", "chain") == 0);
+	group->ctx->options.timeout_ms = group->rank ? 0 : 300;
+	ck_assert_int_eq(rdma_bcast(group, data, 4 * MIB, 0), -1);
+	ck_assert_msg(rdma_get_errno() == ETIMEDOUT, "%s", rdma_get_error());
+	group->ctx->options.timeout_ms = 0;
+	SAYS(rdma_barrier(group) == 0);
+	free(data);
+}
+
+START_TEST(one_gives_up_what_is_slow)
+{
+	world_begin(3, give_up_slow);
+	world_end();
+}
+END_TEST
+
 /* Blocking calls, each member at its own pace. */
 static void run_calls(rdma_group *group)
 {
@@ -341,6 +365,7 @@ int main(void)
 	tcase_add_loop_test(tc, one_thread, 1, 6);
 	tcase_add_loop_test(tc, threads, 2, 5);
 	tcase_add_test(tc, one_gives_up);
+	tcase_add_test(tc, one_gives_up_what_is_slow);
 	tcase_add_loop_test(processes, killed, 0, 5);
 	return suite_run(suite);
 }

@@ -324,6 +324,30 @@ START_TEST(a_long_message_is_withdrawn_from_who_is_away)
 }
 END_TEST
 
+static void *slow_sender(void *arg)
+{
+	return (void *)(intptr_t)rdma_send(pair.server, 0, from, sizeof(from));
+}
+
+/* Both calls have their time, of which the receive's is over first, when a part has come. */
+START_TEST(a_receive_whose_time_is_over_waits_for_nothing_when_its_message_is_withdrawn)
+{
+	pthread_t thread;
+	void *sent;
+
+	pair.server->options.timeout_ms = 300;
+	ck_assert_int_eq(rdma_rate_limit(pair.server, 0, 1), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, slow_sender, NULL), 0);
+	ck_assert_int_eq(rdma_probe(pair.client[0], 0, UINT64_MAX), sizeof(from));
+	ck_assert_int_eq(rdma_recv(pair.client[0], 0, to, sizeof(to)), -1);
+	ck_assert_int_eq(rdma_get_errno(), ETIMEDOUT);
+	pthread_join(thread, &sent);
+	ck_assert_int_eq((intptr_t)sent, -1);
+	ck_assert_int_eq(rdma_rate_limit(pair.server, 0, 0), 0);
+	check_withdrawn();
+}
+END_TEST
+
 /*
  * Peers that are lost
  */
@@ -612,6 +636,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, a_send_ends_in_time_and_was_not_sent);
 	tcase_add_test(tc, a_long_message_whose_time_is_over_is_withdrawn);
 	tcase_add_test(tc, a_long_message_is_withdrawn_from_who_is_away);
+	tcase_add_test(tc, a_receive_whose_time_is_over_waits_for_nothing_when_its_message_is_withdrawn);
 	tc = suite_case(suite, "largest", up_largest, down);
 	tcase_add_test(tc, the_largest_options_are_options);
 	tc = suite_case(suite, "lost", up, down);

@@ -259,6 +259,10 @@ void inbox_wait_again(struct rdma_request *request)
 		receive_letter(peer, request, letter);
 		return;
 	}
+	if (request->late) {
+		request_fail(request, -ETIMEDOUT, "Timed out: %s", peer->name);
+		return;
+	}
 	request->cancel = receive_cancel;
 	list_add_head(&queue->receives, &request->node);
 }

@@ -230,7 +230,7 @@ void letter_free(struct peer_message *m, struct letter *letter);
 int inbox_take(struct peer *peer, unsigned message_class, uint64_t stream, const void *data, size_t length);
 /* A long one, likewise. */
 int inbox_take_long(struct intake *intake);
-/* A receive that had begun and got nothing waits again, before others. */
+/* A receive that had begun and got nothing waits again, before others; or fails, if it was abandoned. */
 void inbox_wait_again(struct rdma_request *request);
 /* A message is first again. False: no memory. */
 bool inbox_put_back(struct intake *intake);

@@ -232,6 +232,7 @@ uint64_t message_abandon(struct rdma_request *request)
 	struct peer *peer = request->peer;
 	struct offer *offer = peer && peer->message ? offer_of(request) : NULL;
 
+	request->late = true;
 	if (!offer)
 		return TIME_NEVER;
 	if (!offer->back && peer->message->open) {

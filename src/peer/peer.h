@@ -73,6 +73,7 @@ struct rdma_request {
 	char *data;
 	size_t length; /* of data; when complete, of what came */
 	bool complete;
+	bool late;  /* it was abandoned: a receive waits for no other message */
 	int status; /* 0 or -errno */
 	char *why;  /* of a failure, where there is more to say than strerror(); owned */
 };
@@ -132,7 +133,7 @@ void message_next(const struct peer *peer, uint64_t next[static PEER_CLASSES]);
 /* All that was sent is confirmed, or read. Else the other end is asked to confirm: look again when something came. */
 bool message_idle(struct peer *peer);
 /* For request.c: the time of a call is over whose request can not be cancelled. Wait for it until what this answers, then call it again. A long
- * message that is sent is withdrawn, and complete after the second call; one that is being received completes when it is here. */
+ * message that is sent is withdrawn, and complete after the second call; one that is being received completes when it is here, or withdrawn. */
 uint64_t message_abandon(struct rdma_request *request);
 /* In each turn, behind what came and schedules: rate limits, and reading of long messages begins. How much there was. And when
  * the next rate limit has something to do; TIME_NEVER. */
