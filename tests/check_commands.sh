@@ -9,6 +9,7 @@ start_daemon
 tcp=${servers[0]#tcp://}
 
 test_command_line() {
+	local command
 	server=''
 	expect 0 kv -q -H "$tcp" set anywhere x
 	expect 0 -H "$tcp" kv get anywhere -q && says '^x$' "options between the words"
@@ -39,6 +40,10 @@ test_command_line() {
 	expect 2 kv nonsense && complains 'the above are there' "kv nonsense"
 	expect 2 kv get anywhere --newlin && complains 'did you mean --newline' "--newlin"
 	expect 2 kv set "" x && complains 'the key is empty' "an empty key"
+	for command in "mget anywhere" "mexists anywhere" "mset anywhere x"; do
+		# shellcheck disable=SC2086
+		expect 2 kv $command "" x && complains 'the key is empty' "an empty key of kv ${command%% *}"
+	done
 	expect 2 kv ttl anywhere 1ns && complains 'the least is 1us' "kv ttl"
 	expect 2 kv ttl anywhere soon && complains 'not a time like' "kv ttl"
 	expect 2 --nope kv get anywhere && complains 'unknown option --nope' "--nope"

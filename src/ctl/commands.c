@@ -139,6 +139,20 @@ static void default_host(void)
 		ctl.host = "127.0.0.1";
 }
 
+/* Of the arguments that are keys: the first, of "KEY..." all, and of "KEY VALUE..." every other one. */
+static bool has_empty_key(const struct ctl_arguments *arguments)
+{
+	const char *form = running->arguments;
+	int step = strcmp(form, "KEY...") == 0 ? 1 : strcmp(form, "KEY VALUE...") == 0 ? 2 : arguments->count;
+
+	if (strncmp(form, "KEY", 3) != 0)
+		return false;
+	for (int i = 0; i < arguments->count; i += step)
+		if (!*arguments->text[i])
+			return true;
+	return false;
+}
+
 static int run_command(const struct ctl_arguments *arguments)
 {
 	struct address address;
@@ -155,7 +169,7 @@ static int run_command(const struct ctl_arguments *arguments)
 	if (running->max >= 0 && arguments->count > running->max)
 		return ctl_usage_error("%s: too many arguments, from \"%s\" on", running->name,
 				       arguments->text[running->max]);
-	if (arguments->count && !*arguments->text[0] && strncmp(running->arguments, "KEY", 3) == 0)
+	if (has_empty_key(arguments))
 		return ctl_usage_error("%s: the key is empty; a key has 1 to 4095 bytes", running->name);
 	if (running->local && ctl.host_given)
 		return ctl_usage_error("%s asks the daemon of this machine; --host is for another: log in there",
