@@ -183,11 +183,17 @@ test_full_stdout() {
 
 # Programs find an error where they look for a result.
 test_json_errors() {
+	local command
 	server=''
 	expect 3 kv get x -j -H "unix://$dir/nobody.sock" && json '.command == "kv get" and .error.status == 3 and (.error.text | length > 0)' "nobody"
 	expect 2 kv get -j && json '.error.status == 2' usage
 	expect 2 ping -c 0 --nope -qj && json '.error.status == 2 and (.error.text | test("count"))' "usage, and --json behind what is wrong"
 	expect 4 kv get nokey -j -H "$tcp" && json '.found == false and .error.status == 4' "no key"
+	for command in del exists mexists; do
+		expect 4 kv $command nokey -j -H "$tcp" && json '.error.status == 4 and (.error.text | length > 0)' "kv $command of no key"
+	done
+	expect 0 kv set -q there x -H "$tcp"
+	expect 1 kv cas there 1 y -j -H "$tcp" && json '.stored == false and (.error.text | test("another version"))' "kv cas"
 	expect 3 bench kv "unix://$dir/nobody.sock" -j && json '.error.status == 3 and .results == []' bench
 	expect 3 status -j --control "$dir/nobody" && json '.error.status == 3' status
 	expect 0 kv list -j -H "$tcp" && json 'has("error") | not' list

@@ -100,6 +100,11 @@ int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_
 	return CTL_OK;
 }
 
+static void say_missing(const void *kv, const char *key)
+{
+	ctl_say("%s: no such key: %.200s (transport %s)", ctl_command_name(), key, kv_transport(kv));
+}
+
 int ctl_kv_missing(const void *kv, const char *key)
 {
 	json_t *o;
@@ -109,7 +114,7 @@ int ctl_kv_missing(const void *kv, const char *key)
 		json_object_set_new(o, "found", json_false());
 		ctl_json_print(o);
 	}
-	ctl_say("%s: no such key: %.200s (transport %s)", ctl_command_name(), key, kv_transport(kv));
+	say_missing(kv, key);
 	return CTL_NOT_FOUND;
 }
 
@@ -258,6 +263,8 @@ static int ask(const char *key, int (*call)(struct rdmad_kv *kv, const void *key
 		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, member, json_boolean(answer));
 		rc = ctl_json_print(o);
+		if (!answer)
+			say_missing(kv, key);
 	} else {
 		puts(answer ? yes : no);
 		ctl_say_transport(ctl.host, kv_transport(kv));

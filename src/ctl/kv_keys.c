@@ -227,10 +227,13 @@ static int command_incr(const struct ctl_arguments *arguments)
 
 static int print_cas(const void *kv, const char *key, int error, uint64_t version)
 {
+	int rc = CTL_OK;
 	json_t *o;
 
 	if (error == -ENOENT)
 		return ctl_kv_missing(kv, key);
+	if (error) /* first, as every other call of the library forgets why */
+		rc = ctl_kv_fail(error, key);
 	if (ctl.json && (error == 0 || error == -ESTALE || error == -EEXIST)) {
 		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "stored", json_boolean(error == 0));
@@ -238,13 +241,11 @@ static int print_cas(const void *kv, const char *key, int error, uint64_t versio
 			json_object_set_new(o, "version", json_integer((json_int_t)version));
 		ctl_json_print(o);
 	}
-	if (error)
-		return ctl_kv_fail(error, key);
-	if (!ctl.json) {
+	if (!error && !ctl.json) {
 		printf("%llu\n", (unsigned long long)version);
 		ctl_say_transport(ctl.host, kv_transport(kv));
 	}
-	return CTL_OK;
+	return rc;
 }
 
 static int command_cas(const struct ctl_arguments *arguments)

@@ -182,6 +182,7 @@ static int print_mexists(const void *kv, const struct kv_item *items, size_t cou
 {
 	json_t *o, *keys = json_array();
 	size_t asked = 0, there = 0;
+	bool all;
 
 	for (size_t i = 0; i < count && items[i].status != -ECANCELED; i++, asked++) {
 		there += items[i].status == 0;
@@ -194,17 +195,18 @@ static int print_mexists(const void *kv, const struct kv_item *items, size_t cou
 		json_object_set_new(o, "exists", json_boolean(items[i].status == 0));
 		json_array_append_new(keys, o);
 	}
+	all = there == count && asked == count;
 	if (ctl.json) {
 		o = ctl_kv_describe(kv, NULL);
 		json_object_set_new(o, "first_that_exist", json_integer((json_int_t)first));
 		json_object_set(o, "results", keys);
 		ctl_json_print(o);
-	} else if (ctl_sums_up()) {
+	}
+	if (ctl.json ? !all : ctl_sums_up())
 		ctl_say("%s: the first %llu of %zu exist, transport %s", ctl.host, (unsigned long long)first, count,
 			kv_transport(kv));
-	}
 	json_decref(keys);
-	return there == count && asked == count ? CTL_OK : CTL_NOT_FOUND;
+	return all ? CTL_OK : CTL_NOT_FOUND;
 }
 
 static int command_mexists(const struct ctl_arguments *arguments)
