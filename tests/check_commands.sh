@@ -341,6 +341,8 @@ test_bench() {
 		json '.ttl_us > 3000e6' "bench --ttl"
 	expect 0 "${kv[@]}" "$tcp" -D 400ms --ttl 20ms -o get -j && json '.results[0].misses > 0' "keys that expired" &&
 		complains 'were not there' "keys that expired"
+	expect 2 "${kv[@]}" "$tcp" -n 1 -p "$(printf 'p%.0s' {1..65})" && complains 'more than 64 bytes' "bench --prefix"
+	expect 1 bench sweep "$tcp" -w 0 -D 1ms --min 2G --max 2G && complains 'bench sweep: .* takes values up to' "bench sweep"
 	expect 0 kv flush -yq -H "$tcp"
 	ctl bench kv "$tcp" -n 100 -k 100000 -c 2 -s 1K && fail "a benchmark fits that is larger than the store"
 	complains 'the store has .* left' "a benchmark larger than the store"

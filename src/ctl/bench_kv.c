@@ -12,6 +12,7 @@
 #define FILL_MAX (32 * MIB)
 #define OVERHEAD 128 /* of a key in the store, about */
 #define FLIGHT_MAX (16 * MIB)
+#define PREFIX_MAX 64
 
 static const char *sizes_text = "64", *op_text = "set,get", *prefix;
 static uint64_t keys_wanted;
@@ -21,6 +22,7 @@ static uint64_t rate, interval, ttl;
 
 static int check_sizes(const char *text);
 static int check_op(const char *text);
+static int check_prefix(const char *text);
 
 static const struct ctl_option bench_options[] = {
 	{"size", 's', CTL_CHECKED, &sizes_text, "SIZES",
@@ -40,7 +42,8 @@ static const struct ctl_option bench_options[] = {
 	 .max = 86400 * TIME_S},
 	{"keys", 'k', CTL_NUMBER, &keys_wanted, "N", "keys of each connection; default 1000, fewer for large values",
 	 .min = 1, .max = 10000000},
-	{"prefix", 'p', CTL_TEXT, &prefix, "TEXT", "what the keys begin with; default: different in each run"},
+	{"prefix", 'p', CTL_CHECKED, &prefix, "TEXT", "what the keys begin with; default: different in each run",
+	 .check = check_prefix},
 	{"idle", 'I', CTL_NUMBER, &idle_clients, "N", "more connections, which ask nothing; default 0", .max = 65536},
 	{"rate", 'r', CTL_NUMBER, &rate, "N",
 	 "operations per second of all, at even times, whatever the answers do; default: as fast as they come",
@@ -76,6 +79,15 @@ static int find_op(const char *word, size_t len)
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
 		if (strlen(ops[i].name) == len && memcmp(ops[i].name, word, len) == 0)
 			return (int)i;
+	return -EINVAL;
+}
+
+/* So that each key is known by its whole prefix, as one that `kv flush` is given. */
+static int check_prefix(const char *text)
+{
+	if (strlen(text) <= PREFIX_MAX)
+		return 0;
+	ctl_say("--prefix %.80s: it has more than %d bytes", text, PREFIX_MAX);
 	return -EINVAL;
 }
 
@@ -194,7 +206,8 @@ static int register_text(void)
 		int rc = kv_buffer_register(kv, bench_kv.text, bench_kv.text_len);
 
 		if (rc != 0)
-			return ctl_fail(rc, NULL, "bench kv: cannot register %zu bytes", bench_kv.text_len);
+			return ctl_fail(rc, NULL, "%s: cannot register %zu bytes", ctl_command_name(),
+					bench_kv.text_len);
 	}
 	return CTL_OK;
 }
@@ -238,9 +251,9 @@ static void warn_of_eviction(uint64_t each)
 	char text[2][32];
 
 	if (fill > room && room < 2 * FILL_MAX)
-		ctl_say("bench kv: the keys take %s, and the store has %s left: it may refuse them, or drop keys of "
-			"others",
-			units_human_size((double)fill, text[0]), units_human_size((double)room, text[1]));
+		ctl_say("%s: the keys take %s, and the store has %s left: it may refuse them, or drop keys of others",
+			ctl_command_name(), units_human_size((double)fill, text[0]),
+			units_human_size((double)room, text[1]));
 }
 
 /* How many keys, and requests under way, the daemon's memory has room for. */
@@ -273,7 +286,8 @@ static int prepare_size(void)
 	int rc;
 
 	if (bench.size > limit) {
-		ctl_say("bench kv: %s takes values up to %llu bytes", bench.server, (unsigned long long)limit);
+		ctl_say("%s: %s takes values up to %llu bytes", ctl_command_name(), bench.server,
+			(unsigned long long)limit);
 		return CTL_FAILED;
 	}
 	/* The values of the last size would take the place of those to come. */
@@ -314,7 +328,7 @@ static int round_of_size(bench_report_fn *report)
  * Set-up.
  */
 /* All keys have the same length: 16 bytes with the default prefix. */
-#define KEY_FORMAT "%.64s:%03x:%07x"
+#define KEY_FORMAT "%s:%03x:%07x"
 
 static void make_prefix(void)
 {
@@ -352,7 +366,7 @@ static int lane_make(struct lane *lane, unsigned number)
 		lane->ticket = &lane->tickets[i];
 	}
 	if (!lane->stamp || !lane->tickets || lane_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
-		ctl_say("bench kv: no memory for the keys");
+		ctl_say("%s: no memory for the keys", ctl_command_name());
 		return CTL_FAILED;
 	}
 	return CTL_OK;
@@ -433,7 +447,7 @@ static int set_up(void)
 	bench_kv.lane = calloc(bench.clients, sizeof(*bench_kv.lane));
 	bench_kv.worker = calloc(bench.threads, sizeof(*bench_kv.worker));
 	if (!bench_kv.lane || !bench_kv.worker) {
-		ctl_say("bench kv: no memory for %llu clients", (unsigned long long)bench.clients);
+		ctl_say("%s: no memory for %llu clients", ctl_command_name(), (unsigned long long)bench.clients);
 		return CTL_FAILED;
 	}
 	if (idle_clients)
