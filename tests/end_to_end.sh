@@ -473,6 +473,7 @@ test_bench() {
 	expect 0 bench channel "unix://$dir/bench.channel" -D 10ms -r 2 -s 64 --flush && says "^stream +in place +64 .*socket loop" \
 		"bench channel"
 	expect 2 bench channel --serve
+	expect 2 bench channel -s 64,0 && complains "sizes from 1 to 64M" "bench channel of no bytes"
 	expect 2 bench sweep --min 2K --max 1K
 	expect 2 bench sweep --plot - --json
 	expect 2 bench sweep --plot "$dir/plot.pdf" && complains 'a .svg or .png file' "--plot of a PDF"
