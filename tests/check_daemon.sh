@@ -124,7 +124,16 @@ test_machine() {
 	configure 'gpu = { program = "/nowhere/rdmad-gpu"; backend = "cuda"; };'
 	ends 69 "/nowhere/rdmad-gpu" "$rdmad" -t -c "$dir/rdmad.conf"
 	ends 71 "no address of this machine" "$rdmad" -t -c "$dir/rdmad.conf" -l 192.0.2.1
+	configure
+	ends 71 "127.0.0.1:7999: listen has it twice" "$rdmad" -t -c "$dir/rdmad.conf" -l 127.0.0.1:7999 -l tcp://127.0.0.1:7999
+	ends 71 "listen has it twice" "$rdmad" -t -c "$dir/rdmad.conf" -l 127.0.0.1:7999 -l 0.0.0.0:7999
+	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf" -l 127.0.0.1:0 -l 127.0.0.1:0 -l 127.0.0.1:7999 -l 127.0.0.1:7998
+	ends 78 "it needs its interface" "$rdmad" -t -c "$dir/rdmad.conf" -l fe80::1
+	configure 'transports = ["tcp"];' && sed -i "s/^listen = .*/listen = [];/" "$dir/rdmad.conf"
+	ends 69 "there is nothing to listen on" "$rdmad" -t -c "$dir/rdmad.conf"
 	if [[ ! -e /dev/infiniband/rdma_cm ]]; then
+		configure 'transports = ["rdma"];' && sed -i "s/^listen = .*/listen = [\"127.0.0.1\"];/" "$dir/rdmad.conf"
+		ends 69 "there is nothing to listen on" "$rdmad" -t -c "$dir/rdmad.conf"
 		configure 'require_rdma = true;'
 		ends 69 "RDMA is required and missing" "$rdmad" -t -c "$dir/rdmad.conf"
 	fi

@@ -1,6 +1,7 @@
 /* check.c: what a start would find of this machine, found without being in the way of a daemon that runs. */
 #include "daemon/daemon.h"
 
+#include <netinet/in.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -23,9 +24,47 @@ static int try_address(const struct fabric_transport *transport, const struct ad
 		log_info("rdmad", "%s %s is in use now: no error if a running rdmad has it", transport->name, text);
 	if (rc == 0 || rc == -EADDRINUSE)
 		return 0;
-	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name, text, strerror(-rc),
-		  rc == -EADDRNOTAVAIL ? "; it is no address of this machine: change listen" : "");
+	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name, text, strerror(-rc), listen_advice(sa, rc));
 	return daemon_exit_status(rc);
+}
+
+/* Whether a socket of the one would be in the way of the other. Ports that the system chooses are not. */
+static bool collide(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a, *b4 = (const struct sockaddr_in *)b;
+	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a, *b6 = (const struct sockaddr_in6 *)b;
+
+	/* the ports of both families are at one place */
+	if (a->ss_family != b->ss_family || a4->sin_port != b4->sin_port || !a4->sin_port)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_addr.s_addr == b4->sin_addr.s_addr || a4->sin_addr.s_addr == INADDR_ANY ||
+		       b4->sin_addr.s_addr == INADDR_ANY;
+	return (memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr)) == 0 &&
+		a6->sin6_scope_id == b6->sin6_scope_id) ||
+	       IN6_IS_ADDR_UNSPECIFIED(&a6->sin6_addr) || IN6_IS_ADDR_UNSPECIFIED(&b6->sin6_addr);
+}
+
+/* What the addresses so far are listened on by, which those behind them find in use. */
+struct taken {
+	struct sockaddr_storage at[SETTING_LIST_MAX * ADDRESS_SOCKETS];
+	unsigned count;
+};
+
+static int check_taken(struct taken *taken, const struct fabric_transport *transport, const struct address_socket *at)
+{
+	char text[128];
+
+	for (unsigned i = 0; i < taken->count; i++) {
+		if (!collide(&taken->at[i], &at->sa))
+			continue;
+		address_format_socket((const struct sockaddr *)&at->sa, text, sizeof(text));
+		log_error("rdmad", "cannot listen on %s %s: listen has it twice", transport->name, text);
+		return daemon_exit_status(-EADDRINUSE);
+	}
+	if (taken->count < ARRAY_SIZE(taken->at))
+		taken->at[taken->count++] = at->sa;
+	return 0;
 }
 
 static int check_without(struct daemon *d, const struct fabric_transport *transport, const struct address *address)
@@ -37,10 +76,11 @@ static int check_without(struct daemon *d, const struct fabric_transport *transp
 }
 
 /* By a transport of sockets; which addresses a device has, only its start finds out. */
-static int check_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address)
+static int check_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+			   struct taken *taken)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
-	int count, bad = 0, rc = 0;
+	int count, bad = 0, rc = 0, twice = 0;
 
 	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
 		return 0;
@@ -54,8 +94,9 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 
 		bad += status != 0;
 		rc = rc ? rc : status;
+		twice = twice || status ? twice : check_taken(taken, transport, &at[i]);
 	}
-	return bad && bad == count ? rc : 0; /* of a name one address is enough */
+	return bad && bad == count ? rc : twice; /* of a name one address is enough */
 }
 
 /* A socket that is there is an old one, or the running daemon's. */
@@ -71,7 +112,7 @@ static int check_socket(const char *what, const char *path)
 	return EX_CANTCREAT;
 }
 
-static int check_address(struct daemon *d, const char *text)
+static int check_address(struct daemon *d, const char *text, struct taken *taken)
 {
 	struct address address;
 	int rc = 0;
@@ -81,7 +122,7 @@ static int check_address(struct daemon *d, const char *text)
 	if (address.path)
 		return check_socket("listen", address.host);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
-		int status = check_transport(d, &fabric_transports[i], &address);
+		int status = check_transport(d, &fabric_transports[i], &address, taken);
 
 		rc = rc ? rc : status;
 	}
@@ -110,6 +151,21 @@ static bool listens_on_path(const struct config *c)
 		if (fabric_transports[i].path && config_allows(c, &fabric_transports[i]))
 			return true;
 	return false;
+}
+
+/* As far as can be told without a device. */
+static int check_any(struct daemon *d)
+{
+	struct address address;
+	bool any = listens_on_path(d->config);
+
+	for (unsigned i = 0; i < d->config->listen.count; i++)
+		for (unsigned k = 0; k < FABRIC_TRANSPORTS; k++)
+			any |= config_listen_address(d->config, d->config->listen.item[i], &address) == 0 &&
+			       fabric_transport_serves(&fabric_transports[k], &address) &&
+			       config_allows(d->config, &fabric_transports[k]) &&
+			       fabrics_find(d, &fabric_transports[k]);
+	return any ? 0 : listeners_none();
 }
 
 static int check_files(const struct config *c)
@@ -142,11 +198,13 @@ static int check_services(const struct daemon *d)
 
 int check_machine(struct daemon *d)
 {
-	int status[3 + SETTING_LIST_MAX], n = 0, rc = 0;
+	int status[4 + SETTING_LIST_MAX], n = 0, rc = 0;
+	struct taken taken = {.count = 0};
 
 	status[n++] = fabrics_try(d);
 	for (unsigned i = 0; i < d->config->listen.count; i++)
-		status[n++] = check_address(d, d->config->listen.item[i]);
+		status[n++] = check_address(d, d->config->listen.item[i], &taken);
+	status[n++] = check_any(d);
 	status[n++] = check_files(d->config);
 	status[n++] = check_services(d);
 	while (n-- > 0)

@@ -334,6 +334,8 @@ struct listener {
 int listeners_open(struct daemon *daemon);
 void listeners_progress(void *fabric); /* of a struct daemon_fabric */
 void listeners_close(struct daemon *daemon);
+int listeners_none(void); /* the exit status of a daemon without any, which is logged */
+const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what to do, behind the error's own text */
 
 /*
  * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with it. Says all

@@ -210,16 +210,27 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	return 0;
 }
 
-static const char *listen_advice(const struct sockaddr *sa, int error)
+/* fe80::1 is another host on each interface. */
+static bool lacks_interface(const struct sockaddr *sa)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) && !in6->sin6_scope_id;
+}
+
+const char *listen_advice(const struct sockaddr *sa, int error)
 {
 	switch (-error) {
 	case EADDRINUSE:
 		if (sa->sa_family == AF_UNIX)
 			return "; another program has it, or it is a file of another kind: stop that one, remove the "
 			       "file, or change listen or unix_socket";
-		return "; another program has it: stop that one, or change listen, port or unix_socket";
+		return "; another program has it, or listen has it twice: stop that one, or change listen, port or "
+		       "unix_socket";
 	case EADDRNOTAVAIL:
 		return "; it is no address of this machine: change listen";
+	case EINVAL:
+		return lacks_interface(sa) ? "; it needs its interface, as in fe80::1%eth0: change listen" : "";
 	case EACCES:
 	case EPERM:
 		return "; the daemon's user may not: choose a port from 1024 on, or another path";
@@ -384,6 +395,12 @@ static int listen_socket(struct daemon *d)
 	return 0;
 }
 
+int listeners_none(void)
+{
+	log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");
+	return EX_UNAVAILABLE;
+}
+
 static int check_outcome(struct daemon *d)
 {
 	bool rdma = false;
@@ -394,11 +411,7 @@ static int check_outcome(struct daemon *d)
 		log_error("rdmad", "RDMA is required, and no address to listen on has it");
 		return EX_UNAVAILABLE;
 	}
-	if (d->listeners == 0) {
-		log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");
-		return EX_UNAVAILABLE;
-	}
-	return 0;
+	return d->listeners ? 0 : listeners_none();
 }
 
 int listeners_open(struct daemon *d)
