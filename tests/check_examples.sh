@@ -279,6 +279,8 @@ clients=()
 ends 2 'either --listen or --connect' "$rdmactl" peer recv
 ends 2 'there is no "nothing"' "$rdmactl" bench peer --work latency,nothing
 ends 3 'Failed to connect' "$rdmactl" peer send --connect tcp://127.0.0.1:1
+ends 3 'Failed to connect' "$rdmactl" peer send --connect "unix://$dir/nobody.sock"
+ends 1 'Failed to listen' "$rdmactl" peer recv --listen "unix://$dir/nowhere/peer.sock"
 timeout 240 "$rdmactl" bench peer --json -n 3 -s 8,5000 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null || fail "bench peer: exit status $?"
 json '.ranks == 3 and .transport == "shm" and (.results | length == 29) and all(.results[]; .time_us > 0)'
 timeout 240 "$rdmarun" -n 3 "$rdmactl" bench peer --json -s 8 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null || fail "ranks of bench peer: exit status $?"

@@ -311,6 +311,8 @@ test_channel() {
 	expect 0 channel open "$at/echo" --json && json ".transport == \"$(server=${server/#tcp/unix} transport_of)\" and .relayed" \
 		"channel open"
 	expect 4 channel open "$at/nobody"
+	expect 2 channel open nowhere && complains "is not a channel" "channel open without one"
+	expect 1 channel push "$at/nobody" --file "$dir/nothing" && complains "nothing: No such file" "channel push of a file that is not there"
 	timeout 240 "$rdmactl" channel pop --listen "$at/pop" >"$dir/popped" 2>/dev/null &
 	clients=($!)
 	wait_for "a listener" ctl channel stat pop
@@ -473,6 +475,8 @@ test_bench() {
 	expect 0 bench channel "unix://$dir/bench.channel" -D 10ms -r 2 -s 64 --flush && says "^stream +in place +64 .*socket loop" \
 		"bench channel"
 	expect 2 bench channel --serve
+	[[ ! -e $dir/bench.channel ]] || fail "bench channel leaves its socket behind"
+	expect 2 bench channel nowhere --json && json '.error.text | test("is not a channel")' "bench channel without one"
 	expect 2 bench channel -s 64,0 && complains "sizes from 1 to 64M" "bench channel of no bytes"
 	expect 2 bench sweep --min 2K --max 1K
 	expect 2 bench sweep --plot - --json

@@ -94,44 +94,51 @@ static int serve(const struct rdmad_channel_listener *listener, struct bench_sid
 	return rc;
 }
 
+/* What the child tells when it listens, or cannot: the URL, or why. */
+struct child_word {
+	int error;
+	char text[600];
+};
+
 /* A process of its own: what it does in the channel and without it, it does on a processor of its own. */
 static void child_main(const char *url, int tell, struct bench_side *side)
 {
 	struct rdmad_channel_listener *listener;
 	struct rdmad_channel_options options;
+	struct child_word word = {0};
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGINT, SIG_IGN); /* the first process decides */
 	channel_options(&options);
-	if (rdmad_channel_listen(url, capacity, &options, &listener) != 0) {
-		ctl_say("%s", rdmad_error());
-		_exit(CTL_FAILED);
-	}
-	url = rdmad_channel_listener_url(listener);
-	if (write(tell, url, strlen(url) + 1) < 0)
+	word.error = rdmad_channel_listen(url, capacity, &options, &listener);
+	snprintf(word.text, sizeof(word.text), "%s", word.error ? rdmad_error() : rdmad_channel_listener_url(listener));
+	if (write(tell, &word, sizeof(word)) < 0 || word.error)
 		_exit(CTL_FAILED);
 	close(tell);
 	rc = serve(listener, side);
-	_exit(rc == 0 ? CTL_OK : ctl_fail_channel(rc, NULL, url));
+	rc = rc == 0 ? CTL_OK : ctl_fail_channel(rc, NULL, word.text);
+	rdmad_channel_listener_close(listener);
+	_exit(rc);
 }
 
-/* *url becomes what the child listens on. */
+/* *url becomes what the child listens on. An exit status. */
 static int child_start(struct bench_side *side, char *url, size_t size, pid_t *child)
 {
 	pid_t parent = getpid();
+	struct child_word word;
 	int tell[2];
 	ssize_t n;
 
 	if (pipe(tell) != 0)
-		return -errno;
+		return ctl_fail(-errno, NULL, "cannot start the other end");
 	*child = fork();
 	if (*child < 0) {
 		int rc = -errno;
 
 		close(tell[0]);
 		close(tell[1]);
-		return rc;
+		return ctl_fail(rc, NULL, "cannot start the other end");
 	}
 	if (*child == 0) {
 		close(tell[0]);
@@ -141,10 +148,14 @@ static int child_start(struct bench_side *side, char *url, size_t size, pid_t *c
 	}
 	close(tell[1]);
 	bench_raw_part(&side->raw, *child, true);
-	n = read(tell[0], url, size - 1);
+	n = read(tell[0], &word, sizeof(word));
 	close(tell[0]);
-	url[MAX(n, 0)] = '\0';
-	return n > 0 ? 0 : -ECONNREFUSED; /* it has said why */
+	if (n != (ssize_t)sizeof(word))
+		return ctl_fail(-EPIPE, "it has ended", "cannot start the other end");
+	if (word.error)
+		return ctl_fail_channel(word.error, word.text, url);
+	snprintf(url, size, "%s", word.text);
+	return CTL_OK;
 }
 
 /*
@@ -338,11 +349,9 @@ static int bench_with_child(struct bench_side *side, char *url, size_t size)
 	pid_t child = -1;
 	int rc = bench_raw_open(&side->raw, capacity, strncmp(url, "unix:", 5) == 0 ? "unix" : "tcp"), status;
 
-	if (rc == 0)
-		rc = child_start(side, url, size, &child);
-	status = rc == 0               ? bench_from_here(side, url)
-		 : rc == -ECONNREFUSED ? CTL_FAILED
-				       : ctl_fail(rc, NULL, "cannot start the other end");
+	status = rc == 0 ? child_start(side, url, size, &child) : ctl_fail(rc, NULL, "cannot start the other end");
+	if (status == CTL_OK)
+		status = bench_from_here(side, url);
 	if (child > 0 && status != CTL_OK)
 		kill(child, SIGKILL); /* it may wait for what does not come any more */
 	if (child > 0)

@@ -189,8 +189,10 @@ static int command_push(const struct ctl_arguments *arguments)
 		return ctl_usage_error("channel push: either BYTES or --file");
 	if (file && strcmp(file, "-") != 0)
 		in = open(file, O_RDONLY | O_CLOEXEC);
-	if (in < 0)
-		return ctl_fail(-errno, NULL, "channel push: %s", file);
+	if (in < 0) {
+		ctl_say("channel push: %s: %m", file);
+		return CTL_FAILED;
+	}
 	rc = open_channel(url, &channel);
 	if (rc == CTL_OK) {
 		rc = push_what(channel, arguments, in);

@@ -55,8 +55,12 @@ int ctl_peer_check_address(const char *text)
 
 int ctl_peer_fail(const char *address)
 {
+	int error = rdma_get_errno();
+
 	ctl_say("%s%s%s: %s", ctl_command_name(), address ? " " : "", address ? address : "", rdma_get_error());
-	return (int)ctl_exit_of(-rdma_get_errno());
+	if (error == ENOENT) /* the path of a UNIX socket, or where it was to be */
+		return connect_to ? CTL_UNREACHABLE : CTL_FAILED;
+	return (int)ctl_exit_of(-error);
 }
 
 /* Without the hints of ctl_fail(), which are about an rdmad and its store. */

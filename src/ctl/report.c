@@ -118,6 +118,8 @@ int ctl_fail(int error, const char *why, const char *format, ...)
 int ctl_fail_channel(int error, const char *why, const char *url)
 {
 	ctl_say("%s %s: %s", ctl_command_name(), url, reason(error, why));
+	if (error == -EINVAL && !ctl.require_rdma) /* the URL is none; else it may only lack RDMA */
+		return ctl_usage_hint();
 	if (strncmp(url, "meet://", strlen("meet://")) == 0)
 		print_hint_about(error, url);
 	return (int)ctl_exit_of(error);
