@@ -98,7 +98,8 @@ test_pipes() {
 	stop_daemon
 	ends 73 "nobody reads it" "$rdmad" -c "$dir/rdmad.conf"
 	ends 78 "it is a pipe" "$rdmad" -t -c "$dir/pipe"
-	ends 74 "" sh -c "'$rdmad' -T -c '$srcdir/etc/rdmad.conf' >/dev/full"
+	ends 74 "cannot write to stdout: No space left" sh -c "'$rdmad' -T -c '$srcdir/etc/rdmad.conf' >/dev/full"
+	ends 74 "cannot write to stdout: No space left" sh -c "'$rdmad' --help >/dev/full"
 }
 
 # -t looks at the machine as well, also beside a daemon that runs with the file; --offline does not.

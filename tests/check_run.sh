@@ -90,6 +90,8 @@ run 0 -l -n 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "a%s" $i; printf "b%s"
 timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n 1 >"$dir/out"
 [[ ${PIPESTATUS[0]} == 141 ]] || fail "nobody reads, and it goes on: ${PIPESTATUS[0]}"
 
+ends 1 "cannot write to stdout: No space left" sh -c "'$rdmarun' --help >/dev/full"
+
 # A line of a mebibyte is one; what has no line feeds comes from a lonely rank as it is.
 run 0 -n 2 sh -c 'head -c 1048576 /dev/zero | tr "\0" x; echo' </dev/null
 [[ $(awk '{ print length($0) }' "$dir/out") == $'1048576\n1048576' ]] || fail "lines of a mebibyte"

@@ -29,6 +29,14 @@ void option_print(const struct option_table *table)
 			print_row(&table->row[i], table->width);
 }
 
+bool option_printed(const char *program)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return true;
+	fprintf(stderr, "%s: cannot write to stdout: %s\n", program, strerror(errno));
+	return false;
+}
+
 static void make_getopt(const struct option_table *table, char *letters, struct option *names)
 {
 	if (table->first_ends)

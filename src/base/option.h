@@ -34,4 +34,7 @@ int option_parse(const struct option_table *table, int argc, char **argv, void *
 /* A line or more on stdout for each option. */
 void option_print(const struct option_table *table);
 
+/* Whether what an option printed on standard output is there. If not, that is said in the program's name. */
+bool option_printed(const char *program);
+
 #endif

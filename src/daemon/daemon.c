@@ -1,4 +1,5 @@
 /* daemon.c: what the parts share, and what signals do. */
+#include "base/option.h"
 #include "daemon/daemon.h"
 
 #include <signal.h>
@@ -47,7 +48,7 @@ static int test(struct daemon *d)
 static int print(const struct config *config)
 {
 	config_print(config, stdout);
-	return fflush(stdout) == 0 ? 0 : EX_IOERR;
+	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 
 int daemon_configure(struct daemon *d)

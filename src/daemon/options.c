@@ -87,14 +87,14 @@ static int print_sample(void *to, const char *argument)
 {
 	(void)to, (void)argument;
 	config_print_sample(stdout);
-	return fflush(stdout) == 0 ? 0 : EX_IOERR;
+	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 
 static int print_version(void *to, const char *argument)
 {
 	(void)to, (void)argument;
 	printf("rdmad " PACKAGE_VERSION "\nprotocol %u\n", WIRE_VERSION);
-	return fflush(stdout) == 0 ? 0 : EX_IOERR;
+	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 
 static int print_help(void *to, const char *argument);
@@ -137,7 +137,7 @@ static int print_help(void *to, const char *argument)
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id))
 			printf("  %-24s%s\n", wire_service_name(id), service_find(id)->help);
-	return fflush(stdout) == 0 ? 0 : EX_IOERR;
+	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 
 int options_parse(int argc, char **argv, struct options *out)

@@ -122,7 +122,7 @@ static int set_agent(void *to, const char *argument)
 static int print_version(void *to, const char *argument)
 {
 	puts("rdmarun " PACKAGE_VERSION);
-	return fflush(stdout) == 0 ? RUN_OK : RUN_FAILED;
+	return option_printed("rdmarun") ? RUN_OK : RUN_FAILED;
 }
 
 static int print_help(void *to, const char *argument);
@@ -157,7 +157,7 @@ static int print_help(void *to, const char *argument)
 	puts("usage: rdmarun [OPTION...] PROGRAM [ARGUMENT...]\n\n"
 	     "Starts a program many times, as the ranks of a run that find each other by rdma_lib(3): rdmarun(1).\n");
 	option_print(&table);
-	return fflush(stdout) == 0 ? RUN_OK : RUN_FAILED;
+	return option_printed("rdmarun") ? RUN_OK : RUN_FAILED;
 }
 
 /* What is left out, and what does not fit. */
