@@ -170,7 +170,7 @@ int segments_tidy(struct wal *wal);
 void segment_make_ahead(struct wal *wal);
 
 /*
- * ahead.c: a file's next pieces are read while the one before them is looked through.
+ * read_ahead.c: a file's next pieces are read while the one before them is looked through.
  */
 #define AHEAD_MOST 3u
 

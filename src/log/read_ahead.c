@@ -1,5 +1,5 @@
 /*
- * ahead.c: the next pieces of a file are read by a thread while the one before them is looked through, so that disk and processor work
+ * read_ahead.c: the next pieces of a file are read by a thread while the one before them is looked through, so that disk and processor work
  * at the same time, and one does not wait for the other where it is slow for a moment. Who asked for pieces makes no other
  * call of the file operations before they were taken: so these need no locks. The thread begins with the first piece, as
  * most files have only one.

@@ -1,5 +1,5 @@
 /*
- * ahead.c: pages that are taken from the kernel before they are used. What is free in a store that is being loaded is one long run,
+ * load_ahead.c: pages that are taken from the kernel before they are used. What is free in a store that is being loaded is one long run,
  * of which spans take the low end and large items the high end; so it is there that pages are wanted next.
  */
 #include "store/internal.h"
