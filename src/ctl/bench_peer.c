@@ -13,7 +13,6 @@
 
 #define SIZE_MOST (64 * MIB)
 #define RANKS_MOST 64u
-#define ALGORITHMS_MOST 16
 
 static const char *sizes_text = "64,4K,64K,1M", *works_text, *algorithms_text, *address = "127.0.0.1";
 static uint64_t ranks = 4, duration = 500 * TIME_MS;

@@ -218,7 +218,6 @@ struct verbs_slot {
 /* A request that waits, because it or one before it is too large for one message. */
 struct verbs_deferred {
 	struct fabric_wr wr;
-	bool inlined;
 	uint8_t data[VERBS_INLINE];
 };
 

@@ -110,8 +110,3 @@ void guard_stop(void)
 	to_guard = -1;
 	waitpid(guard, NULL, 0);
 }
-
-bool guard_is(pid_t pid)
-{
-	return pid == guard;
-}

@@ -119,7 +119,6 @@ void guard_add(pid_t group);
 void guard_remove(pid_t group);
 /* It removes the directory and ends. */
 void guard_stop(void);
-bool guard_is(pid_t pid);
 
 /*
  * output.c: lines of many streams, whole, to standard output and standard error.
