@@ -193,7 +193,6 @@ void conn_messages_flush(struct conn *conn);
 void conn_told_to_leave(struct conn *conn, uint16_t flags);
 void conn_messages_drop(struct conn *conn); /* gives back what is not sent, and the parked */
 void conn_mark_stuck(struct conn *conn);
-void conn_violation(struct conn *conn, int error, const char *what);
 void conn_bad_record(struct conn *conn, int error);
 void conn_consumed(struct conn *conn); /* a receive, of a message with records or of an immediate */
 /* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to

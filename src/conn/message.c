@@ -473,7 +473,7 @@ int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, s
 	return at == 0 ? -EBADMSG : 0;
 }
 
-void conn_violation(struct conn *conn, int error, const char *what)
+static void conn_violation(struct conn *conn, int error, const char *what)
 {
 	conn->group->stats.violations++;
 	conn_close(conn, error, "%s", what);

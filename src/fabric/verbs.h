@@ -382,7 +382,6 @@ int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out);
 int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const struct fabric_endpoint_attr *attr,
 		       enum verbs_state state, struct verbs_endpoint **out);
 void verbs_endpoint_free(struct verbs_endpoint *ep);
-uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep); /* completions at most */
 void verbs_endpoint_destroy(struct fabric_endpoint *endpoint);
 void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state);
 /* Why a call of the connection manager failed. It says EINVAL of a connection that the peer has ended meanwhile, or given up: that is

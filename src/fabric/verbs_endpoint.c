@@ -26,7 +26,8 @@ void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state)
 	ep->state = state;
 }
 
-uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep)
+/* Completions that it may have outstanding, at most. */
+static uint32_t verbs_endpoint_need(const struct verbs_endpoint *ep)
 {
 	return ep->hw_depth + ep->recv_depth;
 }

@@ -117,6 +117,19 @@ static void parked_end(struct parked *parked, bool serve)
 	free(parked);
 }
 
+static void window_switched(struct window_share *share)
+{
+	struct rdma_window *window = share->window;
+
+	if (!share->switching)
+		return;
+	share->switching = false;
+	if (--window->switching)
+		return;
+	while (!list_empty(&window->parked))
+		parked_end(list_first(&window->parked, struct parked, node), true);
+}
+
 /* Nothing of a share remains. */
 void atomic_forget(struct window_share *share)
 {
@@ -129,19 +142,6 @@ void atomic_forget(struct window_share *share)
 			parked_end(parked, false);
 	}
 	window_switched(share);
-}
-
-void window_switched(struct window_share *share)
-{
-	struct rdma_window *window = share->window;
-
-	if (!share->switching)
-		return;
-	share->switching = false;
-	if (--window->switching)
-		return;
-	while (!list_empty(&window->parked))
-		parked_end(list_first(&window->parked, struct parked, node), true);
 }
 
 int atomic_switched(struct peer *peer, const union window_body *body)

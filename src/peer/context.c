@@ -244,6 +244,16 @@ int context_turn(rdma_context *ctx)
 	return context_turn_at(ctx, time_now(), false);
 }
 
+/* When context_turn() must be called though nothing comes. */
+static uint64_t context_deadline(const rdma_context *ctx)
+{
+	uint64_t deadline = MIN(sessions_deadline(ctx), messages_deadline(ctx));
+
+	for (unsigned i = 0; i < ctx->engines; i++)
+		deadline = MIN(deadline, conn_group_deadline(engine_group(ctx->own[i])));
+	return deadline;
+}
+
 bool context_serve(rdma_context *ctx, uint64_t *deadline)
 {
 	int work;
@@ -255,15 +265,6 @@ bool context_serve(rdma_context *ctx, uint64_t *deadline)
 	*deadline = context_deadline(ctx);
 	context_leave(ctx);
 	return !work;
-}
-
-uint64_t context_deadline(const rdma_context *ctx)
-{
-	uint64_t deadline = MIN(sessions_deadline(ctx), messages_deadline(ctx));
-
-	for (unsigned i = 0; i < ctx->engines; i++)
-		deadline = MIN(deadline, conn_group_deadline(engine_group(ctx->own[i])));
-	return deadline;
 }
 
 uint64_t context_after(uint64_t timeout_ms)

@@ -197,8 +197,6 @@ void message_intake_drop(struct intake *intake); /* nobody wants it */
 bool message_taken_say(struct peer *peer);
 /* Ask for pieces, as far as may be. */
 void message_read_on(struct peer *peer);
-/* The same at the end of the turn: what came in it may say that a message was withdrawn. */
-void message_read_soon(struct peer *peer);
 void message_intakes_closed(struct peer *peer);
 void message_intakes_clear(struct peer *peer);
 void message_intakes_free(struct peer_message *m);

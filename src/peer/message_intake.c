@@ -245,7 +245,8 @@ void message_read_on(struct peer *peer)
 	m->reading = false;
 }
 
-void message_read_soon(struct peer *peer)
+/* At the end of the turn: what came in it may say that a message was withdrawn. */
+static void message_read_soon(struct peer *peer)
 {
 	struct peer_message *m = peer->message;
 

@@ -279,8 +279,6 @@ int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const voi
 /* The end of a call that waits, by rdma_options.timeout_ms; and of one that has a time of its own, UINT64_MAX: for ever. */
 uint64_t context_until(const rdma_context *ctx);
 uint64_t context_after(uint64_t timeout_ms);
-/* When context_turn() must be called though nothing comes. */
-uint64_t context_deadline(const rdma_context *ctx);
 /* The engine for a transport, made when it is first asked for. */
 int context_engine(rdma_context *ctx, const struct fabric_transport *transport, struct engine **out);
 

@@ -314,7 +314,8 @@ static void share_answer(struct window_share *share)
 	window_say(peer, PEER_WINDOW_KEY, &key, sizeof(key));
 }
 
-void window_keys_retry(struct peer_window *pw)
+/* KEYs that could not be made before. */
+static void window_keys_retry(struct peer_window *pw)
 {
 	struct list *pos, *tmp;
 
@@ -326,7 +327,7 @@ void window_keys_retry(struct peer_window *pw)
 	}
 }
 
-int window_asked(struct peer *peer, const union window_body *body)
+static int window_asked(struct peer *peer, const union window_body *body)
 {
 	struct window_share *share = share_find(peer, body->ask.id);
 	struct wire_window_key none = {.id = body->ask.id, .epoch = body->ask.epoch, .error = EPIPE};
@@ -344,7 +345,7 @@ int window_asked(struct peer *peer, const union window_body *body)
 	return 0;
 }
 
-int window_share_closed(struct peer *peer, const union window_body *body)
+static int window_share_closed(struct peer *peer, const union window_body *body)
 {
 	struct window_share *share = share_find(peer, body->which.id);
 

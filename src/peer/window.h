@@ -211,10 +211,6 @@ const struct fabric_region *window_region_find(const struct rdma_window *window,
 /* By its user. */
 struct window_share *share_of(const struct rdma_window *window, int peer);
 void share_free(struct window_share *share);
-int window_asked(struct peer *peer, const union window_body *body);
-int window_share_closed(struct peer *peer, const union window_body *body);
-/* KEYs that could not be made before. */
-void window_keys_retry(struct peer_window *pw);
 
 /*
  * window_notice.c
@@ -281,8 +277,6 @@ void ops_rewind(struct peer_window *pw);
 bool window_may_device(const struct rdma_window *window, const struct peer *peer);
 /* From now on the owner carries them out. */
 void window_switch(struct rdma_window *window);
-/* A share has switched. */
-void window_switched(struct window_share *share);
 /* It is no more: what of it waits is refused. */
 void atomic_forget(struct window_share *share);
 int atomic_switched(struct peer *peer, const union window_body *body);

@@ -54,7 +54,7 @@ uint64_t kv_expires_to_log(const struct kv_clocks *clocks, uint64_t expires)
 }
 
 /* What has expired has so since the machine's start, or the store's clock would not know it. */
-uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires)
+static uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires)
 {
 	uint64_t past;
 

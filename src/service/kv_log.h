@@ -60,7 +60,6 @@ struct kv_clocks {
 };
 struct kv_clocks kv_clocks_now(void);
 uint64_t kv_expires_to_log(const struct kv_clocks *clocks, uint64_t expires);
-uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires);
 
 /*
  * kv_load.c
@@ -77,8 +76,6 @@ int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 int kv_checkpoint_make(struct kv_log *log);
 /* One of nothing: what was kept is gone. 0 or -errno, logged. */
 int kv_checkpoint_forget(struct kv_log *log);
-/* The log is so long that it is worth one. */
-bool kv_checkpoint_is_due(const struct kv_log *log);
 void *kv_checkpoint_run(void *log); /* a thread */
 
 #endif
