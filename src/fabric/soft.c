@@ -183,15 +183,15 @@ void soft_source_close(struct soft_queue *q, struct soft_source *source)
 void soft_bury_later(struct soft_queue *q, struct soft_source *source)
 {
 	soft_source_close(q, source);
-	list_add_tail(&q->grave, &source->grave);
+	list_add_tail(&q->grave, &source->link);
 }
 
 static void soft_bury(struct soft_queue *q)
 {
 	while (!list_empty(&q->grave)) {
-		struct soft_source *source = list_first(&q->grave, struct soft_source, grave);
+		struct soft_source *source = list_first(&q->grave, struct soft_source, link);
 
-		list_del(&source->grave);
+		list_del(&source->link);
 		if (source->kind == SOFT_REQUEST)
 			soft_request_free(container_of(source, struct soft_request, source));
 		else
@@ -223,18 +223,12 @@ static void soft_abandon(int *fd)
 static void soft_queue_abandon(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
+	struct list *const all[] = {&q->endpoints, &q->ringed, &q->listeners, &q->requests, &q->lingers};
 	struct list *pos, *tmp;
 
-	list_for_each_safe (pos, tmp, &q->endpoints)
-		soft_abandon(&container_of(pos, struct soft_endpoint, link)->source.fd);
-	list_for_each_safe (pos, tmp, &q->ringed)
-		soft_abandon(&container_of(pos, struct soft_endpoint, link)->source.fd);
-	list_for_each_safe (pos, tmp, &q->listeners)
-		soft_abandon(&container_of(pos, struct soft_listener, link)->source.fd);
-	list_for_each_safe (pos, tmp, &q->requests)
-		soft_abandon(&container_of(pos, struct soft_request, link)->source.fd);
-	list_for_each_safe (pos, tmp, &q->lingers)
-		soft_abandon(&container_of(pos, struct soft_linger, link)->source.fd);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		list_for_each_safe (pos, tmp, all[i])
+			soft_abandon(&container_of(pos, struct soft_source, link)->fd);
 	soft_abandon(&q->kick.fd);
 	soft_abandon(&q->timer.fd);
 	soft_abandon(&q->reserve_fd);
@@ -445,7 +439,7 @@ static void soft_event_fill(struct soft_note *note, struct fabric_event *out)
 	if (note->type == FABRIC_REQUEST) {
 		struct soft_request *r = note->object;
 
-		list_del(&r->link);
+		list_del(&r->source.link);
 		r->queue->request_count--;
 		out->request = &r->base;
 		out->context = r->listener->context;

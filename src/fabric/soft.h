@@ -103,8 +103,8 @@ enum soft_kind { SOFT_KICK, SOFT_TIMER, SOFT_LISTENER, SOFT_REQUEST, SOFT_ENDPOI
 
 struct soft_source {
 	enum soft_kind kind;
-	int fd; /* -1: closed, to be buried */
-	struct list grave;
+	int fd;           /* -1: closed, to be buried */
+	struct list link; /* in the list of the queue that has such objects, at last in its grave */
 };
 
 /* A connection event that waits to be pulled; it lies in the object that it tells of. */
@@ -202,7 +202,6 @@ struct soft_queue {
 struct soft_listener {
 	struct fabric_listener base;
 	struct soft_source source;
-	struct list link;
 	struct soft_queue *queue;
 	void *context;
 	bool paused; /* no descriptors: tried again by the timer */
@@ -223,8 +222,7 @@ struct soft_peer {
 
 struct soft_request {
 	struct fabric_request base;
-	struct soft_source source;
-	struct list link; /* in queue->requests until it is pulled, then its own */
+	struct soft_source source; /* in queue->requests until it is pulled */
 	struct soft_note note;
 	struct soft_queue *queue; /* the listener's, of no meaning once pulled */
 	struct soft_listener *listener;
@@ -240,7 +238,6 @@ struct soft_request {
 /* A socket that sent its last byte and reads on so that no reset overtakes those bytes. */
 struct soft_linger {
 	struct soft_source source;
-	struct list link;
 	uint64_t deadline;
 };
 
@@ -289,19 +286,18 @@ enum soft_phase { SOFT_PHASE_HEADER, SOFT_PHASE_BEGIN, SOFT_PHASE_PAYLOAD, SOFT_
 
 struct soft_endpoint {
 	struct fabric_endpoint base;
-	struct soft_source source;
-	struct list link;      /* in queue->endpoints while it has a socket */
-	struct list ready;     /* in queue->ready */
-	struct list starving;  /* in queue->starved */
-	struct list borrowing; /* in queue->borrowing */
-	struct list watched;   /* in queue->watched */
-	struct list later;     /* in queue->later */
-	struct list near;      /* in queue->near ... */
-	uint32_t near_quiet;   /* ... and nothing has come in so many polls */
-	struct list alone;     /* in queue->alone ... */
-	uint32_t near_news;    /* ... since so many polls had brought something */
-	struct list owing;     /* in queue->owing or owing_now ... */
-	uint32_t owing_since;  /* ... since this turn */
+	struct soft_source source; /* in queue->endpoints or ringed while it has a socket */
+	struct list ready;         /* in queue->ready */
+	struct list starving;      /* in queue->starved */
+	struct list borrowing;     /* in queue->borrowing */
+	struct list watched;       /* in queue->watched */
+	struct list later;         /* in queue->later */
+	struct list near;          /* in queue->near ... */
+	uint32_t near_quiet;       /* ... and nothing has come in so many polls */
+	struct list alone;         /* in queue->alone ... */
+	uint32_t near_news;        /* ... since so many polls had brought something */
+	struct list owing;         /* in queue->owing or owing_now ... */
+	uint32_t owing_since;      /* ... since this turn */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
 	uint64_t serial; /* never again of another endpoint */

@@ -153,7 +153,7 @@ int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t
 		free(l);
 		return rc;
 	}
-	list_add_tail(&q->listeners, &l->link);
+	list_add_tail(&q->listeners, &l->source.link);
 	*out = &l->base;
 	return 0;
 }
@@ -168,7 +168,7 @@ void soft_listener_close(struct fabric_listener *listener)
 	struct soft_listener *l = container_of(listener, struct soft_listener, base);
 
 	soft_requests_drop(l->queue, l);
-	list_del(&l->link);
+	list_del(&l->source.link);
 	soft_listener_unlink(l);
 	soft_source_close(l->queue, &l->source);
 	soft_settle(l->queue);
@@ -178,7 +178,7 @@ void soft_listener_close(struct fabric_listener *listener)
 /* Out of the queue's hands, its socket and memory too. */
 static void soft_request_drop(struct soft_queue *q, struct soft_request *r)
 {
-	list_del(&r->link);
+	list_del(&r->source.link);
 	if (list_linked(&r->note.link))
 		list_del(&r->note.link);
 	q->request_count--;
@@ -190,7 +190,7 @@ void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listen
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &q->requests) {
-		struct soft_request *r = container_of(pos, struct soft_request, link);
+		struct soft_request *r = container_of(pos, struct soft_request, source.link);
 
 		if (!listener || r->listener == listener)
 			soft_request_drop(q, r);
@@ -203,7 +203,7 @@ static struct soft_request *soft_request_oldest(struct soft_queue *q)
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &q->requests) {
-		struct soft_request *r = container_of(pos, struct soft_request, link);
+		struct soft_request *r = container_of(pos, struct soft_request, source.link);
 
 		if (r->deadline != TIME_NEVER)
 			return r;
@@ -262,7 +262,7 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 		free(r);
 		return;
 	}
-	list_add_tail(&q->requests, &r->link);
+	list_add_tail(&q->requests, &r->source.link);
 	q->request_count++;
 	soft_timer_want(q, SOFT_TICK_MS);
 	soft_request_run(q, &r->source, 0); /* mostly it is there already */
@@ -453,7 +453,7 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 	bool busy = false;
 
 	list_for_each_safe (pos, tmp, &q->requests) {
-		struct soft_request *r = container_of(pos, struct soft_request, link);
+		struct soft_request *r = container_of(pos, struct soft_request, source.link);
 
 		busy |= r->deadline != TIME_NEVER;
 		if (now >= r->deadline) {
@@ -462,7 +462,7 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 		}
 	}
 	list_for_each_safe (pos, tmp, &q->listeners) {
-		struct soft_listener *l = container_of(pos, struct soft_listener, link);
+		struct soft_listener *l = container_of(pos, struct soft_listener, source.link);
 
 		if (l->paused)
 			soft_watch(q, &l->source, EPOLLIN, false);

@@ -97,7 +97,7 @@ void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct soft_pee
 	ep->source.fd = fd;
 	ep->peer = *peer;
 	ep->unix_socket = peer->address.ss_family == AF_UNIX;
-	list_add_tail(&q->endpoints, &ep->link);
+	list_add_tail(&q->endpoints, &ep->source.link);
 	if (ep->unix_socket) {
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 		return;
@@ -182,7 +182,7 @@ const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpo
  */
 static void soft_linger_end(struct soft_queue *q, struct soft_linger *l)
 {
-	list_del(&l->link);
+	list_del(&l->source.link);
 	q->linger_count--;
 	soft_bury_later(q, &l->source);
 }
@@ -214,7 +214,7 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &q->lingers) {
-		struct soft_linger *l = container_of(pos, struct soft_linger, link);
+		struct soft_linger *l = container_of(pos, struct soft_linger, source.link);
 
 		if (now < l->deadline)
 			continue;
@@ -248,8 +248,8 @@ static bool soft_linger_create(struct soft_queue *q, int fd)
 		return false;
 	}
 	if (q->linger_count >= SOFT_MAX_LINGERS)
-		soft_linger_end(q, list_first(&q->lingers, struct soft_linger, link));
-	list_add_tail(&q->lingers, &l->link);
+		soft_linger_end(q, list_first(&q->lingers, struct soft_linger, source.link));
+	list_add_tail(&q->lingers, &l->source.link);
 	q->linger_count++;
 	soft_timer_want(q, SOFT_TICK_MS);
 	return true;
@@ -275,7 +275,7 @@ static void soft_release(struct soft_endpoint *ep, bool linger)
 			   0);
 	soft_unblock(ep);
 	soft_share_leave(ep);
-	list_del(&ep->link);
+	list_del(&ep->source.link);
 	soft_near_leave(ep);
 	soft_near_watch(ep);
 	soft_rings_leave(ep);

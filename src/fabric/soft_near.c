@@ -70,7 +70,7 @@ static void soft_near_few(struct soft_queue *q)
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &q->endpoints)
-		soft_near_read(container_of(pos, struct soft_endpoint, link));
+		soft_near_read(container_of(pos, struct soft_endpoint, source.link));
 }
 
 static void soft_near_dismiss(struct soft_endpoint *ep)

@@ -94,8 +94,8 @@ void soft_rings_open(struct soft_endpoint *ep, bool client)
 	ep->rings = r;
 	soft_near_leave(ep);
 	q->endpoint_count--;
-	list_del(&ep->link);
-	list_add_tail(&q->ringed, &ep->link);
+	list_del(&ep->source.link);
+	list_add_tail(&q->ringed, &ep->source.link);
 	q->ringed_count++;
 	soft_ready(ep);
 }
@@ -408,7 +408,7 @@ static void soft_rings_progress_few(struct soft_queue *q)
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &q->ringed)
-		soft_rings_look(container_of(pos, struct soft_endpoint, link)->rings);
+		soft_rings_look(container_of(pos, struct soft_endpoint, source.link)->rings);
 }
 
 static void soft_rings_progress_awake(struct soft_queue *q)
