@@ -282,14 +282,6 @@ static rdma_group *meet_begin(rdma_context *ctx, const char *address, const char
 	return form_finish(group) == 0 ? &group->base : NULL;
 }
 
-static bool printable(const char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			return false;
-	return true;
-}
-
 /* `patience`: at least, in ns. */
 static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const char *name, int size, int rank,
 			       uint64_t patience)
@@ -303,7 +295,7 @@ static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const cha
 	else if (!*name || strlen(name) > WIRE_PEER_NAME_MAX)
 		rdma_fail(-EINVAL, "Invalid parameters: a name of %zu bytes; from 1 to %u are allowed", strlen(name),
 			  WIRE_PEER_NAME_MAX);
-	else if (!printable(name))
+	else if (!wire_printable(name, strlen(name)))
 		rdma_fail(-EINVAL, "Invalid parameters: a name with a control character");
 	else if (size < 1 || (unsigned)size > WIRE_PEER_MEMBERS_MAX || rank < -1 || rank >= size)
 		rdma_fail(-EINVAL, "Invalid parameters: rank %d of a group of %d, from 1 to %u members", rank, size,

@@ -60,18 +60,11 @@ static int answer_joined(const struct channel_agent *a, struct wire_record *repl
 /*
  * What is asked
  */
-static bool printable(const char *text, uint32_t len)
-{
-	for (uint32_t i = 0; i < len; i++)
-		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-			return false;
-	return true;
-}
 
 /* The number of a connect request is that of the name: only so has one worker all who ask for it. */
 static bool name_is_right(const struct channel_agent *a, const char *text, uint32_t len)
 {
-	return len >= 1 && len <= WIRE_CHANNEL_NAME_MAX && printable(text, len) && !memchr(text, '/', len) &&
+	return len >= 1 && len <= WIRE_CHANNEL_NAME_MAX && wire_printable(text, len) && !memchr(text, '/', len) &&
 	       WIRE_CHANNEL_COUNT(text, len) == conn_request(a->conn)->count;
 }
 
@@ -161,7 +154,7 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	len = record->length - (uint32_t)sizeof(listen);
 	if (listen.name_len > len || len - listen.name_len > WIRE_CHANNEL_ADDRESSES_MAX ||
 	    !name_is_right(a, text, listen.name_len) || !capacity_is_right(listen.capacity) ||
-	    !printable(text + listen.name_len, len - listen.name_len))
+	    !wire_printable(text + listen.name_len, len - listen.name_len))
 		return -EPROTO;
 	reply = name_may_get_free(a, text, listen.name_len) ? NULL : answer_begin(a, record->op, record->id);
 	if (!reply)

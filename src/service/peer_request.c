@@ -37,14 +37,6 @@ struct asked {
 	uint32_t addresses_len;
 };
 
-static bool printable(const char *text, uint32_t len)
-{
-	for (uint32_t i = 0; i < len; i++)
-		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-			return false;
-	return true;
-}
-
 /* The number of a connect request is that of the name: only so has one worker all who name it. */
 static bool asked_decode(const struct meeting_agent *a, const struct wire_record *record, const void *body,
 			 struct asked *out)
@@ -60,7 +52,7 @@ static bool asked_decode(const struct meeting_agent *a, const struct wire_record
 	out->name = (const char *)body + sizeof(out->join);
 	out->addresses = out->name + out->join.name_len;
 	out->addresses_len = len - out->join.name_len;
-	return printable(out->name, len) &&
+	return wire_printable(out->name, len) &&
 	       WIRE_PEER_COUNT(out->name, out->join.name_len) == conn_request(a->conn)->count;
 }
 

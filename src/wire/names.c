@@ -101,3 +101,11 @@ int wire_status_errno(unsigned status)
 {
 	return status < WIRE_STATUSES ? statuses[status].error : -EPROTO;
 }
+
+bool wire_printable(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			return false;
+	return true;
+}

@@ -709,6 +709,7 @@ const char *wire_reason_name(unsigned reason); /* short, for logs */
 int wire_reason_errno(unsigned reason);        /* a refusal as an error of the caller's */
 bool wire_reason_final(unsigned reason);       /* the server would give it over another transport, too */
 const char *wire_status_text(unsigned status);
+bool wire_printable(const char *text, size_t len); /* as names are to be: without control characters */
 
 /* The one border between errno and the wire. */
 enum wire_status wire_status_of(int error);
