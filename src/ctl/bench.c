@@ -422,6 +422,21 @@ json_t *bench_summary(const char *what, json_t *rows)
 			 "key_bytes", (json_int_t)bench.key_bytes, "results", rows);
 }
 
+int bench_check_sizes(const char *text, uint64_t least, uint64_t most)
+{
+	uint64_t sizes[BENCH_SIZES_MAX];
+	int n = ctl_sizes_parse(text, most, sizes, ARRAY_SIZE(sizes));
+	char limit[32];
+
+	for (int i = 0; i < n; i++)
+		if (sizes[i] < least)
+			n = -EINVAL;
+	if (n < 0)
+		ctl_say("--size %s: not a list of sizes from %llu to %s like 64,1K-64K", text, (unsigned long long)least,
+			units_format_size(most, limit));
+	return MIN(n, 0);
+}
+
 int bench_prepare(const struct ctl_arguments *arguments)
 {
 	struct address address;

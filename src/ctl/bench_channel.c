@@ -22,15 +22,7 @@ static bool serving, connecting, alone, flushing;
 
 static int check_sizes(const char *text)
 {
-	uint64_t sizes[BENCH_SIZES_MAX];
-	int n = ctl_sizes_parse(text, SIZE_MOST, sizes, ARRAY_SIZE(sizes));
-
-	for (int i = 0; i < n; i++)
-		if (!sizes[i])
-			n = -EINVAL;
-	if (n < 0)
-		ctl_say("--size %s: not a list of sizes from 1 to 64M like 64,1K-64K", text);
-	return MIN(n, 0);
+	return bench_check_sizes(text, 1, SIZE_MOST);
 }
 
 static const struct ctl_option bench_options[] = {

@@ -65,12 +65,7 @@ static const struct {
 
 static int check_sizes(const char *text)
 {
-	uint64_t sizes[BENCH_SIZES_MAX];
-	int n = ctl_sizes_parse(text, SIZE_LIMIT, sizes, ARRAY_SIZE(sizes));
-
-	if (n < 0)
-		ctl_say("--size %s: not a list of sizes like 64,1K-64K", text);
-	return MIN(n, 0);
+	return bench_check_sizes(text, 0, SIZE_LIMIT);
 }
 
 /* Index into ops, or -EINVAL. */

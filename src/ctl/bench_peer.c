@@ -19,12 +19,7 @@ static uint64_t ranks = 4, duration = 500 * TIME_MS;
 
 static int check_sizes(const char *text)
 {
-	uint64_t sizes[BENCH_SIZES_MAX];
-	int n = ctl_sizes_parse(text, SIZE_MOST, sizes, ARRAY_SIZE(sizes));
-
-	if (n < 0)
-		ctl_say("--size %s: not a list of sizes up to 64M like 64,1K-1M", text);
-	return MIN(n, 0);
+	return bench_check_sizes(text, 0, SIZE_MOST);
 }
 
 /* Whether a list separated by commas has `name`; NULL: it has all. */

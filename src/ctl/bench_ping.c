@@ -42,12 +42,7 @@ struct bench_ping_worker {
 
 static int check_sizes(const char *text)
 {
-	uint64_t sizes[BENCH_SIZES_MAX];
-	int n = ctl_sizes_parse(text, RDMAD_PING_SIZE_MAX, sizes, ARRAY_SIZE(sizes));
-
-	if (n < 0)
-		ctl_say("--size %s: not a list of sizes up to %u like 64,1K-64K", text, RDMAD_PING_SIZE_MAX);
-	return MIN(n, 0);
+	return bench_check_sizes(text, 0, RDMAD_PING_SIZE_MAX);
 }
 
 static int client_send(struct bench_ping_client *c)

@@ -496,6 +496,9 @@ int bench_judge(const struct bench_result *result);
 /* Run body(&args[i]) in `n` threads, the first in the calling one, and wait for all. 0 or -errno. */
 int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size);
 
+/* Of a --size: 0, or a negative errno after saying what is wrong with it. */
+int bench_check_sizes(const char *text, uint64_t least, uint64_t most);
+
 /* Set bench.server and get ready for Ctrl-C. Answers an exit status. */
 int bench_prepare(const struct ctl_arguments *arguments);
 
