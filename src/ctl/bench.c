@@ -86,12 +86,12 @@ static double mismatches(const struct bench_result *r)
 
 static double cpu_user(const struct bench_result *r)
 {
-	return r->cpu_user;
+	return r->usage.user;
 }
 
 static double cpu_system(const struct bench_result *r)
 {
-	return r->cpu_system;
+	return r->usage.system;
 }
 
 static double percentile_us(const struct bench_result *r, double percent)
@@ -318,13 +318,13 @@ static double seconds(struct timeval tv)
 	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
 }
 
-void bench_take_usage(struct bench_result *result, int sign)
+void ctl_usage_add(struct ctl_usage *usage, int sign)
 {
-	struct rusage usage;
+	struct rusage now;
 
-	getrusage(RUSAGE_SELF, &usage);
-	result->cpu_user += sign * seconds(usage.ru_utime);
-	result->cpu_system += sign * seconds(usage.ru_stime);
+	getrusage(RUSAGE_SELF, &now);
+	usage->user += sign * seconds(now.ru_utime);
+	usage->system += sign * seconds(now.ru_stime);
 }
 
 void bench_result_merge(struct bench_result *into, const struct bench_result *from)

@@ -144,9 +144,9 @@ static void run_phase(const char *name, enum bench_kv_phase phase, uint64_t dura
 		bench_kv.worker[i].duration = count ? TIME_NEVER : duration;
 		bench_kv.worker[i].ignore_interrupt = phase == PHASE_DELETE;
 	}
-	bench_take_usage(result, -1);
+	ctl_usage_add(&result->usage, -1);
 	rc = bench_threads((unsigned)bench.threads, bench_kv_work, bench_kv.worker, sizeof(bench_kv.worker[0]));
-	bench_take_usage(result, 1);
+	ctl_usage_add(&result->usage, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
 		bench_result_merge(result, &bench_kv.worker[i].result);
 	if (rc != 0)

@@ -127,9 +127,9 @@ static void run_phase(struct bench_ping_client *client, struct bench_ping_worker
 		bench_result_init(&worker[i].result, "ping");
 		worker[i].duration = count ? TIME_NEVER : duration;
 	}
-	bench_take_usage(result, -1);
+	ctl_usage_add(&result->usage, -1);
 	rc = bench_threads((unsigned)bench.threads, worker_run, worker, sizeof(worker[0]));
-	bench_take_usage(result, 1);
+	ctl_usage_add(&result->usage, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
 		bench_result_merge(result, &worker[i].result);
 	if (rc != 0)

@@ -434,6 +434,14 @@ int record_read(struct script_reader *reader, uint64_t count, uint64_t value_max
  * bench.c: the common parts of the benchmarks.
  */
 
+/* Processor time of this process, in seconds. */
+struct ctl_usage {
+	double user, system;
+};
+
+/* Add (sign 1) or take away (-1) what it used until now. */
+void ctl_usage_add(struct ctl_usage *usage, int sign);
+
 #define BENCH_SIZES_MAX 64
 
 struct bench_plan {
@@ -454,24 +462,21 @@ extern struct bench_plan bench; /* read by all threads, written between rounds *
 struct bench_result {
 	const char *op;
 	uint64_t size, operations, mismatches;
-	uint64_t misses;             /* of kv: keys that were not there any more */
-	uint64_t unsent;             /* of a rate: requests that were due and never sent */
-	uint64_t at;                 /* of a slice: ns from the begin of the measurement to its end; else 0 */
-	uint64_t keys;               /* of kv: different keys that were used */
-	uint64_t depth;              /* requests outstanding on each connection, at most */
-	const char *way;             /* of kv: "eager" or "rendezvous"; else NULL */
-	uint64_t begin, end;         /* time_now(); begin TIME_NEVER: nothing was measured */
-	int error;                   /* the first one */
-	char why[256];               /* and its sentence */
-	double cpu_user, cpu_system; /* seconds of this process */
+	uint64_t misses;     /* of kv: keys that were not there any more */
+	uint64_t unsent;     /* of a rate: requests that were due and never sent */
+	uint64_t at;         /* of a slice: ns from the begin of the measurement to its end; else 0 */
+	uint64_t keys;       /* of kv: different keys that were used */
+	uint64_t depth;      /* requests outstanding on each connection, at most */
+	const char *way;     /* of kv: "eager" or "rendezvous"; else NULL */
+	uint64_t begin, end; /* time_now(); begin TIME_NEVER: nothing was measured */
+	int error;           /* the first one */
+	char why[256];       /* and its sentence */
+	struct ctl_usage usage;
 	struct histogram latency;
 };
 
 void bench_result_init(struct bench_result *result, const char *op);
 void bench_result_merge(struct bench_result *into, const struct bench_result *from);
-
-/* Add (sign 1) or take away (-1) the processor time that the process used until now. */
-void bench_take_usage(struct bench_result *result, int sign);
 
 /* Keep the first error; `why` "" or NULL: strerror's. */
 void bench_result_fail(struct bench_result *result, int error, const char *why);

@@ -3,7 +3,6 @@
 #include "rdmad/ping.h"
 #include "wire/wire.h"
 
-#include <sys/resource.h>
 #include <time.h>
 
 #define COUNT_DEFAULT 1000
@@ -28,24 +27,9 @@ struct run {
 	struct histogram rtt;
 	uint64_t sent, received, bad;
 	uint64_t begin, end;
-	double user, system; /* seconds */
-	int error;           /* what ended it early */
+	struct ctl_usage usage;
+	int error; /* what ended it early */
 };
-
-static double seconds(struct timeval tv)
-{
-	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
-}
-
-/* Processor time until now, with sign 1 or -1. */
-static void take_usage(struct run *run, double sign)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	run->user += sign * seconds(usage.ru_utime);
-	run->system += sign * seconds(usage.ru_stime);
-}
 
 /* The next round trip; a pong that differs counts as one. -EINTR, -ETIMEDOUT or the library's. */
 static int run_receive(struct run *run, uint64_t *rtt)
@@ -142,13 +126,14 @@ static int print_json(const struct run *run)
 			      "depth", (json_int_t)depth, "sent", (json_int_t)run->sent, "received",
 			      (json_int_t)run->received, "verified", verify, "verify_failures", (json_int_t)run->bad,
 			      "interrupted", ctl_interrupted());
-	json_t *more = json_pack(
-		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "elapsed_seconds", elapsed,
-		"messages_per_second", rate, "megabits_per_second", rate * (double)size * 8 / 1e6, "bytes_per_second",
-		rate * (double)size, "rtt_us_min", us(run->received ? run->rtt.min : 0), "rtt_us_p50",
-		us(histogram_percentile(&run->rtt, 50)), "rtt_us_mean", histogram_mean(&run->rtt) / 1e3, "rtt_us_p99",
-		us(histogram_percentile(&run->rtt, 99)), "rtt_us_p99_9", us(histogram_percentile(&run->rtt, 99.9)),
-		"rtt_us_max", us(run->rtt.max), "cpu_user_seconds", run->user, "cpu_system_seconds", run->system);
+	json_t *more =
+		json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "elapsed_seconds", elapsed,
+			  "messages_per_second", rate, "megabits_per_second", rate * (double)size * 8 / 1e6,
+			  "bytes_per_second", rate * (double)size, "rtt_us_min", us(run->received ? run->rtt.min : 0),
+			  "rtt_us_p50", us(histogram_percentile(&run->rtt, 50)), "rtt_us_mean",
+			  histogram_mean(&run->rtt) / 1e3, "rtt_us_p99", us(histogram_percentile(&run->rtt, 99)),
+			  "rtt_us_p99_9", us(histogram_percentile(&run->rtt, 99.9)), "rtt_us_max", us(run->rtt.max),
+			  "cpu_user_seconds", run->usage.user, "cpu_system_seconds", run->usage.system);
 
 	json_object_update(o, more);
 	json_decref(more);
@@ -169,7 +154,7 @@ static void print_text(const struct run *run)
 			  : "all verified",
 	       elapsed);
 	printf("%.0f messages/s, %.3f Mb/s, user %.3f s, system %.3f s\n", rate, rate * (double)size * 8 / 1e6,
-	       run->user, run->system);
+	       run->usage.user, run->usage.system);
 	if (run->received)
 		printf("round trip min %.1f, p50 %.1f, avg %.1f, p99 %.1f, p99.9 %.1f, max %.1f us\n", us(run->rtt.min),
 		       us(histogram_percentile(&run->rtt, 50)), histogram_mean(&run->rtt) / 1e3,
@@ -235,11 +220,11 @@ static int command_ping(const struct ctl_arguments *arguments)
 	rc = open_ping(&run);
 	if (rc != 0)
 		return ctl_fail_open(rc, run.server);
-	take_usage(&run, -1);
+	ctl_usage_add(&run.usage, -1);
 	run.begin = time_now();
 	run.error = interval == TIME_NEVER ? flood(&run) : one_by_one(&run);
 	run.end = time_now();
-	take_usage(&run, 1);
+	ctl_usage_add(&run.usage, 1);
 	rc = conclude(&run);
 	rdmad_ping_close(run.ping);
 	return rc;
