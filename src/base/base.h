@@ -357,6 +357,8 @@ static inline void list_del(struct list *n)
 }
 
 #define list_first(l, type, member) container_of((l)->next, type, member)
+/* In the second, the body may take `pos` out of the list. */
+#define list_for_each(pos, l) for (struct list *pos = (l)->next; pos != (l); pos = pos->next)
 #define list_for_each_safe(pos, tmp, l)                                                                                \
 	for ((pos) = (l)->next, (tmp) = (pos)->next; (pos) != (l); (pos) = (tmp), (tmp) = (pos)->next)
 

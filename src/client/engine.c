@@ -402,7 +402,7 @@ static int engine_deliver(struct engine *engine)
 static void timers_look(struct engine *engine)
 {
 	engine->timer_due = TIME_NEVER;
-	for (struct list *at = engine->timers.next; at != &engine->timers; at = at->next)
+	list_for_each (at, &engine->timers)
 		engine->timer_due = MIN(engine->timer_due, container_of(at, struct engine_timer, node)->when);
 }
 

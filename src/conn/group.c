@@ -678,7 +678,7 @@ static void add_pools(const struct conn_group *group, struct conn_group_stats *o
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out)
 {
 	*out = group->stats;
-	for (struct list *pos = group->connections.next; pos != &group->connections; pos = pos->next)
+	list_for_each (pos, &group->connections)
 		add_living(container_of(pos, const struct conn, node), out);
 	add_pools(group, out);
 }

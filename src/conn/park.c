@@ -65,7 +65,7 @@ static struct conn *most_parked(struct conn *most)
 {
 	const struct list *stuck = &most->group->stuck;
 
-	for (const struct list *pos = stuck->next; pos != stuck; pos = pos->next) {
+	list_for_each (pos, stuck) {
 		struct conn *conn = container_of(pos, struct conn, stuck);
 
 		if (conn->state == CONN_ESTABLISHED && conn->parked_bytes > most->parked_bytes)

@@ -252,7 +252,7 @@ int atomic_advance(struct peer_window *pw, struct window_op *op)
 
 static struct window_op *asked_find(struct peer_window *pw, uint64_t number)
 {
-	for (struct list *pos = pw->asked.next; pos != &pw->asked; pos = pos->next) {
+	list_for_each (pos, &pw->asked) {
 		struct window_op *op = container_of(pos, struct window_op, node);
 
 		if (op->number == number)

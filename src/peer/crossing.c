@@ -8,8 +8,8 @@
 
 static struct peer *waiting_find(const rdma_context *ctx, uint64_t program, const uint8_t *token)
 {
-	for (const struct list *pos = ctx->waiting.next; pos != &ctx->waiting; pos = pos->next) {
-		struct peer *peer = container_of((struct list *)(uintptr_t)pos, struct peer, node);
+	list_for_each (pos, &ctx->waiting) {
+		struct peer *peer = container_of(pos, struct peer, node);
 		const struct peer_session *session = peer->session;
 
 		if (!session->group &&
@@ -61,8 +61,8 @@ void crossing_use(struct peer *peer, const uint8_t token[static WIRE_PEER_SECRET
 /* Those who wait here learn who this program is: it may be that it waits for one of them. */
 static void tell_waiting(const rdma_context *ctx)
 {
-	for (const struct list *pos = ctx->waiting.next; pos != &ctx->waiting; pos = pos->next) {
-		struct peer *peer = container_of((struct list *)(uintptr_t)pos, struct peer, node);
+	list_for_each (pos, &ctx->waiting) {
+		struct peer *peer = container_of(pos, struct peer, node);
 
 		if (peer->session->group || peer->session->waits)
 			continue;

@@ -8,10 +8,8 @@
 
 struct group *group_find(const rdma_context *ctx, uint32_t number)
 {
-	const struct list *head = &ctx->groups;
-
-	for (const struct list *pos = head->next; pos != head; pos = pos->next) {
-		struct group *group = group_of(container_of((struct list *)(uintptr_t)pos, struct rdma_group, node));
+	list_for_each (pos, &ctx->groups) {
+		struct group *group = group_of(container_of(pos, struct rdma_group, node));
 
 		if (group->base.number == number)
 			return group;
@@ -104,10 +102,8 @@ static void forget_streams(struct group *group)
 
 static bool is_of_a_group(const struct peer *peer)
 {
-	const struct list *head = &peer->ctx->groups;
-
-	for (const struct list *pos = head->next; pos != head; pos = pos->next) {
-		struct group *group = group_of(container_of((struct list *)(uintptr_t)pos, struct rdma_group, node));
+	list_for_each (pos, &peer->ctx->groups) {
+		struct group *group = group_of(container_of(pos, struct rdma_group, node));
 
 		if (group->state != GROUP_FREED && group_rank_of(group, peer) >= 0)
 			return true;
@@ -118,10 +114,8 @@ static bool is_of_a_group(const struct peer *peer)
 /* One that has gone: those that know it in any state. */
 bool group_has_peer(const struct peer *peer)
 {
-	const struct list *head = &peer->ctx->groups;
-
-	for (const struct list *pos = head->next; pos != head; pos = pos->next) {
-		struct group *group = group_of(container_of((struct list *)(uintptr_t)pos, struct rdma_group, node));
+	list_for_each (pos, &peer->ctx->groups) {
+		struct group *group = group_of(container_of(pos, struct rdma_group, node));
 
 		if (group->server == peer || group_rank_of(group, peer) >= 0)
 			return true;

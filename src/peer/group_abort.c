@@ -40,10 +40,8 @@ void group_abort_say(struct rdma_group *base, uint32_t sequence, int error, cons
 /* As this peer said it: whether it is the member that it speaks of shows only when the group is known. */
 static struct group_abort *abort_find(const struct peer *peer, uint32_t number, uint32_t sequence)
 {
-	const struct list *head = &peer->ctx->aborts;
-
-	for (const struct list *pos = head->next; pos != head; pos = pos->next) {
-		struct group_abort *each = container_of((struct list *)(uintptr_t)pos, struct group_abort, node);
+	list_for_each (pos, &peer->ctx->aborts) {
+		struct group_abort *each = container_of(pos, struct group_abort, node);
 
 		if (each->peer == peer->index && each->number == number &&
 		    sequence - each->first <= each->last - each->first)
@@ -77,7 +75,7 @@ static void abort_keep(struct peer *peer, const struct group_abort_word *word, c
 
 	if (abort_find(peer, word->number, word->sequence) || abort_extend(peer, word))
 		return;
-	for (struct list *pos = aborts->next; pos != aborts; pos = pos->next)
+	list_for_each (pos, aborts)
 		count++;
 	if (count >= ABORTS_MAX)
 		abort_free(list_first(aborts, struct group_abort, node));

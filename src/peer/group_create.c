@@ -11,7 +11,6 @@
 int form_invited(struct peer *peer, const void *body, size_t length)
 {
 	struct group_invitation invitation;
-	const struct list *head = &peer->ctx->groups;
 	struct group *group;
 	unsigned n = 0;
 
@@ -21,8 +20,8 @@ int form_invited(struct peer *peer, const void *body, size_t length)
 	if (!invitation.number || !invitation.size || invitation.size > WIRE_PEER_MEMBERS_MAX || !invitation.rank ||
 	    invitation.rank >= invitation.size)
 		return -EPROTO;
-	for (const struct list *pos = head->next; pos != head; pos = pos->next) {
-		group = group_of(container_of((struct list *)(uintptr_t)pos, struct rdma_group, node));
+	list_for_each (pos, &peer->ctx->groups) {
+		group = group_of(container_of(pos, struct rdma_group, node));
 		n += group->state == GROUP_INVITED;
 	}
 	if (n >= GROUP_INVITATIONS)
@@ -117,10 +116,8 @@ static rdma_group *create_as_server(rdma_context *ctx)
 
 static struct group *invited(const rdma_context *ctx)
 {
-	const struct list *head = &ctx->groups;
-
-	for (const struct list *pos = head->next; pos != head; pos = pos->next) {
-		struct group *group = group_of(container_of((struct list *)(uintptr_t)pos, struct rdma_group, node));
+	list_for_each (pos, &ctx->groups) {
+		struct group *group = group_of(container_of(pos, struct rdma_group, node));
 
 		if (group->state == GROUP_INVITED)
 			return group;

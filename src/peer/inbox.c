@@ -74,7 +74,7 @@ static struct inbox_queue *queue_of(struct peer_message *m, uint64_t stream)
 
 static struct rdma_request *receive_find(const struct inbox_queue *queue, uint64_t stream)
 {
-	for (struct list *at = queue->receives.next; at != &queue->receives; at = at->next) {
+	list_for_each (at, &queue->receives) {
 		struct rdma_request *request = container_of(at, struct rdma_request, node);
 
 		if (likely(request->stream == stream))
@@ -88,7 +88,7 @@ static struct letter *letter_find(const struct inbox_queue *queue, uint64_t stre
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
 		const struct list *letters = &queue->letters[message_ranks[i]];
 
-		for (struct list *at = letters->next; at != letters; at = at->next)
+		list_for_each (at, letters)
 			if (likely(container_of(at, struct letter, node)->stream == stream))
 				return container_of(at, struct letter, node);
 	}

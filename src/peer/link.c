@@ -269,7 +269,7 @@ uint64_t links_deadline(const rdma_context *ctx)
 
 	if (!c->guests)
 		return deadline;
-	for (struct list *pos = c->links.next; pos != &c->links; pos = pos->next)
+	list_for_each (pos, &c->links)
 		deadline = MIN(deadline, container_of(pos, struct peer_link, node)->deadline);
 	return deadline;
 }

@@ -46,9 +46,7 @@ static void expected_free(struct peer_connections *c)
 
 void connections_destroy(rdma_context *ctx)
 {
-	struct list *links = &ctx->connections->links;
-
-	for (struct list *pos = links->next; pos != links; pos = pos->next)
+	list_for_each (pos, &ctx->connections->links)
 		container_of(pos, struct peer_link, node)->peer = NULL;
 	roster_free(ctx);
 	while (!list_empty(&ctx->waiting))
@@ -117,7 +115,7 @@ int listen_open(rdma_context *ctx, const char *ip, int port)
 /* Of those from whom nothing has come, or who have been refused; NULL: all of them have asked. */
 static struct peer_link *oldest_guest(struct peer_connections *c)
 {
-	for (struct list *pos = c->links.next; pos != &c->links; pos = pos->next) {
+	list_for_each (pos, &c->links) {
 		struct peer_link *link = container_of(pos, struct peer_link, node);
 
 		if (link->counted && link->state != LINK_ASKED)
@@ -197,9 +195,7 @@ static int door_turn(rdma_context *ctx, struct door *door)
 
 static struct peer_expected *find_expected(rdma_context *ctx, uint64_t group)
 {
-	struct list *head = &ctx->connections->expected;
-
-	for (struct list *pos = head->next; pos != head; pos = pos->next)
+	list_for_each (pos, &ctx->connections->expected)
 		if (container_of(pos, struct peer_expected, node)->group == group)
 			return container_of(pos, struct peer_expected, node);
 	return NULL;

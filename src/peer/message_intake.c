@@ -191,9 +191,7 @@ static bool piece_ask(struct peer *peer, struct intake *intake)
 
 static struct intake *hungry_first(const struct peer_message *m, unsigned message_class)
 {
-	const struct list *hungry = &m->hungry[message_class];
-
-	for (struct list *at = hungry->next; at != hungry; at = at->next) {
+	list_for_each (at, &m->hungry[message_class]) {
 		struct intake *intake = container_of(at, struct intake, node);
 
 		if (!intake->stale && !intake->back && intake->posted < intake->ready)
@@ -281,7 +279,7 @@ void message_intake_drop(struct intake *intake)
  */
 static struct intake *intake_find(const struct peer_message *m, unsigned message_class, uint32_t id)
 {
-	for (struct list *at = m->all.next; at != &m->all; at = at->next) {
+	list_for_each (at, &m->all) {
 		struct intake *intake = container_of(at, struct intake, all);
 
 		if (intake->message_class == message_class && (uint32_t)intake->number == id)
@@ -437,7 +435,7 @@ void message_intakes_closed(struct peer *peer)
 /* What is called back may end others of them. */
 static struct intake *intake_at_rest(const struct peer_message *m)
 {
-	for (struct list *at = m->all.next; at != &m->all; at = at->next)
+	list_for_each (at, &m->all)
 		if (!container_of(at, struct intake, all)->pieces)
 			return container_of(at, struct intake, all);
 	return NULL;

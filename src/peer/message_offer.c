@@ -50,7 +50,7 @@ static void offer_free(struct peer *peer, struct offer *offer)
 
 static struct offer *offer_find(const struct outbox *out, uint32_t id)
 {
-	for (struct list *at = out->offers.next; at != &out->offers; at = at->next)
+	list_for_each (at, &out->offers)
 		if ((uint32_t)container_of(at, struct offer, node)->number == id)
 			return container_of(at, struct offer, node);
 	return NULL;
@@ -147,7 +147,7 @@ bool message_offers_say(struct peer *peer)
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
 		struct outbox *out = &m->out[i];
 
-		for (struct list *at = out->offers.next; at != &out->offers; at = at->next) {
+		list_for_each (at, &out->offers) {
 			struct offer *offer = container_of(at, struct offer, node);
 
 			if (offer->number >= out->resend)
@@ -177,9 +177,7 @@ static bool offer_feed(struct peer *peer, unsigned message_class, struct offer *
 
 bool message_offers_feed(struct peer *peer, unsigned message_class)
 {
-	struct list *offers = &peer->message->out[message_class].offers;
-
-	for (struct list *at = offers->next; at != offers; at = at->next)
+	list_for_each (at, &peer->message->out[message_class].offers)
 		if (!offer_feed(peer, message_class, container_of(at, struct offer, node)))
 			return false;
 	return true;
@@ -219,9 +217,7 @@ int message_taken_record(struct peer *peer, const struct wire_record *record, co
 
 static struct offer *offer_of(const struct rdma_request *request)
 {
-	const struct list *offers = &request->peer->message->out[request->message_class].offers;
-
-	for (struct list *at = offers->next; at != offers; at = at->next)
+	list_for_each (at, &request->peer->message->out[request->message_class].offers)
 		if (container_of(at, struct offer, node)->request == request)
 			return container_of(at, struct offer, node);
 	return NULL;
@@ -256,7 +252,7 @@ void message_offers_closed(struct peer *peer)
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
 		struct list *offers = &peer->message->out[i].offers;
 
-		for (struct list *at = offers->next; at != offers; at = at->next) {
+		list_for_each (at, offers) {
 			struct offer *offer = container_of(at, struct offer, node);
 
 			message_unreach(peer, &offer->reach);
@@ -274,7 +270,7 @@ void message_offers_resumed(struct peer *peer)
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
 		struct list *offers = &m->out[i].offers;
 
-		for (struct list *at = offers->next; at != offers; at = at->next) {
+		list_for_each (at, offers) {
 			struct offer *offer = container_of(at, struct offer, node);
 
 			offer->again = offer->number < m->out[i].resend;

@@ -382,9 +382,7 @@ static bool request_is_complete(const void *arg)
 /* Of whom the request is. */
 static struct schedule *schedule_of(const struct rdma_request *request)
 {
-	const struct list *schedules = &request->ctx->schedules;
-
-	for (struct list *pos = schedules->next; pos != schedules; pos = pos->next) {
+	list_for_each (pos, &request->ctx->schedules) {
 		struct schedule *schedule = container_of(pos, struct schedule, node);
 
 		if (schedule->request == request)

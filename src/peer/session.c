@@ -257,10 +257,9 @@ static uint64_t session_deadline(const struct peer *peer)
 
 uint64_t sessions_deadline(const rdma_context *ctx)
 {
-	struct list *head = &ctx->connections->sessions;
 	uint64_t deadline = MIN(links_deadline(ctx), guests_deadline(ctx));
 
-	for (struct list *pos = head->next; pos != head; pos = pos->next)
+	list_for_each (pos, &ctx->connections->sessions)
 		deadline = MIN(deadline, session_deadline(container_of(pos, struct peer_session, node)->peer));
 	return deadline;
 }

@@ -14,10 +14,9 @@
 /* What is part of a window of this program's is registered already, if also for what reads bring. */
 static const struct fabric_region *own_region(const struct peer_window *pw, const struct window_op *op)
 {
-	const struct list *windows = &pw->peer->ctx->windows;
 	bool brings = op->kind != WINDOW_WRITE;
 
-	for (const struct list *pos = windows->next; pos != windows; pos = pos->next) {
+	list_for_each (pos, &pw->peer->ctx->windows) {
 		const struct rdma_window *window = container_of(pos, struct rdma_window, node);
 		size_t offset = (size_t)(op->data - window->addr);
 
@@ -164,7 +163,7 @@ void ops_rewind(struct peer_window *pw)
 		list_del(last);
 		list_add_head(&pw->waiting, last);
 	}
-	for (struct list *pos = pw->waiting.next; pos != &pw->waiting; pos = pos->next) {
+	list_for_each (pos, &pw->waiting) {
 		struct window_op *op = container_of(pos, struct window_op, node);
 
 		op->posted = op->done;

@@ -5,7 +5,7 @@
 
 static struct rdma_remote *remote_in(const struct list *list, uint64_t id)
 {
-	for (const struct list *pos = list->next; pos != list; pos = pos->next) {
+	list_for_each (pos, list) {
 		struct rdma_remote *remote = container_of(pos, struct rdma_remote, node);
 
 		if (remote->id == id)

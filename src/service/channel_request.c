@@ -288,8 +288,8 @@ static struct channel_agent *who_waits(const struct channel_agent *listener, uin
 	const struct channel_thread *thread = listener->thread;
 	unsigned looked = 0;
 
-	for (struct list *pos = thread->waiting.next; pos != &thread->waiting; pos = pos->next) {
-		struct channel_agent *a = container_of((struct list *)(uintptr_t)pos, struct channel_agent, node);
+	list_for_each (pos, &thread->waiting) {
+		struct channel_agent *a = container_of(pos, struct channel_agent, node);
 
 		if (++looked % NAMES_OF_RECORD == 0)
 			conn_charge(listener->conn, 1);

@@ -84,7 +84,7 @@ static struct kv_again *again_new(struct kv_thread *thread)
 
 static struct kv_again *find(const struct kv_agent *agent, uint32_t id)
 {
-	for (struct list *pos = agent->again.next; pos != &agent->again; pos = pos->next)
+	list_for_each (pos, &agent->again)
 		if (container_of(pos, struct kv_again, node)->id == id)
 			return container_of(pos, struct kv_again, node);
 	return NULL;
@@ -152,7 +152,7 @@ void kv_again_before_write(struct kv_agent *agent, const void *key, size_t key_l
 {
 	uint64_t hash = store_hash(agent->thread->store, key, key_len);
 
-	for (struct list *pos = agent->again.next; pos != &agent->again; pos = pos->next) {
+	list_for_each (pos, &agent->again) {
 		struct kv_again *a = container_of(pos, struct kv_again, node);
 
 		if (a->key_hash == hash && a->state == AGAIN_UNCHANGED)
@@ -200,7 +200,7 @@ static uint64_t agent_turn(struct kv_agent *agent, uint64_t now)
 {
 	uint64_t next = TIME_NEVER;
 
-	for (struct list *pos = agent->again.next; pos != &agent->again; pos = pos->next) {
+	list_for_each (pos, &agent->again) {
 		struct kv_again *a = container_of(pos, struct kv_again, node);
 
 		if (a->state == AGAIN_KEPT && now - a->since >= KEEP_TIME)

@@ -98,7 +98,7 @@ void kv_log_leave(struct kv_log *log, struct kv_thread *thread)
 static void threads_each(struct kv_log *log, void (*fn)(struct kv_log *log, struct kv_thread *thread))
 {
 	pthread_mutex_lock(&log->lock);
-	for (struct list *pos = log->threads.next; pos != &log->threads; pos = pos->next)
+	list_for_each (pos, &log->threads)
 		fn(log, container_of(pos, struct kv_thread, node));
 	pthread_mutex_unlock(&log->lock);
 }
@@ -607,7 +607,7 @@ static const char *state_of(struct kv_log *log, uint64_t *held)
 	*held = 0;
 	pthread_mutex_lock(&log->lock);
 	refused = log->refused;
-	for (struct list *pos = log->threads.next; pos != &log->threads; pos = pos->next)
+	list_for_each (pos, &log->threads)
 		*held += atomic_load_explicit(&container_of(pos, struct kv_thread, node)->held, memory_order_relaxed);
 	pthread_mutex_unlock(&log->lock);
 	return refused == 0 ? "good" : refused == -ENOSPC ? "disk full" : "failed";

@@ -40,7 +40,7 @@ static struct list *list_of(struct kv_agent *agent, enum kv_transfer_state state
 
 static bool list_holds(const struct list *list, const struct list *node)
 {
-	for (const struct list *at = list->next; at != list; at = at->next)
+	list_for_each (at, list)
 		if (at == node)
 			return true;
 	return false;
@@ -168,7 +168,7 @@ const struct kv_transfer *kv_key_busy(const struct kv_agent *agent, const void *
 	if (likely(list_empty(&agent->sets)))
 		return NULL;
 	hash = hash_bytes(key, key_len);
-	for (const struct list *pos = agent->sets.next; pos != &agent->sets; pos = pos->next)
+	list_for_each (pos, &agent->sets)
 		if (container_of(pos, const struct kv_transfer, node)->key_hash == hash)
 			return container_of(pos, const struct kv_transfer, node);
 	return NULL;
