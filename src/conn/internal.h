@@ -69,8 +69,7 @@ struct conn {
 	bool deaf;               /* and that nothing of it is taken any more */
 	bool busy;               /* stuck, but waits for its turn only */
 	bool behind;             /* stuck, but waits for a value only that is pulled already, before all that is not */
-	bool untold;             /* where the values of a parked message go: its stream stands still, */
-	uint64_t untold_since;   /* not for long */
+	uint64_t still_until;    /* its stream stands still before values of parked messages; 0: it does not */
 	struct conn_attr attr;   /* its own or the group's */
 	bool owns;               /* it has buffers of its own: large messages, or its own domain */
 	struct memory_pool *own; /* these, from when it is established (or connects), else NULL */

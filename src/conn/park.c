@@ -114,7 +114,7 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 static bool may_stand_still(const struct conn *conn)
 {
 	return (conn->busy || conn->behind) && conn->state == CONN_ESTABLISHED &&
-	       (!conn->untold || conn->group->now - conn->untold_since < STAND_STILL);
+	       (!conn->still_until || conn->group->now < conn->still_until);
 }
 
 static void park_pushed(struct conn *conn, struct conn_parked *p)
@@ -123,14 +123,13 @@ static void park_pushed(struct conn *conn, struct conn_parked *p)
 		conn_park_pushed(conn, p);
 		return;
 	}
-	if (!conn->untold)
-		conn->untold_since = conn->group->now;
-	conn->untold = true;
+	if (!conn->still_until)
+		conn->still_until = conn->group->now + STAND_STILL;
 }
 
 static __attribute__((noinline)) void parked_drop_pushed(struct conn *conn)
 {
-	conn->untold = false;
+	conn->still_until = 0;
 	for (struct conn_parked *p = conn->parked; p; p = p->next)
 		if (!p->immediate)
 			conn_park_pushed(conn, p);
@@ -172,7 +171,7 @@ int conn_parked_resume(struct conn *conn)
 	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
 		rc = parked_resume_one(conn, p);
 		if (rc == -EAGAIN) {
-			if (unlikely(conn->untold && !may_stand_still(conn)))
+			if (unlikely(conn->still_until && !may_stand_still(conn)))
 				parked_drop_pushed(conn);
 			return rc;
 		}
@@ -191,7 +190,8 @@ int conn_parked_resume(struct conn *conn)
 			return -EAGAIN;
 		}
 	}
-	conn->untold &= conn->parked != NULL;
+	if (!conn->parked)
+		conn->still_until = 0;
 	return rc;
 }
 
