@@ -1,8 +1,8 @@
 /*
  * kv.h: the key/value store of rdmad. See rdmad_kv(3) and rdmad_kv_version(3).
  *
- * Keys are 1 to 4095 bytes. Key plus value below 4096 bytes travel in one message each way. Larger values never pass
- * through a message: the server reads them from and writes them to the caller's memory.
+ * Keys are 1 to 4095 bytes. If key plus value are below 4096 bytes, they travel in messages, one each way. Larger values never
+ * pass through a message: the server reads them from the caller's memory, or writes them there.
  *
  * A handle belongs to one thread at a time, and to one process: in the child of a fork it can only be closed.
  *
@@ -20,8 +20,8 @@
  *   -EAGAIN the handle takes no more now: kv_progress, then again
  *   -ENOTCONN the connection has ended: kv_reopen
  *   -ESHUTDOWN the server is to end, or takes no new connections: kv_reopen when it is back
- *   -EDEADLK a call that waits, from inside a callback
- *   -EPERM the handle is of the process that forked
+ *   -EDEADLK a call that waits was made from inside a callback
+ *   -EPERM the handle belongs to the parent of this process
  * -ENOMEM: this program has no memory.
  * rdmad_error() says it in words, of the thread's last call.
  */
@@ -34,8 +34,8 @@
 #include <sys/uio.h>
 
 /*
- * A handle. It may be kept in a `struct rdmad_kv *` or in a `void *`. C takes both, and warns of a handle of another service;
- * C++ converts the former only where any pointer is taken.
+ * A handle. It may be kept in a `struct rdmad_kv *` or in a `void *`. In C the calls take both, and the compiler warns if a handle of
+ * another service is passed. C++ does not convert `void *` to another pointer, so there the calls take any pointer.
  */
 struct rdmad_kv;
 #ifndef RDMAD_KV_ANY
@@ -68,9 +68,9 @@ int kv_close(RDMAD_KV_ANY *kv_handle);
  * The same, for bytes. Blocking; callbacks of other outstanding requests run meanwhile.
  */
 
-/* kv_open with options (NULL: defaults). `share` (NULL: none) is another handle whose queues and
- * progress this one shares: both then belong to one thread, and kv_progress of either serves
- * both. Cheaper than separate handles for many connections in one thread. Close in any order. */
+/* kv_open with options (NULL: defaults). `share` (NULL: none) is another handle whose queues this one uses, too: both then
+ * belong to one thread, and kv_progress of either serves both. For many connections in one thread this is cheaper than
+ * separate handles. They may be closed in any order. */
 int kv_open_options(const char *server, const struct rdmad_options *options, RDMAD_KV_ANY *share, void **kv_handle);
 
 /* The same with a handle of its own type. */
@@ -87,24 +87,29 @@ int kv_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
 int kv_exists(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
 
 /*
- * Asynchronous. Each accepted request calls back exactly once, from kv_progress, kv_arm, a blocking call or
- * kv_close, in the thread that calls these: a progress thread keeps for them what it found finished. Requests for one key
- * are carried out in order, and eager ones are answered in order; a large value's answer may come later. A get that has to
- * ask again, as it did not know the length, has the value of before the writes behind it, or -ESTALE: the server could not
- * keep that. Submitted requests leave in one message with the next kv_progress or kv_flush,
- * or without them a few milliseconds later where there is a progress thread.
+ * Asynchronous. Each accepted request calls back exactly once. Callbacks run in the program's own thread, while it is in
+ * kv_progress, kv_arm, a blocking call or kv_close; what a progress thread finds finished waits for one of these calls.
+ *
+ * Requests for the same key are carried out in the order in which they were submitted. Requests whose key and value go in the message
+ * are answered in that order, whatever their keys; the answer about a large value may come later. A get of a large value asks
+ * the server twice if it does not know the length. Writes that were submitted after the get do not change its result: it gets the
+ * value from before them, or -ESTALE if the server could not keep that.
+ *
+ * Submitted requests leave together, in one message, with the next kv_progress or kv_flush. Where there is a progress thread, they
+ * leave without these calls after a few milliseconds.
  */
 
 /* status: 0 or a negative errno as above. value: of a get, valid during the call; NULL otherwise. The
  * callback may submit, but not close the handle. NULL: nobody wants to know. */
 typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
 
-/* Where the server keeps a log with the policy "always", the answer of a write may come after those of later requests for other keys;
- * that of one with KV_DURABLE may under "interval", too, also after those for the same key, which are carried out behind it.
+/* If the server keeps a log with the policy "always", the answer to a write may come after the answers to later requests for
+ * other keys. The answer to a write with KV_DURABLE may come late under "interval", too, and then even after the answers to later requests
+ * for the same key; they are carried out after the write all the same.
  *
- * 0 accepted; -EAGAIN: as many are outstanding as the handle or the server takes, progress first. The key is copied before
- * the call returns, and so is a value that goes in the message; a larger one (see kv_eager_max) is fetched
- * from where it is, and must stay unchanged until the callback was called. */
+ * Returns 0: accepted; -EAGAIN: as many requests are outstanding as the handle or the server takes, call kv_progress first. The
+ * key is copied before the call returns, and so is a value that goes in the message. A larger value (see kv_eager_max) is
+ * fetched from where it lies, and must stay unchanged until the callback has been called. */
 int kv_submit_set(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 		  kv_callback done, void *arg);
 int kv_submit_get(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
@@ -112,16 +117,17 @@ int kv_submit_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, k
 /* status 0 or -ENOENT. */
 int kv_submit_exists(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
 
-/* The value goes to the caller's buffer (from 4 KiB on without a copy), which must stay until the callback was called: value is
- * `buffer` then. -EMSGSIZE: it is longer than `size`, value_len says how long. */
+/* The value goes to the caller's buffer, from 4 KiB on without a copy. The buffer must stay until the callback has been called,
+ * whose `value` is then `buffer`. -EMSGSIZE: the value is longer than `size`, and value_len says how long. */
 int kv_submit_get_into(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
 		       kv_callback done, void *arg);
 
 /*
- * Versions, conditions and expiry. Each write of a key gives it a higher version, also over a delete; none is 0.
- * A time to live (ttl) is in microseconds from when the server carries the request out; 0: does not expire.
+ * Versions, conditions and expiry. Each write of a key gives it a higher version, also if the key was deleted in between. No
+ * version is 0. A time to live (ttl) is in microseconds, from the moment when the server carries the request out; 0: the key
+ * does not expire.
  *
- * Of each call there is a kv_submit_ variant, which is to its blocking one as kv_submit_get is to kv_get_bytes.
+ * Each call has a kv_submit_ variant, which does not wait and calls back, as kv_submit_get does for kv_get_bytes.
  */
 enum kv_condition {
 	KV_ALWAYS,
@@ -129,12 +135,12 @@ enum kv_condition {
 	KV_IF_PRESENT, /* else -ENOENT */
 	KV_IF_VERSION, /* the key has this version; else -ESTALE, or -ENOENT where it is missing */
 
-	/* Added to any of these: the answer comes when the value is on the server's disk, whatever its log.policy. -EOPNOTSUPP: it
-	 * keeps no log, and nothing was set. */
+	/* May be added to any of these: the answer comes when the value is on the server's disk, whatever the server's
+	 * log.policy is. -EOPNOTSUPP: the server keeps no log, and nothing was set. */
 	KV_DURABLE = 64
 };
 
-#define KV_TTL_KEEP UINT64_MAX /* what is left of that of the value that is replaced */
+#define KV_TTL_KEEP UINT64_MAX /* the new value expires when the old one would have */
 
 struct kv_put_options {
 	enum kv_condition condition; /* perhaps with KV_DURABLE: (enum kv_condition)(KV_IF_ABSENT | KV_DURABLE) */
@@ -148,7 +154,7 @@ struct kv_meta {
 	uint64_t ttl_us; /* what is left of it */
 };
 
-/* What an answer brings, valid during the call. */
+/* What an answer brings; valid while the callback runs. */
 struct kv_result {
 	int status;        /* 0 or a negative errno; the rest is set when it is 0 */
 	const void *value; /* of a get or fetch */
@@ -193,8 +199,8 @@ int kv_incr(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t de
 int kv_submit_incr(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done,
 		   void *arg);
 
-/* The same; a number that is made by it expires after ttl_us (0: does not), that of another stays: so what is counted within a
- * time needs one call. */
+/* The same with a ttl for a key that was missing: the number that the call makes expires after ttl_us (0: never). The ttl of a number
+ * that is there already stays. So one call is enough to count what happens within some time. */
 int kv_count(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us, int64_t *number,
 	     uint64_t *version);
 int kv_submit_count(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us,
@@ -215,18 +221,20 @@ struct kv_fetch {
 	uint64_t ttl_us;
 };
 
-/* Read a part (what NULL: all) to the caller's buffer, which must stay until the call, or the callback, was. *len: of the part;
- * *meta: of the whole value, length and version; both may be NULL. -ENOENT; -EMSGSIZE: the part is longer than `size`, *len
- * says how long, and nothing was done. If the connection ends, the key may have been deleted though the value did not come.
- * A callback's value is `buffer`; with buffer NULL and size 0, for parts of up to 4096 bytes, it is valid during the call. It is NULL
- * where the part is empty and size 0. */
+/* Read a part (what NULL: all) to the caller's buffer, which must stay until the call has returned, or the callback has been called.
+ * *len: bytes of the part; *meta: length and version of the whole value; both may be NULL. -ENOENT; -EMSGSIZE: the part is
+ * longer than `size`: *len says how long, and nothing was done. If the connection ends, the key may have been deleted although
+ * the value did not come.
+ *
+ * A callback's value is `buffer`. With buffer NULL and size 0, for parts of up to 4096 bytes, it is memory of the library, valid while the
+ * callback runs; it is NULL if the part is empty. */
 int kv_fetch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
 	     size_t size, size_t *len, struct kv_meta *meta);
 int kv_submit_fetch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
 		    size_t size, kv_result_callback done, void *arg);
 
-/* kv_fetch of all; of `size` bytes from an offset on; and of all, to memory as of kv_get_bytes, with deletion, or another time
- * to live. */
+/* Short forms of kv_fetch: all of the value; `size` bytes from an offset on; all of it in memory of the library, as by
+ * kv_get_bytes, while the key is deleted, or gets another time to live, in the same step. */
 int kv_get_into(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, size_t *value_len);
 int kv_get_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t offset, void *buffer, size_t size,
 		 size_t *len);
@@ -234,15 +242,17 @@ int kv_get_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, void
 int kv_get_touch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t ttl_us, void **value,
 		 size_t *value_len);
 
-/* Set, and get what was there before: *old is NULL if there was nothing, else kv_release gives it back. Two round trips, more
- * while others write the key; -ESTALE: they never stop. */
+/* Set, and get what was there before: *old is NULL if there was nothing, else kv_release gives it back. Takes two round trips, and
+ * more while others write the key; -ESTALE: they did so again and again, and nothing was set. */
 int kv_get_set(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 	       void **old, size_t *old_len);
 
-/* Write behind the value's end, or at an offset of it; a missing key is an empty value, and what lies between the value's end
- * and the offset becomes zeros. The ttl stays. *length (may be NULL): of the whole value. A reader sees all of it or nothing.
- * One round trip where key and bytes are eager and the value becomes no longer than 1 MiB; else value and bytes go both ways,
- * as by kv_get_set. The submitted ones are of the former kind only: else -EMSGSIZE. */
+/* Write bytes behind the value's end, or at an offset of it. A missing key counts as an empty value, and what lies between the
+ * value's end and the offset becomes zeros. The ttl stays. *length (may be NULL): of the whole value then. A reader sees the
+ * change as a whole or not at all.
+ *
+ * This takes one round trip if key and bytes fit in a message and the value becomes no longer than 1 MiB. Otherwise the whole value
+ * is fetched, changed here and put back, as by kv_get_set. The submitted variants do only the former, and else return -EMSGSIZE. */
 int kv_append(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *bytes, size_t len,
 	      uint64_t *length);
 int kv_submit_append(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *bytes, size_t len,
@@ -252,10 +262,13 @@ int kv_set_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint6
 int kv_submit_set_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t offset, const void *bytes,
 			size_t len, kv_result_callback done, void *arg);
 
-/* A value that lies in pieces, one behind the other: kv_put from them, kv_fetch to them, which is kv_get_into with `what` NULL. The
- * array and the memory of pieces must stay until the call, or the callback, was; a callback's value is NULL. Where the
- * value does not fit a message, pieces of more than 4096 bytes are read and written where they are. Shorter ones are copied, to go
- * together; so are all where this makes more than 16 ranges, or the server is older and takes one only. */
+/* A value whose bytes lie in several pieces of memory, in the order of the array: kv_put from them, kv_fetch to them (all of the
+ * value with `what` NULL). The array and the pieces must stay until the call has returned, or the callback has been
+ * called; a callback's value is NULL.
+ *
+ * If the value does not fit in a message, pieces of more than 4096 bytes are read and written where they lie. Shorter ones are
+ * copied, to travel together. All pieces are copied if there would still be more than 16 ranges, or if the server is an older
+ * one that takes only one range. */
 int kv_putv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
 	    const struct kv_put_options *options, uint64_t *version);
 int kv_submit_putv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
@@ -265,30 +278,30 @@ int kv_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const st
 int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
 		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg);
 
-/* The next get of the key expects a value of this length, which saves it a round trip where that is large. */
+/* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value is large. */
 int kv_expect_length(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t length);
 
 /*
- * All keys. These wait; there is no submitted variant.
+ * All keys. These calls wait; they have no kv_submit_ variants.
  */
 
-/* One key of a walk; it may use the handle, also to wait or delete. Not 0: stop. */
+/* Called for each key. It may use the handle, and also wait or delete. If it returns anything but 0, the walk stops. */
 typedef int (*kv_scan_callback)(void *arg, const void *key, size_t key_len, const struct kv_meta *meta);
 
-/* One page of the keys that begin with the prefix (length 0: all), at most `limit` (0: as many as one
- * message takes). *cursor is 0 to begin, and 0 again at the end; a page may be empty before that. Returns how many keys the
- * page had, or what the callback returned when not 0: *cursor is unchanged then. A key that is there during the whole
- * walk comes at least once, mostly once; others may or may not come. */
+/* One page of the keys that begin with the prefix (length 0: all keys), at most `limit` of them (0: as many as one message takes).
+ * Set *cursor to 0 to begin; it is 0 again after the last page. Pages before the last may be empty. Returns how many keys the page
+ * had, or what the callback returned if that was not 0; *cursor is unchanged then. A key that is there during the whole walk comes
+ * at least once, and usually only once; others may or may not come. */
 int kv_scan(RDMAD_KV_ANY *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
 	    kv_scan_callback each, void *arg);
 
 /* All pages. 0, what the callback returned when not 0, or an error. */
 int kv_each(RDMAD_KV_ANY *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg);
 
-/* Delete all keys, of all clients. *deleted (may be NULL): how many. What is written meanwhile may stay. */
+/* Delete all keys, whoever wrote them. *deleted (may be NULL): how many. Keys that are written meanwhile may stay. */
 int kv_delete_all(RDMAD_KV_ANY *kv_handle, uint64_t *deleted);
 
-/* Those that begin with the prefix, which is not empty. *deleted (may be NULL): how many, also of those before an error. */
+/* Delete the keys that begin with the prefix, which must not be empty. *deleted (may be NULL): how many, also after an error. */
 int kv_delete_prefix(RDMAD_KV_ANY *kv_handle, const void *prefix, size_t prefix_len, uint64_t *deleted);
 
 /* The server's limits and what it holds. */
@@ -301,9 +314,10 @@ struct kv_info {
 int kv_info(RDMAD_KV_ANY *kv_handle, struct kv_info *info);
 
 /*
- * Many keys in one call, as many outstanding as the handle takes. They wait until all are answered. 0, or the
- * first item's error; -ETIMEDOUT, -ENOTCONN: no answer for some. An item's error does not stop the others. Requests are bounded
- * by number, 1024, not by bytes: kv_mget holds so many large values at once; an item that finds no memory gets -ENOMEM.
+ * Many keys in one call, with as many requests outstanding as the handle takes. The calls wait until all items are answered. They
+ * return 0, or the error of the first item that has one; -ETIMEDOUT, -ENOTCONN: there was no answer for some. An item's error does
+ * not stop the others. At most 1024 requests are outstanding at a time, however large their values are, and kv_mget holds the values
+ * of all of them; an item for which there is no memory gets -ENOMEM.
  */
 struct kv_item {
 	const void *key;
@@ -316,8 +330,8 @@ struct kv_item {
 /* options as of kv_put, the same for all; NULL: as kv_set_bytes. */
 int kv_mset(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options);
 
-/* Calls back once for each item, with its index, as soon as it is answered; value is valid during the call. A missing
- * key has status -ENOENT, and does not count as an error of kv_mget. The callback may submit, not wait. */
+/* Calls back once for each item, with its index, as soon as it is answered; the value is valid while the callback runs. A missing
+ * key has status -ENOENT, which does not count as an error of kv_mget. The callback may submit requests, but not wait. */
 typedef void (*kv_mget_callback)(void *arg, size_t index, int status, const void *value, size_t value_len);
 int kv_mget(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg);
 
@@ -332,20 +346,20 @@ struct kv_place {
 };
 int kv_mget_into(RDMAD_KV_ANY *kv_handle, struct kv_place *places, size_t count);
 
-/* Which keys are there: status 0 or -ENOENT. Returns how many of the first ones are, without a gap, or an error. `stop`: keys far
- * behind the first missing one are not asked for, and have -ECANCELED. */
+/* Ask which keys are there: the status of each item is 0 or -ENOENT. Returns how many items come before the first missing key, or
+ * an error. With `stop`, keys far behind the first missing one are not asked for; their status is -ECANCELED. */
 int64_t kv_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, bool stop);
 
-/* kv_mset that does not wait, and calls back once: result->status is the first error, result->number how many items failed;
- * each has its status by then. The items must stay until then. Returns how many of the items it took, the first ones, which is
- * as many as the handle takes; -EAGAIN: none. */
+/* kv_mset that does not wait. It calls back once, when all items have their status: result->status is the first error, and
+ * result->number is how many items failed. The items must stay until then. Returns how many items it took: the first ones, as
+ * many as the handle has room for; -EAGAIN: none. */
 int64_t kv_submit_mset(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count,
 		       const struct kv_put_options *options, kv_result_callback done, void *arg);
 
 /*
- * Registered memory. Values from 4 KiB on are read from and written to the caller's memory by the
- * server's device, for which it must be registered: that takes microseconds to milliseconds. Memory that is not
- * is registered for each request.
+ * Registered memory. The server's device reads values from 4 KiB on from the caller's memory, and writes them there. Such memory
+ * has to be registered, which takes microseconds to milliseconds. Memory that the program has not registered by these calls is
+ * registered for each request.
  */
 
 /* A registered buffer of at least `size` bytes; give it back with kv_release. */
@@ -356,59 +370,61 @@ int kv_buffer_register(RDMAD_KV_ANY *kv_handle, void *addr, size_t len);
 int kv_buffer_unregister(RDMAD_KV_ANY *kv_handle, void *addr);
 
 /*
- * When the connection ends. Each request without an answer calls back: -ECONNABORTED, it may have been carried out, or -ENOTCONN
- * or -ESHUTDOWN, it was not. The handle then answers every call by -ENOTCONN until kv_reopen.
+ * When the connection ends, each request without an answer calls back, with -ECONNABORTED if it may have been carried out, or with
+ * -ENOTCONN or -ESHUTDOWN if it was not. After that every call on the handle returns -ENOTCONN until kv_reopen.
  *
- * A server that takes no new connections or is to end says so first: what is outstanding is answered as ever, and nothing
- * more is taken: submissions return -ESHUTDOWN, or -EAGAIN where the connection is kept. So a restart fails nothing.
+ * A server that takes no new connections, or that is going to end, says so first: outstanding requests are still answered, but new ones
+ * are not taken: they return -ESHUTDOWN, or -EAGAIN after kv_keep_connected. So no request fails because a server restarts.
  */
 
-/* Connect again, to the server of kv_open. What the handle has stays: registered and lent memory, remembered lengths, its
- * share. What is outstanding ends as by kv_close. Errors as kv_open: the handle may be reopened later. */
+/* Connect again, to the server of kv_open. The handle keeps its registered and lent memory, the lengths that it remembers, and the
+ * handles that it shares with. Outstanding requests end as by kv_close. Errors as of kv_open; the call may be made again later. */
 int kv_reopen(RDMAD_KV_ANY *kv_handle);
 
-/* Have that done by kv_progress and the calls that wait, for up to for_us microseconds after each end of the connection (0, as at
- * first: not at all; UINT64_MAX: for ever), after pauses of 10 ms to 1 s, at the address that was reached. Meanwhile submissions
- * return -EAGAIN, and calls that wait go on waiting, also for what was not carried out. */
+/* From now on kv_progress and the calls that wait do so by themselves: they try to connect again, to the address that was reached
+ * before, for up to for_us microseconds after each end of the connection, with pauses of 10 ms to 1 s between the tries. 0 (the
+ * default): they do not; UINT64_MAX: they never give up. Meanwhile submissions return -EAGAIN. Calls that wait go on waiting, and
+ * send again what was not carried out. */
 int kv_keep_connected(RDMAD_KV_ANY *kv_handle, uint64_t for_us);
 
-/* Requests that are submitted from now on end with -ETIMEDOUT when for so long no answer came to the handle and no byte of a
- * large value moved (0, as at first: they wait as long as the connection lives). Calls that wait have `timeout_us` of
- * the options, by the same rule. */
+/* Requests that are submitted from now on end with -ETIMEDOUT if for so long no answer has come to the handle, and no byte of a
+ * large value has moved. 0 (the default): they wait as long as the connection lives. For calls that wait, `timeout_us` of the
+ * options is that time. */
 int kv_request_timeout(RDMAD_KV_ANY *kv_handle, uint64_t timeout_us);
 
-/* End all outstanding requests that were submitted with this `arg`, by -ECANCELED; their callbacks are called before it returns,
- * and what these submit is not among them. How many. They may still be carried out. Memory that was registered for one of them only is out of the server's reach then:
- * if the server comes for it, the connection ends. Memory that stays registered may still be read or written. */
+/* End all outstanding requests that were submitted with this `arg`, by -ECANCELED. Their callbacks are called before this call
+ * returns; requests that these callbacks submit are not ended. Returns how many there were. The server may still carry them out. It
+ * cannot reach memory any more that was registered for one of them alone: if it tries to, the connection ends. Memory that
+ * stays registered may still be read or written. */
 int kv_cancel(RDMAD_KV_ANY *kv_handle, const void *arg);
 
 /* Send what was submitted. */
 int kv_flush(RDMAD_KV_ANY *kv_handle);
 
-/* Send and receive, call back; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one
- * request completed. Returns how many completed (of all handles that share); 0 after the timeout, or before it when there
- * is room again after an -EAGAIN (not of UINT64_MAX); -ENOTCONN. */
+/* Send, receive and call back; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one request has
+ * completed. Returns how many have, of all handles that share; 0 after the timeout, or earlier if there is room again after an
+ * -EAGAIN (but not with UINT64_MAX); -ENOTCONN. */
 int kv_progress(RDMAD_KV_ANY *kv_handle, uint64_t timeout_us);
 
-/* Until nothing is outstanding on this handle; -ETIMEDOUT when nothing got on for `timeout_us` of its options. */
+/* Wait until nothing is outstanding on this handle; -ETIMEDOUT if there was no progress for `timeout_us` of its options. */
 int kv_wait(RDMAD_KV_ANY *kv_handle);
 
 /* Requests that were submitted and have not called back. */
 size_t kv_outstanding(const RDMAD_KV_ANY *kv_handle);
 
-/* For a caller's own loop: a descriptor that becomes readable when kv_progress has work, also by the time. Call kv_arm before
- * each sleep: 0: sleep; 1: there is work now, call kv_progress instead; -ENOTCONN: nothing will come any more. */
+/* For a caller's own loop: a descriptor that becomes readable when kv_progress has work, also when a time is over. Call kv_arm
+ * before each sleep. 0: sleep; 1: there is work now, call kv_progress instead; -ENOTCONN: nothing will come any more. */
 int kv_fd(const RDMAD_KV_ANY *kv_handle);
 int kv_arm(RDMAD_KV_ANY *kv_handle);
 
 /* A status of a callback, an item or a call in words, never NULL. */
 const char *kv_status_text(int status);
-/* 1: the server answered so; 0: the status tells why there is no answer, as do rdmad_error() and the errors above. */
+/* 1: this status is an answer of the server; 0: it tells why there is no answer. */
 int kv_status_answered(int status);
 
 /* "rdma", "tcp", "unix" or "shm": shared memory. */
 const char *kv_transport(const RDMAD_KV_ANY *kv_handle);
-/* Longest key plus value that the server takes by one message, and longest value at all. */
+/* The longest key plus value that the server takes in one message, and the longest value that it takes at all. */
 uint64_t kv_eager_max(const RDMAD_KV_ANY *kv_handle);
 uint64_t kv_value_max(const RDMAD_KV_ANY *kv_handle);
 

@@ -2,8 +2,8 @@
  * rdmad.h: what all parts of librdmad share. See librdmad(3).
  *
  * Every function returns 0 (or a count) or a negative errno, and leaves a sentence for people in
- * rdmad_error(). A handle is used by one thread at a time; different handles are independent. The
- * same holds with progress_thread: that thread does the library's inner work only, never the program's. All callbacks
+ * rdmad_error(). A handle is used by one thread at a time; different handles are independent. This also
+ * holds with progress_thread: that thread works for the library alone and runs no code of the program. All callbacks
  * run in the thread that calls the library.
  */
 #ifndef RDMAD_RDMAD_H
@@ -24,19 +24,20 @@ extern "C" {
 struct rdmad_options {
 	uint64_t connect_timeout_us; /* default 5,000,000 */
 	uint64_t timeout_us;         /* of a blocking call; default 30,000,000 */
-	uint64_t poll_us;            /* poll at most this long before sleeping, where it helps; default 200. With one
-	                                processor or a limit of its time no polling. RDMAD_POLL_ALWAYS never sleeps */
+	uint64_t poll_us;            /* poll at most this long before sleeping, where it helps; default 200. There is no
+	                                polling with one processor, or where processor time is limited.
+	                                RDMAD_POLL_ALWAYS: never sleep */
 	bool no_poll;                /* sleep at once: lowest processor use, higher latency */
 	bool require_rdma;           /* fail rather than use another transport */
-	bool progress_thread;        /* a thread of the library's own moves bytes while the program does something
-	                                else, from the first handle of those that share until the last is closed */
-	uint8_t traffic_class; /* of the packets: what IPv4 calls type of service, the DSCP in its upper six bits */
+	bool progress_thread;        /* a thread of the library moves bytes while the program does something else. It
+	                                runs from the first of the handles that share until the last one is closed */
+	uint8_t traffic_class; /* of the packets; IPv4 calls it type of service. The upper six bits are the DSCP */
 	uint32_t credits;      /* messages in flight per direction; default 32 */
-	uint32_t eager_limit;  /* kv: key plus value up to this go in the message, larger ones by RDMA read and
-	                                write; default, and most, what the server grants: 4095 */
+	uint32_t eager_limit;  /* kv: up to this, key plus value go in the message; larger ones by RDMA read and
+	                                write. The default, and the most, is what the server grants: 4095 */
 };
 
-/* Why the calling thread's last failed call failed, "" if none did. Valid until its next call. */
+/* Why the last call of this thread that failed did so; "" if none failed. Valid until the thread's next call. */
 const char *rdmad_error(void);
 
 /* Version of the library, for instance "0.1.0". */
