@@ -23,9 +23,10 @@ struct rdmad_peer_entry {
 };
 typedef int (*rdmad_peer_each)(void *arg, const struct rdmad_peer_entry *entry);
 
-/* Calls each() for each member of each group, those of a group one behind the other; what is not 0 from it ends the list, and is
- * the answer. Names and addresses are what clients say; they may have any bytes. `options` may be NULL. 0, or a negative errno,
- * and rdmad_error() says why. */
+/* Calls each() for every member of every group; members of one group follow one another. If each() returns anything but 0, the list
+ * ends, and this call returns the same. Names and addresses are what clients said, and may have any bytes. `options` may be NULL.
+ * transport: set to how the server was reached, "tcp" and so on. Returns 0, what each() returned, or a negative errno:
+ * rdmad_error() says why. */
 int rdmad_peer_list(const char *server, const struct rdmad_options *options, rdmad_peer_each each, void *arg,
 		    char transport[8]);
 

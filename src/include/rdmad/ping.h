@@ -16,7 +16,7 @@ struct rdmad_ping;
 
 struct rdmad_ping_options {
 	struct rdmad_options common;
-	uint32_t size;  /* bytes of each message, 0 to RDMAD_PING_SIZE_MAX; the server holds to it */
+	uint32_t size;  /* bytes of each message, 0 to RDMAD_PING_SIZE_MAX; the server takes no other */
 	uint32_t count; /* round trips that will come; the server's agent ends after them. 0: until close */
 	uint32_t depth; /* most in flight; default 1, at most common.credits - 1 */
 	bool verify;    /* changing data, compared when it comes back */
@@ -28,7 +28,7 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 /* Send one ping. -EAGAIN: depth pings are out, receive first. */
 int rdmad_ping_send(struct rdmad_ping *ping);
 
-/* Wait for the oldest ping's pong: its round trip in nanoseconds. -EBADMSG: not the bytes that were
+/* Wait for the answer to the oldest ping. *rtt_ns: its round trip in nanoseconds. -EBADMSG: these are not the bytes that were
  * sent; -ETIMEDOUT; -ENOTCONN. */
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns);
 
