@@ -98,6 +98,8 @@ struct part reduce_chunk(const struct plan *plan, const struct collective *call,
 /* Rounds in which all exchange chunks, and each reduces its own, in the order of the ranks, to `into`. In place, the memory of the other chunks is
  * free when their members send something that they have reduced. */
 void reduce_exchange(struct plan *plan, const struct collective *call, struct part slice, char *into);
+/* When what all others send has come to `from`, by rank: reduces it with what this member has, in the order of the ranks. */
+void reduce_by_ranks(struct plan *plan, const struct collective *call, char *from);
 
 /* The algorithms, by subject; where each comes from stands with it. */
 void barrier_dissemination(struct plan *plan, const struct collective *call);

@@ -7,6 +7,15 @@
  */
 #include "peer/collective.h"
 
+void reduce_by_ranks(struct plan *plan, const struct collective *call, char *from)
+{
+	plan_copy(plan, from + plan->rank * call->length, call->send, call->length);
+	plan_round(plan);
+	plan_copy(plan, call->recv, from, call->length);
+	for (int rank = 1; rank < plan->size; rank++)
+		plan_reduce(plan, call->recv, from + rank * call->length, call->count);
+}
+
 /* Everything to everybody; each reduces in the order of the ranks. One delay of the network, for few members and few bytes. */
 void allreduce_linear(struct plan *plan, const struct collective *call)
 {
@@ -19,11 +28,7 @@ void allreduce_linear(struct plan *plan, const struct collective *call)
 	}
 	for (int by = 1; by < plan->size; by++)
 		plan_send(plan, rank_after(plan, plan->rank, by), call->send, call->length);
-	plan_copy(plan, from + plan->rank * call->length, call->send, call->length);
-	plan_round(plan);
-	plan_copy(plan, call->recv, from, call->length);
-	for (int rank = 1; rank < plan->size; rank++)
-		plan_reduce(plan, call->recv, from + rank * call->length, call->count);
+	reduce_by_ranks(plan, call, from);
 }
 
 /*

@@ -20,11 +20,7 @@ void reduce_linear(struct plan *plan, const struct collective *call)
 		if (rank != plan->rank)
 			plan_recv(plan, rank, from + rank * call->length, call->length);
 	}
-	plan_copy(plan, from + plan->rank * call->length, call->send, call->length);
-	plan_round(plan);
-	plan_copy(plan, call->recv, from, call->length);
-	for (int rank = 1; rank < plan->size; rank++)
-		plan_reduce(plan, call->recv, from + rank * call->length, call->count);
+	reduce_by_ranks(plan, call, from);
 }
 
 /* A binomial tree of virtual ranks, in which the root is 0: each reduces its own and its subtrees, in their order, and sends that to its parent. */
