@@ -51,7 +51,7 @@ START_TEST(test_key_lengths)
 	}
 	ck_assert_int_eq(set_all(f.store, key, 0, "", 0, NULL, NOW, NULL), -EINVAL);
 	ck_assert_int_eq(set_all(f.store, key, 4096, "", 0, NULL, NOW, NULL), -EINVAL);
-	ck_assert_int_eq(store_incr(f.store, key, 0, 1, NOW, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(incr(f.store, key, 0, 1, NOW, NULL, NULL), -EINVAL);
 	ck_assert_int_eq(store_copy(f.store, key, 0, NOW, buf, 8, &len, NULL), 0);
 	ck_assert_int_eq(store_delete(f.store, key, 4096, 0, NOW), 0);
 	ck_assert_uint_eq(fixture_stats(&f).items, ARRAY_SIZE(good));
@@ -311,7 +311,7 @@ START_TEST(test_incr)
 		store_delete(f.store, "n", 1, 0, NOW);
 		if (row[i].before)
 			set_text(f.store, "n", row[i].before, NOW);
-		ck_assert_int_eq(store_incr(f.store, "n", 1, row[i].delta, NOW, &value, &version), row[i].rc);
+		ck_assert_int_eq(incr(f.store, "n", 1, row[i].delta, NOW, &value, &version), row[i].rc);
 		if (!row[i].rc)
 			ck_assert_int_eq(value, row[i].after);
 		else if (row[i].before)
@@ -327,11 +327,11 @@ START_TEST(test_incr_keeps_expiry)
 	int64_t value;
 
 	set_all(f.store, "n", 1, "7", 1, &put, NOW, NULL);
-	ck_assert_int_eq(store_incr(f.store, "n", 1, -9, NOW, &value, NULL), 0);
+	ck_assert_int_eq(incr(f.store, "n", 1, -9, NOW, &value, NULL), 0);
 	ck_assert(has_text(f.store, "n", "-2", NOW));
 	store_stat(f.store, "n", 1, NOW, &meta);
 	ck_assert_uint_eq(meta.expires, NOW + 100);
-	ck_assert_int_eq(store_incr(f.store, "n", 1, 3, NOW + 100, &value, NULL), 0);
+	ck_assert_int_eq(incr(f.store, "n", 1, 3, NOW + 100, &value, NULL), 0);
 	ck_assert_int_eq(value, 3);
 	store_stat(f.store, "n", 1, NOW, &meta);
 	ck_assert_uint_eq(meta.expires, TIME_NEVER);

@@ -56,7 +56,7 @@ START_TEST(test_order)
 	ck_assert_uint_eq(store_removed(f.store, "a", 1), EPOCH + 3);
 	ck_assert_int_eq(store_delete(f.store, "a", 1, 0, NOW), 1);
 	ck_assert_uint_eq(store_removed(f.store, "a", 1), EPOCH + 4);
-	ck_assert_int_eq(store_incr(f.store, "n", 1, 7, NOW, NULL, NULL), 0);
+	ck_assert_int_eq(incr(f.store, "n", 1, 7, NOW, NULL, NULL), 0);
 	ck_assert_int_eq(store_flush_some(f.store, &cursor, &deleted), 0);
 	ck_assert_uint_eq(deleted, 1);
 	ck_assert_uint_eq(store_removed(f.store, "n", 1), EPOCH + 6);
@@ -101,7 +101,7 @@ START_TEST(test_nothing_changed)
 		ck_assert_int_eq(store_delete(f.store, "a", 1, 77, NOW), -ESTALE);
 		ck_assert_int_eq(store_delete(f.store, "b", 1, 0, NOW), 0);
 		ck_assert_int_eq(store_expire(f.store, "b", 1, 0, NOW, NOW), 0);
-		ck_assert_int_eq(store_incr(f.store, "a", 1, 1, NOW, NULL, NULL), -EINVAL);
+		ck_assert_int_eq(incr(f.store, "a", 1, 1, NOW, NULL, NULL), -EINVAL);
 		ck_assert_int_eq(store_reserve(f.store, "a", 1, 9, NOW, &ref), 0);
 		store_abandon(f.store, &ref);
 	}

@@ -153,6 +153,13 @@ static inline bool has_text(struct store *s, const char *key, const char *value,
 	       !memcmp(buf, value, len);
 }
 
+/* Adds to a number that does not expire. */
+static inline int incr(struct store *s, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
+		       uint64_t *version)
+{
+	return store_count(s, key, key_len, delta, TIME_NEVER, now, value, version);
+}
+
 TCase *store_memory_case(void);
 TCase *store_evict_case(void);
 TCase *store_room_case(void);

@@ -143,7 +143,7 @@ static void op_incr(struct model *m, unsigned key)
 		old = strtol(text, &end, 10);
 		want = e->len > 20 || !e->len || end != text + e->len || !strchr("-0123456789", text[0]) ? -EINVAL : 0;
 	}
-	expect(store_incr(m->f.store, &key, 4, delta, m->now, &value, &version) == want);
+	expect(incr(m->f.store, &key, 4, delta, m->now, &value, &version) == want);
 	if (want)
 		return;
 	expect(value == old + delta);

@@ -171,7 +171,7 @@ static void *incr_run(void *arg)
 	int64_t value;
 
 	for (int i = 0; i < 20000; i++) {
-		expect(!store_incr(t->f.store, "n", 1, i % 7 - 3, NOW, &value, NULL));
+		expect(!incr(t->f.store, "n", 1, i % 7 - 3, NOW, &value, NULL));
 		atomic_fetch_add(&t->sum, i % 7 - 3);
 	}
 	return NULL;
@@ -189,7 +189,7 @@ START_TEST(test_incr_is_one_step)
 		ck_assert_int_eq(pthread_create(&thread[i], NULL, incr_run, &t), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	ck_assert_int_eq(store_incr(t.f.store, "n", 1, 0, NOW, &value, NULL), 0);
+	ck_assert_int_eq(incr(t.f.store, "n", 1, 0, NOW, &value, NULL), 0);
 	ck_assert_int_eq(value, atomic_load(&t.sum));
 	fixture_close(&t.f);
 }

@@ -675,12 +675,6 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 	return rc;
 }
 
-int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
-	       uint64_t *version)
-{
-	return store_count(store, key, key_len, delta, TIME_NEVER, now, value, version);
-}
-
 /* One key whose item is changed in its place: a step under the stripe's lock, which is a change if it is told to be one. */
 struct touch {
 	struct stripe *s;

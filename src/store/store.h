@@ -144,13 +144,9 @@ void store_abandon(struct store *store, struct store_ref *ref);
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
 	      const struct store_put *put, uint64_t now, uint64_t *version);
 
-/* Add `delta` to a decimal integer value (missing: 0), as one step; the expiry stays. -EINVAL: not
- * digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again.
- * value and version may be NULL. */
-int store_incr(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
-	       uint64_t *version);
-
-/* The same; a number that was missing expires. */
+/* Add `delta` to a decimal integer value, as one step; its expiry stays. A missing one is 0, and the sum expires at `expires`.
+ * -EINVAL: not digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value
+ * and version may be NULL. */
 int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
 		int64_t *value, uint64_t *version);
 
