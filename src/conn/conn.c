@@ -58,27 +58,6 @@ static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_e
 	}
 }
 
-static void remember_reason(struct conn *conn, int error, const char *format, va_list args)
-	__attribute__((format(printf, 3, 0)));
-static void set_reason(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void remember_reason(struct conn *conn, int error, const char *format, va_list args)
-{
-	if (conn->reason[0])
-		return;
-	conn->error = error;
-	vsnprintf(conn->reason, sizeof(conn->reason), format, args);
-}
-
-static void set_reason(struct conn *conn, int error, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	remember_reason(conn, error, format, args);
-	va_end(args);
-}
-
 static void conn_enter_established(struct conn *conn)
 {
 	int rc;
@@ -120,8 +99,8 @@ void conn_handle(struct conn *conn, enum conn_event event)
 			conn_set_state(conn, CONN_CLOSING, event);
 		break;
 	case CONN_ESTABLISHED:
-		if (event == CONN_EVENT_DISCONNECTED)
-			set_reason(conn, 0, "disconnected by the peer");
+		if (event == CONN_EVENT_DISCONNECTED && !conn->reason[0])
+			snprintf(conn->reason, sizeof(conn->reason), "disconnected by the peer");
 		if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
 			conn_set_state(conn, CONN_CLOSING, event);
 		break;
@@ -138,9 +117,12 @@ void conn_close(struct conn *conn, int error, const char *format, ...)
 {
 	va_list args;
 
-	va_start(args, format);
-	remember_reason(conn, error, format, args);
-	va_end(args);
+	if (!conn->reason[0]) { /* the first is kept */
+		conn->error = error;
+		va_start(args, format);
+		vsnprintf(conn->reason, sizeof(conn->reason), format, args);
+		va_end(args);
+	}
 	conn_handle(conn, CONN_EVENT_CLOSE);
 }
 
