@@ -512,26 +512,9 @@ bool fake_event(void)
 	return true;
 }
 
-void fake_drop(void)
-{
-	struct list *pos, *tmp;
-
-	list_for_each_safe (pos, tmp, &net.messages) {
-		struct fake_message *message = container_of(pos, struct fake_message, node);
-
-		if (!message->send && !message->recv)
-			message_end(message, 0);
-	}
-}
-
 unsigned fake_events(void)
 {
 	return net.events;
-}
-
-bool fake_dead(int rank)
-{
-	return net.dead[rank];
 }
 
 void fake_limit(int rank, unsigned n)

@@ -17,9 +17,6 @@ void fake_end(void);
 bool fake_event(void);
 /* A member's process ends. Its own requests are void. Others learn it in later events, each at its own time. */
 void fake_kill(int rank);
-bool fake_dead(int rank);
-/* Messages that nobody took, and for which nobody waits, are no fault. */
-void fake_drop(void);
 /* How many things have happened. */
 unsigned fake_events(void);
 /* The next `n` requests of a member are granted, further ones not; UINT_MAX: all. */

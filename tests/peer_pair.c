@@ -10,11 +10,6 @@ void peer_pair_use(const char *url)
 	used = url;
 }
 
-const char *peer_pair_url(void)
-{
-	return used;
-}
-
 struct connecting {
 	rdma_context *ctx;
 	int port, index;

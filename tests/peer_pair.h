@@ -16,7 +16,6 @@ struct peer_pair {
 
 /* By the URL, or host, that the test was given: "tcp://127.0.0.1" unless it was. */
 void peer_pair_use(const char *url);
-const char *peer_pair_url(void);
 
 void peer_pair_up(struct peer_pair *pair, unsigned clients, const rdma_options *options);
 void peer_pair_down(struct peer_pair *pair);
