@@ -26,22 +26,24 @@
  *     nothing is touched, the work request completes with FABRIC_REMOTE_ACCESS, both
  *     endpoints go to error, get their flushes and then FABRIC_DISCONNECTED.
  *  5. Connection events are values, copied and acknowledged before the caller sees them.
- *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event; or FABRIC_REMOVED is, behind the
- *     flushes: of what was lost with a device or its queue nobody knows whether it was done. Either may come before
- *     completions that the queue had already, so who wants all of them polls until it finds none.
+ *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event. If a device or its queue is lost,
+ *     FABRIC_REMOVED comes in its place, behind the flushes: then nobody knows whether the flushed requests were carried
+ *     out. Either may come before completions that are in the queue already: a caller who wants all of them polls until
+ *     there are none.
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
  *  7. A read of an aligned word of 8 bytes, while a write of up to 64 bytes comes in, gives the old
  *     word or the new one, and the new one only after what was written before.
- *  8. Where fabric_limits.atomics says so, FABRIC_FETCH_ADD and FABRIC_COMPARE_SWAP change an aligned word of 8 bytes of a
- *     region with FABRIC_REMOTE_ATOMIC, of which they bring what it was: whole to each other, whichever endpoints of the
- *     fabric they come by, but not to what a processor does with the word meanwhile. They count among the reads in flight.
- *     A word that is not aligned is -EINVAL, which ends nothing. Elsewhere they answer -EOPNOTSUPP, and the right gives
- *     nothing.
- *  9. Where fabric_limits.pushes says so, FABRIC_PUSH sends bytes for which the peer says by fabric_pull() where they go, in
- *     the order of the pushes, or that it does not want them; the stream waits at a push until it has said so. A push completes
- *     when its memory may be used again, which need not be in order with other requests, and whether or not the peer wanted it.
+ *  8. If fabric_limits.atomics is set, FABRIC_FETCH_ADD and FABRIC_COMPARE_SWAP change an aligned word of 8 bytes in a
+ *     region with FABRIC_REMOTE_ATOMIC, and bring back what it was. They are atomic to each other, whichever endpoints of the
+ *     fabric they come by, but not to a processor that uses the word meanwhile. They count among the reads in flight. A word
+ *     that is not aligned is -EINVAL, and the endpoint goes on. If it is not set, they answer -EOPNOTSUPP, and
+ *     FABRIC_REMOTE_ATOMIC has no effect.
+ *  9. If fabric_limits.pushes is set, FABRIC_PUSH sends bytes without a place for them. The peer says by fabric_pull(), for one
+ *     push after another, where they go or that it does not want them; until it does, the stream waits at the push. A push
+ *     completes when its memory may be used again, whether or not the peer wanted it, and not always in order with other
+ *     requests.
  *
  * Events and completions are pulled, not called back, so that no caller is ever re-entered.
  * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.
@@ -68,11 +70,11 @@ struct fabric_region;
 struct fabric_window;
 
 enum fabric_access {
-	/* Receives and read results land here; the latter in FABRIC_REMOTE_WRITE only, where limits say open_sinks. */
+	/* For receives and the results of reads. With fabric_limits.open_sinks the latter need FABRIC_REMOTE_WRITE. */
 	FABRIC_LOCAL_WRITE = 1,
 	FABRIC_REMOTE_READ = 2,
 	FABRIC_REMOTE_WRITE = 4, /* implies FABRIC_LOCAL_WRITE */
-	/* Windows may be opened onto it. Implies FABRIC_LOCAL_WRITE, and by itself gives the peer nothing. */
+	/* Windows may be opened onto it. Implies FABRIC_LOCAL_WRITE. The peer can reach nothing by this right alone. */
 	FABRIC_WINDOWS = 8,
 	FABRIC_REMOTE_ATOMIC = 16, /* implies FABRIC_LOCAL_WRITE */
 };
@@ -102,10 +104,10 @@ enum fabric_status {
 struct fabric_config {
 	const char
 		*device; /* verbs: use this one only, "mlx5_0", or one port of it, "mlx5_0:2"; NULL: every active one */
-	uint32_t ack_timeout_ms; /* 0: default. verbs: until a lost packet counts as a dead peer is about
-	                          * eight times this; soft: a host silent for eight times this is lost */
-	uint32_t stall_ms;       /* 0: 30 s. soft: who begins to send something and does not go on with it for so
-	                          * long is cut off. A device watches over that itself */
+	uint32_t ack_timeout_ms; /* 0: default. verbs: a peer counts as dead about eight times this after a packet is
+	                          * lost; soft: when its host was silent for eight times this */
+	uint32_t stall_ms;       /* 0: 30 s. soft: a peer that begins to send something and does not go on with it for
+	                          * so long is cut off. A device sees to that itself */
 	uint8_t traffic_class;   /* of all packets: the byte that IPv4 calls type of service; 0: the system's */
 };
 
@@ -121,8 +123,8 @@ struct fabric_endpoint_attr {
 	                        * of the queue's own domain only (-EINVAL), and of devices that share (-EOPNOTSUPP) */
 	uint8_t reads_out;   /* reads in flight towards the peer; 0: none */
 	uint8_t reads_in;    /* reads served to the peer; 0: the peer may not read */
-	/* Where both ends are on one machine, and both say so here, the bytes go by memory that they share in place of the
-	 * socket; the transport is "shm" then. What a device moves takes no notice. */
+	/* If both ends are on one machine and both set this, the bytes go by memory that they share, rather than by the
+	 * socket; the transport is "shm" then. It means nothing to devices. */
 	bool memory;
 	void *context; /* comes back with every event and completion */
 	/* Of a connect: this machine's address that it is made from, with a port or 0. NULL, or one of another family: any. */
@@ -188,8 +190,8 @@ struct fabric_event {
 	uint8_t data[FABRIC_ACCEPT_DATA];
 };
 
-/* Of a fabric: what holds on each of its devices, but for the most that one may ask for (max_), which is that of the device
- * that has most: another refuses what is beyond its own. Of a request: what holds on the device that it came by. */
+/* Of a fabric: what is true for all of its devices; but the limits named max_ are those of the device that has most, and another
+ * device refuses what is beyond its own. Of a request: what is true for the device that it came by. */
 struct fabric_limits {
 	uint32_t inline_size; /* sends and writes up to this need no region */
 	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
@@ -199,8 +201,8 @@ struct fabric_limits {
 	bool shared;       /* false: endpoints have receives of their own */
 	bool pushes;       /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
 	bool atomics;      /* promise 8. Never where a fabric has several devices that are not atomic to each other */
-	/* What a read brings is written as if by the peer, who learns the key: it lands in regions with FABRIC_REMOTE_WRITE
-	 * only (else -EACCES), so never in one that holds anything else. iWARP. */
+	/* iWARP: the peer learns the key of the memory that a read brings its bytes to, and could write there itself. So this memory
+	 * must be registered with FABRIC_REMOTE_WRITE (else -EACCES), and its region should hold nothing else. */
 	bool open_sinks;
 };
 
@@ -270,8 +272,8 @@ struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);
 /* Shared receives are of `domain`. -EINVAL beyond the limits, -ENOMEM, -EMFILE ...: logged. */
 int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void fabric_queue_destroy(struct fabric_queue *queue); /* listeners and endpoints first */
-/* In a child of the process that made it: closes the descriptors of the queue and of all that is on it, and nothing else, so that
- * what the parent does goes on, and ends with the parent. The queue, and what is on it, is used no more. */
+/* For a child of the process that made the queue: closes the descriptors of the queue and of all that is on it, and does nothing
+ * else. So the parent's connections go on, and end with the parent. The queue and what is on it must not be used any more. */
 void fabric_queue_abandon(struct fabric_queue *queue);
 
 /* Listen on a resolved address; port 0 picks one, fabric_listener_port tells (0 for UNIX).
@@ -282,21 +284,21 @@ int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen
 uint16_t fabric_listener_port(const struct fabric_listener *listener);
 void fabric_listener_close(struct fabric_listener *listener);
 
-/* Begin to connect; the outcome is an event of *out: ESTABLISHED, REJECTED or UNREACHABLE
- * (destroy the endpoint after the last two). May never come: the caller has a timer. Own
- * receives may be posted at once. `data` is at most FABRIC_REQUEST_DATA bytes, copied. */
+/* Begin to connect; the outcome is an event of *out: ESTABLISHED, REJECTED or UNREACHABLE (destroy the endpoint after the last
+ * two). The event may never come, so the caller needs a timer. Receives of its own may be posted at once. `data` is at most
+ * FABRIC_REQUEST_DATA bytes, copied. */
 int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
 		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		   struct fabric_endpoint **out);
 
-/* Could `queue` take the request? -ENODEV: its device is gone. -EIO: what failed is not made anew yet. In the queue's
- * thread, before fabric_take(), so that a refusal can say why. */
+/* Could `queue` take the request? -ENODEV: its device is gone. -EIO: its queue of completions failed and is not made anew yet. Call
+ * it in the queue's thread, before fabric_take(), so that a refusal can say why. */
 int fabric_ready(struct fabric_queue *queue, const struct fabric_request *request);
 
-/* Accept in two steps, so that receives are posted before the peer can send: take makes the endpoint on
- * `queue` (the listener's or another thread's of the same fabric; call it in that thread),
- * answer sends the accept. The request is consumed by take (even when it fails: the peer is then
- * refused with what `attr` has for that) or by reject, which any thread may call. Answer is followed by ESTABLISHED or DISCONNECTED. */
+/* Accept in two steps, so that receives can be posted before the peer can send. take makes the endpoint on `queue`, the listener's
+ * or another one of the same fabric; call it in the thread of that queue. accept sends the answer, and ESTABLISHED or DISCONNECTED
+ * follows. The request is gone after take, even if that fails: then the peer is refused with attr->refusal. It is also gone
+ * after reject, which any thread may call. */
 int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
 		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
@@ -315,7 +317,7 @@ struct fabric_source {
 	uint64_t family; /* of sockets; AF_UNSPEC: nobody knows */
 	uint64_t id[2];
 };
-/* Whether two are known to be one; of nobody it is known. */
+/* Are these known to be the same? Never if nobody knows who one of them is. */
 static inline bool fabric_source_same(const struct fabric_source *a, const struct fabric_source *b)
 {
 	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
@@ -325,7 +327,7 @@ static inline bool fabric_source_same(const struct fabric_source *a, const struc
 int fabric_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 void fabric_request_source(const struct fabric_request *request, struct fabric_source *out);
 void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabric_source *out);
-/* The same of an address of IP; of others the family alone. */
+/* The source that an IP address stands for; of other addresses it has the family alone. */
 void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out);
 const struct fabric_transport *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
 
@@ -333,14 +335,14 @@ const struct fabric_transport *fabric_endpoint_transport(const struct fabric_end
  * posted and has completed is delivered; idempotent. This side's FABRIC_DISCONNECTED follows. */
 void fabric_disconnect(struct fabric_endpoint *endpoint);
 
-/* Free it in any state; completions and events of it that were not pulled are dropped, so pull the
- * flushes first where they matter. After it no call returns this endpoint or its context: a shared
- * receive that it had taken still completes, so that its buffer comes back, with endpoint and context NULL. */
+/* Free it in any state. Completions and events of it that were not pulled are dropped, so pull the flushes first if they matter.
+ * After that no call returns this endpoint or its context. A shared receive that it had taken still completes, so that its
+ * buffer comes back, with endpoint and context NULL. */
 void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
 
-/* Register [addr, addr+len) with rights from enum fabric_access. -ENOMEM names
- * RLIMIT_MEMLOCK and the sizes in the log. Deregistering while a peer uses it is a remote access error for the
- * peer; it never blocks for long and after it nothing touches the memory. */
+/* Register [addr, addr+len) with rights from enum fabric_access. With -ENOMEM the log names RLIMIT_MEMLOCK and the sizes. If a
+ * region is deregistered while a peer uses it, the peer gets a remote access error. Deregistering never blocks for long, and
+ * after it nothing touches the memory. */
 int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
 void fabric_deregister(struct fabric_region *region);
 /* The key that the peer of `endpoint` must name to reach this region. */
@@ -348,15 +350,16 @@ uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fab
 
 /* A window: a key by which the peer of `endpoint`, and no other of its domain, reaches [addr, addr+len) with
  * some of FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE and FABRIC_REMOTE_ATOMIC. The range is of a region of the endpoint's domain that was
- * registered with FABRIC_WINDOWS. Opened before what is posted on the endpoint afterwards, a send that tells the peer the
- * key for one. Takes one of send_depth and brings no completion: one that the device cannot open ends the endpoint.
+ * registered with FABRIC_WINDOWS. The window is open before anything is carried out that is posted on the endpoint afterwards, such
+ * as a send that tells the peer the key. It takes one of send_depth and brings no completion: a window that the device cannot open
+ * ends the endpoint.
  * -EINVAL: range or rights; -EAGAIN and -ENOTCONN as fabric_post; -EOPNOTSUPP: the device has none
  * (fabric_limits.windows), the region's own key has to do. */
 int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
 		       unsigned access, struct fabric_window **out);
 uint32_t fabric_window_rkey(const struct fabric_window *window);
-/* The key is void at once: a peer that names it meets a remote access error. In the endpoint's thread; before or after the
- * endpoint is destroyed (which voids the key too), but before the region is deregistered. NULL is fine. */
+/* The key is void at once: a peer that names it gets a remote access error. Call it in the endpoint's thread, before or after the
+ * endpoint is destroyed (which voids the key, too), but before the region is deregistered. NULL is allowed. */
 void fabric_window_close(struct fabric_window *window);
 
 /* Post receives, to the endpoint's own queue or, with endpoint NULL, to the shared one.
@@ -364,9 +367,9 @@ void fabric_window_close(struct fabric_window *window);
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		     unsigned count);
 
-/* The next of the peer's pushes has exactly to->sge.len bytes, and these go there: one completion, FABRIC_PULL. With `to`
- * NULL the next `count` are dropped, without one. May be called before they come. -EAGAIN: too much was said before the
- * pushes came. -ENOTCONN, -ENOMEM: nothing was done. */
+/* Say where the next of the peer's pushes goes: it has exactly to->sge.len bytes, and completes as FABRIC_PULL. With `to` NULL the
+ * next `count` pushes are dropped, and do not complete. It may be called before the pushes come. -EAGAIN: too many calls came before
+ * their pushes. -ENOTCONN, -ENOMEM: nothing was done. */
 int fabric_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count);
 
 /* Post a chain in order, by one doorbell or system call where the provider can. -EAGAIN when fewer than the chain's length
@@ -386,21 +389,21 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
  * one sleep. */
 int fabric_arm(struct fabric_queue *queue);
 
-/* Were bytes of large transfers moved since the last completion and since it was last asked, or reads or writes of peers served, of
- * which there is no completion here? Then more are near, and polling on is faster than sleeping; what was armed is not any more. Never
- * true where a device moves them. */
+/* Since the last completion and the last call: were bytes of large transfers moved, or reads or writes of peers served, which bring
+ * no completion here? Then more are near, and to go on polling is faster than to sleep; the queue is not armed any more. Never
+ * true if a device moves the bytes. */
 bool fabric_moving(struct fabric_queue *queue);
 
-/* Grows while bytes of the endpoint's reads and writes move, in either direction: two looks tell whether a long one
- * gets on that has not completed. FABRIC_MOVED_UNKNOWN: a device moves them, and only completions tell. */
+/* A number that grows while bytes of the endpoint's reads and writes move, in either direction: two calls show whether a long one
+ * that has not completed makes progress. FABRIC_MOVED_UNKNOWN: a device moves them, and only completions tell. */
 #define FABRIC_MOVED_UNKNOWN UINT64_MAX
 uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
 
-/* Is a short pushed value that was pulled at hand in part, so that the next poll goes on with it? What is sent after that may take
- * along what could be sent now. Never true where a device moves it. */
+/* Has a part of a short push come that has its place, so that the next poll goes on with it? Then what could be sent now may wait, to
+ * go together with what is sent after that. Never true if a device moves it. */
 bool fabric_arriving(const struct fabric_endpoint *endpoint);
 
-/* Does something that was posted wait for room, so that only further polls send it? Never true where a device does. */
+/* Does something that was posted wait for room, so that only further polls send it? Never true if a device sends. */
 bool fabric_unsent(const struct fabric_endpoint *endpoint);
 
 /* Descriptors that become readable, after fabric_arm, when there is a completion or an event. They are
