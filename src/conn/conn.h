@@ -6,14 +6,13 @@
  * A group is what one thread has on one fabric queue: buffers and connections. All functions
  * of a group and of its connections are called by that thread; another may take over between two turns.
  *
- * Sending: reserve room for a record in the message being built, fill it, commit. Nothing is
- * copied and nothing waits to be filled: the end of conn_group_progress (or conn_flush) posts
- * what there is, so a message carries as many records as were ready. A message takes a
- * credit, one of the peer's posted receives, when it is begun. A message without records, which
- * only returns credits, takes none, so that two peers can never starve each other.
+ * Sending: reserve room for a record in the message being built, fill it, commit. Nothing is copied, and no message waits until
+ * it is full: the end of conn_group_progress (or conn_flush) posts what there is, so a message carries as many records as were
+ * ready. When a message is begun, it takes a credit: one of the peer's posted receives. A message without records only returns
+ * credits and takes none, so that two peers can never starve each other.
  *
- * Nothing is freed in a callback: conn_close only marks, the end of the group's turn buries what
- * has nothing in flight, and calls closed() exactly once.
+ * Nothing is freed in a callback: conn_close only marks a connection. When nothing of it is in flight any more, the end of a turn
+ * of the group calls its closed(), exactly once, and frees it.
  */
 #ifndef RDMAD_CONN_H
 #define RDMAD_CONN_H
@@ -24,9 +23,9 @@
 struct conn;
 struct conn_group;
 
-/* What a service (or the client of one) does with a connection. */
 #define CONN_AHEAD 8
 
+/* What a service (or the client of one) does with a connection. */
 struct conn_ops {
 	/* Sends may be reserved from here on. */
 	void (*established)(struct conn *conn);
@@ -35,16 +34,16 @@ struct conn_ops {
 	 * (conn_wait_writable), or it was long and only a step of it is done (conn_yield). Records behind it wait. Other
 	 * errors: the peer broke the protocol; log nothing, the connection is closed with that error. */
 	int (*record)(struct conn *conn, const struct wire_record *record, const void *body);
-	/* These records come next, 2 to CONN_AHEAD of one message, though perhaps not all of them: time to fetch what they need from
-	 * memory. Each body is behind its record, and of each the length was checked. NULL: no use for it. */
+	/* These 2 to CONN_AHEAD records of one message come next, though perhaps not all of them: now is the time to prefetch what they
+	 * need from memory. Each body is behind its record, and all lengths were checked. NULL: no use for it. */
 	void (*ahead)(struct conn *conn, const struct wire_record *const record[], unsigned count);
-	/* The peer wrote with this immediate: what it wrote until then is in place, and its records from before were
-	 * taken. NULL: a peer that does so breaks the protocol. */
+	/* The peer wrote with this immediate. What it wrote before is in place, and its records from before have been handed to
+	 * record(). NULL: a peer that does so breaks the protocol. */
 	void (*immediate)(struct conn *conn, uint32_t imm);
 	/* conn_reserve had failed outside of record() and may succeed now. */
 	void (*writable)(struct conn *conn);
-	/* The peer is to end. It goes on for a while, and is best left before; `last`: it takes nothing any more, and what it
-	 * has not answered it did not carry out. NULL: nobody wants to know. */
+	/* The peer is going to end. It still answers for a while; best disconnect before it ends. `last`: it takes nothing any more,
+	 * and has not carried out what it has not answered. NULL: nobody wants to know. */
 	void (*leave)(struct conn *conn, bool last);
 	/* The last call: nothing of this connection is in flight and it is freed on return. error: 0 when either side
 	 * asked to disconnect in peace, else negative errno; reason is never NULL. */
@@ -114,25 +113,25 @@ struct fabric_domain *conn_group_domain(const struct conn_group *group);
 struct fabric_queue *conn_group_queue(const struct conn_group *group);
 const struct conn_group_attr *conn_group_attr(const struct conn_group *group);
 
-/* One turn: completions, events, answers, timers, burials. Returns how many completions and events
- * there were, and is not 0 either when work is left for the next turn, or when this process moved bytes for a peer
- * (fabric_moving()): 0 says that it may be time to sleep. Not from inside a callback. */
+/* One turn: completions, events, answers, timers, connections that end. Returns how many completions and events there were; also not
+ * 0 if work is left for the next turn, or if this process moved bytes for a peer (fabric_moving()). So 0 says that it may be
+ * time to sleep. Not from inside a callback. */
 int conn_group_progress(struct conn_group *group, uint64_t now);
 
-/* When conn_group_progress must be called though nothing comes; TIME_NEVER: no need. */
+/* When conn_group_progress must be called even if nothing comes; TIME_NEVER: no need. */
 uint64_t conn_group_deadline(const struct conn_group *group);
 
-/* When the oldest connection that may give way (conn_group_attr.first_request) was opened; TIME_NEVER: there is none.
- * Cheap. And close it, so that another has its place. False: there is none. */
+/* When the oldest connection that may give way (conn_group_attr.first_request) was opened; TIME_NEVER: there is none. Cheap. The
+ * second call closes it, so that another can have its place. False: there is none. */
 uint64_t conn_group_oldest(struct conn_group *group);
 bool conn_group_make_room(struct conn_group *group, uint64_t now);
 
 /* How many connections there are; cheap, unlike the statistics. */
 uint64_t conn_group_connections(const struct conn_group *group);
 void conn_group_get_stats(const struct conn_group *group, struct conn_group_stats *out);
-/* The same in steps, for a group of many: the next `most` connections, oldest first, each handed to fn unless that is NULL.
- * True: these were the last, and *out has all, in which each connection counts once, also one that ended meanwhile. One walk
- * at a time. */
+/* The same in steps, for a group with many connections. Each call takes the next `most` of them, oldest first, and hands each to
+ * fn, unless that is NULL. True: these were the last, and *out has the sum, in which each connection counts once, even if it
+ * ended meanwhile. One walk at a time. */
 bool conn_group_step_stats(struct conn_group *group, unsigned most, void (*fn)(void *arg, struct conn *conn), void *arg,
 			   struct conn_group_stats *out);
 
@@ -166,12 +165,12 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
  * close of a connection counts, later ones are ignored. What was committed but not posted is lost. */
 void conn_close(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* This side is to end, or takes no new connections: tell the peer, which may finish and leave by itself. Of one that is still
- * there `patience` ns later nothing is taken any more once all is answered; it is told so, and the connection closed. Called
- * again and again; `quiet`: the service owes no answer. */
+/* This side is going to end, or takes no new connections: tell the peer, which may finish and disconnect by itself. If it is still
+ * there `patience` ns later, then, as soon as everything is answered, nothing of it is taken any more; it is told so, and the
+ * connection closed. To be called again and again; `quiet`: the service owes no answer. */
 void conn_leave(struct conn *conn, uint64_t patience, bool quiet);
 
-/* Each record asks for it: no call. It stands at the beginning. */
+/* The context given to conn_connect() or conn_accept(). Inline, as every record needs it: it is the first member. */
 static inline void *conn_context(const struct conn *conn)
 {
 	return *(void *const *)(const void *)conn;
@@ -179,13 +178,13 @@ static inline void *conn_context(const struct conn *conn)
 /* Another owner takes over, between two turns or from established(). */
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);
-/* By what its bytes go; of the accepting side that may change until the first record has come. */
+/* The transport that its bytes go by. On the accepting side it may change until the first record has come. */
 const struct fabric_transport *conn_transport(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);
 const struct wire_request *conn_request(const struct conn *conn);
 bool conn_established(const struct conn *conn);
-/* In closed(): the reason by which the server refused, WIRE_REASON_NONE if it did not. closed() has the errno that
- * belongs to it and its text. WIRE_REASONS: none that is known here; what refused may not even be rdmad. */
+/* In closed(): why the server refused the connection, WIRE_REASON_NONE if it did not. The parameters of closed() are the errno and the
+ * text that belong to it. WIRE_REASONS: a reason that is not known here; what refused may not even be an rdmad. */
 enum wire_reason conn_refusal(const struct conn *conn);
 
 struct conn_info {
@@ -208,35 +207,36 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 /* As conn_reserve(), for the answer to the request of that operation and id. */
 struct wire_record *conn_reserve_reply(struct conn *conn, unsigned op, uint32_t id, uint32_t body, uint32_t *room);
 
-/* Whether conn_reserve() would find room for a body of so many bytes. Who asks first, and goes without, does not have the peer
- * taken for one that is stalled: for what it need not take. */
+/* Would conn_reserve() find room for a body of so many bytes? If conn_reserve() finds none, the peer may later count as stalled. A
+ * caller who can do without the record asks here first, so that the peer is not blamed. */
 bool conn_has_room(const struct conn *conn, uint32_t body);
 
 /* The record that was reserved last is complete with a body of `length` bytes. */
 void conn_commit(struct conn *conn, struct wire_record *record, uint32_t length);
 
-/* Both at once, for what is said seldom: a record with this head, of which the length is not looked at, and a body of two pieces, which
- * are copied and may be empty. False: as conn_reserve(). */
+/* Reserve and commit at once, for what is said seldom: a record with this head (its length is not used), and a body of two pieces,
+ * which are copied and may be empty. False: there was no room, as of conn_reserve(). */
 bool conn_say(struct conn *conn, const struct wire_record *head, const void *body, size_t length, const void *rest,
 	      size_t rest_length);
 
-/* Messages with records are counted from 1 on. That of the record that was reserved last; and the first that was not posted,
- * which in closed() will never be. */
+/* Messages with records are numbered from 1 on. These are the number of the message of the record that was reserved last, and of the
+ * first message that is not posted; in closed(), that one and later ones never will be. */
 uint64_t conn_message_begun(const struct conn *conn);
 uint64_t conn_message_unposted(const struct conn *conn);
 
-/* Changes when a record came, or bytes of reads and writes moved, where the fabric can tell that. */
+/* A number that changes when a record comes, or bytes of reads and writes move, if the fabric can tell that. */
 uint64_t conn_moved(const struct conn *conn);
 
-/* Have writable() called, and the record that record() refused with -EAGAIN come again, in a later turn. */
+/* In a later turn, writable() is called, and the record for which record() answered -EAGAIN comes again. */
 void conn_wait_writable(struct conn *conn);
 
 /*
- * The work of a turn is bounded, so that no peer makes the others wait: after conn_group_attr.turn the rest of a
- * message is parked, and connections take turns. Where more has come than one turn takes, what comes of a connection that
- * has had its visit waits behind the others, too: who asks for little is not behind all that others have asked for. The
- * clock is looked at now and then, as records are short. A record that is longer than some microseconds says so, and one
- * that is longer than some hundred goes in steps:
+ * The work of a turn is bounded, so that no peer makes the others wait: after conn_group_attr.turn the rest of a message is
+ * parked, and connections take turns. If more has come than fits in one turn, a connection that has had its visit waits behind
+ * the others, also with what comes of it now: so a peer that asks for little does not wait for all that others have asked for.
+ *
+ * As records are short, the clock is not read for each of them. So record() says how long one took if that was more than some
+ * microseconds, and does one that takes more than some hundred in steps:
  *
  *     do
  *             done = one_step(agent);
@@ -246,9 +246,9 @@ void conn_wait_writable(struct conn *conn);
  *             return -EAGAIN;
  *     }
  *
- * What the steps have brought about is kept by the service: the record and its body are the same when it comes again, and
- * lie elsewhere. The connection waits for nothing but its turn: it is not taken for one that is stalled, and
- * conn_group_progress answers that there is more to do, so that nobody sleeps meanwhile.
+ * The service keeps what the steps have done. The record comes again with the same bytes, but at another address. As the
+ * connection waits only for its turn, it does not count as stalled, and conn_group_progress says that there is more to do, so
+ * that nobody sleeps meanwhile.
  */
 
 /* In record(): the record took as long as so many short ones, of about a microsecond. */
@@ -263,7 +263,7 @@ void conn_yield(struct conn *conn);
 /* Post what was committed now rather than at the end of the turn. */
 void conn_flush(struct conn *conn);
 
-/* Nothing committed waits to be posted, nothing posted is in flight, and no record or writable() is to come again. */
+/* Is everything committed posted, nothing posted in flight, and no record or writable() to come again? */
 bool conn_idle(const struct conn *conn);
 
 /*
@@ -296,17 +296,18 @@ int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct f
 int conn_write_more(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 		    uint64_t remote_addr, uint32_t rkey);
 
-/* Push it behind the message that is being built, for a record that is reserved and not committed, and bears WIRE_PUSHED from
- * here on. There was conn_push_room(). done(): the memory may be used again, whether or not the peer took the value. */
+/* Push a value behind the message that is being built. It belongs to a record that is reserved and not committed, and gets
+ * WIRE_PUSHED here. conn_push_room() must have said yes. done(): the memory may be used again, whether or not the peer took
+ * the value. */
 bool conn_push_room(const struct conn *conn, size_t len);
 void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_record *record,
 	       const struct fabric_sge *from);
 
-/* In record(), of one that bears WIRE_PUSHED: where the value goes. Not asked: it is dropped; so it is after
- * -EAGAIN, unless the record waits for its turn only. */
+/* In record(), for one with WIRE_PUSHED: say where its value goes. If record() does not call this, the value is dropped; also if it
+ * answers -EAGAIN, unless the record waits only for its turn. */
 int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to);
-/* conn_wait_writable() of a request that waits for a value that is pulled: the value comes before what is pushed behind the
- * request, which may wait, too. */
+/* conn_wait_writable() for a request that waits for a value for which conn_pull() was called. This value comes before all that is
+ * pushed behind the request, so what is pushed there may wait, too. */
 void conn_wait_pulled(struct conn *conn);
 
 /* Write and have the peer's immediate() called with `imm`. Takes one of the credits, as a message does (-EAGAIN also
