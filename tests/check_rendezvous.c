@@ -4,6 +4,8 @@
  */
 #include "rendezvous_common.h"
 
+#include <unistd.h>
+
 /*
  * Sizes
  */
@@ -423,6 +425,24 @@ START_TEST(test_delete_while_sent)
 }
 END_TEST
 
+/* Who has a value holds nothing of the server's any more, however long it is away then. */
+START_TEST(test_away_with_a_value)
+{
+	uint64_t until = time_now() + 30 * TIME_S;
+	void *kv = open_kv(NULL, NULL);
+
+	set_value(kv, "k", LARGEST, 1);
+	assert_value(kv, "k", LARGEST, 1);
+	while (services_store_stats(&server.services).pins && time_now() < until)
+		usleep(1000);
+	ck_assert_uint_eq(services_store_stats(&server.services).pins, 0);
+	ck_assert_int_eq(kv_delete(kv, "k", 1), 1);
+	kv_close(kv);
+	server_rests();
+	assert_store_empty();
+}
+END_TEST
+
 /* A handle that is closed, and a server that dies, with transfers under way: each calls back once. */
 START_TEST(test_close_in_between)
 {
@@ -542,6 +562,7 @@ static void add_either(TCase *tc)
 	tcase_add_test(tc, test_order_given_up);
 	tcase_add_test(tc, test_whole_values);
 	tcase_add_test(tc, test_delete_while_sent);
+	tcase_add_test(tc, test_away_with_a_value);
 	tcase_add_loop_test(tc, test_close_in_between, 0, 8);
 	tcase_add_test(tc, test_no_callback);
 }

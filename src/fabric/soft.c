@@ -346,7 +346,8 @@ static bool soft_pay(struct soft_queue *q, struct list *list, uint32_t turns)
 	return true;
 }
 
-/* While the caller has completions to see it may still post something; before it sleeps it has done so. */
+/* While the caller has completions to see it may still post something; before it sleeps it has done so. The peer's memory of a write
+ * is held until then, and a caller who has all that it waits for may not come again for long: of one it is told in any case. */
 static void soft_progress_owing(struct soft_queue *q)
 {
 	bool seen = q->cq_head == q->cq_tail;
@@ -354,7 +355,7 @@ static void soft_progress_owing(struct soft_queue *q)
 	q->owed = false;
 	if (likely(list_empty(&q->owing_now) && list_empty(&q->owing)))
 		return;
-	q->owed = soft_pay(q, &q->owing_now, seen ? 0 : SOFT_PATIENCE);
+	q->owed = soft_pay(q, &q->owing_now, 0);
 	q->owed |= soft_pay(q, &q->owing, !seen ? 2 * SOFT_PATIENCE : q->armed ? 0 : SOFT_PATIENCE);
 }
 
