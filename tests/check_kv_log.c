@@ -1298,11 +1298,12 @@ START_TEST(test_save_at_exit)
 	set(kv, "k", "w");
 	ck_assert_int_eq(kv_stat(kv, "k", 1, &after), 0);
 	ck_assert_uint_gt(after.version, meta.version);
-	/* A crash: nothing is saved, and nothing that is older comes back. */
+	/* As a crash: nothing is saved, which is told, and nothing that is older comes back. */
 	disk_fail(-EIO);
 	kv_close(kv);
 	kv_close(other);
 	server_stop();
+	ck_assert_int_eq(fatal, -EIO);
 	disk_fail(0);
 	start();
 	ck_assert_uint_eq(stats().items, 0);

@@ -127,11 +127,8 @@ test_refused() {
 	stop_daemon
 }
 
-# A disk that fails, here by a limit to the length of a file: the daemon ends, and what it had answered is there.
-test_fails() {
-	rm -rf "$dir/changes"
-	with_log 'policy = "always";'
-	head -c 600K /dev/zero >"$dir/large"
+# On a disk that fails, here by a limit to the length of a file.
+start_limited() {
 	(
 		trap '' XFSZ
 		ulimit -f 400
@@ -140,6 +137,14 @@ test_fails() {
 	daemon=$!
 	server=unix://$dir/rdmad.sock
 	wait_for "its start" daemon_is_settled
+}
+
+# The daemon ends, and what it had answered is there.
+test_fails() {
+	rm -rf "$dir/changes"
+	with_log 'policy = "always";'
+	head -c 600K /dev/zero >"$dir/large"
+	start_limited
 	ctl kv set k seven || fail "no answer"
 	ctl kv set large -f "$dir/large" && fail "it is not on disk"
 	await_daemon "a disk that fails" 74
@@ -148,6 +153,12 @@ test_fails() {
 	has k seven
 	ctl kv exists large && fail "it was not answered"
 	stop_daemon
+	rm -rf "$dir/changes"
+	with_log 'save_at_exit = true;'
+	start_limited
+	ctl kv set large -f "$dir/large" || fail "no answer"
+	stop_daemon TERM 74
+	logged "keys and values are not saved"
 }
 
 large_values() { control status | jq "[.counters.kv_reads, .counters.kv_writes] | map(. // 0) | .[$1]"; }

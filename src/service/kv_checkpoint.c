@@ -164,7 +164,8 @@ int kv_checkpoint_make(struct kv_log *log)
 		log_info("kv", "log: a checkpoint of %s in %.1f s", units_human_size((double)c.bytes, size),
 			 (double)(time_now() - began) / TIME_S);
 	else if (rc != -ECANCELED)
-		log_error("kv", "log: no checkpoint: %s; the log stays as long as it is", strerror(-rc));
+		log_error("kv", "log: no checkpoint: %s%s", strerror(-rc),
+			  kv_log_keeps(log) ? "; the log stays as long as it is" : "");
 	return rc;
 }
 

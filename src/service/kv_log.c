@@ -547,6 +547,16 @@ int kv_log_open(const struct kv_settings *s, struct store *store, const struct s
 	return rc;
 }
 
+/* All that there is. */
+static void save(struct kv_log *log)
+{
+	if (kv_checkpoint_make(log) == 0)
+		return;
+	log_error("kv", "log.save_at_exit: keys and values are not saved, and lost");
+	if (log->fatal)
+		log->fatal(log->fatal_arg, -EIO);
+}
+
 void kv_log_close(struct kv_log *log)
 {
 	if (!log)
@@ -557,7 +567,7 @@ void kv_log_close(struct kv_log *log)
 		stop_thread(log, log->checkpointer);
 	}
 	if (log->policy == KV_POLICY_NONE)
-		kv_checkpoint_make(log);
+		save(log);
 	wal_close(log->wal);
 	pthread_cond_destroy(&log->cond);
 	pthread_mutex_destroy(&log->lock);
