@@ -593,6 +593,8 @@ test_ordinary_user() {
 	sed -i "s|$dir/\([a-z]*\).sock|$dir/own/\1.sock|" "$dir/rdmad.conf"
 	local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 	ends 77 "the daemon's user may not" "${user[@]}" "$rdmad" -c "$dir/rdmad.conf" -l unix:///rdmad.sock
+	ends 77 "listen: cannot make /rdmad.sock: Permission denied" "${user[@]}" "$rdmad" -t -c "$dir/rdmad.conf" -l unix:///rdmad.sock
+	ends 0 "no errors" "${user[@]}" "$rdmad" -t -c "$dir/rdmad.conf"
 	rm -f "$dir/log" # of the daemon before
 	"${user[@]}" "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
 	daemon=$!

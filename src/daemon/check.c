@@ -99,13 +99,26 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 	return bad && bad == count ? rc : twice; /* of a name one address is enough */
 }
 
+static void parent_of(const char *path, char parent[static 256])
+{
+	const char *slash = strrchr(path, '/');
+
+	snprintf(parent, 256, "%.*s", (int)MAX(slash - path, 1), path);
+}
+
 /* A socket that is there is an old one, or the running daemon's. */
 static int check_socket(const char *what, const char *path)
 {
+	char parent[256];
 	struct stat st;
 
 	if (process_check_parent(path) != 0)
 		return EX_CANTCREAT;
+	parent_of(path, parent);
+	if (access(parent, W_OK | X_OK) != 0 && errno != ENOENT) {
+		log_error("rdmad", "%s: cannot make %s: %m", what, path);
+		return EX_NOPERM;
+	}
 	if (lstat(path, &st) != 0 || S_ISSOCK(st.st_mode))
 		return 0;
 	log_error("rdmad", "%s: %s is there, and no socket: remove it, or name another path", what, path);
@@ -133,10 +146,9 @@ static int check_address(struct daemon *d, const char *text, struct taken *taken
 static int check_writable(const char *what, const char *path)
 {
 	char parent[256];
-	const char *slash = strrchr(path, '/');
 	struct stat st;
 
-	snprintf(parent, sizeof(parent), "%.*s", (int)MAX(slash - path, 1), path);
+	parent_of(path, parent);
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		errno = EISDIR;
 	else if (access(path, W_OK) == 0 || (errno == ENOENT && access(parent, W_OK | X_OK) == 0))
@@ -170,15 +182,18 @@ static int check_any(struct daemon *d)
 
 static int check_files(const struct config *c)
 {
-	int bad = check_socket("control.socket", c->control_socket) != 0;
+	int rc = check_socket("control.socket", c->control_socket), bad = 0;
 
-	if (listens_on_path(c))
-		bad += check_socket("unix_socket", c->unix_socket) != 0;
+	if (listens_on_path(c)) {
+		int status = check_socket("unix_socket", c->unix_socket);
+
+		rc = rc ? rc : status;
+	}
 	if (strncmp(c->log_target, "file:", 5) == 0)
 		bad += check_writable("log.target", c->log_target + 5) != 0;
 	if (c->pid_file)
 		bad += check_writable("pid_file", c->pid_file) != 0;
-	return bad ? EX_CANTCREAT : 0;
+	return rc || !bad ? rc : EX_CANTCREAT;
 }
 
 static int check_services(const struct daemon *d)
