@@ -303,6 +303,7 @@ test_channel_own_faults() {
 test_channel() {
 	local at="meet://${server#*://}"
 	expect 0 channel list && says none "channel list"
+	expect 0 peer groups && says "^groups: none" "peer groups"
 	expect 4 channel stat nobody && complains "nobody listens" "channel stat"
 	[[ $server != unix:* ]] || return 0
 	ctl channel pipe "$at/echo" --count 1000000 <"$dir/bytes" || fail "channel pipe"

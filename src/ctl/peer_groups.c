@@ -87,7 +87,7 @@ static int command_groups(const struct ctl_arguments *arguments)
 	if (ctl.json)
 		return ctl_json_print(json_pack("{s:s, s:s, s:s, s:o}", "command", "peer groups", "server", ctl.host,
 						"transport", transport, "groups", groups.list));
-	o = json_pack("{s:o}", "members", table_of(groups.list));
+	o = json_pack("{s:o}", "groups", table_of(groups.list));
 	ctl_render(stdout, o);
 	ctl_say_transport(ctl.host, transport);
 	json_decref(o);
