@@ -333,7 +333,9 @@ test_bench() {
 	local kv=(bench kv -c 2 -w 0 -k 100)
 	server=''
 	expect 0 "${kv[@]}" "$tcp" -D 300ms --rate 2000 -i 100ms -o set -j && json '.loop == "open" and .rate_per_second == 2000 and
-		.results[0].operations + .results[0].unsent <= 600 and (.results[0].intervals | length > 0)' "bench --rate"
+		.results[0].operations + .results[0].unsent <= 600 and (.results[0].intervals | length > 0) and
+		(.results[0].intervals[0] | has("at_seconds") and (has("keys") or has("misses") or has("cpu_user_seconds") | not))' "bench --rate"
+	expect 0 "${kv[@]}" "$tcp" -n 10 -o set --no-latency --csv && says '^set,eager,64,10,[^,]+,[^,]+,[^,]+,,,,,,,' "bench --no-latency --csv"
 	expect 0 "${kv[@]}" "$tcp" -D 200ms -i 50ms --csv && [[ $(head -n 1 "$dir/out") == op,way,size_bytes,operations,* ]] &&
 		[[ $(awk -F, '{ print NF }' "$dir/out" | sort -u | wc -l) == 1 ]] || fail "bench --csv"
 	expect 0 "${kv[@]}" "$tcp" -n 1000 && says 'closed loop, 1000 operations after 0s? of warm-up.*100 keys of 16 bytes each' "the head of bench"

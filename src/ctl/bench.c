@@ -22,6 +22,7 @@ struct column {
 	const char *member; /* in JSON */
 	double (*value)(const struct bench_result *result);
 	int decimals;
+	bool whole; /* of a whole measurement, not of an interval */
 };
 
 static double elapsed(const struct bench_result *r)
@@ -142,15 +143,21 @@ static const struct column columns[] = {
 	{"p99 us", 9, "rtt_us_p99", us_p99, 1},
 	{"p99.9 us", 9, "rtt_us_p99_9", us_p99_9, 1},
 	{"max us", 10, "rtt_us_max", us_max, 1},
-	{NULL, 0, "keys", keys},
+	{NULL, 0, "keys", keys, .whole = true},
 	{NULL, 0, "depth", depth},
-	{NULL, 0, "mismatches", mismatches},
-	{NULL, 0, "misses", misses},
-	{NULL, 0, "unsent", unsent},
+	{NULL, 0, "mismatches", mismatches, .whole = true},
+	{NULL, 0, "misses", misses, .whole = true},
+	{NULL, 0, "unsent", unsent, .whole = true},
 	{NULL, 0, "at_seconds", at_seconds},
-	{NULL, 0, "cpu_user_seconds", cpu_user},
-	{NULL, 0, "cpu_system_seconds", cpu_system},
+	{NULL, 0, "cpu_user_seconds", cpu_user, .whole = true},
+	{NULL, 0, "cpu_system_seconds", cpu_system, .whole = true},
 };
+
+/* What nobody measured is left out, rather than 0. */
+static bool is_measured(const struct column *column, const struct bench_result *result)
+{
+	return !(bench.no_latency && strncmp(column->member, "rtt_us", 6) == 0) && !(column->whole && result->at);
+}
 
 static json_t *results; /* under --json */
 static json_t *slices;  /* of the result that comes next; NULL: none */
@@ -232,8 +239,10 @@ static void print_row_csv(const struct bench_result *result)
 {
 	printf("%s,%s", result->op, result->way ? result->way : "");
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
-		if (columns[i].member)
+		if (columns[i].member && is_measured(&columns[i], result))
 			printf(",%.9g", columns[i].value(result));
+		else if (columns[i].member)
+			putchar(',');
 	putchar('\n');
 }
 
@@ -256,7 +265,7 @@ json_t *bench_result_json(const struct bench_result *result)
 		const char *member = columns[i].member;
 		double value;
 
-		if (!member || (bench.no_latency && strncmp(member, "rtt_us", 6) == 0))
+		if (!member || !is_measured(&columns[i], result))
 			continue;
 		value = columns[i].value(result);
 		/* Counts are whole numbers, in JSON too. */
