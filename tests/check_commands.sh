@@ -404,17 +404,20 @@ test_interrupted_list() {
 }
 waits_for_room() { ended "$1" || (($(awk '/^wchar/ { print $2 }' "/proc/$1/io") >= 60000)); } # of 64 KiB
 
+both_write() { "$rdmactl" -q -H "$tcp" kv mexists drained-run drained-import >/dev/null 2>&1; }
+
 # What is under way when the daemon is drained ends at once, with the place, and does not fail all that is left of its file.
 test_drained() {
 	local round of status
-	local -A lines=([run]='set key v' [import]='{"key":"key","value":"v"}')
+	local -A lines=([run]='set drained-run v' [import]='{"key":"drained-import","value":"v"}')
 	server=''
 	for round in {1..4}; do
 		for of in import run; do
 			"$rdmactl" -H "$tcp" kv $of <(yes "${lines[$of]}") >"$dir/$of.out" 2>&1 & # never through
 			clients+=($!)
 		done
-		wait_for "the first keys" has_done $(($(work_done) + 10000))
+		wait_for "the first keys" both_write
+		wait_for "more of them" has_done $(($(work_done) + 10000))
 		expect 0 drain -q
 		for of in import run; do
 			wait "${clients[0]}"
@@ -435,6 +438,7 @@ test_drained() {
 test_peer_socket() {
 	local signal status
 	for signal in TERM INT; do
+		rm -f "$dir/err" # of the one before
 		# Bash has its background ignore Ctrl-C.
 		python3 -c 'import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
