@@ -441,8 +441,8 @@ int bench_check_sizes(const char *text, uint64_t least, uint64_t most)
 		if (sizes[i] < least)
 			n = -EINVAL;
 	if (n < 0)
-		ctl_say("--size %s: not a list of sizes from %llu to %s like 64,1K-64K", text, (unsigned long long)least,
-			units_format_size(most, limit));
+		ctl_say("--size %s: not a list of sizes from %llu to %s like 64,1K-64K", text,
+			(unsigned long long)least, units_format_size(most, limit));
 	return MIN(n, 0);
 }
 

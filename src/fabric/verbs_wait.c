@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERBS_ACK_BATCH 64   /* an acknowledgement takes a lock */
+#define VERBS_ACK_BATCH 64    /* an acknowledgement takes a lock */
 #define VERBS_LOOK_EVERY 1024 /* calls of next_event between two system calls, when busy */
-#define VERBS_LOOK_SOONER 16 /* while a connection is being made or ended */
-#define VERBS_LOOK_CLOCK 8   /* calls between two looks at the clock */
+#define VERBS_LOOK_SOONER 16  /* while a connection is being made or ended */
+#define VERBS_LOOK_CLOCK 8    /* calls between two looks at the clock */
 
 /* Take the events that woke us, exactly as many as there are. */
 void verbs_take_cq_events(struct verbs_cq *cq)
