@@ -277,12 +277,14 @@ uint64_t context_until(const rdma_context *ctx)
 	return ctx->options.timeout_ms ? context_after(ctx->options.timeout_ms) : TIME_NEVER;
 }
 
-/* A yield that takes longer than both, the second in system calls, let another thread run. On an emulated processor each call takes
- * microseconds. Yields are rare again when so many let nobody run. Who ran for very long waits for nobody, and each further yield would
- * cost as much. */
-#define CROWDED (2 * TIME_US)
-#define CROWDED_CALLS 8
-#define CROWDED_FOR 1000
+/* A yield that takes longer than both, the second in system calls, let another thread run, or an interrupt came: an emulated processor
+ * takes microseconds for a call. One that let somebody run counts for as many that did not; when the count is so high each idle turn yields.
+ * Who ran for very long waits for nobody, and each further yield would cost as much. */
+#define YIELD_LONG (2 * TIME_US)
+#define YIELD_LONG_CALLS 8
+#define YIELD_WORTH 16
+#define CROWDED (2 * YIELD_WORTH)
+#define CROWDED_MOST 1000
 #define STRANGER (500 * TIME_US)
 #define CLOCK_TURNS 8 /* the clock costs a part of a turn, and is read once for so many idle ones */
 
@@ -313,8 +315,8 @@ static uint64_t context_yield(rdma_context *ctx, uint64_t now)
 	after = time_now();
 	if (after - now > STRANGER)
 		ctx->crowded = 0;
-	else if (after - now > ctx->crowded_from)
-		ctx->crowded = CROWDED_FOR;
+	else if (after - now > ctx->yield_long)
+		ctx->crowded = MIN(ctx->crowded + YIELD_WORTH, CROWDED_MOST);
 	else if (ctx->crowded)
 		ctx->crowded--;
 	return after;
@@ -333,7 +335,7 @@ int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const voi
 		if (finished(arg))
 			return 0;
 		idle = work ? 0 : idle + 1;
-		if (idle % CLOCK_TURNS && poll && !ctx->crowded)
+		if (idle % CLOCK_TURNS && poll && ctx->crowded < CROWDED)
 			continue;
 		now = time_now();
 		if (now >= until)
@@ -341,7 +343,7 @@ int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const voi
 		if (work)
 			busy_until = time_after(now, poll);
 		if (now < busy_until) {
-			if (ctx->crowded ? idle > 0 : time_to_yield(idle))
+			if (ctx->crowded < CROWDED ? time_to_yield(idle) : idle > 0)
 				now = context_yield(ctx, now);
 			continue;
 		}
@@ -392,7 +394,7 @@ int rdma_progress_timeout(rdma_context *ctx)
 /*
  * Begin and end
  */
-static uint64_t crowded_from(void)
+static uint64_t yield_long(void)
 {
 	uint64_t least = TIME_NEVER;
 
@@ -402,7 +404,7 @@ static uint64_t crowded_from(void)
 		getppid();
 		least = MIN(least, time_now() - begin);
 	}
-	return MAX(CROWDED, CROWDED_CALLS * least);
+	return MAX(YIELD_LONG, YIELD_LONG_CALLS * least);
 }
 
 static rdma_context *context_new(const rdma_options *options, bool is_server)
@@ -419,7 +421,7 @@ static rdma_context *context_new(const rdma_options *options, bool is_server)
 		ctx->options.device = ctx->device;
 	}
 	ctx->is_server = is_server;
-	ctx->crowded_from = crowded_from();
+	ctx->yield_long = yield_long();
 	list_init(&ctx->waiting);
 	list_init(&ctx->lost);
 	list_init(&ctx->schedules);

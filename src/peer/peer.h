@@ -235,8 +235,8 @@ struct rdma_context {
 	unsigned depth;                 /* of those inside; with the lock */
 	uint64_t turns;                 /* of callers */
 	bool running;                   /* in a turn */
-	unsigned crowded;               /* not 0: other threads want the processor of the one that waits */
-	uint64_t crowded_from;          /* ns of a yield that tell it */
+	unsigned crowded;               /* how much tells that other threads want the processor of the one that waits */
+	uint64_t yield_long;            /* ns of a yield that tell it */
 	bool telling;                   /* in a callback of the program */
 	char device[80];
 	struct engine
