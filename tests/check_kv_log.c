@@ -772,6 +772,21 @@ START_TEST(test_sync_when_full)
 }
 END_TEST
 
+/* Answered, and not on disk when all ends. */
+START_TEST(test_end_when_full)
+{
+	disk_fail(-ENOSPC);
+	set(kv, "k", "answered");
+	kv_close(other);
+	kv_close(kv);
+	server_stop();
+	ck_assert_int_eq(fatal, -EIO);
+	disk_fail(0);
+	start();
+	ck_assert_uint_eq(stats().items, 0);
+}
+END_TEST
+
 /* Those that were taken before it was known get into what room there is, so that a checkpoint ends, and makes more. */
 START_TEST(test_checkpoint_when_full)
 {
@@ -1338,6 +1353,7 @@ int main(void)
 	tcase_add_test(tc, test_pushed_small);
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
 	tcase_add_test(tc, test_sync_when_full);
+	tcase_add_test(tc, test_end_when_full);
 	tcase_add_test(tc, test_checkpoint_when_full);
 	tcase_add_test(tc, test_checkpoint_again);
 	tcase_add_test(tc, test_durable);

@@ -219,6 +219,14 @@ static void writer_breaks(struct kv_log *log, int error)
 	threads_each(log, thread_wake);
 }
 
+/* At the end. Under "always" nothing of it was answered. */
+static void writer_loses(struct kv_log *log)
+{
+	log_error("kv", "log: the disk is full: changes from %llu on are lost", (unsigned long long)(log->written + 1));
+	if (!kv_log_gates(log) && log->fatal)
+		log->fatal(log->fatal_arg, -EIO);
+}
+
 static void checkpoint_ask(struct kv_log *log)
 {
 	pthread_mutex_lock(&log->lock);
@@ -421,8 +429,7 @@ static void *writer_run(void *arg)
 			writer_rest(log, log->policy == KV_POLICY_ALWAYS ? LONG_REST : REST);
 	}
 	if (log->group.count)
-		log_error("kv", "log: the disk is full: changes from %llu on are lost",
-			  (unsigned long long)(log->written + 1));
+		writer_loses(log);
 	writer_drop_all(log);
 	return NULL;
 }
