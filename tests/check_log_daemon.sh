@@ -117,7 +117,7 @@ test_refused() {
 	spoil "$file" 4250
 	ctl log verify "$file" && fail "it is damaged"
 	complains "damaged at byte [0-9]+"
-	expect 1 log verify "$dir/nothing" && complains "No such file"
+	expect 1 log verify "$dir/nothing" && complains "No such file" && same /dev/null
 	mkfifo "$dir/fifo"
 	expect 1 log verify "$dir/fifo" && complains "too short"
 	ends 71 "$(basename "$file")" "$rdmad" -c "$dir/rdmad.conf"

@@ -142,10 +142,13 @@ static int command_verify(const struct ctl_arguments *arguments)
 {
 	struct file file;
 	int rc = read_file(arguments->text[0], count_record, &file);
-	json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", arguments->text[0], "records",
-			      (json_int_t)file.records, "content_bytes", (json_int_t)file.bytes, "first_lsn",
-			      (json_int_t)file.first, "last_lsn", (json_int_t)file.last);
+	json_t *o;
 
+	if (rc != CTL_OK && !file.records)
+		return rc;
+	o = json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", arguments->text[0], "records", (json_int_t)file.records,
+		      "content_bytes", (json_int_t)file.bytes, "first_lsn", (json_int_t)file.first, "last_lsn",
+		      (json_int_t)file.last);
 	if (ctl.json)
 		return ctl_json_print(o) == CTL_OK ? rc : CTL_FAILED;
 	if (o)
