@@ -335,7 +335,7 @@ int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const voi
 		if (finished(arg))
 			return 0;
 		idle = work ? 0 : idle + 1;
-		if (idle % CLOCK_TURNS && poll && ctx->crowded < CROWDED)
+		if (idle % CLOCK_TURNS && poll && now < until && ctx->crowded < CROWDED)
 			continue;
 		now = time_now();
 		if (now >= until)
