@@ -121,11 +121,15 @@ struct peer_connections {
 /* To look at a door is a system call: now and then, but before a sleep, and as long as there is something. */
 #define DOORS_EVERY TIME_MS
 
-/* No guest, no session with something to do, nobody expected, and the doors were looked at a moment ago. */
+static inline bool doors_may_wait(const struct peer_connections *c, uint64_t now)
+{
+	return now - c->doors_looked < DOORS_EVERY;
+}
+
+/* No guest, no session with something to do, nobody expected, and nothing to look at. */
 static inline bool connections_are_quiet(const struct peer_connections *c, uint64_t now)
 {
-	return !c->guests && list_empty(&c->sessions) && list_empty(&c->expected) &&
-	       now - c->doors_looked < DOORS_EVERY;
+	return !c->guests && list_empty(&c->sessions) && list_empty(&c->expected) && doors_may_wait(c, now);
 }
 
 /*

@@ -292,7 +292,7 @@ static int doors_turn(rdma_context *ctx, uint64_t now, bool arm)
 	struct peer_connections *c = ctx->connections;
 	int n = 0;
 
-	if (!arm && now - c->doors_looked < DOORS_EVERY)
+	if (!arm && doors_may_wait(c, now))
 		return 0;
 	for (unsigned i = 0; i < c->doors.count; i++) {
 		if (arm)
