@@ -277,9 +277,10 @@ uint64_t context_until(const rdma_context *ctx)
 	return ctx->options.timeout_ms ? context_after(ctx->options.timeout_ms) : TIME_NEVER;
 }
 
-/* A yield that takes longer than both, the second in system calls, let another thread run, or an interrupt came: an emulated processor
- * takes microseconds for a call. One that let somebody run counts for as many that did not; when the count is so high each idle turn yields.
- * Who ran for very long waits for nobody, and each further yield would cost as much. */
+/* A yield is long if it takes more than both limits, the second in system calls, which take microseconds on an emulated processor: then
+ * another thread has run, or an interrupt came. So one long yield is not enough: it adds YIELD_WORTH, each short one takes 1 away, and
+ * from CROWDED on each idle turn yields. A thread that ran for longer than STRANGER waits for nobody, and each further yield would cost
+ * as much. */
 #define YIELD_LONG (2 * TIME_US)
 #define YIELD_LONG_CALLS 8
 #define YIELD_WORTH 16
