@@ -113,7 +113,12 @@ static const struct {
 	{"port = 1; port = 2;", "duplicate"},
 	{"port", "syntax error"},
 	{"\x01\x02\xff", "syntax error"},
-	{"listen = [\"a\",];", "syntax error"},
+	{"listen = [\"a\",];", "syntax error; there is a comma in front of this ]"},
+	{"kv = (1, 2,\n# more\n);", ":3: syntax error; there is a comma in front of this )"},
+	{"require_rdma = yes;", "syntax error; yes is no value: texts are in quotes, and there are true and false"},
+	{"port = 1;\nkv { memory = \"1M\"; };", ":2: syntax error; a group is NAME = { ... };"},
+	{"\nkv = {\n  memory = \"1M\"; # }\n", "syntax error; the { of line 2 is not closed"},
+	{"listen = [\"}\", \"b\";", "syntax error; the [ of line 1 is not closed"},
 };
 
 START_TEST(refuses)

@@ -427,6 +427,25 @@ test_background() {
 test_limits() {
 	configure
 	ends 71 "RLIMIT_NOFILE is 60" bash -c "ulimit -n 60; exec $rdmad -c $dir/rdmad.conf"
+	# What it says suffices does, and the least that it names starts.
+	least=$(sed -n 's/.*starts with \([0-9]*\) at least.*/\1/p' "$dir/out")
+	enough=$(sed -n 's/.* \([0-9]*\) suffice for max_connections 1024.*/\1/p' "$dir/out")
+	ends 71 "starts with $least at least; $enough suffice" bash -c "ulimit -n $((least - 1)); exec $rdmad -c $dir/rdmad.conf"
+	for limit in "$least" $((enough - 1)) "$enough"; do
+		(
+			failures=0
+			ulimit -n "$limit"
+			start_daemon
+			if [[ $limit == "$enough" ]]; then
+				! grep "limited to" "$dir/log" || fail "$limit descriptors do not suffice"
+			else
+				logged "max_connections 1024 needs $enough descriptors: limited to"
+			fi
+			answers status '"max_connections":'
+			stop_daemon
+			exit $failures
+		) || fail "with $limit descriptors"
+	done
 	(
 		failures=0
 		ulimit -n 300
@@ -626,6 +645,85 @@ test_system_daemon() {
 	stop_daemon
 }
 
+# What a parent hands down disables nothing: blocked signals, an ignored SIGCHLD, a limit of the size of files.
+test_parent() {
+	local real=$rdmad
+	need python3
+	cat >"$dir/parent" <<-END
+		#!/bin/sh
+		exec python3 -c 'import os, signal, sys
+		signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+		signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+		os.execv(sys.argv[1], sys.argv[1:])' "$real" "\$@"
+	END
+	chmod +x "$dir/parent"
+	rdmad=$dir/parent
+	configure "pid_file = \"$dir/pid\"; log = { target = \"file:$dir/file\"; };"
+	ends 0 "" "$rdmad" -D -c "$dir/rdmad.conf"
+	daemon=$(cat "$dir/pid")
+	ends 73 "is held by process $daemon" "$rdmad" -D -c "$dir/rdmad.conf"
+	kill -HUP "$daemon"
+	logged reloaded "$dir/file"
+	kill "$daemon"
+	wait_for "the end by SIGTERM" ended "$daemon"
+	rdmad=$real
+	configure
+	start_daemon
+	(ulimit -f 1 && ends 0 "" "$rdmactl" -H "unix://$dir/rdmad.sock" kv set key value && exit "$failures") ||
+		fail "a client that may write no file"
+	stop_daemon
+	(
+		failures=0
+		ulimit -f 1
+		start_daemon 2>/dev/null
+		ends 0 "" "$rdmactl" -H "unix://$dir/rdmad.sock" kv set key value
+		stop_daemon
+		exit $failures
+	) || fail "a daemon that may write no file"
+}
+
+# As process 1 of a container: whatever is orphaned is reaped, signals arrive, and its exit status is the daemon's.
+test_process_1() {
+	local first orphan
+	configure
+	if ! unshare -pf true 2>/dev/null; then
+		echo "no process namespaces here"
+		return
+	fi
+	unshare -pf --kill-child sh -c 'exec "$@"' - "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
+	daemon=$!
+	logged ready
+	first=$(pgrep -P $daemon)
+	nsenter -p -t "$first" sh -c 'sleep 0.3 & echo' >/dev/null
+	orphan=$(pgrep -P "$first" -x sleep)
+	[[ $orphan ]] || fail "there is no orphan"
+	wait_for "the orphan to be reaped" ended "$orphan"
+	[[ -z $(ps -o stat= --ppid "$first" | grep Z) ]] || fail "there are zombies"
+	kill "$first"
+	await_daemon SIGTERM 0
+	configure 'port = 70000;'
+	ends 78 "" unshare -pf --kill-child "$rdmad" -c "$dir/rdmad.conf"
+	configure 'pid_file = "/nowhere/at/all";'
+	ends 73 "" unshare -pf --kill-child "$rdmad" -c "$dir/rdmad.conf"
+}
+
+# The sockets of a daemon that took their names over.
+test_names_taken_over() {
+	local before log=$dir/log
+	configure
+	start_daemon
+	before=$daemon
+	rm "$dir/rdmad.sock" "$dir/control.sock"
+	mv "$log" "$dir/before"
+	start_daemon
+	kill "$before"
+	wait_for "the end of the one before" ended "$before"
+	answers status "\"pid\":$daemon"
+	ends 0 "" "$rdmactl" -H "unix://$dir/rdmad.sock" ping -c 1
+	stop_daemon
+	[[ ! -e $dir/rdmad.sock && ! -e $dir/control.sock ]] || fail "its own sockets are left behind"
+}
+
 # A daemon that does not answer any more: how long rdmactl waited is in its words.
 test_silence() {
 	configure
@@ -642,7 +740,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background limits gpu notify hostile_control ordinary_user system_daemon silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background parent process_1 names_taken_over limits gpu notify hostile_control ordinary_user system_daemon silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -164,6 +164,23 @@ bool address_is_stale(const struct sockaddr *sa, socklen_t len)
 	return stale;
 }
 
+struct address_file address_file_of(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return (struct address_file){0};
+	return (struct address_file){.device = st.st_dev, .inode = st.st_ino};
+}
+
+void address_file_remove(const char *path, const struct address_file *made)
+{
+	struct address_file now = address_file_of(path);
+
+	if (now.inode && now.inode == made->inode && now.device == made->device)
+		unlink(path);
+}
+
 /* Its IPv4 number, also where that is in one of IPv6 (::ffff:10.0.0.1). */
 static bool is_v4(const struct sockaddr *sa, uint32_t *number)
 {

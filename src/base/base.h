@@ -175,7 +175,8 @@ uint64_t ram_of_groups(const struct control_groups *two,
  * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went away under
  * whoever maps it would be a signal there.
  */
-/* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. */
+/* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. -EFBIG: beyond RLIMIT_FSIZE, of which the kernel
+ * would tell a library's program by a signal that ends it. */
 int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
@@ -190,10 +191,12 @@ unsigned processors_of_groups(const char *membership, const char *mount);
 unsigned processors_half(void); /* how many threads there are unless somebody says how many; at least 1 */
 
 /*
- * standard.c: standard input, output and error that are closed get a descriptor of which reading or writing fails. Else what is opened
- * first takes their numbers, and is read or written in their place. At the begin of a program.
+ * standard.c: what a program does not take over from its parent; at its begin. Standard input, output and error that are closed get a
+ * descriptor of which reading or writing fails: else what is opened first takes their numbers, and is read or written in
+ * their place. No signal stays blocked, and the exit status of a child is kept for waitpid(). A write beyond RLIMIT_FSIZE
+ * fails with EFBIG, and ends nothing.
  */
-void standard_descriptors_keep(void);
+void standard_begin(void);
 
 /*
  * words.c: Levenshtein's distance (1966) of two short words: beyond 64 characters it is too small.
@@ -252,6 +255,16 @@ int address_resolve(const struct address *address, struct address_socket out[sta
 
 /* A UNIX socket in the file system that nobody answers on: a program that died left it behind. */
 bool address_is_stale(const struct sockaddr *sa, socklen_t len);
+
+/* The file that a listener's bind() made. Only that one is the listener's to remove: somebody may have removed it, and another
+ * listener made one of the same name. */
+struct address_file {
+	dev_t device;
+	ino_t inode; /* 0: there is none */
+};
+struct address_file address_file_of(const char *path);
+/* Safe in a signal handler. */
+void address_file_remove(const char *path, const struct address_file *made);
 
 /* 127.0.0.0/8 or ::1; 0.0.0.0 or ::. Or an address of IPv4 such as these in one of IPv6. */
 bool address_is_loopback(const struct sockaddr *sa);

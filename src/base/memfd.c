@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -14,8 +15,14 @@
 int memfd_sealed(const char *name, size_t size)
 {
 	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int rc, fd = memfd_create(name, flags | MFD_NOEXEC_SEAL); /* nobody executes it */
+	struct rlimit limit;
+	int rc, fd;
 
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur) {
+		errno = EFBIG;
+		return -EFBIG;
+	}
+	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL); /* nobody executes it */
 	if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
 		fd = memfd_create(name, flags);
 	if (fd < 0)

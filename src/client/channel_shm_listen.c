@@ -33,7 +33,7 @@ struct shm_listener {
 	struct pending pending[PENDING];
 	char name[RDMAD_CHANNEL_NAME_MAX + 1];
 	struct sockaddr_un path;
-	bool bound;
+	struct address_file file; /* of that path, once it is bound */
 };
 
 /*
@@ -332,8 +332,8 @@ static void shm_listener_close(struct rdmad_channel_listener *base)
 {
 	struct shm_listener *listener = (struct shm_listener *)base;
 
-	if (listener->bound) /* first, while it is answered on: nobody takes it for one that was left behind */
-		unlink(listener->path.sun_path);
+	/* First, while it is answered on: nobody takes it for one that was left behind. */
+	address_file_remove(listener->path.sun_path, &listener->file);
 	for (size_t i = 0; i < PENDING; i++)
 		if (listener->pending[i].fd >= 0)
 			close(listener->pending[i].fd);
@@ -380,7 +380,7 @@ static int bind_path(struct shm_listener *listener)
 		unlink(listener->path.sun_path);
 	if (bind(listener->socket, path, sizeof(listener->path)) != 0)
 		return -errno;
-	listener->bound = true;
+	listener->file = address_file_of(listener->path.sun_path);
 	return listen(listener->socket, SOMAXCONN) == 0 ? 0 : -errno;
 }
 

@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 {
 	int rc;
 
-	standard_descriptors_keep();
+	standard_begin();
 	log_set_handler(say_log);
 	rc = ctl_run(MAX(argc - 1, 0), (const char **)argv + 1);
 	errno = 0; /* of an earlier write nobody knows it any more */

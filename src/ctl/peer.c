@@ -93,11 +93,12 @@ static void options_here(rdma_options *options)
 }
 
 static char socket_path[sizeof(((struct address *)0)->host)];
+static struct address_file socket_file;
 
 /* The library's waits do not end by a signal; the action that this one takes back does the rest. */
 static void remove_socket(int number)
 {
-	unlink(socket_path);
+	address_file_remove(socket_path, &socket_file);
 	raise(number);
 }
 
@@ -108,6 +109,7 @@ static void remove_socket_at_end(const char *path)
 	struct sigaction action = {.sa_handler = remove_socket, .sa_flags = (int)SA_RESETHAND}, before;
 
 	snprintf(socket_path, sizeof(socket_path), "%s", path);
+	socket_file = address_file_of(path);
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)

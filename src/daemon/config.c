@@ -1,14 +1,17 @@
 /* config.c: the one door to libconfig: reads a file, checks every key of it against the table. */
 #include "daemon/settings.h"
 
+#include <ctype.h>
 #include <libconfig.h>
 #include <libgen.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 
 #define ERRORS_MAX 20
 #define SETTINGS_MAX 128
+#define SETTINGS_DEPTH 8 /* of brackets that are open */
 
 struct reader {
 	const char *path;
@@ -363,9 +366,81 @@ static unsigned open_string(const char *text)
 	return 0;
 }
 
+/* What is open at the end: the line in which the last such bracket stands, 0: none. */
+static unsigned open_bracket(const char *text, char *bracket)
+{
+	unsigned line = 1, depth = 0, lines[SETTINGS_DEPTH];
+
+	for (; *text; line += *text++ == '\n') {
+		if (strchr("{[(", *text) && depth < SETTINGS_DEPTH) {
+			*bracket = *text;
+			lines[depth++] = line;
+		} else if (strchr("}])", *text) && depth > 0) {
+			depth--;
+		}
+	}
+	return depth ? lines[depth - 1] : 0;
+}
+
+/* The last byte before `at` that is no blank, or '\0'. */
+static char byte_before(const char *text, const char *at)
+{
+	while (at > text && isspace((unsigned char)at[-1]))
+		at--;
+	return at > text ? at[-1] : '\0';
+}
+
+static bool is_word(const char *at, size_t n, const char *word)
+{
+	return n == strlen(word) && strncasecmp(at, word, n) == 0;
+}
+
+/* Of `line`, in which libconfig gave up, what people write there by habit. `text` is without comments and strings. */
+static void find_habit(const char *text, unsigned line, char *hint, size_t size)
+{
+	const char *at = text, *word;
+	size_t n;
+
+	while (line-- > 1 && (at = strchr(at, '\n')))
+		at++;
+	for (; at && *at && *at != '\n' && !*hint; at++) {
+		if (strchr("}])", *at) && byte_before(text, at) == ',') {
+			snprintf(hint, size, "; there is a comma in front of this %c", *at);
+		} else if (*at == '{' && is_name(byte_before(text, at))) {
+			snprintf(hint, size, "; a group is NAME = { ... };");
+		} else if (*at == '=' || *at == ':') {
+			word = at + 1 + strspn(at + 1, " \t");
+			n = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+			if (n > 0 && !is_word(word, n, "true") && !is_word(word, n, "false"))
+				snprintf(hint, size, "; %.*s is no value: texts are in quotes, and there are true and false",
+					 (int)MIN(n, 32), word);
+		}
+	}
+}
+
+/* libconfig says "syntax error" of every fault: what it most likely was, or "". */
+static void explain_syntax(const char *text, unsigned line, char *hint, size_t size)
+{
+	unsigned begin = open_string(text);
+	char *plain = strdup(text), bracket;
+
+	*hint = '\0';
+	if (begin) {
+		snprintf(hint, size, "; a text begins in line %u and does not end there", begin);
+	} else if (plain) {
+		hide_comments_and_strings(plain);
+		find_habit(plain, line, hint, size);
+		begin = *hint ? 0 : open_bracket(plain, &bracket);
+		if (begin)
+			snprintf(hint, size, "; the %c of line %u is not closed", bracket, begin);
+	}
+	free(plain);
+}
+
 static void read_text_of(struct reader *r, const char *text)
 {
-	char *copy = strdup(r->path), hint[64] = "";
+	char *copy = strdup(r->path), hint[128] = "";
+	const char *in;
 	config_t file;
 
 	config_init(&file);
@@ -375,11 +450,11 @@ static void read_text_of(struct reader *r, const char *text)
 		read_group(r, config_root_setting(&file), "");
 	} else {
 		r->errors++;
-		if (open_string(text))
-			snprintf(hint, sizeof(hint), "; a text begins in line %u and does not end there",
-				 open_string(text));
-		log_error("config", "%s:%d: %s%s", config_error_file(&file) ? config_error_file(&file) : r->path,
-			  config_error_line(&file), config_error_text(&file), hint);
+		in = config_error_file(&file);
+		if (!in) /* else the fault is in another text */
+			explain_syntax(text, (unsigned)config_error_line(&file), hint, sizeof(hint));
+		log_error("config", "%s:%d: %s%s", in ? in : r->path, config_error_line(&file),
+			  config_error_text(&file), hint);
 	}
 	config_destroy(&file);
 	free(copy);

@@ -20,6 +20,7 @@
 
 struct control {
 	struct daemon *daemon;
+	struct address_file file;
 	int fd, reserve; /* reserve -1: it is in use */
 	struct loop_watch *watch, *pause;
 	struct list clients;
@@ -412,6 +413,7 @@ int control_open(struct daemon *d)
 	if (rc != 0)
 		goto free_control;
 	rc = EX_OSERR;
+	control->file = address_file_of(d->config->control_socket);
 	control->watch = loop_add_fd(d->loop, control->fd, LOOP_READ, accept_client, control);
 	control->pause = loop_add_timer(d->loop, accept_again, control);
 	if (!control->watch || !control->pause)
@@ -424,8 +426,8 @@ int control_open(struct daemon *d)
 close_socket:
 	loop_remove(control->pause);
 	loop_remove(control->watch);
+	address_file_remove(d->config->control_socket, &control->file);
 	close(control->fd);
-	unlink(d->config->control_socket);
 free_control:
 	free(control);
 	return rc;
@@ -442,8 +444,8 @@ void control_close(struct daemon *d)
 	loop_remove(control->watch);
 	if (control->reserve >= 0)
 		close(control->reserve);
+	address_file_remove(d->config->control_socket, &control->file); /* while its inode is in use, so that no other has it */
 	close(control->fd);
-	unlink(d->config->control_socket);
 	free(control);
 	d->control = NULL;
 }

@@ -102,10 +102,10 @@ static unsigned count_descriptors(const struct daemon *d)
 
 int daemon_process_start(struct daemon *d)
 {
-	int rc = 0;
+	int rc = process_leave_1();
 
 	signal(SIGPIPE, SIG_IGN);
-	if (d->options.daemonize)
+	if (rc == 0 && d->options.daemonize)
 		rc = process_daemonize();
 	d->connections_asked = d->config->max_connections;
 	if (rc == 0)

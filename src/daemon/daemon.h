@@ -154,6 +154,10 @@ int logging_start(void);
  * process.c: what a process owes its system.
  */
 
+/* As process 1, of a container: the daemon becomes its child. The kernel hands process 1 every orphan, which it has to reap, and a
+ * signal that it has no handler for does not reach it. Before any thread and any call of verbs; returns in the daemon, 0 or
+ * EX_OSERR, and at once in any other process. */
+int process_leave_1(void);
 /* Fork into the background; before any thread and any call of verbs. In the child it returns 0; the
  * parent stays until process_ready() or the child's end and exits with its status. */
 int process_daemonize(void);
@@ -165,7 +169,7 @@ int process_pid_file_create(const char *path);
 void process_pid_file_remove(const char *path);
 
 /* Raises the soft limit of descriptors to the hard one and lowers *connections to what fits beside what the workers and
- * the services have. */
+ * the services have. 0, or EX_OSERR where hardly any would. */
 int process_limits(uint64_t *connections, unsigned workers, unsigned services);
 /* Warns when memory that cannot be swapped out may be less than `bytes`. */
 void process_check_memlock(uint64_t bytes);

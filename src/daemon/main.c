@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 	struct daemon daemon = {.main = thread_self()};
 	int rc;
 
-	standard_descriptors_keep();
+	standard_begin();
 	logging_open("stderr", LOG_LEVEL_INFO);
 	rc = options_parse(argc, argv, &daemon.options);
 	if (rc >= 0)

@@ -13,10 +13,12 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define FDS_PROCESS 64 /* log, control clients, listeners, devices */
-#define FDS_WORKER 16
-#define FDS_STRANGERS 256 /* of each thread: sockets that have not asked yet, or linger; see fabric/soft.h */
-#define CONNECTIONS_LEAST 16
+#define FDS_PROCESS 32 /* log, control socket, listeners, devices */
+#define FDS_WORKER 8
+/* Seldom in use: control clients, and of each thread sockets that have not asked yet, or linger; see fabric/soft.h. Without a
+ * descriptor nobody is accepted, so a quarter of all will do for them. */
+#define FDS_PASSING 256
+#define CONNECTIONS_LEAST 4
 
 static int parent_pipe = -1; /* the parent waits at its other end */
 static int pid_file = -1;
@@ -36,6 +38,44 @@ static void wait_for_child(int fd, pid_t child)
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE);
+}
+
+/* Signals go to the daemon; whatever ends is reaped, until the daemon has. */
+static void stay_process_1(pid_t daemon, const sigset_t *all)
+{
+	int number, status;
+	pid_t ended;
+
+	while (true) {
+		if (sigwait(all, &number) != 0)
+			continue;
+		if (number != SIGCHLD) {
+			kill(daemon, number);
+			continue;
+		}
+		while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+			if (ended == daemon)
+				_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	}
+}
+
+int process_leave_1(void)
+{
+	sigset_t all, before;
+	pid_t child;
+
+	if (getpid() != 1)
+		return 0;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before); /* from before there is a child */
+	child = fork();
+	if (child > 0)
+		stay_process_1(child, &all);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (child == 0)
+		return 0;
+	log_error("process", "cannot make the process that serves: %m");
+	return EX_OSERR;
 }
 
 int process_daemonize(void)
@@ -148,10 +188,17 @@ void process_pid_file_remove(const char *path)
 	pid_file = -1;
 }
 
+/* The least n with n - MIN(passing, n / 4) >= lasting. */
+static uint64_t fds_enough(uint64_t lasting, uint64_t passing)
+{
+	return lasting + MIN(passing, (lasting + 2) / 3);
+}
+
 int process_limits(uint64_t *connections, unsigned workers, unsigned services)
 {
 	uint64_t others = FDS_PROCESS + FDS_WORKER * (uint64_t)workers + services;
-	uint64_t strangers = FDS_STRANGERS * (1 + (uint64_t)workers), needed;
+	uint64_t passing = FDS_PASSING * (1 + (uint64_t)workers), enough = fds_enough(others + *connections, passing);
+	uint64_t least = fds_enough(others + MIN(CONNECTIONS_LEAST, *connections), passing), asked = *connections;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -161,23 +208,20 @@ int process_limits(uint64_t *connections, unsigned workers, unsigned services)
 		setrlimit(RLIMIT_NOFILE, &limit);
 		getrlimit(RLIMIT_NOFILE, &limit);
 	}
-	/* Few of them are there as a rule, and without a descriptor nobody is taken: a quarter will do. */
-	others += MIN(strangers, limit.rlim_cur / 4);
-	needed = *connections + others;
-	if (limit.rlim_cur >= needed)
+	if (limit.rlim_cur >= enough)
 		return 0;
-	if (limit.rlim_cur < others + CONNECTIONS_LEAST) {
+	if (limit.rlim_cur < least) {
 		log_error("process",
-			  "RLIMIT_NOFILE is %" PRIu64 ", and rdmad needs %" PRIu64 " descriptors for %" PRIu64
-			  " connections: raise it (ulimit -n, LimitNOFILE=)",
-			  (uint64_t)limit.rlim_cur, needed, *connections);
+			  "RLIMIT_NOFILE is %" PRIu64 ", and rdmad starts with %" PRIu64 " at least; %" PRIu64
+			  " suffice for max_connections %" PRIu64 ": raise it (ulimit -n, LimitNOFILE=)",
+			  (uint64_t)limit.rlim_cur, least, enough, asked);
 		return EX_OSERR;
 	}
+	*connections = limit.rlim_cur - MIN(passing, limit.rlim_cur / 4) - others;
 	log_warn("process",
 		 "RLIMIT_NOFILE is %" PRIu64 ", and max_connections %" PRIu64 " needs %" PRIu64
 		 " descriptors: limited to %" PRIu64 " connections; raise it (ulimit -n, LimitNOFILE=)",
-		 (uint64_t)limit.rlim_cur, *connections, needed, limit.rlim_cur - others);
-	*connections = limit.rlim_cur - others;
+		 (uint64_t)limit.rlim_cur, asked, enough, *connections);
 	return 0;
 }
 

@@ -208,8 +208,7 @@ struct soft_listener {
 	uint16_t port;
 	char congestion[16];                                        /* the system's choice; "" of a UNIX socket */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1]; /* "" unless to be unlinked */
-	dev_t dev;
-	ino_t ino;
+	struct address_file file;
 };
 
 /* Who it is. What a peer calls itself (the path that its UNIX socket is bound to) says nothing: the kernel does. */

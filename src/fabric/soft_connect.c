@@ -50,7 +50,6 @@ static void soft_listener_name(struct soft_listener *l)
 {
 	struct sockaddr_storage ss = {0};
 	socklen_t len = sizeof(ss);
-	struct stat st;
 
 	if (getsockname(l->source.fd, (struct sockaddr *)&ss, &len))
 		return;
@@ -60,18 +59,8 @@ static void soft_listener_name(struct soft_listener *l)
 		l->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
 	else
 		memcpy(l->path, ((struct sockaddr_un *)&ss)->sun_path, sizeof(l->path) - 1);
-	if (l->path[0] && stat(l->path, &st) == 0) {
-		l->dev = st.st_dev;
-		l->ino = st.st_ino;
-	}
-}
-
-static void soft_listener_unlink(const struct soft_listener *l)
-{
-	struct stat st;
-
-	if (l->path[0] && stat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
-		unlink(l->path);
+	if (l->path[0])
+		l->file = address_file_of(l->path);
 }
 
 /*
@@ -123,7 +112,7 @@ static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa
 	return 0;
 
 unlink_path:
-	soft_listener_unlink(l);
+	address_file_remove(l->path, &l->file);
 close_socket:
 	close(l->source.fd);
 	return rc;
@@ -169,7 +158,7 @@ void soft_listener_close(struct fabric_listener *listener)
 
 	soft_requests_drop(l->queue, l);
 	list_del(&l->source.link);
-	soft_listener_unlink(l);
+	address_file_remove(l->path, &l->file);
 	soft_source_close(l->queue, &l->source);
 	soft_settle(l->queue);
 	free(l);

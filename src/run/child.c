@@ -31,7 +31,6 @@ int child_signals(void)
 
 	without_pipe = is_ignored(SIGPIPE);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
 		if (!is_ignored(watched[i]))
@@ -97,6 +96,7 @@ static void reset_signals(void)
 	sigemptyset(&none);
 	if (!without_pipe)
 		signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 

@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 {
 	int rc;
 
-	standard_descriptors_keep();
+	standard_begin();
 	log_set_handler(say_log);
 	rc = run_options_parse(argc, argv);
 	if (rc < 0)
