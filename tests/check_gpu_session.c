@@ -675,7 +675,7 @@ static void do_confined(int i, const struct gpu_backend *as, bool calls, int con
 	if (gpu_confine(control, as) != 0)
 		_exit(2);
 	if (calls)
-		gpu_sandbox_calls();
+		gpu_sandbox_calls((char[GPU_WHY]){""});
 	_exit(deeds[i]() ? 1 : 0);
 }
 

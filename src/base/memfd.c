@@ -23,7 +23,7 @@ int memfd_sealed(const char *name, size_t size)
 		return -EFBIG;
 	}
 	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL); /* nobody executes it */
-	if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
+	if (fd < 0 && errno == EINVAL)                    /* Linux before 6.3 */
 		fd = memfd_create(name, flags);
 	if (fd < 0)
 		return -errno;

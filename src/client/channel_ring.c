@@ -53,6 +53,10 @@ int channel_memory_create(size_t size)
 	int fd = memfd_sealed("rdmad-channel", size);
 
 	if (fd < 0)
-		log_error("channel", "cannot make %zu bytes of shared memory: %s", size, strerror(-fd));
+		log_error("channel", "cannot make %zu bytes of shared memory: %s%s", size, strerror(-fd),
+			  fd == -EFBIG                    ? "; see RLIMIT_FSIZE (ulimit -f)"
+			  : fd == -EPERM || fd == -ENOSYS ? "; where memfd_create() is forbidden, open both ends of a "
+							    "shm:// channel with posix_memory"
+							  : "");
 	return fd;
 }

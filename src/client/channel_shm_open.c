@@ -15,7 +15,8 @@ struct opening {
 
 static int nobody(const struct opening *opening)
 {
-	log_error("channel", "nobody listens on shm://%s", opening->url->name);
+	log_error("channel", "nobody listens on shm://%s for user %lu: a name is of one user of this machine",
+		  opening->url->name, (unsigned long)geteuid());
 	return -ENOENT;
 }
 

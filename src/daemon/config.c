@@ -412,7 +412,8 @@ static void find_habit(const char *text, unsigned line, char *hint, size_t size)
 			word = at + 1 + strspn(at + 1, " \t");
 			n = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
 			if (n > 0 && !is_word(word, n, "true") && !is_word(word, n, "false"))
-				snprintf(hint, size, "; %.*s is no value: texts are in quotes, and there are true and false",
+				snprintf(hint, size,
+					 "; %.*s is no value: texts are in quotes, and there are true and false",
 					 (int)MIN(n, 32), word);
 		}
 	}

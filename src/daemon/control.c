@@ -444,7 +444,8 @@ void control_close(struct daemon *d)
 	loop_remove(control->watch);
 	if (control->reserve >= 0)
 		close(control->reserve);
-	address_file_remove(d->config->control_socket, &control->file); /* while its inode is in use, so that no other has it */
+	address_file_remove(d->config->control_socket,
+			    &control->file); /* while its inode is in use, so that no other has it */
 	close(control->fd);
 	free(control);
 	d->control = NULL;

@@ -44,6 +44,7 @@ static void close_others(void)
 int gpu_confine(int control, const struct gpu_backend *backend)
 {
 	int rc = tie_to_parent(control);
+	char lacks[GPU_WHY] = ""; /* gpu_probe() has told of it */
 
 	if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		rc = -errno;
@@ -52,7 +53,7 @@ int gpu_confine(int control, const struct gpu_backend *backend)
 		rc = limit(RLIMIT_CORE, 0);
 	close_others();
 	if (rc == 0)
-		rc = gpu_sandbox(backend && backend->sealed);
+		rc = gpu_sandbox(backend && backend->sealed, lacks);
 	if (rc == -ESRCH)
 		log_error("gpu", "who started this process is gone");
 	else if (rc != 0)

@@ -50,6 +50,7 @@ unsigned gpu_threads(unsigned asked);
 struct gpu_probe {
 	char backend[16], device[64];
 	char passed[GPU_WHY]; /* of "auto": the backend that was wanted more, and why it cannot be had: "cuda: ..." */
+	char lacks[GPU_WHY];  /* of gpu_probe(): what the process cannot be confined by here, and why */
 };
 
 /* Runs the program for up to 30 s: a driver may have to begin with many devices. 0, or what it could not find; logged with what it said. */

@@ -80,6 +80,8 @@ static int judge(struct answer *answer, bool ended, int status, struct gpu_probe
 	    find_line(answer->text, "device", out->device, sizeof(out->device))) {
 		if (!find_line(answer->text, "passed", out->passed, sizeof(out->passed)))
 			out->passed[0] = '\0';
+		if (!find_line(answer->text, "lacks", out->lacks, sizeof(out->lacks)))
+			out->lacks[0] = '\0';
 		return 0;
 	}
 	if (!ended)

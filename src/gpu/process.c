@@ -24,7 +24,7 @@ void gpu_process_ready(struct gpu_process *process)
 
 	must(wire_ring_header(&process->ring)->state == WIRE_RING_STARTING);
 	if (process->control >= 0 && process->backend && process->backend->sealed)
-		gpu_sandbox_calls();
+		gpu_sandbox_calls(process->probe.lacks);
 	set_state(process, WIRE_RING_RUNNING);
 	say(process, &message);
 }

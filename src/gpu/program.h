@@ -27,14 +27,15 @@ int gpu_confine_files(const struct gpu_backend *backend);
 /* Map the ring of a descriptor; it is what it says, and stays as it is. 0 or -errno, logged. */
 int gpu_ring_map(int fd, struct wire_ring *ring);
 
-/* sandbox.c: what the kernel has to keep a process that was taken over from everything else. What the kernel lacks, and
- * in a build with sanitizers, which need more themselves, what hides memory, files and calls, is left out. */
+/* sandbox.c: what the kernel has to keep a process that was taken over from everything else. What the kernel refuses is left
+ * out, and added to `lacks` in words. A build with sanitizers, which need more themselves, leaves out what hides memory, files
+ * and calls. */
 
 /* No capability, nobody looks into its memory, it into that of no other process, it opens no connection; `sealed`: and
  * no file. Before any thread is made. 0 or -errno. */
-int gpu_sandbox(bool sealed);
+int gpu_sandbox(bool sealed, char lacks[static GPU_WHY]);
 /* All threads have those system calls left that a thread of processors needs for its jobs; others fail with EPERM. */
-void gpu_sandbox_calls(void);
+void gpu_sandbox_calls(char lacks[static GPU_WHY]);
 
 /* serve.c: carry out jobs until told to end. The exit status. */
 int gpu_serve(const struct gpu_arguments *arguments);

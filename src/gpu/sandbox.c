@@ -1,6 +1,6 @@
 /*
- * sandbox.c: what the kernel has to keep a process that was taken over from everything else. A kernel may lack it, but
- * for the capabilities: what is left out then is told at level debug.
+ * sandbox.c: what the kernel has to keep a process that was taken over from everything else. A kernel, or the filter of a
+ * service manager, may refuse it, but for the capabilities: the caller is told what is left out then.
  *
  * The process is of the daemon's user, so only Landlock keeps it from the memory of the daemon and of its other processes
  * (a process outside of its domain cannot be traced), and that these hide theirs. What is sealed has a list of system
@@ -33,6 +33,14 @@ enum { SANITIZED = false };
 #else
 #define ARCHITECTURE 0 /* whose numbers nobody has tried here */
 #endif
+
+/* Adds what failed just now, with errno, to the text. */
+static void add_lack(char lacks[static GPU_WHY], const char *what)
+{
+	size_t n = strlen(lacks);
+
+	snprintf(lacks + n, GPU_WHY - n, "%s%s (%m)", n ? ", " : "", what);
+}
 
 static int drop_capabilities(void)
 {
@@ -86,32 +94,32 @@ static struct landlock_rules landlock_rules(long version, bool sealed)
 	};
 }
 
-static void landlock(bool sealed)
+static void landlock(bool sealed, char lacks[static GPU_WHY])
 {
 	long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
 	struct landlock_rules rules;
 	int fd;
 
 	if (version < 1) {
-		log_debug("gpu", "no Landlock: %m");
+		add_lack(lacks, "Landlock");
 		return;
 	}
 	rules = landlock_rules(version, sealed);
 	fd = (int)syscall(SYS_landlock_create_ruleset, &rules, sizeof(rules), 0);
 	if (fd < 0 || syscall(SYS_landlock_restrict_self, fd, 0) != 0)
-		log_debug("gpu", "Landlock %ld: %m", version);
+		add_lack(lacks, "Landlock's rules");
 	if (fd >= 0)
 		close(fd);
 }
 
-int gpu_sandbox(bool sealed)
+int gpu_sandbox(bool sealed, char lacks[static GPU_WHY])
 {
 	int rc = drop_capabilities();
 
 	if (rc == 0)
 		rc = gpu_hide_memory();
 	if (rc == 0 && !SANITIZED)
-		landlock(sealed);
+		landlock(sealed, lacks);
 	return rc;
 }
 
@@ -201,7 +209,7 @@ static void make_program(struct program *p)
 	emit_answer(p, SECCOMP_RET_ERRNO | EPERM);
 }
 
-void gpu_sandbox_calls(void)
+void gpu_sandbox_calls(char lacks[static GPU_WHY])
 {
 	const struct rlimit none = {0, 0};
 	struct program program;
@@ -217,5 +225,5 @@ void gpu_sandbox_calls(void)
 	/* The filter refuses by the number, so speculation behind it gives nothing away. */
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
 		    &all) != 0)
-		log_debug("gpu", "no filter of system calls: %m");
+		add_lack(lacks, "a filter of system calls");
 }

@@ -315,11 +315,12 @@ static uint64_t operations(void)
 	return bits;
 }
 
-/* With why it is not one that was wanted more, as far as there is room; the log has all of it. */
+/* With what sessions are not confined by, and why it is not one that was wanted more, as far as there is room; log and status have
+ * all of it. */
 static void describe_device(const struct gpu_probe *probe, char out[static WIRE_GPU_NAME])
 {
-	if (snprintf(out, WIRE_GPU_NAME, "%s%s%s", probe->device, probe->passed[0] ? "; not " : "", probe->passed) >=
-	    WIRE_GPU_NAME)
+	if (snprintf(out, WIRE_GPU_NAME, "%s%s%s%s%s", probe->device, probe->lacks[0] ? "; without " : "", probe->lacks,
+		     probe->passed[0] ? "; not " : "", probe->passed) >= WIRE_GPU_NAME)
 		memcpy(out + WIRE_GPU_NAME - 4, "...", 4);
 }
 

@@ -129,6 +129,8 @@ static void take_found(struct gpu_service *gpu)
 {
 	const char *passed = gpu->probe.passed;
 
+	if (gpu->probe.lacks[0])
+		log_warn("gpu", "the process of a session is confined less: here it cannot have %s", gpu->probe.lacks);
 	if (!on_processors(&gpu->probe)) {
 		log_info("gpu", "%s backend, %s", gpu->probe.backend, gpu->probe.device);
 		return;
@@ -247,6 +249,7 @@ void gpu_service_status(const void *shared, struct service_report *report)
 	report->text(report, "backend", gpu->probe.backend);
 	report->text(report, "device", gpu->probe.device);
 	report->text(report, "passed_over", gpu->probe.passed);
+	report->text(report, "sandbox_lacks", gpu->probe.lacks);
 	report->number(report, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
 	report->number(report, "sessions_max", gpu->sessions_max);
 	report->number(report, "sessions_per_source", gpu->per_source);
