@@ -220,7 +220,7 @@ START_TEST(test_answers)
 	ck_assert_uint_eq(kv_value_max(kv), 4 * MIB); /* the memory, which is less than what the settings allow */
 	FAILS(kv_set_bytes(kv, "k", 1, bytes, sizeof(bytes)), -EMSGSIZE, "5242880");
 	WORKS(kv_set_bytes(kv, "k", 1, bytes, 3 * MIB), 0);
-	FAILS(kv_set_bytes(kv, "l", 1, bytes, 3 * MIB), -ENOSPC, "kv.memory");
+	FAILS(kv_set_bytes(kv, "l", 1, bytes, 3 * MIB), -ENOSPC, "needs room for both values at once); see kv.memory");
 	FAILS(kv_buffer_unregister(kv, bytes), -ENOENT, "no memory was registered");
 	FAILS(kv_open("tcp://127.0.0.1:1", &value), -ECONNREFUSED, "nothing listens");
 	WORKS(kv_close(kv), 0);

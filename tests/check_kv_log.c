@@ -765,6 +765,7 @@ START_TEST(test_sync_when_full)
 	set(kv, "k", "no room");
 	while (kv_set_bytes(kv, "k", 1, "v", 1) != -ENOSPC && time_now() < until)
 		usleep(1000);
+	ck_assert_msg(strstr(rdmad_error(), "the disk of the server's log is full"), "%s", rdmad_error());
 	while (log_figures().durable < version && time_now() < until)
 		usleep(1000);
 	ck_assert_uint_ge(log_figures().durable, version);
@@ -882,7 +883,7 @@ START_TEST(test_disk_full)
 		ck_assert(time_now() < until);
 	} while (rc == 0);
 	ck_assert_int_eq(rc, -ENOSPC);
-	ASSERT_ERROR(kv_set_bytes(kv, "r", 1, "v", 1), -ENOSPC, "disk of its log");
+	ASSERT_ERROR(kv_set_bytes(kv, "r", 1, "v", 1), -ENOSPC, "disk of the server's log is full");
 	ck_assert_int_eq(kv_delete(kv, "old", 3), -ENOSPC);
 	ck_assert_int_eq(kv_get_into(kv, "old", 3, value, sizeof(value), &len), 0);
 	ck_assert(!first.came);
@@ -909,7 +910,7 @@ START_TEST(test_disk_full_from_the_start)
 	disk.crowded = true;
 	start();
 	ck_assert_int_eq(kv_get_into(kv, "old", 3, value, sizeof(value), &len), 0);
-	ASSERT_ERROR(kv_set_bytes(kv, "k", 1, "v", 1), -ENOSPC, "disk of its log");
+	ASSERT_ERROR(kv_set_bytes(kv, "k", 1, "v", 1), -ENOSPC, "disk of the server's log is full");
 	disk.crowded = false;
 	while ((rc = kv_set_bytes(kv, "k", 1, "v", 1)) == -ENOSPC && time_now() < until)
 		usleep(1000);

@@ -17,7 +17,7 @@ static const struct {
 	{-EMSGSIZE, "the value is longer than the limit or the buffer"},
 	{-ENAMETOOLONG, "the key is too long"},
 	{-ENOMEM, "this program has no memory for it"},
-	{-ENOSPC, "the store is full, or the disk of its log"},
+	{-ENOSPC, "the store is full (an overwrite needs room for both values at once), or the disk of its log"},
 	{-ENOTCONN, "the connection has ended; it was not carried out"},
 	{-EPERM, "the handle is the parent process's"},
 	{-EPROTO, "the server breaks the protocol, and the connection ended; it may have been carried out"},
@@ -142,10 +142,16 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 	char words[SHOWN + 64];
 	const char *what = likely(status >= 0) ? "" : ask_words(ask, words, sizeof(words));
 
-	if (unlikely(status == -ENOSPC))
+	if (unlikely(status == -ENOSPC && kv->disk_full))
+		log_error(
+			"kv",
+			"%s with a value of %zu bytes: the disk of the server's log is full; see log.directory in its "
+			"rdmad.conf, and rdmactl log status",
+			what, ask->value_len);
+	else if (unlikely(status == -ENOSPC))
 		log_error("kv",
-			  "%s with a value of %zu bytes: the store is full, or the disk of its log; see kv.memory, "
-			  "kv.eviction and log.directory in its rdmad.conf, and rdmactl log status",
+			  "%s with a value of %zu bytes: the store is full (an overwrite needs room for both values at "
+			  "once); see kv.memory and kv.eviction in its rdmad.conf",
 			  what, ask->value_len);
 	else if (unlikely(status == -EOPNOTSUPP && ask->flags & WIRE_DURABLE))
 		log_error("kv",
