@@ -112,6 +112,14 @@ test_machine() {
 	configure 'kv.memory = "63T";'
 	ends 71 "and there is" "$rdmad" -t -c "$dir/rdmad.conf"
 	ends 0 "no errors" "$rdmad" -t --offline -c "$dir/rdmad.conf"
+	configure 'kv = { memory = "64M"; value_max = "1T"; };'
+	ends 0 "kv.value_max is 1.00 TiB, and kv.memory 64.0 MiB" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'services = [];'
+	ends 0 "services is empty" "$rdmad" -t -c "$dir/rdmad.conf"
+	if [[ ! -e /dev/infiniband/rdma_cm ]]; then
+		configure 'device = "mlx5_0";'
+		ends 0 'device is "mlx5_0", and there is no rdma' "$rdmad" -t -c "$dir/rdmad.conf"
+	fi
 	configure 'log.target = "file:/nowhere/log";'
 	ends 73 "cannot write /nowhere/log" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure "log.target = \"file:$dir\";"
@@ -421,6 +429,8 @@ test_background() {
 	# The sanitizers need more address space than there is to be.
 	if ! bash -c "ulimit -v 4000000; $rdmad --version" 2>&1 | grep -q Sanitizer; then
 		ends 71 "kv.memory" bash -c "ulimit -v 4000000; exec $rdmad -D -c $dir/rdmad.conf"
+		configure 'kv = { memory = "1G"; };'
+		ends 71 "or raise ulimit -v" bash -c "ulimit -v 1000000; exec $rdmad -t -c $dir/rdmad.conf"
 	fi
 }
 

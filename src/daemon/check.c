@@ -196,10 +196,22 @@ static int check_files(const struct config *c)
 	return rc || !bad ? rc : EX_CANTCREAT;
 }
 
+/* No error: it starts without. */
+static void check_device(struct daemon *d)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS && d->config->device; i++)
+		if (fabric_transports[i].device && config_allows(d->config, &fabric_transports[i]) &&
+		    !fabrics_find(d, &fabric_transports[i]))
+			log_warn("rdmad", "device is \"%s\", and there is no %s: %s", d->config->device,
+				 fabric_transports[i].name, fabrics_reason(d, &fabric_transports[i]));
+}
+
 static int check_services(const struct daemon *d)
 {
 	int rc = 0;
 
+	if (!d->config->services)
+		log_warn("rdmad", "services is empty: no client is served");
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		const struct service *service = service_find(id);
 		int error = 0;
@@ -217,6 +229,7 @@ int check_machine(struct daemon *d)
 	struct taken taken = {.count = 0};
 
 	status[n++] = fabrics_try(d);
+	check_device(d);
 	for (unsigned i = 0; i < d->config->listen.count; i++)
 		status[n++] = check_address(d, d->config->listen.item[i], &taken);
 	status[n++] = check_any(d);

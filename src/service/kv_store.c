@@ -15,6 +15,7 @@
 #define PAGE 4096ull
 #define STEP (256 * MIB)     /* touched between two lines of the log */
 #define MEMORY_MAX (4 * GIB) /* unless somebody says how much */
+#define VALUE_MAX GIB        /* likewise */
 #define TOUCHERS_MAX 16u
 
 #define AT(member) offsetof(struct kv_settings, member)
@@ -63,7 +64,7 @@ static const struct setting settings[] = {
 		 "allows, and 4 GiB at most. With RDMA it is taken and registered at the start, and needs\n"
 		 "as much locked memory (ulimit -l), or values from 4 KiB on are refused; else it is taken\n"
 		 "as keys and values come."},
-	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G", 1, 1ull << 40, .effective = value_max_of,
+	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G" /* VALUE_MAX */, 1, 1ull << 40, .effective = value_max_of,
 	 .help = "Longest value."},
 	{"kv.push_max", SETTING_SIZE, AT(push_max), "64K", 0, WIRE_PUSH_MAX,
 	 .help = "Over TCP and UNIX sockets values up to this long go with their request or answer;\n"
@@ -182,19 +183,38 @@ static int directory_check(const struct kv_settings *s)
 	return rc;
 }
 
+static int memory_check(const struct kv_settings *s)
+{
+	uint64_t memory = memory_of(s), has = ram_usable();
+	char wanted[32], there[32];
+	void *at;
+
+	units_human_size((double)memory, wanted);
+	if (s->value_max > memory && s->value_max != VALUE_MAX)
+		log_warn("kv", "kv.value_max is %s, and kv.memory %s: no value is longer than that",
+			 units_human_size((double)s->value_max, there), wanted);
+	if (memory > has) {
+		log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller", wanted,
+			  units_human_size((double)has, there));
+		return -ENOMEM;
+	}
+	/* Not to be written to, so that it takes nothing from a daemon that runs. */
+	at = mmap(NULL, memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED) {
+		log_error("kv", "cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v", wanted);
+		return -ENOMEM;
+	}
+	munmap(at, memory);
+	return 0;
+}
+
 int kv_shared_check(const void *values)
 {
-	uint64_t memory = memory_of(values), has = ram_usable();
-	int rc = log_check(values);
-	char wanted[32], there[32];
+	int rc = log_check(values), status = memory_check(values);
 
 	if (rc == 0)
 		rc = directory_check(values);
-	if (memory <= has)
-		return rc;
-	log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller",
-		  units_human_size((double)memory, wanted), units_human_size((double)has, there));
-	return rc ? rc : -ENOMEM;
+	return rc ? rc : status;
 }
 
 static bool have_device(const struct service_host *host)
