@@ -747,6 +747,7 @@ START_TEST(test_hold_full)
 	struct fabric_region *region;
 	char key[16], small[100] = {0};
 	unsigned before = 0;
+	uint64_t refused;
 
 	connect_conn();
 	region = reachable(pair.client.domain);
@@ -762,8 +763,10 @@ START_TEST(test_hold_full)
 			;
 		before = answers;
 		small[0] = 's';
+		refused = services_store_stats(&services).out_of_memory;
 		send_record(WIRE_OP_SET, small, sizeof(small));
 	} else {
+		refused = services_store_stats(&services).out_of_memory;
 		before = ask_set(region, "k", 900 * 1024, 3);
 	}
 	turns(50);
@@ -771,6 +774,7 @@ START_TEST(test_hold_full)
 	hold_remove(0);
 	expect_answer(WIRE_OK);
 	ck_assert_uint_eq(services_count(&services, "kv_waits"), 1);
+	ck_assert_uint_eq(services_store_stats(&services).out_of_memory, refused); /* which only waited */
 	fabric_deregister(region);
 }
 END_TEST

@@ -142,9 +142,10 @@ bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
 		retry_later(conn, agent->thread);
 	} else if (rc == -EAGAIN)
 		conn_yield(conn);
-	else if (may_come_back(agent))
+	else if (may_come_back(agent)) {
+		store_refuse_later(agent->thread->store);
 		kv_hold_wait(conn, agent);
-	else
+	} else
 		return false;
 	return true;
 }

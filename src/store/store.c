@@ -565,6 +565,8 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 			*version = item->version;
 	}
 	stripe_unlock(store, s, &dead);
+	if (unlikely(rc == -ENOMEM))
+		atomic_fetch_add(&store->out_of_memory, 1);
 	if (unlikely(rc != 0))
 		item_discard(store, item);
 	return rc;
@@ -828,4 +830,9 @@ void store_get_stats(struct store *store, struct store_stats *out)
 	out->bytes_reserved = atomic_load(&store->reserved);
 	out->moves = atomic_load(&store->moves);
 	out->out_of_memory = atomic_load(&store->out_of_memory);
+}
+
+void store_refuse_later(struct store *store)
+{
+	atomic_fetch_sub(&store->out_of_memory, 1);
 }

@@ -200,6 +200,8 @@ bool store_flush_rest(struct store *store, uint64_t now);
 uint64_t store_tick(struct store *store, uint64_t now);
 
 void store_get_stats(struct store *store, struct store_stats *out);
+/* A write for which there was no memory is not refused, but comes again: it was counted too early. */
+void store_refuse_later(struct store *store);
 
 /*
  * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on, each change takes
