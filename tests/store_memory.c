@@ -244,6 +244,54 @@ START_TEST(test_load_ahead_where_memory_is_scarce)
 }
 END_TEST
 
+static void give_back_until(struct fixture *f, uint64_t *now, uint64_t until)
+{
+	while (*now < until) {
+		uint64_t before = fixture_stats(f).bytes_returned;
+
+		*now = MAX(store_give_back(f->store, *now), *now + 1);
+		ck_assert_uint_le(fixture_stats(f).bytes_returned - before, 16 * MIB);
+	}
+}
+
+/* What was free for long goes back to the system, some at a time, and what stays is whole; only where that is asked for. */
+START_TEST(test_gives_back)
+{
+	struct fixture f = {.size = 64 * MIB};
+	struct store_config config = {.arena_size = f.size, .value_max = GIB, .gives_back = _i};
+	uint64_t now = NOW, state = 3;
+	struct store_ref ref;
+
+	f.arena = mmap(NULL, f.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(f.arena, MAP_FAILED);
+	config.arena = f.arena;
+	ck_assert_int_eq(store_create(&config, &f.store), 0);
+	for (uint32_t key = 0; key < 400; key++) {
+		expect(reserve_all(f.store, &key, sizeof(key), 50000 + random_next(&state) % 100000, NOW, &ref) == 0);
+		pattern_fill(ref.addr, ref.len, key);
+		expect(store_publish(f.store, &ref, NULL, NOW, NULL) == 0);
+	}
+	ck_assert_uint_gt(resident(&f), 30 * MIB);
+	give_back_until(&f, &now, NOW + 25 * TIME_S);
+	ck_assert_uint_gt(resident(&f), 30 * MIB);
+	for (uint32_t key = 0; key < 380; key++)
+		store_delete(f.store, &key, sizeof(key), 0, NOW);
+	give_back_until(&f, &now, now + 9 * TIME_S);
+	ck_assert_uint_gt(resident(&f), 30 * MIB);
+	give_back_until(&f, &now, now + 25 * TIME_S);
+	if (_i)
+		ck_assert_uint_lt(resident(&f), 8 * MIB);
+	else
+		ck_assert_uint_gt(resident(&f), 30 * MIB);
+	ck_assert_int_eq(fixture_stats(&f).bytes_returned > 20 * MIB, _i);
+	for (uint32_t key = 380; key < 400; key++) {
+		expect(store_get(f.store, &key, sizeof(key), NOW, &ref) == 1 && pattern_holds(ref.addr, ref.len));
+		store_unpin(f.store, &ref);
+	}
+	fixture_close(&f);
+}
+END_TEST
+
 TCase *store_memory_case(void)
 {
 	TCase *tc = tcase_create("memory");
@@ -259,5 +307,6 @@ TCase *store_memory_case(void)
 		tcase_add_test(tc, test_load_ahead_of_a_small_one);
 	}
 	tcase_add_test(tc, test_load_ahead_where_memory_is_scarce);
+	tcase_add_loop_test(tc, test_gives_back, 0, 2);
 	return tc;
 }

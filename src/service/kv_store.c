@@ -269,13 +269,14 @@ static void arena_register(struct kv_shared *shared, const struct service_host *
 	}
 }
 
-static int store_make(struct kv_shared *shared, const struct kv_settings *s)
+static int store_make(struct kv_shared *shared, const struct kv_settings *s, bool gives_back)
 {
 	struct store_config config = {
 		.arena = shared->arena,
 		.arena_size = shared->arena_size,
 		.value_max = s->value_max,
 		.eviction = (enum store_eviction)s->eviction,
+		.gives_back = gives_back,
 		.epoch = store_epoch(),
 		.changes = kv_log_wanted(s) ? KV_RING : 0,
 	};
@@ -309,7 +310,7 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	rc = arena_map(shared, memory, have_device(host));
 	if (rc != 0)
 		goto free_regions;
-	rc = store_make(shared, s);
+	rc = store_make(shared, s, !have_device(host));
 	if (rc != 0)
 		goto unmap;
 	if (kv_log_wanted(s))
@@ -347,7 +348,7 @@ void kv_shared_close(void *closed)
 uint64_t kv_shared_tick(void *shared, uint64_t now)
 {
 	struct store *store = ((struct kv_shared *)shared)->store;
-	uint64_t next = store_tick(store, now);
+	uint64_t next = MIN(store_tick(store, now), store_give_back(store, now));
 
 	return store_flush_rest(store, now) ? now : next;
 }
@@ -379,6 +380,7 @@ static const struct {
 	STORE("free_run_bytes", bytes_free_run),
 	STORE("reserved_bytes", bytes_reserved),
 	STORE("total_bytes", bytes_total),
+	STORE("returned_bytes", bytes_returned),
 	STORE("hits", hits),
 	STORE("misses", misses),
 	STORE("sets", sets),

@@ -103,6 +103,13 @@ enum page_state {
 	PAGE_LARGE, /* one large extent */
 };
 
+/* What the system has of a free run. */
+enum page_idle {
+	IDLE_NOT,  /* it came free since the last look */
+	IDLE_LONG, /* it was free at the last look */
+	IDLE_GONE, /* no page of it is there: not touched yet, or given back */
+};
+
 /* A page's record; all but `start` is that of the run which begins with the page. */
 struct page {
 	_Atomic uint8_t state;
@@ -117,7 +124,8 @@ struct page {
 	_Atomic uint16_t fresh; /* objects that were ever handed out */
 	_Atomic uint16_t used;  /* under the heap's lock, but to be looked at */
 	uint16_t objects;
-	bool linked; /* in its heap's list */
+	bool linked;  /* in its heap's list */
+	uint8_t idle; /* of a free run: an enum page_idle */
 };
 
 struct pages {
@@ -129,6 +137,10 @@ struct pages {
 	uint64_t *heads; /* one bit a page: a run begins here */
 	struct page *page;
 	uint32_t window_first, window_end; /* empty: no window */
+	uint32_t idle_hand;                /* the run where the look for idle ones is, */
+	uint32_t idle_from;                /* how far it is in that one, */
+	uint64_t idle_at;                  /* and when it goes on; TIME_NEVER: nothing is given back */
+	_Atomic uint64_t returned;         /* bytes */
 };
 
 int pages_create(struct pages *p, uint32_t count);
@@ -139,6 +151,9 @@ void pages_destroy(struct pages *p);
 uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap);
 /* A run that was taken, named by its first page. */
 void pages_give(struct pages *p, uint32_t first);
+
+/* Gives some of what was free for long back to the system; returns when to call again. One thread. */
+uint64_t pages_return(struct pages *p, char *base, uint64_t now);
 
 /* The longest run that is free, to an eighth of its length where many are about as long: its length, 0 where there is none. *first:
  * its first page; NULL: nobody asks. */

@@ -6,6 +6,7 @@
 #include "store/internal.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static unsigned bin_of(uint32_t n)
 {
@@ -65,12 +66,13 @@ static void run_set(struct pages *p, uint32_t first, uint32_t n, enum page_state
 	head_set(p, first);
 }
 
-static void bin_add(struct pages *p, uint32_t first, uint32_t n)
+static void bin_add(struct pages *p, uint32_t first, uint32_t n, enum page_idle idle)
 {
 	unsigned b = bin_of(n);
 	struct page *run = &p->page[first];
 
 	run_set(p, first, n, PAGE_FREE);
+	run->idle = (uint8_t)idle;
 	run->prev = 0;
 	run->next = p->bin[b];
 	if (run->next)
@@ -139,19 +141,21 @@ static void span_set(struct pages *p, uint32_t first, uint32_t n, int class, uns
 static uint32_t run_take(struct pages *p, uint32_t n, int class, unsigned heap)
 {
 	uint32_t at = run_find(p, n), rest;
+	enum page_idle idle;
 
 	must(pages_are_mine(p) && n > 0);
 	if (at == UINT32_MAX)
 		return at;
 	bin_remove(p, at);
 	rest = p->page[at].pages - n;
+	idle = p->page[at].idle;
 	if (class >= 0) {
 		if (rest)
-			bin_add(p, at + n, rest);
+			bin_add(p, at + n, rest, idle);
 		span_set(p, at, n, class, heap);
 	} else {
 		if (rest)
-			bin_add(p, at, rest);
+			bin_add(p, at, rest, idle);
 		at += rest;
 		run_set(p, at, n, PAGE_NEW);
 	}
@@ -169,14 +173,25 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap)
 	return at;
 }
 
+/* Of two runs that become one: as the longer one, so that one that is free for long does not begin anew with each page that comes
+ * free beside it. */
+static enum page_idle idle_joined(enum page_idle a, uint32_t pages_a, const struct page *b)
+{
+	enum page_idle longer = pages_a > b->pages ? a : (enum page_idle)b->idle;
+
+	return longer == IDLE_GONE && a != b->idle ? IDLE_LONG : longer;
+}
+
 static void run_give(struct pages *p, uint32_t first)
 {
 	uint32_t n = p->page[first].pages, near;
+	enum page_idle idle = IDLE_NOT;
 
 	must(pages_are_mine(p));
 	if (first + n < p->count && state_of(&p->page[first + n]) == PAGE_FREE) {
 		bin_remove(p, first + n);
 		head_clear(p, first + n);
+		idle = idle_joined(idle, n, &p->page[first + n]);
 		n += p->page[first + n].pages;
 	}
 	if (first) {
@@ -184,11 +199,17 @@ static void run_give(struct pages *p, uint32_t first)
 		if (state_of(&p->page[near]) == PAGE_FREE) {
 			bin_remove(p, near);
 			head_clear(p, first);
+			idle = idle_joined(idle, n, &p->page[near]);
 			n += p->page[near].pages;
 			first = near;
 		}
 	}
-	bin_add(p, first, n);
+	bin_add(p, first, n, idle);
+}
+
+static bool in_window(const struct pages *p, uint32_t at)
+{
+	return at >= p->window_first && at < p->window_end;
 }
 
 void pages_give(struct pages *p, uint32_t first)
@@ -214,7 +235,8 @@ int pages_create(struct pages *p, uint32_t count)
 		return -ENOMEM;
 	}
 	p->count = count;
-	bin_add(p, 0, count);
+	p->idle_at = TIME_NEVER;
+	bin_add(p, 0, count, IDLE_GONE);
 	return 0;
 }
 
@@ -242,6 +264,70 @@ uint32_t pages_longest(struct pages *p, uint32_t *first)
 		}
 	lock_give(&p->lock, LOCK_PAGES);
 	return longest;
+}
+
+/*
+ * Memory that is free for long. A run that was free at the last look and is at the next goes, in stretches of the size of a large
+ * page, so that none of these is taken apart. It stays under the lock meanwhile, one stretch at a time: a write that needs it then
+ * waits some microseconds, and is not told that there is no room.
+ */
+#define IDLE_EVERY (10 * TIME_S)
+#define IDLE_STEP (100 * TIME_MS)
+#define IDLE_STRETCHES 8 /* a step */
+#define IDLE_LOOKS 256   /* runs, under the lock */
+#define STRETCH ((uint32_t)(2 * MIB >> PAGE_SHIFT))
+
+/* The first stretch that lies in the run, and not before the hand; UINT32_MAX: none. */
+static uint32_t stretch_in(const struct pages *p, const char *base, uint32_t first)
+{
+	uint32_t skew = (uint32_t)((uintptr_t)base >> PAGE_SHIFT) % STRETCH, from = MAX(first, p->idle_from);
+	uint32_t at = (from + skew + STRETCH - 1) / STRETCH * STRETCH - skew;
+
+	return at + STRETCH <= first + p->page[first].pages ? at : UINT32_MAX;
+}
+
+/* One stretch, or a few looks. False: something went wrong, and nothing is given back any more. */
+static bool idle_step(struct pages *p, char *base)
+{
+	uint32_t at = head_next(p, p->idle_hand), stretch;
+
+	for (unsigned looks = 0; at < p->count && looks < IDLE_LOOKS; looks++, at += p->page[at].pages) {
+		struct page *run = &p->page[at];
+
+		stretch = state_of(run) == PAGE_FREE && run->idle == IDLE_LONG ? stretch_in(p, base, at) : UINT32_MAX;
+		if (stretch != UINT32_MAX) {
+			p->idle_hand = at;
+			p->idle_from = stretch + STRETCH;
+			p->returned += (uint64_t)STRETCH << PAGE_SHIFT;
+			return madvise(base + ((uint64_t)stretch << PAGE_SHIFT), (uint64_t)STRETCH << PAGE_SHIFT,
+				       MADV_DONTNEED) == 0;
+		}
+		if (state_of(run) == PAGE_FREE)
+			run->idle = run->idle == IDLE_NOT ? IDLE_LONG : IDLE_GONE;
+	}
+	p->idle_hand = at;
+	return true;
+}
+
+uint64_t pages_return(struct pages *p, char *base, uint64_t now)
+{
+	bool going = true;
+
+	if (now < p->idle_at)
+		return p->idle_at;
+	for (unsigned n = 0; n < IDLE_STRETCHES && going && p->idle_hand < p->count; n++) {
+		lock_take(&p->lock, LOCK_PAGES);
+		going = idle_step(p, base);
+		lock_give(&p->lock, LOCK_PAGES);
+	}
+	p->idle_at = now + IDLE_STEP;
+	if (p->idle_hand >= p->count) {
+		p->idle_hand = p->idle_from = 0;
+		p->idle_at = now + IDLE_EVERY;
+	}
+	if (!going)
+		p->idle_at = TIME_NEVER;
+	return p->idle_at;
 }
 
 /*

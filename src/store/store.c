@@ -103,6 +103,7 @@ int store_create(const struct store_config *config, struct store **out)
 	rc = arena_init(&store->arena, config->arena, config->arena_size);
 	if (rc != 0)
 		goto free_changes;
+	store->arena.pages.idle_at = config->gives_back ? 0 : TIME_NEVER;
 	rc = stripes_create(store, stripes_for(config->arena_size), config->epoch);
 	if (rc != 0)
 		goto close_arena;
@@ -800,6 +801,11 @@ uint64_t store_tick(struct store *store, uint64_t now)
 	return MIN(next, now + TICK_LATEST);
 }
 
+uint64_t store_give_back(struct store *store, uint64_t now)
+{
+	return pages_return(&store->arena.pages, store->arena.base, now);
+}
+
 static void stripe_add_stats(struct stripe *s, struct store_stats *out)
 {
 	lock_take(&s->lock, LOCK_STRIPE);
@@ -827,6 +833,7 @@ void store_get_stats(struct store *store, struct store_stats *out)
 	out->bytes_held = usage.held;
 	out->bytes_total = (uint64_t)store->arena.pages.count << PAGE_SHIFT;
 	out->bytes_free_run = (uint64_t)pages_longest(&store->arena.pages, NULL) << PAGE_SHIFT;
+	out->bytes_returned = atomic_load(&store->arena.pages.returned);
 	out->bytes_reserved = atomic_load(&store->reserved);
 	out->moves = atomic_load(&store->moves);
 	out->out_of_memory = atomic_load(&store->out_of_memory);

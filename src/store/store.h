@@ -42,7 +42,8 @@ struct store_config {
 	size_t arena_size;  /* bytes, at least 1 MiB */
 	uint64_t value_max; /* longest value, bytes */
 	enum store_eviction eviction;
-	uint64_t epoch; /* versions begin above it, at most 2^55: see store_epoch */
+	bool gives_back; /* memory that is free for long goes back to the system: no device knows the arena's pages */
+	uint64_t epoch;  /* versions begin above it, at most 2^55: see store_epoch */
 	uint32_t
 		changes; /* length of the ring of changes, a power of two from 64 to 2^20; 0: nobody asks for changes */
 };
@@ -70,8 +71,9 @@ struct store_stats {
 		bytes_free_run; /* the longest that is free, to an eighth: a value beyond it needs others to move or to go */
 	uint64_t bytes_reserved; /* of bytes_used: values on their way */
 	uint64_t hits, misses, sets, deletes, evictions, expired;
-	uint64_t moves;         /* of items, to make room */
-	uint64_t out_of_memory; /* writes refused */
+	uint64_t moves;          /* of items, to make room */
+	uint64_t out_of_memory;  /* writes refused */
+	uint64_t bytes_returned; /* of the arena, to the system, ever */
 };
 
 /* The epoch of a store that begins now: the system's clock in quarters of a microsecond. So versions go on rising over a
@@ -198,6 +200,10 @@ bool store_flush_rest(struct store *store, uint64_t now);
  * expires before the next is not found any more, but counts and holds memory until then, up to that second; a write that
  * needs the memory does not wait for the tick. */
 uint64_t store_tick(struct store *store, uint64_t now);
+
+/* Gives memory back to the system, where the configuration says so: each stretch of 2 MiB that was free for ten seconds, at most
+ * 16 MiB a call and 160 MiB a second. Returns when to call again. One thread. */
+uint64_t store_give_back(struct store *store, uint64_t now);
 
 void store_get_stats(struct store *store, struct store_stats *out);
 /* A write for which there was no memory is not refused, but comes again: it was counted too early. */
