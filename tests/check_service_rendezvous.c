@@ -60,7 +60,7 @@ static void take(void *arg, struct fabric_request *request, const struct wire_re
 	services_take(&services, pair.server.group, request, wire, reason);
 }
 
-static void set_up_with(uint64_t transfer_memory)
+static void set_up_as(uint64_t transfer_memory, uint64_t value_max, enum store_eviction eviction)
 {
 	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
 		.transfers = TRANSFERS,
@@ -78,14 +78,26 @@ static void set_up_with(uint64_t transfer_memory)
 	answers = 0;
 	conn_pair_open(&pair, false, &attr, &attr);
 	services_open(&services, &(struct services_options){.arena = ARENA,
-							    .value_max = VALUE_MAX,
+							    .value_max = value_max,
 							    .transfer_memory = transfer_memory,
+							    .eviction = eviction,
 							    .domain = pair.server.domain});
+}
+
+static void set_up_with(uint64_t transfer_memory)
+{
+	set_up_as(transfer_memory, VALUE_MAX, STORE_EVICT_NONE);
 }
 
 static void set_up(void)
 {
 	set_up_with(ARENA);
+}
+
+/* As a daemon has it: half of the memory. */
+static void set_up_evicting(void)
+{
+	set_up_as(ARENA / 2, ARENA, STORE_EVICT_S3_FIFO);
 }
 
 #define HOLD (4 * MIB) /* a quarter of it, one value of 1 MiB, for each */
@@ -464,6 +476,145 @@ START_TEST(test_dies_in_each_state)
 		fabric_deregister(region);
 		evil_free(evil);
 	}
+}
+END_TEST
+
+/*
+ * Values that others have to be evicted for.
+ */
+#define FEW 300 /* values that fill the arena */
+#define EACH ((uint64_t)ARENA / FEW - 5000)
+#define AHEAD (ARENA / 32) /* as rdmad.conf(5) says */
+
+static void fill_store(void)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < FEW; i++) {
+		snprintf(key, sizeof(key), "few%u", i);
+		store_value(key, EACH, i);
+	}
+	ck_assert_uint_eq(services_store_stats(&services).evictions, 0);
+}
+
+/* Those that are there are whole. */
+static unsigned count_few(void)
+{
+	struct store_meta meta;
+	unsigned n = 0;
+	char key[16];
+
+	for (unsigned i = 0; i < FEW; i++) {
+		snprintf(key, sizeof(key), "few%u", i);
+		if (!store_stat(services.store, key, strlen(key), pair.now, &meta))
+			continue;
+		ck_assert(stored(key, EACH, i));
+		n++;
+	}
+	return n;
+}
+
+/* Eight, one after the other, that ask for a long set: killed at once, or after they stood still for long. */
+START_TEST(test_half_way)
+{
+	static const uint64_t lens[] = {MIB / 2, 8 * MIB, 31 * MIB};
+
+	fill_store();
+	for (unsigned n = 0; n < 8; n++) {
+		struct evil *evil = evil_new(&pair);
+		struct fabric_region *region = reachable(evil->domain);
+
+		evil_join(evil);
+		evil_ask(evil, region, WIRE_OP_SET_FROM, lens[_i / 2], "never");
+		PAIR_UNTIL(&pair, services_store_stats(&services).pins == 1);
+		for (unsigned i = 0; i < 20; i++)
+			conn_pair_turn(&pair);
+		if (_i % 2) {
+			PAIR_UNTIL(&pair, (pair.now += TIME_S) && server_stats().connections == 0);
+			ck_assert_uint_eq(server_stats().stalled, n + 1);
+		}
+		fabric_endpoint_destroy(evil->endpoint);
+		evil->endpoint = NULL;
+		PAIR_UNTIL(&pair, server_stats().connections == 0);
+		assert_nothing_held();
+		fabric_deregister(region);
+		evil_free(evil);
+	}
+	ck_assert_uint_ge(count_few(), FEW - AHEAD / EACH - 4); /* and those that it begins and ends in */
+}
+END_TEST
+
+/* One that is served for some turns, and killed: what did not come is not evicted for. */
+START_TEST(test_killed_on_the_way)
+{
+	struct fabric_region *region;
+	uint8_t *long_one = malloc(ARENA);
+	uint64_t moved = 0, len = 31 * MIB;
+	struct evil *evil = evil_new(&pair);
+	uint8_t *was = value;
+
+	ck_assert_ptr_nonnull(long_one);
+	fill_store();
+	value_fill(long_one, len, 9);
+	ck_assert_int_eq(fabric_register(evil->domain, long_one, len, FABRIC_REMOTE_READ, &region), 0);
+	evil_join(evil);
+	value = long_one;
+	evil_ask(evil, region, WIRE_OP_SET_FROM, len, "never");
+	value = was;
+	while (moved < 8 * MIB) {
+		conn_pair_turn(&pair);
+		evil_turn(evil);
+		moved = services_count(&services, "kv_reads") * (AHEAD / 2); /* asked for: two pieces may not be here */
+	}
+	fabric_endpoint_destroy(evil->endpoint);
+	evil->endpoint = NULL;
+	PAIR_UNTIL(&pair, server_stats().connections == 0);
+	assert_nothing_held();
+	ck_assert_uint_ge(count_few(), FEW - (moved + AHEAD / 2) / EACH - 4);
+	ck_assert_uint_lt(count_few(), FEW - (moved - AHEAD) / EACH + 4);
+	fabric_deregister(region);
+	evil_free(evil);
+	free(long_one);
+}
+END_TEST
+
+/* With manners, of one piece and of several: it is taken, as often as it comes. */
+START_TEST(test_long_into_full)
+{
+	static const uint64_t lens[] = {2 * MIB, 15 * MIB, 31 * MIB};
+	uint64_t len = lens[_i / 2], half = len / 3 / 4096 * 4096 + 5;
+	uint8_t *long_one = malloc(ARENA), body[256] = {0};
+	struct fabric_region *region;
+	char key[2] = "a";
+
+	ck_assert_ptr_nonnull(long_one);
+	fill_store();
+	connect_conn();
+	ck_assert_int_eq(fabric_register(pair.client.domain, long_one, len, FABRIC_REMOTE_READ, &region), 0);
+	for (unsigned n = 0; n < 3; n++, key[0]++) {
+		uint32_t rkey = fabric_region_rkey(region, conn_endpoint(conn));
+		struct wire_remote pieces[] = {{(uintptr_t)long_one, half, rkey, 0},
+					       {(uintptr_t)long_one + half, 1, rkey, 0},
+					       {(uintptr_t)long_one + half + 1, len - half - 1, rkey, 0}};
+		struct wire_record record = {.op = WIRE_OP_PUT_PIECES, .arg = 1};
+		size_t head = sizeof(struct wire_put);
+
+		value_fill(long_one, len, n);
+		if (_i % 2) {
+			body[head] = (uint8_t)key[0];
+			memcpy(body + head + 1, pieces, sizeof(pieces));
+			ck_assert(conn_say(conn, &record, body, head + 1 + sizeof(pieces), NULL, 0));
+		} else {
+			body_of(body, (uintptr_t)long_one, len, rkey, 1);
+			body[sizeof(pieces[0])] = (uint8_t)key[0];
+			send_record(WIRE_OP_SET_FROM, body, sizeof(pieces[0]) + 1);
+		}
+		expect_answer(WIRE_OK);
+		ck_assert(stored(key, len, n));
+	}
+	count_few();
+	fabric_deregister(region);
+	free(long_one);
 }
 END_TEST
 
@@ -913,6 +1064,7 @@ int main(void)
 {
 	Suite *suite = suite_create("service rendezvous");
 	TCase *peers = suite_case(suite, "peers", set_up, tear_down);
+	TCase *evicting = suite_case(suite, "evicting", set_up_evicting, tear_down);
 	TCase *hold = suite_case(suite, "hold", set_up_hold, tear_down);
 	TCase *short_hold = suite_case(suite, "short hold", set_up_short_hold, tear_down);
 
@@ -925,6 +1077,9 @@ int main(void)
 	tcase_add_loop_test(peers, test_deregistered_meanwhile, 0, 2);
 	tcase_add_loop_test(peers, test_dies_in_each_state, 0, 2);
 	tcase_add_loop_test(peers, test_crowd, 0, 2);
+	tcase_add_loop_test(evicting, test_half_way, 0, 6);
+	tcase_add_test(evicting, test_killed_on_the_way);
+	tcase_add_loop_test(evicting, test_long_into_full, 0, 6);
 	tcase_add_loop_test(hold, test_hold_share, 0, 2);
 	tcase_add_test(hold, test_hold_limit);
 	tcase_add_test(hold, test_hold_longest);

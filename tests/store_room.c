@@ -351,6 +351,134 @@ START_TEST(test_evicts_what_it_needs)
 }
 END_TEST
 
+/*
+ * Extents that grow.
+ */
+#define PART (MIB / 2)
+
+static int reserve_part(struct filled *t, uint32_t key, uint64_t len, struct store_ref *ref, uint64_t *ready)
+{
+	int rc;
+
+	do
+		rc = store_reserve_part(t->f.store, &key, sizeof(key), len, PART, NOW, ref, ready);
+	while (rc == -EAGAIN);
+	return rc;
+}
+
+static int reserve_more(struct filled *t, struct store_ref *ref, uint64_t *ready)
+{
+	uint64_t bytes = *ready + PART;
+	int rc;
+
+	do
+		rc = store_reserve_more(t->f.store, ref, bytes, ready);
+	while (rc == -EAGAIN);
+	return rc;
+}
+
+/* As full as it gets: 320 values, or small ones, or any. */
+static void fill(struct filled *t, int how)
+{
+	for (uint32_t key = 0; !fixture_stats(&t->f).evictions; key++)
+		expect(set_len(t, key, how == 0 ? 200000 : how == 1 ? 1000 : random_size(&t->state, 21)) == 0);
+}
+
+/* Those that are there are whole; returns how many bytes they are. */
+static uint64_t check_remaining(struct filled *t)
+{
+	for (uint32_t key = 0; key < t->keys; key++)
+		t->there[key] = is_there(t, key);
+	check_values(t);
+	return fixture_stats(&t->f).bytes_asked;
+}
+
+/* What is asked for and does not come costs others a part of its length. */
+START_TEST(test_half_way)
+{
+	static const uint64_t lens[] = {MIB, 16 * MIB, 62 * MIB};
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	uint64_t before, ready;
+	struct store_ref ref;
+
+	fill(t, _i / 3);
+	before = check_remaining(t);
+	for (uint32_t n = 0; n < 8; n++) {
+		ck_assert_int_eq(reserve_part(t, KEYS + n, lens[_i % 3], &ref, &ready), 0);
+		ck_assert_uint_ge(ready, PART);
+		if (ready == lens[_i % 3])
+			ck_assert_uint_eq(ready, MIB); /* the one before was as long */
+		else
+			ck_assert_int_eq(reserve_more(t, &ref, &ready), 0);
+		store_abandon(t->f.store, &ref);
+	}
+	ck_assert_uint_ge(check_remaining(t) + 5 * PART, before); /* and runs at the edge */
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* One that comes takes room as it does, and what it has not reached is there and whole. */
+START_TEST(test_grows)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	uint64_t before, ready, len = 40 * MIB, most = 0, work = 0;
+	struct store_ref ref;
+
+	fill(t, _i);
+	before = check_remaining(t);
+	work_since(t, &work);
+	ck_assert_int_eq(reserve_part(t, KEYS - 1, len, &ref, &ready), 0);
+	for (unsigned n = 0; ready < len; n++) {
+		memset(ref.addr, (int)n, ready);
+		if (n % 8 == 0)
+			ck_assert_uint_ge(check_remaining(t) + ready + 5 * PART, before);
+		work_since(t, &work);
+		ck_assert_int_ne(store_reserve_more(t->f.store, &ref, ready + PART, &ready), -EBUSY);
+		most = MAX(most, work_since(t, &work));
+	}
+	ck_assert_uint_le(most, STEP_MOST);
+	pattern_fill(ref.addr, len, 7);
+	ck_assert_int_eq(store_publish(t->f.store, &ref, NULL, NOW, NULL), 0);
+	check_remaining(t);
+	ck_assert(read_key(t, KEYS - 1));
+	ck_assert_uint_eq(t->f.store->arena.growths, 0);
+	fixture_close(&t->f);
+}
+END_TEST
+
+/* Two at once, and a value that is pinned in the way of each, in turns. */
+START_TEST(test_two_grow)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	struct store_ref ref[2], pin[400];
+	uint64_t ready[2], len = 24 * MIB;
+	uint32_t pins = 0, busy = 0;
+
+	fill(t, 0);
+	for (uint32_t i = 0; i < 2; i++)
+		ck_assert_int_eq(reserve_part(t, KEYS + i, len, &ref[i], &ready[i]), 0);
+	for (uint32_t key = 0; key < t->keys; key++)
+		pins += (uint32_t)store_get(t->f.store, &key, sizeof(key), NOW, &pin[pins]);
+	while (ready[0] < len || ready[1] < len) {
+		for (uint32_t i = 0; i < 2; i++) {
+			if (ready[i] == len || reserve_more(t, &ref[i], &ready[i]) == 0)
+				continue;
+			ck_assert_uint_lt(busy, pins);
+			store_unpin(t->f.store, &pin[busy++]);
+		}
+	}
+	ck_assert_uint_gt(busy, 1);
+	while (busy < pins)
+		store_unpin(t->f.store, &pin[busy++]);
+	for (uint32_t i = 0; i < 2; i++)
+		memset(ref[i].addr, 1, len);
+	check_remaining(t);
+	store_abandon(t->f.store, &ref[0]);
+	ck_assert_int_eq(store_publish(t->f.store, &ref[1], NULL, NOW, NULL), 0);
+	fixture_close(&t->f);
+}
+END_TEST
+
 TCase *store_room_case(void)
 {
 	TCase *tc = tcase_create("room");
@@ -367,5 +495,8 @@ TCase *store_room_case(void)
 	tcase_add_loop_test(tc, test_hot_large, 0, 2);
 	tcase_add_loop_test(tc, test_young, 0, 2);
 	tcase_add_loop_test(tc, test_evicts_what_it_needs, 0, 4);
+	tcase_add_loop_test(tc, test_half_way, 0, 9);
+	tcase_add_loop_test(tc, test_grows, 0, 3);
+	tcase_add_test(tc, test_two_grow);
 	return tc;
 }

@@ -54,6 +54,25 @@ static void do_hold(struct worker *w, uint32_t key, uint64_t now)
 	store_get(w->t->f.store, &key, 4, now, ref);
 }
 
+/* By and by, unless something stays in its way. */
+static int reserve_growing(struct store *s, uint32_t key, uint64_t len, uint64_t now, struct store_ref *ref)
+{
+	uint64_t ready;
+	int rc;
+
+	do
+		rc = store_reserve_part(s, &key, 4, len, 0, now, ref, &ready);
+	while (rc == -EAGAIN);
+	for (unsigned tries = 0; rc == 0 && ready < len; tries++) {
+		memset(ref->addr, 0, ready);
+		if (store_reserve_more(s, ref, ready + KIB, &ready) == -EBUSY && tries > 1000) {
+			store_abandon(s, ref);
+			rc = -EBUSY;
+		}
+	}
+	return rc;
+}
+
 static void do_write(struct worker *w, uint32_t key, uint64_t now)
 {
 	uint64_t len = 8 + random_size(&w->state, w->t->bits), seed = random_next(&w->state);
@@ -64,7 +83,8 @@ static void do_write(struct worker *w, uint32_t key, uint64_t now)
 		put.expires = now + seed % (20 * TIME_MS);
 	if (seed % 16 == 1)
 		put.condition = STORE_IF_ABSENT;
-	if (reserve_all(w->t->f.store, &key, 4, len, now, &ref)) {
+	if (seed % 8 < 4 ? reserve_growing(w->t->f.store, key, len, now, &ref)
+			 : reserve_all(w->t->f.store, &key, 4, len, now, &ref)) {
 		atomic_fetch_add(&w->t->refused, 1);
 		return;
 	}

@@ -64,6 +64,7 @@ struct kv_shared {
 	size_t arena_size;
 	uint64_t value_max; /* longest value */
 	uint64_t push_max;  /* longest that goes with its message, where the fabric can */
+	uint64_t ahead;     /* most room that is made by eviction for bytes that are not here yet, of one value */
 	struct kv_hold hold;
 	/* The arena as registered in each domain; a domain without has no large values. */
 	struct kv_region {
@@ -245,8 +246,10 @@ struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
 enum kv_transfer_state {
 	KV_TRANSFER_FREE,     /* kept by the thread; woken by the next large request */
 	KV_TRANSFER_RESERVED, /* holds memory for a SET's value, or pins a GET's */
-	KV_TRANSFER_READING, /* in agent->sets; woken by done(), once: the value came, it never will, or the connection is
+	KV_TRANSFER_READING, /* in agent->sets; woken by done(), for each piece: it came, it never will, or the connection is
 				* buried */
+	KV_TRANSFER_GROWING, /* in agent->sets, with no piece on its way: room for the next one is to be made; woken by the
+				* connection's writable(), and given up by closed() */
 	KV_TRANSFER_UNCOMMITTED, /* of a GET, in agent->uncommitted; woken by the gate, and given up by closed() */
 	KV_TRANSFER_WRITING,     /* of a GET, whose answer was committed behind it; woken by done() likewise */
 	KV_TRANSFER_PUBLISHED,   /* the SET was carried out and is to be answered */
@@ -275,6 +278,7 @@ struct kv_write {
 
 struct kv_transfer {
 	struct conn_transfer wire;
+	struct conn_transfer next; /* of a SET in pieces, of which two are under way: every other one */
 	enum kv_transfer_state state;
 	struct list node; /* in the agent's list of the state */
 	struct kv_transfer *next_free;
@@ -283,11 +287,17 @@ struct kv_transfer {
 	struct wire_record
 		request;       /* of a SET: to be answered when the bytes are here; of a GET: when it is committed */
 	struct kv_write write; /* of a GET that waits for that */
+	struct kv_ranges from; /* of a SET in pieces */
+	uint64_t ready;        /* of a SET: bytes that there is room for, */
+	uint64_t asked;        /* and that were asked for */
+	unsigned pieces;       /* asked for, */
+	unsigned coming;       /* and not here yet */
+	bool failed;           /* one of them */
 	struct wire_put put;   /* zeros: always, for ever */
 	uint64_t key_hash;
 	uint64_t version;
 	enum wire_status status;
-	struct wire_remote kept[]; /* WIRE_PIECES_MAX; write.to, where that waits */
+	struct wire_remote kept[]; /* WIRE_PIECES_MAX; write.to, where that waits, or from */
 };
 
 /* The only writer of the state, for rendezvous.c alone: moves the transfer to the state's list and logs. It must be a
@@ -354,6 +364,8 @@ void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
 
 /* Returns -EAGAIN: the request waits, and comes again when something ended, in a millisecond at the latest. */
 int kv_hold_wait(struct conn *conn, struct kv_agent *agent);
+/* The same for what has begun: writable() is called. */
+void kv_hold_retry(struct conn *conn, struct kv_thread *thread);
 
 /* What the store said of a write: it has to come again, because room is made in further steps (-EAGAIN), or may come back
  * when transfers that are under way have ended (-ENOMEM). False: rc is its result. */

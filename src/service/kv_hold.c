@@ -103,7 +103,7 @@ void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
 }
 
 /* Again in a millisecond: nobody says when it is time. */
-static void retry_later(struct conn *conn, struct kv_thread *thread)
+void kv_hold_retry(struct conn *conn, struct kv_thread *thread)
 {
 	if (!thread->retry_at)
 		service_part_join(&thread->part);
@@ -118,7 +118,7 @@ int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
 		agent->waits_for = read_number(&hold_of(agent)->begun);
 		kv_agent_count(agent, KV_COUNT_WAITS);
 	}
-	retry_later(conn, agent->thread);
+	kv_hold_retry(conn, agent->thread);
 	return -EAGAIN;
 }
 
@@ -139,7 +139,7 @@ bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
 {
 	if (rc == -EAGAIN && store_changes_full(agent->thread->store)) {
 		kv_gate_wait_ring(agent); /* steps make no room before the log has got on */
-		retry_later(conn, agent->thread);
+		kv_hold_retry(conn, agent->thread);
 	} else if (rc == -EAGAIN)
 		conn_yield(conn);
 	else if (may_come_back(agent)) {

@@ -17,6 +17,7 @@
 #define MEMORY_MAX (4 * GIB) /* unless somebody says how much */
 #define VALUE_MAX GIB        /* likewise */
 #define TOUCHERS_MAX 16u
+#define AHEAD_SHARE 32 /* of the memory: see struct kv_shared */
 
 #define AT(member) offsetof(struct kv_settings, member)
 
@@ -302,7 +303,8 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 		goto free_shared;
 	rc = -ENOMEM;
 	shared->value_max = value_max_of(s);
-	shared->push_max = s->push_max;
+	shared->ahead = s->eviction == STORE_EVICT_NONE ? UINT64_MAX : MAX(memory / AHEAD_SHARE, 2 * STORE_PART_MIN);
+	shared->push_max = MIN(s->push_max, shared->ahead); /* what is pushed cannot come in pieces */
 	kv_hold_init(&shared->hold, transfer_memory_of(s));
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)

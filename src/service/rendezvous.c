@@ -4,7 +4,9 @@
  * the store is ever remotely accessible, and no byte is copied by a processor. A value is pinned while the
  * wire touches it.
  *
- * SET: free, reserved, reading, published, waiting where no message has room for the answer, free.
+ * SET: free, reserved, reading, published, waiting where no message has room for the answer, free. A long one for which others
+ * have to be evicted is read in pieces, and room for a piece is made when the one before the last has come: a client that never
+ * sends costs no more than that. Growing: room for its next piece is not there yet, and none is on its way.
  * GET: free, reserved, uncommitted where the value is newer than what is on disk, writing, free.
  */
 #include "service/kv.h"
@@ -18,10 +20,11 @@ static const struct {
 	unsigned after; /* the states that it may follow */
 	bool holds;     /* the value's bytes count in kv_hold */
 } states[KV_TRANSFER_STATES] = {
-	[KV_TRANSFER_FREE] = {"free", AFTER(RESERVED) | AFTER(READING) | AFTER(UNCOMMITTED) | AFTER(WRITING) |
-					      AFTER(PUBLISHED) | AFTER(WAITING)},
+	[KV_TRANSFER_FREE] = {"free", AFTER(RESERVED) | AFTER(READING) | AFTER(GROWING) | AFTER(UNCOMMITTED) |
+					      AFTER(WRITING) | AFTER(PUBLISHED) | AFTER(WAITING)},
 	[KV_TRANSFER_RESERVED] = {"reserved", AFTER(FREE), true},
-	[KV_TRANSFER_READING] = {"reading", AFTER(RESERVED), true},
+	[KV_TRANSFER_READING] = {"reading", AFTER(RESERVED) | AFTER(GROWING), true},
+	[KV_TRANSFER_GROWING] = {"growing", AFTER(READING), true},
 	[KV_TRANSFER_UNCOMMITTED] = {"uncommitted", AFTER(RESERVED), true},
 	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED) | AFTER(UNCOMMITTED), true},
 	[KV_TRANSFER_PUBLISHED] = {"published", AFTER(READING)},
@@ -31,7 +34,7 @@ static const struct {
 /* NULL: in none. */
 static struct list *list_of(struct kv_agent *agent, enum kv_transfer_state state)
 {
-	if (state == KV_TRANSFER_READING)
+	if (state == KV_TRANSFER_READING || state == KV_TRANSFER_GROWING)
 		return &agent->sets;
 	if (state == KV_TRANSFER_UNCOMMITTED)
 		return &agent->uncommitted;
@@ -137,28 +140,30 @@ bool kv_pieces_read(const struct conn *conn, struct kv_ranges *ranges, struct wi
 	       kv_ranges_read(conn, ranges, out, body + head + key_len, rest - key_len);
 }
 
-/* All of `here`, from or to the ranges, which are no shorter. */
-static int ranges_post(struct conn *conn, struct kv_transfer *t, enum fabric_opcode opcode,
-		       const struct kv_ranges *ranges, struct fabric_sge here)
+/* All of `here`, from or to the ranges behind their first `skip` bytes, which are no shorter. */
+static int ranges_post(struct conn *conn, struct conn_transfer *wire, enum fabric_opcode opcode,
+		       const struct kv_ranges *ranges, uint64_t skip, struct fabric_sge here)
 {
 	struct conn_part parts[WIRE_PIECES_MAX];
+	const struct wire_remote *there = ranges->at;
 	unsigned n = 0;
 
-	for (; here.len; n++) {
-		const struct wire_remote *there = &ranges->at[n];
-		size_t len = MIN(here.len, there->length);
+	for (; skip >= there->length; there++)
+		skip -= there->length;
+	for (; here.len; n++, there++, skip = 0) {
+		size_t len = MIN(here.len, there->length - skip);
 
 		parts[n] = (struct conn_part){
 			.opcode = opcode,
 			.sge_count = 1,
 			.sge = {{here.addr, len, here.region}},
-			.remote_addr = there->addr,
+			.remote_addr = there->addr + skip,
 			.rkey = there->rkey,
 		};
 		here.addr = (char *)here.addr + len;
 		here.len -= len;
 	}
-	return conn_transfer_chain(conn, &t->wire, parts, n);
+	return conn_transfer_chain(conn, wire, parts, n);
 }
 
 const struct kv_transfer *kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len)
@@ -207,7 +212,7 @@ static int write_post(struct conn *conn, struct kv_transfer *t)
 {
 	const struct kv_write *w = &t->write;
 	struct fabric_sge from = {(char *)t->ref.addr + w->at, w->len, t->agent->arena};
-	int rc = ranges_post(conn, t, FABRIC_WRITE, &w->to, from);
+	int rc = ranges_post(conn, &t->wire, FABRIC_WRITE, &w->to, 0, from);
 
 	if (rc != 0)
 		return rc;
@@ -476,21 +481,21 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 	return true;
 }
 
-/* The value is in its place, unless the connection failed: then the old one stays. */
-static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)
+/* The connection failed: the old value stays. */
+static void set_give_up(struct kv_transfer *t)
 {
-	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
+	store_abandon(t->agent->thread->store, &t->ref);
+	transfer_give(t);
+}
+
+/* The value is in its place. */
+static void set_publish(struct conn *conn, struct kv_transfer *t)
+{
 	struct kv_thread *thread = t->agent->thread;
 	struct store *store = thread->store;
 	struct store_put put;
 	int rc;
 
-	must(t->state == KV_TRANSFER_READING);
-	if (status != FABRIC_OK) {
-		store_abandon(store, &t->ref);
-		transfer_give(t);
-		return;
-	}
 	rc = kv_gate_refused(thread);
 	if (unlikely(rc != 0)) { /* meanwhile */
 		store_abandon(store, &t->ref);
@@ -502,10 +507,52 @@ static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)
 		t->version = kv_tells_all(t->agent, &t->request);
 	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
 	kv_transfer_set_state(t, KV_TRANSFER_PUBLISHED);
-	if (list_empty(&t->agent->finished) && set_answer(wire->conn, t))
+	if (list_empty(&t->agent->finished) && set_answer(conn, t))
 		transfer_give(t);
 	else
 		kv_transfer_set_state(t, KV_TRANSFER_WAITING);
+}
+
+static void piece_done(struct conn *conn, struct kv_transfer *t, enum fabric_status status)
+{
+	must(t->state == KV_TRANSFER_READING && t->coming);
+	t->coming--;
+	t->failed |= status != FABRIC_OK;
+	if (!t->failed && t->asked < t->ref.len)
+		conn_wait_writable(conn); /* the next one is asked for there: that may take a while */
+	if (t->coming)
+		return;
+	if (t->failed)
+		set_give_up(t);
+	else if (t->asked == t->ref.len)
+		set_publish(conn, t);
+	else
+		kv_transfer_set_state(t, KV_TRANSFER_GROWING);
+}
+
+static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)
+{
+	piece_done(wire->conn, container_of(wire, struct kv_transfer, wire), status);
+}
+
+static void kv_set_next_done(struct conn_transfer *next, enum fabric_status status)
+{
+	piece_done(next->conn, container_of(next, struct kv_transfer, next), status);
+}
+
+/* Ask for what there is room for. */
+static int piece_post(struct conn *conn, struct kv_transfer *t, const struct kv_ranges *from)
+{
+	struct fabric_sge to = {(char *)t->ref.addr + t->asked, t->ready - t->asked, t->agent->arena};
+	int rc = ranges_post(conn, t->pieces % 2 ? &t->next : &t->wire, FABRIC_READ, from, t->asked, to);
+
+	if (rc != 0)
+		return rc;
+	t->asked = t->ready;
+	t->pieces++;
+	t->coming++;
+	kv_agent_count(t->agent, KV_COUNT_READS);
+	return 0;
 }
 
 /* A request of a large SET, taken apart. */
@@ -523,7 +570,7 @@ static bool is_pushed(const struct kv_agent *agent, const struct wire_record *re
 }
 
 static int read_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		      const struct large_set *set, struct store_ref *ref)
+		      const struct large_set *set, struct store_ref *ref, uint64_t ready)
 {
 	struct kv_transfer *t = transfer_take(agent, ref);
 	struct fabric_sge to = {ref->addr, ref->len, agent->arena};
@@ -533,19 +580,31 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	if (!t)
 		return -ENOMEM;
 	t->wire.done = kv_set_done;
+	t->next.done = kv_set_next_done;
+	t->ready = ready;
 	t->request = *request;
 	t->put = set->put;
 	t->key_hash = hash_bytes(set->key, set->key_len);
 	if (pushed)
 		rc = conn_pull(conn, &t->wire, &to);
 	else
-		rc = ranges_post(conn, t, FABRIC_READ, &set->from, to);
+		rc = piece_post(conn, t, &set->from);
 	if (rc != 0) {
 		transfer_give(t);
 		return rc;
 	}
+	if (pushed) {
+		t->asked = ref->len;
+		t->coming = 1;
+		kv_agent_count(agent, KV_COUNT_PULLS);
+	}
 	kv_transfer_set_state(t, KV_TRANSFER_READING);
-	kv_agent_count(agent, pushed ? KV_COUNT_PULLS : KV_COUNT_READS);
+	if (t->asked < ref->len) {
+		memcpy(t->kept, set->from.at, set->from.count * sizeof(t->kept[0]));
+		t->from = set->from;
+		t->from.at = t->kept;
+		conn_wait_writable(conn);
+	}
 	return 0;
 }
 
@@ -582,7 +641,9 @@ static int condition_check(struct store *store, const struct large_set *set, uin
 static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     const struct large_set *set)
 {
+	const struct kv_shared *shared = agent->thread->part.shared;
 	struct store *store = agent->thread->store;
+	uint64_t length = set->from.length, ready = length;
 	struct store_ref ref;
 	int rc;
 
@@ -602,14 +663,19 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	}
 	if (!kv_hold_take(agent, set->from.length))
 		return kv_hold_wait(conn, agent);
-	KV_STEPS(conn, rc, store_reserve(store, set->key, set->key_len, set->from.length, kv_now(agent->thread), &ref));
+	if (length <= shared->ahead)
+		KV_STEPS(conn, rc, store_reserve(store, set->key, set->key_len, length, kv_now(agent->thread), &ref));
+	else
+		KV_STEPS(conn, rc,
+			 store_reserve_part(store, set->key, set->key_len, length, shared->ahead / 2,
+					    kv_now(agent->thread), &ref, &ready));
 	if (rc != 0) {
 		kv_hold_cancel(agent, set->from.length);
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
 		return refuse_set(conn, agent, request, wire_status_of(rc));
 	}
-	rc = read_value(conn, agent, request, set, &ref);
+	rc = read_value(conn, agent, request, set, &ref, ready);
 	if (rc != 0)
 		store_abandon(store, &ref);
 	return rc;
@@ -652,10 +718,51 @@ int kv_serve_put_pieces(struct conn *conn, struct kv_agent *agent, const struct 
 	return set_begin(conn, agent, request, &set);
 }
 
+/* Room for the next piece, and the request for it, as long as fewer than two are on their way. */
+static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_transfer *t)
+{
+	const struct kv_shared *shared = agent->thread->part.shared;
+	int rc = 0;
+
+	while (rc == 0 && t->coming < 2 && t->asked < t->ref.len) {
+		if (!conn_transfer_room(conn, t->from.count)) {
+			conn_wait_writable(conn);
+			return;
+		}
+		KV_STEPS(conn, rc,
+			 store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2, &t->ready));
+		if (rc == 0)
+			rc = piece_post(conn, t, &t->from);
+		if (rc == 0 && t->state == KV_TRANSFER_GROWING)
+			kv_transfer_set_state(t, KV_TRANSFER_READING);
+	}
+	if (rc == -EAGAIN) {
+		kv_hold_room(conn, agent, rc);
+		conn_wait_writable(conn);
+	} else if (rc == -EBUSY) {
+		kv_hold_retry(conn, agent->thread);
+	} else if (rc != 0 && !t->coming) {
+		set_give_up(t); /* with the connection */
+	}
+}
+
+static void sets_go_on(struct conn *conn, struct kv_agent *agent)
+{
+	struct list *pos, *next;
+
+	list_for_each_safe (pos, next, &agent->sets) {
+		struct kv_transfer *t = container_of(pos, struct kv_transfer, node);
+
+		if (t->asked < t->ref.len && !t->failed)
+			set_go_on(conn, agent, t);
+	}
+}
+
 void kv_rendezvous_writable(struct conn *conn)
 {
 	struct kv_agent *agent = conn_context(conn);
 
+	sets_go_on(conn, agent);
 	while (!list_empty(&agent->finished)) {
 		struct kv_transfer *t = list_first(&agent->finished, struct kv_transfer, node);
 
@@ -673,7 +780,13 @@ void kv_rendezvous_close(struct kv_agent *agent)
 		store_unpin(agent->thread->store, &t->ref);
 		transfer_give(t);
 	}
-	must(list_empty(&agent->sets) && agent->held == 0); /* done() came for each */
+	while (!list_empty(&agent->sets)) { /* done() came for each piece */
+		struct kv_transfer *t = list_first(&agent->sets, struct kv_transfer, node);
+
+		must(t->state == KV_TRANSFER_GROWING);
+		set_give_up(t);
+	}
+	must(agent->held == 0);
 	while (!list_empty(&agent->finished))
 		transfer_give(list_first(&agent->finished, struct kv_transfer, node));
 }

@@ -35,7 +35,7 @@
 #define ITEM_RESERVED 0x80000000u
 #define LINK_TAGGED 0xfffffe00u /* links from here on are not items: see wheel.c */
 
-enum item_queue { QUEUE_NONE, QUEUE_SMALL, QUEUE_MAIN };
+enum item_queue { QUEUE_NONE, QUEUE_SMALL, QUEUE_MAIN, QUEUE_GROWS /* none: its extent is not whole yet */ };
 
 struct store_item {
 	_Atomic uint32_t refs;
@@ -97,7 +97,7 @@ static inline unsigned char *item_value(struct store_item *item)
 
 enum page_state {
 	PAGE_FREE,
-	PAGE_HELD,  /* free, kept back for the window */
+	PAGE_HELD,  /* free, kept back for the window, or for the extent before it that grows */
 	PAGE_SPAN,  /* objects of one class */
 	PAGE_NEW,   /* one large extent that its owner has not marked reserved yet */
 	PAGE_LARGE, /* one large extent */
@@ -113,7 +113,8 @@ enum page_idle {
 /* A page's record; all but `start` is that of the run which begins with the page. */
 struct page {
 	_Atomic uint8_t state;
-	_Atomic uint8_t claimed; /* a span in the window: takes no new object */
+	_Atomic uint8_t
+		claimed; /* for a window or an extent that grows: held when it comes free; a span takes no object */
 	_Atomic uint8_t heap;
 	uint8_t class;
 	uint32_t start; /* the run's first page: valid on a run's first and last page, all of a
@@ -179,6 +180,19 @@ struct heap {
 	uint32_t spare[CLASSES_MAX];           /* one empty span is kept back, 1 + page */
 };
 
+/*
+ * An extent that grows: a large one for a value whose bytes are on their way. Of the stretch that it is to fill it has the
+ * beginning; what lies in the rest stays there until its place is asked for. Under the window's lock.
+ */
+#define GROWTHS_MAX 32
+
+struct growing {
+	struct store_item *item;
+	uint32_t first, end;  /* the stretch, pages */
+	uint32_t run, object; /* what is cleared next, and how far that is */
+	uint64_t asked;       /* counted once it is whole */
+};
+
 struct arena {
 	char *base;
 	unsigned shift; /* log2 of the granule */
@@ -188,6 +202,8 @@ struct arena {
 	uint8_t class_of[SMALL_MAX / GRANULE_MIN + 1];
 	_Atomic uint64_t large_used, large_asked;
 	struct pages pages;
+	unsigned growths;
+	struct growing growth[GROWTHS_MAX];
 	struct heap heap[HEAPS_MAX];
 };
 
@@ -257,7 +273,9 @@ enum window_kind {
 struct window {
 	enum window_kind kind;
 	uint32_t pages;        /* wanted in a row */
+	uint32_t whole;        /* 0, or what an extent is to grow to from there: the stretch is looked for by this */
 	uint32_t first, end;   /* found */
+	uint32_t stretch;      /* the end of all that was found for `whole` */
 	uint32_t hand;         /* where the next one is looked for */
 	uint32_t packed;       /* the end of the large extents that stay */
 	uint32_t page, object; /* where the walk is */
@@ -283,6 +301,23 @@ bool arena_window_is_clear(struct arena *a, const struct window *w);
 /* Give the window up; the hand moves behind the extent where the walk stopped. When it is clear and `take` is set, its
  * pages become a large extent as arena_alloc's, which is returned. */
 struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked);
+
+/*
+ * Extents that grow. Under the window's lock.
+ */
+
+/* One that a window for `whole` was finished for. False: there are too many. */
+bool arena_growth_begin(struct arena *a, struct store_item *item, const struct window *w, uint64_t asked);
+struct growing *arena_growth(struct arena *a, const struct store_item *item);
+/* It has as many pages: 0, with all that is free behind it up to these. 1: there is something at run g->run, which is claimed.
+ * -EBUSY: that belongs to a window, or to somebody who has just taken it. */
+int arena_grow(struct arena *a, struct growing *g, uint32_t pages);
+/* It is whole, or given up: what was claimed behind it goes back. `next`: the window of the next one is looked for from there, where
+ * something was cleared already; or NULL. */
+void arena_growth_end(struct arena *a, struct growing *g, struct window *next);
+
+/* Bytes that the extent has by now. */
+uint64_t arena_extent(struct arena *a, const struct store_item *item);
 
 /*
  * index.c: the table of a stripe, under its lock, but for one that no stripe has yet or any more.
@@ -412,7 +447,7 @@ struct room {
 	unsigned failed; /* windows given up */
 	uint32_t left;   /* pages to look at before there is nothing to be had */
 	uint32_t tag;    /* the request: its key's, and its extent's size */
-	uint64_t size;
+	uint64_t size, part;
 	unsigned others;      /* calls of other requests since its own last one */
 	uint64_t calls, seen; /* its calls, and how many there were when a tick looked last */
 	uint64_t seen_at;
@@ -636,9 +671,21 @@ int move_large(struct store *store, struct window *w, struct store_item *item);
  * room.c
  */
 
-/* An extent as arena_alloc's, for which something else is moved or evicted: 0, -EAGAIN: that was a step, call again, -ENOMEM.
- * `tag` and `size` tell requests apart. */
-int room_make(struct store *store, uint32_t tag, uint64_t size, uint64_t asked, uint64_t now, struct store_item **out);
+/* What an extent is wanted for. `tag`, `size` and `part` tell requests apart. */
+struct room_want {
+	uint32_t tag;
+	uint64_t size, asked;
+	uint64_t
+		part; /* 0, or how much of it is enough to begin with, if something has to be evicted: the rest by room_grow() */
+};
+
+/* An extent as arena_alloc's, for which something else is moved or evicted: 0, -EAGAIN: that was a step, call again, -ENOMEM. */
+int room_make(struct store *store, const struct room_want *want, uint64_t now, struct store_item **out);
+
+/* Some further bytes of an extent that has only a part. 0, -EAGAIN, -EBUSY: something that is in its way is pinned. */
+int room_grow(struct store *store, struct store_item *item, uint64_t bytes);
+/* It does not grow any more: it is whole, or given up. */
+void room_grow_end(struct store *store, struct store_item *item, bool whole);
 
 /* Gives up what a request began that does not come again. */
 void room_tick(struct store *store, uint64_t now);

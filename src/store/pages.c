@@ -219,7 +219,7 @@ void pages_give(struct pages *p, uint32_t first)
 	lock_take(&p->lock, LOCK_PAGES);
 	must(run->start == first && state_of(run) != PAGE_FREE && state_of(run) != PAGE_HELD);
 	p->taken -= run->pages;
-	if (first >= p->window_first && first < p->window_end)
+	if (in_window(p, first) || atomic_load_explicit(&run->claimed, memory_order_relaxed))
 		atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
 	else
 		run_give(p, first);
@@ -347,10 +347,12 @@ static struct judgement judge_large(struct arena *a, uint32_t first, enum window
 	const struct store_item *item = (void *)(a->base + ((uint64_t)first << PAGE_SHIFT));
 	struct judgement j = {.obstacle = item_refs(item) > 1 || kind == WINDOW_GATHER, .cost = run->pages};
 
-	if (kind == WINDOW_CLEAR)
+	if (kind == WINDOW_CLEAR) {
 		j.gain = run->pages;
-	else
+		j.cost += run->pages * atomic_load_explicit(&item->heat, memory_order_relaxed);
+	} else {
 		j.obstacle |= run->pages > MOVE_PAGES;
+	}
 	return j;
 }
 
@@ -399,13 +401,27 @@ struct stretch {
 	uint64_t gain, cost;
 };
 
+static uint32_t window_needs(const struct window *w)
+{
+	return MAX(w->pages, w->whole);
+}
+
+/* Two extents that grow would be in each other's way for ever. */
+static bool growths_keep(const struct arena *a, uint32_t first, uint32_t end)
+{
+	for (unsigned i = 0; i < a->growths; i++)
+		if (first < a->growth[i].end && end > a->growth[i].first)
+			return true;
+	return false;
+}
+
 /* Without the runs at its beginning that it does not need. */
 static void stretch_shorten(struct arena *a, struct stretch *s, const struct window *w)
 {
 	while (s->first < s->end) {
 		struct judgement j = run_judge(a, s->first, w->kind);
 
-		if (s->gain < j.gain + w->pages)
+		if (s->gain < j.gain + window_needs(w))
 			break;
 		s->first += a->pages.page[s->first].pages;
 		s->gain -= j.gain;
@@ -419,7 +435,7 @@ static void stretch_add(struct arena *a, struct stretch *s, uint32_t at, const s
 	struct judgement j = run_judge(a, at, w->kind);
 	uint32_t end = at + a->pages.page[at].pages;
 
-	if (j.obstacle) {
+	if (j.obstacle || (w->whole && growths_keep(a, at, end))) {
 		*s = (struct stretch){end, end, 0, 0};
 		return;
 	}
@@ -439,16 +455,19 @@ static bool window_find(struct arena *a, struct window *w)
 
 	must(pages_are_mine(p));
 	for (unsigned looks = 0; at < p->count; looks++) {
-		if (looks >= LOOKS && (best.end || at - s.first >= 32ull * w->pages))
+		if (looks >= LOOKS && (best.end || at - s.first >= 32ull * window_needs(w)))
 			break;
 		stretch_add(a, &s, at, w);
 		at += p->page[at].pages;
-		if (s.gain >= w->pages && s.cost < best.cost)
+		if (s.gain >= window_needs(w) && s.cost < best.cost)
 			best = s;
 	}
 	w->hand = at;
 	w->first = best.first;
-	w->end = best.end;
+	w->end = w->stretch = best.end;
+	if (best.end && w->whole)
+		for (w->end = w->first; w->end - w->first < w->pages; w->end += p->page[w->end].pages)
+			;
 	return best.end;
 }
 
@@ -575,6 +594,18 @@ static void window_relink_spans(struct arena *a, const struct window *w)
 			arena_span_unclaim(a, at);
 }
 
+/* What is held becomes a run, and the rest of it is free again; under the lock of the pages. */
+static void held_take(struct pages *p, uint32_t first, uint32_t n, uint32_t end, enum page_state state)
+{
+	for (uint32_t head = head_next(p, first + 1); head < end; head = head_next(p, head + 1))
+		head_clear(p, head);
+	run_set(p, first, n, state);
+	if (first + n == end)
+		return;
+	run_set(p, first + n, end - first - n, PAGE_HELD);
+	run_give(p, first + n);
+}
+
 struct store_item *arena_window_finish(struct arena *a, struct window *w, bool take, uint64_t asked)
 {
 	struct pages *p = &a->pages;
@@ -589,6 +620,12 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 	lock_take(&p->lock, LOCK_PAGES);
 	clear = take && arena_window_is_clear(a, w);
 	p->window_first = p->window_end = 0;
+	if (clear && w->whole) {
+		held_take(p, w->first, w->pages, w->end, PAGE_NEW);
+		p->taken += w->pages;
+		lock_give(&p->lock, LOCK_PAGES);
+		return arena_large_begin(a, w->first, asked);
+	}
 	for (at = w->first; at < w->end; at += n) {
 		n = p->page[at].pages;
 		if (state_of(&p->page[at]) == PAGE_HELD)
@@ -599,4 +636,100 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 	at = clear ? run_take(p, w->pages, -1, 0) : UINT32_MAX;
 	lock_give(&p->lock, LOCK_PAGES);
 	return at == UINT32_MAX ? NULL : arena_large_begin(a, at, asked);
+}
+
+/*
+ * Growth.
+ */
+
+bool arena_growth_begin(struct arena *a, struct store_item *item, const struct window *w, uint64_t asked)
+{
+	must(lock_rank_is_held(LOCK_WINDOW));
+	if (a->growths == GROWTHS_MAX)
+		return false;
+	atomic_fetch_sub(&a->large_asked, asked);
+	a->growth[a->growths++] = (struct growing){item, w->first, w->stretch, .run = UINT32_MAX, .asked = asked};
+	return true;
+}
+
+struct growing *arena_growth(struct arena *a, const struct store_item *item)
+{
+	struct growing *g = a->growth;
+
+	must(lock_rank_is_held(LOCK_WINDOW));
+	while (g < a->growth + a->growths && g->item != item)
+		g++;
+	must(g < a->growth + a->growths);
+	return g;
+}
+
+/* Of the run behind the extent, if it is free: as much as is wanted. */
+static bool growth_take(struct arena *a, struct page *run, uint32_t first, uint32_t pages)
+{
+	struct pages *p = &a->pages;
+	uint32_t end = first + run->pages, n, all;
+	enum page_state state = end < p->count ? state_of(&p->page[end]) : PAGE_NEW;
+
+	if (state == PAGE_FREE)
+		bin_remove(p, end);
+	else if (state != PAGE_HELD || in_window(p, end))
+		return false;
+	all = end + p->page[end].pages;
+	n = MIN(pages - run->pages, p->page[end].pages);
+	p->taken += n;
+	atomic_fetch_add(&a->large_used, (uint64_t)n << PAGE_SHIFT);
+	held_take(p, first, run->pages + n, all, PAGE_LARGE);
+	return true;
+}
+
+int arena_grow(struct arena *a, struct growing *g, uint32_t pages)
+{
+	struct pages *p = &a->pages;
+	struct page *run = &p->page[g->first];
+	uint32_t end;
+	int rc = 0;
+
+	must(lock_rank_is_held(LOCK_WINDOW));
+	lock_take(&p->lock, LOCK_PAGES);
+	while (run->pages < pages && growth_take(a, run, g->first, pages))
+		;
+	end = g->first + run->pages;
+	if (run->pages < pages) {
+		must(end < p->count);
+		rc = state_of(&p->page[end]) == PAGE_NEW || in_window(p, end) ? -EBUSY : 1;
+	}
+	if (rc == 1) {
+		atomic_store_explicit(&p->page[end].claimed, 1, memory_order_relaxed);
+		g->object = g->run == end ? g->object : 0;
+		g->run = end;
+	}
+	lock_give(&p->lock, LOCK_PAGES);
+	return rc;
+}
+
+void arena_growth_end(struct arena *a, struct growing *g, struct window *next)
+{
+	struct pages *p = &a->pages;
+	uint32_t end = g->first + p->page[g->first].pages;
+
+	must(lock_rank_is_held(LOCK_WINDOW));
+	if (end < p->count && !in_window(p, end) && state_of(&p->page[end]) == PAGE_SPAN)
+		arena_span_unclaim(a, end);
+	lock_take(&p->lock, LOCK_PAGES);
+	if (end < p->count && !in_window(p, end)) {
+		if (state_of(&p->page[end]) == PAGE_HELD)
+			run_give(p, end);
+		else
+			atomic_store_explicit(&p->page[end].claimed, 0, memory_order_relaxed);
+	}
+	if (next)
+		next->hand = g->first ? p->page[g->first - 1].start : 0;
+	lock_give(&p->lock, LOCK_PAGES);
+	atomic_fetch_add(&a->large_asked, g->asked);
+	*g = a->growth[--a->growths];
+}
+
+uint64_t arena_extent(struct arena *a, const struct store_item *item)
+{
+	return (uint64_t)a->pages.page[item_page(a, item)].pages << PAGE_SHIFT;
 }

@@ -5,9 +5,14 @@
  * it goes on until as many pages are free; but small items give whole pages only by chance, so of them it takes few.
  *
  * Free pages in a row come by a window, a stretch of the arena that is claimed and cleared. The cheapest is taken. First it
- * is packed: large items in it move together, and the objects of its spans move to other spans, or, where eviction is on, are
- * evicted unless they were read lately. Should no window do, one is cleared of everything, where that may be evicted. Where
+ * is packed: large items in it move together, and the objects of its spans move to other spans, or, where there is no place and
+ * eviction is on, are evicted. Should no window do, one is cleared of everything, where that may be evicted. Where
  * eviction is off, spans are gathered before: a class whose objects have as many free places as a span gives one up.
+ *
+ * An extent may grow: its bytes may never come, and nothing is to be evicted for them in vain. The stretch for all of it is looked
+ * for at once, the cheapest that is cleared of everything, but only its beginning is cleared. The extent takes the rest by and
+ * by, run by run. Other extents that grow keep out of its stretch; whatever else comes there meanwhile goes, when its place is
+ * asked for.
  *
  * The window stands from call to call and belongs to the request that it was begun for, which is told by its key and size.
  * Requests that come meanwhile, and cannot be served otherwise, do steps for it; when it is clear they leave it to its
@@ -31,7 +36,7 @@
 
 struct request {
 	uint32_t tag;
-	uint64_t size, asked;
+	uint64_t size, asked, part;
 	int budget;
 	struct store_item *item;
 };
@@ -104,10 +109,15 @@ static void room_begin(struct store *store, const struct request *r)
 
 	room->tag = r->tag;
 	room->size = r->size;
+	room->part = r->part;
 	room->others = 0;
-	room->window.pages = arena_pages_of(&store->arena, r->size);
+	room->window.whole = r->part ? arena_pages_of(&store->arena, r->size) : 0;
+	room->window.pages = arena_pages_of(&store->arena, r->part ? r->part : r->size);
 	arena_trim(&store->arena);
-	stage_begin(store, store->eviction == STORE_EVICT_NONE ? ROOM_GATHER : ROOM_PACK);
+	if (r->part)
+		stage_begin(store, ROOM_CLEAR);
+	else
+		stage_begin(store, store->eviction == STORE_EVICT_NONE ? ROOM_GATHER : ROOM_PACK);
 }
 
 /* No window is left to try: the next way, if there is one. */
@@ -193,11 +203,6 @@ static void window_check(struct store *store, struct request *r)
 	}
 }
 
-static bool item_is_hot(const struct store_item *item)
-{
-	return atomic_load_explicit(&item->heat, memory_order_relaxed) > 0;
-}
-
 /* An extent in the window goes: moved or evicted. 0 or -errno, as the functions of move.c. */
 static int extent_clear(struct store *store, struct store_item *item, bool large, struct request *r)
 {
@@ -212,7 +217,7 @@ static int extent_clear(struct store *store, struct store_item *item, bool large
 		r->budget -= (int)(pages << PAGE_SHIFT >> COST_SHIFT);
 		return move_large(store, &room->window, item);
 	}
-	if (!large && (!evicts || item_is_hot(item)))
+	if (!large)
 		rc = move_object(store, item, !evicts && room->stage == ROOM_PACK);
 	if (rc == -ENOMEM && evicts)
 		rc = evict_item(store, item) || !item_refs(item) ? 0 : -EBUSY;
@@ -305,6 +310,12 @@ static int room_conclude(struct store *store, struct request *r)
 		room->stands = false;
 		r->item = arena_window_finish(&store->arena, &room->window, is_large(r), r->asked);
 	}
+	if (r->item && room->window.pages < room->window.whole &&
+	    !arena_growth_begin(&store->arena, r->item, &room->window, r->asked)) {
+		arena_free(&store->arena, r->item, r->asked);
+		r->item = NULL;
+		refused = true;
+	}
 	room_end(store);
 	if (r->item || request_try(store, r))
 		return 0;
@@ -322,10 +333,15 @@ static int room_help(struct store *store, struct request *r)
 	return -EAGAIN;
 }
 
+static bool room_is_for(const struct room *room, const struct request *r)
+{
+	return room->size == r->size && room->tag == r->tag && room->part == r->part;
+}
+
 static int room_step(struct store *store, struct request *r)
 {
 	struct room *room = &store->room;
-	bool mine = room->size == r->size && room->tag == r->tag;
+	bool mine = room_is_for(room, r);
 
 	if (request_try(store, r)) {
 		if (mine)
@@ -361,7 +377,7 @@ static bool window_is_for(struct store *store, const struct request *r)
 	bool is;
 
 	window_lock(store);
-	is = store->room.stands && store->room.size == r->size && store->room.tag == r->tag;
+	is = store->room.stands && room_is_for(&store->room, r);
 	window_unlock(store);
 	return is;
 }
@@ -374,14 +390,17 @@ static bool expire(struct store *store, struct request *r, uint64_t now)
 	return store_tick(store, now) <= now || request_try(store, r);
 }
 
-int room_make(struct store *store, uint32_t tag, uint64_t size, uint64_t asked, uint64_t now, struct store_item **out)
+int room_make(struct store *store, const struct room_want *want, uint64_t now, struct store_item **out)
 {
-	struct request r = {.tag = tag, .size = size, .asked = asked, .budget = BUDGET};
+	struct request r = {want->tag, want->size, want->asked, want->part, .budget = BUDGET};
 	bool evicts = store->eviction != STORE_EVICT_NONE;
 	uint64_t evicted = 0;
 	int rc = -EAGAIN;
 
-	if (!expire(store, &r, now) && (!evicts || window_is_for(store, &r) || evict_in_order(store, &r))) {
+	/* Where there is room in pieces it is moved together, and nothing has to go. */
+	if (r.part && !window_is_for(store, &r) && pages_suffice(store, &r))
+		r.part = 0;
+	if (!expire(store, &r, now) && (!evicts || r.part || window_is_for(store, &r) || evict_in_order(store, &r))) {
 		window_lock(store);
 		rc = room_step(store, &r);
 		window_unlock(store);
@@ -393,6 +412,59 @@ int room_make(struct store *store, uint32_t tag, uint64_t size, uint64_t asked, 
 		rc = -EAGAIN;
 	*out = r.item;
 	return rc == -ENOMEM && changes_hold(&store->changes) ? -EAGAIN : rc;
+}
+
+/* What is in the way of an extent that grows: a step. 0: that has gone; -EAGAIN: not all of it. */
+static int run_clear(struct store *store, struct growing *g, struct request *r)
+{
+	struct arena *a = &store->arena;
+	struct page *run = &a->pages.page[g->run];
+	char *base = a->base + ((uint64_t)g->run << PAGE_SHIFT);
+	bool large = atomic_load(&run->state) == PAGE_LARGE;
+	struct store_item *item = (struct store_item *)base;
+
+	if (large) {
+		r->budget -= COST_ITEM;
+		return evict_item(store, item) || !item_refs(item) ? 0 : -EBUSY;
+	}
+	for (; r->budget-- > 0; g->object++) {
+		if (g->object >= atomic_load_explicit(&run->fresh, memory_order_acquire)) {
+			g->object = 0;
+			return atomic_load(&run->state) == PAGE_SPAN ? -EBUSY : 0;
+		}
+		item = (struct store_item *)(base + (uint64_t)g->object * a->class_size[run->class]);
+		if (item_refs(item))
+			extent_clear(store, item, false, r); /* or later: it is looked at again */
+	}
+	return -EAGAIN;
+}
+
+int room_grow(struct store *store, struct store_item *item, uint64_t bytes)
+{
+	struct request r = {.budget = BUDGET};
+	struct growing *g;
+	int rc;
+
+	window_lock(store);
+	g = arena_growth(&store->arena, item);
+	do {
+		rc = arena_grow(&store->arena, g, arena_pages_of(&store->arena, bytes));
+		if (rc == 1 && g->object == 0)
+			arena_trim(&store->arena); /* of a span that is empty */
+		if (rc == 1)
+			rc = run_clear(store, g, &r) == -EBUSY ? -EBUSY : -EAGAIN;
+	} while (rc == -EAGAIN && r.budget > 0);
+	window_unlock(store);
+	return rc;
+}
+
+void room_grow_end(struct store *store, struct store_item *item, bool whole)
+{
+	struct arena *a = &store->arena;
+
+	window_lock(store);
+	arena_growth_end(a, arena_growth(a, item), whole || store->room.stands ? NULL : &store->room.window);
+	window_unlock(store);
 }
 
 void room_tick(struct store *store, uint64_t now)

@@ -273,10 +273,12 @@ static uint64_t item_sizes(size_t key_len, uint64_t value_len)
 	return sizes.sizes;
 }
 
+/* `part`: so much of the value is enough to begin with; 0: all of it. */
 static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
-		       uint64_t now, struct store_item **out)
+		       uint64_t part, uint64_t now, struct store_item **out)
 {
 	uint64_t size = item_size(key_len, value_len);
+	struct room_want want;
 	struct store_item *item;
 	int rc;
 
@@ -287,8 +289,11 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 	item = arena_alloc(&store->arena, size, key_len + value_len);
 	if (unlikely(!item)) {
 		rc = -EFBIG;
+		want = (struct room_want){tag, size, key_len + value_len, 0};
+		if (part && part < value_len && store->eviction != STORE_EVICT_NONE)
+			want.part = item_value_offset(key_len, value_len) + part;
 		if (arena_can_hold(&store->arena, size))
-			rc = room_make(store, tag, size, key_len + value_len, now, &item);
+			rc = room_make(store, &want, now, &item);
 		if (rc == -ENOMEM)
 			atomic_fetch_add(&store->out_of_memory, 1);
 		if (rc != 0) {
@@ -450,8 +455,8 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
  * Writing.
  */
 
-int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
-		  struct store_ref *out)
+static int reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
+		   uint64_t now, struct store_ref *out)
 {
 	struct store_item *item;
 	struct stripe *s;
@@ -462,7 +467,7 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
 	if (!key_valid(key_len))
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
-	rc = item_create(store, tag, key, key_len, value_len, now, &item);
+	rc = item_create(store, tag, key, key_len, value_len, part, now, &item);
 	if (rc != 0)
 		return rc;
 	s = stripe_lock(store, tag);
@@ -471,6 +476,49 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
 	atomic_fetch_add_explicit(&store->reserved, item_bytes(item), memory_order_relaxed);
 	ref_set(out, item, 0);
 	return 0;
+}
+
+int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
+		  struct store_ref *out)
+{
+	return reserve(store, key, key_len, value_len, 0, now, out);
+}
+
+/* Bytes of the value that the extent has room for. */
+static uint64_t ref_ready(struct store *store, const struct store_ref *ref)
+{
+	uint64_t offset = item_value_offset(ref->item->key_len, ref->len);
+
+	return MIN(ref->len, arena_extent(&store->arena, ref->item) - offset);
+}
+
+int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
+		       uint64_t now, struct store_ref *out, uint64_t *ready)
+{
+	int rc = reserve(store, key, key_len, value_len, MAX(part, STORE_PART_MIN), now, out);
+
+	if (rc != 0)
+		return rc;
+	*ready = item_bytes(out->item) > SMALL_MAX ? ref_ready(store, out) : value_len;
+	if (*ready < value_len)
+		out->item->queue = QUEUE_GROWS;
+	return 0;
+}
+
+int store_reserve_more(struct store *store, struct store_ref *ref, uint64_t bytes, uint64_t *ready)
+{
+	struct store_item *item = ref->item;
+	uint64_t offset = item_value_offset(item->key_len, ref->len);
+	int rc;
+
+	must(item_is_reserved(item) && item->queue == QUEUE_GROWS);
+	rc = room_grow(store, item, offset + MIN(ref->len, bytes));
+	*ready = ref_ready(store, ref);
+	if (*ready == ref->len) {
+		item->queue = QUEUE_NONE;
+		room_grow_end(store, item, true);
+	}
+	return rc;
 }
 
 static void reservation_ends(struct store *store, struct store_item *item)
@@ -485,6 +533,8 @@ void store_abandon(struct store *store, struct store_ref *ref)
 	if (!ref->item)
 		return;
 	reservation_ends(store, ref->item);
+	if (ref->item->queue == QUEUE_GROWS)
+		room_grow_end(store, ref->item, false);
 	item_discard(store, ref->item);
 	ref->item = NULL;
 }
@@ -592,7 +642,7 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
 
 	if (unlikely(!key_valid(key_len)))
 		return -EINVAL;
-	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len, now, &item);
+	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len, 0, now, &item);
 	if (unlikely(rc != 0))
 		return rc;
 	if (value_len)
@@ -667,7 +717,7 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 		if (__builtin_add_overflow(result, delta, &result))
 			return -ERANGE;
 		len = snprintf(text, sizeof(text), "%lld", (long long)result);
-		rc = item_create(store, tag, key, key_len, (uint64_t)len, now, &item);
+		rc = item_create(store, tag, key, key_len, (uint64_t)len, 0, now, &item);
 		if (rc != 0)
 			return rc;
 		memcpy(item_value(item), text, (size_t)len);

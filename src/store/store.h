@@ -119,6 +119,17 @@ uint64_t store_hash(const struct store *store, const void *key, size_t key_len);
 int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
 		  struct store_ref *out);
 
+/*
+ * The same for a long value whose bytes may never come. If nothing has to be evicted for it, there is room for all of it.
+ * Else there is for `part` bytes at least, 64 KiB or more, and *ready says for how many. What lies where the rest is to be
+ * stays there until that is asked for: by store_reserve_more(), which makes room for the first `bytes` of it. It returns 0; -EAGAIN: call again, see "Steps" above; -EBUSY: something that is pinned is in the way, call again
+ * later. *ready may rise in each case. Publish when all is ready; abandon at any time.
+ */
+#define STORE_PART_MIN (64 * KIB)
+int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
+		       uint64_t now, struct store_ref *out, uint64_t *ready);
+int store_reserve_more(struct store *store, struct store_ref *ref, uint64_t bytes, uint64_t *ready);
+
 enum store_condition {
 	STORE_ALWAYS,
 	STORE_IF_ABSENT,
