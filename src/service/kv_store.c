@@ -17,6 +17,8 @@
 #define MEMORY_MAX (4 * GIB) /* unless somebody says how much */
 #define VALUE_MAX GIB        /* likewise */
 #define TOUCHERS_MAX 16u
+#define TICKS                                                                                                          \
+	4 /* steps of some 1000 keys that expire, in a turn of the main thread, of which there is one a millisecond */
 #define AHEAD_SHARE 32 /* of the memory: see struct kv_shared */
 
 #define AT(member) offsetof(struct kv_settings, member)
@@ -350,8 +352,11 @@ void kv_shared_close(void *closed)
 uint64_t kv_shared_tick(void *shared, uint64_t now)
 {
 	struct store *store = ((struct kv_shared *)shared)->store;
-	uint64_t next = MIN(store_tick(store, now), store_give_back(store, now));
+	uint64_t next = now;
 
+	for (unsigned n = 0; n < TICKS && next <= now; n++)
+		next = store_tick(store, now);
+	next = MIN(next, store_give_back(store, now));
 	return store_flush_rest(store, now) ? now : next;
 }
 
