@@ -403,7 +403,7 @@ START_TEST(test_own_buffers)
 	struct conn_group_stats before, after;
 
 	begin_two_domains(_i);
-	ck_assert_uint_eq(pair.server.group->wanted, 32 + WIRE_RETURNS_MAX);
+	ck_assert_uint_eq(fabric_shared_wanted(pair.server.group->queue, 0), 32 + WIRE_RETURNS_MAX);
 	conn_group_get_stats(pair.server.group, &before);
 	for (unsigned sent = 0, answered = 0; client[0].count < 1000; conn_pair_turn(&pair)) {
 		for (; sent < 1000 && send_record(&client[0], sent); sent++)

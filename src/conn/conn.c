@@ -174,6 +174,7 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 	return (struct fabric_endpoint_attr){
 		.send_depth = conn->window + EXTRA_SENDS + conn->attr.transfers + conn->group->pushes,
 		.recv_depth = conn->owns ? conn_receives(conn) : 0,
+		.shared = conn->owns ? 0 : conn_receives(conn),
 		.reads_out = (uint8_t)MIN(conn->attr.transfers, UINT8_MAX),
 		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
@@ -208,8 +209,7 @@ static void conn_free(struct conn *conn)
 
 static void conn_link(struct conn *conn)
 {
-	if (!conn->owns)
-		conn_group_want_receives(conn->group, (int32_t)conn_receives(conn));
+	conn_group_post_receives(conn->group);
 	list_add_tail(&conn->group->connections, &conn->node);
 	conn->group->stats.connections++;
 	conn->transport = fabric_endpoint_transport(conn->endpoint);
@@ -437,8 +437,6 @@ void conn_bury(struct conn *conn)
 	conn->endpoint = NULL;
 	conn_transfers_flush(conn);
 	conn_messages_drop(conn);
-	if (!conn->owns)
-		conn_group_want_receives(group, -(int32_t)conn_receives(conn));
 	conn_own_release(conn); /* closed() may destroy the domain */
 	conn_group_leave_walk(group, conn);
 	list_del(&conn->node);

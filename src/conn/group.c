@@ -18,22 +18,11 @@ static void *pointer_of(uint64_t id)
 	return (void *)(uintptr_t)(id & ~(uint64_t)CONN_ID_MASK);
 }
 
-/* Shared receives that there are to be: as many as the connections are worth, and when some are posted, a few more. */
-static inline uint32_t receives_needed(const struct conn_group *group)
-{
-	return MIN(group->wanted, group->attr.receives);
-}
-
-static inline uint32_t receives_with_spare(const struct conn_group *group)
-{
-	return MIN(group->wanted ? group->wanted + SPARE_RECEIVES : 0, group->attr.receives);
-}
-
-/* A pool at its limit is no error: senders wait. */
-static void group_post_receives(struct conn_group *group)
+/* As many as the connections are worth, and a few more. A pool at its limit is no error: senders wait. */
+void conn_group_post_receives(struct conn_group *group)
 {
 	struct fabric_recv recv[CONN_POLL_BATCH];
-	uint32_t until = receives_with_spare(group);
+	uint32_t until = fabric_shared_wanted(group->queue, SPARE_RECEIVES);
 
 	while (group->posted < until) {
 		unsigned n = 0;
@@ -61,14 +50,8 @@ static void group_post_receives(struct conn_group *group)
  * for all that may come, others are posted by the turn that finds nothing. */
 static inline void group_repost_receives(struct conn_group *group, bool idle)
 {
-	if (unlikely(group->posted < (idle ? receives_with_spare(group) : receives_needed(group))))
-		group_post_receives(group);
-}
-
-void conn_group_want_receives(struct conn_group *group, int32_t change)
-{
-	group->wanted += (uint32_t)change;
-	group_post_receives(group);
+	if (unlikely(group->posted < fabric_shared_wanted(group->queue, idle ? SPARE_RECEIVES : 0)))
+		conn_group_post_receives(group);
 }
 
 /* What a connection as the group has them may have outstanding: a message each way per credit, transfers, probes
@@ -111,6 +94,7 @@ static void group_fit(struct conn_group *group, const struct fabric_limits *limi
 	group->shared = limits->shared;
 	group->pushes = limits->pushes ? CONN_PUSHES : 0;
 	group->attr.receives = MIN(group->attr.receives, limits->max_shared_depth);
+	group->receives_max = group->attr.receives * limits->devices;
 	group->completions = completions_for_connections(&group->attr, limits->max_completions);
 	group->completions_max = group->completions;
 	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(&group->attr) + group->pushes));
@@ -144,7 +128,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 		goto free_group;
 	pool_attr.name = "receive";
 	pool_attr.chunk = MIN((uint32_t)RECEIVE_CHUNK, attr->receives);
-	pool_attr.max = attr->receives;
+	pool_attr.max = group->receives_max;
 	if (attr->receives)
 		rc = memory_pool_create(domain, &pool_attr, &group->receives);
 	if (rc != 0)
@@ -310,7 +294,7 @@ static void group_ended(struct conn *conn)
 		conn_handle(conn, CONN_EVENT_DISCONNECTED);
 		return;
 	}
-	conn->parts_at = group->taken + 2ull * group->attr.receives + group->completions_max - group->completions;
+	conn->parts_at = group->taken + 2ull * group->receives_max + group->completions_max - group->completions;
 	list_add_tail(&group->parting, &conn->parting);
 }
 

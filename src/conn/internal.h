@@ -129,8 +129,8 @@ struct conn_group {
 	struct fabric_queue *queue;
 	struct memory_pool *receives; /* NULL: no device shares any */
 	struct memory_pool *sends;
-	uint32_t posted; /* shared receives */
-	uint32_t wanted; /* shared receives that the present connections are worth */
+	uint32_t posted;       /* shared receives, of all devices */
+	uint32_t receives_max; /* most of these */
 	uint32_t inline_size;
 	uint32_t pushes;          /* in flight on one connection; 0: the fabric has none */
 	bool shared;              /* whichever device a connection gets, it may take from the shared receives */
@@ -267,7 +267,7 @@ static inline void conn_timer_set(struct conn *conn, uint64_t when)
 /*
  * group.c
  */
-void conn_group_want_receives(struct conn_group *group, int32_t change);
+void conn_group_post_receives(struct conn_group *group);
 /* Asks the clock: whether the present connection had enough, or all of the turn is over. */
 bool conn_group_look(struct conn_group *group);
 /* Whether others wait, and it has had as much of this round as a visit is: what comes of it now waits behind theirs. Who

@@ -341,6 +341,11 @@ int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoin
 	return rc;
 }
 
+uint32_t fabric_shared_wanted(const struct fabric_queue *queue, uint32_t spare)
+{
+	return queue->ops->shared_wanted(queue, spare);
+}
+
 int fabric_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count)
 {
 	int rc;

@@ -114,15 +114,17 @@ struct fabric_config {
 struct fabric_queue_attr {
 	uint32_t completions;  /* work requests outstanding on all endpoints at first; more where the device lets the
 	                        * queue grow; 0: 4096 */
-	uint32_t shared_depth; /* shared receives that may be posted; 0: no shared receives */
+	uint32_t shared_depth; /* shared receives that may be posted for each device; 0: no shared receives */
 };
 
 struct fabric_endpoint_attr {
 	uint32_t send_depth; /* sends, reads and writes posted and not completed; 0: 64 */
 	uint32_t recv_depth; /* receives of its own; 0: takes from the queue's shared receives, which is for endpoints
 	                        * of the queue's own domain only (-EINVAL), and of devices that share (-EOPNOTSUPP) */
-	uint8_t reads_out;   /* reads in flight towards the peer; 0: none */
-	uint8_t reads_in;    /* reads served to the peer; 0: the peer may not read */
+	uint32_t
+		shared; /* of shared receives: how many it may take before others are posted, see fabric_shared_wanted() */
+	uint8_t reads_out; /* reads in flight towards the peer; 0: none */
+	uint8_t reads_in;  /* reads served to the peer; 0: the peer may not read */
 	/* If both ends are on one machine and both set this, the bytes go by memory that they share, rather than by the
 	 * socket; the transport is "shm" then. It means nothing to devices. */
 	bool memory;
@@ -199,6 +201,7 @@ struct fabric_limits {
 	bool write_imm;    /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 	bool shared;       /* false: endpoints have receives of their own */
+	unsigned devices;  /* none takes a shared receive that another one has */
 	bool pushes;       /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
 	bool atomics;      /* promise 8. Never where a fabric has several devices that are not atomic to each other */
 	/* iWARP: the peer learns the key of the memory that a read brings its bytes to, and could write there itself. So this memory
@@ -366,6 +369,10 @@ void fabric_window_close(struct fabric_window *window);
  * -EAGAIN: no room (nothing posted). -ENOTCONN: that endpoint is ending. */
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		     unsigned count);
+
+/* How many shared receives there are to be, those of completions that were polled not counted: for each device that has
+ * endpoints, what these may take and `spare`, at most shared_depth; for a device that has more, what it has. */
+uint32_t fabric_shared_wanted(const struct fabric_queue *queue, uint32_t spare);
 
 /* Say where the next of the peer's pushes goes: it has exactly to->sge.len bytes, and completes as FABRIC_PULL. With `to` NULL the
  * next `count` pushes are dropped, and do not complete. It may be called before the pushes come. -EAGAIN: too many calls came before

@@ -165,6 +165,11 @@ static int no_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endp
 	return -EOPNOTSUPP;
 }
 
+static uint32_t no_shared_wanted(const struct fabric_queue *queue, uint32_t spare)
+{
+	return 0;
+}
+
 static int no_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count)
 {
 	return -EOPNOTSUPP;
@@ -248,6 +253,7 @@ static const struct fabric_provider nothing = {
 	.window_open = no_window_open,
 	.window_close = no_window_close,
 	.post_recv = no_post_recv,
+	.shared_wanted = no_shared_wanted,
 	.pull = no_pull,
 	.post = no_post,
 	.poll = no_poll,

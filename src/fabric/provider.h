@@ -73,6 +73,7 @@ struct fabric_provider {
 	/* The hot path, in the queue's thread: no allocation, no lock. */
 	int (*post_recv)(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 			 unsigned count);
+	uint32_t (*shared_wanted)(const struct fabric_queue *queue, uint32_t spare);
 	int (*pull)(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count);
 	int (*post)(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 	int (*poll)(struct fabric_queue *queue, struct fabric_completion *out, int max);

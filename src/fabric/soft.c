@@ -53,6 +53,7 @@ static void soft_limits(const struct fabric *fabric, struct fabric_limits *limit
 		.write_imm = true,
 		.windows = true,
 		.shared = true,
+		.devices = 1,
 		.pushes = true,
 	};
 }
@@ -502,6 +503,13 @@ static bool soft_unsent(const struct fabric_endpoint *endpoint)
 	return ep->sent != ep->head && ep->state < SOFT_FLUSHING;
 }
 
+static uint32_t soft_shared_wanted(const struct fabric_queue *queue, uint32_t spare)
+{
+	const struct soft_queue *q = container_of(queue, struct soft_queue, base);
+
+	return q->shared_wanted ? MIN(q->shared_wanted + spare, q->shared.depth) : 0;
+}
+
 static uint64_t soft_moved_bytes(const struct fabric_endpoint *endpoint)
 {
 	return container_of(endpoint, const struct soft_endpoint, base)->moved;
@@ -557,6 +565,7 @@ const struct fabric_provider fabric_soft = {
 	.window_open = soft_window_open,
 	.window_close = soft_window_close,
 	.post_recv = soft_post_recv,
+	.shared_wanted = soft_shared_wanted,
 	.pull = soft_pull,
 	.post = soft_post,
 	.poll = soft_poll,

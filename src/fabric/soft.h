@@ -169,6 +169,7 @@ struct soft_queue {
 	struct fabric_completion *cq;
 	uint32_t cq_mask, cq_head, cq_tail, cq_depth;
 	struct soft_recvs shared;
+	uint32_t shared_wanted; /* of all endpoints */
 
 	struct list endpoints;   /* those with a socket and no rings */
 	unsigned endpoint_count; /* of them, those that are read */
@@ -321,6 +322,7 @@ struct soft_endpoint {
 	 * the stream. It stays until the peer has it: the peer's ACKs, asked for by the signaled
 	 * ones, are cumulative. So the peer's refusal always finds its request here. */
 	struct soft_wr *sq;
+	uint32_t shared; /* of queue->shared_wanted */
 	uint32_t sq_mask, send_depth, head, sent, tail, acked, kept;
 	uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take; NULL until there are any */
 	uint32_t *reads; /* indices of READs in flight */

@@ -67,6 +67,8 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 		log_error("soft", "no memory for an endpoint of depth %u and %u", attr->send_depth, attr->recv_depth);
 		return -ENOMEM;
 	}
+	ep->shared = attr->shared;
+	q->shared_wanted += ep->shared;
 	*out = ep;
 	return 0;
 }
@@ -428,6 +430,7 @@ void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
 		list_del(&ep->opened.link);
 	if (list_linked(&ep->closed.link))
 		list_del(&ep->closed.link);
+	q->shared_wanted -= ep->shared;
 	soft_endpoint_free(ep);
 	soft_settle(q);
 }

@@ -88,6 +88,16 @@ static void verbs_domain_destroy(struct fabric_domain *base)
 	free(domain);
 }
 
+/* A device that was taken away answers EIO to all but destroying. The others go on without it. */
+static bool verbs_is_gone(struct verbs_device *device, int error)
+{
+	if (error == EIO && !atomic_load(&device->gone)) {
+		verbs_device_gone(device, strerror(error));
+		atomic_store(&device->gone, true);
+	}
+	return atomic_load(&device->gone);
+}
+
 static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 {
 	struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
@@ -100,10 +110,11 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 	for (unsigned i = 0; i < fabric->count; i++) {
 		int error;
 
-		domain->pd[i] = ibv_alloc_pd(fabric->device[i].ctx);
-		if (domain->pd[i])
-			continue;
+		if (!verbs_is_gone(&fabric->device[i], 0))
+			domain->pd[i] = ibv_alloc_pd(fabric->device[i].ctx);
 		error = errno;
+		if (domain->pd[i] || verbs_is_gone(&fabric->device[i], error))
+			continue;
 		log_error("verbs", "protection domain on %s: %s", fabric->device[i].name, strerror(error));
 		verbs_domain_destroy(&domain->base);
 		return -error;
@@ -176,8 +187,8 @@ static void verbs_deregister(struct fabric_region *base)
 {
 	struct verbs_region *region = container_of(base, struct verbs_region, base);
 
-	for (unsigned i = 0; i < region->count; i++) {
-		int rc = ibv_dereg_mr(region->mr[i]);
+	for (unsigned i = 0; i < VERBS_MAX_DEVICES; i++) {
+		int rc = region->mr[i] ? ibv_dereg_mr(region->mr[i]) : 0;
 
 		if (rc != 0)
 			log_error("verbs", "cannot deregister %p: %s", base->addr, strerror(rc));
@@ -194,10 +205,13 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 	if (!region)
 		return -ENOMEM;
 	region->base = (struct fabric_region){base->ops, addr, len, access};
-	for (; region->count < domain->fabric->count; region->count++) {
-		int rc = verbs_mr_register(domain, region->count, addr, len, access, &region->mr[region->count]);
+	for (unsigned i = 0; i < domain->fabric->count; i++) {
+		struct verbs_device *device = &domain->fabric->device[i];
+		int rc = domain->pd[i] && !verbs_is_gone(device, 0)
+				 ? verbs_mr_register(domain, i, addr, len, access, &region->mr[i])
+				 : 0;
 
-		if (rc != 0) {
+		if (rc != 0 && !verbs_is_gone(device, -rc)) {
 			verbs_deregister(&region->base);
 			return rc;
 		}
@@ -208,9 +222,9 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 
 static uint32_t verbs_region_rkey(const struct fabric_region *base, const struct fabric_endpoint *endpoint)
 {
-	const struct verbs_region *region = container_of(base, struct verbs_region, base);
+	const struct ibv_mr *mr = verbs_mr(base, container_of(endpoint, struct verbs_endpoint, base)->device);
 
-	return region->mr[container_of(endpoint, struct verbs_endpoint, base)->device]->rkey;
+	return mr ? mr->rkey : 0;
 }
 
 const struct fabric_provider fabric_verbs = {
@@ -247,6 +261,7 @@ const struct fabric_provider fabric_verbs = {
 	.window_open = verbs_window_open,
 	.window_close = verbs_window_close,
 	.post_recv = verbs_post_recv,
+	.shared_wanted = verbs_shared_wanted,
 	.post = verbs_post,
 	.poll = verbs_poll,
 	.next_event = verbs_next_event,

@@ -74,9 +74,21 @@ struct verbs_domain {
 
 struct verbs_region {
 	struct fabric_region base;
-	unsigned count;
-	struct ibv_mr *mr[VERBS_MAX_DEVICES];
+	struct ibv_mr *mr[VERBS_MAX_DEVICES]; /* NULL: the device is gone */
 };
+
+static inline struct ibv_mr *verbs_mr(const struct fabric_region *region, unsigned device)
+{
+	return container_of(region, const struct verbs_region, base)->mr[device];
+}
+
+/* Of a device that is gone it is 0, and nothing is carried out. */
+static inline uint32_t verbs_lkey(const struct fabric_region *region, unsigned device)
+{
+	const struct ibv_mr *mr = verbs_mr(region, device);
+
+	return likely(mr) ? mr->lkey : 0;
+}
 
 /* Memory windows of type 2, which the device ties to the queue pair that bound them. */
 struct verbs_window {
@@ -130,6 +142,7 @@ struct verbs_cq {
 
 	struct ibv_srq *srq; /* NULL: the device has none */
 	uint32_t shared_depth, shared_posted;
+	uint32_t shared_wanted; /* of all its endpoints */
 
 	struct verbs_bucket *bucket; /* endpoints by qp_num, open addressing */
 	uint32_t bucket_mask, endpoints;
@@ -150,8 +163,10 @@ struct verbs_queue {
 	unsigned count;
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
 	struct verbs_shared *shared;
-	uint32_t shared_depth, shared_used;
+	uint32_t shared_depth, shared_used;  /* of all devices */
 	uint32_t shared_free, shared_parked; /* lists; parked: not yet given to a device */
+	uint32_t parked;                     /* length of the latter */
+	uint32_t unbound;                    /* that endpoints may take whose device is not known yet */
 	unsigned first;                      /* device to poll first: each in turn */
 
 	struct ibv_send_wr *wr; /* scratch for a chain, linked for good */
@@ -339,6 +354,7 @@ int verbs_cq_reserve(struct verbs_cq *cq, uint32_t need);
 int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep);
 void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep);
 struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num);
+uint32_t verbs_shared_wanted(const struct fabric_queue *queue, uint32_t spare);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
 void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
 /* Make the queue anew, when no queue pair uses it: no shared receive is lost. */

@@ -265,6 +265,7 @@ void verbs_device_limits(const struct verbs_device *d, struct fabric_limits *lim
 		.write_imm = !d->iwarp,
 		.windows = d->windows,
 		.shared = d->max_srq_wr > 0,
+		.devices = 1,
 		.atomics = d->atomics,
 		.open_sinks = d->iwarp,
 	};
@@ -281,6 +282,7 @@ static void verbs_limits_join(struct fabric_limits *all, const struct fabric_lim
 	all->write_imm &= one->write_imm;
 	all->windows &= one->windows;
 	all->shared &= one->shared;
+	all->devices += one->devices;
 	all->atomics &= one->atomics;
 	all->open_sinks |= one->open_sinks;
 }

@@ -81,6 +81,7 @@ void verbs_endpoint_free(struct verbs_endpoint *ep)
 	list_del(&ep->closing);
 	list_del(&ep->flushing);
 	list_del(&ep->member);
+	ep->queue->unbound -= ep->attr.shared;
 	free(ep->slot);
 	free(ep->recv_id);
 	free(ep->early);
@@ -96,6 +97,7 @@ static void verbs_endpoint_init(struct verbs_endpoint *ep, struct verbs_queue *q
 	ep->queue = q;
 	ep->domain = domain;
 	ep->attr = *attr;
+	q->unbound += attr->shared;
 	ep->context = attr->context;
 	ep->generation = ++q->generation & VERBS_GENERATION_MASK;
 	ep->depth = attr->send_depth;

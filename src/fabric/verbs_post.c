@@ -14,11 +14,6 @@ static const enum ibv_wr_opcode verbs_opcode[] = {
 	[FABRIC_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
 };
 
-static const struct verbs_region *verbs_region_of(const struct fabric_sge *sge)
-{
-	return container_of(sge->region, struct verbs_region, base);
-}
-
 /*
  * Receives of an endpoint's own.
  */
@@ -27,7 +22,7 @@ static void verbs_recv_wr(const struct verbs_endpoint *ep, const struct fabric_s
 {
 	sge->addr = (uintptr_t)from->addr;
 	sge->length = (uint32_t)MIN(from->len, ep->max_message);
-	sge->lkey = verbs_region_of(from)->mr[ep->device]->lkey;
+	sge->lkey = verbs_lkey(from->region, ep->device);
 	*wr = (struct ibv_recv_wr){
 		.wr_id = VERBS_WR_ID(VERBS_WR_RECV, ep->generation, position),
 		.sg_list = sge,
@@ -179,7 +174,7 @@ static int verbs_fill_data(const struct verbs_endpoint *ep, const struct fabric_
 			return -EINVAL;
 		wr->sg_list[n].addr = (uintptr_t)sge->addr;
 		wr->sg_list[n].length = (uint32_t)sge->len;
-		wr->sg_list[n++].lkey = inlined ? 0 : verbs_region_of(sge)->mr[ep->device]->lkey;
+		wr->sg_list[n++].lkey = inlined ? 0 : verbs_lkey(sge->region, ep->device);
 	}
 	wr->num_sge = n;
 	if (inlined && n)

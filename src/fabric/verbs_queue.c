@@ -76,6 +76,8 @@ void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep)
 	}
 	cq->bucket[i].endpoint = NULL;
 	cq->endpoints--;
+	cq->shared_wanted -= ep->attr.shared;
+	ep->attr.shared = 0;
 }
 
 /*
@@ -134,9 +136,9 @@ int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth)
 }
 
 /*
- * Shared receives. A device's receive queue cannot be reached by another device, so with several
- * devices receives are parked until a device has endpoints, and those that have some
- * share them. A device without any keeps a small part parked for its first one.
+ * Shared receives. A device's receive queue cannot be reached by another device, and what it was given it does not give back. So with
+ * several devices receives are parked until a device has endpoints, and the device that lacks most gets the next one. As many stay
+ * parked as endpoints may take whose device is not known yet.
  */
 static int verbs_shared_create(struct verbs_queue *q, uint32_t depth)
 {
@@ -167,16 +169,35 @@ static void verbs_shared_push(struct verbs_queue *q, uint32_t *list, uint32_t in
 static void verbs_shared_wr(const struct verbs_cq *cq, uint32_t index, struct ibv_recv_wr *wr, struct ibv_sge *sge)
 {
 	const struct fabric_sge *from = &cq->queue->shared[index].sge;
-	const struct verbs_region *region = container_of(from->region, struct verbs_region, base);
 
 	sge->addr = (uintptr_t)from->addr;
 	sge->length = (uint32_t)MIN(from->len, cq->device->max_message);
-	sge->lkey = region->mr[cq - cq->queue->cq]->lkey;
+	sge->lkey = verbs_lkey(from->region, (unsigned)(cq - cq->queue->cq));
 	*wr = (struct ibv_recv_wr){
 		.wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
 		.sg_list = sge,
 		.num_sge = sge->length ? 1 : 0,
 	};
+}
+
+static void verbs_shared_park_one(struct verbs_queue *q, uint32_t index)
+{
+	verbs_shared_push(q, &q->shared_parked, index);
+	q->parked++;
+}
+
+uint32_t verbs_shared_wanted(const struct fabric_queue *queue, uint32_t spare)
+{
+	const struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
+	uint32_t sum = q->unbound;
+
+	for (unsigned i = 0; i < q->count; i++) {
+		const struct verbs_cq *cq = &q->cq[i];
+		uint32_t wanted = cq->shared_wanted && !cq->lost ? cq->shared_wanted + spare : 0;
+
+		sum += MAX(MIN(wanted, cq->shared_depth), cq->shared_posted);
+	}
+	return MIN(sum, q->shared_depth);
 }
 
 /* As many of those that are parked as go by one call. False: not all were taken; the rest is parked again. */
@@ -188,7 +209,8 @@ static bool verbs_shared_give(struct verbs_cq *cq, unsigned most)
 	unsigned count = 0, given;
 	int rc;
 
-	for (; count < most && q->shared_parked != VERBS_NO_SHARED; count++) {
+	for (; count < most && q->parked; count++) {
+		q->parked--;
 		verbs_shared_wr(cq, verbs_shared_pop(q, &q->shared_parked), &wr[count], &sge[count]);
 		if (count)
 			wr[count - 1].next = &wr[count];
@@ -199,7 +221,7 @@ static bool verbs_shared_give(struct verbs_cq *cq, unsigned most)
 		q->shared[(uint32_t)wr[i].wr_id].at = cq;
 	cq->shared_posted += given;
 	while (count > given)
-		verbs_shared_push(q, &q->shared_parked, (uint32_t)wr[--count].wr_id);
+		verbs_shared_park_one(q, (uint32_t)wr[--count].wr_id);
 	if (unlikely(rc != 0) && !cq->complained) {
 		cq->complained = true;
 		log_error("verbs", "shared receive on %s: %s", cq->device->name, strerror(rc));
@@ -207,23 +229,26 @@ static bool verbs_shared_give(struct verbs_cq *cq, unsigned most)
 	return rc == 0;
 }
 
-/* The device in use that has fewest, and fewer than what may be given to one. */
+/* Less than nothing: it has more than its endpoints may take. */
+static int64_t verbs_shared_lack(const struct verbs_cq *cq)
+{
+	return (int64_t)cq->shared_wanted - cq->shared_posted;
+}
+
+/* The device in use that lacks most, and has room. A single one is in use always. */
 static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
 {
-	uint32_t limit = q->shared_depth;
 	struct verbs_cq *best = NULL;
 
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
 
-		if (cq->lost || cq->shared_posted >= cq->shared_depth)
+		if (cq->lost || cq->shared_posted >= cq->shared_depth || (!cq->endpoints && q->count > 1))
 			continue;
-		if (!cq->endpoints && q->count > 1)
-			limit -= q->shared_depth / 8 / q->count;
-		else if (!best || cq->shared_posted < best->shared_posted)
+		if (!best || verbs_shared_lack(cq) > verbs_shared_lack(best))
 			best = cq;
 	}
-	return best && best->shared_posted < limit ? best : NULL;
+	return best;
 }
 
 /* Of several devices each gets one in turn. */
@@ -235,9 +260,10 @@ static unsigned verbs_shared_share(const struct verbs_queue *q, const struct ver
 /* What a device does not take, for whatever reason, stays parked until the next time. */
 static void verbs_shared_deal(struct verbs_queue *q)
 {
+	uint32_t kept = q->count > 1 ? q->unbound : 0;
 	struct verbs_cq *cq;
 
-	while (q->shared_parked != VERBS_NO_SHARED && (cq = verbs_shared_neediest(q)))
+	while (q->parked > kept && (cq = verbs_shared_neediest(q)))
 		if (!verbs_shared_give(cq, verbs_shared_share(q, cq)))
 			break;
 }
@@ -254,7 +280,7 @@ int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, uns
 
 		q->shared[index].id = recv[i].id;
 		q->shared[index].sge = recv[i].sge;
-		verbs_shared_push(q, &q->shared_parked, index);
+		verbs_shared_park_one(q, index);
 	}
 	q->shared_used += count;
 	verbs_shared_deal(q);
@@ -270,7 +296,7 @@ void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan)
 	cq->shared_posted--;
 	q->shared[index].at = NULL;
 	if (orphan) {
-		verbs_shared_push(q, &q->shared_parked, index);
+		verbs_shared_park_one(q, index);
 		verbs_shared_deal(q);
 		return;
 	}
@@ -283,8 +309,10 @@ int verbs_queue_insert(struct verbs_cq *cq, struct verbs_endpoint *ep)
 	if (2 * (cq->endpoints + 1) > cq->bucket_mask && verbs_bucket_grow(cq))
 		return -ENOMEM;
 	verbs_bucket_put(cq, ep, ep->qp->qp_num);
-	if (cq->endpoints++ == 0)
-		verbs_shared_deal(cq->queue); /* now this device is in use */
+	cq->endpoints++;
+	cq->queue->unbound -= ep->attr.shared;
+	cq->shared_wanted += ep->attr.shared;
+	verbs_shared_deal(cq->queue);
 	return 0;
 }
 
@@ -348,9 +376,13 @@ static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd)
 
 static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr, struct ibv_pd *pd)
 {
-	int rc = verbs_cq_create(cq, attr);
 	char reason[VERBS_REASON];
+	int rc;
 
+	cq->removed = cq->lost = !pd;
+	if (!pd)
+		return 0;
+	rc = verbs_cq_create(cq, attr);
 	if (rc != 0) {
 		log_error("verbs", "completion queue of %u on %s: %s", cq->depth + cq->shared_depth, cq->device->name,
 			  verbs_reason(-rc, reason));
@@ -390,7 +422,7 @@ static void verbs_shared_park(struct verbs_cq *cq)
 	for (uint32_t i = 0; i < q->shared_depth; i++)
 		if (q->shared[i].at == cq) {
 			q->shared[i].at = NULL;
-			verbs_shared_push(q, &q->shared_parked, i);
+			verbs_shared_park_one(q, i);
 		}
 	cq->shared_posted = 0;
 }
@@ -508,14 +540,14 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 		log_error("verbs", "event channel: %s", strerror(errno));
 		goto destroy_queue;
 	}
-	rc = verbs_shared_create(q, attr->shared_depth);
+	rc = verbs_shared_create(q, attr->shared_depth * fabric->count);
 	if (rc == 0)
 		rc = verbs_queue_scratch(q, 64);
 	for (unsigned i = 0; !rc && i < fabric->count; i++) {
 		q->cq[i].queue = q;
 		q->cq[i].device = &fabric->device[i];
 		q->count = i + 1;
-		rc = verbs_cq_setup(&q->cq[i], attr, domain->pd[i]);
+		rc = verbs_cq_setup(&q->cq[i], attr, atomic_load(&fabric->device[i].gone) ? NULL : domain->pd[i]);
 	}
 	if (rc != 0)
 		goto destroy_queue;

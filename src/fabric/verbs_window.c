@@ -27,8 +27,8 @@ static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *windo
 {
 	int rc;
 
-	*out = container_of(region, const struct verbs_region, base)->mr[ep->device];
-	if ((*out)->pd != ep->domain->pd[ep->device])
+	*out = verbs_mr(region, ep->device);
+	if (!*out || (*out)->pd != ep->domain->pd[ep->device])
 		return -EINVAL;
 	if (len == region->len)
 		return 0;

@@ -1,0 +1,153 @@
+/*
+ * devices.c: what check_devices.sh has programs for.
+ *   devices serve PORT N         rdma_lib: accepts N peers on every device, one after another, and sends back what each sends
+ *   devices ask ADDRESS PORT     rdma_lib: one of these peers
+ *   devices fork ADDRESS         librdmad: a handle by RDMA, and what the child of a fork can do
+ */
+#include "rdma_lib.h"
+#include <rdmad/kv.h>
+#include <rdmad/rdmad.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LONG 300000
+
+static char sent[LONG], got[LONG];
+
+static void fill(void)
+{
+	for (size_t i = 0; i < sizeof(sent); i++)
+		sent[i] = (char)(i * 7 + i / 251);
+}
+
+static int failed(const char *what, const char *why)
+{
+	fprintf(stderr, "devices: %s: %s\n", what, why);
+	return 1;
+}
+
+static int serve(int port, int clients)
+{
+	rdma_context *ctx = rdma_init("rdma://0.0.0.0", port, LONG, true);
+
+	if (!ctx)
+		return failed("rdma_init", rdma_get_error());
+	for (int i = 0; i < clients; i++) {
+		int peer = rdma_accept_peer(ctx), len;
+
+		if (peer < 0)
+			return failed("accept", rdma_get_error());
+		while ((len = rdma_recv(ctx, peer, got, sizeof(got))) >= 0)
+			if (rdma_send(ctx, peer, got, (size_t)len) != len)
+				return failed("send back", rdma_get_error());
+	}
+	rdma_cleanup(ctx);
+	return 0;
+}
+
+static int ask(const char *address, int port)
+{
+	static const size_t lengths[] = {1, 4000, LONG};
+	rdma_context *ctx = rdma_init(NULL, 0, LONG, false);
+	int peer = ctx ? rdma_connect_peer(ctx, address, port) : -1;
+
+	if (peer < 0)
+		return failed("connect", rdma_get_error());
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		int len = (int)lengths[i];
+
+		if (rdma_send(ctx, peer, sent, lengths[i]) != len || rdma_recv(ctx, peer, got, sizeof(got)) != len)
+			return failed("echo", rdma_get_error());
+		if (memcmp(sent, got, lengths[i]) != 0)
+			return failed("echo", "other bytes came back");
+	}
+	rdma_cleanup(ctx);
+	return 0;
+}
+
+/* A value there and back, by a handle that is open. */
+static int exchange(void *kv, size_t len)
+{
+	size_t size = len;
+	char *value = NULL;
+	int rc = kv_set_bytes(kv, "of a fork", 9, sent, len);
+
+	if (rc == 0)
+		rc = kv_get_bytes(kv, "of a fork", 9, (void **)&value, &size);
+	if (rc != 0)
+		return failed("exchange", rdmad_error());
+	rc = size != len || memcmp(value, sent, len) != 0;
+	kv_release(value);
+	return rc ? failed("exchange", "another value came back") : 0;
+}
+
+static int open_at(const char *scheme, const char *address, void **kv)
+{
+	char url[128];
+
+	snprintf(url, sizeof(url), "%s%s", scheme, address);
+	return kv_open_options(url, NULL, NULL, kv);
+}
+
+/* The kernel lets a child of a fork do nothing with what its parent opened, so RDMA is no way for it. */
+static int child(const char *address, void *of_parent)
+{
+	void *kv;
+
+	if (kv_set(of_parent, "of a fork", "of the child") != -EPERM)
+		return failed("child", "it could use its parent's handle");
+	kv_close(of_parent);
+	if (open_at("rdma://", address, &kv) == 0)
+		return failed("child", "it has a handle by RDMA");
+	if (!strstr(rdmad_error(), "fork"))
+		return failed("child, by RDMA", rdmad_error());
+	if (open_at("", address, &kv) != 0)
+		return failed("child, by what is best", rdmad_error());
+	if (strcmp(kv_transport(kv), "rdma") == 0)
+		return failed("child", "it was not told that it has no RDMA");
+	if (exchange(kv, 10) != 0 || exchange(kv, LONG) != 0)
+		return 1;
+	kv_close(kv);
+	return 0;
+}
+
+static int fork_after(const char *address)
+{
+	void *kv;
+	pid_t pid;
+	int status;
+
+	if (open_at("", address, &kv) != 0)
+		return failed("open", rdmad_error());
+	if (strcmp(kv_transport(kv), "rdma") != 0)
+		return failed("open", "RDMA is not what is best");
+	if (exchange(kv, 10) != 0)
+		return 1;
+	pid = fork();
+	if (pid == 0)
+		_exit(child(address, kv));
+	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return failed("child", "it failed");
+	if (exchange(kv, 10) != 0 || exchange(kv, LONG) != 0)
+		return 1;
+	kv_close(kv);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	fill();
+	if (argc == 4 && strcmp(argv[1], "serve") == 0)
+		return serve(atoi(argv[2]), atoi(argv[3]));
+	if (argc == 4 && strcmp(argv[1], "ask") == 0)
+		return ask(argv[2], atoi(argv[3]));
+	if (argc == 3 && strcmp(argv[1], "fork") == 0)
+		return fork_after(argv[2]);
+	fprintf(stderr, "usage: devices serve PORT N | ask ADDRESS PORT | fork ADDRESS\n");
+	return 2;
+}
