@@ -97,6 +97,14 @@ try_channels() {
 	cat "$dir"/value{,,} | cmp -s - "$dir/listened" || fail "channels by both devices: other bytes came"
 }
 
+# The child of a fork whose parent used RDMA goes by TCP, and is told that it has no RDMA.
+try_fork() {
+	configure
+	start_daemon
+	ends 0 '' "$builddir/tests/devices" fork "$first"
+	stop_daemon
+}
+
 # One device is taken away: its clients end, and those of the other see nothing of it. The command that takes it away waits until
 # those who used it have ended, so it is left alone.
 try_removal() {
@@ -124,6 +132,7 @@ case ${1-} in
 	try_both
 	try_peers
 	try_channels
+	try_fork
 	try_removal
 	;;
 *) "try_$1" ;;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define VERBS_DEPTH_WANTED 256 /* rather than more bytes inline */
 
@@ -152,6 +153,15 @@ static bool verbs_nonblocking(int fd)
 	return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
+/*
+ * librdmacm opens each device once for the whole process, and the kernel lets nobody else write to what a process has opened: not
+ * its children, and not itself under another user. It looks at that before it looks at what is written.
+ */
+static bool verbs_is_inherited(const struct ibv_context *ctx)
+{
+	return write(ctx->cmd_fd, "", 1) < 0 && errno == EACCES;
+}
+
 /* False: it is of no use, and why not. */
 static bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
 			      char why[static VERBS_REASON])
@@ -161,6 +171,10 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 	int rc;
 
 	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device), .only_port = only_port};
+	snprintf(why, VERBS_REASON, "it was opened before this process was forked, or changed its user: the child of a fork has "
+				    "no RDMA if its parent used it");
+	if (verbs_is_inherited(ctx))
+		return false;
 	snprintf(why, VERBS_REASON, "no active port");
 	if (ibv_query_device(ctx, &attr))
 		return false;
