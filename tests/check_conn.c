@@ -340,6 +340,8 @@ START_TEST(test_refusals)
 		{WIRE_REASON_DRAINING, 0, -ESHUTDOWN, "shutting down"},
 		{WIRE_REASON_RESOURCES, 0, -ENOBUFS, "out of memory"},
 		{WIRE_REASON_SESSIONS, 8, -EAGAIN, "all the gpu sessions it allows, 8"},
+		{WIRE_REASON_PACKET, 1024ull << 32 | 4096, -ENETUNREACH,
+		 "1024 bytes at most, and this machine's sends 4096"},
 		{WIRE_REASONS + 5, 0, -ECONNREFUSED, "unknown to this program"},
 	};
 	struct wire_request request = kv_request();
@@ -1673,7 +1675,7 @@ static Suite *suite_of_conn(void)
 	TCase *tc = suite_case(suite, "handshake", NULL, NULL);
 
 	add_loop(tc, test_granted, 2);
-	add_loop(tc, test_refusals, 11);
+	add_loop(tc, test_refusals, 12);
 	tcase_add_test(tc, test_too_many_connections);
 	tcase_add_loop_test(tc, test_no_memory_for_a_connection, 0, 2);
 	tcase_add_test(tc, test_device_bound);

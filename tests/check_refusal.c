@@ -53,6 +53,8 @@ static const struct refusal {
 	{WIRE_REASON_RESOURCES, 0, -ENOBUFS, true, "out of memory, descriptors or device resources"},
 	{WIRE_REASON_SESSIONS, 8, -EAGAIN, false, "all the gpu sessions it allows, 8"},
 	{WIRE_REASON_SOURCE, 50, -EDQUOT, false, "all the connections it allows from one address or user, 50"},
+	{WIRE_REASON_PACKET, 1024ull << 32 | 4096, -ENETUNREACH, true,
+	 "packets of 1024 bytes at most, and this machine's sends 4096"},
 	{WIRE_REASONS, 0, -ECONNREFUSED, true, "unknown to this program"},
 };
 _Static_assert(ARRAY_SIZE(refusals) == WIRE_REASONS, "a row for each reason, and one that is unknown");

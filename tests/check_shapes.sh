@@ -77,6 +77,21 @@ try_promises() {
 	done
 }
 
+# A client whose network lets longer packets through than the server's: HOST goes by TCP, and rdma:// is told both numbers.
+try_packets() {
+	as path_mtu=4096 start_daemon
+	by rdma && expect 3 ping -c 1 && complains 'packets of 1024 bytes at most, and this machine.s sends 4096'
+	server=${server#rdma://}
+	expect 0 kv set --file "$dir/value" large && expect 0 kv get large && same "$dir/value" "a large value by TCP"
+	expect 0 ping -c 1 && says 'tcp'
+	server=''
+	stop_daemon
+	as path_mtu=1024 start_daemon
+	by rdma && expect 0 ping -c 1
+	server=''
+	stop_daemon
+}
+
 # A device that is of no use leaves the others to serve; where it is required, nothing starts.
 try_useless() {
 	local shape=$1 text=$2
@@ -138,6 +153,7 @@ if [[ ! ${SHAPES+set} ]]; then
 	try_promises max_wr=512,inline_size=0 message
 fi
 try_given_up
+try_packets
 try_useless no_rc "makes no reliable connections"
 try_useless fail_create_cq=4 "completion queue of"
 try_small_lock

@@ -294,11 +294,15 @@ static uint32_t message_size_of(const struct wire_request *request, const struct
 }
 
 /* Room for one more connection than there are. *detail is the limit that was met. */
-static enum wire_reason conn_admit(const struct conn_group *group, uint32_t message_size, uint64_t *detail)
+static enum wire_reason conn_admit(const struct conn_group *group, const struct fabric_limits *limits,
+				   uint32_t message_size, uint64_t *detail)
 {
 	*detail = group->attr.message_max;
 	if (message_size > group->attr.message_max)
 		return WIRE_REASON_MESSAGE_SIZE;
+	*detail = (uint64_t)limits->packet << 32 | limits->peer_packet;
+	if (limits->peer_packet > limits->packet)
+		return WIRE_REASON_PACKET;
 	*detail = group->attr.max_connections;
 	if (group->stats.connections - group->ending < group->attr.max_connections)
 		return WIRE_REASON_NONE;
@@ -370,10 +374,13 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	struct fabric_limits limits;
 	uint8_t data[WIRE_ACCEPT_SIZE];
 	struct conn *conn = NULL;
+	enum wire_reason reason;
 	uint64_t detail;
-	enum wire_reason reason = conn_admit(group, message_size_of(request, grant), &detail);
-	int rc = reason == WIRE_REASON_MESSAGE_SIZE ? -EMSGSIZE : -EUSERS;
+	int rc;
 
+	fabric_request_limits(fabric_request, &limits);
+	reason = conn_admit(group, &limits, message_size_of(request, grant), &detail);
+	rc = wire_reason_errno(reason);
 	if (reason != WIRE_REASON_NONE)
 		goto refuse;
 	reason = WIRE_REASON_RESOURCES;
@@ -382,7 +389,6 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	conn = conn_new(group, request, own, ops, context, now);
 	if (!conn)
 		goto refuse;
-	fabric_request_limits(fabric_request, &limits);
 	conn->unshared = !limits.shared;
 	rc = fabric_ready(group->queue, fabric_request);
 	if (rc == 0)

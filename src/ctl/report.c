@@ -14,7 +14,7 @@ static const struct {
 	{ECONNREFUSED, CTL_UNREACHABLE,
 	 "does rdmad run there, and listen on this address? see listen in its rdmad.conf"},
 	{EHOSTUNREACH, CTL_UNREACHABLE, "is the name right and the network up? try: rdmactl ping HOST"},
-	{ENETUNREACH, CTL_UNREACHABLE, "is the network up? see: ip route"},
+	{ENETUNREACH, CTL_UNREACHABLE, "is the network up, with one MTU at both ends? see: ip route, ip link"},
 	{ENETDOWN, CTL_UNREACHABLE, "is the network up? see: ip link"},
 	{EHOSTDOWN, CTL_UNREACHABLE, "is the host up?"},
 	{EADDRNOTAVAIL, CTL_UNREACHABLE, "is the address right? see: ip address"},

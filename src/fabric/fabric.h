@@ -202,8 +202,11 @@ struct fabric_limits {
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 	bool shared;       /* false: endpoints have receives of their own */
 	unsigned devices;  /* none takes a shared receive that another one has */
-	bool pushes;       /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
-	bool atomics;      /* promise 8. Never where a fabric has several devices that are not atomic to each other */
+	/* Of a request: bytes of the packets that the peer would send, and of the longest that the device takes. Where the former
+	 * are more, nothing longer would arrive. 0: it does not matter. */
+	unsigned peer_packet, packet;
+	bool pushes;  /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
+	bool atomics; /* promise 8. Never where a fabric has several devices that are not atomic to each other */
 	/* iWARP: the peer learns the key of the memory that a read brings its bytes to, and could write there itself. So this memory
 	 * must be registered with FABRIC_REMOTE_WRITE (else -EACCES), and its region should hold nothing else. */
 	bool open_sinks;

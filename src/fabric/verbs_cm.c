@@ -566,11 +566,31 @@ int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
 /*
  * Names, and the end asked for by the caller.
  */
+static unsigned verbs_mtu_bytes(enum ibv_mtu mtu)
+{
+	return 128u << mtu;
+}
+
+/* The connection gets the packets of who asks. Those of this side are no longer if the networks of both have another MTU. */
+static void verbs_request_packets(struct rdma_cm_id *id, struct fabric_limits *limits)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+	struct ibv_port_attr port;
+	int mask = 0;
+
+	if (rdma_init_qp_attr(id, &attr, &mask) || !(mask & IBV_QP_PATH_MTU) ||
+	    ibv_query_port(id->verbs, id->port_num, &port))
+		return;
+	limits->peer_packet = verbs_mtu_bytes(attr.path_mtu);
+	limits->packet = verbs_mtu_bytes(port.active_mtu);
+}
+
 void verbs_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
 {
 	const struct verbs_request *r = container_of(request, struct verbs_request, base);
 
 	verbs_device_limits(&r->fabric->device[r->device], limits);
+	verbs_request_packets(r->id, limits);
 }
 
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size)

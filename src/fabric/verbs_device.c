@@ -171,8 +171,9 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 	int rc;
 
 	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device), .only_port = only_port};
-	snprintf(why, VERBS_REASON, "it was opened before this process was forked, or changed its user: the child of a fork has "
-				    "no RDMA if its parent used it");
+	snprintf(why, VERBS_REASON,
+		 "it was opened before this process was forked, or changed its user: the child of a fork has "
+		 "no RDMA if its parent used it");
 	if (verbs_is_inherited(ctx))
 		return false;
 	snprintf(why, VERBS_REASON, "no active port");

@@ -171,6 +171,13 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 			 "; see max_connections_per_source in its rdmad.conf",
 			 r->detail);
 		return buf;
+	case WIRE_REASON_PACKET:
+		snprintf(
+			buf, size,
+			"the server's device takes packets of %u bytes at most, and this machine's sends %u: give both "
+			"networks the same MTU (ip link)",
+			(unsigned)(r->detail >> 32), (unsigned)r->detail);
+		return buf;
 	case WIRE_REASON_BAD_REQUEST:
 		snprintf(buf, size, "the server did not understand the request");
 		return buf;

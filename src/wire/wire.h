@@ -116,6 +116,7 @@ enum wire_reason {
 	WIRE_REASON_RESOURCES,    /* memory, descriptors, device limits */
 	WIRE_REASON_SESSIONS,     /* gpu: too many; detail: the limit */
 	WIRE_REASON_SOURCE,       /* too many of this client's address or user; detail: the limit */
+	WIRE_REASON_PACKET,       /* detail: the server's longest packet in the upper half, the client's in the lower */
 	WIRE_REASONS              /* here: one that this program does not know */
 };
 

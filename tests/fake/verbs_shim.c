@@ -550,5 +550,7 @@ SHIM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *att
 
 	if (shim_on(SHAPE_iwarp))
 		attr->max_rd_atomic = attr->max_dest_rd_atomic = 0;
+	if (shim_on(SHAPE_path_mtu))
+		attr->path_mtu = (enum ibv_mtu)(__builtin_ctzl((unsigned long)shim_value(SHAPE_path_mtu)) - 7);
 	return rc;
 }

@@ -34,6 +34,7 @@
 	ROW(max_cqe, "=N: completion queues of at most N")                                                             \
 	ROW(cq_round, "completion queues are rounded up to a power of two, as those of mlx5")                          \
 	ROW(memlock, "=N: completion queues (64 bytes an entry) and regions take at most N bytes together")            \
+	ROW(path_mtu, "=N: clients would send packets of N bytes")                                                     \
 	ROW(fail_post_send, "=N: the Nth ibv_post_send fails")                                                         \
 	ROW(fail_post_recv, "=N: the Nth ibv_post_recv or ibv_post_srq_recv fails")                                    \
 	ROW(fail_reg_mr, "=N: the Nth registration fails")                                                             \
