@@ -64,6 +64,7 @@ static void conn_enter_established(struct conn *conn)
 
 	conn_set_state(conn, CONN_ESTABLISHED, CONN_EVENT_ESTABLISHED);
 	conn->group->stats.accepted++;
+	conn->lived = true;
 	rc = conn_own_open(conn);
 	if (rc != 0) {
 		conn_close(conn, rc, "no memory for its messages");
@@ -459,7 +460,7 @@ void conn_bury(struct conn *conn)
 	if (list_linked(&conn->parting))
 		list_del(&conn->parting);
 	group->stats.connections--;
-	group->stats.closed++;
+	group->stats.closed += conn->lived;
 	if (conn->attr.counted)
 		atomic_fetch_sub_explicit(conn->attr.counted, 1, memory_order_release);
 	conn_add_stats(conn, &group->stats);

@@ -65,6 +65,7 @@ struct conn {
 	bool watch_sends;                         /* a device acknowledges what it is sent, whatever its program does */
 	bool unshared;                            /* its device has no shared receives */
 	bool want_writable;
+	bool lived;              /* was established: it counts as accepted, and then as closed */
 	bool leaving;            /* the peer was told to go, at `left` */
 	bool deaf;               /* and that nothing of it is taken any more */
 	bool busy;               /* stuck, but waits for its turn only */
