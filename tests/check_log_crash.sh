@@ -3,7 +3,7 @@
 # "interval" what is found is a prefix of what was submitted. CRASH_CYCLES says how often; by hand thousands, with CRASH_SEED to repeat.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
-cycles=${CRASH_CYCLES:-$((200 / ${RDMAD_TEST_PART:-1}))}
+cycles=${CRASH_CYCLES:-$(part 200)} || exit
 
 # crash NAME POLICY CYCLES KV: KV are further settings of the group.
 crash() {

@@ -55,6 +55,12 @@ conclude() {
 # logged TEXT [FILE]: now or soon.
 logged() { wait_for "\"$1\" in the log" grep -qsF -- "$1" "${2:-$dir/log}"; }
 
+# part WHOLE: of so much repetition, as suite_part() in suite.h.
+part() {
+	[[ ${RDMAD_TEST_PART-1} =~ ^[1-9][0-9]*$ ]] || give_up "RDMAD_TEST_PART=$RDMAD_TEST_PART is not a number from 1 on"
+	echo $(($1 >= ${RDMAD_TEST_PART-1} ? $1 / ${RDMAD_TEST_PART-1} : 1))
+}
+
 # wait_for WHAT COMMAND...: until it succeeds. The limit only ends what hangs.
 wait_for() {
 	local what=$1 until=$((SECONDS + 120))

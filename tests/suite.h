@@ -49,12 +49,19 @@ static inline int suite_run(Suite *suite)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Of so much repetition: RDMAD_TEST_PART=10 asks for a tenth, where a machine is emulated or watched, or another build repeats. */
+/* Of so much repetition: RDMAD_TEST_PART=10 asks for a tenth, but at least for one, where a machine is emulated or watched, or
+ * another build repeats. */
 static inline uint64_t suite_part(uint64_t whole)
 {
 	const char *part = getenv("RDMAD_TEST_PART");
+	char *end = NULL;
+	uint64_t parts = part ? strtoul(part, &end, 10) : 1;
 
-	return part ? whole / strtoul(part, NULL, 10) : whole;
+	if (!parts || (part && (*part < '0' || *part > '9' || *end))) {
+		fprintf(stderr, "RDMAD_TEST_PART=%s is not a number from 1 on\n", part);
+		exit(EXIT_FAILURE);
+	}
+	return whole > parts ? whole / parts : 1;
 }
 
 /* Where to be reached: by its device where there is one. */
