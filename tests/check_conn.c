@@ -342,6 +342,7 @@ START_TEST(test_refusals)
 		{WIRE_REASON_SESSIONS, 8, -EAGAIN, "all the gpu sessions it allows, 8"},
 		{WIRE_REASON_PACKET, 1024ull << 32 | 4096, -ENETUNREACH,
 		 "1024 bytes at most, and this machine's sends 4096"},
+		{WIRE_REASON_VALUES, 4095, -EFBIG, "values of 4095 bytes at most"},
 		{WIRE_REASONS + 5, 0, -ECONNREFUSED, "unknown to this program"},
 	};
 	struct wire_request request = kv_request();
@@ -374,6 +375,7 @@ START_TEST(test_too_many_connections)
 	ck_assert_uint_eq(client.refusal, WIRE_REASON_CONNECTIONS);
 	ck_assert_ptr_nonnull(strstr(client.reason, "all the connections it allows, 0"));
 	ck_assert_uint_eq(stats_of(&pair.server).refused, 1);
+	ck_assert_uint_eq(stats_of(&pair.client).closed, 0); /* it was not accepted either */
 	end();
 }
 END_TEST
@@ -1675,7 +1677,7 @@ static Suite *suite_of_conn(void)
 	TCase *tc = suite_case(suite, "handshake", NULL, NULL);
 
 	add_loop(tc, test_granted, 2);
-	add_loop(tc, test_refusals, 12);
+	add_loop(tc, test_refusals, 13);
 	tcase_add_test(tc, test_too_many_connections);
 	tcase_add_loop_test(tc, test_no_memory_for_a_connection, 0, 2);
 	tcase_add_test(tc, test_device_bound);

@@ -55,6 +55,7 @@ static const struct refusal {
 	{WIRE_REASON_SOURCE, 50, -EDQUOT, false, "all the connections it allows from one address or user, 50"},
 	{WIRE_REASON_PACKET, 1024ull << 32 | 4096, -ENETUNREACH, true,
 	 "packets of 1024 bytes at most, and this machine's sends 4096"},
+	{WIRE_REASON_VALUES, 4095, -EFBIG, true, "values of 4095 bytes at most"},
 	{WIRE_REASONS, 0, -ECONNREFUSED, true, "unknown to this program"},
 };
 _Static_assert(ARRAY_SIZE(refusals) == WIRE_REASONS, "a row for each reason, and one that is unknown");
@@ -65,18 +66,22 @@ static struct {
 	struct fabric_queue *queue;
 	struct fabric_listener *listener;
 	const struct refusal *refusal; /* NULL: not in rdmad's words */
-	unsigned requests;
+	unsigned requests, choices;
 	pthread_t thread;
 	_Atomic bool quit;
 	char address[64];
 } server;
 
-static void refuse(struct fabric_request *request)
+static void refuse(const struct fabric_event *event)
 {
 	struct wire_reject reject = {.version = WIRE_VERSION};
+	struct fabric_request *request = event->request;
+	struct wire_request asked;
 	uint8_t data[WIRE_REJECT_SIZE];
 
 	server.requests++;
+	if (wire_request_decode(&asked, event->data, event->data_len) == WIRE_REASON_NONE)
+		server.choices += !!(asked.flags & WIRE_CHOICE);
 	if (!server.refusal) {
 		fabric_reject(request, "go away", 7);
 		return;
@@ -97,7 +102,7 @@ static void *serve(void *arg)
 	while (!server.quit) {
 		fabric_poll(server.queue, &completion, 1);
 		while (fabric_next_event(server.queue, &event))
-			refuse(event.request);
+			refuse(&event);
 		sched_yield();
 	}
 	return arg;
@@ -113,7 +118,7 @@ static void set_up(void)
 	ck_assert_int_eq(fabric_queue_create(server.domain, &attr, &server.queue), 0);
 	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&in, sizeof(in), NULL, &server.listener), 0);
 	snprintf(server.address, sizeof(server.address), "127.0.0.1:%u", fabric_listener_port(server.listener));
-	server.requests = 0;
+	server.requests = server.choices = 0;
 	server.quit = false;
 }
 
@@ -176,6 +181,7 @@ START_TEST(test_refused)
 	}
 	stop();
 	ck_assert_uint_eq(server.requests, each * ARRAY_SIZE(opens));
+	ck_assert_uint_eq(server.choices, ARRAY_SIZE(opens)); /* with TCP, there is none left */
 }
 END_TEST
 
@@ -203,6 +209,7 @@ START_TEST(test_scheme_is_final)
 	ck_assert_int_eq(open_kv(address), -ENOBUFS);
 	stop();
 	ck_assert_uint_eq(server.requests, 2);
+	ck_assert_uint_eq(server.choices, 0);
 }
 END_TEST
 

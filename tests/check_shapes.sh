@@ -83,7 +83,7 @@ try_packets() {
 	by rdma && expect 3 ping -c 1 && complains 'packets of 1024 bytes at most, and this machine.s sends 4096'
 	server=${server#rdma://}
 	expect 0 kv set --file "$dir/value" large && expect 0 kv get large && same "$dir/value" "a large value by TCP"
-	expect 0 ping -c 1 && says 'tcp'
+	expect 0 ping -c 1 && says 'transport (tcp|shm)'
 	server=''
 	stop_daemon
 	as path_mtu=1024 start_daemon
@@ -117,6 +117,27 @@ try_small_lock() {
 	as $shape ctl_as_user kv set --file "$dir/value" large || fail "large set: $(cat "$dir/err")"
 	as $shape ctl_as_user kv get large || fail "large get: $(cat "$dir/err")"
 	same "$dir/value" "a large value"
+	server=''
+	stop_daemon
+}
+
+# A daemon that may lock 8 MiB, which is less than its store has: HOST goes by TCP for values, and by RDMA for the rest. The log
+# says how much would do.
+try_small_lock_of_daemon() {
+	echo "a daemon with 8 MiB of locked memory"
+	chown 65534:65534 "$dir"
+	printf '#!/bin/bash\nulimit -l 8192\nexec setpriv --reuid=65534 --regid=65534 --clear-groups %q "$@"\n' "$rdmad" >"$dir/rdmad-of-user"
+	chmod 755 "$dir/rdmad-of-user"
+	rdmad=$dir/rdmad-of-user start_daemon
+	logged "RLIMIT_MEMLOCK is 8 MiB, and RDMA may take"
+	by rdma
+	expect 0 kv set small "of few bytes"
+	expect 1 kv set --file "$dir/value" large && complains 'tcp:// takes longer ones'
+	server=${server#rdma://}
+	expect 0 kv set --file "$dir/value" large && expect 0 kv get large && same "$dir/value" "a large value by TCP"
+	expect 0 ping -c 1 && says 'transport rdma'
+	server=rdma://$server
+	expect 1 kv get large && complains 'tcp:// brings it'
 	server=''
 	stop_daemon
 }
@@ -157,4 +178,5 @@ try_packets
 try_useless no_rc "makes no reliable connections"
 try_useless fail_create_cq=4 "completion queue of"
 try_small_lock
+try_small_lock_of_daemon
 conclude

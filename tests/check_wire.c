@@ -426,6 +426,8 @@ START_TEST(test_reject_texts)
 		[WIRE_REASON_RESOURCES] = "out of memory",
 		[WIRE_REASON_SESSIONS] = "gpu sessions it allows, 2",
 		[WIRE_REASON_SOURCE] = "from one address or user, 2",
+		[WIRE_REASON_PACKET] = "this machine's sends 2",
+		[WIRE_REASON_VALUES] = "values of 2 bytes at most",
 	};
 	char text[WIRE_REASONS + 1][160];
 

@@ -202,11 +202,13 @@ int client_connect_to(const char *server, const struct engine_options *options, 
 	for (unsigned i = 0; transport[i]; i++) {
 		uint64_t timeout = options->connect_timeout;
 		struct attempt attempt = {.error = 0};
+		struct wire_request asks = *request;
 
-		if (transport[i + 1])
+		if (transport[i + 1]) {
 			timeout = MIN(timeout, FIRST_ATTEMPT);
-		rc = connect_by(transport[i], server, &address, options, share, request, timeout, &attempt, engine,
-				conn);
+			asks.flags |= WIRE_CHOICE;
+		}
+		rc = connect_by(transport[i], server, &address, options, share, &asks, timeout, &attempt, engine, conn);
 		if (rc == 0) {
 			conn_set_owner(*conn, ops, context);
 			*reached = attempt.to;

@@ -163,6 +163,11 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 			  "%s with a value of %zu bytes: too long for the store; see kv.memory and kv.value_max in its "
 			  "rdmad.conf",
 			  what, ask->value_len);
+	else if (unlikely(status == -EMSGSIZE && kv->value_max <= WIRE_EAGER_MAX && !*log_last()))
+		log_error("kv",
+			  "%s: the value is longer than %llu bytes, the most that the server brings by this transport; "
+			  "if its log says that its memory is not registered for RDMA, tcp:// brings it",
+			  what, (unsigned long long)kv->value_max);
 	else if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status) && ask->value))
 		log_error("kv", "%s with a value of %zu bytes: %s", what, ask->value_len, kv_status_text(status));
 	else if (unlikely(status < 0 && status != -EMSGSIZE && kv_status_answered(status)))

@@ -217,10 +217,11 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 	int rc;
 
 	if (unlikely(kv->value_max <= WIRE_EAGER_MAX)) {
-		log_error("kv",
-			  "a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
-			  "registered memory for large values on this transport; its log says why",
-			  ask->key_len, (size_t)size);
+		log_error(
+			"kv",
+			"a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
+			"registered memory for large values on this transport; its log says why, and tcp:// takes them",
+			ask->key_len, (size_t)size);
 		return -EMSGSIZE;
 	}
 	if (unlikely(ask->pieces)) {

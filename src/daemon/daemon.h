@@ -223,8 +223,8 @@ int fabrics_give_up(struct daemon *daemon);
 bool fabrics_spoilt(const struct daemon *daemon);
 /* The one that has this transport; NULL: it is not open. */
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
-/* Whether a device moves the bytes of one of those that are open: its memory cannot be swapped out. */
-bool fabrics_have_device(const struct daemon *daemon);
+/* Those that move the bytes of a transport that is open: memory that they use cannot be swapped out. */
+unsigned fabrics_devices(const struct daemon *daemon);
 /* Why it is not there. */
 const char *fabrics_reason(const struct daemon *daemon, const struct fabric_transport *transport);
 /* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.

@@ -195,13 +195,17 @@ struct daemon_fabric *fabrics_find(struct daemon *d, const struct fabric_transpo
 	return NULL;
 }
 
-bool fabrics_have_device(const struct daemon *d)
+unsigned fabrics_devices(const struct daemon *d)
 {
+	struct fabric_limits limits;
+
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
 		for (unsigned j = 0; j < d->fabrics; j++)
-			if (fabric_transports[i].device && fabric_has(d->fabric[j].fabric, &fabric_transports[i]))
-				return true;
-	return false;
+			if (fabric_transports[i].device && fabric_has(d->fabric[j].fabric, &fabric_transports[i])) {
+				fabric_limits(d->fabric[j].fabric, &limits);
+				return limits.devices;
+			}
+	return 0;
 }
 
 /* Whether the network interface belongs to an RDMA device, by what the kernel says of its ports. */

@@ -234,8 +234,8 @@ void process_check_memlock(uint64_t bytes)
 	if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= bytes)
 		return;
 	log_warn("process",
-		 "RLIMIT_MEMLOCK is %s, and the buffers for RDMA may take %s: raise it (ulimit -l, "
-		 "LimitMEMLOCK=), or lower shared_receives, workers or message_size",
+		 "RLIMIT_MEMLOCK is %s, and RDMA may take %s: raise it (ulimit -l, LimitMEMLOCK=), or lower kv.memory, "
+		 "shared_receives, workers or message_size",
 		 units_human_size((double)limit.rlim_cur, has), units_human_size((double)bytes, needs));
 }
 

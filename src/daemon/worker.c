@@ -521,6 +521,21 @@ unsigned workers_count(const struct config *c)
 	return c->workers ? (unsigned)c->workers : processors_half();
 }
 
+/* Every device has all of it: what services open with, and the buffers, of which receives are for one device each. */
+static uint64_t memory_registered(const struct daemon *d)
+{
+	uint64_t devices = fabrics_devices(d), bytes;
+
+	bytes = (devices + 1) * d->workers * d->config->shared_receives * d->config->message_size;
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		if (service && service->registered && daemon_serves(d, id))
+			bytes += service->registered(d->config->service[id]);
+	}
+	return devices * bytes;
+}
+
 int workers_start(struct daemon *d)
 {
 	int rc = 0;
@@ -533,8 +548,7 @@ int workers_start(struct daemon *d)
 	if (!d->worker)
 		return EX_OSERR;
 	rc = sources_create(d->connections_fit, &d->sources);
-	if (fabrics_have_device(d))
-		process_check_memlock(d->workers * 2 * d->config->shared_receives * d->config->message_size);
+	process_check_memlock(memory_registered(d));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
 	if (rc == 0)

@@ -33,12 +33,13 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 {
 	const struct kv_shared *shared = part->shared;
 
-	(void)request;
-	(void)detail;
+	*detail = value_max_of(shared, kv_shared_region(shared, way));
+	if (request->flags & WIRE_CHOICE && *detail < shared->value_max)
+		return WIRE_REASON_VALUES;
 	/* Longer ones bring nothing that is worth buffers of its own. */
 	grant->message_size = conn_group_attr(way->group)->message_size;
 	grant->eager_max = WIRE_EAGER_MAX;
-	grant->value_max = value_max_of(shared, kv_shared_region(shared, way));
+	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
@@ -404,6 +405,7 @@ const struct service service_kv = {
 	.settings = &kv_settings,
 	.counters = counters,
 	.check = kv_shared_check,
+	.registered = kv_shared_registered,
 	.open = kv_shared_open,
 	.close = kv_shared_close,
 	.tick = kv_shared_tick,

@@ -176,6 +176,7 @@ WIRE_OPS_KV(KV_SERVE)
 extern const struct setting_table kv_settings;
 
 int kv_shared_check(const void *settings);
+uint64_t kv_shared_registered(const void *settings);
 int kv_shared_open(const struct service_host *host, const void *settings, void **shared);
 void kv_shared_close(void *shared);
 uint64_t kv_shared_tick(void *shared, uint64_t now);

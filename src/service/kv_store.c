@@ -65,8 +65,8 @@ static const struct setting settings[] = {
 	{"kv.memory", SETTING_SIZE, AT(memory), "0", MIB, 1ull << 46, .effective = memory_of, .zero = true,
 	 .help = "Memory for keys and values. \"0\": an eighth of what the machine has, or the control group\n"
 		 "allows, and 4 GiB at most. With RDMA it is taken and registered at the start, and needs\n"
-		 "as much locked memory (ulimit -l), or values from 4 KiB on are refused; else it is taken\n"
-		 "as keys and values come."},
+		 "as much locked memory for each device (ulimit -l), or values from 4 KiB on are refused by\n"
+		 "RDMA; else it is taken as keys and values come."},
 	{"kv.value_max", SETTING_SIZE, AT(value_max), "1G" /* VALUE_MAX */, 1, 1ull << 40, .effective = value_max_of,
 	 .help = "Longest value."},
 	{"kv.push_max", SETTING_SIZE, AT(push_max), "64K", 0, WIRE_PUSH_MAX,
@@ -211,6 +211,11 @@ static int memory_check(const struct kv_settings *s)
 	return 0;
 }
 
+uint64_t kv_shared_registered(const void *values)
+{
+	return memory_of(values);
+}
+
 int kv_shared_check(const void *values)
 {
 	int rc = log_check(values), status = memory_check(values);
@@ -265,7 +270,9 @@ static void arena_register(struct kv_shared *shared, const struct service_host *
 			shared->regions++;
 		} else {
 			log_warn("kv",
-				 "%s: kv.memory of %s is not registered (%s): values from 4 KiB on are refused there",
+				 "%s: kv.memory of %s is not registered (%s): values from 4 KiB on are refused there, "
+				 "and "
+				 "clients that leave the choice of the transport to us come by another",
 				 fabric_name(fabric_domain_fabric(host->domain[i])),
 				 units_human_size((double)shared->arena_size, text), strerror(-rc));
 		}

@@ -105,6 +105,8 @@ struct service {
 	int (*check)(const void *settings);
 	/* Descriptors that it may have beside those of its connections. */
 	unsigned (*descriptors)(const void *settings);
+	/* Bytes that it registers with each device when it opens. */
+	uint64_t (*registered)(const void *settings);
 	/* Carry out a word of rdmactl's: 0, or -errno; -ENOENT: not one of its words. */
 	int (*command)(void *shared, const char *word);
 	/* What it adds to the answers of that name. `shared` is NULL when it is not open: memory and resources then say

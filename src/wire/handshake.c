@@ -178,6 +178,12 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 			"networks the same MTU (ip link)",
 			(unsigned)(r->detail >> 32), (unsigned)r->detail);
 		return buf;
+	case WIRE_REASON_VALUES:
+		snprintf(buf, size,
+			 "the server takes values of %" PRIu64 " bytes at most by it, and its log says why; rdma:// "
+			 "connects all the same",
+			 r->detail);
+		return buf;
 	case WIRE_REASON_BAD_REQUEST:
 		snprintf(buf, size, "the server did not understand the request");
 		return buf;

@@ -41,6 +41,7 @@ static const struct {
 	[WIRE_REASON_SESSIONS] = {"too many sessions", -EAGAIN, true},
 	[WIRE_REASON_SOURCE] = {"too many connections of its source", -EDQUOT, true},
 	[WIRE_REASON_PACKET] = {"packet size", -ENETUNREACH, false},
+	[WIRE_REASON_VALUES] = {"long values", -EFBIG, false},
 	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
 

@@ -68,13 +68,15 @@ enum wire_service {
 };
 
 #define WIRE_ANSWERS 1u /* flags of a request or an accept: its sender answers WIRE_ASK */
+#define WIRE_CHOICE                                                                                                    \
+	2u /* of a request: the client has another transport to try, if this one does not carry everything */
 
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */
 struct wire_request {            /* offset, size */
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 WIRE_ANSWERS */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_CHOICE */
 	uint8_t service;         /*  7 1 enum wire_service */
 	uint16_t key_id;         /*  8 2 0: no key */
 	uint16_t credits;        /* 10 2 messages that the client can take before it returns credits */
@@ -117,6 +119,7 @@ enum wire_reason {
 	WIRE_REASON_SESSIONS,     /* gpu: too many; detail: the limit */
 	WIRE_REASON_SOURCE,       /* too many of this client's address or user; detail: the limit */
 	WIRE_REASON_PACKET,       /* detail: the server's longest packet in the upper half, the client's in the lower */
+	WIRE_REASON_VALUES,       /* kv, of WIRE_CHOICE: not all values by this transport; detail: the longest */
 	WIRE_REASONS              /* here: one that this program does not know */
 };
 
