@@ -31,6 +31,12 @@ refuses "infiniband/verbs.h has its door in fabric/verbs" fabric/soft.c '#includ
 refuses "cuda.h has its door in gpu/cuda" gpu/probe.c '#include <cuda.h>'
 refuses "cuda_runtime.h has its door in gpu/cuda" service/zz.cu '#include <cuda_runtime.h>'
 refuses "dlfcn.h has its door in gpu/cuda" gpu/probe.c '#include <dlfcn.h>'
+refuses "compares the name of a transport" client/connect.c 'static bool zz(const char *by) { return strcmp(by, "tcp") == 0; }'
+refuses "compares the name of a transport" ctl/report.c 'static bool zz(const char *url) { return !strncasecmp(url, "rdma://", 7); }'
+refuses "compares the name of a transport" daemon/check.c 'static void *zz(void) { return fabric_transport_find("unix"); }'
+copy
+sed -i '/FABRIC_TRANSPORT_ROWS(ROW)/,/unix/s/ROW("/NONE("/' "$dir/src/fabric/fabric.h"
+ends 1 "has no table of transports" "$srcdir/scripts/check-layers" "$dir"
 copy
 mkdir "$dir/src/attic"
 : >"$dir/src/attic/a.c"

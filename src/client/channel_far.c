@@ -531,7 +531,11 @@ static void far_info(const struct rdmad_channel *channel, struct rdmad_channel_i
 {
 	const struct channel_far *far = far_of(channel);
 
-	snprintf(info->transport, sizeof(info->transport), "%s", far->transport);
+	if (far->by) {
+		snprintf(info->transport, sizeof(info->transport), "%s", far->by->name);
+		info->memory = far->by->inside;
+		info->sockets = far->by->processor;
+	}
 	snprintf(info->peer, sizeof(info->peer), "%s", far->peer);
 	info->relayed = far->relayed;
 }

@@ -84,7 +84,8 @@ struct channel_far {
 	size_t moved_size;
 	struct wire_channel_open asked;
 	char name[WIRE_CHANNEL_NAME_MAX + 1];
-	char transport[8], peer[128];
+	const struct fabric_transport *by;
+	char peer[128];
 };
 
 extern const struct conn_ops channel_far_ops;

@@ -74,7 +74,7 @@ void channel_far_name(struct channel_far *far)
 	struct conn_info info;
 
 	conn_get_info(far->conn, &info);
-	snprintf(far->transport, sizeof(far->transport), "%s", info.transport);
+	far->by = conn_transport(far->conn);
 	snprintf(far->peer, sizeof(far->peer), "%s", info.peer);
 }
 

@@ -4,14 +4,15 @@
 #include <ctype.h>
 
 static const struct channel_kind {
+	const char *scheme; /* NULL: those of the transports, or none */
 	int (*listen)(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
 		      struct rdmad_channel_listener **out);
 	int (*open)(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
 		    struct rdmad_channel **out);
 } kinds[] = {
-	[CHANNEL_SHM] = {channel_shm_listen, channel_shm_open},
-	[CHANNEL_FAR] = {channel_far_listen, channel_far_open},
-	[CHANNEL_MEET] = {channel_meet_listen, channel_meet_open},
+	[CHANNEL_SHM] = {"shm", channel_shm_listen, channel_shm_open},
+	[CHANNEL_FAR] = {NULL, channel_far_listen, channel_far_open},
+	[CHANNEL_MEET] = {"meet", channel_meet_listen, channel_meet_open},
 };
 
 static int bad_url(const char *text, const char *why)
@@ -74,11 +75,13 @@ int channel_url_parse(const char *text, struct channel_url *out)
 	struct channel_url url = {.scheme = CHANNEL_FAR};
 	int rc;
 
-	if (end && end - text == 3 && !strncmp(text, "shm", 3)) {
-		url.scheme = CHANNEL_SHM;
+	for (unsigned i = 0; end && i < ARRAY_SIZE(kinds); i++)
+		if (kinds[i].scheme && strlen(kinds[i].scheme) == (size_t)(end - text) &&
+		    !strncmp(text, kinds[i].scheme, (size_t)(end - text)))
+			url.scheme = i;
+	if (url.scheme == CHANNEL_SHM) {
 		rc = set_name(text, rest, &url);
-	} else if (end && end - text == 4 && !strncmp(text, "meet", 4)) {
-		url.scheme = CHANNEL_MEET;
+	} else if (url.scheme == CHANNEL_MEET) {
 		rc = parse_host(text, rest, rest, &url);
 	} else if (end && *rest == '/') {
 		rc = parse_path(text, &url);

@@ -231,6 +231,7 @@ static int shm_arm(struct rdmad_channel *channel)
 static void shm_info(const struct rdmad_channel *channel, struct rdmad_channel_info *info)
 {
 	snprintf(info->transport, sizeof(info->transport), "shm");
+	info->memory = true;
 	snprintf(info->peer, sizeof(info->peer), "%s", shm_of(channel)->peer);
 }
 

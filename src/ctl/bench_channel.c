@@ -223,17 +223,17 @@ static int measure(struct bench_side *side, struct bench_order orders[2], double
 /* What the same is without a channel, by the transport, or the sockets that introduced both: how many works, of which
  * the first is BENCH_WORKS where there is none. Words are what the smallest messages are beside, and bytes that stay in
  * their place are none that could be copied. */
-static unsigned works_beside(const char *transport, const struct bench_order *order, uint32_t beside[2])
+static unsigned works_beside(const struct rdmad_channel_info *info, const struct bench_order *order, uint32_t beside[2])
 {
-	bool sockets = strcmp(transport, "tcp") == 0 || strcmp(transport, "unix") == 0, none = alone || connecting;
+	bool none = alone || connecting;
 
 	beside[0] = order->work == BENCH_CALL ? BENCH_PINGPONG : BENCH_WORKS;
 	beside[1] = BENCH_ENCODING;
 	if (order->work == BENCH_CALL || none || order->size > capacity)
 		return order->work == BENCH_CALL && !none ? 2 : 1;
-	if (sockets)
+	if (info->sockets)
 		beside[0] = order->work == BENCH_PINGPONG ? BENCH_ECHO : BENCH_SEND;
-	if (strcmp(transport, "shm") != 0)
+	if (info->sockets || !info->memory)
 		return 1;
 	beside[1] = BENCH_RING;
 	if (order->work == BENCH_PINGPONG)
@@ -277,11 +277,11 @@ struct results {
 };
 
 /* Beside each of what it can be beside. */
-static int measure_work(struct bench_side *side, const char *transport, const struct bench_order *order,
+static int measure_work(struct bench_side *side, const struct rdmad_channel_info *info, const struct bench_order *order,
 			struct results *results)
 {
 	uint32_t beside[2];
-	unsigned count = works_beside(transport, order, beside);
+	unsigned count = works_beside(info, order, beside);
 	int rc = 0;
 
 	for (unsigned i = 0; rc == 0 && i < count; i++) {
@@ -297,12 +297,8 @@ static int measure_all(struct bench_side *side, const char *url)
 	uint64_t sizes[BENCH_SIZES_MAX];
 	int count = ctl_sizes_parse(sizes_text, SIZE_MOST, sizes, ARRAY_SIZE(sizes)), rc = 0, status;
 	struct rdmad_channel_info info;
-	const char *by;
 
 	rdmad_channel_info(side->channel, &info);
-	by = info.transport;
-	if (strcmp(by, "shm") == 0 && strncmp(url, "shm:", 4) != 0 && strncmp(url, "meet:", 5) != 0)
-		by = strncmp(url, "unix:", 5) == 0 ? "unix" : "tcp";
 	ctl_say_transport(url, info.transport);
 	for (int i = 0; rc == 0 && i < count; i++)
 		for (unsigned k = 0; rc == 0 && k < 4; k++) {
@@ -312,10 +308,10 @@ static int measure_all(struct bench_side *side, const char *url)
 							  .size = sizes[i]};
 
 			if (k < 2 || sizes[i] <= capacity)
-				rc = measure_work(side, by, &order, &results);
+				rc = measure_work(side, &info, &order, &results);
 		}
 	if (rc == 0)
-		rc = measure_work(side, by, &(struct bench_order){.work = BENCH_CALL, .size = 64}, &results);
+		rc = measure_work(side, &info, &(struct bench_order){.work = BENCH_CALL, .size = 64}, &results);
 	status = bench_channel_print(url, info.transport, capacity, results.each, results.n);
 	if (rc != 0 && rc != -EINTR)
 		return ctl_fail_channel(rc, rc == -EBADMSG ? "what came is not what was sent" : NULL, url);
@@ -339,7 +335,7 @@ static int bench_from_here(struct bench_side *side, const char *url)
 static int bench_with_child(struct bench_side *side, char *url, size_t size)
 {
 	pid_t child = -1;
-	int rc = bench_raw_open(&side->raw, capacity, strncmp(url, "unix:", 5) == 0 ? "unix" : "tcp"), status;
+	int rc = bench_raw_open(&side->raw, capacity, strstr(url, ":///") != NULL), status;
 
 	status = rc == 0 ? child_start(side, url, size, &child) : ctl_fail(rc, NULL, "cannot start the other end");
 	if (status == CTL_OK)

@@ -31,8 +31,8 @@ struct bench_raw {
 	bool parent; /* this is the first one */
 };
 
-/* `transport` "unix" or "tcp": with sockets. 0 or -errno. */
-int bench_raw_open(struct bench_raw *raw, uint64_t capacity, const char *transport);
+/* `path`: with UNIX sockets, else with those of TCP. 0 or -errno. */
+int bench_raw_open(struct bench_raw *raw, uint64_t capacity, bool path);
 /* In each of the two, after they have parted. */
 void bench_raw_part(struct bench_raw *raw, pid_t peer, bool parent);
 void bench_raw_close(struct bench_raw *raw);

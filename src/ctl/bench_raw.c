@@ -40,16 +40,7 @@ static int tcp_pair(int fd[2])
 	return rc;
 }
 
-static int open_sockets(struct bench_raw *raw, const char *transport)
-{
-	if (strcmp(transport, "tcp") == 0)
-		return tcp_pair(raw->fd);
-	if (strcmp(transport, "unix") == 0)
-		return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, raw->fd) == 0 ? 0 : -errno;
-	return 0;
-}
-
-int bench_raw_open(struct bench_raw *raw, uint64_t capacity, const char *transport)
+int bench_raw_open(struct bench_raw *raw, uint64_t capacity, bool path)
 {
 	*raw = (struct bench_raw){
 		.capacity = capacity, .memory_size = sizeof(struct raw_memory) + capacity, .fd = {-1, -1}};
@@ -59,7 +50,9 @@ int bench_raw_open(struct bench_raw *raw, uint64_t capacity, const char *transpo
 		raw->memory = NULL;
 		return -errno;
 	}
-	return open_sockets(raw, transport);
+	if (path)
+		return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, raw->fd) == 0 ? 0 : -errno;
+	return tcp_pair(raw->fd);
 }
 
 void bench_raw_part(struct bench_raw *raw, pid_t peer, bool parent)

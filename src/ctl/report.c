@@ -47,8 +47,8 @@ static bool is_here(const char *server)
 {
 	const char *host = strstr(server, "://") ? strstr(server, "://") + 3 : server;
 
-	return strncmp(server, "unix:", 5) == 0 || strncmp(host, "127.", 4) == 0 ||
-	       strncmp(host, "localhost", 9) == 0 || strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
+	return *host == '/' || strncmp(host, "127.", 4) == 0 || strncmp(host, "localhost", 9) == 0 ||
+	       strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
 }
 
 static void print_hint_about(int error, const char *server)

@@ -159,6 +159,8 @@ struct rdmad_channel_info {
 	char transport[8];             /* "shm", "unix", "tcp", "rdma" */
 	char peer[128];                /* for people */
 	bool relayed;                  /* through an rdmad */
+	bool memory;                   /* the bytes go by memory that both ends have */
+	bool sockets; /* processors move them, and both ends have a connection of TCP or a UNIX socket */
 };
 void rdmad_channel_info(const struct rdmad_channel *channel, struct rdmad_channel_info *info);
 
