@@ -84,7 +84,7 @@ static void group_init(struct conn_group *group, struct fabric_domain *domain, c
 	list_init(&group->parting);
 }
 
-/* What the device has, and as many connections as fit it. */
+/* What the devices have, each a completion queue of its own, and as many connections as fit them. */
 static void group_fit(struct conn_group *group, const struct fabric_limits *limits)
 {
 	uint32_t wanted = group->attr.max_connections;
@@ -95,7 +95,7 @@ static void group_fit(struct conn_group *group, const struct fabric_limits *limi
 	group->pushes = limits->pushes ? CONN_PUSHES : 0;
 	group->attr.receives = MIN(group->attr.receives, limits->max_shared_depth);
 	group->receives_max = group->attr.receives * limits->devices;
-	group->completions = completions_for_connections(&group->attr, limits->max_completions);
+	group->completions = limits->devices * completions_for_connections(&group->attr, limits->max_completions);
 	group->completions_max = group->completions;
 	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(&group->attr) + group->pushes));
 	group->device_bound = group->attr.max_connections < wanted;
