@@ -1,5 +1,5 @@
 #!/bin/bash
-# A machine with two RDMA devices: whoever comes by either is served, in any order and both at once, and one is taken away while the
+# A machine with two RDMA devices: clients come by either, in any order and by both at once. One device is taken away while the
 # other goes on. In the guest, which gets a second device here. The name of a case after the command: only that one.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -102,8 +102,8 @@ try_fork() {
 	stop_daemon
 }
 
-# One device is taken away: its clients end, and those of the other see nothing of it. The command that takes it away waits until
-# those who used it have ended, so it is left alone.
+# One device is taken away: its clients end, and the other's clients see nothing of it. The command that takes it away waits
+# until the daemon has ended, so it is left alone.
 try_removal() {
 	configure 'workers = 2;'
 	start_daemon

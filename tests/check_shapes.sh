@@ -77,7 +77,7 @@ try_promises() {
 	done
 }
 
-# A client whose network lets longer packets through than the server's: HOST goes by TCP, and rdma:// is told both numbers.
+# The client's network has longer packets than the server's: HOST goes by TCP, and rdma:// is told both numbers.
 try_packets() {
 	as path_mtu=4096 start_daemon
 	by rdma && expect 3 ping -c 1 && complains 'packets of 1024 bytes at most, and this machine.s sends 4096'
@@ -121,15 +121,15 @@ try_small_lock() {
 	stop_daemon
 }
 
-# A daemon that may lock 8 MiB, which is less than its store has: HOST goes by TCP for values, and by RDMA for the rest. The log
-# says how much would do.
+# A daemon that may lock 8 MiB, less than its store has: HOST goes by TCP for values, and by RDMA for the rest. The log says
+# how much would do.
 try_small_lock_of_daemon() {
 	echo "a daemon with 8 MiB of locked memory"
 	chown 65534:65534 "$dir"
 	printf '#!/bin/bash\nulimit -l 8192\nexec setpriv --reuid=65534 --regid=65534 --clear-groups %q "$@"\n' "$rdmad" >"$dir/rdmad-of-user"
 	chmod 755 "$dir/rdmad-of-user"
 	rdmad=$dir/rdmad-of-user start_daemon
-	logged "RLIMIT_MEMLOCK is 8 MiB, and RDMA may take"
+	logged "RLIMIT_MEMLOCK is 8.00 MiB, and RDMA may take"
 	by rdma
 	expect 0 kv set small "of few bytes"
 	expect 1 kv set --file "$dir/value" large && complains 'tcp:// takes longer ones'

@@ -1,6 +1,6 @@
 /*
  * devices.c: what check_devices.sh has programs for.
- *   devices serve PORT N         rdma_lib: accepts N peers on every device, one after another, and sends back what each sends
+ *   devices serve PORT N         rdma_lib: accepts N peers by any device, one after another, and sends back what each sends
  *   devices ask ADDRESS PORT     rdma_lib: one of these peers
  *   devices fork ADDRESS         librdmad: a handle by RDMA, and what the child of a fork can do
  */

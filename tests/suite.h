@@ -49,8 +49,8 @@ static inline int suite_run(Suite *suite)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Of so much repetition: RDMAD_TEST_PART=10 asks for a tenth, but at least for one, where a machine is emulated or watched, or
- * another build repeats. */
+/* Of so much repetition: RDMAD_TEST_PART=10 asks for a tenth, and at least for one. It is for machines that are emulated or
+ * watched, and for builds that only repeat what another one has tested. */
 static inline uint64_t suite_part(uint64_t whole)
 {
 	const char *part = getenv("RDMAD_TEST_PART");

@@ -223,7 +223,7 @@ int fabrics_give_up(struct daemon *daemon);
 bool fabrics_spoilt(const struct daemon *daemon);
 /* The one that has this transport; NULL: it is not open. */
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
-/* Those that move the bytes of a transport that is open: memory that they use cannot be swapped out. */
+/* The number of devices that move the bytes of transports. Memory that is registered with them cannot be swapped out. */
 unsigned fabrics_devices(const struct daemon *daemon);
 /* Why it is not there. */
 const char *fabrics_reason(const struct daemon *daemon, const struct fabric_transport *transport);

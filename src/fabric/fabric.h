@@ -202,8 +202,8 @@ struct fabric_limits {
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 	bool shared;       /* false: endpoints have receives of their own */
 	unsigned devices;  /* none takes a shared receive that another one has */
-	/* Of a request: bytes of the packets that the peer would send, and of the longest that the device takes. Where the former
-	 * are more, nothing longer would arrive. 0: it does not matter. */
+	/* Of a request: bytes of the peer's packets, and of the longest that the device takes. Where the former are more,
+	 * nothing long would arrive. 0: it does not matter. */
 	unsigned peer_packet, packet;
 	bool pushes;  /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
 	bool atomics; /* promise 8. Never where a fabric has several devices that are not atomic to each other */
@@ -373,8 +373,8 @@ void fabric_window_close(struct fabric_window *window);
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		     unsigned count);
 
-/* How many shared receives there are to be, those of completions that were polled not counted: for each device that has
- * endpoints, what these may take and `spare`, at most shared_depth; for a device that has more, what it has. */
+/* How many shared receives there are to be. A device that has endpoints is to have what these may take and `spare`, at most
+ * shared_depth; one that has more keeps it. A receive counts until its completion was polled. */
 uint32_t fabric_shared_wanted(const struct fabric_queue *queue, uint32_t spare);
 
 /* Say where the next of the peer's pushes goes: it has exactly to->sge.len bytes, and completes as FABRIC_PULL. With `to` NULL the

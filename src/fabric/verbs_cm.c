@@ -571,7 +571,7 @@ static unsigned verbs_mtu_bytes(enum ibv_mtu mtu)
 	return 128u << mtu;
 }
 
-/* The connection gets the packets of who asks. Those of this side are no longer if the networks of both have another MTU. */
+/* The connection request decides how long its packets are. Networks of two MTUs make them too long for this port. */
 static void verbs_request_packets(struct rdma_cm_id *id, struct fabric_limits *limits)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};

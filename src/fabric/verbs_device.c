@@ -153,10 +153,8 @@ static bool verbs_nonblocking(int fd)
 	return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-/*
- * librdmacm opens each device once for the whole process, and the kernel lets nobody else write to what a process has opened: not
- * its children, and not itself under another user. It looks at that before it looks at what is written.
- */
+/* librdmacm opens a device once for the whole process. The kernel lets neither a child of it write there, nor the process
+ * under another user. It looks at that before it looks at what is written. */
 static bool verbs_is_inherited(const struct ibv_context *ctx)
 {
 	return write(ctx->cmd_fd, "", 1) < 0 && errno == EACCES;

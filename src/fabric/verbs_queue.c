@@ -136,9 +136,9 @@ int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth)
 }
 
 /*
- * Shared receives. A device's receive queue cannot be reached by another device, and what it was given it does not give back. So with
- * several devices receives are parked until a device has endpoints, and the device that lacks most gets the next one. As many stay
- * parked as endpoints may take whose device is not known yet.
+ * Shared receives. A device does not give back what was posted to it, and no other device can take from there. With several
+ * devices receives are parked until a device has endpoints. The device that lacks most gets the next one. As many stay parked
+ * as endpoints may take whose device is not known yet.
  */
 static int verbs_shared_create(struct verbs_queue *q, uint32_t depth)
 {

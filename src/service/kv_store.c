@@ -272,7 +272,7 @@ static void arena_register(struct kv_shared *shared, const struct service_host *
 			log_warn("kv",
 				 "%s: kv.memory of %s is not registered (%s): values from 4 KiB on are refused there, "
 				 "and "
-				 "clients that leave the choice of the transport to us come by another",
+				 "clients that name no transport come by another",
 				 fabric_name(fabric_domain_fabric(host->domain[i])),
 				 units_human_size((double)shared->arena_size, text), strerror(-rc));
 		}

@@ -21,8 +21,8 @@ const char *wire_op_name(unsigned op)
 	return op < ARRAY_SIZE(ops) && ops[op] ? ops[op] : "unknown";
 }
 
-/* What is out of resources may be a device, and packets are a device's, so another transport is worth a try; all else is the
- * server's word. The limits of a message are those of its configuration. librdmad(3) has the errors. */
+/* Resources, packets and long values depend on the device, so another transport is worth a try; all else is the server's
+ * word. The limits of a message are those of its configuration. librdmad(3) has the errors. */
 static const struct {
 	const char *name;
 	int error;
