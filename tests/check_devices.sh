@@ -7,9 +7,9 @@ need jq
 [[ ${RDMAD_GUEST_ADDR-} ]] || { echo "$test_name: no RDMA device"; exit 77; }
 first=$RDMAD_GUEST_ADDR second=10.98.0.1 port=7480
 
-# The link's own name, so that one of an earlier run is not in the way.
+ip link delete d1 2>/dev/null # of an earlier run, with its device
 ip link add d1 type dummy && ip addr add "$second/24" dev d1 && ip link set d1 up &&
-	rdma link add rxe1 type rxe netdev d1 || give_up "no second device"
+	wait_for "a second device" rdma link add rxe1 type rxe netdev d1 || give_up "no second device"
 chmod 666 /dev/infiniband/uverbs*
 
 head -c 300000 /dev/urandom >"$dir/value"
@@ -40,8 +40,8 @@ try_both() {
 	local at pid pids=()
 	configure 'workers = 1;'
 	start_daemon
-	for at in $first $first $first $second $second $first; do
-		"$rdmactl" -H "rdma://$at" bench kv -c 8 -n 300 -w 0 -k 20 -s 64,8K >/dev/null 2>"$dir/err-$at" </dev/null &
+	for at in "$first" "$first" $second "$first"; do
+		"$rdmactl" -H "rdma://$at" bench kv -c 4 -d 16 -n 100 -w 0 -k 20 -s 64,8K >/dev/null 2>"$dir/err-$at" </dev/null &
 		pids+=("$!")
 	done
 	clients=("${pids[@]}")
