@@ -595,6 +595,29 @@ static void expect_both_end(struct fabric_pair *p)
 	event_expect(p, &p->server, p->s, FABRIC_DISCONNECTED);
 }
 
+/* How many there are to be follows from the endpoints that are there, up to the depth of the queue. */
+START_TEST(shared_receives_are_wanted)
+{
+	struct fabric_pair_options options = fabric_pair_shared;
+	struct fabric_endpoint *c[4], *s[4];
+	struct fabric_pair p;
+
+	options.queue.shared_depth = 64;
+	options.server.shared = 20;
+	fabric_pair_open(&p, &options);
+	ck_assert_uint_eq(fabric_shared_wanted(p.server.queue, 8), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(s); i++) {
+		fabric_pair_connect(&p, &c[i], &s[i]);
+		ck_assert_uint_eq(fabric_shared_wanted(p.server.queue, 0), MIN(20 * (i + 1), 64u));
+		ck_assert_uint_eq(fabric_shared_wanted(p.server.queue, 8), MIN(20 * (i + 1) + 8, 64u));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(s); i++)
+		station_destroy(&p.server, &s[i]);
+	ck_assert_uint_eq(fabric_shared_wanted(p.server.queue, 8), 0);
+	fabric_pair_close(&p);
+}
+END_TEST
+
 START_TEST(send_larger_than_the_receive)
 {
 	bool shared = _i;
@@ -706,10 +729,12 @@ Suite *message_suite(void)
 	t = fabric_pair_tcase(s, "receives", 30);
 	tcase_add_loop_test(t, late_receives_lose_nothing, 0, 1 + target.shared);
 	tcase_add_test(t, a_waiting_sender_holds_up_nobody);
-	if (target.shared)
+	if (target.shared) {
 		tcase_add_test(t, shared_receives_serve_many);
-	else
+		tcase_add_test(t, shared_receives_are_wanted);
+	} else {
 		tcase_add_test(t, nothing_is_shared);
+	}
 	tcase_add_loop_test(t, send_larger_than_the_receive, 0, 1 + target.shared);
 	tcase_add_loop_test(t, local_range_not_registered, 0, 3);
 	tcase_add_test(t, receive_into_memory_without_the_right);
