@@ -6,7 +6,9 @@
 need jq python3
 
 listen=(tcp://127.0.0.1:0)
-attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1 pour:40 names:40 groups:40 members:40 joins:40)
+attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1 pour:40 names:40 groups:40 members:40 joins:40 descriptors:9 control:9)
+# SO_PASSRIGHTS
+python3 -c 'import socket; socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 83, 0)' 2>/dev/null && attacks+=(passing:8)
 
 # Requests of each kind, some after another, by a client of its own each.
 honest() {
@@ -21,19 +23,31 @@ honest() {
 	done
 }
 
+# Attacks of those who have a path there: the services' socket, or the control socket, and other clients of it.
+path() {
+	case $1 in
+	descriptors | passing) echo "$dir/rdmad.sock" ;;
+	control) echo "$dir/control.sock" ;;
+	esac
+}
+
+honest_here() { (server="unix://$dir/rdmad.sock" && expect 0 ping -c 20 -s 64 --timeout 30s) || fail "$1: an honest ping by the UNIX socket"; }
+
 # What must be as before, once the clients have gone.
 held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors, .channel_names_now, .channel_joined_now, .peer_groups_now, .peer_members_now]'; }
 is_held() { [[ $(held) == "$1" ]]; }
 resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
 
 attack() {
-	local name=$1 number=$2 before attacker log_before grown
+	local name=$1 number=$2 before attacker log_before grown at
+	at=$(path "$name")
 	before=$(held) grown=$(resident_mib) log_before=$(wc -l <"$dir/log")
-	"$srcdir/scripts/hostile" "$name" "${server#*://}" -c "$number" -t 600 -s 4194304 >"$dir/hostile" &
+	"$srcdir/scripts/hostile" "${name/control/descriptors}" "${at:-${server#*://}}" -c "$number" -t 600 -s 4194304 >"$dir/hostile" &
 	attacker=$!
 	clients=("$attacker")
 	sleep 0.5
 	honest "$name"
+	[[ -z $at ]] || honest_here "$name"
 	kill -TERM "$attacker"
 	wait "$attacker" || fail "$name: the attack itself failed"
 	clients=()
@@ -53,6 +67,7 @@ configure 'services = ["ping", "kv", "channel", "peer"];' 'shared_receives = 32;
 start_daemon
 server=${servers[0]}
 honest "nobody"
+[[ -z ${ATTACKS-} ]] || read -ra attacks <<<"$ATTACKS"
 for part in "${attacks[@]}"; do attack "${part%%:*}" "${part#*:}"; done
 server=''
 stop_daemon

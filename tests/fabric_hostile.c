@@ -2,12 +2,17 @@
  * fabric_hostile.c: a peer that keeps to no protocol (soft: raw bytes on its socket), and a
  * device that goes away (verbs).
  */
+#include "fabric_memory.h"
 #include "fabric_siege.h"
 #include "suite.h"
 
+#include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "fabric/soft_frame.h"
 
 /* The recording itself is understood, so that what follows tests what it says. */
 START_TEST(recording_can_be_played)
@@ -271,6 +276,129 @@ START_TEST(a_peer_does_not_name_itself)
 }
 END_TEST
 
+/*
+ * Descriptors that a client passes. The last close of a TCP socket that lingers would take longer than this test may.
+ */
+#define LINGER_S 600
+
+static bool kernel_is_old; /* as Linux before 6.16 */
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	if (!kernel_is_old || level != SOL_SOCKET || name != 83)
+		return __real_setsockopt(fd, level, name, value, len);
+	errno = ENOPROTOOPT;
+	return -1;
+}
+
+/* A socket with bytes that nobody reads; *other is its other end, with whose end closing it is over. */
+static int lingering(int *other)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
+	socklen_t len = sizeof(sa);
+	char bytes[4096] = {0};
+
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&sa, len), 0);
+	ck_assert_int_eq(listen(listener, 1), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&sa, len), 0);
+	*other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	ck_assert_int_ge(*other, 0);
+	close(listener);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	return fd;
+}
+
+/* How a client passes it: where it stands in what is sent. */
+enum passed { WITH_THE_FIRST, WITH_THE_LAST, OUT_OF_BAND, BEHIND, PASSED_WAYS };
+
+static bool pass_lingering(struct siege *x, int client, enum passed way, int fd)
+{
+	size_t at = way == WITH_THE_LAST ? x->hello - 1 : 0;
+
+	if (way == BEHIND) {
+		raw_send(client, x->bytes, x->hello);
+		return memory_pass(client, NULL, 0, x->bytes, 1, &fd, 1);
+	}
+	raw_send(client, x->bytes, at);
+	if (way == OUT_OF_BAND)
+		return memory_pass_flags(client, NULL, 0, x->bytes, 1, &fd, 1, MSG_OOB);
+	return memory_pass(client, NULL, 0, x->bytes + at, x->hello - at, &fd, 1);
+}
+
+/* The server's thread neither takes nor closes it, so that others are served; the client hears that it is refused. */
+START_TEST(descriptors_that_take_long_to_close)
+{
+	struct siege x;
+
+	kernel_is_old = _i / PASSED_WAYS;
+	siege_open(&x);
+	for (int i = 0; i < 3; i++) {
+		int other, fd = lingering(&other), client = raw_connect(&x.p.sa, x.p.len);
+		bool passed = pass_lingering(&x, client, _i % PASSED_WAYS, fd);
+		struct fabric_endpoint *c;
+
+		check_that(passed || !kernel_is_old, "nothing was passed");
+		if (passed)
+			close(fd);
+		siege_serve(&x);
+		ck_assert_int_eq(
+			station_connect(&x.p.client, &x.p.sa, x.p.len, &fabric_pair_shared.client, NULL, 0, &c), 0);
+		while (!x.p.client.event_count)
+			siege_serve(&x);
+		event_expect(&x.p, &x.p.client, c, FABRIC_ESTABLISHED);
+		station_destroy(&x.p.client, &c);
+		if (passed && _i % PASSED_WAYS != OUT_OF_BAND)
+			check_that(siege_serve_raw(&x, client, false), "it was not cut off");
+		close(other);
+		if (!passed)
+			close(fd);
+		close(client);
+	}
+	siege_close(&x);
+	kernel_is_old = false;
+}
+END_TEST
+
+/* An older client passes memory with its request: it is told that its version is not served, or the kernel refuses. */
+START_TEST(an_older_client_passes_memory)
+{
+	uint8_t bytes[SOFT_HEADER];
+	struct soft_frame f;
+	struct siege x;
+	int client, memory;
+
+	kernel_is_old = _i;
+	siege_open(&x);
+	client = raw_connect(&x.p.sa, x.p.len);
+	memory = memory_make(sizeof(struct soft_rings_memory), SEALS);
+	if (memory_pass(client, NULL, 0, x.bytes, x.hello, &memory, 1)) {
+		for (uint64_t until = deadline(); recv(client, bytes, sizeof(bytes), MSG_DONTWAIT) != SOFT_HEADER;) {
+			check_that(time_now() < until, "it was not answered");
+			siege_serve(&x);
+		}
+		soft_frame_decode(bytes, &f);
+		ck_assert_int_eq(f.op, SOFT_REJECT);
+		ck_assert_uint_eq(f.arg, SOFT_REASON_VERSION);
+	} else {
+		ck_assert_int_eq(errno, EPERM);
+		ck_assert(!kernel_is_old);
+	}
+	close(memory);
+	close(client);
+	siege_close(&x);
+	kernel_is_old = false;
+}
+END_TEST
+
 Suite *hostile_suite(void)
 {
 	Suite *s = suite_create("hostile");
@@ -291,6 +419,10 @@ Suite *hostile_suite(void)
 	tcase_add_test(t, noise_after_good_frames);
 	tcase_add_test(t, client_meets_a_mad_server);
 	tcase_add_test(t, a_peer_does_not_name_itself);
+	if (target.sa.ss_family == AF_UNIX) {
+		tcase_add_loop_test(t, descriptors_that_take_long_to_close, 0, 2 * PASSED_WAYS);
+		tcase_add_loop_test(t, an_older_client_passes_memory, 0, 2);
+	}
 	return s;
 }
 

@@ -28,8 +28,8 @@ static inline int memory_make(off_t size, int seals)
 }
 
 /* Bytes with descriptors, to an address or (NULL) who is connected. Whether they were taken. */
-static inline bool memory_pass(int fd, const struct sockaddr *to, socklen_t to_len, const void *bytes, size_t len,
-			       const int *pass, unsigned count)
+static inline bool memory_pass_flags(int fd, const struct sockaddr *to, socklen_t to_len, const void *bytes, size_t len,
+				     const int *pass, unsigned count, int flags)
 {
 	union {
 		struct cmsghdr align;
@@ -47,7 +47,13 @@ static inline bool memory_pass(int fd, const struct sockaddr *to, socklen_t to_l
 	CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
 	CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(count * sizeof(int));
 	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), pass, count * sizeof(int));
-	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT | flags) >= 0;
+}
+
+static inline bool memory_pass(int fd, const struct sockaddr *to, socklen_t to_len, const void *bytes, size_t len,
+			       const int *pass, unsigned count)
+{
+	return memory_pass_flags(fd, to, to_len, bytes, len, pass, count, 0);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * fabric_rings.c: shared memory in the place of a UNIX socket's bytes. A client of its own makes the memory, and puts into it what
- * a real client sent (fabric_siege.h), or what no client would.
+ * fabric_rings.c: shared memory in the place of a UNIX socket's bytes. A client of its own puts into it what a real client sent
+ * (fabric_siege.h), or what no client would; a server of its own passes memory that is to be used, or not.
  */
 #include "fabric_memory.h"
 #include "fabric_siege.h"
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "fabric/soft_frame.h"
@@ -23,37 +24,60 @@ struct raw_client {
 	struct soft_rings_memory *memory;
 };
 
-/* Connect with these descriptors, which are closed. Has the server taken memory of ours? */
-static bool connect_passing(struct siege *x, int *fd, const int *pass, unsigned count)
+/* The header of the next frame, and the descriptor that came with it, or -1. */
+static struct soft_frame frame_from(struct siege *x, int fd, int *passed)
 {
-	uint8_t bytes[SOFT_HEADER + FABRIC_ACCEPT_DATA];
+	uint8_t bytes[SOFT_HEADER], control[CMSG_SPACE(8 * sizeof(int))];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	uint64_t until = deadline();
 	struct soft_frame f;
 	ssize_t n;
 
-	*fd = raw_connect(&x->p.sa, x->p.len);
-	memory_pass(*fd, NULL, 0, x->bytes, x->hello, pass, count);
-	for (unsigned i = 0; i < count; i++)
-		close(pass[i]);
-	while ((n = recv(*fd, bytes, sizeof(bytes), MSG_DONTWAIT)) < 0) {
-		check_that(time_now() < until, "no answer to the connect request");
+	while ((n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0) {
+		check_that(time_now() < until, "no frame came");
 		siege_serve(x);
 	}
-	ck_assert_int_ge(n, SOFT_HEADER);
+	ck_assert_int_eq(n, SOFT_HEADER);
 	soft_frame_decode(bytes, &f);
+	*passed = -1;
+	if (m.msg_controllen)
+		memcpy(passed, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(*passed));
+	return f;
+}
+
+/* Accepted, and offered this memory. */
+static int raw_client_accepted(struct siege *x, int *memory)
+{
+	int fd = raw_connect(&x->p.sa, x->p.len);
+	struct soft_frame f;
+
+	raw_send(fd, x->bytes, x->hello);
+	f = frame_from(x, fd, memory);
 	ck_assert_int_eq(f.op, SOFT_ACCEPT);
-	return f.arg & SOFT_ACCEPT_RINGS;
+	ck_assert_uint_eq(f.arg, SOFT_ACCEPT_SHARE);
+	ck_assert_int_ge(*memory, 0);
+	return fd;
 }
 
 static void raw_client_open(struct siege *x, struct raw_client *c)
 {
-	int fd = memory_make(sizeof(*c->memory), SEALS);
+	const struct soft_frame ask = {.op = SOFT_SHARE};
+	uint8_t bytes[SOFT_HEADER];
+	struct soft_frame f;
+	int memory, none;
 
-	c->memory = mmap(NULL, sizeof(*c->memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	c->fd = raw_client_accepted(x, &memory);
+	ck_assert_int_eq(fcntl(memory, F_GET_SEALS) & SEALS, SEALS);
+	c->memory = mmap(NULL, sizeof(*c->memory), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 	ck_assert_ptr_ne(c->memory, MAP_FAILED);
-	for (int i = 0; i < 2; i++)
-		atomic_store(&c->memory->ring[i].asleep, 1);
-	check_that(connect_passing(x, &c->fd, &fd, 1), "the memory was not taken");
+	close(memory);
+	soft_frame_encode(bytes, &ask);
+	raw_send(c->fd, bytes, sizeof(bytes));
+	f = frame_from(x, c->fd, &none);
+	ck_assert_int_eq(f.op, SOFT_SHARE);
+	ck_assert_uint_eq(f.arg, 1);
+	ck_assert_int_lt(none, 0);
 }
 
 static void raw_client_close(struct raw_client *c)
@@ -110,65 +134,109 @@ START_TEST(frames_by_rings)
 }
 END_TEST
 
-/* What is no memory to share, or might vanish from under the server, is not touched: the socket carries all. */
-START_TEST(other_memory_is_not_used)
+/* It does not ask: the socket carries all. */
+START_TEST(a_client_that_does_not_ask)
 {
-	size_t size = sizeof(struct soft_rings_memory);
-	char name[] = "/tmp/rdmad-test-XXXXXX";
 	struct siege x;
-	int fd;
+	int fd, memory;
 
 	siege_open(&x);
-	for (int i = 0; i < 10; i++) {
-		int pipes[2] = {-1, -1}, pass[3] = {-1, -1, -1};
-		uint64_t zero = 0;
-		unsigned count = 1;
-
-		ck_assert_int_eq(pipe(pipes), 0);
-		switch (i) {
-		case 0:
-			pass[0] = memory_make((off_t)size, 0);
-			break;
-		case 1:
-			pass[0] = memory_make((off_t)size, F_SEAL_GROW);
-			break;
-		case 2:
-			pass[0] = memory_make((off_t)size - 4096, SEALS);
-			break;
-		case 3:
-			pass[0] = memory_make((off_t)size + 4096, SEALS);
-			break;
-		case 4:
-			pass[0] = memory_make((off_t)size, SEALS | F_SEAL_WRITE);
-			break;
-		case 5:
-			pass[0] = memory_make((off_t)size, SEALS);
-			ck_assert_int_eq(pwrite(pass[0], &zero, sizeof(zero), 0), sizeof(zero));
-			break;
-		case 6:
-			pass[0] = mkstemp(name);
-			ck_assert_int_eq(unlink(name), 0);
-			ck_assert_int_eq(ftruncate(pass[0], (off_t)size), 0);
-			break;
-		case 7:
-			pass[0] = open("/dev/zero", O_RDWR | O_CLOEXEC);
-			break;
-		case 8:
-			pass[0] = dup(pipes[0]);
-			break;
-		case 9:
-			for (count = 0; count < 3; count++)
-				pass[count] = dup(pipes[count % 2]);
-			break;
-		}
-		check_that(!connect_passing(&x, &fd, pass, count), "memory of kind %d was taken", i);
-		raw_send(fd, x.bytes + x.hello, x.len - x.hello);
-		check_that(!siege_serve_raw(&x, fd, true), "the socket does not do for kind %d", i);
-		close(fd);
-		close(pipes[0]);
-		close(pipes[1]);
-	}
+	fd = raw_client_accepted(&x, &memory);
+	close(memory);
+	buffer_fill(&x.region, 77);
+	raw_send(fd, x.bytes + x.hello, x.len - x.hello);
+	check_that(!siege_serve_raw(&x, fd, true), "it was cut off");
+	check_that(!buffer_has(&x.region, 0, 256, 77), "nothing was written");
+	close(fd);
 	siege_close(&x);
+}
+END_TEST
+
+/* Memory that a server passes, of a kind that is not to be used, or that is. */
+static int memory_of_kind(int kind)
+{
+	off_t size = sizeof(struct soft_rings_memory);
+	char name[] = "/tmp/rdmad-test-XXXXXX";
+	uint64_t zero = 0;
+	int fd;
+
+	switch (kind) {
+	case 1:
+		return memory_make(size, 0);
+	case 2:
+		return memory_make(size, F_SEAL_GROW);
+	case 3:
+		return memory_make(size - 4096, SEALS);
+	case 4:
+		return memory_make(size + 4096, SEALS);
+	case 5:
+		return memory_make(size, SEALS | F_SEAL_WRITE);
+	case 6:
+		fd = memory_make(size, SEALS);
+		ck_assert_int_eq(pwrite(fd, &zero, sizeof(zero), 0), sizeof(zero));
+		return fd;
+	case 7:
+		fd = mkstemp(name);
+		ck_assert_int_eq(unlink(name), 0);
+		ck_assert_int_eq(ftruncate(fd, size), 0);
+		return fd;
+	case 8:
+		return open("/dev/zero", O_RDWR | O_CLOEXEC);
+	default:
+		return memory_make(size, SEALS);
+	}
+}
+
+/* What is no memory to share, or might vanish from under the client, is not touched, and nothing is left of it. */
+START_TEST(other_memory_is_not_used)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	socklen_t len = offsetof(struct sockaddr_un, sun_path) + 1 +
+			(socklen_t)snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "rdmad-test-%d", (int)getpid());
+	struct soft_frame accept = {.op = SOFT_ACCEPT,
+				    .addr = SOFT_MAGIC,
+				    .key = soft_greeting_key(SOFT_VERSION, 4, 4),
+				    .arg = SOFT_ACCEPT_SHARE};
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	uint8_t bytes[SOFT_HEADER], in[256];
+	struct sockaddr_storage to = {0};
+	struct fabric_pair p;
+
+	memcpy(&to, &un, sizeof(un));
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&un, len), 0);
+	ck_assert_int_eq(listen(listener, 4), 0);
+	fabric_pair_open(&p, &fabric_pair_defaults);
+	soft_frame_encode(bytes, &accept);
+	for (int kind = 0; kind < 10; kind++) {
+		unsigned fds = count_descriptors(), mappings = count_mappings();
+		int fd = -1, pass[] = {memory_of_kind(kind), listener, listener};
+		struct fabric_endpoint *c;
+
+		ck_assert_int_eq(station_connect(&p.client, &to, len, &fabric_pair_defaults.client, NULL, 0, &c), 0);
+		wait_until(&p, (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0);
+		wait_until(&p, recv(fd, in, sizeof(in), MSG_DONTWAIT) > 0);
+		/* Only one is taken, and none where none comes. */
+		if (kind < 9)
+			memory_pass(fd, NULL, 0, bytes, sizeof(bytes), pass, kind ? 1 : ARRAY_SIZE(pass));
+		else
+			raw_send(fd, bytes, sizeof(bytes));
+		close(pass[0]);
+		if (kind) {
+			event_expect(&p, &p.client, c, FABRIC_ESTABLISHED);
+			ck_assert_str_eq(fabric_endpoint_transport(c)->name, "unix");
+			check_that(count_mappings() == mappings, "memory of kind %d is mapped", kind);
+		} else {
+			wait_until(&p, recv(fd, in, sizeof(in), MSG_DONTWAIT) == SOFT_HEADER);
+			ck_assert_int_eq(in[0], SOFT_SHARE);
+		}
+		check_that(count_descriptors() <= fds + 2, "memory of kind %d is held", kind);
+		close(fd);
+		station_destroy(&p.client, &c);
+		wait_until(&p, count_descriptors() == fds && count_mappings() == mappings);
+		p.client.event_count = 0;
+	}
+	close(listener);
+	fabric_pair_close(&p);
 }
 END_TEST
 
@@ -447,6 +515,7 @@ Suite *rings_suite(void)
 	if (!target.memory || target.sa.ss_family != AF_UNIX)
 		return s;
 	tcase_add_test(t, frames_by_rings);
+	tcase_add_test(t, a_client_that_does_not_ask);
 	tcase_add_test(t, other_memory_is_not_used);
 	tcase_add_test(t, indices_that_cannot_be);
 	tcase_add_test(t, memory_that_changes);

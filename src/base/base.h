@@ -181,6 +181,22 @@ int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
 /*
+ * local.c: UNIX sockets to which strangers connect, and pass descriptors (SCM_RIGHTS). The last close of what was passed may take as
+ * long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or a file of FUSE. It comes in the thread that receives the
+ * bytes, even if it asks for no descriptor, or that closes the socket with them unread. So neither is done in the thread of a loop.
+ */
+/* Of a listener, before it listens: who passes one to what it accepts gets EPERM. Of any other socket, the same. False: this is a
+ * Linux before 6.16, which has no such option. */
+bool local_refuse_passing(int fd);
+/* As recv() without waiting, of any stream socket. EPERM: a descriptor comes with the next bytes, and nothing was received. */
+ssize_t local_recv(int fd, void *bytes, size_t size);
+/* Close any socket: one that has something unread in a thread of its own. */
+void local_close(int fd);
+#define LOCAL_CLOSING 64
+/* So many wait there that their listener should accept no more for now. */
+bool local_closing_full(void);
+
+/*
  * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the
  * first time by files: not for the hot path.
  */

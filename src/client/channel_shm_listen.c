@@ -156,7 +156,7 @@ static void refuse(const struct shm_listener *listener, int fd, int error)
 	};
 
 	send_with_fds(fd, &answer, NULL);
-	close(fd);
+	local_close(fd);
 }
 
 /* The errno that it is to be refused with. */
@@ -200,7 +200,7 @@ static int serve(const struct shm_listener *listener, int fd, struct rdmad_chann
 static int hear(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
 {
 	struct shm_hello hello;
-	ssize_t n = recv(fd, &hello, sizeof(hello), MSG_DONTWAIT);
+	ssize_t n = local_recv(fd, &hello, sizeof(hello));
 	int error;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -336,7 +336,7 @@ static void shm_listener_close(struct rdmad_channel_listener *base)
 	address_file_remove(listener->path.sun_path, &listener->file);
 	for (size_t i = 0; i < PENDING; i++)
 		if (listener->pending[i].fd >= 0)
-			close(listener->pending[i].fd);
+			local_close(listener->pending[i].fd);
 	if (listener->socket >= 0)
 		close(listener->socket);
 	if (listener->epoll >= 0)
@@ -406,6 +406,7 @@ static int listener_sockets(struct shm_listener *listener)
 	int rc;
 
 	listener->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	local_refuse_passing(listener->socket);
 	listener->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (listener->socket >= 0 && listener->epoll >= 0 &&
 	    epoll_ctl(listener->epoll, EPOLL_CTL_ADD, listener->socket, &event) == 0)

@@ -112,7 +112,7 @@ static void client_close(struct client *c)
 {
 	loop_remove(c->watch);
 	loop_remove(c->timer);
-	close(c->fd);
+	local_close(c->fd);
 	reserve_descriptor(c->control);
 	list_del(&c->node);
 	c->control->count--;
@@ -233,7 +233,7 @@ static void client_ready(void *arg)
 		client_write(c);
 		return;
 	}
-	n = recv(c->fd, c->line + c->used, sizeof(c->line) - 1 - c->used, 0);
+	n = local_recv(c->fd, c->line + c->used, sizeof(c->line) - 1 - c->used);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
@@ -295,6 +295,12 @@ static bool out_of_descriptors(int error)
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
+static void accept_pause(struct control *control)
+{
+	loop_change_fd(control->watch, 0);
+	loop_set_timer(control->pause, ACCEPT_PAUSE);
+}
+
 /* As accept(); the reserve takes the place of a descriptor that is not there. Else it looks again after a pause, as the
  * socket stays readable. */
 static int accept_by_reserve(struct control *control)
@@ -311,8 +317,7 @@ static int accept_by_reserve(struct control *control)
 	if (fd >= 0 || !out_of_descriptors(errno))
 		return fd;
 	log_warn("control", "cannot take a client: %m");
-	loop_change_fd(control->watch, 0);
-	loop_set_timer(control->pause, ACCEPT_PAUSE);
+	accept_pause(control);
 	return -1;
 }
 
@@ -329,9 +334,13 @@ static void accept_client(void *arg)
 	static const char refused[] = "{\"ok\":false,\"error\":\"only root and the daemon's user may\"}\n";
 	static const char busy[] = "{\"ok\":false,\"error\":\"too many control clients\"}\n";
 	struct control *control = arg;
-	int fd = accept_by_reserve(control);
 	const char *why = NULL;
+	int fd = -1;
 
+	if (local_closing_full())
+		accept_pause(control);
+	else
+		fd = accept_by_reserve(control);
 	if (fd < 0)
 		return;
 	if (!allowed(fd))
@@ -342,7 +351,7 @@ static void accept_client(void *arg)
 		return;
 	if (why && send(fd, why, strlen(why), MSG_NOSIGNAL) < 0)
 		log_debug("control", "cannot refuse: %m");
-	close(fd);
+	local_close(fd);
 	reserve_descriptor(control);
 }
 
@@ -387,6 +396,8 @@ static int open_socket(const char *path, mode_t mode, int *out)
 	if (process_make_parent(path) != 0)
 		return EX_CANTCREAT;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0)
+		local_refuse_passing(fd);
 	rc = fd < 0 ? -errno : bind_socket(fd, path, mode);
 	if (rc == 0) {
 		*out = fd;

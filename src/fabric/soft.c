@@ -177,7 +177,10 @@ void soft_unwatch(struct soft_queue *q, struct soft_source *source)
 void soft_source_close(struct soft_queue *q, struct soft_source *source)
 {
 	soft_unwatch(q, source);
-	close(source->fd);
+	if (source->kind == SOFT_REQUEST)
+		local_close(source->fd);
+	else
+		close(source->fd);
 	source->fd = -1;
 }
 
@@ -194,7 +197,7 @@ static void soft_bury(struct soft_queue *q)
 
 		list_del(&source->link);
 		if (source->kind == SOFT_REQUEST)
-			soft_request_free(container_of(source, struct soft_request, source));
+			free(container_of(source, struct soft_request, source));
 		else
 			free(container_of(source, struct soft_linger, source));
 	}

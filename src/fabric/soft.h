@@ -231,7 +231,6 @@ struct soft_request {
 	uint8_t reads_out, reads_in; /* what the peer wants and serves */
 	uint8_t data_len;
 	uint8_t buf[SOFT_HEADER + FABRIC_REQUEST_DATA];
-	struct soft_rings *offer; /* NULL: none came with it */
 	struct soft_peer peer;
 };
 
@@ -273,7 +272,7 @@ struct soft_response {
 	uint32_t key, number;
 };
 
-/* On the way from a TCP connection to memory that both ends share; see soft_share.c. */
+/* On the way from a socket to memory that both ends share; see soft_share.c. */
 enum soft_share {
 	SOFT_SHARE_NOT,
 	SOFT_SHARE_OFFERED, /* the client may ask */
@@ -310,7 +309,7 @@ struct soft_endpoint {
 	bool given;               /* of TCP, and has rings of ours: counted in queue->given */
 	bool announced;           /* the caller was told that it is open */
 	enum soft_share share;
-	int share_fd;               /* of the client that has asked: where the memory comes */
+	int share_fd;               /* of the client: where the memory comes, or (UNIX) that has come; -1: none */
 	uint64_t deadline;          /* of REFUSING */
 	uint64_t looked;            /* the tick of the last look; see soft_look.c */
 	uint32_t silent;            /* looks since the frame at hand got on */
@@ -489,7 +488,6 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len);
 /* Bytes with a descriptor, unless that is -1, to an address or (NULL) who is connected; as sendmsg(). */
 ssize_t soft_send_passing(int fd, const struct sockaddr_un *to, socklen_t to_len, void *bytes, size_t len, int pass);
-void soft_request_free(struct soft_request *r);
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void soft_request_source(const struct fabric_request *request, struct fabric_source *out);
@@ -546,10 +544,14 @@ void soft_peer_source(const struct soft_peer *peer, struct fabric_source *out);
 /* For want of a receive, or of a word about a push: it does not read, so it does not see the stream's end. */
 bool soft_stands_still(const struct soft_endpoint *ep);
 
-/* soft_share.c: a TCP connection within one machine comes to share memory */
+/* soft_share.c: a connection within one machine comes to share memory */
 
-/* May the client be told that it can ask? */
-bool soft_share_offer(struct soft_endpoint *ep);
+/* May the client be told that it can ask? *memory: not -1, and to be passed along; the caller closes it. */
+bool soft_share_offer(struct soft_endpoint *ep, int *memory);
+/* It was not told. */
+void soft_share_forget(struct soft_endpoint *ep);
+/* As recv() without waiting, of a UNIX socket to whose server there is no connection yet; keeps memory that comes with it. */
+ssize_t soft_share_read(struct soft_endpoint *ep, void *bytes, size_t size);
 /* Asks, unless that cannot be or is not wanted. */
 void soft_share_ask(struct soft_endpoint *ep);
 enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_frame *f);

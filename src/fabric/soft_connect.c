@@ -106,6 +106,8 @@ static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa
 		goto close_socket;
 	soft_listener_name(l);
 	soft_listener_congestion(l);
+	if (sa->sa_family == AF_UNIX)
+		local_refuse_passing(l->source.fd);
 	rc = listen(l->source.fd, SOFT_BACKLOG) ? -errno : soft_watch(l->queue, &l->source, EPOLLIN, true);
 	if (rc != 0)
 		goto unlink_path;
@@ -235,7 +237,7 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	struct soft_request *r = calloc(1, sizeof(*r));
 
 	if (!r) {
-		close(fd);
+		local_close(fd);
 		return;
 	}
 	if (!address_is_loopback((const struct sockaddr *)peer))
@@ -247,7 +249,7 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	soft_peer_ask(&r->peer, fd, peer);
 	r->deadline = time_now() + SOFT_DEADLINE;
 	if (soft_watch(q, &r->source, EPOLLIN | EPOLLRDHUP, true)) {
-		close(fd);
+		local_close(fd);
 		free(r);
 		return;
 	}
@@ -255,6 +257,14 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	q->request_count++;
 	soft_timer_want(q, SOFT_TICK_MS);
 	soft_request_run(q, &r->source, 0); /* mostly it is there already */
+}
+
+/* Until the timer looks. */
+static void soft_listener_pause(struct soft_listener *l)
+{
+	l->paused = true;
+	soft_watch(l->queue, &l->source, 0, false);
+	soft_timer_want(l->queue, SOFT_TICK_MS);
 }
 
 /* No descriptors: give up the reserve to get the peer off the backlog, or else the
@@ -269,19 +279,20 @@ static void soft_accept_starved(struct soft_listener *l, int error)
 		close(q->reserve_fd);
 	fd = accept4(l->source.fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
-		close(fd);
+		local_close(fd);
 	q->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && q->reserve_fd >= 0)
-		return;
-	l->paused = true;
-	soft_watch(q, &l->source, 0, false);
-	soft_timer_want(q, SOFT_TICK_MS);
+	if (fd < 0 || q->reserve_fd < 0)
+		soft_listener_pause(l);
 }
 
 void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
 {
 	struct soft_listener *l = container_of(source, struct soft_listener, source);
 
+	if (l->path[0] && local_closing_full()) {
+		soft_listener_pause(l);
+		return;
+	}
 	for (int i = 0; i < SOFT_ACCEPTS && soft_request_room(q); i++) {
 		struct sockaddr_storage peer = {0};
 		socklen_t len = sizeof(peer);
@@ -370,56 +381,20 @@ static const char *soft_request_fault(struct soft_request *r)
 	return NULL;
 }
 
-/* What was passed: the first of it may be rings, the others are nothing. */
-static void soft_request_passed(struct soft_request *r, struct msghdr *m)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < count; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			if (r->offer)
-				close(fd);
-			else
-				r->offer = soft_rings_take(fd);
-		}
-	}
-}
-
-static ssize_t soft_request_read(struct soft_request *r)
-{
-	union {
-		struct cmsghdr align;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec iov = {r->buf + r->have, sizeof(r->buf) - r->have};
-	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-	ssize_t n = recvmsg(r->source.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	if (n >= 0)
-		soft_request_passed(r, &m);
-	return n;
-}
-
-void soft_request_free(struct soft_request *r)
-{
-	soft_rings_free(r->offer);
-	free(r);
-}
-
 void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t events)
 {
 	struct soft_request *r = container_of(source, struct soft_request, source);
-	ssize_t n = soft_request_read(r);
+	ssize_t n = local_recv(r->source.fd, r->buf + r->have, sizeof(r->buf) - r->have);
 	const char *fault;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
+	if (n < 0 && errno == EPERM) {
+		/* Clients once passed the memory of their rings: a refusal that they understand. */
+		soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), SOFT_REASON_VERSION, NULL,
+			   0);
+		soft_complain(&r->peer, "passed a descriptor, which nobody takes here");
+	}
 	if (n <= 0) {
 		soft_request_drop(q, r);
 		return;
@@ -475,8 +450,8 @@ void soft_request_source(const struct fabric_request *request, struct fabric_sou
 static void soft_request_refuse(struct soft_request *r, enum soft_reason reason, const void *data, size_t data_len)
 {
 	soft_greet(r->source.fd, SOFT_REJECT, soft_greeting_key(SOFT_VERSION, 0, 0), reason, data, data_len);
-	close(r->source.fd);
-	soft_request_free(r);
+	local_close(r->source.fd);
+	free(r);
 }
 
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len)
@@ -501,11 +476,7 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 	soft_endpoint_adopt(ep, r->source.fd, &r->peer);
 	if (ep->reads_out && r->reads_in)
 		ep->reads_out = MIN(ep->reads_out, r->reads_in);
-	if (attr->memory) {
-		ep->offer = r->offer;
-		r->offer = NULL;
-	}
-	soft_request_free(r);
+	free(r);
 	*out = &ep->base;
 	return 0;
 }
@@ -514,15 +485,20 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 {
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 	struct soft_queue *q = ep->queue;
-	int rc;
+	uint32_t key = soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), arg;
+	int rc, memory = -1;
 
 	if (ep->state != SOFT_TAKEN)
 		return -EINVAL;
-	rc = soft_greet(ep->source.fd, SOFT_ACCEPT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in),
-			ep->offer              ? SOFT_ACCEPT_RINGS
-			: soft_share_offer(ep) ? SOFT_ACCEPT_SHARE
-					       : 0,
-			data, data_len);
+	arg = soft_share_offer(ep, &memory) ? SOFT_ACCEPT_SHARE : 0;
+	rc = soft_greet_passing(ep->source.fd, SOFT_ACCEPT, key, arg, data, data_len, memory);
+	if (memory >= 0)
+		close(memory);
+	/* This user has too many descriptors under way, or the client takes none. */
+	if (memory >= 0 && (rc == -ETOOMANYREFS || rc == -EPERM)) {
+		soft_share_forget(ep);
+		rc = soft_greet(ep->source.fd, SOFT_ACCEPT, key, 0, data, data_len);
+	}
 	if (rc == 0)
 		rc = soft_watch(q, &ep->source, 0, true);
 	if (rc != 0) {
@@ -530,8 +506,6 @@ int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_
 	} else {
 		soft_near_more(q);
 		soft_endpoint_opened(ep);
-		if (ep->offer)
-			soft_rings_open(ep, false);
 	}
 	soft_settle(q);
 	return 0;
@@ -544,27 +518,15 @@ static void soft_unreachable(struct soft_endpoint *ep, int error)
 
 void soft_connect_run(struct soft_endpoint *ep)
 {
-	int error = 0, memory = -1, rc;
+	int error = 0, rc;
 	socklen_t len = sizeof(error);
 
 	if (getsockopt(ep->source.fd, SOL_SOCKET, SO_ERROR, &error, &len) || error) {
 		soft_unreachable(ep, -error);
 		return;
 	}
-	if (ep->unix_socket && ep->memory)
-		ep->offer = soft_rings_create(&memory);
-	rc = soft_greet_passing(ep->source.fd, SOFT_CONNECT,
-				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,
-				ep->data_len, memory);
-	if (rc == -ETOOMANYREFS) { /* this user has too many descriptors under way */
-		soft_rings_free(ep->offer);
-		ep->offer = NULL;
-		rc = soft_greet(ep->source.fd, SOFT_CONNECT,
-				soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0, ep->data,
-				ep->data_len);
-	}
-	if (memory >= 0)
-		close(memory);
+	rc = soft_greet(ep->source.fd, SOFT_CONNECT, soft_greeting_key(SOFT_VERSION, ep->reads_wanted, ep->reads_in), 0,
+			ep->data, ep->data_len);
 	ep->data_len = 0;
 	if (rc != 0) {
 		soft_unreachable(ep, rc);

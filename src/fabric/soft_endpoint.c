@@ -54,6 +54,7 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 		return -ENOMEM;
 	ep->base.ops = q->base.ops;
 	ep->source = (struct soft_source){.kind = SOFT_ENDPOINT, .fd = -1};
+	ep->share_fd = -1;
 	ep->queue = q;
 	ep->domain = d;
 	ep->serial = ++serial;

@@ -23,8 +23,8 @@
  *   READ_DATA   yes      length; a piece of at most SOFT_PIECE bytes of the oldest READ's answer
  *   ACK         no       argument
  *   PUSH        yes      length, 1 to 1 MiB; the receiver says where it goes, or drops it
- *   SHARE       no       of a client that ACCEPT told to ask: address and, key and argument, 64 bits that are secret; of the
- *                        server: argument, 1 or 0. soft_share.c has the rest
+ *   SHARE       no       of a client that ACCEPT told to ask: over TCP, address and, key and argument, 64 bits that are secret; of
+ *                        the server: argument, 1 or 0. soft_share.c has the rest
  *   ERROR       no       argument; key: enum soft_refusal. The sender then ends the stream
  *
  * What a frame does not use is zero. Requests (SEND, WRITE, WRITE_IMM, READ, PUSH) are numbered from

@@ -342,9 +342,7 @@ static enum soft_step soft_finish_read(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_accept(struct soft_endpoint *ep)
 {
-	bool rings = ep->frame.arg == SOFT_ACCEPT_RINGS;
-
-	if (rings && !ep->offer) {
+	if (ep->frame.arg == SOFT_ACCEPT_RINGS) {
 		soft_fail_protocol(ep, "took rings that were not offered");
 		return SOFT_END;
 	}
@@ -356,15 +354,7 @@ static enum soft_step soft_finish_accept(struct soft_endpoint *ep)
 	else
 		ep->reads_out = MIN(ep->reads_out, 1); /* one, to be told that it may not */
 	soft_endpoint_opened(ep);
-	if (!rings) {
-		soft_rings_free(ep->offer);
-		ep->offer = NULL;
-		return SOFT_GO;
-	}
-	/* Behind it the socket only wakes. */
-	ep->phase = SOFT_PHASE_HEADER;
-	soft_rings_open(ep, true);
-	return SOFT_END;
+	return SOFT_GO;
 }
 
 static enum soft_step soft_finish_reject(struct soft_endpoint *ep)
@@ -585,7 +575,10 @@ static ssize_t soft_read_stage(struct soft_endpoint *ep, size_t *wanted, enum so
 	ssize_t n;
 
 	*wanted = soft_stage(ep);
-	n = recv(ep->source.fd, ep->queue->stage, *wanted, MSG_DONTWAIT);
+	if (unlikely(ep->state == SOFT_ASKING) && ep->unix_socket)
+		n = soft_share_read(ep, ep->queue->stage, *wanted);
+	else
+		n = recv(ep->source.fd, ep->queue->stage, *wanted, MSG_DONTWAIT);
 	*step = n > 0 ? soft_parse_stage(ep, n) : SOFT_GO;
 	return n;
 }

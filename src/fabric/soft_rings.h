@@ -2,9 +2,8 @@
  * soft_rings.h: the memory that the two ends of a connection within one machine share. rdmad-protocol(7) describes it.
  *
  * The frames of soft_frame.h need not pass through the kernel there: each direction has a ring of bytes, and the socket tells of the
- * peer's end and wakes who sleeps. The memory is a sealed memfd. The client of a UNIX socket makes it and passes it with its CONNECT:
- * a server that maps it says SOFT_ACCEPT_RINGS, and all but these two frames goes by the rings; one that does not know them never
- * sees the descriptor, and the socket carries all. How a TCP connection comes to have some stands in soft_share.c.
+ * peer's end and wakes who sleeps. The memory is a sealed memfd, which the server makes; soft_share.c says how the client comes to
+ * have it.
  *
  *   bytes 0..7    SOFT_RINGS_MAGIC
  *   from 64       the indices of the ring from client to server, struct soft_ring
@@ -28,7 +27,7 @@
 #define SOFT_RING_STEP                                                                                                 \
 	((size_t)32 * 1024) /* moved at most before the other side hears of it, so that both copy at once */
 /* Argument of ACCEPT: one of them, or 0. */
-#define SOFT_ACCEPT_RINGS 1u
+#define SOFT_ACCEPT_RINGS 1u /* of servers to which the client passed the memory, as none does any more */
 #define SOFT_ACCEPT_SHARE 2u
 
 struct soft_ring {

@@ -1,8 +1,11 @@
 /*
- * soft_share.c: how the two ends of a TCP connection within one machine come to share memory.
+ * soft_share.c: how the two ends of a connection within one machine come to share memory. The server makes it, and takes no
+ * descriptor from anybody. What follows ACCEPT is asked and answered before the client's caller hears of the connection.
  *
- * By the addresses of its socket a server sees that a client may be on its machine, and says so in ACCEPT. What follows is
- * asked and answered before the client's caller hears of the connection:
+ * Over a UNIX socket the memory is passed along with ACCEPT. A client that can map it sends a SHARE, and the server's answer,
+ * SHARE 1, is its last frame by the socket. A client that does not ask, such as an older one, goes on by the socket.
+ *
+ * By the addresses of a TCP socket a server sees that a client may be on its machine, and says so in ACCEPT:
  *
  *   client                                           server
  *     binds a datagram socket to a name that
@@ -13,8 +16,7 @@
  *
  * The names are those of one network namespace, as loopback addresses are. Addresses alone prove nothing: a tunnel from elsewhere
  * has them, too. But then nobody has that name at the server's end, and TCP carries all. Whoever lists the names of a machine
- * can send to them, but the secret only the connection has carried. The server takes no descriptor from anybody, and gives
- * memory only to the connection that asked.
+ * can send to them, but the secret only the connection has carried. Memory is given only to the connection that asked.
  */
 #include "fabric/soft.h"
 
@@ -51,12 +53,23 @@ static socklen_t soft_share_name(uint64_t name, struct sockaddr_un *out)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-bool soft_share_offer(struct soft_endpoint *ep)
+bool soft_share_offer(struct soft_endpoint *ep, int *memory)
 {
-	if (!ep->memory || ep->queue->given >= SOFT_SHARES || !soft_share_near(ep->source.fd))
+	if (!ep->memory)
+		return false;
+	if (ep->unix_socket)
+		ep->offer = soft_rings_create(memory);
+	if (ep->unix_socket ? !ep->offer : ep->queue->given >= SOFT_SHARES || !soft_share_near(ep->source.fd))
 		return false;
 	ep->share = SOFT_SHARE_OFFERED;
 	return true;
+}
+
+void soft_share_forget(struct soft_endpoint *ep)
+{
+	soft_rings_free(ep->offer);
+	ep->offer = NULL;
+	ep->share = SOFT_SHARE_NOT;
 }
 
 /* Of what is sent to it the kernel keeps the datagram with the secret, and nothing else: not what strangers pass, which to give back
@@ -93,22 +106,38 @@ static int soft_share_socket(uint64_t name, uint64_t secret)
 	return -1;
 }
 
-void soft_share_ask(struct soft_endpoint *ep)
+/* Has what came with ACCEPT been mapped? */
+static bool soft_share_map(struct soft_endpoint *ep)
+{
+	int fd = ep->share_fd;
+
+	ep->share_fd = -1;
+	ep->offer = fd >= 0 ? soft_rings_take(fd) : NULL;
+	return ep->offer;
+}
+
+/* Can the server pass memory to where the frame says? */
+static bool soft_share_door(struct soft_endpoint *ep, struct soft_frame *f)
 {
 	uint64_t random[2]; /* name, secret */
+
+	if (!soft_share_near(ep->source.fd) || getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		return false;
+	ep->share_fd = soft_share_socket(random[0], random[1]);
+	f->addr = random[0];
+	f->key = (uint32_t)random[1];
+	f->arg = (uint32_t)(random[1] >> 32);
+	return ep->share_fd >= 0;
+}
+
+void soft_share_ask(struct soft_endpoint *ep)
+{
 	uint8_t bytes[SOFT_HEADER];
 	struct soft_frame f = {.op = SOFT_SHARE};
 
-	if (!ep->memory || !soft_share_near(ep->source.fd) ||
-	    getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-		return;
-	ep->share_fd = soft_share_socket(random[0], random[1]);
-	if (ep->share_fd < 0)
+	if (!ep->memory || !(ep->unix_socket ? soft_share_map(ep) : soft_share_door(ep, &f)))
 		return;
 	ep->share = SOFT_SHARE_ASKED;
-	f.addr = random[0];
-	f.key = (uint32_t)random[1];
-	f.arg = (uint32_t)(random[1] >> 32);
 	soft_frame_encode(bytes, &f);
 	/* Only CONNECT was sent before it, so there is room, or the socket is broken: who reads will see that. */
 	if (send(ep->source.fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(bytes))
@@ -151,27 +180,52 @@ static void soft_share_give(struct soft_endpoint *ep, const struct soft_frame *f
 	close(memory);
 }
 
-/* The memory that was passed: 0, or -errno. */
-static int soft_share_take(struct soft_endpoint *ep)
+/* As recv(); *passed: the descriptor that came with the bytes, or -errno. */
+static ssize_t soft_share_receive(int fd, void *bytes, size_t size, int *passed)
 {
-	uint64_t secret;
 	union {
 		struct cmsghdr align;
 		uint8_t space[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct iovec iov = {&secret, sizeof(secret)};
+	struct iovec iov = {bytes, size};
 	struct msghdr m = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
-	struct cmsghdr *c;
-	int fd;
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
 
-	if (recvmsg(ep->share_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
-		return errno == EAGAIN ? -EPROTO : -errno;
-	c = CMSG_FIRSTHDR(&m);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
-		return m.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
-	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	ep->offer = soft_rings_take(fd);
+	if (n < 0)
+		*passed = errno == EAGAIN ? -EPROTO : -errno;
+	else if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+		 c->cmsg_len != CMSG_LEN(sizeof(int)))
+		*passed = m.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
+	else
+		memcpy(passed, CMSG_DATA(c), sizeof(*passed));
+	return n;
+}
+
+ssize_t soft_share_read(struct soft_endpoint *ep, void *bytes, size_t size)
+{
+	int passed;
+	ssize_t n = soft_share_receive(ep->source.fd, bytes, size, &passed);
+
+	if (passed < 0)
+		return n;
+	if (ep->share_fd >= 0)
+		close(ep->share_fd);
+	ep->share_fd = passed;
+	return n;
+}
+
+/* The memory that was passed: 0, or -errno. */
+static int soft_share_take(struct soft_endpoint *ep)
+{
+	uint64_t secret;
+	int passed;
+
+	soft_share_receive(ep->share_fd, &secret, sizeof(secret), &passed);
+	if (passed < 0)
+		return passed;
+	ep->offer = soft_rings_take(passed);
 	return ep->offer ? 0 : -ENOMEM;
 }
 
@@ -179,7 +233,8 @@ enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_fram
 {
 	ep->left = 0;
 	if (ep->share == SOFT_SHARE_OFFERED && !f->len) {
-		soft_share_give(ep, f);
+		if (!ep->unix_socket)
+			soft_share_give(ep, f);
 		ep->share = SOFT_SHARE_DUE;
 		ep->tx_wanted = true;
 		return SOFT_GO;
@@ -190,11 +245,17 @@ enum soft_step soft_begin_share(struct soft_endpoint *ep, const struct soft_fram
 	return SOFT_END;
 }
 
+static void soft_share_close(struct soft_endpoint *ep)
+{
+	if (ep->share_fd >= 0)
+		close(ep->share_fd);
+	ep->share_fd = -1;
+}
+
 /* There is no way back: the server uses the memory already. */
 static void soft_share_fail(struct soft_endpoint *ep, int error)
 {
 	log_error("soft", "cannot take the memory to share with the peer: %s", strerror(-error));
-	close(ep->share_fd);
 	ep->share = SOFT_SHARE_NOT;
 	soft_fail(ep, &(struct soft_cause){.error = error, .event = FABRIC_UNREACHABLE, .untold = !ep->announced});
 }
@@ -205,13 +266,15 @@ enum soft_step soft_finish_share(struct soft_endpoint *ep)
 
 	if (ep->share != SOFT_SHARE_ASKED)
 		return SOFT_GO;
-	if (ep->frame.arg)
+	if (!ep->frame.arg)
+		soft_share_forget(ep);
+	else if (!ep->offer)
 		rc = soft_share_take(ep);
 	if (rc != 0) {
 		soft_share_fail(ep, rc);
 		return SOFT_END;
 	}
-	close(ep->share_fd);
+	soft_share_close(ep);
 	ep->share = SOFT_SHARE_NOT;
 	soft_announce(ep);
 	ep->tx_wanted = true; /* an ACK may be owed */
@@ -236,10 +299,9 @@ void soft_share_told(struct soft_endpoint *ep)
 /* It ends. That of a client was a connection, though nobody has heard of it. */
 void soft_share_leave(struct soft_endpoint *ep)
 {
-	if (ep->share == SOFT_SHARE_ASKED) {
-		close(ep->share_fd);
+	if (ep->share == SOFT_SHARE_ASKED)
 		soft_announce(ep);
-	}
+	soft_share_close(ep);
 	ep->share = SOFT_SHARE_NOT;
 	ep->queue->given -= ep->given;
 	ep->given = false;

@@ -157,6 +157,7 @@ static int make_descriptors(struct gpu_session *session, int *other)
 	if (session->event < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		goto fail;
 	session->control = ends[0];
+	local_refuse_passing(ends[0]); /* the process runs what clients send */
 	*other = lift_fd(ends[1]);
 	if (*other >= 0)
 		return 0;
