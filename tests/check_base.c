@@ -1,12 +1,14 @@
 /* check_base.c: log, units, addresses, histogram, list and ring. */
 #include <check.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -629,6 +631,50 @@ START_TEST(test_memfd)
 }
 END_TEST
 
+/* The other end of a TCP connection, until its program closes it. */
+START_TEST(test_local_user)
+{
+	struct sockaddr_storage ss = {.ss_family = (sa_family_t)(_i ? AF_INET6 : AF_INET)};
+	int listener = socket(ss.ss_family, SOCK_STREAM, 0), fd, ends[2], status;
+	uid_t uid, other = geteuid() == 0 ? 65534 : geteuid();
+	socklen_t len = sizeof(ss);
+	pid_t child;
+
+	if (_i)
+		((struct sockaddr_in6 *)&ss)->sin6_addr = in6addr_loopback;
+	else
+		((struct sockaddr_in *)&ss)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(listener, (struct sockaddr *)&ss, sizeof(ss)) != 0) {
+		close(listener); /* no IPv6 here */
+		return;
+	}
+	ck_assert_int_eq(listen(listener, 1), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&ss, &len), 0);
+	child = fork();
+	if (child == 0) {
+		fd = seteuid(other) == 0 ? socket(ss.ss_family, SOCK_STREAM, 0) : -1;
+		if (connect(fd, (struct sockaddr *)&ss, len) != 0)
+			_exit(1);
+		_exit(read(fd, &status, 1) != 1 || close(fd) != 0 || pause());
+	}
+	fd = accept(listener, NULL, NULL);
+	ck_assert(local_is_near(fd));
+	ck_assert_int_eq(local_user(fd, &uid), 0);
+	ck_assert_uint_eq(uid, other);
+	ck_assert_int_eq(write(fd, "", 1), 1);
+	ck_assert_int_eq(read(fd, &status, 1), 0);
+	ck_assert_int_lt(local_user(fd, &uid), 0);
+	ck_assert_int_eq(kill(child, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	close(fd);
+	close(listener);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	ck_assert(!local_is_near(ends[0]) && local_user(ends[0], &uid) < 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+END_TEST
+
 /* And its starter takes those that it took. */
 START_TEST(test_thread_takes_no_signals)
 {
@@ -680,6 +726,7 @@ int main(void)
 	tcase_add_test(tc, test_ram_of_groups);
 	tcase_add_test(tc, test_processors_of_groups);
 	tcase_add_test(tc, test_memfd);
+	tcase_add_loop_test(tc, test_local_user, 0, 2);
 	tcase_add_test_raise_signal(tc, test_must_stops_what_breaks_a_contract, SIGABRT);
 	return suite_run(suite);
 }

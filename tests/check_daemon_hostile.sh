@@ -73,7 +73,7 @@ test_blocked_log() {
 	rm "$dir/pipe"
 }
 
-# hold NAME TARGET COUNT [FROM]: so many connects, whose answers go to a file; they stay until `release NAME`.
+# hold NAME TARGET COUNT [FROM [USER]]: so many connects, whose answers go to a file; they stay until `release NAME`.
 # crowd NAME TARGET COUNT: likewise, and all by one worker.
 connects() {
 	python3 "$hostile" "$3" "$1" "${@:4}" >"$dir/$2.out" 2>&1 &
@@ -109,18 +109,25 @@ test_source() {
 	expect 1 ping -c 1
 	complains "all the connections it allows from one address or user, 5"
 	server=
-	hold second "$tcp" 5 127.0.0.2
-	wait_for "five answers" said second 5
-	[[ $(accepted second) == 5 ]] || fail "another address has $(accepted second) of 5"
-	hold third "$socket" 6
-	wait_for "six answers" said third 6
-	[[ $(accepted third) == 5 ]] || fail "a user has $(accepted third) of 5"
+	# A user is one source, by whatever address of the loopback, and by the UNIX socket.
+	hold second "$tcp" 2 127.0.0.2
+	wait_for "two answers" said second 2
+	[[ $(accepted second) == 0 ]] || fail "another address of the loopback has $(accepted second)"
+	hold third "$socket" 2
+	wait_for "two answers" said third 2
+	[[ $(accepted third) == 0 ]] || fail "the UNIX socket has $(accepted third)"
+	if [[ $(id -u) == 0 ]]; then
+		hold other "$tcp" 6 127.0.0.1 65534
+		wait_for "six answers" said other 6
+		[[ $(accepted other) == 5 ]] || fail "another user has $(accepted other) of 5"
+		[[ $(resource sources) == 2 ]] || fail "$(resource sources) sources, not 2"
+		release other
+	fi
 	release first
-	wait_for "the first to be gone" connections_are 10
+	wait_for "the first to be gone" connections_are 0
 	hold fourth "$tcp" 5
 	wait_for "five answers" said fourth 5
 	[[ $(accepted fourth) == 5 ]] || fail "places do not come back: $(accepted fourth) of 5"
-	[[ $(resource sources) == 3 ]] || fail "$(resource sources) sources, not 3"
 	sed -i 's/per_source = 5/per_source = 6/' "$dir/rdmad.conf"
 	kill -HUP "$daemon"
 	logged "max_connections_per_source changed"
@@ -135,6 +142,38 @@ test_source() {
 	wait_for "nine answers" said half 9
 	[[ $(accepted half) == 5 ]] || fail "$(accepted half) of 9 by default, not 5"
 	release half
+	stop_daemon
+	clients=()
+}
+
+# Strangers do not take all places: some are for the users of this machine, and of those some for root.
+test_places() {
+	local tcp
+	[[ $(id -u) == 0 ]] || return 0
+	if [[ ! ${places_inside-} ]]; then
+		places_inside=1 unshare -n "$0" places || fail "in a network of its own"
+		return
+	fi
+	ip link set lo up && ip address add 10.9.0.1/24 dev lo || return
+	listen=(tcp://10.9.0.1:0)
+	configure 'max_connections = 64; max_connections_per_source = 40;'
+	chmod 711 "$dir"
+	start_daemon
+	tcp=$(sed -n 's/.*listening on tcp //p' "$dir/log")
+	hold first "$tcp" 40 10.9.0.2
+	wait_for "forty answers" said first 40
+	hold second "$tcp" 40 10.9.0.3
+	wait_for "forty answers" said second 40
+	[[ $(accepted first) == 40 && $(accepted second) == 22 ]] || fail "two strangers have $(accepted first) and $(accepted second) of 64"
+	grep -q "refused 4 62" "$dir/second.out" || fail "no reason with the limit: $(tail -n 1 "$dir/second.out")"
+	hold third "$socket" 2 '' 65534
+	wait_for "two answers" said third 2
+	[[ $(accepted third) == 1 ]] || fail "a user of the machine has $(accepted third) of the last two places"
+	hold fourth "$socket" 2
+	wait_for "two answers" said fourth 2
+	[[ $(accepted fourth) == 1 ]] || fail "root has $(accepted fourth) of the last place"
+	release first second third fourth
+	wait_for "all to be gone" nobody_is_connected
 	stop_daemon
 	clients=()
 }
@@ -198,7 +237,7 @@ test_descriptors() {
 	clients=()
 }
 
-parts=(flood blocked_log source crowd forged descriptors)
+parts=(flood blocked_log source places crowd forged descriptors)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -8,6 +8,8 @@ need jq python3
 listen=(tcp://127.0.0.1:0)
 attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1 pour:40 names:40 groups:40 members:40 joins:40 descriptors:9 control:9)
 # SO_PASSRIGHTS
+# Another user than the honest one, or they are one source.
+[[ $(id -u) != 0 ]] || attacks+=(sources:200)
 python3 -c 'import socket; socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 83, 0)' 2>/dev/null && attacks+=(passing:8)
 
 # Requests of each kind, some after another, by a client of its own each.
@@ -41,13 +43,16 @@ resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
 attack() {
 	local name=$1 number=$2 before attacker log_before grown at
 	at=$(path "$name")
+	local as=()
+	[[ $name != sources ]] || as=(--user 65534)
 	before=$(held) grown=$(resident_mib) log_before=$(wc -l <"$dir/log")
-	"$srcdir/scripts/hostile" "${name/control/descriptors}" "${at:-${server#*://}}" -c "$number" -t 600 -s 4194304 >"$dir/hostile" &
+	"$srcdir/scripts/hostile" "${name/control/descriptors}" "${at:-${server#*://}}" -c "$number" -t 600 -s 4194304 "${as[@]}" >"$dir/hostile" &
 	attacker=$!
 	clients=("$attacker")
 	sleep 0.5
 	honest "$name"
 	[[ -z $at ]] || honest_here "$name"
+	[[ $name != sources ]] || (($(control resources | jq .connections) <= 82)) || fail "$name: one user has more than half"
 	kill -TERM "$attacker"
 	wait "$attacker" || fail "$name: the attack itself failed"
 	clients=()
@@ -63,7 +68,8 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=8
 
 head -c 1000000 /dev/zero | tr '\0' x >"$dir/large"
 # Whoever holds memory and gives none back is cut off after a while: here soon.
-configure 'services = ["ping", "kv", "channel", "peer"];' 'shared_receives = 32;' 'stall_timeout = "3s";'
+configure 'services = ["ping", "kv", "channel", "peer"];' 'shared_receives = 32;' 'max_connections = 160;' 'stall_timeout = "3s";'
+chmod 711 "$dir"
 start_daemon
 server=${servers[0]}
 honest "nobody"

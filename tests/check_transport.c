@@ -1,5 +1,7 @@
 /* check_transport.c: the table of transports, the addresses that mean them, and a provider that has nothing. */
+#include <arpa/inet.h>
 #include <check.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 
 #include "fabric/provider.h"
@@ -29,6 +31,43 @@ START_TEST(test_row)
 	/* The other form. */
 	snprintf(text, sizeof(text), "%s://%s", t->name, t->path ? "name" : "/some/path");
 	ck_assert_int_eq(fabric_address_parse(text, &address), -EINVAL);
+}
+END_TEST
+
+/* What one host may choose freely is one source. */
+START_TEST(test_sources)
+{
+	static const struct {
+		const char *first, *second;
+		bool same;
+	} pairs[] = {
+		{"127.0.0.1", "127.255.0.7", true},
+		{"127.0.0.1", "::1", true},
+		{"127.0.0.1", "::ffff:127.0.0.9", true},
+		{"10.0.0.1", "::ffff:10.0.0.1", true},
+		{"10.0.0.1", "10.0.0.2", false},
+		{"10.0.0.1", "127.0.0.1", false},
+		{"2001:db8::1", "2001:db8::ffff:0:0:1", true},
+		{"2001:db8::1", "2001:db8:0:1::1", false},
+		{"fe80::1", "fe80::2", true},
+		{"::1", "::2", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		struct fabric_source source[2];
+
+		for (int j = 0; j < 2; j++) {
+			const char *text = j ? pairs[i].second : pairs[i].first;
+			struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+			struct sockaddr_in four = {.sin_family = AF_INET};
+			bool is_six = inet_pton(AF_INET6, text, &six.sin6_addr) == 1;
+
+			ck_assert(is_six || inet_pton(AF_INET, text, &four.sin_addr) == 1);
+			fabric_source_of(is_six ? (struct sockaddr *)&six : (struct sockaddr *)&four, &source[j]);
+		}
+		ck_assert_msg(fabric_source_same(&source[0], &source[1]) == pairs[i].same, "%s and %s", pairs[i].first,
+			      pairs[i].second);
+	}
 }
 END_TEST
 
@@ -232,6 +271,7 @@ int main(void)
 
 	tcase_add_loop_test(tc, test_row, 0, FABRIC_TRANSPORTS);
 	tcase_add_test(tc, test_table);
+	tcase_add_test(tc, test_sources);
 	tcase_add_test(tc, test_plain_addresses);
 	tcase_add_test(tc, test_unknown_scheme);
 	tc = suite_case(suite, "devices", NULL, NULL);

@@ -4,8 +4,9 @@
 SOCKET is the path of a UNIX socket, or HOST:PORT.
   flood SECONDS      ask for a service that is not there, again and again, and do not wait for the answer; print how often
   ask COUNT          ask COUNT times and wait for each refusal; print how often it came
-  hold COUNT [FROM]  connect to ping, at most COUNT times, and print for each "accepted" or "refused REASON DETAIL";
-                     then keep the connections until it is killed. FROM: the local address
+  hold COUNT [FROM [USER]]
+                     connect to ping, at most COUNT times, and print for each "accepted" or "refused REASON DETAIL";
+                     then keep the connections until it is killed. FROM: the local address. USER: as this user, a number
   crowd COUNT        as hold, to the channel service, and all of them to one worker
   forged TEXT        as hold 1, from a socket with this name
   overrun SIZE       SOCKET is that of a channel over shared memory with rings of SIZE bytes: claim to have put far more
@@ -82,8 +83,11 @@ def ask(target, times):
     print(refused)
 
 
-def hold(target, count, local=None, name=None, asked=request(PING)):
+def hold(target, count, local=None, user=None, name=None, asked=request(PING)):
     kept = []
+    if user:
+        os.setgroups([])
+        os.setuid(int(user))
     for _ in range(int(count)):
         s = connect(target, local, name)
         s.sendall(asked)

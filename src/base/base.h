@@ -181,7 +181,9 @@ int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
 /*
- * local.c: UNIX sockets to which strangers connect, and pass descriptors (SCM_RIGHTS). The last close of what was passed may take as
+ * local.c: sockets whose other end is on this machine.
+ *
+ * Strangers connect to UNIX sockets, and pass descriptors (SCM_RIGHTS). The last close of what was passed may take as
  * long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or a file of FUSE. It comes in the thread that receives the
  * bytes, even if it asks for no descriptor, or that closes the socket with them unread. So neither is done in the thread of a loop.
  */
@@ -195,6 +197,11 @@ void local_close(int fd);
 #define LOCAL_CLOSING 64
 /* So many wait there that their listener should accept no more for now. */
 bool local_closing_full(void);
+
+/* By the addresses of a TCP socket, may its other end be on this machine? A tunnel may have such addresses, too. */
+bool local_is_near(int fd);
+/* The user of that end. 0 or -errno: the kernel knows no such connection. Asks it by a socket of its own: once a connection. */
+int local_user(int fd, uid_t *uid);
 
 /*
  * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the

@@ -6,33 +6,45 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #define LISTENERS_BUDGET 64 /* requests before the loop looks at all else */
+#define PLACES_KEPT 16u     /* connections, see listener_places() ... */
+#define PLACES_PART 32      /* ... and no more than this part of all */
 
 /* One connection more of who asks. */
-static enum wire_reason listener_count(struct daemon *d, const struct fabric_request *fabric_request, uint64_t *detail,
+static enum wire_reason listener_count(struct daemon *d, const struct fabric_source *of, uint64_t *detail,
 				       _Atomic uint32_t **source)
 {
-	struct fabric_source of;
 	uint64_t most = config_max_per_source(d->config);
-	int rc;
+	int rc = sources_enter(d->sources, of, most, source);
 
-	fabric_request_source(fabric_request, &of);
-	rc = sources_enter(d->sources, &of, most, source);
 	*detail = rc == -EUSERS ? most : 0;
 	return rc == 0 ? WIRE_REASON_NONE : rc == -EUSERS ? WIRE_REASON_SOURCE : WIRE_REASON_RESOURCES;
 }
 
+/* How many connections there may be before this source is refused. The last few are kept for users of this machine, and of those the
+ * half for root and the daemon's own user, so that nobody keeps out the operator. */
+static uint64_t listener_places(const struct daemon *d, const struct fabric_source *of)
+{
+	uint64_t all = d->config->max_connections, kept = MIN(all / PLACES_PART, PLACES_KEPT);
+
+	if (of->family != AF_UNIX)
+		return all - kept;
+	return of->id[0] == 0 || of->id[0] == geteuid() ? all : all - kept / 2;
+}
+
 /* What a request may not be told by the wire alone. */
-static enum wire_reason listener_admit(struct daemon *d, const struct wire_request *request, uint64_t *detail)
+static enum wire_reason listener_admit(struct daemon *d, const struct wire_request *request, uint64_t places,
+				       uint64_t *detail)
 {
 	if (d->draining)
 		return WIRE_REASON_DRAINING;
 	*detail = request->service;
 	if (!(d->config->services & (1ull << request->service)))
 		return WIRE_REASON_SERVICE;
-	*detail = d->config->max_connections;
-	if (workers_load(d) >= d->config->max_connections && !workers_oldest(d, time_now()))
+	*detail = places;
+	if (workers_load(d) >= places && !workers_oldest(d, time_now()))
 		return WIRE_REASON_CONNECTIONS;
 	return WIRE_REASON_NONE;
 }
@@ -54,11 +66,12 @@ static uint64_t refusal_detail(enum wire_reason reason, const struct wire_reques
 }
 
 /* Who is to have it. *instead: only in the place of a connection that gives way, which is a worker's own. */
-static struct worker *listener_choose(const struct daemon *d, const struct wire_request *request, bool *instead)
+static struct worker *listener_choose(const struct daemon *d, const struct wire_request *request, uint64_t places,
+				      bool *instead)
 {
 	const struct service *service = service_find(request->service);
 	unsigned number = service->worker ? service->worker(request) : 0;
-	bool full = workers_load(d) >= d->config->max_connections;
+	bool full = workers_load(d) >= places;
 	struct worker *oldest = full ? workers_oldest(d, time_now()) : NULL;
 
 	*instead = oldest;
@@ -68,11 +81,11 @@ static struct worker *listener_choose(const struct daemon *d, const struct wire_
 }
 
 static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
-			       const struct wire_request *request, _Atomic uint32_t *source)
+			       const struct wire_request *request, uint64_t places, _Atomic uint32_t *source)
 {
 	struct daemon *d = l->daemon;
 	bool instead;
-	struct worker *worker = listener_choose(d, request, &instead);
+	struct worker *worker = listener_choose(d, request, places, &instead);
 	struct worker_message *message = calloc(1, sizeof(*message));
 
 	if (message) {
@@ -96,15 +109,18 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 {
 	struct wire_request request;
 	enum wire_reason reason = wire_request_decode(&request, event->data, event->data_len);
-	uint64_t detail = refusal_detail(reason, &request);
+	uint64_t detail = refusal_detail(reason, &request), places;
 	_Atomic uint32_t *source = NULL;
+	struct fabric_source of;
 
+	fabric_request_source(event->request, &of);
+	places = listener_places(l->daemon, &of);
 	if (reason == WIRE_REASON_NONE)
-		reason = listener_admit(l->daemon, &request, &detail);
+		reason = listener_admit(l->daemon, &request, places, &detail);
 	if (reason == WIRE_REASON_NONE)
-		reason = listener_count(l->daemon, event->request, &detail, &source);
+		reason = listener_count(l->daemon, &of, &detail, &source);
 	if (reason == WIRE_REASON_NONE) {
-		listener_hand_over(l, event->request, &request, source);
+		listener_hand_over(l, event->request, &request, places, source);
 		return;
 	}
 	l->daemon->refused[reason]++;

@@ -77,11 +77,12 @@ static const struct setting general[] = {
 		 "waits. \"0\": sleep at once; \"always\": never sleep. With fewer processors than\n"
 		 "workers, with one, or with a limit of processor time it is 0 unless \"always\"."},
 	{"max_connections", SETTING_NUMBER, AT(max_connections), "1024", 1, 1000000, .reload = true,
-	 .help = "Most connections; more are refused. Can be raised by a restart only."},
+	 .help = "Most connections; more are refused. The last few are for users of this machine. Can be\n"
+		 "raised by a restart only."},
 	{"max_connections_per_source", SETTING_NUMBER, AT(max_per_source), "0", 0, 1000000,
 	 .effective = per_source_effective, .reload = true,
-	 .help = "Most connections of one source: of an address, or of a user by a UNIX socket. 0: half of\n"
-		 "max_connections."},
+	 .help = "Most connections of one source: of an address, a network of IPv6 (/64), or a user of\n"
+		 "this machine. 0: half of max_connections."},
 	{"message_size", SETTING_SIZE, AT(message_size), "16K", WIRE_MESSAGE_MIN, WIRE_MESSAGE_MAX,
 	 .help = "Buffer for one message, shared by the connections of a worker."},
 	{"message_max", SETTING_SIZE, AT(message_max), "1M", WIRE_MESSAGE_MIN, WIRE_MESSAGE_MAX,

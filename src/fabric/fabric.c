@@ -232,13 +232,14 @@ void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out)
 	const struct in6_addr *six = &((const struct sockaddr_in6 *)sa)->sin6_addr;
 
 	*out = (struct fabric_source){.family = sa->sa_family};
-	if (sa->sa_family == AF_INET)
+	if (address_is_loopback(sa))
+		*out = (struct fabric_source){.family = AF_INET, .id = {htonl(INADDR_LOOPBACK)}};
+	else if (sa->sa_family == AF_INET)
 		out->id[0] = ((const struct sockaddr_in *)sa)->sin_addr.s_addr;
+	else if (sa->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six))
+		*out = (struct fabric_source){.family = AF_INET, .id = {six->s6_addr32[3]}};
 	else if (sa->sa_family == AF_INET6)
-		memcpy(out->id, six, sizeof(*six));
-	if (sa->sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(six))
-		return;
-	*out = (struct fabric_source){.family = AF_INET, .id = {six->s6_addr32[3]}};
+		memcpy(out->id, six, sizeof(*six) / 2); /* of the rest a host chooses any */
 }
 
 void fabric_request_limits(const struct fabric_request *request, struct fabric_limits *limits)

@@ -216,6 +216,7 @@ struct soft_listener {
 struct soft_peer {
 	struct sockaddr_storage address;
 	bool asked; /* by a UNIX socket: it is process `pid` of user `uid` */
+	bool local; /* by whatever socket of this machine: it is of user `uid` */
 	pid_t pid;
 	uid_t uid;
 };

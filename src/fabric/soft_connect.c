@@ -226,7 +226,7 @@ static void soft_peer_ask(struct soft_peer *peer, int fd, const struct sockaddr_
 	peer->address = *address;
 	if (address->ss_family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0)
 		return;
-	peer->asked = true;
+	peer->asked = peer->local = true;
 	peer->pid = cred.pid;
 	peer->uid = cred.uid;
 }
@@ -405,6 +405,7 @@ void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t
 		soft_complain(&r->peer, fault);
 		soft_request_drop(q, r);
 	} else if (r->deadline == TIME_NEVER) {
+		r->peer.local = r->peer.asked || local_user(source->fd, &r->peer.uid) == 0;
 		/* It may be taken by another thread, so nothing here may know it any more. */
 		epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
 		soft_note_post(q, &r->note, FABRIC_REQUEST, r);

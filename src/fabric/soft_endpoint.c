@@ -146,7 +146,7 @@ char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size)
 void soft_peer_source(const struct soft_peer *peer, struct fabric_source *out)
 {
 	fabric_source_of((const struct sockaddr *)&peer->address, out);
-	if (peer->asked)
+	if (peer->local)
 		*out = (struct fabric_source){.family = AF_UNIX, .id = {peer->uid}};
 }
 

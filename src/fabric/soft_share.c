@@ -28,21 +28,6 @@
 
 #define SOFT_SHARES 128 /* endpoints of TCP that a queue gives rings, up to 1 MiB each; others stay with TCP */
 
-/* May the other end be on this machine? */
-static bool soft_share_near(int fd)
-{
-	struct sockaddr_storage own = {0}, other = {0};
-	socklen_t own_len = sizeof(own), other_len = sizeof(other);
-	struct fabric_source here, there;
-
-	if (getsockname(fd, (struct sockaddr *)&own, &own_len) != 0 ||
-	    getpeername(fd, (struct sockaddr *)&other, &other_len) != 0 || own.ss_family == AF_UNIX)
-		return false;
-	fabric_source_of((struct sockaddr *)&own, &here);
-	fabric_source_of((struct sockaddr *)&other, &there);
-	return address_is_loopback((struct sockaddr *)&other) || memcmp(&here, &there, sizeof(here)) == 0;
-}
-
 /* The abstract name; its length as an address. */
 static socklen_t soft_share_name(uint64_t name, struct sockaddr_un *out)
 {
@@ -59,7 +44,7 @@ bool soft_share_offer(struct soft_endpoint *ep, int *memory)
 		return false;
 	if (ep->unix_socket)
 		ep->offer = soft_rings_create(memory);
-	if (ep->unix_socket ? !ep->offer : ep->queue->given >= SOFT_SHARES || !soft_share_near(ep->source.fd))
+	if (ep->unix_socket ? !ep->offer : ep->queue->given >= SOFT_SHARES || !local_is_near(ep->source.fd))
 		return false;
 	ep->share = SOFT_SHARE_OFFERED;
 	return true;
@@ -121,7 +106,7 @@ static bool soft_share_door(struct soft_endpoint *ep, struct soft_frame *f)
 {
 	uint64_t random[2]; /* name, secret */
 
-	if (!soft_share_near(ep->source.fd) || getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+	if (!local_is_near(ep->source.fd) || getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		return false;
 	ep->share_fd = soft_share_socket(random[0], random[1]);
 	f->addr = random[0];

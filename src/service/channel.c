@@ -29,14 +29,14 @@ static const struct setting settings[] = {
 	{"channel.names", SETTING_NUMBER, AT(names), "1024", 1, 16384,
 	 .help = "Most names that clients listen on; more are refused."},
 	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 16384, .effective = names_per_source,
-	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
+	 .help = "Most of them of one address, or of one user of this machine. 0: half of them, and as\n"
 		 "many as there are is no limit."},
 	{"channel.joined", SETTING_NUMBER, AT(joined), "1024", 1, 16384,
 	 .help = "Most channels whose bytes go through the daemon, because the two ends cannot reach each\n"
 		 "other, and of the channel echo; more are refused."},
 	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 16384,
 	 .effective = joined_per_source,
-	 .help = "Most of them that one address opened, or one user by a UNIX socket. As above."},
+	 .help = "Most of them that one address opened, or one user of this machine. As above."},
 	{"channel.invite_timeout", SETTING_TIME, AT(invite_timeout), "10s", TIME_MS, 3600 * TIME_S,
 	 .help = "How long who listens on a name may take to accept a client that comes through the daemon."},
 };

@@ -40,7 +40,7 @@ static const struct setting settings[] = {
 	{"gpu.sessions", SETTING_NUMBER, AT(sessions), "8", 1, 1024,
 	 .help = "Most sessions, each of which has a process; more are refused."},
 	{"gpu.sessions_per_source", SETTING_NUMBER, AT(per_source), "0", 0, 1024, .effective = per_source_of,
-	 .help = "Most of them of one address, or of one user by a UNIX socket. 0: half of them, and as\n"
+	 .help = "Most of them of one address, or of one user of this machine. 0: half of them, and as\n"
 		 "many as there are is no limit."},
 	{"gpu.idle_timeout", SETTING_TIME, AT(idle_timeout), "60s", 0, 3600 * 24 * TIME_S,
 	 .help = "A session without a job for so long ends when another client wants its place. 0: never."},

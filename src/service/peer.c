@@ -18,7 +18,7 @@ static const struct setting settings[] = {
 	{"peer.groups", SETTING_NUMBER, AT(groups), "1024", 1, 16384,
 	 .help = "Most groups of programs that meet here, or have met and still run; more are refused."},
 	{"peer.groups_per_source", SETTING_NUMBER, AT(groups_per_source), "0", 0, 16384, .effective = groups_per_source,
-	 .help = "Most of them that one address began, or one user by a UNIX socket. 0: half of them, and\n"
+	 .help = "Most of them that one address began, or one user of this machine. 0: half of them, and\n"
 		 "as many as there are is no limit."},
 	{"peer.members", SETTING_NUMBER, AT(members), "1024", 1, WIRE_PEER_MEMBERS_MAX,
 	 .help = "Most members of a group; larger ones are refused."},
