@@ -198,6 +198,50 @@ START_TEST(test_address_runtime_path)
 }
 END_TEST
 
+static void expect_directory(const char *base, const char *suffix)
+{
+	char buf[64], expected[64];
+
+	snprintf(expected, sizeof(expected), "%s%s", base, suffix);
+	ck_assert_str_eq(address_own_directory(buf, sizeof(buf)), expected);
+}
+
+/* A user whom nobody else is, and whose name others take. */
+START_TEST(test_address_own_directory)
+{
+	uid_t uid = 1000000 + (uid_t)getpid();
+	char base[48], first[64];
+
+	if (geteuid() != 0)
+		return;
+	snprintf(base, sizeof(base), "/tmp/rdmad-%u", (unsigned)uid);
+	snprintf(first, sizeof(first), "%s.1", base);
+	ck_assert_int_eq(seteuid(uid), 0);
+	expect_directory(base, "");
+	ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_int_eq(mkdir(base, 0755), 0);
+	ck_assert_int_eq(seteuid(uid), 0);
+	expect_directory(base, ".1");
+	ck_assert_int_eq(mkdir(first, 0700), 0);
+	expect_directory(base, ".1");
+	ck_assert_int_eq(chmod(first, 0770), 0);
+	expect_directory(base, ".2");
+	/* It stays where it is. */
+	ck_assert_int_eq(chmod(first, 0700), 0);
+	ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_int_eq(rmdir(base), 0);
+	ck_assert_int_eq(symlink(first, base), 0);
+	ck_assert_int_eq(seteuid(uid), 0);
+	expect_directory(base, ".1");
+	ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_int_eq(unlink(base), 0);
+	ck_assert_int_eq(seteuid(uid), 0);
+	expect_directory(base, ".1");
+	ck_assert_int_eq(rmdir(first), 0);
+	ck_assert_int_eq(seteuid(0), 0);
+}
+END_TEST
+
 START_TEST(test_address_loopback)
 {
 	static const struct {
@@ -712,6 +756,7 @@ int main(void)
 	tcase_add_test(tc, test_address_resolves);
 	tcase_add_test(tc, test_address_loopback);
 	tcase_add_test(tc, test_address_runtime_path);
+	tcase_add_test(tc, test_address_own_directory);
 	tcase_add_test(tc, test_histogram_percentiles);
 	tcase_add_test(tc, test_list_order);
 	tcase_add_test(tc, test_list_prepend);

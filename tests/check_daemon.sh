@@ -734,6 +734,40 @@ test_names_taken_over() {
 	[[ ! -e $dir/rdmad.sock && ! -e $dir/control.sock ]] || fail "its own sockets are left behind"
 }
 
+# Where another user has made the control socket it is not talked to, whatever it would answer.
+test_strange_socket() {
+	[[ $(id -u) = 0 ]] && command -v setpriv >/dev/null || return
+	local stranger asker=(setpriv --reuid=65533 --regid=65533 --clear-groups)
+	mkdir -m 777 "$dir/shared"
+	chmod 755 "$dir"
+	python3 - "$dir/shared/control.sock" >"$dir/heard" <<-'END' &
+	import os, socket, sys
+	os.setuid(65534)
+	s = socket.socket(socket.AF_UNIX)
+	s.bind(sys.argv[1] + ".new")
+	os.chmod(sys.argv[1] + ".new", 0o777)
+	s.listen()
+	os.rename(sys.argv[1] + ".new", sys.argv[1])
+	while True:
+	    c = s.accept()[0]
+	    heard = c.recv(100)
+	    print(heard, flush=True)
+	    if heard:
+	        c.send(b'{"ok":true,"state":"forged"}\n')
+	    c.close()
+	END
+	stranger=$!
+	clients+=("$stranger")
+	wait_for "the stranger's socket" test -S "$dir/shared/control.sock"
+	ends 3 "is of user 65534, and neither of this user, 65533, nor of root" "${asker[@]}" "$rdmactl" --control "$dir/shared/control.sock" status
+	! grep -q forged "$dir/out" || fail "what a stranger says is shown"
+	[[ $(cat "$dir/heard") == "b''" ]] || fail "the stranger heard $(cat "$dir/heard")"
+	kill "$stranger"
+	wait "$stranger" 2>/dev/null
+	clients=()
+	rm -rf "$dir/shared"
+}
+
 # A daemon that does not answer any more: how long rdmactl waited is in its words.
 test_silence() {
 	configure
@@ -750,7 +784,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background parent process_1 names_taken_over limits gpu notify hostile_control ordinary_user system_daemon silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background parent process_1 names_taken_over limits gpu notify hostile_control ordinary_user system_daemon strange_socket silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

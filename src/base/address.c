@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define DIRECTORIES 10 /* names of this user in /tmp that are tried */
+
 static int bad_address(const char *text, const char *why)
 {
 	log_error("address",
@@ -215,9 +217,44 @@ bool address_is_unspecified(const struct sockaddr *sa)
 	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 }
 
+static char *directory_name(int i, char *buf, size_t size)
+{
+	if (i)
+		snprintf(buf, size, "/tmp/rdmad-%u.%d", (unsigned)geteuid(), i);
+	else
+		snprintf(buf, size, "/tmp/rdmad-%u", (unsigned)geteuid());
+	return buf;
+}
+
+/* 0, -ENOENT, or -EPERM: others own it or may write to it. */
+static int check_own(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
+}
+
+char *address_own_directory(char *buf, size_t size)
+{
+	int absent = -1;
+
+	for (int i = 0; i < DIRECTORIES; i++) {
+		int rc = check_own(directory_name(i, buf, size));
+
+		if (rc == 0)
+			return buf;
+		if (rc == -ENOENT && absent < 0)
+			absent = i;
+	}
+	return directory_name(MAX(absent, 0), buf, size);
+}
+
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size)
 {
-	const char *user = getenv("XDG_RUNTIME_DIR");
+	const char *user = secure_getenv("XDG_RUNTIME_DIR");
+	char own[64];
 
 	if (given && given[0] == '/')
 		snprintf(buf, size, "%s/%s", given, name);
@@ -226,6 +263,6 @@ char *address_runtime_path(const char *name, const char *shared, const char *giv
 	else if (user && user[0] == '/')
 		snprintf(buf, size, "%s/%s", user, shared);
 	else
-		snprintf(buf, size, "/tmp/rdmad-%u/%s", (unsigned)geteuid(), name);
+		snprintf(buf, size, "%s/%s", address_own_directory(own, sizeof(own)), name);
 	return buf;
 }

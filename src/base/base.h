@@ -294,9 +294,14 @@ bool address_is_loopback(const struct sockaddr *sa);
 bool address_is_unspecified(const struct sockaddr *sa);
 
 /* Where a socket of the daemon is unless configured: NAME in the directory `given`, unless that is NULL or no path;
- * else /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or /tmp/rdmad-UID/NAME for others. Returns buf. */
+ * else /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or NAME in address_own_directory() for others. Returns buf. */
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
+
+/* Where this user's sockets are without $XDG_RUNTIME_DIR, so that two programs of a user meet: /tmp/rdmad-UID, or where others have
+ * taken that name, the first of /tmp/rdmad-UID.1 to .9 that is the user's own; where there is none, the first that is not there yet.
+ * Returns buf, which has room for 64 characters. */
+char *address_own_directory(char *buf, size_t size);
 
 /* "10.0.0.1:7471", "[::1]:7471", "unix:/path", "unix:@name" of a socket address. Returns buf. */
 char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size);

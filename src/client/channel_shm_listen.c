@@ -17,7 +17,7 @@
 
 #define PENDING 16                /* clients that have connected and said nothing yet */
 #define PENDING_TIME (5 * TIME_S) /* for it */
-#define OBJECTS 1000              /* names of posix_memory that are tried */
+#define OBJECTS 1000              /* names of posix_memory that are tried; others may have them */
 #define SWEPT 64                  /* sockets of other listeners that one who begins looks at */
 
 struct pending {
@@ -47,16 +47,20 @@ static int object_open(const char *object, size_t size)
 
 	if (fd < 0 && errno == EEXIST) {
 		fd = shm_open(object, O_RDWR, 0600);
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && shm_unlink(object) == 0)
 			log_warn("channel", "%s was left behind by a program that died; it is replaced", object);
-			shm_unlink(object);
-		}
 		if (fd >= 0)
 			close(fd);
 		fd = shm_open(object, O_RDWR | O_CREAT | O_EXCL, 0600);
 	}
-	if (fd < 0)
+	if (fd < 0 && errno == EEXIST)
 		return -EAGAIN;
+	if (fd < 0) {
+		int rc = -errno;
+
+		log_error("channel", "cannot make the shared memory %s: %m", object);
+		return rc == -EAGAIN ? -ENOMEM : rc;
+	}
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, (off_t)size) == 0) {
 		int rc = posix_fallocate(fd, 0, (off_t)size); /* now, rather than by a signal when it is written to */
 
@@ -87,7 +91,10 @@ static int object_create(const char *name, size_t size, char *object, size_t obj
 			return fd;
 		}
 	}
-	log_error("channel", "no name is free for shared memory from %s on", object);
+	log_error("channel",
+		  "the %d names from /dev/shm/rdmad-%s to %s are taken, by channels or other users: remove them, or listen "
+		  "without posix_memory",
+		  OBJECTS, name, object);
 	object[0] = '\0';
 	return -EEXIST;
 }

@@ -17,12 +17,13 @@
  */
 void channel_shm_directory(char buf[static SHM_DIRECTORY_MAX])
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char own[64];
 
 	if (runtime && runtime[0] == '/')
 		snprintf(buf, SHM_DIRECTORY_MAX, "%s/rdmad-channel", runtime);
 	else
-		snprintf(buf, SHM_DIRECTORY_MAX, "/tmp/rdmad-%u/channel", (unsigned)geteuid());
+		snprintf(buf, SHM_DIRECTORY_MAX, "%s/channel", address_own_directory(own, sizeof(own)));
 }
 
 /* A directory that others cannot change anything in: its descriptor, or -errno, logged. `mask`: what its mode must not have. */

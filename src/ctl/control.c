@@ -120,6 +120,21 @@ static int fail_connect(int error, const char *path)
 	return CTL_UNREACHABLE;
 }
 
+/* Not a program of another user, which has made the socket in a place that everybody may write to. Root goes where it says. */
+static bool is_ours(int fd, const char *path)
+{
+	struct ucred who = {.uid = 0};
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+	    (geteuid() == 0 || who.uid == 0 || who.uid == geteuid()))
+		return true;
+	ctl_say("%s is of user %u, and neither of this user, %u, nor of root: nothing was said to it", path,
+		(unsigned)who.uid, (unsigned)geteuid());
+	fputs("name the daemon's socket with --control, or start one with: rdmad\n", stderr);
+	return false;
+}
+
 /* One command there and its answer back: free() *out. 0 or an exit status, with the cause told. */
 static int ask(const char *path, const char *command, char **out, size_t *len)
 {
@@ -127,6 +142,10 @@ static int ask(const char *path, const char *command, char **out, size_t *len)
 
 	if (rc != 0)
 		return fail_connect(rc, path);
+	if (!is_ours(fd, path)) {
+		close(fd);
+		return CTL_UNREACHABLE;
+	}
 	rc = send_line(fd, command);
 	if (rc == 0)
 		rc = receive_all(fd, out, len);

@@ -289,7 +289,7 @@ static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const cha
 	rdma_group *group = NULL;
 
 	if (!meeting)
-		meeting = getenv("RDMAD_HOST");
+		meeting = secure_getenv("RDMAD_HOST");
 	if (!ctx || !name)
 		rdma_fail(-EINVAL, "Invalid parameters: the %s is NULL", ctx ? "name" : "context");
 	else if (!*name || strlen(name) > WIRE_PEER_NAME_MAX)
@@ -322,7 +322,7 @@ rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *
 /* A number of the environment. False: rdma_fail() was called. */
 static bool number_from(const char *variable, int *out)
 {
-	const char *text = getenv(variable);
+	const char *text = secure_getenv(variable);
 	char *end = NULL;
 	long number = text && *text ? strtol(text, &end, 10) : -1;
 
@@ -338,7 +338,7 @@ static bool number_from(const char *variable, int *out)
 
 rdma_group *rdma_group_run(rdma_context *ctx)
 {
-	const char *name = getenv("RDMA_GROUP");
+	const char *name = secure_getenv("RDMA_GROUP");
 	int rank, size;
 
 	if (!number_from("RDMA_RANK", &rank) || !number_from("RDMA_SIZE", &size))
@@ -347,5 +347,5 @@ rdma_group *rdma_group_run(rdma_context *ctx)
 		rdma_fail(-EINVAL, "RDMA_GROUP is not set: was the program started by rdmarun?");
 		return NULL;
 	}
-	return meet_within(ctx, getenv("RDMA_MEETING"), name, size, rank, RUN_PATIENCE);
+	return meet_within(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_PATIENCE);
 }
