@@ -195,6 +195,22 @@ test_crowd() {
 	clients=()
 }
 
+# A client has gone before it was accepted: of that the log says no more than that, whatever buffers it would have had.
+test_gone() {
+	configure 'services = ["ping", "gpu"];' "gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; };"
+	start_daemon
+	server=${servers[0]}
+	kill -STOP "$daemon"
+	"$rdmactl" -H "$server" -t 1s gpu info >"$dir/out" 2>&1 && fail "gpu info of a daemon that was stopped"
+	"$rdmactl" -H "$server" -t 1s ping -c 1 -s 100000 >"$dir/out" 2>&1 && fail "ping of a daemon that was stopped"
+	kill -CONT "$daemon"
+	wait_for "both to have come and gone" closed_are 2
+	server=
+	stop_daemon
+	! grep '^warn .*127[.]0[.]0[.]1' "$dir/log" || fail "a warning of a client that has gone"
+}
+closed_are() { [[ $(counter closed) == "$1" ]]; }
+
 # A name that a client chose makes no line of the log, and sends nothing to a terminal.
 test_forged() {
 	configure
@@ -237,7 +253,7 @@ test_descriptors() {
 	clients=()
 }
 
-parts=(flood blocked_log source places crowd forged descriptors)
+parts=(flood blocked_log source places crowd forged gone descriptors)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

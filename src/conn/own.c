@@ -93,7 +93,7 @@ int conn_own_open(struct conn *conn)
 	rc = memory_pool_create(conn->attr.domain, &attr, &conn->own);
 	while (rc == 0 && conn->own_posted < count)
 		rc = own_post_more(conn);
-	return rc;
+	return rc == -ENOTCONN ? 0 : rc; /* its end is on its way, and memory was not lacking */
 }
 
 void conn_own_received(struct conn *conn, struct memory_buffer *buffer)

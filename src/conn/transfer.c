@@ -10,6 +10,8 @@ static int transfer_failed(struct conn *conn, const struct fabric_wr *first, int
 {
 	if (rc == -EAGAIN)
 		conn_wait_writable(conn);
+	else if (rc == -ENOTCONN)
+		conn_close(conn, 0, "disconnected by the peer");
 	else if (rc != -EOPNOTSUPP)
 		conn_close(conn, rc, "cannot %s its memory: %s", first->opcode == FABRIC_READ ? "read" : "write",
 			   strerror(-rc));
