@@ -313,6 +313,16 @@ test_in_use() {
 	: >"$dir/file"
 	ends 71 "a file of another kind" "$rdmad" -c "$dir/rdmad.conf" -l "unix://$dir/file"
 	ends 71 "cannot listen on unix $dir/rdmad.sock: Address already in use" "$rdmad" -c "$dir/rdmad.conf"
+	# A second one of this user, as that says.
+	grep -q "RUNTIME_DIRECTORY=DIRECTORY rdmad" "$dir/out" || fail "a second daemon is not told its way"
+	echo 'services = ["ping"];' >"$dir/second.conf"
+	RUNTIME_DIRECTORY="$dir/second" "$rdmad" -c "$dir/second.conf" -l 127.0.0.1:0 >"$dir/second.log" 2>&1 &
+	clients+=($!)
+	logged ready "$dir/second.log"
+	ends 0 running "$rdmactl" --control "$dir/second/control.sock" status
+	kill "${clients[-1]}"
+	wait "${clients[-1]}" || fail "the second daemon"
+	clients=()
 	sed -i 's/rdmad.sock/other.sock/' "$dir/rdmad.conf"
 	ends 73 "another rdmad has it" "$rdmad" -c "$dir/rdmad.conf"
 	answers status '"ok":true'

@@ -240,7 +240,9 @@ const char *listen_advice(const struct sockaddr *sa, int error)
 	case EADDRINUSE:
 		if (sa->sa_family == AF_UNIX)
 			return "; another program has it, or it is a file of another kind: stop that one, remove the "
-			       "file, or change listen or unix_socket";
+			       "file, or change listen or unix_socket; a second rdmad beside it starts with: "
+			       "RUNTIME_DIRECTORY=DIRECTORY rdmad, and is asked with: rdmactl --control "
+			       "DIRECTORY/control.sock";
 		return "; another program has it, or listen has it twice: stop that one, or change listen, port or "
 		       "unix_socket";
 	case EADDRNOTAVAIL:
