@@ -195,6 +195,27 @@ test_crowd() {
 	clients=()
 }
 
+# The operator ends a connection, and that one alone.
+test_disconnect() {
+	local id
+	configure
+	start_daemon
+	hold first "$socket" 3
+	wait_for "three answers" said first 3
+	id=$(control connections | jq '.connections[1].id')
+	expect 0 disconnect "$id" || fail "disconnect"
+	says "^ *$id " "disconnect tells of the connection"
+	wait_for "it to be gone" connections_are 2
+	! control connections | jq -e ".connections[] | select(.id == $id)" >/dev/null || fail "another one was ended"
+	expect 1 disconnect "$id" && complains "no such connection"
+	expect 1 disconnect 0 && complains "the id of a connection"
+	expect 1 disconnect 12x && complains "the id of a connection"
+	expect 2 disconnect
+	release first
+	stop_daemon
+	clients=()
+}
+
 # A client has gone before it was accepted: of that the log says no more than that, whatever buffers it would have had.
 test_gone() {
 	configure 'services = ["ping", "gpu"];' "gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; };"
@@ -253,7 +274,7 @@ test_descriptors() {
 	clients=()
 }
 
-parts=(flood blocked_log source places crowd forged gone descriptors)
+parts=(flood blocked_log source places crowd forged disconnect gone descriptors)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -92,7 +92,8 @@ static int object_create(const char *name, size_t size, char *object, size_t obj
 		}
 	}
 	log_error("channel",
-		  "the %d names from /dev/shm/rdmad-%s to %s are taken, by channels or other users: remove them, or listen "
+		  "the %d names from /dev/shm/rdmad-%s to %s are taken, by channels or other users: remove them, or "
+		  "listen "
 		  "without posix_memory",
 		  OBJECTS, name, object);
 	object[0] = '\0';

@@ -224,9 +224,12 @@ int ctl_control_ask(const char *command, json_t **out)
 
 static int command_control(const struct ctl_arguments *arguments)
 {
-	char path[256], *text = NULL;
+	char path[256], line[WIRE_CONTROL_LINE / 2], *text = NULL;
 	size_t len = 0;
-	int rc = ask(path_of_socket(path, sizeof(path)), ctl_command_name(), &text, &len);
+	int rc;
+
+	snprintf(line, sizeof(line), "%s %s", ctl_command_name(), arguments->count ? arguments->text[0] : "");
+	rc = ask(path_of_socket(path, sizeof(path)), line, &text, &len);
 
 	if (rc == CTL_OK)
 		rc = show(text, len);
@@ -271,6 +274,7 @@ static int command_end(const struct ctl_arguments *arguments)
 const struct ctl_command ctl_control_commands[] = {
 	{"status", command_control, "", "state, addresses and counters of the daemon", .local = true},
 	{"connections", command_control, "", "the connections of the daemon", .local = true},
+	{"disconnect", command_control, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
 	{"memory", command_control, "", "the memory of the daemon", .local = true},
 	{"resources", command_control, "", "descriptors, buffers and queues in use", .local = true},
 	{"reload", command_control, "", "read the configuration again, all or nothing", .local = true},

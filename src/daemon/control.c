@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -34,6 +35,7 @@ struct client {
 	int fd;
 	struct loop_watch *watch, *timer;
 	const struct command *command;
+	uint64_t connection; /* the argument of a command that needs one */
 	char line[WIRE_CONTROL_LINE];
 	size_t used;
 	char *answer;
@@ -44,7 +46,7 @@ struct client {
  * once the answer is on its way. */
 struct command {
 	const char *name;
-	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST } needs;
+	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_CONNECTION } needs;
 	json_t *(*answer)(const struct status *status);
 	json_t *(*act)(struct daemon *daemon);
 	void (*after)(struct daemon *daemon);
@@ -91,9 +93,20 @@ static json_t *agree(struct daemon *d)
 	return json_pack("{s:I}", "connections", (json_int_t)workers_load(d));
 }
 
+static json_t *disconnected(const struct status *status)
+{
+	const struct conn_info *c = status->total.list;
+
+	if (!status->total.count)
+		return json_pack("{s:s}", "error", "there is no such connection: see rdmactl connections");
+	log_info("control", "disconnects #%" PRIu64 ", %s (%s, %s)", c->id, c->peer, c->service, c->transport);
+	return status_connections_json(status);
+}
+
 static const struct command commands[] = {
 	{"status", NEEDS_STATS, .answer = status_json},
 	{"connections", NEEDS_LIST, .answer = status_connections_json},
+	{"disconnect", NEEDS_CONNECTION, .answer = disconnected},
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"reload", NEEDS_NOTHING, .act = reload},
@@ -194,9 +207,12 @@ static bool printable(const char *s)
 
 static void client_command(struct client *c)
 {
+	size_t end = strcspn(c->line, " \t\r\n"), at = end + strspn(c->line + end, " \t\r\n");
 	const struct command *command;
+	char *argument = c->line + at;
 
-	c->line[strcspn(c->line, " \t\r\n")] = '\0';
+	argument[strcspn(argument, " \t\r\n")] = '\0';
+	c->line[end] = '\0';
 	command = find(c->line);
 	log_debug("control", "command %s", command ? command->name : "that does not exist");
 	if (!command) {
@@ -209,10 +225,15 @@ static void client_command(struct client *c)
 		client_answer(c, command->act(c->control->daemon));
 		return;
 	}
+	if (command->needs == NEEDS_CONNECTION && units_parse_number(argument, 1, UINT64_MAX, &c->connection) != 0) {
+		client_answer(c,
+			      json_pack("{s:s}", "error", "it takes the id of a connection: see rdmactl connections"));
+		return;
+	}
 	/* Only its end matters until the answer. */
 	loop_change_fd(c->watch, 0);
 	c->asking = true;
-	if (status_gather(c->control->daemon, command->needs == NEEDS_LIST, gathered, c) != 0) {
+	if (status_gather(c->control->daemon, command->needs >= NEEDS_LIST, c->connection, gathered, c) != 0) {
 		c->asking = false;
 		client_answer(c, NULL);
 	}

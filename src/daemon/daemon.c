@@ -135,7 +135,7 @@ static void hung_up(void *arg)
 
 static void asked_for_status(void *arg)
 {
-	status_gather(arg, false, status_log, NULL);
+	status_gather(arg, false, 0, status_log, NULL);
 }
 
 /* Until clients come there is nothing to bring to an end: SIGTERM and SIGINT then have their default action, and a start

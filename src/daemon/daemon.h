@@ -258,6 +258,7 @@ struct worker_report {
 	struct service_counts service;
 	struct conn_info *list; /* NULL unless asked for */
 	size_t count, size;
+	uint64_t disconnect; /* not 0: the list has this connection alone, which is ended */
 };
 
 /* To a worker, and back to the main thread for those that have `done`. */
@@ -367,8 +368,9 @@ struct status {
 };
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
-/* Ask every worker; done() comes in the main loop when all have answered. -ENOMEM. */
-int status_gather(struct daemon *daemon, bool list, void (*done)(void *arg, struct status *status), void *arg);
+/* Ask every worker; done() comes in the main loop when all have answered. `disconnect`: see struct worker_report. -ENOMEM. */
+int status_gather(struct daemon *daemon, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
+		  void *arg);
 struct json_t;
 struct json_t *status_json(const struct status *status);
 struct json_t *status_connections_json(const struct status *status);

@@ -118,7 +118,8 @@ static void answered(struct worker_message *m)
 		finish(status);
 }
 
-int status_gather(struct daemon *d, bool list, void (*done)(void *arg, struct status *status), void *arg)
+int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
+		  void *arg)
 {
 	struct status *status = calloc(1, sizeof(*status));
 
@@ -135,6 +136,7 @@ int status_gather(struct daemon *d, bool list, void (*done)(void *arg, struct st
 		m->done = answered;
 		m->arg = status;
 		m->report.list = list;
+		m->report.report.disconnect = disconnect;
 		if (worker_send(d->worker[i], m))
 			status->pending++;
 		else

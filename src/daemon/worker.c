@@ -144,9 +144,16 @@ static void worker_take_connection(struct worker *w, struct worker_message *m)
 static void add_info(void *arg, struct conn *conn)
 {
 	struct worker_report *report = arg;
+	struct conn_info *info = &report->list[report->count];
 
-	if (report->count < report->size)
-		conn_get_info(conn, &report->list[report->count++]);
+	if (report->count == report->size)
+		return;
+	conn_get_info(conn, info);
+	if (report->disconnect && info->id != report->disconnect)
+		return;
+	report->count++;
+	if (report->disconnect)
+		conn_close(conn, 0, "disconnected by the operator");
 }
 
 /* The list has room for those that there are now. */
