@@ -482,8 +482,8 @@ START_TEST(members_find_each_other)
 
 	rdma_enter(ctx);
 	ck_assert_int_eq(peer_listen(ctx), 0);
-	ck_assert_int_gt(peer_addresses(ctx, peer, addresses, sizeof(addresses)), 0);
-	ck_assert_int_eq(peer_addresses(ctx, peer, addresses, 4), -ENOSPC);
+	ck_assert_int_gt(peer_addresses(ctx, peer->conn, addresses, sizeof(addresses)), 0);
+	ck_assert_int_eq(peer_addresses(ctx, peer->conn, addresses, 4), -ENOSPC);
 	rdma_leave(ctx);
 	rdma_cleanup(ctx);
 }

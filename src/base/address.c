@@ -105,6 +105,19 @@ static int resolve_add(const struct addrinfo *found, struct address_socket *out,
 	return count + 1;
 }
 
+/* All addresses of both families. */
+static int resolve_any(const struct address *address, struct address_socket *out)
+{
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&out[1].sa;
+	struct sockaddr_in *in = (struct sockaddr_in *)&out[0].sa;
+
+	out[0] = (struct address_socket){.len = sizeof(*in)};
+	out[1] = (struct address_socket){.len = sizeof(*in6)};
+	*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(address->port)};
+	*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
+	return 2;
+}
+
 int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS])
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
@@ -113,6 +126,8 @@ int address_resolve(const struct address *address, struct address_socket out[sta
 
 	if (address->path)
 		return resolve_path(address, out);
+	if (strcmp(address->host, "*") == 0)
+		return resolve_any(address, out);
 	snprintf(port, sizeof(port), "%u", address->port);
 	rc = getaddrinfo(address->host, port, &hints, &found);
 	if (rc != 0) {

@@ -258,7 +258,7 @@ struct address {
 	bool path;       /* host is a path */
 	bool port_given; /* else it is the default, ADDRESS_PORT; 0 for a path */
 	uint16_t port;   /* host order; 0: chosen by the system */
-	char host[256];  /* name or number, or the path of a UNIX socket */
+	char host[256];  /* name, number or "*", or the path of a UNIX socket */
 };
 
 /* "host", "host:port", "[v6]:port", and these or a path after a scheme: "tcp://host:port", "unix:///path".
@@ -271,7 +271,8 @@ struct address_socket {
 	bool memory; /* connections to it may go by shared memory. Set by fabric_transport_resolve() */
 };
 
-/* The socket addresses of host (blocking name lookup), each once and in the resolver's order, or sockaddr_un for a path.
+/* The socket addresses of host (blocking name lookup), each once and in the resolver's order, or sockaddr_un for a path. "*" is
+ * 0.0.0.0 and ::.
  * How many, at most ADDRESS_SOCKETS, or -EHOSTUNREACH when the name has none; logged. */
 #define ADDRESS_SOCKETS 8
 int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);

@@ -84,10 +84,12 @@ static int door_make(const struct doors_attr *attr, struct door *door, const str
 	return rc;
 }
 
-/* Each address of the name, with one port; those that this machine does not have are left out. */
+/* Each address of the name, with one port; those that this machine does not have are left out, and those where others have the port that
+ * the system chose for the first. */
 static int door_listen(struct door *door, struct address *address)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
+	bool chosen = !address->port;
 	int rc = fabric_transport_resolve(door->transport, address, at), count = rc;
 
 	for (int i = 0; i < count; i++) {
@@ -105,7 +107,8 @@ static int door_listen(struct door *door, struct address *address)
 		if (rc == 0 && !address->path)
 			address->port = fabric_listener_port(*listener);
 		door->listeners += rc == 0;
-		if (rc != 0 && rc != -EADDRNOTAVAIL && rc != -EAFNOSUPPORT)
+		if (rc != 0 && rc != -EADDRNOTAVAIL && rc != -EAFNOSUPPORT &&
+		    !(rc == -EADDRINUSE && chosen && door->listeners))
 			return rc;
 	}
 	return door->listeners ? 0 : rc;

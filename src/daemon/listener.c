@@ -297,10 +297,11 @@ static int listen_without_device(struct daemon *d, const struct fabric_transport
 /* The machine does not have one of the addresses of a name, perhaps a whole kind of them: the others serve. */
 static int listen_beside(const struct fabric_transport *transport, const struct sockaddr *sa, int error)
 {
+	enum log_level level = address_is_unspecified(sa) ? LOG_LEVEL_INFO : LOG_LEVEL_WARN;
 	char text[128];
 
-	log_warn("rdmad", "not listening on %s %s: %s", transport->name, address_format_socket(sa, text, sizeof(text)),
-		 strerror(-error));
+	log_at(level, "rdmad", "not listening on %s %s: %s", transport->name,
+	       address_format_socket(sa, text, sizeof(text)), strerror(-error));
 	return 0;
 }
 

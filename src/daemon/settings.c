@@ -50,8 +50,8 @@ static uint64_t per_source_effective(const void *values)
 static const struct setting general[] = {
 	{"listen", SETTING_LIST, AT(listen), "127.0.0.1", .check = check_address,
 	 .help = "Addresses to listen on: host[:port] for every transport that the address has,\n"
-		 "rdma://host[:port] or tcp://host[:port] for one. \"0.0.0.0\" is every IPv4 address,\n"
-		 "\"::\" every IPv6 one. RDMA needs an address of an RDMA device; the loopback is none."},
+		 "rdma://host[:port] or tcp://host[:port] for one. \"*\" is every address, \"0.0.0.0\" every\n"
+		 "IPv4 one, \"::\" every IPv6 one. RDMA needs an address of an RDMA device; the loopback is none."},
 	{"port", SETTING_NUMBER, AT(port), "7471", 0, 65535,
 	 .help = "Port of the addresses that name none, the same for RDMA and for TCP."},
 	{"unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,

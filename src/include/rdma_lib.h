@@ -75,8 +75,8 @@ typedef struct rdma_options {
  * Contexts.
  */
 
-/* Make a context. A server listens on ip:port. ip: NULL or "0.0.0.0" is all addresses of IPv4, "::" all of IPv6; port 0: one that is
- * free, see rdma_port(). For a client, ip is the address that it connects from (NULL: any), and port is not used. */
+/* Make a context. A server listens on ip:port. ip: NULL or "*" is all addresses, "0.0.0.0" all of IPv4, "::" all of IPv6; port 0: one
+ * that is free, see rdma_port(). For a client, ip is the address that it connects from (NULL: any), and port is not used. */
 rdma_context *rdma_init(const char *ip, int port, size_t buf_size, bool is_server);
 rdma_context *rdma_init_options(const char *ip, int port, bool is_server, const rdma_options *options);
 /* End a context and all that belongs to it: groups, windows, requests, peers. What was sent is delivered first, and the peers are told.

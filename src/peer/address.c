@@ -5,8 +5,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-
-#define ADDRESSES 4 /* of one context */
+#include <unistd.h>
 
 struct addresses {
 	const struct peer_connections *connections;
@@ -16,10 +15,23 @@ struct addresses {
 	bool full;
 };
 
+static bool addresses_have(const struct addresses *a, const char *url)
+{
+	const char *at = a->out;
+
+	while ((at = strstr(at, url)) && at > a->out && at[-1] != ' ')
+		at++;
+	return at;
+}
+
+/* Each once; those for which there is no room are left out. */
 static void addresses_text(struct addresses *a, const char *text)
 {
-	int n = snprintf(a->out + a->length, a->size - a->length, "%s%s", a->length ? " " : "", text);
+	int n;
 
+	if (addresses_have(a, text))
+		return;
+	n = snprintf(a->out + a->length, a->size - a->length, "%s%s", a->length ? " " : "", text);
 	if ((size_t)n >= a->size - a->length) {
 		a->out[a->length] = '\0';
 		a->full = true;
@@ -29,7 +41,7 @@ static void addresses_text(struct addresses *a, const char *text)
 	a->count++;
 }
 
-/* With the scheme that this context listens by, and its port; each once. */
+/* With the scheme that this context listens by, and its port. */
 static void addresses_add(struct addresses *a, const struct sockaddr *sa)
 {
 	const struct address *at = &a->connections->at;
@@ -42,50 +54,66 @@ static void addresses_add(struct addresses *a, const struct sockaddr *sa)
 		return;
 	snprintf(url, sizeof(url), "%s%s%s%s%s:%u", at->scheme, *at->scheme ? "://" : "", v6 ? "[" : "", host,
 		 v6 ? "]" : "", at->port);
-	if (!strstr(a->out, url) && a->count < ADDRESSES)
-		addresses_text(a, url);
+	addresses_text(a, url);
 }
 
-/* Of an interface that others may reach. Of IPv6 those without a zone, and only where the context listens on all of it. */
-static bool is_open(const struct ifaddrs *i, int family)
+/* The order in which others try them. Bridges are those of containers as a rule: others reach nobody by their addresses, or another
+ * machine that has the same. The loopback is told where there is nothing else. */
+enum address_reach { REACH_NETWORK, REACH_BRIDGE, REACH_LOOPBACK };
+
+static enum address_reach reach_of(const struct ifaddrs *i)
 {
-	if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP))
+	char path[64 + IFNAMSIZ];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", i->ifa_name);
+	if (address_is_loopback(i->ifa_addr))
+		return REACH_LOOPBACK;
+	return access(path, F_OK) == 0 ? REACH_BRIDGE : REACH_NETWORK;
+}
+
+/* Of an interface that others may reach. Of IPv6 those without a zone. */
+static bool is_open(const struct ifaddrs *i, bool v4, bool v6)
+{
+	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP))
 		return false;
-	return family == AF_INET ||
+	if (i->ifa_addr->sa_family == AF_INET)
+		return v4;
+	return i->ifa_addr->sa_family == AF_INET6 && v6 &&
 	       !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
 }
 
-static void addresses_of_machine(struct addresses *a, int family)
+static void addresses_of_machine(struct addresses *a, bool v4, bool v6)
 {
 	struct ifaddrs *all;
 
 	if (getifaddrs(&all) != 0)
 		return;
-	for (struct ifaddrs *i = all; i; i = i->ifa_next)
-		if (is_open(i, family) && !address_is_loopback(i->ifa_addr))
-			addresses_add(a, i->ifa_addr);
-	for (struct ifaddrs *i = all; i && !a->count; i = i->ifa_next)
-		if (is_open(i, family))
-			addresses_add(a, i->ifa_addr);
+	for (enum address_reach reach = REACH_NETWORK; reach < REACH_LOOPBACK || (reach == REACH_LOOPBACK && !a->count);
+	     reach++)
+		for (struct ifaddrs *i = all; i; i = i->ifa_next)
+			if (is_open(i, v4, v6) && reach_of(i) == reach)
+				addresses_add(a, i->ifa_addr);
 	freeifaddrs(all);
 }
 
-/* The end here of the connection with `peer` comes first: it is known to lead here. */
-static void addresses_of_all(struct addresses *a, const struct peer *peer, int family)
+/* The end here of the connection `via` comes first: it is known to lead here. */
+static void addresses_of_all(struct addresses *a, const struct conn *via, bool v4, bool v6)
 {
 	struct sockaddr_storage local;
 
-	if (peer && peer->conn && fabric_endpoint_local(conn_endpoint(peer->conn), &local) == 0 &&
-	    local.ss_family == family && !address_is_loopback((struct sockaddr *)&local))
+	if (via && fabric_endpoint_local(conn_endpoint(via), &local) == 0 &&
+	    ((v4 && local.ss_family == AF_INET) || (v6 && local.ss_family == AF_INET6)) &&
+	    !address_is_loopback((struct sockaddr *)&local))
 		addresses_add(a, (struct sockaddr *)&local);
-	addresses_of_machine(a, family);
+	addresses_of_machine(a, v4, v6);
 }
 
-int peer_addresses(rdma_context *ctx, const struct peer *peer, char *out, size_t size)
+int peer_addresses(rdma_context *ctx, const struct conn *via, char *out, size_t size)
 {
 	struct addresses a = {.connections = ctx->connections, .out = out, .size = size};
 	const struct address *at = &ctx->connections->at;
 	struct address_socket sockets[ADDRESS_SOCKETS];
+	bool v4 = false, v6 = false;
 	int n;
 
 	must(ctx->listening && size);
@@ -96,12 +124,16 @@ int peer_addresses(rdma_context *ctx, const struct peer *peer, char *out, size_t
 	for (int i = 0; i < n; i++) {
 		const struct sockaddr *sa = (const struct sockaddr *)&sockets[i].sa;
 
-		if (address_is_unspecified(sa))
-			addresses_of_all(&a, peer, sa->sa_family);
-		else
+		if (!address_is_unspecified(sa))
 			addresses_add(&a, sa);
+		else if (sa->sa_family == AF_INET)
+			v4 = true;
+		else
+			v6 = true;
 	}
-	if (a.full)
-		return -ENOSPC;
-	return a.count ? (int)a.length : -EADDRNOTAVAIL;
+	if (v4 || v6)
+		addresses_of_all(&a, via, v4, v6);
+	if (a.count)
+		return (int)a.length;
+	return a.full ? -ENOSPC : -EADDRNOTAVAIL;
 }

@@ -57,6 +57,7 @@ struct peer_dial {
 	struct dial_target target[PEER_TARGETS];
 	unsigned targets, next;
 	uint64_t until;         /* of all attempts */
+	uint64_t attempt;       /* most for each to be established; 0: FIRST_ATTEMPT, where others follow */
 	uint64_t attempt_until; /* of the one under way */
 	int error;              /* of the last */
 	bool final;             /* another transport would bring the same answer */

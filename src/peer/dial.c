@@ -172,8 +172,9 @@ int dial_next(struct peer *peer, uint64_t now)
 
 	while (!dial->final && dial->next < dial->targets && now < dial->until) {
 		const struct dial_target *target = &dial->target[dial->next++];
+		uint64_t most = dial->attempt ? dial->attempt : dial->next < dial->targets ? FIRST_ATTEMPT : TIME_NEVER;
 
-		dial->attempt_until = dial->next < dial->targets ? MIN(dial->until, now + FIRST_ATTEMPT) : dial->until;
+		dial->attempt_until = MIN(dial->until, time_after(now, most));
 		rc = dial_target(peer, target, now);
 		if (rc == 0)
 			return 0;

@@ -136,7 +136,7 @@ static int answer_invitation(struct group *group)
 		struct group_answer answer;
 		char addresses[WIRE_PEER_ADDRESSES_MAX];
 	} say = {.answer = {.number = group->base.number, .token = group->form->token}};
-	int len = peer_addresses(group->base.ctx, group->server, say.addresses, sizeof(say.addresses));
+	int len = peer_addresses(group->base.ctx, group->server->conn, say.addresses, sizeof(say.addresses));
 
 	if (len < 0)
 		return len;

@@ -10,7 +10,8 @@
 
 #define PAUSE_FIRST (20 * TIME_MS) /* before the addresses of a member are tried anew; doubles */
 #define PAUSE_MOST (500 * TIME_MS)
-#define LOOK (50 * TIME_MS) /* most between two looks at whom to connect to */
+#define ATTEMPT_FIRST (2 * TIME_S) /* nobody may be there */
+#define LOOK (50 * TIME_MS)        /* most between two looks at whom to connect to */
 
 void form_patient(struct group *group)
 {
@@ -20,6 +21,20 @@ void form_patient(struct group *group)
 uint64_t form_token(const struct group *group)
 {
 	return group->form->token;
+}
+
+bool group_is_of_another(const rdma_context *ctx, uint64_t hello_group)
+{
+	bool forming = false;
+
+	list_for_each (pos, &ctx->groups) {
+		const struct group *group = group_of(container_of(pos, struct rdma_group, node));
+
+		if (group->form && group->form->token == (hello_group & ~(uint64_t)UINT16_MAX))
+			return false;
+		forming = forming || group->form;
+	}
+	return forming;
 }
 
 int form_begin(struct group *group, uint64_t until)
@@ -234,6 +249,7 @@ static bool next_address(struct group *group, int rank)
 	if (member->next && now < member->again)
 		return false;
 	member->again = 0;
+	member->attempt = member->attempt ? time_after(member->attempt, member->attempt) : ATTEMPT_FIRST;
 	strcpy(member->copy, member->addresses);
 	member->next = member->copy;
 	return true;
@@ -256,6 +272,7 @@ static void member_dial(struct group *group, int rank)
 		member->dial = NULL;
 	} else {
 		member->dial->session->dial.until = now + (form->until > now ? (form->until - now) / left : 0);
+		member->dial->session->dial.attempt = member->attempt;
 	}
 	log_hush_end();
 }

@@ -13,6 +13,8 @@ struct form_member {
 	char *addresses, *next; /* next: of those that were not tried, a copy that is taken apart; NULL: of none */
 	char *copy;
 	uint64_t again, pause; /* after the last of them all are tried anew */
+	uint64_t
+		attempt; /* most for the connection to one of them to be established; doubles each time that all are tried */
 	bool known, linked, ready, expected;
 	char why[GROUP_WORDS]; /* of the attempt that failed last */
 };

@@ -91,7 +91,7 @@ int listen_open(rdma_context *ctx, const char *ip, int port)
 		.arg = ctx,
 	};
 	struct address address;
-	int rc = fabric_address_parse(ip && *ip ? ip : "0.0.0.0", &address);
+	int rc = fabric_address_parse(ip && *ip ? ip : "*", &address);
 
 	if (rc != 0)
 		return rdma_fail_logged(rc, "Invalid parameters");

@@ -204,7 +204,7 @@ static int say_join(struct group_meeting *m, int rank)
 	};
 	char text[WIRE_PEER_NAME_MAX + WIRE_PEER_ADDRESSES_MAX + 1];
 	size_t used = (size_t)snprintf(text, sizeof(text), "%s", m->name);
-	int len = peer_addresses(m->ctx, NULL, text + used, WIRE_PEER_ADDRESSES_MAX);
+	int len = peer_addresses(m->ctx, m->conn, text + used, WIRE_PEER_ADDRESSES_MAX);
 	const struct wire_record head = {.op = WIRE_OP_PEER_JOIN};
 
 	if (len < 0)
