@@ -545,7 +545,7 @@ test_notify() {
 	    if text.startswith("STOPPING"):
 	        break
 	END
-	local reader=$!
+	local reader=$! port
 	wait_for "the service manager" test -S "$dir/notify"
 	export NOTIFY_SOCKET=$dir/notify
 	configure 'log = { directory = "'"$dir"'/notifying"; policy = "interval"; };'
@@ -555,7 +555,9 @@ test_notify() {
 	stop_daemon
 	unset NOTIFY_SOCKET
 	wait "$reader"
-	[[ $(tr '\n' ' ' <"$dir/notified") = "STATUS=log: 0 B of 0 B read EXTEND_TIMEOUT_USEC=30000000 READY=1 STATUS=ready RELOADING=1 READY=1 STATUS=draining: no new connections STOPPING=1 " ]] ||
+	port=$(sed -n 's/^X_RDMAD_PORT=//p' "$dir/notified")
+	[[ $port && "${servers[*]} " == *":$port "* ]] || fail "the service manager was told of port $port, of ${servers[*]}"
+	[[ $(tr '\n' ' ' <"$dir/notified") = "STATUS=log: 0 B of 0 B read EXTEND_TIMEOUT_USEC=30000000 READY=1 STATUS=ready X_RDMAD_PORT=$port RELOADING=1 READY=1 STATUS=draining: no new connections STOPPING=1 " ]] ||
 		fail "the service manager was told $(cat "$dir/notified")"
 	notified_of_life
 }

@@ -136,8 +136,23 @@ static void set_run(const char *rank, const char *size, const char *group)
 	(group ? setenv("RDMA_GROUP", group, 1) : unsetenv("RDMA_GROUP"));
 }
 
+/* Ranks of one machine listen in the directory of their run, unless they have an address of their own. */
+static void run_in(const char *directory, const char *ip)
+{
+	rdma_context *ctx = rdma_init_options(ip, 0, false, &world.options);
+	rdma_group *group = rdma_group_run(ctx);
+
+	SAYS(group);
+	ck_assert_uint_eq(count_entries(directory), ip ? 2u : 3u); /* with itself and its parent */
+	ck_assert_int_eq(ctx->connections->at.path, !ip);
+	rdma_group_free(group);
+	rdma_cleanup(ctx);
+	ck_assert_uint_eq(count_entries(directory), 2);
+}
+
 START_TEST(test_run)
 {
+	char directory[] = "/tmp/check_peer_run.XXXXXX";
 	rdma_context *ctx = context_of(1);
 	rdma_group *group;
 
@@ -158,6 +173,11 @@ START_TEST(test_run)
 	assert_works(group, 1);
 	rdma_group_free(group);
 	rdma_cleanup(ctx);
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	setenv("RDMA_DIRECTORY", directory, 1);
+	run_in(directory, NULL);
+	run_in(directory, "127.0.0.1");
+	ck_assert_int_eq(rmdir(directory), 0);
 	server_stop();
 }
 END_TEST

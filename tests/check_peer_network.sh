@@ -1,9 +1,9 @@
 #!/bin/bash
-# rdma_lib on networks of their own: two hosts that both have some of their addresses, addresses that lead nowhere, hosts with IPv6 alone, and
-# the ranks of one machine, which need no network.
+# rdma_lib on networks of their own: two hosts that both have some of their addresses, addresses that lead nowhere, strangers, hosts with IPv6
+# alone, and the ranks of one machine, which need no network.
 # shellcheck source=tests/lib.sh disable=SC2016 # what others expand
 . "$(dirname "$0")/lib.sh"
-need ip unshare nsenter
+need ip ss unshare nsenter python3
 : "${rdmarun:=$builddir/rdmarun}"
 export dir
 
@@ -119,6 +119,29 @@ at_other ip route add 10.98.0.0/24 dev hole
 meet holes 20 127.0.0.1:7471 10.1.0.1:7471
 stop_daemon
 
+# --- strangers at the meeting point of a run, as many as come in from one address
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$dir/shell"
+cat >"$dir/hunted" <<'END'
+#!/bin/sh
+[ "$RDMA_RANK" = 1 ] || echo "$RDMA_MEETING" >"$dir/meeting"
+until [ -e "$dir/hunters" ]; do sleep 0.05; done
+exec "$@"
+END
+chmod +x "$dir/shell" "$dir/hunted"
+hunters_are_in() { (($(at_other ss -Htn state established | wc -l) >= 60)); }
+timeout 240 "$rdmarun" --rdmad "$rdmad" --rsh "$dir/shell" --address 10.1.0.1 -H a,b --env LD_LIBRARY_PATH --env dir \
+	"$dir/hunted" "$rdmactl" bench peer -s 8 -D 1ms >"$dir/out" 2>"$dir/err" </dev/null &
+clients[1]=$!
+wait_for "the meeting point" test -s "$dir/meeting"
+at_other "$srcdir/scripts/hostile" groups "$(sed 's,.*//,,' "$dir/meeting")" -c 300 -t 200 >"$dir/hostile" 2>&1 &
+clients[2]=$!
+wait_for "strangers" hunters_are_in
+: >"$dir/hunters"
+wait "${clients[1]}" || fail "strangers keep ranks out: exit status $?"
+kill -TERM "${clients[2]}"
+wait "${clients[2]}" 2>/dev/null
+clients=("$other")
+
 # --- IPv6 alone
 for host in '' at_other; do
 	for device in lo twin card br1 br2 br3 br4 br5; do
@@ -132,8 +155,6 @@ configure
 start_daemon
 meet six 20 '[fd77::1]:7471' '[fd77::1]:7471'
 stop_daemon
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$dir/shell"
-chmod +x "$dir/shell"
 ends 0 '2 ranks, ' timeout 120 "$rdmarun" --rdmad "$rdmad" --rsh "$dir/shell" --address fd77::1 -H a,b --env LD_LIBRARY_PATH \
 	"$rdmactl" bench peer -s 8 -D 1ms
 

@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 : "${rdmarun:=$builddir/rdmarun}"
 export dir
+unset SLURM_JOB_NODELIST SLURM_TASKS_PER_NODE PBS_NODEFILE
 away=(--rsh "$dir/shell")
 
 # A remote shell to this machine: the words behind the host are the command.
@@ -317,6 +318,52 @@ complains 'rank 1 at content: not reached: .* ended with exit status 0'
 run 4 -H terse "${away[@]}" sh -c 'echo text; exit 4' </dev/null
 [[ $(cat "$dir/out") == $'welcome\ntext' ]] || fail "output behind a greeting without a line feed"
 complains 'rank 0 at terse ended: exit status 4'
+# Its own name is this machine.
+: >"$dir/hosts"
+run 0 -H "$(hostname)" "${away[@]}" true </dev/null
+[[ ! -s $dir/hosts ]] || fail "a remote shell to this machine"
+
+# hosts_are TEXT ARGUMENTS...: which hosts have which ranks. The command line's come first, then a file's or a batch system's.
+hosts_are() {
+	local want=$1
+	shift
+	: >"$dir/hosts"
+	run 0 "${away[@]}" "$@" sh -c 'echo $RDMA_RANK $RDMA_LOCAL_RANK/$RDMA_LOCAL_SIZE' </dev/null
+	[[ "$(sort "$dir/hosts" | uniq -c | awk '{ printf "%s%s:%s", s, $2, $1; s = " " }')" == "$want" ]] ||
+		fail "ranks at $(sort "$dir/hosts" | uniq -c | xargs), not $want: $*"
+}
+printf '# two racks\n\na:2 # the first\nb slots=3\r\n  c\n[d]\n' >"$dir/hostfile"
+hosts_are 'a:2 b:3 c:1 d:1' --hostfile "$dir/hostfile"
+hosts_are 'a:2 b:1' -n 3 --hostfile "$dir/hostfile"
+# bad_hosts TEXT ARGUMENTS...
+bad_hosts() {
+	local text=$1
+	shift
+	run 2 "$@" true </dev/null
+	complains "$text"
+}
+bad_hosts 'cannot read the hosts in /none/such: No such file' --hostfile /none/such
+bad_hosts "names no hosts" --hostfile /dev/null
+for line in 'a:0' 'a slots=0' 'a cpus=4' '-x' 'a b'; do
+	echo "$line" >"$dir/bad"
+	bad_hosts "$dir/bad: " --hostfile "$dir/bad"
+done
+# Slurm's list of hosts, and of tasks.
+export SLURM_JOB_NODELIST='node[01-03,07],gpu1,r[1-2]n[9-10]-x'
+hosts_are 'gpu1:1 node01:1 node02:1 node03:1 node07:1 r1n10-x:1 r1n9-x:1 r2n10-x:1 r2n9-x:1'
+SLURM_TASKS_PER_NODE='2(x3),1,4,1(x4)' hosts_are 'gpu1:4 node01:2 node02:2 node03:2 node07:1 r1n10-x:1 r1n9-x:1 r2n10-x:1 r2n9-x:1'
+SLURM_TASKS_PER_NODE=2 hosts_are 'node01:2 node02:1' -n 3
+hosts_are 'a:1' -H a
+hosts_are '' -H localhost
+SLURM_TASKS_PER_NODE=x bad_hosts 'SLURM_TASKS_PER_NODE: "x" is no list'
+for nodes in 'a[1-' 'a[x]' 'a[2-1]' 'a[1-99999999999]' '-a' 'a,,b' 'a[]' 'a[1-2' 'a[1-3][1-9999][1-9999]' "$(printf 'x%.0s' {1..300})"; do
+	SLURM_JOB_NODELIST=$nodes bad_hosts 'SLURM_JOB_NODELIST: '
+done
+SLURM_JOB_NODELIST="$(hostname)" hosts_are ''
+unset SLURM_JOB_NODELIST
+printf 'a\na\nb\n' >"$dir/nodes"
+PBS_NODEFILE=$dir/nodes hosts_are 'a:2 b:1'
+PBS_NODEFILE=/none/such bad_hosts 'cannot read the hosts in /none/such'
 # A second signal ends a remote shell at which nobody reads it.
 rm -f "$dir/here"
 env --default-signal=INT "$rdmarun" --meeting none -H silent,localhost "${away[@]}" --grace 240s sh -c 'trap "" INT; : >"$dir/here"; while :; do sleep 1; done' \
@@ -363,6 +410,28 @@ meet 0 -n 2 sh -c 'case $RDMA_MEETING in unix://*) test -S "${RDMA_MEETING#unix:
 sorted $'there\nthere'
 meet 0 -H a,b "${away[@]}" --address 127.0.0.1 sh -c 'echo "$RDMA_MEETING"'
 says '^tcp://127\.0\.0\.1:[1-9][0-9]*$'
+meet 0 -H a,b "${away[@]}" --address fd77::1 sh -c 'echo "$RDMA_MEETING"'
+says '^tcp://\[fd77::1\]:[1-9][0-9]*$'
+# Where all are here, there is a directory for their sockets that nobody else enters, also with another meeting point.
+private='test "$(stat -c %a:%u "$RDMA_DIRECTORY")" = "700:$(id -u)" && echo private'
+meet 0 -n 2 sh -c "$private"
+sorted $'private\nprivate'
+meet 0 -n 2 --meeting 127.0.0.1:7 sh -c "$private"
+sorted $'private\nprivate'
+RDMA_DIRECTORY=$dir meet 0 -H a,localhost "${away[@]}" --address 127.0.0.1 sh -c 'echo "${RDMA_DIRECTORY-none}"'
+sorted $'none\nnone'
+# What stands in the place of the directory at the end is none of ours; what is in the directory goes, wherever it is.
+mkdir "$dir/precious"
+: >"$dir/precious/file"
+for what in link directory; do
+	timeout 60 "$rdmarun" --rdmad "$rdmad" sh -c 'mv "$RDMA_DIRECTORY" "$dir/moved"
+		case $0 in link) ln -s "$dir/precious" "$RDMA_DIRECTORY" ;; *) mkdir "$RDMA_DIRECTORY" && : >"$RDMA_DIRECTORY/file" ;; esac' "$what" \
+		>"$dir/out" 2>"$dir/err" </dev/null || fail "a run without its directory: exit status $?"
+	[[ -e $dir/precious/file ]] || fail "what a link led to was removed"
+	[[ -z $(ls -A "$dir/moved") ]] || fail "left in the directory: $(ls -A "$dir/moved")"
+	[[ $what == link || -n $(find "$TMPDIR" -name file) ]] || fail "a directory of another was emptied"
+	rm -rf "$dir/moved" "${TMPDIR:?}"/rdmarun.*
+done
 meet 1 -n 2 --rdmad /none/rdmad true
 complains 'the meeting point: cannot start /none/rdmad'
 meet 1 -n 2 --rdmad false true

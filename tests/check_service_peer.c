@@ -635,6 +635,9 @@ START_TEST(test_list)
 	list(&clients[1], text, sizeof(text));
 	ck_assert_str_eq(text, "a? 1/3: -1=tcp://10.0.0.1:7000\n"
 			       "b 1/2: 1=tcp://10.0.0.2:7000\n");
+	services_peer(&services)->settings.list = false;
+	ck_assert_uint_eq(list(c, text, sizeof(text)), 1);
+	ck_assert_str_eq(text, "");
 }
 END_TEST
 

@@ -276,6 +276,7 @@ void daemon_services_stop(struct daemon *d)
 
 int daemon_ready(struct daemon *d)
 {
+	char state[64];
 	int rc;
 
 	logging_echo(false);
@@ -286,7 +287,8 @@ int daemon_ready(struct daemon *d)
 	if (rc != 0)
 		return rc;
 	log_info("rdmad", "ready, workers %u", d->workers);
-	notify_send("READY=1\nSTATUS=ready");
+	snprintf(state, sizeof(state), "READY=1\nSTATUS=ready\nX_RDMAD_PORT=%u", listeners_port(d));
+	notify_send(state);
 	process_ready();
 	return 0;
 }

@@ -339,7 +339,8 @@ struct listener {
 int listeners_open(struct daemon *daemon);
 void listeners_progress(void *fabric); /* of a struct daemon_fabric */
 void listeners_close(struct daemon *daemon);
-int listeners_none(void); /* the exit status of a daemon without any, which is logged */
+unsigned listeners_port(const struct daemon *daemon); /* the first that has one; 0: none */
+int listeners_none(void);                             /* the exit status of a daemon without any, which is logged */
 const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what to do, behind the error's own text */
 
 /*

@@ -414,6 +414,15 @@ static int listen_socket(struct daemon *d)
 	return 0;
 }
 
+unsigned listeners_port(const struct daemon *d)
+{
+	unsigned port = 0;
+
+	for (unsigned i = 0; i < d->listeners && !port; i++)
+		port = d->listener[i].handle ? fabric_listener_port(d->listener[i].handle) : 0;
+	return port;
+}
+
 int listeners_none(void)
 {
 	log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");

@@ -234,8 +234,8 @@ rdma_group *rdma_group_create(rdma_context *ctx);
 /* Meet at an rdmad: the `size` programs that name the same group there are its members. rank -1: ranks are given in the order of arrival.
  * `meeting`: the rdmad's address, as for rdmactl; NULL: $RDMAD_HOST, else 127.0.0.1. */
 rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *name, int size, int rank);
-/* The group that rdmarun describes in the environment, by RDMA_RANK, RDMA_SIZE, RDMA_GROUP and RDMA_MEETING. Waits two minutes for
- * the others, or connect_timeout_ms if that is longer. */
+/* The group that rdmarun describes in the environment, by RDMA_RANK, RDMA_SIZE, RDMA_GROUP, RDMA_MEETING and RDMA_DIRECTORY. Waits two
+ * minutes for the others, or connect_timeout_ms if that is longer. */
 rdma_group *rdma_group_run(rdma_context *ctx);
 /* A group of some members: those with these ranks in `group`, in that order. They all call it; other members need not. */
 rdma_group *rdma_group_subset(rdma_group *group, const int *ranks, int count);

@@ -336,6 +336,17 @@ static bool number_from(const char *variable, int *out)
 	return false;
 }
 
+/* Where all ranks are on this machine they need no port for others, but a socket in a directory of the run. A context that listens, or has
+ * an address of its own, stays as it is, as does one that must not be without RDMA: that needs the address of a device. */
+static void listen_in_directory(rdma_context *ctx)
+{
+	struct peer_connections *c = ctx->connections;
+	const char *directory = secure_getenv("RDMA_DIRECTORY");
+
+	if (directory && !ctx->listening && !*c->ip && !ctx->options.require_rdma)
+		snprintf(c->ip, sizeof(c->ip), "unix://%s/peer.%08x", directory, (unsigned)(c->number >> 32));
+}
+
 rdma_group *rdma_group_run(rdma_context *ctx)
 {
 	const char *name = secure_getenv("RDMA_GROUP");
@@ -347,5 +358,7 @@ rdma_group *rdma_group_run(rdma_context *ctx)
 		rdma_fail(-EINVAL, "RDMA_GROUP is not set: was the program started by rdmarun?");
 		return NULL;
 	}
+	if (ctx)
+		listen_in_directory(ctx);
 	return meet_within(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_PATIENCE);
 }

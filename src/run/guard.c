@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,20 +24,26 @@ static void forget(pid_t *group, size_t *count, pid_t which)
 			group[i--] = group[--*count];
 }
 
-static bool remove_directory(const char *path)
+/* Empties the directory that was opened, and removes the name if it still means that one: somebody may have put another there. */
+static bool remove_directory(const char *path, int fd)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	struct stat open, named;
 	const struct dirent *entry;
+	DIR *dir = fdopendir(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 
+	if (dir)
+		rewinddir(dir); /* both descriptors have one place in it */
 	while (dir && (entry = readdir(dir)))
 		unlinkat(fd, entry->d_name, 0);
 	if (dir)
 		closedir(dir);
+	if (fstat(fd, &open) != 0 || lstat(path, &named) != 0 || open.st_dev != named.st_dev ||
+	    open.st_ino != named.st_ino)
+		return true;
 	return rmdir(path) == 0 || errno != ENOTEMPTY;
 }
 
-static void keep_watch(int from, const char *directory)
+static void keep_watch(int from, const char *path, int directory)
 {
 	static pid_t group[RUN_RANKS_MAX + 1];
 	struct word word;
@@ -56,11 +63,11 @@ static void keep_watch(int from, const char *directory)
 	for (size_t i = 0; i < count; i++)
 		kill(-group[i], SIGKILL);
 	/* Who was killed may be making a file still. */
-	for (int tries = 0; *directory && tries < 100 && !remove_directory(directory); tries++)
+	for (int tries = 0; directory >= 0 && tries < 100 && !remove_directory(path, directory); tries++)
 		usleep(10000);
 }
 
-int guard_start(const char *directory)
+int guard_start(const char *path, int directory)
 {
 	int fd[2];
 
@@ -78,7 +85,7 @@ int guard_start(const char *directory)
 		close(fd[1]);
 		for (int i = 0; i < 3; i++)
 			close(i);
-		keep_watch(fd[0], directory);
+		keep_watch(fd[0], path, directory);
 		_exit(0);
 	}
 	close(fd[0]);

@@ -341,11 +341,13 @@ static void run_loop(struct run *run, struct polled *p)
  */
 static int start_ranks(struct run *run)
 {
-	const char *meeting = run->meeting.url[0] ? run->meeting.url : NULL;
+	const char *meeting = run->meeting.url[0] ? run->meeting.url : NULL, *directory = run->meeting.directory;
 	int rc = 0;
 
+	if (!*directory || run_hosts_remote(&run_options.hosts))
+		directory = NULL;
 	for (unsigned i = 0; i < run->ranks && rc == 0; i++) {
-		rc = rank_start(&run->rank[i], run->ranks, meeting, run->group);
+		rc = rank_start(&run->rank[i], run->ranks, meeting, directory, run->group);
 		run->alive += rc == 0;
 	}
 	if (rc != 0)
@@ -381,9 +383,12 @@ static int prepare(struct run *run)
 	if (rc == 0)
 		rc = run->signals = child_signals();
 	if (rc >= 0)
-		rc = meeting_prepare(&run->meeting);
-	if (rc == 0)
-		rc = guard_start(run->meeting.directory);
+		rc = meeting_prepare(&run->meeting, run_hosts_remote(&run_options.hosts));
+	if (rc == 0) {
+		rc = guard_start(run->meeting.directory, run->meeting.opened);
+		if (rc != 0 && run->meeting.opened >= 0)
+			rmdir(run->meeting.directory);
+	}
 	if (rc == 0)
 		rc = meeting_start(&run->meeting, run->ranks, run_hosts_remote(&run_options.hosts), run->signals,
 				   run->timeout_at);
@@ -410,9 +415,9 @@ int run_launch(void)
 		.ranks = (unsigned)run_options.count,
 		.out.fd = STDOUT_FILENO,
 		.err.fd = STDERR_FILENO,
-		.input = STDIN_FILENO,
+		.input = run_options.no_stdin ? -1 : STDIN_FILENO,
 		.kill_at = TIME_NEVER,
-		.meeting.log = -1,
+		.meeting = {.opened = -1, .log = -1, .notify = -1},
 	};
 	struct polled polled = {.fd = calloc(5 + 3 * run.ranks, sizeof(*polled.fd))};
 

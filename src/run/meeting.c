@@ -6,42 +6,53 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define START_LIMIT (60 * TIME_S) /* of rdmad */
 
-int meeting_prepare(struct meeting *meeting)
+static int make_directory(struct meeting *meeting)
+{
+	bool made = mkdir(meeting->directory, 0700) == 0;
+	int rc;
+
+	if (made)
+		meeting->opened = open(meeting->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (meeting->opened >= 0)
+		return 0;
+	rc = -errno;
+	run_say("cannot make the directory %s: %s", meeting->directory, strerror(-rc));
+	if (made)
+		rmdir(meeting->directory);
+	return rc;
+}
+
+int meeting_prepare(struct meeting *meeting, bool remote)
 {
 	const char *place = getenv("TMPDIR");
 	uint64_t number;
 	int length;
 
-	*meeting = (struct meeting){.log = -1};
-	if (run_options.meeting) {
-		if (strcmp(run_options.meeting, "none") != 0)
-			snprintf(meeting->url, sizeof(meeting->url), "%s", run_options.meeting);
+	*meeting = (struct meeting){.opened = -1, .log = -1, .notify = -1};
+	if (run_options.meeting && strcmp(run_options.meeting, "none") == 0)
 		return 0;
-	}
+	if (run_options.meeting)
+		snprintf(meeting->url, sizeof(meeting->url), "%s", run_options.meeting);
+	if (run_options.meeting && remote)
+		return 0;
 	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
 		return -EIO;
 	length = snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.%012llx",
 			  place && *place ? place : "/tmp", (unsigned long long)number >> 16);
 	if (length < (int)sizeof(meeting->directory))
-		return 0;
-	/* Cut, it would be another directory, and the guard would empty that. */
+		return make_directory(meeting);
+	/* Cut, it would be another directory. */
 	meeting->directory[0] = '\0';
-	run_say("TMPDIR is too long: %s", place);
+	run_say("TMPDIR is too long for the paths of sockets: %s", place);
 	return -ENAMETOOLONG;
-}
-
-static int make_directory(const struct meeting *meeting)
-{
-	if (mkdir(meeting->directory, 0700) == 0)
-		return 0;
-	run_say("cannot make the directory %s: %s", meeting->directory, strerror(errno));
-	return -errno;
 }
 
 /* Beside rdmarun in a build folder, or where the same `make install` put it; else by PATH. */
@@ -64,9 +75,11 @@ static const char *find_daemon(char *path, size_t size)
 }
 
 /* All addresses where other hosts take part, else a UNIX socket that only this user reaches. It sleeps rather than polls: the
- * processors are the ranks'. */
+ * processors are the ranks'. No address has more than a quarter of the connections, and a connection without a request gives way, so
+ * strangers do not keep the ranks out. Nor are they told of the group, whose name nobody can guess. */
 static int write_configuration(const struct meeting *meeting, const char *path, unsigned ranks, bool remote)
 {
+	unsigned most = 2 * ranks + 64;
 	FILE *file = fopen(path, "wxe");
 	bool failed;
 
@@ -77,9 +90,10 @@ static int write_configuration(const struct meeting *meeting, const char *path, 
 	fprintf(file,
 		"listen = [%s];\nunix_socket = \"%s/rdmad.sock\";\ncontrol = { socket = \"%s/control.sock\"; };\n"
 		"services = [\"peer\"];\nworkers = 1;\npoll = \"0\";\nmax_connections = %u;\n"
-		"max_connections_per_source = %u;\npeer = { members = %u; };\nlog = { level = \"info\"; };\n",
-		remote ? "\"tcp://0.0.0.0:0\"" : "", meeting->directory, meeting->directory, 2 * ranks + 64,
-		2 * ranks + 64, MAX(ranks, 2u));
+		"max_connections_per_source = %u;\nfirst_request_timeout = \"5s\";\n"
+		"peer = { members = %u; list = false; };\nlog = { level = \"%s\"; };\n",
+		remote ? "\"tcp://*:0\"" : "", meeting->directory, meeting->directory, remote ? 4 * most : most, most,
+		MAX(ranks, 2u), run_options.verbose ? "info" : "warn");
 	failed = ferror(file) != 0;
 	if (fclose(file) == 0 && !failed)
 		return 0;
@@ -87,15 +101,32 @@ static int write_configuration(const struct meeting *meeting, const char *path, 
 	return -EIO;
 }
 
+/* As a service manager: see sd_notify(3). Returns the environment that names the socket to rdmad; NULL: said. */
+static char **open_notify(struct meeting *meeting, char *variable, size_t size)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	const char *first[] = {variable};
+	char **environment = NULL;
+
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/notify", meeting->directory);
+	snprintf(variable, size, "NOTIFY_SOCKET=%s", sun.sun_path);
+	meeting->notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (meeting->notify >= 0 && bind(meeting->notify, (struct sockaddr *)&sun, sizeof(sun)) == 0)
+		environment = child_environment(first, 1);
+	if (!environment)
+		run_say("cannot make %s: %s", sun.sun_path, strerror(errno));
+	return environment;
+}
+
 static int start_daemon(struct meeting *meeting, const char *config)
 {
-	char path[1024];
+	char path[1024], variable[128], **environment = open_notify(meeting, variable, sizeof(variable));
 	const char *program = find_daemon(path, sizeof(path));
 	char *argv[] = {(char *)program, "-c", (char *)config, NULL};
-	struct child child = {.argv = argv};
+	struct child child = {.argv = argv, .envp = environment};
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), theirs = -1, rc;
 
-	rc = null < 0 ? -errno : child_pipe(0, &meeting->log, &theirs);
+	rc = !environment || null < 0 ? -errno : child_pipe(0, &meeting->log, &theirs);
 	child.fd[0] = child.fd[1] = null;
 	child.fd[2] = theirs;
 	if (rc == 0)
@@ -105,6 +136,7 @@ static int start_daemon(struct meeting *meeting, const char *config)
 		guard_add(child.pid);
 		run_note("the meeting point: process %d: %s -c %s", (int)child.pid, program, config);
 	}
+	free(environment);
 	if (null >= 0)
 		close(null);
 	if (theirs >= 0)
@@ -112,36 +144,11 @@ static int start_daemon(struct meeting *meeting, const char *config)
 	return rc;
 }
 
-/* "info rdmad: listening on tcp 0.0.0.0:40123" */
-static void take_port(struct meeting *meeting, const char *line)
-{
-	const char *port = strstr(line, "listening on tcp ") ? strrchr(line, ':') : NULL;
-	char name[256] = "localhost";
-
-	if (!port)
-		return;
-	gethostname(name, sizeof(name) - 1);
-	snprintf(meeting->url, sizeof(meeting->url), "tcp://%s:%s", run_options.address ? run_options.address : name,
-		 port + 1);
-}
-
-/* True: it is ready. Its warnings are the user's to know. */
-static bool take_line(struct meeting *meeting, const char *line)
-{
-	if (strncmp(line, "warn ", 5) == 0 || strncmp(line, "error ", 6) == 0)
-		run_say("the meeting point: %s", line);
-	else
-		run_note("the meeting point: %s", line);
-	take_port(meeting, line);
-	return strstr(line, "rdmad: ready") != NULL;
-}
-
-/* 1: ready; 0: not yet; -EPIPE: it has ended. */
+/* -EPIPE: it has ended. */
 static int read_log(struct meeting *meeting)
 {
 	char piece[4096], *feed;
 	ssize_t n = read(meeting->log, piece, sizeof(piece));
-	int rc = 0;
 
 	if (n == 0)
 		return -EPIPE;
@@ -150,13 +157,11 @@ static int read_log(struct meeting *meeting)
 	while ((feed = memchr(meeting->said, '\n', meeting->used))) {
 		size_t length = (size_t)(feed - meeting->said);
 
-		*feed = '\0';
-		if (take_line(meeting, meeting->said))
-			rc = 1;
+		run_say("the meeting point: %.*s", (int)length, meeting->said);
 		meeting->used -= length + 1;
 		memmove(meeting->said, feed + 1, meeting->used);
 	}
-	return rc;
+	return 0;
 }
 
 void meeting_read(struct meeting *meeting)
@@ -165,6 +170,37 @@ void meeting_read(struct meeting *meeting)
 		return;
 	close(meeting->log);
 	meeting->log = -1;
+}
+
+/* The port of rdmad, as other hosts reach it. */
+static void take_port(struct meeting *meeting, const char *port)
+{
+	char name[256] = "localhost";
+	const char *host = run_options.address;
+	bool bare;
+
+	gethostname(name, sizeof(name) - 1);
+	host = host ? host : name;
+	bare = strchr(host, ':') && host[0] != '['; /* a number of IPv6 */
+	snprintf(meeting->url, sizeof(meeting->url), "tcp://%s%s%s:%s", bare ? "[" : "", host, bare ? "]" : "", port);
+}
+
+/* 1: ready; 0: not yet. */
+static int read_notify(struct meeting *meeting, bool remote)
+{
+	static const char port[] = "X_RDMAD_PORT=";
+	char text[1024], *state = NULL;
+	ssize_t n = recv(meeting->notify, text, sizeof(text) - 1, 0);
+	int rc = 0;
+
+	text[MAX(n, 0)] = '\0';
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+		if (strcmp(line, "READY=1") == 0)
+			rc = 1;
+		else if (remote && strncmp(line, port, sizeof(port) - 1) == 0)
+			take_port(meeting, line + sizeof(port) - 1);
+	}
+	return rc;
 }
 
 /* There are no ranks yet to which a signal could be passed on. */
@@ -179,19 +215,23 @@ static int take_signal(struct meeting *meeting, int signals)
 	return -EINTR;
 }
 
-static int await_daemon(struct meeting *meeting, int signals, uint64_t until)
+static int await_daemon(struct meeting *meeting, bool remote, int signals, uint64_t until)
 {
 	uint64_t now;
 	int rc = 0;
 
 	while (rc == 0 && (now = time_now()) < until) {
-		struct pollfd in[] = {{.fd = meeting->log, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+		struct pollfd in[] = {{.fd = meeting->notify, .events = POLLIN},
+				      {.fd = signals, .events = POLLIN},
+				      {.fd = meeting->log, .events = POLLIN}};
 
-		if (poll(in, 2, (int)((until - now) / TIME_MS) + 1) <= 0)
+		if (poll(in, 3, (int)((until - now) / TIME_MS) + 1) <= 0)
 			continue;
 		if (in[1].revents)
 			rc = take_signal(meeting, signals);
 		if (rc == 0 && in[0].revents)
+			rc = read_notify(meeting, remote);
+		if (rc == 0 && in[2].revents)
 			rc = read_log(meeting);
 	}
 	if (rc > 0)
@@ -207,17 +247,15 @@ int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int sign
 	char config[256];
 	int rc;
 
-	if (!meeting->directory[0])
+	if (run_options.meeting)
 		return 0;
 	snprintf(config, sizeof(config), "%s/rdmad.conf", meeting->directory);
 	snprintf(meeting->url, sizeof(meeting->url), "unix://%s/rdmad.sock", meeting->directory);
-	rc = make_directory(meeting);
-	if (rc == 0)
-		rc = write_configuration(meeting, config, ranks, remote);
+	rc = write_configuration(meeting, config, ranks, remote);
 	if (rc == 0)
 		rc = start_daemon(meeting, config);
 	if (rc == 0)
-		rc = await_daemon(meeting, signals, MIN(until, time_now() + START_LIMIT));
+		rc = await_daemon(meeting, remote, signals, MIN(until, time_now() + START_LIMIT));
 	if (rc == 0)
 		run_note("ranks meet at %s", meeting->url);
 	return rc;
@@ -237,7 +275,11 @@ void meeting_stop(struct meeting *meeting)
 	}
 	if (meeting->log >= 0)
 		close(meeting->log);
-	meeting->log = -1;
+	if (meeting->notify >= 0)
+		close(meeting->notify);
+	if (meeting->opened >= 0)
+		close(meeting->opened);
+	meeting->log = meeting->notify = meeting->opened = -1;
 	free(meeting->said);
 	meeting->said = NULL;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define WORDS_MAX 64 /* of --rsh, with what is behind it */
-#define VARIABLES 6  /* that each rank is given */
+#define VARIABLES 7  /* that each rank is given */
 
 bool rank_is_remote(const struct rank *rank)
 {
@@ -110,7 +110,7 @@ static int open_pipes(struct rank *rank)
 	int *fd = rank->child.fd, rc = 0;
 
 	fd[0] = fd[1] = fd[2] = -1;
-	if (rank->rank == 0 || rank_is_remote(rank))
+	if ((rank->rank == 0 && !run_options.no_stdin) || rank_is_remote(rank))
 		rc = child_pipe(1, &rank->to, &fd[0]);
 	else if ((fd[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
 		rc = -errno;
@@ -194,7 +194,7 @@ static void send_program(struct rank *rank, const char *const *first, size_t cou
 	for (char **word = run_options.argv; *word; word++)
 		frame_text(rank, FRAME_ARGUMENT, *word);
 	frame(rank, FRAME_START, "", 0);
-	if (rank->rank != 0)
+	if (rank->rank != 0 || run_options.no_stdin)
 		rank_input_over(rank);
 }
 
@@ -241,7 +241,27 @@ static char *given(const char *env)
 	return asprintf(&out, "%s=%s", env, value) < 0 ? NULL : out;
 }
 
-int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *group)
+/* One of those that this run has and another one, which has this one as a rank, may have had. `value` NULL: the rank has none. */
+static size_t add_variable(char text[512], const char *name, const char *value, const char **first, size_t count)
+{
+	if (!value) {
+		unsetenv(name);
+		return count;
+	}
+	snprintf(text, 512, "%s=%s", name, value);
+	first[count] = text;
+	return count + 1;
+}
+
+static size_t add_number(char text[512], const char *name, unsigned number, const char **first, size_t count)
+{
+	char value[16];
+
+	snprintf(value, sizeof(value), "%u", number);
+	return add_variable(text, name, value, first, count);
+}
+
+int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *group)
 {
 	char text[VARIABLES][512];
 	size_t count = 0, owned;
@@ -250,16 +270,13 @@ int rank_start(struct rank *rank, unsigned size, const char *meeting, const char
 
 	if (!first)
 		return -ENOMEM;
-	if (!meeting)
-		unsetenv("RDMA_MEETING"); /* of a run that has this one as a rank */
-	snprintf(text[0], sizeof(text[0]), "RDMA_RANK=%d", rank->rank);
-	snprintf(text[1], sizeof(text[1]), "RDMA_SIZE=%u", size);
-	snprintf(text[2], sizeof(text[2]), "RDMA_GROUP=%s", group);
-	snprintf(text[3], sizeof(text[3]), "RDMA_LOCAL_RANK=%d", rank->local_rank);
-	snprintf(text[4], sizeof(text[4]), "RDMA_LOCAL_SIZE=%d", rank->local_size);
-	snprintf(text[5], sizeof(text[5]), "RDMA_MEETING=%s", meeting ? meeting : "");
-	for (; count < (meeting ? VARIABLES : VARIABLES - 1); count++)
-		first[count] = text[count];
+	count = add_number(text[0], "RDMA_RANK", (unsigned)rank->rank, first, count);
+	count = add_number(text[1], "RDMA_SIZE", size, first, count);
+	count = add_variable(text[2], "RDMA_GROUP", group, first, count);
+	count = add_number(text[3], "RDMA_LOCAL_RANK", (unsigned)rank->local_rank, first, count);
+	count = add_number(text[4], "RDMA_LOCAL_SIZE", (unsigned)rank->local_size, first, count);
+	count = add_variable(text[5], "RDMA_MEETING", meeting, first, count);
+	count = add_variable(text[6], "RDMA_DIRECTORY", directory, first, count);
 	owned = count;
 	for (size_t i = 0; i < run_options.envs; i++) {
 		char *env = given(run_options.env[i]);

@@ -67,7 +67,7 @@ bool run_hosts_remote(const struct run_hosts *hosts); /* any that is not this ma
 struct run_options {
 	uint64_t count; /* ranks */
 	struct run_hosts hosts;
-	bool label, verbose, keep_going, agent;
+	bool label, verbose, keep_going, agent, no_stdin;
 	uint64_t grace, timeout; /* ns; timeout TIME_NEVER: none */
 	const char *meeting;     /* NULL: an rdmad of its own */
 	const char *rsh, *remote, *rdmad, *address, *directory;
@@ -114,7 +114,8 @@ char **child_environment(const char *const *first, size_t count);
 /*
  * guard.c: it is told of each process group, and of a directory to remove.
  */
-int guard_start(const char *directory);
+/* `directory`: a descriptor of it, which is at `path`; -1: none. */
+int guard_start(const char *path, int directory);
 void guard_add(pid_t group);
 void guard_remove(pid_t group);
 /* It removes the directory and ends. */
@@ -185,8 +186,8 @@ enum rank_frame {
 #define FRAME_MAX (4u << 20)
 
 struct run; /* launch.c */
-/* Give it `meeting` (NULL: none) and `group`. 0 or -errno, said. */
-int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *group);
+/* Give it `meeting`, `directory` (NULL: none) and `group`. 0 or -errno, said. */
+int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *group);
 bool rank_is_remote(const struct rank *rank);
 void rank_input(struct rank *rank, const void *data, size_t length);
 void rank_input_over(struct rank *rank);
@@ -202,21 +203,26 @@ int run_append(char **data, size_t *used, size_t *room, const void *more, size_t
 /*
  * meeting.c
  */
+#define MEETING_PATH_MAX 94 /* the path of a socket in it has at most 107 bytes, also with rdma_group_run()'s name */
+
 struct meeting {
-	char url[400];       /* what ranks are told; "": none */
-	char directory[200]; /* "": none */
-	pid_t daemon;        /* 0: none */
-	int log;             /* what it says; -1 */
-	int signal;          /* that came before it was ready; 0 */
+	char url[400];                    /* what ranks are told; "": none */
+	char directory[MEETING_PATH_MAX]; /* "": none */
+	int opened;                       /* the directory; -1 */
+	pid_t daemon;                     /* 0: none */
+	int log;                          /* what it says to people; -1 */
+	int notify;                       /* the socket by which it says that it is ready; -1 */
+	int signal;                       /* that came before it was ready; 0 */
 	char *said;
 	size_t used, room;
 };
 
-/* The name of a directory for it. It is made when the guard knows it. */
-int meeting_prepare(struct meeting *meeting);
-/* Waits until it is ready: -EINTR: a signal that ends a run has come by the descriptor `signals`; -ETIMEDOUT: not at the time `until`. */
+/* Makes a directory that only this user enters: for the rdmad, and, without other hosts, for the ranks' sockets. */
+int meeting_prepare(struct meeting *meeting, bool remote);
+/* Starts an rdmad, unless --meeting names one, and waits until it is ready. -EINTR: a signal that ends a run has come by the descriptor
+ * `signals`; -ETIMEDOUT: it was not ready at the time `until`. */
 int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until);
-/* Its log is readable. */
+/* Its log is readable: it is passed on. */
 void meeting_read(struct meeting *meeting);
 void meeting_stop(struct meeting *meeting);
 

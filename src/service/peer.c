@@ -24,6 +24,9 @@ static const struct setting settings[] = {
 	 .help = "Most members of a group; larger ones are refused."},
 	{"peer.join_timeout", SETTING_TIME, AT(join_timeout), "10m", TIME_MS, 24 * 3600 * TIME_S,
 	 .help = "How long a program may wait here for the others of its group."},
+	{"peer.list", SETTING_BOOL, AT(list), "true",
+	 .help = "Tell clients of the groups and their members, as rdmactl peer groups shows them. With\n"
+		 "false a stranger, who does not know a group's name, cannot take a place in it."},
 };
 
 static const struct setting_table meeting_settings = {settings, ARRAY_SIZE(settings), sizeof(struct meeting_settings)};

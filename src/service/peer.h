@@ -32,6 +32,7 @@ struct meeting_settings {
 	uint64_t groups, groups_per_source;
 	uint64_t members;
 	uint64_t join_timeout;
+	bool list;
 };
 
 /* Whether the member of a rank has come. */

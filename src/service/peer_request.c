@@ -243,7 +243,7 @@ int meeting_serve_list(struct meeting_agent *a, const struct wire_record *record
 {
 	struct meeting_service *service = meeting_service_of(a);
 	struct wire_record *reply;
-	uint32_t room, used;
+	uint32_t room, used = 0;
 	uint64_t cursor;
 
 	if (record->length != sizeof(cursor))
@@ -254,8 +254,11 @@ int meeting_serve_list(struct meeting_agent *a, const struct wire_record *record
 	memcpy(&cursor, body, sizeof(cursor));
 	conn_charge(a->conn, (unsigned)service->settings.groups / PLACES_OF_RECORD +
 				     room / (unsigned)sizeof(struct wire_peer_member) / MEMBERS_OF_RECORD);
-	used = meeting_groups_list(service, &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),
-				   room - (uint32_t)sizeof(cursor));
+	if (service->settings.list)
+		used = meeting_groups_list(service, &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),
+					   room - (uint32_t)sizeof(cursor));
+	else
+		cursor = 0;
 	memcpy(reply + 1, &cursor, sizeof(cursor));
 	conn_commit(a->conn, reply, (uint32_t)sizeof(cursor) + used);
 	return 0;
