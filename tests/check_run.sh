@@ -91,6 +91,13 @@ run 0 -l -n 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "a%s" $i; printf "b%s"
 timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n 1 >"$dir/out"
 [[ ${PIPESTATUS[0]} == 141 ]] || fail "nobody reads, and it goes on: ${PIPESTATUS[0]}"
 
+# What is written to a full disk is lost, which is told, and ends the ranks; what was lost with the disk's words, too, by the exit status.
+cannot='rdmarun: cannot write to standard output: No space left on device'
+ends 74 "$cannot; the ranks are ended" timeout 60 bash -c "'$rdmarun' --meeting none -n 2 sh -c 'echo text; exec sleep 1000' >/dev/full"
+ends 74 "$cannot" bash -c "'$rdmarun' --meeting none -n 1 echo text >/dev/full"
+ends 3 "$cannot" bash -c "'$rdmarun' --meeting none -k -n 2 sh -c 'echo text; exit 3' >/dev/full"
+ends 74 "" bash -c "'$rdmarun' --meeting none -n 2 sh -c 'echo text >&2; exec sleep 1000' 2>/dev/full"
+
 ends 1 "cannot write to stdout: No space left" sh -c "'$rdmarun' --help >/dev/full"
 
 # A line of a mebibyte is one; what has no line feeds comes from a lonely rank as it is.

@@ -195,6 +195,20 @@ static void end_streams(struct run *run)
 	}
 }
 
+/* A reader that has gone, or a closed descriptor, is told by the exit status alone. Else something is lost. */
+static void look_at_sink(struct run *run, struct sink *sink, const char *name)
+{
+	bool unread = sink->error == EPIPE || sink->error == EBADF;
+
+	if (!sink->error || sink->told || (unread && run->ending))
+		return;
+	sink->told = true;
+	if (!unread)
+		run_say("cannot write to standard %s: %s%s", name, strerror(sink->error),
+			run->alive && !run->ending ? "; the ranks are ended" : "");
+	fail_run(run, unread ? RUN_SIGNALLED + SIGPIPE : RUN_UNWRITTEN);
+}
+
 static void check_time(struct run *run)
 {
 	uint64_t now = time_now();
@@ -211,8 +225,8 @@ static void check_time(struct run *run)
 	}
 	if (now >= run->kill_at)
 		kill_all(run);
-	if ((run->out.error || run->err.error) && !run->ending)
-		fail_run(run, RUN_SIGNALLED + SIGPIPE);
+	look_at_sink(run, &run->out, "output");
+	look_at_sink(run, &run->err, "error");
 }
 
 /*

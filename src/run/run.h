@@ -26,6 +26,7 @@ enum run_exit {
 	RUN_OK = 0,
 	RUN_FAILED = 1,
 	RUN_USAGE = 2,
+	RUN_UNWRITTEN = 74, /* EX_IOERR of sysexits.h, as rdmad has it */
 	RUN_TIMEOUT = 124,
 	RUN_NOT_EXECUTABLE = 126,
 	RUN_NOT_FOUND = 127
@@ -128,7 +129,8 @@ struct sink {
 	int fd;
 	char *data;
 	size_t used, room;
-	int error; /* nobody reads it any more */
+	int error; /* errno of the write that failed: nothing is written any more */
+	bool told; /* that it did */
 };
 
 struct stream {
