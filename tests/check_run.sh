@@ -156,6 +156,15 @@ seq 100000 >"$dir/input"
 run 0 -n 3 sh -c 'cksum' <"$dir/input"
 [[ $(sort -u "$dir/out") == "$(printf '%s\n' "$(cksum </dev/null)" "$(cksum <"$dir/input")" | sort -u)" ]] || fail "input"
 run 0 -n 2 true <"$dir/input"
+# Or nobody's, so that a shell's loop keeps what it reads.
+for more in '' '-H a' '-H a,localhost'; do
+	# shellcheck disable=SC2086 # words
+	printf '1\n2\n3\n' | while read -r line; do
+		timeout 60 "$rdmarun" --meeting none --no-stdin $more "${away[@]}" sh -c 'cat; echo "$0 of $RDMA_RANK"' "$line"
+	done >"$dir/out" 2>"$dir/err"
+	[[ $(grep -c ' of 0$' "$dir/out") == 3 ]] || fail "a loop lost its input $more"
+	! grep -qx '[0-9]' "$dir/out" || fail "a rank has standard input $more"
+done
 
 # At a terminal, too, also when a shell has brought it back from the background.
 cat >"$dir/fg.py" <<'END'

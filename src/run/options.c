@@ -25,6 +25,17 @@ static int set_hosts(void *to, const char *argument)
 	return run_hosts_parse(argument, &run_options.hosts) == 0 ? -1 : RUN_USAGE;
 }
 
+static int set_hostfile(void *to, const char *argument)
+{
+	return run_hosts_read(argument, &run_options.hosts) == 0 ? -1 : RUN_USAGE;
+}
+
+static int set_no_stdin(void *to, const char *argument)
+{
+	run_options.no_stdin = true;
+	return -1;
+}
+
 static int set_label(void *to, const char *argument)
 {
 	run_options.label = true;
@@ -129,11 +140,15 @@ static int print_help(void *to, const char *argument);
 
 static const struct option_row rows[] = {
 	{'n', "count", "N", set_count, "start N ranks; default: as many as the hosts have slots"},
-	{'H', "hosts", "HOST[:SLOTS],...", set_hosts, "where, in this order; default: this machine"},
+	{'H', "hosts", "HOST[:SLOTS],...", set_hosts,
+	 "where, in this order; default: the hosts of the batch job,\nelse this machine"},
+	{OPTION_LONG + 9, "hostfile", "FILE", set_hostfile,
+	 "the same, a host a line: HOST[:SLOTS] or HOST slots=SLOTS"},
 	{'l', "label", NULL, set_label, "put its rank in front of each line of output"},
 	{'v', "verbose", NULL, set_verbose, "say what is done"},
 	{'k', "keep-going", NULL, set_keep_going, "a rank that fails does not end the others"},
 	{'C', "directory", "DIR", set_directory, "start the ranks in DIR; default: this one"},
+	{OPTION_LONG + 10, "no-stdin", NULL, set_no_stdin, "leave standard input alone: no rank reads it"},
 	{OPTION_LONG, "env", "NAME[=VALUE]", add_env, "pass a variable on, also to other hosts; may be repeated"},
 	{OPTION_LONG + 1, "grace", "TIME", set_grace, "from SIGTERM to SIGKILL, when one has failed; default 5s"},
 	{OPTION_LONG + 2, "timeout", "TIME", set_timeout, "end the run after this time, with exit status 124"},
@@ -167,6 +182,8 @@ static int complete(char **argv)
 		run_say("no program is named");
 		return option_usage(&table);
 	}
+	if (!run_options.hosts.count && run_hosts_of_job(&run_options.hosts) != 0)
+		return RUN_USAGE;
 	if (!run_options.hosts.count && run_hosts_parse("localhost", &run_options.hosts) != 0)
 		return RUN_FAILED;
 	if (!run_options.count)

@@ -3,7 +3,7 @@
  * promises to users.
  *
  *   main.c      the command
- *   options.c   its options; hosts.c  what -H says
+ *   options.c   its options; hosts.c  what -H, a file or a batch system says of hosts
  *   launch.c    the ranks of a run: their start, their signals, their end
  *   rank.c      one rank: a process here, or a remote shell at whose other end is an agent
  *   agent.c     rdmarun at another host, for one rank
@@ -59,8 +59,12 @@ struct run_hosts {
 	unsigned count;
 };
 
-/* HOST[:SLOTS],...; "localhost" is this machine. -EINVAL. */
+/* HOST[:SLOTS],...; "localhost" is this machine, as is its own name. -EINVAL. */
 int run_hosts_parse(const char *text, struct run_hosts *out);
+/* A file with a host a line: HOST[:SLOTS] or HOST slots=SLOTS; # begins a comment. -errno, said. */
+int run_hosts_read(const char *path, struct run_hosts *out);
+/* Those that a batch system says this job has, of Slurm or PBS; none: there is no such job. -errno, said. */
+int run_hosts_of_job(struct run_hosts *out);
 void run_hosts_free(struct run_hosts *hosts);
 unsigned run_hosts_slots(const struct run_hosts *hosts);
 bool run_hosts_remote(const struct run_hosts *hosts); /* any that is not this machine */
