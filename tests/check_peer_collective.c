@@ -200,7 +200,7 @@ static void nasty_run(int size, uint64_t seed, const char *algorithm, rdma_op op
 		}
 	}
 	fake_end();
-	for (int rank = 0; rank < size; rank++)
+	for (int rank = 0; rank < size && (op == RDMA_SUM || op == RDMA_PRODUCT); rank++)
 		for (int i = 0; i < NASTY_COUNT; i++)
 			if (isnan(got[rank][i]))
 				got[rank][i] = NAN; /* which of two NaNs their sum is, the compiler chooses */
@@ -208,8 +208,9 @@ static void nasty_run(int size, uint64_t seed, const char *algorithm, rdma_op op
 
 START_TEST(bit_for_bit)
 {
-	static float first[FAKE_MAX][NASTY_COUNT], again[FAKE_MAX][NASTY_COUNT];
+	static float first[FAKE_MAX][NASTY_COUNT], again[FAKE_MAX][NASTY_COUNT], all[FAKE_MAX + 1][NASTY_COUNT];
 	const char *algorithm = NULL;
+	bool known[FAKE_MAX + 1] = {false};
 
 	for (size_t at = 0; next_algorithm(COLLECTIVE_ALLREDUCE, &at, &algorithm);) {
 		for (int size = 2; size <= 9; size++) {
@@ -221,8 +222,64 @@ START_TEST(bit_for_bit)
 				ck_assert_msg(!memcmp(first[0], again[rank], sizeof(first[0])),
 					      "%s of %d: rank %d has something else in place", algorithm, size, rank);
 			}
+			if (_i != RDMA_MIN && _i != RDMA_MAX)
+				continue;
+			if (!known[size])
+				memcpy(all[size], first[0], sizeof(all[size]));
+			known[size] = true;
+			ck_assert_msg(!memcmp(all[size], first[0], sizeof(first[0])),
+				      "%s of %d has something else than another algorithm", algorithm, size);
 		}
 	}
+}
+END_TEST
+
+/* Of each three elements the least and the most is one, in any order of operations and operands: so no algorithm has another result. */
+static void order_does_not_matter(rdma_type type, rdma_op op, size_t size, const void *values, size_t count)
+{
+	reduce_fn *reduce = reduce_find(type, op);
+	const uint8_t *value = values;
+	uint8_t ab[8], ba[8], a_bc[8];
+
+	for (size_t i = 0; i < count * count * count; i++) {
+		const uint8_t *a = value + i % count * size, *b = value + i / count % count * size;
+		const uint8_t *c = value + i / count / count * size;
+
+		memcpy(ab, a, size);
+		reduce(ab, b, 1, false);
+		memcpy(ba, a, size);
+		reduce(ba, b, 1, true);
+		ck_assert_mem_eq(ab, ba, size);
+		memcpy(ba, b, size);
+		reduce(ba, a, 1, false);
+		ck_assert_mem_eq(ab, ba, size);
+		reduce(ab, c, 1, false);
+		memcpy(a_bc, b, size);
+		reduce(a_bc, c, 1, false);
+		reduce(a_bc, a, 1, true);
+		ck_assert_mem_eq(ab, a_bc, size);
+	}
+}
+
+START_TEST(least_and_most)
+{
+	static const double doubles[] = {NAN, -NAN, INFINITY, -INFINITY, 0.0, -0.0, 1, -1, 5e-324, -5e-324, 1e300};
+	static const float floats[] = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1, -1, 1e-45f, -1e-45f, 1e38f};
+	static const int64_t integers[] = {0, 1, -1, INT64_MAX, INT64_MIN, UINT32_MAX, 0x8000000000000001, 255};
+	static const rdma_type types[] = {RDMA_BYTE, RDMA_INT32, RDMA_INT64, RDMA_UINT64};
+	float zeros[] = {0.0f, -0.0f}, with[] = {10, 9, NAN, 7};
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		order_does_not_matter(types[i], _i, reduce_size(types[i]), integers,
+				      sizeof(integers) / reduce_size(types[i]));
+	order_does_not_matter(RDMA_FLOAT, _i, sizeof(float), floats, ARRAY_SIZE(floats));
+	order_does_not_matter(RDMA_FLOAT, _i, sizeof(float), nasty, ARRAY_SIZE(nasty));
+	order_does_not_matter(RDMA_DOUBLE, _i, sizeof(double), doubles, ARRAY_SIZE(doubles));
+	reduce_find(RDMA_FLOAT, _i)(&zeros[0], &zeros[1], 1, false);
+	ck_assert(!signbit(zeros[0]) == (_i == RDMA_MAX));
+	for (int i = 1; i < 4; i++)
+		reduce_find(RDMA_FLOAT, _i)(&with[0], &with[i], 1, false);
+	ck_assert(isnan(with[0]));
 }
 END_TEST
 
@@ -673,6 +730,7 @@ int main(void)
 	tcase_add_loop_test(tc, types_and_operations, COLLECTIVE_REDUCE, COLLECTIVE_ALLREDUCE + 1);
 	tcase_add_loop_test(tc, at_once, 0, 20);
 	tcase_add_loop_test(tc, bit_for_bit, RDMA_SUM, RDMA_MAX + 1);
+	tcase_add_loop_test(tc, least_and_most, RDMA_MIN, RDMA_MAX + 1);
 	tc = suite_case(suite, "loss", NULL, NULL);
 	tcase_add_loop_test(tc, lost_at_each_step, 0, COLLECTIVES);
 	tcase_add_test(tc, lost_before);

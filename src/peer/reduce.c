@@ -4,6 +4,9 @@
  */
 #include "peer/reduce.h"
 
+#include <math.h>
+#include <string.h>
+
 #define BLOCK 64
 
 /* One of each pair of a type T and an operation; EXPRESSION is of a and b, the left and the right element. The block is a function, as gcc
@@ -33,27 +36,55 @@
 		(left ? NAME##_##OP##_left : NAME##_##OP##_right)(into, from, count);                                  \
 	}
 
+/* The same bits in any order of the elements, which the algorithms differ in: a NaN goes on, and is always the same one; a zero with a sign is
+ * less than one without. BITS has the size of T. `left` and `right` differ in equal zeros, and where one is a NaN; two comparisons that are an
+ * instruction each are cheaper than one that tells all cases. */
+#define FLOAT_ORDER(NAME, T, BITS, SAME, OP, RELATION)                                                                 \
+	static inline T NAME##_##OP(T a, T b)                                                                          \
+	{                                                                                                              \
+		const T left = a RELATION b ? a : b, right = b RELATION a ? b : a;                                     \
+		BITS x, y;                                                                                             \
+		T both;                                                                                                \
+                                                                                                                       \
+		memcpy(&x, &left, sizeof(x));                                                                          \
+		memcpy(&y, &right, sizeof(y));                                                                         \
+		x = x SAME y;                                                                                          \
+		memcpy(&both, &x, sizeof(both));                                                                       \
+		return isunordered(a, b) ? (T)NAN : both;                                                              \
+	}
+
+FLOAT_ORDER(float, float, uint32_t, |, least, <)
+FLOAT_ORDER(float, float, uint32_t, &, most, >)
+FLOAT_ORDER(double, double, uint64_t, |, least, <)
+FLOAT_ORDER(double, double, uint64_t, &, most, >)
+
 /* U: the type in which sums and products wrap around. */
-#define REDUCE_NUMBER(NAME, T, U)                                                                                      \
+#define REDUCE_SUMS(NAME, T, U)                                                                                        \
 	REDUCE_FUNCTION(NAME, sum, T, (U)a + (U)b)                                                                     \
-	REDUCE_FUNCTION(NAME, product, T, (U)a *(U)b)                                                                  \
+	REDUCE_FUNCTION(NAME, product, T, (U)a *(U)b)
+#define REDUCE_INTEGER(NAME, T, U)                                                                                     \
+	REDUCE_SUMS(NAME, T, U)                                                                                        \
 	REDUCE_FUNCTION(NAME, min, T, b < a ? b : a)                                                                   \
 	REDUCE_FUNCTION(NAME, max, T, b > a ? b : a)
+#define REDUCE_FLOAT(NAME, T)                                                                                          \
+	REDUCE_SUMS(NAME, T, T)                                                                                        \
+	REDUCE_FUNCTION(NAME, min, T, NAME##_least(a, b))                                                              \
+	REDUCE_FUNCTION(NAME, max, T, NAME##_most(a, b))
 #define REDUCE_BITS(NAME, T)                                                                                           \
 	REDUCE_FUNCTION(NAME, and, T, a &b)                                                                            \
 	REDUCE_FUNCTION(NAME, or, T, a | b)                                                                            \
 	REDUCE_FUNCTION(NAME, xor, T, a ^ b)
 
-REDUCE_NUMBER(byte, uint8_t, unsigned)
+REDUCE_INTEGER(byte, uint8_t, unsigned)
 REDUCE_BITS(byte, uint8_t)
-REDUCE_NUMBER(int32, int32_t, uint32_t)
+REDUCE_INTEGER(int32, int32_t, uint32_t)
 REDUCE_BITS(int32, int32_t)
-REDUCE_NUMBER(int64, int64_t, uint64_t)
+REDUCE_INTEGER(int64, int64_t, uint64_t)
 REDUCE_BITS(int64, int64_t)
-REDUCE_NUMBER(uint64, uint64_t, uint64_t)
+REDUCE_INTEGER(uint64, uint64_t, uint64_t)
 REDUCE_BITS(uint64, uint64_t)
-REDUCE_NUMBER(float, float, float)
-REDUCE_NUMBER(double, double, double)
+REDUCE_FLOAT(float, float)
+REDUCE_FLOAT(double, double)
 
 #define NUMBER(NAME)                                                                                                   \
 	[RDMA_SUM] = reduce_##NAME##_sum, [RDMA_PRODUCT] = reduce_##NAME##_product, [RDMA_MIN] = reduce_##NAME##_min,  \
