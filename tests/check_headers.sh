@@ -57,10 +57,13 @@ echo "$exceptions" | while IFS=: read -r header reason; do
 	test -e "$src/$header" || { echo "there is no $header any more: $reason" >&2; exit 1; }
 done
 
-# A function that a caller sees stands in a page of section 3; one is behind a macro.
+# A function that a caller sees stands in a page of section 3, also in its NAME, by which man(1) finds it; one is behind a macro, one a
+# type of callbacks.
 manual=${srcdir:-.}/man
+named=$(sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z0-9_]*\).*/\1/p' "$manual"/*.3)
 for function in $(cd "$include" && grep -ohE '\b(rdmad|rdma|kv)_[a-z0-9_]+\([^0-9)]' rdmad/*.h rdma_lib.h | sed 's/(.*//' |
 	grep -vx rdma_init_limits | sort -u); do
 	grep -qE "^\.F[no] .*\b$function\b" "$manual"/*.3 || { echo "no page of section 3 has $function()" >&2; exit 1; }
+	[ "$function" = rdma_lost_fn ] || echo "$named" | grep -qx "$function" || { echo "no NAME of a page of section 3 has $function()" >&2; exit 1; }
 done
 echo "$(echo "$headers" | wc -l) installed headers and $(echo "$internal" | wc -l) others, but $exceptions"

@@ -693,26 +693,46 @@ START_TEST(table_is_whole)
 }
 END_TEST
 
-static const char *bytes_text(size_t bytes, char text[32])
+/* "any", "to 4", "from 5", "5 to 9". */
+static const char *range_text(const char *least, const char *most, char text[80])
 {
-	return bytes == SIZE_MAX ? "" : units_format_size(bytes, text);
+	if (*least && *most)
+		snprintf(text, 80, "%s to %s", least, most);
+	else
+		snprintf(text, 80, "%s%s%s", *least ? "from " : *most ? "to " : "any", least, most);
+	return text;
+}
+
+static const char *bytes_text(const struct algorithm *each, char text[80])
+{
+	char least[32], most[32];
+
+	return range_text(each->least ? units_format_size(each->least, least) : "",
+			  each->most == SIZE_MAX ? "" : units_format_size(each->most, most), text);
+}
+
+static const char *members_text(const struct algorithm *each, char text[80])
+{
+	char least[32] = "", most[32] = "";
+
+	if (each->condition == ALGORITHM_POWER_OF_TWO)
+		return "a power of two";
+	if (each->least_members > 1)
+		snprintf(least, sizeof(least), "%d", each->least_members);
+	if (each->most_members < INT_MAX)
+		snprintf(most, sizeof(most), "%d", each->most_members);
+	return range_text(least, most, text);
 }
 
 START_TEST(manual_has_the_table)
 {
-	char *page = suite_source("man/rdma_lib.3"), row[200], least[32], most[32], members[32], *at = page;
+	char *page = suite_source("man/rdma_lib.3"), row[300], bytes[80], members[80], *at = page;
 
 	for (size_t i = 0; i < algorithms_count; i++) {
 		const struct algorithm *each = &algorithms[i];
 
-		snprintf(members, sizeof(members), "%d", each->most_members);
-		snprintf(row, sizeof(row), ".It %s Ta %s Ta %s Ta %s Ta %d Ta %s Ta %s\n", collective_name(each->kind),
-			 each->name, bytes_text(each->least, least),
-			 each->most == SIZE_MAX ? "any" : bytes_text(each->most, most), each->least_members,
-			 each->most_members == INT_MAX ? "any" : members,
-			 each->condition == ALGORITHM_POWER_OF_TWO ? "power of two" : "");
-		while (row[0] && row[strlen(row) - 2] == ' ')
-			memcpy(row + strlen(row) - 2, "\n", 2);
+		snprintf(row, sizeof(row), ".It %s Ta %s Ta %s Ta %s\n", collective_name(each->kind), each->name,
+			 bytes_text(each, bytes), members_text(each, members));
 		at = strstr(at, row);
 		ck_assert_msg(at, "rdma_lib(3) lacks, or has in another place: %s", row);
 	}
