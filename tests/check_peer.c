@@ -489,6 +489,25 @@ START_TEST(members_find_each_other)
 }
 END_TEST
 
+/* By an address that another machine has, too. */
+START_TEST(a_member_comes_to_itself)
+{
+	char addresses[600];
+	struct peer *peer = NULL;
+
+	serve(NULL);
+	rdma_enter(server);
+	ck_assert_int_gt(peer_addresses(server, NULL, addresses, sizeof(addresses)), 0);
+	ck_assert_int_eq(peer_connect_begin(server, addresses, 4711, &peer), 0);
+	while (peer->state == PEER_CONNECTING)
+		turn(server);
+	ck_assert_int_eq(peer->state, PEER_GONE);
+	ck_assert_msg(strstr(peer->why, "this program itself listens there"), "%s", peer->why);
+	ck_assert(list_empty(&server->waiting));
+	rdma_leave(server);
+}
+END_TEST
+
 START_TEST(a_client_has_its_own_address)
 {
 	rdma_context *ctx;
@@ -542,6 +561,7 @@ static Suite *suite_make(const char *name)
 
 	tc = suite_case(suite, "mesh", set_up, tear_down);
 	tcase_add_test(tc, members_find_each_other);
+	tcase_add_test(tc, a_member_comes_to_itself);
 	tcase_add_test(tc, a_client_has_its_own_address);
 	return suite;
 }
