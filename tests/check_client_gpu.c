@@ -287,7 +287,7 @@ static int fake_record(struct conn *conn, const struct wire_record *record, cons
 
 static void fake_established(struct conn *conn)
 {
-	(void)conn;
+	conn_admit(conn);
 }
 
 static void fake_closed(struct conn *conn, int error, const char *reason)

@@ -55,12 +55,16 @@ void *__wrap_calloc(size_t n, size_t size)
 	return no_memory && allocations-- == 0 ? NULL : __real_calloc(n, size);
 }
 
+static bool admits_nobody;
+
 static void on_established(struct conn *conn)
 {
 	struct peer *p = conn_context(conn);
 
 	ck_assert_uint_eq(p->established++, 0);
 	ck_assert(conn_established(conn));
+	if (!admits_nobody)
+		conn_admit(conn);
 	if (p->close_in_established)
 		conn_close(conn, 0, "as it began");
 }
@@ -1443,6 +1447,35 @@ START_TEST(test_immediates_beyond_credits)
 }
 END_TEST
 
+/* Who is connected, and not admitted, reaches nothing, by a true key of a true address. */
+START_TEST(test_nobody_admitted)
+{
+	static const enum fabric_opcode opcodes[] = {FABRIC_WRITE, FABRIC_READ, FABRIC_WRITE_IMM};
+	static uint64_t word;
+	struct fabric_region *region;
+	struct fabric_wr wr = {.opcode = opcodes[_i], .signaled = true, .sge_count = 1};
+	struct evil *evil;
+
+	admits_nobody = true;
+	evil = begin_evil();
+	word = 0xeeee;
+	ck_assert_int_eq(fabric_register(pair.server.domain, &word, sizeof(word),
+					 FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &region),
+			 0);
+	wr.rkey = fabric_region_rkey(region, conn_endpoint(server[1].conn));
+	wr.remote_addr = (uintptr_t)&word;
+	wr.sge[0] = (struct fabric_sge){evil->memory, sizeof(word), evil->region};
+	memset(evil->memory, 0x11, sizeof(word));
+	ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
+	PAIR_UNTIL(&pair, (evil_turn(evil), server[1].closed && evil->disconnected));
+	ck_assert_uint_eq(word, 0xeeee);
+	ck_assert_mem_eq(evil->memory, "\x11\x11\x11\x11\x11\x11\x11\x11", sizeof(word));
+	fabric_deregister(region);
+	end_evil(evil);
+	admits_nobody = false;
+}
+END_TEST
+
 /* A service that gives nobody a reason to send one. */
 START_TEST(test_immediates_unwanted)
 {
@@ -1481,9 +1514,7 @@ static void take_evil(void *arg, struct fabric_request *request, const struct wi
 	struct fabric_endpoint_attr attr = {.send_depth = 16, .recv_depth = 64};
 	uint8_t data[WIRE_ACCEPT_SIZE];
 	uint8_t m[64];
-	struct fabric_wr immediate = {.opcode = FABRIC_WRITE_IMM};
 	struct fabric_wr wr = {
-		.next = &immediate,
 		.opcode = FABRIC_SEND,
 		.sge_count = 1,
 		.sge = {{m, message(m, 32, 0, 8, 8), NULL}},
@@ -1550,14 +1581,14 @@ START_TEST(test_bad_answers)
 }
 END_TEST
 
-/* A message and an immediate that come with or before the server's answer wait for established(). */
+/* A message that comes with or before the server's answer waits for established(). */
 START_TEST(test_early_message)
 {
 	evil_answer = honest_answer();
 	evil_answer_len = WIRE_ACCEPT_SIZE;
 	evil_talks_first = true;
 	connect_to_evil();
-	PAIR_UNTIL(&pair, (evil_turn(evil_server), client.immediates || client.closed));
+	PAIR_UNTIL(&pair, (evil_turn(evil_server), client.got || client.closed));
 	ck_assert_uint_eq(client.got, 1);
 	ck_assert_uint_eq(client.established, 1);
 	ck_assert_uint_eq(client.closed, 0);
@@ -1733,6 +1764,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_immediates_unwanted, 2);
 	add_loop(tc, test_bad_answers, 5);
 	tcase_add_test(tc, test_early_message);
+	tcase_add_loop_test(tc, test_nobody_admitted, 0, 3);
 	add_loop(tc, test_refused_by_a_stranger, 2);
 	tc = suite_case(suite, "large", NULL, NULL);
 	add_loop(tc, test_large_messages, 2);

@@ -143,6 +143,7 @@ static int turn(void)
  */
 static void on_established(struct conn *c)
 {
+	conn_admit(c);
 	((struct client *)conn_context(c))->established = true;
 }
 

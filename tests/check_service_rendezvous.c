@@ -24,7 +24,7 @@ static unsigned answers;
 
 static void on_established(struct conn *c)
 {
-	(void)c;
+	conn_admit(c);
 	established = true;
 }
 

@@ -43,6 +43,7 @@ static void on_established(struct conn *conn)
 	struct peer *p = conn_context(conn);
 
 	p->established++;
+	conn_admit(conn);
 }
 
 static int on_record(struct conn *conn, const struct wire_record *record, const void *body)

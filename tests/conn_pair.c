@@ -198,7 +198,7 @@ void evil_turn(struct evil *evil)
 
 void evil_connect(struct conn_pair *pair, struct evil *evil, const void *data, size_t len)
 {
-	struct fabric_endpoint_attr attr = {.send_depth = 256, .recv_depth = 64, .reads_in = 16};
+	struct fabric_endpoint_attr attr = {.send_depth = 256, .recv_depth = 64, .reads_out = 1, .reads_in = 16};
 	uint64_t until = conn_pair_patience();
 
 	ck_assert_int_eq(fabric_connect(evil->queue, evil->domain, (struct sockaddr *)&pair->listener.address,

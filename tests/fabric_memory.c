@@ -625,6 +625,164 @@ START_TEST(reads_open_nothing)
 }
 END_TEST
 
+/*
+ * Promise 10. A server that has admitted nobody, with memory that its peer knows the address and the key of.
+ */
+struct closed_scene {
+	struct fabric_pair p;
+	struct buffer mine, theirs;
+	bool admitted; /* by the device's nature */
+};
+
+static void closed_open(struct closed_scene *x)
+{
+	struct fabric_pair_options options = fabric_pair_defaults;
+
+	*x = (struct closed_scene){.admitted = target.open_sinks};
+	options.server.closed = true;
+	fabric_pair_make(&x->p, &options);
+	buffer_make(&x->mine, &x->p.client, 4096, sink_rights());
+	buffer_make(&x->theirs, &x->p.server, 4096, BOTH | FABRIC_REMOTE_ATOMIC);
+	memset(x->mine.at, 0x11, x->mine.len);
+	memset(x->theirs.at, 0xee, x->theirs.len);
+}
+
+static void closed_close(struct closed_scene *x)
+{
+	ck_assert_int_eq(x->p.client.done_count + x->p.server.done_count, 0);
+	buffer_drop(&x->mine);
+	buffer_drop(&x->theirs);
+	fabric_pair_close(&x->p);
+}
+
+static void expect_bytes(const struct buffer *b, uint8_t value)
+{
+	for (size_t i = 0; i < b->len; i++)
+		check_that(b->at[i] == value, "byte %zu was touched", i);
+}
+
+/* From the server and to it: needs no rights. */
+static void closed_talk(struct closed_scene *x)
+{
+	struct fabric_pair *p = &x->p;
+	struct fabric_wr wr = wr_local(FABRIC_SEND, 7, &x->theirs, 0, 64);
+	uint8_t kept[64];
+
+	receive(&p->client, p->c, 8, &x->mine, 64, 64);
+	post(p->s, &wr);
+	done_expect(p, &p->client, p->c, 8, FABRIC_RECV, FABRIC_OK);
+	done_expect(p, &p->server, p->s, 7, FABRIC_SEND, FABRIC_OK);
+	memset(x->mine.at + 64, 0x11, 64);
+	memcpy(kept, x->theirs.at + 64, 64);
+	receive(&p->server, p->s, 8, &x->theirs, 64, 64);
+	wr = wr_local(FABRIC_SEND, 7, &x->mine, 0, 64);
+	post(p->c, &wr);
+	done_expect(p, &p->server, p->s, 8, FABRIC_RECV, FABRIC_OK);
+	done_expect(p, &p->client, p->c, 7, FABRIC_SEND, FABRIC_OK);
+	ck_assert_mem_eq(x->theirs.at + 64, x->mine.at, 64);
+	memcpy(x->theirs.at + 64, kept, 64);
+}
+
+static const struct {
+	enum fabric_opcode opcode;
+	size_t len;
+} closed_tries[] = {
+	{FABRIC_WRITE, 8}, {FABRIC_WRITE, 4096}, {FABRIC_WRITE, 0}, {FABRIC_WRITE_IMM, 8}, {FABRIC_WRITE_IMM, 0},
+	{FABRIC_READ, 8},  {FABRIC_READ, 4096},  {FABRIC_READ, 0},  {FABRIC_FETCH_ADD, 8}, {FABRIC_COMPARE_SWAP, 8},
+};
+
+static bool closed_can(const struct closed_scene *x, enum fabric_opcode opcode)
+{
+	if (opcode == FABRIC_WRITE_IMM)
+		return x->p.limits.write_imm;
+	return (opcode != FABRIC_FETCH_ADD && opcode != FABRIC_COMPARE_SWAP) || x->p.limits.atomics;
+}
+
+START_TEST(not_admitted)
+{
+	enum fabric_opcode opcode = closed_tries[_i].opcode;
+	struct closed_scene x;
+	struct fabric_pair *p = &x.p;
+	struct fabric_wr wr;
+
+	closed_open(&x);
+	if (!x.admitted && closed_can(&x, opcode)) {
+		closed_talk(&x);
+		if (opcode == FABRIC_WRITE_IMM)
+			receive(&p->server, p->s, 9, &x.theirs, 0, 8);
+		wr = wr_remote(opcode, 1, &x.mine, 0, closed_tries[_i].len, &x.theirs, p->s, 0);
+		wr.swap = 1;
+		post(p->c, &wr);
+		done_expect(p, &p->client, p->c, 1, opcode, FABRIC_REMOTE_ACCESS);
+		event_expect(p, &p->client, p->c, FABRIC_DISCONNECTED);
+		if (opcode == FABRIC_WRITE_IMM)
+			done_expect(p, &p->server, p->s, 9, FABRIC_RECV, FABRIC_FLUSHED);
+		event_expect(p, &p->server, p->s, FABRIC_DISCONNECTED);
+		ck_assert_int_eq(fabric_admit(p->s), -ENOTCONN);
+		expect_bytes(&x.mine, 0x11);
+		expect_bytes(&x.theirs, 0xee);
+	}
+	closed_close(&x);
+}
+END_TEST
+
+START_TEST(admitted)
+{
+	enum fabric_opcode opcode = closed_tries[_i].opcode;
+	struct closed_scene x;
+	struct fabric_pair *p = &x.p;
+	struct fabric_wr wr;
+
+	closed_open(&x);
+	if (closed_can(&x, opcode)) {
+		closed_talk(&x);
+		ck_assert_int_eq(fabric_admit(p->s), 0);
+		ck_assert_int_eq(fabric_admit(p->s), 0);
+		if (opcode == FABRIC_WRITE_IMM)
+			receive(&p->server, p->s, 9, &x.theirs, 0, 8);
+		wr = wr_remote(opcode, 1, &x.mine, 0, closed_tries[_i].len, &x.theirs, p->s, 0);
+		post(p->c, &wr);
+		done_expect(p, &p->client, p->c, 1, opcode, FABRIC_OK);
+		if (opcode == FABRIC_WRITE_IMM)
+			done_expect(p, &p->server, p->s, 9, FABRIC_RECV_IMM, FABRIC_OK);
+		closed_talk(&x);
+	}
+	closed_close(&x);
+}
+END_TEST
+
+/* Three chains of half the send queue at once, of which the first request alone asks for a completion: that one makes room, and
+ * nothing that the peer would refuse is sent for it. */
+START_TEST(chains_to_one_that_admits_nobody)
+{
+	struct closed_scene x;
+	struct fabric_pair *p = &x.p;
+	struct fabric_wr wr[32];
+
+	closed_open(&x);
+	ck_assert_uint_eq(p->options.client.send_depth, 2 * ARRAY_SIZE(wr));
+	for (unsigned i = 0; i < ARRAY_SIZE(wr); i++) {
+		wr[i] = wr_local(FABRIC_SEND, 100, &x.mine, 0, 8);
+		wr[i].signaled = i == 0;
+		wr[i].next = i + 1 < ARRAY_SIZE(wr) ? &wr[i + 1] : NULL;
+	}
+	for (unsigned round = 0; round < 10; round++) {
+		for (unsigned i = 0; i < 2 * ARRAY_SIZE(wr); i++)
+			receive(&p->server, p->s, i, &x.theirs, 0, 8);
+		for (unsigned i = 0; i < 3; i++)
+			post_patiently(p, p->c, wr);
+		for (unsigned i = 0; i < 3 * ARRAY_SIZE(wr); i++) {
+			if (i < ARRAY_SIZE(wr))
+				receive(&p->server, p->s, 2 * ARRAY_SIZE(wr) + i, &x.theirs, 0, 8);
+			done_expect(p, &p->server, p->s, i, FABRIC_RECV, FABRIC_OK);
+		}
+		for (unsigned i = 0; i < 3; i++)
+			done_expect(p, &p->client, p->c, 100, FABRIC_SEND, FABRIC_OK);
+	}
+	closed_close(&x);
+}
+END_TEST
+
 Suite *memory_suite(void)
 {
 	Suite *s = suite_create("memory");
@@ -645,6 +803,9 @@ Suite *memory_suite(void)
 	tcase_add_test(t, no_reads_where_none_are_served);
 	tcase_add_test(t, reads_open_nothing);
 	tcase_add_loop_test(t, deregistered_in_mid_transfer, 0, 12);
+	tcase_add_loop_test(t, not_admitted, 0, ARRAY_SIZE(closed_tries));
+	tcase_add_loop_test(t, admitted, 0, ARRAY_SIZE(closed_tries));
+	tcase_add_test(t, chains_to_one_that_admits_nobody);
 	t = fabric_pair_tcase(s, "size", 60);
 	tcase_add_test(t, larger_than_a_message);
 	tcase_add_test(t, large_ones_fill_send_depth);

@@ -167,6 +167,7 @@ static int guest_answer(const struct far_listener *l, struct channel_far *far)
 		guest_refuse(far, WIRE_NO_MEMORY, "the other end has no memory for its rings");
 		return -EAGAIN;
 	}
+	conn_admit(far->conn);
 	far->state = CHANNEL_FAR_OPEN;
 	return channel_far_say_open(far, &open, "", WIRE_REPLY);
 }

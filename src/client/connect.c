@@ -15,6 +15,7 @@ static void attempt_established(struct conn *conn)
 {
 	struct attempt *attempt = conn_context(conn);
 
+	conn_admit(conn);
 	attempt->done = true;
 }
 

@@ -41,6 +41,7 @@ static void kv_established(struct conn *conn)
 	struct kv *kv = conn_context(conn);
 
 	must(conn == kv->conn && !kv->taking);
+	conn_admit(conn);
 	take_granted(kv);
 	engine_rouse(kv->engine);
 }

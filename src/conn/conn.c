@@ -181,6 +181,7 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 		.context = (void *)conn,
 		.from = conn->attr.from,
 		.memory = conn->state == CONN_CONNECTING ? conn->attr.memory : conn->group->attr.memory,
+		.closed = true,
 	};
 }
 
@@ -239,12 +240,12 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	conn->request.credits = MIN(request->credits, group->attr.credits);
 	conn->request.message_size =
 		request->message_size ? MIN(request->message_size, group->attr.message_max) : group->attr.message_size;
-	fill_nonce(conn->request.nonce);
 	conn->message_size = conn->request.message_size;
 	conn->granted = conn->request.credits;
 	/* What the server grants is known only with its answer: room for the most. */
 	conn->window = group->attr.credits;
 	conn->unshared = !group->shared; /* which device it will be is not known yet */
+	fill_nonce(conn->request.nonce);
 	rc = conn_own_reserve(conn);
 	if (rc != 0)
 		goto free_conn;
@@ -295,8 +296,8 @@ static uint32_t message_size_of(const struct wire_request *request, const struct
 }
 
 /* Room for one more connection than there are. *detail is the limit that was met. */
-static enum wire_reason conn_admit(const struct conn_group *group, const struct fabric_limits *limits,
-				   uint32_t message_size, uint64_t *detail)
+static enum wire_reason conn_room_for(const struct conn_group *group, const struct fabric_limits *limits,
+				      uint32_t message_size, uint64_t *detail)
 {
 	*detail = group->attr.message_max;
 	if (message_size > group->attr.message_max)
@@ -323,7 +324,6 @@ static void conn_negotiate(struct conn *conn, const struct wire_accept *grant)
 	conn->accept.credits = MIN(attr->credits, conn->request.credits);
 	if (conn->accept.message_size > attr->message_size)
 		conn->accept.credits = MIN(conn->accept.credits, conn_own_credits(conn->accept.message_size));
-	fill_nonce(conn->accept.nonce);
 	conn->message_size = conn->accept.message_size;
 	conn->granted = conn->accept.credits;
 	conn->credits = conn->credits_max = conn->request.credits;
@@ -337,6 +337,7 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 
 	conn->state = CONN_ACCEPTING;
 	conn_negotiate(conn, grant);
+	fill_nonce(conn->accept.nonce);
 	rc = conn_own_reserve(conn);
 	if (rc != 0)
 		return rc;
@@ -380,7 +381,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	int rc;
 
 	fabric_request_limits(fabric_request, &limits);
-	reason = conn_admit(group, &limits, message_size_of(request, grant), &detail);
+	reason = conn_room_for(group, &limits, message_size_of(request, grant), &detail);
 	rc = wire_reason_errno(reason);
 	if (reason != WIRE_REASON_NONE)
 		goto refuse;
@@ -466,6 +467,16 @@ void conn_bury(struct conn *conn)
 	conn_add_stats(conn, &group->stats);
 	conn->ops->closed(conn, conn->error, conn->reason[0] ? conn->reason : "closed");
 	conn_free(conn);
+}
+
+void conn_admit(struct conn *conn)
+{
+	int rc;
+
+	must(conn_group_is_mine(conn->group));
+	rc = fabric_admit(conn->endpoint);
+	if (rc != 0 && rc != -ENOTCONN) /* that one's end is on its way */
+		conn_close(conn, rc, "it cannot be given its rights to memory: %s", strerror(-rc));
 }
 
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context)

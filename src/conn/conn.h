@@ -175,6 +175,9 @@ static inline void *conn_context(const struct conn *conn)
 {
 	return *(void *const *)(const void *)conn;
 }
+/* The peer is accepted: from established() on it may reach what was registered for it and what it was told the keys of. Until this
+ * is called it reaches no memory, whatever it knows (fabric_admit()). Idempotent. */
+void conn_admit(struct conn *conn);
 /* Another owner takes over, between two turns or from established(). */
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context);
 struct fabric_endpoint *conn_endpoint(const struct conn *conn);

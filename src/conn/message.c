@@ -1,7 +1,7 @@
 /* message.c: messages built, posted, received and taken apart; credits. */
 #include "conn/internal.h"
 
-#define CHAIN_MAX 32    /* messages, and what is pushed behind them, posted by one call */
+#define CHAIN_MAX 32    /* messages, and what is pushed behind them, posted by one call; but see messages_chain() */
 #define LAST_PATIENCE 4 /* the part of its patience that a peer has to take the last word */
 _Static_assert(WIRE_PUSHES < CHAIN_MAX, "any message fits a chain");
 
@@ -166,14 +166,16 @@ static void sending_begins(struct conn *conn)
 		conn_timer_set(conn, conn->send_since + conn->group->attr.stall_timeout);
 }
 
-/* Ready messages with what is pushed behind them, linked. How many messages; *pushes: and values. */
+/* Ready messages with what is pushed behind them, linked: no more messages than half of the send queue, which has at least their
+ * window, as the peer may have admitted nobody (fabric.h, promise 10). How many messages; *pushes: and values. */
 static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[static CHAIN_MAX], unsigned *pushes)
 {
 	struct memory_buffer *buffer = conn->ready;
 	const struct conn_transfer *push = conn->pushes;
 	unsigned n = 0, messages = 0;
 
-	for (; buffer && n + buffer->count < CHAIN_MAX; buffer = buffer->next, messages++) {
+	for (; buffer && n + buffer->count < CHAIN_MAX && messages <= conn->window / 2;
+	     buffer = buffer->next, messages++) {
 		const struct wire_message *m = buffer->addr;
 		bool inlined = !wants_completion(conn, m->length, conn->messages_out + messages);
 

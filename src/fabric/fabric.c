@@ -262,6 +262,16 @@ const struct fabric_transport *fabric_endpoint_transport(const struct fabric_end
 	return endpoint->ops->endpoint_transport(endpoint);
 }
 
+int fabric_admit(struct fabric_endpoint *endpoint)
+{
+	int rc;
+
+	must(queue_enter(endpoint->queue));
+	rc = endpoint->ops->admit(endpoint);
+	must(queue_leave(endpoint->queue));
+	return rc;
+}
+
 void fabric_disconnect(struct fabric_endpoint *endpoint)
 {
 	must(queue_enter(endpoint->queue));

@@ -44,6 +44,10 @@
  *     push after another, where they go or that it does not want them; until it does, the stream waits at the push. A push
  *     completes when its memory may be used again, whether or not the peer wanted it, and not always in order with other
  *     requests.
+ * 10. The peer of an endpoint with fabric_endpoint_attr.closed reaches no memory: a read, write or atomic operation of it, of 0 bytes
+ *     too, ends as promise 4 says, whatever its key. fabric_admit() ends that. Messages go either way meanwhile.
+ *     Towards such a peer a chain of requests that do not ask for completions is no longer than half of send_depth: to find room for a
+ *     longer one, a provider may have to write 0 bytes.
  *
  * Events and completions are pulled, not called back, so that no caller is ever re-entered.
  * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.
@@ -128,6 +132,9 @@ struct fabric_endpoint_attr {
 	/* If both ends are on one machine and both set this, the bytes go by memory that they share, rather than by the
 	 * socket; the transport is "shm" then. It means nothing to devices. */
 	bool memory;
+	/* Promise 10. It means nothing where fabric_limits.open_sinks is set: devices of iWARP learn a peer's rights before it is
+	 * connected, and never again. */
+	bool closed;
 	void *context; /* comes back with every event and completion */
 	/* Of a connect: this machine's address that it is made from, with a port or 0. NULL, or one of another family: any. */
 	const struct sockaddr *from;
@@ -336,6 +343,10 @@ void fabric_endpoint_source(const struct fabric_endpoint *endpoint, struct fabri
 /* The source that an IP address stands for; of other addresses it has the family alone. */
 void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out);
 const struct fabric_transport *fabric_endpoint_transport(const struct fabric_endpoint *endpoint);
+
+/* The peer may reach memory from now on: what was registered for peers, by a key that it was told. Idempotent.
+ * -ENOTCONN: it is not established, or is ending. */
+int fabric_admit(struct fabric_endpoint *endpoint);
 
 /* Go to error now: what is outstanding is flushed, the peer sees FABRIC_DISCONNECTED. What was
  * posted and has completed is delivered; idempotent. This side's FABRIC_DISCONNECTED follows. */

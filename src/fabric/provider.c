@@ -126,6 +126,11 @@ static const struct fabric_transport *no_endpoint_transport(const struct fabric_
 	return &none;
 }
 
+static int no_admit(struct fabric_endpoint *endpoint)
+{
+	return -EOPNOTSUPP;
+}
+
 static void no_disconnect(struct fabric_endpoint *endpoint)
 {
 }
@@ -245,6 +250,7 @@ static const struct fabric_provider nothing = {
 	.endpoint_source = no_endpoint_source,
 	.endpoint_local = no_endpoint_local,
 	.endpoint_transport = no_endpoint_transport,
+	.admit = no_admit,
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,
 	.register_memory = no_register_memory,

@@ -58,6 +58,7 @@ struct fabric_provider {
 	void (*endpoint_source)(const struct fabric_endpoint *endpoint, struct fabric_source *out);
 	int (*endpoint_local)(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 	const struct fabric_transport *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
+	int (*admit)(struct fabric_endpoint *endpoint);
 	void (*disconnect)(struct fabric_endpoint *endpoint);
 	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);
 

@@ -560,6 +560,7 @@ const struct fabric_provider fabric_soft = {
 	.endpoint_source = soft_endpoint_source,
 	.endpoint_local = soft_endpoint_local,
 	.endpoint_transport = soft_endpoint_transport,
+	.admit = soft_admit,
 	.disconnect = soft_disconnect,
 	.endpoint_destroy = soft_endpoint_destroy,
 	.register_memory = soft_register,

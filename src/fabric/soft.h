@@ -309,6 +309,7 @@ struct soft_endpoint {
 	bool memory;              /* its caller would share some */
 	bool given;               /* of TCP, and has rings of ours: counted in queue->given */
 	bool announced;           /* the caller was told that it is open */
+	bool admitted;            /* the peer may reach memory */
 	enum soft_share share;
 	int share_fd;               /* of the client: where the memory comes, or (UNIX) that has come; -1: none */
 	uint64_t deadline;          /* of REFUSING */
@@ -529,6 +530,7 @@ uint32_t soft_endpoint_events(const struct soft_endpoint *ep);
 void soft_endpoint_opened(struct soft_endpoint *ep);
 /* The caller hears that it is open, once. */
 void soft_announce(struct soft_endpoint *ep);
+int soft_admit(struct fabric_endpoint *endpoint);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
 int soft_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);

@@ -61,6 +61,7 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 	ep->context = attr->context;
 	ep->send_depth = attr->send_depth;
 	ep->memory = attr->memory;
+	ep->admitted = !attr->closed;
 	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);
 	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
 	if (soft_endpoint_rings(ep, attr)) {
@@ -133,6 +134,16 @@ void soft_announce(struct soft_endpoint *ep)
 	if (!ep->announced)
 		soft_note_post(ep->queue, &ep->opened, FABRIC_ESTABLISHED, ep);
 	ep->announced = true;
+}
+
+int soft_admit(struct fabric_endpoint *endpoint)
+{
+	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+
+	if (ep->state != SOFT_OPEN)
+		return -ENOTCONN;
+	ep->admitted = true;
+	return 0;
 }
 
 char *soft_peer_format(const struct soft_peer *peer, char *buf, size_t size)

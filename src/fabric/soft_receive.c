@@ -125,7 +125,8 @@ static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct so
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)f->addr, f->len, f->key};
 
 	/* Key 0 is not memory of ours here; soft_target_check() would take it so. */
-	if (f->len && (!f->key || !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_WRITE))) {
+	if (!ep->admitted ||
+	    (f->len && (!f->key || !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_WRITE)))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;
 	}
@@ -139,7 +140,7 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 {
 	uint32_t served = ep->response_head - ep->response_tail;
 
-	if (!ep->reads_in ||
+	if (!ep->admitted || !ep->reads_in ||
 	    (f->len && !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_READ))) {
 		soft_refuse(ep, ep->rx_number, SOFT_REFUSED_ACCESS);
 		return SOFT_END;

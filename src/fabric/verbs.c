@@ -253,6 +253,7 @@ const struct fabric_provider fabric_verbs = {
 	.endpoint_source = verbs_endpoint_source,
 	.endpoint_local = verbs_endpoint_local,
 	.endpoint_transport = verbs_endpoint_transport,
+	.admit = verbs_admit,
 	.disconnect = verbs_disconnect,
 	.endpoint_destroy = verbs_endpoint_destroy,
 	.register_memory = verbs_register,

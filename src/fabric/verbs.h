@@ -285,6 +285,7 @@ struct verbs_endpoint {
 	atomic_bool broken;  /* set by whoever read the device's asynchronous event */
 	atomic_bool spent;   /* the same: no shared receive is taken any more */
 	bool ready;          /* was ready to receive */
+	bool admitted;       /* the peer may reach memory */
 	bool drained;        /* in the grave: at the next empty poll nothing of it is left */
 };
 
@@ -407,6 +408,7 @@ int verbs_cm_failed(void);
 int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device);
 /* From INIT to ready to send, with what the peer offered. */
 int verbs_endpoint_ready(struct verbs_endpoint *ep);
+int verbs_admit(struct fabric_endpoint *endpoint);
 void verbs_endpoint_flush(struct verbs_endpoint *ep);
 /* First sign of the end, wherever it was seen: both sides go to error, DISCONNECTED follows. */
 void verbs_endpoint_close(struct verbs_endpoint *ep);

@@ -205,17 +205,49 @@ static int verbs_qp_modify(struct verbs_endpoint *ep, struct ibv_qp_attr *attr, 
 }
 
 /* The peer gets the rights that were granted here, not those it asked rdma_cm for. */
+static unsigned verbs_qp_access(const struct verbs_endpoint *ep)
+{
+	unsigned reads = IBV_ACCESS_REMOTE_READ | (ep->cq->device->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+
+	return ep->admitted ? IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? reads : 0) : 0;
+}
+
 static int verbs_qp_init(struct verbs_endpoint *ep)
 {
 	struct ibv_qp_attr attr;
 	int mask, rc = verbs_qp_attr(ep, IBV_QPS_INIT, &attr, &mask);
-	unsigned reads = IBV_ACCESS_REMOTE_READ | (ep->cq->device->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 
 	if (rc != 0)
 		return rc;
+	/* Drivers of iWARP refuse or ignore other rights later: cxgb4 and irdma take them before the connection only. */
+	ep->admitted = !ep->attr.closed || ep->cq->device->iwarp;
 	if (mask & IBV_QP_ACCESS_FLAGS)
-		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (ep->attr.reads_in ? reads : 0);
+		attr.qp_access_flags = verbs_qp_access(ep);
 	return verbs_qp_modify(ep, &attr, mask);
+}
+
+int verbs_admit(struct fabric_endpoint *endpoint)
+{
+	struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	struct ibv_qp_init_attr unused;
+	int rc;
+
+	if (ep->state != VERBS_LIVE)
+		return -ENOTCONN;
+	if (ep->admitted)
+		return 0;
+	ep->admitted = true;
+	attr.qp_access_flags = verbs_qp_access(ep);
+	rc = ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
+	if (rc == 0)
+		return 0;
+	ep->admitted = false;
+	/* Of one that is in error by now the end is on its way. */
+	if (ibv_query_qp(ep->qp, &attr, IBV_QP_STATE, &unused) || attr.qp_state != IBV_QPS_RTS)
+		return -ENOTCONN;
+	log_error("verbs", "rights of a queue pair on %s: %s", ep->cq->device->name, strerror(rc));
+	return -rc;
 }
 
 int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device)

@@ -216,13 +216,15 @@ static int verbs_ring(struct verbs_endpoint *ep, uint32_t count)
 
 /*
  * A fence is an empty write that asks for a completion. It is posted when the caller needs slots
- * that only unsignaled requests hold: without it nothing would bring them back.
+ * that only unsignaled requests hold: without it nothing would bring them back. As one in so many is signaled, that is a chain
+ * longer than half of the send queue.
  */
 static void verbs_post_fence(struct verbs_endpoint *ep)
 {
 	struct fabric_wr fence = {.opcode = FABRIC_WRITE, .signaled = true};
 
-	if (ep->fence || ep->unsignaled == 0 || verbs_outstanding(ep) == ep->hw_depth)
+	if (ep->fence || ep->unsignaled == 0 || verbs_outstanding(ep) != ep->unsignaled ||
+	    verbs_outstanding(ep) == ep->hw_depth)
 		return;
 	verbs_fill(ep, &fence, ep->head, VERBS_SLOT_FENCE | VERBS_SLOT_SIGNALED, ep->queue->wr);
 	ep->queue->wr->num_sge = 0;
@@ -499,10 +501,12 @@ static enum fabric_status verbs_status(enum ibv_wc_status status, enum fabric_op
 		return FABRIC_OK;
 	case IBV_WC_WR_FLUSH_ERR:
 		return FABRIC_FLUSHED;
+	case IBV_WC_REM_INV_REQ_ERR: /* of what would reach memory: the peer serves none */
+		if (opcode == FABRIC_SEND)
+			return FABRIC_REMOTE_ERROR;
+		/* fall through */
 	case IBV_WC_REM_ACCESS_ERR: /* of a receive: some devices let it carry the peer's fault */
 		return opcode == FABRIC_RECV ? FABRIC_FLUSHED : FABRIC_REMOTE_ACCESS;
-	case IBV_WC_REM_INV_REQ_ERR: /* of what brings something: the peer serves none */
-		return fabric_brings(opcode) ? FABRIC_REMOTE_ACCESS : FABRIC_REMOTE_ERROR;
 	case IBV_WC_REM_OP_ERR:
 		return FABRIC_REMOTE_ERROR;
 	case IBV_WC_RETRY_EXC_ERR:

@@ -72,6 +72,7 @@ void peer_set_name(struct peer *peer)
 
 int peer_begin(struct peer *peer, const struct wire_peer_hello *hello)
 {
+	conn_admit(peer->conn);
 	peer->room = hello->room;
 	peer->session->their_reconnect_ms = hello->reconnect_ms;
 	peer->session->greeted = true;

@@ -163,8 +163,10 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 	int rc = 0;
 
 	must(a->state == GPU_AGENT_STARTING);
-	if (a->mode == WIRE_GPU_QUEUE)
+	if (a->mode == WIRE_GPU_QUEUE) {
+		conn_admit(a->conn);
 		rc = keys(a, &answer);
+	}
 	if (rc == -EAGAIN)
 		return false;
 	if (rc != 0) {
