@@ -6,6 +6,8 @@
  * at the first record it concerns.
  */
 #include <signal.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "conn/internal.h" /* for `probes`, which the soft provider needs none of, and for limits of a device */
@@ -56,6 +58,17 @@ void *__wrap_calloc(size_t n, size_t size)
 }
 
 static bool admits_nobody;
+
+/* As base/random.c finds it: without a random byte when a test wants that. */
+static bool no_random;
+
+ssize_t getrandom(void *buffer, size_t length, unsigned flags)
+{
+	if (!no_random)
+		return syscall(SYS_getrandom, buffer, length, flags);
+	errno = ENOSYS;
+	return -1;
+}
 
 static void on_established(struct conn *conn)
 {
@@ -1596,6 +1609,29 @@ START_TEST(test_early_message)
 }
 END_TEST
 
+/* Without a nonce neither side has a connection. */
+START_TEST(test_no_random_bytes)
+{
+	struct wire_request request = kv_request();
+	struct conn *conn = NULL;
+	int rc;
+
+	begin(false);
+	no_random = _i == 0;
+	rc = conn_pair_connect(&pair, &request, NULL, &ops, &client, &conn);
+	ck_assert_int_eq(rc, _i == 0 ? -ENOSYS : 0);
+	client.conn = conn;
+	no_random = true;
+	if (conn)
+		PAIR_UNTIL(&pair, client.closed);
+	ck_assert_uint_eq(client.established, 0);
+	ck_assert_uint_eq(servers, 0);
+	ck_assert_int_eq(_i ? accepted : -ENOSYS, -ENOSYS);
+	no_random = false;
+	conn_pair_close(&pair);
+}
+END_TEST
+
 static void refuse_plainly(void *arg, struct fabric_request *request, const struct wire_request *wire,
 			   enum wire_reason reason)
 {
@@ -1765,6 +1801,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_bad_answers, 5);
 	tcase_add_test(tc, test_early_message);
 	tcase_add_loop_test(tc, test_nobody_admitted, 0, 3);
+	tcase_add_loop_test(tc, test_no_random_bytes, 0, 2);
 	add_loop(tc, test_refused_by_a_stranger, 2);
 	tc = suite_case(suite, "large", NULL, NULL);
 	add_loop(tc, test_large_messages, 2);

@@ -204,6 +204,12 @@ bool local_is_near(int fd);
 int local_user(int fd, uid_t *uid);
 
 /*
+ * random.c: bytes that nobody can guess. Only in the first seconds of a machine it may have to wait for them. 0, or -errno, logged:
+ * whatever rests on them must not be made then.
+ */
+int random_fill(void *out, size_t size);
+
+/*
  * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the
  * first time by files: not for the hot path.
  */

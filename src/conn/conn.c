@@ -2,7 +2,6 @@
 #include "conn/internal.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define CLOSE_PATIENCE (5 * TIME_S)        /* flushes and the disconnect may never come */
 #define EXTRA_SENDS (WIRE_RETURNS_MAX + 2) /* beyond the credits: probes, and messages without records */
@@ -217,12 +216,6 @@ static void conn_link(struct conn *conn)
 	conn->transport = fabric_endpoint_transport(conn->endpoint);
 }
 
-static void fill_nonce(uint8_t nonce[static WIRE_NONCE])
-{
-	if (getrandom(nonce, WIRE_NONCE, GRND_NONBLOCK) != WIRE_NONCE)
-		memset(nonce, 0, WIRE_NONCE); /* without a key nothing rests on it */
-}
-
 int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t len, const struct wire_request *request,
 		 const struct conn_attr *own, const struct conn_ops *ops, void *context, uint64_t now,
 		 struct conn **out)
@@ -245,8 +238,9 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	/* What the server grants is known only with its answer: room for the most. */
 	conn->window = group->attr.credits;
 	conn->unshared = !group->shared; /* which device it will be is not known yet */
-	fill_nonce(conn->request.nonce);
-	rc = conn_own_reserve(conn);
+	rc = random_fill(conn->request.nonce, sizeof(conn->request.nonce));
+	if (rc == 0)
+		rc = conn_own_reserve(conn);
 	if (rc != 0)
 		goto free_conn;
 	attr = endpoint_attr(conn);
@@ -337,8 +331,9 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 
 	conn->state = CONN_ACCEPTING;
 	conn_negotiate(conn, grant);
-	fill_nonce(conn->accept.nonce);
-	rc = conn_own_reserve(conn);
+	rc = random_fill(conn->accept.nonce, sizeof(conn->accept.nonce));
+	if (rc == 0)
+		rc = conn_own_reserve(conn);
 	if (rc != 0)
 		return rc;
 	*attr = endpoint_attr(conn);

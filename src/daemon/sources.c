@@ -6,7 +6,6 @@
 #include "daemon/daemon.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define BUCKETS_MAX (1u << 16)
 #define SPARE 16
@@ -27,14 +26,18 @@ int sources_create(uint64_t connections, struct sources **out)
 {
 	struct sources *s;
 	size_t buckets = 16;
+	int rc;
 
 	while (buckets < connections && buckets < BUCKETS_MAX)
 		buckets *= 2;
 	s = calloc(1, sizeof(*s) + buckets * sizeof(s->bucket[0]));
 	if (!s)
 		return -ENOMEM;
-	if (getrandom(s->secret, sizeof(s->secret), GRND_NONBLOCK) < 0)
-		s->secret[0] = time_now();
+	rc = random_fill(s->secret, sizeof(s->secret));
+	if (rc != 0) {
+		free(s);
+		return rc;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(s->secret); i++)
 		s->secret[i] |= 1;
 	s->buckets = buckets;

@@ -15,19 +15,22 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 int soft_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
 	struct soft_domain *d = calloc(1, sizeof(*d));
+	int rc;
 
 	if (!d)
 		return -ENOMEM;
 	d->base.ops = fabric->ops;
 	d->fabric = container_of(fabric, struct soft_fabric, base);
+	rc = random_fill(&d->random, sizeof(d->random));
+	if (rc != 0) {
+		free(d);
+		return rc;
+	}
 	pthread_mutex_init(&d->lock, NULL);
-	if (getrandom(&d->random, sizeof(d->random), GRND_NONBLOCK) != sizeof(d->random))
-		d->random = time_now();
 	d->random |= 1;
 	*out = &d->base;
 	return 0;

@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define RESULTS 64 /* taken at once */
 
@@ -35,10 +34,9 @@ int gpu_agent_rpc_start(struct gpu_agent *a)
 	a->bucket = calloc(1ull << bits, sizeof(struct gpu_agent_job *));
 	if (!a->job || !a->bucket)
 		return -ENOMEM;
-	if (getrandom(&a->multiplier, sizeof(a->multiplier), GRND_NONBLOCK) < 0)
-		a->multiplier = 0x9e3779b9;
+	rc = random_fill(&a->multiplier, sizeof(a->multiplier));
 	a->multiplier |= 1;
-	return 0;
+	return rc;
 }
 
 /* Multiplicative, with a factor that no client knows: none can have all its ids in one bucket. */

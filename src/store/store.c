@@ -6,7 +6,6 @@
 #include "store/internal.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 #include <time.h>
 
 #define XXH_INLINE_ALL
@@ -94,9 +93,10 @@ int store_create(const struct store_config *config, struct store **out)
 	store->eviction = config->eviction;
 	store->value_max = MIN(config->value_max, VALUE_LIMIT);
 	atomic_store(&store->due, TIME_NEVER);
-	/* So that nobody can choose keys that share a bucket; without entropy the address must do. */
-	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
-		store->seed = (uintptr_t)store * 0x9e3779b97f4a7c15ull;
+	/* So that nobody can choose keys that share a bucket. */
+	rc = random_fill(&store->seed, sizeof(store->seed));
+	if (rc != 0)
+		goto free_store;
 	rc = changes_init(&store->changes, config->changes, config->arena_size);
 	if (rc != 0)
 		goto free_store;
