@@ -4,9 +4,13 @@
 struct guest {
 	struct engine *engine;
 	struct conn *conn;
-	bool closed, answered;
+	bool closed, answered, offered;
 	enum wire_status status;
 	char words[300];
+	struct wire_peer_offer offer;
+	struct conn_transfer transfer; /* what it tries */
+	bool tried;
+	enum fabric_status outcome;
 };
 
 static void guest_established(struct conn *conn)
@@ -18,6 +22,12 @@ static int guest_record(struct conn *conn, const struct wire_record *record, con
 {
 	struct guest *guest = conn_context(conn);
 
+	if (record->op == WIRE_OP_PEER_OFFER) {
+		ck_assert_uint_eq(record->length, sizeof(guest->offer));
+		memcpy(&guest->offer, body, sizeof(guest->offer));
+		guest->offered = true;
+		return 0;
+	}
 	guest->answered = true;
 	guest->status = record->status;
 	snprintf(guest->words, sizeof(guest->words), "%.*s", (int)record->length, (const char *)body);
@@ -56,6 +66,7 @@ static void *guest_connects(void *arg)
 
 	engine_options_from(NULL, &options);
 	options.poll = 0;
+	options.transfers = 4;
 	if (strstr(target, "unix:"))
 		snprintf(address, sizeof(address), "%s", target);
 	else
@@ -265,6 +276,150 @@ START_TEST(a_session_needs_its_secret)
 }
 END_TEST
 
+/*
+ * What they reach
+ */
+static void guest_tried(struct conn_transfer *transfer, enum fabric_status status)
+{
+	struct guest *guest = container_of(transfer, struct guest, transfer);
+
+	guest->outcome = status;
+	guest->tried = true;
+}
+
+/* Reads or writes 64 bytes, which end what it is allowed or not. */
+static enum fabric_status guest_tries(struct guest *guest, bool write, const void *addr, uint32_t rkey, void *bytes)
+{
+	struct landing *landing;
+	struct fabric_sge sge;
+	int rc;
+
+	engine_enter(guest->engine);
+	landing = landing_take(engine_buffers(guest->engine), 64, FABRIC_REMOTE_WRITE);
+	memcpy(landing_data(landing), bytes, 64);
+	sge = (struct fabric_sge){landing_data(landing), 64, landing_region(landing)};
+	guest->tried = false;
+	guest->transfer = (struct conn_transfer){.done = guest_tried};
+	rc = write ? conn_write(guest->conn, &guest->transfer, &sge, (uintptr_t)addr, rkey)
+		   : conn_read(guest->conn, &guest->transfer, &sge, (uintptr_t)addr, rkey);
+	ck_assert_int_eq(rc, 0);
+	engine_leave(guest->engine);
+	guest_waits_for(guest, &guest->tried);
+	if (guest->outcome != FABRIC_OK)
+		guest_waits_for(guest, &guest->closed);
+	engine_enter(guest->engine);
+	memcpy(bytes, landing_data(landing), 64);
+	landing_give(landing);
+	engine_leave(guest->engine);
+	return guest->outcome;
+}
+
+static void guest_is_refused(struct guest *guest, bool write, const void *addr, uint32_t rkey)
+{
+	char bytes[64], before[64], kept[64];
+
+	memset(bytes, 0x11, sizeof(bytes));
+	memcpy(kept, bytes, sizeof(kept));
+	memcpy(before, addr, sizeof(before));
+	ck_assert_int_ne(guest_tries(guest, write, addr, rkey, bytes), FABRIC_OK);
+	ck_assert_mem_eq(addr, before, sizeof(before));
+	ck_assert_mem_eq(bytes, kept, sizeof(kept));
+	guest_goes(guest);
+}
+
+static void guest_is_accepted(struct guest *guest, int index)
+{
+	struct wire_peer_hello hello = {.version = WIRE_PEER_VERSION, .session = 77 + (uint64_t)index, .room = 4096};
+
+	guest_comes(guest);
+	guest_says(guest, WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+	ck_assert_msg(rdma_accept_peer(server) == index, "%s", rdma_get_error());
+	guest_waits_for(guest, &guest->answered);
+	ck_assert_int_eq(guest->status, WIRE_OK);
+}
+
+static struct fabric_domain *server_domain(void)
+{
+	return conn_group_domain(engine_group(first_link()->engine));
+}
+
+static struct fabric_limits server_limits(void)
+{
+	struct fabric_limits limits;
+
+	fabric_limits(fabric_domain_fabric(server_domain()), &limits);
+	return limits;
+}
+
+/* Nobody has accepted it. It knows the address and a true key of memory that anybody may read and write. */
+START_TEST(guests_reach_nothing)
+{
+	const char asks = _i % 2, writes = _i / 2;
+	struct wire_peer_hello hello = {.version = WIRE_PEER_VERSION, .session = 77};
+	static _Alignas(4096) char memory[4096];
+	struct fabric_region *region;
+	struct guest guest;
+
+	serve(NULL);
+	guest_comes(&guest);
+	if (asks) {
+		guest_says(&guest, WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+		while (list_empty(&server->waiting))
+			turn(server);
+	}
+	ck_assert_int_eq(fabric_register(server_domain(), memory, sizeof(memory),
+					 FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &region),
+			 0);
+	if (!server_limits().open_sinks)
+		guest_is_refused(&guest, writes, memory, fabric_region_rkey(region, conn_endpoint(first_link()->conn)));
+	else
+		guest_goes(&guest);
+	fabric_deregister(region);
+	ck_assert_int_eq(rdma_peers(server), 0);
+}
+END_TEST
+
+/* Of memory that is registered as a whole a peer reads what it is offered, and changes nothing; another peer does not even that. */
+START_TEST(offers_show_what_is_sent)
+{
+	enum { LENGTH = 64 * 1024, FROM = 128 * 1024, WHOLE = 1024 * 1024 };
+	static _Alignas(4096) char memory[WHOLE];
+	struct guest guest, other;
+	rdma_request *sent;
+	char bytes[64] = "";
+	bool windows;
+
+	serve(NULL);
+	ck_assert_msg(rdma_register(server, memory, WHOLE) == 0, "%s", rdma_get_error());
+	memset(memory, 0x22, WHOLE);
+	memset(memory + FROM, 0x33, LENGTH);
+	guest_is_accepted(&guest, 0);
+	windows = server_limits().windows;
+	guest_is_accepted(&other, 1);
+	sent = rdma_isend(server, 0, memory + FROM, LENGTH);
+	ck_assert_msg(sent, "%s", rdma_get_error());
+	guest_waits_for(&guest, &guest.offered);
+	ck_assert_uint_eq(guest.offer.addr, (uintptr_t)memory + FROM);
+	ck_assert_int_eq(guest_tries(&guest, false, memory + FROM, guest.offer.rkey, bytes), FABRIC_OK);
+	ck_assert_mem_eq(bytes, memory + FROM, sizeof(bytes));
+	ck_assert_int_eq(guest_tries(&guest, false, memory + FROM + LENGTH - 64, guest.offer.rkey, bytes), FABRIC_OK);
+	if (windows)
+		guest_is_refused(&other, false, memory + FROM, guest.offer.rkey);
+	else
+		guest_goes(&other);
+	if (_i == 0)
+		guest_is_refused(&guest, true, memory + FROM, guest.offer.rkey);
+	else if (_i == 1 && windows)
+		guest_is_refused(&guest, false, memory + FROM + LENGTH - 32, guest.offer.rkey);
+	else if (_i == 2 && windows)
+		guest_is_refused(&guest, false, memory, guest.offer.rkey);
+	else
+		guest_goes(&guest);
+	ck_assert_int_ne(rdma_wait(sent, PATIENCE_MS, NULL), 0);
+	ck_assert_msg(rdma_unregister(server, memory) == 0, "%s", rdma_get_error());
+}
+END_TEST
+
 static Suite *suite_make(const char *name)
 {
 	Suite *suite = suite_create(name);
@@ -275,6 +430,8 @@ static Suite *suite_make(const char *name)
 	tcase_add_test(tc, who_gave_way_comes_again);
 	tcase_add_test(tc, guests_who_lie);
 	tcase_add_test(tc, a_session_needs_its_secret);
+	tcase_add_loop_test(tc, guests_reach_nothing, 0, 4);
+	tcase_add_loop_test(tc, offers_show_what_is_sent, 0, 4);
 	return suite;
 }
 

@@ -410,6 +410,46 @@ START_TEST(test_register)
 END_TEST
 
 /* What is kept for later makes room for what is needed now. */
+/* The server may do with memory what it is asked for, and no more: to read what is set, to write what is got. */
+START_TEST(test_rights)
+{
+	size_t len = 200000;
+	void *kv = open_kv(NULL, NULL), *got, *lent;
+	unsigned before;
+
+	refused = pthread_self();
+	value_fill(value, len, 1);
+	ck_assert_int_eq(kv_set_bytes(kv, "key", 3, value, len), 0);
+	ck_assert_uint_eq(rights, FABRIC_REMOTE_READ);
+	ck_assert_int_eq(kv_get_into(kv, "key", 3, space, len, &(size_t){0}), 0);
+	ck_assert_uint_eq(rights, FABRIC_REMOTE_WRITE);
+	rights = 0;
+	ck_assert_int_eq(kv_get_bytes(kv, "key", 3, &got, &len), 0);
+	ck_assert_uint_eq(rights, FABRIC_REMOTE_WRITE);
+	kv_release(got);
+	ck_assert_int_eq(kv_buffer_register(kv, value, len), 0);
+	before = registrations;
+	ck_assert_int_eq(kv_set_bytes(kv, "key", 3, value, len), 0);
+	ck_assert_uint_eq(registrations, before);
+	ck_assert_uint_eq(rights, FABRIC_REMOTE_READ);
+	for (unsigned i = 0; i < 3; i++) { /* from now on it is used for both */
+		ck_assert_int_eq(kv_get_into(kv, "key", 3, value, len, &(size_t){0}), 0);
+		ck_assert_int_eq(kv_set_bytes(kv, "key", 3, value, len), 0);
+		ck_assert_uint_eq(registrations, before + 1);
+		ck_assert_uint_eq(rights, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	}
+	ck_assert_int_eq(kv_buffer_unregister(kv, value), 0);
+	ck_assert_int_eq(kv_buffer_lend(kv, len, &lent), 0);
+	ck_assert_uint_eq(rights, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	kv_release(lent);
+	rights = 0;
+	ck_assert_int_eq(kv_get_bytes(kv, "key", 3, &got, &len), 0);
+	ck_assert_uint_eq(rights, 0); /* where it landed before, not in what was lent */
+	kv_release(got);
+	kv_close(kv);
+}
+END_TEST
+
 START_TEST(test_kept_buffers_give_way)
 {
 	void *kv = open_kv(NULL, NULL), *lent;
@@ -522,6 +562,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, test_no_copy);
 	tcase_add_test(tc, test_small_in_a_row);
 	tcase_add_test(tc, test_register);
+	tcase_add_test(tc, test_rights);
 	tcase_add_test(tc, test_kept_buffers_give_way);
 	tcase_add_test(tc, test_longest_unused_goes);
 	tcase_add_test(tc, test_temporary_registration);

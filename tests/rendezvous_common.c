@@ -8,6 +8,7 @@ static _Atomic unsigned deregistrations;
 _Atomic size_t longest_copy;
 unsigned refuse;
 pthread_t refused;
+unsigned rights;
 
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
@@ -74,6 +75,8 @@ int __wrap_fabric_register(struct fabric_domain *domain, void *addr, size_t len,
 	}
 	rc = __real_fabric_register(domain, addr, len, access, out);
 	registrations += rc == 0;
+	if (rc == 0 && pthread_equal(pthread_self(), refused))
+		rights = access;
 	return rc;
 }
 

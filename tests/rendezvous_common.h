@@ -24,6 +24,7 @@ extern _Atomic size_t longest_copy;
 size_t copy_limit(void *kv);
 extern unsigned refuse; /* so many registrations to come of the thread `refused` */
 extern pthread_t refused;
+extern unsigned rights; /* of the last registration of that thread */
 
 /* And not deregistered. */
 unsigned registered(void);

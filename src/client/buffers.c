@@ -1,6 +1,6 @@
 /*
  * buffers.c: memory that the server may reach. Landing buffers are made once per size class and kept; the caller's own memory is
- * registered for repeated use, or for one request.
+ * registered for repeated use, or for one request. A registration has the rights that its use needs, and no others.
  *
  * A landing buffer is a page of ours, which is not registered, and behind it the pages that are: a
  * server that writes where it may not cannot touch our part. Another page behind them has room for the 0 byte
@@ -15,7 +15,6 @@
 #define CLASS_MIN 12 /* 4 KiB, the first class */
 #define CLASSES 30
 #define KEEP (256 * MIB) /* of free buffers; beyond this, the longest unused are unmapped */
-#define RIGHTS (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)
 
 struct landing {
 	struct list node;      /* in buffers->free[class] or buffers->lent */
@@ -23,7 +22,7 @@ struct landing {
 	struct buffers *owner; /* NULL: the engine is gone */
 	struct fabric_region *region;
 	size_t size; /* of the registered part */
-	unsigned class;
+	unsigned class, access;
 };
 
 /* The word before each value that a caller holds. */
@@ -35,9 +34,10 @@ struct value_header {
 struct range {
 	char *addr;
 	size_t len;
-	struct fabric_region *region;
-	unsigned users; /* outstanding requests */
-	bool own;       /* registered here for the caller; else a lent buffer's */
+	struct fabric_region *region; /* NULL: could not be made anew */
+	unsigned access;              /* the region's */
+	unsigned users;               /* outstanding requests */
+	bool own;                     /* registered here for the caller; else a lent buffer's */
 };
 
 struct buffers {
@@ -134,7 +134,7 @@ static unsigned class_of(size_t size)
 	return bits - CLASS_MIN;
 }
 
-static struct landing *landing_create(struct buffers *b, unsigned class)
+static struct landing *landing_create(struct buffers *b, unsigned class, unsigned access)
 {
 	size_t size = (size_t)1 << (class + CLASS_MIN);
 	char *memory = mmap(NULL, PAGE + size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -144,7 +144,7 @@ static struct landing *landing_create(struct buffers *b, unsigned class)
 		log_error("client", "no %zu bytes of registered memory: %m", size);
 		return NULL;
 	}
-	if (buffers_pin(b, memory + PAGE, size, RIGHTS, &l->region) != 0) {
+	if (buffers_pin(b, memory + PAGE, size, access, &l->region) != 0) {
 		munmap(memory, PAGE + size + PAGE);
 		return NULL;
 	}
@@ -152,11 +152,20 @@ static struct landing *landing_create(struct buffers *b, unsigned class)
 	l->owner = b;
 	l->size = size;
 	l->class = class;
+	l->access = access;
 	((struct value_header *)(memory + PAGE))[-1].landing = l;
 	return l;
 }
 
-struct landing *landing_take(struct buffers *b, size_t size)
+static struct landing *landing_find(const struct list *free, unsigned access)
+{
+	list_for_each (pos, free)
+		if (container_of(pos, struct landing, node)->access == access)
+			return container_of(pos, struct landing, node);
+	return NULL;
+}
+
+struct landing *landing_take(struct buffers *b, size_t size, unsigned access)
 {
 	unsigned class = class_of(size);
 	struct landing *l;
@@ -166,14 +175,10 @@ struct landing *landing_take(struct buffers *b, size_t size)
 		log_error("client", "%zu bytes are beyond what a registered buffer holds", size);
 		return NULL;
 	}
-	if (list_empty(&b->free[class])) {
-		l = landing_create(b, class);
-		if (!l)
-			return NULL;
-	} else {
-		l = idle_remove(list_first(&b->free[class], struct landing, node));
-	}
-	list_add_tail(&b->lent, &l->node);
+	l = landing_find(&b->free[class], access);
+	l = l ? idle_remove(l) : landing_create(b, class, access);
+	if (l)
+		list_add_tail(&b->lent, &l->node);
 	return l;
 }
 
@@ -278,10 +283,10 @@ static struct range *range_find(const struct buffers *b, const void *addr, size_
 	return &b->ranges[at];
 }
 
-int buffers_register(struct buffers *b, void *addr, size_t len)
+int buffers_register(struct buffers *b, void *addr, size_t len, unsigned access)
 {
-	struct range range = {.addr = addr, .len = len, .own = true};
-	int rc = buffers_pin(b, addr, len, RIGHTS, &range.region);
+	struct range range = {.addr = addr, .len = len, .access = access, .own = true};
+	int rc = buffers_pin(b, addr, len, access, &range.region);
 
 	if (rc != 0)
 		return rc;
@@ -307,13 +312,13 @@ int buffers_unregister(struct buffers *b, const void *addr)
 
 int buffers_lend(struct buffers *b, size_t size, void **buffer)
 {
-	struct landing *l = landing_take(b, size);
+	struct landing *l = landing_take(b, size, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE); /* for its caller's use */
 	struct range range;
 	int rc;
 
 	if (!l)
 		return -ENOMEM;
-	range = (struct range){.addr = landing_data(l), .len = l->size, .region = l->region};
+	range = (struct range){.addr = landing_data(l), .len = l->size, .region = l->region, .access = l->access};
 	rc = range_add(b, &range);
 	if (rc != 0) {
 		landing_give(l);
@@ -358,13 +363,33 @@ bool buffers_reached(const struct buffers *b, const void *addr, size_t len)
 	return range_find(b, addr, len) != NULL;
 }
 
+/* Its registration has, or gets, these rights beside those that it has. While requests use it, it stays as it is. The old one goes
+ * first, as both may be more than can be pinned. */
+static bool range_allows(struct buffers *b, struct range *range, unsigned access)
+{
+	unsigned has = range->access;
+
+	if (has & (FABRIC_REMOTE_WRITE | FABRIC_WINDOWS))
+		has |= FABRIC_LOCAL_WRITE;
+	if (likely(range->region && !(access & ~has)))
+		return true;
+	if (range->users || !range->own)
+		return false;
+	fabric_deregister(range->region);
+	range->region = NULL;
+	if (buffers_pin(b, range->addr, range->len, range->access | access, &range->region) != 0)
+		return false;
+	range->access |= access;
+	return true;
+}
+
 int buffers_reach(struct buffers *b, const void *addr, size_t len, unsigned access, struct reach *out)
 {
 	struct range *range = range_find(b, addr, len);
 
 	must(engine_entered(b->engine));
 	*out = (struct reach){.addr = addr};
-	if (range) {
+	if (range && range_allows(b, range, access)) {
 		range->users++;
 		out->region = range->region;
 		return 0;

@@ -223,8 +223,8 @@ struct buffers *engine_buffers(struct engine *engine);
 struct buffers *buffers_create(struct engine *engine, struct fabric_domain *domain);
 void buffers_destroy(struct buffers *buffers); /* what is lent stays readable, and is released later */
 
-/* A registered buffer of at least `size` bytes, kept for reuse when given back. NULL: logged. */
-struct landing *landing_take(struct buffers *buffers, size_t size);
+/* A buffer of at least `size` bytes, registered with these rights, kept for reuse when given back. NULL: logged. */
+struct landing *landing_take(struct buffers *buffers, size_t size, unsigned access);
 void landing_give(struct landing *landing);
 void *landing_data(struct landing *landing);
 size_t landing_size(const struct landing *landing);
@@ -234,8 +234,8 @@ const struct fabric_region *landing_region(const struct landing *landing);
 void *value_copy(const void *bytes, size_t len);
 void value_release(void *value);
 
-/* The public kv_buffer_ calls. */
-int buffers_register(struct buffers *buffers, void *addr, size_t len);
+/* The public kv_buffer_ calls. What is registered has the rights `access` at first, and gets those for which it is reached. */
+int buffers_register(struct buffers *buffers, void *addr, size_t len, unsigned access);
 int buffers_unregister(struct buffers *buffers, const void *addr);
 int buffers_lend(struct buffers *buffers, size_t size, void **buffer);
 

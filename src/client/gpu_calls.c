@@ -403,7 +403,7 @@ int rdmad_gpu_buffer_register(struct rdmad_gpu *gpu, void *addr, size_t len)
 	if (rc != 0)
 		return rc;
 	engine_enter(gpu->engine);
-	rc = buffers_register(engine_buffers(gpu->engine), addr, len);
+	rc = buffers_register(engine_buffers(gpu->engine), addr, len, FABRIC_REMOTE_READ);
 	engine_leave(gpu->engine);
 	if (rc == -EEXIST)
 		log_error("gpu", "part of this memory is registered already");

@@ -469,9 +469,11 @@ static int queues_lay_out(struct rdmad_gpu *gpu, struct client_gpu_queues *q)
 	q->jobs_addr = ring->client_addr + (at.jobs - at.client);
 	q->worker_rkey = ring->worker_rkey;
 	q->client_rkey = ring->client_rkey;
-	q->landing = landing_take(engine_buffers(gpu->engine), cells * (sizeof(*q->descriptor) + sizeof(*q->result)) +
-								       q->shape.queues * sizeof(*q->line) +
-								       FLIGHTS * CONN_CHAIN_MAX / 2 * sizeof(*words));
+	q->landing =
+		landing_take(engine_buffers(gpu->engine),
+			     cells * (sizeof(*q->descriptor) + sizeof(*q->result)) +
+				     q->shape.queues * sizeof(*q->line) + FLIGHTS * CONN_CHAIN_MAX / 2 * sizeof(*words),
+			     gpu->sink);
 	if (!q->landing)
 		return -ENOMEM;
 	q->descriptor = landing_data(q->landing);

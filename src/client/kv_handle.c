@@ -126,7 +126,7 @@ int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	rc = buffers_register(kv->buffers, addr, len);
+	rc = buffers_register(kv->buffers, addr, len, FABRIC_REMOTE_READ);
 	kv_leave(kv);
 	if (rc == -EEXIST)
 		log_error("kv", "part of this memory is registered already");

@@ -270,7 +270,7 @@ int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 	int rc = -ENOMEM;
 
 	r->key_hash = hash_bytes(ask->key, ask->key_len);
-	r->landing = landing_take(kv->buffers, size);
+	r->landing = landing_take(kv->buffers, size, FABRIC_REMOTE_WRITE);
 	if (r->landing)
 		rc = send_get_landing(kv, r, ask->key, ask->key_len);
 	if (rc != 0)
@@ -358,7 +358,7 @@ static bool get_pushed_begin(struct kv *kv, struct request *r, uint64_t length)
 
 	if (!kv->free_push)
 		return false;
-	r->landing = landing_take(kv->buffers, length);
+	r->landing = landing_take(kv->buffers, length, FABRIC_REMOTE_WRITE);
 	if (!r->landing)
 		return false;
 	to = (struct fabric_sge){landing_data(r->landing), length, landing_region(r->landing)};
@@ -422,7 +422,7 @@ int request_get_again(struct kv *kv, struct request *r, const struct wire_record
 		landing_give(r->landing);
 	r->large = true;
 	r->key_hash = hash_bytes(key, key_len);
-	r->landing = landing_take(kv->buffers, length);
+	r->landing = landing_take(kv->buffers, length, FABRIC_REMOTE_WRITE);
 	if (!r->landing)
 		kv_request_finish(kv, r, -ENOMEM, NULL, 0);
 	else if (kv->again || send_get_landing(kv, r, key, key_len) != 0)

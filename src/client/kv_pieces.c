@@ -122,7 +122,7 @@ int kv_pieces_take(struct kv *kv, struct request *r, const struct kv_plan *plan,
 	p->reaches = 0;
 	r->pieces = p;
 	if (plan->landing)
-		r->landing = landing_take(kv->buffers, plan->landing);
+		r->landing = landing_take(kv->buffers, plan->landing, access);
 	return plan->landing && !r->landing ? -ENOMEM : reach_ranges(kv, r, plan, access, ranges);
 }
 

@@ -53,6 +53,7 @@ struct offer {
 	struct list node;             /* of outbox.offers, by number */
 	struct rdma_request *request; /* NULL: given up; the peer is still to say so */
 	struct reach reach;
+	struct fabric_window *window; /* by which the peer reads it; NULL: by its region's key */
 	uint64_t stream, number, length, ready;
 	bool again;     /* to be said again on this connection */
 	bool back;      /* withdrawn */
@@ -206,6 +207,9 @@ void message_intakes_free(struct peer_message *m);
  */
 int message_reach(struct peer *peer, const void *addr, size_t len, unsigned access, struct reach *out);
 void message_unreach(struct peer *peer, struct reach *reach); /* also one that reaches nothing */
+/* The peer, and nobody else, may read it by the window's key; *window stays NULL where the device has none: by the region's. As
+ * message_reach(), and -EAGAIN: no room for it now; -ENOTCONN. To be closed before message_unreach(). */
+int message_show(struct peer *peer, const void *addr, size_t len, struct reach *out, struct fabric_window **window);
 
 /*
  * message_limit.c

@@ -21,7 +21,8 @@ static bool offer_say(struct peer *peer, unsigned message_class, const struct of
 
 	if (offer->request && region) {
 		body.addr = (uintptr_t)offer->request->data;
-		body.rkey = fabric_region_rkey(region, conn_endpoint(peer->conn));
+		body.rkey = offer->window ? fabric_window_rkey(offer->window)
+					  : fabric_region_rkey(region, conn_endpoint(peer->conn));
 	}
 	return conn_say(peer->conn, &head, &body, sizeof(body), NULL, 0);
 }
@@ -36,14 +37,26 @@ static bool offer_has_room(struct peer *peer)
 	return false;
 }
 
-static bool offer_reach(struct peer *peer, struct offer *offer)
+/* 0; -EAGAIN: writable() comes; or why not. */
+static int offer_reach(struct peer *peer, struct offer *offer)
 {
-	return message_reach(peer, offer->request->data, offer->length, FABRIC_REMOTE_READ, &offer->reach) == 0;
+	int rc = message_show(peer, offer->request->data, offer->length, &offer->reach, &offer->window);
+
+	if (rc == -EAGAIN)
+		conn_wait_writable(peer->conn);
+	return rc;
+}
+
+static void offer_unreach(struct peer *peer, struct offer *offer)
+{
+	fabric_window_close(offer->window);
+	offer->window = NULL;
+	message_unreach(peer, &offer->reach);
 }
 
 static void offer_free(struct peer *peer, struct offer *offer)
 {
-	message_unreach(peer, &offer->reach);
+	offer_unreach(peer, offer);
 	list_del(&offer->node);
 	free(offer);
 }
@@ -78,6 +91,7 @@ enum sent message_offer_send(struct peer *peer, struct rdma_request *request)
 	struct peer_message *m = peer->message;
 	struct outbox *out = &m->out[request->message_class];
 	struct offer *offer;
+	int rc;
 
 	if (!offer_has_room(peer))
 		return SENT_NOT_NOW;
@@ -88,9 +102,11 @@ enum sent message_offer_send(struct peer *peer, struct rdma_request *request)
 	offer->stream = request->stream;
 	offer->number = out->next;
 	offer->length = request->length;
-	if (!offer_reach(peer, offer)) {
+	rc = offer_reach(peer, offer);
+	if (rc != 0) {
 		free(offer);
-		return others_are_out(m) ? SENT_NOT_NOW : SENT_FAILED; /* the end of another makes room */
+		/* The end of another makes room, or the connection's end is near. */
+		return others_are_out(m) || rc == -EAGAIN || rc == -ENOTCONN ? SENT_NOT_NOW : SENT_FAILED;
 	}
 	list_add_tail(&out->offers, &offer->node);
 	offer->ready = may_be_read(m, offer->length);
@@ -111,7 +127,7 @@ bool message_offer_again(struct peer *peer, unsigned message_class, uint64_t num
 
 	if (!offer)
 		return true; /* it can not be: what is not confirmed was not taken */
-	if (offer->request && !reach_region(&offer->reach) && !offer_reach(peer, offer))
+	if (offer->request && !reach_region(&offer->reach) && offer_reach(peer, offer) != 0)
 		return false;
 	if (!offer_say(peer, message_class, offer, 0))
 		return false;
@@ -132,7 +148,7 @@ static bool offer_news_say(struct peer *peer, unsigned message_class, struct off
 			return false;
 		offer->back_said = true;
 	} else if (again) {
-		if ((!reach_region(&offer->reach) && !offer_reach(peer, offer)) ||
+		if ((!reach_region(&offer->reach) && offer_reach(peer, offer) != 0) ||
 		    !offer_say(peer, message_class, offer, again))
 			return false;
 	}
@@ -239,7 +255,7 @@ uint64_t message_abandon(struct rdma_request *request)
 	}
 	offer->back = true;
 	offer->request = NULL;
-	message_unreach(peer, &offer->reach);
+	offer_unreach(peer, offer);
 	offer_fail_late(request);
 	return TIME_NEVER;
 }
@@ -255,7 +271,7 @@ void message_offers_closed(struct peer *peer)
 		list_for_each (at, offers) {
 			struct offer *offer = container_of(at, struct offer, node);
 
-			message_unreach(peer, &offer->reach);
+			offer_unreach(peer, offer);
 			offer->again = true;
 			offer->back_said = false;
 		}

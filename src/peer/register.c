@@ -40,6 +40,20 @@ static struct range *range_of(const rdma_context *ctx, const char *addr, size_t 
 	return NULL;
 }
 
+static bool engine_has_windows(const struct engine *engine)
+{
+	struct fabric_limits limits;
+
+	fabric_limits(fabric_domain_fabric(conn_group_domain(engine_group(engine))), &limits);
+	return limits.windows;
+}
+
+/* What a peer may read is shown by a window of its connection. Where there are none, by a key that all of them may use. */
+static unsigned engine_offers(const struct engine *engine)
+{
+	return engine_has_windows(engine) ? FABRIC_WINDOWS : FABRIC_REMOTE_READ;
+}
+
 static int range_pin(rdma_context *ctx, struct range *range, struct engine *engine)
 {
 	unsigned place = engine_place(ctx, engine);
@@ -47,7 +61,8 @@ static int range_pin(rdma_context *ctx, struct range *range, struct engine *engi
 
 	if (range->pinned & 1u << place)
 		return 0;
-	rc = buffers_register(engine_buffers(engine), range->addr, range->len);
+	rc = buffers_register(engine_buffers(engine), range->addr, range->len,
+			      engine_offers(engine) | FABRIC_LOCAL_WRITE);
 	if (rc == 0)
 		range->pinned |= 1u << place;
 	return rc;
@@ -60,6 +75,19 @@ int message_reach(struct peer *peer, const void *addr, size_t len, unsigned acce
 	if (range && range_pin(peer->ctx, range, peer->engine) != 0)
 		log_debug("peer", "registered memory is registered again for each message");
 	return buffers_reach(engine_buffers(peer->engine), addr, len, access, out);
+}
+
+int message_show(struct peer *peer, const void *addr, size_t len, struct reach *out, struct fabric_window **window)
+{
+	int rc = message_reach(peer, addr, len, engine_offers(peer->engine), out);
+
+	if (rc != 0 || !engine_has_windows(peer->engine))
+		return rc;
+	rc = fabric_window_open(conn_endpoint(peer->conn), reach_region(out), (void *)addr, len, FABRIC_REMOTE_READ,
+				window);
+	if (rc != 0)
+		message_unreach(peer, out);
+	return rc;
 }
 
 void message_unreach(struct peer *peer, struct reach *reach)

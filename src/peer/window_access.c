@@ -29,7 +29,7 @@ static const struct fabric_region *own_region(const struct peer_window *pw, cons
 
 static int op_land(struct peer_window *pw, struct window_op *op)
 {
-	op->landing = landing_take(engine_buffers(pw->engine), WINDOW_COPIED);
+	op->landing = landing_take(engine_buffers(pw->engine), WINDOW_COPIED, pw->sink);
 	if (!op->landing)
 		return -ENOMEM;
 	if (op->kind == WINDOW_WRITE)
