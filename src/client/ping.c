@@ -177,6 +177,8 @@ static int send_ping(struct rdmad_ping *ping)
 	record->id = (uint32_t)ping->sent;
 	if (ping->options.verify)
 		fill(record + 1, ping->options.size, ping->sent);
+	else
+		memset(record + 1, 0, ping->options.size); /* not what others of the process said */
 	conn_commit(ping->conn, record, ping->options.size);
 	ping->pongs[ping->sent % ping->options.depth].time = time_now();
 	ping->sent++;

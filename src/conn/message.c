@@ -93,6 +93,9 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 	if (unlikely(!conn->open || conn->state != CONN_ESTABLISHED ||
 		     (uint64_t)at + sizeof(struct wire_record) + body > conn->message_size))
 		return reserve_first(conn, body, room);
+	/* The buffer was another connection's, and the peer is not to read in the padding what that one said. What is cleared beyond it
+	 * the header covers. */
+	memset((char *)conn->open->addr + conn->open_used, 0, sizeof(uint64_t));
 	return record_at(conn, at, room);
 }
 
