@@ -37,6 +37,7 @@ struct verbs_device {
 	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
 	const char *name;
 	bool iwarp, windows;
+	bool loose_windows; /* a window shows all of the registration that it is bound to */
 	bool atomics; /* it has some, and they are whole to those of all others of its fabric */
 	bool global;  /* they are whole to anybody's */
 	bool active;  /* one of its ports is */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SOFT_ROCE 0xffffff /* its vendor; that of old kernels has none */
+
 #define VERBS_DEPTH_WANTED 256 /* rather than more bytes inline */
 
 int verbs_wanted_parse(const char *text, struct verbs_wanted *out)
@@ -185,6 +187,7 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 	}
 	device->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	device->windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	device->loose_windows = !attr.vendor_id || attr.vendor_id == SOFT_ROCE;
 	device->global = attr.atomic_cap == IBV_ATOMIC_GLOB;
 	device->atomics = device->global || attr.atomic_cap == IBV_ATOMIC_HCA;
 	device->max_reads = (uint8_t)MIN(MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom), 255);

@@ -2,8 +2,8 @@
  * verbs_window.c: memory windows of type 2. Devices know two kinds, 2A and 2B: both refuse the key on another queue
  * pair than the one that bound it, 2B in another protection domain as well.
  *
- * A device may check the peer's range against the region under the window only (rxe does). So a window that shows a part of
- * a region is bound to a registration of that part.
+ * Soft-RoCE checks the peer's range against the region under the window only. There a window that shows a part of a region is
+ * bound to a registration of that part.
  */
 #include "fabric/verbs.h"
 
@@ -30,7 +30,7 @@ static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *windo
 	*out = verbs_mr(region, ep->device);
 	if (!*out || (*out)->pd != ep->domain->pd[ep->device])
 		return -EINVAL;
-	if (len == region->len)
+	if (len == region->len || !ep->cq->device->loose_windows)
 		return 0;
 	rc = verbs_mr_register(ep->domain, ep->device, addr, len, FABRIC_LOCAL_WRITE | FABRIC_WINDOWS, &window->mr);
 	*out = window->mr;

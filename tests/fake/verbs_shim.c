@@ -432,7 +432,10 @@ SHIM_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_a
 
 SHIM_EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-	int rc = shim_gone() ? refuse(EIO) : SHIM_NEXT(ibv_modify_qp)(qp, attr, mask);
+	/* As Chelsio's driver does: what a peer may do is settled before it is connected. */
+	bool late =
+		shim_on(SHAPE_iwarp) && attr->qp_state == IBV_QPS_RTS && mask == (IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
+	int rc = shim_gone() || late ? refuse(EIO) : SHIM_NEXT(ibv_modify_qp)(qp, attr, mask);
 
 	if (rc == 0 && qp->srq && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR && shim_on(SHAPE_last_wqe))
 		shim_async(IBV_EVENT_QP_LAST_WQE_REACHED, qp);
