@@ -814,6 +814,30 @@ START_TEST(test_checkpoint_when_full)
 }
 END_TEST
 
+/* The log has no room for what was answered, and gets none but by a checkpoint that has all of that. */
+START_TEST(test_checkpoint_with_a_lag)
+{
+	enum { BYTES = 8192 };
+	uint64_t until = time_now() + 60 * TIME_S;
+	char *value = calloc(1, BYTES);
+	int rc;
+
+	disk.largest = 4096;
+	while (log_figures().log_bytes < WAL_SEGMENT_MIN && (rc = kv_set_bytes(kv, "k", 1, value, BYTES)) == 0)
+		;
+	while ((rc = kv_set_bytes(kv, "k", 1, value, BYTES)) == 0)
+		;
+	ck_assert_int_eq(rc, -ENOSPC);
+	while ((rc = kv_set_bytes(kv, "k", 1, "last", 4)) == -ENOSPC && time_now() < until)
+		usleep(1000);
+	ck_assert_int_eq(rc, 0);
+	ck_assert_uint_ge(log_figures().checkpoints, 1);
+	ck_assert_int_eq(kv_put(kv, "d", 1, "v", 1, &durable, NULL), 0);
+	ck_assert_int_eq(fatal, 0);
+	free(value);
+}
+END_TEST
+
 /* So does a checkpoint that had no room at first, although nobody asks for it again. */
 START_TEST(test_checkpoint_again)
 {
@@ -1284,6 +1308,33 @@ START_TEST(test_checkpoint)
 }
 END_TEST
 
+static void await_checkpoints(uint64_t n)
+{
+	for (uint64_t until = time_now() + 60 * TIME_S; log_figures().checkpoints < n && time_now() < until;)
+		usleep(1000);
+	ck_assert_uint_eq(log_figures().checkpoints, n);
+}
+
+/* Nobody writes. */
+START_TEST(test_checkpoint_after_a_start)
+{
+	struct kv_shared *shared;
+
+	set(kv, "k", "v");
+	for (unsigned i = 1; i < 3; i++) {
+		restart();
+		shared = server.services.shared.of[WIRE_KV];
+		for (unsigned made = 1; made < 3; made++) {
+			while (kv_log_checkpoint(shared->log) == -EALREADY) /* the one before is about to end */
+				usleep(1000);
+			await_checkpoints(made);
+		}
+	}
+	restart();
+	ck_assert_uint_eq(stats().items, 1);
+}
+END_TEST
+
 static void set_up_save(void)
 {
 	configure(KV_POLICY_NONE);
@@ -1349,6 +1400,7 @@ int main(void)
 	tcase_add_test(tc, test_disk_fails);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_checkpoint);
+	tcase_add_test(tc, test_checkpoint_after_a_start);
 	tc = suite_case(suite, "push", set_up_push, tear_down);
 	tcase_add_test(tc, test_large);
 	tcase_add_test(tc, test_pushed_small);
@@ -1357,6 +1409,8 @@ int main(void)
 	tcase_add_test(tc, test_end_when_full);
 	tcase_add_test(tc, test_checkpoint_when_full);
 	tcase_add_test(tc, test_checkpoint_again);
+	tcase_add_test(tc, test_checkpoint_with_a_lag);
+	tcase_add_test(tc, test_checkpoint_after_a_start);
 	tcase_add_test(tc, test_durable);
 	tcase_add_test(tc, test_read_and_delete_when_full);
 	tcase_add_test(tc, test_found);

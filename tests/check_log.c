@@ -352,7 +352,7 @@ START_TEST(an_earlier_life_is_not_read)
 	open_new(&w, 5);
 	ck_assert(same_record(&w) == 0 && world_sync(&w) == 0);
 	world_set(&w, 0, 600);
-	w.history[1].lsn = 5000;
+	w.history[1].lsn += 5000;
 	ck_assert_int_eq(world_write(&w, 1), 0);
 	file = segment_file(&w, FILE_LOG, segment_id(&w, FILE_LOG, 0), &len);
 	file[second + 8] ^= 1; /* its COMMIT is lost, and it is not */
@@ -614,7 +614,7 @@ static void error_for_ever(struct world *w, int error)
 	world_change(w, 3);
 	ck_assert_int_eq(world_write(w, 3), error);
 	ck_assert_int_eq(world_sync(w), error);
-	ck_assert_int_eq(w->walking ? wal_checkpoint_end(w->wal, UINT64_MAX) : wal_checkpoint_begin(w->wal), error);
+	ck_assert_int_eq(w->walking ? wal_checkpoint_end(w->wal, UINT64_MAX) : wal_checkpoint_begin(w->wal, 0), error);
 }
 
 /* True: the call was not reached. */
@@ -881,6 +881,45 @@ START_TEST(a_spare_gives_way)
 	ck_assert_int_eq(reopen(&w, &found), 0);
 	world_compare(&w, &found);
 	world_destroy(&w);
+}
+END_TEST
+
+/* Nothing changes while it is made: then it has also what the log found no room for. */
+START_TEST(a_checkpoint_makes_room_for_the_log)
+{
+	for (unsigned seed = 1; seed < 40; seed++) {
+		struct world w;
+		struct wal_found found;
+
+		open_new(&w, seed);
+		w.long_values = false;
+		disk_limit(w.disk, (1 + seed % 6) * (WAL_SEGMENT_MIN + 8192));
+		while (write_some(&w) == 0)
+			;
+		world_change(&w, 5);
+		disk_limit(w.disk,
+			   disk_used(w.disk) + 4 * WAL_SEGMENT_MIN); /* what the checkpoint needs, but for its sync */
+		ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+		disk_limit(w.disk, disk_used(w.disk) + 4096); /* for a manifest */
+		if (seed % 3) {
+			while (w.handed < w.drawn)
+				ck_assert_int_eq(world_write(&w, 2), 0);
+			ck_assert_int_eq(wal_room(w.wal), 0);
+		}
+		if (seed % 2)
+			w.durable = w.history[w.drawn - 1].lsn;
+		world_close(&w);
+		disk_crash(w.disk);
+		disk_limit(w.disk, UINT64_MAX);
+		for (unsigned i = 0; i < 3; i++) {
+			ck_assert_int_eq(world_open(&w, &found), 0);
+			world_compare(&w, &found);
+			ck_assert_uint_eq(found.last, w.history[w.drawn - 1].lsn);
+			ck_assert_int_eq(write_some(&w), 0);
+			world_close(&w);
+		}
+		world_destroy(&w);
+	}
 }
 END_TEST
 
@@ -1271,7 +1310,7 @@ static void *pair_checkpoints(void *arg)
 		const uint64_t lsn = pair.drawn;
 		int rc;
 
-		ck_assert_int_eq(wal_checkpoint_begin(pair.wal), 0);
+		ck_assert_int_eq(wal_checkpoint_begin(pair.wal, lsn), 0);
 		for (unsigned i = 0; i < 64; i++) {
 			const struct wal_record r = {.type = WAL_SET,
 						     .lsn = lsn,
@@ -1374,6 +1413,7 @@ static Suite *suite(void)
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
 	tcase_add_test(tc, a_full_disk_is_used_to_its_end);
+	tcase_add_test(tc, a_checkpoint_makes_room_for_the_log);
 	tcase_add_test(tc, a_log_begins_on_a_full_disk);
 	tcase_add_test(tc, a_spare_gives_way);
 	tcase_add_test(tc, segments_are_recycled);

@@ -113,6 +113,11 @@ static void state_apply(struct state *s, const struct change *c)
 	}
 }
 
+static uint64_t last_lsn(const struct world *w)
+{
+	return w->drawn ? w->history[w->drawn - 1].lsn : 0;
+}
+
 static void history_add(struct world *w, struct change c)
 {
 	if (w->drawn == w->room) {
@@ -120,7 +125,7 @@ static void history_add(struct world *w, struct change c)
 		w->history = realloc(w->history, w->room * sizeof(*w->history));
 		ck_assert_ptr_nonnull(w->history);
 	}
-	c.lsn = (w->drawn ? w->history[w->drawn - 1].lsn : 0) + 1 + (world_draw(w, 8) ? 0 : world_draw(w, 1000));
+	c.lsn = MAX(last_lsn(w), w->above) + 1 + (world_draw(w, 8) ? 0 : world_draw(w, 1000));
 	state_apply(&w->state, &c);
 	w->history[w->drawn++] = c;
 }
@@ -277,7 +282,7 @@ int world_checkpoint(struct world *w)
 	int rc = 0;
 
 	if (!w->walking) {
-		rc = wal_checkpoint_begin(w->wal);
+		rc = wal_checkpoint_begin(w->wal, world_draw(w, 8) ? last_lsn(w) : 0);
 		w->walking = rc == 0;
 		w->walk = 0;
 		return rc;
@@ -286,7 +291,7 @@ int world_checkpoint(struct world *w)
 		if (w->state.item[w->walk].there)
 			rc = item_write(w, w->walk);
 		w->walk += rc == 0;
-		w->seen = w->drawn ? w->history[w->drawn - 1].lsn : 0;
+		w->seen = last_lsn(w);
 		if (rc == -ENOSPC) {
 			wal_checkpoint_abandon(w->wal);
 			w->walking = false;
@@ -402,6 +407,7 @@ int world_open(struct world *w, struct wal_found *found)
 		return rc;
 	}
 	rc = wal_recover(w->wal, &reader, found);
+	w->above = found->given;
 	ck_assert_ptr_null(w->placed);
 	if (rc)
 		world_close(w);

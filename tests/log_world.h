@@ -35,6 +35,7 @@ struct world {
 	unsigned drawn, room; /* changes that were made */
 	unsigned handed;      /* of them, to the log */
 	uint64_t durable;     /* LSN that the log has said is */
+	uint64_t above;       /* numbers are drawn from here on */
 	uint64_t given;       /* above this one numbers may have been given out */
 	struct state state;
 	bool walking; /* a checkpoint is under way */

@@ -33,7 +33,7 @@ static int checkpoint_turn(struct stream *stream, uint64_t length)
 	return rc;
 }
 
-int wal_checkpoint_begin(struct wal *wal)
+int wal_checkpoint_begin(struct wal *wal, uint64_t since)
 {
 	int rc = wal_error(wal);
 
@@ -44,7 +44,7 @@ int wal_checkpoint_begin(struct wal *wal)
 	if (rc)
 		return rc;
 	wal->checkpoint_from = wal->bytes;
-	wal->checkpoint_since = wal->written;
+	wal->checkpoint_since = MAX(since, wal->written);
 	wal->checkpoint_records = wal->checkpoint_highest = 0;
 	wal->checkpoint_whole = false;
 	wal->checkpoint_open = true;
@@ -125,6 +125,33 @@ out:
 	return rc;
 }
 
+/* All of the log is in the checkpoint: what comes takes its room. Numbers that a loss may have used are below that, too. */
+int log_give_way(struct wal *wal)
+{
+	struct segments old = wal->manifest.log;
+	struct manifest next;
+	int rc;
+
+	if (!old.count || wal->manifest.since < MAX(wal->written, wal->given))
+		return -ENOSPC;
+	rc = manifest_copy(&wal->manifest, &next);
+	if (rc)
+		return rc;
+	segments_free(&next.log);
+	wal->manifest.log = (struct segments){0}; /* it is kept, as its files go when none is named */
+	rc = manifest_commit(wal, &next);
+	if (rc) {
+		wal->manifest.log = old;
+		return rc;
+	}
+	stream_close(&wal->log);
+	wal->log.unsynced = 0;
+	wal->durable = wal->written;
+	segments_give_back(wal, FILE_LOG, &old, old.count);
+	segments_free(&old);
+	return 0;
+}
+
 /* The files of its segments have their names before the manifest says so. */
 static int checkpoint_finish(struct wal *wal)
 {
@@ -151,7 +178,7 @@ int wal_checkpoint_end(struct wal *wal, uint64_t seen)
 	int rc = wal_error(wal);
 
 	must(wal->checkpoint_open && seen >= wal->checkpoint_highest);
-	if (rc == 0 && wal->durable < seen)
+	if (rc == 0 && wal->durable < seen && wal->checkpoint_since < seen)
 		return -EAGAIN;
 	if (rc == 0 && !wal->checkpoint_whole) {
 		rc = checkpoint_group(wal, &end, 1);

@@ -103,6 +103,12 @@ void stream_close(struct stream *stream);
 int log_turn(struct stream *stream, uint64_t length);
 
 /*
+ * checkpoint.c
+ */
+/* Of the thread that writes, with the lock held. -ENOSPC: the log has what the checkpoint lacks. */
+int log_give_way(struct wal *wal);
+
+/*
  * wal.c
  */
 struct wal {

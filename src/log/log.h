@@ -128,13 +128,14 @@ int wal_sync(struct wal *wal);
 int wal_room(struct wal *wal);
 
 /* A checkpoint is all items that there are; it may be fuzzy, as what changes meanwhile is in the log. begin() before the first item is
- * looked at; when end() returned 0, segments of the log whose records all came before begin() are given back for new ones, and
- * wal_recover() tells no record of the log that was written before begin().
+ * looked at, with the LSN of a change that the first look finds made, as all before it; when end() returned 0, segments of the log whose
+ * records all came before that are given back for new ones, and wal_recover() tells none of these records.
  *
  * What the walk saw may be younger than what the log has on disk, and what it did not see was perhaps deleted by a change that is not
  * there yet: so `seen` is the highest LSN that any change had when the last item had been looked at. -EAGAIN: the log does not have
- * all up to there on disk yet; nothing is lost, call again when it has. -ENOSPC: as of wal_write(), call again or abandon it. */
-int wal_checkpoint_begin(struct wal *wal);
+ * all up to there on disk yet; nothing is lost, call again when it has. Where that is `since`, nothing has changed meanwhile: then it
+ * needs nothing of the log, also where that lacks the last changes for want of room. -ENOSPC: as of wal_write(), call again or abandon it. */
+int wal_checkpoint_begin(struct wal *wal, uint64_t since);
 int wal_checkpoint_write(struct wal *wal, const struct wal_record *record, unsigned n);
 int wal_checkpoint_end(struct wal *wal, uint64_t seen);
 void wal_checkpoint_abandon(struct wal *wal); /* its files go */

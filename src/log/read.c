@@ -360,6 +360,8 @@ static int all_read(struct wal *wal, const struct wal_reader *reader, struct wal
 	if (rc == 0)
 		rc = log_read(&r, m, kept);
 	input_destroy(&r.input);
+	if (r.last <= r.since) /* the checkpoint has more, where the disk had no room for the log */
+		*kept = 0;
 	found->last = MAX(found->last, MAX(r.last, r.since));
 	found->given = r.given;
 	if (rc)

@@ -173,6 +173,8 @@ int wal_room(struct wal *wal)
 
 	pthread_mutex_lock(&wal->lock);
 	rc = wal->spares ? 0 : spare_make(wal);
+	if (rc == -ENOSPC && log_give_way(wal) == 0)
+		rc = wal->spares ? 0 : spare_make(wal);
 	pthread_mutex_unlock(&wal->lock);
 	return rc;
 }

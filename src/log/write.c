@@ -9,6 +9,10 @@ static int log_begin(struct stream *stream, uint64_t length)
 	struct manifest next;
 	int rc = stream_begin(stream, length, wal->written);
 
+	if (rc == -ENOSPC && log_give_way(wal) == 0) {
+		old = *stream;
+		rc = stream_begin(stream, length, wal->written);
+	}
 	if (rc)
 		return rc;
 	/* The file has its name before the manifest says so. */

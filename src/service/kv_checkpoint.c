@@ -13,6 +13,7 @@
 #define LOOK_EVERY TIME_S  /* at how long the log is */
 #define RETRY (5 * TIME_S) /* of one that failed, unless it is asked for; and four times what it took */
 #define DURABLE_LOOK (2 * TIME_MS)
+#define FULL_PATIENCE TIME_S
 #define SLEEP_MOST (100 * TIME_MS)
 
 static void sleep_for(uint64_t ns)
@@ -121,15 +122,18 @@ static int mark(struct kv_log *log, uint64_t *highest)
 	return rc == 0 ? wal_sync(log->wal) : rc;
 }
 
-/* It waits for the newest that the walk may have seen. */
+/* It waits for the newest that the walk may have seen. On a full disk that may never come, and the next checkpoint, which needs nothing of
+ * the log as no change comes any more, makes room for it. */
 static int end(struct kv_log *log, uint64_t highest)
 {
 	int rc = mark(log, &highest);
-	uint64_t seen = MAX(highest, store_lsn(log->store));
+	uint64_t seen = MAX(highest, store_lsn(log->store)), began = time_now();
 
 	while (rc == 0 && (rc = wal_checkpoint_end(log->wal, seen)) == -EAGAIN) {
 		if (stopped(log) || kv_log_failed(log))
 			return -ECANCELED;
+		if (log->refused == -ENOSPC && time_now() - began >= FULL_PATIENCE)
+			return -ENOSPC;
 		kv_log_want(log, seen);
 		sleep_for(DURABLE_LOOK);
 		rc = 0;
@@ -140,7 +144,7 @@ static int end(struct kv_log *log, uint64_t highest)
 /* With all that there is, or nothing. */
 static int make(struct kv_log *log, bool all, struct checkpoint *c)
 {
-	int rc = wal_checkpoint_begin(log->wal);
+	int rc = wal_checkpoint_begin(log->wal, store_walk_begin(log->store));
 
 	if (rc != 0)
 		return rc;

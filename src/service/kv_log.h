@@ -49,7 +49,7 @@ struct kv_log {
 
 	pthread_mutex_t lock; /* of what follows, and of the checkpoints */
 	struct list threads;  /* kv_thread.node */
-	int refused;          /* as in each of them */
+	_Atomic int refused;  /* as in each of them */
 	bool threads_run;
 };
 

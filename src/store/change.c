@@ -157,13 +157,16 @@ int changes_flush(struct store *store)
 {
 	static struct store_item all = {.expires = TIME_NEVER}; /* no key */
 	struct changes *c = &store->changes;
+	struct stripe *s = &store->stripe[0];
 
 	if (!c->on)
 		return 0;
 	if (!change_grant(store))
 		return -EAGAIN;
 	/* Two at a time: whichever is told last, all that is older than either goes. */
+	lock_take(&s->lock, LOCK_STRIPE); /* for store_walk_begin() */
 	atomic_raise(&c->flush, change_put(store, &all, STORE_CHANGE_FLUSH, 0));
+	lock_give(&s->lock, LOCK_STRIPE);
 	return 0;
 }
 

@@ -104,6 +104,18 @@ static bool walk_visit(void *arg, uint32_t link)
 	return true;
 }
 
+/* All changes but a delete-all draw their number under the lock of the stripe that they change, which the walk takes later. */
+uint64_t store_walk_begin(struct store *store)
+{
+	struct stripe *s = &store->stripe[0];
+	uint64_t lsn;
+
+	lock_take(&s->lock, LOCK_STRIPE);
+	lsn = store_lsn(store);
+	lock_give(&s->lock, LOCK_STRIPE);
+	return lsn;
+}
+
 unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct store_walked *out, unsigned most)
 {
 	struct walk walk = {{.store = store, .now = now}, out, 0, most, 0};

@@ -198,6 +198,8 @@ struct store_walked {
 	uint64_t expires;
 };
 unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct store_walked *out, unsigned most);
+/* The LSN of the last change that a walk sees for sure which begins now. */
+uint64_t store_walk_begin(struct store *store);
 
 /* Delete all: what is written meanwhile may stay. One call is a step of some 1000 keys: *cursor 0 begins, 0 again: done; any other
  * value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for changes, call again. */
