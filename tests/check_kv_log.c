@@ -788,6 +788,26 @@ START_TEST(test_end_when_full)
 }
 END_TEST
 
+/* Where a checkpoint finds room it is there all the same. */
+START_TEST(test_end_when_the_log_is_full)
+{
+	char value[VALUE] = {0}, key[16];
+	unsigned n = 0;
+	int rc;
+
+	disk.largest = 4096;
+	do {
+		snprintf(key, sizeof(key), "%u", n);
+		rc = kv_set_bytes(kv, key, strlen(key), value, sizeof(value));
+	} while (rc == 0 && ++n);
+	ck_assert_int_eq(rc, -ENOSPC);
+	stop();
+	ck_assert_int_eq(fatal, 0);
+	start();
+	ck_assert_uint_eq(stats().items, n);
+}
+END_TEST
+
 /* Those that were taken before it was known get into what room there is, so that a checkpoint ends, and makes more. */
 START_TEST(test_checkpoint_when_full)
 {
@@ -1015,8 +1035,43 @@ START_TEST(test_read_only)
 	submit_get(other, "k", &read);
 	await(other, &read);
 	ck_assert_int_eq(read.status, -EROFS);
-	ck_assert_int_eq(fatal, 0);
 	free(value);
+	kv_close(other);
+	kv_close(kv);
+	server_stop();
+	ck_assert_int_eq(fatal, 0); /* nothing that was answered is lost */
+	start();
+}
+END_TEST
+
+static void set_up_read_only_interval(void)
+{
+	configure(KV_POLICY_INTERVAL);
+	options.services.log.on_error = KV_ERROR_READ_ONLY;
+	start();
+}
+
+/* What was answered and is lost is told of at the end. */
+START_TEST(test_read_only_interval)
+{
+	uint64_t until = time_now() + 60 * TIME_S;
+	int rc;
+
+	set(kv, "k", "v");
+	ck_assert_int_eq(kv_put(kv, "d", 1, "v", 1, &durable, NULL), 0);
+	disk_fail(-EIO);
+	set(kv, "k", "lost");
+	while ((rc = kv_set_bytes(kv, "m", 1, "v", 1)) == 0 && time_now() < until)
+		usleep(1000);
+	ck_assert_int_eq(rc, -EROFS);
+	ck_assert_int_eq(fatal, 0);
+	kv_close(other);
+	kv_close(kv);
+	server_stop();
+	ck_assert_int_eq(fatal, -EIO);
+	disk_fail(0);
+	start();
+	ck_assert_uint_eq(stats().items, 2);
 }
 END_TEST
 
@@ -1407,6 +1462,7 @@ int main(void)
 	tc = suite_case(suite, "interval", set_up_interval, tear_down);
 	tcase_add_test(tc, test_sync_when_full);
 	tcase_add_test(tc, test_end_when_full);
+	tcase_add_test(tc, test_end_when_the_log_is_full);
 	tcase_add_test(tc, test_checkpoint_when_full);
 	tcase_add_test(tc, test_checkpoint_again);
 	tcase_add_test(tc, test_checkpoint_with_a_lag);
@@ -1418,6 +1474,8 @@ int main(void)
 	tcase_add_test(tc, test_versions_of_a_lost_life);
 	tc = suite_case(suite, "read_only", set_up_read_only, tear_down);
 	tcase_add_test(tc, test_read_only);
+	tc = suite_case(suite, "read_only_interval", set_up_read_only_interval, tear_down);
+	tcase_add_test(tc, test_read_only_interval);
 	tc = suite_case(suite, "eviction", set_up_eviction, tear_down);
 	tcase_add_test(tc, test_eviction);
 	tcase_add_test(tc, test_eviction_at_a_start);

@@ -802,25 +802,29 @@ static int write_some(struct world *w)
 	return rc ? rc : world_sync(w);
 }
 
-/* A segment is shorter where the disk has no room for all of one. */
-START_TEST(a_full_disk_is_used_to_its_end)
+/* A disk on which no segment finds room that is as long as is wanted has shorter ones, and has them again at the next start. */
+START_TEST(a_small_disk_has_short_segments)
 {
 	struct world w;
 	struct wal_found found;
-	uint64_t most;
-	int rc;
+	uint64_t segment;
 
-	open_new(&w, 12);
-	disk_limit(w.disk, 23 * WAL_SEGMENT_MIN / 4);
-	while ((rc = write_some(&w)) == 0)
-		;
-	ck_assert_int_eq(rc, -ENOSPC);
-	most = info_of(&w).log_bytes;
-	ck_assert_uint_gt(most, 5 * WAL_SEGMENT_MIN - 5 * 4096ull); /* what five whole ones have room for */
-	disk_limit(w.disk, UINT64_MAX);
-	ck_assert_int_eq(write_some(&w), 0);
-	ck_assert_int_eq(reopen(&w, &found), 0);
-	world_compare(&w, &found);
+	world_create(&w, 9);
+	w.long_values = false;
+	w.config.segment = 256 * MIB;
+	disk_limit(w.disk, 2 * MIB);
+	ck_assert_int_eq(world_open(&w, &found), 0);
+	ck_assert_msg(strstr(log_last(), "2.00 MiB") && strstr(log_last(), "256 MiB"), "%s", log_last());
+	segment = info_of(&w).segment;
+	ck_assert_uint_le(segment, 2 * MIB / 4);
+	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < 400; i++)
+			ck_assert_int_eq(write_some(&w), 0);
+		ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+		ck_assert_int_eq(reopen(&w, &found), 0);
+		world_compare(&w, &found);
+		ck_assert_uint_eq(info_of(&w).segment, segment);
+	}
 	world_destroy(&w);
 }
 END_TEST
@@ -867,7 +871,7 @@ START_TEST(a_log_begins_on_a_full_disk)
 }
 END_TEST
 
-/* A spare's room is for what is to be written now. */
+/* A spare's room is for what is to be written now: a manifest, and then a checkpoint, which has room for the log. */
 START_TEST(a_spare_gives_way)
 {
 	struct world w;
@@ -877,6 +881,10 @@ START_TEST(a_spare_gives_way)
 	while (!info_of(&w).spare)
 		ck_assert_int_eq(write_some(&w), 0);
 	open_full(&w);
+	ck_assert_int_eq(write_some(&w), -ENOSPC);
+	w.rests = true;
+	ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+	ck_assert_int_eq(wal_room(w.wal), 0);
 	ck_assert_int_eq(write_some(&w), 0);
 	ck_assert_int_eq(reopen(&w, &found), 0);
 	world_compare(&w, &found);
@@ -893,6 +901,7 @@ START_TEST(a_checkpoint_makes_room_for_the_log)
 
 		open_new(&w, seed);
 		w.long_values = false;
+		w.rests = true;
 		disk_limit(w.disk, (1 + seed % 6) * (WAL_SEGMENT_MIN + 8192));
 		while (write_some(&w) == 0)
 			;
@@ -927,15 +936,21 @@ START_TEST(a_full_disk_says_so_before)
 {
 	struct world w;
 	struct wal_found found;
-	unsigned warned = 0;
+	unsigned warned = 0, last = 0;
+	uint64_t limit;
 	int rc;
 
 	open_new(&w, 11);
-	disk_limit(w.disk, 5 * WAL_SEGMENT_MIN);
-	while ((rc = write_some(&w)) == 0)
+	limit = 23 * WAL_SEGMENT_MIN / 4;
+	disk_limit(w.disk, limit);
+	while ((rc = write_some(&w)) == 0) {
 		warned += info_of(&w).full;
+		last += info_of(&w).last;
+	}
 	ck_assert_int_eq(rc, -ENOSPC);
 	ck_assert_uint_gt(warned, 10); /* groups that had room after the warning */
+	ck_assert(last > 4 && last < warned);
+	ck_assert_uint_gt(limit - disk_used(w.disk), WAL_SEGMENT_MIN / 2); /* is for a checkpoint */
 	ck_assert_int_eq(write_some(&w), -ENOSPC);
 	ck_assert_int_eq(info_of(&w).error, 0);
 	disk_limit(w.disk, UINT64_MAX);
@@ -1412,8 +1427,8 @@ static Suite *suite(void)
 
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
-	tcase_add_test(tc, a_full_disk_is_used_to_its_end);
 	tcase_add_test(tc, a_checkpoint_makes_room_for_the_log);
+	tcase_add_test(tc, a_small_disk_has_short_segments);
 	tcase_add_test(tc, a_log_begins_on_a_full_disk);
 	tcase_add_test(tc, a_spare_gives_way);
 	tcase_add_test(tc, segments_are_recycled);

@@ -5,7 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 need jq
 
-with_log() { configure "log = { directory = \"$dir/changes\"; segment = \"256K\"; $* };"; }
+with_log_of() { configure "log = { directory = \"$dir/changes\"; segment = \"$1\"; ${*:2} };"; }
+with_log() { with_log_of 256K "$@"; }
 start() {
 	start_daemon
 	server=unix://$dir/rdmad.sock
@@ -189,7 +190,47 @@ test_values() {
 	stop_daemon
 }
 
-parts=(always taken interval save_at_exit values refused fails)
+state_is() { [[ $(control log status | jq -r .state) == "$1" ]]; }
+
+# In a mount namespace of its own. A disk of 16M has files as short as it needs; one that is full heals by itself when there is room for a
+# checkpoint, also behind a restart, and what was answered is there.
+test_tmpfs() {
+	mkdir -p "$dir/changes"
+	mount -t tmpfs -o size=16M none "$dir/changes" || fail "no tmpfs"
+	with_log_of 256M 'policy = "always";'
+	start
+	logged "the disk has room for 16.0 MiB of log: its files get 2.00 MiB each"
+	[[ $(log_number segment_bytes) == $((2 << 20)) ]] || fail "no shorter files: $(control log status)"
+	ctl kv set k one || fail "no answer"
+	stop_daemon
+	with_log_of 1M 'policy = "interval"; sync_every = "10ms";'
+	head -c 500K /dev/zero >"$dir/changes/ballast"
+	start
+	has k one
+	ctl bench kv -o set -s 64 -n 400000 -c 2 --keep -p aa -k 100
+	complains "disk of its log"
+	logged "for another file of 1.00 MiB"
+	[[ $(grep -c "no space is left" "$dir/log") == 1 ]] || fail "told more than once: $(grep "no space" "$dir/log")"
+	wait_for "room" ctl kv set --durable k two
+	kill_daemon
+	rm "$dir"/changes/*.spare
+	cat /dev/zero >"$dir/changes/ballast" 2>/dev/null
+	start
+	wait_for "the full disk" state_is "disk full"
+	truncate -s -300K "$dir/changes/ballast"
+	wait_for "room" state_is good
+	has k two
+	ctl kv set k three || fail "no answer"
+	stop_daemon
+	umount "$dir/changes"
+}
+
+test_full() {
+	[[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null || { echo "full: left out, as it mounts a disk"; return; }
+	unshare -m "$0" tmpfs || fail "see above"
+}
+
+parts=(always taken interval save_at_exit values refused fails full)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -272,6 +272,7 @@ static int checkpoint_end(struct world *w)
 	if (rc != -EAGAIN)
 		return rc;
 	ck_assert_uint_lt(w->durable, w->seen);
+	ck_assert(!w->rests);
 	rc = world_write(w, 64);
 	return rc ? rc : world_sync(w);
 }
@@ -282,7 +283,7 @@ int world_checkpoint(struct world *w)
 	int rc = 0;
 
 	if (!w->walking) {
-		rc = wal_checkpoint_begin(w->wal, world_draw(w, 8) ? last_lsn(w) : 0);
+		rc = wal_checkpoint_begin(w->wal, w->rests || world_draw(w, 8) ? last_lsn(w) : 0);
 		w->walking = rc == 0;
 		w->walk = 0;
 		return rc;

@@ -40,6 +40,7 @@ struct world {
 	struct state state;
 	bool walking; /* a checkpoint is under way */
 	unsigned walk;
+	bool rests; /* while one is made: it ends by itself */
 	bool long_values;
 	/* What recovery told. */
 	struct change *told;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static int answer(int rc)
@@ -194,6 +195,31 @@ static int kernel_list(void *arg, int directory, void (*each)(void *to, const ch
 	return rc;
 }
 
+struct room {
+	int directory;
+	int64_t bytes;
+};
+
+static void room_add(void *to, const char *name)
+{
+	struct room *room = to;
+	struct stat st;
+
+	if (fstatat(room->directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+		room->bytes += (int64_t)st.st_blocks * 512;
+}
+
+static int64_t kernel_room(void *arg, int directory)
+{
+	struct room room = {.directory = directory};
+	struct statvfs fs;
+	int rc = kernel_list(arg, directory, room_add, &room);
+
+	if (rc == 0)
+		rc = answer(fstatvfs(directory, &fs));
+	return rc ? rc : room.bytes + (int64_t)(fs.f_bavail * fs.f_frsize);
+}
+
 const struct wal_files wal_files_kernel = {
 	.open = kernel_open,
 	.close = kernel_close,
@@ -207,5 +233,6 @@ const struct wal_files wal_files_kernel = {
 	.unlink = kernel_unlink,
 	.size = kernel_size,
 	.lock = kernel_lock,
+	.room = kernel_room,
 	.list = kernel_list,
 };

@@ -140,8 +140,9 @@ struct wal {
 	_Atomic uint64_t written, durable, groups, bytes, checkpoint_bytes, checkpoints, log_from;
 	_Atomic uint64_t sync_max, sync_last;
 	_Atomic bool full;
-	_Atomic bool cut; /* the log's segment is shorter, for want of room */
+	_Atomic bool last; /* and of the log's segment a quarter is left, or less */
 	_Atomic int error;
+	_Atomic uint64_t full_told; /* when it was logged that there is no room; 0: never */
 };
 
 /* A call failed: logged; but for -ENOSPC it is for ever. Returns rc. */

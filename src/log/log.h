@@ -68,6 +68,8 @@ struct wal_files {
 	int (*unlink)(void *arg, int directory, const char *name);
 	int64_t (*size)(void *arg, int fd);
 	int (*lock)(void *arg, int fd); /* one process: -EBUSY */
+	/* Bytes that the files in the directory have and can have more. */
+	int64_t (*room)(void *arg, int directory);
 	/* Each name in the directory. */
 	int (*list)(void *arg, int directory, void (*each)(void *to, const char *name), void *to);
 };
@@ -75,8 +77,9 @@ extern const struct wal_files wal_files_kernel;
 
 struct wal_config {
 	const char *directory; /* made with mode 0700 where there is none; its parent must be there */
-	uint64_t
-		segment; /* bytes of a segment's file; WAL_SEGMENT_MIN at least. A longer record has one of its own length */
+	/* Bytes of a segment's file, WAL_SEGMENT_MIN at least. A longer record has one of its own length; where the disk has room for few,
+	 * they are shorter, which is logged. */
+	uint64_t segment;
 	uint64_t given_least;          /* numbers up to this one may have been given out by others */
 	bool recover_prefix;           /* damage: go on with what comes before it */
 	const struct wal_files *files; /* NULL: the kernel's */
@@ -147,9 +150,10 @@ struct wal_info {
 	uint64_t checkpoint_bytes, checkpoints;
 	uint64_t log_bytes;       /* since the last checkpoint began */
 	uint64_t segments, spare; /* files of the log; those kept for new ones */
+	uint64_t segment;         /* bytes of one */
 	uint64_t sync_max_ns, sync_last_ns;
 	bool full; /* no room for the segment after this one: time to refuse changes and to make room, before wal_write() says -ENOSPC */
-	bool last; /* and this one is shorter, as it has what room there was: it is for changes that were taken */
+	bool last; /* and of this one a quarter is left at most: it is for changes that were taken */
 	int error; /* the first that is for ever */
 };
 void wal_get_info(const struct wal *wal, struct wal_info *out);

@@ -440,7 +440,7 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 	wal->log_from = -bytes_of(&wal->manifest.log, 0);
 	rc = writer_begin(wal, kept);
 	if (rc == -ENOSPC) { /* the first write that finds room begins the segment */
-		wal->full = wal->cut = true;
+		wal->full = wal->last = true;
 		rc = 0;
 	}
 	wal->recovered = rc == 0;

@@ -54,23 +54,16 @@ static uint64_t filled_of(const struct stream *stream, int fd)
 
 int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
 {
-	uint64_t least = (HEADER + length + HEADER - 1) / HEADER * HEADER, size = MAX(stream->wal->segment, least);
+	uint64_t size = MAX(stream->wal->segment, block_end(HEADER + length));
 	struct segment segment;
 	int fd = segment_begin(stream->wal, stream->kind, size, before, &segment);
 
-	/* The checkpoint that is to make room ends when the log has what it saw: that goes into what room there is. */
-	while (fd == -ENOSPC && stream->kind == FORMAT_LOG && size > least) {
-		size = MAX(size / 4 / HEADER * HEADER, least);
-		fd = segment_begin(stream->wal, stream->kind, size, before, &segment);
-	}
 	if (fd < 0)
 		return fd;
 	stream->fd = fd;
 	stream->segment = segment;
 	stream->seed = format_seed(stream->wal->manifest.store, stream->segment.id);
 	stream->size = size;
-	if (stream->kind == FORMAT_LOG)
-		stream->wal->cut = size < stream->wal->segment;
 	stream->at = HEADER;
 	stream->filled = filled_of(stream, fd);
 	stream->alignment = stream->wal->files->alignment(stream->wal->files->arg, fd);

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#define SEGMENTS_LEAST 8
+#define FULL_EVERY (60 * TIME_S) /* that a disk without room is told of */
+
 int wal_error(const struct wal *wal)
 {
 	return wal->error;
@@ -14,11 +17,13 @@ int wal_error(const struct wal *wal)
 
 int wal_failed(struct wal *wal, const char *name, const char *what, int rc)
 {
+	uint64_t told = wal->full_told, now = time_now();
 	int none = 0;
 
 	if (rc == -ENOSPC) {
-		log_warn(ROOM, "%s/%s: %s failed: no space is left on the disk: make room there (`df %s`)",
-			 wal->directory, name, what, wal->directory);
+		if ((!told || now - told >= FULL_EVERY) && atomic_compare_exchange_strong(&wal->full_told, &told, now))
+			log_warn(ROOM, "%s/%s: %s failed: no space is left on the disk: make room there (`df %s`)",
+				 wal->directory, name, what, wal->directory);
 		return rc;
 	}
 	log_error(ROOM, "%s/%s: %s failed: %s; %s", wal->directory, name, what, strerror(-rc),
@@ -141,12 +146,30 @@ static int directory_open(struct wal *wal)
 	return rc;
 }
 
+/* A disk with room for few segments of the length that is wanted has more of a shorter one: one is written, the next is made ahead, and
+ * a checkpoint frees only those before them. */
+static void segment_fit(struct wal *wal)
+{
+	int64_t room = wal->files->room(wal->files->arg, wal->fd);
+	uint64_t wanted = wal->segment;
+	char has[32], is[32], was[32];
+
+	while (room >= 0 && wal->segment > (uint64_t)room / SEGMENTS_LEAST && wal->segment / 2 >= WAL_SEGMENT_MIN)
+		wal->segment = wal->segment / 2 / HEADER * HEADER;
+	if (wal->segment != wanted)
+		log_warn(ROOM,
+			 "%s: the disk has room for %s of log: its files get %s each, instead of %s (log.segment)",
+			 wal->directory, units_human_size((double)room, has),
+			 units_human_size((double)wal->segment, is), units_human_size((double)wanted, was));
+}
+
 static int wal_begin(struct wal *wal)
 {
 	int rc = directory_open(wal);
 
 	if (rc)
 		return rc;
+	segment_fit(wal);
 	rc = manifest_read(wal, &wal->manifest);
 	if (rc == -ENOENT)
 		rc = manifest_missing(wal);
@@ -209,10 +232,11 @@ void wal_get_info(const struct wal *wal, struct wal_info *out)
 		.log_bytes = wal->bytes - wal->log_from,
 		.segments = wal->segments,
 		.spare = wal->spares,
+		.segment = wal->segment,
 		.sync_max_ns = wal->sync_max,
 		.sync_last_ns = wal->sync_last,
 		.full = wal->full,
-		.last = wal->full && wal->cut,
+		.last = wal->full && wal->last,
 		.error = wal->error,
 	};
 }

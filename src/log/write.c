@@ -71,6 +71,7 @@ int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 		return rc;
 	wal->written = record[n - 1].lsn;
 	wal->bytes = log->bytes;
+	wal->last = log->at > log->size / 4 * 3;
 	segment_make_ahead(wal);
 	return 0;
 }

@@ -167,9 +167,10 @@ int kv_checkpoint_make(struct kv_log *log)
 	if (rc == 0)
 		log_info("kv", "log: a checkpoint of %s in %.1f s", units_human_size((double)c.bytes, size),
 			 (double)(time_now() - began) / TIME_S);
-	else if (rc != -ECANCELED)
+	else if (rc != -ECANCELED && rc != log->checkpoint_error) /* one that is tried again says so once */
 		log_error("kv", "log: no checkpoint: %s%s", strerror(-rc),
 			  kv_log_keeps(log) ? "; the log stays as long as it is" : "");
+	log->checkpoint_error = rc;
 	return rc;
 }
 

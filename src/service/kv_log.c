@@ -219,14 +219,6 @@ static void writer_breaks(struct kv_log *log, int error)
 	threads_each(log, thread_wake);
 }
 
-/* At the end. Under "always" nothing of it was answered. */
-static void writer_loses(struct kv_log *log)
-{
-	log_error("kv", "log: the disk is full: changes from %llu on are lost", (unsigned long long)(log->written + 1));
-	if (!kv_log_gates(log) && log->fatal)
-		log->fatal(log->fatal_arg, -EIO);
-}
-
 static void checkpoint_ask(struct kv_log *log)
 {
 	pthread_mutex_lock(&log->lock);
@@ -238,10 +230,17 @@ static void checkpoint_ask(struct kv_log *log)
 /* The disk is full, or there is room again. */
 static void writer_is_full(struct kv_log *log, bool full)
 {
+	struct wal_info info;
+	char size[32];
+
 	if (full == (log->refused == -ENOSPC))
 		return;
+	wal_get_info(log->wal, &info);
 	if (full)
-		log_error("kv", "log: no room on the disk of log.directory: writes are refused until there is some");
+		log_error("kv",
+			  "log: no room on the disk of log.directory: writes are refused until there is some for "
+			  "another file of %s, which a checkpoint may make",
+			  units_human_size((double)info.segment, size));
 	else
 		log_info("kv", "log: there is room on the disk again");
 	threads_refuse(log, full ? -ENOSPC : 0);
@@ -428,8 +427,7 @@ static void *writer_run(void *arg)
 		else if (log->broken || !more)
 			writer_rest(log, log->policy == KV_POLICY_ALWAYS ? LONG_REST : REST);
 	}
-	if (log->group.count)
-		writer_loses(log);
+	log->lags = store_lsn(log->store) != log->synced;
 	writer_drop_all(log);
 	return NULL;
 }
@@ -554,13 +552,21 @@ int kv_log_open(const struct kv_settings *s, struct store *store, const struct s
 	return rc;
 }
 
-/* All that there is. */
+/* All that there is: with the policy "none", or where the disk had no room for the last changes. Under "always" nothing of what is lost was
+ * answered. */
 static void save(struct kv_log *log)
 {
-	if (kv_checkpoint_make(log) == 0)
+	atomic_store(&log->stop, false);
+	log->checkpoint_budget = 0;
+	if (!log->broken && kv_checkpoint_make(log) == 0)
 		return;
-	log_error("kv", "log.save_at_exit: keys and values are not saved, and lost");
-	if (log->fatal)
+	if (kv_log_keeps(log))
+		log_error("kv", "log: changes from %llu on are not on disk, and lost%s",
+			  (unsigned long long)(kv_log_durable(log) + 1),
+			  kv_log_gates(log) ? "; none of them was answered" : ", though they were answered");
+	else
+		log_error("kv", "log.save_at_exit: keys and values are not saved, and lost");
+	if (!kv_log_gates(log) && log->fatal)
 		log->fatal(log->fatal_arg, -EIO);
 }
 
@@ -573,7 +579,7 @@ void kv_log_close(struct kv_log *log)
 		stop_thread(log, log->writer);
 		stop_thread(log, log->checkpointer);
 	}
-	if (log->policy == KV_POLICY_NONE)
+	if (log->policy == KV_POLICY_NONE || log->lags)
 		save(log);
 	wal_close(log->wal);
 	pthread_cond_destroy(&log->cond);
@@ -610,6 +616,7 @@ static const struct {
 	NUMBER("log_bytes", log_bytes),
 	NUMBER("segments", segments),
 	NUMBER("spare_segments", spare),
+	NUMBER("segment_bytes", segment),
 	NUMBER("checkpoints", checkpoints),
 	NUMBER("checkpoint_bytes", checkpoint_bytes),
 	NUMBER("last_sync_ns", sync_last_ns),

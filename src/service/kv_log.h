@@ -40,12 +40,14 @@ struct kv_log {
 	bool near_full;                                /* no room for the next segment */
 	bool alone;  /* a change was synced that others wait for, and no other one with it */
 	bool broken; /* an error that is for ever */
+	bool lags;   /* at its end: the log lacks changes */
 	struct kv_group group;
 
 	/* The checkpoints. */
 	pthread_t checkpointer;
 	pthread_cond_t cond;
 	bool checkpoint_asked, checkpointing;
+	int checkpoint_error; /* of the last one */
 
 	pthread_mutex_t lock; /* of what follows, and of the checkpoints */
 	struct list threads;  /* kv_thread.node */

@@ -530,6 +530,15 @@ static int disk_lock(void *arg, int fd)
 	return 0;
 }
 
+static int64_t disk_room(void *arg, int directory)
+{
+	struct disk *d = arg;
+	int rc = failure(d);
+
+	(void)directory;
+	return rc ? rc : (int64_t)MIN(d->limit, (uint64_t)INT64_MAX);
+}
+
 static int disk_list(void *arg, int directory, void (*each)(void *to, const char *name), void *to)
 {
 	struct disk *d = arg;
@@ -558,6 +567,7 @@ static const struct wal_files files = {
 	.unlink = disk_unlink,
 	.size = disk_size,
 	.lock = disk_lock,
+	.room = disk_room,
 	.list = disk_list,
 };
 
