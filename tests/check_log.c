@@ -113,6 +113,14 @@ static int reopen(struct world *w, struct wal_found *found)
 	return world_open(w, found);
 }
 
+static struct wal_info info_of(const struct world *w)
+{
+	struct wal_info info;
+
+	wal_get_info(w->wal, &info);
+	return info;
+}
+
 static void open_new(struct world *w, unsigned seed)
 {
 	struct wal_found found;
@@ -292,13 +300,96 @@ START_TEST(what_was_durable_is_damage)
 	w.config.recover_prefix = true;
 	ck_assert_int_eq(world_open(&w, &found), 0);
 	ck_assert_uint_eq(found.records, 3);
+	ck_assert_uint_eq(found.lost, at[3] + 48 + 2 * 656 - at[1] - SECOND_RECORD);
+	ck_assert_msg(strstr(log_last(), "bytes of records are lost"), "%s", log_last());
+	ck_assert_uint_eq(info_of(&w).lost, found.lost);
 	world_compare_prefix(&w, &found);
 	world_change(&w, 3);
 	ck_assert(world_write(&w, 3) == 0 && world_sync(&w) == 0);
 	w.config.recover_prefix = false; /* what was given up is never asked for again */
 	ck_assert_int_eq(reopen(&w, &found), 0);
 	ck_assert_uint_eq(found.records, 6);
+	ck_assert_uint_eq(found.lost, 0);
 	world_compare(&w, &found);
+	/* Nobody asked for it, but what is damaged stays. */
+	ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+	file = segment_file(&w, FILE_DAMAGED, id, &len);
+	ck_assert_uint_eq(*len, WAL_SEGMENT_MIN);
+	ck_assert_uint_eq(((struct format_header *)file)->id, id);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_ptr_eq(segment_file(&w, FILE_DAMAGED, id, &len), file);
+	world_destroy(&w);
+}
+END_TEST
+
+/* Where nothing is kept of a segment its file stays at once, and those behind it. */
+START_TEST(what_is_lost_stays)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id, next, lost;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	world_compare(&w, &found);
+	world_set(&w, 0, 600);
+	ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+	lost = w.wal->log.at - HEADER;
+	next = segment_id(&w, FILE_LOG, 1);
+	segment_file(&w, FILE_LOG, id, &len)[HEADER + 60] ^= 1;
+	w.config.recover_prefix = true;
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	ck_assert_uint_eq(found.records, 0);
+	ck_assert_uint_eq(found.lost, lost + 4 * (48 + 2 * 656) - 48);
+	segment_file(&w, FILE_DAMAGED, next, &len);
+	ck_assert_uint_eq(*len, WAL_SEGMENT_MIN);
+	world_destroy(&w);
+}
+END_TEST
+
+/* A mark behind the last group tells that it was on disk. */
+START_TEST(what_is_marked_is_damage)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id, end;
+
+	for (unsigned i = 0; i < 2; i++) {
+		size_t *len;
+		unsigned char *file;
+
+		four_groups(&w, at, &id);
+		ck_assert_int_eq(wal_mark(w.wal), 0);
+		end = w.wal->log.at;
+		ck_assert_int_eq(wal_mark(w.wal), 0);
+		ck_assert_uint_eq(w.wal->log.at, end); /* once */
+		ck_assert_int_eq(reopen(&w, &found), 0);
+		world_compare(&w, &found);
+		ck_assert_uint_eq(found.records, 8);
+		world_set(&w, 0, 600);
+		ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+		if (i)
+			ck_assert_int_eq(wal_mark(w.wal), 0);
+		file = segment_file(&w, FILE_LOG, w.wal->log.segment.id, &len);
+		file[HEADER + 48 + 100] ^= 1;
+		ck_assert_int_eq(reopen(&w, &found), i ? -EBADMSG : 0);
+		ck_assert_msg(strstr(log_last(), i ? "damage at" : "656 bytes"), "%s", log_last());
+		world_destroy(&w);
+	}
+}
+END_TEST
+
+START_TEST(a_file_that_is_removed_is_noticed)
+{
+	struct world w;
+	char name[NAME_SIZE];
+
+	open_new(&w, 4);
+	ck_assert(!wal_is_removed(w.wal));
+	segment_name(FILE_LOG, w.wal->log.segment.id, name);
+	ck_assert_int_eq(disk_files(w.disk)->unlink(w.disk, 0, name), 0);
+	ck_assert(wal_is_removed(w.wal));
 	world_destroy(&w);
 }
 END_TEST
@@ -783,14 +874,6 @@ END_TEST
 /*
  * Room.
  */
-
-static struct wal_info info_of(const struct world *w)
-{
-	struct wal_info info;
-
-	wal_get_info(w->wal, &info);
-	return info;
-}
 
 static int write_some(struct world *w)
 {
@@ -1407,6 +1490,9 @@ static Suite *suite(void)
 
 	tc = suite_case(s, "damage", NULL, NULL);
 	tcase_add_test(tc, what_was_durable_is_damage);
+	tcase_add_test(tc, what_is_lost_stays);
+	tcase_add_test(tc, what_is_marked_is_damage);
+	tcase_add_test(tc, a_file_that_is_removed_is_noticed);
 	tcase_add_test(tc, the_last_group_may_be_torn);
 	tcase_add_test(tc, an_earlier_life_is_not_read);
 	tcase_add_test(tc, a_closed_segment_is_whole);

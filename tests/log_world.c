@@ -319,8 +319,10 @@ int world_step(struct world *w)
 		world_change(w, 1 + (unsigned)world_draw(w, 6));
 	else if (what < 70)
 		return world_write(w, 1 + (unsigned)world_draw(w, 20));
-	else if (what < 80)
+	else if (what < 78)
 		return world_sync(w);
+	else if (what < 80)
+		return wal_mark(w->wal);
 	else if (what < 98)
 		return w->walking || world_draw(w, 4) == 0 ? world_checkpoint(w) : 0;
 	else if (w->walking) {

@@ -167,6 +167,14 @@ static int64_t kernel_size(void *arg, int fd)
 	return fstat(fd, &st) ? -errno : st.st_size;
 }
 
+static int kernel_linked(void *arg, int fd)
+{
+	struct stat st;
+
+	(void)arg;
+	return fstat(fd, &st) ? -errno : (int)st.st_nlink;
+}
+
 static int kernel_lock(void *arg, int fd)
 {
 	(void)arg;
@@ -232,6 +240,7 @@ const struct wal_files wal_files_kernel = {
 	.rename = kernel_rename,
 	.unlink = kernel_unlink,
 	.size = kernel_size,
+	.linked = kernel_linked,
 	.lock = kernel_lock,
 	.room = kernel_room,
 	.list = kernel_list,

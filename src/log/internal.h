@@ -126,7 +126,9 @@ struct wal {
 	unsigned spare_room;
 	_Atomic unsigned spares, segments;
 
-	uint64_t given; /* goes into the headers of the log's segments */
+	uint64_t given;  /* goes into the headers of the log's segments */
+	uint64_t lost;   /* bytes, behind damage at the start */
+	uint64_t marked; /* LSN: something behind it, or the manifest, says that it was on disk */
 
 	struct stream log, checkpoint;
 	uint64_t tried; /* to make a spare: bytes of the log then */
@@ -157,7 +159,7 @@ int wal_write_zeros(struct wal *wal, int fd, uint64_t at, uint64_t len); /* whol
 /*
  * segment.c: files for segments.
  */
-enum file_kind { FILE_LOG, FILE_CHECKPOINT, FILE_SPARE, FILE_NEW };
+enum file_kind { FILE_LOG, FILE_CHECKPOINT, FILE_SPARE, FILE_NEW, FILE_DAMAGED };
 
 /* "000000000000002a.log" */
 const char *segment_name(enum file_kind kind, uint64_t id, char buf[static NAME_SIZE]);
@@ -167,6 +169,8 @@ bool segment_name_parse(const char *name, enum file_kind *kind, uint64_t *id);
  * directory is not synced, a log's file is. */
 int segment_ids_reserve(struct wal *wal); /* so that the next one is begun without a manifest; with the lock held */
 int segment_begin(struct wal *wal, enum format_kind kind, uint64_t size, uint64_t before, struct segment *out);
+/* A file of the log gets another name then, and stays, as something in it is damaged: an empty one with that name says so. */
+void segment_keep_damaged(struct wal *wal, uint64_t id);
 /* A file that nothing names any more becomes a spare, or goes. The lock is held. */
 void segment_give_back(struct wal *wal, enum file_kind kind, uint64_t id);
 /* A spare's room goes to what needs less. False: there was none. The lock is held. */

@@ -67,7 +67,8 @@ struct wal_files {
 	int (*rename)(void *arg, int directory, const char *from, const char *to);
 	int (*unlink)(void *arg, int directory, const char *name);
 	int64_t (*size)(void *arg, int fd);
-	int (*lock)(void *arg, int fd); /* one process: -EBUSY */
+	int (*linked)(void *arg, int fd); /* how many names it has */
+	int (*lock)(void *arg, int fd);   /* one process: -EBUSY */
 	/* Bytes that the files in the directory have and can have more. */
 	int64_t (*room)(void *arg, int directory);
 	/* Each name in the directory. */
@@ -114,6 +115,7 @@ struct wal_found {
 	uint64_t records, bytes;
 	uint64_t items; /* of the records, those of a checkpoint, which came first */
 	uint64_t cut;   /* bytes of a torn tail that were cut, as far as is known */
+	uint64_t lost;  /* bytes of records behind damage */
 };
 
 /* Once, before anything is written. -EBADMSG: damage, logged with file and offset; or what the reader answered. Afterwards the log is
@@ -127,6 +129,11 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 int wal_write(struct wal *wal, const struct wal_record *record, unsigned n);
 /* All that was written is on disk. Where nothing was written since, nothing is done. Errors are for ever. */
 int wal_sync(struct wal *wal);
+/* As wal_sync(), and so that the log itself says so behind its last record: then damage to that is told from a torn tail. For when nothing more
+ * comes for a while, as else the next group says it; once is enough. */
+int wal_mark(struct wal *wal);
+/* Somebody has removed the file that is written to: nothing of it will be found. */
+bool wal_is_removed(const struct wal *wal);
 /* Whether the disk has room for another whole segment, which is made unless there is one: 0, -ENOSPC; others are for ever. */
 int wal_room(struct wal *wal);
 
@@ -152,13 +159,16 @@ struct wal_info {
 	uint64_t segments, spare; /* files of the log; those kept for new ones */
 	uint64_t segment;         /* bytes of one */
 	uint64_t sync_max_ns, sync_last_ns;
+	uint64_t lost; /* as wal_recover() has told */
 	bool full; /* no room for the segment after this one: time to refuse changes and to make room, before wal_write() says -ENOSPC */
 	bool last; /* and of this one a quarter is left at most: it is for changes that were taken */
 	int error; /* the first that is for ever */
 };
 void wal_get_info(const struct wal *wal, struct wal_info *out);
 
-/* For people: reads one segment's file, which nobody writes, and tells each record. 0; -EBADMSG: damage at *at; torn tails are no damage. */
+/* For people: reads the MANIFEST of a directory, and tells each file that it names and where its records end, 0: not known; each() answers 0 or
+ * -errno, which ends all. 0; -ENOENT: there is none; others are logged. Reads one segment's file, which nobody writes, and tells each record. 0; -EBADMSG: damage at *at; torn tails are no damage. */
+int wal_read_directory(const char *path, int (*each)(void *arg, const char *name, uint64_t end), void *arg);
 int wal_read_file(const char *path,
 		  int (*each)(void *arg, uint64_t at, const struct wal_record *record, const char *type), void *arg,
 		  uint64_t *at);

@@ -222,6 +222,36 @@ int manifest_read(struct wal *wal, struct manifest *out)
 	return rc;
 }
 
+static int each_tell(const struct segments *list, enum file_kind kind,
+		     int (*each)(void *arg, const char *name, uint64_t end), void *arg)
+{
+	char name[NAME_SIZE];
+	int rc = 0;
+
+	for (unsigned i = 0; i < list->count && rc == 0; i++)
+		rc = each(arg, segment_name(kind, list->at[i].id, name), list->at[i].end);
+	return rc;
+}
+
+int wal_read_directory(const char *path, int (*each)(void *arg, const char *name, uint64_t end), void *arg)
+{
+	struct wal wal = {.files = &wal_files_kernel, .directory = (char *)path};
+	struct manifest m = {0};
+	int rc;
+
+	wal.fd = wal.files->open(NULL, -1, path, O_RDONLY | O_DIRECTORY);
+	if (wal.fd < 0)
+		return wal.fd;
+	rc = manifest_read(&wal, &m);
+	if (rc == 0)
+		rc = each_tell(&m.checkpoint, FILE_CHECKPOINT, each, arg);
+	if (rc == 0)
+		rc = each_tell(&m.log, FILE_LOG, each, arg);
+	manifest_free(&m);
+	wal.files->close(NULL, wal.fd);
+	return rc;
+}
+
 /*
  * Writing.
  */

@@ -26,6 +26,7 @@ struct reading {
 	uint64_t safe, next_safe, next_safe_lsn;
 	bool ended;     /* the checkpoint */
 	uint64_t given; /* the highest in a header */
+	uint64_t lost;  /* bytes of records behind the damage, as far as is known */
 	uint64_t done, told, total;
 };
 
@@ -69,11 +70,17 @@ static int damaged(struct reading *r, uint64_t at, const char *why)
 			  ": %s. A checkpoint is of use as a whole only: put back a copy of the "
 			  "directory, or move it away to begin with an empty log",
 			  r->path, at, why);
+	else if (r->wal->recover_prefix)
+		log_warn(ROOM,
+			 "%s: damage at %" PRIu64
+			 ": %s. As log.recover is \"prefix\", it goes on with what comes before "
+			 "it, up to LSN %" PRIu64,
+			 r->path, at, why, MAX(r->last, r->since));
 	else
 		log_error(ROOM,
 			  "%s: damage at %" PRIu64 ": %s. What comes before it, up to LSN %" PRIu64
 			  ", can be had with log.recover = \"prefix\"; what comes after it is lost then",
-			  r->path, at, why, r->last);
+			  r->path, at, why, MAX(r->last, r->since));
 	return r->kind == FORMAT_LOG && r->wal->recover_prefix ? CUT : -EBADMSG;
 }
 
@@ -211,13 +218,18 @@ static int open_end(struct reading *r, struct segment *s)
 	input_settle(input);
 	if (rc)
 		return rc;
-	if (durable > r->last)
+	end = MAX(MAX(end, r->group_end), input->at);
+	if (durable > r->last) {
+		r->lost = end - input->at;
 		return damaged(r, input->at, "a record is not valid, and one behind it says that it was on disk");
-	end = MAX(end, r->group_end);
+	}
 	if (end > input->at) {
-		log_info(ROOM,
-			 "%s: a crash has torn the last changes: %" PRIu64 " bytes from %" PRIu64
-			 " on are cut, behind LSN %" PRIu64,
+		log_warn(ROOM,
+			 "%s: the last changes are torn: %" PRIu64 " bytes from %" PRIu64
+			 " on are cut, behind LSN %" PRIu64
+			 ". That is what a crash does to changes that were not on disk yet; damage to the last ones "
+			 "that were on disk "
+			 "looks the same",
 			 r->path, end - input->at, input->at, r->last);
 		r->found->cut += end - input->at;
 	}
@@ -276,11 +288,14 @@ static int segment_read(struct reading *r, struct segment *s, bool first)
 	rc = input_open(&r->input, wal->fd, name, r->path);
 	if (rc == 0) {
 		rc = opened_read(r, s, first);
-		if (rc == CUT)
+		if (rc == CUT) {
+			r->lost += s->end ? s->end - r->input.at : 0;
 			s->end = r->input.at > HEADER ? r->input.at : 0;
+		}
 		input_close(&r->input);
 	} else if (rc == -EBADMSG || rc == -ENOENT) {
 		rc = damaged(r, 0, "it is no segment");
+		r->lost += s->end ? s->end - HEADER : 0;
 		s->end = 0;
 	}
 	free(r->path);
@@ -301,11 +316,13 @@ static int checkpoint_read(struct reading *r, struct manifest *m)
 	return -EBADMSG;
 }
 
-/* Behind the cut nothing is read but up to which number they were given out. What is no segment has nothing to say. */
-static int given_read(struct reading *r, const struct segment *s)
+/* Of a segment with records that are lost: up to which number they were given out, and how many bytes of records it has. What is no segment
+ * has nothing to say. */
+static int lost_read(struct reading *r, const struct segment *s)
 {
 	struct wal *wal = r->wal;
 	const struct format_header *h = &r->input.header;
+	uint64_t durable, end = s->end;
 	char name[NAME_SIZE];
 
 	segment_name(FILE_LOG, s->id, name);
@@ -314,10 +331,34 @@ static int given_read(struct reading *r, const struct segment *s)
 	if (input_open(&r->input, wal->fd, name, r->path) == 0) {
 		if (memcmp(h->store, wal->manifest.store, sizeof(h->store)) == 0 && h->id == s->id)
 			r->given = MAX(r->given, h->given);
+		r->input.at = HEADER - 8; /* it looks behind that */
+		if (!end && input_look_on(&r->input, &durable, &end))
+			end = 0;
 		input_close(&r->input);
 	}
+	r->lost += end > HEADER ? end - HEADER : 0;
 	free(r->path);
 	return 0;
+}
+
+/* The segments from the n-th on, of which the first may have records that are kept: all their files stay for people. */
+static int lost_tell(struct reading *r, const struct segments *log, unsigned n)
+{
+	struct wal *wal = r->wal;
+	int rc = 0;
+
+	for (unsigned i = n; i < log->count; i++) {
+		segment_keep_damaged(wal, log->at[i].id);
+		if (i > n && rc == 0)
+			rc = lost_read(r, &log->at[i]);
+	}
+	log_warn(ROOM,
+		 "%s: behind the damage %" PRIu64
+		 " bytes of records are lost, as far as is known, in files of the log: %u. Each "
+		 "is kept as ID.damaged once nothing of it is in use",
+		 wal->directory, r->lost, log->count - n);
+	r->found->lost = r->lost;
+	return rc;
 }
 
 /* *kept: segments with something in them. */
@@ -330,9 +371,7 @@ static int log_read(struct reading *r, struct manifest *m, unsigned *kept)
 		rc = segment_read(r, &m->log.at[*kept], *kept == 0);
 	if (rc != CUT)
 		return rc;
-	rc = 0;
-	for (unsigned i = *kept; i < m->log.count && rc == 0; i++)
-		rc = given_read(r, &m->log.at[i]);
+	rc = lost_tell(r, &m->log, *kept - 1);
 	if (!m->log.at[*kept - 1].end)
 		--*kept;
 	return rc;
@@ -434,9 +473,10 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 		rc = all_read(wal, reader, &(struct wal_found){0}, &kept);
 	if (rc)
 		return rc;
-	wal->written = wal->durable = found->last;
+	wal->written = wal->durable = wal->marked = found->last;
 	wal->given = found->given = MAX(MAX(found->last, found->given) + WAL_GAP, wal->given);
 	wal->segments = wal->manifest.log.count;
+	wal->lost = found->lost;
 	wal->log_from = -bytes_of(&wal->manifest.log, 0);
 	rc = writer_begin(wal, kept);
 	if (rc == -ENOSPC) { /* the first write that finds room begins the segment */

@@ -14,8 +14,11 @@
 
 #define TRY_EVERY MIB /* of the log, where the disk is full */
 
-static const char *const suffix[] = {
-	[FILE_LOG] = ".log", [FILE_CHECKPOINT] = ".checkpoint", [FILE_SPARE] = ".spare", [FILE_NEW] = ".new"};
+static const char *const suffix[] = {[FILE_LOG] = ".log",
+				     [FILE_CHECKPOINT] = ".checkpoint",
+				     [FILE_SPARE] = ".spare",
+				     [FILE_NEW] = ".new",
+				     [FILE_DAMAGED] = ".damaged"};
 
 static enum file_kind file_kind(enum format_kind kind)
 {
@@ -273,13 +276,42 @@ static bool spare_wanted(struct wal *wal, const char *name)
 	return wanted;
 }
 
+static int damaged_open(struct wal *wal, uint64_t id, int flags)
+{
+	char name[NAME_SIZE];
+
+	return wal->files->open(wal->files->arg, wal->fd, segment_name(FILE_DAMAGED, id, name), flags);
+}
+
+void segment_keep_damaged(struct wal *wal, uint64_t id)
+{
+	int fd = damaged_open(wal, id, O_RDWR | O_CREAT);
+
+	if (fd < 0)
+		log_warn(ROOM, "%s: a damaged file of the log will be used again: cannot keep it: %s", wal->directory,
+			 strerror(-fd));
+	else
+		wal->files->close(wal->files->arg, fd);
+}
+
+static bool is_damaged(struct wal *wal, uint64_t id)
+{
+	int fd = damaged_open(wal, id, O_RDONLY);
+
+	if (fd >= 0)
+		wal->files->close(wal->files->arg, fd);
+	return fd >= 0;
+}
+
 void segment_give_back(struct wal *wal, enum file_kind kind, uint64_t id)
 {
 	char name[NAME_SIZE], spare[NAME_SIZE];
 	int rc;
 
 	segment_name(kind, id, name);
-	if (kind != FILE_NEW && spare_wanted(wal, name)) {
+	if (kind == FILE_LOG && is_damaged(wal, id)) {
+		rc = wal->files->rename(wal->files->arg, wal->fd, name, segment_name(FILE_DAMAGED, id, spare));
+	} else if (kind != FILE_NEW && spare_wanted(wal, name)) {
 		rc = kind == FILE_SPARE
 			     ? 0
 			     : wal->files->rename(wal->files->arg, wal->fd, name, segment_name(FILE_SPARE, id, spare));
@@ -308,7 +340,7 @@ static void tidy_collect(void *to, const char *name)
 	struct tidy *t = to;
 	struct stray s;
 
-	if (!segment_name_parse(name, &s.kind, &s.id) ||
+	if (!segment_name_parse(name, &s.kind, &s.id) || s.kind == FILE_DAMAGED ||
 	    (s.kind == FILE_LOG && segments_have(&t->wal->manifest.log, s.id)) ||
 	    (s.kind == FILE_CHECKPOINT && segments_have(&t->wal->manifest.checkpoint, s.id)))
 		return;

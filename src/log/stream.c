@@ -362,7 +362,7 @@ int stream_write(struct stream *stream, const struct wal_record *record, unsigne
 	char name[NAME_SIZE];
 	int rc;
 
-	must(n && n <= WAL_GROUP_MAX);
+	must(n <= WAL_GROUP_MAX);
 	rc = stream_room(stream, record, n);
 	if (rc)
 		return rc;

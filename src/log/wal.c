@@ -233,6 +233,7 @@ void wal_get_info(const struct wal *wal, struct wal_info *out)
 		.segments = wal->segments,
 		.spare = wal->spares,
 		.segment = wal->segment,
+		.lost = wal->lost,
 		.sync_max_ns = wal->sync_max,
 		.sync_last_ns = wal->sync_last,
 		.full = wal->full,

@@ -76,6 +76,27 @@ int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 	return 0;
 }
 
+/* Where the segment has no room for it, the next one will say as much. */
+int wal_mark(struct wal *wal)
+{
+	struct stream *log = &wal->log;
+	int rc = wal_sync(wal);
+
+	if (rc || wal->marked == wal->written || log->fd < 0 || log->size - log->at < sizeof(struct format_record))
+		return rc;
+	rc = stream_write(log, NULL, 0, wal->written);
+	if (rc == 0)
+		rc = stream_sync(log);
+	if (rc == 0)
+		wal->marked = wal->written;
+	return rc == -ENOSPC ? 0 : rc;
+}
+
+bool wal_is_removed(const struct wal *wal)
+{
+	return wal->log.fd >= 0 && wal->files->linked(wal->files->arg, wal->log.fd) == 0;
+}
+
 int wal_sync(struct wal *wal)
 {
 	uint64_t begin, took;

@@ -91,6 +91,7 @@ static int write_step(struct kv_log *log, uint64_t *cursor, struct checkpoint *c
 		rc = wal_checkpoint_write(log->wal, record, n);
 	c->busy += time_now() - began;
 	c->bytes += bytes;
+	log->checkpoint_done = c->bytes;
 	for (unsigned i = 0; i < n; i++)
 		store_unpin(log->store, &walked[i].ref);
 	return rc;
@@ -161,9 +162,13 @@ int kv_checkpoint_make(struct kv_log *log)
 {
 	struct checkpoint c = {0};
 	uint64_t began = time_now();
-	int rc = make(log, true, &c);
 	char size[32];
+	int rc;
 
+	log->checkpoint_done = 0;
+	log->checkpoint_began = began;
+	rc = make(log, true, &c);
+	log->checkpoint_began = 0;
 	if (rc == 0)
 		log_info("kv", "log: a checkpoint of %s in %.1f s", units_human_size((double)c.bytes, size),
 			 (double)(time_now() - began) / TIME_S);

@@ -21,6 +21,7 @@
 #define LONG_REST (100 * TIME_MS)
 #define FULL_PAUSE (100 * TIME_MS)
 #define POLL_MOST (100 * TIME_US)
+#define LOOK_EVERY TIME_S
 
 _Static_assert((int)WAL_SET == STORE_CHANGE_SET && (int)WAL_DELETE == STORE_CHANGE_DELETE &&
 		       (int)WAL_EXPIRE == STORE_CHANGE_EXPIRE && (int)WAL_FLUSH == STORE_CHANGE_FLUSH &&
@@ -403,17 +404,38 @@ static void writer_rest(struct kv_log *log, uint64_t ns)
 		log_debug("kv", "log: woken for nothing");
 }
 
+/* Now and then, also where nothing comes, and at the end. */
+static int writer_look(struct kv_log *log, uint64_t now, bool last)
+{
+	bool removed = wal_is_removed(log->wal);
+
+	log->looked_at = now;
+	if (removed && !log->removed)
+		log_error(
+			"kv",
+			"log: somebody has removed the files of log.directory: what is written from now on will not be "
+			"found. `rdmactl kv export FILE` saves keys and values");
+	log->removed = removed;
+	if (log->written != log->synced || (now - log->synced_at < LOOK_EVERY && !last))
+		return 0;
+	return wal_mark(log->wal);
+}
+
 static void *writer_run(void *arg)
 {
 	struct kv_log *log = arg;
+	uint64_t now = time_now();
 	bool more = false;
 	int rc;
 
-	log->synced_at = time_now();
+	log->synced_at = log->looked_at = now;
 	while (true) {
 		bool last = stopping(log); /* before it looks for the last time */
 
 		rc = log->broken ? 0 : writer_turn(log, &more);
+		now = time_now();
+		if (rc == 0 && !log->broken && (last || now - log->looked_at >= LOOK_EVERY))
+			rc = writer_look(log, now, last);
 		if (rc != 0 && rc != -ENOSPC)
 			writer_breaks(log, rc);
 		if (log->broken)
@@ -617,6 +639,7 @@ static const struct {
 	NUMBER("segments", segments),
 	NUMBER("spare_segments", spare),
 	NUMBER("segment_bytes", segment),
+	NUMBER("lost_bytes", lost),
 	NUMBER("checkpoints", checkpoints),
 	NUMBER("checkpoint_bytes", checkpoint_bytes),
 	NUMBER("last_sync_ns", sync_last_ns),
@@ -626,21 +649,26 @@ static const struct {
 /* *held: answers that wait. */
 static const char *state_of(struct kv_log *log, uint64_t *held)
 {
+	struct wal_info info;
 	int refused;
 
 	*held = 0;
+	wal_get_info(log->wal, &info);
 	pthread_mutex_lock(&log->lock);
 	refused = log->refused;
 	list_for_each (pos, &log->threads)
 		*held += atomic_load_explicit(&container_of(pos, struct kv_thread, node)->held, memory_order_relaxed);
 	pthread_mutex_unlock(&log->lock);
-	return refused == 0 ? "good" : refused == -ENOSPC ? "disk full" : "failed";
+	if (refused != 0)
+		return refused == -ENOSPC ? "disk full" : "failed";
+	return log->removed ? "removed" : info.lost ? "prefix" : "good";
 }
 
 void kv_log_report(struct kv_log *log, struct service_report *report)
 {
 	static const char *const policies[] = {"none", "interval", "always"};
-	uint64_t lsn = store_lsn(log->store), durable = kv_log_durable(log), held;
+	uint64_t lsn = store_lsn(log->store), durable = kv_log_durable(log), held, began = log->checkpoint_began;
+	struct store_stats stats;
 	struct wal_info info;
 
 	wal_get_info(log->wal, &info);
@@ -656,6 +684,10 @@ void kv_log_report(struct kv_log *log, struct service_report *report)
 	report->number(report, "largest_group", atomic_load_explicit(&log->largest, memory_order_relaxed));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		report->number(report, numbers[i].name, *(uint64_t *)((char *)&info + numbers[i].offset));
+	store_get_stats(log->store, &stats);
+	report->number(report, "checkpoint_under_way_ns", began ? time_now() - began : 0);
+	report->number(report, "checkpoint_done_bytes", began ? log->checkpoint_done : 0);
+	report->number(report, "checkpoint_whole_bytes", began ? stats.bytes_asked : 0);
 	report->end(report);
 }
 

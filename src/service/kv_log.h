@@ -37,6 +37,8 @@ struct kv_log {
 	_Atomic bool failed;             /* for ever, and those who wait are to be told */
 	_Atomic uint64_t taken, largest; /* changes, and the longest row of them that was synced at once */
 	uint64_t written, synced, synced_at, unsynced; /* of the writer: numbers, when that was, bytes since then */
+	uint64_t looked_at;                            /* the files, when */
+	_Atomic bool removed;                          /* somebody has done that with them */
 	bool near_full;                                /* no room for the next segment */
 	bool alone;  /* a change was synced that others wait for, and no other one with it */
 	bool broken; /* an error that is for ever */
@@ -48,6 +50,8 @@ struct kv_log {
 	pthread_cond_t cond;
 	bool checkpoint_asked, checkpointing;
 	int checkpoint_error; /* of the last one */
+	_Atomic uint64_t checkpoint_began,
+		checkpoint_done; /* of one under way: when, 0: there is none; bytes of keys and values */
 
 	pthread_mutex_t lock; /* of what follows, and of the checkpoints */
 	struct list threads;  /* kv_thread.node */

@@ -518,6 +518,16 @@ static int64_t disk_size(void *arg, int fd)
 	return rc ? rc : (int64_t)inode_of(d, fd)->now_len;
 }
 
+static int disk_linked(void *arg, int fd)
+{
+	struct disk *d = arg;
+	int n = 0;
+
+	for (unsigned i = 0; i < d->now.count; i++)
+		n += d->now.at[i].inode + 1 == d->descriptor[fd];
+	return n;
+}
+
 static int disk_lock(void *arg, int fd)
 {
 	struct disk *d = arg;
@@ -566,6 +576,7 @@ static const struct wal_files files = {
 	.rename = disk_rename,
 	.unlink = disk_unlink,
 	.size = disk_size,
+	.linked = disk_linked,
 	.lock = disk_lock,
 	.room = disk_room,
 	.list = disk_list,
