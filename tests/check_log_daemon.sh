@@ -18,6 +18,8 @@ kill_daemon() {
 has() { ctl kv get "$1" && [[ $(cat "$dir/out") == "$2" ]] || fail "no $2 at $1"; }
 log_number() { control log status | jq ".$1"; }
 
+state_is() { [[ $(control log status | jq -r .state) == "$1" ]]; }
+
 # An answer is kept, whatever happens.
 test_always() {
 	local files
@@ -40,6 +42,12 @@ test_always() {
 	for files in "$dir"/changes/*.log "$dir"/changes/*.checkpoint; do
 		ctl log verify "$files" || fail "$files is damaged"
 	done
+	ctl --json log verify "$dir/changes" && json '(.files | length) == 3 and ([.files[].records] | min) > 0'
+	ctl log verify "$dir/changes/MANIFEST" || fail "it is damaged"
+	expect 1 log verify "$dir" && complains "no MANIFEST"
+	mv "$dir"/changes/*.checkpoint "$dir/moved"
+	expect 1 log verify "$dir/changes" && complains "\.checkpoint: No such file"
+	cp "$dir/moved" "$dir/changes/$(sed -n 's/^checkpoint \([0-9]*\) .*/\1/p' "$dir/changes/MANIFEST" | xargs printf %016x).checkpoint"
 	ctl log dump "$dir"/changes/*.checkpoint && says "SET 3 bytes k"
 	ctl --json log verify "$dir"/changes/*.checkpoint && json '.records > 1'
 	start
@@ -125,6 +133,30 @@ test_refused() {
 	with_log 'policy = "always"; recover = "prefix";'
 	start
 	ctl kv exists "key 20" && fail "it comes behind the damage"
+	logged "bytes of records are lost, as far as is known, in files of the log: 1"
+	[[ $(control log status | jq -r '.state, .lost_bytes > 0' | tr '\n' ' ') == "prefix true " ]] || fail "$(control log status)"
+	[[ -e ${file%.log}.damaged ]] || fail "it is not kept: $(ls "$dir/changes")"
+	stop_daemon
+	rm "$dir"/changes/*.damaged
+}
+
+# The last change of all, too, once the daemon has rested or ended; and files that somebody removes.
+test_last() {
+	local file
+	rm -rf "$dir/changes"
+	with_log 'policy = "always";'
+	start
+	ctl kv set k "the last one" || fail "no answer"
+	stop_daemon
+	file=$(ls -S "$dir"/changes/*.log | head -1)
+	spoil "$file" 4196
+	ends 71 "damage at 41" "$rdmad" -c "$dir/rdmad.conf"
+	spoil "$file" 4196
+	start
+	has k "the last one"
+	rm -r "$dir/changes"
+	logged "somebody has removed the files of log.directory"
+	wait_for "it in the status" state_is removed
 	stop_daemon
 }
 
@@ -190,8 +222,6 @@ test_values() {
 	stop_daemon
 }
 
-state_is() { [[ $(control log status | jq -r .state) == "$1" ]]; }
-
 # In a mount namespace of its own. A disk of 16M has files as short as it needs; one that is full heals by itself when there is room for a
 # checkpoint, also behind a restart, and what was answered is there.
 test_tmpfs() {
@@ -230,7 +260,7 @@ test_full() {
 	unshare -m "$0" tmpfs || fail "see above"
 }
 
-parts=(always taken interval save_at_exit values refused fails full)
+parts=(always taken interval save_at_exit values refused last fails full)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -3,6 +3,9 @@
 #include "log/log.h"
 
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <sys/stat.h>
 
 /*
  * Of the daemon.
@@ -40,7 +43,7 @@ static int command_checkpoint(const struct ctl_arguments *arguments)
 	if (ctl.json)
 		return ctl_json_print(answer);
 	if (!ctl.quiet)
-		ctl_say("%s: %s; see its log, or rdmactl log status", ctl_command_name(),
+		ctl_say("%s: %s; rdmactl log status says how far it is", ctl_command_name(),
 			json_is_true(json_object_get(answer, "begun")) ? "begun" : "one is under way");
 	json_decref(answer);
 	return CTL_OK;
@@ -127,47 +130,120 @@ static int tell_end(const char *path, int rc, uint64_t at)
 
 static int read_file(const char *path,
 		     int (*each)(void *arg, uint64_t at, const struct wal_record *r, const char *type),
-		     struct file *file)
+		     struct file *file, uint64_t *at)
 {
-	uint64_t at = 0;
 	int rc;
 
 	ctl_catch_interrupt();
 	*file = (struct file){0};
-	rc = wal_read_file(path, each, file, &at);
-	return tell_end(path, rc, at);
+	rc = wal_read_file(path, each, file, at);
+	return tell_end(path, rc, *at);
+}
+
+/* What a file has, into *told, which is NULL where nothing was read. Its records end at `end`, unless that is 0. */
+static int verify(const char *path, uint64_t end, json_t **told)
+{
+	struct file file;
+	uint64_t at = 0;
+	int rc = read_file(path, count_record, &file, &at);
+
+	*told = NULL;
+	if (rc != CTL_OK && !file.records)
+		return rc;
+	if (rc == CTL_OK && end && at != end) {
+		ctl_say("%s %s: its records end at byte %" PRIu64 ", and MANIFEST says %" PRIu64, ctl_command_name(),
+			path, at, end);
+		rc = CTL_FAILED;
+	}
+	*told = json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", path, "records", (json_int_t)file.records,
+			  "content_bytes", (json_int_t)file.bytes, "first_lsn", (json_int_t)file.first, "last_lsn",
+			  (json_int_t)file.last);
+	return rc;
+}
+
+struct directory {
+	const char *path;
+	json_t *files;
+	int status; /* the first that was bad */
+};
+
+static int verify_each(void *arg, const char *name, uint64_t end)
+{
+	struct directory *d = arg;
+	json_t *told;
+	char *path;
+	int rc;
+
+	if (asprintf(&path, "%s/%s", d->path, name) < 0)
+		return -ENOMEM;
+	rc = verify(path, end, &told);
+	if (told)
+		json_array_append_new(d->files, told);
+	d->status = d->status ? d->status : rc;
+	free(path);
+	return rc == CTL_INTERRUPTED ? -EINTR : 0;
+}
+
+/* All that counts there. */
+static int verify_directory(const char *path)
+{
+	struct directory d = {.path = path, .files = json_array()};
+	int rc = wal_read_directory(path, verify_each, &d);
+	json_t *o;
+
+	if (rc != 0 && rc != -EINTR) {
+		json_decref(d.files);
+		ctl_fail(rc,
+			 rc == -ENOENT ? "no MANIFEST, so it is no log"
+			 : *log_last() ? log_last()
+				       : strerror(-rc),
+			 "%s %s", ctl_command_name(), path);
+		return CTL_FAILED;
+	}
+	o = json_pack("{s:s, s:o}", "directory", path, "files", d.files);
+	if (ctl.json)
+		return ctl_json_print(o) == CTL_OK ? d.status : CTL_FAILED;
+	if (o)
+		ctl_render(stdout, o);
+	json_decref(o);
+	return d.status;
 }
 
 static int command_verify(const struct ctl_arguments *arguments)
 {
-	struct file file;
-	int rc = read_file(arguments->text[0], count_record, &file);
-	json_t *o;
+	const char *path = arguments->text[0], *name = strrchr(path, '/');
+	char manifest_of[PATH_MAX];
+	struct stat st;
+	json_t *told;
+	int rc;
 
-	if (rc != CTL_OK && !file.records)
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return verify_directory(path);
+	if (strcmp(name ? name + 1 : path, "MANIFEST") == 0 && strlen(path) < sizeof(manifest_of))
+		return verify_directory(dirname(strcpy(manifest_of, path))); /* it names what is there */
+	rc = verify(path, 0, &told);
+	if (!told)
 		return rc;
-	o = json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", arguments->text[0], "records", (json_int_t)file.records,
-		      "content_bytes", (json_int_t)file.bytes, "first_lsn", (json_int_t)file.first, "last_lsn",
-		      (json_int_t)file.last);
 	if (ctl.json)
-		return ctl_json_print(o) == CTL_OK ? rc : CTL_FAILED;
-	if (o)
-		ctl_render(stdout, o);
-	json_decref(o);
+		return ctl_json_print(told) == CTL_OK ? rc : CTL_FAILED;
+	ctl_render(stdout, told);
+	json_decref(told);
 	return rc;
 }
 
 static int command_dump(const struct ctl_arguments *arguments)
 {
 	struct file file;
+	uint64_t at = 0;
 
-	return read_file(arguments->text[0], dump_record, &file);
+	return read_file(arguments->text[0], dump_record, &file, &at);
 }
 
 const struct ctl_command ctl_log_commands[] = {
 	{"log status", command_status, "", "how far the log of the store is", .local = true},
 	{"log checkpoint", command_checkpoint, "", "have the log made short now", .local = true},
-	{"log verify", command_verify, "FILE", "check a file of the log", NULL, 1, 1, .local = true},
+	{"log verify", command_verify, "FILE", "check a file of the log, or all of a directory", NULL, 1, 1,
+	 .local = true},
 	{"log dump", command_dump, "FILE", "write what a file of the log has", NULL, 1, 1, .local = true},
 	{NULL},
 };
