@@ -82,7 +82,7 @@ static const struct setting settings[] = {
 
 	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
 	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"
-		 "nowhere."},
+		 "nowhere. Messages go to log.target."},
 	{"log.policy", SETTING_CHOICE, AT(policy), "none", .choices = policies,
 	 .help = "\"none\": nothing is written; \"interval\": changes are on disk within log.sync_every, and no\n"
 		 "answer waits; \"always\": an answer comes when all that it tells of is on disk. See POLICIES\n"
