@@ -118,6 +118,7 @@ test_refused() {
 	ctl log checkpoint && fail "there is no log"
 	complains "log.directory"
 	stop_daemon
+	rm -rf "$dir/changes"
 	with_log 'policy = "always";'
 	start
 	for file in $(seq 20); do ctl kv set "key $file" "$file" || fail "no answer"; done
@@ -234,16 +235,18 @@ test_tmpfs() {
 	ctl kv set k one || fail "no answer"
 	stop_daemon
 	with_log_of 1M 'policy = "interval"; sync_every = "10ms";'
-	head -c 500K /dev/zero >"$dir/changes/ballast"
 	start
 	has k one
+	cat /dev/zero >"$dir/changes/ballast" 2>/dev/null
 	ctl bench kv -o set -s 64 -n 400000 -c 2 --keep -p aa -k 100
 	complains "disk of its log"
 	logged "for another file of 1.00 MiB"
 	[[ $(grep -c "no space is left" "$dir/log") == 1 ]] || fail "told more than once: $(grep "no space" "$dir/log")"
+	wait_for "the full disk" state_is "disk full"
+	truncate -s -300K "$dir/changes/ballast"
 	wait_for "room" ctl kv set --durable k two
 	kill_daemon
-	rm "$dir"/changes/*.spare
+	rm -f "$dir"/changes/*.spare
 	cat /dev/zero >"$dir/changes/ballast" 2>/dev/null
 	start
 	wait_for "the full disk" state_is "disk full"
