@@ -181,6 +181,85 @@ test_full_stdout() {
 	done
 }
 
+# read_slowly HOW SIGNAL COMMAND...: the signal comes while the command waits for its reader, who then goes on (slow), or reads nothing
+# until the command has ended (never). Its exit status.
+read_slowly() {
+	timeout 30 python3 - "$@" >"$dir/out" 2>"$dir/err" <<-'END'
+	import os, signal, subprocess, sys, time
+	how, number, command = sys.argv[1], getattr(signal, "SIG" + sys.argv[2]), sys.argv[3:]
+	child = subprocess.Popen(command, stdout=subprocess.PIPE)
+	def written():
+	    with open(f"/proc/{child.pid}/io") as io:
+	        return int(io.read().split("wchar: ")[1].split()[0])
+	while child.poll() is None and written() < 60000: # of the 64 KiB of a pipe
+	    time.sleep(0.02)
+	child.send_signal(number)
+	if how == "never":
+	    child.wait()
+	while piece := os.read(child.stdout.fileno(), 4096):
+	    os.write(1, piece)
+	    time.sleep(0.01)
+	status = child.wait()
+	sys.exit(status if status >= 0 else 128 - status)
+	END
+}
+
+# What a command printed of $dir/whole is its beginning up to the end of a record, a line or what a 0 byte ends, and the exit status says
+# that it is not all.
+is_beginning() { # STATUS WHAT
+	local size last
+	size=$(stat -c %s "$dir/out")
+	cmp -s -n "$size" "$dir/whole" "$dir/out" || fail "$2: not the beginning of what it prints"
+	if [[ $1 == 0 ]]; then cmp -s "$dir/whole" "$dir/out" || fail "$2: exit status 0, and not all of it"; fi
+	last=$(tail -c 1 "$dir/out" | od -An -tx1)
+	((size > 60000)) && [[ $last == *0a || $last == *00 ]] || fail "$2: $size bytes, the end of no record"
+}
+
+# A signal that comes while the reader is slow makes no hole, and no success of what is not all there.
+test_slow_reader() {
+	local command how status
+	server=''
+	expect 0 kv flush -yq -H "$tcp"
+	expect 0 kv import -q -H "$tcp" - < <(printf '{"key":"slow-%s","value":"some value"}\n' {1..9000})
+	{ printf 'get slow-%s\n' {1..9000}; echo printkv; } >"$dir/run"
+	for command in "kv list" "kv list -0" "kv bigkeys -n 9000" "kv export -" "kv run $dir/run"; do
+		# shellcheck disable=SC2086
+		"$rdmactl" -qH "$tcp" $command >"$dir/whole" || fail "$command"
+		for how in "slow INT" "never TERM"; do
+			# shellcheck disable=SC2086
+			read_slowly $how "$rdmactl" -qH "$tcp" $command
+			status=$?
+			[[ $status == 130 || ($status == 0 && $how == slow*) ]] || fail "$command, $how: exit status $status"
+			is_beginning $status "$command, $how"
+		done
+	done
+	for command in "kv list -j" "kv bigkeys -n 9000 -j"; do
+		# shellcheck disable=SC2086
+		read_slowly slow TERM "$rdmactl" -H "$tcp" $command
+		status=$?
+		json '.command' "$command, SIGTERM: a whole object"
+		[[ $status == 130 ]] || json 'has("error") | not' "$command, SIGTERM"
+		# shellcheck disable=SC2086
+		read_slowly never INT "$rdmactl" -H "$tcp" $command
+		[[ $? == 130 ]] || fail "$command, SIGINT: an exit status other than 130"
+		complains 'interrupted: stdout lacks the end' "$command, SIGINT"
+	done
+	# Those that no signal asks for a last word end by it.
+	read_slowly never TERM "$rdmactl" -H "$tcp" kv mget slow-{1..9000}
+	[[ $? == 143 ]] || fail "kv mget, SIGTERM: an exit status other than 143"
+	for command in "kv list" "kv list -j" "kv bigkeys -n 9000" "kv export -" "kv run $dir/run"; do
+		# shellcheck disable=SC2086
+		timeout 60 "$rdmactl" -H "$tcp" $command >/dev/full 2>"$dir/err"
+		[[ $? == 1 ]] || fail "$command to a full disk: an exit status other than 1"
+		complains 'cannot write to stdout: No space left' "$command to a full disk"
+		[[ $(wc -l <"$dir/err") == 1 ]] || fail "$command tells of what it could not write"
+		# shellcheck disable=SC2086
+		timeout 60 "$rdmactl" -qH "$tcp" $command 2>"$dir/err" | head -c 1 >/dev/null
+		[[ ${PIPESTATUS[0]} == 141 ]] || fail "$command, whose reader has gone: an exit status other than 141"
+	done
+	expect 0 kv flush -yq -H "$tcp"
+}
+
 # Programs find an error where they look for a result.
 test_json_errors() {
 	local command
@@ -552,7 +631,7 @@ test_completion() {
 	says '^zsh' fish
 }
 
-parts=(completion zsh command_line local terminal peer_bytes full_stdout json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
+parts=(completion zsh command_line local terminal peer_bytes full_stdout slow_reader json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	sets=$(control status | jq .counters.kv_sets)

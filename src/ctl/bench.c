@@ -254,7 +254,7 @@ static void print_result(const struct bench_result *result, const char *transpor
 		print_row_csv(result);
 	else
 		print_row(result);
-	fflush(stdout);
+	ctl_flush();
 }
 
 json_t *bench_result_json(const struct bench_result *result)

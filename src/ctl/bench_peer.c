@@ -176,7 +176,7 @@ static void print_row(const struct peer_bench *b, const struct peer_work *work, 
 	headed = true;
 	printf("%-14s %8s %12.3f %12.0f %10.1f\n", work->name, work->sized ? units_format_size(b->size, text) : "-",
 	       ns / 1e3, rate, rate * (double)b->size / (double)MIB);
-	fflush(stdout);
+	ctl_flush();
 }
 
 static int measure_size(struct peer_bench *b, const struct peer_work *work, size_t size)
@@ -373,7 +373,7 @@ static int run_alone(void)
 
 	if (pipe(fd) != 0)
 		return ctl_fail(-errno, strerror(errno), "%s", ctl_command_name());
-	fflush(stdout);
+	ctl_flush();
 	rc = start_children(fd[0], fd[1], child);
 	close(fd[0]);
 	if (rc == CTL_OK)

@@ -124,7 +124,7 @@ static void print_row(void)
 	for (int op = SET; op < OPS; op++)
 		print_cell(&s.cell[s.at][s.run][op]);
 	putchar('\n');
-	fflush(stdout);
+	ctl_flush();
 }
 
 static int run_once(int run, const char *ops, uint32_t eager_limit)

@@ -265,7 +265,7 @@ static int serve_client(const char *url, struct rdmad_channel *channel)
 
 	rc = end_channel(channel, rc, true);
 	status = conclude(url, rc, o);
-	fflush(stdout);
+	ctl_flush();
 	return rc == 0 || rc == -EINTR || ctl_channel_fault ? status : CTL_OK;
 }
 

@@ -6,8 +6,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES (1u << 20) /* of pop --line */
@@ -24,16 +22,6 @@ int ctl_channel_fail_own(int error, const char *words)
 /*
  * Standard output
  */
-/* An empty pipe takes as much as it holds. One that takes anything has room for PIPE_BUF bytes, but perhaps for no more. */
-static size_t output_room(void)
-{
-	int holds = fcntl(STDOUT_FILENO, F_GETPIPE_SZ), there;
-	struct stat st;
-
-	if (holds > PIPE_BUF && ioctl(STDOUT_FILENO, FIONREAD, &there) == 0 && there == 0)
-		return (size_t)holds;
-	return holds < 0 && fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? SSIZE_MAX : PIPE_BUF;
-}
 
 /* As much of it as a terminal is given at once, and no part of a character that goes on behind that. */
 static ssize_t show(const char *data, size_t len)
@@ -44,17 +32,15 @@ static ssize_t show(const char *data, size_t len)
 		whole--;
 	n = whole ? whole : n;
 	ctl_put_value(data, n);
-	return ctl_flush() == 0 ? (ssize_t)n : -1;
+	return ctl_flush() == 0 ? (ssize_t)n : -errno;
 }
 
 /* Any error is -EIO: no other one is taken for the channel's. */
-ssize_t ctl_output_some(const void *data, size_t len)
+ssize_t ctl_channel_output(const void *data, size_t len)
 {
-	ssize_t n = ctl_at_terminal() ? show(data, len) : write(STDOUT_FILENO, data, MIN(len, output_room()));
+	ssize_t n = ctl_at_terminal() ? show(data, len) : ctl_output_some(data, len);
 
-	if (n < 0 && errno != EINTR && errno != EAGAIN)
-		return ctl_channel_fail_own(-EIO, strerror(errno));
-	return MAX(n, 0);
+	return n < 0 ? ctl_channel_fail_own(-EIO, strerror((int)-n)) : n;
 }
 
 /* Who reads may take his time: meanwhile the peer sees signs of life. Its end is told of when all that came before was written.
@@ -67,7 +53,7 @@ static int write_all(struct rdmad_channel *channel, const void *data, size_t len
 		ssize_t n = 0;
 
 		if (ctl_output_takes((int)(CTL_SLICE / TIME_MS)))
-			n = ctl_output_some(at, len);
+			n = ctl_channel_output(at, len);
 		else
 			rdmad_channel_progress(channel);
 		if (n < 0)

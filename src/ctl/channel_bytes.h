@@ -34,7 +34,7 @@ struct ctl_sink {
 int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink);
 
 /* Of the bytes as many as standard output takes without a wait, after ctl_output_takes(). How many. */
-ssize_t ctl_output_some(const void *data, size_t len);
+ssize_t ctl_channel_output(const void *data, size_t len);
 
 /* Standard input and output, until the other end closes, -EPIPE, or so many bytes came, unless that is 0. */
 int ctl_channel_pipe(struct rdmad_channel *channel, uint64_t most);

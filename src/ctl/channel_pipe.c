@@ -83,7 +83,7 @@ static int pipe_write(struct pipe_run *run, bool *work)
 
 	if (!out->len || !ctl_output_takes(0))
 		return 0;
-	n = ctl_output_some(out->bytes + out->at, out->len);
+	n = ctl_channel_output(out->bytes + out->at, out->len);
 	if (n < 0)
 		return (int)n;
 	out->at += (size_t)n;

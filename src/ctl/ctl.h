@@ -183,10 +183,6 @@ int ctl_fail_open(int error, const char *server);
 /* From the first call on, SIGINT or SIGTERM sets ctl_interrupted(); the second one ends the process. */
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
-/* Whether standard output takes something, or fails, without a wait, within so many ms. */
-bool ctl_output_takes(int ms);
-/* fflush(stdout), but a command that was interrupted does not wait for who reads it. */
-int ctl_flush(void);
 
 /* In any case of its letters. */
 bool ctl_file_ends(const char *path, const char *ending);
@@ -195,6 +191,25 @@ bool ctl_file_ends(const char *path, const char *ending);
 bool ctl_sums_up(void);
 /* "SERVER: transport tcp" on stderr unless --json, or nothing is summed up. */
 void ctl_say_transport(const char *server, const char *transport);
+
+/*
+ * output.c: standard output, which is whole, or ends early and says so.
+ */
+
+/* From here on stdout is written by output.c. */
+void ctl_output_begin(void);
+/* Of a command that ended by `rc`: the exit status, which is not 0 where not all of its output was written; that is said, too. */
+int ctl_output_end(int rc);
+
+/* What was printed so far ends a record: a key with its value, a line. An interrupted command whose reader is slow ends there. */
+void ctl_record_end(void);
+/* The same, and it is written now. As fflush(). */
+int ctl_flush(void);
+
+/* Whether standard output takes something, or fails, without a wait, within so many ms. */
+bool ctl_output_takes(int ms);
+/* Of the bytes as many as it takes without a wait, after that: how many, or -errno. */
+ssize_t ctl_output_some(const void *data, size_t len);
 
 /*
  * terminal.c: where people look.

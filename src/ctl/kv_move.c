@@ -33,7 +33,7 @@ int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p,
 
 	if (!ctl.json) {
 		json_decref(more);
-		if (!ctl.quiet)
+		if (ctl_sums_up())
 			ctl_say("%s: %llu keys %s, %s, %llu failed, %.3f s, transport %s", ctl.host,
 				(unsigned long long)p->count, verb, units_human_size((double)p->bytes, size),
 				(unsigned long long)failed, seconds, kv_transport(kv));
@@ -57,6 +57,7 @@ int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p,
 struct exporting {
 	void *kv;
 	FILE *out;
+	bool beside; /* that is beside the file, whose place it takes when all is in it */
 	enum record_format format;
 	struct listed *item; /* of a page */
 	size_t count, room;
@@ -117,8 +118,11 @@ static void write_one(struct exporting *e, const struct listed *item, const void
 				.ttl_us = item->meta.ttl_us};
 
 	e->error = record_write(e->out, e->format, &record);
-	if (!e->error)
-		ctl_progress_add(&e->progress, 1, value_len);
+	if (e->error)
+		return;
+	ctl_progress_add(&e->progress, 1, value_len);
+	if (e->out == stdout)
+		ctl_record_end();
 }
 
 static void not_got(struct exporting *e, const struct listed *item, int status)
@@ -237,21 +241,24 @@ static int export_all(struct exporting *e)
 	}
 	if (rc != 0)
 		return rc;
-	e->error = record_end(e->out, e->format, e->progress.count);
-	if (!e->error && fflush(e->out) != 0)
-		e->error = -errno;
-	return e->error;
+	return e->error = record_end(e->out, e->format, e->progress.count);
 }
 
-static int conclude_export(const struct exporting *e, const char *path, int error)
+static int conclude_export(struct exporting *e, const char *path, int error)
 {
 	char why[512];
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", rdmad_error()); /* what follows asks the library more */
+	if ((e->out == stdout ? ctl_flush() : fflush(e->out)) != 0 && !error)
+		error = e->error = -errno;
+	if (e->beside && (error || e->failed))
+		e->progress.count = e->progress.bytes = 0; /* the file is not put in its place */
 	rc = ctl_kv_moved(e->kv, "exported", &e->progress, e->failed, NULL);
 	if (error == -EINTR)
 		return CTL_INTERRUPTED;
+	if (ferror(stdout))
+		return CTL_FAILED;      /* ctl_output_end() says why */
 	if (error && error == e->error) /* of the file: what is to be done about the store is no help */
 		return ctl_fail(-EIO, strerror(-error), "kv export: cannot write %s", path);
 	if (error)
@@ -280,6 +287,7 @@ static int run_export(struct exporting *e, const char *path)
 struct beside {
 	char *path; /* where the name leads; NULL: written at once, as a device is */
 	char *part;
+	bool there; /* a file of that name is */
 };
 
 static void beside_free(struct beside *b)
@@ -318,10 +326,9 @@ static FILE *open_part(struct beside *b, const struct stat *old)
 static FILE *beside_open(const char *path, struct beside *b)
 {
 	struct stat st;
-	bool there = stat(path, &st) == 0;
 
-	*b = (struct beside){0};
-	if (there && !S_ISREG(st.st_mode))
+	*b = (struct beside){.there = stat(path, &st) == 0};
+	if (b->there && !S_ISREG(st.st_mode))
 		return fopen(path, "we");
 	b->path = realpath(path, NULL);
 	if (!b->path)
@@ -330,7 +337,7 @@ static FILE *beside_open(const char *path, struct beside *b)
 		b->part = NULL;
 		return NULL;
 	}
-	return open_part(b, there ? &st : NULL);
+	return open_part(b, b->there ? &st : NULL);
 }
 
 /* On the disk before it has the name: what fails must not leave neither file. */
@@ -357,7 +364,7 @@ static int beside_close(struct beside *b, FILE *out, const char *path, int rc)
 		rc = rc ? rc : CTL_FAILED;
 	}
 	if (rc != CTL_OK && b->part)
-		ctl_say("kv export: %s is as it was before", path);
+		ctl_say("kv export: %s %s", path, b->there ? "is as it was before" : "was not written");
 	return rc;
 }
 
@@ -367,6 +374,7 @@ static int export_to(struct exporting *e, const char *path)
 	int rc = CTL_FAILED;
 
 	e->out = beside_open(path, &beside);
+	e->beside = beside.part != NULL;
 	if (e->out)
 		rc = beside_close(&beside, e->out, path, run_export(e, path));
 	else

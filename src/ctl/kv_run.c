@@ -159,6 +159,7 @@ static void run_show(struct run *run, const struct run_request *r, bool found, c
 	}
 	ctl_put_value(value, len);
 	putchar('\n');
+	ctl_record_end();
 }
 
 static void request_free(struct run_request *r)
@@ -239,7 +240,7 @@ static void run_drain(void *arg)
 		if (rc != 0) /* else a request's end may have set it */
 			run->error = rc;
 	}
-	fflush(stdout); /* the program that feeds us by a pipe may wait for it */
+	ctl_flush(); /* the program that feeds us by a pipe may wait for it */
 }
 
 static int run_submit_once(struct run *run, struct run_request *r, const void *value, size_t len)

@@ -37,6 +37,8 @@ static int walk(void *kv, const struct ctl_arguments *arguments, kv_scan_callbac
 
 	if (rc == -EINTR)
 		return CTL_INTERRUPTED;
+	if (ferror(stdout))
+		return CTL_FAILED; /* ctl_output_end() says why */
 	return rc < 0 ? ctl_fail(rc, NULL, "%s", ctl_command_name()) : CTL_OK;
 }
 
@@ -88,6 +90,7 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 			       (unsigned long long)meta->version, ctl_kv_ttl_text(meta->ttl_us, ttl));
 		ctl_put_key(key, key_len);
 		putchar(null ? '\0' : '\n');
+		ctl_record_end();
 	}
 	if (ferror(stdout))
 		return ctl_interrupted() ? -EINTR : -EIO;
@@ -207,6 +210,7 @@ static void print_bigs(const void *kv, const struct bigs *b)
 			printf("%12llu  ", (unsigned long long)b->big[i].length);
 			ctl_put_key(b->big[i].key, b->big[i].key_len);
 			putchar('\n');
+			ctl_record_end();
 		}
 		if (ctl_sums_up())
 			ctl_say("%s: of %llu keys with %llu bytes in their values, transport %s", ctl.host,

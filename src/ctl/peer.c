@@ -311,7 +311,7 @@ static int write_message(const struct try *t, size_t length)
 	if (t->fd != STDOUT_FILENO || !ctl_at_terminal())
 		return write_all(t->fd, t->buffer, length);
 	ctl_put_value(t->buffer, length);
-	return fflush(stdout) == 0 ? 0 : -errno;
+	return ctl_flush() == 0 ? 0 : -errno;
 }
 
 /* Room for the next message, however long it is. */

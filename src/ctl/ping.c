@@ -103,7 +103,7 @@ static int one_by_one(struct run *run)
 			printf("%llu bytes from %s: seq=%llu time=%.1f us%s\n", (unsigned long long)size, run->server,
 			       (unsigned long long)run->received, (double)rtt / 1e3,
 			       run->bad > bad ? " (not the bytes that were sent)" : "");
-			fflush(stdout);
+			ctl_flush();
 		}
 		next += interval;
 		if (!count || run->sent < count)

@@ -12,7 +12,7 @@ static int print_waiting(void)
 
 	if (waiting) {
 		putchar('\n');
-		fflush(stdout);
+		ctl_flush();
 	}
 	json_decref(waiting);
 	waiting = NULL;

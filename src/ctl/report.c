@@ -1,9 +1,7 @@
 /* report.c: messages about failures: the operation, the cause, the exit status, and the next step. */
 #include "ctl/ctl.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <stdio_ext.h>
 #include <unistd.h>
 
 static const struct {
@@ -141,10 +139,16 @@ int ctl_fail_open(int error, const char *server)
 }
 
 static volatile sig_atomic_t interrupted;
+static bool echoed; /* a terminal shows ^C, and what is said next begins a line */
 
 static void on_interrupt(int signal)
 {
+	int error = errno;
+
 	interrupted = 1;
+	if (signal == SIGINT && echoed && write(STDERR_FILENO, "\n", 1) < 0)
+		echoed = false;
+	errno = error;
 }
 
 void ctl_catch_interrupt(void)
@@ -152,6 +156,7 @@ void ctl_catch_interrupt(void)
 	/* No SA_RESTART, so that a wait ends; the second signal finds the default action. */
 	struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
 
+	echoed = isatty(STDERR_FILENO);
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
@@ -160,21 +165,6 @@ void ctl_catch_interrupt(void)
 bool ctl_interrupted(void)
 {
 	return interrupted;
-}
-
-bool ctl_output_takes(int ms)
-{
-	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-
-	return poll(&out, 1, ms) > 0;
-}
-
-int ctl_flush(void)
-{
-	/* A pipe that nobody reads does not keep who was told to end. */
-	if (interrupted && (ferror(stdout) || !ctl_output_takes(0)))
-		__fpurge(stdout);
-	return fflush(stdout);
 }
 
 bool ctl_sums_up(void)
