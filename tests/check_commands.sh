@@ -17,8 +17,7 @@ test_command_line() {
 	expect 0 -V && says '^rdmactl [0-9]' "-V"
 	expect 0 kv get --version && says '^librdmad [0-9]' "--version"
 	expect 0 help && says '^exit status: 0 done, .*4 no such key' "help"
-	awk 'length > 100' "$dir/out" | grep -q . && fail "help has lines of more than 100 characters"
-	expect 0 help kv && says '^  kv cas KEY VERSION \[VALUE\|-\]     store' "columns of help"
+	expect 0 help kv && says '^  kv cas KEY VERSION \[VALUE\|-\]      store' "columns of help"
 	expect 0 kv --help && says 'kv get KEY' "kv --help"
 	expect 0 bench -h && says 'bench kv' "bench -h"
 	expect 0 kv help && says '^  kv cas KEY VERSION' "kv help"
@@ -36,6 +35,11 @@ test_command_line() {
 	expect 2 kv gte x && complains 'did you mean kv get\?' "kv gte"
 	expect 2 pnig && complains 'did you mean ping\?' pnig
 	expect 2 get x && complains 'did you mean kv get\?' get
+	test_help_width
+	test_synonyms
+	expect 2 -p 7471 ping && complains 'unknown option -p$' "-p in front"
+	expect 2 --hots 1 ping && complains 'unknown option --hots; did you mean --host\?' "--hots in front"
+	expect 2 -h 127.0.0.1 ping && complains 'to say which host: -H 127.0.0.1' "-h with a host"
 	expect 2 pnig -c 5 && complains 'did you mean ping\?' "pnig -c"
 	expect 2 kv nonsense && complains 'the above are there' "kv nonsense"
 	expect 2 kv get anywhere --newlin && complains 'did you mean --newline' "--newlin"
@@ -47,6 +51,56 @@ test_command_line() {
 	expect 2 kv ttl anywhere 1ns && complains 'the least is 1us' "kv ttl"
 	expect 2 kv ttl anywhere soon && complains 'not a time like' "kv ttl"
 	expect 2 --nope kv get anywhere && complains 'unknown option --nope' "--nope"
+}
+
+# No line of any help is longer than a terminal's, and what is said of something stands two blanks behind it at least.
+test_help_width() {
+	local command
+	expect 0 help && sed -n 's/^  \([a-z]*\( [a-z]*\)\?\) .*  .*/\1/p' "$dir/out" >"$dir/names"
+	(($(wc -l <"$dir/names") > 40)) || fail "the names of the commands"
+	{
+		cat "$dir/out"
+		"$rdmad" --help
+		"$builddir/rdmarun" --help
+		while read -r command; do
+			# shellcheck disable=SC2086
+			"$rdmactl" help $command || fail "help $command"
+		done <"$dir/names"
+	} >"$dir/all"
+	awk 'length > 80' "$dir/all" >"$dir/out"
+	[[ ! -s $dir/out ]] || fail "a help has lines of more than 80 columns"
+	for command in log gpu; do
+		expect 0 help $command && ! grep -Ev '^  [^ ]+( [^ ]+)*  +[^ ]|^ {20}' "$dir/out" || fail "help $command: one blank in front of the text"
+	done
+	# What a command refuses its help does not have.
+	expect 0 help status && ! grep -Eq -- '--host|--poll|--require-rdma' "$dir/out" && says '--control' "help status"
+	expect 0 help ping && ! grep -q -- '--control' "$dir/out" && says '--host' "help ping"
+}
+
+# Words of other tools.
+test_synonyms() {
+	local said meant
+	while IFS='|' read -r said meant; do
+		# shellcheck disable=SC2086
+		expect 2 $said && complains "no such command; did you mean $meant\?" "$said"
+	done <<-'END'
+		kv put k v|kv set
+		put foo bar|kv set
+		kv rm k|kv del
+		kv delete k|kv del
+		kv keys|kv list
+		scan|kv list
+		kv expire k 1s|kv ttl
+		kv decr k|kv incr KEY -- -1
+		info|status
+		kv info|kv stat
+		stats|status
+		flushall|kv flush
+		get k|kv get
+		SET k v|kv set
+		kv GET k|kv get
+		PING|ping
+	END
 }
 
 # What is meant for another machine does not hit this one.
@@ -535,6 +589,40 @@ os.execv(sys.argv[1], sys.argv[1:])' "$rdmactl" peer recv -l "unix://$dir/peer.s
 	done
 }
 
+# --timeout ends what waits for another program, and the next step that is told is one.
+test_timeout() {
+	local ring=unix://$dir/ring.sock
+	server=''
+	expect 2 channel push "meet://$tcp/echo" x && complains 'what it puts into echo nobody gets: that is for channel pipe' "push to echo"
+	expect 5 channel listen "$ring" -t 300ms && complains 'nothing moved for as long as --timeout says' "channel listen"
+	expect 5 channel push "$ring" -l -t 300ms x && complains 'nothing moved' "channel push --listen"
+	[[ -p $dir/unread ]] || mkfifo "$dir/unread"
+	exec 9<>"$dir/unread"
+	"$rdmactl" -q channel pop -l "$ring" >"$dir/unread" 2>"$dir/err.pop" 9>&- &
+	clients=($!)
+	wait_for "a listener" test -S "$dir/ring.sock"
+	timeout 60 "$rdmactl" channel push "$ring" -t 300ms -f /dev/zero >"$dir/out" 2>"$dir/err"
+	[[ $? == 5 ]] || fail "channel push to one that takes nothing: an exit status other than 5"
+	timeout 30 cat <&9 >/dev/null & # so that it sees the end
+	wait "${clients[0]}"
+	kill $! 2>/dev/null
+	exec 9>&-
+	"$rdmactl" -q channel pipe -l "$ring" <"$dir/unread" >/dev/null 2>&1 9<>"$dir/unread" &
+	clients=($!)
+	wait_for "a listener" test -S "$dir/ring.sock"
+	expect 5 channel pop "$ring" -t 300ms && complains 'nothing moved' "channel pop"
+	wait "${clients[0]}" # its other end has gone
+	clients=()
+	expect 1 channel listen "tcp://$tcp/x" && complains "cannot listen on tcp://$tcp/x by TCP: Address already in use" "channel listen"
+	[[ $(grep -o 'cannot listen' "$dir/err" | wc -l) == 1 && $(grep -o "$tcp/x" "$dir/err" | wc -l) == 1 ]] || fail "channel listen says it twice"
+	expect 4 channel open "$ring" && [[ $(grep -o "$ring" "$dir/err" | wc -l) == 1 ]] || fail "channel open names the channel twice"
+	kill -STOP "$daemon"
+	expect 5 status -t 300ms && complains 'does the daemon stand still' "status of a daemon that stands still"
+	! grep -q 'rdmactl status' "$dir/err" || fail "status recommends itself"
+	expect 5 channel list -t 300ms -H "$tcp" && ! grep -q 'rdmad_channel_accept' "$dir/err" || fail "channel list asks for a program that accepts"
+	kill -CONT "$daemon"
+}
+
 # An export that waits for its reader while the daemon dies says why it ends.
 test_export_cut_off() {
 	local status
@@ -631,7 +719,7 @@ test_completion() {
 	says '^zsh' fish
 }
 
-parts=(completion zsh command_line local terminal peer_bytes full_stdout slow_reader json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket export_cut_off)
+parts=(completion zsh command_line local terminal peer_bytes full_stdout slow_reader json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket timeout export_cut_off)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	sets=$(control status | jq .counters.kv_sets)

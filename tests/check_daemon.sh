@@ -635,6 +635,8 @@ test_ordinary_user() {
 	local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 	ends 77 "the daemon's user may not" "${user[@]}" "$rdmad" -c "$dir/rdmad.conf" -l unix:///rdmad.sock
 	ends 77 "listen: cannot make /rdmad.sock: Permission denied" "${user[@]}" "$rdmad" -t -c "$dir/rdmad.conf" -l unix:///rdmad.sock
+	ends 77 "may not write there: change listen, unix_socket or XDG_RUNTIME_DIR" "${user[@]}" "$rdmad" -c "$dir/rdmad.conf" -l unix:///rdmad.sock
+	! grep -q 'choose a port' "$dir/out" || fail "a port is recommended for a path"
 	ends 0 "no errors" "${user[@]}" "$rdmad" -t -c "$dir/rdmad.conf"
 	rm -f "$dir/log" # of the daemon before
 	"${user[@]}" "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &

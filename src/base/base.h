@@ -231,6 +231,8 @@ void standard_begin(void);
  * words.c: Levenshtein's distance (1966) of two short words: beyond 64 characters it is too small.
  */
 unsigned words_distance(const char *a, const char *b);
+/* A row of a list for people, in lines of less than 80 columns: what it is about, and what is said of that from the column on. */
+void words_row(FILE *out, const char *left, unsigned column, const char *text);
 
 /*
  * units.c: sizes and times as people write them.

@@ -6,20 +6,13 @@
 
 static void print_row(const struct option_row *row, unsigned width)
 {
-	const char *line = row->help;
 	char left[60], letter[8] = "    ";
 
 	if (row->letter < OPTION_LONG)
 		snprintf(letter, sizeof(letter), "-%c, ", row->letter);
 	snprintf(left, sizeof(left), "%s--%s%s%s", letter, row->name, row->argument ? " " : "",
 		 row->argument ? row->argument : "");
-	printf("  %-*s", (int)width, left);
-	for (; *line; line += *line == '\n' ? 1 : 0) {
-		int n = (int)strcspn(line, "\n");
-
-		printf("%*s%.*s\n", line == row->help ? 0 : (int)width + 2, "", n, line);
-		line += n;
-	}
+	words_row(stdout, left, width + 2, row->help);
 }
 
 void option_print(const struct option_table *table)

@@ -12,7 +12,7 @@ struct option_row {
 	const char *name, *argument; /* NULL: it takes none */
 	/* -1: go on, else the exit status. */
 	int (*fn)(void *to, const char *argument);
-	const char *help; /* its lines after the first are set in; NULL: not for people */
+	const char *help; /* NULL: not for people */
 };
 
 struct option_table {

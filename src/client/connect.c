@@ -72,7 +72,7 @@ static bool attempt_final(const struct attempt *attempt)
 	return attempt->error == -EPROTONOSUPPORT || attempt->error == -EPROTO;
 }
 
-/* What to look at next. A channel's other end is any program that listens, or an rdmad. */
+/* What to look at next. The other end of a channel, which has a count, is any program that listens, or an rdmad. */
 static const struct {
 	int error;
 	const char *rdmad, *channel;
@@ -82,7 +82,8 @@ static const struct {
 	{-ENOENT, "; nothing listens there: is rdmad running, and does its configuration name this address?",
 	 "; nothing listens there: is the program that listens, or the rdmad, running, and is this its address?"},
 	{-ETIMEDOUT, "; is the host up, no firewall between, and what listens there rdmad?",
-	 "; does the program there call rdmad_channel_accept(), is the host up, and no firewall between?"},
+	 "; is the host up, no firewall between, and does the rdmad there answer, or the program call "
+	 "rdmad_channel_accept()?"},
 	{-EPROTO, "; what listens there does not answer like rdmad",
 	 "; what listens there does not answer like a channel"},
 	{-ECONNRESET, "; what listens there does not answer like rdmad, or has just ended",
@@ -95,7 +96,7 @@ static const char *attempt_hint(const struct attempt *attempt, const struct wire
 		return "";
 	for (size_t i = 0; i < ARRAY_SIZE(hints); i++)
 		if (hints[i].error == attempt->error)
-			return request->service == WIRE_CHANNEL ? hints[i].channel : hints[i].rdmad;
+			return request->service == WIRE_CHANNEL && request->count ? hints[i].channel : hints[i].rdmad;
 	return "";
 }
 

@@ -143,8 +143,9 @@ static int doors_add(struct doors *doors, const struct doors_attr *attr, const s
 	doors_left_out(doors, transport, logged, rc);
 	door_close(door);
 	if (must_be || rc == -EADDRINUSE) {
+		/* Of an address of sockets the log says no more than this does. */
 		log_error(attr->room, "cannot listen on %s by %s: %s", attr->url, transport->text,
-			  *logged ? logged : strerror(-rc));
+			  *logged && !transport->processor ? logged : strerror(-rc));
 		return rc;
 	}
 	return 0;

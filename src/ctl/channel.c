@@ -72,15 +72,15 @@ static int fail_channel(int error, const char *url)
 	return ctl_fail_channel(error, ctl_channel_fault, url);
 }
 
-/* Ctrl-C is seen between two slices. -EINTR. */
 static int accept_one(struct rdmad_channel_listener *listener, struct rdmad_channel **out)
 {
-	int rc;
+	uint64_t since = time_now();
+	int rc, stop = 0;
 
 	do
 		rc = rdmad_channel_accept(listener, CTL_SLICE_US, out);
-	while (rc == -ETIMEDOUT && !ctl_interrupted());
-	return rc == -ETIMEDOUT ? -EINTR : rc;
+	while (rc == -ETIMEDOUT && (stop = ctl_channel_go_on(since)) == 0);
+	return stop ? stop : rc;
 }
 
 static void say_channel(const char *url, const struct rdmad_channel *channel)
@@ -187,6 +187,8 @@ static int command_push(const struct ctl_arguments *arguments)
 
 	if (arguments->count > 1 && file)
 		return ctl_usage_error("channel push: either BYTES or --file");
+	if (!be_server && strncmp(url, "meet://", 7) == 0 && ctl_file_ends(url, "/echo"))
+		return ctl_usage_error("channel push: what it puts into echo nobody gets: that is for channel pipe");
 	if (file && strcmp(file, "-") != 0)
 		in = open(file, O_RDONLY | O_CLOEXEC);
 	if (in < 0) {

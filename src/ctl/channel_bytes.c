@@ -19,6 +19,15 @@ int ctl_channel_fail_own(int error, const char *words)
 	return error;
 }
 
+int ctl_channel_go_on(uint64_t since)
+{
+	if (ctl_interrupted())
+		return -EINTR;
+	if (ctl.timeout == TIME_NEVER || time_now() - since < ctl.timeout)
+		return 0;
+	return ctl_channel_fail_own(-ETIMEDOUT, "nothing moved for as long as --timeout says");
+}
+
 /*
  * Standard output
  */
@@ -75,48 +84,57 @@ int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len)
 {
 	struct rdmad_channel_info info;
 	const char *at = data;
+	uint64_t since = time_now();
 
 	rdmad_channel_info(channel, &info);
 	while (len) {
 		size_t n = MIN(len, (size_t)MIN(info.capacity / 2, (uint64_t)CTL_CHANNEL_PIECE));
 		int rc = rdmad_channel_put(channel, at, n, CTL_SLICE_US);
 
-		if (rc != 0 && rc != -ETIMEDOUT)
-			return rc;
-		if (ctl_interrupted())
-			return -EINTR;
 		if (rc == 0) {
 			at += n;
 			len -= n;
+			since = time_now();
 		}
+		if (rc == 0 || rc == -ETIMEDOUT)
+			rc = ctl_channel_go_on(since);
+		if (rc != 0)
+			return rc;
 	}
 	return 0;
 }
 
 int ctl_channel_flush(struct rdmad_channel *channel)
 {
-	int rc;
+	uint64_t since = time_now();
+	int rc, stop = 0;
 
 	do
 		rc = rdmad_channel_flush(channel, CTL_SLICE_US);
-	while (rc == -ETIMEDOUT && !ctl_interrupted());
-	return rc == -ETIMEDOUT ? -EINTR : rc;
+	while (rc == -ETIMEDOUT && (stop = ctl_channel_go_on(since)) == 0);
+	return stop ? stop : rc;
 }
 
 /* Until the other end has got everything: there is room for as much as the ring has. */
 int ctl_channel_await_got(struct rdmad_channel *channel)
 {
 	struct rdmad_channel_info info;
+	uint64_t since = time_now();
+	size_t had = 0, has;
 	void *room;
-	int rc;
+	int rc, stop = 0;
 
 	rdmad_channel_info(channel, &info);
-	do
+	do {
 		rc = rdmad_channel_reserve(channel, info.capacity, CTL_SLICE_US, &room);
-	while (rc == -ETIMEDOUT && !ctl_interrupted());
-	if (rc == -EPIPE && rdmad_channel_room(channel) == info.capacity)
+		has = rdmad_channel_room(channel);
+		if (has != had)
+			since = time_now();
+		had = has;
+	} while (rc == -ETIMEDOUT && (stop = ctl_channel_go_on(since)) == 0);
+	if (rc == -EPIPE && has == info.capacity)
 		return 0; /* it closed then */
-	return rc == -ETIMEDOUT ? -EINTR : rc;
+	return stop ? stop : rc;
 }
 
 /* Until there is something to read. Meanwhile the peer sees signs of life, and its end is seen. -EINTR: Ctrl-C. */
@@ -204,16 +222,15 @@ static size_t wanted_of(const struct ctl_sink *sink, const void *data, size_t le
 int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 {
 	const void *data;
+	uint64_t since = time_now();
 	size_t len;
 	bool done = false;
 	int rc = 0;
 
 	while (rc == 0 && !done) {
 		rc = rdmad_channel_view(channel, 1, CTL_SLICE_US, &data, &len);
-		if (ctl_interrupted())
-			return -EINTR;
-		if (rc == -ETIMEDOUT) {
-			rc = 0;
+		if (rc == -ETIMEDOUT || ctl_interrupted()) {
+			rc = ctl_channel_go_on(since);
 			continue;
 		}
 		if (rc != 0)
@@ -224,6 +241,7 @@ int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 		rc = sink_take(channel, sink, data, len);
 		if (rc == 0)
 			rc = rdmad_channel_consume(channel, len);
+		since = time_now();
 	}
 	return rc;
 }

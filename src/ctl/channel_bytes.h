@@ -13,6 +13,10 @@
 extern const char *ctl_channel_fault; /* in words, where what failed is this process's, not the channel */
 int ctl_channel_fail_own(int error, const char *words); /* error */
 
+/* Whether to wait for the other end any longer, where nothing moved since then: 0; -EINTR: Ctrl-C; -ETIMEDOUT: a --timeout that was
+ * given has passed. */
+int ctl_channel_go_on(uint64_t since);
+
 int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len);
 int ctl_channel_flush(struct rdmad_channel *channel);
 /* What a descriptor has, until its end. */

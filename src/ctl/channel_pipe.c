@@ -128,18 +128,23 @@ int ctl_channel_pipe(struct rdmad_channel *channel, uint64_t most)
 {
 	static struct pipe_run run;
 	struct rdmad_channel_info info;
+	uint64_t since = time_now();
 	int rc = 0;
 
 	rdmad_channel_info(channel, &info);
 	run.channel = channel;
 	run.most = most;
 	run.chunk = (size_t)MIN(info.capacity / 2, (uint64_t)CTL_CHANNEL_PIECE);
-	while (rc == 0 && !ctl_interrupted()) {
+	while (rc == 0) {
 		bool work = false;
 
 		rc = pipe_turn(&run, &work);
+		if (work || run.out.len) /* what waits for our reader is no fault of the other end */
+			since = time_now();
 		if (rc == 0 && !work && pipe_may_sleep(&run))
 			pipe_sleep(&run);
+		if (rc == 0)
+			rc = ctl_channel_go_on(since);
 	}
-	return rc == 0 ? -EINTR : MIN(rc, 0);
+	return MIN(rc, 0);
 }

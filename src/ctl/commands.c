@@ -84,24 +84,73 @@ static unsigned group_distance(const char *word, const char *name)
 	return d < len ? d : UINT_MAX;
 }
 
+/* What other tools call it. Behind the name of a group, only what is of that group counts. */
+static const struct {
+	const char *said, *meant;
+} synonyms[] = {
+	{"put", "kv set"},
+	{"setex", "kv set"},
+	{"rm", "kv del"},
+	{"delete", "kv del"},
+	{"remove", "kv del"},
+	{"unset", "kv del"},
+	{"unlink", "kv del"},
+	{"keys", "kv list"},
+	{"scan", "kv list"},
+	{"ls", "kv list"},
+	{"expire", "kv ttl"},
+	{"pexpire", "kv ttl"},
+	{"pttl", "kv ttl"},
+	{"persist", "kv ttl"},
+	{"incrby", "kv incr"},
+	{"decr", "kv incr KEY -- -1"},
+	{"decrby", "kv incr KEY -- -N"},
+	{"info", "status"},
+	{"info", "kv stat"},
+	{"stats", "status"},
+	{"stats", "kv stat"},
+	{"health", "status"},
+	{"flushall", "kv flush"},
+	{"flushdb", "kv flush"},
+	{"clients", "connections"},
+	{"stop", "shutdown"},
+};
+
+/* NULL: none. */
+static const char *synonym_of(const struct ctl_arguments *words, bool group)
+{
+	const char *said = words->text[group && words->count > 1];
+	size_t len = group ? strlen(words->text[0]) : 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(synonyms); i++)
+		if (strcasecmp(synonyms[i].said, said) == 0 && strncmp(synonyms[i].meant, words->text[0], len) == 0)
+			return synonyms[i].meant;
+	return NULL;
+}
+
 /* The command that was probably meant by these words, which are none, or its first word: `len` characters. NULL: no one knows. A
  * first word may have been left out. */
 static const char *meant(const struct ctl_arguments *words, size_t *len)
 {
 	bool group = ctl_help_list(NULL, words->text[0]) > 0;
-	const char *best = NULL;
+	const char *best = synonym_of(words, group);
 	const struct ctl_command *c;
 	unsigned least = 3;
 	char both[64];
 
+	*len = best ? strlen(best) : 0;
+	if (best)
+		return best;
 	snprintf(both, sizeof(both), "%s %s", words->text[0], words->count > 1 ? words->text[1] : "");
 	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		const char *second = strchr(c->name, ' ');
 		unsigned d = words_distance(second ? both : words->text[0], c->name);
 		unsigned first = group ? UINT_MAX : group_distance(words->text[0], c->name);
 
-		if (second && !group && strcmp(second + 1, words->text[0]) == 0)
+		if (second && !group && strcasecmp(second + 1, words->text[0]) == 0)
 			d = 1;
+		if (strcasecmp(second ? both : words->text[0], c->name) == 0)
+			d = 0;
 		if (MIN(d, first) < least) {
 			least = MIN(d, first);
 			best = c->name;
@@ -115,12 +164,13 @@ int ctl_unknown_command(const struct ctl_arguments *words)
 {
 	size_t len = 0;
 	const char *group = words->count ? words->text[0] : NULL, *best = group ? meant(words, &len) : NULL;
+	bool two = words->count > 1 && ctl_help_list(NULL, group) > 0;
 
 	if (!group)
 		fputs("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n", stderr);
 	else if (best)
-		ctl_say("%s%s%s: no such command; did you mean %.*s?", group, words->count > 1 ? " " : "",
-			words->count > 1 ? words->text[1] : "", (int)len, best);
+		ctl_say("%s%s%s: no such command; did you mean %.*s?", group, two ? " " : "", two ? words->text[1] : "",
+			(int)len, best);
 	else if (!ctl_help_list(stderr, group))
 		ctl_say("%s: no such command", group);
 	else if (words->count > 1)
@@ -207,14 +257,29 @@ static int group_help(struct ctl_arguments *words)
 	return ctl_help(words);
 }
 
+/* How many words there are up to the first option that no command has, where it stands in front of all that are none; else 0. */
+static int unknown_in_front(int argc, const char **argv, struct ctl_arguments *words)
+{
+	for (int n = 1; n <= argc; n++)
+		if (!ctl_options_words(NULL, n, argv, words))
+			return words->count ? 0 : n;
+	return 0;
+}
+
 static int no_command(int argc, const char **argv, struct ctl_arguments *words)
 {
-	if (!ctl_options_words(NULL, argc, argv, words) && words->count)
+	int front = unknown_in_front(argc, argv, words), name;
+
+	if (front)
+		argc = front; /* the words behind it may be its value: it is told */
+	else if (!ctl_options_words(NULL, argc, argv, words) && words->count)
 		return ctl_unknown_command(words);
 	if (ctl_options_parse(NULL, argc, argv, words) != 0)
 		return ctl_usage_hint();
 	if (ctl.version)
 		return ctl_version_commands[0].main(words);
+	if (ctl.help && words->count > 1 && ctl_command_find(words->count - 1, words->text + 1, &name))
+		return ctl_usage_error("-h is --help; to say which host: -H %s", words->text[0]);
 	if (ctl.help)
 		return ctl_help(words);
 	if (words->count > 1 && strcmp(words->text[1], "help") == 0 && ctl_help_list(NULL, words->text[0]))

@@ -115,7 +115,9 @@ static int fail_connect(int error, const char *path)
 		fprintf(stderr, "try: sudo rdmactl %s\n", ctl_command_name());
 	} else {
 		ctl_say("cannot reach the daemon at %s: %s", path, strerror(-error));
-		fputs("start the daemon with: rdmad\n", stderr);
+		fputs("start the daemon with: rdmad; where one of another user or file runs: --control PATH, its "
+		      "control.socket\n",
+		      stderr);
 	}
 	return CTL_UNREACHABLE;
 }
@@ -150,6 +152,11 @@ static int ask(const char *path, const char *command, char **out, size_t *len)
 	if (rc == 0)
 		rc = receive_all(fd, out, len);
 	close(fd);
+	if (rc == -ETIMEDOUT) {
+		ctl_say("%s: no answer by %s in time", command, path);
+		fputs("the limit is --timeout; does the daemon stand still? see its log\n", stderr);
+		return CTL_TIMEOUT;
+	}
 	return rc ? ctl_fail(rc, strerror(-rc), "%s by %s", command, path) : CTL_OK;
 }
 

@@ -38,6 +38,8 @@ enum ctl_type {
 	CTL_CHECKED /* const char * that `check` accepts */
 };
 
+enum ctl_of { CTL_OF_ALL, CTL_OF_SERVER, CTL_OF_DAEMON }; /* commands; but local ones; local ones alone */
+
 struct ctl_option {
 	const char *name; /* without the dashes; a NULL name ends a table */
 	char letter;      /* 0: none */
@@ -49,6 +51,7 @@ struct ctl_option {
 	int (*check)(const char *text); /* of CTL_CHECKED: 0, or says why not and answers -EINVAL */
 	const char *choices;            /* for the completion: words, "@file", or NULL */
 	bool *given;                    /* where not NULL, set when the option occurs */
+	enum ctl_of of;                 /* whose it is, of those in ctl_globals */
 };
 
 /* The words behind the command's name. */
@@ -118,8 +121,8 @@ uint64_t ctl_answer_limit(void);
 /* The options for the library that ctl_globals gave. */
 void ctl_library_options(struct rdmad_options *options);
 
-/* The options of `command` on `out`, aligned. NULL: the global ones. */
-void ctl_options_usage(FILE *out, const struct ctl_option *options);
+/* These options on `out`, aligned, as far as the command has them. command NULL: all. */
+void ctl_options_usage(FILE *out, const struct ctl_option *options, const struct ctl_command *command);
 
 /*
  * commands.c
@@ -163,6 +166,9 @@ bool ctl_completion_write(FILE *out, const char *shell);
 
 /* stderr: "rdmactl: TEXT". */
 void ctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Why the command that runs failed at an address (NULL: none), which is named unless the reason does so. */
+void ctl_say_of(const char *address, const char *why);
 
 /* The last of them, "" if there was none. */
 const char *ctl_said(void);

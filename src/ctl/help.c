@@ -7,10 +7,10 @@ void ctl_help_command(FILE *out, const struct ctl_command *command)
 		command->arguments, command->help);
 	if (command->options) {
 		fputs("\noptions:\n", out);
-		ctl_options_usage(out, command->options);
+		ctl_options_usage(out, command->options, command);
 	}
-	fputs("\noptions of every command:\n", out);
-	ctl_options_usage(out, ctl_globals);
+	fputs("\ngeneral options:\n", out);
+	ctl_options_usage(out, ctl_globals, command);
 }
 
 static bool in_group(const char *name, const char *group)
@@ -29,12 +29,13 @@ int ctl_help_list(FILE *out, const char *group)
 		if (in_group(c->name, group))
 			width = MAX(width, (int)(strlen(c->name) + 1 + strlen(c->arguments)));
 	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
-		int name = (int)strlen(c->name) + 1;
+		char left[128];
 
 		if (!in_group(c->name, group))
 			continue;
+		snprintf(left, sizeof(left), "%s%s%s", c->name, *c->arguments ? " " : "", c->arguments);
 		if (out)
-			fprintf(out, "  %s %-*s %s\n", c->name, width - name, c->arguments, c->help);
+			words_row(out, left, (unsigned)width + 4, c->help);
 		listed++;
 	}
 	return listed;
@@ -44,11 +45,11 @@ static int help_all(void)
 {
 	puts("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n\ncommands:");
 	ctl_help_list(stdout, NULL);
-	puts("\noptions of every command:");
-	ctl_options_usage(stdout, ctl_globals);
-	puts("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no server, 4 no such key, 5 no answer in time,\n"
-	     "7 another version of the protocol, 130 interrupted");
-	puts("\nfor the options of one command: rdmactl help COMMAND; for all of it, and examples: man rdmactl");
+	puts("\ngeneral options:");
+	ctl_options_usage(stdout, ctl_globals, NULL);
+	puts("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no server, 4 no such key,\n"
+	     "5 no answer in time, 7 another version of the protocol, 130 interrupted");
+	puts("\nfor the options of one command: rdmactl help COMMAND; for all of it, and\nexamples: man rdmactl");
 	return CTL_OK;
 }
 

@@ -233,7 +233,8 @@ static int print_cas(const void *kv, const char *key, int error, uint64_t versio
 	if (error == -ENOENT)
 		return ctl_kv_missing(kv, key);
 	if (error) /* first, as every other call of the library forgets why */
-		rc = ctl_kv_fail(error, key);
+		rc = error == -ESTALE ? ctl_fail(error, "the key has another version", "kv cas %.200s", key)
+				      : ctl_kv_fail(error, key);
 	if (ctl.json && (error == 0 || error == -ESTALE || error == -EEXIST)) {
 		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "stored", json_boolean(error == 0));

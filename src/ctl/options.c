@@ -16,16 +16,17 @@ struct ctl_settings ctl = {.timeout = TIME_NEVER};
 const struct ctl_option ctl_globals[] = {
 	{"host", 'H', CTL_CHECKED, &ctl.host, "ADDRESS",
 	 "HOST[:PORT], rdma://, tcp://, unix:///PATH; else $RDMAD_HOST or 127.0.0.1", .check = check_address,
-	 .given = &ctl.host_given},
+	 .given = &ctl.host_given, .of = CTL_OF_SERVER},
 	{"json", 'j', CTL_FLAG, &ctl.json, NULL, "print one JSON object instead of text"},
 	{"quiet", 'q', CTL_FLAG, &ctl.quiet, NULL, "no summary on stderr, errors only"},
 	{"timeout", 't', CTL_TIME, &ctl.timeout, "TIME", "give up after this, e.g. 500ms; default 30s", .min = TIME_US},
 	{"poll", 0, CTL_POLL, &ctl.poll, "TIME",
 	 "poll this long before sleeping; 0 sleeps at once; \"always\"; default 200us", .choices = "0 200us always",
-	 .given = &ctl.poll_given},
-	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport"},
+	 .given = &ctl.poll_given, .of = CTL_OF_SERVER},
+	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport",
+	 .of = CTL_OF_SERVER},
 	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket; default $RDMAD_CONTROL",
-	 .choices = "@file"},
+	 .choices = "@file", .of = CTL_OF_DAEMON},
 	{"help", 'h', CTL_FLAG, &ctl.help, NULL, "say how to use the command"},
 	{"version", 'V', CTL_FLAG, &ctl.version, NULL, "print the versions, do nothing else"},
 	{NULL},
@@ -319,14 +320,17 @@ void ctl_library_options(struct rdmad_options *options)
 	options->poll_us = ctl.poll == TIME_NEVER ? RDMAD_POLL_ALWAYS : MAX(ctl.poll / TIME_US, 1ull);
 }
 
-void ctl_options_usage(FILE *out, const struct ctl_option *options)
+void ctl_options_usage(FILE *out, const struct ctl_option *options, const struct ctl_command *command)
 {
 	for (const struct ctl_option *o = options; o->name; o++) {
 		char left[64], letter[8] = "   ";
 
+		if (command && o->of == (command->local ? CTL_OF_SERVER : CTL_OF_DAEMON))
+			continue;
 		if (o->letter)
 			snprintf(letter, sizeof(letter), "-%c,", o->letter);
-		snprintf(left, sizeof(left), "%s --%s %s", letter, o->name, o->metavar ? o->metavar : "");
-		fprintf(out, "  %-24s %s\n", left, o->help);
+		snprintf(left, sizeof(left), "%s --%s%s%s", letter, o->name, o->metavar ? " " : "",
+			 o->metavar ? o->metavar : "");
+		words_row(out, left, 28, o->help);
 	}
 }

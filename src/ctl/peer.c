@@ -57,7 +57,7 @@ int ctl_peer_fail(const char *address)
 {
 	int error = rdma_get_errno();
 
-	ctl_say("%s%s%s: %s", ctl_command_name(), address ? " " : "", address ? address : "", rdma_get_error());
+	ctl_say_of(address, rdma_get_error());
 	if (error == ENOENT) /* the path of a UNIX socket, or where it was to be */
 		return connect_to ? CTL_UNREACHABLE : CTL_FAILED;
 	return (int)ctl_exit_of(-error);
@@ -333,7 +333,11 @@ static int receive_all(struct try *t)
 	int rc;
 
 	do {
-		length = rdma_probe(t->ctx, 0, UINT64_MAX);
+		length = rdma_probe(t->ctx, 0,
+				    ctl.timeout == TIME_NEVER ? UINT64_MAX : MAX(ctl.timeout / TIME_MS, 1ull));
+		if (length < 0 && rdma_get_errno() == EAGAIN)
+			return ctl_fail(-ETIMEDOUT, "nothing came for as long as --timeout says", "%s %s",
+					ctl_command_name(), t->address);
 		if (length < 0)
 			return ctl_peer_fail(t->address);
 		rc = make_room(t, length);

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+static const char gone[] = "is rdmad still running? see: rdmactl status";
+
 static const struct {
 	int error;
 	enum ctl_exit status;
@@ -16,13 +18,13 @@ static const struct {
 	{ENETDOWN, CTL_UNREACHABLE, "is the network up? see: ip link"},
 	{EHOSTDOWN, CTL_UNREACHABLE, "is the host up?"},
 	{EADDRNOTAVAIL, CTL_UNREACHABLE, "is the address right? see: ip address"},
-	{ENOTCONN, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
-	{ECONNRESET, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
-	{ECONNABORTED, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{ENOTCONN, CTL_UNREACHABLE, gone},
+	{ECONNRESET, CTL_UNREACHABLE, gone},
+	{ECONNABORTED, CTL_UNREACHABLE, NULL}, /* on purpose, and the words say why */
 	{ESHUTDOWN, CTL_UNREACHABLE, "what it does: rdmactl status; to end it: rdmactl shutdown; to start one: rdmad"},
-	{EPIPE, CTL_UNREACHABLE, "is rdmad still running? see: rdmactl status"},
+	{EPIPE, CTL_UNREACHABLE, gone},
 	{ENOENT, CTL_NOT_FOUND, NULL},
-	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; see what the daemon does: rdmactl status"},
+	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; what the daemon does says, on its machine: rdmactl status"},
 	{EPROTONOSUPPORT, CTL_VERSION, "compare: rdmactl version, and rdmad --version on the server"},
 	{ENODEV, CTL_FAILED, "is there an RDMA device? see: rdma link; without one: tcp://HOST"},
 	{EPROTO, CTL_FAILED,
@@ -33,11 +35,18 @@ static const struct {
 	{EINTR, CTL_INTERRUPTED, NULL},
 };
 
-static void print_hint(int error)
+static const char *hint_of(int error)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
-		if (errors[i].error == -error && errors[i].hint)
-			fprintf(stderr, "%s\n", errors[i].hint);
+		if (errors[i].error == -error)
+			return errors[i].hint;
+	return NULL;
+}
+
+static void print_hint(int error)
+{
+	if (hint_of(error))
+		fprintf(stderr, "%s\n", hint_of(error));
 }
 
 /* As far as can be told without asking anyone. */
@@ -93,6 +102,16 @@ const char *ctl_said(void)
 	return said;
 }
 
+void ctl_say_of(const char *address, const char *why)
+{
+	const char *scheme = address ? strstr(address, "://") : NULL;
+
+	if (!address || strstr(why, scheme ? scheme + 3 : address))
+		ctl_say("%s: %s", ctl_command_name(), why);
+	else
+		ctl_say("%s %s: %s", ctl_command_name(), address, why);
+}
+
 static const char *reason(int error, const char *why)
 {
 	if (!why)
@@ -115,10 +134,14 @@ int ctl_fail(int error, const char *why, const char *format, ...)
 
 int ctl_fail_channel(int error, const char *why, const char *url)
 {
-	ctl_say("%s %s: %s", ctl_command_name(), url, reason(error, why));
+	ctl_say_of(url, reason(error, why));
 	if (error == -EINVAL && !ctl.require_rdma) /* the URL is none; else it may only lack RDMA */
 		return ctl_usage_hint();
-	if (strncmp(url, "meet://", strlen("meet://")) == 0)
+	if (why || strncmp(url, "meet://", strlen("meet://")) != 0)
+		return (int)ctl_exit_of(error);
+	if (hint_of(error) == gone)
+		fputs("has the program at the other end ended, or the rdmad between? see: rdmactl status\n", stderr);
+	else
 		print_hint_about(error, url);
 	return (int)ctl_exit_of(error);
 }

@@ -425,7 +425,9 @@ static int open_socket(const char *path, mode_t mode, int *out)
 		return 0;
 	}
 	log_error("control", "cannot listen on %s: %s%s", path, strerror(-rc),
-		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket" : "");
+		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket"
+		  : rc == -EACCES ? "; the daemon's user may not write there: change control.socket or XDG_RUNTIME_DIR"
+				  : "");
 	if (fd >= 0)
 		close(fd);
 	return rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT;

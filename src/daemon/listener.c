@@ -251,7 +251,9 @@ const char *listen_advice(const struct sockaddr *sa, int error)
 		return lacks_interface(sa) ? "; it needs its interface, as in fe80::1%eth0: change listen" : "";
 	case EACCES:
 	case EPERM:
-		return "; the daemon's user may not: choose a port from 1024 on, or another path";
+		if (sa->sa_family == AF_UNIX)
+			return "; the daemon's user may not write there: change listen, unix_socket or XDG_RUNTIME_DIR";
+		return "; the daemon's user may not: choose a port from 1024 on";
 	case EMFILE:
 		return "; no descriptors are left: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)";
 	case ENFILE:

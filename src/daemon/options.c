@@ -103,18 +103,18 @@ enum { OPTION_HELP_CONFIG = OPTION_LONG, OPTION_OFFLINE };
 
 static const struct option_row rows[] = {
 	{'c', "config", "FILE", set_config,
-	 "read FILE; without this option " SYSCONFDIR "/rdmad.conf\n"
+	 "read FILE; without this option " SYSCONFDIR "/rdmad.conf "
 	 "if it is there, else the defaults"},
 	{'t', "test", NULL, set_test,
-	 "check the configuration, and whether this machine lets it\nstart; exit status 0, 78 if the file is wrong, "
-	 "else as of\n"
+	 "check the configuration, and whether this machine lets it start; exit status 0, 78 if the file is wrong, "
+	 "else as of "
 	 "the start"},
 	{OPTION_OFFLINE, "offline", NULL, set_offline, "as -t, but check the file alone"},
 	{'T', "print-config", NULL, set_print, "print the configuration as it is understood, every setting"},
 	{'D', "daemonize", NULL, set_daemonize,
-	 "go into the background; the exit status tells whether\nthe start succeeded"},
+	 "go into the background; the exit status tells whether the start succeeded"},
 	{'l', "listen", "ADDRESS", add_listen,
-	 "listen on ADDRESS instead of what the file says; may be\nrepeated. host[:port], "
+	 "listen on ADDRESS instead of what the file says; may be repeated. host[:port], "
 	 "rdma://..., tcp://..., unix:///path"},
 	{'v', "log-level", "LEVEL", set_level, "error, warn, info or debug"},
 	{OPTION_HELP_CONFIG, "help-config", NULL, print_sample,
@@ -131,12 +131,12 @@ static int print_help(void *to, const char *argument)
 {
 	(void)to, (void)argument;
 	puts("usage: rdmad [OPTION...]\n\n"
-	     "Serves machines of a cluster over RDMA, TCP and UNIX sockets: rdmad(8), rdmad.conf(5).\n");
+	     "Serves machines of a cluster over RDMA, TCP and UNIX sockets: rdmad(8),\nrdmad.conf(5).\n");
 	option_print(&table);
 	puts("\nservices:");
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id))
-			printf("  %-24s%s\n", wire_service_name(id), service_find(id)->help);
+			words_row(stdout, wire_service_name(id), table.width + 2, service_find(id)->help);
 	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 

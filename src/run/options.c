@@ -153,7 +153,7 @@ static const struct option_row rows[] = {
 	{OPTION_LONG + 1, "grace", "TIME", set_grace, "from SIGTERM to SIGKILL, when one has failed; default 5s"},
 	{OPTION_LONG + 2, "timeout", "TIME", set_timeout, "end the run after this time, with exit status 124"},
 	{OPTION_LONG + 3, "meeting", "ADDRESS", set_meeting,
-	 "the rdmad where the ranks meet; \"none\": nowhere; default: one that\nis started for this run"},
+	 "the rdmad where the ranks meet; \"none\": nowhere; default: one that is started for this run"},
 	{OPTION_LONG + 4, "address", "HOST", set_address, "this machine, as other hosts reach it; default: its name"},
 	{OPTION_LONG + 5, "rsh", "COMMAND", set_rsh, "reaches a host; default \"ssh -T -o BatchMode=yes\""},
 	{OPTION_LONG + 6, "remote", "PATH", set_remote, "rdmarun at other hosts; default: the path that it has here"},
@@ -170,7 +170,7 @@ static const struct option_table table = {
 static int print_help(void *to, const char *argument)
 {
 	puts("usage: rdmarun [OPTION...] PROGRAM [ARGUMENT...]\n\n"
-	     "Starts a program many times, as the ranks of a run that find each other by rdma_lib(3): rdmarun(1).\n");
+	     "Starts a program many times, as the ranks of a run that find each other by\nrdma_lib(3): rdmarun(1).\n");
 	option_print(&table);
 	return option_printed("rdmarun") ? RUN_OK : RUN_FAILED;
 }
