@@ -384,8 +384,8 @@ test_rejects() {
 	expect 0 kv export -F binary "$dir/small"
 	{ head -c -20 "$dir/small" && printf '\x05\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0large' && head -c 16M /dev/zero &&
 		printf '\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'; } >"$dir/large"
-	expect 1 kv import "$dir/large" && complains '1 keys imported, .* 1 failed' "a value too large"
-	expect 1 kv import "$dir/large" --reject "$dir/rejects" && complains '1 keys imported, .* 1 failed' "a value too large"
+	expect 1 kv import "$dir/large" && complains '1 key imported, .* 1 failed' "a value too large"
+	expect 1 kv import "$dir/large" --reject "$dir/rejects" && complains '1 key imported, .* 1 failed' "a value too large"
 	[[ $(head -n 1 "$dir/rejects" | jq -r '.key, (.value | length)' | xargs) == "large $((16 << 20))" ]] || fail "the rejected value is not there"
 	# What an earlier import rejected is not this one's.
 	archive 1 3 >"$dir/good"
@@ -497,6 +497,32 @@ test_open_loop() {
 	json '.results[0].rtt_us_p99 > 300000 and .results[0].rtt_us_max > 600000' "latencies from the intended times"
 }
 has_sets() { [[ $(control status | jq .counters.kv_sets) -gt $((sets + 1100)) ]]; }
+
+# What an operator looks for stands first, without what has counted nothing.
+test_status() {
+	server=''
+	expect 0 kv set one x -H "$tcp" && complains ': 1 byte stored' "kv set"
+	expect 0 status && says '^  used bytes +[0-9]' status && says '^  kv sets +[1-9]' status
+	! grep -Eq '^  (kv flushes|peer joins|overparked) +0$' "$dir/out" || fail "status has counters that are 0"
+	(($(grep -n '^store:' "$dir/out" | cut -d: -f1) < $(grep -n '^listen:' "$dir/out" | cut -d: -f1))) || fail "the store does not come first"
+	[[ $(grep -n '^counters:' "$dir/out" | cut -d: -f1) -gt $(grep -n '^listen:' "$dir/out" | cut -d: -f1) ]] || fail "the counters do not come last"
+	expect 0 status --all && says '^  overparked +0$' "status --all"
+	expect 0 status -j && json '.counters.overparked == 0' "status --json"
+}
+
+# A benchmark whose server gives no answer any more says which keys it leaves.
+test_bench_timeout() {
+	"$rdmactl" bench kv "$tcp" -c 2 -k 100 -w 0 -D 600s -p left -t 1s >"$dir/out" 2>"$dir/err" &
+	clients=($!)
+	wait_for "requests" has_sets
+	kill -STOP "$daemon"
+	wait "${clients[0]}"
+	[[ $? == 5 ]] || fail "bench kv -t: an exit status other than 5"
+	kill -CONT "$daemon"
+	clients=()
+	complains 'up to 200 keys are left, which begin with "left:"; to delete them: rdmactl kv flush left:$' "bench kv -t"
+	expect 0 kv flush -yq left: -H "$tcp"
+}
 
 # However it is ended, but by force, a benchmark takes its keys along.
 test_interrupted_bench() {
@@ -719,7 +745,7 @@ test_completion() {
 	says '^zsh' fish
 }
 
-parts=(completion zsh command_line local terminal peer_bytes full_stdout slow_reader json_errors import rejects export script bench interrupted_bench interrupted_list open_loop drained peer_socket timeout export_cut_off)
+parts=(completion zsh command_line status local terminal peer_bytes full_stdout slow_reader json_errors import rejects export script bench interrupted_bench bench_timeout interrupted_list open_loop drained peer_socket timeout export_cut_off)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	sets=$(control status | jq .counters.kv_sets)

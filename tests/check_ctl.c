@@ -293,15 +293,15 @@ START_TEST(test_render)
 			      "10.0.0.1:7", "idle_us", 12, "address", "b");
 	char *out = written(write_json, o);
 
-	ck_assert_str_eq(out, "state     running\n"
-			      "heap      1.00 MiB\n"
-			      "uptime    1:01:01\n"
-			      "draining  no\n"
-			      "nothing   -\n"
+	ck_assert_str_eq(out, "state       running\n"
+			      "heap bytes  1.00 MiB\n"
+			      "uptime      1:01:01\n"
+			      "draining    no\n"
+			      "nothing     -\n"
 			      "services: ping, kv\n"
 			      "errors: none\n"
 			      "store:\n"
-			      "  used  5 B\n"
+			      "  used bytes  5 B\n"
 			      "peers:\n"
 			      "  address        idle\n"
 			      "  10.0.0.1:7  12.0 us\n"

@@ -216,7 +216,7 @@ test_kv_move() {
 	head -c 1000 "$dir/exported" >"$dir/cut"
 	expect 1 kv import "$dir/cut" && complains "cut:[0-9]: the file is cut off" import
 	printf 'nonsense\n{"key":"e2e-3","value":"three"}\n' >"$dir/bad.jsonl"
-	expect 1 kv import "$dir/bad.jsonl" && complains "bad.jsonl:1: " import && complains "1 keys imported" import
+	expect 1 kv import "$dir/bad.jsonl" && complains "bad.jsonl:1: " import && complains "1 key imported" import
 	expect 0 kv export --prefix e2e-3 && says '^{"key":"e2e-3","value":"three"}$' "export --prefix"
 	expect 1 kv export /dev/full
 	expect 2 kv export --json

@@ -67,8 +67,9 @@ int channel_count_check(const struct channel_walk *walk, const struct rdmad_type
 {
 	if (likely(count <= type->limit))
 		return 0;
-	log_error("channel", "%s: a count of %llu, and the type's limit is %llu", walk->field,
-		  (unsigned long long)count, (unsigned long long)type->limit);
+	log_error("channel", "%s: %s of %llu%s, and the type's limit is %llu", walk->field,
+		  type->kind == RDMAD_STRING ? "a string" : "a count", (unsigned long long)count,
+		  type->kind == RDMAD_STRING ? " bytes" : "", (unsigned long long)type->limit);
 	return -EMSGSIZE;
 }
 

@@ -20,7 +20,8 @@ static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job
 	}
 	output = wire_gpu_operation_output(job->op, job->param, (uint32_t)job->input_size, &why);
 	if (output < 0) {
-		log_error("gpu", "operation %u of %zu bytes: %s", job->op, job->input_size, why);
+		log_error("gpu", "operation %u (%s) of %zu byte%s: %s", job->op, wire_gpu_operation_name(job->op),
+			  job->input_size, job->input_size == 1 ? "" : "s", why);
 		return -EINVAL;
 	}
 	if ((uint64_t)output > job->output_size || output > gpu->session.size_max) {

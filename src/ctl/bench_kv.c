@@ -471,7 +471,10 @@ static void take_down(void)
 /* Delete the keys and end the connections. `rc` is the exit status so far. */
 static int finish(int rc)
 {
-	if (bench_kv.keys && !bench_kv.lost && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
+	if (bench_kv.keys && bench_kv.lost && !keep)
+		ctl_say("%s: up to %llu keys are left, which begin with \"%s:\"; to delete them: rdmactl kv flush %s:",
+			ctl_command_name(), (unsigned long long)bench_kv.keys * bench.clients, prefix, prefix);
+	else if (bench_kv.keys && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
 		rc = CTL_FAILED;
 	take_down();
 	return rc;

@@ -230,8 +230,8 @@ static int command_pop(const struct ctl_arguments *arguments)
 	rc = ctl_sink_fill(channel, &sink);
 	if (rc == -EPIPE && (most || (line && !sink.count))) {
 		rdmad_channel_close(channel);
-		snprintf(words, sizeof(words), "the other end closed the channel after %llu bytes",
-			 (unsigned long long)sink.count);
+		snprintf(words, sizeof(words), "the other end closed the channel after %llu byte%s",
+			 (unsigned long long)sink.count, CTL_S(sink.count));
 		rc = ctl_fail_channel(rc, words, url);
 	} else {
 		rc = close_channel(url, channel, rc, true, ctl.json ? describe_taken(url, channel, &sink) : NULL);

@@ -9,6 +9,13 @@
 
 static bool yes;
 
+static bool all;
+
+static const struct ctl_option status_options[] = {
+	{"all", 'a', CTL_FLAG, &all, NULL, "counters that are 0, too"},
+	{NULL},
+};
+
 static const struct ctl_option end_options[] = {
 	{"yes", 'y', CTL_FLAG, &yes, NULL, "do not ask"},
 	{NULL},
@@ -185,6 +192,28 @@ static int understand(const char *text, size_t len, json_t **out)
 	return rc;
 }
 
+/* For people: what is looked for first, and of the counters those that have counted. */
+static void put_in_order(json_t *status)
+{
+	static const char *const late[] = {"listen", "missing", "gpu", "channel", "peer", "counters"};
+	const char *name;
+	json_t *counter;
+	void *next;
+
+	json_object_foreach_safe(json_object_get(status, "counters"), next, name, counter)
+	{
+		if (!all && json_integer_value(counter) == 0)
+			json_object_del(json_object_get(status, "counters"), name);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(late); i++) {
+		json_t *moved = json_incref(json_object_get(status, late[i]));
+
+		json_object_del(status, late[i]);
+		if (moved)
+			json_object_set_new(status, late[i], moved);
+	}
+}
+
 static int show(const char *text, size_t len)
 {
 	json_t *answer;
@@ -196,6 +225,7 @@ static int show(const char *text, size_t len)
 		return ctl_json_print(answer) ? CTL_FAILED : rc;
 	if (rc == CTL_OK) {
 		json_object_del(answer, "ok");
+		put_in_order(answer);
 		ctl_render(stdout, answer);
 		if (!json_object_size(answer) && !ctl.quiet)
 			ctl_say("%s: done", ctl_command_name());
@@ -279,7 +309,7 @@ static int command_end(const struct ctl_arguments *arguments)
 }
 
 const struct ctl_command ctl_control_commands[] = {
-	{"status", command_control, "", "state, addresses and counters of the daemon", .local = true},
+	{"status", command_control, "", "state, addresses and counters of the daemon", status_options, .local = true},
 	{"connections", command_control, "", "the connections of the daemon", .local = true},
 	{"disconnect", command_control, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
 	{"memory", command_control, "", "the memory of the daemon", .local = true},

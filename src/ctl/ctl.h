@@ -190,6 +190,9 @@ int ctl_fail_open(int error, const char *server);
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
 
+/* The ending of what there are so many of: "1 key", "2 keys". */
+#define CTL_S(count) ((count) == 1 ? "" : "s")
+
 /* In any case of its letters. */
 bool ctl_file_ends(const char *path, const char *ending);
 

@@ -96,7 +96,7 @@ int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_
 	if (newline || ctl_line_is_open(value, len))
 		putchar('\n');
 	if (ctl_sums_up())
-		ctl_say("%s: %zu bytes, transport %s", ctl.host, len, kv_transport(kv));
+		ctl_say("%s: %zu byte%s, transport %s", ctl.host, len, CTL_S(len), kv_transport(kv));
 	return CTL_OK;
 }
 
@@ -213,7 +213,7 @@ static int print_set(const void *kv, const char *key, size_t len)
 
 	if (!ctl.json) {
 		if (!ctl.quiet)
-			ctl_say("%s: %zu bytes stored, transport %s", ctl.host, len, kv_transport(kv));
+			ctl_say("%s: %zu byte%s stored, transport %s", ctl.host, len, CTL_S(len), kv_transport(kv));
 		return CTL_OK;
 	}
 	o = ctl_kv_describe(kv, key);

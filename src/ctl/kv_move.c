@@ -34,9 +34,10 @@ int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p,
 	if (!ctl.json) {
 		json_decref(more);
 		if (ctl_sums_up())
-			ctl_say("%s: %llu keys %s, %s, %llu failed, %.3f s, transport %s", ctl.host,
-				(unsigned long long)p->count, verb, units_human_size((double)p->bytes, size),
-				(unsigned long long)failed, seconds, kv_transport(kv));
+			ctl_say("%s: %llu key%s %s, %s, %llu failed, %.3f s, transport %s", ctl.host,
+				(unsigned long long)p->count, CTL_S(p->count), verb,
+				units_human_size((double)p->bytes, size), (unsigned long long)failed, seconds,
+				kv_transport(kv));
 		return CTL_OK;
 	}
 	o = ctl_kv_describe(kv, NULL);

@@ -143,7 +143,8 @@ static int command_list(const struct ctl_arguments *arguments)
 	if (ctl.json)
 		end_json(&l, rc);
 	if (ctl_sums_up() && !ctl.json)
-		ctl_say("%s: %llu keys, transport %s", ctl.host, (unsigned long long)l.count, kv_transport(kv));
+		ctl_say("%s: %llu key%s, transport %s", ctl.host, (unsigned long long)l.count, CTL_S(l.count),
+			kv_transport(kv));
 	kv_close(kv);
 	return rc;
 }
@@ -213,9 +214,9 @@ static void print_bigs(const void *kv, const struct bigs *b)
 			ctl_record_end();
 		}
 		if (ctl_sums_up())
-			ctl_say("%s: of %llu keys with %llu bytes in their values, transport %s", ctl.host,
-				(unsigned long long)b->progress.count, (unsigned long long)b->progress.bytes,
-				kv_transport(kv));
+			ctl_say("%s: of %llu key%s with %llu byte%s of values, transport %s", ctl.host,
+				(unsigned long long)b->progress.count, CTL_S(b->progress.count),
+				(unsigned long long)b->progress.bytes, CTL_S(b->progress.bytes), kv_transport(kv));
 		return;
 	}
 	results = json_array();
@@ -282,7 +283,8 @@ static int print_flush(const void *kv, uint64_t deleted)
 		return ctl_json_print(o);
 	}
 	if (!ctl.quiet)
-		ctl_say("%s: %llu keys deleted, transport %s", ctl.host, (unsigned long long)deleted, kv_transport(kv));
+		ctl_say("%s: %llu key%s deleted, transport %s", ctl.host, (unsigned long long)deleted, CTL_S(deleted),
+			kv_transport(kv));
 	return CTL_OK;
 }
 

@@ -196,8 +196,8 @@ static int report(const struct try *t, const char *transport)
 						"elapsed_seconds", seconds, "bytes_per_second",
 						seconds > 0 ? (double)t->bytes / seconds : 0.0));
 	if (!ctl.quiet)
-		ctl_say("%llu bytes in %llu messages, %s/s", (unsigned long long)t->bytes,
-			(unsigned long long)t->messages,
+		ctl_say("%llu byte%s in %llu message%s, %s/s", (unsigned long long)t->bytes, CTL_S(t->bytes),
+			(unsigned long long)t->messages, CTL_S(t->messages),
 			units_human_size(seconds > 0 ? (double)t->bytes / seconds : 0, text));
 	return CTL_OK;
 }

@@ -100,8 +100,8 @@ static int one_by_one(struct run *run)
 		if (rc != 0)
 			break;
 		if (!ctl.json && !ctl.quiet) {
-			printf("%llu bytes from %s: seq=%llu time=%.1f us%s\n", (unsigned long long)size, run->server,
-			       (unsigned long long)run->received, (double)rtt / 1e3,
+			printf("%llu byte%s from %s: seq=%llu time=%.1f us%s\n", (unsigned long long)size, CTL_S(size),
+			       run->server, (unsigned long long)run->received, (double)rtt / 1e3,
 			       run->bad > bad ? " (not the bytes that were sent)" : "");
 			ctl_flush();
 		}
@@ -145,8 +145,8 @@ static void print_text(const struct run *run)
 	double elapsed = (double)(run->end - run->begin) / 1e9;
 	double rate = elapsed > 0 ? (double)run->received / elapsed : 0;
 
-	printf("%s: transport %s, %llu bytes, depth %llu\n", run->server, rdmad_ping_transport(run->ping),
-	       (unsigned long long)size, (unsigned long long)depth);
+	printf("%s: transport %s, %llu byte%s, depth %llu\n", run->server, rdmad_ping_transport(run->ping),
+	       (unsigned long long)size, CTL_S(size), (unsigned long long)depth);
 	printf("%llu sent, %llu received, %s, %.3f s\n", (unsigned long long)run->sent,
 	       (unsigned long long)run->received,
 	       !verify    ? "not verified"

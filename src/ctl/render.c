@@ -330,10 +330,10 @@ static void format_value(const char *name, const json_t *value, char *buf, size_
 	}
 }
 
-/* "idle_us" is told as "idle", and "posted_receives" as "posted receives". Returns buf. */
+/* "idle_us" is told as "idle", and "posted_receives" as "posted receives"; bytes of something remain that. Returns buf. */
 static char *format_name(const char *name, char *buf, size_t size)
 {
-	const struct unit *unit = unit_of(name);
+	const struct unit *unit = unit_of(name) && unit_of(name)->format != format_bytes ? unit_of(name) : NULL;
 	size_t len = strlen(name), n = unit ? strlen(unit->suffix) + 1 : 0;
 
 	if (len > n)
