@@ -40,6 +40,12 @@ START_TEST(test_pgm)
 	PGM("P5 2 1 256\n\0\200\1\0", 2, 1, "\200\377");
 	PGM("P2 3 1 15 0 15 7", 3, 1, "\0\377\167");
 	PGM("P2\n2 2\n255\n1 2\n# between\n3 4\n", 2, 2, "\1\2\3\4");
+	PGM("P5 2 1 255# directly behind\nab", 2, 1, "ab");
+	PGM("P2 2 1 255# directly behind\n1 2", 2, 1, "\1\2");
+	PGM("P5 2 1 255\nabP5", 2, 1, "ab"); /* no head of another image */
+	PGM("P6 2 1 255\nabcddd", 2, 1, "bd");
+	PGM("P6 1 1 65535\n\200\0\200\0\200\0", 1, 1, "\200");
+	PGM("P3 2 1 255\n255 0 0 # red\n0 255 0", 2, 1, "\66\266");
 }
 END_TEST
 
@@ -49,7 +55,12 @@ START_TEST(test_bad_pgm)
 		"",
 		"P",
 		"P5",
-		"P6 1 1 255 abc",
+		"P6 1 1 255 ab",
+		"P3 1 1 255 1 2",
+		"P3 1 1 255 1 2 256",
+		"P1 1 1 1",
+		"P4 1 1 a",
+		"P5 1 1 255# no line feed",
 		"P5 1",
 		"P5 1 1",
 		"P5 1 1 255",
@@ -161,6 +172,12 @@ END_TEST
 START_TEST(test_bad_png)
 {
 	static const uint8_t rgb[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+	/* 1 x 67,108,864 of 8 bits, and nothing in it. */
+	static const uint8_t narrow[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n', 0,    0, 0, 13,
+					 'I',  'H', 'D', 'R', 0,    0,    0,    1,    4,    0, 0, 0,
+					 8,    0,   0,   0,   0,    0xac, 0xce, 0x19, 0xfc, 0, 0, 0,
+					 0,    'I', 'D', 'A', 'T',  0x35, 0xaf, 6,    0x1e, 0, 0, 0,
+					 0,    'I', 'E', 'N', 'D',  0xae, 0x42, 0x60, 0x82};
 	struct png_bytes png = make_png(2, 2, PNG_FORMAT_RGB, rgb);
 	struct image image;
 
@@ -172,10 +189,36 @@ START_TEST(test_bad_png)
 			image_release(&image);
 		png.data[i] ^= 0xff;
 	}
+	/* A size for which the file is too short, too. */
+	ck_assert_str_eq(parse(narrow, sizeof(narrow), &image),
+			 "it is cut off: there are fewer bytes than its size needs");
 	/* A size that no job can have is seen before anything is made for it. */
 	memset(png.data + 16, 0x7f, 8);
 	ck_assert(parse(png.data, png.len, &image));
 	free(png.data);
+}
+END_TEST
+
+/* What is wrong is told by name, where a program might make such files. */
+START_TEST(test_refused)
+{
+	static const struct {
+		const char *file, *wrong;
+	} bad[] = {
+		{"P5 1 1 255\naP5 1 1 255\nb", "several images"},
+		{"P2 1 1 255 7\nP2 1 1 255 8\n", "several images"},
+		{"P4 8 1 a", "PBM"},
+		{"P1 1 1 1", "PBM"},
+		{"P7\nWIDTH 1\n", "PAM"},
+		{"GIF89a", "none of PGM"},
+	};
+	struct image image;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		const char *wrong = parse(bad[i].file, strlen(bad[i].file), &image);
+
+		ck_assert_msg(wrong && strstr(wrong, bad[i].wrong), "%s: %s", bad[i].file, wrong);
+	}
 }
 END_TEST
 
@@ -224,6 +267,7 @@ int main(void)
 	tcase_add_test(tcase, test_png);
 	tcase_add_test(tcase, test_png_interlaced);
 	tcase_add_test(tcase, test_bad_png);
+	tcase_add_test(tcase, test_refused);
 	tcase_add_test(tcase, test_files);
 	return suite_run(suite);
 }

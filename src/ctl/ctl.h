@@ -345,8 +345,8 @@ const char *ctl_gpu_mode_name(enum rdmad_gpu_mode mode);
 void ctl_gpu_options(struct rdmad_gpu_options *options, const char *mode);
 
 /*
- * gpu_image.c: grey images of 8 bits. Colours of a PNG become grey by 0.2126 red + 0.7152 green + 0.0722 blue of the values in
- * the file. Its transparency is left out, and its samples of 16 bits are rounded to 8. Values of a PGM are scaled to 255.
+ * gpu_image.c: grey images of 8 bits. Colours of a PNG or PPM become grey by 0.2126 red + 0.7152 green + 0.0722 blue of the values in
+ * the file. Its transparency is left out, and its samples of 16 bits are rounded to 8. Values of a PGM or PPM are scaled to 255.
  */
 struct image {
 	uint32_t width, height;

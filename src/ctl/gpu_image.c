@@ -1,5 +1,5 @@
 /*
- * gpu_image.c: grey images of 8 bits from and to PGM and PNG. What a file says of its size is checked against what a job can
+ * gpu_image.c: grey images of 8 bits from PGM, PPM and PNG, and to PGM and PNG. What a file says of its size is checked against what a job can
  * have, and against the file's own length, before anything is allocated for it.
  */
 #include "ctl/ctl.h"
@@ -14,6 +14,7 @@
 #define FILE_MAX GIB
 #define CHUNK (64 * KIB)
 #define PNG_SIGNATURE 8
+#define DEFLATE_MOST 1032 /* bytes from one that is compressed */
 
 /* NULL, or why an image of that size is none for a job. */
 static const char *size_wrong(uint64_t width, uint64_t height)
@@ -38,7 +39,7 @@ static const char *make_pixels(struct image *image, uint64_t width, uint64_t hei
 }
 
 /*
- * PGM: "P5" or "P2", width, height and the largest value as text, then bytes, or text.
+ * PGM: "P5" or "P2", width, height and the largest value as text, then bytes, or text. PPM: "P6" or "P3", and three values a pixel.
  */
 struct pgm {
 	const uint8_t *at, *end;
@@ -82,39 +83,46 @@ static uint8_t to_byte(uint64_t value, uint64_t most)
 	return (uint8_t)(most == 255 ? value : (value * 255 + most / 2) / most);
 }
 
-static const char *pgm_text(struct pgm *pgm, const struct image *image, uint64_t most)
+/* Luma of ITU-R BT.709, rounded: (2126 red + 7152 green + 722 blue) / 10000. */
+static uint8_t grey_of(const uint8_t *rgb)
 {
-	size_t pixels = (size_t)image->width * image->height;
-
-	for (size_t i = 0; i < pixels; i++) {
-		int64_t value = next_number(pgm);
-
-		if (value < 0 || (uint64_t)value > most)
-			return "a pixel is missing, or over the largest value";
-		image->pixels[i] = to_byte((uint64_t)value, most);
-	}
-	return NULL;
+	return (uint8_t)((2126u * rgb[0] + 7152u * rgb[1] + 722u * rgb[2] + 5000u) / 10000u);
 }
 
-static const char *pgm_bytes(struct pgm *pgm, const struct image *image, uint64_t most)
+/* The next sample, of bytes: they are there. */
+static int64_t next_bytes(struct pgm *pgm, uint64_t most)
+{
+	int64_t value = *pgm->at++;
+
+	return most < 256 ? value : value << 8 | *pgm->at++;
+}
+
+static const char *pgm_samples(struct pgm *pgm, const struct image *image, bool text, bool colour, uint64_t most)
 {
 	size_t pixels = (size_t)image->width * image->height;
-	unsigned size = most < 256 ? 1 : 2;
+	uint8_t sample[3];
 
-	for (size_t i = 0; i < pixels; i++, pgm->at += size) {
-		uint64_t value = size == 1 ? pgm->at[0] : (uint64_t)pgm->at[0] << 8 | pgm->at[1];
+	for (size_t i = 0; i < pixels; i++) {
+		for (unsigned c = 0; c < (colour ? 3 : 1); c++) {
+			int64_t value = text ? next_number(pgm) : next_bytes(pgm, most);
 
-		if (value > most)
-			return "a pixel is over the largest value";
-		image->pixels[i] = to_byte(value, most);
+			if (value < 0 || (uint64_t)value > most)
+				return "a pixel is missing, or over the largest value";
+			sample[c] = to_byte((uint64_t)value, most);
+		}
+		image->pixels[i] = colour ? grey_of(sample) : sample[0];
 	}
+	skip_blanks(pgm);
+	if (pgm->end - pgm->at > 2 && pgm->at[0] == 'P' && pgm->at[1] >= '1' && pgm->at[1] <= '7' &&
+	    is_blank(pgm->at[2]))
+		return "it has several images, one behind the other; give one";
 	return NULL;
 }
 
 static const char *parse_pgm(const uint8_t *data, size_t len, struct image *image)
 {
 	struct pgm pgm = {data + 2, data + len};
-	bool text = data[1] == '2';
+	bool text = data[1] < '4', colour = data[1] == '3' || data[1] == '6';
 	int64_t width = next_number(&pgm), height = next_number(&pgm), most = next_number(&pgm);
 	const char *wrong;
 	uint64_t least;
@@ -124,17 +132,18 @@ static const char *parse_pgm(const uint8_t *data, size_t len, struct image *imag
 	wrong = size_wrong((uint64_t)width, (uint64_t)height);
 	if (wrong)
 		return wrong;
+	if (pgm.at < pgm.end && *pgm.at == '#') /* a comment, whose line feed is the blank */
+		while (pgm.at < pgm.end && *pgm.at != '\n' && *pgm.at != '\r')
+			pgm.at++;
 	if (pgm.at == pgm.end || !is_blank(*pgm.at))
 		return "there is no blank behind its head";
 	pgm.at++;
 	/* A digit and a blank for each but the last, which needs no blank. */
-	least = (uint64_t)width * (uint64_t)height * (text || most > 255 ? 2 : 1) - text;
+	least = (uint64_t)width * (uint64_t)height * (colour ? 3 : 1) * (text || most > 255 ? 2 : 1) - text;
 	if ((uint64_t)(pgm.end - pgm.at) < least)
 		return "it is cut off: there are fewer pixels than its head says";
 	wrong = make_pixels(image, (uint64_t)width, (uint64_t)height);
-	if (wrong)
-		return wrong;
-	return text ? pgm_text(&pgm, image, (uint64_t)most) : pgm_bytes(&pgm, image, (uint64_t)most);
+	return wrong ? wrong : pgm_samples(&pgm, image, text, colour, (uint64_t)most);
 }
 
 /*
@@ -145,7 +154,6 @@ struct png_file {
 	png_infop info;
 	const uint8_t *at, *end; /* of what is read */
 	uint8_t *samples;
-	png_bytep *rows;
 	char wrong[160];
 };
 
@@ -179,7 +187,9 @@ static void png_decode(struct png_file *file, struct image *image)
 	png_structp png = file->png;
 	uint32_t width, height;
 	const char *wrong;
+	uint64_t least;
 	size_t row;
+	int passes;
 
 	png_read_info(png, file->info);
 	width = png_get_image_width(png, file->info);
@@ -187,41 +197,36 @@ static void png_decode(struct png_file *file, struct image *image)
 	wrong = size_wrong(width, height);
 	if (wrong)
 		png_error(png, wrong);
+	/* Its samples, and a byte in front of each row. */
+	least = (uint64_t)width * height * png_get_channels(png, file->info) * png_get_bit_depth(png, file->info) / 8 +
+		height;
+	if (least / DEFLATE_MOST > (uint64_t)(file->end - file->at))
+		png_error(png, "it is cut off: there are fewer bytes than its size needs");
 	png_set_expand(png);
 	png_set_scale_16(png);
 	png_set_strip_alpha(png);
-	png_set_interlace_handling(png);
+	passes = png_set_interlace_handling(png);
 	png_read_update_info(png, file->info);
 	row = png_get_rowbytes(png, file->info);
 	file->samples = malloc(row * height);
-	file->rows = malloc(height * sizeof(file->rows[0]));
-	if (!file->samples || !file->rows)
+	if (!file->samples)
 		png_error(png, "there is no memory for it");
-	for (uint32_t y = 0; y < height; y++)
-		file->rows[y] = file->samples + y * row;
-	png_read_image(png, file->rows);
+	for (int pass = 0; pass < passes; pass++)
+		for (uint32_t y = 0; y < height; y++)
+			png_read_row(png, file->samples + y * row, NULL);
 	wrong = make_pixels(image, width, height);
 	if (wrong)
 		png_error(png, wrong);
 }
 
-/* Luma of ITU-R BT.709, rounded: (2126 red + 7152 green + 722 blue) / 10000. */
-static uint8_t grey_of(const uint8_t *rgb)
-{
-	return (uint8_t)((2126u * rgb[0] + 7152u * rgb[1] + 722u * rgb[2] + 5000u) / 10000u);
-}
-
 static void to_grey(const struct png_file *file, const struct image *image)
 {
 	unsigned channels = png_get_channels(file->png, file->info);
-	uint8_t *to = image->pixels;
+	size_t pixels = (size_t)image->width * image->height;
+	const uint8_t *from = file->samples;
 
-	for (uint32_t y = 0; y < image->height; y++) {
-		const uint8_t *from = file->rows[y];
-
-		for (uint32_t x = 0; x < image->width; x++, from += channels)
-			*to++ = channels == 1 ? from[0] : grey_of(from);
-	}
+	for (size_t i = 0; i < pixels; i++, from += channels)
+		image->pixels[i] = channels == 1 ? from[0] : grey_of(from);
 }
 
 /* A function of its own: nothing local is changed between setjmp and longjmp. */
@@ -250,7 +255,6 @@ static const char *parse_png(const uint8_t *data, size_t len, struct image *imag
 		rc = png_try(&file, image);
 	png_destroy_read_struct(&file.png, &file.info, NULL);
 	free(file.samples);
-	free(file.rows);
 	if (rc == 0)
 		return NULL;
 	snprintf(why, why_size, "%s", file.wrong);
@@ -265,10 +269,13 @@ const char *image_parse(const void *data, size_t len, struct image *image, char 
 	*image = (struct image){0};
 	if (len >= PNG_SIGNATURE && !png_sig_cmp(bytes, 0, PNG_SIGNATURE))
 		wrong = parse_png(bytes, len, image, why, why_size);
-	else if (len > 2 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '2'))
+	else if (len > 2 && bytes[0] == 'P' && memchr("2356", bytes[1], 4))
 		wrong = parse_pgm(bytes, len, image);
+	else if (len > 2 && bytes[0] == 'P' && memchr("147", bytes[1], 3) && is_blank(bytes[2]))
+		wrong = bytes[1] == '7' ? "it is a PAM (P7), which is not read; PGM, PPM and PNG are"
+					: "it is a PBM (P1, P4), which is not read; PGM, PPM and PNG are";
 	else
-		wrong = "it is neither PGM (P5, P2) nor PNG";
+		wrong = "it is none of PGM (P5, P2), PPM (P6, P3) and PNG";
 	if (wrong)
 		image_release(image);
 	return wrong;
