@@ -518,6 +518,18 @@ START_TEST(test_plot)
 	ck_assert_ptr_nonnull(line);
 	ck_assert_ptr_nonnull(strstr(out, "u up, p point"));
 	ck_assert_ptr_null(strstr(out, " \n"));
+	ck_assert_ptr_nonnull(strstr(out, "\n        10 |"));
+	ck_assert_ptr_nonnull(strstr(out, "\n           1       ")); /* as the sizes are given */
+	ck_assert_ptr_nonnull(strstr(out, " 1K bytes\n"));
+	free(out);
+	/* The axis of the rates ends at round numbers, and no label is another kind of number. */
+	curves[0] = (struct plot_curve){.name = "up", .mark = 'u', .n = 3, .x = {1, 32, 1024}, .y = {7.983, 62, 8536}};
+	curves[1].n = 0;
+	out = written(write_plot, curves);
+	ck_assert_ptr_nonnull(strstr(out, "title\n     10000 |"));
+	ck_assert_ptr_nonnull(strstr(out, "\n      1000 |"));
+	ck_assert_ptr_nonnull(strstr(out, "\n       100 |"));
+	ck_assert_ptr_nonnull(strstr(out, "\n         5 |\n"));
 	free(out);
 	curves[0].n = curves[1].n = 0;
 	out = written(write_plot, curves);

@@ -471,6 +471,7 @@ test_bench() {
 	if command -v gnuplot >/dev/null; then
 		expect 0 bench sweep -D 10ms -w 0 --max 16 --compare --plot "$dir/plot.svg"
 		grep -q '<svg' "$dir/plot.svg" && grep -q 'set, rendezvous' "$dir/plot.svg" || fail "bench sweep --plot drew no SVG"
+		grep -q '>16<' "$dir/plot.svg" && ! grep -q '  *B<' "$dir/plot.svg" || fail "the labels of the SVG"
 	fi
 	expect 0 bench channel -D 10ms -r 1 -s 1,100,8K --capacity 4K --json && json '(.results | length == 12) and
 		all(.results[]; .time_us > 0) and ([.results[] | select(.ratio > 0)] | length == 8)' "bench channel"

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -44,11 +45,78 @@ static const char *terminal_of(const char *path)
 	return ctl_file_ends(path, ".svg") ? "svg size 1000,600 background 'white'" : "pngcairo size 1000,600";
 }
 
+struct range {
+	double min, max;
+};
+
+static void widen(struct range *r, double value)
+{
+	r->min = MIN(r->min, value);
+	r->max = MAX(r->max, value);
+}
+
+/* The greatest number of one, two or five times a power of ten that is at most the value. */
+static double round_down(double value)
+{
+	double ten = pow(10, floor(log10(value) + 1e-9)), digit = value / ten + 1e-9;
+
+	return ten * (digit >= 5 ? 5 : digit >= 2 ? 2 : 1);
+}
+
+static double round_up(double value)
+{
+	double below = round_down(value), ten = pow(10, floor(log10(below) + 1e-9));
+
+	if (below >= value * (1 - 1e-9))
+		return below;
+	return ten * (below / ten < 1.5 ? 2 : below / ten < 2.5 ? 5 : 10);
+}
+
+/* What the curves need; of the rates, between two round numbers. */
+static void ranges_of(const struct plot_curve *curves, size_t n, struct range *x, struct range *y)
+{
+	*x = *y = (struct range){HUGE_VAL, 0};
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; j < curves[i].n; j++) {
+			widen(x, curves[i].x[j]);
+			widen(y, curves[i].y[j]);
+		}
+	if (!(y->max > 0))
+		return;
+	y->min = round_down(y->min);
+	y->max = round_up(y->max);
+	if (y->min == y->max)
+		y->max = round_up(y->max * 1.1);
+}
+
+/* The sizes as rdmactl takes them, 4K, some dozen at most. */
+static void write_tics(FILE *out, const struct range *x)
+{
+	double step = 2;
+	char text[32];
+
+	while (log(x->max / x->min) / log(step) > 12)
+		step *= 2;
+	fputs("set xtics (", out);
+	for (double at = x->min; at <= x->max; at *= step)
+		fprintf(out, "%s'%s' %.17g", at > x->min ? ", " : "", units_format_size((uint64_t)at, text), at);
+	fputs(")\n", out);
+	if (x->max > x->min) /* a trifle more, or the last label may be beyond the end */
+		fprintf(out, "set xrange [%.17g:%.17g]\n", x->min, x->max * 1.001);
+}
+
 static void write_commands(FILE *out, const char *terminal, const char *title, const struct plot_curve *curves,
 			   size_t n)
 {
+	struct range x, y;
+
+	ranges_of(curves, n, &x, &y);
 	fprintf(out, "set terminal %s\n", terminal);
-	fputs("set logscale x 2\nset logscale y 10\nset format x '%.0b %BB'\nset grid\nset key left top\n"
+	if (y.max > 0) {
+		fprintf(out, "set yrange [%.17g:%.17g]\n", y.min, y.max);
+		write_tics(out, &x);
+	}
+	fputs("set logscale x 2\nset logscale y 10\nset grid\nset key left top\n"
 	      "set xlabel 'bytes'\nset ylabel 'MiB/s'\nset title '",
 	      out);
 	for (; *title; title++) /* '' is one ' within '...' */
@@ -74,6 +142,7 @@ static int run_gnuplot(int in, int out)
 	int rc, status = 0;
 	pid_t pid;
 
+	signal(SIGCHLD, SIG_DFL); /* a parent may have had it ignored, and no status came */
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
@@ -113,15 +182,6 @@ int plot_file(const char *path, const char *title, const struct plot_curve *curv
 /*
  * In characters.
  */
-struct range {
-	double min, max;
-};
-
-static void widen(struct range *r, double value)
-{
-	r->min = MIN(r->min, value);
-	r->max = MAX(r->max, value);
-}
 
 /* Which of `steps` places from the range's begin to its end. */
 static int place(const struct range *r, double value, int steps)
@@ -141,38 +201,48 @@ static void put_curve(char grid[HEIGHT][WIDTH + 1], const struct plot_curve *cur
 	}
 }
 
+/* At the ends of the axis, and where `digit` times a power of ten is, unless there is a label beside it. */
+static void put_labels(double label[HEIGHT], const struct range *y, int digit)
+{
+	label[0] = y->max;
+	label[HEIGHT - 1] = y->min;
+	for (double at = digit * pow(10, floor(log10(y->min))); at < y->max; at *= 10) {
+		int row = at > y->min ? HEIGHT - 1 - place(y, at, HEIGHT) : 0;
+
+		if (row > 1 && row < HEIGHT - 2 && !(label[row - 1] > 0) && !(label[row] > 0) && !(label[row + 1] > 0))
+			label[row] = at;
+	}
+}
+
 static void print_grid(FILE *out, char grid[HEIGHT][WIDTH + 1], const struct range *x, const struct range *y)
 {
-	char from[32], to[32];
+	double label[HEIGHT] = {0};
+	char from[32], to[32], value[32];
 
+	put_labels(label, y, 1);
+	put_labels(label, y, 5);
+	put_labels(label, y, 2);
 	for (int row = 0; row < HEIGHT; row++) {
-		double value = y->max * pow(y->min / y->max, (double)row / (HEIGHT - 1));
 		size_t len = WIDTH;
 
 		while (len && grid[row][len - 1] == ' ')
 			len--; /* no blanks at a line's end */
-		if (row % 4 == 0 || row == HEIGHT - 1)
-			fprintf(out, "%10.4g |%.*s\n", value, (int)len, grid[row]);
-		else
-			fprintf(out, "%10s |%.*s\n", "", (int)len, grid[row]);
+		snprintf(value, sizeof(value), "%g", label[row]);
+		fprintf(out, "%10s |%.*s\n", label[row] > 0 ? value : "", (int)len, grid[row]);
 	}
 	fprintf(out, "%10s +", "");
 	for (int i = 0; i < WIDTH; i++)
 		putc('-', out);
-	fprintf(out, "\n%11s%s%*s\n", "", units_human_size(x->min, from), WIDTH + 1 - (int)strlen(from),
-		units_human_size(x->max, to));
+	fprintf(out, "\n%11s%s%*s bytes\n", "", units_format_size((uint64_t)x->min, from),
+		WIDTH + 1 - (int)strlen(from), units_format_size((uint64_t)x->max, to));
 }
 
 void plot_text(FILE *out, const char *title, const struct plot_curve *curves, size_t n)
 {
-	struct range x = {HUGE_VAL, 0}, y = {HUGE_VAL, 0};
 	char grid[HEIGHT][WIDTH + 1];
+	struct range x, y;
 
-	for (size_t i = 0; i < n; i++)
-		for (size_t j = 0; j < curves[i].n; j++) {
-			widen(&x, curves[i].x[j]);
-			widen(&y, curves[i].y[j]);
-		}
+	ranges_of(curves, n, &x, &y);
 	if (!(x.max > 0) || !(y.max > 0))
 		return; /* nothing was measured */
 	memset(grid, ' ', sizeof(grid));
