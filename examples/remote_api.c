@@ -1,6 +1,8 @@
 /* remote_api.c: the calls of remote.h. Each is put into the channel; one that is answered waits, and so all before it leave. */
 #include "remote.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #define SECONDS 1000000ull
@@ -10,7 +12,13 @@ static struct rdmad_channel *channel;
 
 enum remote_error remote_connect(const char *url)
 {
-	return rdmad_channel_open(url, REMOTE_CAPACITY, NULL, &channel) == 0 ? REMOTE_SUCCESS : REMOTE_CONNECTION;
+	int rc, tries = 100;
+
+	/* A server that was started just now may not listen yet. */
+	while (((rc = rdmad_channel_open(url, REMOTE_CAPACITY, NULL, &channel)) == -ENOENT || rc == -ECONNREFUSED) &&
+	       --tries)
+		poll(NULL, 0, 50);
+	return rc == 0 ? REMOTE_SUCCESS : REMOTE_CONNECTION;
 }
 
 enum remote_error remote_disconnect(void)

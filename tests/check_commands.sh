@@ -686,7 +686,8 @@ completes() {
 zsh_completes() {
 	# shellcheck disable=SC2016 # what zsh expands
 	zsh -f -c 'words=("${@:2}") CURRENT=$(($# - 1))
-		compadd() { print -rl -- "${@:2}" }; _describe() { print -rl -- ${(P)2} }; _files() { print files }; . "$1"' \
+		compdef() { print registered $* >&2 }; compadd() { print -rl -- "${@:2}" }; _gnu_generic() { print generic }
+		_describe() { print -rl -- ${(P)2} }; _files() { print files }; service=$words[1]; . "$1"; _rdmactl' \
 		- "$srcdir/etc/rdmactl.zsh-completion" "${@:2}" >"$dir/out" 2>"$dir/err"
 	if [[ $1 ]]; then says "^$1"; else [[ ! -s $dir/out ]]; fi || fail "${*:2}: zsh completes other things than $1"
 }
@@ -704,6 +705,19 @@ test_zsh() {
 	zsh_completes binary rdmactl kv export --format ''
 	zsh_completes zsh rdmactl completion ''
 	zsh_completes '' rdmactl completion bash ''
+	complains '^registered _rdmactl rdmactl rdmad rdmarun$' "zsh, where the script is sourced"
+	zsh_completes generic rdmarun --la
+	# As zsh does it: the file is the function's body.
+	mkdir -p "$dir/functions"
+	cp "$srcdir/etc/rdmactl.zsh-completion" "$dir/functions/_rdmactl"
+	# shellcheck disable=SC2016 # what zsh expands
+	zsh -f -c 'fpath=($1 $fpath); autoload -Uz _rdmactl; words=(rdmactl pin) CURRENT=2 service=rdmactl
+		_describe() { print -rl -- ${(P)2} }; _rdmactl; _rdmactl' - "$dir/functions" >"$dir/out" 2>"$dir/err"
+	[[ $(grep -c '^ping:' "$dir/out") == 2 && ! -s $dir/err ]] || fail "zsh, which finds the file"
+	# shellcheck disable=SC2016
+	HOME=$dir zsh -f -c 'autoload -Uz compinit && compinit -D -u; source <("$1" completion zsh); print $_comps[rdmad]' - "$rdmactl" >"$dir/out" 2>"$dir/err"
+	says '^_rdmactl$' "zsh, source <(rdmactl completion zsh)"
+	[[ ! -s $dir/err ]] || fail "zsh says something where the script is sourced"
 }
 
 test_completion() {
@@ -732,6 +746,9 @@ test_completion() {
 	completes zsh rdmactl completion z
 	completes '' rdmactl completion bash ''
 	completes '' rdmactl kv get -H a
+	COMP_WORDS=() COMPREPLY=()
+	_rdmactl_help "$rdmad" --lo rdmad && [[ ${COMPREPLY[*]} == --log-level ]] || fail "bash completes rdmad --lo by ${COMPREPLY[*]}"
+	_rdmactl_help "$builddir/rdmarun" --la rdmarun && [[ ${COMPREPLY[*]} == --label ]] || fail "bash completes rdmarun --la by ${COMPREPLY[*]}"
 	cd "$builddir" || return
 	for shell in zsh fish; do
 		command -v $shell >/dev/null || continue
@@ -743,6 +760,10 @@ test_completion() {
 	says '^export' fish
 	HOME=$dir fish --no-config -c "source '$srcdir/etc/rdmactl.fish-completion'; complete -C 'rdmactl completion '" >"$dir/out" 2>"$dir/err"
 	says '^zsh' fish
+	PATH=$builddir:$PATH HOME=$dir fish --no-config -c "'$rdmactl' completion fish | source; complete -C 'rdmarun --la'; complete -C 'rdmad -'" >"$dir/out" 2>"$dir/err"
+	says '^--label	put its rank' "fish, rdmarun"
+	says '^-c	read FILE' "fish, rdmad"
+	says '^--offline	' "fish, rdmad"
 }
 
 parts=(completion zsh command_line status local terminal peer_bytes full_stdout slow_reader json_errors import rejects export script bench interrupted_bench bench_timeout interrupted_list open_loop drained peer_socket timeout export_cut_off)

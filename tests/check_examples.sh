@@ -158,6 +158,15 @@ for url in "shm://examples-$$" "unix://$dir/channel.sock" tcp://127.0.0.1:0/exam
 	try_message "$url"
 	try_remote "$url"
 done
+# A client that is started together with its server waits for it.
+timeout 240 "$dir/remote_client" "shm://late-$$" >"$dir/client.late" 2>&1 &
+late=$!
+sleep 0.5 # it has found nobody
+ended $late && fail "remote_client does not wait for its server: $(cat "$dir/client.late")"
+listen_on "shm://late-$$" remote_server && wait $late || fail "remote_client, before its server: $(tail -n 2 "$dir/client.late")"
+kill -TERM "$example"
+wait "$example"
+clients=()
 # By way of an rdmad, whose end the server sees.
 start_daemon
 for server in "${servers[@]}"; do [[ $server != tcp:* ]] || break; done

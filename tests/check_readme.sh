@@ -46,4 +46,10 @@ while IFS= read -r line; do
 	esac
 done <"$session"
 await_daemon "the session's end"
+
+# Who has built by hand first is told what to do before the quickstart.
+mkdir "$dir/tree" "$dir/tree/scripts"
+cp "$srcdir/scripts/quickstart" "$dir/tree/scripts"
+: >"$dir/tree/config.status"
+ends 1 "make -C $dir/tree distclean" "$dir/tree/scripts/quickstart"
 conclude

@@ -1,6 +1,7 @@
 /*
  * completion.c: the scripts for bash, zsh and fish, written from the tables of commands and options. Each finds the words of the
- * command line that are no options, and knows by the first two of them what may follow.
+ * command line that are no options, and knows by the first two of them what may follow. Of rdmad and rdmarun, whose tables are not
+ * here, each script reads the options from their --help.
  */
 #include "ctl/ctl.h"
 
@@ -155,7 +156,8 @@ static void bash_write(FILE *out)
 {
 	const struct ctl_command *c;
 
-	fputs("# Completion of rdmactl for bash. Written by \"rdmactl completion bash\": do not edit.\n"
+	fputs("# Completion of rdmactl, rdmad and rdmarun for bash: source <(rdmactl completion bash)\n"
+	      "# Written by that command: do not edit.\n"
 	      "_rdmactl()\n"
 	      "{\n"
 	      "\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
@@ -201,7 +203,14 @@ static void bash_write(FILE *out)
 	      "\t\tmapfile -t COMPREPLY < <(compgen -P \"$before\" -f -- \"$word\")\n"
 	      "\tfi\n"
 	      "}\n"
-	      "complete -F _rdmactl rdmactl\n",
+	      "complete -F _rdmactl rdmactl\n"
+	      "_rdmactl_help()\n"
+	      "{\n"
+	      "\tCOMPREPLY=()\n"
+	      "\t[[ $2 != -* ]] || mapfile -t COMPREPLY < <(compgen -W \"$(\"$1\" --help 2>/dev/null |\n"
+	      "\t\tsed -n 's/^  \\(-., \\|    \\)\\(--[a-z-]*\\).*/\\2/p')\" -- \"$2\")\n"
+	      "}\n"
+	      "complete -o default -F _rdmactl_help rdmad rdmarun\n",
 	      out);
 }
 
@@ -276,9 +285,12 @@ static void zsh_write(FILE *out)
 {
 	const struct ctl_command *c;
 
-	fputs("#compdef rdmactl\n# Completion of rdmactl for zsh. Written by \"rdmactl completion zsh\": do not edit.\n"
+	fputs("#compdef rdmactl rdmad rdmarun\n"
+	      "# Completion of rdmactl, rdmad and rdmarun for zsh: source <(rdmactl completion zsh)\n"
+	      "# Written by that command: do not edit.\n"
 	      "_rdmactl()\n"
 	      "{\n"
+	      "\t[[ $service != (rdmad|rdmarun) ]] || { _gnu_generic; return }\n"
 	      "\tlocal previous=${words[CURRENT-1]} first='' second='' files='' at\n"
 	      "\tlocal -a choices options\n"
 	      "\toptions=(",
@@ -312,7 +324,12 @@ static void zsh_write(FILE *out)
 	      "\t\t_files\n"
 	      "\tfi\n"
 	      "}\n"
-	      "_rdmactl \"$@\"\n",
+	      "if [[ $funcstack[1] == _rdmactl ]]; then # the file of that name, which zsh found\n"
+	      "\t_rdmactl \"$@\"\n"
+	      "else\n"
+	      "\t(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
+	      "\tcompdef _rdmactl rdmactl rdmad rdmarun\n"
+	      "fi\n",
 	      out);
 }
 
@@ -387,7 +404,21 @@ static void fish_write(FILE *out)
 	const struct place everywhere = {NULL, ctl_globals};
 	const struct ctl_command *c;
 
-	fputs("# Completion of rdmactl for fish. Written by \"rdmactl completion fish\": do not edit.\n"
+	fputs("# Completion of rdmactl, rdmad and rdmarun for fish: rdmactl completion fish | source\n"
+	      "# Written by that command: do not edit.\n"
+	      "for program in rdmactl rdmad rdmarun\n"
+	      "\tcomplete -c $program -e\n"
+	      "end\n"
+	      "for program in rdmad rdmarun\n"
+	      "\tfor line in ($program --help 2>/dev/null)\n"
+	      "\t\tset -l option (string match -r -- '^  (-., |    )--([a-z-]+)((?: \\S+)?) *(.*)' $line); or "
+	      "continue\n"
+	      "\t\tset -l row -l $option[3] -d $option[5]\n"
+	      "\t\ttest $option[2] = '    '; or set -a row -s (string sub -s 2 -l 1 -- $option[2])\n"
+	      "\t\ttest -z $option[4]; or set -a row -r\n"
+	      "\t\tcomplete -c $program $row\n"
+	      "\tend\n"
+	      "end\n"
 	      "function __rdmactl_at\n"
 	      "\tset -l all\n"
 	      "\tset -l skip no\n"
@@ -440,7 +471,8 @@ static int command_completion(const struct ctl_arguments *arguments)
 }
 
 const struct ctl_command ctl_completion_commands[] = {
-	{"completion", command_completion, "[SHELL]", "print the completion script for bash, zsh or fish", NULL, 0, 1,
+	{"completion", command_completion, "[SHELL]",
+	 "print what a shell needs to complete: source <(rdmactl completion bash)", NULL, 0, 1,
 	 .choices = "bash zsh fish"},
 	{NULL},
 };
