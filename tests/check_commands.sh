@@ -508,6 +508,7 @@ test_status() {
 	[[ $(grep -n '^counters:' "$dir/out" | cut -d: -f1) -gt $(grep -n '^listen:' "$dir/out" | cut -d: -f1) ]] || fail "the counters do not come last"
 	expect 0 status --all && says '^  overparked +0$' "status --all"
 	expect 0 status -j && json '.counters.overparked == 0' "status --json"
+	expect 0 kv del one -q -H "$tcp"
 }
 
 # A benchmark whose server gives no answer any more says which keys it leaves.

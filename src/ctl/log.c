@@ -108,6 +108,7 @@ static int dump_record(void *arg, uint64_t at, const struct wal_record *r, const
 		ctl_put_key(r->key, r->key_len);
 	}
 	putchar('\n');
+	ctl_record_end();
 	return ctl_interrupted() ? -EINTR : 0;
 }
 

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-static const char gone[] = "is rdmad still running? see: rdmactl status";
+static const char gone[] = "what ended it is in the log of rdmad; whether that still runs says: rdmactl status";
 
 static const struct {
 	int error;
