@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -142,7 +141,6 @@ static int run_gnuplot(int in, int out)
 	int rc, status = 0;
 	pid_t pid;
 
-	signal(SIGCHLD, SIG_DFL); /* a parent may have had it ignored, and no status came */
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
