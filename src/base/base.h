@@ -131,6 +131,8 @@ void log_write(struct log_site *site, enum log_level level, const char *room, co
 #define TIME_NEVER UINT64_MAX
 
 uint64_t time_now(void);
+/* As of the kernel's last tick, some milliseconds ago at most: a few nanoseconds, also where time_now() takes more. */
+uint64_t time_coarse(void);
 
 /* So many nanoseconds after `now`: TIME_NEVER where that is beyond all time. */
 static inline uint64_t time_after(uint64_t now, uint64_t ns)

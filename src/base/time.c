@@ -3,10 +3,20 @@
 
 #include <time.h>
 
-uint64_t time_now(void)
+static inline uint64_t time_of(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * TIME_S + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t time_now(void)
+{
+	return time_of(CLOCK_MONOTONIC);
+}
+
+uint64_t time_coarse(void)
+{
+	return time_of(CLOCK_MONOTONIC_COARSE);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define COPIED_MAX 4096u /* bytes of a flush that travel in the record */
+#define LOOK_TURNS 64    /* until an end is seen behind what came before it */
 #define KNOCKS 200       /* at a lock that is held for a turn, before sleeping on it */
 #define CLOSE_PATIENCE TIME_S
 #define CLOSE_PATIENCE_RELAYED (5 * TIME_S) /* what is at the rdmad is lost with the connection to it */
@@ -105,6 +106,15 @@ void channel_far_say_last(struct channel_far *far)
 	record->flags = WIRE_CHANNEL_LAST;
 	far_commit_data(far, record, far->sent, 0);
 	far->said_last = true;
+}
+
+/* After a turn: a flush whose bytes had no room may be through. */
+static void far_look_at_unsent(struct channel_far *far)
+{
+	if (likely(!far->unsent) || (far->conn && fabric_unsent(conn_endpoint(far->conn))))
+		return;
+	far->unsent = false;
+	channel_far_resume(far);
 }
 
 /*
@@ -209,6 +219,16 @@ static int far_push(struct channel_far *far)
 	return n < 0 ? (int)n : 0;
 }
 
+/* Whoever only puts would not hear of the peer's end. */
+static void far_look_for_end(struct channel_far *far)
+{
+	if (likely(far->asleep || !far->conn || !conn_hung_up(far->conn, time_coarse())))
+		return;
+	for (unsigned i = 0; i < LOOK_TURNS && far->conn && conn_established(far->conn); i++)
+		engine_turn(far->engine);
+	far_look_at_unsent(far);
+}
+
 static int far_flush(struct rdmad_channel *channel)
 {
 	struct channel_far *far = far_of(channel);
@@ -218,6 +238,7 @@ static int far_flush(struct rdmad_channel *channel)
 	    atomic_load_explicit(&channel->out.flushed, memory_order_relaxed))
 		return 0;
 	channel_far_enter(far);
+	far_look_for_end(far);
 	rc = channel_far_ended(far);
 	if (rc == 0)
 		rc = far->conn ? far_push(far) : -EAGAIN;
@@ -230,15 +251,6 @@ static int far_flush(struct rdmad_channel *channel)
 /*
  * Looking and waiting
  */
-
-/* After a turn: a flush whose bytes had no room may be through. */
-static void far_look_at_unsent(struct channel_far *far)
-{
-	if (likely(!far->unsent) || (far->conn && fabric_unsent(conn_endpoint(far->conn))))
-		return;
-	far->unsent = false;
-	channel_far_resume(far);
-}
 
 /* The turn of one thread may have brought what the other one waits for. */
 static void far_turned(struct channel_far *far)

@@ -316,6 +316,7 @@ static struct far_listener *listener_new(const struct channel_url *url, size_t s
 		l->options.device = l->device;
 	}
 	channel_far_options(&l->options, &l->engine);
+	l->engine.away = true;
 	snprintf(l->name, sizeof(l->name), "%s", url->name);
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
 	l->more = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

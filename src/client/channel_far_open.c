@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#define KEEPALIVE (30 * TIME_S) /* the peer's program may compute for a while without a call */
+#define KEEPALIVE (30 * TIME_S)
 
 void channel_far_options(const struct rdmad_channel_options *options, struct engine_options *out)
 {
@@ -124,6 +124,7 @@ static int far_connect(struct channel_far *far, const struct channel_far_ask *as
 	int rc;
 
 	channel_far_options(options, &engine);
+	engine.away = !far->relayed; /* an rdmad never is */
 	if (ask->message_size)
 		engine.message_size = ask->message_size;
 	request.credits = (uint16_t)engine.credits;

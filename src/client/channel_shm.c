@@ -11,11 +11,10 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#define FLUSH_AT (8 * KIB) /* a flush is some ten nanoseconds, and the peer gets while this end puts on */
-#define CHECK_TICKS 10     /* ms between two looks for the peer's end by one who only puts */
+#define FLUSH_AT (8 * KIB)         /* a flush is some ten nanoseconds, and the peer gets while this end puts on */
+#define CHECK_EVERY (10 * TIME_MS) /* between two looks for the peer's end by one who only puts */
 
 struct shm {
 	struct rdmad_channel base;
@@ -74,16 +73,14 @@ static int shm_flush(struct rdmad_channel *channel)
 {
 	struct shm *shm = shm_of(channel);
 	uint64_t head = atomic_load_explicit(&channel->out.head, memory_order_acquire), tick;
-	struct timespec now;
 
 	atomic_store_explicit(&shm->out->head, head, memory_order_release);
 	atomic_store_explicit(&channel->out.flushed, head, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	wake(&shm->out->head_wanted, head, shm->head_event);
-	/* Who never waits would never hear of the peer's end. This clock costs a few nanoseconds. */
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	tick = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-	if (likely(tick - shm->flush_tick < CHECK_TICKS))
+	/* Who never waits would never hear of the peer's end. */
+	tick = time_coarse();
+	if (likely(tick - shm->flush_tick < CHECK_EVERY))
 		return 0;
 	shm->flush_tick = tick;
 	return check_socket(shm);

@@ -53,6 +53,7 @@ struct engine_timer {
 struct engine_options {
 	uint64_t connect_timeout, timeout, poll; /* ns; TIME_NEVER: always poll */
 	uint64_t keepalive;                      /* ns without a word before the peer is asked whether it lives */
+	bool away;                               /* as conn_group_attr's */
 	uint32_t credits, message_size;
 	uint32_t processor_message_size; /* in place of message_size where a processor moves the bytes; 0: the same */
 	uint32_t transfers;   /* reads and writes of the server's memory in flight on each connection; 0: none */

@@ -20,6 +20,7 @@
 #define FIRST_CONNECTIONS 16
 #define MAX_RECEIVES 2048
 #define KEEPALIVE (10 * TIME_S)
+#define AWAY_MS (24u * 3600 * 1000)
 #define READS_IN 16 /* large values that the server fetches at once */
 
 struct engine {
@@ -120,7 +121,11 @@ static int engine_start_thread(struct engine *engine)
 int engine_fabric_open(const struct fabric_transport *transport, const struct engine_options *options,
 		       struct engine_fabric **out)
 {
-	struct fabric_config config = {.traffic_class = options->traffic_class, .device = options->device};
+	struct fabric_config config = {
+		.traffic_class = options->traffic_class,
+		.device = options->device,
+		.stall_ms = options->away ? AWAY_MS : 0, /* what it began it goes on with in its next call */
+	};
 	struct engine_fabric *fabric = calloc(1, sizeof(*fabric));
 	int rc;
 
@@ -191,6 +196,7 @@ static struct conn_group_attr engine_group_attr(const struct fabric_transport *t
 		.keepalive = options->keepalive,
 		.memory = true,
 		.asks = true,
+		.away = options->away,
 	};
 }
 

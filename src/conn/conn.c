@@ -28,7 +28,7 @@ static void conn_watch(struct conn *conn)
 	conn->heard = conn->group->now;
 	conn->alive_moved = fabric_moved_bytes(conn->endpoint);
 	conn->watch_sends = attr->stall_timeout && conn->transport->device;
-	conn->asks = attr->asks && (conn->accept.flags & WIRE_ANSWERS);
+	conn->asks = attr->asks && (conn->accept.flags & WIRE_ANSWERS) && !(attr->away && conn->transport->silent);
 	conn->probes = attr->keepalive && (conn->asks || conn->transport->silent);
 	if (conn->probes)
 		conn_timer_set(conn, conn->group->now + attr->keepalive);
@@ -509,6 +509,14 @@ enum wire_reason conn_refusal(const struct conn *conn)
 bool conn_established(const struct conn *conn)
 {
 	return conn->state == CONN_ESTABLISHED;
+}
+
+bool conn_hung_up(struct conn *conn, uint64_t tick)
+{
+	if (likely(tick == conn->looked))
+		return false;
+	conn->looked = tick;
+	return conn->state == CONN_ESTABLISHED && fabric_hung_up(conn->endpoint);
 }
 
 void conn_get_info(const struct conn *conn, struct conn_info *out)

@@ -65,7 +65,8 @@ struct conn_group_attr {
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
 	bool memory;                /* of what is accepted: as fabric_endpoint_attr's */
-	bool asks;                 /* after keepalive ask the peer's program, which never computes, not only its host */
+	bool asks; /* after keepalive ask the peer's program, which never computes, not only its host */
+	bool away; /* it may compute for long, and counts as gone only when its host does not answer either */
 	struct memory_budget *own; /* of buffers that connections have of their own; NULL: no limit */
 	uint64_t parked;           /* bytes of requests that wait, of all connections; 0: no limit */
 	uint64_t first_request;    /* ns after which a connection that asked for nothing may give way; 0: never */
@@ -186,6 +187,8 @@ const struct fabric_transport *conn_transport(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);
 const struct wire_request *conn_request(const struct conn *conn);
 bool conn_established(const struct conn *conn);
+/* As fabric_hung_up(), asked once for each value of `tick`, which is time_coarse(): so it costs who sends without end nothing. */
+bool conn_hung_up(struct conn *conn, uint64_t tick);
 /* In closed(): why the server refused the connection, WIRE_REASON_NONE if it did not. The parameters of closed() are the errno and the
  * text that belong to it. WIRE_REASONS: a reason that is not known here; what refused may not even be an rdmad. */
 enum wire_reason conn_refusal(const struct conn *conn);

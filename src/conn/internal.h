@@ -109,6 +109,7 @@ struct conn {
 	uint64_t taken;       /* ... so many ns of its turns */
 	uint64_t heard;       /* when something came from it */
 	uint64_t alive_moved; /* fabric_moved_bytes() when its silence was looked into last */
+	uint64_t looked;      /* the tick at which the peer's end was looked for */
 	uint64_t left;
 	uint64_t begun;      /* messages with records */
 	uint64_t unposted;   /* of them, those that were dropped */

@@ -177,7 +177,8 @@ static bool moved_since_last_look(struct conn *conn)
 
 static uint64_t look_alive(struct conn *conn, uint64_t now)
 {
-	uint64_t keepalive = conn->group->attr.keepalive, patience;
+	const struct conn_group_attr *attr = &conn->group->attr;
+	uint64_t keepalive = attr->keepalive, patience;
 
 	if (!conn->probes)
 		return TIME_NEVER;
@@ -187,12 +188,17 @@ static uint64_t look_alive(struct conn *conn, uint64_t now)
 		conn->probing = false;
 	if (conn->probing) {
 		/* Of a device nobody knows whether bytes move. A host that is gone, it notices itself, by what it was asked. */
-		patience =
-			conn->asks && conn->alive_moved == FABRIC_MOVED_UNKNOWN ? LONG_PATIENCE * keepalive : keepalive;
+		patience = (conn->asks || attr->away) && conn->alive_moved == FABRIC_MOVED_UNKNOWN
+				   ? LONG_PATIENCE * keepalive
+				   : keepalive;
 		if (now - conn->probed >= 2 * patience)
 			conn->probed = now; /* it was this side that was away: the answer may be about to be seen */
 		if (now - conn->probed < patience)
 			return conn->probed + patience;
+		if (attr->away && conn->asks && !fabric_host_lost(conn->endpoint, keepalive / 2)) {
+			conn->probed = now; /* one question waits for it: there is no second one */
+			return now + patience;
+		}
 		conn->group->stats.silent++;
 		conn_close(conn, -ETIMEDOUT, "the peer%s does not answer", conn->asks ? "" : "'s host");
 		conn->deadline = now + SILENT_PATIENCE;

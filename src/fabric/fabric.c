@@ -432,6 +432,21 @@ int fabric_arm(struct fabric_queue *queue)
 	return rc;
 }
 
+bool fabric_hung_up(struct fabric_endpoint *endpoint)
+{
+	bool hung_up;
+
+	must(queue_enter(endpoint->queue));
+	hung_up = endpoint->ops->hung_up(endpoint);
+	must(queue_leave(endpoint->queue));
+	return hung_up;
+}
+
+bool fabric_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns)
+{
+	return endpoint->ops->host_lost(endpoint, ns);
+}
+
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
 {
 	return queue->ops->fds(queue, fds);

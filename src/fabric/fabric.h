@@ -410,6 +410,14 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
  * one sleep. */
 int fabric_arm(struct fabric_queue *queue);
 
+/* Has the peer ended the connection, perhaps, and no poll has told of it yet? A system call, for one that posts after a pause: polls
+ * ask the kernel now and then only. Nothing is taken. Where it says yes, the next polls and pulls of events find what there is. */
+bool fabric_hung_up(struct fabric_endpoint *endpoint);
+
+/* Has the peer's host left unanswered, for longer than `ns`, what it was sent more than once? What the provider knows: false for
+ * one that is on this machine, and where a device moves the bytes. */
+bool fabric_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns);
+
 /* Since the last completion and the last call: were bytes of large transfers moved, or reads or writes of peers served, which bring
  * no completion here? Then more are near, and to go on polling is faster than to sleep; the queue is not armed any more. Never
  * true if a device moves the bytes. */

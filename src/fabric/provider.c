@@ -220,6 +220,16 @@ static int no_arm(struct fabric_queue *queue)
 	return 0;
 }
 
+static bool no_hung_up(struct fabric_endpoint *endpoint)
+{
+	return false;
+}
+
+static bool no_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns)
+{
+	return false;
+}
+
 static int no_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
 {
 	return 0;
@@ -268,6 +278,8 @@ static const struct fabric_provider nothing = {
 	.moved_bytes = no_moved_bytes,
 	.arriving = no_arriving,
 	.unsent = no_unsent,
+	.hung_up = no_hung_up,
+	.host_lost = no_host_lost,
 	.arm = no_arm,
 	.fds = no_fds,
 };

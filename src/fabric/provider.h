@@ -82,9 +82,11 @@ struct fabric_provider {
 
 	/* Waiting, in the queue's thread. */
 	bool (*moving)(struct fabric_queue *queue);
-	uint64_t (*moved_bytes)(const struct fabric_endpoint *endpoint); /* left out: they are not known */
-	bool (*arriving)(const struct fabric_endpoint *endpoint);        /* left out: never */
-	bool (*unsent)(const struct fabric_endpoint *endpoint);          /* left out: never */
+	uint64_t (*moved_bytes)(const struct fabric_endpoint *endpoint);        /* left out: they are not known */
+	bool (*arriving)(const struct fabric_endpoint *endpoint);               /* left out: never */
+	bool (*unsent)(const struct fabric_endpoint *endpoint);                 /* left out: never */
+	bool (*hung_up)(struct fabric_endpoint *endpoint);                      /* left out: polls always ask */
+	bool (*host_lost)(const struct fabric_endpoint *endpoint, uint64_t ns); /* left out: nothing is known of it */
 	int (*arm)(struct fabric_queue *queue);
 	int (*fds)(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 };

@@ -578,6 +578,8 @@ const struct fabric_provider fabric_soft = {
 	.moved_bytes = soft_moved_bytes,
 	.arriving = soft_arriving,
 	.unsent = soft_unsent,
+	.hung_up = soft_hung_up,
+	.host_lost = soft_host_lost,
 	.arm = soft_arm,
 	.fds = soft_fds,
 };

@@ -531,6 +531,7 @@ void soft_endpoint_opened(struct soft_endpoint *ep);
 /* The caller hears that it is open, once. */
 void soft_announce(struct soft_endpoint *ep);
 int soft_admit(struct fabric_endpoint *endpoint);
+bool soft_hung_up(struct fabric_endpoint *endpoint);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);
 int soft_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
@@ -614,6 +615,7 @@ static inline bool soft_rings_doze_any(const struct soft_queue *q)
 
 /* soft_look.c */
 void soft_look_begin(struct soft_endpoint *ep);
+bool soft_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns);
 
 /* It has something under way, that may never arrive or never end. */
 static inline void soft_watched(struct soft_endpoint *ep)

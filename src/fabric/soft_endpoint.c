@@ -8,6 +8,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -445,6 +446,18 @@ void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
 	q->shared_wanted -= ep->shared;
 	soft_endpoint_free(ep);
 	soft_settle(q);
+}
+
+bool soft_hung_up(struct fabric_endpoint *endpoint)
+{
+	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
+	struct pollfd socket = {.fd = ep->source.fd, .events = POLLRDHUP};
+
+	if (ep->state != SOFT_OPEN || poll(&socket, 1, 0) <= 0)
+		return false;
+	ep->hung_up = true;
+	soft_ready(ep);
+	return true;
 }
 
 bool soft_stands_still(const struct soft_endpoint *ep)

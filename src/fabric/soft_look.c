@@ -27,23 +27,24 @@ void soft_look_begin(struct soft_endpoint *ep)
 	soft_timer_want(q, q->fabric->look_ms / SOFT_TICKS);
 }
 
-/* Bytes are under way and nothing at all comes back, not even to repeated attempts. A peer
- * that lives but does not read acknowledges the probes of its closed window. */
-static bool soft_host_lost(const struct soft_endpoint *ep)
-{
-	struct tcp_info info = {0};
-	socklen_t len = sizeof(info);
-
-	if (getsockopt(ep->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
-		return false;
-	return info.tcpi_retransmits + info.tcpi_probes >= 2 && info.tcpi_last_ack_recv > ep->queue->fabric->lost_ms;
-}
-
 static bool soft_unacknowledged(const struct soft_endpoint *ep)
 {
 	int bytes = 0;
 
 	return !ep->unix_socket && ioctl(ep->source.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/* Bytes are under way and nothing at all comes back, not even to repeated attempts. A peer
+ * that lives but does not read acknowledges the probes of its closed window. */
+bool soft_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns)
+{
+	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	if (!soft_unacknowledged(ep) || getsockopt(ep->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return false;
+	return info.tcpi_retransmits + info.tcpi_probes >= 2 && info.tcpi_last_ack_recv > ns / TIME_MS;
 }
 
 /* Has a frame begun, and not a byte come of it in several looks? How long the answer to a READ may take, its reader knows. */
@@ -72,7 +73,7 @@ static bool soft_look(struct soft_endpoint *ep)
 		soft_fail_protocol(ep, "began a frame and does not continue it");
 		return false;
 	}
-	if (under_way && ep->state >= SOFT_OPEN && soft_host_lost(ep)) {
+	if (under_way && ep->state >= SOFT_OPEN && soft_host_lost(&ep->base, ep->queue->fabric->lost_ms * TIME_MS)) {
 		soft_fail_socket(ep, ETIMEDOUT);
 		return false;
 	}

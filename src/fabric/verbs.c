@@ -268,5 +268,6 @@ const struct fabric_provider fabric_verbs = {
 	.next_event = verbs_next_event,
 	.moving = verbs_moving,
 	.arm = verbs_arm,
+	.hung_up = verbs_hung_up,
 	.fds = verbs_fds,
 };

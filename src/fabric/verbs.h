@@ -366,6 +366,7 @@ int verbs_cq_rebuild(struct verbs_cq *cq);
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
 bool verbs_moving(struct fabric_queue *queue);
 int verbs_arm(struct fabric_queue *queue);
+bool verbs_hung_up(struct fabric_endpoint *endpoint);
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 void verbs_take_cq_events(struct verbs_cq *cq);
 int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out);

@@ -1,6 +1,7 @@
 /* verbs_wait.c: how a thread sleeps, what wakes it, and when one that does not sleep asks the kernel. */
 #include "fabric/verbs.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -50,6 +51,18 @@ int verbs_arm(struct fabric_queue *queue)
 	}
 	q->look = 2; /* once before sleeping, once after */
 	return 0;
+}
+
+/* The end of any connection of the queue. */
+bool verbs_hung_up(struct fabric_endpoint *endpoint)
+{
+	struct verbs_queue *q = container_of(endpoint, struct verbs_endpoint, base)->queue;
+	struct pollfd events = {.fd = q->events->fd, .events = POLLIN};
+
+	if (poll(&events, 1, 0) <= 0)
+		return false;
+	q->look = MAX(q->look, 1u);
+	return true;
 }
 
 int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
@@ -172,7 +185,6 @@ static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
  */
 static bool verbs_time_to_look(struct verbs_queue *q)
 {
-	struct timespec now;
 	uint64_t tick;
 	bool due;
 
@@ -183,8 +195,7 @@ static bool verbs_time_to_look(struct verbs_queue *q)
 	due = ++q->skipped >= (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY);
 	if (!due && q->skipped % VERBS_LOOK_CLOCK)
 		return false;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	tick = (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec;
+	tick = time_coarse();
 	if (!due && tick == q->tick)
 		return false;
 	q->skipped = 0;

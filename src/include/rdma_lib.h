@@ -58,9 +58,10 @@ typedef struct rdma_options {
 	uint64_t timeout_ms;         /* of calls that wait and have no such parameter; default: they wait until they are
 	                        done, or the peer has gone */
 	uint64_t connect_timeout_ms; /* 5,000 */
-	uint64_t heartbeat_ms; /* silence after which a peer is asked whether it lives; 5,000. If it does not answer for
-	                          as long again, it counts as gone: so a program that makes no call for so long
-	                          needs progress_thread */
+	uint64_t
+		heartbeat_ms; /* silence after which a peer is asked whether it lives; 5,000. It counts as gone if its host
+	                          does not acknowledge that for as long. A program may make no call for as long as it
+	                          likes */
 	uint64_t
 		reconnect_ms; /* how long to try to replace a broken connection before its peer counts as gone; 0: not at all */
 	uint64_t poll_us;      /* how long a wait polls before it sleeps; 200 */
@@ -117,7 +118,7 @@ int rdma_disconnect_peer(rdma_context *ctx, int peer_idx);
 
 /* "rdma", "tcp", "unix" or "shm": shared memory; NULL: no such peer. */
 const char *rdma_transport(rdma_context *ctx, int peer_idx);
-/* How many peers there are now. */
+/* How many peers there are now; one whose end has come is none. */
 int rdma_peers(rdma_context *ctx);
 /* Called once for each peer that has gone though this side did not call rdma_disconnect_peer(). It is called from within a later
  * call of the library. `why` is for people. */
@@ -130,14 +131,15 @@ void rdma_on_lost(rdma_context *ctx, rdma_lost_fn *lost, void *arg);
 
 /* Send a message of 0 bytes or more. Returns the length, or -1, when `data` may be used again: a message up to 4 KiB has been copied
  * then, a longer one has arrived. It waits while buf_size bytes wait at the peer to be received, or while the peer's program makes
- * no call and about 30 messages wait for that; a progress_thread there takes them. A message above INT_MAX bytes: rdma_isend(). */
+ * no call and about 30 messages wait for that; a progress_thread there takes them. A message above INT_MAX bytes: rdma_isend().
+ * It fails where the peer has ended; where that comes to be known later, a later call tells: rdma_disconnect_peer() certainly. */
 int rdma_send(rdma_context *ctx, int peer_idx, const void *data, size_t len);
 /* Receive the next message. Returns its length, or -1. If the message is longer than max_len, the call fails, and the message stays:
  * rdma_probe() tells its length. */
 int rdma_recv(rdma_context *ctx, int peer_idx, void *data, size_t max_len);
 /* The length of the next message; -1 with errno EAGAIN: none has come within timeout_ms (UINT64_MAX: wait for ever). */
 int64_t rdma_probe(rdma_context *ctx, int peer_idx, uint64_t timeout_ms);
-/* Send to all connected peers at the same time. Returns how many of them got it; -1: none did. If peers were lost meanwhile,
+/* Send to all connected peers at the same time, as rdma_send(). Returns to how many; -1: to none. If peers were lost meanwhile,
  * rdma_get_error() names them. */
 int rdma_broadcast(rdma_context *ctx, const void *data, size_t len);
 /* Called by a server and all its clients. Each gives a string in send_buf, and all get all strings in recv_buf: the server's, then those

@@ -51,6 +51,16 @@ struct rdma_request *message_begin_recv(struct peer *peer, uint64_t stream, void
 	return request;
 }
 
+static struct peer *peer_to_send(rdma_context *ctx, int index)
+{
+	struct peer *peer = peer_connected(ctx, index);
+
+	if (unlikely(!peer))
+		return NULL;
+	peer_look(peer);
+	return likely(peer->state == PEER_CONNECTED) ? peer : peer_connected(ctx, index);
+}
+
 /* What came before a peer went can be received. */
 static struct peer *peer_to_receive(rdma_context *ctx, int index)
 {
@@ -79,7 +89,7 @@ rdma_request *rdma_isend(rdma_context *ctx, int peer_idx, const void *data, size
 	if (!context_is_valid(ctx) || !memory_is_valid(data, len))
 		return NULL;
 	rdma_enter(ctx);
-	peer = peer_connected(ctx, peer_idx);
+	peer = peer_to_send(ctx, peer_idx);
 	request = peer ? message_begin_send(peer, PEER_STREAM_PROGRAM, data, len) : NULL;
 	if (request)
 		message_gather(peer);
@@ -114,7 +124,7 @@ int rdma_send(rdma_context *ctx, int peer_idx, const void *data, size_t len)
 		return rdma_fail(-EMSGSIZE,
 				 "Invalid parameters: %zu bytes are too many for rdma_send(); use rdma_isend()", len);
 	rdma_enter(ctx);
-	peer = peer_connected(ctx, peer_idx);
+	peer = peer_to_send(ctx, peer_idx);
 	request = peer ? message_begin_send(peer, PEER_STREAM_PROGRAM, data, len) : NULL;
 	if (request) {
 		message_flush(peer);
@@ -271,6 +281,7 @@ static int broadcast(rdma_context *ctx, const void *data, size_t len)
 
 		if (!peer)
 			continue;
+		peer_look(peer);
 		requests[count] = message_begin_send(peer, PEER_STREAM_PROGRAM, data, len);
 		if (requests[count]) {
 			count++;

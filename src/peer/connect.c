@@ -22,7 +22,6 @@ void peer_set_state(struct peer *peer, enum peer_state state)
 
 	must(peer->state != PEER_GONE || state == PEER_GONE);
 	log_debug("peer", "%d %s: %s to %s", peer->index, peer->name, state_names[peer->state], state_names[state]);
-	ctx->connected += (uint32_t)state_present(state) - (uint32_t)state_present(peer->state);
 	if (state == PEER_GONE && peer->state != PEER_GONE)
 		ctx->connections->held--;
 	peer->state = state;
@@ -245,6 +244,20 @@ struct peer *peer_connected(rdma_context *ctx, int index)
 	return NULL;
 }
 
+/* Behind the last that it sent, which may take several turns. */
+#define LOOK_TURNS 64
+
+void peer_look(struct peer *peer)
+{
+	rdma_context *ctx = peer->ctx;
+
+	if (likely(!peer->conn || !conn_hung_up(peer->conn, time_coarse())) || ctx->running)
+		return;
+	for (unsigned i = 0; i < LOOK_TURNS && peer->conn && conn_established(peer->conn); i++)
+		context_turn(ctx);
+	ctx->news = true;
+}
+
 /*
  * Connecting
  */
@@ -453,14 +466,25 @@ void peers_say_goodbye(rdma_context *ctx)
 /*
  * Looking
  */
+
+/* One whose connection is ending is not, unless another is made. */
+static bool is_there(const struct peer *peer)
+{
+	return peer->state == PEER_BROKEN ||
+	       (peer->state == PEER_CONNECTED && (peer->resumes || conn_established(peer->conn)));
+}
+
 int rdma_peers(rdma_context *ctx)
 {
-	int count;
+	int count = 0;
 
 	if (!ctx)
 		return rdma_fail(-EINVAL, "Invalid parameters: the context is NULL");
 	rdma_enter(ctx);
-	count = (int)ctx->connected;
+	for (uint32_t i = 0; i < ctx->peers; i++) {
+		peer_look(ctx->peer[i]);
+		count += is_there(ctx->peer[i]);
+	}
 	rdma_leave(ctx);
 	return count;
 }

@@ -124,6 +124,7 @@ void context_engine_options(const rdma_context *ctx, struct engine_options *out)
 	engine_options_from(NULL, out);
 	out->connect_timeout = ms_ns(o->connect_timeout_ms);
 	out->keepalive = o->heartbeat_ms >= LONGEST_MS ? 0 : ms_ns(o->heartbeat_ms);
+	out->away = true;
 	out->credits = CREDITS;
 	out->transfers = o->max_wr;
 	out->connections = o->max_peers + 2 * PEER_GUESTS;
@@ -374,6 +375,7 @@ int rdma_progress(rdma_context *ctx)
 	work = context_turn(ctx);
 	if (!work)
 		work = context_turn_at(ctx, time_now(), true);
+	ctx->news = false;
 	rdma_leave(ctx);
 	return work != 0;
 }
@@ -385,7 +387,7 @@ int rdma_progress_timeout(rdma_context *ctx)
 	if (!ctx)
 		return rdma_fail(-EINVAL, "Invalid parameters: the context is NULL");
 	rdma_enter(ctx);
-	deadline = context_deadline(ctx);
+	deadline = ctx->news ? now : context_deadline(ctx);
 	rdma_leave(ctx);
 	if (deadline == TIME_NEVER)
 		return -1;

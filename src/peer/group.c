@@ -406,6 +406,9 @@ void group_look_left(struct rdma_group *base)
 	struct group *group = group_of(base);
 
 	for (int i = 0; i < base->size; i++)
+		if (base->member[i])
+			peer_look(base->member[i]);
+	for (int i = 0; i < base->size; i++)
 		if (group->left[i] && (int32_t)(base->sequence - group->left_at[i]) >= 0)
 			group_member_lost(group, i, LEFT);
 }

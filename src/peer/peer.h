@@ -206,6 +206,8 @@ struct peer {
 /* Who a peer is, in a failed call: "Invalid peer index: ..." or "Peer not connected: ...". NULL: rdma_fail() was called. */
 struct peer *peer_find(rdma_context *ctx, int index);      /* also one that has gone, and is still needed */
 struct peer *peer_connected(rdma_context *ctx, int index); /* PEER_CONNECTED or PEER_BROKEN */
+/* First of all in a call that may succeed without a turn: has it ended since the last one? Then turns tell. */
+void peer_look(struct peer *peer);
 void peer_set_state(struct peer *peer, enum peer_state state);
 /* It has gone: fails what is under way with it, tells groups and windows, and the program later. */
 void peer_lose(struct peer *peer, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -237,9 +239,10 @@ struct rdma_context {
 	unsigned depth;                 /* of those inside; with the lock */
 	uint64_t turns;                 /* of callers */
 	bool running;                   /* in a turn */
-	unsigned crowded;               /* how much tells that other threads want the processor of the one that waits */
-	uint64_t yield_long;            /* ns of a yield that tell it */
-	bool telling;                   /* in a callback of the program */
+	bool news;           /* peer_look() turned since the last rdma_progress(): the descriptor does not tell */
+	unsigned crowded;    /* how much tells that other threads want the processor of the one that waits */
+	uint64_t yield_long; /* ns of a yield that tell it */
+	bool telling;        /* in a callback of the program */
 	char device[80];
 	struct engine
 		*engine[FABRIC_TRANSPORTS]; /* at the place of its provider's first transport. NULL: not needed yet */
@@ -249,7 +252,7 @@ struct rdma_context {
 	struct peer_connections *connections;            /* connect.h */
 	int epoll;                                       /* of engines, doors; what rdma_fd() gives */
 	struct peer **peer; /* roster.c: in the order of their indices; those that have gone leave */
-	uint32_t peers, peers_room, connected;
+	uint32_t peers, peers_room;
 	uint32_t indices;      /* given out */
 	bool gone_to_bury;     /* perhaps: somebody has gone, or is not needed any more */
 	struct list waiting;   /* peers that were not accepted, in the order of their coming */
@@ -314,7 +317,7 @@ struct rdma_group {
 /* A peer has gone: its groups learn it, and their members. And whether a group still has it. */
 void group_peer_lost(struct peer *peer);
 bool group_has_peer(const struct peer *peer);
-/* A collective is about to begin: members that left in peace are lost for it. And one cannot be completed without a member that has gone: all
+/* A collective is about to begin: who has ended is looked for, and members that left in peace are lost for it. And one cannot be completed without a member that has gone: all
  * others learn it. */
 void group_look_left(struct rdma_group *group);
 void group_member_missed(struct rdma_group *group, int rank);

@@ -33,14 +33,14 @@
  * rdmad_error() says it in words. After an error of the kinds "closed" and "I/O", each call on the channel returns the same error,
  * until this end closes it.
  *
- * Death of the peer. Over shared memory, and where the peer's program was ended, this end learns of it at once. A host that is gone
- * says nothing: after 30 seconds of silence this end asks, and if there is no answer, the channel ends with -ECONNRESET, about a
- * minute after the last sign of life; over RDMA after some minutes.
+ * Death of the peer. Over shared memory, and where the peer's program was ended, this end learns of it at once: by the call that waits,
+ * or by the next flush, at the latest some milliseconds later. A host that is gone says nothing: after 30 seconds of silence this end asks, and
+ * if the host does not acknowledge that, the channel ends with -ECONNRESET, about a minute after the last sign of life; over RDMA after some
+ * minutes.
  *
- * Only calls on the channel ask and answer. So a channel also ends if the peer's program makes no call on it for so long: a
- * program that computes for longer should call rdmad_channel_progress() meanwhile. And a program that sleeps on the descriptor
- * without a time limit may learn late, or never, that the peer's host is gone: it should sleep some seconds at most, and then call
- * rdmad_channel_progress() or rdmad_channel_arm().
+ * A program may make no call on its channel for as long as it likes: the channel lives while its process does. Only calls on the
+ * channel ask. So a program that sleeps on the descriptor without a time limit may learn late, or never, that the peer's host is
+ * gone: it should sleep some seconds at most, and then call rdmad_channel_progress() or rdmad_channel_arm().
  */
 #ifndef RDMAD_CHANNEL_H
 #define RDMAD_CHANNEL_H
