@@ -329,9 +329,12 @@ int rdma_compare_swap(rdma_remote *remote, uint64_t offset, uint64_t expected, u
 
 const char *rdma_remote_atomics(const rdma_remote *remote)
 {
-	const struct peer_window *pw = remote ? remote->peer->window : NULL;
+	bool by_device;
 
 	if (!remote)
 		return NULL;
-	return remote->by_device && pw->atomics ? "device" : "peer";
+	rdma_enter(remote->peer->ctx);
+	by_device = remote->by_device && remote->peer->window->atomics;
+	rdma_leave(remote->peer->ctx);
+	return by_device ? "device" : "peer";
 }

@@ -300,11 +300,13 @@ static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const cha
 	else if (size < 1 || (unsigned)size > WIRE_PEER_MEMBERS_MAX || rank < -1 || rank >= size)
 		rdma_fail(-EINVAL, "Invalid parameters: rank %d of a group of %d, from 1 to %u members", rank, size,
 			  WIRE_PEER_MEMBERS_MAX);
-	else if (ctx->running)
-		rdma_fail(-EDEADLK, "rdma_group_meet() from within a callback");
 	else {
 		rdma_enter(ctx);
-		group = meet_begin(ctx, meeting && *meeting ? meeting : "127.0.0.1", name, size, rank, patience);
+		if (ctx->running)
+			rdma_fail(-EDEADLK, "rdma_group_meet() from within a callback");
+		else
+			group = meet_begin(ctx, meeting && *meeting ? meeting : "127.0.0.1", name, size, rank,
+					   patience);
 		rdma_leave(ctx);
 	}
 	return group;
