@@ -1,6 +1,8 @@
 /* check_peer_group.c: groups of programs: how they form by a server; parts of them; who leaves; shrinking; what does not fit. */
 #include "peer_members.h"
 
+#include "peer/message.h"
+
 /*
  * By a server
  */
@@ -383,6 +385,52 @@ START_TEST(test_bad)
 }
 END_TEST
 
+/* Reports without end: of a round that never was, and, when the group was shrunk, of that one and the one before. Each is answered once at
+ * most. */
+static void report_run(struct member *m)
+{
+	uint32_t rounds[] = {UINT32_MAX, 0, 1, 2};
+	struct {
+		struct group_shrink_word word;
+		uint8_t set[1];
+	} body = {.word.kind = 1, .set = {3}};
+	uint64_t before;
+	rdma_group *less;
+
+	star(m);
+	m->group = rdma_group_create(m->ctx);
+	SAYS(m->group);
+	for (unsigned i = 0; i < world.step; i++) {
+		less = rdma_group_shrink(m->group);
+		SAYS(less);
+		rdma_group_free(less);
+	}
+	SAYS(rdma_barrier(m->group) == 0);
+	meet_all();
+	before = m->ctx->peer[0]->message->out[RDMA_URGENT].next;
+	body.word.number = m->group->number;
+	for (int i = 0; m->number == 1 && i < 4000; i++) {
+		body.word.round = rounds[i % ARRAY_SIZE(rounds)];
+		rdma_enter(m->ctx);
+		ck_assert_int_eq(control_send(m->ctx->peer[0], PEER_GROUP_SHRINK, &body, sizeof(body.word) + 1), 0);
+		message_flush(m->ctx->peer[0]);
+		rdma_leave(m->ctx);
+	}
+	SAYS(rdma_barrier(m->group) == 0);
+	SAYS(rdma_barrier(m->group) == 0);
+	if (m->number == 0)
+		ck_assert_uint_le(m->ctx->peer[0]->message->out[RDMA_URGENT].next - before, 20);
+	meet_all();
+	end(m);
+}
+
+START_TEST(test_reports_without_end)
+{
+	world.step = (unsigned)_i;
+	run(2, report_run);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("peer_group");
@@ -405,5 +453,6 @@ int main(void)
 	tcase_add_test(tc, test_shrink_all);
 	tcase_add_test(tc, test_shrink_late);
 	tcase_add_loop_test(tc, test_bad, 0, 2 * ARRAY_SIZE(bad));
+	tcase_add_loop_test(tc, test_reports_without_end, 0, 3);
 	return suite_run(suite);
 }

@@ -189,7 +189,7 @@ START_TEST(parameters)
 	expect_error(of(1, rdma_read(remote, far - 50, data, 100)), ERANGE, "Out of range");
 	expect_error(of(1, rdma_read(remote, 50, data, SIZE_MAX)), ERANGE, "Out of range");
 	expect_error(of(1, rdma_read(remote, 101, data, 0)), ERANGE, "Out of range");
-	expect_error(of(1, rdma_read(remote, 0, NULL, 1)), EINVAL, "no memory");
+	expect_error(of(1, rdma_read(remote, 0, NULL, 1)), EINVAL, "the memory is NULL");
 	expect_error(of(1, rdma_read(NULL, 0, data, 1)), EINVAL, "no window");
 	expect_error(of(1, rdma_fetch_add(NULL, 0, 1, NULL)), EINVAL, "no window");
 	ck_assert_ptr_null(of(1, rdma_iread(remote, 0, data, 101)));

@@ -8,7 +8,7 @@ static bool memory_is_valid(const void *data, size_t len)
 {
 	if (data || len == 0)
 		return memory_ends(data, len);
-	rdma_fail(-EINVAL, "Invalid parameters: no memory");
+	rdma_fail(-EINVAL, "Invalid parameters: the memory is NULL, its length is %zu", len);
 	return false;
 }
 

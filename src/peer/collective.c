@@ -93,7 +93,7 @@ static const char *check_parts(const size_t *length, const size_t *at, int size,
 		if (length[rank] > PTRDIFF_MAX - sum || at[rank] > PTRDIFF_MAX - length[rank])
 			return "lengths or offsets beyond memory";
 		if (is_missing(memory, length[rank]))
-			return "no memory for parts that have a length";
+			return "the memory of parts that have a length is NULL";
 		sum += length[rank];
 	}
 	return NULL;

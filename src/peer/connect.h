@@ -85,6 +85,16 @@ struct peer_session {
 	char broken_why[256];
 };
 
+/* It takes as long whatever they are: who guesses does not learn how much of it was right. */
+static inline bool secret_same(const uint8_t a[static WIRE_PEER_SECRET], const uint8_t b[static WIRE_PEER_SECRET])
+{
+	volatile uint8_t differs = 0;
+
+	for (unsigned i = 0; i < WIRE_PEER_SECRET; i++)
+		differs |= a[i] ^ b[i];
+	return !differs;
+}
+
 /* Of a peer that has gone and was freed. */
 struct peer_grave {
 	int index;

@@ -19,10 +19,11 @@ static const struct {
 #define ANSWERS_MAX                                                                                                    \
 	16384u /* that may wait for room; of who reads, and asks for no more than he may, it is a tenth of that */
 
-/* What is said because the peer asked for it. */
+/* What is said because the peer asked for it, or may be. */
 static bool is_answer(enum peer_control kind)
 {
-	return kind == PEER_WINDOW_KEY || kind == PEER_WINDOW_ANSWER || kind == PEER_WINDOW_CLOSED;
+	return kind == PEER_WINDOW_KEY || kind == PEER_WINDOW_ANSWER || kind == PEER_WINDOW_CLOSED ||
+	       kind == PEER_GROUP_SHRINK;
 }
 
 static void control_sent(struct rdma_request *request)

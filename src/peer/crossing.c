@@ -12,8 +12,7 @@ static struct peer *waiting_find(const rdma_context *ctx, uint64_t program, cons
 		struct peer *peer = container_of(pos, struct peer, node);
 		const struct peer_session *session = peer->session;
 
-		if (!session->group &&
-		    (token ? memcmp(session->token, token, sizeof(session->token)) == 0 : session->other == program))
+		if (!session->group && (token ? secret_same(session->token, token) : session->other == program))
 			return peer;
 	}
 	return NULL;

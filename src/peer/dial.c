@@ -114,7 +114,8 @@ static const struct {
 void dial_failed(struct peer *peer, int error, const char *why, bool final)
 {
 	struct peer_dial *dial = &peer->session->dial;
-	const struct fabric_transport *transport = dial->next ? dial->target[dial->next - 1].transport : NULL;
+	const struct dial_target *target = dial->next && !final ? &dial->target[dial->next - 1] : NULL;
+	char where[120] = "";
 	const char *next = "";
 
 	for (size_t i = 0; i < ARRAY_SIZE(hints) && !final; i++)
@@ -122,8 +123,10 @@ void dial_failed(struct peer *peer, int error, const char *why, bool final)
 			next = hints[i].next;
 	dial->error = error;
 	dial->final = final;
-	snprintf(dial->why, sizeof(dial->why), "%s%s%s%s", transport && !final ? transport->text : "",
-		 transport && !final ? ": " : "", why, next);
+	if (target && !target->transport->path)
+		address_format_socket((const struct sockaddr *)&target->to.sa, where, sizeof(where));
+	snprintf(dial->why, sizeof(dial->why), "%s%s%s%s%s%s", target ? target->transport->text : "",
+		 *where ? " to " : "", where, target ? ": " : "", why, next);
 	dial->attempt_until = 0;
 }
 

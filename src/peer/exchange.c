@@ -288,10 +288,10 @@ int rdma_sequential_alltoall(rdma_context *ctx, const void *send_buf, void *recv
 	int rc;
 
 	if (!ctx || !send_buf || !recv_buf || !msg_size)
-		return rdma_fail(-EINVAL, "Invalid parameters: no %s",
-				 !ctx        ? "context"
-				 : !msg_size ? "message size"
-					     : "memory");
+		return rdma_fail(-EINVAL, "Invalid parameters: the %s",
+				 !ctx        ? "context is NULL"
+				 : !msg_size ? "message size is 0"
+					     : "memory is NULL");
 	if (msg_size > PTRDIFF_MAX / 2)
 		return rdma_fail(-EINVAL, "Invalid parameters: messages of %zu bytes are beyond memory", msg_size);
 	length = strnlen(send_buf, msg_size);

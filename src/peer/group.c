@@ -358,11 +358,16 @@ static void say_lost(const struct group *group, int rank, const char *why)
 static void member_gone(struct group *group, int rank, const char *why)
 {
 	const struct peer *peer = group->base.member[rank];
+	const char *at = peer ? strstr(peer->name, ", ") : NULL; /* behind its rank, which another group gave it */
 
 	group->base.gone[rank] = true;
 	if (group->base.lost++ == 0)
 		snprintf(group->base.why, sizeof(group->base.why), "rank %d%s%.90s%s was lost: %.120s", rank,
-			 peer ? " (" : "", peer ? peer->name : "", peer ? ")" : "", why);
+			 peer ? " (" : "",
+			 at     ? at + 2
+			 : peer ? peer->name
+				: "",
+			 peer ? ")" : "", why);
 	log_info("peer", "%s: rank %d was lost: %s", group->name, rank, why);
 	group->base.ctx->progressed++;
 }

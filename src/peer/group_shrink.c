@@ -36,8 +36,9 @@ struct shrink_state {
 	bool proposed;     /* of a leader */
 	uint32_t attempts; /* of a leader */
 	bool *heard, *reported, *accepted;
-	uint64_t *ballots; /* of those who reported */
-	uint64_t highest;  /* of them, and of this one */
+	bool *told, *told_last; /* the outcome of this round, and of the one before, when they reported: once */
+	uint64_t *ballots;      /* of those who reported */
+	uint64_t highest;       /* of them, and of this one */
 	uint8_t *set, *highest_set;
 	uint8_t *last; /* what was decided in the round before */
 };
@@ -55,7 +56,7 @@ static bool set_has(const uint8_t *set, int rank)
 int shrink_init(struct group *group)
 {
 	size_t size = (size_t)group->base.size, bytes = set_bytes(group);
-	struct shrink_state *s = calloc(1, sizeof(*s) + size * (sizeof(uint64_t) + 3) + 3 * bytes);
+	struct shrink_state *s = calloc(1, sizeof(*s) + size * (sizeof(uint64_t) + 5) + 3 * bytes);
 
 	if (!s)
 		return -ENOMEM;
@@ -64,7 +65,9 @@ int shrink_init(struct group *group)
 	s->heard = (bool *)(s->ballots + size);
 	s->reported = s->heard + size;
 	s->accepted = s->reported + size;
-	s->set = (uint8_t *)(s->accepted + size);
+	s->told = s->accepted + size;
+	s->told_last = s->told + size;
+	s->set = (uint8_t *)(s->told_last + size);
 	s->highest_set = s->set + bytes;
 	s->last = s->highest_set + bytes;
 	group->shrink = s;
@@ -219,18 +222,27 @@ void shrink_lost(struct group *group)
 /*
  * What others say
  */
+
+/* The outcome of a round, to a member that asks: that is on its way when it asks again. */
+static void tell(struct group *group, int rank, enum shrink_kind kind, uint32_t round, bool *told, const uint8_t *set)
+{
+	if (!told[rank])
+		say(group, rank, kind, round, 0, set);
+	told[rank] = true;
+}
+
 static void took_report(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 	bool first = !s->heard[from];
 
 	if (!lives(group, from)) {
-		say(group, from, SHRINK_EXCLUDE, s->round, 0, s->set);
+		tell(group, from, SHRINK_EXCLUDE, s->round, s->told, s->set);
 		return;
 	}
 	s->heard[from] = true;
 	if (s->decided) {
-		say(group, from, SHRINK_DECIDE, s->round, 0, s->set);
+		tell(group, from, SHRINK_DECIDE, s->round, s->told, s->set);
 		return;
 	}
 	s->reported[from] = word->leader == (uint32_t)group->base.rank;
@@ -320,8 +332,8 @@ int shrink_control(struct group *group, struct peer *peer, const void *body, siz
 		return -EPROTO;
 	if (from < 0 || (group->state != GROUP_WHOLE && group->state != GROUP_FREED))
 		return 0;
-	if (word.round + 1 == s->round && word.kind == SHRINK_REPORT)
-		say(group, from, SHRINK_DECIDE, word.round, 0, s->last);
+	if (s->round && word.round == s->round - 1 && word.kind == SHRINK_REPORT)
+		tell(group, from, SHRINK_DECIDE, word.round, s->told_last, s->last);
 	if (word.round != s->round)
 		return 0;
 	took[word.kind](group, from, &word, set);
@@ -347,6 +359,8 @@ static void next_round(struct group *group)
 	size_t size = (size_t)group->base.size;
 
 	memcpy(s->last, s->set, set_bytes(group));
+	memcpy(s->told_last, s->told, size);
+	memset(s->told, 0, size);
 	memset(s->heard, 0, size);
 	memset(s->reported, 0, size);
 	memset(s->accepted, 0, size);

@@ -188,7 +188,10 @@ int rdma_register(rdma_context *ctx, void *addr, size_t len)
 	int rc;
 
 	if (!ctx || !addr || !len)
-		return rdma_fail(-EINVAL, "Invalid parameters: no %s", !ctx ? "context" : "memory");
+		return rdma_fail(-EINVAL, "Invalid parameters: the %s",
+				 !ctx    ? "context is NULL"
+				 : !addr ? "memory is NULL"
+					 : "memory has 0 bytes");
 	if (!memory_ends(addr, len))
 		return -1;
 	rdma_enter(ctx);
@@ -202,7 +205,7 @@ int rdma_unregister(rdma_context *ctx, const void *addr)
 	int rc;
 
 	if (!ctx || !addr)
-		return rdma_fail(-EINVAL, "Invalid parameters: no %s", !ctx ? "context" : "memory");
+		return rdma_fail(-EINVAL, "Invalid parameters: the %s is NULL", !ctx ? "context" : "memory");
 	rdma_enter(ctx);
 	rc = memory_unregister(ctx, addr);
 	rdma_leave(ctx);

@@ -111,8 +111,7 @@ static struct peer *find_session(rdma_context *ctx, const struct wire_peer_hello
 	for (uint32_t i = 0; i < ctx->peers; i++) {
 		struct peer_session *session = ctx->peer[i]->session;
 
-		if (session->id == hello->session && !session->dials &&
-		    memcmp(session->secret, hello->secret, sizeof(session->secret)) == 0)
+		if (session->id == hello->session && !session->dials && secret_same(session->secret, hello->secret))
 			return ctx->peer[i];
 	}
 	return NULL;

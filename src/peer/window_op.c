@@ -26,7 +26,7 @@ bool op_check(const struct rdma_remote *remote, enum window_kind kind, uint64_t 
 	const struct peer *peer;
 
 	if (!remote || (!data && length)) {
-		rdma_fail(-EINVAL, "Invalid parameters: %s", remote ? "no memory" : "no window");
+		rdma_fail(-EINVAL, "Invalid parameters: the %s is NULL", remote ? "memory" : "window");
 		return false;
 	}
 	peer = remote->peer;
