@@ -420,6 +420,53 @@ START_TEST(offers_show_what_is_sent)
 }
 END_TEST
 
+/* A crowd of a group that nobody forms is refused; one that waits to be accepted keeps nobody out: neither a client of another source
+ * (here: none can be told from another, so the first gives way), nor this program, which connects and accepts others. */
+START_TEST(strangers_take_no_place_of_peers)
+{
+	rdma_options options = {.max_peers = 4};
+	struct wire_peer_hello hello = {.version = WIRE_PEER_VERSION, .group = 0x1234567};
+	struct guest guest[6];
+	struct client c;
+
+	serve(&options);
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++) {
+		hello.session = 100 + i;
+		guest_comes(&guest[i]);
+		guest_says(&guest[i], WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+		guest_waits_for(&guest[i], &guest[i].answered);
+		ck_assert_int_eq(guest[i].status, WIRE_NOT_FOUND);
+		guest_goes(&guest[i]);
+	}
+	hello.group = 0;
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++) {
+		hello.session = 200 + i;
+		guest_comes(&guest[i]);
+		guest_says(&guest[i], WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+		for (unsigned k = 0; k < 50; k++) {
+			turn(server);
+			guest_turn(&guest[i]);
+		}
+	}
+	ck_assert_uint_eq(server->connections->held, 0);
+	guest_waits_for(&guest[0], &guest[0].answered);
+	ck_assert_int_eq(guest[0].status, WIRE_BUSY);
+	guest_waits_for(&guest[1], &guest[1].answered);
+	client_begin(&c, NULL); /* it waits behind those four, of whom the first gives way */
+	guest_waits_for(&guest[2], &guest[2].answered);
+	ck_assert_int_eq(guest[2].status, WIRE_BUSY);
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++)
+		guest_goes(&guest[i]);
+	do {
+		ck_assert_int_ge(rdma_accept_peer(server), 0);
+		usleep(50000); /* a stranger that has gone is none after that */
+	} while (rdma_peers(server) == 0);
+	client_join(&c);
+	ck_assert_msg(c.peer >= 0, "%s", c.why);
+	client_ends(&c);
+}
+END_TEST
+
 static Suite *suite_make(const char *name)
 {
 	Suite *suite = suite_create(name);
@@ -432,6 +479,7 @@ static Suite *suite_make(const char *name)
 	tcase_add_test(tc, a_session_needs_its_secret);
 	tcase_add_loop_test(tc, guests_reach_nothing, 0, 4);
 	tcase_add_loop_test(tc, offers_show_what_is_sent, 0, 4);
+	tcase_add_test(tc, strangers_take_no_place_of_peers);
 	return suite;
 }
 

@@ -16,14 +16,19 @@ static bool state_present(enum peer_state state)
 	return state == PEER_CONNECTED || state == PEER_BROKEN;
 }
 
+/* Counts for max_peers. Who waits has a place of its own. */
+static bool state_counts(enum peer_state state)
+{
+	return state != PEER_WAITING && state != PEER_GONE;
+}
+
 void peer_set_state(struct peer *peer, enum peer_state state)
 {
 	rdma_context *ctx = peer->ctx;
 
 	must(peer->state != PEER_GONE || state == PEER_GONE);
 	log_debug("peer", "%d %s: %s to %s", peer->index, peer->name, state_names[peer->state], state_names[state]);
-	if (state == PEER_GONE && peer->state != PEER_GONE)
-		ctx->connections->held--;
+	ctx->connections->held += (uint32_t)state_counts(state) - (uint32_t)state_counts(peer->state);
 	peer->state = state;
 	ctx->progressed++;
 }
@@ -49,8 +54,7 @@ void peer_free(struct peer *peer)
 {
 	if (list_linked(&peer->node))
 		list_del(&peer->node);
-	if (peer->state != PEER_GONE)
-		peer->ctx->connections->held--;
+	peer->ctx->connections->held -= state_counts(peer->state);
 	window_peer_free(peer);
 	message_free(peer);
 	session_destroy(peer);

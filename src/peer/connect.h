@@ -124,7 +124,7 @@ struct peer_connections {
 	uint32_t guests;
 	bool crowded;          /* somebody waits outside for a place among the guests */
 	uint64_t doors_looked; /* when they were looked at; 0: they are to be */
-	uint32_t held;         /* peers of any kind that count for max_peers: accepted, connected, waiting */
+	uint32_t held;         /* peers that count for max_peers: all but those that wait to be accepted */
 	struct peer_grave grave[PEER_GRAVES];
 	uint32_t graves; /* of all that were there */
 };
@@ -263,6 +263,8 @@ void roster_free(rdma_context *ctx);
 /*
  * crossing.c
  */
+/* One who waits is a peer no more; its connection is left. */
+struct peer_link *waiting_leave(struct peer *waiting);
 /* In each turn, of one that this side connects to, and that has not accepted. True: it is lost. */
 bool crossing_look(struct peer *peer);
 /* It says that the connection of one who waits here is to be used: that one of this token. */

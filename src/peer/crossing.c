@@ -18,7 +18,7 @@ static struct peer *waiting_find(const rdma_context *ctx, uint64_t program, cons
 	return NULL;
 }
 
-static struct peer_link *waiting_leave(struct peer *waiting)
+struct peer_link *waiting_leave(struct peer *waiting)
 {
 	struct peer_link *link = peer_link_of(waiting);
 

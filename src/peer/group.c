@@ -123,6 +123,17 @@ bool group_has_peer(const struct peer *peer)
 	return false;
 }
 
+bool group_forms(const rdma_context *ctx, uint64_t hello_group)
+{
+	list_for_each (pos, &ctx->groups) {
+		const struct group *group = group_of(container_of(pos, struct rdma_group, node));
+
+		if (group->form && form_token(group) == (hello_group & ~(uint64_t)UINT16_MAX))
+			return true;
+	}
+	return false;
+}
+
 /* Connections that were made for groups end with the last of them. */
 static void part_members(const struct group *group)
 {

@@ -201,17 +201,69 @@ static struct peer_expected *find_expected(rdma_context *ctx, uint64_t group)
 	return NULL;
 }
 
-/* He waits in the queue from here on. */
+/* True: there is no place among the peers, and it was told so. */
+static bool refused_for_room(struct peer_link *link)
+{
+	rdma_context *ctx = link->ctx;
+
+	if (ctx->connections->held < ctx->options.max_peers)
+		return false;
+	link_refuse(link, WIRE_BUSY, "Maximum number of peers reached: %u at %s", ctx->options.max_peers,
+		    ctx->connections->url);
+	return true;
+}
+
+static bool same_source(const struct peer *a, const struct peer *b)
+{
+	struct fabric_source one, other;
+
+	fabric_endpoint_source(conn_endpoint(a->conn), &one);
+	fabric_endpoint_source(conn_endpoint(b->conn), &other);
+	return fabric_source_same(&one, &other);
+}
+
+/* As many may wait to be accepted as there are peers at most. Then the first of the source that has half of them, if there is one, gives way,
+ * so that a single one keeps nobody out: the vote of Boyer and Moore finds it by one walk. */
+static void waiting_gives_way(rdma_context *ctx)
+{
+	struct peer *most = NULL;
+	uint32_t all = 0, votes = 0;
+
+	list_for_each (pos, &ctx->waiting) {
+		struct peer *each = container_of(pos, struct peer, node);
+
+		if (each->session->group)
+			continue;
+		all++;
+		if (votes == 0)
+			most = each;
+		votes += votes == 0 || same_source(most, each) ? 1 : UINT32_MAX;
+	}
+	if (all <= ctx->options.max_peers)
+		return;
+	list_for_each (pos, &ctx->waiting) {
+		struct peer *each = container_of(pos, struct peer, node);
+
+		if (each != most && (each->session->group || !same_source(most, each)))
+			continue;
+		link_refuse(waiting_leave(each), WIRE_BUSY, "Maximum number of peers reached: %u wait at %s", all - 1,
+			    ctx->connections->url);
+		return;
+	}
+}
+
+/* He waits in the queue from here on. Nobody of a group that does not form here is ever taken out of it. */
 static void guest_waits(struct peer_link *link)
 {
 	rdma_context *ctx = link->ctx;
 	struct peer *peer;
 
-	if (ctx->connections->held >= ctx->options.max_peers) {
-		link_refuse(link, WIRE_BUSY, "Maximum number of peers reached: %u at %s", ctx->options.max_peers,
-			    ctx->connections->url);
+	if (link->hello.group && !find_expected(ctx, link->hello.group) && !group_forms(ctx, link->hello.group)) {
+		link_refuse(link, WIRE_NOT_FOUND, "no such group is being formed at %s", ctx->connections->url);
 		return;
 	}
+	if (refused_for_room(link))
+		return;
 	peer = peer_new(ctx);
 	if (!peer) {
 		link_refuse(link, WIRE_NO_MEMORY, "the server has no memory for another peer");
@@ -232,6 +284,8 @@ static void guest_waits(struct peer_link *link)
 	peer_set_state(peer, PEER_WAITING);
 	list_add_tail(&ctx->waiting, &peer->node);
 	ctx->progressed++;
+	if (!peer->session->group)
+		waiting_gives_way(ctx);
 }
 
 static void guest_asked(struct peer_link *link)
@@ -278,12 +332,26 @@ static int expected_turn(rdma_context *ctx)
 
 		if (!expected)
 			continue;
+		if (ctx->connections->held >= ctx->options.max_peers)
+			break;
 		list_del(&peer->node);
 		peer->inner = true;
 		n++;
 		if (peer_welcome(peer) == 0)
 			expected->arrived(expected->arg, peer);
 	}
+	return n;
+}
+
+/* There is no place among the peers for those who wait. */
+static int full_turn(rdma_context *ctx)
+{
+	int n = 0;
+
+	if (likely(list_empty(&ctx->waiting) || ctx->connections->held < ctx->options.max_peers))
+		return 0;
+	for (; !list_empty(&ctx->waiting); n++)
+		refused_for_room(waiting_leave(list_first(&ctx->waiting, struct peer, node)));
 	return n;
 }
 
@@ -309,6 +377,7 @@ int listen_turn(rdma_context *ctx, uint64_t now, bool arm)
 
 	n += doors_turn(ctx, now, arm);
 	n += expected_turn(ctx);
+	n += full_turn(ctx);
 	return n;
 }
 
