@@ -190,8 +190,8 @@ START_TEST(parameters)
 	expect_error(of(1, rdma_read(remote, 50, data, SIZE_MAX)), ERANGE, "Out of range");
 	expect_error(of(1, rdma_read(remote, 101, data, 0)), ERANGE, "Out of range");
 	expect_error(of(1, rdma_read(remote, 0, NULL, 1)), EINVAL, "the memory is NULL");
-	expect_error(of(1, rdma_read(NULL, 0, data, 1)), EINVAL, "no window");
-	expect_error(of(1, rdma_fetch_add(NULL, 0, 1, NULL)), EINVAL, "no window");
+	expect_error(of(1, rdma_read(NULL, 0, data, 1)), EINVAL, "the window is NULL");
+	expect_error(of(1, rdma_fetch_add(NULL, 0, 1, NULL)), EINVAL, "the window is NULL");
 	ck_assert_ptr_null(of(1, rdma_iread(remote, 0, data, 101)));
 	ck_assert_int_eq(rdma_get_errno(), ERANGE);
 	expect_ok(of(1, rdma_read(remote, 100, NULL, 0)));
@@ -202,8 +202,8 @@ START_TEST(parameters)
 	expect_error(of(1, rdma_fetch_add(remote, far - 7, 1, &word)), ERANGE, "Out of range");
 	expect_error(of(0, rdma_window_share(window, sides[1].index)), EEXIST, "already");
 	expect_error(of(0, rdma_window_share(window, 77)), rdma_get_errno(), "Invalid peer index");
-	expect_error(of(0, rdma_window_share(NULL, 0)), EINVAL, "no window");
-	expect_error(of(0, rdma_notice(NULL, NULL, NULL, 0)), EINVAL, "no window");
+	expect_error(of(0, rdma_window_share(NULL, 0)), EINVAL, "the window is NULL");
+	expect_error(of(0, rdma_notice(NULL, NULL, NULL, 0)), EINVAL, "the window is NULL");
 	window_end();
 	for (unsigned i = 0; i < 4; i++) {
 		w = i == 0   ? rdma_window_create(NULL, NULL, 10, ALL)

@@ -453,6 +453,8 @@ bool soft_hung_up(struct fabric_endpoint *endpoint)
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 	struct pollfd socket = {.fd = ep->source.fd, .events = POLLRDHUP};
 
+	if (ep->state >= SOFT_FLUSHING)
+		return true;
 	if (ep->state != SOFT_OPEN || poll(&socket, 1, 0) <= 0)
 		return false;
 	ep->hung_up = true;

@@ -53,13 +53,14 @@ int verbs_arm(struct fabric_queue *queue)
 	return 0;
 }
 
-/* The end of any connection of the queue. */
+/* Perhaps the end of another connection of the queue. Of this one it is told when all has been flushed. */
 bool verbs_hung_up(struct fabric_endpoint *endpoint)
 {
-	struct verbs_queue *q = container_of(endpoint, struct verbs_endpoint, base)->queue;
+	struct verbs_endpoint *ep = container_of(endpoint, struct verbs_endpoint, base);
+	struct verbs_queue *q = ep->queue;
 	struct pollfd events = {.fd = q->events->fd, .events = POLLIN};
 
-	if (poll(&events, 1, 0) <= 0)
+	if (ep->state <= VERBS_LIVE && poll(&events, 1, 0) <= 0)
 		return false;
 	q->look = MAX(q->look, 1u);
 	return true;

@@ -308,7 +308,7 @@ static int atomic_wait(rdma_remote *remote, enum window_kind kind, uint64_t offs
 	int64_t rc = -1;
 
 	if (!ctx)
-		return rdma_fail(-EINVAL, "Invalid parameters: no window");
+		return rdma_fail(-EINVAL, "Invalid parameters: the window is NULL");
 	rdma_enter(ctx);
 	request = atomic_begin(remote, kind, offset, operand, swap, before ? before : &ignored);
 	if (request)

@@ -254,7 +254,7 @@ int rdma_window_share(rdma_window *window, int peer_idx)
 	int rc = -1;
 
 	if (!window)
-		return rdma_fail(-EINVAL, "Invalid parameters: no window");
+		return rdma_fail(-EINVAL, "Invalid parameters: the window is NULL");
 	rdma_enter(window->ctx);
 	peer = peer_connected(window->ctx, peer_idx);
 	if (peer && !peer_window_of(peer))

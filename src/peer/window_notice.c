@@ -83,7 +83,7 @@ int rdma_notice(rdma_window *window, uint64_t *notify, int *from, uint64_t timeo
 	int rc = 0;
 
 	if (!window)
-		return rdma_fail(-EINVAL, "Invalid parameters: no window");
+		return rdma_fail(-EINVAL, "Invalid parameters: the window is NULL");
 	ctx = window->ctx;
 	rdma_enter(ctx);
 	if (!window_has_notice(window) || list_empty(&window->shares))
