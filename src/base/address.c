@@ -241,8 +241,7 @@ static char *directory_name(int i, char *buf, size_t size)
 	return buf;
 }
 
-/* 0, -ENOENT, or -EPERM: others own it or may write to it. */
-static int check_own(const char *path)
+int address_check_directory(const char *path)
 {
 	struct stat st;
 
@@ -256,7 +255,7 @@ char *address_own_directory(char *buf, size_t size)
 	int absent = -1;
 
 	for (int i = 0; i < DIRECTORIES; i++) {
-		int rc = check_own(directory_name(i, buf, size));
+		int rc = address_check_directory(directory_name(i, buf, size));
 
 		if (rc == 0)
 			return buf;

@@ -309,6 +309,8 @@ bool address_is_unspecified(const struct sockaddr *sa);
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
 
+/* A directory of this user's that nobody else may write to: 0, -ENOENT, or -EPERM. */
+int address_check_directory(const char *path);
 /* Where this user's sockets are without $XDG_RUNTIME_DIR, so that two programs of a user meet: /tmp/rdmad-UID, or where others have
  * taken that name, the first of /tmp/rdmad-UID.1 to .9 that is the user's own; where there is none, the first that is not there yet.
  * Returns buf, which has room for 64 characters. */

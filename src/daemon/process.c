@@ -252,15 +252,6 @@ static int check_directory(const char *path)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-static int check_own_directory(const char *path)
-{
-	struct stat st;
-
-	if (lstat(path, &st) != 0)
-		return -errno;
-	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
-}
-
 #define PARENT_MAX 256
 
 /* The directory that `path` is in. False: it is /, or none that has a name. */
@@ -307,7 +298,7 @@ static int look_at_parent(const char *path, int (*try)(const char *parent))
 		log_error("process", "cannot make the directory %s: %s", parent, strerror(-rc));
 	if (rc != 0)
 		return MIN(rc, 0);
-	rc = strncmp(parent, "/tmp/", 5) == 0 ? check_own_directory(parent) : check_directory(parent);
+	rc = strncmp(parent, "/tmp/", 5) == 0 ? address_check_directory(parent) : check_directory(parent);
 	if (rc != 0)
 		log_error("process", "%s is no directory to put a socket into: %s", parent,
 			  rc == -EPERM ? "others own it or may write to it" : strerror(-rc));

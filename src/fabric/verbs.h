@@ -38,9 +38,9 @@ struct verbs_device {
 	const char *name;
 	bool iwarp, windows;
 	bool loose_windows; /* a window shows all of the registration that it is bound to */
-	bool atomics; /* it has some, and they are whole to those of all others of its fabric */
-	bool global;  /* they are whole to anybody's */
-	bool active;  /* one of its ports is */
+	bool atomics;       /* it has some, and they are whole to those of all others of its fabric */
+	bool global;        /* they are whole to anybody's */
+	bool active;        /* one of its ports is */
 	uint8_t max_reads;
 	uint32_t max_inline;
 	uint32_t max_message; /* of the port that has most */

@@ -360,7 +360,10 @@ rdma_group *rdma_group_run(rdma_context *ctx)
 		rdma_fail(-EINVAL, "RDMA_GROUP is not set: was the program started by rdmarun?");
 		return NULL;
 	}
-	if (ctx)
+	if (ctx) {
+		rdma_enter(ctx);
 		listen_in_directory(ctx);
+		rdma_leave(ctx);
+	}
 	return meet_within(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_PATIENCE);
 }
