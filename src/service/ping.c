@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#define MEASURED 1000 /* round trips; fewer are a health check, which does not fill the log */
+
 enum { PING_COUNT_AGENTS, PING_COUNT_PINGS };
 static const char *const counters[] = {
 	[PING_COUNT_AGENTS] = "ping_agents", [PING_COUNT_PINGS] = "pings", [PING_COUNT_PINGS + 1] = NULL};
@@ -88,12 +90,12 @@ static void print_statistics(const struct conn *conn, const struct ping_agent *a
 	getrusage(RUSAGE_THREAD, &usage);
 	conn_get_info(conn, &info);
 	rate = seconds > 0 ? (double)agent->echoes / seconds : 0;
-	log_info("ping",
-		 "%s (%s): %" PRIu64 " round trips of %u bytes in %.3f s, %.0f messages/s, "
-		 "%.1f Mb/s each way, user %.3f s, system %.3f s",
-		 info.peer, info.transport, agent->echoes, conn_request(conn)->size, seconds, rate,
-		 rate * conn_request(conn)->size * 8 / 1e6, seconds_between(&agent->usage.ru_utime, &usage.ru_utime),
-		 seconds_between(&agent->usage.ru_stime, &usage.ru_stime));
+	log_at(agent->echoes < MEASURED ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "ping",
+	       "%s (%s): %" PRIu64 " round trips of %u bytes in %.3f s, %.0f messages/s, "
+	       "%.1f Mb/s each way, user %.3f s, system %.3f s",
+	       info.peer, info.transport, agent->echoes, conn_request(conn)->size, seconds, rate,
+	       rate * conn_request(conn)->size * 8 / 1e6, seconds_between(&agent->usage.ru_utime, &usage.ru_utime),
+	       seconds_between(&agent->usage.ru_stime, &usage.ru_stime));
 }
 
 static void ping_agent_closed(struct conn *conn, int error, const char *reason)
