@@ -191,7 +191,8 @@ END_TEST
 static const bool may_follow[KV_TRANSFER_STATES][KV_TRANSFER_STATES] = {
 	[KV_TRANSFER_FREE] = {STATE(RESERVED)},
 	[KV_TRANSFER_RESERVED] = {STATE(READING), STATE(UNCOMMITTED), STATE(WRITING), STATE(FREE)},
-	[KV_TRANSFER_READING] = {STATE(PUBLISHED), STATE(FREE)},
+	[KV_TRANSFER_READING] = {STATE(PUBLISHED), STATE(GROWING), STATE(FREE)},
+	[KV_TRANSFER_GROWING] = {STATE(READING), STATE(FREE)},
 	[KV_TRANSFER_UNCOMMITTED] = {STATE(WRITING), STATE(FREE)},
 	[KV_TRANSFER_WRITING] = {STATE(FREE)},
 	[KV_TRANSFER_PUBLISHED] = {STATE(WAITING), STATE(FREE)},
@@ -209,7 +210,7 @@ static void put_into(struct kv_agent *agent, struct kv_transfer *transfer, enum 
 	list_init(&agent->uncommitted);
 	*transfer = (struct kv_transfer){.agent = agent, .state = state};
 	list_init(&transfer->node);
-	if (state == KV_TRANSFER_READING)
+	if (state == KV_TRANSFER_READING || state == KV_TRANSFER_GROWING)
 		list_add_tail(&agent->sets, &transfer->node);
 	if (state == KV_TRANSFER_WAITING)
 		list_add_tail(&agent->finished, &transfer->node);
@@ -229,7 +230,8 @@ START_TEST(test_what_may_follow)
 			put_into(&agent, &transfer, (enum kv_transfer_state)from);
 			kv_transfer_set_state(&transfer, (enum kv_transfer_state)to);
 			ck_assert_uint_eq(transfer.state, to);
-			ck_assert_int_eq(list_empty(&agent.sets), to != KV_TRANSFER_READING);
+			ck_assert_int_eq(list_empty(&agent.sets),
+					 to != KV_TRANSFER_READING && to != KV_TRANSFER_GROWING);
 			ck_assert_int_eq(list_empty(&agent.finished), to != KV_TRANSFER_WAITING);
 			ck_assert_int_eq(list_empty(&agent.uncommitted), to != KV_TRANSFER_UNCOMMITTED);
 		}
