@@ -132,11 +132,14 @@ static int fail_connect(int error, const char *path)
 /* Not a program of another user, which has made the socket in a place that everybody may write to. Root goes where it says. */
 static bool is_ours(int fd, const char *path)
 {
-	struct ucred who = {.uid = 0};
+	struct ucred who;
 	socklen_t len = sizeof(who);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-	    (geteuid() == 0 || who.uid == 0 || who.uid == geteuid()))
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) {
+		ctl_say("%s: the kernel does not tell whose it is: %s", path, strerror(errno));
+		return false;
+	}
+	if (geteuid() == 0 || who.uid == 0 || who.uid == geteuid())
 		return true;
 	ctl_say("%s is of user %u, and neither of this user, %u, nor of root: nothing was said to it", path,
 		(unsigned)who.uid, (unsigned)geteuid());
@@ -265,7 +268,8 @@ static int command_control(const struct ctl_arguments *arguments)
 	size_t len = 0;
 	int rc;
 
-	snprintf(line, sizeof(line), "%s %s", ctl_command_name(), arguments->count ? arguments->text[0] : "");
+	snprintf(line, sizeof(line), "%s%s%s", ctl_command_name(), arguments->count ? " " : "",
+		 arguments->count ? arguments->text[0] : "");
 	rc = ask(path_of_socket(path, sizeof(path)), line, &text, &len);
 
 	if (rc == CTL_OK)

@@ -22,6 +22,7 @@
 struct control {
 	struct daemon *daemon;
 	struct address_file file;
+	bool others;     /* the socket's mode lets other users come */
 	int fd, reserve; /* reserve -1: it is in use */
 	struct loop_watch *watch, *pause;
 	struct list clients;
@@ -358,7 +359,7 @@ static void accept_client(void *arg)
 	const char *why = NULL;
 	int fd = -1;
 
-	if (local_closing_full())
+	if (control->others && local_closing_full())
 		accept_pause(control);
 	else
 		fd = accept_by_reserve(control);
@@ -442,6 +443,7 @@ int control_open(struct daemon *d)
 	if (!control)
 		return EX_OSERR;
 	control->daemon = d;
+	control->others = d->config->control_mode & 066;
 	list_init(&control->clients);
 	rc = open_socket(d->config->control_socket, (mode_t)d->config->control_mode, &control->fd);
 	if (rc != 0)
@@ -480,7 +482,7 @@ void control_close(struct daemon *d)
 		close(control->reserve);
 	address_file_remove(d->config->control_socket,
 			    &control->file); /* while its inode is in use, so that no other has it */
-	close(control->fd);
+	local_close(control->fd);            /* what nobody accepted may hold a descriptor */
 	free(control);
 	d->control = NULL;
 }

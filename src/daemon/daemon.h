@@ -274,6 +274,7 @@ struct worker_message {
 			struct fabric_request *fabric_request;
 			struct wire_request request;
 			_Atomic uint32_t *source; /* of sources_enter(); the worker's to leave */
+			uint64_t places;          /* connections that there may be for this source */
 			bool instead;             /* there is no place but that of one which gives way */
 		} connection;
 		struct {

@@ -90,6 +90,7 @@ static void listener_hand_over(struct listener *l, struct fabric_request *fabric
 
 	if (message) {
 		message->verb = WORKER_CONNECTION;
+		message->connection.places = places;
 		message->connection.instead = instead;
 		message->connection.service = service_find(request->service);
 		message->connection.group = l->fabric;

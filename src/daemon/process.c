@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define FDS_PROCESS 32 /* log, control socket, listeners, devices */
-#define FDS_WORKER 8
+#define FDS_WORKER 14  /* its loop, and queues of sockets and of a device */
 /* Seldom in use: control clients, and of each thread sockets that have not asked yet, or linger; see fabric/soft.h. Without a
  * descriptor nobody is accepted, so a quarter of all will do for them. */
 #define FDS_PASSING 256
@@ -43,14 +43,16 @@ static void wait_for_child(int fd, pid_t child)
 /* Signals go to the daemon; whatever ends is reaped, until the daemon has. */
 static void stay_process_1(pid_t daemon, const sigset_t *all)
 {
-	int number, status;
+	siginfo_t info;
 	pid_t ended;
+	int status;
 
 	while (true) {
-		if (sigwait(all, &number) != 0)
+		if (sigwaitinfo(all, &info) < 0)
 			continue;
-		if (number != SIGCHLD) {
-			kill(daemon, number);
+		if (info.si_signo != SIGCHLD) {
+			if (info.si_code != SI_KERNEL) /* a terminal's: its whole group has it */
+				kill(daemon, info.si_signo);
 			continue;
 		}
 		while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
@@ -191,7 +193,7 @@ void process_pid_file_remove(const char *path)
 /* The least n with n - MIN(passing, n / 4) >= lasting. */
 static uint64_t fds_enough(uint64_t lasting, uint64_t passing)
 {
-	return lasting + MIN(passing, (lasting + 2) / 3);
+	return lasting + MIN(passing, (lasting - 1) / 3);
 }
 
 int process_limits(uint64_t *connections, unsigned workers, unsigned services)

@@ -128,7 +128,7 @@ static void worker_take_connection(struct worker *w, struct worker_message *m)
 	if (w->draining)
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
 	else if (!worker_has_place(w, m))
-		conn_refuse(m->connection.fabric_request, WIRE_REASON_CONNECTIONS, w->daemon->config->max_connections);
+		conn_refuse(m->connection.fabric_request, WIRE_REASON_CONNECTIONS, m->connection.places);
 	else
 		rc = service_accept(m->connection.service, &w->services, w->group[m->connection.group],
 				    m->connection.fabric_request, &m->connection.request, m->connection.source);
