@@ -126,6 +126,7 @@ static void on_established(struct conn *conn)
 	static const struct wire_gpu_open open = {.mode = WIRE_GPU_QUEUE, .payload = PAYLOAD};
 	struct client *c = conn_context(conn);
 
+	conn_admit(conn);
 	connections++;
 	if (c->attempt && !c->attempt->session) {
 		attack(c);
