@@ -40,6 +40,9 @@ held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins,
 is_held() { [[ $(held) == "$1" ]]; }
 resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
 
+# It takes SIGTERM, bit 14, by a handler: before that it would be killed by it, and tell nothing.
+ends_in_peace() { ((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status") >> 14 & 1)); }
+
 attack() {
 	local name=$1 number=$2 before attacker log_before grown at
 	at=$(path "$name")
@@ -49,6 +52,7 @@ attack() {
 	"$srcdir/scripts/hostile" "${name/control/descriptors}" "${at:-${server#*://}}" -c "$number" -t 600 -s 4194304 "${as[@]}" >"$dir/hostile" &
 	attacker=$!
 	clients=("$attacker")
+	wait_for "the begin of $name" ends_in_peace "$attacker"
 	sleep 0.5
 	honest "$name"
 	[[ -z $at ]] || honest_here "$name"
