@@ -67,7 +67,7 @@ test_help_width() {
 			"$rdmactl" help $command || fail "help $command"
 		done <"$dir/names"
 	} >"$dir/all"
-	awk 'length > 80' "$dir/all" >"$dir/out"
+	awk 'length > 80 && NF > 1' "$dir/all" >"$dir/out" # a path is as long as it is
 	[[ ! -s $dir/out ]] || fail "a help has lines of more than 80 columns"
 	for command in log gpu; do
 		expect 0 help $command && ! grep -Ev '^  [^ ]+( [^ ]+)*  +[^ ]|^ {20}' "$dir/out" || fail "help $command: one blank in front of the text"

@@ -41,7 +41,7 @@ done
 lacks=$(inside "$rdmactl" --json status | jq -r .gpu.sandbox_lacks)
 [[ $lacks == "" ]] || fail "the unit keeps from sessions: $lacks"
 filters() { sed -n 's/^Seccomp_filters:\t//p' "/proc/$1/status"; }
-"$rdmactl" -H 127.0.0.1 bench gpu -p 1000 >"$dir/bench" 2>&1 &
+"$rdmactl" -H 127.0.0.1 bench gpu -p 100 >"$dir/bench" 2>&1 &
 clients+=($!)
 session() { pgrep -x rdmad-gpu | head -n 1; }
 session_is_confined() { [[ $(session) && $(filters "$(session)") -gt $(filters "$main") ]]; }
