@@ -1015,6 +1015,47 @@ START_TEST(a_checkpoint_makes_room_for_the_log)
 }
 END_TEST
 
+/* A change longer than a segment cannot be in a spare: it gets the room of spares, or waits for a checkpoint that has it. */
+START_TEST(a_long_change_gets_room)
+{
+	static const uint64_t length[] = {100 * KIB, 290 * KIB};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(length); i++) {
+		struct world w;
+		struct wal_found found;
+
+		open_new(&w, 15);
+		w.rests = true;
+		while (info_of(&w).segments < 3)
+			ck_assert_int_eq(write_some(&w), 0);
+		ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+		ck_assert_uint_gt(info_of(&w).spare, 1);
+		ck_assert_uint_lt(info_of(&w).spare, 5);      /* these have no room for the longer one */
+		disk_limit(w.disk, disk_used(w.disk) + 4096); /* for a manifest */
+		world_set(&w, 0, length[i]);
+		ck_assert_int_eq(world_write(&w, 1), i ? -ENOSPC : 0);
+		if (i) {
+			disk_limit(w.disk, disk_used(w.disk) + length[i] + WAL_SEGMENT_MIN); /* for the checkpoint */
+			ck_assert_int_eq(world_checkpoint_whole(&w), 0);
+			disk_limit(w.disk, disk_used(w.disk) + 2 * WAL_SEGMENT_MIN);
+			ck_assert_int_eq(world_write(&w, 1), 0);
+			ck_assert_int_eq(wal_room(w.wal), 0);
+		}
+		ck_assert_int_eq(world_sync(&w), 0);
+		for (unsigned life = 0; life < 3; life++) {
+			world_close(&w);
+			disk_crash(w.disk);
+			ck_assert_int_eq(world_open(&w, &found), 0);
+			world_compare(&w, &found);
+			ck_assert_uint_eq(found.last, w.history[w.drawn - 1].lsn);
+			disk_limit(w.disk, UINT64_MAX);
+			ck_assert_int_eq(write_some(&w), 0);
+		}
+		world_destroy(&w);
+	}
+}
+END_TEST
+
 START_TEST(a_full_disk_says_so_before)
 {
 	struct world w;
@@ -1514,6 +1555,7 @@ static Suite *suite(void)
 	tc = suite_case(s, "room", NULL, NULL);
 	tcase_add_test(tc, a_full_disk_says_so_before);
 	tcase_add_test(tc, a_checkpoint_makes_room_for_the_log);
+	tcase_add_test(tc, a_long_change_gets_room);
 	tcase_add_test(tc, a_small_disk_has_short_segments);
 	tcase_add_test(tc, a_log_begins_on_a_full_disk);
 	tcase_add_test(tc, a_spare_gives_way);

@@ -125,7 +125,7 @@ int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_fou
 
 /* Hand records to the kernel, in the order of their LSNs, each higher than all before. Values are not copied; nothing of `record` is
  * needed any more when it returns. -ENOSPC: the disk is full; -ENOMEM: no memory for what is copied: nothing was written and it may be
- * tried again. Any other error is for ever. */
+ * tried again. Any other error is for ever. What has no room and is in the checkpoint is on disk, and answers 0. */
 int wal_write(struct wal *wal, const struct wal_record *record, unsigned n);
 /* All that was written is on disk. Where nothing was written since, nothing is done. Errors are for ever. */
 int wal_sync(struct wal *wal);

@@ -39,7 +39,8 @@ bool segments_have(const struct segments *list, uint64_t id)
 void segments_drop_first(struct segments *list, unsigned n)
 {
 	must(n <= list->count);
-	memmove(list->at, list->at + n, (list->count - n) * sizeof(*list->at));
+	if (n)
+		memmove(list->at, list->at + n, (list->count - n) * sizeof(*list->at));
 	list->count -= n;
 }
 

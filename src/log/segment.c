@@ -200,21 +200,22 @@ static int spare_rename(struct wal *wal, const char *to)
 }
 
 /* A checkpoint leaves the log a spare, and needs none: it is written in large pieces, so metadata cost it little. Of a file of its own
- * length it shows what is to be in it, also when a crash leaves but a part of that. */
+ * length it shows what is to be in it, also when a crash leaves but a part of that. The log's takes the room of spares, which it
+ * cannot be made of. */
 static int file_open(struct wal *wal, enum format_kind kind, const char *name, uint64_t size)
 {
+	int rc;
+
 	if (kind == FORMAT_CHECKPOINT)
 		return wal->spares > 1 && size <= wal->segment ? spare_rename(wal, name)
 							       : name_open(wal, name, O_CREAT | O_TRUNC | O_DIRECT);
-	if (size != wal->segment)
-		return file_make(wal, name, size, O_DIRECT);
-	if (!wal->spares) {
-		int rc = spare_make(wal);
-
-		if (rc)
-			return rc;
+	if (size != wal->segment) {
+		while ((rc = file_make(wal, name, size, O_DIRECT)) == -ENOSPC && segment_give_way(wal))
+			;
+		return rc;
 	}
-	return spare_rename(wal, name);
+	rc = wal->spares ? 0 : spare_make(wal);
+	return rc ? rc : spare_rename(wal, name);
 }
 
 static int header_write(struct wal *wal, enum format_kind kind, const struct segment *s, uint64_t size, int fd)

@@ -53,6 +53,21 @@ int log_turn(struct stream *stream, uint64_t length)
 	return rc;
 }
 
+/* A checkpoint may have what there is no room for, as where one that nothing changed under was made of a change that waits: then that
+ * is on disk, and the log goes on behind it. */
+static int write_give_way(struct wal *wal, uint64_t last)
+{
+	int rc = -ENOSPC;
+
+	pthread_mutex_lock(&wal->lock);
+	if (last <= wal->manifest.since)
+		rc = wal->manifest.log.count ? log_give_way(wal) : 0;
+	if (rc == 0)
+		wal->written = wal->durable = last;
+	pthread_mutex_unlock(&wal->lock);
+	return rc;
+}
+
 int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 {
 	struct stream *log = &wal->log;
@@ -68,7 +83,7 @@ int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 	}
 	rc = stream_write(log, record, n, written);
 	if (rc)
-		return rc;
+		return rc == -ENOSPC ? write_give_way(wal, record[n - 1].lsn) : rc;
 	wal->written = record[n - 1].lsn;
 	wal->bytes = log->bytes;
 	wal->last = log->at > log->size / 4 * 3;
