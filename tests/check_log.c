@@ -380,6 +380,64 @@ START_TEST(what_is_marked_is_damage)
 }
 END_TEST
 
+/* In a segment that was closed, behind which there is another one. No change is missing, so none is given up. A second mark is not
+ * written by anybody: there the damage is taken as it is, and what is lost is so at the next start, too. */
+START_TEST(a_mark_that_is_damaged)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		const bool two = i / 2;
+		struct world w;
+		struct wal_found found;
+		uint64_t at[4], id, mark;
+		size_t *len;
+
+		four_groups(&w, at, &id);
+		mark = w.wal->log.at;
+		for (unsigned n = 0; n < 1u + two; n++) {
+			w.wal->marked = 0;
+			ck_assert_int_eq(wal_mark(w.wal), 0);
+		}
+		ck_assert_int_eq(reopen(&w, &found), 0);
+		world_set(&w, 0, 600);
+		ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+		segment_file(&w, FILE_LOG, id, &len)[mark + 16 + i % 2] ^= 1;
+		w.config.recover_prefix = two;
+		w.twice = true;
+		for (unsigned life = 0; life < 3; life++) {
+			ck_assert_int_eq(reopen(&w, &found), 0);
+			ck_assert_uint_eq(found.lost > 0, two && !life);
+			ck_assert_uint_eq(found.records, two ? 8 : 9);
+			if (two)
+				world_compare_prefix(&w, &found);
+			else
+				world_compare(&w, &found);
+		}
+		world_destroy(&w);
+	}
+}
+END_TEST
+
+/* A FLUSH is as long as a mark. */
+START_TEST(a_flush_is_no_mark)
+{
+	struct world w;
+	struct wal_found found;
+	uint64_t at[4], id, flush;
+	size_t *len;
+
+	four_groups(&w, at, &id);
+	flush = w.wal->log.at + sizeof(struct format_record);
+	world_flush(&w);
+	ck_assert(world_write(&w, 1) == 0 && world_sync(&w) == 0);
+	ck_assert_uint_eq(w.wal->log.at, flush + sizeof(struct format_record));
+	ck_assert_int_eq(reopen(&w, &found), 0);
+	segment_file(&w, FILE_LOG, id, &len)[flush + 16] ^= 1;
+	ck_assert_int_eq(reopen(&w, &found), -EBADMSG);
+	ck_assert_msg(strstr(log_last(), "a record is not valid"), "%s", log_last());
+	world_destroy(&w);
+}
+END_TEST
+
 START_TEST(a_file_that_is_removed_is_noticed)
 {
 	struct world w;
@@ -1533,6 +1591,8 @@ static Suite *suite(void)
 	tcase_add_test(tc, what_was_durable_is_damage);
 	tcase_add_test(tc, what_is_lost_stays);
 	tcase_add_test(tc, what_is_marked_is_damage);
+	tcase_add_test(tc, a_mark_that_is_damaged);
+	tcase_add_test(tc, a_flush_is_no_mark);
 	tcase_add_test(tc, a_file_that_is_removed_is_noticed);
 	tcase_add_test(tc, the_last_group_may_be_torn);
 	tcase_add_test(tc, an_earlier_life_is_not_read);

@@ -148,6 +148,11 @@ void world_set(struct world *w, unsigned key, uint64_t len)
 	history_add(w, (struct change){.type = WAL_SET, .key = key, .expires = WAL_NEVER, .len = len});
 }
 
+void world_flush(struct world *w)
+{
+	history_add(w, (struct change){.type = WAL_FLUSH});
+}
+
 void world_change(struct world *w, unsigned n)
 {
 	while (n--) {
@@ -399,9 +404,19 @@ static int on_record(void *arg, const struct wal_record *r)
 	return 0;
 }
 
+static bool on_again(void *arg)
+{
+	struct world *w = arg;
+
+	if (w->twice)
+		w->tolds = 0;
+	return w->twice;
+}
+
 int world_open(struct world *w, struct wal_found *found)
 {
-	const struct wal_reader reader = {.arg = w, .place = on_place, .drop = on_drop, .record = on_record};
+	const struct wal_reader reader = {
+		.arg = w, .place = on_place, .drop = on_drop, .record = on_record, .again = on_again};
 	int rc = wal_open(&w->config, &w->wal);
 
 	w->tolds = 0;

@@ -42,6 +42,7 @@ struct world {
 	unsigned walk;
 	bool rests; /* while one is made: it ends by itself */
 	bool long_values;
+	bool twice; /* all is told a second time */
 	/* What recovery told. */
 	struct change *told;
 	unsigned tolds, told_room;
@@ -66,6 +67,7 @@ void world_compare(struct world *w, const struct wal_found *found);
 /* So many changes are made. */
 void world_change(struct world *w, unsigned n);
 void world_set(struct world *w, unsigned key, uint64_t len);
+void world_flush(struct world *w);
 /* At most so many of them are handed to the log. -errno of wal_write(). */
 int world_write(struct world *w, unsigned n);
 int world_sync(struct world *w);

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #define PROGRESS (64 * MIB)
@@ -254,6 +255,18 @@ static int header_fits(struct reading *r, struct segment *s, bool first)
 	return 0;
 }
 
+/* A mark alone is all that is missing: a change has its COMMIT in front of it, which says where its group ends. */
+static bool mark_damaged(const struct reading *r, const struct segment *s)
+{
+	uint64_t at = r->input.at;
+
+	if (r->kind != FORMAT_LOG || s->end - at != sizeof(struct format_record) || r->group_end > at)
+		return false;
+	log_warn(ROOM, "%s: damage at %" PRIu64 ", to a mark behind the last change: no change is missing", r->path,
+		 at);
+	return true;
+}
+
 static int opened_read(struct reading *r, struct segment *s, bool first)
 {
 	struct input *input = &r->input;
@@ -272,7 +285,9 @@ static int opened_read(struct reading *r, struct segment *s, bool first)
 	if (!s->end)
 		return input->limit < input->header.size ? damaged(r, input->limit, "something has cut the file")
 							 : open_end(r, s);
-	return input->at == s->end ? 0 : damaged(r, input->at, "a record is not valid that was on disk");
+	if (input->at == s->end || mark_damaged(r, s))
+		return 0;
+	return damaged(r, input->at, "a record is not valid that was on disk");
 }
 
 /* `end` and `before` of the segment are known then; an end of 0 behind CUT: nothing of it is kept. */
@@ -361,13 +376,14 @@ static int lost_tell(struct reading *r, const struct segments *log, unsigned n)
 	return rc;
 }
 
-/* *kept: segments with something in them. */
+/* *kept: how many segments are read at most; then, those with something in them. */
 static int log_read(struct reading *r, struct manifest *m, unsigned *kept)
 {
+	unsigned most = MIN(*kept, m->log.count);
 	int rc = 0;
 
 	r->kind = FORMAT_LOG;
-	for (*kept = 0; *kept < m->log.count && rc == 0; ++*kept)
+	for (*kept = 0; *kept < most && rc == 0; ++*kept)
 		rc = segment_read(r, &m->log.at[*kept], *kept == 0);
 	if (rc != CUT)
 		return rc;
@@ -463,7 +479,7 @@ static int writer_begin(struct wal *wal, unsigned kept)
 
 int wal_recover(struct wal *wal, const struct wal_reader *reader, struct wal_found *found)
 {
-	unsigned kept = 0;
+	unsigned kept = UINT_MAX; /* what the first time gives up, the second one does not find */
 	int rc;
 
 	must(!wal->recovered);
