@@ -1577,6 +1577,35 @@ START_TEST(two_threads)
 }
 END_TEST
 
+/* Files that are kept for people are none; a file system that does not say what it has is not taken for a full one. */
+START_TEST(room_on_the_disk)
+{
+	const struct wal_files *files = &wal_files_kernel;
+	const uint64_t size = 64 * MIB;
+	int directory = files->open(NULL, -1, home, O_RDONLY | O_DIRECTORY), fd;
+	int64_t with, without;
+	char spare[NAME_SIZE], kept[NAME_SIZE];
+
+	segment_name(FILE_SPARE, 7, spare);
+	segment_name(FILE_DAMAGED, 7, kept);
+	ck_assert_int_ge(directory, 0);
+	fd = files->open(NULL, directory, spare, O_RDWR | O_CREAT);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(files->allocate(NULL, fd, size), 0);
+	with = files->room(NULL, directory);
+	ck_assert_int_eq(files->rename(NULL, directory, spare, kept), 0);
+	without = files->room(NULL, directory);
+	ck_assert_int_gt(with - without, (int64_t)size / 2); /* others write there, too */
+	ck_assert_int_eq(files->unlink(NULL, directory, kept), 0);
+	files->close(NULL, fd);
+	files->close(NULL, directory);
+	directory = files->open(NULL, -1, "/proc", O_RDONLY | O_DIRECTORY);
+	ck_assert_int_ge(directory, 0);
+	ck_assert_int_lt(files->room(NULL, directory), 0);
+	files->close(NULL, directory);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("log");
@@ -1629,6 +1658,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, long_values_are_written_from_where_they_are);
 	tcase_add_test(tc, a_disk_gets_memory_as_it_takes_it);
 	tcase_add_test(tc, two_threads);
+	tcase_add_test(tc, room_on_the_disk);
 	return s;
 }
 

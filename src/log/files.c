@@ -208,11 +208,16 @@ struct room {
 	int64_t bytes;
 };
 
+/* What is kept for people is no room. */
 static void room_add(void *to, const char *name)
 {
 	struct room *room = to;
+	enum file_kind kind;
 	struct stat st;
+	uint64_t id;
 
+	if (segment_name_parse(name, &kind, &id) && kind == FILE_DAMAGED)
+		return;
 	if (fstatat(room->directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
 		room->bytes += (int64_t)st.st_blocks * 512;
 }
@@ -225,6 +230,8 @@ static int64_t kernel_room(void *arg, int directory)
 
 	if (rc == 0)
 		rc = answer(fstatvfs(directory, &fs));
+	if (rc == 0 && !fs.f_blocks) /* a file system in memory that has no end, or one that does not say */
+		rc = -EOPNOTSUPP;
 	return rc ? rc : room.bytes + (int64_t)(fs.f_bavail * fs.f_frsize);
 }
 

@@ -69,7 +69,7 @@ struct wal_files {
 	int64_t (*size)(void *arg, int fd);
 	int (*linked)(void *arg, int fd); /* how many names it has */
 	int (*lock)(void *arg, int fd);   /* one process: -EBUSY */
-	/* Bytes that the files in the directory have and can have more. */
+	/* Bytes that the files in the directory have, but for damaged ones, and can have more; negative: that is not known. */
 	int64_t (*room)(void *arg, int directory);
 	/* Each name in the directory. */
 	int (*list)(void *arg, int directory, void (*each)(void *to, const char *name), void *to);
