@@ -649,7 +649,7 @@ START_TEST(refused)
 	REFUSED(rdma_alltoall(group, NULL, data, 1), "nothing to send");
 	REFUSED(rdma_alltoallv(group, data, NULL, at, other, length, at), "no lengths");
 	REFUSED(rdma_alltoallv(group, data, length, at, other, beyond, at), "beyond memory");
-	REFUSED(rdma_alltoallv(group, NULL, length, at, other, length, at), "no memory for parts");
+	REFUSED(rdma_alltoallv(group, NULL, length, at, other, length, at), "the memory of parts");
 	ck_assert_ptr_null(rdma_ibarrier(NULL));
 	ck_assert_uint_eq(group->sequence, 0);
 	fake_end();
