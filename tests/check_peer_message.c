@@ -1,4 +1,6 @@
 /* check_peer_message.c: messages between peers: lengths, order, room, classes, rates. With a URL: over that transport. */
+#include <sys/mman.h>
+
 #include "peer/message.h"
 #include "tests/peer_pair.h"
 #include "tests/suite.h"
@@ -62,6 +64,28 @@ START_TEST(messages_wait_for_their_receives)
 	}
 	ck_assert_int_eq(rdma_probe(pair.server, 0, 0), -1);
 	ck_assert_int_eq(rdma_get_errno(), EAGAIN);
+}
+END_TEST
+
+/* Constants, and files that are mapped to be read: no device may write there. */
+START_TEST(memory_that_may_only_be_read_is_sent)
+{
+	const size_t len = 1024 * 1024;
+	char *fixed = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	rdma_request *received;
+
+	ck_assert_ptr_ne(fixed, MAP_FAILED);
+	peer_pair_fill(fixed, len, 7);
+	ck_assert_int_eq(mprotect(fixed, len, PROT_READ), 0);
+	for (size_t skip = 0; skip <= 5; skip += 5) { /* the whole, and a part of its pages */
+		memset(to, 0, len);
+		received = rdma_irecv(pair.client[0], 0, to + skip, len - 2 * skip);
+		ck_assert_int_eq(peer_pair_end(&pair, rdma_isend(pair.server, 0, fixed + skip, len - 2 * skip)),
+				 (int64_t)(len - 2 * skip));
+		ck_assert_int_eq(peer_pair_end(&pair, received), (int64_t)(len - 2 * skip));
+		ck_assert_mem_eq(to + skip, fixed + skip, len - 2 * skip);
+	}
+	munmap(fixed, len);
 }
 END_TEST
 
@@ -426,6 +450,7 @@ int main(int argc, char **argv)
 	tc = suite_case(suite, "lengths", up, down);
 	tcase_add_test(tc, messages_of_any_length_come_whole);
 	tcase_add_test(tc, messages_wait_for_their_receives);
+	tcase_add_test(tc, memory_that_may_only_be_read_is_sent);
 	tcase_add_test(tc, thousands_of_messages_under_way_keep_their_order);
 	tcase_add_test(tc, a_message_that_is_too_long_stays);
 	tcase_add_test(tc, a_message_too_long_for_the_first_receive_goes_to_the_next);

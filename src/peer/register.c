@@ -48,12 +48,6 @@ static bool engine_has_windows(const struct engine *engine)
 	return limits.windows;
 }
 
-/* What a peer may read is shown by a window of its connection. Where there are none, by a key that all of them may use. */
-static unsigned engine_offers(const struct engine *engine)
-{
-	return engine_has_windows(engine) ? FABRIC_WINDOWS : FABRIC_REMOTE_READ;
-}
-
 static int range_pin(rdma_context *ctx, struct range *range, struct engine *engine)
 {
 	unsigned place = engine_place(ctx, engine);
@@ -62,7 +56,7 @@ static int range_pin(rdma_context *ctx, struct range *range, struct engine *engi
 	if (range->pinned & 1u << place)
 		return 0;
 	rc = buffers_register(engine_buffers(engine), range->addr, range->len,
-			      engine_offers(engine) | FABRIC_LOCAL_WRITE);
+			      FABRIC_LOCAL_WRITE | (engine_has_windows(engine) ? FABRIC_WINDOWS : FABRIC_REMOTE_READ));
 	if (rc == 0)
 		range->pinned |= 1u << place;
 	return rc;
@@ -77,12 +71,24 @@ int message_reach(struct peer *peer, const void *addr, size_t len, unsigned acce
 	return buffers_reach(engine_buffers(peer->engine), addr, len, access, out);
 }
 
+/* What a peer may read is shown by a window of its connection. Where there are none, by a key that all of them may use; so is memory that
+ * may only be read, such as a constant, as a window takes what may be written. */
 int message_show(struct peer *peer, const void *addr, size_t len, struct reach *out, struct fabric_window **window)
 {
-	int rc = message_reach(peer, addr, len, engine_offers(peer->engine), out);
+	const char *logged;
+	int rc;
 
-	if (rc != 0 || !engine_has_windows(peer->engine))
+	if (!engine_has_windows(peer->engine))
+		return message_reach(peer, addr, len, FABRIC_REMOTE_READ, out);
+	log_hush_begin();
+	rc = message_reach(peer, addr, len, FABRIC_WINDOWS, out);
+	logged = log_hush_end();
+	if (rc == -EFAULT)
+		return message_reach(peer, addr, len, FABRIC_REMOTE_READ, out);
+	if (rc != 0) {
+		log_error("peer", "%s", logged);
 		return rc;
+	}
 	rc = fabric_window_open(conn_endpoint(peer->conn), reach_region(out), (void *)addr, len, FABRIC_REMOTE_READ,
 				window);
 	if (rc != 0)
