@@ -76,7 +76,7 @@ static void window_deregister(struct rdma_window *window)
 static int window_check(const rdma_context *ctx, const void *addr, size_t size, unsigned rights)
 {
 	if (!ctx)
-		return rdma_fail(-EINVAL, "Invalid parameters: no context");
+		return rdma_fail(-EINVAL, "Invalid parameters: the context is NULL");
 	if (!rights || rights & ~WIRE_WINDOW_RIGHTS)
 		return rdma_fail(-EINVAL, "Invalid parameters: rights %#x of a window", rights);
 	if (!memory_ends(addr, size))
