@@ -467,6 +467,50 @@ START_TEST(strangers_take_no_place_of_peers)
 }
 END_TEST
 
+static void guest_asks(struct guest *guest, uint64_t session)
+{
+	struct wire_peer_hello hello = {.version = WIRE_PEER_VERSION, .session = session};
+
+	guest_comes(guest);
+	guest_says(guest, WIRE_OP_PEER_HELLO, &hello, sizeof(hello));
+}
+
+static unsigned waiting(void)
+{
+	unsigned n = 0;
+
+	list_for_each (pos, &server->waiting)
+		n++;
+	return n;
+}
+
+#define PEERS (2 * PEER_GUESTS + 2) /* so that these, and as many that wait, are more than peers and guests */
+
+/* As many wait as there may be peers, beside the peers that there are; and another one comes in. */
+START_TEST(strangers_leave_room_beside_peers)
+{
+	rdma_options options = {.max_peers = PEERS};
+	static struct guest guest[2 * PEERS];
+
+	if (strstr(target, "rdma:"))
+		return; /* the limit is the same, and so many queue pairs take long */
+	serve(&options);
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++) {
+		guest_asks(&guest[i], 100 + i);
+		if (i < PEERS - 1)
+			ck_assert_msg(rdma_accept_peer(server) >= 0, "%s", rdma_get_error());
+		while (i >= PEERS - 1 && i < 2 * PEERS - 1 && waiting() < i - PEERS + 2)
+			turn(server);
+	}
+	ck_assert_uint_eq(server->connections->held, PEERS - 1);
+	guest_waits_for(&guest[PEERS - 1], &guest[PEERS - 1].answered);
+	ck_assert_int_eq(guest[PEERS - 1].status, WIRE_BUSY);
+	ck_assert_uint_eq(waiting(), PEERS);
+	for (unsigned i = 0; i < ARRAY_SIZE(guest); i++)
+		guest_goes(&guest[i]);
+}
+END_TEST
+
 static Suite *suite_make(const char *name)
 {
 	Suite *suite = suite_create(name);
@@ -480,6 +524,7 @@ static Suite *suite_make(const char *name)
 	tcase_add_loop_test(tc, guests_reach_nothing, 0, 4);
 	tcase_add_loop_test(tc, offers_show_what_is_sent, 0, 4);
 	tcase_add_test(tc, strangers_take_no_place_of_peers);
+	tcase_add_test(tc, strangers_leave_room_beside_peers);
 	return suite;
 }
 

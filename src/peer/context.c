@@ -127,7 +127,7 @@ void context_engine_options(const rdma_context *ctx, struct engine_options *out)
 	out->away = true;
 	out->credits = CREDITS;
 	out->transfers = o->max_wr;
-	out->connections = o->max_peers + 2 * PEER_GUESTS;
+	out->connections = 2 * o->max_peers + 2 * PEER_GUESTS; /* as many may wait as there are peers */
 	out->completions = o->cq_depth;
 	out->device = o->device;
 	out->require_rdma = o->require_rdma;

@@ -222,8 +222,9 @@ static bool same_source(const struct peer *a, const struct peer *b)
 	return fabric_source_same(&one, &other);
 }
 
-/* As many may wait to be accepted as there are peers at most. Then the first of the source that has half of them, if there is one, gives way,
- * so that a single one keeps nobody out: the vote of Boyer and Moore finds it by one walk. */
+/* As many may wait as there are peers at most. Members of a group know its token: those that wait to be accepted give way to them. Of these
+ * it is the first of the source that has half of them, if there is one, so that a single one keeps nobody out: the vote of Boyer and Moore
+ * finds it by one walk. Where all are members, the last gives way. */
 static void waiting_gives_way(rdma_context *ctx)
 {
 	struct peer *most = NULL;
@@ -232,9 +233,9 @@ static void waiting_gives_way(rdma_context *ctx)
 	list_for_each (pos, &ctx->waiting) {
 		struct peer *each = container_of(pos, struct peer, node);
 
+		all++;
 		if (each->session->group)
 			continue;
-		all++;
 		if (votes == 0)
 			most = each;
 		votes += votes == 0 || same_source(most, each) ? 1 : UINT32_MAX;
@@ -244,7 +245,8 @@ static void waiting_gives_way(rdma_context *ctx)
 	list_for_each (pos, &ctx->waiting) {
 		struct peer *each = container_of(pos, struct peer, node);
 
-		if (each != most && (each->session->group || !same_source(most, each)))
+		if (most ? each != most && (each->session->group || !same_source(most, each))
+			 : pos->next != &ctx->waiting)
 			continue;
 		link_refuse(waiting_leave(each), WIRE_BUSY, "Maximum number of peers reached: %u wait at %s", all - 1,
 			    ctx->connections->url);
@@ -284,8 +286,7 @@ static void guest_waits(struct peer_link *link)
 	peer_set_state(peer, PEER_WAITING);
 	list_add_tail(&ctx->waiting, &peer->node);
 	ctx->progressed++;
-	if (!peer->session->group)
-		waiting_gives_way(ctx);
+	waiting_gives_way(ctx);
 }
 
 static void guest_asked(struct peer_link *link)
