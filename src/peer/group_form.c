@@ -23,20 +23,6 @@ uint64_t form_token(const struct group *group)
 	return group->form->token;
 }
 
-bool group_is_of_another(const rdma_context *ctx, uint64_t hello_group)
-{
-	bool forming = false;
-
-	list_for_each (pos, &ctx->groups) {
-		const struct group *group = group_of(container_of(pos, struct rdma_group, node));
-
-		if (group->form && group->form->token == (hello_group & ~(uint64_t)UINT16_MAX))
-			return false;
-		forming = forming || group->form;
-	}
-	return forming;
-}
-
 int form_begin(struct group *group, uint64_t until)
 {
 	size_t size = (size_t)group->base.size;

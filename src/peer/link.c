@@ -108,20 +108,6 @@ void link_say_bye(struct peer_link *link, bool answer)
 /*
  * What the other side says. Before a hello came, or after a bye, nothing but what the table has.
  */
-/* A machine may have an address that another one has, too, as those of bridges for containers: then a member of a group comes to itself, or
- * to a member that it does not mean. It is told at once, and tries its next address. */
-static void look_for_misled(struct peer_link *link)
-{
-	const struct wire_peer_hello *hello = &link->hello;
-
-	if (hello->version != WIRE_PEER_VERSION || !hello->group || hello->flags & WIRE_PEER_RESUME)
-		return;
-	if (hello->program == link->ctx->connections->number)
-		link_refuse(link, WIRE_NOT_FOUND, "this program itself listens there");
-	else if (group_is_of_another(link->ctx, hello->group))
-		link_refuse(link, WIRE_NOT_FOUND, "another member listens there");
-}
-
 static int took_hello(struct peer_link *link, const struct wire_record *record, const void *body)
 {
 	if (record->length < sizeof(link->hello.version))
@@ -131,7 +117,6 @@ static int took_hello(struct peer_link *link, const struct wire_record *record, 
 	if (link->hello.version == WIRE_PEER_VERSION && record->length < sizeof(link->hello))
 		return -EPROTO;
 	link->state = LINK_ASKED;
-	look_for_misled(link);
 	return 0;
 }
 

@@ -254,12 +254,18 @@ static void waiting_gives_way(rdma_context *ctx)
 	}
 }
 
-/* He waits in the queue from here on. Nobody of a group that does not form here is ever taken out of it. */
+/* It waits in the queue from here on. Nobody of a group that does not form here is ever taken out of it. A machine may have an address that
+ * another one has, too, as those of bridges for containers: then a member of a group comes to itself, or to a member that it does not mean. It is
+ * told at once, and tries its next address. */
 static void guest_waits(struct peer_link *link)
 {
 	rdma_context *ctx = link->ctx;
 	struct peer *peer;
 
+	if (link->hello.group && link->hello.program == ctx->connections->number) {
+		link_refuse(link, WIRE_NOT_FOUND, "this program itself listens there");
+		return;
+	}
 	if (link->hello.group && !find_expected(ctx, link->hello.group) && !group_forms(ctx, link->hello.group)) {
 		link_refuse(link, WIRE_NOT_FOUND, "no such group is being formed at %s", ctx->connections->url);
 		return;

@@ -221,8 +221,6 @@ void peer_expect(rdma_context *ctx, uint64_t hello_group, void (*arrived)(void *
 void peer_part(struct peer *peer);
 /* Listen on a free port, if this context does not listen yet. 0 or -errno, logged. */
 int peer_listen(rdma_context *ctx);
-/* A hello of a member that means none of the groups that form here, though some do. */
-bool group_is_of_another(const rdma_context *ctx, uint64_t hello_group);
 /* The URLs by which others reach this context, separated by blanks, best first: the end here of the connection `via` (or NULL), then those
  * of the interfaces, bridges last; as many as there is room for. Bytes, or -errno. */
 int peer_addresses(rdma_context *ctx, const struct conn *via, char *out, size_t size);
