@@ -17,9 +17,10 @@ struct side {
 
 static struct side sides[2];
 
-static void side_up(struct side *side)
+static void side_up(struct side *side, uint32_t max_peers)
 {
-	const rdma_options options = {.timeout_ms = PATIENCE_MS,
+	const rdma_options options = {.max_peers = max_peers,
+				      .timeout_ms = PATIENCE_MS,
 				      .connect_timeout_ms = PATIENCE_MS,
 				      .heartbeat_ms = PATIENCE_MS,
 				      .reconnect_ms = PATIENCE_MS};
@@ -32,8 +33,14 @@ static void side_up(struct side *side)
 
 static void up(void)
 {
-	side_up(&sides[0]);
-	side_up(&sides[1]);
+	side_up(&sides[0], 0);
+	side_up(&sides[1], 0);
+}
+
+static void up_for_one(void)
+{
+	side_up(&sides[0], 1);
+	side_up(&sides[1], 1);
 }
 
 static void *connect_run(void *arg)
@@ -120,5 +127,8 @@ int main(void)
 
 	tcase_add_loop_test(tc, both_have_one_peer, 0, 12);
 	tcase_add_test(tc, a_program_does_not_connect_to_itself);
+	tc = suite_case(suite, "limit", up_for_one,
+			down); /* the place of the peer is taken by the call that is under way */
+	tcase_add_loop_test(tc, both_have_one_peer, 0, 12);
 	return suite_run(suite);
 }

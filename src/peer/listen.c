@@ -201,12 +201,24 @@ static struct peer_expected *find_expected(rdma_context *ctx, uint64_t group)
 	return NULL;
 }
 
+/* Whether peers have all places, and keep them: one that this side connects to may yet leave its own. */
+static bool is_full(const rdma_context *ctx)
+{
+	uint32_t held = ctx->connections->held;
+
+	if (likely(held < ctx->options.max_peers))
+		return false;
+	list_for_each (pos, &ctx->connections->sessions)
+		held -= container_of(pos, struct peer_session, node)->peer->state == PEER_CONNECTING;
+	return held >= ctx->options.max_peers;
+}
+
 /* True: there is no place among the peers, and it was told so. */
 static bool refused_for_room(struct peer_link *link)
 {
 	rdma_context *ctx = link->ctx;
 
-	if (ctx->connections->held < ctx->options.max_peers)
+	if (!is_full(ctx))
 		return false;
 	link_refuse(link, WIRE_BUSY, "Maximum number of peers reached: %u at %s", ctx->options.max_peers,
 		    ctx->connections->url);
@@ -355,7 +367,7 @@ static int full_turn(rdma_context *ctx)
 {
 	int n = 0;
 
-	if (likely(list_empty(&ctx->waiting) || ctx->connections->held < ctx->options.max_peers))
+	if (likely(list_empty(&ctx->waiting)) || !is_full(ctx))
 		return 0;
 	for (; !list_empty(&ctx->waiting); n++)
 		refused_for_room(waiting_leave(list_first(&ctx->waiting, struct peer, node)));
@@ -421,11 +433,13 @@ int peer_listen(rdma_context *ctx)
 /*
  * Accepting
  */
-/* Who has been told to wait may have no room yet for what is said next. */
+/* Who has been told to wait may have no room yet for what is said next. Nobody, while the last place is one's that this side connects to. */
 static struct peer *first_acceptable(rdma_context *ctx)
 {
 	struct list *pos;
 
+	if (ctx->connections->held >= ctx->options.max_peers)
+		return NULL;
 	for (pos = ctx->waiting.next; pos != &ctx->waiting; pos = pos->next) {
 		struct peer *peer = container_of(pos, struct peer, node);
 
