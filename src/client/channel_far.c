@@ -10,9 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define COPIED_MAX 4096u       /* bytes of a flush that travel in the record */
-#define LOOK_MOST (2 * TIME_S) /* until an end is seen behind what came before it */
-#define KNOCKS 200             /* at a lock that is held for a turn, before sleeping on it */
+#define COPIED_MAX 4096u /* bytes of a flush that travel in the record */
+#define KNOCKS 200       /* at a lock that is held for a turn, before sleeping on it */
 #define CLOSE_PATIENCE TIME_S
 #define CLOSE_PATIENCE_RELAYED (5 * TIME_S) /* what is at the rdmad is lost with the connection to it */
 
@@ -222,15 +221,9 @@ static int far_push(struct channel_far *far)
 /* Whoever only puts would not hear of the peer's end. */
 static void far_look_for_end(struct channel_far *far)
 {
-	uint64_t until;
-
 	if (likely(far->asleep || !far->conn || !conn_hung_up(far->conn, time_coarse())))
 		return;
-	until = time_now() + LOOK_MOST;
-	do
-		engine_turn(far->engine);
-	while (far->conn && conn_established(far->conn) && fabric_hung_up(conn_endpoint(far->conn)) &&
-	       time_now() < until);
+	engine_see_end(far->engine, &far->conn);
 	far_look_at_unsent(far);
 }
 

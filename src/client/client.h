@@ -144,6 +144,8 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 int engine_turn(struct engine *engine);
 /* The same for who knows the time. */
 int engine_turn_at(struct engine *engine, uint64_t now);
+/* Inside, outside a turn. The other end of *conn has hung up (conn_hung_up()): turn until closed() has come, which sets *conn to NULL. */
+void engine_see_end(struct engine *engine, struct conn *const *conn);
 
 /* Inside. Have it due at `when`, in place of when it was set for; or not at all. */
 void engine_timer_set(struct engine *engine, struct engine_timer *timer, uint64_t when);

@@ -21,7 +21,8 @@
 #define MAX_RECEIVES 2048
 #define KEEPALIVE (10 * TIME_S)
 #define AWAY_MS (24u * 3600 * 1000)
-#define READS_IN 16 /* large values that the server fetches at once */
+#define LOOK_MOST (2 * TIME_S) /* what came before the end, and what a device flushes, take several turns */
+#define READS_IN 16            /* large values that the server fetches at once */
 
 struct engine {
 	struct engine_head head; /* first: client.h looks there */
@@ -518,6 +519,15 @@ int engine_turn_at(struct engine *engine, uint64_t now)
 int engine_turn(struct engine *engine)
 {
 	return engine_turn_at(engine, time_now());
+}
+
+void engine_see_end(struct engine *engine, struct conn *const *conn)
+{
+	uint64_t until = time_now() + LOOK_MOST;
+
+	do
+		engine_turn(engine);
+	while (*conn && (!conn_established(*conn) || fabric_hung_up(conn_endpoint(*conn))) && time_now() < until);
 }
 
 int engine_arm(struct engine *engine)

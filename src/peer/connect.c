@@ -248,20 +248,15 @@ struct peer *peer_connected(rdma_context *ctx, int index)
 	return NULL;
 }
 
-#define LOOK_MOST (2 * TIME_S) /* what came before the end, and what a device flushes, take several turns */
-
 void peer_look(struct peer *peer)
 {
 	rdma_context *ctx = peer->ctx;
-	uint64_t until;
 
 	if (likely(!peer->conn || !conn_hung_up(peer->conn, time_coarse())) || ctx->running)
 		return;
-	until = time_now() + LOOK_MOST;
-	do
-		context_turn(ctx);
-	while (peer->conn && conn_established(peer->conn) && fabric_hung_up(conn_endpoint(peer->conn)) &&
-	       time_now() < until);
+	ctx->running = true;
+	engine_see_end(peer->engine, &peer->conn);
+	ctx->running = false;
 	ctx->news = true;
 }
 
