@@ -116,7 +116,16 @@ static int first_count(void)
 	return rdma_peers(server) ? 1 : -1;
 }
 
-static int (*const first_calls[])(void) = {first_send, first_isend, first_broadcast, first_count};
+static int first_share(void)
+{
+	rdma_window *window = rdma_window_create(server, NULL, 4096, RDMA_WINDOW_READ);
+	int rc = rdma_window_share(window, 0);
+
+	rdma_window_close(window);
+	return rc;
+}
+
+static int (*const first_calls[])(void) = {first_send, first_isend, first_broadcast, first_count, first_share};
 
 /* The first call behind a peer's death tells, though it need not wait for anything. */
 START_TEST(the_first_call_tells)

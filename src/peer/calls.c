@@ -51,7 +51,7 @@ struct rdma_request *message_begin_recv(struct peer *peer, uint64_t stream, void
 	return request;
 }
 
-static struct peer *peer_to_send(rdma_context *ctx, int index)
+struct peer *peer_to_send(rdma_context *ctx, int index)
 {
 	struct peer *peer = peer_connected(ctx, index);
 

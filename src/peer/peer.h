@@ -208,6 +208,7 @@ struct peer *peer_find(rdma_context *ctx, int index);      /* also one that has 
 struct peer *peer_connected(rdma_context *ctx, int index); /* PEER_CONNECTED or PEER_BROKEN */
 /* First of all in a call that may succeed without a turn: has it ended since the last one? Then turns tell. */
 void peer_look(struct peer *peer);
+struct peer *peer_to_send(rdma_context *ctx, int index); /* calls.c: peer_connected() after a look */
 void peer_set_state(struct peer *peer, enum peer_state state);
 /* It has gone: fails what is under way with it, tells groups and windows, and the program later. */
 void peer_lose(struct peer *peer, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));

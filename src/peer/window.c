@@ -256,7 +256,7 @@ int rdma_window_share(rdma_window *window, int peer_idx)
 	if (!window)
 		return rdma_fail(-EINVAL, "Invalid parameters: the window is NULL");
 	rdma_enter(window->ctx);
-	peer = peer_connected(window->ctx, peer_idx);
+	peer = peer_to_send(window->ctx, peer_idx);
 	if (peer && !peer_window_of(peer))
 		rdma_fail(-ENOMEM, "No memory to share a window");
 	else if (peer)
