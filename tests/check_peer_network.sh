@@ -81,13 +81,13 @@ meet() {
 	((${took:-1000} <= most)) || fail "$name: the group was there after $took s"
 }
 
-# told NAME: by which addresses rank 1 says that it is reached.
+# told NAME MEETING [PORT]: by which addresses rank 1 says that it is reached.
 told() {
-	timeout 240 "$dir/member" "$2" "$1" 2 1 7000 >"$dir/took" 2>"$dir/here" &
+	timeout 240 "$dir/member" "$2" "$1" 2 1 "${3-7000}" >"$dir/took" 2>"$dir/here" &
 	clients[1]=$!
-	says_addresses() { ctl peer groups >/dev/null; grep -q 'tcp\|[0-9]:7000' "$dir/out"; }
+	says_addresses() { ctl peer groups >/dev/null; grep -q 'tcp\|:70[0-9][0-9]' "$dir/out"; }
 	wait_for "the member" says_addresses
-	addresses=$(grep -oE '[^ ]*:7000' "$dir/out" | xargs)
+	addresses=$(grep -oE '[^ ]*:70[0-9][0-9]' "$dir/out" | xargs)
 	kill "${clients[1]}"
 	wait "${clients[1]}" 2>/dev/null
 }
@@ -105,6 +105,24 @@ if [[ -d /sys/class/net/br1/bridge ]]; then
 	[[ $addresses == 10.99.0.1:7000\ 10.1.0.1:7000\ * && $addresses == *\ 172.5.0.1:7000 ]] || fail "bridges are not last: $addresses"
 fi
 [[ $addresses != *127.0.0.1:7000* && $addresses != *::1* ]] || fail "the loopback is told"
+# Another program has the port in the other family: of those that the system chooses for who listens. Who connects gets the even ones.
+range=$(cat /proc/sys/net/ipv4/ip_local_port_range)
+if ip addr add fd78::1/64 dev card nodad && echo 7020 7099 2>/dev/null >/proc/sys/net/ipv4/ip_local_port_range; then
+	: >"$dir/ports"
+	timeout 240 python3 -c 'import socket, sys, time
+ends = [socket.create_server(("::", port), family=socket.AF_INET6) for port in range(7021, 7100, 2)]
+print(len(ends), flush=True)
+time.sleep(240)' >"$dir/ports" &
+	clients[2]=$!
+	wait_for "40 ports" grep -q 40 "$dir/ports"
+	told one 127.0.0.1:7471 0
+	[[ $addresses == *10.1.0.1:70* && $addresses != *fd78* ]] || fail "an address at which another program listens: $addresses"
+	kill "${clients[2]}"
+	wait "${clients[2]}" 2>/dev/null
+	clients=("$other")
+	echo "$range" >/proc/sys/net/ipv4/ip_local_port_range
+fi
+ip addr del fd78::1/64 dev card
 # The other one connects to the twin's address, and comes to itself.
 meet twins 5 127.0.0.1:7471 10.1.0.1:7471
 

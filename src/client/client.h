@@ -323,6 +323,7 @@ struct door {
 	struct fabric_domain *domain;
 	struct fabric_queue *queue;
 	struct fabric_listener *listener[ADDRESS_SOCKETS];
+	struct address_socket at[ADDRESS_SOCKETS]; /* of each listener; the port may be another */
 	unsigned listeners;
 };
 

@@ -106,6 +106,7 @@ static int door_listen(struct door *door, struct address *address)
 		rc = fabric_listen(door->queue, (struct sockaddr *)sa, at[i].len, NULL, listener);
 		if (rc == 0 && !address->path)
 			address->port = fabric_listener_port(*listener);
+		door->at[door->listeners] = at[i];
 		door->listeners += rc == 0;
 		if (rc != 0 && rc != -EADDRNOTAVAIL && rc != -EAFNOSUPPORT &&
 		    !(rc == -EADDRINUSE && chosen && door->listeners))

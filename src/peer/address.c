@@ -108,29 +108,30 @@ static void addresses_of_all(struct addresses *a, const struct conn *via, bool v
 	addresses_of_machine(a, v4, v6);
 }
 
+/* Of all addresses of a family, which is noted; or the one. */
+static void addresses_of_listener(struct addresses *a, const struct sockaddr *sa, bool *v4, bool *v6)
+{
+	if (!address_is_unspecified(sa))
+		addresses_add(a, sa);
+	else if (sa->sa_family == AF_INET)
+		*v4 = true;
+	else
+		*v6 = true;
+}
+
 int peer_addresses(rdma_context *ctx, const struct conn *via, char *out, size_t size)
 {
 	struct addresses a = {.connections = ctx->connections, .out = out, .size = size};
-	const struct address *at = &ctx->connections->at;
-	struct address_socket sockets[ADDRESS_SOCKETS];
+	const struct doors *doors = &ctx->connections->doors;
 	bool v4 = false, v6 = false;
-	int n;
 
 	must(ctx->listening && size);
 	*out = '\0';
-	if (at->path)
+	if (ctx->connections->at.path)
 		addresses_text(&a, ctx->connections->url);
-	n = at->path ? 0 : address_resolve(at, sockets);
-	for (int i = 0; i < n; i++) {
-		const struct sockaddr *sa = (const struct sockaddr *)&sockets[i].sa;
-
-		if (!address_is_unspecified(sa))
-			addresses_add(&a, sa);
-		else if (sa->sa_family == AF_INET)
-			v4 = true;
-		else
-			v6 = true;
-	}
+	for (unsigned i = 0; i < doors->count && !ctx->connections->at.path; i++)
+		for (unsigned k = 0; k < doors->door[i].listeners; k++)
+			addresses_of_listener(&a, (const struct sockaddr *)&doors->door[i].at[k].sa, &v4, &v6);
 	if (v4 || v6)
 		addresses_of_all(&a, via, v4, v6);
 	if (a.count)
