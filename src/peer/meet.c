@@ -340,13 +340,13 @@ static bool number_from(const char *variable, int *out)
 
 /* Where all ranks are on this machine they need no port for others, but a socket in a directory of the run. A context that listens, or has
  * an address of its own, stays as it is, as does one that must not be without RDMA: that needs the address of a device. */
-static void listen_in_directory(rdma_context *ctx)
+static void listen_in_directory(rdma_context *ctx, int rank)
 {
 	struct peer_connections *c = ctx->connections;
 	const char *directory = secure_getenv("RDMA_DIRECTORY");
 
 	if (directory && !ctx->listening && !*c->ip && !ctx->options.require_rdma)
-		snprintf(c->ip, sizeof(c->ip), "unix://%s/peer.%08x", directory, (unsigned)(c->number >> 32));
+		snprintf(c->ip, sizeof(c->ip), "unix://%s/peer.%d.%08x", directory, rank, (unsigned)(c->number >> 32));
 }
 
 rdma_group *rdma_group_run(rdma_context *ctx)
@@ -362,7 +362,7 @@ rdma_group *rdma_group_run(rdma_context *ctx)
 	}
 	if (ctx) {
 		rdma_enter(ctx);
-		listen_in_directory(ctx);
+		listen_in_directory(ctx, rank);
 		rdma_leave(ctx);
 	}
 	return meet_within(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_PATIENCE);
