@@ -38,8 +38,9 @@
  * if the host does not acknowledge that, the channel ends with -ECONNRESET, about a minute after the last sign of life; over RDMA after some
  * minutes.
  *
- * A program may make no call on its channel for as long as it likes: the channel lives while its process does. Only calls on the
- * channel ask. So a program that sleeps on the descriptor without a time limit may learn late, or never, that the peer's host is
+ * A program may make no call on its channel for as long as it likes: the channel lives while its process does. Through an rdmad that does not
+ * hold for a receiver for which more waits than it has room for: after the rdmad's stall_timeout, 30 seconds, the channel ends. Only calls
+ * on the channel ask. So a program that sleeps on the descriptor without a time limit may learn late, or never, that the peer's host is
  * gone: it should sleep some seconds at most, and then call rdmad_channel_progress() or rdmad_channel_arm().
  */
 #ifndef RDMAD_CHANNEL_H
