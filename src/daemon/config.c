@@ -423,7 +423,7 @@ static void find_habit(const char *text, unsigned line, char *hint, size_t size)
 static void explain_syntax(const char *text, unsigned line, char *hint, size_t size)
 {
 	unsigned begin = open_string(text);
-	char *plain = strdup(text), bracket;
+	char *plain = strdup(text), bracket = 0;
 
 	*hint = '\0';
 	if (begin) {

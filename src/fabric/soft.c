@@ -177,7 +177,7 @@ void soft_unwatch(struct soft_queue *q, struct soft_source *source)
 void soft_source_close(struct soft_queue *q, struct soft_source *source)
 {
 	soft_unwatch(q, source);
-	if (source->kind == SOFT_REQUEST || source->kind == SOFT_LISTENER) /* of strangers, accepted or not yet */
+	if (source->kind == SOFT_REQUEST)
 		local_close(source->fd);
 	else
 		close(source->fd);
