@@ -1039,7 +1039,7 @@ static int echoes(struct rdmad_gpu *gpu, uint8_t *in, uint8_t *out)
 START_TEST(test_hot_path)
 {
 	struct rdmad_gpu *gpu = gpu_open(_i);
-	static uint8_t own[64 * 256];
+	static uint8_t own[2][64 * 256]; /* input and output, of one registration */
 	struct rdmad_gpu_job job;
 	int right = 0;
 	void *lent;
@@ -1050,12 +1050,13 @@ START_TEST(test_hot_path)
 	for (unsigned round = 0; round < 20; round++) {
 		if (round == 2)
 			allocations = registrations = 0;
-		right += echoes(gpu, own, lent);
+		right += echoes(gpu, own[0], lent);
+		right += echoes(gpu, own[0], own[1]);
 	}
 	ck_assert_uint_eq(allocations, 0);
 	ck_assert_uint_eq(registrations, 0);
-	ck_assert_int_eq(right, 20 * 64);
-	job = echo_of(1, own, lent, 256);
+	ck_assert_int_eq(right, 2 * 20 * 64);
+	job = echo_of(1, own[0], lent, 256);
 	ck_assert_int_eq(rdmad_gpu_enqueue(gpu, &job), 0);
 	ck_assert_int_eq(rdmad_gpu_buffer_unregister(gpu, own), -EBUSY);
 	ck_assert_int_eq(rdmad_gpu_wait(gpu, 20000000), 1);

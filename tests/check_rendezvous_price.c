@@ -409,7 +409,6 @@ START_TEST(test_register)
 }
 END_TEST
 
-/* What is kept for later makes room for what is needed now. */
 /* The server may do with memory what it is asked for, and no more: to read what is set, to write what is got. */
 START_TEST(test_rights)
 {
@@ -450,6 +449,55 @@ START_TEST(test_rights)
 }
 END_TEST
 
+/* Memory that is used for both at a time is registered once more in all, and the first one goes when nothing uses it. */
+START_TEST(test_rights_in_use)
+{
+	struct call set = {0}, get = {.want = 20000, .seed = 2};
+	void *kv = open_kv(NULL, NULL);
+	unsigned before;
+
+	set_value(kv, "k", get.want, 2);
+	ck_assert_int_eq(kv_buffer_register(kv, value, 1 << 16), 0);
+	before = registered();
+	for (unsigned i = 0; i < 3; i++) {
+		server_pause();
+		for (unsigned n = 0; n < 4; n++) {
+			ck_assert_int_eq(kv_submit_set(kv, "s", 1, value, 20000, done, &set), 0);
+			get.called = 0;
+			ck_assert_int_eq(kv_submit_get_into(kv, "k", 1, value + 20000, 20000, done, &get), 0);
+			ck_assert_uint_eq(registered(), before + (i == 0));
+		}
+		ASSERT_ERROR(kv_buffer_unregister(kv, value), -EBUSY, "outstanding");
+		server_resume();
+		ck_assert_int_eq(kv_wait(kv), 0);
+		ck_assert_uint_eq(registered(), before);
+	}
+	ck_assert_int_eq(kv_buffer_unregister(kv, value), 0);
+	kv_close(kv);
+}
+END_TEST
+
+/* Where more rights are refused, those that were there come back. */
+START_TEST(test_rights_refused)
+{
+	void *kv = open_kv(NULL, NULL);
+	size_t len = 200000;
+	unsigned before;
+
+	refused = pthread_self();
+	value_fill(value, len, 1);
+	ck_assert_int_eq(kv_buffer_register(kv, value, len), 0);
+	ck_assert_int_eq(kv_set_bytes(kv, "key", 3, value, len), 0);
+	refuse = 1;
+	ck_assert_int_eq(kv_get_into(kv, "key", 3, value, len, &(size_t){0}), 0);
+	before = registrations;
+	ck_assert_int_eq(kv_set_bytes(kv, "key", 3, value, len), 0);
+	ck_assert_uint_eq(registrations, before);
+	kv_close(kv);
+}
+END_TEST
+
+/* What is kept for later makes room for what is needed now. */
 START_TEST(test_kept_buffers_give_way)
 {
 	void *kv = open_kv(NULL, NULL), *lent;
@@ -563,6 +611,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, test_small_in_a_row);
 	tcase_add_test(tc, test_register);
 	tcase_add_test(tc, test_rights);
+	tcase_add_test(tc, test_rights_in_use);
+	tcase_add_test(tc, test_rights_refused);
 	tcase_add_test(tc, test_kept_buffers_give_way);
 	tcase_add_test(tc, test_longest_unused_goes);
 	tcase_add_test(tc, test_temporary_registration);

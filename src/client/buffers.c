@@ -35,8 +35,9 @@ struct range {
 	char *addr;
 	size_t len;
 	struct fabric_region *region; /* NULL: could not be made anew */
+	struct fabric_region *before; /* with fewer rights: it goes with the last request that uses it */
 	unsigned access;              /* the region's */
-	unsigned users;               /* outstanding requests */
+	unsigned users, before_users; /* outstanding requests of each */
 	bool own;                     /* registered here for the caller; else a lent buffer's */
 };
 
@@ -119,8 +120,10 @@ void buffers_destroy(struct buffers *b)
 		l->owner = NULL;
 	}
 	for (size_t i = 0; i < b->count; i++)
-		if (b->ranges[i].own)
+		if (b->ranges[i].own) {
 			fabric_deregister(b->ranges[i].region);
+			fabric_deregister(b->ranges[i].before);
+		}
 	free(b->ranges);
 	free(b);
 }
@@ -303,7 +306,7 @@ int buffers_unregister(struct buffers *b, const void *addr)
 	must(engine_entered(b->engine));
 	if (!range || range->addr != addr || !range->own)
 		return -ENOENT;
-	if (range->users)
+	if (range->users || range->before)
 		return -EBUSY;
 	fabric_deregister(range->region);
 	range_remove(b, (size_t)(range - b->ranges));
@@ -363,8 +366,35 @@ bool buffers_reached(const struct buffers *b, const void *addr, size_t len)
 	return range_find(b, addr, len) != NULL;
 }
 
-/* Its registration has, or gets, these rights beside those that it has. While requests use it, it stays as it is. The old one goes
- * first, as both may be more than can be pinned. */
+/* While requests use the registration, one with more rights comes beside it. */
+static bool range_add_beside(struct buffers *b, struct range *range, unsigned access)
+{
+	struct fabric_region *region;
+
+	if (range->before || buffers_pin(b, range->addr, range->len, access, &region) != 0)
+		return false;
+	range->before = range->region;
+	range->before_users = range->users;
+	range->region = region;
+	range->users = 0;
+	range->access = access;
+	return true;
+}
+
+/* The old one goes first, as both may be more than can be pinned, and comes again where the new one is refused. */
+static bool range_renew(struct buffers *b, struct range *range, unsigned access)
+{
+	fabric_deregister(range->region);
+	range->region = NULL;
+	if (buffers_pin(b, range->addr, range->len, access, &range->region) == 0) {
+		range->access = access;
+		return true;
+	}
+	buffers_pin(b, range->addr, range->len, range->access, &range->region);
+	return false;
+}
+
+/* Its registration has, or gets, these rights beside those that it has: a registration for each request would cost more. */
 static bool range_allows(struct buffers *b, struct range *range, unsigned access)
 {
 	unsigned has = range->access;
@@ -373,14 +403,10 @@ static bool range_allows(struct buffers *b, struct range *range, unsigned access
 		has |= FABRIC_LOCAL_WRITE;
 	if (likely(range->region && !(access & ~has)))
 		return true;
-	if (range->users || !range->own)
+	if (!range->own)
 		return false;
-	fabric_deregister(range->region);
-	range->region = NULL;
-	if (buffers_pin(b, range->addr, range->len, range->access | access, &range->region) != 0)
-		return false;
-	range->access |= access;
-	return true;
+	return range->users ? range_add_beside(b, range, range->access | access)
+			    : range_renew(b, range, range->access | access);
 }
 
 int buffers_reach(struct buffers *b, const void *addr, size_t len, unsigned access, struct reach *out)
@@ -405,8 +431,12 @@ void buffers_unreach(struct buffers *b, struct reach *reach)
 	fabric_deregister(reach->temporary);
 	if (reach->region) {
 		range = range_find(b, reach->addr, 1);
-		if (range)
+		if (range && range->region == reach->region) {
 			range->users--;
+		} else if (range && --range->before_users == 0) {
+			fabric_deregister(range->before);
+			range->before = NULL;
+		}
 	}
 	*reach = (struct reach){0};
 }

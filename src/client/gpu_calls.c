@@ -36,19 +36,20 @@ static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job
  * Jobs
  */
 
-/* Make its memory reachable: for the server in RPC mode, for this side's own reads and writes in queue mode. */
+/* Make its memory reachable: for the server in RPC mode, for this side's own reads and writes in queue mode. The output comes
+ * first, which needs more: where both lie in one registration, that is not in use yet. */
 static int reach_job(struct rdmad_gpu *gpu, struct job *job)
 {
 	struct buffers *buffers = engine_buffers(gpu->engine);
 	bool local = gpu->queues;
-	int rc = buffers_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ, &job->input);
+	int rc = buffers_reach(buffers, job->asked.output, job->output_size, local ? gpu->sink : FABRIC_REMOTE_WRITE,
+			       &job->output);
 
 	if (rc != 0)
 		return rc;
-	rc = buffers_reach(buffers, job->asked.output, job->output_size, local ? gpu->sink : FABRIC_REMOTE_WRITE,
-			   &job->output);
+	rc = buffers_reach(buffers, job->asked.input, job->input_size, local ? 0 : FABRIC_REMOTE_READ, &job->input);
 	if (rc != 0)
-		buffers_unreach(buffers, &job->input);
+		buffers_unreach(buffers, &job->output);
 	return rc;
 }
 
