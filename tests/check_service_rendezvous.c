@@ -52,6 +52,25 @@ static const struct conn_ops ops = {
 	.closed = on_closed,
 };
 
+/* Posts that were refused, of which each second one is; 0: none is. */
+static unsigned refuses;
+static bool refused_last;
+
+int __real_conn_transfer_chain(struct conn *c, struct conn_transfer *transfer, const struct conn_part *parts,
+			       unsigned n);
+int __wrap_conn_transfer_chain(struct conn *c, struct conn_transfer *transfer, const struct conn_part *parts,
+			       unsigned n);
+int __wrap_conn_transfer_chain(struct conn *c, struct conn_transfer *transfer, const struct conn_part *parts,
+			       unsigned n)
+{
+	refused_last = refuses && !refused_last;
+	if (!refused_last)
+		return __real_conn_transfer_chain(c, transfer, parts, n);
+	refuses++;
+	conn_wait_writable(c);
+	return -EAGAIN;
+}
+
 static void take(void *arg, struct fabric_request *request, const struct wire_request *wire, enum wire_reason reason)
 {
 	(void)arg;
@@ -618,6 +637,30 @@ START_TEST(test_long_into_full)
 }
 END_TEST
 
+/* A device that takes no request now, each second time, the last piece's as well. */
+START_TEST(test_long_refused_posts)
+{
+	uint64_t len = 8 * MIB;
+	struct fabric_region *region;
+	uint8_t *long_one = malloc(len), body[64];
+
+	ck_assert_ptr_nonnull(long_one);
+	fill_store();
+	connect_conn();
+	ck_assert_int_eq(fabric_register(pair.client.domain, long_one, len, FABRIC_REMOTE_READ, &region), 0);
+	value_fill(long_one, len, 9);
+	refuses = 1;
+	send_record(WIRE_OP_SET_FROM, body,
+		    body_of(body, (uintptr_t)long_one, len, fabric_region_rkey(region, conn_endpoint(conn)), 1));
+	expect_answer(WIRE_OK);
+	ck_assert_uint_gt(refuses, len / (AHEAD / 2));
+	refuses = 0;
+	ck_assert(stored("k", len, 9));
+	fabric_deregister(region);
+	free(long_one);
+}
+END_TEST
+
 /* The one with manners is served all the while, by small requests and by large ones. */
 static void serve_others(struct fabric_region *region, unsigned rounds)
 {
@@ -1080,6 +1123,7 @@ int main(void)
 	tcase_add_loop_test(evicting, test_half_way, 0, 6);
 	tcase_add_test(evicting, test_killed_on_the_way);
 	tcase_add_loop_test(evicting, test_long_into_full, 0, 6);
+	tcase_add_test(evicting, test_long_refused_posts);
 	tcase_add_loop_test(hold, test_hold_share, 0, 2);
 	tcase_add_test(hold, test_hold_limit);
 	tcase_add_test(hold, test_hold_longest);

@@ -729,8 +729,10 @@ static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_trans
 			conn_wait_writable(conn);
 			return;
 		}
-		KV_STEPS(conn, rc,
-			 store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2, &t->ready));
+		if (t->ready < t->ref.len) /* it grows */
+			KV_STEPS(conn, rc,
+				 store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2,
+						    &t->ready));
 		if (rc == 0)
 			rc = piece_post(conn, t, &t->from);
 		if (rc == 0 && t->state == KV_TRANSFER_GROWING)
