@@ -6,6 +6,7 @@
 
 #include "conn_pair.h"
 #include "server.h"
+#include "service/kv.h"
 #include "suite.h"
 #include "value.h"
 
@@ -661,6 +662,35 @@ START_TEST(test_long_refused_posts)
 }
 END_TEST
 
+/* The log takes no writes any more, while a long set is on its way: nothing is evicted for it from then on. */
+START_TEST(test_long_refused_meanwhile)
+{
+	struct kv_thread *thread = container_of(services.kv, struct kv_thread, part);
+	uint64_t len = 31 * MIB, evictions;
+	struct fabric_region *region;
+	uint8_t *long_one = malloc(len), body[64];
+
+	ck_assert_ptr_nonnull(long_one);
+	fill_store();
+	connect_conn();
+	ck_assert_int_eq(fabric_register(pair.client.domain, long_one, len, FABRIC_REMOTE_READ, &region), 0);
+	value_fill(long_one, len, 9);
+	send_record(WIRE_OP_SET_FROM, body,
+		    body_of(body, (uintptr_t)long_one, len, fabric_region_rkey(region, conn_endpoint(conn)), 1));
+	PAIR_UNTIL(&pair, services_store_stats(&services).evictions > FEW / 4);
+	evictions = services_store_stats(&services).evictions;
+	ck_assert_uint_lt(evictions, FEW / 2);
+	atomic_store(&thread->refused, -EROFS);
+	expect_answer(WIRE_READ_ONLY);
+	ck_assert_uint_eq(services_store_stats(&services).evictions, evictions);
+	ck_assert_uint_eq(services_store_stats(&services).pins, 0);
+	atomic_store(&thread->refused, 0);
+	ck_assert_uint_eq(count_few(), FEW - evictions);
+	fabric_deregister(region);
+	free(long_one);
+}
+END_TEST
+
 /* The one with manners is served all the while, by small requests and by large ones. */
 static void serve_others(struct fabric_region *region, unsigned rounds)
 {
@@ -1124,6 +1154,7 @@ int main(void)
 	tcase_add_test(evicting, test_killed_on_the_way);
 	tcase_add_loop_test(evicting, test_long_into_full, 0, 6);
 	tcase_add_test(evicting, test_long_refused_posts);
+	tcase_add_test(evicting, test_long_refused_meanwhile);
 	tcase_add_loop_test(hold, test_hold_share, 0, 2);
 	tcase_add_test(hold, test_hold_limit);
 	tcase_add_test(hold, test_hold_longest);

@@ -27,7 +27,7 @@ static const struct {
 	[KV_TRANSFER_GROWING] = {"growing", AFTER(READING), true},
 	[KV_TRANSFER_UNCOMMITTED] = {"uncommitted", AFTER(RESERVED), true},
 	[KV_TRANSFER_WRITING] = {"writing", AFTER(RESERVED) | AFTER(UNCOMMITTED), true},
-	[KV_TRANSFER_PUBLISHED] = {"published", AFTER(READING)},
+	[KV_TRANSFER_PUBLISHED] = {"published", AFTER(READING) | AFTER(GROWING)},
 	[KV_TRANSFER_WAITING] = {"waiting", AFTER(PUBLISHED)},
 };
 
@@ -488,16 +488,15 @@ static void set_give_up(struct kv_transfer *t)
 	transfer_give(t);
 }
 
-/* The value is in its place. */
-static void set_publish(struct conn *conn, struct kv_transfer *t)
+/* The value is in its place; or refused: meanwhile no write is taken any more, with this error. */
+static void set_publish(struct conn *conn, struct kv_transfer *t, int refused)
 {
 	struct kv_thread *thread = t->agent->thread;
 	struct store *store = thread->store;
 	struct store_put put;
-	int rc;
+	int rc = refused;
 
-	rc = kv_gate_refused(thread);
-	if (unlikely(rc != 0)) { /* meanwhile */
+	if (unlikely(rc != 0)) {
 		store_abandon(store, &t->ref);
 	} else {
 		put = kv_store_put(&t->put, kv_now(thread));
@@ -525,7 +524,7 @@ static void piece_done(struct conn *conn, struct kv_transfer *t, enum fabric_sta
 	if (t->failed)
 		set_give_up(t);
 	else if (t->asked == t->ref.len)
-		set_publish(conn, t);
+		set_publish(conn, t, kv_gate_refused(t->agent->thread));
 	else
 		kv_transfer_set_state(t, KV_TRANSFER_GROWING);
 }
@@ -722,8 +721,13 @@ int kv_serve_put_pieces(struct conn *conn, struct kv_agent *agent, const struct 
 static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_transfer *t)
 {
 	const struct kv_shared *shared = agent->thread->part.shared;
-	int rc = 0;
+	int rc = kv_gate_refused(agent->thread);
 
+	if (unlikely(rc != 0)) { /* nothing is evicted for it any more */
+		if (!t->coming)
+			set_publish(conn, t, rc);
+		return;
+	}
 	while (rc == 0 && t->coming < 2 && t->asked < t->ref.len) {
 		if (!conn_transfer_room(conn, t->from.count)) {
 			conn_wait_writable(conn);
