@@ -548,9 +548,9 @@ static int piece_post(struct conn *conn, struct kv_transfer *t, const struct kv_
 	if (rc != 0)
 		return rc;
 	t->asked = t->ready;
-	t->pieces++;
+	if (!t->pieces++)
+		kv_agent_count(t->agent, KV_COUNT_READS);
 	t->coming++;
-	kv_agent_count(t->agent, KV_COUNT_READS);
 	return 0;
 }
 
