@@ -417,6 +417,34 @@ START_TEST(test_half_way)
 }
 END_TEST
 
+/* The same where half is free, in pieces that no window joins: what lies between them is too long to be moved. */
+START_TEST(test_half_way_between_long)
+{
+	struct filled *t = filled_open(64 * MIB, STORE_EVICT_S3_FIFO);
+	struct store_ref ref;
+	uint64_t ready;
+	uint32_t n;
+
+	for (n = 0; n < 12; n++)
+		expect(set_len(t, n, 5 * MIB) == 0);
+	for (n = 0; n < 12; n += 2)
+		delete_key(t, n);
+	for (n = 0; n < 8; n++) {
+		ck_assert_int_eq(reserve_part(t, KEYS + n, 15 * MIB, &ref, &ready), 0);
+		ck_assert_uint_lt(ready, 15 * MIB);
+		store_abandon(t->f.store, &ref);
+	}
+	check_values(t);
+	ck_assert_int_eq(reserve_part(t, KEYS, 15 * MIB, &ref, &ready), 0);
+	while (ready < 15 * MIB)
+		ck_assert_int_eq(reserve_more(t, &ref, &ready), 0);
+	store_abandon(t->f.store, &ref);
+	ck_assert_uint_le(fixture_stats(&t->f).evictions, 2);
+	check_remaining(t);
+	fixture_close(&t->f);
+}
+END_TEST
+
 /* One that comes takes room as it does, and what it has not reached is there and whole. */
 START_TEST(test_grows)
 {
@@ -496,6 +524,7 @@ TCase *store_room_case(void)
 	tcase_add_loop_test(tc, test_young, 0, 2);
 	tcase_add_loop_test(tc, test_evicts_what_it_needs, 0, 4);
 	tcase_add_loop_test(tc, test_half_way, 0, 9);
+	tcase_add_test(tc, test_half_way_between_long);
 	tcase_add_loop_test(tc, test_grows, 0, 3);
 	tcase_add_test(tc, test_two_grow);
 	return tc;

@@ -103,6 +103,18 @@ static void stage_begin(struct store *store, enum room_stage stage)
 		room->window.kind = kind[stage];
 }
 
+/* Something has to go: of an extent that may grow only its part is cleared. */
+static void clear_begin(struct store *store)
+{
+	struct room *room = &store->room;
+
+	if (room->part) {
+		room->window.whole = arena_pages_of(&store->arena, room->size);
+		room->window.pages = arena_pages_of(&store->arena, room->part);
+	}
+	stage_begin(store, ROOM_CLEAR);
+}
+
 static void room_begin(struct store *store, const struct request *r)
 {
 	struct room *room = &store->room;
@@ -111,11 +123,12 @@ static void room_begin(struct store *store, const struct request *r)
 	room->size = r->size;
 	room->part = r->part;
 	room->others = 0;
-	room->window.whole = r->part ? arena_pages_of(&store->arena, r->size) : 0;
-	room->window.pages = arena_pages_of(&store->arena, r->part ? r->part : r->size);
+	room->window.whole = 0;
+	room->window.pages = arena_pages_of(&store->arena, r->size);
 	arena_trim(&store->arena);
-	if (r->part)
-		stage_begin(store, ROOM_CLEAR);
+	/* Where there is room in pieces it is moved together, and nothing has to go. */
+	if (r->part && !pages_suffice(store, r))
+		clear_begin(store);
 	else
 		stage_begin(store, store->eviction == STORE_EVICT_NONE ? ROOM_GATHER : ROOM_PACK);
 }
@@ -131,7 +144,7 @@ static void stage_end(struct store *store)
 	if (room->stage == ROOM_GATHER && arena_get_pages_free(a) >= room->window.pages)
 		stage_begin(store, ROOM_PACK);
 	else if (room->stage == ROOM_PACK && store->eviction != STORE_EVICT_NONE)
-		stage_begin(store, ROOM_CLEAR);
+		clear_begin(store);
 	else
 		room->stage = ROOM_REFUSED;
 }
@@ -397,9 +410,6 @@ int room_make(struct store *store, const struct room_want *want, uint64_t now, s
 	uint64_t evicted = 0;
 	int rc = -EAGAIN;
 
-	/* Where there is room in pieces it is moved together, and nothing has to go. */
-	if (r.part && !window_is_for(store, &r) && pages_suffice(store, &r))
-		r.part = 0;
 	if (!expire(store, &r, now) && (!evicts || r.part || window_is_for(store, &r) || evict_in_order(store, &r))) {
 		window_lock(store);
 		rc = room_step(store, &r);
