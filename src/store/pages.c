@@ -286,6 +286,31 @@ static uint32_t stretch_in(const struct pages *p, const char *base, uint32_t fir
 	return at + STRETCH <= first + p->page[first].pages ? at : UINT32_MAX;
 }
 
+/* Whether any page of it is there. Of a run that another one has joined, most may have gone before. */
+static bool stretch_is_there(void *base)
+{
+	unsigned char there[STRETCH];
+
+	if (mincore(base, (size_t)STRETCH << PAGE_SHIFT, there) != 0)
+		return true;
+	for (uint32_t i = 0; i < STRETCH; i++)
+		if (there[i] & 1)
+			return true;
+	return false;
+}
+
+static bool stretch_return(struct pages *p, char *base, uint32_t first)
+{
+	void *at = base + ((uint64_t)first << PAGE_SHIFT);
+
+	if (!stretch_is_there(at))
+		return true;
+	if (madvise(at, (size_t)STRETCH << PAGE_SHIFT, MADV_DONTNEED) != 0)
+		return false;
+	p->returned += (uint64_t)STRETCH << PAGE_SHIFT;
+	return true;
+}
+
 /* One stretch, or a few looks. False: something went wrong, and nothing is given back any more. */
 static bool idle_step(struct pages *p, char *base)
 {
@@ -298,9 +323,7 @@ static bool idle_step(struct pages *p, char *base)
 		if (stretch != UINT32_MAX) {
 			p->idle_hand = at;
 			p->idle_from = stretch + STRETCH;
-			p->returned += (uint64_t)STRETCH << PAGE_SHIFT;
-			return madvise(base + ((uint64_t)stretch << PAGE_SHIFT), (uint64_t)STRETCH << PAGE_SHIFT,
-				       MADV_DONTNEED) == 0;
+			return stretch_return(p, base, stretch);
 		}
 		if (state_of(run) == PAGE_FREE)
 			run->idle = run->idle == IDLE_NOT ? IDLE_LONG : IDLE_GONE;
