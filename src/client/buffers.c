@@ -14,10 +14,11 @@
 #define PAGE 4096u
 #define CLASS_MIN 12 /* 4 KiB, the first class */
 #define CLASSES 30
-#define KEEP (256 * MIB) /* of free buffers; beyond this, the longest unused are unmapped */
+#define RIGHTS FABRIC_REMOTE_ATOMIC /* sets of rights, which are bits; nobody asks for that one or a higher one */
+#define KEEP (256 * MIB)            /* of free buffers; beyond this, the longest unused are unmapped */
 
 struct landing {
-	struct list node;      /* in buffers->free[class] or buffers->lent */
+	struct list node;      /* in buffers->free[class][access] or buffers->lent */
 	struct list age;       /* in buffers->idle while it is free */
 	struct buffers *owner; /* NULL: the engine is gone */
 	struct fabric_region *region;
@@ -44,7 +45,7 @@ struct range {
 struct buffers {
 	struct engine *engine;
 	struct fabric_domain *domain;
-	struct list free[CLASSES], lent;
+	struct list free[CLASSES][RIGHTS], lent;
 	struct list idle;     /* all that are free, longest unused first */
 	size_t kept;          /* their bytes */
 	struct range *ranges; /* sorted by address, none overlaps */
@@ -62,7 +63,8 @@ struct buffers *buffers_create(struct engine *engine, struct fabric_domain *doma
 	list_init(&b->lent);
 	list_init(&b->idle);
 	for (unsigned i = 0; i < CLASSES; i++)
-		list_init(&b->free[i]);
+		for (unsigned access = 0; access < RIGHTS; access++)
+			list_init(&b->free[i][access]);
 	return b;
 }
 
@@ -160,26 +162,20 @@ static struct landing *landing_create(struct buffers *b, unsigned class, unsigne
 	return l;
 }
 
-static struct landing *landing_find(const struct list *free, unsigned access)
-{
-	list_for_each (pos, free)
-		if (container_of(pos, struct landing, node)->access == access)
-			return container_of(pos, struct landing, node);
-	return NULL;
-}
-
 struct landing *landing_take(struct buffers *b, size_t size, unsigned access)
 {
 	unsigned class = class_of(size);
 	struct landing *l;
 
-	must(engine_entered(b->engine));
+	must(engine_entered(b->engine) && access < RIGHTS);
 	if (class >= CLASSES) {
 		log_error("client", "%zu bytes are beyond what a registered buffer holds", size);
 		return NULL;
 	}
-	l = landing_find(&b->free[class], access);
-	l = l ? idle_remove(l) : landing_create(b, class, access);
+	if (list_empty(&b->free[class][access]))
+		l = landing_create(b, class, access);
+	else
+		l = idle_remove(list_first(&b->free[class][access], struct landing, node));
 	if (l)
 		list_add_tail(&b->lent, &l->node);
 	return l;
@@ -196,7 +192,7 @@ void landing_give(struct landing *l)
 	must(engine_entered(b->engine));
 	list_del(&l->node);
 	b->kept += l->size;
-	list_add_head(&b->free[l->class], &l->node);
+	list_add_head(&b->free[l->class][l->access], &l->node);
 	list_add_tail(&b->idle, &l->age);
 	buffers_keep(b, KEEP);
 }
