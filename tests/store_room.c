@@ -461,12 +461,15 @@ START_TEST(test_grows)
 		if (n % 8 == 0)
 			ck_assert_uint_ge(check_remaining(t) + ready + 5 * PART, before);
 		work_since(t, &work);
+		ck_assert_uint_ge(fixture_stats(&t->f).bytes_reserved, ready);
+		ck_assert_uint_le(fixture_stats(&t->f).bytes_reserved, ready + 4096); /* the header and the key */
 		ck_assert_int_ne(store_reserve_more(t->f.store, &ref, ready + PART, &ready), -EBUSY);
 		most = MAX(most, work_since(t, &work));
 	}
 	ck_assert_uint_le(most, STEP_MOST);
 	pattern_fill(ref.addr, len, 7);
 	ck_assert_int_eq(store_publish(t->f.store, &ref, NULL, NOW, NULL), 0);
+	ck_assert_uint_eq(fixture_stats(&t->f).bytes_reserved, 0);
 	check_remaining(t);
 	ck_assert(read_key(t, KEYS - 1));
 	ck_assert_uint_eq(t->f.store->arena.growths, 0);

@@ -455,6 +455,14 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
  * Writing.
  */
 
+/* Of an extent that grows, what it has by now. */
+static uint64_t reserved_bytes(struct store *store, const struct store_item *item)
+{
+	uint64_t bytes = item_bytes(item);
+
+	return bytes > SMALL_MAX ? MIN(bytes, arena_extent(&store->arena, item)) : bytes;
+}
+
 static int reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
 		   uint64_t now, struct store_ref *out)
 {
@@ -473,7 +481,7 @@ static int reserve(struct store *store, const void *key, size_t key_len, uint64_
 	s = stripe_lock(store, tag);
 	s->pinned++;
 	lock_give(&s->lock, LOCK_STRIPE);
-	atomic_fetch_add_explicit(&store->reserved, item_bytes(item), memory_order_relaxed);
+	atomic_fetch_add_explicit(&store->reserved, reserved_bytes(store, item), memory_order_relaxed);
 	ref_set(out, item, 0);
 	return 0;
 }
@@ -508,11 +516,12 @@ int store_reserve_part(struct store *store, const void *key, size_t key_len, uin
 int store_reserve_more(struct store *store, struct store_ref *ref, uint64_t bytes, uint64_t *ready)
 {
 	struct store_item *item = ref->item;
-	uint64_t offset = item_value_offset(item->key_len, ref->len);
+	uint64_t offset = item_value_offset(item->key_len, ref->len), before = reserved_bytes(store, item);
 	int rc;
 
 	must(item_is_reserved(item) && item->queue == QUEUE_GROWS);
 	rc = room_grow(store, item, offset + MIN(ref->len, bytes));
+	atomic_fetch_add_explicit(&store->reserved, reserved_bytes(store, item) - before, memory_order_relaxed);
 	*ready = ref_ready(store, ref);
 	if (*ready == ref->len) {
 		item->queue = QUEUE_NONE;
@@ -525,7 +534,7 @@ static void reservation_ends(struct store *store, struct store_item *item)
 {
 	must(item_is_reserved(item));
 	ref_count_back(store, item);
-	atomic_fetch_sub_explicit(&store->reserved, item_bytes(item), memory_order_relaxed);
+	atomic_fetch_sub_explicit(&store->reserved, reserved_bytes(store, item), memory_order_relaxed);
 }
 
 void store_abandon(struct store *store, struct store_ref *ref)
