@@ -510,6 +510,54 @@ START_TEST(test_two_grow)
 }
 END_TEST
 
+static void release_changes(struct store *store)
+{
+	struct store_change change;
+
+	while (store_changes_take(store, &change, 1))
+		store_changes_release(store, &change, 1);
+}
+
+/* Where changes hold what was evicted, one whose key no change copies: it waits for them once a piece. */
+START_TEST(test_grows_beside_changes)
+{
+	static const char value[40000];
+	struct fixture f = fixture_open_ring(64 * MIB, GIB, STORE_EVICT_S3_FIFO, 1 << 12);
+	uint64_t ready, len = 16 * MIB, bytes;
+	unsigned waits = 0, pieces = 0;
+	struct store_ref ref;
+	char key[300];
+	int rc;
+
+	store_changes_begin(f.store, 1);
+	memset(key, 'k', sizeof(key));
+	for (uint32_t n = 0; fixture_stats(&f).evictions < 100; n++) {
+		memcpy(key, &n, sizeof(n));
+		while (store_set(f.store, key, sizeof(key), value, sizeof(value), NULL, NOW, NULL) == -EAGAIN)
+			release_changes(f.store);
+	}
+	release_changes(f.store);
+	while ((rc = store_reserve_part(f.store, "k", 1, len, PART, NOW, &ref, &ready)) == -EAGAIN)
+		release_changes(f.store);
+	ck_assert_int_eq(rc, 0);
+	for (; ready < len; pieces++)
+		for (bytes = ready + PART; (rc = store_reserve_more(f.store, &ref, bytes, &ready)) != 0;) {
+			if (rc != -EBUSY)
+				continue;
+			waits++;
+			release_changes(f.store);
+		}
+	ck_assert_uint_ge(pieces, 16);
+	ck_assert_uint_ge(waits, pieces / 2); /* they do hold it */
+	ck_assert_uint_le(waits, 2 * pieces);
+	store_abandon(f.store, &ref);
+	release_changes(f.store);
+	fixture_flush(&f);
+	release_changes(f.store);
+	fixture_close(&f);
+}
+END_TEST
+
 TCase *store_room_case(void)
 {
 	TCase *tc = tcase_create("room");
@@ -530,5 +578,6 @@ TCase *store_room_case(void)
 	tcase_add_test(tc, test_half_way_between_long);
 	tcase_add_loop_test(tc, test_grows, 0, 3);
 	tcase_add_test(tc, test_two_grow);
+	tcase_add_test(tc, test_grows_beside_changes);
 	return tc;
 }

@@ -746,6 +746,8 @@ static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_trans
 		kv_hold_room(conn, agent, rc);
 		conn_wait_writable(conn);
 	} else if (rc == -EBUSY) {
+		if (store_changes_hold(agent->thread->store))
+			kv_gate_wait_ring(agent);
 		kv_hold_retry(conn, agent->thread);
 	} else if (rc != 0 && !t->coming) {
 		set_give_up(t); /* with the connection */

@@ -98,6 +98,11 @@ bool store_changes_full(const struct store *store)
 			c->size);
 }
 
+bool store_changes_hold(const struct store *store)
+{
+	return changes_hold(&store->changes);
+}
+
 /* The one who took it last has its lines, and a lock that follows would wait for them. */
 static void change_expect(const struct changes *c, uint64_t lsn)
 {

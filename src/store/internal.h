@@ -312,6 +312,8 @@ struct growing *arena_growth(struct arena *a, const struct store_item *item);
 /* It has as many pages: 0, with all that is free behind it up to these. 1: there is something at run g->run, which is claimed.
  * -EBUSY: that belongs to a window, or to somebody who has just taken it. */
 int arena_grow(struct arena *a, struct growing *g, uint32_t pages);
+/* The first large extent from there on, not of a window, as a page before `end`; else UINT32_MAX. It may go at any moment. */
+uint32_t arena_next_large(struct arena *a, uint32_t from, uint32_t end);
 /* It is whole, or given up: what was claimed behind it goes back. `next`: the window of the next one is looked for from there, where
  * something was cleared already; or NULL. */
 void arena_growth_end(struct arena *a, struct growing *g, struct window *next);

@@ -730,6 +730,20 @@ int arena_grow(struct arena *a, struct growing *g, uint32_t pages)
 	return rc;
 }
 
+uint32_t arena_next_large(struct arena *a, uint32_t from, uint32_t end)
+{
+	struct pages *p = &a->pages;
+	uint32_t at;
+
+	must(lock_rank_is_held(LOCK_WINDOW));
+	lock_take(&p->lock, LOCK_PAGES);
+	at = head_next(p, from);
+	while (at < end && (state_of(&p->page[at]) != PAGE_LARGE || in_window(p, at)))
+		at += p->page[at].pages;
+	lock_give(&p->lock, LOCK_PAGES);
+	return at < end ? at : UINT32_MAX;
+}
+
 void arena_growth_end(struct arena *a, struct growing *g, struct window *next)
 {
 	struct pages *p = &a->pages;

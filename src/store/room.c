@@ -449,21 +449,38 @@ static int run_clear(struct store *store, struct growing *g, struct request *r)
 	return -EAGAIN;
 }
 
+/* Changes hold what was evicted until they are released. So what is large goes now, up to the piece's end: the growth then waits
+ * once for many, not for each. Whether an item is still there, its stripe tells. */
+static void evict_ahead(struct store *store, const struct growing *g, uint32_t pages, struct request *r)
+{
+	struct arena *a = &store->arena;
+	uint32_t end = g->first + pages, at = g->first + 1;
+
+	while (r->budget > 0 && (at = arena_next_large(a, at, end)) < end) {
+		evict_item(store, (struct store_item *)(a->base + ((uint64_t)at << PAGE_SHIFT)));
+		r->budget -= COST_ITEM;
+		at++;
+	}
+}
+
 int room_grow(struct store *store, struct store_item *item, uint64_t bytes)
 {
 	struct request r = {.budget = BUDGET};
+	uint32_t pages = arena_pages_of(&store->arena, bytes);
 	struct growing *g;
 	int rc;
 
 	window_lock(store);
 	g = arena_growth(&store->arena, item);
 	do {
-		rc = arena_grow(&store->arena, g, arena_pages_of(&store->arena, bytes));
+		rc = arena_grow(&store->arena, g, pages);
 		if (rc == 1 && g->object == 0)
 			arena_trim(&store->arena); /* of a span that is empty */
 		if (rc == 1)
 			rc = run_clear(store, g, &r) == -EBUSY ? -EBUSY : -EAGAIN;
 	} while (rc == -EAGAIN && r.budget > 0);
+	if (rc == -EBUSY && changes_hold(&store->changes))
+		evict_ahead(store, g, pages, &r);
 	window_unlock(store);
 	return rc;
 }

@@ -280,6 +280,8 @@ void store_load_end(struct store *store, uint64_t last);
 
 /* Writes that answer -EAGAIN do so until changes are released. */
 bool store_changes_full(const struct store *store);
+/* Memory of what was written over or evicted comes free when changes are released. */
+bool store_changes_hold(const struct store *store);
 
 /* The last LSN that was drawn. */
 uint64_t store_lsn(const struct store *store);
