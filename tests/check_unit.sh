@@ -3,7 +3,7 @@
 # the confinement of a session's process least of all. It changes the system that it runs on, which an emulated machine forgets.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/lib.sh"
-[[ ${RDMAD_GUEST-} ]] || { echo "$test_name: this is no emulated machine (scripts/guest)"; exit 77; }
+[[ ${RDMAD_GUEST-} ]] || { echo "$test_name: no RDMA here, and a system that it would change (scripts/guest)"; exit 77; }
 need jq nsenter unshare
 [[ -x /lib/systemd/systemd ]] || { echo "$test_name: systemd is missing"; exit 77; }
 root=${RDMAD_BUILD:?where scripts/test builds}/root
