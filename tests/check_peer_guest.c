@@ -511,6 +511,28 @@ START_TEST(strangers_leave_room_beside_peers)
 }
 END_TEST
 
+/* One that waits to be accepted has not admitted this side, nor this side it: neither ends the other by looking whether it is there. */
+START_TEST(accepted_after_many_heartbeats)
+{
+	rdma_options options = {.heartbeat_ms = 100};
+	uint64_t until = time_now() + 2 * TIME_S;
+	struct client c;
+
+	serve(&options);
+	client_begin(&c, &options);
+	while (time_now() < until)
+		turn(server);
+	ck_assert_msg(rdma_accept_peer(server) == 0, "%s", rdma_get_error());
+	client_join(&c);
+	ck_assert_msg(c.peer >= 0, "%s", c.why);
+	for (until = time_now() + TIME_S; time_now() < until;)
+		turn(server);
+	say(c.ctx, 0, "still here");
+	hear(server, 0, "still here");
+	client_ends(&c);
+}
+END_TEST
+
 static Suite *suite_make(const char *name)
 {
 	Suite *suite = suite_create(name);
@@ -525,6 +547,8 @@ static Suite *suite_make(const char *name)
 	tcase_add_loop_test(tc, offers_show_what_is_sent, 0, 4);
 	tcase_add_test(tc, strangers_take_no_place_of_peers);
 	tcase_add_test(tc, strangers_leave_room_beside_peers);
+	tc = suite_case(suite, "heartbeats", set_up, tear_down);
+	tcase_add_test(tc, accepted_after_many_heartbeats);
 	return suite;
 }
 

@@ -724,6 +724,46 @@ START_TEST(test_old_server_is_not_asked)
 }
 END_TEST
 
+/* It has heard nothing for its keepalive. */
+static void client_looks(void)
+{
+	pair.now += 10 * TIME_S;
+	conn_group_progress(pair.client.group, pair.now);
+	ck_assert(client[0].conn->probing);
+	PAIR_UNTIL(&pair, client[0].closed || !client[0].conn->probing);
+	ck_assert_uint_eq(client[0].closed + server[0].closed, 0);
+}
+
+/* Where silence is looked into by writes, a peer is asked by messages until it has said that it admits this side. */
+START_TEST(test_not_yet_admitted)
+{
+	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
+	struct fabric_transport silent;
+	uint64_t said;
+
+	c.keepalive = 10 * TIME_S;
+	c.asks = c.away = s.away = true;
+	begin(&s, &c);
+	connect_one(0);
+	silent = *client[0].conn->transport;
+	silent.silent = true;
+	client[0].conn->transport = &silent;
+	conn_choose_probe(client[0].conn);
+	for (unsigned i = 0; i < 3; i++)
+		client_looks();
+	ck_assert(client[0].conn->asks);
+	conn_admit(server[0].conn);
+	PAIR_UNTIL(&pair, !client[0].conn->asks);
+	conn_admit(server[0].conn);
+	conn_pair_rest(&pair);
+	said = client[0].conn->messages_out;
+	for (unsigned i = 0; i < 3; i++)
+		client_looks();
+	ck_assert_uint_eq(client[0].conn->messages_out, said);
+	end();
+}
+END_TEST
+
 /* One that asks twice before it was answered. */
 START_TEST(test_asks_without_end)
 {
@@ -910,6 +950,7 @@ static Suite *suite_of_quotas(void)
 	tcase_add_test(tc, test_frozen_server);
 	tcase_add_test(tc, test_absent_client);
 	tcase_add_test(tc, test_old_server_is_not_asked);
+	tcase_add_test(tc, test_not_yet_admitted);
 	tcase_add_test(tc, test_asks_without_end);
 	tcase_add_test(tc, test_timers_in_order);
 	tcase_add_test(tc, test_transfer_gets_on);

@@ -28,8 +28,7 @@ static void conn_watch(struct conn *conn)
 	conn->heard = conn->group->now;
 	conn->alive_moved = fabric_moved_bytes(conn->endpoint);
 	conn->watch_sends = attr->stall_timeout && conn->transport->device;
-	conn->asks = attr->asks && (conn->accept.flags & WIRE_ANSWERS) && !(attr->away && conn->transport->silent);
-	conn->probes = attr->keepalive && (conn->asks || conn->transport->silent);
+	conn_choose_probe(conn);
 	if (conn->probes)
 		conn_timer_set(conn, conn->group->now + attr->keepalive);
 }
@@ -472,6 +471,11 @@ void conn_admit(struct conn *conn)
 	rc = fabric_admit(conn->endpoint);
 	if (rc != 0 && rc != -ENOTCONN) /* that one's end is on its way */
 		conn_close(conn, rc, "it cannot be given its rights to memory: %s", strerror(-rc));
+	if (rc != 0 || !conn->group->attr.away || conn->admits)
+		return;
+	conn->admits = true;
+	conn->say |= WIRE_ADMITS;
+	conn_mark_dirty(conn);
 }
 
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context)

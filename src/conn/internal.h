@@ -62,6 +62,8 @@ struct conn {
 	bool probes;                              /* its silence is looked into */
 	bool asks;                                /* by asking its program, which is known to answer; else its host */
 	bool probing;                             /* asked, and not answered yet */
+	bool admits;                              /* the peer was told that it is admitted */
+	bool admitted;                            /* the peer has said that it admits this side */
 	bool watch_sends;                         /* a device acknowledges what it is sent, whatever its program does */
 	bool unshared;                            /* its device has no shared receives */
 	bool want_writable;
@@ -256,7 +258,8 @@ bool conn_transfers_get_on(struct conn *conn); /* have bytes moved since this wa
  * timer.c
  */
 void conn_timers_look(struct conn_group *group);
-int conn_timer_add(struct conn *conn); /* 0 or -ENOMEM */
+void conn_choose_probe(struct conn *conn); /* how its silence is looked into */
+int conn_timer_add(struct conn *conn);     /* 0 or -ENOMEM */
 void conn_timer_remove(struct conn *conn);
 void conn_timer_move(struct conn *conn, uint64_t due);
 /* Look at it at `when`, or earlier. */

@@ -504,6 +504,11 @@ static __attribute__((cold)) bool conn_take_flags(struct conn *conn, uint16_t fl
 {
 	if (flags & WIRE_ANSWER)
 		conn->probing = false;
+	if (flags & WIRE_ADMITS) {
+		conn->admitted = true;
+		if (conn->state == CONN_ESTABLISHED)
+			conn_choose_probe(conn);
+	}
 	if (flags & (WIRE_GOAWAY | WIRE_LAST))
 		conn_told_to_leave(conn, flags);
 	if (!(flags & WIRE_ASK))

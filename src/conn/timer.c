@@ -87,6 +87,18 @@ void conn_timer_move(struct conn *conn, uint64_t due)
 	heap_settle(conn->group, conn);
 }
 
+/* A program that may be away is not waited for where its device can answer. But a peer that has not admitted this side refuses even
+ * a write of no bytes; until it does, and it may wait long to be accepted, it is asked by a message, which its device takes. */
+void conn_choose_probe(struct conn *conn)
+{
+	const struct conn_group_attr *attr = &conn->group->attr;
+	bool writes = attr->away && conn->transport->silent && conn->admitted;
+
+	conn->asks = attr->asks && (conn->accept.flags & WIRE_ANSWERS) && !writes;
+	conn->probes = attr->keepalive && (conn->asks || conn->transport->silent);
+	conn->probing = false;
+}
+
 /* RC says nothing of a dead host. A write of no bytes is answered by the peer's device, so it proves
  * the host without waiting for the peer's program. */
 static void probe_host(struct conn *conn)

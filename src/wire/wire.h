@@ -169,11 +169,13 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
 #define WIRE_ANSWER 2u
 #define WIRE_GOAWAY 4u
 #define WIRE_LAST 8u
+#define WIRE_ADMITS                                                                                                    \
+	16u /* said once, when a peer that may be away admits the other: its memory takes writes of no bytes now */
 
 struct wire_message {
 	uint32_t length;  /* of the whole message */
 	uint16_t credits; /* receives that the sender posted again since its last message */
-	uint16_t flags;   /* WIRE_ASK, WIRE_ANSWER, WIRE_GOAWAY, WIRE_LAST; others are ignored */
+	uint16_t flags;   /* WIRE_ASK, WIRE_ANSWER, WIRE_GOAWAY, WIRE_LAST, WIRE_ADMITS; others are ignored */
 };
 _Static_assert(sizeof(struct wire_message) == 8, "wire layout");
 
