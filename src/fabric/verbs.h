@@ -359,6 +359,7 @@ struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_n
 uint32_t verbs_shared_wanted(const struct fabric_queue *queue, uint32_t spare);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
 void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
+void verbs_shared_deal(struct verbs_queue *q); /* what is parked goes out, where it may */
 /* Make the queue anew, when no queue pair uses it: no shared receive is lost. */
 int verbs_cq_rebuild(struct verbs_cq *cq);
 

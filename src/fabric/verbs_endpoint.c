@@ -81,7 +81,10 @@ void verbs_endpoint_free(struct verbs_endpoint *ep)
 	list_del(&ep->closing);
 	list_del(&ep->flushing);
 	list_del(&ep->member);
-	ep->queue->unbound -= ep->attr.shared;
+	if (ep->attr.shared) {
+		ep->queue->unbound -= ep->attr.shared;
+		verbs_shared_deal(ep->queue); /* what was kept for it */
+	}
 	free(ep->slot);
 	free(ep->recv_id);
 	free(ep->early);

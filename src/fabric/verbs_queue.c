@@ -258,7 +258,7 @@ static unsigned verbs_shared_share(const struct verbs_queue *q, const struct ver
 }
 
 /* What a device does not take, for whatever reason, stays parked until the next time. */
-static void verbs_shared_deal(struct verbs_queue *q)
+void verbs_shared_deal(struct verbs_queue *q)
 {
 	uint32_t kept = q->count > 1 ? q->unbound : 0;
 	struct verbs_cq *cq;
