@@ -88,10 +88,12 @@ static void verbs_domain_destroy(struct fabric_domain *base)
 	free(domain);
 }
 
-/* A device that was taken away answers EIO to all but destroying. The others go on without it. */
+/* A device that was taken away answers EIO to all but destroying, so to a question, too. The others go on without it. */
 static bool verbs_is_gone(struct verbs_device *device, int error)
 {
-	if (error == EIO && !atomic_load(&device->gone)) {
+	struct ibv_device_attr unused;
+
+	if (error == EIO && !atomic_load(&device->gone) && ibv_query_device(device->ctx, &unused) == EIO) {
 		verbs_device_gone(device, strerror(error));
 		atomic_store(&device->gone, true);
 	}

@@ -529,7 +529,7 @@ static void cap_to(int *value, enum shim_shape shape)
 
 SHIM_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-	int rc = SHIM_NEXT(ibv_query_device)(context, attr);
+	int rc = shim_gone() ? EIO : SHIM_NEXT(ibv_query_device)(context, attr);
 
 	if (shim_on(SHAPE_no_srq))
 		attr->max_srq = attr->max_srq_wr = attr->max_srq_sge = 0;
