@@ -958,12 +958,12 @@ START_TEST(test_limit_source)
 	ck_assert_uint_eq(ask_listen(connect_for(1, "b"), "b", CAPACITY, ""), WIRE_OK);
 	c = connect_for(2, "c");
 	ck_assert_uint_eq(ask_listen(c, "c", CAPACITY, ""), WIRE_BUSY);
-	assert_says(c, "this address or user");
+	assert_says(c, "this address, network of IPv6 (/64) or user");
 	ck_assert_uint_eq(ask_open(connect_for(3, "echo"), "echo", CAPACITY, 0, 0), WIRE_OK);
 	ck_assert_uint_eq(ask_open(connect_for(4, "echo"), "echo", CAPACITY, 0, 0), WIRE_OK);
 	c = connect_for(5, "echo");
 	ck_assert_uint_eq(ask_open(c, "echo", CAPACITY, 0, 0), WIRE_BUSY);
-	assert_says(c, "this address or user");
+	assert_says(c, "this address, network of IPv6 (/64) or user");
 }
 END_TEST
 

@@ -1252,7 +1252,7 @@ START_TEST(test_source_limit)
 	open_rpc(&client[1]);
 	connect_client(c);
 	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
-	assert_ended(c, WIRE_BUSY, "allows one address or user, 2");
+	assert_ended(c, WIRE_BUSY, "allows one address, network of IPv6 (/64) or user, 2");
 	ck_assert_uint_eq(services_count(&services, "gpu_refused"), 1);
 	leave(&client[1]);
 	UNTIL(gpu.sessions == 1);

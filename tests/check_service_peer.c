@@ -842,7 +842,7 @@ START_TEST(test_limit_source)
 {
 	join(0, "a", 2, 0);
 	join(1, "b", 2, 0);
-	assert_refused(join(2, "c", 2, 0), WIRE_BUSY, "this address or user");
+	assert_refused(join(2, "c", 2, 0), WIRE_BUSY, "this address, network of IPv6 (/64) or user");
 	/* who joins what another began begins none */
 	ck_assert_uint_eq(join(3, "b", 2, 1)->told, 2);
 	ck_assert_uint_eq(count_of("peer_limits"), 1);

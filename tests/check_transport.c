@@ -49,7 +49,9 @@ START_TEST(test_sources)
 		{"10.0.0.1", "127.0.0.1", false},
 		{"2001:db8::1", "2001:db8::ffff:0:0:1", true},
 		{"2001:db8::1", "2001:db8:0:1::1", false},
-		{"fe80::1", "fe80::2", true},
+		{"fe80::1", "fe80::1", true},
+		{"fe80::1", "fe80::2", false},
+		{"fe80::1", "%fe80::1", false}, /* by another link */
 		{"::1", "::2", false},
 	};
 
@@ -60,7 +62,11 @@ START_TEST(test_sources)
 			const char *text = j ? pairs[i].second : pairs[i].first;
 			struct sockaddr_in6 six = {.sin6_family = AF_INET6};
 			struct sockaddr_in four = {.sin_family = AF_INET};
-			bool is_six = inet_pton(AF_INET6, text, &six.sin6_addr) == 1;
+			bool is_six;
+
+			six.sin6_scope_id = *text == '%' ? 2 : 1;
+			text += *text == '%';
+			is_six = inet_pton(AF_INET6, text, &six.sin6_addr) == 1;
 
 			ck_assert(is_six || inet_pton(AF_INET, text, &four.sin_addr) == 1);
 			fabric_source_of(is_six ? (struct sockaddr *)&six : (struct sockaddr *)&four, &source[j]);

@@ -238,8 +238,12 @@ void fabric_source_of(const struct sockaddr *sa, struct fabric_source *out)
 		out->id[0] = ((const struct sockaddr_in *)sa)->sin_addr.s_addr;
 	else if (sa->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six))
 		*out = (struct fabric_source){.family = AF_INET, .id = {six->s6_addr32[3]}};
-	else if (sa->sa_family == AF_INET6)
+	else if (sa->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(six))
 		memcpy(out->id, six, sizeof(*six) / 2); /* of the rest a host chooses any */
+	else if (sa->sa_family == AF_INET6) {           /* all hosts, of all links, have the first half in common */
+		memcpy(out->id, six, sizeof(*six));
+		out->family |= (uint64_t)((const struct sockaddr_in6 *)sa)->sin6_scope_id << 32;
+	}
 }
 
 void fabric_request_limits(const struct fabric_request *request, struct fabric_limits *limits)

@@ -325,9 +325,10 @@ char *fabric_request_peer(const struct fabric_request *request, char *buf, size_
 char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 
 /* Who asks, as far as one can be told from another: by its user, if it is on this machine and the kernel knows, else by its address
- * of IPv4, or its network of IPv6 (/64). All addresses of the loopback are one. Without padding: compare the bytes. */
+ * of IPv4, its network of IPv6 (/64), or its link-local address and the link. All addresses of the loopback are one. Without padding: compare the bytes. */
 struct fabric_source {
-	uint64_t family; /* AF_UNIX: a user of this machine, id[0]; AF_INET, AF_INET6; AF_UNSPEC: nobody knows */
+	uint64_t family; /* AF_UNIX: a user of this machine, id[0]; AF_INET, AF_INET6, its link in the upper half;
+	                  * AF_UNSPEC: nobody knows */
 	uint64_t id[2];
 };
 /* Are these known to be the same? Never if nobody knows who one of them is. */

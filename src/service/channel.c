@@ -29,14 +29,13 @@ static const struct setting settings[] = {
 	{"channel.names", SETTING_NUMBER, AT(names), "1024", 1, 16384,
 	 .help = "Most names that clients listen on; more are refused."},
 	{"channel.names_per_source", SETTING_NUMBER, AT(names_per_source), "0", 0, 16384, .effective = names_per_source,
-	 .help = "Most of them of one address, or of one user of this machine. 0: half of them, and as\n"
-		 "many as there are is no limit."},
+	 .help = "Most of them of one source: of an address, a network of IPv6 (/64), or a user of this\n"
+		 "machine. 0: half of them, and as many as there are is no limit."},
 	{"channel.joined", SETTING_NUMBER, AT(joined), "1024", 1, 16384,
 	 .help = "Most channels whose bytes go through the daemon, because the two ends cannot reach each\n"
 		 "other, and of the channel echo; more are refused."},
 	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 16384,
-	 .effective = joined_per_source,
-	 .help = "Most of them that one address opened, or one user of this machine. As above."},
+	 .effective = joined_per_source, .help = "Most of them that one source opened. As above."},
 	{"channel.invite_timeout", SETTING_TIME, AT(invite_timeout), "10s", TIME_MS, 3600 * TIME_S,
 	 .help = "How long who listens on a name may take to accept a client that comes through the daemon."},
 };
@@ -219,9 +218,11 @@ static int channel_open(const struct service_host *host, const void *values, voi
 		return rc;
 	service->settings = *(const struct channel_settings *)values;
 	service->names.full = "as many names are listened on as channel.names of its rdmad.conf allows";
-	service->names.enough = "this address or user listens on as many names as channel.names_per_source allows";
+	service->names.enough = "this address, network of IPv6 (/64) or user listens on as many names as "
+				"channel.names_per_source allows";
 	service->joined.full = "as many channels lead through it as channel.joined of its rdmad.conf allows";
-	service->joined.enough = "this address or user has as many channels as channel.joined_per_source allows";
+	service->joined.enough =
+		"this address, network of IPv6 (/64) or user has as many channels as channel.joined_per_source allows";
 	rc = places_init(&service->names, service->settings.names, names_per_source(&service->settings));
 	if (rc != 0)
 		goto free_service;

@@ -113,11 +113,11 @@ static void refuse(struct gpu_agent *a, enum gpu_place_answer why)
 			       "the server has all the gpu sessions it allows, %u; see gpu.sessions in its rdmad.conf",
 			       gpu->sessions_max);
 	else
-		gpu_agent_fail(
-			a, -EAGAIN,
-			"this client has all the gpu sessions that the server allows one address or user, %u; see "
-			"gpu.sessions_per_source in its rdmad.conf",
-			gpu->per_source);
+		gpu_agent_fail(a, -EAGAIN,
+			       "this client has all the gpu sessions that the server allows one address, network of "
+			       "IPv6 (/64) "
+			       "or user, %u; see gpu.sessions_per_source in its rdmad.conf",
+			       gpu->per_source);
 }
 
 static void find_place(struct gpu_agent *a)

@@ -40,8 +40,8 @@ static const struct setting settings[] = {
 	{"gpu.sessions", SETTING_NUMBER, AT(sessions), "8", 1, 1024,
 	 .help = "Most sessions, each of which has a process; more are refused."},
 	{"gpu.sessions_per_source", SETTING_NUMBER, AT(per_source), "0", 0, 1024, .effective = per_source_of,
-	 .help = "Most of them of one address, or of one user of this machine. 0: half of them, and as\n"
-		 "many as there are is no limit."},
+	 .help = "Most of them of one source: of an address, a network of IPv6 (/64), or a user of this\n"
+		 "machine. 0: half of them, and as many as there are is no limit."},
 	{"gpu.idle_timeout", SETTING_TIME, AT(idle_timeout), "60s", 0, 3600 * 24 * TIME_S,
 	 .help = "A session without a job for so long ends when another client wants its place. 0: never."},
 	{"gpu.queues", SETTING_NUMBER, AT(queues), "4", 1, WIRE_RING_QUEUES_MAX,

@@ -18,8 +18,8 @@ static const struct setting settings[] = {
 	{"peer.groups", SETTING_NUMBER, AT(groups), "1024", 1, 16384,
 	 .help = "Most groups of programs that meet here, or have met and still run; more are refused."},
 	{"peer.groups_per_source", SETTING_NUMBER, AT(groups_per_source), "0", 0, 16384, .effective = groups_per_source,
-	 .help = "Most of them that one address began, or one user of this machine. 0: half of them, and\n"
-		 "as many as there are is no limit."},
+	 .help = "Most of them that one source began: an address, a network of IPv6 (/64), or a user of this\n"
+		 "machine. 0: half of them, and as many as there are is no limit."},
 	{"peer.members", SETTING_NUMBER, AT(members), "1024", 1, WIRE_PEER_MEMBERS_MAX,
 	 .help = "Most members of a group; larger ones are refused."},
 	{"peer.join_timeout", SETTING_TIME, AT(join_timeout), "10m", TIME_MS, 24 * 3600 * TIME_S,
@@ -69,7 +69,7 @@ static const char *take_place(struct meeting_service *service, struct meeting_gr
 		return "the server has as many groups as it may have";
 	if (service->settings.groups_per_source < service->settings.groups &&
 	    same >= service->settings.groups_per_source)
-		return "this address or user has begun as many groups as one may";
+		return "this address, network of IPv6 (/64) or user has begun as many groups as one may";
 	service->group[group->place] = group;
 	service->groups++;
 	return NULL;
