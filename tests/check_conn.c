@@ -1489,6 +1489,38 @@ START_TEST(test_nobody_admitted)
 }
 END_TEST
 
+/* An earlier client makes room by a write of no bytes, and a server that knows it by its request lets it. */
+START_TEST(test_earlier_client)
+{
+	const struct conn_attr attr = {.admitted = true};
+	struct fabric_wr wr = {.opcode = FABRIC_WRITE, .signaled = true};
+	struct wire_request request = kv_request();
+	uint8_t data[WIRE_REQUEST_SIZE];
+	struct evil *evil;
+
+	admits_nobody = true;
+	begin(false);
+	connect_default();
+	own_attr = &attr;
+	evil = evil_new(&pair);
+	wire_request_encode(&request, data);
+	evil_connect(&pair, evil, data, sizeof(data));
+	PAIR_UNTIL(&pair, server[1].established);
+	server[0].echo = true;
+	ck_assert(conn_request(server[0].conn)->flags & WIRE_WRITES_NOT);
+	ck_assert_int_eq(fabric_post(evil->endpoint, &wr), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		conn_pair_turn(&pair);
+		evil_turn(evil);
+	}
+	ck_assert_msg(!server[1].closed && !evil->disconnected, "%s", server[1].reason);
+	fabric_disconnect(evil->endpoint);
+	end_evil(evil);
+	own_attr = NULL;
+	admits_nobody = false;
+}
+END_TEST
+
 /* A service that gives nobody a reason to send one. */
 START_TEST(test_immediates_unwanted)
 {
@@ -1801,6 +1833,7 @@ static Suite *suite_of_conn(void)
 	add_loop(tc, test_bad_answers, 5);
 	tcase_add_test(tc, test_early_message);
 	tcase_add_loop_test(tc, test_nobody_admitted, 0, 3);
+	tcase_add_test(tc, test_earlier_client);
 	tcase_add_loop_test(tc, test_no_random_bytes, 0, 2);
 	add_loop(tc, test_refused_by_a_stranger, 2);
 	tc = suite_case(suite, "large", NULL, NULL);

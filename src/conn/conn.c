@@ -68,6 +68,8 @@ static void conn_enter_established(struct conn *conn)
 		conn_close(conn, rc, "no memory for its messages");
 		return;
 	}
+	if (conn->attr.admitted)
+		conn_admit(conn);
 	conn->ops->established(conn);
 	if (conn->told)
 		conn_told_to_leave(conn, conn->told);
@@ -228,7 +230,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 		return -ENOMEM;
 	conn->state = CONN_CONNECTING;
 	conn->request.version = WIRE_VERSION;
-	conn->request.flags |= WIRE_ANSWERS;
+	conn->request.flags |= WIRE_ANSWERS | WIRE_WRITES_NOT;
 	conn->request.credits = MIN(request->credits, group->attr.credits);
 	conn->request.message_size =
 		request->message_size ? MIN(request->message_size, group->attr.message_max) : group->attr.message_size;

@@ -84,6 +84,7 @@ struct conn_attr {
 	/* Counts connections of a kind, this one already: counted down by one when it ends. NULL: nobody counts. Not if
 	 * it came to nothing, as conn_accept() said. */
 	_Atomic uint32_t *counted;
+	bool admitted; /* from the first: conn_admit() */
 	/* Of a connect: as fabric_endpoint_attr's. */
 	const struct sockaddr *from;
 	bool memory;

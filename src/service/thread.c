@@ -179,6 +179,8 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	if (service->attr)
 		service->attr(agent, &attr);
 	attr.counted = counted;
+	/* An earlier client could not send else. It reaches nothing by that: what peers may reach has keys, which it was not told. */
+	attr.admitted = !(request->flags & WIRE_WRITES_NOT);
 	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent, thread->now, &conn);
 	if (rc != 0)
 		service->agent_free(agent);

@@ -71,12 +71,16 @@ enum wire_service {
 #define WIRE_CHOICE                                                                                                    \
 	2u /* of a request: the client has another transport to try, if this one does not carry everything */
 
+/* Of a request: the client writes nothing to a server that has not admitted it. Earlier ones made room in a full send queue by a write
+ * of no bytes. */
+#define WIRE_WRITES_NOT 4u
+
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */
 struct wire_request {            /* offset, size */
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_CHOICE */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_CHOICE, WIRE_WRITES_NOT */
 	uint8_t service;         /*  7 1 enum wire_service */
 	uint16_t key_id;         /*  8 2 0: no key */
 	uint16_t credits;        /* 10 2 messages that the client can take before it returns credits */
