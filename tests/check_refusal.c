@@ -66,6 +66,7 @@ static struct {
 	struct fabric_queue *queue;
 	struct fabric_listener *listener;
 	const struct refusal *refusal; /* NULL: not in rdmad's words */
+	const struct refusal *last;    /* of a request without another transport to try; NULL: the same */
 	unsigned requests, choices;
 	pthread_t thread;
 	_Atomic bool quit;
@@ -82,6 +83,8 @@ static void refuse(const struct fabric_event *event)
 	server.requests++;
 	if (wire_request_decode(&asked, event->data, event->data_len) == WIRE_REASON_NONE)
 		server.choices += !!(asked.flags & WIRE_CHOICE);
+	if (server.last && !(asked.flags & WIRE_CHOICE))
+		server.refusal = server.last;
 	if (!server.refusal) {
 		fabric_reject(request, "go away", 7);
 		return;
@@ -119,6 +122,7 @@ static void set_up(void)
 	ck_assert_int_eq(fabric_listen(server.queue, (struct sockaddr *)&in, sizeof(in), NULL, &server.listener), 0);
 	snprintf(server.address, sizeof(server.address), "127.0.0.1:%u", fabric_listener_port(server.listener));
 	server.requests = server.choices = 0;
+	server.last = NULL;
 	server.quit = false;
 }
 
@@ -213,6 +217,19 @@ START_TEST(test_scheme_is_final)
 }
 END_TEST
 
+/* Where the transport for long values is not there, one for short ones is better than none. */
+START_TEST(test_short_values_after_all)
+{
+	server.last = &refusals[WIRE_REASON_RESOURCES - 1];
+	start(&refusals[WIRE_REASON_VALUES - 1]);
+	ck_assert_int_eq(open_kv(server.address), -ENOBUFS);
+	ck_assert_msg(strstr(rdmad_error(), "by RDMA: refused: "), "%s", rdmad_error());
+	stop();
+	ck_assert_uint_eq(server.requests, 3);
+	ck_assert_uint_eq(server.choices, 1);
+}
+END_TEST
+
 START_TEST(test_reasons)
 {
 	ck_assert_int_eq(wire_reason_errno(WIRE_REASON_NONE), 0);
@@ -236,6 +253,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_refused, 0, ARRAY_SIZE(refusals));
 	tcase_add_test(tc, test_refused_by_a_stranger);
 	tcase_add_test(tc, test_scheme_is_final);
+	tcase_add_test(tc, test_short_values_after_all);
 	tcase_add_test(tc, test_reasons);
 	return suite_run(suite);
 }

@@ -190,7 +190,7 @@ int client_connect_to(const char *server, const struct engine_options *options, 
 		      const struct wire_request *request, const struct conn_ops *ops, void *context,
 		      struct engine **engine, struct conn **conn, struct address_socket *reached)
 {
-	const struct fabric_transport *transport[FABRIC_TRANSPORTS + 1];
+	const struct fabric_transport *transport[FABRIC_TRANSPORTS + 2], *small = NULL;
 	struct address address;
 	int rc;
 
@@ -218,6 +218,12 @@ int client_connect_to(const char *server, const struct engine_options *options, 
 		}
 		if (rc == 0 || attempt_final(&attempt))
 			break;
+		if (attempt.refusal == WIRE_REASON_VALUES) {
+			small = small ? small : transport[i];
+		} else if (small && !transport[i + 1]) { /* better short values than none */
+			transport[i + 1] = small;
+			transport[i + 2] = small = NULL;
+		}
 	}
 	return rc;
 }
