@@ -62,6 +62,7 @@ struct conn {
 	bool probes;                              /* its silence is looked into */
 	bool asks;                                /* by asking its program, which is known to answer; else its host */
 	bool probing;                             /* asked, and not answered yet */
+	bool lost;                                /* at the last look its host had not acknowledged for long */
 	bool admits;                              /* the peer was told that it is admitted */
 	bool admitted;                            /* the peer has said that it admits this side */
 	bool watch_sends;                         /* a device acknowledges what it is sent, whatever its program does */

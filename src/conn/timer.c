@@ -121,6 +121,7 @@ static void ask_program(struct conn *conn)
 {
 	conn->say |= WIRE_ASK;
 	conn->probing = true;
+	conn->lost = false;
 	conn_mark_dirty(conn);
 }
 
@@ -207,9 +208,14 @@ static uint64_t look_alive(struct conn *conn, uint64_t now)
 			conn->probed = now; /* it was this side that was away: the answer may be about to be seen */
 		if (now - conn->probed < patience)
 			return conn->probed + patience;
-		if (attr->away && conn->asks && !fabric_host_lost(conn->endpoint, keepalive / 2)) {
-			conn->probed = now; /* one question waits for it: there is no second one */
-			return now + patience;
+		if (attr->away && conn->asks) {
+			bool before = conn->lost; /* some packets may be lost in a row */
+
+			conn->lost = fabric_host_lost(conn->endpoint, keepalive);
+			if (!conn->lost || !before) {
+				conn->probed = now; /* one question waits for it: there is no second one */
+				return now + patience;
+			}
 		}
 		conn->group->stats.silent++;
 		conn_close(conn, -ETIMEDOUT, "the peer%s does not answer", conn->asks ? "" : "'s host");

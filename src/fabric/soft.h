@@ -315,6 +315,7 @@ struct soft_endpoint {
 	uint64_t deadline;          /* of REFUSING */
 	uint64_t looked;            /* the tick of the last look; see soft_look.c */
 	uint32_t silent;            /* looks since the frame at hand got on */
+	uint32_t owed;              /* looks in a row at which the peer had bytes to acknowledge */
 	uint32_t heard, heard_last; /* reads that brought bytes; as of the last look */
 	uint64_t moved;             /* of reads and writes; see fabric_moved_bytes() */
 	struct soft_peer peer;

@@ -21,7 +21,7 @@ void soft_look_begin(struct soft_endpoint *ep)
 	struct soft_queue *q = ep->queue;
 
 	ep->looked = q->tick;
-	ep->silent = 0;
+	ep->silent = ep->owed = 0;
 	ep->heard_last = ep->heard;
 	list_add_tail(&q->watched, &ep->watched);
 	soft_timer_want(q, q->fabric->look_ms / SOFT_TICKS);
@@ -64,7 +64,9 @@ static bool soft_frame_stalled(struct soft_endpoint *ep)
 static bool soft_look(struct soft_endpoint *ep)
 {
 	bool under_way = soft_unacknowledged(ep);
+	const struct soft_fabric *f = ep->queue->fabric;
 
+	ep->owed = under_way ? ep->owed + 1 : 0;
 	if (ep->state == SOFT_REFUSING && time_now() >= ep->deadline) {
 		soft_fail(ep, &(struct soft_cause){0});
 		return false;
@@ -73,7 +75,9 @@ static bool soft_look(struct soft_endpoint *ep)
 		soft_fail_protocol(ep, "began a frame and does not continue it");
 		return false;
 	}
-	if (under_way && ep->state >= SOFT_OPEN && soft_host_lost(&ep->base, ep->queue->fabric->lost_ms * TIME_MS)) {
+	/* The last acknowledgement may be long ago where nothing was sent. */
+	if (under_way && ep->owed * f->look_ms >= f->lost_ms && ep->state >= SOFT_OPEN &&
+	    soft_host_lost(&ep->base, f->lost_ms * TIME_MS)) {
 		soft_fail_socket(ep, ETIMEDOUT);
 		return false;
 	}
