@@ -189,7 +189,7 @@ bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
  * long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or a file of FUSE. It comes in the thread that receives the
  * bytes, even if it asks for no descriptor, or that closes the socket with them unread. So neither is done in the thread of a loop.
  */
-/* Of a listener, before it listens: who passes one to what it accepts gets EPERM. Of any other socket, the same. False: this is a
+/* Of a listener, before it listens: a peer that passes one to an accepted socket gets EPERM. Of any other socket, the same. False: this is a
  * Linux before 6.16, which has no such option. */
 bool local_refuse_passing(int fd);
 /* As recv() without waiting, of any stream socket. EPERM: a descriptor comes with the next bytes, and nothing was received. */

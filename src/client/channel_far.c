@@ -218,7 +218,7 @@ static int far_push(struct channel_far *far)
 	return n < 0 ? (int)n : 0;
 }
 
-/* Whoever only puts would not hear of the peer's end. */
+/* A program that only puts would not hear of the peer's end. */
 static void far_look_for_end(struct channel_far *far)
 {
 	if (likely(far->asleep || !far->conn || !conn_hung_up(far->conn, time_coarse())))

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define FLUSH_AT (8 * KIB)         /* a flush is some ten nanoseconds, and the peer gets while this end puts on */
-#define CHECK_EVERY (10 * TIME_MS) /* between two looks for the peer's end by one who only puts */
+#define CHECK_EVERY (10 * TIME_MS) /* between two looks for the peer's end by a program that only puts */
 
 struct shm {
 	struct rdmad_channel base;
@@ -78,7 +78,7 @@ static int shm_flush(struct rdmad_channel *channel)
 	atomic_store_explicit(&channel->out.flushed, head, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	wake(&shm->out->head_wanted, head, shm->head_event);
-	/* Who never waits would never hear of the peer's end. */
+	/* A program that never waits would not hear of the peer's end. */
 	tick = time_coarse();
 	if (likely(tick - shm->flush_tick < CHECK_EVERY))
 		return 0;

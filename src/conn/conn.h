@@ -188,7 +188,7 @@ const struct fabric_transport *conn_transport(const struct conn *conn);
 const struct wire_accept *conn_granted(const struct conn *conn);
 const struct wire_request *conn_request(const struct conn *conn);
 bool conn_established(const struct conn *conn);
-/* As fabric_hung_up(), asked once for each value of `tick`, which is time_coarse(): so it costs who sends without end nothing. */
+/* As fabric_hung_up(), asked once for each value of `tick`, which is time_coarse(): so a program that sends without end pays nothing for it. */
 bool conn_hung_up(struct conn *conn, uint64_t tick);
 /* In closed(): why the server refused the connection, WIRE_REASON_NONE if it did not. The parameters of closed() are the errno and the
  * text that belong to it. WIRE_REASONS: a reason that is not known here; what refused may not even be an rdmad. */

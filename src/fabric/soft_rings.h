@@ -2,7 +2,7 @@
  * soft_rings.h: the memory that the two ends of a connection within one machine share. rdmad-protocol(7) describes it.
  *
  * The frames of soft_frame.h need not pass through the kernel there: each direction has a ring of bytes, and the socket tells of the
- * peer's end and wakes who sleeps. The memory is a sealed memfd, which the server makes; soft_share.c says how the client comes to
+ * peer's end and wakes a side that sleeps. The memory is a sealed memfd, which the server makes; soft_share.c says how the client comes to
  * have it.
  *
  *   bytes 0..7    SOFT_RINGS_MAGIC

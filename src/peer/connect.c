@@ -16,7 +16,7 @@ static bool state_present(enum peer_state state)
 	return state == PEER_CONNECTED || state == PEER_BROKEN;
 }
 
-/* Counts for max_peers. Who waits has a place of its own. */
+/* Counts for max_peers. A peer that waits has a place of its own. */
 static bool state_counts(enum peer_state state)
 {
 	return state != PEER_WAITING && state != PEER_GONE;

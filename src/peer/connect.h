@@ -85,7 +85,7 @@ struct peer_session {
 	char broken_why[256];
 };
 
-/* It takes as long whatever they are: who guesses does not learn how much of it was right. */
+/* It takes as long whatever they are: a peer that guesses does not learn how much of it was right. */
 static inline bool secret_same(const uint8_t a[static WIRE_PEER_SECRET], const uint8_t b[static WIRE_PEER_SECRET])
 {
 	volatile uint8_t differs = 0;
@@ -263,7 +263,7 @@ void roster_free(rdma_context *ctx);
 /*
  * crossing.c
  */
-/* One who waits is a peer no more; its connection is left. */
+/* What waits is a peer no more; its connection is left. */
 struct peer_link *waiting_leave(struct peer *waiting);
 /* In each turn, of one that this side connects to, and that has not accepted. True: it is lost. */
 bool crossing_look(struct peer *peer);

@@ -37,7 +37,7 @@ struct shrink_state {
 	uint32_t attempts; /* of a leader */
 	bool *heard, *reported, *accepted;
 	bool *told, *told_last; /* the outcome of this round, and of the one before, when they reported: once */
-	uint64_t *ballots;      /* of those who reported */
+	uint64_t *ballots;      /* of the members that reported */
 	uint64_t highest;       /* of them, and of this one */
 	uint8_t *set, *highest_set;
 	uint8_t *last; /* what was decided in the round before */

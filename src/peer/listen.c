@@ -362,7 +362,7 @@ static int expected_turn(rdma_context *ctx)
 	return n;
 }
 
-/* There is no place among the peers for those who wait. */
+/* There is no place among the peers for connections that wait. */
 static int full_turn(rdma_context *ctx)
 {
 	int n = 0;
@@ -433,7 +433,7 @@ int peer_listen(rdma_context *ctx)
 /*
  * Accepting
  */
-/* Who has been told to wait may have no room yet for what is said next. Nobody, while the last place is one's that this side connects to. */
+/* A peer that was told to wait may have no room yet for what is said next. Nobody, while the last place is one's that this side connects to. */
 static struct peer *first_acceptable(rdma_context *ctx)
 {
 	struct list *pos;

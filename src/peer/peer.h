@@ -318,7 +318,7 @@ void group_peer_lost(struct peer *peer);
 bool group_has_peer(const struct peer *peer);
 /* Whether a group is being formed here, of whose members one may say `hello_group`. */
 bool group_forms(const rdma_context *ctx, uint64_t hello_group);
-/* A collective is about to begin: who has ended is looked for, and members that left in peace are lost for it. And one cannot be completed without a member that has gone: all
+/* A collective is about to begin: a member that has ended is looked for, and members that left in peace are lost for it. And one cannot be completed without a member that has gone: all
  * others learn it. */
 void group_look_left(struct rdma_group *group);
 void group_member_missed(struct rdma_group *group, int rank);
