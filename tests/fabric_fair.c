@@ -240,18 +240,20 @@ static void crowd_leave(struct crowd *x, int i)
 /* One that is busy among many who are idle is read as if it were alone, and whoever of them sends is found meanwhile. */
 START_TEST(busy_among_idle)
 {
-	enum { MESSAGES = 200 };
+	enum { MESSAGES = 200, ROUNDS = 5 };
 	struct crowd x;
 
 	crowd_open(&x);
 	for (int i = 0; i < MESSAGES; i++)
 		crowd_message(&x, x.p.c, x.p.s);
-	x.epolls = x.told = 0;
-	for (int i = 0; i < MESSAGES; i++)
-		crowd_message(&x, x.p.c, x.p.s);
-	check_that(x.epolls <= MESSAGES, "%u calls for %d messages", x.epolls, MESSAGES);
-	/* Where the processors are busy the kernel may deliver one behind the look at its socket. */
-	check_that(x.told <= MESSAGES / 20, "epoll told of %u of them", x.told);
+	/* Where the processors are busy the kernel may deliver one behind the look at its socket: then once more. */
+	for (int round = 0; round == 0 || (x.told > 0 && round < ROUNDS); round++) {
+		x.epolls = x.told = 0;
+		for (int i = 0; i < MESSAGES; i++)
+			crowd_message(&x, x.p.c, x.p.s);
+		check_that(x.epolls <= MESSAGES, "%u calls for %d messages", x.epolls, MESSAGES);
+	}
+	check_that(x.told == 0, "epoll told of %u of them", x.told);
 	for (int i = 0; i < CROWD; i++) {
 		crowd_message(&x, x.c[i], x.s[i]);
 		crowd_message(&x, x.p.c, x.p.s);

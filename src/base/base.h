@@ -177,8 +177,8 @@ uint64_t ram_of_groups(const struct control_groups *two,
  * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went away under
  * whoever maps it would be a signal there.
  */
-/* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. -EFBIG: beyond RLIMIT_FSIZE, of which the kernel
- * would tell a library's program by a signal that ends it. */
+/* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. -EFBIG: beyond RLIMIT_FSIZE: the
+ * kernel would end a library's program by a signal. */
 int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
