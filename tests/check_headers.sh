@@ -10,8 +10,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # What a header needs that is not to be had here.
-exceptions='gpu/cuda_device.h: the words of CUDA or of the fake driver, which come before it
-gpu/cuda_spread.h: the same'
+exceptions='gpu/cuda/device.h: the words of CUDA or of the fake driver, which come before it
+gpu/cuda/spread.h: the same'
 
 # compile COMPILER SUFFIX HEADER FLAG...
 compile() {

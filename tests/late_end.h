@@ -1,11 +1,11 @@
 /*
- * late_end.h: a server (server.h) that hears of the end of its connections late, as over a device that is slow to tell. For a suite
+ * late_end.h: a server (tests/service/server.h) that hears of the end of its connections late, as over a device that is slow to tell. For a suite
  * that is linked with --wrap=fabric_next_event.
  */
 #ifndef RDMAD_TESTS_LATE_END_H
 #define RDMAD_TESTS_LATE_END_H
 
-#include "server.h"
+#include "tests/service/server.h"
 
 #define LATE_ENDS 256
 

@@ -82,7 +82,7 @@ class Daemon:
 
     def configure(self, **settings):
         lines = ['listen = ["10.99.0.1"];', 'unix_socket = "/run/rdmad.sock";', f'control = {{ socket = "{CONTROL}"; }};',
-                 "workers = 1;", 'poll = "0";', 'kv = { memory = "48M"; };',
+                 "insecure = true;", "workers = 1;", 'poll = "0";', 'kv = { memory = "48M"; };',
                  f'gpu = {{ backend = "cpu"; threads = 1; program = "{folder}/rdmad-gpu"; memory = "1M"; }};']
         lines += [f"{name} = {value};" for name, value in settings.items()]
         with open(f"{place}/rdmad.conf", "w", encoding="utf-8") as file:

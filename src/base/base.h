@@ -29,8 +29,8 @@
 /*
  * must.c: contracts that run. A header's promise of threads, locks and states stands as must(condition) on the first
  * lines of the function that relies on it. Builds with --enable-contracts (--enable-sanitizers implies it) check it and
- * abort with the condition and its place. Others do not evaluate it, so it has no effect, but on what contracts alone look
- * at.
+ * abort with the condition and its place. Others do not evaluate it, so it has no effect, but on what contracts alone
+ * look at.
  */
 void must_fail(const char *condition, const char *function, const char *file, int line) __attribute__((noreturn, cold));
 #ifdef RDMAD_CONTRACTS
@@ -44,8 +44,8 @@ uintptr_t thread_self(void);
 
 #define CACHE_LINE 64
 
-/* This line will be written, though another processor has it. Compilers ask for it as if it were to be read, unless they are told
- * that the processor is younger than 2003 or so; one of before takes the instruction for none. */
+/* This line will be written, though another processor has it. Compilers ask for it as if it were to be read, unless
+ * they are told that the processor is younger than 2003 or so; one of before takes the instruction for none. */
 static inline void prefetch_to_write(const void *line)
 {
 #ifdef __x86_64__
@@ -162,7 +162,8 @@ struct control_groups {
 	const char *mount;      /* where that is */
 };
 
-/* read() answers the limit in a group's `file`, UINT64_MAX where there is none; the least of those of all groups above. */
+/* read() answers the limit in a group's `file`, UINT64_MAX where there is none; the least of those of all groups
+ * above. */
 uint64_t control_groups_least(const struct control_groups *groups, const char *file,
 			      uint64_t (*read)(const char *path));
 
@@ -174,8 +175,8 @@ uint64_t ram_of_groups(const struct control_groups *two,
 		       const struct control_groups *one); /* of version 2 and 1; UINT64_MAX: no limit */
 
 /*
- * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went away under
- * whoever maps it would be a signal there.
+ * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went
+ * away under whoever maps it would be a signal there.
  */
 /* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. -EFBIG: beyond RLIMIT_FSIZE: the
  * kernel would end a library's program by a signal. */
@@ -186,13 +187,15 @@ bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
  * local.c: sockets whose other end is on this machine.
  *
  * Strangers connect to UNIX sockets, and pass descriptors (SCM_RIGHTS). The last close of what was passed may take as
- * long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or a file of FUSE. It comes in the thread that receives the
- * bytes, even if it asks for no descriptor, or that closes the socket with them unread. So neither is done in the thread of a loop.
+ * long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or a file of FUSE. It comes in the thread
+ * that receives the bytes, even if it asks for no descriptor, or that closes the socket with them unread. So neither is
+ * done in the thread of a loop.
  */
-/* Of a listener, before it listens: a peer that passes one to an accepted socket gets EPERM. Of any other socket, the same. False: this is a
- * Linux before 6.16, which has no such option. */
+/* For a listener, before it listens: a peer that passes one to an accepted socket gets EPERM. Of any other socket, the
+ * same. False: this is a Linux before 6.16, which has no such option. */
 bool local_refuse_passing(int fd);
-/* As recv() without waiting, of any stream socket. EPERM: a descriptor comes with the next bytes, and nothing was received. */
+/* As recv() without waiting, of any stream socket. EPERM: a descriptor comes with the next bytes, and nothing was
+ * received. */
 ssize_t local_recv(int fd, void *bytes, size_t size);
 /* Close any socket: one that has something unread in a thread of its own. */
 void local_close(int fd);
@@ -202,30 +205,32 @@ bool local_closing_full(void);
 
 /* By the addresses of a TCP socket, may its other end be on this machine? A tunnel may have such addresses, too. */
 bool local_is_near(int fd);
-/* The user of that end. 0 or -errno: the kernel knows no such connection. Asks it by a socket of its own: once a connection. */
+/* The user of that end. 0 or -errno: the kernel knows no such connection. Asks it by a socket of its own: once a
+ * connection. */
 int local_user(int fd, uid_t *uid);
 
 /*
- * random.c: bytes that nobody can guess. Only in the first seconds of a machine it may have to wait for them. 0, or -errno, logged:
- * whatever rests on them must not be made then.
+ * random.c: bytes that nobody can guess. Only in the first seconds of a machine it may have to wait for them. 0, or
+ * -errno, logged: whatever rests on them must not be made then.
  */
 int random_fill(void *out, size_t size);
 
 /*
- * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel, the
- * first time by files: not for the hot path.
+ * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel,
+ * the first time by files: not for the hot path.
  */
 unsigned processors_usable(void); /* at least 1 */
 bool processors_limited(void);    /* by a control group, cpu.max or cpu.cfs_quota_us */
-/* By the control groups: the file that names the process's, and where the hierarchy is mounted. UINT32_MAX: no limit. */
+/* By the control groups: the file that names the process's, and where the hierarchy is mounted. UINT32_MAX: no
+ * limit. */
 unsigned processors_of_groups(const char *membership, const char *mount);
 unsigned processors_half(void); /* how many threads there are unless somebody says how many; at least 1 */
 
 /*
- * standard.c: what a program does not take over from its parent; at its begin. Standard input, output and error that are closed get a
- * descriptor of which reading or writing fails: else what is opened first takes their numbers, and is read or written in
- * their place. No signal stays blocked, and the exit status of a child is kept for waitpid(). A write beyond RLIMIT_FSIZE
- * fails with EFBIG, and ends nothing.
+ * standard.c: what a program does not take over from its parent; at its begin. Standard input, output and error that
+ * are closed get a descriptor of which reading or writing fails: else what is opened first takes their numbers, and is
+ * read or written in their place. No signal stays blocked, and the exit status of a child is kept for waitpid(). A
+ * write beyond RLIMIT_FSIZE fails with EFBIG, and ends nothing.
  */
 void standard_begin(void);
 
@@ -233,7 +238,8 @@ void standard_begin(void);
  * words.c: Levenshtein's distance (1966) of two short words: beyond 64 characters it is too small.
  */
 unsigned words_distance(const char *a, const char *b);
-/* A row of a list for people, in lines of less than 80 columns: what it is about, and what is said of that from the column on. */
+/* A row of a list for people, in lines of less than 80 columns: what it is about, and what is said of that from the
+ * column on. */
 void words_row(FILE *out, const char *left, unsigned column, const char *text);
 
 /*
@@ -281,17 +287,16 @@ struct address_socket {
 	bool memory; /* connections to it may go by shared memory. Set by fabric_transport_resolve() */
 };
 
-/* The socket addresses of host (blocking name lookup), each once and in the resolver's order, or sockaddr_un for a path. "*" is
- * 0.0.0.0 and ::.
- * How many, at most ADDRESS_SOCKETS, or -EHOSTUNREACH when the name has none; logged. */
+/* The socket addresses of host (blocking name lookup), each once and in the resolver's order, or sockaddr_un for a
+ * path. "*" is 0.0.0.0 and ::. How many, at most ADDRESS_SOCKETS, or -EHOSTUNREACH when the name has none; logged. */
 #define ADDRESS_SOCKETS 8
 int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);
 
 /* A UNIX socket in the file system that nobody answers on: a program that died left it behind. */
 bool address_is_stale(const struct sockaddr *sa, socklen_t len);
 
-/* The file that a listener's bind() made. Only that one is the listener's to remove: somebody may have removed it, and another
- * listener made one of the same name. */
+/* The file that a listener's bind() made. Only that one is the listener's to remove: somebody may have removed it, and
+ * another listener made one of the same name. */
 struct address_file {
 	dev_t device;
 	ino_t inode; /* 0: there is none */
@@ -305,15 +310,16 @@ bool address_is_loopback(const struct sockaddr *sa);
 bool address_is_unspecified(const struct sockaddr *sa);
 
 /* Where a socket of the daemon is unless configured: NAME in the directory `given`, unless that is NULL or no path;
- * else /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or NAME in address_own_directory() for others. Returns buf. */
+ * else /run/rdmad/NAME for root, and $XDG_RUNTIME_DIR/SHARED or NAME in address_own_directory() for others. Returns
+ * buf. */
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
 
 /* A directory of this user's that nobody else may write to: 0, -ENOENT, or -EPERM. */
 int address_check_directory(const char *path);
-/* Where this user's sockets are without $XDG_RUNTIME_DIR, so that two programs of a user meet: /tmp/rdmad-UID, or where others have
- * taken that name, the first of /tmp/rdmad-UID.1 to .9 that is the user's own; where there is none, the first that is not there yet.
- * Returns buf, which has room for 64 characters. */
+/* Where this user's sockets are without $XDG_RUNTIME_DIR, so that two programs of a user meet: /tmp/rdmad-UID, or where
+ * others have taken that name, the first of /tmp/rdmad-UID.1 to .9 that is the user's own; where there is none, the
+ * first that is not there yet. Returns buf, which has room for 64 characters. */
 char *address_own_directory(char *buf, size_t size);
 
 /* "10.0.0.1:7471", "[::1]:7471", "unix:/path", "unix:@name" of a socket address. Returns buf. */

@@ -1,7 +1,8 @@
 /* groups.c: what the control groups of this process limit. */
 #include "base/base.h"
 
-/* Whether `controller` is one of those of a line "4:cpu,cpuacct:/path"; "" is the hierarchy of version 2, "0::/path". */
+/* Whether `controller` is one of those of a line "4:cpu,cpuacct:/path"; "" is the hierarchy of version 2,
+ * "0::/path". */
 static bool names_controller(const char *line, const char *controller)
 {
 	const char *at = strchr(line, ':');

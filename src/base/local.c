@@ -164,7 +164,7 @@ struct user_question {
 	struct inet_diag_req_v2 body;
 };
 
-/* Of the socket that is the other end. The ports of both families are at one place. */
+/* The socket that is the other end. The ports of both families are at one place. */
 static void user_ask(const struct ends *ends, struct user_question *out)
 {
 	struct in6_addr own = number_of(&ends->own), other = number_of(&ends->other);

@@ -74,8 +74,8 @@ int log_level_parse(const char *name, enum log_level *level)
 	return -EINVAL;
 }
 
-/* The length of the character, 0 where it is none or may not stand in a line: control characters, those that break a line or
- * turn its direction, and what is not UTF-8. */
+/* The length of the character, 0 where it is none or may not stand in a line: control characters, those that break a
+ * line or turn its direction, and what is not UTF-8. */
 static size_t printable(const char *text)
 {
 	static const struct {

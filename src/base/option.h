@@ -27,8 +27,8 @@ struct option_table {
 /* Where the help is found, on stderr. Returns table->wrong. What is wrong was said before. */
 int option_usage(const struct option_table *table);
 
-/* Call the rows' functions in the order of the options. -1: go on, with *first the place in argv of what is no option; else
- * the exit status. Once in a process, before there are threads. */
+/* Call the rows' functions in the order of the options. -1: go on, with *first the place in argv of what is no option;
+ * else the exit status. Once in a process, before there are threads. */
 int option_parse(const struct option_table *table, int argc, char **argv, void *to, int *first);
 
 /* A line or more on stdout for each option. */

@@ -1,7 +1,7 @@
 /*
- * setting.h: settings as data. A row says all of a setting: its name, type, bounds, default and help; whoever reads a
- * file, checks it, prints a sample or compares two configurations goes by the rows. A room that has settings has a
- * table of them and a struct of the values.
+ * setting.h: settings as data. A row says all of a setting: its name, type, bounds, default and help; reading a file,
+ * checking it, printing a sample and comparing two configurations go by the rows. A room that has settings has a table
+ * of them and a struct of the values.
  */
 #ifndef RDMAD_BASE_SETTING_H
 #define RDMAD_BASE_SETTING_H
@@ -39,8 +39,8 @@ struct setting {
 	const char *(*choice)(unsigned i);
 	/* Whether a text or an item is right; else `why` says what is wrong. NULL: anything but nothing. */
 	bool (*check)(const char *text, char *why, size_t size);
-	/* Of a number or a size: what is in effect, where the value leaves that to the daemon or something else bounds it. NULL: the
-	 * value. `values` has those of the whole table. */
+	/* For a number or a size: what is in effect, where the value leaves that to the daemon or something else bounds
+	 * it. NULL: the value. `values` has those of the whole table. */
 	uint64_t (*effective)(const void *values);
 	bool always;        /* a time that may be "always", which is TIME_NEVER */
 	bool zero;          /* a size that may be 0, too */
@@ -68,8 +68,8 @@ void setting_clear(const struct setting *s, void *values);
 bool setting_equal(const struct setting *s, const void *a, const void *b);
 void setting_swap(const struct setting *s, void *a, void *b);
 
-/* The value as setting_set() takes it, of a list or set its item i; NULL: it is unset, or has no such item. In `buf` or in the
- * value itself. */
+/* The value as setting_set() takes it, of a list or set its item i; NULL: it is unset, or has no such item. In `buf` or
+ * in the value itself. */
 const char *setting_text(const struct setting *s, const void *values, unsigned i, char buf[static 32]);
 
 /* Name of choice i, "" where it cannot be chosen, NULL behind the last. */

@@ -46,7 +46,7 @@ static void change(struct spin *spin, bool sleeps)
 	spin->interval = spin->rounds = 1;
 }
 
-/* Sleeping has to be better by a tenth: who polls is also ready for work that nobody waited for before. */
+/* Sleeping has to be better by a tenth: a thread that polls is also ready for work that nobody waited for before. */
 static void end_trial(struct spin *spin, double price, bool vain)
 {
 	bool better = spin->sleeps ? !vain && price <= spin->usual : price <= 0.9 * spin->usual;
@@ -68,8 +68,8 @@ static bool trial_is_lost(const struct spin *spin)
 	return spin->trial && (double)spin->waited * spin->waits > ROUND * spin->usual * (double)spin->work;
 }
 
-/* Whether it is time for a trial: also where waits are twice as long as usual, and as long as they were the other way, as
- * others may have come to this processor, or where polling was useless and work comes quickly again. */
+/* Whether it is time for a trial: also where waits are twice as long as usual, and as long as they were the other way,
+ * as others may have come to this processor, or where polling was useless and work comes quickly again. */
 static bool end_round(struct spin *spin, double price, bool vain)
 {
 	bool news = spin->sleeps ? spin->useless && !vain : price > MAX(2 * spin->usual, spin->other);

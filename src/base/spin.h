@@ -1,10 +1,10 @@
 /*
  * spin.h: whether a thread that waits polls first, or sleeps at once. One for each thread that waits; no locks.
  *
- * Polling saves a wake-up where there is a processor to spare, and costs whoever is waited for the processor where there is
- * none. No figure of the machine tells which, so it is measured: how long it is from each piece of work to the next. Now and
- * then some waits go the other way, until it is clear which one is better; that one is taken. Where polling ends without work
- * most of the time it is left, too: the wake-up is paid anyway.
+ * Polling saves a wake-up where there is a processor to spare, and costs whoever is waited for the processor where
+ * there is none. No figure of the machine tells which, so it is measured: how long it is from each piece of work to the
+ * next. Now and then some waits go the other way, until it is clear which one is better; that one is taken. Where
+ * polling ends without work most of the time it is left, too: the wake-up is paid anyway.
  *
  *     spin_begin(&spin, now);
  *     while (!done)
@@ -36,8 +36,8 @@ struct spin {
 	unsigned interval;     /* between trials; grows while they change nothing */
 };
 
-/* How long `threads` threads may poll that could for `poll`: not at all where they are more than the processors, or where a
- * control group limits processor time, of which polling would take what work needs. TIME_NEVER stays. */
+/* How long `threads` threads may poll that could for `poll`: not at all where they are more than the processors, or
+ * where a control group limits processor time, of which polling would take what work needs. TIME_NEVER stays. */
 uint64_t spin_allowed(uint64_t poll, unsigned threads);
 
 void spin_init(struct spin *spin, uint64_t limit);

@@ -1,7 +1,7 @@
 /* peer_list.c: the groups of programs that meet at an rdmad. */
 #include <rdmad/peer.h>
 
-#include "client/client.h"
+#include "engine/engine.h"
 
 _Static_assert(RDMAD_PEER_NAME_MAX == WIRE_PEER_NAME_MAX && RDMAD_PEER_ADDRESSES_MAX == WIRE_PEER_ADDRESSES_MAX,
 	       "as the wire has it");

@@ -1,7 +1,7 @@
 /* ping.c: the caller's half of the ping service. */
 #include <rdmad/ping.h>
 
-#include "client/client.h"
+#include "engine/engine.h"
 
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static uint64_t pattern(uint64_t number, size_t word)
 	return (number + 1) * 0x9e3779b97f4a7c15ull + word * 0xbf58476d1ce4e5b9ull;
 }
 
-static void fill(void *data, size_t size, uint64_t number)
+static void ping_fill(void *data, size_t size, uint64_t number)
 {
 	for (size_t at = 0; at < size; at += 8) {
 		uint64_t word = pattern(number, at / 8);
@@ -37,7 +37,7 @@ static void fill(void *data, size_t size, uint64_t number)
 	}
 }
 
-static bool matches(const void *data, size_t size, uint64_t number)
+static bool pong_matches(const void *data, size_t size, uint64_t number)
 {
 	for (size_t at = 0; at < size; at += 8) {
 		uint64_t word = pattern(number, at / 8);
@@ -62,7 +62,7 @@ static int ping_record(struct conn *conn, const struct wire_record *record, cons
 		return -EPROTO;
 	pong->time = time_now() - pong->time;
 	pong->bad = record->length != ping->options.size ||
-		    (ping->options.verify && !matches(body, record->length, ping->answered));
+		    (ping->options.verify && !pong_matches(body, record->length, ping->answered));
 	ping->answered++;
 	return 0;
 }
@@ -78,7 +78,7 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 	ping->closed = true;
 	/* ETIMEDOUT is of a call that may be made again. */
 	ping->error = error && error != -ETIMEDOUT ? error : -ENOTCONN;
-	ping->answered++; /* a caller that waits looks again; nothing is received any more */
+	ping->answered++; /* a caller that waits checks again; nothing is received any more */
 }
 
 static const struct conn_ops ping_ops = {
@@ -142,8 +142,8 @@ fail:
 	return client_end("ping", "open", rc);
 }
 
-/* What a public function does first. `whole`: what else it needs is there. */
-static int begin(const struct rdmad_ping *ping, bool whole)
+/* Begins a public function. `whole`: what else it needs is there. */
+static int ping_begin(const struct rdmad_ping *ping, bool whole)
 {
 	log_clear_last();
 	if (likely(ping && whole))
@@ -176,7 +176,7 @@ static int send_ping(struct rdmad_ping *ping)
 	record->op = WIRE_OP_ECHO;
 	record->id = (uint32_t)ping->sent;
 	if (ping->options.verify)
-		fill(record + 1, ping->options.size, ping->sent);
+		ping_fill(record + 1, ping->options.size, ping->sent);
 	else
 		memset(record + 1, 0, ping->options.size); /* not what others of the process said */
 	conn_commit(ping->conn, record, ping->options.size);
@@ -188,7 +188,7 @@ static int send_ping(struct rdmad_ping *ping)
 
 int rdmad_ping_send(struct rdmad_ping *ping)
 {
-	int rc = begin(ping, true);
+	int rc = ping_begin(ping, true);
 
 	if (rc != 0)
 		return rc;
@@ -245,7 +245,7 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
 {
-	int rc = begin(ping, rtt_ns);
+	int rc = ping_begin(ping, rtt_ns);
 
 	if (rc != 0)
 		return rc;

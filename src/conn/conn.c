@@ -7,14 +7,14 @@
 #define EXTRA_SENDS (WIRE_RETURNS_MAX + 2) /* beyond the credits: probes, and messages without records */
 
 static const char *const state_names[] = {
-	[CONN_CONNECTING] = "connecting", [CONN_ACCEPTING] = "accepting", [CONN_ESTABLISHED] = "established",
-	[CONN_CLOSING] = "closing",       [CONN_DEAD] = "dead",
+	[CONN_CONNECTING] = "connecting",   [CONN_ACCEPTING] = "accepting", [CONN_PROVING] = "proving",
+	[CONN_ESTABLISHED] = "established", [CONN_CLOSING] = "closing",     [CONN_DEAD] = "dead",
 };
 
 static const char *const event_names[] = {
 	[CONN_EVENT_ESTABLISHED] = "established",   [CONN_EVENT_REFUSED] = "refused",
 	[CONN_EVENT_DISCONNECTED] = "disconnected", [CONN_EVENT_CLOSE] = "close",
-	[CONN_EVENT_DRAINED] = "drained",
+	[CONN_EVENT_DRAINED] = "drained",           [CONN_EVENT_PROVED] = "proved",
 };
 
 static _Atomic uint64_t next_id = 1;
@@ -52,20 +52,31 @@ static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_e
 	if ((state == CONN_CLOSING || state == CONN_DEAD) && !list_linked(&conn->grave)) {
 		list_add_tail(&conn->group->closing, &conn->grave);
 		conn->group->ending++;
+		conn_prover_free(conn);
 		conn_parked_forget(conn);
 	}
 }
 
-static void conn_enter_established(struct conn *conn)
+/* It has buffers for what comes from here on, also for the proof. */
+static bool conn_has_buffers(struct conn *conn)
 {
-	int rc;
+	int rc = conn_own_open(conn);
 
-	conn_set_state(conn, CONN_ESTABLISHED, CONN_EVENT_ESTABLISHED);
+	if (rc != 0)
+		conn_close(conn, rc, "no memory for its messages");
+	return rc == 0;
+}
+
+static void conn_enter_established(struct conn *conn, enum conn_event event)
+{
+
+	conn_set_state(conn, CONN_ESTABLISHED, event);
 	conn->group->stats.accepted++;
 	conn->lived = true;
-	rc = conn_own_open(conn);
-	if (rc != 0) {
-		conn_close(conn, rc, "no memory for its messages");
+	if (!conn_has_buffers(conn) || !conn_prove_begin(conn))
+		return;
+	if (!auth_enter(&conn->admission)) {
+		conn_close(conn, -EUSERS, "its client has as many connections as it may");
 		return;
 	}
 	if (conn->attr.admitted)
@@ -89,13 +100,23 @@ void conn_handle(struct conn *conn, enum conn_event event)
 	switch (conn->state) {
 	case CONN_CONNECTING:
 		if (event == CONN_EVENT_ESTABLISHED)
-			conn_enter_established(conn);
+			conn_enter_established(conn, event);
 		else
 			conn_set_state(conn, CONN_DEAD, event); /* nothing was sent, nothing is in flight */
 		break;
 	case CONN_ACCEPTING:
-		if (event == CONN_EVENT_ESTABLISHED)
-			conn_enter_established(conn);
+		if (event == CONN_EVENT_ESTABLISHED && conn_unproved(conn)) {
+			conn_set_state(conn, CONN_PROVING, event);
+			conn_has_buffers(conn);
+		} else if (event == CONN_EVENT_ESTABLISHED) {
+			conn_enter_established(conn, event);
+		} else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE) {
+			conn_set_state(conn, CONN_CLOSING, event);
+		}
+		break;
+	case CONN_PROVING:
+		if (event == CONN_EVENT_PROVED)
+			conn_enter_established(conn, event);
 		else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
 			conn_set_state(conn, CONN_CLOSING, event);
 		break;
@@ -204,6 +225,9 @@ static void conn_free(struct conn *conn)
 	must(!conn->open && !conn->ready && !conn->parked && list_empty(&conn->sending) &&
 	     list_empty(&conn->transfers));
 	conn->group->completions += conn->completions;
+	conn_prover_free(conn);
+	conn_session_free(conn);
+	auth_admission_end(&conn->admission);
 	conn_own_release(conn);
 	conn_timer_remove(conn);
 	free(conn);
@@ -231,6 +255,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	conn->state = CONN_CONNECTING;
 	conn->request.version = WIRE_VERSION;
 	conn->request.flags |= WIRE_ANSWERS | WIRE_WRITES_NOT;
+	conn->request.key_id = conn->attr.key ? conn->attr.key->id : 0;
 	conn->request.credits = MIN(request->credits, group->attr.credits);
 	conn->request.message_size =
 		request->message_size ? MIN(request->message_size, group->attr.message_max) : group->attr.message_size;
@@ -240,6 +265,9 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	conn->window = group->attr.credits;
 	conn->unshared = !group->shared; /* which device it will be is not known yet */
 	rc = random_fill(conn->request.nonce, sizeof(conn->request.nonce));
+	if (rc == 0)
+		rc = conn_prover_new(conn, conn->attr.key, false);
+	conn->attr.key = NULL;
 	if (rc == 0)
 		rc = conn_own_reserve(conn);
 	if (rc != 0)
@@ -334,6 +362,9 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 	conn_negotiate(conn, grant);
 	rc = random_fill(conn->accept.nonce, sizeof(conn->accept.nonce));
 	if (rc == 0)
+		rc = conn_prover_new(conn, conn->attr.key, true);
+	conn->attr.key = NULL;
+	if (rc == 0)
 		rc = conn_own_reserve(conn);
 	if (rc != 0)
 		return rc;
@@ -345,7 +376,7 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 	return -EUSERS;
 }
 
-/* Whatever is missing for an endpoint is a resource: who asks is told so. */
+/* Whatever is missing for an endpoint is a resource: the client is told so. */
 static int conn_take(struct conn *conn, struct fabric_request *request, struct fabric_endpoint_attr *attr)
 {
 	uint8_t refusal[WIRE_REJECT_SIZE];
@@ -371,11 +402,16 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	struct fabric_endpoint_attr attr;
 	struct fabric_limits limits;
 	uint8_t data[WIRE_ACCEPT_SIZE];
+	struct auth_admission admission = {0};
 	struct conn *conn = NULL;
 	enum wire_reason reason;
 	uint64_t detail;
 	int rc;
 
+	if (own && own->admission) {
+		admission = *own->admission;
+		*own->admission = (struct auth_admission){0};
+	}
 	fabric_request_limits(fabric_request, &limits);
 	reason = conn_room_for(group, &limits, message_size_of(request, grant), &detail);
 	rc = wire_reason_errno(reason);
@@ -387,12 +423,16 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	conn = conn_new(group, request, own, ops, context, now);
 	if (!conn)
 		goto refuse;
+	conn->admission = admission;
+	admission = (struct auth_admission){0};
 	conn->unshared = !limits.shared;
 	rc = fabric_ready(group->queue, fabric_request);
 	if (rc == 0)
 		rc = conn_prepare_accept(conn, grant, &attr);
 	if (rc != 0)
 		goto refuse;
+	if (conn->prover)
+		conn_prove_make_room(group);
 	rc = conn_take(conn, fabric_request, &attr);
 	if (rc != 0)
 		goto free_conn;
@@ -403,6 +443,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
 	conn_link(conn);
 	list_add_tail(&group->fresh, &conn->fresh);
+	conn_prove_accept(conn);
 	wire_accept_encode(&conn->accept, data);
 	rc = fabric_accept(conn->endpoint, data, sizeof(data));
 	if (rc != 0)
@@ -417,6 +458,7 @@ refuse:
 destroy_endpoint:
 	fabric_endpoint_destroy(conn->endpoint);
 free_conn:
+	auth_admission_end(&admission);
 	conn_free(conn);
 	return rc;
 }
@@ -478,6 +520,24 @@ void conn_admit(struct conn *conn)
 	conn->admits = true;
 	conn->say |= WIRE_ADMITS;
 	conn_mark_dirty(conn);
+}
+
+const struct auth_client *conn_client(const struct conn *conn)
+{
+	return conn->admission.client ? conn->admission.client : &auth_everything;
+}
+
+bool conn_revise(struct conn *conn, struct auth_table *table)
+{
+	bool holds;
+
+	must(conn_group_is_mine(conn->group));
+	holds = conn->state > CONN_ESTABLISHED || auth_readmit(&conn->admission, table);
+	if (holds && (conn->state > CONN_ESTABLISHED || conn_client(conn)->services & 1u << conn->request.service))
+		return true;
+	conn->group->stats.revoked++;
+	conn_close(conn, -EACCES, holds ? "its right to the service was revoked" : "its key was revoked");
+	return false;
 }
 
 void conn_set_owner(struct conn *conn, const struct conn_ops *ops, void *context)

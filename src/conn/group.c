@@ -46,8 +46,8 @@ void conn_group_post_receives(struct conn_group *group)
 	}
 }
 
-/* In the place of those that were taken. Somebody waits for what came by them, nobody yet for a receive: as long as there are enough
- * for all that may come, others are posted by the turn that finds nothing. */
+/* In the place of those that were taken. Somebody waits for what came by them, nobody yet for a receive: as long as
+ * there are enough for all that may come, others are posted by the turn that finds nothing. */
 static inline void group_repost_receives(struct conn_group *group, bool idle)
 {
 	if (unlikely(group->posted < fabric_shared_wanted(group->queue, idle ? SPARE_RECEIVES : 0)))
@@ -272,6 +272,8 @@ static void conn_answered(struct conn *conn, const struct fabric_event *event)
 			conn_close(conn, -EPROTO, "the server granted more than was asked for");
 			return;
 		}
+		if (!conn_prove_answer(conn))
+			return;
 		conn->message_size = conn->accept.message_size;
 		conn->credits = conn->credits_max = conn->window = conn->accept.credits;
 	}
@@ -284,8 +286,8 @@ static bool group_emptied(const struct conn_group *group)
 	return group->batch_at == group->batch_end && group->batch_end < CONN_POLL_BATCH;
 }
 
-/* The fabric tells of ends beside its queue, in which the peer's last messages may stand behind those of others: as many as the
- * queue can hold. */
+/* The fabric tells of ends beside its queue, in which the peer's last messages may stand behind those of others: as
+ * many as the queue can hold. */
 static void group_ended(struct conn *conn)
 {
 	struct conn_group *group = conn->group;
@@ -337,8 +339,8 @@ static void group_event(const struct fabric_event *event)
 	}
 }
 
-/* What the peer sent behind a short value is at hand: the answers go together, by one system call for many. Not those that
- * bring a value: their call is worth it, and both ways are in use at a time. */
+/* What the peer sent behind a short value is at hand: the answers go together, by one system call for many. Not those
+ * that bring a value: their call is worth it, and both ways are in use at a time. */
 static bool conn_holds(struct conn *conn)
 {
 	if (likely(!conn->push_count) || conn->pushes || conn->held == CONN_HOLDS || conn->state != CONN_ESTABLISHED ||
@@ -461,9 +463,9 @@ static int group_poll_batch(struct conn_group *group)
 	return n;
 }
 
-/* What has come may take the turn; what turns before left over has a visit behind it, and the rest of the turn. The last message that
- * it begins has its visit: cut in two it would take longer, and be answered twice. In a crowd most of it is only parked, so all of it
- * is looked at: who asks for little may stand behind it. */
+/* What has come may take the turn; what turns before left over has a visit behind it, and the rest of the turn. The
+ * last message that it begins has its visit: cut in two it would take longer, and be answered twice. In a crowd most of
+ * it is only parked, so all of it is looked at: a client that asks for little may stand behind it. */
 static int group_poll(struct conn_group *group)
 {
 	int n;
@@ -516,7 +518,7 @@ static void group_resume_stuck(struct conn_group *group)
 	} while (!list_empty(&stuck) && !group->over);
 	if (list_empty(&stuck))
 		return;
-	list_prepend(&group->stuck, &stuck); /* who had no turn is first in the next */
+	list_prepend(&group->stuck, &stuck); /* a connection that had no turn is first in the next */
 	group->unfinished = true;
 }
 
@@ -596,7 +598,7 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	return n + events + (group->unfinished || !batch_done || fabric_moving(group->queue));
 }
 
-/* Those that asked for something leave the list when they come to its front. */
+/* Connections that asked for something leave the list when they come to its front. */
 static struct conn *group_oldest(struct conn_group *group)
 {
 	while (!list_empty(&group->fresh)) {

@@ -7,6 +7,7 @@
 enum conn_state {
 	CONN_CONNECTING, /* request sent */
 	CONN_ACCEPTING,  /* accept sent, the peer has not confirmed */
+	CONN_PROVING,    /* the peer has confirmed, and not proved that it has its key */
 	CONN_ESTABLISHED,
 	CONN_CLOSING, /* in error; flushes and the disconnect are coming */
 	CONN_DEAD,    /* nothing in flight: the end of the turn buries it */
@@ -14,12 +15,14 @@ enum conn_state {
 
 enum conn_event {
 	CONN_EVENT_ESTABLISHED,
+	CONN_EVENT_PROVED,       /* the client has its key */
 	CONN_EVENT_REFUSED,      /* rejected or unreachable: there is no connection to take down */
 	CONN_EVENT_DISCONNECTED, /* this or the one above is the fabric's last of an endpoint */
 	CONN_EVENT_CLOSE,        /* this side wants the end */
 	CONN_EVENT_DRAINED,      /* closing, and nothing in flight any more, or out of patience */
 };
 
+#define CONN_UNPROVED 64 /* so many clients of a group that have not proved their keys there may be in any case */
 #define CONN_POLL_BATCH 32
 #define CONN_LOOK_UNITS 16   /* records between two looks at the clock */
 #define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
@@ -118,6 +121,9 @@ struct conn {
 	uint64_t unposted;   /* of them, those that were dropped */
 	uint64_t send_since; /* when one was posted with none in flight, or one completed */
 	uint64_t messages_in, messages_out, bytes_in, bytes_out;
+	struct auth_admission admission; /* of an accept */
+	struct conn_prover *prover;      /* until both have proved that they have the key; NULL: none is asked for */
+	struct conn_session *session;    /* from then on; NULL: no key was asked for */
 	struct wire_request request;
 	struct wire_accept accept;
 	int error;
@@ -163,12 +169,13 @@ struct conn_group {
 	uint32_t heap_count, heap_room;
 	bool dead;                 /* there are connections that the next turn buries */
 	uint32_t ending;           /* connections in `closing` */
+	uint32_t unproved;         /* with a prover that accepts */
 	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
 	uint64_t now;              /* of the running turn */
 	uint64_t deadline;         /* of the first of the heap */
 	struct conn_group_stats stats;
-	/* Of conn_group_step_stats(): the next connection, NULL outside of a walk; the id of the last one that was seen, as
-	 * ids rise along the list; what those had, and what of them are among `stats` by now. */
+	/* Of conn_group_step_stats(): the next connection, NULL outside of a walk; the id of the last one that was
+	 * seen, as ids rise along the list; what those had, and what of them are among `stats` by now. */
 	struct list *walk;
 	uint64_t walked;
 	struct conn_group_stats seen, gone;
@@ -187,6 +194,26 @@ void conn_add_stats(const struct conn *conn, struct conn_group_stats *into);
 void conn_group_leave_walk(struct conn_group *group, const struct conn *conn); /* group.c: before it is unlinked */
 
 /*
+ * prove.c
+ */
+int conn_prover_new(struct conn *conn, const struct auth_key *key, bool accepts); /* 0 or -ENOMEM. NULL: no prover */
+void conn_prover_free(struct conn *conn);
+void conn_session_free(struct conn *conn);
+/* Is it a client from which a proof is to come? */
+bool conn_unproved(const struct conn *conn);
+/* Puts the server's proof into the accept. */
+void conn_prove_accept(struct conn *conn);
+/* The client looks at it. False: the connection is closed. */
+bool conn_prove_answer(struct conn *conn);
+/* The client commits its own, as the first record. Nothing is left to prove here. False: the connection is closed. */
+bool conn_prove_begin(struct conn *conn);
+/* The server looks for it in the first message. True: there are further records, from *offset on. */
+bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size_t *offset);
+void conn_prove_failed(struct conn *conn);
+/* One of them came: others give way, if there are too many, or if they hold too much memory. */
+void conn_prove_make_room(struct conn_group *group);
+
+/*
  * message.c: building, posting, taking apart
  */
 void conn_message_received(struct conn *conn, struct memory_buffer *buffer, uint32_t bytes);
@@ -199,9 +226,9 @@ void conn_messages_drop(struct conn *conn); /* gives back what is not sent, and 
 void conn_mark_stuck(struct conn *conn);
 void conn_bad_record(struct conn *conn, int error);
 void conn_consumed(struct conn *conn); /* a receive, of a message with records or of an immediate */
-/* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to
- * try again or to go on with, or the violation. Of the records before *told, at first *offset, the service was told: it does not
- * fetch for them at each try. */
+/* Hand each record from *offset on to the service. 0, -EAGAIN with *offset at the record to try again or to go on with,
+ * or the violation. Of the records before *told, at first *offset, the service was told: it does not fetch for them at
+ * each try. */
 int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset, size_t *told);
 int conn_hand_immediate(struct conn *conn, uint32_t imm); /* 0, or the violation */
 static inline void conn_mark_dirty(struct conn *conn)
@@ -250,8 +277,8 @@ const struct conn_transfer *conn_pushes_chain(const struct conn_transfer *first,
 void conn_pushes_posted(struct conn *conn, unsigned count);
 /* Records of the parked message, from its offset on, come without their values. */
 void conn_park_pushed(struct conn *conn, struct conn_parked *parked);
-/* ns in which a transfer gets on: completes, or where the fabric can tell, moves a byte. Else a link's speed is guessed:
- * a device's is at least a MiB a second. */
+/* ns in which a transfer gets on: completes, or where the fabric can tell, moves a byte. Else a link's speed is
+ * guessed: a device's is at least a MiB a second. */
 uint64_t conn_transfer_patience(const struct conn *conn);
 bool conn_transfers_get_on(struct conn *conn); /* have bytes moved since this was asked last? */
 
@@ -276,8 +303,8 @@ static inline void conn_timer_set(struct conn *conn, uint64_t when)
 void conn_group_post_receives(struct conn_group *group);
 /* Asks the clock: whether the present connection had enough, or all of the turn is over. */
 bool conn_group_look(struct conn_group *group);
-/* Whether others wait, and it has had as much of this round as a visit is: what comes of it now waits behind theirs. Who
- * asks for little is so before all who ask for much, however many they are. */
+/* Whether others wait, and it has had as much of this round as a visit is: what comes of it now waits behind theirs.
+ * A client that asks for little so goes before all that ask for much, however many they are. */
 bool conn_had_visit(const struct conn *conn);
 /* For must(): no other thread turns the group. */
 bool conn_group_is_mine(const struct conn_group *group);

@@ -93,8 +93,8 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 	if (unlikely(!conn->open || conn->state != CONN_ESTABLISHED ||
 		     (uint64_t)at + sizeof(struct wire_record) + body > conn->message_size))
 		return reserve_first(conn, body, room);
-	/* The buffer was another connection's, and the peer is not to read in the padding what that one said. What is cleared beyond it
-	 * the header covers. */
+	/* The buffer was another connection's, and the peer is not to read in the padding what that one said. What is
+	 * cleared beyond it the header covers. */
 	memset((char *)conn->open->addr + conn->open_used, 0, sizeof(uint64_t));
 	return record_at(conn, at, room);
 }
@@ -169,8 +169,9 @@ static void sending_begins(struct conn *conn)
 		conn_timer_set(conn, conn->send_since + conn->group->attr.stall_timeout);
 }
 
-/* Ready messages with what is pushed behind them, linked: no more messages than half of the send queue, which has at least their
- * window, as the peer may have admitted nobody (fabric.h, promise 10). How many messages; *pushes: and values. */
+/* Ready messages with what is pushed behind them, linked: no more messages than half of the send queue, which has at
+ * least their window, as the peer may have admitted nobody (fabric.h, promise 10). How many messages; *pushes: and
+ * values. */
 static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[static CHAIN_MAX], unsigned *pushes)
 {
 	struct memory_buffer *buffer = conn->ready;
@@ -199,7 +200,7 @@ static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[sta
 	return messages;
 }
 
-/* Those that tell of their completion are in flight; the others are out of their buffers. */
+/* Messages that ask for a completion are in flight; the others are out of their buffers. */
 static inline void messages_posted(struct conn *conn, const struct fabric_wr *wr, unsigned messages)
 {
 	for (unsigned requests; messages; messages--, wr += requests) {
@@ -220,8 +221,8 @@ static inline void messages_posted(struct conn *conn, const struct fabric_wr *wr
 		conn->ready_tail = &conn->ready;
 }
 
-/* Post a chain of ready messages, as many as CHAIN_MAX requests are; the first carries the credits that are owed, and flags.
- * False: none left or no room in the send queue. */
+/* Post a chain of ready messages, as many as CHAIN_MAX requests are; the first carries the credits that are owed, and
+ * flags. False: none left or no room in the send queue. */
 static bool messages_post(struct conn *conn)
 {
 	struct fabric_wr wr[CHAIN_MAX];
@@ -255,8 +256,8 @@ static bool messages_post(struct conn *conn)
 	return conn->ready != NULL;
 }
 
-/* With no records to send, credits go back by a message of their own when half of them are owed, and flags likewise. It takes
- * no credit, or two peers that wait for credits could each wait for ever for the other's return. */
+/* With no records to send, credits go back by a message of their own when half of them are owed, and flags likewise. It
+ * takes no credit, or two peers that wait for credits could each wait for ever for the other's return. */
 static void return_credits(struct conn *conn)
 {
 	if (conn->open) { /* begun for records, which did not come */
@@ -319,7 +320,7 @@ static bool owes_nothing(const struct conn *conn)
 void conn_leave(struct conn *conn, uint64_t patience, bool quiet)
 {
 	must(conn_group_is_mine(conn->group));
-	if (conn->state != CONN_ESTABLISHED && conn->state != CONN_ACCEPTING)
+	if (conn->state == CONN_CONNECTING || conn->state > CONN_ESTABLISHED)
 		return;
 	if (!conn->leaving) {
 		conn->leaving = true;
@@ -327,7 +328,7 @@ void conn_leave(struct conn *conn, uint64_t patience, bool quiet)
 		conn->say |= WIRE_GOAWAY;
 		if (conn->state == CONN_ESTABLISHED)
 			conn_mark_dirty(conn);
-	} else if (conn->state == CONN_ACCEPTING) {
+	} else if (conn->state != CONN_ESTABLISHED) {
 		return; /* it is told as soon as it can hear */
 	} else if (conn->deaf) {
 		if (conn_idle(conn) || conn->group->now - conn->left >= patience / LAST_PATIENCE)
@@ -580,8 +581,13 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 	if (!conn_take_credits(conn, m) || bytes == sizeof(*m) || unlikely(conn->deaf))
 		return;
 	if (must_park(conn)) {
-		conn_park_message(conn, data, bytes, offset);
-		return;
+		if (conn->prover && !conn_prove_received(conn, data, bytes, &offset))
+			return;
+		if (must_park(conn)) {
+			conn_park_message(conn, data, bytes, offset);
+			return;
+		}
+		told = offset;
 	}
 	if (unlikely(conn_had_visit(conn))) {
 		conn_yield(conn);
@@ -622,7 +628,9 @@ void conn_immediate_received(struct conn *conn, uint32_t imm)
 		return;
 	conn->messages_in++;
 	conn->heard = conn->group->now;
-	if (must_park(conn))
+	if (conn_unproved(conn))
+		conn_prove_failed(conn);
+	else if (must_park(conn))
 		conn_park_immediate(conn, imm);
 	else if (conn_hand_immediate(conn, imm) == 0)
 		conn_consumed(conn);

@@ -1,7 +1,8 @@
 /*
  * own.c: buffers of a connection's own, when its messages are longer than the shared ones, or these are of another
- * domain, or its device shares none. What it may come to use is taken from a budget when it is accepted, so that it never lacks them later; made and
- * registered they are from when the peer has confirmed the connection, as messages come.
+ * domain, or its device shares none. What it may come to use is taken from a budget when it is accepted, so that it
+ * never lacks them later; made and registered they are from when the peer has confirmed the connection, as messages
+ * come.
  */
 #include "conn/internal.h"
 
@@ -35,8 +36,10 @@ int conn_own_reserve(struct conn *conn)
 		return 0;
 	if (budget) {
 		conn->own_bytes = (uint64_t)(conn_receives(conn) + own_sends(conn)) * conn->message_size;
-		if (memory_budget_take(budget, conn->own_bytes))
+		if (memory_budget_take(budget, conn->own_bytes)) {
+			budget->unproved += conn_unproved(conn) ? conn->own_bytes : 0;
 			return 0;
+		}
 		conn->own_bytes = 0;
 		log_warn("conn", "all of own_buffers is in use: no room for a connection with messages of %u bytes",
 			 conn->message_size);

@@ -74,7 +74,7 @@ static struct conn *most_parked(struct conn *most)
 	return most;
 }
 
-/* Who has most of what waits goes, not who comes last. */
+/* The connection with most of the waiting bytes goes, not the last one. */
 static __attribute__((cold, noinline)) bool parked_make_room(struct conn *conn)
 {
 	struct conn *most = most_parked(conn);
@@ -108,9 +108,9 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 	return p;
 }
 
-/* Who waits for its turn only goes on whatever the peer does: until then the stream stands still before what is pushed. Who waits
- * for the peer drops it, as what it waits for may stand behind it; and who has waited for turns for long, as the peer may have asked
- * behind it whether anybody is there. */
+/* A connection that only waits for its turn goes on whatever the peer does: until then the stream stands still before
+ * what is pushed. A connection that waits for the peer drops it, as what it waits for may stand behind it; and so does
+ * one that has waited for turns for long, as the peer may have asked behind it whether anybody is there. */
 static bool may_stand_still(const struct conn *conn)
 {
 	return (conn->busy || conn->behind) && conn->state == CONN_ESTABLISHED &&

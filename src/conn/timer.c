@@ -87,8 +87,9 @@ void conn_timer_move(struct conn *conn, uint64_t due)
 	heap_settle(conn->group, conn);
 }
 
-/* A program that may be away is not waited for where its device can answer. But a peer that has not admitted this side refuses even
- * a write of no bytes; until it does, and it may wait long to be accepted, it is asked by a message, which its device takes. */
+/* A program that may be away is not waited for where its device can answer. But a peer that has not admitted this side
+ * refuses even a write of no bytes; until it does, and it may wait long to be accepted, it is asked by a message, which
+ * its device takes. */
 void conn_choose_probe(struct conn *conn)
 {
 	const struct conn_group_attr *attr = &conn->group->attr;
@@ -200,7 +201,8 @@ static uint64_t look_alive(struct conn *conn, uint64_t now)
 	if (conn->probing && conn->asks && conn->heard > conn->probed)
 		conn->probing = false;
 	if (conn->probing) {
-		/* Of a device nobody knows whether bytes move. A host that is gone, it notices itself, by what it was asked. */
+		/* A device does not tell whether bytes move. A host that is gone, it notices itself, by what it was
+		 * asked. */
 		patience = (conn->asks || attr->away) && conn->alive_moved == FABRIC_MOVED_UNKNOWN
 				   ? LONG_PATIENCE * keepalive
 				   : keepalive;
@@ -254,6 +256,8 @@ static uint64_t timer_look(struct conn *conn, uint64_t now)
 		return conn->deadline;
 	if (conn->state == CONN_CLOSING)
 		conn_handle(conn, CONN_EVENT_DRAINED);
+	else if (conn->state == CONN_PROVING)
+		conn_prove_failed(conn);
 	else if (conn->state != CONN_DEAD)
 		conn_close(conn, -ETIMEDOUT, "no answer to the connect request in time");
 	return TIME_NEVER;

@@ -70,7 +70,8 @@ int ctl_usage_error(const char *format, ...)
 	return ctl_usage_hint();
 }
 
-/* How far a word is from the first one of the command's name, if that has several. As far as can be: it has nothing of it. */
+/* How far a word is from the first one of the command's name, if that has several. As far as can be: it has nothing of
+ * it. */
 static unsigned group_distance(const char *word, const char *name)
 {
 	size_t len = strcspn(name, " ");
@@ -128,8 +129,8 @@ static const char *synonym_of(const struct ctl_arguments *words, bool group)
 	return NULL;
 }
 
-/* The command that was probably meant by these words, which are none, or its first word: `len` characters. NULL: no one knows. A
- * first word may have been left out. */
+/* The command that was probably meant by these words, which are none, or its first word: `len` characters. NULL: no one
+ * knows. A first word may have been left out. */
 static const char *meant(const struct ctl_arguments *words, size_t *len)
 {
 	bool group = ctl_help_list(NULL, words->text[0]) > 0;
@@ -189,7 +190,7 @@ static void default_host(void)
 		ctl.host = "127.0.0.1";
 }
 
-/* Of the arguments that are keys: the first, of "KEY..." all, and of "KEY VALUE..." every other one. */
+/* The arguments that are keys: the first, of "KEY..." all, and of "KEY VALUE..." every other one. */
 static bool has_empty_key(const struct ctl_arguments *arguments)
 {
 	const char *form = running->arguments;
@@ -230,8 +231,8 @@ static int run_command(const struct ctl_arguments *arguments)
 	return running->main(arguments);
 }
 
-/* The command whose name are the first words behind all options, also where these stand between them. Which words are values of
- * options depends on the command, so each is tried. */
+/* The command whose name are the first words behind all options, also where these stand between them. Which words are
+ * values of options depends on the command, so each is tried. */
 static const struct ctl_command *choose(int argc, const char **argv, struct ctl_arguments *words)
 {
 	const struct ctl_command *c, *doubtful = NULL;
@@ -257,7 +258,8 @@ static int group_help(struct ctl_arguments *words)
 	return ctl_help(words);
 }
 
-/* How many words there are up to the first option that no command has, where it stands in front of all that are none; else 0. */
+/* How many words there are up to the first option that no command has, where it stands in front of all that are none;
+ * else 0. */
 static int unknown_in_front(int argc, const char **argv, struct ctl_arguments *words)
 {
 	for (int n = 1; n <= argc; n++)

@@ -1,7 +1,7 @@
 /*
- * completion.c: the scripts for bash, zsh and fish, written from the tables of commands and options. Each finds the words of the
- * command line that are no options, and knows by the first two of them what may follow. Of rdmad and rdmarun, whose tables are not
- * here, each script reads the options from their --help.
+ * completion.c: the scripts for bash, zsh and fish, written from the tables of commands and options. Each finds the
+ * words of the command line that are no options, and knows by the first two of them what may follow. Of rdmad and
+ * rdmarun, whose tables are not here, each script reads the options from their --help.
  */
 #include "ctl/ctl.h"
 
@@ -43,7 +43,8 @@ static bool first_of_group(const struct ctl_command *command)
 	return true;
 }
 
-/* The next command, from *n on, that is one of the group (NULL: the first of each); *word is what tells it from the others. */
+/* The next command, from *n on, that is one of the group (NULL: the first of each); *word is what tells it from the
+ * others. */
 static const struct ctl_command *next_word(unsigned *n, const struct ctl_command *group, const char **word, size_t *len)
 {
 	const struct ctl_command *c;

@@ -73,14 +73,15 @@ struct ctl_command {
 
 extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every command */
 
-/* The files that have commands, in the order of the help: NAME.c has ctl_NAME_commands. commands.c puts them together. */
+/* The files that have commands, in the order of the help: NAME.c has ctl_NAME_commands. commands.c puts them
+ * together. */
 /* clang-format off */
 #define CTL_FILES(ROW) \
 	ROW(ping) \
 	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_move) ROW(kv_import) ROW(kv_run) \
 	ROW(bench_kv) ROW(bench_ping) ROW(bench_sweep) ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
 	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \
-	ROW(control) ROW(log) ROW(completion) ROW(version) ROW(help)
+	ROW(control) ROW(log) ROW(key) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
 #define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];
 CTL_FILES(CTL_DECLARE)
@@ -92,6 +93,7 @@ struct ctl_settings {
 	const char *host; /* never NULL when a command runs */
 	bool host_given;
 	const char *control;
+	const char *key;  /* file of the key; NULL: not given */
 	uint64_t timeout; /* ns; TIME_NEVER: not given */
 	uint64_t poll;    /* ns; see poll_given */
 	bool poll_given;
@@ -177,7 +179,8 @@ const char *ctl_said(void);
  * sentence, or strerror's where it left none. Answers the exit status. */
 int ctl_fail(int error, const char *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Like ctl_fail() for the command that runs, on a channel: the next step is one with rdmad, so it is said where the URL has one. */
+/* Like ctl_fail() for the command that runs, on a channel: the next step is one with rdmad, so it is said where the URL
+ * has one. */
 int ctl_fail_channel(int error, const char *why, const char *url);
 
 /* The exit status that stands for an error. */
@@ -207,17 +210,19 @@ void ctl_say_transport(const char *server, const char *transport);
 
 /* From here on stdout is written by output.c. */
 void ctl_output_begin(void);
-/* Of a command that ended by `rc`: the exit status, which is not 0 where not all of its output was written; that is said, too. */
+/* For a command that ended by `rc`: the exit status, which is not 0 where not all of its output was written; that is
+ * said, too. */
 int ctl_output_end(int rc);
 
-/* What was printed so far ends a record: a key with its value, a line. An interrupted command whose reader is slow ends there. */
+/* What was printed so far ends a record: a key with its value, a line. An interrupted command whose reader is slow ends
+ * there. */
 void ctl_record_end(void);
 /* The same, and it is written now. As fflush(). */
 int ctl_flush(void);
 
 /* Whether standard output takes something, or fails, without a wait, within so many ms. */
 bool ctl_output_takes(int ms);
-/* Of the bytes as many as it takes without a wait, after that: how many, or -errno. */
+/* Write as many bytes as it takes without a wait, after that: how many, or -errno. */
 ssize_t ctl_output_some(const void *data, size_t len);
 
 /*
@@ -227,11 +232,12 @@ ssize_t ctl_output_some(const void *data, size_t len);
 /* Whether stdout is one. */
 bool ctl_at_terminal(void);
 
-/* Bytes of others on stdout: as they are, but at a terminal without what would speak to it; of a value, lines stay lines. */
+/* Bytes of others on stdout: as they are, but at a terminal without what would speak to it; of a value, lines stay
+ * lines. */
 void ctl_put_key(const void *key, size_t len);
 void ctl_put_value(const void *value, size_t len);
-/* As JSON without blanks; on stdout at a terminal, what would speak to it is \uNNNN, which means the same. 0; -1: no memory, or
- * ferror(). */
+/* As JSON without blanks; on stdout at a terminal, what would speak to it is \uNNNN, which means the same. 0; -1: no
+ * memory, or ferror(). */
 int ctl_put_json(FILE *out, const json_t *json);
 /* Whether a line feed is to follow the value, so that what comes next begins a line of the terminal. */
 bool ctl_line_is_open(const void *value, size_t len);
@@ -243,12 +249,12 @@ bool ctl_confirmed(const char *format, ...) __attribute__((format(printf, 1, 2))
  * render.c: JSON and tables.
  */
 
-/* One line on stdout, when the command ends or prints the next one. Takes `object`; NULL stands for no memory, and is told.
- * Answers CTL_OK or CTL_FAILED. */
+/* One line on stdout, when the command ends or prints the next one. Takes `object`; NULL stands for no memory, and is
+ * told. Answers CTL_OK or CTL_FAILED. */
 int ctl_json_print(json_t *object);
 
-/* Print what waits for it. Where the command ends by another exit status than 0, with an "error": {"text", "status"}, which then
- * also stands alone. An exit status. */
+/* Print what waits for it. Where the command ends by another exit status than 0, with an "error": {"text", "status"},
+ * which then also stands alone. An exit status. */
 int ctl_json_end(int status);
 /* That member, of an object that the command prints by itself; ctl_json_end() then adds none. */
 json_t *ctl_json_error(int status);
@@ -291,7 +297,7 @@ void ctl_table_destroy(struct ctl_table *table);
 int ctl_control_ask(const char *command, json_t **out);
 
 /*
- * kv.c: one connection and one request at a time.
+ * ctl/kv/kv.c: one connection and one request at a time.
  */
 
 /* The words for a status that a kv callback got. */
@@ -317,14 +323,15 @@ int ctl_kv_missing(const void *kv, const char *key);
 /* {"command", "key", "server", "transport"}, to be completed by the caller. key NULL: without. */
 json_t *ctl_kv_describe(const void *kv, const char *key);
 
-/* The value of a command: argument number `at`, the file `path` (NULL: none) or stdin. free() *owned. An exit status. */
+/* The value of a command: argument number `at`, the file `path` (NULL: none) or stdin. free() *owned. An exit
+ * status. */
 /* version 0: nobody knows. An exit status. */
 int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_t len, uint64_t version);
 int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value, size_t *len,
 		      char **owned);
 
 /*
- * kv_keys.c: the other commands for named keys.
+ * ctl/kv/keys.c: the other commands for named keys.
  */
 
 /* The rest of a time to live, in text: "never", "12.5 s". Returns buf. */
@@ -345,8 +352,9 @@ const char *ctl_gpu_mode_name(enum rdmad_gpu_mode mode);
 void ctl_gpu_options(struct rdmad_gpu_options *options, const char *mode);
 
 /*
- * gpu_image.c: grey images of 8 bits. Colours of a PNG or PPM become grey by 0.2126 red + 0.7152 green + 0.0722 blue of the values in
- * the file. Its transparency is left out, and its samples of 16 bits are rounded to 8. Values of a PGM or PPM are scaled to 255.
+ * gpu_image.c: grey images of 8 bits. Colours of a PNG or PPM become grey by 0.2126 red + 0.7152 green + 0.0722 blue of
+ * the values in the file. Its transparency is left out, and its samples of 16 bits are rounded to 8. Values of a PGM or
+ * PPM are scaled to 255.
  */
 struct image {
 	uint32_t width, height;
@@ -378,8 +386,8 @@ void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t by
 /* Leaves no trace on the terminal. */
 void ctl_progress_end(struct ctl_progress *progress);
 
-/* kv_move.c: the summary of keys that were `verb`, "exported", which also names the member in JSON. Takes `more`, further members
- * there; NULL: none. An exit status. */
+/* ctl/kv/export.c: the summary of keys that were `verb`, "exported", which also names the member in JSON. Takes `more`,
+ * further members there; NULL: none. An exit status. */
 int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *progress, uint64_t failed, json_t *more);
 
 /*
@@ -450,12 +458,13 @@ bool record_magic(const void *data, size_t len);
 const char *record_parse(const char *line, size_t len, struct record *record);
 void record_release(struct record *record);
 
-/* The next record behind `count` others in the binary format; it is valid until the reader's next call. 1; 0: the end, as
- * promised; -EMSGSIZE: its value has over value_max bytes, it was skipped; -EPROTO: the file is cut off or broken; -errno. */
+/* The next record behind `count` others in the binary format; it is valid until the reader's next call. 1; 0: the end,
+ * as promised; -EMSGSIZE: its value has over value_max bytes, it was skipped; -EPROTO: the file is cut off or broken;
+ * -errno. */
 int record_read(struct script_reader *reader, uint64_t count, uint64_t value_max, struct record *record);
 
 /*
- * bench.c: the common parts of the benchmarks.
+ * ctl/bench/bench.c: the common parts of the benchmarks.
  */
 
 /* Processor time of this process, in seconds. */
@@ -525,7 +534,7 @@ int bench_judge(const struct bench_result *result);
 /* Run body(&args[i]) in `n` threads, the first in the calling one, and wait for all. 0 or -errno. */
 int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size);
 
-/* Of a --size: 0, or a negative errno after saying what is wrong with it. */
+/* Check a --size: 0, or a negative errno after saying what is wrong with it. */
 int bench_check_sizes(const char *text, uint64_t least, uint64_t most);
 
 /* Set bench.server and get ready for Ctrl-C. Answers an exit status. */
@@ -534,12 +543,12 @@ int bench_prepare(const struct ctl_arguments *arguments);
 /* round() for each size, until one answers another exit status than CTL_OK or Ctrl-C. */
 int bench_rounds(const struct ctl_arguments *arguments, const uint64_t *sizes, size_t n, int (*round)(void));
 
-/* bench_kv.c, for bench.size and by connections of their own: fill, measure `ops` ("set,get"), delete.
+/* ctl/bench/kv.c, for bench.size and by connections of their own: fill, measure `ops` ("set,get"), delete.
  * `eager_limit` as in struct rdmad_options. Answers an exit status. */
 int bench_kv_once(const char *ops, uint32_t eager_limit, bench_report_fn *report);
 
 /*
- * bench_sweep.c: throughput by size, and one way against the other.
+ * ctl/bench/sweep.c: throughput by size, and one way against the other.
  */
 
 /* The first size from which on the second way is at least as fast as the first at every size, 0: none. `eager` and
@@ -547,7 +556,7 @@ int bench_kv_once(const char *ops, uint32_t eager_limit, bench_report_fn *report
 uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const double *rendezvous, size_t n);
 
 /*
- * plot.c: a picture of curves, both axes logarithmic.
+ * ctl/bench/plot.c: a picture of curves, both axes logarithmic.
  */
 #define PLOT_POINTS BENCH_SIZES_MAX
 

@@ -1,6 +1,6 @@
 /*
- * gpu_image.c: grey images of 8 bits from PGM, PPM and PNG, and to PGM and PNG. What a file says of its size is checked against what a job can
- * have, and against the file's own length, before anything is allocated for it.
+ * gpu_image.c: grey images of 8 bits from PGM, PPM and PNG, and to PGM and PNG. What a file says of its size is checked
+ * against what a job can have, and against the file's own length, before anything is allocated for it.
  */
 #include "ctl/ctl.h"
 
@@ -39,7 +39,8 @@ static const char *make_pixels(struct image *image, uint64_t width, uint64_t hei
 }
 
 /*
- * PGM: "P5" or "P2", width, height and the largest value as text, then bytes, or text. PPM: "P6" or "P3", and three values a pixel.
+ * PGM: "P5" or "P2", width, height and the largest value as text, then bytes, or text. PPM: "P6" or "P3", and three
+ * values a pixel.
  */
 struct pgm {
 	const uint8_t *at, *end;

@@ -1,14 +1,13 @@
 /* log.c: the log of the key/value store: how far it is, a checkpoint; and its files, which nobody else has open. */
 #include "ctl/ctl.h"
-#include "log/log.h"
+#include "wal/wal.h"
 
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <sys/stat.h>
 
-/*
- * Of the daemon.
+/* The daemon's
  */
 
 static int command_status(const struct ctl_arguments *arguments)
@@ -49,8 +48,7 @@ static int command_checkpoint(const struct ctl_arguments *arguments)
 	return CTL_OK;
 }
 
-/*
- * Of a file.
+/* A file's
  */
 
 struct file {

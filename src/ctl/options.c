@@ -25,6 +25,8 @@ const struct ctl_option ctl_globals[] = {
 	 .given = &ctl.poll_given, .of = CTL_OF_SERVER},
 	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport",
 	 .of = CTL_OF_SERVER},
+	{"key", 0, CTL_TEXT, &ctl.key, "FILE", "with the key of this client; default $RDMAD_KEY_FILE, or the user's",
+	 .choices = "@file", .of = CTL_OF_SERVER},
 	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket; default $RDMAD_CONTROL",
 	 .choices = "@file", .of = CTL_OF_DAEMON},
 	{"help", 'h', CTL_FLAG, &ctl.help, NULL, "say how to use the command"},
@@ -310,6 +312,7 @@ void ctl_library_options(struct rdmad_options *options)
 {
 	memset(options, 0, sizeof(*options));
 	options->require_rdma = ctl.require_rdma;
+	options->key_file = ctl.key;
 	if (ctl.timeout != TIME_NEVER) {
 		options->timeout_us = ctl.timeout / TIME_US;
 		options->connect_timeout_us = ctl.timeout / TIME_US;

@@ -1,7 +1,8 @@
 /*
- * output.c: standard output. What a command prints goes through stdio to output_write(), which writes all of it, whatever signals
- * come, until a write fails or an interrupted command has waited long enough for the reader. From then on nothing is written. So
- * what came out is the beginning of what was printed, without a hole, and ctl_output_end() says where that is not all.
+ * output.c: standard output. What a command prints goes through stdio to output_write(), which writes all of it,
+ * whatever signals come, until a write fails or an interrupted command has waited long enough for the reader. From then
+ * on nothing is written. So what came out is the beginning of what was printed, without a hole, and ctl_output_end()
+ * says where that is not all.
  */
 #include "ctl/ctl.h"
 
@@ -29,7 +30,8 @@ bool ctl_output_takes(int ms)
 	return poll(&out, 1, ms) > 0;
 }
 
-/* An empty pipe takes as much as it holds. One that takes anything has room for PIPE_BUF bytes, but perhaps for no more. */
+/* An empty pipe takes as much as it holds. One that takes anything has room for PIPE_BUF bytes, but perhaps for no
+ * more. */
 static size_t output_room(void)
 {
 	int holds = fcntl(STDOUT_FILENO, F_GETPIPE_SZ), there;
@@ -110,7 +112,8 @@ void ctl_output_begin(void)
 	stdout = out;
 }
 
-/* A pipe takes up to PIPE_BUF bytes whole or not at all: what is there is written where another record like this one had no room. */
+/* A pipe takes up to PIPE_BUF bytes whole or not at all: what is there is written where another record like this one
+ * had no room. */
 void ctl_record_end(void)
 {
 	size_t pending = __fpending(stdout), last = pending - MIN(output.whole, pending);

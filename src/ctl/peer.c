@@ -1,4 +1,5 @@
-/* peer.c: rdma_lib from the shell: bytes from one program to another or to many, and strings that all have in the end. */
+/* peer.c: rdma_lib from the shell: bytes from one program to another or to many, and strings that all have in the
+ * end. */
 #include "ctl/ctl.h"
 #include "ctl/peer.h"
 
@@ -15,12 +16,13 @@ static uint64_t piece = PIECE_DEFAULT, peers = 1;
 static const char *file, *listen_on, *connect_to;
 
 /* clang-format off */
-#define OPTION_LISTEN {"listen", 'l', CTL_CHECKED, &listen_on, "ADDRESS", "be connected to: HOST:PORT, tcp://, rdma:// or unix:///PATH", \
-	.check = ctl_peer_check_address}
+#define OPTION_LISTEN {"listen", 'l', CTL_CHECKED, &listen_on, "ADDRESS", \
+	"be connected to: HOST:PORT, tcp://, rdma:// or unix:///PATH", .check = ctl_peer_check_address}
 #define OPTION_CONNECT {"connect", 'c', CTL_CHECKED, &connect_to, "ADDRESS", "connect to one that listens", \
 	.check = ctl_peer_check_address}
 #define OPTION_FILE(help) {"file", 'f', CTL_TEXT, &file, "FILE", help, .choices = "@file"}
-#define OPTION_SIZE {"size", 's', CTL_SIZE, &piece, "SIZE", "bytes of a message at most; default 1M", .min = 1, .max = PIECE_MOST}
+#define OPTION_SIZE {"size", 's', CTL_SIZE, &piece, "SIZE", "bytes of a message at most; default 1M", \
+	.min = 1, .max = PIECE_MOST}
 #define OPTION_PEERS {"peers", 'n', CTL_NUMBER, &peers, "N", "wait for so many; default 1", .min = 1, .max = 1024}
 /* clang-format on */
 
@@ -76,6 +78,7 @@ void ctl_peer_options(rdma_options *options)
 		.require_rdma = ctl.require_rdma,
 		.poll_us = ctl.poll == TIME_NEVER ? UINT64_MAX / TIME_US : ctl.poll / TIME_US,
 		.no_poll = ctl.poll_given && ctl.poll == 0,
+		.key_file = ctl.key,
 	};
 	if (ctl.timeout != TIME_NEVER)
 		options->timeout_ms = options->connect_timeout_ms = MAX(ctl.timeout / TIME_MS, 1ull);
@@ -85,7 +88,8 @@ void ctl_peer_options(rdma_options *options)
  * Connections
  */
 
-/* With a thread that answers: input that is long in coming, or a reader who is slow, is no reason to be taken for dead. */
+/* With a thread that answers: input that is long in coming, or a reader who is slow, is no reason to be taken for
+ * dead. */
 static void options_here(rdma_options *options)
 {
 	ctl_peer_options(options);
@@ -203,7 +207,8 @@ static int report(const struct try *t, const char *transport)
 }
 
 /*
- * Sending: pieces of what is read, then a message of no bytes, which the other end answers by one when it has written all.
+ * Sending: pieces of what is read, then a message of no bytes, which the other end answers by one when it has written
+ * all.
  */
 static int open_input(struct try *t)
 {

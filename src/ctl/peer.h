@@ -15,7 +15,7 @@ void ctl_peer_options(rdma_options *options);
 int ctl_peer_fail(const char *address);
 
 /*
- * bench_peer_work.c: what is measured, between ranks of a group.
+ * ctl/bench/peer_work.c: what is measured, between ranks of a group.
  */
 struct peer_bench {
 	rdma_context *ctx;

@@ -108,8 +108,8 @@ static int write_json(FILE *out, const struct record *record)
 }
 
 /*
- * Binary: the magic number, then records, then a head without a key that has their number for the length of its value: so
- * an end that is missing is seen.
+ * Binary: the magic number, then records, then a head without a key that has their number for the length of its value:
+ * so an end that is missing is seen.
  */
 static int write_head(FILE *out, size_t key_len, uint64_t value_len, uint64_t ttl_us)
 {

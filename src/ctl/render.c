@@ -330,7 +330,8 @@ static void format_value(const char *name, const json_t *value, char *buf, size_
 	}
 }
 
-/* "idle_us" is told as "idle", and "posted_receives" as "posted receives"; bytes of something remain that. Returns buf. */
+/* "idle_us" is told as "idle", and "posted_receives" as "posted receives"; bytes of something remain that. Returns
+ * buf. */
 static char *format_name(const char *name, char *buf, size_t size)
 {
 	const struct unit *unit = unit_of(name) && unit_of(name)->format != format_bytes ? unit_of(name) : NULL;

@@ -1,4 +1,5 @@
-/* terminal.c: what is different where people look: bytes of others must not speak to their terminal, and they can be asked. */
+/* terminal.c: what is different where people look: bytes of others must not speak to their terminal, and they can be
+ * asked. */
 #include "ctl/ctl.h"
 
 #include <stdlib.h>

@@ -81,6 +81,7 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 {
 	struct address_socket at[ADDRESS_SOCKETS];
 	int count, bad = 0, rc = 0, twice = 0;
+	char text[128];
 
 	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
 		return 0;
@@ -89,9 +90,16 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 	count = fabric_transport_resolve(transport, address, at);
 	if (count < 0)
 		return EX_NOHOST;
-	for (int i = 0; i < count && !transport->device; i++) {
-		int status = try_address(transport, &at[i]);
+	for (int i = 0; i < count; i++) {
+		const struct sockaddr *sa = (const struct sockaddr *)&at[i].sa;
+		int status;
 
+		if (listen_is_exposed(sa) &&
+		    !access_may_expose(d->config, d->access, address_format_socket(sa, text, sizeof(text))))
+			return EX_CONFIG;
+		if (transport->device)
+			continue;
+		status = try_address(transport, &at[i]);
 		bad += status != 0;
 		rc = rc ? rc : status;
 		twice = twice || status ? twice : check_taken(taken, transport, &at[i]);

@@ -177,8 +177,8 @@ static char *source_path(const config_setting_t *at, const char *path)
 	return asprintf(&out, "%.*s/%s", (int)(slash - path), path, file) < 0 ? NULL : out;
 }
 
-/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written; it names the line alone.
- * False: they were not found there, for the reason that `why` gets. */
+/* libconfig reads 4294967297 as 1 and 010 as 10, so the digits are looked up as they were written; it names the line
+ * alone. False: they were not found there, for the reason that `why` gets. */
 static bool written_number(const config_setting_t *at, const char *path, char out[static 32], const char **why)
 {
 	char *file = source_path(at, path), *text = file ? plain_text(file) : NULL;
@@ -334,7 +334,8 @@ static void read_group(struct reader *r, const config_setting_t *group, const ch
 		read_member(r, config_setting_get_elem(group, (unsigned)i), prefix);
 }
 
-/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if anybody writes: look first. */
+/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if anybody writes: look
+ * first. */
 static FILE *open_file(struct reader *r)
 {
 	struct stat st;
@@ -500,6 +501,7 @@ static void override(struct reader *r, const struct config_overrides *overrides)
 	for (unsigned i = 0; i < overrides->listen.count; i++)
 		if (!setting_set(listen, r->config, overrides->listen.item[i], why, sizeof(why)))
 			complain(r, NULL, "listen: %s", why);
+	r->config->insecure |= overrides->insecure;
 	if (overrides->log_level)
 		setting_set(find(NULL, "log.level").setting, r->config, overrides->log_level, why, sizeof(why));
 }

@@ -1,7 +1,7 @@
 /*
- * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow,
- * silent or sends garbage costs a descriptor and CLIENT_PATIENCE, nothing else. A descriptor is kept in reserve, so that one
- * client is served also when connections have taken all others.
+ * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow, silent or sends
+ * garbage costs a descriptor and CLIENT_PATIENCE, nothing else. A descriptor is kept in reserve, so that one client is
+ * served also when connections have taken all others.
  */
 #include "daemon/daemon.h"
 
@@ -53,7 +53,7 @@ struct command {
 	void (*after)(struct daemon *daemon);
 };
 
-/* Of a text that may have been cut off. */
+/* A text that may have been cut off. */
 static json_t *array_of_lines(const char *lines)
 {
 	json_t *array = json_array();
@@ -240,7 +240,7 @@ static void client_command(struct client *c)
 	}
 }
 
-/* Who speaks to the services is told soon that this is another socket, and not by a time-out. */
+/* A client of the services is told soon that this is another socket, and not by a time-out. */
 static bool is_command(const struct client *c)
 {
 	return isprint((unsigned char)c->line[0]);

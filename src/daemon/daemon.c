@@ -38,8 +38,11 @@ static int open_log(const struct daemon *d, const struct config *c)
 
 static int test(struct daemon *d)
 {
-	int rc = d->options.offline ? 0 : check_machine(d);
+	int rc = access_open(d);
 
+	if (rc == 0 && !d->options.offline)
+		rc = check_machine(d);
+	access_close(d);
 	if (rc == 0)
 		log_info("config", "%s: no errors", d->options.config ? d->options.config : "the defaults");
 	return rc;
@@ -138,8 +141,8 @@ static void asked_for_status(void *arg)
 	status_gather(arg, false, 0, status_log, NULL);
 }
 
-/* Until clients come there is nothing to bring to an end: SIGTERM and SIGINT then have their default action, and a start
- * that takes long, because of much memory, is ended at once. */
+/* Until clients come there is nothing to bring to an end: SIGTERM and SIGINT then have their default action, and a
+ * start that takes long, because of much memory, is ended at once. */
 static const struct {
 	int number;
 	loop_fn fn;
@@ -378,15 +381,21 @@ static void hold_back(struct reload *r, struct config *fresh)
 	fresh->services &= ~held;
 }
 
-/* Those of the file that can apply. */
-static int read_again(struct daemon *d, struct config **out)
+/* Those of the file that can apply, and the keys and rights. */
+static int read_again(struct daemon *d, struct config **out, struct auth_table **access)
 {
 	struct config *fresh;
 
 	/* The log's target first: the only one that can fail. */
 	if (config_load(d->options.config, &d->options.overrides, &fresh) != 0)
 		return -EINVAL;
-	if (open_log(d, fresh) != 0) {
+	if (access_load(fresh, access) != 0) {
+		config_free(fresh);
+		return -EINVAL;
+	}
+	if ((listeners_exposed(d) && !access_may_expose(fresh, *access, listeners_exposed(d))) ||
+	    open_log(d, fresh) != 0) {
+		auth_table_put(*access);
 		config_free(fresh);
 		return -EINVAL;
 	}
@@ -397,6 +406,7 @@ static int read_again(struct daemon *d, struct config **out)
 int daemon_reload(struct daemon *d, struct reloaded *told)
 {
 	struct reload r = {d, told};
+	struct auth_table *access;
 	struct config *fresh;
 	int rc;
 
@@ -406,12 +416,13 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 		return -ESHUTDOWN;
 	notify_send("RELOADING=1");
 	logging_gather(told->reasons, sizeof(told->reasons));
-	rc = read_again(d, &fresh);
+	rc = read_again(d, &fresh, &access);
 	logging_gather(NULL, 0);
 	if (rc == 0) {
 		hold_back(&r, fresh);
 		config_merge(d->config, fresh, setting_changed, &r);
 		workers_tell(d, WORKER_SETTINGS);
+		access_replace(d, access);
 		config_free(fresh);
 		log_info("config", "reloaded");
 	} else {

@@ -54,6 +54,8 @@ void loop_on_wake(struct loop *loop, loop_fn fn, void *arg);
  * config.c: the one door to libconfig. Tables, the daemon's and one of each service, have every setting; the parser,
  * the check, the sample and the reload come from them.
  */
+enum access_local { ACCESS_EVERYONE, ACCESS_USER }; /* users of this machine that need no key */
+
 struct config {
 	struct setting_list listen; /* each passes fabric_address_parse() */
 	uint64_t port;
@@ -73,14 +75,18 @@ struct config {
 	uint64_t control_mode;
 	uint64_t log_level;
 	char *log_target;
-	char *pid_file;               /* NULL: none */
-	void *service[WIRE_SERVICES]; /* values of the service's own settings; NULL: it has none */
+	char *pid_file;                 /* NULL: none */
+	char *auth_keys, *auth_clients; /* files; NULL: the usual ones, if they are there */
+	uint64_t auth_local;            /* enum access_local */
+	bool insecure;                  /* other machines may come without keys */
+	void *service[WIRE_SERVICES];   /* values of the service's own settings; NULL: it has none */
 };
 
 /* What the command line says in place of the file. */
 struct config_overrides {
 	struct setting_list listen; /* empty: the file's */
 	const char *log_level;      /* NULL: the file's */
+	bool insecure;
 };
 
 /* Read `path` (NULL: the defaults alone), check every key of it, fill the defaults. On failure each
@@ -147,16 +153,17 @@ void logging_close(void); /* what was logged is written by then, or nobody takes
 void logging_gather(char *lines, size_t size);
 /* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
 void logging_echo(bool on);
-/* From here to the close a thread writes, no other waits for who takes the log, and floods are held back. 0 or EX_OSERR. */
+/* From here to the close a thread writes, no other waits for who takes the log, and floods are held back. 0 or
+ * EX_OSERR. */
 int logging_start(void);
 
 /*
  * process.c: what a process owes its system.
  */
 
-/* As process 1, of a container: the daemon becomes its child. The kernel hands process 1 every orphan, which it has to reap, and a
- * signal that it has no handler for does not reach it. Before any thread and any call of verbs; returns in the daemon, 0 or
- * EX_OSERR, and at once in any other process. */
+/* As process 1, of a container: the daemon becomes its child. The kernel hands process 1 every orphan, which it has to
+ * reap, and a signal that it has no handler for does not reach it. Before any thread and any call of verbs; returns in
+ * the daemon, 0 or EX_OSERR, and at once in any other process. */
 int process_leave_1(void);
 /* Fork into the background; before any thread and any call of verbs. In the child it returns 0; the
  * parent stays until process_ready() or the child's end and exits with its status. */
@@ -217,13 +224,14 @@ int fabrics_open(struct daemon *daemon);
 /* The same for a check: what could be opened stays open, also where something is required and missing. */
 int fabrics_try(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
-/* Those that are spoilt and have a device go on the list of the missing, and the others serve. 0, or EX_UNAVAILABLE where such a
- * transport is required, EX_OSERR where it is not for want of a device. The workers do not run. */
+/* Fabrics that are spoilt and have a device go on the list of the missing, and the others serve. 0, or EX_UNAVAILABLE
+ * where such a transport is required, EX_OSERR where it is not for want of a device. The workers do not run. */
 int fabrics_give_up(struct daemon *daemon);
 bool fabrics_spoilt(const struct daemon *daemon);
 /* The one that has this transport; NULL: it is not open. */
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
-/* The number of devices that move the bytes of transports. Memory that is registered with them cannot be swapped out. */
+/* The number of devices that move the bytes of transports. Memory that is registered with them cannot be swapped
+ * out. */
 unsigned fabrics_devices(const struct daemon *daemon);
 /* Why it is not there. */
 const char *fabrics_reason(const struct daemon *daemon, const struct fabric_transport *transport);
@@ -250,6 +258,7 @@ enum worker_word {
 	WORKER_SETTINGS = 1, /* take over the new polling time */
 	WORKER_LEAVE = 2,    /* tell clients to leave */
 	WORKER_DRAIN = 4,    /* close each connection as soon as nothing of it is in flight */
+	WORKER_ACCESS = 8,   /* look at the key and the rights of each again */
 };
 
 /* What a worker says of itself. */
@@ -273,9 +282,10 @@ struct worker_message {
 			unsigned group;
 			struct fabric_request *fabric_request;
 			struct wire_request request;
-			_Atomic uint32_t *source; /* of sources_enter(); the worker's to leave */
-			uint64_t places;          /* connections that there may be for this source */
-			bool instead;             /* there is no place but that of one which gives way */
+			struct auth_admission admission; /* the worker's to end */
+			_Atomic uint32_t *source;        /* of sources_enter(); the worker's to leave */
+			uint64_t places;                 /* connections that there may be for this source */
+			bool instead;                    /* there is no place but that of one which gives way */
 		} connection;
 		struct {
 			bool list;
@@ -313,8 +323,8 @@ struct sources;
 /* For so many connections at the same time. 0 or -ENOMEM. */
 int sources_create(uint64_t connections, struct sources **out);
 void sources_destroy(struct sources *sources); /* after all have left; NULL is fine */
-/* One connection more: *out is left when it ends. -EUSERS: it has `most`. -ENOMEM. *out is NULL for a source that nobody
- * knows, which has no limit. */
+/* One connection more: *out is left when it ends. -EUSERS: it has `most`. -ENOMEM. *out is NULL for a source that
+ * nobody knows, which has no limit. */
 int sources_enter(struct sources *sources, const struct fabric_source *source, uint64_t most, _Atomic uint32_t **out);
 /* Any thread. NULL is fine. */
 static inline void sources_leave(_Atomic uint32_t *entered)
@@ -326,6 +336,19 @@ static inline void sources_leave(_Atomic uint32_t *entered)
 size_t sources_count(const struct sources *sources);
 
 /*
+ * access.c: keys and rights. Main thread.
+ */
+/* By the configuration: 0 with one reference, or -errno, logged. */
+int access_load(const struct config *config, struct auth_table **out);
+/* May clients of other machines come? Only with keys, or where the configuration says that none are needed; else false,
+ * logged. `address`: where they would. */
+bool access_may_expose(const struct config *config, const struct auth_table *access, const char *address);
+int access_open(struct daemon *daemon); /* 0 or an exit status */
+void access_close(struct daemon *daemon);
+/* Takes the reference. Connections whose keys are gone end. */
+void access_replace(struct daemon *daemon, struct auth_table *fresh);
+
+/*
  * listener.c: requests come in, are looked at and handed to a worker. Main thread.
  */
 struct listener {
@@ -334,19 +357,22 @@ struct listener {
 	unsigned fabric;
 	const struct fabric_transport *transport;
 	char address[256];
+	bool exposed; /* other machines reach it */
 };
 
 /* 0 or an exit status; then nothing listens. */
 int listeners_open(struct daemon *daemon);
 void listeners_progress(void *fabric); /* of a struct daemon_fabric */
 void listeners_close(struct daemon *daemon);
-unsigned listeners_port(const struct daemon *daemon); /* the first that has one; 0: none */
-int listeners_none(void);                             /* the exit status of a daemon without any, which is logged */
+unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
+const char *listeners_exposed(const struct daemon *daemon); /* the first that other machines reach; NULL: none */
+bool listen_is_exposed(const struct sockaddr *sa);
+int listeners_none(void); /* the exit status of a daemon without any, which is logged */
 const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what to do, behind the error's own text */
 
 /*
- * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with it. Says all
- * that is wrong; 0 or the exit status of the first.
+ * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with
+ * it. Says all that is wrong; 0 or the exit status of the first.
  */
 int check_machine(struct daemon *daemon);
 
@@ -370,7 +396,8 @@ struct status {
 };
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
-/* Ask every worker; done() comes in the main loop when all have answered. `disconnect`: see struct worker_report. -ENOMEM. */
+/* Ask every worker; done() comes in the main loop when all have answered. `disconnect`: see struct worker_report.
+ * -ENOMEM. */
 int status_gather(struct daemon *daemon, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
 		  void *arg);
 struct json_t;
@@ -388,6 +415,7 @@ struct daemon {
 	struct options options;
 	char *config_path; /* of options.config, where that is not absolute */
 	struct config *config;
+	struct auth_table *access;
 	struct loop *loop;
 	struct loop_watch *signal[8];
 	struct loop_watch *tick; /* the clock of services and listeners */

@@ -23,8 +23,8 @@ static enum wire_reason listener_count(struct daemon *d, const struct fabric_sou
 	return rc == 0 ? WIRE_REASON_NONE : rc == -EUSERS ? WIRE_REASON_SOURCE : WIRE_REASON_RESOURCES;
 }
 
-/* How many connections there may be before this source is refused. The last few are kept for users of this machine, and of those the
- * half for root and the daemon's own user, so that nobody keeps out the operator. */
+/* How many connections there may be before this source is refused. The last few are kept for users of this machine, and
+ * of those the half for root and the daemon's own user, so that nobody keeps out the operator. */
 static uint64_t listener_places(const struct daemon *d, const struct fabric_source *of)
 {
 	uint64_t all = d->config->max_connections, kept = MIN(all / PLACES_PART, PLACES_KEPT);
@@ -65,7 +65,20 @@ static uint64_t refusal_detail(enum wire_reason reason, const struct wire_reques
 	}
 }
 
-/* Who is to have it. *instead: only in the place of a connection that gives way, which is a worker's own. */
+/* A client that names a key which is not known goes on to its proof, at which it fails. */
+static enum wire_reason listener_authorize(struct daemon *d, const struct wire_request *request,
+					   const struct fabric_source *of, uint64_t *detail, struct auth_admission *out)
+{
+	*detail = request->service;
+	if (!auth_admit(d->access, request->key_id, of->family == AF_UNIX, (uid_t)of->id[0], out))
+		return WIRE_REASON_KEY;
+	if ((request->key_id && !out->known) || out->client->services & 1u << request->service)
+		return WIRE_REASON_NONE;
+	return WIRE_REASON_RIGHTS;
+}
+
+/* The worker that is to have it. *instead: only in the place of a connection that gives way, which is a worker's
+ * own. */
 static struct worker *listener_choose(const struct daemon *d, const struct wire_request *request, uint64_t places,
 				      bool *instead)
 {
@@ -81,7 +94,8 @@ static struct worker *listener_choose(const struct daemon *d, const struct wire_
 }
 
 static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
-			       const struct wire_request *request, uint64_t places, _Atomic uint32_t *source)
+			       const struct wire_request *request, uint64_t places, _Atomic uint32_t *source,
+			       const struct auth_admission *admission)
 {
 	struct daemon *d = l->daemon;
 	bool instead;
@@ -97,10 +111,12 @@ static void listener_hand_over(struct listener *l, struct fabric_request *fabric
 		message->connection.fabric_request = fabric_request;
 		message->connection.request = *request;
 		message->connection.source = source;
+		message->connection.admission = *admission;
 		if (worker_send(worker, message))
 			return;
 		free(message);
 	}
+	auth_admission_end((struct auth_admission[]){*admission});
 	sources_leave(source);
 	d->refused[WIRE_REASON_RESOURCES]++;
 	conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
@@ -112,6 +128,7 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	enum wire_reason reason = wire_request_decode(&request, event->data, event->data_len);
 	uint64_t detail = refusal_detail(reason, &request), places;
 	_Atomic uint32_t *source = NULL;
+	struct auth_admission admission = {0};
 	struct fabric_source of;
 
 	fabric_request_source(event->request, &of);
@@ -119,11 +136,17 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	if (reason == WIRE_REASON_NONE)
 		reason = listener_admit(l->daemon, &request, places, &detail);
 	if (reason == WIRE_REASON_NONE)
-		reason = listener_count(l->daemon, &of, &detail, &source);
+		reason = listener_authorize(l->daemon, &request, &of, &detail, &admission);
 	if (reason == WIRE_REASON_NONE) {
-		listener_hand_over(l, event->request, &request, places, source);
+		detail = admission.client->connections;
+		reason = auth_has_place(admission.client) ? listener_count(l->daemon, &of, &detail, &source)
+							  : WIRE_REASON_SOURCE;
+	}
+	if (reason == WIRE_REASON_NONE) {
+		listener_hand_over(l, event->request, &request, places, source, &admission);
 		return;
 	}
+	auth_admission_end(&admission);
 	l->daemon->refused[reason]++;
 	conn_refuse(event->request, reason, detail);
 }
@@ -153,8 +176,8 @@ static int listeners_turn(struct daemon_fabric *f, int most)
 	return n;
 }
 
-/* Until nothing comes any more, then armed, and once again: only then may the loop sleep. Where more and more comes, the
- * loop has its turn with signals, timers and the control socket before this goes on. */
+/* Until nothing comes any more, then armed, and once again: only then may the loop sleep. Where more and more comes,
+ * the loop has its turn with signals, timers and the control socket before this goes on. */
 void listeners_progress(void *arg)
 {
 	struct daemon_fabric *f = arg;
@@ -187,15 +210,9 @@ static int listeners_watch(struct daemon *d, struct daemon_fabric *f)
 	return 0;
 }
 
-/* There is no authentication, so the network is all that decides who may come. */
-static void warn_of_strangers(const struct listener *l, const struct sockaddr *sa)
+bool listen_is_exposed(const struct sockaddr *sa)
 {
-	if (sa->sa_family == AF_UNIX || address_is_loopback(sa))
-		return;
-	log_warn("rdmad",
-		 "nothing asks clients of %s %s who they are: each host that reaches it may do all that is served; "
-		 "see SECURITY CONSIDERATIONS in rdmad(8)",
-		 l->transport->name, l->address);
+	return sa->sa_family != AF_UNIX && !address_is_loopback(sa);
 }
 
 static int listen_on(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
@@ -223,7 +240,13 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	}
 	d->listeners++;
 	log_info("rdmad", "listening on %s %s", transport->name, l->address);
-	warn_of_strangers(l, sa);
+	l->exposed = listen_is_exposed(sa);
+	/* Without keys the network is all that decides which clients may come. */
+	if (l->exposed && !auth_table_has_keys(d->access))
+		log_warn("rdmad",
+			 "nothing asks clients of %s %s for keys: each host that reaches it may do all that is served; "
+			 "see SECURITY CONSIDERATIONS in rdmad(8)",
+			 l->transport->name, l->address);
 	return 0;
 }
 
@@ -314,8 +337,13 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 	struct sockaddr *sa = (struct sockaddr *)&at->sa;
 	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
 	bool futile = !transport->loopback && address_is_loopback(sa), only = *address->scheme;
-	int rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len);
+	char text[128];
+	int rc;
 
+	if (listen_is_exposed(sa) &&
+	    !access_may_expose(d->config, d->access, address_format_socket(sa, text, sizeof(text))))
+		return EX_CONFIG;
+	rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len);
 	if (rc == 0)
 		return 0;
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
@@ -424,6 +452,14 @@ unsigned listeners_port(const struct daemon *d)
 	for (unsigned i = 0; i < d->listeners && !port; i++)
 		port = d->listener[i].handle ? fabric_listener_port(d->listener[i].handle) : 0;
 	return port;
+}
+
+const char *listeners_exposed(const struct daemon *d)
+{
+	for (unsigned i = 0; i < d->listeners; i++)
+		if (d->listener[i].exposed)
+			return d->listener[i].address;
+	return NULL;
 }
 
 int listeners_none(void)

@@ -1,6 +1,7 @@
 /*
- * logging.c: where messages go: stderr, syslog or a file. While the daemon serves, a thread writes them, so that a reader who
- * does not read, a full pipe or a hung disk stops nobody but it: what finds the queue full is lost, and counted.
+ * logging.c: where messages go: stderr, syslog or a file. While the daemon serves, a thread writes them, so that a
+ * reader who does not read, a full pipe or a hung disk stops nobody but it: what finds the queue full is lost, and
+ * counted.
  */
 #include "daemon/daemon.h"
 #include "base/thread.h"

@@ -8,6 +8,7 @@ static const struct {
 	void (*stop)(struct daemon *daemon); /* in reverse, of those that started */
 } parts[] = {
 	{daemon_process_start, daemon_process_stop},   /* fork before verbs and threads */
+	{access_open, access_close},                   /* keys and rights of clients */
 	{daemon_loop_start, daemon_loop_stop},         /* timers, and signals that a start outlives */
 	{fabrics_open, fabrics_close},                 /* devices */
 	{daemon_services_start, daemon_services_stop}, /* what their connections will share */

@@ -83,6 +83,15 @@ static int set_level(void *to, const char *argument)
 	return -1;
 }
 
+static int set_insecure(void *to, const char *argument)
+{
+	struct options *options = to;
+
+	(void)argument;
+	options->overrides.insecure = true;
+	return -1;
+}
+
 static int print_sample(void *to, const char *argument)
 {
 	(void)to, (void)argument;
@@ -99,7 +108,7 @@ static int print_version(void *to, const char *argument)
 
 static int print_help(void *to, const char *argument);
 
-enum { OPTION_HELP_CONFIG = OPTION_LONG, OPTION_OFFLINE };
+enum { OPTION_HELP_CONFIG = OPTION_LONG, OPTION_OFFLINE, OPTION_INSECURE };
 
 static const struct option_row rows[] = {
 	{'c', "config", "FILE", set_config,
@@ -116,6 +125,7 @@ static const struct option_row rows[] = {
 	{'l', "listen", "ADDRESS", add_listen,
 	 "listen on ADDRESS instead of what the file says; may be repeated. host[:port], "
 	 "rdma://..., tcp://..., unix:///path"},
+	{OPTION_INSECURE, "insecure", NULL, set_insecure, "let other machines in without keys, see rdmad-auth(7)"},
 	{'v', "log-level", "LEVEL", set_level, "error, warn, info or debug"},
 	{OPTION_HELP_CONFIG, "help-config", NULL, print_sample,
 	 "print a configuration file with every setting explained"},

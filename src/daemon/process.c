@@ -15,8 +15,8 @@
 
 #define FDS_PROCESS 32 /* log, control socket, listeners, devices */
 #define FDS_WORKER 14  /* its loop, and queues of sockets and of a device */
-/* Seldom in use: control clients, and of each thread sockets that have not asked yet, or linger; see fabric/soft.h. Without a
- * descriptor nobody is accepted, so a quarter of all will do for them. */
+/* Seldom in use: control clients, and of each thread sockets that have not asked yet, or linger; see
+ * fabric/soft/soft.h. Without a descriptor nobody is accepted, so a quarter of all will do for them. */
 #define FDS_PASSING 256
 #define CONNECTIONS_LEAST 4
 

@@ -12,6 +12,8 @@ static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
 				     [LOG_LEVEL_DEBUG] = "debug",
 				     [LOG_LEVEL_DEBUG + 1] = NULL};
 
+static const char *const locals[] = {[ACCESS_EVERYONE] = "everyone", [ACCESS_USER] = "user", NULL};
+
 /* The services of this build; the bit is the service's number. */
 static const char *service_choice(unsigned i)
 {
@@ -23,7 +25,7 @@ static bool check_address(const char *text, char *why, size_t size)
 	struct address address;
 	bool valid;
 
-	log_hush_begin(); /* who asks says it, with its place */
+	log_hush_begin(); /* the caller says it, with its place */
 	valid = fabric_address_parse(text, &address) == 0;
 	snprintf(why, size, "%s", log_hush_end());
 	return valid;
@@ -120,11 +122,26 @@ static const struct setting general[] = {
 		 "networks that keep RDMA apart by it. It has the DSCP in its upper six bits."},
 	{"drain_timeout", SETTING_TIME, AT(drain_timeout), "5s", 0, 86400 * TIME_S, .reload = true,
 	 .help = "How long the end waits for what is under way."},
+	{"insecure", SETTING_BOOL, AT(insecure), "false", .reload = true,
+	 .help = "Let other machines in without keys: each host that reaches the daemon may do everything.\n"
+		 "Without this, and without auth.keys, it listens on the loopback and on UNIX sockets only."},
 	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = setting_check_path, .sample = "/run/rdmad.pid",
 	 .help = "File for the process id, locked while the daemon runs."},
 };
 
 static const struct setting grouped[] = {
+	{"auth.keys", SETTING_STRING, AT(auth_keys), NULL, .check = setting_check_path, .sample = "/etc/rdmad/keys",
+	 .reload = true,
+	 .help = "File with the keys of clients, of which rdmactl key new makes one. With it a client of\n"
+		 "another machine needs a key. Unset: rdmad/keys beside rdmad.conf, if it is there."},
+	{"auth.clients", SETTING_STRING, AT(auth_clients), NULL, .check = setting_check_path,
+	 .sample = "/etc/rdmad/clients", .reload = true,
+	 .help = "File with what each client may do, see rdmad-auth(7). Unset: rdmad/clients beside\n"
+		 "rdmad.conf, if it is there. Without one all may do everything."},
+	{"auth.local", SETTING_CHOICE, AT(auth_local), "everyone", .choices = locals, .reload = true,
+	 .help = "Clients of this machine that need no key: those of \"everyone\", or of \"user\", which is\n"
+		 "root and the daemon's own user alone. Then others need one, also where insecure is true."},
+
 	{"control.socket", SETTING_STRING, AT(control_socket), NULL, .check = setting_check_path,
 	 .sample = "/run/rdmad/control.sock",
 	 .help = "UNIX socket for rdmactl status and the like. Only root and the daemon's own user are\n"

@@ -1,4 +1,5 @@
-/* settings.h: the tables of settings, the daemon's and the services'; between settings.c, which has them, and config.c. */
+/* settings.h: the tables of settings, the daemon's and the services'; between settings.c, which has them, and
+ * config.c. */
 #ifndef RDMAD_DAEMON_SETTINGS_H
 #define RDMAD_DAEMON_SETTINGS_H
 

@@ -1,6 +1,6 @@
 /*
- * sources.c: how many connections each address or user has. A hash table with an entry for each source; workers count down
- * in the entry, and the main thread frees entries without connections when there are twice as many as there may be
+ * sources.c: how many connections each address or user has. A hash table with an entry for each source; workers count
+ * down in the entry, and the main thread frees entries without connections when there are twice as many as there may be
  * connections, so that each request costs the same and the memory has a bound.
  */
 #include "daemon/daemon.h"

@@ -32,6 +32,8 @@ static const struct counter conn_counters[] = {
 	CONN("silent", silent),
 	CONN("gave_way", gave_way),
 	CONN("overparked", overparked),
+	CONN("unproved", unproved),
+	CONN("revoked", revoked),
 	CONN("messages_in", messages_in),
 	CONN("messages_out", messages_out),
 	CONN("records_in", records_in),

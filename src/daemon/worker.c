@@ -40,8 +40,10 @@ struct worker {
 	struct worker_message *report; /* that is being made; NULL: none */
 	unsigned reported;             /* groups that are in it */
 	struct ring inbox, outbox;
-	_Atomic unsigned words;   /* of enum worker_word, by the main thread */
-	_Atomic uint64_t polling; /* what WORKER_SETTINGS is about */
+	_Atomic unsigned words;            /* of enum worker_word, by the main thread */
+	_Atomic uint64_t polling;          /* what WORKER_SETTINGS is about */
+	struct auth_table *_Atomic access; /* and WORKER_ACCESS; NULL: it was taken over */
+	struct auth_table *revised;        /* the last that was; by the worker */
 };
 
 static bool worker_runs_here(const struct worker *w)
@@ -121,17 +123,50 @@ static bool worker_has_place(struct worker *w, const struct worker_message *m)
 	return true;
 }
 
+static void revise_connection(void *arg, struct conn *conn)
+{
+	if (conn_revise(conn, arg))
+		service_revised(conn);
+}
+
+static void worker_revise(struct worker *w)
+{
+	struct auth_table *access = atomic_exchange(&w->access, NULL);
+
+	for (unsigned i = 0; access && i < w->groups; i++)
+		conn_group_each(w->group[i], revise_connection, access);
+	if (!access)
+		return;
+	auth_table_put(w->revised);
+	w->revised = access;
+}
+
+static bool worker_readmit(const struct worker *w, struct worker_message *m)
+{
+	struct auth_admission *admission = &m->connection.admission;
+
+	if (admission->table == w->revised || !admission->table)
+		return true;
+	return auth_readmit(admission, w->revised) && admission->client->services & 1u << m->connection.request.service;
+}
+
 static void worker_take_connection(struct worker *w, struct worker_message *m)
 {
 	int rc = -ESHUTDOWN;
 
+	/* It was admitted by the table of its time, which a reload may have replaced since. */
+	worker_revise(w);
 	if (w->draining)
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+	else if (w->revised && !worker_readmit(w, m))
+		conn_refuse(m->connection.fabric_request, WIRE_REASON_KEY, 0);
 	else if (!worker_has_place(w, m))
 		conn_refuse(m->connection.fabric_request, WIRE_REASON_CONNECTIONS, m->connection.places);
 	else
 		rc = service_accept(m->connection.service, &w->services, w->group[m->connection.group],
-				    m->connection.fabric_request, &m->connection.request, m->connection.source);
+				    m->connection.fabric_request, &m->connection.request, m->connection.source,
+				    &m->connection.admission);
+	auth_admission_end(&m->connection.admission);
 	if (rc != 0)
 		sources_leave(m->connection.source);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
@@ -198,6 +233,8 @@ static void worker_heed(struct worker *w, unsigned words)
 	atomic_fetch_and(&w->words, ~words);
 	if (words & WORKER_SETTINGS)
 		spin_limit(&w->spin, atomic_load(&w->polling));
+	if (words & WORKER_ACCESS)
+		worker_revise(w);
 	if (words & WORKER_LEAVE)
 		worker_leave(w);
 	if (words & WORKER_DRAIN)
@@ -345,7 +382,7 @@ static void *worker_run(void *arg)
 		work = worker_turn(w, now);
 		tired = spin_turn(&w->spin, now, (uint64_t)work);
 		if (!work && (time_to_yield(w->spin.idle) || w->services.busy))
-			sched_yield(); /* whoever works for us may need this processor */
+			sched_yield(); /* a process that works for us may need this processor */
 		if (unlikely(!worker_inbox_empty(w)) && worker_read_inbox(w) > 0)
 			spin_begin(&w->spin, now);
 		else if (worker_is_tired(w, tired, now) && worker_rest(w))
@@ -408,12 +445,15 @@ static void worker_free(struct worker *w)
 	while (w->groups > 0)
 		conn_group_destroy(w->group[--w->groups]);
 	service_thread_free(&w->services);
+	auth_table_put(atomic_load(&w->access));
+	auth_table_put(w->revised);
 	loop_destroy(w->loop);
 	free(w);
 }
 
-/* As a rule a connection goes to the least worker, so queues begin with room for a share and one. But a service may choose the
- * worker by what is asked for, so that a client can fill one of them: that one takes as many as there may be at all. */
+/* As a rule a connection goes to the least worker, so queues begin with room for a share and one. But a service may
+ * choose the worker by what is asked for, so that a client can fill one of them: that one takes as many as there may be
+ * at all. */
 static struct conn_group_attr group_attr(const struct daemon *d)
 {
 	const struct config *c = d->config;
@@ -575,6 +615,8 @@ static void worker_empty_inbox(struct worker *w)
 	while ((m = ring_pop(&w->inbox))) {
 		if (m->verb == WORKER_CONNECTION)
 			conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+		if (m->verb == WORKER_CONNECTION)
+			auth_admission_end(&m->connection.admission);
 		if (m->done)
 			m->done(m);
 		else
@@ -627,6 +669,8 @@ void workers_tell(struct daemon *d, enum worker_word word)
 
 		if (word == WORKER_SETTINGS)
 			atomic_store(&w->polling, workers_polling(d));
+		if (word == WORKER_ACCESS)
+			auth_table_put(atomic_exchange(&w->access, auth_table_get(d->access)));
 		atomic_fetch_or(&w->words, word);
 		loop_wake(w->loop);
 	}

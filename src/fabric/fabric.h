@@ -15,7 +15,7 @@
  *   fabric_window    what one endpoint's peer may reach of a region
  *   fabric_region    registered memory of a domain                  any thread
  *
- * Promises, the same for each provider; tests/check_fabric.c runs them against each:
+ * Promises, the same for each provider; tests/fabric/check_fabric.c runs them against each:
  *  1. Reliable and in order per endpoint. When the receive of a send or of a
  *     write-with-immediate completes, all writes posted before it are visible.
  *  2. Each posted work request that asked for a completion gets exactly one, also at
@@ -25,29 +25,28 @@
  *  4. A bad key, a range outside its region or a missing right is a remote access error:
  *     nothing is touched, the work request completes with FABRIC_REMOTE_ACCESS, both
  *     endpoints go to error, get their flushes and then FABRIC_DISCONNECTED.
- *  5. Connection events are values, copied and acknowledged before the caller sees them.
- *     FABRIC_DISCONNECTED comes at most once and is an endpoint's last event. If a device or its queue is lost,
- *     FABRIC_REMOVED comes in its place, behind the flushes: then nobody knows whether the flushed requests were carried
- *     out. Either may come before completions that are in the queue already: a caller who wants all of them polls until
- *     there are none.
+ *  5. Connection events are values, copied and acknowledged before the caller sees them. FABRIC_DISCONNECTED comes at
+ *     most once and is an endpoint's last event. If a device or its queue is lost, FABRIC_REMOVED comes in its place,
+ *     behind the flushes: then nobody knows whether the flushed requests were carried out. Either may come before
+ *     completions that are in the queue already: a caller who wants all of them polls until there are none.
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
  *  7. A read of an aligned word of 8 bytes, while a write of up to 64 bytes comes in, gives the old
  *     word or the new one, and the new one only after what was written before.
  *  8. If fabric_limits.atomics is set, FABRIC_FETCH_ADD and FABRIC_COMPARE_SWAP change an aligned word of 8 bytes in a
- *     region with FABRIC_REMOTE_ATOMIC, and bring back what it was. They are atomic to each other, whichever endpoints of the
- *     fabric they come by, but not to a processor that uses the word meanwhile. They count among the reads in flight. A word
- *     that is not aligned is -EINVAL, and the endpoint goes on. If it is not set, they answer -EOPNOTSUPP, and
- *     FABRIC_REMOTE_ATOMIC has no effect.
- *  9. If fabric_limits.pushes is set, FABRIC_PUSH sends bytes without a place for them. The peer says by fabric_pull(), for one
- *     push after another, where they go or that it does not want them; until it does, the stream waits at the push. A push
- *     completes when its memory may be used again, whether or not the peer wanted it, and not always in order with other
- *     requests.
- * 10. The peer of an endpoint with fabric_endpoint_attr.closed reaches no memory: a read, write or atomic operation of it, of 0 bytes
- *     too, ends as promise 4 says, whatever its key. fabric_admit() ends that. Messages go either way meanwhile.
- *     Towards such a peer a chain of requests that do not ask for completions is no longer than half of send_depth: to find room for a
- *     longer one, a provider may have to write 0 bytes.
+ *     region with FABRIC_REMOTE_ATOMIC, and bring back what it was. They are atomic to each other, whichever endpoints
+ *     of the fabric they come by, but not to a processor that uses the word meanwhile. They count among the reads in
+ *     flight. A word that is not aligned is -EINVAL, and the endpoint goes on. If it is not set, they answer
+ *     -EOPNOTSUPP, and FABRIC_REMOTE_ATOMIC has no effect.
+ *  9. If fabric_limits.pushes is set, FABRIC_PUSH sends bytes without a place for them. The peer says by fabric_pull(),
+ *     for one push after another, where they go or that it does not want them; until it does, the stream waits at the
+ *     push. A push completes when its memory may be used again, whether or not the peer wanted it, and not always in
+ *     order with other requests.
+ * 10. The peer of an endpoint with fabric_endpoint_attr.closed reaches no memory: a read, write or atomic operation of
+ *     it, of 0 bytes too, ends as promise 4 says, whatever its key. fabric_admit() ends that. Messages go either way
+ *     meanwhile. Towards such a peer a chain of requests that do not ask for completions is no longer than half of
+ *     send_depth: to find room for a longer one, a provider may have to write 0 bytes.
  *
  * Events and completions are pulled, not called back, so that no caller is ever re-entered.
  * What a provider lacks is a function that answers -EOPNOTSUPP, never a NULL.
@@ -88,7 +87,8 @@ enum fabric_opcode {
 	FABRIC_WRITE,
 	FABRIC_WRITE_IMM, /* consumes a receive at the target and brings it `imm` */
 	FABRIC_READ,
-	FABRIC_FETCH_ADD, /* both: what the word was lands in the only piece of memory, 8 bytes in the machine's order */
+	/* both: what the word was lands in the only piece of memory, 8 bytes in the machine's order */
+	FABRIC_FETCH_ADD,
 	FABRIC_COMPARE_SWAP, /* becomes `swap` if it was `operand` */
 	FABRIC_PUSH,         /* 1 to FABRIC_PUSH_MAX bytes, for which the target has a place or not */
 	FABRIC_RECV,         /* completions only: of a send */
@@ -126,17 +126,19 @@ struct fabric_endpoint_attr {
 	uint32_t recv_depth; /* receives of its own; 0: takes from the queue's shared receives, which is for endpoints
 	                        * of the queue's own domain only (-EINVAL), and of devices that share (-EOPNOTSUPP) */
 	uint32_t
-		shared; /* of shared receives: how many it may take before others are posted, see fabric_shared_wanted() */
+		/* of shared receives: how many it may take before others are posted, see fabric_shared_wanted() */
+		shared;
 	uint8_t reads_out; /* reads in flight towards the peer; 0: none */
 	uint8_t reads_in;  /* reads served to the peer; 0: the peer may not read */
 	/* If both ends are on one machine and both set this, the bytes go by memory that they share, rather than by the
 	 * socket; the transport is "shm" then. It means nothing to devices. */
 	bool memory;
-	/* Promise 10. It means nothing where fabric_limits.open_sinks is set: devices of iWARP learn a peer's rights before it is
-	 * connected, and never again. */
+	/* Promise 10. It means nothing where fabric_limits.open_sinks is set: devices of iWARP learn a peer's rights
+	 * before it is connected, and never again. */
 	bool closed;
 	void *context; /* comes back with every event and completion */
-	/* Of a connect: this machine's address that it is made from, with a port or 0. NULL, or one of another family: any. */
+	/* For a connect: this machine's address that it is made from, with a port or 0. NULL, or one of another family:
+	 * any. */
 	const struct sockaddr *from;
 	/* To fabric_take(): what the peer is told when it fails, at most FABRIC_REJECT_DATA bytes. NULL: nothing. */
 	const void *refusal;
@@ -199,8 +201,8 @@ struct fabric_event {
 	uint8_t data[FABRIC_ACCEPT_DATA];
 };
 
-/* Of a fabric: what is true for all of its devices; but the limits named max_ are those of the device that has most, and another
- * device refuses what is beyond its own. Of a request: what is true for the device that it came by. */
+/* A fabric's: what is true for all of its devices; but the limits named max_ are those of the device that has most,
+ * and another device refuses what is beyond its own. Of a request: what is true for the device that it came by. */
 struct fabric_limits {
 	uint32_t inline_size; /* sends and writes up to this need no region */
 	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
@@ -209,13 +211,14 @@ struct fabric_limits {
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 	bool shared;       /* false: endpoints have receives of their own */
 	unsigned devices;  /* none takes a shared receive that another one has */
-	/* Of a request: bytes of the peer's packets, and of the longest that the device takes. Where the former are more,
-	 * nothing long would arrive. 0: it does not matter. */
+	/* A request's: bytes of the peer's packets, and of the longest that the device takes. Where the former are
+	 * more, nothing long would arrive. 0: it does not matter. */
 	unsigned peer_packet, packet;
 	bool pushes;  /* promise 9; false: FABRIC_PUSH and fabric_pull() answer -EOPNOTSUPP */
 	bool atomics; /* promise 8. Never where a fabric has several devices that are not atomic to each other */
-	/* iWARP: the peer learns the key of the memory that a read brings its bytes to, and could write there itself. So this memory
-	 * must be registered with FABRIC_REMOTE_WRITE (else -EACCES), and its region should hold nothing else. */
+	/* iWARP: the peer learns the key of the memory that a read brings its bytes to, and could write there itself.
+	 * So this memory must be registered with FABRIC_REMOTE_WRITE (else -EACCES), and its region should hold nothing
+	 * else. */
 	bool open_sinks;
 };
 
@@ -285,8 +288,9 @@ struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);
 /* Shared receives are of `domain`. -EINVAL beyond the limits, -ENOMEM, -EMFILE ...: logged. */
 int fabric_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void fabric_queue_destroy(struct fabric_queue *queue); /* listeners and endpoints first */
-/* For a child of the process that made the queue: closes the descriptors of the queue and of all that is on it, and does nothing
- * else. So the parent's connections go on, and end with the parent. The queue and what is on it must not be used any more. */
+/* For a child of the process that made the queue: closes the descriptors of the queue and of all that is on it, and
+ * does nothing else. So the parent's connections go on, and end with the parent. The queue and what is on it must not
+ * be used any more. */
 void fabric_queue_abandon(struct fabric_queue *queue);
 
 /* Listen on a resolved address; port 0 picks one, fabric_listener_port tells (0 for UNIX).
@@ -297,21 +301,21 @@ int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen
 uint16_t fabric_listener_port(const struct fabric_listener *listener);
 void fabric_listener_close(struct fabric_listener *listener);
 
-/* Begin to connect; the outcome is an event of *out: ESTABLISHED, REJECTED or UNREACHABLE (destroy the endpoint after the last
- * two). The event may never come, so the caller needs a timer. Receives of its own may be posted at once. `data` is at most
- * FABRIC_REQUEST_DATA bytes, copied. */
+/* Begin to connect; the outcome is an event of *out: ESTABLISHED, REJECTED or UNREACHABLE (destroy the endpoint after
+ * the last two). The event may never come, so the caller needs a timer. Receives of its own may be posted at once.
+ * `data` is at most FABRIC_REQUEST_DATA bytes, copied. */
 int fabric_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
 		   const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		   struct fabric_endpoint **out);
 
-/* Could `queue` take the request? -ENODEV: its device is gone. -EIO: its queue of completions failed and is not made anew yet. Call
- * it in the queue's thread, before fabric_take(), so that a refusal can say why. */
+/* Could `queue` take the request? -ENODEV: its device is gone. -EIO: its queue of completions failed and is not made
+ * anew yet. Call it in the queue's thread, before fabric_take(), so that a refusal can say why. */
 int fabric_ready(struct fabric_queue *queue, const struct fabric_request *request);
 
-/* Accept in two steps, so that receives can be posted before the peer can send. take makes the endpoint on `queue`, the listener's
- * or another one of the same fabric; call it in the thread of that queue. accept sends the answer, and ESTABLISHED or DISCONNECTED
- * follows. The request is gone after take, even if that fails: then the peer is refused with attr->refusal. It is also gone
- * after reject, which any thread may call. */
+/* Accept in two steps, so that receives can be posted before the peer can send. take makes the endpoint on `queue`, the
+ * listener's or another one of the same fabric; call it in the thread of that queue. accept sends the answer, and
+ * ESTABLISHED or DISCONNECTED follows. The request is gone after take, even if that fails: then the peer is refused
+ * with attr->refusal. It is also gone after reject, which any thread may call. */
 int fabric_take(struct fabric_queue *queue, struct fabric_domain *domain, struct fabric_request *request,
 		const struct fabric_endpoint_attr *attr, struct fabric_endpoint **out);
 int fabric_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
@@ -324,8 +328,9 @@ void fabric_request_limits(const struct fabric_request *request, struct fabric_l
 char *fabric_request_peer(const struct fabric_request *request, char *buf, size_t size);
 char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, size_t size);
 
-/* Who asks, as far as one can be told from another: by its user, if it is on this machine and the kernel knows, else by its address
- * of IPv4, its network of IPv6 (/64), or its link-local address and the link. All addresses of the loopback are one. Without padding: compare the bytes. */
+/* The source of a request, as far as one can be told from another: by its user, if it is on this machine and the kernel
+ * knows, else by its address of IPv4, its network of IPv6 (/64), or its link-local address and the link. All addresses
+ * of the loopback are one. Without padding: compare the bytes. */
 struct fabric_source {
 	uint64_t family; /* AF_UNIX: a user of this machine, id[0]; AF_INET, AF_INET6, its link in the upper half;
 	                  * AF_UNSPEC: nobody knows */
@@ -353,31 +358,31 @@ int fabric_admit(struct fabric_endpoint *endpoint);
  * posted and has completed is delivered; idempotent. This side's FABRIC_DISCONNECTED follows. */
 void fabric_disconnect(struct fabric_endpoint *endpoint);
 
-/* Free it in any state. Completions and events of it that were not pulled are dropped, so pull the flushes first if they matter.
- * After that no call returns this endpoint or its context. A shared receive that it had taken still completes, so that its
- * buffer comes back, with endpoint and context NULL. */
+/* Free it in any state. Completions and events of it that were not pulled are dropped, so pull the flushes first if
+ * they matter. After that no call returns this endpoint or its context. A shared receive that it had taken still
+ * completes, so that its buffer comes back, with endpoint and context NULL. */
 void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
 
-/* Register [addr, addr+len) with rights from enum fabric_access. With -ENOMEM the log names RLIMIT_MEMLOCK and the sizes. If a
- * region is deregistered while a peer uses it, the peer gets a remote access error. Deregistering never blocks for long, and
- * after it nothing touches the memory. */
+/* Register [addr, addr+len) with rights from enum fabric_access. With -ENOMEM the log names RLIMIT_MEMLOCK and the
+ * sizes. If a region is deregistered while a peer uses it, the peer gets a remote access error. Deregistering never
+ * blocks for long, and after it nothing touches the memory. */
 int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
 void fabric_deregister(struct fabric_region *region);
 /* The key that the peer of `endpoint` must name to reach this region. */
 uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 
-/* A window: a key by which the peer of `endpoint`, and no other of its domain, reaches [addr, addr+len) with
- * some of FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE and FABRIC_REMOTE_ATOMIC. The range is of a region of the endpoint's domain that was
- * registered with FABRIC_WINDOWS. The window is open before anything is carried out that is posted on the endpoint afterwards, such
- * as a send that tells the peer the key. It takes one of send_depth and brings no completion: a window that the device cannot open
- * ends the endpoint.
- * -EINVAL: range or rights; -EAGAIN and -ENOTCONN as fabric_post; -EOPNOTSUPP: the device has none
- * (fabric_limits.windows), the region's own key has to do. */
+/* A window: a key by which the peer of `endpoint`, and no other of its domain, reaches [addr, addr+len) with some of
+ * FABRIC_REMOTE_READ, FABRIC_REMOTE_WRITE and FABRIC_REMOTE_ATOMIC. The range is of a region of the endpoint's domain
+ * that was registered with FABRIC_WINDOWS. The window is open before anything is carried out that is posted on the
+ * endpoint afterwards, such as a send that tells the peer the key. It takes one of send_depth and brings no completion:
+ * a window that the device cannot open ends the endpoint. -EINVAL: range or rights; -EAGAIN and -ENOTCONN as
+ * fabric_post; -EOPNOTSUPP: the device has none (fabric_limits.windows), the region's own key has to do. */
 int fabric_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
 		       unsigned access, struct fabric_window **out);
 uint32_t fabric_window_rkey(const struct fabric_window *window);
-/* The key is void at once: a peer that names it gets a remote access error. Call it in the endpoint's thread, before or after the
- * endpoint is destroyed (which voids the key, too), but before the region is deregistered. NULL is allowed. */
+/* The key is void at once: a peer that names it gets a remote access error. Call it in the endpoint's thread, before or
+ * after the endpoint is destroyed (which voids the key, too), but before the region is deregistered. NULL is
+ * allowed. */
 void fabric_window_close(struct fabric_window *window);
 
 /* Post receives, to the endpoint's own queue or, with endpoint NULL, to the shared one.
@@ -385,20 +390,20 @@ void fabric_window_close(struct fabric_window *window);
 int fabric_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
 		     unsigned count);
 
-/* How many shared receives there are to be. A device that has endpoints is to have what these may take and `spare`, at most
- * shared_depth; one that has more keeps it. A receive counts until its completion was polled. */
+/* How many shared receives there are to be. A device that has endpoints is to have what these may take and `spare`, at
+ * most shared_depth; one that has more keeps it. A receive counts until its completion was polled. */
 uint32_t fabric_shared_wanted(const struct fabric_queue *queue, uint32_t spare);
 
-/* Say where the next of the peer's pushes goes: it has exactly to->sge.len bytes, and completes as FABRIC_PULL. With `to` NULL the
- * next `count` pushes are dropped, and do not complete. It may be called before the pushes come. -EAGAIN: too many calls came before
- * their pushes. -ENOTCONN, -ENOMEM: nothing was done. */
+/* Say where the next of the peer's pushes goes: it has exactly to->sge.len bytes, and completes as FABRIC_PULL. With
+ * `to` NULL the next `count` pushes are dropped, and do not complete. It may be called before the pushes come. -EAGAIN:
+ * too many calls came before their pushes. -ENOTCONN, -ENOMEM: nothing was done. */
 int fabric_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count);
 
-/* Post a chain in order, by one doorbell or system call where the provider can. -EAGAIN when fewer than the chain's length
- * of send_depth are free (nothing posted): poll, then retry. Slots come back at completion,
- * those of unsignaled requests with the next signaled one or earlier. -ENOTCONN in error: nothing
- * posted, no completion. The wr structs may be reused at once, the memory not until completion (inline-sized
- * sends: at once). Small sends may be buffered until the next fabric_poll or fabric_arm, never longer. */
+/* Post a chain in order, by one doorbell or system call where the provider can. -EAGAIN when fewer than the chain's
+ * length of send_depth are free (nothing posted): poll, then retry. Slots come back at completion, those of unsignaled
+ * requests with the next signaled one or earlier. -ENOTCONN in error: nothing posted, no completion. The wr structs may
+ * be reused at once, the memory not until completion (inline-sized sends: at once). Small sends may be buffered until
+ * the next fabric_poll or fabric_arm, never longer. */
 int fabric_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
 
 /* Take up to `max` completions without waiting; soft moves its bytes here. Count. */
@@ -411,33 +416,35 @@ int fabric_next_event(struct fabric_queue *queue, struct fabric_event *out);
  * one sleep. */
 int fabric_arm(struct fabric_queue *queue);
 
-/* Has the peer ended the connection, perhaps, and no poll has told of it yet? A system call, for one that posts after a pause: polls
- * ask the kernel now and then only. Nothing is taken. Where it says yes, the next polls and pulls of events find what there is. */
+/* Has the peer ended the connection, perhaps, and no poll has told of it yet? A system call, for one that posts after a
+ * pause: polls ask the kernel now and then only. Nothing is taken. Where it says yes, the next polls and pulls of
+ * events find what there is. */
 bool fabric_hung_up(struct fabric_endpoint *endpoint);
 
-/* Has the peer's host left unanswered, for longer than `ns`, what it was sent more than once? What the provider knows: false for
- * one that is on this machine, and where a device moves the bytes. */
+/* Has the peer's host left unanswered, for longer than `ns`, what it was sent more than once? What the provider knows:
+ * false for one that is on this machine, and where a device moves the bytes. */
 bool fabric_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns);
 
-/* Since the last completion and the last call: were bytes of large transfers moved, or reads or writes of peers served, which bring
- * no completion here? Then more are near, and to go on polling is faster than to sleep; the queue is not armed any more. Never
- * true if a device moves the bytes. */
+/* Since the last completion and the last call: were bytes of large transfers moved, or reads or writes of peers served,
+ * which bring no completion here? Then more are near, and to go on polling is faster than to sleep; the queue is not
+ * armed any more. Never true if a device moves the bytes. */
 bool fabric_moving(struct fabric_queue *queue);
 
-/* A number that grows while bytes of the endpoint's reads and writes move, in either direction: two calls show whether a long one
- * that has not completed makes progress. FABRIC_MOVED_UNKNOWN: a device moves them, and only completions tell. */
+/* A number that grows while bytes of the endpoint's reads and writes move, in either direction: two calls show whether
+ * a long one that has not completed makes progress. FABRIC_MOVED_UNKNOWN: a device moves them, and only completions
+ * tell. */
 #define FABRIC_MOVED_UNKNOWN UINT64_MAX
 uint64_t fabric_moved_bytes(const struct fabric_endpoint *endpoint);
 
-/* Has a part of a short push come that has its place, so that the next poll goes on with it? Then what could be sent now may wait, to
- * go together with what is sent after that. Never true if a device moves it. */
+/* Has a part of a short push come that has its place, so that the next poll goes on with it? Then what could be sent
+ * now may wait, to go together with what is sent after that. Never true if a device moves it. */
 bool fabric_arriving(const struct fabric_endpoint *endpoint);
 
 /* Does something that was posted wait for room, so that only further polls send it? Never true if a device sends. */
 bool fabric_unsent(const struct fabric_endpoint *endpoint);
 
-/* Descriptors that become readable, after fabric_arm, when there is a completion or an event. They are
- * drained by poll and next_event; they do not change, and are quiet when a device is gone. Count, at most FABRIC_MAX_FDS. */
+/* Descriptors that become readable, after fabric_arm, when there is a completion or an event. They are drained by poll
+ * and next_event; they do not change, and are quiet when a device is gone. Count, at most FABRIC_MAX_FDS. */
 int fabric_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS]);
 
 /* "remote access refused" and so on, for logs and callers' errors. */

@@ -4,12 +4,12 @@
  * A session is a ring (wire/ring.h) in a sealed memfd, and a process of its own, rdmad-gpu,
  * that takes the jobs and writes the results; a fault of the accelerator, or of what a client sent,
  * ends one session and nothing else. This header is the room's face to the daemon: operations,
- * sessions, ports. What the process has inside is in process.h.
+ * sessions, ports. What the process has inside is in gpu/program/process.h.
  *
  * Threads: a session and a port belong to one thread; operations are constant.
  */
-#ifndef RDMAD_GPU_ROOM_H
-#define RDMAD_GPU_ROOM_H
+#ifndef RDMAD_GPU_GPU_H
+#define RDMAD_GPU_GPU_H
 
 #include "base/base.h"
 #include "wire/gpu_operations.h"
@@ -53,7 +53,8 @@ struct gpu_probe {
 	char lacks[GPU_WHY];  /* of gpu_probe(): what the process cannot be confined by here, and why */
 };
 
-/* Runs the program for up to 30 s: a driver may have to begin with many devices. 0, or what it could not find; logged with what it said. */
+/* Runs the program for up to 30 s: a driver may have to begin with many devices. 0, or what it could not find; logged
+ * with what it said. */
 int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out);
 
 enum gpu_session_state {
@@ -65,10 +66,10 @@ enum gpu_session_state {
 
 struct gpu_session;
 
-/* Make the ring, cleared, and start the process; shape was checked. `queue_mode`: jobs come by
- * one-sided writes, of which nobody tells the process. The thread that calls lives as long as the
- * session: a process is killed when that which made it ends. Takes long: memory and a process are made. -ENOMEM, -EAGAIN
- * (no process), -ENOENT (no program), -ENOSYS (a kernel without pidfd_open): logged. */
+/* Make the ring, cleared, and start the process; shape was checked. `queue_mode`: jobs come by one-sided writes, of
+ * which nobody tells the process. The thread that calls lives as long as the session: a process is killed when that
+ * which made it ends. Takes long: memory and a process are made. -ENOMEM, -EAGAIN (no process), -ENOENT (no program),
+ * -ENOSYS (a kernel without pidfd_open): logged. */
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out);
 
@@ -86,7 +87,7 @@ enum gpu_session_state gpu_session_state(const struct gpu_session *session);
 /* When progress must be called though nothing came. */
 uint64_t gpu_session_deadline(const struct gpu_session *session);
 
-/* Of a running process. */
+/* A running process. */
 const struct gpu_probe *gpu_session_probe(const struct gpu_session *session);
 /* Why it is ending, for people: "job 17 of queue 2: levels is 0". "" while it runs or when it was
  * stopped. */
@@ -96,7 +97,8 @@ pid_t gpu_session_pid(const struct gpu_session *session);
 /* Ask the process to end: it has 100 ms, then it is killed. Idempotent. */
 void gpu_session_stop(struct gpu_session *session, uint64_t now);
 
-/* Its process was killed and does not end, as one that waits for a device in the kernel: leave it to the system. Logged. */
+/* Its process was killed and does not end, as one that waits for a device in the kernel: leave it to the system.
+ * Logged. */
 void gpu_session_abandon(struct gpu_session *session);
 
 /* Unmap the ring and free, which takes long; deregister it first. If the process is still there it is killed; one that
@@ -104,8 +106,9 @@ void gpu_session_abandon(struct gpu_session *session);
 #define GPU_KILL_PATIENCE (2 * TIME_S)
 void gpu_session_destroy(struct gpu_session *session);
 
-/* sandbox.c: the calling process dumps no core, and from now on only root reads its memory from outside: its workers are
- * of its own user. Not in a build with sanitizers, whose search for leaks is from outside. 0 or -errno. */
+/* gpu/program/sandbox.c: the calling process dumps no core, and from now on only root reads its memory from outside:
+ * its workers are of its own user. Not in a build with sanitizers, whose search for leaks is from outside. 0 or
+ * -errno. */
 int gpu_hide_memory(void);
 
 /*

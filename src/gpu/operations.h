@@ -1,6 +1,6 @@
 /*
- * operations.h: what each operation does, for C and for CUDA: each backend carries it out by gpu_operation_body(). Their list
- * and their limits are in wire/gpu_operations.h.
+ * operations.h: what each operation does, for C and for CUDA: each backend carries it out by gpu_operation_body().
+ * Their list and their limits are in wire/gpu_operations.h.
  */
 #ifndef RDMAD_GPU_OPERATIONS_H
 #define RDMAD_GPU_OPERATIONS_H

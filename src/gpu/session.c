@@ -96,8 +96,8 @@ static void fill_header(const struct wire_ring *ring)
 	header->magic = WIRE_RING_MAGIC;
 }
 
-/* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the kernel
- * places does. A wish: where it cannot be there, the kernel chooses. */
+/* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the
+ * kernel places does. A wish: where it cannot be there, the kernel chooses. */
 static void *random_place(void)
 {
 	uint64_t random = 0;

@@ -63,7 +63,7 @@ static void add_time(struct arguments *a, const char *name, uint64_t ns)
 		add_number(a, name, ns, "ns");
 }
 
-/* As arguments.c reads them. */
+/* As gpu/program/arguments.c reads them. */
 static void make_arguments(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, struct arguments *a)
 {
 	a->argv[a->count++] = attr->program;

@@ -18,10 +18,11 @@ struct memory_buffer {
 	uint32_t count;   /* the user's */
 };
 
-/* What pools of several threads may have together. A promise: who took it may use as much, whenever it needs it. */
+/* What pools of several threads may have together. A promise: its taker may use as much, whenever it needs it. */
 struct memory_budget {
 	uint64_t limit;
 	_Atomic uint64_t used;
+	_Atomic uint64_t unproved; /* of that, by clients that have not proved their keys */
 };
 
 static inline bool memory_budget_take(struct memory_budget *budget, uint64_t bytes)
@@ -38,7 +39,8 @@ static inline void memory_budget_give(struct memory_budget *budget, uint64_t byt
 }
 
 /* Fixed-size registered buffers; one thread at a time. Grows by chunks up to `max`, so that get() only
- * fails at that limit or at the machine's, which is not asked again at once but after a growing pause, seconds at most. */
+ * fails at that limit or at the machine's, which is not asked again at once but after a growing pause, seconds at
+ * most. */
 struct memory_pool;
 
 struct memory_pool_attr {

@@ -1,5 +1,5 @@
 /* context.c: a context: options, engines, turns, waiting, and its end. */
-#include "peer/connect.h"
+#include "peer/links/connect.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -132,6 +132,7 @@ void context_engine_options(const rdma_context *ctx, struct engine_options *out)
 	out->device = o->device;
 	out->require_rdma = o->require_rdma;
 	out->traffic_class = o->traffic_class;
+	out->key = ctx->key;
 }
 
 /* The place of what a transport's provider has, at its first transport. */
@@ -224,10 +225,8 @@ static int context_work(rdma_context *ctx, uint64_t now, bool arm)
 		work += engine_turn_at(ctx->own[i], now);
 	}
 	if (unlikely(arm || !only_engines_turn(ctx, now))) {
-		work += listen_turn(ctx, now, arm);
-		work += sessions_turn(ctx, now);
-		work += schedule_turn(ctx);
-		work += messages_turn(ctx);
+		for_each_layer_down (layer, turn)
+			work += layer->turn(ctx, now, arm);
 	}
 	ctx->running = false;
 	return work;
@@ -248,8 +247,10 @@ int context_turn(rdma_context *ctx)
 /* When context_turn() must be called though nothing comes. */
 static uint64_t context_deadline(const rdma_context *ctx)
 {
-	uint64_t deadline = MIN(sessions_deadline(ctx), messages_deadline(ctx));
+	uint64_t deadline = TIME_NEVER;
 
+	for_each_layer (layer, deadline)
+		deadline = MIN(deadline, layer->deadline(ctx));
 	for (unsigned i = 0; i < ctx->engines; i++)
 		deadline = MIN(deadline, conn_group_deadline(engine_group(ctx->own[i])));
 	return deadline;
@@ -278,10 +279,10 @@ uint64_t context_until(const rdma_context *ctx)
 	return ctx->options.timeout_ms ? context_after(ctx->options.timeout_ms) : TIME_NEVER;
 }
 
-/* A yield is long if it takes more than both limits, the second in system calls, which take microseconds on an emulated processor: then
- * another thread has run, or an interrupt came. So one long yield is not enough: it adds YIELD_WORTH, each short one takes 1 away, and
- * from CROWDED on each idle turn yields. A thread that ran for longer than STRANGER waits for nobody, and each further yield would cost
- * as much. */
+/* A yield is long if it takes more than both limits, the second in system calls, which take microseconds on an emulated
+ * processor: then another thread has run, or an interrupt came. So one long yield is not enough: it adds YIELD_WORTH,
+ * each short one takes 1 away, and from CROWDED on each idle turn yields. A thread that ran for longer than STRANGER
+ * waits for nobody, and each further yield would cost as much. */
 #define YIELD_LONG (2 * TIME_US)
 #define YIELD_LONG_CALLS 8
 #define YIELD_WORTH 16
@@ -307,8 +308,8 @@ static void context_sleep(rdma_context *ctx, uint64_t now, uint64_t until)
 		thread_lock(ctx->thread);
 }
 
-/* Whoever ran meanwhile and gave it back shares this processor, and may be who is waited for: then it gets it at each idle turn, until nobody
- * has taken it for long. What time it is now. */
+/* If another thread ran during the yield, it may be the one we wait for: keep yielding while that is so. Returns the
+ * time. */
 static uint64_t context_yield(rdma_context *ctx, uint64_t now)
 {
 	uint64_t after;
@@ -433,6 +434,7 @@ static rdma_context *context_new(const rdma_options *options, bool is_server)
 	list_init(&ctx->windows);
 	list_init(&ctx->hungry);
 	list_init(&ctx->limited);
+	ctx->options.key_file = NULL;
 	ctx->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (ctx->epoll >= 0 && connections_create(ctx) == 0)
 		return ctx;
@@ -452,12 +454,11 @@ static void context_free(rdma_context *ctx)
 {
 	connections_close(ctx);
 	context_wait(ctx, no_connections, ctx, time_after(time_now(), END_PATIENCE));
-	group_context_end(ctx);
-	schedule_context_end(ctx);
-	window_context_end(ctx);
+	for_each_layer_down (layer, end)
+		layer->end(ctx);
 	connections_destroy(ctx);
-	request_pool_end(ctx);
-	register_end(ctx);
+	for_each_layer (layer, release)
+		layer->release(ctx);
 	rdma_leave(ctx);
 	thread_destroy(ctx);
 	for (unsigned i = 0; i < ctx->engines; i++)
@@ -465,6 +466,7 @@ static void context_free(rdma_context *ctx)
 	free(ctx->connections);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
 		engine_fabric_release(ctx->fabric[i]);
+	engine_key_release(ctx->key);
 	close(ctx->epoll);
 	free(ctx);
 }
@@ -484,7 +486,11 @@ rdma_context *rdma_init_options(const char *ip, int port, bool is_server, const 
 		return NULL;
 	}
 	rdma_enter(ctx);
-	rc = is_server ? listen_open(ctx, ip, port) : dial_from(ctx, ip);
+	rc = engine_key_create(options ? options->key_file : NULL, secure_getenv("RDMA_KEY"), &ctx->key);
+	if (rc != 0)
+		rdma_fail_logged(rc, "Invalid parameters");
+	else
+		rc = is_server ? listen_open(ctx, ip, port) : dial_from(ctx, ip);
 	if (rc != 0) {
 		context_free(ctx);
 		return NULL;

@@ -1,5 +1,5 @@
 /* error.c: what a thread's last failed call says. */
-#include "peer/connect.h"
+#include "peer/links/connect.h"
 
 #include <stdarg.h>
 

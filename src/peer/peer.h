@@ -1,38 +1,31 @@
 /*
- * peer.h: the inside of rdma_lib. A context turns the engines of librdmad (client/client.h) that it needs, one for each provider; a peer is
- * a session with another program, which outlives its connection: what was not confirmed is sent again on the next one.
+ * peer.h: the inside of rdma_lib. A context turns the engines of librdmad (engine/engine.h) that it needs, one for each
+ * provider; a peer is a session with another program, which outlives its connection: what was not confirmed is sent
+ * again on the next one.
  *
- *   context.c      a context: options, engines, turns, waiting, the end
- *   connect.c      peers: states, who is meant, their end
- *   roster.c       peers by their indices, until nobody needs them any more
- *   listen.c, dial.c, link.c   who comes, and waits to be accepted; connecting; a connection, what is said at its begin and end
- *   session.c      connections made anew
- *   thread.c, address.c   the progress thread; by what others reach a context
- *   message*.c     messages of a peer: classes, streams, confirmation, room; short ones with the record, long ones by RDMA read
- *   inbox.c        what has come and was not received: matching with receives
- *   register.c     memory that is registered until further notice
- *   request.c      operations under way: test, wait, cancel
- *   control.c      messages of the library to itself
- *   calls.c, exchange.c   the calls that send, receive, broadcast and exchange
- *   window*.c, atomic.c   memory that peers reach: window.h
- *   group*.c, meet.c      members, ranks; how they find each other; who was lost: group.h
- *   schedule*.c    a collective as rounds of sends, receives, reductions and copies
- *   collective.c, collective_*.c, reduce.c   the collectives, their algorithms, the table by which one is chosen
+ *   context.c, thread.c   a context: options, engines, turns, waiting, the end; the progress thread
+ *   layers.c       the layers, a row each: struct peer_layer below
+ *   links/         listening, dialing, a connection's begin and end; peers: states, indices, tombstones; reconnection
+ *   messages/      classes, streams, confirmation, room; unexpected messages; requests; the calls that send and receive
+ *   windows/       memory that peers reach
+ *   groups/        members, ranks; how they find each other; losses
+ *   collectives/   rounds of sends, receives, reductions and copies; the algorithms, and the table that chooses one
  *   error.c        what a thread's last failed call says
  *
- * Locking. With a progress thread all of a context that changes is behind its lock, which a public call takes at its begin (rdma_enter) and
- * leaves at its end; a call that sleeps leaves it meanwhile, so that the thread goes on. Without a thread there is no lock. "Inside" below: between
- * the two. Callbacks of the program are called by rdma_leave(), outside.
+ * Locking. With a progress thread all of a context that changes is behind its lock, which a public call takes at its
+ * begin (rdma_enter) and leaves at its end; a call that sleeps leaves it meanwhile, so that the thread goes on. Without
+ * a thread there is no lock. "Inside" below: between the two. Callbacks of the program are called by rdma_leave(),
+ * outside.
  *
- * Nothing is freed in a callback of conn. A peer that has gone is kept until nothing refers to it, and freed when the program's call ends; its
- * index stays its own.
+ * Nothing is freed in a callback of conn. A peer that has gone is kept until nothing refers to it, and freed when the
+ * program's call ends; its index stays its own.
  */
-#ifndef RDMAD_PEER_H
-#define RDMAD_PEER_H
+#ifndef RDMAD_PEER_PEER_H
+#define RDMAD_PEER_PEER_H
 
 #include <pthread.h>
 
-#include "client/client.h"
+#include "engine/engine.h"
 #include <rdma_lib.h>
 
 #define PEER_EAGER_MAX 4096u        /* bytes of a message that a processor copies */
@@ -46,27 +39,28 @@ struct progress_thread;
 /* Whom a message is for, at a peer. */
 enum {
 	PEER_STREAM_PROGRAM,  /* rdma_send(), rdma_recv() */
-	PEER_STREAM_CONTROL,  /* the library: control.c */
+	PEER_STREAM_CONTROL,  /* the library: peer/messages/control.c */
 	PEER_STREAM_EXCHANGE, /* rdma_sequential_alltoall() */
 	/* Others: a group's number << 32 | the number of its collective * SCHEDULE_LANES + a lane. */
 };
 
 /*
- * request.c
+ * An operation under way: peer/messages/request.c
  */
 struct rdma_request {
-	struct list node; /* of the list in which it waits: message.c, inbox.c, schedule.c, window.c */
+	struct list node; /* of the list in which it waits */
 	rdma_context *ctx;
 	struct peer *peer; /* NULL: of a collective */
-	/* An inner operation: called once when it is complete, inside, in a turn or in the call that began it; whoever it is of frees it. NULL:
-	 * the program's, which it tests. */
+	/* An inner operation: called once when it is complete, inside, in a turn or in the call that began it; its
+	 * owner frees it. NULL: the program's, which it tests. */
 	void (*done)(struct rdma_request *request);
 	void *owner; /* for done() */
-	/* How to give it up. True: it was, is in no list, and done() will not be called; whoever it is of frees it. False, or NULL: it is too late,
-	 * as its memory is being read or written; it completes soon. A send whose peer was told of it and does not take it, as it forgot the stream,
-	 * completes, too. */
+	/* How to give it up. True: it was, is in no list, and done() will not be called; its owner frees it.
+	 * False, or NULL: it is too late, as its memory is being read or written; it completes soon. A send whose peer
+	 * was told of it and does not take it, as it forgot the stream, completes, too. */
 	bool (*cancel)(struct rdma_request *request);
-	/* Of a call whose time is over, when it can not be cancelled: have it complete soon; as message_abandon(), which NULL stands for. */
+	/* The call's time is over, and it cannot be cancelled: have it complete soon; as message_abandon(),
+	 * which NULL stands for. */
 	uint64_t (*abandon)(struct rdma_request *request);
 	uint64_t stream;
 	unsigned message_class;
@@ -78,73 +72,9 @@ struct rdma_request {
 	char *why;  /* of a failure, where there is more to say than strerror(); owned */
 };
 
-/* From the context's pool, zeroed, with ctx and peer. NULL: no memory, rdma_fail() was called. Inside, all of them. */
-struct rdma_request *request_new(rdma_context *ctx, struct peer *peer);
-/* One of the program's, or one whose done() was called. */
-void request_free(struct rdma_request *request);
-/* It is in no list any more. status 0: `length` bytes. Calls done(), or wakes who waits. */
-void request_complete(struct rdma_request *request, int status, size_t length);
-/* With words; format NULL: none. */
-void request_fail(struct rdma_request *request, int status, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* For a call that waits: until `request` is complete or context_until(); frees it. Its length, or -1 (rdma_fail() was called). */
-int64_t request_finish(struct rdma_request *request);
-/* The same for one of several of a call. */
-int64_t request_finish_until(struct rdma_request *request, uint64_t until);
-/* The last of a context's end, when no peer, schedule or window has any: those that nobody ended are void. */
-void request_pool_end(rdma_context *ctx);
-/* register.c. Likewise, of what was registered; before the engines are released or after. */
-void register_end(rdma_context *ctx);
-/* register.c. Whether the address space has them; else the error says so. */
-bool memory_ends(const void *addr, size_t len);
-
-/*
- * message.c, inbox.c. Inside. request->peer, stream, data and length are set; a send has its class, too. They complete at once where they can.
- * A peer that has gone fails them at once, a connection that is being made anew lets them wait.
- *
- * A send completes when `data` may be used again: up to PEER_EAGER_MAX at once or when there is room at the peer; a
- * longer one when the peer has read it. A receive: its length is the room for the message, and then what came; -EMSGSIZE: the message is
- * longer, which stays, and request->length is its length.
- */
-void message_send(struct rdma_request *request);
-void message_recv(struct rdma_request *request);
-/* Post what waits; else it leaves with the next turn. */
-void message_flush(struct peer *peer);
-/* The length of the next message of a stream; -EAGAIN: none has come. */
-int64_t inbox_probe(struct peer *peer, uint64_t stream);
-/* Of one that has gone: the program may still receive something. */
-bool inbox_has_more(const struct peer *peer);
-/* A stream is not used any more: what comes on it is dropped. Only a group's. From `first` up to `last`. */
-void inbox_forget(struct peer *peer, uint64_t first, uint64_t last);
-
-/* For connect.c and session.c: the parts of a peer that are of messages. */
-int message_init(struct peer *peer);
-/* The peer has gone (peer->why says why): completes what waits, with -ECONNRESET. What has come stays for who receives it. Behind
- * conn_close() or closed(); may be called again. */
-void message_clear(struct peer *peer);
-/* At the end of the context: cleared before, its connection closed() if it had one, its engine still there. */
-void message_free(struct peer *peer);
-int message_record(struct peer *peer, const struct wire_record *record, const void *body); /* as conn_ops.record */
-void message_writable(struct peer *peer);                                                  /* as conn_ops.writable */
-void message_closed(struct peer *peer); /* the connection is gone, not the peer */
-/* A connection is there (again): `next` of each class is what the other end has not got. False: that can not be. */
-bool message_resume(struct peer *peer, const uint64_t next[static PEER_CLASSES]);
-void message_next(const struct peer *peer, uint64_t next[static PEER_CLASSES]);
-/* All that was sent is confirmed, or read. Else the other end is asked to confirm: look again when something came. */
-bool message_idle(struct peer *peer);
-/* For request.c: the time of a call is over whose request can not be cancelled. Wait for it until what this answers, then call it again. A long
- * message that is sent is withdrawn, and complete after the second call; one that is being received completes when it is here, or withdrawn. */
-uint64_t message_abandon(struct rdma_request *request);
-/* In each turn, behind what came and schedules: rate limits, and reading of long messages begins. How much there was. And when
- * the next rate limit has something to do; TIME_NEVER. */
-int messages_turn(rdma_context *ctx);
-uint64_t messages_deadline(const rdma_context *ctx);
-
-/*
- * control.c: short messages of the library, ordered, once. Each kind has one row with its handler.
- */
+/* Messages of the library to itself; their bodies are the layers' own. */
 enum peer_control {
-	PEER_WINDOW_SHARE = 1, /* window.h has all of them */
+	PEER_WINDOW_SHARE = 1, /* peer/windows/window.h has all of them */
 	PEER_WINDOW_ASK,
 	PEER_WINDOW_KEY,
 	PEER_WINDOW_CLOSE,
@@ -155,7 +85,7 @@ enum peer_control {
 	PEER_WINDOW_NOTICED,
 	PEER_WINDOW_SWITCH,
 	PEER_WINDOW_SWITCHED,
-	PEER_GROUP_ADDRESS, /* group.c */
+	PEER_GROUP_ADDRESS, /* peer/groups/group.c */
 	PEER_GROUP_TABLE,
 	PEER_GROUP_READY,
 	PEER_GROUP_LOST,
@@ -164,14 +94,6 @@ enum peer_control {
 	PEER_CONTROLS
 };
 
-#define PEER_CONTROL_MAX (PEER_EAGER_MAX - 8) /* bytes of a body */
-
-/* `body` is copied. -ENOMEM; -ECONNRESET: the peer has gone. */
-int control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-/* Handlers: inside; the body lasts for the call. 0, or a negative errno: the peer breaks the protocol. */
-int window_control(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-int group_control(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-
 /*
  * A peer.
  */
@@ -179,7 +101,7 @@ enum peer_state {
 	PEER_CONNECTING, /* of this side; hello was not answered */
 	PEER_WAITING,    /* of the other side; not accepted yet */
 	PEER_CONNECTED,
-	PEER_BROKEN,  /* the connection is gone; by whom a new one is made, and until when, says session.c */
+	PEER_BROKEN,  /* the connection is gone; by whom a new one is made, and until when, says peer/links/session.c */
 	PEER_LEAVING, /* rdma_disconnect_peer(): until all is confirmed, or time */
 	PEER_GONE,    /* by either */
 };
@@ -198,32 +120,33 @@ struct peer {
 	struct list node;             /* in ctx->waiting, ctx->lost */
 	uint64_t room;                /* bytes of short messages that may wait at the other end */
 	bool resumes;                 /* a connection that breaks is made anew */
-	struct peer_session *session; /* session.c */
-	struct peer_message *message; /* message.c and inbox.c */
-	struct peer_window *window;   /* window.c: what is open of and for this peer */
+	struct peer_session *session; /* peer/links/session.c */
+	struct peer_message *message; /* peer/messages/message.c and peer/messages/inbox.c */
+	struct peer_window *window;   /* peer/windows/window.c: what is open of and for this peer */
 };
 
-/* Who a peer is, in a failed call: "Invalid peer index: ..." or "Peer not connected: ...". NULL: rdma_fail() was called. */
+/* Find a peer; in a failed call: "Invalid peer index: ..." or "Peer not connected: ...". NULL: rdma_fail() was
+ * called. */
 struct peer *peer_find(rdma_context *ctx, int index);      /* also one that has gone, and is still needed */
 struct peer *peer_connected(rdma_context *ctx, int index); /* PEER_CONNECTED or PEER_BROKEN */
 /* First of all in a call that may succeed without a turn: has it ended since the last one? Then turns tell. */
 void peer_look(struct peer *peer);
-struct peer *peer_to_send(rdma_context *ctx, int index); /* calls.c: peer_connected() after a look */
 void peer_set_state(struct peer *peer, enum peer_state state);
 /* It has gone: fails what is under way with it, tells groups and windows, and the program later. */
 void peer_lose(struct peer *peer, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Connect without waiting: the peer is PEER_CONNECTED or PEER_GONE when it has come to an end, and ctx->progressed is another. For
- * meshes. `address`: as rdma_connect_peer()'s with a port, or several, separated by blanks, which are tried in turn. `hello_group`:
- * what the other end knows it by, or 0; see peer_expect(). *out has its index at once. 0 or -errno. */
+/* Connect without waiting: the peer is PEER_CONNECTED or PEER_GONE when it has come to an end, and ctx->progressed is
+ * another. For meshes. `address`: as rdma_connect_peer()'s with a port, or several, separated by blanks, which are
+ * tried in turn. `hello_group`: what the other end knows it by, or 0; see peer_expect(). *out has its index at once. 0
+ * or -errno. */
 int peer_connect_begin(rdma_context *ctx, const char *address, uint64_t hello_group, struct peer **out);
-/* Who says `hello_group` is accepted without rdma_accept_peer(): arrived() is called, inside. NULL: no more. */
+/* A peer that says `hello_group` is accepted without rdma_accept_peer(): arrived() is called, inside. NULL: no more. */
 void peer_expect(rdma_context *ctx, uint64_t hello_group, void (*arrived)(void *arg, struct peer *peer), void *arg);
 /* Disconnect without waiting; what was sent is delivered first. */
 void peer_part(struct peer *peer);
 /* Listen on a free port, if this context does not listen yet. 0 or -errno, logged. */
 int peer_listen(rdma_context *ctx);
-/* The URLs by which others reach this context, separated by blanks, best first: the end here of the connection `via` (or NULL), then those
- * of the interfaces, bridges last; as many as there is room for. Bytes, or -errno. */
+/* The URLs by which others reach this context, separated by blanks, best first: the end here of the connection `via`
+ * (or NULL), then those of the interfaces, bridges last; as many as there is room for. Bytes, or -errno. */
 int peer_addresses(rdma_context *ctx, const struct conn *via, char *out, size_t size);
 
 /*
@@ -248,26 +171,27 @@ struct rdma_context {
 	struct engine *own[FABRIC_TRANSPORTS]; /* those that there are */
 	unsigned engines;
 	struct engine_fabric *fabric[FABRIC_TRANSPORTS]; /* as engine */
-	struct peer_connections *connections;            /* connect.h */
+	struct engine_key *key;                          /* of all of them; NULL: none */
+	struct peer_connections *connections;            /* peer/links/connect.h */
 	int epoll;                                       /* of engines, doors; what rdma_fd() gives */
-	struct peer **peer; /* roster.c: in the order of their indices; those that have gone leave */
+	struct peer **peer; /* peer/links/roster.c: in the order of their indices; those that have gone leave */
 	uint32_t peers, peers_room;
 	uint32_t indices;      /* given out */
 	bool gone_to_bury;     /* perhaps: somebody has gone, or is not needed any more */
 	struct list waiting;   /* peers that were not accepted, in the order of their coming */
 	struct list lost;      /* peers to be told of */
-	struct list schedules; /* collectives under way; schedule.c */
+	struct list schedules; /* collectives under way; peer/collectives/schedule.c */
 	void *schedule_spare;  /* memory of schedules that have ended */
-	struct list groups;    /* group.c */
-	struct list aborts;    /* group_abort.c */
-	struct list windows;   /* window.c */
+	struct list groups;    /* peer/groups/group.c */
+	struct list aborts;    /* peer/groups/abort.c */
+	struct list windows;   /* peer/windows/window.c */
 	uint64_t progressed;   /* counts what was completed: a wait looks again when it changes */
 
 	struct request_pool *requests; /* request.c; NULL: none yet */
-	struct message_memory *memory; /* register.c; NULL: none yet */
-	struct list limited;           /* message_limit.c: peers (peer_message.limited_node) with a rate limit */
+	struct message_memory *memory; /* peer/messages/register.c; NULL: none yet */
+	struct list limited;           /* peer/messages/limit.c: peers (peer_message.limited_node) with a rate limit */
 	struct list hungry;            /* peers (peer_message.hungry_node) of whom something is to be read */
-	uint32_t exchange_round;       /* exchange.c: of this side's calls */
+	uint32_t exchange_round;       /* peer/collectives/exchange.c: of this side's calls */
 
 	unsigned message_class;
 	rdma_lost_fn *lost_fn;
@@ -278,16 +202,18 @@ void rdma_enter(rdma_context *ctx);
 void rdma_leave(rdma_context *ctx);
 /* Inside. One turn: engines, doors, sessions, schedules, timers. How much there was. */
 int context_turn(rdma_context *ctx);
-/* Inside. Turn until finished(arg) or time_now() is `until`: polls, then sleeps. 0, -ETIMEDOUT; -EDEADLK from within a turn, as of done(). */
+/* Inside. Turn until finished(arg) or time_now() is `until`: polls, then sleeps. 0, -ETIMEDOUT; -EDEADLK from within a
+ * turn, as of done(). */
 int context_wait(rdma_context *ctx, bool (*finished)(const void *arg), const void *arg, uint64_t until);
-/* The end of a call that waits, by rdma_options.timeout_ms; and of one that has a time of its own, UINT64_MAX: for ever. */
+/* The end of a call that waits, by rdma_options.timeout_ms; and of one that has a time of its own, UINT64_MAX: for
+ * ever. */
 uint64_t context_until(const rdma_context *ctx);
 uint64_t context_after(uint64_t timeout_ms);
 /* The engine for a transport, made when it is first asked for. */
 int context_engine(rdma_context *ctx, const struct fabric_transport *transport, struct engine **out);
 
 /*
- * roster.c
+ * peer/links/roster.c
  */
 /* Something of a peer was given back: if it has gone, it may be free when the program's call ends. */
 static inline void peer_released(struct peer *peer)
@@ -299,7 +225,7 @@ static inline void peer_released(struct peer *peer)
 void peers_bury(rdma_context *ctx);
 
 /*
- * group.c
+ * A group: peer/groups/group.c
  */
 struct rdma_group {
 	struct list node; /* of ctx->groups */
@@ -313,54 +239,77 @@ struct rdma_group {
 	uint32_t sequence;         /* of its next collective */
 	const char *algorithm[16]; /* by enum collective; NULL: by size */
 };
-/* A peer has gone: its groups learn it, and their members. And whether a group still has it. */
-void group_peer_lost(struct peer *peer);
-bool group_has_peer(const struct peer *peer);
-/* Whether a group is being formed here, of whose members one may say `hello_group`. */
-bool group_forms(const rdma_context *ctx, uint64_t hello_group);
-/* A collective is about to begin: a member that has ended is looked for, and members that left in peace are lost for it. And one cannot be completed without a member that has gone: all
- * others learn it. */
-void group_look_left(struct rdma_group *group);
-void group_member_missed(struct rdma_group *group, int rank);
-/* group_abort.c: what fails at one member fails at all who are not done with it. This member's part of collective `sequence` has failed: tell
- * the others. And whether the next one, by group->sequence, has failed at another member: its error and *why, valid until the next turn; 0. */
-void group_abort_say(struct rdma_group *group, uint32_t sequence, int error, const char *why);
-int group_aborted(struct rdma_group *group, const char **why);
-/* The context ends: groups that the program did not free are, too. */
-void group_context_end(rdma_context *ctx);
-
 /*
- * schedule.c: see schedule.h. A collective that was begun is a request whose `peer` is NULL. Inside, all of them.
+ * The layers. Each is a folder, which calls those below it, and is called by those below it through its row alone; NULL
+ * stands for nothing. `peer_layers` has the rows from the lowest to the highest: links, messages, windows, groups,
+ * collectives. Inside, all of them.
  */
-/* A member was lost: collectives of the group that are under way fail, in the next turn. */
-void schedule_group_lost(struct rdma_group *group);
-/* Collective `sequence` has failed at another member: if it is under way it fails in the next turn, with these words. */
-void schedule_group_abort(struct rdma_group *group, uint32_t sequence, int error, const char *words);
-/* The group is about to be freed: those that are under way fail, and do not look at it any more. Not in a callback. */
-void schedule_group_end(struct rdma_group *group);
-/* Continues the collectives for which something has completed; after the engines in each turn. How many. */
-int schedule_turn(rdma_context *ctx);
-/* The context ends, and all requests of its peers have: gives the memory back. */
-void schedule_context_end(rdma_context *ctx);
+struct peer_layer {
+	/* A peer gets its index: 0 or -ENOMEM. */
+	int (*init)(struct peer *peer);
+	/* It is freed; the highest layer first. May come without init(). */
+	void (*free)(struct peer *peer);
+	/* Each record of an open connection, as conn_ops.record: the messages'. */
+	int (*record)(struct peer *peer, const struct wire_record *record, const void *body);
+	/* A control message of a kind from first_control to last_control; the body lasts for the call. 0, or a negative
+	 * errno: the peer breaks the protocol. */
+	enum peer_control first_control, last_control;
+	int (*control)(struct peer *peer, enum peer_control kind, const void *body, size_t length);
+	/* As conn_ops.writable. */
+	void (*writable)(struct peer *peer);
+	/* The number of the next message of each class that this end expects, for a hello. */
+	void (*next)(const struct peer *peer, uint64_t next[static PEER_CLASSES]);
+	/* A connection is there (again): `next` is what the other end expects. False: that cannot be. */
+	bool (*resumed)(struct peer *peer, const uint64_t next[static PEER_CLASSES]);
+	/* The connection is gone, not the peer. */
+	void (*closed)(struct peer *peer);
+	/* The peer has gone, peer->why says why; its connection was closed() if it had one. Its requests end with
+	 * -ECONNRESET. May be called again. */
+	void (*lost)(struct peer *peer);
+	/* Whether all that was sent is confirmed, or read. Else the other end is asked to confirm: check again when
+	 * something came. */
+	bool (*idle)(struct peer *peer);
+	/* Whether the layer refers to a peer that has gone; and whether the program may still receive something of
+	 * it. */
+	bool (*refers)(const struct peer *peer);
+	bool (*unread)(const struct peer *peer);
+	/* Whether a group is being formed here, of whose members one may say `hello_group`. */
+	bool (*expects)(const rdma_context *ctx, uint64_t hello_group);
+	/* A group: a member was lost; collective `sequence` has failed at another member, with these words; it is about
+	 * to be freed, not in a callback. */
+	void (*group_lost)(struct rdma_group *group);
+	void (*group_failed)(struct rdma_group *group, uint32_t sequence, int error, const char *words);
+	void (*group_end)(struct rdma_group *group);
+	/* In each turn, behind the engines, the highest layer first. How much there was. `arm`: a sleep may follow. */
+	int (*turn)(rdma_context *ctx, uint64_t now, bool arm);
+	/* When the next turn has something to do though nothing comes; TIME_NEVER. */
+	uint64_t (*deadline)(const rdma_context *ctx);
+	/* The context ends, the highest layer first: each connection was closed(), peers and engines are there. And
+	 * behind that: peers are freed. */
+	void (*end)(rdma_context *ctx);
+	void (*release)(rdma_context *ctx);
+};
 
-/*
- * window.c. Inside.
- */
-void window_peer_lost(struct peer *peer);
-/* Of one that is lost: the program still has handles. And it is freed. */
-bool window_has_peer(const struct peer *peer);
-void window_peer_free(struct peer *peer);
-/* A connection is there again, messages go. */
-void window_peer_resumed(struct peer *peer);
-void window_writable(struct peer *peer); /* as conn_ops.writable, behind message_writable() */
-/* At the end of the context: each connection was closed(), the engines are still there. */
-void window_context_end(rdma_context *ctx);
+#define PEER_LAYERS 5
+#define PEER_LAYER_RECORDS 1 /* the one that has records */
+extern const struct peer_layer peer_links, peer_messages, peer_windows, peer_groups, peer_collectives;
+extern const struct peer_layer *const peer_layers[PEER_LAYERS];
+
+/* For each layer that has this member, from the lowest, and from the highest. */
+#define for_each_layer(layer, member)                                                                                  \
+	for (const struct peer_layer *const *at_ = peer_layers, *layer; at_ < peer_layers + PEER_LAYERS; at_++)        \
+		if (!(layer = *at_)->member) {                                                                         \
+		} else
+#define for_each_layer_down(layer, member)                                                                             \
+	for (const struct peer_layer *const *at_ = peer_layers + PEER_LAYERS, *layer; at_ > peer_layers;)              \
+		if (!(layer = *--at_)->member) {                                                                       \
+		} else
 
 /*
  * error.c
  */
-/* What the call that is failing answers: -1, with `error` (negative) and words: those that rdma_lib(3) lists, with the cause behind: "Invalid
- * peer index: 7 was never given out"; or others, where none of them fits. */
+/* What the call that is failing answers: -1, with `error` (negative) and words: those that rdma_lib(3) lists, with the
+ * cause behind: "Invalid peer index: 7 was never given out"; or others, where none of them fits. */
 int rdma_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with what librdmad logged last behind the words. */
 int rdma_fail_logged(int error, const char *words);

@@ -1,6 +1,6 @@
 /*
- * agent.c: rdmarun at another host, for one rank. Standard input brings frames of rank.c, and its end is the rank's; standard output and
- * standard error are the rank's own.
+ * agent.c: rdmarun at another host, for one rank. Standard input brings frames of rank.c, and its end is the rank's;
+ * standard output and standard error are the rank's own.
  */
 #include "run/run.h"
 
@@ -34,7 +34,7 @@ struct agent {
 
 typedef int frame_fn(struct agent *a, char *text, size_t length);
 
-static int keep(struct words *words, const char *text)
+static int words_add(struct words *words, const char *text)
 {
 	if (words->count + 2 > words->room) {
 		size_t room = 2 * words->room + 16;
@@ -61,12 +61,12 @@ static void words_free(struct words *words)
 
 static int take_argument(struct agent *a, char *text, size_t length)
 {
-	return keep(&a->arguments, text);
+	return words_add(&a->arguments, text);
 }
 
 static int take_environment(struct agent *a, char *text, size_t length)
 {
-	return keep(&a->environment, text);
+	return words_add(&a->environment, text);
 }
 
 static int take_directory(struct agent *a, char *text, size_t length)
@@ -198,7 +198,7 @@ static int take_frames(struct agent *a)
 }
 
 /* Nobody is there any more whose rank this is. */
-static void lose(struct agent *a)
+static void agent_lose(struct agent *a)
 {
 	a->broken = true;
 	close_to(a);
@@ -219,7 +219,7 @@ static void read_frames(struct agent *a)
 	if (rc != 0)
 		run_say("what came is of no rdmarun of this version: %s", strerror(-rc));
 	if (rc != 0 || n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
-		lose(a);
+		agent_lose(a);
 }
 
 static void flush_outbox(struct agent *a)
@@ -256,7 +256,7 @@ static void take_signal(struct agent *a)
 	}
 }
 
-static void turn(struct agent *a)
+static void agent_turn(struct agent *a)
 {
 	bool full = a->waiting > INPUT_ROOM;
 	uint64_t now = time_now();
@@ -273,7 +273,7 @@ static void turn(struct agent *a)
 		if (fd[0].revents & POLLIN)
 			read_frames(a);
 		else if (fd[0].revents)
-			lose(a);
+			agent_lose(a);
 		if (fd[1].revents)
 			take_signal(a);
 	}
@@ -294,7 +294,7 @@ int run_agent(void)
 	puts(RUN_GREETING);
 	fflush(stdout);
 	while (!a.ended)
-		turn(&a);
+		agent_turn(&a);
 	close_to(&a);
 	words_free(&a.arguments);
 	words_free(&a.environment);

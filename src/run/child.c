@@ -72,44 +72,32 @@ int child_pipe(unsigned end, int *ours, int *theirs)
 	return 0;
 }
 
-/* Of what the child says when it could not start. */
+/* The child's message when it could not start. */
 struct failure {
 	int error;
 	bool directory;
 };
 
-/* The descriptors may be 0, 1 and 2 in any order, so they are moved out of the way first. */
-static void take_descriptors(const int fd[3])
-{
-	int moved[3];
-
-	for (int i = 0; i < 3; i++)
-		moved[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 3);
-	for (int i = 0; i < 3; i++)
-		dup2(moved[i], i);
-}
-
-static void reset_signals(void)
-{
-	sigset_t none;
-
-	sigemptyset(&none);
-	if (!without_pipe)
-		signal(SIGPIPE, SIG_DFL);
-	signal(SIGXFSZ, SIG_DFL);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static void become(const struct child *child, pid_t parent, int tell)
+static void child_become(const struct child *child, pid_t parent, int tell)
 {
 	struct failure failure = {0};
+	sigset_t none;
+	int moved[3];
 
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(RUN_FAILED); /* it ended before this could be said */
-	take_descriptors(child->fd);
-	reset_signals();
+	/* The descriptors may be 0, 1 and 2 in any order, so they are moved out of the way first. */
+	for (int i = 0; i < 3; i++)
+		moved[i] = fcntl(child->fd[i], F_DUPFD_CLOEXEC, 3);
+	for (int i = 0; i < 3; i++)
+		dup2(moved[i], i);
+	sigemptyset(&none);
+	if (!without_pipe)
+		signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (usual.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &usual);
 	if (child->directory && chdir(child->directory) != 0) {
@@ -156,7 +144,7 @@ int child_start(struct child *child, const char *who)
 	}
 	child->pid = fork();
 	if (child->pid == 0)
-		become(child, parent, tell[1]);
+		child_become(child, parent, tell[1]);
 	rc = -errno;
 	close(tell[1]);
 	if (child->pid < 0) {
@@ -188,7 +176,7 @@ bool child_reap(siginfo_t *info)
 	*info = (siginfo_t){0};
 	if (waitid(P_ALL, 0, info, WEXITED | WNOHANG | WNOWAIT) != 0 || !info->si_pid)
 		return false;
-	/* Before it is reaped nobody else gets the number. */
+	/* No other process gets the number before it is reaped. */
 	kill(-info->si_pid, SIGKILL);
 	waitpid(info->si_pid, NULL, 0);
 	return true;

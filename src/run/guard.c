@@ -1,4 +1,5 @@
-/* guard.c: a process that waits for the end of this one, and then ends the process groups that are left, however this one ended. */
+/* guard.c: a process that waits for the end of this one, and then ends the process groups that are left, however this
+ * one ended. */
 #include "run/run.h"
 
 #include <dirent.h>
@@ -8,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What it is told; a group is removed when all of it has ended. */
+/* A message to the guard; a group is removed when all of it has ended. */
 struct word {
 	pid_t group;
 	bool remove;
@@ -17,14 +18,15 @@ struct word {
 static pid_t guard;
 static int to_guard = -1;
 
-static void forget(pid_t *group, size_t *count, pid_t which)
+static void group_forget(pid_t *group, size_t *count, pid_t which)
 {
 	for (size_t i = 0; i < *count; i++)
 		if (group[i] == which)
 			group[i--] = group[--*count];
 }
 
-/* Empties the directory that was opened, and removes the name if it still means that one: somebody may have put another there. */
+/* Empties the directory that was opened, and removes the name if it still means that one: somebody may have put another
+ * there. */
 static bool remove_directory(const char *path, int fd)
 {
 	struct stat open, named;
@@ -43,7 +45,7 @@ static bool remove_directory(const char *path, int fd)
 	return rmdir(path) == 0 || errno != ENOTEMPTY;
 }
 
-static void keep_watch(int from, const char *path, int directory)
+static void guard_run(int from, const char *path, int directory)
 {
 	static pid_t group[RUN_RANKS_MAX + 1];
 	struct word word;
@@ -56,13 +58,13 @@ static void keep_watch(int from, const char *path, int directory)
 		if (n != (ssize_t)sizeof(word))
 			continue; /* a signal */
 		if (word.remove)
-			forget(group, &count, word.group);
+			group_forget(group, &count, word.group);
 		else if (count < ARRAY_SIZE(group))
 			group[count++] = word.group;
 	}
 	for (size_t i = 0; i < count; i++)
 		kill(-group[i], SIGKILL);
-	/* Who was killed may be making a file still. */
+	/* A killed process may still be creating files: retry. */
 	for (int tries = 0; directory >= 0 && tries < 100 && !remove_directory(path, directory); tries++)
 		usleep(10000);
 }
@@ -85,7 +87,7 @@ int guard_start(const char *path, int directory)
 		close(fd[1]);
 		for (int i = 0; i < 3; i++)
 			close(i);
-		keep_watch(fd[0], path, directory);
+		guard_run(fd[0], path, directory);
 		_exit(0);
 	}
 	close(fd[0]);
@@ -93,7 +95,7 @@ int guard_start(const char *path, int directory)
 	return 0;
 }
 
-static void tell(struct word word)
+static void guard_tell(struct word word)
 {
 	if (to_guard >= 0 && write(to_guard, &word, sizeof(word)) != (ssize_t)sizeof(word))
 		run_note("the guard is gone");
@@ -101,12 +103,12 @@ static void tell(struct word word)
 
 void guard_add(pid_t group)
 {
-	tell((struct word){.group = group});
+	guard_tell((struct word){.group = group});
 }
 
 void guard_remove(pid_t group)
 {
-	tell((struct word){.group = group, .remove = true});
+	guard_tell((struct word){.group = group, .remove = true});
 }
 
 void guard_stop(void)

@@ -6,24 +6,21 @@
 
 #define NODES_MAX (4 * RUN_RANKS_MAX) /* of a batch system's list */
 
-/* Its name may be with the domain or without, here and there. */
-static bool is_own_name(const char *name)
+/* Whether it is this host. Its name may be with the domain or without, here and there. */
+static bool is_here(const char *name)
 {
 	size_t length = strcspn(name, ".");
 	char own[256] = "";
 
+	if (strcmp(name, "localhost") == 0 || strcmp(name, "127.0.0.1") == 0 || strcmp(name, "::1") == 0)
+		return true;
 	gethostname(own, sizeof(own) - 1);
 	return *own && length == strcspn(own, ".") && strncasecmp(name, own, length) == 0 &&
 	       (!name[length] || !own[length] || strcasecmp(name, own) == 0);
 }
 
-static bool is_here(const char *name)
-{
-	return strcmp(name, "localhost") == 0 || strcmp(name, "127.0.0.1") == 0 || strcmp(name, "::1") == 0 ||
-	       is_own_name(name);
-}
-
-/* Names, numbers of IPv6 in brackets, and USER@HOST: nothing that a remote shell would take for an option or a word of its own. */
+/* Names, numbers of IPv6 in brackets, and USER@HOST: nothing that a remote shell would take for an option or a word of
+ * its own. */
 static bool is_name(const char *text, size_t length)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@:%";
@@ -31,18 +28,7 @@ static bool is_name(const char *text, size_t length)
 	return length > 0 && length < 256 && text[0] != '-' && strspn(text, allowed) >= length;
 }
 
-/* Splits "NAME:SLOTS" or "[NAME]:SLOTS". *slots: what is behind the colon, or "". */
-static void split(const char *item, size_t length, const char **name, size_t *name_length, const char **slots)
-{
-	const char *end = item + length, *close = item[0] == '[' ? memchr(item, ']', length) : NULL;
-	const char *colon = memchr(close ? close : item, ':', (size_t)(end - (close ? close : item)));
-
-	*name = close ? item + 1 : item;
-	*name_length = (size_t)((close ? close : colon ? colon : end) - *name);
-	*slots = colon ? colon + 1 : end;
-}
-
-static int add(struct run_hosts *hosts, const char *name, size_t length, unsigned slots)
+static int hosts_add(struct run_hosts *hosts, const char *name, size_t length, unsigned slots)
 {
 	bool full = !(hosts->count & (hosts->count - 1)); /* its room doubles */
 	struct run_host *grown = full ? realloc(hosts->host, MAX(2 * hosts->count, 1u) * sizeof(*grown)) : hosts->host;
@@ -61,19 +47,22 @@ static int add(struct run_hosts *hosts, const char *name, size_t length, unsigne
 	return 0;
 }
 
-/* HOST[:SLOTS]. `source` is where it stands. */
+/* HOST[:SLOTS] or "[HOST]:SLOTS". `source` is where it stands. */
 static int add_item(struct run_hosts *hosts, const char *source, const char *item, size_t length)
 {
-	const char *name, *slots;
+	const char *end = item + length, *close, *colon, *name, *slots; /* slots: behind the colon, or "" */
 	size_t name_length;
 	uint64_t number = 1;
 	char text[16];
 
-	split(item, length, &name, &name_length, &slots);
-	snprintf(text, sizeof(text), "%.*s", (int)(item + length - slots), slots);
-	if (is_name(name, name_length) &&
-	    (slots == item + length || units_parse_number(text, 1, RUN_RANKS_MAX, &number) == 0))
-		return add(hosts, name, name_length, (unsigned)number);
+	close = item[0] == '[' ? memchr(item, ']', length) : NULL;
+	colon = memchr(close ? close : item, ':', (size_t)(end - (close ? close : item)));
+	name = close ? item + 1 : item;
+	name_length = (size_t)((close ? close : colon ? colon : end) - name);
+	slots = colon ? colon + 1 : end;
+	snprintf(text, sizeof(text), "%.*s", (int)(end - slots), slots);
+	if (is_name(name, name_length) && (slots == end || units_parse_number(text, 1, RUN_RANKS_MAX, &number) == 0))
+		return hosts_add(hosts, name, name_length, (unsigned)number);
 	run_say("%s: \"%.*s\" is no HOST[:SLOTS]", source, (int)length, item);
 	return -EINVAL;
 }
@@ -160,8 +149,8 @@ static int bad_nodes(const struct node_list *list)
 	return -EINVAL;
 }
 
-/* What is behind `length` bytes of the name: `text`, to `end`. */
-static int expand(struct node_list *list, size_t length, const char *text, const char *end);
+/* Expands `text`, to `end`, behind `length` bytes of the name. */
+static int nodes_expand(struct node_list *list, size_t length, const char *text, const char *end);
 
 /* Each of the numbers of `range`, "01-03" or "07", and what is behind the bracket. */
 static int expand_range(struct node_list *list, size_t length, const char *range, size_t size, const char *behind,
@@ -182,7 +171,7 @@ static int expand_range(struct node_list *list, size_t length, const char *range
 	for (uint64_t number = low; number <= high; number++) {
 		size_t n = length + (size_t)snprintf(list->name + length, sizeof(list->name) - length, "%0*llu",
 						     (int)dash, (unsigned long long)number);
-		int rc = n < sizeof(list->name) ? expand(list, n, behind, end) : bad_nodes(list);
+		int rc = n < sizeof(list->name) ? nodes_expand(list, n, behind, end) : bad_nodes(list);
 
 		if (rc != 0)
 			return rc;
@@ -190,7 +179,7 @@ static int expand_range(struct node_list *list, size_t length, const char *range
 	return 0;
 }
 
-static int expand(struct node_list *list, size_t length, const char *text, const char *end)
+static int nodes_expand(struct node_list *list, size_t length, const char *text, const char *end)
 {
 	const char *open = memchr(text, '[', (size_t)(end - text)), *close;
 	size_t plain = (size_t)((open ? open : end) - text);
@@ -201,7 +190,7 @@ static int expand(struct node_list *list, size_t length, const char *text, const
 	memcpy(list->name + length, text, plain);
 	length += plain;
 	if (!open)
-		return is_name(list->name, length) ? add(list->hosts, list->name, length, 1) : bad_nodes(list);
+		return is_name(list->name, length) ? hosts_add(list->hosts, list->name, length, 1) : bad_nodes(list);
 	close = memchr(open, ']', (size_t)(end - open));
 	if (!close)
 		return bad_nodes(list);
@@ -227,7 +216,7 @@ static int nodes_of_slurm(const char *text, struct run_hosts *out)
 
 		for (bool inside = false; text[length] && (inside || text[length] != ','); length++)
 			inside = text[length] == '[' || (inside && text[length] != ']');
-		rc = expand(&list, 0, text, text + length);
+		rc = nodes_expand(&list, 0, text, text + length);
 		if (!text[length])
 			break;
 		text += length + 1;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define PIECE (64u * 1024)
-#define FOREGROUND_LOOK (200 * TIME_MS) /* nothing tells that a shell's `fg` gave the terminal back */
+#define FOREGROUND_INTERVAL (200 * TIME_MS) /* nothing tells that a shell's `fg` gave the terminal back */
 #define DRAIN_LIMIT (2 * TIME_S) /* what a process that left its rank's group keeps open is not waited for any longer */
 
 struct run {
@@ -28,7 +28,7 @@ struct run {
 /*
  * Places
  */
-static void place(struct run *run, unsigned rank, struct run_host *host)
+static void place_rank(struct run *run, unsigned rank, struct run_host *host)
 {
 	struct rank *r = &run->rank[rank];
 
@@ -57,7 +57,7 @@ static void place_all(struct run *run)
 	while (rank < run->ranks)
 		for (unsigned h = 0; h < hosts->count; h++)
 			for (unsigned slot = 0; slot < hosts->host[h].slots && rank < run->ranks; slot++)
-				place(run, rank++, first_of_name(hosts, &hosts->host[h]));
+				place_rank(run, rank++, first_of_name(hosts, &hosts->host[h]));
 	for (rank = 0; rank < run->ranks; rank++)
 		run->rank[rank].local_size = (int)run->rank[rank].host->ranks;
 }
@@ -80,7 +80,7 @@ static void end_all(struct run *run, int number)
 	signal_all(run, number, false);
 }
 
-/* At the second time, a remote shell itself is killed, at whose end its agent kills. */
+/* Kills; at the second time, the remote shell itself, at whose end its agent kills. */
 static void kill_all(struct run *run)
 {
 	run_note("killing what has not ended");
@@ -96,7 +96,7 @@ static void fail_run(struct run *run, int status)
 		end_all(run, SIGTERM);
 }
 
-/* What a remote shell's end means when it never reached the agent. */
+/* Explains the end of a remote shell that never reached the agent. */
 static bool explain_remote(const struct rank *rank)
 {
 	char text[80];
@@ -141,7 +141,7 @@ static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *
 		run->status = rank->status;
 }
 
-static void reap(struct run *run)
+static void reap_children(struct run *run)
 {
 	siginfo_t info;
 
@@ -157,18 +157,6 @@ static void reap(struct run *run)
 	}
 }
 
-/* Whoever asks twice does not want to wait. Where all have ended, there is only output that nobody reads. */
-static void take_end(struct run *run, int number)
-{
-	run->asked = true;
-	if (!run->alive)
-		fail_run(run, RUN_SIGNALLED + number);
-	else if (run->ending)
-		kill_all(run);
-	else
-		end_all(run, number);
-}
-
 static void take_signal(struct run *run)
 {
 	struct signalfd_siginfo info;
@@ -176,27 +164,27 @@ static void take_signal(struct run *run)
 	if (read(run->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return;
 	if (info.ssi_signo == SIGCHLD) {
-		reap(run);
+		reap_children(run);
 		return;
 	}
 	run_note("passing on %s", strsignal((int)info.ssi_signo));
-	if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2)
+	if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
 		signal_all(run, (int)info.ssi_signo, false);
-	else
-		take_end(run, (int)info.ssi_signo);
-}
-
-/* Who left its rank's group and holds its output open may write for ever. */
-static void end_streams(struct run *run)
-{
-	for (unsigned i = 0; i < run->ranks; i++) {
-		stream_end(&run->rank[i].out);
-		stream_end(&run->rank[i].err);
+		return;
 	}
+	/* A user that asks twice does not want to wait. Where all have ended, only output is left that nobody
+	 * reads. */
+	run->asked = true;
+	if (!run->alive)
+		fail_run(run, RUN_SIGNALLED + (int)info.ssi_signo);
+	else if (run->ending)
+		kill_all(run);
+	else
+		end_all(run, (int)info.ssi_signo);
 }
 
 /* A reader that has gone, or a closed descriptor, is told by the exit status alone. Else something is lost. */
-static void look_at_sink(struct run *run, struct sink *sink, const char *name)
+static void check_sink(struct run *run, struct sink *sink, const char *name)
 {
 	bool unread = sink->error == EPIPE || sink->error == EBADF;
 
@@ -213,9 +201,11 @@ static void check_time(struct run *run)
 {
 	uint64_t now = time_now();
 
-	if (!run->alive && now >= run->drain_at)
-		end_streams(run);
-
+	/* A process that left its rank's group and holds its output open may write for ever. */
+	for (unsigned i = 0; !run->alive && now >= run->drain_at && i < run->ranks; i++) {
+		stream_end(&run->rank[i].out);
+		stream_end(&run->rank[i].err);
+	}
 	if (now >= run->timeout_at) {
 		run->timeout_at = TIME_NEVER;
 		run->asked = true;
@@ -225,26 +215,13 @@ static void check_time(struct run *run)
 	}
 	if (now >= run->kill_at)
 		kill_all(run);
-	look_at_sink(run, &run->out, "output");
-	look_at_sink(run, &run->err, "error");
+	check_sink(run, &run->out, "output");
+	check_sink(run, &run->err, "error");
 }
 
 /*
  * Standard input, to rank 0
  */
-static void read_input(struct run *run)
-{
-	char piece[PIECE];
-	ssize_t n = read(run->input, piece, sizeof(piece));
-
-	if (n > 0) {
-		rank_input(&run->rank[0], piece, (size_t)n);
-	} else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
-		run->input = -1;
-		rank_input_over(&run->rank[0]);
-	}
-}
-
 static bool has_room_for_input(const struct run *run)
 {
 	const struct rank *first = &run->rank[0];
@@ -252,7 +229,8 @@ static bool has_room_for_input(const struct run *run)
 	return run->input >= 0 && !first->ended && first->to >= 0 && !first->waiting;
 }
 
-/* In the background the terminal is another's, and reading it would stop this process; not where it is that of no session, or another's. */
+/* In the background the terminal is another's, and reading it would stop this process; not where it is that of no
+ * session, or another's. */
 static bool in_background(const struct run *run)
 {
 	pid_t front = tcgetpgrp(run->input);
@@ -269,7 +247,7 @@ struct polled {
 };
 
 /* `wanted`: else its place is empty. */
-static void watch(struct polled *p, int fd, short events, bool wanted)
+static void polled_add(struct polled *p, int fd, short events, bool wanted)
 {
 	p->fd[p->count++] = (struct pollfd){.fd = wanted ? fd : -1, .events = events};
 }
@@ -277,17 +255,17 @@ static void watch(struct polled *p, int fd, short events, bool wanted)
 static void watch_all(struct run *run, struct polled *p)
 {
 	p->count = 0;
-	watch(p, run->signals, POLLIN, true);
-	watch(p, run->meeting.log, POLLIN, run->meeting.log >= 0);
-	watch(p, run->out.fd, POLLOUT, run->out.used > 0);
-	watch(p, run->err.fd, POLLOUT, run->err.used > 0);
-	watch(p, run->input, POLLIN, has_room_for_input(run) && !in_background(run));
+	polled_add(p, run->signals, POLLIN, true);
+	polled_add(p, run->meeting.log, POLLIN, run->meeting.log >= 0);
+	polled_add(p, run->out.fd, POLLOUT, run->out.used > 0);
+	polled_add(p, run->err.fd, POLLOUT, run->err.used > 0);
+	polled_add(p, run->input, POLLIN, has_room_for_input(run) && !in_background(run));
 	for (unsigned i = 0; i < run->ranks; i++) {
 		struct rank *r = &run->rank[i];
 
-		watch(p, r->out.fd, POLLIN, r->out.fd >= 0 && sink_has_room(&run->out));
-		watch(p, r->err.fd, POLLIN, r->err.fd >= 0 && sink_has_room(&run->err));
-		watch(p, r->to, POLLOUT, r->to >= 0 && r->waiting > 0);
+		polled_add(p, r->out.fd, POLLIN, r->out.fd >= 0 && sink_has_room(&run->out));
+		polled_add(p, r->err.fd, POLLIN, r->err.fd >= 0 && sink_has_room(&run->err));
+		polled_add(p, r->to, POLLOUT, r->to >= 0 && r->waiting > 0);
 	}
 }
 
@@ -305,8 +283,17 @@ static void serve_all(struct run *run, const struct polled *p)
 		if (fd[2].revents)
 			rank_flush(r);
 	}
-	if (p->fd[4].revents)
-		read_input(run);
+	if (p->fd[4].revents) {
+		char piece[PIECE];
+		ssize_t n = read(run->input, piece, sizeof(piece));
+
+		if (n > 0) {
+			rank_input(&run->rank[0], piece, (size_t)n);
+		} else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+			run->input = -1;
+			rank_input_over(&run->rank[0]);
+		}
+	}
 	if (p->fd[3].revents)
 		sink_flush(&run->err);
 	if (p->fd[2].revents)
@@ -332,22 +319,10 @@ static int next_wake(const struct run *run)
 	if (!run->alive && now < run->drain_at)
 		until = MIN(until, run->drain_at);
 	if (has_room_for_input(run) && in_background(run))
-		until = MIN(until, now + FOREGROUND_LOOK);
+		until = MIN(until, now + FOREGROUND_INTERVAL);
 	if (until == TIME_NEVER)
 		return -1;
 	return until <= now ? 0 : (int)MIN((until - now) / TIME_MS + 1, 1000000ull);
-}
-
-static void run_loop(struct run *run, struct polled *p)
-{
-	while (run->alive || is_draining(run)) {
-		watch_all(run, p);
-		if (poll(p->fd, p->count, next_wake(run)) > 0)
-			serve_all(run, p);
-		check_time(run);
-		if (!run->alive)
-			run->kill_at = TIME_NEVER;
-	}
 }
 
 /*
@@ -356,12 +331,13 @@ static void run_loop(struct run *run, struct polled *p)
 static int start_ranks(struct run *run)
 {
 	const char *meeting = run->meeting.url[0] ? run->meeting.url : NULL, *directory = run->meeting.directory;
+	const char *key = run->meeting.key[0] ? run->meeting.key : NULL;
 	int rc = 0;
 
 	if (!*directory || run_hosts_remote(&run_options.hosts))
 		directory = NULL;
 	for (unsigned i = 0; i < run->ranks && rc == 0; i++) {
-		rc = rank_start(&run->rank[i], run->ranks, meeting, directory, run->group);
+		rc = rank_start(&run->rank[i], run->ranks, meeting, directory, key, run->group);
 		run->alive += rc == 0;
 	}
 	if (rc != 0)
@@ -369,33 +345,17 @@ static int start_ranks(struct run *run)
 	return rc;
 }
 
-static int make_name(struct run *run)
+static int prepare_run(struct run *run)
 {
 	uint64_t number[2];
+	bool late;
+	int rc = getrandom(number, sizeof(number), 0) == (ssize_t)sizeof(number) ? 0 : -EIO;
 
-	if (getrandom(number, sizeof(number), 0) != (ssize_t)sizeof(number))
-		return -EIO;
-	snprintf(run->group, sizeof(run->group), "run-%016llx%016llx", (unsigned long long)number[0],
-		 (unsigned long long)number[1]);
-	return 0;
-}
-
-/* There are no ranks, but what was said. */
-static void give_up(struct run *run)
-{
-	bool late = time_now() >= run->timeout_at;
-
-	run->asked = late || run->meeting.signal;
-	run->drain_at = time_now() + DRAIN_LIMIT;
-	run->status = run->meeting.signal ? RUN_SIGNALLED + run->meeting.signal : late ? RUN_TIMEOUT : RUN_FAILED;
-}
-
-static int prepare(struct run *run)
-{
-	int rc = make_name(run);
-
-	if (rc == 0)
+	if (rc == 0) {
+		snprintf(run->group, sizeof(run->group), "run-%016llx%016llx", (unsigned long long)number[0],
+			 (unsigned long long)number[1]);
 		rc = run->signals = child_signals();
+	}
 	if (rc >= 0)
 		rc = meeting_prepare(&run->meeting, run_hosts_remote(&run_options.hosts));
 	if (rc == 0) {
@@ -406,21 +366,14 @@ static int prepare(struct run *run)
 	if (rc == 0)
 		rc = meeting_start(&run->meeting, run->ranks, run_hosts_remote(&run_options.hosts), run->signals,
 				   run->timeout_at);
-	if (rc != 0)
-		give_up(run);
+	if (rc == 0)
+		return 0;
+	/* There are no ranks, but what was said. */
+	late = time_now() >= run->timeout_at;
+	run->asked = late || run->meeting.signal;
+	run->drain_at = time_now() + DRAIN_LIMIT;
+	run->status = run->meeting.signal ? RUN_SIGNALLED + run->meeting.signal : late ? RUN_TIMEOUT : RUN_FAILED;
 	return rc;
-}
-
-static void finish(struct run *run, struct polled *p)
-{
-	for (unsigned i = 0; i < run->ranks; i++)
-		rank_free(&run->rank[i]);
-	meeting_stop(&run->meeting);
-	guard_stop();
-	sink_end(&run->out);
-	sink_end(&run->err);
-	free(run->rank);
-	free(p->fd);
 }
 
 int run_launch(void)
@@ -446,10 +399,24 @@ int run_launch(void)
 	}
 	place_all(&run);
 	run_say_to(&run.err);
-	if (prepare(&run) == 0 && start_ranks(&run) == 0)
+	if (prepare_run(&run) == 0 && start_ranks(&run) == 0)
 		run_note("%u rank%s run%s", run.ranks, run.ranks > 1 ? "s" : "", run.ranks > 1 ? "" : "s");
-	run_loop(&run, &polled);
+	while (run.alive || is_draining(&run)) {
+		watch_all(&run, &polled);
+		if (poll(polled.fd, polled.count, next_wake(&run)) > 0)
+			serve_all(&run, &polled);
+		check_time(&run);
+		if (!run.alive)
+			run.kill_at = TIME_NEVER;
+	}
 	run_say_to(NULL);
-	finish(&run, &polled);
+	for (unsigned i = 0; i < run.ranks; i++)
+		rank_free(&run.rank[i]);
+	meeting_stop(&run.meeting);
+	guard_stop();
+	sink_end(&run.out);
+	sink_end(&run.err);
+	free(run.rank);
+	free(polled.fd);
 	return run.status;
 }

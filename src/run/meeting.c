@@ -74,9 +74,28 @@ static const char *find_daemon(char *path, size_t size)
 	return "rdmad";
 }
 
-/* All addresses where other hosts take part, else a UNIX socket that only this user reaches. It sleeps rather than polls: the
- * processors are the ranks'. No address has more than a quarter of the connections, and a connection without a request gives way, so
- * strangers do not keep the ranks out. Nor are they told of the group, whose name nobody can guess. */
+/* The ranks, which have it by their environment, prove it to rdmad and to each other. */
+static int make_key(struct meeting *meeting)
+{
+	char path[MEETING_PATH_MAX + 8];
+	struct auth_key key;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/keys", meeting->directory);
+	rc = auth_begin();
+	if (rc == 0)
+		rc = auth_keys_append(path, "run", &key);
+	if (rc != 0)
+		return rc;
+	auth_key_format(&key, meeting->key);
+	auth_wipe(&key, sizeof(key));
+	return 0;
+}
+
+/* All addresses where other hosts take part, else a UNIX socket that only this user reaches. It sleeps rather than
+ * polls: the processors are the ranks'. No address has more than a quarter of the connections, and a connection without
+ * a request gives way, so strangers do not keep the ranks out. Nor are they told of the group, whose name nobody can
+ * guess. */
 static int write_configuration(const struct meeting *meeting, const char *path, unsigned ranks, bool remote)
 {
 	unsigned most = 2 * ranks + 64;
@@ -88,12 +107,13 @@ static int write_configuration(const struct meeting *meeting, const char *path, 
 		return -errno;
 	}
 	fprintf(file,
-		"listen = [%s];\nunix_socket = \"%s/rdmad.sock\";\ncontrol = { socket = \"%s/control.sock\"; };\n"
+		"listen = [%s];\nauth = { keys = \"%s/keys\"; local = \"user\"; };\nunix_socket = "
+		"\"%s/rdmad.sock\";\ncontrol = { socket = \"%s/control.sock\"; };\n"
 		"services = [\"peer\"];\nworkers = 1;\npoll = \"0\";\nmax_connections = %u;\n"
 		"max_connections_per_source = %u;\nfirst_request_timeout = \"5s\";\n"
 		"peer = { members = %u; list = false; };\nlog = { level = \"%s\"; };\n",
-		remote ? "\"tcp://*:0\"" : "", meeting->directory, meeting->directory, remote ? 4 * most : most, most,
-		MAX(ranks, 2u), run_options.verbose ? "info" : "warn");
+		remote ? "\"tcp://*:0\"" : "", meeting->directory, meeting->directory, meeting->directory,
+		remote ? 4 * most : most, most, MAX(ranks, 2u), run_options.verbose ? "info" : "warn");
 	failed = ferror(file) != 0;
 	if (fclose(file) == 0 && !failed)
 		return 0;
@@ -101,7 +121,7 @@ static int write_configuration(const struct meeting *meeting, const char *path, 
 	return -EIO;
 }
 
-/* As a service manager: see sd_notify(3). Returns the environment that names the socket to rdmad; NULL: said. */
+/* Listens as a service manager: see sd_notify(3). Returns the environment that names the socket; NULL: said. */
 static char **open_notify(struct meeting *meeting, char *variable, size_t size)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
@@ -239,7 +259,7 @@ static int await_daemon(struct meeting *meeting, bool remote, int signals, uint6
 	if (rc == -EINTR)
 		return rc;
 	run_say("the meeting point %s", rc ? "has ended before it was ready" : "does not become ready");
-	return rc ? rc : -ETIMEDOUT;
+	return rc != 0 ? rc : -ETIMEDOUT;
 }
 
 int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until)
@@ -251,7 +271,9 @@ int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int sign
 		return 0;
 	snprintf(config, sizeof(config), "%s/rdmad.conf", meeting->directory);
 	snprintf(meeting->url, sizeof(meeting->url), "unix://%s/rdmad.sock", meeting->directory);
-	rc = write_configuration(meeting, config, ranks, remote);
+	rc = make_key(meeting);
+	if (rc == 0)
+		rc = write_configuration(meeting, config, ranks, remote);
 	if (rc == 0)
 		rc = start_daemon(meeting, config);
 	if (rc == 0)
@@ -282,4 +304,5 @@ void meeting_stop(struct meeting *meeting)
 	meeting->log = meeting->notify = meeting->opened = -1;
 	free(meeting->said);
 	meeting->said = NULL;
+	auth_wipe(meeting->key, sizeof(meeting->key));
 }

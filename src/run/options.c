@@ -175,8 +175,8 @@ static int print_help(void *to, const char *argument)
 	return option_printed("rdmarun") ? RUN_OK : RUN_FAILED;
 }
 
-/* What is left out, and what does not fit. */
-static int complete(char **argv)
+/* Completes what is left out, and refuses what does not fit. */
+static int options_complete(char **argv)
 {
 	if (!*argv) {
 		run_say("no program is named");
@@ -202,7 +202,7 @@ int run_options_parse(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	return run_options.agent ? -1 : complete(argv + first);
+	return run_options.agent ? -1 : options_complete(argv + first);
 }
 
 void run_options_free(void)

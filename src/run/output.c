@@ -33,7 +33,8 @@ bool sink_has_room(const struct sink *sink)
 	return sink->used < SINK_ROOM;
 }
 
-/* A pipe that poll() calls writable takes so much without blocking. It is asked again, as the other sink may be the same pipe. */
+/* A pipe that poll() calls writable takes so much without blocking. It is asked again, as the other sink may be the
+ * same pipe. */
 void sink_flush(struct sink *sink)
 {
 	struct pollfd out = {.fd = sink->fd, .events = POLLOUT};
@@ -67,31 +68,22 @@ void sink_put(struct sink *sink, const void *data, size_t length)
 		run_append(&sink->data, &sink->used, &sink->room, data, length);
 }
 
-static int digits(uint64_t number)
+static void emit_line(struct stream *stream, const char *line, size_t length)
 {
-	return snprintf(NULL, 0, "%llu", (unsigned long long)number);
-}
-
-/* What the far shell said before it may have had no line feed. */
-static bool is_greeting(const char *line, size_t length)
-{
-	size_t n = strlen(RUN_GREETING);
-
-	return length >= n && memcmp(line + length - n, RUN_GREETING, n) == 0;
-}
-
-static void emit(struct stream *stream, const char *line, size_t length)
-{
+	size_t greeting = strlen(RUN_GREETING);
 	char label[16];
 	int n;
 
-	if (stream->awaits_agent && is_greeting(line, length)) {
+	/* What the remote shell said before it may have had no line feed. */
+	if (stream->awaits_agent && length >= greeting &&
+	    memcmp(line + length - greeting, RUN_GREETING, greeting) == 0) {
 		stream->awaits_agent = false;
-		length -= strlen(RUN_GREETING);
+		length -= greeting;
 		if (!length)
 			return;
 	}
-	n = snprintf(label, sizeof(label), "%*d: ", digits(run_options.count - 1), stream->rank);
+	n = snprintf(label, sizeof(label),
+		     "%*d: ", snprintf(NULL, 0, "%llu", (unsigned long long)(run_options.count - 1)), stream->rank);
 	if (run_options.label)
 		sink_put(stream->sink, label, (size_t)n);
 	sink_put(stream->sink, line, length);
@@ -102,18 +94,18 @@ static void emit(struct stream *stream, const char *line, size_t length)
 static void emit_piece(struct stream *stream, const char *text, size_t length)
 {
 	if (run_options.label || run_options.count > 1)
-		emit(stream, text, length);
+		emit_line(stream, text, length);
 	else
 		sink_put(stream->sink, text, length);
 }
 
-/* The lines that are whole; the rest stays. */
+/* The lines that are whole; the remainder stays. */
 static void emit_lines(struct stream *stream)
 {
 	char *at = stream->data, *end = at + stream->used, *feed;
 
 	while (at < end && (feed = memchr(at, '\n', (size_t)(end - at)))) {
-		emit(stream, at, (size_t)(feed - at));
+		emit_line(stream, at, (size_t)(feed - at));
 		at = feed + 1;
 	}
 	for (; end - at > (ptrdiff_t)RUN_LINE_MAX; at += RUN_LINE_MAX)
@@ -122,19 +114,13 @@ static void emit_lines(struct stream *stream)
 	memmove(stream->data, at, stream->used);
 }
 
-static void emit_rest(struct stream *stream)
-{
-	if (!stream->used)
-		return;
-	emit_piece(stream, stream->data, stream->used);
-	stream->used = 0;
-}
-
 void stream_close(struct stream *stream)
 {
 	if (stream->fd < 0)
 		return;
-	emit_rest(stream);
+	if (stream->used)
+		emit_piece(stream, stream->data, stream->used);
+	stream->used = 0;
 	close(stream->fd);
 	stream->fd = -1;
 	free(stream->data);

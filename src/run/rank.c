@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define WORDS_MAX 64 /* of --rsh, with what is behind it */
-#define VARIABLES 7  /* that each rank is given */
+#define VARIABLES 8  /* that each rank is given */
 
 bool rank_is_remote(const struct rank *rank)
 {
@@ -16,32 +16,32 @@ bool rank_is_remote(const struct rank *rank)
 /*
  * What it is told
  */
-static void queue(struct rank *rank, const void *data, size_t length)
+static void outbox_add(struct rank *rank, const void *data, size_t length)
 {
 	if (rank->to >= 0)
 		run_append(&rank->outbox, &rank->waiting, &rank->room, data, length);
 }
 
-static void frame(struct rank *rank, enum rank_frame kind, const void *data, size_t length)
+static void frame_add(struct rank *rank, enum rank_frame kind, const void *data, size_t length)
 {
 	uint8_t head[FRAME_HEAD] = {(uint8_t)kind, (uint8_t)(length >> 24), (uint8_t)(length >> 16),
 				    (uint8_t)(length >> 8), (uint8_t)length};
 
-	queue(rank, head, sizeof(head));
-	queue(rank, data, length);
+	outbox_add(rank, head, sizeof(head));
+	outbox_add(rank, data, length);
 }
 
-static void frame_text(struct rank *rank, enum rank_frame kind, const char *text)
+static void frame_add_text(struct rank *rank, enum rank_frame kind, const char *text)
 {
-	frame(rank, kind, text, strlen(text));
+	frame_add(rank, kind, text, strlen(text));
 }
 
 void rank_input(struct rank *rank, const void *data, size_t length)
 {
 	if (rank_is_remote(rank))
-		frame(rank, FRAME_INPUT, data, length);
+		frame_add(rank, FRAME_INPUT, data, length);
 	else
-		queue(rank, data, length);
+		outbox_add(rank, data, length);
 }
 
 static void close_to(struct rank *rank)
@@ -58,7 +58,7 @@ void rank_input_over(struct rank *rank)
 		return;
 	rank->input_over = true;
 	if (rank_is_remote(rank))
-		frame(rank, FRAME_INPUT_OVER, "", 0);
+		frame_add(rank, FRAME_INPUT_OVER, "", 0);
 	else if (!rank->waiting)
 		close_to(rank);
 }
@@ -90,19 +90,13 @@ void rank_signal(struct rank *rank, int number, bool hard)
 		return;
 	}
 	snprintf(text, sizeof(text), "%d", number);
-	frame_text(rank, FRAME_SIGNAL, text);
+	frame_add_text(rank, FRAME_SIGNAL, text);
 	rank_flush(rank);
 }
 
 /*
  * Its start
  */
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
 
 /* Its three descriptors: theirs in child.fd, ours in the streams. */
 static int open_pipes(struct rank *rank)
@@ -128,7 +122,8 @@ static int start_child(struct rank *rank)
 	if (rc == 0)
 		rc = child_start(&rank->child, rank->name);
 	for (int i = 0; i < 3; i++)
-		close_fd(&rank->child.fd[i]);
+		if (rank->child.fd[i] >= 0)
+			close(rank->child.fd[i]);
 	rank->started = rc == 0;
 	if (rc == 0)
 		guard_add(rank->child.pid);
@@ -153,7 +148,7 @@ static int start_here(struct rank *rank, const char *const *first, size_t count)
 	return rc;
 }
 
-/* For the shell at the other end: 'PATH' --agent. */
+/* Writes the command for the shell at the other end: 'PATH' --agent. */
 static int agent_command(char *out, size_t size)
 {
 	char path[1024];
@@ -184,16 +179,16 @@ static void send_program(struct rank *rank, const char *const *first, size_t cou
 	char grace[32], here[4096];
 
 	snprintf(grace, sizeof(grace), "%llu", (unsigned long long)run_options.grace);
-	frame_text(rank, FRAME_GRACE, grace);
+	frame_add_text(rank, FRAME_GRACE, grace);
 	for (size_t i = 0; i < count; i++)
-		frame_text(rank, FRAME_ENVIRONMENT, first[i]);
+		frame_add_text(rank, FRAME_ENVIRONMENT, first[i]);
 	if (run_options.directory)
-		frame_text(rank, FRAME_DIRECTORY, run_options.directory);
+		frame_add_text(rank, FRAME_DIRECTORY, run_options.directory);
 	else if (getcwd(here, sizeof(here)))
-		frame_text(rank, FRAME_DIRECTORY, here);
+		frame_add_text(rank, FRAME_DIRECTORY, here);
 	for (char **word = run_options.argv; *word; word++)
-		frame_text(rank, FRAME_ARGUMENT, *word);
-	frame(rank, FRAME_START, "", 0);
+		frame_add_text(rank, FRAME_ARGUMENT, *word);
+	frame_add(rank, FRAME_START, "", 0);
 	if (rank->rank != 0 || run_options.no_stdin)
 		rank_input_over(rank);
 }
@@ -228,20 +223,8 @@ static int start_remote(struct rank *rank, const char *const *first, size_t coun
 	return rc;
 }
 
-/* The value that a variable has for the ranks: --env NAME is what it is here. free() it; NULL: it is not set. */
-static char *given(const char *env)
-{
-	const char *value = getenv(env);
-	char *out;
-
-	if (strchr(env, '='))
-		return strdup(env);
-	if (!value)
-		return NULL;
-	return asprintf(&out, "%s=%s", env, value) < 0 ? NULL : out;
-}
-
-/* One of those that this run has and another one, which has this one as a rank, may have had. `value` NULL: the rank has none. */
+/* A variable of this run, which another run that has this one as a rank may have set, too. `value` NULL: the rank has
+ * none. */
 static size_t add_variable(char text[512], const char *name, const char *value, const char **first, size_t count)
 {
 	if (!value) {
@@ -261,7 +244,8 @@ static size_t add_number(char text[512], const char *name, unsigned number, cons
 	return add_variable(text, name, value, first, count);
 }
 
-int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *group)
+int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *key,
+	       const char *group)
 {
 	char text[VARIABLES][512];
 	size_t count = 0, owned;
@@ -277,10 +261,16 @@ int rank_start(struct rank *rank, unsigned size, const char *meeting, const char
 	count = add_number(text[4], "RDMA_LOCAL_SIZE", (unsigned)rank->local_size, first, count);
 	count = add_variable(text[5], "RDMA_MEETING", meeting, first, count);
 	count = add_variable(text[6], "RDMA_DIRECTORY", directory, first, count);
+	count = add_variable(text[7], "RDMA_KEY", key, first, count);
 	owned = count;
 	for (size_t i = 0; i < run_options.envs; i++) {
-		char *env = given(run_options.env[i]);
+		const char *name = run_options.env[i], *value = getenv(name); /* NAME alone: as it is here */
+		char *env = NULL;
 
+		if (strchr(name, '='))
+			env = strdup(name);
+		else if (value && asprintf(&env, "%s=%s", name, value) < 0)
+			env = NULL;
 		if (env)
 			first[count++] = env;
 	}
@@ -288,6 +278,7 @@ int rank_start(struct rank *rank, unsigned size, const char *meeting, const char
 	while (count > owned)
 		free((char *)first[--count]);
 	free(first);
+	auth_wipe(text, sizeof(text));
 	return rc;
 }
 

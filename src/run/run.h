@@ -1,6 +1,6 @@
 /*
- * run: rdmarun, which starts the ranks of a run, on this machine or by a remote shell, and outlives them all. rdmarun(1) has the
- * promises to users.
+ * run: rdmarun, which starts the ranks of a run, on this machine or by a remote shell, and outlives them all.
+ * rdmarun(1) has the promises to users.
  *
  *   main.c      the command
  *   options.c   its options; hosts.c  what -H, a file or a batch system says of hosts
@@ -19,6 +19,7 @@
 
 #include <signal.h>
 
+#include "auth/auth.h"
 #include "base/base.h"
 
 /* Exit statuses of rdmarun's own; else it is that of the first rank that failed. */
@@ -32,14 +33,15 @@ enum run_exit {
 	RUN_NOT_FOUND = 127
 };
 
-/* What a shell says of a process that a signal ended. */
+/* The status that a shell has for a process that a signal ended, less the signal. */
 #define RUN_SIGNALLED 128
 
 /* stderr: "rdmarun: TEXT"; see run_say_to(). */
 void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with -v only. */
 void run_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* From now on by this sink, so that it waits for nobody and stands between the ranks' lines. NULL: to stderr at once. */
+/* From now on by this sink, so that it waits for nobody and stands between the ranks' lines. NULL: to stderr at
+ * once. */
 struct sink;
 void run_say_to(struct sink *sink);
 
@@ -63,7 +65,7 @@ struct run_hosts {
 int run_hosts_parse(const char *text, struct run_hosts *out);
 /* A file with a host a line: HOST[:SLOTS] or HOST slots=SLOTS; # begins a comment. -errno, said. */
 int run_hosts_read(const char *path, struct run_hosts *out);
-/* Those that a batch system says this job has, of Slurm or PBS; none: there is no such job. -errno, said. */
+/* The hosts that a batch system says this job has, of Slurm or PBS; none: there is no such job. -errno, said. */
 int run_hosts_of_job(struct run_hosts *out);
 void run_hosts_free(struct run_hosts *hosts);
 unsigned run_hosts_slots(const struct run_hosts *hosts);
@@ -100,12 +102,12 @@ struct child {
 
 /* As with a run's ranks all descriptors are of pipes, so many may be needed; its children have the usual limit. */
 void child_raise_limit(void);
-/* It is ended by the kernel when the calling process ends. What it could not do is said, with `who` in front: -ENOTDIR of the directory,
- * else of the program. */
+/* It is ended by the kernel when the calling process ends. What it could not do is said, with `who` in front: -ENOTDIR
+ * of the directory, else of the program. */
 int child_start(struct child *child, const char *who);
 /* Both ends closed by exec. `ours` does not block; it is end number `end` (0: the one that reads). */
 int child_pipe(unsigned end, int *ours, int *theirs);
-/* As shells say it. */
+/* The status as shells have it. */
 int child_exit_status(const siginfo_t *info);
 /* "exit status 3", "signal 11 (Segmentation fault)". Returns buf. */
 char *child_end_text(int status, char *buf, size_t size);
@@ -113,7 +115,8 @@ char *child_end_text(int status, char *buf, size_t size);
 int child_signals(void);
 /* The next child that has ended, which it reaps after what is left of its process group is killed. False: none. */
 bool child_reap(siginfo_t *info);
-/* NAME=VALUE in front of this process's environment; free() it. NULL: no memory. `first` is ended by NULL and has precedence. */
+/* NAME=VALUE in front of this process's environment; free() it. NULL: no memory. `first` is ended by NULL and has
+ * precedence. */
 char **child_environment(const char *const *first, size_t count);
 
 /*
@@ -177,7 +180,7 @@ struct rank {
 	struct stream out, err;
 };
 
-/* Of what is sent to an agent: a byte, the length of what follows in 4 bytes, most significant first. */
+/* A frame's head, as it is sent to an agent: a byte, the length of what follows in 4 bytes, most significant first. */
 enum rank_frame {
 	FRAME_ARGUMENT = 'a',
 	FRAME_ENVIRONMENT = 'e',
@@ -192,8 +195,9 @@ enum rank_frame {
 #define FRAME_MAX (4u << 20)
 
 struct run; /* launch.c */
-/* Give it `meeting`, `directory` (NULL: none) and `group`. 0 or -errno, said. */
-int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *group);
+/* Give it `meeting`, `directory`, `key` (NULL: none) and `group`. 0 or -errno, said. */
+int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *key,
+	       const char *group);
 bool rank_is_remote(const struct rank *rank);
 void rank_input(struct rank *rank, const void *data, size_t length);
 void rank_input_over(struct rank *rank);
@@ -214,6 +218,7 @@ int run_append(char **data, size_t *used, size_t *room, const void *more, size_t
 struct meeting {
 	char url[400];                    /* what ranks are told; "": none */
 	char directory[MEETING_PATH_MAX]; /* "": none */
+	char key[AUTH_LINE_MAX];          /* of this run, as text; "": none */
 	int opened;                       /* the directory; -1 */
 	pid_t daemon;                     /* 0: none */
 	int log;                          /* what it says to people; -1 */
@@ -225,8 +230,8 @@ struct meeting {
 
 /* Makes a directory that only this user enters: for the rdmad, and, without other hosts, for the ranks' sockets. */
 int meeting_prepare(struct meeting *meeting, bool remote);
-/* Starts an rdmad, unless --meeting names one, and waits until it is ready. -EINTR: a signal that ends a run has come by the descriptor
- * `signals`; -ETIMEDOUT: it was not ready at the time `until`. */
+/* Starts an rdmad, unless --meeting names one, and waits until it is ready. -EINTR: a signal that ends a run has come
+ * by the descriptor `signals`; -ETIMEDOUT: it was not ready at the time `until`. */
 int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until);
 /* Its log is readable: it is passed on. */
 void meeting_read(struct meeting *meeting);

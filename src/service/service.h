@@ -61,8 +61,8 @@ struct service_part {
 struct service_thread {
 	uint64_t now;    /* set by the worker before each turn of its groups */
 	unsigned active; /* of all parts */
-	/* Jobs that other processes or threads of this machine have for connections of this thread: meanwhile it polls for longer,
-	 * because waking up twice costs more than most jobs, and yields. Services count up and down. */
+	/* Jobs that other processes or threads of this machine have for connections of this thread: meanwhile it polls
+	 * for longer, because waking up twice costs more than most jobs, and yields. Services count up and down. */
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
@@ -83,16 +83,14 @@ struct service {
 	enum wire_service id;
 	const char *help; /* one line, for rdmad --help */
 
-	/* Its rows in the configuration; their names begin with the service's, or with that of a group that others have rows in,
-	 * too. Values are kept by the daemon as long as
-	 * the service is open, and do not change. */
+	/* Its rows in the configuration; their names begin with the service's, or with that of a group that others have
+	 * rows in, too. Values are kept by the daemon as long as the service is open, and do not change. */
 	const struct setting_table *settings;
 
 	/* Its counters by name, NULL-terminated; at most SERVICE_COUNTERS. rdmad(8) says what each means. */
 	const char *const *counters;
 
-	/*
-	 * Of the process. Main thread.
+	/* The process. Main thread.
 	 */
 	/* Make what the workers share. 0; SERVICE_NOT_OFFERED when this machine lacks what it needs, and the daemon
 	 * starts without it; or a negative errno, and the daemon does not start. It logged the cause. NULL: the
@@ -115,8 +113,7 @@ struct service {
 	void (*memory)(const void *shared, struct service_report *report);
 	void (*resources)(const void *shared, struct service_report *report);
 
-	/*
-	 * Of a worker thread. The worker, but for the first two: main thread, before and after the worker runs.
+	/* A worker thread. The worker, but for the first two: main thread, before and after the worker runs.
 	 */
 	size_t part_size; /* of the struct that begins with a struct service_part; 0: that is all. Zeros at first */
 	int (*part_init)(struct service_part *part); /* 0 or -errno, logged */
@@ -129,8 +126,8 @@ struct service {
 	int (*progress)(struct service_part *part);
 	/* When progress() must be called though nothing comes. */
 	uint64_t (*deadline)(const struct service_part *part);
-	/* Before sleeping, as fabric_arm(); false: do not. disarm() after it, whatever arm() said, unless nothing of the
-	 * part is active any more. */
+	/* Before sleeping, as fabric_arm(); false: do not. disarm() after it, whatever arm() said, unless nothing of
+	 * the part is active any more. */
 	bool (*arm)(struct service_part *part);
 	void (*disarm)(struct service_part *part);
 	/* The thread is about to end, and what it made must not outlive it. May wait. */
@@ -138,12 +135,11 @@ struct service {
 	/* Add to `count` what is only counted when asked for. */
 	void (*count)(const struct service_part *part, uint64_t *count);
 
-	/* Connections that belong together are to have one worker, which lasts for their lives: those with the same number
-	 * here. 0, or NULL: any worker, the one that has least to do. Main thread. */
+	/* Connections that belong together are to have one worker, which lasts for their lives: those with the same
+	 * number here. 0, or NULL: any worker, the one that has least to do. Main thread. */
 	unsigned (*worker)(const struct wire_request *request);
 
-	/*
-	 * Of a connection. Its worker.
+	/* A connection. Its worker.
 	 */
 	/* Check a request that was decoded and fill what the service grants. A reason other than WIRE_REASON_NONE
 	 * refuses, with *detail. NULL: everybody may. */
@@ -152,16 +148,18 @@ struct service {
 	const struct conn_ops *ops;
 	/* Make the agent of one connection; it is freed by ops->closed. NULL: no memory. */
 	void *(*agent_new)(struct service_part *part, const struct service_way *way);
-	/* Of a connection that came to nothing; closed() is not called. */
+	/* A connection came to nothing; closed() is not called. */
 	void (*agent_free)(void *agent);
 	/* What the agent's connection has of its own. */
 	void (*attr)(void *agent, struct conn_attr *attr);
 	/* The daemon is to end, and nothing of the connection is in flight: close it, or finish first what was begun.
 	 * Called again and again. NULL: it is closed. */
 	void (*drain)(struct conn *conn);
-	/* Whether no request of the connection waits for its answer. A service that has this tells its clients to leave, so
-	 * that they lose nothing, and has no drain(). */
+	/* Whether no request of the connection waits for its answer. A service that has this tells its clients to
+	 * leave, so that they lose nothing, and has no drain(). */
 	bool (*quiet)(const struct conn *conn);
+	/* The rights of the connection's client (conn_client()) are others now. NULL: it looks at each request. */
+	void (*revised)(struct conn *conn);
 };
 
 #define SERVICE_NOT_OFFERED 1
@@ -176,8 +174,8 @@ const struct service *service_find(unsigned id);
 /* For `worker`: of requests whose count is the hash of a name, all of one name. */
 unsigned service_worker_of_name(const struct wire_request *request);
 
-/* Open those of `services`, bits 1 << enum wire_service; settings[id] are the values of its table. 0, or -errno and none
- * is open. */
+/* Open those of `services`, bits 1 << enum wire_service; settings[id] are the values of its table. 0, or -errno and
+ * none is open. */
 int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t services,
 			void *const settings[WIRE_SERVICES]);
 void service_shared_close(struct service_shared *shared);
@@ -209,13 +207,16 @@ static inline bool service_thread_is_mine(const struct service_thread *thread)
 void service_thread_own(struct service_thread *thread);
 void service_thread_disown(struct service_thread *thread);
 
-/* Take one connection for a service. Consumes fabric_request in every case. `counted`: see struct conn_attr. */
+/* Take one connection for a service. Consumes fabric_request in every case. `counted`, `admission`: see struct
+ * conn_attr; NULL: all rights. */
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request,
-		   _Atomic uint32_t *counted);
+		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted,
+		   struct auth_admission *admission);
 
 /* No new connections are taken: tell the client to leave, where the service does so. Once or again. */
 void service_leave(struct conn *conn);
+/* Its client's rights are others now. */
+void service_revised(struct conn *conn);
 
 /* The daemon is to end: the service's drain() where it has one. Again and again. */
 void service_drain(struct conn *conn);

@@ -151,7 +151,8 @@ void service_counts_add(struct service_counts *into, const struct service_counts
 }
 
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted)
+		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted,
+		   struct auth_admission *admission)
 {
 	struct service_part *part = thread->part[service->id];
 	struct service_way way = {.group = group};
@@ -179,7 +180,10 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	if (service->attr)
 		service->attr(agent, &attr);
 	attr.counted = counted;
-	/* An earlier client could not send else. It reaches nothing by that: what peers may reach has keys, which it was not told. */
+	attr.admission = admission;
+	attr.key = admission ? admission->key : NULL;
+	/* An earlier client could not send else. It reaches nothing by that: what peers may reach has keys, which it
+	 * was not told. */
 	attr.admitted = !(request->flags & WIRE_WRITES_NOT);
 	rc = conn_accept(group, fabric_request, request, &grant, &attr, service->ops, agent, thread->now, &conn);
 	if (rc != 0)
@@ -191,6 +195,14 @@ void service_leave(struct conn *conn)
 {
 	if (service_find(conn_request(conn)->service)->quiet)
 		conn_leave(conn, TIME_NEVER, false);
+}
+
+void service_revised(struct conn *conn)
+{
+	const struct service *service = service_find(conn_request(conn)->service);
+
+	if (service->revised && conn_established(conn))
+		service->revised(conn);
 }
 
 void service_drain(struct conn *conn)

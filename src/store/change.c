@@ -1,14 +1,14 @@
 /*
- * change: the ring of changes. Its index is the LSN: a change draws the next number under its stripe's lock, fills the slot
- * of that number and publishes it by writing the number there last; the one consumer waits for the number after the last
- * that it took. So nothing is merged and no lock is shared (the scheme of slots with sequence numbers by Dmitry Vyukov's
- * bounded queue, with the ticket as the version).
+ * change: the ring of changes. Its index is the LSN: a change draws the next number under its stripe's lock, fills the
+ * slot of that number and publishes it by writing the number there last; the one consumer waits for the number after
+ * the last that it took. So nothing is merged and no lock is shared (the scheme of slots with sequence numbers by
+ * Dmitry Vyukov's bounded queue, with the ticket as the version).
  *
- * Who changes something asks for room before: `granted` counts grants, `released` changes that the consumer has done with,
- * and their difference never exceeds the ring. Grants come before numbers and releases after takes, so that a number's slot
- * is free when it is drawn; whoever saw the release that makes it free has drawn before, or draws now, so drawing is what orders
- * the two. A short key and value are copied into the slot. Longer ones are immutable, and a reference is the snapshot: of what is
- * written a further one, of what is dropped the index's own.
+ * A change asks for room before: `granted` counts grants, `released` changes that the consumer has done with, and their
+ * difference never exceeds the ring. Grants come before numbers and releases after takes, so that a number's slot is
+ * free when it is drawn; a thread that saw the release that makes it free has drawn before, or draws now, so drawing is
+ * what orders the two. A short key and value are copied into the slot. Longer ones are immutable, and a reference is
+ * the snapshot: of what is written a further one, of what is dropped the index's own.
  */
 #include "store/internal.h"
 
@@ -227,8 +227,7 @@ unsigned store_changes_take(struct store *store, struct store_change *out, unsig
 	for (unsigned i = 0; i < n; i++, c->next++) {
 		const struct change *slot = slot_of(c, c->next);
 
-		if (slot->type ==
-		    STORE_CHANGE_FLUSH) /* who walks from now on must know, perhaps before the one who has told of it */
+		if (slot->type == STORE_CHANGE_FLUSH) /* a walk from now on must know, perhaps before the teller */
 			atomic_raise(&c->flush, c->next);
 		change_read(slot, c->next, &out[i]);
 	}

@@ -9,8 +9,8 @@
  * list would. A scan of keys used once passes through the small queue and never touches the main
  * one.
  *
- * The queues are of the whole store, so that the order holds for a few large values as for many small ones; a write takes
- * their lock for a moment, a read never does. Ghosts are the stripe's, and their time is the store's.
+ * The queues are of the whole store, so that the order holds for a few large values as for many small ones; a write
+ * takes their lock for a moment, a read never does. Ghosts are the stripe's, and their time is the store's.
  */
 #include "store/internal.h"
 

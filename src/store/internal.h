@@ -14,8 +14,8 @@
  *   pages.c   runs of pages: find, split, coalesce, and the window that eviction clears
  *   lock.c    the spin lock, and who holds what
  *
- * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, order, heap, pages.
- * Extents are freed after the stripe's lock was given back.
+ * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, order, heap,
+ * pages. Extents are freed after the stripe's lock was given back.
  */
 #ifndef RDMAD_STORE_INTERNAL_H
 #define RDMAD_STORE_INTERNAL_H
@@ -156,8 +156,8 @@ void pages_give(struct pages *p, uint32_t first);
 /* Gives some of what was free for long back to the system; returns when to call again. One thread. */
 uint64_t pages_return(struct pages *p, char *base, uint64_t now);
 
-/* The longest run that is free, to an eighth of its length where many are about as long: its length, 0 where there is none. *first:
- * its first page; NULL: nobody asks. */
+/* The longest run that is free, to an eighth of its length where many are about as long: its length, 0 where there is
+ * none. *first: its first page; NULL: nobody asks. */
 uint32_t pages_longest(struct pages *p, uint32_t *first);
 
 /*
@@ -181,8 +181,8 @@ struct heap {
 };
 
 /*
- * An extent that grows: a large one for a value whose bytes are on their way. Of the stretch that it is to fill it has the
- * beginning; what lies in the rest stays there until its place is asked for. Under the window's lock.
+ * An extent that grows: a large one for a value whose bytes are on their way. Of the stretch that it is to fill it has
+ * the beginning; what lies in the rest stays there until its place is asked for. Under the window's lock.
  */
 #define GROWTHS_MAX 32
 
@@ -258,9 +258,9 @@ struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t a
 void arena_span_unclaim(struct arena *a, uint32_t first);
 
 /*
- * The window: a stretch of the arena that is cleared to get one long run, which random evictions would practically never
- * give. While it stands, its free pages are held back and its spans take no new objects. It stands until it is finished,
- * over many calls. One at a time: all of this under the caller's window lock.
+ * The window: a stretch of the arena that is cleared to get one long run, which random evictions would practically
+ * never give. While it stands, its free pages are held back and its spans take no new objects. It stands until it is
+ * finished, over many calls. One at a time: all of this under the caller's window lock.
  */
 enum window_kind {
 	WINDOW_GATHER, /* one span, whose objects find places in others of their class */
@@ -289,8 +289,9 @@ bool arena_window_claim(struct arena *a, struct window *w, uint32_t *past);
 void arena_window_rewind(struct window *w);
 struct store_item *arena_window_next(struct arena *a, struct window *w);
 
-/* The walk is at a large extent that stays. How many pages it may move down; false: they are not all free yet, as a thread may
- * be about to give one. Where it begins then, and the record of it, under its stripe's lock, so that nobody frees it. */
+/* The walk is at a large extent that stays. How many pages it may move down; false: they are not all free yet, as a
+ * thread may be about to give one. Where it begins then, and the record of it, under its stripe's lock, so that nobody
+ * frees it. */
 bool arena_window_gap(struct arena *a, const struct window *w, uint32_t *gap);
 struct store_item *arena_window_place(struct arena *a, const struct window *w);
 void arena_window_slide(struct arena *a, struct window *w, const struct store_item *item);
@@ -309,13 +310,14 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 /* One that a window for `whole` was finished for. False: there are too many. */
 bool arena_growth_begin(struct arena *a, struct store_item *item, const struct window *w, uint64_t asked);
 struct growing *arena_growth(struct arena *a, const struct store_item *item);
-/* It has as many pages: 0, with all that is free behind it up to these. 1: there is something at run g->run, which is claimed.
- * -EBUSY: that belongs to a window, or to somebody who has just taken it. */
+/* It has as many pages: 0, with all that is free behind it up to these. 1: there is something at run g->run, which is
+ * claimed. -EBUSY: that belongs to a window, or to somebody who has just taken it. */
 int arena_grow(struct arena *a, struct growing *g, uint32_t pages);
-/* The first large extent from there on, not of a window, as a page before `end`; else UINT32_MAX. It may go at any moment. */
+/* The first large extent from there on, not of a window, as a page before `end`; else UINT32_MAX. It may go at any
+ * moment. */
 uint32_t arena_next_large(struct arena *a, uint32_t from, uint32_t end);
-/* It is whole, or given up: what was claimed behind it goes back. `next`: the window of the next one is looked for from there, where
- * something was cleared already; or NULL. */
+/* It is whole, or given up: what was claimed behind it goes back. `next`: the window of the next one is looked for from
+ * there, where something was cleared already; or NULL. */
 void arena_growth_end(struct arena *a, struct growing *g, struct window *next);
 
 /* Bytes that the extent has by now. */
@@ -372,8 +374,8 @@ struct index_cursor {
 	uint16_t skip;
 };
 
-/* Calls back for the links of the bucket at the cursor, in the order of their places, and moves it on; false: not that one,
- * and the cursor stands before it. Begins and ends with zeros. Returns how many were taken. */
+/* Calls back for the links of the bucket at the cursor, in the order of their places, and moves it on; false: not that
+ * one, and the cursor stands before it. Begins and ends with zeros. Returns how many were taken. */
 typedef bool (*index_visit_fn)(void *arg, uint32_t link);
 unsigned index_scan(const struct index *x, struct index_cursor *cursor, index_visit_fn fn, void *arg);
 
@@ -481,11 +483,13 @@ struct changes {
 	_Atomic uint64_t granted;
 	_Alignas(CACHE_LINE) _Atomic uint64_t released;
 	_Atomic uint64_t held,
-		dropped; /* bytes of the arena that only changes not yet released hold, or share; of them: of dropped items */
+		/* bytes of the arena that only changes not yet released hold, or share; of them: of dropped items */
+		dropped;
 	_Alignas(CACHE_LINE) uint64_t next; /* of the consumer: the LSN that it waits for */
 	_Atomic uint64_t flush;             /* LSN of the last delete-all */
 	_Atomic uint64_t flush_steps;       /* that its clients have asked for */
-	/* Of the thread that ends what its client has not: all below `flushed` is gone, what is below `flushing` up to the cursor. */
+	/* The thread that ends what its client has not: all below `flushed` is gone, what is below `flushing` up to
+	 * the cursor. */
 	uint64_t flushed, flushing, flush_cursor;
 	uint64_t flush_seen, flush_seen_at; /* flush_steps, and when there was the last one */
 };
@@ -497,7 +501,8 @@ void changes_fini(struct changes *c);
 bool changes_grant(struct changes *c, unsigned n);
 void changes_return(struct changes *c, unsigned n);
 
-/* Whether as much was dropped and not released as an extent of this size needs: evicting further frees nothing sooner. */
+/* Whether as much was dropped and not released as an extent of this size needs: evicting further frees nothing
+ * sooner. */
 bool changes_hold_dropped(const struct changes *c, uint64_t size);
 
 struct store {
@@ -534,15 +539,15 @@ static inline bool changes_hold(const struct changes *c)
 	return unlikely(c->on) && atomic_load_explicit(&c->held, memory_order_relaxed);
 }
 
-/* What a change tells of the item goes into its slot, so that the one who takes it never touches the item: else the lines of a
- * short one go to the processor of that thread and back again. */
+/* What a change tells of the item goes into its slot, so that the one who takes it never touches the item: else the
+ * lines of a short one go to the processor of that thread and back again. */
 static inline bool change_is_copy(const struct store_item *item, enum store_change_type type)
 {
 	return item->key_len + (type == STORE_CHANGE_SET ? item->value_len : 0) <= CHANGE_COPY;
 }
 
-/* Use a grant up, under the stripe's lock: draws the LSN, which becomes the version of what is written, and publishes. Unless it is
- * a copy, a reference to the item goes to the change. Returns the LSN. */
+/* Use a grant up, under the stripe's lock: draws the LSN, which becomes the version of what is written, and publishes.
+ * Unless it is a copy, a reference to the item goes to the change. Returns the LSN. */
 uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags);
 
 /* The change that a delete-all is. 0 or -EAGAIN. */
@@ -570,8 +575,9 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 	dead->first = item;
 }
 
-/* Why an item leaves the index. The first two are changes, which use a grant up. Expiry is none: the time stands in the change
- * that wrote the item, and whoever keeps changes sees it pass without being told. Delete-all is one change of its own. */
+/* Why an item leaves the index. The first two are changes, which use a grant up. Expiry is none: the time stands in the
+ * change that wrote the item, and whoever keeps changes sees it pass without being told. Delete-all is one change of
+ * its own. */
 enum drop { DROP_DELETED, DROP_EVICTED, DROP_EXPIRED, DROP_FLUSHED };
 
 /* A miss in the stripe tells of this change. */
@@ -623,8 +629,8 @@ void store_item_release(struct store *store, struct store_item *item);
 void store_dead_release(struct store *store, struct dead *dead);
 
 /*
- * evict.c: the order of eviction is S3-FIFO, of the whole store (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need
- * for cache eviction, SOSP 2023). A stripe's lock is held, but for the last two.
+ * evict.c: the order of eviction is S3-FIFO, of the whole store (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you
+ * need for cache eviction, SOSP 2023). A stripe's lock is held, but for the last two.
  */
 
 /* An item that is in no queue. */
@@ -678,10 +684,13 @@ struct room_want {
 	uint32_t tag;
 	uint64_t size, asked;
 	uint64_t
-		part; /* 0, or how much of it is enough to begin with, if something has to be evicted: the rest by room_grow() */
+		/* 0, or how much of it is enough to begin with, if something has to be evicted: the rest by
+		 * room_grow() */
+		part;
 };
 
-/* An extent as arena_alloc's, for which something else is moved or evicted: 0, -EAGAIN: that was a step, call again, -ENOMEM. */
+/* An extent as arena_alloc's, for which something else is moved or evicted: 0, -EAGAIN: that was a step, call again,
+ * -ENOMEM. */
 int room_make(struct store *store, const struct room_want *want, uint64_t now, struct store_item **out);
 
 /* Some further bytes of an extent that has only a part. 0, -EAGAIN, -EBUSY: something that is in its way is pinned. */

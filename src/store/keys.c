@@ -104,7 +104,8 @@ static bool walk_visit(void *arg, uint32_t link)
 	return true;
 }
 
-/* All changes but a delete-all draw their number under the lock of the stripe that they change, which the walk takes later. */
+/* All changes but a delete-all draw their number under the lock of the stripe that they change, which the walk takes
+ * later. */
 uint64_t store_walk_begin(struct store *store)
 {
 	struct stripe *s = &store->stripe[0];
@@ -154,7 +155,8 @@ static uint64_t flush_below(struct store *store)
 	return store->changes.slot ? atomic_load(&store->changes.flush) : UINT64_MAX;
 }
 
-/* Some buckets, under the lock. An empty table that has grown makes place for a small one; without memory for that it stays. */
+/* Some buckets, under the lock. An empty table that has grown makes place for a small one; without memory for that it
+ * stays. */
 static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor)
 {
 	struct flush f = {.store = store, .stripe = s, .below = flush_below(store)};

@@ -1,6 +1,6 @@
 /*
- * load.c: changes that were kept, applied again; nothing else uses the store yet. A change is applied where the key has a
- * lower version only, so what is told twice, or by a copy that is younger than the change, does no harm.
+ * load.c: changes that were kept, applied again; nothing else uses the store yet. A change is applied where the key has
+ * a lower version only, so what is told twice, or by a copy that is younger than the change, does no harm.
  */
 #include "store/internal.h"
 

@@ -1,6 +1,7 @@
 /*
- * load_ahead.c: pages that are taken from the kernel before they are used. What is free in a store that is being loaded is one long run,
- * of which spans take the low end and large items the high end; so it is there that pages are wanted next.
+ * load_ahead.c: pages that are taken from the kernel before they are used. What is free in a store that is being loaded
+ * is one long run, of which spans take the low end and large items the high end; so it is there that pages are wanted
+ * next.
  */
 #include "store/internal.h"
 

@@ -1,6 +1,6 @@
 /*
- * lock.h: the store's lock. It is held for some tens of nanoseconds, so it spins; when the holder lost its processor, the
- * waiter yields, and at last sleeps. Unlocking is one plain store, which no pthread lock offers.
+ * lock.h: the store's lock. It is held for some tens of nanoseconds, so it spins; when the holder lost its processor,
+ * the waiter yields, and at last sleeps. Unlocking is one plain store, which no pthread lock offers.
  */
 #ifndef RDMAD_STORE_LOCK_H
 #define RDMAD_STORE_LOCK_H

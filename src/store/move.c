@@ -1,6 +1,6 @@
 /*
- * move: an item to another place in the arena. Items are reached by a link alone, which is swapped under the stripe's lock,
- * and only while nobody has the item pinned; so a reader never sees it at two places. The old place is then free.
+ * move: an item to another place in the arena. Items are reached by a link alone, which is swapped under the stripe's
+ * lock, and only while nobody has the item pinned; so a reader never sees it at two places. The old place is then free.
  */
 #include "store/internal.h"
 

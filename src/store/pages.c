@@ -173,8 +173,8 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap)
 	return at;
 }
 
-/* Of two runs that become one: as the longer one, so that one that is free for long does not begin anew with each page that comes
- * free beside it. */
+/* Of two runs that become one: as the longer one, so that one that is free for long does not begin anew with each page
+ * that comes free beside it. */
 static enum page_idle idle_joined(enum page_idle a, uint32_t pages_a, const struct page *b)
 {
 	enum page_idle longer = pages_a > b->pages ? a : (enum page_idle)b->idle;
@@ -267,9 +267,9 @@ uint32_t pages_longest(struct pages *p, uint32_t *first)
 }
 
 /*
- * Memory that is free for long. A run that was free at the last look and is at the next goes, in stretches of the size of a large
- * page, so that none of these is taken apart. It stays under the lock meanwhile, one stretch at a time: a write that needs it then
- * waits some microseconds, and is not told that there is no room.
+ * Memory that is free for long. A run that was free at the last look and is at the next goes, in stretches of the size
+ * of a large page, so that none of these is taken apart. It stays under the lock meanwhile, one stretch at a time: a
+ * write that needs it then waits some microseconds, and is not told that there is no room.
  */
 #define IDLE_EVERY (10 * TIME_S)
 #define IDLE_STEP (100 * TIME_MS)
@@ -388,8 +388,8 @@ static uint32_t slots_of(struct arena *a, unsigned class)
 	return n;
 }
 
-/* A span is gathered when the class has as many free objects as it has objects: so many are in others, then. What its objects
- * hold is looked at later. */
+/* A span is gathered when the class has as many free objects as it has objects: so many are in others, then. What its
+ * objects hold is looked at later. */
 static struct judgement judge_span(struct arena *a, uint32_t first, enum window_kind kind)
 {
 	struct page *run = &a->pages.page[first];
@@ -535,8 +535,8 @@ void arena_window_rewind(struct window *w)
 	w->object = 0;
 }
 
-/* No lock: while the window stands its runs keep their places, but for those that the walk itself moves, and their classes;
- * others can only make them held. */
+/* No lock: while the window stands its runs keep their places, but for those that the walk itself moves, and their
+ * classes; others can only make them held. */
 struct store_item *arena_window_next(struct arena *a, struct window *w)
 {
 	must(lock_rank_is_held(LOCK_WINDOW));
@@ -686,7 +686,7 @@ struct growing *arena_growth(struct arena *a, const struct store_item *item)
 	return g;
 }
 
-/* Of the run behind the extent, if it is free: as much as is wanted. */
+/* Take of the run behind the extent, if it is free: as much as is wanted. */
 static bool growth_take(struct arena *a, struct page *run, uint32_t first, uint32_t pages)
 {
 	struct pages *p = &a->pages;

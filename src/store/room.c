@@ -1,23 +1,25 @@
 /*
  * room: how room is made when the arena is full, in steps of some 100 us, of which a request takes one a call.
  *
- * Where eviction is on, items are evicted in order first. That is enough when values are of similar sizes. For a large extent
- * it goes on until as many pages are free; but small items give whole pages only by chance, so of them it takes few.
+ * Where eviction is on, items are evicted in order first. That is enough when values are of similar sizes. For a large
+ * extent it goes on until as many pages are free; but small items give whole pages only by chance, so of them it takes
+ * few.
  *
- * Free pages in a row come by a window, a stretch of the arena that is claimed and cleared. The cheapest is taken. First it
- * is packed: large items in it move together, and the objects of its spans move to other spans, or, where there is no place and
- * eviction is on, are evicted. Should no window do, one is cleared of everything, where that may be evicted. Where
- * eviction is off, spans are gathered before: a class whose objects have as many free places as a span gives one up.
+ * Free pages in a row come by a window, a stretch of the arena that is claimed and cleared. The cheapest is taken.
+ * First it is packed: large items in it move together, and the objects of its spans move to other spans, or, where
+ * there is no place and eviction is on, are evicted. Should no window do, one is cleared of everything, where that may
+ * be evicted. Where eviction is off, spans are gathered before: a class whose objects have as many free places as a
+ * span gives one up.
  *
- * An extent may grow: its bytes may never come, and nothing is to be evicted for them in vain. The stretch for all of it is looked
- * for at once, the cheapest that is cleared of everything, but only its beginning is cleared. The extent takes the rest by and
- * by, run by run. Other extents that grow keep out of its stretch; whatever else comes there meanwhile goes, when its place is
- * asked for.
+ * An extent may grow: its bytes may never come, and nothing is to be evicted for them in vain. The stretch for all of
+ * it is looked for at once, the cheapest that is cleared of everything, but only its beginning is cleared. The extent
+ * takes the rest by and by, run by run. Other extents that grow keep out of its stretch; whatever else comes there
+ * meanwhile goes, when its place is asked for.
  *
- * The window stands from call to call and belongs to the request that it was begun for, which is told by its key and size.
- * Requests that come meanwhile, and cannot be served otherwise, do steps for it; when it is clear they leave it to its
- * request for some calls. So each call is progress for somebody, and a request that comes again is served, or refused, in
- * the end.
+ * The window stands from call to call and belongs to the request that it was begun for, which is told by its key and
+ * size. Requests that come meanwhile, and cannot be served otherwise, do steps for it; when it is clear they leave it
+ * to its request for some calls. So each call is progress for somebody, and a request that comes again is served, or
+ * refused, in the end.
  */
 #include "store/internal.h"
 
@@ -449,8 +451,8 @@ static int run_clear(struct store *store, struct growing *g, struct request *r)
 	return -EAGAIN;
 }
 
-/* Changes hold what was evicted until they are released. So what is large goes now, up to the piece's end: the growth then waits
- * once for many, not for each. Whether an item is still there, its stripe tells. */
+/* Changes hold what was evicted until they are released. So what is large goes now, up to the piece's end: the growth
+ * then waits once for many, not for each. Whether an item is still there, its stripe tells. */
 static void evict_ahead(struct store *store, const struct growing *g, uint32_t pages, struct request *r)
 {
 	struct arena *a = &store->arena;

@@ -302,7 +302,7 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 		}
 	}
 	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
-	/* Who clears a window looks at the heat of any item, and then at whether it is published. */
+	/* A clearing of a window reads the heat of any item, and then at whether it is published. */
 	__atomic_store_n(&item->sizes, item_sizes(key_len, value_len), __ATOMIC_RELAXED);
 	item->queue = QUEUE_NONE;
 	item->wheel_prev = 0;
@@ -388,7 +388,8 @@ void store_unpin(struct store *store, struct store_ref *ref)
 	ref->item = NULL;
 }
 
-/* The header with the key, and where a small value ends or a longer one begins: the processor fetches by itself what is read on. */
+/* The header with the key, and where a small value ends or a longer one begins: the processor fetches by itself what is
+ * read on. */
 static void item_prefetch(const void *item)
 {
 	__builtin_prefetch(item);
@@ -455,7 +456,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
  * Writing.
  */
 
-/* Of an extent that grows, what it has by now. */
+/* What a growing extent has by now. */
 static uint64_t reserved_bytes(struct store *store, const struct store_item *item)
 {
 	uint64_t bytes = item_bytes(item);
@@ -737,7 +738,8 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 	return rc;
 }
 
-/* One key whose item is changed in its place: a step under the stripe's lock, which is a change if it is told to be one. */
+/* One key whose item is changed in its place: a step under the stripe's lock, which is a change if it is told to be
+ * one. */
 struct touch {
 	struct stripe *s;
 	struct store_item *item;
@@ -745,7 +747,8 @@ struct touch {
 	struct dead dead;
 };
 
-/* 1, with the item; 0: no such key; -ESTALE: another version. In each case touch_end() follows. -EAGAIN: nothing was begun. */
+/* 1, with the item; 0: no such key; -ESTALE: another version. In each case touch_end() follows. -EAGAIN: nothing was
+ * begun. */
 static int touch_begin(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now,
 		       struct touch *t)
 {

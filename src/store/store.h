@@ -18,14 +18,15 @@
  * Eviction is S3-FIFO, see evict.c: a hit costs two bits, and a scan does not displace what is
  * used.
  *
- * Steps: where the arena is full, a write makes room, see room.c. It moves items that nobody has pinned, and evicts where that
- * is on. So without eviction no write is refused that leaves a tenth of the arena free, as long as the arena is of 64 MiB or more,
- * values are of 4 MiB at most and few are pinned; with it, none that fits while what may be evicted lies in a row. A call
- * does some 100 us of that (to move one value of 4 MiB takes up to a millisecond), and then returns -EAGAIN: progress
- * was made, nothing was written, call again with the same key and length. The caller may do other things between two
- * calls. Repeated calls end, with the write or with another error, however many callers compete: room is made for one
- * request at a time, whose own calls and those of all others are its steps, and it is kept for that one until it comes, though
- * not for longer than 64 calls of others, or two seconds of store_tick. A caller may give up without a word.
+ * Steps: where the arena is full, a write makes room, see room.c. It moves items that nobody has pinned, and evicts
+ * where that is on. So without eviction no write is refused that leaves a tenth of the arena free, as long as the arena
+ * is of 64 MiB or more, values are of 4 MiB at most and few are pinned; with it, none that fits while what may be
+ * evicted lies in a row. A call does some 100 us of that (to move one value of 4 MiB takes up to a millisecond), and
+ * then returns -EAGAIN: progress was made, nothing was written, call again with the same key and length. The caller may
+ * do other things between two calls. Repeated calls end, with the write or with another error, however many callers
+ * compete: room is made for one request at a time, whose own calls and those of all others are its steps, and it is
+ * kept for that one until it comes, though not for longer than 64 calls of others, or two seconds of store_tick. A
+ * caller may give up without a word.
  */
 #ifndef RDMAD_STORE_H
 #define RDMAD_STORE_H
@@ -68,7 +69,8 @@ struct store_stats {
 	uint64_t bytes_held;  /* pages that hold any of it: bytes_used and what is free beside it */
 	uint64_t bytes_total;
 	uint64_t
-		bytes_free_run; /* the longest that is free, to an eighth: a value beyond it needs others to move or to go */
+		/* the longest that is free, to an eighth: a value beyond it needs others to move or to go */
+		bytes_free_run;
 	uint64_t bytes_reserved; /* of bytes_used: values on their way */
 	uint64_t hits, misses, sets, deletes, evictions, expired;
 	uint64_t moves;          /* of items, to make room */
@@ -76,9 +78,9 @@ struct store_stats {
 	uint64_t bytes_returned; /* of the arena, to the system, ever */
 };
 
-/* The epoch of a store that begins now: the system's clock in quarters of a microsecond. So versions go on rising over a
- * restart, unless the clock was set back, or the keys of one stripe took more than four million writes a second all the
- * time. They fit the 53 bits that JSON's readers have for numbers until 2041. */
+/* The epoch of a store that begins now: the system's clock in quarters of a microsecond. So versions go on rising over
+ * a restart, unless the clock was set back, or the keys of one stripe took more than four million writes a second all
+ * the time. They fit the 53 bits that JSON's readers have for numbers until 2041. */
 uint64_t store_epoch(void);
 
 /* -EINVAL: arena too small, too large (16 TiB) or not page-aligned; -ENOMEM. Outside the arena are
@@ -98,8 +100,8 @@ struct store_key {
 	size_t len;
 };
 
-/* These keys, at most STORE_AHEAD, are looked up next: the index and then the items are fetched from memory for all of them at
- * once, which else each waits for alone. Changes nothing and counts nothing. They need not be there. (Group
+/* These keys, at most STORE_AHEAD, are looked up next: the index and then the items are fetched from memory for all of
+ * them at once, which else each waits for alone. Changes nothing and counts nothing. They need not be there. (Group
  * prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join Performance through Prefetching", ICDE 2004.) */
 void store_look_ahead(struct store *store, const struct store_key key[], unsigned count);
 
@@ -109,7 +111,7 @@ void store_look_ahead(struct store *store, const struct store_key key[], unsigne
 int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
 	       uint64_t *len, uint64_t *version);
 
-/* Of a key, for who keeps a note of it: as it is seeded, nobody can choose two keys that share one. */
+/* Seeded hash of a key. Clients cannot construct collisions. */
 uint64_t store_hash(const struct store *store, const void *key, size_t key_len);
 
 /* Write in two steps. reserve: memory for key and value that no reader sees; fill ref->addr, then
@@ -120,9 +122,10 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
 		  struct store_ref *out);
 
 /*
- * The same for a long value whose bytes may never come. If nothing has to be evicted for it, there is room for all of it.
- * Else there is for `part` bytes at least, 64 KiB or more, and *ready says for how many. What lies where the rest is to be
- * stays there until that is asked for: by store_reserve_more(), which makes room for the first `bytes` of it. It returns 0; -EAGAIN: call again, see "Steps" above; -EBUSY: something that is pinned is in the way, call again
+ * The same for a long value whose bytes may never come. If nothing has to be evicted for it, there is room for all of
+ * it. Else there is for `part` bytes at least, 64 KiB or more, and *ready says for how many. What lies where the rest
+ * is to be stays there until that is asked for: by store_reserve_more(), which makes room for the first `bytes` of it.
+ * It returns 0; -EAGAIN: call again, see "Steps" above; -EBUSY: something that is pinned is in the way, call again
  * later. *ready may rise in each case. Publish when all is ready; abandon at any time.
  */
 #define STORE_PART_MIN (64 * KIB)
@@ -157,13 +160,14 @@ void store_abandon(struct store *store, struct store_ref *ref);
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
 	      const struct store_put *put, uint64_t now, uint64_t *version);
 
-/* Add `delta` to a decimal integer value, as one step; its expiry stays. A missing one is 0, and the sum expires at `expires`.
- * -EINVAL: not digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value
- * and version may be NULL. */
+/* Add `delta` to a decimal integer value, as one step; its expiry stays. A missing one is 0, and the sum expires at
+ * `expires`. -EINVAL: not digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN:
+ * call again. value and version may be NULL. */
 int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
 		int64_t *value, uint64_t *version);
 
-/* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. -EAGAIN: no room for changes. */
+/* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. -EAGAIN: no room for
+ * changes. */
 int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now);
 
 struct store_meta {
@@ -174,23 +178,23 @@ struct store_meta {
 /* 1 and *out, 0 no such key; counts neither hit nor miss. */
 int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_meta *out);
 
-/* Change the expiry, not the version: 1, or 0 no such key. `if_version` as for store_delete. -EAGAIN: no room for changes. */
+/* Change the expiry, not the version: 1, or 0 no such key. `if_version` as for store_delete. -EAGAIN: no room for
+ * changes. */
 int store_expire(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t expires,
 		 uint64_t now);
 
-/* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about
- * `budget` keys and calls back for those with the prefix, under a stripe's lock (no store call from
- * inside). false from fn: that key is not taken, the call ends, and it comes first the next time; the
- * first key of a call has to be taken. Each key that is there for the whole walk comes at least once,
- * however the table grows; but where a call ends between two keys that share 32 bits of their hash, and the first of them is
- * deleted before the next call, the second is passed over. */
+/* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about `budget` keys and
+ * calls back for those with the prefix, under a stripe's lock (no store call from inside). false from fn: that key is
+ * not taken, the call ends, and it comes first the next time; the first key of a call has to be taken. Each key that is
+ * there for the whole walk comes at least once, however the table grows; but where a call ends between two keys that
+ * share 32 bits of their hash, and the first of them is deleted before the next call, the second is passed over. */
 typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const struct store_meta *meta);
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg);
 
-/* The same for copies: at most `most` items, pinned, so that their values can be read without a lock; each ref is given back by
- * store_unpin. Returns how many; *cursor 0 again: the end. With `now` 0 also what has expired, as is needed beside changes: somebody
- * whose clock is a little earlier may still prolong it. */
+/* The same for copies: at most `most` items, pinned, so that their values can be read without a lock; each ref is given
+ * back by store_unpin. Returns how many; *cursor 0 again: the end. With `now` 0 also what has expired, as is needed
+ * beside changes: somebody whose clock is a little earlier may still prolong it. */
 struct store_walked {
 	struct store_ref ref;
 	const void *key;
@@ -201,21 +205,22 @@ unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct 
 /* The LSN of the last change that a walk sees for sure which begins now. */
 uint64_t store_walk_begin(struct store *store);
 
-/* Delete all: what is written meanwhile may stay. One call is a step of some 1000 keys: *cursor 0 begins, 0 again: done; any other
- * value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for changes, call again. */
+/* Delete all: what is written meanwhile may stay. One call is a step of some 1000 keys: *cursor 0 begins, 0 again:
+ * done; any other value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for
+ * changes, call again. */
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted);
-/* With changes: a delete-all that nobody carried on for a second is carried on here, a step a call, as it is in the changes, and
- * whoever applies these has deleted all. True: there is more to do. One thread. */
+/* With changes: a delete-all that nobody carried on for a second is carried on here, a step a call, as it is in the
+ * changes, and whoever applies these has deleted all. True: there is more to do. One thread. */
 bool store_flush_rest(struct store *store, uint64_t now);
 
-/* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call again: at
- * the latest a second from now, and not after `now` when there is more to do at once. What is written after a call and
- * expires before the next is not found any more, but counts and holds memory until then, up to that second; a write that
- * needs the memory does not wait for the tick. */
+/* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call
+ * again: at the latest a second from now, and not after `now` when there is more to do at once. What is written after a
+ * call and expires before the next is not found any more, but counts and holds memory until then, up to that second; a
+ * write that needs the memory does not wait for the tick. */
 uint64_t store_tick(struct store *store, uint64_t now);
 
-/* Gives memory back to the system, where the configuration says so: each stretch of 2 MiB that was free for ten seconds, at most
- * 16 MiB a call and 160 MiB a second. Returns when to call again. One thread. */
+/* Gives memory back to the system, where the configuration says so: each stretch of 2 MiB that was free for ten
+ * seconds, at most 16 MiB a call and 160 MiB a second. Returns when to call again. One thread. */
 uint64_t store_give_back(struct store *store, uint64_t now);
 
 void store_get_stats(struct store *store, struct store_stats *out);
@@ -223,14 +228,14 @@ void store_get_stats(struct store *store, struct store_stats *out);
 void store_refuse_later(struct store *store);
 
 /*
- * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on, each change takes
- * the next log sequence number (LSN), which is also the version of what it writes, and enters the ring. One thread takes them, in
- * their order. A short key and value are copied into the ring, of longer ones a change holds the item. Where the ring is full, or
- * changes hold a sixteenth of the arena, writes answer -EAGAIN until some were released; a reservation has its place in the ring from
- * the beginning.
+ * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on,
+ * each change takes the next log sequence number (LSN), which is also the version of what it writes, and enters the
+ * ring. One thread takes them, in their order. A short key and value are copied into the ring, of longer ones a change
+ * holds the item. Where the ring is full, or changes hold a sixteenth of the arena, writes answer -EAGAIN until some
+ * were released; a reservation has its place in the ring from the beginning.
  *
- * An expired item leaves without a change, as its time stands in the one that wrote it. An evicted one is a change, since else a
- * deletion that finds it gone would be told nowhere, and an older value come back.
+ * An expired item leaves without a change, as its time stands in the one that wrote it. An evicted one is a change,
+ * since else a deletion that finds it gone would be told nowhere, and an older value come back.
  */
 enum store_change_type { STORE_CHANGE_SET = 1, STORE_CHANGE_DELETE, STORE_CHANGE_EXPIRE, STORE_CHANGE_FLUSH };
 #define STORE_CHANGE_EVICTED 1 /* flag of a DELETE: nobody asked for it */
@@ -257,20 +262,20 @@ unsigned store_changes_take(struct store *store, struct store_change *out, unsig
 void store_changes_release(struct store *store, struct store_change *change, unsigned n);
 
 /*
- * Loading what was kept, before store_changes_begin(): by store_set() and store_publish() under STORE_IF_OLDER, with the LSN as version, and
- * by these. A key's changes come in their order, those of different keys in any, and any of them twice; copies that store_walk made
- * meanwhile come before those changes that were made from its beginning on. For all of these calls `now` is 0: what has expired
- * may have been prolonged by a change that comes later.
+ * Loading what was kept, before store_changes_begin(): by store_set() and store_publish() under STORE_IF_OLDER, with
+ * the LSN as version, and by these. A key's changes come in their order, those of different keys in any, and any of
+ * them twice; copies that store_walk made meanwhile come before those changes that were made from its beginning on. For
+ * all of these calls `now` is 0: what has expired may have been prolonged by a change that comes later.
  */
 void store_load_delete(struct store *store, const void *key, size_t key_len, uint64_t lsn);
 void store_load_expire(struct store *store, const void *key, size_t key_len, uint64_t version, uint64_t expires);
 void store_load_flush(struct store *store, uint64_t lsn);
 
 /*
- * Meanwhile a thread takes the pages that are about to be used, as the kernel clears each at its first use, which may take longer than
- * to load what it is for. It is ahead by as much as is used, and 32 MiB at most, at each end of the arena. Where the kernel cannot
- * do that, or the machine or a control group has less memory than the arena, all goes on without it; NULL: there is no thread, and
- * store_load_ahead_end() takes that, too.
+ * Meanwhile a thread takes the pages that are about to be used, as the kernel clears each at its first use, which may
+ * take longer than to load what it is for. It is ahead by as much as is used, and 32 MiB at most, at each end of the
+ * arena. Where the kernel cannot do that, or the machine or a control group has less memory than the arena, all goes on
+ * without it; NULL: there is no thread, and store_load_ahead_end() takes that, too.
  */
 struct store_ahead *store_load_ahead(struct store *store);
 void store_load_ahead_end(struct store_ahead *ahead);
@@ -286,8 +291,8 @@ bool store_changes_hold(const struct store *store);
 /* The last LSN that was drawn. */
 uint64_t store_lsn(const struct store *store);
 
-/* What a miss tells of, or a time to live: the LSN of the last change that took away a key of this one's part of the table, or set a
- * time to live there, or wrote what has expired there since; 0: none. Asked for after the miss. */
+/* What a miss tells of, or a time to live: the LSN of the last change that took away a key of this one's part of the
+ * table, or set a time to live there, or wrote what has expired there since; 0: none. Asked for after the miss. */
 uint64_t store_removed(struct store *store, const void *key, size_t key_len);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * gpu_operations.h: the operations of the gpu service, a row each: number, name, what it takes and how long its output is.
- * Pure arithmetic, for the caller, the daemon, the worker process and its kernel: all of them refuse the same. What an operation
- * does is in gpu/operation_NAME.h.
+ * gpu_operations.h: the operations of the gpu service, a row each: number, name, what it takes and how long its output
+ * is. Pure arithmetic, for the caller, the daemon, the worker process and its kernel: all of them refuse the same. What
+ * an operation does is in gpu/operation_NAME.h.
  *
- * A new operation is a row and its _output() here, its constant in rdmad/gpu.h, a header like gpu/operation_echo.h, and that
- * header's line in gpu/operations.h. Counters, the list that `rdmactl gpu info` prints and all checks follow.
+ * A new operation is a row and its _output() here, its constant in rdmad/gpu.h, a header like gpu/operation_echo.h, and
+ * that header's line in gpu/operations.h. Counters, the list that `rdmactl gpu info` prints and all checks follow.
  */
 #ifndef RDMAD_WIRE_GPU_OPERATIONS_H
 #define RDMAD_WIRE_GPU_OPERATIONS_H
@@ -30,8 +30,8 @@ enum { WIRE_GPU_ECHO_MICROSECONDS };
 #define WIRE_GPU_QUANTIZE_LEVELS_MAX 256u
 #define WIRE_GPU_ECHO_LONGEST 60000000u
 
-/* Each answers the length of the output of a job whose input has `length` bytes. Negative: parameters or length are not what
- * the operation takes, and *why says so. */
+/* Each answers the length of the output of a job whose input has `length` bytes. Negative: parameters or length are not
+ * what the operation takes, and *why says so. */
 WIRE_RING_FN int64_t wire_gpu_quantize_output(const uint32_t *param, uint32_t length, const char **why)
 {
 	uint32_t width = param[WIRE_GPU_QUANTIZE_WIDTH], height = param[WIRE_GPU_QUANTIZE_HEIGHT];

@@ -148,8 +148,12 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 		snprintf(buf, size, "the credits asked for are outside of %u to %u", WIRE_CREDITS_MIN,
 			 WIRE_CREDITS_MAX);
 		return buf;
+	case WIRE_REASON_RIGHTS:
+		snprintf(buf, size, "this client has no right to the service %s; see rdmad-auth(7)",
+			 wire_service_name((unsigned)r->detail));
+		return buf;
 	case WIRE_REASON_KEY:
-		snprintf(buf, size, "the server requires a key that this program does not have");
+		snprintf(buf, size, "the server asks for a key, or for another one; see rdmad-auth(7)");
 		return buf;
 	case WIRE_REASON_DRAINING:
 		snprintf(buf, size, "the server takes no more connections: it is draining or shutting down");

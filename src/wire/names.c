@@ -21,8 +21,8 @@ const char *wire_op_name(unsigned op)
 	return op < ARRAY_SIZE(ops) && ops[op] ? ops[op] : "unknown";
 }
 
-/* Resources, packets and long values depend on the device, so another transport is worth a try; all else is the server's
- * word. The limits of a message are those of its configuration. librdmad(3) has the errors. */
+/* Resources, packets and long values depend on the device, so another transport is worth a try; all else is the
+ * server's word. The limits of a message are those of its configuration. librdmad(3) has the errors. */
 static const struct {
 	const char *name;
 	int error;
@@ -42,6 +42,7 @@ static const struct {
 	[WIRE_REASON_SOURCE] = {"too many connections of its source", -EDQUOT, true},
 	[WIRE_REASON_PACKET] = {"packet size", -ENETUNREACH, false},
 	[WIRE_REASON_VALUES] = {"long values", -EFBIG, false},
+	[WIRE_REASON_RIGHTS] = {"rights", -EPERM, true},
 	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
 
@@ -84,6 +85,7 @@ static const struct {
 	[WIRE_MOVED] = {"it is elsewhere", -EREMOTE},
 	[WIRE_DISK_FULL] = {"the disk of the server's log is full", -ENOSPC},
 	[WIRE_READ_ONLY] = {"the server's log failed, and it takes no writes any more", -EROFS},
+	[WIRE_DENIED] = {"the client has no right to it; see the server's file of clients", -EACCES},
 };
 
 const char *wire_status_text(unsigned status)

@@ -288,7 +288,7 @@ WIRE_RING_FN int wire_ring_shape_valid(const struct wire_ring_shape *shape)
 	       shape->payload <= WIRE_RING_PAYLOAD_MAX && shape->payload % WIRE_RING_LINE == 0;
 }
 
-/* Of a valid shape: no sum overflows. */
+/* The shape is valid: no sum overflows. */
 WIRE_RING_FN struct wire_ring_layout wire_ring_layout(const struct wire_ring_shape *shape)
 {
 	uint64_t cells = (uint64_t)shape->queues * shape->slots * wire_ring_stride(shape);

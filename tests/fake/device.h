@@ -1,5 +1,5 @@
 /*
- * device.h: the words of CUDA C++ and of gpu/cuda_device.h over threads, so that the kernel's very
+ * device.h: the words of CUDA C++ and of gpu/cuda/device.h over threads, so that the kernel's very
  * text is compiled for a processor, and its races found by the thread sanitizer. device.c has the
  * functions.
  */

@@ -6,7 +6,7 @@
 #ifndef TESTS_FAKE_DISK_H
 #define TESTS_FAKE_DISK_H
 
-#include "log/log.h"
+#include "wal/wal.h"
 
 struct disk;
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "gpu/cuda_kernel.h"
+#include "gpu/cuda/kernel.h"
 
 #define FAKE_TEAM 4u                  /* threads of a team, in place of the GPU_KERNEL_TEAM */
 #define FAKE_SHARED_BYTES (48u << 10) /* what a real block may have */

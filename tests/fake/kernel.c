@@ -1,4 +1,4 @@
 /* kernel.c: the kernel's own text, for threads. */
 #include "fake/device.h"
 
-#include "gpu/cuda_kernel.cu"
+#include "gpu/cuda/kernel.cu"

@@ -1,6 +1,6 @@
 /*
  * libcuda.c: a driver library without a device behind it, for tests: the entries of
- * gpu/cuda_api.h, a kernel that runs on threads, and failures on demand.
+ * gpu/cuda/api.h, a kernel that runs on threads, and failures on demand.
  *
  * RDMAD_FAKE_CUDA is a list of NAME=NUMBER with commas:
  *
@@ -24,7 +24,7 @@
 
 #include "base/base.h"
 #include "fake/fake.h"
-#include "gpu/cuda_api.h"
+#include "gpu/cuda/api.h"
 
 enum {
 	INVALID_VALUE = 1,

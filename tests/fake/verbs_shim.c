@@ -1,4 +1,4 @@
-/* verbs_shim.c: the shapes. Whatever verbs.h calls through a context's table is replaced in that table. */
+/* verbs_shim.c: the shapes. Whatever fabric/verbs/verbs.h calls through a context's table is replaced in that table. */
 #include "fake/verbs_shim.h"
 
 #include <dlfcn.h>

@@ -6,9 +6,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "fabric/soft_frame.h"
+#include "fabric/soft/frame.h"
 #include "fuzz.h"
-#include "service/gpu.h"
+#include "service/gpu/gpu.h"
 
 #define MEMORY (128 * KIB)
 #define QUEUES 2
@@ -136,7 +136,7 @@ void gpu_session_destroy(struct gpu_session *s)
 }
 
 /*
- * The helper, in place of service/gpu_helper.c
+ * The helper, in place of service/gpu/helper.c
  */
 int gpu_helper_start(struct gpu_service_helper *h)
 {

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "gpu/cpu.h"
+#include "gpu/program/cpu.h"
 
 #define STEPS_MAX 256
 

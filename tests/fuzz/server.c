@@ -2,9 +2,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "fabric/soft_frame.h"
+#include "fabric/soft/frame.h"
 #include "fuzz.h"
-#include "../server.h"
+#include "tests/service/server.h"
 
 #define READS 4         /* that the client serves, or would */
 #define TURNS_MAX 10000 /* a connection that takes longer to end never does */

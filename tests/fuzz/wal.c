@@ -5,7 +5,7 @@
  */
 #include "../fake/disk.h"
 #include "fuzz.h"
-#include "log/internal.h"
+#include "wal/internal.h"
 
 #define SEGMENT (160 * KIB) /* room for values that are placed */
 

@@ -1,16 +1,18 @@
 /*
  * channel_types.h: typed values on a channel, or in memory. See rdmad_channel_types(3).
  *
- * A type is a table that says how a value lies in memory and how it is encoded in a channel. Both programs must have the same table:
- * one encodes by it, the other decodes by it. In a channel there is no padding and no alignment:
+ * A type is a table that says how a value lies in memory and how it is encoded in a channel. Both programs must have
+ * the same table: one encodes by it, the other decodes by it. In a channel there is no padding and no alignment:
  *   number            its 1, 2, 4 or 8 bytes, little endian; float and double as IEEE 754 has them; bool 0 or 1
  *   array             a count of 64 bits, then the elements, one behind the other
  *   string            as an array of its bytes, without the 0 at its end; no other byte of it is 0
  *   optional          a byte, 0: absent, 1: the value follows
  *   struct            its fields, in the table's order
  *
- * What is decoded is checked: a number against its largest, a count against its limit before anything is allocated. Errors:
- *   -EINVAL    the type makes no sense, or the value to be encoded is not of the type: a bool of 2, a count with NULL items
+ * What is decoded is checked: a number against its largest, a count against its limit before anything is allocated.
+ * Errors:
+ *   -EINVAL    the type makes no sense, or the value to be encoded is not of the type: a bool of 2, a count with NULL
+ *              items
  *   -EMSGSIZE  a count, or a string's length, beyond the type's limit
  *   -EPROTO    what came is no value of the type: a number beyond its largest, a string with a 0 in it
  *   -ENODATA   decoding from memory: the value does not end there
@@ -103,15 +105,15 @@ extern const struct rdmad_type rdmad_type_cuda_handle; /* 64 bits: a pointer of 
 int rdmad_channel_put_value(struct rdmad_channel *channel, const struct rdmad_type *type, const void *value,
 			    uint64_t timeout_us);
 
-/* Get a value. Strings, arrays and optional values are allocated: rdmad_type_release() frees them. After an error nothing is
- * allocated, and nothing was taken from the channel: after -ETIMEDOUT the call may be made again. Only of a value that is longer than
- * the capacity a part may have been taken when the time was over: that is -EIO. Close the channel then, as after -EPROTO and
- * -EMSGSIZE. */
+/* Get a value. Strings, arrays and optional values are allocated: rdmad_type_release() frees them. After an error
+ * nothing is allocated, and nothing was taken from the channel: after -ETIMEDOUT the call may be made again. Only of a
+ * value that is longer than the capacity a part may have been taken when the time was over: that is -EIO. Close the
+ * channel then, as after -EPROTO and -EMSGSIZE. */
 int rdmad_channel_get_value(struct rdmad_channel *channel, const struct rdmad_type *type, void *value,
 			    uint64_t timeout_us);
 
-/* The same in memory. They return how many bytes the value takes; were written, or -ENOSPC if there is too little room; were read.
- * Decoding allocates, as rdmad_channel_get_value() does. */
+/* The same in memory. They return how many bytes the value takes; were written, or -ENOSPC if there is too little room;
+ * were read. Decoding allocates, as rdmad_channel_get_value() does. */
 ssize_t rdmad_type_length(const struct rdmad_type *type, const void *value);
 ssize_t rdmad_type_encode(const struct rdmad_type *type, const void *value, void *bytes, size_t room);
 ssize_t rdmad_type_decode(const struct rdmad_type *type, const void *bytes, size_t count, void *value);

@@ -1,9 +1,9 @@
 /*
  * gpu.h: jobs for the accelerator of a server, or for its processors where it has none. See rdmad_gpu(3).
  *
- * A handle is one session, for which the server makes a worker process. In RPC mode each job is a request: the server reads the
- * input from the caller's memory, and writes the output there. In queue mode the library itself drives the accelerator's
- * queues, by reading and writing memory of the server, and the daemon does nothing for a job.
+ * A handle is one session, for which the server makes a worker process. In RPC mode each job is a request: the server
+ * reads the input from the caller's memory, and writes the output there. In queue mode the library itself drives the
+ * accelerator's queues, by reading and writing memory of the server, and the daemon does nothing for a job.
  *
  * A handle belongs to one thread at a time. Errors are negative errno values:
  *   -EINVAL parameters or sizes that the operation does not take  -EMSGSIZE larger than the session takes
@@ -45,24 +45,26 @@ struct rdmad_gpu_options {
 	uint32_t outstanding; /* most jobs outstanding; default and most RDMAD_GPU_OUTSTANDING */
 	bool no_immediate; /* RPC mode: the server reports a job's end by a message behind the write, rather than by a
 	                         write with immediate; it does so anyway if a device cannot do the latter */
-	bool read_indices; /* queue mode: look for results in the index words only, rather than also at the results, which
-	                         can be checked on their own */
+	/* queue mode: look for results in the index words only, rather than also at the results, which can be checked
+	 * on their own */
+	bool read_indices;
 };
 
-/* Connect and make a session; waits until its worker is ready. -EMSGSIZE: the server takes no jobs of size_max bytes; -EAGAIN:
- * there are as many sessions as the server allows; librdmad(3) lists the other errors of opening a handle. */
+/* Connect and make a session; waits until its worker is ready. -EMSGSIZE: the server takes no jobs of size_max bytes;
+ * -EAGAIN: there are as many sessions as the server allows; librdmad(3) lists the other errors of opening a handle. */
 int rdmad_gpu_open(const char *server, const struct rdmad_gpu_options *options, struct rdmad_gpu **gpu);
 
 /* Disconnect: the session ends. Callbacks of outstanding jobs get -ECONNABORTED, results not dequeued are lost.
  * NULL is allowed. -EDEADLK from a callback: nothing is closed. */
 int rdmad_gpu_close(struct rdmad_gpu *gpu);
 
-/* Wait until all jobs are done, and then ask the server to end the session. Results can be dequeued afterwards, but no more
- * jobs enqueued. */
+/* Wait until all jobs are done, and then ask the server to end the session. Results can be dequeued afterwards, but no
+ * more jobs enqueued. */
 int rdmad_gpu_terminate(struct rdmad_gpu *gpu);
 
 /*
- * Jobs. Input and output are memory of the caller, who must not touch either until the job is done. They may be the same memory.
+ * Jobs. Input and output are memory of the caller, who must not touch either until the job is done. They may be the
+ * same memory.
  */
 struct rdmad_gpu_job {
 	uint32_t id; /* chosen by the caller, comes back in the result */
@@ -82,25 +84,26 @@ struct rdmad_gpu_result {
 	uint32_t work_ns;    /* queue mode: how long the operation itself took, at most 4 s; else 0 */
 };
 
-/* Take a job. It leaves with the next call of dequeue, wait, progress or flush, together with others. 0: its result will come
- * exactly once, by rdmad_gpu_dequeue. Otherwise the job was not taken: -EAGAIN: dequeue first; -EEXIST: a job with this id is
- * outstanding, or its result has not been dequeued. */
+/* Take a job. It leaves with the next call of dequeue, wait, progress or flush, together with others. 0: its result
+ * will come exactly once, by rdmad_gpu_dequeue. Otherwise the job was not taken: -EAGAIN: dequeue first; -EEXIST: a job
+ * with this id is outstanding, or its result has not been dequeued. */
 int rdmad_gpu_enqueue(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job);
 
-/* Send and receive without waiting, and take up to `max` results, in the order in which they came. Returns how many; -ENOTCONN:
- * there is none, and the session has ended. */
+/* Send and receive without waiting, and take up to `max` results, in the order in which they came. Returns how many;
+ * -ENOTCONN: there is none, and the session has ended. */
 int rdmad_gpu_dequeue(struct rdmad_gpu *gpu, struct rdmad_gpu_result *results, unsigned max);
 
 /* Wait until there is a result to dequeue. Returns how many there are; 0: nothing is outstanding; -ETIMEDOUT. */
 int rdmad_gpu_wait(struct rdmad_gpu *gpu, uint64_t timeout_us);
 
-/* Like enqueue, but instead of a result to dequeue there is a callback, exactly once, from rdmad_gpu_progress or another call that
- * sends and receives. The job may have any id, also that of another job. The callback may enqueue and submit, but not wait or close. */
+/* Like enqueue, but instead of a result to dequeue there is a callback, exactly once, from rdmad_gpu_progress or
+ * another call that sends and receives. The job may have any id, also that of another job. The callback may enqueue and
+ * submit, but not wait or close. */
 typedef void (*rdmad_gpu_callback)(void *arg, const struct rdmad_gpu_result *result);
 int rdmad_gpu_submit(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job, rdmad_gpu_callback done, void *arg);
 
-/* Send and receive; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one job is done. Returns how many
- * are, called back or to be dequeued; 0 after the timeout; -ENOTCONN. */
+/* Send and receive; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one job is done.
+ * Returns how many are, called back or to be dequeued; 0 after the timeout; -ENOTCONN. */
 int rdmad_gpu_progress(struct rdmad_gpu *gpu, uint64_t timeout_us);
 
 /* Send what was enqueued and submitted. */
@@ -109,15 +112,15 @@ int rdmad_gpu_flush(struct rdmad_gpu *gpu);
 /* How many jobs were taken whose result has been neither dequeued nor called back. */
 size_t rdmad_gpu_outstanding(const struct rdmad_gpu *gpu);
 
-/* For a caller's own loop: a descriptor that becomes readable when rdmad_gpu_progress has work. Call rdmad_gpu_arm before each
- * sleep. 0: sleep; 1: there is work now. In queue mode the server does not report results: arm begins to look for one, and the
- * descriptor becomes readable when it has looked. */
+/* For a caller's own loop: a descriptor that becomes readable when rdmad_gpu_progress has work. Call rdmad_gpu_arm
+ * before each sleep. 0: sleep; 1: there is work now. In queue mode the server does not report results: arm begins to
+ * look for one, and the descriptor becomes readable when it has looked. */
 int rdmad_gpu_fd(const struct rdmad_gpu *gpu);
 int rdmad_gpu_arm(struct rdmad_gpu *gpu);
 
 /*
- * Calls that do one job and wait for it, up to common.timeout_us. After -ETIMEDOUT the session has ended, so that nobody writes to
- * the output any more.
+ * Calls that do one job and wait for it, up to common.timeout_us. After -ETIMEDOUT the session has ended, so that
+ * nobody writes to the output any more.
  */
 
 /* Pixels of 8 bits; `levels` 1 to 256. If c(v) of the N pixels have at most the value v, a pixel of value v becomes
@@ -129,8 +132,8 @@ int rdmad_gpu_quantize(struct rdmad_gpu *gpu, uint32_t width, uint32_t height, u
 int rdmad_gpu_echo(struct rdmad_gpu *gpu, const void *input, size_t size, uint32_t delay_us, void *output);
 
 /*
- * Registered memory. Devices read inputs and write outputs, and for that the memory must be registered. Memory that the program
- * has not registered by these calls is registered for each job, which takes microseconds to milliseconds.
+ * Registered memory. Devices read inputs and write outputs, and for that the memory must be registered. Memory that the
+ * program has not registered by these calls is registered for each job, which takes microseconds to milliseconds.
  */
 
 /* A registered buffer of at least `size` bytes; give it back with rdmad_gpu_buffer_release. */

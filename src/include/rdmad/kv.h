@@ -1,8 +1,8 @@
 /*
  * kv.h: the key/value store of rdmad. See rdmad_kv(3) and rdmad_kv_version(3).
  *
- * Keys are 1 to 4095 bytes. If key plus value are below 4096 bytes, they travel in messages, one each way. Larger values never
- * pass through a message: the server reads them from the caller's memory, or writes them there.
+ * Keys are 1 to 4095 bytes. If key plus value are below 4096 bytes, they travel in messages, one each way. Larger
+ * values never pass through a message: the server reads them from the caller's memory, or writes them there.
  *
  * A handle belongs to one thread at a time, and to one process: in the child of a fork it can only be closed.
  *
@@ -34,8 +34,9 @@
 #include <sys/uio.h>
 
 /*
- * A handle. It may be kept in a `struct rdmad_kv *` or in a `void *`. In C the calls take both, and the compiler warns if a handle of
- * another service is passed. C++ does not convert `void *` to another pointer, so there the calls take any pointer.
+ * A handle. It may be kept in a `struct rdmad_kv *` or in a `void *`. In C the calls take both, and the compiler warns
+ * if a handle of another service is passed. C++ does not convert `void *` to another pointer, so there the calls take
+ * any pointer.
  */
 struct rdmad_kv;
 #ifndef RDMAD_KV_ANY
@@ -51,9 +52,9 @@ extern "C" {
 #endif
 
 /*
- * The five calls. servername is host[:port] (RDMA where both ends have it, else software),
- * rdma://host[:port], tcp://host[:port] or unix:///path. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no
- * kv, -EUSERS too many connections, -ESHUTDOWN it takes no more ...: librdmad(3) lists all errors of opening a handle.
+ * The five calls. servername is host[:port] (RDMA where both ends have it, else software), rdma://host[:port],
+ * tcp://host[:port] or unix:///path. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no kv, -EUSERS too
+ * many connections, -ESHUTDOWN it takes no more ...: librdmad(3) lists all errors of opening a handle.
  */
 int kv_open(char *servername, void **kv_handle);
 int kv_set(RDMAD_KV_ANY *kv_handle, const char *key, const char *value);
@@ -68,9 +69,9 @@ int kv_close(RDMAD_KV_ANY *kv_handle);
  * The same, for bytes. Blocking; callbacks of other outstanding requests run meanwhile.
  */
 
-/* kv_open with options (NULL: defaults). `share` (NULL: none) is another handle whose queues this one uses, too: both then
- * belong to one thread, and kv_progress of either serves both. For many connections in one thread this is cheaper than
- * separate handles. They may be closed in any order. */
+/* kv_open with options (NULL: defaults). `share` (NULL: none) is another handle whose queues this one uses, too: both
+ * then belong to one thread, and kv_progress of either serves both. For many connections in one thread this is cheaper
+ * than separate handles. They may be closed in any order. */
 int kv_open_options(const char *server, const struct rdmad_options *options, RDMAD_KV_ANY *share, void **kv_handle);
 
 /* The same with a handle of its own type. */
@@ -87,29 +88,30 @@ int kv_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
 int kv_exists(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
 
 /*
- * Asynchronous. Each accepted request calls back exactly once. Callbacks run in the program's own thread, while it is in
- * kv_progress, kv_arm, a blocking call or kv_close; what a progress thread finds finished waits for one of these calls.
+ * Asynchronous. Each accepted request calls back exactly once. Callbacks run in the program's own thread, while it is
+ * in kv_progress, kv_arm, a blocking call or kv_close; what a progress thread finds finished waits for one of these
+ * calls.
  *
- * Requests for the same key are carried out in the order in which they were submitted. Requests whose key and value go in the message
- * are answered in that order, whatever their keys; the answer about a large value may come later. A get of a large value asks
- * the server twice if it does not know the length. Writes that were submitted after the get do not change its result: it gets the
- * value from before them, or -ESTALE if the server could not keep that.
+ * Requests for the same key are carried out in the order in which they were submitted. Requests whose key and value go
+ * in the message are answered in that order, whatever their keys; the answer about a large value may come later. A get
+ * of a large value asks the server twice if it does not know the length. Writes that were submitted after the get do
+ * not change its result: it gets the value from before them, or -ESTALE if the server could not keep that.
  *
- * Submitted requests leave together, in one message, with the next kv_progress or kv_flush. Where there is a progress thread, they
- * leave without these calls after a few milliseconds.
+ * Submitted requests leave together, in one message, with the next kv_progress or kv_flush. Where there is a progress
+ * thread, they leave without these calls after a few milliseconds.
  */
 
 /* status: 0 or a negative errno as above. value: of a get, valid during the call; NULL otherwise. The
  * callback may submit, but not close the handle. NULL: nobody wants to know. */
 typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
 
-/* If the server keeps a log with the policy "always", the answer to a write may come after the answers to later requests for
- * other keys. The answer to a write with KV_DURABLE may come late under "interval", too, and then even after the answers to later requests
- * for the same key; they are carried out after the write all the same.
+/* If the server keeps a log with the policy "always", the answer to a write may come after the answers to later
+ * requests for other keys. The answer to a write with KV_DURABLE may come late under "interval", too, and then even
+ * after the answers to later requests for the same key; they are carried out after the write all the same.
  *
- * Returns 0: accepted; -EAGAIN: as many requests are outstanding as the handle or the server takes, call kv_progress first. The
- * key is copied before the call returns, and so is a value that goes in the message. A larger value (see kv_eager_max) is
- * fetched from where it lies, and must stay unchanged until the callback has been called. */
+ * Returns 0: accepted; -EAGAIN: as many requests are outstanding as the handle or the server takes, call kv_progress
+ * first. The key is copied before the call returns, and so is a value that goes in the message. A larger value (see
+ * kv_eager_max) is fetched from where it lies, and must stay unchanged until the callback has been called. */
 int kv_submit_set(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 		  kv_callback done, void *arg);
 int kv_submit_get(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
@@ -117,15 +119,15 @@ int kv_submit_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, k
 /* status 0 or -ENOENT. */
 int kv_submit_exists(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg);
 
-/* The value goes to the caller's buffer, from 4 KiB on without a copy. The buffer must stay until the callback has been called,
- * whose `value` is then `buffer`. -EMSGSIZE: the value is longer than `size`, and value_len says how long. */
+/* The value goes to the caller's buffer, from 4 KiB on without a copy. The buffer must stay until the callback has been
+ * called, whose `value` is then `buffer`. -EMSGSIZE: the value is longer than `size`, and value_len says how long. */
 int kv_submit_get_into(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, void *buffer, size_t size,
 		       kv_callback done, void *arg);
 
 /*
- * Versions, conditions and expiry. Each write of a key gives it a higher version, also if the key was deleted in between. No
- * version is 0. A time to live (ttl) is in microseconds, from the moment when the server carries the request out; 0: the key
- * does not expire.
+ * Versions, conditions and expiry. Each write of a key gives it a higher version, also if the key was deleted in
+ * between. No version is 0. A time to live (ttl) is in microseconds, from the moment when the server carries the
+ * request out; 0: the key does not expire.
  *
  * Each call has a kv_submit_ variant, which does not wait and calls back, as kv_submit_get does for kv_get_bytes.
  */
@@ -199,8 +201,8 @@ int kv_incr(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t de
 int kv_submit_incr(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done,
 		   void *arg);
 
-/* The same with a ttl for a key that was missing: the number that the call makes expires after ttl_us (0: never). The ttl of a number
- * that is there already stays. So one call is enough to count what happens within some time. */
+/* The same with a ttl for a key that was missing: the number that the call makes expires after ttl_us (0: never). The
+ * ttl of a number that is there already stays. So one call is enough to count what happens within some time. */
 int kv_count(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us, int64_t *number,
 	     uint64_t *version);
 int kv_submit_count(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us,
@@ -221,13 +223,13 @@ struct kv_fetch {
 	uint64_t ttl_us;
 };
 
-/* Read a part (what NULL: all) to the caller's buffer, which must stay until the call has returned, or the callback has been called.
- * *len: bytes of the part; *meta: length and version of the whole value; both may be NULL. -ENOENT; -EMSGSIZE: the part is
- * longer than `size`: *len says how long, and nothing was done. If the connection ends, the key may have been deleted although
- * the value did not come.
+/* Read a part (what NULL: all) to the caller's buffer, which must stay until the call has returned, or the callback has
+ * been called. *len: bytes of the part; *meta: length and version of the whole value; both may be NULL. -ENOENT;
+ * -EMSGSIZE: the part is longer than `size`: *len says how long, and nothing was done. If the connection ends, the key
+ * may have been deleted although the value did not come.
  *
- * A callback's value is `buffer`. With buffer NULL and size 0, for parts of up to 4096 bytes, it is memory of the library, valid while the
- * callback runs; it is NULL if the part is empty. */
+ * A callback's value is `buffer`. With buffer NULL and size 0, for parts of up to 4096 bytes, it is memory of the
+ * library, valid while the callback runs; it is NULL if the part is empty. */
 int kv_fetch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
 	     size_t size, size_t *len, struct kv_meta *meta);
 int kv_submit_fetch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
@@ -242,17 +244,18 @@ int kv_get_delete(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, void
 int kv_get_touch(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t ttl_us, void **value,
 		 size_t *value_len);
 
-/* Set, and get what was there before: *old is NULL if there was nothing, else kv_release gives it back. Takes two round trips, and
- * more while others write the key; -ESTALE: they did so again and again, and nothing was set. */
+/* Set, and get what was there before: *old is NULL if there was nothing, else kv_release gives it back. Takes two round
+ * trips, and more while others write the key; -ESTALE: they did so again and again, and nothing was set. */
 int kv_get_set(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 	       void **old, size_t *old_len);
 
-/* Write bytes behind the value's end, or at an offset of it. A missing key counts as an empty value, and what lies between the
- * value's end and the offset becomes zeros. The ttl stays. *length (may be NULL): of the whole value then. A reader sees the
- * change as a whole or not at all.
+/* Write bytes behind the value's end, or at an offset of it. A missing key counts as an empty value, and what lies
+ * between the value's end and the offset becomes zeros. The ttl stays. *length (may be NULL): of the whole value then.
+ * A reader sees the change as a whole or not at all.
  *
- * This takes one round trip if key and bytes fit in a message and the value becomes no longer than 1 MiB. Otherwise the whole value
- * is fetched, changed here and put back, as by kv_get_set. The submitted variants do only the former, and else return -EMSGSIZE. */
+ * This takes one round trip if key and bytes fit in a message and the value becomes no longer than 1 MiB. Otherwise the
+ * whole value is fetched, changed here and put back, as by kv_get_set. The submitted variants do only the former, and
+ * else return -EMSGSIZE. */
 int kv_append(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *bytes, size_t len,
 	      uint64_t *length);
 int kv_submit_append(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const void *bytes, size_t len,
@@ -262,13 +265,13 @@ int kv_set_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint6
 int kv_submit_set_range(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t offset, const void *bytes,
 			size_t len, kv_result_callback done, void *arg);
 
-/* A value whose bytes lie in several pieces of memory, in the order of the array: kv_put from them, kv_fetch to them (all of the
- * value with `what` NULL). The array and the pieces must stay until the call has returned, or the callback has been
- * called; a callback's value is NULL.
+/* A value whose bytes lie in several pieces of memory, in the order of the array: kv_put from them, kv_fetch to them
+ * (all of the value with `what` NULL). The array and the pieces must stay until the call has returned, or the callback
+ * has been called; a callback's value is NULL.
  *
- * If the value does not fit in a message, pieces of more than 4096 bytes are read and written where they lie. Shorter ones are
- * copied, to travel together. All pieces are copied if there would still be more than 16 ranges, or if the server is an older
- * one that takes only one range. */
+ * If the value does not fit in a message, pieces of more than 4096 bytes are read and written where they lie. Shorter
+ * ones are copied, to travel together. All pieces are copied if there would still be more than 16 ranges, or if the
+ * server is an older one that takes only one range. */
 int kv_putv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
 	    const struct kv_put_options *options, uint64_t *version);
 int kv_submit_putv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
@@ -278,7 +281,8 @@ int kv_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const st
 int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
 		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg);
 
-/* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value is large. */
+/* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value
+ * is large. */
 int kv_expect_length(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t length);
 
 /*
@@ -288,10 +292,10 @@ int kv_expect_length(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, u
 /* Called for each key. It may use the handle, and also wait or delete. If it returns anything but 0, the walk stops. */
 typedef int (*kv_scan_callback)(void *arg, const void *key, size_t key_len, const struct kv_meta *meta);
 
-/* One page of the keys that begin with the prefix (length 0: all keys), at most `limit` of them (0: as many as one message takes).
- * Set *cursor to 0 to begin; it is 0 again after the last page. Pages before the last may be empty. Returns how many keys the page
- * had, or what the callback returned if that was not 0; *cursor is unchanged then. A key that is there during the whole walk comes
- * at least once, and usually only once; others may or may not come. */
+/* One page of the keys that begin with the prefix (length 0: all keys), at most `limit` of them (0: as many as one
+ * message takes). Set *cursor to 0 to begin; it is 0 again after the last page. Pages before the last may be empty.
+ * Returns how many keys the page had, or what the callback returned if that was not 0; *cursor is unchanged then. A key
+ * that is there during the whole walk comes at least once, and usually only once; others may or may not come. */
 int kv_scan(RDMAD_KV_ANY *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
 	    kv_scan_callback each, void *arg);
 
@@ -301,7 +305,8 @@ int kv_each(RDMAD_KV_ANY *kv_handle, const void *prefix, size_t prefix_len, kv_s
 /* Delete all keys, whoever wrote them. *deleted (may be NULL): how many. Keys that are written meanwhile may stay. */
 int kv_delete_all(RDMAD_KV_ANY *kv_handle, uint64_t *deleted);
 
-/* Delete the keys that begin with the prefix, which must not be empty. *deleted (may be NULL): how many, also after an error. */
+/* Delete the keys that begin with the prefix, which must not be empty. *deleted (may be NULL): how many, also after an
+ * error. */
 int kv_delete_prefix(RDMAD_KV_ANY *kv_handle, const void *prefix, size_t prefix_len, uint64_t *deleted);
 
 /* The server's limits and what it holds. */
@@ -314,10 +319,10 @@ struct kv_info {
 int kv_info(RDMAD_KV_ANY *kv_handle, struct kv_info *info);
 
 /*
- * Many keys in one call, with as many requests outstanding as the handle takes. The calls wait until all items are answered. They
- * return 0, or the error of the first item that has one; -ETIMEDOUT, -ENOTCONN: there was no answer for some. An item's error does
- * not stop the others. At most 1024 requests are outstanding at a time, however large their values are, and kv_mget holds the values
- * of all of them; an item for which there is no memory gets -ENOMEM.
+ * Many keys in one call, with as many requests outstanding as the handle takes. The calls wait until all items are
+ * answered. They return 0, or the error of the first item that has one; -ETIMEDOUT, -ENOTCONN: there was no answer for
+ * some. An item's error does not stop the others. At most 1024 requests are outstanding at a time, however large their
+ * values are, and kv_mget holds the values of all of them; an item for which there is no memory gets -ENOMEM.
  */
 struct kv_item {
 	const void *key;
@@ -330,8 +335,9 @@ struct kv_item {
 /* options as of kv_put, the same for all; NULL: as kv_set_bytes. */
 int kv_mset(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options);
 
-/* Calls back once for each item, with its index, as soon as it is answered; the value is valid while the callback runs. A missing
- * key has status -ENOENT, which does not count as an error of kv_mget. The callback may submit requests, but not wait. */
+/* Calls back once for each item, with its index, as soon as it is answered; the value is valid while the callback runs.
+ * A missing key has status -ENOENT, which does not count as an error of kv_mget. The callback may submit requests, but
+ * not wait. */
 typedef void (*kv_mget_callback)(void *arg, size_t index, int status, const void *value, size_t value_len);
 int kv_mget(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg);
 
@@ -346,20 +352,21 @@ struct kv_place {
 };
 int kv_mget_into(RDMAD_KV_ANY *kv_handle, struct kv_place *places, size_t count);
 
-/* Ask which keys are there: the status of each item is 0 or -ENOENT. Returns how many items come before the first missing key, or
- * an error. With `stop`, keys far behind the first missing one are not asked for; their status is -ECANCELED. */
+/* Ask which keys are there: the status of each item is 0 or -ENOENT. Returns how many items come before the first
+ * missing key, or an error. With `stop`, keys far behind the first missing one are not asked for; their status is
+ * -ECANCELED. */
 int64_t kv_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, bool stop);
 
-/* kv_mset that does not wait. It calls back once, when all items have their status: result->status is the first error, and
- * result->number is how many items failed. The items must stay until then. Returns how many items it took: the first ones, as
- * many as the handle has room for; -EAGAIN: none. */
+/* kv_mset that does not wait. It calls back once, when all items have their status: result->status is the first error,
+ * and result->number is how many items failed. The items must stay until then. Returns how many items it took: the
+ * first ones, as many as the handle has room for; -EAGAIN: none. */
 int64_t kv_submit_mset(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count,
 		       const struct kv_put_options *options, kv_result_callback done, void *arg);
 
 /*
- * Registered memory. The server's device reads values from 4 KiB on from the caller's memory, and writes them there. Such memory
- * has to be registered, which takes microseconds to milliseconds. Memory that the program has not registered by these calls is
- * registered for each request.
+ * Registered memory. The server's device reads values from 4 KiB on from the caller's memory, and writes them there.
+ * Such memory has to be registered, which takes microseconds to milliseconds. Memory that the program has not
+ * registered by these calls is registered for each request.
  */
 
 /* A registered buffer of at least `size` bytes; give it back with kv_release. */
@@ -370,50 +377,55 @@ int kv_buffer_register(RDMAD_KV_ANY *kv_handle, void *addr, size_t len);
 int kv_buffer_unregister(RDMAD_KV_ANY *kv_handle, void *addr);
 
 /*
- * When the connection ends, each request without an answer calls back, with -ECONNABORTED if it may have been carried out, or with
- * -ENOTCONN or -ESHUTDOWN if it was not. After that every call on the handle returns -ENOTCONN until kv_reopen.
+ * When the connection ends, each request without an answer calls back, with -ECONNABORTED if it may have been carried
+ * out, or with -ENOTCONN or -ESHUTDOWN if it was not. After that every call on the handle returns -ENOTCONN until
+ * kv_reopen.
  *
- * A server that takes no new connections, or that is going to end, says so first: outstanding requests are still answered, but new ones
- * are not taken: they return -ESHUTDOWN, or -EAGAIN after kv_keep_connected. So no request fails because a server restarts.
+ * A server that takes no new connections, or that is going to end, says so first: outstanding requests are still
+ * answered, but new ones are not taken: they return -ESHUTDOWN, or -EAGAIN after kv_keep_connected. So no request fails
+ * because a server restarts.
  */
 
-/* Connect again, to the server of kv_open. The handle keeps its registered and lent memory, the lengths that it remembers, and the
- * handles that it shares with. Outstanding requests end as by kv_close. Errors as of kv_open; the call may be made again later. */
+/* Connect again, to the server of kv_open. The handle keeps its registered and lent memory, the lengths that it
+ * remembers, and the handles that it shares with. Outstanding requests end as by kv_close. Errors as of kv_open; the
+ * call may be made again later. */
 int kv_reopen(RDMAD_KV_ANY *kv_handle);
 
-/* From now on kv_progress and the calls that wait do so by themselves: they try to connect again, to the address that was reached
- * before, for up to for_us microseconds after each end of the connection, with pauses of 10 ms to 1 s between the tries. 0 (the
- * default): they do not; UINT64_MAX: they never give up. Meanwhile submissions return -EAGAIN. Calls that wait go on waiting, and
- * send again what was not carried out. */
+/* From now on kv_progress and the calls that wait do so by themselves: they try to connect again, to the address that
+ * was reached before, for up to for_us microseconds after each end of the connection, with pauses of 10 ms to 1 s
+ * between the tries. 0 (the default): they do not; UINT64_MAX: they never give up. Meanwhile submissions return
+ * -EAGAIN. Calls that wait go on waiting, and send again what was not carried out. */
 int kv_keep_connected(RDMAD_KV_ANY *kv_handle, uint64_t for_us);
 
-/* Requests that are submitted from now on end with -ETIMEDOUT if for so long no answer has come to the handle, and no byte of a
- * large value has moved. 0 (the default): they wait as long as the connection lives. For calls that wait, `timeout_us` of the
- * options is that time. */
+/* Requests that are submitted from now on end with -ETIMEDOUT if for so long no answer has come to the handle, and no
+ * byte of a large value has moved. 0 (the default): they wait as long as the connection lives. For calls that wait,
+ * `timeout_us` of the options is that time. */
 int kv_request_timeout(RDMAD_KV_ANY *kv_handle, uint64_t timeout_us);
 
-/* End all outstanding requests that were submitted with this `arg`, by -ECANCELED. Their callbacks are called before this call
- * returns; requests that these callbacks submit are not ended. Returns how many there were. The server may still carry them out. It
- * cannot reach memory any more that was registered for one of them alone: if it tries to, the connection ends. Memory that
- * stays registered may still be read or written. */
+/* End all outstanding requests that were submitted with this `arg`, by -ECANCELED. Their callbacks are called before
+ * this call returns; requests that these callbacks submit are not ended. Returns how many there were. The server may
+ * still carry them out. It cannot reach memory any more that was registered for one of them alone: if it tries to, the
+ * connection ends. Memory that stays registered may still be read or written. */
 int kv_cancel(RDMAD_KV_ANY *kv_handle, const void *arg);
 
 /* Send what was submitted. */
 int kv_flush(RDMAD_KV_ANY *kv_handle);
 
-/* Send, receive and call back; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one request has
- * completed. Returns how many have, of all handles that share; 0 after the timeout, or earlier if there is room again after an
- * -EAGAIN (but not with UINT64_MAX); -ENOTCONN. */
+/* Send, receive and call back; wait up to timeout_us (0: do not wait, UINT64_MAX: for ever) until at least one request
+ * has completed. Returns how many have, of all handles that share; 0 after the timeout, or earlier if there is room
+ * again after an -EAGAIN (but not with UINT64_MAX); -ENOTCONN. */
 int kv_progress(RDMAD_KV_ANY *kv_handle, uint64_t timeout_us);
 
-/* Wait until nothing is outstanding on this handle; -ETIMEDOUT if there was no progress for `timeout_us` of its options. */
+/* Wait until nothing is outstanding on this handle; -ETIMEDOUT if there was no progress for `timeout_us` of its
+ * options. */
 int kv_wait(RDMAD_KV_ANY *kv_handle);
 
 /* Requests that were submitted and have not called back. */
 size_t kv_outstanding(const RDMAD_KV_ANY *kv_handle);
 
-/* For a caller's own loop: a descriptor that becomes readable when kv_progress has work, also when a time is over. Call kv_arm
- * before each sleep. 0: sleep; 1: there is work now, call kv_progress instead; -ENOTCONN: nothing will come any more. */
+/* For a caller's own loop: a descriptor that becomes readable when kv_progress has work, also when a time is over. Call
+ * kv_arm before each sleep. 0: sleep; 1: there is work now, call kv_progress instead; -ENOTCONN: nothing will come any
+ * more. */
 int kv_fd(const RDMAD_KV_ANY *kv_handle);
 int kv_arm(RDMAD_KV_ANY *kv_handle);
 

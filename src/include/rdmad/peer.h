@@ -23,10 +23,10 @@ struct rdmad_peer_entry {
 };
 typedef int (*rdmad_peer_each)(void *arg, const struct rdmad_peer_entry *entry);
 
-/* Calls each() for every member of every group; members of one group follow one another. If each() returns anything but 0, the list
- * ends, and this call returns the same. Names and addresses are what clients said, and may have any bytes. `options` may be NULL.
- * transport: set to how the server was reached, "tcp" and so on. Returns 0, what each() returned, or a negative errno:
- * rdmad_error() says why. */
+/* Calls each() for every member of every group; members of one group follow one another. If each() returns anything but
+ * 0, the list ends, and this call returns the same. Names and addresses are what clients said, and may have any bytes.
+ * `options` may be NULL. transport: set to how the server was reached, "tcp" and so on. Returns 0, what each()
+ * returned, or a negative errno: rdmad_error() says why. */
 int rdmad_peer_list(const char *server, const struct rdmad_options *options, rdmad_peer_each each, void *arg,
 		    char transport[8]);
 

@@ -28,8 +28,8 @@ int rdmad_ping_open(const char *server, const struct rdmad_ping_options *options
 /* Send one ping. -EAGAIN: depth pings are out, receive first. */
 int rdmad_ping_send(struct rdmad_ping *ping);
 
-/* Wait for the answer to the oldest ping. *rtt_ns: its round trip in nanoseconds. -EBADMSG: these are not the bytes that were
- * sent; -ETIMEDOUT; -ENOTCONN. */
+/* Wait for the answer to the oldest ping. *rtt_ns: its round trip in nanoseconds. -EBADMSG: these are not the bytes
+ * that were sent; -ETIMEDOUT; -ENOTCONN. */
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns);
 
 /* "rdma", "tcp", "unix" or "shm": shared memory. */

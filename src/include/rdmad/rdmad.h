@@ -35,7 +35,20 @@ struct rdmad_options {
 	uint32_t credits;      /* messages in flight per direction; default 32 */
 	uint32_t eager_limit;  /* kv: up to this, key plus value go in the message; larger ones by RDMA read and
 	                                write. The default, and the most, is what the server grants: 4095 */
+	const char *key_file;  /* with the key of this program, see rdmad-auth(7). NULL: RDMAD_KEY_FILE of the
+	                          environment; or the user's or machine's file, for servers on other machines. A handle
+	                          that shares another's queues has its key */
 };
+
+/* The key that a handle with these options (NULL: defaults) would prove to `server`, and have it prove. Nothing is
+ * sent.
+ * 0; -ENOENT: none; -EINVAL: the address is none, or the file is not one of a key; or another negative errno. */
+struct rdmad_key_info {
+	unsigned number;
+	char name[32];       /* of the client */
+	char fingerprint[9]; /* by which rdmactl key list tells keys apart */
+};
+int rdmad_key_info(const char *server, const struct rdmad_options *options, struct rdmad_key_info *info);
 
 /* Why the last call of this thread that failed did so; "" if none failed. Valid until the thread's next call. */
 const char *rdmad_error(void);

@@ -1,0 +1,133 @@
+/* table.c: keys and rights together, as they hold at one time; and what one connection has of them. */
+#include "auth/internal.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct auth_table {
+	_Atomic uint32_t references;
+	struct auth_keys *keys;       /* NULL: nobody is asked for a key */
+	struct auth_clients *clients; /* NULL: all may do everything */
+	bool own_users;
+	struct auth_key nobody; /* in place of one that is not known, so that its client fails at the proof */
+};
+
+int auth_table_load(const char *keys, const char *clients, bool own_users, const char *const *services,
+		    struct auth_table **out)
+{
+	struct auth_table *table;
+	int rc = auth_begin();
+
+	if (rc != 0)
+		return rc;
+	table = sodium_malloc((sizeof(*table) + 15) & ~(size_t)15);
+	if (!table) {
+		log_error("auth", "no memory that may be locked");
+		return -ENOMEM;
+	}
+	*table = (struct auth_table){.references = 1, .own_users = own_users};
+	rc = auth_key_new(1, "nobody", &table->nobody);
+	if (rc == 0 && keys)
+		rc = auth_keys_load(keys, &table->keys);
+	if (rc == -ENOENT)
+		log_error("auth", "%s: there is no such file; rdmactl key new NAME --into %s makes it", keys, keys);
+	if (rc == 0 && clients) {
+		rc = auth_clients_load(clients, services, &table->clients);
+		if (rc == -ENOENT)
+			log_error("auth", "%s: there is no such file", clients);
+	}
+	if (rc == 0)
+		*out = table;
+	else
+		auth_table_put(table);
+	return rc;
+}
+
+struct auth_table *auth_table_get(struct auth_table *table)
+{
+	atomic_fetch_add(&table->references, 1);
+	return table;
+}
+
+void auth_table_put(struct auth_table *table)
+{
+	if (!table || atomic_fetch_sub(&table->references, 1) > 1)
+		return;
+	auth_keys_put(table->keys);
+	auth_clients_put(table->clients);
+	sodium_free(table);
+}
+
+bool auth_table_has_keys(const struct auth_table *table)
+{
+	return table->keys;
+}
+
+bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t uid, struct auth_admission *out)
+{
+	*out = (struct auth_admission){.uid = uid, .is_user = is_user};
+	if (key_id) {
+		out->key = table->keys ? auth_keys_find(table->keys, key_id) : NULL;
+		out->known = out->key;
+		if (!table->keys)
+			return false;
+		out->client = out->known ? auth_clients_find(table->clients, out->key->name) : &auth_nothing;
+		if (!out->known)
+			out->key = &table->nobody;
+	} else if (table->own_users && !(is_user && (uid == 0 || uid == geteuid()))) {
+		return false;
+	} else if (is_user) {
+		out->client = auth_clients_user(table->clients, uid);
+	} else if (table->keys) {
+		return false;
+	} else {
+		out->client = auth_clients_find(table->clients, "*");
+	}
+	out->table = auth_table_get(table);
+	return true;
+}
+
+bool auth_has_place(const struct auth_client *client)
+{
+	return !client->open || atomic_load(client->open) < client->connections;
+}
+
+bool auth_enter(struct auth_admission *admission)
+{
+	const struct auth_client *client = admission->client;
+
+	admission->proved = true;
+	if (!client || !client->open)
+		return true;
+	admission->entered = true;
+	return atomic_fetch_add(client->open, 1) < client->connections;
+}
+
+bool auth_readmit(struct auth_admission *admission, struct auth_table *table)
+{
+	const struct auth_key *old = admission->key;
+	struct auth_admission fresh;
+
+	if (!admission->table || admission->table == table)
+		return true;
+	if (!auth_admit(table, old ? old->id : 0, admission->is_user, admission->uid, &fresh))
+		return false;
+	if (old && (!fresh.known || strcmp(old->name, fresh.key->name) != 0 ||
+		    sodium_memcmp(old->secret, fresh.key->secret, sizeof(old->secret)) != 0)) {
+		auth_admission_end(&fresh);
+		return false;
+	}
+	if (admission->proved)
+		auth_enter(&fresh);
+	auth_admission_end(admission);
+	*admission = fresh;
+	return true;
+}
+
+void auth_admission_end(struct auth_admission *admission)
+{
+	if (admission->entered)
+		atomic_fetch_sub(admission->client->open, 1);
+	auth_table_put(admission->table);
+	*admission = (struct auth_admission){0};
+}

@@ -1,0 +1,464 @@
+/*
+ * shm_listen.c: a listener of shared memory: it asks the kernel for the client's user, reads what the client wants,
+ * makes the memory, and hands it over.
+ */
+#include "channel/shm.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define PENDING 16                /* clients that have connected and said nothing yet */
+#define PENDING_TIME (5 * TIME_S) /* for it */
+#define OBJECTS 1000              /* names of posix_memory that are tried; others may have them */
+#define SWEPT 64                  /* sockets of other listeners that a new one checks */
+
+struct pending {
+	int fd; /* -1: none */
+	uint64_t until;
+};
+
+struct shm_listener {
+	struct rdmad_channel_listener base;
+	struct rdmad_channel_options options;
+	size_t capacity;
+	int socket, epoll;
+	struct pending pending[PENDING];
+	char name[RDMAD_CHANNEL_NAME_MAX + 1];
+	struct sockaddr_un path;
+	struct address_file file; /* of that path, once it is bound */
+};
+
+/*
+ * Memory and descriptors of one channel
+ */
+
+/* A lock on it says that its maker lives. */
+static int object_open(const char *object, size_t size)
+{
+	int fd = shm_open(object, O_RDWR | O_CREAT | O_EXCL, 0600);
+
+	if (fd < 0 && errno == EEXIST) {
+		fd = shm_open(object, O_RDWR, 0600);
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && shm_unlink(object) == 0)
+			log_warn("channel", "%s was left behind by a program that died; it is replaced", object);
+		if (fd >= 0)
+			close(fd);
+		fd = shm_open(object, O_RDWR | O_CREAT | O_EXCL, 0600);
+	}
+	if (fd < 0 && errno == EEXIST)
+		return -EAGAIN;
+	if (fd < 0) {
+		int rc = -errno;
+
+		log_error("channel", "cannot make the shared memory %s: %m", object);
+		return rc == -EAGAIN ? -ENOMEM : rc;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, (off_t)size) == 0) {
+		int rc = posix_fallocate(fd, 0, (off_t)size); /* now, rather than by a signal when it is written to */
+
+		if (rc == 0)
+			return fd;
+		errno = rc;
+	}
+	log_error("channel", "cannot make %zu bytes of shared memory, %s: %m", size, object);
+	shm_unlink(object);
+	close(fd);
+	return -ENOMEM;
+}
+
+/* Creates an object by a name of its own: rdmad-NAME, rdmad-NAME.1, ... */
+static int object_create(const char *name, size_t size, char *object, size_t object_size)
+{
+	for (int i = 0; i < OBJECTS; i++) {
+		int fd;
+
+		if (i)
+			snprintf(object, object_size, "/rdmad-%s.%d", name, i);
+		else
+			snprintf(object, object_size, "/rdmad-%s", name);
+		fd = object_open(object, size);
+		if (fd != -EAGAIN) {
+			if (fd < 0)
+				object[0] = '\0';
+			return fd;
+		}
+	}
+	log_error("channel",
+		  "the %d names from /dev/shm/rdmad-%s to %s are taken, by channels or other users: remove them, or "
+		  "listen "
+		  "without posix_memory",
+		  OBJECTS, name, object);
+	object[0] = '\0';
+	return -EEXIST;
+}
+
+static int memory_make(const struct shm_listener *listener, int fds[static SHM_FDS], char *object, size_t object_size)
+{
+	size_t size = channel_shm_size(listener->capacity);
+	int rc;
+
+	for (int i = 0; i < SHM_FDS; i++)
+		fds[i] = -1;
+	object[0] = '\0';
+	if (listener->options.posix_memory)
+		fds[SHM_MEMORY] = object_create(listener->name, size, object, object_size);
+	else
+		fds[SHM_MEMORY] = channel_memory_create(size);
+	if (fds[SHM_MEMORY] < 0)
+		return fds[SHM_MEMORY];
+	for (int i = SHM_HEAD_0; i < SHM_FDS; i++) {
+		fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (fds[i] < 0)
+			goto failed;
+	}
+	return 0;
+
+failed:
+	rc = -errno;
+	log_error("channel", "cannot make a channel's descriptors: %m");
+	channel_shm_close_all(fds);
+	if (*object)
+		shm_unlink(object);
+	return rc;
+}
+
+/*
+ * Accept
+ */
+static int send_with_fds(int socket, const struct shm_answer *answer, const int *fds)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(SHM_FDS * sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec piece = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
+	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+	struct cmsghdr *header;
+
+	if (fds) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		header = CMSG_FIRSTHDR(&message);
+		*header = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SHM_FDS * sizeof(int))};
+		memcpy(CMSG_DATA(header), fds, SHM_FDS * sizeof(int));
+	}
+	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*answer) ? 0 : -EPIPE;
+}
+
+static void client_refuse(const struct shm_listener *listener, int fd, int error)
+{
+	const struct shm_answer answer = {
+		.magic = SHM_MAGIC,
+		.version = SHM_VERSION,
+		.error = (uint32_t)error,
+		.capacity = error == EMSGSIZE ? listener->capacity : 0,
+	};
+
+	send_with_fds(fd, &answer, NULL);
+	local_close(fd);
+}
+
+/* The errno that it is to be refused with. */
+static int hello_check(const struct shm_listener *listener, const struct shm_hello *hello)
+{
+	if (hello->magic != SHM_MAGIC)
+		return EPROTO;
+	if (hello->version != SHM_VERSION)
+		return EPROTONOSUPPORT;
+	if (hello->name_len != strlen(listener->name) || memcmp(hello->name, listener->name, hello->name_len) != 0)
+		return ENOENT;
+	return hello->capacity == listener->capacity ? 0 : EMSGSIZE;
+}
+
+/* 0, -EPIPE: the client is gone meanwhile; or why this end cannot. */
+static int client_serve(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
+{
+	const struct shm_answer answer = {.magic = SHM_MAGIC, .version = SHM_VERSION, .capacity = listener->capacity};
+	char object[RDMAD_CHANNEL_NAME_MAX + 32];
+	struct rdmad_channel *channel;
+	int fds[SHM_FDS], rc = memory_make(listener, fds, object, sizeof(object));
+
+	if (rc != 0) {
+		client_refuse(listener, fd, -rc);
+		return rc;
+	}
+	epoll_ctl(listener->epoll, EPOLL_CTL_DEL, fd, NULL); /* it is the channel's from here on */
+	rc = channel_shm_new(fds, fd, 1, listener->capacity, object, &listener->options, &channel);
+	if (rc != 0)
+		return rc;
+	rc = send_with_fds(fd, &answer, fds);
+	channel_shm_handed(channel);
+	if (rc != 0)
+		rdmad_channel_close(channel);
+	else
+		*out = channel;
+	return rc;
+}
+
+/* -EAGAIN: it has not said what it wants yet. -EPIPE: it was refused, or left. */
+static int client_hear(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
+{
+	struct shm_hello hello;
+	ssize_t n = local_recv(fd, &hello, sizeof(hello));
+	int error;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	error = n == (ssize_t)sizeof(hello) ? hello_check(listener, &hello) : EPROTO;
+	if (error == 0) {
+		int rc = client_serve(listener, fd, out);
+
+		return rc == -EAGAIN ? -ENOMEM : rc; /* of mmap(), say: the client's descriptor is closed by now */
+	}
+	if (n > 0)
+		log_warn("channel", "%s refused a client: %s", listener->base.url, strerror(error));
+	client_refuse(listener, fd, error);
+	return -EPIPE;
+}
+
+/* A place for a client that has said nothing yet: the oldest is refused if there is none. */
+static struct pending *pending_place(struct shm_listener *listener)
+{
+	struct pending *place = &listener->pending[0];
+
+	for (size_t i = 0; i < PENDING; i++) {
+		struct pending *other = &listener->pending[i];
+
+		if (other->fd < 0)
+			return other;
+		if (other->until < place->until)
+			place = other;
+	}
+	client_refuse(listener, place->fd, ETIMEDOUT);
+	place->fd = -1;
+	return place;
+}
+
+/* 0, -EAGAIN: no client has come; or why none can. */
+static int client_accept(struct shm_listener *listener)
+{
+	int fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct epoll_event event = {.events = EPOLLIN};
+	struct pending *place;
+
+	if (fd < 0) {
+		int rc = -errno;
+
+		if (rc == -EAGAIN || rc == -ECONNABORTED || rc == -EINTR)
+			return -EAGAIN;
+		log_error("channel", "%s cannot accept: %m", listener->base.url);
+		return rc;
+	}
+	if (!channel_shm_user_may(fd)) {
+		log_warn("channel", "%s refused a client of another user", listener->base.url);
+		client_refuse(listener, fd, EACCES);
+		return 0;
+	}
+	if (epoll_ctl(listener->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+		log_error("channel", "%s cannot watch who comes: %m", listener->base.url);
+		client_refuse(listener, fd, ENOMEM);
+		return 0;
+	}
+	place = pending_place(listener);
+	*place = (struct pending){.fd = fd, .until = time_now() + PENDING_TIME};
+	return 0;
+}
+
+/* The first pending client that can be served. -EAGAIN: none. */
+static int pending_serve(struct shm_listener *listener, struct rdmad_channel **out)
+{
+	uint64_t now = time_now();
+
+	for (size_t i = 0; i < PENDING; i++) {
+		struct pending *pending = &listener->pending[i];
+		int rc, fd = pending->fd;
+
+		if (fd < 0)
+			continue;
+		rc = now < pending->until ? client_hear(listener, fd, out) : -ETIMEDOUT;
+		if (rc == -EAGAIN)
+			continue;
+		if (rc == -ETIMEDOUT)
+			client_refuse(listener, fd, ETIMEDOUT);
+		pending->fd = -1;
+		if (rc != -ETIMEDOUT && rc != -EPIPE)
+			return rc;
+	}
+	return -EAGAIN;
+}
+
+static int shm_accept(struct rdmad_channel_listener *base, uint64_t until, struct rdmad_channel **out)
+{
+	struct shm_listener *listener = (struct shm_listener *)base;
+
+	for (;;) {
+		struct pollfd ready = {.fd = listener->epoll, .events = POLLIN};
+		uint64_t now;
+		int rc;
+
+		/* Clients that have spoken go first: they do not give way to new ones. */
+		while ((rc = pending_serve(listener, out)) == -EAGAIN && (rc = client_accept(listener)) == 0)
+			;
+		if (rc != -EAGAIN)
+			return rc;
+		now = time_now();
+		if (now >= until)
+			return -ETIMEDOUT;
+		channel_poll(&ready, 1, MIN(until - now, PENDING_TIME));
+	}
+}
+
+static int shm_listener_fd(const struct rdmad_channel_listener *base)
+{
+	return ((const struct shm_listener *)base)->epoll;
+}
+
+/*
+ * Listen
+ */
+static void shm_listener_close(struct rdmad_channel_listener *base)
+{
+	struct shm_listener *listener = (struct shm_listener *)base;
+
+	/* First, while it is answered on: nobody takes it for one that was left behind. */
+	address_file_remove(listener->path.sun_path, &listener->file);
+	for (size_t i = 0; i < PENDING; i++)
+		if (listener->pending[i].fd >= 0)
+			local_close(listener->pending[i].fd);
+	if (listener->socket >= 0)
+		close(listener->socket);
+	if (listener->epoll >= 0)
+		close(listener->epoll);
+	free(listener);
+}
+
+static const struct channel_listener_ops shm_listener_ops = {
+	.accept = shm_accept,
+	.fd = shm_listener_fd,
+	.close = shm_listener_close,
+};
+
+/* Sockets of listeners that were killed, whose names may never be listened on again. Under the directory's lock, so
+ * that none of them is between bind() and listen(). */
+static void sockets_sweep(const char *directory)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+
+	for (int looked = 0; dir && looked < SWEPT && (entry = readdir(dir));) {
+		int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", directory, entry->d_name);
+
+		if (entry->d_type != DT_SOCK || n >= (int)sizeof(at.sun_path))
+			continue;
+		looked++;
+		if (address_is_stale((const struct sockaddr *)&at, sizeof(at)))
+			unlink(at.sun_path);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* Binds under the directory's lock: of two listeners that find a socket left behind, one replaces it. */
+static int bind_locked(struct shm_listener *listener, int lock, const char *directory)
+{
+	const struct sockaddr *path = (const struct sockaddr *)&listener->path;
+	int rc = flock(lock, LOCK_EX) == 0 ? 0 : -errno;
+
+	if (rc == 0) {
+		sockets_sweep(directory);
+		if (address_is_stale(path, sizeof(listener->path)))
+			unlink(listener->path.sun_path);
+		rc = bind(listener->socket, path, sizeof(listener->path)) == 0 ? 0 : -errno;
+	}
+	if (rc == 0) {
+		listener->file = address_file_of(listener->path.sun_path);
+		rc = listen(listener->socket, SOMAXCONN) == 0 ? 0 : -errno;
+	}
+	if (rc == -EADDRINUSE)
+		log_error("channel", "somebody listens on %s already", listener->base.url);
+	else if (rc != 0)
+		log_error("channel", "cannot listen on %s, %s: %s", listener->base.url, listener->path.sun_path,
+			  strerror(-rc));
+	return rc;
+}
+
+static int listener_sockets(struct shm_listener *listener)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int rc;
+
+	listener->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	local_refuse_passing(listener->socket);
+	listener->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (listener->socket >= 0 && listener->epoll >= 0 &&
+	    epoll_ctl(listener->epoll, EPOLL_CTL_ADD, listener->socket, &event) == 0)
+		return 0;
+	rc = -errno;
+	log_error("channel", "cannot make the sockets of %s: %m", listener->base.url);
+	return rc;
+}
+
+static struct shm_listener *listener_new(const struct channel_url *url, size_t size,
+					 const struct rdmad_channel_options *options)
+{
+	struct shm_listener *listener = calloc(1, sizeof(*listener));
+
+	if (!listener) {
+		log_error("channel", "no memory for a listener");
+		return NULL;
+	}
+	listener->base.ops = &shm_listener_ops;
+	listener->options = *options;
+	listener->capacity = size;
+	listener->socket = listener->epoll = -1;
+	for (size_t i = 0; i < PENDING; i++)
+		listener->pending[i].fd = -1;
+	snprintf(listener->name, sizeof(listener->name), "%s", url->name);
+	snprintf(listener->base.url, sizeof(listener->base.url), "shm://%s", url->name);
+	return listener;
+}
+
+int channel_shm_listen(const struct channel_url *url, size_t size, const struct rdmad_channel_options *options,
+		       struct rdmad_channel_listener **out)
+{
+	struct shm_listener *listener = listener_new(url, size, options);
+	char directory[SHM_DIRECTORY_MAX], parent[SHM_DIRECTORY_MAX];
+	int rc, fd;
+
+	if (!listener)
+		return -ENOMEM;
+	channel_shm_directory(directory);
+	rc = channel_shm_path(directory, url->name, &listener->path);
+	if (rc == 0)
+		rc = listener_sockets(listener);
+	if (rc != 0)
+		goto close_listener;
+	/* Make it and the one above it. If that fails, channel_shm_directory_open() says why. */
+	snprintf(parent, sizeof(parent), "%s", directory);
+	*strrchr(parent, '/') = '\0';
+	mkdir(parent, 0700);
+	mkdir(directory, 0700);
+	rc = fd = channel_shm_directory_open(directory);
+	if (fd < 0)
+		goto close_listener;
+	rc = bind_locked(listener, fd, directory);
+	close(fd);
+	if (rc != 0)
+		goto close_listener;
+	*out = &listener->base;
+	return 0;
+
+close_listener:
+	shm_listener_close(&listener->base);
+	return rc;
+}

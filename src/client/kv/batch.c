@@ -1,0 +1,340 @@
+/*
+ * batch.c: many keys in one call. As many requests are outstanding as the handle takes; where it takes no more, answers
+ * are waited for.
+ */
+#include "client/kv/kv.h"
+
+#include <stdlib.h>
+
+/* An item's status before its answer. */
+#define PENDING 1 /* to be asked for */
+#define ASKED 2
+
+struct batch {
+	struct kv *kv;
+	struct kv_item *items;
+	struct kv_place *places;              /* of kv_mget_into, in place of items */
+	const struct kv_put_options *options; /* of kv_mset; NULL: plain */
+	kv_mget_callback each;                /* of kv_mget */
+	bool exists;                          /* of kv_mexists */
+	void *arg;
+	size_t next, count, waiting;
+	int error; /* the first */
+	struct blocking b;
+	struct handle {
+		struct batch *batch;
+	} * handles; /* one for each item: what its callback is given */
+};
+
+static int *status_of(const struct batch *b, size_t i)
+{
+	return b->places ? &b->places[i].status : &b->items[i].status;
+}
+
+/* A missing key is an answer to a batch that reads. */
+static bool is_answer(const struct batch *b, int status)
+{
+	return status == 0 || (status == -ENOENT && (b->each || b->places || b->exists));
+}
+
+static void item_end(struct batch *b, size_t index, int status, const void *value, size_t value_len)
+{
+	*status_of(b, index) = status;
+	if (b->error == 0 && !is_answer(b, status))
+		b->error = status;
+	if (b->places && (status == 0 || status == -EMSGSIZE))
+		b->places[index].value_len = value_len;
+	if (b->each) {
+		bool before = engine_callbacks_begin(b->kv->engine); /* it may not have come to a turn */
+
+		b->each(b->arg, index, status, value, value_len);
+		engine_callbacks_end(b->kv->engine, before);
+	}
+}
+
+static void item_done(struct handle *handle, int status, const void *value, size_t value_len)
+{
+	struct batch *b = handle->batch;
+	size_t index = (size_t)(handle - b->handles);
+
+	b->waiting--;
+	/* Asked for again where it was certainly not carried out, and there is to be another connection. */
+	if (likely((status != -ESHUTDOWN && status != -ENOTCONN) || !b->kv->keep || b->kv->closed)) {
+		item_end(b, index, status, value, value_len);
+		return;
+	}
+	*status_of(b, index) = PENDING;
+	b->next = MIN(b->next, index);
+}
+
+static void plain_done(void *arg, int status, const void *value, size_t value_len)
+{
+	item_done(arg, status, value, value_len);
+}
+
+static void put_done(void *arg, const struct kv_result *result)
+{
+	item_done(arg, result->status, NULL, 0);
+}
+
+static int item_submit(struct batch *b, size_t i)
+{
+	struct handle *handle = &b->handles[i];
+	const struct kv_item *item;
+
+	if (b->places) {
+		const struct kv_place *place = &b->places[i];
+
+		return kv_submit_get_into(b->kv, place->key, place->key_len, place->buffer, place->size, plain_done,
+					  handle);
+	}
+	item = &b->items[i];
+	if (b->exists)
+		return kv_submit_exists(b->kv, item->key, item->key_len, plain_done, handle);
+	if (b->each)
+		return kv_submit_get(b->kv, item->key, item->key_len, plain_done, handle);
+	if (!item->value && item->value_len) {
+		log_error("kv", "the value of item %zu is NULL but has a length", i);
+		return -EINVAL;
+	}
+	if (b->options)
+		return kv_submit_put(b->kv, item->key, item->key_len, item->value, item->value_len, b->options,
+				     put_done, handle);
+	return kv_submit_set(b->kv, item->key, item->key_len, item->value, item->value_len, plain_done, handle);
+}
+
+/* Submits as many as the handle takes, then waits until all are answered. */
+static int batch_submit(struct blocking *b)
+{
+	struct batch *batch = container_of(b, struct batch, b);
+	int rc;
+
+	for (; batch->next < batch->count; batch->next++) {
+		if (unlikely(*status_of(batch, batch->next) != PENDING))
+			continue; /* of those behind one that is asked for again */
+		batch->waiting++;
+		*status_of(batch, batch->next) = ASKED;
+		rc = item_submit(batch, batch->next);
+		if (rc == 0)
+			continue;
+		batch->waiting--;
+		*status_of(batch, batch->next) = PENDING;
+		if (rc == -EAGAIN)
+			return rc;
+		item_end(batch, batch->next, rc, NULL, 0);
+	}
+	if (batch->waiting)
+		return -EAGAIN;
+	blocking_done(b, 0);
+	return 0;
+}
+
+/* Answers that come after this are nobody's, and the batch is gone then. */
+static void batch_abandon(struct batch *b, int error)
+{
+	for (uint32_t i = 0; i < b->kv->slots; i++) {
+		struct request *r = kv_slot(b->kv, i);
+		const struct handle *handle = r->result ? r->result_arg : r->arg;
+
+		if (r->done && !request_is_orphan(r) && handle >= b->handles && handle < b->handles + b->count)
+			request_orphan(b->kv, r);
+	}
+	for (size_t i = 0; i < b->count; i++)
+		if (*status_of(b, i) > 0) /* also those that were not submitted */
+			item_end(b, i, error, NULL, 0);
+	b->error = error;
+}
+
+/* Says how many items failed, and why the first did. */
+static int batch_explain(const struct batch *b, const char *what)
+{
+	size_t failed = 0;
+
+	for (size_t i = 0; i < b->count; i++)
+		failed += !is_answer(b, *status_of(b, i));
+	if (b->error)
+		log_error("kv", "%s at %s: %zu of %zu items failed, the first because: %s", what, b->kv->server, failed,
+			  b->count, kv_status_text(b->error));
+	else
+		log_clear_last();
+	return b->error;
+}
+
+static int batch_inside(struct batch *b)
+{
+	struct kv *kv = b->kv;
+	int rc = engine_may_wait(kv->engine);
+
+	if (rc != 0)
+		return rc;
+	kv_timeout_begin(kv);
+	b->handles = calloc(b->count + 1, sizeof(b->handles[0]));
+	if (!b->handles) {
+		log_error("kv", "no memory for %zu items", b->count);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < b->count; i++) {
+		b->handles[i].batch = b;
+		*status_of(b, i) = PENDING;
+	}
+	b->b = (struct blocking){.handle = kv, .submit = batch_submit, .await = kv_await};
+	rc = engine_block(kv->engine, &b->b, TIME_NEVER);
+	if (rc != 0)
+		batch_abandon(b, rc);
+	free(b->handles);
+	return batch_explain(b, b->each || b->places ? "mget" : b->exists ? "mexists" : "mset");
+}
+
+static int batch_run(struct batch *b)
+{
+	int rc;
+
+	kv_enter(b->kv);
+	rc = batch_inside(b);
+	kv_leave(b->kv);
+	return rc;
+}
+
+int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options)
+{
+	struct batch b = {.kv = kv_handle, .items = items, .count = count, .options = options};
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && !items && count) {
+		log_error("kv", "kv_mset needs items");
+		rc = -EINVAL;
+	}
+	return rc != 0 ? rc : batch_run(&b);
+}
+
+int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg)
+{
+	struct batch b = {.kv = kv_handle, .items = items, .count = count, .each = each, .arg = arg};
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && (!each || (!items && count))) {
+		log_error("kv", "kv_mget needs items and a callback");
+		rc = -EINVAL;
+	}
+	return rc != 0 ? rc : batch_run(&b);
+}
+
+int kv_mget_into(void *kv_handle, struct kv_place *places, size_t count)
+{
+	struct batch b = {.kv = kv_handle, .places = places, .count = count};
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && !places && count) {
+		log_error("kv", "kv_mget_into needs places");
+		rc = -EINVAL;
+	}
+	return rc != 0 ? rc : count ? batch_run(&b) : 0;
+}
+
+#define EXISTS_STEP 256 /* keys that are asked for before the first missing one ends it */
+
+int64_t kv_mexists(void *kv_handle, struct kv_item *items, size_t count, bool stop)
+{
+	size_t first = 0, at = 0;
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && !items && count) {
+		log_error("kv", "kv_mexists needs items");
+		rc = -EINVAL;
+	}
+	if (rc != 0)
+		return rc;
+	while (at < count && rc == 0 && !(stop && first < at)) {
+		struct batch b = {.kv = kv_handle, .items = items + at, .exists = true};
+
+		b.count = stop ? MIN(count - at, (size_t)EXISTS_STEP) : count - at;
+		rc = batch_run(&b);
+		at += b.count;
+		while (first < at && items[first].status == 0)
+			first++;
+	}
+	for (; at < count; at++)
+		items[at].status = -ECANCELED;
+	return rc != 0 ? rc : (int64_t)first;
+}
+
+/*
+ * Sets with one callback for all
+ */
+struct many {
+	struct kv_item *items;
+	size_t left;
+	struct kv_result result;
+	kv_result_callback done;
+	void *arg;
+	struct one {
+		struct many *many;
+	} one[];
+};
+
+static void one_done(void *arg, const struct kv_result *result)
+{
+	struct one *one = arg;
+	struct many *many = one->many;
+
+	many->items[one - many->one].status = result->status;
+	if (result->status != 0) {
+		many->result.number++;
+		if (many->result.status == 0)
+			many->result.status = result->status;
+	}
+	if (--many->left)
+		return;
+	many->done(many->arg, &many->result);
+	free(many);
+}
+
+const void *request_arg(const struct request *r)
+{
+	if (r->result == one_done)
+		return ((const struct one *)r->result_arg)->many->arg;
+	return r->result ? r->result_arg : r->arg;
+}
+
+/* Submits as many as the handle takes. */
+static int64_t many_submit(struct kv *kv, struct many *many, size_t count, const struct kv_put_options *options)
+{
+	size_t n = 0;
+	int rc = 0;
+
+	for (; n < count; n++) {
+		const struct kv_item *item = &many->items[n];
+
+		many->one[n].many = many;
+		rc = kv_submit_put(kv, item->key, item->key_len, item->value, item->value_len, options, one_done,
+				   &many->one[n]);
+		if (rc != 0)
+			break;
+		many->left++;
+	}
+	return n ? (int64_t)n : rc;
+}
+
+int64_t kv_submit_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options,
+		       kv_result_callback done, void *arg)
+{
+	int64_t n = kv_begin(kv_handle);
+	struct many *many;
+
+	if (n == 0 && (!items || !count || !done)) {
+		log_error("kv", "kv_submit_mset needs items and a callback");
+		n = -EINVAL;
+	}
+	if (n != 0)
+		return n;
+	many = malloc(sizeof(*many) + count * sizeof(many->one[0]));
+	if (!many) {
+		log_error("kv", "no memory for %zu items", count);
+		return -ENOMEM;
+	}
+	*many = (struct many){.items = items, .done = done, .arg = arg};
+	n = many_submit(kv_handle, many, count, options);
+	if (n <= 0)
+		free(many);
+	return n;
+}

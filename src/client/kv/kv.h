@@ -1,0 +1,435 @@
+/*
+ * kv.h: what the files of the caller's half of the key/value service share.
+ *
+ *   handle.c      open, close, what a handle tells, registered memory, the caller's own loop
+ *   life.c        the connection of a handle: its end, and how another is made
+ *   wait.c    how long a caller waits, and requests that are given up
+ *   error.c       statuses, and what rdmad_error() says of a call that failed
+ *   slots.c       the table of requests: how one ends, and what a progress thread leaves to the caller
+ *   large.c       values that the server moves: landing buffers, the caller's memory, a get that asks again
+ *   operations.c  the table of operations, how a request is built and its answer read, and the calls about one key
+ *   calls.c       how such a call waits, and the calls about strings
+ *   walk.c        the calls about all keys
+ *   batch.c       many keys in one call
+ *   part.c        parts of values, and values that are read and changed in one step
+ *   pieces.c      values in several pieces of the caller's memory
+ *
+ * A request is a slot in a table, found by the id that its answer brings back, and calls back exactly once. A slot is
+ * free (done is NULL), or taken: sent, in the list `retry` to be sent once more, or finished by the progress thread and
+ * in the list `finished` until the caller's next turn.
+ */
+#ifndef RDMAD_CLIENT_KV_H
+#define RDMAD_CLIENT_KV_H
+
+#define RDMAD_KV_ANY void /* here, too: each public function casts its handle */
+#include <rdmad/kv.h>
+
+#include "engine/engine.h"
+
+#define KV_SLOTS 1024 /* requests outstanding on one handle; a power of two */
+#define KV_BLOCK 64   /* requests that the table grows by */
+#define KV_SIZES 1024 /* keys whose value's length is remembered */
+
+struct request {
+	/* A cache line, which is all that a small request touches. */
+	_Alignas(CACHE_LINE) kv_callback done; /* NULL: the slot is free */
+	void *arg;
+	kv_result_callback result; /* NULL: the caller gave `done`; else what is done is to call this */
+	void *into;                /* of a get, the caller's */
+	uint64_t message;          /* that it left in, counted as conn_message_begun() */
+	uint64_t since;            /* when it was submitted, where requests time out */
+	uint32_t id;               /* the slot's number, and above it how often it was given back */
+	uint32_t next;             /* free slot behind this one, or finished one */
+	int status;                /* what its callback is still to be told, when the progress thread finished it */
+	uint8_t op;                /* enum wire_op, as it was sent last: the answer has the same */
+	bool large;                /* what is for large values is in use */
+	bool copied;               /* value, below, is ours */
+	uint8_t tries;
+
+	size_t into_size;
+	struct landing *landing;  /* of a get, ours */
+	struct kv_push *push;     /* under way; of a large one */
+	struct kv_pieces *pieces; /* of a large one that has several; `into` is then an array of them */
+	const void *value;
+	size_t value_len;
+	uint64_t key_hash;  /* of a get with a landing buffer */
+	struct reach reach; /* the caller's memory */
+	void *result_arg;
+	struct kv_meta meta; /* what the answer told, for result() */
+	int64_t number;
+};
+_Static_assert(offsetof(struct request, into_size) == CACHE_LINE, "a small request is a cache line");
+
+/* The head before the key of a FETCH. */
+struct kv_fetch_head {
+	struct wire_remote remote; /* how long the buffer is, and where it is if it is large */
+	struct wire_fetch fetch;
+};
+_Static_assert(sizeof(struct kv_fetch_head) == 56, "wire layout");
+
+/* Memory of the caller that holds a value in pieces. */
+struct kv_pieces {
+	struct kv_pieces *next; /* free one */
+	size_t small;           /* those of up to so many bytes are in the request's landing buffer */
+	unsigned reaches;       /* of the others */
+	struct reach reach[WIRE_PIECES_MAX];
+};
+
+/* A get to be sent again with a landing buffer of the right size, when there is room. */
+struct retry {
+	struct retry *next;
+	uint32_t id;
+	size_t key_len;
+	char key[];
+};
+
+#define KV_PUSHES 128 /* values on their way with a message, of a handle */
+
+/* A request whose value goes behind it, or whose answer's value comes. */
+struct kv_push {
+	struct conn_transfer wire;
+	struct kv_push *next; /* free one */
+	struct kv *kv;
+	struct request *request;
+	bool answered; /* of a set: with `status`, while the value was not yet out of the caller's memory */
+	int status;
+};
+
+struct remembered {
+	uint64_t hash, length;
+};
+
+struct kv {
+	struct engine *engine;
+	struct conn *conn; /* NULL once it has ended */
+	uint64_t *completed;
+	size_t outstanding;       /* slots that are taken */
+	uint32_t free;            /* first free slot, KV_SLOTS: none */
+	uint32_t slots;           /* that the table has by now */
+	unsigned forks;           /* of the process when it was opened */
+	bool taking;              /* requests, or not: it was told to leave, is being made again, or is closed */
+	bool leaving;             /* the server takes no new connections or is to end: what is under way is finished */
+	bool wants_room;          /* a request was refused for want of credits, or of places for values on their way */
+	uint64_t request_timeout; /* ns; 0: submitted requests wait as long as the connection lives */
+	struct landing *lent;     /* during a callback, which takes it to keep the value */
+	struct remembered *size;  /* KV_SIZES; NULL: none was remembered yet */
+	uint64_t eager_max, value_max;
+	uint64_t push_max; /* longest value that goes with its message; 0: none beyond what it holds */
+	struct request *block[KV_SLOTS / KV_BLOCK];
+
+	/* Each small request needs the members above. */
+	struct engine_options options;
+	char *server;
+
+	bool disk_full; /* the last answer that was -ENOSPC meant the disk of the log, not the store */
+
+	/* The connection's life. */
+	bool spared;   /* the server leaves, and has not carried out what it did not answer */
+	bool closed;   /* no other is made but by kv_reopen() */
+	bool ending;   /* the caller closes it */
+	bool protocol; /* the server broke the protocol */
+	bool ended;    /* its requests are to be told */
+	char reason[160];
+	uint64_t unposted; /* of its requests, those of this message on did not leave */
+
+	/* Making it again. */
+	struct address_socket to; /* where it was */
+	uint64_t keep;            /* ns to try; 0: not at all */
+	uint64_t lost, pause;     /* since when there is none, 0: there is one; before the next attempt */
+	enum wire_reason refused; /* the last attempt, by the server */
+	struct engine_timer rejoin;
+
+	/* Patience. */
+	uint64_t moved, moved_at; /* conn_moved() when it was read last and had changed, and that time */
+	struct engine_timer watch;
+
+	/* of the slots that are taken, those whose callback will not be called: somebody gave up waiting */
+	size_t orphans;
+	uint32_t eager_limit; /* the caller's; 0: none */
+	struct kv_push *pushes, *free_push;
+	unsigned free_pushes;
+	struct kv_pieces *free_pieces;
+	const char *transport;
+	struct buffers *buffers;
+	struct retry *retry, **retry_tail;
+	struct deferred deferred;
+	uint32_t finished, *finished_tail; /* slots that the progress thread left to the caller */
+};
+
+/* One request as the caller wants it. Its body is head, key, value. */
+struct ask {
+	enum wire_op op;
+	uint8_t flags;  /* of a put: WIRE_DURABLE */
+	uint32_t limit; /* of a scan: most keys */
+	const void *head;
+	size_t head_len;
+	const void *key; /* NULL: of no key, or of all that begin with the value */
+	size_t key_len;
+	const void *value;
+	size_t value_len;
+	void *into; /* of a GET_INTO */
+	size_t into_size;
+	size_t pieces;             /* not 0: `value` or `into` is an array of so many struct iovec */
+	kv_callback done;          /* NULL: none is called */
+	kv_result_callback result; /* in place of `done`, for all that the answer tells */
+	void *arg;
+};
+
+/* Enter and leave as engine_enter and engine_leave do. */
+static inline void kv_enter(struct kv *kv)
+{
+	engine_enter(kv->engine);
+}
+
+static inline void kv_leave(struct kv *kv)
+{
+	engine_leave(kv->engine);
+}
+
+#pragma GCC visibility push(hidden) /* nothing of this leaves the library, so calls may be inlined */
+
+/*
+ * slots.c. All of it inside the engine.
+ */
+void kv_slots_init(struct kv *kv);
+void kv_slots_free(struct kv *kv);
+
+/* `done` of a request without any. */
+void request_unheard(void *arg, int status, const void *value, size_t value_len);
+
+/* `done` of a request with `result`; its argument is the request, whose slot nobody has taken yet. */
+void request_tell_result(void *arg, int status, const void *value, size_t value_len);
+
+/* wait.c: it is given up when it has waited for kv->request_timeout. */
+void request_watch(struct kv *kv, struct request *r);
+
+/* The slot of a request's id; there must be one. */
+static inline struct request *kv_slot(const struct kv *kv, uint32_t id)
+{
+	return &kv->block[id % KV_SLOTS / KV_BLOCK][id % KV_BLOCK];
+}
+
+/* No slot is free: make more. 0, -EAGAIN: as many are outstanding as a handle takes; -ENOMEM. */
+int kv_slots_grow(struct kv *kv);
+
+/* A free slot, of which there is one, for a request that is about to be sent. */
+static inline struct request *request_take(struct kv *kv, const struct ask *ask)
+{
+	struct request *r = kv_slot(kv, kv->free);
+
+	must(engine_entered(kv->engine));
+	must(kv->free != KV_SLOTS && !r->done);
+	if (unlikely(kv->request_timeout))
+		request_watch(kv, r);
+	kv->free = r->next;
+	kv->outstanding++;
+	r->op = (uint8_t)ask->op;
+	r->result = ask->result;
+	if (ask->result) {
+		r->done = request_tell_result;
+		r->arg = r;
+		r->result_arg = ask->arg;
+		r->meta = (struct kv_meta){0};
+		r->number = 0;
+	} else {
+		r->done = ask->done ? ask->done : request_unheard;
+		r->arg = ask->arg;
+	}
+	return r;
+}
+
+/* Gives it back to the free ones; no callback is told. */
+void request_give(struct kv *kv, struct request *r);
+
+/* The end: the slot is free and its callback called, now or, where the progress thread found the end, by the caller's
+ * next turn. */
+void kv_request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len);
+
+/* The caller gave up waiting: the answer, should it come, is nobody's, and the caller's memory is left alone. */
+void request_orphan(struct kv *kv, struct request *r);
+bool request_is_orphan(const struct request *r);
+
+/* The connection has ended, and all that is outstanding with it. */
+void kv_slots_end(struct kv *kv);
+
+/* The length that the key's value had last, 0: not known or small. */
+static inline uint64_t kv_size_recall(const struct kv *kv, const void *key, size_t key_len)
+{
+	uint64_t hash;
+
+	if (likely(!kv->size))
+		return 0;
+	hash = hash_bytes(key, key_len);
+	return kv->size[hash % KV_SIZES].hash == hash ? kv->size[hash % KV_SIZES].length : 0;
+}
+
+void kv_size_remember(struct kv *kv, const void *key, size_t key_len, uint64_t length);
+
+/* The guess of a get was good enough, the next may be better: another client may have set the key. */
+static inline void kv_size_correct(struct kv *kv, const struct request *r, uint64_t length)
+{
+	if (unlikely(r->landing) && kv->size && kv->size[r->key_hash % KV_SIZES].hash == r->key_hash)
+		kv->size[r->key_hash % KV_SIZES].length = length;
+}
+
+/*
+ * large.c. All of it inside the engine. 0, -EAGAIN: no room now, nothing is taken; -ENOTCONN; -ENOMEM.
+ */
+
+/* Submit a SET or PUT whose value, of `size`, the server reads from the caller's memory. */
+int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+
+/* Submit a GET that has a landing buffer of `size`. */
+int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+
+/* Submit a GET_INTO: to the caller's own memory. */
+int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+
+/* Memory as it is named to the server. */
+struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t length, const struct fabric_region *region);
+
+/* When the connection's grant is known. Without memory for pushes, values go by themselves. */
+void kv_pushes_init(struct kv *kv, uint64_t push_max);
+
+/* Answers to a get: the value was too long for the message or the buffer, and the key to ask again with came back; or
+ * it was written to the buffer before this answer. -EPROTO: it cannot be so. */
+int request_get_again(struct kv *kv, struct request *r, const struct wire_record *record, const char *body);
+int request_get_landed(struct kv *kv, struct request *r, const char *body, size_t length);
+
+/* There is room again: send what request_get_again left. */
+void kv_large_writable(struct kv *kv);
+void kv_large_end(struct kv *kv); /* it will never be sent */
+
+/*
+ * pieces.c. From the third on inside the engine.
+ */
+
+/* The sum of the lengths. -EINVAL, said: they are none of memory. */
+int kv_pieces_size(const struct iovec *pieces, size_t count, size_t *size);
+
+/* Copy pieces of up to `small` bytes, side by side; and back, as far as the value goes whose `length` is that of
+ * all. */
+void kv_pieces_gather(const struct iovec *pieces, size_t count, size_t small, char *to);
+void kv_pieces_scatter(const struct iovec *pieces, size_t small, const char *from, size_t length);
+
+/* How they are named to the server. */
+struct kv_plan {
+	const struct iovec *pieces;
+	size_t count, small;
+	size_t landing; /* bytes of those that are copied */
+	size_t ranges;
+	bool reached; /* nothing is to be registered */
+};
+void kv_pieces_plan(const struct kv *kv, const struct iovec *pieces, size_t count, struct kv_plan *plan);
+
+/* What a request needs for it; that of a failure is given back likewise. */
+int kv_pieces_take(struct kv *kv, struct request *r, const struct kv_plan *plan, unsigned access,
+		   struct wire_remote ranges[static WIRE_PIECES_MAX]);
+void kv_pieces_give(struct kv *kv, struct request *r);
+void kv_pieces_unreach(struct kv *kv, struct kv_pieces *pieces);
+void kv_pieces_free(struct kv *kv);
+
+/*
+ * operations.c
+ */
+
+/* What to answer when conn_reserve() found none, or push_waits(): the caller is roused when there is some. */
+static inline int kv_no_room(struct kv *kv)
+{
+	kv->wants_room = true;
+	return conn_established(kv->conn) || (kv->keep && !kv->ending) ? -EAGAIN : -ENOTCONN;
+}
+
+/* Submit one request; *taken is its slot. Inside. -EAGAIN: no slot is free or no room, progress first; else what
+ * kv_submit_set and its like return. */
+int request_submit(struct kv *kv, const struct ask *ask, struct request **taken);
+
+/* From outside, with a callback, which must not be NULL, nor the key. */
+int kv_submit_result(struct kv *kv, const struct ask *ask);
+
+/* conn_ops.record */
+int kv_answered(struct conn *conn, const struct wire_record *record, const void *body);
+
+/*
+ * calls.c
+ */
+
+/* A request that is waited for. */
+struct kv_call {
+	struct blocking b;
+	struct kv *kv;
+	const struct ask *ask;
+	struct request *request;
+	bool want_value, want_result;
+	char *value; /* given back with value_release */
+	size_t value_len;
+	struct kv_result result; /* without the value */
+};
+
+/* Submit, send, wait. -EDEADLK from inside a callback. */
+int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call);
+
+/* The same about a key, which must not be NULL. */
+int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call);
+
+/* The same for which a missing key is an answer: 1 there is one, 0. */
+int kv_call_found(struct kv *kv, struct ask *ask);
+
+/*
+ * life.c. Inside, but for kv_join().
+ */
+
+/* Connect, with a new engine or the one to share; the caller is inside when it went well. Else it was logged. */
+int kv_join(struct kv *kv, struct engine *share);
+
+/* End the connection, and each request; kv_reopen() may make another. */
+void kv_hang_up(struct kv *kv);
+
+/* The last request is through, and the server was left: go. */
+void kv_go(struct kv *kv);
+
+/* Why it takes no request now: -EAGAIN: it is being made again; -ESHUTDOWN: the server is to end; -ENOTCONN. */
+int kv_not_taking(const struct kv *kv);
+
+/* The status of a request that has no answer when the connection has ended. */
+int kv_end_status(const struct kv *kv, const struct request *r);
+
+/* batch.c: what the caller submitted a request with, also one of many with one callback. */
+const void *request_arg(const struct request *r);
+
+/*
+ * wait.c. Inside. One rule for all waits: too long is a time in which no answer came and no byte of a large value
+ * moved, on this handle.
+ */
+void kv_timeout_begin(struct kv *kv);
+
+/* Of struct blocking: send, and turn until something was completed, or may be submitted again. By that rule -ETIMEDOUT;
+ * while the connection is being made again -ESHUTDOWN, where the server says so, or -ENOTCONN. */
+int kv_await(void *kv, uint64_t until);
+
+void kv_timeout_init(struct kv *kv);
+
+/*
+ * error.c. What a public function does first and last, so that rdmad_error() speaks of it and of nothing else.
+ */
+
+/* 0; or -EINVAL: there is no handle; -EPERM: it is another process's. Said. Forgets what was said before. */
+int kv_unusable(const struct kv *kv);
+static inline int kv_begin(const struct kv *kv)
+{
+	log_clear_last();
+	return likely(kv && kv->forks == client_forks) ? 0 : kv_unusable(kv);
+}
+
+/* The result of a function named `what`: that of a failure is explained, unless it was; a success has no words,
+ * whatever callbacks did meanwhile. */
+int kv_end(const struct kv *kv, int rc, const char *what);
+
+/* Says what the server answered to an operation, or why there is no answer. Returns status. */
+int kv_explain(const struct kv *kv, int status, const struct ask *ask);
+
+int kv_status_errno(unsigned wire_status);
+
+#pragma GCC visibility pop
+
+#endif

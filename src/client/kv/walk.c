@@ -1,0 +1,248 @@
+/*
+ * walk.c: the calls about all keys: walks, and what the server holds. They wait.
+ */
+#include "client/kv/kv.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* The next key of a page; false where a length lies. */
+static bool page_next(const char **at, const char *end, struct wire_entry *entry, const char **key)
+{
+	size_t left = (size_t)(end - *at);
+
+	if (left < sizeof(*entry))
+		return false;
+	memcpy(entry, *at, sizeof(*entry));
+	*key = *at + sizeof(*entry);
+	left -= sizeof(*entry);
+	if (entry->key_len > WIRE_KEY_MAX || WIRE_PAD(entry->key_len) > left)
+		return false;
+	*at = *key + WIRE_PAD(entry->key_len);
+	return true;
+}
+
+/* Counts the keys. What the callback returned when not 0. */
+static int page_walk(const char *at, const char *end, kv_scan_callback each, void *arg, int *count)
+{
+	int rc = 0;
+
+	for (*count = 0; at < end && rc == 0; ++*count) {
+		struct wire_entry entry;
+		struct kv_meta meta;
+		const char *key;
+
+		if (!page_next(&at, end, &entry, &key)) {
+			log_error("kv", "the server sent a list of keys that cannot be read");
+			return -EPROTO;
+		}
+		meta = (struct kv_meta){entry.meta.length, entry.meta.version, entry.meta.ttl};
+		rc = each(arg, key, entry.key_len, &meta);
+	}
+	return rc;
+}
+
+static int scan_page(struct kv *kv, uint64_t *cursor, struct ask *ask, kv_scan_callback each, void *arg, int *count)
+{
+	struct kv_call call = {.want_value = true};
+	uint64_t next;
+	int rc = kv_call(kv, ask, &call);
+
+	if (rc != 0)
+		return rc;
+	must(!engine_entered(kv->engine)); /* the callback may wait */
+	memcpy(&next, call.value, sizeof(next));
+	rc = page_walk(call.value + sizeof(next), call.value + call.value_len, each, arg, count);
+	value_release(call.value);
+	if (rc == 0)
+		*cursor = next;
+	return rc;
+}
+
+static int scan_check(const struct kv *kv, const void *prefix, size_t prefix_len, kv_scan_callback each)
+{
+	int rc = kv_begin(kv);
+
+	if (rc != 0)
+		return rc;
+	if (!each || (!prefix && prefix_len)) {
+		log_error("kv", "a walk needs a callback, and a prefix where that has a length");
+		return -EINVAL;
+	}
+	if (prefix_len > WIRE_KEY_MAX) {
+		log_error("kv", "the prefix has %zu bytes; a key has at most %u", prefix_len, WIRE_KEY_MAX);
+		return -ENAMETOOLONG;
+	}
+	return 0;
+}
+
+int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
+	    kv_scan_callback each, void *arg)
+{
+	struct ask ask = {.op = WIRE_OP_SCAN,
+			  .limit = limit,
+			  .head_len = sizeof(*cursor),
+			  .value = prefix,
+			  .value_len = prefix_len};
+	uint64_t from;
+	int rc = scan_check(kv_handle, prefix, prefix_len, each), count;
+
+	if (rc == 0 && !cursor) {
+		log_error("kv", "kv_scan needs a cursor");
+		rc = -EINVAL;
+	}
+	if (rc != 0)
+		return rc;
+	from = *cursor;
+	ask.head = &from;
+	rc = scan_page(kv_handle, cursor, &ask, each, arg, &count);
+	return rc != 0 ? rc : count;
+}
+
+int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg)
+{
+	uint64_t cursor = 0;
+	struct ask ask = {.op = WIRE_OP_SCAN,
+			  .head = &cursor,
+			  .head_len = sizeof(cursor),
+			  .value = prefix,
+			  .value_len = prefix_len};
+	int rc = scan_check(kv_handle, prefix, prefix_len, each), count;
+
+	if (rc != 0)
+		return rc;
+	do {
+		rc = scan_page(kv_handle, &cursor, &ask, each, arg, &count);
+	} while (rc == 0 && cursor);
+	return rc;
+}
+
+int kv_delete_all(void *kv_handle, uint64_t *deleted)
+{
+	struct {
+		uint64_t cursor, deleted;
+	} flushed = {0};
+	struct ask ask = {.op = WIRE_OP_FLUSH, .head = &flushed.cursor, .head_len = sizeof(flushed.cursor)};
+	uint64_t sum = 0;
+	int rc;
+
+	do {
+		struct kv_call call = {.want_value = true};
+
+		rc = kv_call(kv_handle, &ask, &call);
+		if (rc != 0)
+			return rc;
+		memcpy(&flushed, call.value, sizeof(flushed));
+		value_release(call.value);
+		sum += flushed.deleted;
+	} while (flushed.cursor);
+	if (deleted)
+		*deleted = sum;
+	return 0;
+}
+
+/* Keys of a page, deleted while the next one is asked for. The caller may have given up before the last answer. */
+struct deleting {
+	struct kv *kv;
+	uint64_t deleted;
+	int error;
+	atomic_uint holders; /* the caller, and each answer that is to come */
+};
+
+static void deleting_leave(struct deleting *d)
+{
+	if (atomic_fetch_sub(&d->holders, 1) == 1)
+		free(d);
+}
+
+static void key_deleted(void *arg, int status, const void *value, size_t value_len)
+{
+	struct deleting *d = arg;
+
+	(void)value;
+	(void)value_len;
+	d->deleted += status == 0;
+	if (status != 0 && status != -ENOENT && d->error == 0)
+		d->error = status;
+	deleting_leave(d);
+}
+
+static int delete_begin(struct deleting *d, const void *key, size_t key_len)
+{
+	int rc;
+
+	atomic_fetch_add(&d->holders, 1);
+	rc = kv_submit_delete(d->kv, key, key_len, key_deleted, d);
+	if (rc != 0)
+		deleting_leave(d);
+	return rc;
+}
+
+static int delete_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	struct deleting *d = arg;
+	int rc;
+
+	(void)meta;
+	while ((rc = delete_begin(d, key, key_len)) == -EAGAIN && d->error == 0) {
+		if (!kv_outstanding(d->kv)) { /* the connection is made again, for which a call that waits has time */
+			rc = kv_delete(d->kv, key, key_len);
+			d->deleted += rc == 1;
+			return MIN(rc, 0);
+		}
+		rc = kv_wait(d->kv);
+		if (rc != 0)
+			return rc;
+	}
+	return rc == -EAGAIN ? d->error : rc;
+}
+
+int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uint64_t *deleted)
+{
+	struct deleting *d;
+	int rc = kv_begin(kv_handle), waited;
+
+	if (rc == 0 && (!prefix || !prefix_len)) {
+		log_error("kv", "kv_delete_prefix needs a prefix; kv_delete_all deletes all keys");
+		rc = -EINVAL;
+	}
+	if (rc != 0)
+		return rc;
+	d = calloc(1, sizeof(*d));
+	if (!d) {
+		log_error("kv", "no memory to delete keys");
+		return -ENOMEM;
+	}
+	d->kv = kv_handle;
+	d->holders = 1;
+	rc = kv_each(kv_handle, prefix, prefix_len, delete_key, d);
+	waited = kv_wait(kv_handle);
+	if (rc == 0)
+		rc = waited ? waited : d->error;
+	if (deleted)
+		*deleted = d->deleted;
+	deleting_leave(d);
+	return kv_end(kv_handle, rc, "kv_delete_prefix");
+}
+
+int kv_info(void *kv_handle, struct kv_info *info)
+{
+	struct ask ask = {.op = WIRE_OP_INFO};
+	struct kv_call call = {.want_value = true};
+	struct wire_info wire;
+	int rc = kv_begin(kv_handle);
+
+	if (rc == 0 && !info) {
+		log_error("kv", "kv_info needs a place for what the server tells");
+		rc = -EINVAL;
+	}
+	if (rc == 0)
+		rc = kv_call(kv_handle, &ask, &call);
+	if (rc != 0)
+		return rc;
+	memcpy(&wire, call.value, sizeof(wire));
+	value_release(call.value);
+	*info = (struct kv_info){wire.key_max,     wire.eager_max, wire.value_max, wire.keys,      wire.bytes_used,
+				 wire.bytes_total, wire.hits,      wire.misses,    wire.evictions, wire.expired};
+	return 0;
+}

@@ -1,0 +1,359 @@
+/* import.c: the keys of files that "kv export" wrote, many puts under way at a time. */
+#include "ctl/ctl.h"
+#include "rdmad/kv.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FLIGHT_MAX (16 * MIB) /* bytes of values under way, unless one alone has more */
+#define TOLD_MAX 10           /* failures that are told, of perhaps millions */
+
+static const char *reject_path;
+
+static const struct ctl_option import_options[] = {
+	{"reject", 'r', CTL_TEXT, &reject_path, "FILE", "write records that cannot be stored there, and go on",
+	 .choices = "@file"},
+	{NULL},
+};
+
+struct importing {
+	void *kv;
+	const char *name;
+	uint64_t line;    /* or record, from 1 on */
+	uint64_t records; /* of this archive so far; a file may have several */
+	bool whole;       /* it ended with its mark */
+	uint64_t failed, flight;
+	FILE *reject; /* NULL: nobody asked for it */
+	uint64_t rejects;
+	int error; /* what ended it */
+	struct ctl_progress progress;
+};
+
+/* A put on its way. */
+struct put {
+	struct importing *import;
+	uint64_t line;
+	struct record
+		/* of copies behind this, of a large value, which is fetched from there, and of one that may be
+		 * rejected */
+		record;
+	uint64_t flight; /* its part of import->flight */
+	char copy[];
+};
+
+/* From the beginning, so that what an earlier import rejected is not taken for this one's. */
+static int open_rejects(struct importing *import)
+{
+	if (!reject_path)
+		return CTL_OK;
+	import->reject = fopen(reject_path, "we");
+	if (import->reject)
+		return CTL_OK;
+	ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
+	return CTL_FAILED;
+}
+
+static void reject_line(struct importing *import, const char *line, size_t len)
+{
+	if (!import->reject)
+		return;
+	fwrite(line, 1, len, import->reject);
+	putc('\n', import->reject);
+	import->rejects++;
+}
+
+static void reject_record(struct importing *import, const struct record *record)
+{
+	if (!import->reject)
+		return;
+	record_write(import->reject, RECORD_JSON, record);
+	import->rejects++;
+}
+
+static void record_failed(struct importing *import, uint64_t line, const char *why)
+{
+	ctl_progress_end(&import->progress);
+	if (++import->failed <= TOLD_MAX)
+		ctl_say("%s:%llu: %s", import->name, (unsigned long long)line, why);
+	else if (import->failed == TOLD_MAX + 1)
+		ctl_say("kv import: further failures are only counted");
+}
+
+static bool store_is_full(int error)
+{
+	return error == -ENOMEM || error == -ENOSPC;
+}
+
+/* It could not be stored. What does not fit a full store will not fit with what follows, unless somebody keeps it. */
+static void record_refused(struct importing *import, uint64_t line, const struct record *record, int error,
+			   const char *why)
+{
+	record_failed(import, line, why);
+	reject_record(import, record);
+	if (store_is_full(error) && !reject_path && !import->error)
+		import->error = error;
+}
+
+static void put_done(void *arg, const struct kv_result *result)
+{
+	struct put *put = arg;
+	struct importing *import = put->import;
+
+	import->flight -= put->flight;
+	if (result->status == 0)
+		ctl_progress_add(&import->progress, 1, put->record.value_len);
+	else if (ctl_kv_status_final(result->status))
+		record_refused(import, put->line, &put->record, result->status, ctl_kv_status_text(result->status));
+	else if (!import->error)
+		import->error = result->status;
+	free(put);
+}
+
+static int import_submit(struct importing *import, struct put *put, const struct record *record, const void *value)
+{
+	struct kv_put_options options = {.ttl_us = record->ttl_us};
+	int rc = 0;
+
+	while (rc == 0 && import->flight && import->flight + put->flight > FLIGHT_MAX)
+		rc = ctl_kv_await(import->kv);
+	while (rc == 0) {
+		rc = kv_submit_put(import->kv, record->key, record->key_len, value, record->value_len, &options,
+				   put_done, put);
+		if (rc != -EAGAIN)
+			break;
+		rc = ctl_kv_await(import->kv);
+	}
+	return rc;
+}
+
+/* NULL: no memory. */
+static struct put *put_new(struct importing *import, const struct record *record, bool copied)
+{
+	struct put *put = malloc(sizeof(*put) + (copied ? record->key_len + record->value_len : 0));
+
+	if (!put)
+		return NULL;
+	*put = (struct put){.import = import, .line = import->line, .record = *record};
+	if (!copied)
+		return put;
+	put->record.key = memcpy(put->copy, record->key, record->key_len);
+	put->record.value = memcpy(put->copy + record->key_len, record->value, record->value_len);
+	return put;
+}
+
+static void import_record(struct importing *import, const struct record *record)
+{
+	bool large = record->key_len + record->value_len > kv_eager_max(import->kv);
+	struct put *put = put_new(import, record, large || reject_path);
+	int rc;
+
+	if (!put) {
+		record_failed(import, import->line, "no memory for a value of that size");
+		reject_record(import, record);
+		return;
+	}
+	put->flight = large ? record->value_len : 0;
+	rc = import_submit(import, put, record, put->record.value);
+	if (rc == 0) {
+		import->flight += put->flight;
+		return;
+	}
+	if (ctl_kv_cannot_go_on(rc))
+		import->error = rc;
+	else
+		record_refused(import, import->line, record, rc, rdmad_error());
+	free(put);
+}
+
+static bool going_on(const struct importing *import)
+{
+	return !import->error && !ctl_interrupted();
+}
+
+/* The archive's end says how many records it has. */
+static void take_end(struct importing *import, uint64_t count)
+{
+	char why[128];
+
+	import->whole = count == import->records;
+	if (import->whole)
+		return;
+	snprintf(why, sizeof(why), "the archive says here that it has %llu records, and %llu were there",
+		 (unsigned long long)count, (unsigned long long)import->records);
+	record_failed(import, import->line, why);
+}
+
+static int import_lines(struct importing *import, struct script_reader *reader)
+{
+	const char *line, *wrong;
+	struct record record;
+	size_t len;
+	int rc = 0;
+
+	while (going_on(import) && !import->whole && (rc = script_read(reader, &line, &len)) > 0) {
+		import->line++;
+		if (!len)
+			continue;
+		wrong = record_parse(line, len, &record);
+		if (!wrong && record.end) {
+			take_end(import, record.count);
+			record_release(&record);
+			return 0;
+		}
+		import->records++;
+		if (wrong) {
+			record_failed(import, import->line, wrong);
+			reject_line(import, line, len);
+			continue;
+		}
+		import_record(import, &record);
+		record_release(&record);
+	}
+	return rc;
+}
+
+static int import_binary(struct importing *import, struct script_reader *reader)
+{
+	uint64_t value_max = reject_path ? UINT64_MAX : kv_value_max(import->kv); /* what is rejected is read, too */
+	struct record record;
+	int rc = script_skip(reader, RECORD_MAGIC_LEN);
+
+	while (rc >= 0 && going_on(import)) {
+		rc = record_read(reader, import->records, value_max, &record);
+		if (rc == 0) {
+			import->whole = true;
+			break;
+		}
+		import->line++;
+		import->records++;
+		if (rc == 1) {
+			import_record(import, &record);
+		} else if (rc == -EMSGSIZE) {
+			record_failed(import, import->line, "the server does not take values of that size");
+			rc = 0;
+		} else if (rc == -EPROTO) {
+			record_failed(import, import->line, "the file is cut off or broken from here on");
+		}
+	}
+	return rc;
+}
+
+/* One archive of the file: 1, 0: the file has no more, or a negative errno. */
+static int import_archive(struct importing *import, struct script_reader *reader)
+{
+	const char *data;
+	size_t have;
+	int rc = script_peek(reader, RECORD_MAGIC_LEN, &data, &have);
+
+	if (rc != 0 || !have)
+		return rc;
+	import->records = 0;
+	import->whole = false;
+	rc = record_magic(data, have) ? import_binary(import, reader) : import_lines(import, reader);
+	return rc < 0 ? rc : 1;
+}
+
+static void import_all(struct importing *import, int fd)
+{
+	struct script_reader reader = {.fd = fd};
+	int rc = 1;
+
+	while (rc > 0 && going_on(import))
+		rc = import_archive(import, &reader);
+	if (rc < 0 && rc != -EINTR && rc != -EPROTO)
+		record_failed(import, import->line + 1, strerror(-rc));
+	while (kv_outstanding(import->kv) && (!import->error || store_is_full(import->error))) {
+		rc = ctl_kv_await(import->kv);
+		if (rc < 0)
+			import->error = rc;
+	}
+	script_reader_destroy(&reader);
+}
+
+static int close_rejects(struct importing *import)
+{
+	int rc = 0;
+
+	if (!import->reject)
+		return CTL_OK;
+	if (import->rejects)
+		rc = record_end(import->reject, RECORD_JSON, import->rejects);
+	if (fclose(import->reject) != 0)
+		rc = -errno;
+	if (rc != 0)
+		ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
+	import->reject = NULL; /* requests without an answer end later, and are nowhere to be written to */
+	reject_path = NULL;
+	return rc == 0 ? CTL_OK : CTL_FAILED;
+}
+
+static int conclude_import(struct importing *import)
+{
+	bool cut = going_on(import) && !import->whole; /* the file was read to its end, and that is none */
+	int rc = ctl_kv_moved(import->kv, "imported", &import->progress, import->failed,
+			      json_pack("{s:b}", "truncated", cut));
+
+	if (close_rejects(import) != CTL_OK)
+		rc = CTL_FAILED;
+	if (ctl_interrupted())
+		return CTL_INTERRUPTED;
+	if (store_is_full(import->error))
+		return ctl_fail(import->error, "the store is full; --reject FILE goes on and keeps what finds no room",
+				"kv import %s, record %llu", import->name, (unsigned long long)import->line);
+	if (import->error)
+		return ctl_fail(import->error,
+				import->error == -ETIMEDOUT ? "no answer in time"
+							    : "the connection ended before all answers",
+				"kv import %s, record %llu", import->name, (unsigned long long)import->line);
+	if (cut && !import->failed && !ctl.quiet)
+		ctl_say("kv import: %s does not end with the mark of a whole archive; was it cut off?", import->name);
+	return import->failed ? CTL_FAILED : rc;
+}
+
+/* The rejects would take the place of what is still to be read. */
+static bool rejects_into(int fd)
+{
+	struct stat in, out;
+
+	return reject_path && fstat(fd, &in) == 0 && stat(reject_path, &out) == 0 && S_ISREG(in.st_mode) &&
+	       in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+}
+
+static int command_import(const struct ctl_arguments *arguments)
+{
+	struct importing import = {.name = arguments->count ? arguments->text[0] : "-"};
+	bool from_stdin = strcmp(import.name, "-") == 0;
+	int fd = from_stdin ? STDIN_FILENO : open(import.name, O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0) {
+		ctl_say("kv import: cannot read %s: %s", import.name, strerror(errno));
+		return CTL_FAILED;
+	}
+	if (rejects_into(fd)) {
+		rc = ctl_usage_error("kv import: --reject %s: that is the file that is read", reject_path);
+		goto close_file;
+	}
+	ctl_catch_interrupt();
+	rc = ctl_kv_open(&import.kv);
+	if (rc != CTL_OK)
+		goto close_file;
+	rc = open_rejects(&import);
+	if (rc == CTL_OK) {
+		ctl_progress_begin(&import.progress, "keys");
+		import_all(&import, fd);
+		ctl_progress_end(&import.progress);
+		rc = conclude_import(&import);
+	}
+	kv_close(import.kv);
+close_file:
+	if (!from_stdin)
+		close(fd);
+	return rc;
+}
+
+const struct ctl_command ctl_kv_import_commands[] = {
+	{"kv import", command_import, "[FILE|-]", "store the keys of an exported file", import_options, 0, 1},
+	{NULL},
+};

@@ -1,0 +1,64 @@
+/* access.c: which clients may come in: the files of keys and of rights, read at the start and by each reload. */
+#include "daemon/daemon.h"
+
+#include <sys/prctl.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define KEYS SYSCONFDIR "/rdmad/keys"
+#define CLIENTS SYSCONFDIR "/rdmad/clients"
+
+/* A file that the configuration does not name counts where it is there. */
+static const char *path_or(const char *named, const char *usual)
+{
+	return named ? named : access(usual, F_OK) == 0 || errno != ENOENT ? usual : NULL;
+}
+
+int access_load(const struct config *config, struct auth_table **out)
+{
+	const char *services[WIRE_SERVICES + 1] = {NULL};
+	int rc;
+
+	for (unsigned i = 0; i < WIRE_SERVICES; i++)
+		services[i] = service_find(i) ? wire_service_name(i) : "";
+	rc = auth_table_load(path_or(config->auth_keys, KEYS), path_or(config->auth_clients, CLIENTS),
+			     config->auth_local == ACCESS_USER, services, out);
+	return rc == -EACCES ? -EPERM : rc;
+}
+
+bool access_may_expose(const struct config *config, const struct auth_table *access, const char *address)
+{
+	if (config->insecure || auth_table_has_keys(access))
+		return true;
+	log_error(
+		"rdmad",
+		"%s is for other machines, and there are no keys: each host that reaches it could do everything. Make "
+		"one for each client: rdmactl key new NAME --into " KEYS "; or, in a network that is trusted, set "
+		"insecure = true; or listen on the loopback alone; see rdmad-auth(7)",
+		address);
+	return false;
+}
+
+int access_open(struct daemon *d)
+{
+	int rc = access_load(d->config, &d->access);
+
+	/* Other programs of this user do not read its memory, nor does a core file have the keys. */
+	if (rc == 0 && auth_table_has_keys(d->access) && prctl(PR_SET_DUMPABLE, 0) != 0)
+		log_warn("rdmad", "programs of this user could read the daemon's memory: %m");
+	return rc == 0 ? 0 : rc == -EPERM ? EX_NOPERM : rc == -ENOMEM ? EX_OSERR : EX_CONFIG;
+}
+
+void access_close(struct daemon *d)
+{
+	auth_table_put(d->access);
+	d->access = NULL;
+}
+
+void access_replace(struct daemon *d, struct auth_table *fresh)
+{
+	must(daemon_is_main(d));
+	auth_table_put(d->access);
+	d->access = fresh;
+	workers_tell(d, WORKER_ACCESS);
+}

@@ -1,0 +1,171 @@
+/*
+ * near.c: endpoints that are read without asking epoll, which costs as much as the bytes of a small request.
+ *
+ * Where there are few that is all of them. Among many it is the few from which something came last: a client that is
+ * busy beside ten thousand idle ones. They are near until they are quiet for a while, or until more than few have
+ * something: then epoll is the cheaper way for all of them.
+ *
+ * The others wait for the next look at epoll, and that is never far: SOFT_SKIP polls that had nothing for their caller,
+ * of a system call or two each, or SOFT_NEAR_TIME of polls that had little. It is at once where they had more, or while
+ * many bytes move. No turn looks at more than few.
+ *
+ * While those that are read so are busy, epoll is not even told of them: at each message the sender's system call would
+ * spend a twentieth of its time, or a tenth with an epoll of epolls, on telling nobody, and the next look at epoll a
+ * read that finds nothing. Those are alone, until they are not read so any more, or somebody may sleep, or they have to
+ * wait for room or for a receive, when only epoll tells of their end.
+ */
+#include "fabric/soft/soft.h"
+
+#include <sys/epoll.h>
+
+int soft_near_watch(struct soft_endpoint *ep)
+{
+	if (likely(!list_linked(&ep->alone)))
+		return 0;
+	list_del(&ep->alone);
+	ep->near_news = 0;
+	return soft_watch(ep->queue, &ep->source, soft_endpoint_events(ep), true);
+}
+
+static void soft_near_watch_or_fail(struct soft_endpoint *ep)
+{
+	int rc = soft_near_watch(ep);
+
+	if (rc != 0)
+		soft_fail_socket(ep, -rc);
+}
+
+void soft_near_watch_all(struct soft_queue *q)
+{
+	while (unlikely(!list_empty(&q->alone)))
+		soft_near_watch_or_fail(list_first(&q->alone, struct soft_endpoint, alone));
+}
+
+/* It has brought something. */
+static void soft_near_news(struct soft_endpoint *ep)
+{
+	if (ep->rings || ++ep->near_news < SOFT_NEAR_ALONE || list_linked(&ep->alone) || ep->state != SOFT_OPEN ||
+	    ep->blocked || ep->watch_out || ep->hung_up)
+		return;
+	soft_unwatch(ep->queue, &ep->source);
+	list_add_tail(&ep->queue->alone, &ep->alone);
+}
+
+/* What is to be continued was, or comes first in the next turn. Whether it has brought something. */
+static bool soft_near_read(struct soft_endpoint *ep)
+{
+	uint32_t heard = ep->heard;
+
+	if (!list_linked(&ep->ready))
+		soft_receive(ep);
+	if (ep->heard != heard)
+		soft_near_news(ep);
+	if (unlikely(soft_stands_still(ep)))
+		soft_near_watch_or_fail(ep);
+	return ep->heard != heard;
+}
+
+static void soft_near_few(struct soft_queue *q)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &q->endpoints)
+		soft_near_read(container_of(pos, struct soft_endpoint, source.link));
+}
+
+static void soft_near_dismiss(struct soft_endpoint *ep)
+{
+	soft_near_leave(ep);
+	soft_near_watch_or_fail(ep);
+}
+
+static void soft_near_many(struct soft_queue *q)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &q->near) {
+		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, near);
+
+		ep->near_quiet = soft_near_read(ep) ? 0 : ep->near_quiet + 1;
+		if (ep->near_quiet == SOFT_NEAR_QUIET)
+			soft_near_dismiss(ep);
+	}
+}
+
+/* What the last poll gave its caller, the caller has worked on since. */
+static bool soft_near_skip(struct soft_queue *q)
+{
+	uint64_t now;
+
+	if (q->blocked || q->moved)
+		return false;
+	if (!q->worked)
+		return ++q->skipped < SOFT_SKIP;
+	now = time_now();
+	if (q->worked <= SOFT_NEAR_BYTES && now - q->asked < SOFT_NEAR_TIME)
+		return true;
+	q->asked = now;
+	return false;
+}
+
+void soft_near_more(struct soft_queue *q)
+{
+	q->endpoint_count++;
+	if (q->endpoint_count == SOFT_FEW + 1)
+		soft_near_watch_all(q); /* which need not be near */
+}
+
+bool soft_near_progress(struct soft_queue *q)
+{
+	if (q->armed)
+		return false;
+	if (q->endpoint_count <= SOFT_FEW) {
+		if (q->endpoint_count)
+			soft_near_few(q);
+		if (q->connecting || q->request_count)
+			return false;
+		return soft_rings_doze_any(q) ? soft_near_skip(q) : !q->blocked && ++q->skipped < SOFT_SKIP;
+	}
+	if (list_empty(&q->near))
+		return false;
+	soft_near_many(q);
+	return soft_near_skip(q);
+}
+
+void soft_near_leave(struct soft_endpoint *ep)
+{
+	if (!list_linked(&ep->near))
+		return;
+	list_del(&ep->near);
+	ep->queue->near_count--;
+}
+
+static void soft_near_crowd(struct soft_queue *q)
+{
+	q->crowd = SOFT_CROWD;
+	while (!list_empty(&q->near))
+		soft_near_dismiss(list_first(&q->near, struct soft_endpoint, near));
+}
+
+void soft_near_looked(struct soft_queue *q, int found)
+{
+	if (found > SOFT_FEW)
+		soft_near_crowd(q);
+	else if (found > 0 && q->crowd)
+		q->crowd--;
+}
+
+void soft_near_heard(struct soft_endpoint *ep)
+{
+	struct soft_queue *q = ep->queue;
+
+	if (q->endpoint_count <= SOFT_FEW || q->crowd || list_linked(&ep->near) || ep->source.fd < 0 || ep->rings)
+		return;
+	if (q->near_count < SOFT_FEW) {
+		ep->near_quiet = 0;
+		list_add_tail(&q->near, &ep->near);
+		q->near_count++;
+		return;
+	}
+	soft_near_crowd(q);
+}

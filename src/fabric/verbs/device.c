@@ -1,0 +1,316 @@
+/*
+ * device.c: which devices there are, and what each can do. What has no attribute to ask for is tried once, at the
+ * start: devices differ more than their attributes say.
+ */
+#include "fabric/verbs/verbs.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SOFT_ROCE 0xffffff /* its vendor; that of old kernels has none */
+
+#define VERBS_DEPTH_WANTED 256 /* rather than more bytes inline */
+
+int verbs_wanted_parse(const char *text, struct verbs_wanted *out)
+{
+	const char *colon = text ? strrchr(text, ':') : NULL;
+	size_t len = colon ? (size_t)(colon - text) : text ? strlen(text) : 0;
+	char *end = NULL;
+
+	*out = (struct verbs_wanted){.port = 0};
+	if (!text)
+		return 0;
+	if (len == 0 || len >= sizeof(out->name))
+		return -EINVAL;
+	memcpy(out->name, text, len);
+	if (!colon)
+		return 0;
+	if (colon[1] < '0' || colon[1] > '9')
+		return -EINVAL;
+	out->port = (unsigned)MIN(strtoul(colon + 1, &end, 10), UINT_MAX);
+	return *end == '\0' && out->port >= 1 && out->port <= UINT8_MAX ? 0 : -EINVAL;
+}
+
+int verbs_find_device(const struct verbs_fabric *fabric, const struct rdma_cm_id *id)
+{
+	for (unsigned i = 0; id->verbs && i < fabric->count; i++) {
+		const struct verbs_device *device = &fabric->device[i];
+
+		if (device->ctx != id->verbs)
+			continue;
+		if (!device->only_port || !id->port_num || id->port_num == device->only_port)
+			return (int)i;
+		log_info("verbs", "port %u of device %s is not used, only port %u is", id->port_num, device->name,
+			 device->only_port);
+		break;
+	}
+	return -ENODEV;
+}
+
+const struct verbs_port *verbs_find_port(const struct verbs_device *device, unsigned number)
+{
+	return &device->port[number >= 1 && number <= device->ports ? number - 1 : device->first_port];
+}
+
+/* For people: the active ones. */
+static void verbs_ports_text(struct ibv_context *ctx, unsigned count, char *text, size_t size)
+{
+	struct ibv_port_attr attr;
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 1; i <= count && used < size; i++)
+		if (ibv_query_port(ctx, (uint8_t)i, &attr) == 0 && attr.state == IBV_PORT_ACTIVE)
+			used += (size_t)snprintf(text + used, size - used, "%s%u", used ? ", " : "", i);
+}
+
+/* Ports differ in link layer and message size. False: none that may be used is active. */
+static bool verbs_look_at_ports(struct verbs_device *device, unsigned count)
+{
+	device->ports = MIN(count, VERBS_MAX_PORTS);
+	for (unsigned i = device->ports; i-- > 0;) {
+		struct verbs_port *port = &device->port[i];
+		struct ibv_port_attr attr;
+
+		port->max_message = MIB;
+		if (ibv_query_port(device->ctx, (uint8_t)(i + 1), &attr))
+			continue;
+		port->infiniband = attr.link_layer == IBV_LINK_LAYER_INFINIBAND;
+		if (attr.max_msg_sz)
+			port->max_message = MIN(attr.max_msg_sz, (uint32_t)GIB);
+		if (attr.state != IBV_PORT_ACTIVE || (device->only_port && device->only_port != i + 1))
+			continue;
+		device->active = true;
+		device->first_port = i;
+		device->max_message = MAX(device->max_message, port->max_message);
+	}
+	return device->active;
+}
+
+/* Requests that one with so much inline counts for where the send queue is counted in pieces of 64 bytes. */
+static uint32_t verbs_pieces(uint32_t inlined)
+{
+	return (16 + 16 + 4 + inlined + 63) / 64;
+}
+
+/* Devices refuse queue pairs that want too much inline. Also whether there are reliable connections at all. */
+static int verbs_try_pair(struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
+	struct ibv_qp *qp = NULL;
+	uint32_t want = VERBS_INLINE;
+
+	while (want > 32 && device->max_wr / verbs_pieces(want) < VERBS_DEPTH_WANTED)
+		want /= 2;
+	for (; !qp; want = want > 32 ? want / 2 : 0) {
+		attr.cap = (struct ibv_qp_cap){.max_send_wr = 4,
+					       .max_recv_wr = 1,
+					       .max_send_sge = FABRIC_MAX_SGE,
+					       .max_recv_sge = 1,
+					       .max_inline_data = want};
+		qp = ibv_create_qp(pd, &attr);
+		if (qp)
+			device->max_inline = MIN(attr.cap.max_inline_data, want);
+		else if (!want)
+			return -errno;
+	}
+	device->max_send = device->max_wr / verbs_pieces(device->max_inline);
+	return ibv_destroy_qp(qp);
+}
+
+static void verbs_try_shared(struct verbs_device *device, struct ibv_pd *pd)
+{
+	struct ibv_srq_init_attr attr = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct ibv_srq *srq = device->max_srq_wr ? ibv_create_srq(pd, &attr) : NULL;
+
+	if (srq)
+		ibv_destroy_srq(srq);
+	else
+		device->max_srq_wr = 0;
+}
+
+static int verbs_try(struct verbs_device *device)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(device->ctx);
+	struct ibv_cq *cq = pd ? ibv_create_cq(device->ctx, 4, NULL, NULL, 0) : NULL;
+	int rc = cq ? 0 : -errno;
+
+	if (rc == 0)
+		rc = verbs_try_pair(device, pd, cq);
+	if (rc == 0)
+		verbs_try_shared(device, pd);
+	if (cq)
+		ibv_destroy_cq(cq);
+	if (pd)
+		ibv_dealloc_pd(pd);
+	return rc;
+}
+
+static bool verbs_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+/* librdmacm opens a device once for the whole process. The kernel lets neither a child of it write there, nor the
+ * process under another user. It looks at that before it looks at what is written. */
+static bool verbs_is_inherited(const struct ibv_context *ctx)
+{
+	return write(ctx->cmd_fd, "", 1) < 0 && errno == EACCES;
+}
+
+/* False: it is of no use, and why not. */
+static bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
+			      char why[static VERBS_REASON])
+{
+	struct ibv_device_attr attr;
+	char reason[VERBS_REASON], active[32];
+	int rc;
+
+	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device), .only_port = only_port};
+	snprintf(why, VERBS_REASON,
+		 "it was opened before this process was forked, or changed its user: the child of a fork has "
+		 "no RDMA if its parent used it");
+	if (verbs_is_inherited(ctx))
+		return false;
+	snprintf(why, VERBS_REASON, "no active port");
+	if (ibv_query_device(ctx, &attr))
+		return false;
+	if (!verbs_look_at_ports(device, attr.phys_port_cnt)) {
+		verbs_ports_text(ctx, attr.phys_port_cnt, active, sizeof(active));
+		if (only_port && *active)
+			snprintf(why, VERBS_REASON, "it has no active port %u; active: %s", only_port, active);
+		return false;
+	}
+	device->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
+	device->windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	device->loose_windows = !attr.vendor_id || attr.vendor_id == SOFT_ROCE;
+	device->global = attr.atomic_cap == IBV_ATOMIC_GLOB;
+	device->atomics = device->global || attr.atomic_cap == IBV_ATOMIC_HCA;
+	device->max_reads = (uint8_t)MIN(MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom), 255);
+	device->max_wr = (uint32_t)attr.max_qp_wr;
+	device->max_srq_wr = attr.max_srq > 0 ? (uint32_t)MAX(attr.max_srq_wr, 0) : 0;
+	device->max_cqe = (uint32_t)attr.max_cqe;
+	rc = verbs_try(device);
+	if (rc != 0)
+		snprintf(why, VERBS_REASON, "it makes no reliable connections, %s", verbs_reason(-rc, reason));
+	else if (!verbs_nonblocking(ctx->async_fd))
+		snprintf(why, VERBS_REASON, "%s", strerror(errno));
+	else
+		return true;
+	return false;
+}
+
+static void verbs_append(char *text, size_t size, const char *name)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
+}
+
+/* One that is wanted and can be used; else why not. */
+static bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ctx, const struct verbs_wanted *wanted,
+			     char why[static VERBS_REASON])
+{
+	struct verbs_device *device = &fabric->device[fabric->count];
+
+	snprintf(why, VERBS_REASON, "not asked for");
+	if (*wanted->name && strcmp(wanted->name, ibv_get_device_name(ctx->device)) != 0)
+		return false;
+	snprintf(why, VERBS_REASON, "there are more than %d", VERBS_MAX_DEVICES);
+	if (fabric->count == VERBS_MAX_DEVICES || !verbs_device_init(device, ctx, wanted->port, why)) {
+		log_info("verbs", "device %s is not used: %s", ibv_get_device_name(ctx->device), why);
+		return false;
+	}
+	fabric->count++;
+	verbs_append(fabric->names, sizeof(fabric->names), device->name);
+	return true;
+}
+
+/* A word that two devices change is safe only where each of them minds the other. */
+static void verbs_atomics_join(struct verbs_fabric *fabric)
+{
+	bool apart = false;
+
+	for (unsigned i = 0; i < fabric->count; i++)
+		apart |= !fabric->device[i].global;
+	for (unsigned i = 0; fabric->count > 1 && i < fabric->count; i++)
+		fabric->device[i].atomics &= !apart;
+}
+
+int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted)
+{
+	char unused[512] = "", one[IBV_SYSFS_NAME_MAX + VERBS_REASON + 4], why[VERBS_REASON];
+	struct verbs_wanted only;
+
+	if (verbs_wanted_parse(wanted, &only) != 0) {
+		log_warn("verbs", "%s is no RDMA device: a name like mlx5_0, or with a port from 1 on, mlx5_0:2",
+			 wanted);
+		return -ENODEV;
+	}
+	for (struct ibv_context **ctx = fabric->contexts; *ctx; ctx++) {
+		if (verbs_device_add(fabric, *ctx, &only, why))
+			continue;
+		snprintf(one, sizeof(one), "%s (%s)", ibv_get_device_name((*ctx)->device), why);
+		verbs_append(unused, sizeof(unused), one);
+	}
+	verbs_atomics_join(fabric);
+	if (fabric->count)
+		return 0;
+	if (!*unused)
+		log_warn("verbs", "no RDMA device: `rdma link` and ibv_devices should list one");
+	else if (wanted)
+		log_warn("verbs", "no RDMA device %s that can be used; there are: %s", wanted, unused);
+	else
+		log_warn("verbs", "no RDMA device can be used: %s", unused);
+	return -ENODEV;
+}
+
+void verbs_device_limits(const struct verbs_device *d, struct fabric_limits *limits)
+{
+	*limits = (struct fabric_limits){
+		.inline_size = d->max_inline,
+		.max_send_depth = d->max_send - 1, /* room for a fence */
+		.max_recv_depth = d->max_wr,
+		.max_shared_depth = verbs_shared_depth(d, UINT32_MAX),
+		.max_completions = d->max_cqe,
+		.max_reads = d->max_reads,
+		.write_imm = !d->iwarp,
+		.windows = d->windows,
+		.shared = d->max_srq_wr > 0,
+		.devices = 1,
+		.atomics = d->atomics,
+		.open_sinks = d->iwarp,
+	};
+}
+
+static void verbs_limits_join(struct fabric_limits *all, const struct fabric_limits *one)
+{
+	all->inline_size = MIN(all->inline_size, one->inline_size);
+	all->max_send_depth = MAX(all->max_send_depth, one->max_send_depth);
+	all->max_recv_depth = MAX(all->max_recv_depth, one->max_recv_depth);
+	all->max_shared_depth = MAX(all->max_shared_depth, one->max_shared_depth);
+	all->max_completions = MAX(all->max_completions, one->max_completions);
+	all->max_reads = MAX(all->max_reads, one->max_reads);
+	all->write_imm &= one->write_imm;
+	all->windows &= one->windows;
+	all->shared &= one->shared;
+	all->devices += one->devices;
+	all->atomics &= one->atomics;
+	all->open_sinks |= one->open_sinks;
+}
+
+void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
+{
+	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+	struct fabric_limits one;
+
+	verbs_device_limits(&fabric->device[0], limits);
+	for (unsigned i = 1; i < fabric->count; i++) {
+		verbs_device_limits(&fabric->device[i], &one);
+		verbs_limits_join(limits, &one);
+	}
+}

@@ -1,0 +1,276 @@
+/* verbs.c: the RDMA provider: protection domains and regions; asynchronous device errors. */
+#include "fabric/verbs/verbs.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Exponent of 4.096 us that is at least `ms`. */
+static uint8_t verbs_ack_timeout(uint32_t ms)
+{
+	uint8_t exponent = 1;
+
+	if (!ms)
+		return 14; /* 67 ms */
+	while (exponent < 31 && (4096ull << exponent) < ms * TIME_MS)
+		exponent++;
+	return exponent;
+}
+
+/* The device list alone does not say whether the connection manager is there. */
+static int verbs_check_cm(void)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+
+	if (!channel) {
+		log_warn("verbs", "rdma_cm does not answer (%m): is rdma_ucm loaded and "
+				  "/dev/infiniband/rdma_cm readable?");
+		return -ENODEV;
+	}
+	rdma_destroy_event_channel(channel);
+	return 0;
+}
+
+static int verbs_open(const struct fabric_config *config, struct fabric **out)
+{
+	struct verbs_fabric *fabric;
+
+	if (access("/dev/infiniband", X_OK)) {
+		log_warn("verbs", "no RDMA on this machine: /dev/infiniband: %m");
+		return -ENODEV;
+	}
+	if (verbs_check_cm())
+		return -ENODEV;
+	fabric = calloc(1, sizeof(*fabric));
+	if (!fabric)
+		return -ENOMEM;
+	fabric->ack_timeout = verbs_ack_timeout(config->ack_timeout_ms);
+	fabric->traffic_class = config->traffic_class;
+	fabric->contexts = rdma_get_devices(NULL);
+	if (!fabric->contexts) {
+		log_warn("verbs", "no RDMA device: %m");
+		goto free_fabric;
+	}
+	if (verbs_devices_add(fabric, config->device) != 0)
+		goto free_devices;
+	*out = &fabric->base;
+	return 0;
+free_devices:
+	rdma_free_devices(fabric->contexts);
+free_fabric:
+	free(fabric);
+	return -ENODEV;
+}
+
+static void verbs_close(struct fabric *base)
+{
+	struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+
+	rdma_free_devices(fabric->contexts);
+	free(fabric);
+}
+
+static const char *verbs_devices(const struct fabric *base)
+{
+	return container_of(base, struct verbs_fabric, base)->names;
+}
+
+static void verbs_domain_destroy(struct fabric_domain *base)
+{
+	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
+
+	for (unsigned i = 0; i < domain->fabric->count; i++) {
+		int rc = domain->pd[i] ? ibv_dealloc_pd(domain->pd[i]) : 0;
+
+		if (rc != 0)
+			log_error("verbs", "protection domain still in use: %s", strerror(rc));
+	}
+	free(domain);
+}
+
+/* A device that was taken away answers EIO to all but destroying, so to a question, too. The others go on without
+ * it. */
+static bool verbs_is_gone(struct verbs_device *device, int error)
+{
+	struct ibv_device_attr unused;
+
+	if (error == EIO && !atomic_load(&device->gone) && ibv_query_device(device->ctx, &unused) == EIO) {
+		verbs_device_gone(device, strerror(error));
+		atomic_store(&device->gone, true);
+	}
+	return atomic_load(&device->gone);
+}
+
+static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
+{
+	struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+	struct verbs_domain *domain = calloc(1, sizeof(*domain));
+
+	if (!domain)
+		return -ENOMEM;
+	domain->base.ops = fabric->base.ops;
+	domain->fabric = fabric;
+	for (unsigned i = 0; i < fabric->count; i++) {
+		int error;
+
+		if (!verbs_is_gone(&fabric->device[i], 0))
+			domain->pd[i] = ibv_alloc_pd(fabric->device[i].ctx);
+		error = errno;
+		if (domain->pd[i] || verbs_is_gone(&fabric->device[i], error))
+			continue;
+		log_error("verbs", "protection domain on %s: %s", fabric->device[i].name, strerror(error));
+		verbs_domain_destroy(&domain->base);
+		return -error;
+	}
+	*out = &domain->base;
+	return 0;
+}
+
+const char *verbs_reason(int error, char text[static VERBS_REASON])
+{
+	struct rlimit limit = {0};
+	char lock[32] = "unlimited";
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if (limit.rlim_cur != RLIM_INFINITY)
+		units_format_size(limit.rlim_cur, lock);
+	if (error == ENOMEM)
+		snprintf(text, VERBS_REASON,
+			 "RLIMIT_MEMLOCK is %s (raise it with ulimit -l, or LimitMEMLOCK= in the service), or memory "
+			 "is short",
+			 lock);
+	else
+		snprintf(text, VERBS_REASON, "%s", strerror(error));
+	return text;
+}
+
+static void verbs_log_register(const struct verbs_device *device, const void *addr, size_t len, int error)
+{
+	char size[32], reason[VERBS_REASON];
+
+	units_format_size(len, size);
+	if (error == ENOMEM)
+		log_error("verbs", "cannot pin %s for %s: %s", size, device->name, verbs_reason(error, reason));
+	else
+		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr, device->name, strerror(error));
+}
+
+static int verbs_access_flags(const struct verbs_device *device, unsigned access)
+{
+	int flags = 0;
+
+	if (access & FABRIC_LOCAL_WRITE)
+		flags |= IBV_ACCESS_LOCAL_WRITE;
+	if (access & FABRIC_REMOTE_WRITE)
+		flags |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	if (access & FABRIC_REMOTE_READ)
+		flags |= IBV_ACCESS_REMOTE_READ;
+	if (access & FABRIC_WINDOWS && device->windows)
+		flags |= IBV_ACCESS_MW_BIND;
+	if (access & FABRIC_REMOTE_ATOMIC)
+		flags |= IBV_ACCESS_LOCAL_WRITE | (device->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+	return flags;
+}
+
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
+		      struct ibv_mr **out)
+{
+	const struct verbs_device *d = &domain->fabric->device[device];
+	int error;
+
+	*out = ibv_reg_mr(domain->pd[device], addr, len, verbs_access_flags(d, access));
+	if (*out)
+		return 0;
+	error = errno;
+	verbs_log_register(d, addr, len, error);
+	return -error;
+}
+
+static void verbs_deregister(struct fabric_region *base)
+{
+	struct verbs_region *region = container_of(base, struct verbs_region, base);
+
+	for (unsigned i = 0; i < VERBS_MAX_DEVICES; i++) {
+		int rc = region->mr[i] ? ibv_dereg_mr(region->mr[i]) : 0;
+
+		if (rc != 0)
+			log_error("verbs", "cannot deregister %p: %s", base->addr, strerror(rc));
+	}
+	free(region);
+}
+
+static int verbs_register(struct fabric_domain *base, void *addr, size_t len, unsigned access,
+			  struct fabric_region **out)
+{
+	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
+	struct verbs_region *region = calloc(1, sizeof(*region));
+
+	if (!region)
+		return -ENOMEM;
+	region->base = (struct fabric_region){base->ops, addr, len, access};
+	for (unsigned i = 0; i < domain->fabric->count; i++) {
+		struct verbs_device *device = &domain->fabric->device[i];
+		int rc = domain->pd[i] && !verbs_is_gone(device, 0)
+				 ? verbs_mr_register(domain, i, addr, len, access, &region->mr[i])
+				 : 0;
+
+		if (rc != 0 && !verbs_is_gone(device, -rc)) {
+			verbs_deregister(&region->base);
+			return rc;
+		}
+	}
+	*out = &region->base;
+	return 0;
+}
+
+static uint32_t verbs_region_rkey(const struct fabric_region *base, const struct fabric_endpoint *endpoint)
+{
+	const struct ibv_mr *mr = verbs_mr(base, container_of(endpoint, struct verbs_endpoint, base)->device);
+
+	return mr ? mr->rkey : 0;
+}
+
+const struct fabric_provider fabric_verbs = {
+	.name = "verbs",
+	.open = verbs_open,
+	.close = verbs_close,
+	.limits = verbs_limits,
+	.devices = verbs_devices,
+	.domain_create = verbs_domain_create,
+	.domain_destroy = verbs_domain_destroy,
+	.queue_create = verbs_queue_create,
+	.queue_destroy = verbs_queue_destroy,
+	.queue_abandon = verbs_queue_abandon,
+	.listen = verbs_listen,
+	.listener_port = verbs_listener_port,
+	.listener_close = verbs_listener_close,
+	.connect = verbs_connect,
+	.ready = verbs_ready,
+	.take = verbs_take,
+	.accept = verbs_accept,
+	.reject = verbs_reject,
+	.request_limits = verbs_request_limits,
+	.request_peer = verbs_request_peer,
+	.request_source = verbs_request_source,
+	.endpoint_peer = verbs_endpoint_peer,
+	.endpoint_source = verbs_endpoint_source,
+	.endpoint_local = verbs_endpoint_local,
+	.endpoint_transport = verbs_endpoint_transport,
+	.admit = verbs_admit,
+	.disconnect = verbs_disconnect,
+	.endpoint_destroy = verbs_endpoint_destroy,
+	.register_memory = verbs_register,
+	.deregister = verbs_deregister,
+	.region_rkey = verbs_region_rkey,
+	.window_open = verbs_window_open,
+	.window_close = verbs_window_close,
+	.post_recv = verbs_post_recv,
+	.shared_wanted = verbs_shared_wanted,
+	.post = verbs_post,
+	.poll = verbs_poll,
+	.next_event = verbs_next_event,
+	.moving = verbs_moving,
+	.arm = verbs_arm,
+	.hung_up = verbs_hung_up,
+	.fds = verbs_fds,
+};

@@ -1,0 +1,43 @@
+/* form.h: what the files by which a group forms share: form.c, create.c. */
+#ifndef RDMAD_PEER_GROUPS_FORM_H
+#define RDMAD_PEER_GROUPS_FORM_H
+
+#include "peer/groups/group.h"
+
+#define FORM_GRACE (1 * TIME_S) /* of members beside rank 0, so that its words reach them */
+
+struct form_member {
+	struct group *group;
+	struct peer *dial; /* that is connecting, or has */
+	uint64_t token;
+	char *addresses, *next; /* next: of those that were not tried, a copy that is taken apart; NULL: of none */
+	char *copy;
+	uint64_t again, pause; /* after the last of them all are tried anew */
+	uint64_t
+		/* most for the connection to one of them to be established; doubles each time that all are tried */
+		attempt;
+	bool known, linked, ready, expected;
+	char why[GROUP_WORDS]; /* of the attempt that failed last */
+};
+
+struct group_form {
+	uint64_t token, until;
+	bool dialing; /* the table is whole */
+	bool told;    /* the group is whole, as rank 0 says */
+	bool said;    /* that this member is connected to all */
+	int known, linked, ready;
+	int error;
+	char why[512];
+	struct form_member member[];
+};
+
+/* It comes to nothing; the first failure is what is told. */
+void form_fail(struct group *group, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Its time is over: form_fail(), with those who are missing. */
+void form_late(struct group *group);
+/* The table, to all. */
+void form_table_say(struct group *group);
+/* Whether it is whole, from rank 0 to all; that it is not, and why, from others to rank 0. */
+void form_say_outcome(const struct group *group, int error, const char *why);
+
+#endif

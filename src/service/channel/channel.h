@@ -1,0 +1,184 @@
+/*
+ * channel.h: the inside of the channel service.
+ *
+ *   channel.c          its row, settings and counters; names and places, which all workers share
+ *   agent.c    a connection of it: what it is, its end, time
+ *   request.c  what it asks for
+ *   relay.c    the bytes between two that are joined
+ *
+ * A name, those who wait for its listener and those who are joined under it are of one worker, by the number that their
+ * connect requests have: see WIRE_CHANNEL_COUNT. What workers share is the table of names, behind a lock that is taken
+ * when something begins or ends, never for bytes.
+ */
+#ifndef RDMAD_SERVICE_CHANNEL_H
+#define RDMAD_SERVICE_CHANNEL_H
+
+#include <pthread.h>
+
+#include "service/service.h"
+
+#define CHANNEL_ECHO "echo" /* the name that rdmad itself answers to */
+
+enum channel_count {
+	CHANNEL_COUNT_LISTENS,
+	CHANNEL_COUNT_OPENS,
+	CHANNEL_COUNT_MOVED,
+	CHANNEL_COUNT_INVITES,
+	CHANNEL_COUNT_JOINED,
+	CHANNEL_COUNT_ECHOES,
+	CHANNEL_COUNT_BYTES,
+	CHANNEL_COUNT_REFUSED,
+	CHANNEL_COUNT_LIMITS,
+	CHANNEL_COUNT_EXPIRED,
+	CHANNEL_COUNTS
+};
+
+struct channel_settings {
+	uint64_t names, names_per_source;
+	uint64_t joined, joined_per_source;
+	uint64_t invite_timeout;
+};
+
+/* So many of something, and only a part of them of one source. Under the service's lock. */
+struct channel_places {
+	uint32_t max, per_source, taken;
+	const char *full, *enough; /* why there is none: for anybody, and for one source */
+	struct channel_place {
+		bool taken;
+		struct fabric_source source;
+	} * at;
+};
+
+/* A name that somebody listens on. But for `clients`, and `serial` of the worker's, nothing of it changes. */
+struct channel_name {
+	struct channel_agent *listener; /* the worker's */
+	uint32_t place;
+	uint32_t clients;   /* under the lock */
+	struct list joined; /* the worker's: agents by of_name */
+	uint64_t capacity;
+	uint32_t len, addresses_len;
+	bool issues; /* tickets, out of this secret */
+	uint8_t secret[WIRE_SECRET];
+	uint32_t serial; /* of the last */
+	char text[WIRE_CHANNEL_NAME_MAX];
+	char addresses[WIRE_CHANNEL_ADDRESSES_MAX];
+};
+
+/* What the process has. */
+struct channel_service {
+	struct channel_settings settings;
+	pthread_mutex_t lock;
+	struct channel_places names, joined;
+	struct channel_name **name; /* by its place; NULL: free */
+};
+
+/* What a worker has. */
+struct channel_thread {
+	struct service_part part;
+	struct list waiting; /* agents for whom a listener is to come, the oldest first */
+	unsigned uninvited;  /* of them, those that it was not told of */
+	struct list leaving; /* agents whose other end is gone, the oldest first */
+};
+
+enum channel_role {
+	CHANNEL_FRESH,   /* asked for nothing that lasts */
+	CHANNEL_LISTENS, /* has a name */
+	CHANNEL_WAITS,   /* for the listener, which is invited; woken by it, its end, or time */
+	CHANNEL_JOINED,  /* with a partner; echo is its own */
+	CHANNEL_LEAVES,  /* the partner is gone; ends when all was sent that came from there, or by time */
+};
+
+struct channel_agent {
+	struct channel_thread *thread;
+	struct conn *conn; /* from the first record on */
+	enum channel_role role;
+	struct list node;          /* in waiting or leaving */
+	struct channel_name *name; /* that it listens on or waits for */
+	uint32_t place;            /* of a pair; CHANNEL_NO_PLACE */
+	uint64_t capacity;
+	uint64_t token, deadline; /* of one who waits; the latter also of one who leaves */
+	uint32_t id;              /* of the request that waits */
+	bool invited;             /* the listener was told */
+	bool again;               /* it has asked for a name that somebody had */
+	struct channel_agent *partner;
+	bool last; /* it has closed its channel in peace: all of it was relayed */
+	struct list of_name;
+	uint32_t relayed; /* bytes of the record that is being relayed */
+	bool got_on;      /* something was relayed since it last waited */
+};
+
+#define CHANNEL_NO_PLACE UINT32_MAX
+
+static inline struct channel_service *channel_service_of(const struct channel_agent *a)
+{
+	return a->thread->part.shared;
+}
+
+static inline void channel_count(struct channel_agent *a, enum channel_count what, uint64_t n)
+{
+	a->thread->part.count[what] += n;
+}
+
+/*
+ * channel.c
+ */
+
+/* The place of a new name or pair, or CHANNEL_NO_PLACE: *why is what the limit is, in words. */
+uint32_t channel_place_take(struct channel_service *service, struct channel_places *places,
+			    const struct fabric_source *source, const char **why);
+void channel_place_give(struct channel_service *service, struct channel_places *places, uint32_t place);
+
+/* Enter a name whose place is taken. False: somebody listens there. */
+bool channel_name_enter(struct channel_service *service, struct channel_name *name);
+void channel_name_remove(struct channel_service *service, struct channel_name *name);
+void channel_name_free(struct channel_name *name); /* NULL is passed over */
+/* How many are taken. */
+uint32_t channel_places_taken(struct channel_service *service, const struct channel_places *places);
+/* NULL: nobody listens there. It stays as long as its worker, who asks, leaves it. */
+struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len);
+void channel_name_clients(struct channel_service *service, struct channel_name *name, int change);
+/* As many entries as `room` has bytes for, from *cursor on, which is moved; 0: these were the last. Their bytes. */
+uint32_t channel_names_list(struct channel_service *service, uint64_t *cursor, uint8_t *out, uint32_t room);
+
+/*
+ * agent.c
+ */
+extern const struct conn_ops channel_agent_ops;
+void *channel_agent_new(struct service_part *part, const struct service_way *way);
+int channel_thread_init(struct service_part *part);
+int channel_thread_progress(struct service_part *part);
+uint64_t channel_thread_deadline(const struct service_part *part);
+
+/* Nobody listens on its name any more. Waiting clients are told; joined ones stay. */
+void channel_listener_ends(struct channel_agent *a);
+
+/* In a list of those whose time is limited: they are looked at in each turn. And out of it. */
+void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t patience);
+void channel_agent_leave(struct channel_agent *a);
+
+/*
+ * request.c
+ */
+
+/* As conn_ops.record. */
+int channel_serve_listen(struct channel_agent *a, const struct wire_record *record, const void *body);
+int channel_serve_open(struct channel_agent *a, const struct wire_record *record, const void *body);
+int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body);
+int channel_serve_list(struct channel_agent *a, const struct wire_record *record, const void *body);
+
+/* Tell the listener of one who waits. False: there is no room for it; once more in each turn. */
+bool channel_invite(struct channel_agent *a);
+/* It waits no more, and nobody came; and it is told why. */
+void channel_wait_ends(struct channel_agent *a);
+void channel_wait_refused(struct channel_agent *a, enum wire_status status, const char *why);
+/* The place of a pair, if it has one. */
+void channel_give_place(struct channel_agent *a);
+
+/*
+ * relay.c
+ */
+
+/* A record of an agent that is joined, for its partner. As conn_ops.record. */
+int channel_relay(struct channel_agent *a, const struct wire_record *record, const void *body);
+
+#endif

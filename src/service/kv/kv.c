@@ -1,0 +1,472 @@
+/*
+ * kv.c: the server's half of the key/value service: admission, the table of operations, and how a request goes
+ * through it. Small requests are eager, a request and its answer are one record each; large values are in
+ * rendezvous.c. The answer is built where it will be sent from.
+ */
+#include "service/kv/kv.h"
+
+#include <stdlib.h>
+
+/* Where a processor moves the bytes a push saves a copy, but is one more thing to wait for. Of these a message of 16
+ * KiB takes four, and of what is longer three, with a try to find room for one more (measured). */
+#define PUSH_OVER 4000u
+
+static uint64_t value_max_of(const struct kv_shared *shared, const struct fabric_region *arena)
+{
+	return arena ? shared->value_max : MIN(shared->value_max, WIRE_EAGER_MAX);
+}
+
+uint64_t kv_agent_value_max(const struct kv_agent *agent)
+{
+	return value_max_of(agent->thread->part.shared, agent->arena);
+}
+
+static uint64_t push_max_of(const struct kv_shared *shared, const struct service_way *way)
+{
+	bool can = way->limits.pushes && kv_shared_region(shared, way);
+
+	return can ? MIN(shared->push_max, value_max_of(shared, kv_shared_region(shared, way))) : 0;
+}
+
+static enum wire_reason kv_admit(struct service_part *part, const struct service_way *way,
+				 const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
+{
+	const struct kv_shared *shared = part->shared;
+
+	*detail = value_max_of(shared, kv_shared_region(shared, way));
+	if (request->flags & WIRE_CHOICE && *detail < shared->value_max)
+		return WIRE_REASON_VALUES;
+	/* Longer ones bring nothing that is worth buffers of its own. */
+	grant->message_size = conn_group_attr(way->group)->message_size;
+	grant->eager_max = WIRE_EAGER_MAX;
+	grant->value_max = *detail;
+	grant->push_max = (uint32_t)push_max_of(shared, way);
+	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
+	return WIRE_REASON_NONE;
+}
+
+static int kv_thread_init(struct service_part *part)
+{
+	const struct kv_shared *shared = part->shared;
+
+	struct kv_thread *thread = container_of(part, struct kv_thread, part);
+
+	thread->store = shared->store;
+	list_init(&thread->free_agains);
+	list_init(&thread->keeping);
+	thread->keeping_until = TIME_NEVER;
+	return kv_gate_init(thread);
+}
+
+static void kv_part_clear(struct service_part *part)
+{
+	kv_thread_clear(part);
+	kv_again_clear(container_of(part, struct kv_thread, part));
+	kv_gate_clear(container_of(part, struct kv_thread, part));
+}
+
+static void *kv_agent_new(struct service_part *part, const struct service_way *way)
+{
+	struct kv_agent *agent = calloc(1, sizeof(*agent));
+
+	if (!agent)
+		return NULL;
+	agent->thread = container_of(part, struct kv_thread, part);
+	list_init(&agent->sets);
+	list_init(&agent->finished);
+	list_init(&agent->uncommitted);
+	list_init(&agent->waiting);
+	list_init(&agent->again);
+	list_init(&agent->keeping);
+	agent->arena = kv_shared_region(part->shared, way);
+	agent->push_max = push_max_of(part->shared, way);
+	agent->push_over = agent->push_max >= WIRE_INLINE_MAX ? PUSH_OVER : WIRE_INLINE_MAX;
+	return agent;
+}
+
+/*
+ * The operations.
+ */
+
+/* What a row counts its requests as, and the counter's name. */
+/* clang-format off */
+#define COUNTS(X) \
+	X(GETS, "kv_gets") \
+	X(SETS, "kv_sets") \
+	X(DELETES, "kv_deletes") \
+	X(EXISTS, "kv_exists") \
+	X(STATS, "kv_stats") \
+	X(EXPIRES, "kv_expires") \
+	X(INCRS, "kv_incrs") \
+	X(SCANS, "kv_scans") \
+	X(FLUSHES, "kv_flushes") \
+	X(INFOS, "kv_infos") \
+	X(EDITS, "kv_edits")
+/* clang-format on */
+
+#define NUMBER_OF(COUNT, name) COUNT_##COUNT,
+#define NAME_OF(COUNT, name) [COUNT_##COUNT] = name,
+enum { COUNT_BEFORE = KV_COUNT_OPERATIONS - 1, COUNTS(NUMBER_OF) COUNT_END };
+_Static_assert(COUNT_END <= SERVICE_COUNTERS, "there is room for all counters");
+
+/* clang-format off */
+static const char *const counters[] = {
+	[KV_COUNT_ERRORS] = "kv_errors",
+	[KV_COUNT_READS] = "kv_reads",
+	[KV_COUNT_WRITES] = "kv_writes",
+	[KV_COUNT_PULLS] = "kv_pulls",
+	[KV_COUNT_PUSHES] = "kv_pushes",
+	[KV_COUNT_WAITS] = "kv_waits",
+	[KV_COUNT_HELD] = "kv_held",
+	[KV_COUNT_DENIED] = "kv_denied",
+	COUNTS(NAME_OF)
+	[COUNT_END] = NULL,
+};
+/* clang-format on */
+
+#define NUMBER sizeof(uint64_t)
+#define PUT sizeof(struct wire_put)
+#define REMOTE sizeof(struct wire_remote)
+#define META sizeof(struct wire_meta)
+#define INFO sizeof(struct wire_info)
+#define WHOLE sizeof(struct wire_whole)
+#define FETCH (REMOTE + PART)
+#define KEY WIRE_KEY_MAX
+#define PIECES (WIRE_PIECES_MAX * REMOTE)
+#define PART sizeof(struct wire_fetch)
+#define BODY(min, max) (min), (max) + 1
+#define ANY (UINT32_MAX - 1) /* as much as a message holds; the handler looks */
+#define AT_NONE 254          /* the operation is on no key */
+#define AT_ALL 255           /* or on all of them */
+#define VARIABLE UINT32_MAX  /* the handler reserves: only it knows how long the answer is, or when, or is asked most */
+
+static const struct operation {
+	kv_serve_fn *serve;
+	uint32_t body_min; /* the body's length is at least this */
+	uint32_t body_end; /* and below this: where a row is missing, none is taken */
+	uint32_t reply;    /* room to reserve for the answer's body */
+	uint32_t counter;  /* of requests that were answered */
+	uint8_t key_at;    /* where in the body the key begins */
+	bool key_arg;      /* the argument is its length; else it goes to the body's end */
+	bool writes;
+} operations[] = {
+	[WIRE_OP_GET] = {kv_serve_get, BODY(1, KEY), VARIABLE, COUNT_GETS, 0, false},
+	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), VARIABLE, COUNT_SETS, 0, true, true},
+	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, COUNT_DELETES, 0, false, true},
+	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, COUNT_EXISTS, 0, false},
+	[WIRE_OP_GET_INTO] = {kv_serve_get_into, BODY(REMOTE + 1, REMOTE + KEY), 2 * NUMBER, COUNT_GETS, REMOTE, false},
+	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_SETS, REMOTE, false,
+			      true},
+	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), NUMBER, COUNT_SETS, PUT, true, true},
+	[WIRE_OP_PUT_FROM] = {kv_serve_put_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
+			      REMOTE + PUT, false, true},
+	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, COUNT_STATS, 0, false},
+	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, false, true},
+	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false,
+			       true},
+	[WIRE_OP_INCR] = {kv_serve_incr, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false, true},
+	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, COUNT_SCANS, AT_ALL, false},
+	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, COUNT_FLUSHES, AT_ALL, false, true},
+	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, COUNT_INFOS, AT_NONE, false},
+	[WIRE_OP_FETCH] = {kv_serve_fetch, BODY(FETCH + 1, FETCH + KEY), VARIABLE, COUNT_GETS, FETCH, false},
+	[WIRE_OP_EDIT] = {kv_serve_edit, BODY(NUMBER + 1, ANY), WHOLE, COUNT_EDITS, NUMBER, true, true},
+	[WIRE_OP_COUNT] = {kv_serve_count, BODY(2 * NUMBER + 1, 2 * NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, 2 * NUMBER,
+			   false, true},
+	[WIRE_OP_PUT_PIECES] = {kv_serve_put_pieces, BODY(PUT + 1 + REMOTE, PUT + KEY + PIECES), VARIABLE, COUNT_SETS,
+				PUT, true, true},
+	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch_pieces, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE,
+				  COUNT_GETS, PART, true},
+};
+_Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
+_Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
+_Static_assert(PART + KEY + PIECES <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "each request fits any message");
+
+/* NULL: there is none, or not with a body of that length. */
+static inline const struct operation *operation_of(const struct wire_record *request)
+{
+	const struct operation *op;
+
+	if (unlikely(request->op >= ARRAY_SIZE(operations)))
+		return NULL;
+	op = &operations[request->op];
+	return likely(request->length >= op->body_min && request->length < op->body_end) ? op : NULL;
+}
+
+static __attribute__((noinline)) int reserve_and_serve(struct conn *conn, struct kv_agent *agent,
+						       const struct operation *op, const struct wire_record *request,
+						       const char *body)
+{
+	struct wire_record *reply = conn_reserve(conn, op->reply, NULL);
+
+	return likely(reply) ? op->serve(conn, agent, request, body, reply) : -EAGAIN;
+}
+
+static inline int carry_out(struct conn *conn, struct kv_agent *agent, const struct operation *op,
+			    const struct wire_record *request, const char *body)
+{
+	if (op->reply == VARIABLE)
+		return op->serve(conn, agent, request, body, NULL);
+	return reserve_and_serve(conn, agent, op, request, body);
+}
+
+static bool has_key(const struct operation *op)
+{
+	return op->key_at != AT_NONE && op->key_at != AT_ALL;
+}
+
+static uint32_t key_length(const struct operation *op, const struct wire_record *request)
+{
+	uint32_t rest = request->length - op->key_at;
+
+	return op->key_arg ? MIN(rest, request->arg) : rest;
+}
+
+/* Whether a request is on a key that a large SET before it is on, and waits for that. */
+static bool waits_for_set(struct conn *conn, const struct kv_agent *agent, const struct operation *op,
+			  const struct wire_record *request, const char *body)
+{
+	const struct kv_transfer *set = NULL;
+
+	if (has_key(op))
+		set = kv_key_busy(agent, body + op->key_at, key_length(op, request));
+	if (!set && op->key_at != AT_ALL)
+		return false;
+	if (set && set->wire.pushed)
+		conn_wait_pulled(conn);
+	else
+		conn_wait_writable(conn);
+	return true;
+}
+
+/* A fetch may be both. */
+static bool writes(const struct operation *op, const struct wire_record *request, const char *body)
+{
+	struct wire_fetch fetch;
+
+	if (request->op != WIRE_OP_FETCH && request->op != WIRE_OP_FETCH_PIECES)
+		return op->writes;
+	memcpy(&fetch, body + (request->op == WIRE_OP_FETCH ? REMOTE : 0), sizeof(fetch));
+	return fetch.then != WIRE_THEN_NOTHING;
+}
+
+/* Whether the client may do what it asks for. */
+static bool has_right(const struct conn *conn, const struct operation *op, const struct wire_record *request,
+		      const char *body)
+{
+	const struct auth_client *client = conn_client(conn);
+	bool write, read;
+
+	if (op->key_at == AT_NONE)
+		return true;
+	if (request->op == WIRE_OP_FLUSH)
+		return client->flush;
+	if (request->op == WIRE_OP_SCAN)
+		return auth_may(client, AUTH_READ, body + NUMBER, request->length - NUMBER);
+	write = writes(op, request, body);
+	read = !write || op->counter == COUNT_INCRS || op->counter == COUNT_GETS;
+	return (!read || auth_may(client, AUTH_READ, body + op->key_at, key_length(op, request))) &&
+	       (!write || auth_may(client, AUTH_WRITE, body + op->key_at, key_length(op, request)));
+}
+
+static int deny(struct conn *conn, struct kv_agent *agent, const struct wire_record *request)
+{
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
+	kv_agent_count(agent, KV_COUNT_DENIED);
+	/* It may have waited for memory, and have lost its right meanwhile. */
+	agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
+	kv_answer(conn, agent, request, reply, WIRE_DENIED, 0, 0);
+	return 0;
+}
+
+/* Gets were told to come again. */
+static void look_at_again(struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
+			  const char *body)
+{
+	if (request->op != WIRE_OP_GET_INTO)
+		kv_again_given_up(agent, request->id);
+	if (has_key(op) && writes(op, request, body))
+		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
+}
+
+/* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
+ * rights. */
+static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
+							    const struct operation *op,
+							    const struct wire_record *request, const char *body)
+{
+	int rc;
+
+	if (agent->beside & KV_BESIDE_RIGHTS && !has_right(conn, op, request, body))
+		return deny(conn, agent, request);
+	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
+		return -EAGAIN;
+	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
+	if (rc != 1)
+		return rc;
+	if (agent->beside & KV_BESIDE_AGAIN)
+		look_at_again(agent, op, request, body);
+	rc = carry_out(conn, agent, op, request, body);
+	if (rc != -EAGAIN)
+		agent->beside &= KV_BESIDE_SETS | KV_BESIDE_GATE | KV_BESIDE_AGAIN | KV_BESIDE_RIGHTS;
+	return rc;
+}
+
+static int kv_agent_record(struct conn *conn, const struct wire_record *request, const void *body)
+{
+	struct kv_agent *agent = conn_context(conn);
+	const struct operation *op = operation_of(request);
+
+	must(service_part_is_mine(&agent->thread->part));
+	if (unlikely(!op))
+		return -EPROTO;
+	if (unlikely(agent->beside | (unsigned)kv_gate_refused(agent->thread) | (request->flags & WIRE_DURABLE)))
+		return carry_out_beside(conn, agent, op, request, body);
+	return carry_out(conn, agent, op, request, body);
+}
+
+/* What the keys' lookups touch is fetched from memory for all of them at once. One that is no key is refused when its
+ * turn comes. */
+static void kv_agent_ahead(struct conn *conn, const struct wire_record *const record[], unsigned count)
+{
+	const struct kv_agent *agent = conn_context(conn);
+	struct store_key key[CONN_AHEAD];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct operation *op = operation_of(record[i]);
+		uint32_t len = op && has_key(op) ? key_length(op, record[i]) : 0;
+
+		if (likely(len >= 1 && len <= KEY))
+			key[n++] = (struct store_key){(const char *)(record[i] + 1) + op->key_at, len};
+	}
+	store_look_ahead(agent->thread->store, key, n);
+}
+
+/* Or it waits. */
+static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			 struct wire_record *reply, enum wire_status status, uint32_t length, uint64_t tells)
+{
+	reply->id = request->id;
+	reply->op = request->op;
+	reply->flags |= WIRE_REPLY;
+	reply->status = status;
+	reply->length = length;
+	if (kv_gate_may_wait(agent, request, tells) && kv_gate_waits(agent, tells))
+		kv_gate_hold(conn, agent, reply, tells);
+	else
+		conn_commit(conn, reply, length);
+}
+
+/* A condition that does not hold is no error, nor is a missing key. */
+static __attribute__((cold)) void count_error(struct kv_agent *agent, enum wire_status status)
+{
+	if (status != WIRE_EXISTS && status != WIRE_STALE)
+		kv_agent_count(agent, KV_COUNT_ERRORS);
+}
+
+void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct wire_record *reply,
+	       enum wire_status status, uint32_t length, uint64_t tells)
+{
+	kv_agent_count(agent, operations[request->op].counter);
+	if (unlikely(status > WIRE_NOT_FOUND) && !(reply->flags & WIRE_PUSHED))
+		count_error(agent, status);
+	reply_commit(conn, agent, request, reply, status, length, tells);
+}
+
+int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, int rc, const void *body, uint32_t length, uint64_t tells)
+{
+	if (rc != 0)
+		length = 0;
+	if (length)
+		memcpy(reply + 1, body, length);
+	kv_answer(conn, agent, request, reply, rc == 0 ? WIRE_OK : wire_status_of(rc), length, tells);
+	return 0;
+}
+
+int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
+			uint32_t key_len, uint64_t value_len, uint64_t version)
+{
+	struct wire_record *reply = conn_reserve(conn, (uint32_t)sizeof(value_len) + key_len, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	memcpy(reply + 1, &value_len, sizeof(value_len));
+	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
+	reply_commit(conn, agent, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len, version);
+	if (request->flags & WIRE_AGAIN && agent->arena)
+		kv_again_expect(agent, request, key, key_len);
+	return 0;
+}
+
+static void kv_agent_revised(struct conn *conn)
+{
+	struct kv_agent *agent = conn_context(conn);
+
+	agent->beside &= ~(unsigned)KV_BESIDE_RIGHTS;
+	agent->beside |= auth_has_all(conn_client(conn)) ? 0 : KV_BESIDE_RIGHTS;
+}
+
+static void kv_agent_closed(struct conn *conn, int error, const char *reason)
+{
+	struct conn_info info;
+
+	if (error != 0) {
+		conn_get_info(conn, &info);
+		log_warn("kv", "%s (%s): %s", info.peer, info.transport, reason);
+	}
+	kv_gate_close(conn_context(conn));
+	kv_again_close(conn_context(conn));
+	kv_rendezvous_close(conn_context(conn));
+	free(conn_context(conn));
+}
+
+static bool kv_agent_quiet(const struct conn *conn)
+{
+	const struct kv_agent *agent = conn_context(conn);
+
+	return list_empty(&agent->sets) && list_empty(&agent->finished) && kv_gate_quiet(agent);
+}
+
+static const struct conn_ops kv_agent_ops = {
+	.established = kv_agent_revised,
+	.record = kv_agent_record,
+	.ahead = kv_agent_ahead,
+	.writable = kv_gate_writable,
+	.closed = kv_agent_closed,
+};
+
+const struct service service_kv = {
+	.id = WIRE_KV,
+	.help = "key/value store",
+	.settings = &kv_settings,
+	.counters = counters,
+	.check = kv_shared_check,
+	.registered = kv_shared_registered,
+	.open = kv_shared_open,
+	.close = kv_shared_close,
+	.tick = kv_shared_tick,
+	.command = kv_shared_command,
+	.status = kv_shared_status,
+	.memory = kv_shared_memory,
+	.resources = kv_shared_resources,
+	.part_size = sizeof(struct kv_thread),
+	.part_init = kv_thread_init,
+	.part_clear = kv_part_clear,
+	.fd = kv_thread_fd,
+	.readable = kv_thread_readable,
+	.progress = kv_thread_progress,
+	.deadline = kv_thread_deadline,
+	.arm = kv_thread_arm,
+	.disarm = kv_thread_disarm,
+	.admit = kv_admit,
+	.ops = &kv_agent_ops,
+	.agent_new = kv_agent_new,
+	.agent_free = free,
+	.quiet = kv_agent_quiet,
+	.revised = kv_agent_revised,
+};

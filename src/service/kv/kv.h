@@ -1,0 +1,528 @@
+/*
+ * kv.h: what the files of the key/value service share.
+ *
+ *   store.c    what the process has: the store, its arena, settings and counters
+ *   kv.c          admission, the table of operations, and how a request goes through it to its answer
+ *   small.c    operations on one key whose value fits a message
+ *   part.c     parts of values
+ *   scan.c     operations on all keys
+ *   rendezvous.c  large values
+ *   again.c    gets that are asked again, in the place that they had
+ *   hold.c     how much memory those under way may hold
+ *   gate.c     answers that wait until what they tell of is on disk
+ *   log.c      the log: its threads and settings, and what is told of it; log.h has what these share
+ *   load.c     what is found in it at the start
+ *   checkpoint.c  and what keeps it short
+ */
+#ifndef RDMAD_SERVICE_KV_H
+#define RDMAD_SERVICE_KV_H
+
+#include "wal/wal.h"
+#include "service/internal.h"
+#include "store/store.h"
+
+/* By the rows of kv_settings. */
+struct kv_settings {
+	uint64_t memory, value_max, push_max, transfer_memory;
+	uint64_t eviction; /* enum store_eviction */
+
+	/* The log's */
+	char *directory; /* NULL: there is none */
+	uint64_t policy; /* enum kv_policy */
+	uint64_t sync_every, segment, checkpoint_budget;
+	uint64_t on_error; /* enum kv_on_error */
+	uint64_t recover;  /* enum kv_recover */
+	bool save_at_exit;
+	const struct wal_files *files; /* no setting: a test's disk. NULL: the kernel's */
+};
+
+/* When the answer of a write leaves: the changes go to the log, or not. */
+enum kv_policy { KV_POLICY_NONE, KV_POLICY_INTERVAL, KV_POLICY_ALWAYS };
+enum kv_on_error { KV_ERROR_STOP, KV_ERROR_READ_ONLY };
+enum kv_recover { KV_RECOVER_REFUSE, KV_RECOVER_PREFIX };
+
+struct kv_log;
+struct kv_chunk;
+
+struct kv_agent;
+
+/* What large values under way hold of the store's memory. The workers share it. */
+struct kv_hold {
+	uint64_t limit; /* bytes of all clients */
+	uint64_t share; /* of one that holds more than one value */
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t kept;                   /* beside them: see again.c */
+	_Atomic uint64_t begun, ended;           /* transfers */
+	_Atomic(const struct kv_agent *) beyond; /* the one that went ahead beyond the limit, until it holds nothing */
+};
+
+/* What the workers share. Constant but for the store, which has its own locks, and the numbers of `hold`. */
+struct kv_shared {
+	struct store *store;
+	struct kv_log *log; /* NULL: no directory, or nothing goes there */
+	void *arena;
+	size_t arena_size;
+	uint64_t value_max; /* longest value */
+	uint64_t push_max;  /* longest that goes with its message, where the fabric can */
+	uint64_t ahead;     /* most room that is made by eviction for bytes that are not here yet, of one value */
+	struct kv_hold hold;
+	/* The arena as registered in each domain; a domain without has no large values. */
+	struct kv_region {
+		struct fabric_domain *domain;
+		struct fabric_region *region;
+	} * region;
+	unsigned regions;
+};
+
+/* Counters beside those of the operations, which kv.c has. */
+enum kv_count {
+	KV_COUNT_ERRORS,
+	KV_COUNT_READS,
+	KV_COUNT_WRITES,
+	KV_COUNT_PULLS,
+	KV_COUNT_PUSHES,
+	KV_COUNT_WAITS,
+	KV_COUNT_HELD,
+	KV_COUNT_DENIED,
+	KV_COUNT_OPERATIONS,
+};
+
+struct kv_thread {
+	struct service_part part;
+	struct store *store;
+	struct kv_transfer *free_transfers; /* kept for the next large value */
+	uint64_t retry_at;                  /* the part is active until then, for requests that wait; 0: it is not */
+
+	struct list free_agains;
+	struct list keeping;    /* agents that keep values for gets that come again */
+	uint64_t keeping_until; /* the first such value's end, or before it */
+
+	/* The gate's. What an answer tells of that has a higher number than `committed` waits. */
+	uint64_t committed;       /* UINT64_MAX: nothing does, but for a client that asks for it */
+	_Atomic int refused;      /* writes are, with this error: written by the log's thread. 0: they are not */
+	_Atomic bool sleeps;      /* and is to be woken */
+	uint64_t wants;           /* number that somebody waits for, and the log's thread is to hear of; 0: none */
+	bool waits_for_ring;      /* a write has to come again when the log has taken further changes */
+	_Atomic bool ring_sleeps; /* as `sleeps`, for that */
+	uint64_t ring_seen;       /* how many it had taken then */
+	bool look;                /* at all that waits, whatever was seen */
+	bool seen_failed;         /* kv_log_failed() */
+	uint64_t seen;            /* and kv_log_durable(), when they were looked at last */
+	int event;                /* by which the log's thread wakes this one */
+	struct list waiting;      /* agents */
+	_Atomic uint64_t held;    /* answers and transfers of theirs, for figures */
+	struct kv_chunk *free_chunks;
+	unsigned spare_chunks;
+	struct list node; /* in the log's list of threads */
+};
+
+struct kv_agent {
+	struct kv_thread *thread;
+	const struct fabric_region *arena; /* NULL: large values are not offered here */
+	uint64_t push_max;                 /* as granted */
+	uint32_t push_over;                /* longer values of a GET are pushed, if its client takes that */
+	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
+	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
+	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
+	uint64_t held;                     /* bytes of kv_hold */
+	struct list again;                 /* gets that may come again */
+	struct list keeping;               /* in the thread's list, while a value is kept for any of them */
+	unsigned agains, keeps;            /* how many of either */
+	uint64_t kept;                     /* bytes */
+	uint64_t waits_for;                /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
+
+	/* The gate's. */
+	struct conn *conn;             /* of what waits */
+	struct list waiting;           /* in the thread's list, while anything waits */
+	struct kv_chunk *first, *last; /* answers, in their order */
+	unsigned chunks, held_answers;
+	struct list uncommitted; /* transfers that are KV_TRANSFER_UNCOMMITTED */
+	unsigned reads;          /* how many */
+};
+
+enum kv_beside {
+	KV_BESIDE_SETS = 1,    /* large SETs are under way */
+	KV_BESIDE_WAIT = 2,    /* the request that comes again waits for memory; see kv_hold_wait() */
+	KV_BESIDE_FULL = 4,    /* and does so since the store was full */
+	KV_BESIDE_AGAIN = 16,  /* gets may come again, for which values are kept before they are replaced */
+	KV_BESIDE_GATE = 8,    /* so many answers wait that there is no room for another one */
+	KV_BESIDE_RIGHTS = 32, /* its client may not do everything */
+};
+
+static inline uint64_t kv_now(const struct kv_thread *thread)
+{
+	return service_part_now(&thread->part);
+}
+
+static inline void kv_agent_count(struct kv_agent *agent, unsigned counter)
+{
+	agent->thread->part.count[counter]++;
+}
+
+/*
+ * Carries one request out; its body's length was checked. `reply`: an answer's record with the room that the
+ * operation's row asks for, NULL where the row leaves that to the handler. 0: the request was answered, or will be.
+ * -EAGAIN: no room now, it comes again. -EPROTO: the request breaks the protocol.
+ */
+typedef int kv_serve_fn(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+			struct wire_record *reply);
+
+/* kv_serve_get and so on: each operation of the wire's list has one, in small.c, scan.c or rendezvous.c. */
+#define KV_SERVE(OP, number, name, words) kv_serve_fn kv_serve_##name;
+WIRE_OPS_KV(KV_SERVE)
+#undef KV_SERVE
+
+/*
+ * store.c: the store and its arena. Main thread, but for the regions.
+ */
+extern const struct setting_table kv_settings;
+
+int kv_shared_check(const void *settings);
+uint64_t kv_shared_registered(const void *settings);
+int kv_shared_open(const struct service_host *host, const void *settings, void **shared);
+void kv_shared_close(void *shared);
+uint64_t kv_shared_tick(void *shared, uint64_t now);
+int kv_shared_command(void *shared, const char *word);
+void kv_shared_status(const void *shared, struct service_report *report);
+void kv_shared_memory(const void *shared, struct service_report *report);
+void kv_shared_resources(const void *shared, struct service_report *report);
+
+/* The arena as a connection that comes so moves values to and from it. NULL: not at all. */
+const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct service_way *way);
+
+/*
+ * kv.c
+ */
+
+/* The answer that was reserved is complete: the request counts as what it is, and as an error if it is one. It leaves
+ * when the change `tells`, the last that it tells of, is committed: see gate.c. */
+void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct wire_record *reply,
+	       enum wire_status status, uint32_t length, uint64_t tells);
+
+/* The same from what the store said; where it went well (0), with a body of `length` bytes. */
+int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, int rc, const void *body, uint32_t length, uint64_t tells);
+
+/* A value beyond the message: tell its length and the key to ask again with. Only that next request counts. */
+int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
+			uint32_t key_len, uint64_t value_len, uint64_t version);
+
+/* Longest value that this connection takes: without an arena for large ones it has to fit a message. */
+uint64_t kv_agent_value_max(const struct kv_agent *agent);
+
+/* Room for a value is made in steps, here as many as the turn has time for. `call` is one of the store's. */
+#define KV_STEPS(conn, rc, call)                                                                                       \
+	do {                                                                                                           \
+		(rc) = (call);                                                                                         \
+	} while (unlikely((rc) == -EAGAIN) && conn_time_left(conn) && !store_changes_full(agent->thread->store))
+
+/* The number that some bodies begin with. */
+static inline uint64_t kv_number(const char *body)
+{
+	uint64_t number;
+
+	memcpy(&number, body, sizeof(number));
+	return number;
+}
+
+/*
+ * small.c
+ */
+/* What a put asks for in the store's terms; its condition was checked. */
+struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
+
+/* A time to live from the wire made absolute; however long it is. */
+static inline uint64_t kv_expires_of(uint64_t ttl, uint64_t now)
+{
+	return ttl == 0 ? TIME_NEVER : time_after(now, time_of_us(ttl));
+}
+
+/* What the store knows of a key in the wire's terms. */
+struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
+
+/*
+ * rendezvous.c
+ */
+
+/* The life of a large value's transfer. In reserved and published it never rests: the call that brought it there takes
+ * it further. */
+enum kv_transfer_state {
+	KV_TRANSFER_FREE,     /* kept by the thread; woken by the next large request */
+	KV_TRANSFER_RESERVED, /* holds memory for a SET's value, or pins a GET's */
+	/* in agent->sets; woken by done(), for each piece: it came, it never will, or the connection is buried */
+	KV_TRANSFER_READING,
+	/* in agent->sets, with no piece on its way: room for the next one is to be made; woken by the connection's
+	 * writable(), and given up by closed() */
+	KV_TRANSFER_GROWING,
+	KV_TRANSFER_UNCOMMITTED, /* of a GET, in agent->uncommitted; woken by the gate, and given up by closed() */
+	KV_TRANSFER_WRITING,     /* of a GET, whose answer was committed behind it; woken by done() likewise */
+	KV_TRANSFER_PUBLISHED,   /* the SET was carried out and is to be answered */
+	/* in agent->finished, for room to answer; woken by the connection's writable(), and given up by closed() */
+	KV_TRANSFER_WAITING,
+	KV_TRANSFER_STATES
+};
+
+/* Memory of the client: the first range, then the next. */
+struct kv_ranges {
+	const struct wire_remote *at;
+	unsigned count;
+	uint64_t length; /* of all */
+};
+
+/* Bytes of a value that go to the client's memory, and the answer behind them. */
+#define KV_WRITE_BODY (3 * sizeof(uint64_t))
+struct kv_write {
+	struct kv_ranges to;
+	uint64_t at, len;
+	uint64_t tells; /* as kv_answer() */
+	bool later;     /* it waits in every case: the request was carried out, and must not come again */
+	uint32_t body_len;
+	char body[KV_WRITE_BODY];
+};
+
+struct kv_transfer {
+	struct conn_transfer wire;
+	struct conn_transfer next; /* of a SET in pieces, of which two are under way: every other one */
+	enum kv_transfer_state state;
+	struct list node; /* in the agent's list of the state */
+	struct kv_transfer *next_free;
+	struct kv_agent *agent;
+	struct store_ref ref;
+	struct wire_record
+		request;       /* of a SET: to be answered when the bytes are here; of a GET: when it is committed */
+	struct kv_write write; /* of a GET that waits for that */
+	struct kv_ranges from; /* of a SET in pieces */
+	uint64_t ready;        /* of a SET: bytes that there is room for, */
+	uint64_t asked;        /* and that were asked for */
+	unsigned pieces;       /* asked for, */
+	unsigned coming;       /* and not here yet */
+	bool failed;           /* one of them */
+	struct wire_put put;   /* zeros: always, for ever */
+	uint64_t key_hash;
+	uint64_t version;
+	enum wire_status status;
+	struct wire_remote kept[]; /* WIRE_PIECES_MAX; write.to, where that waits, or from */
+};
+
+/* The only writer of the state, for rendezvous.c alone: moves the transfer to the state's list and logs. It must be a
+ * state that may follow the one it is in. */
+void kv_transfer_set_state(struct kv_transfer *transfer, enum kv_transfer_state state);
+
+/* The SET of this key that is under way on the connection, or NULL: a later request for it has to wait, so that
+ * requests for one key are carried out in their order. */
+const struct kv_transfer *kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
+
+/* Reads what a request says of the client's memory, once, into `out`. False: it breaks the protocol. */
+bool kv_ranges_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
+		    const char *body, size_t len);
+/* The same of a request for pieces: `head` bytes, the key, and all that is behind it. */
+bool kv_pieces_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
+		    const struct wire_record *request, const char *body, size_t head);
+
+/* A value that has to wait is not read yet: a read counts, and makes it last. */
+bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_len);
+
+/* Write bytes of a value, which is pinned and taken of kv_hold, to the client's memory, and the answer behind them,
+ * when all that it tells of is committed; pin and hold are given back when they are there. -EAGAIN, -ENOMEM: nothing
+ * was done, and nothing of the hold is left. */
+int kv_write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		   struct wire_record *reply, const struct kv_write *write, const struct store_ref *ref);
+/* The two apart, of what waits for nothing. */
+int kv_write_part(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		  const struct kv_write *write, const struct store_ref *ref);
+void kv_write_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     struct wire_record *reply, const struct kv_write *write);
+
+/* The answer to a GET whose value goes behind it. -EAGAIN as kv_serve_fn. */
+int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body);
+
+/* Room to answer SETs that were finished. */
+void kv_rendezvous_writable(struct conn *conn);
+
+/* Transfers that waited for the gate: those that may go on do, as far as there is room. `failed`: the others never
+ * will, and are answered so. How many did. */
+unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint64_t durable, bool failed);
+
+/* Transfers that were finished but not answered. */
+void kv_rendezvous_close(struct kv_agent *agent);
+
+/* Transfers that were kept for the next large value. */
+void kv_thread_clear(struct service_part *part);
+
+/*
+ * hold.c: a transfer takes what it will hold before it reserves or pins, and gives it back in the end.
+ */
+#define KV_HOLD_SHARES 4 /* clients that the limit is meant for at once */
+
+void kv_hold_init(struct kv_hold *hold, uint64_t limit);
+uint64_t kv_hold_bytes(const struct kv_hold *hold);
+
+/* False: it would be too much, and the request waits by kv_hold_wait(). A single value is never too much for ever,
+ * however long. */
+bool kv_hold_take(struct kv_agent *agent, uint64_t bytes);
+void kv_hold_give(struct kv_agent *agent, uint64_t bytes);
+/* Whether kv_hold_take() would say no, as far as one can tell without trying. */
+bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes);
+/* What was taken was not used: no transfer ended. */
+void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
+
+/* Returns -EAGAIN: the request waits, and comes again when something ended, in a millisecond at the latest. */
+int kv_hold_wait(struct conn *conn, struct kv_agent *agent);
+/* The same for what has begun: writable() is called. */
+void kv_hold_retry(struct conn *conn, struct kv_thread *thread);
+
+/* What the store said of a write: it has to come again, because room is made in further steps (-EAGAIN), or may come
+ * back when transfers that are under way have ended (-ENOMEM). False: rc is its result. */
+bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc);
+
+static inline bool kv_write_waits(struct conn *conn, struct kv_agent *agent, int rc)
+{
+	return unlikely(rc == -EAGAIN || rc == -ENOMEM) && kv_hold_room(conn, agent, rc);
+}
+
+/* The groups' turn came before this one: an agent that still waits has said so again. */
+void kv_hold_turn(struct kv_thread *thread);
+
+/*
+ * again.c
+ */
+struct kv_again;
+
+/* The client was told that the value is too long, and asks again under the same id. */
+void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, const void *key, size_t key_len);
+
+/* A request that comes behind may change the key. */
+void kv_again_before_write(struct kv_agent *agent, const void *key, size_t key_len);
+
+/* It came: what is known of it, NULL if nothing is. */
+struct kv_again *kv_again_find(const struct kv_agent *agent, const struct wire_record *request);
+
+/* As store_get(), the value that it is to have: 0, -ENOENT, -ESTALE: that is not there any more. A pinned one goes back
+ * with put_back, if it is not taken; the other two also where `again` is NULL. */
+int kv_again_get(struct kv_agent *agent, struct kv_again *again, const void *key, size_t key_len,
+		 struct store_ref *ref);
+void kv_again_put_back(struct kv_agent *agent, const struct kv_again *again, struct store_ref *ref);
+/* It is answered, and does not come any more. `taken`: the pin is the caller's. */
+void kv_again_end(struct kv_agent *agent, struct kv_again *again, bool taken);
+/* A request of another kind under its id: nobody wants the value any more. */
+void kv_again_given_up(struct kv_agent *agent, uint32_t id);
+
+void kv_again_turn(struct kv_thread *thread);
+void kv_again_close(struct kv_agent *agent);
+void kv_again_clear(struct kv_thread *thread);
+
+/*
+ * gate.c
+ */
+
+/* Whether an answer has to wait: what it tells of is no more than a number beyond what is known to be on disk. */
+static inline bool kv_gate_may_wait(const struct kv_agent *agent, const struct wire_record *request, uint64_t tells)
+{
+	return unlikely(tells > agent->thread->committed || request->flags & WIRE_DURABLE);
+}
+
+/* It has to: asks the log. */
+bool kv_gate_waits(struct kv_agent *agent, uint64_t tells);
+
+/* What an answer tells of when it is of no single version: of a key that is not there, or its time to live; of all that
+ * there is. Asked for behind the call of the store. */
+uint64_t kv_gate_removed(const struct kv_agent *agent, const void *key, size_t key_len);
+uint64_t kv_gate_all(const struct kv_agent *agent);
+
+static inline bool kv_gate_is_on(const struct kv_agent *agent, const struct wire_record *request)
+{
+	return unlikely(agent->thread->committed != UINT64_MAX || request->flags & WIRE_DURABLE);
+}
+
+static inline uint64_t kv_tells_removed(const struct kv_agent *agent, const struct wire_record *request,
+					const void *key, size_t key_len)
+{
+	return kv_gate_is_on(agent, request) ? kv_gate_removed(agent, key, key_len) : 0;
+}
+
+static inline uint64_t kv_tells_all(const struct kv_agent *agent, const struct wire_record *request)
+{
+	return kv_gate_is_on(agent, request) ? kv_gate_all(agent) : 0;
+}
+
+/* Longest answer that can wait: a page of a walk with a key of any length. */
+#define KV_GATE_BODY ((uint32_t)(sizeof(uint64_t) + sizeof(struct wire_entry)) + WIRE_PAD(WIRE_KEY_MAX))
+
+/* The answer waits, without its record; kv_gate_waits() said so. */
+void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells);
+
+/* A write finds no room in the ring of changes: -EAGAIN, and it comes again when there may be some. */
+void kv_gate_wait_ring(struct kv_agent *agent);
+
+/* A transfer of the agent waits, KV_TRANSFER_UNCOMMITTED. */
+void kv_gate_join(struct conn *conn, struct kv_agent *agent, uint64_t tells);
+
+/* Before a request is carried out, where the agent or the thread says that there is something: whether it may be. 1: it
+ * may; 0: it was refused, and answered; -EAGAIN. */
+int kv_gate_admit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, bool writes);
+
+/* Why the log takes no writes; 0: it does. */
+static inline int kv_gate_refused(const struct kv_thread *thread)
+{
+	return atomic_load_explicit(&thread->refused, memory_order_relaxed);
+}
+
+/* Nothing waits. */
+static inline bool kv_gate_quiet(const struct kv_agent *agent)
+{
+	return !list_linked(&agent->waiting);
+}
+
+int kv_gate_init(struct kv_thread *thread);
+void kv_gate_clear(struct kv_thread *thread);
+/* The connection's end: nobody hears what waits. */
+void kv_gate_close(struct kv_agent *agent);
+
+/* The connection's ops->writable. */
+void kv_gate_writable(struct conn *conn);
+
+/* Hooks of the service. */
+int kv_thread_fd(const struct service_part *part);
+void kv_thread_readable(struct service_part *part);
+int kv_thread_progress(struct service_part *part);
+uint64_t kv_thread_deadline(const struct service_part *part);
+bool kv_thread_arm(struct service_part *part);
+void kv_thread_disarm(struct service_part *part);
+
+/*
+ * log.c: one thread writes, another makes checkpoints. Main thread, but where said.
+ */
+
+#define KV_RING 65536u /* changes that are not written yet */
+
+/* Whether there is to be one. */
+bool kv_log_wanted(const struct kv_settings *settings);
+/* Opens it and loads the store from it, which nobody else uses yet; begins to keep changes. */
+int kv_log_open(const struct kv_settings *settings, struct store *store, const struct service_host *host,
+		struct kv_log **out);
+/* All is written and on disk, as far as that can be; NULL: nothing is done. The workers have ended. */
+void kv_log_close(struct kv_log *log);
+
+/* Changes are kept, and those that ask for it can wait for the disk. Any thread. */
+bool kv_log_keeps(const struct kv_log *log);
+bool kv_log_gates(const struct kv_log *log); /* and everybody does */
+
+/* A worker's thread, which is to be woken and told. */
+void kv_log_join(struct kv_log *log, struct kv_thread *thread);
+void kv_log_leave(struct kv_log *log, struct kv_thread *thread);
+
+/* The last change that is on disk; and whether there will be no further one. Any thread. */
+uint64_t kv_log_durable(const struct kv_log *log);
+bool kv_log_failed(const struct kv_log *log);
+/* How many changes it has taken out of the ring. Any thread. */
+uint64_t kv_log_taken(const struct kv_log *log);
+/* Somebody waits for that one; wakes the log's thread. Any thread. */
+void kv_log_want(struct kv_log *log, uint64_t lsn);
+
+/* A checkpoint is to be made: 0, -EALREADY: one is; -EOPNOTSUPP: there is no log. */
+int kv_log_checkpoint(struct kv_log *log);
+/* For tests and figures. */
+const struct wal *kv_log_wal(const struct kv_log *log);
+void kv_log_report(struct kv_log *log, struct service_report *report);
+
+#endif

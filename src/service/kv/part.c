@@ -1,0 +1,278 @@
+/*
+ * part.c: parts of values. A part is read like a value, and what is to happen to the key happens in the same step. A
+ * write into a value makes another, as values do not change: the old one is copied, so it has a limit, beyond which
+ * clients do that themselves.
+ */
+#include "service/kv/kv.h"
+
+#define TRIES 8 /* to be faster than other writers of the key, in one turn */
+
+struct part {
+	struct kv_ranges to; /* of length 0: there is no buffer */
+	struct wire_fetch fetch;
+	const char *key;
+	uint32_t key_len;
+	struct store_ref ref;
+	uint64_t at, len; /* of the value */
+};
+
+/* What of the range the value has. */
+static void part_clip(struct part *p)
+{
+	p->at = MIN(p->fetch.offset, p->ref.len);
+	p->len = MIN(p->fetch.length, p->ref.len - p->at);
+}
+
+/* Whether it goes into the answer, for which a client without a buffer is prepared, too. */
+static bool part_is_inline(const struct part *p)
+{
+	bool anywhere = !p->to.length && !(p->fetch.flags & WIRE_FETCH_FITS);
+
+	return p->len <= WIRE_INLINE_MAX && (anywhere || p->len <= p->to.length);
+}
+
+/* What follows the reading. False: another has changed the key meanwhile, and it is read again. */
+static bool part_then(struct kv_agent *agent, const struct part *p)
+{
+	struct store *store = agent->thread->store;
+	uint64_t now = kv_now(agent->thread);
+
+	switch ((enum wire_then)p->fetch.then) {
+	case WIRE_THEN_DELETE:
+		return store_delete(store, p->key, p->key_len, p->ref.version, now) == 1;
+	case WIRE_THEN_EXPIRE:
+		return store_expire(store, p->key, p->key_len, p->ref.version, kv_expires_of(p->fetch.ttl, now), now) ==
+		       1;
+	case WIRE_THEN_NOTHING:
+	case WIRE_THENS:
+		break;
+	}
+	return true;
+}
+
+static uint32_t whole_encode(char *body, const struct part *p)
+{
+	struct wire_whole whole = {p->ref.len, p->ref.version};
+
+	memcpy(body, &whole, sizeof(whole));
+	return sizeof(whole);
+}
+
+/* Once it was carried out. */
+static uint64_t part_tells(const struct kv_agent *agent, const struct wire_record *request, const struct part *p)
+{
+	return p->fetch.then == WIRE_THEN_NOTHING ? p->ref.version : kv_tells_all(agent, request);
+}
+
+static int part_inline(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		       const struct part *p)
+{
+	struct wire_record *reply = conn_reserve(conn, sizeof(struct wire_whole) + (uint32_t)p->len, NULL);
+	uint32_t head;
+
+	if (!reply)
+		return -EAGAIN;
+	if (!part_then(agent, p))
+		return -ESTALE;
+	head = whole_encode((char *)(reply + 1), p);
+	memcpy((char *)(reply + 1) + head, (char *)p->ref.addr + p->at, p->len);
+	kv_answer(conn, agent, request, reply, WIRE_OK, head + (uint32_t)p->len, part_tells(agent, request, p));
+	return 0;
+}
+
+/* What follows the reading comes when the bytes are on their way; but first where it has to be on disk before they
+ * leave: they wait for that, and the request does not come again. */
+static int part_write_then(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			   struct wire_record *reply, struct part *p, struct kv_write *w)
+{
+	int rc;
+
+	if (kv_gate_is_on(agent, request)) {
+		w->later = true;
+		if (!part_then(agent, p)) {
+			kv_hold_cancel(agent, p->ref.len);
+			return -ESTALE;
+		}
+		w->tells = kv_gate_all(agent);
+		return kv_write_value(conn, agent, request, reply, w, &p->ref);
+	}
+	rc = kv_write_part(conn, agent, request, w, &p->ref);
+	if (rc != 0)
+		return rc;
+	p->ref.item = NULL; /* pinned until it is written */
+	if (!part_then(agent, p))
+		return -ESTALE; /* written in vain: the next one goes behind it */
+	kv_write_answer(conn, agent, request, reply, w);
+	return 0;
+}
+
+static int part_write(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
+{
+	struct wire_record *reply = conn_reserve(conn, KV_WRITE_BODY, NULL);
+	struct kv_write w = {.to = p->to, .at = p->at, .len = p->len, .tells = p->ref.version};
+	int rc;
+
+	if (!reply)
+		return -EAGAIN;
+	if (!kv_hold_take(agent, p->ref.len))
+		return kv_hold_wait(conn, agent);
+	memcpy(w.body, &p->len, sizeof(p->len));
+	w.body_len = (uint32_t)sizeof(p->len) + whole_encode(w.body + sizeof(p->len), p);
+	rc = p->fetch.then == WIRE_THEN_NOTHING ? kv_write_value(conn, agent, request, reply, &w, &p->ref)
+						: part_write_then(conn, agent, request, reply, p, &w);
+	if (rc == 0)
+		p->ref.item = NULL; /* pinned until it is written */
+	return rc;
+}
+
+/* -ESTALE: again. */
+static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
+{
+	struct store *store = agent->thread->store;
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+	int rc;
+
+	if (!reply)
+		return -EAGAIN;
+	if (store_get(store, p->key, p->key_len, kv_now(agent->thread), &p->ref) == 0) {
+		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0,
+			  kv_tells_removed(agent, request, p->key, p->key_len));
+		return 0;
+	}
+	part_clip(p);
+	if (part_is_inline(p))
+		rc = part_inline(conn, agent, request, p);
+	else if (p->len > p->to.length || !agent->arena)
+		rc = kv_answer_too_large(conn, agent, request, p->key, p->key_len, p->len, p->ref.version);
+	else
+		rc = part_write(conn, agent, request, p);
+	store_unpin(store, &p->ref);
+	return rc;
+}
+
+static int fetch(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
+{
+	int rc = -ESTALE;
+
+	if (p->fetch.then >= WIRE_THENS)
+		return -EPROTO;
+	if (!conn_transfer_room(conn, MAX(p->to.count, 1u))) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	if (kv_get_waits(agent, p->key, p->key_len))
+		return kv_hold_wait(conn, agent);
+	/* What follows the reading would find no room, and the bytes would go in vain. */
+	if (p->fetch.then != WIRE_THEN_NOTHING && store_changes_full(agent->thread->store) &&
+	    kv_write_waits(conn, agent, -EAGAIN))
+		return -EAGAIN;
+	for (unsigned i = 0; i < TRIES && rc == -ESTALE; i++)
+		rc = part_serve(conn, agent, request, p);
+	if (rc != -ESTALE)
+		return rc;
+	conn_yield(conn);
+	return -EAGAIN;
+}
+
+int kv_serve_fetch(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		   struct wire_record *reply)
+{
+	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_fetch);
+	struct part p = {.key = body + head, .key_len = request->length - (uint32_t)head};
+	struct wire_remote range[WIRE_PIECES_MAX];
+
+	memcpy(range, body, sizeof(range[0]));
+	if (range[0].length && !kv_ranges_read(conn, &p.to, range, body, sizeof(range[0])))
+		return -EPROTO;
+	memcpy(&p.fetch, body + sizeof(range[0]), sizeof(p.fetch));
+	return fetch(conn, agent, request, &p);
+}
+
+int kv_serve_fetch_pieces(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			  const char *body, struct wire_record *reply)
+{
+	struct part p = {.key = body + sizeof(p.fetch), .key_len = request->arg};
+	struct wire_remote ranges[WIRE_PIECES_MAX];
+
+	if (!kv_pieces_read(conn, &p.to, ranges, request, body, sizeof(p.fetch)))
+		return -EPROTO;
+	memcpy(&p.fetch, body, sizeof(p.fetch));
+	return fetch(conn, agent, request, &p);
+}
+
+/* Writing into a value, or behind it. */
+struct edit {
+	const char *key, *bytes;
+	uint32_t key_len, len;
+	uint64_t at;
+	struct wire_whole whole;
+};
+
+static void edit_copy(const struct edit *e, char *to, const struct store_ref *old)
+{
+	uint64_t kept = MIN(old->len, e->at);
+
+	if (kept)
+		memcpy(to, old->addr, kept);
+	memset(to + kept, 0, e->at - kept);
+	if (e->len)
+		memcpy(to + e->at, e->bytes, e->len);
+	if (old->len > e->at + e->len)
+		memcpy(to + e->at + e->len, (char *)old->addr + e->at + e->len, old->len - e->at - e->len);
+}
+
+/* -EEXIST, -ENOENT, -ESTALE: another writer was faster. */
+static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, struct store_ref *old)
+{
+	struct store *store = agent->thread->store;
+	uint64_t now = kv_now(agent->thread);
+	struct store_put put = {.condition = STORE_IF_VERSION, .expires = TIME_NEVER, .keep_expiry = true};
+	struct store_ref fresh;
+	int rc;
+
+	if (!store_get(store, e->key, e->key_len, now, old)) {
+		*old = (struct store_ref){0};
+		put.condition = STORE_IF_ABSENT;
+	}
+	put.version = old->version;
+	e->at = offset == WIRE_APPEND ? old->len : offset;
+	if (e->at > WIRE_EDIT_MAX - e->len)
+		return -EMSGSIZE;
+	e->whole.length = MAX(old->len, e->at + e->len);
+	if (e->whole.length > MIN(WIRE_EDIT_MAX, kv_agent_value_max(agent)))
+		return -EMSGSIZE;
+	rc = store_reserve(store, e->key, e->key_len, e->whole.length, now, &fresh);
+	if (rc != 0)
+		return rc;
+	edit_copy(e, fresh.addr, old);
+	return store_publish(store, &fresh, &put, now, &e->whole.version);
+}
+
+int kv_serve_edit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		  struct wire_record *reply)
+{
+	uint32_t length = request->length - (uint32_t)sizeof(uint64_t);
+	struct edit e = {.key = body + sizeof(uint64_t), .key_len = request->arg};
+	struct store_ref old;
+	int rc;
+
+	if (e.key_len < 1 || e.key_len > MIN(WIRE_KEY_MAX, length) || length > WIRE_EAGER_MAX)
+		return -EPROTO;
+	e.bytes = e.key + e.key_len;
+	e.len = length - e.key_len;
+	do {
+		rc = edit_once(agent, kv_number(body), &e, &old);
+		store_unpin(agent->thread->store, &old);
+	} while ((rc == -EEXIST || rc == -ENOENT || rc == -ESTALE ||
+		  (rc == -EAGAIN && !store_changes_full(agent->thread->store))) &&
+		 conn_time_left(conn));
+	conn_charge(conn, 1 + (unsigned)(e.whole.length / 4096));
+	if (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE) {
+		conn_yield(conn);
+		return -EAGAIN;
+	}
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	return kv_answer_result(conn, agent, request, reply, rc, &e.whole, sizeof(e.whole),
+				rc == 0 ? e.whole.version : kv_tells_all(agent, request));
+}

@@ -1,0 +1,272 @@
+/*
+ * small.c: operations on one key whose value fits a message: read, write, delete, with conditions, versions, expiry
+ * and numbers. A value is copied once, between the message and the arena. A large value put under a condition is in
+ * rendezvous.c.
+ */
+#include "service/kv/kv.h"
+
+_Static_assert((int)WIRE_ALWAYS == STORE_ALWAYS && (int)WIRE_IF_ABSENT == STORE_IF_ABSENT &&
+		       (int)WIRE_IF_PRESENT == STORE_IF_PRESENT && (int)WIRE_IF_VERSION == STORE_IF_VERSION,
+	       "a condition has one number on the wire and in the store");
+_Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of what it asks for");
+
+/*
+ * The wire's terms and the store's.
+ */
+
+/* Rounded up: what is left is never told as 0, which would be for ever. */
+static uint64_t ttl_left(uint64_t expires, uint64_t now)
+{
+	return expires == TIME_NEVER ? 0 : (expires - now - 1) / TIME_US + 1;
+}
+
+struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now)
+{
+	return (struct wire_meta){meta->len, meta->version, ttl_left(meta->expires, now)};
+}
+
+struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
+{
+	return (struct store_put){
+		.condition = (enum store_condition)put->condition,
+		.version = put->version,
+		.expires = kv_expires_of(put->ttl, now),
+		.keep_expiry = put->flags & WIRE_KEEP_TTL,
+	};
+}
+
+/*
+ * Reading.
+ */
+
+static int get_longer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      uint64_t len, uint64_t version);
+
+/* The longest value that an answer has in its body by choice. */
+static inline uint32_t inline_max(const struct kv_agent *agent, const struct wire_record *request)
+{
+	return request->flags & WIRE_TAKES_PUSH ? agent->push_over : WIRE_INLINE_MAX;
+}
+
+/* A value of `least` bytes or what the message has room for. */
+static inline int get_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			    const char *body, uint32_t least)
+{
+	uint32_t room, head = request->flags & WIRE_VERSIONED;
+	struct wire_record *reply = conn_reserve(conn, least + head, &room);
+	uint64_t len, version;
+	char *value;
+	int found;
+
+	if (unlikely(!reply))
+		return -EAGAIN;
+	room = MIN(room - head, inline_max(agent, request)); /* a limit, however empty the message */
+	value = (char *)(reply + 1) + head;
+	found = store_copy(agent->thread->store, body, request->length, kv_now(agent->thread), value, room, &len,
+			   &version);
+	if (unlikely(!found)) {
+		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0,
+			  kv_tells_removed(agent, request, body, request->length));
+		return 0;
+	}
+	if (unlikely(len > room))
+		return get_longer(conn, agent, request, body, len, version);
+	if (unlikely(head))
+		memcpy(reply + 1, &version, sizeof(version));
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)len + head, version);
+	return 0;
+}
+
+/* The value's length is known only when it is found: once more with the length where the room was too little. */
+static __attribute__((noinline)) int get_longer(struct conn *conn, struct kv_agent *agent,
+						const struct wire_record *request, const char *body, uint64_t len,
+						uint64_t version)
+{
+	if (len > inline_max(agent, request) && len <= agent->push_max)
+		return kv_push_value(conn, agent, request, body);
+	if (len > WIRE_INLINE_MAX)
+		return kv_answer_too_large(conn, agent, request, body, request->length, len, version);
+	return get_value(conn, agent, request, body, (uint32_t)len);
+}
+
+int kv_serve_get(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		 struct wire_record *reply)
+{
+	(void)reply;
+	return get_value(conn, agent, request, body, 0);
+}
+
+int kv_serve_exists(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		    struct wire_record *reply)
+{
+	struct kv_thread *thread = agent->thread;
+	struct store_meta meta;
+	int found = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
+
+	if (found)
+		reply->arg = (uint32_t)MIN(meta.len, (uint64_t)UINT32_MAX);
+	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, NULL, 0,
+				found ? meta.version : kv_tells_removed(agent, request, body, request->length));
+}
+
+int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		  struct wire_record *reply)
+{
+	struct kv_thread *thread = agent->thread;
+	struct wire_meta wire = {0};
+	struct store_meta meta;
+	int found = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
+	uint64_t tells = kv_tells_removed(agent, request, body, request->length);
+
+	if (found) {
+		wire = kv_wire_meta(&meta, kv_now(thread));
+		tells = MAX(tells, meta.version);
+	}
+	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, &wire, sizeof(wire), tells);
+}
+
+/*
+ * Writing. The body is a key and a value, and the argument the key's length.
+ */
+
+static bool key_len_valid(uint32_t key_len, uint32_t length)
+{
+	return key_len >= 1 && key_len <= WIRE_KEY_MAX && key_len <= length;
+}
+
+int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		 struct wire_record *reply)
+{
+	struct kv_thread *thread = agent->thread;
+	uint32_t key_len = request->arg;
+	uint64_t version;
+	int rc;
+
+	if (unlikely(!key_len_valid(key_len, request->length)))
+		return -EPROTO;
+	reply = conn_reserve(conn, 0, NULL);
+	if (unlikely(!reply))
+		return -EAGAIN;
+	if (unlikely(request->length > WIRE_EAGER_MAX)) {
+		reply->arg = WIRE_EAGER_MAX;
+		rc = -EMSGSIZE;
+	} else {
+		KV_STEPS(conn, rc,
+			 store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL,
+				   kv_now(thread), &version));
+		if (kv_write_waits(conn, agent, rc))
+			return -EAGAIN;
+	}
+	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc), 0,
+		  likely(rc == 0) ? version : kv_tells_all(agent, request));
+	return 0;
+}
+
+int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		 struct wire_record *reply)
+{
+	struct kv_thread *thread = agent->thread;
+	uint32_t key_len = request->arg, length = request->length - (uint32_t)sizeof(struct wire_put);
+	const char *key = body + sizeof(struct wire_put);
+	struct store_put put;
+	struct wire_put wire;
+	uint64_t version;
+	int rc;
+
+	memcpy(&wire, body, sizeof(wire));
+	if (!key_len_valid(key_len, length) || wire.condition >= WIRE_CONDITIONS)
+		return -EPROTO;
+	if (length > WIRE_EAGER_MAX) {
+		reply->arg = WIRE_EAGER_MAX;
+		return kv_answer_result(conn, agent, request, reply, -EMSGSIZE, NULL, 0, 0);
+	}
+	put = kv_store_put(&wire, kv_now(thread));
+	KV_STEPS(conn, rc,
+		 store_set(thread->store, key, key_len, key + key_len, length - key_len, &put, kv_now(thread),
+			   &version));
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	return kv_answer_result(conn, agent, request, reply, rc, &version, sizeof(version),
+				rc == 0 ? version : kv_tells_all(agent, request));
+}
+
+/* `skip` bytes of the body stand before the key. */
+static int add_number(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		      uint32_t skip, uint64_t expires, struct wire_record *reply)
+{
+	struct kv_thread *thread = agent->thread;
+	struct {
+		int64_t number;
+		uint64_t version;
+	} sum = {0};
+	int rc;
+
+	KV_STEPS(conn, rc,
+		 store_count(thread->store, body + skip, request->length - skip, (int64_t)kv_number(body), expires,
+			     kv_now(thread), &sum.number, &sum.version));
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	if (rc == -EINVAL) /* the key was checked: it is the value */
+		rc = -EDOM;
+	return kv_answer_result(conn, agent, request, reply, rc, &sum, sizeof(sum),
+				rc == 0 ? sum.version : kv_tells_all(agent, request));
+}
+
+int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		  struct wire_record *reply)
+{
+	return add_number(conn, agent, request, body, sizeof(uint64_t), TIME_NEVER, reply);
+}
+
+int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		   struct wire_record *reply)
+{
+	uint64_t expires = kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(agent->thread));
+
+	return add_number(conn, agent, request, body, 2 * sizeof(uint64_t), expires, reply);
+}
+
+int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		    struct wire_record *reply)
+{
+	struct kv_thread *thread = agent->thread;
+	int rc = store_expire(thread->store, body + sizeof(uint64_t), request->length - sizeof(uint64_t), 0,
+			      kv_expires_of(kv_number(body), kv_now(thread)), kv_now(thread));
+
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	return kv_answer_result(conn, agent, request, reply, rc ? 0 : -ENOENT, NULL, 0, kv_tells_all(agent, request));
+}
+
+/*
+ * Deleting.
+ */
+
+static int delete_version(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+			  struct wire_record *reply, const char *key, uint32_t key_len, uint64_t version)
+{
+	int rc = store_delete(agent->thread->store, key, key_len, version, kv_now(agent->thread));
+
+	if (kv_write_waits(conn, agent, rc))
+		return -EAGAIN;
+	if (rc >= 0)
+		rc = rc == 1 ? 0 : -ENOENT;
+	return kv_answer_result(conn, agent, request, reply, rc, NULL, 0, kv_tells_all(agent, request));
+}
+
+int kv_serve_delete(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		    struct wire_record *reply)
+{
+	return delete_version(conn, agent, request, reply, body, request->length, 0);
+}
+
+int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		       struct wire_record *reply)
+{
+	uint64_t version = kv_number(body);
+
+	if (version == 0) /* no version, and to the store: any */
+		return -EPROTO;
+	return delete_version(conn, agent, request, reply, body + sizeof(version),
+			      request->length - (uint32_t)sizeof(version), version);
+}

@@ -1,0 +1,122 @@
+/* kv.h: requests and replies of the kv service. wire/wire.h includes it. */
+#ifndef RDMAD_WIRE_KV_H
+#define RDMAD_WIRE_KV_H
+
+#include "wire/record.h"
+
+#define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
+/* Flag 4 is reserved. */
+/* Where push_max was granted, flag of a record: behind its message comes the value of which the body begins with the
+ * place or the length, by a push of the fabric. One who is not ready for it drops it: a SET_FROM or PUT_FROM then reads
+ * the value where it lies, a GET is asked again. A message has WIRE_PUSHES of them at most. A GET's answer has then the
+ * status WIRE_TOO_LARGE, and with WIRE_VERSIONED the version between the length and the key. */
+#define WIRE_PUSHED 64u
+#define WIRE_PUSHES 31u
+#define WIRE_PUSH_MAX (1u << 20)
+#define WIRE_TAKES_PUSH 32u /* flag of a GET: its answer may come so */
+/* Flag of a GET or GET_INTO: the answer has the version, 8 bytes. It stands before a value that is in the body, and
+ * behind the length of a value that was written. */
+#define WIRE_VERSIONED 8u
+/* Flag of a GET or GET_INTO: answered with WIRE_TOO_LARGE it comes again, as a GET_INTO under the same id, and has the
+ * value of before any write that its sender sent behind it. WIRE_STALE: that one is not there any more. A request of
+ * another kind under the id says that it will not come. */
+#define WIRE_AGAIN 16u
+/* Flag of any request of kv: it is answered when all that the answer tells of is on the server's disk. WIRE_UNSUPPORTED
+ * where the server keeps no log; nothing was done then. */
+#define WIRE_DURABLE 128u
+
+/*
+ * A reply with WIRE_WRITTEN: the value was written to the landing buffer, and the body is its length, 8 bytes. Without:
+ * the body is the value. The reply WIRE_TOO_LARGE of GET and GET_INTO: the value's length, 8 bytes, and the key, for
+ * the next request. A cursor is 8 bytes; in a request 0 is the start, in a reply the end. The reply of SCAN has for
+ * each key, behind the cursor, struct wire_entry and the key, padded to 8; arg: how many. The reply of FETCH is struct
+ * wire_whole and the part that was asked for; with WIRE_WRITTEN the part's length, 8 bytes, stands before it, and the
+ * part is in the landing buffer, of which the length 0 says that there is none. WIRE_TOO_LARGE as of GET, for the part:
+ * nothing was done then. Pieces are struct wire_remote, 1 to the accept's `pieces`: the value is in the first, goes on
+ * in the second and so on.
+ */
+/* clang-format off */
+#define WIRE_OPS_KV(X) \
+	X(GET, 16, get, "get")                   /* key. Reply: value */ \
+	X(SET, 17, set, "set")                   /* key, value; arg: length of the key */ \
+	X(DELETE, 18, delete, "delete")          /* key */ \
+	X(EXISTS, 19, exists, "exists")          /* key. Reply's arg: the value's length, cut to 32 bits */ \
+	/* struct wire_remote (landing buffer), key. Reply: value, see above */ \
+	X(GET_INTO, 20, get_into, "get into") \
+	/* struct wire_remote (value, which must stay until the reply), key */ \
+	X(SET_FROM, 21, set_from, "set from") \
+	/* struct wire_put, key, value; arg as SET. Reply: version, 8 bytes */ \
+	X(PUT, 22, put, "put") \
+	/* struct wire_remote as SET_FROM, struct wire_put, key. Reply as PUT */ \
+	X(PUT_FROM, 23, put_from, "put from") \
+	X(STAT, 24, stat, "stat")                /* key. Reply: struct wire_meta */ \
+	X(EXPIRE, 25, expire, "expire")          /* ttl, 8 bytes, key */ \
+	X(DELETE_IF, 26, delete_if, "delete if") /* version, 8 bytes, key */ \
+	X(INCR, 27, incr, "incr")                /* delta, 8 bytes, key. Reply: number, version, 8 bytes each */ \
+	X(SCAN, 28, scan, "scan")                /* cursor, prefix; arg: most keys, 0: no limit. Reply: see above */ \
+	X(FLUSH, 29, flush, "flush")             /* cursor. Reply: cursor, keys deleted, 8 bytes */ \
+	X(INFO, 30, info, "info")                /* nothing. Reply: struct wire_info, perhaps longer */ \
+	X(FETCH, 31, fetch, "fetch")             /* struct wire_remote, struct wire_fetch, key. Reply: see above */ \
+	/* offset, 8 bytes, key, bytes; arg as SET. Reply: struct wire_whole */ \
+	X(EDIT, 32, edit, "edit") \
+	X(COUNT, 33, count, "count")             /* delta, ttl of a new key, 8 bytes each, key. Reply as INCR */ \
+	X(PUT_PIECES, 34, put_pieces, "put pieces") /* struct wire_put, key, pieces; arg as SET. Reply as PUT */ \
+	/* struct wire_fetch, key, pieces; arg as SET. Reply as FETCH */ \
+	X(FETCH_PIECES, 35, fetch_pieces, "fetch pieces")
+/* clang-format on */
+
+/* Times to live are in microseconds: in a request from its execution on, in a reply the rest. 0: does not expire. */
+enum wire_condition { WIRE_ALWAYS, WIRE_IF_ABSENT, WIRE_IF_PRESENT, WIRE_IF_VERSION, WIRE_CONDITIONS };
+
+struct wire_put {
+	uint64_t version; /* of WIRE_IF_VERSION */
+	uint64_t ttl;
+	uint32_t condition; /* enum wire_condition */
+	uint32_t flags;     /* WIRE_KEEP_TTL */
+};
+#define WIRE_KEEP_TTL 1u /* what is left of the replaced value's; `ttl` where there is none */
+_Static_assert(sizeof(struct wire_put) == 24, "wire layout");
+
+/* What FETCH reads, and then does. */
+enum wire_then { WIRE_THEN_NOTHING, WIRE_THEN_DELETE, WIRE_THEN_EXPIRE, WIRE_THENS };
+
+struct wire_fetch {
+	uint64_t offset, length; /* of the part; what is beyond the value is not there */
+	uint64_t ttl;            /* of WIRE_THEN_EXPIRE */
+	uint32_t then;           /* enum wire_then */
+	uint32_t flags;          /* WIRE_FETCH_FITS */
+};
+#define WIRE_FETCH_FITS 1u /* a range of length 0 is one that only an empty part fits, rather than none */
+_Static_assert(sizeof(struct wire_fetch) == 32, "wire layout");
+
+/* The whole value's. */
+struct wire_whole {
+	uint64_t length, version;
+};
+_Static_assert(sizeof(struct wire_whole) == 16, "wire layout");
+
+#define WIRE_APPEND UINT64_MAX     /* offset of an EDIT: at the end */
+#define WIRE_EDIT_MAX (1ull << 20) /* longest value that EDIT makes; its bytes are copied by a processor */
+
+struct wire_meta {
+	uint64_t length; /* of the value */
+	uint64_t version;
+	uint64_t ttl;
+};
+_Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
+
+struct wire_entry {
+	struct wire_meta meta;
+	uint32_t key_len;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_entry) == 32, "wire layout");
+
+struct wire_info {
+	uint64_t key_max, eager_max, value_max; /* bytes */
+	uint64_t keys, bytes_used, bytes_total;
+	uint64_t hits, misses, evictions, expired;
+};
+_Static_assert(sizeof(struct wire_info) == 80, "wire layout");
+
+#endif

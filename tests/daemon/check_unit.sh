@@ -1,0 +1,55 @@
+#!/bin/bash
+# check_unit.sh: the installed unit under a real systemd, in the guest: its sandbox keeps nothing from rdmad that it needs, RDMA and
+# the confinement of a session's process least of all. It changes the system that it runs on, which an emulated machine forgets.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+[[ ${RDMAD_GUEST-} ]] || { echo "$test_name: no RDMA here, and a system that it would change (scripts/guest)"; exit 77; }
+need jq nsenter unshare
+[[ -x /lib/systemd/systemd ]] || { echo "$test_name: systemd is missing"; exit 77; }
+root=${RDMAD_BUILD:?where scripts/test builds}/root
+service=$root/usr/lib/systemd/system/rdmad.service
+[[ -e $service ]] || give_up "there is no unit"
+
+cp -r "$root"/usr/{sbin,bin,libexec} /usr && cp "$root"/usr/lib/lib*.so* /usr/lib && cp "$root/etc/rdmad.conf" /etc || give_up "cannot install"
+printf '%s\n' "listen = [\"127.0.0.1\", \"$RDMAD_GUEST_ADDR\"];" 'insecure = true;' 'kv.memory = "16M"; gpu.backend = "cpu";' >>/etc/rdmad.conf
+mkdir -p /run/systemd/system && cp "$service" /run/systemd/system || give_up "cannot install the unit"
+unset LD_LIBRARY_PATH
+rdmactl=/usr/bin/rdmactl
+
+# It is the first process of its namespace, with nothing to start but this unit and what that needs.
+# shellcheck disable=SC2016 # what the shell in there expands
+unshare --pid --mount --cgroup --fork --kill-child sh -c 'mount -t proc proc /proc && mount -t tmpfs tmp /tmp &&
+	container=test exec /lib/systemd/systemd --system --unit=rdmad.service --log-target=console --show-status=0' \
+	<&- >"$dir/log" 2>&1 &
+clients=($!)
+inside() { nsenter -t "$(pgrep -P "${clients[0]}" | head -n 1)" -m -p "$@"; }
+state() { inside systemctl show -p "$1" --value rdmad 2>/dev/null; }
+is() { [[ $(state "$1") == "$2" ]]; }
+
+wait_for "the unit's start" is ActiveState active || give_up "$(inside systemctl status rdmad 2>&1; tail -n 20 "$dir/log")"
+process=$(inside "$rdmactl" --json status | jq .pid)
+main=$(pgrep -x rdmad)
+[[ $process -gt 0 && $(state MainPID) == "$process" ]] || fail "rdmad told systemd of process $(state MainPID), and is $process"
+[[ $(stat -c %u "/proc/$main") != 0 ]] || fail "rdmad runs as root"
+
+for address in 127.0.0.1 "rdma://$RDMAD_GUEST_ADDR"; do
+	ends 0 "" "$rdmactl" -H "$address" ping -c 1
+	ends 0 "" "$rdmactl" -H "$address" kv set key value
+	ends 0 value "$rdmactl" -H "$address" kv get key
+done
+
+lacks=$(inside "$rdmactl" --json status | jq -r .gpu.sandbox_lacks)
+[[ $lacks == "" ]] || fail "the unit keeps from sessions: $lacks"
+filters() { sed -n 's/^Seccomp_filters:\t//p' "/proc/$1/status"; }
+"$rdmactl" -H 127.0.0.1 bench gpu -p 100 >"$dir/bench" 2>&1 &
+clients+=($!)
+session() { pgrep -x rdmad-gpu | head -n 1; }
+session_is_confined() { [[ $(session) && $(filters "$(session)") -gt $(filters "$main") ]]; }
+wait_for "the session's own filter of system calls" session_is_confined || cat "$dir/bench"
+kill "${clients[1]}"
+
+inside systemctl reload rdmad || fail "systemctl reload"
+inside systemctl stop rdmad || fail "systemctl stop"
+is Result success || fail "the end is $(state Result)"
+is ActiveState inactive || fail "it is $(state ActiveState) at the end"
+conclude
