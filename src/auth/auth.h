@@ -155,6 +155,7 @@ struct auth_client {
 	bool flush;
 	struct auth_prefixes prefixes[AUTH_ACCESSES]; /* of keys to read and to write; of channels and groups */
 	uint64_t connections, gpu_sessions, gpu_memory, bytes, requests; /* the last two a second; AUTH_NO_LIMIT */
+	struct auth_spent *spent;                                        /* NULL: these two have no limit */
 	char *text;
 	_Atomic uint32_t *open; /* proved connections; NULL: they have no limit */
 };
@@ -178,6 +179,13 @@ static inline bool auth_has_all(const struct auth_client *client)
 {
 	return client->prefixes[AUTH_READ].all && client->prefixes[AUTH_WRITE].all && client->flush;
 }
+
+/*
+ * Count what a client with `spent` has used, at the time `now` (ns): threads may do so at once. The time at which it
+ * may go on, an hour later at most; not after `now`: at once. After a pause it may use a tenth of a second's share at
+ * once. It is the generic cell rate algorithm (ITU-T I.371).
+ */
+uint64_t auth_spend(const struct auth_client *client, uint64_t bytes, uint64_t requests, uint64_t now);
 
 /* O(prefixes). */
 bool auth_may(const struct auth_client *client, enum auth_access access, const void *name, size_t length);

@@ -9,6 +9,14 @@ struct auth_clients {
 	struct auth_client *client; /* by name */
 };
 
+#define BURST (TIME_S / 10)
+#define LONGEST (3600 * TIME_S) /* that anything is paid for */
+
+/* The times at which what a client has used is paid for. */
+struct auth_spent {
+	_Atomic uint64_t bytes, requests;
+};
+
 #define NO_LIMITS                                                                                                      \
 	.connections = AUTH_NO_LIMIT, .gpu_sessions = AUTH_NO_LIMIT, .gpu_memory = AUTH_NO_LIMIT,                      \
 	.bytes = AUTH_NO_LIMIT, .requests = AUTH_NO_LIMIT
@@ -89,12 +97,13 @@ static const struct {
 	const char *name;
 	size_t offset;
 	bool size; /* or a number */
+	uint64_t least;
 } limit_words[] = {
-	{"connections=", offsetof(struct auth_client, connections), false},
-	{"gpu=", offsetof(struct auth_client, gpu_sessions), false},
-	{"gpu_memory=", offsetof(struct auth_client, gpu_memory), true},
-	{"bytes=", offsetof(struct auth_client, bytes), true},
-	{"requests=", offsetof(struct auth_client, requests), false},
+	{"connections=", offsetof(struct auth_client, connections), .size = false, .least = 0},
+	{"gpu=", offsetof(struct auth_client, gpu_sessions), .size = false, .least = 0},
+	{"gpu_memory=", offsetof(struct auth_client, gpu_memory), .size = true, .least = 0},
+	{"bytes=", offsetof(struct auth_client, bytes), .size = true, .least = 1},
+	{"requests=", offsetof(struct auth_client, requests), .size = false, .least = 1},
 };
 
 static int parse_word(struct parser *p, const char *word)
@@ -115,7 +124,7 @@ static int parse_word(struct parser *p, const char *word)
 					 : units_parse_number(word + n, 0, UINT32_MAX, to)) != 0)
 			return complain(p, word,
 					limit_words[i].size ? "it needs a size, such as 64M" : "it needs a number");
-		return 0;
+		return *to < limit_words[i].least ? complain(p, word, "it is to be at least 1") : 0;
 	}
 	for (unsigned i = 0; p->services[i]; i++)
 		if (strcmp(word, p->services[i]) == 0) {
@@ -161,6 +170,10 @@ static int parse_client(struct parser *p, const char *line, size_t length)
 	if (rc == 0 && p->client->connections != AUTH_NO_LIMIT) {
 		p->client->open = calloc(1, sizeof(*p->client->open));
 		rc = p->client->open ? 0 : complain(p, p->client->name, "no memory");
+	}
+	if (rc == 0 && (p->client->bytes != AUTH_NO_LIMIT || p->client->requests != AUTH_NO_LIMIT)) {
+		p->client->spent = calloc(1, sizeof(*p->client->spent));
+		rc = p->client->spent ? 0 : complain(p, p->client->name, "no memory");
 	}
 	free(copy);
 	return rc;
@@ -248,6 +261,7 @@ void auth_clients_put(struct auth_clients *clients)
 	for (size_t i = 0; i < clients->count; i++) {
 		free(clients->client[i].text);
 		free(clients->client[i].open);
+		free(clients->client[i].spent);
 	}
 	free(clients->client);
 	free(clients);
@@ -294,4 +308,26 @@ bool auth_may(const struct auth_client *client, enum auth_access access, const v
 		    memcmp(client->text + prefixes->prefix[i].offset, name, prefixes->prefix[i].length) == 0)
 			return true;
 	return prefixes->all;
+}
+
+static uint64_t spend(_Atomic uint64_t *paid, uint64_t used, uint64_t rate, uint64_t now)
+{
+	uint64_t old = atomic_load_explicit(paid, memory_order_relaxed), next;
+	uint64_t cost = rate == AUTH_NO_LIMIT
+				? 0
+				: (uint64_t)MIN((double)used / (double)rate * (double)TIME_S, (double)LONGEST);
+
+	do
+		next = MIN(MAX(old, now) + cost, now + LONGEST);
+	while (cost &&
+	       !atomic_compare_exchange_weak_explicit(paid, &old, next, memory_order_relaxed, memory_order_relaxed));
+	return next > BURST ? next - BURST : 0;
+}
+
+uint64_t auth_spend(const struct auth_client *client, uint64_t bytes, uint64_t requests, uint64_t now)
+{
+	uint64_t by_bytes = spend(&client->spent->bytes, bytes, client->bytes, now);
+	uint64_t by_requests = spend(&client->spent->requests, requests, client->requests, now);
+
+	return MAX(by_bytes, by_requests);
 }

@@ -79,6 +79,7 @@ static void conn_enter_established(struct conn *conn, enum conn_event event)
 		conn_close(conn, -EUSERS, "its client has as many connections as it may");
 		return;
 	}
+	conn_pace_choose(conn);
 	if (conn->attr.admitted)
 		conn_admit(conn);
 	conn->ops->established(conn);
@@ -227,6 +228,7 @@ static void conn_free(struct conn *conn)
 	conn->group->completions += conn->completions;
 	conn_prover_free(conn);
 	conn_session_free(conn);
+	conn_pace_end(conn);
 	auth_admission_end(&conn->admission);
 	conn_own_release(conn);
 	conn_timer_remove(conn);
@@ -532,7 +534,10 @@ bool conn_revise(struct conn *conn, struct auth_table *table)
 	bool holds;
 
 	must(conn_group_is_mine(conn->group));
+	conn_pace_end(conn);
 	holds = conn->state > CONN_ESTABLISHED || auth_readmit(&conn->admission, table);
+	if (conn->state == CONN_ESTABLISHED)
+		conn_pace_choose(conn);
 	if (holds && (conn->state > CONN_ESTABLISHED || conn_client(conn)->services & 1u << conn->request.service))
 		return true;
 	conn->group->stats.revoked++;

@@ -106,6 +106,7 @@ struct conn_group_stats {
 	uint64_t gave_way;   /* closed for another: had asked for nothing */
 	uint64_t unproved;   /* cut off: did not prove that it has its key */
 	uint64_t revoked;    /* cut off: its key holds no more */
+	uint64_t paced;      /* messages that found their client over its limit of bytes or requests a second */
 	uint64_t overparked; /* cut off: had most of the waiting requests when there were too many */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
 	uint64_t buffers, buffers_in_use, buffer_bytes; /* shared by the connections */

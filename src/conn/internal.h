@@ -101,12 +101,16 @@ struct conn {
 	struct conn_transfer *pushes, **pushes_tail; /* of messages that are not posted */
 	uint32_t push_count;                         /* of transfers, either side's */
 	uint32_t held;                               /* so often was nothing posted, as more was at hand */
+	bool paced;                                  /* its client has a limit of bytes or requests a second */
 	bool pulled;                                 /* the record at hand told where its value goes */
 	struct list transfers;                       /* in flight */
 	uint32_t transfer_count;
-	uint64_t transfer_bytes; /* of all of them */
-	uint64_t transfer_since; /* when one was begun with none in flight, or one was seen to get on */
-	uint64_t transfer_moved; /* fabric_moved_bytes() at that look */
+	uint64_t transfer_bytes;             /* of all of them */
+	uint64_t transfer_since;             /* when one was begun with none in flight, or one was seen to get on */
+	uint64_t transfer_moved;             /* fabric_moved_bytes() at that look */
+	uint64_t transferred;                /* bytes of all that were ever begun */
+	uint64_t paced_bytes, paced_records; /* counted for its client */
+	uint64_t paced_until;                /* the time at which its client may go on */
 
 	uint64_t due;     /* when the timers look at it */
 	uint32_t heap_at; /* in group->heap */
@@ -241,6 +245,13 @@ static inline bool conn_may_send(const struct conn *conn)
 {
 	return conn->credits && conn->sends < conn->window;
 }
+
+/*
+ * pace.c: only of connections that are `paced`, but the first and the last
+ */
+void conn_pace_choose(struct conn *conn); /* its client, or what that may, is another one */
+bool conn_pace_waits(struct conn *conn);  /* nothing more is taken of it for now; a timer is set */
+void conn_pace_end(struct conn *conn);
 
 /*
  * park.c: what came too early, or has to wait

@@ -589,6 +589,11 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 		}
 		told = offset;
 	}
+	if (unlikely(conn->paced) && conn_pace_waits(conn)) {
+		conn_park_message(conn, data, bytes, offset);
+		conn_mark_stuck(conn);
+		return;
+	}
 	if (unlikely(conn_had_visit(conn))) {
 		conn_yield(conn);
 		conn_park_message(conn, data, bytes, offset);

@@ -169,7 +169,7 @@ int conn_parked_resume(struct conn *conn)
 	int rc = 0;
 
 	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
-		rc = parked_resume_one(conn, p);
+		rc = conn->paced && conn_pace_waits(conn) ? -EAGAIN : parked_resume_one(conn, p);
 		if (rc == -EAGAIN) {
 			if (unlikely(conn->still_until && !may_stand_still(conn)))
 				parked_drop_pushed(conn);

@@ -151,6 +151,11 @@ static uint64_t look_stuck(struct conn *conn, uint64_t now)
 	return TIME_NEVER;
 }
 
+static uint64_t look_paced(struct conn *conn, uint64_t now)
+{
+	return conn->paced && conn->parked && conn->paced_until > now ? conn->paced_until : TIME_NEVER;
+}
+
 /* A device has no reason to leave a message for long: the peer, which granted it, has posted no receive. */
 static uint64_t look_sends(struct conn *conn, uint64_t now)
 {
@@ -236,8 +241,8 @@ static uint64_t look_alive(struct conn *conn, uint64_t now)
 
 static uint64_t look_established(struct conn *conn, uint64_t now)
 {
-	static uint64_t (*const looks[])(struct conn * conn, uint64_t now) = {look_stuck, look_sends, look_transfers,
-									      look_alive};
+	static uint64_t (*const looks[])(struct conn * conn, uint64_t now) = {look_stuck, look_paced, look_sends,
+									      look_transfers, look_alive};
 	uint64_t next = TIME_NEVER;
 
 	for (size_t i = 0; i < ARRAY_SIZE(looks) && conn->state == CONN_ESTABLISHED; i++) {

@@ -32,6 +32,7 @@ static void transfer_begins(struct conn *conn, struct conn_transfer *transfer)
 {
 	transfer->conn = conn;
 	conn->transfer_bytes += transfer->bytes;
+	conn->transferred += transfer->bytes;
 	if (!conn->transfer_count) {
 		conn->transfer_since = conn->group->now;
 		conn->transfer_moved = fabric_moved_bytes(conn->endpoint);

@@ -413,7 +413,7 @@ START_TEST(rights_are_those_of_the_line)
 	const struct auth_client *c;
 
 	ck_assert_int_eq(rights_of("# who\n app  kv\tread=app/,sha%2cred/ write=app/ connections=64\n"
-				   "lab kv gpu read= write= flush gpu=2 gpu_memory=1G bytes=1M requests=0\n"
+				   "lab kv gpu read= write= flush gpu=2 gpu_memory=1G bytes=1M requests=5\n"
 				   "@1000 ping names=a%20b,lab.\n@* ping\n* kv read=public/\n",
 				   &all),
 			 0);
@@ -433,7 +433,7 @@ START_TEST(rights_are_those_of_the_line)
 	ck_assert_uint_eq(c->gpu_sessions, 2);
 	ck_assert_uint_eq(c->gpu_memory, GIB);
 	ck_assert_uint_eq(c->bytes, MIB);
-	ck_assert_uint_eq(c->requests, 0);
+	ck_assert_uint_eq(c->requests, 5);
 	c = auth_clients_user(all, 1000);
 	ck_assert(may(c, AUTH_NAMES, "a b") && may(c, AUTH_NAMES, "lab.1") && !may(c, AUTH_READ, "public/"));
 	ck_assert_str_eq(auth_clients_user(all, 7)->name, "@*");
@@ -449,6 +449,35 @@ START_TEST(rights_are_those_of_the_line)
 }
 END_TEST
 
+/* A tenth of a second's share at once, the rest at its rate; two connections spend the same; a pause saves nothing up. */
+START_TEST(what_is_spent_is_waited_for)
+{
+	struct auth_clients *all;
+	const struct auth_client *c;
+	uint64_t now = 50 * TIME_S;
+
+	ck_assert_int_eq(rights_of("app kv requests=10 bytes=1M\nlab kv\nbig kv bytes=1\n", &all), 0);
+	ck_assert_ptr_null(auth_clients_find(all, "lab")->spent);
+	c = auth_clients_find(all, "app");
+	ck_assert_uint_le(auth_spend(c, 100, 0, now), now);
+	ck_assert_uint_le(auth_spend(c, 100, 1, now), now);
+	ck_assert_uint_eq(auth_spend(c, 100, 1, now), now + TIME_S / 10);
+	ck_assert_uint_eq(auth_spend(c, 100, 3, now), now + 4 * TIME_S / 10);
+	now += TIME_S;
+	ck_assert_uint_le(auth_spend(c, MIB / 10, 0, now), now);
+	ck_assert_uint_le(auth_spend(c, 2 * MIB, 0, now), now + 2 * TIME_S);
+	ck_assert_uint_gt(auth_spend(c, 0, 0, now), now + 19 * TIME_S / 10);
+	now += 100 * TIME_S;
+	ck_assert_uint_le(auth_spend(c, 0, 1, now), now);
+	ck_assert_uint_eq(auth_spend(c, 0, 1, now), now + TIME_S / 10);
+	c = auth_clients_find(all, "big"); /* what takes for ever to pay for does not turn into a time that is past */
+	ck_assert_uint_gt(auth_spend(c, UINT64_MAX / 2, 0, now), now + 1000 * TIME_S);
+	ck_assert_uint_gt(auth_spend(c, UINT64_MAX / 2, 0, now), now + 1000 * TIME_S);
+	ck_assert_uint_gt(auth_spend(c, UINT64_MAX / 2, 0, now), now + 1000 * TIME_S);
+	auth_clients_put(all);
+}
+END_TEST
+
 START_TEST(what_is_wrong_with_rights)
 {
 	static const struct {
@@ -457,6 +486,8 @@ START_TEST(what_is_wrong_with_rights)
 		{"app kv\n\nb/c kv\n", "rights:3: \"b/c\": this is no name"},
 		{"@x kv", "no name"},
 		{"app kv writes=", "no service and no right"},
+		{"app kv bytes=0", "\"bytes=0\": it is to be at least 1"},
+		{"app kv requests=0", "\"requests=0\": it is to be at least 1"},
 		{"app kw", "no service"},
 		{"app read=a,", "comma"},
 		{"app read=,a", "empty"},
@@ -604,6 +635,7 @@ int main(void)
 	tcase_add_test(tc, sealed_texts_open_once_and_in_order);
 	tc = suite_case(suite, "rights", set_up, tear_down);
 	tcase_add_test(tc, rights_are_those_of_the_line);
+	tcase_add_test(tc, what_is_spent_is_waited_for);
 	tcase_add_test(tc, what_is_wrong_with_rights);
 	tc = suite_case(suite, "tables", set_up, tear_down);
 	tcase_add_test(tc, who_is_admitted);

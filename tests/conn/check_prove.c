@@ -1,4 +1,5 @@
 /* check_prove.c: connections whose ends prove that they have a key, and peers that do not. */
+#include "auth/internal.h"
 #include "tests/conn/conn_pair.h"
 #include "tests/suite.h"
 
@@ -434,6 +435,80 @@ START_TEST(a_flood_of_long_messages)
 }
 END_TEST
 
+/*
+ * Limits of a second
+ */
+static struct auth_clients *clients;
+
+static void take_limited(void *arg, struct fabric_request *request, const struct wire_request *wire,
+			 enum wire_reason reason)
+{
+	struct auth_admission admission = {.client = auth_clients_find(clients, "app")};
+	struct conn_attr attr = {.key = asked, .admission = &admission};
+	struct wire_accept grant = {.eager_max = 4095, .value_max = 1234567};
+	struct peer *p = &server[servers++];
+
+	*p = (struct peer){0};
+	ck_assert_int_eq(conn_accept(pair.server.group, request, wire, &grant, &attr, &ops, p, pair.now, &p->conn), 0);
+}
+
+/* One request for each message. */
+static void ask_once(void)
+{
+	ask(&client);
+	conn_pair_rest(&pair);
+}
+
+static unsigned records(void)
+{
+	return server[0].records + server[1].records;
+}
+
+/* It goes on when the time has come and not before, on another connection neither. Nobody is cut off for it. */
+START_TEST(over_its_limit_a_client_waits)
+{
+	static const char line[] = "app kv requests=10\n";
+	static const char *const services[] = {"ping", "kv", NULL};
+	struct peer first;
+
+	ck_assert_int_eq(auth_clients_parse("rights", line, sizeof(line) - 1, services, &clients), 0);
+	begin(_i);
+	pair.listener.take = take_limited;
+	connect_with(&key);
+	PAIR_UNTIL(&pair, client.established);
+	for (unsigned i = 0; i < 8; i++)
+		ask_once();
+	ck_assert_uint_eq(records(), 2);
+	ck_assert_uint_eq(stats().paced, 1);
+	for (unsigned i = 3; i <= 6; i++) {
+		pair.now += TIME_S / 10 - 1;
+		conn_pair_rest(&pair);
+		ck_assert_uint_eq(records(), i - 1);
+		pair.now++;
+		conn_pair_rest(&pair);
+		ck_assert_uint_eq(records(), i);
+	}
+	first = client;
+	client = (struct peer){0};
+	connect_with(&key);
+	PAIR_UNTIL(&pair, client.established);
+	ask_once();
+	ask_once();
+	ck_assert_uint_eq(records(), 6);
+	pair.now += 2 * TIME_S;
+	conn_pair_rest(&pair);
+	ck_assert_uint_eq(records(), 9); /* as much as after a short pause */
+	pair.now += TIME_S / 5;
+	conn_pair_rest(&pair);
+	ck_assert_uint_eq(records(), 10);
+	ck_assert_uint_eq(stats().stalled, 0);
+	ck_assert_uint_eq(server[0].closed + server[1].closed, 0);
+	conn_close(first.conn, 0, "the test is over");
+	end();
+	auth_clients_put(clients);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("prove");
@@ -451,5 +526,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_proof_that_does_not_come, 0, 3);
 	tcase_add_loop_test(tc, a_flood_of_unproved, 0, 3);
 	tcase_add_loop_test(tc, a_flood_of_long_messages, 0, 3);
+	tc = suite_case(suite, "limits", NULL, NULL);
+	tcase_add_loop_test(tc, over_its_limit_a_client_waits, 0, 3);
 	return suite_run(suite);
 }

@@ -141,6 +141,67 @@ test_reload() {
 	wait_for "the end of a connection to it" ended "${clients[@]: -1}"
 }
 
+# milliseconds COMMAND...: that it takes, and succeeds.
+milliseconds() {
+	local since=${EPOCHREALTIME/./}
+	"$@" >/dev/null 2>"$dir/err" || fail "$*"
+	echo $(((${EPOCHREALTIME/./} - since) / 1000))
+}
+
+# Requests and bytes a second: a client waits, also on one connection after another, and the one beside it does not.
+test_limits() {
+	local took i
+	local app=("$rdmactl" -H "$server" --key "$dir/app.key") lab=("$rdmactl" -H "$server" --key "$dir/lab.key")
+	get_all() { for i in 1 2 3 4 5 6 7 8 9 10; do "${app[@]}" kv get long || return; done; }
+	rights 'app ping kv read= write=' 'lab ping kv read= write='
+	reload "no limits"
+	head -c 300000 /dev/zero | "${app[@]}" kv set long - || fail "a long value"
+	rights 'app ping kv read= write= requests=20' 'lab ping kv read= write='
+	reload "requests a second"
+	took=$(milliseconds "${app[@]}" ping -c 16)
+	[[ $took -ge 600 ]] || fail "16 round trips at 20 requests a second in $took ms"
+	[[ $(counter paced) -ge 10 ]] || fail "paced: $(counter paced)"
+	"${app[@]}" ping -c 200 >"$dir/paced" 2>&1 &
+	clients+=($!)
+	took=$(milliseconds "${lab[@]}" ping -c 200)
+	kill -0 "${clients[-1]}" || fail "200 round trips of a client with a limit took no longer than $took ms"
+	rights 'app ping kv read= write= bytes=2M' 'lab ping kv read= write='
+	reload "bytes a second in its place"
+	wait "${clients[-1]}" || fail "a client whose limit was lifted: $(<"$dir/paced")"
+	took=$(milliseconds get_all)
+	[[ $took -ge 1000 ]] || fail "3 MB at 2 MiB a second in $took ms"
+}
+
+# Keys are rolled as rdmad-auth(7) says, while clients come and go: none of them notices.
+test_rotation() {
+	local pid failed
+	rights 'app ping kv read= write='
+	reload "one client"
+	cp "$dir/app.key" "$dir/in_use.key"
+	(
+		while [[ ! -e $dir/rolled ]]; do
+			"$rdmactl" -H "$server" --key "$dir/in_use.key" kv set rolling 1 || echo "failed"
+		done
+	) >"$dir/rolling" 2>&1 &
+	pid=$!
+	cp "$dir/app.key" "$dir/old.key"
+	key app # a second one
+	reload "both"
+	sleep 0.3
+	cp "$dir/app.key" "$dir/next.key" && mv "$dir/next.key" "$dir/in_use.key"
+	sleep 0.3
+	grep -vF "$(<"$dir/old.key")" "$dir/keys" >"$dir/keys.new" && mv "$dir/keys.new" "$dir/keys"
+	sleep 0.3
+	reload "the new one alone"
+	sleep 0.3
+	touch "$dir/rolled"
+	wait "$pid"
+	[[ $(grep -c stored "$dir/rolling") -gt 5 ]] || fail "hardly a client came: $(<"$dir/rolling")"
+	failed=$(grep -c failed "$dir/rolling")
+	[[ $failed == 0 ]] || fail "$failed clients failed while keys were rolled: $(tail -n 3 "$dir/rolling")"
+	expect 1 --key "$dir/old.key" ping -c 1 && complains "the server does not have key"
+}
+
 # Names of channels and groups.
 test_names() {
 	rights 'app channel peer names=app.' '@* channel peer names='
@@ -260,7 +321,7 @@ test_starts() {
 
 listen=(tcp://127.0.0.1:0 ${RDMAD_GUEST_ADDR:+"rdma://$RDMAD_GUEST_ADDR:0"})
 # PARTS: in the guest, what a device may do otherwise than a socket.
-for part in ${PARTS-keys reload names introduced programs exposed local starts}; do
+for part in ${PARTS-keys reload limits rotation names introduced programs exposed local starts}; do
 	"test_$part"
 done
 conclude
