@@ -202,7 +202,10 @@ static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
 		.from = conn->attr.from,
-		.memory = conn->state == CONN_CONNECTING ? conn->attr.memory : conn->group->attr.memory,
+		.memory = conn->state == CONN_CONNECTING
+				  ? conn->attr.memory
+				  : conn->group->attr.memory && !(conn->accept.flags & WIRE_ENCRYPT),
+		.undecided = conn->state == CONN_CONNECTING && conn->request.flags & WIRE_ENCRYPT,
 		.closed = true,
 	};
 }
@@ -270,6 +273,8 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	if (rc == 0)
 		rc = conn_prover_new(conn, conn->attr.key, false);
 	conn->attr.key = NULL;
+	if (rc == 0)
+		rc = conn_prove_ask(conn, sa);
 	if (rc == 0)
 		rc = conn_own_reserve(conn);
 	if (rc != 0)
@@ -367,6 +372,8 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 		rc = conn_prover_new(conn, conn->attr.key, true);
 	conn->attr.key = NULL;
 	if (rc == 0)
+		rc = conn_prove_agree(conn);
+	if (rc == 0)
 		rc = conn_own_reserve(conn);
 	if (rc != 0)
 		return rc;
@@ -416,6 +423,9 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	}
 	fabric_request_limits(fabric_request, &limits);
 	reason = conn_room_for(group, &limits, message_size_of(request, grant), &detail);
+	if (reason == WIRE_REASON_NONE && group->attr.encrypt == CONN_REQUIRE && !(request->flags & WIRE_ENCRYPT) &&
+	    fabric_request_exposed(fabric_request))
+		reason = WIRE_REASON_ENCRYPT;
 	rc = wire_reason_errno(reason);
 	if (reason != WIRE_REASON_NONE)
 		goto refuse;
@@ -450,6 +460,8 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	rc = fabric_accept(conn->endpoint, data, sizeof(data));
 	if (rc != 0)
 		conn_close(conn, rc, "cannot accept: %s", strerror(-rc));
+	else
+		conn_prove_encrypt(conn);
 	*out = conn;
 	return 0;
 

@@ -52,6 +52,13 @@ struct conn_ops {
 	void (*closed)(struct conn *conn, int error, const char *reason);
 };
 
+enum conn_encrypt {
+	CONN_CLEAR,   /* nothing is encrypted */
+	CONN_OFFER,   /* where both ends can, and have a key */
+	CONN_REQUIRE, /* or there is no connection by a network whose bytes could be */
+	CONN_DEMAND,  /* of a connect as OFFER; of an accept only where the client requires it */
+};
+
 struct conn_group_attr {
 	uint32_t message_size;      /* of the shared buffers; a connection that negotiates more has its own */
 	uint32_t message_max;       /* largest to grant */
@@ -65,6 +72,7 @@ struct conn_group_attr {
 	uint8_t reads_in;           /* of them, reads that the peer may have in flight here */
 	uint64_t handshake_timeout; /* ns, from connect or accept to established */
 	uint64_t keepalive;         /* ns without traffic before the peer's host is probed; 0: never */
+	enum conn_encrypt encrypt;  /* of its own connects, and of what it accepts */
 	uint64_t stall_timeout;     /* ns that a peer may leave answers untaken; 0: for ever */
 	bool memory;                /* of what is accepted: as fabric_endpoint_attr's */
 	bool asks; /* after keepalive ask the peer's program, which never computes, not only its host */
@@ -106,6 +114,7 @@ struct conn_group_stats {
 	uint64_t gave_way;   /* closed for another: had asked for nothing */
 	uint64_t unproved;   /* cut off: did not prove that it has its key */
 	uint64_t revoked;    /* cut off: its key holds no more */
+	uint64_t encrypted;  /* of the accepted */
 	uint64_t paced;      /* messages that found their client over its limit of bytes or requests a second */
 	uint64_t overparked; /* cut off: had most of the waiting requests when there were too many */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;

@@ -207,6 +207,12 @@ void conn_session_free(struct conn *conn);
 bool conn_unproved(const struct conn *conn);
 /* Puts the server's proof into the accept. */
 void conn_prove_accept(struct conn *conn);
+/* A client asks for encryption, and a server agrees, where attr.encrypt says so and it can be: in place of a nonce by
+ * chance. 0 or -errno; -ENOKEY, -ENOPROTOOPT: it is required and there is no key, or the kernel lacks it. */
+int conn_prove_ask(struct conn *conn, const struct sockaddr *sa);
+int conn_prove_agree(struct conn *conn);
+/* The server's answer has left: from now on it is encrypted, if that was agreed on. */
+void conn_prove_encrypt(struct conn *conn);
 /* The client looks at it. False: the connection is closed. */
 bool conn_prove_answer(struct conn *conn);
 /* The client commits its own, as the first record. Nothing is left to prove here. False: the connection is closed. */

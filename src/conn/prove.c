@@ -14,8 +14,10 @@
 struct conn_prover {
 	struct auth_key key;
 	struct auth_transcript th;
-	bool accepts; /* this side is the server */
-	bool proved;  /* the client, perhaps before the fabric said that the connection is established */
+	uint8_t exchange[32]; /* the secret of this side's public key, which is in place of its nonce ... */
+	bool exchanges;       /* ... as it asks for encryption, or agrees */
+	bool accepts;         /* this side is the server */
+	bool proved;          /* the client, perhaps before the fabric said that the connection is established */
 };
 
 /* What both have from the handshake of keys. */
@@ -67,14 +69,17 @@ void conn_session_free(struct conn *conn)
 	conn->session = NULL;
 }
 
-/* Without memory nothing is sealed. */
-static void session_begin(struct conn *conn)
+/* Without memory nothing is sealed. `shared`: NULL where nothing is encrypted; where it is, it has begun already. */
+static void session_begin(struct conn *conn, const uint8_t shared[32])
 {
-	conn->session = calloc(1, sizeof(*conn->session));
+	if (!conn->session)
+		conn->session = calloc(1, sizeof(*conn->session));
+	else
+		return;
 	if (!conn->session)
 		return;
 	conn->session->side = conn->prover->accepts ? AUTH_SERVER : AUTH_CLIENT;
-	auth_session(&conn->prover->key, &conn->prover->th, NULL, &conn->session->keys);
+	auth_session(&conn->prover->key, &conn->prover->th, shared, &conn->session->keys);
 }
 
 bool conn_seals(const struct conn *conn)
@@ -120,13 +125,105 @@ void conn_prove_accept(struct conn *conn)
 	auth_prove(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof);
 }
 
+int conn_prove_ask(struct conn *conn, const struct sockaddr *sa)
+{
+	const struct conn_group *group = conn->group;
+	const struct fabric *fabric = fabric_domain_fabric(group->domain);
+	bool required = group->attr.encrypt == CONN_REQUIRE;
+
+	if (group->attr.encrypt == CONN_CLEAR || !fabric_exposed(fabric, sa))
+		return 0;
+	if (!conn->prover)
+		return required ? -ENOKEY : 0;
+	if (fabric_encrypts(fabric) != 0)
+		return required ? -ENOPROTOOPT : 0;
+	conn->prover->exchanges = true;
+	conn->request.flags |= required ? WIRE_ENCRYPT | WIRE_ENCRYPT_REQUIRED : WIRE_ENCRYPT;
+	return auth_exchange_new(conn->prover->exchange, conn->request.nonce);
+}
+
+int conn_prove_agree(struct conn *conn)
+{
+	enum conn_encrypt encrypt = conn->group->attr.encrypt;
+
+	if (encrypt == CONN_CLEAR || !(conn->request.flags & WIRE_ENCRYPT) || !conn->prover ||
+	    (encrypt == CONN_DEMAND && !(conn->request.flags & WIRE_ENCRYPT_REQUIRED)) ||
+	    fabric_encrypts(fabric_domain_fabric(conn->group->domain)) != 0)
+		return 0;
+	conn->prover->exchanges = true;
+	conn->accept.flags |= WIRE_ENCRYPT;
+	return auth_exchange_new(conn->prover->exchange, conn->accept.nonce);
+}
+
+static struct fabric_secret record_secret(const struct auth_direction *direction)
+{
+	struct fabric_secret secret;
+
+	memcpy(secret.key, direction->record, sizeof(secret.key));
+	memcpy(secret.iv, direction->record_iv, sizeof(secret.iv));
+	return secret;
+}
+
+/* From here on, by the public key of the other end. */
+static bool prove_encrypt(struct conn *conn, const uint8_t other[32])
+{
+	enum auth_side side = conn->prover->accepts ? AUTH_SERVER : AUTH_CLIENT;
+	struct fabric_secret sends, receives;
+	uint8_t shared[32];
+	int rc = auth_exchange(conn->prover->exchange, other, shared);
+
+	if (rc == 0)
+		session_begin(conn, shared);
+	if (rc == 0 && !conn->session)
+		rc = -ENOMEM;
+	if (rc == 0) {
+		sends = record_secret(&conn->session->keys.direction[side]);
+		receives = record_secret(&conn->session->keys.direction[!side]);
+		rc = fabric_encrypt(conn->endpoint, &sends, &receives);
+		auth_wipe(&sends, sizeof(sends));
+		auth_wipe(&receives, sizeof(receives));
+	}
+	auth_wipe(shared, sizeof(shared));
+	if (rc != 0)
+		conn_close(conn, rc, "it cannot be encrypted: %s", strerror(-rc));
+	return rc == 0;
+}
+
+void conn_prove_encrypt(struct conn *conn)
+{
+	if (conn->prover && conn->prover->exchanges)
+		conn->group->stats.encrypted += prove_encrypt(conn, conn->request.nonce);
+}
+
+/* The server has proved itself, so what it says of encryption is its word. */
+static bool prove_decide(struct conn *conn)
+{
+	bool agreed = conn->accept.flags & WIRE_ENCRYPT;
+
+	if (!conn->prover->exchanges)
+		return true;
+	if (agreed)
+		return prove_encrypt(conn, conn->accept.nonce);
+	if (conn->group->attr.encrypt == CONN_REQUIRE) {
+		conn_close(conn, -EACCES,
+			   "encryption is required, and the server does not agree; see auth.encrypt in its "
+			   "rdmad.conf");
+		return false;
+	}
+	return fabric_encrypt(conn->endpoint, NULL, NULL) == 0; /* else its end is on its way */
+}
+
 bool conn_prove_answer(struct conn *conn)
 {
+	if (conn->accept.flags & WIRE_ENCRYPT && !(conn->request.flags & WIRE_ENCRYPT)) {
+		conn_close(conn, -EPROTO, "the server encrypts, which nobody has asked for");
+		return false;
+	}
 	if (!conn->prover)
 		return true;
 	make_transcript(conn);
 	if (auth_proof_fits(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof))
-		return true;
+		return prove_decide(conn);
 	conn_close(conn, -EACCES, "the server does not have key %u (%s), or is another one", conn->prover->key.id,
 		   conn->prover->key.name);
 	return false;
@@ -143,7 +240,7 @@ bool conn_prove_begin(struct conn *conn)
 			conn_close(conn, -ENOBUFS, "no buffer for the proof of its key");
 			return false;
 		}
-		session_begin(conn);
+		session_begin(conn, NULL);
 	}
 	conn_prover_free(conn);
 	return true;
@@ -164,7 +261,7 @@ bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size
 	}
 	conn->prover->proved = true;
 	release_bytes(conn);
-	session_begin(conn);
+	session_begin(conn, NULL);
 	*offset = at;
 	if (conn->state == CONN_PROVING)
 		conn_handle(conn, CONN_EVENT_PROVED);

@@ -89,7 +89,7 @@ CTL_FILES(CTL_DECLARE)
 
 /* Values of the options in ctl_globals. */
 struct ctl_settings {
-	bool json, quiet, help, version, require_rdma;
+	bool json, quiet, help, version, require_rdma, require_encryption;
 	const char *host; /* never NULL when a command runs */
 	bool host_given;
 	const char *control;

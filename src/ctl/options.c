@@ -25,6 +25,8 @@ const struct ctl_option ctl_globals[] = {
 	 .given = &ctl.poll_given, .of = CTL_OF_SERVER},
 	{"require-rdma", 0, CTL_FLAG, &ctl.require_rdma, NULL, "fail rather than use another transport",
 	 .of = CTL_OF_SERVER},
+	{"require-encryption", 0, CTL_FLAG, &ctl.require_encryption, NULL,
+	 "fail rather than have bytes go in clear over TCP to another machine", .of = CTL_OF_SERVER},
 	{"key", 0, CTL_TEXT, &ctl.key, "FILE", "with the key of this client; default $RDMAD_KEY_FILE, or the user's",
 	 .choices = "@file", .of = CTL_OF_SERVER},
 	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket; default $RDMAD_CONTROL",
@@ -312,6 +314,7 @@ void ctl_library_options(struct rdmad_options *options)
 {
 	memset(options, 0, sizeof(*options));
 	options->require_rdma = ctl.require_rdma;
+	options->require_encryption = ctl.require_encryption;
 	options->key_file = ctl.key;
 	if (ctl.timeout != TIME_NEVER) {
 		options->timeout_us = ctl.timeout / TIME_US;

@@ -76,6 +76,7 @@ void ctl_peer_options(rdma_options *options)
 {
 	*options = (rdma_options){
 		.require_rdma = ctl.require_rdma,
+		.require_encryption = ctl.require_encryption,
 		.poll_us = ctl.poll == TIME_NEVER ? UINT64_MAX / TIME_US : ctl.poll / TIME_US,
 		.no_poll = ctl.poll_given && ctl.poll == 0,
 		.key_file = ctl.key,

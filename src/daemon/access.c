@@ -23,6 +23,11 @@ int access_load(const struct config *config, struct auth_table **out)
 		services[i] = service_find(i) ? wire_service_name(i) : "";
 	rc = auth_table_load(path_or(config->auth_keys, KEYS), path_or(config->auth_clients, CLIENTS),
 			     config->auth_local == ACCESS_USER, services, out);
+	if (rc == 0 && config->auth_encrypt == CONN_REQUIRE && !auth_table_has_keys(*out)) {
+		log_error("rdmad", "auth.encrypt is \"require\", which needs keys: rdmactl key new NAME --into " KEYS);
+		auth_table_put(*out);
+		return -EINVAL;
+	}
 	return rc == -EACCES ? -EPERM : rc;
 }
 

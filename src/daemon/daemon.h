@@ -78,6 +78,7 @@ struct config {
 	char *pid_file;                 /* NULL: none */
 	char *auth_keys, *auth_clients; /* files; NULL: the usual ones, if they are there */
 	uint64_t auth_local;            /* enum access_local */
+	uint64_t auth_encrypt;          /* enum conn_encrypt */
 	bool insecure;                  /* other machines may come without keys */
 	void *service[WIRE_SERVICES];   /* values of the service's own settings; NULL: it has none */
 };

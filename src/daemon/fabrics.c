@@ -75,6 +75,20 @@ static int open_provider(struct daemon *d, const char *provider)
 	return 0;
 }
 
+/* What auth.encrypt asks of this kernel: 0 or an exit status. */
+static int check_encryption(const struct daemon *d, const struct daemon_fabric *f)
+{
+	if (d->config->auth_encrypt == CONN_CLEAR || fabric_encrypts(f->fabric) == 0)
+		return 0;
+	if (d->config->auth_encrypt == CONN_REQUIRE) {
+		log_error("rdmad", "auth.encrypt is \"require\", and this kernel has no TLS: modprobe tls, or a kernel "
+				   "with CONFIG_TLS");
+		return EX_UNAVAILABLE;
+	}
+	log_warn("rdmad", "auth.encrypt is \"offer\", but nothing is encrypted: this kernel has no TLS; modprobe tls");
+	return 0;
+}
+
 /* Most machines lack the device: not an error, unless RDMA was required. */
 static int open_device(struct daemon *d, const struct fabric_transport *transport)
 {
@@ -107,7 +121,7 @@ static int open_transport(struct daemon *d, const struct fabric_transport *trans
 		return open_device(d, transport);
 	rc = open_provider(d, fabric_transport_provider(transport));
 	if (rc == 0)
-		return 0;
+		return check_encryption(d, &d->fabric[d->fabrics - 1]);
 	log_error("rdmad", "cannot open the transport %s: %s", transport->name, strerror(-rc));
 	return daemon_exit_status(rc);
 }

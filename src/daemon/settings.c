@@ -12,7 +12,13 @@ static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
 				     [LOG_LEVEL_DEBUG] = "debug",
 				     [LOG_LEVEL_DEBUG + 1] = NULL};
 
+static const char *const encrypts[] = {[CONN_CLEAR] = "no", [CONN_OFFER] = "offer", [CONN_REQUIRE] = "require", NULL};
 static const char *const locals[] = {[ACCESS_EVERYONE] = "everyone", [ACCESS_USER] = "user", NULL};
+
+static const char *transport_choice(unsigned i)
+{
+	return i < FABRIC_TRANSPORTS && !fabric_transports[i].encrypted ? fabric_transport_name(i) : NULL;
+}
 
 /* The services of this build; the bit is the service's number. */
 static const char *service_choice(unsigned i)
@@ -62,7 +68,7 @@ static const struct setting general[] = {
 		 "or in /tmp/rdmad-UID."},
 	{"unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777,
 	 .help = "Who may connect to it; as a rule everyone, as with TCP on the loopback."},
-	{"transports", SETTING_SET, AT(transports), SETTING_EVERY, .choice = fabric_transport_name,
+	{"transports", SETTING_SET, AT(transports), SETTING_EVERY, .choice = transport_choice,
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why. shm:\n"
 		 "programs of this machine that connect by tcp or unix share memory with the daemon, in\n"
 		 "place of the socket."},
@@ -141,6 +147,9 @@ static const struct setting grouped[] = {
 	{"auth.local", SETTING_CHOICE, AT(auth_local), "everyone", .choices = locals, .reload = true,
 	 .help = "Clients of this machine that need no key: those of \"everyone\", or of \"user\", which is\n"
 		 "root and the daemon's own user alone. Then others need one, also where insecure is true."},
+	{"auth.encrypt", SETTING_CHOICE, AT(auth_encrypt), "no", .choices = encrypts,
+	 .help = "Whether connections of other machines by TCP are encrypted, by the kernel: \"no\"; \"offer\",\n"
+		 "with clients that have a key and can; \"require\", others are refused. RDMA never is."},
 
 	{"control.socket", SETTING_STRING, AT(control_socket), NULL, .check = setting_check_path,
 	 .sample = "/run/rdmad/control.sock",

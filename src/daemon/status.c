@@ -23,15 +23,13 @@ struct counter {
 		name, offsetof(struct conn_group_stats, member)                                                        \
 	}
 static const struct counter conn_counters[] = {
-	CONN("accepted", accepted),       CONN("closed", closed),
-	CONN("refused", refused),         CONN("violations", violations),
-	CONN("yields", yields),           CONN("stalled", stalled),
-	CONN("silent", silent),           CONN("gave_way", gave_way),
-	CONN("overparked", overparked),   CONN("unproved", unproved),
-	CONN("revoked", revoked),         CONN("paced", paced),
-	CONN("messages_in", messages_in), CONN("messages_out", messages_out),
-	CONN("records_in", records_in),   CONN("records_out", records_out),
-	CONN("in_bytes", bytes_in),       CONN("out_bytes", bytes_out),
+	CONN("accepted", accepted),     CONN("closed", closed),           CONN("refused", refused),
+	CONN("violations", violations), CONN("yields", yields),           CONN("stalled", stalled),
+	CONN("silent", silent),         CONN("gave_way", gave_way),       CONN("overparked", overparked),
+	CONN("unproved", unproved),     CONN("revoked", revoked),         CONN("paced", paced),
+	CONN("encrypted", encrypted),   CONN("messages_in", messages_in), CONN("messages_out", messages_out),
+	CONN("records_in", records_in), CONN("records_out", records_out), CONN("in_bytes", bytes_in),
+	CONN("out_bytes", bytes_out),
 };
 
 static const struct counter buffer_counters[] = {

@@ -469,6 +469,7 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 		.handshake_timeout = c->handshake_timeout,
 		.keepalive = c->keepalive,
 		.memory = config_shares_memory(c),
+		.encrypt = (enum conn_encrypt)c->auth_encrypt,
 		.stall_timeout = c->stall_timeout,
 		.own = (struct memory_budget *)(uintptr_t)&d->own,
 		.parked = MAX(c->parked_memory / d->workers, 2 * c->message_max),

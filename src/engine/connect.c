@@ -81,6 +81,10 @@ static const struct {
 	 "; nothing listens there: is the program that listens, or the rdmad, running, and is this its address?"},
 	{-ENOENT, "; nothing listens there: is rdmad running, and does its configuration name this address?",
 	 "; nothing listens there: is the program that listens, or the rdmad, running, and is this its address?"},
+	{-ENOKEY, "; encryption is required, which needs a key: see rdmad-auth(7)",
+	 "; encryption is required, which needs a key: see rdmad-auth(7)"},
+	{-ENOPROTOOPT, "; encryption is required, and this kernel lacks it: modprobe tls",
+	 "; encryption is required, and this kernel lacks it: modprobe tls"},
 	{-ETIMEDOUT, "; is the host up, no firewall between, and what listens there rdmad?",
 	 "; is the host up, no firewall between, and does the rdmad there answer, or the program call "
 	 "rdmad_channel_accept()?"},

@@ -66,6 +66,7 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 		.message_size = MESSAGE_SIZE,
 		.keepalive = KEEPALIVE,
 		.require_rdma = options->require_rdma,
+		.require_encryption = options->require_encryption,
 		.progress_thread = options->progress_thread,
 		.traffic_class = options->traffic_class,
 		.key_file = options->key_file,
@@ -198,6 +199,7 @@ static struct conn_group_attr engine_group_attr(const struct fabric_transport *t
 		.handshake_timeout = options->connect_timeout,
 		.keepalive = options->keepalive,
 		.memory = true,
+		.encrypt = options->require_encryption ? CONN_REQUIRE : CONN_DEMAND,
 		.asks = true,
 		.away = options->away,
 	};

@@ -63,7 +63,7 @@ struct engine_options {
 	const char *key_file;   /* NULL: the environment or the user says it; see key.c */
 	struct engine_key *key; /* in place of that; held by each engine that is made with it */
 	struct engine_fabric *fabric; /* in place of one of its own */
-	bool require_rdma, progress_thread;
+	bool require_rdma, require_encryption, progress_thread;
 	uint8_t traffic_class;
 };
 

@@ -276,6 +276,32 @@ int fabric_admit(struct fabric_endpoint *endpoint)
 	return rc;
 }
 
+int fabric_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+		   const struct fabric_secret *receives)
+{
+	int rc;
+
+	must(queue_enter(endpoint->queue) && !sends == !receives);
+	rc = endpoint->ops->encrypt(endpoint, sends, receives);
+	must(queue_leave(endpoint->queue));
+	return rc;
+}
+
+int fabric_encrypts(const struct fabric *fabric)
+{
+	return fabric->ops->encrypts();
+}
+
+bool fabric_exposed(const struct fabric *fabric, const struct sockaddr *sa)
+{
+	return fabric->ops->exposed(sa);
+}
+
+bool fabric_request_exposed(const struct fabric_request *request)
+{
+	return request->ops->request_exposed(request);
+}
+
 void fabric_disconnect(struct fabric_endpoint *endpoint)
 {
 	must(queue_enter(endpoint->queue));

@@ -133,6 +133,9 @@ struct fabric_endpoint_attr {
 	/* If both ends are on one machine and both set this, the bytes go by memory that they share, rather than by the
 	 * socket; the transport is "shm" then. It means nothing to devices. */
 	bool memory;
+	/* A connect, of which fabric_encrypt() says whether it is encrypted, when it is established and before anything
+	 * else is called. */
+	bool undecided;
 	/* Promise 10. It means nothing where fabric_limits.open_sinks is set: devices of iWARP learn a peer's rights
 	 * before it is connected, and never again. */
 	bool closed;
@@ -231,7 +234,8 @@ struct fabric_limits {
 	ROW("rdma", verbs, .text = "RDMA", .plain = true, .device = true, .silent = true)                              \
 	ROW("tcp", soft, .text = "TCP", .plain = true, .loopback = true, .processor = true)                            \
 	ROW("shm", soft, .text = "shared memory", .inside = true, .processor = true)                                   \
-	ROW("unix", soft, .text = "UNIX socket", .path = true, .loopback = true, .processor = true)
+	ROW("unix", soft, .text = "UNIX socket", .path = true, .loopback = true, .processor = true)                    \
+	ROW("tls", soft, .text = "TCP, encrypted", .inside = true, .encrypted = true, .processor = true)
 
 struct fabric_transport {
 	const char *name;
@@ -239,11 +243,12 @@ struct fabric_transport {
 	const char *text; /* in sentences */
 	bool plain;       /* an address without a scheme may mean it */
 	bool path;        /* its addresses are paths, not hosts */
-	bool inside; /* has no addresses: connections by others come to go by it, where both ends are on one machine */
-	bool loopback;  /* reaches this machine by a loopback address */
-	bool device;    /* needs a device, which a machine may lack */
-	bool processor; /* a processor moves its bytes: not what require_rdma asks for */
-	bool silent;    /* says nothing of a peer whose host died */
+	bool inside;      /* has no addresses: connections by others come to go by it */
+	bool encrypted;   /* its bytes are, by the kernel: not one that a configuration names. The last row */
+	bool loopback;    /* reaches this machine by a loopback address */
+	bool device;      /* needs a device, which a machine may lack */
+	bool processor;   /* a processor moves its bytes: not what require_rdma asks for */
+	bool silent;      /* says nothing of a peer whose host died */
 };
 
 #define FABRIC_COUNT_ROW(...) +1
@@ -353,6 +358,25 @@ const struct fabric_transport *fabric_endpoint_transport(const struct fabric_end
 /* The peer may reach memory from now on: what was registered for peers, by a key that it was told. Idempotent.
  * -ENOTCONN: it is not established, or is ending. */
 int fabric_admit(struct fabric_endpoint *endpoint);
+
+/*
+ * Encryption of all that follows the private data of the accept, by AES-256-GCM in records of TLS 1.3. Both ends call
+ * it when they know the keys and before anything is posted: the accepting one right behind fabric_accept(), the
+ * connecting one when it is established. `sends` is the secret of what this end sends; NULL, of both, for a connect
+ * that was `undecided`: it goes on in clear. 0, -EOPNOTSUPP, -ENOTCONN (its end is on its way), or another -errno: it
+ * must be destroyed. Each secret may be used once.
+ */
+struct fabric_secret {
+	uint8_t key[32], iv[12];
+};
+int fabric_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+		   const struct fabric_secret *receives);
+/* 0: it works, which was tried, once for a process. -EOPNOTSUPP: this kernel lacks it, or it means nothing for
+ * devices. */
+int fabric_encrypts(const struct fabric *fabric);
+/* Does a connection to that address go by a network, where others may hear it, and does fabric_encrypt() apply? */
+bool fabric_exposed(const struct fabric *fabric, const struct sockaddr *sa);
+bool fabric_request_exposed(const struct fabric_request *request);
 
 /* Go to error now: what is outstanding is flushed, the peer sees FABRIC_DISCONNECTED. What was
  * posted and has completed is delivered; idempotent. This side's FABRIC_DISCONNECTED follows. */

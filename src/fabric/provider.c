@@ -131,6 +131,27 @@ static int no_admit(struct fabric_endpoint *endpoint)
 	return -EOPNOTSUPP;
 }
 
+static int no_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+		      const struct fabric_secret *receives)
+{
+	return -EOPNOTSUPP;
+}
+
+static int no_encrypts(void)
+{
+	return -EOPNOTSUPP;
+}
+
+static bool no_exposed(const struct sockaddr *sa)
+{
+	return false;
+}
+
+static bool no_request_exposed(const struct fabric_request *request)
+{
+	return false;
+}
+
 static void no_disconnect(struct fabric_endpoint *endpoint)
 {
 }
@@ -261,6 +282,10 @@ static const struct fabric_provider nothing = {
 	.endpoint_local = no_endpoint_local,
 	.endpoint_transport = no_endpoint_transport,
 	.admit = no_admit,
+	.encrypt = no_encrypt,
+	.encrypts = no_encrypts,
+	.exposed = no_exposed,
+	.request_exposed = no_request_exposed,
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,
 	.register_memory = no_register_memory,

@@ -59,6 +59,11 @@ struct fabric_provider {
 	int (*endpoint_local)(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);
 	const struct fabric_transport *(*endpoint_transport)(const struct fabric_endpoint *endpoint);
 	int (*admit)(struct fabric_endpoint *endpoint);
+	int (*encrypt)(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+		       const struct fabric_secret *receives);
+	int (*encrypts)(void);
+	bool (*exposed)(const struct sockaddr *sa);                    /* left out: never */
+	bool (*request_exposed)(const struct fabric_request *request); /* left out: never */
 	void (*disconnect)(struct fabric_endpoint *endpoint);
 	void (*endpoint_destroy)(struct fabric_endpoint *endpoint);
 

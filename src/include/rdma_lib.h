@@ -66,13 +66,14 @@ typedef struct rdma_options {
 	uint64_t
 		/* how long to try to replace a broken connection before its peer counts as gone; 0: not at all */
 		reconnect_ms;
-	uint64_t poll_us;      /* how long a wait polls before it sleeps; 200 */
-	bool no_poll;          /* sleep at once */
-	bool require_rdma;     /* fail rather than use another transport */
-	bool progress_thread;  /* a thread of the library's own works while the program makes no call */
-	uint8_t traffic_class; /* of the packets; IPv4 calls it type of service. The upper six bits are the DSCP */
-	const char *device;    /* RDMA: the device to use where there are several */
-	const char *key_file;  /* with the key of this program, as in rdmad.h */
+	uint64_t poll_us;        /* how long a wait polls before it sleeps; 200 */
+	bool no_poll;            /* sleep at once */
+	bool require_rdma;       /* fail rather than use another transport */
+	bool progress_thread;    /* a thread of the library's own works while the program makes no call */
+	uint8_t traffic_class;   /* of the packets; IPv4 calls it type of service. The upper six bits are the DSCP */
+	const char *device;      /* RDMA: the device to use where there are several */
+	const char *key_file;    /* with the key of this program, as in rdmad.h */
+	bool require_encryption; /* as in rdmad.h */
 } rdma_options;
 
 /*
@@ -122,7 +123,7 @@ int rdma_accept_peer(rdma_context *ctx);
  * of that was delivered, and the peer is disconnected all the same. Its index is not given out again. */
 int rdma_disconnect_peer(rdma_context *ctx, int peer_idx);
 
-/* "rdma", "tcp", "unix" or "shm": shared memory; NULL: no such peer. */
+/* "rdma", "tcp", "tls" (TCP, encrypted), "unix" or "shm": shared memory; NULL: no such peer. */
 const char *rdma_transport(rdma_context *ctx, int peer_idx);
 /* How many peers there are now; one whose end has come is none. */
 int rdma_peers(rdma_context *ctx);

@@ -131,6 +131,7 @@ void context_engine_options(const rdma_context *ctx, struct engine_options *out)
 	out->completions = o->cq_depth;
 	out->device = o->device;
 	out->require_rdma = o->require_rdma;
+	out->require_encryption = o->require_encryption;
 	out->traffic_class = o->traffic_class;
 	out->key = ctx->key;
 }

@@ -152,6 +152,11 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 		snprintf(buf, size, "this client has no right to the service %s; see rdmad-auth(7)",
 			 wire_service_name((unsigned)r->detail));
 		return buf;
+	case WIRE_REASON_ENCRYPT:
+		snprintf(buf, size,
+			 "the server takes encrypted connections only, for which a client needs a key, and a "
+			 "kernel with TLS (modprobe tls); see rdmad-auth(7)");
+		return buf;
 	case WIRE_REASON_KEY:
 		snprintf(buf, size, "the server asks for a key, or for another one; see rdmad-auth(7)");
 		return buf;

@@ -43,6 +43,7 @@ static const struct {
 	[WIRE_REASON_PACKET] = {"packet size", -ENETUNREACH, false},
 	[WIRE_REASON_VALUES] = {"long values", -EFBIG, false},
 	[WIRE_REASON_RIGHTS] = {"rights", -EPERM, true},
+	[WIRE_REASON_ENCRYPT] = {"encryption", -ENOPROTOOPT, false},
 	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
 

@@ -79,12 +79,19 @@ enum wire_service {
  * queue by a write of no bytes. */
 #define WIRE_WRITES_NOT 4u
 
+/*
+ * A request's: what it has in place of a nonce is a public key of X25519, and the client would have all bytes behind
+ * the answer encrypted. An accept's: so it is, and so they are. Only with a key, and where the kernel can (TLS).
+ */
+#define WIRE_ENCRYPT 8u
+#define WIRE_ENCRYPT_REQUIRED 16u /* of a request with it: else the client does not stay */
+
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */
 struct wire_request {            /* offset, size */
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_CHOICE, WIRE_WRITES_NOT */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_CHOICE, WIRE_WRITES_NOT, WIRE_ENCRYPT ... */
 	uint8_t service;         /*  7 1 enum wire_service */
 	uint16_t key_id;         /*  8 2 0: no key */
 	uint16_t credits;        /* 10 2 messages that the client can take before it returns credits */
@@ -100,7 +107,7 @@ struct wire_request {            /* offset, size */
 struct wire_accept {
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 WIRE_ANSWERS */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_ENCRYPT */
 	uint8_t service;         /*  7 1 */
 	uint32_t message_size;   /*  8 4 granted, at most what was asked for */
 	uint16_t credits;        /* 12 2 messages that the server can take */
@@ -130,6 +137,7 @@ enum wire_reason {
 	WIRE_REASON_PACKET,       /* detail: the server's longest packet in the upper half, the client's in the lower */
 	WIRE_REASON_VALUES,       /* kv, of WIRE_CHOICE: not all values by this transport; detail: the longest */
 	WIRE_REASON_RIGHTS,       /* the client has no right to the service; detail: the service */
+	WIRE_REASON_ENCRYPT,      /* the server takes encrypted connections only */
 	WIRE_REASONS              /* here: one that this program does not know */
 };
 

@@ -429,6 +429,7 @@ START_TEST(test_reject_texts)
 		[WIRE_REASON_PACKET] = "this machine's sends 2",
 		[WIRE_REASON_VALUES] = "values of 2 bytes at most",
 		[WIRE_REASON_RIGHTS] = "no right to the service kv",
+		[WIRE_REASON_ENCRYPT] = "encrypted connections only",
 	};
 	char text[WIRE_REASONS + 1][160];
 

@@ -61,7 +61,8 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 	ep->serial = ++serial;
 	ep->context = attr->context;
 	ep->send_depth = attr->send_depth;
-	ep->memory = attr->memory;
+	ep->memory = attr->memory && !attr->undecided;
+	ep->undecided = attr->undecided;
 	ep->admitted = !attr->closed;
 	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);
 	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
@@ -186,7 +187,7 @@ const struct fabric_transport *soft_endpoint_transport(const struct fabric_endpo
 {
 	const struct soft_endpoint *ep = container_of(endpoint, const struct soft_endpoint, base);
 
-	return fabric_transport_find(ep->rings ? "shm" : ep->unix_socket ? "unix" : "tcp");
+	return fabric_transport_find(ep->rings ? "shm" : ep->unix_socket ? "unix" : ep->encrypted ? "tls" : "tcp");
 }
 
 /*

@@ -528,6 +528,8 @@ static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 
 static size_t soft_stage(const struct soft_endpoint *ep)
 {
+	if (unlikely(ep->undecided)) /* up to the end of ACCEPT and no further */
+		return ep->phase == SOFT_PHASE_PAYLOAD ? 0 : SOFT_HEADER - ep->header_have;
 	return likely(ep->row == SOFT_ROW) ? SOFT_STAGE_MOST : SOFT_STAGE;
 }
 
@@ -613,17 +615,22 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 	return step == SOFT_GO && ((size_t)n == wanted || ep->hung_up);
 }
 
+static bool soft_reads(const struct soft_endpoint *ep)
+{
+	return (ep->state == SOFT_OPEN && likely(!ep->undecided)) || ep->state == SOFT_ASKING;
+}
+
 void soft_receive(struct soft_endpoint *ep)
 {
 	size_t most = soft_budget(ep->queue), budget = most;
 	bool more;
 
 	must(soft_section_inside(ep->queue));
-	if (ep->starved || (ep->state != SOFT_OPEN && ep->state != SOFT_ASKING))
+	if (ep->starved || !soft_reads(ep))
 		return;
 	more = (ep->phase != SOFT_PHASE_BEGIN && ep->phase != SOFT_PHASE_FINISH && !ep->leftover_len) ||
 	       soft_parse_leftover(ep) == SOFT_GO;
-	while (more && budget && (ep->state == SOFT_OPEN || ep->state == SOFT_ASKING))
+	while (more && budget && soft_reads(ep))
 		more = soft_receive_once(ep, &budget);
 	soft_spend(ep->queue, most - budget);
 	if (more && ep->source.fd >= 0)

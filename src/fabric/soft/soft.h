@@ -306,6 +306,8 @@ struct soft_endpoint {
 	void *context;
 	enum soft_state state;
 	bool unix_socket, starved, hung_up, watch_out;
+	bool undecided;           /* nothing behind ACCEPT is read: it may be encrypted */
+	bool encrypted;           /* by the kernel; see tls.c */
 	struct soft_rings *rings; /* NULL: the socket carries its frames */
 	struct soft_rings *offer; /* rings that may come to be used; NULL: none */
 	bool memory;              /* its caller would share some */
@@ -534,6 +536,14 @@ void soft_endpoint_opened(struct soft_endpoint *ep);
 /* The caller hears that it is open, once. */
 void soft_announce(struct soft_endpoint *ep);
 int soft_admit(struct fabric_endpoint *endpoint);
+
+/* tls.c */
+
+int soft_encrypts(void);
+int soft_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+		 const struct fabric_secret *receives);
+bool soft_exposed(const struct sockaddr *sa);
+bool soft_request_exposed(const struct fabric_request *request);
 bool soft_hung_up(struct fabric_endpoint *endpoint);
 void soft_disconnect(struct fabric_endpoint *endpoint);
 void soft_endpoint_destroy(struct fabric_endpoint *endpoint);

@@ -168,7 +168,7 @@ struct rdmad_channel_info {
 	uint64_t bytes_put, bytes_got; /* of this end */
 	uint64_t flushes;              /* that had something to send */
 	uint64_t sleeps;               /* waits that did not end while polling */
-	char transport[8];             /* "shm", "unix", "tcp", "rdma" */
+	char transport[8];             /* "shm", "unix", "tcp", "tls", "rdma" */
 	char peer[128];                /* for people */
 	bool relayed;                  /* through an rdmad */
 	bool memory;                   /* the bytes go by memory that both ends have */

@@ -158,11 +158,11 @@ struct rdmad_gpu_session {
 	bool immediate;        /* RPC mode: jobs end by a write with immediate */
 	const char *backend;   /* "cpu", "cuda" */
 	const char *device;    /* for people */
-	const char *transport; /* "rdma", "tcp", "unix" or "shm" */
+	const char *transport; /* "rdma", "tcp", "tls", "unix" or "shm" */
 };
 const struct rdmad_gpu_session *rdmad_gpu_session(const struct rdmad_gpu *gpu);
 
-/* "rdma", "tcp", "unix" or "shm": shared memory. */
+/* "rdma", "tcp", "tls" (TCP, encrypted), "unix" or "shm": shared memory. */
 const char *rdmad_gpu_transport(const struct rdmad_gpu *gpu);
 
 /* The service: its limits, and what it has done. */

@@ -434,7 +434,7 @@ const char *kv_status_text(int status);
 /* 1: this status is an answer of the server; 0: it tells why there is no answer. */
 int kv_status_answered(int status);
 
-/* "rdma", "tcp", "unix" or "shm": shared memory. */
+/* "rdma", "tcp", "tls" (TCP, encrypted), "unix" or "shm": shared memory. */
 const char *kv_transport(const RDMAD_KV_ANY *kv_handle);
 /* The longest key plus value that the server takes in one message, and the longest value that it takes at all. */
 uint64_t kv_eager_max(const RDMAD_KV_ANY *kv_handle);

@@ -32,7 +32,7 @@ int rdmad_ping_send(struct rdmad_ping *ping);
  * that were sent; -ETIMEDOUT; -ENOTCONN. */
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns);
 
-/* "rdma", "tcp", "unix" or "shm": shared memory. */
+/* "rdma", "tcp", "tls" (TCP, encrypted), "unix" or "shm": shared memory. */
 const char *rdmad_ping_transport(const struct rdmad_ping *ping);
 
 void rdmad_ping_close(struct rdmad_ping *ping);

@@ -31,13 +31,15 @@ struct rdmad_options {
 	bool require_rdma;           /* fail rather than use another transport */
 	bool progress_thread;        /* a thread of the library moves bytes while the program does something else. It
 	                                runs from the first of the handles that share until the last one is closed */
-	uint8_t traffic_class; /* of the packets; IPv4 calls it type of service. The upper six bits are the DSCP */
-	uint32_t credits;      /* messages in flight per direction; default 32 */
-	uint32_t eager_limit;  /* kv: up to this, key plus value go in the message; larger ones by RDMA read and
+	uint8_t traffic_class;   /* of the packets; IPv4 calls it type of service. The upper six bits are the DSCP */
+	uint32_t credits;        /* messages in flight per direction; default 32 */
+	uint32_t eager_limit;    /* kv: up to this, key plus value go in the message; larger ones by RDMA read and
 	                                write. The default, and the most, is what the server grants: 4095 */
-	const char *key_file;  /* with the key of this program, see rdmad-auth(7). NULL: RDMAD_KEY_FILE of the
+	const char *key_file;    /* with the key of this program, see rdmad-auth(7). NULL: RDMAD_KEY_FILE of the
 	                          environment; or the user's or machine's file, for servers on other machines. A handle
 	                          that shares another's queues has its key */
+	bool require_encryption; /* fail rather than have bytes go in clear over TCP to another machine, or from it; it
+	                            needs a key */
 };
 
 /* The key that a handle with these options (NULL: defaults) would prove to `server`, and have it prove. Nothing is
