@@ -333,7 +333,7 @@ START_TEST(who_asks_and_takes_no_answers_is_stopped)
 		struct wire_peer_data data;
 		struct wire_peer_control head;
 		struct wire_window_ask ask;
-	} body = {.data = {PEER_STREAM_CONTROL}, .head = {.kind = PEER_WINDOW_ASK}, .ask = {.id = 12345}};
+	} body = {.data = {PEER_STREAM_CONTROL}, .head = {.kind = WIRE_CONTROL_WINDOW_ASK}, .ask = {.id = 12345}};
 	unsigned n = 0;
 
 	victim()->message->use_in[MESSAGE_CONTROL].told = 1ull << 60;

@@ -22,7 +22,7 @@ void group_abort_say(struct rdma_group *base, uint32_t sequence, int error, cons
 {
 	const struct group *group = group_of(base);
 	struct {
-		struct group_abort_word word;
+		struct wire_group_abort word;
 		char words[GROUP_WORDS];
 	} say = {.word = {.number = base->number, .sequence = sequence, .rank = (uint32_t)base->rank, .error = error}};
 	size_t len = MIN(strlen(why), sizeof(say.words));
@@ -31,7 +31,7 @@ void group_abort_say(struct rdma_group *base, uint32_t sequence, int error, cons
 		return;
 	log_info("peer", "%s: collective %u failed: %s", group->name, sequence, why);
 	memcpy(say.words, why, len);
-	group_say(group, PEER_GROUP_ABORT, &say, sizeof(say.word) + len);
+	group_say(group, WIRE_CONTROL_GROUP_ABORT, &say, sizeof(say.word) + len);
 }
 
 /*
@@ -57,7 +57,7 @@ static void abort_free(struct group_abort *each)
 }
 
 /* Collectives that fail one after the other at who is ahead are one. */
-static bool abort_extend(const struct peer *peer, const struct group_abort_word *word)
+static bool abort_extend(const struct peer *peer, const struct wire_group_abort *word)
 {
 	struct group_abort *before = abort_find(peer, word->number, word->sequence - 1);
 
@@ -67,7 +67,7 @@ static bool abort_extend(const struct peer *peer, const struct group_abort_word 
 	return true;
 }
 
-static void abort_keep(struct peer *peer, const struct group_abort_word *word, const char *words)
+static void abort_keep(struct peer *peer, const struct wire_group_abort *word, const char *words)
 {
 	struct list *aborts = &peer->ctx->aborts;
 	struct group_abort *new;
@@ -95,7 +95,7 @@ static void abort_keep(struct peer *peer, const struct group_abort_word *word, c
 int abort_control(struct group *group, struct peer *peer, const void *body, size_t length)
 {
 	char why[GROUP_WORDS], words[sizeof(((struct group_abort *)0)->words)];
-	struct group_abort_word word;
+	struct wire_group_abort word;
 
 	if (length < sizeof(word))
 		return -EPROTO;

@@ -10,7 +10,7 @@
  */
 int form_invited(struct peer *peer, const void *body, size_t length)
 {
-	struct group_invitation invitation;
+	struct wire_group_invitation invitation;
 	struct group *group;
 	unsigned n = 0;
 
@@ -71,14 +71,14 @@ static int count_clients(const rdma_context *ctx)
 static void invite(struct group *group)
 {
 	rdma_context *ctx = group->base.ctx;
-	struct group_invitation invitation = {.number = group->base.number, .size = (uint32_t)group->base.size};
+	struct wire_group_invitation invitation = {.number = group->base.number, .size = (uint32_t)group->base.size};
 
 	for (uint32_t i = 0; i < ctx->peers; i++) {
 		if (!group_client(ctx->peer[i]))
 			continue;
 		invitation.rank++;
 		form_linked(group, (int)invitation.rank, ctx->peer[i]);
-		if (control_send(ctx->peer[i], PEER_GROUP_ADDRESS, &invitation, sizeof(invitation)) == 0)
+		if (control_send(ctx->peer[i], WIRE_CONTROL_GROUP_ADDRESS, &invitation, sizeof(invitation)) == 0)
 			message_flush(ctx->peer[i]);
 	}
 }
@@ -133,7 +133,7 @@ static bool is_invited(const void *ctx)
 static int answer_invitation(struct group *group)
 {
 	struct {
-		struct group_answer answer;
+		struct wire_group_answer answer;
 		char addresses[WIRE_PEER_ADDRESSES_MAX];
 	} say = {.answer = {.number = group->base.number, .token = group->form->token}};
 	int len = peer_addresses(group->base.ctx, group->server->conn, say.addresses, sizeof(say.addresses));
@@ -141,7 +141,7 @@ static int answer_invitation(struct group *group)
 	if (len < 0)
 		return len;
 	say.answer.addresses_len = (uint32_t)len;
-	return control_send(group->server, PEER_GROUP_ADDRESS, &say, sizeof(say.answer) + (size_t)len);
+	return control_send(group->server, WIRE_CONTROL_GROUP_ADDRESS, &say, sizeof(say.answer) + (size_t)len);
 }
 
 static rdma_group *create_as_client(rdma_context *ctx)

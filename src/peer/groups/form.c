@@ -147,8 +147,8 @@ static size_t member_put(const struct group *group, int rank, uint8_t *out, size
 void form_table_say(struct group *group)
 {
 	struct {
-		struct group_table head;
-		uint8_t bytes[PEER_CONTROL_MAX - sizeof(struct group_table)];
+		struct wire_group_table head;
+		uint8_t bytes[PEER_CONTROL_MAX - sizeof(struct wire_group_table)];
 	} page = {.head.number = group->base.number};
 
 	for (int rank = 0; rank < group->base.size;) {
@@ -161,7 +161,7 @@ void form_table_say(struct group *group)
 			rank++;
 		}
 		page.head.count = (uint32_t)rank - page.head.first;
-		group_say(group, PEER_GROUP_TABLE, &page, sizeof(page.head) + used);
+		group_say(group, WIRE_CONTROL_GROUP_TABLE, &page, sizeof(page.head) + used);
 	}
 }
 
@@ -170,13 +170,13 @@ void form_table_say(struct group *group)
  */
 static void say_ready(struct group *group)
 {
-	struct group_ready ready = {.number = group->base.number};
+	struct wire_group_ready ready = {.number = group->base.number};
 	struct peer *root = group->base.member[0];
 
 	group->form->said = true;
 	if (group->base.rank == 0)
 		return;
-	if (control_send(root, PEER_GROUP_READY, &ready, sizeof(ready)) == 0)
+	if (control_send(root, WIRE_CONTROL_GROUP_READY, &ready, sizeof(ready)) == 0)
 		message_flush(root);
 }
 
@@ -327,7 +327,7 @@ static bool form_over(const void *arg)
 static int take_ready(struct group *group, int from, const void *body, size_t length)
 {
 	struct group_form *form = group->form;
-	struct group_ready ready;
+	struct wire_group_ready ready;
 	char words[GROUP_WORDS];
 
 	if (length < sizeof(ready))
@@ -350,7 +350,7 @@ static int take_ready(struct group *group, int from, const void *body, size_t le
 void form_say_outcome(const struct group *group, int error, const char *why)
 {
 	struct {
-		struct group_ready ready;
+		struct wire_group_ready ready;
 		char words[GROUP_WORDS];
 	} say = {.ready = {.number = group->base.number, .error = error}};
 	size_t len = MIN(strlen(why), sizeof(say.words));
@@ -358,8 +358,8 @@ void form_say_outcome(const struct group *group, int error, const char *why)
 
 	memcpy(say.words, why, len);
 	if (group->base.rank == 0)
-		group_say(group, PEER_GROUP_READY, &say, sizeof(say.ready) + len);
-	else if (error && root && control_send(root, PEER_GROUP_READY, &say, sizeof(say.ready) + len) == 0)
+		group_say(group, WIRE_CONTROL_GROUP_READY, &say, sizeof(say.ready) + len);
+	else if (error && root && control_send(root, WIRE_CONTROL_GROUP_READY, &say, sizeof(say.ready) + len) == 0)
 		message_flush(root);
 }
 
@@ -451,7 +451,7 @@ int form_finish(struct group *group)
  */
 static int take_answer(struct group *group, int from, const void *body, size_t length)
 {
-	struct group_answer answer;
+	struct wire_group_answer answer;
 
 	if (length < sizeof(answer))
 		return -EPROTO;
@@ -464,7 +464,7 @@ static int take_answer(struct group *group, int from, const void *body, size_t l
 
 static int take_table(struct group *group, const void *body, size_t length)
 {
-	struct group_table table;
+	struct wire_group_table table;
 
 	if (length < sizeof(table))
 		return -EPROTO;
@@ -484,21 +484,21 @@ static int rank_of(struct group *group, struct peer *peer)
 	return group_rank_of(group, peer);
 }
 
-int form_control(struct group *group, struct peer *peer, enum peer_control kind, const void *body, size_t length)
+int form_control(struct group *group, struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	int from = rank_of(group, peer), rc = 0;
 
-	if (group->state == GROUP_INVITED && peer == group->server && kind == PEER_GROUP_READY) {
+	if (group->state == GROUP_INVITED && peer == group->server && kind == WIRE_CONTROL_GROUP_READY) {
 		group_discard(group); /* it did not wait for this program */
 		return 0;
 	}
 	if (group->state != GROUP_FORMING || from < 0)
 		return 0;
-	if (kind == PEER_GROUP_READY)
+	if (kind == WIRE_CONTROL_GROUP_READY)
 		rc = take_ready(group, from, body, length);
-	else if (kind == PEER_GROUP_ADDRESS && group->base.rank == 0)
+	else if (kind == WIRE_CONTROL_GROUP_ADDRESS && group->base.rank == 0)
 		rc = take_answer(group, from, body, length);
-	else if (kind == PEER_GROUP_TABLE && from == 0)
+	else if (kind == WIRE_CONTROL_GROUP_TABLE && from == 0)
 		rc = take_table(group, body, length);
 	group->base.ctx->progressed++;
 	return rc;

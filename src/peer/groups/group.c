@@ -148,13 +148,13 @@ static void part_members(const struct group *group)
 /* A decision of a shrink is kept: another member may yet ask for it. */
 static void group_end(struct group *group)
 {
-	struct group_lost leave = {.number = group->base.number,
-				   .rank = (uint32_t)group->base.rank,
-				   .left = 1,
-				   .sequence = group->base.sequence};
+	struct wire_group_lost leave = {.number = group->base.number,
+					.rank = (uint32_t)group->base.rank,
+					.left = 1,
+					.sequence = group->base.sequence};
 
 	if (group->state == GROUP_WHOLE)
-		group_say(group, PEER_GROUP_LOST, &leave, sizeof(leave));
+		group_say(group, WIRE_CONTROL_GROUP_LOST, &leave, sizeof(leave));
 	for_each_layer (layer, group_end)
 		layer->group_end(&group->base);
 	forget_streams(group);
@@ -327,7 +327,7 @@ rdma_group *rdma_group_subset(rdma_group *group, const int *ranks, int count)
 
 /* Losses
  */
-void group_say(const struct group *group, enum peer_control kind, const void *body, size_t length)
+void group_say(const struct group *group, enum wire_control_kind kind, const void *body, size_t length)
 {
 	for (int i = 0; i < group->base.size; i++) {
 		struct peer *peer = group->base.member[i];
@@ -352,7 +352,7 @@ char *group_words(const void *body, size_t length, size_t size, char buf[static 
 static void say_lost(const struct group *group, int rank, const char *why)
 {
 	struct {
-		struct group_lost lost;
+		struct wire_group_lost lost;
 		char words[GROUP_WORDS];
 	} say = {.lost = {.number = group->base.number,
 			  .rank = (uint32_t)rank,
@@ -361,7 +361,7 @@ static void say_lost(const struct group *group, int rank, const char *why)
 	size_t len = MIN(strlen(why), sizeof(say.words));
 
 	memcpy(say.words, why, len);
-	group_say(group, PEER_GROUP_LOST, &say, sizeof(say.lost) + len);
+	group_say(group, WIRE_CONTROL_GROUP_LOST, &say, sizeof(say.lost) + len);
 }
 
 static void member_gone(struct group *group, int rank, const char *why)
@@ -463,7 +463,7 @@ static void group_peer_lost(struct peer *peer)
 
 static int lost_control(struct group *group, struct peer *peer, const void *body, size_t length)
 {
-	struct group_lost lost;
+	struct wire_group_lost lost;
 	char words[GROUP_WORDS];
 	int from = group_rank_of(group, peer);
 
@@ -486,7 +486,7 @@ static int lost_control(struct group *group, struct peer *peer, const void *body
 	return 0;
 }
 
-static int group_control(struct peer *peer, enum peer_control kind, const void *body, size_t length)
+static int group_control(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	struct group *group;
 	uint32_t number;
@@ -495,15 +495,15 @@ static int group_control(struct peer *peer, enum peer_control kind, const void *
 		return -EPROTO;
 	memcpy(&number, body, sizeof(number));
 	group = group_find(peer->ctx, number);
-	if (kind == PEER_GROUP_ABORT)
+	if (kind == WIRE_CONTROL_GROUP_ABORT)
 		return abort_control(group, peer, body, length);
-	if (!group && kind == PEER_GROUP_ADDRESS)
+	if (!group && kind == WIRE_CONTROL_GROUP_ADDRESS)
 		return form_invited(peer, body, length);
 	if (!group)
 		return 0;
-	if (kind == PEER_GROUP_SHRINK)
+	if (kind == WIRE_CONTROL_GROUP_SHRINK)
 		return shrink_control(group, peer, body, length);
-	if (kind != PEER_GROUP_LOST)
+	if (kind != WIRE_CONTROL_GROUP_LOST)
 		return form_control(group, peer, kind, body, length);
 	return group->state == GROUP_FREED ? 0 : lost_control(group, peer, body, length);
 }
@@ -552,8 +552,8 @@ int rdma_group_lost(const rdma_group *group, int rank)
 }
 
 const struct peer_layer peer_groups = {
-	.first_control = PEER_GROUP_ADDRESS,
-	.last_control = PEER_GROUP_ABORT,
+	.first_control = WIRE_CONTROL_GROUP_ADDRESS,
+	.last_control = WIRE_CONTROL_GROUP_ABORT,
 	.control = group_control,
 	.lost = group_peer_lost,
 	.refers = group_has_peer,

@@ -23,67 +23,6 @@
 #define GROUP_INVITATIONS 64 /* of servers, that the program has not come for */
 #define GROUP_WORDS 200
 
-/*
- * What members say to each other. Each begins with the group's number.
- */
-
-/* PEER_GROUP_ADDRESS from a server: be `rank` of a group of `size`. The client's answer: token, and behind it
- * addresses, without them. */
-struct group_invitation {
-	uint32_t number;
-	uint32_t size, rank;
-	uint32_t reserved;
-};
-
-struct group_answer {
-	uint32_t number;
-	uint32_t addresses_len;
-	uint64_t token;
-};
-
-/* PEER_GROUP_TABLE: behind it struct wire_peer_member, with the addresses, padded to 8, of `count` members from `first`
- * on. */
-struct group_table {
-	uint32_t number;
-	uint32_t first, count;
-	uint32_t reserved;
-};
-
-/* PEER_GROUP_READY: to rank 0: this member is connected to all; from rank 0: all are. With an error: the group comes to
- * nothing, and words behind it say why. */
-struct group_ready {
-	uint32_t number;
-	int32_t error; /* 0 or -errno */
-};
-
-/* PEER_GROUP_LOST: a member is lost, or has left in peace; words behind it. */
-struct group_lost {
-	uint32_t number;
-	uint32_t rank;
-	uint32_t left;     /* 1: in peace */
-	uint32_t sequence; /* then: of the first collective in which it took no part */
-};
-
-/* PEER_GROUP_SHRINK: see shrink.c. Behind it a bit for each rank, in bytes. */
-struct group_shrink_word {
-	uint32_t number;
-	uint32_t round;  /* how often the group was shrunk before */
-	uint32_t kind;   /* enum shrink_kind */
-	uint32_t leader; /* the rank whose proposal it waits for */
-	uint64_t ballot;
-	uint32_t flags; /* of a proposal: SHRINK_BOUND */
-	uint32_t reserved;
-};
-
-/* PEER_GROUP_ABORT: a collective has failed at this member, which is `rank`; words behind it say why. Members that are
- * not done with it fail, too. */
-struct group_abort_word {
-	uint32_t number;
-	uint32_t sequence; /* of the collective */
-	uint32_t rank;
-	int32_t error; /* -errno */
-};
-
 enum group_state { GROUP_INVITED, GROUP_FORMING, GROUP_WHOLE, GROUP_FREED };
 
 struct group_form;
@@ -140,7 +79,7 @@ void group_lose_left(struct group *group);
 bool group_client(const struct peer *peer);
 bool group_servers(const rdma_context *ctx);
 /* Say it to each member that is there. */
-void group_say(const struct group *group, enum peer_control kind, const void *body, size_t length);
+void group_say(const struct group *group, enum wire_control_kind kind, const void *body, size_t length);
 /* Out of a body that came: the words behind `size` bytes, printable. Returns buf. */
 char *group_words(const void *body, size_t length, size_t size, char buf[static GROUP_WORDS]);
 
@@ -162,7 +101,7 @@ void form_linked(struct group *group, int rank, struct peer *peer);
 int form_finish(struct group *group);
 void form_free(struct group *group);
 void form_lost(struct group *group, int rank, const char *why);
-int form_control(struct group *group, struct peer *peer, enum peer_control kind, const void *body, size_t length);
+int form_control(struct group *group, struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
 
 /*
  * create.c

@@ -21,9 +21,6 @@
 
 #include <stdlib.h>
 
-enum shrink_kind { SHRINK_REPORT = 1, SHRINK_PROPOSE, SHRINK_ACCEPT, SHRINK_DECIDE, SHRINK_EXCLUDE, SHRINK_WITHDRAW };
-
-#define SHRINK_BOUND 1u /* flags of a proposal: it may have been decided before */
 #define SET_MAX ((WIRE_PEER_MEMBERS_MAX + 7) / 8)
 
 /* By rank, but for the sets, which have a bit for each. */
@@ -95,23 +92,23 @@ static bool lives(const struct group *group, int rank)
 /*
  * To say
  */
-static void say(struct group *group, int rank, enum shrink_kind kind, uint32_t round, uint64_t ballot,
+static void say(struct group *group, int rank, enum wire_group_shrink_kind kind, uint32_t round, uint64_t ballot,
 		const uint8_t *set)
 {
 	const struct shrink_state *s = group->shrink;
 	struct {
-		struct group_shrink_word word;
+		struct wire_group_shrink word;
 		uint8_t set[SET_MAX];
 	} body = {.word = {.number = group->base.number,
 			   .round = round,
 			   .kind = kind,
 			   .ballot = ballot,
 			   .leader = (uint32_t)s->leader,
-			   .flags = s->bound ? SHRINK_BOUND : 0}};
+			   .flags = s->bound ? WIRE_GROUP_SHRINK_BOUND : 0}};
 	struct peer *peer = group->base.member[rank];
 
 	memcpy(body.set, set, set_bytes(group));
-	if (peer && control_send(peer, PEER_GROUP_SHRINK, &body, sizeof(body.word) + set_bytes(group)) == 0)
+	if (peer && control_send(peer, WIRE_CONTROL_GROUP_SHRINK, &body, sizeof(body.word) + set_bytes(group)) == 0)
 		message_flush(peer);
 }
 
@@ -119,16 +116,17 @@ static void say_report(struct group *group, int rank)
 {
 	const struct shrink_state *s = group->shrink;
 
-	say(group, rank, SHRINK_REPORT, s->round, s->highest, s->highest_set);
+	say(group, rank, WIRE_GROUP_SHRINK_REPORT, s->round, s->highest, s->highest_set);
 }
 
-static void say_all(struct group *group, enum shrink_kind kind)
+static void say_all(struct group *group, enum wire_group_shrink_kind kind)
 {
 	const struct shrink_state *s = group->shrink;
 
 	for (int i = 0; i < group->base.size; i++)
 		if (i != group->base.rank && lives(group, i))
-			kind == SHRINK_REPORT ? say_report(group, i) : say(group, i, kind, s->round, s->ballot, s->set);
+			kind == WIRE_GROUP_SHRINK_REPORT ? say_report(group, i)
+							 : say(group, i, kind, s->round, s->ballot, s->set);
 }
 
 /*
@@ -170,7 +168,7 @@ static void propose(struct group *group)
 	memcpy(s->highest_set, s->set, set_bytes(group));
 	memset(s->accepted, 0, (size_t)group->base.size);
 	s->proposed = true;
-	say_all(group, SHRINK_PROPOSE);
+	say_all(group, WIRE_GROUP_SHRINK_PROPOSE);
 }
 
 static void decide(struct group *group, const uint8_t *set)
@@ -196,7 +194,7 @@ static void lead(struct group *group)
 	for (int i = 0; i < group->base.size; i++)
 		if (i != group->base.rank && set_has(s->set, i) && lives(group, i) && !s->accepted[i])
 			return;
-	say_all(group, SHRINK_DECIDE);
+	say_all(group, WIRE_GROUP_SHRINK_DECIDE);
 	decide(group, s->set);
 }
 
@@ -211,7 +209,7 @@ static void step(struct group *group)
 		leader++;
 	if (leader != s->leader) {
 		s->leader = leader;
-		say_all(group, SHRINK_REPORT);
+		say_all(group, WIRE_GROUP_SHRINK_REPORT);
 	}
 	if (leader == group->base.rank)
 		lead(group);
@@ -227,25 +225,26 @@ void shrink_lost(struct group *group)
  */
 
 /* The outcome of a round, to a member that asks: that is on its way when it asks again. */
-static void tell(struct group *group, int rank, enum shrink_kind kind, uint32_t round, bool *told, const uint8_t *set)
+static void tell(struct group *group, int rank, enum wire_group_shrink_kind kind, uint32_t round, bool *told,
+		 const uint8_t *set)
 {
 	if (!told[rank])
 		say(group, rank, kind, round, 0, set);
 	told[rank] = true;
 }
 
-static void took_report(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void took_report(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 	bool first = !s->heard[from];
 
 	if (!lives(group, from)) {
-		tell(group, from, SHRINK_EXCLUDE, s->round, s->told, s->set);
+		tell(group, from, WIRE_GROUP_SHRINK_EXCLUDE, s->round, s->told, s->set);
 		return;
 	}
 	s->heard[from] = true;
 	if (s->decided) {
-		tell(group, from, SHRINK_DECIDE, s->round, s->told, s->set);
+		tell(group, from, WIRE_GROUP_SHRINK_DECIDE, s->round, s->told, s->set);
 		return;
 	}
 	s->reported[from] = word->leader == (uint32_t)group->base.rank;
@@ -257,10 +256,10 @@ static void took_report(struct group *group, int from, const struct group_shrink
 	if (s->entered && first && s->leader >= 0)
 		say_report(group, from);
 	if (s->entered && s->proposed && s->reported[from] && set_has(s->set, from) && !s->accepted[from])
-		say(group, from, SHRINK_PROPOSE, s->round, s->ballot, s->set); /* it is back in the call */
+		say(group, from, WIRE_GROUP_SHRINK_PROPOSE, s->round, s->ballot, s->set); /* it is back in the call */
 }
 
-static void took_proposal(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void took_proposal(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
@@ -268,15 +267,15 @@ static void took_proposal(struct group *group, int from, const struct group_shri
 	    word->ballot < s->ballot)
 		return;
 	for (int i = 0; i < group->base.size; i++)
-		if (set_has(set, i) && !lives(group, i) && !(word->flags & SHRINK_BOUND))
+		if (set_has(set, i) && !lives(group, i) && !(word->flags & WIRE_GROUP_SHRINK_BOUND))
 			return; /* the leader hears of that loss, and proposes again */
 	s->ballot = word->ballot;
 	s->highest = word->ballot;
 	memcpy(s->highest_set, set, set_bytes(group));
-	say(group, from, SHRINK_ACCEPT, s->round, s->ballot, set);
+	say(group, from, WIRE_GROUP_SHRINK_ACCEPT, s->round, s->ballot, set);
 }
 
-static void took_acceptance(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void took_acceptance(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
@@ -285,7 +284,7 @@ static void took_acceptance(struct group *group, int from, const struct group_sh
 		s->accepted[from] = true;
 }
 
-static void took_decision(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void took_decision(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
@@ -299,7 +298,7 @@ static void took_decision(struct group *group, int from, const struct group_shri
 		s->excluded = true;
 }
 
-static void took_exclusion(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void took_exclusion(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set)
 {
 	(void)word;
 	(void)set;
@@ -307,7 +306,7 @@ static void took_exclusion(struct group *group, int from, const struct group_shr
 		group->shrink->excluded = true;
 }
 
-static void took_withdrawal(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void took_withdrawal(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set)
 {
 	(void)word;
 	(void)set;
@@ -316,16 +315,17 @@ static void took_withdrawal(struct group *group, int from, const struct group_sh
 	group->shrink->heard[from] = false;
 }
 
-static void (*const took[])(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set) = {
-	[SHRINK_REPORT] = took_report,   [SHRINK_PROPOSE] = took_proposal,  [SHRINK_ACCEPT] = took_acceptance,
-	[SHRINK_DECIDE] = took_decision, [SHRINK_EXCLUDE] = took_exclusion, [SHRINK_WITHDRAW] = took_withdrawal,
+static void (*const took[])(struct group *group, int from, const struct wire_group_shrink *word, const uint8_t *set) = {
+	[WIRE_GROUP_SHRINK_REPORT] = took_report,     [WIRE_GROUP_SHRINK_PROPOSE] = took_proposal,
+	[WIRE_GROUP_SHRINK_ACCEPT] = took_acceptance, [WIRE_GROUP_SHRINK_DECIDE] = took_decision,
+	[WIRE_GROUP_SHRINK_EXCLUDE] = took_exclusion, [WIRE_GROUP_SHRINK_WITHDRAW] = took_withdrawal,
 };
 
 int shrink_control(struct group *group, struct peer *peer, const void *body, size_t length)
 {
 	struct shrink_state *s = group->shrink;
 	int from = group_rank_of(group, peer);
-	struct group_shrink_word word;
+	struct wire_group_shrink word;
 	const uint8_t *set = (const uint8_t *)body + sizeof(word);
 
 	if (length != sizeof(word) + set_bytes(group))
@@ -335,8 +335,8 @@ int shrink_control(struct group *group, struct peer *peer, const void *body, siz
 		return -EPROTO;
 	if (from < 0 || (group->state != GROUP_WHOLE && group->state != GROUP_FREED))
 		return 0;
-	if (s->round && word.round == s->round - 1 && word.kind == SHRINK_REPORT)
-		tell(group, from, SHRINK_DECIDE, word.round, s->told_last, s->last);
+	if (s->round && word.round == s->round - 1 && word.kind == WIRE_GROUP_SHRINK_REPORT)
+		tell(group, from, WIRE_GROUP_SHRINK_DECIDE, word.round, s->told_last, s->last);
 	if (word.round != s->round)
 		return 0;
 	took[word.kind](group, from, &word, set);
@@ -441,7 +441,7 @@ static rdma_group *shrink(struct group *group)
 		if (rc == -EDEADLK)
 			rdma_fail(rc, "rdma_group_shrink() from within a callback");
 		s->proposed = false;
-		say_all(group, SHRINK_WITHDRAW);
+		say_all(group, WIRE_GROUP_SHRINK_WITHDRAW);
 		return NULL;
 	}
 	if (s->excluded) {

@@ -57,6 +57,6 @@ struct peer *peer_to_send(rdma_context *ctx, int index);
 #define PEER_CONTROL_MAX (PEER_EAGER_MAX - 8) /* bytes of a body */
 
 /* `body` is copied. -ENOMEM; -ECONNRESET: the peer has gone. */
-int control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length);
+int control_send(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
 
 #endif

@@ -129,7 +129,7 @@ static void op_notice(struct window_op *op)
 	if (op->kind != WINDOW_WRITE || op->notify == RDMA_NO_NOTICE || op->noticed)
 		return;
 	op->noticed = true;
-	window_say(op->remote->peer, PEER_WINDOW_NOTICE, &say, sizeof(say));
+	window_say(op->remote->peer, WIRE_CONTROL_WINDOW_NOTICE, &say, sizeof(say));
 }
 
 static void op_complete(struct window_op *op)

@@ -34,7 +34,7 @@ void window_switch(struct rdma_window *window)
 
 		share->switching = true;
 		window->switching++;
-		window_say(share->peer, PEER_WINDOW_SWITCH, &say, sizeof(say));
+		window_say(share->peer, WIRE_CONTROL_WINDOW_SWITCH, &say, sizeof(say));
 	}
 }
 
@@ -63,7 +63,7 @@ static void atomic_say(struct peer *peer, uint64_t number, int error, uint64_t b
 {
 	struct wire_window_answer say = {.number = number, .error = (uint32_t)error, .before = before};
 
-	window_say(peer, PEER_WINDOW_ANSWER, &say, sizeof(say));
+	window_say(peer, WIRE_CONTROL_WINDOW_ANSWER, &say, sizeof(say));
 }
 
 static void atomic_serve(const struct rdma_window *window, struct peer *peer, const struct wire_window_atomic *atomic)
@@ -166,7 +166,7 @@ void remote_switch_settle(struct rdma_remote *remote)
 	if (!remote->switching || remote->atomics || remote->ended)
 		return;
 	remote->switching = false;
-	window_say(remote->peer, PEER_WINDOW_SWITCHED, &say, sizeof(say));
+	window_say(remote->peer, WIRE_CONTROL_WINDOW_SWITCHED, &say, sizeof(say));
 }
 
 int atomic_switch(struct peer *peer, const union window_body *body)
@@ -246,7 +246,7 @@ int atomic_advance(struct peer_window *pw, struct window_op *op)
 	say.number = op->number = ++pw->numbers;
 	list_del(&op->node);
 	list_add_tail(&pw->asked, &op->node);
-	window_say(pw->peer, PEER_WINDOW_ATOMIC, &say, sizeof(say));
+	window_say(pw->peer, WIRE_CONTROL_WINDOW_ATOMIC, &say, sizeof(say));
 	return 0;
 }
 

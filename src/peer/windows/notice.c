@@ -49,7 +49,7 @@ static void notice_taken(const struct rdma_window *window, const struct window_n
 	say.value = share->taken;
 	share->notices -= share->taken;
 	share->taken = 0;
-	window_say(peer, PEER_WINDOW_NOTICED, &say, sizeof(say));
+	window_say(peer, WIRE_CONTROL_WINDOW_NOTICED, &say, sizeof(say));
 	message_flush(peer);
 }
 

@@ -80,7 +80,7 @@ static void remote_ask(struct rdma_remote *remote)
 	if (remote->closed)
 		return;
 	ask.flags = pw->atomics ? 0 : WIRE_WINDOW_NO_DEVICE;
-	window_say(remote->peer, PEER_WINDOW_ASK, &ask, sizeof(ask));
+	window_say(remote->peer, WIRE_CONTROL_WINDOW_ASK, &ask, sizeof(ask));
 }
 
 void remotes_ask(struct peer_window *pw)
@@ -115,7 +115,7 @@ void remote_settle(struct rdma_remote *remote)
 	remote_switch_settle(remote);
 	if (over && !remote->ended) {
 		remote_end(remote);
-		window_say_id(remote->peer, PEER_WINDOW_CLOSED, remote->id);
+		window_say_id(remote->peer, WIRE_CONTROL_WINDOW_CLOSED, remote->id);
 	}
 	if (remote->released && idle)
 		remote_free(remote);

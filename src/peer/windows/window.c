@@ -8,7 +8,7 @@ _Static_assert(RDMA_WINDOW_READ == WIRE_WINDOW_READ && RDMA_WINDOW_WRITE == WIRE
 		       RDMA_WINDOW_ATOMIC == WIRE_WINDOW_ATOMIC,
 	       "a window's rights travel as they are");
 
-void window_say(struct peer *peer, enum peer_control kind, const void *body, size_t length)
+void window_say(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	int rc = control_send(peer, kind, body, length);
 
@@ -16,7 +16,7 @@ void window_say(struct peer *peer, enum peer_control kind, const void *body, siz
 		peer_lose(peer, rc, "no memory for what is to be said of a window: %s", strerror(-rc));
 }
 
-void window_say_id(struct peer *peer, enum peer_control kind, uint64_t id)
+void window_say_id(struct peer *peer, enum wire_control_kind kind, uint64_t id)
 {
 	window_say(peer, kind, &(struct wire_window_id){.id = id}, sizeof(struct wire_window_id));
 }
@@ -243,7 +243,7 @@ static int share_begin(struct rdma_window *window, struct peer *peer)
 		return rdma_fail(-ENOMEM, "No memory to share a window");
 	say.id = share->id;
 	say.flags = window->by_device ? WIRE_WINDOW_BY_DEVICE : 0;
-	window_say(peer, PEER_WINDOW_SHARE, &say, sizeof(say));
+	window_say(peer, WIRE_CONTROL_WINDOW_SHARE, &say, sizeof(say));
 	message_flush(peer);
 	return 0;
 }
@@ -311,7 +311,7 @@ static void share_answer(struct window_share *share)
 	if (rc == -EAGAIN || rc == -ENOTCONN)
 		return;
 	key.error = (uint32_t)-rc;
-	window_say(peer, PEER_WINDOW_KEY, &key, sizeof(key));
+	window_say(peer, WIRE_CONTROL_WINDOW_KEY, &key, sizeof(key));
 }
 
 /* KEYs that could not be made before. */
@@ -333,7 +333,7 @@ static int window_asked(struct peer *peer, const union window_body *body)
 	struct wire_window_key none = {.id = body->ask.id, .epoch = body->ask.epoch, .error = EPIPE};
 
 	if (!share) { /* closed meanwhile */
-		window_say(peer, PEER_WINDOW_KEY, &none, sizeof(none));
+		window_say(peer, WIRE_CONTROL_WINDOW_KEY, &none, sizeof(none));
 		return 0;
 	}
 	peer_window_look(peer->window);
@@ -372,7 +372,7 @@ void rdma_window_close(rdma_window *window)
 		struct window_share *share = container_of(pos, struct window_share, node);
 		struct peer *peer = share->peer;
 
-		window_say_id(peer, PEER_WINDOW_CLOSE, share->id);
+		window_say_id(peer, WIRE_CONTROL_WINDOW_CLOSE, share->id);
 		message_flush(peer);
 	}
 	if (!window_is_alone(window) &&
@@ -389,21 +389,21 @@ void rdma_window_close(rdma_window *window)
 static const struct {
 	size_t length;
 	int (*handle)(struct peer *peer, const union window_body *body);
-} kinds[PEER_CONTROLS] = {
-	[PEER_WINDOW_SHARE] = {sizeof(struct wire_window_share), remote_offered},
-	[PEER_WINDOW_ASK] = {sizeof(struct wire_window_ask), window_asked},
-	[PEER_WINDOW_KEY] = {sizeof(struct wire_window_key), remote_key},
-	[PEER_WINDOW_CLOSE] = {sizeof(struct wire_window_id), remote_close_asked},
-	[PEER_WINDOW_CLOSED] = {sizeof(struct wire_window_id), window_share_closed},
-	[PEER_WINDOW_ATOMIC] = {sizeof(struct wire_window_atomic), atomic_asked},
-	[PEER_WINDOW_ANSWER] = {sizeof(struct wire_window_answer), atomic_answered},
-	[PEER_WINDOW_NOTICE] = {sizeof(struct wire_window_notice), window_notice_came},
-	[PEER_WINDOW_NOTICED] = {sizeof(struct wire_window_notice), remote_noticed},
-	[PEER_WINDOW_SWITCH] = {sizeof(struct wire_window_id), atomic_switch},
-	[PEER_WINDOW_SWITCHED] = {sizeof(struct wire_window_id), atomic_switched},
+} kinds[WIRE_CONTROLS] = {
+	[WIRE_CONTROL_WINDOW_SHARE] = {sizeof(struct wire_window_share), remote_offered},
+	[WIRE_CONTROL_WINDOW_ASK] = {sizeof(struct wire_window_ask), window_asked},
+	[WIRE_CONTROL_WINDOW_KEY] = {sizeof(struct wire_window_key), remote_key},
+	[WIRE_CONTROL_WINDOW_CLOSE] = {sizeof(struct wire_window_id), remote_close_asked},
+	[WIRE_CONTROL_WINDOW_CLOSED] = {sizeof(struct wire_window_id), window_share_closed},
+	[WIRE_CONTROL_WINDOW_ATOMIC] = {sizeof(struct wire_window_atomic), atomic_asked},
+	[WIRE_CONTROL_WINDOW_ANSWER] = {sizeof(struct wire_window_answer), atomic_answered},
+	[WIRE_CONTROL_WINDOW_NOTICE] = {sizeof(struct wire_window_notice), window_notice_came},
+	[WIRE_CONTROL_WINDOW_NOTICED] = {sizeof(struct wire_window_notice), remote_noticed},
+	[WIRE_CONTROL_WINDOW_SWITCH] = {sizeof(struct wire_window_id), atomic_switch},
+	[WIRE_CONTROL_WINDOW_SWITCHED] = {sizeof(struct wire_window_id), atomic_switched},
 };
 
-static int window_control(struct peer *peer, enum peer_control kind, const void *bytes, size_t length)
+static int window_control(struct peer *peer, enum wire_control_kind kind, const void *bytes, size_t length)
 {
 	union window_body body;
 
@@ -515,8 +515,8 @@ static void window_context_end(rdma_context *ctx)
 
 const struct peer_layer peer_windows = {
 	.free = window_peer_free,
-	.first_control = PEER_WINDOW_SHARE,
-	.last_control = PEER_WINDOW_SWITCHED,
+	.first_control = WIRE_CONTROL_WINDOW_SHARE,
+	.last_control = WIRE_CONTROL_WINDOW_SWITCHED,
 	.control = window_control,
 	.writable = window_writable,
 	.resumed = window_peer_resumed,

@@ -201,8 +201,8 @@ struct peer_window *peer_window_of(struct peer *peer);
 void peer_window_look(struct peer_window *pw);
 
 /* Control messages that cannot be lost: without memory, the peer is. */
-void window_say(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-void window_say_id(struct peer *peer, enum peer_control kind, uint64_t id);
+void window_say(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
+void window_say_id(struct peer *peer, enum wire_control_kind kind, uint64_t id);
 
 /*
  * window.c
