@@ -168,7 +168,7 @@ struct rdma_context {
 	struct request_pool *requests; /* request.c; NULL: none yet */
 	struct message_memory *memory; /* peer/messages/register.c; NULL: none yet */
 	struct list limited;           /* peer/messages/limit.c: peers (peer_message.limited_node) with a rate limit */
-	struct list hungry;            /* peers (peer_message.hungry_node) of whom something is to be read */
+	struct list to_read;           /* peers (peer_message.to_read_node) of which something is to be read */
 	uint32_t exchange_round;       /* peer/collectives/exchange.c: of this side's calls */
 
 	unsigned message_class;

@@ -1,5 +1,5 @@
 /*
- * abort.c: a collective that has failed at one member, for another reason than a loss, fails at all who are not done
+ * abort.c: a collective that has failed at one member, for another reason than a loss, fails at all that are not done
  * with it. That member tells all others, which do not pass it on. What was said of a collective that this
  * member has not begun is kept, as it has to fail when it begins, also of a subset that this member has not made yet.
  */
@@ -56,25 +56,19 @@ static void abort_free(struct group_abort *each)
 	free(each);
 }
 
-/* Collectives that fail one after the other at who is ahead are one. */
-static bool abort_extend(const struct peer *peer, const struct wire_group_abort *word)
-{
-	struct group_abort *before = abort_find(peer, word->number, word->sequence - 1);
-
-	if (!before || before->rank != word->rank || before->error != word->error)
-		return false;
-	before->last = word->sequence;
-	return true;
-}
-
+/* Collectives that fail one after the other at a member that is ahead are one. */
 static void abort_keep(struct peer *peer, const struct wire_group_abort *word, const char *words)
 {
+	struct group_abort *new, *before = abort_find(peer, word->number, word->sequence - 1);
 	struct list *aborts = &peer->ctx->aborts;
-	struct group_abort *new;
 	unsigned count = 0;
 
-	if (abort_find(peer, word->number, word->sequence) || abort_extend(peer, word))
+	if (abort_find(peer, word->number, word->sequence))
 		return;
+	if (before && before->rank == word->rank && before->error == word->error) {
+		before->last = word->sequence;
+		return;
+	}
 	list_for_each (pos, aborts)
 		count++;
 	if (count >= ABORTS_MAX)

@@ -4,11 +4,11 @@
  *   group.c         groups: members, losses, subsets, the end
  *   form.c    how a group forms: tables of addresses, the mesh of connections, the word that it is whole
  *   create.c  the way by a server and its clients
- *   shrink.c  how survivors agree on who they are
+ *   shrink.c  how survivors agree on the members of the next group
  *   abort.c   collectives that failed at one member
  *   meet.c          the way by an rdmad
  *
- * A group is in ctx->groups from the moment that anybody knows its number. What others say of a group that is not
+ * A group is in ctx->groups from the moment that another one knows its number. What others say of a group that is not
  * there, or not in that state, is late, and passed over.
  *
  * All that members say to each other goes by control messages, so in order: a member that hears of a member's loss and
@@ -33,9 +33,9 @@ struct shrink_state;
 struct group {
 	struct rdma_group base;
 	enum group_state state;
-	uint64_t patience;       /* ns that its members have to come, and again to connect to each other */
+	uint64_t timeout;        /* ns that its members have to come, and again to connect to each other */
 	char name[224];          /* for people: "group \"work\"", "the group of 127.0.0.1:7000" */
-	struct peer *server;     /* GROUP_INVITED: by whom */
+	struct peer *server;     /* GROUP_INVITED: by it */
 	bool *left;              /* by rank: in peace, and is in `gone`, too, when a collective without it begins */
 	uint32_t *left_at;       /* by rank, of those: which is the first of these */
 	struct group_form *form; /* while it forms */
@@ -71,7 +71,7 @@ uint32_t group_number_random(const rdma_context *ctx);
 uint32_t group_number_derived(uint32_t number, const int *ranks, int count, uint32_t times);
 /* A group of members of another one, that is whole. NULL: rdma_fail() was called. */
 struct group *group_derive(struct group *from, uint32_t number, const int *ranks, int count);
-/* A member is lost, who is told of that: every other one. */
+/* A member is lost: every other one is told. */
 void group_member_lost(struct group *group, int rank, const char *why);
 /* Members that left in peace, too: none is kept that takes no part any more. */
 void group_lose_left(struct group *group);
@@ -114,7 +114,7 @@ int form_invited(struct peer *peer, const void *body, size_t length);
  */
 int shrink_init(struct group *group);
 int shrink_control(struct group *group, struct peer *peer, const void *body, size_t length);
-/* Somebody of the group has gone. */
+/* A member has gone. */
 void shrink_lost(struct group *group);
 /* The program is in the call. */
 bool shrink_is_under_way(const struct group *group);
@@ -142,9 +142,9 @@ void meeting_free(struct group_meeting *meeting);
  * it. And one cannot be completed without a member that has gone: all others learn it. */
 void group_look_left(struct rdma_group *group);
 void group_member_missed(struct rdma_group *group, int rank);
-/* peer/groups/abort.c: what fails at one member fails at all who are not done with it. This member's part of collective
- * `sequence` has failed: tell the others. And whether the next one, by group->sequence, has failed at another member:
- * its error and *why, valid until the next turn; 0. */
+/* peer/groups/abort.c: what fails at one member fails at all that are not done with it. This member's part of
+ * collective `sequence` has failed: tell the others. And whether the next one, by group->sequence, has failed at
+ * another member: its error and *why, valid until the next turn; 0. */
 void group_abort_say(struct rdma_group *group, uint32_t sequence, int error, const char *why);
 int group_aborted(struct rdma_group *group, const char **why);
 
