@@ -14,8 +14,8 @@
 struct conn_prover {
 	struct auth_key key;
 	struct auth_transcript th;
-	bool accepts; /* this side is the server */
-	bool proved;  /* the client, perhaps before the fabric said that the connection is established */
+	enum auth_side side; /* of this end */
+	bool proved;         /* the client, perhaps before the fabric said that the connection is established */
 };
 
 /* What both have from the handshake of keys. */
@@ -24,7 +24,7 @@ struct conn_session {
 	enum auth_side side; /* of this end */
 };
 
-int conn_prover_new(struct conn *conn, const struct auth_key *key, bool accepts)
+int conn_prover_new(struct conn *conn, const struct auth_key *key, enum auth_side side)
 {
 	if (!key)
 		return 0;
@@ -32,26 +32,26 @@ int conn_prover_new(struct conn *conn, const struct auth_key *key, bool accepts)
 	if (!conn->prover)
 		return -ENOMEM;
 	conn->prover->key = *key;
-	conn->prover->accepts = accepts;
-	conn->group->unproved += accepts;
+	conn->prover->side = side;
+	conn->group->unproved += side == AUTH_SERVER;
 	return 0;
 }
 
 /* Gives back what it holds of the part for clients without a proof. */
-static void release_bytes(const struct conn *conn)
+static void prover_release_bytes(const struct conn *conn)
 {
-	if (conn->own_bytes)
-		conn->group->attr.own->unproved -= conn->own_bytes;
+	if (conn->own.bytes)
+		conn->group->attr.own->unproved -= conn->own.bytes;
 }
 
 void conn_prover_free(struct conn *conn)
 {
 	if (!conn->prover)
 		return;
-	if (conn->prover->accepts) {
+	if (conn->prover->side == AUTH_SERVER) {
 		conn->group->unproved--;
 		if (!conn->prover->proved)
-			release_bytes(conn);
+			prover_release_bytes(conn);
 	}
 	auth_wipe(conn->prover, sizeof(*conn->prover));
 	free(conn->prover);
@@ -68,12 +68,12 @@ void conn_session_free(struct conn *conn)
 }
 
 /* Without memory nothing is sealed. */
-static void session_begin(struct conn *conn)
+static void conn_session_new(struct conn *conn)
 {
 	conn->session = calloc(1, sizeof(*conn->session));
 	if (!conn->session)
 		return;
-	conn->session->side = conn->prover->accepts ? AUTH_SERVER : AUTH_CLIENT;
+	conn->session->side = conn->prover->side;
 	auth_session(&conn->prover->key, &conn->prover->th, NULL, &conn->session->keys);
 }
 
@@ -96,11 +96,11 @@ int conn_unseal(struct conn *conn, const void *sealed, size_t length, void *out)
 
 bool conn_unproved(const struct conn *conn)
 {
-	return conn->prover && conn->prover->accepts && !conn->prover->proved;
+	return conn->prover && conn->prover->side == AUTH_SERVER && !conn->prover->proved;
 }
 
 /* A transport's bytes may come to go by shared memory, so those of sockets are told from those of a device only. */
-static void make_transcript(struct conn *conn)
+static void prover_make_transcript(struct conn *conn)
 {
 	uint8_t request[WIRE_REQUEST_SIZE], accept[WIRE_ACCEPT_SIZE];
 
@@ -116,7 +116,7 @@ void conn_prove_accept(struct conn *conn)
 {
 	if (!conn->prover)
 		return;
-	make_transcript(conn);
+	prover_make_transcript(conn);
 	auth_prove(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof);
 }
 
@@ -124,7 +124,7 @@ bool conn_prove_answer(struct conn *conn)
 {
 	if (!conn->prover)
 		return true;
-	make_transcript(conn);
+	prover_make_transcript(conn);
 	if (auth_proof_fits(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof))
 		return true;
 	conn_close(conn, -EACCES, "the server does not have key %u (%s), or is another one", conn->prover->key.id,
@@ -137,13 +137,13 @@ bool conn_prove_begin(struct conn *conn)
 	const struct wire_record head = {.op = WIRE_OP_PROOF};
 	uint8_t proof[AUTH_PROOF];
 
-	if (conn->prover && !conn->prover->accepts) {
+	if (conn->prover && conn->prover->side == AUTH_CLIENT) {
 		auth_prove(&conn->prover->key, &conn->prover->th, AUTH_CLIENT, proof);
 		if (!conn_say(conn, &head, proof, sizeof(proof), "", 0)) {
 			conn_close(conn, -ENOBUFS, "no buffer for the proof of its key");
 			return false;
 		}
-		session_begin(conn);
+		conn_session_new(conn);
 	}
 	conn_prover_free(conn);
 	return true;
@@ -163,8 +163,8 @@ bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size
 		return false;
 	}
 	conn->prover->proved = true;
-	release_bytes(conn);
-	session_begin(conn);
+	prover_release_bytes(conn);
+	conn_session_new(conn);
 	*offset = at;
 	if (conn->state == CONN_PROVING)
 		conn_handle(conn, CONN_EVENT_PROVED);
@@ -182,7 +182,7 @@ void conn_prove_failed(struct conn *conn)
 }
 
 /* Clients that know no key are not to hold what the others need. */
-static bool too_many(const struct conn_group *group)
+static bool unproved_are_too_many(const struct conn_group *group)
 {
 	const struct memory_budget *budget = group->attr.own;
 
@@ -190,7 +190,7 @@ static bool too_many(const struct conn_group *group)
 	       (budget && group->unproved > 1 && budget->unproved > budget->limit / UNPROVED_PART);
 }
 
-static bool close_oldest(struct conn_group *group)
+static bool unproved_close_oldest(struct conn_group *group)
 {
 	list_for_each (pos, &group->fresh) {
 		struct conn *conn = container_of(pos, struct conn, fresh);
@@ -206,6 +206,6 @@ static bool close_oldest(struct conn_group *group)
 
 void conn_prove_make_room(struct conn_group *group)
 {
-	while (too_many(group) && close_oldest(group))
+	while (unproved_are_too_many(group) && unproved_close_oldest(group))
 		;
 }
