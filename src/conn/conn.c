@@ -3,12 +3,17 @@
 
 #include <stdlib.h>
 
-#define CLOSE_PATIENCE (5 * TIME_S)        /* flushes and the disconnect may never come */
+#define CLOSE_TIMEOUT (5 * TIME_S)         /* flushes and the disconnect may never come */
 #define EXTRA_SENDS (WIRE_RETURNS_MAX + 2) /* beyond the credits: probes, and messages without records */
 
 static const char *const state_names[] = {
-	[CONN_CONNECTING] = "connecting",   [CONN_ACCEPTING] = "accepting", [CONN_PROVING] = "proving",
-	[CONN_ESTABLISHED] = "established", [CONN_CLOSING] = "closing",     [CONN_DEAD] = "dead",
+	[CONN_CONNECTING] = "connecting",
+	[CONN_ACCEPTING] = "accepting",
+	[CONN_PROVING] = "proving",
+	[CONN_ESTABLISHED] = "established",
+	[CONN_CLOSING] = "closing",
+	[CONN_FLUSHING] = "closing",
+	[CONN_DEAD] = "dead",
 };
 
 static const char *const event_names[] = {
@@ -19,38 +24,34 @@ static const char *const event_names[] = {
 
 static _Atomic uint64_t next_id = 1;
 
-/* Begin with what the timers look at. */
-static void conn_watch(struct conn *conn)
-{
-	const struct conn_group_attr *attr = &conn->group->attr;
-
-	conn->deadline = TIME_NEVER;
-	conn->heard = conn->group->now;
-	conn->alive_moved = fabric_moved_bytes(conn->endpoint);
-	conn->watch_sends = attr->stall_timeout && conn->transport->device;
-	conn_choose_probe(conn);
-	if (conn->probes)
-		conn_timer_set(conn, conn->group->now + attr->keepalive);
-}
-
 /* The only writer of conn->state after birth. */
 static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_event event)
 {
+	const struct conn_group_attr *attr = &conn->group->attr;
+	bool ends = conn->state < CONN_CLOSING && state >= CONN_CLOSING;
+
 	must(state > conn->state); /* no way back */
 	log_debug("conn", "#%llu %s: %s to %s on %s", (unsigned long long)conn->id, conn->peer,
 		  state_names[conn->state], state_names[state], event_names[event]);
 	conn->state = state;
-	if (state == CONN_ESTABLISHED)
-		conn_watch(conn);
-	if (state == CONN_CLOSING) {
-		conn->deadline = conn->group->now + CLOSE_PATIENCE;
+	if (state == CONN_ESTABLISHED) { /* what the timers check begins */
+		conn->deadline = TIME_NEVER;
+		conn->heard = conn->group->now;
+		conn->probe.moved = fabric_moved_bytes(conn->endpoint);
+		conn->send.watched = attr->stall_timeout && conn->transport->device;
+		conn_choose_probe(conn);
+		if (conn->probe.used)
+			conn_timer_set(conn, conn->group->now + attr->keepalive);
+	}
+	if (ends && state != CONN_DEAD) {
+		conn->deadline = conn->group->now + CLOSE_TIMEOUT;
 		conn_timer_set(conn, conn->deadline);
 		fabric_disconnect(conn->endpoint);
 	}
 	if (state == CONN_DEAD)
 		conn->group->dead = true;
-	if ((state == CONN_CLOSING || state == CONN_DEAD) && !list_linked(&conn->grave)) {
-		list_add_tail(&conn->group->closing, &conn->grave);
+	if (ends) {
+		list_add_tail(&conn->group->closing, &conn->ending);
 		conn->group->ending++;
 		conn_prover_free(conn);
 		conn_parked_forget(conn);
@@ -69,7 +70,6 @@ static bool conn_has_buffers(struct conn *conn)
 
 static void conn_enter_established(struct conn *conn, enum conn_event event)
 {
-
 	conn_set_state(conn, CONN_ESTABLISHED, event);
 	conn->group->stats.accepted++;
 	conn->lived = true;
@@ -83,11 +83,11 @@ static void conn_enter_established(struct conn *conn, enum conn_event event)
 	if (conn->attr.admitted)
 		conn_admit(conn);
 	conn->ops->established(conn);
-	if (conn->told)
-		conn_told_to_leave(conn, conn->told);
+	if (conn->leave.told)
+		conn_told_to_leave(conn, conn->leave.told);
 	if (conn->say)
 		conn_mark_dirty(conn);
-	if (conn->parked)
+	if (conn->parked.first)
 		conn_mark_stuck(conn); /* the end of the turn resumes it */
 }
 
@@ -95,9 +95,9 @@ static void conn_enter_established(struct conn *conn, enum conn_event event)
  * come in any state, late, twice or never. */
 void conn_handle(struct conn *conn, enum conn_event event)
 {
+	enum conn_state ending = event == CONN_EVENT_DISCONNECTED ? CONN_FLUSHING : CONN_CLOSING;
+
 	must(conn_group_is_mine(conn->group));
-	if (event == CONN_EVENT_REFUSED || event == CONN_EVENT_DISCONNECTED)
-		conn->disconnected = true;
 	switch (conn->state) {
 	case CONN_CONNECTING:
 		if (event == CONN_EVENT_ESTABLISHED)
@@ -112,22 +112,28 @@ void conn_handle(struct conn *conn, enum conn_event event)
 		} else if (event == CONN_EVENT_ESTABLISHED) {
 			conn_enter_established(conn, event);
 		} else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE) {
-			conn_set_state(conn, CONN_CLOSING, event);
+			conn_set_state(conn, ending, event);
 		}
 		break;
 	case CONN_PROVING:
 		if (event == CONN_EVENT_PROVED)
 			conn_enter_established(conn, event);
 		else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
-			conn_set_state(conn, CONN_CLOSING, event);
+			conn_set_state(conn, ending, event);
 		break;
 	case CONN_ESTABLISHED:
 		if (event == CONN_EVENT_DISCONNECTED && !conn->reason[0])
 			snprintf(conn->reason, sizeof(conn->reason), "disconnected by the peer");
 		if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
-			conn_set_state(conn, CONN_CLOSING, event);
+			conn_set_state(conn, ending, event);
 		break;
 	case CONN_CLOSING:
+		if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_REFUSED)
+			conn_set_state(conn, CONN_FLUSHING, event);
+		else if (event == CONN_EVENT_DRAINED)
+			conn_set_state(conn, CONN_DEAD, event);
+		break;
+	case CONN_FLUSHING:
 		if (event == CONN_EVENT_DRAINED)
 			conn_set_state(conn, CONN_DEAD, event);
 		break;
@@ -149,19 +155,6 @@ void conn_close(struct conn *conn, int error, const char *format, ...)
 	conn_handle(conn, CONN_EVENT_CLOSE);
 }
 
-static struct conn_attr attr_or_group(const struct conn_attr *attr, const struct conn_group *group)
-{
-	struct conn_attr own = attr ? *attr : (struct conn_attr){0};
-
-	if (!own.domain)
-		own.domain = group->domain;
-	if (!own.transfers)
-		own.transfers = group->attr.transfers;
-	if (!own.reads_in)
-		own.reads_in = group->attr.reads_in;
-	return own;
-}
-
 static struct conn *conn_new(struct conn_group *group, const struct wire_request *request, const struct conn_attr *attr,
 			     const struct conn_ops *ops, void *context, uint64_t now)
 {
@@ -175,15 +168,22 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 		free(conn);
 		return NULL;
 	}
-	conn->attr = attr_or_group(attr, group);
+	if (attr)
+		conn->attr = *attr;
+	if (!conn->attr.domain)
+		conn->attr.domain = group->domain;
+	if (!conn->attr.transfers)
+		conn->attr.transfers = group->attr.transfers;
+	if (!conn->attr.reads_in)
+		conn->attr.reads_in = group->attr.reads_in;
 	conn->ops = ops;
 	conn->context = context;
 	conn->request = *request;
-	conn->ready_tail = &conn->ready;
-	conn->parked_tail = &conn->parked;
-	conn->pushes_tail = &conn->pushes;
-	list_init(&conn->sending);
-	list_init(&conn->transfers);
+	conn->send.ready_tail = &conn->send.ready;
+	conn->parked.tail = &conn->parked.first;
+	conn->push.tail = &conn->push.first;
+	list_init(&conn->send.posted);
+	list_init(&conn->transfer.list);
 	conn->id = atomic_fetch_add(&next_id, 1);
 	conn->opened = now;
 	conn->deadline = now + group->attr.handshake_timeout;
@@ -195,9 +195,9 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 static struct fabric_endpoint_attr endpoint_attr(const struct conn *conn)
 {
 	return (struct fabric_endpoint_attr){
-		.send_depth = conn->window + EXTRA_SENDS + conn->attr.transfers + conn->group->pushes,
-		.recv_depth = conn->owns ? conn_receives(conn) : 0,
-		.shared = conn->owns ? 0 : conn_receives(conn),
+		.send_depth = conn->send.window + EXTRA_SENDS + conn->attr.transfers + conn->group->pushes,
+		.recv_depth = conn->own.used ? conn_receives(conn) : 0,
+		.shared = conn->own.used ? 0 : conn_receives(conn),
 		.reads_out = (uint8_t)MIN(conn->attr.transfers, UINT8_MAX),
 		.reads_in = conn->attr.reads_in,
 		.context = (void *)conn,
@@ -226,8 +226,8 @@ static void conn_free(struct conn *conn)
 {
 	if (!conn)
 		return;
-	must(!conn->open && !conn->ready && !conn->parked && list_empty(&conn->sending) &&
-	     list_empty(&conn->transfers));
+	must(!conn->open && !conn->send.ready && !conn->parked.first && list_empty(&conn->send.posted) &&
+	     list_empty(&conn->transfer.list));
 	conn->group->completions += conn->completions;
 	conn_prover_free(conn);
 	conn_session_free(conn);
@@ -265,13 +265,13 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 	conn->request.message_size =
 		request->message_size ? MIN(request->message_size, group->attr.message_max) : group->attr.message_size;
 	conn->message_size = conn->request.message_size;
-	conn->granted = conn->request.credits;
+	conn->credit.granted = conn->request.credits;
 	/* What the server grants is known only with its answer: room for the most. */
-	conn->window = group->attr.credits;
+	conn->send.window = group->attr.credits;
 	conn->unshared = !group->shared; /* which device it will be is not known yet */
 	rc = random_fill(conn->request.nonce, sizeof(conn->request.nonce));
 	if (rc == 0)
-		rc = conn_prover_new(conn, conn->attr.key, false);
+		rc = conn_prover_new(conn, conn->attr.key, AUTH_CLIENT);
 	conn->attr.key = NULL;
 	if (rc == 0)
 		rc = conn_prove_ask(conn, sa);
@@ -355,9 +355,9 @@ static void conn_negotiate(struct conn *conn, const struct wire_accept *grant)
 	if (conn->accept.message_size > attr->message_size)
 		conn->accept.credits = MIN(conn->accept.credits, conn_own_credits(conn->accept.message_size));
 	conn->message_size = conn->accept.message_size;
-	conn->granted = conn->accept.credits;
-	conn->credits = conn->credits_max = conn->request.credits;
-	conn->window = MIN(conn->credits_max, (uint32_t)conn->accept.credits);
+	conn->credit.granted = conn->accept.credits;
+	conn->credit.left = conn->credit.max = conn->request.credits;
+	conn->send.window = MIN(conn->credit.max, (uint32_t)conn->accept.credits);
 }
 
 /* All that can fail before the request is taken. */
@@ -369,7 +369,7 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 	conn_negotiate(conn, grant);
 	rc = random_fill(conn->accept.nonce, sizeof(conn->accept.nonce));
 	if (rc == 0)
-		rc = conn_prover_new(conn, conn->attr.key, true);
+		rc = conn_prover_new(conn, conn->attr.key, AUTH_SERVER);
 	conn->attr.key = NULL;
 	if (rc == 0)
 		rc = conn_prove_agree(conn);
@@ -386,7 +386,7 @@ static int conn_prepare_accept(struct conn *conn, const struct wire_accept *gran
 }
 
 /* Whatever is missing for an endpoint is a resource: the client is told so. */
-static int conn_take(struct conn *conn, struct fabric_request *request, struct fabric_endpoint_attr *attr)
+static int conn_take_request(struct conn *conn, struct fabric_request *request, struct fabric_endpoint_attr *attr)
 {
 	uint8_t refusal[WIRE_REJECT_SIZE];
 	char peer[128];
@@ -445,7 +445,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		goto refuse;
 	if (conn->prover)
 		conn_prove_make_room(group);
-	rc = conn_take(conn, fabric_request, &attr);
+	rc = conn_take_request(conn, fabric_request, &attr);
 	if (rc != 0)
 		goto free_conn;
 	if (!group->sender_waits)
@@ -502,10 +502,10 @@ void conn_bury(struct conn *conn)
 	list_del(&conn->node);
 	if (list_linked(&conn->dirty))
 		list_del(&conn->dirty);
-	if (list_linked(&conn->stuck))
-		list_del(&conn->stuck);
-	if (list_linked(&conn->grave)) {
-		list_del(&conn->grave);
+	if (list_linked(&conn->stuck.node))
+		list_del(&conn->stuck.node);
+	if (list_linked(&conn->ending)) {
+		list_del(&conn->ending);
 		group->ending--;
 	}
 	if (list_linked(&conn->fresh))

@@ -186,9 +186,9 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 void conn_close(struct conn *conn, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* This side is going to end, or takes no new connections: tell the peer, which may finish and disconnect by itself. If
- * it is still there `patience` ns later, then, as soon as everything is answered, nothing of it is taken any more; it
+ * it is still there `timeout` ns later, then, as soon as everything is answered, nothing of it is taken any more; it
  * is told so, and the connection closed. To be called again and again; `quiet`: the service owes no answer. */
-void conn_leave(struct conn *conn, uint64_t patience, bool quiet);
+void conn_leave(struct conn *conn, uint64_t timeout, bool quiet);
 
 /* The context given to conn_connect() or conn_accept(). Inline, as every record needs it: it is the first member. */
 static inline void *conn_context(const struct conn *conn)

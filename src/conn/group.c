@@ -46,14 +46,6 @@ void conn_group_post_receives(struct conn_group *group)
 	}
 }
 
-/* In the place of those that were taken. Somebody waits for what came by them, nobody yet for a receive: as long as
- * there are enough for all that may come, others are posted by the turn that finds nothing. */
-static inline void group_repost_receives(struct conn_group *group, bool idle)
-{
-	if (unlikely(group->posted < fabric_shared_wanted(group->queue, idle ? SPARE_RECEIVES : 0)))
-		conn_group_post_receives(group);
-}
-
 /* What a connection as the group has them may have outstanding: a message each way per credit, transfers, probes
  * and credit returns. */
 static uint32_t outstanding(const struct conn_group_attr *attr)
@@ -61,44 +53,36 @@ static uint32_t outstanding(const struct conn_group_attr *attr)
 	return 2u * (attr->credits + WIRE_RETURNS_MAX) + 4u + attr->transfers;
 }
 
-/* Overrunning a completion queue kills queue pairs: what it has room for beside the shared receives, posted and
- * taken, is dealt out to connections. At least one is to fit. */
-static uint32_t completions_for_connections(const struct conn_group_attr *attr, uint32_t completions)
+/* What the devices have, each a completion queue of its own, and as many connections as fit them. Overrunning a
+ * completion queue kills queue pairs: what it has room for beside the shared receives, posted and taken, is dealt out
+ * to connections. At least one is to fit. */
+static void group_init(struct conn_group *group, struct fabric_domain *domain, const struct conn_group_attr *attr,
+		       const struct fabric_limits *limits)
 {
-	uint64_t receives = 2ull * attr->receives;
-	uint64_t rest = receives < completions ? completions - receives : 0;
+	uint32_t wanted = attr->max_connections;
+	uint64_t receives, rest;
 
-	return (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
-}
-
-static void group_init(struct conn_group *group, struct fabric_domain *domain, const struct conn_group_attr *attr)
-{
 	group->attr = *attr;
 	group->domain = domain;
 	group->deadline = TIME_NEVER;
+	group->inline_size = limits->inline_size;
+	group->sender_waits = limits->write_imm; /* iWARP has neither */
+	group->shared = limits->shared;
+	group->pushes = limits->pushes ? CONN_PUSHES : 0;
+	group->attr.receives = MIN(attr->receives, limits->max_shared_depth);
+	group->receives_max = group->attr.receives * limits->devices;
+	receives = 2ull * group->attr.receives;
+	rest = receives < limits->max_completions ? limits->max_completions - receives : 0;
+	group->completions = limits->devices * (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
+	group->completions_max = group->completions;
+	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(attr) + group->pushes));
+	group->device_bound = group->attr.max_connections < wanted;
 	list_init(&group->connections);
 	list_init(&group->dirty);
 	list_init(&group->stuck);
 	list_init(&group->closing);
 	list_init(&group->fresh);
 	list_init(&group->parting);
-}
-
-/* What the devices have, each a completion queue of its own, and as many connections as fit them. */
-static void group_fit(struct conn_group *group, const struct fabric_limits *limits)
-{
-	uint32_t wanted = group->attr.max_connections;
-
-	group->inline_size = limits->inline_size;
-	group->sender_waits = limits->write_imm; /* iWARP has neither */
-	group->shared = limits->shared;
-	group->pushes = limits->pushes ? CONN_PUSHES : 0;
-	group->attr.receives = MIN(group->attr.receives, limits->max_shared_depth);
-	group->receives_max = group->attr.receives * limits->devices;
-	group->completions = limits->devices * completions_for_connections(&group->attr, limits->max_completions);
-	group->completions_max = group->completions;
-	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(&group->attr) + group->pushes));
-	group->device_bound = group->attr.max_connections < wanted;
 }
 
 int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out)
@@ -115,9 +99,8 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 
 	if (!group)
 		return -ENOMEM;
-	group_init(group, domain, attr);
 	fabric_limits(fabric_domain_fabric(domain), &limits);
-	group_fit(group, &limits);
+	group_init(group, domain, attr, &limits);
 	attr = &group->attr;
 	first = attr->first_connections ? MIN(attr->first_connections, attr->max_connections) : attr->max_connections;
 	queue_attr.shared_depth = attr->receives;
@@ -189,33 +172,23 @@ uint64_t conn_group_deadline(const struct conn_group *group)
 }
 
 /* A failed work request ends its connection; flushes only say that it is ending. */
-static void group_failed(struct conn *conn, const struct fabric_completion *c)
-{
-	if (c->status == FABRIC_PEER_LOST)
-		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
-	else if (c->status != FABRIC_FLUSHED)
-		conn_close(conn, -EIO, "%s", fabric_status_text(c->status));
-}
-
-static void group_received(struct conn *conn, const struct fabric_completion *c)
-{
-	if (unlikely(c->opcode == FABRIC_RECV_IMM))
-		conn_immediate_received(conn, c->imm);
-	else
-		conn_message_received(conn, pointer_of(c->id), c->bytes);
-}
-
 static void group_completed(struct conn_group *group, const struct fabric_completion *c)
 {
 	struct conn *conn = conn_of(c);
 
-	if (unlikely(c->status != FABRIC_OK && conn))
-		group_failed(conn, c);
+	if (unlikely(c->status == FABRIC_PEER_LOST && conn))
+		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
+	else if (unlikely(c->status != FABRIC_OK && c->status != FABRIC_FLUSHED && conn))
+		conn_close(conn, -EIO, "%s", fabric_status_text(c->status));
 	switch (c->id & CONN_ID_MASK) {
 	case CONN_ID_RECEIVE:
-		if (likely(c->status == FABRIC_OK && conn))
-			group_received(conn, c);
-		if (unlikely(conn && conn->owns)) {
+		if (likely(c->status == FABRIC_OK && conn)) {
+			if (unlikely(c->opcode == FABRIC_RECV_IMM))
+				conn_immediate_received(conn, c->imm);
+			else
+				conn_message_received(conn, pointer_of(c->id), c->bytes);
+		}
+		if (unlikely(conn && conn->own.used)) {
 			conn_own_received(conn, pointer_of(c->id));
 		} else {
 			memory_pool_put(group->receives, pointer_of(c->id));
@@ -232,13 +205,13 @@ static void group_completed(struct conn_group *group, const struct fabric_comple
 		break;
 	case CONN_ID_PROBE:
 		conn->in_flight--;
-		conn->probing = false;
+		conn->probe.pending = false;
 		conn->heard = group->now;
 		break;
 	}
 }
 
-static void conn_refused(struct conn *conn, const struct fabric_event *event)
+static void group_conn_refused(struct conn *conn, const struct fabric_event *event)
 {
 	struct wire_reject reject;
 	char text[160];
@@ -258,7 +231,7 @@ static void conn_refused(struct conn *conn, const struct fabric_event *event)
 }
 
 /* The server's answer to our request: take over what it granted. */
-static void conn_answered(struct conn *conn, const struct fabric_event *event)
+static void group_conn_answered(struct conn *conn, const struct fabric_event *event)
 {
 	if (conn->state == CONN_CONNECTING) {
 		int rc = wire_accept_decode(&conn->accept, event->data, event->data_len);
@@ -275,7 +248,7 @@ static void conn_answered(struct conn *conn, const struct fabric_event *event)
 		if (!conn_prove_answer(conn))
 			return;
 		conn->message_size = conn->accept.message_size;
-		conn->credits = conn->credits_max = conn->window = conn->accept.credits;
+		conn->credit.left = conn->credit.max = conn->send.window = conn->accept.credits;
 	}
 	conn_handle(conn, CONN_EVENT_ESTABLISHED);
 }
@@ -284,20 +257,6 @@ static void conn_answered(struct conn *conn, const struct fabric_event *event)
 static bool group_emptied(const struct conn_group *group)
 {
 	return group->batch_at == group->batch_end && group->batch_end < CONN_POLL_BATCH;
-}
-
-/* The fabric tells of ends beside its queue, in which the peer's last messages may stand behind those of others: as
- * many as the queue can hold. */
-static void group_ended(struct conn *conn)
-{
-	struct conn_group *group = conn->group;
-
-	if (group_emptied(group)) {
-		conn_handle(conn, CONN_EVENT_DISCONNECTED);
-		return;
-	}
-	conn->parts_at = group->taken + 2ull * group->receives_max + group->completions_max - group->completions;
-	list_add_tail(&group->parting, &conn->parting);
 }
 
 static void group_part(struct conn_group *group)
@@ -312,17 +271,17 @@ static void group_part(struct conn_group *group)
 	}
 }
 
-static void group_event(const struct fabric_event *event)
+static void group_event(struct conn_group *group, const struct fabric_event *event)
 {
 	struct conn *conn = event->context;
 
 	switch (event->type) {
 	case FABRIC_ESTABLISHED:
-		conn_answered(conn, event);
+		group_conn_answered(conn, event);
 		break;
 	case FABRIC_REJECTED:
 	case FABRIC_UNREACHABLE:
-		conn_refused(conn, event);
+		group_conn_refused(conn, event);
 		conn_handle(conn, CONN_EVENT_REFUSED);
 		break;
 	case FABRIC_REMOVED:
@@ -331,7 +290,15 @@ static void group_event(const struct fabric_event *event)
 		conn_handle(conn, CONN_EVENT_DISCONNECTED);
 		break;
 	case FABRIC_DISCONNECTED:
-		group_ended(conn);
+		/* The fabric tells of ends beside its queue, in which the peer's last messages may stand behind those
+		 * of others: as many as the queue can hold. */
+		if (group_emptied(group)) {
+			conn_handle(conn, CONN_EVENT_DISCONNECTED);
+			break;
+		}
+		conn->parts_at =
+			group->taken + 2ull * group->receives_max + group->completions_max - group->completions;
+		list_add_tail(&group->parting, &conn->parting);
 		break;
 	case FABRIC_REQUEST:
 		fabric_reject(event->request, NULL, 0); /* groups do not listen */
@@ -343,10 +310,10 @@ static void group_event(const struct fabric_event *event)
  * that bring a value: their call is worth it, and both ways are in use at a time. */
 static bool conn_holds(struct conn *conn)
 {
-	if (likely(!conn->push_count) || conn->pushes || conn->held == CONN_HOLDS || conn->state != CONN_ESTABLISHED ||
-	    !fabric_arriving(conn->endpoint))
+	if (likely(!conn->push.count) || conn->push.first || conn->push.held == CONN_HOLDS ||
+	    conn->state != CONN_ESTABLISHED || !fabric_arriving(conn->endpoint))
 		return false;
-	conn->held++;
+	conn->push.held++;
 	return true;
 }
 
@@ -379,11 +346,11 @@ static inline void group_flush_dirty(struct conn_group *group)
 		group->holds = false;
 }
 
-bool conn_group_look(struct conn_group *group)
+bool conn_group_check_clock(struct conn_group *group)
 {
 	uint64_t now;
 
-	group->units = CONN_LOOK_UNITS;
+	group->units = CONN_CLOCK_UNITS;
 	if (!group->attr.turn)
 		return false;
 	now = group->attr.clock();
@@ -414,23 +381,18 @@ static void group_visit_ends(struct conn_group *group, struct conn *conn)
 	group->over = now - group->turn_began >= group->allowed;
 	if (!conn)
 		return;
-	if (conn->round != group->round)
-		conn->taken = 0;
-	conn->round = group->round;
-	conn->taken += now - group->visit_began;
+	if (conn->visit.round != group->round)
+		conn->visit.taken = 0;
+	conn->visit.round = group->round;
+	conn->visit.taken += now - group->visit_began;
 }
 
 bool conn_had_visit(const struct conn *conn)
 {
 	const struct conn_group *group = conn->group;
 
-	return group->crowded && conn->round == group->round && conn->taken >= group->attr.turn / CONN_VISITS;
-}
-
-static bool group_is_crowded(const struct conn_group *group)
-{
-	return group->attr.turn &&
-	       (!list_empty(&group->stuck) || group->batch_at || group->batch_end == CONN_POLL_BATCH);
+	return group->crowded && conn->visit.round == group->round &&
+	       conn->visit.taken >= group->attr.turn / CONN_VISITS;
 }
 
 /* Perhaps: a full batch was not the last. */
@@ -448,7 +410,8 @@ static int group_poll_batch(struct conn_group *group)
 		group->batch_end = fabric_poll(group->queue, group->batch, CONN_POLL_BATCH);
 		group->taken += (unsigned)group->batch_end;
 	}
-	group->crowded = group_is_crowded(group);
+	group->crowded = group->attr.turn &&
+			 (!list_empty(&group->stuck) || group->batch_at || group->batch_end == CONN_POLL_BATCH);
 	while (group->batch_at < group->batch_end && !group->over) {
 		const struct fabric_completion *c = &group->batch[group->batch_at++];
 
@@ -459,7 +422,10 @@ static int group_poll_batch(struct conn_group *group)
 	}
 	if (n > 0)
 		group_flush_dirty(group); /* before receives: peers wait for answers */
-	group_repost_receives(group, n == 0);
+	/* In the place of those that were taken. Peers wait for what came by them, none yet for a receive: as long as
+	 * there are enough for all that may come, others are posted by the turn that finds nothing. */
+	if (unlikely(group->posted < fabric_shared_wanted(group->queue, n == 0 ? SPARE_RECEIVES : 0)))
+		conn_group_post_receives(group);
 	return n;
 }
 
@@ -477,21 +443,6 @@ static int group_poll(struct conn_group *group)
 	return n;
 }
 
-/* A visit, where more has come that is to be looked at; the rest of the turn, where not. */
-static uint64_t group_allows_stuck(const struct conn_group *group)
-{
-	if (!group_has_more(group))
-		return group->attr.turn;
-	return group->attr.clock() - group->turn_began + group->attr.turn / CONN_VISITS;
-}
-
-/* Where the first of those who wait has had its visit, all had. */
-static void group_round_begins(struct conn_group *group, const struct conn *first)
-{
-	if (first->round == group->round)
-		group->round++;
-}
-
 static void group_resume_stuck(struct conn_group *group)
 {
 	struct list stuck;
@@ -505,11 +456,15 @@ static void group_resume_stuck(struct conn_group *group)
 	stuck.next->prev = stuck.prev->next = &stuck;
 	list_init(&group->stuck);
 	group->over = false;
-	group->allowed = group_allows_stuck(group);
+	/* A visit, where more has come that is to be looked at; the rest of the turn, where not. */
+	group->allowed = group->attr.turn;
+	if (group_has_more(group))
+		group->allowed = group->attr.clock() - group->turn_began + group->attr.turn / CONN_VISITS;
 	group->crowded = group->attr.turn;
-	group_round_begins(group, list_first(&stuck, struct conn, stuck));
+	if (list_first(&stuck, struct conn, stuck.node)->visit.round == group->round)
+		group->round++; /* where the first has had its visit, all had */
 	do {
-		struct conn *conn = list_first(&stuck, struct conn, stuck);
+		struct conn *conn = list_first(&stuck, struct conn, stuck.node);
 
 		group_visit_begins(group);
 		conn_messages_resume(conn);
@@ -528,9 +483,9 @@ static void group_bury(struct conn_group *group)
 	unsigned buried = 0;
 
 	list_for_each_safe (pos, tmp, &group->closing) {
-		struct conn *conn = container_of(pos, struct conn, grave);
+		struct conn *conn = container_of(pos, struct conn, ending);
 
-		if (conn->disconnected && conn->in_flight == 0)
+		if (conn->state == CONN_FLUSHING && conn->in_flight == 0)
 			conn_handle(conn, CONN_EVENT_DRAINED);
 		if (conn->state != CONN_DEAD)
 			continue;
@@ -544,29 +499,9 @@ static void group_bury(struct conn_group *group)
 	}
 }
 
-/* For must(), around a turn: it is not inside another one, of whatever thread. */
-static bool group_turn_begins(struct conn_group *group)
-{
-	return atomic_exchange(&group->turning, thread_self()) == 0;
-}
-
-static bool group_turn_ends(struct conn_group *group)
-{
-	return atomic_exchange(&group->turning, 0) == thread_self();
-}
-
 bool conn_group_is_mine(const struct conn_group *group)
 {
 	return group->turning == 0 || group->turning == thread_self();
-}
-
-static void group_turn_from(struct conn_group *group, uint64_t now)
-{
-	group->now = now;
-	group->units = CONN_LOOK_UNITS;
-	group->turn_began = 0;
-	group->over = false;
-	group->unfinished = false;
 }
 
 int conn_group_progress(struct conn_group *group, uint64_t now)
@@ -575,8 +510,12 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	int n, events = 0;
 	bool batch_done; /* an end must not overtake what came before it */
 
-	must(group_turn_begins(group));
-	group_turn_from(group, now);
+	must(atomic_exchange(&group->turning, thread_self()) == 0); /* not inside another turn, of any thread */
+	group->now = now;
+	group->units = CONN_CLOCK_UNITS;
+	group->turn_began = 0;
+	group->over = false;
+	group->unfinished = false;
 	/* What was asked for between two turns does not wait for a look at what has come. */
 	if (unlikely(!list_empty(&group->dirty) && !group->holds))
 		group_flush_dirty(group);
@@ -585,16 +524,16 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	if (unlikely(batch_done && !list_empty(&group->parting)))
 		group_part(group);
 	while (unlikely(batch_done && fabric_next_event(group->queue, &event))) {
-		group_event(&event);
+		group_event(group, &event);
 		events++;
 	}
 	group_resume_stuck(group);
 	if (unlikely(now >= group->deadline))
-		conn_timers_look(group);
+		conn_timers_check(group);
 	group_flush_dirty(group);
 	if (unlikely(batch_done && !list_empty(&group->closing)))
 		group_bury(group);
-	must(group_turn_ends(group));
+	must(atomic_exchange(&group->turning, 0) == thread_self());
 	return n + events + (group->unfinished || !batch_done || fabric_moving(group->queue));
 }
 
@@ -636,18 +575,18 @@ uint64_t conn_group_connections(const struct conn_group *group)
 	return group->stats.connections;
 }
 
-static void add_living(const struct conn *conn, struct conn_group_stats *into)
+static void stats_add_conn(const struct conn *conn, struct conn_group_stats *into)
 {
 	struct memory_pool_stats own;
 
 	conn_add_stats(conn, into);
-	if (!conn->own)
+	if (!conn->own.pool)
 		return;
-	memory_pool_get_stats(conn->own, &own);
+	memory_pool_get_stats(conn->own.pool, &own);
 	into->own_buffer_bytes += own.bytes;
 }
 
-static void add_pools(const struct conn_group *group, struct conn_group_stats *out)
+static void stats_add_pools(const struct conn_group *group, struct conn_group_stats *out)
 {
 	struct memory_pool_stats receives = {0}, sends;
 
@@ -656,7 +595,7 @@ static void add_pools(const struct conn_group *group, struct conn_group_stats *o
 		memory_pool_get_stats(group->receives, &receives);
 	memory_pool_get_stats(group->sends, &sends);
 	out->buffers = receives.buffers + sends.buffers;
-	/* Posted receives wait for whoever sends next; they are in nobody's use. */
+	/* Posted receives wait for the peer that sends next; they are not in use. */
 	out->buffers_in_use = receives.in_use - group->posted + sends.in_use;
 	out->buffer_bytes = receives.bytes + sends.bytes;
 }
@@ -665,12 +604,12 @@ void conn_group_get_stats(const struct conn_group *group, struct conn_group_stat
 {
 	*out = group->stats;
 	list_for_each (pos, &group->connections)
-		add_living(container_of(pos, const struct conn, node), out);
-	add_pools(group, out);
+		stats_add_conn(container_of(pos, const struct conn, node), out);
+	stats_add_pools(group, out);
 }
 
 /* What conn_add_stats() adds, `times` 1 or, to take it away, -1. */
-static void add_traffic(struct conn_group_stats *into, const struct conn_group_stats *from, uint64_t times)
+static void stats_add_traffic(struct conn_group_stats *into, const struct conn_group_stats *from, uint64_t times)
 {
 	into->messages_in += times * from->messages_in;
 	into->messages_out += times * from->messages_out;
@@ -704,7 +643,7 @@ bool conn_group_step_stats(struct conn_group *group, unsigned most, void (*fn)(v
 
 		group->walk = conn->node.next;
 		group->walked = conn->id;
-		add_living(conn, &group->seen);
+		stats_add_conn(conn, &group->seen);
 		if (fn)
 			fn(arg, conn);
 	}
@@ -713,9 +652,9 @@ bool conn_group_step_stats(struct conn_group *group, unsigned most, void (*fn)(v
 	group->walk = NULL;
 	*out = group->stats;
 	out->own_buffer_bytes = group->seen.own_buffer_bytes;
-	add_traffic(out, &group->seen, 1);
-	add_traffic(out, &group->gone, UINT64_MAX);
-	add_pools(group, out);
+	stats_add_traffic(out, &group->seen, 1);
+	stats_add_traffic(out, &group->gone, UINT64_MAX);
+	stats_add_pools(group, out);
 	return true;
 }
 

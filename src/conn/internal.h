@@ -9,8 +9,16 @@ enum conn_state {
 	CONN_ACCEPTING,  /* accept sent, the peer has not confirmed */
 	CONN_PROVING,    /* the peer has confirmed, and not proved that it has its key */
 	CONN_ESTABLISHED,
-	CONN_CLOSING, /* in error; flushes and the disconnect are coming */
-	CONN_DEAD,    /* nothing in flight: the end of the turn buries it */
+	CONN_CLOSING,  /* in error; flushes and the disconnect are coming */
+	CONN_FLUSHING, /* closing, and the fabric's last event of its endpoint came */
+	CONN_DEAD,     /* nothing in flight: the end of the turn buries it */
+};
+
+/* What a peer that has to go was told. */
+enum conn_leaving {
+	CONN_STAYS,
+	CONN_LEAVES, /* to ask for nothing more, and to close */
+	CONN_LEFT,   /* that nothing of it is taken any more */
 };
 
 enum conn_event {
@@ -19,12 +27,12 @@ enum conn_event {
 	CONN_EVENT_REFUSED,      /* rejected or unreachable: there is no connection to take down */
 	CONN_EVENT_DISCONNECTED, /* this or the one above is the fabric's last of an endpoint */
 	CONN_EVENT_CLOSE,        /* this side wants the end */
-	CONN_EVENT_DRAINED,      /* closing, and nothing in flight any more, or out of patience */
+	CONN_EVENT_DRAINED,      /* closing, and nothing in flight any more, or its time is over */
 };
 
 #define CONN_UNPROVED 64 /* so many clients of a group that have not proved their keys there may be in any case */
 #define CONN_POLL_BATCH 32
-#define CONN_LOOK_UNITS 16   /* records between two looks at the clock */
+#define CONN_CLOCK_UNITS 16  /* records between two looks at the clock */
 #define CONN_UNIT_BYTES 4096 /* of a record, which take as long as a short one */
 #define CONN_PUSHES 128      /* values of either side that are pushed and have not arrived */
 #define CONN_VISITS 4        /* of a long turn: the part of it that one connection has before others are served */
@@ -54,76 +62,98 @@ struct conn {
 	uint64_t records_in, records_out;
 
 	struct list node;    /* in group->connections */
-	struct list stuck;   /* in group->stuck: reserve failed or messages parked */
-	struct list grave;   /* in group->closing */
+	struct list ending;  /* in group->closing */
 	struct list fresh;   /* in group->fresh: accepted, and may have asked for nothing yet */
 	struct list parting; /* in group->parting: its end came, and perhaps not yet all that it had sent before */
 	uint64_t parts_at;   /* group->taken by which that has come */
 	struct fabric_endpoint *endpoint;
 	const struct fabric_transport *transport; /* outlives the endpoint, for the last words in closed() */
-	bool disconnected;                        /* the fabric's last event of this endpoint came */
-	bool probes;                              /* its silence is looked into */
-	bool asks;                                /* by asking its program, which is known to answer; else its host */
-	bool probing;                             /* asked, and not answered yet */
-	bool lost;                                /* at the last look its host had not acknowledged for long */
 	bool admits;                              /* the peer was told that it is admitted */
 	bool admitted;                            /* the peer has said that it admits this side */
-	bool watch_sends;                         /* a device acknowledges what it is sent, whatever its program does */
 	bool unshared;                            /* its device has no shared receives */
-	bool want_writable;
-	bool lived;              /* was established: it counts as accepted, and then as closed */
-	bool leaving;            /* the peer was told to go, at `left` */
-	bool deaf;               /* and that nothing of it is taken any more */
-	bool busy;               /* stuck, but waits for its turn only */
-	bool behind;             /* stuck, but waits for a value only that is pulled already, before all that is not */
-	uint64_t still_until;    /* its stream stands still before values of parked messages; 0: it does not */
-	struct conn_attr attr;   /* its own or the group's */
-	bool owns;               /* it has buffers of its own: large messages, or its own domain */
-	struct memory_pool *own; /* these, from when it is established (or connects), else NULL */
-	uint64_t own_bytes;      /* of the budget for them */
-	uint32_t own_posted;     /* receives */
-	uint32_t completions;    /* that it may have outstanding */
-
-	struct memory_buffer *ready, **ready_tail; /* full messages before it, linked by next */
-	uint32_t in_flight;                        /* posted work requests that will complete */
-	struct list sending;                       /* their buffers */
-	uint32_t sends;                            /* buffers of the pool that it holds */
-	uint32_t window;                           /* most of these for records */
-	uint32_t credits;                          /* messages that may be begun */
-	uint32_t credits_max;                      /* what the peer granted at first */
-	uint32_t granted;                          /* to the peer */
-	uint32_t owed;                             /* taken receives not yet told to the peer */
-	uint32_t unreturned;                       /* received and not told: more than granted is a violation */
-	uint16_t told;                             /* to leave, by these flags, before it was established */
-	uint16_t say;                              /* flags of the next message */
-	struct conn_parked *parked, **parked_tail;
-	uint64_t parked_bytes;
-	struct conn_transfer *pushes, **pushes_tail; /* of messages that are not posted */
-	uint32_t push_count;                         /* of transfers, either side's */
-	uint32_t held;                               /* so often was nothing posted, as more was at hand */
-	bool paced;                                  /* its client has a limit of bytes or requests a second */
-	bool pulled;                                 /* the record at hand told where its value goes */
-	struct list transfers;                       /* in flight */
-	uint32_t transfer_count;
-	uint64_t transfer_bytes;             /* of all of them */
-	uint64_t transfer_since;             /* when one was begun with none in flight, or one was seen to get on */
-	uint64_t transfer_moved;             /* fabric_moved_bytes() at that look */
-	uint64_t transferred;                /* bytes of all that were ever begun */
-	uint64_t paced_bytes, paced_records; /* counted for its client */
-	uint64_t paced_until;                /* the time at which its client may go on */
-
-	uint64_t due;     /* when the timers look at it */
-	uint32_t heap_at; /* in group->heap */
-	uint64_t id, opened, deadline, probed, stuck_since;
-	uint64_t round;       /* of the group, in which it took ... */
-	uint64_t taken;       /* ... so many ns of its turns */
-	uint64_t heard;       /* when something came from it */
-	uint64_t alive_moved; /* fabric_moved_bytes() when its silence was looked into last */
-	uint64_t looked;      /* the tick at which the peer's end was looked for */
-	uint64_t left;
-	uint64_t begun;      /* messages with records */
-	uint64_t unposted;   /* of them, those that were dropped */
-	uint64_t send_since; /* when one was posted with none in flight, or one completed */
+	bool lived;                               /* was established: it counts as accepted, and then as closed */
+	uint16_t say;                             /* flags of the next message */
+	struct conn_attr attr;                    /* its own or the group's */
+	uint32_t completions;                     /* that it may have outstanding */
+	uint32_t in_flight;                       /* posted work requests that will complete */
+	uint64_t id, opened, deadline;
+	uint64_t heard;  /* when something came from it */
+	uint64_t looked; /* the tick at which the peer's end was looked for */
+	struct {
+		uint32_t left;       /* messages that may be begun */
+		uint32_t max;        /* what the peer granted at first */
+		uint32_t granted;    /* to the peer */
+		uint32_t owed;       /* taken receives not yet told to the peer */
+		uint32_t unreturned; /* received and not told: more than granted is a violation */
+	} credit;
+	struct {
+		struct memory_buffer *ready, **ready_tail; /* full messages before the open one, linked by next */
+		struct list posted;                        /* buffers in flight */
+		uint32_t buffers;                          /* of the pool that it holds */
+		uint32_t window;                           /* most of these for records */
+		bool watched;   /* a device acknowledges what it is sent, whatever its program does */
+		uint64_t since; /* when one was posted with none in flight, or one completed */
+	} send;
+	struct {
+		struct list node; /* in group->stuck: reserve failed or messages parked */
+		uint64_t since;
+		bool writable; /* writable() is wanted */
+		bool busy;     /* it waits for its turn only */
+		bool behind;   /* it waits for a value only that is pulled already, before all that is not */
+	} stuck;
+	struct {
+		struct conn_parked *first, **tail;
+		uint64_t bytes;
+		uint64_t still_until; /* its stream stands still before values of parked messages; 0: it does not */
+	} parked;
+	struct {
+		struct list list; /* in flight */
+		uint32_t count;   /* requests of these */
+		uint64_t bytes;   /* of all of them */
+		uint64_t since;   /* when one was begun with none in flight, or one was seen to get on */
+		uint64_t moved;   /* fabric_moved_bytes() at that look */
+		uint64_t begun;   /* bytes of all that ever were */
+	} transfer;
+	struct {
+		bool used;               /* its client has a limit of bytes or requests a second */
+		uint64_t bytes, records; /* counted for its client */
+		uint64_t until;          /* the time at which its client may go on */
+	} pace;
+	struct {
+		struct conn_transfer *first, **tail; /* of messages that are not posted */
+		uint32_t count;                      /* of transfers, either side's */
+		uint32_t held;                       /* so often was nothing posted, as more was at hand */
+		bool pulled;                         /* the record at hand told where its value goes */
+	} push;
+	struct { /* buffers of its own: large messages, or its own domain */
+		bool used;
+		struct memory_pool *pool; /* from when it is established (or connects), else NULL */
+		uint64_t bytes;           /* of the budget for them */
+		uint32_t posted;          /* receives */
+	} own;
+	struct {
+		bool used;      /* its silence is looked into */
+		bool asks;      /* by asking its program, which is known to answer; else its host */
+		bool pending;   /* asked, and not answered yet */
+		bool lost;      /* at the last check its host had not acknowledged for long */
+		uint64_t since; /* when it was asked last */
+		uint64_t moved; /* fabric_moved_bytes() then */
+	} probe;
+	struct {
+		enum conn_leaving state; /* what the peer was told, by conn_set_leaving() */
+		uint64_t since;          /* when */
+		uint16_t told;           /* flags by which the peer told this side, before it was established */
+	} leave;
+	struct { /* when the timers check it */
+		uint64_t due;
+		uint32_t at; /* in group->heap */
+	} timer;
+	struct {
+		uint64_t round; /* of the group, in which it took ... */
+		uint64_t taken; /* ... so many ns of its turns */
+	} visit;
+	uint64_t begun;    /* messages with records */
+	uint64_t unposted; /* of them, those that were dropped */
 	uint64_t messages_in, messages_out, bytes_in, bytes_out;
 	struct auth_admission admission; /* of an accept */
 	struct conn_prover *prover;      /* until both have proved that they have the key; NULL: none is asked for */
@@ -173,7 +203,7 @@ struct conn_group {
 	uint32_t heap_count, heap_room;
 	bool dead;                 /* there are connections that the next turn buries */
 	uint32_t ending;           /* connections in `closing` */
-	uint32_t unproved;         /* with a prover that accepts */
+	uint32_t unproved;         /* with a prover of a server's */
 	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
 	uint64_t now;              /* of the running turn */
 	uint64_t deadline;         /* of the first of the heap */
@@ -200,7 +230,8 @@ void conn_group_leave_walk(struct conn_group *group, const struct conn *conn); /
 /*
  * prove.c
  */
-int conn_prover_new(struct conn *conn, const struct auth_key *key, bool accepts); /* 0 or -ENOMEM. NULL: no prover */
+/* `side`: this end. 0 or -ENOMEM. NULL: no prover. */
+int conn_prover_new(struct conn *conn, const struct auth_key *key, enum auth_side side);
 void conn_prover_free(struct conn *conn);
 void conn_session_free(struct conn *conn);
 /* Is it a client from which a proof is to come? */
@@ -249,11 +280,11 @@ static inline void conn_mark_dirty(struct conn *conn)
 /* Whether a message could be begun, but for the pool's limit. */
 static inline bool conn_may_send(const struct conn *conn)
 {
-	return conn->credits && conn->sends < conn->window;
+	return conn->credit.left && conn->send.buffers < conn->send.window;
 }
 
 /*
- * pace.c: only of connections that are `paced`, but the first and the last
+ * pace.c: only of connections with `pace.used`, but the first and the last
  */
 void conn_pace_choose(struct conn *conn); /* its client, or what that may, is another one */
 bool conn_pace_waits(struct conn *conn);  /* nothing more is taken of it for now; a timer is set */
@@ -296,21 +327,21 @@ void conn_pushes_posted(struct conn *conn, unsigned count);
 void conn_park_pushed(struct conn *conn, struct conn_parked *parked);
 /* ns in which a transfer gets on: completes, or where the fabric can tell, moves a byte. Else a link's speed is
  * guessed: a device's is at least a MiB a second. */
-uint64_t conn_transfer_patience(const struct conn *conn);
+uint64_t conn_transfer_timeout(const struct conn *conn);
 bool conn_transfers_get_on(struct conn *conn); /* have bytes moved since this was asked last? */
 
 /*
  * timer.c
  */
-void conn_timers_look(struct conn_group *group);
+void conn_timers_check(struct conn_group *group);
 void conn_choose_probe(struct conn *conn); /* how its silence is looked into */
 int conn_timer_add(struct conn *conn);     /* 0 or -ENOMEM */
 void conn_timer_remove(struct conn *conn);
 void conn_timer_move(struct conn *conn, uint64_t due);
-/* Look at it at `when`, or earlier. */
+/* Check it at `when`, or earlier. */
 static inline void conn_timer_set(struct conn *conn, uint64_t when)
 {
-	if (unlikely(when < conn->due))
+	if (unlikely(when < conn->timer.due))
 		conn_timer_move(conn, when);
 }
 
@@ -319,7 +350,7 @@ static inline void conn_timer_set(struct conn *conn, uint64_t when)
  */
 void conn_group_post_receives(struct conn_group *group);
 /* Asks the clock: whether the present connection had enough, or all of the turn is over. */
-bool conn_group_look(struct conn_group *group);
+bool conn_group_check_clock(struct conn_group *group);
 /* Whether others wait, and it has had as much of this round as a visit is: what comes of it now waits behind theirs.
  * A client that asks for little so goes before all that ask for much, however many they are. */
 bool conn_had_visit(const struct conn *conn);

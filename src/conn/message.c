@@ -1,43 +1,46 @@
 /* message.c: messages built, posted, received and taken apart; credits. */
 #include "conn/internal.h"
 
-#define CHAIN_MAX 32    /* messages, and what is pushed behind them, posted by one call; but see messages_chain() */
-#define LAST_PATIENCE 4 /* the part of its patience that a peer has to take the last word */
+#define CHAIN_MAX 32 /* messages, and what is pushed behind them, posted by one call; but see messages_chain() */
+#define LAST_PART 4  /* the part of its timeout that a peer has to take the last word */
 _Static_assert(WIRE_PUSHES < CHAIN_MAX, "any message fits a chain");
 
 void conn_mark_stuck(struct conn *conn)
 {
-	if (list_linked(&conn->stuck))
+	if (list_linked(&conn->stuck.node))
 		return;
-	conn->stuck_since = conn->group->now;
-	list_add_tail(&conn->group->stuck, &conn->stuck);
+	conn->stuck.since = conn->group->now;
+	list_add_tail(&conn->group->stuck, &conn->stuck.node);
 	if (conn->group->attr.stall_timeout)
 		conn_timer_set(conn, conn->group->now + conn->group->attr.stall_timeout);
 }
 
 static struct memory_pool *send_pool(const struct conn *conn)
 {
-	return conn->own ? conn->own : conn->group->sends;
+	return conn->own.pool ? conn->own.pool : conn->group->sends;
 }
 
 static void send_put(struct conn *conn, struct memory_buffer *buffer)
 {
-	conn->sends--;
+	conn->send.buffers--;
 	memory_pool_put(send_pool(conn), buffer);
 }
 
 /* Begin a message: takes a buffer and, if it is for records, a credit. The pool has a share for each connection, its
  * window: whatever a peer grants, what it leaves untaken is never the others'. */
-static bool message_open(struct conn *conn, bool records)
+enum message_kind { MESSAGE_PLAIN, MESSAGE_RECORDS };
+static bool message_open(struct conn *conn, enum message_kind kind)
 {
+	bool records = kind == MESSAGE_RECORDS;
+
 	must(!conn->open);
-	if (records ? !conn_may_send(conn) : conn->sends >= conn->window + WIRE_RETURNS_MAX)
+	if (records ? !conn_may_send(conn) : conn->send.buffers >= conn->send.window + WIRE_RETURNS_MAX)
 		return false;
 	conn->open = memory_pool_get(send_pool(conn));
 	if (!conn->open)
 		return false;
-	conn->sends++;
-	conn->credits -= records;
+	conn->send.buffers++;
+	conn->credit.left -= records;
 	conn->begun += records;
 	conn->open->owner = conn;
 	conn->open_used = sizeof(struct wire_message);
@@ -49,15 +52,15 @@ static void message_seal(struct conn *conn)
 {
 	struct wire_message *m = conn->open->addr;
 
-	must(!conn->ready || *conn->ready_tail == NULL);
+	must(!conn->send.ready || *conn->send.ready_tail == NULL);
 	m->length = conn->open_used;
 	m->credits = 0;
 	m->flags = 0;
 	conn->open->count = conn->open_pushes;
 	conn->open_pushes = 0;
 	conn->open->next = NULL;
-	*conn->ready_tail = conn->open;
-	conn->ready_tail = &conn->open->next;
+	*conn->send.ready_tail = conn->open;
+	conn->send.ready_tail = &conn->open->next;
 	conn->open = NULL;
 }
 
@@ -78,9 +81,9 @@ static __attribute__((noinline)) struct wire_record *reserve_first(struct conn *
 		return NULL;
 	if (conn->open)
 		message_seal(conn);
-	if (message_open(conn, true))
+	if (message_open(conn, MESSAGE_RECORDS))
 		return record_at(conn, sizeof(struct wire_message), room);
-	conn->want_writable = true;
+	conn->stuck.writable = true;
 	conn_mark_stuck(conn);
 	return NULL;
 }
@@ -155,33 +158,22 @@ bool conn_say(struct conn *conn, const struct wire_record *head, const void *bod
 	return true;
 }
 
-/* An inlined message is out of its buffer when the post returns, so it asks for no completion; but its place in the
- * send queue comes back only with that of a later one, so now and then one asks. */
-static bool wants_completion(const struct conn *conn, uint32_t length, uint64_t number)
-{
-	return length > conn->group->inline_size || number % (conn->window / 2) == 0;
-}
-
-static void sending_begins(struct conn *conn)
-{
-	conn->send_since = conn->group->now;
-	if (conn->watch_sends)
-		conn_timer_set(conn, conn->send_since + conn->group->attr.stall_timeout);
-}
-
 /* Ready messages with what is pushed behind them, linked: no more messages than half of the send queue, which has at
  * least their window, as the peer may have admitted nobody (fabric.h, promise 10). How many messages; *pushes: and
  * values. */
 static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[static CHAIN_MAX], unsigned *pushes)
 {
-	struct memory_buffer *buffer = conn->ready;
-	const struct conn_transfer *push = conn->pushes;
+	struct memory_buffer *buffer = conn->send.ready;
+	const struct conn_transfer *push = conn->push.first;
 	unsigned n = 0, messages = 0;
 
-	for (; buffer && n + buffer->count < CHAIN_MAX && messages <= conn->window / 2;
+	for (; buffer && n + buffer->count < CHAIN_MAX && messages <= conn->send.window / 2;
 	     buffer = buffer->next, messages++) {
 		const struct wire_message *m = buffer->addr;
-		bool inlined = !wants_completion(conn, m->length, conn->messages_out + messages);
+		/* An inlined message is out of its buffer when the post returns, so it asks for no completion; but its
+		 * place in the send queue comes back only with that of a later one, so now and then one asks. */
+		bool inlined = m->length <= conn->group->inline_size &&
+			       (conn->messages_out + messages) % (conn->send.window / 2) != 0;
 
 		wr[n++] = (struct fabric_wr){
 			.id = inlined ? CONN_ID_UNSIGNALED : (uintptr_t)buffer | CONN_ID_SEND,
@@ -204,21 +196,21 @@ static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[sta
 static inline void messages_posted(struct conn *conn, const struct fabric_wr *wr, unsigned messages)
 {
 	for (unsigned requests; messages; messages--, wr += requests) {
-		struct memory_buffer *buffer = conn->ready;
+		struct memory_buffer *buffer = conn->send.ready;
 
 		requests = 1 + buffer->count;
-		conn->ready = buffer->next;
+		conn->send.ready = buffer->next;
 		conn->bytes_out += wr->sge[0].len;
 		conn->messages_out++;
 		if (wr->signaled) {
 			conn->in_flight++;
-			list_add_tail(&conn->sending, &buffer->node);
+			list_add_tail(&conn->send.posted, &buffer->node);
 		} else {
 			send_put(conn, buffer);
 		}
 	}
-	if (!conn->ready)
-		conn->ready_tail = &conn->ready;
+	if (!conn->send.ready)
+		conn->send.ready_tail = &conn->send.ready;
 }
 
 /* Post a chain of ready messages, as many as CHAIN_MAX requests are; the first carries the credits that are owed, and
@@ -229,10 +221,10 @@ static bool messages_post(struct conn *conn)
 	unsigned messages, pushes;
 	int rc;
 
-	if (!conn->ready)
+	if (!conn->send.ready)
 		return false;
-	((struct wire_message *)conn->ready->addr)->credits = (uint16_t)conn->owed;
-	((struct wire_message *)conn->ready->addr)->flags = conn->say;
+	((struct wire_message *)conn->send.ready->addr)->credits = (uint16_t)conn->credit.owed;
+	((struct wire_message *)conn->send.ready->addr)->flags = conn->say;
 	messages = messages_chain(conn, wr, &pushes);
 	rc = fabric_post(conn->endpoint, wr);
 	if (rc == -EAGAIN) {
@@ -245,25 +237,28 @@ static bool messages_post(struct conn *conn)
 		conn_close(conn, rc, "cannot send: %s", strerror(-rc));
 		return false;
 	}
-	conn->unreturned -= conn->owed;
-	conn->owed = 0;
+	conn->credit.unreturned -= conn->credit.owed;
+	conn->credit.owed = 0;
 	conn->say = 0;
-	if (list_empty(&conn->sending))
-		sending_begins(conn);
+	if (list_empty(&conn->send.posted)) {
+		conn->send.since = conn->group->now;
+		if (conn->send.watched)
+			conn_timer_set(conn, conn->send.since + conn->group->attr.stall_timeout);
+	}
 	if (unlikely(pushes))
 		conn_pushes_posted(conn, pushes);
 	messages_posted(conn, wr, messages);
-	return conn->ready != NULL;
+	return conn->send.ready != NULL;
 }
 
 /* With no records to send, credits go back by a message of their own when half of them are owed, and flags likewise. It
  * takes no credit, or two peers that wait for credits could each wait for ever for the other's return. */
-static void return_credits(struct conn *conn)
+static void message_return_credits(struct conn *conn)
 {
 	if (conn->open) { /* begun for records, which did not come */
-		conn->credits++;
+		conn->credit.left++;
 		conn->begun--;
-	} else if (!message_open(conn, false)) {
+	} else if (!message_open(conn, MESSAGE_PLAIN)) {
 		conn_mark_stuck(conn);
 	}
 	if (conn->open)
@@ -274,13 +269,13 @@ void conn_messages_flush(struct conn *conn)
 {
 	must(list_linked(&conn->dirty));
 	list_del(&conn->dirty);
-	conn->held = 0;
+	conn->push.held = 0;
 	if (conn->state != CONN_ESTABLISHED)
 		return;
 	if (conn->open && conn->open_used > sizeof(struct wire_message))
 		message_seal(conn);
-	else if (!conn->ready && (conn->owed * 2 >= conn->granted || conn->say))
-		return_credits(conn);
+	else if (!conn->send.ready && (conn->credit.owed * 2 >= conn->credit.granted || conn->say))
+		message_return_credits(conn);
 	while (messages_post(conn))
 		;
 }
@@ -295,7 +290,7 @@ static uint64_t count_unposted(const struct conn *conn)
 {
 	uint64_t n = conn->open != NULL;
 
-	for (const struct memory_buffer *b = conn->ready; b; b = b->next)
+	for (const struct memory_buffer *b = conn->send.ready; b; b = b->next)
 		n += ((const struct wire_message *)b->addr)->length > sizeof(struct wire_message);
 	return n;
 }
@@ -313,62 +308,66 @@ uint64_t conn_moved(const struct conn *conn)
 /* All that it asked for is answered, whether it has taken the answers or not. */
 static bool owes_nothing(const struct conn *conn)
 {
-	return !conn->ready && !conn->parked && !conn->want_writable && !conn->transfer_count &&
+	return !conn->send.ready && !conn->parked.first && !conn->stuck.writable && !conn->transfer.count &&
 	       (!conn->open || conn->open_used == sizeof(struct wire_message));
 }
 
-void conn_leave(struct conn *conn, uint64_t patience, bool quiet)
+/* The only writer of conn->leave.state: tells the peer, as soon as it can hear. */
+static void conn_set_leaving(struct conn *conn, enum conn_leaving state)
 {
+	must(state == conn->leave.state + 1);
+	conn->leave.state = state;
+	conn->leave.since = conn->group->now;
+	conn->say |= state == CONN_LEFT ? WIRE_LAST : WIRE_GOAWAY;
+	if (conn->state == CONN_ESTABLISHED)
+		conn_mark_dirty(conn);
+}
+
+void conn_leave(struct conn *conn, uint64_t timeout, bool quiet)
+{
+	uint64_t since = conn->group->now - conn->leave.since;
+
 	must(conn_group_is_mine(conn->group));
 	if (conn->state == CONN_CONNECTING || conn->state > CONN_ESTABLISHED)
 		return;
-	if (!conn->leaving) {
-		conn->leaving = true;
-		conn->left = conn->group->now;
-		conn->say |= WIRE_GOAWAY;
-		if (conn->state == CONN_ESTABLISHED)
-			conn_mark_dirty(conn);
-	} else if (conn->state != CONN_ESTABLISHED) {
-		return; /* it is told as soon as it can hear */
-	} else if (conn->deaf) {
-		if (conn_idle(conn) || conn->group->now - conn->left >= patience / LAST_PATIENCE)
-			conn_close(conn, 0, "it stayed when told to leave");
-	} else if (quiet && owes_nothing(conn) && conn->group->now - conn->left >= patience) {
-		conn->deaf = true;
-		conn->left = conn->group->now;
-		conn->say |= WIRE_LAST;
-		conn_mark_dirty(conn);
-	}
+	if (conn->leave.state == CONN_STAYS)
+		conn_set_leaving(conn, CONN_LEAVES);
+	else if (conn->state != CONN_ESTABLISHED)
+		return;
+	else if (conn->leave.state == CONN_LEFT && (conn_idle(conn) || since >= timeout / LAST_PART))
+		conn_close(conn, 0, "it stayed when told to leave");
+	else if (conn->leave.state == CONN_LEAVES && quiet && owes_nothing(conn) && since >= timeout)
+		conn_set_leaving(conn, CONN_LEFT);
 }
 
 void conn_wait_writable(struct conn *conn)
 {
 	must(conn_group_is_mine(conn->group));
-	conn->want_writable = true;
+	conn->stuck.writable = true;
 	conn_mark_stuck(conn);
 }
 
 void conn_wait_pulled(struct conn *conn)
 {
-	conn->behind = true;
+	conn->stuck.behind = true;
 	conn_wait_writable(conn);
 }
 
 void conn_charge(struct conn *conn, unsigned records)
 {
 	must(conn_group_is_mine(conn->group));
-	conn->group->units -= (int32_t)MIN(records, (unsigned)CONN_LOOK_UNITS);
+	conn->group->units -= (int32_t)MIN(records, (unsigned)CONN_CLOCK_UNITS);
 }
 
 bool conn_time_left(struct conn *conn)
 {
-	return !conn_group_look(conn->group);
+	return !conn_group_check_clock(conn->group);
 }
 
 void conn_yield(struct conn *conn)
 {
 	must(conn_group_is_mine(conn->group));
-	conn->busy = true;
+	conn->stuck.busy = true;
 	conn->group->unfinished = true;
 	conn->group->stats.yields++;
 }
@@ -384,18 +383,11 @@ void conn_message_sent(struct conn *conn, struct memory_buffer *buffer)
 {
 	must(conn->in_flight && list_linked(&buffer->node));
 	conn->in_flight--;
-	conn->send_since = conn->group->now;
+	conn->send.since = conn->group->now;
 	list_del(&buffer->node);
 	send_put(conn, buffer);
-	if (unlikely(conn->ready && conn->state == CONN_ESTABLISHED))
+	if (unlikely(conn->send.ready && conn->state == CONN_ESTABLISHED))
 		conn_mark_dirty(conn);
-}
-
-/* A record was carried out: whether it is time to look after others. One that is long takes long. */
-static inline bool record_ends_visit(struct conn_group *group, const struct wire_record *record)
-{
-	group->units -= 1 + (int32_t)(record->length / CONN_UNIT_BYTES);
-	return unlikely(group->units <= 0) && conn_group_look(group);
 }
 
 static inline bool is_pushed(const struct conn *conn, const struct wire_record *record)
@@ -404,16 +396,16 @@ static inline bool is_pushed(const struct conn *conn, const struct wire_record *
 }
 
 /* What is parked sees to the values of its records, to that of this one, too. */
-static __attribute__((noinline)) int hand_flagged(struct conn *conn, const struct wire_record *record)
+static __attribute__((noinline)) int record_hand_flagged(struct conn *conn, const struct wire_record *record)
 {
 	int rc;
 
 	if (!is_pushed(conn, record))
 		return conn->ops->record(conn, record, record + 1);
-	conn->pulled = false;
+	conn->push.pulled = false;
 	rc = conn->ops->record(conn, record, record + 1);
-	must(rc != -EAGAIN || !conn->pulled);
-	if (rc == 0 && !conn->pulled)
+	must(rc != -EAGAIN || !conn->push.pulled);
+	if (rc == 0 && !conn->push.pulled)
 		conn_drop_pushed(conn, 1);
 	return rc;
 }
@@ -435,7 +427,7 @@ void conn_park_pushed(struct conn *conn, struct conn_parked *p)
 }
 
 /* Tell of the next few records. Where in the message the first one is that was not told of. */
-static __attribute__((noinline)) size_t look_ahead(struct conn *conn, const void *data, size_t bytes, size_t at)
+static __attribute__((noinline)) size_t records_look_ahead(struct conn *conn, const void *data, size_t bytes, size_t at)
 {
 	const struct wire_record *record[CONN_AHEAD];
 	unsigned n = 0;
@@ -451,18 +443,19 @@ static __attribute__((noinline)) size_t look_ahead(struct conn *conn, const void
 
 int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, size_t *offset, size_t *told)
 {
+	struct conn_group *group = conn->group;
 	const struct wire_record *record;
 	size_t at = *offset;
 	int rc;
 
 	for (;;) {
 		if (at >= *told && at < bytes)
-			*told = look_ahead(conn, data, bytes, at);
+			*told = records_look_ahead(conn, data, bytes, at);
 		record = wire_record_next(data, bytes, &at);
 		if (!record)
 			break;
 		if (unlikely(record->flags & WIRE_PUSHED))
-			rc = hand_flagged(conn, record);
+			rc = record_hand_flagged(conn, record);
 		else
 			rc = conn->ops->record(conn, record, record + 1);
 		if (unlikely(rc != 0))
@@ -471,7 +464,8 @@ int conn_message_take_apart(struct conn *conn, const void *data, size_t bytes, s
 		*offset = at;
 		if (unlikely(conn->state != CONN_ESTABLISHED))
 			return 0;
-		if (record_ends_visit(conn->group, record) && at < bytes) {
+		group->units -= 1 + (int32_t)(record->length / CONN_UNIT_BYTES); /* one that is long takes long */
+		if (unlikely(group->units <= 0) && conn_group_check_clock(group) && at < bytes) {
 			conn_yield(conn);
 			return -EAGAIN;
 		}
@@ -495,16 +489,16 @@ void conn_bad_record(struct conn *conn, int error)
 void conn_told_to_leave(struct conn *conn, uint16_t flags)
 {
 	if (conn->state != CONN_ESTABLISHED)
-		conn->told |= flags;
+		conn->leave.told |= flags;
 	else if (conn->ops->leave)
 		conn->ops->leave(conn, flags & WIRE_LAST);
 }
 
 /* What the peer asks, it is told at once. */
-static __attribute__((cold)) bool conn_take_flags(struct conn *conn, uint16_t flags)
+static __attribute__((cold)) bool message_handle_flags(struct conn *conn, uint16_t flags)
 {
 	if (flags & WIRE_ANSWER)
-		conn->probing = false;
+		conn->probe.pending = false;
 	if (flags & WIRE_ADMITS) {
 		conn->admitted = true;
 		if (conn->state == CONN_ESTABLISHED)
@@ -523,35 +517,35 @@ static __attribute__((cold)) bool conn_take_flags(struct conn *conn, uint16_t fl
 	return true;
 }
 
-static bool conn_take_credits(struct conn *conn, const struct wire_message *m)
+static bool message_credits(struct conn *conn, const struct wire_message *m)
 {
-	if (unlikely(conn->credits + m->credits > conn->credits_max)) {
+	if (unlikely(conn->credit.left + m->credits > conn->credit.max)) {
 		conn_violation(conn, -EPROTO, "more credits returned than were taken");
 		return false;
 	}
-	if (unlikely(m->flags) && !conn_take_flags(conn, m->flags))
+	if (unlikely(m->flags) && !message_handle_flags(conn, m->flags))
 		return false;
 	if (unlikely(!m->credits && m->length == sizeof(*m) && !m->flags)) {
 		conn_violation(conn, -EPROTO, "a message of nothing");
 		return false;
 	}
 	if (m->credits)
-		conn->stuck_since = conn->group->now; /* it takes what it is sent */
-	conn->credits += m->credits;
+		conn->stuck.since = conn->group->now; /* it takes what it is sent */
+	conn->credit.left += m->credits;
 	return true;
 }
 
 void conn_consumed(struct conn *conn)
 {
-	conn->owed++;
-	if (conn->owed * 2 >= conn->granted)
+	conn->credit.owed++;
+	if (conn->credit.owed * 2 >= conn->credit.granted)
 		conn_mark_dirty(conn);
 }
 
 /* Each message with records and each immediate takes one of the credits that the peer was granted. */
 static bool within_credits(struct conn *conn, const char *what)
 {
-	if (likely(++conn->unreturned <= conn->granted))
+	if (likely(++conn->credit.unreturned <= conn->credit.granted))
 		return true;
 	conn_violation(conn, -EPROTO, what);
 	return false;
@@ -560,7 +554,7 @@ static bool within_credits(struct conn *conn, const char *what)
 /* Whether something that came must wait for what came before it. */
 static bool must_park(const struct conn *conn)
 {
-	return unlikely(conn->state != CONN_ESTABLISHED || conn->parked);
+	return unlikely(conn->state != CONN_ESTABLISHED || conn->parked.first);
 }
 
 static void message_received(struct conn *conn, const void *data, uint32_t bytes)
@@ -578,7 +572,7 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 	conn->messages_in++;
 	conn->bytes_in += bytes;
 	conn->heard = conn->group->now;
-	if (!conn_take_credits(conn, m) || bytes == sizeof(*m) || unlikely(conn->deaf))
+	if (!message_credits(conn, m) || bytes == sizeof(*m) || unlikely(conn->leave.state == CONN_LEFT))
 		return;
 	if (must_park(conn)) {
 		if (conn->prover && !conn_prove_received(conn, data, bytes, &offset))
@@ -589,7 +583,7 @@ static void message_received(struct conn *conn, const void *data, uint32_t bytes
 		}
 		told = offset;
 	}
-	if (unlikely(conn->paced) && conn_pace_waits(conn)) {
+	if (unlikely(conn->pace.used) && conn_pace_waits(conn)) {
 		conn_park_message(conn, data, bytes, offset);
 		conn_mark_stuck(conn);
 		return;
@@ -643,24 +637,24 @@ void conn_immediate_received(struct conn *conn, uint32_t imm)
 
 void conn_messages_resume(struct conn *conn)
 {
-	uint64_t since = conn->stuck_since;
+	uint64_t since = conn->stuck.since;
 
-	must(list_linked(&conn->stuck));
-	list_del(&conn->stuck);
-	conn->busy = conn->behind = false;
+	must(list_linked(&conn->stuck.node));
+	list_del(&conn->stuck.node);
+	conn->stuck.busy = conn->stuck.behind = false;
 	if (conn->state != CONN_ESTABLISHED)
 		return;
-	if (conn->ready || conn->say || conn->owed * 2 >= conn->granted)
+	if (conn->send.ready || conn->say || conn->credit.owed * 2 >= conn->credit.granted)
 		conn_mark_dirty(conn);
-	if (conn->want_writable && conn_may_send(conn)) {
-		conn->want_writable = false;
+	if (conn->stuck.writable && conn_may_send(conn)) {
+		conn->stuck.writable = false;
 		if (conn->ops->writable)
 			conn->ops->writable(conn);
 	}
-	if (conn_parked_resume(conn) == -EAGAIN || conn->want_writable) {
+	if (conn_parked_resume(conn) == -EAGAIN || conn->stuck.writable) {
 		conn_mark_stuck(conn);
-		if (!conn->busy)
-			conn->stuck_since = since;
+		if (!conn->stuck.busy)
+			conn->stuck.since = since;
 	}
 }
 
@@ -669,8 +663,8 @@ void conn_messages_drop(struct conn *conn)
 	struct memory_buffer *buffer, *next;
 
 	conn->unposted += count_unposted(conn);
-	while (!list_empty(&conn->sending)) {
-		buffer = list_first(&conn->sending, struct memory_buffer, node);
+	while (!list_empty(&conn->send.posted)) {
+		buffer = list_first(&conn->send.posted, struct memory_buffer, node);
 		list_del(&buffer->node);
 		send_put(conn, buffer);
 	}
@@ -679,12 +673,12 @@ void conn_messages_drop(struct conn *conn)
 		conn->open = NULL;
 		conn->open_pushes = 0;
 	}
-	for (buffer = conn->ready; buffer; buffer = next) {
+	for (buffer = conn->send.ready; buffer; buffer = next) {
 		next = buffer->next;
 		send_put(conn, buffer);
 	}
-	conn->ready = NULL;
-	conn->ready_tail = &conn->ready;
+	conn->send.ready = NULL;
+	conn->send.ready_tail = &conn->send.ready;
 	conn_parked_drop(conn);
 }
 

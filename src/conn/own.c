@@ -13,12 +13,12 @@
 
 uint32_t conn_receives(const struct conn *conn)
 {
-	return conn->granted + WIRE_RETURNS_MAX;
+	return conn->credit.granted + WIRE_RETURNS_MAX;
 }
 
 static uint32_t own_sends(const struct conn *conn)
 {
-	return conn->window + WIRE_RETURNS_MAX;
+	return conn->send.window + WIRE_RETURNS_MAX;
 }
 
 uint16_t conn_own_credits(uint32_t message_size)
@@ -30,17 +30,17 @@ int conn_own_reserve(struct conn *conn)
 {
 	struct memory_budget *budget = conn->group->attr.own;
 
-	conn->owns = conn->message_size > conn->group->attr.message_size || conn->attr.domain != conn->group->domain ||
-		     conn->unshared;
-	if (!conn->owns)
+	conn->own.used = conn->message_size > conn->group->attr.message_size ||
+			 conn->attr.domain != conn->group->domain || conn->unshared;
+	if (!conn->own.used)
 		return 0;
 	if (budget) {
-		conn->own_bytes = (uint64_t)(conn_receives(conn) + own_sends(conn)) * conn->message_size;
-		if (memory_budget_take(budget, conn->own_bytes)) {
-			budget->unproved += conn_unproved(conn) ? conn->own_bytes : 0;
+		conn->own.bytes = (uint64_t)(conn_receives(conn) + own_sends(conn)) * conn->message_size;
+		if (memory_budget_take(budget, conn->own.bytes)) {
+			budget->unproved += conn_unproved(conn) ? conn->own.bytes : 0;
 			return 0;
 		}
-		conn->own_bytes = 0;
+		conn->own.bytes = 0;
 		log_warn("conn", "all of own_buffers is in use: no room for a connection with messages of %u bytes",
 			 conn->message_size);
 		return -ENOBUFS;
@@ -50,14 +50,14 @@ int conn_own_reserve(struct conn *conn)
 
 void conn_own_release(struct conn *conn)
 {
-	memory_pool_destroy(conn->own);
-	conn->own = NULL;
-	if (conn->own_bytes)
-		memory_budget_give(conn->group->attr.own, conn->own_bytes);
-	conn->own_bytes = 0;
+	memory_pool_destroy(conn->own.pool);
+	conn->own.pool = NULL;
+	if (conn->own.bytes)
+		memory_budget_give(conn->group->attr.own, conn->own.bytes);
+	conn->own.bytes = 0;
 }
 
-static int own_post(struct conn *conn, struct memory_buffer *buffer)
+static int own_post_receive(struct conn *conn, struct memory_buffer *buffer)
 {
 	struct fabric_recv recv = {
 		.id = (uintptr_t)buffer | CONN_ID_RECEIVE,
@@ -69,13 +69,13 @@ static int own_post(struct conn *conn, struct memory_buffer *buffer)
 
 static int own_post_more(struct conn *conn)
 {
-	struct memory_buffer *buffer = memory_pool_get(conn->own);
-	int rc = buffer ? own_post(conn, buffer) : -ENOMEM;
+	struct memory_buffer *buffer = memory_pool_get(conn->own.pool);
+	int rc = buffer ? own_post_receive(conn, buffer) : -ENOMEM;
 
 	if (rc == 0)
-		conn->own_posted++;
+		conn->own.posted++;
 	else if (buffer)
-		memory_pool_put(conn->own, buffer);
+		memory_pool_put(conn->own.pool, buffer);
 	return rc;
 }
 
@@ -91,18 +91,18 @@ int conn_own_open(struct conn *conn)
 	uint32_t count = conn->group->sender_waits ? MIN(OWN_RECEIVES, conn_receives(conn)) : conn_receives(conn);
 	int rc;
 
-	if (!conn->owns || conn->own)
+	if (!conn->own.used || conn->own.pool)
 		return 0;
-	rc = memory_pool_create(conn->attr.domain, &attr, &conn->own);
-	while (rc == 0 && conn->own_posted < count)
+	rc = memory_pool_create(conn->attr.domain, &attr, &conn->own.pool);
+	while (rc == 0 && conn->own.posted < count)
 		rc = own_post_more(conn);
 	return rc == -ENOTCONN ? 0 : rc; /* its end is on its way, and memory was not lacking */
 }
 
 void conn_own_received(struct conn *conn, struct memory_buffer *buffer)
 {
-	if (conn->state > CONN_ESTABLISHED || own_post(conn, buffer) != 0)
-		memory_pool_put(conn->own, buffer);
-	else if (conn->own_posted < conn_receives(conn))
+	if (conn->state > CONN_ESTABLISHED || own_post_receive(conn, buffer) != 0)
+		memory_pool_put(conn->own.pool, buffer);
+	else if (conn->own.posted < conn_receives(conn))
 		own_post_more(conn); /* not now, then with another */
 }

@@ -7,7 +7,7 @@
 
 static uint64_t conn_bytes(const struct conn *conn)
 {
-	return conn->bytes_in + conn->bytes_out + conn->transferred;
+	return conn->bytes_in + conn->bytes_out + conn->transfer.begun;
 }
 
 /* Count what was moved since the last time. When the client may go on. */
@@ -15,36 +15,36 @@ static uint64_t pace_count(struct conn *conn)
 {
 	uint64_t records = conn->records_in;
 	uint64_t bytes = conn_bytes(conn);
-	uint64_t until = auth_spend(conn->admission.client, bytes - conn->paced_bytes, records - conn->paced_records,
+	uint64_t until = auth_spend(conn->admission.client, bytes - conn->pace.bytes, records - conn->pace.records,
 				    conn->group->now);
 
-	conn->paced_records = records;
-	conn->paced_bytes = bytes;
+	conn->pace.records = records;
+	conn->pace.bytes = bytes;
 	return until;
 }
 
 void conn_pace_choose(struct conn *conn)
 {
-	conn->paced = conn->admission.client && conn->admission.client->spent;
-	conn->paced_until = 0;
-	conn->paced_records = conn->records_in;
-	conn->paced_bytes = conn_bytes(conn);
+	conn->pace.used = conn->admission.client && conn->admission.client->spent;
+	conn->pace.until = 0;
+	conn->pace.records = conn->records_in;
+	conn->pace.bytes = conn_bytes(conn);
 }
 
 bool conn_pace_waits(struct conn *conn)
 {
-	if (conn->paced_until <= conn->group->now)
-		conn->paced_until = pace_count(conn);
-	if (conn->paced_until <= conn->group->now)
+	if (conn->pace.until <= conn->group->now)
+		conn->pace.until = pace_count(conn);
+	if (conn->pace.until <= conn->group->now)
 		return false;
-	conn->group->stats.paced += !conn->parked;
-	conn->busy = true; /* the peer is not to blame, and what it pushes stays in its stream */
-	conn_timer_set(conn, conn->paced_until);
+	conn->group->stats.paced += !conn->parked.first;
+	conn->stuck.busy = true; /* the peer is not to blame, and what it pushes stays in its stream */
+	conn_timer_set(conn, conn->pace.until);
 	return true;
 }
 
 void conn_pace_end(struct conn *conn)
 {
-	if (conn->paced)
+	if (conn->pace.used)
 		pace_count(conn);
 }

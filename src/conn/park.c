@@ -14,7 +14,7 @@ static uint64_t parked_size(const struct conn_parked *p)
 
 static void parked_count(struct conn *conn, int64_t change)
 {
-	conn->parked_bytes += (uint64_t)change;
+	conn->parked.bytes += (uint64_t)change;
 	conn->group->parked_bytes += (uint64_t)change;
 }
 
@@ -33,23 +33,6 @@ static void parked_free(struct conn *conn, struct conn_parked *p)
 	group->spares++;
 }
 
-/* What was parked before leaves its memory to what comes, so that in the long run nothing is allocated. */
-static struct conn_parked *parked_new(struct conn_group *group, size_t bytes)
-{
-	struct conn_parked *p = group->spare;
-	size_t room = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
-
-	if (p && p->room >= bytes) {
-		group->spare = p->next;
-		group->spares--;
-		return p;
-	}
-	p = malloc(sizeof(*p) + room);
-	if (p)
-		p->room = room;
-	return p;
-}
-
 void conn_spares_free(struct conn_group *group)
 {
 	while (group->spare) {
@@ -60,25 +43,18 @@ void conn_spares_free(struct conn_group *group)
 	}
 }
 
-/* All are in the list of those that are stuck, but for one that is to come in. */
-static struct conn *most_parked(struct conn *most)
-{
-	const struct list *stuck = &most->group->stuck;
-
-	list_for_each (pos, stuck) {
-		struct conn *conn = container_of(pos, struct conn, stuck);
-
-		if (conn->state == CONN_ESTABLISHED && conn->parked_bytes > most->parked_bytes)
-			most = conn;
-	}
-	return most;
-}
-
 /* The connection with most of the waiting bytes goes, not the last one. */
 static __attribute__((cold, noinline)) bool parked_make_room(struct conn *conn)
 {
-	struct conn *most = most_parked(conn);
+	struct list *stuck = &conn->group->stuck; /* all are in it, but for one that is to come in */
+	struct conn *most = conn;
 
+	list_for_each (pos, stuck) {
+		struct conn *each = container_of(pos, struct conn, stuck.node);
+
+		if (each->state == CONN_ESTABLISHED && each->parked.bytes > most->parked.bytes)
+			most = each;
+	}
 	most->group->stats.overparked++;
 	conn_close(most, -ENOBUFS, "its requests are most of those that wait, and there are too many");
 	return most != conn;
@@ -87,22 +63,31 @@ static __attribute__((cold, noinline)) bool parked_make_room(struct conn *conn)
 /* The last of those that are parked, to be filled in. NULL: the connection was closed for want of memory. */
 static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 {
+	size_t room = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
 	struct conn_group *group = conn->group;
 	struct conn_parked *p;
 
 	if (unlikely(group->attr.parked && group->parked_bytes + sizeof(*p) + bytes > group->attr.parked) &&
 	    !parked_make_room(conn))
 		return NULL;
-	p = parked_new(group, bytes);
-	if (!p) {
-		conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
-		return NULL;
+	/* What was parked before leaves its memory to what comes, so that in the long run nothing is allocated. */
+	p = group->spare;
+	if (p && p->room >= bytes) {
+		group->spare = p->next;
+		group->spares--;
+	} else {
+		p = malloc(sizeof(*p) + room);
+		if (!p) {
+			conn_close(conn, -ENOMEM, "no memory for a message of %zu bytes", bytes);
+			return NULL;
+		}
+		p->room = room;
 	}
 	p->next = NULL;
 	p->bytes = bytes;
 	p->immediate = false;
-	*conn->parked_tail = p;
-	conn->parked_tail = &p->next;
+	*conn->parked.tail = p;
+	conn->parked.tail = &p->next;
 	if (conn->state <= CONN_ESTABLISHED)
 		parked_count(conn, (int64_t)parked_size(p));
 	return p;
@@ -110,27 +95,17 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 
 /* A connection that only waits for its turn goes on whatever the peer does: until then the stream stands still before
  * what is pushed. A connection that waits for the peer drops it, as what it waits for may stand behind it; and so does
- * one that has waited for turns for long, as the peer may have asked behind it whether anybody is there. */
-static bool may_stand_still(const struct conn *conn)
+ * one that has waited for turns for long, as the peer may have asked behind it whether this side is there. */
+static bool parked_may_stand_still(const struct conn *conn)
 {
-	return (conn->busy || conn->behind) && conn->state == CONN_ESTABLISHED &&
-	       (!conn->still_until || conn->group->now < conn->still_until);
-}
-
-static void park_pushed(struct conn *conn, struct conn_parked *p)
-{
-	if (!may_stand_still(conn)) {
-		conn_park_pushed(conn, p);
-		return;
-	}
-	if (!conn->still_until)
-		conn->still_until = conn->group->now + STAND_STILL;
+	return (conn->stuck.busy || conn->stuck.behind) && conn->state == CONN_ESTABLISHED &&
+	       (!conn->parked.still_until || conn->group->now < conn->parked.still_until);
 }
 
 static __attribute__((noinline)) void parked_drop_pushed(struct conn *conn)
 {
-	conn->still_until = 0;
-	for (struct conn_parked *p = conn->parked; p; p = p->next)
+	conn->parked.still_until = 0;
+	for (struct conn_parked *p = conn->parked.first; p; p = p->next)
 		if (!p->immediate)
 			conn_park_pushed(conn, p);
 }
@@ -143,8 +118,12 @@ void conn_park_message(struct conn *conn, const void *data, size_t bytes, size_t
 		return;
 	memcpy(p->data, data, bytes);
 	p->offset = p->told = offset;
-	if (unlikely(conn->accept.push_max))
-		park_pushed(conn, p);
+	if (likely(!conn->accept.push_max))
+		return;
+	if (!parked_may_stand_still(conn))
+		conn_park_pushed(conn, p);
+	else if (!conn->parked.still_until)
+		conn->parked.still_until = conn->group->now + STAND_STILL;
 }
 
 void conn_park_immediate(struct conn *conn, uint32_t imm)
@@ -157,21 +136,20 @@ void conn_park_immediate(struct conn *conn, uint32_t imm)
 	p->imm = imm;
 }
 
-static int parked_resume_one(struct conn *conn, struct conn_parked *p)
-{
-	return p->immediate ? conn_hand_immediate(conn, p->imm)
-			    : conn_message_take_apart(conn, p->data, p->bytes, &p->offset, &p->told);
-}
-
 int conn_parked_resume(struct conn *conn)
 {
 	struct conn_parked *p;
 	int rc = 0;
 
-	while ((p = conn->parked) && conn->state == CONN_ESTABLISHED) {
-		rc = conn->paced && conn_pace_waits(conn) ? -EAGAIN : parked_resume_one(conn, p);
+	while ((p = conn->parked.first) && conn->state == CONN_ESTABLISHED) {
+		if (conn->pace.used && conn_pace_waits(conn))
+			rc = -EAGAIN;
+		else if (p->immediate)
+			rc = conn_hand_immediate(conn, p->imm);
+		else
+			rc = conn_message_take_apart(conn, p->data, p->bytes, &p->offset, &p->told);
 		if (rc == -EAGAIN) {
-			if (unlikely(conn->still_until && !may_stand_still(conn)))
+			if (unlikely(conn->parked.still_until && !parked_may_stand_still(conn)))
 				parked_drop_pushed(conn);
 			return rc;
 		}
@@ -180,33 +158,33 @@ int conn_parked_resume(struct conn *conn)
 				conn_bad_record(conn, rc);
 			return rc;
 		}
-		conn->parked = p->next;
-		if (!conn->parked)
-			conn->parked_tail = &conn->parked;
+		conn->parked.first = p->next;
+		if (!conn->parked.first)
+			conn->parked.tail = &conn->parked.first;
 		parked_free(conn, p);
 		conn_consumed(conn);
-		if (conn->group->visited && conn->parked) {
+		if (conn->group->visited && conn->parked.first) {
 			conn_yield(conn);
 			return -EAGAIN;
 		}
 	}
-	if (!conn->parked)
-		conn->still_until = 0;
+	if (!conn->parked.first)
+		conn->parked.still_until = 0;
 	return rc;
 }
 
 void conn_parked_forget(struct conn *conn)
 {
-	parked_count(conn, -(int64_t)conn->parked_bytes);
+	parked_count(conn, -(int64_t)conn->parked.bytes);
 }
 
 void conn_parked_drop(struct conn *conn)
 {
-	while (conn->parked) {
-		struct conn_parked *p = conn->parked;
+	while (conn->parked.first) {
+		struct conn_parked *p = conn->parked.first;
 
-		conn->parked = p->next;
+		conn->parked.first = p->next;
 		parked_free(conn, p);
 	}
-	conn->parked_tail = &conn->parked;
+	conn->parked.tail = &conn->parked.first;
 }

@@ -16,7 +16,7 @@ struct conn_prover {
 	struct auth_transcript th;
 	uint8_t exchange[32]; /* the secret of this side's public key, which is in place of its nonce ... */
 	bool exchanges;       /* ... as it asks for encryption, or agrees */
-	bool accepts;         /* this side is the server */
+	enum auth_side side;  /* of this end */
 	bool proved;          /* the client, perhaps before the fabric said that the connection is established */
 };
 
@@ -26,7 +26,7 @@ struct conn_session {
 	enum auth_side side; /* of this end */
 };
 
-int conn_prover_new(struct conn *conn, const struct auth_key *key, bool accepts)
+int conn_prover_new(struct conn *conn, const struct auth_key *key, enum auth_side side)
 {
 	if (!key)
 		return 0;
@@ -34,26 +34,26 @@ int conn_prover_new(struct conn *conn, const struct auth_key *key, bool accepts)
 	if (!conn->prover)
 		return -ENOMEM;
 	conn->prover->key = *key;
-	conn->prover->accepts = accepts;
-	conn->group->unproved += accepts;
+	conn->prover->side = side;
+	conn->group->unproved += side == AUTH_SERVER;
 	return 0;
 }
 
 /* Gives back what it holds of the part for clients without a proof. */
-static void release_bytes(const struct conn *conn)
+static void prover_release_bytes(const struct conn *conn)
 {
-	if (conn->own_bytes)
-		conn->group->attr.own->unproved -= conn->own_bytes;
+	if (conn->own.bytes)
+		conn->group->attr.own->unproved -= conn->own.bytes;
 }
 
 void conn_prover_free(struct conn *conn)
 {
 	if (!conn->prover)
 		return;
-	if (conn->prover->accepts) {
+	if (conn->prover->side == AUTH_SERVER) {
 		conn->group->unproved--;
 		if (!conn->prover->proved)
-			release_bytes(conn);
+			prover_release_bytes(conn);
 	}
 	auth_wipe(conn->prover, sizeof(*conn->prover));
 	free(conn->prover);
@@ -70,7 +70,7 @@ void conn_session_free(struct conn *conn)
 }
 
 /* Without memory nothing is sealed. `shared`: NULL where nothing is encrypted; where it is, it has begun already. */
-static void session_begin(struct conn *conn, const uint8_t shared[32])
+static void conn_session_new(struct conn *conn, const uint8_t shared[32])
 {
 	if (!conn->session)
 		conn->session = calloc(1, sizeof(*conn->session));
@@ -78,7 +78,7 @@ static void session_begin(struct conn *conn, const uint8_t shared[32])
 		return;
 	if (!conn->session)
 		return;
-	conn->session->side = conn->prover->accepts ? AUTH_SERVER : AUTH_CLIENT;
+	conn->session->side = conn->prover->side;
 	auth_session(&conn->prover->key, &conn->prover->th, shared, &conn->session->keys);
 }
 
@@ -101,11 +101,11 @@ int conn_unseal(struct conn *conn, const void *sealed, size_t length, void *out)
 
 bool conn_unproved(const struct conn *conn)
 {
-	return conn->prover && conn->prover->accepts && !conn->prover->proved;
+	return conn->prover && conn->prover->side == AUTH_SERVER && !conn->prover->proved;
 }
 
 /* A transport's bytes may come to go by shared memory, so those of sockets are told from those of a device only. */
-static void make_transcript(struct conn *conn)
+static void prover_make_transcript(struct conn *conn)
 {
 	uint8_t request[WIRE_REQUEST_SIZE], accept[WIRE_ACCEPT_SIZE];
 
@@ -121,7 +121,7 @@ void conn_prove_accept(struct conn *conn)
 {
 	if (!conn->prover)
 		return;
-	make_transcript(conn);
+	prover_make_transcript(conn);
 	auth_prove(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof);
 }
 
@@ -167,13 +167,13 @@ static struct fabric_secret record_secret(const struct auth_direction *direction
 /* From here on, by the public key of the other end. */
 static bool prove_encrypt(struct conn *conn, const uint8_t other[32])
 {
-	enum auth_side side = conn->prover->accepts ? AUTH_SERVER : AUTH_CLIENT;
+	enum auth_side side = conn->prover->side;
 	struct fabric_secret sends, receives;
 	uint8_t shared[32];
 	int rc = auth_exchange(conn->prover->exchange, other, shared);
 
 	if (rc == 0)
-		session_begin(conn, shared);
+		conn_session_new(conn, shared);
 	if (rc == 0 && !conn->session)
 		rc = -ENOMEM;
 	if (rc == 0) {
@@ -221,7 +221,7 @@ bool conn_prove_answer(struct conn *conn)
 	}
 	if (!conn->prover)
 		return true;
-	make_transcript(conn);
+	prover_make_transcript(conn);
 	if (auth_proof_fits(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof))
 		return prove_decide(conn);
 	conn_close(conn, -EACCES, "the server does not have key %u (%s), or is another one", conn->prover->key.id,
@@ -234,13 +234,13 @@ bool conn_prove_begin(struct conn *conn)
 	const struct wire_record head = {.op = WIRE_OP_PROOF};
 	uint8_t proof[AUTH_PROOF];
 
-	if (conn->prover && !conn->prover->accepts) {
+	if (conn->prover && conn->prover->side == AUTH_CLIENT) {
 		auth_prove(&conn->prover->key, &conn->prover->th, AUTH_CLIENT, proof);
 		if (!conn_say(conn, &head, proof, sizeof(proof), "", 0)) {
 			conn_close(conn, -ENOBUFS, "no buffer for the proof of its key");
 			return false;
 		}
-		session_begin(conn, NULL);
+		conn_session_new(conn, NULL);
 	}
 	conn_prover_free(conn);
 	return true;
@@ -260,8 +260,8 @@ bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size
 		return false;
 	}
 	conn->prover->proved = true;
-	release_bytes(conn);
-	session_begin(conn, NULL);
+	prover_release_bytes(conn);
+	conn_session_new(conn, NULL);
 	*offset = at;
 	if (conn->state == CONN_PROVING)
 		conn_handle(conn, CONN_EVENT_PROVED);
@@ -279,7 +279,7 @@ void conn_prove_failed(struct conn *conn)
 }
 
 /* Clients that know no key are not to hold what the others need. */
-static bool too_many(const struct conn_group *group)
+static bool unproved_are_too_many(const struct conn_group *group)
 {
 	const struct memory_budget *budget = group->attr.own;
 
@@ -287,7 +287,7 @@ static bool too_many(const struct conn_group *group)
 	       (budget && group->unproved > 1 && budget->unproved > budget->limit / UNPROVED_PART);
 }
 
-static bool close_oldest(struct conn_group *group)
+static bool unproved_close_oldest(struct conn_group *group)
 {
 	list_for_each (pos, &group->fresh) {
 		struct conn *conn = container_of(pos, struct conn, fresh);
@@ -303,6 +303,6 @@ static bool close_oldest(struct conn_group *group)
 
 void conn_prove_make_room(struct conn_group *group)
 {
-	while (too_many(group) && close_oldest(group))
+	while (unproved_are_too_many(group) && unproved_close_oldest(group))
 		;
 }

@@ -3,7 +3,7 @@
 
 bool conn_transfer_room(const struct conn *conn, unsigned count)
 {
-	return conn->transfer_count - conn->push_count + count <= conn->attr.transfers;
+	return conn->transfer.count - conn->push.count + count <= conn->attr.transfers;
 }
 
 static int transfer_failed(struct conn *conn, const struct fabric_wr *first, int rc)
@@ -31,16 +31,16 @@ static uint64_t bytes_of(const struct fabric_wr *wr)
 static void transfer_begins(struct conn *conn, struct conn_transfer *transfer)
 {
 	transfer->conn = conn;
-	conn->transfer_bytes += transfer->bytes;
-	conn->transferred += transfer->bytes;
-	if (!conn->transfer_count) {
-		conn->transfer_since = conn->group->now;
-		conn->transfer_moved = fabric_moved_bytes(conn->endpoint);
+	conn->transfer.bytes += transfer->bytes;
+	conn->transfer.begun += transfer->bytes;
+	if (!conn->transfer.count) {
+		conn->transfer.since = conn->group->now;
+		conn->transfer.moved = fabric_moved_bytes(conn->endpoint);
 		if (conn->group->attr.stall_timeout)
-			conn_timer_set(conn, conn->group->now + conn_transfer_patience(conn));
+			conn_timer_set(conn, conn->group->now + conn_transfer_timeout(conn));
 	}
-	list_add_tail(&conn->transfers, &transfer->node);
-	conn->transfer_count += transfer->count;
+	list_add_tail(&conn->transfer.list, &transfer->node);
+	conn->transfer.count += transfer->count;
 }
 
 /* Post `count` requests, linked; the last of them tells of all. */
@@ -65,38 +65,35 @@ static int transfer_post(struct conn *conn, struct conn_transfer *transfer, stru
 	return 0;
 }
 
-static int transfer_post_one(struct conn *conn, struct conn_transfer *transfer, enum fabric_opcode opcode,
-			     const struct fabric_sge *sge, uint64_t remote_addr, uint32_t rkey, uint32_t imm, bool more)
-{
-	struct fabric_wr wr = {
-		.opcode = opcode,
-		.more = more,
-		.sge_count = 1,
-		.sge = {*sge},
-		.imm = imm,
-		.remote_addr = remote_addr,
-		.rkey = rkey,
-	};
-
-	return transfer_post(conn, transfer, &wr, 1);
-}
-
 int conn_read(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to, uint64_t remote_addr,
 	      uint32_t rkey)
 {
-	return transfer_post_one(conn, transfer, FABRIC_READ, to, remote_addr, rkey, 0, false);
+	struct fabric_wr wr = {
+		.opcode = FABRIC_READ, .sge_count = 1, .sge = {*to}, .remote_addr = remote_addr, .rkey = rkey};
+
+	return transfer_post(conn, transfer, &wr, 1);
 }
 
 int conn_write(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from, uint64_t remote_addr,
 	       uint32_t rkey)
 {
-	return transfer_post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0, false);
+	struct fabric_wr wr = {
+		.opcode = FABRIC_WRITE, .sge_count = 1, .sge = {*from}, .remote_addr = remote_addr, .rkey = rkey};
+
+	return transfer_post(conn, transfer, &wr, 1);
 }
 
 int conn_write_more(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 		    uint64_t remote_addr, uint32_t rkey)
 {
-	return transfer_post_one(conn, transfer, FABRIC_WRITE, from, remote_addr, rkey, 0, true);
+	struct fabric_wr wr = {.opcode = FABRIC_WRITE,
+			       .more = true,
+			       .sge_count = 1,
+			       .sge = {*from},
+			       .remote_addr = remote_addr,
+			       .rkey = rkey};
+
+	return transfer_post(conn, transfer, &wr, 1);
 }
 
 /*
@@ -107,14 +104,14 @@ static void push_begins(struct conn *conn, struct conn_transfer *transfer, size_
 	transfer->count = 1;
 	transfer->bytes = bytes;
 	transfer->pushed = true;
-	conn->push_count++;
+	conn->push.count++;
 	transfer_begins(conn, transfer);
 }
 
 bool conn_push_room(const struct conn *conn, size_t len)
 {
 	return len && len <= conn->accept.push_max && conn->state == CONN_ESTABLISHED &&
-	       conn->push_count < conn->group->pushes;
+	       conn->push.count < conn->group->pushes;
 }
 
 void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_record *record,
@@ -125,8 +122,8 @@ void conn_push(struct conn *conn, struct conn_transfer *transfer, struct wire_re
 	record->flags |= WIRE_PUSHED;
 	transfer->sge = *from;
 	transfer->next = NULL;
-	*conn->pushes_tail = transfer;
-	conn->pushes_tail = &transfer->next;
+	*conn->push.tail = transfer;
+	conn->push.tail = &transfer->next;
 	conn->open_pushes++;
 	push_begins(conn, transfer, from->len);
 }
@@ -148,9 +145,9 @@ void conn_pushes_posted(struct conn *conn, unsigned count)
 {
 	conn->in_flight += count;
 	for (; count; count--)
-		conn->pushes = conn->pushes->next;
-	if (!conn->pushes)
-		conn->pushes_tail = &conn->pushes;
+		conn->push.first = conn->push.first->next;
+	if (!conn->push.first)
+		conn->push.tail = &conn->push.first;
 }
 
 int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *to)
@@ -158,7 +155,7 @@ int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fa
 	struct fabric_recv recv = {(uintptr_t)transfer | CONN_ID_TRANSFER, *to};
 	int rc = -EAGAIN;
 
-	must(conn_group_is_mine(conn->group) && transfer->done && !conn->pulled);
+	must(conn_group_is_mine(conn->group) && transfer->done && !conn->push.pulled);
 	if (conn->state != CONN_ESTABLISHED)
 		return -ENOTCONN;
 	if (conn_push_room(conn, to->len))
@@ -167,7 +164,7 @@ int conn_pull(struct conn *conn, struct conn_transfer *transfer, const struct fa
 		conn_wait_writable(conn);
 		return -EAGAIN; /* of -ENOTCONN, too: its end is on its way */
 	}
-	conn->pulled = true;
+	conn->push.pulled = true;
 	push_begins(conn, transfer, to->len);
 	conn->in_flight++;
 	return 0;
@@ -187,7 +184,7 @@ static bool immediates_fit(struct conn *conn, unsigned count)
 	if (!count)
 		return true;
 	conn_flush(conn);
-	if (conn->state != CONN_ESTABLISHED || (conn->credits >= count && !conn->ready))
+	if (conn->state != CONN_ESTABLISHED || (conn->credit.left >= count && !conn->send.ready))
 		return true;
 	conn_wait_writable(conn);
 	return false;
@@ -195,18 +192,24 @@ static bool immediates_fit(struct conn *conn, unsigned count)
 
 static void immediates_posted(struct conn *conn, unsigned count)
 {
-	conn->credits -= count;
+	conn->credit.left -= count;
 	conn->messages_out += count;
 }
 
 int conn_write_imm(struct conn *conn, struct conn_transfer *transfer, const struct fabric_sge *from,
 		   uint64_t remote_addr, uint32_t rkey, uint32_t imm)
 {
+	struct fabric_wr wr = {.opcode = FABRIC_WRITE_IMM,
+			       .sge_count = 1,
+			       .sge = {*from},
+			       .imm = imm,
+			       .remote_addr = remote_addr,
+			       .rkey = rkey};
 	int rc;
 
 	if (!immediates_fit(conn, 1))
 		return -EAGAIN;
-	rc = transfer_post_one(conn, transfer, FABRIC_WRITE_IMM, from, remote_addr, rkey, imm, false);
+	rc = transfer_post(conn, transfer, &wr, 1);
 	if (rc == 0)
 		immediates_posted(conn, 1);
 	return rc;
@@ -248,37 +251,37 @@ void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status 
 {
 	struct conn *conn = transfer->conn;
 
-	must(list_linked(&transfer->node) && conn->in_flight && conn->transfer_count >= transfer->count);
+	must(list_linked(&transfer->node) && conn->in_flight && conn->transfer.count >= transfer->count);
 	list_del(&transfer->node);
-	conn->transfer_count -= transfer->count;
-	conn->push_count -= transfer->pushed;
-	conn->transfer_bytes -= transfer->bytes;
+	conn->transfer.count -= transfer->count;
+	conn->push.count -= transfer->pushed;
+	conn->transfer.bytes -= transfer->bytes;
 	conn->in_flight--;
-	conn->transfer_since = conn->stuck_since = conn->group->now; /* it gets on */
+	conn->transfer.since = conn->stuck.since = conn->group->now; /* it gets on */
 	transfer->done(transfer, status);
 }
 
 void conn_transfers_flush(struct conn *conn)
 {
-	while (conn->pushes)
+	while (conn->push.first)
 		conn_pushes_posted(conn, 1);
-	while (!list_empty(&conn->transfers))
-		conn_transfer_completed(list_first(&conn->transfers, struct conn_transfer, node), FABRIC_FLUSHED);
+	while (!list_empty(&conn->transfer.list))
+		conn_transfer_completed(list_first(&conn->transfer.list, struct conn_transfer, node), FABRIC_FLUSHED);
 }
 
-uint64_t conn_transfer_patience(const struct conn *conn)
+uint64_t conn_transfer_timeout(const struct conn *conn)
 {
 	uint64_t patience = 4 * conn->group->attr.stall_timeout;
 
-	if (conn->transfer_moved == FABRIC_MOVED_UNKNOWN)
-		patience += conn->transfer_bytes / (1u << 20) * TIME_S;
+	if (conn->transfer.moved == FABRIC_MOVED_UNKNOWN)
+		patience += conn->transfer.bytes / (1u << 20) * TIME_S;
 	return patience;
 }
 
 bool conn_transfers_get_on(struct conn *conn)
 {
-	uint64_t before = conn->transfer_moved;
+	uint64_t before = conn->transfer.moved;
 
-	conn->transfer_moved = fabric_moved_bytes(conn->endpoint);
-	return conn->transfer_moved != before;
+	conn->transfer.moved = fabric_moved_bytes(conn->endpoint);
+	return conn->transfer.moved != before;
 }

@@ -210,7 +210,7 @@ int context_engine(rdma_context *ctx, const struct fabric_transport *transport, 
 /* As at most times: one look rather than a call for each who may have something to do. */
 static bool only_engines_turn(const rdma_context *ctx, uint64_t now)
 {
-	return list_empty(&ctx->schedules) && list_empty(&ctx->hungry) && list_empty(&ctx->limited) &&
+	return list_empty(&ctx->schedules) && list_empty(&ctx->to_read) && list_empty(&ctx->limited) &&
 	       connections_are_quiet(ctx->connections, now);
 }
 
@@ -433,7 +433,7 @@ static rdma_context *context_new(const rdma_options *options, bool is_server)
 	list_init(&ctx->groups);
 	list_init(&ctx->aborts);
 	list_init(&ctx->windows);
-	list_init(&ctx->hungry);
+	list_init(&ctx->to_read);
 	list_init(&ctx->limited);
 	ctx->options.key_file = NULL;
 	ctx->epoll = epoll_create1(EPOLL_CLOEXEC);

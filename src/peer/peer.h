@@ -72,28 +72,6 @@ struct rdma_request {
 	char *why;  /* of a failure, where there is more to say than strerror(); owned */
 };
 
-/* Messages of the library to itself; their bodies are the layers' own. */
-enum peer_control {
-	PEER_WINDOW_SHARE = 1, /* peer/windows/window.h has all of them */
-	PEER_WINDOW_ASK,
-	PEER_WINDOW_KEY,
-	PEER_WINDOW_CLOSE,
-	PEER_WINDOW_CLOSED,
-	PEER_WINDOW_ATOMIC,
-	PEER_WINDOW_ANSWER,
-	PEER_WINDOW_NOTICE,
-	PEER_WINDOW_NOTICED,
-	PEER_WINDOW_SWITCH,
-	PEER_WINDOW_SWITCHED,
-	PEER_GROUP_ADDRESS, /* peer/groups/group.c */
-	PEER_GROUP_TABLE,
-	PEER_GROUP_READY,
-	PEER_GROUP_LOST,
-	PEER_GROUP_SHRINK,
-	PEER_GROUP_ABORT,
-	PEER_CONTROLS
-};
-
 /*
  * A peer.
  */
@@ -190,7 +168,7 @@ struct rdma_context {
 	struct request_pool *requests; /* request.c; NULL: none yet */
 	struct message_memory *memory; /* peer/messages/register.c; NULL: none yet */
 	struct list limited;           /* peer/messages/limit.c: peers (peer_message.limited_node) with a rate limit */
-	struct list hungry;            /* peers (peer_message.hungry_node) of whom something is to be read */
+	struct list to_read;           /* peers (peer_message.to_read_node) of which something is to be read */
 	uint32_t exchange_round;       /* peer/collectives/exchange.c: of this side's calls */
 
 	unsigned message_class;
@@ -253,8 +231,8 @@ struct peer_layer {
 	int (*record)(struct peer *peer, const struct wire_record *record, const void *body);
 	/* A control message of a kind from first_control to last_control; the body lasts for the call. 0, or a negative
 	 * errno: the peer breaks the protocol. */
-	enum peer_control first_control, last_control;
-	int (*control)(struct peer *peer, enum peer_control kind, const void *body, size_t length);
+	enum wire_control_kind first_control, last_control;
+	int (*control)(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
 	/* As conn_ops.writable. */
 	void (*writable)(struct peer *peer);
 	/* The number of the next message of each class that this end expects, for a hello. */

@@ -197,7 +197,27 @@ struct wire_peer_confirm {
 };
 _Static_assert(sizeof(struct wire_peer_confirm) == 48, "wire layout");
 
-/* Begin of each message of stream 1. */
+/* The head of each message of stream 1, which the library sends to itself. Behind it a body of the kind. */
+enum wire_control_kind {
+	WIRE_CONTROL_WINDOW_SHARE = 1, /* peer/windows/window.h says which side sends which */
+	WIRE_CONTROL_WINDOW_ASK,
+	WIRE_CONTROL_WINDOW_KEY,
+	WIRE_CONTROL_WINDOW_CLOSE,
+	WIRE_CONTROL_WINDOW_CLOSED,
+	WIRE_CONTROL_WINDOW_ATOMIC,
+	WIRE_CONTROL_WINDOW_ANSWER,
+	WIRE_CONTROL_WINDOW_NOTICE,
+	WIRE_CONTROL_WINDOW_NOTICED,
+	WIRE_CONTROL_WINDOW_SWITCH,
+	WIRE_CONTROL_WINDOW_SWITCHED,
+	WIRE_CONTROL_GROUP_ADDRESS, /* struct wire_group_... below */
+	WIRE_CONTROL_GROUP_TABLE,
+	WIRE_CONTROL_GROUP_READY,
+	WIRE_CONTROL_GROUP_LOST,
+	WIRE_CONTROL_GROUP_SHRINK,
+	WIRE_CONTROL_GROUP_ABORT,
+	WIRE_CONTROLS
+};
 struct wire_peer_control {
 	uint32_t kind, reserved;
 };
@@ -215,5 +235,81 @@ struct wire_peer_exchange {
 	uint32_t reserved;
 };
 _Static_assert(sizeof(struct wire_peer_exchange) == 16, "wire layout");
+
+/*
+ * Groups of peers: what members tell each other, in control messages. Each begins with the group's number.
+ */
+
+/* GROUP_ADDRESS from a server: be `rank` of a group of `size`. */
+struct wire_group_invitation {
+	uint32_t number;
+	uint32_t size, rank;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_group_invitation) == 16, "wire layout");
+
+/* GROUP_ADDRESS, a client's answer. Behind it its addresses. */
+struct wire_group_answer {
+	uint32_t number;
+	uint32_t addresses_len;
+	uint64_t token;
+};
+_Static_assert(sizeof(struct wire_group_answer) == 16, "wire layout");
+
+/* GROUP_TABLE: behind it struct wire_peer_member and its addresses, padded to 8, of `count` members from `first` on. */
+struct wire_group_table {
+	uint32_t number;
+	uint32_t first, count;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_group_table) == 16, "wire layout");
+
+/* GROUP_READY: to rank 0: this member is connected to all; from rank 0: all are. With an error: the group comes to
+ * nothing, and words behind it say why. */
+struct wire_group_ready {
+	uint32_t number;
+	int32_t error; /* 0 or -errno */
+};
+_Static_assert(sizeof(struct wire_group_ready) == 8, "wire layout");
+
+/* GROUP_LOST: a member is lost, or has left in peace; words behind it. */
+struct wire_group_lost {
+	uint32_t number;
+	uint32_t rank;
+	uint32_t left;     /* 1: in peace */
+	uint32_t sequence; /* then: of the first collective in which it took no part */
+};
+_Static_assert(sizeof(struct wire_group_lost) == 16, "wire layout");
+
+/* GROUP_SHRINK: see peer/groups/shrink.c. Behind it a bit for each rank, in bytes. */
+enum wire_group_shrink_kind {
+	WIRE_GROUP_SHRINK_REPORT = 1,
+	WIRE_GROUP_SHRINK_PROPOSE,
+	WIRE_GROUP_SHRINK_ACCEPT,
+	WIRE_GROUP_SHRINK_DECIDE,
+	WIRE_GROUP_SHRINK_EXCLUDE,
+	WIRE_GROUP_SHRINK_WITHDRAW
+};
+#define WIRE_GROUP_SHRINK_BOUND 1u /* flags of a proposal: it may have been decided before */
+struct wire_group_shrink {
+	uint32_t number;
+	uint32_t round;  /* how often the group was shrunk before */
+	uint32_t kind;   /* enum wire_group_shrink_kind */
+	uint32_t leader; /* the rank whose proposal it waits for */
+	uint64_t ballot;
+	uint32_t flags;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct wire_group_shrink) == 32, "wire layout");
+
+/* GROUP_ABORT: a collective has failed at this member, which is `rank`; words behind it say why. Members that are not
+ * done with it fail, too. */
+struct wire_group_abort {
+	uint32_t number;
+	uint32_t sequence; /* of the collective */
+	uint32_t rank;
+	int32_t error; /* -errno */
+};
+_Static_assert(sizeof(struct wire_group_abort) == 16, "wire layout");
 
 #endif

@@ -423,7 +423,7 @@ START_TEST(test_burials)
 	for (unsigned i = 0; i < CLIENTS; i++)
 		conn_close(server[i].conn, 0, "enough");
 	for (unsigned i = 0; i < CLIENTS; i++)
-		server[i].conn->disconnected = true;
+		conn_handle(server[i].conn, CONN_EVENT_DISCONNECTED);
 	while (stats_of(&pair.server).connections) {
 		uint64_t before = stats_of(&pair.server).connections;
 		int more = server_turn();
@@ -494,7 +494,7 @@ START_TEST(test_oldest_send)
 	s.stall_timeout = 10 * TIME_S;
 	begin(&s, &c);
 	connect_one(0);
-	server[0].conn->watch_sends = true;
+	server[0].conn->send.watched = true;
 	server[0].body = 5000;
 	for (unsigned i = 0; i < 5; i++) {
 		pair.now += 8 * TIME_S;
@@ -651,8 +651,8 @@ START_TEST(test_frozen_server)
 	for (unsigned i = 0; i < 10; i++) {
 		pair.now += 10 * TIME_S;
 		conn_group_progress(pair.client.group, pair.now);
-		ck_assert(client[0].conn->probing);
-		PAIR_UNTIL(&pair, !client[0].conn->probing);
+		ck_assert(client[0].conn->probe.pending);
+		PAIR_UNTIL(&pair, !client[0].conn->probe.pending);
 	}
 	ck_assert_uint_eq(server[0].got, 0);
 	ck_assert_uint_ge(client[0].conn->messages_out, 10);
@@ -698,7 +698,7 @@ START_TEST(test_absent_client)
 		conn_group_progress(pair.client.group, pair.now);
 	conn_pair_rest(&pair);
 	ck_assert_uint_eq(client[0].closed + server[0].closed, 0);
-	ck_assert(!client[0].conn->probing);
+	ck_assert(!client[0].conn->probe.pending);
 	end();
 }
 END_TEST
@@ -712,9 +712,9 @@ START_TEST(test_old_server_is_not_asked)
 	c.asks = true;
 	begin(&s, &c);
 	connect_one(0);
-	ck_assert(client[0].conn->asks);
+	ck_assert(client[0].conn->probe.asks);
 	client[0].conn->accept.flags = 0;
-	client[0].conn->asks = client[0].conn->probes = false;
+	client[0].conn->probe.asks = client[0].conn->probe.used = false;
 	for (unsigned i = 0; i < 10; i++) {
 		pair.now += 10 * TIME_S;
 		conn_pair_rest(&pair);
@@ -729,8 +729,8 @@ static void client_looks(void)
 {
 	pair.now += 10 * TIME_S;
 	conn_group_progress(pair.client.group, pair.now);
-	ck_assert(client[0].conn->probing);
-	PAIR_UNTIL(&pair, client[0].closed || !client[0].conn->probing);
+	ck_assert(client[0].conn->probe.pending);
+	PAIR_UNTIL(&pair, client[0].closed || !client[0].conn->probe.pending);
 	ck_assert_uint_eq(client[0].closed + server[0].closed, 0);
 }
 
@@ -751,9 +751,9 @@ START_TEST(test_not_yet_admitted)
 	conn_choose_probe(client[0].conn);
 	for (unsigned i = 0; i < 3; i++)
 		client_looks();
-	ck_assert(client[0].conn->asks);
+	ck_assert(client[0].conn->probe.asks);
 	conn_admit(server[0].conn);
-	PAIR_UNTIL(&pair, !client[0].conn->asks);
+	PAIR_UNTIL(&pair, !client[0].conn->probe.asks);
 	conn_admit(server[0].conn);
 	conn_pair_rest(&pair);
 	said = client[0].conn->messages_out;

@@ -1086,8 +1086,8 @@ static struct evil *begin_watched(bool probes)
 	wire_request_encode(&request, data);
 	evil_connect(&pair, evil, data, sizeof(data));
 	PAIR_UNTIL(&pair, server[0].established);
-	ck_assert(!server[0].conn->probes);
-	server[0].conn->probes = probes;
+	ck_assert(!server[0].conn->probe.used);
+	server[0].conn->probe.used = probes;
 	conn_timer_set(server[0].conn, pair.now);
 	return evil;
 }

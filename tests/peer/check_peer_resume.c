@@ -333,7 +333,7 @@ START_TEST(who_asks_and_takes_no_answers_is_stopped)
 		struct wire_peer_data data;
 		struct wire_peer_control head;
 		struct wire_window_ask ask;
-	} body = {.data = {PEER_STREAM_CONTROL}, .head = {.kind = PEER_WINDOW_ASK}, .ask = {.id = 12345}};
+	} body = {.data = {PEER_STREAM_CONTROL}, .head = {.kind = WIRE_CONTROL_WINDOW_ASK}, .ask = {.id = 12345}};
 	unsigned n = 0;
 
 	victim()->message->use_in[MESSAGE_CONTROL].told = 1ull << 60;
@@ -356,13 +356,13 @@ START_TEST(a_peer_that_has_gone_keeps_little)
 	ck_assert_int_eq(rdma_recv(pair.server, 0, data, sizeof(data)), sizeof(data));
 	while (rdma_probe(pair.server, 0, 0) < 0)
 		;
-	ck_assert(!list_empty(&m->spare[MESSAGE_LETTER_SIZES - 1]));
+	ck_assert(!list_empty(&m->spare[MESSAGE_STORED_SIZES - 1]));
 	peer_pair_break(&pair, 0);
 	while (victim() && (rdma_peers(pair.server) || victim()->conn))
 		rdma_progress(pair.server);
-	ck_assert(list_empty(&m->spare[MESSAGE_LETTER_SIZES - 1]));
+	ck_assert(list_empty(&m->spare[MESSAGE_STORED_SIZES - 1]));
 	ck_assert_int_eq(rdma_recv(pair.server, 0, data, sizeof(data)), sizeof(data)); /* what had come is there */
-	ck_assert(list_empty(&m->spare[MESSAGE_LETTER_SIZES - 1]));
+	ck_assert(list_empty(&m->spare[MESSAGE_STORED_SIZES - 1]));
 }
 END_TEST
 

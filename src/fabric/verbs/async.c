@@ -3,8 +3,8 @@
 
 #include <sys/epoll.h>
 
-/* librdmacm has one context per device for the whole process, so whoever reads its
- * asynchronous events may read another thread's. */
+/* librdmacm has one context per device for the whole process, so the thread that reads its
+ * asynchronous events may read another one's. */
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list watched = {&watched, &watched};
 static struct list queues = {&queues, &queues};
@@ -148,7 +148,7 @@ void verbs_cq_lose(struct verbs_cq *cq, const char *why)
 	if (!gone)
 		log_error("verbs", "completion queue on %s is lost (%s): its connections end", cq->device->name, why);
 	epoll_ctl(q->epoll, EPOLL_CTL_DEL, cq->channel->fd, NULL);
-	verbs_graves_tidy(q, cq, true);
+	verbs_retired_free(q, cq, VERBS_RETIRED_ALL);
 	cq->reserved -= cq->dying;
 	cq->dying = 0;
 	list_for_each_safe (pos, tmp, &q->endpoints) {
@@ -171,38 +171,34 @@ static void verbs_listeners_lose(struct verbs_queue *q)
 		struct verbs_listener *l = container_of(pos, struct verbs_listener, member);
 		int device = verbs_find_device(q->fabric, l->id);
 
-		if (!q->deaf && (device < 0 ? any : !q->cq[device].removed))
+		if (!q->cm_lost && (device < 0 ? any : !q->cq[device].removed))
 			continue;
 		list_del(&l->member);
 		list_add_tail(&q->gone, &l->member);
 	}
 }
 
-static void verbs_cq_remove(struct verbs_cq *cq)
-{
-	cq->removed = true;
-	verbs_cq_lose(cq, "its device is lost");
-	epoll_ctl(cq->queue->epoll, EPOLL_CTL_DEL, cq->device->ctx->async_fd, NULL);
-	verbs_listeners_lose(cq->queue);
-}
-
-void verbs_queue_heed(struct verbs_queue *q)
+void verbs_queue_take_losses(struct verbs_queue *q)
 {
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
 		const char *failure = atomic_load(&cq->failure);
 
-		if (atomic_load(&cq->device->gone) && !cq->removed)
-			verbs_cq_remove(cq);
-		else if (failure)
+		if (atomic_load(&cq->device->gone) && !cq->removed) {
+			cq->removed = true;
+			verbs_cq_lose(cq, "its device is lost");
+			epoll_ctl(q->epoll, EPOLL_CTL_DEL, cq->device->ctx->async_fd, NULL);
+			verbs_listeners_lose(q);
+		} else if (failure) {
 			verbs_cq_lose(cq, failure);
+		}
 	}
 }
 
 void verbs_cm_lose(struct verbs_queue *q, const char *why)
 {
 	log_error("verbs", "rdma_cm is lost (%s): RDMA connections end, and need a restart", why);
-	q->deaf = true;
+	q->cm_lost = true;
 	epoll_ctl(q->epoll, EPOLL_CTL_DEL, q->events->fd, NULL);
 	verbs_listeners_lose(q);
 	for (unsigned i = 0; i < q->count; i++)
@@ -213,9 +209,9 @@ int verbs_cq_ready(struct verbs_cq *cq)
 {
 	if (likely(!cq->lost))
 		return 0;
-	if (cq->removed || cq->queue->deaf)
+	if (cq->removed || cq->queue->cm_lost)
 		return -ENODEV;
-	return cq->endpoints || cq->graves ? -EIO : verbs_cq_rebuild(cq);
+	return cq->endpoints || cq->retired ? -EIO : verbs_cq_rebuild(cq);
 }
 
 int verbs_ready(struct fabric_queue *queue, const struct fabric_request *request)

@@ -5,8 +5,8 @@
 
 #define VERBS_BACKLOG 1024
 #define VERBS_RESOLVE_MS 2000
-#define VERBS_CM_PATIENCE 16  /* errors of rdma_cm in a row, until it is given up */
-#define VERBS_REJ_CONSUMER 28 /* reject reasons of the InfiniBand connection manager */
+#define VERBS_CM_ERRORS_MAX 16 /* errors of rdma_cm in a row, until it is given up */
+#define VERBS_REJ_CONSUMER 28  /* reject reasons of the InfiniBand connection manager */
 #define VERBS_REJ_NO_SERVICE 8
 
 /* What is needed of an event after it was acknowledged. */
@@ -93,7 +93,7 @@ int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_
 	rc = verbs_listener_start(l, sa, len);
 	if (rc != 0)
 		goto destroy_id;
-	q->look = MAX(q->look, 1u);
+	q->checks = MAX(q->checks, 1u);
 	list_add_tail(&q->listeners, &l->member);
 	*out = &l->base;
 	return 0;
@@ -159,18 +159,6 @@ static int verbs_requested(struct verbs_queue *q, const struct verbs_cm_event *e
 	return 1;
 }
 
-static int verbs_take_id(struct verbs_queue *q, struct verbs_request *r, struct verbs_endpoint *ep)
-{
-	/* Waits until the other thread has acknowledged all of this id's events. */
-	if (r->id->channel != q->events && rdma_migrate_id(r->id, q->events))
-		return -errno;
-	if (atomic_load(&r->dead))
-		return -ECONNABORTED;
-	ep->id = r->id;
-	ep->id->context = &ep->owner;
-	return verbs_endpoint_bind(ep, r->device);
-}
-
 static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain, struct verbs_request *r,
 			      const struct fabric_endpoint_attr *attr, struct verbs_endpoint **out)
 {
@@ -179,7 +167,16 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 
 	if (rc != 0)
 		goto refuse;
-	rc = verbs_take_id(q, r, ep);
+	/* Waits until the other thread has acknowledged all of this id's events. */
+	if (r->id->channel != q->events && rdma_migrate_id(r->id, q->events)) {
+		rc = -errno;
+	} else if (atomic_load(&r->dead)) {
+		rc = -ECONNABORTED;
+	} else {
+		ep->id = r->id;
+		ep->id->context = &ep->owner;
+		rc = verbs_endpoint_bind(ep, r->device);
+	}
 	if (rc && ep->id) {
 		rdma_reject(ep->id, attr->refusal, (uint8_t)attr->refusal_len);
 		verbs_endpoint_destroy(&ep->base);
@@ -248,8 +245,8 @@ int verbs_accept(struct fabric_endpoint *endpoint, const void *data, size_t data
  * Active side.
  */
 
-/* rdma_cm takes the address of nobody for any device at all, and may wait for it for ever. */
-static bool verbs_is_nobody(const struct sockaddr_storage *address)
+/* rdma_cm takes the unspecified address for any device at all, and may wait for it for ever. */
+static bool verbs_is_unspecified(const struct sockaddr_storage *address)
 {
 	if (address->ss_family == AF_INET)
 		return ((const struct sockaddr_in *)address)->sin_addr.s_addr == INADDR_ANY;
@@ -266,7 +263,7 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, cons
 	struct sockaddr *from;
 	int rc = verbs_copy_address(sa, len, &address);
 
-	if (!rc && verbs_is_nobody(&address))
+	if (!rc && verbs_is_unspecified(&address))
 		rc = -EADDRNOTAVAIL;
 	if (rc == 0)
 		rc = verbs_endpoint_new(q, container_of(domain, struct verbs_domain, base), attr, VERBS_RESOLVING, &ep);
@@ -296,16 +293,6 @@ free_endpoint:
 	return rc;
 }
 
-static int verbs_addr_resolved(struct verbs_endpoint *ep)
-{
-	int device = verbs_find_device(ep->queue->fabric, ep->id);
-	int rc = device < 0 ? device : verbs_endpoint_bind(ep, (unsigned)device);
-
-	if (rc != 0)
-		return rc;
-	return rdma_resolve_route(ep->id, VERBS_RESOLVE_MS) ? -errno : 0;
-}
-
 static int verbs_route_resolved(struct verbs_endpoint *ep)
 {
 	struct rdma_conn_param param;
@@ -317,15 +304,6 @@ static int verbs_route_resolved(struct verbs_endpoint *ep)
 		return -errno;
 	verbs_set_state(ep, VERBS_CONNECTING);
 	return 0;
-}
-
-static int verbs_responded(struct verbs_endpoint *ep)
-{
-	int rc = verbs_endpoint_ready(ep);
-
-	if (rc != 0)
-		return rc;
-	return rdma_establish(ep->id) ? verbs_cm_failed() : 0;
 }
 
 /*
@@ -378,7 +356,7 @@ static int verbs_rejected(struct verbs_endpoint *ep, const struct verbs_cm_event
 }
 
 /* The answer came too late: this side has closed. */
-static void verbs_late(struct verbs_endpoint *ep, const struct verbs_cm_event *ev)
+static void verbs_answer_late(struct verbs_endpoint *ep, const struct verbs_cm_event *ev)
 {
 	if (ev->type == RDMA_CM_EVENT_CONNECT_RESPONSE)
 		rdma_reject(ep->id, NULL, 0);
@@ -389,17 +367,22 @@ static void verbs_late(struct verbs_endpoint *ep, const struct verbs_cm_event *e
 /* While the connection is made by this side. */
 static int verbs_connecting(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
-	int rc = 0;
+	int rc = 0, device;
 
 	switch (ev->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		rc = verbs_addr_resolved(ep);
+		device = verbs_find_device(ep->queue->fabric, ep->id);
+		rc = device < 0 ? device : verbs_endpoint_bind(ep, (unsigned)device);
+		if (rc == 0 && rdma_resolve_route(ep->id, VERBS_RESOLVE_MS))
+			rc = -errno;
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		rc = verbs_route_resolved(ep);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		rc = verbs_responded(ep);
+		rc = verbs_endpoint_ready(ep);
+		if (rc == 0 && rdma_establish(ep->id))
+			rc = verbs_cm_failed();
 		if (rc == 0)
 			return verbs_established(ep, ev, out);
 		rdma_reject(ep->id, NULL, 0);
@@ -444,7 +427,7 @@ static int verbs_removed(struct verbs_endpoint *ep, struct fabric_event *out)
 {
 	if (ep->cq) {
 		verbs_device_gone(ep->cq->device, "removed");
-		verbs_queue_heed(ep->queue);
+		verbs_queue_take_losses(ep->queue);
 		return 0;
 	}
 	verbs_set_state(ep, VERBS_OVER);
@@ -463,17 +446,6 @@ int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out)
 	return 1;
 }
 
-static int verbs_listener_removed(struct verbs_queue *q, struct verbs_listener *l, struct fabric_event *out)
-{
-	int device = verbs_find_device(q->fabric, l->id);
-
-	if (device >= 0) {
-		verbs_device_gone(&q->fabric->device[device], "removed");
-		verbs_queue_heed(q);
-	}
-	return verbs_listener_tell(l, out);
-}
-
 static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
 	bool over = ep->state == VERBS_OVER && !list_linked(&ep->pending);
@@ -490,7 +462,7 @@ static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm
 		return verbs_connected(ep, ev, out);
 	case VERBS_CLOSING:
 	case VERBS_OVER:
-		verbs_late(ep, ev);
+		verbs_answer_late(ep, ev);
 		return 0;
 	}
 	return 0;
@@ -498,6 +470,9 @@ static int verbs_endpoint_event(struct verbs_endpoint *ep, const struct verbs_cm
 
 static int verbs_handle(struct verbs_queue *q, const struct verbs_cm_event *ev, struct fabric_event *out)
 {
+	struct verbs_listener *l;
+	int device;
+
 	if (ev->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return verbs_requested(q, ev, out);
 	if (!ev->owner)
@@ -508,7 +483,13 @@ static int verbs_handle(struct verbs_queue *q, const struct verbs_cm_event *ev, 
 	case VERBS_LISTENER:
 		if (ev->type != RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return 0;
-		return verbs_listener_removed(q, container_of(ev->owner, struct verbs_listener, owner), out);
+		l = container_of(ev->owner, struct verbs_listener, owner);
+		device = verbs_find_device(q->fabric, l->id);
+		if (device >= 0) {
+			verbs_device_gone(&q->fabric->device[device], "removed");
+			verbs_queue_take_losses(q);
+		}
+		return verbs_listener_tell(l, out);
 	case VERBS_REQUEST: /* done before the acknowledgement */
 		return 0;
 	}
@@ -537,25 +518,23 @@ static void verbs_copy_event(const struct rdma_cm_event *from, struct verbs_cm_e
 	}
 }
 
-/* An event that cannot be got stays where it is, and wakes again. */
-static int verbs_cm_error(struct verbs_queue *q, int error)
-{
-	if (error == EAGAIN || error == EINTR)
-		return -EAGAIN;
-	if (q->cm_errors++ == 0)
-		log_error("verbs", "event of rdma_cm: %s", strerror(error));
-	if (q->cm_errors == VERBS_CM_PATIENCE)
-		verbs_cm_lose(q, strerror(error));
-	return -error;
-}
-
 int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out)
 {
 	struct rdma_cm_event *event;
 	struct verbs_cm_event copy;
 
-	if (rdma_get_cm_event(q->events, &event))
-		return verbs_cm_error(q, errno);
+	if (rdma_get_cm_event(q->events, &event)) {
+		int error = errno;
+
+		if (error == EAGAIN || error == EINTR)
+			return -EAGAIN;
+		/* An event that cannot be got stays where it is, and wakes again. */
+		if (q->cm_errors++ == 0)
+			log_error("verbs", "event of rdma_cm: %s", strerror(error));
+		if (q->cm_errors == VERBS_CM_ERRORS_MAX)
+			verbs_cm_lose(q, strerror(error));
+		return -error;
+	}
 	q->cm_errors = 0;
 	log_debug("verbs", "%s status %d", rdma_event_str(event->event), event->status);
 	verbs_copy_event(event, &copy);
@@ -571,26 +550,21 @@ static unsigned verbs_mtu_bytes(enum ibv_mtu mtu)
 	return 128u << mtu;
 }
 
-/* The connection request decides how long its packets are. Networks of two MTUs make them too long for this port. */
-static void verbs_request_packets(struct rdma_cm_id *id, struct fabric_limits *limits)
+void verbs_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
 {
+	const struct verbs_request *r = container_of(request, struct verbs_request, base);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 	struct ibv_port_attr port;
 	int mask = 0;
 
-	if (rdma_init_qp_attr(id, &attr, &mask) || !(mask & IBV_QP_PATH_MTU) ||
-	    ibv_query_port(id->verbs, id->port_num, &port))
+	verbs_device_limits(&r->fabric->device[r->device], limits);
+	/* The connection request decides how long its packets are. Networks of two MTUs make them too long for this
+	 * port. */
+	if (rdma_init_qp_attr(r->id, &attr, &mask) || !(mask & IBV_QP_PATH_MTU) ||
+	    ibv_query_port(r->id->verbs, r->id->port_num, &port))
 		return;
 	limits->peer_packet = verbs_mtu_bytes(attr.path_mtu);
 	limits->packet = verbs_mtu_bytes(port.active_mtu);
-}
-
-void verbs_request_limits(const struct fabric_request *request, struct fabric_limits *limits)
-{
-	const struct verbs_request *r = container_of(request, struct verbs_request, base);
-
-	verbs_device_limits(&r->fabric->device[r->device], limits);
-	verbs_request_packets(r->id, limits);
 }
 
 char *verbs_request_peer(const struct fabric_request *request, char *buf, size_t size)

@@ -4,7 +4,6 @@
  */
 #include "fabric/verbs/verbs.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -67,7 +66,7 @@ static void verbs_ports_text(struct ibv_context *ctx, unsigned count, char *text
 }
 
 /* Ports differ in link layer and message size. False: none that may be used is active. */
-static bool verbs_look_at_ports(struct verbs_device *device, unsigned count)
+static bool verbs_query_ports(struct verbs_device *device, unsigned count)
 {
 	device->ports = MIN(count, VERBS_MAX_PORTS);
 	for (unsigned i = device->ports; i-- > 0;) {
@@ -120,39 +119,27 @@ static int verbs_try_pair(struct verbs_device *device, struct ibv_pd *pd, struct
 	return ibv_destroy_qp(qp);
 }
 
-static void verbs_try_shared(struct verbs_device *device, struct ibv_pd *pd)
-{
-	struct ibv_srq_init_attr attr = {.attr = {.max_wr = 1, .max_sge = 1}};
-	struct ibv_srq *srq = device->max_srq_wr ? ibv_create_srq(pd, &attr) : NULL;
-
-	if (srq)
-		ibv_destroy_srq(srq);
-	else
-		device->max_srq_wr = 0;
-}
-
-static int verbs_try(struct verbs_device *device)
+static int verbs_try_device(struct verbs_device *device)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(device->ctx);
 	struct ibv_cq *cq = pd ? ibv_create_cq(device->ctx, 4, NULL, NULL, 0) : NULL;
+	struct ibv_srq_init_attr attr = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct ibv_srq *srq = NULL;
 	int rc = cq ? 0 : -errno;
 
 	if (rc == 0)
 		rc = verbs_try_pair(device, pd, cq);
-	if (rc == 0)
-		verbs_try_shared(device, pd);
+	if (rc == 0 && device->max_srq_wr)
+		srq = ibv_create_srq(pd, &attr);
+	if (srq)
+		ibv_destroy_srq(srq);
+	else if (rc == 0)
+		device->max_srq_wr = 0;
 	if (cq)
 		ibv_destroy_cq(cq);
 	if (pd)
 		ibv_dealloc_pd(pd);
 	return rc;
-}
-
-static bool verbs_nonblocking(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
 /* librdmacm opens a device once for the whole process. The kernel lets neither a child of it write there, nor the
@@ -179,7 +166,7 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 	snprintf(why, VERBS_REASON, "no active port");
 	if (ibv_query_device(ctx, &attr))
 		return false;
-	if (!verbs_look_at_ports(device, attr.phys_port_cnt)) {
+	if (!verbs_query_ports(device, attr.phys_port_cnt)) {
 		verbs_ports_text(ctx, attr.phys_port_cnt, active, sizeof(active));
 		if (only_port && *active)
 			snprintf(why, VERBS_REASON, "it has no active port %u; active: %s", only_port, active);
@@ -194,10 +181,10 @@ static bool verbs_device_init(struct verbs_device *device, struct ibv_context *c
 	device->max_wr = (uint32_t)attr.max_qp_wr;
 	device->max_srq_wr = attr.max_srq > 0 ? (uint32_t)MAX(attr.max_srq_wr, 0) : 0;
 	device->max_cqe = (uint32_t)attr.max_cqe;
-	rc = verbs_try(device);
+	rc = verbs_try_device(device);
 	if (rc != 0)
 		snprintf(why, VERBS_REASON, "it makes no reliable connections, %s", verbs_reason(-rc, reason));
-	else if (!verbs_nonblocking(ctx->async_fd))
+	else if (verbs_nonblock(ctx->async_fd) != 0)
 		snprintf(why, VERBS_REASON, "%s", strerror(errno));
 	else
 		return true;
@@ -287,22 +274,6 @@ void verbs_device_limits(const struct verbs_device *d, struct fabric_limits *lim
 	};
 }
 
-static void verbs_limits_join(struct fabric_limits *all, const struct fabric_limits *one)
-{
-	all->inline_size = MIN(all->inline_size, one->inline_size);
-	all->max_send_depth = MAX(all->max_send_depth, one->max_send_depth);
-	all->max_recv_depth = MAX(all->max_recv_depth, one->max_recv_depth);
-	all->max_shared_depth = MAX(all->max_shared_depth, one->max_shared_depth);
-	all->max_completions = MAX(all->max_completions, one->max_completions);
-	all->max_reads = MAX(all->max_reads, one->max_reads);
-	all->write_imm &= one->write_imm;
-	all->windows &= one->windows;
-	all->shared &= one->shared;
-	all->devices += one->devices;
-	all->atomics &= one->atomics;
-	all->open_sinks |= one->open_sinks;
-}
-
 void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 {
 	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
@@ -311,6 +282,17 @@ void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 	verbs_device_limits(&fabric->device[0], limits);
 	for (unsigned i = 1; i < fabric->count; i++) {
 		verbs_device_limits(&fabric->device[i], &one);
-		verbs_limits_join(limits, &one);
+		limits->inline_size = MIN(limits->inline_size, one.inline_size);
+		limits->max_send_depth = MAX(limits->max_send_depth, one.max_send_depth);
+		limits->max_recv_depth = MAX(limits->max_recv_depth, one.max_recv_depth);
+		limits->max_shared_depth = MAX(limits->max_shared_depth, one.max_shared_depth);
+		limits->max_completions = MAX(limits->max_completions, one.max_completions);
+		limits->max_reads = MAX(limits->max_reads, one.max_reads);
+		limits->write_imm &= one.write_imm;
+		limits->windows &= one.windows;
+		limits->shared &= one.shared;
+		limits->devices += one.devices;
+		limits->atomics &= one.atomics;
+		limits->open_sinks |= one.open_sinks;
 	}
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static bool verbs_unsettled(enum verbs_state state)
+static bool verbs_state_is_unsettled(enum verbs_state state)
 {
 	return state == VERBS_RESOLVING || state == VERBS_CONNECTING || state == VERBS_ANSWERED ||
 	       state == VERBS_CLOSING;
@@ -21,8 +21,8 @@ void verbs_set_state(struct verbs_endpoint *ep, enum verbs_state state)
 	must(state >= ep->state); /* no way back */
 	log_debug("verbs", "endpoint %u from %s to %s", ep->generation, verbs_state_name(ep->state),
 		  verbs_state_name(state));
-	ep->queue->unsettled += verbs_unsettled(state);
-	ep->queue->unsettled -= verbs_unsettled(ep->state);
+	ep->queue->unsettled += verbs_state_is_unsettled(state);
+	ep->queue->unsettled -= verbs_state_is_unsettled(ep->state);
 	ep->state = state;
 }
 
@@ -136,7 +136,7 @@ int verbs_endpoint_new(struct verbs_queue *q, struct verbs_domain *domain, const
 		return rc;
 	}
 	ep->state = state;
-	q->unsettled += verbs_unsettled(state);
+	q->unsettled += verbs_state_is_unsettled(state);
 	*out = ep;
 	return 0;
 }
@@ -391,34 +391,22 @@ void verbs_endpoint_lose(struct verbs_endpoint *ep, int error)
 	verbs_queue_wake(ep->queue, 1); /* flushes are made by the next poll */
 }
 
-static void verbs_qp_destroy(struct verbs_endpoint *ep)
-{
-	int rc;
-
-	verbs_unwatch(ep);
-	rc = ibv_destroy_qp(ep->qp); /* waits for whoever looks at an event of it */
-	if (rc != 0 && !ep->cq->removed)
-		log_error("verbs", "cannot destroy a queue pair on %s: %s", ep->cq->device->name, strerror(rc));
-}
-
-/* What a lost queue had promised is free at once: nobody will see it empty. */
-static void verbs_room_return(struct verbs_endpoint *ep)
+static void verbs_endpoint_release(struct verbs_endpoint *ep)
 {
 	uint32_t need = verbs_endpoint_need(ep);
+	int rc;
 
-	if (!ep->cq)
-		return;
-	if (ep->qp && !ep->cq->lost)
+	if (ep->qp) {
+		verbs_unwatch(ep);
+		rc = ibv_destroy_qp(ep->qp); /* waits for threads that look at an event of it */
+		if (rc != 0 && !ep->cq->removed)
+			log_error("verbs", "cannot destroy a queue pair on %s: %s", ep->cq->device->name, strerror(rc));
+	}
+	/* What a lost queue had promised is free at once: no poll will see it empty. */
+	if (ep->qp && ep->cq && !ep->cq->lost)
 		ep->cq->dying += need;
-	else
+	else if (ep->cq)
 		ep->cq->reserved -= need;
-}
-
-static void verbs_endpoint_bury(struct verbs_endpoint *ep)
-{
-	if (ep->qp)
-		verbs_qp_destroy(ep);
-	verbs_room_return(ep);
 	if (rdma_destroy_id(ep->id))
 		log_error("verbs", "cannot destroy a connection id: %m");
 	verbs_endpoint_free(ep);
@@ -426,7 +414,7 @@ static void verbs_endpoint_bury(struct verbs_endpoint *ep)
 
 /*
  * Some devices take a queue pair's completions out of the queue when it is destroyed, and with them shared receives
- * that nobody has seen yet. So one that may have some is put into error, kept until the device says that it takes no
+ * that no poll has seen yet. So one that may have some is put into error, kept until the device says that it takes no
  * more, or for a while where devices do not say so, and then until the completion queue was found empty. For its owner
  * it is gone. One with unfinished sends is destroyed at once: only that makes sure that their memory is not touched any
  * more.
@@ -436,40 +424,40 @@ static bool verbs_owes_receives(const struct verbs_endpoint *ep)
 	return ep->qp && ep->qp->srq && ep->ready && !verbs_outstanding(ep) && !ep->cq->lost;
 }
 
-static void verbs_endpoint_entomb(struct verbs_endpoint *ep)
+static void verbs_endpoint_retire(struct verbs_endpoint *ep)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 	struct verbs_queue *q = ep->queue;
 
 	ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
-	ep->id->context = NULL; /* events of it are nobody's */
-	ep->deadline = time_now() + VERBS_GRAVE_NS;
+	ep->id->context = NULL; /* events of it have no owner */
+	ep->deadline = time_now() + VERBS_RETIRED_NS;
 	list_del(&ep->pending);
 	list_del(&ep->closing);
 	list_del(&ep->flushing);
 	list_del(&ep->member);
-	if (list_empty(&q->graves))
-		verbs_queue_wake(q, VERBS_GRAVE_NS);
-	list_add_tail(&q->graves, &ep->member);
-	ep->cq->graves++;
+	if (list_empty(&q->retired))
+		verbs_queue_wake(q, VERBS_RETIRED_NS);
+	list_add_tail(&q->retired, &ep->member);
+	ep->cq->retired++;
 }
 
-void verbs_graves_tidy(struct verbs_queue *q, const struct verbs_cq *cq, bool all)
+void verbs_retired_free(struct verbs_queue *q, const struct verbs_cq *cq, enum verbs_retired which)
 {
 	uint64_t now = time_now();
 	struct list *pos, *tmp;
 
-	list_for_each_safe (pos, tmp, &q->graves) {
+	list_for_each_safe (pos, tmp, &q->retired) {
 		struct verbs_endpoint *ep = container_of(pos, struct verbs_endpoint, member);
 
 		if (cq && ep->cq != cq)
 			continue;
-		if (!all && !ep->drained) {
+		if (which == VERBS_RETIRED_DRAINED && !ep->drained) {
 			ep->drained = atomic_load(&ep->spent) || now >= ep->deadline;
 			continue;
 		}
-		ep->cq->graves--;
-		verbs_endpoint_bury(ep);
+		ep->cq->retired--;
+		verbs_endpoint_release(ep);
 	}
 }
 
@@ -484,7 +472,7 @@ void verbs_endpoint_destroy(struct fabric_endpoint *endpoint)
 		verbs_queue_remove(ep->cq, ep);
 	}
 	if (verbs_owes_receives(ep))
-		verbs_endpoint_entomb(ep);
+		verbs_endpoint_retire(ep);
 	else
-		verbs_endpoint_bury(ep);
+		verbs_endpoint_release(ep);
 }

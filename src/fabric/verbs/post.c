@@ -17,19 +17,6 @@ static const enum ibv_wr_opcode verbs_opcode[] = {
 /*
  * Receives of an endpoint's own.
  */
-static void verbs_recv_wr(const struct verbs_endpoint *ep, const struct fabric_sge *from, uint32_t position,
-			  struct ibv_recv_wr *wr, struct ibv_sge *sge)
-{
-	sge->addr = (uintptr_t)from->addr;
-	sge->length = (uint32_t)MIN(from->len, ep->max_message);
-	sge->lkey = verbs_lkey(from->region, ep->device);
-	*wr = (struct ibv_recv_wr){
-		.wr_id = VERBS_WR_ID(VERBS_WR_RECV, ep->generation, position),
-		.sg_list = sge,
-		.num_sge = from->len ? 1 : 0,
-	};
-}
-
 /* Post up to a batch; the caller has checked the room. */
 static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv *recv, unsigned count)
 {
@@ -39,10 +26,18 @@ static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv 
 	int rc;
 
 	for (unsigned i = 0; i < count; i++) {
+		const struct fabric_sge *from = &recv[i].sge;
 		uint32_t position = ep->recv_head + i;
 
 		ep->recv_id[position & ep->recv_mask] = recv[i].id;
-		verbs_recv_wr(ep, &recv[i].sge, position, &wr[i], &sge[i]);
+		sge[i].addr = (uintptr_t)from->addr;
+		sge[i].length = (uint32_t)MIN(from->len, ep->max_message);
+		sge[i].lkey = verbs_lkey(from->region, ep->device);
+		wr[i] = (struct ibv_recv_wr){
+			.wr_id = VERBS_WR_ID(VERBS_WR_RECV, ep->generation, position),
+			.sg_list = &sge[i],
+			.num_sge = from->len ? 1 : 0,
+		};
 		if (i)
 			wr[i - 1].next = &wr[i];
 	}
@@ -55,10 +50,15 @@ static int verbs_recv_batch(struct verbs_endpoint *ep, const struct fabric_recv 
 	return -rc;
 }
 
-static int verbs_recv_own(struct verbs_endpoint *ep, const struct fabric_recv *recv, unsigned count)
+int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
+		    unsigned count)
 {
+	struct verbs_endpoint *ep;
 	int rc = 0;
 
+	if (!endpoint)
+		return verbs_post_shared(container_of(queue, struct verbs_queue, base), recv, count);
+	ep = container_of(endpoint, struct verbs_endpoint, base);
 	if (ep->state >= VERBS_CLOSING)
 		return -ENOTCONN;
 	if (count > ep->recv_depth - (ep->recv_head - ep->recv_tail))
@@ -76,14 +76,6 @@ static int verbs_recv_own(struct verbs_endpoint *ep, const struct fabric_recv *r
 		ep->early[ep->recv_head & ep->recv_mask] = recv[i].sge;
 	}
 	return 0;
-}
-
-int verbs_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
-		    unsigned count)
-{
-	if (!endpoint)
-		return verbs_post_shared(container_of(queue, struct verbs_queue, base), recv, count);
-	return verbs_recv_own(container_of(endpoint, struct verbs_endpoint, base), recv, count);
 }
 
 /* What was posted before there was a queue pair. */
@@ -113,23 +105,6 @@ static bool verbs_may_send(const struct verbs_endpoint *ep)
 	return ep->state == VERBS_LIVE || (ep->state == VERBS_ANSWERED && ep->heard);
 }
 
-/* Each half send queue one completion, asked for or not, so that slots come back. */
-static bool verbs_wants_completion(struct verbs_endpoint *ep, bool signaled)
-{
-	if (!signaled && ++ep->unsignaled < ep->signal_every)
-		return false;
-	ep->unsignaled = 0;
-	return true;
-}
-
-static void verbs_fill_atomic(const struct fabric_wr *from, struct ibv_send_wr *wr)
-{
-	wr->wr.atomic.remote_addr = from->remote_addr;
-	wr->wr.atomic.rkey = from->rkey;
-	wr->wr.atomic.compare_add = from->operand;
-	wr->wr.atomic.swap = from->swap;
-}
-
 static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, uint32_t position, uint8_t flags,
 		       struct ibv_send_wr *wr)
 {
@@ -143,9 +118,19 @@ static void verbs_fill(struct verbs_endpoint *ep, const struct fabric_wr *from, 
 	wr->imm_data = htonl(from->imm);
 	wr->wr.rdma.remote_addr = from->remote_addr;
 	wr->wr.rdma.rkey = from->rkey;
-	if (unlikely(fabric_is_atomic(from->opcode)))
-		verbs_fill_atomic(from, wr);
-	wr->send_flags = verbs_wants_completion(ep, flags & VERBS_SLOT_SIGNALED) ? IBV_SEND_SIGNALED : 0;
+	if (unlikely(fabric_is_atomic(from->opcode))) {
+		wr->wr.atomic.remote_addr = from->remote_addr;
+		wr->wr.atomic.rkey = from->rkey;
+		wr->wr.atomic.compare_add = from->operand;
+		wr->wr.atomic.swap = from->swap;
+	}
+	/* Each half send queue one completion, asked for or not, so that slots come back. */
+	if (flags & VERBS_SLOT_SIGNALED || ++ep->unsignaled >= ep->signal_every) {
+		ep->unsignaled = 0;
+		wr->send_flags = IBV_SEND_SIGNALED;
+	} else {
+		wr->send_flags = 0;
+	}
 }
 
 /* Small ones may lie anywhere, others in their region: a device finds out only after it has sent
@@ -195,7 +180,7 @@ static size_t verbs_total(const struct fabric_wr *wr)
 }
 
 /* `count` requests are in the queue's scratch; ring the bell once. */
-static int verbs_ring(struct verbs_endpoint *ep, uint32_t count)
+static int verbs_post_scratch(struct verbs_endpoint *ep, uint32_t count)
 {
 	struct ibv_send_wr *wr = ep->queue->wr, *last = &wr[count - 1], *bad = NULL, *next;
 	int rc;
@@ -230,7 +215,7 @@ static void verbs_post_fence(struct verbs_endpoint *ep)
 	ep->queue->wr->num_sge = 0;
 	ep->odd++;
 	ep->fence = true;
-	if (verbs_ring(ep, 1))
+	if (verbs_post_scratch(ep, 1))
 		verbs_endpoint_close(ep);
 }
 
@@ -348,7 +333,7 @@ static int verbs_issue_piece(struct verbs_endpoint *ep)
 		ep->deferred_done = 0;
 		ep->deferred_tail++;
 	}
-	return verbs_ring(ep, 1);
+	return verbs_post_scratch(ep, 1);
 }
 
 static void verbs_issue_deferred(struct verbs_endpoint *ep)
@@ -450,7 +435,7 @@ int verbs_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 		return verbs_post_deferred(ep, chain);
 	rc = verbs_build(ep, chain, &count);
 	if (likely(!rc && count)) {
-		rc = verbs_ring(ep, count);
+		rc = verbs_post_scratch(ep, count);
 		ep->used += ep->head - head;
 		return likely(!rc) ? 0 : verbs_post_failed(ep, chain, ep->head - head);
 	}
@@ -483,7 +468,7 @@ int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
 	wr->bind_mw.mw = mw;
 	wr->bind_mw.rkey = rkey;
 	wr->bind_mw.bind_info = *info;
-	rc = verbs_ring(ep, 1);
+	rc = verbs_post_scratch(ep, 1);
 	if (rc != 0)
 		verbs_endpoint_close(ep);
 	else
@@ -577,62 +562,41 @@ static void verbs_received(const struct ibv_wc *wc, struct fabric_completion *ou
 	}
 }
 
-static bool verbs_recv_done(struct verbs_endpoint *ep, const struct ibv_wc *wc, struct fabric_completion *out)
-{
-	uint32_t position = (uint32_t)wc->wr_id;
-
-	if (unlikely(position - ep->recv_tail >= ep->recv_head - ep->recv_tail))
-		return false;
-	ep->recv_tail = position + 1;
-	out->id = ep->recv_id[position & ep->recv_mask];
-	verbs_received(wc, out);
-	return true;
-}
-
-static bool verbs_shared_done(struct verbs_cq *cq, const struct ibv_wc *wc, struct fabric_completion *out)
-{
-	uint32_t index = (uint32_t)wc->wr_id;
-
-	out->id = cq->queue->shared[index].id;
-	verbs_received(wc, out);
-	verbs_shared_return(cq, index, false);
-	return true;
-}
-
-/* An endpoint that is gone: only its shared receives are of interest. */
-static int verbs_orphan(struct verbs_cq *cq, const struct ibv_wc *wc)
-{
-	if (wc->wr_id >> 62 == VERBS_WR_SHARED)
-		verbs_shared_return(cq, (uint32_t)wc->wr_id, true);
-	return 0;
-}
-
 static bool verbs_done(struct verbs_cq *cq, struct verbs_endpoint *ep, const struct ibv_wc *wc,
 		       struct fabric_completion *out)
 {
+	uint32_t position = (uint32_t)wc->wr_id; /* of a shared receive: its index */
+
 	switch (wc->wr_id >> 62) {
 	case VERBS_WR_SEND:
 		return verbs_send_done(ep, wc, out);
 	case VERBS_WR_RECV:
-		return verbs_recv_done(ep, wc, out);
+		if (unlikely(position - ep->recv_tail >= ep->recv_head - ep->recv_tail))
+			return false;
+		ep->recv_tail = position + 1;
+		out->id = ep->recv_id[position & ep->recv_mask];
+		verbs_received(wc, out);
+		return true;
 	default:
-		return verbs_shared_done(cq, wc, out);
+		out->id = cq->queue->shared[position].id;
+		verbs_received(wc, out);
+		verbs_shared_return(cq, position, VERBS_SHARED_DONE);
+		return true;
 	}
-}
-
-static bool verbs_is_current(const struct verbs_endpoint *ep, const struct ibv_wc *wc)
-{
-	return wc->wr_id >> 62 == VERBS_WR_SHARED || (wc->wr_id >> 32 & VERBS_GENERATION_MASK) == ep->generation;
 }
 
 /* Number of completions for the caller: none or one. */
 static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc, struct fabric_completion *out)
 {
 	struct verbs_endpoint *ep = verbs_queue_find(cq, wc->qp_num);
-	bool deliver;
+	bool shared = wc->wr_id >> 62 == VERBS_WR_SHARED, deliver;
 
-	if (unlikely(!ep || !verbs_is_current(ep, wc)))
-		return verbs_orphan(cq, wc);
+	/* When the endpoint is gone only shared receives are of interest. */
+	if (unlikely(!ep || (!shared && (wc->wr_id >> 32 & VERBS_GENERATION_MASK) != ep->generation))) {
+		if (shared)
+			verbs_shared_return(cq, (uint32_t)wc->wr_id, VERBS_SHARED_ORPHAN);
+		return 0;
+	}
 	*out = (struct fabric_completion){.endpoint = &ep->base, .context = ep->context};
 	deliver = verbs_done(cq, ep, wc, out);
 	out->status = verbs_status(wc->status, out->opcode);
@@ -649,8 +613,8 @@ static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc, struct f
 	return deliver;
 }
 
-/* The queue was found empty, or cannot be polled. */
-static void verbs_empty(struct verbs_cq *cq, int got)
+/* The completion queue was found empty, or cannot be polled. */
+static void verbs_cq_empty(struct verbs_cq *cq, int got)
 {
 	if (got < 0) {
 		verbs_cq_lose(cq, "it cannot be polled");
@@ -658,8 +622,8 @@ static void verbs_empty(struct verbs_cq *cq, int got)
 	}
 	cq->reserved -= cq->dying; /* none of theirs is left */
 	cq->dying = 0;
-	if (cq->graves)
-		verbs_graves_tidy(cq->queue, cq, false);
+	if (cq->retired)
+		verbs_retired_free(cq->queue, cq, VERBS_RETIRED_DRAINED);
 }
 
 static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int max)
@@ -676,8 +640,8 @@ static int verbs_poll_cq(struct verbs_cq *cq, struct fabric_completion *out, int
 		for (int i = 0; i < got; i++)
 			n += verbs_complete(cq, &wc[i], out + n);
 	} while (got == want && n < max);
-	if (got < want && unlikely(got < 0 || (cq->dying | cq->graves)))
-		verbs_empty(cq, got);
+	if (got < want && unlikely(got < 0 || (cq->dying | cq->retired)))
+		verbs_cq_empty(cq, got);
 	if (taken > 0 && unlikely(cq->armed))
 		verbs_take_cq_events(cq);
 	return n;

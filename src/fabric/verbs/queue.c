@@ -9,7 +9,7 @@
 
 #define VERBS_NO_SHARED UINT32_MAX
 
-static int verbs_nonblock(int fd)
+int verbs_nonblock(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 
@@ -166,20 +166,6 @@ static void verbs_shared_push(struct verbs_queue *q, uint32_t *list, uint32_t in
 	*list = index;
 }
 
-static void verbs_shared_wr(const struct verbs_cq *cq, uint32_t index, struct ibv_recv_wr *wr, struct ibv_sge *sge)
-{
-	const struct fabric_sge *from = &cq->queue->shared[index].sge;
-
-	sge->addr = (uintptr_t)from->addr;
-	sge->length = (uint32_t)MIN(from->len, cq->device->max_message);
-	sge->lkey = verbs_lkey(from->region, (unsigned)(cq - cq->queue->cq));
-	*wr = (struct ibv_recv_wr){
-		.wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
-		.sg_list = sge,
-		.num_sge = sge->length ? 1 : 0,
-	};
-}
-
 static void verbs_shared_park_one(struct verbs_queue *q, uint32_t index)
 {
 	verbs_shared_push(q, &q->shared_parked, index);
@@ -210,8 +196,18 @@ static bool verbs_shared_give(struct verbs_cq *cq, unsigned most)
 	int rc;
 
 	for (; count < most && q->parked; count++) {
+		uint32_t index = verbs_shared_pop(q, &q->shared_parked);
+		const struct fabric_sge *from = &q->shared[index].sge;
+
 		q->parked--;
-		verbs_shared_wr(cq, verbs_shared_pop(q, &q->shared_parked), &wr[count], &sge[count]);
+		sge[count].addr = (uintptr_t)from->addr;
+		sge[count].length = (uint32_t)MIN(from->len, cq->device->max_message);
+		sge[count].lkey = verbs_lkey(from->region, (unsigned)(cq - q->cq));
+		wr[count] = (struct ibv_recv_wr){
+			.wr_id = VERBS_WR_ID(VERBS_WR_SHARED, 0, index),
+			.sg_list = &sge[count],
+			.num_sge = sge[count].length ? 1 : 0,
+		};
 		if (count)
 			wr[count - 1].next = &wr[count];
 	}
@@ -251,21 +247,19 @@ static struct verbs_cq *verbs_shared_neediest(struct verbs_queue *q)
 	return best;
 }
 
-/* Of several devices each gets one in turn. */
-static unsigned verbs_shared_share(const struct verbs_queue *q, const struct verbs_cq *cq)
-{
-	return q->count > 1 ? 1 : MIN(cq->shared_depth - cq->shared_posted, (uint32_t)VERBS_BATCH);
-}
-
 /* What a device does not take, for whatever reason, stays parked until the next time. */
 void verbs_shared_deal(struct verbs_queue *q)
 {
 	uint32_t kept = q->count > 1 ? q->unbound : 0;
 	struct verbs_cq *cq;
 
-	while (q->parked > kept && (cq = verbs_shared_neediest(q)))
-		if (!verbs_shared_give(cq, verbs_shared_share(q, cq)))
+	while (q->parked > kept && (cq = verbs_shared_neediest(q))) {
+		/* Of several devices each gets one in turn. */
+		unsigned most = q->count > 1 ? 1 : MIN(cq->shared_depth - cq->shared_posted, (uint32_t)VERBS_BATCH);
+
+		if (!verbs_shared_give(cq, most))
 			break;
+	}
 }
 
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count)
@@ -289,13 +283,13 @@ int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, uns
 
 /* A shared receive came back. One that a destroyed endpoint took goes out again, so that its
  * buffer is not lost to the caller. */
-void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan)
+void verbs_shared_return(struct verbs_cq *cq, uint32_t index, enum verbs_shared_end end)
 {
 	struct verbs_queue *q = cq->queue;
 
 	cq->shared_posted--;
 	q->shared[index].at = NULL;
-	if (orphan) {
+	if (end == VERBS_SHARED_ORPHAN) {
 		verbs_shared_park_one(q, index);
 		verbs_shared_deal(q);
 		return;
@@ -344,21 +338,6 @@ static int verbs_cq_open(struct verbs_cq *cq)
 	return rc ? rc : verbs_epoll_add(q, cq->channel->fd, VERBS_CHANNEL, (unsigned)(cq - q->cq));
 }
 
-static int verbs_cq_create(struct verbs_cq *cq, const struct fabric_queue_attr *attr)
-{
-	int rc;
-
-	cq->bucket_mask = 15;
-	cq->bucket = calloc(16, sizeof(*cq->bucket));
-	if (!cq->bucket)
-		return -ENOMEM;
-	cq->shared_depth = verbs_shared_depth(cq->device, attr->shared_depth);
-	cq->depth = MIN(attr->completions, cq->device->max_cqe - cq->shared_depth);
-	rc = verbs_cq_open(cq);
-	return rc ? rc
-		  : verbs_epoll_add(cq->queue, cq->device->ctx->async_fd, VERBS_ASYNC, (unsigned)(cq - cq->queue->cq));
-}
-
 static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd)
 {
 	struct ibv_srq_init_attr attr = {.srq_context = cq, .attr = {.max_wr = cq->shared_depth, .max_sge = 1}};
@@ -382,7 +361,13 @@ static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *a
 	cq->removed = cq->lost = !pd;
 	if (!pd)
 		return 0;
-	rc = verbs_cq_create(cq, attr);
+	cq->bucket_mask = 15;
+	cq->bucket = calloc(16, sizeof(*cq->bucket));
+	cq->shared_depth = verbs_shared_depth(cq->device, attr->shared_depth);
+	cq->depth = MIN(attr->completions, cq->device->max_cqe - cq->shared_depth);
+	rc = cq->bucket ? verbs_cq_open(cq) : -ENOMEM;
+	if (rc == 0)
+		rc = verbs_epoll_add(cq->queue, cq->device->ctx->async_fd, VERBS_ASYNC, (unsigned)(cq - cq->queue->cq));
 	if (rc != 0) {
 		log_error("verbs", "completion queue of %u on %s: %s", cq->depth + cq->shared_depth, cq->device->name,
 			  verbs_reason(-rc, reason));
@@ -432,7 +417,7 @@ int verbs_cq_rebuild(struct verbs_cq *cq)
 	struct verbs_queue *q = cq->queue;
 	int rc;
 
-	must(!cq->endpoints && !cq->graves);
+	must(!cq->endpoints && !cq->retired);
 	verbs_cq_close(cq);
 	verbs_shared_park(cq);
 	atomic_store(&cq->failure, NULL);
@@ -455,7 +440,7 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 
 	must(list_empty(&q->endpoints)); /* these first */
-	verbs_graves_tidy(q, NULL, true);
+	verbs_retired_free(q, NULL, VERBS_RETIRED_ALL);
 	verbs_unwatch_queue(q);
 	for (unsigned i = 0; i < q->count; i++) {
 		verbs_cq_close(&q->cq[i]);
@@ -507,12 +492,12 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 	q->base.ops = domain->base.ops;
 	q->domain = domain;
 	q->fabric = domain->fabric;
-	q->look = 1;
+	q->checks = 1;
 	list_init(&q->pending);
 	list_init(&q->closing);
 	list_init(&q->flushing);
 	list_init(&q->endpoints);
-	list_init(&q->graves);
+	list_init(&q->retired);
 	list_init(&q->listeners);
 	list_init(&q->gone);
 	list_init(&q->watched);

@@ -31,7 +31,7 @@
 #define VERBS_RNR_FOREVER 7
 #define VERBS_MIN_RNR_TIMER 12           /* 0.64 ms; the default of 0 is 655 ms */
 #define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
-#define VERBS_GRAVE_NS (100 * TIME_MS)   /* some devices never say that a queue pair took its last receive */
+#define VERBS_RETIRED_NS (100 * TIME_MS) /* some devices never say that a queue pair took its last receive */
 
 struct verbs_device {
 	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
@@ -39,7 +39,7 @@ struct verbs_device {
 	bool iwarp, windows;
 	bool loose_windows; /* a window shows all of the registration that it is bound to */
 	bool atomics;       /* it has some, and they are whole to those of all others of its fabric */
-	bool global;        /* they are whole to anybody's */
+	bool global;        /* they are whole to those of any other device */
 	bool active;        /* one of its ports is */
 	uint8_t max_reads;
 	uint32_t max_inline;
@@ -134,9 +134,9 @@ struct verbs_cq {
 	uint32_t depth;    /* completions that fit; those of the shared receives have their own room */
 	uint32_t reserved; /* promised to endpoints */
 	uint32_t dying;    /* of these, to endpoints destroyed since the queue was last empty */
-	uint32_t graves;   /* endpoints destroyed for their owner, with a queue pair that may still hold receives */
+	uint32_t retired;  /* endpoints destroyed for their owner, with a queue pair that may still hold receives */
 
-	_Atomic(const char *) failure; /* set by whoever read the device's event; NULL: none */
+	_Atomic(const char *) failure; /* set by the thread that read the device's event; NULL: none */
 	bool lost;                     /* brings nothing any more: see verbs_cq_lose() */
 	bool removed;                  /* with its device */
 	bool complained;               /* of what would fail each time */
@@ -156,11 +156,11 @@ struct verbs_queue {
 	struct rdma_event_channel *events;
 	int timer;                   /* wakes for deadlines, and for other threads that found a fatal error */
 	int epoll;                   /* all descriptors: those of a device that is gone can leave it */
-	bool deaf;                   /* rdma_cm is lost */
+	bool cm_lost;                /* rdma_cm is */
 	unsigned cm_errors;          /* in a row */
 	struct list watched;         /* of all queues in the process */
-	struct list graves;          /* endpoints, by deadline */
-	struct list listeners, gone; /* gone: their devices, and nobody was told yet */
+	struct list retired;         /* endpoints, by deadline */
+	struct list listeners, gone; /* gone: their devices, and their owners were not told yet */
 	unsigned count;
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
 	struct verbs_shared *shared;
@@ -180,7 +180,7 @@ struct verbs_queue {
 	struct list endpoints;
 	uint32_t generation;
 	unsigned unsettled; /* endpoints that expect an event soon */
-	unsigned look;      /* check the descriptors in the next so many calls */
+	unsigned checks;    /* check the descriptors in the next so many calls */
 	unsigned skipped;   /* calls since they were checked */
 	uint64_t tick;      /* coarse time when they were checked */
 };
@@ -283,11 +283,11 @@ struct verbs_endpoint {
 	struct list pending, closing, flushing, member;
 	struct list windows;
 	struct list watched; /* of all endpoints with a queue pair in the process */
-	atomic_bool broken;  /* set by whoever read the device's asynchronous event */
+	atomic_bool broken;  /* set by the thread that read the device's asynchronous event */
 	atomic_bool spent;   /* the same: no shared receive is taken any more */
 	bool ready;          /* was ready to receive */
 	bool admitted;       /* the peer may reach memory */
-	bool drained;        /* in the grave: at the next empty poll nothing of it is left */
+	bool drained;        /* retired: at the next empty poll nothing of it is left */
 };
 
 static inline uint32_t verbs_outstanding(const struct verbs_endpoint *ep)
@@ -319,7 +319,7 @@ void verbs_device_gone(const struct verbs_device *device, const char *why);
  * anew for the next endpoint, unless its device is gone. Idempotent. */
 void verbs_cq_lose(struct verbs_cq *cq, const char *why);
 /* Act on what other threads found. */
-void verbs_queue_heed(struct verbs_queue *q);
+void verbs_queue_take_losses(struct verbs_queue *q);
 /* rdma_cm will bring nothing any more. */
 void verbs_cm_lose(struct verbs_queue *q, const char *why);
 /* 0: new endpoints may use it; it may have been made anew for them. -ENODEV: never again. -EIO: not now. */
@@ -359,8 +359,10 @@ void verbs_queue_remove(struct verbs_cq *cq, struct verbs_endpoint *ep);
 struct verbs_endpoint *verbs_queue_find(const struct verbs_cq *cq, uint32_t qp_num);
 uint32_t verbs_shared_wanted(const struct fabric_queue *queue, uint32_t spare);
 int verbs_post_shared(struct verbs_queue *q, const struct fabric_recv *recv, unsigned count);
-void verbs_shared_return(struct verbs_cq *cq, uint32_t index, bool orphan);
+enum verbs_shared_end { VERBS_SHARED_DONE, VERBS_SHARED_ORPHAN }; /* orphan: taken by an endpoint that is no more */
+void verbs_shared_return(struct verbs_cq *cq, uint32_t index, enum verbs_shared_end end);
 void verbs_shared_deal(struct verbs_queue *q); /* what is parked goes out, where it may */
+int verbs_nonblock(int fd);                    /* 0 or -errno */
 /* Make the queue anew, when no queue pair uses it: no shared receive is lost. */
 int verbs_cq_rebuild(struct verbs_cq *cq);
 
@@ -420,9 +422,10 @@ void verbs_endpoint_close(struct verbs_endpoint *ep);
 void verbs_endpoint_lose(struct verbs_endpoint *ep, int error);
 /* Report the end once nothing is outstanding. */
 void verbs_endpoint_settle(struct verbs_endpoint *ep);
-/* Destroyed endpoints whose queue pairs may hold shared receives: after an empty poll, those that are done go;
- * `all` (or with cq NULL, of every device): without waiting. */
-void verbs_graves_tidy(struct verbs_queue *q, const struct verbs_cq *cq, bool all);
+/* Destroyed endpoints whose queue pairs may hold shared receives: after an empty poll, those that are done go; or all,
+ * without waiting. cq NULL: of every device. */
+enum verbs_retired { VERBS_RETIRED_DRAINED, VERBS_RETIRED_ALL };
+void verbs_retired_free(struct verbs_queue *q, const struct verbs_cq *cq, enum verbs_retired which);
 
 /* window.c */
 int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,

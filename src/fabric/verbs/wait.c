@@ -7,10 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERBS_ACK_BATCH 64    /* an acknowledgement takes a lock */
-#define VERBS_LOOK_EVERY 1024 /* calls of next_event between two system calls, when busy */
-#define VERBS_LOOK_SOONER 16  /* while a connection is being made or ended */
-#define VERBS_LOOK_CLOCK 8    /* calls between two looks at the clock */
+#define VERBS_ACK_BATCH 64     /* an acknowledgement takes a lock */
+#define VERBS_CHECK_EVERY 1024 /* calls of next_event between two system calls, when busy */
+#define VERBS_CHECK_SOONER 16  /* while a connection is being made or ended */
+#define VERBS_CHECK_CLOCK 8    /* calls between two looks at the clock */
 
 /* Take the events that woke us, exactly as many as there are. */
 void verbs_take_cq_events(struct verbs_cq *cq)
@@ -46,10 +46,11 @@ int verbs_arm(struct fabric_queue *queue)
 			continue;
 		rc = ibv_req_notify_cq(cq->cq, 0);
 		if (rc != 0)
-			verbs_cq_lose(cq, strerror(rc)); /* what follows is found by the poll and the look after this */
+			verbs_cq_lose(cq,
+				      strerror(rc)); /* what follows is found by the poll and the check after this */
 		cq->armed = rc == 0;
 	}
-	q->look = 2; /* once before sleeping, once after */
+	q->checks = 2; /* once before sleeping, once after */
 	return 0;
 }
 
@@ -62,7 +63,7 @@ bool verbs_hung_up(struct fabric_endpoint *endpoint)
 
 	if (ep->state <= VERBS_LIVE && poll(&events, 1, 0) <= 0)
 		return false;
-	q->look = MAX(q->look, 1u);
+	q->checks = MAX(q->checks, 1u);
 	return true;
 }
 
@@ -72,7 +73,7 @@ int verbs_fds(const struct fabric_queue *queue, int fds[static FABRIC_MAX_FDS])
 	return 1;
 }
 
-/* Any thread. A pending deadline that this overwrites is set again by whoever wakes. */
+/* Any thread. A pending deadline that this overwrites is set again by the thread that wakes. */
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
 {
 	struct itimerspec at = {.it_value = {(time_t)(ns / TIME_S), (long)(ns % TIME_S)}};
@@ -84,21 +85,21 @@ void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
  * Events.
  */
 
-/* The next deadline; a grave past it waits only for the next empty poll, which this wakes for. */
+/* The next deadline; a retired endpoint past it waits only for the next empty poll, which this wakes for. */
 static void verbs_wake_next(struct verbs_queue *q, uint64_t now)
 {
 	uint64_t when = TIME_NEVER;
 
 	if (!list_empty(&q->closing))
 		when = MAX(list_first(&q->closing, struct verbs_endpoint, closing)->deadline, now + 1);
-	if (!list_empty(&q->graves))
-		when = MIN(when, MAX(list_first(&q->graves, struct verbs_endpoint, member)->deadline, now + TIME_MS));
+	if (!list_empty(&q->retired))
+		when = MIN(when, MAX(list_first(&q->retired, struct verbs_endpoint, member)->deadline, now + TIME_MS));
 	if (when != TIME_NEVER)
 		verbs_queue_wake(q, when - now);
 }
 
 /* Endpoints whose flushes do not come, and those that another thread saw break. */
-static void verbs_woken(struct verbs_queue *q)
+static void verbs_timer_expired(struct verbs_queue *q)
 {
 	struct list *pos, *tmp;
 	uint64_t expirations, now = time_now();
@@ -112,22 +113,18 @@ static void verbs_woken(struct verbs_queue *q)
 			verbs_endpoint_close(ep);
 		verbs_endpoint_settle(ep);
 	}
-	verbs_queue_heed(q);
+	verbs_queue_take_losses(q);
 	verbs_wake_next(q, now);
-}
-
-static int verbs_pop_gone(struct verbs_queue *q, struct fabric_event *out)
-{
-	q->look = MAX(q->look, 1u); /* there may be more */
-	return verbs_listener_tell(list_first(&q->gone, struct verbs_listener, member), out);
 }
 
 static int verbs_pop_pending(struct verbs_queue *q, struct fabric_event *out)
 {
 	struct verbs_endpoint *ep;
 
-	if (unlikely(!list_empty(&q->gone)))
-		return verbs_pop_gone(q, out);
+	if (unlikely(!list_empty(&q->gone))) {
+		q->checks = MAX(q->checks, 1u); /* there may be more */
+		return verbs_listener_tell(list_first(&q->gone, struct verbs_listener, member), out);
+	}
 	if (list_empty(&q->pending))
 		return 0;
 	ep = list_first(&q->pending, struct verbs_endpoint, pending);
@@ -144,12 +141,12 @@ static int verbs_cm_drain(struct verbs_queue *q, struct fabric_event *out)
 	while (rc == 0);
 	if (rc < 0)
 		return verbs_pop_pending(q, out);
-	q->look = MAX(q->look, 1u); /* there may be more */
+	q->checks = MAX(q->checks, 1u); /* there may be more */
 	return rc;
 }
 
 /* A descriptor of a device that was taken away is in error for ever. */
-static void verbs_look_device(struct verbs_queue *q, const struct epoll_event *event, enum verbs_watched what)
+static void verbs_check_device(struct verbs_queue *q, const struct epoll_event *event, enum verbs_watched what)
 {
 	struct verbs_device *device = q->cq[event->data.u64 / VERBS_WATCHED_KINDS].device;
 
@@ -157,10 +154,10 @@ static void verbs_look_device(struct verbs_queue *q, const struct epoll_event *e
 		verbs_async_drain(device);
 	if (event->events & (EPOLLERR | EPOLLHUP))
 		verbs_device_gone(device, "its descriptors are closed");
-	verbs_queue_heed(q);
+	verbs_queue_take_losses(q);
 }
 
-static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
+static int verbs_check_descriptors(struct verbs_queue *q, struct fabric_event *out)
 {
 	struct epoll_event event[2 + 2 * VERBS_MAX_DEVICES];
 	int n = epoll_wait(q->epoll, event, ARRAY_SIZE(event), 0);
@@ -170,11 +167,11 @@ static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
 		enum verbs_watched what = event[i].data.u64 % VERBS_WATCHED_KINDS;
 
 		if (what == VERBS_TIMER)
-			verbs_woken(q);
+			verbs_timer_expired(q);
 		else if (what == VERBS_CM)
 			cm = true;
 		else if (what == VERBS_ASYNC || event[i].events & ~(unsigned)EPOLLIN)
-			verbs_look_device(q, &event[i], what);
+			verbs_check_device(q, &event[i], what);
 	}
 	return cm ? verbs_cm_drain(q, out) : verbs_pop_pending(q, out);
 }
@@ -184,17 +181,17 @@ static int verbs_look(struct verbs_queue *q, struct fabric_event *out)
  * many calls, or when the coarse clock (which costs little) has moved. Around a sleep, see
  * verbs_arm(), each call asks.
  */
-static bool verbs_time_to_look(struct verbs_queue *q)
+static bool verbs_check_is_due(struct verbs_queue *q)
 {
 	uint64_t tick;
 	bool due;
 
-	if (q->look) {
-		q->look--;
+	if (q->checks) {
+		q->checks--;
 		return true;
 	}
-	due = ++q->skipped >= (q->unsettled ? VERBS_LOOK_SOONER : VERBS_LOOK_EVERY);
-	if (!due && q->skipped % VERBS_LOOK_CLOCK)
+	due = ++q->skipped >= (q->unsettled ? VERBS_CHECK_SOONER : VERBS_CHECK_EVERY);
+	if (!due && q->skipped % VERBS_CHECK_CLOCK)
 		return false;
 	tick = time_coarse();
 	if (!due && tick == q->tick)
@@ -204,20 +201,20 @@ static bool verbs_time_to_look(struct verbs_queue *q)
 	return true;
 }
 
-/* Not in line: what it needs registers for, those who poll would save at each turn. */
+/* Not in line: what it needs registers for, a thread that polls would save at each turn. */
 static __attribute__((noinline)) int verbs_take_event(struct verbs_queue *q, struct fabric_event *out)
 {
 	*out = (struct fabric_event){.endpoint = NULL};
 	if (!list_empty(&q->pending))
 		return verbs_pop_pending(q, out);
-	return verbs_look(q, out);
+	return verbs_check_descriptors(q, out);
 }
 
 int verbs_next_event(struct fabric_queue *queue, struct fabric_event *out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 
-	if (likely(list_empty(&q->pending) && !verbs_time_to_look(q)))
+	if (likely(list_empty(&q->pending) && !verbs_check_is_due(q)))
 		return 0;
 	return verbs_take_event(q, out);
 }

@@ -37,20 +37,6 @@ static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *windo
 	return rc;
 }
 
-static int verbs_window_alloc(struct verbs_endpoint *ep, struct verbs_window *window)
-{
-	int error;
-
-	window->mw = ibv_alloc_mw(ep->domain->pd[ep->device], IBV_MW_TYPE_2);
-	if (window->mw) {
-		window->base.rkey = ibv_inc_rkey(window->mw->rkey);
-		return 0;
-	}
-	error = errno;
-	log_error("verbs", "memory window on %s: %s", ep->cq->device->name, strerror(error));
-	return -error;
-}
-
 static int verbs_window_bind(struct verbs_endpoint *ep, struct verbs_window *window, const struct fabric_region *region,
 			     void *addr, size_t len, unsigned access)
 {
@@ -64,11 +50,16 @@ static int verbs_window_bind(struct verbs_endpoint *ep, struct verbs_window *win
 	};
 	int rc = verbs_window_mr(ep, window, region, addr, len, &info.mr);
 
-	if (rc == 0)
-		rc = verbs_window_alloc(ep, window);
-	if (rc == 0)
-		rc = verbs_post_bind(ep, window->mw, window->base.rkey, &info);
-	return rc;
+	if (rc != 0)
+		return rc;
+	window->mw = ibv_alloc_mw(ep->domain->pd[ep->device], IBV_MW_TYPE_2);
+	if (!window->mw) {
+		rc = -errno;
+		log_error("verbs", "memory window on %s: %s", ep->cq->device->name, strerror(-rc));
+		return rc;
+	}
+	window->base.rkey = ibv_inc_rkey(window->mw->rkey);
+	return verbs_post_bind(ep, window->mw, window->base.rkey, &info);
 }
 
 int verbs_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,

@@ -1,7 +1,7 @@
 /* allgather.c: everybody gets everybody's part. */
 #include "peer/collectives/collective.h"
 
-static void copy_own(struct plan *plan, const struct collective *call)
+static void allgather_copy_own(struct plan *plan, const struct collective *call)
 {
 	plan_copy(plan, call->recv + plan->rank * call->length, call->send, call->length);
 }
@@ -16,7 +16,7 @@ void allgather_linear(struct plan *plan, const struct collective *call)
 	}
 	for (int by = 1; by < plan->size; by++)
 		plan_send(plan, rank_after(plan, plan->rank, by), call->send, call->length);
-	copy_own(plan, call);
+	allgather_copy_own(plan, call);
 }
 
 /* Recursive doubling, for powers of two: in round k pairs that are 2^k away exchange the 2^k parts that they have. (R.
@@ -24,7 +24,7 @@ void allgather_linear(struct plan *plan, const struct collective *call)
  * with the next two.) */
 void allgather_doubling(struct plan *plan, const struct collective *call)
 {
-	copy_own(plan, call);
+	allgather_copy_own(plan, call);
 	plan_round(plan);
 	for (int have = 1; have < plan->size; have *= 2) {
 		int other = plan->rank ^ have, mine = plan->rank & ~(have - 1), theirs = other & ~(have - 1);
@@ -80,5 +80,5 @@ void allgather_ring(struct plan *plan, const struct collective *call)
 		allgather_ring_lane(plan, call, part_of(call->length, lanes, lane));
 		plan_lane(plan);
 	}
-	copy_own(plan, call);
+	allgather_copy_own(plan, call);
 }

@@ -16,7 +16,7 @@ void reduce_by_ranks(struct plan *plan, const struct collective *call, char *fro
 		plan_reduce(plan, call->recv, from + rank * call->length, call->count);
 }
 
-/* Everything to everybody; each reduces in the order of the ranks. One delay of the network, for few members and few
+/* Everything to all; each reduces in the order of the ranks. One delay of the network, for few members and few
  * bytes. */
 void allreduce_linear(struct plan *plan, const struct collective *call)
 {
@@ -32,59 +32,42 @@ void allreduce_linear(struct plan *plan, const struct collective *call)
 	reduce_by_ranks(plan, call, from);
 }
 
-/*
- * Recursive doubling (Thakur and others, see allgather.c). Of members beyond a power of two, `extra`, the first 2 *
- * extra are pairs: the odd one gives what it has to the even one, which takes part for both.
- */
-struct doubling {
-	int members, extra; /* a power of two, and how many are beyond it */
-	char *from;
-};
-
-static int doubling_rank(const struct doubling *doubling, int place)
-{
-	return place < doubling->extra ? place * 2 : place + doubling->extra;
-}
-
-static void doubling_rounds(struct plan *plan, const struct collective *call, const struct doubling *doubling)
-{
-	int place = plan->rank < 2 * doubling->extra ? plan->rank / 2 : plan->rank - doubling->extra;
-
-	for (int bit = 1; bit < doubling->members; bit *= 2) {
-		int other = doubling_rank(doubling, place ^ bit);
-
-		plan_recv(plan, other, doubling->from, call->length);
-		plan_send(plan, other, call->recv, call->length);
-		plan_round(plan);
-		(place & bit ? plan_reduce_left : plan_reduce)(plan, call->recv, doubling->from, call->count);
-		plan_round(plan);
-	}
-}
-
+/* Recursive doubling (Thakur and others, see allgather.c). Of members beyond a power of two, `extra`, the first 2 *
+ * extra are pairs: the odd one gives what it has to the even one, which takes part for both. */
 void allreduce_doubling(struct plan *plan, const struct collective *call)
 {
-	struct doubling doubling = {.members = 1};
+	int members = 1, extra, place; /* place: among the members of a power of two */
 	bool paired;
+	char *from;
 
-	while (doubling.members <= plan->size / 2)
-		doubling.members *= 2;
-	doubling.extra = plan->size - doubling.members;
-	paired = plan->rank < 2 * doubling.extra;
+	while (members <= plan->size / 2)
+		members *= 2;
+	extra = plan->size - members;
+	paired = plan->rank < 2 * extra;
+	place = paired ? plan->rank / 2 : plan->rank - extra;
 	if (paired && plan->rank % 2) {
 		plan_send(plan, plan->rank - 1, call->send, call->length);
 		plan_round(plan);
 		plan_recv(plan, plan->rank - 1, call->recv, call->length);
 		return;
 	}
-	doubling.from = plan_memory(plan, call->length);
+	from = plan_memory(plan, call->length);
 	plan_copy(plan, call->recv, call->send, call->length);
 	if (paired) {
-		plan_recv(plan, plan->rank + 1, doubling.from, call->length);
+		plan_recv(plan, plan->rank + 1, from, call->length);
 		plan_round(plan);
-		plan_reduce(plan, call->recv, doubling.from, call->count);
+		plan_reduce(plan, call->recv, from, call->count);
 	}
 	plan_round(plan);
-	doubling_rounds(plan, call, &doubling);
+	for (int bit = 1; bit < members; bit *= 2) {
+		int other = place ^ bit, rank = other < extra ? other * 2 : other + extra;
+
+		plan_recv(plan, rank, from, call->length);
+		plan_send(plan, rank, call->recv, call->length);
+		plan_round(plan);
+		(place & bit ? plan_reduce_left : plan_reduce)(plan, call->recv, from, call->count);
+		plan_round(plan);
+	}
 	if (paired)
 		plan_send(plan, plan->rank + 1, call->recv, call->length);
 }
@@ -167,8 +150,8 @@ void allreduce_direct(struct plan *plan, const struct collective *call)
 
 /*
  * A ring (P. Patarasuk, X. Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations", 2009): a chunk
- * goes round once, and each adds its own to it; then it goes round again as it is. Nobody sends more than two vectors'
- * length, to one neighbour.
+ * goes round once, and each adds its own to it; then it goes round again as it is. No member sends more than two
+ * vectors' length, to one neighbour.
  */
 struct allreduce_ring {
 	const struct collective *call;
@@ -212,18 +195,6 @@ static void ring_gather(struct plan *plan, const struct allreduce_ring *ring)
 	}
 }
 
-static void ring_lane(struct plan *plan, const struct collective *call, struct part slice)
-{
-	struct allreduce_ring ring = {.call = call, .slice = slice};
-
-	ring.next = rank_after(plan, plan->rank, 1);
-	ring.before = rank_before(plan, plan->rank, 1);
-	if (call->send == call->recv)
-		ring.from = plan_memory(plan, (slice.length / plan->size + 1) * call->element);
-	ring_reduce(plan, &ring);
-	ring_gather(plan, &ring);
-}
-
 void allreduce_ring(struct plan *plan, const struct collective *call)
 {
 	size_t lanes = collective_lanes(call->length);
@@ -231,8 +202,18 @@ void allreduce_ring(struct plan *plan, const struct collective *call)
 	if (plan->size == 1)
 		plan_copy(plan, call->recv, call->send, call->length);
 	for (size_t lane = 0; lane < lanes && plan->size > 1; lane++) {
+		struct allreduce_ring ring = {
+			.call = call,
+			.slice = part_of(call->count, lanes, lane),
+			.next = rank_after(plan, plan->rank, 1),
+			.before = rank_before(plan, plan->rank, 1),
+		};
+
 		if (lane)
 			plan_lane(plan);
-		ring_lane(plan, call, part_of(call->count, lanes, lane));
+		if (call->send == call->recv)
+			ring.from = plan_memory(plan, (ring.slice.length / plan->size + 1) * call->element);
+		ring_reduce(plan, &ring);
+		ring_gather(plan, &ring);
 	}
 }

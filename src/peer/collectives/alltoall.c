@@ -4,14 +4,10 @@
 /* What goes to and comes from each: the same for alltoall and alltoallv. */
 struct exchange {
 	const struct collective *call;
-	const char *
-		/* NULL: in place, and then copied to `parts`, where each has the place that it has in the received
-		 * memory */
-		send;
-	char *parts;
+	char *parts; /* in place: a copy of what is sent, in the order of the ranks */
 };
 
-static struct part exchange_recv(const struct exchange *exchange, int rank)
+static struct part exchange_place(const struct exchange *exchange, int rank)
 {
 	const struct collective *call = exchange->call;
 
@@ -20,64 +16,50 @@ static struct part exchange_recv(const struct exchange *exchange, int rank)
 	return (struct part){call->recv_at[rank], call->recv_len[rank]};
 }
 
-static struct part exchange_send(const struct exchange *exchange, int rank)
+/* Where what is sent to a member lies. */
+static const char *exchange_from(const struct exchange *exchange, int rank, size_t *length)
 {
 	const struct collective *call = exchange->call;
+	size_t at = 0;
 
-	if (call->kind == COLLECTIVE_ALLTOALL)
-		return (struct part){rank * call->length, call->length};
-	return (struct part){call->send_at[rank], call->send_len[rank]};
+	if (call->send) {
+		*length = call->kind == COLLECTIVE_ALLTOALL ? call->length : call->send_len[rank];
+		return call->send + (call->kind == COLLECTIVE_ALLTOALL ? rank * call->length : call->send_at[rank]);
+	}
+	for (int before = 0; before < rank; before++)
+		at += exchange_place(exchange, before).length;
+	*length = exchange_place(exchange, rank).length;
+	return exchange->parts + at;
 }
 
-/* In place: what is sent goes aside before anything can come. */
-static void exchange_aside(struct plan *plan, struct exchange *exchange)
+/* In place, what is sent is copied before anything can come. */
+static void exchange_begin(struct plan *plan, const struct collective *call, struct exchange *exchange)
 {
 	size_t length = 0, at = 0;
 
+	*exchange = (struct exchange){.call = call};
+	if (call->send)
+		return;
 	for (int rank = 0; rank < plan->size; rank++)
-		length += exchange_recv(exchange, rank).length;
+		length += exchange_place(exchange, rank).length;
 	exchange->parts = plan_memory(plan, length);
 	for (int rank = 0; rank < plan->size; rank++) {
-		struct part part = exchange_recv(exchange, rank);
+		struct part part = exchange_place(exchange, rank);
 
-		plan_copy(plan, exchange->parts + at, exchange->call->recv + part.at, part.length);
+		plan_copy(plan, exchange->parts + at, call->recv + part.at, part.length);
 		at += part.length;
 	}
 	plan_round(plan);
 }
 
-/* Where what is sent to a member lies. */
-static const char *exchange_from(const struct exchange *exchange, int rank, size_t *length)
+static void exchange_recv_from(struct plan *plan, const struct exchange *exchange, int rank)
 {
-	struct part part;
-	size_t at = 0;
-
-	if (exchange->call->send) {
-		part = exchange_send(exchange, rank);
-		*length = part.length;
-		return exchange->call->send + part.at;
-	}
-	for (int before = 0; before < rank; before++)
-		at += exchange_recv(exchange, before).length;
-	*length = exchange_recv(exchange, rank).length;
-	return exchange->parts + at;
-}
-
-static void exchange_begin(struct plan *plan, const struct collective *call, struct exchange *exchange)
-{
-	*exchange = (struct exchange){.call = call};
-	if (!call->send)
-		exchange_aside(plan, exchange);
-}
-
-static void exchange_get(struct plan *plan, const struct exchange *exchange, int rank)
-{
-	struct part part = exchange_recv(exchange, rank);
+	struct part part = exchange_place(exchange, rank);
 
 	plan_recv(plan, rank, exchange->call->recv + part.at, part.length);
 }
 
-static void exchange_give(struct plan *plan, const struct exchange *exchange, int rank)
+static void exchange_send_to(struct plan *plan, const struct exchange *exchange, int rank)
 {
 	size_t length;
 	const char *from = exchange_from(exchange, rank, &length);
@@ -85,9 +67,9 @@ static void exchange_give(struct plan *plan, const struct exchange *exchange, in
 	plan_send(plan, rank, from, length);
 }
 
-static void exchange_own(struct plan *plan, const struct exchange *exchange)
+static void exchange_copy_own(struct plan *plan, const struct exchange *exchange)
 {
-	struct part part = exchange_recv(exchange, plan->rank);
+	struct part part = exchange_place(exchange, plan->rank);
 	size_t length;
 	const char *from = exchange_from(exchange, plan->rank, &length);
 
@@ -102,23 +84,23 @@ void alltoall_linear(struct plan *plan, const struct collective *call)
 
 	exchange_begin(plan, call, &exchange);
 	for (int by = 1; by < plan->size; by++)
-		exchange_get(plan, &exchange, rank_before(plan, plan->rank, by));
+		exchange_recv_from(plan, &exchange, rank_before(plan, plan->rank, by));
 	for (int by = 1; by < plan->size; by++)
-		exchange_give(plan, &exchange, rank_after(plan, plan->rank, by));
-	exchange_own(plan, &exchange);
+		exchange_send_to(plan, &exchange, rank_after(plan, plan->rank, by));
+	exchange_copy_own(plan, &exchange);
 }
 
-/* One to send to and one to receive from at a time, so that nobody is sent to by many. (Thakur and others, see
+/* One to send to and one to receive from at a time, so that no member is sent to by many. (Thakur and others, see
  * allgather.c.) */
 void alltoall_pairwise(struct plan *plan, const struct collective *call)
 {
 	struct exchange exchange;
 
 	exchange_begin(plan, call, &exchange);
-	exchange_own(plan, &exchange);
+	exchange_copy_own(plan, &exchange);
 	for (int by = 1; by < plan->size; by++) {
-		exchange_get(plan, &exchange, rank_before(plan, plan->rank, by));
-		exchange_give(plan, &exchange, rank_after(plan, plan->rank, by));
+		exchange_recv_from(plan, &exchange, rank_before(plan, plan->rank, by));
+		exchange_send_to(plan, &exchange, rank_after(plan, plan->rank, by));
 		plan_round(plan);
 	}
 }

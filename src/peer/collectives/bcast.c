@@ -48,47 +48,29 @@ void bcast_binomial(struct plan *plan, const struct collective *call)
 #define PIECES_MAX 512
 #define PIPELINE_LANES 4
 
-struct pipeline {
-	int parent, child[2], children; /* ranks; parent -1: none */
-	const struct collective *call;
-};
-
-static void pipeline_piece(struct plan *plan, const struct pipeline *pipeline, struct part piece)
+/* A tree in which each member has at most `width` children. Width 1: each passes on to the next. */
+static void bcast_pipelined(struct plan *plan, const struct collective *call, int width)
 {
-	const struct collective *call = pipeline->call;
-
-	if (pipeline->parent >= 0) {
-		plan_recv(plan, pipeline->parent, call->recv + piece.at, piece.length);
-		plan_round(plan);
-	}
-	for (int i = 0; i < pipeline->children; i++)
-		plan_send_loose(plan, pipeline->child[i], call->send + piece.at, piece.length);
-}
-
-static void pipeline_build(struct plan *plan, const struct pipeline *pipeline)
-{
-	size_t length = pipeline->call->length, pieces = length / PIECE + !!(length % PIECE);
+	int64_t virtual = rank_before(plan, plan->rank, call->root);
+	size_t pieces = call->length / PIECE + !!(call->length % PIECE);
 
 	pieces = MAX(1, MIN(pieces, PIECES_MAX));
 	for (size_t lane = 0; lane < PIPELINE_LANES && lane < pieces; lane++) {
 		if (lane)
 			plan_lane(plan);
-		for (size_t i = lane; i < pieces; i += PIPELINE_LANES)
-			pipeline_piece(plan, pipeline, part_of(length, pieces, i));
+		for (size_t i = lane; i < pieces; i += PIPELINE_LANES) {
+			struct part piece = part_of(call->length, pieces, i);
+
+			if (virtual) {
+				plan_recv(plan, rank_after(plan, call->root, (int)((virtual - 1) / width)),
+					  call->recv + piece.at, piece.length);
+				plan_round(plan);
+			}
+			for (int k = 1; k <= width && width * virtual + k < plan->size; k++)
+				plan_send_loose(plan, rank_after(plan, call->root, (int)(width * virtual + k)),
+						call->send + piece.at, piece.length);
+		}
 	}
-}
-
-/* A tree in which each member has at most `width` children. Width 1: each passes on to the next. */
-static void bcast_pipelined(struct plan *plan, const struct collective *call, int width)
-{
-	int virtual = rank_before(plan, plan->rank, call->root);
-	struct pipeline pipeline = {.parent = -1, .call = call};
-
-	if (virtual)
-		pipeline.parent = rank_after(plan, call->root, (virtual - 1) / width);
-	for (int i = 1; i <= width && (int64_t)width * virtual + i < plan->size; i++)
-		pipeline.child[pipeline.children++] = rank_after(plan, call->root, width * virtual + i);
-	pipeline_build(plan, &pipeline);
 }
 
 void bcast_chain(struct plan *plan, const struct collective *call)

@@ -20,7 +20,7 @@ struct member {
 
 struct exchange {
 	rdma_context *ctx;
-	uint64_t until; /* of the call, whoever is waited for */
+	uint64_t until; /* of the call, for all members */
 	size_t msg_size;
 	uint32_t members;
 	struct member *member;
@@ -59,27 +59,20 @@ static int exchange_members(struct exchange *x)
 	return 0;
 }
 
-/* Of less than msg_size bytes, as all members' are. */
-static void member_check(struct exchange *x, struct member *member)
-{
-	struct wire_peer_exchange head;
-
-	memcpy(&head, member->message, HEAD);
-	member->round = head.round;
-	member->called = true;
-	if (memchr(member->message + HEAD, '\0', member->length - HEAD))
-		exchange_failed(x, -EINVAL, "Invalid parameters: a member's string has a 0 byte");
-}
-
 static void member_finish(struct exchange *x, struct member *member)
 {
 	int64_t length = request_finish_until(member->request, x->until);
+	struct wire_peer_exchange head;
 	char why[400];
 
 	member->request = NULL;
-	if (length >= (int64_t)HEAD) {
+	if (length >= (int64_t)HEAD) { /* and less than msg_size behind it, as all members' are */
 		member->length = (size_t)length;
-		member_check(x, member);
+		memcpy(&head, member->message, HEAD);
+		member->round = head.round;
+		member->called = true;
+		if (memchr(member->message + HEAD, '\0', member->length - HEAD))
+			exchange_failed(x, -EINVAL, "Invalid parameters: a member's string has a 0 byte");
 		return;
 	}
 	if (length >= 0)
@@ -146,7 +139,7 @@ static void exchange_answer(struct exchange *x, const char *result, size_t lengt
 			exchange_failed(x, -rdma_get_errno(), rdma_get_error());
 }
 
-static int exchange_serve(rdma_context *ctx, const char *own, char *out, size_t msg_size)
+static int exchange_as_server(rdma_context *ctx, const char *own, char *out, size_t msg_size)
 {
 	struct exchange x = {.ctx = ctx, .until = context_until(ctx), .msg_size = msg_size};
 
@@ -213,14 +206,8 @@ static char *answer_receive(struct peer *server, uint64_t until, size_t *length)
 	return NULL;
 }
 
-/* Whether so many members' strings can add up to it: then it fits where this member wants it. */
-static bool answer_fits(size_t length, uint32_t members, size_t msg_size)
-{
-	return members && (length + members - 1) / members <= msg_size + 2;
-}
-
-/* What the members' strings can add up to, and is a string. */
-static int answer_take(const char *message, size_t length, char *out, size_t msg_size)
+/* It has to be a string, and one that the members' strings can add up to: then it fits where this member wants it. */
+static int answer_copy(const char *message, size_t length, char *out, size_t msg_size)
 {
 	struct wire_peer_exchange head;
 
@@ -229,7 +216,7 @@ static int answer_take(const char *message, size_t length, char *out, size_t msg
 		return rdma_fail(-EPROTO, "Exchange failed: the server's answer is no string");
 	if (head.error)
 		return rdma_fail(-(int)MIN(head.error, 4095u), "Exchange failed: %s", message + HEAD);
-	if (!answer_fits(length - HEAD, head.members, msg_size))
+	if (!head.members || (length - HEAD + head.members - 1) / head.members > msg_size + 2)
 		return rdma_fail(-EMSGSIZE, "Message too long: the result has %zu bytes, %u members may have %zu each",
 				 length - HEAD, head.members, msg_size);
 	memcpy(out, message + HEAD, length - HEAD);
@@ -250,7 +237,7 @@ static int exchange_await(struct peer *server, uint32_t round, uint64_t until, c
 		if (length > HEAD)
 			memcpy(&head, message, HEAD);
 		if (length > HEAD && (head.round == round || head.round == WIRE_PEER_ANY_ROUND)) {
-			rc = answer_take(message, length, out, msg_size);
+			rc = answer_copy(message, length, out, msg_size);
 			free(message);
 			return rc;
 		}
@@ -258,7 +245,7 @@ static int exchange_await(struct peer *server, uint32_t round, uint64_t until, c
 	}
 }
 
-static int exchange_ask(rdma_context *ctx, const char *own, size_t length, char *out, size_t msg_size)
+static int exchange_as_client(rdma_context *ctx, const char *own, size_t length, char *out, size_t msg_size)
 {
 	struct peer *server = exchange_server(ctx);
 	uint64_t until = context_until(ctx);
@@ -299,8 +286,8 @@ int rdma_sequential_alltoall(rdma_context *ctx, const void *send_buf, void *recv
 	if (length == msg_size)
 		return rdma_fail(-EINVAL, "Invalid parameters: no string of less than %zu bytes", msg_size);
 	rdma_enter(ctx);
-	rc = ctx->is_server ? exchange_serve(ctx, send_buf, recv_buf, msg_size)
-			    : exchange_ask(ctx, send_buf, length, recv_buf, msg_size);
+	rc = ctx->is_server ? exchange_as_server(ctx, send_buf, recv_buf, msg_size)
+			    : exchange_as_client(ctx, send_buf, length, recv_buf, msg_size);
 	rdma_leave(ctx);
 	return rc;
 }

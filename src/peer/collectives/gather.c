@@ -32,7 +32,7 @@ void scatter_linear(struct plan *plan, const struct collective *call)
 
 /*
  * A binomial tree. The subtree of a member are the members from its virtual rank on, as many as its lowest bit says, or
- * to the end.
+ * to the end. Their parts are in the order of virtual ranks, of which the first is the root's.
  */
 struct subtree {
 	int virtual, span; /* the first, how many */
@@ -57,28 +57,6 @@ static int subtree_below(const struct subtree *tree, int bit)
 	return MIN(bit, tree->span - bit);
 }
 
-/* Parts in the order of virtual ranks, of which the first is the root's, from or into their places. */
-static void rotate(struct plan *plan, const struct collective *call, char *parts, bool collect)
-{
-	for (int by = 0; by < plan->size; by++) {
-		int rank = rank_after(plan, call->root, by);
-
-		if (collect)
-			plan_copy(plan, call->recv + rank * call->length, parts + by * call->length, call->length);
-		else
-			plan_copy(plan, parts + by * call->length, call->send + rank * call->length, call->length);
-	}
-}
-
-static void gather_subtree(struct plan *plan, const struct collective *call, const struct subtree *tree, char *parts)
-{
-	for (int bit = 1; bit < tree->span; bit *= 2)
-		plan_recv(plan, rank_after(plan, call->root, tree->virtual + bit), parts + bit * call->length,
-			  subtree_below(tree, bit) * call->length);
-	plan_copy(plan, parts, call->send, call->length);
-	plan_round(plan);
-}
-
 void gather_binomial(struct plan *plan, const struct collective *call)
 {
 	struct subtree tree = subtree_of(plan, call);
@@ -90,11 +68,16 @@ void gather_binomial(struct plan *plan, const struct collective *call)
 		return;
 	}
 	parts = root && !call->root ? call->recv : plan_memory(plan, tree.span * call->length);
-	gather_subtree(plan, call, &tree, parts);
+	for (int bit = 1; bit < tree.span; bit *= 2)
+		plan_recv(plan, rank_after(plan, call->root, tree.virtual + bit), parts + bit * call->length,
+			  subtree_below(&tree, bit) * call->length);
+	plan_copy(plan, parts, call->send, call->length);
+	plan_round(plan);
 	if (!root)
 		plan_send(plan, tree.parent, parts, tree.span * call->length);
-	else if (call->root)
-		rotate(plan, call, parts, true);
+	for (int by = 0; by < plan->size && root && call->root; by++)
+		plan_copy(plan, call->recv + rank_after(plan, call->root, by) * call->length, parts + by * call->length,
+			  call->length);
 }
 
 static void scatter_subtree(struct plan *plan, const struct collective *call, const struct subtree *tree,
@@ -125,9 +108,10 @@ void scatter_binomial(struct plan *plan, const struct collective *call)
 		return;
 	}
 	parts = plan_memory(plan, tree.span * call->length);
-	if (root)
-		rotate(plan, call, parts, false);
-	else
+	for (int by = 0; by < plan->size && root; by++)
+		plan_copy(plan, parts + by * call->length, call->send + rank_after(plan, call->root, by) * call->length,
+			  call->length);
+	if (!root)
 		plan_recv(plan, tree.parent, parts, tree.span * call->length);
 	plan_round(plan);
 	scatter_subtree(plan, call, &tree, parts);

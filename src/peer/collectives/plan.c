@@ -124,7 +124,7 @@ struct spare {
 	size_t room;
 };
 
-static struct schedule *spare_take(rdma_context *ctx, size_t room)
+static struct schedule *spare_find(rdma_context *ctx, size_t room)
 {
 	for (struct spare **at = (struct spare **)&ctx->schedule_spare; *at; at = &(*at)->next) {
 		struct spare *spare = *at;
@@ -180,7 +180,7 @@ static struct schedule *schedule_new(rdma_context *ctx, const struct plan *count
 {
 	size_t lanes = round_up(sizeof(struct schedule)), steps = lanes + round_up(count->lanes * sizeof(struct lane));
 	size_t memory = steps + round_up(count->steps * sizeof(struct step)), room = memory + count->memory;
-	struct schedule *schedule = spare_take(ctx, room);
+	struct schedule *schedule = spare_find(ctx, room);
 
 	if (!schedule) {
 		schedule = aligned_alloc(MEMORY_ALIGN, room);

@@ -52,7 +52,7 @@ void reduce_binomial(struct plan *plan, const struct collective *call)
 }
 
 /* What each has reduced of a slice goes to the root. */
-static void collect(struct plan *plan, const struct collective *call, struct part slice, const char *reduced)
+static void reduce_collect(struct plan *plan, const struct collective *call, struct part slice, const char *reduced)
 {
 	struct part own = reduce_chunk(plan, call, slice, plan->rank);
 
@@ -82,6 +82,6 @@ void reduce_scatter(struct plan *plan, const struct collective *call)
 		if (lane)
 			plan_lane(plan);
 		reduce_exchange(plan, call, slice, into);
-		collect(plan, call, slice, into);
+		reduce_collect(plan, call, slice, into);
 	}
 }

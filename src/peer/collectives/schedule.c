@@ -1,6 +1,6 @@
 /*
  * schedule.c: carries schedules out. A message's done() only takes note; what follows from it is done by the next
- * schedule_turn(), so nothing is posted or cancelled in the midst of a list that somebody walks.
+ * schedule_turn(), so nothing is posted or cancelled in the midst of a list that is being walked.
  */
 #include "peer/collectives/schedule_private.h"
 
@@ -31,38 +31,26 @@ schedule_fail(struct schedule *schedule, int status, const char *format, ...)
 /*
  * Messages.
  */
-static void step_failed(const struct step *step, const struct rdma_request *request)
-{
-	struct schedule *schedule = step->lane->schedule;
-	bool gone = request->status == -ECONNRESET || request->status == -ENOTCONN;
-
-	if (gone && schedule->group)
-		group_member_missed(schedule->group, step->rank);
-	if (request->status == -EMSGSIZE)
-		schedule_fail(schedule, -EMSGSIZE,
-			      "rank %d sent %zu bytes where %zu are expected: the arguments do not fit", step->rank,
-			      request->length, step->length);
-	else
-		schedule_fail(schedule, request->status, "rank %d: %s", step->rank,
-			      request->why ? request->why : strerror(-request->status));
-}
-
 static void step_done(struct rdma_request *request)
 {
 	struct step *step = request->owner;
 	struct schedule *schedule = step->lane->schedule;
+	int status = request->status;
 
 	must(step->request == request && schedule->under_way);
 	step->request = NULL;
 	schedule->under_way--;
 	if (step->kind != STEP_SEND_LOOSE)
 		step->lane->waiting--;
-	if (request->status)
-		step_failed(step, request);
-	else if (step->kind == STEP_RECV && request->length != step->length)
-		schedule_fail(schedule, -EPROTO,
+	if ((status == -ECONNRESET || status == -ENOTCONN) && schedule->group)
+		group_member_missed(schedule->group, step->rank);
+	if (status == -EMSGSIZE || (!status && step->kind == STEP_RECV && request->length != step->length))
+		schedule_fail(schedule, status ? status : -EPROTO,
 			      "rank %d sent %zu bytes where %zu are expected: the arguments do not fit", step->rank,
 			      request->length, step->length);
+	else if (status)
+		schedule_fail(schedule, status, "rank %d: %s", step->rank,
+			      request->why ? request->why : strerror(-status));
 	request_free(request);
 	schedule_mark(schedule);
 }
@@ -89,16 +77,6 @@ static void step_post(struct step *step)
 	(step->kind == STEP_RECV ? message_recv : message_send)(request);
 }
 
-static void step_local(const struct step *step)
-{
-	const struct schedule *schedule = step->lane->schedule;
-
-	if (step->kind == STEP_COPY)
-		memcpy(step->to, step->from, step->length);
-	else
-		schedule->reduce(step->to, step->from, step->length, step->kind == STEP_REDUCE_LEFT);
-}
-
 /*
  * Rounds.
  */
@@ -112,8 +90,10 @@ static void lane_begin_round(struct lane *lane)
 			step_post(step);
 	}
 	for (step = first; step->kind != STEP_ROUND && !schedule->status; step++) {
-		if (step->kind > STEP_SEND_LOOSE)
-			step_local(step);
+		if (step->kind == STEP_COPY)
+			memcpy(step->to, step->from, step->length);
+		else if (step->kind > STEP_SEND_LOOSE)
+			schedule->reduce(step->to, step->from, step->length, step->kind == STEP_REDUCE_LEFT);
 	}
 	lane->next = step - schedule->step + 1;
 }
@@ -150,45 +130,35 @@ static bool schedule_step(struct schedule *schedule)
 /*
  * The end.
  */
-static uint64_t stream_of(const struct rdma_group *group, uint32_t sequence)
+static uint64_t schedule_stream(const struct rdma_group *group, uint32_t sequence)
 {
 	return (uint64_t)group->number << 32 | (uint32_t)(sequence * SCHEDULE_LANES);
 }
 
-/* Members that wait for something of this one fail, too, and for the same reason; unless they know of it. */
-static void schedule_tell(struct schedule *schedule)
-{
-	if (schedule->group && !schedule->told && !schedule->group->lost)
-		group_abort_say(schedule->group, schedule->sequence, schedule->status, schedule->why);
-	schedule->told = true;
-}
-
-static void step_give_up(struct step *step, uint64_t *until)
-{
-	struct rdma_request *request = step->request;
-	uint64_t look;
-
-	if (!request->cancel || !request->cancel(request)) {
-		look = message_abandon(request); /* and now or soon step_done() */
-		*until = MIN(*until, look);
-		return;
-	}
-	step->request = NULL;
-	step->lane->schedule->under_way--;
-	request_free(request);
-}
-
-/* Until when to wait for what is under way, and then to call this again: a peer that hangs does not say that it lets go
- * of a message. */
+/* Members that wait for something of this one fail, too, and for the same reason; unless they know of it. Until when to
+ * wait for what is under way, and then to call this again: a peer that hangs does not say that it lets go of a
+ * message. */
 static uint64_t schedule_give_up(struct schedule *schedule)
 {
 	uint64_t until = TIME_NEVER;
 
 	schedule->given_up = true;
-	schedule_tell(schedule);
+	if (schedule->group && !schedule->told && !schedule->group->lost)
+		group_abort_say(schedule->group, schedule->sequence, schedule->status, schedule->why);
+	schedule->told = true;
 	for (uint32_t i = 0; i < schedule->steps; i++) {
-		if (schedule->step[i].request)
-			step_give_up(&schedule->step[i], &until);
+		struct step *step = &schedule->step[i];
+		struct rdma_request *request = step->request;
+
+		if (request && request->cancel && request->cancel(request)) {
+			step->request = NULL;
+			schedule->under_way--;
+			request_free(request);
+		} else if (request) {
+			uint64_t look = message_abandon(request); /* and now or soon step_done() */
+
+			until = MIN(until, look);
+		}
 	}
 	return until;
 }
@@ -205,7 +175,7 @@ static void streams_forget(const struct rdma_group *group, uint64_t first, uint6
  * receives anything. */
 static void collective_forget(const struct rdma_group *group, uint32_t sequence)
 {
-	uint64_t all = (uint64_t)group->number << 32, first = stream_of(group, sequence);
+	uint64_t all = (uint64_t)group->number << 32, first = schedule_stream(group, sequence);
 
 	if (group->lost)
 		streams_forget(group, all, all | UINT32_MAX);
@@ -329,26 +299,26 @@ static void schedule_start(struct schedule *schedule, const struct schedule_orde
 	schedule->sequence = group->sequence++;
 	for (uint32_t i = 0; i < schedule->lanes; i++) {
 		schedule->lane[i].schedule = schedule;
-		schedule->lane[i].stream = stream_of(group, schedule->sequence) + i;
+		schedule->lane[i].stream = schedule_stream(group, schedule->sequence) + i;
 	}
 	list_add_tail(&schedule->ctx->schedules, &schedule->node);
 	schedule_advance(schedule);
 }
 
 /* It counts as begun, as it does at the others, and has failed. */
-static int begin_failed(const struct schedule_order *order, int error, const char *why)
+static int schedule_begin_failed(const struct schedule_order *order, int error, const char *why)
 {
 	collective_forget(order->group, order->group->sequence++);
 	rdma_fail(error, "%s: %s", order->name, why);
 	return error;
 }
 
-static int begin_without_memory(const struct schedule_order *order)
+static int schedule_begin_without_memory(const struct schedule_order *order)
 {
 	static const char why[] = "no memory for its schedule";
 
 	group_abort_say(order->group, order->group->sequence, -ENOMEM, why);
-	return begin_failed(order, -ENOMEM, why);
+	return schedule_begin_failed(order, -ENOMEM, why);
 }
 
 int schedule_begin(const struct schedule_order *order, struct rdma_request **out)
@@ -361,17 +331,17 @@ int schedule_begin(const struct schedule_order *order, struct rdma_request **out
 
 	group_look_left(order->group);
 	if (order->group->lost)
-		return begin_failed(order, -ECONNRESET, order->group->why);
+		return schedule_begin_failed(order, -ECONNRESET, order->group->why);
 	error = group_aborted(order->group, &why);
 	if (error)
-		return begin_failed(order, error, why);
+		return schedule_begin_failed(order, error, why);
 	request = request_new(ctx, NULL);
 	if (!request)
-		return begin_without_memory(order);
+		return schedule_begin_without_memory(order);
 	schedule = schedule_plan(order);
 	if (!schedule) {
 		request_free(request);
-		return begin_without_memory(order);
+		return schedule_begin_without_memory(order);
 	}
 	*out = request;
 	schedule_start(schedule, order, request);
@@ -383,7 +353,7 @@ static bool request_is_complete(const void *arg)
 	return ((const struct rdma_request *)arg)->complete;
 }
 
-/* Of whom the request is. */
+/* The schedule that a request is of. */
 static struct schedule *schedule_of(const struct rdma_request *request)
 {
 	list_for_each (pos, &request->ctx->schedules) {

@@ -49,17 +49,6 @@ const char *collective_name(enum collective_kind kind)
 	return names[kind];
 }
 
-static bool possible(const struct algorithm *algorithm, int members)
-{
-	return algorithm->condition == ALGORITHM_ANY || !(members & (members - 1));
-}
-
-static bool best(const struct algorithm *algorithm, size_t bytes, int members)
-{
-	return bytes >= algorithm->least && bytes <= algorithm->most && members >= algorithm->least_members &&
-	       members <= algorithm->most_members;
-}
-
 const struct algorithm *algorithm_choose(enum collective_kind kind, size_t bytes, int members, const char *named)
 {
 	const struct algorithm *chosen = NULL;
@@ -67,11 +56,12 @@ const struct algorithm *algorithm_choose(enum collective_kind kind, size_t bytes
 	for (size_t i = 0; i < algorithms_count; i++) {
 		const struct algorithm *each = &algorithms[i];
 
-		if (each->kind != kind || !possible(each, members))
+		if (each->kind != kind || (each->condition == ALGORITHM_POWER_OF_TWO && members & (members - 1)))
 			continue;
 		if (named && !strcmp(each->name, named))
 			return each;
-		if (!chosen && best(each, bytes, members))
+		if (!chosen && bytes >= each->least && bytes <= each->most && members >= each->least_members &&
+		    members <= each->most_members)
 			chosen = each;
 	}
 	must(chosen);

@@ -1,5 +1,5 @@
 /*
- * abort.c: a collective that has failed at one member, for another reason than a loss, fails at all who are not done
+ * abort.c: a collective that has failed at one member, for another reason than a loss, fails at all that are not done
  * with it. That member tells all others, which do not pass it on. What was said of a collective that this
  * member has not begun is kept, as it has to fail when it begins, also of a subset that this member has not made yet.
  */
@@ -22,7 +22,7 @@ void group_abort_say(struct rdma_group *base, uint32_t sequence, int error, cons
 {
 	const struct group *group = group_of(base);
 	struct {
-		struct group_abort_word word;
+		struct wire_group_abort word;
 		char words[GROUP_WORDS];
 	} say = {.word = {.number = base->number, .sequence = sequence, .rank = (uint32_t)base->rank, .error = error}};
 	size_t len = MIN(strlen(why), sizeof(say.words));
@@ -31,7 +31,7 @@ void group_abort_say(struct rdma_group *base, uint32_t sequence, int error, cons
 		return;
 	log_info("peer", "%s: collective %u failed: %s", group->name, sequence, why);
 	memcpy(say.words, why, len);
-	group_say(group, PEER_GROUP_ABORT, &say, sizeof(say.word) + len);
+	group_say(group, WIRE_CONTROL_GROUP_ABORT, &say, sizeof(say.word) + len);
 }
 
 /*
@@ -56,25 +56,19 @@ static void abort_free(struct group_abort *each)
 	free(each);
 }
 
-/* Collectives that fail one after the other at who is ahead are one. */
-static bool abort_extend(const struct peer *peer, const struct group_abort_word *word)
+/* Collectives that fail one after the other at a member that is ahead are one. */
+static void abort_keep(struct peer *peer, const struct wire_group_abort *word, const char *words)
 {
-	struct group_abort *before = abort_find(peer, word->number, word->sequence - 1);
-
-	if (!before || before->rank != word->rank || before->error != word->error)
-		return false;
-	before->last = word->sequence;
-	return true;
-}
-
-static void abort_keep(struct peer *peer, const struct group_abort_word *word, const char *words)
-{
+	struct group_abort *new, *before = abort_find(peer, word->number, word->sequence - 1);
 	struct list *aborts = &peer->ctx->aborts;
-	struct group_abort *new;
 	unsigned count = 0;
 
-	if (abort_find(peer, word->number, word->sequence) || abort_extend(peer, word))
+	if (abort_find(peer, word->number, word->sequence))
 		return;
+	if (before && before->rank == word->rank && before->error == word->error) {
+		before->last = word->sequence;
+		return;
+	}
 	list_for_each (pos, aborts)
 		count++;
 	if (count >= ABORTS_MAX)
@@ -95,7 +89,7 @@ static void abort_keep(struct peer *peer, const struct group_abort_word *word, c
 int abort_control(struct group *group, struct peer *peer, const void *body, size_t length)
 {
 	char why[GROUP_WORDS], words[sizeof(((struct group_abort *)0)->words)];
-	struct group_abort_word word;
+	struct wire_group_abort word;
 
 	if (length < sizeof(word))
 		return -EPROTO;

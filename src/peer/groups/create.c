@@ -10,7 +10,7 @@
  */
 int form_invited(struct peer *peer, const void *body, size_t length)
 {
-	struct group_invitation invitation;
+	struct wire_group_invitation invitation;
 	struct group *group;
 	unsigned n = 0;
 
@@ -58,37 +58,16 @@ static int table_wait(struct group *group)
 	return rc;
 }
 
-/* Those whom it accepted; how many. */
-static int count_clients(const rdma_context *ctx)
-{
-	int n = 0;
-
-	for (uint32_t i = 0; i < ctx->peers; i++)
-		n += group_client(ctx->peer[i]);
-	return n;
-}
-
-static void invite(struct group *group)
-{
-	rdma_context *ctx = group->base.ctx;
-	struct group_invitation invitation = {.number = group->base.number, .size = (uint32_t)group->base.size};
-
-	for (uint32_t i = 0; i < ctx->peers; i++) {
-		if (!group_client(ctx->peer[i]))
-			continue;
-		invitation.rank++;
-		form_linked(group, (int)invitation.rank, ctx->peer[i]);
-		if (control_send(ctx->peer[i], PEER_GROUP_ADDRESS, &invitation, sizeof(invitation)) == 0)
-			message_flush(ctx->peer[i]);
-	}
-}
-
 static rdma_group *create_as_server(rdma_context *ctx)
 {
 	uint32_t number = group_number_random(ctx);
-	int size = count_clients(ctx) + 1;
+	struct wire_group_invitation invitation = {.number = number};
 	struct group *group;
+	int size = 1;
 
+	for (uint32_t i = 0; i < ctx->peers; i++)
+		size += group_client(ctx->peer[i]);
+	invitation.size = (uint32_t)size;
 	if (size > (int)WIRE_PEER_MEMBERS_MAX) {
 		rdma_fail(-EUSERS, "A group of %d members: there may be %u", size, WIRE_PEER_MEMBERS_MAX);
 		return NULL;
@@ -101,11 +80,18 @@ static rdma_group *create_as_server(rdma_context *ctx)
 	if (!group)
 		return NULL;
 	snprintf(group->name, sizeof(group->name), "the group of %.150s", ctx->connections->url);
-	if (form_begin(group, time_after(time_now(), group->patience)) != 0) {
+	if (form_begin(group, time_after(time_now(), group->timeout)) != 0) {
 		group_discard(group);
 		return NULL;
 	}
-	invite(group);
+	for (uint32_t i = 0; i < ctx->peers; i++) {
+		if (!group_client(ctx->peer[i]))
+			continue;
+		invitation.rank++;
+		form_linked(group, (int)invitation.rank, ctx->peer[i]);
+		if (control_send(ctx->peer[i], WIRE_CONTROL_GROUP_ADDRESS, &invitation, sizeof(invitation)) == 0)
+			message_flush(ctx->peer[i]);
+	}
 	table_wait(group);
 	if (!group->form->error) {
 		group->form->member[0].token = 0;
@@ -114,7 +100,7 @@ static rdma_group *create_as_server(rdma_context *ctx)
 	return form_finish(group) == 0 ? &group->base : NULL;
 }
 
-static struct group *invited(const rdma_context *ctx)
+static struct group *group_invited(const rdma_context *ctx)
 {
 	list_for_each (pos, &ctx->groups) {
 		struct group *group = group_of(container_of(pos, struct rdma_group, node));
@@ -125,47 +111,43 @@ static struct group *invited(const rdma_context *ctx)
 	return NULL;
 }
 
-static bool is_invited(const void *ctx)
+static bool client_is_invited(const void *ctx)
 {
-	return invited(ctx) || !group_servers(ctx);
-}
-
-static int answer_invitation(struct group *group)
-{
-	struct {
-		struct group_answer answer;
-		char addresses[WIRE_PEER_ADDRESSES_MAX];
-	} say = {.answer = {.number = group->base.number, .token = group->form->token}};
-	int len = peer_addresses(group->base.ctx, group->server->conn, say.addresses, sizeof(say.addresses));
-
-	if (len < 0)
-		return len;
-	say.answer.addresses_len = (uint32_t)len;
-	return control_send(group->server, PEER_GROUP_ADDRESS, &say, sizeof(say.answer) + (size_t)len);
+	return group_invited(ctx) || !group_servers(ctx);
 }
 
 static rdma_group *create_as_client(rdma_context *ctx)
 {
-	uint64_t patience = ctx->options.connect_timeout_ms * TIME_MS;
-	int rc = context_wait(ctx, is_invited, ctx, time_after(time_now(), patience));
-	struct group *group = invited(ctx);
+	struct {
+		struct wire_group_answer answer;
+		char addresses[WIRE_PEER_ADDRESSES_MAX];
+	} say;
+	uint64_t timeout = ctx->options.connect_timeout_ms * TIME_MS;
+	int rc = context_wait(ctx, client_is_invited, ctx, time_after(time_now(), timeout));
+	struct group *group = group_invited(ctx);
+	int length;
 
 	if (!group) {
 		rdma_fail(rc ? rc : -ENOTCONN,
 			  rc ? "The server did not call rdma_group_create() within %g s"
 			     : "No server is connected that could make a group",
-			  (double)patience / TIME_S);
+			  (double)timeout / TIME_S);
 		return NULL;
 	}
 	group->state = GROUP_FORMING;
 	group->base.member[0] = group->server;
-	if (form_begin(group, time_after(time_now(), patience)) != 0) {
+	if (form_begin(group, time_after(time_now(), timeout)) != 0) {
 		form_say_outcome(group, -rdma_get_errno(), rdma_get_error());
 		group_discard(group);
 		return NULL;
 	}
 	form_linked(group, 0, group->server);
-	rc = answer_invitation(group);
+	length = rc = peer_addresses(ctx, group->server->conn, say.addresses, sizeof(say.addresses));
+	if (rc >= 0) {
+		say.answer = (struct wire_group_answer){
+			.number = group->base.number, .addresses_len = (uint32_t)length, .token = group->form->token};
+		rc = control_send(group->server, WIRE_CONTROL_GROUP_ADDRESS, &say, sizeof(say.answer) + (size_t)length);
+	}
 	if (rc != 0)
 		form_fail(group, rc, "the server cannot be answered: %s", strerror(-rc));
 	else

@@ -11,12 +11,12 @@
 
 #define PAUSE_FIRST (20 * TIME_MS) /* before the addresses of a member are tried anew; doubles */
 #define PAUSE_MOST (500 * TIME_MS)
-#define ATTEMPT_FIRST (2 * TIME_S) /* nobody may be there */
-#define LOOK (50 * TIME_MS)        /* most between two looks at whom to connect to */
+#define ATTEMPT_FIRST (2 * TIME_S)   /* nothing may listen there */
+#define MESH_INTERVAL (50 * TIME_MS) /* most between two checks of what is to be dialed */
 
 void form_patient(struct group *group)
 {
-	group->form->until = time_after(time_now(), group->patience);
+	group->form->until = time_after(time_now(), group->timeout);
 }
 
 uint64_t form_token(const struct group *group)
@@ -42,22 +42,18 @@ int form_begin(struct group *group, uint64_t until)
 	return peer_listen(group->base.ctx);
 }
 
-static void expect_no_more(struct group *group)
-{
-	for (int i = 0; i < group->base.size; i++)
-		if (group->form->member[i].expected)
-			peer_expect(group->base.ctx, group->form->token + (uint64_t)i, NULL, NULL);
-}
-
 void form_free(struct group *group)
 {
 	struct group_form *form = group->form;
 
 	if (!form)
 		return;
-	expect_no_more(group);
-	for (int i = 0; i < group->base.size; i++)
-		free(form->member[i].addresses), free(form->member[i].copy);
+	for (int i = 0; i < group->base.size; i++) {
+		if (form->member[i].expected)
+			peer_expect(group->base.ctx, form->token + (uint64_t)i, NULL, NULL);
+		free(form->member[i].addresses);
+		free(form->member[i].copy);
+	}
 	free(form);
 	group->form = NULL;
 }
@@ -147,8 +143,8 @@ static size_t member_put(const struct group *group, int rank, uint8_t *out, size
 void form_table_say(struct group *group)
 {
 	struct {
-		struct group_table head;
-		uint8_t bytes[PEER_CONTROL_MAX - sizeof(struct group_table)];
+		struct wire_group_table head;
+		uint8_t bytes[PEER_CONTROL_MAX - sizeof(struct wire_group_table)];
 	} page = {.head.number = group->base.number};
 
 	for (int rank = 0; rank < group->base.size;) {
@@ -161,25 +157,13 @@ void form_table_say(struct group *group)
 			rank++;
 		}
 		page.head.count = (uint32_t)rank - page.head.first;
-		group_say(group, PEER_GROUP_TABLE, &page, sizeof(page.head) + used);
+		group_say(group, WIRE_CONTROL_GROUP_TABLE, &page, sizeof(page.head) + used);
 	}
 }
 
 /*
  * The mesh
  */
-static void say_ready(struct group *group)
-{
-	struct group_ready ready = {.number = group->base.number};
-	struct peer *root = group->base.member[0];
-
-	group->form->said = true;
-	if (group->base.rank == 0)
-		return;
-	if (control_send(root, PEER_GROUP_READY, &ready, sizeof(ready)) == 0)
-		message_flush(root);
-}
-
 void form_linked(struct group *group, int rank, struct peer *peer)
 {
 	struct form_member *member = &group->form->member[rank];
@@ -208,7 +192,7 @@ static void member_arrived(void *arg, struct peer *peer)
 		form_linked(group, rank, peer);
 }
 
-static unsigned words_in(const char *text)
+static unsigned words_count(const char *text)
 {
 	unsigned n = 0;
 
@@ -217,15 +201,15 @@ static unsigned words_in(const char *text)
 	return n;
 }
 
-/* After the last address comes the first, later: a member may have been busy with others who connect to it. */
-static bool next_address(struct group *group, int rank)
+/* After the last address comes the first, later: a member may have been busy with others that connect to it. */
+static bool member_next_address(struct group *group, int rank)
 {
 	struct form_member *member = &group->form->member[rank];
 	uint64_t now = time_now();
 
-	if (member->next && words_in(member->next))
+	if (member->next && words_count(member->next))
 		return true;
-	if (!words_in(member->addresses)) {
+	if (!words_count(member->addresses)) {
 		form_fail(group, -EHOSTUNREACH, "rank %d of %d has told no address", rank, group->base.size);
 		return false;
 	}
@@ -247,7 +231,7 @@ static void member_dial(struct group *group, int rank)
 {
 	struct group_form *form = group->form;
 	struct form_member *member = &form->member[rank];
-	unsigned left = words_in(member->next);
+	unsigned left = words_count(member->next);
 	const char *address = strtok_r(member->next, " ", &member->next);
 	uint64_t now = time_now(), hello = member->token + (uint64_t)group->base.rank;
 
@@ -279,55 +263,37 @@ static void member_step(struct group *group, int rank)
 		snprintf(member->why, sizeof(member->why), "%.60s: %.130s", member->dial->name, member->dial->why);
 		member->dial = NULL;
 	}
-	while (!member->dial && !group->form->error && next_address(group, rank))
+	while (!member->dial && !group->form->error && member_next_address(group, rank))
 		member_dial(group, rank);
-}
-
-static void mesh_step(struct group *group)
-{
-	struct group_form *form = group->form;
-
-	for (int rank = group->base.rank + 1; rank < group->base.size && !form->error; rank++)
-		member_step(group, rank);
-	if (form->linked == group->base.size - 1 && !form->said)
-		say_ready(group);
-}
-
-/* Of those who connect to this one. */
-static void mesh_expect(struct group *group)
-{
-	struct group_form *form = group->form;
-
-	for (int rank = 0; rank < group->base.rank; rank++) {
-		if (form->member[rank].linked)
-			continue;
-		form->member[rank].expected = true;
-		peer_expect(group->base.ctx, form->token + (uint64_t)rank, member_arrived, &form->member[rank]);
-	}
 }
 
 /*
  * That it is whole
  */
-static bool form_is_whole(const struct group *group)
-{
-	const struct group_form *form = group->form;
-
-	return form->said && (group->base.rank == 0 ? form->ready == group->base.size - 1 : form->told);
-}
-
+/* Dial members of higher ranks, and tell rank 0 when this member is connected to all. */
 static bool form_over(const void *arg)
 {
 	struct group *group = (struct group *)(uintptr_t)arg;
+	struct group_form *form = group->form;
 
-	mesh_step(group);
-	return group->form->error || form_is_whole(group);
+	for (int rank = group->base.rank + 1; rank < group->base.size && !form->error; rank++)
+		member_step(group, rank);
+	if (form->linked == group->base.size - 1 && !form->said) {
+		struct wire_group_ready ready = {.number = group->base.number};
+		struct peer *root = group->base.member[0];
+
+		form->said = true;
+		if (root && control_send(root, WIRE_CONTROL_GROUP_READY, &ready, sizeof(ready)) == 0)
+			message_flush(root);
+	}
+	return form->error ||
+	       (form->said && (group->base.rank == 0 ? form->ready == group->base.size - 1 : form->told));
 }
 
-static int take_ready(struct group *group, int from, const void *body, size_t length)
+static int form_ready(struct group *group, int from, const void *body, size_t length)
 {
 	struct group_form *form = group->form;
-	struct group_ready ready;
+	struct wire_group_ready ready;
 	char words[GROUP_WORDS];
 
 	if (length < sizeof(ready))
@@ -350,7 +316,7 @@ static int take_ready(struct group *group, int from, const void *body, size_t le
 void form_say_outcome(const struct group *group, int error, const char *why)
 {
 	struct {
-		struct group_ready ready;
+		struct wire_group_ready ready;
 		char words[GROUP_WORDS];
 	} say = {.ready = {.number = group->base.number, .error = error}};
 	size_t len = MIN(strlen(why), sizeof(say.words));
@@ -358,8 +324,8 @@ void form_say_outcome(const struct group *group, int error, const char *why)
 
 	memcpy(say.words, why, len);
 	if (group->base.rank == 0)
-		group_say(group, PEER_GROUP_READY, &say, sizeof(say.ready) + len);
-	else if (error && root && control_send(root, PEER_GROUP_READY, &say, sizeof(say.ready) + len) == 0)
+		group_say(group, WIRE_CONTROL_GROUP_READY, &say, sizeof(say.ready) + len);
+	else if (error && root && control_send(root, WIRE_CONTROL_GROUP_READY, &say, sizeof(say.ready) + len) == 0)
 		message_flush(root);
 }
 
@@ -367,7 +333,7 @@ void form_say_outcome(const struct group *group, int error, const char *why)
 void form_late(struct group *group)
 {
 	const struct group_form *form = group->form;
-	double seconds = (double)group->patience / TIME_S;
+	double seconds = (double)group->timeout / TIME_S;
 
 	if (!form->dialing && group->base.rank)
 		form_fail(group, -ETIMEDOUT, "rank 0 did not tell the addresses of all within %g s", seconds);
@@ -388,7 +354,7 @@ void form_late(struct group *group)
 	form_fail(group, -ETIMEDOUT, "rank 0 did not say within %g s that all are connected", seconds);
 }
 
-/* Connections that were made for it are of no use to anybody. */
+/* It came to nothing: connections that were made for it end. */
 static void form_undo(struct group *group)
 {
 	char name[sizeof(group->name)], why[512];
@@ -410,28 +376,26 @@ static void form_undo(struct group *group)
 	rdma_fail(error, "%s: %s", name, why);
 }
 
-/* What has to be tried anew is seen in slices. */
-static int form_wait(struct group *group)
-{
-	uint64_t until = group->form->until;
-	int rc;
-
-	do
-		rc = context_wait(group->base.ctx, form_over, group, MIN(until, time_now() + LOOK));
-	while (rc == -ETIMEDOUT && time_now() < until);
-	return rc;
-}
-
 int form_finish(struct group *group)
 {
 	struct group_form *form = group->form;
-	int rc;
+	int rc = 0;
 
 	form->dialing = true;
-	mesh_expect(group);
+	for (int rank = 0; rank < group->base.rank; rank++) { /* lower ranks connect to this one */
+		if (form->member[rank].linked)
+			continue;
+		form->member[rank].expected = true;
+		peer_expect(group->base.ctx, form->token + (uint64_t)rank, member_arrived, &form->member[rank]);
+	}
 	if (group->base.rank)
 		form->until += FORM_GRACE;
-	rc = form->error ? 0 : form_wait(group);
+	if (!form->error) {
+		do /* addresses are tried again when their pause is over */
+			rc = context_wait(group->base.ctx, form_over, group,
+					  MIN(form->until, time_now() + MESH_INTERVAL));
+		while (rc == -ETIMEDOUT && time_now() < form->until);
+	}
 	if (rc == -ETIMEDOUT)
 		form_late(group);
 	else if (rc != 0)
@@ -449,57 +413,41 @@ int form_finish(struct group *group)
 /*
  * What members say
  */
-static int take_answer(struct group *group, int from, const void *body, size_t length)
-{
-	struct group_answer answer;
-
-	if (length < sizeof(answer))
-		return -EPROTO;
-	memcpy(&answer, body, sizeof(answer));
-	if (answer.addresses_len != length - sizeof(answer) || group->form->dialing)
-		return -EPROTO;
-	return form_member(group, (uint32_t)from, answer.token, (const char *)body + sizeof(answer),
-			   answer.addresses_len);
-}
-
-static int take_table(struct group *group, const void *body, size_t length)
-{
-	struct group_table table;
-
-	if (length < sizeof(table))
-		return -EPROTO;
-	memcpy(&table, body, sizeof(table));
-	return form_table(group, (const uint8_t *)body + sizeof(table), length - sizeof(table), table.first,
-			  table.count);
-}
-
-/* One to whom this member has connected may say something before this member has looked. */
-static int rank_of(struct group *group, struct peer *peer)
+int form_control(struct group *group, struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	struct group_form *form = group->form;
+	struct wire_group_answer answer;
+	struct wire_group_table table;
+	int from, rc = 0;
 
+	/* A member that this one has connected to may say something before member_step() has seen the connection. */
 	for (int i = group->base.rank + 1; form && i < group->base.size; i++)
 		if (form->member[i].dial == peer && !form->member[i].linked && peer->state == PEER_CONNECTED)
 			form_linked(group, i, peer);
-	return group_rank_of(group, peer);
-}
-
-int form_control(struct group *group, struct peer *peer, enum peer_control kind, const void *body, size_t length)
-{
-	int from = rank_of(group, peer), rc = 0;
-
-	if (group->state == GROUP_INVITED && peer == group->server && kind == PEER_GROUP_READY) {
+	from = group_rank_of(group, peer);
+	if (group->state == GROUP_INVITED && peer == group->server && kind == WIRE_CONTROL_GROUP_READY) {
 		group_discard(group); /* it did not wait for this program */
 		return 0;
 	}
 	if (group->state != GROUP_FORMING || from < 0)
 		return 0;
-	if (kind == PEER_GROUP_READY)
-		rc = take_ready(group, from, body, length);
-	else if (kind == PEER_GROUP_ADDRESS && group->base.rank == 0)
-		rc = take_answer(group, from, body, length);
-	else if (kind == PEER_GROUP_TABLE && from == 0)
-		rc = take_table(group, body, length);
+	if (kind == WIRE_CONTROL_GROUP_READY) {
+		rc = form_ready(group, from, body, length);
+	} else if (kind == WIRE_CONTROL_GROUP_ADDRESS && group->base.rank == 0) {
+		if (length < sizeof(answer))
+			return -EPROTO;
+		memcpy(&answer, body, sizeof(answer));
+		if (answer.addresses_len != length - sizeof(answer) || form->dialing)
+			return -EPROTO;
+		rc = form_member(group, (uint32_t)from, answer.token, (const char *)body + sizeof(answer),
+				 answer.addresses_len);
+	} else if (kind == WIRE_CONTROL_GROUP_TABLE && from == 0) {
+		if (length < sizeof(table))
+			return -EPROTO;
+		memcpy(&table, body, sizeof(table));
+		rc = form_table(group, (const uint8_t *)body + sizeof(table), length - sizeof(table), table.first,
+				table.count);
+	}
 	group->base.ctx->progressed++;
 	return rc;
 }

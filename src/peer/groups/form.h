@@ -10,12 +10,10 @@ struct form_member {
 	struct group *group;
 	struct peer *dial; /* that is connecting, or has */
 	uint64_t token;
-	char *addresses, *next; /* next: of those that were not tried, a copy that is taken apart; NULL: of none */
-	char *copy;
-	uint64_t again, pause; /* after the last of them all are tried anew */
-	uint64_t
-		/* most for the connection to one of them to be established; doubles each time that all are tried */
-		attempt;
+	char *addresses, *copy; /* copy: is taken apart while they are tried */
+	char *next;             /* in copy: of the addresses that were not tried; NULL: none was */
+	uint64_t again, pause;  /* after the last of them all are tried anew */
+	uint64_t attempt;       /* most for one of them; doubles each time that all are tried */
 	bool known, linked, ready, expected;
 	char why[GROUP_WORDS]; /* of the attempt that failed last */
 };
@@ -33,7 +31,7 @@ struct group_form {
 
 /* It comes to nothing; the first failure is what is told. */
 void form_fail(struct group *group, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Its time is over: form_fail(), with those who are missing. */
+/* Its time is over: form_fail(), with the members that are missing. */
 void form_late(struct group *group);
 /* The table, to all. */
 void form_table_say(struct group *group);

@@ -68,7 +68,7 @@ struct group *group_new(rdma_context *ctx, uint32_t number, int rank, int size, 
 	if (group) {
 		group->base = (struct rdma_group){.ctx = ctx, .number = number, .rank = rank, .size = size};
 		group->state = state;
-		group->patience = ctx->options.connect_timeout_ms * TIME_MS;
+		group->timeout = ctx->options.connect_timeout_ms * TIME_MS;
 		group->base.member = calloc((size_t)size, sizeof(struct peer *));
 		group->base.gone = calloc((size_t)size, sizeof(bool));
 		group->left = calloc((size_t)size, sizeof(bool));
@@ -94,16 +94,7 @@ void group_discard(struct group *group)
 	group_release(group);
 }
 
-static void forget_streams(struct group *group)
-{
-	uint64_t first = (uint64_t)group->base.number << 32;
-
-	for (int i = 0; i < group->base.size; i++)
-		if (group->base.member[i] && group->base.member[i]->message)
-			inbox_forget(group->base.member[i], first, first | UINT32_MAX);
-}
-
-static bool is_of_a_group(const struct peer *peer)
+static bool peer_is_in_a_group(const struct peer *peer)
 {
 	list_for_each (pos, &peer->ctx->groups) {
 		struct group *group = group_of(container_of(pos, struct rdma_group, node));
@@ -114,7 +105,7 @@ static bool is_of_a_group(const struct peer *peer)
 	return false;
 }
 
-/* One that has gone: those that know it in any state. */
+/* For a peer that has gone: a group knows it, in any state. */
 static bool group_has_peer(const struct peer *peer)
 {
 	list_for_each (pos, &peer->ctx->groups) {
@@ -137,31 +128,28 @@ static bool group_forms(const rdma_context *ctx, uint64_t hello_group)
 	return false;
 }
 
-/* Connections that were made for groups end with the last of them. */
-static void part_members(const struct group *group)
-{
-	for (int i = 0; i < group->base.size; i++)
-		if (group->base.member[i] && group->base.member[i]->inner && !is_of_a_group(group->base.member[i]))
-			peer_part(group->base.member[i]);
-}
-
 /* A decision of a shrink is kept: another member may yet ask for it. */
 static void group_end(struct group *group)
 {
-	struct group_lost leave = {.number = group->base.number,
-				   .rank = (uint32_t)group->base.rank,
-				   .left = 1,
-				   .sequence = group->base.sequence};
+	struct wire_group_lost leave = {.number = group->base.number,
+					.rank = (uint32_t)group->base.rank,
+					.left = 1,
+					.sequence = group->base.sequence};
+	uint64_t streams = (uint64_t)group->base.number << 32;
 
 	if (group->state == GROUP_WHOLE)
-		group_say(group, PEER_GROUP_LOST, &leave, sizeof(leave));
+		group_say(group, WIRE_CONTROL_GROUP_LOST, &leave, sizeof(leave));
 	for_each_layer (layer, group_end)
 		layer->group_end(&group->base);
-	forget_streams(group);
+	for (int i = 0; i < group->base.size; i++)
+		if (group->base.member[i] && group->base.member[i]->message)
+			inbox_forget(group->base.member[i], streams, streams | UINT32_MAX);
 	meeting_free(group->meeting);
 	group->meeting = NULL;
 	group->state = GROUP_FREED;
-	part_members(group);
+	for (int i = 0; i < group->base.size; i++) /* connections that were made for groups end with the last one */
+		if (group->base.member[i] && group->base.member[i]->inner && !peer_is_in_a_group(group->base.member[i]))
+			peer_part(group->base.member[i]);
 	if (!shrink_is_wanted(group))
 		group_discard(group);
 }
@@ -213,7 +201,7 @@ uint32_t group_number_derived(uint32_t number, const int *ranks, int count, uint
 	return derived ? derived : 1;
 }
 
-/* How often this subset was made before; UINT32_MAX: no memory. */
+/* Count how often this subset was made before; UINT32_MAX: no memory. */
 static uint32_t derived_times(struct group *group, const int *ranks, int count)
 {
 	uint64_t hash = derived_hash(group->base.number, ranks, count);
@@ -256,17 +244,6 @@ struct group *group_derive(struct group *from, uint32_t number, const int *ranks
 	return group;
 }
 
-/* What was lost meanwhile, or is lost already, the new group learns at once. */
-static void group_look(struct group *group)
-{
-	for (int i = 0; i < group->base.size; i++) {
-		const struct peer *peer = group->base.member[i];
-
-		if (peer && peer->state == PEER_GONE && !group->base.gone[i])
-			group_member_lost(group, i, peer->why);
-	}
-}
-
 static int subset_check(const struct group *group, const int *ranks, int count)
 {
 	bool mine = false;
@@ -292,7 +269,7 @@ static int subset_check(const struct group *group, const int *ranks, int count)
 	return 0;
 }
 
-static rdma_group *subset(struct group *group, const int *ranks, int count)
+static rdma_group *group_subset(struct group *group, const int *ranks, int count)
 {
 	struct group *out;
 	uint32_t times;
@@ -307,7 +284,12 @@ static rdma_group *subset(struct group *group, const int *ranks, int count)
 	out = group_derive(group, group_number_derived(group->base.number, ranks, count, times), ranks, count);
 	if (!out)
 		return NULL;
-	group_look(out);
+	for (int i = 0; i < count; i++) { /* what was lost meanwhile the new group learns at once */
+		const struct peer *peer = out->base.member[i];
+
+		if (peer && peer->state == PEER_GONE && !out->base.gone[i])
+			group_member_lost(out, i, peer->why);
+	}
 	return &out->base;
 }
 
@@ -320,14 +302,15 @@ rdma_group *rdma_group_subset(rdma_group *group, const int *ranks, int count)
 		return NULL;
 	}
 	rdma_enter(group->ctx);
-	out = subset(group_of(group), ranks, count);
+	out = group_subset(group_of(group), ranks, count);
 	rdma_leave(group->ctx);
 	return out;
 }
 
-/* Losses
+/*
+ * Losses
  */
-void group_say(const struct group *group, enum peer_control kind, const void *body, size_t length)
+void group_say(const struct group *group, enum wire_control_kind kind, const void *body, size_t length)
 {
 	for (int i = 0; i < group->base.size; i++) {
 		struct peer *peer = group->base.member[i];
@@ -352,7 +335,7 @@ char *group_words(const void *body, size_t length, size_t size, char buf[static 
 static void say_lost(const struct group *group, int rank, const char *why)
 {
 	struct {
-		struct group_lost lost;
+		struct wire_group_lost lost;
 		char words[GROUP_WORDS];
 	} say = {.lost = {.number = group->base.number,
 			  .rank = (uint32_t)rank,
@@ -361,10 +344,10 @@ static void say_lost(const struct group *group, int rank, const char *why)
 	size_t len = MIN(strlen(why), sizeof(say.words));
 
 	memcpy(say.words, why, len);
-	group_say(group, PEER_GROUP_LOST, &say, sizeof(say.lost) + len);
+	group_say(group, WIRE_CONTROL_GROUP_LOST, &say, sizeof(say.lost) + len);
 }
 
-static void member_gone(struct group *group, int rank, const char *why)
+static void group_member_gone(struct group *group, int rank, const char *why)
 {
 	const struct peer *peer = group->base.member[rank];
 	const char *at = peer ? strstr(peer->name, ", ") : NULL; /* behind its rank, which another group gave it */
@@ -385,7 +368,7 @@ void group_member_lost(struct group *group, int rank, const char *why)
 {
 	if (group->base.gone[rank] || rank == group->base.rank)
 		return;
-	member_gone(group, rank, why);
+	group_member_gone(group, rank, why);
 	if (group->state == GROUP_FREED)
 		return;
 	say_lost(group, rank, why);
@@ -413,7 +396,7 @@ static void group_member_left(struct group *group, int rank, uint32_t sequence)
 	if (group->state == GROUP_FORMING) {
 		group_member_lost(group, rank, LEFT);
 	} else if (shrink_is_under_way(group)) {
-		member_gone(group, rank, LEFT);
+		group_member_gone(group, rank, LEFT);
 		shrink_lost(group);
 	}
 }
@@ -461,9 +444,9 @@ static void group_peer_lost(struct peer *peer)
 	}
 }
 
-static int lost_control(struct group *group, struct peer *peer, const void *body, size_t length)
+static int group_lost_control(struct group *group, struct peer *peer, const void *body, size_t length)
 {
-	struct group_lost lost;
+	struct wire_group_lost lost;
 	char words[GROUP_WORDS];
 	int from = group_rank_of(group, peer);
 
@@ -486,7 +469,7 @@ static int lost_control(struct group *group, struct peer *peer, const void *body
 	return 0;
 }
 
-static int group_control(struct peer *peer, enum peer_control kind, const void *body, size_t length)
+static int group_control(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	struct group *group;
 	uint32_t number;
@@ -495,17 +478,17 @@ static int group_control(struct peer *peer, enum peer_control kind, const void *
 		return -EPROTO;
 	memcpy(&number, body, sizeof(number));
 	group = group_find(peer->ctx, number);
-	if (kind == PEER_GROUP_ABORT)
+	if (kind == WIRE_CONTROL_GROUP_ABORT)
 		return abort_control(group, peer, body, length);
-	if (!group && kind == PEER_GROUP_ADDRESS)
+	if (!group && kind == WIRE_CONTROL_GROUP_ADDRESS)
 		return form_invited(peer, body, length);
 	if (!group)
 		return 0;
-	if (kind == PEER_GROUP_SHRINK)
+	if (kind == WIRE_CONTROL_GROUP_SHRINK)
 		return shrink_control(group, peer, body, length);
-	if (kind != PEER_GROUP_LOST)
+	if (kind != WIRE_CONTROL_GROUP_LOST)
 		return form_control(group, peer, kind, body, length);
-	return group->state == GROUP_FREED ? 0 : lost_control(group, peer, body, length);
+	return group->state == GROUP_FREED ? 0 : group_lost_control(group, peer, body, length);
 }
 
 /*
@@ -552,8 +535,8 @@ int rdma_group_lost(const rdma_group *group, int rank)
 }
 
 const struct peer_layer peer_groups = {
-	.first_control = PEER_GROUP_ADDRESS,
-	.last_control = PEER_GROUP_ABORT,
+	.first_control = WIRE_CONTROL_GROUP_ADDRESS,
+	.last_control = WIRE_CONTROL_GROUP_ABORT,
 	.control = group_control,
 	.lost = group_peer_lost,
 	.refers = group_has_peer,

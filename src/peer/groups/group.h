@@ -4,11 +4,11 @@
  *   group.c         groups: members, losses, subsets, the end
  *   form.c    how a group forms: tables of addresses, the mesh of connections, the word that it is whole
  *   create.c  the way by a server and its clients
- *   shrink.c  how survivors agree on who they are
+ *   shrink.c  how survivors agree on the members of the next group
  *   abort.c   collectives that failed at one member
  *   meet.c          the way by an rdmad
  *
- * A group is in ctx->groups from the moment that anybody knows its number. What others say of a group that is not
+ * A group is in ctx->groups from the moment that another one knows its number. What others say of a group that is not
  * there, or not in that state, is late, and passed over.
  *
  * All that members say to each other goes by control messages, so in order: a member that hears of a member's loss and
@@ -23,67 +23,6 @@
 #define GROUP_INVITATIONS 64 /* of servers, that the program has not come for */
 #define GROUP_WORDS 200
 
-/*
- * What members say to each other. Each begins with the group's number.
- */
-
-/* PEER_GROUP_ADDRESS from a server: be `rank` of a group of `size`. The client's answer: token, and behind it
- * addresses, without them. */
-struct group_invitation {
-	uint32_t number;
-	uint32_t size, rank;
-	uint32_t reserved;
-};
-
-struct group_answer {
-	uint32_t number;
-	uint32_t addresses_len;
-	uint64_t token;
-};
-
-/* PEER_GROUP_TABLE: behind it struct wire_peer_member, with the addresses, padded to 8, of `count` members from `first`
- * on. */
-struct group_table {
-	uint32_t number;
-	uint32_t first, count;
-	uint32_t reserved;
-};
-
-/* PEER_GROUP_READY: to rank 0: this member is connected to all; from rank 0: all are. With an error: the group comes to
- * nothing, and words behind it say why. */
-struct group_ready {
-	uint32_t number;
-	int32_t error; /* 0 or -errno */
-};
-
-/* PEER_GROUP_LOST: a member is lost, or has left in peace; words behind it. */
-struct group_lost {
-	uint32_t number;
-	uint32_t rank;
-	uint32_t left;     /* 1: in peace */
-	uint32_t sequence; /* then: of the first collective in which it took no part */
-};
-
-/* PEER_GROUP_SHRINK: see shrink.c. Behind it a bit for each rank, in bytes. */
-struct group_shrink_word {
-	uint32_t number;
-	uint32_t round;  /* how often the group was shrunk before */
-	uint32_t kind;   /* enum shrink_kind */
-	uint32_t leader; /* the rank whose proposal it waits for */
-	uint64_t ballot;
-	uint32_t flags; /* of a proposal: SHRINK_BOUND */
-	uint32_t reserved;
-};
-
-/* PEER_GROUP_ABORT: a collective has failed at this member, which is `rank`; words behind it say why. Members that are
- * not done with it fail, too. */
-struct group_abort_word {
-	uint32_t number;
-	uint32_t sequence; /* of the collective */
-	uint32_t rank;
-	int32_t error; /* -errno */
-};
-
 enum group_state { GROUP_INVITED, GROUP_FORMING, GROUP_WHOLE, GROUP_FREED };
 
 struct group_form;
@@ -94,9 +33,9 @@ struct shrink_state;
 struct group {
 	struct rdma_group base;
 	enum group_state state;
-	uint64_t patience;       /* ns that its members have to come, and again to connect to each other */
+	uint64_t timeout;        /* ns that its members have to come, and again to connect to each other */
 	char name[224];          /* for people: "group \"work\"", "the group of 127.0.0.1:7000" */
-	struct peer *server;     /* GROUP_INVITED: by whom */
+	struct peer *server;     /* GROUP_INVITED: by it */
 	bool *left;              /* by rank: in peace, and is in `gone`, too, when a collective without it begins */
 	uint32_t *left_at;       /* by rank, of those: which is the first of these */
 	struct group_form *form; /* while it forms */
@@ -132,7 +71,7 @@ uint32_t group_number_random(const rdma_context *ctx);
 uint32_t group_number_derived(uint32_t number, const int *ranks, int count, uint32_t times);
 /* A group of members of another one, that is whole. NULL: rdma_fail() was called. */
 struct group *group_derive(struct group *from, uint32_t number, const int *ranks, int count);
-/* A member is lost, who is told of that: every other one. */
+/* A member is lost: every other one is told. */
 void group_member_lost(struct group *group, int rank, const char *why);
 /* Members that left in peace, too: none is kept that takes no part any more. */
 void group_lose_left(struct group *group);
@@ -140,7 +79,7 @@ void group_lose_left(struct group *group);
 bool group_client(const struct peer *peer);
 bool group_servers(const rdma_context *ctx);
 /* Say it to each member that is there. */
-void group_say(const struct group *group, enum peer_control kind, const void *body, size_t length);
+void group_say(const struct group *group, enum wire_control_kind kind, const void *body, size_t length);
 /* Out of a body that came: the words behind `size` bytes, printable. Returns buf. */
 char *group_words(const void *body, size_t length, size_t size, char buf[static GROUP_WORDS]);
 
@@ -162,7 +101,7 @@ void form_linked(struct group *group, int rank, struct peer *peer);
 int form_finish(struct group *group);
 void form_free(struct group *group);
 void form_lost(struct group *group, int rank, const char *why);
-int form_control(struct group *group, struct peer *peer, enum peer_control kind, const void *body, size_t length);
+int form_control(struct group *group, struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
 
 /*
  * create.c
@@ -175,7 +114,7 @@ int form_invited(struct peer *peer, const void *body, size_t length);
  */
 int shrink_init(struct group *group);
 int shrink_control(struct group *group, struct peer *peer, const void *body, size_t length);
-/* Somebody of the group has gone. */
+/* A member has gone. */
 void shrink_lost(struct group *group);
 /* The program is in the call. */
 bool shrink_is_under_way(const struct group *group);
@@ -203,9 +142,9 @@ void meeting_free(struct group_meeting *meeting);
  * it. And one cannot be completed without a member that has gone: all others learn it. */
 void group_look_left(struct rdma_group *group);
 void group_member_missed(struct rdma_group *group, int rank);
-/* peer/groups/abort.c: what fails at one member fails at all who are not done with it. This member's part of collective
- * `sequence` has failed: tell the others. And whether the next one, by group->sequence, has failed at another member:
- * its error and *why, valid until the next turn; 0. */
+/* peer/groups/abort.c: what fails at one member fails at all that are not done with it. This member's part of
+ * collective `sequence` has failed: tell the others. And whether the next one, by group->sequence, has failed at
+ * another member: its error and *why, valid until the next turn; 0. */
 void group_abort_say(struct rdma_group *group, uint32_t sequence, int error, const char *why);
 int group_aborted(struct rdma_group *group, const char **why);
 

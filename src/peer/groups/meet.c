@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#define RUN_PATIENCE (2 * 60 * TIME_S) /* for programs of a launcher, which ends all when one fails */
-#define LEAVE TIME_S                   /* most for the rdmad to say that the name is free */
-#define GRACE (2 * TIME_S)             /* rdmad knows who is missing, and says so when our time is over */
+#define RUN_TIMEOUT (2 * 60 * TIME_S) /* for programs of a launcher, which ends all when one fails */
+#define LEAVE_TIMEOUT TIME_S          /* most for the rdmad to say that the name is free */
+#define GRACE (2 * TIME_S)            /* rdmad knows which are missing, and says so when our time is over */
 
 struct group_meeting {
 	struct engine *engine;
@@ -42,59 +42,39 @@ static void meeting_established(struct conn *conn)
 	(void)conn;
 }
 
-static int take_refusal(struct group_meeting *m, const struct wire_record *record, const void *body)
-{
-	char words[256];
-	int error = wire_status_errno(record->status);
-
-	snprintf(words, sizeof(words), "%.*s", (int)MIN(record->length, 255u), (const char *)body);
-	meeting_end(m, record->status == WIRE_BUSY && record->arg ? -ETIMEDOUT : error, words);
-	return 0;
-}
-
-/* From the first record; the later ones say the same. */
-static bool take_group(struct group_meeting *m, const struct wire_peer_group *page)
+/* The first has the group's number, this program's rank and perhaps a secret, as members need not have the same key;
+ * the later ones say the same. */
+static int meeting_page(struct group_meeting *m, const uint8_t *body, uint32_t length, bool ticket)
 {
 	struct group *group = m->group;
-
-	if (!page->number || page->size != (uint32_t)m->size || page->rank >= page->size || page->first != m->told ||
-	    page->count > page->size - page->first)
-		return false;
-	if (m->told)
-		return page->number == group->base.number && page->rank == (uint32_t)group->base.rank;
-	if (group_find(m->ctx, page->number))
-		return false;
-	group->base.number = page->number;
-	group->base.rank = (int)page->rank;
-	return true;
-}
-
-/* The group's secret: members need not have the same key. */
-static bool take_ticket(struct group_meeting *m, const uint8_t *sealed)
-{
-	uint8_t secret[WIRE_SECRET];
-
-	m->group->ticket = m->ctx->key && conn_seals(m->conn) &&
-			   conn_unseal(m->conn, sealed, WIRE_SEALED, secret) == 0 &&
-			   engine_key_issue(m->ctx->key, m->group->base.number, secret) == 0;
-	auth_wipe(secret, sizeof(secret));
-	return m->group->ticket;
-}
-
-static int take_page(struct group_meeting *m, const uint8_t *body, uint32_t length, bool ticket)
-{
 	struct wire_peer_group page;
 	uint32_t at = sizeof(page);
 
 	if (length < sizeof(page))
 		return -EPROTO;
 	memcpy(&page, body, sizeof(page));
-	if (!take_group(m, &page))
+	if (!page.number || page.size != (uint32_t)m->size || page.rank >= page.size || page.first != m->told ||
+	    page.count > page.size - page.first)
 		return -EPROTO;
-	if (ticket && (m->told || length - at < WIRE_SEALED || !take_ticket(m, body + at)))
+	if (m->told ? page.number != group->base.number || page.rank != (uint32_t)group->base.rank
+		    : group_find(m->ctx, page.number) != NULL)
 		return -EPROTO;
-	at += ticket ? WIRE_SEALED : 0;
-	if (form_table(m->group, body + at, length - at, page.first, page.count) != 0)
+	group->base.number = page.number;
+	group->base.rank = (int)page.rank;
+	if (ticket) {
+		uint8_t secret[WIRE_SECRET];
+
+		if (m->told || length - at < WIRE_SEALED)
+			return -EPROTO;
+		group->ticket = m->ctx->key && conn_seals(m->conn) &&
+				conn_unseal(m->conn, body + at, WIRE_SEALED, secret) == 0 &&
+				engine_key_issue(m->ctx->key, group->base.number, secret) == 0;
+		auth_wipe(secret, sizeof(secret));
+		if (!group->ticket)
+			return -EPROTO;
+		at += WIRE_SEALED;
+	}
+	if (form_table(group, body + at, length - at, page.first, page.count) != 0)
 		return -EPROTO;
 	m->told += page.count;
 	if (m->told == page.size)
@@ -102,26 +82,25 @@ static int take_page(struct group_meeting *m, const uint8_t *body, uint32_t leng
 	return 0;
 }
 
-/* What stood before it is of no use any more. */
-static int take_leave(struct group_meeting *m, const struct wire_record *record)
-{
-	if (record->flags != WIRE_REPLY)
-		return -EPROTO;
-	m->left = m->left || record->op == WIRE_OP_PEER_LEAVE;
-	return 0;
-}
-
 static int meeting_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct group_meeting *m = conn_context(conn);
+	char words[256];
 
-	if (m->leaving)
-		return take_leave(m, record);
+	if (m->leaving) { /* records that stood before the answer are of no use any more */
+		m->left = m->left || record->op == WIRE_OP_PEER_LEAVE;
+		return record->flags == WIRE_REPLY ? 0 : -EPROTO;
+	}
 	if (m->over || record->op != WIRE_OP_PEER_JOIN || (record->flags & ~WIRE_PEER_TICKET) != WIRE_REPLY)
 		return -EPROTO;
-	if (record->status != WIRE_OK)
-		return take_refusal(m, record, body);
-	return take_page(m, body, record->length, record->flags & WIRE_PEER_TICKET);
+	if (record->status != WIRE_OK) {
+		snprintf(words, sizeof(words), "%.*s", (int)MIN(record->length, 255u), (const char *)body);
+		meeting_end(m,
+			    record->status == WIRE_BUSY && record->arg ? -ETIMEDOUT : wire_status_errno(record->status),
+			    words);
+		return 0;
+	}
+	return meeting_page(m, body, record->length, record->flags & WIRE_PEER_TICKET);
 }
 
 static void meeting_closed(struct conn *conn, int error, const char *reason)
@@ -141,24 +120,19 @@ static const struct conn_ops meeting_ops = {
 	.closed = meeting_closed,
 };
 
-/* The group's name is free then, and may be met by at once. Where an rdmad does not say so in time, it frees the name
- * when it has seen the connection's end. */
-static void say_leave(struct group_meeting *m)
-{
-	const struct wire_record head = {.op = WIRE_OP_PEER_LEAVE};
-
-	if (!m->conn || !conn_say(m->conn, &head, NULL, 0, NULL, 0))
-		return;
-	m->leaving = true;
-	engine_wait(m->engine, &m->left, LEAVE);
-}
-
+/* When it says that it left, the group's name is free, and may be met by at once. Where an rdmad does not answer in
+ * time, it frees the name when it has seen the connection's end. */
 void meeting_free(struct group_meeting *m)
 {
+	const struct wire_record leave = {.op = WIRE_OP_PEER_LEAVE};
+
 	if (!m)
 		return;
 	if (m->engine) {
-		say_leave(m);
+		if (m->conn && conn_say(m->conn, &leave, NULL, 0, NULL, 0)) {
+			m->leaving = true;
+			engine_wait(m->engine, &m->left, LEAVE_TIMEOUT);
+		}
 		client_disconnect(m->engine, m->conn, &m->closed);
 		engine_leave(m->engine); /* of the context, which holds it, too */
 		engine_release(m->engine);
@@ -211,11 +185,11 @@ static int meeting_connect(struct group_meeting *m, const char *text)
 	return rc;
 }
 
-static int say_join(struct group_meeting *m, int rank)
+static int meeting_join(struct group_meeting *m, int rank)
 {
 	struct wire_peer_join join = {
 		.token = form_token(m->group),
-		.patience = m->group->patience / TIME_US,
+		.patience = m->group->timeout / TIME_US,
 		.size = (uint32_t)m->size,
 		.rank = rank < 0 ? WIRE_PEER_ANY_RANK : (uint32_t)rank,
 		.name_len = (uint32_t)strlen(m->name),
@@ -243,42 +217,28 @@ static bool meeting_over(const void *arg)
 static int meeting_wait(struct group_meeting *m, int rank)
 {
 	rdma_context *ctx = m->ctx;
-	uint64_t patience = m->group->patience;
-	int rc = say_join(m, rank);
+	uint64_t timeout = m->group->timeout;
+	int rc = meeting_join(m, rank);
 
 	if (rc == 0)
-		rc = context_wait(ctx, meeting_over, m, time_after(time_now(), patience + GRACE));
+		rc = context_wait(ctx, meeting_over, m, time_after(time_now(), timeout + GRACE));
 	if (rc == 0 && !m->error)
 		return 0;
 	if (rc == -ETIMEDOUT)
 		snprintf(m->why, sizeof(m->why), "the rdmad did not answer within %g s",
-			 (double)(patience + GRACE) / TIME_S);
+			 (double)(timeout + GRACE) / TIME_S);
 	else if (rc != 0)
 		snprintf(m->why, sizeof(m->why), "%s", strerror(-rc));
 	return rdma_fail(rc ? rc : m->error, "%s: %s", m->group->name, m->why);
 }
 
-static int meet(struct group *group, struct group_meeting *m, const char *address, int rank)
-{
-	char words[300];
-	int rc;
-
-	if (form_begin(group, time_after(time_now(), group->patience)) != 0)
-		return -1;
-	log_clear_last();
-	rc = meeting_connect(m, address);
-	if (rc != 0) {
-		snprintf(words, sizeof(words), "%s: the rdmad is not reached", group->name);
-		return rdma_fail_logged(rc, words);
-	}
-	return meeting_wait(m, rank);
-}
-
-static rdma_group *meet_begin(rdma_context *ctx, const char *address, const char *name, int size, int rank,
-			      uint64_t patience)
+static rdma_group *group_meet(rdma_context *ctx, const char *address, const char *name, int size, int rank,
+			      uint64_t timeout)
 {
 	struct group *group = group_new(ctx, 0, MAX(rank, 0), size, GROUP_FORMING);
 	struct group_meeting *m = calloc(1, sizeof(*m));
+	char words[300];
+	int rc;
 
 	if (!group || !m) {
 		free(m);
@@ -287,11 +247,18 @@ static rdma_group *meet_begin(rdma_context *ctx, const char *address, const char
 		rdma_fail(-ENOMEM, "No memory for a group of %d members", size);
 		return NULL;
 	}
-	group->patience = MAX(group->patience, patience);
+	group->timeout = MAX(group->timeout, timeout);
 	snprintf(group->name, sizeof(group->name), "group \"%s\"", name);
 	*m = (struct group_meeting){.group = group, .ctx = ctx, .name = name, .size = size};
 	group->meeting = m;
-	if (meet(group, m, address, rank) != 0) {
+	rc = form_begin(group, time_after(time_now(), group->timeout));
+	if (rc == 0) {
+		log_clear_last();
+		rc = meeting_connect(m, address);
+		snprintf(words, sizeof(words), "%s: the rdmad is not reached", group->name);
+		rc = rc ? rdma_fail_logged(rc, words) : meeting_wait(m, rank);
+	}
+	if (rc != 0) {
 		group_discard(group);
 		return NULL;
 	}
@@ -300,9 +267,9 @@ static rdma_group *meet_begin(rdma_context *ctx, const char *address, const char
 	return form_finish(group) == 0 ? &group->base : NULL;
 }
 
-/* `patience`: at least, in ns. */
-static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const char *name, int size, int rank,
-			       uint64_t patience)
+/* `timeout`: at least, in ns. */
+static rdma_group *group_meet_checked(rdma_context *ctx, const char *meeting, const char *name, int size, int rank,
+				      uint64_t timeout)
 {
 	rdma_group *group = NULL;
 
@@ -323,8 +290,7 @@ static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const cha
 		if (ctx->running)
 			rdma_fail(-EDEADLK, "rdma_group_meet() from within a callback");
 		else
-			group = meet_begin(ctx, meeting && *meeting ? meeting : "127.0.0.1", name, size, rank,
-					   patience);
+			group = group_meet(ctx, meeting && *meeting ? meeting : "127.0.0.1", name, size, rank, timeout);
 		rdma_leave(ctx);
 	}
 	return group;
@@ -332,7 +298,7 @@ static rdma_group *meet_within(rdma_context *ctx, const char *meeting, const cha
 
 rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *name, int size, int rank)
 {
-	return meet_within(ctx, meeting, name, size, rank, 0);
+	return group_meet_checked(ctx, meeting, name, size, rank, 0);
 }
 
 /*
@@ -340,7 +306,7 @@ rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *
  */
 
 /* A number of the environment. False: rdma_fail() was called. */
-static bool number_from(const char *variable, int *out)
+static bool environment_number(const char *variable, int *out)
 {
 	const char *text = secure_getenv(variable);
 	char *end = NULL;
@@ -356,33 +322,28 @@ static bool number_from(const char *variable, int *out)
 	return false;
 }
 
-/* Where all ranks are on this machine they need no port for others, but a socket in a directory of the run. A context
- * that listens, or has an address of its own, stays as it is, as does one that must not be without RDMA: that needs the
- * address of a device. */
-static void listen_in_directory(rdma_context *ctx, int rank)
-{
-	struct peer_connections *c = ctx->connections;
-	const char *directory = secure_getenv("RDMA_DIRECTORY");
-
-	if (directory && !ctx->listening && !*c->ip && !ctx->options.require_rdma)
-		snprintf(c->ip, sizeof(c->ip), "unix://%s/peer.%d.%08x", directory, rank, (unsigned)(c->number >> 32));
-}
-
 rdma_group *rdma_group_run(rdma_context *ctx)
 {
-	const char *name = secure_getenv("RDMA_GROUP");
+	const char *name = secure_getenv("RDMA_GROUP"), *directory = secure_getenv("RDMA_DIRECTORY");
 	int rank, size;
 
-	if (!number_from("RDMA_RANK", &rank) || !number_from("RDMA_SIZE", &size))
+	if (!environment_number("RDMA_RANK", &rank) || !environment_number("RDMA_SIZE", &size))
 		return NULL;
 	if (!name) {
 		rdma_fail(-EINVAL, "RDMA_GROUP is not set: was the program started by rdmarun?");
 		return NULL;
 	}
-	if (ctx) {
+	/* Where all ranks are on this machine they need no port for others, but a socket in a directory of the run. A
+	 * context that listens, or has an address of its own, stays as it is, as does one that must not be without
+	 * RDMA: that needs the address of a device. */
+	if (ctx && directory) {
+		struct peer_connections *c = ctx->connections;
+
 		rdma_enter(ctx);
-		listen_in_directory(ctx, rank);
+		if (!ctx->listening && !*c->ip && !ctx->options.require_rdma)
+			snprintf(c->ip, sizeof(c->ip), "unix://%s/peer.%d.%08x", directory, rank,
+				 (unsigned)(c->number >> 32));
 		rdma_leave(ctx);
 	}
-	return meet_within(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_PATIENCE);
+	return group_meet_checked(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_TIMEOUT);
 }

@@ -1,5 +1,6 @@
 /*
- * shrink.c: how the survivors of a group agree on who they are. All who return from one shrink return the same members.
+ * shrink.c: how the survivors of a group agree on which they are. All that return from one shrink return the same
+ * members.
  *
  * The member of the lowest rank that is not known to be lost leads. A member that comes into the call, or sees another
  * leader because the former one was lost, reports to all which leader it follows, and what it accepted last. The leader
@@ -8,7 +9,7 @@
  * says so. A member that has a decision answers every report of that round with it.
  *
  * Why two leaders cannot decide differently: a follower of the second one accepts nothing of the first any more. Where
- * the first decided, all who live had accepted, and report that to the second, which then is bound to the same set,
+ * the first decided, all that live had accepted, and report that to the second, which then is bound to the same set,
  * even if members of it are lost by now: the new group learns that at once. Where one of the living has not accepted,
  * the first cannot have decided, nor ever will, and the second is free.
  *
@@ -21,16 +22,13 @@
 
 #include <stdlib.h>
 
-enum shrink_kind { SHRINK_REPORT = 1, SHRINK_PROPOSE, SHRINK_ACCEPT, SHRINK_DECIDE, SHRINK_EXCLUDE, SHRINK_WITHDRAW };
-
-#define SHRINK_BOUND 1u /* flags of a proposal: it may have been decided before */
 #define SET_MAX ((WIRE_PEER_MEMBERS_MAX + 7) / 8)
 
 /* By rank, but for the sets, which have a bit for each. */
 struct shrink_state {
 	uint32_t round;
 	bool entered; /* the program is in the call */
-	int leader;   /* whom this member follows; -1: nobody yet */
+	int leader;   /* that this member follows; -1: none yet */
 	bool decided; /* `set` */
 	bool excluded;
 	uint64_t ballot;   /* of a leader, that was proposed; else that was accepted last; 0: none */
@@ -46,19 +44,19 @@ struct shrink_state {
 	uint8_t *last; /* what was decided in the round before */
 };
 
-static size_t set_bytes(const struct group *group)
+static size_t rank_set_bytes(const struct group *group)
 {
 	return ((size_t)group->base.size + 7) / 8;
 }
 
-static bool set_has(const uint8_t *set, int rank)
+static bool rank_set_has(const uint8_t *set, int rank)
 {
 	return set[rank / 8] >> rank % 8 & 1;
 }
 
 int shrink_init(struct group *group)
 {
-	size_t size = (size_t)group->base.size, bytes = set_bytes(group);
+	size_t size = (size_t)group->base.size, bytes = rank_set_bytes(group);
 	struct shrink_state *s = calloc(1, sizeof(*s) + size * (sizeof(uint64_t) + 5) + 3 * bytes);
 
 	if (!s)
@@ -87,7 +85,7 @@ bool shrink_is_under_way(const struct group *group)
 	return group->shrink->entered;
 }
 
-static bool lives(const struct group *group, int rank)
+static bool member_lives(const struct group *group, int rank)
 {
 	return !group->base.gone[rank];
 }
@@ -95,131 +93,127 @@ static bool lives(const struct group *group, int rank)
 /*
  * To say
  */
-static void say(struct group *group, int rank, enum shrink_kind kind, uint32_t round, uint64_t ballot,
-		const uint8_t *set)
+static void shrink_say(struct group *group, int rank, enum wire_group_shrink_kind kind, uint32_t round, uint64_t ballot,
+		       const uint8_t *set)
 {
 	const struct shrink_state *s = group->shrink;
 	struct {
-		struct group_shrink_word word;
+		struct wire_group_shrink word;
 		uint8_t set[SET_MAX];
 	} body = {.word = {.number = group->base.number,
 			   .round = round,
 			   .kind = kind,
 			   .ballot = ballot,
 			   .leader = (uint32_t)s->leader,
-			   .flags = s->bound ? SHRINK_BOUND : 0}};
+			   .flags = s->bound ? WIRE_GROUP_SHRINK_BOUND : 0}};
 	struct peer *peer = group->base.member[rank];
 
-	memcpy(body.set, set, set_bytes(group));
-	if (peer && control_send(peer, PEER_GROUP_SHRINK, &body, sizeof(body.word) + set_bytes(group)) == 0)
+	memcpy(body.set, set, rank_set_bytes(group));
+	if (peer &&
+	    control_send(peer, WIRE_CONTROL_GROUP_SHRINK, &body, sizeof(body.word) + rank_set_bytes(group)) == 0)
 		message_flush(peer);
 }
 
-static void say_report(struct group *group, int rank)
+static void shrink_say_report(struct group *group, int rank)
 {
 	const struct shrink_state *s = group->shrink;
 
-	say(group, rank, SHRINK_REPORT, s->round, s->highest, s->highest_set);
+	shrink_say(group, rank, WIRE_GROUP_SHRINK_REPORT, s->round, s->highest, s->highest_set);
 }
 
-static void say_all(struct group *group, enum shrink_kind kind)
+static void shrink_say_all(struct group *group, enum wire_group_shrink_kind kind)
 {
 	const struct shrink_state *s = group->shrink;
 
 	for (int i = 0; i < group->base.size; i++)
-		if (i != group->base.rank && lives(group, i))
-			kind == SHRINK_REPORT ? say_report(group, i) : say(group, i, kind, s->round, s->ballot, s->set);
+		if (i != group->base.rank && member_lives(group, i))
+			kind == WIRE_GROUP_SHRINK_REPORT ? shrink_say_report(group, i)
+							 : shrink_say(group, i, kind, s->round, s->ballot, s->set);
 }
 
 /*
  * To lead
  */
-static bool all_reported(const struct group *group)
+static bool shrink_all_reported(const struct group *group)
 {
 	for (int i = 0; i < group->base.size; i++)
-		if (i != group->base.rank && lives(group, i) && !group->shrink->reported[i])
+		if (i != group->base.rank && member_lives(group, i) && !group->shrink->reported[i])
 			return false;
 	return true;
 }
 
-/* Whether an earlier leader may have decided: all who live have accepted the same of it. */
-static void judge(struct group *group)
+static void shrink_propose(struct group *group)
 {
 	struct shrink_state *s = group->shrink;
 
-	s->judged = true;
-	s->bound = s->highest != 0;
-	s->ballots[group->base.rank] = s->ballot;
+	if (!s->judged) {
+		/* An earlier leader may have decided: all that live have accepted the same of it. */
+		s->judged = true;
+		s->bound = s->highest != 0;
+		s->ballots[group->base.rank] = s->ballot;
+		for (int i = 0; i < group->base.size; i++)
+			if (member_lives(group, i) && s->ballots[i] != s->highest)
+				s->bound = false;
+	}
+	memset(s->set, 0, rank_set_bytes(group));
 	for (int i = 0; i < group->base.size; i++)
-		if (lives(group, i) && s->ballots[i] != s->highest)
-			s->bound = false;
-}
-
-static void propose(struct group *group)
-{
-	struct shrink_state *s = group->shrink;
-
-	if (!s->judged)
-		judge(group);
-	memset(s->set, 0, set_bytes(group));
-	for (int i = 0; i < group->base.size; i++)
-		if (s->bound ? set_has(s->highest_set, i) : lives(group, i))
+		if (s->bound ? rank_set_has(s->highest_set, i) : member_lives(group, i))
 			s->set[i / 8] |= (uint8_t)(1u << i % 8);
 	s->ballot = (uint64_t)(group->base.rank + 1) << 32 | ++s->attempts;
 	s->highest = s->ballot;
-	memcpy(s->highest_set, s->set, set_bytes(group));
+	memcpy(s->highest_set, s->set, rank_set_bytes(group));
 	memset(s->accepted, 0, (size_t)group->base.size);
 	s->proposed = true;
-	say_all(group, SHRINK_PROPOSE);
+	shrink_say_all(group, WIRE_GROUP_SHRINK_PROPOSE);
 }
 
-static void decide(struct group *group, const uint8_t *set)
+static void shrink_decide(struct group *group, const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
 	s->decided = true;
-	memmove(s->set, set, set_bytes(group));
+	memmove(s->set, set, rank_set_bytes(group));
 	group->base.ctx->progressed++;
 }
 
-static void lead(struct group *group)
+static void shrink_lead(struct group *group)
 {
 	struct shrink_state *s = group->shrink;
 
 	for (int i = 0; i < group->base.size && s->proposed && !s->bound; i++)
-		if (set_has(s->set, i) && !lives(group, i))
+		if (rank_set_has(s->set, i) && !member_lives(group, i))
 			s->proposed = false;
-	if (!s->proposed && !all_reported(group))
+	if (!s->proposed && !shrink_all_reported(group))
 		return;
 	if (!s->proposed)
-		propose(group);
+		shrink_propose(group);
 	for (int i = 0; i < group->base.size; i++)
-		if (i != group->base.rank && set_has(s->set, i) && lives(group, i) && !s->accepted[i])
+		if (i != group->base.rank && rank_set_has(s->set, i) && member_lives(group, i) && !s->accepted[i])
 			return;
-	say_all(group, SHRINK_DECIDE);
-	decide(group, s->set);
+	shrink_say_all(group, WIRE_GROUP_SHRINK_DECIDE);
+	shrink_decide(group, s->set);
 }
 
-static void step(struct group *group)
+static void shrink_step(struct group *group)
 {
 	struct shrink_state *s = group->shrink;
 	int leader = 0;
 
 	if (!s->entered || s->decided || s->excluded)
 		return;
-	while (!lives(group, leader))
+	while (!member_lives(group, leader))
 		leader++;
 	if (leader != s->leader) {
 		s->leader = leader;
-		say_all(group, SHRINK_REPORT);
+		shrink_say_all(group, WIRE_GROUP_SHRINK_REPORT);
 	}
 	if (leader == group->base.rank)
-		lead(group);
+		shrink_lead(group);
 }
 
 void shrink_lost(struct group *group)
 {
-	step(group);
+	shrink_step(group);
 }
 
 /*
@@ -227,56 +221,61 @@ void shrink_lost(struct group *group)
  */
 
 /* The outcome of a round, to a member that asks: that is on its way when it asks again. */
-static void tell(struct group *group, int rank, enum shrink_kind kind, uint32_t round, bool *told, const uint8_t *set)
+static void shrink_say_outcome(struct group *group, int rank, enum wire_group_shrink_kind kind, uint32_t round,
+			       bool *told, const uint8_t *set)
 {
 	if (!told[rank])
-		say(group, rank, kind, round, 0, set);
+		shrink_say(group, rank, kind, round, 0, set);
 	told[rank] = true;
 }
 
-static void took_report(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void shrink_handle_report(struct group *group, int from, const struct wire_group_shrink *word,
+				 const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 	bool first = !s->heard[from];
 
-	if (!lives(group, from)) {
-		tell(group, from, SHRINK_EXCLUDE, s->round, s->told, s->set);
+	if (!member_lives(group, from)) {
+		shrink_say_outcome(group, from, WIRE_GROUP_SHRINK_EXCLUDE, s->round, s->told, s->set);
 		return;
 	}
 	s->heard[from] = true;
 	if (s->decided) {
-		tell(group, from, SHRINK_DECIDE, s->round, s->told, s->set);
+		shrink_say_outcome(group, from, WIRE_GROUP_SHRINK_DECIDE, s->round, s->told, s->set);
 		return;
 	}
 	s->reported[from] = word->leader == (uint32_t)group->base.rank;
 	s->ballots[from] = word->ballot;
 	if (word->ballot > s->highest) {
 		s->highest = word->ballot;
-		memcpy(s->highest_set, set, set_bytes(group));
+		memcpy(s->highest_set, set, rank_set_bytes(group));
 	}
 	if (s->entered && first && s->leader >= 0)
-		say_report(group, from);
-	if (s->entered && s->proposed && s->reported[from] && set_has(s->set, from) && !s->accepted[from])
-		say(group, from, SHRINK_PROPOSE, s->round, s->ballot, s->set); /* it is back in the call */
+		shrink_say_report(group, from);
+	if (s->entered && s->proposed && s->reported[from] && rank_set_has(s->set, from) && !s->accepted[from])
+		shrink_say(group, from, WIRE_GROUP_SHRINK_PROPOSE, s->round, s->ballot,
+			   s->set); /* it is back in the call */
 }
 
-static void took_proposal(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void shrink_handle_proposal(struct group *group, int from, const struct wire_group_shrink *word,
+				   const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
-	if (!s->entered || !lives(group, from) || from != s->leader || !set_has(set, group->base.rank) ||
+	if (!s->entered || !member_lives(group, from) || from != s->leader || !rank_set_has(set, group->base.rank) ||
 	    word->ballot < s->ballot)
 		return;
 	for (int i = 0; i < group->base.size; i++)
-		if (set_has(set, i) && !lives(group, i) && !(word->flags & SHRINK_BOUND))
+		if (rank_set_has(set, i) && !member_lives(group, i) && !(word->flags & WIRE_GROUP_SHRINK_BOUND))
 			return; /* the leader hears of that loss, and proposes again */
 	s->ballot = word->ballot;
 	s->highest = word->ballot;
-	memcpy(s->highest_set, set, set_bytes(group));
-	say(group, from, SHRINK_ACCEPT, s->round, s->ballot, set);
+	memcpy(s->highest_set, set, rank_set_bytes(group));
+	shrink_say(group, from, WIRE_GROUP_SHRINK_ACCEPT, s->round, s->ballot, set);
 }
 
-static void took_acceptance(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void shrink_handle_acceptance(struct group *group, int from, const struct wire_group_shrink *word,
+				     const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
@@ -285,7 +284,8 @@ static void took_acceptance(struct group *group, int from, const struct group_sh
 		s->accepted[from] = true;
 }
 
-static void took_decision(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void shrink_handle_decision(struct group *group, int from, const struct wire_group_shrink *word,
+				   const uint8_t *set)
 {
 	struct shrink_state *s = group->shrink;
 
@@ -293,21 +293,23 @@ static void took_decision(struct group *group, int from, const struct group_shri
 	(void)word;
 	if (s->decided)
 		return;
-	if (set_has(set, group->base.rank))
-		decide(group, set);
+	if (rank_set_has(set, group->base.rank))
+		shrink_decide(group, set);
 	else
 		s->excluded = true;
 }
 
-static void took_exclusion(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void shrink_handle_exclusion(struct group *group, int from, const struct wire_group_shrink *word,
+				    const uint8_t *set)
 {
 	(void)word;
 	(void)set;
-	if (lives(group, from) && !group->shrink->decided)
+	if (member_lives(group, from) && !group->shrink->decided)
 		group->shrink->excluded = true;
 }
 
-static void took_withdrawal(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set)
+static void shrink_handle_withdrawal(struct group *group, int from, const struct wire_group_shrink *word,
+				     const uint8_t *set)
 {
 	(void)word;
 	(void)set;
@@ -316,31 +318,33 @@ static void took_withdrawal(struct group *group, int from, const struct group_sh
 	group->shrink->heard[from] = false;
 }
 
-static void (*const took[])(struct group *group, int from, const struct group_shrink_word *word, const uint8_t *set) = {
-	[SHRINK_REPORT] = took_report,   [SHRINK_PROPOSE] = took_proposal,  [SHRINK_ACCEPT] = took_acceptance,
-	[SHRINK_DECIDE] = took_decision, [SHRINK_EXCLUDE] = took_exclusion, [SHRINK_WITHDRAW] = took_withdrawal,
+static void (*const shrink_handlers[])(struct group *group, int from, const struct wire_group_shrink *word,
+				       const uint8_t *set) = {
+	[WIRE_GROUP_SHRINK_REPORT] = shrink_handle_report,     [WIRE_GROUP_SHRINK_PROPOSE] = shrink_handle_proposal,
+	[WIRE_GROUP_SHRINK_ACCEPT] = shrink_handle_acceptance, [WIRE_GROUP_SHRINK_DECIDE] = shrink_handle_decision,
+	[WIRE_GROUP_SHRINK_EXCLUDE] = shrink_handle_exclusion, [WIRE_GROUP_SHRINK_WITHDRAW] = shrink_handle_withdrawal,
 };
 
 int shrink_control(struct group *group, struct peer *peer, const void *body, size_t length)
 {
 	struct shrink_state *s = group->shrink;
 	int from = group_rank_of(group, peer);
-	struct group_shrink_word word;
+	struct wire_group_shrink word;
 	const uint8_t *set = (const uint8_t *)body + sizeof(word);
 
-	if (length != sizeof(word) + set_bytes(group))
+	if (length != sizeof(word) + rank_set_bytes(group))
 		return -EPROTO;
 	memcpy(&word, body, sizeof(word));
-	if (word.kind >= ARRAY_SIZE(took) || !took[word.kind])
+	if (word.kind >= ARRAY_SIZE(shrink_handlers) || !shrink_handlers[word.kind])
 		return -EPROTO;
 	if (from < 0 || (group->state != GROUP_WHOLE && group->state != GROUP_FREED))
 		return 0;
-	if (s->round && word.round == s->round - 1 && word.kind == SHRINK_REPORT)
-		tell(group, from, SHRINK_DECIDE, word.round, s->told_last, s->last);
+	if (s->round && word.round == s->round - 1 && word.kind == WIRE_GROUP_SHRINK_REPORT)
+		shrink_say_outcome(group, from, WIRE_GROUP_SHRINK_DECIDE, word.round, s->told_last, s->last);
 	if (word.round != s->round)
 		return 0;
-	took[word.kind](group, from, &word, set);
-	step(group);
+	shrink_handlers[word.kind](group, from, &word, set);
+	shrink_step(group);
 	group->base.ctx->progressed++;
 	return 0;
 }
@@ -356,12 +360,12 @@ static bool shrink_over(const void *arg)
 }
 
 /* Another round begins: of the former one nothing but the decision stays. */
-static void next_round(struct group *group)
+static void shrink_next_round(struct group *group)
 {
 	struct shrink_state *s = group->shrink;
 	size_t size = (size_t)group->base.size;
 
-	memcpy(s->last, s->set, set_bytes(group));
+	memcpy(s->last, s->set, rank_set_bytes(group));
 	memcpy(s->told_last, s->told, size);
 	memset(s->told, 0, size);
 	memset(s->heard, 0, size);
@@ -375,7 +379,7 @@ static void next_round(struct group *group)
 	s->ballot = s->highest = 0;
 }
 
-static struct group *shrunk(struct group *group)
+static struct group *shrink_derive(struct group *group)
 {
 	uint32_t times = UINT32_MAX - group->shrink->round; /* no subset was made so often */
 	int *ranks = calloc((size_t)group->base.size, sizeof(*ranks)), count = 0;
@@ -386,27 +390,27 @@ static struct group *shrunk(struct group *group)
 		return NULL;
 	}
 	for (int i = 0; i < group->base.size; i++)
-		if (set_has(group->shrink->set, i))
+		if (rank_set_has(group->shrink->set, i))
 			ranks[count++] = i;
 	out = group_derive(group, group_number_derived(group->base.number, ranks, count, times), ranks, count);
 	for (int i = 0; out && i < count; i++) {
 		const struct peer *peer = group->base.member[ranks[i]];
 
-		if ((peer && peer->state == PEER_GONE) || (!lives(group, ranks[i]) && !group->left[ranks[i]]))
+		if ((peer && peer->state == PEER_GONE) || (!member_lives(group, ranks[i]) && !group->left[ranks[i]]))
 			group_member_lost(out, i, peer && peer->state == PEER_GONE ? peer->why : group->base.why);
 	}
 	free(ranks);
 	return out;
 }
 
-static void fail_late(const struct group *group, uint64_t patience)
+static void shrink_fail_late(const struct group *group, uint64_t timeout)
 {
 	const struct shrink_state *s = group->shrink;
-	double seconds = (double)patience / TIME_S;
+	double seconds = (double)timeout / TIME_S;
 	int rank = s->leader;
 
 	for (int i = 0; i < group->base.size && s->leader == group->base.rank; i++)
-		if (i != group->base.rank && lives(group, i) && !s->reported[i])
+		if (i != group->base.rank && member_lives(group, i) && !s->reported[i])
 			rank = i;
 	if (rank != group->base.rank && !s->heard[rank])
 		rdma_fail(-ETIMEDOUT, "%s: rank %d of %d did not call rdma_group_shrink() within %g s", group->name,
@@ -416,16 +420,12 @@ static void fail_late(const struct group *group, uint64_t patience)
 			  seconds, s->leader);
 }
 
-/* The others learn of a loss up to two heartbeats later. */
-static uint64_t shrink_patience(const rdma_context *ctx)
-{
-	return (ctx->options.connect_timeout_ms + 2 * MIN(ctx->options.heartbeat_ms, 3600000ull)) * TIME_MS;
-}
-
-static rdma_group *shrink(struct group *group)
+static rdma_group *shrink_within_call(struct group *group)
 {
 	struct shrink_state *s = group->shrink;
-	uint64_t patience = shrink_patience(group->base.ctx);
+	const rdma_options *options = &group->base.ctx->options;
+	/* The others learn of a loss up to two heartbeats later. */
+	uint64_t timeout = (options->connect_timeout_ms + 2 * MIN(options->heartbeat_ms, 3600000ull)) * TIME_MS;
 	struct group *out;
 	int rc;
 
@@ -433,15 +433,15 @@ static rdma_group *shrink(struct group *group)
 		group_lose_left(group);
 	s->entered = true;
 	s->leader = -1;
-	step(group);
-	rc = context_wait(group->base.ctx, shrink_over, group, time_after(time_now(), patience));
+	shrink_step(group);
+	rc = context_wait(group->base.ctx, shrink_over, group, time_after(time_now(), timeout));
 	s->entered = false;
 	if (!shrink_over(group)) {
-		fail_late(group, patience);
+		shrink_fail_late(group, timeout);
 		if (rc == -EDEADLK)
 			rdma_fail(rc, "rdma_group_shrink() from within a callback");
 		s->proposed = false;
-		say_all(group, SHRINK_WITHDRAW);
+		shrink_say_all(group, WIRE_GROUP_SHRINK_WITHDRAW);
 		return NULL;
 	}
 	if (s->excluded) {
@@ -449,9 +449,9 @@ static rdma_group *shrink(struct group *group)
 			  group->base.rank);
 		return NULL;
 	}
-	out = shrunk(group);
+	out = shrink_derive(group);
 	if (out)
-		next_round(group);
+		shrink_next_round(group);
 	return out ? &out->base : NULL;
 }
 
@@ -464,7 +464,7 @@ rdma_group *rdma_group_shrink(rdma_group *group)
 		return NULL;
 	}
 	rdma_enter(group->ctx);
-	out = shrink(group_of(group));
+	out = shrink_within_call(group_of(group));
 	rdma_leave(group->ctx);
 	return out;
 }

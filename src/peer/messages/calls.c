@@ -233,7 +233,7 @@ struct peer *peer_of_program(const rdma_context *ctx, uint32_t place)
 	return peer;
 }
 
-/* The names of those who did not get it. */
+/* The peers that did not get it, in words. */
 struct missed {
 	unsigned count;
 	int error;

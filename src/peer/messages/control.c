@@ -15,10 +15,10 @@ static const struct peer_layer *layer_of(unsigned kind)
 	16384u /* that may wait for room; a peer that reads, and asks for no more than it may, has a tenth of that */
 
 /* What is said because the peer asked for it, or may be. */
-static bool is_answer(enum peer_control kind)
+static bool is_answer(enum wire_control_kind kind)
 {
-	return kind == PEER_WINDOW_KEY || kind == PEER_WINDOW_ANSWER || kind == PEER_WINDOW_CLOSED ||
-	       kind == PEER_GROUP_SHRINK;
+	return kind == WIRE_CONTROL_WINDOW_KEY || kind == WIRE_CONTROL_WINDOW_ANSWER ||
+	       kind == WIRE_CONTROL_WINDOW_CLOSED || kind == WIRE_CONTROL_GROUP_SHRINK;
 }
 
 static void control_sent(struct rdma_request *request)
@@ -31,12 +31,12 @@ static void control_sent(struct rdma_request *request)
 	request_free(request);
 }
 
-int control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length)
+int control_send(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	struct wire_peer_control head = {.kind = kind};
 	struct rdma_request *request;
 
-	must(kind > 0 && kind < PEER_CONTROLS && length <= PEER_CONTROL_MAX);
+	must(kind > 0 && kind < WIRE_CONTROLS && length <= PEER_CONTROL_MAX);
 	if (peer->state == PEER_GONE)
 		return -ECONNRESET;
 	request = request_new(peer->ctx, peer);

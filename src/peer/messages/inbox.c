@@ -4,62 +4,62 @@
 
 #include <stdlib.h>
 
-static const uint32_t sizes[MESSAGE_LETTER_SIZES] = {128, 1024, PEER_EAGER_MAX};
+static const uint32_t sizes[MESSAGE_STORED_SIZES] = {128, 1024, PEER_EAGER_MAX};
 
 static void queue_init(struct inbox_queue *queue)
 {
 	list_init(&queue->receives);
 	for (unsigned i = 0; i < PEER_CLASSES; i++)
-		list_init(&queue->letters[i]);
+		list_init(&queue->unexpected[i]);
 }
 
 void inbox_init(struct peer_message *m)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(m->queue); i++)
 		queue_init(&m->queue[i]);
-	for (unsigned i = 0; i < MESSAGE_LETTER_SIZES; i++)
+	for (unsigned i = 0; i < MESSAGE_STORED_SIZES; i++)
 		list_init(&m->spare[i]);
 }
 
 /*
- * Letters: what was made is kept, and is never more than what may wait at a time.
+ * Memory of stored messages: what was made is kept, and is never more than what may wait at a time.
  */
-struct letter *letter_new(struct peer_message *m, uint64_t length)
+struct stored *stored_new(struct peer_message *m, uint64_t length)
 {
 	unsigned size = 0;
-	struct letter *letter;
+	struct stored *stored;
 
 	while (sizes[size] < length)
 		size++;
 	if (unlikely(list_empty(&m->spare[size]))) {
-		letter = malloc(sizeof(*letter) + sizes[size]);
-		if (!letter)
+		stored = malloc(sizeof(*stored) + sizes[size]);
+		if (!stored)
 			return NULL;
 	} else {
-		letter = list_first(&m->spare[size], struct letter, node);
-		list_del(&letter->node);
+		stored = list_first(&m->spare[size], struct stored, node);
+		list_del(&stored->node);
 	}
-	letter->size = (uint8_t)size;
-	letter->intake = NULL;
-	return letter;
+	stored->size = (uint8_t)size;
+	stored->intake = NULL;
+	return stored;
 }
 
-void letter_free(struct peer_message *m, struct letter *letter)
+void stored_free(struct peer_message *m, struct stored *stored)
 {
 	if (unlikely(m->gone)) {
-		free(letter);
+		free(stored);
 		return;
 	}
-	list_add_head(&m->spare[letter->size], &letter->node);
+	list_add_head(&m->spare[stored->size], &stored->node);
 }
 
-static void letters_free(struct list *letters)
+static void stored_list_free(struct list *messages)
 {
-	while (!list_empty(letters)) {
-		struct letter *letter = list_first(letters, struct letter, node);
+	while (!list_empty(messages)) {
+		struct stored *stored = list_first(messages, struct stored, node);
 
-		list_del(&letter->node);
-		free(letter);
+		list_del(&stored->node);
+		free(stored);
 	}
 }
 
@@ -84,14 +84,14 @@ static struct rdma_request *receive_find(const struct inbox_queue *queue, uint64
 	return NULL;
 }
 
-static struct letter *letter_find(const struct inbox_queue *queue, uint64_t stream)
+static struct stored *stored_find(const struct inbox_queue *queue, uint64_t stream)
 {
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
-		const struct list *letters = &queue->letters[message_ranks[i]];
+		const struct list *unexpected = &queue->unexpected[message_ranks[i]];
 
-		list_for_each (at, letters)
-			if (likely(container_of(at, struct letter, node)->stream == stream))
-				return container_of(at, struct letter, node);
+		list_for_each (at, unexpected)
+			if (likely(container_of(at, struct stored, node)->stream == stream))
+				return container_of(at, struct stored, node);
 	}
 	return NULL;
 }
@@ -129,49 +129,44 @@ static struct rdma_request *receive_with_room(struct inbox_queue *queue, uint64_
 	return NULL;
 }
 
-static void receive_short(struct peer *peer, struct rdma_request *request, const void *data, size_t length)
+static void inbox_store(struct peer_message *m, struct stored *stored, unsigned message_class, uint64_t stream,
+			uint64_t length)
 {
-	message_received(peer, request->stream, WIRE_PEER_COST(length));
-	if (length)
-		memcpy(request->data, data, length);
-	request_complete(request, 0, length);
-}
-
-static void letter_store(struct peer_message *m, struct letter *letter, unsigned message_class, uint64_t stream,
-			 uint64_t length)
-{
-	letter->message_class = (uint8_t)message_class;
-	letter->stream = stream;
-	letter->length = length;
-	list_add_tail(&queue_of(m, stream)->letters[message_class], &letter->node);
+	stored->message_class = (uint8_t)message_class;
+	stored->stream = stream;
+	stored->length = length;
+	list_add_tail(&queue_of(m, stream)->unexpected[message_class], &stored->node);
 	must(!is_forgotten(m, stream));
 }
 
-int inbox_take(struct peer *peer, unsigned message_class, uint64_t stream, const void *data, size_t length)
+int inbox_deliver(struct peer *peer, unsigned message_class, uint64_t stream, const void *data, size_t length)
 {
 	struct peer_message *m = peer->message;
 	struct rdma_request *request = receive_with_room(queue_of(m, stream), stream, length);
-	struct letter *letter;
+	struct stored *stored;
 
 	if (likely(request)) {
-		receive_short(peer, request, data, length);
+		message_received(peer, stream, WIRE_PEER_COST(length));
+		if (length)
+			memcpy(request->data, data, length);
+		request_complete(request, 0, length);
 		return 0;
 	}
 	if (unlikely(m->forgotten_count && is_forgotten(m, stream))) {
 		message_received(peer, stream, WIRE_PEER_COST(length));
 		return 0;
 	}
-	letter = letter_new(m, length);
-	if (!letter)
+	stored = stored_new(m, length);
+	if (!stored)
 		return -ENOMEM;
 	if (length)
-		memcpy(letter->data, data, length);
-	letter_store(m, letter, message_class, stream, length);
+		memcpy(stored->data, data, length);
+	inbox_store(m, stored, message_class, stream, length);
 	peer->ctx->progressed++; /* for rdma_probe() */
 	return 0;
 }
 
-int inbox_take_long(struct intake *intake)
+int inbox_deliver_long(struct intake *intake)
 {
 	struct peer *peer = intake->peer;
 	struct peer_message *m = peer->message;
@@ -185,11 +180,11 @@ int inbox_take_long(struct intake *intake)
 		message_intake_drop(intake);
 		return 0;
 	}
-	intake->letter = letter_new(m, 0);
-	if (!intake->letter)
+	intake->stored = stored_new(m, 0);
+	if (!intake->stored)
 		return -ENOMEM;
-	intake->letter->intake = intake;
-	letter_store(m, intake->letter, intake->message_class, intake->stream, intake->length);
+	intake->stored->intake = intake;
+	inbox_store(m, intake->stored, intake->message_class, intake->stream, intake->length);
 	peer->ctx->progressed++;
 	return 0;
 }
@@ -203,27 +198,27 @@ static bool receive_cancel(struct rdma_request *request)
 	return true;
 }
 
-static void receive_letter(struct peer *peer, struct rdma_request *request, struct letter *letter)
+static void receive_stored(struct peer *peer, struct rdma_request *request, struct stored *stored)
 {
-	struct intake *intake = letter->intake;
+	struct intake *intake = stored->intake;
 
-	if (unlikely(letter->length > request->length)) {
-		fail_too_long(request, letter->length);
+	if (unlikely(stored->length > request->length)) {
+		fail_too_long(request, stored->length);
 		return;
 	}
-	list_del(&letter->node);
+	list_del(&stored->node);
 	if (intake) {
-		intake->letter = NULL;
-		letter_free(peer->message, letter);
+		intake->stored = NULL;
+		stored_free(peer->message, stored);
 		message_intake_begin(intake, request);
 		return;
 	}
-	/* The letter is free before done() is called, which may receive the next one. */
-	request->length = letter->length;
-	if (letter->length)
-		memcpy(request->data, letter->data, letter->length);
-	message_received(peer, request->stream, WIRE_PEER_COST(letter->length));
-	letter_free(peer->message, letter);
+	/* Its memory is free before done() is called, which may receive the next one. */
+	request->length = stored->length;
+	if (stored->length)
+		memcpy(request->data, stored->data, stored->length);
+	message_received(peer, request->stream, WIRE_PEER_COST(stored->length));
+	stored_free(peer->message, stored);
 	peer_released(peer);
 	request_complete(request, 0, request->length);
 }
@@ -233,11 +228,11 @@ void message_recv(struct rdma_request *request)
 	struct peer *peer = request->peer;
 	struct peer_message *m = peer->message;
 	struct inbox_queue *queue = queue_of(m, request->stream);
-	struct letter *letter = letter_find(queue, request->stream);
+	struct stored *stored = stored_find(queue, request->stream);
 
 	must(!request->complete);
-	if (letter) {
-		receive_letter(peer, request, letter);
+	if (stored) {
+		receive_stored(peer, request, stored);
 		if (unlikely(m->say_confirm))
 			message_say(peer);
 		return;
@@ -254,10 +249,10 @@ void inbox_wait_again(struct rdma_request *request)
 {
 	struct peer *peer = request->peer;
 	struct inbox_queue *queue = queue_of(peer->message, request->stream);
-	struct letter *letter = letter_find(queue, request->stream);
+	struct stored *stored = stored_find(queue, request->stream);
 
-	if (letter) {
-		receive_letter(peer, request, letter);
+	if (stored) {
+		receive_stored(peer, request, stored);
 		return;
 	}
 	if (request->late) {
@@ -271,44 +266,44 @@ void inbox_wait_again(struct rdma_request *request)
 bool inbox_put_back(struct intake *intake)
 {
 	struct peer_message *m = intake->peer->message;
-	struct letter *letter = letter_new(m, 0);
+	struct stored *stored = stored_new(m, 0);
 
-	if (!letter)
+	if (!stored)
 		return false;
-	intake->letter = letter;
-	letter->intake = intake;
-	letter->message_class = intake->message_class;
-	letter->stream = intake->stream;
-	letter->length = intake->length;
-	list_add_head(&queue_of(m, intake->stream)->letters[intake->message_class], &letter->node);
+	intake->stored = stored;
+	stored->intake = intake;
+	stored->message_class = intake->message_class;
+	stored->stream = intake->stream;
+	stored->length = intake->length;
+	list_add_head(&queue_of(m, intake->stream)->unexpected[intake->message_class], &stored->node);
 	return true;
 }
 
 int64_t inbox_probe(struct peer *peer, uint64_t stream)
 {
-	const struct letter *letter = letter_find(queue_of(peer->message, stream), stream);
+	const struct stored *stored = stored_find(queue_of(peer->message, stream), stream);
 
-	return letter ? (int64_t)letter->length : -EAGAIN;
+	return stored ? (int64_t)stored->length : -EAGAIN;
 }
 
 bool inbox_has_more(const struct peer *peer)
 {
-	return letter_find(&peer->message->queue[PEER_STREAM_PROGRAM], PEER_STREAM_PROGRAM) != NULL;
+	return stored_find(&peer->message->queue[PEER_STREAM_PROGRAM], PEER_STREAM_PROGRAM) != NULL;
 }
 
 /*
  * Streams that are not used any more
  */
-static void letter_drop(struct peer *peer, struct letter *letter)
+static void stored_drop(struct peer *peer, struct stored *stored)
 {
-	struct intake *intake = letter->intake;
+	struct intake *intake = stored->intake;
 
-	list_del(&letter->node);
-	message_received(peer, letter->stream, WIRE_PEER_COST(intake ? 0 : letter->length));
-	letter_free(peer->message, letter);
+	list_del(&stored->node);
+	message_received(peer, stored->stream, WIRE_PEER_COST(intake ? 0 : stored->length));
+	stored_free(peer->message, stored);
 	if (!intake)
 		return;
-	intake->letter = NULL;
+	intake->stored = NULL;
 	message_intake_drop(intake);
 }
 
@@ -317,11 +312,11 @@ static void queue_forget(struct peer *peer, struct inbox_queue *queue, uint64_t 
 	struct list *at, *next;
 
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
-		list_for_each_safe (at, next, &queue->letters[i]) {
-			struct letter *letter = container_of(at, struct letter, node);
+		list_for_each_safe (at, next, &queue->unexpected[i]) {
+			struct stored *stored = container_of(at, struct stored, node);
 
-			if (letter->stream >= first && letter->stream < last)
-				letter_drop(peer, letter);
+			if (stored->stream >= first && stored->stream < last)
+				stored_drop(peer, stored);
 		}
 	}
 }
@@ -360,10 +355,10 @@ static bool forgotten_add(struct peer_message *m, uint64_t first, uint64_t last)
 
 void inbox_drop(struct peer *peer, uint64_t stream)
 {
-	struct letter *letter = letter_find(queue_of(peer->message, stream), stream);
+	struct stored *stored = stored_find(queue_of(peer->message, stream), stream);
 
-	if (letter)
-		letter_drop(peer, letter);
+	if (stored)
+		stored_drop(peer, stored);
 	message_say(peer);
 }
 
@@ -386,8 +381,8 @@ void inbox_forget(struct peer *peer, uint64_t first, uint64_t last)
 /* The peer has gone, and its index stays, perhaps for long: what is for messages that come is not kept. */
 static void spare_free(struct peer_message *m)
 {
-	for (unsigned i = 0; i < MESSAGE_LETTER_SIZES; i++)
-		letters_free(&m->spare[i]);
+	for (unsigned i = 0; i < MESSAGE_STORED_SIZES; i++)
+		stored_list_free(&m->spare[i]);
 }
 
 void inbox_clear(struct peer *peer)
@@ -411,7 +406,7 @@ void inbox_free(struct peer_message *m)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(m->queue); i++)
 		for (unsigned c = 0; c < PEER_CLASSES; c++)
-			letters_free(&m->queue[i].letters[c]);
+			stored_list_free(&m->queue[i].unexpected[c]);
 	spare_free(m);
 	free(m->forgotten);
 }

@@ -7,15 +7,15 @@
 
 #include <stdlib.h>
 
-#define TAKEN_MAX 4096 /* of which the peer is to be told, but does not listen */
+#define TAKEN_MAX 4096 /* messages of which a peer is to be told that gives no credit for it */
 
 void message_intakes_init(struct peer_message *m)
 {
 	list_init(&m->all);
-	list_init(&m->flying);
+	list_init(&m->in_flight);
 	list_init(&m->taken);
 	for (unsigned i = 0; i < PEER_CLASSES; i++)
-		list_init(&m->hungry[i]);
+		list_init(&m->to_read[i]);
 }
 
 static struct intake *intake_new(struct peer *peer, unsigned message_class, uint64_t number)
@@ -34,7 +34,7 @@ static struct intake *intake_new(struct peer *peer, unsigned message_class, uint
 
 static void intake_free(struct intake *intake)
 {
-	must(!intake->pieces && !intake->letter && !intake->request);
+	must(!intake->pieces && !intake->stored && !intake->request);
 	list_del(&intake->node);
 	list_del(&intake->all);
 	free(intake);
@@ -133,24 +133,13 @@ static void intake_fail_gone(struct intake *intake)
 	message_fail_gone(request);
 }
 
-static void intake_complete(struct intake *intake)
-{
-	struct rdma_request *request = intake->request;
-	uint64_t length = intake->length;
-
-	message_unreach(intake->peer, &intake->reach);
-	intake->request = NULL;
-	intake->back = false; /* too late */
-	intake_taken(intake);
-	message_say(intake->peer);
-	request_complete(request, 0, length);
-}
-
 static void piece_done(struct conn_transfer *transfer, enum fabric_status status)
 {
 	struct piece *piece = container_of(transfer, struct piece, transfer);
 	struct intake *intake = piece->intake;
+	struct rdma_request *request = intake->request;
 	struct peer *peer = intake->peer;
+	uint64_t length = intake->length;
 
 	piece->intake = NULL;
 	intake->pieces--;
@@ -158,12 +147,18 @@ static void piece_done(struct conn_transfer *transfer, enum fabric_status status
 		intake->done += piece->length;
 	else
 		intake->stale = true; /* the connection ends; what came before is here, as pieces come in order */
-	if (intake->done == intake->length)
-		intake_complete(intake);
-	else if (!intake->pieces && peer->message->gone)
+	if (intake->done == length) {
+		message_unreach(peer, &intake->reach);
+		intake->request = NULL;
+		intake->back = false; /* too late */
+		intake_taken(intake);
+		message_say(peer);
+		request_complete(request, 0, length);
+	} else if (!intake->pieces && peer->message->gone) {
 		intake_fail_gone(intake);
-	else if (!intake->pieces && intake->back)
+	} else if (!intake->pieces && intake->back) {
 		intake_give_back(intake);
+	}
 	message_read_on(peer);
 	message_say(peer);
 }
@@ -185,28 +180,21 @@ static bool piece_ask(struct peer *peer, struct intake *intake)
 	intake->pieces++;
 	intake->posted += length;
 	if (intake->posted == intake->length)
-		intake_move(intake, &peer->message->flying);
+		intake_move(intake, &peer->message->in_flight);
 	return true;
 }
 
-static struct intake *hungry_first(const struct peer_message *m, unsigned message_class)
+/* The most urgent one of which something may be asked for. */
+static struct intake *intake_next_to_read(const struct peer_message *m)
 {
-	list_for_each (at, &m->hungry[message_class]) {
-		struct intake *intake = container_of(at, struct intake, node);
+	for (unsigned i = 0; i < PEER_CLASSES; i++)
+		list_for_each (at, &m->to_read[message_ranks[i]]) {
+			struct intake *intake = container_of(at, struct intake, node);
 
-		if (!intake->stale && !intake->back && intake->posted < intake->ready)
-			return intake;
-	}
+			if (!intake->stale && !intake->back && intake->posted < intake->ready)
+				return intake;
+		}
 	return NULL;
-}
-
-static struct intake *hungriest(const struct peer_message *m)
-{
-	struct intake *intake = NULL;
-
-	for (unsigned i = 0; i < PEER_CLASSES && !intake; i++)
-		intake = hungry_first(m, message_ranks[i]);
-	return intake;
 }
 
 static bool pieces_are_under_way(const struct peer_message *m)
@@ -217,9 +205,9 @@ static bool pieces_are_under_way(const struct peer_message *m)
 	return false;
 }
 
-static bool nothing_hungry(const struct peer_message *m)
+static bool nothing_to_read(const struct peer_message *m)
 {
-	return list_empty(&m->hungry[0]) && list_empty(&m->hungry[1]) && list_empty(&m->hungry[2]);
+	return list_empty(&m->to_read[0]) && list_empty(&m->to_read[1]) && list_empty(&m->to_read[2]);
 }
 
 void message_read_on(struct peer *peer)
@@ -227,10 +215,10 @@ void message_read_on(struct peer *peer)
 	struct peer_message *m = peer->message;
 	struct intake *intake;
 
-	if (likely(nothing_hungry(m)) || m->reading || !m->open)
+	if (likely(nothing_to_read(m)) || m->reading || !m->open)
 		return;
 	m->reading = true;
-	while (m->open && (intake = hungriest(m))) {
+	while (m->open && (intake = intake_next_to_read(m))) {
 		int rc = intake_reach(intake);
 
 		if (rc != 0 && pieces_are_under_way(m))
@@ -248,25 +236,25 @@ static void message_read_soon(struct peer *peer)
 {
 	struct peer_message *m = peer->message;
 
-	if (!nothing_hungry(m) && !list_linked(&m->hungry_node))
-		list_add_tail(&peer->ctx->hungry, &m->hungry_node);
+	if (!nothing_to_read(m) && !list_linked(&m->to_read_node))
+		list_add_tail(&peer->ctx->to_read, &m->to_read_node);
 }
 
 void message_intake_begin(struct intake *intake, struct rdma_request *request)
 {
 	struct peer *peer = intake->peer;
 
-	must(!intake->letter && intake->length <= request->length);
+	must(!intake->stored && intake->length <= request->length);
 	intake->request = request;
 	request->cancel = NULL;
-	list_add_tail(&peer->message->hungry[intake->message_class], &intake->node);
+	list_add_tail(&peer->message->to_read[intake->message_class], &intake->node);
 	message_received(peer, intake->stream, WIRE_PEER_COST(0));
 	message_read_soon(peer);
 }
 
 void message_intake_drop(struct intake *intake)
 {
-	must(!intake->request && !intake->letter);
+	must(!intake->request && !intake->stored);
 	if (intake->stale || !intake->peer->message->open) {
 		intake_free(intake); /* when it is offered again, it is not found, and so taken */
 		return;
@@ -305,7 +293,7 @@ static int offer_new(struct peer *peer, unsigned message_class, const struct wir
 	intake->addr = offer->addr;
 	intake->ready = offer->ready;
 	intake->rkey = offer->rkey;
-	return inbox_take_long(intake);
+	return inbox_deliver_long(intake);
 }
 
 /* Offered before, on a connection that is gone. One that is not known was read: its sender did not learn it. */
@@ -330,42 +318,17 @@ static int offer_again(struct peer *peer, unsigned message_class, uint32_t id, c
 	return 0;
 }
 
-static void letter_take_away(struct intake *intake)
+static void intake_unstore(struct intake *intake)
 {
 	struct peer *peer = intake->peer;
 
-	list_del(&intake->letter->node);
-	letter_free(peer->message, intake->letter);
-	intake->letter = NULL;
+	list_del(&intake->stored->node);
+	stored_free(peer->message, intake->stored);
+	intake->stored = NULL;
 }
 
-/* One that is being read is given up when the pieces that are under way have come. */
-static void offer_back(struct intake *intake)
-{
-	intake->back = true;
-	intake->stale = false;
-	if (intake->letter) {
-		letter_take_away(intake);
-		message_received(intake->peer, intake->stream, WIRE_PEER_COST(0));
-		intake_taken(intake);
-	} else if (intake->request && !intake->pieces) {
-		intake_give_back(intake);
-	} else if (!intake->request && !list_linked(&intake->node)) {
-		intake_taken(intake); /* given back, as was said on an earlier connection */
-	}
-}
-
-static int offer_more(struct peer *peer, const struct wire_peer_offer *offer, struct intake *intake)
-{
-	if (intake->stale || offer->ready <= intake->ready || offer->ready > intake->length)
-		return message_violation(peer, "%llu bytes of %llu that may be read, after %llu",
-					 (unsigned long long)offer->ready, (unsigned long long)intake->length,
-					 (unsigned long long)intake->ready);
-	intake->ready = offer->ready;
-	return 0;
-}
-
-/* For one that was offered before. What is not known any more has been taken, and the peer learns it. */
+/* For one that was offered before. What is not known any more has been taken, and the peer learns it. One that is
+ * withdrawn while it is read is given up when the pieces that are under way have come. */
 static int offer_known(struct peer *peer, const struct wire_record *record, const struct wire_peer_offer *offer)
 {
 	unsigned message_class = record->flags & WIRE_PEER_CLASS;
@@ -380,12 +343,27 @@ static int offer_known(struct peer *peer, const struct wire_record *record, cons
 	if (!intake)
 		return 0; /* it was dropped, and the peer is told by now */
 	if (record->flags & WIRE_PEER_BACK) {
-		offer_back(intake);
+		intake->back = true;
+		intake->stale = false;
+		if (intake->stored) {
+			intake_unstore(intake);
+			message_received(peer, intake->stream, WIRE_PEER_COST(0));
+			intake_taken(intake);
+		} else if (intake->request && !intake->pieces) {
+			intake_give_back(intake);
+		} else if (!intake->request && !list_linked(&intake->node)) {
+			intake_taken(intake); /* given back, as was said on an earlier connection */
+		}
 		return 0;
 	}
-	if (!intake->letter && !intake->request)
+	if (!intake->stored && !intake->request)
 		return 0;
-	return offer_more(peer, offer, intake);
+	if (intake->stale || offer->ready <= intake->ready || offer->ready > intake->length)
+		return message_violation(peer, "%llu bytes of %llu that may be read, after %llu",
+					 (unsigned long long)offer->ready, (unsigned long long)intake->length,
+					 (unsigned long long)intake->ready);
+	intake->ready = offer->ready;
+	return 0;
 }
 
 int message_offer_record(struct peer *peer, const struct wire_record *record, const struct wire_peer_offer *offer)
@@ -404,20 +382,6 @@ int message_offer_record(struct peer *peer, const struct wire_record *record, co
  * Connections
  */
 
-/* No piece is under way any more. */
-static void intake_closed(struct intake *intake)
-{
-	message_unreach(intake->peer, &intake->reach);
-	intake->posted = intake->done;
-	intake->stale = true;
-	if (intake->request)
-		intake_move(intake, &intake->peer->message->hungry[intake->message_class]);
-	else if (!intake->letter && intake->back)
-		list_del(&intake->node); /* the peer asks again whether it was given back */
-	else if (!intake->letter)
-		intake_free(intake); /* taken, and not told: it is offered again */
-}
-
 void message_intakes_closed(struct peer *peer)
 {
 	struct peer_message *m = peer->message;
@@ -426,8 +390,17 @@ void message_intakes_closed(struct peer *peer)
 	list_for_each_safe (at, next, &m->all) {
 		struct intake *intake = container_of(at, struct intake, all);
 
-		if (!intake->pieces)
-			intake_closed(intake);
+		if (intake->pieces)
+			continue;
+		message_unreach(peer, &intake->reach);
+		intake->posted = intake->done;
+		intake->stale = true;
+		if (intake->request)
+			intake_move(intake, &m->to_read[intake->message_class]);
+		else if (!intake->stored && intake->back)
+			list_del(&intake->node); /* the peer asks again whether it was given back */
+		else if (!intake->stored)
+			intake_free(intake); /* taken, and not told: it is offered again */
 	}
 	m->takens = 0;
 }
@@ -447,8 +420,8 @@ void message_intakes_clear(struct peer *peer)
 	struct intake *intake;
 
 	while ((intake = intake_at_rest(m))) { /* others are ended by piece_done() */
-		if (intake->letter)
-			letter_take_away(intake);
+		if (intake->stored)
+			intake_unstore(intake);
 		if (intake->request)
 			intake_fail_gone(intake);
 		else

@@ -26,22 +26,19 @@ void message_limit_set(struct peer *peer, uint64_t rate)
 	m->limited = false;
 }
 
-static void tokens_count(struct peer_message *m)
-{
-	uint64_t now = time_now();
-	int64_t more = bytes_in(m->rate, MIN(now - m->tokens_time, COUNTED));
-
-	if (more == 0)
-		return; /* less than a byte: later */
-	m->tokens = MIN(m->tokens + more, bytes_in(m->rate, BURST));
-	m->tokens_time = now;
-}
-
 bool message_limit_passes(struct peer_message *m)
 {
+	uint64_t now;
+	int64_t more;
+
 	if (likely(!m->rate))
 		return true;
-	tokens_count(m);
+	now = time_now();
+	more = bytes_in(m->rate, MIN(now - m->tokens_time, COUNTED));
+	if (more) { /* of less than a byte the time is counted later */
+		m->tokens = MIN(m->tokens + more, bytes_in(m->rate, BURST));
+		m->tokens_time = now;
+	}
 	m->limited |= m->tokens < 0;
 	return m->tokens >= 0;
 }
@@ -59,7 +56,7 @@ uint64_t message_limit_quantum(const struct peer_message *m)
 	return m->rate ? MIN(MAX(bytes, (uint64_t)PEER_EAGER_MAX), (uint64_t)MESSAGE_PIECE) : UINT64_MAX;
 }
 
-/* Others may have found the debt paid since, and left nothing behind: those who wait go on at once. */
+/* When what waits may go on: at once if the debt was found to be paid since. */
 static uint64_t limit_deadline(const struct peer_message *m)
 {
 	if (!m->limited || !m->open)

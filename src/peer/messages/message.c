@@ -22,7 +22,7 @@ static int message_init(struct peer *peer)
 		m->use_in[i].told = m->use_out[i].room = WIRE_PEER_ROOM;
 	peer->message = m;
 	m->peer = peer;
-	list_init(&m->hungry_node);
+	list_init(&m->to_read_node);
 	list_init(&m->limited_node);
 	message_limit_set(peer, options->rate_limit_mib * (uint64_t)MIB);
 	return 0;
@@ -151,8 +151,7 @@ static int record_data(struct peer *peer, const struct wire_record *record, cons
 		message_received(peer, data.stream, WIRE_PEER_COST(length));
 		return control_record(peer, body, length);
 	}
-	rc = inbox_take(peer, message_class, data.stream, body, length);
-	return rc;
+	return inbox_deliver(peer, message_class, data.stream, body, length);
 }
 
 static int record_offer(struct peer *peer, const struct wire_record *record, const void *body)
@@ -203,7 +202,7 @@ static int record_confirm(struct peer *peer, const struct wire_record *record, c
 
 static const struct {
 	enum wire_op op;
-	int (*took)(struct peer *peer, const struct wire_record *record, const void *body);
+	int (*handle)(struct peer *peer, const struct wire_record *record, const void *body);
 } records[] = {
 	{WIRE_OP_PEER_DATA, record_data},
 	{WIRE_OP_PEER_OFFER, record_offer},
@@ -211,26 +210,20 @@ static const struct {
 	{WIRE_OP_PEER_CONFIRM, record_confirm},
 };
 
-static int (*took_of(unsigned op))(struct peer *, const struct wire_record *, const void *)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(records); i++)
-		if (records[i].op == op)
-			return records[i].took;
-	return NULL;
-}
-
 int message_record(struct peer *peer, const struct wire_record *record, const void *body)
 {
-	int (*took)(struct peer *, const struct wire_record *, const void *) = took_of(record->op);
-	int rc;
+	for (unsigned i = 0; i < ARRAY_SIZE(records) && peer->message->open; i++) {
+		int rc;
 
-	if (unlikely(!peer->message->open || !took))
-		return message_violation(peer, "a record %u (%s), which does not belong here", record->op,
-					 wire_op_name(record->op));
-	rc = took(peer, record, body);
-	if (rc == 0 && unlikely(peer->message->say_confirm))
-		message_say(peer);
-	return rc;
+		if (records[i].op != record->op)
+			continue;
+		rc = records[i].handle(peer, record, body);
+		if (rc == 0 && unlikely(peer->message->say_confirm))
+			message_say(peer);
+		return rc;
+	}
+	return message_violation(peer, "a record %u (%s), which does not belong here", record->op,
+				 wire_op_name(record->op));
 }
 
 static int messages_turn(rdma_context *ctx, uint64_t now, bool arm)
@@ -241,10 +234,10 @@ static int messages_turn(rdma_context *ctx, uint64_t now, bool arm)
 	(void)arm;
 	if (unlikely(!list_empty(&ctx->limited)))
 		message_limits_turn(ctx);
-	for (; unlikely(!list_empty(&ctx->hungry)); work++) {
-		struct peer_message *m = list_first(&ctx->hungry, struct peer_message, hungry_node);
+	for (; unlikely(!list_empty(&ctx->to_read)); work++) {
+		struct peer_message *m = list_first(&ctx->to_read, struct peer_message, to_read_node);
 
-		list_del(&m->hungry_node);
+		list_del(&m->to_read_node);
 		message_read_on(m->peer);
 	}
 	return work;
@@ -277,19 +270,16 @@ static void message_next(const struct peer *peer, uint64_t next[static PEER_CLAS
 		memcpy(next, peer->message->next_in, sizeof(peer->message->next_in));
 }
 
-/* What was not kept cannot be sent again. */
-static bool resumes_from(const struct peer_message *m, const struct outbox *out, uint64_t next)
-{
-	return next >= out->confirmed && next <= out->next && (m->retains || next == out->next);
-}
-
 static bool message_resume(struct peer *peer, const uint64_t next[static PEER_CLASSES])
 {
 	struct peer_message *m = peer->message;
 
-	for (unsigned i = 0; i < PEER_CLASSES; i++)
-		if (!resumes_from(m, &m->out[i], next[i]))
-			return false;
+	for (unsigned i = 0; i < PEER_CLASSES; i++) {
+		const struct outbox *out = &m->out[i];
+
+		if (next[i] < out->confirmed || next[i] > out->next || (!m->retains && next[i] != out->next))
+			return false; /* what was not kept cannot be sent again */
+	}
 	for (unsigned i = 0; i < PEER_CLASSES; i++) {
 		message_confirmed(peer, i, next[i]);
 		m->out[i].resend = next[i];
@@ -359,8 +349,8 @@ static void message_free(struct peer *peer)
 		return;
 	message_intakes_free(m);
 	inbox_free(m);
-	if (list_linked(&m->hungry_node))
-		list_del(&m->hungry_node);
+	if (list_linked(&m->to_read_node))
+		list_del(&m->to_read_node);
 	if (list_linked(&m->limited_node))
 		list_del(&m->limited_node);
 	free(m);

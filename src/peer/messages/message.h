@@ -19,12 +19,12 @@ _Static_assert(MESSAGE_USES == WIRE_PEER_USES && PEER_CLASSES == WIRE_PEER_CLASS
 #define MESSAGE_UNCONFIRMED (16u * 1024) /* bytes that come before they are confirmed */
 #define MESSAGE_PIECE (256u * 1024)      /* of a long message, read at a time */
 #define MESSAGE_PIECES 4                 /* under way with a peer */
-#define MESSAGE_LETTER_SIZES 3
+#define MESSAGE_STORED_SIZES 3
 
-/* A short message: one that came and was not received, or one that left and is not confirmed. Or the place of a long
- * one in the inbox. */
-struct letter {
-	struct list node; /* of an inbox_queue's letters, or of outbox.retained */
+/* A short message that is kept: one that came and was not received (unexpected), or one that left and is not confirmed.
+ * Or the place of a long one in the inbox. */
+struct stored {
+	struct list node; /* of an inbox_queue's messages, or of outbox.retained */
 	uint64_t stream, number, length;
 	uint8_t message_class, size;
 	struct intake *intake; /* of a long one; NULL */
@@ -32,14 +32,14 @@ struct letter {
 };
 
 /*
- * A long message that a peer offers. It is one of peer_message.all, and waits: in the inbox, by its letter, for a
- * receive; then in `hungry` for pieces of it to be asked for; in `flying` for the last of these; in `taken` for the
- * peer to be told.
+ * A long message that a peer offers. It is one of peer_message.all, and waits: in the inbox, by its place there, for a
+ * receive; then in `to_read` for pieces of it to be asked for; in `in_flight` for the last of these; in `taken` for
+ * the peer to be told.
  */
 struct intake {
 	struct list node, all;
 	struct peer *peer;
-	struct letter *letter;        /* until it is received */
+	struct stored *stored;        /* until it is received */
 	struct rdma_request *request; /* that it is read for; NULL */
 	struct reach reach;
 	uint64_t stream, number, length, addr;
@@ -70,8 +70,8 @@ struct piece {
 };
 
 struct inbox_queue {
-	struct list receives;              /* rdma_request */
-	struct list letters[PEER_CLASSES]; /* by class, in the order of their coming */
+	struct list receives;                 /* rdma_request */
+	struct list unexpected[PEER_CLASSES]; /* by class, in the order of their coming */
 };
 
 /* What leaves, by class. */
@@ -115,13 +115,13 @@ struct peer_message {
 	unsigned answers; /* of control.c, that wait for room */
 
 	struct inbox_queue queue[2 + MESSAGE_BUCKETS];
-	struct list spare[MESSAGE_LETTER_SIZES];
+	struct list spare[MESSAGE_STORED_SIZES];
 	struct forgotten *forgotten;
 	unsigned forgotten_count, forgotten_room;
 
-	struct list all, hungry[PEER_CLASSES], flying, taken; /* intakes */
-	struct list hungry_node;                              /* of rdma_context.hungry */
-	struct list limited_node;                             /* of rdma_context.limited */
+	struct list all, to_read[PEER_CLASSES], in_flight, taken; /* intakes */
+	struct list to_read_node;                                 /* of rdma_context.to_read */
+	struct list limited_node;                                 /* of rdma_context.limited */
 	struct peer *peer;
 	unsigned takens; /* how many are `taken` */
 	struct piece piece[MESSAGE_PIECES];
@@ -169,7 +169,7 @@ void message_outbox_init(struct peer_message *m);
 void message_pump(struct peer *peer);
 /* Behind a message_send() that is one of perhaps many: posts it if none was since the engine's last turn. */
 void message_gather(struct peer *peer);
-/* Those up to `next` came: forget them. */
+/* Messages up to `next` came: forget them. */
 void message_confirmed(struct peer *peer, unsigned message_class, uint64_t next);
 
 /*
@@ -195,7 +195,7 @@ void message_intakes_init(struct peer_message *m);
 int message_offer_record(struct peer *peer, const struct wire_record *record, const struct wire_peer_offer *offer);
 /* A receive takes one out of the inbox: it is read. */
 void message_intake_begin(struct intake *intake, struct rdma_request *request);
-void message_intake_drop(struct intake *intake); /* nobody wants it */
+void message_intake_drop(struct intake *intake); /* no receive will come for it */
 /* Tell the peer of those that are here. False: no credit. */
 bool message_taken_say(struct peer *peer);
 /* Ask for pieces, as far as may be. */
@@ -209,7 +209,7 @@ void message_intakes_free(struct peer_message *m);
  */
 int message_reach(struct peer *peer, const void *addr, size_t len, unsigned access, struct reach *out);
 void message_unreach(struct peer *peer, struct reach *reach); /* also one that reaches nothing */
-/* The peer, and nobody else, may read it by the window's key; *window stays NULL where the device has none: by the
+/* The peer, and no other, may read it by the window's key; *window stays NULL where the device has none: by the
  * region's. As message_reach(), and -EAGAIN: no room for it now; -ENOTCONN. To be closed before message_unreach(). */
 int message_show(struct peer *peer, const void *addr, size_t len, struct reach *out, struct fabric_window **window);
 
@@ -228,17 +228,17 @@ uint64_t message_limit_quantum(const struct peer_message *m);
  * inbox.c
  */
 void inbox_init(struct peer_message *m);
-struct letter *letter_new(struct peer_message *m, uint64_t length);
-void letter_free(struct peer_message *m, struct letter *letter);
+struct stored *stored_new(struct peer_message *m, uint64_t length);
+void stored_free(struct peer_message *m, struct stored *stored);
 /* A short message came: into a receive that waits, else into the inbox. 0, -ENOMEM. */
-int inbox_take(struct peer *peer, unsigned message_class, uint64_t stream, const void *data, size_t length);
+int inbox_deliver(struct peer *peer, unsigned message_class, uint64_t stream, const void *data, size_t length);
 /* A long one, likewise. */
-int inbox_take_long(struct intake *intake);
+int inbox_deliver_long(struct intake *intake);
 /* A receive that had begun and got nothing waits again, before others; or fails, if it was abandoned. */
 void inbox_wait_again(struct rdma_request *request);
 /* A message is first again. False: no memory. */
 bool inbox_put_back(struct intake *intake);
-/* The next message of a stream, if there is one, is nobody's. */
+/* Drop the next message of a stream, if there is one. */
 void inbox_drop(struct peer *peer, uint64_t stream);
 /* The receives that wait fail. */
 void inbox_clear(struct peer *peer);
@@ -267,7 +267,7 @@ void message_writable(struct peer *peer);
 bool message_idle(struct peer *peer);
 bool inbox_has_more(const struct peer *peer);
 uint64_t messages_deadline(const rdma_context *ctx);
-/* When no peer, schedule or window has a request: those that nobody ended are void. */
+/* When no peer, schedule or window has a request: those that the program did not end are void. */
 void request_pool_end(rdma_context *ctx);
 void register_end(rdma_context *ctx);
 

@@ -14,7 +14,7 @@
 struct rdma_request *request_new(rdma_context *ctx, struct peer *peer);
 /* One of the program's, or one whose done() was called. */
 void request_free(struct rdma_request *request);
-/* It is in no list any more. status 0: `length` bytes. Calls done(), or wakes who waits. */
+/* It is in no list any more. status 0: `length` bytes. Calls done(), or ends the wait of a call. */
 void request_complete(struct rdma_request *request, int status, size_t length);
 /* With words; format NULL: none. */
 void request_fail(struct rdma_request *request, int status, const char *format, ...)
@@ -44,11 +44,11 @@ int64_t inbox_probe(struct peer *peer, uint64_t stream);
 /* A stream is not used any more: what comes on it is dropped. Only a group's. From `first` up to `last`. */
 void inbox_forget(struct peer *peer, uint64_t first, uint64_t last);
 
-/* For request.c: the time of a call is over whose request cannot be cancelled. Wait for it until what this answers,
- * then call it again. A long message that is sent is withdrawn, and complete after the second call; one that is being
- * received completes when it is here, or withdrawn. */
+/* For request.c: the time of a call is over whose request cannot be cancelled. Wait for it until the time that this
+ * returns, then call it again. A long message that is sent is withdrawn, and complete after the second call; one that
+ * is being received completes when it is here, or withdrawn. */
 uint64_t message_abandon(struct rdma_request *request);
-/* calls.c: peer_connected() after a look. */
+/* calls.c: peer_connected() after peer_look(). */
 struct peer *peer_to_send(rdma_context *ctx, int index);
 
 /*
@@ -57,6 +57,6 @@ struct peer *peer_to_send(rdma_context *ctx, int index);
 #define PEER_CONTROL_MAX (PEER_EAGER_MAX - 8) /* bytes of a body */
 
 /* `body` is copied. -ENOMEM; -ECONNRESET: the peer has gone. */
-int control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length);
+int control_send(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
 
 #endif

@@ -1,14 +1,13 @@
 /*
- * offer.c: long messages that leave. The peer is told where one is and reads it, which needs nobody here over RDMA;
+ * offer.c: long messages that leave. The peer is told where one is and reads it, which over RDMA takes no turn here;
  * when it has all of it, it says so, and the request completes. A rate limit says how far it may read by now. A call
- * whose time is over withdraws its message, and waits a little for the peer to say that it does not read it: then
- * nobody does any more.
+ * whose time is over withdraws its message, and waits a little for the peer to say that it does not read it any more.
  */
 #include "peer/messages/message.h"
 
 #include <stdlib.h>
 
-#define BACK_PATIENCE TIME_S
+#define WITHDRAW_TIMEOUT TIME_S
 
 /*
  * Records
@@ -168,7 +167,7 @@ bool message_offers_say(struct peer *peer)
 			struct offer *offer = container_of(at, struct offer, node);
 
 			if (offer->number >= out->resend)
-				break; /* of these pump_again() speaks first */
+				break; /* pump_again() sends these first */
 			if (!offer_news_say(peer, i, offer))
 				return false;
 		}
@@ -252,7 +251,7 @@ uint64_t message_abandon(struct rdma_request *request)
 		offer->back = peer->message->news = true;
 		message_pump(peer);
 		message_flush(peer);
-		return time_after(time_now(), BACK_PATIENCE);
+		return time_after(time_now(), WITHDRAW_TIMEOUT);
 	}
 	offer->back = true;
 	offer->request = NULL;

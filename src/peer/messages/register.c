@@ -138,46 +138,30 @@ static bool memory_overlaps(const struct message_memory *memory, const char *add
 	return false;
 }
 
-static bool memory_room(struct message_memory *memory)
-{
-	unsigned room = memory->room ? 2 * memory->room : 8;
-	struct range *more;
-
-	if (memory->count < memory->room)
-		return true;
-	more = realloc(memory->range, room * sizeof(*more));
-	if (!more)
-		return false;
-	memory->range = more;
-	memory->room = room;
-	return true;
-}
-
 static int memory_register(rdma_context *ctx, void *addr, size_t len)
 {
 	struct range range = {.addr = addr, .len = len};
+	struct message_memory *memory;
 
 	if (!ctx->memory)
 		ctx->memory = calloc(1, sizeof(*ctx->memory));
-	if (!ctx->memory || !memory_room(ctx->memory))
+	memory = ctx->memory;
+	if (memory && memory->count == memory->room) {
+		unsigned room = memory->room ? 2 * memory->room : 8;
+		struct range *more = realloc(memory->range, room * sizeof(*more));
+
+		if (more) {
+			memory->range = more;
+			memory->room = room;
+		}
+	}
+	if (!memory || memory->count == memory->room)
 		return rdma_fail(-ENOMEM, "No memory to remember what is registered");
-	if (memory_overlaps(ctx->memory, addr, len))
+	if (memory_overlaps(memory, addr, len))
 		return rdma_fail(-EEXIST, "Invalid parameters: some of the memory is registered already");
 	if (range_pin_all(ctx, &range) != 0)
 		return rdma_fail_logged(-ENOMEM, "Cannot register memory");
-	ctx->memory->range[ctx->memory->count++] = range;
-	return 0;
-}
-
-static int memory_unregister(rdma_context *ctx, const void *addr)
-{
-	struct range *range = range_of(ctx, addr, 1);
-
-	if (!range || range->addr != addr)
-		return rdma_fail(-ENOENT, "Invalid parameters: no memory that begins there is registered");
-	if (range_unpin(ctx, range) != 0)
-		return rdma_fail(-EBUSY, "The memory is being sent or received");
-	*range = ctx->memory->range[--ctx->memory->count];
+	memory->range[memory->count++] = range;
 	return 0;
 }
 
@@ -208,12 +192,19 @@ int rdma_register(rdma_context *ctx, void *addr, size_t len)
 
 int rdma_unregister(rdma_context *ctx, const void *addr)
 {
-	int rc;
+	struct range *range;
+	int rc = 0;
 
 	if (!ctx || !addr)
 		return rdma_fail(-EINVAL, "Invalid parameters: the %s is NULL", !ctx ? "context" : "memory");
 	rdma_enter(ctx);
-	rc = memory_unregister(ctx, addr);
+	range = range_of(ctx, addr, 1);
+	if (!range || range->addr != addr)
+		rc = rdma_fail(-ENOENT, "Invalid parameters: no memory that begins there is registered");
+	else if (range_unpin(ctx, range) != 0)
+		rc = rdma_fail(-EBUSY, "The memory is being sent or received");
+	else
+		*range = ctx->memory->range[--ctx->memory->count];
 	rdma_leave(ctx);
 	return rc;
 }

@@ -1,5 +1,5 @@
-/* request.c: operations under way. They come from slabs of the context, so that one that nobody ended is found by its
- * end. */
+/* request.c: operations under way. They come from slabs of the context, whose end so finds those that the program did
+ * not end. */
 #include "peer/messages/message.h"
 
 #include <stdlib.h>
@@ -16,21 +16,18 @@ struct request_pool {
 	struct slab *slabs;
 };
 
-static struct request_pool *pool_new(void)
+static bool pool_grow(rdma_context *ctx)
 {
-	struct request_pool *pool = calloc(1, sizeof(*pool));
-
-	if (pool)
-		list_init(&pool->free);
-	return pool;
-}
-
-static bool pool_grow(struct request_pool *pool)
-{
+	struct request_pool *pool = ctx->requests ? ctx->requests : calloc(1, sizeof(*pool));
 	struct slab *slab = calloc(1, sizeof(*slab));
 
-	if (!slab)
+	if (pool && !ctx->requests)
+		list_init(&pool->free);
+	ctx->requests = pool;
+	if (!pool || !slab) {
+		free(slab);
 		return false;
+	}
 	slab->next = pool->slabs;
 	pool->slabs = slab;
 	for (unsigned i = 0; i < SLAB; i++)
@@ -56,9 +53,7 @@ struct rdma_request *request_new(rdma_context *ctx, struct peer *peer)
 {
 	struct rdma_request *request;
 
-	if (unlikely(!ctx->requests))
-		ctx->requests = pool_new();
-	if (unlikely(!ctx->requests || (list_empty(&ctx->requests->free) && !pool_grow(ctx->requests)))) {
+	if (unlikely(!ctx->requests || list_empty(&ctx->requests->free)) && !pool_grow(ctx)) {
 		rdma_fail(-ENOMEM, "No memory for another operation");
 		return NULL;
 	}
@@ -310,24 +305,13 @@ int rdma_wait_any(rdma_request **requests, int count, uint64_t timeout_ms, int64
 	return rc == 0 ? any.found : -1;
 }
 
-/* The first failure is what the caller reads at the end. */
-struct failure {
-	int error;
-	char text[512];
-};
-
-static void failure_keep(struct failure *failure)
-{
-	if (failure->error)
-		return;
-	failure->error = -rdma_get_errno();
-	snprintf(failure->text, sizeof(failure->text), "%s", rdma_get_error());
-}
-
 int rdma_wait_all(rdma_request **requests, int count, uint64_t timeout_ms, int64_t *results)
 {
 	rdma_context *ctx = count ? context_of(requests, count) : NULL;
-	struct failure failure = {0};
+	struct {
+		int error;
+		char text[512];
+	} failure = {0}; /* the first, which is what the caller reads at the end */
 	uint64_t until;
 	int rc = 0;
 
@@ -349,8 +333,10 @@ int rdma_wait_all(rdma_request **requests, int count, uint64_t timeout_ms, int64
 			break;
 		value = request_end(requests[i]);
 		requests[i] = NULL;
-		if (value < 0)
-			failure_keep(&failure);
+		if (value < 0 && !failure.error) {
+			failure.error = -rdma_get_errno();
+			snprintf(failure.text, sizeof(failure.text), "%s", rdma_get_error());
+		}
 		if (results)
 			results[i] = value;
 	}

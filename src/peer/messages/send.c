@@ -39,31 +39,25 @@ static bool data_say(struct peer *peer, unsigned message_class, uint64_t number,
 
 /* A copy to be kept, filled in. False: no room for it now. */
 static bool retained_new(struct peer_message *m, const struct outbox *out, const struct rdma_request *request,
-			 struct letter **copy)
+			 struct stored **copy)
 {
-	struct letter *letter;
+	struct stored *stored;
 
 	*copy = NULL;
 	if (likely(!m->retains))
 		return true;
 	if (out->kept > MESSAGE_RETAINED)
 		return false;
-	letter = letter_new(m, request->length);
-	if (!letter)
+	stored = stored_new(m, request->length);
+	if (!stored)
 		return false;
-	letter->stream = request->stream;
-	letter->number = out->next;
-	letter->length = request->length;
+	stored->stream = request->stream;
+	stored->number = out->next;
+	stored->length = request->length;
 	if (request->length)
-		memcpy(letter->data, request->data, request->length);
-	*copy = letter;
+		memcpy(stored->data, request->data, request->length);
+	*copy = stored;
 	return true;
-}
-
-static void retained_add(struct outbox *out, struct letter *letter)
-{
-	out->kept += letter->length + sizeof(*letter);
-	list_add_tail(&out->retained, &letter->node);
 }
 
 void message_confirmed(struct peer *peer, unsigned message_class, uint64_t next)
@@ -71,13 +65,13 @@ void message_confirmed(struct peer *peer, unsigned message_class, uint64_t next)
 	struct outbox *out = &peer->message->out[message_class];
 
 	while (!list_empty(&out->retained)) {
-		struct letter *letter = list_first(&out->retained, struct letter, node);
+		struct stored *stored = list_first(&out->retained, struct stored, node);
 
-		if (letter->number >= next)
+		if (stored->number >= next)
 			break;
-		out->kept -= letter->length + sizeof(*letter);
-		list_del(&letter->node);
-		letter_free(peer->message, letter);
+		out->kept -= stored->length + sizeof(*stored);
+		list_del(&stored->node);
+		stored_free(peer->message, stored);
 	}
 	out->confirmed = next;
 	out->resend = MAX(out->resend, next);
@@ -87,22 +81,24 @@ static enum sent send_short(struct peer *peer, const struct rdma_request *reques
 {
 	struct peer_message *m = peer->message;
 	struct outbox *out = &m->out[request->message_class];
-	struct letter *copy;
+	struct stored *copy;
 
 	if (!retained_new(m, out, request, &copy))
 		return SENT_NOT_NOW; /* a confirmation makes room */
 	if (unlikely(!data_say(peer, request->message_class, out->next, request->stream, request->data,
 			       request->length))) {
 		if (copy)
-			letter_free(m, copy);
+			stored_free(m, copy);
 		return SENT_NOT_NOW;
 	}
-	if (unlikely(copy))
-		retained_add(out, copy);
+	if (unlikely(copy)) {
+		out->kept += copy->length + sizeof(*copy);
+		list_add_tail(&out->retained, &copy->node);
+	}
 	return SENT;
 }
 
-/* The next of its class, whose turn it is. */
+/* The next of its class. */
 static enum sent send_one(struct peer *peer, struct rdma_request *request)
 {
 	struct peer_message *m = peer->message;
@@ -142,14 +138,6 @@ static void send_later(struct peer_message *m, struct rdma_request *request)
 	list_add_tail(&m->out[request->message_class].waiting[message_use(request->stream)], &request->node);
 }
 
-/* What leaves goes before what waits: of its class and use, or of what is to be sent again. */
-static bool may_go_first(const struct peer_message *m, const struct rdma_request *request)
-{
-	const struct outbox *out = &m->out[request->message_class];
-
-	return likely(m->open) && out->resend == out->next && list_empty(&out->waiting[message_use(request->stream)]);
-}
-
 static void send_failed(struct rdma_request *request)
 {
 	request_fail(request, -ENOMEM, "Cannot send %zu bytes to %s: %s", request->length, request->peer->name,
@@ -159,6 +147,7 @@ static void send_failed(struct rdma_request *request)
 void message_send(struct rdma_request *request)
 {
 	struct peer_message *m = request->peer->message;
+	const struct outbox *out = &m->out[request->message_class];
 	enum sent sent;
 
 	must(request->message_class < PEER_CLASSES && !request->complete);
@@ -166,7 +155,9 @@ void message_send(struct rdma_request *request)
 		message_fail_gone(request);
 		return;
 	}
-	if (!may_go_first(m, request)) {
+	/* What waits goes first: of its class and use, or of what is to be sent again. */
+	if (unlikely(!m->open) || out->resend != out->next ||
+	    !list_empty(&out->waiting[message_use(request->stream)])) {
 		send_later(m, request);
 		return;
 	}
@@ -199,28 +190,28 @@ static bool pump_use(struct peer *peer, struct list *waiting)
 	return true;
 }
 
-/* The one of this number, as it is kept. False: no credit. */
-static bool send_again(struct peer *peer, unsigned message_class, uint64_t number, struct list **at)
-{
-	struct outbox *out = &peer->message->out[message_class];
-	const struct letter *letter;
-
-	while (*at != &out->retained && container_of(*at, struct letter, node)->number < number)
-		*at = (*at)->next;
-	letter = container_of(*at, struct letter, node);
-	if (*at == &out->retained || letter->number != number)
-		return message_offer_again(peer, message_class, number);
-	return data_say(peer, message_class, number, letter->stream, letter->data, letter->length);
-}
-
+/* What left on an earlier connection, by number: short messages as they were kept, and the offers between them. False:
+ * no credit. */
 static bool pump_again(struct peer *peer, unsigned message_class)
 {
 	struct outbox *out = &peer->message->out[message_class];
 	struct list *at = out->retained.next;
 
-	for (; out->resend < out->next; out->resend++)
-		if (!send_again(peer, message_class, out->resend, &at))
+	for (; out->resend < out->next; out->resend++) {
+		const struct stored *stored;
+		bool sent;
+
+		while (at != &out->retained && container_of(at, struct stored, node)->number < out->resend)
+			at = at->next;
+		stored = container_of(at, struct stored, node);
+		if (at == &out->retained || stored->number != out->resend)
+			sent = message_offer_again(peer, message_class, out->resend);
+		else
+			sent = data_say(peer, message_class, stored->number, stored->stream, stored->data,
+					stored->length);
+		if (!sent)
 			return false;
+	}
 	return true;
 }
 

@@ -12,7 +12,7 @@
  */
 
 /* What is part of a window of this program's is registered already, if also for what reads bring. */
-static const struct fabric_region *own_region(const struct peer_window *pw, const struct window_op *op)
+static const struct fabric_region *op_own_region(const struct peer_window *pw, const struct window_op *op)
 {
 	bool brings = op->kind != WINDOW_WRITE;
 
@@ -27,17 +27,6 @@ static const struct fabric_region *own_region(const struct peer_window *pw, cons
 	return NULL;
 }
 
-static int op_land(struct peer_window *pw, struct window_op *op)
-{
-	op->landing = landing_take(engine_buffers(pw->engine), WINDOW_COPIED, pw->sink);
-	if (!op->landing)
-		return -ENOMEM;
-	if (op->kind == WINDOW_WRITE)
-		memcpy(landing_data(op->landing), op->data, op->length);
-	op->engine = pw->engine;
-	return 0;
-}
-
 int op_reach(struct peer_window *pw, struct window_op *op)
 {
 	unsigned access = op->kind == WINDOW_WRITE ? 0 : pw->sink;
@@ -45,9 +34,16 @@ int op_reach(struct peer_window *pw, struct window_op *op)
 
 	if (op->engine || !op->length || (op->kind == WINDOW_WRITE && op->length <= pw->inline_size))
 		return 0;
-	if (op->length <= WINDOW_COPIED)
-		return op_land(pw, op);
-	op->own = pw->sink == FABRIC_LOCAL_WRITE ? own_region(pw, op) : NULL;
+	if (op->length <= WINDOW_COPIED) {
+		op->landing = landing_take(engine_buffers(pw->engine), WINDOW_COPIED, pw->sink);
+		if (!op->landing)
+			return -ENOMEM;
+		if (op->kind == WINDOW_WRITE)
+			memcpy(landing_data(op->landing), op->data, op->length);
+		op->engine = pw->engine;
+		return 0;
+	}
+	op->own = pw->sink == FABRIC_LOCAL_WRITE ? op_own_region(pw, op) : NULL;
 	rc = op->own ? 0 : message_reach(pw->peer, op->data, op->length, access, &op->reach);
 	if (rc == 0)
 		op->engine = pw->engine;
@@ -129,21 +125,11 @@ static void op_notice(struct window_op *op)
 	if (op->kind != WINDOW_WRITE || op->notify == RDMA_NO_NOTICE || op->noticed)
 		return;
 	op->noticed = true;
-	window_say(op->remote->peer, PEER_WINDOW_NOTICE, &say, sizeof(say));
-}
-
-static void op_complete(struct window_op *op)
-{
-	if (op->kind == WINDOW_READ && op->landing)
-		memcpy(op->data, landing_data(op->landing), op->length);
-	else if (op->kind >= WINDOW_FETCH_ADD)
-		memcpy(op->before, landing_data(op->landing), sizeof(*op->before));
-	op_notice(op);
-	op_end(op, 0);
+	window_say(op->remote->peer, WIRE_CONTROL_WINDOW_NOTICE, &say, sizeof(say));
 }
 
 /* Why it cannot be done again on another connection, if it cannot. */
-static void op_blame(struct window_op *op, enum fabric_status status)
+static void op_fail_by_status(struct window_op *op, enum fabric_status status)
 {
 	const char *name = op->remote->peer->name;
 
@@ -175,10 +161,16 @@ void ops_rewind(struct peer_window *pw)
 /* Its last piece under way is back. */
 static void op_settle(struct window_op *op, enum fabric_status status)
 {
-	if (op->status)
+	if (op->status) {
 		op_end(op, op->status);
-	else if (status == FABRIC_OK && op->done == op->length)
-		op_complete(op);
+	} else if (status == FABRIC_OK && op->done == op->length) {
+		if (op->kind == WINDOW_READ && op->landing)
+			memcpy(op->data, landing_data(op->landing), op->length);
+		else if (op->kind >= WINDOW_FETCH_ADD)
+			memcpy(op->before, landing_data(op->landing), sizeof(*op->before));
+		op_notice(op);
+		op_end(op, 0);
+	}
 }
 
 static void piece_done(struct conn_transfer *transfer, enum fabric_status status)
@@ -197,7 +189,7 @@ static void piece_done(struct conn_transfer *transfer, enum fabric_status status
 	piece_give(pw, piece);
 	remote->operations++; /* it outlives the operation */
 	if (status != FABRIC_OK)
-		op_blame(op, status);
+		op_fail_by_status(op, status);
 	if (--op->in_flight == 0)
 		op_settle(op, status);
 	remote->operations--;

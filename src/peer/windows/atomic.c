@@ -34,19 +34,8 @@ void window_switch(struct rdma_window *window)
 
 		share->switching = true;
 		window->switching++;
-		window_say(share->peer, PEER_WINDOW_SWITCH, &say, sizeof(say));
+		window_say(share->peer, WIRE_CONTROL_WINDOW_SWITCH, &say, sizeof(say));
 	}
-}
-
-static uint64_t carry_out(const struct rdma_window *window, const struct wire_window_atomic *atomic)
-{
-	uint64_t *word = (uint64_t *)(void *)(window->addr + atomic->offset);
-	uint64_t before = atomic->operand;
-
-	if (atomic->operation == WIRE_WINDOW_FETCH_ADD)
-		return __atomic_fetch_add(word, atomic->operand, __ATOMIC_SEQ_CST);
-	__atomic_compare_exchange_n(word, &before, atomic->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	return before;
 }
 
 /* What the user should have found out itself: 0 or an errno value. */
@@ -63,32 +52,31 @@ static void atomic_say(struct peer *peer, uint64_t number, int error, uint64_t b
 {
 	struct wire_window_answer say = {.number = number, .error = (uint32_t)error, .before = before};
 
-	window_say(peer, PEER_WINDOW_ANSWER, &say, sizeof(say));
+	window_say(peer, WIRE_CONTROL_WINDOW_ANSWER, &say, sizeof(say));
 }
 
-static void atomic_serve(const struct rdma_window *window, struct peer *peer, const struct wire_window_atomic *atomic)
+static void atomic_execute(const struct rdma_window *window, struct peer *peer, const struct wire_window_atomic *atomic)
 {
 	int error = atomic_refused(window, atomic);
+	uint64_t *word, before = 0;
 
-	atomic_say(peer, atomic->number, error, error ? 0 : carry_out(window, atomic));
-}
-
-static int atomic_park(struct window_share *share, const struct wire_window_atomic *atomic)
-{
-	struct parked *parked = calloc(1, sizeof(*parked));
-
-	if (!parked)
-		return -ENOMEM;
-	*parked = (struct parked){.share = share, .atomic = *atomic};
-	list_add_tail(&share->window->parked, &parked->node);
-	share->parked++;
-	return 0;
+	if (!error) {
+		word = (uint64_t *)(void *)(window->addr + atomic->offset);
+		before = atomic->operand;
+		if (atomic->operation == WIRE_WINDOW_FETCH_ADD)
+			before = __atomic_fetch_add(word, atomic->operand, __ATOMIC_SEQ_CST);
+		else
+			__atomic_compare_exchange_n(word, &before, atomic->swap, false, __ATOMIC_SEQ_CST,
+						    __ATOMIC_SEQ_CST);
+	}
+	atomic_say(peer, atomic->number, error, before);
 }
 
 int atomic_asked(struct peer *peer, const union window_body *body)
 {
 	const struct wire_window_atomic *atomic = &body->atomic;
 	struct window_share *share = share_find(peer, atomic->id);
+	struct parked *parked;
 
 	if (atomic->operation != WIRE_WINDOW_FETCH_ADD && atomic->operation != WIRE_WINDOW_COMPARE_SWAP)
 		return -EPROTO;
@@ -98,22 +86,30 @@ int atomic_asked(struct peer *peer, const union window_body *body)
 	}
 	if (share->window->by_device || share->parked >= WIRE_WINDOW_ATOMICS)
 		return -EPROTO;
-	if (share->window->switching)
-		return atomic_park(share, atomic);
-	atomic_serve(share->window, peer, atomic);
+	if (!share->window->switching) {
+		atomic_execute(share->window, peer, atomic);
+		return 0;
+	}
+	parked = calloc(1, sizeof(*parked));
+	if (!parked)
+		return -ENOMEM;
+	*parked = (struct parked){.share = share, .atomic = *atomic};
+	list_add_tail(&share->window->parked, &parked->node);
+	share->parked++;
 	return 0;
 }
 
-static void parked_end(struct parked *parked, bool serve)
+/* error 0: it is carried out. */
+static void parked_end(struct parked *parked, int error)
 {
 	struct window_share *share = parked->share;
 
 	list_del(&parked->node);
 	share->parked--;
-	if (serve)
-		atomic_serve(share->window, share->peer, &parked->atomic);
+	if (error)
+		atomic_say(share->peer, parked->atomic.number, error, 0);
 	else
-		atomic_say(share->peer, parked->atomic.number, EPIPE, 0);
+		atomic_execute(share->window, share->peer, &parked->atomic);
 	free(parked);
 }
 
@@ -127,7 +123,7 @@ static void window_switched(struct window_share *share)
 	if (--window->switching)
 		return;
 	while (!list_empty(&window->parked))
-		parked_end(list_first(&window->parked, struct parked, node), true);
+		parked_end(list_first(&window->parked, struct parked, node), 0);
 }
 
 /* Nothing of a share remains. */
@@ -139,7 +135,7 @@ void atomic_forget(struct window_share *share)
 		struct parked *parked = container_of(pos, struct parked, node);
 
 		if (parked->share == share)
-			parked_end(parked, false);
+			parked_end(parked, EPIPE);
 	}
 	window_switched(share);
 }
@@ -166,7 +162,7 @@ void remote_switch_settle(struct rdma_remote *remote)
 	if (!remote->switching || remote->atomics || remote->ended)
 		return;
 	remote->switching = false;
-	window_say(remote->peer, PEER_WINDOW_SWITCHED, &say, sizeof(say));
+	window_say(remote->peer, WIRE_CONTROL_WINDOW_SWITCHED, &say, sizeof(say));
 }
 
 int atomic_switch(struct peer *peer, const union window_body *body)
@@ -184,43 +180,40 @@ int atomic_switch(struct peer *peer, const union window_body *body)
 	return 0;
 }
 
-static int atomic_post(struct peer_window *pw, struct window_op *op)
-{
-	struct window_piece *piece = piece_take(pw, op, op->length);
-	struct conn_part part = {
-		.opcode = op->kind == WINDOW_FETCH_ADD ? FABRIC_FETCH_ADD : FABRIC_COMPARE_SWAP,
-		.sge_count = 1,
-		.sge = {op_sge(op, 0, op->length)},
-		.remote_addr = op->remote->addr + op->offset,
-		.rkey = op->remote->rkey,
-		.operand = op->operand,
-		.swap = op->swap,
-	};
-	int rc;
-
-	if (!piece)
-		return -ENOMEM;
-	rc = conn_transfer_chain(pw->peer->conn, &piece->transfer, &part, 1);
-	if (rc != 0) {
-		piece_give(pw, piece);
-		return rc;
-	}
-	op->remote->atomics++;
-	piece_posted(pw, piece);
-	list_del(&op->node);
-	list_add_tail(&pw->posted, &op->node);
-	return 0;
-}
-
 static int atomic_by_device(struct peer_window *pw, struct window_op *op)
 {
+	struct rdma_remote *remote = op->remote;
+	struct window_piece *piece = NULL;
+	struct conn_part part;
 	int rc;
 
-	if (!op->remote->keyed || !pw->atomics) /* a SWITCH comes */
+	if (!remote->keyed || !pw->atomics) /* a SWITCH comes */
 		return -EBUSY;
 	rc = op_reach(pw, op);
-	if (rc == 0)
-		rc = atomic_post(pw, op);
+	if (rc == 0) {
+		piece = piece_take(pw, op, op->length);
+		rc = piece ? 0 : -ENOMEM;
+	}
+	if (rc == 0) {
+		part = (struct conn_part){
+			.opcode = op->kind == WINDOW_FETCH_ADD ? FABRIC_FETCH_ADD : FABRIC_COMPARE_SWAP,
+			.sge_count = 1,
+			.sge = {op_sge(op, 0, op->length)},
+			.remote_addr = remote->addr + op->offset,
+			.rkey = remote->rkey,
+			.operand = op->operand,
+			.swap = op->swap,
+		};
+		rc = conn_transfer_chain(pw->peer->conn, &piece->transfer, &part, 1);
+		if (rc != 0)
+			piece_give(pw, piece);
+	}
+	if (rc == 0) {
+		remote->atomics++;
+		piece_posted(pw, piece);
+		list_del(&op->node);
+		list_add_tail(&pw->posted, &op->node);
+	}
 	if (rc == 0 || rc == -EAGAIN || rc == -ENOTCONN)
 		return rc;
 	op_fail(op, rc, "Cannot change a word of a window of %s: %s", pw->peer->name, strerror(-rc));
@@ -246,11 +239,11 @@ int atomic_advance(struct peer_window *pw, struct window_op *op)
 	say.number = op->number = ++pw->numbers;
 	list_del(&op->node);
 	list_add_tail(&pw->asked, &op->node);
-	window_say(pw->peer, PEER_WINDOW_ATOMIC, &say, sizeof(say));
+	window_say(pw->peer, WIRE_CONTROL_WINDOW_ATOMIC, &say, sizeof(say));
 	return 0;
 }
 
-static struct window_op *asked_find(struct peer_window *pw, uint64_t number)
+static struct window_op *op_find_asked(struct peer_window *pw, uint64_t number)
 {
 	list_for_each (pos, &pw->asked) {
 		struct window_op *op = container_of(pos, struct window_op, node);
@@ -264,7 +257,7 @@ static struct window_op *asked_find(struct peer_window *pw, uint64_t number)
 int atomic_answered(struct peer *peer, const union window_body *body)
 {
 	const struct wire_window_answer *answer = &body->answer;
-	struct window_op *op = asked_find(peer->window, answer->number);
+	struct window_op *op = op_find_asked(peer->window, answer->number);
 
 	if (!op)
 		return -EPROTO;
@@ -284,35 +277,29 @@ int atomic_answered(struct peer *peer, const union window_body *body)
 /*
  * Calls
  */
-static struct rdma_request *atomic_begin(rdma_remote *remote, enum window_kind kind, uint64_t offset, uint64_t operand,
-					 uint64_t swap, uint64_t *before)
-{
-	struct window_op *op = NULL;
-
-	if (op_check(remote, kind, offset, before, sizeof(*before)))
-		op = op_new(remote, kind, offset, NULL, sizeof(*before));
-	if (!op)
-		return NULL;
-	op->operand = operand;
-	op->swap = swap;
-	op->before = before;
-	return op_begin(op);
-}
-
 static int atomic_wait(rdma_remote *remote, enum window_kind kind, uint64_t offset, uint64_t operand, uint64_t swap,
 		       uint64_t *before)
 {
 	rdma_context *ctx = remote ? remote->peer->ctx : NULL;
+	struct window_op *op = NULL;
 	struct rdma_request *request;
 	uint64_t ignored;
 	int64_t rc = -1;
 
+	if (!before)
+		before = &ignored;
 	if (!ctx)
 		return rdma_fail(-EINVAL, "Invalid parameters: the window is NULL");
 	rdma_enter(ctx);
-	request = atomic_begin(remote, kind, offset, operand, swap, before ? before : &ignored);
-	if (request)
+	if (op_check(remote, kind, offset, before, sizeof(*before)))
+		op = op_new(remote, kind, offset, NULL, sizeof(*before));
+	if (op) {
+		op->operand = operand;
+		op->swap = swap;
+		op->before = before;
+		request = op_begin(op);
 		rc = request_finish(request);
+	}
 	rdma_leave(ctx);
 	return rc < 0 ? -1 : 0;
 }

@@ -5,7 +5,7 @@
 
 #define NOTED_AT (WIRE_WINDOW_NOTICES / 4) /* notices taken until the user hears of it */
 
-static int notices_push(struct window_notices *n, struct window_notice notice)
+static int window_notices_push(struct window_notices *n, struct window_notice notice)
 {
 	uint32_t size = n->ring ? n->mask + 1 : 0, count = n->head - n->tail;
 
@@ -33,27 +33,12 @@ int window_notice_came(struct peer *peer, const union window_body *body)
 		return -EPROTO;
 	share->notices++;
 	peer->ctx->progressed++;
-	return notices_push(
+	return window_notices_push(
 		&share->window->notices,
 		(struct window_notice){.value = body->notice.value, .share = share->id, .from = peer->index});
 }
 
-static void notice_taken(const struct rdma_window *window, const struct window_notice *notice)
-{
-	struct window_share *share = share_of(window, notice->from);
-	struct wire_window_notice say = {.id = share ? share->id : 0};
-	struct peer *peer = share ? share->peer : NULL;
-
-	if (!share || share->id != notice->share || ++share->taken < NOTED_AT)
-		return;
-	say.value = share->taken;
-	share->notices -= share->taken;
-	share->taken = 0;
-	window_say(peer, PEER_WINDOW_NOTICED, &say, sizeof(say));
-	message_flush(peer);
-}
-
-/* Or nobody is left who could send any. */
+/* Or no peer is left that could send any. */
 static bool window_has_notice(const void *arg)
 {
 	const struct rdma_window *window = arg;
@@ -61,15 +46,26 @@ static bool window_has_notice(const void *arg)
 	return window->notices.head != window->notices.tail || list_empty(&window->shares);
 }
 
-static int notice_take(struct rdma_window *window, uint64_t *notify, int *from)
+static int window_notice_take(struct rdma_window *window, uint64_t *notify, int *from)
 {
 	struct window_notices *n = &window->notices;
+	struct wire_window_notice noticed;
 	struct window_notice notice;
+	struct window_share *share;
 
 	if (n->head == n->tail)
 		return rdma_fail(-EPIPE, "No notice can come: no peer has the window");
 	notice = n->ring[n->tail++ & n->mask];
-	notice_taken(window, &notice);
+	share = share_of(window, notice.from);
+	if (share && share->id == notice.share && ++share->taken >= NOTED_AT) {
+		struct peer *peer = share->peer; /* which may be lost by the next, with the share */
+
+		noticed = (struct wire_window_notice){.id = share->id, .value = share->taken};
+		share->notices -= share->taken;
+		share->taken = 0;
+		window_say(peer, WIRE_CONTROL_WINDOW_NOTICED, &noticed, sizeof(noticed));
+		message_flush(peer);
+	}
 	if (notify)
 		*notify = notice.value;
 	if (from)
@@ -93,7 +89,7 @@ int rdma_notice(rdma_window *window, uint64_t *notify, int *from, uint64_t timeo
 	if (rc != 0)
 		rc = rdma_fail(rc, rc == -ETIMEDOUT ? "Timed out: no notice came" : "Cannot wait in a callback");
 	else
-		rc = notice_take(window, notify, from);
+		rc = window_notice_take(window, notify, from);
 	rdma_leave(ctx);
 	return rc;
 }

@@ -49,17 +49,6 @@ bool op_check(const struct rdma_remote *remote, enum window_kind kind, uint64_t 
 	return false;
 }
 
-static struct window_op *op_take(struct peer_window *pw)
-{
-	struct window_op *op;
-
-	if (list_empty(&pw->free))
-		return malloc(sizeof(*op));
-	op = list_first(&pw->free, struct window_op, node);
-	list_del(&op->node);
-	return op;
-}
-
 static bool op_cancel(struct rdma_request *request);
 static uint64_t op_abandon(struct rdma_request *request);
 
@@ -67,8 +56,15 @@ struct window_op *op_new(struct rdma_remote *remote, enum window_kind kind, uint
 {
 	struct peer *peer = remote->peer;
 	struct rdma_request *request = request_new(peer->ctx, peer);
-	struct window_op *op = request ? op_take(peer->window) : NULL;
+	struct list *spare = &peer->window->free;
+	struct window_op *op = NULL;
 
+	if (request && list_empty(spare)) {
+		op = malloc(sizeof(*op));
+	} else if (request) {
+		op = list_first(spare, struct window_op, node);
+		list_del(&op->node);
+	}
 	if (!op) {
 		if (request)
 			request_free(request);
@@ -160,7 +156,7 @@ static bool op_cancel(struct rdma_request *request)
 	return true;
 }
 
-/* The memory of the call is not needed any more: nobody waits for the end of the operation. */
+/* The memory of the call is not needed any more: no call waits for the end of the operation. */
 static void op_detach(struct window_op *op, const char *words)
 {
 	struct rdma_request *request = op->request;
@@ -190,9 +186,10 @@ static uint64_t op_abandon(struct rdma_request *request)
 	return TIME_NEVER;
 }
 
-static void list_fail(struct list *list, const struct rdma_remote *remote, int status, const char *format, va_list args)
-	__attribute__((format(printf, 4, 0)));
-static void list_fail(struct list *list, const struct rdma_remote *remote, int status, const char *format, va_list args)
+static void ops_list_fail(struct list *list, const struct rdma_remote *remote, int status, const char *format,
+			  va_list args) __attribute__((format(printf, 4, 0)));
+static void ops_list_fail(struct list *list, const struct rdma_remote *remote, int status, const char *format,
+			  va_list args)
 {
 	struct list *pos, *tmp;
 
@@ -213,10 +210,10 @@ void ops_fail(struct peer_window *pw, const struct rdma_remote *remote, int stat
 	va_list args;
 
 	va_start(args, format);
-	list_fail(&pw->waiting, remote, status, format, args);
+	ops_list_fail(&pw->waiting, remote, status, format, args);
 	if (!remote) {
-		list_fail(&pw->posted, NULL, status, format, args);
-		list_fail(&pw->asked, NULL, status, format, args);
+		ops_list_fail(&pw->posted, NULL, status, format, args);
+		ops_list_fail(&pw->asked, NULL, status, format, args);
 	}
 	va_end(args);
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static struct rdma_remote *remote_in(const struct list *list, uint64_t id)
+static struct rdma_remote *remote_find_in(const struct list *list, uint64_t id)
 {
 	list_for_each (pos, list) {
 		struct rdma_remote *remote = container_of(pos, struct rdma_remote, node);
@@ -16,9 +16,9 @@ static struct rdma_remote *remote_in(const struct list *list, uint64_t id)
 
 struct rdma_remote *remote_find(struct peer_window *pw, uint64_t id)
 {
-	struct rdma_remote *remote = remote_in(&pw->remotes, id);
+	struct rdma_remote *remote = remote_find_in(&pw->remotes, id);
 
-	return remote ? remote : remote_in(&pw->offers, id);
+	return remote ? remote : remote_find_in(&pw->offers, id);
 }
 
 /* Nothing more is begun with it. */
@@ -71,7 +71,7 @@ int remote_offered(struct peer *peer, const union window_body *body)
 	return 0;
 }
 
-static void remote_ask(struct rdma_remote *remote)
+static void remote_ask_key(struct rdma_remote *remote)
 {
 	struct peer_window *pw = remote->peer->window;
 	struct wire_window_ask ask = {.id = remote->id, .epoch = pw->epoch};
@@ -80,21 +80,21 @@ static void remote_ask(struct rdma_remote *remote)
 	if (remote->closed)
 		return;
 	ask.flags = pw->atomics ? 0 : WIRE_WINDOW_NO_DEVICE;
-	window_say(remote->peer, PEER_WINDOW_ASK, &ask, sizeof(ask));
+	window_say(remote->peer, WIRE_CONTROL_WINDOW_ASK, &ask, sizeof(ask));
 }
 
-void remotes_ask(struct peer_window *pw)
+void remotes_ask_keys(struct peer_window *pw)
 {
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &pw->remotes)
-		remote_ask(container_of(pos, struct rdma_remote, node));
+		remote_ask_key(container_of(pos, struct rdma_remote, node));
 }
 
 /* One of an earlier connection: it is of no use any more, and another was asked for. */
 int remote_key(struct peer *peer, const union window_body *body)
 {
-	struct rdma_remote *remote = remote_in(&peer->window->remotes, body->key.id);
+	struct rdma_remote *remote = remote_find_in(&peer->window->remotes, body->key.id);
 
 	if (!remote || body->key.epoch != peer->window->epoch)
 		return 0;
@@ -115,7 +115,7 @@ void remote_settle(struct rdma_remote *remote)
 	remote_switch_settle(remote);
 	if (over && !remote->ended) {
 		remote_end(remote);
-		window_say_id(remote->peer, PEER_WINDOW_CLOSED, remote->id);
+		window_say_id(remote->peer, WIRE_CONTROL_WINDOW_CLOSED, remote->id);
 	}
 	if (remote->released && idle)
 		remote_free(remote);
@@ -140,7 +140,7 @@ int remote_close_asked(struct peer *peer, const union window_body *body)
 
 int remote_noticed(struct peer *peer, const union window_body *body)
 {
-	struct rdma_remote *remote = remote_in(&peer->window->remotes, body->notice.id);
+	struct rdma_remote *remote = remote_find_in(&peer->window->remotes, body->notice.id);
 
 	if (!remote)
 		return 0;
@@ -182,21 +182,9 @@ static bool offer_came(const void *arg)
 	return peer->state == PEER_GONE || (peer->window && !list_empty(&peer->window->offers));
 }
 
-static struct rdma_remote *offer_open(struct peer *peer)
+static struct rdma_remote *offer_open(struct peer *peer, uint64_t timeout_ms)
 {
-	struct rdma_remote *remote = list_first(&peer->window->offers, struct rdma_remote, node);
-
-	list_del(&remote->node);
-	list_add_tail(&peer->window->remotes, &remote->node);
-	remote->opened = true;
-	peer_window_look(peer->window);
-	remote_ask(remote);
-	message_flush(peer);
-	return remote;
-}
-
-static struct rdma_remote *offer_wait(struct peer *peer, uint64_t timeout_ms)
-{
+	struct rdma_remote *remote;
 	int rc = 0;
 
 	if (!offer_came(peer))
@@ -207,9 +195,16 @@ static struct rdma_remote *offer_wait(struct peer *peer, uint64_t timeout_ms)
 		rdma_fail(rc, "Cannot wait in a callback");
 	else if (peer->state == PEER_GONE)
 		rdma_fail(-ECONNRESET, "Peer not connected: %s: %s", peer->name, peer->why);
-	else
-		return offer_open(peer);
-	return NULL;
+	if (rc != 0 || peer->state == PEER_GONE)
+		return NULL;
+	remote = list_first(&peer->window->offers, struct rdma_remote, node);
+	list_del(&remote->node);
+	list_add_tail(&peer->window->remotes, &remote->node);
+	remote->opened = true;
+	peer_window_update(peer->window);
+	remote_ask_key(remote);
+	message_flush(peer);
+	return remote;
 }
 
 rdma_remote *rdma_window_open(rdma_context *ctx, int peer_idx, uint64_t timeout_ms)
@@ -224,7 +219,7 @@ rdma_remote *rdma_window_open(rdma_context *ctx, int peer_idx, uint64_t timeout_
 	rdma_enter(ctx);
 	peer = peer_connected(ctx, peer_idx);
 	if (peer)
-		remote = offer_wait(peer, timeout_ms);
+		remote = offer_open(peer, timeout_ms);
 	rdma_leave(ctx);
 	return remote;
 }

@@ -8,7 +8,7 @@ _Static_assert(RDMA_WINDOW_READ == WIRE_WINDOW_READ && RDMA_WINDOW_WRITE == WIRE
 		       RDMA_WINDOW_ATOMIC == WIRE_WINDOW_ATOMIC,
 	       "a window's rights travel as they are");
 
-void window_say(struct peer *peer, enum peer_control kind, const void *body, size_t length)
+void window_say(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	int rc = control_send(peer, kind, body, length);
 
@@ -16,7 +16,7 @@ void window_say(struct peer *peer, enum peer_control kind, const void *body, siz
 		peer_lose(peer, rc, "no memory for what is to be said of a window: %s", strerror(-rc));
 }
 
-void window_say_id(struct peer *peer, enum peer_control kind, uint64_t id)
+void window_say_id(struct peer *peer, enum wire_control_kind kind, uint64_t id)
 {
 	window_say(peer, kind, &(struct wire_window_id){.id = id}, sizeof(struct wire_window_id));
 }
@@ -64,12 +64,6 @@ static int window_register(struct rdma_window *window, struct engine *engine)
 	return rc;
 }
 
-static void window_deregister(struct rdma_window *window)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(window->regions); i++)
-		fabric_deregister(window->regions[i].region);
-}
-
 /*
  * Windows
  */
@@ -92,24 +86,12 @@ static void window_free(struct rdma_window *window)
 	while (!list_empty(&window->shares))
 		share_free(list_first(&window->shares, struct window_share, node));
 	list_del(&window->node);
-	window_deregister(window);
+	for (unsigned i = 0; i < ARRAY_SIZE(window->regions); i++)
+		fabric_deregister(window->regions[i].region);
 	if (window->mapped)
 		munmap(window->addr, window->size);
 	free(window->notices.ring);
 	free(window);
-}
-
-/* Pages of its own, which are there when they are first touched. */
-static int window_map(struct rdma_window *window)
-{
-	void *memory =
-		mmap(NULL, window->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return rdma_fail(-errno, "No memory for a window of %zu bytes: %s", window->size, strerror(errno));
-	window->addr = memory;
-	window->mapped = true;
-	return 0;
 }
 
 rdma_window *rdma_window_create(rdma_context *ctx, void *addr, size_t size, unsigned rights)
@@ -126,9 +108,17 @@ rdma_window *rdma_window_create(rdma_context *ctx, void *addr, size_t size, unsi
 	*window = (struct rdma_window){.ctx = ctx, .addr = addr, .size = size, .rights = rights};
 	list_init(&window->shares);
 	list_init(&window->parked);
-	if (!addr && size && window_map(window) != 0) {
-		free(window);
-		return NULL;
+	if (!addr && size) { /* pages of its own, which are there when they are first touched */
+		void *memory =
+			mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (memory == MAP_FAILED) {
+			rdma_fail(-errno, "No memory for a window of %zu bytes: %s", size, strerror(errno));
+			free(window);
+			return NULL;
+		}
+		window->addr = memory;
+		window->mapped = true;
 	}
 	rdma_enter(ctx);
 	list_add_tail(&ctx->windows, &window->node);
@@ -203,29 +193,6 @@ static struct window_share *share_new(struct rdma_window *window, struct peer *p
 	return share;
 }
 
-static int share_check(const struct rdma_window *window, const struct peer *peer)
-{
-	if (share_of(window, peer->index))
-		return rdma_fail(-EEXIST, "The window is shared with %s already", peer->name);
-	if (peer->window->share_count >= WIRE_WINDOW_SHARES)
-		return rdma_fail(-ENOSPC, "%s has %u windows already: close some", peer->name,
-				 peer->window->share_count);
-	return 0;
-}
-
-/* By whom atomic operations are carried out is found out with each user who comes. */
-static void share_choose(struct rdma_window *window, struct peer *peer)
-{
-	if (!(window->rights & RDMA_WINDOW_ATOMIC))
-		return;
-	if (list_empty(&window->shares) && !window->atomics) {
-		window->by_device = peer->engine && peer->window->atomics;
-		window->atomics = peer->engine;
-	} else if (window->by_device && !window_may_device(window, peer)) {
-		window_switch(window);
-	}
-}
-
 static int share_begin(struct rdma_window *window, struct peer *peer)
 {
 	struct wire_window_share say = {
@@ -235,7 +202,13 @@ static int share_begin(struct rdma_window *window, struct peer *peer)
 	};
 	struct window_share *share;
 
-	share_choose(window, peer);
+	/* Each user may change by which side atomic operations are carried out. */
+	if (window->rights & RDMA_WINDOW_ATOMIC && list_empty(&window->shares) && !window->atomics) {
+		window->by_device = peer->engine && peer->window->atomics;
+		window->atomics = peer->engine;
+	} else if (window->by_device && !window_may_device(window, peer)) {
+		window_switch(window);
+	}
 	if (peer->engine && window_register(window, peer->engine) != 0)
 		return rdma_fail_logged(-ENOMEM, "Cannot register the window");
 	share = share_new(window, peer);
@@ -243,7 +216,7 @@ static int share_begin(struct rdma_window *window, struct peer *peer)
 		return rdma_fail(-ENOMEM, "No memory to share a window");
 	say.id = share->id;
 	say.flags = window->by_device ? WIRE_WINDOW_BY_DEVICE : 0;
-	window_say(peer, PEER_WINDOW_SHARE, &say, sizeof(say));
+	window_say(peer, WIRE_CONTROL_WINDOW_SHARE, &say, sizeof(say));
 	message_flush(peer);
 	return 0;
 }
@@ -257,12 +230,14 @@ int rdma_window_share(rdma_window *window, int peer_idx)
 		return rdma_fail(-EINVAL, "Invalid parameters: the window is NULL");
 	rdma_enter(window->ctx);
 	peer = peer_to_send(window->ctx, peer_idx);
-	if (peer && !peer_window_of(peer))
+	if (peer && !peer_window_of(peer)) {
 		rdma_fail(-ENOMEM, "No memory to share a window");
-	else if (peer)
-		rc = share_check(window, peer);
-	if (rc == 0) {
-		peer_window_look(peer->window);
+	} else if (peer && share_of(window, peer->index)) {
+		rdma_fail(-EEXIST, "The window is shared with %s already", peer->name);
+	} else if (peer && peer->window->share_count >= WIRE_WINDOW_SHARES) {
+		rdma_fail(-ENOSPC, "%s has %u windows already: close some", peer->name, peer->window->share_count);
+	} else if (peer) {
+		peer_window_update(peer->window);
 		rc = share_begin(window, peer);
 	}
 	rdma_leave(window->ctx);
@@ -297,7 +272,7 @@ static int share_key(struct window_share *share, uint32_t *rkey)
 }
 
 /* The KEY that was asked for. It waits for room on the connection; one that has gone will ask again on the next. */
-static void share_answer(struct window_share *share)
+static void share_answer_key(struct window_share *share)
 {
 	struct wire_window_key key = {.id = share->id, .epoch = share->epoch};
 	struct peer *peer = share->peer;
@@ -311,37 +286,24 @@ static void share_answer(struct window_share *share)
 	if (rc == -EAGAIN || rc == -ENOTCONN)
 		return;
 	key.error = (uint32_t)-rc;
-	window_say(peer, PEER_WINDOW_KEY, &key, sizeof(key));
+	window_say(peer, WIRE_CONTROL_WINDOW_KEY, &key, sizeof(key));
 }
 
-/* KEYs that could not be made before. */
-static void window_keys_retry(struct peer_window *pw)
-{
-	struct list *pos, *tmp;
-
-	list_for_each_safe (pos, tmp, &pw->shares) {
-		struct window_share *share = container_of(pos, struct window_share, peer_node);
-
-		if (share->asked)
-			share_answer(share);
-	}
-}
-
-static int window_asked(struct peer *peer, const union window_body *body)
+static int window_key_asked(struct peer *peer, const union window_body *body)
 {
 	struct window_share *share = share_find(peer, body->ask.id);
 	struct wire_window_key none = {.id = body->ask.id, .epoch = body->ask.epoch, .error = EPIPE};
 
 	if (!share) { /* closed meanwhile */
-		window_say(peer, PEER_WINDOW_KEY, &none, sizeof(none));
+		window_say(peer, WIRE_CONTROL_WINDOW_KEY, &none, sizeof(none));
 		return 0;
 	}
-	peer_window_look(peer->window);
+	peer_window_update(peer->window);
 	share->epoch = body->ask.epoch;
 	if (share->window->by_device &&
 	    (body->ask.flags & WIRE_WINDOW_NO_DEVICE || !window_may_device(share->window, peer)))
 		window_switch(share->window);
-	share_answer(share);
+	share_answer_key(share);
 	return 0;
 }
 
@@ -372,11 +334,11 @@ void rdma_window_close(rdma_window *window)
 		struct window_share *share = container_of(pos, struct window_share, node);
 		struct peer *peer = share->peer;
 
-		window_say_id(peer, PEER_WINDOW_CLOSE, share->id);
+		window_say_id(peer, WIRE_CONTROL_WINDOW_CLOSE, share->id);
 		message_flush(peer);
 	}
 	if (!window_is_alone(window) &&
-	    context_wait(ctx, window_is_alone, window, time_now() + WINDOW_PATIENCE) == -ETIMEDOUT)
+	    context_wait(ctx, window_is_alone, window, time_now() + WINDOW_CLOSE_TIMEOUT) == -ETIMEDOUT)
 		log_warn("peer", "%u peers did not let go of a window of %zu bytes: it is closed all the same",
 			 window->shared, window->size);
 	window_free(window);
@@ -389,21 +351,21 @@ void rdma_window_close(rdma_window *window)
 static const struct {
 	size_t length;
 	int (*handle)(struct peer *peer, const union window_body *body);
-} kinds[PEER_CONTROLS] = {
-	[PEER_WINDOW_SHARE] = {sizeof(struct wire_window_share), remote_offered},
-	[PEER_WINDOW_ASK] = {sizeof(struct wire_window_ask), window_asked},
-	[PEER_WINDOW_KEY] = {sizeof(struct wire_window_key), remote_key},
-	[PEER_WINDOW_CLOSE] = {sizeof(struct wire_window_id), remote_close_asked},
-	[PEER_WINDOW_CLOSED] = {sizeof(struct wire_window_id), window_share_closed},
-	[PEER_WINDOW_ATOMIC] = {sizeof(struct wire_window_atomic), atomic_asked},
-	[PEER_WINDOW_ANSWER] = {sizeof(struct wire_window_answer), atomic_answered},
-	[PEER_WINDOW_NOTICE] = {sizeof(struct wire_window_notice), window_notice_came},
-	[PEER_WINDOW_NOTICED] = {sizeof(struct wire_window_notice), remote_noticed},
-	[PEER_WINDOW_SWITCH] = {sizeof(struct wire_window_id), atomic_switch},
-	[PEER_WINDOW_SWITCHED] = {sizeof(struct wire_window_id), atomic_switched},
+} kinds[WIRE_CONTROLS] = {
+	[WIRE_CONTROL_WINDOW_SHARE] = {sizeof(struct wire_window_share), remote_offered},
+	[WIRE_CONTROL_WINDOW_ASK] = {sizeof(struct wire_window_ask), window_key_asked},
+	[WIRE_CONTROL_WINDOW_KEY] = {sizeof(struct wire_window_key), remote_key},
+	[WIRE_CONTROL_WINDOW_CLOSE] = {sizeof(struct wire_window_id), remote_close_asked},
+	[WIRE_CONTROL_WINDOW_CLOSED] = {sizeof(struct wire_window_id), window_share_closed},
+	[WIRE_CONTROL_WINDOW_ATOMIC] = {sizeof(struct wire_window_atomic), atomic_asked},
+	[WIRE_CONTROL_WINDOW_ANSWER] = {sizeof(struct wire_window_answer), atomic_answered},
+	[WIRE_CONTROL_WINDOW_NOTICE] = {sizeof(struct wire_window_notice), window_notice_came},
+	[WIRE_CONTROL_WINDOW_NOTICED] = {sizeof(struct wire_window_notice), remote_noticed},
+	[WIRE_CONTROL_WINDOW_SWITCH] = {sizeof(struct wire_window_id), atomic_switch},
+	[WIRE_CONTROL_WINDOW_SWITCHED] = {sizeof(struct wire_window_id), atomic_switched},
 };
 
-static int window_control(struct peer *peer, enum peer_control kind, const void *bytes, size_t length)
+static int window_control(struct peer *peer, enum wire_control_kind kind, const void *bytes, size_t length)
 {
 	union window_body body;
 
@@ -436,7 +398,7 @@ struct peer_window *peer_window_of(struct peer *peer)
 	return pw;
 }
 
-void peer_window_look(struct peer_window *pw)
+void peer_window_update(struct peer_window *pw)
 {
 	struct fabric_limits limits;
 
@@ -451,9 +413,16 @@ void peer_window_look(struct peer_window *pw)
 
 static void window_writable(struct peer *peer)
 {
+	struct list *pos, *tmp;
+
 	if (!peer->window)
 		return;
-	window_keys_retry(peer->window);
+	list_for_each_safe (pos, tmp, &peer->window->shares) { /* KEYs that could not be made before */
+		struct window_share *share = container_of(pos, struct window_share, peer_node);
+
+		if (share->asked)
+			share_answer_key(share);
+	}
 	window_pump(peer->window);
 }
 
@@ -467,8 +436,8 @@ static bool window_peer_resumed(struct peer *peer, const uint64_t next[static PE
 	pw->stalled = false;
 	pw->epoch++;
 	ops_rewind(pw);
-	peer_window_look(pw);
-	remotes_ask(pw);
+	peer_window_update(pw);
+	remotes_ask_keys(pw);
 	window_pump(pw);
 	return true;
 }
@@ -515,8 +484,8 @@ static void window_context_end(rdma_context *ctx)
 
 const struct peer_layer peer_windows = {
 	.free = window_peer_free,
-	.first_control = PEER_WINDOW_SHARE,
-	.last_control = PEER_WINDOW_SWITCHED,
+	.first_control = WIRE_CONTROL_WINDOW_SHARE,
+	.last_control = WIRE_CONTROL_WINDOW_SWITCHED,
 	.control = window_control,
 	.writable = window_writable,
 	.resumed = window_peer_resumed,

@@ -27,8 +27,8 @@
  *   SWITCH    ->               from now on the owner carries out the atomic operations, not a device
  *             <-     SWITCHED  none of mine is under way on a device
  *
- * The end of a window: the owner says CLOSE to all users, waits for CLOSED for at most WINDOW_PATIENCE, then voids the
- * keys: a user that did not answer, and goes on, meets a remote access error, which ends its connection.
+ * The end of a window: the owner says CLOSE to all users, waits for CLOSED for at most WINDOW_CLOSE_TIMEOUT, then voids
+ * the keys: a user that did not answer, and goes on, meets a remote access error, which ends its connection.
  *
  * Atomic operations of one window are carried out by one, for all its users: by the device, if all of them come by one
  * engine whose device has them, and their own devices, too; else by the owner. While the last users answer SWITCHED, it
@@ -45,7 +45,7 @@
 
 #include "peer/messages/messages.h"
 
-#define WINDOW_PATIENCE (5 * TIME_S)
+#define WINDOW_CLOSE_TIMEOUT (5 * TIME_S)
 #define WINDOW_GRACE (1 * TIME_S)              /* for what is under way when the time of its call is over */
 #define WINDOW_PIECE ((size_t)256 * 1024)      /* of a read or write: others of the connection get between */
 #define WINDOW_AHEAD ((size_t)2 * 1024 * 1024) /* bytes of pieces that are under way with one peer */
@@ -198,11 +198,11 @@ union window_body {
 /* NULL: no memory. */
 struct peer_window *peer_window_of(struct peer *peer);
 /* What the peer's engine can do is in *pw. */
-void peer_window_look(struct peer_window *pw);
+void peer_window_update(struct peer_window *pw);
 
 /* Control messages that cannot be lost: without memory, the peer is. */
-void window_say(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-void window_say_id(struct peer *peer, enum peer_control kind, uint64_t id);
+void window_say(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
+void window_say_id(struct peer *peer, enum wire_control_kind kind, uint64_t id);
 
 /*
  * window.c
@@ -230,7 +230,7 @@ int remote_noticed(struct peer *peer, const union window_body *body);
 /* An operation of it is complete: what waited for that. It may be freed by it. */
 void remote_settle(struct rdma_remote *remote);
 /* Each asks for its key on the connection that is there now. */
-void remotes_ask(struct peer_window *pw);
+void remotes_ask_keys(struct peer_window *pw);
 /* The peer has gone. */
 void remotes_lost(struct peer_window *pw);
 void remotes_free(struct peer_window *pw);

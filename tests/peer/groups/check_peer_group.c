@@ -332,13 +332,16 @@ static const struct {
 	unsigned kind, length;
 	int fill;
 } bad[] = {
-	{PEER_GROUP_ADDRESS, 0, 0},     {PEER_GROUP_ADDRESS, 3, 0xff},  {PEER_GROUP_ADDRESS, 16, 0},
-	{PEER_GROUP_ADDRESS, 16, 0xff}, {PEER_GROUP_ADDRESS, 80, 0xff}, {PEER_GROUP_TABLE, 4, 0},
-	{PEER_GROUP_TABLE, 16, 0xff},   {PEER_GROUP_TABLE, 300, 0xff},  {PEER_GROUP_READY, 4, 0},
-	{PEER_GROUP_READY, 8, 0xff},    {PEER_GROUP_LOST, 4, 0},        {PEER_GROUP_LOST, 12, 0xff},
-	{PEER_GROUP_LOST, 16, 0xff},    {PEER_GROUP_LOST, 400, 1},      {PEER_GROUP_SHRINK, 4, 0},
-	{PEER_GROUP_SHRINK, 40, 0xff},  {PEER_GROUP_SHRINK, 41, 0xff},  {PEER_GROUP_SHRINK, 41, 1},
-	{PEER_GROUP_SHRINK, 41, 0},     {PEER_GROUP_SHRINK, 500, 1},
+	{WIRE_CONTROL_GROUP_ADDRESS, 0, 0},     {WIRE_CONTROL_GROUP_ADDRESS, 3, 0xff},
+	{WIRE_CONTROL_GROUP_ADDRESS, 16, 0},    {WIRE_CONTROL_GROUP_ADDRESS, 16, 0xff},
+	{WIRE_CONTROL_GROUP_ADDRESS, 80, 0xff}, {WIRE_CONTROL_GROUP_TABLE, 4, 0},
+	{WIRE_CONTROL_GROUP_TABLE, 16, 0xff},   {WIRE_CONTROL_GROUP_TABLE, 300, 0xff},
+	{WIRE_CONTROL_GROUP_READY, 4, 0},       {WIRE_CONTROL_GROUP_READY, 8, 0xff},
+	{WIRE_CONTROL_GROUP_LOST, 4, 0},        {WIRE_CONTROL_GROUP_LOST, 12, 0xff},
+	{WIRE_CONTROL_GROUP_LOST, 16, 0xff},    {WIRE_CONTROL_GROUP_LOST, 400, 1},
+	{WIRE_CONTROL_GROUP_SHRINK, 4, 0},      {WIRE_CONTROL_GROUP_SHRINK, 40, 0xff},
+	{WIRE_CONTROL_GROUP_SHRINK, 41, 0xff},  {WIRE_CONTROL_GROUP_SHRINK, 41, 1},
+	{WIRE_CONTROL_GROUP_SHRINK, 41, 0},     {WIRE_CONTROL_GROUP_SHRINK, 500, 1},
 };
 
 /* While the server forms a group, or has one. */
@@ -391,7 +394,7 @@ static void report_run(struct member *m)
 {
 	uint32_t rounds[] = {UINT32_MAX, 0, 1, 2};
 	struct {
-		struct group_shrink_word word;
+		struct wire_group_shrink word;
 		uint8_t set[1];
 	} body = {.word.kind = 1, .set = {3}};
 	uint64_t before;
@@ -412,7 +415,8 @@ static void report_run(struct member *m)
 	for (int i = 0; m->number == 1 && i < 4000; i++) {
 		body.word.round = rounds[i % ARRAY_SIZE(rounds)];
 		rdma_enter(m->ctx);
-		ck_assert_int_eq(control_send(m->ctx->peer[0], PEER_GROUP_SHRINK, &body, sizeof(body.word) + 1), 0);
+		ck_assert_int_eq(control_send(m->ctx->peer[0], WIRE_CONTROL_GROUP_SHRINK, &body, sizeof(body.word) + 1),
+				 0);
 		message_flush(m->ctx->peer[0]);
 		rdma_leave(m->ctx);
 	}

@@ -26,9 +26,9 @@ static struct {
 	unsigned die_kind, die_at; /* of a process: dies by the so-manyth message of that kind that it says; 0: lives */
 } fate;
 
-int __real_control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-int __wrap_control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length);
-int __wrap_control_send(struct peer *peer, enum peer_control kind, const void *body, size_t length)
+int __real_control_send(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
+int __wrap_control_send(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length);
+int __wrap_control_send(struct peer *peer, enum wire_control_kind kind, const void *body, size_t length)
 {
 	if (fate.die_at && (!fate.die_kind || fate.die_kind == kind) && --fate.die_at == 0)
 		raise(SIGKILL);
@@ -252,7 +252,7 @@ static void die_shrinking_run(struct member *m)
 		raise(SIGKILL);
 	while (rdma_barrier(group) == 0)
 		;
-	fate.die_kind = PEER_GROUP_SHRINK;
+	fate.die_kind = WIRE_CONTROL_GROUP_SHRINK;
 	fate.die_at = m->number == fate.victim ? world.step : 0;
 	less = rdma_group_shrink(group);
 	if (m->number == fate.victim)

@@ -268,7 +268,7 @@ END_TEST
 /*
  * Peers that break the rules
  */
-static void hostile(unsigned side, enum peer_control kind, const void *body, size_t length)
+static void hostile(unsigned side, enum wire_control_kind kind, const void *body, size_t length)
 {
 	rdma_context *ctx = sides[side].ctx;
 
@@ -296,7 +296,7 @@ static const struct wire_window_share bad_shares[] = {
 START_TEST(bad_share)
 {
 	begin(2);
-	hostile(0, PEER_WINDOW_SHARE, &bad_shares[_i], sizeof(bad_shares[_i]));
+	hostile(0, WIRE_CONTROL_WINDOW_SHARE, &bad_shares[_i], sizeof(bad_shares[_i]));
 	while (connected(1))
 		;
 	ck_assert_ptr_null(of(1, rdma_window_open(sides[1].ctx, sides[1].owner, 10)));
@@ -306,12 +306,13 @@ END_TEST
 
 /* Of lengths and of things that there are not. */
 static const struct {
-	enum peer_control kind;
+	enum wire_control_kind kind;
 	size_t length;
 } bad_messages[] = {
-	{PEER_WINDOW_SHARE, 31},   {PEER_WINDOW_ASK, 0},     {PEER_WINDOW_KEY, 25},      {PEER_WINDOW_CLOSE, 9},
-	{PEER_WINDOW_CLOSED, 7},   {PEER_WINDOW_ATOMIC, 40}, {PEER_WINDOW_ANSWER, 24},   {PEER_WINDOW_NOTICE, 8},
-	{PEER_WINDOW_NOTICED, 17}, {PEER_WINDOW_SWITCH, 0},  {PEER_WINDOW_SWITCHED, 16}, {PEER_WINDOW_ATOMIC, 48},
+	{WIRE_CONTROL_WINDOW_SHARE, 31},  {WIRE_CONTROL_WINDOW_ASK, 0},       {WIRE_CONTROL_WINDOW_KEY, 25},
+	{WIRE_CONTROL_WINDOW_CLOSE, 9},   {WIRE_CONTROL_WINDOW_CLOSED, 7},    {WIRE_CONTROL_WINDOW_ATOMIC, 40},
+	{WIRE_CONTROL_WINDOW_ANSWER, 24}, {WIRE_CONTROL_WINDOW_NOTICE, 8},    {WIRE_CONTROL_WINDOW_NOTICED, 17},
+	{WIRE_CONTROL_WINDOW_SWITCH, 0},  {WIRE_CONTROL_WINDOW_SWITCHED, 16}, {WIRE_CONTROL_WINDOW_ATOMIC, 48},
 };
 
 START_TEST(bad_message)
@@ -336,14 +337,15 @@ START_TEST(late_messages)
 
 	begin(2);
 	window_begin(NULL, 100, ALL);
-	hostile(1, PEER_WINDOW_CLOSED, &which, sizeof(which));
-	hostile(1, PEER_WINDOW_SWITCHED, &which, sizeof(which));
-	hostile(0, PEER_WINDOW_CLOSE, &which, sizeof(which));
-	hostile(0, PEER_WINDOW_SWITCH, &which, sizeof(which));
-	hostile(1, PEER_WINDOW_NOTICE, &notice, sizeof(notice));
-	hostile(0, PEER_WINDOW_NOTICED, &notice, sizeof(notice));
+	hostile(1, WIRE_CONTROL_WINDOW_CLOSED, &which, sizeof(which));
+	hostile(1, WIRE_CONTROL_WINDOW_SWITCHED, &which, sizeof(which));
+	hostile(0, WIRE_CONTROL_WINDOW_CLOSE, &which, sizeof(which));
+	hostile(0, WIRE_CONTROL_WINDOW_SWITCH, &which, sizeof(which));
+	hostile(1, WIRE_CONTROL_WINDOW_NOTICE, &notice, sizeof(notice));
+	hostile(0, WIRE_CONTROL_WINDOW_NOTICED, &notice, sizeof(notice));
 	expect_ok(of(1, rdma_write(remote, 0, data, 8, RDMA_NO_NOTICE)));
-	hostile(1, PEER_WINDOW_ATOMIC, &atomic, sizeof(atomic)); /* its answer is one to nothing that was asked */
+	hostile(1, WIRE_CONTROL_WINDOW_ATOMIC, &atomic,
+		sizeof(atomic)); /* its answer is one to nothing that was asked */
 	while (connected(1))
 		;
 	window_end();
@@ -360,9 +362,9 @@ START_TEST(bad_key)
 	static char data[100000];
 
 	begin(2);
-	hostile(0, PEER_WINDOW_SHARE, &share, sizeof(share));
+	hostile(0, WIRE_CONTROL_WINDOW_SHARE, &share, sizeof(share));
 	remote = open_by(1);
-	hostile(0, PEER_WINDOW_KEY, &key, sizeof(key));
+	hostile(0, WIRE_CONTROL_WINDOW_KEY, &key, sizeof(key));
 	if (_i)
 		expect_error(of(1, rdma_read(remote, 0, data, sizeof(data))), rdma_get_errno(), "");
 	else
@@ -386,9 +388,9 @@ START_TEST(too_many)
 	notice.id = remote->id;
 	for (unsigned i = 0; i <= (_i ? WIRE_WINDOW_SHARES : WIRE_WINDOW_NOTICES) && connected(0); i++, share.id++)
 		if (_i)
-			hostile(0, PEER_WINDOW_SHARE, &share, sizeof(share));
+			hostile(0, WIRE_CONTROL_WINDOW_SHARE, &share, sizeof(share));
 		else
-			hostile(1, PEER_WINDOW_NOTICE, &notice, sizeof(notice));
+			hostile(1, WIRE_CONTROL_WINDOW_NOTICE, &notice, sizeof(notice));
 	while (connected(!!_i))
 		;
 	window_end();
