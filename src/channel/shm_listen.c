@@ -100,21 +100,22 @@ static int object_create(const char *name, size_t size, char *object, size_t obj
 	return -EEXIST;
 }
 
-static int memory_make(const struct shm_listener *listener, int fds[static SHM_FDS], char *object, size_t object_size)
+static int memory_make(const struct shm_listener *listener, int fds[static WIRE_SHM_FDS], char *object,
+		       size_t object_size)
 {
 	size_t size = channel_shm_size(listener->capacity);
 	int rc;
 
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		fds[i] = -1;
 	object[0] = '\0';
 	if (listener->options.posix_memory)
-		fds[SHM_MEMORY] = object_create(listener->name, size, object, object_size);
+		fds[WIRE_SHM_MEMORY] = object_create(listener->name, size, object, object_size);
 	else
-		fds[SHM_MEMORY] = channel_memory_create(size);
-	if (fds[SHM_MEMORY] < 0)
-		return fds[SHM_MEMORY];
-	for (int i = SHM_HEAD_0; i < SHM_FDS; i++) {
+		fds[WIRE_SHM_MEMORY] = channel_memory_create(size);
+	if (fds[WIRE_SHM_MEMORY] < 0)
+		return fds[WIRE_SHM_MEMORY];
+	for (int i = WIRE_SHM_HEAD_0; i < WIRE_SHM_FDS; i++) {
 		fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (fds[i] < 0)
 			goto failed;
@@ -133,11 +134,11 @@ failed:
 /*
  * Accept
  */
-static int send_with_fds(int socket, const struct shm_answer *answer, const int *fds)
+static int send_with_fds(int socket, const struct wire_shm_answer *answer, const int *fds)
 {
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SHM_FDS * sizeof(int))];
+		char bytes[CMSG_SPACE(WIRE_SHM_FDS * sizeof(int))];
 	} control = {.bytes = {0}};
 	struct iovec piece = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
 	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
@@ -147,18 +148,19 @@ static int send_with_fds(int socket, const struct shm_answer *answer, const int 
 		message.msg_control = control.bytes;
 		message.msg_controllen = sizeof(control.bytes);
 		header = CMSG_FIRSTHDR(&message);
-		*header = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SHM_FDS * sizeof(int))};
-		memcpy(CMSG_DATA(header), fds, SHM_FDS * sizeof(int));
+		*header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+					   .cmsg_type = SCM_RIGHTS,
+					   .cmsg_len = CMSG_LEN(WIRE_SHM_FDS * sizeof(int))};
+		memcpy(CMSG_DATA(header), fds, WIRE_SHM_FDS * sizeof(int));
 	}
 	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*answer) ? 0 : -EPIPE;
 }
 
 static void client_refuse(const struct shm_listener *listener, int fd, int error)
 {
-	const struct shm_answer answer = {
-		.magic = SHM_MAGIC,
-		.version = SHM_VERSION,
+	const struct wire_shm_answer answer = {
+		.magic = WIRE_SHM_MAGIC,
+		.version = WIRE_SHM_VERSION,
 		.error = (uint32_t)error,
 		.capacity = error == EMSGSIZE ? listener->capacity : 0,
 	};
@@ -168,11 +170,11 @@ static void client_refuse(const struct shm_listener *listener, int fd, int error
 }
 
 /* The errno that it is to be refused with. */
-static int hello_check(const struct shm_listener *listener, const struct shm_hello *hello)
+static int hello_check(const struct shm_listener *listener, const struct wire_shm_hello *hello)
 {
-	if (hello->magic != SHM_MAGIC)
+	if (hello->magic != WIRE_SHM_MAGIC)
 		return EPROTO;
-	if (hello->version != SHM_VERSION)
+	if (hello->version != WIRE_SHM_VERSION)
 		return EPROTONOSUPPORT;
 	if (hello->name_len != strlen(listener->name) || memcmp(hello->name, listener->name, hello->name_len) != 0)
 		return ENOENT;
@@ -182,10 +184,11 @@ static int hello_check(const struct shm_listener *listener, const struct shm_hel
 /* 0, -EPIPE: the client is gone meanwhile; or why this end cannot. */
 static int client_serve(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
 {
-	const struct shm_answer answer = {.magic = SHM_MAGIC, .version = SHM_VERSION, .capacity = listener->capacity};
+	const struct wire_shm_answer answer = {
+		.magic = WIRE_SHM_MAGIC, .version = WIRE_SHM_VERSION, .capacity = listener->capacity};
 	char object[RDMAD_CHANNEL_NAME_MAX + 32];
 	struct rdmad_channel *channel;
-	int fds[SHM_FDS], rc = memory_make(listener, fds, object, sizeof(object));
+	int fds[WIRE_SHM_FDS], rc = memory_make(listener, fds, object, sizeof(object));
 
 	if (rc != 0) {
 		client_refuse(listener, fd, -rc);
@@ -207,7 +210,7 @@ static int client_serve(const struct shm_listener *listener, int fd, struct rdma
 /* -EAGAIN: it has not said what it wants yet. -EPIPE: it was refused, or left. */
 static int client_hear(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
 {
-	struct shm_hello hello;
+	struct wire_shm_hello hello;
 	ssize_t n = local_recv(fd, &hello, sizeof(hello));
 	int error;
 

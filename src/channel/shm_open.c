@@ -41,9 +41,9 @@ static int opening_connect(const struct opening *opening, const struct sockaddr_
 
 static int opening_greet(const struct opening *opening)
 {
-	struct shm_hello hello = {
-		.magic = SHM_MAGIC,
-		.version = SHM_VERSION,
+	struct wire_shm_hello hello = {
+		.magic = WIRE_SHM_MAGIC,
+		.version = WIRE_SHM_VERSION,
 		.name_len = (uint32_t)strlen(opening->url->name),
 		.capacity = opening->size,
 	};
@@ -109,32 +109,32 @@ static int opening_refused(const struct opening *opening, int error, uint64_t ca
 }
 
 /* The descriptors that came, all of which are taken, -1 where there is none. How many. */
-static int take_fds(struct msghdr *message, int fds[static SHM_FDS])
+static int take_fds(struct msghdr *message, int fds[static WIRE_SHM_FDS])
 {
 	struct cmsghdr *header = CMSG_FIRSTHDR(message);
 	size_t n;
 
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		fds[i] = -1;
 	if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
 		return 0;
-	n = MIN((header->cmsg_len - CMSG_LEN(0)) / sizeof(int), (size_t)SHM_FDS);
+	n = MIN((header->cmsg_len - CMSG_LEN(0)) / sizeof(int), (size_t)WIRE_SHM_FDS);
 	memcpy(fds, CMSG_DATA(header), n * sizeof(int));
 	return (int)n;
 }
 
-static int answer_receive(const struct opening *opening, int fds[static SHM_FDS])
+static int answer_receive(const struct opening *opening, int fds[static WIRE_SHM_FDS])
 {
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SHM_FDS * sizeof(int))];
+		char bytes[CMSG_SPACE(WIRE_SHM_FDS * sizeof(int))];
 	} control; /* of which CMSG_LEN: in its padding there would be room for one more descriptor */
-	struct shm_answer answer = {.magic = 0};
+	struct wire_shm_answer answer = {.magic = 0};
 	struct iovec piece = {.iov_base = &answer, .iov_len = sizeof(answer)};
 	struct msghdr message = {.msg_iov = &piece,
 				 .msg_iovlen = 1,
 				 .msg_control = control.bytes,
-				 .msg_controllen = CMSG_LEN(SHM_FDS * sizeof(int))};
+				 .msg_controllen = CMSG_LEN(WIRE_SHM_FDS * sizeof(int))};
 	ssize_t n = recvmsg(opening->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int count;
 
@@ -143,15 +143,15 @@ static int answer_receive(const struct opening *opening, int fds[static SHM_FDS]
 		return -ENOENT;
 	}
 	count = take_fds(&message, fds);
-	if (n != (ssize_t)sizeof(answer) || answer.magic != SHM_MAGIC)
+	if (n != (ssize_t)sizeof(answer) || answer.magic != WIRE_SHM_MAGIC)
 		log_error("channel", "what answers on shm://%s is no channel", opening->url->name);
-	else if (answer.version != SHM_VERSION)
+	else if (answer.version != WIRE_SHM_VERSION)
 		return opening_refused(opening, EPROTONOSUPPORT, 0);
 	else if (answer.error)
 		return opening_refused(opening, answer.error < 4096 ? (int)answer.error : EPROTO, answer.capacity);
-	else if (count != SHM_FDS || message.msg_flags & MSG_CTRUNC)
+	else if (count != WIRE_SHM_FDS || message.msg_flags & MSG_CTRUNC)
 		log_error("channel", "shm://%s: %d of %d descriptors came: has this process too many open?",
-			  opening->url->name, count, SHM_FDS);
+			  opening->url->name, count, WIRE_SHM_FDS);
 	else
 		return 0;
 	return -EPROTO;
@@ -160,7 +160,7 @@ static int answer_receive(const struct opening *opening, int fds[static SHM_FDS]
 /* Takes the socket where it answers 0. */
 static int opening_finish(const struct opening *opening, const struct sockaddr_un *path, struct rdmad_channel **out)
 {
-	int fds[SHM_FDS] = {-1, -1, -1, -1, -1}, rc = opening_connect(opening, path);
+	int fds[WIRE_SHM_FDS] = {-1, -1, -1, -1, -1}, rc = opening_connect(opening, path);
 	struct rdmad_channel *channel;
 
 	if (rc == 0)

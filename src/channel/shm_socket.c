@@ -96,9 +96,9 @@ bool channel_shm_user_may(int socket)
 	return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && (who.uid == geteuid() || who.uid == 0);
 }
 
-void channel_shm_close_all(int fds[static SHM_FDS])
+void channel_shm_close_all(int fds[static WIRE_SHM_FDS])
 {
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 }
