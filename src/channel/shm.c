@@ -359,8 +359,7 @@ int channel_shm_new(int fds[static WIRE_SHM_FDS], int socket, int side, size_t c
 		    const struct rdmad_channel_options *options, struct rdmad_channel **out)
 {
 	struct shm *shm = channel_new(sizeof(*shm), &shm_transport, capacity, options);
-	struct ucred who = {.pid = 0};
-	socklen_t len = sizeof(who);
+	struct ucred peer = {.pid = 0};
 	int rc;
 
 	if (!shm) {
@@ -379,8 +378,8 @@ int channel_shm_new(int fds[static WIRE_SHM_FDS], int socket, int side, size_t c
 	shm->put_event = fds[side == 0 ? WIRE_SHM_TAIL_0 : WIRE_SHM_TAIL_1];
 	shm->get_event = fds[side == 0 ? WIRE_SHM_HEAD_1 : WIRE_SHM_HEAD_0];
 	shm->tail_event = fds[side == 0 ? WIRE_SHM_TAIL_1 : WIRE_SHM_TAIL_0];
-	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &len);
-	snprintf(shm->peer, sizeof(shm->peer), "process %ld of user %lu", (long)who.pid, (unsigned long)who.uid);
+	local_peer(socket, &peer);
+	snprintf(shm->peer, sizeof(shm->peer), "process %ld of user %lu", (long)peer.pid, (unsigned long)peer.uid);
 	rc = shm_map(shm, side, capacity, options->posix_memory);
 	if (rc == 0)
 		rc = shm_watch(shm);

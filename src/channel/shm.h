@@ -5,6 +5,7 @@
 #ifndef RDMAD_CHANNEL_SHM_H
 #define RDMAD_CHANNEL_SHM_H
 
+#include "base/local.h"
 #include "channel/channel.h"
 #include "wire/channel_shm.h"
 
@@ -30,16 +31,13 @@ int channel_poll(struct pollfd *fds, unsigned count, uint64_t ns);
  * shm_socket.c
  */
 #define SHM_DIRECTORY_MAX 200
-struct sockaddr_un;
 
 /* The directory of this user's channels. */
 void channel_shm_directory(char buf[static SHM_DIRECTORY_MAX]);
-/* Nobody else can put anything into it: its descriptor, or -errno, logged. */
-int channel_shm_directory_open(const char *path);
+/* 0: nobody else can put anything into it; or -errno, logged. */
+int channel_shm_directory_check(const char *path);
 /* -ENAMETOOLONG, logged. */
 int channel_shm_path(const char *directory, const char *name, struct sockaddr_un *out);
-/* The process at the other end is this user's, or root's. */
-bool channel_shm_user_may(int socket);
 void channel_shm_close_all(int fds[static WIRE_SHM_FDS]);
 
 /* Bytes of the memory. */
