@@ -164,40 +164,6 @@ char *address_format_socket(const struct sockaddr *sa, char *buf, size_t size)
 	return buf;
 }
 
-bool address_is_stale(const struct sockaddr *sa, socklen_t len)
-{
-	const char *path = ((const struct sockaddr_un *)sa)->sun_path;
-	struct stat st;
-	bool stale;
-	int fd;
-
-	if (sa->sa_family != AF_UNIX || !*path || lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode))
-		return false;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return false;
-	stale = connect(fd, sa, len) != 0 && errno == ECONNREFUSED;
-	close(fd);
-	return stale;
-}
-
-struct address_file address_file_of(const char *path)
-{
-	struct stat st;
-
-	if (lstat(path, &st) != 0)
-		return (struct address_file){0};
-	return (struct address_file){.device = st.st_dev, .inode = st.st_ino};
-}
-
-void address_file_remove(const char *path, const struct address_file *made)
-{
-	struct address_file now = address_file_of(path);
-
-	if (now.inode && now.inode == made->inode && now.device == made->device)
-		unlink(path);
-}
-
 /* Its IPv4 number, also where that is in one of IPv6 (::ffff:10.0.0.1). */
 static bool is_v4(const struct sockaddr *sa, uint32_t *number)
 {

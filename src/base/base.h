@@ -184,32 +184,6 @@ int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
 /*
- * local.c: sockets whose other end is on this machine.
- *
- * Strangers connect to UNIX sockets, and pass descriptors (SCM_RIGHTS). The last close of what was passed may take as
- * long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or a file of FUSE. It comes in the thread
- * that receives the bytes, even if it asks for no descriptor, or that closes the socket with them unread. So neither is
- * done in the thread of a loop.
- */
-/* For a listener, before it listens: a peer that passes one to an accepted socket gets EPERM. Of any other socket, the
- * same. False: this is a Linux before 6.16, which has no such option. */
-bool local_refuse_passing(int fd);
-/* As recv() without waiting, of any stream socket. EPERM: a descriptor comes with the next bytes, and nothing was
- * received. */
-ssize_t local_recv(int fd, void *bytes, size_t size);
-/* Close any socket: one that has something unread in a thread of its own. */
-void local_close(int fd);
-#define LOCAL_CLOSING 64
-/* So many wait there that their listener should accept no more for now. */
-bool local_closing_full(void);
-
-/* By the addresses of a TCP socket, may its other end be on this machine? A tunnel may have such addresses, too. */
-bool local_is_near(int fd);
-/* The user of that end. 0 or -errno: the kernel knows no such connection. Asks it by a socket of its own: once a
- * connection. */
-int local_user(int fd, uid_t *uid);
-
-/*
  * random.c: bytes that nobody can guess. Only in the first seconds of a machine it may have to wait for them. 0, or
  * -errno, logged: whatever rests on them must not be made then.
  */
@@ -291,19 +265,6 @@ struct address_socket {
  * path. "*" is 0.0.0.0 and ::. How many, at most ADDRESS_SOCKETS, or -EHOSTUNREACH when the name has none; logged. */
 #define ADDRESS_SOCKETS 8
 int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);
-
-/* A UNIX socket in the file system that nobody answers on: a program that died left it behind. */
-bool address_is_stale(const struct sockaddr *sa, socklen_t len);
-
-/* The file that a listener's bind() made. Only that one is the listener's to remove: somebody may have removed it, and
- * another listener made one of the same name. */
-struct address_file {
-	dev_t device;
-	ino_t inode; /* 0: there is none */
-};
-struct address_file address_file_of(const char *path);
-/* Safe in a signal handler. */
-void address_file_remove(const char *path, const struct address_file *made);
 
 /* 127.0.0.0/8 or ::1; 0.0.0.0 or ::. Or an address of IPv4 such as these in one of IPv6. */
 bool address_is_loopback(const struct sockaddr *sa);

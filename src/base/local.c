@@ -1,13 +1,16 @@
-/* local.c: see base.h. */
-#include "base/base.h"
+/* local.c: see local.h. */
+#include "base/local.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/thread.h"
@@ -16,7 +19,10 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-#define WAITING 1024 /* sockets that are to be closed; no more than LOCAL_CLOSING and what was accepted before */
+#define BACKLOG 4096
+#define LOCK_LIMIT TIME_S /* for the lock of a directory, which its holders have for a moment */
+#define LOCK_PAUSE 1000   /* us, between two tries */
+#define WAITING 1024      /* sockets that are to be closed; no more than LOCAL_CLOSING and what was accepted before */
 
 /* Sockets with something unread, which is closed with them. */
 static struct {
@@ -25,6 +31,182 @@ static struct {
 	unsigned count;
 	int fd[WAITING];
 } closing = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* A file's directory: its descriptor. -EBUSY: another program keeps it locked. Other errors: it has no such lock. */
+static int directory_lock(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+	uint64_t until = time_now() + LOCK_LIMIT;
+	char path[LOCAL_PATH + 1] = ".";
+	int fd;
+
+	if (slash)
+		snprintf(path, sizeof(path), "%.*s", MAX((int)(slash - file), 1), file);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		int error = errno;
+
+		if (error == EWOULDBLOCK && time_now() < until) {
+			usleep(LOCK_PAUSE);
+			continue;
+		}
+		close(fd);
+		return error == EWOULDBLOCK ? -EBUSY : -error;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* A child that was forked meanwhile may have the descriptor, too. */
+static void directory_unlock(int fd)
+{
+	if (fd < 0)
+		return;
+	flock(fd, LOCK_UN);
+	close(fd);
+}
+
+static void file_take(struct local_file *file)
+{
+	struct stat st;
+
+	if (lstat(file->path, &st) == 0) {
+		file->device = st.st_dev;
+		file->inode = st.st_ino;
+	}
+}
+
+void local_file_of(const char *path, struct local_file *out)
+{
+	*out = (struct local_file){.inode = 0};
+	snprintf(out->path, sizeof(out->path), "%s", path);
+	file_take(out);
+}
+
+void local_file_remove(const struct local_file *made)
+{
+	struct stat st;
+
+	if (made->inode && lstat(made->path, &st) == 0 && st.st_ino == made->inode && st.st_dev == made->device)
+		unlink(made->path);
+}
+
+int local_address(const char *path, struct sockaddr_un *out)
+{
+	*out = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(out->sun_path))
+		return -ENAMETOOLONG;
+	strcpy(out->sun_path, path);
+	return 0;
+}
+
+bool local_is_stale(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode))
+		return false;
+	fd = local_connect(path, 0);
+	if (fd >= 0)
+		close(fd);
+	return fd == -ECONNREFUSED;
+}
+
+static int bind_file(int fd, const struct sockaddr_un *at, socklen_t len, mode_t mode, struct local_file *out)
+{
+	struct stat st;
+
+	if (bind(fd, (const struct sockaddr *)at, len) != 0) {
+		int rc = -errno;
+
+		return rc == -EADDRINUSE && lstat(out->path, &st) == 0 && !S_ISSOCK(st.st_mode) ? -EEXIST : rc;
+	}
+	file_take(out);
+	return mode == LOCAL_UMASK || chmod(out->path, mode) == 0 ? 0 : -errno;
+}
+
+int local_listen(const struct sockaddr_un *at, socklen_t len, int type, mode_t mode, struct local_file *out)
+{
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), lock = -1, rc;
+
+	*out = (struct local_file){.inode = 0};
+	if (fd < 0)
+		return -errno;
+	local_refuse_passing(fd);
+	memcpy(out->path, at->sun_path, len - offsetof(struct sockaddr_un, sun_path));
+	if (out->path[0])
+		lock = directory_lock(out->path);
+	rc = lock == -EBUSY ? lock : 0;
+	if (rc == 0 && local_is_stale(out->path) && unlink(out->path) != 0)
+		rc = -errno;
+	if (rc == 0)
+		rc = bind_file(fd, at, len, mode, out);
+	if (rc == 0 && type == SOCK_STREAM && listen(fd, BACKLOG) != 0)
+		rc = -errno;
+	if (rc != 0) {
+		local_file_remove(out);
+		*out = (struct local_file){.inode = 0};
+		close(fd);
+	}
+	directory_unlock(lock);
+	return rc != 0 ? rc : fd;
+}
+
+void local_sweep(const char *directory, unsigned most)
+{
+	char path[LOCAL_PATH + 1];
+	struct dirent *entry;
+	DIR *dir = opendir(directory);
+	int lock;
+
+	snprintf(path, sizeof(path), "%s/", directory);
+	lock = directory_lock(path);
+	while (lock >= 0 && dir && most && (entry = readdir(dir))) {
+		int n = snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+
+		if (entry->d_type != DT_SOCK || n >= (int)sizeof(path))
+			continue;
+		most--;
+		if (local_is_stale(path))
+			unlink(path);
+	}
+	directory_unlock(lock);
+	if (dir)
+		closedir(dir);
+}
+
+int local_connect(const char *path, uint64_t limit)
+{
+	const struct timeval time = {.tv_sec = (time_t)(limit / TIME_S),
+				     .tv_usec = (suseconds_t)(limit % TIME_S / TIME_US)};
+	struct sockaddr_un at;
+	int fd, rc = local_address(path, &at);
+
+	if (rc != 0)
+		return rc;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (limit < TIME_US ? SOCK_NONBLOCK : 0), 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0)
+		return fd;
+	rc = -errno;
+	close(fd);
+	return rc;
+}
+
+int local_peer(int fd, struct ucred *out)
+{
+	socklen_t len = sizeof(*out);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, out, &len) == 0 ? 0 : -errno;
+}
+
+bool local_is_own_user(uid_t uid)
+{
+	return uid == geteuid() || uid == 0;
+}
 
 bool local_refuse_passing(int fd)
 {
@@ -50,6 +232,52 @@ ssize_t local_recv(int fd, void *bytes, size_t size)
 	}
 	/* No more than was looked at: what has come meanwhile may have one. */
 	return recv(fd, bytes, (size_t)n, MSG_DONTWAIT);
+}
+
+union passed {
+	struct cmsghdr align;
+	uint8_t space[CMSG_SPACE(LOCAL_PASSED * sizeof(int))];
+};
+
+ssize_t local_pass(int fd, const struct sockaddr_un *to, socklen_t to_len, const void *bytes, size_t size,
+		   const int *fds, unsigned count)
+{
+	union passed control = {.space = {0}};
+	struct iovec iov = {(void *)(uintptr_t)bytes, size};
+	struct msghdr m = {.msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
+
+	must(count <= LOCAL_PASSED);
+	if (count) {
+		m.msg_control = &control;
+		m.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		control.align = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(count * sizeof(int))};
+		memcpy(CMSG_DATA(&control.align), fds, count * sizeof(int));
+	}
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t local_take(int fd, void *bytes, size_t size, int *fds, unsigned most, int *came)
+{
+	union passed control;
+	struct iovec iov = {bytes, size};
+	/* The length, as in the space's padding there would be room for one more. */
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = CMSG_LEN(most * sizeof(int))};
+	struct cmsghdr *c;
+	ssize_t n;
+
+	must(most <= LOCAL_PASSED);
+	n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	*came = n >= 0 && m.msg_flags & MSG_CTRUNC ? -EMFILE : 0;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len > CMSG_LEN(0)) {
+		*came = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds, CMSG_DATA(c), (size_t)*came * sizeof(int));
+	}
+	return n;
 }
 
 /* The oldest, which stays in its place until it is closed. */

@@ -19,9 +19,9 @@
 
 struct shm {
 	struct rdmad_channel base;
-	struct shm_header *header;
-	struct shm_ring *out, *in;
-	int fds[SHM_FDS];           /* SHM_MEMORY: open where the memory has a name, else -1 */
+	struct wire_shm_header *header;
+	struct wire_shm_ring *out, *in;
+	int fds[WIRE_SHM_FDS];      /* WIRE_SHM_MEMORY: open where the memory has a name, else -1 */
 	int put_event, get_event;   /* of fds: wake this end */
 	int head_event, tail_event; /* of fds: wake the peer: what was put, what was got */
 	int socket, epoll;
@@ -246,7 +246,7 @@ static void shm_free(struct shm *shm)
 		munmap(shm->header, channel_mirror_size(sizeof(*shm->header)));
 	if (shm->object[0])
 		shm_unlink(shm->object);
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		close_fd(shm->fds[i]);
 	close_fd(shm->socket);
 	close_fd(shm->epoll);
@@ -297,12 +297,12 @@ static int check_memory(int fd, size_t capacity, bool named)
 
 static int shm_map(struct shm *shm, int side, size_t capacity, bool named)
 {
-	int fd = shm->fds[SHM_MEMORY], rc = check_memory(fd, capacity, named);
-	size_t page = channel_mirror_size(sizeof(struct shm_header)), ring = channel_mirror_size(capacity);
+	int fd = shm->fds[WIRE_SHM_MEMORY], rc = check_memory(fd, capacity, named);
+	size_t page = channel_mirror_size(sizeof(struct wire_shm_header)), ring = channel_mirror_size(capacity);
 	struct channel_mirror *out = &shm->base.out.mirror, *in = &shm->base.in.mirror;
-	struct shm_shape shape = {
-		.magic = SHM_MAGIC,
-		.version = SHM_VERSION,
+	struct wire_shm_shape shape = {
+		.magic = WIRE_SHM_MAGIC,
+		.version = WIRE_SHM_VERSION,
 		.page = (uint32_t)page,
 		.capacity = capacity,
 		.ring = ring,
@@ -355,16 +355,15 @@ failed:
 	return rc;
 }
 
-int channel_shm_new(int fds[static SHM_FDS], int socket, int side, size_t capacity, const char *object,
+int channel_shm_new(int fds[static WIRE_SHM_FDS], int socket, int side, size_t capacity, const char *object,
 		    const struct rdmad_channel_options *options, struct rdmad_channel **out)
 {
 	struct shm *shm = channel_new(sizeof(*shm), &shm_transport, capacity, options);
-	struct ucred who = {.pid = 0};
-	socklen_t len = sizeof(who);
+	struct ucred peer = {.pid = 0};
 	int rc;
 
 	if (!shm) {
-		for (int i = 0; i < SHM_FDS; i++)
+		for (int i = 0; i < WIRE_SHM_FDS; i++)
 			close(fds[i]);
 		close(socket);
 		if (*object)
@@ -375,12 +374,12 @@ int channel_shm_new(int fds[static SHM_FDS], int socket, int side, size_t capaci
 	shm->socket = socket;
 	shm->epoll = -1;
 	snprintf(shm->object, sizeof(shm->object), "%s", object);
-	shm->head_event = fds[side == 0 ? SHM_HEAD_0 : SHM_HEAD_1];
-	shm->put_event = fds[side == 0 ? SHM_TAIL_0 : SHM_TAIL_1];
-	shm->get_event = fds[side == 0 ? SHM_HEAD_1 : SHM_HEAD_0];
-	shm->tail_event = fds[side == 0 ? SHM_TAIL_1 : SHM_TAIL_0];
-	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &len);
-	snprintf(shm->peer, sizeof(shm->peer), "process %ld of user %lu", (long)who.pid, (unsigned long)who.uid);
+	shm->head_event = fds[side == 0 ? WIRE_SHM_HEAD_0 : WIRE_SHM_HEAD_1];
+	shm->put_event = fds[side == 0 ? WIRE_SHM_TAIL_0 : WIRE_SHM_TAIL_1];
+	shm->get_event = fds[side == 0 ? WIRE_SHM_HEAD_1 : WIRE_SHM_HEAD_0];
+	shm->tail_event = fds[side == 0 ? WIRE_SHM_TAIL_1 : WIRE_SHM_TAIL_0];
+	local_peer(socket, &peer);
+	snprintf(shm->peer, sizeof(shm->peer), "process %ld of user %lu", (long)peer.pid, (unsigned long)peer.uid);
 	rc = shm_map(shm, side, capacity, options->posix_memory);
 	if (rc == 0)
 		rc = shm_watch(shm);
@@ -399,6 +398,6 @@ void channel_shm_handed(struct rdmad_channel *channel)
 
 	if (shm->object[0])
 		return;
-	close(shm->fds[SHM_MEMORY]);
-	shm->fds[SHM_MEMORY] = -1;
+	close(shm->fds[WIRE_SHM_MEMORY]);
+	shm->fds[WIRE_SHM_MEMORY] = -1;
 }

@@ -4,7 +4,6 @@
  */
 #include "channel/shm.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,7 +11,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define PENDING 16                /* clients that have connected and said nothing yet */
@@ -32,8 +30,7 @@ struct shm_listener {
 	int socket, epoll;
 	struct pending pending[PENDING];
 	char name[RDMAD_CHANNEL_NAME_MAX + 1];
-	struct sockaddr_un path;
-	struct address_file file; /* of that path, once it is bound */
+	struct local_file file;
 };
 
 /*
@@ -100,21 +97,22 @@ static int object_create(const char *name, size_t size, char *object, size_t obj
 	return -EEXIST;
 }
 
-static int memory_make(const struct shm_listener *listener, int fds[static SHM_FDS], char *object, size_t object_size)
+static int memory_make(const struct shm_listener *listener, int fds[static WIRE_SHM_FDS], char *object,
+		       size_t object_size)
 {
 	size_t size = channel_shm_size(listener->capacity);
 	int rc;
 
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		fds[i] = -1;
 	object[0] = '\0';
 	if (listener->options.posix_memory)
-		fds[SHM_MEMORY] = object_create(listener->name, size, object, object_size);
+		fds[WIRE_SHM_MEMORY] = object_create(listener->name, size, object, object_size);
 	else
-		fds[SHM_MEMORY] = channel_memory_create(size);
-	if (fds[SHM_MEMORY] < 0)
-		return fds[SHM_MEMORY];
-	for (int i = SHM_HEAD_0; i < SHM_FDS; i++) {
+		fds[WIRE_SHM_MEMORY] = channel_memory_create(size);
+	if (fds[WIRE_SHM_MEMORY] < 0)
+		return fds[WIRE_SHM_MEMORY];
+	for (int i = WIRE_SHM_HEAD_0; i < WIRE_SHM_FDS; i++) {
 		fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (fds[i] < 0)
 			goto failed;
@@ -133,46 +131,25 @@ failed:
 /*
  * Accept
  */
-static int send_with_fds(int socket, const struct shm_answer *answer, const int *fds)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SHM_FDS * sizeof(int))];
-	} control = {.bytes = {0}};
-	struct iovec piece = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
-	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-	struct cmsghdr *header;
-
-	if (fds) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		header = CMSG_FIRSTHDR(&message);
-		*header = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SHM_FDS * sizeof(int))};
-		memcpy(CMSG_DATA(header), fds, SHM_FDS * sizeof(int));
-	}
-	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*answer) ? 0 : -EPIPE;
-}
-
 static void client_refuse(const struct shm_listener *listener, int fd, int error)
 {
-	const struct shm_answer answer = {
-		.magic = SHM_MAGIC,
-		.version = SHM_VERSION,
+	const struct wire_shm_answer answer = {
+		.magic = WIRE_SHM_MAGIC,
+		.version = WIRE_SHM_VERSION,
 		.error = (uint32_t)error,
 		.capacity = error == EMSGSIZE ? listener->capacity : 0,
 	};
 
-	send_with_fds(fd, &answer, NULL);
+	local_pass(fd, NULL, 0, &answer, sizeof(answer), NULL, 0);
 	local_close(fd);
 }
 
 /* The errno that it is to be refused with. */
-static int hello_check(const struct shm_listener *listener, const struct shm_hello *hello)
+static int hello_check(const struct shm_listener *listener, const struct wire_shm_hello *hello)
 {
-	if (hello->magic != SHM_MAGIC)
+	if (hello->magic != WIRE_SHM_MAGIC)
 		return EPROTO;
-	if (hello->version != SHM_VERSION)
+	if (hello->version != WIRE_SHM_VERSION)
 		return EPROTONOSUPPORT;
 	if (hello->name_len != strlen(listener->name) || memcmp(hello->name, listener->name, hello->name_len) != 0)
 		return ENOENT;
@@ -182,10 +159,11 @@ static int hello_check(const struct shm_listener *listener, const struct shm_hel
 /* 0, -EPIPE: the client is gone meanwhile; or why this end cannot. */
 static int client_serve(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
 {
-	const struct shm_answer answer = {.magic = SHM_MAGIC, .version = SHM_VERSION, .capacity = listener->capacity};
+	const struct wire_shm_answer answer = {
+		.magic = WIRE_SHM_MAGIC, .version = WIRE_SHM_VERSION, .capacity = listener->capacity};
 	char object[RDMAD_CHANNEL_NAME_MAX + 32];
 	struct rdmad_channel *channel;
-	int fds[SHM_FDS], rc = memory_make(listener, fds, object, sizeof(object));
+	int fds[WIRE_SHM_FDS], rc = memory_make(listener, fds, object, sizeof(object));
 
 	if (rc != 0) {
 		client_refuse(listener, fd, -rc);
@@ -195,7 +173,8 @@ static int client_serve(const struct shm_listener *listener, int fd, struct rdma
 	rc = channel_shm_new(fds, fd, 1, listener->capacity, object, &listener->options, &channel);
 	if (rc != 0)
 		return rc;
-	rc = send_with_fds(fd, &answer, fds);
+	if (local_pass(fd, NULL, 0, &answer, sizeof(answer), fds, WIRE_SHM_FDS) != (ssize_t)sizeof(answer))
+		rc = -EPIPE;
 	channel_shm_handed(channel);
 	if (rc != 0)
 		rdmad_channel_close(channel);
@@ -207,7 +186,7 @@ static int client_serve(const struct shm_listener *listener, int fd, struct rdma
 /* -EAGAIN: it has not said what it wants yet. -EPIPE: it was refused, or left. */
 static int client_hear(const struct shm_listener *listener, int fd, struct rdmad_channel **out)
 {
-	struct shm_hello hello;
+	struct wire_shm_hello hello;
 	ssize_t n = local_recv(fd, &hello, sizeof(hello));
 	int error;
 
@@ -249,6 +228,7 @@ static int client_accept(struct shm_listener *listener)
 	int fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct epoll_event event = {.events = EPOLLIN};
 	struct pending *place;
+	struct ucred peer;
 
 	if (fd < 0) {
 		int rc = -errno;
@@ -258,7 +238,7 @@ static int client_accept(struct shm_listener *listener)
 		log_error("channel", "%s cannot accept: %m", listener->base.url);
 		return rc;
 	}
-	if (!channel_shm_user_may(fd)) {
+	if (local_peer(fd, &peer) != 0 || !local_is_own_user(peer.uid)) {
 		log_warn("channel", "%s refused a client of another user", listener->base.url);
 		client_refuse(listener, fd, EACCES);
 		return 0;
@@ -329,8 +309,7 @@ static void shm_listener_close(struct rdmad_channel_listener *base)
 {
 	struct shm_listener *listener = (struct shm_listener *)base;
 
-	/* First, while it is answered on: nobody takes it for one that was left behind. */
-	address_file_remove(listener->path.sun_path, &listener->file);
+	local_file_remove(&listener->file);
 	for (size_t i = 0; i < PENDING; i++)
 		if (listener->pending[i].fd >= 0)
 			local_close(listener->pending[i].fd);
@@ -346,67 +325,6 @@ static const struct channel_listener_ops shm_listener_ops = {
 	.fd = shm_listener_fd,
 	.close = shm_listener_close,
 };
-
-/* Sockets of listeners that were killed, whose names may never be listened on again. Under the directory's lock, so
- * that none of them is between bind() and listen(). */
-static void sockets_sweep(const char *directory)
-{
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
-
-	for (int looked = 0; dir && looked < SWEPT && (entry = readdir(dir));) {
-		int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", directory, entry->d_name);
-
-		if (entry->d_type != DT_SOCK || n >= (int)sizeof(at.sun_path))
-			continue;
-		looked++;
-		if (address_is_stale((const struct sockaddr *)&at, sizeof(at)))
-			unlink(at.sun_path);
-	}
-	if (dir)
-		closedir(dir);
-}
-
-/* Binds under the directory's lock: of two listeners that find a socket left behind, one replaces it. */
-static int bind_locked(struct shm_listener *listener, int lock, const char *directory)
-{
-	const struct sockaddr *path = (const struct sockaddr *)&listener->path;
-	int rc = flock(lock, LOCK_EX) == 0 ? 0 : -errno;
-
-	if (rc == 0) {
-		sockets_sweep(directory);
-		if (address_is_stale(path, sizeof(listener->path)))
-			unlink(listener->path.sun_path);
-		rc = bind(listener->socket, path, sizeof(listener->path)) == 0 ? 0 : -errno;
-	}
-	if (rc == 0) {
-		listener->file = address_file_of(listener->path.sun_path);
-		rc = listen(listener->socket, SOMAXCONN) == 0 ? 0 : -errno;
-	}
-	if (rc == -EADDRINUSE)
-		log_error("channel", "somebody listens on %s already", listener->base.url);
-	else if (rc != 0)
-		log_error("channel", "cannot listen on %s, %s: %s", listener->base.url, listener->path.sun_path,
-			  strerror(-rc));
-	return rc;
-}
-
-static int listener_sockets(struct shm_listener *listener)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-	int rc;
-
-	listener->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	local_refuse_passing(listener->socket);
-	listener->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (listener->socket >= 0 && listener->epoll >= 0 &&
-	    epoll_ctl(listener->epoll, EPOLL_CTL_ADD, listener->socket, &event) == 0)
-		return 0;
-	rc = -errno;
-	log_error("channel", "cannot make the sockets of %s: %m", listener->base.url);
-	return rc;
-}
 
 static struct shm_listener *listener_new(const struct channel_url *url, size_t size,
 					 const struct rdmad_channel_options *options)
@@ -433,28 +351,41 @@ int channel_shm_listen(const struct channel_url *url, size_t size, const struct 
 {
 	struct shm_listener *listener = listener_new(url, size, options);
 	char directory[SHM_DIRECTORY_MAX], parent[SHM_DIRECTORY_MAX];
-	int rc, fd;
+	struct epoll_event event = {.events = EPOLLIN};
+	struct sockaddr_un path;
+	int rc;
 
 	if (!listener)
 		return -ENOMEM;
 	channel_shm_directory(directory);
-	rc = channel_shm_path(directory, url->name, &listener->path);
-	if (rc == 0)
-		rc = listener_sockets(listener);
+	rc = channel_shm_path(directory, url->name, &path);
 	if (rc != 0)
 		goto close_listener;
-	/* Make it and the one above it. If that fails, channel_shm_directory_open() says why. */
+	/* Make it and the one above it. If that fails, channel_shm_directory_check() says why. */
 	snprintf(parent, sizeof(parent), "%s", directory);
 	*strrchr(parent, '/') = '\0';
 	mkdir(parent, 0700);
 	mkdir(directory, 0700);
-	rc = fd = channel_shm_directory_open(directory);
-	if (fd < 0)
-		goto close_listener;
-	rc = bind_locked(listener, fd, directory);
-	close(fd);
+	rc = channel_shm_directory_check(directory);
 	if (rc != 0)
 		goto close_listener;
+	local_sweep(directory, SWEPT); /* names of listeners that were killed may never be listened on again */
+	rc = listener->socket = local_listen(&path, sizeof(path), SOCK_STREAM, LOCAL_UMASK, &listener->file);
+	if (rc == -EADDRINUSE || rc == -EEXIST) {
+		log_error("channel", "somebody listens on %s already", listener->base.url);
+		rc = -EADDRINUSE;
+		goto close_listener;
+	}
+	if (rc < 0) {
+		log_error("channel", "cannot listen on %s, %s: %s", listener->base.url, path.sun_path, strerror(-rc));
+		goto close_listener;
+	}
+	listener->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (listener->epoll < 0 || epoll_ctl(listener->epoll, EPOLL_CTL_ADD, listener->socket, &event) != 0) {
+		rc = -errno;
+		log_error("channel", "cannot make the sockets of %s: %m", listener->base.url);
+		goto close_listener;
+	}
 	*out = &listener->base;
 	return 0;
 

@@ -3,7 +3,6 @@
 #include "engine/engine.h"
 
 #include <poll.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define PAUSE 10 /* ms, before a listener that had no place is asked again */
@@ -23,32 +22,17 @@ static int nobody_listens(const struct opening *opening)
 	return -ENOENT;
 }
 
-/* Waits where as many clients as the system allows wait already. */
-static int opening_connect(const struct opening *opening, const struct sockaddr_un *path)
-{
-	uint64_t left = opening->until - MIN(opening->until, time_now());
-	const struct timeval time = {.tv_sec = (time_t)(left / TIME_S),
-				     .tv_usec = (suseconds_t)(left % TIME_S / 1000) + 1};
-
-	setsockopt(opening->socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
-	if (connect(opening->socket, (const struct sockaddr *)path, sizeof(*path)) == 0)
-		return 0;
-	if (errno == ENOENT || errno == ECONNREFUSED)
-		return nobody_listens(opening);
-	log_error("channel", "cannot connect to shm://%s, %s: %m", opening->url->name, path->sun_path);
-	return errno == EAGAIN ? -ETIMEDOUT : -errno;
-}
-
 static int opening_greet(const struct opening *opening)
 {
-	struct shm_hello hello = {
-		.magic = SHM_MAGIC,
-		.version = SHM_VERSION,
+	struct wire_shm_hello hello = {
+		.magic = WIRE_SHM_MAGIC,
+		.version = WIRE_SHM_VERSION,
 		.name_len = (uint32_t)strlen(opening->url->name),
 		.capacity = opening->size,
 	};
+	struct ucred peer;
 
-	if (!channel_shm_user_may(opening->socket)) {
+	if (local_peer(opening->socket, &peer) != 0 || !local_is_own_user(peer.uid)) {
 		log_error("channel", "the listener on shm://%s is of another user", opening->url->name);
 		return -EACCES;
 	}
@@ -108,63 +92,35 @@ static int opening_refused(const struct opening *opening, int error, uint64_t ca
 	return -error;
 }
 
-/* The descriptors that came, all of which are taken, -1 where there is none. How many. */
-static int take_fds(struct msghdr *message, int fds[static SHM_FDS])
+static int answer_receive(const struct opening *opening, int fds[static WIRE_SHM_FDS])
 {
-	struct cmsghdr *header = CMSG_FIRSTHDR(message);
-	size_t n;
-
-	for (int i = 0; i < SHM_FDS; i++)
-		fds[i] = -1;
-	if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-		return 0;
-	n = MIN((header->cmsg_len - CMSG_LEN(0)) / sizeof(int), (size_t)SHM_FDS);
-	memcpy(fds, CMSG_DATA(header), n * sizeof(int));
-	return (int)n;
-}
-
-static int answer_receive(const struct opening *opening, int fds[static SHM_FDS])
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SHM_FDS * sizeof(int))];
-	} control; /* of which CMSG_LEN: in its padding there would be room for one more descriptor */
-	struct shm_answer answer = {.magic = 0};
-	struct iovec piece = {.iov_base = &answer, .iov_len = sizeof(answer)};
-	struct msghdr message = {.msg_iov = &piece,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = CMSG_LEN(SHM_FDS * sizeof(int))};
-	ssize_t n = recvmsg(opening->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct wire_shm_answer answer = {.magic = 0};
 	int count;
+	ssize_t n = local_take(opening->socket, &answer, sizeof(answer), fds, WIRE_SHM_FDS, &count);
 
 	if (n <= 0) {
 		log_error("channel", "the listener on shm://%s closed before it accepted", opening->url->name);
 		return -ENOENT;
 	}
-	count = take_fds(&message, fds);
-	if (n != (ssize_t)sizeof(answer) || answer.magic != SHM_MAGIC)
+	if (n != (ssize_t)sizeof(answer) || answer.magic != WIRE_SHM_MAGIC)
 		log_error("channel", "what answers on shm://%s is no channel", opening->url->name);
-	else if (answer.version != SHM_VERSION)
+	else if (answer.version != WIRE_SHM_VERSION)
 		return opening_refused(opening, EPROTONOSUPPORT, 0);
 	else if (answer.error)
 		return opening_refused(opening, answer.error < 4096 ? (int)answer.error : EPROTO, answer.capacity);
-	else if (count != SHM_FDS || message.msg_flags & MSG_CTRUNC)
+	else if (count != WIRE_SHM_FDS)
 		log_error("channel", "shm://%s: %d of %d descriptors came: has this process too many open?",
-			  opening->url->name, count, SHM_FDS);
+			  opening->url->name, MAX(count, 0), WIRE_SHM_FDS);
 	else
 		return 0;
 	return -EPROTO;
 }
 
-/* Takes the socket where it answers 0. */
-static int opening_finish(const struct opening *opening, const struct sockaddr_un *path, struct rdmad_channel **out)
+/* Where it answers 0, the socket and the descriptors are the channel's. */
+static int opening_finish(const struct opening *opening, struct rdmad_channel **out)
 {
-	int fds[SHM_FDS] = {-1, -1, -1, -1, -1}, rc = opening_connect(opening, path);
-	struct rdmad_channel *channel;
+	int fds[WIRE_SHM_FDS] = {-1, -1, -1, -1, -1}, rc = opening_greet(opening);
 
-	if (rc == 0)
-		rc = opening_greet(opening);
 	if (rc == 0)
 		rc = answer_await(opening);
 	if (rc == 0)
@@ -174,11 +130,10 @@ static int opening_finish(const struct opening *opening, const struct sockaddr_u
 		close(opening->socket);
 		return rc;
 	}
-	rc = channel_shm_new(fds, opening->socket, 0, opening->size, "", opening->options, &channel);
+	rc = channel_shm_new(fds, opening->socket, 0, opening->size, "", opening->options, out);
 	if (rc != 0)
 		return rc == -EAGAIN ? -ENOMEM : rc; /* of mmap(), say */
-	channel_shm_handed(channel);
-	*out = channel;
+	channel_shm_handed(*out);
 	return 0;
 }
 
@@ -189,7 +144,7 @@ int channel_shm_open(const struct channel_url *url, size_t size, const struct rd
 	char directory[SHM_DIRECTORY_MAX];
 	struct engine_options filled;
 	struct sockaddr_un path;
-	int fd, rc;
+	int rc;
 
 	engine_options_from(&options->common, &filled);
 	opening.until = time_after(time_now(), filled.connect_timeout);
@@ -199,18 +154,22 @@ int channel_shm_open(const struct channel_url *url, size_t size, const struct rd
 		return rc;
 	if (access(directory, F_OK) != 0 && errno == ENOENT)
 		return nobody_listens(&opening);
-	fd = channel_shm_directory_open(directory);
-	if (fd < 0)
-		return fd;
-	close(fd);
+	rc = channel_shm_directory_check(directory);
+	if (rc != 0)
+		return rc;
 	do {
-		opening.socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (opening.socket < 0) {
-			rc = -errno;
-			log_error("channel", "cannot make a socket: %m");
-			return rc;
+		uint64_t left = opening.until - MIN(opening.until, time_now());
+
+		/* Waits where as many clients as the system allows wait already. */
+		rc = opening.socket = local_connect(path.sun_path, left);
+		if (rc == -ENOENT || rc == -ECONNREFUSED)
+			return nobody_listens(&opening);
+		if (rc < 0) {
+			log_error("channel", "cannot connect to shm://%s, %s: %s", url->name, path.sun_path,
+				  strerror(-rc));
+			return rc == -EAGAIN ? -ETIMEDOUT : rc;
 		}
-		rc = opening_finish(&opening, &path, out);
+		rc = opening_finish(&opening, out);
 	} while (rc == -EAGAIN && poll(NULL, 0, PAUSE) == 0);
 	return rc;
 }

@@ -1,20 +1,16 @@
 /*
- * shm_socket.c: what both ends of shared memory need to find each other: a UNIX socket with the channel's name in a
- * directory of the user's own, and the user at the other end.
+ * shm_socket.c: where both ends of shared memory find each other: a UNIX socket with the channel's name in a directory
+ * of the user's own.
  */
 #include "channel/shm.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define FILE_NAME_MAX 64 /* of a socket; a longer name is cut, and its hash added */
 
-/*
- * The directory and the socket's path
- */
 void channel_shm_directory(char buf[static SHM_DIRECTORY_MAX])
 {
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
@@ -26,23 +22,20 @@ void channel_shm_directory(char buf[static SHM_DIRECTORY_MAX])
 		snprintf(buf, SHM_DIRECTORY_MAX, "%s/channel", address_own_directory(own, sizeof(own)));
 }
 
-/* A directory that others cannot change anything in: its descriptor, or -errno, logged. `mask`: what its mode must not
- * have. */
+/* Others cannot change anything in the directory: 0 or -errno, logged. `mask`: what its mode must not have. */
 static int directory_check(const char *path, unsigned mask)
 {
-	int rc, fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int rc = 0, fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) != 0) {
 		rc = -errno;
 		log_error("channel", "cannot open %s, of the directory of channels: %m", path);
-		if (fd >= 0)
-			close(fd);
-		return rc;
 	}
-	if (st.st_uid == geteuid() && (st.st_mode & mask) == 0)
-		return fd;
-	close(fd);
+	if (fd >= 0)
+		close(fd);
+	if (rc != 0 || (st.st_uid == geteuid() && (st.st_mode & mask) == 0))
+		return rc;
 	log_error("channel",
 		  "%s, of the directory of channels, is of user %lu with mode %04o: it must be this user's, %lu, and "
 		  "nobody "
@@ -51,18 +44,15 @@ static int directory_check(const char *path, unsigned mask)
 	return -EACCES;
 }
 
-int channel_shm_directory_open(const char *path)
+int channel_shm_directory_check(const char *path)
 {
 	char parent[SHM_DIRECTORY_MAX];
-	int fd;
+	int rc;
 
 	snprintf(parent, sizeof(parent), "%s", path);
 	*strrchr(parent, '/') = '\0';
-	fd = directory_check(parent, 022);
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return directory_check(path, 077);
+	rc = directory_check(parent, 022);
+	return rc != 0 ? rc : directory_check(path, 077);
 }
 
 /* -ENAMETOOLONG: logged. */
@@ -86,19 +76,9 @@ int channel_shm_path(const char *directory, const char *name, struct sockaddr_un
 	return -ENAMETOOLONG;
 }
 
-/* The other end
- */
-bool channel_shm_user_may(int socket)
+void channel_shm_close_all(int fds[static WIRE_SHM_FDS])
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && (who.uid == geteuid() || who.uid == 0);
-}
-
-void channel_shm_close_all(int fds[static SHM_FDS])
-{
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 }

@@ -1,10 +1,9 @@
 /* control.c: ask the daemon by its control socket: one line there, one JSON object back. */
 #include "ctl/ctl.h"
+#include "base/local.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static bool yes;
@@ -23,31 +22,6 @@ static const struct ctl_option end_options[] = {
 
 #define ANSWER_MAX (64u << 20)
 #define ANSWER_LIMIT (10 * TIME_S) /* unless --timeout says another */
-
-static int connect_to(const char *path, int *out)
-{
-	uint64_t timeout = ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout;
-	struct timeval limit = {.tv_sec = (time_t)(timeout / TIME_S),
-				.tv_usec = (suseconds_t)(timeout % TIME_S / TIME_US)};
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
-	int fd, rc;
-
-	if (strlen(path) >= sizeof(sun.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(sun.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
-	*out = fd;
-	return 0;
-}
 
 static int send_line(int fd, const char *command)
 {
@@ -133,17 +107,17 @@ static int fail_connect(int error, const char *path)
  * says. */
 static bool is_ours(int fd, const char *path)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred peer;
+	int rc = local_peer(fd, &peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) {
-		ctl_say("%s: the kernel does not tell whose it is: %s", path, strerror(errno));
+	if (rc != 0) {
+		ctl_say("%s: the kernel does not tell whose it is: %s", path, strerror(-rc));
 		return false;
 	}
-	if (geteuid() == 0 || who.uid == 0 || who.uid == geteuid())
+	if (geteuid() == 0 || local_is_own_user(peer.uid))
 		return true;
 	ctl_say("%s is of user %u, and neither of this user, %u, nor of root: nothing was said to it", path,
-		(unsigned)who.uid, (unsigned)geteuid());
+		(unsigned)peer.uid, (unsigned)geteuid());
 	fputs("name the daemon's socket with --control, or start one with: rdmad\n", stderr);
 	return false;
 }
@@ -151,10 +125,10 @@ static bool is_ours(int fd, const char *path)
 /* One command there and its answer back: free() *out. 0 or an exit status, with the cause told. */
 static int ask(const char *path, const char *command, char **out, size_t *len)
 {
-	int fd = -1, rc = connect_to(path, &fd);
+	int fd = local_connect(path, ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout), rc;
 
-	if (rc != 0)
-		return fail_connect(rc, path);
+	if (fd < 0)
+		return fail_connect(fd, path);
 	if (!is_ours(fd, path)) {
 		close(fd);
 		return CTL_UNREACHABLE;

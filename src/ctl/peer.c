@@ -1,6 +1,7 @@
 /* peer.c: rdma_lib from the shell: bytes from one program to another or to many, and strings that all have in the
  * end. */
 #include "ctl/ctl.h"
+#include "base/local.h"
 #include "ctl/peer.h"
 
 #include <fcntl.h>
@@ -97,13 +98,12 @@ static void options_here(rdma_options *options)
 	options->progress_thread = true;
 }
 
-static char socket_path[sizeof(((struct address *)0)->host)];
-static struct address_file socket_file;
+static struct local_file socket_file;
 
 /* The library's waits do not end by a signal; the action that this one takes back does the rest. */
 static void remove_socket(int number)
 {
-	address_file_remove(socket_path, &socket_file);
+	local_file_remove(&socket_file);
 	raise(number);
 }
 
@@ -113,8 +113,7 @@ static void remove_socket_at_end(const char *path)
 	static const int numbers[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 	struct sigaction action = {.sa_handler = remove_socket, .sa_flags = (int)SA_RESETHAND}, before;
 
-	snprintf(socket_path, sizeof(socket_path), "%s", path);
-	socket_file = address_file_of(path);
+	local_file_of(path, &socket_file);
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)

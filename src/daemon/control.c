@@ -4,14 +4,13 @@
  * served also when connections have taken all others.
  */
 #include "daemon/daemon.h"
+#include "base/local.h"
 
 #include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -21,7 +20,7 @@
 
 struct control {
 	struct daemon *daemon;
-	struct address_file file;
+	struct local_file file;
 	bool others;     /* the socket's mode lets other users come */
 	int fd, reserve; /* reserve -1: it is in use */
 	struct loop_watch *watch, *pause;
@@ -240,12 +239,6 @@ static void client_command(struct client *c)
 	}
 }
 
-/* A client of the services is told soon that this is another socket, and not by a time-out. */
-static bool is_command(const struct client *c)
-{
-	return isprint((unsigned char)c->line[0]);
-}
-
 static void client_ready(void *arg)
 {
 	struct client *c = arg;
@@ -266,7 +259,8 @@ static void client_ready(void *arg)
 	c->line[c->used] = '\0';
 	if (memchr(c->line, '\n', c->used))
 		client_command(c);
-	else if (!is_command(c))
+	else if (!isprint((unsigned char)c->line[0]))
+		/* A client of the services is told at once, and not by a time-out. */
 		client_answer(c, json_pack("{s:s}", "error", "this is the control socket, which takes lines of text"));
 	else if (c->used == sizeof(c->line) - 1)
 		client_answer(c, json_pack("{s:s}", "error", "the command is too long"));
@@ -279,14 +273,13 @@ static void client_late(void *arg)
 
 static bool allowed(int fd)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred peer;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
+	if (local_peer(fd, &peer) != 0)
 		return false;
-	if (who.uid == 0 || who.uid == geteuid())
+	if (local_is_own_user(peer.uid))
 		return true;
-	log_warn("control", "user %u, process %d: not allowed", (unsigned)who.uid, (int)who.pid);
+	log_warn("control", "user %u, process %d: not allowed", (unsigned)peer.uid, (int)peer.pid);
 	return false;
 }
 
@@ -377,60 +370,25 @@ static void accept_client(void *arg)
 	reserve_descriptor(control);
 }
 
-/* A socket that nobody answers on was left behind by a daemon that died. */
-static int clear_stale(const struct sockaddr_un *sun)
+/* 0 or an exit status. */
+static int listen_on(struct control *control, const char *path, mode_t mode)
 {
-	struct stat st;
-
-	if (lstat(sun->sun_path, &st) != 0)
-		return 0;
-	if (!S_ISSOCK(st.st_mode))
-		return -EEXIST;
-	if (!address_is_stale((const struct sockaddr *)sun, sizeof(*sun)))
-		return -EADDRINUSE;
-	return unlink(sun->sun_path) != 0 ? -errno : 0;
-}
-
-/* Nobody connects before listen(), so the mode is right from the first moment on. */
-static int bind_socket(int fd, const char *path, mode_t mode)
-{
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct sockaddr_un at;
 	int rc;
-
-	memcpy(sun.sun_path, path, strnlen(path, sizeof(sun.sun_path) - 1));
-	rc = clear_stale(&sun);
-	if (rc != 0)
-		return rc;
-	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
-		return -errno;
-	if (chmod(path, mode) != 0 || listen(fd, SOMAXCONN) != 0) {
-		rc = -errno;
-		unlink(path);
-		return rc;
-	}
-	return 0;
-}
-
-static int open_socket(const char *path, mode_t mode, int *out)
-{
-	int fd, rc;
 
 	if (process_make_parent(path) != 0)
 		return EX_CANTCREAT;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0)
-		local_refuse_passing(fd);
-	rc = fd < 0 ? -errno : bind_socket(fd, path, mode);
-	if (rc == 0) {
-		*out = fd;
+	rc = local_address(path, &at);
+	if (rc == 0)
+		rc = local_listen(&at, sizeof(at), SOCK_STREAM, mode, &control->file);
+	if (rc >= 0) {
+		control->fd = rc;
 		return 0;
 	}
 	log_error("control", "cannot listen on %s: %s%s", path, strerror(-rc),
 		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket"
 		  : rc == -EACCES ? "; the daemon's user may not write there: change control.socket or XDG_RUNTIME_DIR"
 				  : "");
-	if (fd >= 0)
-		close(fd);
 	return rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT;
 }
 
@@ -445,11 +403,10 @@ int control_open(struct daemon *d)
 	control->daemon = d;
 	control->others = d->config->control_mode & 066;
 	list_init(&control->clients);
-	rc = open_socket(d->config->control_socket, (mode_t)d->config->control_mode, &control->fd);
+	rc = listen_on(control, d->config->control_socket, (mode_t)d->config->control_mode);
 	if (rc != 0)
 		goto free_control;
 	rc = EX_OSERR;
-	control->file = address_file_of(d->config->control_socket);
 	control->watch = loop_add_fd(d->loop, control->fd, LOOP_READ, accept_client, control);
 	control->pause = loop_add_timer(d->loop, accept_again, control);
 	if (!control->watch || !control->pause)
@@ -462,7 +419,7 @@ int control_open(struct daemon *d)
 close_socket:
 	loop_remove(control->pause);
 	loop_remove(control->watch);
-	address_file_remove(d->config->control_socket, &control->file);
+	local_file_remove(&control->file);
 	close(control->fd);
 free_control:
 	free(control);
@@ -480,9 +437,8 @@ void control_close(struct daemon *d)
 	loop_remove(control->watch);
 	if (control->reserve >= 0)
 		close(control->reserve);
-	address_file_remove(d->config->control_socket,
-			    &control->file); /* while its inode is in use, so that no other has it */
-	local_close(control->fd);            /* what nobody accepted may hold a descriptor */
+	local_file_remove(&control->file);
+	local_close(control->fd); /* what nobody accepted may hold a descriptor */
 	free(control);
 	d->control = NULL;
 }

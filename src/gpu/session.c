@@ -4,6 +4,7 @@
  * patience is a deadline.
  */
 #include "gpu/gpu.h"
+#include "base/local.h"
 #include "gpu/message.h"
 #include "gpu/spawn.h"
 

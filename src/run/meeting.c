@@ -1,14 +1,13 @@
 /* meeting.c: an rdmad with the peer service alone, for one run. */
 #include "run/run.h"
+#include "base/local.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,14 +126,15 @@ static char **open_notify(struct meeting *meeting, char *variable, size_t size)
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
 	const char *first[] = {variable};
 	char **environment = NULL;
+	struct local_file file;
 
 	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/notify", meeting->directory);
 	snprintf(variable, size, "NOTIFY_SOCKET=%s", sun.sun_path);
-	meeting->notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (meeting->notify >= 0 && bind(meeting->notify, (struct sockaddr *)&sun, sizeof(sun)) == 0)
+	meeting->notify = local_listen(&sun, sizeof(sun), SOCK_DGRAM, LOCAL_UMASK, &file);
+	if (meeting->notify >= 0)
 		environment = child_environment(first, 1);
 	if (!environment)
-		run_say("cannot make %s: %s", sun.sun_path, strerror(errno));
+		run_say("cannot make %s: %s", sun.sun_path, strerror(meeting->notify < 0 ? -meeting->notify : errno));
 	return environment;
 }
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/local.h"
 #include "base/thread.h"
 #include "tests/suite.h"
 
@@ -127,15 +127,15 @@ START_TEST(test_address_stale)
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
 	snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/check-base-%d", (int)getpid());
-	ck_assert(!address_is_stale(sa, sizeof(un)));
+	ck_assert(!local_is_stale(un.sun_path));
 	ck_assert_int_eq(bind(fd, sa, sizeof(un)), 0);
 	ck_assert_int_eq(listen(fd, 1), 0);
-	ck_assert(!address_is_stale(sa, sizeof(un)));
+	ck_assert(!local_is_stale(un.sun_path));
 	close(fd);
-	ck_assert(address_is_stale(sa, sizeof(un)));
+	ck_assert(local_is_stale(un.sun_path));
 	unlink(un.sun_path);
 	snprintf(un.sun_path, sizeof(un.sun_path), "/dev/null");
-	ck_assert(!address_is_stale(sa, sizeof(un)));
+	ck_assert(!local_is_stale(un.sun_path));
 }
 END_TEST
 

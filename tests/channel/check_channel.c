@@ -698,8 +698,8 @@ END_TEST
  * Peers that speak for themselves
  */
 struct raw {
-	int socket, fds[SHM_FDS];
-	struct shm_header *header;
+	int socket, fds[WIRE_SHM_FDS];
+	struct wire_shm_header *header;
 };
 
 static void raw_path(struct sockaddr_un *path)
@@ -720,14 +720,14 @@ static int raw_connect(void)
 	return fd;
 }
 
-static const struct shm_hello honest = {
-	.magic = SHM_MAGIC, .version = SHM_VERSION, .name_len = 5, .capacity = SIZE, .name = "check"};
+static const struct wire_shm_hello honest = {
+	.magic = WIRE_SHM_MAGIC, .version = WIRE_SHM_VERSION, .name_len = 5, .capacity = SIZE, .name = "check"};
 
 /* The error that it is answered with. */
 static unsigned raw_ask(struct rdmad_channel_listener *listener, const void *hello, size_t len)
 {
 	struct rdmad_channel *channel;
-	struct shm_answer answer;
+	struct wire_shm_answer answer;
 	int fd = raw_connect();
 	unsigned error;
 
@@ -741,7 +741,7 @@ static unsigned raw_ask(struct rdmad_channel_listener *listener, const void *hel
 
 START_TEST(test_hello)
 {
-	struct shm_hello hello = honest;
+	struct wire_shm_hello hello = honest;
 	struct rdmad_channel_listener *listener;
 	unsigned before = count_descriptors();
 
@@ -786,8 +786,8 @@ END_TEST
 
 static void raw_receive(struct raw *raw)
 {
-	char control[CMSG_SPACE(SHM_FDS * sizeof(int))];
-	struct shm_answer answer;
+	char control[CMSG_SPACE(WIRE_SHM_FDS * sizeof(int))];
+	struct wire_shm_answer answer;
 	struct iovec piece = {&answer, sizeof(answer)};
 	struct msghdr message = {
 		.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
@@ -806,7 +806,7 @@ static struct rdmad_channel *raw_join(struct rdmad_channel_listener *listener, s
 	ck_assert_int_eq(send(raw->socket, &honest, sizeof(honest), 0), sizeof(honest));
 	WORKS(rdmad_channel_accept(listener, SECONDS(60), &channel));
 	raw_receive(raw);
-	raw->header = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, raw->fds[SHM_MEMORY], 0);
+	raw->header = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, raw->fds[WIRE_SHM_MEMORY], 0);
 	ck_assert_ptr_ne(raw->header, MAP_FAILED);
 	return channel;
 }
@@ -891,7 +891,7 @@ static uint64_t nasty(uint64_t *seed)
 }
 
 /* Writes anything anywhere in the header. */
-static void spoil(struct shm_header *header, uint64_t *seed)
+static void spoil(struct wire_shm_header *header, uint64_t *seed)
 {
 	_Atomic uint64_t *const targets[] = {
 		&header->rings[0].head,
@@ -1040,13 +1040,13 @@ static int lie_memory(enum lie lie)
 
 static void lie_to(int socket, enum lie lie)
 {
-	char control[CMSG_SPACE(SHM_FDS * sizeof(int))] = "";
-	int count = lie == LIE_FEW ? 2 : SHM_FDS, fds[SHM_FDS], memory = lie_memory(lie);
-	struct shm_answer answer = {.magic = SHM_MAGIC + (lie == LIE_MAGIC),
-				    .version = SHM_VERSION + (lie == LIE_VERSION),
-				    .error = lie == LIE_ERROR           ? EMSGSIZE
-					     : lie == LIE_STRANGE_ERROR ? UINT32_MAX
-									: 0};
+	char control[CMSG_SPACE(WIRE_SHM_FDS * sizeof(int))] = "";
+	int count = lie == LIE_FEW ? 2 : WIRE_SHM_FDS, fds[WIRE_SHM_FDS], memory = lie_memory(lie);
+	struct wire_shm_answer answer = {.magic = WIRE_SHM_MAGIC + (lie == LIE_MAGIC),
+					 .version = WIRE_SHM_VERSION + (lie == LIE_VERSION),
+					 .error = lie == LIE_ERROR           ? EMSGSIZE
+						  : lie == LIE_STRANGE_ERROR ? UINT32_MAX
+									     : 0};
 	struct iovec piece = {&answer, sizeof(answer)};
 	struct msghdr message = {.msg_iov = &piece,
 				 .msg_iovlen = 1,
@@ -1054,7 +1054,7 @@ static void lie_to(int socket, enum lie lie)
 				 .msg_controllen = CMSG_SPACE((size_t)count * sizeof(int))};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 
-	for (int i = 0; i < SHM_FDS; i++)
+	for (int i = 0; i < WIRE_SHM_FDS; i++)
 		fds[i] = memory;
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
@@ -1070,7 +1070,7 @@ static void *liar(void *arg)
 	int listener = *(int *)arg;
 
 	for (int lie = 0; lie < LIES; lie++) {
-		struct shm_hello hello;
+		struct wire_shm_hello hello;
 		int fd = accept(listener, NULL, NULL);
 
 		ck_assert_int_eq(recv(fd, &hello, sizeof(hello), 0), sizeof(hello));
@@ -1116,7 +1116,7 @@ static void foreigner(void)
 {
 	struct rdmad_channel *channel;
 	struct sockaddr_un path;
-	struct shm_answer answer = {.error = 0};
+	struct wire_shm_answer answer = {.error = 0};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	raw_path(&path);

@@ -8,7 +8,6 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SOFT_BACKLOG 4096
@@ -28,41 +27,6 @@ static bool soft_family_known(const struct sockaddr *sa, socklen_t len)
 	return false;
 }
 
-static int soft_bind(int fd, const struct sockaddr *sa, socklen_t len)
-{
-	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
-	int on = 1;
-
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (sa->sa_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	if (bind(fd, sa, len) == 0)
-		return 0;
-	if (errno != EADDRINUSE || sa->sa_family != AF_UNIX)
-		return -errno;
-	if (!address_is_stale(sa, len) || unlink(un->sun_path) != 0)
-		return -EADDRINUSE;
-	return bind(fd, sa, len) ? -errno : 0;
-}
-
-/* What the socket got: its port, or which file is ours to unlink. */
-static void soft_listener_name(struct soft_listener *l)
-{
-	struct sockaddr_storage ss = {0};
-	socklen_t len = sizeof(ss);
-
-	if (getsockname(l->source.fd, (struct sockaddr *)&ss, &len))
-		return;
-	if (ss.ss_family == AF_INET)
-		l->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);
-	else if (ss.ss_family == AF_INET6)
-		l->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
-	else
-		memcpy(l->path, ((struct sockaddr_un *)&ss)->sun_path, sizeof(l->path) - 1);
-	if (l->path[0])
-		l->file = address_file_of(l->path);
-}
-
 /*
  * Nothing is to be paced on the loopback, and a congestion control that paces (bbr) sets a timer for each segment,
  * which costs more than to copy it. So the plainest one is chosen there. A socket that has begun to pace never leaves
@@ -72,14 +36,6 @@ static void soft_listener_name(struct soft_listener *l)
 static void soft_congestion(int fd, const char *name)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
-}
-
-static void soft_listener_congestion(struct soft_listener *l)
-{
-	socklen_t len = sizeof(l->congestion) - 1;
-
-	if (getsockopt(l->source.fd, IPPROTO_TCP, TCP_CONGESTION, l->congestion, &len) == 0)
-		soft_congestion(l->source.fd, SOFT_UNPACED);
 }
 
 /* Accepted sockets have their listener's. */
@@ -93,30 +49,31 @@ static void soft_traffic_class(const struct soft_queue *q, int fd, int family)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
 }
 
-static int soft_listener_open(struct soft_listener *l, const struct sockaddr *sa, socklen_t len)
+static int soft_listen_inet(struct soft_listener *l, const struct sockaddr *sa, socklen_t len)
 {
-	int rc;
+	int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, rc;
+	struct sockaddr_storage ss = {0};
+	socklen_t ss_len = sizeof(ss), name_len = sizeof(l->congestion) - 1;
 
-	l->source.fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (l->source.fd < 0)
+	if (fd < 0)
 		return -errno;
-	soft_traffic_class(l->queue, l->source.fd, sa->sa_family);
-	rc = soft_bind(l->source.fd, sa, len);
-	if (rc != 0)
+	soft_traffic_class(l->queue, fd, sa->sa_family);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (sa->sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	if (bind(fd, sa, len) != 0)
 		goto close_socket;
-	soft_listener_name(l);
-	soft_listener_congestion(l);
-	if (sa->sa_family == AF_UNIX)
-		local_refuse_passing(l->source.fd);
-	rc = listen(l->source.fd, SOFT_BACKLOG) ? -errno : soft_watch(l->queue, &l->source, EPOLLIN, true);
-	if (rc != 0)
-		goto unlink_path;
-	return 0;
+	/* The ports of both families are at one place. */
+	if (getsockname(fd, (struct sockaddr *)&ss, &ss_len) == 0)
+		l->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, l->congestion, &name_len) == 0)
+		soft_congestion(fd, SOFT_UNPACED);
+	if (listen(fd, SOFT_BACKLOG) == 0)
+		return fd;
 
-unlink_path:
-	address_file_remove(l->path, &l->file);
 close_socket:
-	close(l->source.fd);
+	rc = -errno;
+	close(fd);
 	return rc;
 }
 
@@ -126,7 +83,7 @@ int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	struct soft_listener *l;
 	char name[160];
-	int rc;
+	int rc, fd;
 
 	if (!soft_family_known(sa, len))
 		return -EAFNOSUPPORT;
@@ -137,10 +94,20 @@ int soft_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t
 	l->source.kind = SOFT_LISTENER;
 	l->queue = q;
 	l->context = context;
-	rc = soft_listener_open(l, sa, len);
+	if (sa->sa_family == AF_UNIX)
+		fd = local_listen((const struct sockaddr_un *)sa, len, SOCK_STREAM, LOCAL_UMASK, &l->file);
+	else
+		fd = soft_listen_inet(l, sa, len);
+	l->source.fd = fd;
+	rc = fd == -EEXIST ? -EADDRINUSE : MIN(fd, 0);
+	if (rc == 0)
+		rc = soft_watch(q, &l->source, EPOLLIN, true);
 	if (rc != 0) {
 		log_error("soft", "cannot listen on %s: %s", address_format_socket(sa, name, sizeof(name)),
 			  strerror(-rc));
+		local_file_remove(&l->file);
+		if (fd >= 0)
+			close(fd);
 		free(l);
 		return rc;
 	}
@@ -160,7 +127,7 @@ void soft_listener_close(struct fabric_listener *listener)
 
 	soft_requests_drop(l->queue, l);
 	list_del(&l->source.link);
-	address_file_remove(l->path, &l->file);
+	local_file_remove(&l->file);
 	soft_source_close(l->queue, &l->source);
 	soft_settle(l->queue);
 	free(l);
@@ -202,39 +169,11 @@ static struct soft_request *soft_request_oldest(struct soft_queue *q)
 	return NULL;
 }
 
-static bool soft_request_room(struct soft_queue *q)
-{
-	return q->request_count < SOFT_MAX_REQUESTS || soft_request_oldest(q);
-}
-
-/* One has come, and there are too many: the oldest incomplete one goes. */
-static void soft_request_make_room(struct soft_queue *q)
-{
-	struct soft_request *r = q->request_count < SOFT_MAX_REQUESTS ? NULL : soft_request_oldest(q);
-
-	if (!r)
-		return;
-	soft_complain(&r->peer, "too many peers connect without asking");
-	soft_request_drop(q, r);
-}
-
-static void soft_peer_ask(struct soft_peer *peer, int fd, const struct sockaddr_storage *address)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	peer->address = *address;
-	if (address->ss_family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0)
-		return;
-	peer->asked = peer->local = true;
-	peer->pid = cred.pid;
-	peer->uid = cred.uid;
-}
-
 static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
 {
 	struct soft_queue *q = l->queue;
 	struct soft_request *r = calloc(1, sizeof(*r));
+	struct ucred cred;
 
 	if (!r) {
 		local_close(fd);
@@ -246,7 +185,12 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	r->source = (struct soft_source){.kind = SOFT_REQUEST, .fd = fd};
 	r->queue = q;
 	r->listener = l;
-	soft_peer_ask(&r->peer, fd, peer);
+	r->peer.address = *peer;
+	if (peer->ss_family == AF_UNIX && local_peer(fd, &cred) == 0) {
+		r->peer.asked = r->peer.local = true;
+		r->peer.pid = cred.pid;
+		r->peer.uid = cred.uid;
+	}
 	r->deadline = time_now() + SOFT_DEADLINE;
 	if (soft_watch(q, &r->source, EPOLLIN | EPOLLRDHUP, true)) {
 		local_close(fd);
@@ -289,17 +233,25 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 {
 	struct soft_listener *l = container_of(source, struct soft_listener, source);
 
-	if (l->path[0] && local_closing_full()) {
+	if (l->file.path[0] && local_closing_full()) {
 		soft_listener_pause(l);
 		return;
 	}
-	for (int i = 0; i < SOFT_ACCEPTS && soft_request_room(q); i++) {
+	for (int i = 0; i < SOFT_ACCEPTS; i++) {
+		bool full = q->request_count >= SOFT_MAX_REQUESTS;
+		struct soft_request *oldest = full ? soft_request_oldest(q) : NULL;
 		struct sockaddr_storage peer = {0};
 		socklen_t len = sizeof(peer);
-		int fd = accept4(source->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd;
 
+		if (full && !oldest)
+			return;
+		fd = accept4(source->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			soft_request_make_room(q);
+			if (oldest) {
+				soft_complain(&oldest->peer, "too many peers connect without asking");
+				soft_request_drop(q, oldest);
+			}
 			soft_request_create(l, fd, &peer);
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			soft_accept_starved(l, errno);
@@ -309,25 +261,6 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 		}
 		/* Any other error is that of one connection, which failed before it was taken: see accept(2). */
 	}
-}
-
-ssize_t soft_send_passing(int fd, const struct sockaddr_un *to, socklen_t to_len, void *bytes, size_t len, int pass)
-{
-	union {
-		struct cmsghdr align;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {bytes, len};
-	struct msghdr m = {.msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
-
-	if (pass >= 0) {
-		m.msg_control = &control;
-		m.msg_controllen = sizeof(control);
-		*CMSG_FIRSTHDR(&m) = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &pass, sizeof(pass));
-	}
-	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static int soft_greet_passing(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len,
@@ -340,7 +273,7 @@ static int soft_greet_passing(int fd, enum soft_op op, uint32_t key, uint32_t ar
 	soft_frame_encode(buf, &f);
 	if (data_len)
 		memcpy(buf + SOFT_HEADER, data, data_len);
-	n = soft_send_passing(fd, NULL, 0, buf, SOFT_HEADER + data_len, pass);
+	n = local_pass(fd, NULL, 0, buf, SOFT_HEADER + data_len, &pass, pass >= 0);
 	if (n < 0)
 		return -errno;
 	return n == (ssize_t)(SOFT_HEADER + data_len) ? 0 : -EIO;
@@ -539,14 +472,6 @@ void soft_connect_run(struct soft_endpoint *ep)
 	soft_watch(ep->queue, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET, false);
 }
 
-/* From that address, if it is of the family. */
-static int soft_connect_from(int fd, const struct sockaddr *sa, socklen_t len, const struct sockaddr *from)
-{
-	if (from && from->sa_family == sa->sa_family && sa->sa_family != AF_UNIX && bind(fd, from, len) != 0)
-		return -errno;
-	return connect(fd, sa, len) ? -errno : 0;
-}
-
 int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const struct sockaddr *sa, socklen_t len,
 		 const struct fabric_endpoint_attr *attr, const void *data, size_t data_len,
 		 struct fabric_endpoint **out)
@@ -576,9 +501,13 @@ int soft_connect(struct fabric_queue *queue, struct fabric_domain *domain, const
 	ep->data_len = data_len;
 	if (data_len)
 		memcpy(ep->data, data, data_len);
-	rc = soft_connect_from(fd, sa, len, attr->from);
-	if (rc && rc != -EINPROGRESS)
-		soft_unreachable(ep, rc);
+	/* From that address, if it is of the family. */
+	if (attr->from && attr->from->sa_family == sa->sa_family && sa->sa_family != AF_UNIX)
+		rc = bind(fd, attr->from, len);
+	if (rc == 0)
+		rc = connect(fd, sa, len);
+	if (rc != 0 && errno != EINPROGRESS)
+		soft_unreachable(ep, -errno);
 	else if (soft_watch(q, &ep->source, EPOLLOUT, true))
 		soft_unreachable(ep, -errno);
 	soft_settle(q);

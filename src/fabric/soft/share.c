@@ -26,7 +26,6 @@
 #include <linux/filter.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define SOFT_SHARES 128 /* endpoints of TCP that a queue gives rings, up to 1 MiB each; others stay with TCP */
@@ -81,41 +80,29 @@ static bool soft_share_filter(int fd, uint64_t secret)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
 }
 
-/* A socket of that name for who knows the secret, or -1. */
-static int soft_share_socket(uint64_t name, uint64_t secret)
-{
-	struct sockaddr_un un;
-	socklen_t len = soft_share_name(name, &un);
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0 || (soft_share_filter(fd, secret) && bind(fd, (struct sockaddr *)&un, len) == 0))
-		return fd;
-	close(fd);
-	return -1;
-}
-
-/* Has what came with ACCEPT been mapped? */
-static bool soft_share_map(struct soft_endpoint *ep)
-{
-	int fd = ep->share_fd;
-
-	ep->share_fd = -1;
-	ep->offer = fd >= 0 ? soft_rings_take(fd) : NULL;
-	return ep->offer;
-}
-
 /* Can the server pass memory to where the frame says? */
 static bool soft_share_door(struct soft_endpoint *ep, struct soft_frame *f)
 {
 	uint64_t random[2]; /* name, secret */
+	struct sockaddr_un un;
+	socklen_t len;
+	int fd;
 
 	if (!local_is_near(ep->source.fd) || getrandom(random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		return false;
-	ep->share_fd = soft_share_socket(random[0], random[1]);
+	len = soft_share_name(random[0], &un);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	if (!soft_share_filter(fd, random[1]) || bind(fd, (struct sockaddr *)&un, len) != 0) {
+		close(fd);
+		return false;
+	}
+	ep->share_fd = fd;
 	f->addr = random[0];
 	f->key = (uint32_t)random[1];
 	f->arg = (uint32_t)(random[1] >> 32);
-	return ep->share_fd >= 0;
+	return true;
 }
 
 void soft_share_ask(struct soft_endpoint *ep)
@@ -123,7 +110,13 @@ void soft_share_ask(struct soft_endpoint *ep)
 	uint8_t bytes[SOFT_HEADER];
 	struct soft_frame f = {.op = SOFT_SHARE};
 
-	if (!ep->memory || !(ep->unix_socket ? soft_share_map(ep) : soft_share_door(ep, &f)))
+	if (!ep->memory)
+		return;
+	if (ep->unix_socket) {
+		ep->offer = ep->share_fd >= 0 ? soft_rings_take(ep->share_fd) : NULL; /* it came with ACCEPT */
+		ep->share_fd = -1;
+	}
+	if (ep->unix_socket ? !ep->offer : !soft_share_door(ep, &f))
 		return;
 	ep->share = SOFT_SHARE_ASKED;
 	soft_frame_encode(bytes, &f);
@@ -132,71 +125,39 @@ void soft_share_ask(struct soft_endpoint *ep)
 		shutdown(ep->source.fd, SHUT_RDWR);
 }
 
-/* With the secret, to who has that name. */
-static bool soft_share_pass(const struct soft_frame *f, int memory)
+/* Passes memory with the secret to the socket of that name. */
+static void soft_share_give(struct soft_endpoint *ep, const struct soft_frame *f)
 {
 	uint64_t secret = htole64(f->key | (uint64_t)f->arg << 32);
 	struct sockaddr_un un;
 	socklen_t len = soft_share_name(f->addr, &un);
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool passed;
-
-	if (fd < 0)
-		return false;
-	passed = soft_send_passing(fd, &un, len, &secret, sizeof(secret), memory) == (ssize_t)sizeof(secret);
-	close(fd);
-	return passed;
-}
-
-static void soft_share_give(struct soft_endpoint *ep, const struct soft_frame *f)
-{
 	struct soft_rings *r;
-	int memory;
+	int memory, fd;
 
 	if (ep->queue->given >= SOFT_SHARES)
 		return;
 	r = soft_rings_create(&memory);
 	if (!r)
 		return;
-	if (soft_share_pass(f, memory)) {
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (local_pass(fd, &un, len, &secret, sizeof(secret), &memory, 1) == (ssize_t)sizeof(secret)) {
 		ep->offer = r;
 		ep->given = true;
 		ep->queue->given++;
 	} else {
 		soft_rings_free(r);
 	}
+	if (fd >= 0)
+		close(fd);
 	close(memory);
-}
-
-/* As recv(); *passed: the descriptor that came with the bytes, or -errno. */
-static ssize_t soft_share_receive(int fd, void *bytes, size_t size, int *passed)
-{
-	union {
-		struct cmsghdr align;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec iov = {bytes, size};
-	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
-	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
-
-	if (n < 0)
-		*passed = errno == EAGAIN ? -EPROTO : -errno;
-	else if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
-		 c->cmsg_len != CMSG_LEN(sizeof(int)))
-		*passed = m.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
-	else
-		memcpy(passed, CMSG_DATA(c), sizeof(*passed));
-	return n;
 }
 
 ssize_t soft_share_read(struct soft_endpoint *ep, void *bytes, size_t size)
 {
-	int passed;
-	ssize_t n = soft_share_receive(ep->source.fd, bytes, size, &passed);
+	int passed, came;
+	ssize_t n = local_take(ep->source.fd, bytes, size, &passed, 1, &came);
 
-	if (passed < 0)
+	if (came <= 0)
 		return n;
 	if (ep->share_fd >= 0)
 		close(ep->share_fd);
@@ -208,11 +169,12 @@ ssize_t soft_share_read(struct soft_endpoint *ep, void *bytes, size_t size)
 static int soft_share_take(struct soft_endpoint *ep)
 {
 	uint64_t secret;
-	int passed;
+	int passed, came;
 
-	soft_share_receive(ep->share_fd, &secret, sizeof(secret), &passed);
-	if (passed < 0)
-		return passed;
+	if (local_take(ep->share_fd, &secret, sizeof(secret), &passed, 1, &came) < 0 && errno != EAGAIN)
+		return -errno;
+	if (came <= 0)
+		return came < 0 ? came : -EPROTO;
 	ep->offer = soft_rings_take(passed);
 	return ep->offer ? 0 : -ENOMEM;
 }
@@ -240,14 +202,6 @@ static void soft_share_close(struct soft_endpoint *ep)
 	ep->share_fd = -1;
 }
 
-/* There is no way back: the server uses the memory already. */
-static void soft_share_fail(struct soft_endpoint *ep, int error)
-{
-	log_error("soft", "cannot take the memory to share with the peer: %s", strerror(-error));
-	ep->share = SOFT_SHARE_NOT;
-	soft_fail(ep, &(struct soft_cause){.error = error, .event = FABRIC_UNREACHABLE, .untold = !ep->announced});
-}
-
 enum soft_step soft_finish_share(struct soft_endpoint *ep)
 {
 	int rc = 0;
@@ -259,7 +213,10 @@ enum soft_step soft_finish_share(struct soft_endpoint *ep)
 	else if (!ep->offer)
 		rc = soft_share_take(ep);
 	if (rc != 0) {
-		soft_share_fail(ep, rc);
+		/* There is no way back: the server uses the memory already. */
+		log_error("soft", "cannot take the memory to share with the peer: %s", strerror(-rc));
+		ep->share = SOFT_SHARE_NOT;
+		soft_fail(ep, &(struct soft_cause){.error = rc, .event = FABRIC_UNREACHABLE, .untold = !ep->announced});
 		return SOFT_END;
 	}
 	soft_share_close(ep);

@@ -10,8 +10,8 @@
 
 #include <pthread.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 
+#include "base/local.h"
 #include "fabric/provider.h"
 #include "fabric/soft/frame.h"
 #include "fabric/soft/rings.h"
@@ -208,9 +208,8 @@ struct soft_listener {
 	void *context;
 	bool paused; /* no descriptors: tried again by the timer */
 	uint16_t port;
-	char congestion[16];                                        /* the system's choice; "" of a UNIX socket */
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1]; /* "" unless to be unlinked */
-	struct address_file file;
+	char congestion[16];    /* the system's choice; "" of a UNIX socket */
+	struct local_file file; /* of a UNIX socket that has one; else its path is "" */
 };
 
 /* The peer's identity. What a peer calls itself (the path that its UNIX socket is bound to) says nothing: the kernel
@@ -493,8 +492,6 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 int soft_accept(struct fabric_endpoint *endpoint, const void *data, size_t data_len);
 /* A greeting and private data to a socket whose buffer is empty: they fit, or it is broken. */
 int soft_greet(int fd, enum soft_op op, uint32_t key, uint32_t arg, const void *data, size_t data_len);
-/* Bytes with a descriptor, unless that is -1, to an address or (NULL) who is connected; as sendmsg(). */
-ssize_t soft_send_passing(int fd, const struct sockaddr_un *to, socklen_t to_len, void *bytes, size_t len, int pass);
 void soft_reject(struct fabric_request *request, const void *data, size_t data_len);
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size);
 void soft_request_source(const struct fabric_request *request, struct fabric_source *out);

@@ -1,5 +1,6 @@
 /* confine.c: what the process of a session may do, and the ring that it was given. */
 #include "gpu/message.h"
+#include "base/local.h"
 #include "gpu/program/program.h"
 
 #include <fcntl.h>
@@ -16,10 +17,10 @@
 static int tie_to_parent(int control)
 {
 	struct ucred daemon;
-	socklen_t size = sizeof(daemon);
+	int rc = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 ? local_peer(control, &daemon) : -errno;
 
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getsockopt(control, SOL_SOCKET, SO_PEERCRED, &daemon, &size) != 0)
-		return -errno;
+	if (rc != 0)
+		return rc;
 	return daemon.pid == getppid() ? 0 : -ESRCH;
 }
 
