@@ -25,6 +25,7 @@
 #include <rdmad/kv.h>
 
 #include "engine/engine.h"
+#include "wire/way.h"
 
 #define KV_SLOTS 1024 /* requests outstanding on one handle; a power of two */
 #define KV_BLOCK 64   /* requests that the table grows by */
@@ -276,14 +277,30 @@ static inline void kv_size_correct(struct kv *kv, const struct request *r, uint6
  * large.c. All of it inside the engine. 0, -EAGAIN: no room now, nothing is taken; -ENOTCONN; -ENOMEM.
  */
 
-/* Submit a SET or PUT whose value, of `size`, the server reads from the caller's memory. */
-int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+/* Submit a SET or PUT whose value, of `size`, goes behind the message or is read by the server; or a GET_INTO or FETCH,
+ * whose answer's value may be written to the caller's memory, of `size`: how long it is nobody knows yet. */
+int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
 /* Submit a GET that has a landing buffer of `size`. */
 int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
-/* Submit a GET_INTO: to the caller's own memory. */
-int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+/* What the way of a value depends on, of a key of so many bytes. */
+static inline struct wire_ways kv_ways(const struct kv *kv, size_t key_len)
+{
+	return (struct wire_ways){
+		.message_max = kv->eager_max > key_len ? kv->eager_max - key_len : 0,
+		.push_max = kv->push_max,
+		.moves = kv->value_max > WIRE_EAGER_MAX,
+	};
+}
+
+/* Whether a get of a value of `size` needs memory that it names. */
+static inline bool kv_get_names(const struct kv *kv, uint64_t size)
+{
+	const struct wire_ways can = {.push_max = kv->push_max};
+
+	return wire_way(WIRE_OP_GET, size, &can) == WIRE_WAY_NONE;
+}
 
 /* Memory as it is named to the server. */
 struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t length, const struct fabric_region *region);

@@ -128,13 +128,13 @@ static const struct {
 	int (*decode)(struct kv *kv, struct request *r, const struct wire_record *record, const char *body);
 } operations[] = {
 	[WIRE_OP_GET] = {SIZE_TOLD, 0, 0, request_get_large, decode_get},
-	[WIRE_OP_GET_INTO] = {SIZE_INTO, 0, 0, request_get_into, decode_get},
-	[WIRE_OP_SET] = {SIZE_SENT, 0, 0, request_set_large, decode_nothing},
-	[WIRE_OP_SET_FROM] = {SIZE_SENT, 0, 0, request_set_large, decode_nothing},
+	[WIRE_OP_GET_INTO] = {SIZE_INTO, 0, 0, request_large, decode_get},
+	[WIRE_OP_SET] = {SIZE_SENT, 0, 0, request_large, decode_nothing},
+	[WIRE_OP_SET_FROM] = {SIZE_SENT, 0, 0, request_large, decode_nothing},
 	[WIRE_OP_DELETE] = {SIZE_NONE, 0, 0, NULL, decode_nothing},
 	[WIRE_OP_EXISTS] = {SIZE_NONE, 0, 0, NULL, decode_nothing},
-	[WIRE_OP_PUT] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_set_large, decode_version},
-	[WIRE_OP_PUT_FROM] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_set_large, decode_version},
+	[WIRE_OP_PUT] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_large, decode_version},
+	[WIRE_OP_PUT_FROM] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_large, decode_version},
 	[WIRE_OP_STAT] = {SIZE_NONE, 0, sizeof(struct wire_meta), NULL, decode_meta},
 	[WIRE_OP_EXPIRE] = {SIZE_NONE, NUMBER, 0, NULL, decode_nothing},
 	[WIRE_OP_DELETE_IF] = {SIZE_NONE, NUMBER, 0, NULL, decode_nothing},
@@ -142,12 +142,12 @@ static const struct {
 	[WIRE_OP_SCAN] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_body},
 	[WIRE_OP_FLUSH] = {SIZE_NONE, NUMBER, 2 * NUMBER, NULL, decode_body},
 	[WIRE_OP_INFO] = {SIZE_NONE, 0, sizeof(struct wire_info), NULL, decode_body},
-	[WIRE_OP_FETCH] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_get_into,
+	[WIRE_OP_FETCH] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_large,
 			   decode_part},
 	[WIRE_OP_EDIT] = {SIZE_KEY, NUMBER, sizeof(struct wire_whole), NULL, decode_whole},
 	[WIRE_OP_COUNT] = {SIZE_NONE, 2 * NUMBER, 2 * NUMBER, NULL, decode_sum},
-	[WIRE_OP_PUT_PIECES] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_set_large, decode_version},
-	[WIRE_OP_FETCH_PIECES] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_get_into,
+	[WIRE_OP_PUT_PIECES] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_large, decode_version},
+	[WIRE_OP_FETCH_PIECES] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_large,
 				  decode_part},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
@@ -249,9 +249,10 @@ KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 	return ask->key ? check_key(kv, ask->key_len, ask->value_len) : check_key(kv, 1, 0);
 }
 
-/* The length of a value that the server is to move; 0: it goes with the message, or there is none. */
+/* The length of a value that is not to be in the message; 0: it is, or there is none. */
 KV_INLINE uint64_t large_size(const struct kv *kv, const struct ask *ask)
 {
+	const struct wire_ways can = kv_ways(kv, ask->key_len);
 	uint64_t size = 0;
 
 	switch (operations[ask->op].size) {
@@ -259,11 +260,11 @@ KV_INLINE uint64_t large_size(const struct kv *kv, const struct ask *ask)
 	case SIZE_KEY:
 		break;
 	case SIZE_SENT:
-		size = unlikely(ask->key_len + ask->value_len > kv->eager_max) ? ask->value_len : 0;
+		size = unlikely(wire_way(ask->op, ask->value_len, &can) != WIRE_WAY_MESSAGE) ? ask->value_len : 0;
 		break;
 	case SIZE_TOLD:
 		size = kv_size_recall(kv, ask->key, ask->key_len);
-		size = unlikely(size > kv->eager_max && size > MAX(kv->push_max, WIRE_INLINE_MAX)) ? size : 0;
+		size = unlikely(kv_get_names(kv, size)) ? size : 0;
 		break;
 	case SIZE_INTO:
 		size = ask->into_size;
