@@ -3,12 +3,12 @@
  *
  *   handle.c      open, close, what a handle tells, registered memory, the caller's own loop
  *   life.c        the connection of a handle: its end, and how another is made
- *   wait.c    how long a caller waits, and requests that are given up
+ *   wait.c        how long a caller waits, and requests that are given up
  *   error.c       statuses, and what rdmad_error() says of a call that failed
  *   slots.c       the table of requests: how one ends, and what a progress thread leaves to the caller
- *   large.c       values that the server moves: landing buffers, the caller's memory, a get that asks again
- *   operations.c  the table of operations, how a request is built and its answer read, and the calls about one key
- *   calls.c       how such a call waits, and the calls about strings
+ *   large.c       values beside the message: landing buffers, the caller's memory, a get that asks again
+ *   operations.c  the table of operations, how a request is built and its answer read; the shortest submissions
+ *   calls.c       the calls about one key, and how one waits
  *   walk.c        the calls about all keys
  *   batch.c       many keys in one call
  *   part.c        parts of values, and values that are read and changed in one step
@@ -361,8 +361,9 @@ static inline int kv_no_room(struct kv *kv)
  * kv_submit_set and its like return. */
 int request_submit(struct kv *kv, const struct ask *ask, struct request **taken);
 
-/* From outside, with a callback, which must not be NULL, nor the key. */
-int kv_submit_result(struct kv *kv, const struct ask *ask);
+/* From outside. `begun`: what kv_begin() returned; where that is not 0 so does this. Neither callback nor key may be
+ * NULL. */
+int kv_submit_result(struct kv *kv, int begun, struct ask *ask, kv_result_callback done, void *arg);
 
 /* conn_ops.record */
 int kv_answered(struct conn *conn, const struct wire_record *record, const void *body);
@@ -383,14 +384,8 @@ struct kv_call {
 	struct kv_result result; /* without the value */
 };
 
-/* Submit, send, wait. -EDEADLK from inside a callback. */
-int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call);
-
-/* The same about a key, which must not be NULL. */
-int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call);
-
-/* The same for which a missing key is an answer: 1 there is one, 0. */
-int kv_call_found(struct kv *kv, struct ask *ask);
+/* Submit, send, wait. -EDEADLK from inside a callback. `begun` as above. */
+int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call);
 
 /*
  * life.c. Inside, but for kv_join().
@@ -437,6 +432,9 @@ static inline int kv_begin(const struct kv *kv)
 	log_clear_last();
 	return likely(kv && kv->forks == client_forks) ? 0 : kv_unusable(kv);
 }
+
+/* The same, and that the caller gave what the call needs; else -EINVAL, with those words. */
+int kv_begin_given(const struct kv *kv, bool given, const char *needs);
 
 /* The result of a function named `what`: that of a failure is explained, unless it was; a success has no words,
  * whatever callbacks did meanwhile. */

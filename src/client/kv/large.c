@@ -165,8 +165,8 @@ static enum wire_op op_naming(enum wire_op op, bool pieces)
 	return op == WIRE_OP_FETCH && pieces ? WIRE_OP_FETCH_PIECES : op;
 }
 
-/* Names the caller's memory to the server, and a landing buffer for what of several pieces is copied. *one is the memory
- * if it is in one range. */
+/* Names the caller's memory to the server, and a landing buffer for the pieces that are copied. *one: the memory, if it
+ * is in one range. */
 static int memory_take(struct kv *kv, struct request *r, const struct ask *ask, const struct kv_plan *plan,
 		       struct fabric_sge *one, struct wire_remote ranges[static WIRE_PIECES_MAX])
 {
