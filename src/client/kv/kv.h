@@ -253,14 +253,11 @@ bool request_is_orphan(const struct request *r);
 /* The connection has ended, and all that is outstanding with it. */
 void kv_slots_end(struct kv *kv);
 
-/* The length that the key's value had last, 0: not known or small. */
+/* The length that the key's value had last, 0: not known or small. Asked where there is kv->size. */
 static inline uint64_t kv_size_recall(const struct kv *kv, const void *key, size_t key_len)
 {
-	uint64_t hash;
+	uint64_t hash = hash_bytes(key, key_len);
 
-	if (likely(!kv->size))
-		return 0;
-	hash = hash_bytes(key, key_len);
 	return kv->size[hash % KV_SIZES].hash == hash ? kv->size[hash % KV_SIZES].length : 0;
 }
 

@@ -104,16 +104,6 @@ static void get_pushed(struct conn_transfer *wire, enum fabric_status status)
 		kv_request_finish(p->kv, r, 0, landing_data(r->landing), wire->bytes);
 }
 
-/* Whether a request could leave now: to be known before anything is registered for it. What waits
- * travels meanwhile; where nothing is to be registered, or the value goes along, it shares a message with this
- * request. */
-static int large_room(struct kv *kv, size_t length, bool shares)
-{
-	if (!shares)
-		conn_flush(kv->conn);
-	return conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + length), NULL) ? 0 : kv_no_room(kv);
-}
-
 /* Some bytes of a request's body. */
 struct span {
 	const void *at;
@@ -183,10 +173,11 @@ static int memory_take(struct kv *kv, struct request *r, const struct ask *ask, 
 		return 0;
 	}
 	rc = buffers_reach(kv->buffers, one->addr, one->len, access, &r->reach);
+	if (rc != 0)
+		return rc;
 	one->region = reach_region(&r->reach);
-	if (rc == 0)
-		ranges[0] = kv_remote(kv, one->addr, one->len, one->region);
-	return rc;
+	ranges[0] = kv_remote(kv, one->addr, one->len, one->region);
+	return 0;
 }
 
 int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
@@ -225,9 +216,12 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 	/* One that went another way would hold up those behind it, whose values were dropped then. */
 	if (way == WIRE_WAY_PUSHED && !push_room(kv, size))
 		return kv_no_room(kv);
-	rc = large_room(kv, ask->key_len + (ask->pieces ? sizeof(ranges) : 0), way == WIRE_WAY_PUSHED || plan.reached);
-	if (rc != 0)
-		return rc;
+	/* Whether it could leave now is to be known before anything is registered for it. What waits travels meanwhile;
+	 * where nothing is to be registered, or the value goes along, it shares a message with this request. */
+	if (way != WIRE_WAY_PUSHED && !plan.reached)
+		conn_flush(kv->conn);
+	if (!conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + ask->key_len + (ask->pieces ? sizeof(ranges) : 0)), NULL))
+		return kv_no_room(kv);
 	r = large_take(kv, ask, op_naming(ask->op, plan.ranges > 1));
 	r->into = ask->into;
 	r->into_size = size;

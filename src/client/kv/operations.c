@@ -11,30 +11,49 @@
  * Answers, all of WIRE_OK and as long as the row says at least
  */
 
-static int decode_get(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+/* A value, in the message or in the caller's memory. Before a part of one stands what the whole is; before another, if
+ * that is asked for, its version; and before either the length of what was written. */
+KV_INLINE int decode_value(struct kv *kv, struct request *r, const struct wire_record *record, const char *body,
+			   bool part)
 {
-	size_t length = record->length, at = record->flags & WIRE_WRITTEN ? sizeof(uint64_t) : 0;
+	size_t at = record->flags & WIRE_WRITTEN ? sizeof(uint64_t) : 0;
+	size_t head = part ? sizeof(struct wire_whole) : r->result ? sizeof(r->meta.version) : 0;
+	size_t length = record->length - head;
+	struct wire_whole whole;
 
-	if (unlikely(r->result)) { /* the version: before a value, behind the length of one that was written */
-		if (length < at + sizeof(r->meta.version))
-			return -EPROTO;
+	if (unlikely(record->length < at + head))
+		return -EPROTO;
+	if (part) {
+		memcpy(&whole, body + at, sizeof(whole));
+		r->meta = (struct kv_meta){.length = whole.length, .version = whole.version};
+	} else if (unlikely(head)) {
 		memcpy(&r->meta.version, body + at, sizeof(r->meta.version));
-		length -= sizeof(r->meta.version);
 	}
 	if (unlikely(at))
 		return request_get_landed(kv, r, body, length);
-	if (unlikely(r->result))
-		body += sizeof(r->meta.version);
+	body += head;
 	if (likely(!r->into)) {
 		kv_size_correct(kv, r, length);
-		kv_request_finish(kv, r, 0, body, length);
+		kv_request_finish(kv, r, 0, part && !length ? NULL : body, length);
 	} else if (length > r->into_size) {
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
+	} else if (part && r->pieces) {
+		kv_pieces_scatter(r->into, SIZE_MAX, body, length);
+		kv_request_finish(kv, r, 0, NULL, length);
 	} else {
-		memcpy(r->into, body, length);
-		kv_request_finish(kv, r, 0, r->into, length);
+		kv_request_finish(kv, r, 0, memcpy(r->into, body, length), length);
 	}
 	return 0;
+}
+
+static int decode_get(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	return decode_value(kv, r, record, body, false);
+}
+
+static int decode_part(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	return decode_value(kv, r, record, body, true);
 }
 
 static int decode_nothing(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
@@ -65,32 +84,6 @@ static int decode_sum(struct kv *kv, struct request *r, const struct wire_record
 {
 	memcpy(&r->number, body, sizeof(r->number));
 	return decode_version(kv, r, record, body + sizeof(r->number));
-}
-
-/* A part: of the whole value it came from, and the part, in the message or in the caller's memory. */
-static int decode_part(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
-{
-	struct wire_whole whole;
-	size_t at = record->flags & WIRE_WRITTEN ? sizeof(uint64_t) : 0, length = record->length - sizeof(whole);
-
-	if (length < at)
-		return -EPROTO;
-	memcpy(&whole, body + at, sizeof(whole));
-	r->meta = (struct kv_meta){.length = whole.length, .version = whole.version};
-	if (at)
-		return request_get_landed(kv, r, body, length);
-	body += sizeof(whole);
-	if (!r->into) {
-		kv_request_finish(kv, r, 0, length ? body : NULL, length);
-	} else if (length > r->into_size) {
-		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
-	} else if (r->pieces) {
-		kv_pieces_scatter(r->into, SIZE_MAX, body, length);
-		kv_request_finish(kv, r, 0, NULL, length);
-	} else {
-		kv_request_finish(kv, r, 0, memcpy(r->into, body, length), length);
-	}
-	return 0;
 }
 
 static int decode_whole(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
@@ -262,8 +255,10 @@ KV_INLINE uint64_t large_size(const struct kv *kv, const struct ask *ask)
 		size = unlikely(wire_way(ask->op, ask->value_len, &can) != WIRE_WAY_MESSAGE) ? ask->value_len : 0;
 		break;
 	case SIZE_TOLD:
-		size = kv_size_recall(kv, ask->key, ask->key_len);
-		size = unlikely(kv_get_names(kv, size)) ? size : 0;
+		if (unlikely(kv->size))
+			size = kv_size_recall(kv, ask->key, ask->key_len);
+		if (unlikely(size) && !kv_get_names(kv, size))
+			size = 0;
 		break;
 	case SIZE_INTO:
 		size = ask->into_size;

@@ -152,7 +152,7 @@ static const struct operation {
 	[WIRE_OP_GET_INTO] = {kv_serve_fetch, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_GETS, REMOTE, false},
 	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_SETS, REMOTE, false,
 			      true},
-	[WIRE_OP_PUT] = {kv_serve_set, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, true, true},
+	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, true, true},
 	[WIRE_OP_PUT_FROM] = {kv_serve_set_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
 			      REMOTE + PUT, false, true},
 	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, COUNT_STATS, 0, false},
@@ -239,7 +239,7 @@ static bool writes(const struct operation *op, const struct wire_record *request
 
 	if (request->op != WIRE_OP_FETCH && request->op != WIRE_OP_FETCH_PIECES)
 		return op->writes;
-	memcpy(&fetch, body + (request->op == WIRE_OP_FETCH ? REMOTE : 0), sizeof(fetch));
+	memcpy(&fetch, body + op->key_at - PART, sizeof(fetch));
 	return fetch.then != WIRE_THEN_NOTHING;
 }
 
@@ -276,16 +276,6 @@ static int deny(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	return 0;
 }
 
-/* Gets were told to come again. */
-static void look_at_again(struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
-			  const char *body)
-{
-	if (request->op != WIRE_OP_GET_INTO)
-		kv_again_given_up(agent, request->id);
-	if (has_key(op) && writes(op, request, body))
-		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
-}
-
 /* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
  * rights. */
 static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
@@ -301,8 +291,10 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
 	if (rc != 1)
 		return rc;
-	if (agent->beside & KV_BESIDE_AGAIN)
-		look_at_again(agent, op, request, body);
+	if (agent->beside & KV_BESIDE_AGAIN && request->op != WIRE_OP_GET_INTO)
+		kv_again_given_up(agent, request->id);
+	if (agent->beside & KV_BESIDE_AGAIN && has_key(op) && writes(op, request, body))
+		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
 	rc = carry_out(conn, agent, op, request, body);
 	if (rc != -EAGAIN)
 		agent->beside &= KV_BESIDE_SETS | KV_BESIDE_GATE | KV_BESIDE_AGAIN | KV_BESIDE_RIGHTS;

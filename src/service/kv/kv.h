@@ -4,7 +4,7 @@
  *   store.c    what the process has: the store, its arena, settings and counters
  *   kv.c          admission, the table of operations, and how a request goes through it to its answer
  *   small.c    operations on one key whose value fits a message
- *   part.c     parts of values
+ *   part.c     values that are read into memory of the client, all or a part, and writes into values
  *   scan.c     operations on all keys
  *   rendezvous.c  large values
  *   again.c    gets that are asked again, in the place that they had
@@ -167,8 +167,8 @@ static inline void kv_agent_count(struct kv_agent *agent, unsigned counter)
 typedef int kv_serve_fn(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 			struct wire_record *reply);
 
-/* One for operations that differ in optional parts of the body; the row in kv.c has which. */
-kv_serve_fn kv_serve_get, kv_serve_set, kv_serve_delete, kv_serve_exists, kv_serve_stat, kv_serve_expire,
+/* Operations that differ in optional parts of the body share one, which asks for request->op. */
+kv_serve_fn kv_serve_get, kv_serve_set, kv_serve_put, kv_serve_delete, kv_serve_exists, kv_serve_stat, kv_serve_expire,
 	kv_serve_count;                                   /* small.c */
 kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info; /* scan.c */
 kv_serve_fn kv_serve_fetch, kv_serve_edit;                /* part.c */
@@ -368,6 +368,11 @@ void kv_thread_clear(struct service_part *part);
  * hold.c: a transfer takes what it will hold before it reserves or pins, and gives it back in the end.
  */
 #define KV_HOLD_SHARES 4 /* clients that the limit is meant for at once */
+
+static inline struct kv_hold *kv_hold_of(const struct kv_agent *agent)
+{
+	return &((struct kv_shared *)agent->thread->part.shared)->hold;
+}
 
 void kv_hold_init(struct kv_hold *hold, uint64_t limit);
 uint64_t kv_hold_bytes(const struct kv_hold *hold);

@@ -1,8 +1,7 @@
 /*
  * part.c: values that are read into memory which the request names, all of them or a part; what is to happen to the key
- * happens in the same step. A
- * write into a value makes another, as values do not change: the old one is copied, so it has a limit, beyond which
- * clients do that themselves.
+ * happens in the same step. A write into a value makes another, as values do not change: the old one is copied, so it
+ * has a limit, beyond which clients do that themselves.
  */
 #include "service/kv/kv.h"
 
@@ -13,15 +12,8 @@ struct part {
 	struct wire_fetch fetch;
 	struct kv_again *again; /* a GET_INTO that comes again; NULL: none that does */
 	struct store_ref ref;
-	uint64_t at, len; /* of the value */
+	uint64_t at, len; /* of the range that was asked for, what the value has */
 };
-
-/* What of the range the value has. */
-static void part_clip(struct part *p)
-{
-	p->at = MIN(p->fetch.offset, p->ref.len);
-	p->len = MIN(p->fetch.length, p->ref.len - p->at);
-}
 
 /* What follows the reading. False: another has changed the key meanwhile, and it is read again. */
 static bool part_then(struct kv_agent *agent, const struct part *p)
@@ -144,7 +136,8 @@ static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wi
 		kv_again_end(agent, p->again, false);
 		return 0;
 	}
-	part_clip(p);
+	p->at = MIN(p->fetch.offset, p->ref.len);
+	p->len = MIN(p->fetch.length, p->ref.len - p->at);
 	way = wire_way((enum wire_op)request->op, p->len, &can);
 	if (way == WIRE_WAY_MESSAGE)
 		rc = part_inline(conn, agent, request, p);

@@ -14,15 +14,12 @@ _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of wh
  * The wire's terms and the store's.
  */
 
-/* Rounded up: what is left is never told as 0, which would be for ever. */
-static uint64_t ttl_left(uint64_t expires, uint64_t now)
-{
-	return expires == TIME_NEVER ? 0 : (expires - now - 1) / TIME_US + 1;
-}
-
 struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now)
 {
-	return (struct wire_meta){meta->len, meta->version, ttl_left(meta->expires, now)};
+	/* Rounded up: what is left is never told as 0, which would be for ever. */
+	uint64_t left = meta->expires == TIME_NEVER ? 0 : (meta->expires - now - 1) / TIME_US + 1;
+
+	return (struct wire_meta){meta->len, meta->version, left};
 }
 
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
@@ -127,25 +124,21 @@ int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_r
  * Writing. The body is a key and a value, and the argument the key's length.
  */
 
-static bool key_len_valid(uint32_t key_len, uint32_t length)
+/* Inlined, so that a SET, whose handler is called most, has nothing of a PUT. */
+static inline __attribute__((always_inline)) int
+set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body, bool put)
 {
-	return key_len >= 1 && key_len <= WIRE_KEY_MAX && key_len <= length;
-}
-
-int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		 struct wire_record *reply)
-{
-	const bool put = unlikely(request->op == WIRE_OP_PUT);
 	const uint32_t head = put ? sizeof(struct wire_put) : 0, key_len = request->arg;
 	const uint32_t length = request->length - head;
 	struct kv_thread *thread = agent->thread;
 	const char *key = body + head;
+	struct wire_record *reply;
 	struct store_put terms;
 	struct wire_put wire;
 	uint64_t version;
 	int rc;
 
-	if (unlikely(!key_len_valid(key_len, length)))
+	if (unlikely(key_len < 1 || key_len > MIN(WIRE_KEY_MAX, length)))
 		return -EPROTO;
 	if (put) {
 		memcpy(&wire, body, sizeof(wire));
@@ -166,8 +159,25 @@ int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_re
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
 	}
-	return kv_answer_result(conn, agent, request, reply, rc, &version, put ? sizeof(version) : 0,
-				likely(rc == 0) ? version : kv_tells_all(agent, request));
+	if (put && rc == 0)
+		memcpy(reply + 1, &version, sizeof(version));
+	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc),
+		  put && rc == 0 ? sizeof(version) : 0, likely(rc == 0) ? version : kv_tells_all(agent, request));
+	return 0;
+}
+
+int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		 struct wire_record *reply)
+{
+	(void)reply;
+	return set_value(conn, agent, request, body, false);
+}
+
+int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		 struct wire_record *reply)
+{
+	(void)reply;
+	return set_value(conn, agent, request, body, true);
 }
 
 int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
