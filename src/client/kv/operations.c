@@ -104,9 +104,9 @@ static int decode_body(struct kv *kv, struct request *r, const struct wire_recor
 
 #define NUMBER sizeof(uint64_t)
 
-/* What a request is about: nothing but what its head and its value say; a key; a key and bytes that go in the message
- * (the argument is then the key's length); a key and a value (likewise); a key whose value comes, of the length that it
- * had last; or comes to the caller's memory. */
+/* Where the length of a value comes from, which is asked for its way: there is no value, nor a key; there is none; it
+ * is what goes in the message in any case (the argument is then the key's length); it is the caller's (likewise); the
+ * key had one of that length last; or only the answer has it. */
 enum size { SIZE_KEYLESS, SIZE_NONE, SIZE_KEY, SIZE_SENT, SIZE_TOLD, SIZE_INTO };
 
 static const struct {
