@@ -13,7 +13,7 @@ enum wire_way {
 	WIRE_WAY_PUSHED,  /* behind the message, with WIRE_PUSHED: no copy beyond the fabric's, no round trip more */
 	WIRE_WAY_REMOTE,  /* by rendezvous: the server reads or writes the range of memory that the request names */
 	WIRE_WAY_PIECES,  /* likewise with several ranges, one behind the other */
-	WIRE_WAY_NONE,    /* not so: WIRE_TOO_LARGE. A GET comes again, and names memory that holds the value */
+	WIRE_WAY_NONE, /* in none: the request is refused, or a GET comes again and names memory that is long enough */
 };
 
 /* What a value's way depends on beside operation and length: what both sides can, and what the request names. */
@@ -53,7 +53,8 @@ static inline bool wire_op_reads(enum wire_op op)
 	return op == WIRE_OP_GET || op == WIRE_OP_GET_INTO || op == WIRE_OP_FETCH || op == WIRE_OP_FETCH_PIECES;
 }
 
-/* The way of a value of `size`. */
+/* The way of a value of `size`. A client asks with the operation that it was called with, a server with that of the
+ * request: SET may become SET_FROM, and PUT or FETCH the form for pieces, without another answer. */
 static inline enum wire_way wire_way(enum wire_op op, uint64_t size, const struct wire_ways *can)
 {
 	if (size <= wire_message_max(op, can))

@@ -203,8 +203,11 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 	can.ranges = (unsigned)plan.ranges;
 	if (ask->pieces && plan.landing != size) /* what is pushed is in one place */
 		can.push_max = 0;
-	/* What is read has no known length. */
-	way = reads ? WIRE_WAY_REMOTE : wire_way(ask->op, size, &can);
+	/* The length of what is read only the server knows: it may use the memory, or not. */
+	if (reads)
+		way = plan.ranges > 1 ? WIRE_WAY_PIECES : WIRE_WAY_REMOTE;
+	else
+		way = wire_way(ask->op, size, &can);
 	if (way == WIRE_WAY_NONE) {
 		log_error(
 			"kv",
@@ -222,13 +225,13 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 		conn_flush(kv->conn);
 	if (!conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + ask->key_len + (ask->pieces ? sizeof(ranges) : 0)), NULL))
 		return kv_no_room(kv);
-	r = large_take(kv, ask, op_naming(ask->op, plan.ranges > 1));
+	r = large_take(kv, ask, op_naming(ask->op, way == WIRE_WAY_PIECES));
 	r->into = ask->into;
 	r->into_size = size;
 	r->key_hash = 0;
 	rc = memory_take(kv, r, ask, &plan, &one, ranges);
 	named = (struct span){ranges, plan.ranges * sizeof(ranges[0])};
-	if (rc == 0 && plan.ranges > 1)
+	if (rc == 0 && way == WIRE_WAY_PIECES)
 		rc = large_send(kv, r, ask->flags, (uint32_t)key.len, (struct span[]){head, key, named}, NULL);
 	else if (rc == 0)
 		rc = large_send(kv, r, ask->flags, 0, (struct span[]){named, head, key},
