@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "wire/way.h"
 #include "wire/wire.h"
 #include "tests/suite.h"
 
@@ -587,6 +588,76 @@ START_TEST(test_body_max)
 END_TEST
 
 /*
+ * Ways of values
+ */
+#define PUSHES 65536 /* longest value that is pushed, where any is */
+
+static const struct {
+	enum wire_op op;
+	struct wire_ways can;
+	uint64_t size;
+	enum wire_way way;
+} ways[] = {
+	/* To the server: by message beside the key, pushed, read from one range or several. */
+	{WIRE_OP_SET, {.message_max = 0}, 0, WIRE_WAY_MESSAGE},
+	{WIRE_OP_SET, {.message_max = 4085}, 4085, WIRE_WAY_MESSAGE},
+	{WIRE_OP_SET, {.message_max = 4085, .push_max = PUSHES, .moves = true}, 4086, WIRE_WAY_PUSHED},
+	{WIRE_OP_SET, {.message_max = 4085, .push_max = PUSHES, .moves = true}, PUSHES, WIRE_WAY_PUSHED},
+	{WIRE_OP_SET, {.message_max = 4085, .push_max = PUSHES, .moves = true}, PUSHES + 1, WIRE_WAY_REMOTE},
+	{WIRE_OP_SET, {.message_max = 4085, .moves = true}, 4086, WIRE_WAY_REMOTE},
+	{WIRE_OP_SET, {.message_max = 4085}, 4086, WIRE_WAY_NONE},
+	{WIRE_OP_PUT, {.message_max = 100, .moves = true, .ranges = 1}, 101, WIRE_WAY_REMOTE},
+	{WIRE_OP_PUT, {.message_max = 100, .moves = true, .ranges = 2}, 101, WIRE_WAY_PIECES},
+	{WIRE_OP_PUT, {.message_max = 100, .push_max = PUSHES, .moves = true, .ranges = 1}, 101, WIRE_WAY_PUSHED},
+	{WIRE_OP_EDIT, {.message_max = 4000}, 4000, WIRE_WAY_MESSAGE},
+	{WIRE_OP_EDIT, {.message_max = 4000}, 4001, WIRE_WAY_NONE},
+	/* As the server sees it. */
+	{WIRE_OP_SET_FROM, {.push_max = PUSHES, .moves = true, .ranges = 1}, 1, WIRE_WAY_PUSHED},
+	{WIRE_OP_SET_FROM, {.push_max = PUSHES, .moves = true, .ranges = 1}, PUSHES + 1, WIRE_WAY_REMOTE},
+	{WIRE_OP_SET_FROM, {.moves = true, .ranges = 1}, 1, WIRE_WAY_REMOTE},
+	{WIRE_OP_PUT_FROM, {.ranges = 1}, 1, WIRE_WAY_NONE},
+	{WIRE_OP_PUT_PIECES, {.moves = true, .ranges = 16}, GIB, WIRE_WAY_PIECES},
+	{WIRE_OP_PUT_PIECES, {.moves = true, .ranges = 1}, GIB, WIRE_WAY_REMOTE},
+	/* A GET names no memory: by message, pushed, or told so that it comes again. */
+	{WIRE_OP_GET, {.moves = true}, 4096, WIRE_WAY_MESSAGE},
+	{WIRE_OP_GET, {.moves = true}, 4097, WIRE_WAY_NONE},
+	{WIRE_OP_GET, {.push_max = PUSHES, .moves = true}, 4000, WIRE_WAY_MESSAGE},
+	{WIRE_OP_GET, {.push_max = PUSHES, .moves = true}, 4001, WIRE_WAY_PUSHED},
+	{WIRE_OP_GET, {.push_max = PUSHES, .moves = true}, PUSHES, WIRE_WAY_PUSHED},
+	{WIRE_OP_GET, {.push_max = PUSHES, .moves = true}, PUSHES + 1, WIRE_WAY_NONE},
+	{WIRE_OP_GET, {.push_max = 4095, .moves = true}, 4001, WIRE_WAY_MESSAGE},
+	{WIRE_OP_GET, {.push_max = 4095, .moves = true}, 4097, WIRE_WAY_NONE},
+	/* A GET_INTO names some: what a message takes comes by message, however short the memory is. */
+	{WIRE_OP_GET_INTO, {.named = 1, .ranges = 1, .moves = true}, 4096, WIRE_WAY_MESSAGE},
+	{WIRE_OP_GET_INTO, {.named = 8192, .ranges = 1, .moves = true}, 4097, WIRE_WAY_REMOTE},
+	{WIRE_OP_GET_INTO, {.named = 8192, .ranges = 1, .moves = true}, 8192, WIRE_WAY_REMOTE},
+	{WIRE_OP_GET_INTO, {.named = 8192, .ranges = 1, .moves = true}, 8193, WIRE_WAY_NONE},
+	{WIRE_OP_GET_INTO, {.named = 8192, .ranges = 1}, 4097, WIRE_WAY_NONE},
+	/* A part has to fit the memory, where there is any or it was asked for so. */
+	{WIRE_OP_FETCH, {.moves = true}, 4096, WIRE_WAY_MESSAGE},
+	{WIRE_OP_FETCH, {.moves = true}, 4097, WIRE_WAY_NONE},
+	{WIRE_OP_FETCH, {.fits = true, .moves = true}, 0, WIRE_WAY_MESSAGE},
+	{WIRE_OP_FETCH, {.fits = true, .moves = true}, 1, WIRE_WAY_NONE},
+	{WIRE_OP_FETCH, {.named = 100, .ranges = 1, .moves = true}, 100, WIRE_WAY_MESSAGE},
+	{WIRE_OP_FETCH, {.named = 100, .ranges = 1, .moves = true}, 101, WIRE_WAY_NONE},
+	{WIRE_OP_FETCH, {.named = 5000, .ranges = 1, .moves = true}, 4096, WIRE_WAY_MESSAGE},
+	{WIRE_OP_FETCH, {.named = 5000, .ranges = 1, .moves = true}, 4097, WIRE_WAY_REMOTE},
+	{WIRE_OP_FETCH, {.named = 5000, .ranges = 1}, 4097, WIRE_WAY_NONE},
+	{WIRE_OP_FETCH_PIECES, {.named = 5000, .ranges = 2, .moves = true}, 4096, WIRE_WAY_MESSAGE},
+	{WIRE_OP_FETCH_PIECES, {.named = 5000, .ranges = 2, .moves = true}, 4097, WIRE_WAY_PIECES},
+	{WIRE_OP_FETCH_PIECES, {.named = 5000, .ranges = 2, .moves = true}, 5001, WIRE_WAY_NONE},
+};
+
+START_TEST(test_ways)
+{
+	enum wire_way way = wire_way(ways[_i].op, ways[_i].size, &ways[_i].can);
+
+	ck_assert_msg(way == ways[_i].way, "row %d, %s of %llu bytes: way %d", _i, wire_op_name(ways[_i].op),
+		      (unsigned long long)ways[_i].size, (int)way);
+}
+END_TEST
+
+/*
  * Names
  */
 static void assert_names(const char *(*name)(unsigned), unsigned first, unsigned end)
@@ -680,6 +751,7 @@ int main(void)
 	tcase_add_test(tc, test_record_lying_lengths);
 	tcase_add_test(tc, test_record_header_cut);
 	tcase_add_test(tc, test_body_max);
+	tcase_add_loop_test(tc, test_ways, 0, ARRAY_SIZE(ways));
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_manual_has_numbers);
 	tcase_add_test(tc, test_status_and_errno);

@@ -198,36 +198,24 @@ static int batch_run(struct batch *b)
 int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options)
 {
 	struct batch b = {.kv = kv_handle, .items = items, .count = count, .options = options};
-	int rc = kv_begin(kv_handle);
+	int rc = kv_begin_given(kv_handle, items || !count, "kv_mset needs items");
 
-	if (rc == 0 && !items && count) {
-		log_error("kv", "kv_mset needs items");
-		rc = -EINVAL;
-	}
 	return rc != 0 ? rc : batch_run(&b);
 }
 
 int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg)
 {
 	struct batch b = {.kv = kv_handle, .items = items, .count = count, .each = each, .arg = arg};
-	int rc = kv_begin(kv_handle);
+	int rc = kv_begin_given(kv_handle, each && (items || !count), "kv_mget needs items and a callback");
 
-	if (rc == 0 && (!each || (!items && count))) {
-		log_error("kv", "kv_mget needs items and a callback");
-		rc = -EINVAL;
-	}
 	return rc != 0 ? rc : batch_run(&b);
 }
 
 int kv_mget_into(void *kv_handle, struct kv_place *places, size_t count)
 {
 	struct batch b = {.kv = kv_handle, .places = places, .count = count};
-	int rc = kv_begin(kv_handle);
+	int rc = kv_begin_given(kv_handle, places || !count, "kv_mget_into needs places");
 
-	if (rc == 0 && !places && count) {
-		log_error("kv", "kv_mget_into needs places");
-		rc = -EINVAL;
-	}
 	return rc != 0 ? rc : count ? batch_run(&b) : 0;
 }
 
@@ -236,12 +224,8 @@ int kv_mget_into(void *kv_handle, struct kv_place *places, size_t count)
 int64_t kv_mexists(void *kv_handle, struct kv_item *items, size_t count, bool stop)
 {
 	size_t first = 0, at = 0;
-	int rc = kv_begin(kv_handle);
+	int rc = kv_begin_given(kv_handle, items || !count, "kv_mexists needs items");
 
-	if (rc == 0 && !items && count) {
-		log_error("kv", "kv_mexists needs items");
-		rc = -EINVAL;
-	}
 	if (rc != 0)
 		return rc;
 	while (at < count && rc == 0 && !(stop && first < at)) {
@@ -318,13 +302,9 @@ static int64_t many_submit(struct kv *kv, struct many *many, size_t count, const
 int64_t kv_submit_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options,
 		       kv_result_callback done, void *arg)
 {
-	int64_t n = kv_begin(kv_handle);
+	int64_t n = kv_begin_given(kv_handle, items && count && done, "kv_submit_mset needs items and a callback");
 	struct many *many;
 
-	if (n == 0 && (!items || !count || !done)) {
-		log_error("kv", "kv_submit_mset needs items and a callback");
-		n = -EINVAL;
-	}
 	if (n != 0)
 		return n;
 	many = malloc(sizeof(*many) + count * sizeof(many->one[0]));

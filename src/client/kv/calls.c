@@ -1,8 +1,12 @@
 /*
- * calls.c: a request that is waited for: submitted, sent, and its end explained. The calls that wait, but for those of
- * strings, are beside the operations.
+ * calls.c: the calls about one key and a whole value: those that wait, and those whose callback gets all that the
+ * answer tells. A call that waits submits its request, sends it, waits, and has its end explained.
  */
 #include "client/kv/kv.h"
+
+_Static_assert((int)KV_ALWAYS == WIRE_ALWAYS && (int)KV_IF_ABSENT == WIRE_IF_ABSENT &&
+		       (int)KV_IF_PRESENT == WIRE_IF_PRESENT && (int)KV_IF_VERSION == WIRE_IF_VERSION,
+	       "a condition has one number here and on the wire");
 
 /*
  * Submit, send, wait
@@ -67,40 +71,20 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 	return rc;
 }
 
-int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call)
+int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call)
 {
-	int rc = kv_begin(kv);
-
-	return rc != 0 ? rc : kv_explain(kv, call_run(kv, ask, call), ask);
+	return begun != 0 ? begun : kv_explain(kv, call_run(kv, ask, call), ask);
 }
 
-static int check_call_key(const struct kv *kv, const struct ask *ask)
-{
-	int rc = kv_begin(kv);
-
-	if (rc == 0 && !ask->key) {
-		log_error("kv", "a request needs a key of at least one byte");
-		rc = -EINVAL;
-	}
-	return rc;
-}
-
-int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call)
-{
-	int rc = check_call_key(kv, ask);
-
-	return rc != 0 ? rc : kv_call(kv, ask, call);
-}
-
-int kv_call_found(struct kv *kv, struct ask *ask)
+/* The same for which a missing key is an answer: 1 there is one, 0. */
+static int call_found(struct kv *kv, int begun, struct ask *ask)
 {
 	struct kv_call call = {0};
-	int rc = check_call_key(kv, ask);
+	int rc;
 
-	if (rc == 0)
-		rc = call_run(kv, ask, &call);
-	else
-		return rc;
+	if (begun != 0)
+		return begun;
+	rc = call_run(kv, ask, &call);
 	if (rc == 0 || rc == -ENOENT) {
 		log_clear_last();
 		return rc == 0;
@@ -108,41 +92,302 @@ int kv_call_found(struct kv *kv, struct ask *ask)
 	return kv_explain(kv, rc, ask);
 }
 
-/*
- * Strings
- */
-int kv_set(void *kv_handle, const char *key, const char *value)
+static int call_number(struct kv *kv, struct ask *ask, int64_t *number, uint64_t *version)
 {
-	int rc = kv_begin(kv_handle);
+	struct kv_call call = {.want_result = true};
+	int rc = kv_call(kv, kv_begin(kv), ask, &call);
 
-	if (rc == 0 && (!key || !value)) {
-		log_error("kv", "kv_set needs a key and a value");
-		rc = -EINVAL;
-	}
-	return rc != 0 ? rc : kv_set_bytes(kv_handle, key, strlen(key), value, strlen(value));
+	if (rc == 0 && number)
+		*number = call.result.number;
+	if (rc == 0 && version)
+		*version = call.result.meta.version;
+	return rc;
+}
+
+/* `head`, of `head_len` bytes, may be NULL. */
+static struct ask ask_of(enum wire_op op, const void *head, size_t head_len, const void *key, size_t key_len)
+{
+	return (struct ask){.op = op, .head = head, .head_len = head_len, .key = key, .key_len = key_len};
+}
+
+/*
+ * Reading
+ */
+
+/* *value is NULL where it fails, so that a caller that ignores that gives nothing wild back. `version` may be NULL. */
+static int get_value(struct kv *kv, int begun, const void *key, size_t key_len, void **value, size_t *value_len,
+		     uint64_t *version)
+{
+	struct ask ask = ask_of(WIRE_OP_GET, NULL, 0, key, key_len);
+	struct kv_call call = {.want_value = true, .want_result = version};
+	int rc;
+
+	if (value)
+		*value = NULL;
+	rc = kv_call(kv, begun, &ask, &call);
+	if (rc != 0)
+		return rc;
+	*value = call.value;
+	*value_len = call.value_len;
+	if (version)
+		*version = call.result.meta.version;
+	return 0;
 }
 
 int kv_get(void *kv_handle, const char *key, char **value)
 {
+	int rc = kv_begin_given(kv_handle, key && value, "kv_get needs a key and a place for the value");
 	void *bytes;
 	size_t len;
-	int rc = kv_begin(kv_handle);
 
-	if (rc == 0 && (!key || !value)) {
-		log_error("kv", "kv_get needs a key and a place for the value");
-		rc = -EINVAL;
-	}
-	if (value)
-		*value = NULL;
-	if (rc == 0)
-		rc = kv_get_bytes(kv_handle, key, strlen(key), &bytes, &len);
+	rc = get_value(kv_handle, rc, key, rc == 0 ? strlen(key) : 0, &bytes, &len, NULL);
 	if (rc == -ENOENT) {
 		bytes = value_copy("", 0);
 		rc = kv_end(kv_handle, bytes ? 0 : -ENOMEM, "get");
 	}
-	if (rc == 0)
+	if (value)
 		*value = bytes;
 	return rc;
+}
+
+int kv_get_bytes(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len)
+{
+	int rc =
+		kv_begin_given(kv_handle, value && value_len, "kv_get_bytes needs places for the value and its length");
+
+	return get_value(kv_handle, rc, key, key_len, value, value_len, NULL);
+}
+
+int kv_get_version(void *kv_handle, const void *key, size_t key_len, void **value, size_t *value_len, uint64_t *version)
+{
+	int rc = kv_begin_given(kv_handle, value && value_len && version,
+				"kv_get_version needs places for the value, its length and its version");
+
+	return get_value(kv_handle, rc, key, key_len, value, value_len, version);
+}
+
+int kv_submit_get_version(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
+{
+	struct ask ask = ask_of(WIRE_OP_GET, NULL, 0, key, key_len);
+
+	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
+}
+
+int kv_exists(void *kv_handle, const void *key, size_t key_len)
+{
+	struct ask ask = ask_of(WIRE_OP_EXISTS, NULL, 0, key, key_len);
+
+	return call_found(kv_handle, kv_begin(kv_handle), &ask);
+}
+
+int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *meta)
+{
+	struct ask ask = ask_of(WIRE_OP_STAT, NULL, 0, key, key_len);
+	struct kv_call call = {.want_result = true};
+	int rc = kv_begin_given(kv_handle, meta, "kv_stat needs a place for what it finds");
+
+	rc = kv_call(kv_handle, rc, &ask, &call);
+	if (rc == 0)
+		*meta = call.result.meta;
+	return rc;
+}
+
+int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
+{
+	struct ask ask = ask_of(WIRE_OP_STAT, NULL, 0, key, key_len);
+
+	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
+}
+
+/*
+ * Writing
+ */
+int kv_set(void *kv_handle, const char *key, const char *value)
+{
+	struct ask ask = {.op = WIRE_OP_SET, .key = key, .value = value};
+	struct kv_call call = {0};
+	int rc = kv_begin_given(kv_handle, key && value, "kv_set needs a key and a value");
+
+	if (rc != 0)
+		return rc;
+	ask.key_len = strlen(key);
+	ask.value_len = strlen(value);
+	return kv_call(kv_handle, 0, &ask, &call);
+}
+
+int kv_set_bytes(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	struct ask ask = {.op = WIRE_OP_SET, .key = key, .key_len = key_len, .value = value, .value_len = value_len};
+	struct kv_call call = {0};
+
+	return kv_call(kv_handle, kv_begin(kv_handle), &ask, &call);
+}
+
+/* Makes a put of `ask`, which has key and value, and begins the call. Options may be NULL. -EINVAL: there is no such
+ * condition, or the pieces are none of memory. */
+static int put_begin(const struct kv *kv, const struct kv_put_options *options, struct wire_put *put, struct ask *ask)
+{
+	unsigned condition = options ? (unsigned)options->condition & ~(unsigned)KV_DURABLE : KV_ALWAYS;
+	int rc = kv_begin(kv);
+
+	*put = (struct wire_put){0};
+	ask->op = WIRE_OP_PUT;
+	ask->head = put;
+	ask->head_len = sizeof(*put);
+	if (rc == 0 && ask->pieces)
+		rc = kv_pieces_size(ask->value, ask->pieces, &ask->value_len);
+	if (rc != 0 || !options)
+		return rc;
+	if (condition > KV_IF_VERSION) {
+		log_error("kv", "%d is not a condition of a put", (int)options->condition);
+		return -EINVAL;
+	}
+	if (condition == KV_IF_VERSION && !options->version) {
+		log_error("kv", "no key has the version 0; a put of a key that is missing has KV_IF_ABSENT");
+		return -EINVAL;
+	}
+	ask->flags = (unsigned)options->condition & KV_DURABLE ? WIRE_DURABLE : 0;
+	put->condition = condition;
+	put->version = options->version;
+	put->flags = options->ttl_us == KV_TTL_KEEP ? WIRE_KEEP_TTL : 0;
+	put->ttl = put->flags ? 0 : options->ttl_us;
+	return 0;
+}
+
+static int call_put(struct kv *kv, struct ask *ask, const struct kv_put_options *options, uint64_t *version)
+{
+	struct kv_call call = {.want_result = true};
+	struct wire_put put;
+	int rc = put_begin(kv, options, &put, ask);
+
+	rc = kv_call(kv, rc, ask, &call);
+	if (rc == 0 && version)
+		*version = call.result.meta.version;
+	return rc;
+}
+
+int kv_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+	   const struct kv_put_options *options, uint64_t *version)
+{
+	struct ask ask = {.key = key, .key_len = key_len, .value = value, .value_len = value_len};
+
+	return call_put(kv_handle, &ask, options, version);
+}
+
+int kv_putv(void *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
+	    const struct kv_put_options *options, uint64_t *version)
+{
+	struct ask ask = {.key = key, .key_len = key_len, .value = pieces, .pieces = count};
+
+	return call_put(kv_handle, &ask, options, version);
+}
+
+static int submit_put(struct kv *kv, struct ask *ask, const struct kv_put_options *options, kv_result_callback done,
+		      void *arg)
+{
+	struct wire_put put;
+	int rc = put_begin(kv, options, &put, ask);
+
+	return kv_submit_result(kv, rc, ask, done, arg);
+}
+
+int kv_submit_put(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
+		  const struct kv_put_options *options, kv_result_callback done, void *arg)
+{
+	struct ask ask = {.key = key, .key_len = key_len, .value = value, .value_len = value_len};
+
+	return submit_put(kv_handle, &ask, options, done, arg);
+}
+
+int kv_submit_putv(void *kv_handle, const void *key, size_t key_len, const struct iovec *pieces, size_t count,
+		   const struct kv_put_options *options, kv_result_callback done, void *arg)
+{
+	struct ask ask = {.key = key, .key_len = key_len, .value = pieces, .pieces = count};
+
+	return submit_put(kv_handle, &ask, options, done, arg);
+}
+
+int kv_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us)
+{
+	struct ask ask = ask_of(WIRE_OP_EXPIRE, &ttl_us, sizeof(ttl_us), key, key_len);
+
+	return call_found(kv_handle, kv_begin(kv_handle), &ask);
+}
+
+int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t ttl_us, kv_result_callback done,
+		     void *arg)
+{
+	struct ask ask = ask_of(WIRE_OP_EXPIRE, &ttl_us, sizeof(ttl_us), key, key_len);
+
+	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
+}
+
+int kv_delete(void *kv_handle, const void *key, size_t key_len)
+{
+	struct ask ask = ask_of(WIRE_OP_DELETE, NULL, 0, key, key_len);
+
+	return call_found(kv_handle, kv_begin(kv_handle), &ask);
+}
+
+static int begin_version(const struct kv *kv, uint64_t version)
+{
+	return kv_begin_given(kv, version, "no key has the version 0; use kv_delete for any version");
+}
+
+int kv_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version)
+{
+	struct ask ask = ask_of(WIRE_OP_DELETE_IF, &version, sizeof(version), key, key_len);
+
+	return call_found(kv_handle, begin_version(kv_handle, version), &ask);
+}
+
+int kv_submit_delete_if(void *kv_handle, const void *key, size_t key_len, uint64_t version, kv_result_callback done,
+			void *arg)
+{
+	struct ask ask = ask_of(WIRE_OP_DELETE_IF, &version, sizeof(version), key, key_len);
+
+	return kv_submit_result(kv_handle, begin_version(kv_handle, version), &ask, done, arg);
+}
+
+/*
+ * Numbers
+ */
+int kv_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, int64_t *number, uint64_t *version)
+{
+	struct ask ask = ask_of(WIRE_OP_INCR, &delta, sizeof(delta), key, key_len);
+
+	return call_number(kv_handle, &ask, number, version);
+}
+
+int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t delta, kv_result_callback done, void *arg)
+{
+	struct ask ask = ask_of(WIRE_OP_INCR, &delta, sizeof(delta), key, key_len);
+
+	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
+}
+
+/* Of numbers that expire. */
+struct count_head {
+	int64_t delta;
+	uint64_t ttl;
+};
+
+int kv_count(void *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us, int64_t *number,
+	     uint64_t *version)
+{
+	struct count_head head = {delta, ttl_us};
+	struct ask ask = ask_of(WIRE_OP_COUNT, &head, sizeof(head), key, key_len);
+
+	return call_number(kv_handle, &ask, number, version);
+}
+
+int kv_submit_count(void *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us,
+		    kv_result_callback done, void *arg)
+{
+	struct count_head head = {delta, ttl_us};
+	struct ask ask = ask_of(WIRE_OP_COUNT, &head, sizeof(head), key, key_len);
+
+	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
 }
 
 void kv_release(char *value)

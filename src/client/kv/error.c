@@ -1,6 +1,6 @@
 /*
  * error.c: statuses in words, and what rdmad_error() says of a call: what failed, of which server, the numbers, and
- * what to do. Each public function begins with kv_begin() and hands its result to kv_end() or kv_explain().
+ * what to do. Each public function begins with kv_begin(), once, and hands its result to kv_end() or kv_explain().
  */
 #include "client/kv/kv.h"
 
@@ -56,6 +56,16 @@ int kv_unusable(const struct kv *kv)
 		return -EINVAL;
 	}
 	return client_owned("kv", kv->forks);
+}
+
+int kv_begin_given(const struct kv *kv, bool given, const char *needs)
+{
+	int rc = kv_begin(kv);
+
+	if (rc != 0 || given)
+		return rc;
+	log_error("kv", "%s", needs);
+	return -EINVAL;
 }
 
 static void explain_rejoin(const struct kv *kv, const char *what)

@@ -101,12 +101,8 @@ int kv_close(void *kv_handle)
 int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
 {
 	struct kv *kv = kv_handle;
-	int rc = kv_begin(kv);
+	int rc = kv_begin_given(kv, buffer && size, "kv_buffer_lend needs a size and a place for the buffer");
 
-	if (rc == 0 && (!buffer || !size)) {
-		log_error("kv", "kv_buffer_lend needs a size and a place for the buffer");
-		rc = -EINVAL;
-	}
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
@@ -118,12 +114,8 @@ int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
 int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 {
 	struct kv *kv = kv_handle;
-	int rc = kv_begin(kv);
+	int rc = kv_begin_given(kv, addr && len, "kv_buffer_register needs an address and a length");
 
-	if (rc == 0 && (!addr || !len)) {
-		log_error("kv", "kv_buffer_register needs an address and a length");
-		rc = -EINVAL;
-	}
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
@@ -137,12 +129,8 @@ int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 int kv_buffer_unregister(void *kv_handle, void *addr)
 {
 	struct kv *kv = kv_handle;
-	int rc = kv_begin(kv);
+	int rc = kv_begin_given(kv, addr, "kv_buffer_unregister needs an address");
 
-	if (rc == 0 && !addr) {
-		log_error("kv", "kv_buffer_unregister needs an address");
-		rc = -EINVAL;
-	}
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
@@ -265,12 +253,8 @@ int kv_arm(void *kv_handle)
 int kv_expect_length(void *kv_handle, const void *key, size_t key_len, uint64_t length)
 {
 	struct kv *kv = kv_handle;
-	int rc = kv_begin(kv);
+	int rc = kv_begin_given(kv, key && key_len, "kv_expect_length needs a key");
 
-	if (rc == 0 && (!key || !key_len)) {
-		log_error("kv", "kv_expect_length needs a key");
-		rc = -EINVAL;
-	}
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);

@@ -3,12 +3,12 @@
  *
  *   handle.c      open, close, what a handle tells, registered memory, the caller's own loop
  *   life.c        the connection of a handle: its end, and how another is made
- *   wait.c    how long a caller waits, and requests that are given up
+ *   wait.c        how long a caller waits, and requests that are given up
  *   error.c       statuses, and what rdmad_error() says of a call that failed
  *   slots.c       the table of requests: how one ends, and what a progress thread leaves to the caller
- *   large.c       values that the server moves: landing buffers, the caller's memory, a get that asks again
- *   operations.c  the table of operations, how a request is built and its answer read, and the calls about one key
- *   calls.c       how such a call waits, and the calls about strings
+ *   large.c       values beside the message: landing buffers, the caller's memory, a get that asks again
+ *   operations.c  the table of operations, how a request is built and its answer read; the shortest submissions
+ *   calls.c       the calls about one key, and how one waits
  *   walk.c        the calls about all keys
  *   batch.c       many keys in one call
  *   part.c        parts of values, and values that are read and changed in one step
@@ -25,6 +25,7 @@
 #include <rdmad/kv.h>
 
 #include "engine/engine.h"
+#include "wire/way.h"
 
 #define KV_SLOTS 1024 /* requests outstanding on one handle; a power of two */
 #define KV_BLOCK 64   /* requests that the table grows by */
@@ -252,14 +253,11 @@ bool request_is_orphan(const struct request *r);
 /* The connection has ended, and all that is outstanding with it. */
 void kv_slots_end(struct kv *kv);
 
-/* The length that the key's value had last, 0: not known or small. */
+/* The length that the key's value had last, 0: not known or small. Asked where there is kv->size. */
 static inline uint64_t kv_size_recall(const struct kv *kv, const void *key, size_t key_len)
 {
-	uint64_t hash;
+	uint64_t hash = hash_bytes(key, key_len);
 
-	if (likely(!kv->size))
-		return 0;
-	hash = hash_bytes(key, key_len);
 	return kv->size[hash % KV_SIZES].hash == hash ? kv->size[hash % KV_SIZES].length : 0;
 }
 
@@ -276,14 +274,30 @@ static inline void kv_size_correct(struct kv *kv, const struct request *r, uint6
  * large.c. All of it inside the engine. 0, -EAGAIN: no room now, nothing is taken; -ENOTCONN; -ENOMEM.
  */
 
-/* Submit a SET or PUT whose value, of `size`, the server reads from the caller's memory. */
-int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+/* Submit a SET or PUT whose value, of `size`, goes behind the message or is read by the server; or a GET_INTO or FETCH,
+ * whose answer's value may be written to the caller's memory, of `size`: how long it is nobody knows yet. */
+int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
 /* Submit a GET that has a landing buffer of `size`. */
 int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
-/* Submit a GET_INTO: to the caller's own memory. */
-int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
+/* What the way of a value depends on, of a key of so many bytes. */
+static inline struct wire_ways kv_ways(const struct kv *kv, size_t key_len)
+{
+	return (struct wire_ways){
+		.message_max = kv->eager_max > key_len ? kv->eager_max - key_len : 0,
+		.push_max = kv->push_max,
+		.moves = kv->value_max > WIRE_EAGER_MAX,
+	};
+}
+
+/* Whether a get of a value of `size` needs memory that it names. */
+static inline bool kv_get_names(const struct kv *kv, uint64_t size)
+{
+	const struct wire_ways can = {.push_max = kv->push_max};
+
+	return wire_way(WIRE_OP_GET, size, &can) == WIRE_WAY_NONE;
+}
 
 /* Memory as it is named to the server. */
 struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t length, const struct fabric_region *region);
@@ -344,8 +358,9 @@ static inline int kv_no_room(struct kv *kv)
  * kv_submit_set and its like return. */
 int request_submit(struct kv *kv, const struct ask *ask, struct request **taken);
 
-/* From outside, with a callback, which must not be NULL, nor the key. */
-int kv_submit_result(struct kv *kv, const struct ask *ask);
+/* From outside. `begun`: what kv_begin() returned; where that is not 0 so does this. Neither callback nor key may be
+ * NULL. */
+int kv_submit_result(struct kv *kv, int begun, struct ask *ask, kv_result_callback done, void *arg);
 
 /* conn_ops.record */
 int kv_answered(struct conn *conn, const struct wire_record *record, const void *body);
@@ -366,14 +381,8 @@ struct kv_call {
 	struct kv_result result; /* without the value */
 };
 
-/* Submit, send, wait. -EDEADLK from inside a callback. */
-int kv_call(struct kv *kv, struct ask *ask, struct kv_call *call);
-
-/* The same about a key, which must not be NULL. */
-int kv_call_key(struct kv *kv, struct ask *ask, struct kv_call *call);
-
-/* The same for which a missing key is an answer: 1 there is one, 0. */
-int kv_call_found(struct kv *kv, struct ask *ask);
+/* Submit, send, wait. -EDEADLK from inside a callback. `begun` as above. */
+int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call);
 
 /*
  * life.c. Inside, but for kv_join().
@@ -420,6 +429,9 @@ static inline int kv_begin(const struct kv *kv)
 	log_clear_last();
 	return likely(kv && kv->forks == client_forks) ? 0 : kv_unusable(kv);
 }
+
+/* The same, and that the caller gave what the call needs; else -EINVAL, with those words. */
+int kv_begin_given(const struct kv *kv, bool given, const char *needs);
 
 /* The result of a function named `what`: that of a failure is explained, unless it was; a success has no words,
  * whatever callbacks did meanwhile. */

@@ -62,18 +62,11 @@ static void push_give(struct kv_push *p)
 	}
 }
 
-/* False: it goes another way. Room for those of a message of the server is left: what it pushes is always taken, as it
- * does not expect to be asked for that again. */
+/* Room for those of a message of the server is left: what it pushes is always taken, as it does not expect to be asked
+ * for that again. */
 static bool push_room(const struct kv *kv, uint64_t size)
 {
 	return kv->free_pushes > WIRE_PUSHES && conn_push_room(kv->conn, size);
-}
-
-/* It goes along as soon as fewer do: one that went the other way would hold up those behind it, whose values were
- * dropped then. */
-static bool push_waits(const struct kv *kv, uint64_t size)
-{
-	return size && size <= kv->push_max && conn_established(kv->conn);
 }
 
 static struct kv_push *push_take(struct request *r, struct kv *kv,
@@ -109,16 +102,6 @@ static void get_pushed(struct conn_transfer *wire, enum fabric_status status)
 	push_give(p);
 	if (status == FABRIC_OK)
 		kv_request_finish(p->kv, r, 0, landing_data(r->landing), wire->bytes);
-}
-
-/* Whether a request could leave now: to be known before anything is registered for it. What waits
- * travels meanwhile; where nothing is to be registered, or the value goes along, it shares a message with this
- * request. */
-static int large_room(struct kv *kv, size_t length, bool shares)
-{
-	if (!shares)
-		conn_flush(kv->conn);
-	return conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + length), NULL) ? 0 : kv_no_room(kv);
 }
 
 /* Some bytes of a request's body. */
@@ -162,63 +145,70 @@ struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t lengt
 	};
 }
 
-/* The same of an ask, whose head is `head`. */
-static int send_ask(struct kv *kv, struct request *r, const struct ask *ask, struct span head,
-		    const struct wire_remote *ranges, size_t count, const struct fabric_sge *value)
+/* The operation by which a request names memory for its value, or with its value. */
+static enum wire_op op_naming(enum wire_op op, bool pieces)
 {
-	struct span remote = {ranges, count * sizeof(*ranges)}, key = {ask->key, ask->key_len};
-
-	if (count == 1)
-		return large_send(kv, r, ask->flags, 0, (struct span[]){remote, head, key}, value);
-	return large_send(kv, r, ask->flags, (uint32_t)key.len, (struct span[]){head, key, remote}, NULL);
+	if (op == WIRE_OP_SET)
+		return WIRE_OP_SET_FROM;
+	if (op == WIRE_OP_PUT)
+		return pieces ? WIRE_OP_PUT_PIECES : WIRE_OP_PUT_FROM;
+	return op == WIRE_OP_FETCH && pieces ? WIRE_OP_FETCH_PIECES : op;
 }
 
-/* A put or a fetch of a value in pieces. */
-static int request_pieces(struct kv *kv, const struct ask *ask, struct span head, uint64_t size, struct request **taken)
+/* Names the caller's memory to the server, and a landing buffer for the pieces that are copied. *one: the memory, if it
+ * is in one range. */
+static int memory_take(struct kv *kv, struct request *r, const struct ask *ask, const struct kv_plan *plan,
+		       struct fabric_sge *one, struct wire_remote ranges[static WIRE_PIECES_MAX])
 {
-	static const enum wire_op ops[2][2] = {{WIRE_OP_FETCH, WIRE_OP_FETCH_PIECES},
-					       {WIRE_OP_PUT_FROM, WIRE_OP_PUT_PIECES}};
-	bool put = ask->op == WIRE_OP_PUT, pushed;
-	struct wire_remote ranges[WIRE_PIECES_MAX];
-	struct fabric_sge value;
-	struct kv_plan plan;
-	struct request *r;
+	const unsigned access = wire_op_reads(ask->op) ? FABRIC_REMOTE_WRITE : FABRIC_REMOTE_READ;
 	int rc;
 
-	kv_pieces_plan(kv, put ? ask->value : ask->into, ask->pieces, &plan);
-	pushed = put && plan.landing == size && push_room(kv, size);
-	if (put && plan.landing == size && !pushed && push_waits(kv, size))
-		return kv_no_room(kv);
-	rc = large_room(kv, ask->key_len + sizeof(ranges), pushed || plan.reached);
+	if (ask->pieces) {
+		rc = kv_pieces_take(kv, r, plan, access, ranges);
+		if (rc != 0 || !plan->landing)
+			return rc;
+		if (!wire_op_reads(ask->op))
+			kv_pieces_gather(plan->pieces, plan->count, plan->small, landing_data(r->landing));
+		*one = (struct fabric_sge){landing_data(r->landing), plan->landing, landing_region(r->landing)};
+		return 0;
+	}
+	rc = buffers_reach(kv->buffers, one->addr, one->len, access, &r->reach);
 	if (rc != 0)
 		return rc;
-	r = large_take(kv, ask, ops[put][plan.ranges > 1]);
-	r->into = ask->into;
-	r->into_size = size;
-	r->key_hash = 0;
-	rc = kv_pieces_take(kv, r, &plan, put ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE, ranges);
-	if (rc == 0 && put && plan.landing)
-		kv_pieces_gather(plan.pieces, plan.count, plan.small, landing_data(r->landing));
-	if (rc == 0 && pushed)
-		value = (struct fabric_sge){landing_data(r->landing), size, landing_region(r->landing)};
-	if (rc == 0)
-		rc = send_ask(kv, r, ask, head, ranges, plan.ranges, pushed ? &value : NULL);
-	if (rc != 0)
-		large_drop(kv, r);
-	*taken = r;
-	return rc;
+	one->region = reach_region(&r->reach);
+	ranges[0] = kv_remote(kv, one->addr, one->len, one->region);
+	return 0;
 }
 
-int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
+int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
-	struct span head = {ask->head, ask->head_len};
-	bool pushed = push_room(kv, size);
-	struct fabric_sge value;
-	struct wire_remote remote;
+	const bool reads = wire_op_reads(ask->op);
+	struct kv_plan plan = {.ranges = 1};
+	struct fabric_sge one = {reads ? ask->into : (void *)ask->value, size, NULL};
+	struct span named, head = {ask->head, ask->head_len}, key = {ask->key, ask->key_len};
+	struct wire_ways can = kv_ways(kv, ask->key_len);
+	struct wire_remote ranges[WIRE_PIECES_MAX];
+	enum wire_way way;
 	struct request *r;
 	int rc;
 
-	if (unlikely(kv->value_max <= WIRE_EAGER_MAX)) {
+	if (ask->pieces)
+		kv_pieces_plan(kv, one.addr, ask->pieces, &plan);
+	else
+		plan.reached = buffers_reached(kv->buffers, one.addr, size);
+	if (ask->op == WIRE_OP_FETCH) { /* which begins with room for a range */
+		head.at = (const char *)head.at + sizeof(ranges[0]);
+		head.len -= sizeof(ranges[0]);
+	}
+	can.ranges = (unsigned)plan.ranges;
+	if (ask->pieces && plan.landing != size) /* what is pushed is in one place */
+		can.push_max = 0;
+	/* The length of what is read only the server knows: it may use the memory, or not. */
+	if (reads)
+		way = plan.ranges > 1 ? WIRE_WAY_PIECES : WIRE_WAY_REMOTE;
+	else
+		way = wire_way(ask->op, size, &can);
+	if (way == WIRE_WAY_NONE) {
 		log_error(
 			"kv",
 			"a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
@@ -226,30 +216,31 @@ int request_set_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 			ask->key_len, (size_t)size);
 		return -EMSGSIZE;
 	}
-	if (unlikely(ask->pieces)) {
-		rc = request_pieces(kv, ask, head, size, taken);
-		if (rc == 0 && size > kv->push_max)
-			kv_size_remember(kv, ask->key, ask->key_len, size);
-		return rc;
-	}
-	if (unlikely(!pushed && push_waits(kv, size)))
+	/* One that went another way would hold up those behind it, whose values were dropped then. */
+	if (way == WIRE_WAY_PUSHED && !push_room(kv, size))
 		return kv_no_room(kv);
-	rc = large_room(kv, ask->key_len, pushed || buffers_reached(kv->buffers, ask->value, size));
-	if (rc != 0)
-		return rc;
-	r = large_take(kv, ask, ask->op == WIRE_OP_PUT ? WIRE_OP_PUT_FROM : WIRE_OP_SET_FROM);
+	/* Whether it could leave now is to be known before anything is registered for it. What waits travels meanwhile;
+	 * where nothing is to be registered, or the value goes along, it shares a message with this request. */
+	if (way != WIRE_WAY_PUSHED && !plan.reached)
+		conn_flush(kv->conn);
+	if (!conn_reserve(kv->conn, (uint32_t)(LARGE_HEAD + ask->key_len + (ask->pieces ? sizeof(ranges) : 0)), NULL))
+		return kv_no_room(kv);
+	r = large_take(kv, ask, op_naming(ask->op, way == WIRE_WAY_PIECES));
+	r->into = ask->into;
 	r->into_size = size;
-	rc = buffers_reach(kv->buffers, ask->value, size, FABRIC_REMOTE_READ, &r->reach);
-	if (rc == 0) {
-		value = (struct fabric_sge){(void *)ask->value, size, reach_region(&r->reach)};
-		remote = kv_remote(kv, ask->value, size, value.region);
-		rc = send_ask(kv, r, ask, head, &remote, 1, pushed ? &value : NULL);
-	}
+	r->key_hash = 0;
+	rc = memory_take(kv, r, ask, &plan, &one, ranges);
+	named = (struct span){ranges, plan.ranges * sizeof(ranges[0])};
+	if (rc == 0 && way == WIRE_WAY_PIECES)
+		rc = large_send(kv, r, ask->flags, (uint32_t)key.len, (struct span[]){head, key, named}, NULL);
+	else if (rc == 0)
+		rc = large_send(kv, r, ask->flags, 0, (struct span[]){named, head, key},
+				way == WIRE_WAY_PUSHED ? &one : NULL);
 	if (rc != 0) {
 		large_drop(kv, r);
 		return rc;
 	}
-	if (size > kv->push_max)
+	if (!reads && kv_get_names(kv, size))
 		kv_size_remember(kv, ask->key, ask->key_len, size);
 	*taken = r;
 	return 0;
@@ -275,34 +266,6 @@ int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struc
 	r->landing = landing_take(kv->buffers, size, FABRIC_REMOTE_WRITE);
 	if (r->landing)
 		rc = send_get_landing(kv, r, ask->key, ask->key_len);
-	if (rc != 0)
-		large_drop(kv, r);
-	*taken = r;
-	return rc;
-}
-
-int request_get_into(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
-{
-	struct span head = {0};
-	struct wire_remote remote;
-	struct request *r;
-	int rc;
-
-	if (ask->head_len) /* which begins with room for the range */
-		head = (struct span){(const char *)ask->head + sizeof(remote), ask->head_len - sizeof(remote)};
-	if (ask->pieces)
-		return request_pieces(kv, ask, head, size, taken);
-	rc = large_room(kv, ask->key_len, buffers_reached(kv->buffers, ask->into, size));
-	if (rc != 0)
-		return rc;
-	r = large_take(kv, ask, ask->op);
-	r->into = ask->into;
-	r->into_size = size;
-	rc = buffers_reach(kv->buffers, r->into, size, FABRIC_REMOTE_WRITE, &r->reach);
-	if (rc == 0) {
-		remote = kv_remote(kv, r->into, size, reach_region(&r->reach));
-		rc = send_ask(kv, r, ask, head, &remote, 1, NULL);
-	}
 	if (rc != 0)
 		large_drop(kv, r);
 	*taken = r;

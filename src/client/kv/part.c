@@ -13,55 +13,66 @@ _Static_assert((int)KV_THEN_NOTHING == WIRE_THEN_NOTHING && (int)KV_THEN_DELETE 
 /*
  * Reading
  */
-static int fetch_encode(const struct kv_fetch *what, const void *buffer, size_t size, uint32_t flags,
-			struct kv_fetch_head *head)
+
+/* Makes a fetch of `ask`, which has the key and where the part goes, and begins the call. */
+static int fetch_begin(const struct kv *kv, const struct kv_fetch *what, uint32_t flags, struct kv_fetch_head *head,
+		       struct ask *ask)
 {
 	static const struct kv_fetch all = {.length = UINT64_MAX};
+	int rc = kv_begin(kv);
 
+	if (rc == 0 && ask->pieces)
+		rc = kv_pieces_size(ask->into, ask->pieces, &ask->into_size);
+	if (rc != 0)
+		return rc;
 	what = what ? what : &all;
-	if ((unsigned)what->then > KV_THEN_EXPIRE || (!buffer && size)) {
+	if ((unsigned)what->then > KV_THEN_EXPIRE || (!ask->into && ask->into_size)) {
 		log_error("kv", "a fetch needs a buffer where that has a size, and cannot be followed by %d",
 			  (int)what->then);
 		return -EINVAL;
 	}
 	*head = (struct kv_fetch_head){
-		.remote = {.length = size}, /* a longer part is refused, and nothing follows */
+		.remote = {.length = ask->into_size}, /* a longer part is refused, and nothing follows */
 		.fetch = {what->offset, what->length, what->ttl_us, (uint32_t)what->then, flags},
 	};
+	ask->op = WIRE_OP_FETCH;
+	ask->head = head;
+	ask->head_len = sizeof(*head);
 	return 0;
 }
 
-static struct ask fetch_ask(const struct kv_fetch_head *head, const void *key, size_t key_len, void *buffer,
-			    size_t size)
+static int fetch_submit(struct kv *kv, const struct kv_fetch *what, uint32_t flags, struct ask *ask,
+			kv_result_callback done, void *arg)
 {
-	return (struct ask){
-		.op = WIRE_OP_FETCH,
-		.head = head,
-		.head_len = sizeof(*head),
-		.key = key,
-		.key_len = key_len,
-		.into = buffer,
-		.into_size = size,
-	};
+	struct kv_fetch_head head;
+	int rc = fetch_begin(kv, what, flags, &head, ask);
+
+	return kv_submit_result(kv, rc, ask, done, arg);
 }
 
 int kv_submit_fetch(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer,
 		    size_t size, kv_result_callback done, void *arg)
 {
-	struct kv_fetch_head head = {0};
-	struct ask ask = fetch_ask(&head, key, key_len, buffer, size);
-	int rc = fetch_encode(what, buffer, size, buffer ? WIRE_FETCH_FITS : 0, &head);
+	struct ask ask = {.key = key, .key_len = key_len, .into = buffer, .into_size = size};
 
-	ask.result = done;
-	ask.arg = arg;
-	return rc != 0 ? rc : kv_submit_result(kv_handle, &ask);
+	return fetch_submit(kv_handle, what, buffer ? WIRE_FETCH_FITS : 0, &ask, done, arg);
 }
 
-static int fetch_call(struct kv *kv, struct ask *ask, size_t *len, struct kv_meta *meta)
+int kv_submit_fetchv(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
+		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg)
+{
+	struct ask ask = {.key = key, .key_len = key_len, .into = (void *)pieces, .pieces = count};
+
+	return fetch_submit(kv_handle, what, WIRE_FETCH_FITS, &ask, done, arg);
+}
+
+static int fetch_call(struct kv *kv, const struct kv_fetch *what, struct ask *ask, size_t *len, struct kv_meta *meta)
 {
 	struct kv_call call = {.want_result = true};
-	int rc = kv_call_key(kv, ask, &call);
+	struct kv_fetch_head head;
+	int rc = fetch_begin(kv, what, WIRE_FETCH_FITS, &head, ask);
 
+	rc = kv_call(kv, rc, ask, &call);
 	if (rc == 0 && call.value_len > ask->into_size)
 		rc = -EMSGSIZE;
 	if (len && (rc == 0 || rc == -EMSGSIZE))
@@ -74,44 +85,17 @@ static int fetch_call(struct kv *kv, struct ask *ask, size_t *len, struct kv_met
 int kv_fetch(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, void *buffer, size_t size,
 	     size_t *len, struct kv_meta *meta)
 {
-	struct kv_fetch_head head = {0};
-	struct ask ask = fetch_ask(&head, key, key_len, buffer, size);
-	int rc = fetch_encode(what, buffer, size, WIRE_FETCH_FITS, &head);
+	struct ask ask = {.key = key, .key_len = key_len, .into = buffer, .into_size = size};
 
-	return rc != 0 ? rc : fetch_call(kv_handle, &ask, len, meta);
-}
-
-static int fetchv_ask(const struct kv_fetch *what, const struct iovec *pieces, size_t count, struct kv_fetch_head *head,
-		      struct ask *ask)
-{
-	size_t size;
-	int rc = kv_pieces_size(pieces, count, &size);
-
-	*ask = fetch_ask(head, ask->key, ask->key_len, (void *)pieces, size);
-	ask->pieces = count;
-	return rc != 0 ? rc : fetch_encode(what, pieces, size, WIRE_FETCH_FITS, head);
-}
-
-int kv_submit_fetchv(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
-		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg)
-{
-	struct kv_fetch_head head = {0};
-	struct ask ask = {.key = key, .key_len = key_len};
-	int rc = fetchv_ask(what, pieces, count, &head, &ask);
-
-	ask.result = done;
-	ask.arg = arg;
-	return rc != 0 ? rc : kv_submit_result(kv_handle, &ask);
+	return fetch_call(kv_handle, what, &ask, len, meta);
 }
 
 int kv_fetchv(void *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what, const struct iovec *pieces,
 	      size_t count, size_t *len, struct kv_meta *meta)
 {
-	struct kv_fetch_head head = {0};
-	struct ask ask = {.key = key, .key_len = key_len};
-	int rc = fetchv_ask(what, pieces, count, &head, &ask);
+	struct ask ask = {.key = key, .key_len = key_len, .into = (void *)pieces, .pieces = count};
 
-	return rc != 0 ? rc : fetch_call(kv_handle, &ask, len, meta);
+	return fetch_call(kv_handle, what, &ask, len, meta);
 }
 
 /* All of a value, however long, to memory that kv_release() takes. */
@@ -198,12 +182,8 @@ int kv_get_set(void *kv_handle, const void *key, size_t key_len, const void *val
 {
 	struct kv_put_options put = {0};
 	void *was = NULL;
-	int rc = kv_begin(kv_handle);
+	int rc = kv_begin_given(kv_handle, old && old_len, "kv_get_set needs places for the old value and its length");
 
-	if (rc == 0 && (!old || !old_len)) {
-		log_error("kv", "kv_get_set needs places for the old value and its length");
-		rc = -EINVAL;
-	}
 	if (old)
 		*old = NULL;
 	if (rc != 0)
@@ -225,19 +205,6 @@ int kv_get_set(void *kv_handle, const void *key, size_t key_len, const void *val
 /*
  * Writing into values
  */
-static struct ask edit_ask(const uint64_t *offset, const void *key, size_t key_len, const void *bytes, size_t len)
-{
-	return (struct ask){
-		.op = WIRE_OP_EDIT,
-		.head = offset,
-		.head_len = sizeof(*offset),
-		.key = key,
-		.key_len = key_len,
-		.value = bytes,
-		.value_len = len,
-	};
-}
-
 static int edit_check(const struct kv *kv, uint64_t offset, const void *bytes, size_t len)
 {
 	if (!kv || (!bytes && len)) {
@@ -252,20 +219,38 @@ static int edit_check(const struct kv *kv, uint64_t offset, const void *bytes, s
 	return 0;
 }
 
+/* Makes the request of an edit that was checked. -EMSGSIZE: it does not fit a message. */
+static int edit_ask(const uint64_t *offset, const void *key, size_t key_len, const void *bytes, size_t len,
+		    struct ask *ask)
+{
+	const struct wire_ways can = {.message_max = WIRE_EAGER_MAX - MIN(key_len, WIRE_EAGER_MAX)};
+
+	*ask = (struct ask){
+		.op = WIRE_OP_EDIT,
+		.head = offset,
+		.head_len = sizeof(*offset),
+		.key = key,
+		.key_len = key_len,
+		.value = bytes,
+		.value_len = len,
+	};
+	return wire_way(WIRE_OP_EDIT, len, &can) == WIRE_WAY_MESSAGE ? 0 : -EMSGSIZE;
+}
+
 static int edit_submit(struct kv *kv, uint64_t offset, const void *key, size_t key_len, const void *bytes, size_t len,
 		       kv_result_callback done, void *arg)
 {
-	struct ask ask = edit_ask(&offset, key, key_len, bytes, len);
 	int rc = edit_check(kv, offset, bytes, len);
+	struct ask ask;
 
-	if (rc == 0 && len > WIRE_EAGER_MAX - MIN(key_len, WIRE_EAGER_MAX)) {
+	if (rc != 0)
+		return rc;
+	if (edit_ask(&offset, key, key_len, bytes, len, &ask) != 0) {
 		log_error("kv", "key and bytes have %zu bytes, and this request has to fit a message of %u",
 			  key_len + len, WIRE_EAGER_MAX);
-		rc = -EMSGSIZE;
+		return -EMSGSIZE;
 	}
-	ask.result = done;
-	ask.arg = arg;
-	return rc != 0 ? rc : kv_submit_result(kv, &ask);
+	return kv_submit_result(kv, kv_begin(kv), &ask, done, arg);
 }
 
 int kv_submit_append(void *kv_handle, const void *key, size_t key_len, const void *bytes, size_t len,
@@ -318,16 +303,16 @@ static int edit_by_version(struct kv *kv, uint64_t offset, const void *key, size
 static int edit(struct kv *kv, uint64_t offset, const void *key, size_t key_len, const void *bytes, size_t len,
 		uint64_t *length)
 {
-	struct ask ask = edit_ask(&offset, key, key_len, bytes, len);
 	struct kv_call call = {.want_result = true};
 	uint64_t sum = 0;
+	struct ask ask;
 	int rc = edit_check(kv, offset, bytes, len);
 
 	if (rc != 0)
 		return rc;
-	rc = -EMSGSIZE;
-	if (len <= WIRE_EAGER_MAX - MIN(key_len, WIRE_EAGER_MAX)) {
-		rc = kv_call_key(kv, &ask, &call);
+	rc = edit_ask(&offset, key, key_len, bytes, len, &ask);
+	if (rc == 0) {
+		rc = kv_call(kv, kv_begin(kv), &ask, &call);
 		sum = call.result.meta.length;
 	}
 	if (rc == -EMSGSIZE)
@@ -346,44 +331,4 @@ int kv_set_range(void *kv_handle, const void *key, size_t key_len, uint64_t offs
 		 uint64_t *length)
 {
 	return edit(kv_handle, MIN(offset, WIRE_APPEND - 1), key, key_len, bytes, len, length);
-}
-
-/*
- * Numbers that expire
- */
-struct count_head {
-	int64_t delta;
-	uint64_t ttl;
-};
-
-static struct ask count_ask(const struct count_head *head, const void *key, size_t key_len)
-{
-	return (struct ask){
-		.op = WIRE_OP_COUNT, .head = head, .head_len = sizeof(*head), .key = key, .key_len = key_len};
-}
-
-int kv_submit_count(void *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us,
-		    kv_result_callback done, void *arg)
-{
-	struct count_head head = {delta, ttl_us};
-	struct ask ask = count_ask(&head, key, key_len);
-
-	ask.result = done;
-	ask.arg = arg;
-	return kv_submit_result(kv_handle, &ask);
-}
-
-int kv_count(void *kv_handle, const void *key, size_t key_len, int64_t delta, uint64_t ttl_us, int64_t *number,
-	     uint64_t *version)
-{
-	struct count_head head = {delta, ttl_us};
-	struct ask ask = count_ask(&head, key, key_len);
-	struct kv_call call = {.want_result = true};
-	int rc = kv_call_key(kv_handle, &ask, &call);
-
-	if (rc == 0 && number)
-		*number = call.result.number;
-	if (rc == 0 && version)
-		*version = call.result.meta.version;
-	return rc;
 }

@@ -46,7 +46,7 @@ static int scan_page(struct kv *kv, uint64_t *cursor, struct ask *ask, kv_scan_c
 {
 	struct kv_call call = {.want_value = true};
 	uint64_t next;
-	int rc = kv_call(kv, ask, &call);
+	int rc = kv_call(kv, kv_begin(kv), ask, &call);
 
 	if (rc != 0)
 		return rc;
@@ -129,7 +129,7 @@ int kv_delete_all(void *kv_handle, uint64_t *deleted)
 	do {
 		struct kv_call call = {.want_value = true};
 
-		rc = kv_call(kv_handle, &ask, &call);
+		rc = kv_call(kv_handle, kv_begin(kv_handle), &ask, &call);
 		if (rc != 0)
 			return rc;
 		memcpy(&flushed, call.value, sizeof(flushed));
@@ -200,12 +200,9 @@ static int delete_key(void *arg, const void *key, size_t key_len, const struct k
 int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uint64_t *deleted)
 {
 	struct deleting *d;
-	int rc = kv_begin(kv_handle), waited;
+	int waited, rc = kv_begin_given(kv_handle, prefix && prefix_len,
+					"kv_delete_prefix needs a prefix; kv_delete_all deletes all keys");
 
-	if (rc == 0 && (!prefix || !prefix_len)) {
-		log_error("kv", "kv_delete_prefix needs a prefix; kv_delete_all deletes all keys");
-		rc = -EINVAL;
-	}
 	if (rc != 0)
 		return rc;
 	d = calloc(1, sizeof(*d));
@@ -230,14 +227,9 @@ int kv_info(void *kv_handle, struct kv_info *info)
 	struct ask ask = {.op = WIRE_OP_INFO};
 	struct kv_call call = {.want_value = true};
 	struct wire_info wire;
-	int rc = kv_begin(kv_handle);
+	int rc = kv_begin_given(kv_handle, info, "kv_info needs a place for what the server tells");
 
-	if (rc == 0 && !info) {
-		log_error("kv", "kv_info needs a place for what the server tells");
-		rc = -EINVAL;
-	}
-	if (rc == 0)
-		rc = kv_call(kv_handle, &ask, &call);
+	rc = kv_call(kv_handle, rc, &ask, &call);
 	if (rc != 0)
 		return rc;
 	memcpy(&wire, call.value, sizeof(wire));

@@ -31,18 +31,13 @@ struct kv_again {
 	struct store_ref ref;
 };
 
-static struct kv_hold *hold_of(const struct kv_agent *agent)
-{
-	return &((struct kv_shared *)agent->thread->part.shared)->hold;
-}
-
 /* The pin is somebody else's now, or was given back. */
 static void kept_no_more(struct kv_agent *agent, struct kv_again *a, enum again_state state)
 {
 	struct kv_thread *thread = agent->thread;
 
 	must(a->state == AGAIN_KEPT);
-	atomic_fetch_sub_explicit(&hold_of(agent)->kept, a->ref.len, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&kv_hold_of(agent)->kept, a->ref.len, memory_order_relaxed);
 	agent->kept -= a->ref.len;
 	a->state = state;
 	if (--agent->keeps)
@@ -71,18 +66,6 @@ static void forget(struct kv_agent *agent, struct kv_again *a)
 		agent->beside &= ~(unsigned)KV_BESIDE_AGAIN;
 }
 
-/* They are kept by the thread for the next. */
-static struct kv_again *again_new(struct kv_thread *thread)
-{
-	struct kv_again *a;
-
-	if (list_empty(&thread->free_agains))
-		return malloc(sizeof(*a));
-	a = list_first(&thread->free_agains, struct kv_again, node);
-	list_del(&a->node);
-	return a;
-}
-
 static struct kv_again *find(const struct kv_agent *agent, uint32_t id)
 {
 	list_for_each (pos, &agent->again)
@@ -99,7 +82,12 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 		return; /* it grew meanwhile */
 	if (agent->agains == AGAIN_MAX)
 		forget(agent, list_first(&agent->again, struct kv_again, node));
-	a = again_new(agent->thread);
+	if (list_empty(&agent->thread->free_agains)) { /* where those that ended are kept for the next */
+		a = malloc(sizeof(*a));
+	} else {
+		a = list_first(&agent->thread->free_agains, struct kv_again, node);
+		list_del(&a->node);
+	}
 	if (!a)
 		return; /* it has what there is when it comes */
 	*a = (struct kv_again){.id = request->id, .key_hash = store_hash(agent->thread->store, key, key_len)};
@@ -112,7 +100,7 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 /* Whether a value may be kept; then it counts. */
 static bool take(struct kv_agent *agent, uint64_t bytes)
 {
-	struct kv_hold *hold = hold_of(agent);
+	struct kv_hold *hold = kv_hold_of(agent);
 	uint64_t all;
 
 	if (agent->keeps && agent->kept + bytes > hold->share)

@@ -334,15 +334,6 @@ static bool ring_got_on(const struct kv_thread *thread)
 	return thread->waits_for_ring && kv_log_taken(log_of(thread)) != thread->ring_seen;
 }
 
-/* The requests that wait for it come in the next turn of the groups, which there is when something was done. */
-static int ring_turn(struct kv_thread *thread)
-{
-	if (!ring_got_on(thread))
-		return 0;
-	thread->waits_for_ring = false;
-	return 1;
-}
-
 static int gate_turn(struct kv_thread *thread)
 {
 	struct kv_log *log = log_of(thread);
@@ -428,8 +419,12 @@ void kv_thread_readable(struct service_part *part)
 int kv_thread_progress(struct service_part *part)
 {
 	struct kv_thread *thread = container_of(part, struct kv_thread, part);
-	int n = gate_turn(thread) + ring_turn(thread);
+	int n = gate_turn(thread);
 
+	if (ring_got_on(thread)) { /* what waits for it comes in the groups' next turn: there is one, as n is not 0 */
+		thread->waits_for_ring = false;
+		n++;
+	}
 	kv_hold_turn(thread);
 	kv_again_turn(thread);
 	return n;

@@ -18,11 +18,6 @@ void kv_hold_init(struct kv_hold *hold, uint64_t limit)
 	hold->share = limit / KV_HOLD_SHARES;
 }
 
-static struct kv_hold *hold_of(const struct kv_agent *agent)
-{
-	return &((struct kv_shared *)agent->thread->part.shared)->hold;
-}
-
 static uint64_t read_number(const _Atomic uint64_t *number)
 {
 	return atomic_load_explicit(number, memory_order_relaxed);
@@ -31,7 +26,7 @@ static uint64_t read_number(const _Atomic uint64_t *number)
 /* As many transfers have ended as there were when the agent began to wait. */
 static bool waited_enough(const struct kv_agent *agent)
 {
-	return agent->beside & KV_BESIDE_WAIT && read_number(&hold_of(agent)->ended) >= agent->waits_for;
+	return agent->beside & KV_BESIDE_WAIT && read_number(&kv_hold_of(agent)->ended) >= agent->waits_for;
 }
 
 /* The one that goes beyond the limit: a transfer that has waited, or whose value is longer than that where no other
@@ -41,7 +36,7 @@ static bool goes_beyond(struct kv_agent *agent, bool alone)
 	const struct kv_agent *none = NULL;
 
 	return !agent->held && (alone || waited_enough(agent)) &&
-	       atomic_compare_exchange_strong(&hold_of(agent)->beyond, &none, agent);
+	       atomic_compare_exchange_strong(&kv_hold_of(agent)->beyond, &none, agent);
 }
 
 /* What an agent had was given back. */
@@ -50,12 +45,12 @@ static void returned(struct kv_agent *agent)
 	const struct kv_agent *me = agent;
 
 	if (!agent->held)
-		atomic_compare_exchange_strong(&hold_of(agent)->beyond, &me, NULL);
+		atomic_compare_exchange_strong(&kv_hold_of(agent)->beyond, &me, NULL);
 }
 
 bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes)
 {
-	const struct kv_hold *hold = hold_of(agent);
+	const struct kv_hold *hold = kv_hold_of(agent);
 	uint64_t all = read_number(&hold->bytes);
 
 	if (agent->held && agent->held + bytes > hold->share)
@@ -66,7 +61,7 @@ bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes)
 
 bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 {
-	struct kv_hold *hold = hold_of(agent);
+	struct kv_hold *hold = kv_hold_of(agent);
 	uint64_t others;
 
 	if (agent->held && agent->held + bytes > hold->share)
@@ -83,7 +78,7 @@ bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 
 void kv_hold_give(struct kv_agent *agent, uint64_t bytes)
 {
-	struct kv_hold *hold = hold_of(agent);
+	struct kv_hold *hold = kv_hold_of(agent);
 
 	must(agent->held >= bytes);
 	agent->held -= bytes;
@@ -94,7 +89,7 @@ void kv_hold_give(struct kv_agent *agent, uint64_t bytes)
 
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
 {
-	struct kv_hold *hold = hold_of(agent);
+	struct kv_hold *hold = kv_hold_of(agent);
 
 	must(agent->held >= bytes);
 	agent->held -= bytes;
@@ -116,7 +111,7 @@ int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
 {
 	if (!(agent->beside & KV_BESIDE_WAIT)) {
 		agent->beside |= KV_BESIDE_WAIT;
-		agent->waits_for = read_number(&hold_of(agent)->begun);
+		agent->waits_for = read_number(&kv_hold_of(agent)->begun);
 		kv_agent_count(agent, KV_COUNT_WAITS);
 	}
 	kv_hold_retry(conn, agent->thread);
@@ -126,7 +121,7 @@ int kv_hold_wait(struct conn *conn, struct kv_agent *agent)
 /* Others hold some of a full store. The wait for that begins anew where the request has waited for its turn before. */
 static bool may_come_back(struct kv_agent *agent)
 {
-	const struct kv_hold *hold = hold_of(agent);
+	const struct kv_hold *hold = kv_hold_of(agent);
 	bool again = agent->beside & KV_BESIDE_FULL;
 
 	if (read_number(&hold->ended) >= read_number(&hold->begun) || (again && waited_enough(agent)))

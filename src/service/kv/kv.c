@@ -7,10 +7,6 @@
 
 #include <stdlib.h>
 
-/* Where a processor moves the bytes a push saves a copy, but is one more thing to wait for. Of these a message of 16
- * KiB takes four, and of what is longer three, with a try to find room for one more (measured). */
-#define PUSH_OVER 4000u
-
 static uint64_t value_max_of(const struct kv_shared *shared, const struct fabric_region *arena)
 {
 	return arena ? shared->value_max : MIN(shared->value_max, WIRE_EAGER_MAX);
@@ -80,7 +76,6 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
 	list_init(&agent->keeping);
 	agent->arena = kv_shared_region(part->shared, way);
 	agent->push_max = push_max_of(part->shared, way);
-	agent->push_over = agent->push_max >= WIRE_INLINE_MAX ? PUSH_OVER : WIRE_INLINE_MAX;
 	return agent;
 }
 
@@ -154,17 +149,16 @@ static const struct operation {
 	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), VARIABLE, COUNT_SETS, 0, true, true},
 	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, COUNT_DELETES, 0, false, true},
 	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, COUNT_EXISTS, 0, false},
-	[WIRE_OP_GET_INTO] = {kv_serve_get_into, BODY(REMOTE + 1, REMOTE + KEY), 2 * NUMBER, COUNT_GETS, REMOTE, false},
+	[WIRE_OP_GET_INTO] = {kv_serve_fetch, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_GETS, REMOTE, false},
 	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_SETS, REMOTE, false,
 			      true},
-	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), NUMBER, COUNT_SETS, PUT, true, true},
-	[WIRE_OP_PUT_FROM] = {kv_serve_put_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
+	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, true, true},
+	[WIRE_OP_PUT_FROM] = {kv_serve_set_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
 			      REMOTE + PUT, false, true},
 	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, COUNT_STATS, 0, false},
 	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, false, true},
-	[WIRE_OP_DELETE_IF] = {kv_serve_delete_if, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false,
-			       true},
-	[WIRE_OP_INCR] = {kv_serve_incr, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false, true},
+	[WIRE_OP_DELETE_IF] = {kv_serve_delete, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false, true},
+	[WIRE_OP_INCR] = {kv_serve_count, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false, true},
 	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, COUNT_SCANS, AT_ALL, false},
 	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, COUNT_FLUSHES, AT_ALL, false, true},
 	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, COUNT_INFOS, AT_NONE, false},
@@ -172,10 +166,10 @@ static const struct operation {
 	[WIRE_OP_EDIT] = {kv_serve_edit, BODY(NUMBER + 1, ANY), WHOLE, COUNT_EDITS, NUMBER, true, true},
 	[WIRE_OP_COUNT] = {kv_serve_count, BODY(2 * NUMBER + 1, 2 * NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, 2 * NUMBER,
 			   false, true},
-	[WIRE_OP_PUT_PIECES] = {kv_serve_put_pieces, BODY(PUT + 1 + REMOTE, PUT + KEY + PIECES), VARIABLE, COUNT_SETS,
+	[WIRE_OP_PUT_PIECES] = {kv_serve_set_from, BODY(PUT + 1 + REMOTE, PUT + KEY + PIECES), VARIABLE, COUNT_SETS,
 				PUT, true, true},
-	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch_pieces, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE,
-				  COUNT_GETS, PART, true},
+	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE, COUNT_GETS,
+				  PART, true},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
@@ -245,7 +239,7 @@ static bool writes(const struct operation *op, const struct wire_record *request
 
 	if (request->op != WIRE_OP_FETCH && request->op != WIRE_OP_FETCH_PIECES)
 		return op->writes;
-	memcpy(&fetch, body + (request->op == WIRE_OP_FETCH ? REMOTE : 0), sizeof(fetch));
+	memcpy(&fetch, body + op->key_at - PART, sizeof(fetch));
 	return fetch.then != WIRE_THEN_NOTHING;
 }
 
@@ -282,16 +276,6 @@ static int deny(struct conn *conn, struct kv_agent *agent, const struct wire_rec
 	return 0;
 }
 
-/* Gets were told to come again. */
-static void look_at_again(struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
-			  const char *body)
-{
-	if (request->op != WIRE_OP_GET_INTO)
-		kv_again_given_up(agent, request->id);
-	if (has_key(op) && writes(op, request, body))
-		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
-}
-
 /* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
  * rights. */
 static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
@@ -307,8 +291,10 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
 	if (rc != 1)
 		return rc;
-	if (agent->beside & KV_BESIDE_AGAIN)
-		look_at_again(agent, op, request, body);
+	if (agent->beside & KV_BESIDE_AGAIN && request->op != WIRE_OP_GET_INTO)
+		kv_again_given_up(agent, request->id);
+	if (agent->beside & KV_BESIDE_AGAIN && has_key(op) && writes(op, request, body))
+		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
 	rc = carry_out(conn, agent, op, request, body);
 	if (rc != -EAGAIN)
 		agent->beside &= KV_BESIDE_SETS | KV_BESIDE_GATE | KV_BESIDE_AGAIN | KV_BESIDE_RIGHTS;

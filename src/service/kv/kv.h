@@ -4,7 +4,7 @@
  *   store.c    what the process has: the store, its arena, settings and counters
  *   kv.c          admission, the table of operations, and how a request goes through it to its answer
  *   small.c    operations on one key whose value fits a message
- *   part.c     parts of values
+ *   part.c     values that are read into memory of the client, all or a part, and writes into values
  *   scan.c     operations on all keys
  *   rendezvous.c  large values
  *   again.c    gets that are asked again, in the place that they had
@@ -20,6 +20,7 @@
 #include "wal/wal.h"
 #include "service/internal.h"
 #include "store/store.h"
+#include "wire/way.h"
 
 /* By the rows of kv_settings. */
 struct kv_settings {
@@ -120,7 +121,6 @@ struct kv_agent {
 	struct kv_thread *thread;
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	uint64_t push_max;                 /* as granted */
-	uint32_t push_over;                /* longer values of a GET are pushed, if its client takes that */
 	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
 	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
 	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
@@ -167,10 +167,12 @@ static inline void kv_agent_count(struct kv_agent *agent, unsigned counter)
 typedef int kv_serve_fn(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 			struct wire_record *reply);
 
-/* kv_serve_get and so on: each operation of the wire's list has one, in small.c, scan.c or rendezvous.c. */
-#define KV_SERVE(OP, number, name, words) kv_serve_fn kv_serve_##name;
-WIRE_OPS_KV(KV_SERVE)
-#undef KV_SERVE
+/* Operations that differ in optional parts of the body share one, which asks for request->op. */
+kv_serve_fn kv_serve_get, kv_serve_set, kv_serve_put, kv_serve_delete, kv_serve_exists, kv_serve_stat, kv_serve_expire,
+	kv_serve_count;                                   /* small.c */
+kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info; /* scan.c */
+kv_serve_fn kv_serve_fetch, kv_serve_edit;                /* part.c */
+kv_serve_fn kv_serve_set_from;                            /* rendezvous.c */
 
 /*
  * store.c: the store and its arena. Main thread, but for the regions.
@@ -223,6 +225,12 @@ static inline uint64_t kv_number(const char *body)
 
 	memcpy(&number, body, sizeof(number));
 	return number;
+}
+
+/* What the way of a GET's answer depends on. */
+static inline struct wire_ways kv_get_ways(const struct kv_agent *agent, const struct wire_record *request)
+{
+	return (struct wire_ways){.push_max = request->flags & WIRE_TAKES_PUSH ? agent->push_max : 0};
 }
 
 /*
@@ -312,12 +320,19 @@ void kv_transfer_set_state(struct kv_transfer *transfer, enum kv_transfer_state 
  * requests for one key are carried out in their order. */
 const struct kv_transfer *kv_key_busy(const struct kv_agent *agent, const void *key, size_t key_len);
 
-/* Reads what a request says of the client's memory, once, into `out`. False: it breaks the protocol. */
-bool kv_ranges_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
-		    const char *body, size_t len);
-/* The same of a request for pieces: `head` bytes, the key, and all that is behind it. */
-bool kv_pieces_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
-		    const struct wire_record *request, const char *body, size_t head);
+/* A request that names the client's memory, taken apart. */
+struct kv_named {
+	struct kv_ranges ranges; /* of length 0: it names none */
+	const char *head;        /* of the operation's own */
+	const char *key;
+	uint32_t key_len;
+	struct wire_remote at[WIRE_PIECES_MAX];
+};
+
+/* Reads it, once: a range, `head` bytes and the key; or those, the key, and ranges to the end. False: it breaks the
+ * protocol. `may_be_none`: a single range may have the length 0. */
+bool kv_named_read(const struct conn *conn, const struct wire_record *request, const char *body, uint32_t head,
+		   bool may_be_none, struct kv_named *named);
 
 /* A value that has to wait is not read yet: a read counts, and makes it last. */
 bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_len);
@@ -353,6 +368,11 @@ void kv_thread_clear(struct service_part *part);
  * hold.c: a transfer takes what it will hold before it reserves or pins, and gives it back in the end.
  */
 #define KV_HOLD_SHARES 4 /* clients that the limit is meant for at once */
+
+static inline struct kv_hold *kv_hold_of(const struct kv_agent *agent)
+{
+	return &((struct kv_shared *)agent->thread->part.shared)->hold;
+}
 
 void kv_hold_init(struct kv_hold *hold, uint64_t limit);
 uint64_t kv_hold_bytes(const struct kv_hold *hold);

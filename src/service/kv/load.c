@@ -161,22 +161,6 @@ static int late_set(struct loading *l, const struct wal_record *r)
 	return 0;
 }
 
-static void late_delete(struct loading *l, const struct wal_record *r)
-{
-	struct late **at = late_of(l, r);
-
-	if (at && (*at)->lsn < r->lsn)
-		late_remove(l, at);
-}
-
-static void late_expire(struct loading *l, const struct wal_record *r)
-{
-	struct late **at = late_of(l, r);
-
-	if (at && (*at)->lsn == r->version)
-		(*at)->expires = r->expires;
-}
-
 /* Those of an LSN below this one, or that expire up to this time. */
 static void lates_sift(struct loading *l, uint64_t below, uint64_t until)
 {
@@ -209,12 +193,6 @@ static bool again(void *arg)
 /*
  * Records
  */
-
-static struct store_put put_of(const struct loading *l, const struct wal_record *r, uint64_t expires)
-{
-	return (struct store_put){
-		.condition = STORE_IF_OLDER, .version = r->lsn, .expires = kv_expires_from_log(&l->clocks, expires)};
-}
 
 /* The store says -EAGAIN while it makes room, and gets on with each call. */
 #define STEPS(rc, call)                                                                                                \
@@ -278,7 +256,8 @@ static void drop(void *arg, void *value)
 static int load_set(struct loading *l, const struct wal_record *r, uint64_t expires, uint64_t now)
 {
 	struct store *store = l->log->store;
-	struct store_put put = put_of(l, r, expires);
+	struct store_put put = {
+		.condition = STORE_IF_OLDER, .version = r->lsn, .expires = kv_expires_from_log(&l->clocks, expires)};
 	int rc;
 
 	if (l->place.item && r->value == l->place.addr)
@@ -287,15 +266,6 @@ static int load_set(struct loading *l, const struct wal_record *r, uint64_t expi
 		return 0; /* place() did not want it */
 	STEPS(rc, store_set(store, r->key, r->key_len, r->value, r->value_len, &put, now, NULL));
 	return rc;
-}
-
-static int record_set(struct loading *l, const struct wal_record *r)
-{
-	int rc = l->full ? 0 : load_set(l, r, r->expires, 0);
-
-	if (rc == -ENOMEM)
-		l->full = true;
-	return l->full ? late_set(l, r) : load_result(r, rc);
 }
 
 /* All others were carried out the first time. What has expired is not prolonged any more. */
@@ -315,19 +285,28 @@ static int record(void *arg, const struct wal_record *r)
 {
 	struct loading *l = arg;
 	struct store *store = l->log->store;
+	struct late **at;
+	int rc;
 
 	if (l->again)
 		return record_again(l, r);
 	switch (r->type) {
 	case WAL_SET:
-		return record_set(l, r);
+		rc = l->full ? 0 : load_set(l, r, r->expires, 0);
+		if (rc == -ENOMEM)
+			l->full = true;
+		return l->full ? late_set(l, r) : load_result(r, rc);
 	case WAL_DELETE:
 		store_load_delete(store, r->key, r->key_len, r->lsn);
-		late_delete(l, r);
+		at = late_of(l, r);
+		if (at && (*at)->lsn < r->lsn)
+			late_remove(l, at);
 		return 0;
 	case WAL_EXPIRE:
 		store_load_expire(store, r->key, r->key_len, r->version, kv_expires_from_log(&l->clocks, r->expires));
-		late_expire(l, r);
+		at = late_of(l, r);
+		if (at && (*at)->lsn == r->version)
+			(*at)->expires = r->expires;
 		return 0;
 	case WAL_FLUSH:
 		store_load_flush(store, r->lsn);

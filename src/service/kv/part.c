@@ -1,35 +1,19 @@
 /*
- * part.c: parts of values. A part is read like a value, and what is to happen to the key happens in the same step. A
- * write into a value makes another, as values do not change: the old one is copied, so it has a limit, beyond which
- * clients do that themselves.
+ * part.c: values that are read into memory which the request names, all of them or a part; what is to happen to the key
+ * happens in the same step. A write into a value makes another, as values do not change: the old one is copied, so it
+ * has a limit, beyond which clients do that themselves.
  */
 #include "service/kv/kv.h"
 
 #define TRIES 8 /* to be faster than other writers of the key, in one turn */
 
 struct part {
-	struct kv_ranges to; /* of length 0: there is no buffer */
+	struct kv_named to;
 	struct wire_fetch fetch;
-	const char *key;
-	uint32_t key_len;
+	struct kv_again *again; /* a GET_INTO that comes again; NULL: none that does */
 	struct store_ref ref;
-	uint64_t at, len; /* of the value */
+	uint64_t at, len; /* of the range that was asked for, what the value has */
 };
-
-/* What of the range the value has. */
-static void part_clip(struct part *p)
-{
-	p->at = MIN(p->fetch.offset, p->ref.len);
-	p->len = MIN(p->fetch.length, p->ref.len - p->at);
-}
-
-/* Whether it goes into the answer, for which a client without a buffer is prepared, too. */
-static bool part_is_inline(const struct part *p)
-{
-	bool anywhere = !p->to.length && !(p->fetch.flags & WIRE_FETCH_FITS);
-
-	return p->len <= WIRE_INLINE_MAX && (anywhere || p->len <= p->to.length);
-}
 
 /* What follows the reading. False: another has changed the key meanwhile, and it is read again. */
 static bool part_then(struct kv_agent *agent, const struct part *p)
@@ -39,10 +23,10 @@ static bool part_then(struct kv_agent *agent, const struct part *p)
 
 	switch ((enum wire_then)p->fetch.then) {
 	case WIRE_THEN_DELETE:
-		return store_delete(store, p->key, p->key_len, p->ref.version, now) == 1;
+		return store_delete(store, p->to.key, p->to.key_len, p->ref.version, now) == 1;
 	case WIRE_THEN_EXPIRE:
-		return store_expire(store, p->key, p->key_len, p->ref.version, kv_expires_of(p->fetch.ttl, now), now) ==
-		       1;
+		return store_expire(store, p->to.key, p->to.key_len, p->ref.version, kv_expires_of(p->fetch.ttl, now),
+				    now) == 1;
 	case WIRE_THEN_NOTHING:
 	case WIRE_THENS:
 		break;
@@ -50,12 +34,17 @@ static bool part_then(struct kv_agent *agent, const struct part *p)
 	return true;
 }
 
-static uint32_t whole_encode(char *body, const struct part *p)
+/* What an answer has before the bytes. Returns its length. */
+static uint32_t head_encode(char *body, const struct wire_record *request, const struct part *p)
 {
 	struct wire_whole whole = {p->ref.len, p->ref.version};
 
-	memcpy(body, &whole, sizeof(whole));
-	return sizeof(whole);
+	if (request->op != WIRE_OP_GET_INTO) {
+		memcpy(body, &whole, sizeof(whole));
+		return sizeof(whole);
+	}
+	memcpy(body, &whole.version, request->flags & WIRE_VERSIONED);
+	return request->flags & WIRE_VERSIONED;
 }
 
 /* Once it was carried out. */
@@ -74,7 +63,7 @@ static int part_inline(struct conn *conn, struct kv_agent *agent, const struct w
 		return -EAGAIN;
 	if (!part_then(agent, p))
 		return -ESTALE;
-	head = whole_encode((char *)(reply + 1), p);
+	head = head_encode((char *)(reply + 1), request, p);
 	memcpy((char *)(reply + 1) + head, (char *)p->ref.addr + p->at, p->len);
 	kv_answer(conn, agent, request, reply, WIRE_OK, head + (uint32_t)p->len, part_tells(agent, request, p));
 	return 0;
@@ -109,7 +98,7 @@ static int part_write_then(struct conn *conn, struct kv_agent *agent, const stru
 static int part_write(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
 {
 	struct wire_record *reply = conn_reserve(conn, KV_WRITE_BODY, NULL);
-	struct kv_write w = {.to = p->to, .at = p->at, .len = p->len, .tells = p->ref.version};
+	struct kv_write w = {.to = p->to.ranges, .at = p->at, .len = p->len, .tells = p->ref.version};
 	int rc;
 
 	if (!reply)
@@ -117,7 +106,7 @@ static int part_write(struct conn *conn, struct kv_agent *agent, const struct wi
 	if (!kv_hold_take(agent, p->ref.len))
 		return kv_hold_wait(conn, agent);
 	memcpy(w.body, &p->len, sizeof(p->len));
-	w.body_len = (uint32_t)sizeof(p->len) + whole_encode(w.body + sizeof(p->len), p);
+	w.body_len = (uint32_t)sizeof(p->len) + head_encode(w.body + sizeof(p->len), request, p);
 	rc = p->fetch.then == WIRE_THEN_NOTHING ? kv_write_value(conn, agent, request, reply, &w, &p->ref)
 						: part_write_then(conn, agent, request, reply, p, &w);
 	if (rc == 0)
@@ -128,76 +117,74 @@ static int part_write(struct conn *conn, struct kv_agent *agent, const struct wi
 /* -ESTALE: again. */
 static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
 {
-	struct store *store = agent->thread->store;
+	const struct wire_ways can = {
+		.named = p->to.ranges.length,
+		.ranges = p->to.ranges.count,
+		.fits = p->fetch.flags & WIRE_FETCH_FITS,
+		.moves = agent->arena,
+	};
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+	enum wire_way way;
 	int rc;
 
 	if (!reply)
 		return -EAGAIN;
-	if (store_get(store, p->key, p->key_len, kv_now(agent->thread), &p->ref) == 0) {
-		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0,
-			  kv_tells_removed(agent, request, p->key, p->key_len));
+	rc = kv_again_get(agent, p->again, p->to.key, p->to.key_len, &p->ref);
+	if (rc != 0) {
+		kv_answer(conn, agent, request, reply, wire_status_of(rc), 0,
+			  kv_tells_removed(agent, request, p->to.key, p->to.key_len));
+		kv_again_end(agent, p->again, false);
 		return 0;
 	}
-	part_clip(p);
-	if (part_is_inline(p))
+	p->at = MIN(p->fetch.offset, p->ref.len);
+	p->len = MIN(p->fetch.length, p->ref.len - p->at);
+	way = wire_way((enum wire_op)request->op, p->len, &can);
+	if (way == WIRE_WAY_MESSAGE)
 		rc = part_inline(conn, agent, request, p);
-	else if (p->len > p->to.length || !agent->arena)
-		rc = kv_answer_too_large(conn, agent, request, p->key, p->key_len, p->len, p->ref.version);
+	else if (way == WIRE_WAY_NONE)
+		rc = kv_answer_too_large(conn, agent, request, p->to.key, p->to.key_len, p->len, p->ref.version);
 	else
 		rc = part_write(conn, agent, request, p);
-	store_unpin(store, &p->ref);
-	return rc;
-}
-
-static int fetch(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct part *p)
-{
-	int rc = -ESTALE;
-
-	if (p->fetch.then >= WIRE_THENS)
-		return -EPROTO;
-	if (!conn_transfer_room(conn, MAX(p->to.count, 1u))) {
-		conn_wait_writable(conn);
-		return -EAGAIN;
+	if (rc != 0 || way == WIRE_WAY_NONE) {
+		kv_again_put_back(agent, p->again, &p->ref);
+	} else {
+		store_unpin(agent->thread->store, &p->ref);
+		kv_again_end(agent, p->again, true);
 	}
-	if (kv_get_waits(agent, p->key, p->key_len))
-		return kv_hold_wait(conn, agent);
-	/* What follows the reading would find no room, and the bytes would go in vain. */
-	if (p->fetch.then != WIRE_THEN_NOTHING && store_changes_full(agent->thread->store) &&
-	    kv_write_waits(conn, agent, -EAGAIN))
-		return -EAGAIN;
-	for (unsigned i = 0; i < TRIES && rc == -ESTALE; i++)
-		rc = part_serve(conn, agent, request, p);
-	if (rc != -ESTALE)
-		return rc;
-	conn_yield(conn);
-	return -EAGAIN;
+	return rc;
 }
 
 int kv_serve_fetch(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		   struct wire_record *reply)
 {
-	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_fetch);
-	struct part p = {.key = body + head, .key_len = request->length - (uint32_t)head};
-	struct wire_remote range[WIRE_PIECES_MAX];
+	const bool get = request->op == WIRE_OP_GET_INTO;
+	const uint32_t head = get ? 0 : sizeof(struct wire_fetch);
+	struct part p;
+	int rc = -ESTALE;
 
-	memcpy(range, body, sizeof(range[0]));
-	if (range[0].length && !kv_ranges_read(conn, &p.to, range, body, sizeof(range[0])))
+	if (!kv_named_read(conn, request, body, head, !get, &p.to))
 		return -EPROTO;
-	memcpy(&p.fetch, body + sizeof(range[0]), sizeof(p.fetch));
-	return fetch(conn, agent, request, &p);
-}
-
-int kv_serve_fetch_pieces(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-			  const char *body, struct wire_record *reply)
-{
-	struct part p = {.key = body + sizeof(p.fetch), .key_len = request->arg};
-	struct wire_remote ranges[WIRE_PIECES_MAX];
-
-	if (!kv_pieces_read(conn, &p.to, ranges, request, body, sizeof(p.fetch)))
+	p.fetch = (struct wire_fetch){.length = UINT64_MAX};
+	memcpy(&p.fetch, p.to.head, head);
+	if (p.fetch.then >= WIRE_THENS)
 		return -EPROTO;
-	memcpy(&p.fetch, body, sizeof(p.fetch));
-	return fetch(conn, agent, request, &p);
+	if (!conn_transfer_room(conn, MAX(p.to.ranges.count, 1u))) {
+		conn_wait_writable(conn);
+		return -EAGAIN;
+	}
+	p.again = get ? kv_again_find(agent, request) : NULL;
+	if (!p.again && kv_get_waits(agent, p.to.key, p.to.key_len))
+		return kv_hold_wait(conn, agent);
+	/* What follows the reading would find no room, and the bytes would go in vain. */
+	if (p.fetch.then != WIRE_THEN_NOTHING && store_changes_full(agent->thread->store) &&
+	    kv_write_waits(conn, agent, -EAGAIN))
+		return -EAGAIN;
+	for (unsigned i = 0; i < TRIES && rc == -ESTALE; i++)
+		rc = part_serve(conn, agent, request, &p);
+	if (rc != -ESTALE)
+		return rc;
+	conn_yield(conn);
+	return -EAGAIN;
 }
 
 /* Writing into a value, or behind it. */

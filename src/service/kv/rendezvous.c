@@ -117,27 +117,36 @@ void kv_thread_clear(struct service_part *part)
 	}
 }
 
-bool kv_ranges_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
-		    const char *body, size_t len)
+static bool ranges_read(const struct conn *conn, struct kv_named *named, const char *body, size_t len)
 {
-	*ranges = (struct kv_ranges){.at = out, .count = (unsigned)(len / sizeof(out[0]))};
-	if (!len || len % sizeof(out[0]) || ranges->count > MAX(conn_granted(conn)->pieces, 1))
+	struct kv_ranges *ranges = &named->ranges;
+
+	*ranges = (struct kv_ranges){.at = named->at, .count = (unsigned)(len / sizeof(named->at[0]))};
+	if (!len || len % sizeof(named->at[0]) || ranges->count > MAX(conn_granted(conn)->pieces, 1))
 		return false;
-	memcpy(out, body, len);
+	memcpy(named->at, body, len);
 	for (unsigned i = 0; i < ranges->count; i++)
-		if (!out[i].length || out[i].addr + out[i].length < out[i].addr ||
-		    __builtin_add_overflow(ranges->length, out[i].length, &ranges->length))
+		if (!named->at[i].length || named->at[i].addr + named->at[i].length < named->at[i].addr ||
+		    __builtin_add_overflow(ranges->length, named->at[i].length, &ranges->length))
 			return false;
 	return true;
 }
 
-bool kv_pieces_read(const struct conn *conn, struct kv_ranges *ranges, struct wire_remote out[static WIRE_PIECES_MAX],
-		    const struct wire_record *request, const char *body, size_t head)
+bool kv_named_read(const struct conn *conn, const struct wire_record *request, const char *body, uint32_t head,
+		   bool may_be_none, struct kv_named *named)
 {
-	size_t rest = request->length - head, key_len = request->arg;
+	const bool pieces = request->op == WIRE_OP_PUT_PIECES || request->op == WIRE_OP_FETCH_PIECES;
+	const uint32_t before = pieces ? 0 : sizeof(named->at[0]), rest = request->length - before - head;
 
-	return key_len >= 1 && key_len <= MIN(WIRE_KEY_MAX, rest) &&
-	       kv_ranges_read(conn, ranges, out, body + head + key_len, rest - key_len);
+	named->head = body + before;
+	named->key = named->head + head;
+	named->key_len = pieces ? request->arg : rest;
+	if (named->key_len < 1 || named->key_len > MIN(WIRE_KEY_MAX, rest))
+		return false;
+	if (pieces)
+		return ranges_read(conn, named, named->key + named->key_len, rest - named->key_len);
+	return ranges_read(conn, named, body, before) ||
+	       (may_be_none && named->ranges.length == 0 && named->at[0].length == 0);
 }
 
 /* All of `here`, from or to the ranges behind their first `skip` bytes, which are no shorter. */
@@ -309,18 +318,6 @@ unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint
 	return n;
 }
 
-static int write_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		       struct wire_record *reply, const struct kv_ranges *to, const struct store_ref *ref)
-{
-	uint32_t head = request->flags & WIRE_VERSIONED;
-	struct kv_write w = {.to = *to, .len = ref->len, .tells = ref->version};
-
-	w.body_len = (uint32_t)sizeof(w.len) + head;
-	memcpy(w.body, &w.len, sizeof(w.len));
-	memcpy(w.body + sizeof(w.len), &ref->version, head);
-	return kv_write_value(conn, agent, request, reply, &w, ref);
-}
-
 /* Cheaper in the answer than by a write of its own, though it may take a message of its own. */
 static int inline_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			const struct store_ref *ref)
@@ -354,20 +351,14 @@ static void push_value(struct conn *conn, struct kv_agent *agent, const struct w
 	kv_answer(conn, agent, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(t->ref.len) + head + key_len, 0);
 }
 
-static int not_pushed(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
-		      const struct store_ref *ref)
-{
-	if (ref->len <= WIRE_INLINE_MAX)
-		return inline_value(conn, agent, request, ref);
-	return kv_answer_too_large(conn, agent, request, key, request->length, ref->len, ref->version);
-}
-
 int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body)
 {
-	struct store *store = agent->thread->store;
 	struct wire_record *reply = conn_reserve(conn, 2 * sizeof(uint64_t) + request->length, NULL);
+	struct wire_ways can = kv_get_ways(agent, request);
+	struct store *store = agent->thread->store;
 	struct kv_transfer *t;
 	struct store_ref ref;
+	bool held = false;
 	int rc;
 
 	if (!reply)
@@ -381,17 +372,24 @@ int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_r
 			  kv_tells_removed(agent, request, body, request->length));
 		return 0;
 	}
-	/* Another one by now; or it is not on disk yet: then it goes another way, by which it can wait. */
-	if (ref.len <= agent->push_over || ref.len > agent->push_max ||
-	    (kv_gate_may_wait(agent, request, ref.version) && kv_gate_waits(agent, ref.version)))
-		rc = not_pushed(conn, agent, request, body, &ref);
-	else if (!kv_hold_take(agent, ref.len))
-		rc = ref.len > WIRE_INLINE_MAX ? kv_hold_wait(conn, agent) : inline_value(conn, agent, request, &ref);
-	else if ((t = transfer_take(agent, &ref))) {
-		push_value(conn, agent, request, body, reply, t);
-		return 0; /* pinned until it is sent */
-	} else
-		rc = -ENOMEM;
+	/* Where it is not on disk yet it goes another way, by which it can wait. */
+	if (kv_gate_may_wait(agent, request, ref.version) && kv_gate_waits(agent, ref.version))
+		can.push_max = 0;
+	if (wire_way(WIRE_OP_GET, ref.len, &can) == WIRE_WAY_PUSHED) {
+		held = !kv_hold_take(agent, ref.len);
+		t = held ? NULL : transfer_take(agent, &ref);
+		if (t) {
+			push_value(conn, agent, request, body, reply, t);
+			return 0; /* pinned until it is sent */
+		}
+		can.push_max = 0;
+	}
+	if (wire_way(WIRE_OP_GET, ref.len, &can) == WIRE_WAY_MESSAGE)
+		rc = inline_value(conn, agent, request, &ref);
+	else if (held)
+		rc = kv_hold_wait(conn, agent);
+	else
+		rc = kv_answer_too_large(conn, agent, request, body, request->length, ref.len, ref.version);
 	store_unpin(store, &ref);
 	return rc;
 }
@@ -403,61 +401,8 @@ bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_le
 
 	return kv_hold_bytes(&shared->hold) &&
 	       store_stat(agent->thread->store, key, key_len, kv_now(agent->thread), &meta) &&
-	       meta.len > WIRE_INLINE_MAX && kv_hold_would_wait(agent, meta.len);
-}
-
-/* A value that the message or the client's memory holds. 0: the pin is the transfer's, or was given back. */
-static int get_found(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-		     struct wire_record *reply, const struct kv_ranges *to, struct store_ref *ref)
-{
-	int rc;
-
-	if (ref->len > WIRE_INLINE_MAX)
-		return kv_hold_take(agent, ref->len) ? write_value(conn, agent, request, reply, to, ref)
-						     : kv_hold_wait(conn, agent);
-	rc = inline_value(conn, agent, request, ref);
-	if (rc == 0)
-		store_unpin(agent->thread->store, ref);
-	return rc;
-}
-
-int kv_serve_get_into(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		      struct wire_record *reply)
-{
-	struct kv_again *again = kv_again_find(agent, request);
-	const char *key = body + sizeof(struct wire_remote);
-	uint32_t key_len = request->length - (uint32_t)sizeof(struct wire_remote);
-	struct wire_remote range[WIRE_PIECES_MAX];
-	struct kv_ranges to;
-	struct store_ref ref;
-	int rc;
-
-	if (!kv_ranges_read(conn, &to, range, body, sizeof(range[0])))
-		return -EPROTO;
-	if (!conn_transfer_room(conn, 1)) {
-		conn_wait_writable(conn);
-		return -EAGAIN;
-	}
-	if (!again && kv_get_waits(agent, key, key_len))
-		return kv_hold_wait(conn, agent);
-	rc = kv_again_get(agent, again, key, key_len, &ref);
-	if (rc != 0) {
-		kv_answer(conn, agent, request, reply, wire_status_of(rc), 0,
-			  kv_tells_removed(agent, request, key, key_len));
-		kv_again_end(agent, again, false);
-		return 0;
-	}
-	if (ref.len > WIRE_INLINE_MAX && (ref.len > to.length || !agent->arena)) {
-		rc = kv_answer_too_large(conn, agent, request, key, key_len, ref.len, ref.version);
-		kv_again_put_back(agent, again, &ref);
-		return rc;
-	}
-	rc = get_found(conn, agent, request, reply, &to, &ref);
-	if (rc < 0)
-		kv_again_put_back(agent, again, &ref);
-	else
-		kv_again_end(agent, again, true);
-	return rc;
+	       wire_way(WIRE_OP_GET_INTO, meta.len, &(struct wire_ways){0}) != WIRE_WAY_MESSAGE &&
+	       kv_hold_would_wait(agent, meta.len);
 }
 
 /*
@@ -556,24 +501,17 @@ static int piece_post(struct conn *conn, struct kv_transfer *t, const struct kv_
 
 /* A request of a large SET, taken apart. */
 struct large_set {
-	struct kv_ranges from;
+	struct kv_named named;
 	struct wire_put put;
-	const char *key;
-	uint32_t key_len;
+	enum wire_way way; /* a value that is pushed comes behind the request */
 };
-
-/* It comes behind the request. One that is not taken there is dropped, and read like any other. */
-static bool is_pushed(const struct kv_agent *agent, const struct wire_record *request, const struct large_set *set)
-{
-	return request->flags & WIRE_PUSHED && set->from.length <= agent->push_max;
-}
 
 static int read_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		      const struct large_set *set, struct store_ref *ref, uint64_t ready)
 {
 	struct kv_transfer *t = transfer_take(agent, ref);
 	struct fabric_sge to = {ref->addr, ref->len, agent->arena};
-	bool pushed = is_pushed(agent, request, set);
+	bool pushed = set->way == WIRE_WAY_PUSHED;
 	int rc;
 
 	if (!t)
@@ -583,11 +521,11 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	t->ready = ready;
 	t->request = *request;
 	t->put = set->put;
-	t->key_hash = hash_bytes(set->key, set->key_len);
+	t->key_hash = hash_bytes(set->named.key, set->named.key_len);
 	if (pushed)
 		rc = conn_pull(conn, &t->wire, &to);
 	else
-		rc = piece_post(conn, t, &set->from);
+		rc = piece_post(conn, t, &set->named.ranges);
 	if (rc != 0) {
 		transfer_give(t);
 		return rc;
@@ -599,8 +537,8 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	}
 	kv_transfer_set_state(t, KV_TRANSFER_READING);
 	if (t->asked < ref->len) {
-		memcpy(t->kept, set->from.at, set->from.count * sizeof(t->kept[0]));
-		t->from = set->from;
+		memcpy(t->kept, set->named.at, set->named.ranges.count * sizeof(t->kept[0]));
+		t->from = set->named.ranges;
 		t->from.at = t->kept;
 		conn_wait_writable(conn);
 	}
@@ -629,7 +567,7 @@ static int condition_check(struct store *store, const struct large_set *set, uin
 
 	if (set->put.condition == WIRE_ALWAYS)
 		return 0;
-	found = store_stat(store, set->key, set->key_len, now, &meta);
+	found = store_stat(store, set->named.key, set->named.key_len, now, &meta);
 	if (set->put.condition == WIRE_IF_ABSENT)
 		return found ? -EEXIST : 0;
 	if (!found)
@@ -642,34 +580,34 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 {
 	const struct kv_shared *shared = agent->thread->part.shared;
 	struct store *store = agent->thread->store;
-	uint64_t length = set->from.length, ready = length;
+	const struct kv_named *named = &set->named;
+	uint64_t length = named->ranges.length, ready = length;
 	struct store_ref ref;
 	int rc;
 
-	if (set->put.condition >= WIRE_CONDITIONS)
-		return -EPROTO;
-	if (!agent->arena)
+	if (set->way == WIRE_WAY_NONE)
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
-	if (set->from.length > kv_agent_value_max(agent))
+	if (length > kv_agent_value_max(agent))
 		return refuse_set(conn, agent, request, WIRE_TOO_LARGE);
 	rc = condition_check(store, set, kv_now(agent->thread));
 	if (rc != 0)
 		return refuse_set(conn, agent, request, wire_status_of(rc));
-	if (is_pushed(agent, request, set) ? !conn_push_room(conn, set->from.length)
-					   : !conn_transfer_room(conn, set->from.count)) {
+	if (set->way == WIRE_WAY_PUSHED ? !conn_push_room(conn, length)
+					: !conn_transfer_room(conn, named->ranges.count)) {
 		conn_wait_writable(conn);
 		return -EAGAIN;
 	}
-	if (!kv_hold_take(agent, set->from.length))
+	if (!kv_hold_take(agent, length))
 		return kv_hold_wait(conn, agent);
 	if (length <= shared->ahead)
-		KV_STEPS(conn, rc, store_reserve(store, set->key, set->key_len, length, kv_now(agent->thread), &ref));
+		KV_STEPS(conn, rc,
+			 store_reserve(store, named->key, named->key_len, length, kv_now(agent->thread), &ref));
 	else
 		KV_STEPS(conn, rc,
-			 store_reserve_part(store, set->key, set->key_len, length, shared->ahead / 2,
+			 store_reserve_part(store, named->key, named->key_len, length, shared->ahead / 2,
 					    kv_now(agent->thread), &ref, &ready));
 	if (rc != 0) {
-		kv_hold_cancel(agent, set->from.length);
+		kv_hold_cancel(agent, length);
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
 		return refuse_set(conn, agent, request, wire_status_of(rc));
@@ -683,37 +621,22 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 int kv_serve_set_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		      struct wire_record *reply)
 {
-	const size_t head = sizeof(struct wire_remote);
-	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};
-	struct wire_remote range[WIRE_PIECES_MAX];
+	const uint32_t head = request->op == WIRE_OP_SET_FROM ? 0 : sizeof(struct wire_put);
+	struct large_set set;
 
-	if (!kv_ranges_read(conn, &set.from, range, body, head))
+	if (!kv_named_read(conn, request, body, head, false, &set.named))
 		return -EPROTO;
-	return set_begin(conn, agent, request, &set);
-}
-
-int kv_serve_put_from(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		      struct wire_record *reply)
-{
-	const size_t head = sizeof(struct wire_remote) + sizeof(struct wire_put);
-	struct large_set set = {.key = body + head, .key_len = request->length - (uint32_t)head};
-	struct wire_remote range[WIRE_PIECES_MAX];
-
-	if (!kv_ranges_read(conn, &set.from, range, body, sizeof(range[0])))
+	set.put = (struct wire_put){0};
+	memcpy(&set.put, set.named.head, head);
+	if (set.put.condition >= WIRE_CONDITIONS)
 		return -EPROTO;
-	memcpy(&set.put, body + sizeof(range[0]), sizeof(set.put));
-	return set_begin(conn, agent, request, &set);
-}
-
-int kv_serve_put_pieces(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-			struct wire_record *reply)
-{
-	struct large_set set = {.key = body + sizeof(set.put), .key_len = request->arg};
-	struct wire_remote ranges[WIRE_PIECES_MAX];
-
-	if (!kv_pieces_read(conn, &set.from, ranges, request, body, sizeof(set.put)))
-		return -EPROTO;
-	memcpy(&set.put, body, sizeof(set.put));
+	set.way = wire_way((enum wire_op)request->op, set.named.ranges.length,
+			   &(struct wire_ways){
+				   /* A pushed one that is not taken is dropped, and read like any other. */
+				   .push_max = request->flags & WIRE_PUSHED ? agent->push_max : 0,
+				   .ranges = set.named.ranges.count,
+				   .moves = agent->arena,
+			   });
 	return set_begin(conn, agent, request, &set);
 }
 

@@ -14,15 +14,12 @@ _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of wh
  * The wire's terms and the store's.
  */
 
-/* Rounded up: what is left is never told as 0, which would be for ever. */
-static uint64_t ttl_left(uint64_t expires, uint64_t now)
-{
-	return expires == TIME_NEVER ? 0 : (expires - now - 1) / TIME_US + 1;
-}
-
 struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now)
 {
-	return (struct wire_meta){meta->len, meta->version, ttl_left(meta->expires, now)};
+	/* Rounded up: what is left is never told as 0, which would be for ever. */
+	uint64_t left = meta->expires == TIME_NEVER ? 0 : (meta->expires - now - 1) / TIME_US + 1;
+
+	return (struct wire_meta){meta->len, meta->version, left};
 }
 
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
@@ -42,16 +39,11 @@ struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
 static int get_longer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		      uint64_t len, uint64_t version);
 
-/* The longest value that an answer has in its body by choice. */
-static inline uint32_t inline_max(const struct kv_agent *agent, const struct wire_record *request)
-{
-	return request->flags & WIRE_TAKES_PUSH ? agent->push_over : WIRE_INLINE_MAX;
-}
-
 /* A value of `least` bytes or what the message has room for. */
 static inline int get_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			    const char *body, uint32_t least)
 {
+	const struct wire_ways can = kv_get_ways(agent, request);
 	uint32_t room, head = request->flags & WIRE_VERSIONED;
 	struct wire_record *reply = conn_reserve(conn, least + head, &room);
 	uint64_t len, version;
@@ -60,7 +52,7 @@ static inline int get_value(struct conn *conn, struct kv_agent *agent, const str
 
 	if (unlikely(!reply))
 		return -EAGAIN;
-	room = MIN(room - head, inline_max(agent, request)); /* a limit, however empty the message */
+	room = MIN(room - head, (uint32_t)wire_message_max(WIRE_OP_GET, &can));
 	value = (char *)(reply + 1) + head;
 	found = store_copy(agent->thread->store, body, request->length, kv_now(agent->thread), value, room, &len,
 			   &version);
@@ -82,9 +74,12 @@ static __attribute__((noinline)) int get_longer(struct conn *conn, struct kv_age
 						const struct wire_record *request, const char *body, uint64_t len,
 						uint64_t version)
 {
-	if (len > inline_max(agent, request) && len <= agent->push_max)
+	const struct wire_ways can = kv_get_ways(agent, request);
+	enum wire_way way = wire_way(WIRE_OP_GET, len, &can);
+
+	if (way == WIRE_WAY_PUSHED)
 		return kv_push_value(conn, agent, request, body);
-	if (len > WIRE_INLINE_MAX)
+	if (way == WIRE_WAY_NONE)
 		return kv_answer_too_large(conn, agent, request, body, request->length, len, version);
 	return get_value(conn, agent, request, body, (uint32_t)len);
 }
@@ -129,72 +124,69 @@ int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_r
  * Writing. The body is a key and a value, and the argument the key's length.
  */
 
-static bool key_len_valid(uint32_t key_len, uint32_t length)
+/* Inlined, so that a SET, whose handler is called most, has nothing of a PUT. */
+static inline __attribute__((always_inline)) int
+set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body, bool put)
 {
-	return key_len >= 1 && key_len <= WIRE_KEY_MAX && key_len <= length;
+	const uint32_t head = put ? sizeof(struct wire_put) : 0, key_len = request->arg;
+	const uint32_t length = request->length - head;
+	struct kv_thread *thread = agent->thread;
+	const char *key = body + head;
+	struct wire_record *reply;
+	struct store_put terms;
+	struct wire_put wire;
+	uint64_t version;
+	int rc;
+
+	if (unlikely(key_len < 1 || key_len > MIN(WIRE_KEY_MAX, length)))
+		return -EPROTO;
+	if (put) {
+		memcpy(&wire, body, sizeof(wire));
+		if (wire.condition >= WIRE_CONDITIONS)
+			return -EPROTO;
+		terms = kv_store_put(&wire, kv_now(thread));
+	}
+	reply = conn_reserve(conn, put ? sizeof(version) : 0, NULL);
+	if (unlikely(!reply))
+		return -EAGAIN;
+	if (unlikely(length > WIRE_EAGER_MAX)) {
+		reply->arg = WIRE_EAGER_MAX;
+		rc = -EMSGSIZE;
+	} else {
+		KV_STEPS(conn, rc,
+			 store_set(thread->store, key, key_len, key + key_len, length - key_len, put ? &terms : NULL,
+				   kv_now(thread), &version));
+		if (kv_write_waits(conn, agent, rc))
+			return -EAGAIN;
+	}
+	if (put && rc == 0)
+		memcpy(reply + 1, &version, sizeof(version));
+	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc),
+		  put && rc == 0 ? sizeof(version) : 0, likely(rc == 0) ? version : kv_tells_all(agent, request));
+	return 0;
 }
 
 int kv_serve_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		 struct wire_record *reply)
 {
-	struct kv_thread *thread = agent->thread;
-	uint32_t key_len = request->arg;
-	uint64_t version;
-	int rc;
-
-	if (unlikely(!key_len_valid(key_len, request->length)))
-		return -EPROTO;
-	reply = conn_reserve(conn, 0, NULL);
-	if (unlikely(!reply))
-		return -EAGAIN;
-	if (unlikely(request->length > WIRE_EAGER_MAX)) {
-		reply->arg = WIRE_EAGER_MAX;
-		rc = -EMSGSIZE;
-	} else {
-		KV_STEPS(conn, rc,
-			 store_set(thread->store, body, key_len, body + key_len, request->length - key_len, NULL,
-				   kv_now(thread), &version));
-		if (kv_write_waits(conn, agent, rc))
-			return -EAGAIN;
-	}
-	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc), 0,
-		  likely(rc == 0) ? version : kv_tells_all(agent, request));
-	return 0;
+	(void)reply;
+	return set_value(conn, agent, request, body, false);
 }
 
 int kv_serve_put(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		 struct wire_record *reply)
 {
-	struct kv_thread *thread = agent->thread;
-	uint32_t key_len = request->arg, length = request->length - (uint32_t)sizeof(struct wire_put);
-	const char *key = body + sizeof(struct wire_put);
-	struct store_put put;
-	struct wire_put wire;
-	uint64_t version;
-	int rc;
-
-	memcpy(&wire, body, sizeof(wire));
-	if (!key_len_valid(key_len, length) || wire.condition >= WIRE_CONDITIONS)
-		return -EPROTO;
-	if (length > WIRE_EAGER_MAX) {
-		reply->arg = WIRE_EAGER_MAX;
-		return kv_answer_result(conn, agent, request, reply, -EMSGSIZE, NULL, 0, 0);
-	}
-	put = kv_store_put(&wire, kv_now(thread));
-	KV_STEPS(conn, rc,
-		 store_set(thread->store, key, key_len, key + key_len, length - key_len, &put, kv_now(thread),
-			   &version));
-	if (kv_write_waits(conn, agent, rc))
-		return -EAGAIN;
-	return kv_answer_result(conn, agent, request, reply, rc, &version, sizeof(version),
-				rc == 0 ? version : kv_tells_all(agent, request));
+	(void)reply;
+	return set_value(conn, agent, request, body, true);
 }
 
-/* `skip` bytes of the body stand before the key. */
-static int add_number(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		      uint32_t skip, uint64_t expires, struct wire_record *reply)
+int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		   struct wire_record *reply)
 {
+	const bool expires = request->op == WIRE_OP_COUNT; /* the key, if it is made */
+	const uint32_t head = (expires ? 2 : 1) * sizeof(uint64_t);
 	struct kv_thread *thread = agent->thread;
+	uint64_t end = expires ? kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(thread)) : TIME_NEVER;
 	struct {
 		int64_t number;
 		uint64_t version;
@@ -202,7 +194,7 @@ static int add_number(struct conn *conn, struct kv_agent *agent, const struct wi
 	int rc;
 
 	KV_STEPS(conn, rc,
-		 store_count(thread->store, body + skip, request->length - skip, (int64_t)kv_number(body), expires,
+		 store_count(thread->store, body + head, request->length - head, (int64_t)kv_number(body), end,
 			     kv_now(thread), &sum.number, &sum.version));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
@@ -210,20 +202,6 @@ static int add_number(struct conn *conn, struct kv_agent *agent, const struct wi
 		rc = -EDOM;
 	return kv_answer_result(conn, agent, request, reply, rc, &sum, sizeof(sum),
 				rc == 0 ? sum.version : kv_tells_all(agent, request));
-}
-
-int kv_serve_incr(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		  struct wire_record *reply)
-{
-	return add_number(conn, agent, request, body, sizeof(uint64_t), TIME_NEVER, reply);
-}
-
-int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		   struct wire_record *reply)
-{
-	uint64_t expires = kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(agent->thread));
-
-	return add_number(conn, agent, request, body, 2 * sizeof(uint64_t), expires, reply);
 }
 
 int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
@@ -238,35 +216,20 @@ int kv_serve_expire(struct conn *conn, struct kv_agent *agent, const struct wire
 	return kv_answer_result(conn, agent, request, reply, rc ? 0 : -ENOENT, NULL, 0, kv_tells_all(agent, request));
 }
 
-/*
- * Deleting.
- */
-
-static int delete_version(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-			  struct wire_record *reply, const char *key, uint32_t key_len, uint64_t version)
+int kv_serve_delete(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		    struct wire_record *reply)
 {
-	int rc = store_delete(agent->thread->store, key, key_len, version, kv_now(agent->thread));
+	const bool of_version = request->op == WIRE_OP_DELETE_IF;
+	const uint32_t head = of_version ? sizeof(uint64_t) : 0;
+	uint64_t version = of_version ? kv_number(body) : 0; /* 0: any, to the store */
+	int rc;
 
+	if (of_version && version == 0)
+		return -EPROTO;
+	rc = store_delete(agent->thread->store, body + head, request->length - head, version, kv_now(agent->thread));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
 	if (rc >= 0)
 		rc = rc == 1 ? 0 : -ENOENT;
 	return kv_answer_result(conn, agent, request, reply, rc, NULL, 0, kv_tells_all(agent, request));
-}
-
-int kv_serve_delete(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		    struct wire_record *reply)
-{
-	return delete_version(conn, agent, request, reply, body, request->length, 0);
-}
-
-int kv_serve_delete_if(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		       struct wire_record *reply)
-{
-	uint64_t version = kv_number(body);
-
-	if (version == 0) /* no version, and to the store: any */
-		return -EPROTO;
-	return delete_version(conn, agent, request, reply, body + sizeof(version),
-			      request->length - (uint32_t)sizeof(version), version);
 }
