@@ -112,7 +112,7 @@ void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, cons
 {
 	struct wire_gpu_open asked;
 
-	must(a->state == GPU_AGENT_WAITING);
+	must(a->state == GPU_WAITING);
 	must(!a->session);
 	memcpy(&asked, body, sizeof(asked));
 	if (!asked_well(a, &asked))
@@ -121,7 +121,7 @@ void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, cons
 	a->sends = asked.flags & WIRE_GPU_SENDS || !a->limits.write_imm;
 	a->open_id = request->id;
 	a->shape = shape_of(a, &asked);
-	gpu_agent_handle(a, GPU_AGENT_OPENED);
+	gpu_agent_handle(a, GPU_EVENT_OPENED);
 }
 
 void gpu_agent_make(struct gpu_agent *a)
@@ -176,7 +176,7 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 	};
 	int rc = 0;
 
-	must(a->state == GPU_AGENT_STARTING);
+	must(a->state == GPU_ANSWERING);
 	if (a->mode == WIRE_GPU_QUEUE) {
 		conn_admit(a->conn);
 		rc = keys(a, &answer);

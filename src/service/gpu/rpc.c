@@ -108,7 +108,7 @@ static bool check_job(struct gpu_agent *a, uint32_t id, const struct wire_gpu_jo
 		gpu_agent_fail(a, -EBADMSG,
 			       "job %u: room for %" PRIu64 " bytes of output was given, and it has %" PRId64, id,
 			       asked->output.length, output);
-	return a->state == GPU_AGENT_RUNNING;
+	return a->state == GPU_RUNNING;
 }
 
 static void read_done(struct conn_transfer *wire, enum fabric_status status)
@@ -116,7 +116,7 @@ static void read_done(struct conn_transfer *wire, enum fabric_status status)
 	struct gpu_agent_job *job = container_of(wire, struct gpu_agent_job, wire);
 	struct gpu_agent *a = job->agent;
 
-	if (status != FABRIC_OK || a->state >= GPU_AGENT_ENDING)
+	if (status != FABRIC_OK || a->state >= GPU_ENDING)
 		return; /* the connection is ending */
 	gpu_port_submit(a->port, &job->cell, &job->ring);
 }
@@ -137,7 +137,7 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 	struct gpu_agent_job *job;
 	void *input;
 
-	must(a->state == GPU_AGENT_RUNNING);
+	must(a->state == GPU_RUNNING);
 	must(a->mode == WIRE_GPU_RPC);
 	if (request->length != sizeof(asked)) {
 		gpu_agent_fail(a, -EBADMSG, "job %u: a request of %u bytes", request->id, request->length);
@@ -291,7 +291,7 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 {
 	struct fabric_sge nothing = {0};
 
-	must(a->state == GPU_AGENT_FINISHING);
+	must(a->state == GPU_FINISHING);
 	if (a->answered)
 		return true;
 	a->last.done = last_done;
@@ -336,7 +336,7 @@ static int take_results(struct gpu_agent *a)
 
 	if (unlikely(n < 0))
 		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
-	for (int i = 0; i < n && a->state < GPU_AGENT_ENDING; i++)
+	for (int i = 0; i < n && a->state < GPU_ENDING; i++)
 		take_result(a, &done[i]);
 	return MAX(n, 0);
 }
