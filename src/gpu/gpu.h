@@ -133,10 +133,29 @@ void gpu_session_abandon(struct gpu_session *session);
 #define GPU_KILL_PATIENCE (2 * TIME_S)
 void gpu_session_destroy(struct gpu_session *session);
 
-/* gpu/program/sandbox.c: the calling process dumps no core, and from now on only root reads its memory from outside:
+/* gpu/program/confine.c: the calling process dumps no core, and from now on only root reads its memory from outside:
  * its workers are of its own user. Not in a build with sanitizers, whose search for leaks is from outside. 0 or
  * -errno. */
 int gpu_hide_memory(void);
+
+/* Jobs that were ever put into a ring, and results: there is work where these differ. */
+static inline uint64_t gpu_ring_submitted(const struct wire_ring *ring)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < ring->shape.queues; i++)
+		sum += wire_ring_load(&wire_ring_client_line(ring, i)->submitted);
+	return sum;
+}
+
+static inline uint64_t gpu_ring_done(const struct wire_ring *ring)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < ring->shape.queues; i++)
+		sum += wire_ring_load(&wire_ring_worker_line(ring, i)->done);
+	return sum;
+}
 
 /*
  * port.c: the client's side of a ring in this process, for RPC mode, local measurements and tests.
