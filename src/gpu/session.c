@@ -74,18 +74,6 @@ static int lift_fd(int fd)
 	return lifted;
 }
 
-static void fill_header(const struct wire_ring *ring)
-{
-	struct wire_ring_header *header = wire_ring_header(ring);
-
-	header->version = WIRE_RING_VERSION;
-	header->queues = ring->shape.queues;
-	header->slots = ring->shape.slots;
-	header->payload = ring->shape.payload;
-	header->state = WIRE_RING_STARTING;
-	header->magic = WIRE_RING_MAGIC;
-}
-
 /* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the
  * kernel places does. A wish: where it cannot be there, the kernel chooses. */
 static void *random_place(void)
@@ -111,7 +99,14 @@ static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring
 	ring->base = mmap(random_place(), ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring->base == MAP_FAILED)
 		goto fail;
-	fill_header(ring);
+	*wire_ring_header(ring) = (struct wire_ring_header){
+		.magic = WIRE_RING_MAGIC,
+		.version = WIRE_RING_VERSION,
+		.queues = shape->queues,
+		.slots = shape->slots,
+		.payload = shape->payload,
+		.state = WIRE_RING_STARTING,
+	};
 	return fd;
 
 fail:
@@ -121,21 +116,6 @@ fail:
 	if (fd >= 0)
 		close(fd);
 	return rc;
-}
-
-static int watch(struct gpu_session *session, int fd, enum watched what)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.u32 = what};
-
-	return epoll_ctl(session->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
-}
-
-/* Session n begins where n - 1 ended: together they use all processors evenly. */
-static unsigned next_share(unsigned threads)
-{
-	static _Atomic unsigned next;
-
-	return atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
 }
 
 /* *other is the process's end of the control socket. */
@@ -159,12 +139,15 @@ fail:
 
 static int spawn_process(struct gpu_session *session, const struct gpu_process_attr *attr, bool queue_mode, int ring)
 {
+	static _Atomic unsigned next;
 	struct gpu_spawn spawn = {.queue_mode = queue_mode, .ring = ring};
+	unsigned threads = gpu_threads(attr->threads);
 	int rc = make_descriptors(session, &spawn.control);
 
 	if (rc != 0)
 		return rc;
-	spawn.share = next_share(gpu_threads(attr->threads));
+	/* Session n begins where n - 1 ended: together they use all processors evenly. */
+	spawn.share = atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
 	spawn.event = session->event;
 	rc = gpu_spawn(attr, &spawn, &session->pid, &session->process);
 	close(spawn.control);
@@ -173,15 +156,23 @@ static int spawn_process(struct gpu_session *session, const struct gpu_process_a
 
 static int watch_all(struct gpu_session *session)
 {
-	int rc = watch(session, session->control, WATCHED_CONTROL);
+	const int fds[] = {
+		[WATCHED_CONTROL] = session->control,
+		[WATCHED_EVENT] = session->event,
+		[WATCHED_PROCESS] = session->process,
+	};
 
-	if (rc == 0)
-		rc = watch(session, session->event, WATCHED_EVENT);
-	if (rc == 0)
-		rc = watch(session, session->process, WATCHED_PROCESS);
-	if (rc != 0)
-		log_error("gpu", "cannot watch a worker: %s", strerror(-rc));
-	return rc;
+	for (uint32_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+
+		if (epoll_ctl(session->epoll, EPOLL_CTL_ADD, fds[i], &event) != 0) {
+			int rc = -errno;
+
+			log_error("gpu", "cannot watch a worker: %m");
+			return rc;
+		}
+	}
+	return 0;
 }
 
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
@@ -354,18 +345,6 @@ static void take_messages(struct gpu_session *session, unsigned most, uint64_t n
 	}
 }
 
-/* A client that looks at the ring alone learns of it too: the process, whose words these are, writes
- * no more. */
-static void mark_dead(const struct gpu_session *session)
-{
-	struct wire_ring_header *header = wire_ring_header(&session->ring);
-
-	if (header->state == WIRE_RING_FAILED || header->state == WIRE_RING_STOPPED)
-		return;
-	header->error = session->failed ? WIRE_RING_DIED : WIRE_RING_NO_ERROR;
-	wire_ring_store32(&header->state, session->failed ? WIRE_RING_FAILED : WIRE_RING_STOPPED);
-}
-
 static void exited(struct gpu_session *session)
 {
 	close_fd(&session->process);
@@ -377,13 +356,18 @@ static void exited(struct gpu_session *session)
 
 static void buried(struct gpu_session *session, int status, uint64_t now)
 {
+	struct wire_ring_header *header = wire_ring_header(&session->ring);
 	char how[64], reason[128];
 
 	take_messages(session, UINT_MAX, now); /* as many as a socket holds */
 	snprintf(reason, sizeof(reason), "the worker process %s", gpu_spawn_status(status, how));
 	fail(session, now, reason);
 	log_debug("gpu", "worker %d %s", (int)session->pid, how);
-	mark_dead(session);
+	/* A client that looks at the ring alone learns of it too; the process, whose words these are, is no more. */
+	if (header->state != WIRE_RING_FAILED && header->state != WIRE_RING_STOPPED) {
+		header->error = session->failed ? WIRE_RING_DIED : WIRE_RING_NO_ERROR;
+		wire_ring_store32(&header->state, session->failed ? WIRE_RING_FAILED : WIRE_RING_STOPPED);
+	}
 	exited(session);
 }
 
@@ -413,16 +397,13 @@ static void look_for_life(struct gpu_session *session, uint64_t now)
 
 static void expired(struct gpu_session *session, uint64_t now)
 {
-	if (!session->asked && session->control < 0) {
-		fail(session, now, "the worker process hung up");
-		return;
-	}
-	if (!session->asked && *session->state == GPU_STARTING) {
-		fail(session, now, "the worker process was not ready within 30 s");
-		return;
-	}
 	if (!session->asked) {
-		look_for_life(session, now);
+		if (session->control < 0)
+			fail(session, now, "the worker process hung up");
+		else if (*session->state == GPU_STARTING)
+			fail(session, now, "the worker process was not ready within 30 s");
+		else
+			look_for_life(session, now);
 		return;
 	}
 	if (session->killed) {
@@ -437,23 +418,17 @@ static void expired(struct gpu_session *session, uint64_t now)
 	session->deadline = now + GPU_KILL_PATIENCE; /* its end comes by the descriptor */
 }
 
-static void take_event(struct gpu_session *session)
-{
-	uint64_t count;
-
-	while (read(session->event, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-}
-
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now)
 {
 	struct epoll_event events[3];
 	int n = epoll_wait(session->epoll, events, ARRAY_SIZE(events), 0), status;
+	uint64_t count;
 
 	must(session_is_mine(session));
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u32 == WATCHED_EVENT) {
-			take_event(session);
+			while (read(session->event, &count, sizeof(count)) < 0 && errno == EINTR)
+				;
 		} else if (events[i].data.u32 == WATCHED_CONTROL) {
 			take_messages(session, MESSAGES, now);
 			if (session->control < 0 && !session->asked)
@@ -476,25 +451,19 @@ void gpu_session_abandon(struct gpu_session *session)
 	exited(session);
 }
 
-/* Nobody asks it to end in peace any more. */
-static void end_process(struct gpu_session *session)
-{
-	struct pollfd end = {.fd = session->process, .events = POLLIN};
-	int status;
-
-	kill_process(session);
-	poll(&end, 1, (int)(GPU_KILL_PATIENCE / TIME_MS));
-	if (!gpu_spawn_reap(session->process, WNOHANG, &status))
-		gpu_session_abandon(session);
-}
-
 void gpu_session_destroy(struct gpu_session *session)
 {
+	int status;
+
 	if (!session)
 		return;
 	must(session_is_mine(session));
-	if (session->process >= 0)
-		end_process(session);
+	if (session->process >= 0) { /* nobody asks it to end in peace any more */
+		kill_process(session);
+		poll(&(struct pollfd){.fd = session->process, .events = POLLIN}, 1, (int)(GPU_KILL_PATIENCE / TIME_MS));
+		if (!gpu_spawn_reap(session->process, WNOHANG, &status))
+			gpu_session_abandon(session);
+	}
 	close_fd(&session->process);
 	close_fd(&session->control);
 	close_fd(&session->event);

@@ -111,20 +111,10 @@ static void find_place(struct gpu_agent *a)
 		refuse(a, answer);
 }
 
-/* Jobs that were put into the ring, of either mode. */
-static uint64_t count_submitted(const struct gpu_agent *a)
-{
-	uint64_t jobs = 0;
-
-	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
-		jobs += wire_ring_load(&wire_ring_client_line(a->ring, q)->submitted);
-	return jobs;
-}
-
 /* Whether there were no jobs since the last look; if there were, its place knows. */
 static bool is_idle(struct gpu_agent *a)
 {
-	uint64_t jobs = count_submitted(a);
+	uint64_t jobs = gpu_ring_submitted(a->ring);
 
 	if (jobs == a->seen && !gpu_agent_busy(a))
 		return true;
@@ -196,19 +186,13 @@ void gpu_agent_fail(struct gpu_agent *a, int error, const char *format, ...)
 	gpu_agent_failed(a, error);
 }
 
-/* What is no fault of the client's is one of the server's. */
-static enum wire_status status_of(int error)
-{
-	enum wire_status status = wire_status_of(error);
-
-	return status == WIRE_BAD_REQUEST && error != -EBADMSG ? WIRE_FAILED : status;
-}
-
 void gpu_agent_say_ended(struct gpu_agent *a)
 {
-	const struct wire_record head = {.op = WIRE_OP_GPU_ENDED, .status = (uint16_t)status_of(a->error)};
+	struct wire_record head = {.op = WIRE_OP_GPU_ENDED, .status = (uint16_t)wire_status_of(a->error)};
 
 	must(a->state == GPU_ENDING);
+	if (head.status == WIRE_BAD_REQUEST && a->error != -EBADMSG)
+		head.status = WIRE_FAILED; /* what is no fault of the client's is one of the server's */
 	if (!a->answered)
 		a->answered = conn_say(a->conn, &head, a->reason, strlen(a->reason), NULL, 0);
 }
@@ -222,13 +206,9 @@ bool gpu_agent_reply(struct gpu_agent *a, uint8_t op, uint32_t id, const void *b
 
 uint64_t gpu_agent_queue_jobs(const struct gpu_agent *a)
 {
-	uint64_t jobs = 0;
+	bool open = gpu_agent_has_session(a) && a->state < GPU_CLOSED;
 
-	if (!gpu_agent_has_session(a) || a->mode != WIRE_GPU_QUEUE || a->state >= GPU_CLOSED)
-		return 0;
-	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
-		jobs += wire_ring_load(&wire_ring_worker_line(a->ring, q)->done);
-	return jobs;
+	return open && a->mode == WIRE_GPU_QUEUE ? gpu_ring_done(a->ring) : 0;
 }
 
 /* In queue mode only the ring knows. */
@@ -236,56 +216,39 @@ bool gpu_agent_busy(const struct gpu_agent *a)
 {
 	if (a->state != GPU_RUNNING && a->state != GPU_FINISHING)
 		return false;
-	if (a->mode == WIRE_GPU_RPC)
-		return a->jobs > 0;
-	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
-		if (wire_ring_load(&wire_ring_client_line(a->ring, q)->submitted) !=
-		    wire_ring_load(&wire_ring_worker_line(a->ring, q)->done))
-			return true;
-	return false;
+	return a->mode == WIRE_GPU_RPC ? a->jobs > 0 : gpu_ring_submitted(a->ring) != gpu_ring_done(a->ring);
 }
 
 /*
  * Records
  */
-static uint64_t operations(void)
-{
-	uint64_t bits = 0;
-
-	for (unsigned op = 0; op < WIRE_RING_OPS; op++)
-		if (wire_gpu_operation_name(op))
-			bits |= 1ull << op;
-	return bits;
-}
-
-/* With what sessions are not confined by, and why it is not one that was wanted more, as far as there is room; log and
- * status have all of it. */
-static void describe_device(const struct gpu_probe *probe, char out[static WIRE_GPU_NAME])
-{
-	if (snprintf(out, WIRE_GPU_NAME, "%s%s%s%s%s", probe->device, probe->lacks[0] ? "; without " : "", probe->lacks,
-		     probe->passed[0] ? "; not " : "", probe->passed) >= WIRE_GPU_NAME)
-		memcpy(out + WIRE_GPU_NAME - 4, "...", 4);
-}
-
 static int gpu_agent_info(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct gpu_service *gpu = gpu_agent_service(a);
+	const struct gpu_probe *probe = &gpu->probe;
 	struct wire_gpu_info answer = {
 		.sessions = atomic_load_explicit(&gpu->sessions, memory_order_relaxed),
 		.sessions_max = gpu->sessions_max,
 		.queues_max = gpu->queues,
 		.slots_max = gpu->slots,
-		.payload_max = gpu_service_payload_max(gpu),
+		.payload_max = gpu_service_payload_max(gpu->memory),
 		.memory_max = gpu->memory,
-		.operations = operations(),
 		.jobs = atomic_load_explicit(&gpu->jobs, memory_order_relaxed),
 		.bytes_in = atomic_load_explicit(&gpu->bytes_in, memory_order_relaxed),
 		.bytes_out = atomic_load_explicit(&gpu->bytes_out, memory_order_relaxed),
 	};
 
 	(void)body;
-	memcpy(answer.backend, gpu->probe.backend, sizeof(answer.backend));
-	describe_device(&gpu->probe, answer.device);
+	for (unsigned op = 0; op < WIRE_RING_OPS; op++)
+		if (wire_gpu_operation_name(op))
+			answer.operations |= 1ull << op;
+	memcpy(answer.backend, probe->backend, sizeof(answer.backend));
+	/* With what sessions are not confined by, and why it is not one that was wanted more, as far as there is room;
+	 * log and status have all of it. */
+	if (snprintf(answer.device, sizeof(answer.device), "%s%s%s%s%s", probe->device,
+		     probe->lacks[0] ? "; without " : "", probe->lacks, probe->passed[0] ? "; not " : "",
+		     probe->passed) >= (int)sizeof(answer.device))
+		memcpy(answer.device + sizeof(answer.device) - 4, "...", 4);
 	return gpu_agent_reply(a, WIRE_OP_GPU_INFO, request->id, &answer, sizeof(answer)) ? 0 : -EAGAIN;
 }
 _Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&

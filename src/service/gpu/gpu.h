@@ -282,8 +282,8 @@ bool gpu_agent_reply(struct gpu_agent *agent, uint8_t op, uint32_t id, const voi
  * open.c: the ring, as granted and as the client reaches it.
  */
 
-/* Longest input or output that a session can have at all. */
-uint32_t gpu_service_payload_max(const struct gpu_service *gpu);
+/* Longest input or output that a session with so much memory can have at all. */
+uint32_t gpu_service_payload_max(uint64_t memory);
 
 /* Take a request to open apart and start what it asks for; a wrong one fails the session. */
 void gpu_agent_open(struct gpu_agent *agent, const struct wire_record *request, const void *body);

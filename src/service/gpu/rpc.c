@@ -53,14 +53,6 @@ static bool id_taken(const struct gpu_agent *a, uint32_t id)
 	return job;
 }
 
-static void id_take(struct gpu_agent *a, struct gpu_agent_job *job)
-{
-	struct gpu_agent_job **bucket = bucket_of(a, job->ring.id);
-
-	job->next = *bucket;
-	*bucket = job;
-}
-
 static void id_give(struct gpu_agent *a, const struct gpu_agent_job *job)
 {
 	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
@@ -134,7 +126,7 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 	struct wire_gpu_job asked;
 	struct wire_ring_job ring;
 	struct gpu_cell cell;
-	struct gpu_agent_job *job;
+	struct gpu_agent_job *job, **bucket = bucket_of(a, request->id);
 	void *input;
 
 	must(a->state == GPU_RUNNING);
@@ -155,10 +147,16 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 		gpu_agent_fail(a, -EIO, "the worker gave a job's place back before it was done");
 		return 0;
 	}
-	*job = (struct gpu_agent_job){.agent = a, .cell = cell, .ring = ring, .to = input};
-	job->input = asked.input;
-	job->output = asked.output;
-	id_take(a, job);
+	*job = (struct gpu_agent_job){
+		.agent = a,
+		.cell = cell,
+		.ring = ring,
+		.to = input,
+		.input = asked.input,
+		.output = asked.output,
+		.next = *bucket,
+	};
+	*bucket = job;
 	a->jobs++;
 	a->thread->part.thread->busy++;
 	if (!list_empty(&a->reads) || read_input(a, job) == -EAGAIN)
@@ -184,15 +182,6 @@ static void write_done(struct conn_transfer *wire, enum fabric_status status)
 		a->jobs--;
 		a->thread->part.thread->busy--;
 	}
-}
-
-/* To a client that takes no immediates; room for all of a chain was made with the first. */
-static void commit_reply(struct gpu_agent *a, struct wire_record *reply, uint32_t id)
-{
-	reply->op = WIRE_OP_GPU_JOB;
-	reply->flags = WIRE_REPLY;
-	reply->id = id;
-	conn_commit(a->conn, reply, 0);
 }
 
 /* The first `count` results, in order. */
@@ -247,7 +236,11 @@ static int post_answers(struct gpu_agent *a, unsigned count)
 		job = *end = take_answered(a);
 		if (!reply)
 			continue;
-		commit_reply(a, reply, job->ring.id);
+		/* To a client that takes no immediates; room for all of a chain was made with the first. */
+		reply->op = WIRE_OP_GPU_JOB;
+		reply->flags = WIRE_REPLY;
+		reply->id = job->ring.id;
+		conn_commit(a->conn, reply, 0);
 		if (count > 1)
 			reply = conn_reserve(a->conn, 0, NULL);
 	}
@@ -302,22 +295,11 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 	return a->answered;
 }
 
-static void count_job(struct gpu_agent *a, const struct gpu_agent_job *job)
-{
-	struct gpu_service *gpu = gpu_agent_service(a);
-
-	gpu_agent_count(a, GPU_SERVICE_JOBS + job->ring.op, 1);
-	gpu_agent_count(a, GPU_SERVICE_IN_BYTES, job->ring.length);
-	gpu_agent_count(a, GPU_SERVICE_OUT_BYTES, job->output.length);
-	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&gpu->bytes_in, job->ring.length, memory_order_relaxed);
-	atomic_fetch_add_explicit(&gpu->bytes_out, job->output.length, memory_order_relaxed);
-}
-
 /* What the process says is believed no more than what the client says. */
 static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 {
 	struct gpu_agent_job *job = job_of(a, &done->cell);
+	struct gpu_service *gpu = gpu_agent_service(a);
 
 	if (done->result.id != job->ring.id || done->result.length != job->output.length) {
 		gpu_agent_fail(a, -EIO, "the worker answered job %u by job %u with %u bytes", job->ring.id,
@@ -325,7 +307,12 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 		return;
 	}
 	job->from = done->output;
-	count_job(a, job);
+	gpu_agent_count(a, GPU_SERVICE_JOBS + job->ring.op, 1);
+	gpu_agent_count(a, GPU_SERVICE_IN_BYTES, job->ring.length);
+	gpu_agent_count(a, GPU_SERVICE_OUT_BYTES, job->output.length);
+	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu->bytes_in, job->ring.length, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu->bytes_out, job->output.length, memory_order_relaxed);
 	list_add_tail(&a->answers, &job->node);
 }
 

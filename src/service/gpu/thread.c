@@ -303,30 +303,20 @@ static bool stop_processes(struct service_part *part)
 	return left;
 }
 
-/* A process that waits for a device in the kernel may never end, and must not keep the daemon. */
-static void abandon_processes(struct service_part *part)
-{
-	struct gpu_agent *a;
-
-	for_each_agent (a, thread_of(part))
-		if (gpu_agent_has_session(a) && gpu_session_alive(a->session))
-			gpu_session_abandon(a->session);
-}
-
-static void end_processes(struct service_part *part)
+void gpu_service_thread_end(struct service_part *part)
 {
 	uint64_t until = time_now() + END_PATIENCE;
+	struct gpu_agent *a;
 
 	while (stop_processes(part)) {
 		wait_for_processes(part);
-		if (time_now() >= until)
-			abandon_processes(part);
+		if (time_now() < until)
+			continue;
+		/* A process that waits for a device in the kernel may never end, and must not keep the daemon. */
+		for_each_agent (a, thread_of(part))
+			if (gpu_agent_has_session(a) && gpu_session_alive(a->session))
+				gpu_session_abandon(a->session);
 	}
-}
-
-void gpu_service_thread_end(struct service_part *part)
-{
-	end_processes(part);
 }
 
 void gpu_service_thread_clear(struct service_part *part)
@@ -334,7 +324,7 @@ void gpu_service_thread_clear(struct service_part *part)
 	struct gpu_service_thread *t = thread_of(part);
 
 	while (part->active) {
-		end_processes(part);
+		gpu_service_thread_end(part);
 		wait_for_processes(part);
 	}
 	pthread_mutex_lock(&t->lock); /* the helper has let go of it */
