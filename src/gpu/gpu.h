@@ -25,6 +25,38 @@
 int64_t gpu_job_check(const struct wire_ring_shape *shape, const struct wire_ring_job *job, const char **why);
 
 /*
+ * life.c: what a session waits for, and what moves it on.
+ */
+enum gpu_session_state {
+	GPU_WAITING,
+	GPU_PLACING,
+	GPU_MAKING,
+	GPU_STARTING, /* the ring can be filled from here on */
+	GPU_ANSWERING,
+	GPU_RUNNING,
+	GPU_FINISHING,
+	GPU_ENDING,
+	GPU_CLOSED,
+	GPU_GONE,
+};
+
+enum gpu_session_event {
+	GPU_EVENT_OPENED,
+	GPU_EVENT_PLACED,
+	GPU_EVENT_MADE,
+	GPU_EVENT_READY,
+	GPU_EVENT_ANSWERED,
+	GPU_EVENT_TERMINATE, /* the client asked for the end */
+	GPU_EVENT_DRAINED,   /* and all jobs before that are answered */
+	GPU_EVENT_FAILED,
+	GPU_EVENT_LEFT,   /* the client is gone */
+	GPU_EVENT_EXITED, /* the process is, or there is none */
+};
+
+/* True: the event has moved it on. */
+bool gpu_session_handle(enum gpu_session_state *state, enum gpu_session_event event);
+
+/*
  * session.c: ring and process, from the daemon's side.
  */
 #define GPU_THREADS_MAX 256
@@ -57,13 +89,6 @@ struct gpu_probe {
  * with what it said. */
 int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out);
 
-enum gpu_session_state {
-	GPU_STARTING, /* the ring can be filled already */
-	GPU_RUNNING,
-	GPU_ENDING, /* it failed or was stopped; its process is still there */
-	GPU_GONE,   /* its process is reaped */
-};
-
 struct gpu_session;
 
 /* Make the ring, cleared, and start the process; shape was checked. `queue_mode`: jobs come by one-sided writes, of
@@ -73,17 +98,19 @@ struct gpu_session;
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out);
 
-/* The calling thread has it from now on, after another, which lives on. */
-void gpu_session_own(struct gpu_session *session);
+/* It was made for a client: the calling thread has it from now on, after another, which lives on, and what its process
+ * does moves *state, which lives as long. */
+void gpu_session_own(struct gpu_session *session, enum gpu_session_state *state);
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 
 /* Becomes readable when progress has something to do, or, of an armed port, when there are results;
  * does not change. */
 int gpu_session_fd(const struct gpu_session *session);
-/* Take what the process said, its death, and the end of patience. */
+/* Take what the process said, its death, and the end of patience. Its state then. */
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now);
-enum gpu_session_state gpu_session_state(const struct gpu_session *session);
+/* Its process is not reaped yet. */
+bool gpu_session_alive(const struct gpu_session *session);
 /* When progress must be called though nothing came. */
 uint64_t gpu_session_deadline(const struct gpu_session *session);
 
@@ -94,7 +121,7 @@ const struct gpu_probe *gpu_session_probe(const struct gpu_session *session);
 const char *gpu_session_reason(const struct gpu_session *session);
 pid_t gpu_session_pid(const struct gpu_session *session);
 
-/* Ask the process to end: it has 100 ms, then it is killed. Idempotent. */
+/* Ask the process to end: it has 100 ms, then it is killed. Idempotent; GPU_EVENT_EXITED if there is none. */
 void gpu_session_stop(struct gpu_session *session, uint64_t now);
 
 /* Its process was killed and does not end, as one that waits for a device in the kernel: leave it to the system.
@@ -106,10 +133,29 @@ void gpu_session_abandon(struct gpu_session *session);
 #define GPU_KILL_PATIENCE (2 * TIME_S)
 void gpu_session_destroy(struct gpu_session *session);
 
-/* gpu/program/sandbox.c: the calling process dumps no core, and from now on only root reads its memory from outside:
+/* gpu/program/confine.c: the calling process dumps no core, and from now on only root reads its memory from outside:
  * its workers are of its own user. Not in a build with sanitizers, whose search for leaks is from outside. 0 or
  * -errno. */
 int gpu_hide_memory(void);
+
+/* Jobs that were ever put into a ring, and results: there is work where these differ. */
+static inline uint64_t gpu_ring_submitted(const struct wire_ring *ring)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < ring->shape.queues; i++)
+		sum += wire_ring_load(&wire_ring_client_line(ring, i)->submitted);
+	return sum;
+}
+
+static inline uint64_t gpu_ring_done(const struct wire_ring *ring)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < ring->shape.queues; i++)
+		sum += wire_ring_load(&wire_ring_worker_line(ring, i)->done);
+	return sum;
+}
 
 /*
  * port.c: the client's side of a ring in this process, for RPC mode, local measurements and tests.

@@ -17,22 +17,17 @@ struct answer {
 	uint64_t limit;
 };
 
-static int left_ms(const struct answer *answer)
-{
-	uint64_t now = time_now();
-
-	return now >= answer->limit ? 0 : (int)((answer->limit - now + TIME_MS - 1) / TIME_MS);
-}
-
 /* Until it is readable or the time is over. */
 static bool wait_for(int fd, const struct answer *answer)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	uint64_t now;
 	int rc;
 
-	do
-		rc = poll(&poll_fd, 1, left_ms(answer));
-	while (rc < 0 && errno == EINTR);
+	do {
+		now = time_now();
+		rc = poll(&poll_fd, 1, now < answer->limit ? (int)((answer->limit - now + TIME_MS - 1) / TIME_MS) : 0);
+	} while (rc < 0 && errno == EINTR);
 	return rc > 0;
 }
 
@@ -63,18 +58,9 @@ static bool find_line(const char *text, const char *name, char *out, size_t size
 	return false;
 }
 
-static void log_lines(char *text)
-{
-	char *rest = text;
-
-	for (char *line; (line = strsep(&rest, "\n"));)
-		if (*line)
-			log_error("gpu", "rdmad-gpu: %s", line);
-}
-
 static int judge(struct answer *answer, bool ended, int status, struct gpu_probe *out)
 {
-	char how[64];
+	char how[64], *rest = answer->text;
 
 	if (ended && status == 0 && find_line(answer->text, "backend", out->backend, sizeof(out->backend)) &&
 	    find_line(answer->text, "device", out->device, sizeof(out->device))) {
@@ -90,44 +76,35 @@ static int judge(struct answer *answer, bool ended, int status, struct gpu_probe
 		log_error("gpu", "rdmad-gpu --probe %s", gpu_spawn_status(status, how));
 	else
 		log_error("gpu", "rdmad-gpu --probe named no backend and device");
-	log_lines(answer->text); /* last, as the cause */
+	for (char *line; (line = strsep(&rest, "\n"));) /* last, as the cause */
+		if (*line)
+			log_error("gpu", "rdmad-gpu: %s", line);
 	return ended ? -ENODEV : -ETIMEDOUT;
-}
-
-static int ask(const struct gpu_process_attr *attr, int from, int *to, struct gpu_probe *out)
-{
-	struct gpu_spawn spawn = {.probe = true, .output = *to};
-	struct answer answer = {.limit = time_now() + PROBE_LIMIT};
-	int process, status = 0, rc;
-	bool ended;
-	pid_t pid;
-
-	rc = gpu_spawn(attr, &spawn, &pid, &process);
-	if (rc != 0)
-		return rc;
-	close(*to); /* so that its end ends the answer */
-	*to = -1;
-	read_answer(from, &answer);
-	ended = wait_for(process, &answer);
-	if (!ended)
-		kill(pid, SIGKILL);
-	gpu_spawn_reap(process, 0, &status);
-	close(process);
-	return judge(&answer, ended, status, out);
 }
 
 int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out)
 {
-	int ends[2], rc;
+	struct answer answer = {.limit = time_now() + PROBE_LIMIT};
+	int ends[2], process, status = 0, rc;
+	bool ended;
+	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC) != 0) {
 		rc = -errno;
 		log_error("gpu", "pipe: %m");
 		return rc;
 	}
-	rc = ask(attr, ends[0], &ends[1], out);
-	if (ends[1] >= 0)
-		close(ends[1]);
+	rc = gpu_spawn(attr, &(struct gpu_spawn){.probe = true, .output = ends[1]}, &pid, &process);
+	close(ends[1]); /* so that its end ends the answer */
+	if (rc == 0) {
+		read_answer(ends[0], &answer);
+		ended = wait_for(process, &answer);
+		if (!ended)
+			kill(pid, SIGKILL);
+		gpu_spawn_reap(process, 0, &status);
+		close(process);
+		rc = judge(&answer, ended, status, out);
+	}
 	close(ends[0]);
 	return rc;
 }

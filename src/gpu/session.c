@@ -36,34 +36,24 @@ struct gpu_session {
 	struct wire_ring ring;
 	int epoll, control, event, process; /* -1: closed */
 	pid_t pid;
-	enum gpu_session_state state;
-	uint64_t deadline;          /* of the state; while it runs: of the next look at the heartbeat */
+	enum gpu_session_state *state; /* its client's; `own` of one that has none */
+	enum gpu_session_state own;
+	uint64_t deadline;          /* of the start, of the next look at the heartbeat, or of the end */
 	uint64_t life;              /* between two of them */
 	uint64_t heartbeat, looked; /* at the last look, and when that was */
 	bool still;                 /* at the last look it was what it had been */
 	uintptr_t owner;            /* thread_self() of the thread that has it */
-	bool stopped;               /* by gpu_session_stop(): its end needs no reason */
+	bool asked;                 /* to end: its time is limited */
+	bool failed;                /* that was why */
 	bool killed;                /* because its time was over */
 	struct gpu_probe probe;
 	char reason[256];
 };
 
-static const char *const state_names[] = {
-	[GPU_STARTING] = "starting", [GPU_RUNNING] = "running", [GPU_ENDING] = "ending", [GPU_GONE] = "gone"};
-
-/* The only writer of the state once there is a process. */
-static void session_set_state(struct gpu_session *session, enum gpu_session_state state, uint64_t deadline)
-{
-	must(state > session->state);
-	log_debug("gpu", "worker %d: %s to %s", (int)session->pid, state_names[session->state], state_names[state]);
-	session->state = state;
-	session->deadline = deadline;
-}
-
 /* It is of one thread, unless that has seen its process go. */
 static bool session_is_mine(const struct gpu_session *session)
 {
-	return session->state == GPU_GONE || session->owner == thread_self();
+	return session->process < 0 || session->owner == thread_self();
 }
 
 static void close_fd(int *fd)
@@ -83,18 +73,6 @@ static int lift_fd(int fd)
 		close(fd);
 	errno = saved;
 	return lifted;
-}
-
-static void fill_header(const struct wire_ring *ring)
-{
-	struct wire_ring_header *header = wire_ring_header(ring);
-
-	header->version = WIRE_RING_VERSION;
-	header->queues = ring->shape.queues;
-	header->slots = ring->shape.slots;
-	header->payload = ring->shape.payload;
-	header->state = WIRE_RING_STARTING;
-	header->magic = WIRE_RING_MAGIC;
 }
 
 /* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the
@@ -122,7 +100,14 @@ static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring
 	ring->base = mmap(random_place(), ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring->base == MAP_FAILED)
 		goto fail;
-	fill_header(ring);
+	*wire_ring_header(ring) = (struct wire_ring_header){
+		.magic = WIRE_RING_MAGIC,
+		.version = WIRE_RING_VERSION,
+		.queues = shape->queues,
+		.slots = shape->slots,
+		.payload = shape->payload,
+		.state = WIRE_RING_STARTING,
+	};
 	return fd;
 
 fail:
@@ -132,21 +117,6 @@ fail:
 	if (fd >= 0)
 		close(fd);
 	return rc;
-}
-
-static int watch(struct gpu_session *session, int fd, enum watched what)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.u32 = what};
-
-	return epoll_ctl(session->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
-}
-
-/* Session n begins where n - 1 ended: together they use all processors evenly. */
-static unsigned next_share(unsigned threads)
-{
-	static _Atomic unsigned next;
-
-	return atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
 }
 
 /* *other is the process's end of the control socket. */
@@ -170,12 +140,15 @@ fail:
 
 static int spawn_process(struct gpu_session *session, const struct gpu_process_attr *attr, bool queue_mode, int ring)
 {
+	static _Atomic unsigned next;
 	struct gpu_spawn spawn = {.queue_mode = queue_mode, .ring = ring};
+	unsigned threads = gpu_threads(attr->threads);
 	int rc = make_descriptors(session, &spawn.control);
 
 	if (rc != 0)
 		return rc;
-	spawn.share = next_share(gpu_threads(attr->threads));
+	/* Session n begins where n - 1 ended: together they use all processors evenly. */
+	spawn.share = atomic_fetch_add_explicit(&next, threads, memory_order_relaxed) % 65536;
 	spawn.event = session->event;
 	rc = gpu_spawn(attr, &spawn, &session->pid, &session->process);
 	close(spawn.control);
@@ -184,15 +157,23 @@ static int spawn_process(struct gpu_session *session, const struct gpu_process_a
 
 static int watch_all(struct gpu_session *session)
 {
-	int rc = watch(session, session->control, WATCHED_CONTROL);
+	const int fds[] = {
+		[WATCHED_CONTROL] = session->control,
+		[WATCHED_EVENT] = session->event,
+		[WATCHED_PROCESS] = session->process,
+	};
 
-	if (rc == 0)
-		rc = watch(session, session->event, WATCHED_EVENT);
-	if (rc == 0)
-		rc = watch(session, session->process, WATCHED_PROCESS);
-	if (rc != 0)
-		log_error("gpu", "cannot watch a worker: %s", strerror(-rc));
-	return rc;
+	for (uint32_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+
+		if (epoll_ctl(session->epoll, EPOLL_CTL_ADD, fds[i], &event) != 0) {
+			int rc = -errno;
+
+			log_error("gpu", "cannot watch a worker: %m");
+			return rc;
+		}
+	}
+	return 0;
 }
 
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
@@ -204,7 +185,8 @@ int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_rin
 	if (!session)
 		return -ENOMEM;
 	session->control = session->event = session->process = -1;
-	session->state = GPU_GONE; /* until there is a process */
+	session->state = &session->own;
+	session->own = GPU_STARTING;
 	session->life = MAX(attr->job_timeout, LIFE_LEAST);
 	session->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (session->epoll < 0) {
@@ -220,7 +202,6 @@ int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_rin
 	if (rc != 0)
 		goto destroy;
 	session->owner = thread_self();
-	session->state = GPU_STARTING;
 	session->deadline = time_now() + START_LIMIT;
 	rc = watch_all(session);
 	if (rc != 0)
@@ -234,9 +215,10 @@ destroy:
 	return rc;
 }
 
-void gpu_session_own(struct gpu_session *session)
+void gpu_session_own(struct gpu_session *session, enum gpu_session_state *state)
 {
 	session->owner = thread_self();
+	session->state = state;
 }
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session)
@@ -249,9 +231,9 @@ int gpu_session_fd(const struct gpu_session *session)
 	return session->epoll;
 }
 
-enum gpu_session_state gpu_session_state(const struct gpu_session *session)
+bool gpu_session_alive(const struct gpu_session *session)
 {
-	return session->state;
+	return session->process >= 0;
 }
 
 uint64_t gpu_session_deadline(const struct gpu_session *session)
@@ -274,18 +256,12 @@ pid_t gpu_session_pid(const struct gpu_session *session)
 	return session->pid;
 }
 
-/* Its time is limited from now on; the first reason counts. */
-static void end(struct gpu_session *session, uint64_t now, const char *reason)
+static void ask_to_end(struct gpu_session *session, uint64_t now)
 {
 	struct wire_ring_control *control = wire_ring_control(&session->ring);
 
-	if (session->state >= GPU_ENDING)
-		return;
-	if (!session->stopped) {
-		snprintf(session->reason, sizeof(session->reason), "%s", reason);
-		log_info("gpu", "worker %d: %s", (int)session->pid, reason);
-	}
-	session_set_state(session, GPU_ENDING, now + GPU_STOP_GRACE);
+	session->asked = true;
+	session->deadline = now + GPU_STOP_GRACE;
 	wire_ring_store32(&control->stop, 1);
 	wire_ring_store32(&control->kick, control->kick + 1);
 	syscall(SYS_futex, &control->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -293,13 +269,33 @@ static void end(struct gpu_session *session, uint64_t now, const char *reason)
 		shutdown(session->control, SHUT_WR);
 }
 
+/* The first reason counts, and none does for what was stopped. */
+static void fail(struct gpu_session *session, uint64_t now, const char *reason)
+{
+	if (session->asked)
+		return;
+	session->failed = true;
+	snprintf(session->reason, sizeof(session->reason), "%s", reason);
+	log_info("gpu", "worker %d: %s", (int)session->pid, reason);
+	ask_to_end(session, now);
+	gpu_session_handle(session->state, GPU_EVENT_FAILED);
+}
+
+/* What the client would do that it has not. */
+static void handle_alone(struct gpu_session *session, enum gpu_session_event event)
+{
+	if (session->state == &session->own)
+		gpu_session_handle(session->state, event);
+}
+
 void gpu_session_stop(struct gpu_session *session, uint64_t now)
 {
 	must(session_is_mine(session));
-	if (session->state >= GPU_ENDING)
-		return;
-	session->stopped = true;
-	end(session, now, "");
+	handle_alone(session, GPU_EVENT_LEFT);
+	if (session->process < 0)
+		gpu_session_handle(session->state, GPU_EVENT_EXITED);
+	else if (!session->asked)
+		ask_to_end(session, now);
 }
 
 static void terminate(char *text, size_t size)
@@ -315,20 +311,21 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 	terminate(m->text, sizeof(m->text));
 	switch (m->kind) {
 	case GPU_SAYS_READY:
-		if (session->state != GPU_STARTING)
+		if (!gpu_session_handle(session->state, GPU_EVENT_READY))
 			return;
 		session->probe = m->probe;
-		session_set_state(session, GPU_RUNNING, time_after(now, session->life));
+		session->deadline = time_after(now, session->life);
+		handle_alone(session, GPU_EVENT_ANSWERED);
 		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend, m->probe.device);
 		return;
 	case GPU_SAYS_FAILED:
-		end(session, now, m->text);
+		fail(session, now, m->text);
 		return;
 	case GPU_SAYS_LOG:
 		log_at(MIN(m->level, LOG_LEVEL_DEBUG), m->room, "worker %d: %s", (int)session->pid, m->text);
 		return;
 	default:
-		end(session, now, "the worker process sent a message that there is not");
+		fail(session, now, "the worker process sent a message that there is not");
 	}
 }
 
@@ -349,30 +346,30 @@ static void take_messages(struct gpu_session *session, unsigned most, uint64_t n
 	}
 }
 
-/* A client that looks at the ring alone learns of it too: the process, whose words these are, writes
- * no more. */
-static void mark_dead(const struct gpu_session *session)
+static void exited(struct gpu_session *session)
 {
-	struct wire_ring_header *header = wire_ring_header(&session->ring);
-
-	if (header->state == WIRE_RING_FAILED || header->state == WIRE_RING_STOPPED)
-		return;
-	header->error = session->stopped ? WIRE_RING_NO_ERROR : WIRE_RING_DIED;
-	wire_ring_store32(&header->state, session->stopped ? WIRE_RING_STOPPED : WIRE_RING_FAILED);
+	close_fd(&session->process);
+	close_fd(&session->control);
+	session->deadline = TIME_NEVER;
+	handle_alone(session, GPU_EVENT_LEFT);
+	gpu_session_handle(session->state, GPU_EVENT_EXITED);
 }
 
 static void buried(struct gpu_session *session, int status, uint64_t now)
 {
+	struct wire_ring_header *header = wire_ring_header(&session->ring);
 	char how[64], reason[128];
 
 	take_messages(session, UINT_MAX, now); /* as many as a socket holds */
 	snprintf(reason, sizeof(reason), "the worker process %s", gpu_spawn_status(status, how));
-	end(session, now, reason);
-	log_debug("gpu", "worker %d %s", (int)session->pid, gpu_spawn_status(status, how));
-	mark_dead(session);
-	close_fd(&session->process);
-	close_fd(&session->control);
-	session_set_state(session, GPU_GONE, TIME_NEVER);
+	fail(session, now, reason);
+	log_debug("gpu", "worker %d %s", (int)session->pid, how);
+	/* A client that looks at the ring alone learns of it too; the process, whose words these are, is no more. */
+	if (header->state != WIRE_RING_FAILED && header->state != WIRE_RING_STOPPED) {
+		header->error = session->failed ? WIRE_RING_DIED : WIRE_RING_NO_ERROR;
+		wire_ring_store32(&header->state, session->failed ? WIRE_RING_FAILED : WIRE_RING_STOPPED);
+	}
+	exited(session);
 }
 
 static void kill_process(const struct gpu_session *session)
@@ -388,9 +385,9 @@ static void look_for_life(struct gpu_session *session, uint64_t now)
 	bool still = heartbeat == session->heartbeat && clock - session->looked >= LIFE_AGAIN / 2;
 
 	if (still && session->still) {
-		end(session, now,
-		    "the worker process stands still: a signal has stopped it, or it gets no processor; open a new "
-		    "session");
+		fail(session, now,
+		     "the worker process stands still: a signal has stopped it, or it gets no processor; open a new "
+		     "session");
 		return;
 	}
 	session->heartbeat = heartbeat;
@@ -401,14 +398,13 @@ static void look_for_life(struct gpu_session *session, uint64_t now)
 
 static void expired(struct gpu_session *session, uint64_t now)
 {
-	if (session->state == GPU_RUNNING && session->control >= 0) {
-		look_for_life(session, now);
-		return;
-	}
-	if (session->state < GPU_ENDING) {
-		end(session, now,
-		    session->control < 0 ? "the worker process hung up"
-					 : "the worker process was not ready within 30 s");
+	if (!session->asked) {
+		if (session->control < 0)
+			fail(session, now, "the worker process hung up");
+		else if (*session->state == GPU_STARTING)
+			fail(session, now, "the worker process was not ready within 30 s");
+		else
+			look_for_life(session, now);
 		return;
 	}
 	if (session->killed) {
@@ -423,26 +419,20 @@ static void expired(struct gpu_session *session, uint64_t now)
 	session->deadline = now + GPU_KILL_PATIENCE; /* its end comes by the descriptor */
 }
 
-static void take_event(struct gpu_session *session)
-{
-	uint64_t count;
-
-	while (read(session->event, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-}
-
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now)
 {
 	struct epoll_event events[3];
 	int n = epoll_wait(session->epoll, events, ARRAY_SIZE(events), 0), status;
+	uint64_t count;
 
 	must(session_is_mine(session));
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u32 == WATCHED_EVENT) {
-			take_event(session);
+			while (read(session->event, &count, sizeof(count)) < 0 && errno == EINTR)
+				;
 		} else if (events[i].data.u32 == WATCHED_CONTROL) {
 			take_messages(session, MESSAGES, now);
-			if (session->control < 0 && session->state < GPU_ENDING)
+			if (session->control < 0 && !session->asked)
 				/* how it ended is about to be known */
 				session->deadline = MIN(session->deadline, now + GPU_STOP_GRACE);
 		} else if (session->process >= 0 && gpu_spawn_reap(session->process, WNOHANG, &status)) {
@@ -451,7 +441,7 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 	}
 	if (now >= session->deadline)
 		expired(session, now);
-	return session->state;
+	return *session->state;
 }
 
 void gpu_session_abandon(struct gpu_session *session)
@@ -459,31 +449,22 @@ void gpu_session_abandon(struct gpu_session *session)
 	must(session_is_mine(session));
 	must(session->process >= 0);
 	log_error("gpu", "worker %d was killed and does not end: it is left to the system", (int)session->pid);
-	close_fd(&session->process);
-	close_fd(&session->control);
-	if (session->state < GPU_GONE)
-		session_set_state(session, GPU_GONE, TIME_NEVER);
-}
-
-/* Nobody asks it to end in peace any more. */
-static void end_process(struct gpu_session *session)
-{
-	struct pollfd end = {.fd = session->process, .events = POLLIN};
-	int status;
-
-	kill_process(session);
-	poll(&end, 1, (int)(GPU_KILL_PATIENCE / TIME_MS));
-	if (!gpu_spawn_reap(session->process, WNOHANG, &status))
-		gpu_session_abandon(session);
+	exited(session);
 }
 
 void gpu_session_destroy(struct gpu_session *session)
 {
+	int status;
+
 	if (!session)
 		return;
 	must(session_is_mine(session));
-	if (session->process >= 0)
-		end_process(session);
+	if (session->process >= 0) { /* nobody asks it to end in peace any more */
+		kill_process(session);
+		poll(&(struct pollfd){.fd = session->process, .events = POLLIN}, 1, (int)(GPU_KILL_PATIENCE / TIME_MS));
+		if (!gpu_spawn_reap(session->process, WNOHANG, &status))
+			gpu_session_abandon(session);
+	}
 	close_fd(&session->process);
 	close_fd(&session->control);
 	close_fd(&session->event);

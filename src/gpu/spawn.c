@@ -107,21 +107,16 @@ static int add_files(const struct gpu_spawn *spawn, posix_spawn_file_actions_t *
 	return rc;
 }
 
-static bool is_passed_on(const char *variable)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(passed_on); i++)
-		if (strncmp(variable, passed_on[i], strlen(passed_on[i])) == 0)
-			return true;
-	return false;
-}
-
 static void make_environment(char *out[ENVIRONMENT_MAX + 1])
 {
 	unsigned n = 0;
 
 	for (char **variable = environ; *variable && n < ENVIRONMENT_MAX; variable++)
-		if (is_passed_on(*variable))
-			out[n++] = *variable;
+		for (size_t i = 0; i < ARRAY_SIZE(passed_on); i++)
+			if (strncmp(*variable, passed_on[i], strlen(passed_on[i])) == 0) {
+				out[n++] = *variable;
+				break;
+			}
 	out[n] = NULL;
 }
 

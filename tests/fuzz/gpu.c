@@ -20,7 +20,8 @@
 struct gpu_session {
 	struct wire_ring ring;
 	struct gpu_probe probe;
-	enum gpu_session_state state;
+	enum gpu_session_state *state;
+	bool stopped;
 	uint64_t done[QUEUES];
 	int fd;
 };
@@ -74,18 +75,15 @@ static void work(struct gpu_session *s, uint32_t queue)
 enum gpu_session_state gpu_session_progress(struct gpu_session *s, uint64_t now)
 {
 	(void)now;
-	if (s->state >= GPU_ENDING)
-		s->state = GPU_GONE;
-	else
-		s->state = GPU_RUNNING;
-	for (uint32_t queue = 0; s->state == GPU_RUNNING && queue < s->ring.shape.queues; queue++)
+	gpu_session_handle(s->state, s->stopped ? GPU_EVENT_EXITED : GPU_EVENT_READY);
+	for (uint32_t queue = 0; !s->stopped && queue < s->ring.shape.queues; queue++)
 		work(s, queue);
-	return s->state;
+	return *s->state;
 }
 
-enum gpu_session_state gpu_session_state(const struct gpu_session *s)
+bool gpu_session_alive(const struct gpu_session *s)
 {
-	return s->state;
+	return !s->stopped;
 }
 
 uint64_t gpu_session_deadline(const struct gpu_session *s)
@@ -114,12 +112,12 @@ pid_t gpu_session_pid(const struct gpu_session *s)
 void gpu_session_stop(struct gpu_session *s, uint64_t now)
 {
 	(void)now;
-	s->state = GPU_ENDING;
+	s->stopped = true;
 }
 
-void gpu_session_own(struct gpu_session *s)
+void gpu_session_own(struct gpu_session *s, enum gpu_session_state *state)
 {
-	(void)s;
+	s->state = state;
 }
 
 void gpu_session_abandon(struct gpu_session *s)

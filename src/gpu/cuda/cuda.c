@@ -33,28 +33,10 @@
  * Results: the daemon may sleep, and the kernel cannot wake it.
  */
 
-static uint64_t sum_done(const struct wire_ring *ring)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < ring->shape.queues; i++)
-		sum += wire_ring_load(&wire_ring_worker_line(ring, i)->done);
-	return sum;
-}
-
-static uint64_t sum_submitted(const struct wire_ring *ring)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < ring->shape.queues; i++)
-		sum += wire_ring_load(&wire_ring_client_line(ring, i)->submitted);
-	return sum;
-}
-
 /* Whether there are results since the last look; the daemon knows of them then. */
 static bool tell(struct gpu_process *process, uint64_t *told)
 {
-	uint64_t done = sum_done(&process->ring);
+	uint64_t done = gpu_ring_done(&process->ring);
 
 	if (done == *told)
 		return false;
@@ -105,7 +87,7 @@ static void *tell_results(void *argument)
 		if (tell(process, &told)) {
 			since = time_now();
 			turns = 0;
-		} else if (told != sum_submitted(&process->ring)) {
+		} else if (told != gpu_ring_submitted(&process->ring)) {
 			gpu_idle_end(process, &idle);
 			wait_for_result(process, ++turns, since);
 		} else {
@@ -138,11 +120,6 @@ static int launch(struct cuda *c)
 			 parameters, NULL);
 }
 
-static void fail(struct cuda *c, const char *why)
-{
-	gpu_process_fail(c->process, WIRE_RING_DEVICE, 0, 0, "%s", why);
-}
-
 /* What a block says it ended for, in the words of any backend. */
 static void fail_block(struct gpu_process *process, const struct gpu_kernel_block *block, uint64_t failed)
 {
@@ -169,57 +146,36 @@ static void fail_block(struct gpu_process *process, const struct gpu_kernel_bloc
 
 static int fail_device(struct cuda *c)
 {
-	fail(c, c->api.why);
+	gpu_process_fail(c->process, WIRE_RING_DEVICE, 0, 0, "%s", c->api.why);
 	return -EIO;
 }
 
-/* One that has not begun may never do so, and one that stands still does nothing for its queues while others go on. */
-static int judge_block(struct cuda *c, unsigned i, uint64_t silent)
-{
-	bool begun = c->heard[i].beat != 0;
-
-	if (!begun && silent > BEGIN_PATIENCE)
-		cuda_api_failed(
-			&c->api,
-			"block %u of the kernel's %u does not begin: the device has no room for it beside other "
-			"programs; see gpu.queues",
-			i, c->blocks);
-	else if (begun && silent > LEASE)
-		cuda_api_failed(&c->api, "block %u of the device's %u stands still", i, c->blocks);
-	else
-		return 0;
-	return fail_device(c);
-}
-
-/* Each block has a beat of its own. */
+/* Each block has a beat of its own. One that has not begun may never do so, and one that stands still does nothing for
+ * its queues while others go on. */
 static int look_at_blocks(struct cuda *c)
 {
 	uint64_t now = time_now(), passed = now - c->looked;
-	int rc = 0;
 
 	c->looked = now;
-	for (unsigned i = 0; i < c->blocks && rc == 0; i++) {
+	for (unsigned i = 0; i < c->blocks; i++) {
 		struct gpu_kernel_block *block = &c->board->block[i];
 		uint64_t failed = wire_ring_load(&block->failed), silent;
 
 		if (failed)
 			fail_block(c->process, block, failed);
 		silent = cuda_silence(&c->heard[i], wire_ring_load(&block->beat), passed);
-		rc = gpu_process_stopping(c->process) ? 0 : judge_block(c, i, silent);
+		if (gpu_process_stopping(c->process) || silent <= (c->heard[i].beat ? LEASE : BEGIN_PATIENCE))
+			continue;
+		if (c->heard[i].beat)
+			cuda_api_failed(&c->api, "block %u of the device's %u stands still", i, c->blocks);
+		else
+			cuda_api_failed(&c->api,
+					"block %u of the kernel's %u does not begin: the device has no room for it "
+					"beside other programs; see gpu.queues",
+					i, c->blocks);
+		return fail_device(c);
 	}
-	return rc;
-}
-
-/* Whether the device is still at it: 0, or it failed, or the kernel ended by itself. */
-static int look_at_device(struct cuda *c)
-{
-	int result = c->api.cuStreamQuery(c->stream);
-
-	if (result == CUDA_NOT_READY)
-		return 0;
-	if (cuda_api_result(&c->api, "the kernel", result) == 0)
-		cuda_api_failed(&c->api, "the kernel ended by itself, as it does when its host stood still for 30 s");
-	return fail_device(c);
+	return 0;
 }
 
 static void sleep_for(uint64_t ns)
@@ -243,19 +199,7 @@ static bool end_kernel(struct cuda *c, uint64_t word)
 
 static bool has_work(const struct cuda *c)
 {
-	return sum_submitted(&c->process->ring) != sum_done(&c->process->ring);
-}
-
-/*
- * A kernel that polls takes its time slice from all other programs of the device, for nothing when there is nothing to
- * do. So then it ends, and this thread waits for jobs. A job that comes while it ends is found by the next kernel.
- */
-static int park(struct cuda *c)
-{
-	if (!end_kernel(c, GPU_KERNEL_PARK))
-		return fail_device(c);
-	c->parked = true;
-	return 0;
+	return gpu_ring_submitted(&c->process->ring) != gpu_ring_done(&c->process->ring);
 }
 
 static int tend_parked(struct cuda *c, struct gpu_idle *idle)
@@ -271,17 +215,28 @@ static int tend_parked(struct cuda *c, struct gpu_idle *idle)
 static int tend_running(struct cuda *c)
 {
 	uint64_t now = time_now();
-	int rc = look_at_blocks(c);
+	int rc = look_at_blocks(c), result;
 
 	if (rc != 0 || gpu_process_stopping(c->process))
 		return rc;
-	rc = look_at_device(c);
-	if (rc != 0)
-		return rc;
+	result = c->api.cuStreamQuery(c->stream);
+	if (result != CUDA_NOT_READY) {
+		if (cuda_api_result(&c->api, "the kernel", result) == 0)
+			cuda_api_failed(&c->api, "the kernel ended by itself, as it does when its host stood still "
+						 "for 30 s");
+		return fail_device(c);
+	}
 	if (has_work(c))
 		c->busy = now;
-	if (now - c->busy > c->process->attr.park)
-		return park(c);
+	/* A kernel that polls takes its time slice from all other programs of the device, for nothing when there is
+	 * nothing to do. So then it ends, and this thread waits for jobs. A job that comes while it ends is found by
+	 * the next kernel. */
+	if (now - c->busy > c->process->attr.park) {
+		if (!end_kernel(c, GPU_KERNEL_PARK))
+			return fail_device(c);
+		c->parked = true;
+		return 0;
+	}
 	wire_ring_store(&c->board->beat, ++c->beat);
 	sleep_for(BEAT);
 	return 0;
@@ -310,7 +265,7 @@ static int serve(struct cuda *c)
 	int rc = process->queue_mode ? 0 : pthread_create(&results, NULL, tell_results, process);
 
 	if (rc != 0) {
-		fail(c, "no thread for the results");
+		gpu_process_fail(process, WIRE_RING_DEVICE, 0, 0, "no thread for the results");
 		return -rc;
 	}
 	gpu_process_ready(process);

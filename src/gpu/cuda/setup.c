@@ -20,17 +20,6 @@ static bool is_number(const char *text, uint64_t *number)
 	return units_parse_number(text, 0, INT32_MAX, number) == 0;
 }
 
-/* A UUID, of a device or of a part of one (MIG), is the driver's to find, which then shows nothing else: that is also
- * faster where there are many. Numbers are those of nvidia-smi. */
-static void name_devices(const char *wanted)
-{
-	uint64_t number;
-
-	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
-	if (wanted && !is_number(wanted, &number))
-		setenv("CUDA_VISIBLE_DEVICES", wanted, 1);
-}
-
 static int choose_device(struct cuda *c)
 {
 	const char *wanted = c->process->attr.device;
@@ -53,6 +42,8 @@ static int choose_device(struct cuda *c)
 /* From nothing to a device that is chosen, and not yet taken. */
 static int find_device(struct cuda *c)
 {
+	const char *wanted = c->process->attr.device;
+	uint64_t number;
 	int rc;
 
 	if (!c->process->attr.kernels && !cuda_image()) {
@@ -65,7 +56,11 @@ static int find_device(struct cuda *c)
 		return rc;
 	/* Lazily, a kernel would be loaded by its first launch, beside another that never ends. */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-	name_devices(c->process->attr.device);
+	/* A UUID, of a device or of a part of one (MIG), is the driver's to find, which then shows nothing else: that
+	 * is also faster where there are many. Numbers are those of nvidia-smi. */
+	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+	if (wanted && !is_number(wanted, &number))
+		setenv("CUDA_VISIBLE_DEVICES", wanted, 1);
 	rc = cuda_call(&c->api, cuInit, 0);
 	return rc != 0 ? rc : choose_device(c);
 }
@@ -75,20 +70,23 @@ static int device_attribute(struct cuda *c, int attribute, int *value)
 	return cuda_call(&c->api, cuDeviceGetAttribute, value, attribute, c->device);
 }
 
-/* What the device could do, before anything of it is taken. *mode: whether others may. */
-static int ask_device(struct cuda *c, int *limited, int *mode)
+/* What the device could do, before anything of it is taken; its name, for people, and whether only one session at a
+ * time will have it. */
+static int check_device(struct cuda *c)
 {
-	int rc = device_attribute(c, CUDA_ATTRIBUTE_CAPABLE_MAJOR, &c->major);
+	struct gpu_probe *out = &c->process->probe;
+	int limited = 0, mode = 0, rc = device_attribute(c, CUDA_ATTRIBUTE_CAPABLE_MAJOR, &c->major);
+	size_t n;
 
 	if (rc == 0)
 		rc = device_attribute(c, CUDA_ATTRIBUTE_CAPABLE_MINOR, &c->minor);
 	if (rc == 0)
-		rc = device_attribute(c, CUDA_ATTRIBUTE_RUN_LIMIT, limited);
-	return rc == 0 ? device_attribute(c, CUDA_ATTRIBUTE_COMPUTE_MODE, mode) : rc;
-}
-
-static int judge_device(struct cuda *c, int limited, int mode)
-{
+		rc = device_attribute(c, CUDA_ATTRIBUTE_RUN_LIMIT, &limited);
+	if (rc == 0)
+		rc = device_attribute(c, CUDA_ATTRIBUTE_COMPUTE_MODE, &mode);
+	if (rc != 0)
+		return rc;
+	rc = -ENODEV;
 	if (c->major < CAPABLE_MAJOR)
 		cuda_api_failed(&c->api, "its compute capability is %d.%d, and the kernel needs %d.0", c->major,
 				c->minor, CAPABLE_MAJOR);
@@ -97,31 +95,12 @@ static int judge_device(struct cuda *c, int limited, int mode)
 	else if (mode == CUDA_MODE_PROHIBITED)
 		cuda_api_failed(&c->api, "its compute mode is \"prohibited\": nvidia-smi -c DEFAULT lifts that");
 	else
-		return 0;
-	return -ENODEV;
-}
-
-/* Its name, for people; and whether only one session at a time will have it. */
-static int describe_device(struct cuda *c, int mode)
-{
-	struct gpu_probe *out = &c->process->probe;
-	int rc = cuda_call(&c->api, cuDeviceGetName, out->device, sizeof(out->device), c->device);
-	size_t n;
-
+		rc = cuda_call(&c->api, cuDeviceGetName, out->device, sizeof(out->device), c->device);
 	out->device[sizeof(out->device) - 1] = '\0';
 	n = strlen(out->device);
 	if (rc == 0 && mode == CUDA_MODE_EXCLUSIVE)
 		snprintf(out->device + n, sizeof(out->device) - n, ", for one process");
 	return rc;
-}
-
-static int check_device(struct cuda *c)
-{
-	int limited = 0, mode = 0, rc = ask_device(c, &limited, &mode);
-
-	if (rc == 0)
-		rc = judge_device(c, limited, mode);
-	return rc == 0 ? describe_device(c, mode) : rc;
 }
 
 /*
@@ -186,12 +165,6 @@ static int load_kernel(struct cuda *c)
 	return rc;
 }
 
-/* A block for each queue, and where jobs may be large some more, which help. */
-static unsigned blocks_wanted(const struct wire_ring_shape *shape)
-{
-	return shape->payload < GPU_KERNEL_SPREAD ? shape->queues : MAX(shape->queues, GPU_KERNEL_SPREAD_BLOCKS);
-}
-
 /* As many as are wanted, but no more than are resident at once: one that is not never begins. */
 static int count_blocks(struct cuda *c, unsigned wanted)
 {
@@ -219,16 +192,6 @@ static int map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
 	rc = cuda_call(&c->api, cuMemHostGetDevicePointer, seen, memory, 0);
 	if (rc != 0)
 		c->api.cuMemHostUnregister(memory);
-	return rc;
-}
-
-static int map_ring(struct cuda *c)
-{
-	uint64_t seen;
-	int rc = map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
-
-	c->args.ring = c->process->ring;
-	c->args.ring.base = (uint8_t *)seen;
 	return rc;
 }
 
@@ -298,17 +261,23 @@ int cuda_probe(const struct gpu_process_attr *attr, struct gpu_probe *out, char 
 
 int cuda_take(struct cuda *c)
 {
+	const struct wire_ring_shape *shape = &c->process->ring.shape;
+	uint64_t seen = 0;
 	int rc = take_context(c);
 
 	if (rc != 0)
 		return rc;
-	rc = map_ring(c);
+	rc = map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
+	c->args.ring = c->process->ring;
+	c->args.ring.base = (uint8_t *)seen;
 	if (rc != 0)
 		goto drop_context;
 	rc = make_board(c);
 	if (rc != 0)
 		goto unmap_ring;
-	rc = count_blocks(c, blocks_wanted(&c->args.ring.shape));
+	/* A block for each queue, and where jobs may be large some more, which help. */
+	rc = count_blocks(c, shape->payload < GPU_KERNEL_SPREAD ? shape->queues
+								: MAX(shape->queues, GPU_KERNEL_SPREAD_BLOCKS));
 	if (rc == 0)
 		rc = cuda_call(&c->api, cuStreamCreate, &c->stream, CUDA_STREAM_NON_BLOCKING);
 	if (rc == 0)

@@ -66,28 +66,21 @@ static int set_size(struct gpu_arguments *out, size_t at, const char *text)
 	return out->width * out->height <= WIRE_RING_PAYLOAD_MAX ? 0 : -ERANGE;
 }
 
-static int set_probe(struct gpu_arguments *out, size_t at, const char *text)
+static int set_mode(struct gpu_arguments *out, size_t mode, const char *text)
 {
-	(void)at, (void)text;
-	out->mode = GPU_PROBE;
-	return 0;
-}
-
-static int set_measure(struct gpu_arguments *out, size_t at, const char *text)
-{
-	(void)at, (void)text;
-	out->mode = GPU_MEASURE;
+	(void)text;
+	out->mode = (enum gpu_mode)mode;
 	return 0;
 }
 
 static const struct {
 	const char *name, *argument;
 	int (*set)(struct gpu_arguments *out, size_t at, const char *text);
-	size_t at;
+	size_t at; /* or the mode */
 	const char *help;
 } table[] = {
-	{"probe", NULL, set_probe, 0, "print the backend and the device that would be used"},
-	{"measure", NULL, set_measure, 0, "print what this machine does without a network"},
+	{"probe", NULL, set_mode, GPU_PROBE, "print the backend and the device that would be used"},
+	{"measure", NULL, set_mode, GPU_MEASURE, "print what this machine does without a network"},
 	{"backend", "NAME", set_text, AT(attr.backend), "auto (default), cpu or cuda"},
 	{"device", "DEVICE", set_text, AT(attr.device), "of cuda: number or UUID"},
 	{"kernels", "FILE", set_text, AT(attr.kernels), "of cuda: in place of those built in"},
@@ -131,12 +124,6 @@ static int print_help(void)
 	return fflush(stdout) == 0 ? EX_OK : EX_IOERR;
 }
 
-static int print_version(void)
-{
-	puts("rdmad-gpu " PACKAGE_VERSION);
-	return fflush(stdout) == 0 ? EX_OK : EX_IOERR;
-}
-
 static int usage(void)
 {
 	fputs("Try 'rdmad-gpu --help'.\n", stderr);
@@ -173,7 +160,8 @@ static int take(struct gpu_arguments *out, int letter)
 	case OPTION_HELP:
 		return print_help();
 	case OPTION_VERSION:
-		return print_version();
+		puts("rdmad-gpu " PACKAGE_VERSION);
+		return fflush(stdout) == 0 ? EX_OK : EX_IOERR;
 	case OPTION_IMAGES:
 		while (strcmp(table[images].name, "images") != 0)
 			images++;

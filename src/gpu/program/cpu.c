@@ -74,21 +74,15 @@ static int take(struct cpu_thread *t, uint32_t queue, uint64_t index)
 	return 1;
 }
 
-/* Whether it has jobs, without holding it. */
-static bool has_jobs(const struct wire_ring *ring, uint32_t queue, const struct cpu_queue *q)
-{
-	uint64_t submitted = wire_ring_load_relaxed(&wire_ring_client_line(ring, queue)->submitted);
-
-	return submitted != atomic_load_explicit(&q->index, memory_order_relaxed);
-}
-
 static int serve_queue(struct cpu_thread *t, uint32_t queue)
 {
+	const struct wire_ring *ring = &t->cpu->process->ring;
 	struct cpu_queue *q = &t->cpu->queue[queue];
-	uint64_t index;
+	uint64_t index = atomic_load_explicit(&q->index, memory_order_relaxed);
 	int rc;
 
-	if (!has_jobs(&t->cpu->process->ring, queue, q) ||
+	/* Whether it has jobs is seen without holding it. */
+	if (wire_ring_load_relaxed(&wire_ring_client_line(ring, queue)->submitted) == index ||
 	    atomic_exchange_explicit(&q->held, true, memory_order_acquire))
 		return 0;
 	index = atomic_load_explicit(&q->index, memory_order_relaxed);
@@ -155,13 +149,6 @@ static void settle(struct gpu_process *process)
 		log_warn("gpu", "cannot stay on some processors: %m");
 }
 
-/* The waiting side polls, too: the daemon's worker, and a client. Where nobody kicks, sleeping is no way to
- * be woken, and a processor more or less is for spin.h to find out. */
-static uint64_t polling(const struct gpu_process *process)
-{
-	return spin_allowed(process->attr.poll, process->queue_mode ? 1 : process->attr.threads + 2);
-}
-
 /* How many threads run beside this one. */
 static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 {
@@ -187,8 +174,11 @@ static int cpu_serve(struct gpu_process *process, char *why)
 	for (unsigned i = 0; i < count; i++)
 		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % process->ring.shape.queues};
 	cpu_probe(&process->attr, &process->probe, why);
+	/* The waiting side polls, too: the daemon's worker, and a client. Where nobody kicks, sleeping is no way to be
+	 * woken, and a processor more or less is for spin.h to find out. */
 	if (process->share >= 0)
-		process->attr.poll = polling(process);
+		process->attr.poll =
+			spin_allowed(process->attr.poll, process->queue_mode ? 1 : process->attr.threads + 2);
 	settle(process);
 	pthread_mutex_lock(&cpu.gate); /* no thread sees a job before the process is sealed */
 	count = start_threads(threads, count);

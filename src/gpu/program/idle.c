@@ -11,15 +11,6 @@
 #define NAP_LONGEST TIME_MS
 #define CLOCK_TURNS 64 /* turns between looks at the clock */
 
-static void nap(struct gpu_idle *idle)
-{
-	struct timespec ts = {0};
-
-	idle->nap = idle->nap ? MIN(2 * idle->nap, NAP_LONGEST) : NAP_FIRST;
-	ts.tv_nsec = (long)idle->nap;
-	nanosleep(&ts, NULL);
-}
-
 /* First say so, and let the caller look once more; then sleep, unless there was a kick since. */
 static void sleep_until_kicked(struct gpu_process *process, struct gpu_idle *idle)
 {
@@ -56,15 +47,20 @@ static bool tired(struct gpu_idle *idle)
 
 void gpu_idle(struct gpu_process *process, struct gpu_idle *idle)
 {
+	struct timespec nap = {0};
+
 	idle->turns++;
 	if (time_to_yield(idle->turns))
 		sched_yield();
 	if (!tired(idle))
 		return;
-	if (process->queue_mode)
-		nap(idle);
-	else
+	if (!process->queue_mode) {
 		sleep_until_kicked(process, idle);
+		return;
+	}
+	idle->nap = idle->nap ? MIN(2 * idle->nap, NAP_LONGEST) : NAP_FIRST;
+	nap.tv_nsec = (long)idle->nap;
+	nanosleep(&nap, NULL);
 }
 
 void gpu_idle_disarm(struct gpu_process *process, struct gpu_idle *idle)

@@ -26,7 +26,7 @@ struct gpu_backend {
 	/* How many descriptors its process may have, and how long a file it may write. */
 	uint64_t descriptors, file_bytes;
 	/* It needs nothing but the ring, memory and its threads: what opens files, makes sockets or reaches other
-	 * processes is closed to its process, see sandbox.c. */
+	 * processes is closed to its process, see confine.c. */
 	bool sealed;
 	/* What it would use, into out->device (short, for people): 0. It takes what a session does and gives it back,
 	 * so that what is offered is what can be had. Or -ENODEV, and why: a text of at most GPU_WHY bytes; logs

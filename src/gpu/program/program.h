@@ -25,12 +25,9 @@ int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out);
 int gpu_confine(int control, const struct gpu_backend *backend);
 /* And has no more files than its backend needs. */
 int gpu_confine_files(const struct gpu_backend *backend);
-/* Map the ring of a descriptor; it is what it says, and stays as it is. 0 or -errno, logged. */
-int gpu_ring_map(int fd, struct wire_ring *ring);
-
-/* sandbox.c: what the kernel has to keep a process that was taken over from everything else. What the kernel refuses is
- * left out, and added to `lacks` in words. A build with sanitizers, which need more themselves, leaves out what hides
- * memory, files and calls. */
+/* The sandbox, what the kernel has to keep a process that was taken over from everything else. What the kernel refuses
+ * is left out, and added to `lacks` in words. A build with sanitizers, which need more themselves, leaves out what
+ * hides memory, files and calls. */
 
 /* No capability, nobody looks into its memory, it into that of no other process, it opens no connection; `sealed`: and
  * no file. Before any thread is made. 0 or -errno. */
@@ -38,7 +35,9 @@ int gpu_sandbox(bool sealed, char lacks[static GPU_WHY]);
 /* All threads have those system calls left that a thread of processors needs for its jobs; others fail with EPERM. */
 void gpu_sandbox_calls(char lacks[static GPU_WHY]);
 
-/* serve.c: carry out jobs until told to end. The exit status. */
+/* serve.c: map the ring of a descriptor; it is what it says, and stays as it is. 0 or -errno, logged. */
+int gpu_ring_map(int fd, struct wire_ring *ring);
+/* Carry out jobs until told to end. The exit status. */
 int gpu_serve(const struct gpu_arguments *arguments);
 
 /* watch.c: the thread that listens to the daemon and looks at the clock. */

@@ -1,6 +1,8 @@
 /* serve.c: a process from its descriptors to its end. */
 #include "gpu/program/program.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -13,13 +15,55 @@ static void log_to_daemon(enum log_level level, const char *room, const char *te
 	gpu_process_log(&process, level, room, text);
 }
 
-static int run(void)
+/* The header is read once: it is the daemon's, but it is memory that others map. */
+static int check_header(const uint8_t *base, uint64_t bytes, struct wire_ring *ring)
 {
-	int rc = gpu_watch_start(&process);
+	struct wire_ring_header header = *(const struct wire_ring_header *)base;
 
-	if (rc != 0)
+	if (header.magic != WIRE_RING_MAGIC || header.version != WIRE_RING_VERSION) {
+		log_error("gpu", "this is no ring of version %d", WIRE_RING_VERSION);
+		return -EINVAL;
+	}
+	ring->shape = (struct wire_ring_shape){header.queues, header.slots, header.payload};
+	if (!wire_ring_shape_valid(&ring->shape)) {
+		log_error("gpu", "no ring has %u queues of %u slots of %u bytes", header.queues, header.slots,
+			  header.payload);
+		return -EINVAL;
+	}
+	ring->at = wire_ring_layout(&ring->shape);
+	if (ring->at.bytes != bytes) {
+		log_error("gpu", "the ring has %llu bytes, and should have %llu", (unsigned long long)bytes,
+			  (unsigned long long)ring->at.bytes);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int gpu_ring_map(int fd, struct wire_ring *ring)
+{
+	uint64_t bytes;
+	struct stat st;
+	int rc;
+
+	if (!memfd_is_sealed(fd) || fstat(fd, &st) != 0) {
+		log_error("gpu", "descriptor %d is no sealed memory", fd);
+		return -EINVAL;
+	}
+	bytes = (uint64_t)st.st_size;
+	if (bytes < WIRE_RING_PAGE) {
+		log_error("gpu", "the ring has %llu bytes", (unsigned long long)bytes);
+		return -EINVAL;
+	}
+	ring->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (ring->base == MAP_FAILED) {
+		rc = -errno;
+		log_error("gpu", "cannot map the ring: %m");
 		return rc;
-	return gpu_backend_run(&process);
+	}
+	rc = check_header(ring->base, bytes, ring);
+	if (rc != 0)
+		munmap(ring->base, bytes);
+	return rc;
 }
 
 int gpu_serve(const struct gpu_arguments *arguments)
@@ -34,7 +78,8 @@ int gpu_serve(const struct gpu_arguments *arguments)
 		return EX_DATAERR;
 	close((int)arguments->ring); /* the mapping keeps it */
 	processors_limited();        /* reads files, which is over when it is confined */
-	if (gpu_confine(process.control, gpu_backend_find(process.attr.backend)) != 0 || run() != 0) {
+	if (gpu_confine(process.control, gpu_backend_find(process.attr.backend)) != 0 ||
+	    gpu_watch_start(&process) != 0 || gpu_backend_run(&process) != 0) {
 		/* Unless it was told already: what was logged last is the cause. */
 		gpu_process_fail(&process, WIRE_RING_DEVICE, 0, 0, "%s", log_last());
 		return EX_UNAVAILABLE;

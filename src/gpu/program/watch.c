@@ -18,22 +18,6 @@
 #define TICK (100 * TIME_MS)
 #define TICK_STOPPING (5 * TIME_MS)
 
-/* Often enough that a job is at most an eighth late. */
-static uint64_t tick(const struct gpu_process *process)
-{
-	if (gpu_process_stopping(process))
-		return TICK_STOPPING;
-	return MAX(MIN(process->attr.job_timeout / 8, TICK), TIME_MS);
-}
-
-/* True: the daemon wants no more, or is gone. It never says anything. */
-static bool hung_up(const struct gpu_process *process, uint64_t wait)
-{
-	struct pollfd control = {.fd = process->control, .events = POLLIN | POLLRDHUP};
-
-	return poll(&control, 1, (int)(wait / TIME_MS)) > 0;
-}
-
 /* The job of one thread. `index` and `queue` are of the time `since` if that is the same after
  * them. */
 static void look_at(struct gpu_process *process, struct gpu_busy *busy, uint64_t now)
@@ -49,24 +33,23 @@ static void look_at(struct gpu_process *process, struct gpu_busy *busy, uint64_t
 	_exit(EX_TEMPFAIL);
 }
 
-/* Threads that sleep see that it is over. One may be about to sleep: the next turn wakes it. */
-static void wake(const struct gpu_process *process)
-{
-	syscall(SYS_futex, &wire_ring_control(&process->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 static void *run(void *argument)
 {
 	struct gpu_process *process = argument;
 	struct wire_ring_header *header = wire_ring_header(&process->ring);
-	uint64_t now, give_up = TIME_NEVER;
+	/* Readable: the daemon wants no more, or is gone. It never says anything. */
+	struct pollfd control = {.fd = process->control, .events = POLLIN | POLLRDHUP};
+	/* Often enough that a job is at most an eighth late. */
+	uint64_t tick = MAX(MIN(process->attr.job_timeout / 8, TICK), TIME_MS), now, give_up = TIME_NEVER;
 	bool over = false;
 
 	for (;;) {
+		if (gpu_process_stopping(process))
+			tick = TICK_STOPPING;
 		if (over)
 			usleep((useconds_t)(TICK_STOPPING / TIME_US));
 		else
-			over = hung_up(process, tick(process));
+			over = poll(&control, 1, (int)(tick / TIME_MS)) > 0;
 		now = time_now();
 		wire_ring_store(&header->heartbeat, header->heartbeat + 1);
 		for (unsigned i = 0; i < GPU_THREADS_MAX; i++)
@@ -75,7 +58,8 @@ static void *run(void *argument)
 			atomic_store(&process->stopping, true);
 		if (!gpu_process_stopping(process))
 			continue;
-		wake(process);
+		/* Threads that sleep see that it is over. One may be about to sleep: the next turn wakes it. */
+		syscall(SYS_futex, &wire_ring_control(&process->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 		if (give_up == TIME_NEVER)
 			give_up = now + GPU_STOP_GRACE;
 		if (now >= give_up)

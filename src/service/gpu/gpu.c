@@ -16,12 +16,6 @@
 #define PLACE_LOOK (10 * TIME_MS)   /* between looks whether it has */
 #define IDLE_LOOKS 8                /* within gpu.idle_timeout */
 
-static const char *const state_names[] = {
-	[GPU_AGENT_WAITING] = "waiting",   [GPU_AGENT_PLACING] = "placing", [GPU_AGENT_MAKING] = "making",
-	[GPU_AGENT_STARTING] = "starting", [GPU_AGENT_RUNNING] = "running", [GPU_AGENT_FINISHING] = "finishing",
-	[GPU_AGENT_ENDING] = "ending",     [GPU_AGENT_CLOSED] = "closed",
-};
-
 static void log_running(const struct gpu_agent *a)
 {
 	const struct gpu_probe *probe = gpu_session_probe(a->session);
@@ -36,18 +30,6 @@ static void log_running(const struct gpu_agent *a)
 		 probe->device);
 }
 
-/* The connection is gone: what it could reach is closed, and the process ends. */
-static void gpu_agent_let_go(struct gpu_agent *a)
-{
-	a->conn = NULL;
-	gpu_agent_close_windows(a);
-	a->thread->part.thread->busy -= a->jobs + a->occupied;
-	a->jobs = 0; /* there may have been some: nobody waits for them */
-	a->occupied = false;
-	if (gpu_agent_has_session(a))
-		gpu_session_stop(a->session, gpu_agent_now(a));
-}
-
 /* When to look whether there were jobs: the place of one that had none may be wanted. */
 static uint64_t idle_look(const struct gpu_agent *a)
 {
@@ -56,52 +38,44 @@ static uint64_t idle_look(const struct gpu_agent *a)
 	return timeout ? time_after(gpu_agent_now(a), timeout / IDLE_LOOKS + 1) : TIME_NEVER;
 }
 
-/* The only writer of the state after birth. */
-static void gpu_agent_set_state(struct gpu_agent *a, enum gpu_agent_state state)
+/* What its new state needs, and how long that may take. */
+static void gpu_agent_entered(struct gpu_agent *a)
 {
 	uint64_t now = gpu_agent_now(a);
 
-	must(gpu_agent_is_mine(a));
-	must(state > a->state);
-	log_debug("gpu", "session %p: %s to %s", (void *)a, state_names[a->state], state_names[state]);
-	a->state = state;
 	a->deadline = TIME_NEVER;
-	switch (state) {
-	case GPU_AGENT_WAITING:
-	case GPU_AGENT_STARTING: /* the session has a deadline of its own */
-		break;
-	case GPU_AGENT_PLACING:
+	switch (a->state) {
+	case GPU_PLACING:
 		a->patience = now + PLACE_PATIENCE;
 		a->deadline = now;
 		break;
-	case GPU_AGENT_MAKING:
+	case GPU_MAKING:
 		gpu_agent_send_errand(a, gpu_agent_make);
 		break;
-	case GPU_AGENT_RUNNING:
+	case GPU_RUNNING:
 		gpu_agent_count(a, GPU_SERVICE_SESSIONS, 1);
 		gpu_agent_used_place(a, now);
 		a->deadline = idle_look(a);
 		log_running(a);
 		break;
-	case GPU_AGENT_FINISHING:
+	case GPU_FINISHING:
 		gpu_agent_used_place(a, TIME_NEVER);
 		a->deadline = a->mode == WIRE_GPU_QUEUE ? now : TIME_NEVER;
 		break;
-	case GPU_AGENT_ENDING:
+	case GPU_ENDING:
 		gpu_agent_used_place(a, TIME_NEVER);
 		a->deadline = now + LEAVE_PATIENCE;
 		break;
-	case GPU_AGENT_CLOSED:
-		gpu_agent_let_go(a);
+	default: /* its process has a deadline of its own */
 		break;
 	}
 }
 
-/* The connection has deadlines of its own from here on. */
-static void leave(struct gpu_agent *a)
+void gpu_agent_handle(struct gpu_agent *a, enum gpu_session_event event)
 {
-	a->deadline = TIME_NEVER;
-	conn_close(a->conn, a->error, "%s", a->error ? a->reason : "the session ended");
+	must(gpu_agent_is_mine(a));
+	if (gpu_session_handle(&a->state, event))
+		gpu_agent_entered(a);
 }
 
 static void refuse(struct gpu_agent *a, enum gpu_place_answer why)
@@ -130,27 +104,17 @@ static void find_place(struct gpu_agent *a)
 	enum gpu_place_answer answer = gpu_agent_take_place(a);
 
 	if (answer == GPU_PLACE_TAKEN)
-		gpu_agent_handle(a, GPU_AGENT_PLACED);
+		gpu_agent_handle(a, GPU_EVENT_PLACED);
 	else if (a->evicts && gpu_agent_now(a) < a->patience)
 		a->deadline = gpu_agent_now(a) + PLACE_LOOK;
 	else
 		refuse(a, answer);
 }
 
-/* Jobs that were put into the ring, of either mode. */
-static uint64_t count_submitted(const struct gpu_agent *a)
-{
-	uint64_t jobs = 0;
-
-	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
-		jobs += wire_ring_load(&wire_ring_client_line(a->ring, q)->submitted);
-	return jobs;
-}
-
 /* Whether there were no jobs since the last look; if there were, its place knows. */
 static bool is_idle(struct gpu_agent *a)
 {
-	uint64_t jobs = count_submitted(a);
+	uint64_t jobs = gpu_ring_submitted(a->ring);
 
 	if (jobs == a->seen && !gpu_agent_busy(a))
 		return true;
@@ -163,114 +127,72 @@ void gpu_agent_leave_place(struct gpu_agent *a)
 {
 	char time[32];
 
-	if (a->state == GPU_AGENT_RUNNING && gpu_agent_is_to_leave(a) && is_idle(a))
+	if (a->state == GPU_RUNNING && gpu_agent_is_to_leave(a) && is_idle(a))
 		gpu_agent_fail(a, -ETIME,
 			       "it had no job for %s and another client wanted its place; see gpu.idle_timeout in the "
 			       "server's rdmad.conf",
 			       units_format_time(gpu_agent_service(a)->idle_timeout, time));
 }
 
-/* The whole machine: what an event does in a state. What is not named is ignored. */
-void gpu_agent_handle(struct gpu_agent *a, enum gpu_agent_event event)
+void gpu_agent_expired(struct gpu_agent *a)
 {
-	must(gpu_agent_is_mine(a));
-	if (event == GPU_AGENT_LEFT) {
-		gpu_agent_count(a, GPU_SERVICE_QUEUE_JOBS, gpu_agent_queue_jobs(a));
-		gpu_agent_set_state(a, GPU_AGENT_CLOSED);
-		return;
-	}
-	if (event == GPU_AGENT_FAILED && a->state < GPU_AGENT_ENDING) {
-		gpu_agent_set_state(a, GPU_AGENT_ENDING);
-		return;
-	}
 	switch (a->state) {
-	case GPU_AGENT_WAITING:
-		if (event == GPU_AGENT_OPENED)
-			gpu_agent_set_state(a, GPU_AGENT_PLACING);
-		else if (event == GPU_AGENT_TIMED_OUT)
-			gpu_agent_fail(a, -EBADMSG, "no session was opened in time");
+	case GPU_WAITING:
+		gpu_agent_fail(a, -EBADMSG, "no session was opened in time");
 		break;
-	case GPU_AGENT_PLACING:
-		if (event == GPU_AGENT_PLACED)
-			gpu_agent_set_state(a, GPU_AGENT_MAKING);
-		else if (event == GPU_AGENT_TIMED_OUT)
-			find_place(a);
+	case GPU_PLACING:
+		find_place(a);
 		break;
-	case GPU_AGENT_MAKING:
-		if (event == GPU_AGENT_MADE)
-			gpu_agent_set_state(a, GPU_AGENT_STARTING);
+	case GPU_RUNNING:
+		is_idle(a);
+		a->deadline = idle_look(a);
 		break;
-	case GPU_AGENT_STARTING:
-		if (event == GPU_AGENT_READY)
-			gpu_agent_set_state(a, GPU_AGENT_RUNNING);
+	case GPU_FINISHING:
+		a->deadline = gpu_agent_now(a) + DRAIN_LOOK;
 		break;
-	case GPU_AGENT_RUNNING:
-		if (event == GPU_AGENT_TERMINATE) {
-			gpu_agent_set_state(a, GPU_AGENT_FINISHING);
-		} else if (event == GPU_AGENT_TIMED_OUT) {
-			is_idle(a);
-			a->deadline = idle_look(a);
-		}
-		break;
-	case GPU_AGENT_FINISHING:
-		if (event == GPU_AGENT_DRAINED)
-			gpu_agent_set_state(a, GPU_AGENT_ENDING);
-		else if (event == GPU_AGENT_TIMED_OUT)
-			a->deadline = gpu_agent_now(a) + DRAIN_LOOK;
-		break;
-	case GPU_AGENT_ENDING:
-		if (event == GPU_AGENT_TIMED_OUT)
-			leave(a);
-		break;
-	case GPU_AGENT_CLOSED:
+	default: /* ENDING, as no other state has a deadline; the connection has some of its own from here on */
+		a->deadline = TIME_NEVER;
+		conn_close(a->conn, a->error, "%s", a->error ? a->reason : "the session ended");
 		break;
 	}
 }
 
 /* Every end has its reason, and some are nobody's fault. */
-static void count_end(struct gpu_agent *a, int error)
+void gpu_agent_failed(struct gpu_agent *a, int error)
 {
-	if (error == -EAGAIN)
-		gpu_agent_count(a, GPU_SERVICE_REFUSED, 1);
-	else if (error == -ETIME)
-		gpu_agent_count(a, GPU_SERVICE_EVICTED, 1);
-	else
-		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
+	enum gpu_service_count what = error == -EAGAIN ? GPU_SERVICE_REFUSED : GPU_SERVICE_ERRORS;
+	struct conn_info info;
+
+	must(gpu_agent_is_mine(a));
+	a->error = error;
+	gpu_agent_entered(a);
+	if (error != -ESHUTDOWN) {
+		gpu_agent_count(a, error == -ETIME ? GPU_SERVICE_EVICTED : what, 1);
+		conn_get_info(a->conn, &info);
+		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, a->reason);
+	}
+	gpu_agent_say_ended(a);
 }
 
 void gpu_agent_fail(struct gpu_agent *a, int error, const char *format, ...)
 {
-	struct conn_info info;
 	va_list args;
 
-	if (a->state >= GPU_AGENT_ENDING)
+	if (!gpu_session_handle(&a->state, GPU_EVENT_FAILED))
 		return;
-	a->error = error;
 	va_start(args, format);
 	vsnprintf(a->reason, sizeof(a->reason), format, args);
 	va_end(args);
-	if (error != -ESHUTDOWN) {
-		count_end(a, error);
-		conn_get_info(a->conn, &info);
-		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, a->reason);
-	}
-	gpu_agent_handle(a, GPU_AGENT_FAILED);
-	gpu_agent_say_ended(a);
-}
-
-/* What is no fault of the client's is one of the server's. */
-static enum wire_status status_of(int error)
-{
-	enum wire_status status = wire_status_of(error);
-
-	return status == WIRE_BAD_REQUEST && error != -EBADMSG ? WIRE_FAILED : status;
+	gpu_agent_failed(a, error);
 }
 
 void gpu_agent_say_ended(struct gpu_agent *a)
 {
-	const struct wire_record head = {.op = WIRE_OP_GPU_ENDED, .status = (uint16_t)status_of(a->error)};
+	struct wire_record head = {.op = WIRE_OP_GPU_ENDED, .status = (uint16_t)wire_status_of(a->error)};
 
-	must(a->state == GPU_AGENT_ENDING);
+	must(a->state == GPU_ENDING);
+	if (head.status == WIRE_BAD_REQUEST && a->error != -EBADMSG)
+		head.status = WIRE_FAILED; /* what is no fault of the client's is one of the server's */
 	if (!a->answered)
 		a->answered = conn_say(a->conn, &head, a->reason, strlen(a->reason), NULL, 0);
 }
@@ -284,70 +206,49 @@ bool gpu_agent_reply(struct gpu_agent *a, uint8_t op, uint32_t id, const void *b
 
 uint64_t gpu_agent_queue_jobs(const struct gpu_agent *a)
 {
-	uint64_t jobs = 0;
+	bool open = gpu_agent_has_session(a) && a->state < GPU_CLOSED;
 
-	if (!gpu_agent_has_session(a) || a->mode != WIRE_GPU_QUEUE || a->state == GPU_AGENT_CLOSED)
-		return 0;
-	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
-		jobs += wire_ring_load(&wire_ring_worker_line(a->ring, q)->done);
-	return jobs;
+	return open && a->mode == WIRE_GPU_QUEUE ? gpu_ring_done(a->ring) : 0;
 }
 
 /* In queue mode only the ring knows. */
 bool gpu_agent_busy(const struct gpu_agent *a)
 {
-	if (a->state != GPU_AGENT_RUNNING && a->state != GPU_AGENT_FINISHING)
+	if (a->state != GPU_RUNNING && a->state != GPU_FINISHING)
 		return false;
-	if (a->mode == WIRE_GPU_RPC)
-		return a->jobs > 0;
-	for (uint32_t q = 0; q < a->ring->shape.queues; q++)
-		if (wire_ring_load(&wire_ring_client_line(a->ring, q)->submitted) !=
-		    wire_ring_load(&wire_ring_worker_line(a->ring, q)->done))
-			return true;
-	return false;
+	return a->mode == WIRE_GPU_RPC ? a->jobs > 0 : gpu_ring_submitted(a->ring) != gpu_ring_done(a->ring);
 }
 
 /*
  * Records
  */
-static uint64_t operations(void)
-{
-	uint64_t bits = 0;
-
-	for (unsigned op = 0; op < WIRE_RING_OPS; op++)
-		if (wire_gpu_operation_name(op))
-			bits |= 1ull << op;
-	return bits;
-}
-
-/* With what sessions are not confined by, and why it is not one that was wanted more, as far as there is room; log and
- * status have all of it. */
-static void describe_device(const struct gpu_probe *probe, char out[static WIRE_GPU_NAME])
-{
-	if (snprintf(out, WIRE_GPU_NAME, "%s%s%s%s%s", probe->device, probe->lacks[0] ? "; without " : "", probe->lacks,
-		     probe->passed[0] ? "; not " : "", probe->passed) >= WIRE_GPU_NAME)
-		memcpy(out + WIRE_GPU_NAME - 4, "...", 4);
-}
-
 static int gpu_agent_info(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	struct gpu_service *gpu = gpu_agent_service(a);
+	const struct gpu_probe *probe = &gpu->probe;
 	struct wire_gpu_info answer = {
 		.sessions = atomic_load_explicit(&gpu->sessions, memory_order_relaxed),
 		.sessions_max = gpu->sessions_max,
 		.queues_max = gpu->queues,
 		.slots_max = gpu->slots,
-		.payload_max = gpu_service_payload_max(gpu),
+		.payload_max = gpu_service_payload_max(gpu->memory),
 		.memory_max = gpu->memory,
-		.operations = operations(),
 		.jobs = atomic_load_explicit(&gpu->jobs, memory_order_relaxed),
 		.bytes_in = atomic_load_explicit(&gpu->bytes_in, memory_order_relaxed),
 		.bytes_out = atomic_load_explicit(&gpu->bytes_out, memory_order_relaxed),
 	};
 
 	(void)body;
-	memcpy(answer.backend, gpu->probe.backend, sizeof(answer.backend));
-	describe_device(&gpu->probe, answer.device);
+	for (unsigned op = 0; op < WIRE_RING_OPS; op++)
+		if (wire_gpu_operation_name(op))
+			answer.operations |= 1ull << op;
+	memcpy(answer.backend, probe->backend, sizeof(answer.backend));
+	/* With what sessions are not confined by, and why it is not one that was wanted more, as far as there is room;
+	 * log and status have all of it. */
+	if (snprintf(answer.device, sizeof(answer.device), "%s%s%s%s%s", probe->device,
+		     probe->lacks[0] ? "; without " : "", probe->lacks, probe->passed[0] ? "; not " : "",
+		     probe->passed) >= (int)sizeof(answer.device))
+		memcpy(answer.device + sizeof(answer.device) - 4, "...", 4);
 	return gpu_agent_reply(a, WIRE_OP_GPU_INFO, request->id, &answer, sizeof(answer)) ? 0 : -EAGAIN;
 }
 _Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&
@@ -356,7 +257,7 @@ _Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&
 
 static int gpu_agent_open_session(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
-	if (a->state == GPU_AGENT_WAITING)
+	if (a->state == GPU_WAITING)
 		gpu_agent_open(a, request, body);
 	else
 		gpu_agent_fail(a, -EBADMSG, "a session was opened twice");
@@ -367,12 +268,12 @@ static int gpu_agent_job(struct gpu_agent *a, const struct wire_record *request,
 {
 	bool ends = request->id == WIRE_GPU_TERMINATE && !request->length;
 
-	if (a->state != GPU_AGENT_RUNNING)
+	if (a->state != GPU_RUNNING)
 		gpu_agent_fail(a, -EBADMSG, "a job %s",
-			       a->state == GPU_AGENT_FINISHING ? "after the request to end the session"
-							       : "before the session was opened");
+			       a->state == GPU_FINISHING ? "after the request to end the session"
+							 : "before the session was opened");
 	else if (ends)
-		gpu_agent_handle(a, GPU_AGENT_TERMINATE);
+		gpu_agent_handle(a, GPU_EVENT_TERMINATE);
 	else if (a->mode == WIRE_GPU_RPC)
 		return gpu_agent_rpc_job(a, request, body);
 	else
@@ -394,7 +295,7 @@ static int gpu_agent_record(struct conn *conn, const struct wire_record *request
 	struct gpu_agent *a = conn_context(conn);
 
 	must(gpu_agent_is_mine(a));
-	if (unlikely(a->state >= GPU_AGENT_ENDING))
+	if (unlikely(a->state >= GPU_ENDING))
 		return 0; /* it cannot know yet */
 	if (likely(request->op < ARRAY_SIZE(handlers) && handlers[request->op].handle &&
 		   request->length >= handlers[request->op].body_min &&
@@ -409,39 +310,36 @@ static int gpu_agent_record(struct conn *conn, const struct wire_record *request
  */
 
 /* What was made is this thread's now, also when the client has gone meanwhile or the service is about to end. */
-static void take_session(struct gpu_agent *a)
-{
-	gpu_session_own(a->session);
-	if (gpu_agent_watch(a) != 0 && a->made == 0)
-		a->made = -ENOMEM; /* its end is seen all the same, when its patience is over */
-	if (a->state == GPU_AGENT_CLOSED)
-		gpu_session_stop(a->session, gpu_agent_now(a));
-}
-
 void gpu_agent_errand_ended(struct gpu_agent *a)
 {
 	must(gpu_agent_is_mine(a));
 	a->work = NULL;
-	if (a->session)
-		take_session(a);
-	if (a->state == GPU_AGENT_MAKING && a->made == 0)
-		gpu_agent_handle(a, GPU_AGENT_MADE);
-	else if (a->state == GPU_AGENT_MAKING)
+	if (a->session) {
+		gpu_session_own(a->session, &a->state);
+		if (gpu_agent_watch(a) != 0 && a->made == 0)
+			a->made = -ENOMEM; /* its end is seen all the same, when its patience is over */
+	}
+	gpu_agent_handle(a, GPU_EVENT_MADE);
+	if (a->state == GPU_STARTING && a->made != 0)
 		gpu_agent_fail(a, a->made == -ENOMEM ? a->made : -EIO,
 			       "the server cannot make a ring of %" PRIu64 " bytes and its worker: %s",
 			       wire_ring_layout(&a->shape).bytes, strerror(-a->made));
-	else if (a->state == GPU_AGENT_CLOSED)
+	else if (!a->conn)
 		gpu_agent_bury(a);
 }
 
 void gpu_agent_bury(struct gpu_agent *a)
 {
-	must(a->state == GPU_AGENT_CLOSED);
+	must(a->state >= GPU_CLOSED);
 	if (a->work)
 		return;
 	if (!a->session) {
 		gpu_agent_free(a);
-	} else if (gpu_session_state(a->session) == GPU_GONE) {
+		return;
+	}
+	if (a->state == GPU_CLOSED)
+		gpu_session_stop(a->session, gpu_agent_now(a));
+	if (a->state == GPU_GONE) {
 		gpu_agent_unwatch(a);
 		gpu_agent_send_errand(a, gpu_agent_unmake);
 	}
@@ -509,13 +407,18 @@ static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 	struct gpu_agent *a = conn_context(conn);
 	struct conn_info info;
 
-	a->conn = conn;
 	if (error && !a->error) {
 		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
 		conn_get_info(conn, &info);
 		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, reason);
 	}
-	gpu_agent_handle(a, GPU_AGENT_LEFT);
+	gpu_agent_count(a, GPU_SERVICE_QUEUE_JOBS, gpu_agent_queue_jobs(a));
+	a->conn = NULL;
+	gpu_agent_close_windows(a);
+	a->thread->part.thread->busy -= a->jobs + a->occupied;
+	a->jobs = 0; /* there may have been some: nobody waits for them */
+	a->occupied = false;
+	gpu_agent_handle(a, GPU_EVENT_LEFT);
 	gpu_agent_bury(a);
 }
 

@@ -89,33 +89,6 @@ struct gpu_service_thread {
 	struct list agents;
 };
 
-/* Its connection moves an agent on by records and by its end, its process by becoming readable, the helper by the end
- * of an errand, and its deadline. What is parked, and who wakes it: */
-enum gpu_agent_state {
-	GPU_AGENT_WAITING,   /* for the record that opens a session; the deadline ends it */
-	GPU_AGENT_PLACING,   /* for a place that an idle session was asked to leave: the deadline, every now and then */
-	GPU_AGENT_MAKING,    /* for the helper, which makes ring and process: its event */
-	GPU_AGENT_STARTING,  /* for the process, which says that it is ready, fails or runs out of the session's time */
-	GPU_AGENT_RUNNING,   /* for jobs and their results */
-	GPU_AGENT_FINISHING, /* the client is done, jobs from before are under way: for their results, or in queue mode
-				for a look at the ring, by the deadline, every now and then */
-	GPU_AGENT_ENDING,    /* the client was told: for it to leave; the deadline cuts it off */
-	GPU_AGENT_CLOSED, /* the connection is gone: for the end of the process, then for the helper, which gives back
-				memory; that frees the agent */
-};
-
-enum gpu_agent_event {
-	GPU_AGENT_OPENED,
-	GPU_AGENT_PLACED,
-	GPU_AGENT_MADE,
-	GPU_AGENT_READY,
-	GPU_AGENT_TERMINATE, /* the client asked for the end */
-	GPU_AGENT_DRAINED,   /* and all jobs before that are answered */
-	GPU_AGENT_FAILED,
-	GPU_AGENT_TIMED_OUT,
-	GPU_AGENT_LEFT, /* the connection ended */
-};
-
 /* A job of RPC mode, from its request to the end of its answer's write. */
 struct gpu_agent_job {
 	struct conn_transfer wire; /* the read of its input, then the write of its output */
@@ -136,8 +109,8 @@ struct gpu_agent {
 	struct conn *conn;            /* NULL once it is closed */
 	struct fabric_domain *domain; /* the connection's own: no other client's keys reach this ring */
 	struct fabric_limits limits;  /* of its device */
-	enum gpu_agent_state state;
-	uint64_t deadline;
+	enum gpu_session_state state; /* gpu/life.c tells what it waits for */
+	uint64_t deadline;            /* of the client, or of the next look at what nobody tells */
 	/* Not NULL: an errand is on its way, and what it makes or gives back is the helper's: session, ring, regions,
 	 * and what RPC mode has. */
 	void (*work)(struct gpu_agent *agent);
@@ -270,11 +243,17 @@ void gpu_service_thread_wake(struct gpu_service_thread *t);
  * gpu.c
  */
 
-/* What an event does in the agent's state. */
-void gpu_agent_handle(struct gpu_agent *agent, enum gpu_agent_event event);
+/* An event of its session; what a new state needs is begun. */
+void gpu_agent_handle(struct gpu_agent *agent, enum gpu_session_event event);
+
+/* Its deadline is over. */
+void gpu_agent_expired(struct gpu_agent *agent);
 
 /* The session ends with an error: log it, tell the client, close. The first counts. */
 void gpu_agent_fail(struct gpu_agent *agent, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* It has failed, for agent->reason: the same but for the state. */
+void gpu_agent_failed(struct gpu_agent *agent, int error);
 
 /* Tell the client why, where that has not been possible yet. */
 void gpu_agent_say_ended(struct gpu_agent *agent);
@@ -303,8 +282,8 @@ bool gpu_agent_reply(struct gpu_agent *agent, uint8_t op, uint32_t id, const voi
  * open.c: the ring, as granted and as the client reaches it.
  */
 
-/* Longest input or output that a session can have at all. */
-uint32_t gpu_service_payload_max(const struct gpu_service *gpu);
+/* Longest input or output that a session with so much memory can have at all. */
+uint32_t gpu_service_payload_max(uint64_t memory);
 
 /* Take a request to open apart and start what it asks for; a wrong one fails the session. */
 void gpu_agent_open(struct gpu_agent *agent, const struct wire_record *request, const void *body);

@@ -11,7 +11,7 @@
 #define PAYLOAD_DEFAULT (64u << 10) /* for a client that does not say how long its inputs are */
 
 /* A ring of one slot has two cells, each on pages of its own, and pages for what is beside them. */
-static uint32_t payload_max(uint64_t memory)
+uint32_t gpu_service_payload_max(uint64_t memory)
 {
 	const struct wire_ring_shape least = {1, 1, WIRE_RING_LINE};
 	uint64_t others = wire_ring_layout(&least).bytes - 2 * WIRE_RING_PAGE;
@@ -19,11 +19,6 @@ static uint32_t payload_max(uint64_t memory)
 
 	cell = cell / WIRE_RING_PAGE * WIRE_RING_PAGE;
 	return cell ? (uint32_t)MIN(cell - WIRE_RING_LINE, (uint64_t)WIRE_RING_PAYLOAD_MAX) : 0;
-}
-
-uint32_t gpu_service_payload_max(const struct gpu_service *gpu)
-{
-	return payload_max(gpu->memory);
 }
 
 /* Most bytes of a session's ring: by the configuration, and by its client's line in the file of clients. */
@@ -42,7 +37,7 @@ static struct wire_ring_shape shape_of(const struct gpu_agent *a, const struct w
 {
 	const struct gpu_service *gpu = gpu_agent_service(a);
 	uint64_t memory = memory_of(a);
-	uint32_t payload = clip(asked->payload, payload_max(memory));
+	uint32_t payload = clip(asked->payload, gpu_service_payload_max(memory));
 	struct wire_ring_shape shape = {clip(asked->queues, gpu->queues), clip(asked->slots, gpu->slots), 0};
 
 	if (!asked->payload)
@@ -57,7 +52,7 @@ static struct wire_ring_shape shape_of(const struct gpu_agent *a, const struct w
 
 static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 {
-	uint32_t most = payload_max(memory_of(a));
+	uint32_t most = gpu_service_payload_max(memory_of(a));
 
 	if (asked->mode >= WIRE_GPU_MODES)
 		gpu_agent_fail(a, -EBADMSG, "there is no mode %u", asked->mode);
@@ -70,21 +65,6 @@ static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
 	else
 		return true;
 	return false;
-}
-
-/* Each session's process takes the next device. */
-static int start_session(struct gpu_agent *a)
-{
-	struct gpu_service *gpu = gpu_agent_service(a);
-	struct gpu_process_attr attr = gpu->attr;
-	int rc;
-
-	if (gpu->devices)
-		attr.device = gpu->device[atomic_fetch_add(&gpu->turn, 1) % gpu->devices];
-	rc = gpu_session_start(&attr, &a->shape, a->mode == WIRE_GPU_QUEUE, &a->session);
-	if (rc == 0)
-		a->ring = gpu_session_ring(a->session);
-	return rc;
 }
 
 static int reach(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access)
@@ -112,7 +92,7 @@ void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, cons
 {
 	struct wire_gpu_open asked;
 
-	must(a->state == GPU_AGENT_WAITING);
+	must(a->state == GPU_WAITING);
 	must(!a->session);
 	memcpy(&asked, body, sizeof(asked));
 	if (!asked_well(a, &asked))
@@ -121,20 +101,24 @@ void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, cons
 	a->sends = asked.flags & WIRE_GPU_SENDS || !a->limits.write_imm;
 	a->open_id = request->id;
 	a->shape = shape_of(a, &asked);
-	gpu_agent_handle(a, GPU_AGENT_OPENED);
+	gpu_agent_handle(a, GPU_EVENT_OPENED);
 }
 
 void gpu_agent_make(struct gpu_agent *a)
 {
-	int rc;
+	struct gpu_service *gpu = gpu_agent_service(a);
+	struct gpu_process_attr attr = gpu->attr;
 
-	must(gpu_helper_is_here(&gpu_agent_service(a)->helper));
-	rc = start_session(a);
-	if (rc == 0)
-		rc = register_ring(a);
-	if (rc == 0 && a->mode == WIRE_GPU_RPC)
-		rc = gpu_agent_rpc_start(a);
-	a->made = rc;
+	must(gpu_helper_is_here(&gpu->helper));
+	if (gpu->devices) /* each session's process takes the next one */
+		attr.device = gpu->device[atomic_fetch_add(&gpu->turn, 1) % gpu->devices];
+	a->made = gpu_session_start(&attr, &a->shape, a->mode == WIRE_GPU_QUEUE, &a->session);
+	if (a->made != 0)
+		return;
+	a->ring = gpu_session_ring(a->session);
+	a->made = register_ring(a);
+	if (a->made == 0 && a->mode == WIRE_GPU_RPC)
+		a->made = gpu_agent_rpc_start(a);
 }
 
 /* The key by which the client reaches a part of the ring; a window's, where the device has windows. 0, or -EAGAIN. */
@@ -153,21 +137,10 @@ static int part_key(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t 
 	return 0;
 }
 
-static int keys(struct gpu_agent *a, struct wire_gpu_ring *answer)
-{
-	const struct wire_ring_layout *at = &a->ring->at;
-	int rc = part_key(a, 0, 0, at->client, FABRIC_REMOTE_READ, &answer->worker_rkey);
-
-	if (rc == 0)
-		rc = part_key(a, 1, at->client, at->control, FABRIC_REMOTE_WRITE, &answer->client_rkey);
-	answer->worker_addr = (uintptr_t)a->ring->base;
-	answer->client_addr = (uintptr_t)a->ring->base + at->client;
-	return rc;
-}
-
 bool gpu_agent_open_answer(struct gpu_agent *a)
 {
 	const struct gpu_probe *probe = gpu_session_probe(a->session);
+	const struct wire_ring_layout *at = &a->ring->at;
 	struct wire_gpu_ring answer = {
 		.queues = a->ring->shape.queues,
 		.slots = a->ring->shape.slots,
@@ -176,10 +149,14 @@ bool gpu_agent_open_answer(struct gpu_agent *a)
 	};
 	int rc = 0;
 
-	must(a->state == GPU_AGENT_STARTING);
+	must(a->state == GPU_ANSWERING);
 	if (a->mode == WIRE_GPU_QUEUE) {
 		conn_admit(a->conn);
-		rc = keys(a, &answer);
+		answer.worker_addr = (uintptr_t)a->ring->base;
+		answer.client_addr = (uintptr_t)a->ring->base + at->client;
+		rc = part_key(a, 0, 0, at->client, FABRIC_REMOTE_READ, &answer.worker_rkey);
+		if (rc == 0)
+			rc = part_key(a, 1, at->client, at->control, FABRIC_REMOTE_WRITE, &answer.client_rkey);
 	}
 	if (rc == -EAGAIN)
 		return false;

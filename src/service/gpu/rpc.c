@@ -53,14 +53,6 @@ static bool id_taken(const struct gpu_agent *a, uint32_t id)
 	return job;
 }
 
-static void id_take(struct gpu_agent *a, struct gpu_agent_job *job)
-{
-	struct gpu_agent_job **bucket = bucket_of(a, job->ring.id);
-
-	job->next = *bucket;
-	*bucket = job;
-}
-
 static void id_give(struct gpu_agent *a, const struct gpu_agent_job *job)
 {
 	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
@@ -108,7 +100,7 @@ static bool check_job(struct gpu_agent *a, uint32_t id, const struct wire_gpu_jo
 		gpu_agent_fail(a, -EBADMSG,
 			       "job %u: room for %" PRIu64 " bytes of output was given, and it has %" PRId64, id,
 			       asked->output.length, output);
-	return a->state == GPU_AGENT_RUNNING;
+	return a->state == GPU_RUNNING;
 }
 
 static void read_done(struct conn_transfer *wire, enum fabric_status status)
@@ -116,7 +108,7 @@ static void read_done(struct conn_transfer *wire, enum fabric_status status)
 	struct gpu_agent_job *job = container_of(wire, struct gpu_agent_job, wire);
 	struct gpu_agent *a = job->agent;
 
-	if (status != FABRIC_OK || a->state >= GPU_AGENT_ENDING)
+	if (status != FABRIC_OK || a->state >= GPU_ENDING)
 		return; /* the connection is ending */
 	gpu_port_submit(a->port, &job->cell, &job->ring);
 }
@@ -134,10 +126,10 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 	struct wire_gpu_job asked;
 	struct wire_ring_job ring;
 	struct gpu_cell cell;
-	struct gpu_agent_job *job;
+	struct gpu_agent_job *job, **bucket = bucket_of(a, request->id);
 	void *input;
 
-	must(a->state == GPU_AGENT_RUNNING);
+	must(a->state == GPU_RUNNING);
 	must(a->mode == WIRE_GPU_RPC);
 	if (request->length != sizeof(asked)) {
 		gpu_agent_fail(a, -EBADMSG, "job %u: a request of %u bytes", request->id, request->length);
@@ -155,10 +147,16 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 		gpu_agent_fail(a, -EIO, "the worker gave a job's place back before it was done");
 		return 0;
 	}
-	*job = (struct gpu_agent_job){.agent = a, .cell = cell, .ring = ring, .to = input};
-	job->input = asked.input;
-	job->output = asked.output;
-	id_take(a, job);
+	*job = (struct gpu_agent_job){
+		.agent = a,
+		.cell = cell,
+		.ring = ring,
+		.to = input,
+		.input = asked.input,
+		.output = asked.output,
+		.next = *bucket,
+	};
+	*bucket = job;
 	a->jobs++;
 	a->thread->part.thread->busy++;
 	if (!list_empty(&a->reads) || read_input(a, job) == -EAGAIN)
@@ -184,15 +182,6 @@ static void write_done(struct conn_transfer *wire, enum fabric_status status)
 		a->jobs--;
 		a->thread->part.thread->busy--;
 	}
-}
-
-/* To a client that takes no immediates; room for all of a chain was made with the first. */
-static void commit_reply(struct gpu_agent *a, struct wire_record *reply, uint32_t id)
-{
-	reply->op = WIRE_OP_GPU_JOB;
-	reply->flags = WIRE_REPLY;
-	reply->id = id;
-	conn_commit(a->conn, reply, 0);
 }
 
 /* The first `count` results, in order. */
@@ -247,7 +236,11 @@ static int post_answers(struct gpu_agent *a, unsigned count)
 		job = *end = take_answered(a);
 		if (!reply)
 			continue;
-		commit_reply(a, reply, job->ring.id);
+		/* To a client that takes no immediates; room for all of a chain was made with the first. */
+		reply->op = WIRE_OP_GPU_JOB;
+		reply->flags = WIRE_REPLY;
+		reply->id = job->ring.id;
+		conn_commit(a->conn, reply, 0);
 		if (count > 1)
 			reply = conn_reserve(a->conn, 0, NULL);
 	}
@@ -291,7 +284,7 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 {
 	struct fabric_sge nothing = {0};
 
-	must(a->state == GPU_AGENT_FINISHING);
+	must(a->state == GPU_FINISHING);
 	if (a->answered)
 		return true;
 	a->last.done = last_done;
@@ -302,22 +295,11 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 	return a->answered;
 }
 
-static void count_job(struct gpu_agent *a, const struct gpu_agent_job *job)
-{
-	struct gpu_service *gpu = gpu_agent_service(a);
-
-	gpu_agent_count(a, GPU_SERVICE_JOBS + job->ring.op, 1);
-	gpu_agent_count(a, GPU_SERVICE_IN_BYTES, job->ring.length);
-	gpu_agent_count(a, GPU_SERVICE_OUT_BYTES, job->output.length);
-	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&gpu->bytes_in, job->ring.length, memory_order_relaxed);
-	atomic_fetch_add_explicit(&gpu->bytes_out, job->output.length, memory_order_relaxed);
-}
-
 /* What the process says is believed no more than what the client says. */
 static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 {
 	struct gpu_agent_job *job = job_of(a, &done->cell);
+	struct gpu_service *gpu = gpu_agent_service(a);
 
 	if (done->result.id != job->ring.id || done->result.length != job->output.length) {
 		gpu_agent_fail(a, -EIO, "the worker answered job %u by job %u with %u bytes", job->ring.id,
@@ -325,7 +307,12 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 		return;
 	}
 	job->from = done->output;
-	count_job(a, job);
+	gpu_agent_count(a, GPU_SERVICE_JOBS + job->ring.op, 1);
+	gpu_agent_count(a, GPU_SERVICE_IN_BYTES, job->ring.length);
+	gpu_agent_count(a, GPU_SERVICE_OUT_BYTES, job->output.length);
+	atomic_fetch_add_explicit(&gpu->jobs, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu->bytes_in, job->ring.length, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu->bytes_out, job->output.length, memory_order_relaxed);
 	list_add_tail(&a->answers, &job->node);
 }
 
@@ -336,7 +323,7 @@ static int take_results(struct gpu_agent *a)
 
 	if (unlikely(n < 0))
 		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
-	for (int i = 0; i < n && a->state < GPU_AGENT_ENDING; i++)
+	for (int i = 0; i < n && a->state < GPU_ENDING; i++)
 		take_result(a, &done[i]);
 	return MAX(n, 0);
 }

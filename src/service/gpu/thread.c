@@ -151,11 +151,15 @@ static int fault(const struct gpu_agent *a)
 /* What the process says, and its end. */
 static void gpu_agent_hear(struct gpu_agent *a, uint64_t now)
 {
+	enum gpu_session_state before = a->state;
+
 	if (likely(!a->look && now < gpu_session_deadline(a->session)))
 		return;
 	a->look = false;
-	if (gpu_session_progress(a->session, now) >= GPU_ENDING && a->state < GPU_AGENT_ENDING)
-		gpu_agent_fail(a, fault(a), "%s", gpu_session_reason(a->session));
+	if (gpu_session_progress(a->session, now) != GPU_ENDING || before == GPU_ENDING)
+		return;
+	snprintf(a->reason, sizeof(a->reason), "%s", gpu_session_reason(a->session));
+	gpu_agent_failed(a, fault(a));
 }
 
 static int gpu_agent_serve(struct gpu_agent *a)
@@ -163,24 +167,21 @@ static int gpu_agent_serve(struct gpu_agent *a)
 	int n = 0;
 
 	switch (a->state) {
-	case GPU_AGENT_STARTING:
-		if (gpu_session_state(a->session) == GPU_RUNNING && gpu_agent_open_answer(a))
-			gpu_agent_handle(a, GPU_AGENT_READY);
+	case GPU_ANSWERING:
+		if (gpu_agent_open_answer(a))
+			gpu_agent_handle(a, GPU_EVENT_ANSWERED);
 		break;
-	case GPU_AGENT_RUNNING:
-	case GPU_AGENT_FINISHING:
+	case GPU_RUNNING:
+	case GPU_FINISHING:
 		if (a->jobs)
 			n = gpu_agent_rpc_turn(a);
-		if (a->state == GPU_AGENT_FINISHING && !gpu_agent_busy(a) && gpu_agent_rpc_answer_end(a))
-			gpu_agent_handle(a, GPU_AGENT_DRAINED);
+		if (a->state == GPU_FINISHING && !gpu_agent_busy(a) && gpu_agent_rpc_answer_end(a))
+			gpu_agent_handle(a, GPU_EVENT_DRAINED);
 		break;
-	case GPU_AGENT_ENDING:
+	case GPU_ENDING:
 		gpu_agent_say_ended(a);
 		break;
-	case GPU_AGENT_WAITING:
-	case GPU_AGENT_PLACING:
-	case GPU_AGENT_MAKING:
-	case GPU_AGENT_CLOSED:
+	default:
 		break;
 	}
 	return n;
@@ -205,13 +206,13 @@ static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 	if (gpu_agent_has_session(a))
 		gpu_agent_hear(a, now);
 	if (unlikely(now >= a->deadline))
-		gpu_agent_handle(a, GPU_AGENT_TIMED_OUT);
+		gpu_agent_expired(a);
 	n = gpu_agent_serve(a);
 	if (a->mode == WIRE_GPU_QUEUE)
 		gpu_agent_count_busy(a);
 	if (likely(a->conn))
 		conn_flush(a->conn);
-	else if (a->state == GPU_AGENT_CLOSED)
+	else if (a->state >= GPU_CLOSED)
 		gpu_agent_bury(a);
 	return n;
 }
@@ -297,35 +298,25 @@ static bool stop_processes(struct service_part *part)
 		if (a->conn)
 			gpu_agent_fail(a, -ESHUTDOWN, "the server is shutting down");
 		gpu_session_stop(a->session, service_part_now(part));
-		left |= gpu_session_state(a->session) != GPU_GONE;
+		left |= gpu_session_alive(a->session);
 	}
 	return left;
 }
 
-/* A process that waits for a device in the kernel may never end, and must not keep the daemon. */
-static void abandon_processes(struct service_part *part)
-{
-	struct gpu_agent *a;
-
-	for_each_agent (a, thread_of(part))
-		if (gpu_agent_has_session(a) && gpu_session_state(a->session) != GPU_GONE)
-			gpu_session_abandon(a->session);
-}
-
-static void end_processes(struct service_part *part)
+void gpu_service_thread_end(struct service_part *part)
 {
 	uint64_t until = time_now() + END_PATIENCE;
+	struct gpu_agent *a;
 
 	while (stop_processes(part)) {
 		wait_for_processes(part);
-		if (time_now() >= until)
-			abandon_processes(part);
+		if (time_now() < until)
+			continue;
+		/* A process that waits for a device in the kernel may never end, and must not keep the daemon. */
+		for_each_agent (a, thread_of(part))
+			if (gpu_agent_has_session(a) && gpu_session_alive(a->session))
+				gpu_session_abandon(a->session);
 	}
-}
-
-void gpu_service_thread_end(struct service_part *part)
-{
-	end_processes(part);
 }
 
 void gpu_service_thread_clear(struct service_part *part)
@@ -333,7 +324,7 @@ void gpu_service_thread_clear(struct service_part *part)
 	struct gpu_service_thread *t = thread_of(part);
 
 	while (part->active) {
-		end_processes(part);
+		gpu_service_thread_end(part);
 		wait_for_processes(part);
 	}
 	pthread_mutex_lock(&t->lock); /* the helper has let go of it */
