@@ -150,13 +150,13 @@ static int take_signal_frame(struct agent *a, char *text, size_t length)
 }
 
 static const struct {
-	enum rank_frame kind;
+	enum wire_run_kind kind;
 	frame_fn *fn;
 } frames[] = {
-	{FRAME_ARGUMENT, take_argument},     {FRAME_ENVIRONMENT, take_environment},
-	{FRAME_DIRECTORY, take_directory},   {FRAME_GRACE, take_grace},
-	{FRAME_START, take_start},           {FRAME_INPUT, take_input},
-	{FRAME_INPUT_OVER, take_input_over}, {FRAME_SIGNAL, take_signal_frame},
+	{WIRE_RUN_ARGUMENT, take_argument},     {WIRE_RUN_ENVIRONMENT, take_environment},
+	{WIRE_RUN_DIRECTORY, take_directory},   {WIRE_RUN_GRACE, take_grace},
+	{WIRE_RUN_START, take_start},           {WIRE_RUN_INPUT, take_input},
+	{WIRE_RUN_INPUT_OVER, take_input_over}, {WIRE_RUN_SIGNAL, take_signal_frame},
 };
 
 static int take_frame(struct agent *a, uint8_t kind, char *data, size_t length)
@@ -169,7 +169,7 @@ static int take_frame(struct agent *a, uint8_t kind, char *data, size_t length)
 	memcpy(text, data, length);
 	text[length] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(frames); i++)
-		if (frames[i].kind == (enum rank_frame)kind)
+		if (frames[i].kind == (enum wire_run_kind)kind)
 			rc = frames[i].fn(a, text, length);
 	free(text);
 	return rc;
@@ -181,16 +181,15 @@ static int take_frames(struct agent *a)
 	size_t at = 0;
 	int rc = 0;
 
-	while (rc == 0 && a->have - at >= FRAME_HEAD) {
-		const uint8_t *head = (const uint8_t *)a->input + at;
-		size_t length = (size_t)head[1] << 24 | (size_t)head[2] << 16 | (size_t)head[3] << 8 | head[4];
+	while (rc == 0 && a->have - at >= sizeof(struct wire_run_head)) {
+		const struct wire_run_head *head = (const struct wire_run_head *)(a->input + at);
+		size_t length;
 
-		if (length > FRAME_MAX)
-			rc = -EPROTO;
-		if (rc != 0 || a->have - at - FRAME_HEAD < length)
+		rc = wire_run_decode(head, &length);
+		if (rc != 0 || a->have - at - sizeof(*head) < length)
 			break;
-		rc = take_frame(a, head[0], a->input + at + FRAME_HEAD, length);
-		at += FRAME_HEAD + length;
+		rc = take_frame(a, head->kind, (char *)(head + 1), length);
+		at += sizeof(*head) + length;
 	}
 	a->have -= at;
 	memmove(a->input, a->input + at, a->have);
@@ -291,7 +290,7 @@ int run_agent(void)
 	if (a.signals < 0)
 		return RUN_FAILED;
 	fcntl(STDIN_FILENO, F_SETFD, FD_CLOEXEC);
-	puts(RUN_GREETING);
+	puts(WIRE_RUN_GREETING);
 	fflush(stdout);
 	while (!a.ended)
 		agent_turn(&a);

@@ -70,13 +70,13 @@ void sink_put(struct sink *sink, const void *data, size_t length)
 
 static void emit_line(struct stream *stream, const char *line, size_t length)
 {
-	size_t greeting = strlen(RUN_GREETING);
+	size_t greeting = strlen(WIRE_RUN_GREETING);
 	char label[16];
 	int n;
 
 	/* What the remote shell said before it may have had no line feed. */
 	if (stream->awaits_agent && length >= greeting &&
-	    memcmp(line + length - greeting, RUN_GREETING, greeting) == 0) {
+	    memcmp(line + length - greeting, WIRE_RUN_GREETING, greeting) == 0) {
 		stream->awaits_agent = false;
 		length -= greeting;
 		if (!length)

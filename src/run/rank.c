@@ -22,16 +22,15 @@ static void outbox_add(struct rank *rank, const void *data, size_t length)
 		run_append(&rank->outbox, &rank->waiting, &rank->room, data, length);
 }
 
-static void frame_add(struct rank *rank, enum rank_frame kind, const void *data, size_t length)
+static void frame_add(struct rank *rank, enum wire_run_kind kind, const void *data, size_t length)
 {
-	uint8_t head[FRAME_HEAD] = {(uint8_t)kind, (uint8_t)(length >> 24), (uint8_t)(length >> 16),
-				    (uint8_t)(length >> 8), (uint8_t)length};
+	struct wire_run_head head = wire_run_encode(kind, length);
 
-	outbox_add(rank, head, sizeof(head));
+	outbox_add(rank, &head, sizeof(head));
 	outbox_add(rank, data, length);
 }
 
-static void frame_add_text(struct rank *rank, enum rank_frame kind, const char *text)
+static void frame_add_text(struct rank *rank, enum wire_run_kind kind, const char *text)
 {
 	frame_add(rank, kind, text, strlen(text));
 }
@@ -39,7 +38,7 @@ static void frame_add_text(struct rank *rank, enum rank_frame kind, const char *
 void rank_input(struct rank *rank, const void *data, size_t length)
 {
 	if (rank_is_remote(rank))
-		frame_add(rank, FRAME_INPUT, data, length);
+		frame_add(rank, WIRE_RUN_INPUT, data, length);
 	else
 		outbox_add(rank, data, length);
 }
@@ -58,7 +57,7 @@ void rank_input_over(struct rank *rank)
 		return;
 	rank->input_over = true;
 	if (rank_is_remote(rank))
-		frame_add(rank, FRAME_INPUT_OVER, "", 0);
+		frame_add(rank, WIRE_RUN_INPUT_OVER, "", 0);
 	else if (!rank->waiting)
 		close_to(rank);
 }
@@ -90,7 +89,7 @@ void rank_signal(struct rank *rank, int number, bool hard)
 		return;
 	}
 	snprintf(text, sizeof(text), "%d", number);
-	frame_add_text(rank, FRAME_SIGNAL, text);
+	frame_add_text(rank, WIRE_RUN_SIGNAL, text);
 	rank_flush(rank);
 }
 
@@ -179,16 +178,16 @@ static void send_program(struct rank *rank, const char *const *first, size_t cou
 	char grace[32], here[4096];
 
 	snprintf(grace, sizeof(grace), "%llu", (unsigned long long)run_options.grace);
-	frame_add_text(rank, FRAME_GRACE, grace);
+	frame_add_text(rank, WIRE_RUN_GRACE, grace);
 	for (size_t i = 0; i < count; i++)
-		frame_add_text(rank, FRAME_ENVIRONMENT, first[i]);
+		frame_add_text(rank, WIRE_RUN_ENVIRONMENT, first[i]);
 	if (run_options.directory)
-		frame_add_text(rank, FRAME_DIRECTORY, run_options.directory);
+		frame_add_text(rank, WIRE_RUN_DIRECTORY, run_options.directory);
 	else if (getcwd(here, sizeof(here)))
-		frame_add_text(rank, FRAME_DIRECTORY, here);
+		frame_add_text(rank, WIRE_RUN_DIRECTORY, here);
 	for (char **word = run_options.argv; *word; word++)
-		frame_add_text(rank, FRAME_ARGUMENT, *word);
-	frame_add(rank, FRAME_START, "", 0);
+		frame_add_text(rank, WIRE_RUN_ARGUMENT, *word);
+	frame_add(rank, WIRE_RUN_START, "", 0);
 	if (rank->rank != 0 || run_options.no_stdin)
 		rank_input_over(rank);
 }

@@ -21,6 +21,7 @@
 
 #include "auth/auth.h"
 #include "base/base.h"
+#include "wire/run.h"
 
 /* Exit statuses of rdmarun's own; else it is that of the first rank that failed. */
 enum run_exit {
@@ -146,10 +147,9 @@ struct stream {
 	int rank;
 	char *data;
 	size_t used, room;
-	bool awaits_agent; /* the line RUN_GREETING has not come */
+	bool awaits_agent; /* the line WIRE_RUN_GREETING has not come */
 };
 
-#define RUN_GREETING "rdmarun agent 1"
 #define RUN_LINE_MAX (1u << 20) /* a longer one is cut */
 
 /* Whether the sink takes more: else streams are not read. */
@@ -179,20 +179,6 @@ struct rank {
 	bool input_over;      /* no more standard input; closed when the outbox is empty */
 	struct stream out, err;
 };
-
-/* A frame's head, as it is sent to an agent: a byte, the length of what follows in 4 bytes, most significant first. */
-enum rank_frame {
-	FRAME_ARGUMENT = 'a',
-	FRAME_ENVIRONMENT = 'e',
-	FRAME_DIRECTORY = 'd',
-	FRAME_GRACE = 'w', /* text: nanoseconds */
-	FRAME_START = 'g',
-	FRAME_INPUT = 'i',
-	FRAME_INPUT_OVER = 'o',
-	FRAME_SIGNAL = 's', /* text: its number */
-};
-#define FRAME_HEAD 5u
-#define FRAME_MAX (4u << 20)
 
 struct run; /* launch.c */
 /* Give it `meeting`, `directory`, `key` (NULL: none) and `group`. 0 or -errno, said. */

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "wire/run.h"
 #include "wire/way.h"
 #include "wire/wire.h"
 #include "tests/suite.h"
@@ -723,6 +724,21 @@ START_TEST(test_status_and_errno)
 }
 END_TEST
 
+START_TEST(test_run_head)
+{
+	struct wire_run_head head = wire_run_encode(WIRE_RUN_ENVIRONMENT, 0x010203);
+	size_t length;
+
+	ck_assert_mem_eq(&head, "e\0\1\2\3", 5);
+	ck_assert_int_eq(wire_run_decode(&head, &length), 0);
+	ck_assert_uint_eq(length, 0x010203);
+	head = wire_run_encode(WIRE_RUN_INPUT, WIRE_RUN_LENGTH_MAX);
+	ck_assert_int_eq(wire_run_decode(&head, &length), 0);
+	head = wire_run_encode(WIRE_RUN_INPUT, WIRE_RUN_LENGTH_MAX + 1);
+	ck_assert_int_eq(wire_run_decode(&head, &length), -EPROTO);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("wire");
@@ -755,5 +771,6 @@ int main(void)
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_manual_has_numbers);
 	tcase_add_test(tc, test_status_and_errno);
+	tcase_add_test(tc, test_run_head);
 	return suite_run(suite);
 }
