@@ -32,23 +32,26 @@ static int call_record(struct conn *conn, const struct wire_record *record, cons
 	return -EPROTO; /* a server answers, and does not ask */
 }
 
+/* Another transport would bring the same answer. */
+static bool is_final(int error)
+{
+	return error == -EPROTONOSUPPORT || error == -EPROTO || error == -EACCES;
+}
+
 static void call_closed(struct conn *conn, int error, const char *reason)
 {
 	struct call *call = conn_context(conn);
-	bool final = error == -EPROTONOSUPPORT || error == -EPROTO || error == -EACCES;
-
 	call->moved = true;
 	call->conn = NULL;
 	if (!call->dial.under_way)
 		return; /* it was abandoned */
 	call->refusal = conn_refusal(conn);
-	if (call->refusal)
-		final = wire_reason_final(call->refusal);
 	if (call->refusal == WIRE_REASON_VALUES && !dial_has_choice(&call->dial))
 		call->dial.small = 0;
 	else if (call->refusal == WIRE_REASON_VALUES && !call->dial.small)
 		call->dial.small = call->dial.next;
-	dial_failed(&call->dial, error ? error : -ECONNRESET, reason, final);
+	dial_failed(&call->dial, error ? error : -ECONNRESET, reason,
+		    call->refusal ? wire_reason_final(call->refusal) : is_final(error));
 }
 
 static const struct conn_ops call_ops = {
@@ -66,47 +69,37 @@ static void call_leave_engine(struct call *call)
 	call->transport = NULL;
 }
 
-/* An engine of the transport. 0, or an error that was logged: then its other addresses are passed over. */
-static int call_enter_engine(struct call *call, const struct fabric_transport *transport)
-{
-	struct dial *dial = &call->dial;
-	int rc;
-
-	if (call->transport == transport)
-		return 0;
-	call_leave_engine(call);
-	call->engine = call->share;
-	rc = call->share ? engine_join(call->share, call->options)
-			 : engine_create(transport, call->options, &call->engine);
-	if (rc == 0) {
-		engine_enter(call->engine);
-		call->transport = transport;
-	}
-	while (rc != 0 && dial->next < dial->targets && dial->target[dial->next].transport == transport)
-		dial->next++;
-	return rc;
-}
-
+/* An engine that cannot be made is logged, and the transport's other addresses are passed over. */
 static int call_begin(struct dial *dial, const struct dial_target *target, uint64_t now)
 {
 	struct call *call = container_of(dial, struct call, dial);
 	const struct sockaddr *sa = (const struct sockaddr *)&target->to.sa;
 	struct wire_request request = *call->request;
 	struct conn_attr attr = {.memory = target->to.memory};
-	int rc = call_enter_engine(call, target->transport);
+	int rc = 0;
 
-	if (rc != 0)
-		return rc;
+	if (call->transport != target->transport) {
+		call_leave_engine(call);
+		call->engine = call->share;
+		rc = call->share ? engine_join(call->share, call->options)
+				 : engine_create(target->transport, call->options, &call->engine);
+		while (rc != 0 && dial->next < dial->targets && dial->target[dial->next].transport == target->transport)
+			dial->next++;
+		if (rc != 0)
+			return rc;
+		engine_enter(call->engine);
+		call->transport = target->transport;
+	}
 	if (dial_has_choice(dial))
 		request.flags |= WIRE_CHOICE;
 	call->refusal = WIRE_REASON_NONE;
 	attr.key = engine_key_to(engine_key_of(call->engine), sa);
 	rc = conn_connect(engine_group(call->engine), sa, target->to.len, &request, &attr, &call_ops, call, now,
 			  &call->conn);
-	if (rc != 0) {
-		call->conn = NULL;
-		dial_failed(dial, rc, strerror(-rc), rc == -EPROTONOSUPPORT || rc == -EPROTO || rc == -EACCES);
-	}
+	if (rc == 0)
+		return 0;
+	call->conn = NULL;
+	dial_failed(dial, rc, strerror(-rc), is_final(rc));
 	return rc;
 }
 

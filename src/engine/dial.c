@@ -76,14 +76,14 @@ void dial_again(struct dial *dial, uint64_t now)
 	dial->again = time_after(now, pauses_take(&dial->pauses));
 }
 
-void dial_cancel(struct dial *dial)
+void dial_cancel(struct dial *dial, const char *why)
 {
 	dial->under_way = false;
 	dial->final = true;
 	dial->error = -ECANCELED;
 	dial->again = 0;
 	if (dial->ops->abandon)
-		dial->ops->abandon(dial, "cancelled");
+		dial->ops->abandon(dial, why);
 }
 
 /* NULL: there is none. At the end the one that offers short values is asked again: better these than none. */

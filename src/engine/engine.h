@@ -388,7 +388,7 @@ void dial_failed(struct dial *dial, int error, const char *reason, bool final);
 /* Starts from the first target again, after a pause. */
 void dial_again(struct dial *dial, uint64_t now);
 /* Ends it: the attempt under way is abandoned, and dial_turn() answers -ECANCELED. */
-void dial_cancel(struct dial *dial);
+void dial_cancel(struct dial *dial, const char *why);
 /* When dial_turn() has something to do. */
 static inline uint64_t dial_deadline(const struct dial *dial)
 {

@@ -115,7 +115,7 @@ START_TEST(test_cancel)
 {
 	dial_turn(&dial, 1);
 	abandons = 0;
-	dial_cancel(&dial);
+	dial_cancel(&dial, "enough");
 	ck_assert_uint_eq(abandons, 1);
 	ck_assert_int_eq(dial_turn(&dial, 2), -ECANCELED);
 	ck_assert_uint_eq(begins, 1);

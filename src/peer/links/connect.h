@@ -21,8 +21,6 @@
 #define PEER_GUEST_GIVES_WAY (TIME_S / 4) /* for its hello, before it may have to give way to another */
 #define PEER_FAREWELL (1 * TIME_S)        /* for what was sent, and for the answer to a bye, at the end of all */
 #define PEER_GRAVES 64                    /* that have gone last, of whom the reason is known */
-#define PEER_PAUSE_FIRST (20 * TIME_MS)   /* before a connection that broke is made anew; doubles */
-#define PEER_PAUSE_MOST (2 * TIME_S)
 
 enum link_state {
 	LINK_CONNECTING, /* of this side: not established */
@@ -181,7 +179,8 @@ int listen_room(rdma_context *ctx);
  */
 /* A client's own address. 0; else rdma_fail() was called. */
 int dial_from(rdma_context *ctx, const char *ip);
-/* A dialer for the peer of an address, or of several that are separated by blanks. 0, or -errno, logged. */
+extern const struct dial_ops peer_dial_ops;
+/* Targets for the peer's dialer: an address, or several that are separated by blanks. 0, or -errno, logged. */
 int peer_dial(struct peer *peer, const char *address, int port);
 
 /*
@@ -265,8 +264,6 @@ bool session_resumes(const struct peer *peer);
 void session_broken(struct peer *peer, const char *reason);
 /* The server does not want it, in these words. */
 void session_refused(struct peer *peer, int error, const char *words);
-/* The connection under way is none for it any more. */
-void session_abandon(struct peer *peer, const char *why);
 /* A guest says that it is in a session. */
 void session_come_back(struct peer_link *link);
 

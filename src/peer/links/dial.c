@@ -115,10 +115,17 @@ static int peer_begin_dial(struct dial *dial, const struct dial_target *target, 
 
 static void peer_abandon(struct dial *dial, const char *why)
 {
-	session_abandon(container_of(dial, struct peer_session, dial)->peer, why);
+	struct peer *peer = container_of(dial, struct peer_session, dial)->peer;
+	struct peer_link *link = peer_link_of(peer);
+
+	if (!link)
+		return;
+	link->peer = NULL;
+	peer->conn = NULL;
+	link_close(link, -ETIMEDOUT, why);
 }
 
-static const struct dial_ops peer_dial_ops = {
+const struct dial_ops peer_dial_ops = {
 	.begin = peer_begin_dial,
 	.abandon = peer_abandon,
 	.explain = peer_explain,
@@ -151,13 +158,6 @@ int peer_dial(struct peer *peer, const char *text, int port)
 	int rc = -EINVAL;
 	char one[300];
 
-	*dial = (struct dial){
-		.ops = &peer_dial_ops,
-		.target = peer->session->target,
-		.first = DIAL_FIRST,
-		.last = TIME_NEVER,
-		.pauses = {PEER_PAUSE_FIRST, PEER_PAUSE_MOST},
-	};
 	for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
 		size_t n = strcspn(text, " ");
 

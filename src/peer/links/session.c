@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#define PAUSE_FIRST (20 * TIME_MS) /* before a connection that broke is made anew; doubles */
+#define PAUSE_MOST (2 * TIME_S)
+
 int session_create(struct peer *peer)
 {
 	struct peer_session *session = calloc(1, sizeof(*session));
@@ -16,6 +19,13 @@ int session_create(struct peer *peer)
 		return -ENOMEM;
 	list_init(&session->node);
 	session->peer = peer;
+	session->dial = (struct dial){
+		.ops = &peer_dial_ops,
+		.target = session->target,
+		.first = DIAL_FIRST,
+		.last = TIME_NEVER,
+		.pauses = {PAUSE_FIRST, PAUSE_MOST},
+	};
 	if (getrandom(&session->id, sizeof(session->id), 0) != sizeof(session->id) ||
 	    getrandom(session->secret, sizeof(session->secret), 0) != sizeof(session->secret)) {
 		free(session);
@@ -64,7 +74,7 @@ void session_broken(struct peer *peer, const char *reason)
 	snprintf(session->broken_why, sizeof(session->broken_why), "%s", reason);
 	session->broken_until = time_after(now, peer->ctx->options.reconnect_ms * TIME_MS);
 	session->dial.until = session->broken_until;
-	session->dial.pauses.next = PEER_PAUSE_FIRST;
+	session->dial.pauses.next = PAUSE_FIRST;
 	session->dial.why[0] = '\0';
 	dial_again(&session->dial, now);
 	session_watch(peer);
@@ -135,17 +145,6 @@ void session_come_back(struct peer_link *link)
 /*
  * Time
  */
-void session_abandon(struct peer *peer, const char *why)
-{
-	struct peer_link *link = peer_link_of(peer);
-
-	if (!link)
-		return;
-	link->peer = NULL;
-	peer->conn = NULL;
-	link_close(link, -ETIMEDOUT, why);
-}
-
 /* Where many come at once, one may have had to give way to others. Groups try members anew by themselves. */
 static bool dial_gave_way(struct peer_session *session, uint64_t now)
 {
