@@ -170,7 +170,8 @@ static int far_try(const struct channel_far_ask *ask, const struct rdmad_channel
 int channel_far_ask(const struct channel_far_ask *ask, const struct rdmad_channel_options *options,
 		    struct rdmad_channel **out)
 {
-	uint64_t now = time_now(), until, pause = PAUSE_FIRST;
+	struct pauses pauses = {PAUSE_FIRST, PAUSE_MOST};
+	uint64_t now = time_now(), until;
 	struct engine_options engine;
 	bool again;
 	int rc;
@@ -183,9 +184,8 @@ int channel_far_ask(const struct channel_far_ask *ask, const struct rdmad_channe
 	engine.key = ask->key;
 	if (ask->ticket && engine_key_of_ticket(ask->ticket->secret, &engine.key) != 0)
 		return -ENOMEM;
-	while ((rc = far_try(ask, options, &engine, until - 2 * pause, &again, out)) != 0 && again) {
-		poll(NULL, 0, (int)(pause / TIME_MS));
-		pause = MIN(2 * pause, PAUSE_MOST);
+	while ((rc = far_try(ask, options, &engine, until - 2 * pauses.next, &again, out)) != 0 && again) {
+		poll(NULL, 0, (int)(pauses_take(&pauses) / TIME_MS));
 		now = time_now();
 		engine.connect_timeout = until - MIN(now, until - TIME_MS);
 	}

@@ -1,25 +1,30 @@
-/* connect.c: from an address to an established connection, by the best transport both ends have. */
+/* connect.c: the dialer's form that waits: from an address to an established connection. */
 #include "engine/engine.h"
 
-#define FIRST_ATTEMPT (2 * TIME_S) /* before another transport is tried: a host may swallow RDMA's packets */
-
-struct attempt {
-	bool done;
-	int error;
+/* The form of the dialer that waits. */
+struct call {
+	struct dial dial;
+	struct dial_target target[DIAL_TARGETS];
+	const char *server;
+	const struct engine_options *options;
+	const struct wire_request *request;
+	const struct fabric_transport *transport; /* `engine` is of it, and was entered; NULL: there is none */
+	struct engine *share, *engine;
+	struct conn *conn; /* until closed() */
+	bool moved;        /* established or closed */
 	enum wire_reason refusal;
-	char reason[160];
-	struct address_socket to;
 };
 
-static void attempt_established(struct conn *conn)
+static void call_established(struct conn *conn)
 {
-	struct attempt *attempt = conn_context(conn);
+	struct call *call = conn_context(conn);
 
 	conn_admit(conn);
-	attempt->done = true;
+	dial_established(&call->dial);
+	call->moved = true;
 }
 
-static int attempt_record(struct conn *conn, const struct wire_record *record, const void *body)
+static int call_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	(void)conn;
 	(void)record;
@@ -27,49 +32,86 @@ static int attempt_record(struct conn *conn, const struct wire_record *record, c
 	return -EPROTO; /* a server answers, and does not ask */
 }
 
-static void attempt_closed(struct conn *conn, int error, const char *reason)
+/* Another transport would bring the same answer. */
+static bool is_final(int error)
 {
-	struct attempt *attempt = conn_context(conn);
-
-	attempt->done = true;
-	attempt->error = error ? error : -ECONNRESET;
-	attempt->refusal = conn_refusal(conn);
-	snprintf(attempt->reason, sizeof(attempt->reason), "%s", reason);
+	return error == -EPROTONOSUPPORT || error == -EPROTO || error == -EACCES;
 }
 
-static const struct conn_ops attempt_ops = {
-	.established = attempt_established,
-	.record = attempt_record,
-	.closed = attempt_closed,
+static void call_closed(struct conn *conn, int error, const char *reason)
+{
+	struct call *call = conn_context(conn);
+	call->moved = true;
+	call->conn = NULL;
+	if (!call->dial.under_way)
+		return; /* it was abandoned */
+	call->refusal = conn_refusal(conn);
+	if (call->refusal == WIRE_REASON_VALUES && !dial_has_choice(&call->dial))
+		call->dial.small = 0;
+	else if (call->refusal == WIRE_REASON_VALUES && !call->dial.small)
+		call->dial.small = call->dial.next;
+	dial_failed(&call->dial, error ? error : -ECONNRESET, reason,
+		    call->refusal ? wire_reason_final(call->refusal) : is_final(error));
+}
+
+static const struct conn_ops call_ops = {
+	.established = call_established,
+	.record = call_record,
+	.closed = call_closed,
 };
 
-static int try_connect(struct engine *engine, const struct address_socket *to, const struct wire_request *request,
-		       uint64_t timeout, struct attempt *attempt, struct conn **conn)
+static void call_leave_engine(struct call *call)
 {
-	const struct sockaddr *sa = (const struct sockaddr *)&to->sa;
-	struct conn_attr attr = {.memory = to->memory, .key = engine_key_to(engine_key_of(engine), sa)};
-	int rc;
-
-	*attempt = (struct attempt){.to = *to};
-	rc = conn_connect(engine_group(engine), sa, to->len, request, &attr, &attempt_ops, attempt, time_now(), conn);
-	if (rc != 0) {
-		snprintf(attempt->reason, sizeof(attempt->reason), "%s", strerror(-rc));
-		return attempt->error = rc;
+	if (call->transport) {
+		engine_leave(call->engine);
+		engine_release(call->engine);
 	}
-	rc = engine_wait(engine, &attempt->done, timeout);
+	call->transport = NULL;
+}
+
+/* An engine that cannot be made is logged, and the transport's other addresses are passed over. */
+static int call_begin(struct dial *dial, const struct dial_target *target, uint64_t now)
+{
+	struct call *call = container_of(dial, struct call, dial);
+	const struct sockaddr *sa = (const struct sockaddr *)&target->to.sa;
+	struct wire_request request = *call->request;
+	struct conn_attr attr = {.memory = target->to.memory};
+	int rc = 0;
+
+	if (call->transport != target->transport) {
+		call_leave_engine(call);
+		call->engine = call->share;
+		rc = call->share ? engine_join(call->share, call->options)
+				 : engine_create(target->transport, call->options, &call->engine);
+		while (rc != 0 && dial->next < dial->targets && dial->target[dial->next].transport == target->transport)
+			dial->next++;
+		if (rc != 0)
+			return rc;
+		engine_enter(call->engine);
+		call->transport = target->transport;
+	}
+	if (dial_has_choice(dial))
+		request.flags |= WIRE_CHOICE;
+	call->refusal = WIRE_REASON_NONE;
+	attr.key = engine_key_to(engine_key_of(call->engine), sa);
+	rc = conn_connect(engine_group(call->engine), sa, target->to.len, &request, &attr, &call_ops, call, now,
+			  &call->conn);
 	if (rc == 0)
-		return attempt->error;
-	conn_close(*conn, rc, "no answer");
-	engine_wait(engine, &attempt->done, TIME_S);
+		return 0;
+	call->conn = NULL;
+	dial_failed(dial, rc, strerror(-rc), is_final(rc));
 	return rc;
 }
 
-/* Would another transport bring the same answer? */
-static bool attempt_final(const struct attempt *attempt)
+static void call_abandon(struct dial *dial, const char *why)
 {
-	if (attempt->refusal)
-		return wire_reason_final(attempt->refusal);
-	return attempt->error == -EPROTONOSUPPORT || attempt->error == -EPROTO || attempt->error == -EACCES;
+	struct call *call = container_of(dial, struct call, dial);
+
+	if (!call->conn)
+		return;
+	call->moved = false;
+	conn_close(call->conn, dial->error, "%s", why);
+	engine_wait(call->engine, &call->moved, TIME_S);
 }
 
 /* What to look at next. The other end of a channel, which has a count, is any program that listens, or an rdmad. */
@@ -94,141 +136,72 @@ static const struct {
 	 "; what listens there does not answer like a channel, or has just ended"},
 };
 
-static const char *attempt_hint(const struct attempt *attempt, const struct wire_request *request)
+static void call_explain(const struct dial *dial, const struct dial_target *target, const char *reason, char *out,
+			 size_t size)
 {
-	if (attempt->refusal && attempt->error != -ETIMEDOUT)
-		return "";
-	for (size_t i = 0; i < ARRAY_SIZE(hints); i++)
-		if (hints[i].error == attempt->error)
-			return request->service == WIRE_CHANNEL && request->count ? hints[i].channel : hints[i].rdmad;
-	return "";
-}
-
-/* `which`: of several addresses that the name has, or "" */
-static void attempt_explain(const struct attempt *attempt, const char *server, const char *which,
-			    const struct fabric_transport *transport, const struct wire_request *request)
-{
-	log_error("client", "cannot connect to %s%s by %s: %s%s", server, which, transport->text, attempt->reason,
-		  attempt_hint(attempt, request));
-}
-
-/* The addresses of a name, in turn: 0, or the error of the last, logged. The last has all the time. */
-static int connect_each(struct engine *engine, const struct fabric_transport *transport, const char *server,
-			const struct address_socket *to, int count, const struct wire_request *request,
-			uint64_t timeout, struct attempt *attempt, struct conn **conn)
-{
+	const struct call *call = container_of(dial, struct call, dial);
+	const struct wire_request *request = call->request;
 	char which[80] = "", number[64];
-	int rc = -EHOSTUNREACH;
+	const char *hint = "";
+	unsigned addresses = 0;
 
-	for (int i = 0; i < count; i++) {
-		uint64_t most = i + 1 < count ? MIN(timeout, FIRST_ATTEMPT) : timeout;
-
-		rc = try_connect(engine, &to[i], request, most, attempt, conn);
-		if (rc == 0)
-			return 0;
-		attempt->error = rc;
-		if (count > 1)
-			snprintf(which, sizeof(which), " (%s)",
-				 address_format_socket((const struct sockaddr *)&to[i].sa, number, sizeof(number)));
-		attempt_explain(attempt, server, which, transport, request);
-		if (attempt_final(attempt))
-			break;
-	}
-	return rc;
+	for (unsigned i = 0; i < dial->targets; i++)
+		addresses += dial->target[i].transport == target->transport;
+	if (addresses > 1)
+		snprintf(which, sizeof(which), " (%s)",
+			 address_format_socket((const struct sockaddr *)&target->to.sa, number, sizeof(number)));
+	for (size_t i = 0; i < ARRAY_SIZE(hints) && (!call->refusal || dial->error == -ETIMEDOUT); i++)
+		if (hints[i].error == dial->error)
+			hint = request->service == WIRE_CHANNEL && request->count ? hints[i].channel : hints[i].rdmad;
+	snprintf(out, size, "cannot connect to %s%s by %s: %s%s", call->server, which, target->transport->text, reason,
+		 hint);
 }
 
-/* One transport: 0, inside the engine, or an error that was logged. */
-static int connect_by(const struct fabric_transport *transport, const char *server, const struct address *address,
-		      const struct engine_options *options, struct engine *share, const struct wire_request *request,
-		      uint64_t timeout, struct attempt *attempt, struct engine **out, struct conn **conn)
-{
-	struct address_socket to[ADDRESS_SOCKETS];
-	struct engine *engine = share;
-	int rc, count = fabric_transport_resolve(transport, address, to);
-
-	if (count < 0)
-		return count;
-	rc = share ? engine_join(share, options) : engine_create(transport, options, &engine);
-	if (rc != 0)
-		return rc;
-	engine_enter(engine);
-	rc = connect_each(engine, transport, server, to, count, request, timeout, attempt, conn);
-	if (rc == 0) {
-		*out = engine;
-		return 0;
-	}
-	engine_leave(engine);
-	engine_release(engine);
-	return rc;
-}
-
-/* The transports to try, best first: 0, or an error that was logged. */
-static int choose_transports(const char *server, const struct address *address, const struct engine_options *options,
-			     const struct engine *share, const struct fabric_transport *out[FABRIC_TRANSPORTS + 1])
-{
-	unsigned n = 0;
-	bool any = false;
-
-	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
-		const struct fabric_transport *t = &fabric_transports[i];
-
-		if (!fabric_transport_serves(t, address) || (options->require_rdma && t->processor))
-			continue;
-		any = true;
-		if (!share || engine_has(share, t))
-			out[n++] = t;
-	}
-	out[n] = NULL;
-	if (!any) {
-		log_error("client", "%s is not RDMA, which is required", server);
-		return -EINVAL;
-	}
-	if (n == 0) {
-		log_error("client", "%s cannot be reached by the transport of the handle to share with", server);
-		return -EPROTOTYPE;
-	}
-	return 0;
-}
+static const struct dial_ops call_dial_ops = {
+	.begin = call_begin,
+	.abandon = call_abandon,
+	.explain = call_explain,
+};
 
 int client_connect_to(const char *server, const struct engine_options *options, struct engine *share,
 		      const struct wire_request *request, const struct conn_ops *ops, void *context,
 		      struct engine **engine, struct conn **conn, struct address_socket *reached)
 {
-	const struct fabric_transport *transport[FABRIC_TRANSPORTS + 2], *small = NULL;
+	struct call call = {
+		.dial = {.ops = &call_dial_ops,
+			 .room = "client",
+			 .until = TIME_NEVER,
+			 .first = MIN(options->connect_timeout, DIAL_FIRST),
+			 .last = options->connect_timeout},
+		.server = server,
+		.options = options,
+		.request = request,
+		.share = share,
+	};
 	struct address address;
 	int rc;
 
 	if (share && engine_may_wait(share) != 0)
 		return -EDEADLK;
+	call.dial.target = call.target;
 	rc = fabric_address_parse(server, &address);
 	if (rc == 0)
-		rc = choose_transports(server, &address, options, share, transport);
-	if (rc != 0)
-		return rc;
-	for (unsigned i = 0; transport[i]; i++) {
-		uint64_t timeout = options->connect_timeout;
-		struct attempt attempt = {.error = 0};
-		struct wire_request asks = *request;
+		rc = dial_resolve(&call.dial, "client", server, &address, options->require_rdma, share);
+	while (rc == 0 && (rc = dial_turn(&call.dial, time_now())) == 0) {
+		uint64_t now = time_now(), until = dial_deadline(&call.dial);
 
-		if (transport[i + 1]) {
-			timeout = MIN(timeout, FIRST_ATTEMPT);
-			asks.flags |= WIRE_CHOICE;
-		}
-		rc = connect_by(transport[i], server, &address, options, share, &asks, timeout, &attempt, engine, conn);
-		if (rc == 0) {
-			conn_set_owner(*conn, ops, context);
-			*reached = attempt.to;
-			log_clear_last(); /* of attempts before */
-		}
-		if (rc == 0 || attempt_final(&attempt))
-			break;
-		if (attempt.refusal == WIRE_REASON_VALUES) {
-			small = small ? small : transport[i];
-		} else if (small && !transport[i + 1]) { /* better short values than none */
-			transport[i + 1] = small;
-			transport[i + 2] = small = NULL;
-		}
+		call.moved = false;
+		engine_wait(call.engine, &call.moved, until - MIN(now, until));
+		if (!call.dial.under_way || !call.conn || !conn_established(call.conn))
+			continue;
+		conn_set_owner(call.conn, ops, context);
+		*engine = call.engine;
+		*conn = call.conn;
+		*reached = call.target[call.dial.next - 1].to;
+		log_clear_last(); /* of attempts before */
+		return 0;
 	}
+	call_leave_engine(&call);
 	return rc;
 }
 

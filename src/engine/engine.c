@@ -158,16 +158,6 @@ void engine_fabric_release(struct engine_fabric *fabric)
 	free(fabric);
 }
 
-static int engine_get_fabric(const struct fabric_transport *transport, const struct engine_options *options,
-			     struct engine_fabric **out)
-{
-	if (!options->fabric)
-		return engine_fabric_open(transport, options, out);
-	engine_fabric_hold(options->fabric);
-	*out = options->fabric;
-	return 0;
-}
-
 /* One with few connections has receives for these only. */
 static uint32_t engine_receives(const struct engine_options *options)
 {
@@ -176,18 +166,13 @@ static uint32_t engine_receives(const struct engine_options *options)
 	return all && all < MAX_RECEIVES ? (uint32_t)all : MAX_RECEIVES;
 }
 
-static uint32_t engine_message_size(const struct fabric_transport *transport, const struct engine_options *options)
-{
-	if (transport->processor && options->processor_message_size)
-		return options->processor_message_size;
-	return options->message_size;
-}
-
 static struct conn_group_attr engine_group_attr(const struct fabric_transport *transport,
 						const struct engine_options *options)
 {
 	return (struct conn_group_attr){
-		.message_size = engine_message_size(transport, options),
+		.message_size = transport->processor && options->processor_message_size
+					? options->processor_message_size
+					: options->message_size,
 		.message_max = WIRE_MESSAGE_MAX,
 		.credits = (uint16_t)options->credits,
 		.receives = engine_receives(options),
@@ -225,7 +210,10 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 	rc = engine->key ? 0 : engine_key_create(options->key_file, NULL, &engine->key);
 	if (rc != 0)
 		goto free_engine;
-	rc = engine_get_fabric(transport, options, &engine->fabric);
+	if (options->fabric)
+		engine_fabric_hold(engine->fabric = options->fabric);
+	else
+		rc = engine_fabric_open(transport, options, &engine->fabric);
 	if (rc != 0)
 		goto destroy_key;
 	rc = fabric_domain_create(engine->fabric->fabric, &engine->domain);
@@ -331,26 +319,21 @@ bool engine_has(const struct engine *engine, const struct fabric_transport *tran
 	return fabric_has(engine->fabric->fabric, transport);
 }
 
-static int clock_open(struct engine *engine)
+int engine_fd(struct engine *engine)
 {
-	int rc = 0;
+	int rc;
 
+	if (engine->clock >= 0)
+		return engine->epoll;
 	engine->clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (engine->clock >= 0 && engine_watch_fd(engine, engine->clock) == 0)
-		return 0;
+		return engine->epoll;
 	rc = -errno;
 	log_error("client", "cannot make a timer for the descriptor: %m");
 	if (engine->clock >= 0)
 		close(engine->clock);
 	engine->clock = -1;
 	return rc;
-}
-
-int engine_fd(struct engine *engine)
-{
-	int rc = engine->clock < 0 ? clock_open(engine) : 0;
-
-	return rc ? rc : engine->epoll;
 }
 
 static uint64_t engine_deadline(const struct engine *engine)

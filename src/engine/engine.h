@@ -315,6 +315,87 @@ enum wire_reason engine_key_from(const struct engine_key *key, const struct fabr
 const struct engine_key *engine_key_of(const struct engine *engine);
 
 /*
+ * dial.c: the dialer: from an address to a connection, without waiting. It tries the transports that the address means
+ * in turn, best first, and each address of a name. It holds the limits of time and the pauses between rounds, and says
+ * at the end what each transport answered. Its user makes the connections: begin() starts one, and the user tells
+ * dial_established() or dial_failed() what became of it. dial_turn() is called after either, and at dial_deadline().
+ * One thread, or under the user's lock. connect.c has the form that waits.
+ */
+#define DIAL_FIRST (2 * TIME_S)            /* before another transport is tried: a host may swallow RDMA's packets */
+#define DIAL_TARGETS (2 * ADDRESS_SOCKETS) /* of one address */
+
+struct dial;
+
+/* Pauses that double, in ns. */
+struct pauses {
+	uint64_t next, most;
+};
+
+static inline uint64_t pauses_take(struct pauses *pauses)
+{
+	uint64_t pause = pauses->next;
+
+	pauses->next = MIN(2 * pause, pauses->most);
+	return pause;
+}
+
+struct dial_target {
+	const struct fabric_transport *transport;
+	struct address_socket to;
+};
+
+struct dial_ops {
+	/* Starts a connection. 0, or -errno; it may have called dial_failed(). */
+	int (*begin)(struct dial *dial, const struct dial_target *target, uint64_t now);
+	/* Ends the connection that was begun, if there is one: nothing is told of it any more. May be NULL. */
+	void (*abandon)(struct dial *dial, const char *why);
+	/* The sentence about a failure; dial->error and dial->final are set. `target` may be NULL. */
+	void (*explain)(const struct dial *dial, const struct dial_target *target, const char *reason, char *out,
+			size_t size);
+};
+
+/* Zero it, set the first block; then resolve, or fill in targets. */
+struct dial {
+	const struct dial_ops *ops;
+	const char *room;           /* failures are logged for it; NULL: they are not */
+	struct dial_target *target; /* the user's: DIAL_TARGETS of them where it resolves */
+	uint64_t until;             /* of all attempts; TIME_NEVER: no limit */
+	uint64_t first, last;       /* most ns for an attempt that others follow, and for the last */
+	struct pauses pauses;       /* between rounds */
+
+	unsigned targets, next;
+	unsigned small;         /* 1 + the target whose server offers shorter values than by another way; 0: none */
+	uint64_t attempt_until; /* of the one under way */
+	uint64_t again;         /* none begins before */
+	bool under_way;
+	bool final;      /* another transport would bring the same answer */
+	int error;       /* of the last attempt */
+	char why[512];   /* the sentence about it */
+	char before[96]; /* what another transport answered last */
+	char answer[96]; /* the last answer, of `answered` */
+	const struct fabric_transport *answered;
+};
+
+/* Adds the targets of an address. `share`: only what this engine has; may be NULL. 0, or -errno, logged for `room`. */
+int dial_resolve(struct dial *dial, const char *room, const char *text, const struct address *address,
+		 bool require_rdma, const struct engine *share);
+/* Whether a target of another transport follows the one under way. */
+bool dial_has_choice(const struct dial *dial);
+/* Begins what is due. 0: an attempt is under way, or there is a pause; else the error: no target or no time is left. */
+int dial_turn(struct dial *dial, uint64_t now);
+void dial_established(struct dial *dial); /* no other limit than dial->until from here on */
+void dial_failed(struct dial *dial, int error, const char *reason, bool final);
+/* Starts from the first target again, after a pause. */
+void dial_again(struct dial *dial, uint64_t now);
+/* Ends it: the attempt under way is abandoned, and dial_turn() answers -ECANCELED. */
+void dial_cancel(struct dial *dial, const char *why);
+/* When dial_turn() has something to do. */
+static inline uint64_t dial_deadline(const struct dial *dial)
+{
+	return dial->under_way ? dial->attempt_until : dial->again;
+}
+
+/*
  * connect.c
  */
 

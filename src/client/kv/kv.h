@@ -134,9 +134,10 @@ struct kv {
 	uint64_t unposted; /* of its requests, those of this message on did not leave */
 
 	/* Making it again. */
-	struct address_socket to; /* where it was */
+	struct dial dial; /* joins again, where it was */
+	struct dial_target at;
 	uint64_t keep;            /* ns to try; 0: not at all */
-	uint64_t lost, pause;     /* since when there is none, 0: there is one; before the next attempt */
+	uint64_t lost;            /* since when there is none; 0: there is one */
 	enum wire_reason refused; /* the last attempt, by the server */
 	struct engine_timer rejoin;
 

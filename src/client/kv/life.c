@@ -81,14 +81,14 @@ static void rejoin_later(struct kv *kv)
 
 	if (!kv->lost) {
 		kv->lost = now;
-		kv->pause = FIRST_PAUSE;
+		kv->dial.pauses = (struct pauses){FIRST_PAUSE, LONGEST_PAUSE};
 	}
 	if (kv->ending || now - kv->lost >= kv->keep) {
 		kv->closed = true;
 		return;
 	}
-	engine_timer_set(kv->engine, &kv->rejoin, now + kv->pause);
-	kv->pause = MIN(2 * kv->pause, LONGEST_PAUSE);
+	dial_again(&kv->dial, now);
+	engine_timer_set(kv->engine, &kv->rejoin, kv->dial.again);
 }
 
 static void kv_closed(struct conn *conn, int error, const char *reason)
@@ -120,18 +120,28 @@ static const struct conn_ops kv_ops = {
 	.closed = kv_closed,
 };
 
+static int rejoin_begin(struct dial *dial, const struct dial_target *target, uint64_t now)
+{
+	struct kv *kv = container_of(dial, struct kv, dial);
+	struct wire_request request = kv_request(kv);
+	const struct sockaddr *sa = (const struct sockaddr *)&target->to.sa;
+	struct conn_attr attr = {.memory = target->to.memory, .key = engine_key_to(engine_key_of(kv->engine), sa)};
+
+	return conn_connect(engine_group(kv->engine), sa, target->to.len, &request, &attr, &kv_ops, kv, now, &kv->conn);
+}
+
+static const struct dial_ops rejoin_ops = {
+	.begin = rejoin_begin,
+};
+
 static void rejoin(struct engine_timer *timer)
 {
 	struct kv *kv = container_of(timer, struct kv, rejoin);
-	struct wire_request request = kv_request(kv);
-	const struct sockaddr *sa = (const struct sockaddr *)&kv->to.sa;
-	struct conn_attr attr = {.memory = kv->to.memory, .key = engine_key_to(engine_key_of(kv->engine), sa)};
 	int rc;
 
 	must(!kv->conn && !kv->closed);
 	kv->leaving = kv->spared = false;
-	rc = conn_connect(engine_group(kv->engine), sa, kv->to.len, &request, &attr, &kv_ops, kv, time_now(),
-			  &kv->conn);
+	rc = dial_turn(&kv->dial, time_now());
 	if (rc == 0)
 		return;
 	kv->refused = WIRE_REASON_NONE;
@@ -145,11 +155,15 @@ int kv_join(struct kv *kv, struct engine *share)
 {
 	struct wire_request request = kv_request(kv);
 	struct conn *conn;
-	int rc = client_connect_to(kv->server, &kv->options, share, &request, &kv_ops, kv, &kv->engine, &conn, &kv->to);
+	int rc = client_connect_to(kv->server, &kv->options, share, &request, &kv_ops, kv, &kv->engine, &conn,
+				   &kv->at.to);
 
 	if (rc != 0)
 		return rc;
 	kv->conn = conn;
+	/* An attempt has the time of a handshake, and rejoin_later() ends them. */
+	kv->dial = (struct dial){
+		.ops = &rejoin_ops, .target = &kv->at, .targets = 1, .until = TIME_NEVER, .last = TIME_NEVER};
 	kv->rejoin.due = rejoin;
 	take_granted(kv);
 	return 0;

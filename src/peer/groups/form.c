@@ -234,6 +234,7 @@ static void member_dial(struct group *group, int rank)
 	unsigned left = words_count(member->next);
 	const char *address = strtok_r(member->next, " ", &member->next);
 	uint64_t now = time_now(), hello = member->token + (uint64_t)group->base.rank;
+	struct dial *dial;
 
 	log_hush_begin();
 	if (peer_connect_begin(group->base.ctx, address, hello, &member->dial) != 0) {
@@ -243,8 +244,9 @@ static void member_dial(struct group *group, int rank)
 		member->dial = NULL;
 	} else {
 		member->dial->session->ticket = group->ticket ? group->base.number : 0;
-		member->dial->session->dial.until = now + (form->until > now ? (form->until - now) / left : 0);
-		member->dial->session->dial.attempt = member->attempt;
+		dial = &member->dial->session->dial;
+		dial->until = now + (form->until > now ? (form->until - now) / left : 0);
+		dial->first = dial->last = member->attempt;
 	}
 	log_hush_end();
 }

@@ -195,12 +195,12 @@ void peer_lose(struct peer *peer, int error, const char *format, ...)
 
 void peer_disconnected(struct peer *peer, int error, const char *reason, bool final)
 {
-	struct peer_dial *dial = &peer->session->dial;
+	struct dial *dial = &peer->session->dial;
 
 	switch (peer->state) {
 	case PEER_CONNECTING:
 		if (!dial->final)
-			dial_failed(peer, error, reason, final);
+			dial_failed(dial, error, reason, final);
 		break;
 	case PEER_WAITING:
 		peer_free(peer);
@@ -212,7 +212,7 @@ void peer_disconnected(struct peer *peer, int error, const char *reason, bool fi
 			peer_lose(peer, error, "%s", reason);
 		break;
 	case PEER_BROKEN:
-		dial_failed(peer, error, reason, false);
+		dial_failed(dial, error, reason, false);
 		break;
 	case PEER_LEAVING:
 		peer_closed(peer); /* a group may yet have something to say to it */
@@ -279,14 +279,12 @@ void peer_look(struct peer *peer)
 static int connect_begin(rdma_context *ctx, const char *address, int port, uint64_t group, struct peer **out)
 {
 	struct peer *peer = peer_new(ctx);
-	struct peer_dial *dial;
 	int rc;
 
 	if (!peer)
 		return rdma_fail(-ENOMEM, "Failed to connect to server: no memory for another peer");
-	dial = &peer->session->dial;
 	log_clear_last();
-	rc = dial_resolve(ctx, address, port, dial);
+	rc = peer_dial(peer, address, port);
 	if (rc != 0) {
 		peer_free(peer);
 		return rdma_fail_logged(rc, "Invalid server IP address");
@@ -294,7 +292,6 @@ static int connect_begin(rdma_context *ctx, const char *address, int port, uint6
 	snprintf(peer->name, sizeof(peer->name), "%s", address);
 	peer->session->group = group;
 	peer->session->dials = true;
-	dial->until = time_after(time_now(), ctx->options.connect_timeout_ms * TIME_MS);
 	session_watch(peer);
 	*out = peer;
 	return 0;

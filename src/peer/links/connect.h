@@ -2,7 +2,7 @@
  * connect.h: what the files of a peer's connections share.
  *
  *   listen.c    doors, guests, who waits to be accepted
- *   dial.c      connecting: the transports and addresses that a name means, in turn
+ *   dial.c      connecting: what engine/dial.c needs to know of peers
  *   address.c   by what others reach a context
  *   link.c      a connection: hello, bye, and whose its records are
  *   connect.c   peers: their states, their end, and the public calls
@@ -16,12 +16,11 @@
 
 #include "peer/peer.h"
 
-#define PEER_GUESTS 16                     /* connections of whom nobody knows who they are, or was refused */
-#define PEER_GUEST_PATIENCE (5 * TIME_S)   /* for a guest's hello, and for taking a refusal */
-#define PEER_GUEST_GIVES_WAY (TIME_S / 4)  /* for its hello, before it may have to give way to another */
-#define PEER_FAREWELL (1 * TIME_S)         /* for what was sent, and for the answer to a bye, at the end of all */
-#define PEER_GRAVES 64                     /* that have gone last, of whom the reason is known */
-#define PEER_TARGETS (2 * ADDRESS_SOCKETS) /* of one address */
+#define PEER_GUESTS 16                    /* connections of whom nobody knows who they are, or was refused */
+#define PEER_GUEST_PATIENCE (5 * TIME_S)  /* for a guest's hello, and for taking a refusal */
+#define PEER_GUEST_GIVES_WAY (TIME_S / 4) /* for its hello, before it may have to give way to another */
+#define PEER_FAREWELL (1 * TIME_S)        /* for what was sent, and for the answer to a bye, at the end of all */
+#define PEER_GRAVES 64                    /* that have gone last, of whom the reason is known */
 
 enum link_state {
 	LINK_CONNECTING, /* of this side: not established */
@@ -47,24 +46,6 @@ struct peer_link {
 	bool say_bye, bye_answer;     /* there was no room to */
 };
 
-struct dial_target {
-	const struct fabric_transport *transport;
-	struct address_socket to;
-};
-
-/* The way to a server. */
-struct peer_dial {
-	struct dial_target target[PEER_TARGETS];
-	unsigned targets, next;
-	uint64_t until;         /* of all attempts */
-	uint64_t attempt;       /* most for each to be established; 0: FIRST_ATTEMPT, where others follow */
-	uint64_t attempt_until; /* of the one under way */
-	int error;              /* of the last */
-	bool final;             /* another transport would bring the same answer */
-	bool given_up;          /* the server took the connection, and ended it before it answered */
-	char why[256];
-};
-
 struct peer_session {
 	struct peer *peer;
 	struct list node; /* of ctx->connections->sessions, while it has something to do by itself; else unlinked */
@@ -79,10 +60,10 @@ struct peer_session {
 	bool waits;                      /* PEER_WAITING: WIRE_PEER_WAITS was said */
 	uint64_t other;                  /* the program at the other end, by its number; 0: not known yet */
 	uint8_t token[WIRE_PEER_SECRET]; /* of WIRE_PEER_WAITS, that was said or came */
-	struct peer_dial dial;
+	struct dial dial;
+	struct dial_target target[DIAL_TARGETS];
+	bool given_up;         /* the server took the connection, and ended it before it answered */
 	uint64_t broken_until; /* PEER_BROKEN: its end; of one who parts: of the step */
-	uint64_t again;        /* when it is tried next */
-	uint64_t pause;        /* before the next attempt */
 	char broken_why[256];
 };
 
@@ -198,13 +179,9 @@ int listen_room(rdma_context *ctx);
  */
 /* A client's own address. 0; else rdma_fail() was called. */
 int dial_from(rdma_context *ctx, const char *ip);
-/* Where an address leads, or several that are separated by blanks. 0, or -errno, logged. */
-int dial_resolve(rdma_context *ctx, const char *address, int port, struct peer_dial *out);
-/* Connect to the next target. 0; else there is none any more, or the time is over: dial->error and dial->why say
- * why. */
-int dial_next(struct peer *peer, uint64_t now);
-/* The attempt under way has failed. */
-void dial_failed(struct peer *peer, int error, const char *why, bool final);
+extern const struct dial_ops peer_dial_ops;
+/* Targets for the peer's dialer: an address, or several that are separated by blanks. 0, or -errno, logged. */
+int peer_dial(struct peer *peer, const char *address, int port);
 
 /*
  * link.c
@@ -287,8 +264,6 @@ bool session_resumes(const struct peer *peer);
 void session_broken(struct peer *peer, const char *reason);
 /* The server does not want it, in these words. */
 void session_refused(struct peer *peer, int error, const char *words);
-/* The connection under way is none for it any more. */
-void session_abandon(struct peer *peer, const char *why);
 /* A guest says that it is in a session. */
 void session_come_back(struct peer_link *link);
 

@@ -34,7 +34,7 @@ static void take_over(struct peer *peer, struct peer *waiting)
 	struct peer_link *link = waiting_leave(waiting);
 	int rc;
 
-	session_abandon(peer, "both sides connected, and the other connection is used");
+	dial_cancel(&peer->session->dial, "both sides connected, and the other connection is used");
 	link->peer = peer;
 	link->state = LINK_OPEN;
 	peer->conn = link->conn;
@@ -43,6 +43,7 @@ static void take_over(struct peer *peer, struct peer *waiting)
 	peer->session->id = link->hello.session;
 	memcpy(peer->session->secret, link->hello.secret, sizeof(peer->session->secret));
 	peer->session->dials = false;
+	peer->session->dial.error = 0; /* that of the other connection counts */
 	rc = link_say_hello(link, 0, WIRE_REPLY);
 	if (rc == 0)
 		peer_answered(peer, &link->hello);

@@ -1,26 +1,8 @@
-/* dial.c: from an address to a connection, by the best transport that both ends have; without waiting. */
+/* dial.c: what the dialer needs to know of peers: addresses, own ones, how a connection begins, and the hints. */
 #include "peer/links/connect.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-
-#define FIRST_ATTEMPT (2 * TIME_S) /* before another transport is tried: a host may swallow RDMA's packets */
-
-static int dial_add(struct peer_dial *dial, const struct fabric_transport *transport, const struct address *address)
-{
-	struct address_socket to[ADDRESS_SOCKETS];
-	int count = fabric_transport_resolve(transport, address, to);
-
-	for (int i = 0; i < count && dial->targets < PEER_TARGETS; i++) {
-		struct sockaddr_in *sa =
-			(struct sockaddr_in *)&to[i].sa; /* the ports of both families are at one place */
-
-		if (!address->path)
-			sa->sin_port = htons(address->port);
-		dial->target[dial->targets++] = (struct dial_target){transport, to[i]};
-	}
-	return count < 0 ? count : 0;
-}
 
 int dial_from(rdma_context *ctx, const char *ip)
 {
@@ -57,51 +39,6 @@ static const struct sockaddr *dial_source(const rdma_context *ctx, int family)
 	return NULL;
 }
 
-static int dial_resolve_one(rdma_context *ctx, const char *text, int port, struct peer_dial *out)
-{
-	struct address address;
-	bool any = false;
-	int rc = fabric_address_parse(text, &address);
-
-	if (rc != 0)
-		return rc;
-	if (!address.path && (port || !address.port_given))
-		address.port = (uint16_t)port;
-	if (!address.path && !address.port) {
-		log_error("peer", "port 0 of %s is none to connect to", text);
-		return -EINVAL;
-	}
-	for (unsigned i = 0; i < FABRIC_TRANSPORTS && rc == 0; i++) {
-		const struct fabric_transport *t = &fabric_transports[i];
-
-		if (!fabric_transport_serves(t, &address) || (ctx->options.require_rdma && t->processor))
-			continue;
-		any = true;
-		rc = dial_add(out, t, &address);
-	}
-	if (any)
-		return out->targets ? 0 : rc;
-	log_error("peer", "%s is not RDMA, which is required", text);
-	return -EINVAL;
-}
-
-int dial_resolve(rdma_context *ctx, const char *text, int port, struct peer_dial *out)
-{
-	int rc = -EINVAL;
-	char one[300];
-
-	for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
-		size_t n = strcspn(text, " ");
-
-		snprintf(one, sizeof(one), "%.*s", (int)MIN(n, sizeof(one) - 1), text);
-		text += n;
-		rc = dial_resolve_one(ctx, one, port, out);
-	}
-	if (rc == -EINVAL && !*log_last())
-		log_error("peer", "the address is empty");
-	return out->targets ? 0 : rc;
-}
-
 static const struct {
 	int error;
 	const char *next;
@@ -111,28 +48,28 @@ static const struct {
 	{-EADDRNOTAVAIL, "; is the address that rdma_init() was given one of this machine?"},
 };
 
-void dial_failed(struct peer *peer, int error, const char *why, bool final)
+/* What a server says is a sentence of its own. */
+static void peer_explain(const struct dial *dial, const struct dial_target *target, const char *reason, char *out,
+			 size_t size)
 {
-	struct peer_dial *dial = &peer->session->dial;
-	const struct dial_target *target = dial->next && !final ? &dial->target[dial->next - 1] : NULL;
 	char where[120] = "";
 	const char *next = "";
 
-	for (size_t i = 0; i < ARRAY_SIZE(hints) && !final; i++)
-		if (error == hints[i].error)
+	if (dial->final || !target) {
+		snprintf(out, size, "%s", reason);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(hints); i++)
+		if (dial->error == hints[i].error)
 			next = hints[i].next;
-	dial->error = error;
-	dial->final = final;
-	if (target && !target->transport->path)
+	if (!target->transport->path)
 		address_format_socket((const struct sockaddr *)&target->to.sa, where, sizeof(where));
-	snprintf(dial->why, sizeof(dial->why), "%s%s%s%s%s%s", target ? target->transport->text : "",
-		 *where ? " to " : "", where, target ? ": " : "", why, next);
-	dial->attempt_until = 0;
+	snprintf(out, size, "%s%s%s: %s%s", target->transport->text, *where ? " to " : "", where, reason, next);
 }
 
-/* 0, or -errno with dial->why. */
-static int dial_target(struct peer *peer, const struct dial_target *target, uint64_t now)
+static int peer_begin_dial(struct dial *dial, const struct dial_target *target, uint64_t now)
 {
+	struct peer *peer = container_of(dial, struct peer_session, dial)->peer;
 	struct conn_attr attr = {.from = dial_source(peer->ctx, target->to.sa.ss_family), .memory = target->to.memory};
 	struct wire_request request = {.service = WIRE_PEER};
 	struct auth_key ticket = {0};
@@ -145,7 +82,7 @@ static int dial_target(struct peer *peer, const struct dial_target *target, uint
 	if (rc != 0) {
 		const char *logged = log_hush_end();
 
-		dial_failed(peer, rc, *logged ? logged : strerror(-rc), false);
+		dial_failed(dial, rc, *logged ? logged : strerror(-rc), false);
 		return rc;
 	}
 	log_hush_end();
@@ -166,7 +103,7 @@ static int dial_target(struct peer *peer, const struct dial_target *target, uint
 	auth_wipe(&ticket, sizeof(ticket));
 	if (rc != 0) {
 		link_free(link);
-		dial_failed(peer, rc, strerror(-rc), rc == -EACCES);
+		dial_failed(dial, rc, strerror(-rc), rc == -EACCES);
 		return rc;
 	}
 	link->peer = peer;
@@ -176,19 +113,60 @@ static int dial_target(struct peer *peer, const struct dial_target *target, uint
 	return 0;
 }
 
-int dial_next(struct peer *peer, uint64_t now)
+static void peer_abandon(struct dial *dial, const char *why)
 {
-	struct peer_dial *dial = &peer->session->dial;
-	int rc = dial->error ? dial->error : -ETIMEDOUT;
+	struct peer *peer = container_of(dial, struct peer_session, dial)->peer;
+	struct peer_link *link = peer_link_of(peer);
 
-	while (!dial->final && dial->next < dial->targets && now < dial->until) {
-		const struct dial_target *target = &dial->target[dial->next++];
-		uint64_t most = dial->attempt ? dial->attempt : dial->next < dial->targets ? FIRST_ATTEMPT : TIME_NEVER;
+	if (!link)
+		return;
+	link->peer = NULL;
+	peer->conn = NULL;
+	link_close(link, -ETIMEDOUT, why);
+}
 
-		dial->attempt_until = MIN(dial->until, time_after(now, most));
-		rc = dial_target(peer, target, now);
-		if (rc == 0)
-			return 0;
+const struct dial_ops peer_dial_ops = {
+	.begin = peer_begin_dial,
+	.abandon = peer_abandon,
+	.explain = peer_explain,
+};
+
+static int resolve_one(struct dial *dial, const char *text, int port, bool require_rdma)
+{
+	unsigned before = dial->targets;
+	struct address address;
+	int rc = fabric_address_parse(text, &address);
+
+	if (rc != 0)
+		return rc;
+	if (!address.path && (port || !address.port_given))
+		address.port = (uint16_t)port;
+	if (!address.path && !address.port) {
+		log_error("peer", "port 0 of %s is none to connect to", text);
+		return -EINVAL;
 	}
+	rc = dial_resolve(dial, "peer", text, &address, require_rdma, NULL);
+	for (unsigned i = before; i < dial->targets && !address.path; i++)
+		((struct sockaddr_in *)&dial->target[i].to.sa)->sin_port = htons(address.port); /* of both families */
 	return rc;
+}
+
+int peer_dial(struct peer *peer, const char *text, int port)
+{
+	const rdma_options *options = &peer->ctx->options;
+	struct dial *dial = &peer->session->dial;
+	int rc = -EINVAL;
+	char one[300];
+
+	for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+		size_t n = strcspn(text, " ");
+
+		snprintf(one, sizeof(one), "%.*s", (int)MIN(n, sizeof(one) - 1), text);
+		text += n;
+		rc = resolve_one(dial, one, port, options->require_rdma);
+	}
+	if (rc == -EINVAL && !*log_last())
+		log_error("peer", "the address is empty");
+	dial->until = time_after(time_now(), options->connect_timeout_ms * TIME_MS);
+	return dial->targets ? 0 : rc;
 }

@@ -206,6 +206,7 @@ static void link_established(struct conn *conn)
 	if (link->state != LINK_CONNECTING)
 		return;
 	link->state = LINK_ASKING;
+	dial_established(&link->peer->session->dial);
 	link->peer->transport = link->transport;
 	link_say_hello(link, link->peer->session->greeted ? WIRE_PEER_RESUME : 0, 0);
 }
@@ -235,7 +236,7 @@ static void link_closed(struct conn *conn, int error, const char *reason)
 		return;
 	peer->conn = NULL;
 	/* A hello that comes when the connection is closed, or was not read by then, makes it a reset. */
-	peer->session->dial.given_up = asking && (!error || error == -ECONNRESET || error == -EPIPE);
+	peer->session->given_up = asking && (!error || error == -ECONNRESET || error == -EPIPE);
 	peer_disconnected(peer, error ? error : -ECONNRESET, reason, final);
 }
 

@@ -19,6 +19,13 @@ int session_create(struct peer *peer)
 		return -ENOMEM;
 	list_init(&session->node);
 	session->peer = peer;
+	session->dial = (struct dial){
+		.ops = &peer_dial_ops,
+		.target = session->target,
+		.first = DIAL_FIRST,
+		.last = TIME_NEVER,
+		.pauses = {PAUSE_FIRST, PAUSE_MOST},
+	};
 	if (getrandom(&session->id, sizeof(session->id), 0) != sizeof(session->id) ||
 	    getrandom(session->secret, sizeof(session->secret), 0) != sizeof(session->secret)) {
 		free(session);
@@ -56,18 +63,6 @@ bool session_resumes(const struct peer *peer)
 /*
  * A connection that broke
  */
-static void session_try_again(struct peer_session *session, uint64_t now)
-{
-	struct peer_dial *dial = &session->dial;
-
-	dial->next = 0;
-	dial->error = 0;
-	dial->final = false;
-	dial->until = session->broken_until;
-	session->again = time_after(now, session->pause);
-	session->pause = MIN(2 * session->pause, PAUSE_MOST);
-}
-
 void session_broken(struct peer *peer, const char *reason)
 {
 	struct peer_session *session = peer->session;
@@ -78,9 +73,10 @@ void session_broken(struct peer *peer, const char *reason)
 	log_info("peer", "%s: the connection broke: %s", peer->name, reason);
 	snprintf(session->broken_why, sizeof(session->broken_why), "%s", reason);
 	session->broken_until = time_after(now, peer->ctx->options.reconnect_ms * TIME_MS);
-	session->pause = PAUSE_FIRST;
+	session->dial.until = session->broken_until;
+	session->dial.pauses.next = PAUSE_FIRST;
 	session->dial.why[0] = '\0';
-	session_try_again(session, now);
+	dial_again(&session->dial, now);
 	session_watch(peer);
 }
 
@@ -100,7 +96,7 @@ void session_refused(struct peer *peer, int error, const char *words)
 			  peer->session->broken_why, words);
 		return;
 	}
-	dial_failed(peer, error, words, true);
+	dial_failed(&peer->session->dial, error, words, true);
 	link_close(peer_link_of(peer), error, words);
 }
 
@@ -149,43 +145,26 @@ void session_come_back(struct peer_link *link)
 /*
  * Time
  */
-void session_abandon(struct peer *peer, const char *why)
-{
-	struct peer_link *link = peer_link_of(peer);
-
-	if (!link)
-		return;
-	link->peer = NULL;
-	peer->conn = NULL;
-	link_close(link, -ETIMEDOUT, why);
-}
-
 /* Where many come at once, one may have had to give way to others. Groups try members anew by themselves. */
-static bool dial_again(struct peer *peer, uint64_t now)
+static bool dial_gave_way(struct peer_session *session, uint64_t now)
 {
-	struct peer_session *session = peer->session;
-	struct peer_dial *dial = &session->dial;
+	struct dial *dial = &session->dial;
 
-	if (!dial->given_up || dial->final || session->group || now >= dial->until)
+	if (!session->given_up || dial->final || session->group || now >= dial->until)
 		return false;
-	dial->given_up = false;
-	dial->next = 0;
-	session->pause = session->pause ? MIN(2 * session->pause, PAUSE_MOST) : PAUSE_FIRST;
-	session->again = time_after(now, session->pause);
+	session->given_up = false;
+	dial_again(dial, now);
 	return true;
 }
 
 static void look_connecting(struct peer *peer, uint64_t now)
 {
-	struct peer_dial *dial = &peer->session->dial;
+	struct dial *dial = &peer->session->dial;
 	struct peer_link *link = peer_link_of(peer);
+	int rc;
 
-	if (link && link->state == LINK_ASKING && crossing_look(peer))
-		return;
-	if (link && now < dial->attempt_until)
-		return;
 	if (link && link->state == LINK_ASKING) {
-		if (now < dial->until)
+		if (crossing_look(peer) || now < dial->until)
 			return;
 		dial->error = -ETIMEDOUT;
 		peer_lose(peer, -ETIMEDOUT,
@@ -193,30 +172,21 @@ static void look_connecting(struct peer *peer, uint64_t now)
 			  (unsigned long long)peer->ctx->options.connect_timeout_ms);
 		return;
 	}
-	if (link)
-		dial_failed(peer, -ETIMEDOUT, "no answer", false);
-	else if (now < peer->session->again)
-		return;
-	session_abandon(peer, "no answer");
-	if (dial_next(peer, now) != 0 && !dial_again(peer, now))
-		peer_lose(peer, dial->error, "%s", dial->why);
+	rc = dial_turn(dial, now);
+	if (rc != 0 && !dial_gave_way(peer->session, now)) {
+		dial->error = rc;
+		peer_lose(peer, rc, "%s", dial->why);
+	}
 }
 
 static void look_broken(struct peer *peer, uint64_t now)
 {
 	struct peer_session *session = peer->session;
-	struct peer_link *link = peer_link_of(peer);
 
-	if (now >= session->broken_until) {
+	if (now >= session->broken_until)
 		session_give_up(peer);
-		return;
-	}
-	if (!session->dials || (link && (link->state == LINK_ASKING || now < session->dial.attempt_until)) ||
-	    (!link && now < session->again))
-		return;
-	session_abandon(peer, "no answer");
-	if (dial_next(peer, now) != 0)
-		session_try_again(session, now);
+	else if (session->dials && dial_turn(&session->dial, now) != 0)
+		dial_again(&session->dial, now);
 }
 
 static void sessions_turn(rdma_context *ctx, uint64_t now)
@@ -240,18 +210,12 @@ static void sessions_turn(rdma_context *ctx, uint64_t now)
 static uint64_t session_deadline(const struct peer *peer)
 {
 	const struct peer_session *session = peer->session;
-	const struct peer_link *link = peer_link_of(peer);
 
 	if (session->parts)
 		return session->broken_until;
-	if (peer->state == PEER_CONNECTING) {
-		if (!link)
-			return session->again;
-		return link->state == LINK_ASKING ? session->dial.until : session->dial.attempt_until;
-	}
-	if (!session->dials || (link && link->state == LINK_ASKING))
-		return session->broken_until;
-	return MIN(session->broken_until, link ? session->dial.attempt_until : session->again);
+	if (peer->state == PEER_CONNECTING)
+		return dial_deadline(&session->dial);
+	return session->dials ? MIN(session->broken_until, dial_deadline(&session->dial)) : session->broken_until;
 }
 
 static uint64_t sessions_deadline(const rdma_context *ctx)
