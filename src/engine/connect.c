@@ -41,6 +41,7 @@ static bool is_final(int error)
 static void call_closed(struct conn *conn, int error, const char *reason)
 {
 	struct call *call = conn_context(conn);
+
 	call->moved = true;
 	call->conn = NULL;
 	if (!call->dial.under_way)

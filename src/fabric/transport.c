@@ -46,7 +46,7 @@ static char *forms(char *buf, size_t size)
 
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS && n < size; i++) {
 		const struct fabric_transport *t = &fabric_transports[i];
-		const char *before = i == 0 ? "" : i + 1 < FABRIC_TRANSPORTS ? ", " : " or ";
+		const char *before = i == 0 ? "" : t->path ? " or " : ", ";
 
 		if (t->inside)
 			continue;
