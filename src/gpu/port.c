@@ -177,18 +177,6 @@ void gpu_port_kick(struct gpu_port *port)
 	syscall(SYS_futex, &control->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Copy the result at q->polled. False: it is none. */
-static bool copy_result(struct gpu_port *port, uint32_t queue, struct gpu_done *out)
-{
-	uint64_t index = port->queue[queue].polled;
-	const struct wire_ring_result *result = wire_ring_result(&port->ring, queue, index);
-
-	out->cell = (struct gpu_cell){queue, index};
-	out->result = *result;
-	out->output = result + 1;
-	return out->result.sequence == index + 1 && out->result.length <= port->ring.shape.payload;
-}
-
 int gpu_port_poll(struct gpu_port *port, struct gpu_done *out, int max)
 {
 	uint32_t queues = port->ring.shape.queues;
@@ -199,8 +187,17 @@ int gpu_port_poll(struct gpu_port *port, struct gpu_done *out, int max)
 		struct port_queue *q = &port->queue[queue];
 
 		look(port, queue);
-		for (; q->polled != q->done && n < max; q->polled++, n++)
-			port->broken |= !copy_result(port, queue, &out[n]);
+		for (; q->polled != q->done && n < max; q->polled++, n++) {
+			const struct wire_ring_result *result = wire_ring_result(&port->ring, queue, q->polled);
+
+			out[n] = (struct gpu_done){
+				.cell = {queue, q->polled},
+				.result = *result,
+				.output = result + 1,
+			};
+			if (out[n].result.sequence != q->polled + 1 || out[n].result.length > port->ring.shape.payload)
+				port->broken = true; /* it is none */
+		}
 	}
 	port->turn = (port->turn + 1) % queues;
 	return port->broken ? -EBADMSG : n;

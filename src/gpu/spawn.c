@@ -120,27 +120,13 @@ static void make_environment(char *out[ENVIRONMENT_MAX + 1])
 	out[n] = NULL;
 }
 
-/* A group of its own: what a terminal sends to ours is for the daemon, which ends its processes. And
- * signals as they are in a new process, whatever the daemon did to its own. */
-static int set_attributes(posix_spawnattr_t *attributes)
-{
-	sigset_t none, all;
-
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawnattr_setsigmask(attributes, &none);
-	posix_spawnattr_setsigdefault(attributes, &all);
-	posix_spawnattr_setpgroup(attributes, 0);
-	return posix_spawnattr_setflags(attributes,
-					POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-}
-
 static int start(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid)
 {
 	struct arguments arguments = {.count = 0};
 	posix_spawn_file_actions_t files;
 	char *environment[ENVIRONMENT_MAX + 1];
 	posix_spawnattr_t attributes;
+	sigset_t none, all;
 	int rc;
 
 	make_arguments(attr, spawn, &arguments);
@@ -151,9 +137,17 @@ static int start(const struct gpu_process_attr *attr, const struct gpu_spawn *sp
 	rc = posix_spawnattr_init(&attributes);
 	if (rc != 0)
 		goto destroy_files;
+	/* A group of its own: what a terminal sends to ours is for the daemon, which ends its processes. And signals as
+	 * they are in a new process, whatever the daemon did to its own. */
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setpgroup(&attributes, 0);
 	rc = add_files(spawn, &files);
 	if (rc == 0)
-		rc = set_attributes(&attributes);
+		rc = posix_spawnattr_setflags(&attributes,
+					      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 	if (rc == 0)
 		rc = posix_spawn(pid, attr->program, &files, &attributes, (char *const *)arguments.argv, environment);
 	posix_spawnattr_destroy(&attributes);

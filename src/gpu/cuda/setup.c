@@ -130,35 +130,28 @@ static char *read_image(struct cuda *c, const char *path)
 	return image;
 }
 
-static int load_image(struct cuda *c, const void *image)
-{
-	char said[1024] = "";
-	int options[] = {CUDA_JIT_ERRORS, CUDA_JIT_ERRORS_SIZE};
-	void *values[] = {said, (void *)(uintptr_t)sizeof(said)};
-	int rc = cuda_call(&c->api, cuModuleLoadDataEx, &c->module, image, ARRAY_SIZE(options), options, values);
-	size_t n = strlen(c->api.why);
-
-	if (rc != 0)
-		snprintf(c->api.why + n, sizeof(c->api.why) - n, "%s%s, on compute capability %d.%d",
-			 said[0] ? ": " : "", said, c->major, c->minor);
-	return rc;
-}
-
 static int load_kernel(struct cuda *c)
 {
 	const char *path = c->process->attr.kernels;
-	char *file = NULL;
-	int rc;
+	char *file = NULL, said[1024] = "";
+	int options[] = {CUDA_JIT_ERRORS, CUDA_JIT_ERRORS_SIZE}, rc;
+	void *values[] = {said, (void *)(uintptr_t)sizeof(said)};
+	size_t n;
 
 	if (path) {
 		file = read_image(c, path);
 		if (!file)
 			return -ENOENT;
 	}
-	rc = load_image(c, file ? file : cuda_image());
+	rc = cuda_call(&c->api, cuModuleLoadDataEx, &c->module, file ? file : cuda_image(), ARRAY_SIZE(options),
+		       options, values);
 	free(file);
-	if (rc != 0)
+	if (rc != 0) {
+		n = strlen(c->api.why);
+		snprintf(c->api.why + n, sizeof(c->api.why) - n, "%s%s, on compute capability %d.%d",
+			 said[0] ? ": " : "", said, c->major, c->minor);
 		return rc;
+	}
 	rc = cuda_call(&c->api, cuModuleGetFunction, &c->function, c->module, GPU_KERNEL_NAME);
 	if (rc != 0)
 		c->api.cuModuleUnload(c->module);

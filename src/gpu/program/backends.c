@@ -21,6 +21,11 @@ static bool is_auto(const struct gpu_process_attr *attr)
 	return strcmp(attr->backend, "auto") == 0;
 }
 
+static bool is_wanted(const struct gpu_backend *backend, const struct gpu_process_attr *attr)
+{
+	return is_auto(attr) || strcmp(attr->backend, backend->name) == 0;
+}
+
 /* One that was passed over is told of with the one that is taken. */
 static void begin_probe(const struct gpu_backend *backend, struct gpu_probe *out)
 {
@@ -45,7 +50,7 @@ const struct gpu_backend *gpu_backend_choose(const struct gpu_process_attr *attr
 
 	*out = (struct gpu_probe){0};
 	for (const struct gpu_backend *const *backend = gpu_backends; *backend; backend++) {
-		if (!is_auto(attr) && strcmp(attr->backend, (*backend)->name) != 0)
+		if (!is_wanted(*backend, attr))
 			continue;
 		begin_probe(*backend, out);
 		if ((*backend)->probe(attr, out, why) == 0)
@@ -60,35 +65,25 @@ const struct gpu_backend *gpu_backend_choose(const struct gpu_process_attr *attr
 	return NULL;
 }
 
-static int start(struct gpu_process *process, const struct gpu_backend *backend, char *why)
-{
-	int rc = gpu_confine_files(backend);
-
-	process->backend = backend;
-	begin_probe(backend, &process->probe);
-	return rc == 0 ? backend->run(process, why) : rc;
-}
-
 int gpu_backend_run(struct gpu_process *process)
 {
-	const struct gpu_backend *backend = gpu_backend_find(process->attr.backend);
 	char why[GPU_WHY] = "";
 	int rc = -ENODEV;
 
-	if (!is_auto(&process->attr)) {
-		if (!backend)
-			return lacks_backend(process->attr.backend);
-		rc = start(process, backend, why);
-		if (rc == -ENODEV)
+	for (const struct gpu_backend *const *backend = gpu_backends; *backend; backend++) {
+		if (!is_wanted(*backend, &process->attr))
+			continue;
+		process->backend = *backend;
+		begin_probe(*backend, &process->probe);
+		rc = gpu_confine_files(*backend);
+		if (rc == 0)
+			rc = (*backend)->run(process, why);
+		if (rc == -ENODEV && !is_auto(&process->attr))
 			gpu_process_fail(process, WIRE_RING_DEVICE, 0, 0, "%s", why);
-		return rc;
+		if (rc != -ENODEV || !is_auto(&process->attr))
+			return rc;
+		log_warn("gpu", "backend %s cannot start: %s", (*backend)->name, why);
+		pass_over(*backend, why, &process->probe);
 	}
-	for (unsigned i = 0; rc == -ENODEV && gpu_backends[i]; i++) {
-		rc = start(process, gpu_backends[i], why);
-		if (rc != -ENODEV)
-			break;
-		log_warn("gpu", "backend %s cannot start: %s", gpu_backends[i]->name, why);
-		pass_over(gpu_backends[i], why, &process->probe);
-	}
-	return rc;
+	return is_auto(&process->attr) ? rc : lacks_backend(process->attr.backend);
 }

@@ -256,22 +256,10 @@ static void emit_call(struct program *p, const struct call *call)
 	emit_answer(p, SECCOMP_RET_ALLOW);
 }
 
-static void make_program(struct program *p)
-{
-	p->count = 0;
-	emit_load(p, offsetof(struct seccomp_data, arch));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
-	emit_answer(p, SECCOMP_RET_KILL_PROCESS);
-	emit_load(p, offsetof(struct seccomp_data, nr));
-	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
-		emit_call(p, &calls[i]);
-	emit_answer(p, SECCOMP_RET_ERRNO | EPERM);
-}
-
 void gpu_sandbox_calls(char lacks[static GPU_WHY])
 {
 	const struct rlimit none = {0, 0};
-	struct program program;
+	struct program program = {.count = 0};
 	struct sock_fprog all;
 
 	if (SANITIZED)
@@ -279,7 +267,13 @@ void gpu_sandbox_calls(char lacks[static GPU_WHY])
 	setrlimit(RLIMIT_NPROC, &none); /* no more threads: also where there is no filter */
 	if (!ARCHITECTURE)
 		return;
-	make_program(&program);
+	emit_load(&program, offsetof(struct seccomp_data, arch));
+	emit(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+	emit_answer(&program, SECCOMP_RET_KILL_PROCESS);
+	emit_load(&program, offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		emit_call(&program, &calls[i]);
+	emit_answer(&program, SECCOMP_RET_ERRNO | EPERM);
 	all = (struct sock_fprog){.len = program.count, .filter = program.code};
 	/* The filter refuses by the number, so speculation behind it gives nothing away. */
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW,

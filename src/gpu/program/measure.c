@@ -40,26 +40,6 @@ static void fill(uint8_t *image, uint32_t n)
 	}
 }
 
-static int prepare(struct measurement *m)
-{
-	const struct gpu_arguments *a = m->arguments;
-	uint32_t length = (uint32_t)(a->width * a->height);
-
-	m->job = (struct wire_ring_job){
-		.op = WIRE_RING_QUANTIZE,
-		.length = length,
-		.param = {(uint32_t)a->width, (uint32_t)a->height, (uint32_t)a->levels},
-	};
-	m->image = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
-	m->expected = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
-	if (!m->image || !m->expected) {
-		log_error("gpu", "no memory for an image");
-		return -ENOMEM;
-	}
-	fill(m->image, length);
-	return 0;
-}
-
 static void measure_direct(struct measurement *m, struct histogram *times)
 {
 	static const uint32_t stop;
@@ -205,10 +185,22 @@ static void print(const struct measurement *m)
 static int measure(struct measurement *m)
 {
 	static struct histogram times;
-	int rc = prepare(m);
+	const struct gpu_arguments *a = m->arguments;
+	uint32_t length = (uint32_t)(a->width * a->height);
+	int rc;
 
-	if (rc != 0)
-		return rc;
+	m->job = (struct wire_ring_job){
+		.op = WIRE_RING_QUANTIZE,
+		.length = length,
+		.param = {(uint32_t)a->width, (uint32_t)a->height, (uint32_t)a->levels},
+	};
+	m->image = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
+	m->expected = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
+	if (!m->image || !m->expected) {
+		log_error("gpu", "no memory for an image");
+		return -ENOMEM;
+	}
+	fill(m->image, length);
 	measure_direct(m, &times);
 	rc = start(m);
 	if (rc == 0) /* new memory is slow: each cell once */

@@ -255,15 +255,6 @@ _Static_assert(sizeof(((struct gpu_probe *)0)->backend) == 16 &&
 		       sizeof(((struct gpu_probe *)0)->device) == WIRE_GPU_NAME,
 	       "names go to the client as the process tells them");
 
-static int gpu_agent_open_session(struct gpu_agent *a, const struct wire_record *request, const void *body)
-{
-	if (a->state == GPU_WAITING)
-		gpu_agent_open(a, request, body);
-	else
-		gpu_agent_fail(a, -EBADMSG, "a session was opened twice");
-	return 0;
-}
-
 static int gpu_agent_job(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
 	bool ends = request->id == WIRE_GPU_TERMINATE && !request->length;
@@ -286,7 +277,7 @@ static const struct {
 	uint32_t body_min, body_max;
 } handlers[] = {
 	[WIRE_OP_GPU_INFO] = {gpu_agent_info, 0, 0},
-	[WIRE_OP_GPU_OPEN] = {gpu_agent_open_session, sizeof(struct wire_gpu_open), sizeof(struct wire_gpu_open)},
+	[WIRE_OP_GPU_OPEN] = {gpu_agent_open, sizeof(struct wire_gpu_open), sizeof(struct wire_gpu_open)},
 	[WIRE_OP_GPU_JOB] = {gpu_agent_job, 0, sizeof(struct wire_gpu_job)},
 };
 

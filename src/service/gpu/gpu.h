@@ -285,8 +285,8 @@ bool gpu_agent_reply(struct gpu_agent *agent, uint8_t op, uint32_t id, const voi
 /* Longest input or output that a session with so much memory can have at all. */
 uint32_t gpu_service_payload_max(uint64_t memory);
 
-/* Take a request to open apart and start what it asks for; a wrong one fails the session. */
-void gpu_agent_open(struct gpu_agent *agent, const struct wire_record *request, const void *body);
+/* Take a request to open apart and start what it asks for; a wrong one fails the session. 0. */
+int gpu_agent_open(struct gpu_agent *agent, const struct wire_record *request, const void *body);
 
 /* The process is ready: tell the client what it got. False: there is no room yet. */
 bool gpu_agent_open_answer(struct gpu_agent *agent);

@@ -50,23 +50,6 @@ static struct wire_ring_shape shape_of(const struct gpu_agent *a, const struct w
 	return shape;
 }
 
-static bool asked_well(struct gpu_agent *a, const struct wire_gpu_open *asked)
-{
-	uint32_t most = gpu_service_payload_max(memory_of(a));
-
-	if (asked->mode >= WIRE_GPU_MODES)
-		gpu_agent_fail(a, -EBADMSG, "there is no mode %u", asked->mode);
-	else if (asked->flags & ~WIRE_GPU_SENDS || asked->reserved)
-		gpu_agent_fail(a, -EBADMSG, "an unknown flag (%#x) or reserved field (%u) is not 0",
-			       asked->flags & ~WIRE_GPU_SENDS, asked->reserved);
-	else if (asked->payload > most)
-		gpu_agent_fail(a, -EMSGSIZE, "a payload of %u bytes was asked for; gpu%cmemory of the server allows %u",
-			       asked->payload, memory_of(a) < gpu_agent_service(a)->memory ? '_' : '.', most);
-	else
-		return true;
-	return false;
-}
-
 static int reach(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access)
 {
 	return fabric_register(a->domain, a->ring->base + from, to - from, access, &a->region[part]);
@@ -88,20 +71,30 @@ static int register_ring(struct gpu_agent *a)
 	return rc;
 }
 
-void gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, const void *body)
+int gpu_agent_open(struct gpu_agent *a, const struct wire_record *request, const void *body)
 {
+	uint32_t most = gpu_service_payload_max(memory_of(a));
 	struct wire_gpu_open asked;
 
-	must(a->state == GPU_WAITING);
-	must(!a->session);
 	memcpy(&asked, body, sizeof(asked));
-	if (!asked_well(a, &asked))
-		return;
-	a->mode = asked.mode;
-	a->sends = asked.flags & WIRE_GPU_SENDS || !a->limits.write_imm;
-	a->open_id = request->id;
-	a->shape = shape_of(a, &asked);
-	gpu_agent_handle(a, GPU_EVENT_OPENED);
+	if (a->state != GPU_WAITING) {
+		gpu_agent_fail(a, -EBADMSG, "a session was opened twice");
+	} else if (asked.mode >= WIRE_GPU_MODES) {
+		gpu_agent_fail(a, -EBADMSG, "there is no mode %u", asked.mode);
+	} else if (asked.flags & ~WIRE_GPU_SENDS || asked.reserved) {
+		gpu_agent_fail(a, -EBADMSG, "an unknown flag (%#x) or reserved field (%u) is not 0",
+			       asked.flags & ~WIRE_GPU_SENDS, asked.reserved);
+	} else if (asked.payload > most) {
+		gpu_agent_fail(a, -EMSGSIZE, "a payload of %u bytes was asked for; gpu%cmemory of the server allows %u",
+			       asked.payload, memory_of(a) < gpu_agent_service(a)->memory ? '_' : '.', most);
+	} else {
+		a->mode = asked.mode;
+		a->sends = asked.flags & WIRE_GPU_SENDS || !a->limits.write_imm;
+		a->open_id = request->id;
+		a->shape = shape_of(a, &asked);
+		gpu_agent_handle(a, GPU_EVENT_OPENED);
+	}
+	return 0;
 }
 
 void gpu_agent_make(struct gpu_agent *a)

@@ -106,34 +106,28 @@ static struct gpu_agent *next_ended(struct gpu_service_thread *t)
 	return a;
 }
 
-/* Errands have ended, places are wanted. */
-static void gpu_service_thread_hear(struct gpu_service_thread *t)
-{
-	struct gpu_agent *a;
-
-	take_wakes(t);
-	while ((a = next_ended(t)))
-		gpu_agent_errand_ended(a);
-	for_each_agent (a, t)
-		gpu_agent_leave_place(a);
-}
-
 /* Sessions that have something to say. */
 static void gpu_service_thread_look(struct gpu_service_thread *t, uint64_t now)
 {
 	struct epoll_event event[EVENTS];
 	int n = epoll_wait(t->fd, event, EVENTS, 0);
-
-	bool heard = false;
+	bool woken = false;
+	struct gpu_agent *a;
 
 	for (int i = 0; i < n; i++)
 		if (event[i].data.ptr)
 			((struct gpu_agent *)event[i].data.ptr)->look = true;
 		else
-			heard = true;
+			woken = true;
 	t->look = n == EVENTS ? 0 : now + LOOK;
-	if (heard)
-		gpu_service_thread_hear(t); /* which may free agents */
+	if (!woken)
+		return;
+	/* Errands have ended, places are wanted. Agents may be freed. */
+	take_wakes(t);
+	while ((a = next_ended(t)))
+		gpu_agent_errand_ended(a);
+	for_each_agent (a, t)
+		gpu_agent_leave_place(a);
 }
 
 static int fault(const struct gpu_agent *a)
