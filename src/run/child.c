@@ -9,8 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* Passed on to the ranks, and the end of a child. */
 static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -100,11 +98,13 @@ static void child_become(const struct child *child, pid_t parent, int tell)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (usual.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &usual);
+	/* From the last to the first, so that of two with one name the first holds. */
+	for (char *at = child->env.data + child->env.used; at > child->env.data; putenv(at))
+		for (at--; at > child->env.data && at[-1]; at--)
+			;
 	if (child->directory && chdir(child->directory) != 0) {
 		failure = (struct failure){.error = errno, .directory = true};
 	} else {
-		if (child->envp)
-			environ = (char **)child->envp;
 		execvp(child->argv[0], child->argv);
 		failure.error = errno;
 	}
@@ -180,34 +180,4 @@ bool child_reap(siginfo_t *info)
 	kill(-info->si_pid, SIGKILL);
 	waitpid(info->si_pid, NULL, 0);
 	return true;
-}
-
-/* Whether `entry` is of a variable that one of the first sets. */
-static bool is_set(const char *entry, const char *const *first, size_t count)
-{
-	size_t length = strcspn(entry, "=") + 1;
-
-	for (size_t i = 0; i < count; i++)
-		if (strncmp(entry, first[i], length) == 0)
-			return true;
-	return false;
-}
-
-char **child_environment(const char *const *first, size_t count)
-{
-	size_t n = 0, have = 0;
-	char **out;
-
-	while (environ[have])
-		have++;
-	out = calloc(have + count + 1, sizeof(*out));
-	if (!out)
-		return NULL;
-	for (size_t i = 0; i < count; i++)
-		if (!is_set(first[i], first, i)) /* of two, the first */
-			out[n++] = (char *)first[i];
-	for (size_t i = 0; i < have; i++)
-		if (!is_set(environ[i], first, count))
-			out[n++] = environ[i];
-	return out;
 }

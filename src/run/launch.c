@@ -1,29 +1,15 @@
-/* launch.c: the ranks of a run, from the first to the end of the last. */
+/* launch.c: the ranks of a run, from the first to the end of the last; those of a launcher, or the one of an agent. */
 #include "run/run.h"
 
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define PIECE (64u * 1024)
 #define FOREGROUND_INTERVAL (200 * TIME_MS) /* nothing tells that a shell's `fg` gave the terminal back */
 #define DRAIN_LIMIT (2 * TIME_S) /* what a process that left its rank's group keeps open is not waited for any longer */
-
-struct run {
-	struct rank *rank;
-	unsigned ranks, alive;
-	struct sink out, err;
-	struct meeting meeting;
-	char group[40];
-	int signals, input; /* descriptors; input -1: over */
-	int status;         /* of the first that failed; 0: none has */
-	bool ending;        /* all were told to end */
-	bool asked;         /* by a signal or the time: what nobody reads is not waited for */
-	unsigned killed;    /* how often: softly, hard */
-	uint64_t kill_at, timeout_at, drain_at;
-};
+#define START_LIMIT (60 * TIME_S) /* of the meeting point */
+#define AGENT_ROOM (1u << 20)     /* an agent whose rank leaves more input unread reads no more, but for the end */
 
 /*
  * Places
@@ -32,10 +18,17 @@ static void place_rank(struct run *run, unsigned rank, struct run_host *host)
 {
 	struct rank *r = &run->rank[rank];
 
-	*r = (struct rank){.rank = (int)rank, .local_rank = (int)host->ranks++, .host = host, .to = -1};
-	r->out = (struct stream){.fd = -1, .sink = &run->out, .rank = (int)rank};
-	r->err = (struct stream){.fd = -1, .sink = &run->err, .rank = (int)rank};
-	snprintf(r->name, sizeof(r->name), "rank %u%s%s", rank, host->name ? " at " : "", host->name ? host->name : "");
+	*r = (struct rank){.rank = (int)rank, .local_rank = (int)host->ranks++, .host = host, .in.fd = -1};
+	r->out = (struct stream){.fd = -1, .sink = &run->out};
+	if (run_options.label)
+		snprintf(r->out.label, sizeof(r->out.label), "%*u: ", snprintf(NULL, 0, "%u", run->ranks - 1), rank);
+	r->err = r->out;
+	r->err.sink = &run->err;
+	if (run_options.agent)
+		gethostname(r->name, sizeof(r->name) - 1);
+	else
+		snprintf(r->name, sizeof(r->name), "rank %u%s%s", rank, host->name ? " at " : "",
+			 host->name ? host->name : "");
 }
 
 /* A host may be named several times: its ranks are counted at the first. */
@@ -58,8 +51,6 @@ static void place_all(struct run *run)
 		for (unsigned h = 0; h < hosts->count; h++)
 			for (unsigned slot = 0; slot < hosts->host[h].slots && rank < run->ranks; slot++)
 				place_rank(run, rank++, first_of_name(hosts, &hosts->host[h]));
-	for (rank = 0; rank < run->ranks; rank++)
-		run->rank[rank].local_size = (int)run->rank[rank].host->ranks;
 }
 
 /*
@@ -76,6 +67,8 @@ static void end_all(struct run *run, int number)
 	if (!run->ending) {
 		run->ending = true;
 		run->kill_at = time_after(time_now(), run_options.grace);
+		if (!run->drain_at) /* no rank has ended, perhaps as none was started */
+			run->drain_at = time_now() + DRAIN_LIMIT;
 	}
 	signal_all(run, number, false);
 }
@@ -119,7 +112,7 @@ static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *
 
 	rank->ended = true;
 	rank->status = child_exit_status(info);
-	guard_remove(rank->child.pid);
+	guard_remove(rank->pid);
 	run->alive--;
 	run->drain_at = time_now() + DRAIN_LIMIT;
 	stream_read(&rank->out); /* whether the agent was there */
@@ -128,7 +121,8 @@ static void rank_has_ended(struct run *run, struct rank *rank, const siginfo_t *
 	child_end_text(rank->status, text, sizeof(text));
 	failed = rank->status || missing;
 	goes_on = run_options.keep_going && !missing;
-	if (failed && (!run->status || run_options.keep_going) && !run->ending && !explain_remote(rank))
+	if (failed && (!run->status || run_options.keep_going) && !run->ending && !run_options.agent &&
+	    !explain_remote(rank))
 		run_say("%s ended: %s%s", rank->name, text,
 			!run->alive ? ""
 			: goes_on   ? "; the others go on"
@@ -147,14 +141,35 @@ static void reap_children(struct run *run)
 
 	while (child_reap(&info)) {
 		if (info.si_pid == run->meeting.daemon) {
-			run_say("the meeting point has ended; ranks that have met go on");
+			stream_end(&run->meeting.log);
+			run_say("the meeting point has ended%s",
+				run->started ? "; ranks that have met go on" : " before it was ready");
 			run->meeting.daemon = 0;
 			guard_remove(info.si_pid);
+			if (!run->started)
+				fail_run(run, RUN_FAILED);
 		}
 		for (unsigned i = 0; i < run->ranks; i++)
-			if (run->rank[i].started && !run->rank[i].ended && run->rank[i].child.pid == info.si_pid)
+			if (!run->rank[i].ended && run->rank[i].pid == info.si_pid)
 				rank_has_ended(run, &run->rank[i], &info);
 	}
+}
+
+void run_signal(struct run *run, int number)
+{
+	if (number == SIGUSR1 || number == SIGUSR2) {
+		signal_all(run, number, false);
+		return;
+	}
+	/* A user that asks twice does not want to wait; a launcher asks for what it wants. Where all have ended, only
+	 * output is left that nobody reads. */
+	run->asked = true;
+	if (!run->alive)
+		fail_run(run, RUN_SIGNALLED + number);
+	else if (run->ending && !run_options.agent)
+		kill_all(run);
+	else
+		end_all(run, number);
 }
 
 static void take_signal(struct run *run)
@@ -168,19 +183,7 @@ static void take_signal(struct run *run)
 		return;
 	}
 	run_note("passing on %s", strsignal((int)info.ssi_signo));
-	if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
-		signal_all(run, (int)info.ssi_signo, false);
-		return;
-	}
-	/* A user that asks twice does not want to wait. Where all have ended, only output is left that nobody
-	 * reads. */
-	run->asked = true;
-	if (!run->alive)
-		fail_run(run, RUN_SIGNALLED + (int)info.ssi_signo);
-	else if (run->ending)
-		kill_all(run);
-	else
-		end_all(run, (int)info.ssi_signo);
+	run_signal(run, (int)info.ssi_signo);
 }
 
 /* A reader that has gone, or a closed descriptor, is told by the exit status alone. Else something is lost. */
@@ -206,12 +209,17 @@ static void check_time(struct run *run)
 		stream_end(&run->rank[i].out);
 		stream_end(&run->rank[i].err);
 	}
-	if (now >= run->timeout_at) {
-		run->timeout_at = TIME_NEVER;
-		run->asked = true;
+	if (now >= MIN(run->timeout_at, run->start_by)) {
+		bool late = now >= run->timeout_at;
+
+		run->start_by = TIME_NEVER;
+		if (late)
+			run->timeout_at = TIME_NEVER;
+		run->asked |= late;
 		if (!run->ending)
-			run_say("the run is ended after its --timeout");
-		fail_run(run, RUN_TIMEOUT);
+			run_say(run->started ? "the run is ended after its --timeout"
+					     : "the meeting point does not become ready");
+		fail_run(run, late ? RUN_TIMEOUT : RUN_FAILED);
 	}
 	if (now >= run->kill_at)
 		kill_all(run);
@@ -220,13 +228,41 @@ static void check_time(struct run *run)
 }
 
 /*
- * Standard input, to rank 0
+ * Standard input: that of rank 0, or an agent's frames
  */
 static bool has_room_for_input(const struct run *run)
 {
 	const struct rank *first = &run->rank[0];
 
-	return run->input >= 0 && !first->ended && first->to >= 0 && !first->waiting;
+	if (run->input < 0 || run_options.agent)
+		return run->input >= 0 && first->in.waiting.used <= AGENT_ROOM;
+	return !first->ended && first->in.fd >= 0 && !first->in.waiting.used;
+}
+
+static void end_input(struct run *run)
+{
+	run->input = -1;
+	if (!run_options.agent) {
+		rank_input_over(&run->rank[0]);
+		return;
+	}
+	/* The launcher is gone, whose rank this is. */
+	feed_close(&run->rank[0].in);
+	fail_run(run, RUN_FAILED);
+}
+
+static void read_input(struct run *run)
+{
+	bool open = has_room_for_input(run) ? buffer_read(&run->come, run->input) : !run_options.agent;
+
+	if (run_options.agent) {
+		open = agent_take(run, &run->come) == 0 && open;
+	} else if (run->come.used) {
+		rank_input(&run->rank[0], run->come.data, run->come.used);
+		run->come.used = 0;
+	}
+	if (!open)
+		end_input(run);
 }
 
 /* In the background the terminal is another's, and reading it would stop this process; not where it is that of no
@@ -241,6 +277,8 @@ static bool in_background(const struct run *run)
 /*
  * The loop
  */
+enum { AT_SIGNALS, AT_LOG, AT_NOTIFY, AT_OUT, AT_ERR, AT_INPUT, AT_RANKS };
+
 struct polled {
 	struct pollfd *fd;
 	unsigned count;
@@ -254,24 +292,27 @@ static void polled_add(struct polled *p, int fd, short events, bool wanted)
 
 static void watch_all(struct run *run, struct polled *p)
 {
+	bool room = has_room_for_input(run) && !in_background(run);
+
 	p->count = 0;
 	polled_add(p, run->signals, POLLIN, true);
-	polled_add(p, run->meeting.log, POLLIN, run->meeting.log >= 0);
-	polled_add(p, run->out.fd, POLLOUT, run->out.used > 0);
-	polled_add(p, run->err.fd, POLLOUT, run->err.used > 0);
-	polled_add(p, run->input, POLLIN, has_room_for_input(run) && !in_background(run));
+	polled_add(p, run->meeting.log.fd, POLLIN, sink_has_room(&run->err));
+	polled_add(p, run->meeting.notify, POLLIN, !run->started);
+	polled_add(p, run->out.fd, POLLOUT, run->out.text.used > 0);
+	polled_add(p, run->err.fd, POLLOUT, run->err.text.used > 0);
+	polled_add(p, run->input, room ? POLLIN : POLLRDHUP, room || run_options.agent);
 	for (unsigned i = 0; i < run->ranks; i++) {
 		struct rank *r = &run->rank[i];
 
-		polled_add(p, r->out.fd, POLLIN, r->out.fd >= 0 && sink_has_room(&run->out));
-		polled_add(p, r->err.fd, POLLIN, r->err.fd >= 0 && sink_has_room(&run->err));
-		polled_add(p, r->to, POLLOUT, r->to >= 0 && r->waiting > 0);
+		polled_add(p, r->out.fd, POLLIN, sink_has_room(&run->out));
+		polled_add(p, r->err.fd, POLLIN, sink_has_room(&run->err));
+		polled_add(p, r->in.fd, POLLOUT, r->in.waiting.used > 0);
 	}
 }
 
 static void serve_all(struct run *run, const struct polled *p)
 {
-	const struct pollfd *fd = p->fd + 5;
+	const struct pollfd *fd = p->fd + AT_RANKS;
 
 	for (unsigned i = 0; i < run->ranks; i++, fd += 3) {
 		struct rank *r = &run->rank[i];
@@ -281,26 +322,19 @@ static void serve_all(struct run *run, const struct polled *p)
 		if (fd[1].revents)
 			stream_read(&r->err);
 		if (fd[2].revents)
-			rank_flush(r);
+			feed_flush(&r->in);
 	}
-	if (p->fd[4].revents) {
-		char piece[PIECE];
-		ssize_t n = read(run->input, piece, sizeof(piece));
-
-		if (n > 0) {
-			rank_input(&run->rank[0], piece, (size_t)n);
-		} else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
-			run->input = -1;
-			rank_input_over(&run->rank[0]);
-		}
-	}
-	if (p->fd[3].revents)
+	if (p->fd[AT_INPUT].revents)
+		read_input(run);
+	if (p->fd[AT_ERR].revents)
 		sink_flush(&run->err);
-	if (p->fd[2].revents)
+	if (p->fd[AT_OUT].revents)
 		sink_flush(&run->out);
-	if (p->fd[1].revents)
-		meeting_read(&run->meeting);
-	if (p->fd[0].revents)
+	if (p->fd[AT_LOG].revents)
+		stream_read(&run->meeting.log);
+	if (p->fd[AT_NOTIFY].revents && !run->ending && meeting_is_ready(&run->meeting))
+		run_start(run);
+	if (p->fd[AT_SIGNALS].revents)
 		take_signal(run);
 }
 
@@ -309,12 +343,12 @@ static bool is_draining(const struct run *run)
 	for (unsigned i = 0; i < run->ranks; i++)
 		if (run->rank[i].out.fd >= 0 || run->rank[i].err.fd >= 0)
 			return true;
-	return (run->out.used || run->err.used) && (!run->asked || time_now() < run->drain_at);
+	return (run->out.text.used || run->err.text.used) && (!run->asked || time_now() < run->drain_at);
 }
 
 static int next_wake(const struct run *run)
 {
-	uint64_t now = time_now(), until = MIN(run->kill_at, run->timeout_at);
+	uint64_t now = time_now(), until = MIN(run->kill_at, MIN(run->timeout_at, run->start_by));
 
 	if (!run->alive && now < run->drain_at)
 		until = MIN(until, run->drain_at);
@@ -328,52 +362,53 @@ static int next_wake(const struct run *run)
 /*
  * The beginning
  */
-static int start_ranks(struct run *run)
+void run_start(struct run *run)
 {
-	const char *meeting = run->meeting.url[0] ? run->meeting.url : NULL, *directory = run->meeting.directory;
-	const char *key = run->meeting.key[0] ? run->meeting.key : NULL;
 	int rc = 0;
 
-	if (!*directory || run_hosts_remote(&run_options.hosts))
-		directory = NULL;
+	run->started = true;
+	run->start_by = TIME_NEVER;
 	for (unsigned i = 0; i < run->ranks && rc == 0; i++) {
-		rc = rank_start(&run->rank[i], run->ranks, meeting, directory, key, run->group);
+		rc = rank_start(&run->rank[i], run);
 		run->alive += rc == 0;
 	}
 	if (rc != 0)
 		fail_run(run, rc == -ENOENT ? RUN_NOT_FOUND : rc == -EACCES ? RUN_NOT_EXECUTABLE : RUN_FAILED);
-	return rc;
+	else
+		run_note("%u rank%s run%s", run->ranks, run->ranks > 1 ? "s" : "", run->ranks > 1 ? "" : "s");
 }
 
+/* What the ranks need, which are started when the meeting point is ready or, of an agent, when the launcher says so. */
 static int prepare_run(struct run *run)
 {
 	uint64_t number[2];
-	bool late;
-	int rc = getrandom(number, sizeof(number), 0) == (ssize_t)sizeof(number) ? 0 : -EIO;
+	int rc = random_fill(number, sizeof(number));
 
-	if (rc == 0) {
-		snprintf(run->group, sizeof(run->group), "run-%016llx%016llx", (unsigned long long)number[0],
-			 (unsigned long long)number[1]);
-		rc = run->signals = child_signals();
-	}
+	if (rc != 0)
+		return rc;
+	snprintf(run->group, sizeof(run->group), "run-%016llx%016llx", (unsigned long long)number[0],
+		 (unsigned long long)number[1]);
+	rc = run->signals = child_signals();
 	if (rc >= 0)
-		rc = meeting_prepare(&run->meeting, run_hosts_remote(&run_options.hosts));
+		rc = meeting_prepare(&run->meeting);
 	if (rc == 0) {
 		rc = guard_start(run->meeting.directory, run->meeting.opened);
 		if (rc != 0 && run->meeting.opened >= 0)
 			rmdir(run->meeting.directory);
 	}
 	if (rc == 0)
-		rc = meeting_start(&run->meeting, run->ranks, run_hosts_remote(&run_options.hosts), run->signals,
-				   run->timeout_at);
-	if (rc == 0)
-		return 0;
-	/* There are no ranks, but what was said. */
-	late = time_now() >= run->timeout_at;
-	run->asked = late || run->meeting.signal;
-	run->drain_at = time_now() + DRAIN_LIMIT;
-	run->status = run->meeting.signal ? RUN_SIGNALLED + run->meeting.signal : late ? RUN_TIMEOUT : RUN_FAILED;
-	return rc;
+		rc = meeting_start(&run->meeting);
+	if (rc != 0)
+		return rc;
+	if (run_options.agent) {
+		puts(WIRE_RUN_GREETING);
+		fflush(stdout);
+	} else if (run->meeting.notify < 0) {
+		run_start(run);
+	} else {
+		run->start_by = time_now() + START_LIMIT;
+	}
+	return 0;
 }
 
 int run_launch(void)
@@ -382,13 +417,16 @@ int run_launch(void)
 		.ranks = (unsigned)run_options.count,
 		.out.fd = STDOUT_FILENO,
 		.err.fd = STDERR_FILENO,
+		.signals = -1,
 		.input = run_options.no_stdin ? -1 : STDIN_FILENO,
 		.kill_at = TIME_NEVER,
-		.meeting = {.opened = -1, .log = -1, .notify = -1},
+		.start_by = TIME_NEVER,
+		.meeting = {.opened = -1, .notify = -1, .log = {.fd = -1, .label = "rdmarun: the meeting point: "}},
 	};
-	struct polled polled = {.fd = calloc(5 + 3 * run.ranks, sizeof(*polled.fd))};
+	struct polled polled = {.fd = calloc(AT_RANKS + 3 * run.ranks, sizeof(*polled.fd))};
 
 	child_raise_limit();
+	run.meeting.log.sink = &run.err;
 	run.timeout_at = time_after(time_now(), run_options.timeout);
 	run.rank = calloc(run.ranks, sizeof(*run.rank));
 	if (!run.rank || !polled.fd) {
@@ -399,9 +437,9 @@ int run_launch(void)
 	}
 	place_all(&run);
 	run_say_to(&run.err);
-	if (prepare_run(&run) == 0 && start_ranks(&run) == 0)
-		run_note("%u rank%s run%s", run.ranks, run.ranks > 1 ? "s" : "", run.ranks > 1 ? "" : "s");
-	while (run.alive || is_draining(&run)) {
+	if (prepare_run(&run) != 0)
+		fail_run(&run, RUN_FAILED);
+	while ((!run.started && !run.ending) || run.alive || is_draining(&run)) {
 		watch_all(&run, &polled);
 		if (poll(polled.fd, polled.count, next_wake(&run)) > 0)
 			serve_all(&run, &polled);
@@ -416,6 +454,7 @@ int run_launch(void)
 	guard_stop();
 	sink_end(&run.out);
 	sink_end(&run.err);
+	buffer_free(&run.come);
 	free(run.rank);
 	free(polled.fd);
 	return run.status;

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 	log_set_handler(say_log);
 	rc = run_options_parse(argc, argv);
 	if (rc < 0)
-		rc = run_options.agent ? run_agent() : run_launch();
+		rc = run_launch();
 	run_options_free();
 	return rc;
 }

@@ -3,15 +3,11 @@
 #include "base/local.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define START_LIMIT (60 * TIME_S) /* of rdmad */
 
 static int make_directory(struct meeting *meeting)
 {
@@ -29,21 +25,21 @@ static int make_directory(struct meeting *meeting)
 	return rc;
 }
 
-int meeting_prepare(struct meeting *meeting, bool remote)
+int meeting_prepare(struct meeting *meeting)
 {
 	const char *place = getenv("TMPDIR");
 	uint64_t number;
-	int length;
+	int length, rc;
 
-	*meeting = (struct meeting){.opened = -1, .log = -1, .notify = -1};
 	if (run_options.meeting && strcmp(run_options.meeting, "none") == 0)
 		return 0;
 	if (run_options.meeting)
 		snprintf(meeting->url, sizeof(meeting->url), "%s", run_options.meeting);
-	if (run_options.meeting && remote)
+	if (run_options.meeting && run_hosts_remote(&run_options.hosts))
 		return 0;
-	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
-		return -EIO;
+	rc = random_fill(&number, sizeof(number));
+	if (rc != 0)
+		return rc;
 	length = snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.%012llx",
 			  place && *place ? place : "/tmp", (unsigned long long)number >> 16);
 	if (length < (int)sizeof(meeting->directory))
@@ -95,9 +91,10 @@ static int make_key(struct meeting *meeting)
  * polls: the processors are the ranks'. No address has more than a quarter of the connections, and a connection without
  * a request gives way, so strangers do not keep the ranks out. Nor are they told of the group, whose name nobody can
  * guess. */
-static int write_configuration(const struct meeting *meeting, const char *path, unsigned ranks, bool remote)
+static int write_configuration(const struct meeting *meeting, const char *path)
 {
-	unsigned most = 2 * ranks + 64;
+	bool remote = run_hosts_remote(&run_options.hosts);
+	unsigned ranks = (unsigned)run_options.count, most = 2 * ranks + 64;
 	FILE *file = fopen(path, "wxe");
 	bool failed;
 
@@ -120,35 +117,33 @@ static int write_configuration(const struct meeting *meeting, const char *path, 
 	return -EIO;
 }
 
-/* Listens as a service manager: see sd_notify(3). Returns the environment that names the socket; NULL: said. */
-static char **open_notify(struct meeting *meeting, char *variable, size_t size)
+/* Listens as a service manager: see sd_notify(3). `variable`: the environment that names the socket. */
+static int open_notify(struct meeting *meeting, struct buffer *variable)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
-	const char *first[] = {variable};
-	char **environment = NULL;
 	struct local_file file;
 
 	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/notify", meeting->directory);
-	snprintf(variable, size, "NOTIFY_SOCKET=%s", sun.sun_path);
+	buffer_add(variable, "NOTIFY_SOCKET=", strlen("NOTIFY_SOCKET="));
+	buffer_add(variable, sun.sun_path, strlen(sun.sun_path) + 1);
 	meeting->notify = local_listen(&sun, sizeof(sun), SOCK_DGRAM, LOCAL_UMASK, &file);
-	if (meeting->notify >= 0)
-		environment = child_environment(first, 1);
-	if (!environment)
-		run_say("cannot make %s: %s", sun.sun_path, strerror(meeting->notify < 0 ? -meeting->notify : errno));
-	return environment;
+	if (meeting->notify < 0)
+		run_say("cannot make %s: %s", sun.sun_path, strerror(-meeting->notify));
+	return MIN(meeting->notify, 0);
 }
 
 static int start_daemon(struct meeting *meeting, const char *config)
 {
-	char path[1024], variable[128], **environment = open_notify(meeting, variable, sizeof(variable));
+	char path[1024];
 	const char *program = find_daemon(path, sizeof(path));
 	char *argv[] = {(char *)program, "-c", (char *)config, NULL};
-	struct child child = {.argv = argv, .envp = environment};
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC), theirs = -1, rc;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), rc = null < 0 ? -errno : 0;
+	struct child child = {.argv = argv, .fd = {null, null, -1}};
 
-	rc = !environment || null < 0 ? -errno : child_pipe(0, &meeting->log, &theirs);
-	child.fd[0] = child.fd[1] = null;
-	child.fd[2] = theirs;
+	if (rc == 0)
+		rc = open_notify(meeting, &child.env);
+	if (rc == 0)
+		rc = child_pipe(0, &meeting->log.fd, &child.fd[2]);
 	if (rc == 0)
 		rc = child_start(&child, "the meeting point");
 	if (rc == 0) {
@@ -156,40 +151,29 @@ static int start_daemon(struct meeting *meeting, const char *config)
 		guard_add(child.pid);
 		run_note("the meeting point: process %d: %s -c %s", (int)child.pid, program, config);
 	}
-	free(environment);
+	buffer_free(&child.env);
 	if (null >= 0)
 		close(null);
-	if (theirs >= 0)
-		close(theirs);
+	if (child.fd[2] >= 0)
+		close(child.fd[2]);
 	return rc;
 }
 
-/* -EPIPE: it has ended. */
-static int read_log(struct meeting *meeting)
+int meeting_start(struct meeting *meeting)
 {
-	char piece[4096], *feed;
-	ssize_t n = read(meeting->log, piece, sizeof(piece));
+	char config[256];
+	int rc;
 
-	if (n == 0)
-		return -EPIPE;
-	if (n < 0 || run_append(&meeting->said, &meeting->used, &meeting->room, piece, (size_t)n) != 0)
+	if (run_options.meeting)
 		return 0;
-	while ((feed = memchr(meeting->said, '\n', meeting->used))) {
-		size_t length = (size_t)(feed - meeting->said);
-
-		run_say("the meeting point: %.*s", (int)length, meeting->said);
-		meeting->used -= length + 1;
-		memmove(meeting->said, feed + 1, meeting->used);
-	}
-	return 0;
-}
-
-void meeting_read(struct meeting *meeting)
-{
-	if (read_log(meeting) != -EPIPE)
-		return;
-	close(meeting->log);
-	meeting->log = -1;
+	snprintf(config, sizeof(config), "%s/rdmad.conf", meeting->directory);
+	snprintf(meeting->url, sizeof(meeting->url), "unix://%s/rdmad.sock", meeting->directory);
+	rc = make_key(meeting);
+	if (rc == 0)
+		rc = write_configuration(meeting, config);
+	if (rc == 0)
+		rc = start_daemon(meeting, config);
+	return rc;
 }
 
 /* The port of rdmad, as other hosts reach it. */
@@ -205,82 +189,23 @@ static void take_port(struct meeting *meeting, const char *port)
 	snprintf(meeting->url, sizeof(meeting->url), "tcp://%s%s%s:%s", bare ? "[" : "", host, bare ? "]" : "", port);
 }
 
-/* 1: ready; 0: not yet. */
-static int read_notify(struct meeting *meeting, bool remote)
+bool meeting_is_ready(struct meeting *meeting)
 {
 	static const char port[] = "X_RDMAD_PORT=";
 	char text[1024], *state = NULL;
 	ssize_t n = recv(meeting->notify, text, sizeof(text) - 1, 0);
-	int rc = 0;
+	bool ready = false;
 
 	text[MAX(n, 0)] = '\0';
 	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
 		if (strcmp(line, "READY=1") == 0)
-			rc = 1;
-		else if (remote && strncmp(line, port, sizeof(port) - 1) == 0)
+			ready = true;
+		else if (run_hosts_remote(&run_options.hosts) && strncmp(line, port, sizeof(port) - 1) == 0)
 			take_port(meeting, line + sizeof(port) - 1);
 	}
-	return rc;
-}
-
-/* There are no ranks yet to which a signal could be passed on. */
-static int take_signal(struct meeting *meeting, int signals)
-{
-	struct signalfd_siginfo info;
-
-	if (read(signals, &info, sizeof(info)) != (ssize_t)sizeof(info) || info.ssi_signo == SIGCHLD ||
-	    info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2)
-		return 0;
-	meeting->signal = (int)info.ssi_signo;
-	return -EINTR;
-}
-
-static int await_daemon(struct meeting *meeting, bool remote, int signals, uint64_t until)
-{
-	uint64_t now;
-	int rc = 0;
-
-	while (rc == 0 && (now = time_now()) < until) {
-		struct pollfd in[] = {{.fd = meeting->notify, .events = POLLIN},
-				      {.fd = signals, .events = POLLIN},
-				      {.fd = meeting->log, .events = POLLIN}};
-
-		if (poll(in, 3, (int)((until - now) / TIME_MS) + 1) <= 0)
-			continue;
-		if (in[1].revents)
-			rc = take_signal(meeting, signals);
-		if (rc == 0 && in[0].revents)
-			rc = read_notify(meeting, remote);
-		if (rc == 0 && in[2].revents)
-			rc = read_log(meeting);
-	}
-	if (rc > 0)
-		return 0;
-	if (rc == -EINTR)
-		return rc;
-	run_say("the meeting point %s", rc ? "has ended before it was ready" : "does not become ready");
-	return rc != 0 ? rc : -ETIMEDOUT;
-}
-
-int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until)
-{
-	char config[256];
-	int rc;
-
-	if (run_options.meeting)
-		return 0;
-	snprintf(config, sizeof(config), "%s/rdmad.conf", meeting->directory);
-	snprintf(meeting->url, sizeof(meeting->url), "unix://%s/rdmad.sock", meeting->directory);
-	rc = make_key(meeting);
-	if (rc == 0)
-		rc = write_configuration(meeting, config, ranks, remote);
-	if (rc == 0)
-		rc = start_daemon(meeting, config);
-	if (rc == 0)
-		rc = await_daemon(meeting, remote, signals, MIN(until, time_now() + START_LIMIT));
-	if (rc == 0)
+	if (ready)
 		run_note("ranks meet at %s", meeting->url);
-	return rc;
+	return ready;
 }
 
 /* Nobody has anything of it any more: it carries nothing that could be lost. */
@@ -290,19 +215,14 @@ void meeting_stop(struct meeting *meeting)
 
 	if (meeting->daemon) {
 		kill(meeting->daemon, SIGKILL);
-		while (meeting->daemon && waitid(P_PID, (id_t)meeting->daemon, &info, WEXITED) != 0 && errno == EINTR)
+		while (waitid(P_PID, (id_t)meeting->daemon, &info, WEXITED) != 0 && errno == EINTR)
 			;
 		guard_remove(meeting->daemon);
-		meeting->daemon = 0;
 	}
-	if (meeting->log >= 0)
-		close(meeting->log);
+	stream_close(&meeting->log);
 	if (meeting->notify >= 0)
 		close(meeting->notify);
 	if (meeting->opened >= 0)
 		close(meeting->opened);
-	meeting->log = meeting->notify = meeting->opened = -1;
-	free(meeting->said);
-	meeting->said = NULL;
 	auth_wipe(meeting->key, sizeof(meeting->key));
 }

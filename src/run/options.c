@@ -30,29 +30,24 @@ static int set_hostfile(void *to, const char *argument)
 	return run_hosts_read(argument, &run_options.hosts) == 0 ? -1 : RUN_USAGE;
 }
 
-static int set_no_stdin(void *to, const char *argument)
-{
-	run_options.no_stdin = true;
-	return -1;
-}
+/* Options of which only the value is kept. */
+#define SETTER(field, value)                                                                                           \
+	static int set_##field(void *to, const char *argument)                                                         \
+	{                                                                                                              \
+		run_options.field = (value);                                                                           \
+		return -1;                                                                                             \
+	}
 
-static int set_label(void *to, const char *argument)
-{
-	run_options.label = true;
-	return -1;
-}
-
-static int set_keep_going(void *to, const char *argument)
-{
-	run_options.keep_going = true;
-	return -1;
-}
-
-static int set_verbose(void *to, const char *argument)
-{
-	run_options.verbose = true;
-	return -1;
-}
+SETTER(no_stdin, true)
+SETTER(label, true)
+SETTER(keep_going, true)
+SETTER(verbose, true)
+SETTER(meeting, argument)
+SETTER(rsh, argument)
+SETTER(remote, argument)
+SETTER(rdmad, argument)
+SETTER(address, argument)
+SETTER(directory, argument)
 
 static int take_time(const char *name, const char *argument, uint64_t *out)
 {
@@ -72,62 +67,32 @@ static int set_timeout(void *to, const char *argument)
 	return take_time("timeout", argument, &run_options.timeout);
 }
 
-static int set_meeting(void *to, const char *argument)
-{
-	run_options.meeting = argument;
-	return -1;
-}
-
-static int set_rsh(void *to, const char *argument)
-{
-	run_options.rsh = argument;
-	return -1;
-}
-
-static int set_remote(void *to, const char *argument)
-{
-	run_options.remote = argument;
-	return -1;
-}
-
-static int set_rdmad(void *to, const char *argument)
-{
-	run_options.rdmad = argument;
-	return -1;
-}
-
-static int set_address(void *to, const char *argument)
-{
-	run_options.address = argument;
-	return -1;
-}
-
-static int set_directory(void *to, const char *argument)
-{
-	run_options.directory = argument;
-	return -1;
-}
-
+/* NAME alone: as it is here. */
 static int add_env(void *to, const char *argument)
 {
-	const char **grown = realloc(run_options.env, (run_options.envs + 1) * sizeof(*grown));
+	const char *value = getenv(argument);
 
-	if (!grown) {
-		run_say("no memory");
-		return RUN_FAILED;
+	if (!argument[0] || argument[0] == '=') {
+		run_say("--env \"%s\": not NAME or NAME=VALUE", argument);
+		return RUN_USAGE;
 	}
-	run_options.env = grown;
-	grown[run_options.envs++] = argument;
-	if (argument[0] && argument[0] != '=')
+	if (!strchr(argument, '=') && !value)
 		return -1;
-	run_say("--env \"%s\": not NAME or NAME=VALUE", argument);
-	return RUN_USAGE;
+	buffer_add(&run_options.env, argument, strlen(argument));
+	if (!strchr(argument, '=')) {
+		buffer_add(&run_options.env, "=", 1);
+		buffer_add(&run_options.env, value, strlen(value));
+	}
+	buffer_add(&run_options.env, "", 1);
+	return -1;
 }
 
+/* One rank, here, of which the launcher tells the rest. */
 static int set_agent(void *to, const char *argument)
 {
 	run_options.agent = true;
-	return -1;
+	run_options.meeting = "none";
+	return set_hosts(to, "localhost");
 }
 
 static int print_version(void *to, const char *argument)
@@ -178,7 +143,7 @@ static int print_help(void *to, const char *argument)
 /* Completes what is left out, and refuses what does not fit. */
 static int options_complete(char **argv)
 {
-	if (!*argv) {
+	if (!*argv && !run_options.agent) {
 		run_say("no program is named");
 		return option_usage(&table);
 	}
@@ -200,13 +165,11 @@ int run_options_parse(int argc, char **argv)
 {
 	int first, rc = option_parse(&table, argc, argv, NULL, &first);
 
-	if (rc >= 0)
-		return rc;
-	return run_options.agent ? -1 : options_complete(argv + first);
+	return rc >= 0 ? rc : options_complete(argv + first);
 }
 
 void run_options_free(void)
 {
 	run_hosts_free(&run_options.hosts);
-	free(run_options.env);
+	buffer_free(&run_options.env);
 }

@@ -2,11 +2,11 @@
 #include "run/run.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define WORDS_MAX 64 /* of --rsh, with what is behind it */
-#define VARIABLES 8  /* that each rank is given */
 
 bool rank_is_remote(const struct rank *rank)
 {
@@ -16,18 +16,12 @@ bool rank_is_remote(const struct rank *rank)
 /*
  * What it is told
  */
-static void outbox_add(struct rank *rank, const void *data, size_t length)
-{
-	if (rank->to >= 0)
-		run_append(&rank->outbox, &rank->waiting, &rank->room, data, length);
-}
-
 static void frame_add(struct rank *rank, enum wire_run_kind kind, const void *data, size_t length)
 {
 	struct wire_run_head head = wire_run_encode(kind, length);
 
-	outbox_add(rank, &head, sizeof(head));
-	outbox_add(rank, data, length);
+	feed_add(&rank->in, &head, sizeof(head));
+	feed_add(&rank->in, data, length);
 }
 
 static void frame_add_text(struct rank *rank, enum wire_run_kind kind, const char *text)
@@ -35,115 +29,89 @@ static void frame_add_text(struct rank *rank, enum wire_run_kind kind, const cha
 	frame_add(rank, kind, text, strlen(text));
 }
 
+static void frame_add_number(struct rank *rank, enum wire_run_kind kind, uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+	frame_add_text(rank, kind, text);
+}
+
 void rank_input(struct rank *rank, const void *data, size_t length)
 {
 	if (rank_is_remote(rank))
 		frame_add(rank, WIRE_RUN_INPUT, data, length);
 	else
-		outbox_add(rank, data, length);
-}
-
-static void close_to(struct rank *rank)
-{
-	if (rank->to >= 0)
-		close(rank->to);
-	rank->to = -1;
-	rank->waiting = 0;
+		feed_add(&rank->in, data, length);
 }
 
 void rank_input_over(struct rank *rank)
 {
-	if (rank->input_over)
-		return;
-	rank->input_over = true;
 	if (rank_is_remote(rank))
-		frame_add(rank, WIRE_RUN_INPUT_OVER, "", 0);
-	else if (!rank->waiting)
-		close_to(rank);
-}
-
-void rank_flush(struct rank *rank)
-{
-	ssize_t n = write(rank->to, rank->outbox, rank->waiting);
-
-	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		close_to(rank); /* it does not read any more, which is its own affair */
-		return;
-	}
-	n = MAX(n, 0);
-	rank->waiting -= (size_t)n;
-	memmove(rank->outbox, rank->outbox + n, rank->waiting);
-	if (!rank->waiting && rank->input_over && !rank_is_remote(rank))
-		close_to(rank);
+		frame_add(rank, WIRE_RUN_INPUT_OVER, NULL, 0);
+	else
+		feed_end(&rank->in);
 }
 
 void rank_signal(struct rank *rank, int number, bool hard)
 {
-	char text[16];
-
-	if (!rank->started || rank->ended)
+	if (!rank->pid || rank->ended)
 		return;
 	/* Where no agent is, nobody would read of it. */
 	if (!rank_is_remote(rank) || hard || (number == SIGKILL && rank->out.awaits_agent)) {
-		kill(-rank->child.pid, number);
+		kill(-rank->pid, number);
 		return;
 	}
-	snprintf(text, sizeof(text), "%d", number);
-	frame_add_text(rank, WIRE_RUN_SIGNAL, text);
-	rank_flush(rank);
+	frame_add_number(rank, WIRE_RUN_SIGNAL, (uint64_t)number);
+	feed_flush(&rank->in);
 }
 
 /*
  * Its start
  */
 
-/* Its three descriptors: theirs in child.fd, ours in the streams. */
-static int open_pipes(struct rank *rank)
+/* Opens its three descriptors: theirs in `fd`, ours in the feed and the streams. An agent's rank has the agent's
+ * output. */
+static int open_pipes(struct rank *rank, int fd[3])
 {
-	int *fd = rank->child.fd, rc = 0;
+	int rc = 0;
 
-	fd[0] = fd[1] = fd[2] = -1;
 	if ((rank->rank == 0 && !run_options.no_stdin) || rank_is_remote(rank))
-		rc = child_pipe(1, &rank->to, &fd[0]);
+		rc = child_pipe(1, &rank->in.fd, &fd[0]);
 	else if ((fd[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
 		rc = -errno;
-	if (rc == 0)
-		rc = child_pipe(0, &rank->out.fd, &fd[1]);
-	if (rc == 0)
-		rc = child_pipe(0, &rank->err.fd, &fd[2]);
+	for (int i = 1; i < 3 && rc == 0; i++)
+		if (run_options.agent)
+			fd[i] = fcntl(i, F_DUPFD_CLOEXEC, 3);
+		else
+			rc = child_pipe(0, i == 1 ? &rank->out.fd : &rank->err.fd, &fd[i]);
 	return rc;
 }
 
-static int start_child(struct rank *rank)
+static int start_child(struct rank *rank, struct child *child)
 {
-	int rc = open_pipes(rank);
+	int rc = open_pipes(rank, child->fd);
 
 	if (rc == 0)
-		rc = child_start(&rank->child, rank->name);
+		rc = child_start(child, rank->name);
 	for (int i = 0; i < 3; i++)
-		if (rank->child.fd[i] >= 0)
-			close(rank->child.fd[i]);
-	rank->started = rc == 0;
-	if (rc == 0)
-		guard_add(rank->child.pid);
-	return rc;
+		if (child->fd[i] >= 0)
+			close(child->fd[i]);
+	if (rc != 0)
+		return rc;
+	rank->pid = child->pid;
+	guard_add(rank->pid);
+	return 0;
 }
 
-static int start_here(struct rank *rank, const char *const *first, size_t count)
+static int start_here(struct rank *rank, const struct buffer *env)
 {
-	char **environment = child_environment(first, count);
-	int rc;
+	struct child child = {
+		.argv = run_options.argv, .env = *env, .directory = run_options.directory, .fd = {-1, -1, -1}};
+	int rc = start_child(rank, &child);
 
-	if (!environment)
-		return -ENOMEM;
-	rank->child.argv = run_options.argv;
-	rank->child.envp = environment;
-	rank->child.directory = run_options.directory;
-	rc = start_child(rank);
-	free(environment);
-	rank->child.envp = NULL;
 	if (rc == 0)
-		run_note("%s: process %d: %s", rank->name, (int)rank->child.pid, run_options.argv[0]);
+		run_note("%s: process %d: %s", rank->name, (int)rank->pid, run_options.argv[0]);
 	return rc;
 }
 
@@ -169,32 +137,33 @@ static int agent_command(char *out, size_t size)
 		else
 			out[n++] = *from;
 	}
-	n += (size_t)snprintf(out + n, size - n, "' --agent");
+	snprintf(out + n, size - n, "' --agent");
 	return *from ? -ENAMETOOLONG : 0;
 }
 
-static void send_program(struct rank *rank, const char *const *first, size_t count)
+static void send_program(struct rank *rank, const struct buffer *env)
 {
-	char grace[32], here[4096];
+	const char *directory = run_options.directory;
+	char here[4096];
 
-	snprintf(grace, sizeof(grace), "%llu", (unsigned long long)run_options.grace);
-	frame_add_text(rank, WIRE_RUN_GRACE, grace);
-	for (size_t i = 0; i < count; i++)
-		frame_add_text(rank, WIRE_RUN_ENVIRONMENT, first[i]);
-	if (run_options.directory)
-		frame_add_text(rank, WIRE_RUN_DIRECTORY, run_options.directory);
-	else if (getcwd(here, sizeof(here)))
-		frame_add_text(rank, WIRE_RUN_DIRECTORY, here);
+	frame_add_number(rank, WIRE_RUN_GRACE, run_options.grace);
+	for (const char *at = env->data; at < env->data + env->used; at += strlen(at) + 1)
+		frame_add_text(rank, WIRE_RUN_ENVIRONMENT, at);
+	if (!directory)
+		directory = getcwd(here, sizeof(here));
+	if (directory)
+		frame_add_text(rank, WIRE_RUN_DIRECTORY, directory);
 	for (char **word = run_options.argv; *word; word++)
 		frame_add_text(rank, WIRE_RUN_ARGUMENT, *word);
-	frame_add(rank, WIRE_RUN_START, "", 0);
+	frame_add(rank, WIRE_RUN_START, NULL, 0);
 	if (rank->rank != 0 || run_options.no_stdin)
 		rank_input_over(rank);
 }
 
-static int start_remote(struct rank *rank, const char *const *first, size_t count)
+static int start_remote(struct rank *rank, const struct buffer *env)
 {
 	char command[2048], *words = strdup(run_options.rsh), *state = NULL, *argv[WORDS_MAX];
+	struct child child = {.argv = argv, .fd = {-1, -1, -1}};
 	size_t n = 0;
 	int rc = words ? agent_command(command, sizeof(command)) : -ENOMEM;
 
@@ -206,85 +175,66 @@ static int start_remote(struct rank *rank, const char *const *first, size_t coun
 	argv[n++] = rank->host->name;
 	argv[n++] = command;
 	argv[n] = NULL;
-	rank->child.argv = argv;
 	rank->out.awaits_agent = true;
 	if (rc == 0)
-		rc = start_child(rank);
+		rc = start_child(rank, &child);
 	else
 		run_say("%s: --rsh \"%s\": %s", rank->name, run_options.rsh, strerror(-rc));
 	if (rc == 0) {
-		run_note("%s: process %d: %s %s %s", rank->name, (int)rank->child.pid, run_options.rsh,
-			 rank->host->name, command);
-		send_program(rank, first, count);
+		run_note("%s: process %d: %s %s %s", rank->name, (int)rank->pid, run_options.rsh, rank->host->name,
+			 command);
+		send_program(rank, env);
 	}
 	free(words);
-	rank->child.argv = NULL;
 	return rc;
 }
 
-/* A variable of this run, which another run that has this one as a rank may have set, too. `value` NULL: the rank has
- * none. */
-static size_t add_variable(char text[512], const char *name, const char *value, const char **first, size_t count)
+/* A variable of this run, which another run that has this one as a rank may have set, too. Without a value: the rank
+ * has none. */
+__attribute__((format(printf, 2, 3))) static void add_variable(struct buffer *env, const char *format, ...)
 {
-	if (!value) {
-		unsetenv(name);
-		return count;
+	char text[512], *last;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	last = text + strlen(text) - 1;
+	if (*last == '=') {
+		*last = '\0';
+		unsetenv(text);
+	} else {
+		buffer_add(env, text, strlen(text) + 1);
 	}
-	snprintf(text, 512, "%s=%s", name, value);
-	first[count] = text;
-	return count + 1;
+	auth_wipe(text, sizeof(text));
 }
 
-static size_t add_number(char text[512], const char *name, unsigned number, const char **first, size_t count)
+int rank_start(struct rank *rank, const struct run *run)
 {
-	char value[16];
-
-	snprintf(value, sizeof(value), "%u", number);
-	return add_variable(text, name, value, first, count);
-}
-
-int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *key,
-	       const char *group)
-{
-	char text[VARIABLES][512];
-	size_t count = 0, owned;
-	const char **first = calloc(VARIABLES + run_options.envs, sizeof(*first));
+	const struct meeting *meeting = &run->meeting;
+	struct buffer env = {0};
 	int rc;
 
-	if (!first)
-		return -ENOMEM;
-	count = add_number(text[0], "RDMA_RANK", (unsigned)rank->rank, first, count);
-	count = add_number(text[1], "RDMA_SIZE", size, first, count);
-	count = add_variable(text[2], "RDMA_GROUP", group, first, count);
-	count = add_number(text[3], "RDMA_LOCAL_RANK", (unsigned)rank->local_rank, first, count);
-	count = add_number(text[4], "RDMA_LOCAL_SIZE", (unsigned)rank->local_size, first, count);
-	count = add_variable(text[5], "RDMA_MEETING", meeting, first, count);
-	count = add_variable(text[6], "RDMA_DIRECTORY", directory, first, count);
-	count = add_variable(text[7], "RDMA_KEY", key, first, count);
-	owned = count;
-	for (size_t i = 0; i < run_options.envs; i++) {
-		const char *name = run_options.env[i], *value = getenv(name); /* NAME alone: as it is here */
-		char *env = NULL;
-
-		if (strchr(name, '='))
-			env = strdup(name);
-		else if (value && asprintf(&env, "%s=%s", name, value) < 0)
-			env = NULL;
-		if (env)
-			first[count++] = env;
+	if (!run_options.agent) {
+		add_variable(&env, "RDMA_RANK=%d", rank->rank);
+		add_variable(&env, "RDMA_SIZE=%u", run->ranks);
+		add_variable(&env, "RDMA_GROUP=%s", run->group);
+		add_variable(&env, "RDMA_LOCAL_RANK=%d", rank->local_rank);
+		add_variable(&env, "RDMA_LOCAL_SIZE=%u", rank->host->ranks);
+		add_variable(&env, "RDMA_MEETING=%s", meeting->url);
+		add_variable(&env, "RDMA_DIRECTORY=%s", run_hosts_remote(&run_options.hosts) ? "" : meeting->directory);
+		add_variable(&env, "RDMA_KEY=%s", meeting->key);
 	}
-	rc = rank_is_remote(rank) ? start_remote(rank, first, count) : start_here(rank, first, count);
-	while (count > owned)
-		free((char *)first[--count]);
-	free(first);
-	auth_wipe(text, sizeof(text));
+	buffer_add(&env, run_options.env.data, run_options.env.used);
+	rc = rank_is_remote(rank) ? start_remote(rank, &env) : start_here(rank, &env);
+	auth_wipe(env.data, env.used);
+	buffer_free(&env);
 	return rc;
 }
 
 void rank_free(struct rank *rank)
 {
-	close_to(rank);
+	feed_close(&rank->in);
 	stream_close(&rank->out);
 	stream_close(&rank->err);
-	free(rank->outbox);
 }

@@ -6,11 +6,11 @@
  *   options.c   its options; hosts.c  what -H, a file or a batch system says of hosts
  *   launch.c    the ranks of a run: their start, their signals, their end
  *   rank.c      one rank: a process here, or a remote shell at whose other end is an agent
- *   agent.c     rdmarun at another host, for one rank
+ *   agent.c     rdmarun at another host: a run of one rank, which the launcher's frames direct
  *   child.c     starting a process
  *   guard.c     a process that ends what is left when rdmarun is killed
  *   meeting.c   the rdmad where the ranks meet
- *   output.c    lines
+ *   stream.c    lines, standard input
  *
  * One thread. 0 or a negative errno; what fails is said where it is found.
  */
@@ -72,6 +72,60 @@ void run_hosts_free(struct run_hosts *hosts);
 unsigned run_hosts_slots(const struct run_hosts *hosts);
 bool run_hosts_remote(const struct run_hosts *hosts); /* any that is not this machine */
 
+/*
+ * stream.c: bytes, whole lines of many streams to standard output and standard error, and standard input of ranks.
+ */
+struct buffer {
+	char *data;
+	size_t used, room;
+};
+
+/* Without memory the process ends. */
+void buffer_add(struct buffer *buffer, const void *data, size_t length);
+void buffer_drop(struct buffer *buffer, size_t length); /* so many, at its begin */
+/* Adds what is there. False: it is over. */
+bool buffer_read(struct buffer *buffer, int fd);
+void buffer_free(struct buffer *buffer);
+
+struct sink {
+	int fd;
+	struct buffer text;
+	int error; /* errno of the write that failed: nothing is written any more */
+	bool told; /* that it did */
+};
+
+struct stream {
+	int fd; /* of a pipe that does not block; -1: over */
+	struct sink *sink;
+	char label[32]; /* in front of each line */
+	struct buffer text;
+	bool awaits_agent; /* the line WIRE_RUN_GREETING has not come */
+};
+
+#define RUN_LINE_MAX (1u << 20) /* a longer one is cut */
+
+/* Whether the sink takes more: else streams are not read. */
+bool sink_has_room(const struct sink *sink);
+void sink_flush(struct sink *sink); /* writes what does not block, when poll() said POLLOUT */
+void sink_put(struct sink *sink, const void *data, size_t length);
+void sink_end(struct sink *sink); /* the same, while it takes more */
+/* What is there, when poll() said POLLIN or POLLHUP; at the end, what has no line feed, and closes it. */
+void stream_read(struct stream *stream);
+void stream_close(struct stream *stream);
+/* Takes what is there, though others may go on writing, and closes it. */
+void stream_end(struct stream *stream);
+
+struct feed {
+	int fd; /* of a pipe that does not block; -1: closed */
+	struct buffer waiting;
+	bool over; /* closed when all of it is written */
+};
+
+void feed_add(struct feed *feed, const void *data, size_t length);
+void feed_flush(struct feed *feed); /* writes what does not block */
+void feed_end(struct feed *feed);
+void feed_close(struct feed *feed);
+
 struct run_options {
 	uint64_t count; /* ranks */
 	struct run_hosts hosts;
@@ -79,9 +133,8 @@ struct run_options {
 	uint64_t grace, timeout; /* ns; timeout TIME_NEVER: none */
 	const char *meeting;     /* NULL: an rdmad of its own */
 	const char *rsh, *remote, *rdmad, *address, *directory;
-	const char **env; /* NAME=VALUE, or NAME: as here */
-	size_t envs;
-	char **argv; /* the program */
+	struct buffer env; /* NAME=VALUE, each ended by a zero */
+	char **argv;       /* the program */
 };
 
 extern struct run_options run_options;
@@ -95,7 +148,7 @@ void run_options_free(void);
  */
 struct child {
 	char *const *argv;
-	char *const *envp;     /* NULL: this process's */
+	struct buffer env;     /* in front of this process's: NAME=VALUE, each ended by a zero; the first holds */
 	const char *directory; /* NULL: this process's */
 	int fd[3];             /* become its standard input, output and error */
 	pid_t pid;             /* of it, and of its process group */
@@ -116,9 +169,6 @@ char *child_end_text(int status, char *buf, size_t size);
 int child_signals(void);
 /* The next child that has ended, which it reaps after what is left of its process group is killed. False: none. */
 bool child_reap(siginfo_t *info);
-/* NAME=VALUE in front of this process's environment; free() it. NULL: no memory. `first` is ended by NULL and has
- * precedence. */
-char **child_environment(const char *const *first, size_t count);
 
 /*
  * guard.c: it is told of each process group, and of a directory to remove.
@@ -131,72 +181,6 @@ void guard_remove(pid_t group);
 void guard_stop(void);
 
 /*
- * output.c: lines of many streams, whole, to standard output and standard error.
- */
-struct sink {
-	int fd;
-	char *data;
-	size_t used, room;
-	int error; /* errno of the write that failed: nothing is written any more */
-	bool told; /* that it did */
-};
-
-struct stream {
-	int fd; /* of a pipe that does not block; -1: over */
-	struct sink *sink;
-	int rank;
-	char *data;
-	size_t used, room;
-	bool awaits_agent; /* the line WIRE_RUN_GREETING has not come */
-};
-
-#define RUN_LINE_MAX (1u << 20) /* a longer one is cut */
-
-/* Whether the sink takes more: else streams are not read. */
-bool sink_has_room(const struct sink *sink);
-void sink_flush(struct sink *sink); /* writes what does not block, when poll() said POLLOUT */
-void sink_put(struct sink *sink, const void *data, size_t length);
-void sink_end(struct sink *sink); /* the same, while it takes more */
-/* What is there, when poll() said POLLIN or POLLHUP; at the end, what has no line feed, and closes it. */
-void stream_read(struct stream *stream);
-void stream_close(struct stream *stream);
-/* Takes what is there, though others may go on writing, and closes it. */
-void stream_end(struct stream *stream);
-
-/*
- * rank.c
- */
-struct rank {
-	int rank, local_rank, local_size;
-	const struct run_host *host;
-	char name[300]; /* "rank 3", "rank 3 at HOST" */
-	struct child child;
-	bool started, ended;
-	int status;
-	int to; /* its standard input, or the agent's; -1: closed */
-	char *outbox;
-	size_t waiting, room; /* bytes of outbox */
-	bool input_over;      /* no more standard input; closed when the outbox is empty */
-	struct stream out, err;
-};
-
-struct run; /* launch.c */
-/* Give it `meeting`, `directory`, `key` (NULL: none) and `group`. 0 or -errno, said. */
-int rank_start(struct rank *rank, unsigned size, const char *meeting, const char *directory, const char *key,
-	       const char *group);
-bool rank_is_remote(const struct rank *rank);
-void rank_input(struct rank *rank, const void *data, size_t length);
-void rank_input_over(struct rank *rank);
-/* `hard`: by any means; the remote shell itself, too. */
-void rank_signal(struct rank *rank, int number, bool hard);
-/* Write what does not block. */
-void rank_flush(struct rank *rank);
-void rank_free(struct rank *rank);
-
-/* Bytes at the end of *data. -ENOMEM. */
-int run_append(char **data, size_t *used, size_t *room, const void *more, size_t length);
-
-/*
  * meeting.c
  */
 #define MEETING_PATH_MAX 94 /* the path of a socket in it has at most 107 bytes, also with rdma_group_run()'s name */
@@ -207,27 +191,70 @@ struct meeting {
 	char key[AUTH_LINE_MAX];          /* of this run, as text; "": none */
 	int opened;                       /* the directory; -1 */
 	pid_t daemon;                     /* 0: none */
-	int log;                          /* what it says to people; -1 */
+	struct stream log;                /* what it says to people */
 	int notify;                       /* the socket by which it says that it is ready; -1 */
-	int signal;                       /* that came before it was ready; 0 */
-	char *said;
-	size_t used, room;
 };
 
 /* Makes a directory that only this user enters: for the rdmad, and, without other hosts, for the ranks' sockets. */
-int meeting_prepare(struct meeting *meeting, bool remote);
-/* Starts an rdmad, unless --meeting names one, and waits until it is ready. -EINTR: a signal that ends a run has come
- * by the descriptor `signals`; -ETIMEDOUT: it was not ready at the time `until`. */
-int meeting_start(struct meeting *meeting, unsigned ranks, bool remote, int signals, uint64_t until);
-/* Its log is readable: it is passed on. */
-void meeting_read(struct meeting *meeting);
+int meeting_prepare(struct meeting *meeting);
+/* Starts an rdmad, unless --meeting names one. */
+int meeting_start(struct meeting *meeting);
+/* Its notify socket is readable: whether ranks can meet now. */
+bool meeting_is_ready(struct meeting *meeting);
 void meeting_stop(struct meeting *meeting);
 
 /*
- * launch.c, agent.c
+ * rank.c
  */
+struct rank {
+	int rank, local_rank;
+	const struct run_host *host;
+	char name[300]; /* "rank 3", "rank 3 at HOST"; of an agent's, the host */
+	pid_t pid;      /* of it or its remote shell, and of the process group; 0: it was not started */
+	bool ended;
+	int status;
+	struct feed in; /* its standard input, or the agent's */
+	struct stream out, err;
+};
+
+struct run;
+/* 0 or -errno, said. */
+int rank_start(struct rank *rank, const struct run *run);
+bool rank_is_remote(const struct rank *rank);
+void rank_input(struct rank *rank, const void *data, size_t length);
+void rank_input_over(struct rank *rank);
+/* `hard`: by any means; the remote shell itself, too. */
+void rank_signal(struct rank *rank, int number, bool hard);
+void rank_free(struct rank *rank);
+
+/*
+ * launch.c
+ */
+struct run {
+	struct rank *rank;
+	unsigned ranks, alive;
+	struct sink out, err;
+	struct meeting meeting;
+	char group[40];
+	int signals, input; /* descriptors; input -1: over */
+	struct buffer come; /* of standard input: an agent's frames that are not whole */
+	int status;         /* of the first that failed; 0: none has */
+	bool started;       /* all, or it was tried */
+	bool ending;        /* all were told to end */
+	bool asked;         /* by a signal or the time: what nobody reads is not waited for */
+	unsigned killed;    /* how often: softly, hard */
+	uint64_t kill_at, timeout_at, start_by, drain_at;
+};
+
 /* Answers the exit status. */
 int run_launch(void);
-int run_agent(void);
+void run_start(struct run *run);
+void run_signal(struct run *run, int number); /* passes it on; most end the run */
+
+/*
+ * agent.c
+ */
+/* Carries out the frames that are whole. 0 or -errno, said: they are of no launcher. */
+int agent_take(struct run *run, struct buffer *come);
 
 #endif

@@ -95,7 +95,13 @@ timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n
 cannot='rdmarun: cannot write to standard output: No space left on device'
 ends 74 "$cannot; the ranks are ended" timeout 60 bash -c "'$rdmarun' --meeting none -n 2 sh -c 'echo text; exec sleep 1000' >/dev/full"
 ends 74 "$cannot" bash -c "'$rdmarun' --meeting none -n 1 echo text >/dev/full"
-ends 3 "$cannot" bash -c "'$rdmarun' --meeting none -k -n 2 sh -c 'echo text; exit 3' >/dev/full"
+# Rank 0 writes when the end of rank 1 is known.
+cat >"$dir/after" <<'END'
+cd "$dir"; [ $RDMA_RANK = 1 ] && echo $$ >first && exit 3
+until [ -s first ] && ! kill -0 "$(cat first)" 2>/dev/null; do sleep 0.05; done
+echo text
+END
+ends 3 "$cannot" bash -c "'$rdmarun' --meeting none -k -n 2 sh '$dir/after' >/dev/full"
 ends 74 "" bash -c "'$rdmarun' --meeting none -n 2 sh -c 'echo text >&2; exec sleep 1000' 2>/dev/full"
 
 ends 1 "cannot write to stdout: No space left" sh -c "'$rdmarun' --help >/dev/full"
@@ -382,13 +388,13 @@ PBS_NODEFILE=$dir/nodes hosts_are 'a:2 b:1'
 PBS_NODEFILE=/none/such bad_hosts 'cannot read the hosts in /none/such'
 # A second signal ends a remote shell at which nobody reads it.
 rm -f "$dir/here"
-env --default-signal=INT "$rdmarun" --meeting none -H silent,localhost "${away[@]}" --grace 240s sh -c 'trap "" INT; : >"$dir/here"; while :; do sleep 1; done' \
+env --default-signal=INT "$rdmarun" -v --meeting none -H silent,localhost "${away[@]}" --grace 240s sh -c 'trap "" INT; : >"$dir/here"; while :; do sleep 1; done' \
 	>"$dir/out" 2>"$dir/err" </dev/null &
 client=$!
 clients=("$client")
 wait_for "a rank" test -e "$dir/here"
 kill -INT "$client"
-sleep 0.3
+wait_for "the first signal" grep -q 'passing on' "$dir/err" # two that wait are one
 kill -INT "$client"
 wait_for "the end after a second signal" ended "$client"
 wait "$client"
@@ -433,7 +439,8 @@ meet 0 -n 2 sh -c 'echo "$RDMA_KEY"'
 [[ $(sort -u "$dir/out" | wc -l) == 1 && $(<"$dir/out") == rdmad1:1:run:* ]] || fail "the ranks' key"
 first=$(head -n 1 "$dir/out")
 meet 0 -H a,b "${away[@]}" --address 127.0.0.1 sh -c 'echo "$RDMA_KEY"
-	for at in /proc/[0-9]*/cmdline; do ! tr "\0" " " <"$at" 2>/dev/null | grep -qF "${RDMA_KEY##*:}" || echo "told by $at"; done'
+	printf %s "${RDMA_KEY##*:}" >"$dir/secret.$RDMA_RANK"
+	for at in /proc/[0-9]*/cmdline; do ! tr "\0" " " <"$at" 2>/dev/null | grep -qFf "$dir/secret.$RDMA_RANK" || echo "told by $at"; done'
 [[ $(sort -u "$dir/out" | wc -l) == 1 && $(<"$dir/out") == rdmad1:1:run:* ]] || fail "the ranks' key: $(<"$dir/out")"
 [[ $(head -n 1 "$dir/out") != "$first" ]] || fail "two runs have one key"
 RDMA_KEY=$first run 0 -n 1 sh -c 'echo "${RDMA_KEY-none}"' </dev/null
@@ -442,12 +449,17 @@ says '^none$'
 "$rdmactl" --quiet key new me >"$dir/own.key"
 chmod 600 "$dir/own.key"
 RDMAD_KEY_FILE=$dir/own.key timeout 240 "$rdmarun" --rdmad "$rdmad" -H a,b "${away[@]}" --address 127.0.0.1 --env LD_LIBRARY_PATH \
-	"$rdmactl" bench peer -s 8 -D 20s >"$dir/out" 2>"$dir/err" </dev/null &
+	sh -c 'echo $$ >"$dir/bench.$RDMA_RANK"; exec "$0" bench peer -s 8 -D 600s' "$rdmactl" >"$dir/out" 2>"$dir/err" </dev/null &
 client=$!
 clients=("$client")
 rank_port() { # of a rank that listens
-	port=$(ss -Hltnp 2>/dev/null | awk '/"(lt-)?rdmactl"/ {sub(/.*:/, "", $4); print $4; exit}')
-	[[ $port ]]
+	local at
+	port=''
+	for at in "$dir"/bench.[01]; do
+		[[ -s $at ]] && port=$(ss -Hltnp 2>/dev/null | awk -v pid="pid=$(<"$at")," 'index($0, pid) {sub(/.*:/, "", $4); print $4; exit}')
+		[[ $port ]] && return
+	done
+	return 1
 }
 wait_for "a rank that listens" rank_port
 RDMAD_KEY_FILE='' ends 1 "asks for a key" "$rdmactl" peer send -c "127.0.0.1:$port"
