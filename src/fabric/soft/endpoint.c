@@ -15,31 +15,17 @@
 
 static void soft_endpoint_free(struct soft_endpoint *ep)
 {
-	free(ep->sq);
-	free(ep->copies);
-	free(ep->reads);
-	free(ep->responses);
+	free(ep->sq.ring);
+	free(ep->sq.copies);
+	free(ep->reads.ring);
+	free(ep->responses.ring);
 	free(ep->recvs.ring);
 	free(ep->leftover);
-	free(ep->aside);
-	free(ep->pulls);
+	free(ep->recv.aside);
+	free(ep->pulls.ring);
 	soft_rings_free(ep->rings);
 	soft_rings_free(ep->offer);
 	free(ep);
-}
-
-static int soft_endpoint_rings(struct soft_endpoint *ep, const struct fabric_endpoint_attr *attr)
-{
-	ep->sq_mask = soft_ring_size(attr->send_depth) - 1;
-	ep->reads_mask = soft_ring_size(ep->reads_out) - 1;
-	ep->responses_mask = soft_ring_size(ep->reads_in) - 1;
-	/* Not cleared: what is never used takes no memory. */
-	ep->sq = malloc(((size_t)ep->sq_mask + 1) * sizeof(*ep->sq));
-	ep->reads = malloc(((size_t)ep->reads_mask + 1) * sizeof(*ep->reads));
-	ep->responses = malloc(((size_t)ep->responses_mask + 1) * sizeof(*ep->responses));
-	if (!ep->sq || !ep->reads || !ep->responses)
-		return -ENOMEM;
-	return soft_recvs_create(&ep->recvs, attr->recv_depth);
 }
 
 int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const struct fabric_endpoint_attr *attr,
@@ -60,19 +46,27 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 	ep->domain = d;
 	ep->serial = ++serial;
 	ep->context = attr->context;
-	ep->send_depth = attr->send_depth;
+	ep->sq.depth = attr->send_depth;
 	ep->memory = attr->memory && !attr->undecided;
 	ep->undecided = attr->undecided;
 	ep->admitted = !attr->closed;
 	ep->reads_wanted = ep->reads_out = MIN(attr->reads_out, SOFT_MAX_READS);
 	ep->reads_in = MIN(attr->reads_in, SOFT_MAX_READS);
-	if (soft_endpoint_rings(ep, attr)) {
+	ep->sq.mask = soft_ring_size(attr->send_depth) - 1;
+	ep->reads.mask = soft_ring_size(ep->reads_out) - 1;
+	ep->responses.mask = soft_ring_size(ep->reads_in) - 1;
+	/* Not cleared: what is never used takes no memory. */
+	ep->sq.ring = malloc(((size_t)ep->sq.mask + 1) * sizeof(*ep->sq.ring));
+	ep->reads.ring = malloc(((size_t)ep->reads.mask + 1) * sizeof(*ep->reads.ring));
+	ep->responses.ring = malloc(((size_t)ep->responses.mask + 1) * sizeof(*ep->responses.ring));
+	if (!ep->sq.ring || !ep->reads.ring || !ep->responses.ring ||
+	    soft_recvs_create(&ep->recvs, attr->recv_depth) != 0) {
 		soft_endpoint_free(ep);
 		log_error("soft", "no memory for an endpoint of depth %u and %u", attr->send_depth, attr->recv_depth);
 		return -ENOMEM;
 	}
 	ep->shared = attr->shared;
-	q->shared_wanted += ep->shared;
+	q->recvs.wanted += ep->shared;
 	*out = ep;
 	return 0;
 }
@@ -115,7 +109,7 @@ void soft_endpoint_adopt(struct soft_endpoint *ep, int fd, const struct soft_pee
  * that the peer reads, so it is watched only when needed. */
 uint32_t soft_endpoint_events(const struct soft_endpoint *ep)
 {
-	return EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket && !ep->watch_out ? 0 : EPOLLOUT);
+	return EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket && !ep->out.watched ? 0 : EPOLLOUT);
 }
 
 void soft_endpoint_opened(struct soft_endpoint *ep)
@@ -216,17 +210,9 @@ void soft_linger_run(struct soft_queue *q, struct soft_source *source, uint32_t 
 		soft_linger_end(q, l);
 }
 
-/* The peer does not read, so it does not see that we have closed: a reset it does see. */
-static void soft_linger_reset(struct soft_queue *q, struct soft_linger *l)
-{
-	struct linger now = {.l_onoff = 1};
-
-	setsockopt(l->source.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-	soft_linger_end(q, l);
-}
-
 bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 {
+	struct linger at_once = {.l_onoff = 1};
 	struct list *pos, *tmp;
 
 	list_for_each_safe (pos, tmp, &q->lingers) {
@@ -237,10 +223,11 @@ bool soft_linger_tick(struct soft_queue *q, uint64_t now)
 		soft_linger_run(q, &l->source, 0);
 		if (l->source.fd < 0)
 			continue;
-		if (now == TIME_NEVER) /* nobody will wait: leave the rest to the kernel */
-			soft_linger_end(q, l);
-		else
-			soft_linger_reset(q, l);
+		/* The peer does not read, so it does not see that we have closed: a reset it does see. At the end of
+		 * the queue the rest is left to the kernel. */
+		if (now != TIME_NEVER)
+			setsockopt(l->source.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+		soft_linger_end(q, l);
 	}
 	return !list_empty(&q->lingers);
 }
@@ -272,9 +259,10 @@ static bool soft_linger_create(struct soft_queue *q, int fd)
 }
 
 /* Out of all lists but those of completions and events; the socket closed or lingering. */
-static void soft_release(struct soft_endpoint *ep, bool linger)
+static void soft_endpoint_release(struct soft_endpoint *ep, bool linger)
 {
-	struct list *const all[] = {&ep->ready, &ep->starving, &ep->borrowing, &ep->owing, &ep->watched, &ep->later};
+	struct list *const all[] = {&ep->ready,      &ep->recv.starving, &ep->recv.borrowing,
+				    &ep->owing.link, &ep->check.link,    &ep->later};
 	struct soft_queue *q = ep->queue;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -310,22 +298,18 @@ void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause)
 	if (cause->event && (ep->state <= SOFT_ASKING || cause->untold))
 		ep->closed.type = cause->event;
 	ep->error = cause->error;
-	soft_release(ep, cause->linger);
+	soft_endpoint_release(ep, cause->linger);
 	soft_retire(ep);
 	ep->state = SOFT_FLUSHING;
-	ep->blame = cause->blame;
-	ep->blame_index = cause->index;
-	ep->blame_status = cause->status;
+	ep->blame.used = cause->blame;
+	ep->blame.index = cause->index;
+	ep->blame.status = cause->status;
 	soft_flush(ep);
-}
-
-static bool soft_lost(int error)
-{
-	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
 void soft_fail_socket(struct soft_endpoint *ep, int error)
 {
+	bool lost = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 	char name[160];
 
 	if (error && error != ECONNRESET && error != EPIPE)
@@ -333,8 +317,8 @@ void soft_fail_socket(struct soft_endpoint *ep, int error)
 	soft_fail(ep, &(struct soft_cause){
 			      .error = error ? -error : -ECONNRESET,
 			      .event = FABRIC_UNREACHABLE,
-			      .blame = soft_lost(error) && ep->tail != ep->head,
-			      .index = ep->tail,
+			      .blame = lost && ep->sq.tail != ep->sq.head,
+			      .index = ep->sq.tail,
 			      .status = FABRIC_PEER_LOST,
 		      });
 }
@@ -350,8 +334,8 @@ void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal wh
 	if (ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING)
 		return;
 	ep->state = SOFT_REFUSING;
-	ep->refused_number = number;
-	ep->refusal = why;
+	ep->refusal.number = number;
+	ep->refusal.why = why;
 	ep->deadline = time_now() + SOFT_DEADLINE;
 	ep->tx_wanted = true;
 	soft_watched(ep);
@@ -373,13 +357,13 @@ static void soft_recv_flushed(struct soft_endpoint *ep, uint64_t id)
 
 static void soft_flush_sends(struct soft_endpoint *ep)
 {
-	while (ep->tail != ep->head && soft_cq_room(ep->queue)) {
-		const struct soft_wr *wr = &ep->sq[ep->tail & ep->sq_mask];
-		bool blamed = ep->blame && ep->blame_index == ep->tail;
+	while (ep->sq.tail != ep->sq.head && soft_cq_room(ep->queue)) {
+		const struct soft_wr *wr = &ep->sq.ring[ep->sq.tail & ep->sq.mask];
+		bool blamed = ep->blame.used && ep->blame.index == ep->sq.tail;
 
-		if (!wr->done || wr->signaled) /* of a push that was told of nobody wants to hear again */
-			soft_wr_complete(ep, wr, blamed ? ep->blame_status : FABRIC_FLUSHED);
-		ep->tail++;
+		if (!wr->done || wr->signaled) /* a push that has completed does not complete again */
+			soft_wr_complete(ep, wr, blamed ? ep->blame.status : FABRIC_FLUSHED);
+		ep->sq.tail++;
 	}
 }
 
@@ -387,9 +371,9 @@ static void soft_flush_recvs(struct soft_endpoint *ep)
 {
 	struct soft_recvs *r = &ep->recvs;
 
-	if (ep->holding && soft_cq_room(ep->queue)) {
-		soft_recv_flushed(ep, ep->recv.id);
-		ep->holding = false;
+	if (ep->recv.held && soft_cq_room(ep->queue)) {
+		soft_recv_flushed(ep, ep->recv.to.id);
+		ep->recv.held = false;
 		soft_recvs_of(ep)->held--;
 	}
 	while (r->tail != r->head && soft_cq_room(ep->queue))
@@ -400,7 +384,7 @@ void soft_flush(struct soft_endpoint *ep)
 {
 	soft_flush_sends(ep);
 	soft_flush_recvs(ep);
-	if (!soft_flush_pulls(ep) || ep->tail != ep->head || ep->holding || ep->recvs.tail != ep->recvs.head) {
+	if (!soft_flush_pulls(ep) || ep->sq.tail != ep->sq.head || ep->recv.held || ep->recvs.tail != ep->recvs.head) {
 		soft_ready(ep);
 		return;
 	}
@@ -421,8 +405,8 @@ static void soft_completions_drop(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
 
-	for (uint32_t i = q->cq_tail; i != q->cq_head; i++) {
-		struct fabric_completion *c = &q->cq[i & q->cq_mask];
+	for (uint32_t i = q->cq.tail; i != q->cq.head; i++) {
+		struct fabric_completion *c = &q->cq.ring[i & q->cq.mask];
 		bool recv = c->opcode == FABRIC_RECV || c->opcode == FABRIC_RECV_IMM;
 
 		if (c->endpoint != &ep->base)
@@ -437,14 +421,14 @@ void soft_endpoint_destroy(struct fabric_endpoint *endpoint)
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 	struct soft_queue *q = ep->queue;
 
-	soft_release(ep, true);
+	soft_endpoint_release(ep, true);
 	soft_recv_return(ep);
 	soft_completions_drop(ep);
 	if (list_linked(&ep->opened.link))
 		list_del(&ep->opened.link);
 	if (list_linked(&ep->closed.link))
 		list_del(&ep->closed.link);
-	q->shared_wanted -= ep->shared;
+	q->recvs.wanted -= ep->shared;
 	soft_endpoint_free(ep);
 	soft_settle(q);
 }
@@ -465,15 +449,15 @@ bool soft_hung_up(struct fabric_endpoint *endpoint)
 
 bool soft_stands_still(const struct soft_endpoint *ep)
 {
-	return ep->starved || (ep->phase == SOFT_PHASE_BEGIN && ep->frame.op == SOFT_PUSH);
+	return ep->recv.starved || (ep->phase == SOFT_PHASE_BEGIN && ep->frame.op == SOFT_PUSH);
 }
 
 /* What it waits for may be said by a caller that has not taken the last completions yet. */
-static void soft_look_gone(struct soft_endpoint *ep)
+static void soft_check_hung_up(struct soft_endpoint *ep)
 {
 	if (!soft_stands_still(ep) || !ep->hung_up || ep->state >= SOFT_FLUSHING)
 		return;
-	if (ep->queue->cq_head != ep->queue->cq_tail)
+	if (ep->queue->cq.head != ep->queue->cq.tail)
 		soft_ready(ep);
 	else
 		soft_fail_socket(ep, 0);
@@ -490,19 +474,19 @@ void soft_endpoint_run(struct soft_queue *q, struct soft_source *source, uint32_
 	}
 	if (ep->rings) {
 		soft_rings_run(ep, events);
-		soft_look_gone(ep);
+		soft_check_hung_up(ep);
 		return;
 	}
 	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
 		ep->hung_up = true;
-	if (ep->blocked && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))) {
+	if (ep->out.blocked && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))) {
 		soft_unblock(ep);
 		soft_transmit(ep);
 	}
 	soft_receive(ep);
 	if (ep->heard != heard)
 		soft_near_heard(ep);
-	soft_look_gone(ep);
+	soft_check_hung_up(ep);
 }
 
 void soft_endpoint_continue(struct soft_endpoint *ep)
@@ -514,5 +498,5 @@ void soft_endpoint_continue(struct soft_endpoint *ep)
 	soft_retire(ep);
 	soft_transmit(ep);
 	soft_receive(ep);
-	soft_look_gone(ep);
+	soft_check_hung_up(ep);
 }

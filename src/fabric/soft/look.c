@@ -2,10 +2,10 @@
  * look.c: what only time can tell of an endpoint: a host that vanished, a frame that is not continued, an ERROR
  * that the peer does not take, a send that the kernel has no memory for.
  *
- * Looked at is what has something under way: bytes that a TCP peer has not acknowledged, or a frame of which a part has
- * come. The list is in the order of the last look, so a turn takes from its head those whose time has come, and no more
- * than SOFT_LOOKS: ten thousand idle connections cost nothing, and as many busy ones never a long turn. A peer has to
- * be found silent several times, not once after a long while: perhaps it was this side that was away.
+ * What has something under way is checked: bytes that a TCP peer has not acknowledged, or a frame of which a part has
+ * come. The list is in the order of the last check, so a turn takes from its head those whose time has come, and no
+ * more than SOFT_CHECKS: ten thousand idle connections cost nothing, and as many busy ones never a long turn. A peer
+ * has to be found silent several times, not once after a long while: perhaps it was this side that was away.
  */
 #include "fabric/soft/soft.h"
 
@@ -14,17 +14,17 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
-#define SOFT_LOOKS 64 /* in one turn */
+#define SOFT_CHECKS 64 /* in one turn */
 
-void soft_look_begin(struct soft_endpoint *ep)
+void soft_check_begin(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
 
-	ep->looked = q->tick;
-	ep->silent = ep->owed = 0;
-	ep->heard_last = ep->heard;
-	list_add_tail(&q->watched, &ep->watched);
-	soft_timer_want(q, q->fabric->look_ms / SOFT_TICKS);
+	ep->check.tick = q->check.tick;
+	ep->check.silent = ep->check.owed = 0;
+	ep->check.heard = ep->heard;
+	list_add_tail(&q->check.list, &ep->check.link);
+	soft_timer_want(q, q->fabric->check_ms / SOFT_TICKS);
 }
 
 static bool soft_unacknowledged(const struct soft_endpoint *ep)
@@ -53,21 +53,21 @@ static bool soft_frame_stalled(struct soft_endpoint *ep)
 {
 	bool answer = ep->phase == SOFT_PHASE_PAYLOAD && ep->frame.op == SOFT_READ_DATA;
 
-	if (!soft_frame_begun(ep) || answer || ep->heard != ep->heard_last)
-		ep->silent = 0;
+	if (!soft_frame_begun(ep) || answer || ep->heard != ep->check.heard)
+		ep->check.silent = 0;
 	else
-		ep->silent++;
-	ep->heard_last = ep->heard;
-	return ep->silent > ep->queue->fabric->stall_looks;
+		ep->check.silent++;
+	ep->check.heard = ep->heard;
+	return ep->check.silent > ep->queue->fabric->stall_checks;
 }
 
 /* True when it is to be looked at again. */
-static bool soft_look(struct soft_endpoint *ep)
+static bool soft_check(struct soft_endpoint *ep)
 {
 	bool under_way = soft_unacknowledged(ep);
 	const struct soft_fabric *f = ep->queue->fabric;
 
-	ep->owed = under_way ? ep->owed + 1 : 0;
+	ep->check.owed = under_way ? ep->check.owed + 1 : 0;
 	if (ep->state == SOFT_REFUSING && time_now() >= ep->deadline) {
 		soft_fail(ep, &(struct soft_cause){0});
 		return false;
@@ -77,7 +77,7 @@ static bool soft_look(struct soft_endpoint *ep)
 		return false;
 	}
 	/* The last acknowledgement may be long ago where nothing was sent. */
-	if (under_way && ep->owed * f->look_ms >= f->lost_ms && ep->state >= SOFT_OPEN &&
+	if (under_way && ep->check.owed * f->check_ms >= f->lost_ms && ep->state >= SOFT_OPEN &&
 	    soft_host_lost(&ep->base, f->lost_ms * TIME_MS)) {
 		soft_fail_socket(ep, ETIMEDOUT);
 		return false;
@@ -86,31 +86,31 @@ static bool soft_look(struct soft_endpoint *ep)
 }
 
 /* True when more of them are due. */
-static bool soft_look_some(struct soft_queue *q)
+static bool soft_check_some(struct soft_queue *q)
 {
-	for (unsigned i = 0; i < SOFT_LOOKS; i++) {
-		struct soft_endpoint *ep = list_first(&q->watched, struct soft_endpoint, watched);
+	for (unsigned i = 0; i < SOFT_CHECKS; i++) {
+		struct soft_endpoint *ep = list_first(&q->check.list, struct soft_endpoint, check.link);
 
-		if (list_empty(&q->watched) || q->tick - ep->looked < q->fabric->look_ms * TIME_MS)
+		if (list_empty(&q->check.list) || q->check.tick - ep->check.tick < q->fabric->check_ms * TIME_MS)
 			return false;
-		list_del(&ep->watched);
-		if (!soft_look(ep))
+		list_del(&ep->check.link);
+		if (!soft_check(ep))
 			continue;
-		ep->looked = q->tick;
-		list_add_tail(&q->watched, &ep->watched);
+		ep->check.tick = q->check.tick;
+		list_add_tail(&q->check.list, &ep->check.link);
 	}
 	return true;
 }
 
-void soft_look_on(struct soft_queue *q)
+void soft_check_continue(struct soft_queue *q)
 {
-	q->looking = soft_look_some(q);
+	q->check.more = soft_check_some(q);
 }
 
 /* The kernel had no memory for what they send, and no edge will tell when it has. */
-static void soft_try_again(struct soft_queue *q)
+static void soft_retry_sends(struct soft_queue *q)
 {
-	for (unsigned i = 0; i < SOFT_LOOKS && !list_empty(&q->later); i++) {
+	for (unsigned i = 0; i < SOFT_CHECKS && !list_empty(&q->later); i++) {
 		struct soft_endpoint *ep = list_first(&q->later, struct soft_endpoint, later);
 
 		list_del(&ep->later);
@@ -123,12 +123,12 @@ static void soft_try_again(struct soft_queue *q)
 	}
 }
 
-uint32_t soft_look_tick(struct soft_queue *q, uint64_t now)
+uint32_t soft_check_tick(struct soft_queue *q, uint64_t now)
 {
-	q->tick = now;
-	soft_try_again(q);
-	soft_look_on(q);
+	q->check.tick = now;
+	soft_retry_sends(q);
+	soft_check_continue(q);
 	if (!list_empty(&q->later))
 		return SOFT_RETRY_MS;
-	return list_empty(&q->watched) ? 0 : MAX(q->fabric->look_ms / SOFT_TICKS, 1u);
+	return list_empty(&q->check.list) ? 0 : MAX(q->fabric->check_ms / SOFT_TICKS, 1u);
 }

@@ -9,9 +9,9 @@
  * of a system call or two each, or SOFT_NEAR_TIME of polls that had little. It is at once where they had more, or while
  * many bytes move. No turn looks at more than few.
  *
- * While those that are read so are busy, epoll is not even told of them: at each message the sender's system call would
- * spend a twentieth of its time, or a tenth with an epoll of epolls, on telling nobody, and the next look at epoll a
- * read that finds nothing. Those are alone, until they are not read so any more, or somebody may sleep, or they have to
+ * While endpoints that are read so are busy, epoll is not even told of them: at each message the sender's call would
+ * spend a twentieth of its time, or a tenth with an epoll of epolls, on waking no thread, and the next look at epoll a
+ * read that finds nothing. They are alone, until they are not read so any more, or a thread may sleep, or they have to
  * wait for room or for a receive, when only epoll tells of their end.
  */
 #include "fabric/soft/soft.h"
@@ -20,10 +20,10 @@
 
 int soft_near_watch(struct soft_endpoint *ep)
 {
-	if (likely(!list_linked(&ep->alone)))
+	if (likely(!list_linked(&ep->near.alone)))
 		return 0;
-	list_del(&ep->alone);
-	ep->near_news = 0;
+	list_del(&ep->near.alone);
+	ep->near.news = 0;
 	return soft_watch(ep->queue, &ep->source, soft_endpoint_events(ep), true);
 }
 
@@ -37,18 +37,18 @@ static void soft_near_watch_or_fail(struct soft_endpoint *ep)
 
 void soft_near_watch_all(struct soft_queue *q)
 {
-	while (unlikely(!list_empty(&q->alone)))
-		soft_near_watch_or_fail(list_first(&q->alone, struct soft_endpoint, alone));
+	while (unlikely(!list_empty(&q->near.alone)))
+		soft_near_watch_or_fail(list_first(&q->near.alone, struct soft_endpoint, near.alone));
 }
 
 /* It has brought something. */
-static void soft_near_news(struct soft_endpoint *ep)
+static void soft_near_brought(struct soft_endpoint *ep)
 {
-	if (ep->rings || ++ep->near_news < SOFT_NEAR_ALONE || list_linked(&ep->alone) || ep->state != SOFT_OPEN ||
-	    ep->blocked || ep->watch_out || ep->hung_up)
+	if (ep->rings || ++ep->near.news < SOFT_NEAR_ALONE || list_linked(&ep->near.alone) || ep->state != SOFT_OPEN ||
+	    ep->out.blocked || ep->out.watched || ep->hung_up)
 		return;
 	soft_unwatch(ep->queue, &ep->source);
-	list_add_tail(&ep->queue->alone, &ep->alone);
+	list_add_tail(&ep->queue->near.alone, &ep->near.alone);
 }
 
 /* What is to be continued was, or comes first in the next turn. Whether it has brought something. */
@@ -59,7 +59,7 @@ static bool soft_near_read(struct soft_endpoint *ep)
 	if (!list_linked(&ep->ready))
 		soft_receive(ep);
 	if (ep->heard != heard)
-		soft_near_news(ep);
+		soft_near_brought(ep);
 	if (unlikely(soft_stands_still(ep)))
 		soft_near_watch_or_fail(ep);
 	return ep->heard != heard;
@@ -83,11 +83,11 @@ static void soft_near_many(struct soft_queue *q)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe (pos, tmp, &q->near) {
-		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, near);
+	list_for_each_safe (pos, tmp, &q->near.list) {
+		struct soft_endpoint *ep = container_of(pos, struct soft_endpoint, near.link);
 
-		ep->near_quiet = soft_near_read(ep) ? 0 : ep->near_quiet + 1;
-		if (ep->near_quiet == SOFT_NEAR_QUIET)
+		ep->near.quiet = soft_near_read(ep) ? 0 : ep->near.quiet + 1;
+		if (ep->near.quiet == SOFT_NEAR_QUIET)
 			soft_near_dismiss(ep);
 	}
 }
@@ -99,12 +99,12 @@ static bool soft_near_skip(struct soft_queue *q)
 
 	if (q->blocked || q->moved)
 		return false;
-	if (!q->worked)
-		return ++q->skipped < SOFT_SKIP;
+	if (!q->near.worked)
+		return ++q->near.skipped < SOFT_SKIP;
 	now = time_now();
-	if (q->worked <= SOFT_NEAR_BYTES && now - q->asked < SOFT_NEAR_TIME)
+	if (q->near.worked <= SOFT_NEAR_BYTES && now - q->near.asked < SOFT_NEAR_TIME)
 		return true;
-	q->asked = now;
+	q->near.asked = now;
 	return false;
 }
 
@@ -124,9 +124,9 @@ bool soft_near_progress(struct soft_queue *q)
 			soft_near_few(q);
 		if (q->connecting || q->request_count)
 			return false;
-		return soft_rings_doze_any(q) ? soft_near_skip(q) : !q->blocked && ++q->skipped < SOFT_SKIP;
+		return soft_rings_doze_any(q) ? soft_near_skip(q) : !q->blocked && ++q->near.skipped < SOFT_SKIP;
 	}
-	if (list_empty(&q->near))
+	if (list_empty(&q->near.list))
 		return false;
 	soft_near_many(q);
 	return soft_near_skip(q);
@@ -134,37 +134,38 @@ bool soft_near_progress(struct soft_queue *q)
 
 void soft_near_leave(struct soft_endpoint *ep)
 {
-	if (!list_linked(&ep->near))
+	if (!list_linked(&ep->near.link))
 		return;
-	list_del(&ep->near);
-	ep->queue->near_count--;
+	list_del(&ep->near.link);
+	ep->queue->near.count--;
 }
 
 static void soft_near_crowd(struct soft_queue *q)
 {
-	q->crowd = SOFT_CROWD;
-	while (!list_empty(&q->near))
-		soft_near_dismiss(list_first(&q->near, struct soft_endpoint, near));
+	q->near.crowd = SOFT_CROWD;
+	while (!list_empty(&q->near.list))
+		soft_near_dismiss(list_first(&q->near.list, struct soft_endpoint, near.link));
 }
 
-void soft_near_looked(struct soft_queue *q, int found)
+void soft_near_found(struct soft_queue *q, int found)
 {
 	if (found > SOFT_FEW)
 		soft_near_crowd(q);
-	else if (found > 0 && q->crowd)
-		q->crowd--;
+	else if (found > 0 && q->near.crowd)
+		q->near.crowd--;
 }
 
 void soft_near_heard(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
 
-	if (q->endpoint_count <= SOFT_FEW || q->crowd || list_linked(&ep->near) || ep->source.fd < 0 || ep->rings)
+	if (q->endpoint_count <= SOFT_FEW || q->near.crowd || list_linked(&ep->near.link) || ep->source.fd < 0 ||
+	    ep->rings)
 		return;
-	if (q->near_count < SOFT_FEW) {
-		ep->near_quiet = 0;
-		list_add_tail(&q->near, &ep->near);
-		q->near_count++;
+	if (q->near.count < SOFT_FEW) {
+		ep->near.quiet = 0;
+		list_add_tail(&q->near.list, &ep->near.link);
+		q->near.count++;
 		return;
 	}
 	soft_near_crowd(q);

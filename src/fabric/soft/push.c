@@ -8,47 +8,40 @@
 
 static struct soft_pull *soft_pull_at(const struct soft_endpoint *ep, uint32_t index)
 {
-	return &ep->pulls[index % SOFT_PULLS];
+	return &ep->pulls.ring[index % SOFT_PULLS];
 }
 
 static int soft_pull_drop(struct soft_endpoint *ep, unsigned count)
 {
-	struct soft_pull *last = soft_pull_at(ep, ep->pulls_head - 1);
+	struct soft_pull *last = soft_pull_at(ep, ep->pulls.head - 1);
 
-	if (ep->pulls_head != ep->pulls_tail && last->drop)
+	if (ep->pulls.head != ep->pulls.tail && last->drop)
 		last->drop += count;
-	else if (ep->pulls_head - ep->pulls_tail == SOFT_PULLS)
+	else if (ep->pulls.head - ep->pulls.tail == SOFT_PULLS)
 		return -EAGAIN;
 	else
-		soft_pull_at(ep, ep->pulls_head++)->drop = count;
-	return 0;
-}
-
-static int soft_pull_take(struct soft_endpoint *ep, const struct fabric_recv *recv)
-{
-	const struct soft_region *region = container_of(recv->sge.region, const struct soft_region, base);
-
-	if (ep->pulls_head - ep->pulls_tail == SOFT_PULLS)
-		return -EAGAIN;
-	*soft_pull_at(ep, ep->pulls_head++) = (struct soft_pull){
-		.to = {recv->id, recv->sge.addr, recv->sge.len,
-		       recv->sge.region && region->domain == ep->domain ? region->key : SOFT_NO_KEY},
-	};
+		soft_pull_at(ep, ep->pulls.head++)->drop = count;
 	return 0;
 }
 
 int soft_pull(struct fabric_endpoint *endpoint, const struct fabric_recv *to, unsigned count)
 {
 	struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
-	int rc;
+	int rc = 0;
 
 	if (ep->state != SOFT_OPEN)
 		return -ENOTCONN;
-	if (!ep->pulls)
-		ep->pulls = malloc(SOFT_PULLS * sizeof(*ep->pulls));
-	if (!ep->pulls)
+	if (!ep->pulls.ring)
+		ep->pulls.ring = malloc(SOFT_PULLS * sizeof(*ep->pulls.ring));
+	if (!ep->pulls.ring)
 		return -ENOMEM;
-	rc = to ? soft_pull_take(ep, to) : soft_pull_drop(ep, count);
+	if (!to)
+		rc = soft_pull_drop(ep, count);
+	else if (ep->pulls.head - ep->pulls.tail == SOFT_PULLS)
+		rc = -EAGAIN;
+	else
+		*soft_pull_at(ep, ep->pulls.head++) = (struct soft_pull){
+			.to = {to->id, to->sge.addr, to->sge.len, soft_region_key(ep->domain, to->sge.region)}};
 	if (rc == 0 && ep->phase == SOFT_PHASE_BEGIN && ep->frame.op == SOFT_PUSH)
 		soft_ready(ep); /* it waited for that */
 	soft_settle(ep->queue);
@@ -82,9 +75,9 @@ enum soft_step soft_begin_push(struct soft_endpoint *ep, const struct soft_frame
 		soft_fail_protocol(ep, "a push of a length that there is not");
 		return SOFT_END;
 	}
-	if (ep->pulls_head == ep->pulls_tail)
+	if (ep->pulls.head == ep->pulls.tail)
 		return SOFT_WAIT;
-	pull = soft_pull_at(ep, ep->pulls_tail);
+	pull = soft_pull_at(ep, ep->pulls.tail);
 	if (pull->drop)
 		return soft_begin_drop(ep, f);
 	if (f->len != pull->to.len) {
@@ -115,10 +108,10 @@ static void soft_pull_complete(struct soft_endpoint *ep, uint64_t id, enum fabri
 
 enum soft_step soft_push_ends(struct soft_endpoint *ep)
 {
-	struct soft_pull *pull = soft_pull_at(ep, ep->pulls_tail);
+	struct soft_pull *pull = soft_pull_at(ep, ep->pulls.tail);
 
 	if (pull->drop) {
-		ep->pulls_tail += --pull->drop == 0;
+		ep->pulls.tail += --pull->drop == 0;
 		return SOFT_GO;
 	}
 	if (!soft_cq_room(ep->queue)) {
@@ -126,14 +119,14 @@ enum soft_step soft_push_ends(struct soft_endpoint *ep)
 		return SOFT_WAIT;
 	}
 	soft_pull_complete(ep, pull->to.id, FABRIC_OK, pull->to.len);
-	ep->pulls_tail++;
+	ep->pulls.tail++;
 	return SOFT_GO;
 }
 
 bool soft_flush_pulls(struct soft_endpoint *ep)
 {
-	for (; ep->pulls_tail != ep->pulls_head; ep->pulls_tail++) {
-		const struct soft_pull *pull = soft_pull_at(ep, ep->pulls_tail);
+	for (; ep->pulls.tail != ep->pulls.head; ep->pulls.tail++) {
+		const struct soft_pull *pull = soft_pull_at(ep, ep->pulls.tail);
 
 		if (pull->drop)
 			continue;

@@ -12,23 +12,23 @@
 void soft_target(struct soft_endpoint *ep, struct soft_domain *d, const struct soft_seg *seg, unsigned segs,
 		 unsigned right)
 {
-	ep->seg_domain = d;
-	ep->seg_right = right;
-	ep->segs = segs;
-	ep->seg_at = 0;
+	ep->target.domain = d;
+	ep->target.right = right;
+	ep->target.segs = segs;
+	ep->target.at = 0;
 	ep->left = ep->frame.len;
 	for (unsigned i = 0; i < segs; i++)
-		ep->seg[i] = seg[i];
+		ep->target.seg[i] = seg[i];
 }
 
 /* The rest of it. */
 bool soft_target_check(struct soft_endpoint *ep)
 {
-	for (unsigned i = ep->seg_at; i < ep->segs; i++) {
-		const struct soft_seg *s = &ep->seg[i];
+	for (unsigned i = ep->target.at; i < ep->target.segs; i++) {
+		const struct soft_seg *s = &ep->target.seg[i];
 
 		if (s->key && s->len &&
-		    !soft_region_check(ep, ep->seg_domain, s->key, (uintptr_t)s->addr, s->len, ep->seg_right))
+		    !soft_region_check(ep, ep->target.domain, s->key, (uintptr_t)s->addr, s->len, ep->target.right))
 			return false;
 	}
 	return true;
@@ -38,14 +38,14 @@ bool soft_target_check(struct soft_endpoint *ep)
 static void soft_skip(struct soft_endpoint *ep, size_t n)
 {
 	while (n) {
-		struct soft_seg *s = &ep->seg[ep->seg_at];
+		struct soft_seg *s = &ep->target.seg[ep->target.at];
 		size_t k = MIN(n, s->len);
 
 		s->addr += k;
 		s->len -= k;
 		n -= k;
 		if (!s->len)
-			ep->seg_at++;
+			ep->target.at++;
 	}
 }
 
@@ -63,7 +63,7 @@ void soft_target_lost(struct soft_endpoint *ep)
 	if (ep->frame.op == SOFT_READ_DATA)
 		soft_fail(ep, &(struct soft_cause){
 				      .blame = true,
-				      .index = ep->reads[ep->reads_tail & ep->reads_mask],
+				      .index = ep->reads.ring[ep->reads.tail & ep->reads.mask],
 				      .status = FABRIC_LOCAL_ERROR,
 			      });
 	else
@@ -83,9 +83,9 @@ static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct sof
 	step = soft_recv_take(ep);
 	if (step != SOFT_GO)
 		return step;
-	seg = (struct soft_seg){ep->recv.addr, f->len, ep->recv.key};
+	seg = (struct soft_seg){ep->recv.to.addr, f->len, ep->recv.to.key};
 	soft_target(ep, d, &seg, 1, FABRIC_LOCAL_WRITE);
-	if (likely(f->len <= ep->recv.len && (!f->len || soft_target_check(ep))))
+	if (likely(f->len <= ep->recv.to.len && (!f->len || soft_target_check(ep))))
 		return SOFT_GO;
 	soft_recv_complete(ep, FABRIC_LOCAL_ERROR);
 	soft_refuse(ep, ep->rx_number, SOFT_REFUSED_LENGTH);
@@ -138,7 +138,7 @@ static enum soft_step soft_begin_write(struct soft_endpoint *ep, const struct so
 
 static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct soft_frame *f)
 {
-	uint32_t served = ep->response_head - ep->response_tail;
+	uint32_t served = ep->responses.head - ep->responses.tail;
 
 	if (!ep->admitted || !ep->reads_in ||
 	    (f->len && !soft_region_check(ep, ep->domain, f->key, f->addr, f->len, FABRIC_REMOTE_READ))) {
@@ -149,7 +149,7 @@ static enum soft_step soft_begin_read(struct soft_endpoint *ep, const struct sof
 		soft_fail_protocol(ep, "more reads than were granted");
 		return SOFT_END;
 	}
-	ep->responses[ep->response_head++ & ep->responses_mask] =
+	ep->responses.ring[ep->responses.head++ & ep->responses.mask] =
 		(struct soft_response){f->addr, f->len, 0, f->key, ep->rx_number++};
 	ep->queue->served = true;
 	ep->tx_wanted = true;
@@ -161,11 +161,11 @@ static enum soft_step soft_begin_read_data(struct soft_endpoint *ep, const struc
 {
 	struct soft_wr *wr;
 
-	if (ep->reads_tail == ep->reads_head) {
+	if (ep->reads.tail == ep->reads.head) {
 		soft_fail_protocol(ep, "read data that nobody asked for");
 		return SOFT_END;
 	}
-	wr = &ep->sq[ep->reads[ep->reads_tail & ep->reads_mask] & ep->sq_mask];
+	wr = &ep->sq.ring[ep->reads.ring[ep->reads.tail & ep->reads.mask] & ep->sq.mask];
 	if (f->len > wr->len - wr->got || (!f->len && wr->len)) {
 		soft_fail_protocol(ep, "read data of another length than asked for");
 		return SOFT_END;
@@ -180,26 +180,26 @@ static enum soft_step soft_begin_read_data(struct soft_endpoint *ep, const struc
 
 static enum soft_step soft_begin_ack(struct soft_endpoint *ep, const struct soft_frame *f)
 {
-	if (f->len || f->arg - ep->acked > ep->sent - ep->acked) {
+	if (f->len || f->arg - ep->sq.acked > ep->sq.sent - ep->sq.acked) {
 		soft_fail_protocol(ep, "acknowledged what was not sent");
 		return SOFT_END;
 	}
-	ep->acked = f->arg;
+	ep->sq.acked = f->arg;
 	ep->left = 0;
 	return SOFT_GO;
 }
 
 static enum soft_step soft_begin_error(struct soft_endpoint *ep, const struct soft_frame *f)
 {
-	bool partly = ep->part == SOFT_PART_REQUEST;
+	bool partly = ep->out.part == SOFT_PART_REQUEST;
 
-	if (f->len || (int32_t)(ep->sent + partly - f->arg) <= 0 ||
+	if (f->len || (int32_t)(ep->sq.sent + partly - f->arg) <= 0 ||
 	    (f->key != SOFT_REFUSED_ACCESS && f->key != SOFT_REFUSED_LENGTH)) {
 		soft_fail_protocol(ep, "refused what was not sent");
 		return SOFT_END;
 	}
-	if ((int32_t)(f->arg - ep->acked) > 0)
-		ep->acked = f->arg; /* those before it were done */
+	if ((int32_t)(f->arg - ep->sq.acked) > 0)
+		ep->sq.acked = f->arg; /* those before it were done */
 	soft_fail(ep, &(struct soft_cause){
 			      .blame = true,
 			      .index = f->arg,
@@ -224,10 +224,10 @@ static enum soft_step soft_begin_answer(struct soft_endpoint *ep, const struct s
 
 static void soft_owe(struct soft_endpoint *ep, struct list *list)
 {
-	if (list_linked(&ep->owing))
-		list_del(&ep->owing);
-	list_add_tail(list, &ep->owing);
-	ep->owing_since = ep->queue->turn;
+	if (list_linked(&ep->owing.link))
+		list_del(&ep->owing.link);
+	list_add_tail(list, &ep->owing.link);
+	ep->owing.since = ep->queue->turn.number;
 }
 
 static void soft_request_served(struct soft_endpoint *ep)
@@ -237,10 +237,10 @@ static void soft_request_served(struct soft_endpoint *ep)
 		return;
 	/* In a reply it is free, so it waits a little for one. A write has none. */
 	if (ep->frame.op == SOFT_WRITE)
-		soft_owe(ep, &ep->queue->owing_now);
-	else if (!ep->ack_due)
-		soft_owe(ep, &ep->queue->owing);
-	ep->ack_due = true;
+		soft_owe(ep, &ep->queue->owing.now);
+	else if (!ep->out.ack_due)
+		soft_owe(ep, &ep->queue->owing.list);
+	ep->out.ack_due = true;
 }
 
 /* A message that was put aside is here: it needs a receive after all. */
@@ -251,9 +251,9 @@ static enum soft_step soft_finish_aside(struct soft_endpoint *ep)
 	if (step == SOFT_WAIT)
 		return step;
 	if (step == SOFT_GO)
-		memcpy(ep->recv.addr, ep->aside, ep->frame.len);
-	free(ep->aside);
-	ep->aside = NULL;
+		memcpy(ep->recv.to.addr, ep->recv.aside, ep->frame.len);
+	free(ep->recv.aside);
+	ep->recv.aside = NULL;
 	return step;
 }
 
@@ -265,7 +265,7 @@ static enum soft_step soft_finish_send(struct soft_endpoint *ep)
 		soft_ready(ep);
 		return SOFT_WAIT;
 	}
-	if (unlikely(ep->aside))
+	if (unlikely(ep->recv.aside))
 		step = soft_finish_aside(ep);
 	if (step != SOFT_GO)
 		return step;
@@ -313,26 +313,26 @@ static enum soft_step soft_finish_push(struct soft_endpoint *ep)
 
 static enum soft_step soft_finish_read_data(struct soft_endpoint *ep)
 {
-	uint32_t index = ep->reads[ep->reads_tail & ep->reads_mask];
-	struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
+	uint32_t index = ep->reads.ring[ep->reads.tail & ep->reads.mask];
+	struct soft_wr *wr = &ep->sq.ring[index & ep->sq.mask];
 
 	wr->got += ep->frame.len;
 	ep->moved += ep->frame.len;
 	if (wr->got < wr->len)
 		return SOFT_GO;
-	ep->reads_tail++;
+	ep->reads.tail++;
 	wr->done = true;
-	if ((int32_t)(index + 1 - ep->acked) > 0)
-		ep->acked = index + 1;
+	if ((int32_t)(index + 1 - ep->sq.acked) > 0)
+		ep->sq.acked = index + 1;
 	soft_retire(ep);
-	ep->tx_wanted |= ep->sent != ep->head;
+	ep->tx_wanted |= ep->sq.sent != ep->sq.head;
 	return SOFT_GO;
 }
 
 static enum soft_step soft_finish_ack(struct soft_endpoint *ep)
 {
 	soft_retire(ep);
-	ep->tx_wanted |= ep->sent != ep->head;
+	ep->tx_wanted |= ep->sq.sent != ep->sq.head;
 	return SOFT_GO;
 }
 
@@ -393,12 +393,7 @@ static const struct {
 	[SOFT_PUSH] = {soft_begin_push, soft_finish_push, SOFT_OPEN},
 };
 
-static bool soft_payload_is_large(const struct soft_endpoint *ep)
-{
-	return ep->left > SOFT_STAGE - SOFT_HEADER && ep->frame.op != SOFT_SEND;
-}
-
-static enum soft_step soft_begin(struct soft_endpoint *ep)
+static enum soft_step soft_frame_begin(struct soft_endpoint *ep)
 {
 	const struct soft_frame *f = &ep->frame;
 	enum soft_step step;
@@ -412,7 +407,7 @@ static enum soft_step soft_begin(struct soft_endpoint *ep)
 	if (step != SOFT_GO)
 		return step;
 	ep->phase = ep->left ? SOFT_PHASE_PAYLOAD : SOFT_PHASE_FINISH;
-	if (soft_payload_is_large(ep))
+	if (ep->left > SOFT_STAGE - SOFT_HEADER && f->op != SOFT_SEND)
 		ep->row = 0;
 	else if (ep->row < SOFT_ROW)
 		ep->row++;
@@ -420,7 +415,7 @@ static enum soft_step soft_begin(struct soft_endpoint *ep)
 }
 
 /* Complete the header from up to `n` bytes; how many were used. */
-static size_t soft_header(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
+static size_t soft_parse_header(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
 {
 	if (likely(!ep->header_have && n >= SOFT_HEADER)) {
 		soft_frame_decode(bytes, &ep->frame);
@@ -438,19 +433,19 @@ static size_t soft_header(struct soft_endpoint *ep, const uint8_t *bytes, size_t
 	return n;
 }
 
-static size_t soft_payload(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
+static size_t soft_parse_payload(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
 {
 	size_t used = 0;
 
 	n = MIN(n, ep->left);
 	while (used < n) {
-		struct soft_seg *s = &ep->seg[ep->seg_at];
+		struct soft_seg *s = &ep->target.seg[ep->target.at];
 		size_t k = MIN(n - used, s->len);
 
 		if (k)
 			memcpy(s->addr, bytes + used, k);
 		else
-			ep->seg_at++;
+			ep->target.at++;
 		if (k)
 			soft_advance(ep, k);
 		used += k;
@@ -468,15 +463,15 @@ size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n, enum
 		case SOFT_PHASE_HEADER:
 			if (used == n)
 				return used;
-			used += soft_header(ep, bytes + used, n - used);
+			used += soft_parse_header(ep, bytes + used, n - used);
 			break;
 		case SOFT_PHASE_BEGIN:
-			*step = soft_begin(ep);
+			*step = soft_frame_begin(ep);
 			break;
 		case SOFT_PHASE_PAYLOAD:
 			if (used == n)
 				return used;
-			used += soft_payload(ep, bytes + used, n - used);
+			used += soft_parse_payload(ep, bytes + used, n - used);
 			break;
 		case SOFT_PHASE_FINISH:
 			*step = soft_ops[ep->frame.op].finish(ep);
@@ -489,7 +484,7 @@ size_t soft_parse(struct soft_endpoint *ep, const uint8_t *bytes, size_t n, enum
 }
 
 /* Keep what could not be worked off. The staging buffer belongs to all endpoints. */
-static enum soft_step soft_leave(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
+static enum soft_step soft_leftover_keep(struct soft_endpoint *ep, const uint8_t *bytes, size_t n)
 {
 	if (!n)
 		return SOFT_WAIT;
@@ -511,7 +506,7 @@ static enum soft_step soft_parse_stage(struct soft_endpoint *ep, size_t n)
 	enum soft_step step;
 	size_t used = soft_parse(ep, ep->queue->stage, n, &step);
 
-	return step == SOFT_WAIT ? soft_leave(ep, ep->queue->stage + used, n - used) : step;
+	return step == SOFT_WAIT ? soft_leftover_keep(ep, ep->queue->stage + used, n - used) : step;
 }
 
 /* What waited goes before what is read. */
@@ -526,7 +521,7 @@ static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
 	return step;
 }
 
-static size_t soft_stage(const struct soft_endpoint *ep)
+static size_t soft_stage_size(const struct soft_endpoint *ep)
 {
 	if (unlikely(ep->undecided)) /* up to the end of ACCEPT and no further */
 		return ep->phase == SOFT_PHASE_PAYLOAD ? 0 : SOFT_HEADER - ep->header_have;
@@ -540,15 +535,15 @@ static int soft_scatter(struct soft_endpoint *ep, size_t budget, struct iovec *i
 	int n = 0;
 
 	*direct = 0;
-	for (unsigned i = ep->seg_at; i < ep->segs && *direct < most; i++) {
-		size_t len = MIN(ep->seg[i].len, most - *direct);
+	for (unsigned i = ep->target.at; i < ep->target.segs && *direct < most; i++) {
+		size_t len = MIN(ep->target.seg[i].len, most - *direct);
 
 		if (len)
-			iov[n++] = (struct iovec){ep->seg[i].addr, len};
+			iov[n++] = (struct iovec){ep->target.seg[i].addr, len};
 		*direct += len;
 	}
 	if (*direct == ep->left)
-		iov[n++] = (struct iovec){ep->queue->stage, soft_stage(ep)};
+		iov[n++] = (struct iovec){ep->queue->stage, soft_stage_size(ep)};
 	return n;
 }
 
@@ -561,7 +556,7 @@ static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t 
 	ssize_t n = readv(ep->source.fd, iov, iovs);
 
 	*step = SOFT_GO;
-	*wanted = direct + (direct == ep->left ? soft_stage(ep) : 0);
+	*wanted = direct + (direct == ep->left ? soft_stage_size(ep) : 0);
 	if (n <= 0)
 		return n;
 	ep->queue->moved = true;
@@ -570,19 +565,6 @@ static ssize_t soft_read_direct(struct soft_endpoint *ep, size_t budget, size_t 
 	soft_advance(ep, MIN((size_t)n, direct));
 	if (ep->phase == SOFT_PHASE_FINISH)
 		*step = soft_parse_stage(ep, n - direct);
-	return n;
-}
-
-static ssize_t soft_read_stage(struct soft_endpoint *ep, size_t *wanted, enum soft_step *step)
-{
-	ssize_t n;
-
-	*wanted = soft_stage(ep);
-	if (unlikely(ep->state == SOFT_ASKING) && ep->unix_socket)
-		n = soft_share_read(ep, ep->queue->stage, *wanted);
-	else
-		n = recv(ep->source.fd, ep->queue->stage, *wanted, MSG_DONTWAIT);
-	*step = n > 0 ? soft_parse_stage(ep, n) : SOFT_GO;
 	return n;
 }
 
@@ -602,7 +584,12 @@ static bool soft_receive_once(struct soft_endpoint *ep, size_t *budget)
 		}
 		n = soft_read_direct(ep, *budget, &wanted, &step);
 	} else {
-		n = soft_read_stage(ep, &wanted, &step);
+		wanted = soft_stage_size(ep);
+		if (unlikely(ep->state == SOFT_ASKING) && ep->unix_socket)
+			n = soft_share_read(ep, ep->queue->stage, wanted);
+		else
+			n = recv(ep->source.fd, ep->queue->stage, wanted, MSG_DONTWAIT);
+		step = n > 0 ? soft_parse_stage(ep, n) : SOFT_GO;
 	}
 	if (n <= 0) {
 		if (n == 0 || (errno != EAGAIN && errno != EINTR))
@@ -626,7 +613,7 @@ void soft_receive(struct soft_endpoint *ep)
 	bool more;
 
 	must(soft_section_inside(ep->queue));
-	if (ep->starved || !soft_reads(ep))
+	if (ep->recv.starved || !soft_reads(ep))
 		return;
 	more = (ep->phase != SOFT_PHASE_BEGIN && ep->phase != SOFT_PHASE_FINISH && !ep->leftover_len) ||
 	       soft_parse_leftover(ep) == SOFT_GO;
@@ -640,7 +627,7 @@ void soft_receive(struct soft_endpoint *ep)
 		soft_watched(ep);
 	}
 	if (unlikely(ep->share == SOFT_SHARE_ASKED) && soft_stands_still(ep))
-		soft_announce(ep); /* it waits for its caller, who waits for that */
+		soft_announce(ep); /* it waits for its caller, which waits for that */
 	if (ep->tx_wanted)
 		soft_transmit(ep);
 }

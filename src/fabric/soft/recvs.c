@@ -4,7 +4,7 @@
  * A message takes its receive when its header comes, so that the payload goes straight to its place. While the rest is
  * under way it only borrows a shared one: an endpoint that finds none left gets that of the message that has waited
  * longest, and what has come of it is put aside, in memory of its own, until it is complete. So peers that begin
- * messages and do not end them keep nobody waiting.
+ * messages and do not end them keep no other waiting.
  */
 #include "fabric/soft/soft.h"
 
@@ -26,36 +26,34 @@ static bool soft_recvs_post(struct soft_recvs *r, const struct fabric_recv *recv
 	if (r->head - r->tail + r->held + count > r->depth)
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		const struct fabric_region *region = recv[i].sge.region;
-		const struct soft_region *own = container_of(region, const struct soft_region, base);
 		struct soft_recv *to = &r->ring[r->head++ & r->mask];
 
 		to->id = recv[i].id;
 		to->addr = recv[i].sge.addr;
 		to->len = recv[i].sge.len;
-		to->key = region && own->domain == d ? own->key : SOFT_NO_KEY;
+		to->key = soft_region_key(d, recv[i].sge.region);
 	}
 	return true;
 }
 
 /* An endpoint that waited for a receive goes on with the next poll. */
-static void soft_feed(struct soft_endpoint *ep)
+static void soft_recv_feed(struct soft_endpoint *ep)
 {
-	if (!ep->starved)
+	if (!ep->recv.starved)
 		return;
-	ep->starved = false;
-	if (list_linked(&ep->starving))
-		list_del(&ep->starving);
+	ep->recv.starved = false;
+	if (list_linked(&ep->recv.starving))
+		list_del(&ep->recv.starving);
 	soft_ready(ep);
 }
 
 void soft_recvs_feed(struct soft_queue *q)
 {
-	uint32_t most = q->shared.head - q->shared.tail;
+	uint32_t most = q->recvs.shared.head - q->recvs.shared.tail;
 
 	/* One that is borrowed can be had by one. */
 	for (most = MAX(most, 1u); most && soft_recvs_wanted(q); most--)
-		soft_feed(list_first(&q->starved, struct soft_endpoint, starving));
+		soft_recv_feed(list_first(&q->recvs.starved, struct soft_endpoint, recv.starving));
 }
 
 int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint, const struct fabric_recv *recv,
@@ -72,11 +70,11 @@ int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 			return -ENOTCONN;
 		if (!soft_recvs_post(&ep->recvs, recv, count, ep->domain))
 			return -EAGAIN;
-		soft_feed(ep);
+		soft_recv_feed(ep);
 	} else {
-		if (!q->shared.ring)
+		if (!q->recvs.shared.ring)
 			return -EINVAL;
-		if (!soft_recvs_post(&q->shared, recv, count, q->domain))
+		if (!soft_recvs_post(&q->recvs.shared, recv, count, q->domain))
 			return -EAGAIN;
 	}
 	soft_settle(q);
@@ -84,45 +82,45 @@ int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 }
 
 /* The receive that `ep` borrows goes back to the others. */
-static void soft_recv_back(struct soft_endpoint *ep)
+static void soft_recv_give_back(struct soft_endpoint *ep)
 {
-	struct soft_recvs *r = &ep->queue->shared;
+	struct soft_recvs *r = &ep->queue->recvs.shared;
 
 	r->held--;
-	r->ring[--r->tail & r->mask] = ep->recv;
-	ep->holding = false;
-	if (list_linked(&ep->borrowing))
-		list_del(&ep->borrowing);
+	r->ring[--r->tail & r->mask] = ep->recv.to;
+	ep->recv.held = false;
+	if (list_linked(&ep->recv.borrowing))
+		list_del(&ep->recv.borrowing);
 }
 
 /* Put aside what has come of the message at hand: its receive is free then. */
-static bool soft_put_aside(struct soft_endpoint *ep)
+static bool soft_recv_put_aside(struct soft_endpoint *ep)
 {
 	size_t had = ep->frame.len - ep->left;
 	uint8_t *aside;
 
-	if (had &&
-	    !soft_region_check(ep, ep->queue->domain, ep->recv.key, (uintptr_t)ep->recv.addr, had, FABRIC_LOCAL_WRITE))
+	if (had && !soft_region_check(ep, ep->queue->domain, ep->recv.to.key, (uintptr_t)ep->recv.to.addr, had,
+				      FABRIC_LOCAL_WRITE))
 		return false;
 	aside = malloc(ep->frame.len);
 	if (!aside)
 		return false;
-	memcpy(aside, ep->recv.addr, had);
-	ep->aside = aside;
-	ep->segs = 1;
-	ep->seg_at = 0;
-	ep->seg[0] = (struct soft_seg){aside + had, ep->left, 0};
-	soft_recv_back(ep);
+	memcpy(aside, ep->recv.to.addr, had);
+	ep->recv.aside = aside;
+	ep->target.segs = 1;
+	ep->target.at = 0;
+	ep->target.seg[0] = (struct soft_seg){aside + had, ep->left, 0};
+	soft_recv_give_back(ep);
 	return true;
 }
 
 static bool soft_recv_reclaim(struct soft_queue *q)
 {
-	while (!list_empty(&q->borrowing)) {
-		struct soft_endpoint *ep = list_first(&q->borrowing, struct soft_endpoint, borrowing);
+	while (!list_empty(&q->recvs.borrowing)) {
+		struct soft_endpoint *ep = list_first(&q->recvs.borrowing, struct soft_endpoint, recv.borrowing);
 
-		list_del(&ep->borrowing);
-		if (soft_put_aside(ep))
+		list_del(&ep->recv.borrowing);
+		if (soft_recv_put_aside(ep))
 			return true;
 	}
 	return false;
@@ -138,27 +136,27 @@ enum soft_step soft_recv_take(struct soft_endpoint *ep)
 			soft_fail_socket(ep, 0);
 			return SOFT_END;
 		}
-		ep->starved = true;
+		ep->recv.starved = true;
 		if (!ep->recvs.ring)
-			list_add_tail(&ep->queue->starved, &ep->starving);
+			list_add_tail(&ep->queue->recvs.starved, &ep->recv.starving);
 		return SOFT_WAIT;
 	}
-	ep->recv = r->ring[r->tail++ & r->mask];
+	ep->recv.to = r->ring[r->tail++ & r->mask];
 	r->held++;
-	ep->holding = true;
+	ep->recv.held = true;
 	return SOFT_GO;
 }
 
 void soft_recv_lend(struct soft_endpoint *ep)
 {
-	if (ep->holding && !ep->recvs.ring && !list_linked(&ep->borrowing))
-		list_add_tail(&ep->queue->borrowing, &ep->borrowing);
+	if (ep->recv.held && !ep->recvs.ring && !list_linked(&ep->recv.borrowing))
+		list_add_tail(&ep->queue->recvs.borrowing, &ep->recv.borrowing);
 }
 
 void soft_recv_complete(struct soft_endpoint *ep, enum fabric_status status)
 {
 	struct fabric_completion c = {
-		.id = ep->recv.id,
+		.id = ep->recv.to.id,
 		.endpoint = &ep->base,
 		.context = ep->context,
 		.opcode = ep->frame.op == SOFT_SEND ? FABRIC_RECV : FABRIC_RECV_IMM,
@@ -168,14 +166,14 @@ void soft_recv_complete(struct soft_endpoint *ep, enum fabric_status status)
 	};
 
 	soft_cq_push(ep->queue, &c);
-	ep->holding = false;
+	ep->recv.held = false;
 	soft_recvs_of(ep)->held--;
-	if (unlikely(list_linked(&ep->borrowing)))
-		list_del(&ep->borrowing);
+	if (unlikely(list_linked(&ep->recv.borrowing)))
+		list_del(&ep->recv.borrowing);
 }
 
 void soft_recv_return(struct soft_endpoint *ep)
 {
-	if (ep->holding && !ep->recvs.ring)
-		soft_recv_back(ep);
+	if (ep->recv.held && !ep->recvs.ring)
+		soft_recv_give_back(ep);
 }

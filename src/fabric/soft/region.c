@@ -68,7 +68,7 @@ bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, ui
 	       addr - slot->start <= slot->len - len;
 }
 
-static uint16_t soft_generation(struct soft_domain *d, uint16_t last)
+static uint16_t soft_slot_generation(struct soft_domain *d, uint16_t last)
 {
 	uint16_t generation;
 
@@ -82,7 +82,7 @@ static uint16_t soft_generation(struct soft_domain *d, uint16_t last)
 }
 
 /* Index of a free slot; lock held. */
-static int soft_slot_take(struct soft_domain *d)
+static int soft_slot_alloc(struct soft_domain *d)
 {
 	struct soft_slot *chunk;
 	uint32_t index = d->free;
@@ -109,10 +109,10 @@ static int soft_slot_fill(struct soft_domain *d, struct soft_region *r, uint64_t
 	int index;
 
 	pthread_mutex_lock(&d->lock);
-	index = soft_slot_take(d);
+	index = soft_slot_alloc(d);
 	if (index >= 0) {
 		slot = soft_slot_at(d, index);
-		slot->generation = soft_generation(d, slot->generation);
+		slot->generation = soft_slot_generation(d, slot->generation);
 		slot->start = (uintptr_t)r->base.addr;
 		slot->len = r->base.len;
 		slot->access = r->base.access;

@@ -2,7 +2,7 @@
  * rings.c: the rings of two ends that share memory.
  *
  * A poll looks at an index of each ring, which takes no system call; of more than SOFT_RINGS_FEW, at those that are
- * awake: those from which something came not long ago, and at most SOFT_AWAKE. Of those that are awake the flag is
+ * awake: those from which something came not long ago, and at most SOFT_AWAKE. Of rings that are awake the flag is
  * clear, so that the peer makes no system call either. Before the caller may sleep (soft_rings_arm()) all of them set
  * it.
  */
@@ -51,17 +51,13 @@ struct soft_rings *soft_rings_create(int *fd)
 	return r;
 }
 
-static bool soft_rings_fit(int fd)
-{
-	struct stat st;
-
-	return memfd_is_sealed(fd) && fstat(fd, &st) == 0 && st.st_size == sizeof(struct soft_rings_memory);
-}
-
 struct soft_rings *soft_rings_take(int fd)
 {
-	struct soft_rings *r = soft_rings_fit(fd) ? soft_rings_map(fd) : NULL;
+	struct soft_rings *r = NULL;
+	struct stat st;
 
+	if (memfd_is_sealed(fd) && fstat(fd, &st) == 0 && st.st_size == sizeof(*r->memory))
+		r = soft_rings_map(fd);
 	close(fd);
 	if (!r || r->memory->magic == SOFT_RINGS_MAGIC)
 		return r;
@@ -96,8 +92,8 @@ void soft_rings_open(struct soft_endpoint *ep, bool client)
 	soft_near_leave(ep);
 	q->endpoint_count--;
 	list_del(&ep->source.link);
-	list_add_tail(&q->ringed, &ep->source.link);
-	q->ringed_count++;
+	list_add_tail(&q->rings.list, &ep->source.link);
+	q->rings.count++;
 	soft_ready(ep);
 }
 
@@ -113,12 +109,12 @@ static bool soft_side_read(struct soft_side *side, const _Atomic uint64_t *index
 }
 
 /* False: it is no index. */
-static bool soft_side_look_in(struct soft_side *in)
+static bool soft_side_check_in(struct soft_side *in)
 {
 	return soft_side_read(in, &in->ring->head, SOFT_RING_SIZE - (in->peer - in->own));
 }
 
-static bool soft_side_look_out(struct soft_side *out)
+static bool soft_side_check_out(struct soft_side *out)
 {
 	return soft_side_read(out, &out->ring->tail, out->own - out->peer);
 }
@@ -129,14 +125,14 @@ static size_t soft_side_room(const struct soft_side *out)
 }
 
 /* Is something there, or wrong? */
-static bool soft_rings_news(struct soft_rings *r)
+static bool soft_rings_have_news(struct soft_rings *r)
 {
-	return r->in.peer != r->in.own || !soft_side_look_in(&r->in) || r->in.peer != r->in.own;
+	return r->in.peer != r->in.own || !soft_side_check_in(&r->in) || r->in.peer != r->in.own;
 }
 
-static bool soft_rings_room(struct soft_rings *r)
+static bool soft_rings_have_room(struct soft_rings *r)
 {
-	return !soft_side_look_out(&r->out) || soft_side_room(&r->out) > 0;
+	return !soft_side_check_out(&r->out) || soft_side_room(&r->out) > 0;
 }
 
 /* The index has moved: a thread that sleeps for that is woken. */
@@ -181,7 +177,7 @@ uint8_t *soft_rings_reserve(struct soft_endpoint *ep, size_t len)
 
 	if (SOFT_RING_SIZE - at < len)
 		return NULL;
-	if (soft_side_room(out) < len && (!soft_side_look_out(out) || soft_side_room(out) < len))
+	if (soft_side_room(out) < len && (!soft_side_check_out(out) || soft_side_room(out) < len))
 		return NULL;
 	return out->data + at;
 }
@@ -220,7 +216,7 @@ ssize_t soft_rings_send(struct soft_endpoint *ep, const struct iovec *iov, unsig
 	unsigned at = 0;
 
 	while (at < iovs) {
-		if (soft_side_room(out) < SOFT_RING_STEP && !soft_side_look_out(out)) {
+		if (soft_side_room(out) < SOFT_RING_STEP && !soft_side_check_out(out)) {
 			soft_fail_protocol(ep, "took more from a ring than there was");
 			return -1;
 		}
@@ -238,16 +234,16 @@ void soft_rings_block(struct soft_endpoint *ep)
 	struct soft_queue *q = ep->queue;
 	struct soft_rings *r = ep->rings;
 
-	ep->blocked = true;
-	if (!q->armed && q->roomless_count < SOFT_ROOMLESS) {
-		list_add_tail(&q->roomless, &r->roomless);
-		q->roomless_count++;
+	ep->out.blocked = true;
+	if (!q->armed && q->rings.roomless_count < SOFT_ROOMLESS) {
+		list_add_tail(&q->rings.roomless, &r->roomless);
+		q->rings.roomless_count++;
 		return;
 	}
 	q->blocked++;
 	atomic_store_explicit(&r->out.ring->full, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (soft_rings_room(r)) {
+	if (soft_rings_have_room(r)) {
 		soft_unblock(ep);
 		soft_ready(ep);
 	}
@@ -262,13 +258,13 @@ void soft_rings_unblock(struct soft_endpoint *ep)
 		return;
 	}
 	list_del(&ep->rings->roomless);
-	q->roomless_count--;
+	q->rings.roomless_count--;
 }
 
 /* What is there can be worked off. */
-static bool soft_rings_due(struct soft_rings *r)
+static bool soft_rings_are_due(struct soft_rings *r)
 {
-	return r->endpoint->state == SOFT_OPEN && !soft_stands_still(r->endpoint) && soft_rings_news(r);
+	return r->endpoint->state == SOFT_OPEN && !soft_stands_still(r->endpoint) && soft_rings_have_news(r);
 }
 
 /* The flag is set. True: something has come meanwhile. */
@@ -276,13 +272,13 @@ static bool soft_rings_doze(struct soft_rings *r)
 {
 	atomic_store_explicit(&r->in.ring->asleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
-	return soft_rings_due(r);
+	return soft_rings_are_due(r);
 }
 
 static void soft_rings_drop(struct soft_queue *q, struct soft_rings *r)
 {
 	list_del(&r->awake);
-	q->awake_count--;
+	q->rings.awake_count--;
 }
 
 /* It has brought something: more is near. */
@@ -292,11 +288,11 @@ static void soft_rings_wake(struct soft_endpoint *ep)
 	struct soft_rings *r = ep->rings;
 
 	r->quiet = 0;
-	if (list_linked(&r->awake) || q->armed || q->awake_count == SOFT_AWAKE)
+	if (list_linked(&r->awake) || q->armed || q->rings.awake_count == SOFT_AWAKE)
 		return;
 	atomic_store_explicit(&r->in.ring->asleep, 0, memory_order_relaxed);
-	list_add_tail(&q->awake, &r->awake);
-	q->awake_count++;
+	list_add_tail(&q->rings.awake, &r->awake);
+	q->rings.awake_count++;
 }
 
 /* Nothing is there. True: now there is. */
@@ -318,21 +314,12 @@ static size_t soft_rings_piece(struct soft_endpoint *ep, const uint8_t **bytes)
 	struct soft_side *in = &ep->rings->in;
 	size_t at = in->own % SOFT_RING_SIZE;
 
-	if (in->peer == in->own && !soft_side_look_in(in)) {
+	if (in->peer == in->own && !soft_side_check_in(in)) {
 		soft_fail_protocol(ep, "put more into a ring than has room there");
 		return 0;
 	}
 	*bytes = in->data + at;
 	return MIN(in->peer - in->own, SOFT_RING_SIZE - at);
-}
-
-static void soft_rings_taken(struct soft_endpoint *ep, size_t n)
-{
-	struct soft_side *in = &ep->rings->in;
-
-	in->own += n;
-	atomic_store_explicit(&in->ring->tail, in->own, memory_order_release);
-	soft_rings_tell(ep, &in->ring->full);
 }
 
 bool soft_rings_receive(struct soft_endpoint *ep, size_t *budget)
@@ -355,7 +342,11 @@ bool soft_rings_receive(struct soft_endpoint *ep, size_t *budget)
 	ep->heard++;
 	*budget -= n;
 	if (ep->state < SOFT_FLUSHING) {
-		soft_rings_taken(ep, n);
+		struct soft_side *in = &ep->rings->in;
+
+		in->own += n;
+		atomic_store_explicit(&in->ring->tail, in->own, memory_order_release);
+		soft_rings_tell(ep, &in->ring->full);
 		soft_rings_wake(ep);
 	}
 	return step == SOFT_GO;
@@ -369,11 +360,11 @@ void soft_rings_run(struct soft_endpoint *ep, uint32_t events)
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
 		ep->hung_up = true;
 	if (ep->hung_up && ep->state == SOFT_REFUSING) {
-		soft_fail_socket(ep, 0); /* nobody reads why */
+		soft_fail_socket(ep, 0); /* the peer does not read why */
 		return;
 	}
 	/* Also where there is no room: the flag may be clear, by a peer that was late, and is set again. */
-	if (ep->blocked) {
+	if (ep->out.blocked) {
 		soft_unblock(ep);
 		soft_transmit(ep);
 	}
@@ -384,10 +375,10 @@ static void soft_rings_progress_out(struct soft_queue *q)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe (pos, tmp, &q->roomless) {
+	list_for_each_safe (pos, tmp, &q->rings.roomless) {
 		struct soft_rings *r = container_of(pos, struct soft_rings, roomless);
 
-		if (!soft_rings_room(r))
+		if (!soft_rings_have_room(r))
 			continue;
 		soft_unblock(r->endpoint);
 		soft_ready(r->endpoint);
@@ -395,31 +386,23 @@ static void soft_rings_progress_out(struct soft_queue *q)
 }
 
 /* Whether something came. */
-static bool soft_rings_look(struct soft_rings *r)
+static bool soft_rings_check(struct soft_rings *r)
 {
-	if (!soft_rings_due(r))
+	if (!soft_rings_are_due(r))
 		return false;
 	if (!list_linked(&r->endpoint->ready))
 		soft_receive(r->endpoint);
 	return true;
 }
 
-static void soft_rings_progress_few(struct soft_queue *q)
-{
-	struct list *pos, *tmp;
-
-	list_for_each_safe (pos, tmp, &q->ringed)
-		soft_rings_look(container_of(pos, struct soft_endpoint, source.link)->rings);
-}
-
 static void soft_rings_progress_awake(struct soft_queue *q)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe (pos, tmp, &q->awake) {
+	list_for_each_safe (pos, tmp, &q->rings.awake) {
 		struct soft_rings *r = container_of(pos, struct soft_rings, awake);
 
-		if (soft_rings_look(r) || ++r->quiet < SOFT_QUIET)
+		if (soft_rings_check(r) || ++r->quiet < SOFT_QUIET)
 			continue;
 		soft_rings_drop(q, r);
 		if (soft_rings_doze(r))
@@ -427,35 +410,32 @@ static void soft_rings_progress_awake(struct soft_queue *q)
 	}
 }
 
-static void soft_rings_progress_in(struct soft_queue *q)
-{
-	if (q->ringed_count > 1)
-		q->share = MIN(q->share, SOFT_BUDGET);
-	if (q->ringed_count <= SOFT_RINGS_FEW)
-		soft_rings_progress_few(q);
-	else
-		soft_rings_progress_awake(q);
-}
-
 void soft_rings_progress(struct soft_queue *q)
 {
-	if (!list_empty(&q->roomless))
+	struct list *pos, *tmp;
+
+	if (!list_empty(&q->rings.roomless))
 		soft_rings_progress_out(q);
-	if (q->ringed_count)
-		soft_rings_progress_in(q);
+	if (q->rings.count > 1)
+		q->turn.share = MIN(q->turn.share, SOFT_BUDGET);
+	if (q->rings.count > SOFT_RINGS_FEW)
+		soft_rings_progress_awake(q);
+	else if (q->rings.count)
+		list_for_each_safe (pos, tmp, &q->rings.list)
+			soft_rings_check(container_of(pos, struct soft_endpoint, source.link)->rings);
 }
 
 void soft_rings_arm(struct soft_queue *q)
 {
-	while (!list_empty(&q->awake)) {
-		struct soft_rings *r = list_first(&q->awake, struct soft_rings, awake);
+	while (!list_empty(&q->rings.awake)) {
+		struct soft_rings *r = list_first(&q->rings.awake, struct soft_rings, awake);
 
 		soft_rings_drop(q, r);
 		if (soft_rings_doze(r))
 			soft_ready(r->endpoint);
 	}
-	while (!list_empty(&q->roomless)) {
-		struct soft_endpoint *ep = list_first(&q->roomless, struct soft_rings, roomless)->endpoint;
+	while (!list_empty(&q->rings.roomless)) {
+		struct soft_endpoint *ep = list_first(&q->rings.roomless, struct soft_rings, roomless)->endpoint;
 
 		soft_unblock(ep);
 		soft_rings_block(ep);
@@ -466,7 +446,7 @@ void soft_rings_leave(struct soft_endpoint *ep)
 {
 	if (!ep->rings)
 		return;
-	ep->queue->ringed_count--;
+	ep->queue->rings.count--;
 	if (list_linked(&ep->rings->awake))
 		soft_rings_drop(ep->queue, ep->rings);
 }

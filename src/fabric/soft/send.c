@@ -33,20 +33,6 @@ static void soft_batch_copy(struct soft_batch *b, const void *bytes, size_t n)
 	b->bytes += n;
 }
 
-static void soft_batch_refer(struct soft_batch *b, uint8_t *bytes, size_t n)
-{
-	n = MIN(n, b->most - MIN(b->bytes, b->most));
-	if (!n)
-		return;
-	b->iov[b->iovs++] = (struct iovec){bytes, n};
-	b->bytes += n;
-}
-
-static bool soft_batch_full(const struct soft_batch *b)
-{
-	return b->frames == SOFT_BATCH || b->bytes >= b->most;
-}
-
 /* Add a frame with `len` bytes of payload but for its first `skip` bytes. */
 static void soft_batch_frame(struct soft_batch *b, enum soft_part part, const struct soft_frame *f,
 			     const struct soft_seg *seg, unsigned segs, uint64_t len, uint64_t skip)
@@ -66,10 +52,14 @@ static void soft_batch_frame(struct soft_batch *b, enum soft_part part, const st
 		skip -= over;
 		if (over == seg[i].len)
 			continue;
-		if (len <= SOFT_INLINE)
+		if (len <= SOFT_INLINE) {
 			soft_batch_copy(b, seg[i].addr + over, seg[i].len - over);
-		else
-			soft_batch_refer(b, seg[i].addr + over, seg[i].len - over);
+		} else if (b->bytes < b->most) {
+			size_t n = MIN(seg[i].len - over, b->most - b->bytes);
+
+			b->iov[b->iovs++] = (struct iovec){seg[i].addr + over, n};
+			b->bytes += n;
+		}
 	}
 }
 
@@ -80,37 +70,37 @@ static bool soft_control_next(struct soft_endpoint *ep, const struct soft_gather
 
 	if (g->control)
 		return false;
-	if (ep->control_len)
+	if (ep->out.control_len)
 		return true;
-	if (ep->ack_due) {
+	if (ep->out.ack_due) {
 		f.op = SOFT_ACK;
 		f.arg = ep->rx_number;
-		ep->ack_due = false;
+		ep->out.ack_due = false;
 	} else if (ep->share == SOFT_SHARE_DUE) {
 		f.op = SOFT_SHARE;
 		f.arg = ep->offer != NULL;
 		ep->share = SOFT_SHARE_TOLD;
-	} else if (ep->state == SOFT_REFUSING && !ep->refusal_sent && g->response == ep->response_head) {
+	} else if (ep->state == SOFT_REFUSING && !ep->refusal.sent && g->response == ep->responses.head) {
 		f.op = SOFT_ERROR;
-		f.arg = ep->refused_number;
-		f.key = ep->refusal;
-		ep->refusal_sent = true;
+		f.arg = ep->refusal.number;
+		f.key = ep->refusal.why;
+		ep->refusal.sent = true;
 	} else {
 		return false;
 	}
-	soft_frame_encode(ep->control, &f);
-	ep->control_len = SOFT_HEADER;
+	soft_frame_encode(ep->out.control, &f);
+	ep->out.control_len = SOFT_HEADER;
 	return true;
 }
 
 static void soft_gather_control(struct soft_endpoint *ep, struct soft_gather *g)
 {
 	struct soft_batch *b = ep->queue->batch;
-	uint64_t skip = ep->part == SOFT_PART_CONTROL ? ep->part_sent : 0;
+	uint64_t skip = ep->out.part == SOFT_PART_CONTROL ? ep->out.part_sent : 0;
 
 	b->frame[b->frames].part = SOFT_PART_CONTROL;
-	b->frame[b->frames++].left = ep->control_len - skip;
-	soft_batch_copy(b, ep->control + skip, ep->control_len - skip);
+	b->frame[b->frames++].left = ep->out.control_len - skip;
+	soft_batch_copy(b, ep->out.control + skip, ep->out.control_len - skip);
 	g->control = true;
 }
 
@@ -119,20 +109,20 @@ static void soft_gather_control(struct soft_endpoint *ep, struct soft_gather *g)
 static bool soft_gather_response(struct soft_endpoint *ep, struct soft_gather *g, uint64_t skip)
 {
 	static const uint8_t zeros[SOFT_PIECE];
-	struct soft_response *r = &ep->responses[g->response & ep->responses_mask];
+	struct soft_response *r = &ep->responses.ring[g->response & ep->responses.mask];
 	uint64_t len = MIN(r->len - r->sent, (uint64_t)SOFT_PIECE);
 	struct soft_frame f = {.op = SOFT_READ_DATA, .len = len};
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)(r->addr + r->sent), len, r->key};
 
 	if (r->len && !soft_region_check(ep, ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
 		/* It and the later ones are not to be answered. */
-		ep->response_head = g->response;
+		ep->responses.head = g->response;
 		soft_refuse(ep, r->number, SOFT_REFUSED_ACCESS);
 		if (!skip)
 			return false;
 		seg.addr = (uint8_t *)zeros;
 		r->len = r->sent + len;
-		ep->response_head++;
+		ep->responses.head++;
 	}
 	soft_batch_frame(ep->queue->batch, SOFT_PART_RESPONSE, &f, &seg, len > 0, len, skip);
 	g->rest = r->sent + len < r->len;
@@ -179,12 +169,12 @@ static void soft_wr_frame(const struct soft_wr *wr, struct soft_frame *f)
  * has completed. */
 static bool soft_gather_request(struct soft_endpoint *ep, struct soft_gather *g, uint64_t skip)
 {
-	struct soft_wr *wr = &ep->sq[g->request & ep->sq_mask];
+	struct soft_wr *wr = &ep->sq.ring[g->request & ep->sq.mask];
 	bool read = wr->opcode == FABRIC_READ;
 	struct soft_frame f;
 
 	if (unlikely(!soft_wr_local(ep, wr))) {
-		if (skip || g->request == ep->tail)
+		if (skip || g->request == ep->sq.tail)
 			soft_fail(ep, &(struct soft_cause){.linger = !skip,
 							   .blame = true,
 							   .index = g->request,
@@ -201,24 +191,24 @@ static bool soft_gather_request(struct soft_endpoint *ep, struct soft_gather *g,
 
 static bool soft_request_ready(const struct soft_endpoint *ep, const struct soft_gather *g)
 {
-	if (ep->state != SOFT_OPEN || g->request == ep->head)
+	if (ep->state != SOFT_OPEN || g->request == ep->sq.head)
 		return false;
-	return ep->sq[g->request & ep->sq_mask].opcode != FABRIC_READ || g->reads - ep->reads_tail < ep->reads_out;
+	return ep->sq.ring[g->request & ep->sq.mask].opcode != FABRIC_READ || g->reads - ep->reads.tail < ep->reads_out;
 }
 
 /* The frame that the socket took in part comes first. */
 static bool soft_gather_part(struct soft_endpoint *ep, struct soft_gather *g)
 {
-	switch (ep->part) {
+	switch (ep->out.part) {
 	case SOFT_PART_NONE:
 		break;
 	case SOFT_PART_CONTROL:
 		soft_gather_control(ep, g);
 		break;
 	case SOFT_PART_RESPONSE:
-		return soft_gather_response(ep, g, ep->part_sent);
+		return soft_gather_response(ep, g, ep->out.part_sent);
 	case SOFT_PART_REQUEST:
-		return soft_gather_request(ep, g, ep->part_sent);
+		return soft_gather_request(ep, g, ep->out.part_sent);
 	}
 	return true;
 }
@@ -227,101 +217,84 @@ static bool soft_gather_part(struct soft_endpoint *ep, struct soft_gather *g)
 static void soft_gather(struct soft_endpoint *ep)
 {
 	struct soft_batch *b = ep->queue->batch;
-	struct soft_gather g = {ep->response_tail, ep->sent, ep->reads_head, false, false};
+	struct soft_gather g = {ep->responses.tail, ep->sq.sent, ep->reads.head, false, false};
 	bool going = soft_gather_part(ep, &g);
 
-	while (going && !soft_batch_full(b) && !(g.control && ep->share == SOFT_SHARE_TOLD)) {
+	while (going && b->frames < SOFT_BATCH && b->bytes < b->most && !(g.control && ep->share == SOFT_SHARE_TOLD)) {
 		bool request = soft_request_ready(ep, &g);
 
 		if (soft_control_next(ep, &g)) {
 			soft_gather_control(ep, &g);
-		} else if (g.response != ep->response_head && !g.rest && (ep->turn || !request)) {
+		} else if (g.response != ep->responses.head && !g.rest && (ep->out.turn || !request)) {
 			going = soft_gather_response(ep, &g, 0);
-			ep->turn = false;
+			ep->out.turn = false;
 		} else if (request) {
 			going = soft_gather_request(ep, &g, 0);
-			ep->turn = true;
+			ep->out.turn = true;
 		} else {
 			break;
 		}
 	}
 }
 
-static void soft_piece_sent(struct soft_endpoint *ep)
-{
-	struct soft_response *r = &ep->responses[ep->response_tail & ep->responses_mask];
-
-	r->sent += MIN(r->len - r->sent, (uint64_t)SOFT_PIECE);
-	ep->response_tail += r->sent == r->len;
-}
-
-/* Its memory is the caller's again, so it completes now if it can; its place in the queue comes back with the ACK. */
-static void soft_push_sent(struct soft_endpoint *ep, struct soft_wr *wr)
-{
-	if (!wr->signaled || !soft_cq_room(ep->queue))
-		return;
-	soft_wr_complete(ep, wr, FABRIC_OK);
-	wr->signaled = false;
-	wr->done = true;
-}
-
 static void soft_frame_sent(struct soft_endpoint *ep, enum soft_part part)
 {
+	struct soft_response *response;
+	struct soft_wr *wr;
+
 	switch (part) {
 	case SOFT_PART_NONE:
 		break;
 	case SOFT_PART_CONTROL:
-		ep->control_len = 0;
+		ep->out.control_len = 0;
 		break;
 	case SOFT_PART_RESPONSE:
-		soft_piece_sent(ep);
+		response = &ep->responses.ring[ep->responses.tail & ep->responses.mask];
+		response->sent += MIN(response->len - response->sent, (uint64_t)SOFT_PIECE);
+		ep->responses.tail += response->sent == response->len;
 		break;
 	case SOFT_PART_REQUEST:
-		if (ep->sq[ep->sent & ep->sq_mask].opcode == FABRIC_READ)
-			ep->reads[ep->reads_head++ & ep->reads_mask] = ep->sent;
-		if (ep->sq[ep->sent & ep->sq_mask].opcode == FABRIC_PUSH)
-			soft_push_sent(ep, &ep->sq[ep->sent & ep->sq_mask]);
-		ep->sent++;
+		wr = &ep->sq.ring[ep->sq.sent & ep->sq.mask];
+		if (wr->opcode == FABRIC_READ)
+			ep->reads.ring[ep->reads.head++ & ep->reads.mask] = ep->sq.sent;
+		/* The memory of a push is the caller's again, so it completes now if it can; its place in the queue
+		 * comes back with the ACK. */
+		if (wr->opcode == FABRIC_PUSH && wr->signaled && soft_cq_room(ep->queue)) {
+			soft_wr_complete(ep, wr, FABRIC_OK);
+			wr->signaled = false;
+			wr->done = true;
+		}
+		ep->sq.sent++;
 		break;
 	}
 }
 
-/* Bytes of something longer than a message? */
-static bool soft_part_moves(const struct soft_endpoint *ep)
-{
-	return ep->part == SOFT_PART_RESPONSE ||
-	       (ep->part == SOFT_PART_REQUEST && ep->sq[ep->sent & ep->sq_mask].opcode != FABRIC_SEND);
-}
-
 /* The socket took `n` bytes: which frames are out? */
-static void soft_account(struct soft_endpoint *ep, size_t n)
+static void soft_batch_account(struct soft_endpoint *ep, size_t n)
 {
 	struct soft_batch *b = ep->queue->batch;
 
 	for (unsigned i = 0; i < b->frames; i++) {
 		if (n < b->frame[i].left) {
 			if (n) {
-				ep->part_sent = ep->part == SOFT_PART_NONE ? n : ep->part_sent + n;
-				ep->part = b->frame[i].part;
-				if (soft_part_moves(ep))
+				ep->out.part_sent = ep->out.part == SOFT_PART_NONE ? n : ep->out.part_sent + n;
+				ep->out.part = b->frame[i].part;
+				/* Bytes of something longer than a message? */
+				if (ep->out.part == SOFT_PART_RESPONSE ||
+				    (ep->out.part == SOFT_PART_REQUEST &&
+				     ep->sq.ring[ep->sq.sent & ep->sq.mask].opcode != FABRIC_SEND))
 					ep->moved += n;
 			}
 			return;
 		}
 		n -= b->frame[i].left;
-		ep->part = SOFT_PART_NONE;
+		ep->out.part = SOFT_PART_NONE;
 		soft_frame_sent(ep, b->frame[i].part);
 	}
 }
 
-static void soft_watch_out(struct soft_endpoint *ep, bool out)
-{
-	ep->watch_out = out;
-	soft_watch(ep->queue, &ep->source, soft_endpoint_events(ep), false);
-}
-
 /* Epoll tells when there is room. */
-static void soft_block(struct soft_endpoint *ep)
+static void soft_endpoint_block(struct soft_endpoint *ep)
 {
 	int rc;
 
@@ -330,15 +303,17 @@ static void soft_block(struct soft_endpoint *ep)
 		return;
 	}
 	rc = soft_near_watch(ep);
-	ep->blocked = true;
+	ep->out.blocked = true;
 	ep->queue->blocked++;
-	if (ep->unix_socket && !ep->watch_out)
-		soft_watch_out(ep, true);
+	if (ep->unix_socket && !ep->out.watched) {
+		ep->out.watched = true;
+		soft_watch(ep->queue, &ep->source, soft_endpoint_events(ep), false);
+	}
 	if (rc != 0)
 		soft_fail_socket(ep, -rc);
 }
 
-static ssize_t soft_send(struct soft_endpoint *ep)
+static ssize_t soft_socket_send(struct soft_endpoint *ep)
 {
 	struct soft_batch *b = ep->queue->batch;
 	struct msghdr m = {.msg_iov = b->iov, .msg_iovlen = b->iovs};
@@ -382,32 +357,32 @@ static bool soft_transmit_batch(struct soft_endpoint *ep, size_t *budget)
 	soft_gather(ep);
 	if (ep->state >= SOFT_FLUSHING || !b->frames)
 		return false;
-	n = ep->rings ? soft_rings_send(ep, b->iov, b->iovs) : soft_send(ep);
+	n = ep->rings ? soft_rings_send(ep, b->iov, b->iovs) : soft_socket_send(ep);
 	if (n < 0)
 		return false;
 	ep->queue->moved |= n > SOFT_STAGE;
 	if (!ep->unix_socket && !ep->rings)
 		soft_watched(ep);
-	soft_account(ep, n);
+	soft_batch_account(ep, n);
 	soft_retire(ep);
 	*budget -= MIN(*budget, (size_t)n);
 	if ((size_t)n < b->bytes) {
-		soft_block(ep);
+		soft_endpoint_block(ep);
 		return false;
 	}
-	if (ep->refusal_sent && !ep->control_len) {
+	if (ep->refusal.sent && !ep->out.control_len) {
 		soft_fail(ep, &(struct soft_cause){.linger = true});
 		return false;
 	}
-	if (ep->share == SOFT_SHARE_TOLD && !ep->control_len)
+	if (ep->share == SOFT_SHARE_TOLD && !ep->out.control_len)
 		soft_share_told(ep);
 	return ep->state < SOFT_FLUSHING;
 }
 
 static bool soft_transmit_idle(const struct soft_endpoint *ep)
 {
-	return ep->sent == ep->head && ep->response_tail == ep->response_head && !ep->control_len && !ep->ack_due &&
-	       ep->state == SOFT_OPEN && ep->share != SOFT_SHARE_DUE;
+	return ep->sq.sent == ep->sq.head && ep->responses.tail == ep->responses.head && !ep->out.control_len &&
+	       !ep->out.ack_due && ep->state == SOFT_OPEN && ep->share != SOFT_SHARE_DUE;
 }
 
 void soft_transmit(struct soft_endpoint *ep)
@@ -415,7 +390,7 @@ void soft_transmit(struct soft_endpoint *ep)
 	size_t most = soft_budget(ep->queue), budget = most;
 
 	must(soft_section_inside(ep->queue));
-	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->blocked ||
+	if ((ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING) || ep->out.blocked ||
 	    (ep->share == SOFT_SHARE_ASKED && ep->state == SOFT_OPEN))
 		return;
 	ep->tx_wanted = false;
@@ -428,23 +403,25 @@ void soft_transmit(struct soft_endpoint *ep)
 			break;
 	}
 	soft_spend(ep->queue, most - budget);
-	if (ep->watch_out && !ep->blocked && ep->source.fd >= 0)
-		soft_watch_out(ep, false);
+	if (ep->out.watched && !ep->out.blocked && ep->source.fd >= 0) {
+		ep->out.watched = false;
+		soft_watch(ep->queue, &ep->source, soft_endpoint_events(ep), false);
+	}
 }
 
 /* A short message with nothing before it or behind it: of it nothing need be gathered. False, too, when the socket did
  * not take all of it: soft_transmit() goes on. */
 static bool soft_transmit_message(struct soft_endpoint *ep)
 {
-	const struct soft_wr *wr = &ep->sq[ep->sent & ep->sq_mask];
+	const struct soft_wr *wr = &ep->sq.ring[ep->sq.sent & ep->sq.mask];
 	uint8_t *bytes = ep->queue->batch->copy;
 	struct soft_frame f;
 	ssize_t n;
 
-	if (ep->head - ep->sent != 1 || wr->opcode != FABRIC_SEND || wr->segs != 1 || !wr->len ||
-	    wr->len > SOFT_INLINE || ep->part != SOFT_PART_NONE || ep->response_tail != ep->response_head ||
-	    ep->control_len || ep->ack_due || ep->blocked || ep->watch_out || ep->share > SOFT_SHARE_OFFERED ||
-	    !soft_wr_local(ep, wr))
+	if (ep->sq.head - ep->sq.sent != 1 || wr->opcode != FABRIC_SEND || wr->segs != 1 || !wr->len ||
+	    wr->len > SOFT_INLINE || ep->out.part != SOFT_PART_NONE || ep->responses.tail != ep->responses.head ||
+	    ep->out.control_len || ep->out.ack_due || ep->out.blocked || ep->out.watched ||
+	    ep->share > SOFT_SHARE_OFFERED || !soft_wr_local(ep, wr))
 		return false;
 	if (ep->rings)
 		bytes = soft_rings_reserve(ep, SOFT_HEADER + wr->len);
@@ -454,7 +431,7 @@ static bool soft_transmit_message(struct soft_endpoint *ep)
 	soft_frame_encode(bytes, &f);
 	memcpy(bytes + SOFT_HEADER, wr->seg[0].addr, wr->len);
 	if (ep->rings) {
-		ep->sent++;
+		ep->sq.sent++;
 		soft_spend(ep->queue, SOFT_HEADER + wr->len);
 		soft_rings_commit(ep, SOFT_HEADER + wr->len);
 		return true;
@@ -466,21 +443,21 @@ static bool soft_transmit_message(struct soft_endpoint *ep)
 		soft_watched(ep);
 	soft_spend(ep->queue, n);
 	if ((size_t)n == SOFT_HEADER + wr->len) {
-		ep->sent++;
+		ep->sq.sent++;
 		return true;
 	}
-	ep->part = SOFT_PART_REQUEST;
-	ep->part_sent = n;
+	ep->out.part = SOFT_PART_REQUEST;
+	ep->out.part_sent = n;
 	return false;
 }
 
 static bool soft_wr_done(const struct soft_endpoint *ep, uint32_t index)
 {
-	const struct soft_wr *wr = &ep->sq[index & ep->sq_mask];
+	const struct soft_wr *wr = &ep->sq.ring[index & ep->sq.mask];
 
 	if (wr->opcode == FABRIC_READ)
 		return wr->done;
-	return (int32_t)(ep->acked - index) > 0;
+	return (int32_t)(ep->sq.acked - index) > 0;
 }
 
 void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr, enum fabric_status status)
@@ -498,8 +475,8 @@ void soft_wr_complete(struct soft_endpoint *ep, const struct soft_wr *wr, enum f
 
 void soft_retire(struct soft_endpoint *ep)
 {
-	while (ep->tail != ep->sent && soft_wr_done(ep, ep->tail)) {
-		struct soft_wr *wr = &ep->sq[ep->tail & ep->sq_mask];
+	while (ep->sq.tail != ep->sq.sent && soft_wr_done(ep, ep->sq.tail)) {
+		struct soft_wr *wr = &ep->sq.ring[ep->sq.tail & ep->sq.mask];
 
 		if (wr->signaled) {
 			if (!soft_cq_room(ep->queue)) {
@@ -508,7 +485,7 @@ void soft_retire(struct soft_endpoint *ep)
 			}
 			soft_wr_complete(ep, wr, FABRIC_OK);
 		}
-		ep->tail++;
+		ep->sq.tail++;
 	}
 }
 
@@ -527,16 +504,6 @@ static int soft_chain_check(const struct soft_endpoint *ep, const struct fabric_
 	return count;
 }
 
-static uint32_t soft_seg_key(const struct soft_endpoint *ep, const struct fabric_region *region)
-{
-	const struct soft_region *r;
-
-	if (!region)
-		return 0;
-	r = container_of(region, const struct soft_region, base);
-	return r->domain == ep->domain ? r->key : SOFT_NO_KEY;
-}
-
 static void soft_wr_copy(struct soft_endpoint *ep, struct soft_wr *to, const struct fabric_wr *wr)
 {
 	to->id = wr->id;
@@ -551,37 +518,30 @@ static void soft_wr_copy(struct soft_endpoint *ep, struct soft_wr *to, const str
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		to->seg[i].addr = wr->sge[i].addr;
 		to->seg[i].len = wr->sge[i].len;
-		to->seg[i].key = soft_seg_key(ep, wr->sge[i].region);
+		to->seg[i].key = wr->sge[i].region ? soft_region_key(ep->domain, wr->sge[i].region) : 0;
 		to->len += wr->sge[i].len;
 	}
 }
 
-/* What is kept of requests; made when a socket is full for the first time. */
-static bool soft_copies(struct soft_endpoint *ep)
-{
-	if (!ep->copies)
-		ep->copies = malloc(((size_t)ep->sq_mask + 1) * SOFT_INLINE);
-	if (ep->copies)
-		return true;
-	log_error("soft", "no memory to keep what a peer does not take");
-	soft_fail(ep, &(struct soft_cause){0});
-	return false;
-}
-
 /* What stays queued and is small enough that the caller may reuse its memory. */
-static void soft_keep(struct soft_endpoint *ep)
+static void soft_sq_keep_small(struct soft_endpoint *ep)
 {
-	if ((int32_t)(ep->kept - ep->sent) < 0)
-		ep->kept = ep->sent;
-	for (; ep->kept != ep->head; ep->kept++) {
-		struct soft_wr *wr = &ep->sq[ep->kept & ep->sq_mask];
+	if ((int32_t)(ep->sq.kept - ep->sq.sent) < 0)
+		ep->sq.kept = ep->sq.sent;
+	for (; ep->sq.kept != ep->sq.head; ep->sq.kept++) {
+		struct soft_wr *wr = &ep->sq.ring[ep->sq.kept & ep->sq.mask];
 		uint8_t *to;
 
 		if (wr->opcode == FABRIC_READ || !wr->len || wr->len > SOFT_INLINE || !soft_wr_local(ep, wr))
 			continue;
-		if (!soft_copies(ep))
+		if (!ep->sq.copies) /* a socket is full for the first time */
+			ep->sq.copies = malloc(((size_t)ep->sq.mask + 1) * SOFT_INLINE);
+		if (!ep->sq.copies) {
+			log_error("soft", "no memory to keep what a peer does not take");
+			soft_fail(ep, &(struct soft_cause){0});
 			return;
-		to = ep->copies + (size_t)(ep->kept & ep->sq_mask) * SOFT_INLINE;
+		}
+		to = ep->sq.copies + (size_t)(ep->sq.kept & ep->sq.mask) * SOFT_INLINE;
 		for (unsigned i = 0; i < wr->segs; i++) {
 			memcpy(to, wr->seg[i].addr, wr->seg[i].len);
 			wr->seg[i].addr = to;
@@ -602,10 +562,10 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 		return count;
 	if (ep->state != SOFT_OPEN)
 		return -ENOTCONN;
-	if (ep->head - ep->tail + (uint32_t)count > ep->send_depth)
+	if (ep->sq.head - ep->sq.tail + (uint32_t)count > ep->sq.depth)
 		return -EAGAIN;
 	for (const struct fabric_wr *wr = chain; wr; wr = wr->next) {
-		soft_wr_copy(ep, &ep->sq[ep->head++ & ep->sq_mask], wr);
+		soft_wr_copy(ep, &ep->sq.ring[ep->sq.head++ & ep->sq.mask], wr);
 		more = wr->more;
 	}
 	soft_section_enter(q);
@@ -613,8 +573,8 @@ int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain)
 		soft_ready(ep);
 	else if (!soft_transmit_message(ep))
 		soft_transmit(ep);
-	if (unlikely(ep->sent != ep->head) && ep->state < SOFT_FLUSHING)
-		soft_keep(ep);
+	if (unlikely(ep->sq.sent != ep->sq.head) && ep->state < SOFT_FLUSHING)
+		soft_sq_keep_small(ep);
 	soft_section_leave(q);
 	soft_settle(q);
 	return 0;

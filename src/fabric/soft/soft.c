@@ -23,8 +23,8 @@ static int soft_open(const struct fabric_config *config, struct fabric **out)
 	if (!f)
 		return -ENOMEM;
 	f->lost_ms = 8 * (config->ack_timeout_ms ? config->ack_timeout_ms : SOFT_ACK_TIMEOUT_MS);
-	f->look_ms = MAX(MIN(f->lost_ms, stall_ms) / 4, SOFT_TICKS);
-	f->stall_looks = stall_ms / f->look_ms;
+	f->check_ms = MAX(MIN(f->lost_ms, stall_ms) / 4, SOFT_TICKS);
+	f->stall_checks = stall_ms / f->check_ms;
 	f->traffic_class = config->traffic_class;
 	list_init(&f->queues);
 	pthread_mutex_init(&f->lock, NULL);
@@ -114,18 +114,20 @@ static void soft_queue_free(struct soft_queue *q)
 	soft_close_fd(q->timer.fd);
 	soft_close_fd(q->kick.fd);
 	soft_close_fd(q->epoll_fd);
-	free(q->shared.ring);
+	free(q->recvs.shared.ring);
 	free(q->batch);
 	free(q->dropped);
-	free(q->cq);
+	free(q->cq.ring);
 	free(q);
 }
 
 static void soft_queue_lists(struct soft_queue *q)
 {
-	struct list *const all[] = {&q->endpoints, &q->ready, &q->starved, &q->notes,     &q->listeners, &q->requests,
-				    &q->lingers,   &q->grave, &q->owing,   &q->owing_now, &q->borrowing, &q->watched,
-				    &q->later,     &q->near,  &q->alone,   &q->ringed,    &q->awake,     &q->roomless};
+	struct list *const all[] = {&q->endpoints,   &q->ready,         &q->recvs.starved,   &q->notes,
+				    &q->listeners,   &q->requests,      &q->lingers,         &q->buried,
+				    &q->owing.list,  &q->owing.now,     &q->recvs.borrowing, &q->check.list,
+				    &q->later,       &q->near.list,     &q->near.alone,      &q->rings.list,
+				    &q->rings.awake, &q->rings.roomless};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
@@ -148,11 +150,11 @@ static int soft_queue_create(struct fabric_domain *domain, const struct fabric_q
 	q->fabric = q->domain->fabric;
 	q->epoll_fd = q->kick.fd = q->timer.fd = q->reserve_fd = -1;
 	soft_queue_lists(q);
-	q->cq_depth = attr->completions;
-	q->cq_mask = soft_ring_size(attr->completions) - 1;
-	q->cq = calloc((size_t)q->cq_mask + 1, sizeof(*q->cq));
+	q->cq.depth = attr->completions;
+	q->cq.mask = soft_ring_size(attr->completions) - 1;
+	q->cq.ring = calloc((size_t)q->cq.mask + 1, sizeof(*q->cq.ring));
 	q->batch = malloc(sizeof(*q->batch));
-	if (!q->cq || !q->batch || soft_recvs_create(&q->shared, attr->shared_depth))
+	if (!q->cq.ring || !q->batch || soft_recvs_create(&q->recvs.shared, attr->shared_depth))
 		goto free_queue;
 	rc = soft_queue_open(q);
 	if (rc != 0)
@@ -187,13 +189,13 @@ void soft_source_close(struct soft_queue *q, struct soft_source *source)
 void soft_bury_later(struct soft_queue *q, struct soft_source *source)
 {
 	soft_source_close(q, source);
-	list_add_tail(&q->grave, &source->link);
+	list_add_tail(&q->buried, &source->link);
 }
 
 static void soft_bury(struct soft_queue *q)
 {
-	while (!list_empty(&q->grave)) {
-		struct soft_source *source = list_first(&q->grave, struct soft_source, link);
+	while (!list_empty(&q->buried)) {
+		struct soft_source *source = list_first(&q->buried, struct soft_source, link);
 
 		list_del(&source->link);
 		if (source->kind == SOFT_REQUEST)
@@ -207,7 +209,7 @@ static void soft_queue_destroy(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 
-	must(list_empty(&q->endpoints) && list_empty(&q->ringed) && list_empty(&q->listeners)); /* these first */
+	must(list_empty(&q->endpoints) && list_empty(&q->rings.list) && list_empty(&q->listeners)); /* these first */
 	pthread_mutex_lock(&q->fabric->lock);
 	list_del(&q->link);
 	pthread_mutex_unlock(&q->fabric->lock);
@@ -227,7 +229,7 @@ static void soft_abandon(int *fd)
 static void soft_queue_abandon(struct fabric_queue *queue)
 {
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
-	struct list *const all[] = {&q->endpoints, &q->ringed, &q->listeners, &q->requests, &q->lingers};
+	struct list *const all[] = {&q->endpoints, &q->rings.list, &q->listeners, &q->requests, &q->lingers};
 	struct list *pos, *tmp;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -277,7 +279,7 @@ static void soft_timer_run(struct soft_queue *q, struct soft_source *source, uin
 
 	if (read(source->fd, &count, sizeof(count)) != sizeof(count))
 		return;
-	ms = soft_look_tick(q, now);
+	ms = soft_check_tick(q, now);
 	busy = soft_connect_tick(q, now);
 	busy |= soft_linger_tick(q, now);
 	soft_timer_set(q, busy && (!ms || ms > SOFT_TICK_MS) ? SOFT_TICK_MS : ms);
@@ -295,8 +297,8 @@ static void (*const soft_run[])(struct soft_queue *, struct soft_source *, uint3
 
 void soft_settle(struct soft_queue *q)
 {
-	bool want = !list_empty(&q->notes) || (q->armed && (q->cq_head != q->cq_tail || !list_empty(&q->ready) ||
-							    q->looking || q->owed || soft_recvs_wanted(q)));
+	bool want = !list_empty(&q->notes) || (q->armed && (q->cq.head != q->cq.tail || !list_empty(&q->ready) ||
+							    q->check.more || q->owing.more || soft_recvs_wanted(q)));
 	uint64_t one = 1;
 
 	if (likely(want == q->kicked))
@@ -311,16 +313,16 @@ static bool soft_progress_round(struct soft_queue *q)
 	struct list round = q->ready;
 	bool moved = false;
 
-	q->share = round.next == round.prev ? SOFT_TURN : SOFT_BUDGET;
+	q->turn.share = round.next == round.prev ? SOFT_TURN : SOFT_BUDGET;
 	round.next->prev = round.prev->next = &round;
 	list_init(&q->ready);
-	while (!list_empty(&round) && q->allowance) {
+	while (!list_empty(&round) && q->turn.allowance) {
 		struct soft_endpoint *ep = list_first(&round, struct soft_endpoint, ready);
-		size_t before = q->allowance;
+		size_t before = q->turn.allowance;
 
 		list_del(&ep->ready);
 		soft_endpoint_continue(ep);
-		moved |= q->allowance != before;
+		moved |= q->turn.allowance != before;
 		soft_spend(q, SOFT_VISIT);
 	}
 	list_prepend(&q->ready, &round);
@@ -330,38 +332,38 @@ static bool soft_progress_round(struct soft_queue *q)
 /* What earlier turns left over. One alone has all of the turn, many share it. */
 static void soft_progress_ready(struct soft_queue *q)
 {
-	while (!list_empty(&q->ready) && q->allowance && soft_progress_round(q))
+	while (!list_empty(&q->ready) && q->turn.allowance && soft_progress_round(q))
 		;
-	q->share = list_empty(&q->ready) ? SOFT_TURN : SOFT_BUDGET;
+	q->turn.share = list_empty(&q->ready) ? SOFT_TURN : SOFT_BUDGET;
 }
 
 /* The ACKs that no post has carried for so many turns. True: more are due than one turn sends. */
-static bool soft_pay(struct soft_queue *q, struct list *list, uint32_t turns)
+static bool soft_acks_pay(struct soft_queue *q, struct list *list, uint32_t turns)
 {
 	for (unsigned i = 0; i < SOFT_EVENTS; i++) {
-		struct soft_endpoint *ep = list_first(list, struct soft_endpoint, owing);
+		struct soft_endpoint *ep = list_first(list, struct soft_endpoint, owing.link);
 
-		if (list_empty(list) || q->turn - ep->owing_since < turns)
+		if (list_empty(list) || q->turn.number - ep->owing.since < turns)
 			return false;
-		list_del(&ep->owing);
-		if (ep->ack_due)
+		list_del(&ep->owing.link);
+		if (ep->out.ack_due)
 			soft_transmit(ep);
 	}
 	return true;
 }
 
 /* While the caller has completions to see it may still post something; before it sleeps it has done so. The peer's
- * memory of a write is held until then, and a caller who has all that it waits for may not come again for long: of one
+ * memory of a write is held until then, and a caller that has all that it waits for may not come again for long: of one
  * it is told in any case. */
 static void soft_progress_owing(struct soft_queue *q)
 {
-	bool seen = q->cq_head == q->cq_tail;
+	bool seen = q->cq.head == q->cq.tail;
 
-	q->owed = false;
-	if (likely(list_empty(&q->owing_now) && list_empty(&q->owing)))
+	q->owing.more = false;
+	if (likely(list_empty(&q->owing.now) && list_empty(&q->owing.list)))
 		return;
-	q->owed = soft_pay(q, &q->owing_now, 0);
-	q->owed |= soft_pay(q, &q->owing, !seen ? 2 * SOFT_PATIENCE : q->armed ? 0 : SOFT_PATIENCE);
+	q->owing.more = soft_acks_pay(q, &q->owing.now, 0);
+	q->owing.more |= soft_acks_pay(q, &q->owing.list, !seen ? 2 * SOFT_PATIENCE : q->armed ? 0 : SOFT_PATIENCE);
 }
 
 static void soft_progress_epoll(struct soft_queue *q)
@@ -369,8 +371,8 @@ static void soft_progress_epoll(struct soft_queue *q)
 	struct epoll_event event[SOFT_EVENTS];
 	int n = epoll_wait(q->epoll_fd, event, SOFT_EVENTS, 0);
 
-	q->skipped = 0;
-	soft_near_looked(q, n);
+	q->near.skipped = 0;
+	soft_near_found(q, n);
 	for (int i = 0; i < n; i++) {
 		struct soft_source *source = event[i].data.ptr;
 
@@ -383,12 +385,12 @@ static void soft_progress_epoll(struct soft_queue *q)
 static void soft_progress(struct soft_queue *q)
 {
 	soft_section_enter(q);
-	q->turn++;
-	q->allowance = q->share = SOFT_TURN;
+	q->turn.number++;
+	q->turn.allowance = q->turn.share = SOFT_TURN;
 	if (unlikely(soft_recvs_wanted(q)))
 		soft_recvs_feed(q);
-	if (unlikely(q->looking))
-		soft_look_on(q);
+	if (unlikely(q->check.more))
+		soft_check_continue(q);
 	soft_progress_ready(q);
 	soft_rings_progress(q);
 	if (!soft_near_progress(q))
@@ -397,21 +399,21 @@ static void soft_progress(struct soft_queue *q)
 	soft_section_leave(q);
 }
 
-static int soft_cq_take(struct soft_queue *q, struct fabric_completion *out, int max)
+static int soft_cq_pop(struct soft_queue *q, struct fabric_completion *out, int max)
 {
 	int n = 0;
 
-	while (n < max && q->cq_tail != q->cq_head) {
-		out[n] = q->cq[q->cq_tail++ & q->cq_mask];
+	while (n < max && q->cq.tail != q->cq.head) {
+		out[n] = q->cq.ring[q->cq.tail++ & q->cq.mask];
 		if (out[n].endpoint || out[n].context != SOFT_DROPPED)
 			n++;
 	}
-	if (q->cq_tail == q->cq_head)
-		q->cq_tail = q->cq_head = 0; /* stay in the same few cache lines */
+	if (q->cq.tail == q->cq.head)
+		q->cq.tail = q->cq.head = 0; /* stay in the same few cache lines */
 	return n;
 }
 
-static uint64_t soft_work(const struct fabric_completion *c, int n)
+static uint64_t soft_cq_work(const struct fabric_completion *c, int n)
 {
 	uint64_t work = 0;
 
@@ -425,12 +427,12 @@ static int soft_poll(struct fabric_queue *queue, struct fabric_completion *out, 
 	struct soft_queue *q = container_of(queue, struct soft_queue, base);
 	int n;
 
-	if (q->cq_head - q->cq_tail < (uint32_t)max) {
+	if (q->cq.head - q->cq.tail < (uint32_t)max) {
 		soft_progress(q);
 		q->polled = true;
 	}
-	n = soft_cq_take(q, out, max);
-	q->worked = list_empty(&q->near) && list_empty(&q->awake) ? 0 : soft_work(out, n);
+	n = soft_cq_pop(q, out, max);
+	q->near.worked = list_empty(&q->near.list) && list_empty(&q->rings.awake) ? 0 : soft_cq_work(out, n);
 	if (n)
 		q->armed = q->moved = q->served = false;
 	soft_settle(q);
@@ -504,14 +506,14 @@ static bool soft_unsent(const struct fabric_endpoint *endpoint)
 {
 	const struct soft_endpoint *ep = container_of(endpoint, struct soft_endpoint, base);
 
-	return ep->sent != ep->head && ep->state < SOFT_FLUSHING;
+	return ep->sq.sent != ep->sq.head && ep->state < SOFT_FLUSHING;
 }
 
 static uint32_t soft_shared_wanted(const struct fabric_queue *queue, uint32_t spare)
 {
 	const struct soft_queue *q = container_of(queue, struct soft_queue, base);
 
-	return q->shared_wanted ? MIN(q->shared_wanted + spare, q->shared.depth) : 0;
+	return q->recvs.wanted ? MIN(q->recvs.wanted + spare, q->recvs.shared.depth) : 0;
 }
 
 static uint64_t soft_moved_bytes(const struct fabric_endpoint *endpoint)

@@ -48,7 +48,7 @@
 #define SOFT_NEAR_BYTES 4096           /* ... of messages of so many bytes in a poll, which may mean long work */
 #define SOFT_NEAR_QUIET 256            /* polls without a byte after which an endpoint is not near any more */
 #define SOFT_NEAR_ALONE 64             /* messages that one of few brings until epoll is not told of it any more */
-#define SOFT_RINGS_FEW 16              /* endpoints with rings that are looked at by each poll, whoever is awake */
+#define SOFT_RINGS_FEW 16              /* endpoints with rings that are checked by each poll, awake or not */
 #define SOFT_CROWD 64             /* looks at epoll with something, for which none is near when more than few had */
 #define SOFT_PATIENCE 8u          /* polls that an ACK waits to travel with a reply */
 #define SOFT_DROPPED ((void *)-1) /* context of a completion whose endpoint was destroyed */
@@ -57,10 +57,10 @@
 struct soft_fabric {
 	struct fabric base;
 	pthread_mutex_t lock;
-	struct list queues;   /* under lock */
-	uint32_t lost_ms;     /* a host silent for so long is lost */
-	uint32_t look_ms;     /* between two looks at what may have stalled */
-	uint32_t stall_looks; /* at so many of them a frame may be where it was */
+	struct list queues;    /* under lock */
+	uint32_t lost_ms;      /* a host silent for so long is lost */
+	uint32_t check_ms;     /* between two looks at what may have stalled */
+	uint32_t stall_checks; /* at so many of them a frame may be where it was */
 	uint8_t traffic_class;
 };
 
@@ -99,13 +99,21 @@ struct soft_window {
 	struct soft_region region; /* of the window's range and key */
 };
 
+/* The key of memory that is to be in `domain`; SOFT_NO_KEY: it is not, or is none. */
+static inline uint32_t soft_region_key(const struct soft_domain *domain, const struct fabric_region *base)
+{
+	const struct soft_region *region = container_of(base, const struct soft_region, base);
+
+	return base && region->domain == domain ? region->key : SOFT_NO_KEY;
+}
+
 /* What an epoll event points at. */
 enum soft_kind { SOFT_KICK, SOFT_TIMER, SOFT_LISTENER, SOFT_REQUEST, SOFT_ENDPOINT, SOFT_LINGER };
 
 struct soft_source {
 	enum soft_kind kind;
 	int fd;           /* -1: closed, to be buried */
-	struct list link; /* in the list of the queue that has such objects, at last in its grave */
+	struct list link; /* in the list of the queue that has such objects, at last in `buried` */
 };
 
 /* A connection event that waits to be pulled; it lies in the object that it tells of. */
@@ -158,46 +166,60 @@ struct soft_queue {
 	struct soft_source kick, timer;
 	uint32_t timer_ms; /* 0: off */
 	bool armed, kicked, polled;
-	uint64_t worked;  /* bytes and number of what the last poll had for its caller */
-	uint64_t asked;   /* the time of the last look at epoll, while there are any near */
-	bool moved;       /* many bytes; see fabric_moving() */
-	bool served;      /* a read or write of the peer, of which nobody here is told; see fabric_moving() */
-	size_t allowance; /* bytes that this turn may still move */
-	size_t share;     /* of them, those that one endpoint may: all if no other waits */
-	uint32_t turn;    /* counts the polls */
-	unsigned skipped;
-
-	struct fabric_completion *cq;
-	uint32_t cq_mask, cq_head, cq_tail, cq_depth;
-	struct soft_recvs shared;
-	uint32_t shared_wanted; /* of all endpoints */
+	bool moved;  /* many bytes; see fabric_moving() */
+	bool served; /* a read or write of the peer, of which the caller is not told; see fabric_moving() */
+	struct {
+		size_t allowance; /* bytes that this turn may still move */
+		size_t share;     /* of them, those that one endpoint may: all if no other waits */
+		uint32_t number;  /* counts the polls */
+	} turn;
+	struct {
+		struct fabric_completion *ring;
+		uint32_t mask, head, tail, depth;
+	} cq;
+	struct {
+		struct soft_recvs shared;
+		uint32_t wanted;       /* of all endpoints */
+		struct list starved;   /* endpoints that wait for a shared receive */
+		struct list borrowing; /* endpoints whose message has come in part and holds one */
+	} recvs;
 
 	struct list endpoints;   /* those with a socket and no rings */
 	unsigned endpoint_count; /* of them, those that are read */
 	unsigned connecting, blocked;
-	struct list near; /* of many the few that are read, too; see near.c */
-	unsigned near_count, crowd;
-	struct list alone;    /* of the few those that epoll is not told of */
-	struct list ringed;   /* endpoints with rings; see rings.c */
-	struct list awake;    /* rings that are looked at by each poll */
-	struct list roomless; /* rings whose room is */
-	unsigned ringed_count, awake_count, roomless_count;
-	unsigned given;        /* endpoints of TCP that have rings of ours */
-	struct list ready;     /* endpoints to be continued by the next poll */
-	struct list starved;   /* endpoints that wait for a shared receive */
-	struct list borrowing; /* endpoints whose message has come in part and holds one */
-	struct list watched;   /* endpoints with something under way, in the order of the last look */
-	struct list later;     /* endpoints for whose bytes the kernel had no memory */
-	uint64_t tick;         /* when the timer last fired */
-	bool looking;          /* more are to be looked at than one turn may */
-	/* Endpoints that owe an ACK, for which a post that would carry it is awaited, and those for which it is not. */
-	struct list owing, owing_now;
-	bool owed; /* some of them might have gone, and this turn could do no more */
-	struct list notes, listeners, requests, lingers, grave;
+	struct {
+		struct list list;  /* of many endpoints the few that are read, too; see near.c */
+		struct list alone; /* of the few those that epoll is not told of */
+		unsigned count;    /* of `list` */
+		unsigned crowd;
+		unsigned skipped; /* polls since the last check of epoll */
+		uint64_t worked;  /* bytes and number of what the last poll had for its caller */
+		uint64_t asked;   /* the time of the last check of epoll, while there are any near */
+	} near;
+	struct {
+		struct list list;     /* endpoints with rings; see rings.c */
+		struct list awake;    /* rings that are checked by each poll */
+		struct list roomless; /* rings whose room is */
+		unsigned count, awake_count, roomless_count;
+	} rings;
+	unsigned given;    /* endpoints of TCP that have rings of ours */
+	struct list ready; /* endpoints to be continued by the next poll */
+	struct list later; /* endpoints for whose bytes the kernel had no memory */
+	struct {
+		struct list list; /* endpoints with something under way, in the order of the last check; see look.c */
+		uint64_t tick;    /* when the timer last fired */
+		bool more;        /* more are to be checked than one turn may */
+	} check;
+	struct {
+		struct list list; /* endpoints that owe an ACK, for which a post that would carry it is awaited ... */
+		struct list now;  /* ... and those for which it is not */
+		bool more;        /* some ACKs might have gone, and this turn could do no more */
+	} owing;
+	struct list notes, listeners, requests, lingers, buried;
 	unsigned request_count, linger_count;
 
 	struct soft_batch *batch;
-	uint8_t *dropped; /* where pushes go that nobody wants; NULL until there is one */
+	uint8_t *dropped; /* where pushes go that are not wanted; NULL until there is one */
 	uint8_t stage[SOFT_STAGE_MOST];
 };
 
@@ -289,24 +311,16 @@ struct soft_endpoint {
 	struct fabric_endpoint base;
 	struct soft_source source; /* in queue->endpoints or ringed while it has a socket */
 	struct list ready;         /* in queue->ready */
-	struct list starving;      /* in queue->starved */
-	struct list borrowing;     /* in queue->borrowing */
-	struct list watched;       /* in queue->watched */
 	struct list later;         /* in queue->later */
-	struct list near;          /* in queue->near ... */
-	uint32_t near_quiet;       /* ... and nothing has come in so many polls */
-	struct list alone;         /* in queue->alone ... */
-	uint32_t near_news;        /* ... since so many polls had brought something */
-	struct list owing;         /* in queue->owing or owing_now ... */
-	uint32_t owing_since;      /* ... since this turn */
 	struct soft_queue *queue;
 	struct soft_domain *domain;
 	uint64_t serial; /* never again of another endpoint */
 	void *context;
 	enum soft_state state;
-	bool unix_socket, starved, hung_up, watch_out;
+	bool unix_socket, hung_up;
 	bool undecided;           /* nothing behind ACCEPT is read: it may be encrypted */
 	bool encrypted;           /* by the kernel; see tls.c */
+	bool tx_wanted;           /* there may be something to send */
 	struct soft_rings *rings; /* NULL: the socket carries its frames */
 	struct soft_rings *offer; /* rings that may come to be used; NULL: none */
 	bool memory;              /* its caller would share some */
@@ -314,39 +328,65 @@ struct soft_endpoint {
 	bool announced;           /* the caller was told that it is open */
 	bool admitted;            /* the peer may reach memory */
 	enum soft_share share;
-	int share_fd;               /* of the client: where the memory comes, or (UNIX) that has come; -1: none */
-	uint64_t deadline;          /* of REFUSING */
-	uint64_t looked;            /* the tick of the last look; see look.c */
-	uint32_t silent;            /* looks since the frame at hand got on */
-	uint32_t owed;              /* looks in a row at which the peer had bytes to acknowledge */
-	uint32_t heard, heard_last; /* reads that brought bytes; as of the last look */
-	uint64_t moved;             /* of reads and writes; see fabric_moved_bytes() */
+	int share_fd;      /* of the client: where the memory comes, or (UNIX) that has come; -1: none */
+	uint64_t deadline; /* of REFUSING */
+	uint32_t heard;    /* reads that brought bytes */
+	uint64_t moved;    /* of reads and writes; see fabric_moved_bytes() */
+	uint32_t shared;   /* of queue->recvs.wanted */
 	struct soft_peer peer;
+	struct {
+		struct list link;  /* in queue->near.list ... */
+		uint32_t quiet;    /* ... and nothing has come in so many polls */
+		struct list alone; /* in queue->near.alone ... */
+		uint32_t news;     /* ... since so many polls had brought something */
+	} near;
+	struct {
+		struct list link; /* in queue->owing.list or .now ... */
+		uint32_t since;   /* ... since this turn */
+	} owing;
+	struct {
+		struct list link; /* in queue->check.list */
+		uint64_t tick;    /* of the last check; see look.c */
+		uint32_t silent;  /* checks since the frame at hand got on */
+		uint32_t owed;    /* checks in a row at which the peer had bytes to acknowledge */
+		uint32_t heard;   /* as of the last check */
+	} check;
 
 	/* Send queue: tail <= sent <= head, free-running. A request's index is its number in
 	 * the stream. It stays until the peer has it: the peer's ACKs, asked for by the signaled
 	 * ones, are cumulative. So the peer's refusal always finds its request here. */
-	struct soft_wr *sq;
-	uint32_t shared; /* of queue->shared_wanted */
-	uint32_t sq_mask, send_depth, head, sent, tail, acked, kept;
-	uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take; NULL until there are any */
-	uint32_t *reads; /* indices of READs in flight */
-	uint32_t reads_mask, reads_head, reads_tail;
+	struct {
+		struct soft_wr *ring;
+		uint32_t mask, depth, head, sent, tail, acked, kept;
+		uint8_t *copies; /* payloads of SOFT_INLINE that the socket did not take; NULL until there are any */
+	} sq;
+	struct {
+		uint32_t *ring; /* indices of READs in flight */
+		uint32_t mask, head, tail;
+	} reads;
 	uint8_t reads_wanted, reads_out;
-
-	/* READs of the peer that are to be answered. */
-	struct soft_response *responses;
-	uint32_t responses_mask, response_head, response_tail;
+	struct {
+		struct soft_response *ring; /* READs of the peer that are to be answered */
+		uint32_t mask, head, tail;
+	} responses;
 	uint8_t reads_in;
 
 	/* The stream out. */
-	enum soft_part part; /* which frame is sent in part ... */
-	uint64_t part_sent;  /* ... and how much of it */
-	bool blocked, turn, ack_due, tx_wanted, refusal_sent;
-	uint32_t refused_number;
-	enum soft_refusal refusal;
-	uint32_t control_len;
-	uint8_t control[SOFT_HEADER + FABRIC_ACCEPT_DATA];
+	struct {
+		enum soft_part part; /* which frame is sent in part ... */
+		uint64_t part_sent;  /* ... and how much of it */
+		bool blocked;        /* it waits for room */
+		bool watched;        /* ... of which epoll tells */
+		bool turn;           /* of answers, before requests */
+		bool ack_due;
+		uint32_t control_len;
+		uint8_t control[SOFT_HEADER + FABRIC_ACCEPT_DATA];
+	} out;
+	struct {
+		uint32_t number; /* of the request */
+		enum soft_refusal why;
+		bool sent;
+	} refusal;
 
 	/* The stream in. */
 	enum soft_phase phase;
@@ -354,26 +394,37 @@ struct soft_endpoint {
 	uint8_t header[SOFT_HEADER];
 	struct soft_frame frame;
 	uint32_t rx_number; /* of the next request */
-	struct soft_seg seg[FABRIC_MAX_SGE];
-	struct soft_domain *seg_domain;
-	unsigned seg_right;
-	uint8_t segs, seg_at;
-	bool holding; /* `recv` is taken from its queue and not completed */
+	struct {            /* where the payload goes */
+		struct soft_seg seg[FABRIC_MAX_SGE];
+		struct soft_domain *domain;
+		unsigned right;
+		uint8_t segs, at;
+	} target;
 	uint16_t row; /* frames since one had a large payload, up to SOFT_ROW */
 	uint64_t left;
 	_Alignas(8) uint8_t small[SOFT_SMALL]; /* payload of a small write until it is complete */
-	struct soft_recv recv;
-	uint8_t *aside;    /* the message at hand, if its receive went to another */
-	uint8_t *leftover; /* staged bytes that wait while it is starved */
+	uint8_t *leftover;                     /* staged bytes that wait while it is starved */
 	uint32_t leftover_at, leftover_len;
 	struct soft_recvs recvs;
-	struct soft_pull *pulls; /* ring of SOFT_PULLS; NULL until there is any */
-	uint32_t pulls_head, pulls_tail;
+	struct {
+		struct soft_recv to;   /* of the message at hand */
+		bool held;             /* `to` is taken from its queue and not completed */
+		bool starved;          /* it waits for one */
+		struct list starving;  /* in queue->recvs.starved */
+		struct list borrowing; /* in queue->recvs.borrowing */
+		uint8_t *aside;        /* the message at hand, if its receive went to another */
+	} recv;
+	struct {
+		struct soft_pull *ring; /* of SOFT_PULLS; NULL until there is any */
+		uint32_t head, tail;
+	} pulls;
 
 	/* How it ended. */
-	bool blame;
-	uint32_t blame_index;
-	enum fabric_status blame_status;
+	struct {
+		bool used; /* request `index` completes with `status` */
+		uint32_t index;
+		enum fabric_status status;
+	} blame;
 	int error;
 	struct soft_note opened, closed;
 	uint8_t data_len;
@@ -409,13 +460,13 @@ static inline void soft_section_leave(struct soft_queue *q)
 
 static inline bool soft_cq_room(const struct soft_queue *q)
 {
-	return q->cq_head - q->cq_tail < q->cq_depth;
+	return q->cq.head - q->cq.tail < q->cq.depth;
 }
 
 static inline void soft_cq_push(struct soft_queue *q, const struct fabric_completion *c)
 {
 	must(soft_cq_room(q));
-	q->cq[q->cq_head++ & q->cq_mask] = *c;
+	q->cq.ring[q->cq.head++ & q->cq.mask] = *c;
 }
 
 /* Let the next poll continue it. */
@@ -430,22 +481,22 @@ void soft_rings_unblock(struct soft_endpoint *ep);
 
 static inline void soft_unblock(struct soft_endpoint *ep)
 {
-	if (ep->rings && ep->blocked)
+	if (ep->rings && ep->out.blocked)
 		soft_rings_unblock(ep);
 	else
-		ep->queue->blocked -= ep->blocked;
-	ep->blocked = false;
+		ep->queue->blocked -= ep->out.blocked;
+	ep->out.blocked = false;
 }
 
 /* What an endpoint may move now, and that it has. */
 static inline size_t soft_budget(const struct soft_queue *q)
 {
-	return MIN(MAX(q->allowance, (size_t)SOFT_STAGE), q->share);
+	return MIN(MAX(q->turn.allowance, (size_t)SOFT_STAGE), q->turn.share);
 }
 
 static inline void soft_spend(struct soft_queue *q, size_t bytes)
 {
-	q->allowance -= MIN(q->allowance, bytes);
+	q->turn.allowance -= MIN(q->turn.allowance, bytes);
 }
 
 /* Make the queue's descriptor readable if the caller has something to fetch. Last call of
@@ -582,7 +633,7 @@ void soft_near_more(struct soft_queue *q);
 /* Read them. True: epoll need not be asked in this turn. */
 bool soft_near_progress(struct soft_queue *q);
 /* Epoll told of so many. */
-void soft_near_looked(struct soft_queue *q, int found);
+void soft_near_found(struct soft_queue *q, int found);
 /* Epoll told of an endpoint, and bytes had come. */
 void soft_near_heard(struct soft_endpoint *ep);
 void soft_near_leave(struct soft_endpoint *ep);
@@ -610,7 +661,7 @@ void soft_rings_block(struct soft_endpoint *ep);
 bool soft_rings_receive(struct soft_endpoint *ep, size_t *budget);
 /* Its socket told something. */
 void soft_rings_run(struct soft_endpoint *ep, uint32_t events);
-/* Look at those that are awake. */
+/* Check the rings that are awake. */
 void soft_rings_progress(struct soft_queue *q);
 /* The caller may sleep: from now on each tells by its socket. */
 void soft_rings_arm(struct soft_queue *q);
@@ -621,23 +672,23 @@ void soft_rings_leave(struct soft_endpoint *ep);
 /* Is there one that only epoll tells of? */
 static inline bool soft_rings_doze_any(const struct soft_queue *q)
 {
-	return q->ringed_count > SOFT_RINGS_FEW && q->ringed_count > q->awake_count;
+	return q->rings.count > SOFT_RINGS_FEW && q->rings.count > q->rings.awake_count;
 }
 
 /* look.c */
-void soft_look_begin(struct soft_endpoint *ep);
+void soft_check_begin(struct soft_endpoint *ep);
 bool soft_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns);
 
 /* It has something under way, that may never arrive or never end. */
 static inline void soft_watched(struct soft_endpoint *ep)
 {
-	if (unlikely(!list_linked(&ep->watched)))
-		soft_look_begin(ep);
+	if (unlikely(!list_linked(&ep->check.link)))
+		soft_check_begin(ep);
 }
 
-/* Look at those whose time has come. */
-uint32_t soft_look_tick(struct soft_queue *q, uint64_t now); /* the next tick in so many ms, 0: none */
-void soft_look_on(struct soft_queue *q);                     /* where the last turn stopped */
+/* Check the endpoints whose time has come. */
+uint32_t soft_check_tick(struct soft_queue *q, uint64_t now); /* the next tick in so many ms, 0: none */
+void soft_check_continue(struct soft_queue *q);               /* where the last turn stopped */
 
 /* send.c */
 int soft_post(struct fabric_endpoint *endpoint, const struct fabric_wr *chain);
@@ -654,16 +705,17 @@ int soft_post_recv(struct fabric_queue *queue, struct fabric_endpoint *endpoint,
 
 static inline struct soft_recvs *soft_recvs_of(struct soft_endpoint *ep)
 {
-	return ep->recvs.ring ? &ep->recvs : &ep->queue->shared;
+	return ep->recvs.ring ? &ep->recvs : &ep->queue->recvs.shared;
 }
 
 /* Does an endpoint wait for a shared receive that is there, or borrowed? */
 static inline bool soft_recvs_wanted(const struct soft_queue *q)
 {
-	return unlikely(!list_empty(&q->starved)) && (q->shared.head != q->shared.tail || !list_empty(&q->borrowing));
+	return unlikely(!list_empty(&q->recvs.starved)) &&
+	       (q->recvs.shared.head != q->recvs.shared.tail || !list_empty(&q->recvs.borrowing));
 }
 
-/* As many of those that wait as there are receives go on with the next poll. */
+/* As many of the endpoints that wait as there are receives go on with the next poll. */
 void soft_recvs_feed(struct soft_queue *q);
 /* Take a receive for the frame at hand. Within a section. */
 enum soft_step soft_recv_take(struct soft_endpoint *ep);

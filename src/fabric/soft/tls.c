@@ -107,7 +107,7 @@ int soft_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *s
 	if (ep->state != SOFT_OPEN)
 		return -ENOTCONN;
 	if (sends) {
-		must(ep->part == SOFT_PART_NONE && !ep->share && !ep->rings);
+		must(ep->out.part == SOFT_PART_NONE && !ep->share && !ep->rings);
 		rc = soft_tls_begin(ep->source.fd, sends, receives);
 		ep->encrypted = rc == 0;
 	}
