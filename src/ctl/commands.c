@@ -70,8 +70,8 @@ int ctl_usage_error(const char *format, ...)
 	return ctl_usage_hint();
 }
 
-/* How far a word is from the first one of the command's name, if that has several. As far as can be: it has nothing of
- * it. */
+/* Measure how far a word is from the first one of the command's name, if that has several. UINT_MAX: nothing is
+ * alike. */
 static unsigned group_distance(const char *word, const char *name)
 {
 	size_t len = strcspn(name, " ");
@@ -85,7 +85,7 @@ static unsigned group_distance(const char *word, const char *name)
 	return d < len ? d : UINT_MAX;
 }
 
-/* What other tools call it. Behind the name of a group, only what is of that group counts. */
+/* Names that other tools have for a command. Behind the name of a group, only commands of that group count. */
 static const struct {
 	const char *said, *meant;
 } synonyms[] = {
@@ -117,31 +117,25 @@ static const struct {
 	{"stop", "shutdown"},
 };
 
-/* NULL: none. */
-static const char *synonym_of(const struct ctl_arguments *words, bool group)
-{
-	const char *said = words->text[group && words->count > 1];
-	size_t len = group ? strlen(words->text[0]) : 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(synonyms); i++)
-		if (strcasecmp(synonyms[i].said, said) == 0 && strncmp(synonyms[i].meant, words->text[0], len) == 0)
-			return synonyms[i].meant;
-	return NULL;
-}
-
-/* The command that was probably meant by these words, which are none, or its first word: `len` characters. NULL: no one
- * knows. A first word may have been left out. */
-static const char *meant(const struct ctl_arguments *words, size_t *len)
+/* Find the command that was probably meant by these words, which name none, or its first word: `len` characters. NULL:
+ * none is alike. A first word may have been left out. */
+static const char *meant_command(const struct ctl_arguments *words, size_t *len)
 {
 	bool group = ctl_help_list(NULL, words->text[0]) > 0;
-	const char *best = synonym_of(words, group);
+	const char *best = NULL, *said = words->text[group && words->count > 1];
+	size_t group_len = group ? strlen(words->text[0]) : 0;
 	const struct ctl_command *c;
 	unsigned least = 3;
 	char both[64];
 
-	*len = best ? strlen(best) : 0;
-	if (best)
-		return best;
+	*len = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(synonyms); i++) {
+		if (strcasecmp(synonyms[i].said, said) != 0 ||
+		    strncmp(synonyms[i].meant, words->text[0], group_len) != 0)
+			continue;
+		*len = strlen(synonyms[i].meant);
+		return synonyms[i].meant;
+	}
 	snprintf(both, sizeof(both), "%s %s", words->text[0], words->count > 1 ? words->text[1] : "");
 	for (unsigned n = 0; (c = ctl_command_at(n)); n++) {
 		const char *second = strchr(c->name, ' ');
@@ -164,7 +158,7 @@ static const char *meant(const struct ctl_arguments *words, size_t *len)
 int ctl_unknown_command(const struct ctl_arguments *words)
 {
 	size_t len = 0;
-	const char *group = words->count ? words->text[0] : NULL, *best = group ? meant(words, &len) : NULL;
+	const char *group = words->count ? words->text[0] : NULL, *best = group ? meant_command(words, &len) : NULL;
 	bool two = words->count > 1 && ctl_help_list(NULL, group) > 0;
 
 	if (!group)
@@ -180,14 +174,6 @@ int ctl_unknown_command(const struct ctl_arguments *words)
 		ctl_say("%s: which of the above?", group);
 	fputs("for the commands: rdmactl help\n", stderr);
 	return CTL_USAGE;
-}
-
-static void default_host(void)
-{
-	if (!ctl.host)
-		ctl.host = getenv("RDMAD_HOST");
-	if (!ctl.host || !*ctl.host)
-		ctl.host = "127.0.0.1";
 }
 
 /* The arguments that are keys: the first, of "KEY..." all, and of "KEY VALUE..." every other one. */
@@ -225,15 +211,18 @@ static int run_command(const struct ctl_arguments *arguments)
 	if (running->local && ctl.host_given)
 		return ctl_usage_error("%s asks the daemon of this machine; --host is for another: log in there",
 				       running->name);
-	default_host();
+	if (!ctl.host)
+		ctl.host = getenv("RDMAD_HOST");
+	if (!ctl.host || !*ctl.host)
+		ctl.host = "127.0.0.1";
 	if (address_parse(ctl.host, &address) != 0) /* an argument is looked at where it is used */
 		return ctl_usage_error("%s: no usable address in $RDMAD_HOST", running->name);
 	return running->main(arguments);
 }
 
-/* The command whose name are the first words behind all options, also where these stand between them. Which words are
- * values of options depends on the command, so each is tried. */
-static const struct ctl_command *choose(int argc, const char **argv, struct ctl_arguments *words)
+/* Find the command whose name are the first words that are no options, also where options stand between them. Which
+ * words are values of options depends on the command, so each is tried. */
+static const struct ctl_command *choose_command(int argc, const char **argv, struct ctl_arguments *words)
 {
 	const struct ctl_command *c, *doubtful = NULL;
 
@@ -249,31 +238,15 @@ static const struct ctl_command *choose(int argc, const char **argv, struct ctl_
 	return doubtful; /* its options are told when they are parsed */
 }
 
-/* "kv help get" is "help kv get". */
-static int group_help(struct ctl_arguments *words)
+/* Answer a command line without a command: an option of its own, a help, or what is wrong with it. */
+static int run_without_command(int argc, const char **argv, struct ctl_arguments *words)
 {
-	words->text[1] = words->text[0];
-	words->text++;
-	words->count--;
-	return ctl_help(words);
-}
+	int front = 1, name;
 
-/* How many words there are up to the first option that no command has, where it stands in front of all that are none;
- * else 0. */
-static int unknown_in_front(int argc, const char **argv, struct ctl_arguments *words)
-{
-	for (int n = 1; n <= argc; n++)
-		if (!ctl_options_words(NULL, n, argv, words))
-			return words->count ? 0 : n;
-	return 0;
-}
-
-static int no_command(int argc, const char **argv, struct ctl_arguments *words)
-{
-	int front = unknown_in_front(argc, argv, words), name;
-
-	if (front)
-		argc = front; /* the words behind it may be its value: it is told */
+	while (front <= argc && ctl_options_words(NULL, front, argv, words))
+		front++;
+	if (front <= argc && !words->count)
+		argc = front; /* an unknown option in front of all words: those behind it may be its value */
 	else if (!ctl_options_words(NULL, argc, argv, words) && words->count)
 		return ctl_unknown_command(words);
 	if (ctl_options_parse(NULL, argc, argv, words) != 0)
@@ -284,18 +257,22 @@ static int no_command(int argc, const char **argv, struct ctl_arguments *words)
 		return ctl_usage_error("-h is --help; to say which host: -H %s", words->text[0]);
 	if (ctl.help)
 		return ctl_help(words);
-	if (words->count > 1 && strcmp(words->text[1], "help") == 0 && ctl_help_list(NULL, words->text[0]))
-		return group_help(words);
+	if (words->count > 1 && strcmp(words->text[1], "help") == 0 && ctl_help_list(NULL, words->text[0])) {
+		words->text[1] = words->text[0]; /* "kv help get" is "help kv get" */
+		words->text++;
+		words->count--;
+		return ctl_help(words);
+	}
 	return ctl_unknown_command(words);
 }
 
-static int dispatch(int argc, const char **argv, struct ctl_arguments arguments)
+static int run_line(int argc, const char **argv, struct ctl_arguments arguments)
 {
 	int words;
 
-	running = choose(argc, argv, &arguments);
+	running = choose_command(argc, argv, &arguments);
 	if (!running)
-		return no_command(argc, argv, &arguments);
+		return run_without_command(argc, argv, &arguments);
 	if (ctl_options_parse(running->options, argc, argv, &arguments) != 0)
 		return ctl_usage_hint();
 	words = match_words(running->name, arguments.count, arguments.text);
@@ -311,7 +288,7 @@ int ctl_run(int argc, const char **argv)
 
 	if (!arguments.text)
 		return CTL_FAILED;
-	rc = ctl_json_end(dispatch(argc, argv, arguments));
+	rc = ctl_json_end(run_line(argc, argv, arguments));
 	free(arguments.text);
 	return rc;
 }

@@ -8,6 +8,7 @@
 #define RDMAD_CTL_H
 
 #include <jansson.h>
+#include <pthread.h>
 
 #include "base/base.h"
 #include "rdmad/gpu.h"
@@ -483,7 +484,8 @@ struct bench_plan {
 	uint64_t count;            /* operations in all; 0: until duration has passed */
 	uint64_t duration, warmup; /* ns */
 	bool no_verify, no_latency, csv;
-	uint64_t size; /* of the value or message, in this round */
+	uint64_t size;  /* of the value or message, in this round */
+	bool measuring; /* this phase is not a warm-up, nor sets up or takes down */
 	/* Of kv; told in the head. */
 	uint64_t rate, ttl;       /* per second of all, 0: as fast as answers come; ns, 0: none */
 	uint64_t keys, key_bytes; /* of each connection */
@@ -509,7 +511,6 @@ struct bench_result {
 };
 
 void bench_result_init(struct bench_result *result, const char *op);
-void bench_result_merge(struct bench_result *into, const struct bench_result *from);
 
 /* Keep the first error; `why` "" or NULL: strerror's. */
 void bench_result_fail(struct bench_result *result, int error, const char *why);
@@ -525,14 +526,42 @@ void bench_print_head(const char *transport);
 double bench_per_second(const struct bench_result *result);
 json_t *bench_result_json(const struct bench_result *result);
 
+/* The members of a result that is a time alone, of one operation; `way` NULL: without. */
+json_t *bench_rate_json(const char *op, const char *way, uint64_t size, double ns);
+
 /* The object that --json prints about a benchmark. Takes `rows`. */
 json_t *bench_summary(const char *what, json_t *rows);
 
-/* Say what is wrong with a result, if anything. Answers an exit status. */
-int bench_judge(const struct bench_result *result);
+/* A thread of a benchmark with its share of the connections. A benchmark's own struct of a thread begins with it. */
+struct bench_thread {
+	uint64_t first, clients; /* the connections number `first` and those behind it */
+	uint64_t duration;       /* of this phase; TIME_NEVER: until each connection has done its quota */
+	const struct bench_case *benchmark;
+	pthread_t id;
+	struct bench_result result;
+};
 
-/* Run body(&args[i]) in `n` threads, the first in the calling one, and wait for all. 0 or -errno. */
-int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size);
+/* A benchmark of connections that threads share, as the driver needs it. */
+struct bench_case {
+	const char *op, *transport;
+	void *threads; /* bench.threads structs, of thread_size bytes each, which begin with struct bench_thread */
+	size_t thread_size;
+	/* Before each phase, for each connection: how many operations it is to do, or UINT64_MAX. */
+	void (*client_begin)(uint64_t client, uint64_t quota);
+	void (*run)(struct bench_thread *thread);   /* a thread's part of a phase */
+	void (*begin)(struct bench_result *result); /* before the threads of a phase are started; NULL: nothing */
+	void (*end)(struct bench_result *result);   /* when all have ended; NULL: nothing */
+};
+
+/* Share out the connections among the threads. */
+void bench_share(const struct bench_case *c);
+
+/* Run one phase of `count` operations, or of `duration` where that is 0, and say what is wrong with its result, if
+ * anything. `report` gets the result; NULL: nothing is measured. An exit status. */
+int bench_phase(const struct bench_case *c, uint64_t duration, uint64_t count, bench_report_fn *report);
+
+/* Warm up, and measure for as long as `bench` says. An exit status. */
+int bench_measure(const struct bench_case *c, bench_report_fn *report);
 
 /* Check a --size: 0, or a negative errno after saying what is wrong with it. */
 int bench_check_sizes(const char *text, uint64_t least, uint64_t most);

@@ -52,7 +52,7 @@ void ctl_gpu_options(struct rdmad_gpu_options *options, const char *mode)
 	mode_of(mode, &options->mode);
 }
 
-static void quantize_by(const struct rdmad_gpu_session *session, const char *in, const struct image *image)
+static void print_quantized(const struct rdmad_gpu_session *session, const char *in, const struct image *image)
 {
 	json_t *o;
 
@@ -70,8 +70,8 @@ static void quantize_by(const struct rdmad_gpu_session *session, const char *in,
 	ctl_json_print(o);
 }
 
-/* In place, and written. An exit status. */
-static int quantize(const char *in, const char *out, const struct image *image)
+/* Quantize an image in place, and write it. An exit status. */
+static int quantize_image(const char *in, const char *out, const struct image *image)
 {
 	struct rdmad_gpu_options options;
 	struct rdmad_gpu *gpu;
@@ -85,7 +85,7 @@ static int quantize(const char *in, const char *out, const struct image *image)
 	rc = rdmad_gpu_quantize(gpu, image->width, image->height, (uint32_t)levels, image->pixels, image->pixels);
 	rc = rc ? ctl_fail(rc, NULL, "gpu quantize %s", in) : image_write(out, image);
 	if (rc == CTL_OK)
-		quantize_by(rdmad_gpu_session(gpu), in, image);
+		print_quantized(rdmad_gpu_session(gpu), in, image);
 	rdmad_gpu_close(gpu);
 	return rc;
 }
@@ -103,7 +103,7 @@ static int command_quantize(const struct ctl_arguments *arguments)
 	rc = image_read(in, &image);
 	if (rc != CTL_OK)
 		return rc;
-	rc = quantize(in, out, &image);
+	rc = quantize_image(in, out, &image);
 	image_release(&image);
 	return rc;
 }

@@ -51,7 +51,7 @@ static bool is_blank(uint8_t c)
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Blanks, and comments from # to the end of the line. */
+/* Skip blanks, and comments from # to the end of the line. */
 static void skip_blanks(struct pgm *pgm)
 {
 	bool comment = false;
@@ -64,7 +64,7 @@ static void skip_blanks(struct pgm *pgm)
 	}
 }
 
-/* The next number, 0 to 999,999,999; -1: there is none. */
+/* Read the next number, 0 to 999,999,999; -1: there is none. */
 static int64_t next_number(struct pgm *pgm)
 {
 	int64_t number = -1;
@@ -78,24 +78,10 @@ static int64_t next_number(struct pgm *pgm)
 	return number;
 }
 
-/* A value of at most `most` in 8 bits, rounded. */
-static uint8_t to_byte(uint64_t value, uint64_t most)
-{
-	return (uint8_t)(most == 255 ? value : (value * 255 + most / 2) / most);
-}
-
 /* Luma of ITU-R BT.709, rounded: (2126 red + 7152 green + 722 blue) / 10000. */
 static uint8_t grey_of(const uint8_t *rgb)
 {
 	return (uint8_t)((2126u * rgb[0] + 7152u * rgb[1] + 722u * rgb[2] + 5000u) / 10000u);
-}
-
-/* The next sample, of bytes: they are there. */
-static int64_t next_bytes(struct pgm *pgm, uint64_t most)
-{
-	int64_t value = *pgm->at++;
-
-	return most < 256 ? value : value << 8 | *pgm->at++;
 }
 
 static const char *pgm_samples(struct pgm *pgm, const struct image *image, bool text, bool colour, uint64_t most)
@@ -105,11 +91,15 @@ static const char *pgm_samples(struct pgm *pgm, const struct image *image, bool 
 
 	for (size_t i = 0; i < pixels; i++) {
 		for (unsigned c = 0; c < (colour ? 3 : 1); c++) {
-			int64_t value = text ? next_number(pgm) : next_bytes(pgm, most);
+			int64_t value = text ? next_number(pgm) : *pgm->at++; /* the bytes are there */
 
+			if (!text && most > 255)
+				value = value << 8 | *pgm->at++;
 			if (value < 0 || (uint64_t)value > most)
 				return "a pixel is missing, or over the largest value";
-			sample[c] = to_byte((uint64_t)value, most);
+			/* In 8 bits, rounded. */
+			sample[c] =
+				(uint8_t)(most == 255 ? (uint64_t)value : ((uint64_t)value * 255 + most / 2) / most);
 		}
 		image->pixels[i] = colour ? grey_of(sample) : sample[0];
 	}
@@ -172,7 +162,7 @@ static void png_warns(png_structp png, png_const_charp text)
 	(void)text;
 }
 
-static void png_take(png_structp png, png_bytep to, size_t n)
+static void png_read_bytes(png_structp png, png_bytep to, size_t n)
 {
 	struct png_file *file = png_get_io_ptr(png);
 
@@ -182,14 +172,16 @@ static void png_take(png_structp png, png_bytep to, size_t n)
 	file->at += n;
 }
 
-/* Rows of samples of 8 bits: grey, or red, green and blue; transparency is left out. */
+/* Read rows of samples of 8 bits: grey, or red, green and blue, of which grey is made; transparency is left out. */
 static void png_decode(struct png_file *file, struct image *image)
 {
 	png_structp png = file->png;
 	uint32_t width, height;
 	const char *wrong;
 	uint64_t least;
-	size_t row;
+	size_t row, pixels;
+	unsigned channels;
+	const uint8_t *from;
 	int passes;
 
 	png_read_info(png, file->info);
@@ -218,29 +210,23 @@ static void png_decode(struct png_file *file, struct image *image)
 	wrong = make_pixels(image, width, height);
 	if (wrong)
 		png_error(png, wrong);
-}
-
-static void to_grey(const struct png_file *file, const struct image *image)
-{
-	unsigned channels = png_get_channels(file->png, file->info);
-	size_t pixels = (size_t)image->width * image->height;
-	const uint8_t *from = file->samples;
-
+	channels = png_get_channels(png, file->info);
+	pixels = (size_t)width * height;
+	from = file->samples;
 	for (size_t i = 0; i < pixels; i++, from += channels)
 		image->pixels[i] = channels == 1 ? from[0] : grey_of(from);
 }
 
-/* A function of its own: nothing local is changed between setjmp and longjmp. */
-static int png_try(struct png_file *file, struct image *image)
+/* Decode between setjmp and longjmp, in a function of its own, so that no local variable changes between them. */
+static int png_try_read(struct png_file *file, struct image *image)
 {
 	if (setjmp(png_jmpbuf(file->png)))
 		return -EPROTO;
 	png_set_user_limits(file->png, RDMAD_GPU_SIZE_MAX, RDMAD_GPU_SIZE_MAX);
 	png_set_chunk_malloc_max(file->png, 8 * MIB);
 	png_set_chunk_cache_max(file->png, 128);
-	png_set_read_fn(file->png, file, png_take);
+	png_set_read_fn(file->png, file, png_read_bytes);
 	png_decode(file, image);
-	to_grey(file, image);
 	return 0;
 }
 
@@ -253,7 +239,7 @@ static const char *parse_png(const uint8_t *data, size_t len, struct image *imag
 	if (file.png)
 		file.info = png_create_info_struct(file.png);
 	if (file.info)
-		rc = png_try(&file, image);
+		rc = png_try_read(&file, image);
 	png_destroy_read_struct(&file.png, &file.info, NULL);
 	free(file.samples);
 	if (rc == 0)
@@ -350,14 +336,6 @@ int image_read(const char *path, struct image *image)
 	return CTL_FAILED;
 }
 
-static int write_pgm(FILE *out, const struct image *image)
-{
-	size_t pixels = (size_t)image->width * image->height;
-
-	fprintf(out, "P5\n%u %u\n255\n", image->width, image->height);
-	return fwrite(image->pixels, 1, pixels, out) == pixels ? 0 : -errno;
-}
-
 static int png_try_write(struct png_file *file, FILE *out, const struct image *image)
 {
 	if (setjmp(png_jmpbuf(file->png)))
@@ -398,10 +376,15 @@ int image_write(const char *path, const struct image *image)
 {
 	bool to_stdout = strcmp(path, "-") == 0;
 	FILE *out = to_stdout ? stdout : fopen(path, "we");
+	size_t pixels = (size_t)image->width * image->height;
 	int rc = out ? 0 : -errno;
 
-	if (rc == 0)
-		rc = ctl_file_ends(path, ".png") ? write_png(out, image) : write_pgm(out, image);
+	if (rc == 0 && ctl_file_ends(path, ".png")) {
+		rc = write_png(out, image);
+	} else if (rc == 0) {
+		fprintf(out, "P5\n%u %u\n255\n", image->width, image->height);
+		rc = fwrite(image->pixels, 1, pixels, out) == pixels ? 0 : -errno;
+	}
 	if (out && (to_stdout ? fflush(out) : fclose(out)) != 0 && rc == 0)
 		rc = -errno;
 	if (rc == 0)

@@ -41,7 +41,7 @@ int ctl_help_list(FILE *out, const char *group)
 	return listed;
 }
 
-static int help_all(void)
+static int print_all_help(void)
 {
 	puts("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n\ncommands:");
 	ctl_help_list(stdout, NULL);
@@ -59,7 +59,7 @@ int ctl_help(const struct ctl_arguments *arguments)
 	int words;
 
 	if (!arguments->count)
-		return help_all();
+		return print_all_help();
 	command = ctl_command_find(arguments->count, arguments->text, &words);
 	if (command) {
 		ctl_help_command(stdout, command);

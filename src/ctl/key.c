@@ -91,7 +91,7 @@ static int command_list(const struct ctl_arguments *arguments)
 }
 
 /*
- * What a server says to the key: one connection for each service
+ * What a server lets the key do: one connection for each service
  */
 static int try_ping(const struct rdmad_options *common, char transport[8])
 {
@@ -159,7 +159,7 @@ static const struct {
 	     {WIRE_CHANNEL, try_channel},
 	     {WIRE_PEER, try_peer}};
 
-/* A service that this client may not use, or that the server does not offer, is none of the key's faults. */
+/* Try each service. That this client may not use one, or that the server does not offer it, is no fault of the key. */
 static int check_services(const struct rdmad_options *options, struct ctl_table *table, json_t *services,
 			  char transport[8])
 {
@@ -175,23 +175,6 @@ static int check_services(const struct rdmad_options *options, struct ctl_table 
 		ctl_table_cell(table, "%s", answer);
 	}
 	return 0;
-}
-
-static json_t *key_json(const struct rdmad_key_info *info)
-{
-	return info->number ? json_pack("{s:i, s:s, s:s}", "number", info->number, "name", info->name, "fingerprint",
-					info->fingerprint)
-			    : json_null();
-}
-
-static void print_key(const struct rdmad_key_info *info, const char *transport)
-{
-	if (info->number)
-		printf("key: %u of %s, fingerprint %s; the server has proved the same\n", info->number, info->name,
-		       info->fingerprint);
-	else
-		printf("key: none, and the server asks for none\n");
-	printf("transport: %s, not encrypted\n", *transport ? transport : "none");
 }
 
 static int command_check(const struct ctl_arguments *arguments)
@@ -215,11 +198,20 @@ static int command_check(const struct ctl_arguments *arguments)
 		json_decref(services);
 		rc = ctl_fail_open(rc, ctl.host);
 	} else if (ctl.json) {
+		json_t *key = info.number ? json_pack("{s:i, s:s, s:s}", "number", info.number, "name", info.name,
+						      "fingerprint", info.fingerprint)
+					  : json_null();
+
 		rc = ctl_json_print(json_pack("{s:s, s:s, s:o, s:s, s:b, s:o}", "command", "key check", "server",
-					      ctl.host, "key", key_json(&info), "transport", transport, "encrypted",
-					      false, "services", services));
+					      ctl.host, "key", key, "transport", transport, "encrypted", false,
+					      "services", services));
 	} else {
-		print_key(&info, transport);
+		if (info.number)
+			printf("key: %u of %s, fingerprint %s; the server has proved the same\n", info.number,
+			       info.name, info.fingerprint);
+		else
+			printf("key: none, and the server asks for none\n");
+		printf("transport: %s, not encrypted\n", *transport ? transport : "none");
 		ctl_table_print(stdout, &table, 0);
 	}
 	ctl_table_destroy(&table);

@@ -7,7 +7,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-/* The daemon's
+/*
+ * The log of the running daemon
  */
 
 static int command_status(const struct ctl_arguments *arguments)
@@ -48,7 +49,8 @@ static int command_checkpoint(const struct ctl_arguments *arguments)
 	return CTL_OK;
 }
 
-/* A file's
+/*
+ * A file of the log
  */
 
 struct file {
@@ -56,7 +58,7 @@ struct file {
 	uint64_t first, last;    /* LSN */
 };
 
-static void count(struct file *file, const struct wal_record *r)
+static void file_add(struct file *file, const struct wal_record *r)
 {
 	file->records++;
 	file->bytes += r->key_len + r->value_len;
@@ -69,7 +71,7 @@ static int count_record(void *arg, uint64_t at, const struct wal_record *r, cons
 {
 	(void)at;
 	(void)type;
-	count(arg, r);
+	file_add(arg, r);
 	return ctl_interrupted() ? -EINTR : 0;
 }
 
@@ -94,7 +96,7 @@ static json_t *record_json(uint64_t at, const struct wal_record *r, const char *
 
 static int dump_record(void *arg, uint64_t at, const struct wal_record *r, const char *type)
 {
-	count(arg, r);
+	file_add(arg, r);
 	if (ctl.json)
 		return ctl_json_print(record_json(at, r, type)) == CTL_OK ? 0 : -EIO;
 	printf("%" PRIu64 " %" PRIu64 " %s%s", at, r->lsn, type,
@@ -110,8 +112,8 @@ static int dump_record(void *arg, uint64_t at, const struct wal_record *r, const
 	return ctl_interrupted() ? -EINTR : 0;
 }
 
-/* What ended the reading, with *at. An exit status. */
-static int tell_end(const char *path, int rc, uint64_t at)
+/* Say what ended the reading, with *at. An exit status. */
+static int fail_file(const char *path, int rc, uint64_t at)
 {
 	char why[64];
 
@@ -136,11 +138,11 @@ static int read_file(const char *path,
 	ctl_catch_interrupt();
 	*file = (struct file){0};
 	rc = wal_read_file(path, each, file, at);
-	return tell_end(path, rc, *at);
+	return fail_file(path, rc, *at);
 }
 
-/* What a file has, into *told, which is NULL where nothing was read. Its records end at `end`, unless that is 0. */
-static int verify(const char *path, uint64_t end, json_t **told)
+/* Check a file: *told says what it has, NULL where nothing was read. Its records end at `end`, unless that is 0. */
+static int verify_file(const char *path, uint64_t end, json_t **told)
 {
 	struct file file;
 	uint64_t at = 0;
@@ -175,7 +177,7 @@ static int verify_each(void *arg, const char *name, uint64_t end)
 
 	if (asprintf(&path, "%s/%s", d->path, name) < 0)
 		return -ENOMEM;
-	rc = verify(path, end, &told);
+	rc = verify_file(path, end, &told);
 	if (told)
 		json_array_append_new(d->files, told);
 	d->status = d->status ? d->status : rc;
@@ -183,7 +185,7 @@ static int verify_each(void *arg, const char *name, uint64_t end)
 	return rc == CTL_INTERRUPTED ? -EINTR : 0;
 }
 
-/* All that counts there. */
+/* Check all files that the log of a directory has. */
 static int verify_directory(const char *path)
 {
 	struct directory d = {.path = path, .files = json_array()};
@@ -220,7 +222,7 @@ static int command_verify(const struct ctl_arguments *arguments)
 		return verify_directory(path);
 	if (strcmp(name ? name + 1 : path, "MANIFEST") == 0 && strlen(path) < sizeof(manifest_of))
 		return verify_directory(dirname(strcpy(manifest_of, path))); /* it names what is there */
-	rc = verify(path, 0, &told);
+	rc = verify_file(path, 0, &told);
 	if (!told)
 		return rc;
 	if (ctl.json)

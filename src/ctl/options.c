@@ -36,7 +36,7 @@ const struct ctl_option ctl_globals[] = {
 	{NULL},
 };
 
-static void closest(const struct ctl_option *table, const char *name, const char **best, unsigned *least)
+static void find_closest(const struct ctl_option *table, const char *name, const char **best, unsigned *least)
 {
 	for (; table && table->name; table++) {
 		unsigned d = words_distance(name, table->name);
@@ -67,8 +67,8 @@ static int unknown_option(struct words *w, const char *word)
 	if (w->dry)
 		return 0;
 	if (word[1] == '-') {
-		closest(w->own, word + 2, &best, &least);
-		closest(ctl_globals, word + 2, &best, &least);
+		find_closest(w->own, word + 2, &best, &least);
+		find_closest(ctl_globals, word + 2, &best, &least);
 	}
 	if (best)
 		ctl_say("unknown option %s; did you mean --%s?", word, best);
@@ -93,7 +93,7 @@ static const struct ctl_option *find_letter(const struct ctl_option *table, char
 	return NULL;
 }
 
-static int bad_value(const struct ctl_option *o, const char *text, int error)
+static int fail_value(const struct ctl_option *o, const char *text, int error)
 {
 	static const char *const kind[] = {
 		[CTL_NUMBER] = "a whole number",
@@ -163,7 +163,7 @@ static int set_value(const struct ctl_option *o, const char *text)
 	case CTL_TIME:
 		rc = parse_quantity(o, text, &number);
 		if (rc != 0)
-			return bad_value(o, text, rc);
+			return fail_value(o, text, rc);
 		*(uint64_t *)o->value = number;
 		return 0;
 	}
@@ -171,7 +171,7 @@ static int set_value(const struct ctl_option *o, const char *text)
 }
 
 /* An option's value: the rest of its word, or else the next word. */
-static int take_value(struct words *w, const struct ctl_option *o, const char *rest)
+static int parse_value(struct words *w, const struct ctl_option *o, const char *rest)
 {
 	if (w->wrong && o->value == &ctl.json)
 		ctl.json = true;
@@ -204,7 +204,7 @@ static int parse_long(struct words *w, const char *word)
 		ctl_say("--%s takes no value", o->name);
 		return -EINVAL;
 	}
-	return take_value(w, o, equals ? equals + 1 : NULL);
+	return parse_value(w, o, equals ? equals + 1 : NULL);
 }
 
 /* "-c5", "-c 5", "-jv". */
@@ -218,14 +218,14 @@ static int parse_letters(struct words *w, const char *word)
 			o = find_letter(ctl_globals, *p);
 		if (!o)
 			return unknown_option(w, word);
-		rc = take_value(w, o, p[1] ? p + 1 : NULL);
+		rc = parse_value(w, o, p[1] ? p + 1 : NULL);
 		if (rc != 0 || o->type != CTL_FLAG)
 			return rc;
 	}
 	return 0;
 }
 
-static int walk(struct words *w, struct ctl_arguments *arguments)
+static int walk_words(struct words *w, struct ctl_arguments *arguments)
 {
 	bool literal = false;
 	int rc = 0;
@@ -247,11 +247,11 @@ static int walk(struct words *w, struct ctl_arguments *arguments)
 int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments)
 {
 	struct words w = {.own = own, .argc = argc, .argv = argv};
-	int rc = walk(&w, arguments);
+	int rc = walk_words(&w, arguments);
 
 	if (rc != 0) {
 		w.dry = w.wrong = true;
-		walk(&w, arguments);
+		walk_words(&w, arguments);
 	}
 	return rc;
 }
@@ -260,7 +260,7 @@ bool ctl_options_words(const struct ctl_option *own, int argc, const char **argv
 {
 	struct words w = {.own = own, .argc = argc, .argv = argv, .dry = true};
 
-	walk(&w, arguments);
+	walk_words(&w, arguments);
 	return !w.unknown;
 }
 

@@ -14,13 +14,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATIENCE (TIME_S / 2) /* an interrupted command waits so long for its reader to take something */
+#define INTERRUPTED_TIMEOUT (TIME_S / 2) /* an interrupted command waits so long for its reader */
 
 static struct {
 	size_t whole;   /* of what stdio holds, so many bytes end at the end of a record */
 	bool part;      /* what came out ends within a record */
 	int error;      /* errno: why nothing more is written; 0: it is */
-	uint64_t until; /* time_now(): the end of the patience; 0: it was not needed yet */
+	uint64_t until; /* time_now(): the end of that timeout; 0: not interrupted yet */
 } output;
 
 bool ctl_output_takes(int ms)
@@ -59,7 +59,7 @@ static int output_wait(void)
 	if (!ctl_interrupted())
 		return (int)(CTL_SLICE / TIME_MS);
 	if (!output.until)
-		output.until = now + PATIENCE;
+		output.until = now + INTERRUPTED_TIMEOUT;
 	return now < output.until ? (int)MIN((output.until - now) / TIME_MS + 1, CTL_SLICE / TIME_MS) : 0;
 }
 

@@ -38,9 +38,8 @@ static const struct ctl_option broadcast_options[] = {
 
 static const struct ctl_option alltoall_options[] = {OPTION_LISTEN, OPTION_CONNECT, OPTION_PEERS, {NULL}};
 
-/* What there is of one command, and what it did. */
-struct
-try {
+/* The context of one command, and how much it moved. */
+struct peer_run {
 	rdma_context *ctx;
 	const char *address;
 	int fd; /* read or written */
@@ -90,9 +89,8 @@ void ctl_peer_options(rdma_options *options)
  * Connections
  */
 
-/* With a thread that answers: input that is long in coming, or a reader who is slow, is no reason to be taken for
- * dead. */
-static void options_here(rdma_options *options)
+/* Set the options, with a progress thread, so that the peer hears of this end while input or output is slow. */
+static void connection_options(rdma_options *options)
 {
 	ctl_peer_options(options);
 	options->progress_thread = true;
@@ -107,7 +105,7 @@ static void remove_socket(int number)
 	raise(number);
 }
 
-/* A file for a socket goes with who listens there, by whatever signal people and pipes end it. */
+/* Remove the file of a UNIX socket when a signal ends this process. */
 static void remove_socket_at_end(const char *path)
 {
 	static const int numbers[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
@@ -120,11 +118,11 @@ static void remove_socket_at_end(const char *path)
 			sigaction(numbers[i], &action, NULL);
 }
 
-static int listen_here(struct try *t, const struct address *address)
+static int listen_for_peers(struct peer_run *t, const struct address *address)
 {
 	rdma_options options;
 
-	options_here(&options);
+	connection_options(&options);
 	options.max_peers = (uint32_t)peers;
 	t->ctx = rdma_init_options(t->address, address->path ? 0 : address->port, true, &options);
 	if (!t->ctx)
@@ -147,11 +145,11 @@ static int listen_here(struct try *t, const struct address *address)
 	return CTL_OK;
 }
 
-static int connect_there(struct try *t, const struct address *address)
+static int connect_to_peer(struct peer_run *t, const struct address *address)
 {
 	rdma_options options;
 
-	options_here(&options);
+	connection_options(&options);
 	t->ctx = rdma_init_options(NULL, 0, false, &options);
 	if (!t->ctx || rdma_connect_peer(t->ctx, t->address, address->path ? 0 : address->port) < 0)
 		return ctl_peer_fail(t->address);
@@ -159,7 +157,7 @@ static int connect_there(struct try *t, const struct address *address)
 	return CTL_OK;
 }
 
-static int open_try(struct try *t)
+static int choose_address(struct peer_run *t)
 {
 	if (!listen_on == !connect_to)
 		return ctl_usage_error("%s: either --listen or --connect", ctl_command_name());
@@ -168,19 +166,19 @@ static int open_try(struct try *t)
 	return CTL_OK;
 }
 
-static int join(struct try *t)
+static int join_peers(struct peer_run *t)
 {
 	struct address address;
 	int rc = address_parse(t->address, &address);
 
 	if (rc != 0)
 		return ctl_usage_hint();
-	rc = listen_on ? listen_here(t, &address) : connect_there(t, &address);
+	rc = listen_on ? listen_for_peers(t, &address) : connect_to_peer(t, &address);
 	t->begin = time_now();
 	return rc;
 }
 
-static void close_try(struct try *t)
+static void close_run(struct peer_run *t)
 {
 	rdma_cleanup(t->ctx);
 	free(t->buffer);
@@ -188,7 +186,7 @@ static void close_try(struct try *t)
 		close(t->fd);
 }
 
-static int report(const struct try *t, const char *transport)
+static int print_report(const struct peer_run *t, const char *transport)
 {
 	double seconds = (double)(time_now() - t->begin) / 1e9;
 	char text[32];
@@ -210,7 +208,7 @@ static int report(const struct try *t, const char *transport)
  * Sending: pieces of what is read, then a message of no bytes, which the other end answers by one when it has written
  * all.
  */
-static int open_input(struct try *t)
+static int open_input(struct peer_run *t)
 {
 	t->fd = file && strcmp(file, "-") != 0 ? open(file, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
 	if (t->fd < 0)
@@ -220,8 +218,8 @@ static int open_input(struct try *t)
 	return t->buffer ? CTL_OK : fail_file(-ENOMEM);
 }
 
-/* As much as a piece holds, unless the input ends. */
-static ssize_t fill(struct try *t)
+/* Read as much as a piece holds, unless the input ends. */
+static ssize_t read_piece(struct peer_run *t)
 {
 	size_t have = 0;
 
@@ -239,25 +237,20 @@ static ssize_t fill(struct try *t)
 	return (ssize_t)have;
 }
 
-static int send_piece(struct try *t, size_t length)
-{
-	if (peers == 1)
-		return rdma_send(t->ctx, 0, t->buffer, length) < 0 ? ctl_peer_fail(t->address) : CTL_OK;
-	if (rdma_broadcast(t->ctx, t->buffer, length) == (int)peers)
-		return CTL_OK;
-	return ctl_peer_fail(t->address);
-}
-
-static int send_all(struct try *t)
+static int send_all(struct peer_run *t)
 {
 	ssize_t n;
 	int rc;
 
 	do {
-		n = fill(t);
+		bool sent;
+
+		n = read_piece(t);
 		if (n < 0)
 			return fail_file((int)n);
-		rc = send_piece(t, (size_t)n);
+		sent = peers == 1 ? rdma_send(t->ctx, 0, t->buffer, (size_t)n) >= 0
+				  : rdma_broadcast(t->ctx, t->buffer, (size_t)n) == (int)peers;
+		rc = sent ? CTL_OK : ctl_peer_fail(t->address);
 		t->bytes += (uint64_t)n;
 		t->messages += n > 0;
 	} while (rc == CTL_OK && n > 0);
@@ -267,21 +260,21 @@ static int send_all(struct try *t)
 	return rc;
 }
 
-/* A file from or to the peers, which is opened before anybody is connected. */
-static int run_file(int (*open_file)(struct try *t), int (*work)(struct try *t))
+/* Move a file from or to the peers. It is opened before they connect. */
+static int run_file(int (*open_file)(struct peer_run *t), int (*work)(struct peer_run *t))
 {
-	struct try t = {0};
-	int rc = open_try(&t);
+	struct peer_run t = {0};
+	int rc = choose_address(&t);
 
 	if (rc == CTL_OK)
 		rc = open_file(&t);
 	if (rc == CTL_OK)
-		rc = join(&t);
+		rc = join_peers(&t);
 	if (rc == CTL_OK)
 		rc = work(&t);
 	if (rc == CTL_OK)
-		rc = report(&t, rdma_transport(t.ctx, 0));
-	close_try(&t);
+		rc = print_report(&t, rdma_transport(t.ctx, 0));
+	close_run(&t);
 	return rc;
 }
 
@@ -298,7 +291,7 @@ static int command_broadcast(const struct ctl_arguments *arguments)
 /*
  * Receiving
  */
-static int write_all(int fd, const char *data, size_t length)
+static int write_to_fd(int fd, const char *data, size_t length)
 {
 	while (length) {
 		ssize_t n = write(fd, data, length);
@@ -311,16 +304,16 @@ static int write_all(int fd, const char *data, size_t length)
 	return 0;
 }
 
-static int write_message(const struct try *t, size_t length)
+static int write_message(const struct peer_run *t, size_t length)
 {
 	if (t->fd != STDOUT_FILENO || !ctl_at_terminal())
-		return write_all(t->fd, t->buffer, length);
+		return write_to_fd(t->fd, t->buffer, length);
 	ctl_put_value(t->buffer, length);
 	return ctl_flush() == 0 ? 0 : -errno;
 }
 
-/* Room for the next message, however long it is. */
-static int make_room(struct try *t, int64_t length)
+/* Make room for the next message, however long it is. */
+static int make_room(struct peer_run *t, int64_t length)
 {
 	char *grown = (size_t)length > t->room ? realloc(t->buffer, (size_t)length) : t->buffer;
 
@@ -332,7 +325,7 @@ static int make_room(struct try *t, int64_t length)
 	return CTL_OK;
 }
 
-static int receive_all(struct try *t)
+static int receive_all(struct peer_run *t)
 {
 	int64_t length;
 	int rc;
@@ -359,7 +352,7 @@ static int receive_all(struct try *t)
 	return rdma_send(t->ctx, 0, "", 0) < 0 ? ctl_peer_fail(t->address) : CTL_OK;
 }
 
-static int open_output(struct try *t)
+static int open_output(struct peer_run *t)
 {
 	bool to_file = file && strcmp(file, "-") != 0;
 
@@ -376,16 +369,16 @@ static int command_recv(const struct ctl_arguments *arguments)
 }
 
 /*
- * Everybody's strings
+ * The strings of all members
  */
-static int exchange(struct try *t, const char *text)
+static int exchange_strings(struct peer_run *t, const char *text)
 {
 	size_t members = listen_on ? (size_t)peers + 1 : RDMACTL_PEERS_MAX;
 
 	t->buffer = malloc(members * (TEXT_MAX + 2));
 	if (!t->buffer)
 		return ctl_fail(-ENOMEM, strerror(ENOMEM), "%s", ctl_command_name());
-	/* One that has gone since is none of its server's any more; --peers were to take part. */
+	/* A peer that has gone is not counted any more, and --peers were to take part. */
 	if (listen_on && rdma_peers(t->ctx) < (int)peers) {
 		ctl_say("%s %s: a peer has gone before all were there", ctl_command_name(), t->address);
 		return CTL_UNREACHABLE;
@@ -405,16 +398,16 @@ static int exchange(struct try *t, const char *text)
 
 static int command_alltoall(const struct ctl_arguments *arguments)
 {
-	struct try t = {0};
-	int rc = open_try(&t);
+	struct peer_run t = {0};
+	int rc = choose_address(&t);
 
 	if (rc == CTL_OK && strlen(arguments->text[0]) >= TEXT_MAX)
 		rc = ctl_usage_error("peer alltoall: a text has less than %u bytes", TEXT_MAX);
 	if (rc == CTL_OK)
-		rc = join(&t);
+		rc = join_peers(&t);
 	if (rc == CTL_OK)
-		rc = exchange(&t, arguments->text[0]);
-	close_try(&t);
+		rc = exchange_strings(&t, arguments->text[0]);
+	close_run(&t);
 	return rc;
 }
 

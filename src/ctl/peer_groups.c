@@ -46,8 +46,8 @@ static int add_member(void *arg, const struct rdmad_peer_entry *entry)
 	return ctl_interrupted() ? -EINTR : 0;
 }
 
-/* A line for each member. */
-static json_t *table_of(const json_t *list)
+/* Make a table with a line for each member. */
+static json_t *member_table(const json_t *list)
 {
 	json_t *table = json_array(), *group, *member;
 	size_t i, k;
@@ -87,7 +87,7 @@ static int command_groups(const struct ctl_arguments *arguments)
 	if (ctl.json)
 		return ctl_json_print(json_pack("{s:s, s:s, s:s, s:o}", "command", "peer groups", "server", ctl.host,
 						"transport", transport, "groups", groups.list));
-	o = json_pack("{s:o}", "groups", table_of(groups.list));
+	o = json_pack("{s:o}", "groups", member_table(groups.list));
 	ctl_render(stdout, o);
 	ctl_say_transport(ctl.host, transport);
 	json_decref(o);

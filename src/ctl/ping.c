@@ -31,7 +31,7 @@ struct run {
 	int error; /* what ended it early */
 };
 
-/* The next round trip; a pong that differs counts as one. -EINTR, -ETIMEDOUT or the library's. */
+/* Receive the next pong; one that differs counts as a round trip. -EINTR, -ETIMEDOUT or the library's error. */
 static int run_receive(struct run *run, uint64_t *rtt)
 {
 	uint64_t until = time_now() + ctl_answer_limit();
@@ -51,8 +51,8 @@ static int run_receive(struct run *run, uint64_t *rtt)
 	return rc;
 }
 
-/* Keep `depth` in flight. */
-static int fill(struct run *run, uint64_t wanted)
+/* Send until `depth` are in flight, or `wanted` were sent in all. */
+static int run_send(struct run *run, uint64_t wanted)
 {
 	while (run->sent < wanted && run->sent - run->received < depth && !ctl_interrupted()) {
 		int rc = rdmad_ping_send(run->ping);
@@ -66,12 +66,13 @@ static int fill(struct run *run, uint64_t wanted)
 	return 0;
 }
 
-static int flood(struct run *run)
+/* Send `count` pings as fast as they go. */
+static int run_flood(struct run *run)
 {
 	uint64_t rtt;
 	int rc;
 
-	while ((rc = fill(run, count)) == 0 && run->sent != run->received) {
+	while ((rc = run_send(run, count)) == 0 && run->sent != run->received) {
 		rc = run_receive(run, &rtt);
 		if (rc != 0)
 			break;
@@ -79,21 +80,15 @@ static int flood(struct run *run)
 	return rc;
 }
 
-static void sleep_until(uint64_t time)
-{
-	struct timespec ts = {.tv_sec = (time_t)(time / TIME_S), .tv_nsec = (long)(time % TIME_S)};
-
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
-}
-
-static int one_by_one(struct run *run)
+/* Send one ping each interval. */
+static int run_one_by_one(struct run *run)
 {
 	uint64_t next = time_now(), rtt, bad;
 	int rc = 0;
 
 	while (!ctl_interrupted() && (!count || run->sent < count)) {
 		bad = run->bad;
-		rc = fill(run, run->sent + 1);
+		rc = run_send(run, run->sent + 1);
 		if (rc != 0 || run->sent == run->received)
 			break;
 		rc = run_receive(run, &rtt);
@@ -106,13 +101,16 @@ static int one_by_one(struct run *run)
 			ctl_flush();
 		}
 		next += interval;
-		if (!count || run->sent < count)
-			sleep_until(next);
+		if (!count || run->sent < count) {
+			struct timespec ts = {.tv_sec = (time_t)(next / TIME_S), .tv_nsec = (long)(next % TIME_S)};
+
+			clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+		}
 	}
 	return rc;
 }
 
-static double us(uint64_t ns)
+static double ns_to_us(uint64_t ns)
 {
 	return (double)ns / 1e3;
 }
@@ -126,14 +124,14 @@ static int print_json(const struct run *run)
 			      "depth", (json_int_t)depth, "sent", (json_int_t)run->sent, "received",
 			      (json_int_t)run->received, "verified", verify, "verify_failures", (json_int_t)run->bad,
 			      "interrupted", ctl_interrupted());
-	json_t *more =
-		json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "elapsed_seconds", elapsed,
-			  "messages_per_second", rate, "megabits_per_second", rate * (double)size * 8 / 1e6,
-			  "bytes_per_second", rate * (double)size, "rtt_us_min", us(run->received ? run->rtt.min : 0),
-			  "rtt_us_p50", us(histogram_percentile(&run->rtt, 50)), "rtt_us_mean",
-			  histogram_mean(&run->rtt) / 1e3, "rtt_us_p99", us(histogram_percentile(&run->rtt, 99)),
-			  "rtt_us_p99_9", us(histogram_percentile(&run->rtt, 99.9)), "rtt_us_max", us(run->rtt.max),
-			  "cpu_user_seconds", run->usage.user, "cpu_system_seconds", run->usage.system);
+	json_t *more = json_pack(
+		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "elapsed_seconds", elapsed,
+		"messages_per_second", rate, "megabits_per_second", rate * (double)size * 8 / 1e6, "bytes_per_second",
+		rate * (double)size, "rtt_us_min", ns_to_us(run->received ? run->rtt.min : 0), "rtt_us_p50",
+		ns_to_us(histogram_percentile(&run->rtt, 50)), "rtt_us_mean", histogram_mean(&run->rtt) / 1e3,
+		"rtt_us_p99", ns_to_us(histogram_percentile(&run->rtt, 99)), "rtt_us_p99_9",
+		ns_to_us(histogram_percentile(&run->rtt, 99.9)), "rtt_us_max", ns_to_us(run->rtt.max),
+		"cpu_user_seconds", run->usage.user, "cpu_system_seconds", run->usage.system);
 
 	json_object_update(o, more);
 	json_decref(more);
@@ -156,29 +154,14 @@ static void print_text(const struct run *run)
 	printf("%.0f messages/s, %.3f Mb/s, user %.3f s, system %.3f s\n", rate, rate * (double)size * 8 / 1e6,
 	       run->usage.user, run->usage.system);
 	if (run->received)
-		printf("round trip min %.1f, p50 %.1f, avg %.1f, p99 %.1f, p99.9 %.1f, max %.1f us\n", us(run->rtt.min),
-		       us(histogram_percentile(&run->rtt, 50)), histogram_mean(&run->rtt) / 1e3,
-		       us(histogram_percentile(&run->rtt, 99)), us(histogram_percentile(&run->rtt, 99.9)),
-		       us(run->rtt.max));
-}
-
-static int open_ping(struct run *run)
-{
-	struct rdmad_ping_options options = {
-		.size = (uint32_t)size,
-		.count = (uint32_t)count,
-		.depth = (uint32_t)depth,
-		.verify = verify,
-	};
-
-	ctl_library_options(&options.common);
-	options.common.timeout_us = MIN(ctl.timeout, CTL_SLICE) / TIME_US;
-	options.common.credits = (uint32_t)MAX(depth + 1, 32u);
-	return rdmad_ping_open(run->server, &options, &run->ping);
+		printf("round trip min %.1f, p50 %.1f, avg %.1f, p99 %.1f, p99.9 %.1f, max %.1f us\n",
+		       ns_to_us(run->rtt.min), ns_to_us(histogram_percentile(&run->rtt, 50)),
+		       histogram_mean(&run->rtt) / 1e3, ns_to_us(histogram_percentile(&run->rtt, 99)),
+		       ns_to_us(histogram_percentile(&run->rtt, 99.9)), ns_to_us(run->rtt.max));
 }
 
 /* Print the results so far, also after an error, and find the exit status. */
-static int conclude(struct run *run)
+static int print_results(struct run *run)
 {
 	char limit[32], why[64];
 	int rc = CTL_OK;
@@ -205,6 +188,7 @@ static int conclude(struct run *run)
 static int command_ping(const struct ctl_arguments *arguments)
 {
 	struct run run = {.server = arguments->count ? arguments->text[0] : ctl.host};
+	struct rdmad_ping_options options = {.size = (uint32_t)size, .depth = (uint32_t)depth, .verify = verify};
 	struct address address;
 	int rc;
 
@@ -215,17 +199,21 @@ static int command_ping(const struct ctl_arguments *arguments)
 				       (unsigned long long)depth);
 	if (!count && interval == TIME_NEVER)
 		count = COUNT_DEFAULT;
+	options.count = (uint32_t)count;
 	histogram_init(&run.rtt);
 	ctl_catch_interrupt();
-	rc = open_ping(&run);
+	ctl_library_options(&options.common);
+	options.common.timeout_us = MIN(ctl.timeout, CTL_SLICE) / TIME_US;
+	options.common.credits = (uint32_t)MAX(depth + 1, 32u);
+	rc = rdmad_ping_open(run.server, &options, &run.ping);
 	if (rc != 0)
 		return ctl_fail_open(rc, run.server);
 	ctl_usage_add(&run.usage, -1);
 	run.begin = time_now();
-	run.error = interval == TIME_NEVER ? flood(&run) : one_by_one(&run);
+	run.error = interval == TIME_NEVER ? run_flood(&run) : run_one_by_one(&run);
 	run.end = time_now();
 	ctl_usage_add(&run.usage, 1);
-	rc = conclude(&run);
+	rc = print_results(&run);
 	rdmad_ping_close(run.ping);
 	return rc;
 }

@@ -12,7 +12,7 @@ void ctl_progress_begin(struct ctl_progress *progress, const char *things)
 	progress->on = isatty(STDERR_FILENO) && !ctl.quiet && !ctl.json;
 }
 
-static void draw(struct ctl_progress *p)
+static void progress_draw(struct ctl_progress *p)
 {
 	double seconds = (double)(p->shown - p->begin) / 1e9;
 	char size[32], rate[32];
@@ -35,7 +35,7 @@ void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t by
 	if (now - progress->shown < EVERY)
 		return;
 	progress->shown = now;
-	draw(progress);
+	progress_draw(progress);
 }
 
 void ctl_progress_end(struct ctl_progress *progress)

@@ -26,7 +26,7 @@ void record_release(struct record *record)
  */
 
 /* "NAME", or "NAME_base64" decoded into *owned. NULL, or what is wrong. */
-static const char *take_bytes(json_t *object, const char *name, const void **data, size_t *len, char **owned)
+static const char *parse_bytes(json_t *object, const char *name, const void **data, size_t *len, char **owned)
 {
 	const json_t *plain = json_object_get(object, name), *coded;
 	char member[32];
@@ -45,22 +45,10 @@ static const char *take_bytes(json_t *object, const char *name, const void **dat
 	return *owned ? NULL : "that is not base64";
 }
 
-static const char *take_ttl(const json_t *object, uint64_t *ttl_us)
-{
-	const json_t *ttl = json_object_get(object, "ttl_us");
-
-	*ttl_us = 0;
-	if (!ttl || json_is_null(ttl))
-		return NULL;
-	if (!json_is_integer(ttl) || json_integer_value(ttl) <= 0)
-		return "ttl_us is not a number over 0";
-	*ttl_us = (uint64_t)json_integer_value(ttl);
-	return NULL;
-}
-
 const char *record_parse(const char *line, size_t len, struct record *record)
 {
 	const char *wrong;
+	const json_t *ttl;
 	json_error_t error;
 
 	memset(record, 0, sizeof(*record));
@@ -74,11 +62,14 @@ const char *record_parse(const char *line, size_t len, struct record *record)
 		record->count = (uint64_t)json_integer_value(json_object_get(record->json, "keys"));
 		return NULL;
 	}
-	wrong = take_bytes(record->json, "key", &record->key, &record->key_len, &record->owned[0]);
+	wrong = parse_bytes(record->json, "key", &record->key, &record->key_len, &record->owned[0]);
 	if (!wrong)
-		wrong = take_bytes(record->json, "value", &record->value, &record->value_len, &record->owned[1]);
-	if (!wrong)
-		wrong = take_ttl(record->json, &record->ttl_us);
+		wrong = parse_bytes(record->json, "value", &record->value, &record->value_len, &record->owned[1]);
+	ttl = json_object_get(record->json, "ttl_us");
+	if (!wrong && json_is_integer(ttl) && json_integer_value(ttl) > 0)
+		record->ttl_us = (uint64_t)json_integer_value(ttl);
+	else if (!wrong && ttl && !json_is_null(ttl))
+		wrong = "ttl_us is not a number over 0";
 	if (!wrong && (!record->key_len || record->key_len > KEY_MAX))
 		wrong = "a key has 1 to 4095 bytes";
 	if (wrong)
@@ -108,8 +99,8 @@ static int write_json(FILE *out, const struct record *record)
 }
 
 /*
- * Binary: the magic number, then records, then a head without a key that has their number for the length of its value:
- * so an end that is missing is seen.
+ * Binary: the magic number, then records, then a head without a key, whose length of the value is the number of
+ * records: so a missing end is noticed.
  */
 static int write_head(FILE *out, size_t key_len, uint64_t value_len, uint64_t ttl_us)
 {
@@ -143,7 +134,7 @@ static int end_binary(FILE *out, uint64_t count)
 	return write_head(out, 0, count, 0);
 }
 
-static int nothing(FILE *out)
+static int begin_json(FILE *out)
 {
 	(void)out;
 	return 0;
@@ -160,7 +151,7 @@ static const struct format {
 	int (*write)(FILE *out, const struct record *record);
 	int (*end)(FILE *out, uint64_t count);
 } formats[] = {
-	[RECORD_JSON] = {"json", nothing, write_json, end_json},
+	[RECORD_JSON] = {"json", begin_json, write_json, end_json},
 	[RECORD_BINARY] = {"binary", begin_binary, write_binary, end_binary},
 };
 

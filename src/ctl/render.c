@@ -163,21 +163,6 @@ void ctl_table_column(struct ctl_table *table, const char *title, bool right)
 	table->right[table->columns++] = right;
 }
 
-static bool grow(struct ctl_table *table)
-{
-	size_t room = MAX(table->room * 2, 64u);
-	char **cell;
-
-	if (table->cells < table->room)
-		return true;
-	cell = realloc(table->cell, room * sizeof(*cell));
-	if (!cell)
-		return false;
-	table->cell = cell;
-	table->room = room;
-	return true;
-}
-
 void ctl_table_cell(struct ctl_table *table, const char *format, ...)
 {
 	va_list args;
@@ -187,9 +172,19 @@ void ctl_table_cell(struct ctl_table *table, const char *format, ...)
 	va_start(args, format);
 	n = vasprintf(&text, format, args);
 	va_end(args);
-	if (n < 0 || !grow(table)) {
-		if (n >= 0)
+	if (n >= 0 && table->cells == table->room) {
+		size_t room = MAX(table->room * 2, 64u);
+		char **cell = realloc(table->cell, room * sizeof(*cell));
+
+		if (cell) {
+			table->cell = cell;
+			table->room = room;
+		} else {
 			free(text);
+			n = -1;
+		}
+	}
+	if (n < 0) {
 		table->failed = true;
 		return;
 	}

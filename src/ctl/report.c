@@ -49,8 +49,8 @@ static void print_hint(int error)
 		fprintf(stderr, "%s\n", hint_of(error));
 }
 
-/* As far as can be told without asking anyone. */
-static bool is_here(const char *server)
+/* Whether the address is one of this machine, as far as its text says. */
+static bool is_local_address(const char *server)
 {
 	const char *host = strstr(server, "://") ? strstr(server, "://") + 3 : server;
 
@@ -60,7 +60,7 @@ static bool is_here(const char *server)
 
 static void print_hint_about(int error, const char *server)
 {
-	if (error == -ECONNREFUSED && is_here(server))
+	if (error == -ECONNREFUSED && is_local_address(server))
 		fputs("start the daemon with: rdmad\n", stderr);
 	else
 		print_hint(error);

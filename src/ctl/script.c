@@ -11,8 +11,8 @@ static bool blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* The next word of [*at, end), with *at moved behind it and the one blank that ends it. */
-static size_t take_word(const char **at, const char *end, const char **word)
+/* Find the next word of [*at, end), and move *at behind it and the one blank that ends it. */
+static size_t next_word(const char **at, const char *end, const char **word)
 {
 	const char *p = *at;
 
@@ -32,23 +32,23 @@ static const char *parse_set(const char *at, const char *end, struct script_comm
 	return NULL;
 }
 
-static const char *no_more(const char *at, const char *end)
+static const char *parse_end(const char *at, const char *end)
 {
 	const char *word;
 
-	return take_word(&at, end, &word) ? "there is more behind what the command takes" : NULL;
+	return next_word(&at, end, &word) ? "there is more behind what the command takes" : NULL;
 }
 
 static const char *parse_get(const char *at, const char *end, struct script_command *c)
 {
-	return no_more(at, end);
+	return parse_end(at, end);
 }
 
 static const char *parse_setsize(const char *at, const char *end, struct script_command *c)
 {
 	const char *word;
 	char text[32];
-	size_t len = take_word(&at, end, &word);
+	size_t len = next_word(&at, end, &word);
 
 	if (!len || len >= sizeof(text))
 		return "setsize needs a size: setsize KEY N";
@@ -56,7 +56,7 @@ static const char *parse_setsize(const char *at, const char *end, struct script_
 	text[len] = '\0';
 	if (units_parse_size(text, &c->size) != 0 || c->size < 1 || c->size > SIZE_MAX_TEXT)
 		return "the size is not a number from 1 on";
-	return no_more(at, end);
+	return parse_end(at, end);
 }
 
 static const struct verb {
@@ -71,30 +71,23 @@ static const struct verb {
 	{"printkv", SCRIPT_PRINTKV, false, parse_get},
 };
 
-static const struct verb *find_verb(const char *word, size_t len)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		if (strlen(verbs[i].name) == len && memcmp(verbs[i].name, word, len) == 0)
-			return &verbs[i];
-	return NULL;
-}
-
 const char *script_parse(const char *line, size_t len, struct script_command *command)
 {
 	const char *at = line, *end = line + len, *word;
-	const struct verb *verb;
+	const struct verb *verb = verbs, *last = verbs + ARRAY_SIZE(verbs);
 
 	memset(command, 0, sizeof(*command));
 	if (len && line[len - 1] == '\r') /* of a file that another system wrote */
 		end--;
-	len = take_word(&at, end, &word);
+	len = next_word(&at, end, &word);
 	if (!len || word[0] == '#')
 		return NULL;
-	verb = find_verb(word, len);
-	if (!verb)
+	while (verb < last && (strlen(verb->name) != len || memcmp(verb->name, word, len) != 0))
+		verb++;
+	if (verb == last)
 		return "no such command: there are set, get, setsize and printkv";
 	if (verb->key) {
-		command->key_len = take_word(&at, end, &command->key);
+		command->key_len = next_word(&at, end, &command->key);
 		if (!command->key_len)
 			return "the key is missing";
 	}
@@ -102,22 +95,18 @@ const char *script_parse(const char *line, size_t len, struct script_command *co
 	return verb->parse(at, end, command);
 }
 
-/* xorshift64 (Marsaglia, 2003). */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 void script_random_text(char *out, size_t n, uint64_t *state)
 {
 	static const char digit[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	while (n) {
-		uint64_t bits = next_random(state);
+		uint64_t bits;
 
+		/* xorshift64 (Marsaglia, 2003). */
+		*state ^= *state << 13;
+		*state ^= *state >> 7;
+		*state ^= *state << 17;
+		bits = *state;
 		for (unsigned i = 0; i < 10 && n; i++, n--, bits >>= 6)
 			*out++ = digit[bits & 63];
 	}

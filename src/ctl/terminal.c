@@ -14,8 +14,8 @@ bool ctl_at_terminal(void)
 	return known;
 }
 
-/* How many bytes the character at `at` takes, and the text that does nothing for it: where it does nothing, itself. */
-static size_t take_character(const char *at, size_t len, char shown[static 17])
+/* Find how many bytes the character at `at` has, and a text for it that a terminal only shows. */
+static size_t show_character(const char *at, size_t len, char shown[static 17])
 {
 	unsigned char lead = (unsigned char)*at;
 	size_t takes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
@@ -40,7 +40,7 @@ static void put_safely(const char *data, size_t len, bool lines)
 		if ((*data >= ' ' && *data < 0x7f) || (lines && (*data == '\n' || *data == '\t'))) {
 			putchar(*data);
 		} else {
-			n = take_character(data, len, shown);
+			n = show_character(data, len, shown);
 			fputs(shown, stdout);
 		}
 	}
@@ -77,7 +77,7 @@ static void put_json_safely(const char *text, size_t len)
 	char shown[17];
 
 	for (size_t n; len; text += n, len -= n) {
-		n = take_character(text, len, shown);
+		n = show_character(text, len, shown);
 		if (memcmp(shown, text, n) == 0)
 			fputs(shown, stdout);
 		else

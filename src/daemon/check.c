@@ -6,7 +6,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-/* Bound, and given up at once. A port that is in use is the running daemon's as a rule. */
+/* Bind to the address, and close it at once. A port that is in use is the running daemon's as a rule. */
 static int try_address(const struct fabric_transport *transport, const struct address_socket *at)
 {
 	const struct sockaddr *sa = (const struct sockaddr *)&at->sa;
@@ -28,8 +28,8 @@ static int try_address(const struct fabric_transport *transport, const struct ad
 	return daemon_exit_status(rc);
 }
 
-/* Whether a socket of the one would be in the way of the other. Ports that the system chooses are not. */
-static bool collide(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+/* Whether two sockets cannot both be bound. Ports that the system chooses never collide. */
+static bool sockets_collide(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
 	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a, *b4 = (const struct sockaddr_in *)b;
 	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a, *b6 = (const struct sockaddr_in6 *)b;
@@ -45,7 +45,7 @@ static bool collide(const struct sockaddr_storage *a, const struct sockaddr_stor
 	       IN6_IS_ADDR_UNSPECIFIED(&a6->sin6_addr) || IN6_IS_ADDR_UNSPECIFIED(&b6->sin6_addr);
 }
 
-/* What the addresses so far are listened on by, which those behind them find in use. */
+/* Sockets of the addresses so far, which later ones would find in use. */
 struct taken {
 	struct sockaddr_storage at[SETTING_LIST_MAX * ADDRESS_SOCKETS];
 	unsigned count;
@@ -56,7 +56,7 @@ static int check_taken(struct taken *taken, const struct fabric_transport *trans
 	char text[128];
 
 	for (unsigned i = 0; i < taken->count; i++) {
-		if (!collide(&taken->at[i], &at->sa))
+		if (!sockets_collide(&taken->at[i], &at->sa))
 			continue;
 		address_format_socket((const struct sockaddr *)&at->sa, text, sizeof(text));
 		log_error("rdmad", "cannot listen on %s %s: listen has it twice", transport->name, text);
@@ -67,15 +67,7 @@ static int check_taken(struct taken *taken, const struct fabric_transport *trans
 	return 0;
 }
 
-static int check_without(struct daemon *d, const struct fabric_transport *transport, const struct address *address)
-{
-	if (!*address->scheme)
-		return 0;
-	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host, fabrics_reason(d, transport));
-	return EX_UNAVAILABLE;
-}
-
-/* By a transport of sockets; which addresses a device has, only its start finds out. */
+/* Check an address for a transport. Which addresses a device has, only its start finds out. */
 static int check_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
 			   struct taken *taken)
 {
@@ -85,8 +77,13 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 
 	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
 		return 0;
-	if (!fabrics_find(d, transport))
-		return check_without(d, transport, address);
+	if (!fabrics_find(d, transport)) {
+		if (!*address->scheme)
+			return 0;
+		log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+			  fabrics_reason(d, transport));
+		return EX_UNAVAILABLE;
+	}
 	count = fabric_transport_resolve(transport, address, at);
 	if (count < 0)
 		return EX_NOHOST;
@@ -114,7 +111,7 @@ static void parent_of(const char *path, char parent[static 256])
 	snprintf(parent, 256, "%.*s", (int)MAX(slash - path, 1), path);
 }
 
-/* A socket that is there is an old one, or the running daemon's. */
+/* Check that a UNIX socket can be made. One that is there is an old one, or the running daemon's. */
 static int check_socket(const char *what, const char *path)
 {
 	char parent[256];
@@ -150,7 +147,7 @@ static int check_address(struct daemon *d, const char *text, struct taken *taken
 	return rc;
 }
 
-/* The file itself, which may have to be made, or the directory of one that is to be made. */
+/* Check that a file can be written, or made in its directory. */
 static int check_writable(const char *what, const char *path)
 {
 	char parent[256];
@@ -173,7 +170,7 @@ static bool listens_on_path(const struct config *c)
 	return false;
 }
 
-/* As far as can be told without a device. */
+/* Check that anything listens, as far as can be told without a device. */
 static int check_any(struct daemon *d)
 {
 	struct address address;
@@ -204,16 +201,6 @@ static int check_files(const struct config *c)
 	return rc || !bad ? rc : EX_CANTCREAT;
 }
 
-/* No error: it starts without. */
-static void check_device(struct daemon *d)
-{
-	for (unsigned i = 0; i < FABRIC_TRANSPORTS && d->config->device; i++)
-		if (fabric_transports[i].device && config_allows(d->config, &fabric_transports[i]) &&
-		    !fabrics_find(d, &fabric_transports[i]))
-			log_warn("rdmad", "device is \"%s\", and there is no %s: %s", d->config->device,
-				 fabric_transports[i].name, fabrics_reason(d, &fabric_transports[i]));
-}
-
 static int check_services(const struct daemon *d)
 {
 	int rc = 0;
@@ -237,7 +224,11 @@ int check_machine(struct daemon *d)
 	struct taken taken = {.count = 0};
 
 	status[n++] = fabrics_try(d);
-	check_device(d);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS && d->config->device; i++) /* no error: the daemon starts without */
+		if (fabric_transports[i].device && config_allows(d->config, &fabric_transports[i]) &&
+		    !fabrics_find(d, &fabric_transports[i]))
+			log_warn("rdmad", "device is \"%s\", and there is no %s: %s", d->config->device,
+				 fabric_transports[i].name, fabrics_reason(d, &fabric_transports[i]));
 	for (unsigned i = 0; i < d->config->listen.count; i++)
 		status[n++] = check_address(d, d->config->listen.item[i], &taken);
 	status[n++] = check_any(d);

@@ -171,7 +171,7 @@ int daemon_signals_start(struct daemon *d)
 	return add_signals(d, false);
 }
 
-static void woken(void *arg)
+static void main_woken(void *arg)
 {
 	struct daemon *d = arg;
 
@@ -183,7 +183,7 @@ static void woken(void *arg)
 }
 
 /* Also the clock of requests that were begun and never completed. */
-static void tick(void *arg)
+static void daemon_tick(void *arg)
 {
 	struct daemon *d = arg;
 	uint64_t now = time_now(), next = service_shared_tick(&d->shared, now);
@@ -211,10 +211,10 @@ int daemon_loop_start(struct daemon *d)
 
 	if (rc != 0)
 		return EX_OSERR;
-	loop_on_wake(d->loop, woken, d);
+	loop_on_wake(d->loop, main_woken, d);
 	if (add_signals(d, true) != 0)
 		goto stop;
-	d->tick = loop_add_timer(d->loop, tick, d);
+	d->tick = loop_add_timer(d->loop, daemon_tick, d);
 	d->drain_timer = loop_add_timer(d->loop, drain_timed_out, d);
 	if (!d->tick || !d->drain_timer)
 		goto stop;
@@ -235,14 +235,14 @@ void daemon_loop_stop(struct daemon *d)
 	loop_destroy(d->loop);
 }
 
-#define BUSY_PATIENCE "EXTEND_TIMEOUT_USEC=30000000" /* for the next word of it */
+#define BUSY_EXTENSION "EXTEND_TIMEOUT_USEC=30000000" /* until its next report */
 
 static void service_is_busy(void *arg, const char *with)
 {
 	char state[160];
 
 	(void)arg;
-	snprintf(state, sizeof(state), "STATUS=%s\n" BUSY_PATIENCE, with);
+	snprintf(state, sizeof(state), "STATUS=%s\n" BUSY_EXTENSION, with);
 	notify_send(state);
 }
 
@@ -307,17 +307,12 @@ void daemon_drain(struct daemon *d)
 	workers_tell(d, WORKER_LEAVE);
 }
 
-static void end_at_once(struct daemon *d)
-{
-	log_warn("rdmad", "ending at once");
-	loop_break(d->loop);
-}
-
 void daemon_end(struct daemon *d)
 {
 	must(daemon_is_main(d));
 	if (d->ending) {
-		end_at_once(d);
+		log_warn("rdmad", "ending at once");
+		loop_break(d->loop);
 		return;
 	}
 	daemon_drain(d);
@@ -340,25 +335,20 @@ struct reload {
 	struct reloaded *told;
 };
 
-static void append(char *lines, size_t size, const char *line)
-{
-	size_t n = strlen(lines);
-
-	snprintf(lines + n, size - n, "%s%s", n ? "\n" : "", line);
-}
-
 static void setting_changed(void *arg, const char *path, bool restart)
 {
 	struct reload *r = arg;
+	char *lines = restart ? r->told->restart : r->told->changed;
+	size_t n = strlen(lines);
 
 	if (restart)
 		log_warn("config", "%s changed in the file, and needs a restart", path);
 	else
 		log_info("config", "%s changed", path);
-	append(restart ? r->told->restart : r->told->changed, sizeof(r->told->changed), path);
+	snprintf(lines + n, sizeof(r->told->changed) - n, "%s%s", n ? "\n" : "", path);
 }
 
-/* What a setting that may change can ask for and cannot have without a restart. */
+/* Keep what a setting that may change asks for, and cannot have without a restart, as it is. */
 static void hold_back(struct reload *r, struct config *fresh)
 {
 	struct daemon *d = r->daemon;
@@ -381,7 +371,7 @@ static void hold_back(struct reload *r, struct config *fresh)
 	fresh->services &= ~held;
 }
 
-/* Those of the file that can apply, and the keys and rights. */
+/* Read the file, and the keys and rights, again. */
 static int read_again(struct daemon *d, struct config **out, struct auth_table **access)
 {
 	struct config *fresh;

@@ -1,7 +1,7 @@
 /*
  * logging.c: where messages go: stderr, syslog or a file. While the daemon serves, a thread writes them, so that a
- * reader who does not read, a full pipe or a hung disk stops nobody but it: what finds the queue full is lost, and
- * counted.
+ * reader that does not read, a full pipe or a hung disk stops that thread alone: messages that find the queue full are
+ * lost, and counted.
  */
 #include "daemon/daemon.h"
 #include "base/thread.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define QUEUE_SIZE 1024
-#define QUEUE_PATIENCE 1 /* seconds that the end waits for who takes the last messages */
+#define QUEUE_END_TIMEOUT 1 /* seconds that the end waits until the last messages are written */
 
 struct message {
 	enum log_level level;
@@ -120,7 +120,7 @@ static void write_out(const struct message *m)
 		write_stderr(m);
 }
 
-static void compose(struct message *m, enum log_level level, const char *room, const char *text)
+static void message_init(struct message *m, enum log_level level, const char *room, const char *text)
 {
 	m->level = level;
 	m->room = room;
@@ -128,7 +128,7 @@ static void compose(struct message *m, enum log_level level, const char *room, c
 	snprintf(m->text, sizeof(m->text), "%s", text);
 }
 
-/* False: nobody takes it from there. */
+/* Queue a message. False: no thread writes the queue. */
 static bool queue_put(enum log_level level, const char *room, const char *text)
 {
 	bool running;
@@ -136,7 +136,7 @@ static bool queue_put(enum log_level level, const char *room, const char *text)
 	pthread_mutex_lock(&queue.lock);
 	running = queue.running;
 	if (running && queue.head - queue.tail < QUEUE_SIZE)
-		compose(&queue.message[queue.head++ % QUEUE_SIZE], level, room, text);
+		message_init(&queue.message[queue.head++ % QUEUE_SIZE], level, room, text);
 	else if (running)
 		queue.lost++;
 	pthread_cond_signal(&queue.more);
@@ -144,7 +144,7 @@ static bool queue_put(enum log_level level, const char *room, const char *text)
 	return running;
 }
 
-/* False: the end. */
+/* Wait for the next message. False: the log ends. */
 static bool queue_take(struct message *out, uint64_t *lost)
 {
 	bool found;
@@ -173,7 +173,7 @@ static void *queue_run(void *arg)
 			continue;
 		snprintf(text, sizeof(text), "%llu messages were lost: the log was not taken in time",
 			 (unsigned long long)lost);
-		compose(&note, LOG_LEVEL_WARN, "log", text);
+		message_init(&note, LOG_LEVEL_WARN, "log", text);
 		write_out(&note);
 	}
 	return arg;
@@ -190,23 +190,19 @@ void logging_gather(char *lines, size_t size)
 	gathering.size = size;
 }
 
-static void gather(const char *text)
-{
-	size_t n = strlen(gathering.lines);
-
-	snprintf(gathering.lines + n, gathering.size - n, "%s%s", n ? "\n" : "", text);
-}
-
-static void handle(enum log_level level, const char *room, const char *text)
+static void handle_message(enum log_level level, const char *room, const char *text)
 {
 	struct message m;
+	size_t n;
 
 	log_keep(level, room, text);
-	if (gathering.lines && level <= LOG_LEVEL_WARN)
-		gather(text);
+	if (gathering.lines && level <= LOG_LEVEL_WARN) {
+		n = strlen(gathering.lines);
+		snprintf(gathering.lines + n, gathering.size - n, "%s%s", n ? "\n" : "", text);
+	}
 	if (queue_put(level, room, text))
 		return;
-	compose(&m, level, room, text);
+	message_init(&m, level, room, text);
 	write_out(&m);
 }
 
@@ -225,7 +221,7 @@ int logging_start(void)
 	return 0;
 }
 
-/* False: the thread still writes, to somebody who takes nothing. */
+/* End the thread. False: it still writes, to a reader that takes nothing. */
 static bool queue_end(void)
 {
 	struct timespec until;
@@ -237,7 +233,7 @@ static bool queue_end(void)
 	pthread_cond_signal(&queue.more);
 	pthread_mutex_unlock(&queue.lock);
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += QUEUE_PATIENCE;
+	until.tv_sec += QUEUE_END_TIMEOUT;
 	if (pthread_timedjoin_np(queue.thread, NULL, &until) != 0)
 		return false;
 	queue.running = false;
@@ -270,7 +266,7 @@ int logging_open(const char *name, enum log_level level)
 
 	if (!queue.running) /* no other thread writes yet */
 		journal = is_journal();
-	log_set_handler(handle);
+	log_set_handler(handle_message);
 	if (strncmp(name, "file:", 5) == 0) {
 		wanted = TARGET_FILE;
 		rc = open_file(name + 5);

@@ -33,7 +33,7 @@ static void libevent_said(int severity, const char *text)
 	log_at(severity >= EVENT_LOG_WARN ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, "loop", "%s", text);
 }
 
-static void woken(evutil_socket_t fd, short what, void *arg)
+static void loop_woken(evutil_socket_t fd, short what, void *arg)
 {
 	struct loop *loop = arg;
 	uint64_t count;
@@ -76,7 +76,7 @@ int loop_create(struct loop **out)
 	loop->base = new_base();
 	if (!loop->base)
 		goto fail;
-	loop->wake = event_new(loop->base, loop->wake_fd, EV_READ | EV_PERSIST, woken, loop);
+	loop->wake = event_new(loop->base, loop->wake_fd, EV_READ | EV_PERSIST, loop_woken, loop);
 	loop->alarm = evtimer_new(loop->base, alarm_rang, loop);
 	if (!loop->wake || !loop->alarm || event_add(loop->wake, NULL) != 0)
 		goto fail;
@@ -104,7 +104,7 @@ void loop_destroy(struct loop *loop)
 	free(loop);
 }
 
-static void happened(evutil_socket_t fd, short what, void *arg)
+static void watch_happened(evutil_socket_t fd, short what, void *arg)
 {
 	struct loop_watch *watch = arg;
 
@@ -117,7 +117,7 @@ static short event_flags(unsigned events)
 	return (short)((events & LOOP_READ ? EV_READ : 0) | (events & LOOP_WRITE ? EV_WRITE : 0) | EV_PERSIST);
 }
 
-static struct loop_watch *add(struct loop *loop, int fd, short flags, loop_fn fn, void *arg)
+static struct loop_watch *watch_add(struct loop *loop, int fd, short flags, loop_fn fn, void *arg)
 {
 	struct loop_watch *watch = malloc(sizeof(*watch));
 
@@ -125,7 +125,7 @@ static struct loop_watch *add(struct loop *loop, int fd, short flags, loop_fn fn
 	if (!watch)
 		return NULL;
 	*watch = (struct loop_watch){.loop = loop, .fd = fd, .fn = fn, .arg = arg};
-	watch->event = event_new(loop->base, fd, flags, happened, watch);
+	watch->event = event_new(loop->base, fd, flags, watch_happened, watch);
 	if (!watch->event)
 		goto fail;
 	if (flags && event_add(watch->event, NULL) != 0)
@@ -140,17 +140,17 @@ fail:
 
 struct loop_watch *loop_add_fd(struct loop *loop, int fd, unsigned events, loop_fn fn, void *arg)
 {
-	return add(loop, fd, event_flags(events), fn, arg);
+	return watch_add(loop, fd, event_flags(events), fn, arg);
 }
 
 struct loop_watch *loop_add_signal(struct loop *loop, int signal, loop_fn fn, void *arg)
 {
-	return add(loop, signal, EV_SIGNAL | EV_PERSIST, fn, arg);
+	return watch_add(loop, signal, EV_SIGNAL | EV_PERSIST, fn, arg);
 }
 
 struct loop_watch *loop_add_timer(struct loop *loop, loop_fn fn, void *arg)
 {
-	return add(loop, -1, 0, fn, arg);
+	return watch_add(loop, -1, 0, fn, arg);
 }
 
 void loop_remove(struct loop_watch *watch)
@@ -167,21 +167,15 @@ void loop_change_fd(struct loop_watch *watch, unsigned events)
 {
 	must(loop_is_mine(watch->loop));
 	event_del(watch->event);
-	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), happened, watch);
+	event_assign(watch->event, watch->loop->base, watch->fd, event_flags(events), watch_happened, watch);
 	event_add(watch->event, NULL);
 }
 
-/* Rounded up: a timer that fires early would be set again and again. */
-static struct timeval timeval_of(uint64_t ns)
-{
-	uint64_t us = MIN(ns, 86400 * TIME_S) / TIME_US + 1;
-
-	return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
-}
-
+/* Set a timer, rounded up: one that fires early would be set again and again. */
 static void set_alarm(struct event *event, uint64_t ns)
 {
-	struct timeval tv = timeval_of(ns);
+	uint64_t us = MIN(ns, 86400 * TIME_S) / TIME_US + 1;
+	struct timeval tv = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
 
 	if (ns == TIME_NEVER)
 		event_del(event);

@@ -6,7 +6,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static int address_of(const char *path, struct sockaddr_un *sun, socklen_t *len)
+static int notify_address(const char *path, struct sockaddr_un *sun, socklen_t *len)
 {
 	size_t n = strlen(path);
 
@@ -29,7 +29,7 @@ void notify_send(const char *state)
 
 	if (!path || !*path)
 		return;
-	if (address_of(path, &sun, &len) != 0) {
+	if (notify_address(path, &sun, &len) != 0) {
 		log_warn("notify", "NOTIFY_SOCKET %s is not a socket's path", path);
 		return;
 	}
@@ -68,8 +68,8 @@ static bool ask_workers(struct daemon *d)
 	return true;
 }
 
-/* A worker that does not turn any more keeps the service manager from hearing of us, and so does this thread. */
-static void watch(void *arg)
+/* Tell the service manager that the daemon lives, if each worker and this thread still turn. */
+static void watchdog_tick(void *arg)
 {
 	struct daemon *d = arg;
 
@@ -88,10 +88,10 @@ int notify_watchdog_start(struct daemon *d)
 	if (pid && strtoull(pid, NULL, 10) != (unsigned long long)getpid())
 		return 0;
 	d->watchdog.interval = period * TIME_US / 4;
-	d->watchdog.timer = loop_add_timer(d->loop, watch, d);
+	d->watchdog.timer = loop_add_timer(d->loop, watchdog_tick, d);
 	if (!d->watchdog.timer)
 		return EX_OSERR;
-	watch(d);
+	watchdog_tick(d);
 	return 0;
 }
 

@@ -23,7 +23,7 @@
 static int parent_pipe = -1; /* the parent waits at its other end */
 static int pid_file = -1;
 
-/* The parent: the child's byte is success, its end without one the child's exit status. */
+/* Wait, as the parent: the child's byte is success, its end without one the child's exit status. */
 static void wait_for_child(int fd, pid_t child)
 {
 	char byte;
@@ -123,20 +123,8 @@ void process_ready(void)
 	parent_pipe = -1;
 }
 
-static int pid_file_held(const char *path, int fd)
-{
-	char text[32] = "";
-	ssize_t n = read(fd, text, sizeof(text) - 1);
-
-	text[MAX(n, 0)] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	log_error("process", "pid_file %s is held by process %s: another rdmad runs with it", path, text);
-	close(fd);
-	return EX_CANTCREAT;
-}
-
 /* A daemon that ended after we opened its file has taken the name away, and the lock is on a file that nobody finds. */
-static bool is_at(const char *path, int fd)
+static bool file_is_at(const char *path, int fd)
 {
 	struct stat named, open;
 
@@ -144,7 +132,7 @@ static bool is_at(const char *path, int fd)
 	       named.st_ino == open.st_ino;
 }
 
-/* Locked; 0 or an exit status. */
+/* Open and lock the file; 0 or an exit status. */
 static int pid_file_open(const char *path, int *out)
 {
 	while (true) {
@@ -154,9 +142,18 @@ static int pid_file_open(const char *path, int *out)
 			log_error("process", "cannot make pid_file %s: %m", path);
 			return EX_CANTCREAT;
 		}
-		if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-			return pid_file_held(path, fd);
-		if (is_at(path, fd)) {
+		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+			char text[32] = "";
+			ssize_t n = read(fd, text, sizeof(text) - 1);
+
+			text[MAX(n, 0)] = '\0';
+			text[strcspn(text, "\n")] = '\0';
+			log_error("process", "pid_file %s is held by process %s: another rdmad runs with it", path,
+				  text);
+			close(fd);
+			return EX_CANTCREAT;
+		}
+		if (file_is_at(path, fd)) {
 			*out = fd;
 			return 0;
 		}
@@ -184,7 +181,7 @@ void process_pid_file_remove(const char *path)
 {
 	if (pid_file < 0)
 		return;
-	if (is_at(path, pid_file))
+	if (file_is_at(path, pid_file))
 		unlink(path); /* while it is locked, so that it is ours */
 	close(pid_file);
 	pid_file = -1;
@@ -288,7 +285,7 @@ static int could_make_directory(const char *path)
 	return access(parent_of(path, above) ? above : "/", W_OK | X_OK) == 0 ? 1 : -errno;
 }
 
-static int look_at_parent(const char *path, int (*try)(const char *parent))
+static int try_parent(const char *path, int (*try)(const char *parent))
 {
 	char parent[PARENT_MAX];
 	int rc;
@@ -309,12 +306,12 @@ static int look_at_parent(const char *path, int (*try)(const char *parent))
 
 int process_make_parent(const char *path)
 {
-	return look_at_parent(path, make_directory);
+	return try_parent(path, make_directory);
 }
 
 int process_check_parent(const char *path)
 {
-	return look_at_parent(path, could_make_directory);
+	return try_parent(path, could_make_directory);
 }
 
 unsigned process_count_fds(void)

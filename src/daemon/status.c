@@ -43,13 +43,13 @@ static uint64_t *counter_at(const void *stats, const struct counter *c)
 	return (uint64_t *)((char *)(uintptr_t)stats + c->offset);
 }
 
-static void add(void *into, const void *from, const struct counter *c, size_t n)
+static void add_counters(void *into, const void *from, const struct counter *c, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		*counter_at(into, &c[i]) += *counter_at(from, &c[i]);
 }
 
-static void put(json_t *object, const char *name, uint64_t value)
+static void put_number(json_t *object, const char *name, uint64_t value)
 {
 	json_object_set_new(object, name, json_integer((json_int_t)value));
 }
@@ -57,11 +57,11 @@ static void put(json_t *object, const char *name, uint64_t value)
 static void put_counters(json_t *object, const void *stats, const struct counter *c, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		put(object, c[i].name, *counter_at(stats, &c[i]));
+		put_number(object, c[i].name, *counter_at(stats, &c[i]));
 }
 
-/* Text that others chose may be no UTF-8, which jansson refuses, and rdmactl writes it to a terminal. */
-static json_t *text(const char *s)
+/* Make text of others printable: it may be no UTF-8, which jansson refuses, and rdmactl writes it to a terminal. */
+static json_t *printable_text(const char *s)
 {
 	char line[512];
 
@@ -71,43 +71,37 @@ static json_t *text(const char *s)
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from)
 {
 	into->conn.connections += from->connections;
-	add(&into->conn, from, conn_counters, ARRAY_SIZE(conn_counters));
-	add(&into->conn, from, buffer_counters, ARRAY_SIZE(buffer_counters));
+	add_counters(&into->conn, from, conn_counters, ARRAY_SIZE(conn_counters));
+	add_counters(&into->conn, from, buffer_counters, ARRAY_SIZE(buffer_counters));
 }
 
-static void append(struct worker_report *into, struct worker_report *from)
-{
-	struct conn_info *all;
-
-	if (!from->list)
-		return;
-	all = realloc(into->list, (into->count + from->count + 1) * sizeof(*all));
-	if (all) {
-		memcpy(all + into->count, from->list, from->count * sizeof(*all));
-		into->list = all;
-		into->count += from->count;
-	}
-	free(from->list);
-}
-
-static void finish(struct status *status)
+static void status_finish(struct status *status)
 {
 	status->done(status->arg, status);
 	free(status->total.list);
 	free(status);
 }
 
-static void answered(struct worker_message *m)
+/* Add the report of a worker to the total. */
+static void report_answered(struct worker_message *m)
 {
 	struct status *status = m->arg;
-	struct worker_report *from = &m->report.report;
+	struct worker_report *from = &m->report.report, *total = &status->total;
+	struct conn_info *all = NULL;
 
-	status_add_conn(&status->total, &from->conn);
-	service_counts_add(&status->total.service, &from->service);
-	append(&status->total, from);
+	status_add_conn(total, &from->conn);
+	service_counts_add(&total->service, &from->service);
+	if (from->list)
+		all = realloc(total->list, (total->count + from->count + 1) * sizeof(*all));
+	if (all) {
+		memcpy(all + total->count, from->list, from->count * sizeof(*all));
+		total->list = all;
+		total->count += from->count;
+	}
+	free(from->list);
 	free(m);
 	if (--status->pending == 0)
-		finish(status);
+		status_finish(status);
 }
 
 int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
@@ -123,9 +117,9 @@ int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)
 		struct worker_message *m = calloc(1, sizeof(*m));
 
 		if (!m)
-			continue; /* its share is missing; the others are worth telling */
+			continue; /* its share is missing in the total */
 		m->verb = WORKER_REPORT;
-		m->done = answered;
+		m->done = report_answered;
 		m->arg = status;
 		m->report.list = list;
 		m->report.report.disconnect = disconnect;
@@ -135,7 +129,7 @@ int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)
 			free(m);
 	}
 	if (--status->pending == 0)
-		finish(status);
+		status_finish(status);
 	return 0;
 }
 
@@ -148,7 +142,7 @@ static json_t *listeners_json(const struct daemon *d)
 
 		if (l->handle)
 			json_array_append_new(array, json_pack("{s:s, s:o}", "transport", l->transport->name, "address",
-							       text(l->address)));
+							       printable_text(l->address)));
 	}
 	return array;
 }
@@ -160,8 +154,9 @@ static json_t *missing_json(const struct daemon *d)
 	for (unsigned i = 0; i < d->missings; i++) {
 		const struct missing *m = &d->missing[i];
 
-		json_array_append_new(array, json_pack("{s:s, s:o, s:o}", "transport", m->transport->name, "address",
-						       text(m->address), "reason", text(m->reason)));
+		json_array_append_new(array,
+				      json_pack("{s:s, s:o, s:o}", "transport", m->transport->name, "address",
+						printable_text(m->address), "reason", printable_text(m->reason)));
 	}
 	return array;
 }
@@ -176,18 +171,8 @@ static json_t *services_json(const struct daemon *d)
 	return array;
 }
 
-static void put_service_counters(json_t *object, const struct service_counts *counts)
-{
-	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
-		const struct service *service = service_find(id);
-
-		for (unsigned i = 0; service && service->counters && service->counters[i]; i++)
-			put(object, service->counters[i], counts->of[id][i]);
-	}
-}
-
 /*
- * What services say of themselves
+ * The reports of the services
  */
 struct json_report {
 	struct service_report report;
@@ -196,12 +181,12 @@ struct json_report {
 
 static void report_number(struct service_report *report, const char *name, uint64_t number)
 {
-	put(container_of(report, struct json_report, report)->at, name, number);
+	put_number(container_of(report, struct json_report, report)->at, name, number);
 }
 
 static void report_text(struct service_report *report, const char *name, const char *s)
 {
-	json_object_set_new(container_of(report, struct json_report, report)->at, name, text(s));
+	json_object_set_new(container_of(report, struct json_report, report)->at, name, printable_text(s));
 }
 
 static void report_begin(struct service_report *report, const char *name)
@@ -228,39 +213,46 @@ static struct json_report report_into(json_t *object)
 	return (struct json_report){{report_number, report_text, report_begin, report_end}, object, NULL};
 }
 
-/* Those of the listeners, which no worker saw, are told apart where a limit was met. */
-static void put_refusals(json_t *counters, const struct status *status)
+static json_t *counters_json(const struct status *status)
 {
+	const struct worker_report *total = &status->total;
 	const uint64_t *refused = status->daemon->refused;
-	uint64_t all = status->total.conn.refused;
+	uint64_t all = total->conn.refused;
+	json_t *counters = json_object();
 
+	put_counters(counters, &total->conn, conn_counters, ARRAY_SIZE(conn_counters));
+	/* Refusals of the listeners, which no worker saw, are told apart where a limit was met. */
 	for (unsigned i = 0; i < WIRE_REASONS; i++)
 		all += refused[i];
-	put(counters, "refused", all);
-	put(counters, "refused_connections", refused[WIRE_REASON_CONNECTIONS]);
-	put(counters, "refused_sources", refused[WIRE_REASON_SOURCE]);
+	put_number(counters, "refused", all);
+	put_number(counters, "refused_connections", refused[WIRE_REASON_CONNECTIONS]);
+	put_number(counters, "refused_sources", refused[WIRE_REASON_SOURCE]);
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		for (unsigned i = 0; service && service->counters && service->counters[i]; i++)
+			put_number(counters, service->counters[i], total->service.of[id][i]);
+	}
+	return counters;
 }
 
 json_t *status_json(const struct status *status)
 {
 	const struct daemon *d = status->daemon;
-	json_t *o = json_object(), *counters = json_object();
+	json_t *o = json_object();
 	struct json_report report = report_into(o);
 
 	json_object_set_new(o, "version", json_string(PACKAGE_VERSION));
-	put(o, "pid", (uint64_t)getpid());
+	put_number(o, "pid", (uint64_t)getpid());
 	json_object_set_new(o, "state", json_string(d->ending ? "ending" : d->draining ? "draining" : "running"));
-	put(o, "uptime_seconds", (time_now() - d->started) / TIME_S);
-	put(o, "workers", d->workers);
-	put(o, "connections", status->total.conn.connections);
-	put(o, "max_connections", d->config->max_connections);
+	put_number(o, "uptime_seconds", (time_now() - d->started) / TIME_S);
+	put_number(o, "workers", d->workers);
+	put_number(o, "connections", status->total.conn.connections);
+	put_number(o, "max_connections", d->config->max_connections);
 	json_object_set_new(o, "services", services_json(d));
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
-	put_counters(counters, &status->total.conn, conn_counters, ARRAY_SIZE(conn_counters));
-	put_refusals(counters, status);
-	put_service_counters(counters, &status->total.service);
-	json_object_set_new(o, "counters", counters);
+	json_object_set_new(o, "counters", counters_json(status));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_is_open(&d->shared, id) && service_find(id)->status)
 			service_find(id)->status(d->shared.of[id], &report.report);
@@ -271,18 +263,18 @@ static json_t *connection_json(const struct conn_info *c, uint64_t now)
 {
 	json_t *o = json_object();
 
-	put(o, "id", c->id);
-	json_object_set_new(o, "peer", text(c->peer));
-	json_object_set_new(o, "transport", text(c->transport));
-	json_object_set_new(o, "service", text(c->service));
-	json_object_set_new(o, "state", text(c->state));
-	put(o, "age_seconds", (now - MIN(now, c->opened)) / TIME_S);
-	put(o, "messages_in", c->messages_in);
-	put(o, "messages_out", c->messages_out);
-	put(o, "records_in", c->records_in);
-	put(o, "records_out", c->records_out);
-	put(o, "in_bytes", c->bytes_in);
-	put(o, "out_bytes", c->bytes_out);
+	put_number(o, "id", c->id);
+	json_object_set_new(o, "peer", printable_text(c->peer));
+	json_object_set_new(o, "transport", printable_text(c->transport));
+	json_object_set_new(o, "service", printable_text(c->service));
+	json_object_set_new(o, "state", printable_text(c->state));
+	put_number(o, "age_seconds", (now - MIN(now, c->opened)) / TIME_S);
+	put_number(o, "messages_in", c->messages_in);
+	put_number(o, "messages_out", c->messages_out);
+	put_number(o, "records_in", c->records_in);
+	put_number(o, "records_out", c->records_out);
+	put_number(o, "in_bytes", c->bytes_in);
+	put_number(o, "out_bytes", c->bytes_out);
 	return o;
 }
 
@@ -297,7 +289,7 @@ json_t *status_connections_json(const struct status *status)
 	return o;
 }
 
-/* A line of /proc/self/status in bytes. */
+/* Read a line of /proc/self/status, in bytes. */
 static uint64_t proc_bytes(const char *name)
 {
 	FILE *in = fopen("/proc/self/status", "re");
@@ -324,10 +316,10 @@ json_t *status_memory_json(const struct status *status)
 	json_t *o = json_object();
 	struct json_report report = report_into(o);
 
-	put(o, "resident_bytes", proc_bytes("VmRSS:"));
-	put(o, "locked_bytes", proc_bytes("VmLck:"));
-	put(o, "pinned_bytes", proc_bytes("VmPin:"));
-	put(o, "heap_bytes", heap_bytes());
+	put_number(o, "resident_bytes", proc_bytes("VmRSS:"));
+	put_number(o, "locked_bytes", proc_bytes("VmLck:"));
+	put_number(o, "pinned_bytes", proc_bytes("VmPin:"));
+	put_number(o, "heap_bytes", heap_bytes());
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id) && service_find(id)->memory)
@@ -343,15 +335,15 @@ json_t *status_resources_json(const struct status *status)
 	struct json_report report = report_into(o);
 
 	getrlimit(RLIMIT_NOFILE, &limit);
-	put(o, "descriptors", process_count_fds());
-	put(o, "descriptors_max", limit.rlim_cur);
-	put(o, "connections", status->total.conn.connections);
-	put(o, "sources", sources_count(d->sources));
+	put_number(o, "descriptors", process_count_fds());
+	put_number(o, "descriptors_max", limit.rlim_cur);
+	put_number(o, "connections", status->total.conn.connections);
+	put_number(o, "sources", sources_count(d->sources));
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id) && service_find(id)->resources)
 			service_find(id)->resources(d->shared.of[id], &report.report);
-	put(o, "heap_bytes", heap_bytes());
+	put_number(o, "heap_bytes", heap_bytes());
 	return o;
 }
 

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define TRANSFERS 16             /* large values on their way on one connection */
+#define TRANSFERS 16             /* large values that are transferred on one connection at a time */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
-#define INBOX_TURN 2          /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
-#define PUBLISH_TURNS 16      /* that find nothing, until the main thread learns what is new all the same */
-#define BUSY_PATIENCE TIME_MS /* polled at least, while other processes work for our connections */
+#define INBOX_TURN 2      /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
+#define PUBLISH_TURNS 16  /* that find nothing, until the main thread learns what is new all the same */
+#define BUSY_POLL TIME_MS /* polled at least, while other processes work for our connections */
 
 struct worker {
 	struct daemon *daemon;
@@ -60,23 +60,16 @@ static uint64_t worker_count(const struct worker *w)
 	return n;
 }
 
-static uint64_t worker_oldest(struct worker *w)
+/* Publish for the main thread the load, when the oldest connection that may give way was opened, and a drain's end. */
+static void worker_publish(struct worker *w)
 {
-	uint64_t oldest = TIME_NEVER;
+	uint64_t n = worker_count(w), oldest = TIME_NEVER;
 
 	for (unsigned i = 0; i < w->groups; i++) {
 		uint64_t opened = conn_group_oldest(w->group[i]);
 
 		oldest = MIN(oldest, opened);
 	}
-	return oldest;
-}
-
-/* For the main thread: the load, who may give way, and the end of draining. */
-static void worker_publish(struct worker *w)
-{
-	uint64_t n = worker_count(w), oldest = worker_oldest(w);
-
 	w->unpublished = 0;
 	if (unlikely(oldest != atomic_load_explicit(&w->oldest, memory_order_relaxed)))
 		atomic_store_explicit(&w->oldest, oldest, memory_order_relaxed);
@@ -101,23 +94,19 @@ static int worker_turn(struct worker *w, uint64_t now)
 	return n;
 }
 
-/* Of that group, or else of any transport. */
-static bool worker_make_room(struct worker *w, struct conn_group *group)
-{
-	bool made = conn_group_make_room(group, w->services.now);
-
-	for (unsigned i = 0; i < w->groups && !made; i++)
-		made = conn_group_make_room(w->group[i], w->services.now);
-	return made;
-}
-
-/* Whether the daemon has a place for it. One in a group of which the devices have no room for more may be got, too. */
+/* Whether the daemon has a place for a connection. One that is let in instead of an older one takes its place, in its
+ * group or else in any. In a group whose devices have no room for more, an older one may give way, too. */
 static bool worker_has_place(struct worker *w, const struct worker_message *m)
 {
 	struct conn_group *group = w->group[m->connection.group];
 
-	if (m->connection.instead)
-		return worker_make_room(w, group);
+	if (m->connection.instead) {
+		bool made = conn_group_make_room(group, w->services.now);
+
+		for (unsigned i = 0; i < w->groups && !made; i++)
+			made = conn_group_make_room(w->group[i], w->services.now);
+		return made;
+	}
 	if (conn_group_connections(group) >= conn_group_attr(group)->max_connections)
 		conn_group_make_room(group, w->services.now);
 	return true;
@@ -141,6 +130,7 @@ static void worker_revise(struct worker *w)
 	w->revised = access;
 }
 
+/* Admit a request again that was admitted by a table which a reload has replaced since. */
 static bool worker_readmit(const struct worker *w, struct worker_message *m)
 {
 	struct auth_admission *admission = &m->connection.admission;
@@ -215,30 +205,21 @@ static void leave_connection(void *arg, struct conn *conn)
 	service_leave(conn);
 }
 
-static void worker_leave(struct worker *w)
-{
-	for (unsigned i = 0; i < w->groups; i++)
-		conn_group_each(w->group[i], leave_connection, NULL);
-}
-
-static void worker_drain(struct worker *w)
-{
-	w->draining = true;
-	w->drain_look = 0;
-	loop_wake(w->daemon->loop); /* there may be nothing to wait for */
-}
-
-static void worker_heed(struct worker *w, unsigned words)
+/* Do what the main thread asks of all workers. */
+static void worker_apply_words(struct worker *w, unsigned words)
 {
 	atomic_fetch_and(&w->words, ~words);
 	if (words & WORKER_SETTINGS)
 		spin_limit(&w->spin, atomic_load(&w->polling));
 	if (words & WORKER_ACCESS)
 		worker_revise(w);
-	if (words & WORKER_LEAVE)
-		worker_leave(w);
-	if (words & WORKER_DRAIN)
-		worker_drain(w);
+	for (unsigned i = 0; words & WORKER_LEAVE && i < w->groups; i++)
+		conn_group_each(w->group[i], leave_connection, NULL);
+	if (words & WORKER_DRAIN) {
+		w->draining = true;
+		w->drain_look = 0;
+		loop_wake(w->daemon->loop); /* there may be nothing to wait for */
+	}
 }
 
 static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
@@ -266,8 +247,8 @@ static bool worker_inbox_empty(struct worker *w)
 	return !w->report && !worker_has_message(w) && !atomic_load_explicit(&w->words, memory_order_relaxed);
 }
 
-/* Some of the connections, so that the others do not wait for an operator's question. */
-static void worker_go_on_report(struct worker *w)
+/* Report some of the connections, so that the others do not wait for an operator's question. */
+static void worker_step_report(struct worker *w)
 {
 	struct worker_message *m = w->report;
 	struct worker_report *report = &m->report.report;
@@ -295,7 +276,7 @@ static int worker_read_inbox(struct worker *w)
 
 	must(worker_runs_here(w));
 	if (w->report) {
-		worker_go_on_report(w);
+		worker_step_report(w);
 		return 1;
 	}
 	for (; n < INBOX_TURN && !w->report && (m = ring_pop(&w->inbox)); n++) {
@@ -308,7 +289,7 @@ static int worker_read_inbox(struct worker *w)
 			free(m);
 	}
 	if (words && !w->report && !worker_has_message(w)) {
-		worker_heed(w, words);
+		worker_apply_words(w, words);
 		n++;
 	}
 	return n;
@@ -330,19 +311,9 @@ static void worker_look_drained(struct worker *w, uint64_t now)
 		conn_group_each(w->group[i], drain_connection, NULL);
 }
 
-static uint64_t worker_deadline(const struct worker *w)
-{
-	uint64_t when = service_thread_deadline(&w->services);
-
-	if (w->draining && worker_count(w))
-		when = MIN(when, w->drain_look);
-	for (unsigned i = 0; i < w->groups; i++)
-		when = MIN(when, conn_group_deadline(w->group[i]));
-	return when;
-}
-
-/* Armed first and looked at once more, so that nothing comes unseen. True: something had come, or is coming. */
-static bool worker_rest(struct worker *w)
+/* Sleep until something comes, or the next deadline. Queues are armed first and polled once more, so that nothing comes
+ * unseen. True: something had come, or is coming. */
+static bool worker_sleep(struct worker *w)
 {
 	uint64_t now = time_now(), when;
 	bool armed = true, quiet;
@@ -353,17 +324,17 @@ static bool worker_rest(struct worker *w)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
 	quiet &= worker_turn(w, now) == 0 && worker_inbox_empty(w);
 	worker_publish(w);
-	when = armed ? worker_deadline(w) : now + ARM_FAILED_WAIT;
+	when = service_thread_deadline(&w->services);
+	if (w->draining && worker_count(w))
+		when = MIN(when, w->drain_look);
+	for (unsigned i = 0; i < w->groups; i++)
+		when = MIN(when, conn_group_deadline(w->group[i]));
+	if (!armed)
+		when = now + ARM_FAILED_WAIT;
 	if (quiet && when > now)
 		loop_once(w->loop, when == TIME_NEVER ? TIME_NEVER : when - now);
 	service_thread_disarm(&w->services);
 	return !quiet;
-}
-
-/* Whether it is time to rest, as a wait has taken so long. */
-static bool worker_is_tired(const struct worker *w, bool tired, uint64_t now)
-{
-	return tired && (!w->services.busy || !w->spin.window || now - w->spin.since >= BUSY_PATIENCE);
 }
 
 static void *worker_run(void *arg)
@@ -375,21 +346,23 @@ static void *worker_run(void *arg)
 	while (!atomic_load_explicit(&w->quit, memory_order_relaxed)) {
 		uint64_t now = time_now();
 		int work;
-		bool tired;
+		bool idle;
 
 		if (unlikely(w->draining))
 			worker_look_drained(w, now);
 		work = worker_turn(w, now);
-		tired = spin_turn(&w->spin, now, (uint64_t)work);
+		idle = spin_turn(&w->spin, now, (uint64_t)work);
+		if (w->services.busy && w->spin.window && now - w->spin.since < BUSY_POLL)
+			idle = false;
 		if (!work && (time_to_yield(w->spin.idle) || w->services.busy))
 			sched_yield(); /* a process that works for us may need this processor */
 		if (unlikely(!worker_inbox_empty(w)) && worker_read_inbox(w) > 0)
 			spin_begin(&w->spin, now);
-		else if (worker_is_tired(w, tired, now) && worker_rest(w))
+		else if (idle && worker_sleep(w))
 			spin_turn(&w->spin, now, 1);
 	}
 	while (w->report)
-		worker_go_on_report(w);
+		worker_step_report(w);
 	service_thread_end(&w->services);
 	service_thread_disown(&w->services);
 	return NULL;
@@ -414,15 +387,6 @@ static int worker_watch(struct worker *w, int fd, loop_fn fn, void *arg)
 		return -ENOMEM;
 	w->watches++;
 	return 0;
-}
-
-static int worker_watch_queue(struct worker *w, struct conn_group *group)
-{
-	int fds[FABRIC_MAX_FDS], n = fabric_fds(conn_group_queue(group), fds), rc = 0;
-
-	for (int i = 0; i < n && rc == 0; i++)
-		rc = worker_watch(w, fds[i], readable, w);
-	return rc;
 }
 
 static int worker_make_services(struct worker *w)
@@ -479,48 +443,42 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 	};
 }
 
-/* Devices have more limits than can be asked for. What one refuses is not the end of the others. */
-static int worker_make_group(struct worker *w, unsigned i, const struct conn_group_attr *attr)
-{
-	struct daemon_fabric *f = &w->daemon->fabric[i];
-	const char *reason;
-	int rc;
-
-	log_hush_begin();
-	rc = conn_group_create(f->domain, attr, &w->group[i]);
-	reason = log_hush_end();
-	if (rc == 0)
-		w->groups++;
-	else
-		snprintf(f->spoilt, sizeof(f->spoilt), "%s", *reason ? reason : strerror(-rc));
-	return rc;
-}
-
 static int worker_make_groups(struct worker *w)
 {
 	struct daemon *d = w->daemon;
 	struct conn_group_attr attr = group_attr(d);
+	int rc, n, fds[FABRIC_MAX_FDS];
+	const char *reason;
 	uint32_t fit;
-	int rc;
 
 	for (unsigned i = 0; i < d->fabrics; i++) {
-		rc = worker_make_group(w, i, &attr);
-		if (rc != 0)
+		struct daemon_fabric *f = &d->fabric[i];
+
+		/* Devices have more limits than can be asked for. A device that refuses does not end the others. */
+		log_hush_begin();
+		rc = conn_group_create(f->domain, &attr, &w->group[i]);
+		reason = log_hush_end();
+		if (rc != 0) {
+			snprintf(f->spoilt, sizeof(f->spoilt), "%s", *reason ? reason : strerror(-rc));
 			return rc;
+		}
+		w->groups++;
 		fit = conn_group_attr(w->group[i])->max_connections;
 		if (w->index == 0 && (uint64_t)fit * d->workers < d->connections_fit)
 			log_info("worker",
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
-				 fabric_name(d->fabric[i].fabric), fit);
-		rc = worker_watch_queue(w, w->group[i]);
+				 fabric_name(f->fabric), fit);
+		n = fabric_fds(conn_group_queue(w->group[i]), fds);
+		for (int k = 0; k < n && rc == 0; k++)
+			rc = worker_watch(w, fds[k], readable, w);
 		if (rc != 0)
 			return rc;
 	}
 	return 0;
 }
 
-/* Beside one worker there is whoever asks it. */
+/* Beside one worker there is the client that asks it. */
 uint64_t workers_polling(const struct daemon *d)
 {
 	return spin_allowed(d->config->poll, MAX(workers_count(d->config), 2u));
@@ -608,7 +566,7 @@ int workers_start(struct daemon *d)
 	return rc == 0 ? workers_start(d) : rc;
 }
 
-/* What came after the thread's end. */
+/* Refuse what came after the thread's end. */
 static void worker_empty_inbox(struct worker *w)
 {
 	struct worker_message *m;

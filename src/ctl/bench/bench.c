@@ -1,7 +1,6 @@
 /* bench.c: the common parts of the benchmarks: options, rounds, results. */
 #include "ctl/ctl.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -161,7 +160,6 @@ static bool is_measured(const struct column *column, const struct bench_result *
 
 static json_t *results; /* under --json */
 static json_t *slices;  /* of the result that comes next; NULL: none */
-static bool headed;
 
 /* Everything that decides the figures and does not stand in the rows. */
 void bench_print_head(const char *transport)
@@ -191,28 +189,20 @@ void bench_print_head(const char *transport)
 	putchar('\n');
 }
 
-static void print_head_csv(void)
+static void print_columns(const char *transport)
 {
-	printf("op,way");
-	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
-		if (columns[i].member)
-			printf(",%s", columns[i].member);
-	putchar('\n');
-}
-
-static void print_head(const char *transport)
-{
-	headed = true;
-	bench.transport = transport;
 	if (bench.csv) {
-		print_head_csv();
-		return;
+		printf("op,way");
+		for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+			if (columns[i].member)
+				printf(",%s", columns[i].member);
+	} else {
+		bench_print_head(transport);
+		printf("%-6s", "op");
+		for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+			if (columns[i].title)
+				printf(" %*s", columns[i].width, columns[i].title);
 	}
-	bench_print_head(transport);
-	printf("%-6s", "op");
-	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
-		if (columns[i].title)
-			printf(" %*s", columns[i].width, columns[i].title);
 	putchar('\n');
 }
 
@@ -248,13 +238,25 @@ static void print_row_csv(const struct bench_result *result)
 
 static void print_result(const struct bench_result *result, const char *transport)
 {
+	static bool headed;
+
+	bench.transport = transport;
 	if (!headed)
-		print_head(transport);
+		print_columns(transport);
+	headed = true;
 	if (bench.csv)
 		print_row_csv(result);
 	else
 		print_row(result);
 	ctl_flush();
+}
+
+json_t *bench_rate_json(const char *op, const char *way, uint64_t size, double ns)
+{
+	double rate = ns > 0 ? 1e9 / ns : 0;
+
+	return json_pack("{s:s, s:s*, s:I, s:f, s:f, s:f}", "op", op, "way", way, "size_bytes", (json_int_t)size,
+			 "time_us", ns / 1e3, "per_second", rate, "bytes_per_second", rate * (double)size);
 }
 
 json_t *bench_result_json(const struct bench_result *result)
@@ -336,7 +338,7 @@ void ctl_usage_add(struct ctl_usage *usage, int sign)
 	usage->system += sign * seconds(now.ru_stime);
 }
 
-void bench_result_merge(struct bench_result *into, const struct bench_result *from)
+static void bench_result_merge(struct bench_result *into, const struct bench_result *from)
 {
 	into->operations += from->operations;
 	into->mismatches += from->mismatches;
@@ -359,8 +361,8 @@ void bench_result_fail(struct bench_result *result, int error, const char *why)
 	snprintf(result->why, sizeof(result->why), "%s", why && *why ? why : strerror(-error));
 }
 
-/* The exit status that a round's result stands for. */
-int bench_judge(const struct bench_result *result)
+/* Say what is wrong with a phase's result, if anything. An exit status. */
+static int bench_judge(const struct bench_result *result)
 {
 	int rc;
 
@@ -379,42 +381,88 @@ int bench_judge(const struct bench_result *result)
 }
 
 /*
- * Threads. The first body runs in the caller, so that one thread needs no other.
+ * The driver: phases, each by all threads. The first runs in the caller, so that one thread needs no other.
  */
-struct task {
-	void (*body)(void *arg);
-	void *arg;
-	pthread_t thread;
-};
-
-static void *run_task(void *arg)
+static void *thread_main(void *arg)
 {
-	struct task *task = arg;
+	struct bench_thread *thread = arg;
 
-	task->body(task->arg);
+	thread->benchmark->run(thread);
 	return NULL;
 }
 
-int bench_threads(unsigned n, void (*body)(void *arg), void *args, size_t arg_size)
+static struct bench_thread *thread_at(const struct bench_case *c, uint64_t i)
 {
-	struct task *tasks = calloc(n, sizeof(*tasks));
-	unsigned started = 1;
-	int rc = tasks ? 0 : -ENOMEM;
+	return (struct bench_thread *)((char *)c->threads + i * c->thread_size);
+}
 
-	if (!tasks)
-		return rc;
-	for (unsigned i = 0; i < n; i++)
-		tasks[i] = (struct task){.body = body, .arg = (char *)args + i * arg_size};
-	while (started < n && rc == 0) {
-		rc = -pthread_create(&tasks[started].thread, NULL, run_task, &tasks[started]);
-		started += rc == 0;
+void bench_share(const struct bench_case *c)
+{
+	uint64_t next = 0;
+
+	for (uint64_t i = 0; i < bench.threads; i++) {
+		struct bench_thread *thread = thread_at(c, i);
+
+		thread->first = next;
+		thread->clients = bench.clients / bench.threads + (i < bench.clients % bench.threads);
+		next += thread->clients;
 	}
+}
+
+/* Start the threads, and wait for all. 0 or -errno: not all could be started, and those that were did the work. */
+static int run_threads(const struct bench_case *c)
+{
+	uint64_t started = 1;
+	int rc = 0;
+
+	for (; started < bench.threads && rc == 0; started += rc == 0)
+		rc = -pthread_create(&thread_at(c, started)->id, NULL, thread_main, thread_at(c, started));
 	if (rc == 0)
-		body(args);
-	for (unsigned i = 1; i < started; i++)
-		pthread_join(tasks[i].thread, NULL);
-	free(tasks);
+		thread_main(thread_at(c, 0));
+	for (uint64_t i = 1; i < started; i++)
+		pthread_join(thread_at(c, i)->id, NULL);
 	return rc;
+}
+
+int bench_phase(const struct bench_case *c, uint64_t duration, uint64_t count, bench_report_fn *report)
+{
+	struct bench_result *result = malloc(sizeof(*result)); /* too large for a stack */
+	int rc;
+
+	if (!result)
+		return CTL_FAILED;
+	bench_result_init(result, c->op);
+	bench.measuring = report != NULL;
+	for (uint64_t i = 0; i < bench.threads; i++) {
+		bench_result_init(&thread_at(c, i)->result, c->op);
+		thread_at(c, i)->benchmark = c;
+		thread_at(c, i)->duration = count ? TIME_NEVER : duration;
+	}
+	for (uint64_t i = 0; i < bench.clients; i++)
+		c->client_begin(i, count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
+	if (c->begin)
+		c->begin(result);
+	ctl_usage_add(&result->usage, -1);
+	rc = run_threads(c);
+	ctl_usage_add(&result->usage, 1);
+	for (uint64_t i = 0; i < bench.threads; i++)
+		bench_result_merge(result, &thread_at(c, i)->result);
+	if (rc != 0)
+		bench_result_fail(result, rc, "cannot start a thread");
+	if (c->end)
+		c->end(result);
+	if (report)
+		report(result, c->transport);
+	rc = bench_judge(result);
+	free(result);
+	return rc;
+}
+
+int bench_measure(const struct bench_case *c, bench_report_fn *report)
+{
+	int rc = bench.warmup ? bench_phase(c, bench.warmup, 0, NULL) : CTL_OK;
+
+	return rc == CTL_OK && !ctl_interrupted() ? bench_phase(c, bench.duration, bench.count, report) : rc;
 }
 
 /*

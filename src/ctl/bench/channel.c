@@ -44,9 +44,11 @@ static const struct ctl_option bench_options[] = {
 };
 
 /*
- * The second side: does what it is told until the channel is closed.
+ * The second side
  */
-static int take_orders(struct bench_side *side)
+
+/* Carry out the orders of the first side until the channel is closed. */
+static int run_orders(struct bench_side *side)
 {
 	struct bench_order order;
 	int rc;
@@ -73,26 +75,26 @@ static void channel_options(struct rdmad_channel_options *options)
 	ctl_library_options(&options->common);
 }
 
-static int serve(const struct rdmad_channel_listener *listener, struct bench_side *side)
+static int serve_first_side(struct rdmad_channel_listener *listener, struct bench_side *side)
 {
 	int rc;
 
 	do
-		rc = rdmad_channel_accept((struct rdmad_channel_listener *)listener, CTL_SLICE_US, &side->channel);
+		rc = rdmad_channel_accept(listener, CTL_SLICE_US, &side->channel);
 	while (rc == -ETIMEDOUT && !ctl_interrupted());
 	if (rc == 0)
-		rc = take_orders(side);
+		rc = run_orders(side);
 	rdmad_channel_close(side->channel);
 	return rc;
 }
 
-/* What the child tells when it listens, or cannot: the URL, or why. */
+/* The message of the child when it listens, or cannot: the URL, or why. */
 struct child_word {
 	int error;
 	char text[600];
 };
 
-/* A process of its own: what it does in the channel and without it, it does on a processor of its own. */
+/* Be the second side in a process of its own, so that both sides have a processor each. */
 static void child_main(const char *url, int tell, struct bench_side *side)
 {
 	struct rdmad_channel_listener *listener;
@@ -108,7 +110,7 @@ static void child_main(const char *url, int tell, struct bench_side *side)
 	if (write(tell, &word, sizeof(word)) < 0 || word.error)
 		_exit(CTL_FAILED);
 	close(tell);
-	rc = serve(listener, side);
+	rc = serve_first_side(listener, side);
 	rc = rc == 0 ? CTL_OK : ctl_fail_channel(rc, NULL, word.text);
 	rdmad_channel_listener_close(listener);
 	_exit(rc);
@@ -169,8 +171,8 @@ static int run_order(struct bench_side *side, const struct bench_order *order, u
 	return rc != 0 ? rc : ctl_interrupted() ? -EINTR : 0;
 }
 
-/* Ever more of it, until it takes long enough to know how many are `slice`. */
-static int calibrate(struct bench_side *side, struct bench_order *order, uint64_t slice)
+/* Run ever more operations, until they take long enough to know how many take `slice`. */
+static int calibrate_order(struct bench_side *side, struct bench_order *order, uint64_t slice)
 {
 	uint64_t ns = 0;
 	int rc = 0;
@@ -191,21 +193,15 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *values, uint64_t n)
-{
-	qsort(values, n, sizeof(values[0]), by_value);
-	return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
-/* orders[1].work BENCH_WORKS: nothing is beside it. */
-static int measure(struct bench_side *side, struct bench_order orders[2], double ns[2])
+/* Measure orders[0], by turns with orders[1], unless that is BENCH_WORKS: the medians of an operation's time. */
+static int measure_orders(struct bench_side *side, struct bench_order orders[2], double ns[2])
 {
 	unsigned kinds = orders[1].work == BENCH_WORKS ? 1 : 2;
 	double each[2][ROUNDS_MOST];
 	int rc = 0;
 
 	for (unsigned k = 0; rc == 0 && k < kinds; k++)
-		rc = calibrate(side, &orders[k], duration / rounds);
+		rc = calibrate_order(side, &orders[k], duration / rounds);
 	for (uint64_t i = 0; rc == 0 && i < rounds; i++) {
 		for (unsigned k = 0; rc == 0 && k < kinds; k++) {
 			unsigned which = kinds == 2 ? (k + (unsigned)i) % 2 : 0; /* the first one alternates */
@@ -215,14 +211,19 @@ static int measure(struct bench_side *side, struct bench_order orders[2], double
 			each[which][i] = (double)took / (double)orders[which].count;
 		}
 	}
-	for (unsigned k = 0; k < 2; k++)
-		ns[k] = rc == 0 && k < kinds ? median(each[k], rounds) : 0;
+	for (unsigned k = 0; k < 2; k++) {
+		ns[k] = 0;
+		if (rc != 0 || k >= kinds)
+			continue;
+		qsort(each[k], rounds, sizeof(each[k][0]), by_value);
+		ns[k] = (each[k][(rounds - 1) / 2] + each[k][rounds / 2]) / 2;
+	}
 	return rc;
 }
 
-/* What the same is without a channel, by the transport, or the sockets that introduced both: how many works, of which
- * the first is BENCH_WORKS where there is none. Words are what the smallest messages are beside, and bytes that stay in
- * their place are none that could be copied. */
+/* Choose the works without a channel that an order is compared with, by the transport, or the sockets that introduced
+ * both sides: how many, of which the first is BENCH_WORKS where there is none. The smallest messages are compared with
+ * words. Bytes that stay in their place are not compared with copied ones. */
 static unsigned works_beside(const struct rdmad_channel_info *info, const struct bench_order *order, uint32_t beside[2])
 {
 	bool none = alone || connecting;
@@ -251,7 +252,7 @@ static int measure_one(struct bench_side *side, const struct bench_order *order,
 	struct bench_order orders[2] = {*order, {.work = beside, .size = order->size}};
 	bool calls = order->work == BENCH_CALL;
 	double ns[2];
-	int rc = measure(side, orders, ns);
+	int rc = measure_orders(side, orders, ns);
 
 	*result = (struct bench_channel_result){
 		.op = bench_works[order->work].name,
@@ -276,7 +277,7 @@ struct results {
 	size_t n;
 };
 
-/* Beside each of what it can be beside. */
+/* Measure one order beside each work that it can be compared with. */
 static int measure_work(struct bench_side *side, const struct rdmad_channel_info *info, const struct bench_order *order,
 			struct results *results)
 {
@@ -341,7 +342,7 @@ static int bench_with_child(struct bench_side *side, char *url, size_t size)
 	if (status == CTL_OK)
 		status = bench_from_here(side, url);
 	if (child > 0 && status != CTL_OK)
-		kill(child, SIGKILL); /* it may wait for what does not come any more */
+		kill(child, SIGKILL); /* it may wait for a side that has ended */
 	if (child > 0)
 		waitpid(child, NULL, 0);
 	bench_raw_close(&side->raw);
@@ -358,7 +359,7 @@ static int bench_serve(struct bench_side *side, const char *url)
 	rc = rdmad_channel_listen(url, capacity, &options, &listener);
 	if (rc == 0) {
 		ctl_say("listening on %s", rdmad_channel_listener_url(listener));
-		rc = serve(listener, side);
+		rc = serve_first_side(listener, side);
 		rdmad_channel_listener_close(listener);
 	}
 	if (ctl_interrupted())

@@ -2,47 +2,41 @@
 #include "ctl/bench/channel.h"
 #include "ctl/ctl.h"
 
-/* Of times for what is waited for, else of rates. */
-static double ratio(const struct bench_channel_result *r)
+/* Compare the times of work that is waited for, and the rates of streams. */
+static double result_ratio(const struct bench_channel_result *r)
 {
 	bool stream = strcmp(r->op, "stream") == 0;
 
 	return r->ns <= 0 || r->beside_ns <= 0 ? 0 : stream ? r->beside_ns / r->ns : r->ns / r->beside_ns;
 }
 
-static double per_second(const struct bench_channel_result *r)
-{
-	return r->ns > 0 ? 1e9 / r->ns : 0;
-}
-
 static json_t *result_json(const struct bench_channel_result *r)
 {
-	json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "op", r->op, "way", r->way, "size_bytes",
-			      (json_int_t)r->size, "time_us", r->ns / 1e3, "per_second", per_second(r),
-			      "bytes_per_second", per_second(r) * (double)r->size);
+	json_t *o = bench_rate_json(r->op, r->way, r->size, r->ns);
 
 	if (r->beside) {
 		json_object_set_new(o, "beside", json_string(r->beside));
 		json_object_set_new(o, "beside_time_us", json_real(r->beside_ns / 1e3));
-		json_object_set_new(o, "ratio", json_real(ratio(r)));
+		json_object_set_new(o, "ratio", json_real(result_ratio(r)));
 	}
 	return o;
 }
 
 static void add_row(struct ctl_table *table, const struct bench_channel_result *r)
 {
+	double rate = r->ns > 0 ? 1e9 / r->ns : 0;
 	char text[32];
 
 	ctl_table_cell(table, "%s", r->op);
 	ctl_table_cell(table, "%s", r->way);
 	ctl_table_cell(table, "%s", units_format_size(r->size, text));
 	ctl_table_cell(table, "%.3f", r->ns / 1e3);
-	ctl_table_cell(table, "%.0f", per_second(r));
-	ctl_table_cell(table, "%.1f", per_second(r) * (double)r->size / (double)MIB);
+	ctl_table_cell(table, "%.0f", rate);
+	ctl_table_cell(table, "%.1f", rate * (double)r->size / (double)MIB);
 	if (r->beside) {
 		ctl_table_cell(table, "%s", r->beside);
 		ctl_table_cell(table, "%.3f", r->beside_ns / 1e3);
-		ctl_table_cell(table, "%.2f", ratio(r));
+		ctl_table_cell(table, "%.2f", result_ratio(r));
 		return;
 	}
 	for (int i = 0; i < 3; i++)
@@ -66,17 +60,16 @@ static void print_table(const struct bench_channel_result *results, size_t n)
 int bench_channel_print(const char *url, const char *transport, uint64_t capacity,
 			const struct bench_channel_result *results, size_t n)
 {
-	json_t *o, *list = json_array();
+	json_t *list;
 
 	if (!ctl.json) {
 		print_table(results, n);
-		json_decref(list);
 		return CTL_OK;
 	}
+	list = json_array();
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(list, result_json(&results[i]));
-	o = json_pack("{s:s, s:s, s:s, s:I, s:b, s:o}", "command", ctl_command_name(), "url", url, "transport",
-		      transport, "capacity_bytes", (json_int_t)capacity, "interrupted", ctl_interrupted(), "results",
-		      list);
-	return ctl_json_print(o);
+	return ctl_json_print(json_pack("{s:s, s:s, s:s, s:I, s:b, s:o}", "command", ctl_command_name(), "url", url,
+					"transport", transport, "capacity_bytes", (json_int_t)capacity, "interrupted",
+					ctl_interrupted(), "results", list));
 }

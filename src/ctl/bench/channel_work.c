@@ -75,7 +75,7 @@ static int work_pingpong(struct bench_side *side, const struct bench_order *orde
 	return rc;
 }
 
-/* It is over when the other side says that all is there. */
+/* Stream messages, until the other side says that all have come. */
 static int work_stream(struct bench_side *side, const struct bench_order *order)
 {
 	uint8_t over = 1;
@@ -159,7 +159,7 @@ static int work_send(struct bench_side *side, const struct bench_order *order)
 	return bench_raw_send(&side->raw, order, side->buffer);
 }
 
-/* What the two sides of calls do but for the channel: by one process, and in memory that it has at hand. */
+/* Encode and decode as the two sides of calls do, without the channel: by one process, in its own memory. */
 static int work_encoding(struct bench_side *side, const struct bench_order *order)
 {
 	const size_t room = (BENCH_CALLS + 1) * sizeof(struct call);

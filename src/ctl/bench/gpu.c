@@ -67,7 +67,7 @@ static const struct ctl_option bench_options[] = {
 	{NULL},
 };
 
-/* The times of this processor for one image and of the network for one message. */
+/* Times of this processor for one image, and of the network for one message. */
 struct yardstick {
 	double local_us, rtt_us;
 };
@@ -114,7 +114,7 @@ static void quantize_here(const uint8_t *in, size_t pixels, uint32_t most, uint8
 }
 
 /* Random pixels, but from image to image of another range, so that each has a histogram of its own. */
-static void paint(uint8_t *pixels, size_t n, uint64_t seed)
+static void paint_image(uint8_t *pixels, size_t n, uint64_t seed)
 {
 	uint64_t state = (seed + 1) * 0x9e3779b97f4a7c15ull;
 	unsigned range = 2 + (unsigned)(seed % 255), low = (unsigned)(state >> 40) % (257 - range);
@@ -151,7 +151,7 @@ static int make_images(struct run *run)
 	    rdmad_gpu_buffer_lend(run->gpu, outstanding * run->bytes, (void **)&run->output) != 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < run->images; i++) {
-		paint(run->input + i * run->bytes, run->bytes, i);
+		paint_image(run->input + i * run->bytes, run->bytes, i);
 		quantize_here(run->input + i * run->bytes, run->bytes, (uint32_t)levels,
 			      run->baseline + i * run->bytes);
 	}
@@ -164,32 +164,26 @@ static int make_images(struct run *run)
  * A pass
  */
 
-/* What was there before is no result: also not of the same image. */
-static void spoil(const struct run *run, uint32_t place, uint32_t image)
-{
-	uint8_t *output = run->output + place * run->bytes, *wanted = run->baseline + image * run->bytes;
-
-	output[0] = (uint8_t)~wanted[0];
-	output[run->bytes - 1] = (uint8_t)~wanted[run->bytes - 1];
-}
-
 /* Send image number `number`. -EAGAIN: the handle takes no more now. */
 static int run_send(struct run *run, uint64_t number)
 {
 	uint32_t place = run->free[run->free_count - 1];
 	uint32_t image = (uint32_t)(number % run->images);
+	uint8_t *output = run->output + place * run->bytes, *wanted = run->baseline + image * run->bytes;
 	struct rdmad_gpu_job job = {
 		.id = place,
 		.op = RDMAD_GPU_QUANTIZE,
 		.param = {run->width, run->height, (uint32_t)levels},
 		.input = run->input + image * run->bytes,
 		.input_size = run->bytes,
-		.output = run->output + place * run->bytes,
+		.output = output,
 		.output_size = run->bytes,
 	};
 	int rc;
 
-	spoil(run, place, image);
+	/* A result that was there before must not count, not even of the same image. */
+	output[0] = (uint8_t)~wanted[0];
+	output[run->bytes - 1] = (uint8_t)~wanted[run->bytes - 1];
 	rc = rdmad_gpu_enqueue(run->gpu, &job);
 	if (rc != 0)
 		return rc;
@@ -198,31 +192,28 @@ static int run_send(struct run *run, uint64_t number)
 	return 0;
 }
 
-static int run_take(struct run *run, const struct rdmad_gpu_result *result)
-{
-	const uint8_t *output = run->output + result->id * run->bytes;
-	struct pass *pass = &run->pass;
-
-	run->free[run->free_count++] = result->id;
-	if (result->status != 0)
-		return result->status;
-	pass->images++;
-	pass->distance += distance_of(output, run->baseline + run->image_of[result->id] * run->bytes, run->bytes);
-	pass->work += result->work_ns;
-	histogram_add(&pass->latency, result->latency_ns);
-	ctl_progress_add(&run->progress, 1, run->bytes);
-	return 0;
-}
-
-static int run_take_all(struct run *run)
+/* Take the results that are there: count them, and compare them with the baseline. */
+static int run_take_results(struct run *run)
 {
 	struct rdmad_gpu_result results[BATCH];
 	int n = rdmad_gpu_dequeue(run->gpu, results, BATCH), rc = MIN(n, 0);
+	struct pass *pass = &run->pass;
 
 	for (int i = 0; i < n; i++) {
-		int bad = run_take(run, &results[i]);
+		const struct rdmad_gpu_result *result = &results[i];
+		const uint8_t *output = run->output + result->id * run->bytes;
+		const uint8_t *baseline = run->baseline + run->image_of[result->id] * run->bytes;
 
-		rc = rc ? rc : bad;
+		run->free[run->free_count++] = result->id;
+		if (result->status != 0) {
+			rc = rc ? rc : result->status;
+			continue;
+		}
+		pass->images++;
+		pass->distance += distance_of(output, baseline, run->bytes);
+		pass->work += result->work_ns;
+		histogram_add(&pass->latency, result->latency_ns);
+		ctl_progress_add(&run->progress, 1, run->bytes);
 	}
 	return rc;
 }
@@ -238,58 +229,31 @@ static int run_await(struct run *run)
 	while (rc == -ETIMEDOUT && !ctl_interrupted() && time_now() < until);
 	if (rc == -ETIMEDOUT && ctl_interrupted())
 		return -EINTR;
-	return rc < 0 ? rc : run_take_all(run);
-}
-
-static int run_send_some(struct run *run, uint64_t *sent)
-{
-	while (*sent < count && run->free_count && !ctl_interrupted()) {
-		int rc = run_send(run, *sent);
-
-		if (rc != 0)
-			return rc == -EAGAIN ? 0 : rc;
-		++*sent;
-	}
-	return 0;
-}
-
-static void pass_merge(struct pass *all, const struct pass *pass)
-{
-	all->images += pass->images;
-	all->distance += pass->distance;
-	all->elapsed += pass->elapsed;
-	all->work += pass->work;
-	histogram_merge(&all->latency, &pass->latency);
+	return rc < 0 ? rc : run_take_results(run);
 }
 
 static int run_pass(struct run *run, uint64_t number)
 {
 	uint64_t sent = 0, begin;
+	struct pass *pass = &run->pass, *all = &run->all;
 	int rc = 0;
 
-	run->pass = (struct pass){.number = number};
-	histogram_init(&run->pass.latency);
+	*pass = (struct pass){.number = number};
+	histogram_init(&pass->latency);
 	begin = time_now();
-	while (rc == 0 && (run->pass.images < sent || (sent < count && !ctl_interrupted()))) {
-		rc = run_send_some(run, &sent);
-		if (rc == 0)
+	while (rc == 0 && (pass->images < sent || (sent < count && !ctl_interrupted()))) {
+		for (; rc == 0 && sent < count && run->free_count && !ctl_interrupted(); sent += rc == 0)
+			rc = run_send(run, sent);
+		if (rc == 0 || rc == -EAGAIN)
 			rc = run_await(run);
 	}
-	run->pass.elapsed = time_now() - begin;
-	pass_merge(&run->all, &run->pass);
-	run->done[run->done_count++] = run->pass;
-	return rc;
-}
-
-static int run_passes(struct run *run)
-{
-	int rc = 0;
-
-	histogram_init(&run->all.latency);
-	ctl_progress_begin(&run->progress, "images");
-	for (uint64_t i = 1; i <= passes && rc == 0 && !ctl_interrupted(); i++)
-		rc = run_pass(run, i);
-	ctl_progress_end(&run->progress);
+	pass->elapsed = time_now() - begin;
+	all->images += pass->images;
+	all->distance += pass->distance;
+	all->elapsed += pass->elapsed;
+	all->work += pass->work;
+	histogram_merge(&all->latency, &pass->latency);
+	run->done[run->done_count++] = *pass;
 	return rc;
 }
 
@@ -321,7 +285,7 @@ static int ping_us(double *us)
 
 	histogram_init(&times);
 	ctl_library_options(&options.common);
-	rc = rdmad_ping_open(ctl.host, &options, &ping);
+	rc = rdmad_ping_open(bench.server, &options, &ping);
 	if (rc != 0)
 		return rc;
 	for (unsigned i = 0; i < REFERENCE_PINGS && rc == 0 && !ctl_interrupted(); i++) {
@@ -342,7 +306,7 @@ static bool by_queues(const struct run *run)
 	return rdmad_gpu_session(run->gpu)->mode == RDMAD_GPU_QUEUE;
 }
 
-static double us(uint64_t ns)
+static double ns_to_us(uint64_t ns)
 {
 	return (double)ns / 1e3;
 }
@@ -350,10 +314,11 @@ static double us(uint64_t ns)
 /* The time of the operation at the server; known in queue mode. */
 static double work_us(const struct pass *pass)
 {
-	return pass->images ? us(pass->work) / (double)pass->images : 0;
+	return pass->images ? ns_to_us(pass->work) / (double)pass->images : 0;
 }
 
-/* For one image, with no other outstanding: a request, a read and a write; or two reads and a write, or one. */
+/* Count the round trips of one image, with no other outstanding: a request, a read and a write; or two reads and a
+ * write, or one. */
 static double round_trips(const struct run *run)
 {
 	if (!by_queues(run))
@@ -361,12 +326,12 @@ static double round_trips(const struct run *run)
 	return read_indices ? 2.5 : 1.5;
 }
 
-/* The median, by the sum of an image's parts with no other outstanding. */
-static double ratio(const struct run *run, const struct yardstick *yard)
+/* Divide the median by the sum of an image's parts with no other outstanding. */
+static double median_ratio(const struct run *run, const struct yardstick *yard)
 {
 	double work = by_queues(run) ? work_us(&run->all) : yard->local_us;
 
-	return us(histogram_percentile(&run->all.latency, 50)) / (round_trips(run) * yard->rtt_us + work);
+	return ns_to_us(histogram_percentile(&run->all.latency, 50)) / (round_trips(run) * yard->rtt_us + work);
 }
 
 /*
@@ -377,7 +342,7 @@ static double per_second(const struct pass *pass)
 	return pass->elapsed ? (double)pass->images * 1e9 / (double)pass->elapsed : 0;
 }
 
-static void print_row(struct ctl_table *table, const struct pass *pass)
+static void print_pass(struct ctl_table *table, const struct pass *pass)
 {
 	const struct histogram *h = &pass->latency;
 
@@ -389,10 +354,10 @@ static void print_row(struct ctl_table *table, const struct pass *pass)
 	ctl_table_cell(table, "%llu", (unsigned long long)pass->distance);
 	ctl_table_cell(table, "%.0f", per_second(pass));
 	ctl_table_cell(table, "%.1f", histogram_mean(h) / 1e3);
-	ctl_table_cell(table, "%.1f", us(h->count ? h->min : 0));
-	ctl_table_cell(table, "%.1f", us(histogram_percentile(h, 50)));
-	ctl_table_cell(table, "%.1f", us(histogram_percentile(h, 99)));
-	ctl_table_cell(table, "%.1f", us(h->max));
+	ctl_table_cell(table, "%.1f", ns_to_us(h->count ? h->min : 0));
+	ctl_table_cell(table, "%.1f", ns_to_us(histogram_percentile(h, 50)));
+	ctl_table_cell(table, "%.1f", ns_to_us(histogram_percentile(h, 99)));
+	ctl_table_cell(table, "%.1f", ns_to_us(h->max));
 }
 
 static void print_passes(const struct run *run)
@@ -406,14 +371,24 @@ static void print_passes(const struct run *run)
 	for (size_t i = 0; i < ARRAY_SIZE(titles); i++)
 		ctl_table_column(&table, titles[i], true);
 	for (uint64_t i = 0; i < run->done_count; i++)
-		print_row(&table, &run->done[i]);
-	print_row(&table, &run->all);
+		print_pass(&table, &run->done[i]);
+	print_pass(&table, &run->all);
 	ctl_table_print(stdout, &table, 0);
 	ctl_table_destroy(&table);
 }
 
-static void print_yardstick(const struct run *run, const struct yardstick *yard)
+static void print_text(const struct run *run, const struct yardstick *yard)
 {
+	const struct rdmad_gpu_session *s = rdmad_gpu_session(run->gpu);
+
+	printf("%s: transport %s, mode %s%s, backend %s on %s\n", bench.server, s->transport,
+	       ctl_gpu_mode_name(s->mode), s->mode == RDMAD_GPU_RPC && !s->immediate ? " without immediates" : "",
+	       s->backend, s->device);
+	printf("%u x %u pixels, %llu levels, %llu outstanding, %u queues of %u slots\n", run->width, run->height,
+	       (unsigned long long)levels, (unsigned long long)outstanding, s->queues, s->slots);
+	print_passes(run);
+	if (!yard)
+		return;
 	printf("one image here %.1f us, %.0f/s; round trip of 64 bytes %.1f us", yard->local_us,
 	       yard->local_us > 0 ? 1e6 / yard->local_us : 0, yard->rtt_us);
 	if (by_queues(run))
@@ -421,20 +396,7 @@ static void print_yardstick(const struct run *run, const struct yardstick *yard)
 	putchar('\n');
 	if (outstanding == 1)
 		printf("median / (%.1f round trips + %s) %.2f\n", round_trips(run),
-		       by_queues(run) ? "operation there" : "image here", ratio(run, yard));
-}
-
-static void print_text(const struct run *run, const struct yardstick *yard)
-{
-	const struct rdmad_gpu_session *s = rdmad_gpu_session(run->gpu);
-
-	printf("%s: transport %s, mode %s%s, backend %s on %s\n", ctl.host, s->transport, ctl_gpu_mode_name(s->mode),
-	       s->mode == RDMAD_GPU_RPC && !s->immediate ? " without immediates" : "", s->backend, s->device);
-	printf("%u x %u pixels, %llu levels, %llu outstanding, %u queues of %u slots\n", run->width, run->height,
-	       (unsigned long long)levels, (unsigned long long)outstanding, s->queues, s->slots);
-	print_passes(run);
-	if (yard)
-		print_yardstick(run, yard);
+		       by_queues(run) ? "operation there" : "image here", median_ratio(run, yard));
 }
 
 static json_t *pass_json(const struct pass *pass)
@@ -444,8 +406,9 @@ static json_t *pass_json(const struct pass *pass)
 	return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "images", (json_int_t)pass->images,
 			 "distance", (json_int_t)pass->distance, "elapsed_seconds", (double)pass->elapsed / 1e9,
 			 "requests_per_second", per_second(pass), "latency_us_mean", histogram_mean(h) / 1e3,
-			 "latency_us_min", us(h->count ? h->min : 0), "latency_us_p50", us(histogram_percentile(h, 50)),
-			 "latency_us_p99", us(histogram_percentile(h, 99)), "latency_us_max", us(h->max));
+			 "latency_us_min", ns_to_us(h->count ? h->min : 0), "latency_us_p50",
+			 ns_to_us(histogram_percentile(h, 50)), "latency_us_p99", ns_to_us(histogram_percentile(h, 99)),
+			 "latency_us_max", ns_to_us(h->max));
 }
 
 static json_t *yardstick_json(const struct run *run, const struct yardstick *yard)
@@ -454,7 +417,7 @@ static json_t *yardstick_json(const struct run *run, const struct yardstick *yar
 			      round_trips(run));
 
 	if (outstanding == 1)
-		json_object_set_new(o, "ratio", json_real(ratio(run, yard)));
+		json_object_set_new(o, "ratio", json_real(median_ratio(run, yard)));
 	if (by_queues(run))
 		json_object_set_new(o, "work_us", json_real(work_us(&run->all)));
 	return o;
@@ -464,7 +427,7 @@ static int print_json(const struct run *run, const struct yardstick *yard)
 {
 	const struct rdmad_gpu_session *s = rdmad_gpu_session(run->gpu);
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o}", "command",
-			      ctl_command_name(), "server", ctl.host, "transport", s->transport, "mode",
+			      ctl_command_name(), "server", bench.server, "transport", s->transport, "mode",
 			      ctl_gpu_mode_name(s->mode), "backend", s->backend, "device", s->device, "immediate",
 			      s->immediate, "width", (json_int_t)run->width, "height", (json_int_t)run->height,
 			      "levels", (json_int_t)levels, "outstanding", (json_int_t)outstanding, "queues",
@@ -480,7 +443,7 @@ static int print_json(const struct run *run, const struct yardstick *yard)
 	return ctl_json_print(o);
 }
 
-static int conclude(const struct run *run, const struct yardstick *yard)
+static int print_results(const struct run *run, const struct yardstick *yard)
 {
 	int rc = CTL_OK;
 
@@ -499,28 +462,6 @@ static int conclude(const struct run *run, const struct yardstick *yard)
 	return ctl_interrupted() ? CTL_INTERRUPTED : rc;
 }
 
-static int open_session(struct run *run)
-{
-	struct rdmad_gpu_options options;
-
-	ctl_gpu_options(&options, mode_text);
-	options.size_max = (uint32_t)run->bytes;
-	options.queues = (uint32_t)queues;
-	options.slots = (uint32_t)slots;
-	options.outstanding = (uint32_t)outstanding;
-	options.no_immediate = no_immediate;
-	options.read_indices = read_indices;
-	return rdmad_gpu_open(ctl.host, &options, &run->gpu);
-}
-
-/* A job that the session's end took along does not know why: the next call does, and says it. */
-static int reason_of(const struct run *run)
-{
-	int rc = rdmad_gpu_progress(run->gpu, 0);
-
-	return rc < 0 ? rc : run->error;
-}
-
 /* An exit status. */
 static int bench_session(struct run *run)
 {
@@ -535,32 +476,41 @@ static int bench_session(struct run *run)
 			return ctl_fail(rc, NULL, "%s: ping", ctl_command_name());
 		yard.local_us = local_us(run);
 	}
-	run->error = run_passes(run);
-	if (run->error && run->error != -EINTR)
-		run->error = reason_of(run);
-	return conclude(run, reference ? &yard : NULL);
+	histogram_init(&run->all.latency);
+	ctl_progress_begin(&run->progress, "images");
+	for (uint64_t i = 1; i <= passes && run->error == 0 && !ctl_interrupted(); i++)
+		run->error = run_pass(run, i);
+	ctl_progress_end(&run->progress);
+	if (run->error && run->error != -EINTR) {
+		/* A job that the session's end took along does not know why: the next call does, and says it. */
+		rc = rdmad_gpu_progress(run->gpu, 0);
+		run->error = rc < 0 ? rc : run->error;
+	}
+	return print_results(run, reference ? &yard : NULL);
 }
 
 static int command_bench(const struct ctl_arguments *arguments)
 {
-	struct run *run = calloc(1, sizeof(*run));
-	struct address address;
-	int rc;
+	struct rdmad_gpu_options options;
+	int rc = bench_prepare(arguments);
+	struct run *run;
 
-	if (arguments->count)
-		ctl.host = arguments->text[0];
-	if (address_parse(ctl.host, &address) != 0 || !run) {
-		free(run);
-		return ctl_usage_hint();
-	}
+	if (rc != CTL_OK)
+		return rc;
+	run = calloc(1, sizeof(*run));
+	if (!run)
+		return ctl_fail(-ENOMEM, NULL, "%s", ctl_command_name());
 	parse_size(size_text, &run->width, &run->height);
 	run->bytes = (size_t)run->width * run->height;
-	ctl_catch_interrupt();
-	rc = open_session(run);
-	if (rc == 0)
-		rc = bench_session(run);
-	else
-		rc = ctl_fail_open(rc, ctl.host);
+	ctl_gpu_options(&options, mode_text);
+	options.size_max = (uint32_t)run->bytes;
+	options.queues = (uint32_t)queues;
+	options.slots = (uint32_t)slots;
+	options.outstanding = (uint32_t)outstanding;
+	options.no_immediate = no_immediate;
+	options.read_indices = read_indices;
+	rc = rdmad_gpu_open(bench.server, &options, &run->gpu);
+	rc = rc == 0 ? bench_session(run) : ctl_fail_open(rc, bench.server);
 	rdmad_gpu_close(run->gpu);
 	rdmad_gpu_buffer_release(run->input);
 	rdmad_gpu_buffer_release(run->output);

@@ -102,109 +102,51 @@ static int check_op(const char *text)
 }
 
 /*
- * Phases: all threads, from begin to end.
+ * Phases
  */
-static void lane_reset(struct lane *lane, enum bench_kv_phase phase, uint64_t quota)
+static void lane_begin(uint64_t client, uint64_t quota)
 {
+	struct lane *lane = &bench_kv.lane[client];
+
 	lane->submitted = lane->done = lane->stamped = 0;
 	lane->submit_key = lane->done_key = 0;
 	lane->submit_pair = lane->done_pair = 0;
 	lane->stamp_head = lane->stamp_tail = 0;
-	lane->phase = phase;
+	lane->phase = bench_kv.phase;
 	lane->keys = bench_kv.keys;
 	lane->quota = quota;
 }
 
-/* In messages, or by RDMA read and write. The answer to a get carries a short value in any case. */
-static const char *way_of(enum bench_kv_phase phase)
+static void phase_begin(struct bench_result *result)
 {
 	const struct lane *lane = &bench_kv.lane[0];
+	bool eager = lane->key_len + bench.size <= kv_eager_max(lane->kv);
 
-	if (lane->key_len + bench.size <= kv_eager_max(lane->kv))
-		return "eager";
-	return phase == PHASE_GET && bench.size <= WIRE_INLINE_MAX ? "eager" : "rendezvous";
-}
-
-/* count 0: for `duration`; else so many operations in all. */
-static void run_phase(const char *name, enum bench_kv_phase phase, uint64_t duration, uint64_t count,
-		      struct bench_result *result)
-{
-	int rc;
-
-	bench_result_init(result, name);
+	/* The answer to a get carries a short value in any case. */
+	if (bench_kv.phase == PHASE_GET && bench.size <= WIRE_INLINE_MAX)
+		eager = true;
+	result->way = eager ? "eager" : "rendezvous";
 	result->keys = bench_kv.keys * bench.clients;
 	result->depth = bench_kv.depth;
-	result->way = way_of(phase);
-	for (uint64_t i = 0; i < bench.clients; i++)
-		lane_reset(&bench_kv.lane[i], phase,
-			   count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX);
-	for (uint64_t i = 0; i < bench.threads; i++) {
-		bench_result_init(&bench_kv.worker[i].result, name);
-		bench_result_init(&bench_kv.worker[i].slice, name);
-		bench_kv.worker[i].duration = count ? TIME_NEVER : duration;
-		bench_kv.worker[i].ignore_interrupt = phase == PHASE_DELETE;
-	}
-	ctl_usage_add(&result->usage, -1);
-	rc = bench_threads((unsigned)bench.threads, bench_kv_work, bench_kv.worker, sizeof(bench_kv.worker[0]));
-	ctl_usage_add(&result->usage, 1);
 	for (uint64_t i = 0; i < bench.threads; i++)
-		bench_result_merge(result, &bench_kv.worker[i].result);
-	if (rc != 0)
-		bench_result_fail(result, rc, "cannot start a thread");
-	bench_kv.lost |= result->error && !ctl_kv_status_final(result->error);
+		bench_result_init(&bench_kv.worker[i].slice, result->op);
+	bench_kv.interval = bench.measuring ? interval : 0;
+	bench_kv.apart = rate && bench_kv.phase != PHASE_FILL && bench_kv.phase != PHASE_DELETE
+				 ? MAX(TIME_S * bench.clients / rate, 1ull)
+				 : 0;
 }
 
-/* Warm up, measure, tell. */
-static int measure(const char *name, enum bench_kv_phase phase, bench_report_fn *report)
+static void phase_end(struct bench_result *result)
 {
-	struct bench_result *result = malloc(sizeof(*result));
-	int rc = CTL_OK;
-
-	if (!result)
-		return CTL_FAILED;
-	if (bench.warmup) {
-		run_phase(name, phase, bench.warmup, 0, result);
-		rc = bench_judge(result);
-	}
-	if (rc == CTL_OK && !ctl_interrupted()) {
-		bench_kv.interval = interval;
-		run_phase(name, phase, bench.duration, bench.count, result);
-		bench_kv.interval = 0;
-		report(result, kv_transport(bench_kv.lane[0].kv));
-		rc = bench_judge(result);
-	}
-	free(result);
-	return rc;
+	bench_kv.lost |= result->error && !ctl_kv_status_final(result->error);
 }
 
 /* Give each key its value, or delete all. */
 static int touch_all(const char *name, enum bench_kv_phase phase)
 {
-	struct bench_result *result = malloc(sizeof(*result));
-	int rc;
-
-	if (!result)
-		return CTL_FAILED;
-	bench_kv.apart = 0;
-	run_phase(name, phase, 0, (uint64_t)bench_kv.keys * bench.clients, result);
-	bench_kv.apart = rate ? MAX(TIME_S * bench.clients / rate, 1ull) : 0;
-	rc = bench_judge(result);
-	free(result);
-	return rc;
-}
-
-/* Values are read from where they are: the text is registered, once for all that share queues. */
-static int register_text(void)
-{
-	for (uint64_t i = 0; i < bench.threads; i++) {
-		void *kv = bench_kv.worker[i].lane[0].kv;
-		int rc = kv_buffer_register(kv, bench_kv.text, bench_kv.text_len);
-
-		if (rc != 0)
-			return ctl_fail(rc, NULL, "%s: cannot register %zu bytes", ctl_command_name(),
-					bench_kv.text_len);
-	}
-	return CTL_OK;
+	bench_kv.phase = phase;
+	bench_kv.driven.op = name;
+	return bench_phase(&bench_kv.driven, 0, (uint64_t)bench_kv.keys * bench.clients, NULL);
 }
 
 static void drop_text(void)
@@ -215,6 +157,7 @@ static void drop_text(void)
 	bench_kv.text = NULL;
 }
 
+/* Values are read from where they are: the text is registered, once for all that share queues. */
 static int make_text(void)
 {
 	uint64_t state = time_now() | 1;
@@ -227,7 +170,14 @@ static int make_text(void)
 		return CTL_FAILED;
 	}
 	script_random_text(bench_kv.text, bench_kv.text_len, &state);
-	return register_text();
+	for (uint64_t i = 0; i < bench.threads; i++) {
+		int rc = kv_buffer_register(bench_kv.worker[i].lane[0].kv, bench_kv.text, bench_kv.text_len);
+
+		if (rc != 0)
+			return ctl_fail(rc, NULL, "%s: cannot register %zu bytes", ctl_command_name(),
+					bench_kv.text_len);
+	}
+	return CTL_OK;
 }
 
 /* Half of what the store has left, at most: what others stored is not to make room for a benchmark, where the store
@@ -241,21 +191,11 @@ static uint64_t room_for_values(void)
 	return MIN((info.bytes_total - MIN(info.bytes_used, info.bytes_total)) / 2, FILL_MAX);
 }
 
-static void warn_of_eviction(uint64_t each)
-{
-	uint64_t fill = bench_kv.keys * (each + OVERHEAD * bench.clients), room = 2 * room_for_values();
-	char text[2][32];
-
-	if (fill > room && room < 2 * FILL_MAX)
-		ctl_say("%s: the keys take %s, and the store has %s left: it may refuse them, or drop keys of others",
-			ctl_command_name(), units_human_size((double)fill, text[0]),
-			units_human_size((double)room, text[1]));
-}
-
-/* How many keys, and requests under way, the daemon's memory has room for. */
+/* Choose how many keys, and requests under way, the daemon's memory has room for. */
 static void choose_numbers(void)
 {
-	uint64_t each = MAX(bench.size, 1ull) * bench.clients;
+	uint64_t each = MAX(bench.size, 1ull) * bench.clients, fill, room;
+	char text[2][32];
 
 	bench_kv.large = bench.size > WIRE_INLINE_MAX;
 	bench_kv.depth = MAX(1ull, MIN(bench.depth, FLIGHT_MAX / each));
@@ -263,15 +203,15 @@ static void choose_numbers(void)
 	if (!keys_wanted)
 		bench_kv.keys = (uint32_t)MAX(
 			1, MIN((uint64_t)KEYS_DEFAULT, room_for_values() / (each + OVERHEAD * bench.clients)));
-	warn_of_eviction(each);
+	fill = bench_kv.keys * (each + OVERHEAD * bench.clients);
+	room = 2 * room_for_values();
+	if (fill > room && room < 2 * FILL_MAX)
+		ctl_say("%s: the keys take %s, and the store has %s left: it may refuse them, or drop keys of others",
+			ctl_command_name(), units_human_size((double)fill, text[0]),
+			units_human_size((double)room, text[1]));
 	/* A get that was overtaken must not meet the next value of its key. */
 	if (bench_kv.large)
 		bench_kv.depth = MIN(bench_kv.depth, (uint64_t)bench_kv.keys);
-}
-
-/* What decides the figures, and does not stand in the rows. */
-static void tell_keys(void)
-{
 	bench.keys = bench_kv.keys;
 	bench.key_bytes = bench_kv.lane[0].key_len;
 }
@@ -291,33 +231,27 @@ static int prepare_size(void)
 	if (rc != CTL_OK)
 		return rc;
 	choose_numbers();
-	tell_keys();
-	return make_text();
+	rc = make_text();
+	return rc == CTL_OK ? touch_all("fill", PHASE_FILL) : rc;
 }
 
-static int measure_ops(bench_report_fn *report)
+/* Fill, and measure each operation of --op. */
+static int round_of_size(bench_report_fn *report)
 {
-	int rc = CTL_OK;
+	int rc = prepare_size();
 
 	for (const char *p = op_text; rc == CTL_OK && !ctl_interrupted(); p++) {
 		size_t len = strcspn(p, ",");
 		int op = find_op(p, len);
 
-		rc = measure(ops[op].name, ops[op].phase, report);
+		bench_kv.phase = ops[op].phase;
+		bench_kv.driven.op = ops[op].name;
+		rc = bench_measure(&bench_kv.driven, report);
 		p += len;
 		if (!*p)
 			break;
 	}
 	return rc;
-}
-
-static int round_of_size(bench_report_fn *report)
-{
-	int rc = prepare_size();
-
-	if (rc == CTL_OK)
-		rc = touch_all("fill", PHASE_FILL);
-	return rc == CTL_OK ? measure_ops(report) : rc;
 }
 
 /*
@@ -326,30 +260,9 @@ static int round_of_size(bench_report_fn *report)
 /* All keys have the same length: 16 bytes with the default prefix. */
 #define KEY_FORMAT "%s:%03x:%07x"
 
-static void make_prefix(void)
-{
-	static char random[5];
-	uint64_t state = time_now() | 1;
-
-	script_random_text(random, sizeof(random) - 1, &state);
-	prefix = random;
-}
-
-static int lane_keys(struct lane *lane, unsigned number, uint64_t keys)
-{
-	int len = snprintf(NULL, 0, KEY_FORMAT, prefix, number, 0u);
-
-	lane->key_len = (uint32_t)len;
-	lane->key = malloc(keys * lane->key_len + 1);
-	if (!lane->key)
-		return -ENOMEM;
-	for (uint64_t i = 0; i < keys; i++)
-		sprintf(lane->key + i * lane->key_len, KEY_FORMAT, prefix, number, (unsigned)i);
-	return 0;
-}
-
 static int lane_make(struct lane *lane, unsigned number)
 {
+	uint64_t keys = keys_wanted ? keys_wanted : KEYS_DEFAULT;
 	uint32_t stamps = 1;
 
 	while (stamps < bench.depth)
@@ -357,14 +270,18 @@ static int lane_make(struct lane *lane, unsigned number)
 	lane->stamp_mask = stamps - 1;
 	lane->stamp = calloc(stamps, sizeof(*lane->stamp));
 	lane->tickets = calloc(bench.depth, sizeof(*lane->tickets));
-	for (uint64_t i = 0; lane->tickets && i < bench.depth; i++) {
-		lane->tickets[i] = (struct ticket){.lane = lane, .next = lane->ticket};
-		lane->ticket = &lane->tickets[i];
-	}
-	if (!lane->stamp || !lane->tickets || lane_keys(lane, number, keys_wanted ? keys_wanted : KEYS_DEFAULT) != 0) {
+	lane->key_len = (uint32_t)snprintf(NULL, 0, KEY_FORMAT, prefix, number, 0u);
+	lane->key = malloc(keys * lane->key_len + 1);
+	if (!lane->stamp || !lane->tickets || !lane->key) {
 		ctl_say("%s: no memory for the keys", ctl_command_name());
 		return CTL_FAILED;
 	}
+	for (uint64_t i = 0; i < bench.depth; i++) {
+		lane->tickets[i] = (struct ticket){.lane = lane, .next = lane->ticket};
+		lane->ticket = &lane->tickets[i];
+	}
+	for (uint64_t i = 0; i < keys; i++)
+		sprintf(lane->key + i * lane->key_len, KEY_FORMAT, prefix, number, (unsigned)i);
 	return CTL_OK;
 }
 
@@ -388,18 +305,18 @@ static int worker_open(struct bench_kv_worker *w)
 
 static int make_workers(void)
 {
-	uint64_t next = 0;
 	int rc = CTL_OK;
 
+	bench_share(&bench_kv.driven);
 	for (uint64_t i = 0; i < bench.threads && rc == CTL_OK; i++) {
 		struct bench_kv_worker *w = &bench_kv.worker[i];
 
 		pthread_mutex_init(&w->lock, NULL);
-		w->lane = &bench_kv.lane[next];
-		w->lanes = (unsigned)(bench.clients / bench.threads + (i < bench.clients % bench.threads));
-		for (unsigned j = 0; j < w->lanes && rc == CTL_OK; j++, next++) {
+		w->lane = &bench_kv.lane[w->thread.first];
+		w->lanes = (unsigned)w->thread.clients;
+		for (unsigned j = 0; j < w->lanes && rc == CTL_OK; j++) {
 			w->lane[j].worker = w;
-			rc = lane_make(&w->lane[j], (unsigned)next);
+			rc = lane_make(&w->lane[j], (unsigned)(w->thread.first + j));
 		}
 		if (rc == CTL_OK)
 			rc = worker_open(w);
@@ -435,10 +352,14 @@ static int open_idle(void)
 
 static int set_up(void)
 {
+	static char random[5];
+	uint64_t state = time_now() | 1;
 	int rc = CTL_OK;
 
-	if (!prefix)
-		make_prefix();
+	if (!prefix) {
+		script_random_text(random, sizeof(random) - 1, &state);
+		prefix = random;
+	}
 	bench_kv.ttl_us = ttl / TIME_US;
 	bench_kv.lane = calloc(bench.clients, sizeof(*bench_kv.lane));
 	bench_kv.worker = calloc(bench.threads, sizeof(*bench_kv.worker));
@@ -446,9 +367,21 @@ static int set_up(void)
 		ctl_say("%s: no memory for %llu clients", ctl_command_name(), (unsigned long long)bench.clients);
 		return CTL_FAILED;
 	}
+	bench_kv.driven = (struct bench_case){
+		.threads = bench_kv.worker,
+		.thread_size = sizeof(bench_kv.worker[0]),
+		.client_begin = lane_begin,
+		.run = bench_kv_work,
+		.begin = phase_begin,
+		.end = phase_end,
+	};
 	if (idle_clients)
 		rc = open_idle();
-	return rc == CTL_OK ? make_workers() : rc;
+	if (rc == CTL_OK)
+		rc = make_workers();
+	if (rc == CTL_OK)
+		bench_kv.driven.transport = kv_transport(bench_kv.lane[0].kv);
+	return rc;
 }
 
 static void take_down(void)

@@ -4,8 +4,6 @@
 #ifndef RDMAD_CTL_BENCH_KV_H
 #define RDMAD_CTL_BENCH_KV_H
 
-#include <pthread.h>
-
 #include "ctl/ctl.h"
 #include "rdmad/kv.h"
 
@@ -45,16 +43,17 @@ struct lane {
 
 /* One thread with its lanes. */
 struct bench_kv_worker {
+	struct bench_thread thread;
 	struct lane *lane;
 	unsigned lanes;
-	uint64_t duration; /* of this phase; TIME_NEVER: by quota */
-	bool stopping, ignore_interrupt;
-	struct bench_result result;
+	bool stopping;
 	pthread_mutex_t lock; /* of `slice`, which the first worker takes and prints; --interval only */
 	struct bench_result slice;
 };
 
 struct bench_kv {
+	struct bench_case driven; /* of which the driver runs the phases */
+	enum bench_kv_phase phase;
 	void **idle;
 	struct lane *lane; /* all of them */
 	struct bench_kv_worker *worker;
@@ -63,7 +62,7 @@ struct bench_kv {
 	uint32_t keys;
 	uint64_t depth;       /* bench.depth, less for large values */
 	uint64_t apart;       /* ns between requests of a lane; 0: no --rate */
-	uint64_t interval;    /* of --interval, 0: none, while something is measured */
+	uint64_t interval;    /* of --interval, 0: none, or nothing is measured in this phase */
 	uint64_t ttl_us;      /* of the keys; 0: none */
 	uint32_t eager_limit; /* of the options; 0: the default */
 	bool large;           /* values do not fit the answer */
@@ -72,7 +71,7 @@ struct bench_kv {
 
 extern struct bench_kv bench_kv;
 
-/* A thread's part of a phase: the body for bench_threads(). */
-void bench_kv_work(void *worker);
+/* A thread's part of a phase. */
+void bench_kv_work(struct bench_thread *thread);
 
 #endif

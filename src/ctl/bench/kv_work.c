@@ -24,10 +24,10 @@ static void lane_failed(struct lane *lane, int status)
 	/* A delete that finds nothing has nothing to do, and a get may find that the store dropped the key, or its time
 	 * is over. */
 	if (status == -ENOENT) {
-		w->result.misses += lane->phase != PHASE_DELETE;
+		w->thread.result.misses += lane->phase != PHASE_DELETE;
 		return;
 	}
-	bench_result_fail(&w->result, status, ctl_kv_status_text(status));
+	bench_result_fail(&w->thread.result, status, ctl_kv_status_text(status));
 	w->stopping = true;
 }
 
@@ -61,7 +61,7 @@ static void lane_get_done(void *arg, int status, const void *value, size_t len)
 	if (unlikely(status != 0))
 		lane_failed(lane, status);
 	else if (!bench.no_verify && unlikely(!value_expected(value, len, window)))
-		lane->worker->result.mismatches++;
+		lane->worker->thread.result.mismatches++;
 }
 
 static void lane_large_done(void *arg, int status, const void *value, size_t len)
@@ -73,7 +73,7 @@ static void lane_large_done(void *arg, int status, const void *value, size_t len
 	if (unlikely(status != 0))
 		lane_failed(lane, status);
 	else if (!bench.no_verify && unlikely(!value_expected(value, len, ticket->window)))
-		lane->worker->result.mismatches++;
+		lane->worker->thread.result.mismatches++;
 	ticket->next = lane->ticket;
 	lane->ticket = ticket;
 }
@@ -106,27 +106,29 @@ static int lane_get(struct lane *lane, const char *key, uint32_t window)
 	return rc;
 }
 
+/* Send the next request: for the next key; in mixed, after the get of a pair. */
 static int lane_submit(struct lane *lane)
 {
 	const char *key = lane->key + (size_t)lane->submit_key * lane->key_len;
 	bool mixed = lane->phase == PHASE_MIXED;
 	uint32_t window = mixed ? lane->submit_pair : lane->submit_key;
 
-	if (lane->phase == PHASE_DELETE)
-		return kv_submit_delete(lane->kv, key, lane->key_len, lane_set_done, lane);
-	if (lane->phase == PHASE_GET || (mixed && lane->submitted % 2))
-		return lane_get(lane, key, window);
-	return lane_set(lane, key, window);
-}
+	int rc;
 
-/* The next request is for the next key; in mixed, after the get of a pair. */
-static void lane_advance(struct lane *lane)
-{
-	if (lane->submitted++ % 2 == 0 && lane->phase == PHASE_MIXED)
-		return;
+	if (lane->phase == PHASE_DELETE)
+		rc = kv_submit_delete(lane->kv, key, lane->key_len, lane_set_done, lane);
+	else if (lane->phase == PHASE_GET || (mixed && lane->submitted % 2))
+		rc = lane_get(lane, key, window);
+	else
+		rc = lane_set(lane, key, window);
+	if (unlikely(rc != 0))
+		return rc;
+	if (lane->submitted++ % 2 == 0 && mixed)
+		return 0;
 	lane->submit_pair++;
 	if (++lane->submit_key == lane->keys)
 		lane->submit_key = 0;
+	return 0;
 }
 
 /* How many requests are to have been sent by now. */
@@ -142,14 +144,10 @@ static void lane_fill(struct lane *lane, uint64_t now)
 	uint64_t before = lane->submitted, limit = MIN(lane->done + bench_kv.depth, lane_due(lane, now));
 	int rc = 0;
 
-	while (lane->submitted < limit) {
+	while (rc == 0 && lane->submitted < limit)
 		rc = lane_submit(lane);
-		if (unlikely(rc != 0))
-			break;
-		lane_advance(lane);
-	}
 	if (unlikely(rc != 0 && rc != -EAGAIN)) {
-		bench_result_fail(&lane->worker->result, rc, rdmad_error());
+		bench_result_fail(&lane->worker->thread.result, rc, rdmad_error());
 		lane->worker->stopping = true;
 	}
 	if (lane->submitted != before && !bench.no_latency)
@@ -158,22 +156,17 @@ static void lane_fill(struct lane *lane, uint64_t now)
 
 static void add_latency(struct bench_kv_worker *w, uint64_t latency)
 {
-	histogram_add(&w->result.latency, latency);
+	histogram_add(&w->thread.result.latency, latency);
 	if (bench_kv.interval)
 		histogram_add(&w->slice.latency, latency);
 }
 
-static void lane_latency_from_intended(struct lane *lane, uint64_t now)
-{
-	for (; lane->stamped != lane->done; lane->stamped++)
-		add_latency(lane->worker, now - (lane->first + lane->stamped * bench_kv.apart));
-}
-
-/* Round trips of the requests answered in this turn: all of one stamp are alike. */
+/* Round trips of the requests answered in this turn: all of one stamp are alike. With --rate they begin at their
+ * intended times. */
 static void lane_latency(struct lane *lane, uint64_t now)
 {
-	if (bench_kv.apart)
-		lane_latency_from_intended(lane, now);
+	for (; bench_kv.apart && lane->stamped != lane->done; lane->stamped++)
+		add_latency(lane->worker, now - (lane->first + lane->stamped * bench_kv.apart));
 	while (lane->stamped != lane->done) {
 		struct stamp *s = &lane->stamp[lane->stamp_tail & lane->stamp_mask];
 		uint64_t upto = MIN(s->upto, lane->done);
@@ -201,7 +194,7 @@ static bool worker_satisfied(const struct bench_kv_worker *w)
 }
 
 /* How long the turn may wait: no request is to be sent earlier. */
-static uint64_t worker_patience(const struct bench_kv_worker *w, uint64_t now)
+static uint64_t worker_wait_us(const struct bench_kv_worker *w, uint64_t now)
 {
 	uint64_t next = time_after(now, CTL_SLICE);
 
@@ -214,18 +207,6 @@ static uint64_t worker_patience(const struct bench_kv_worker *w, uint64_t now)
 	return next > now ? (next - now) / TIME_US : 0;
 }
 
-static void take_latencies(struct bench_kv_worker *w, uint64_t now)
-{
-	if (bench.no_latency)
-		return;
-	if (bench_kv.interval)
-		pthread_mutex_lock(&w->lock);
-	for (unsigned i = 0; i < w->lanes; i++)
-		lane_latency(&w->lane[i], now);
-	if (bench_kv.interval)
-		pthread_mutex_unlock(&w->lock);
-}
-
 /* Send, receive, count. How many requests were answered, or a negative errno. */
 static int worker_turn(struct bench_kv_worker *w, uint64_t *now)
 {
@@ -236,9 +217,16 @@ static int worker_turn(struct bench_kv_worker *w, uint64_t *now)
 			lane_fill(&w->lane[i], *now);
 	if (unlikely(w->stopping && worker_idle(w)))
 		return 0;
-	n = kv_progress(w->lane[0].kv, worker_patience(w, *now));
+	n = kv_progress(w->lane[0].kv, worker_wait_us(w, *now));
 	*now = time_now();
-	take_latencies(w, *now);
+	if (bench.no_latency)
+		return n;
+	if (bench_kv.interval)
+		pthread_mutex_lock(&w->lock);
+	for (unsigned i = 0; i < w->lanes; i++)
+		lane_latency(&w->lane[i], *now);
+	if (bench_kv.interval)
+		pthread_mutex_unlock(&w->lock);
 	return n;
 }
 
@@ -248,7 +236,7 @@ static void print_slice(uint64_t now)
 	static struct bench_result all; /* too large for a stack */
 	struct bench_kv_worker *first = &bench_kv.worker[0];
 
-	bench_result_init(&all, first->result.op);
+	bench_result_init(&all, first->thread.result.op);
 	all.depth = bench_kv.depth;
 	all.begin = first->slice.begin;
 	for (uint64_t i = 0; i < bench.threads; i++) {
@@ -261,29 +249,24 @@ static void print_slice(uint64_t now)
 	}
 	all.operations = all.latency.count;
 	all.end = first->slice.begin = now;
-	all.at = now - first->result.begin;
-	bench_report_slice(&all, kv_transport(bench_kv.lane[0].kv));
-}
-
-static void look_at_interval(struct bench_kv_worker *w, uint64_t now)
-{
-	if (bench_kv.interval && w == bench_kv.worker && now - w->slice.begin >= bench_kv.interval)
-		print_slice(now);
+	all.at = now - first->thread.result.begin;
+	bench_report_slice(&all, bench_kv.driven.transport);
 }
 
 static void worker_loop(struct bench_kv_worker *w)
 {
-	uint64_t now = w->result.begin, alive = now, limit = ctl_answer_limit();
-	uint64_t until = time_after(now, w->duration);
+	uint64_t now = w->thread.result.begin, alive = now, limit = ctl_answer_limit();
+	uint64_t until = time_after(now, w->thread.duration);
 	int n;
 
 	do {
-		bool interrupted = ctl_interrupted() && !w->ignore_interrupt;
+		bool interrupted = ctl_interrupted() && bench_kv.phase != PHASE_DELETE;
 
 		if (now >= until || interrupted || worker_satisfied(w))
 			w->stopping = true;
 		n = worker_turn(w, &now);
-		look_at_interval(w, now);
+		if (bench_kv.interval && w == bench_kv.worker && now - w->slice.begin >= bench_kv.interval)
+			print_slice(now);
 		if (n > 0 || worker_idle(w))
 			alive = now;
 		else if (n == 0 && interrupted && now - alive > CTL_SLICE)
@@ -291,37 +274,37 @@ static void worker_loop(struct bench_kv_worker *w)
 		else if (n == 0 && now - alive > limit)
 			n = -ETIMEDOUT;
 	} while (n >= 0 && !(w->stopping && worker_idle(w)));
-	w->result.end = now;
+	w->thread.result.end = now;
 	if (n < 0)
-		bench_result_fail(&w->result, n, n == -ETIMEDOUT ? "no answer in time" : rdmad_error());
+		bench_result_fail(&w->thread.result, n, n == -ETIMEDOUT ? "no answer in time" : rdmad_error());
 }
 
-/* Requests whose time had come and that were never sent, because too many others had no answer: they have waited until
+/* Count the requests that were due and never sent, because too many others had no answer: they have waited until
  * now. */
 static void count_unsent(struct bench_kv_worker *w)
 {
-	uint64_t until = MIN(time_after(w->result.begin, w->duration), w->result.end);
+	struct bench_result *result = &w->thread.result;
+	uint64_t until = MIN(time_after(result->begin, w->thread.duration), result->end);
 
 	for (unsigned i = 0; bench_kv.apart && i < w->lanes; i++) {
 		struct lane *lane = &w->lane[i];
 
-		for (uint64_t n = lane->submitted, due = lane_due(lane, until - 1); n < due; n++, w->result.unsent++)
-			histogram_add(&w->result.latency, until - (lane->first + n * bench_kv.apart));
+		for (uint64_t n = lane->submitted, due = lane_due(lane, until - 1); n < due; n++, result->unsent++)
+			histogram_add(&result->latency, until - (lane->first + n * bench_kv.apart));
 	}
 }
 
-void bench_kv_work(void *arg)
+void bench_kv_work(struct bench_thread *thread)
 {
-	struct bench_kv_worker *w = arg;
+	struct bench_kv_worker *w = (struct bench_kv_worker *)thread; /* which begins with it */
 
 	w->stopping = false;
-	w->result.begin = w->slice.begin = time_now();
+	thread->result.begin = w->slice.begin = time_now();
 	for (unsigned i = 0; i < w->lanes; i++) /* lanes take turns */
-		w->lane[i].first =
-			w->result.begin + (uint64_t)(&w->lane[i] - bench_kv.lane) * bench_kv.apart / bench.clients;
+		w->lane[i].first = thread->result.begin + (thread->first + i) * bench_kv.apart / bench.clients;
 	worker_loop(w);
 	if (!ctl_interrupted())
 		count_unsent(w);
 	for (unsigned i = 0; i < w->lanes; i++)
-		w->result.operations += w->lane[i].done;
+		thread->result.operations += w->lane[i].done;
 }

@@ -33,20 +33,15 @@ static bool list_has(const char *list, const char *name)
 	return !list;
 }
 
-static bool is_work(const char *name, size_t length)
-{
-	for (const struct peer_work *work = peer_works; work->name; work++)
-		if (strlen(work->name) == length && memcmp(work->name, name, length) == 0)
-			return true;
-	return false;
-}
-
 static int check_works(const char *text)
 {
 	for (const char *at = text;; at += strcspn(at, ",") + 1) {
 		size_t length = strcspn(at, ",");
+		const struct peer_work *work = peer_works;
 
-		if (!is_work(at, length)) {
+		while (work->name && (strlen(work->name) != length || memcmp(work->name, at, length) != 0))
+			work++;
+		if (!work->name) {
 			ctl_say("--work %s: there is no \"%.*s\"; there are latency, bandwidth, write-latency, write, "
 				"read-latency, read, fetch-add, exchange, and the names of the collectives",
 				text, (int)length, at);
@@ -81,9 +76,9 @@ static const struct ctl_option bench_options[] = {
  * Measuring, on each rank alike. -1: the library has said why.
  */
 
-/* Nanoseconds of `count` operations: of a pair those of rank 0, else the mean of all ranks, which each measured without
- * the barriers between two operations. */
-static int run_once(struct peer_bench *b, const struct peer_work *work, uint64_t count, double *ns)
+/* Measure `count` operations, in nanoseconds: of a pair those of rank 0, else the mean of all ranks, each without the
+ * barriers between two operations. */
+static int run_work(struct peer_bench *b, const struct peer_work *work, uint64_t count, double *ns)
 {
 	uint64_t own = 0;
 	double mine, all = 0;
@@ -119,16 +114,16 @@ struct plan {
 	uint64_t count, last;
 };
 
-/* Ever more, until it takes an eighth of the time, and then as many as take all of it. Those before the last warm
- * up. */
-static int measure(struct peer_bench *b, const struct peer_work *work, double *ns)
+/* Run ever more operations, until they take an eighth of the time, and then as many as take all of it. The runs before
+ * the last warm up. */
+static int measure_time(struct peer_bench *b, const struct peer_work *work, double *ns)
 {
 	struct plan plan = {.count = PEER_STREAM_WINDOW};
 
 	for (;;) {
 		uint64_t begin = time_now(), whole;
 
-		if (run_once(b, work, plan.count, ns) < 0)
+		if (run_work(b, work, plan.count, ns) < 0)
 			return -1;
 		*ns /= (double)plan.count;
 		if (plan.last)
@@ -150,16 +145,6 @@ static int measure(struct peer_bench *b, const struct peer_work *work, double *n
  */
 static json_t *rows; /* with --json */
 
-static void add_row(const struct peer_bench *b, const struct peer_work *work, double ns, double rate)
-{
-	json_t *o = json_pack("{s:s, s:I, s:f, s:f, s:f}", "op", work->name, "size_bytes", (json_int_t)b->size,
-			      "time_us", ns / 1e3, "per_second", rate, "bytes_per_second", rate * (double)b->size);
-
-	if (b->round.count)
-		json_object_set_new(o, "time_us_p50", json_real((double)histogram_percentile(&b->round, 50) / 2e3));
-	json_array_append_new(rows, o);
-}
-
 static void print_row(const struct peer_bench *b, const struct peer_work *work, double ns)
 {
 	static bool headed;
@@ -169,7 +154,12 @@ static void print_row(const struct peer_bench *b, const struct peer_work *work, 
 	if (b->rank != 0)
 		return;
 	if (ctl.json) {
-		add_row(b, work, ns, rate);
+		json_t *o = bench_rate_json(work->name, NULL, b->size, ns);
+
+		if (b->round.count)
+			json_object_set_new(o, "time_us_p50",
+					    json_real((double)histogram_percentile(&b->round, 50) / 2e3));
+		json_array_append_new(rows, o);
 		return;
 	}
 	if (!headed)
@@ -196,7 +186,7 @@ static int measure_size(struct peer_bench *b, const struct peer_work *work, size
 	}
 	rc = work->remote ? peer_bench_window(b) : 0;
 	if (rc == 0)
-		rc = measure(b, work, &ns);
+		rc = measure_time(b, work, &ns);
 	if (rc == 0)
 		print_row(b, work, ns);
 	else
@@ -218,14 +208,6 @@ static int measure_work(struct peer_bench *b, const struct peer_work *work, cons
 		if (sizes[i] >= work->least)
 			rc = measure_size(b, work, sizes[i]);
 	return rc;
-}
-
-static int print_end(const struct peer_bench *b)
-{
-	if (b->rank != 0 || !ctl.json)
-		return CTL_OK;
-	return ctl_json_print(json_pack("{s:s, s:i, s:s, s:O}", "command", ctl_command_name(), "ranks", b->ranks,
-					"transport", b->transport, "results", rows));
 }
 
 /* "bcast=chain,allreduce=ring" */
@@ -266,15 +248,14 @@ static int measure_all(rdma_context *ctx, rdma_group *group, bool star)
 	for (const struct peer_work *work = peer_works; work->name && rc == CTL_OK; work++)
 		if (list_has(works_text, work->name) && (star || work->kind != PEER_WORK_STAR))
 			rc = measure_work(&b, work, sizes, n);
-	if (rc == CTL_OK)
-		rc = print_end(&b);
+	if (rc == CTL_OK && rows)
+		rc = ctl_json_print(json_pack("{s:s, s:i, s:s, s:O}", "command", ctl_command_name(), "ranks", b.ranks,
+					      "transport", b.transport, "results", rows));
 	json_decref(rows);
 	return rc;
 }
 
-/*
- * As a rank of rdmarun
- */
+/* Be a rank of rdmarun. */
 static int run_as_rank(void)
 {
 	rdma_options options;
@@ -304,7 +285,7 @@ static int finish_group(rdma_context *ctx, rdma_group *group)
 	return rc;
 }
 
-/* A process of its own, which learns from the first one where that listens. */
+/* Be a rank in a process of its own, which reads from rank 0 where rank 0 listens. */
 static int child_main(int from)
 {
 	rdma_options options;
@@ -313,7 +294,7 @@ static int child_main(int from)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(from, &port, sizeof(port)) != (ssize_t)sizeof(port))
-		return CTL_FAILED; /* it has said why */
+		return CTL_FAILED; /* rank 0 has said why */
 	close(from);
 	ctl_peer_options(&options);
 	ctx = rdma_init_options(NULL, 0, false, &options);
@@ -324,7 +305,7 @@ static int child_main(int from)
 	return finish_group(ctx, rdma_group_create(ctx));
 }
 
-/* Each ends with the first one. */
+/* Start the other ranks; each is killed when this process ends. */
 static int start_children(int from, int to, pid_t *child)
 {
 	for (uint64_t i = 1; i < ranks; i++) {
@@ -340,7 +321,7 @@ static int start_children(int from, int to, pid_t *child)
 	return CTL_OK;
 }
 
-static int serve(int to)
+static int run_rank0(int to)
 {
 	rdma_options options;
 	rdma_context *ctx;
@@ -378,12 +359,12 @@ static int run_alone(void)
 	rc = start_children(fd[0], fd[1], child);
 	close(fd[0]);
 	if (rc == CTL_OK)
-		rc = serve(fd[1]);
+		rc = run_rank0(fd[1]);
 	for (uint64_t i = 1; i < ranks && child[i] > 0; i++) {
 		int status = 0;
 
 		if (rc != CTL_OK)
-			kill(child[i], SIGKILL); /* it may wait for what does not come any more */
+			kill(child[i], SIGKILL); /* it may wait for a rank that has ended */
 		waitpid(child[i], &status, 0);
 		if (rc == CTL_OK && status)
 			rc = CTL_FAILED;

@@ -3,14 +3,14 @@
 
 #define WINDOW PEER_STREAM_WINDOW
 
-static int other(const struct peer_bench *b)
+static int other_rank(const struct peer_bench *b)
 {
 	return rdma_group_peer(b->group, !b->rank);
 }
 
 static int run_latency(struct peer_bench *b, uint64_t count)
 {
-	int peer = b->rank < 2 ? other(b) : -1;
+	int peer = b->rank < 2 ? other_rank(b) : -1;
 	uint64_t begin = time_now(), end;
 
 	histogram_init(&b->round);
@@ -27,7 +27,7 @@ static int run_latency(struct peer_bench *b, uint64_t count)
 	return 0;
 }
 
-static int run_window(struct peer_bench *b, int peer)
+static int stream_window(struct peer_bench *b, int peer)
 {
 	rdma_request *request[WINDOW];
 
@@ -40,16 +40,16 @@ static int run_window(struct peer_bench *b, int peer)
 	return rdma_wait_all(request, WINDOW, UINT64_MAX, NULL);
 }
 
-/* It is over when the other side says that all is there. */
+/* Stream messages, until rank 1 says that all have come. */
 static int run_bandwidth(struct peer_bench *b, uint64_t count)
 {
-	int peer = b->rank < 2 ? other(b) : -1;
+	int peer = b->rank < 2 ? other_rank(b) : -1;
 	char over = 0;
 
 	if (b->rank > 1)
 		return 0;
 	for (uint64_t i = 0; i < count; i += WINDOW)
-		if (run_window(b, peer) < 0)
+		if (stream_window(b, peer) < 0)
 			return -1;
 	return b->rank == 0 ? MIN(rdma_recv(b->ctx, peer, &over, 1), 0) : MIN(rdma_send(b->ctx, peer, &over, 1), 0);
 }
@@ -62,12 +62,12 @@ int peer_bench_window(struct peer_bench *b)
 	if (b->remote || b->window || b->rank > 1)
 		return 0;
 	if (b->rank == 0) {
-		b->remote = rdma_window_open(b->ctx, other(b), UINT64_MAX);
+		b->remote = rdma_window_open(b->ctx, other_rank(b), UINT64_MAX);
 		return b->remote ? 0 : -1;
 	}
 	b->window = rdma_window_create(b->ctx, NULL, MAX(b->size, sizeof(uint64_t)),
 				       RDMA_WINDOW_READ | RDMA_WINDOW_WRITE | RDMA_WINDOW_ATOMIC);
-	return b->window ? rdma_window_share(b->window, other(b)) : -1;
+	return b->window ? rdma_window_share(b->window, other_rank(b)) : -1;
 }
 
 void peer_bench_window_close(struct peer_bench *b)
@@ -78,14 +78,14 @@ void peer_bench_window_close(struct peer_bench *b)
 	b->window = NULL;
 }
 
-/* Rank 1 waits meanwhile; where nothing but its processor moves the bytes, in this. */
+/* Let rank 1 wait until rank 0 is done; where its processor moves the bytes, it does so in this wait. */
 static int finish_remote(struct peer_bench *b)
 {
 	char over = 0;
 
 	if (b->rank == 0)
-		return MIN(rdma_send(b->ctx, other(b), &over, 1), 0);
-	return b->rank == 1 ? MIN(rdma_recv(b->ctx, other(b), &over, 1), 0) : 0;
+		return MIN(rdma_send(b->ctx, other_rank(b), &over, 1), 0);
+	return b->rank == 1 ? MIN(rdma_recv(b->ctx, other_rank(b), &over, 1), 0) : 0;
 }
 
 static int run_write_latency(struct peer_bench *b, uint64_t count)
@@ -104,13 +104,15 @@ static int run_read_latency(struct peer_bench *b, uint64_t count)
 	return finish_remote(b);
 }
 
-static int remote_window(struct peer_bench *b, bool write)
+enum remote_access { REMOTE_READ, REMOTE_WRITE };
+
+static int remote_window(struct peer_bench *b, enum remote_access access)
 {
 	rdma_request *request[WINDOW];
 
 	for (unsigned k = 0; k < WINDOW; k++) {
-		request[k] = write ? rdma_iwrite(b->remote, 0, b->sent, b->size, RDMA_NO_NOTICE)
-				   : rdma_iread(b->remote, 0, b->received, b->size);
+		request[k] = access == REMOTE_WRITE ? rdma_iwrite(b->remote, 0, b->sent, b->size, RDMA_NO_NOTICE)
+						    : rdma_iread(b->remote, 0, b->received, b->size);
 		if (!request[k])
 			return -1;
 	}
@@ -120,7 +122,7 @@ static int remote_window(struct peer_bench *b, bool write)
 static int run_write(struct peer_bench *b, uint64_t count)
 {
 	for (uint64_t i = 0; i < count && b->rank == 0; i += WINDOW)
-		if (remote_window(b, true) < 0)
+		if (remote_window(b, REMOTE_WRITE) < 0)
 			return -1;
 	return finish_remote(b);
 }
@@ -128,7 +130,7 @@ static int run_write(struct peer_bench *b, uint64_t count)
 static int run_read(struct peer_bench *b, uint64_t count)
 {
 	for (uint64_t i = 0; i < count && b->rank == 0; i += WINDOW)
-		if (remote_window(b, false) < 0)
+		if (remote_window(b, REMOTE_READ) < 0)
 			return -1;
 	return finish_remote(b);
 }
@@ -186,7 +188,7 @@ static int run_alltoall(struct peer_bench *b, uint64_t count)
 	return rdma_alltoall(b->group, b->sent, b->received, b->size);
 }
 
-/* Of strings, as the benchmark by MPI has them. */
+/* Exchange strings, as the benchmark by MPI does. */
 static int run_exchange(struct peer_bench *b, uint64_t count)
 {
 	char own[256], all[RDMACTL_PEERS_MAX * 8];

@@ -28,24 +28,19 @@ static const struct ctl_option bench_options[] = {
 	{NULL},
 };
 
-struct bench_ping_client {
+struct ping_client {
 	struct rdmad_ping *ping;
 	uint64_t sent, received, quota;
 };
 
-struct bench_ping_worker {
-	struct bench_ping_client *client;
-	unsigned clients;
-	uint64_t duration; /* TIME_NEVER: by quota */
-	struct bench_result result;
-};
+static struct ping_client *ping_clients; /* of this round */
 
 static int check_sizes(const char *text)
 {
 	return bench_check_sizes(text, 0, RDMAD_PING_SIZE_MAX);
 }
 
-static int client_send(struct bench_ping_client *c)
+static int client_send(struct ping_client *c)
 {
 	uint64_t limit = MIN(c->received + bench.depth, c->quota);
 
@@ -61,7 +56,7 @@ static int client_send(struct bench_ping_client *c)
 	return 0;
 }
 
-static int client_receive(struct bench_ping_client *c, struct bench_result *result)
+static int client_receive(struct ping_client *c, struct bench_result *result)
 {
 	uint64_t until = time_now() + ctl_answer_limit(), rtt = 0;
 	int rc;
@@ -80,63 +75,41 @@ static int client_receive(struct bench_ping_client *c, struct bench_result *resu
 	return 0;
 }
 
-/* One message to and from each client. True: something is still to come. */
-static bool worker_turn(struct bench_ping_worker *w, bool stopping)
+/* Exchange messages by turns: one to and from each client, until the time is over or all is done. */
+static void ping_run(struct bench_thread *thread)
 {
-	bool busy = false;
+	struct ping_client *first = &ping_clients[thread->first], *end = first + thread->clients;
+	uint64_t now = time_now(), until = time_after(now, thread->duration);
+	bool busy = true;
 	int rc = 0;
 
-	for (unsigned i = 0; i < w->clients && rc == 0 && !stopping; i++)
-		rc = client_send(&w->client[i]);
-	for (unsigned i = 0; i < w->clients && rc == 0; i++) {
-		struct bench_ping_client *c = &w->client[i];
+	thread->result.begin = now;
+	while (busy && rc == 0) {
+		bool stopping = now >= until || ctl_interrupted();
 
-		if (c->sent == c->received)
-			continue;
-		rc = client_receive(c, &w->result);
-		busy = true;
-	}
-	if (rc != 0)
-		bench_result_fail(&w->result, rc, rdmad_error());
-	return busy && rc == 0;
-}
-
-static void worker_run(void *arg)
-{
-	struct bench_ping_worker *w = arg;
-	uint64_t now = time_now(), until;
-
-	w->result.begin = now;
-	until = time_after(now, w->duration);
-	while (worker_turn(w, now >= until || ctl_interrupted()))
+		busy = false;
+		for (struct ping_client *c = first; c < end && rc == 0 && !stopping; c++)
+			rc = client_send(c);
+		for (struct ping_client *c = first; c < end && rc == 0; c++) {
+			if (c->sent == c->received)
+				continue;
+			rc = client_receive(c, &thread->result);
+			busy = true;
+		}
 		now = time_now();
-	w->result.end = time_now();
-}
-
-static void run_phase(struct bench_ping_client *client, struct bench_ping_worker *worker, uint64_t duration,
-		      uint64_t count, struct bench_result *result)
-{
-	int rc;
-
-	bench_result_init(result, "ping");
-	for (uint64_t i = 0; i < bench.clients; i++) {
-		client[i].sent = client[i].received = 0;
-		client[i].quota = count ? count / bench.clients + (i < count % bench.clients) : UINT64_MAX;
 	}
-	for (uint64_t i = 0; i < bench.threads; i++) {
-		bench_result_init(&worker[i].result, "ping");
-		worker[i].duration = count ? TIME_NEVER : duration;
-	}
-	ctl_usage_add(&result->usage, -1);
-	rc = bench_threads((unsigned)bench.threads, worker_run, worker, sizeof(worker[0]));
-	ctl_usage_add(&result->usage, 1);
-	for (uint64_t i = 0; i < bench.threads; i++)
-		bench_result_merge(result, &worker[i].result);
 	if (rc != 0)
-		bench_result_fail(result, rc, "cannot start a thread");
+		bench_result_fail(&thread->result, rc, rdmad_error());
+	thread->result.end = now;
 }
 
-static int open_all(struct bench_ping_client *client)
+static void ping_client_begin(uint64_t client, uint64_t quota)
+{
+	ping_clients[client].sent = ping_clients[client].received = 0;
+	ping_clients[client].quota = quota;
+}
+
+static int open_clients(void)
 {
 	struct rdmad_ping_options options = {
 		.size = (uint32_t)bench.size,
@@ -148,7 +121,7 @@ static int open_all(struct bench_ping_client *client)
 	options.common.timeout_us = MIN(ctl.timeout, CTL_SLICE) / TIME_US;
 	options.common.credits = (uint32_t)MAX(bench.depth + 1, 32u);
 	for (uint64_t i = 0; i < bench.clients; i++) {
-		int rc = rdmad_ping_open(bench.server, &options, &client[i].ping);
+		int rc = rdmad_ping_open(bench.server, &options, &ping_clients[i].ping);
 
 		if (rc != 0)
 			return ctl_fail_open(rc, bench.server);
@@ -158,49 +131,32 @@ static int open_all(struct bench_ping_client *client)
 	return CTL_OK;
 }
 
-static void share_out(struct bench_ping_client *client, struct bench_ping_worker *worker)
-{
-	for (uint64_t i = 0; i < bench.threads; i++) {
-		worker[i].client = client;
-		worker[i].clients = (unsigned)(bench.clients / bench.threads + (i < bench.clients % bench.threads));
-		client += worker[i].clients;
-	}
-}
-
-static int measure(struct bench_ping_client *client, struct bench_ping_worker *worker, struct bench_result *result)
-{
-	int rc = CTL_OK;
-
-	if (bench.warmup) {
-		run_phase(client, worker, bench.warmup, 0, result);
-		rc = bench_judge(result);
-	}
-	if (rc != CTL_OK || ctl_interrupted())
-		return rc;
-	run_phase(client, worker, bench.duration, bench.count, result);
-	bench_report(result, rdmad_ping_transport(client[0].ping));
-	return bench_judge(result);
-}
-
 /* A connection has one size for life, so each round opens its own. */
 static int round_of_size(void)
 {
-	struct bench_ping_client *client = calloc(bench.clients, sizeof(*client));
-	struct bench_ping_worker *worker = calloc(bench.threads, sizeof(*worker));
-	struct bench_result *result = malloc(sizeof(*result));
+	struct bench_thread *threads = calloc(bench.threads, sizeof(*threads));
+	struct bench_case c = {
+		.op = "ping",
+		.threads = threads,
+		.thread_size = sizeof(*threads),
+		.client_begin = ping_client_begin,
+		.run = ping_run,
+	};
 	int rc = CTL_FAILED;
 
-	if (client && worker && result) {
-		share_out(client, worker);
-		rc = open_all(client);
-		if (rc == CTL_OK)
-			rc = measure(client, worker, result);
+	ping_clients = calloc(bench.clients, sizeof(*ping_clients));
+	if (ping_clients && threads) {
+		rc = open_clients();
+		if (rc == CTL_OK) {
+			bench_share(&c);
+			c.transport = rdmad_ping_transport(ping_clients[0].ping);
+			rc = bench_measure(&c, bench_report);
+		}
 		for (uint64_t i = 0; i < bench.clients; i++)
-			rdmad_ping_close(client[i].ping);
+			rdmad_ping_close(ping_clients[i].ping);
 	}
-	free(result);
-	free(worker);
-	free(client);
+	free(threads);
+	free(ping_clients);
 	return rc;
 }
 

@@ -17,7 +17,7 @@ extern char **environ;
  * gnuplot. It reads its commands from a file and writes the picture to its stdout: no name needs quoting, and
  * neither side can wait for the other.
  */
-static int missing(void)
+static int fail_without_gnuplot(void)
 {
 	ctl_say("%s: there is no gnuplot to draw it; install the package gnuplot-nox, or use --plot -",
 		ctl_command_name());
@@ -35,20 +35,14 @@ int plot_check(void)
 		there = access(name, X_OK) == 0;
 	}
 	free(copy);
-	return there ? CTL_OK : missing();
-}
-
-/* gnuplot's name of the format that the file's name asks for. */
-static const char *terminal_of(const char *path)
-{
-	return ctl_file_ends(path, ".svg") ? "svg size 1000,600 background 'white'" : "pngcairo size 1000,600";
+	return there ? CTL_OK : fail_without_gnuplot();
 }
 
 struct range {
 	double min, max;
 };
 
-static void widen(struct range *r, double value)
+static void range_widen(struct range *r, double value)
 {
 	r->min = MIN(r->min, value);
 	r->max = MAX(r->max, value);
@@ -71,14 +65,14 @@ static double round_up(double value)
 	return ten * (below / ten < 1.5 ? 2 : below / ten < 2.5 ? 5 : 10);
 }
 
-/* What the curves need; of the rates, between two round numbers. */
-static void ranges_of(const struct plot_curve *curves, size_t n, struct range *x, struct range *y)
+/* Find the ranges of the curves; those of the rates begin and end at round numbers. */
+static void curve_ranges(const struct plot_curve *curves, size_t n, struct range *x, struct range *y)
 {
 	*x = *y = (struct range){HUGE_VAL, 0};
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < curves[i].n; j++) {
-			widen(x, curves[i].x[j]);
-			widen(y, curves[i].y[j]);
+			range_widen(x, curves[i].x[j]);
+			range_widen(y, curves[i].y[j]);
 		}
 	if (!(y->max > 0))
 		return;
@@ -109,7 +103,7 @@ static void write_commands(FILE *out, const char *terminal, const char *title, c
 {
 	struct range x, y;
 
-	ranges_of(curves, n, &x, &y);
+	curve_ranges(curves, n, &x, &y);
 	fprintf(out, "set terminal %s\n", terminal);
 	if (y.max > 0) {
 		fprintf(out, "set yrange [%.17g:%.17g]\n", y.min, y.max);
@@ -159,7 +153,10 @@ int plot_file(const char *path, const char *title, const struct plot_curve *curv
 	FILE *commands = fd < 0 ? NULL : tmpfile();
 
 	if (commands) {
-		write_commands(commands, terminal_of(path), title, curves, n);
+		bool svg = ctl_file_ends(path, ".svg");
+
+		write_commands(commands, svg ? "svg size 1000,600 background 'white'" : "pngcairo size 1000,600", title,
+			       curves, n);
 		rc = run_gnuplot(fileno(commands), fd);
 		fclose(commands);
 	} else if (fd >= 0) {
@@ -168,7 +165,7 @@ int plot_file(const char *path, const char *title, const struct plot_curve *curv
 	if (fd >= 0)
 		close(fd);
 	if (rc == -ENOENT && fd >= 0)
-		return missing();
+		return fail_without_gnuplot();
 	if (rc != 0) {
 		ctl_say("%s: cannot draw %s: %s", ctl_command_name(), path,
 			rc == -EIO ? "gnuplot failed" : strerror(-rc));
@@ -181,8 +178,8 @@ int plot_file(const char *path, const char *title, const struct plot_curve *curv
  * In characters.
  */
 
-/* Which of `steps` places from the range's begin to its end. */
-static int place(const struct range *r, double value, int steps)
+/* Find which of `steps` places from the range's begin to its end a value has. */
+static int range_place(const struct range *r, double value, int steps)
 {
 	if (!(r->max > r->min))
 		return 0;
@@ -193,19 +190,19 @@ static void put_curve(char grid[HEIGHT][WIDTH + 1], const struct plot_curve *cur
 		      const struct range *y)
 {
 	for (size_t i = 0; i < curve->n; i++) {
-		char *at = &grid[HEIGHT - 1 - place(y, curve->y[i], HEIGHT)][place(x, curve->x[i], WIDTH)];
+		char *at = &grid[HEIGHT - 1 - range_place(y, curve->y[i], HEIGHT)][range_place(x, curve->x[i], WIDTH)];
 
 		*at = *at == ' ' || *at == curve->mark ? curve->mark : '*';
 	}
 }
 
-/* At the ends of the axis, and where `digit` times a power of ten is, unless there is a label beside it. */
+/* Label the ends of the axis, and `digit` times each power of ten, unless there is a label beside it. */
 static void put_labels(double label[HEIGHT], const struct range *y, int digit)
 {
 	label[0] = y->max;
 	label[HEIGHT - 1] = y->min;
 	for (double at = digit * pow(10, floor(log10(y->min))); at < y->max; at *= 10) {
-		int row = at > y->min ? HEIGHT - 1 - place(y, at, HEIGHT) : 0;
+		int row = at > y->min ? HEIGHT - 1 - range_place(y, at, HEIGHT) : 0;
 
 		if (row > 1 && row < HEIGHT - 2 && !(label[row - 1] > 0) && !(label[row] > 0) && !(label[row + 1] > 0))
 			label[row] = at;
@@ -240,7 +237,7 @@ void plot_text(FILE *out, const char *title, const struct plot_curve *curves, si
 	char grid[HEIGHT][WIDTH + 1];
 	struct range x, y;
 
-	ranges_of(curves, n, &x, &y);
+	curve_ranges(curves, n, &x, &y);
 	if (!(x.max > 0) || !(y.max > 0))
 		return; /* nothing was measured */
 	memset(grid, ' ', sizeof(grid));

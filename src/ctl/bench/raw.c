@@ -77,9 +77,9 @@ void bench_raw_close(struct bench_raw *raw)
 }
 
 /*
- * Waiting for a word, as long as the peer is there: it is asked for once in a while. The child dies with its parent.
+ * Waiting for a word, while the peer runs, which is checked once in a while. The child dies with its parent.
  */
-static int still_there(const struct bench_raw *raw)
+static int check_peer(const struct bench_raw *raw)
 {
 	siginfo_t info = {0};
 
@@ -90,7 +90,7 @@ static int still_there(const struct bench_raw *raw)
 	return 0;
 }
 
-static inline int await(const struct bench_raw *raw, _Atomic uint64_t *word, uint64_t least, uint64_t *now)
+static inline int await_word(const struct bench_raw *raw, _Atomic uint64_t *word, uint64_t least, uint64_t *now)
 {
 	for (unsigned idle = 1;; idle++) {
 		int rc;
@@ -100,7 +100,7 @@ static inline int await(const struct bench_raw *raw, _Atomic uint64_t *word, uin
 			return 0;
 		if (time_to_yield(idle)) /* as a channel does */
 			sched_yield();
-		rc = idle % 65536 ? 0 : still_there(raw);
+		rc = idle % 65536 ? 0 : check_peer(raw);
 		if (rc != 0)
 			return rc;
 	}
@@ -118,7 +118,7 @@ int bench_raw_words(struct bench_raw *raw, const struct bench_order *order)
 		number++;
 		if (raw->parent)
 			atomic_store_explicit(mine, number, memory_order_release);
-		rc = await(raw, theirs, number, &now);
+		rc = await_word(raw, theirs, number, &now);
 		if (!raw->parent)
 			atomic_store_explicit(mine, number, memory_order_release);
 	}
@@ -137,12 +137,12 @@ static int ring_put(struct bench_raw *raw, const struct bench_order *order, cons
 
 	for (uint64_t i = 0; rc == 0 && i < order->count; i++) {
 		if (head - tail == slots)
-			rc = await(raw, &memory->tail, head - slots + 1, &tail);
+			rc = await_word(raw, &memory->tail, head - slots + 1, &tail);
 		memcpy(memory->ring + slot * order->size, buffer, order->size);
 		slot = slot + 1 == slots ? 0 : slot + 1;
 		atomic_store_explicit(&memory->head, ++head, memory_order_release);
 	}
-	return rc != 0 ? rc : await(raw, &memory->tail, head, &tail);
+	return rc != 0 ? rc : await_word(raw, &memory->tail, head, &tail);
 }
 
 static int ring_get(struct bench_raw *raw, const struct bench_order *order, void *buffer)
@@ -153,7 +153,7 @@ static int ring_get(struct bench_raw *raw, const struct bench_order *order, void
 
 	for (uint64_t i = 0; rc == 0 && i < order->count; i++) {
 		if (head == tail)
-			rc = await(raw, &memory->head, tail + 1, &head);
+			rc = await_word(raw, &memory->head, tail + 1, &head);
 		memcpy(buffer, memory->ring + slot * order->size, order->size);
 		slot = slot + 1 == slots ? 0 : slot + 1;
 		atomic_store_explicit(&memory->tail, ++tail, memory_order_release);
@@ -166,7 +166,7 @@ int bench_raw_ring(struct bench_raw *raw, const struct bench_order *order, void 
 	return raw->parent ? ring_put(raw, order, buffer) : ring_get(raw, order, buffer);
 }
 
-/* Into as much memory as the ring has. */
+/* Copy into as much memory as the ring has. */
 int bench_raw_copy(struct bench_raw *raw, const struct bench_order *order, void *buffer)
 {
 	uint64_t slots = raw->capacity / order->size;
@@ -214,7 +214,7 @@ int bench_raw_echo(struct bench_raw *raw, const struct bench_order *order, void 
 	return rc;
 }
 
-/* It is over when the other side says that all is there. */
+/* Stream messages, until the other side says that all have come. */
 int bench_raw_send(struct bench_raw *raw, const struct bench_order *order, void *buffer)
 {
 	int fd = raw->fd[raw->parent ? 0 : 1], rc = 0;

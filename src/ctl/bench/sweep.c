@@ -71,7 +71,7 @@ static void add_size(uint64_t size)
 		s.size[s.sizes++] = size;
 }
 
-/* Doubling; to compare, also the largest that a message takes. */
+/* Choose sizes that double; to compare, also the largest that a message takes. */
 static void choose_sizes(void)
 {
 	uint64_t largest = WIRE_EAGER_MAX - KEY_BYTES;
@@ -83,7 +83,7 @@ static void choose_sizes(void)
 	}
 }
 
-static void take(const struct bench_result *r, const char *transport)
+static void keep_result(const struct bench_result *r, const char *transport)
 {
 	int op = strcmp(r->op, "get") == 0 ? GET : SET;
 	struct cell *cell = &s.cell[s.at][s.run][op];
@@ -100,14 +100,6 @@ static void take(const struct bench_result *r, const char *transport)
 		json_array_append_new(s.rows, bench_result_json(r));
 }
 
-static void print_cell(const struct cell *cell)
-{
-	if (cell->rate > 0)
-		printf(" %11.0f %10.2f %10.1f", cell->rate, cell->mib, cell->p50);
-	else
-		printf(" %11s %10s %10s", "-", "-", "-");
-}
-
 static void print_row(void)
 {
 	static bool headed;
@@ -121,8 +113,14 @@ static void print_row(void)
 		headed = true;
 	}
 	printf("%9llu %-10s", (unsigned long long)s.size[s.at], s.way[s.at][s.run]);
-	for (int op = SET; op < OPS; op++)
-		print_cell(&s.cell[s.at][s.run][op]);
+	for (int op = SET; op < OPS; op++) {
+		const struct cell *cell = &s.cell[s.at][s.run][op];
+
+		if (cell->rate > 0)
+			printf(" %11.0f %10.2f %10.1f", cell->rate, cell->mib, cell->p50);
+		else
+			printf(" %11s %10s %10s", "-", "-", "-");
+	}
 	putchar('\n');
 	ctl_flush();
 }
@@ -132,12 +130,13 @@ static int run_once(int run, const char *ops, uint32_t eager_limit)
 	int rc;
 
 	s.run = run;
-	rc = bench_kv_once(ops, eager_limit, take);
+	rc = bench_kv_once(ops, eager_limit, keep_result);
 	print_row();
 	return rc;
 }
 
-/* A value that fits a message comes in one in any case: of its gets there is only one way to measure. */
+/* Measure a size, to compare also its sets by RDMA. The answer to a get carries a value that fits in any case: gets are
+ * measured once. */
 static int run_size(void)
 {
 	int rc;
@@ -195,20 +194,10 @@ static void print_crossover(void)
 		       (unsigned long long)largest);
 }
 
-static int print_json(void)
-{
-	json_t *o = bench_summary(ctl_command_name(), s.rows);
-	uint64_t largest, from = crossover(&largest);
-
-	if (compare)
-		json_object_set_new(o, "set_crossover_bytes", from ? json_integer((json_int_t)from) : json_null());
-	return ctl_json_print(o);
-}
-
 /*
  * The picture.
  */
-static void add_point(struct plot_curve *curve, size_t i, const struct cell *cell)
+static void add_curve_point(struct plot_curve *curve, size_t i, const struct cell *cell)
 {
 	if (!(cell->mib > 0))
 		return;
@@ -216,7 +205,7 @@ static void add_point(struct plot_curve *curve, size_t i, const struct cell *cel
 	curve->y[curve->n++] = cell->mib;
 }
 
-/* To compare, the sets have a curve for each way. */
+/* Make the curves; to compare, the sets have one for each way. */
 static size_t make_curves(struct plot_curve curves[3])
 {
 	curves[0] = (struct plot_curve){.name = compare ? "set, eager" : "set", .mark = 's'};
@@ -225,14 +214,14 @@ static size_t make_curves(struct plot_curve curves[3])
 	for (size_t i = 0; i < s.sizes; i++) {
 		bool eager = s.way[i][SAME] && strcmp(s.way[i][SAME], "eager") == 0;
 
-		add_point(&curves[compare && !eager ? 2 : 0], i, &s.cell[i][SAME][SET]);
-		add_point(&curves[1], i, &s.cell[i][SAME][GET]);
-		add_point(&curves[2], i, &s.cell[i][FORCED][SET]);
+		add_curve_point(&curves[compare && !eager ? 2 : 0], i, &s.cell[i][SAME][SET]);
+		add_curve_point(&curves[1], i, &s.cell[i][SAME][GET]);
+		add_curve_point(&curves[2], i, &s.cell[i][FORCED][SET]);
 	}
 	return compare ? 3 : 2;
 }
 
-static int draw(void)
+static int draw_plot(void)
 {
 	struct plot_curve *curves = calloc(3, sizeof(*curves));
 	char title[256];
@@ -251,7 +240,7 @@ static int draw(void)
 	return rc;
 }
 
-/* Failures that would come at the end are told before minutes of measuring. */
+/* Report failures that would come at the end before minutes of measuring. */
 static int check_plot(void)
 {
 	int fd;
@@ -271,9 +260,10 @@ static int check_plot(void)
 	return CTL_OK;
 }
 
-static int begin(const struct ctl_arguments *arguments)
+static int command_bench(const struct ctl_arguments *arguments)
 {
-	int rc;
+	uint64_t largest, from;
+	int rc, drawn = CTL_OK;
 
 	if (last < first)
 		return ctl_usage_error("bench sweep: --max %llu is less than --min %llu", (unsigned long long)last,
@@ -286,35 +276,29 @@ static int begin(const struct ctl_arguments *arguments)
 	rc = bench_prepare(arguments);
 	if (rc == CTL_OK)
 		rc = check_plot();
+	if (rc != CTL_OK)
+		return rc;
 	choose_sizes();
-	s.rows = ctl.json && rc == CTL_OK ? json_array() : NULL;
-	return rc;
-}
-
-static int conclude(int rc)
-{
-	int drawn = CTL_OK;
-
+	s.rows = ctl.json ? json_array() : NULL;
+	for (; s.at < s.sizes && rc == CTL_OK && !ctl_interrupted(); s.at++)
+		rc = run_size();
 	bench.clients = clients;
 	bench.threads = s.threads;
 	if (plot && bench.transport)
-		drawn = draw();
+		drawn = draw_plot();
 	if (compare && bench.transport && !s.rows)
 		print_crossover();
-	if (s.rows)
-		print_json();
-	return rc == CTL_OK ? drawn : rc;
-}
+	if (s.rows) {
+		json_t *o = bench_summary(ctl_command_name(), s.rows);
 
-static int command_bench(const struct ctl_arguments *arguments)
-{
-	int rc = begin(arguments);
-
-	if (rc != CTL_OK)
-		return rc;
-	for (; s.at < s.sizes && rc == CTL_OK && !ctl_interrupted(); s.at++)
-		rc = run_size();
-	rc = conclude(rc);
+		from = crossover(&largest);
+		if (compare)
+			json_object_set_new(o, "set_crossover_bytes",
+					    from ? json_integer((json_int_t)from) : json_null());
+		ctl_json_print(o);
+	}
+	if (rc == CTL_OK)
+		rc = drawn;
 	return rc == CTL_OK && ctl_interrupted() ? CTL_INTERRUPTED : rc;
 }
 

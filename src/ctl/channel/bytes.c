@@ -32,8 +32,8 @@ int ctl_channel_go_on(uint64_t since)
  * Standard output
  */
 
-/* As much of it as a terminal is given at once, and no part of a character that goes on behind that. */
-static ssize_t show(const char *data, size_t len)
+/* Write to a terminal as much as it is given at once, up to the end of a whole character. */
+static ssize_t show_piece(const char *data, size_t len)
 {
 	size_t n = MIN(len, (size_t)PIPE_BUF), whole = n;
 
@@ -44,17 +44,17 @@ static ssize_t show(const char *data, size_t len)
 	return ctl_flush() == 0 ? (ssize_t)n : -errno;
 }
 
-/* Any error is -EIO: no other one is taken for the channel's. */
+/* Any error is -EIO, so that it is not taken for one of the channel. */
 ssize_t ctl_channel_output(const void *data, size_t len)
 {
-	ssize_t n = ctl_at_terminal() ? show(data, len) : ctl_output_some(data, len);
+	ssize_t n = ctl_at_terminal() ? show_piece(data, len) : ctl_output_some(data, len);
 
 	return n < 0 ? ctl_channel_fail_own(-EIO, strerror((int)-n)) : n;
 }
 
-/* The reader may take its time: meanwhile the peer sees signs of life. Its end is told of when all that came before was
- * written. -EINTR: Ctrl-C. */
-static int write_all(struct rdmad_channel *channel, const void *data, size_t len)
+/* Write all to standard output, however slow its reader is: meanwhile the peer sees signs of life. The peer's end is
+ * told of when all that came before was written. -EINTR: Ctrl-C. */
+static int write_output(struct rdmad_channel *channel, const void *data, size_t len)
 {
 	const char *at = data;
 
@@ -115,7 +115,7 @@ int ctl_channel_flush(struct rdmad_channel *channel)
 	return stop ? stop : rc;
 }
 
-/* Until the other end has got everything: there is room for as much as the ring has. */
+/* Wait until the other end has got everything: there is room for as much as the ring has. */
 int ctl_channel_await_got(struct rdmad_channel *channel)
 {
 	struct rdmad_channel_info info;
@@ -137,7 +137,7 @@ int ctl_channel_await_got(struct rdmad_channel *channel)
 	return stop ? stop : rc;
 }
 
-/* Until there is something to read. Meanwhile the peer sees signs of life, and its end is seen. -EINTR: Ctrl-C. */
+/* Wait until there is something to read. Meanwhile the peer sees signs of life, and its end is seen. -EINTR: Ctrl-C. */
 static int await_input(struct rdmad_channel *channel, int fd)
 {
 	struct pollfd in = {.fd = fd, .events = POLLIN};
@@ -148,7 +148,7 @@ static int await_input(struct rdmad_channel *channel, int fd)
 	return rc;
 }
 
-/* What is there is sent at once: more may come much later. */
+/* Send what was read at once: more may come much later. */
 int ctl_channel_put_stream(struct rdmad_channel *channel, int fd)
 {
 	static char piece[CTL_CHANNEL_PIECE];
@@ -193,19 +193,8 @@ static int sink_keep(struct ctl_sink *sink, const void *data, size_t len)
 	return 0;
 }
 
-static int sink_take(struct rdmad_channel *channel, struct ctl_sink *sink, const void *data, size_t len)
-{
-	int rc = 0;
-
-	if (!sink->drop)
-		rc = ctl.json ? sink_keep(sink, data, len) : write_all(channel, data, len);
-	if (rc == 0)
-		sink->count += len;
-	return rc;
-}
-
-/* Of what there is, how much is asked for; with --line to the line feed. *done: that is all. */
-static size_t wanted_of(const struct ctl_sink *sink, const void *data, size_t len, bool *done)
+/* Find how many of these bytes are asked for; with --line up to the line feed. *done: those are the last. */
+static size_t sink_wanted(const struct ctl_sink *sink, const void *data, size_t len, bool *done)
 {
 	const char *end = sink->line ? memchr(data, '\n', len) : NULL;
 
@@ -235,12 +224,15 @@ int ctl_sink_fill(struct rdmad_channel *channel, struct ctl_sink *sink)
 		}
 		if (rc != 0)
 			break;
-		len = wanted_of(sink, data, len, &done);
+		len = sink_wanted(sink, data, len, &done);
 		if (sink->line && sink->count + len > LINE_MAX_BYTES)
 			return ctl_channel_fail_own(-EMSGSIZE, "no line feed came in 1M bytes");
-		rc = sink_take(channel, sink, data, len);
-		if (rc == 0)
+		if (!sink->drop)
+			rc = ctl.json ? sink_keep(sink, data, len) : write_output(channel, data, len);
+		if (rc == 0) {
+			sink->count += len;
 			rc = rdmad_channel_consume(channel, len);
+		}
 		since = time_now();
 	}
 	return rc;

@@ -60,7 +60,7 @@ static const struct ctl_option pipe_options[] = {
 /*
  * Opening
  */
-static void take_options(struct rdmad_channel_options *options)
+static void channel_options(struct rdmad_channel_options *options)
 {
 	*options = (struct rdmad_channel_options){.device = device};
 	ctl_library_options(&options->common);
@@ -73,7 +73,7 @@ static int fail_channel(int error, const char *url)
 	return ctl_fail_channel(error, ctl_channel_fault, url);
 }
 
-static int accept_one(struct rdmad_channel_listener *listener, struct rdmad_channel **out)
+static int accept_client(struct rdmad_channel_listener *listener, struct rdmad_channel **out)
 {
 	uint64_t since = time_now();
 	int rc, stop = 0;
@@ -94,7 +94,7 @@ static void say_channel(const char *url, const struct rdmad_channel *channel)
 	ctl_say("%s: transport %s%s, with %s", url, info.transport, info.relayed ? " through rdmad" : "", info.peer);
 }
 
-/* With the port that was taken where 0 was asked for. */
+/* Say the URL, with the port that was taken where 0 was asked for. */
 static void say_listening(const struct rdmad_channel_listener *listener)
 {
 	if (!ctl.quiet && !ctl.json)
@@ -108,7 +108,7 @@ static int open_channel(const char *url, struct rdmad_channel **out)
 	struct rdmad_channel_listener *listener;
 	int rc;
 
-	take_options(&options);
+	channel_options(&options);
 	ctl_catch_interrupt();
 	if (!be_server) {
 		rc = rdmad_channel_open(url, ring_size, &options, out);
@@ -116,7 +116,7 @@ static int open_channel(const char *url, struct rdmad_channel **out)
 		rc = rdmad_channel_listen(url, ring_size, &options, &listener);
 		if (rc == 0) {
 			say_listening(listener);
-			rc = accept_one(listener, out);
+			rc = accept_client(listener, out);
 			rdmad_channel_listener_close(listener);
 		}
 	}
@@ -128,7 +128,7 @@ static int open_channel(const char *url, struct rdmad_channel **out)
 	return CTL_OK;
 }
 
-static json_t *describe(const char *url, const struct rdmad_channel *channel)
+static json_t *channel_json(const char *url, const struct rdmad_channel *channel)
 {
 	struct rdmad_channel_info info;
 
@@ -140,18 +140,21 @@ static json_t *describe(const char *url, const struct rdmad_channel *channel)
 			 (json_int_t)info.sleeps);
 }
 
-/* How it ended: for one who takes, well if the other end closed it. */
-static int end_channel(struct rdmad_channel *channel, int error, bool takes)
+/* What this end does; a channel that the other end closes has ended well for a receiver. */
+enum role { SENDER, RECEIVER };
+
+/* Close a channel: 0, or how it failed. */
+static int end_channel(struct rdmad_channel *channel, int error, enum role role)
 {
 	int rc = rdmad_channel_close(channel);
 
-	if (error == 0 || (error == -EPIPE && takes))
-		error = rc == -EPIPE && takes ? 0 : rc;
+	if (error == 0 || (error == -EPIPE && role == RECEIVER))
+		error = rc == -EPIPE && role == RECEIVER ? 0 : rc;
 	return error;
 }
 
-/* Takes `o`, printed if the channel ended well. An exit status. */
-static int conclude(const char *url, int error, json_t *o)
+/* Print `o`, which it takes, if the channel ended well, and else say why it failed. An exit status. */
+static int print_end(const char *url, int error, json_t *o)
 {
 	if (error == 0) {
 		if (o)
@@ -162,24 +165,14 @@ static int conclude(const char *url, int error, json_t *o)
 	return error == -EINTR ? CTL_INTERRUPTED : fail_channel(error, url);
 }
 
-static int close_channel(const char *url, struct rdmad_channel *channel, int error, bool takes, json_t *o)
+static int close_channel(const char *url, struct rdmad_channel *channel, int error, enum role role, json_t *o)
 {
-	return conclude(url, end_channel(channel, error, takes), o);
+	return print_end(url, end_channel(channel, error, role), o);
 }
 
 /*
  * Putting
  */
-static int push_what(struct rdmad_channel *channel, const struct ctl_arguments *arguments, int in)
-{
-	int rc = arguments->count > 1 ? ctl_channel_put(channel, arguments->text[1], strlen(arguments->text[1]))
-				      : ctl_channel_put_stream(channel, in);
-
-	if (rc == 0)
-		rc = ctl_channel_flush(channel);
-	return rc == 0 ? ctl_channel_await_got(channel) : rc;
-}
-
 static int command_push(const struct ctl_arguments *arguments)
 {
 	const char *url = arguments->text[0];
@@ -198,8 +191,13 @@ static int command_push(const struct ctl_arguments *arguments)
 	}
 	rc = open_channel(url, &channel);
 	if (rc == CTL_OK) {
-		rc = push_what(channel, arguments, in);
-		rc = close_channel(url, channel, rc, false, ctl.json ? describe(url, channel) : NULL);
+		rc = arguments->count > 1 ? ctl_channel_put(channel, arguments->text[1], strlen(arguments->text[1]))
+					  : ctl_channel_put_stream(channel, in);
+		if (rc == 0)
+			rc = ctl_channel_flush(channel);
+		if (rc == 0)
+			rc = ctl_channel_await_got(channel);
+		rc = close_channel(url, channel, rc, SENDER, ctl.json ? channel_json(url, channel) : NULL);
 	}
 	if (in != STDIN_FILENO)
 		close(in);
@@ -209,9 +207,9 @@ static int command_push(const struct ctl_arguments *arguments)
 /*
  * Taking
  */
-static json_t *describe_taken(const char *url, const struct rdmad_channel *channel, const struct ctl_sink *sink)
+static json_t *received_json(const char *url, const struct rdmad_channel *channel, const struct ctl_sink *sink)
 {
-	json_t *o = describe(url, channel);
+	json_t *o = channel_json(url, channel);
 
 	if (!sink->drop)
 		ctl_json_set_bytes(o, "bytes", sink->kept ? sink->kept : "", sink->count);
@@ -235,7 +233,7 @@ static int command_pop(const struct ctl_arguments *arguments)
 			 (unsigned long long)sink.count, CTL_S(sink.count));
 		rc = ctl_fail_channel(rc, words, url);
 	} else {
-		rc = close_channel(url, channel, rc, true, ctl.json ? describe_taken(url, channel, &sink) : NULL);
+		rc = close_channel(url, channel, rc, RECEIVER, ctl.json ? received_json(url, channel, &sink) : NULL);
 	}
 	free(sink.kept);
 	return rc;
@@ -252,23 +250,23 @@ static int command_pipe(const struct ctl_arguments *arguments)
 	rc = open_channel(url, &channel);
 	if (rc != CTL_OK)
 		return rc;
-	return close_channel(url, channel, ctl_channel_pipe(channel, most), true, NULL);
+	return close_channel(url, channel, ctl_channel_pipe(channel, most), RECEIVER, NULL);
 }
 
 /*
  * Listening
  */
 
-/* A client whose channel fails is told of; others may come. An exit status, with which listening ends unless it is
- * CTL_OK. */
+/* Serve one client, and say if its channel failed; others may come. An exit status, with which listening ends unless it
+ * is CTL_OK. */
 static int serve_client(const char *url, struct rdmad_channel *channel)
 {
 	struct ctl_sink sink = {.drop = ctl.json};
 	int rc = ctl_sink_fill(channel, &sink), status;
-	json_t *o = ctl.json ? describe_taken(url, channel, &sink) : NULL;
+	json_t *o = ctl.json ? received_json(url, channel, &sink) : NULL;
 
-	rc = end_channel(channel, rc, true);
-	status = conclude(url, rc, o);
+	rc = end_channel(channel, rc, RECEIVER);
+	status = print_end(url, rc, o);
 	ctl_flush();
 	return rc == 0 || rc == -EINTR || ctl_channel_fault ? status : CTL_OK;
 }
@@ -281,10 +279,10 @@ static int serve_clients(struct rdmad_channel_listener *listener)
 	int status = CTL_OK;
 
 	for (uint64_t n = 0; (!clients_wanted || n < clients_wanted) && status == CTL_OK; n++) {
-		int rc = accept_one(listener, &channel);
+		int rc = accept_client(listener, &channel);
 
 		if (rc != 0)
-			return conclude(url, rc, NULL);
+			return print_end(url, rc, NULL);
 		say_channel(url, channel);
 		status = serve_client(url, channel);
 	}
@@ -297,7 +295,7 @@ static int command_listen(const struct ctl_arguments *arguments)
 	struct rdmad_channel_listener *listener;
 	int rc;
 
-	take_options(&options);
+	channel_options(&options);
 	ctl_catch_interrupt();
 	rc = rdmad_channel_listen(arguments->text[0], ring_size, &options, &listener);
 	if (rc != 0)
@@ -318,12 +316,12 @@ static int command_open(const struct ctl_arguments *arguments)
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl.json) {
-		o = describe(arguments->text[0], channel);
+		o = channel_json(arguments->text[0], channel);
 		json_object_set_new(o, "open_us", json_real((double)(time_now() - begin) / 1e3));
 	} else {
 		printf("open after %.1f ms\n", (double)(time_now() - begin) / 1e6);
 	}
-	return close_channel(arguments->text[0], channel, 0, true, o);
+	return close_channel(arguments->text[0], channel, 0, RECEIVER, o);
 }
 
 const struct ctl_command ctl_channel_commands[] = {

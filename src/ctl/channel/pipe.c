@@ -1,6 +1,6 @@
 /*
- * pipe.c: standard input into a channel, and what comes out of it to standard output, both at once: none of the two
- * waits for the other, as what is read here may be what somebody made of what was written here.
+ * pipe.c: standard input into a channel, and what comes out of it to standard output, both at once: neither waits for
+ * the other, as the input may be made from the output.
  */
 #include "ctl/channel/bytes.h"
 #include "ctl/ctl.h"
@@ -41,7 +41,7 @@ static int pipe_read(struct pipe_run *run, bool *work)
 	return 0;
 }
 
-/* That there is an end is told when all that came before it was got. */
+/* Put what was read. An end of the channel is told of when all that came before it was got. */
 static void pipe_put(struct pipe_run *run, bool *work)
 {
 	int rc =
@@ -92,35 +92,24 @@ static int pipe_write(struct pipe_run *run, bool *work)
 	return !out->len && run->most && run->got == run->most;
 }
 
-static int pipe_turn(struct pipe_run *run, bool *work)
-{
-	int rc = pipe_get(run, work);
-
-	if (rc == 0)
-		rc = pipe_write(run, work);
-	if (rc == 0)
-		rc = pipe_read(run, work);
-	if (rc == 0)
-		pipe_put(run, work);
-	return rc;
-}
-
-/* What there is no room for here is no reason to stay awake. */
-static bool pipe_may_sleep(struct pipe_run *run)
-{
-	if (run->out.len && rdmad_channel_progress(run->channel) != 0)
-		run->closed = true;
-	return (run->closed && run->out.len) || rdmad_channel_arm(run->channel) == 0;
-}
-
-static void pipe_sleep(const struct pipe_run *run)
+/* Sleep until there is work again, unless the channel has some now. */
+static void pipe_sleep(struct pipe_run *run)
 {
 	struct pollfd fds[] = {
-		{.fd = run->closed ? -1 : rdmad_channel_fd(run->channel), .events = POLLIN},
-		{.fd = run->eof || run->closed || run->in.len ? -1 : STDIN_FILENO, .events = POLLIN},
+		{.fd = -1, .events = POLLIN},
+		{.fd = -1, .events = POLLIN},
 		{.fd = run->out.len ? STDOUT_FILENO : -1, .events = POLLOUT},
 	};
 
+	if (run->out.len && rdmad_channel_progress(run->channel) != 0)
+		run->closed = true;
+	/* With output that has no room, a closed channel is no reason to stay awake. */
+	if (!(run->closed && run->out.len) && rdmad_channel_arm(run->channel) != 0)
+		return;
+	if (!run->closed)
+		fds[0].fd = rdmad_channel_fd(run->channel);
+	if (!run->eof && !run->closed && !run->in.len)
+		fds[1].fd = STDIN_FILENO;
 	poll(fds, ARRAY_SIZE(fds), (int)(CTL_SLICE / TIME_MS));
 }
 
@@ -138,10 +127,16 @@ int ctl_channel_pipe(struct rdmad_channel *channel, uint64_t most)
 	while (rc == 0) {
 		bool work = false;
 
-		rc = pipe_turn(&run, &work);
+		rc = pipe_get(&run, &work);
+		if (rc == 0)
+			rc = pipe_write(&run, &work);
+		if (rc == 0)
+			rc = pipe_read(&run, &work);
+		if (rc == 0)
+			pipe_put(&run, &work);
 		if (work || run.out.len) /* what waits for our reader is no fault of the other end */
 			since = time_now();
-		if (rc == 0 && !work && pipe_may_sleep(&run))
+		if (rc == 0 && !work)
 			pipe_sleep(&run);
 		if (rc == 0)
 			rc = ctl_channel_go_on(since);

@@ -58,13 +58,13 @@ int ctl_kv_moved(const void *kv, const char *verb, const struct ctl_progress *p,
 struct exporting {
 	void *kv;
 	FILE *out;
-	bool beside; /* that is beside the file, whose place it takes when all is in it */
+	bool beside; /* `out` is a part file, which replaces the file when all is in it */
 	enum record_format format;
 	struct listed *item; /* of a page */
 	size_t count, room;
 	uint64_t failed;
 	int error; /* of writing */
-	int ended; /* nothing more is asked, and answers are nobody's */
+	int ended; /* why no more requests are sent, and answers are ignored; 0: they are */
 	struct ctl_progress progress;
 };
 
@@ -73,28 +73,23 @@ struct listed {
 	void *key;
 	size_t key_len;
 	struct kv_meta meta;
-	bool replaced; /* since it was listed: what was said of its time to live is of another value */
+	bool replaced; /* since it was listed: its listed time to live is that of another value */
 };
 
-static int page_grow(struct exporting *e)
-{
-	size_t room = MAX(2 * e->room, 256u);
-	struct listed *item = realloc(e->item, room * sizeof(*item));
-
-	if (!item)
-		return -ENOMEM;
-	e->item = item;
-	e->room = room;
-	return 0;
-}
-
-static int collect(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+static int collect_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
 {
 	struct exporting *e = arg;
 	void *copy;
 
-	if (e->count == e->room && page_grow(e) != 0)
-		return -ENOMEM;
+	if (e->count == e->room) {
+		size_t room = MAX(2 * e->room, 256u);
+		struct listed *item = realloc(e->item, room * sizeof(*item));
+
+		if (!item)
+			return -ENOMEM;
+		e->item = item;
+		e->room = room;
+	}
 	copy = malloc(key_len);
 	if (!copy)
 		return -ENOMEM;
@@ -103,14 +98,7 @@ static int collect(void *arg, const void *key, size_t key_len, const struct kv_m
 	return 0;
 }
 
-static void page_clear(struct exporting *e)
-{
-	for (size_t i = 0; i < e->count; i++)
-		free(e->item[i].key);
-	e->count = 0;
-}
-
-static void write_one(struct exporting *e, const struct listed *item, const void *value, size_t value_len)
+static void write_key(struct exporting *e, const struct listed *item, const void *value, size_t value_len)
 {
 	struct record record = {.key = item->key,
 				.key_len = item->key_len,
@@ -126,7 +114,7 @@ static void write_one(struct exporting *e, const struct listed *item, const void
 		ctl_record_end();
 }
 
-static void not_got(struct exporting *e, const struct listed *item, int status)
+static void key_failed(struct exporting *e, const struct listed *item, int status)
 {
 	if (status == -ENOENT)
 		return; /* deleted since it was listed */
@@ -139,7 +127,7 @@ static void not_got(struct exporting *e, const struct listed *item, int status)
 		ctl_kv_status_text(status));
 }
 
-static void got_one(void *arg, const struct kv_result *result)
+static void key_got(void *arg, const struct kv_result *result)
 {
 	struct listed *item = arg;
 	struct exporting *e = item->exporting;
@@ -148,13 +136,13 @@ static void got_one(void *arg, const struct kv_result *result)
 		return;
 	item->replaced = result->status == 0 && result->meta.version != item->meta.version;
 	if (result->status != 0)
-		not_got(e, item, result->status);
+		key_failed(e, item, result->status);
 	else if (!item->replaced)
-		write_one(e, item, result->value, result->value_len);
+		write_key(e, item, result->value, result->value_len);
 }
 
-/* One that others write: until a value and what is said of it are of one version. */
-static void get_again(struct exporting *e, struct listed *item)
+/* Get a key that others write, until its value and what kv_stat() says of it are of one version. */
+static void get_key_again(struct exporting *e, struct listed *item)
 {
 	uint64_t version = 0;
 	void *value = NULL;
@@ -169,62 +157,38 @@ static void get_again(struct exporting *e, struct listed *item)
 			rc = kv_get_version(e->kv, item->key, item->key_len, &value, &len, &version);
 	} while (rc == 0 && version != item->meta.version && !ctl_interrupted());
 	if (rc != 0)
-		not_got(e, item, rc);
+		key_failed(e, item, rc);
 	else if (version == item->meta.version)
-		write_one(e, item, value, len);
+		write_key(e, item, value, len);
 	kv_release(value);
 }
 
-/* Items from `begin` on whose values have some MiB: the end of them. */
-static size_t group_end(const struct exporting *e, size_t begin)
+/* Get the items from `begin` on, up to some MiB of values: the end of them. */
+static size_t export_group(struct exporting *e, size_t begin)
 {
 	uint64_t bytes = e->item[begin].meta.length;
 	size_t end = begin + 1;
+	int rc = 0;
 
 	while (end < e->count && bytes + e->item[end].meta.length <= FLIGHT_MAX)
 		bytes += e->item[end++].meta.length;
-	return end;
-}
-
-static int get_group(struct exporting *e, size_t begin, size_t end)
-{
-	int rc = 0;
-
 	for (size_t i = begin; i < end && rc == 0;) {
 		struct listed *item = &e->item[i];
 
-		rc = kv_submit_get_version(e->kv, item->key, item->key_len, got_one, item);
+		rc = kv_submit_get_version(e->kv, item->key, item->key_len, key_got, item);
 		if (rc == 0)
 			i++;
 		else if (rc == -EAGAIN)
 			rc = kv_outstanding(e->kv) ? kv_wait(e->kv) : MIN(kv_progress(e->kv, CTL_SLICE_US), 0);
 	}
-	return rc == 0 ? kv_wait(e->kv) : rc;
-}
-
-static int export_group(struct exporting *e, size_t begin, size_t end)
-{
-	int rc = get_group(e, begin, end);
-
+	if (rc == 0)
+		rc = kv_wait(e->kv);
 	if (rc != 0)
 		e->ended = rc;
 	for (size_t i = begin; i < end && !e->ended && !e->error && !ctl_interrupted(); i++)
 		if (e->item[i].replaced)
-			get_again(e, &e->item[i]);
-	if (e->ended || e->error)
-		return e->ended ? e->ended : e->error;
-	return ctl_interrupted() ? -EINTR : 0;
-}
-
-static int export_page(struct exporting *e)
-{
-	int rc = 0;
-
-	for (size_t begin = 0, end; begin < e->count && rc == 0; begin = end) {
-		end = group_end(e, begin);
-		rc = export_group(e, begin, end);
-	}
-	return rc;
+			get_key_again(e, &e->item[i]);
+	return end;
 }
 
 static int export_all(struct exporting *e)
@@ -233,10 +197,14 @@ static int export_all(struct exporting *e)
 	int rc = record_begin(e->out, e->format);
 
 	while (rc == 0) {
-		rc = kv_scan(e->kv, &cursor, prefix, strlen(prefix), 0, collect, e);
-		if (rc >= 0)
-			rc = export_page(e);
-		page_clear(e);
+		rc = kv_scan(e->kv, &cursor, prefix, strlen(prefix), 0, collect_key, e);
+		for (size_t begin = 0; rc >= 0 && begin < e->count;) {
+			begin = export_group(e, begin);
+			rc = e->ended ? e->ended : e->error ? e->error : ctl_interrupted() ? -EINTR : 0;
+		}
+		for (size_t i = 0; i < e->count; i++)
+			free(e->item[i].key);
+		e->count = 0;
 		if (!cursor)
 			break;
 	}
@@ -250,7 +218,7 @@ static int conclude_export(struct exporting *e, const char *path, int error)
 	char why[512];
 	int rc;
 
-	snprintf(why, sizeof(why), "%s", rdmad_error()); /* what follows asks the library more */
+	snprintf(why, sizeof(why), "%s", rdmad_error()); /* later calls of the library replace it */
 	if ((e->out == stdout ? ctl_flush() : fflush(e->out)) != 0 && !error)
 		error = e->error = -errno;
 	if (e->beside && (error || e->failed))
@@ -284,21 +252,16 @@ static int run_export(struct exporting *e, const char *path)
 	return rc;
 }
 
-/* A file that is there keeps its bytes until the new ones are whole: they are written beside it. */
+/* Write a file beside the one of that name, which keeps its bytes until the new ones are whole. */
 struct beside {
 	char *path; /* where the name leads; NULL: written at once, as a device is */
 	char *part;
 	bool there; /* a file of that name is */
 };
 
-static void beside_free(struct beside *b)
-{
-	free(b->path);
-	free(b->part);
-}
-
-/* As the file was whose place it takes. Where the group cannot be kept, another one may do no more than everybody. */
-static void take_after(int fd, const struct stat *old)
+/* Give the part owner, group and mode of the file that it replaces. Where the group cannot be kept, the new one gets no
+ * more rights than everybody. */
+static void beside_chmod(int fd, const struct stat *old)
 {
 	mode_t mode = old->st_mode & 0777;
 
@@ -307,26 +270,12 @@ static void take_after(int fd, const struct stat *old)
 	fchmod(fd, mode);
 }
 
-/* `old` NULL: there is none. */
-static FILE *open_part(struct beside *b, const struct stat *old)
-{
-	mode_t mask = umask(0);
-	int fd = mkstemp(b->part);
-
-	umask(mask);
-	if (fd < 0)
-		return NULL;
-	if (old)
-		take_after(fd, old);
-	else
-		fchmod(fd, 0666 & ~mask);
-	return fdopen(fd, "w");
-}
-
 /* NULL: errno says why. */
 static FILE *beside_open(const char *path, struct beside *b)
 {
 	struct stat st;
+	mode_t mask;
+	int fd;
 
 	*b = (struct beside){.there = stat(path, &st) == 0};
 	if (b->there && !S_ISREG(st.st_mode))
@@ -338,26 +287,29 @@ static FILE *beside_open(const char *path, struct beside *b)
 		b->part = NULL;
 		return NULL;
 	}
-	return open_part(b, b->there ? &st : NULL);
+	mask = umask(0);
+	fd = mkstemp(b->part);
+	umask(mask);
+	if (fd < 0)
+		return NULL;
+	if (b->there)
+		beside_chmod(fd, &st);
+	else
+		fchmod(fd, 0666 & ~mask);
+	return fdopen(fd, "w");
 }
 
-/* On the disk before it has the name: what fails must not leave neither file. */
-static int beside_put(struct beside *b, FILE *out, bool good)
+/* Close the part, and let it replace the file if `rc`, the exit status so far, is CTL_OK. It is on the disk before it
+ * gets the name, so that a failure leaves one of both files. */
+static int beside_close(struct beside *b, FILE *out, const char *path, int rc)
 {
-	int error = good && b->part && fsync(fileno(out)) != 0 ? errno : 0;
+	bool replace = rc == CTL_OK && b->part;
+	int error = replace && fsync(fileno(out)) != 0 ? errno : 0;
 
 	if (fclose(out) != 0 && !error)
 		error = errno;
-	if (good && !error && b->part && rename(b->part, b->path) != 0)
+	if (replace && !error && rename(b->part, b->path) != 0)
 		error = errno;
-	return error;
-}
-
-/* `rc` is the exit status so far. */
-static int beside_close(struct beside *b, FILE *out, const char *path, int rc)
-{
-	int error = beside_put(b, out, rc == CTL_OK);
-
 	if (b->part && (rc != CTL_OK || error))
 		unlink(b->part);
 	if (error && (rc == CTL_OK || !b->part)) {
@@ -369,28 +321,24 @@ static int beside_close(struct beside *b, FILE *out, const char *path, int rc)
 	return rc;
 }
 
-static int export_to(struct exporting *e, const char *path)
-{
-	struct beside beside;
-	int rc = CTL_FAILED;
-
-	e->out = beside_open(path, &beside);
-	e->beside = beside.part != NULL;
-	if (e->out)
-		rc = beside_close(&beside, e->out, path, run_export(e, path));
-	else
-		ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
-	beside_free(&beside);
-	return rc;
-}
-
 static int command_export(const struct ctl_arguments *arguments)
 {
 	const char *path = arguments->count ? arguments->text[0] : "-";
 	struct exporting e = {.out = stdout, .format = (enum record_format)record_format(format_name)};
+	struct beside beside;
+	int rc = CTL_FAILED;
 
-	if (strcmp(path, "-") != 0)
-		return export_to(&e, path);
+	if (strcmp(path, "-") != 0) {
+		e.out = beside_open(path, &beside);
+		e.beside = beside.part != NULL;
+		if (e.out)
+			rc = beside_close(&beside, e.out, path, run_export(&e, path));
+		else
+			ctl_say("kv export: cannot write %s: %s", path, strerror(errno));
+		free(beside.path);
+		free(beside.part);
+		return rc;
+	}
 	if (ctl.json)
 		return ctl_usage_error("kv export: --json needs a FILE for the keys");
 	if (e.format == RECORD_BINARY && isatty(STDOUT_FILENO))

@@ -25,44 +25,20 @@ struct importing {
 	uint64_t records; /* of this archive so far; a file may have several */
 	bool whole;       /* it ended with its mark */
 	uint64_t failed, flight;
-	FILE *reject; /* NULL: nobody asked for it */
+	FILE *reject; /* of --reject; NULL: without */
 	uint64_t rejects;
 	int error; /* what ended it */
 	struct ctl_progress progress;
 };
 
-/* A put on its way. */
+/* A put that was sent. */
 struct put {
 	struct importing *import;
 	uint64_t line;
-	struct record
-		/* of copies behind this, of a large value, which is fetched from there, and of one that may be
-		 * rejected */
-		record;
-	uint64_t flight; /* its part of import->flight */
+	struct record record; /* of a large value, which is fetched from here, or with --reject: its bytes are `copy` */
+	uint64_t flight;      /* its part of import->flight */
 	char copy[];
 };
-
-/* From the beginning, so that what an earlier import rejected is not taken for this one's. */
-static int open_rejects(struct importing *import)
-{
-	if (!reject_path)
-		return CTL_OK;
-	import->reject = fopen(reject_path, "we");
-	if (import->reject)
-		return CTL_OK;
-	ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
-	return CTL_FAILED;
-}
-
-static void reject_line(struct importing *import, const char *line, size_t len)
-{
-	if (!import->reject)
-		return;
-	fwrite(line, 1, len, import->reject);
-	putc('\n', import->reject);
-	import->rejects++;
-}
 
 static void reject_record(struct importing *import, const struct record *record)
 {
@@ -86,7 +62,7 @@ static bool store_is_full(int error)
 	return error == -ENOMEM || error == -ENOSPC;
 }
 
-/* It could not be stored. What does not fit a full store will not fit with what follows, unless somebody keeps it. */
+/* Count a record that the server refused. A full store ends the import, unless --reject keeps the records. */
 static void record_refused(struct importing *import, uint64_t line, const struct record *record, int error,
 			   const char *why)
 {
@@ -128,25 +104,11 @@ static int import_submit(struct importing *import, struct put *put, const struct
 	return rc;
 }
 
-/* NULL: no memory. */
-static struct put *put_new(struct importing *import, const struct record *record, bool copied)
-{
-	struct put *put = malloc(sizeof(*put) + (copied ? record->key_len + record->value_len : 0));
-
-	if (!put)
-		return NULL;
-	*put = (struct put){.import = import, .line = import->line, .record = *record};
-	if (!copied)
-		return put;
-	put->record.key = memcpy(put->copy, record->key, record->key_len);
-	put->record.value = memcpy(put->copy + record->key_len, record->value, record->value_len);
-	return put;
-}
-
 static void import_record(struct importing *import, const struct record *record)
 {
 	bool large = record->key_len + record->value_len > kv_eager_max(import->kv);
-	struct put *put = put_new(import, record, large || reject_path);
+	bool copied = large || reject_path;
+	struct put *put = malloc(sizeof(*put) + (copied ? record->key_len + record->value_len : 0));
 	int rc;
 
 	if (!put) {
@@ -154,7 +116,12 @@ static void import_record(struct importing *import, const struct record *record)
 		reject_record(import, record);
 		return;
 	}
+	*put = (struct put){.import = import, .line = import->line, .record = *record};
 	put->flight = large ? record->value_len : 0;
+	if (copied) {
+		put->record.key = memcpy(put->copy, record->key, record->key_len);
+		put->record.value = memcpy(put->copy + record->key_len, record->value, record->value_len);
+	}
 	rc = import_submit(import, put, record, put->record.value);
 	if (rc == 0) {
 		import->flight += put->flight;
@@ -167,13 +134,13 @@ static void import_record(struct importing *import, const struct record *record)
 	free(put);
 }
 
-static bool going_on(const struct importing *import)
+static bool import_goes_on(const struct importing *import)
 {
 	return !import->error && !ctl_interrupted();
 }
 
-/* The archive's end says how many records it has. */
-static void take_end(struct importing *import, uint64_t count)
+/* Compare the records with the number that the archive's end has. */
+static void check_archive_end(struct importing *import, uint64_t count)
 {
 	char why[128];
 
@@ -192,20 +159,24 @@ static int import_lines(struct importing *import, struct script_reader *reader)
 	size_t len;
 	int rc = 0;
 
-	while (going_on(import) && !import->whole && (rc = script_read(reader, &line, &len)) > 0) {
+	while (import_goes_on(import) && !import->whole && (rc = script_read(reader, &line, &len)) > 0) {
 		import->line++;
 		if (!len)
 			continue;
 		wrong = record_parse(line, len, &record);
 		if (!wrong && record.end) {
-			take_end(import, record.count);
+			check_archive_end(import, record.count);
 			record_release(&record);
 			return 0;
 		}
 		import->records++;
 		if (wrong) {
 			record_failed(import, import->line, wrong);
-			reject_line(import, line, len);
+			if (import->reject) {
+				fwrite(line, 1, len, import->reject);
+				putc('\n', import->reject);
+				import->rejects++;
+			}
 			continue;
 		}
 		import_record(import, &record);
@@ -220,7 +191,7 @@ static int import_binary(struct importing *import, struct script_reader *reader)
 	struct record record;
 	int rc = script_skip(reader, RECORD_MAGIC_LEN);
 
-	while (rc >= 0 && going_on(import)) {
+	while (rc >= 0 && import_goes_on(import)) {
 		rc = record_read(reader, import->records, value_max, &record);
 		if (rc == 0) {
 			import->whole = true;
@@ -240,28 +211,21 @@ static int import_binary(struct importing *import, struct script_reader *reader)
 	return rc;
 }
 
-/* One archive of the file: 1, 0: the file has no more, or a negative errno. */
-static int import_archive(struct importing *import, struct script_reader *reader)
-{
-	const char *data;
-	size_t have;
-	int rc = script_peek(reader, RECORD_MAGIC_LEN, &data, &have);
-
-	if (rc != 0 || !have)
-		return rc;
-	import->records = 0;
-	import->whole = false;
-	rc = record_magic(data, have) ? import_binary(import, reader) : import_lines(import, reader);
-	return rc < 0 ? rc : 1;
-}
-
 static void import_all(struct importing *import, int fd)
 {
 	struct script_reader reader = {.fd = fd};
-	int rc = 1;
+	const char *data;
+	size_t have;
+	int rc = 0;
 
-	while (rc > 0 && going_on(import))
-		rc = import_archive(import, &reader);
+	while (rc >= 0 && import_goes_on(import)) { /* a file may have several archives */
+		rc = script_peek(&reader, RECORD_MAGIC_LEN, &data, &have);
+		if (rc != 0 || !have)
+			break;
+		import->records = 0;
+		import->whole = false;
+		rc = record_magic(data, have) ? import_binary(import, &reader) : import_lines(import, &reader);
+	}
 	if (rc < 0 && rc != -EINTR && rc != -EPROTO)
 		record_failed(import, import->line + 1, strerror(-rc));
 	while (kv_outstanding(import->kv) && (!import->error || store_is_full(import->error))) {
@@ -284,14 +248,14 @@ static int close_rejects(struct importing *import)
 		rc = -errno;
 	if (rc != 0)
 		ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
-	import->reject = NULL; /* requests without an answer end later, and are nowhere to be written to */
+	import->reject = NULL; /* requests without an answer end later, and are not written */
 	reject_path = NULL;
 	return rc == 0 ? CTL_OK : CTL_FAILED;
 }
 
 static int conclude_import(struct importing *import)
 {
-	bool cut = going_on(import) && !import->whole; /* the file was read to its end, and that is none */
+	bool cut = import_goes_on(import) && !import->whole; /* read to its end, without the mark of an archive's end */
 	int rc = ctl_kv_moved(import->kv, "imported", &import->progress, import->failed,
 			      json_pack("{s:b}", "truncated", cut));
 
@@ -312,26 +276,19 @@ static int conclude_import(struct importing *import)
 	return import->failed ? CTL_FAILED : rc;
 }
 
-/* The rejects would take the place of what is still to be read. */
-static bool rejects_into(int fd)
-{
-	struct stat in, out;
-
-	return reject_path && fstat(fd, &in) == 0 && stat(reject_path, &out) == 0 && S_ISREG(in.st_mode) &&
-	       in.st_dev == out.st_dev && in.st_ino == out.st_ino;
-}
-
 static int command_import(const struct ctl_arguments *arguments)
 {
 	struct importing import = {.name = arguments->count ? arguments->text[0] : "-"};
 	bool from_stdin = strcmp(import.name, "-") == 0;
+	struct stat in, out;
 	int fd = from_stdin ? STDIN_FILENO : open(import.name, O_RDONLY | O_CLOEXEC), rc;
 
 	if (fd < 0) {
 		ctl_say("kv import: cannot read %s: %s", import.name, strerror(errno));
 		return CTL_FAILED;
 	}
-	if (rejects_into(fd)) {
+	if (reject_path && fstat(fd, &in) == 0 && stat(reject_path, &out) == 0 && S_ISREG(in.st_mode) &&
+	    in.st_dev == out.st_dev && in.st_ino == out.st_ino) { /* rejects would overwrite records still to be read */
 		rc = ctl_usage_error("kv import: --reject %s: that is the file that is read", reject_path);
 		goto close_file;
 	}
@@ -339,8 +296,10 @@ static int command_import(const struct ctl_arguments *arguments)
 	rc = ctl_kv_open(&import.kv);
 	if (rc != CTL_OK)
 		goto close_file;
-	rc = open_rejects(&import);
-	if (rc == CTL_OK) {
+	if (reject_path && !(import.reject = fopen(reject_path, "we"))) {
+		ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
+		rc = CTL_FAILED;
+	} else {
 		ctl_progress_begin(&import.progress, "keys");
 		import_all(&import, fd);
 		ctl_progress_end(&import.progress);

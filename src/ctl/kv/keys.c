@@ -31,7 +31,7 @@ struct got {
 	size_t len;
 };
 
-static void take_got(void *arg, size_t index, int status, const void *value, size_t len)
+static void keep_got(void *arg, size_t index, int status, const void *value, size_t len)
 {
 	struct got *got = (struct got *)arg + index;
 
@@ -109,7 +109,7 @@ static int command_mget(const struct ctl_arguments *arguments)
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		goto free_all;
-	error = kv_mget(kv, items, count, take_got, got);
+	error = kv_mget(kv, items, count, keep_got, got);
 	if (error && !ctl_kv_status_final(error))
 		rc = ctl_fail(error, NULL, "kv mget");
 	else
@@ -309,28 +309,10 @@ static int print_ttl(const void *kv, const char *key, uint64_t ttl_us)
 	return CTL_OK;
 }
 
-static int get_ttl(void *kv, const char *key)
-{
-	struct kv_meta meta;
-	int rc = kv_stat(kv, key, strlen(key), &meta);
-
-	if (rc == -ENOENT)
-		return ctl_kv_missing(kv, key);
-	return rc ? ctl_kv_fail(rc, key) : print_ttl(kv, key, meta.ttl_us);
-}
-
-static int set_ttl(void *kv, const char *key, uint64_t ttl_us)
-{
-	int rc = kv_expire(kv, key, strlen(key), ttl_us);
-
-	if (rc == 0)
-		return ctl_kv_missing(kv, key);
-	return rc < 0 ? ctl_kv_fail(rc, key) : print_ttl(kv, key, ttl_us);
-}
-
 static int command_ttl(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *time = arguments->count == 2 ? arguments->text[1] : NULL;
+	struct kv_meta meta;
 	uint64_t ns = 0;
 	void *kv;
 	int rc;
@@ -342,7 +324,17 @@ static int command_ttl(const struct ctl_arguments *arguments)
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		return rc;
-	rc = time ? set_ttl(kv, key, ns / TIME_US) : get_ttl(kv, key);
+	if (time) {
+		meta.ttl_us = ns / TIME_US;
+		rc = kv_expire(kv, key, strlen(key), meta.ttl_us);
+		rc = rc == 0 ? -ENOENT : MIN(rc, 0);
+	} else {
+		rc = kv_stat(kv, key, strlen(key), &meta);
+	}
+	if (rc == -ENOENT)
+		rc = ctl_kv_missing(kv, key);
+	else
+		rc = rc ? ctl_kv_fail(rc, key) : print_ttl(kv, key, meta.ttl_us);
 	kv_close(kv);
 	return rc;
 }

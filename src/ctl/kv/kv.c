@@ -141,8 +141,8 @@ static int command_get(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-/* All of a descriptor. free() *out. */
-static int read_all(int fd, char **out, size_t *len)
+/* Read all of a descriptor. free() *out. */
+static int read_to_end(int fd, char **out, size_t *len)
 {
 	size_t room = 0, n = 0;
 	char *data = NULL, *bigger;
@@ -170,23 +170,10 @@ static int read_all(int fd, char **out, size_t *len)
 	return 0;
 }
 
-static int read_file(const char *path, char **out, size_t *len)
-{
-	int fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-	int rc;
-
-	if (fd < 0)
-		return -errno;
-	rc = read_all(fd, out, len);
-	if (fd != STDIN_FILENO)
-		close(fd);
-	return rc;
-}
-
 int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value, size_t *len,
 		      char **owned)
 {
-	int rc;
+	int fd, rc;
 
 	*owned = NULL;
 	if ((arguments->count == at + 1) == (path != NULL))
@@ -198,7 +185,10 @@ int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char 
 	}
 	if (!path)
 		path = "-";
-	rc = read_file(path, owned, len);
+	fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	rc = fd < 0 ? -errno : read_to_end(fd, owned, len);
+	if (fd > STDIN_FILENO)
+		close(fd);
 	if (rc != 0) {
 		ctl_say("%s: cannot read %s: %s", ctl_command_name(), path, strerror(-rc));
 		return CTL_FAILED;
@@ -246,9 +236,9 @@ free_value:
 	return rc;
 }
 
-/* del and exists: 1, 0 or an error; "yes" or "no" in words. */
-static int ask(const char *key, int (*call)(struct rdmad_kv *kv, const void *key, size_t key_len), const char *member,
-	       const char *yes, const char *no)
+/* Carry out del or exists, whose call answers 1, 0 or an error, and print the answer, `yes` or `no` in words. */
+static int command_yes_or_no(const char *key, int (*call)(struct rdmad_kv *kv, const void *key, size_t key_len),
+			     const char *member, const char *yes, const char *no)
 {
 	json_t *o;
 	void *kv;
@@ -275,12 +265,12 @@ static int ask(const char *key, int (*call)(struct rdmad_kv *kv, const void *key
 
 static int command_del(const struct ctl_arguments *arguments)
 {
-	return ask(arguments->text[0], kv_delete, "deleted", "deleted", "no such key");
+	return command_yes_or_no(arguments->text[0], kv_delete, "deleted", "deleted", "no such key");
 }
 
 static int command_exists(const struct ctl_arguments *arguments)
 {
-	return ask(arguments->text[0], kv_exists, "exists", "yes", "no");
+	return command_yes_or_no(arguments->text[0], kv_exists, "exists", "yes", "no");
 }
 
 const struct ctl_command ctl_kv_commands[] = {

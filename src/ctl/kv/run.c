@@ -13,8 +13,8 @@
 #define HELD_MAX (256 * MIB) /* large values on their way at a time, but for one */
 
 struct key {
-	unsigned gets;    /* on their way */
-	size_t value_len; /* as far as is known */
+	unsigned gets;    /* sent, without an answer */
+	size_t value_len; /* of the last value seen; 0: unknown */
 	size_t len;
 	char text[];
 };
@@ -38,7 +38,7 @@ struct run {
 	int error; /* what ended the run */
 };
 
-/* A request on its way. */
+/* A request that was sent. */
 struct run_request {
 	struct run_request *next; /* get behind this one */
 	struct run *run;
@@ -105,14 +105,6 @@ static struct key *keys_add(struct keys *keys, const char *text, size_t len)
 	return key;
 }
 
-static void keys_destroy(struct keys *keys)
-{
-	for (size_t i = 0; i < keys->count; i++)
-		free(keys->key[i]);
-	free(keys->key);
-	free(keys->slot);
-}
-
 /* The rest of the file goes on after a line that failed. */
 static void line_failed(struct run *run, uint64_t line, const char *what)
 {
@@ -129,28 +121,19 @@ static void request_failed(const struct run_request *r, const char *why)
 	line_failed(r->run, r->line, text);
 }
 
-/* Told once, by conclude(), and not for each request. */
-static void connection_ended(struct run *run)
+/* Print what a get found: the value, "" where the key is missing. */
+static void run_print_get(struct run *run, const struct run_request *r, const void *value, size_t len)
 {
-	run->failed++;
-	if (!run->error)
-		run->error = -ENOTCONN;
-}
+	bool found = r->status == 0;
 
-static void add_result(struct run *run, const struct run_request *r, bool found, const void *value, size_t len)
-{
-	json_t *o = json_pack("{s:I, s:b}", "line", (json_int_t)r->line, "found", found);
-
-	ctl_json_set_bytes(o, "key", r->key->text, r->key->len);
-	ctl_json_set_bytes(o, "value", value, len);
-	json_array_append_new(run->results, o);
-}
-
-/* Data of a get: the value, "" where the key is missing. */
-static void run_show(struct run *run, const struct run_request *r, bool found, const void *value, size_t len)
-{
+	value = found ? value : "";
+	len = found ? len : 0;
 	if (run->results) {
-		add_result(run, r, found, value, len);
+		json_t *o = json_pack("{s:I, s:b}", "line", (json_int_t)r->line, "found", found);
+
+		ctl_json_set_bytes(o, "key", r->key->text, r->key->len);
+		ctl_json_set_bytes(o, "value", value, len);
+		json_array_append_new(run->results, o);
 		return;
 	}
 	if (r->verb == SCRIPT_PRINTKV) {
@@ -173,17 +156,19 @@ static void request_end(struct run_request *r, const void *value, size_t len)
 {
 	struct run *run = r->run;
 
-	if (r->verb != SCRIPT_SET && (r->status == 0 || r->status == -ENOENT))
-		run_show(run, r, r->status == 0, r->status == 0 ? value : "", r->status == 0 ? len : 0);
-	else if (r->status != 0 && ctl_kv_status_final(r->status))
+	if (r->verb != SCRIPT_SET && (r->status == 0 || r->status == -ENOENT)) {
+		run_print_get(run, r, value, len);
+	} else if (r->status != 0 && ctl_kv_status_final(r->status)) {
 		request_failed(r, ctl_kv_status_text(r->status));
-	else if (r->status != 0)
-		connection_ended(run);
+	} else if (r->status != 0) { /* the connection ended: command_run() says so once, not for each request */
+		run->failed++;
+		run->error = run->error ? run->error : -ENOTCONN;
+	}
 	request_free(r);
 }
 
-/* The next get that is to be shown was answered, and with it those that only waited for it. */
-static void first_answered(struct run *run, const void *value, size_t len)
+/* Print the first get, which was answered now, and the answered ones behind it, which waited for it. */
+static void run_print_gets(struct run *run, const void *value, size_t len)
 {
 	struct run_request *r = run->first;
 
@@ -196,19 +181,6 @@ static void first_answered(struct run *run, const void *value, size_t len)
 		value = r ? r->value : NULL;
 		len = r ? r->len : 0;
 	} while (r && r->answered);
-}
-
-/* Those in front of it have no answer yet: its value is kept until then. */
-static void request_keep(struct run_request *r, const void *value, size_t len)
-{
-	if (r->status != 0)
-		return;
-	r->value = malloc(len + 1);
-	if (r->value)
-		memcpy(r->value, value, len);
-	else
-		r->status = -ENOMEM;
-	r->len = len;
 }
 
 static void request_answered(void *arg, int status, const void *value, size_t len)
@@ -224,10 +196,16 @@ static void request_answered(void *arg, int status, const void *value, size_t le
 	r->key->gets--;
 	if (status == 0)
 		r->key->value_len = len;
-	if (r->run->first == r)
-		first_answered(r->run, value, len);
-	else
-		request_keep(r, value, len);
+	if (r->run->first == r) {
+		run_print_gets(r->run, value, len);
+	} else if (status == 0) { /* gets before it have no answer yet: keep its value until then */
+		r->value = malloc(len + 1);
+		if (r->value)
+			memcpy(r->value, value, len);
+		else
+			r->status = -ENOMEM;
+		r->len = len;
+	}
 }
 
 static void run_drain(void *arg)
@@ -240,7 +218,7 @@ static void run_drain(void *arg)
 		if (rc != 0) /* else a request's end may have set it */
 			run->error = rc;
 	}
-	ctl_flush(); /* the program that feeds us by a pipe may wait for it */
+	ctl_flush(); /* a program that writes into our pipe may wait for it */
 }
 
 static int run_submit_once(struct run *run, struct run_request *r, const void *value, size_t len)
@@ -256,17 +234,6 @@ static int run_submit_once(struct run *run, struct run_request *r, const void *v
 	*run->last = r;
 	run->last = &r->next;
 	return 0;
-}
-
-/* A get whose value's length is not known may have to be sent a second time: no set of its key may come between. And
- * only so many bytes of large values are held. */
-static int run_wait_for_turn(struct run *run, const struct run_request *r)
-{
-	int rc = 0;
-
-	while (rc == 0 && ((r->verb == SCRIPT_SET && r->key->gets) || (run->held && run->held + r->held > HELD_MAX)))
-		rc = ctl_kv_await(run->kv);
-	return rc;
 }
 
 static struct run_request *request_new(struct run *run, enum script_verb verb, struct key *key)
@@ -286,8 +253,12 @@ static struct run_request *request_new(struct run *run, enum script_verb verb, s
 
 static void run_submit(struct run *run, struct run_request *r, const void *value, size_t len)
 {
-	int rc = run_wait_for_turn(run, r);
+	int rc = 0;
 
+	/* A get whose value's length is not known may have to be sent a second time: no set of its key may come
+	 * between. And only so many bytes of large values are held. */
+	while (rc == 0 && ((r->verb == SCRIPT_SET && r->key->gets) || (run->held && run->held + r->held > HELD_MAX)))
+		rc = ctl_kv_await(run->kv);
 	run->held += r->held;
 	while (rc == 0 && (rc = run_submit_once(run, r, value, len)) == -EAGAIN)
 		rc = ctl_kv_await(run->kv);
@@ -350,13 +321,7 @@ static void run_set_random(struct run *run, struct key *key, uint64_t size)
 	run_submit(run, r, r->value, r->len);
 }
 
-static void run_print_all(struct run *run)
-{
-	for (size_t i = 0; i < run->keys.count && !run->error; i++)
-		run_get(run, SCRIPT_PRINTKV, run->keys.key[i]);
-}
-
-static void run_carry_out(struct run *run, const struct script_command *c)
+static void run_command(struct run *run, const struct script_command *c)
 {
 	struct key *key = NULL;
 
@@ -382,7 +347,8 @@ static void run_carry_out(struct run *run, const struct script_command *c)
 		run_set_random(run, key, c->size);
 		break;
 	case SCRIPT_PRINTKV:
-		run_print_all(run);
+		for (size_t i = 0; i < run->keys.count && !run->error; i++)
+			run_get(run, SCRIPT_PRINTKV, run->keys.key[i]);
 		break;
 	}
 }
@@ -401,7 +367,7 @@ static void run_lines(struct run *run, int fd)
 		if (wrong)
 			line_failed(run, run->line, wrong);
 		else
-			run_carry_out(run, &command);
+			run_command(run, &command);
 	}
 	if (rc < 0 && rc != -EINTR)
 		line_failed(run, run->line + 1, strerror(-rc));
@@ -409,7 +375,7 @@ static void run_lines(struct run *run, int fd)
 	script_reader_destroy(&reader);
 }
 
-static void summarize(struct run *run, uint64_t elapsed)
+static void print_summary(struct run *run, uint64_t elapsed)
 {
 	json_t *o;
 
@@ -425,18 +391,6 @@ static void summarize(struct run *run, uint64_t elapsed)
 		      "failed", (json_int_t)run->failed, "elapsed_seconds", (double)elapsed / 1e9, "interrupted",
 		      ctl_interrupted(), "results", run->results);
 	ctl_json_print(o);
-}
-
-static int conclude(const struct run *run)
-{
-	if (ctl_interrupted())
-		return CTL_INTERRUPTED;
-	if (run->error)
-		return ctl_fail(run->error,
-				run->error == -ETIMEDOUT ? "no answer in time"
-							 : "the connection ended before all answers",
-				"kv run %s, line %llu", run->name, (unsigned long long)run->line);
-	return run->failed ? CTL_FAILED : CTL_OK;
 }
 
 static int command_run(const struct ctl_arguments *arguments)
@@ -458,10 +412,20 @@ static int command_run(const struct ctl_arguments *arguments)
 	run.last = &run.first;
 	begin = time_now();
 	run_lines(&run, fd);
-	summarize(&run, time_now() - begin);
-	rc = conclude(&run);
+	print_summary(&run, time_now() - begin);
+	if (ctl_interrupted())
+		rc = CTL_INTERRUPTED;
+	else if (run.error)
+		rc = ctl_fail(run.error,
+			      run.error == -ETIMEDOUT ? "no answer in time" : "the connection ended before all answers",
+			      "kv run %s, line %llu", run.name, (unsigned long long)run.line);
+	else
+		rc = run.failed ? CTL_FAILED : CTL_OK;
 	kv_close(run.kv);
-	keys_destroy(&run.keys);
+	for (size_t i = 0; i < run.keys.count; i++)
+		free(run.keys.key[i]);
+	free(run.keys.key);
+	free(run.keys.slot);
 	json_decref(run.results);
 close_file:
 	if (!from_stdin)

@@ -30,7 +30,7 @@ static const struct ctl_option flush_options[] = {
 #define STOP 1 /* of a callback: enough */
 
 /* Walk over all keys with the prefix that was given. An exit status. */
-static int walk(void *kv, const struct ctl_arguments *arguments, kv_scan_callback each, void *arg)
+static int walk_keys(void *kv, const struct ctl_arguments *arguments, kv_scan_callback each, void *arg)
 {
 	const char *prefix = arguments->count ? arguments->text[0] : "";
 	int rc = kv_each(kv, prefix, strlen(prefix), each, arg);
@@ -43,14 +43,14 @@ static int walk(void *kv, const struct ctl_arguments *arguments, kv_scan_callbac
 }
 
 /*
- * list. Printed as they come, JSON too: there may be more keys than memory.
+ * list. Keys are printed as they come, in JSON too: there may be more of them than memory.
  */
 struct listing {
 	uint64_t count;
 	bool more; /* than --limit lets through */
 };
 
-static json_t *entry_json(const void *key, size_t key_len, const struct kv_meta *meta)
+static void print_entry_json(const struct listing *l, const void *key, size_t key_len, const struct kv_meta *meta)
 {
 	json_t *o = json_object();
 
@@ -58,20 +58,13 @@ static json_t *entry_json(const void *key, size_t key_len, const struct kv_meta 
 	json_object_set_new(o, "value_bytes", json_integer((json_int_t)meta->length));
 	json_object_set_new(o, "version", json_integer((json_int_t)meta->version));
 	json_object_set_new(o, "ttl_us", ctl_kv_ttl_json(meta->ttl_us));
-	return o;
-}
-
-static void list_json(const struct listing *l, const void *key, size_t key_len, const struct kv_meta *meta)
-{
-	json_t *o = entry_json(key, key_len, meta);
-
 	if (l->count)
 		fputs(",\n", stdout);
 	ctl_put_json(stdout, o);
 	json_decref(o);
 }
 
-static int list_one(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+static int list_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
 {
 	struct listing *l = arg;
 	char ttl[32];
@@ -83,7 +76,7 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 		return STOP;
 	}
 	if (ctl.json) {
-		list_json(l, key, key_len, meta);
+		print_entry_json(l, key, key_len, meta);
 	} else {
 		if (details)
 			printf("%12llu %12llu %14s  ", (unsigned long long)meta->length,
@@ -98,8 +91,8 @@ static int list_one(void *arg, const void *key, size_t key_len, const struct kv_
 	return ++l->count == limit && !ctl.json ? STOP : 0;
 }
 
-/* The object up to its array, which list_json() continues. */
-static int begin_json(const void *kv)
+/* Print the object up to its array, which print_entry_json() continues. */
+static int begin_list_json(const void *kv)
 {
 	json_t *o = ctl_kv_describe(kv, NULL);
 	char *text = json_dumps(o, JSON_COMPACT);
@@ -112,8 +105,8 @@ static int begin_json(const void *kv)
 	return CTL_OK;
 }
 
-/* What stands behind the array. */
-static void end_json(const struct listing *l, int rc)
+/* Print what follows the array. */
+static void end_list_json(const struct listing *l, int rc)
 {
 	json_t *o = json_pack("{s:I, s:b}", "count", (json_int_t)l->count, "complete", rc == CTL_OK && !l->more);
 	char *text;
@@ -137,11 +130,11 @@ static int command_list(const struct ctl_arguments *arguments)
 	if (rc != 0)
 		return rc;
 	if (ctl.json)
-		rc = begin_json(kv);
+		rc = begin_list_json(kv);
 	if (rc == CTL_OK)
-		rc = walk(kv, arguments, list_one, &l);
+		rc = walk_keys(kv, arguments, list_key, &l);
 	if (ctl.json)
-		end_json(&l, rc);
+		end_list_json(&l, rc);
 	if (ctl_sums_up() && !ctl.json)
 		ctl_say("%s: %llu key%s, transport %s", ctl.host, (unsigned long long)l.count, CTL_S(l.count),
 			kv_transport(kv));
@@ -164,15 +157,7 @@ struct bigs {
 	struct ctl_progress progress;
 };
 
-static bool known(const struct bigs *b, const void *key, size_t key_len)
-{
-	for (size_t i = 0; i < b->count; i++)
-		if (b->big[i].key_len == key_len && memcmp(b->big[i].key, key, key_len) == 0)
-			return true;
-	return false;
-}
-
-static int insert(struct bigs *b, const void *key, size_t key_len, uint64_t length)
+static int bigs_insert(struct bigs *b, const void *key, size_t key_len, uint64_t length)
 {
 	struct big new = {.length = length, .key_len = key_len, .key = malloc(key_len)};
 	size_t at = b->count;
@@ -190,7 +175,7 @@ static int insert(struct bigs *b, const void *key, size_t key_len, uint64_t leng
 	return 0;
 }
 
-static int weigh(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+static int weigh_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
 {
 	struct bigs *b = arg;
 
@@ -199,7 +184,10 @@ static int weigh(void *arg, const void *key, size_t key_len, const struct kv_met
 	ctl_progress_add(&b->progress, 1, meta->length);
 	if (b->count == top && meta->length <= b->big[top - 1].length)
 		return 0;
-	return known(b, key, key_len) ? 0 : insert(b, key, key_len, meta->length);
+	for (size_t i = 0; i < b->count; i++)
+		if (b->big[i].key_len == key_len && memcmp(b->big[i].key, key, key_len) == 0)
+			return 0; /* met before */
+	return bigs_insert(b, key, key_len, meta->length);
 }
 
 static void print_bigs(const void *kv, const struct bigs *b)
@@ -246,7 +234,7 @@ static int command_bigkeys(const struct ctl_arguments *arguments)
 	if (rc != 0)
 		goto free_bigs;
 	ctl_progress_begin(&b.progress, "keys");
-	rc = walk(kv, arguments, weigh, &b);
+	rc = walk_keys(kv, arguments, weigh_key, &b);
 	ctl_progress_end(&b.progress);
 	print_bigs(kv, &b);
 	kv_close(kv);
@@ -260,7 +248,7 @@ free_bigs:
 /*
  * flush
  */
-static bool confirmed(void *kv, const char *prefix)
+static bool flush_confirmed(void *kv, const char *prefix)
 {
 	struct kv_info info;
 	char keys[32] = "";
@@ -302,7 +290,7 @@ static int command_flush(const struct ctl_arguments *arguments)
 	rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		return rc;
-	if (!yes && !confirmed(kv, prefix)) {
+	if (!yes && !flush_confirmed(kv, prefix)) {
 		ctl_say("kv flush: nothing was deleted");
 		rc = CTL_FAILED;
 	} else {
