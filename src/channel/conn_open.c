@@ -137,8 +137,8 @@ static int far_connect(struct channel_far *far, const struct channel_far_ask *as
 	return rc;
 }
 
-/* One attempt. *again: the connection ended before the question was answered, and before `latest`. A listener that many
- * ask at once does that to the pending connection that has said nothing for longest. */
+/* One attempt. *again: the connection ended before the question was answered, or asked, and before `latest`. A listener
+ * that many ask at once does that to the pending connection that has said nothing for longest. */
 static int far_try(const struct channel_far_ask *ask, const struct rdmad_channel_options *options,
 		   const struct engine_options *engine, uint64_t latest, bool *again, struct rdmad_channel **out)
 {
@@ -160,7 +160,7 @@ static int far_try(const struct channel_far_ask *ask, const struct rdmad_channel
 		*out = &far->channel;
 		return 0;
 	}
-	*again = asked && rc == -ECONNRESET && far->state == CHANNEL_FAR_ASKING && engine->away && time_now() < latest;
+	*again = rc == -ECONNRESET && (!asked || far->state == CHANNEL_FAR_ASKING) && engine->away && time_now() < latest;
 	if (asked && rc != -EREMOTE && !*again)
 		far_explain(far, ask, rc);
 	channel_far_drop(far);

@@ -57,6 +57,7 @@ static const struct refusal {
 	 "packets of 1024 bytes at most, and this machine's sends 4096"},
 	{WIRE_REASON_VALUES, 4095, -EFBIG, true, "values of 4095 bytes at most"},
 	{WIRE_REASON_RIGHTS, WIRE_GPU, -EPERM, false, "no right to the service gpu"},
+	{WIRE_REASON_ENCRYPT, 0, -ENOPROTOOPT, true, "encrypted connections only"},
 	{WIRE_REASONS, 0, -ECONNREFUSED, true, "unknown to this program"},
 };
 _Static_assert(ARRAY_SIZE(refusals) == WIRE_REASONS, "a row for each reason, and one that is unknown");
