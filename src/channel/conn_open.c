@@ -160,7 +160,8 @@ static int far_try(const struct channel_far_ask *ask, const struct rdmad_channel
 		*out = &far->channel;
 		return 0;
 	}
-	*again = rc == -ECONNRESET && (!asked || far->state == CHANNEL_FAR_ASKING) && engine->away && time_now() < latest;
+	*again = rc == -ECONNRESET && (!asked || far->state == CHANNEL_FAR_ASKING) && engine->away &&
+		 time_now() < latest;
 	if (asked && rc != -EREMOTE && !*again)
 		far_explain(far, ask, rc);
 	channel_far_drop(far);
