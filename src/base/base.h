@@ -1,5 +1,5 @@
 /*
- * base: tools for every other room. Log, time, units, addresses, histogram, hash,
+ * base: tools for every other room. Log, time, units, addresses, histogram, hash, quota,
  * intrusive list, single-producer ring, contracts. It knows nothing of RDMA.
  *
  * Inside rdmad a function answers 0 (or a count) or a negative errno. The first
@@ -188,6 +188,34 @@ bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
  * -errno, logged: whatever rests on them must not be made then.
  */
 int random_fill(void *out, size_t size);
+
+/*
+ * quota.c: so many of something in all, and of these so many of one source: an address, a user, a client's name. One
+ * thread at a time creates, takes and destroys, as by a lock of the caller's; the rest is for any thread, without one.
+ * Only quota_create() allocates.
+ */
+#define QUOTA_KEY_MAX 32 /* bytes */
+#define QUOTA_ALL 1u     /* limits that are met */
+#define QUOTA_SOURCE 2u
+
+struct quota;
+struct quota_share; /* what one source has */
+
+/* Sources are told apart by `key_size` bytes. 0; -ENOMEM, or as random_fill(). */
+int quota_create(uint32_t all, size_t key_size, struct quota **out);
+void quota_destroy(struct quota *quota); /* all was given back; NULL is fine */
+/* One more of a source that may have `most`; NULL: nobody knows the source, and it has no limit. 0: *out is to be given
+ * back. Else the limits that are met, one or both, and *out is NULL. */
+unsigned quota_take(struct quota *quota, const void *source, uint64_t most, struct quota_share **out);
+void quota_give(struct quota_share *share); /* NULL is fine */
+uint32_t quota_taken(const struct quota *quota);
+/* How many sources there are in memory, also some that have nothing. By the thread that takes. */
+size_t quota_sources(const struct quota *quota);
+/* What one source may have by its setting, of which 0 is half of all. */
+static inline uint64_t quota_most(uint64_t setting, uint64_t all)
+{
+	return setting ? setting : (all + 1) / 2;
+}
 
 /*
  * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel,

@@ -514,8 +514,7 @@ void conn_bury(struct conn *conn)
 		list_del(&conn->parting);
 	group->stats.connections--;
 	group->stats.closed += conn->lived;
-	if (conn->attr.counted)
-		atomic_fetch_sub_explicit(conn->attr.counted, 1, memory_order_release);
+	quota_give(conn->attr.share);
 	conn_add_stats(conn, &group->stats);
 	conn->ops->closed(conn, conn->error, conn->reason[0] ? conn->reason : "closed");
 	conn_free(conn);

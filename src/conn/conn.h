@@ -91,9 +91,8 @@ struct conn_attr {
 	struct fabric_domain *domain;
 	uint32_t transfers; /* in place of the group's */
 	uint8_t reads_in;   /* in place of the group's */
-	/* Counts connections of a kind, this one already: counted down by one when it ends. NULL: nobody counts. Not if
-	 * it came to nothing, as conn_accept() said. */
-	_Atomic uint32_t *counted;
+	/* Given back when it ends, but not if it came to nothing, as conn_accept() said. May be NULL. */
+	struct quota_share *share;
 	bool admitted; /* from the first: conn_admit() */
 	/* The key that both must prove. The one who accepts takes one that nobody has where the client's number is
 	 * unknown, so that the client learns nothing by that. It is copied. NULL: nothing is proved. */

@@ -118,7 +118,7 @@ static inline bool config_shares_memory(const struct config *config)
 /* How many connections one source may have. */
 static inline uint64_t config_max_per_source(const struct config *config)
 {
-	return config->max_per_source ? config->max_per_source : (config->max_connections + 1) / 2;
+	return quota_most(config->max_per_source, config->max_connections);
 }
 
 /* The annotated sample, every setting with its default. */
@@ -284,7 +284,7 @@ struct worker_message {
 			struct fabric_request *fabric_request;
 			struct wire_request request;
 			struct auth_admission admission; /* the worker's to end */
-			_Atomic uint32_t *source;        /* of sources_enter(); the worker's to leave */
+			struct quota_share *source;      /* the worker's to give back */
 			uint64_t places;                 /* connections that there may be for this source */
 			bool instead;                    /* there is no place but that of one which gives way */
 		} connection;
@@ -315,26 +315,6 @@ struct worker *workers_of_number(const struct daemon *daemon, unsigned number);
 struct worker *workers_oldest(const struct daemon *daemon, uint64_t now);
 /* Call done() of what the workers have answered. */
 void workers_collect(struct daemon *daemon);
-
-/*
- * sources.c: how many connections each address or user has. Main thread, but for sources_leave().
- */
-struct sources;
-
-/* For so many connections at the same time. 0 or -ENOMEM. */
-int sources_create(uint64_t connections, struct sources **out);
-void sources_destroy(struct sources *sources); /* after all have left; NULL is fine */
-/* One connection more: *out is left when it ends. -EUSERS: it has `most`. -ENOMEM. *out is NULL for a source that
- * nobody knows, which has no limit. */
-int sources_enter(struct sources *sources, const struct fabric_source *source, uint64_t most, _Atomic uint32_t **out);
-/* Any thread. NULL is fine. */
-static inline void sources_leave(_Atomic uint32_t *entered)
-{
-	if (entered)
-		atomic_fetch_sub_explicit(entered, 1, memory_order_release);
-}
-/* How many of them there are in memory, also some that have left. */
-size_t sources_count(const struct sources *sources);
 
 /*
  * access.c: keys and rights. Main thread.
@@ -435,10 +415,10 @@ struct daemon {
 	struct service_shared shared;
 	struct worker **worker;
 	unsigned workers;
-	struct memory_budget own;   /* of buffers that connections have of their own */
-	uint64_t connections_asked; /* as configured at the start, perhaps more than the descriptors allow */
-	uint64_t connections_fit;   /* for what the workers' queues were made */
-	struct sources *sources;
+	struct memory_budget own;       /* of buffers that connections have of their own */
+	uint64_t connections_asked;     /* as configured at the start, perhaps more than the descriptors allow */
+	uint64_t connections_fit;       /* for what the workers' queues were made */
+	struct quota *sources;          /* connections; the main thread takes */
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
 	uint64_t started;

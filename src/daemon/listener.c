@@ -14,13 +14,13 @@
 
 /* One connection more of who asks. */
 static enum wire_reason listener_count(struct daemon *d, const struct fabric_source *of, uint64_t *detail,
-				       _Atomic uint32_t **source)
+				       struct quota_share **source)
 {
 	uint64_t most = config_max_per_source(d->config);
-	int rc = sources_enter(d->sources, of, most, source);
+	unsigned met = quota_take(d->sources, fabric_source_key(of), most, source);
 
-	*detail = rc == -EUSERS ? most : 0;
-	return rc == 0 ? WIRE_REASON_NONE : rc == -EUSERS ? WIRE_REASON_SOURCE : WIRE_REASON_RESOURCES;
+	*detail = met & QUOTA_SOURCE ? most : 0;
+	return !met ? WIRE_REASON_NONE : met & QUOTA_SOURCE ? WIRE_REASON_SOURCE : WIRE_REASON_RESOURCES;
 }
 
 /* How many connections there may be before this source is refused. The last few are kept for users of this machine, and
@@ -94,7 +94,7 @@ static struct worker *listener_choose(const struct daemon *d, const struct wire_
 }
 
 static void listener_hand_over(struct listener *l, struct fabric_request *fabric_request,
-			       const struct wire_request *request, uint64_t places, _Atomic uint32_t *source,
+			       const struct wire_request *request, uint64_t places, struct quota_share *source,
 			       const struct auth_admission *admission)
 {
 	struct daemon *d = l->daemon;
@@ -117,7 +117,7 @@ static void listener_hand_over(struct listener *l, struct fabric_request *fabric
 		free(message);
 	}
 	auth_admission_end((struct auth_admission[]){*admission});
-	sources_leave(source);
+	quota_give(source);
 	d->refused[WIRE_REASON_RESOURCES]++;
 	conn_refuse(fabric_request, WIRE_REASON_RESOURCES, 0);
 }
@@ -127,7 +127,7 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	struct wire_request request;
 	enum wire_reason reason = wire_request_decode(&request, event->data, event->data_len);
 	uint64_t detail = refusal_detail(reason, &request), places;
-	_Atomic uint32_t *source = NULL;
+	struct quota_share *source = NULL;
 	struct auth_admission admission = {0};
 	struct fabric_source of;
 

@@ -338,7 +338,7 @@ json_t *status_resources_json(const struct status *status)
 	put_number(o, "descriptors", process_count_fds());
 	put_number(o, "descriptors_max", limit.rlim_cur);
 	put_number(o, "connections", status->total.conn.connections);
-	put_number(o, "sources", sources_count(d->sources));
+	put_number(o, "sources", quota_sources(d->sources));
 	put_counters(o, &status->total.conn, buffer_counters, ARRAY_SIZE(buffer_counters));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_find(id) && service_find(id)->resources)

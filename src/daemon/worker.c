@@ -158,7 +158,7 @@ static void worker_take_connection(struct worker *w, struct worker_message *m)
 				    &m->connection.admission);
 	auth_admission_end(&m->connection.admission);
 	if (rc != 0)
-		sources_leave(m->connection.source);
+		quota_give(m->connection.source);
 	/* In this order: the main thread may count it twice for a moment, but never not at all. */
 	worker_publish(w);
 	atomic_fetch_add_explicit(&w->taken, 1, memory_order_release);
@@ -553,7 +553,8 @@ int workers_start(struct daemon *d)
 	d->worker = calloc(d->workers, sizeof(*d->worker));
 	if (!d->worker)
 		return EX_OSERR;
-	rc = sources_create(d->connections_fit, &d->sources);
+	/* How many there may be in all, each listener and worker says; requests on the way come on top. */
+	rc = quota_create((uint32_t)(2 * d->connections_fit + 16), sizeof(struct fabric_source), &d->sources);
 	process_check_memlock(memory_registered(d));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
@@ -572,10 +573,11 @@ static void worker_empty_inbox(struct worker *w)
 	struct worker_message *m;
 
 	while ((m = ring_pop(&w->inbox))) {
-		if (m->verb == WORKER_CONNECTION)
+		if (m->verb == WORKER_CONNECTION) {
 			conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
-		if (m->verb == WORKER_CONNECTION)
 			auth_admission_end(&m->connection.admission);
+			quota_give(m->connection.source);
+		}
 		if (m->done)
 			m->done(m);
 		else
@@ -600,7 +602,7 @@ void workers_stop(struct daemon *d)
 	for (unsigned i = 0; i < d->workers; i++)
 		if (d->worker[i])
 			worker_free(d->worker[i]);
-	sources_destroy(d->sources);
+	quota_destroy(d->sources);
 	d->sources = NULL;
 	free(d->worker);
 	d->worker = NULL;

@@ -346,6 +346,11 @@ static inline bool fabric_source_same(const struct fabric_source *a, const struc
 {
 	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;
 }
+/* As quota_take() wants it. */
+static inline const void *fabric_source_key(const struct fabric_source *source)
+{
+	return source->family != AF_UNSPEC ? source : NULL;
+}
 
 /* This machine's address of it, with the port. -errno: it has none. */
 int fabric_endpoint_local(const struct fabric_endpoint *endpoint, struct sockaddr_storage *out);

@@ -207,10 +207,10 @@ static inline bool service_thread_is_mine(const struct service_thread *thread)
 void service_thread_own(struct service_thread *thread);
 void service_thread_disown(struct service_thread *thread);
 
-/* Take one connection for a service. Consumes fabric_request in every case. `counted`, `admission`: see struct
- * conn_attr; NULL: all rights. */
+/* Take one connection for a service. Consumes fabric_request in every case. `share`, `admission`: see struct
+ * conn_attr. */
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted,
+		   struct fabric_request *fabric_request, const struct wire_request *request, struct quota_share *share,
 		   struct auth_admission *admission);
 
 /* No new connections are taken: tell the client to leave, where the service does so. Once or again. */

@@ -151,7 +151,7 @@ void service_counts_add(struct service_counts *into, const struct service_counts
 }
 
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
-		   struct fabric_request *fabric_request, const struct wire_request *request, _Atomic uint32_t *counted,
+		   struct fabric_request *fabric_request, const struct wire_request *request, struct quota_share *share,
 		   struct auth_admission *admission)
 {
 	struct service_part *part = thread->part[service->id];
@@ -179,7 +179,7 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	}
 	if (service->attr)
 		service->attr(agent, &attr);
-	attr.counted = counted;
+	attr.share = share;
 	attr.admission = admission;
 	attr.key = admission ? admission->key : NULL;
 	/* An earlier client could not send else. It reaches nothing by that: what peers may reach has keys, which it

@@ -743,6 +743,150 @@ START_TEST(test_thread_takes_no_signals)
 }
 END_TEST
 
+/*
+ * Quota
+ */
+static struct quota *quota_of(uint32_t all, size_t key_size)
+{
+	struct quota *quota;
+
+	ck_assert_int_eq(quota_create(all, key_size, &quota), 0);
+	return quota;
+}
+
+static unsigned take(struct quota *quota, uint64_t source, uint64_t most, struct quota_share **out)
+{
+	return quota_take(quota, &source, most, out);
+}
+
+START_TEST(test_quota_limits)
+{
+	struct quota *quota = quota_of(4, sizeof(uint64_t));
+	struct quota_share *share[5];
+
+	ck_assert_uint_eq(take(quota, 1, 0, &share[0]), QUOTA_SOURCE);
+	ck_assert_ptr_null(share[0]);
+	ck_assert_uint_eq(take(quota, 1, 2, &share[0]), 0);
+	ck_assert_uint_eq(take(quota, 1, 2, &share[1]), 0);
+	ck_assert_uint_eq(take(quota, 1, 2, &share[2]), QUOTA_SOURCE);
+	ck_assert_uint_eq(take(quota, 1, 3, &share[2]), 0); /* a limit may be another one at any time */
+	ck_assert_uint_eq(take(quota, 2, 2, &share[3]), 0);
+	ck_assert_uint_eq(take(quota, 2, 2, &share[4]), QUOTA_ALL);
+	ck_assert_uint_eq(take(quota, 1, 2, &share[4]), QUOTA_ALL | QUOTA_SOURCE);
+	ck_assert_ptr_null(share[4]);
+	ck_assert_uint_eq(quota_taken(quota), 4);
+	quota_give(share[0]);
+	ck_assert_uint_eq(take(quota, 1, 2, &share[0]), QUOTA_SOURCE);
+	ck_assert_uint_eq(take(quota, 2, 2, &share[0]), 0);
+	for (unsigned i = 0; i < 4; i++)
+		quota_give(share[i]);
+	quota_give(NULL);
+	ck_assert_uint_eq(quota_taken(quota), 0);
+	quota_destroy(quota);
+	quota_destroy(NULL);
+}
+END_TEST
+
+/* Who is known by nobody has no limit but that of all. */
+START_TEST(test_quota_unknown_sources)
+{
+	struct quota *quota = quota_of(3, sizeof(uint64_t));
+	struct quota_share *share[3], *none;
+
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(quota_take(quota, NULL, 1, &share[i]), 0);
+	ck_assert_uint_eq(quota_take(quota, NULL, 1, &none), QUOTA_ALL);
+	ck_assert_uint_eq(quota_sources(quota), 0);
+	for (unsigned i = 0; i < 3; i++)
+		quota_give(share[i]);
+	quota_destroy(quota);
+}
+END_TEST
+
+/* Keys of each length differ by each of their bytes. */
+START_TEST(test_quota_keys)
+{
+	for (size_t size = 1; size <= QUOTA_KEY_MAX; size++) {
+		struct quota *quota = quota_of(QUOTA_KEY_MAX + 2, size);
+		struct quota_share *share[QUOTA_KEY_MAX + 1], *none;
+		char key[QUOTA_KEY_MAX] = {0};
+
+		ck_assert_uint_eq(quota_take(quota, key, 1, &share[size]), 0);
+		for (size_t i = 0; i < size; i++) {
+			key[i] = 1;
+			ck_assert_uint_eq(quota_take(quota, key, 1, &share[i]), 0);
+			ck_assert_uint_eq(quota_take(quota, key, 1, &none), QUOTA_SOURCE);
+			key[i] = 0;
+		}
+		for (size_t i = 0; i <= size; i++)
+			quota_give(share[i]);
+		quota_destroy(quota);
+	}
+}
+END_TEST
+
+/* Sources come and go for ever: those that have nothing leave, and those that have something stay. */
+START_TEST(test_quota_sources_have_a_bound)
+{
+	struct quota *quota = quota_of(100, sizeof(uint64_t));
+	struct quota_share *kept[50], *share;
+
+	for (uint64_t i = 0; i < ARRAY_SIZE(kept); i++)
+		ck_assert_uint_eq(take(quota, i, 1, &kept[i]), 0);
+	for (uint64_t i = 1000; i < 10000; i++) {
+		ck_assert_uint_eq(take(quota, i, 1, &share), 0);
+		quota_give(share);
+		ck_assert_uint_le(quota_sources(quota), 200);
+		ck_assert_uint_eq(take(quota, i % ARRAY_SIZE(kept), 1, &share), QUOTA_SOURCE);
+	}
+	for (uint64_t i = 0; i < ARRAY_SIZE(kept); i++)
+		quota_give(kept[i]);
+	ck_assert_uint_eq(quota_taken(quota), 0);
+	quota_destroy(quota);
+}
+END_TEST
+
+#define QUOTA_ROUNDS 20000u
+
+static struct quota_share *_Atomic handed[4]; /* by the thread that takes */
+
+static void *give_what_is_handed(void *arg)
+{
+	for (unsigned n = 0; n < QUOTA_ROUNDS;) {
+		struct quota_share *share = atomic_exchange((struct quota_share * _Atomic *)arg, NULL);
+
+		if (!share)
+			sched_yield();
+		quota_give(share);
+		n += share != NULL;
+	}
+	return NULL;
+}
+
+/* Others give back while one takes, of more sources than fit. */
+START_TEST(test_quota_between_threads)
+{
+	struct quota *quota = quota_of(ARRAY_SIZE(handed), sizeof(uint64_t));
+	pthread_t thread[ARRAY_SIZE(handed)];
+	uint64_t source = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(thread); i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, give_what_is_handed, (void *)&handed[i]), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(thread) * QUOTA_ROUNDS; i++) {
+		struct quota_share *_Atomic *to = &handed[i % ARRAY_SIZE(handed)];
+		struct quota_share *share;
+
+		while (atomic_load(to) || take(quota, ++source % 13, 2, &share) != 0)
+			sched_yield();
+		atomic_store(to, share);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(thread); i++)
+		pthread_join(thread[i], NULL);
+	ck_assert_uint_eq(quota_taken(quota), 0);
+	quota_destroy(quota);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("base");
@@ -768,6 +912,11 @@ int main(void)
 	tcase_add_test(tc, test_log_debug_is_not_held_back);
 	tcase_add_test(tc, test_log_says_how_many_were_held_back);
 	tcase_add_test(tc, test_thread_takes_no_signals);
+	tcase_add_test(tc, test_quota_limits);
+	tcase_add_test(tc, test_quota_unknown_sources);
+	tcase_add_test(tc, test_quota_keys);
+	tcase_add_test(tc, test_quota_sources_have_a_bound);
+	tcase_add_test(tc, test_quota_between_threads);
 	tcase_add_test(tc, test_ram_of_groups);
 	tcase_add_test(tc, test_processors_of_groups);
 	tcase_add_test(tc, test_memfd);

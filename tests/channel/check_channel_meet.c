@@ -97,7 +97,7 @@ static bool something_left(void)
 	bool left;
 
 	pthread_mutex_lock(&service->lock);
-	left = service->names.taken || service->joined.taken;
+	left = quota_taken(service->names.quota) || quota_taken(service->joined.quota);
 	pthread_mutex_unlock(&service->lock);
 	return left || count_descriptors() > descriptors;
 }

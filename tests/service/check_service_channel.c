@@ -111,8 +111,8 @@ static void tear_down(void)
 	for (unsigned i = 0; i < CLIENTS; i++)
 		UNTIL(!clients[i].conn);
 	conn_pair_rest(&pair);
-	ck_assert_uint_eq(services_channel(&services)->names.taken, 0);
-	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->names.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->joined.quota), 0);
 	ck_assert_uint_eq(services.thread.active, 0);
 	conn_pair_close(&pair);
 	services_close(&services);
@@ -298,7 +298,7 @@ START_TEST(test_listener_leaves)
 	submit(j.listener, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
 	UNTIL(j.listener->last.op == WIRE_OP_CHANNEL_LEAVE);
 	ck_assert_uint_eq(answer_of(j.listener, 0, WIRE_OP_CHANNEL_LEAVE), WIRE_OK);
-	ck_assert_uint_eq(services_channel(&services)->names.taken, 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->names.quota), 0);
 	ck_assert_uint_eq(answer_of(waits, 0, WIRE_OP_CHANNEL_OPEN), WIRE_NOT_FOUND);
 	submit_data(j.opener, "bytes", 5, 5, 0);
 	UNTIL(j.acceptor->count == 5);
@@ -361,7 +361,7 @@ START_TEST(test_list_pages)
 	const char *why;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		names[i].place = channel_place_take(service, &service->names, &nobody, &why);
+		names[i].share = channel_take(service, &service->names, &nobody, &why);
 		names[i].len = WIRE_CHANNEL_NAME_MAX;
 		snprintf(names[i].text, sizeof(names[i].text), "%0*u", WIRE_CHANNEL_NAME_MAX - 1, i);
 		ck_assert(channel_name_enter(service, &names[i]));
@@ -380,7 +380,7 @@ START_TEST(test_list_pages)
 	ck_assert_uint_gt(pages, 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		channel_name_remove(service, &names[i]);
-		channel_place_give(service, &service->names, names[i].place);
+		quota_give(names[i].share);
 	}
 }
 END_TEST
@@ -454,7 +454,7 @@ START_TEST(test_listener_takes_nothing)
 		UNTIL(c->closed);
 	}
 	conn_pair_rest(&pair);
-	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->joined.quota), 0);
 	invited = (unsigned)count_of("channel_invites");
 	ck_assert_uint_le(invited, 64); /* what its credits allow, and no more is kept */
 	pair.now += STALL_TIMEOUT;      /* a program between two accepts */
@@ -606,7 +606,7 @@ START_TEST(test_end_in_peace)
 	ck_assert_uint_eq(to->count, 3);
 	ck_assert(!j.listener->closed);
 	conn_pair_rest(&pair);
-	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->joined.quota), 0);
 }
 END_TEST
 
@@ -638,7 +638,7 @@ START_TEST(test_end_beside_one_who_stops)
 	conn_close(j.opener->conn, -EIO, "dies");
 	UNTIL(j.opener->closed);
 	conn_pair_rest(&pair);
-	ck_assert_uint_eq(services_channel(&services)->joined.taken, 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->joined.quota), 0);
 	pair.now += 5 * TIME_S;
 	UNTIL(j.acceptor->closed);
 }

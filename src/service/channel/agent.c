@@ -37,7 +37,6 @@ void *channel_agent_new(struct service_part *part, const struct service_way *way
 	if (!a)
 		return NULL;
 	a->thread = thread_of(part);
-	a->place = CHANNEL_NO_PLACE;
 	return a;
 }
 
@@ -107,8 +106,8 @@ static void joined_ends(struct channel_agent *a)
 
 	leave_name(a);
 	leave_name(partner);
-	channel_give_place(a);
-	channel_give_place(partner);
+	channel_give(a);
+	channel_give(partner);
 	if (partner != a)
 		agent_left(partner);
 }
@@ -125,7 +124,6 @@ void channel_listener_ends(struct channel_agent *a)
 			channel_wait_refused(agent_at(pos), WIRE_NOT_FOUND, "who listened on that name has gone");
 	while (!list_empty(&name->joined))
 		leave_name(list_first(&name->joined, struct channel_agent, of_name));
-	channel_place_give(service, &service->names, name->place);
 	channel_name_free(name);
 	a->name = NULL;
 	a->role = CHANNEL_FRESH;

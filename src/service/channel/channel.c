@@ -6,23 +6,18 @@
 
 #define AT(member) offsetof(struct channel_settings, member)
 
-static uint64_t half(uint64_t per_source, uint64_t all)
-{
-	return per_source ? per_source : (all + 1) / 2;
-}
-
 static uint64_t names_per_source(const void *values)
 {
 	const struct channel_settings *s = values;
 
-	return half(s->names_per_source, s->names);
+	return quota_most(s->names_per_source, s->names);
 }
 
 static uint64_t joined_per_source(const void *values)
 {
 	const struct channel_settings *s = values;
 
-	return half(s->joined_per_source, s->joined);
+	return quota_most(s->joined_per_source, s->joined);
 }
 
 static const struct setting settings[] = {
@@ -56,59 +51,18 @@ static const char *const counters[] = {
 	[CHANNEL_COUNTS] = NULL,
 };
 
-/*
- * Places
- */
-static int places_init(struct channel_places *places, uint64_t max, uint64_t per_source)
+struct quota_share *channel_take(struct channel_service *service, struct channel_limit *limit,
+				 const struct fabric_source *source, const char **why)
 {
-	places->max = (uint32_t)max;
-	places->per_source = (uint32_t)per_source;
-	places->at = calloc(max, sizeof(*places->at));
-	return places->at ? 0 : -ENOMEM;
-}
-
-/* A free one, and how many are of that source. */
-static uint32_t places_look(const struct channel_places *places, const struct fabric_source *source, uint32_t *same)
-{
-	uint32_t found = CHANNEL_NO_PLACE;
-
-	*same = 0;
-	for (uint32_t i = 0; i < places->max; i++)
-		if (!places->at[i].taken)
-			found = MIN(found, i);
-		else
-			*same += fabric_source_same(&places->at[i].source, source);
-	return found;
-}
-
-uint32_t channel_place_take(struct channel_service *service, struct channel_places *places,
-			    const struct fabric_source *source, const char **why)
-{
-	uint32_t same, place;
+	struct quota_share *share;
+	unsigned met;
 
 	pthread_mutex_lock(&service->lock);
-	place = places_look(places, source, &same);
-	if (place == CHANNEL_NO_PLACE) {
-		*why = places->full;
-	} else if (places->per_source < places->max && same >= places->per_source) {
-		*why = places->enough;
-		place = CHANNEL_NO_PLACE;
-	} else {
-		places->at[place].taken = true;
-		places->at[place].source = *source;
-		places->taken++;
-	}
+	met = quota_take(limit->quota, fabric_source_key(source), limit->per_source, &share);
 	pthread_mutex_unlock(&service->lock);
-	return place;
-}
-
-void channel_place_give(struct channel_service *service, struct channel_places *places, uint32_t place)
-{
-	pthread_mutex_lock(&service->lock);
-	must(places->at[place].taken);
-	places->at[place].taken = false;
-	places->taken--;
-	pthread_mutex_unlock(&service->lock);
+	if (met)
+		*why = met & QUOTA_ALL ? limit->full : limit->enough;
+	return share;
 }
 
 /*
@@ -116,10 +70,10 @@ void channel_place_give(struct channel_service *service, struct channel_places *
  */
 static struct channel_name *name_look(const struct channel_service *service, const char *text, uint32_t len)
 {
-	for (uint32_t i = 0, left = service->names.taken; i < service->names.max && left; i++) {
+	for (uint32_t i = 0, left = service->entered; left; i++) {
 		struct channel_name *name = service->name[i];
 
-		left -= service->names.at[i].taken;
+		left -= name != NULL;
 		if (name && name->len == len && memcmp(name->text, text, len) == 0)
 			return name;
 	}
@@ -132,8 +86,12 @@ bool channel_name_enter(struct channel_service *service, struct channel_name *na
 
 	pthread_mutex_lock(&service->lock);
 	entered = !name_look(service, name->text, name->len);
-	if (entered)
+	if (entered) {
+		for (name->place = 0; service->name[name->place];) /* a name with a share finds a place */
+			name->place++;
 		service->name[name->place] = name;
+		service->entered++;
+	}
 	pthread_mutex_unlock(&service->lock);
 	return entered;
 }
@@ -142,13 +100,16 @@ void channel_name_remove(struct channel_service *service, struct channel_name *n
 {
 	pthread_mutex_lock(&service->lock);
 	service->name[name->place] = NULL;
+	service->entered--;
 	pthread_mutex_unlock(&service->lock);
 }
 
 void channel_name_free(struct channel_name *name)
 {
-	if (name)
-		auth_wipe(name->secret, sizeof(name->secret));
+	if (!name)
+		return;
+	quota_give(name->share);
+	auth_wipe(name->secret, sizeof(name->secret));
 	free(name);
 }
 
@@ -207,71 +168,59 @@ static void channel_close(void *shared)
 {
 	struct channel_service *service = shared;
 
-	must(!service->names.taken && !service->joined.taken);
 	pthread_mutex_destroy(&service->lock);
 	free(service->name);
-	free(service->joined.at);
-	free(service->names.at);
+	quota_destroy(service->joined.quota);
+	quota_destroy(service->names.quota);
 	free(service);
 }
 
 static int channel_open(const struct service_host *host, const void *values, void **out)
 {
 	struct channel_service *service = calloc(1, sizeof(*service));
-	int rc = -ENOMEM;
+	int rc;
 
 	(void)host;
 	if (!service)
-		return rc;
+		return -ENOMEM;
 	service->settings = *(const struct channel_settings *)values;
-	service->names.full = "as many names are listened on as channel.names of its rdmad.conf allows";
-	service->names.enough = "this address, network of IPv6 (/64) or user listens on as many names as "
-				"channel.names_per_source allows";
-	service->joined.full = "as many channels lead through it as channel.joined of its rdmad.conf allows";
-	service->joined.enough =
-		"this address, network of IPv6 (/64) or user has as many channels as channel.joined_per_source allows";
-	rc = places_init(&service->names, service->settings.names, names_per_source(&service->settings));
-	if (rc != 0)
-		goto free_service;
-	rc = places_init(&service->joined, service->settings.joined, joined_per_source(&service->settings));
-	if (rc != 0)
-		goto free_names;
-	rc = -ENOMEM;
-	service->name = calloc(service->names.max, sizeof(struct channel_name *));
-	if (!service->name)
-		goto free_joined;
+	service->names = (struct channel_limit){
+		.max = (uint32_t)service->settings.names,
+		.per_source = (uint32_t)names_per_source(values),
+		.full = "as many names are listened on as channel.names of its rdmad.conf allows",
+		.enough = "this address, network of IPv6 (/64) or user listens on as many names as "
+			  "channel.names_per_source allows",
+	};
+	service->joined = (struct channel_limit){
+		.max = (uint32_t)service->settings.joined,
+		.per_source = (uint32_t)joined_per_source(values),
+		.full = "as many channels lead through it as channel.joined of its rdmad.conf allows",
+		.enough = "this address, network of IPv6 (/64) or user has as many channels as "
+			  "channel.joined_per_source allows",
+	};
 	pthread_mutex_init(&service->lock, NULL);
-	*out = service;
-	return 0;
-
-free_joined:
-	free(service->joined.at);
-free_names:
-	free(service->names.at);
-free_service:
-	free(service);
+	service->name = calloc(service->settings.names, sizeof(struct channel_name *));
+	rc = service->name ? 0 : -ENOMEM;
+	if (rc == 0)
+		rc = quota_create(service->names.max, sizeof(struct fabric_source), &service->names.quota);
+	if (rc == 0)
+		rc = quota_create(service->joined.max, sizeof(struct fabric_source), &service->joined.quota);
+	if (rc == 0)
+		*out = service;
+	else
+		channel_close(service);
 	return rc;
-}
-
-uint32_t channel_places_taken(struct channel_service *service, const struct channel_places *places)
-{
-	uint32_t n;
-
-	pthread_mutex_lock(&service->lock);
-	n = places->taken;
-	pthread_mutex_unlock(&service->lock);
-	return n;
 }
 
 static void channel_status(const void *shared, struct service_report *report)
 {
-	struct channel_service *service = (void *)(uintptr_t)shared;
+	const struct channel_service *service = shared;
 
 	report->begin(report, "channel");
-	report->number(report, "names", channel_places_taken(service, &service->names));
+	report->number(report, "names", quota_taken(service->names.quota));
 	report->number(report, "names_max", service->names.max);
 	report->number(report, "names_per_source", service->names.per_source);
-	report->number(report, "joined", channel_places_taken(service, &service->joined));
+	report->number(report, "joined", quota_taken(service->joined.quota));
 	report->number(report, "joined_max", service->joined.max);
 	report->number(report, "joined_per_source", service->joined.per_source);
 	report->end(report);
@@ -279,10 +228,10 @@ static void channel_status(const void *shared, struct service_report *report)
 
 static void channel_resources(const void *shared, struct service_report *report)
 {
-	struct channel_service *service = (void *)(uintptr_t)shared;
+	const struct channel_service *service = shared;
 
-	report->number(report, "channel_names_now", service ? channel_places_taken(service, &service->names) : 0);
-	report->number(report, "channel_joined_now", service ? channel_places_taken(service, &service->joined) : 0);
+	report->number(report, "channel_names_now", service ? quota_taken(service->names.quota) : 0);
+	report->number(report, "channel_joined_now", service ? quota_taken(service->joined.quota) : 0);
 }
 
 const struct service service_channel = {

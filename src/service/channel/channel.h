@@ -1,7 +1,7 @@
 /*
  * channel.h: the inside of the channel service.
  *
- *   channel.c          its row, settings and counters; names and places, which all workers share
+ *   channel.c          its row, settings and counters; names and limits, which all workers share
  *   agent.c    a connection of it: what it is, its end, time
  *   request.c  what it asks for
  *   relay.c    the bytes between two that are joined
@@ -39,22 +39,20 @@ struct channel_settings {
 	uint64_t invite_timeout;
 };
 
-/* So many of something, and only a part of them of one source. Under the service's lock. */
-struct channel_places {
-	uint32_t max, per_source, taken;
-	const char *full, *enough; /* why there is none: for anybody, and for one source */
-	struct channel_place {
-		bool taken;
-		struct fabric_source source;
-	} * at;
+/* The service's lock is for taking. */
+struct channel_limit {
+	struct quota *quota;
+	uint32_t max, per_source;
+	const char *full, *enough; /* why there is no more: for anybody, and for one source */
 };
 
 /* A name that somebody listens on. But for `clients`, and `serial` of the worker's, nothing of it changes. */
 struct channel_name {
 	struct channel_agent *listener; /* the worker's */
-	uint32_t place;
-	uint32_t clients;   /* under the lock */
-	struct list joined; /* the worker's: agents by of_name */
+	struct quota_share *share;      /* of the names */
+	uint32_t place;                 /* in service->name */
+	uint32_t clients;               /* under the lock */
+	struct list joined;             /* the worker's: agents by of_name */
 	uint64_t capacity;
 	uint32_t len, addresses_len;
 	bool issues; /* tickets, out of this secret */
@@ -68,8 +66,9 @@ struct channel_name {
 struct channel_service {
 	struct channel_settings settings;
 	pthread_mutex_t lock;
-	struct channel_places names, joined;
+	struct channel_limit names, joined;
 	struct channel_name **name; /* by its place; NULL: free */
+	uint32_t entered;           /* of these */
 };
 
 /* What a worker has. */
@@ -94,7 +93,7 @@ struct channel_agent {
 	enum channel_role role;
 	struct list node;          /* in waiting or leaving */
 	struct channel_name *name; /* that it listens on or waits for */
-	uint32_t place;            /* of a pair; CHANNEL_NO_PLACE */
+	struct quota_share *share; /* of the pairs that are joined */
 	uint64_t capacity;
 	uint64_t token, deadline; /* of one who waits; the latter also of one who leaves */
 	uint32_t id;              /* of the request that waits */
@@ -106,8 +105,6 @@ struct channel_agent {
 	uint32_t relayed; /* bytes of the record that is being relayed */
 	bool got_on;      /* something was relayed since it last waited */
 };
-
-#define CHANNEL_NO_PLACE UINT32_MAX
 
 static inline struct channel_service *channel_service_of(const struct channel_agent *a)
 {
@@ -123,17 +120,14 @@ static inline void channel_count(struct channel_agent *a, enum channel_count wha
  * channel.c
  */
 
-/* The place of a new name or pair, or CHANNEL_NO_PLACE: *why is what the limit is, in words. */
-uint32_t channel_place_take(struct channel_service *service, struct channel_places *places,
-			    const struct fabric_source *source, const char **why);
-void channel_place_give(struct channel_service *service, struct channel_places *places, uint32_t place);
+/* For a new name or pair; NULL: *why is what the limit is, in words. */
+struct quota_share *channel_take(struct channel_service *service, struct channel_limit *limit,
+				 const struct fabric_source *source, const char **why);
 
-/* Enter a name whose place is taken. False: somebody listens there. */
+/* Enter a name that has its share. False: somebody listens there. */
 bool channel_name_enter(struct channel_service *service, struct channel_name *name);
 void channel_name_remove(struct channel_service *service, struct channel_name *name);
-void channel_name_free(struct channel_name *name); /* NULL is passed over */
-/* How many are taken. */
-uint32_t channel_places_taken(struct channel_service *service, const struct channel_places *places);
+void channel_name_free(struct channel_name *name); /* and gives its share back; NULL is passed over */
 /* NULL: nobody listens there. It stays as long as its worker, who asks, leaves it. */
 struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len);
 void channel_name_clients(struct channel_service *service, struct channel_name *name, int change);
@@ -171,8 +165,8 @@ bool channel_invite(struct channel_agent *a);
 /* It waits no more, and nobody came; and it is told why. */
 void channel_wait_ends(struct channel_agent *a);
 void channel_wait_refused(struct channel_agent *a, enum wire_status status, const char *why);
-/* The place of a pair, if it has one. */
-void channel_give_place(struct channel_agent *a);
+/* Its share, if it has one. */
+void channel_give(struct channel_agent *a);
 
 /*
  * relay.c

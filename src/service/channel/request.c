@@ -89,21 +89,20 @@ static struct channel_name *find_name(struct channel_agent *a, const char *text,
 {
 	struct channel_service *service = channel_service_of(a);
 
-	conn_charge(a->conn, channel_places_taken(service, &service->names) / NAMES_OF_RECORD);
+	conn_charge(a->conn, quota_taken(service->names.quota) / NAMES_OF_RECORD);
 	return channel_name_find(service, text, len);
 }
 
-static uint32_t take_place(struct channel_agent *a, struct channel_places *places, const char **why)
+static struct quota_share *take(struct channel_agent *a, struct channel_limit *limit, const char **why)
 {
 	struct fabric_source source;
-	uint32_t place;
+	struct quota_share *share;
 
-	conn_charge(a->conn, places->max / PLACES_OF_RECORD);
 	fabric_endpoint_source(conn_endpoint(a->conn), &source);
-	place = channel_place_take(channel_service_of(a), places, &source, why);
-	if (place == CHANNEL_NO_PLACE)
+	share = channel_take(channel_service_of(a), limit, &source, why);
+	if (!share)
 		channel_count(a, CHANNEL_COUNT_LIMITS, 1);
-	return place;
+	return share;
 }
 
 /*
@@ -112,8 +111,6 @@ static uint32_t take_place(struct channel_agent *a, struct channel_places *place
 static int listen_refused(struct channel_agent *a, struct channel_name *name, struct wire_record *reply,
 			  enum wire_status status, const char *why)
 {
-	if (name && name->place != CHANNEL_NO_PLACE)
-		channel_place_give(channel_service_of(a), &channel_service_of(a)->names, name->place);
 	channel_name_free(name);
 	return refuse(a, reply, status, why);
 }
@@ -126,7 +123,6 @@ static struct channel_name *name_new(struct channel_agent *a, const struct wire_
 	if (!name)
 		return NULL;
 	name->listener = a;
-	name->place = CHANNEL_NO_PLACE;
 	name->capacity = listen->capacity;
 	name->len = listen->name_len;
 	name->addresses_len = addresses_len;
@@ -183,8 +179,9 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 		return refuse(a, reply, WIRE_DENIED, NO_RIGHT);
 	if (!name)
 		return listen_refused(a, name, reply, WIRE_NO_MEMORY, "the server has no memory");
-	name->place = take_place(a, &service->names, &why);
-	if (name->place == CHANNEL_NO_PLACE)
+	conn_charge(a->conn, service->names.max / PLACES_OF_RECORD); /* one that is free is looked for */
+	name->share = take(a, &service->names, &why);
+	if (!name->share)
 		return listen_refused(a, name, reply, WIRE_BUSY, why);
 	if (is_echo(name->text, name->len) || !channel_name_enter(service, name))
 		return listen_refused(a, name, reply, WIRE_EXISTS, "somebody listens on that name");
@@ -206,7 +203,7 @@ int channel_serve_leave(struct channel_agent *a, const struct wire_record *recor
 	reply = answer_begin(a, record->op, record->id);
 	if (!reply)
 		return -EAGAIN;
-	conn_charge(a->conn, channel_places_taken(service, &service->joined) / NAMES_OF_RECORD);
+	conn_charge(a->conn, quota_taken(service->joined.quota) / NAMES_OF_RECORD);
 	channel_listener_ends(a);
 	a->again = false;
 	return answer(a, reply, NULL, 0);
@@ -225,8 +222,8 @@ static int serve_echo(struct channel_agent *a, struct wire_record *reply)
 {
 	const char *why = NULL;
 
-	a->place = take_place(a, &channel_service_of(a)->joined, &why);
-	if (a->place == CHANNEL_NO_PLACE)
+	a->share = take(a, &channel_service_of(a)->joined, &why);
+	if (!a->share)
 		return refuse(a, reply, WIRE_BUSY, why);
 	agent_join(a, a);
 	channel_count(a, CHANNEL_COUNT_ECHOES, 1);
@@ -263,8 +260,8 @@ static int agent_wait(struct channel_agent *a, struct channel_name *name, struct
 
 	if (!make_token(&a->token))
 		return refuse(a, reply, WIRE_FAILED, "the server has no random numbers");
-	a->place = take_place(a, &channel_service_of(a)->joined, &why);
-	if (a->place == CHANNEL_NO_PLACE)
+	a->share = take(a, &channel_service_of(a)->joined, &why);
+	if (!a->share)
 		return refuse(a, reply, WIRE_BUSY, why);
 	a->id = reply->id;
 	a->name = name;
@@ -276,17 +273,16 @@ static int agent_wait(struct channel_agent *a, struct channel_name *name, struct
 	return 0;
 }
 
-void channel_give_place(struct channel_agent *a)
+void channel_give(struct channel_agent *a)
 {
-	if (a->place != CHANNEL_NO_PLACE)
-		channel_place_give(channel_service_of(a), &channel_service_of(a)->joined, a->place);
-	a->place = CHANNEL_NO_PLACE;
+	quota_give(a->share);
+	a->share = NULL;
 }
 
 void channel_wait_ends(struct channel_agent *a)
 {
 	channel_agent_leave(a);
-	channel_give_place(a);
+	channel_give(a);
 	a->role = CHANNEL_FRESH;
 	a->name = NULL;
 	a->token = 0;

@@ -11,7 +11,7 @@ static uint64_t groups_per_source(const void *values)
 {
 	const struct meeting_settings *s = values;
 
-	return s->groups_per_source ? s->groups_per_source : (s->groups + 1) / 2;
+	return quota_most(s->groups_per_source, s->groups);
 }
 
 static const struct setting settings[] = {
@@ -45,38 +45,26 @@ static const char *const counters[] = {
  * Groups
  */
 
-/* A free place, and how many groups that source began. */
-static uint32_t places_look(const struct meeting_service *service, const struct fabric_source *source, uint32_t *same)
-{
-	uint32_t found = UINT32_MAX;
-
-	*same = 0;
-	for (uint32_t i = 0; i < service->settings.groups; i++)
-		if (!service->group[i])
-			found = MIN(found, i);
-		else
-			*same += fabric_source_same(&service->group[i]->source, source);
-	return found;
-}
-
 /* Under the lock. NULL: it has a place. */
-static const char *take_place(struct meeting_service *service, struct meeting_group *group)
+static const char *take_place(struct meeting_service *service, const struct fabric_source *source,
+			      struct meeting_group *group)
 {
-	uint32_t same;
+	unsigned met = quota_take(service->groups, fabric_source_key(source), service->settings.groups_per_source,
+				  &group->share);
 
-	group->place = places_look(service, &group->source, &same);
-	if (group->place == UINT32_MAX)
-		return "the server has as many groups as it may have";
-	if (service->settings.groups_per_source < service->settings.groups &&
-	    same >= service->settings.groups_per_source)
-		return "this address, network of IPv6 (/64) or user has begun as many groups as one may";
+	if (met)
+		return met & QUOTA_ALL ? "the server has as many groups as it may have"
+				       : "this address, network of IPv6 (/64) or user has begun as many groups as one "
+					 "may";
+	while (service->group[group->place])
+		group->place++;
 	service->group[group->place] = group;
-	service->groups++;
 	return NULL;
 }
 
 static void group_discard(struct meeting_group *group)
 {
+	quota_give(group->share);
 	free(group->presence);
 	free(group->member);
 	auth_wipe(group->secret, sizeof(group->secret));
@@ -108,11 +96,10 @@ struct meeting_group *meeting_group_new(struct meeting_service *service, const s
 	*why = "the server has no memory";
 	if (!group)
 		return NULL;
-	group->source = *source;
 	group->name_len = name_len;
 	memcpy(group->name, name, name_len);
 	pthread_mutex_lock(&service->lock);
-	*why = take_place(service, group);
+	*why = take_place(service, source, group);
 	pthread_mutex_unlock(&service->lock);
 	if (!*why)
 		return group;
@@ -126,7 +113,6 @@ void meeting_group_free(struct meeting_service *service, struct meeting_group *g
 	must(group->here == 0);
 	pthread_mutex_lock(&service->lock);
 	service->group[group->place] = NULL;
-	service->groups--;
 	pthread_mutex_unlock(&service->lock);
 	group_discard(group);
 }
@@ -142,7 +128,7 @@ struct meeting_group *meeting_group_find(struct meeting_service *service, const 
 	struct meeting_group *group = NULL;
 
 	pthread_mutex_lock(&service->lock);
-	for (uint32_t i = 0, left = service->groups; left; i++) {
+	for (uint32_t i = 0, left = quota_taken(service->groups); left && i < service->settings.groups; i++) {
 		group = service->group[i];
 		left -= group != NULL;
 		if (group && group->name_len == len && memcmp(group->name, name, len) == 0 && is_current(group))
@@ -173,16 +159,6 @@ uint32_t meeting_group_number(struct meeting_service *service)
 			return 0;
 	} while (!number_is_free(service, number));
 	return number;
-}
-
-uint32_t meeting_groups_taken(struct meeting_service *service)
-{
-	uint32_t n;
-
-	pthread_mutex_lock(&service->lock);
-	n = service->groups;
-	pthread_mutex_unlock(&service->lock);
-	return n;
 }
 
 /*
@@ -244,29 +220,33 @@ static void meeting_close(void *shared)
 {
 	struct meeting_service *service = shared;
 
-	must(!service->groups && !service->members);
+	must(!service->members);
 	pthread_mutex_destroy(&service->lock);
 	free(service->group);
+	quota_destroy(service->groups);
 	free(service);
 }
 
 static int meeting_open(const struct service_host *host, const void *values, void **out)
 {
 	struct meeting_service *service = calloc(1, sizeof(*service));
+	int rc;
 
 	(void)host;
 	if (!service)
 		return -ENOMEM;
 	service->settings = *(const struct meeting_settings *)values;
 	service->settings.groups_per_source = groups_per_source(values);
-	service->group = calloc(service->settings.groups, sizeof(struct meeting_group *));
-	if (!service->group) {
-		free(service);
-		return -ENOMEM;
-	}
 	pthread_mutex_init(&service->lock, NULL);
-	*out = service;
-	return 0;
+	service->group = calloc(service->settings.groups, sizeof(struct meeting_group *));
+	rc = service->group
+		     ? quota_create((uint32_t)service->settings.groups, sizeof(struct fabric_source), &service->groups)
+		     : -ENOMEM;
+	if (rc == 0)
+		*out = service;
+	else
+		meeting_close(service);
+	return rc;
 }
 
 static uint64_t members_now(struct meeting_service *service)
@@ -284,7 +264,7 @@ static void meeting_status(const void *shared, struct service_report *report)
 	struct meeting_service *service = (void *)(uintptr_t)shared;
 
 	report->begin(report, "peer");
-	report->number(report, "groups", meeting_groups_taken(service));
+	report->number(report, "groups", quota_taken(service->groups));
 	report->number(report, "groups_max", service->settings.groups);
 	report->number(report, "groups_per_source", service->settings.groups_per_source);
 	report->number(report, "members", members_now(service));
@@ -296,7 +276,7 @@ static void meeting_resources(const void *shared, struct service_report *report)
 {
 	struct meeting_service *service = (void *)(uintptr_t)shared;
 
-	report->number(report, "peer_groups_now", service ? meeting_groups_taken(service) : 0);
+	report->number(report, "peer_groups_now", service ? quota_taken(service->groups) : 0);
 	report->number(report, "peer_members_now", service ? members_now(service) : 0);
 }
 

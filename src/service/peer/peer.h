@@ -40,10 +40,10 @@ enum meeting_presence { MEETING_MISSING, MEETING_HERE, MEETING_LEFT };
 
 /* The worker reads it as it is, others under the service's lock, under which it changes. */
 struct meeting_group {
-	struct fabric_source source; /* of its first member */
-	uint32_t place;              /* in service->group */
-	uint32_t number;             /* 0: not complete */
-	bool issues;                 /* tickets, out of this secret */
+	struct quota_share *share; /* of its first member's source */
+	uint32_t place;            /* in service->group */
+	uint32_t number;           /* 0: not complete */
+	bool issues;               /* tickets, out of this secret */
 	uint8_t secret[WIRE_SECRET];
 	uint32_t size, here;
 	/* Until it is complete: those who are here, in the order of their coming. Then all by rank; NULL: has gone. */
@@ -57,9 +57,9 @@ struct meeting_group {
 struct meeting_service {
 	struct meeting_settings settings; /* groups_per_source is not 0 */
 	pthread_mutex_t lock;
+	struct quota *groups;         /* the lock is for taking */
 	struct meeting_group **group; /* by its place; NULL: free */
-	uint32_t groups;
-	uint64_t members; /* of all */
+	uint64_t members;             /* of all */
 };
 
 /* What a worker has. */
@@ -120,7 +120,6 @@ struct meeting_group *meeting_group_find(struct meeting_service *service, const 
 uint32_t meeting_group_number(struct meeting_service *service);
 /* As many entries as `room` has bytes for, from *cursor on, which is moved; 0: these were the last. Their bytes. */
 uint32_t meeting_groups_list(struct meeting_service *service, uint64_t *cursor, uint8_t *out, uint32_t room);
-uint32_t meeting_groups_taken(struct meeting_service *service);
 
 /*
  * group.c

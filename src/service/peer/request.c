@@ -96,7 +96,7 @@ static struct meeting_group *find_group(struct meeting_agent *a, const struct as
 {
 	struct meeting_service *service = meeting_service_of(a);
 
-	conn_charge(a->conn, meeting_groups_taken(service) / NAMES_OF_RECORD);
+	conn_charge(a->conn, quota_taken(service->groups) / NAMES_OF_RECORD);
 	return meeting_group_find(service, asked->name, asked->join.name_len);
 }
 
