@@ -1,5 +1,5 @@
 /*
- * check_quota.c: what one peer may take, so that the others are served: turns, buffers, memory, places. On the soft
+ * check_fair.c: what one peer may take, so that the others are served: turns, buffers, memory, places. On the soft
  * provider, in one thread; the test sets the time, also that in the midst of a turn.
  */
 #include "conn/internal.h"
@@ -927,7 +927,7 @@ END_TEST
 
 static Suite *suite_of_quotas(void)
 {
-	Suite *suite = suite_create("quota");
+	Suite *suite = suite_create("fair");
 	TCase *tc = suite_case(suite, "turns", NULL, NULL);
 
 	tcase_add_test(tc, test_turn_is_bounded);
