@@ -325,10 +325,14 @@ static uint32_t message_size_of(const struct wire_request *request, const struct
 	return grant->message_size ? MIN(request->message_size, grant->message_size) : request->message_size;
 }
 
-/* Room for one more connection than there are. *detail is the limit that was met. */
-static enum wire_reason conn_room_for(const struct conn_group *group, const struct fabric_limits *limits,
-				      uint32_t message_size, uint64_t *detail)
+/* Whether there may be one more connection than there are, of this kind. *detail is the limit that was met. */
+static enum wire_reason conn_may_accept(const struct conn_group *group, const struct fabric_request *fabric_request,
+					const struct fabric_limits *limits, const struct wire_request *request,
+					uint32_t message_size, uint64_t *detail)
 {
+	if (group->attr.encrypt == CONN_REQUIRE && !(request->flags & WIRE_ENCRYPT) &&
+	    fabric_request_exposed(fabric_request))
+		return WIRE_REASON_ENCRYPT;
 	*detail = group->attr.message_max;
 	if (message_size > group->attr.message_max)
 		return WIRE_REASON_MESSAGE_SIZE;
@@ -404,13 +408,27 @@ static int conn_take_request(struct conn *conn, struct fabric_request *request, 
 	return rc;
 }
 
+/* What comes behind the answer is encrypted, if that was agreed on. */
+static void conn_answer(struct conn *conn)
+{
+	uint8_t data[WIRE_ACCEPT_SIZE];
+	int rc;
+
+	conn_prove_accept(conn);
+	wire_accept_encode(&conn->accept, data);
+	rc = fabric_accept(conn->endpoint, data, sizeof(data));
+	if (rc != 0)
+		conn_close(conn, rc, "cannot accept: %s", strerror(-rc));
+	else
+		conn_prove_encrypt(conn);
+}
+
 int conn_accept(struct conn_group *group, struct fabric_request *fabric_request, const struct wire_request *request,
 		const struct wire_accept *grant, const struct conn_attr *own, const struct conn_ops *ops, void *context,
 		uint64_t now, struct conn **out)
 {
 	struct fabric_endpoint_attr attr;
 	struct fabric_limits limits;
-	uint8_t data[WIRE_ACCEPT_SIZE];
 	struct auth_admission admission = {0};
 	struct conn *conn = NULL;
 	enum wire_reason reason;
@@ -422,10 +440,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		*own->admission = (struct auth_admission){0};
 	}
 	fabric_request_limits(fabric_request, &limits);
-	reason = conn_room_for(group, &limits, message_size_of(request, grant), &detail);
-	if (reason == WIRE_REASON_NONE && group->attr.encrypt == CONN_REQUIRE && !(request->flags & WIRE_ENCRYPT) &&
-	    fabric_request_exposed(fabric_request))
-		reason = WIRE_REASON_ENCRYPT;
+	reason = conn_may_accept(group, fabric_request, &limits, request, message_size_of(request, grant), &detail);
 	rc = wire_reason_errno(reason);
 	if (reason != WIRE_REASON_NONE)
 		goto refuse;
@@ -455,13 +470,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
 	conn_link(conn);
 	list_add_tail(&group->fresh, &conn->fresh);
-	conn_prove_accept(conn);
-	wire_accept_encode(&conn->accept, data);
-	rc = fabric_accept(conn->endpoint, data, sizeof(data));
-	if (rc != 0)
-		conn_close(conn, rc, "cannot accept: %s", strerror(-rc));
-	else
-		conn_prove_encrypt(conn);
+	conn_answer(conn);
 	*out = conn;
 	return 0;
 

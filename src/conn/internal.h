@@ -328,7 +328,6 @@ void conn_park_pushed(struct conn *conn, struct conn_parked *parked);
 /* ns in which a transfer gets on: completes, or where the fabric can tell, moves a byte. Else a link's speed is
  * guessed: a device's is at least a MiB a second. */
 uint64_t conn_transfer_timeout(const struct conn *conn);
-bool conn_transfers_get_on(struct conn *conn); /* have bytes moved since this was asked last? */
 
 /*
  * timer.c

@@ -162,26 +162,26 @@ static uint64_t check_sends(struct conn *conn, uint64_t now)
 	return TIME_NEVER;
 }
 
+/* Bytes of transfers, where the fabric can tell: are there more than when `seen` was asked for last? */
+static bool conn_has_moved(const struct conn *conn, uint64_t *seen)
+{
+	uint64_t before = *seen;
+
+	*seen = fabric_moved_bytes(conn->endpoint);
+	return *seen != before;
+}
+
 static uint64_t check_transfers(struct conn *conn, uint64_t now)
 {
 	if (!conn->transfer.count || !conn->group->attr.stall_timeout)
 		return TIME_NEVER;
-	if (conn->transfer.since + conn_transfer_timeout(conn) <= now && conn_transfers_get_on(conn))
+	if (conn->transfer.since + conn_transfer_timeout(conn) <= now && conn_has_moved(conn, &conn->transfer.moved))
 		conn->transfer.since = now;
 	if (conn->transfer.since + conn_transfer_timeout(conn) > now)
 		return conn->transfer.since + conn_transfer_timeout(conn);
 	conn->group->stats.stalled++;
 	conn_close(conn, -ETIMEDOUT, "a transfer does not get on");
 	return TIME_NEVER;
-}
-
-/* Bytes of transfers, where the fabric can tell. */
-static bool conn_has_moved(struct conn *conn)
-{
-	uint64_t before = conn->probe.moved;
-
-	conn->probe.moved = fabric_moved_bytes(conn->endpoint);
-	return conn->probe.moved != before;
 }
 
 static uint64_t check_alive(struct conn *conn, uint64_t now)
@@ -191,7 +191,7 @@ static uint64_t check_alive(struct conn *conn, uint64_t now)
 
 	if (!conn->probe.used)
 		return TIME_NEVER;
-	if (conn->probe.asks && conn_has_moved(conn))
+	if (conn->probe.asks && conn_has_moved(conn, &conn->probe.moved))
 		conn->heard = now; /* the answer may stand behind a long value */
 	if (conn->probe.pending && conn->probe.asks && conn->heard > conn->probe.since)
 		conn->probe.pending = false;

@@ -277,11 +277,3 @@ uint64_t conn_transfer_timeout(const struct conn *conn)
 		patience += conn->transfer.bytes / (1u << 20) * TIME_S;
 	return patience;
 }
-
-bool conn_transfers_get_on(struct conn *conn)
-{
-	uint64_t before = conn->transfer.moved;
-
-	conn->transfer.moved = fabric_moved_bytes(conn->endpoint);
-	return conn->transfer.moved != before;
-}

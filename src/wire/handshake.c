@@ -124,61 +124,49 @@ int wire_reject_decode(struct wire_reject *r, const uint8_t *data, size_t len)
 	return c.failed || magic != WIRE_MAGIC ? -EPROTO : 0;
 }
 
+/* What a reason's detail is in the sentence. */
+enum shows { NOTHING, A_NUMBER, A_SERVICE };
+
+static const struct {
+	enum shows shows;
+	const char *before, *after;
+} texts[WIRE_REASONS] = {
+	[WIRE_REASON_BAD_REQUEST] = {NOTHING, "the server did not understand the request", ""},
+	[WIRE_REASON_SERVICE] = {A_SERVICE, "the service ",
+				 " is not enabled on the server; see services in its rdmad.conf"},
+	[WIRE_REASON_CONNECTIONS] = {A_NUMBER, "the server has all the connections it allows, ",
+				     "; see max_connections in its rdmad.conf"},
+	[WIRE_REASON_MESSAGE_SIZE] = {A_NUMBER, "the message size asked for is beyond the server's limit, ", " bytes"},
+	[WIRE_REASON_KEY] = {NOTHING, "the server asks for a key, or for another one; see rdmad-auth(7)", ""},
+	[WIRE_REASON_DRAINING] = {NOTHING, "the server takes no more connections: it is draining or shutting down", ""},
+	[WIRE_REASON_RESOURCES] = {NOTHING,
+				   "the server is out of memory, descriptors or device resources; its log says which",
+				   ""},
+	[WIRE_REASON_SESSIONS] = {A_NUMBER, "the server has all the gpu sessions it allows, ",
+				  "; see gpu.sessions in its rdmad.conf"},
+	[WIRE_REASON_SOURCE] = {A_NUMBER, "the server has all the connections it allows from one address or user, ",
+				"; see max_connections_per_source in its rdmad.conf"},
+	[WIRE_REASON_VALUES] = {A_NUMBER, "the server takes values of ",
+				" bytes at most by it, and its log says why; rdma:// connects all the same"},
+	[WIRE_REASON_RIGHTS] = {A_SERVICE, "this client has no right to the service ", "; see rdmad-auth(7)"},
+	[WIRE_REASON_ENCRYPT] = {NOTHING,
+				 "the server takes encrypted connections only, for which a client needs a key, and a "
+				 "kernel with TLS (modprobe tls); see rdmad-auth(7)",
+				 ""},
+};
+
 char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 {
-	switch ((enum wire_reason)r->reason) {
+	char number[24] = "";
+	const char *shown = number;
+
+	switch (r->reason) {
 	case WIRE_REASON_VERSION:
 		snprintf(buf, size, "the server speaks protocol version %u, this program %u", r->version, WIRE_VERSION);
-		return buf;
-	case WIRE_REASON_SERVICE:
-		snprintf(buf, size, "the service %s is not enabled on the server; see services in its rdmad.conf",
-			 wire_service_name((unsigned)r->detail));
-		return buf;
-	case WIRE_REASON_CONNECTIONS:
-		snprintf(buf, size,
-			 "the server has all the connections it allows, %" PRIu64
-			 "; see max_connections in its rdmad.conf",
-			 r->detail);
-		return buf;
-	case WIRE_REASON_MESSAGE_SIZE:
-		snprintf(buf, size, "the message size asked for is beyond the server's limit, %" PRIu64 " bytes",
-			 r->detail);
 		return buf;
 	case WIRE_REASON_CREDITS:
 		snprintf(buf, size, "the credits asked for are outside of %u to %u", WIRE_CREDITS_MIN,
 			 WIRE_CREDITS_MAX);
-		return buf;
-	case WIRE_REASON_RIGHTS:
-		snprintf(buf, size, "this client has no right to the service %s; see rdmad-auth(7)",
-			 wire_service_name((unsigned)r->detail));
-		return buf;
-	case WIRE_REASON_ENCRYPT:
-		snprintf(buf, size,
-			 "the server takes encrypted connections only, for which a client needs a key, and a "
-			 "kernel with TLS (modprobe tls); see rdmad-auth(7)");
-		return buf;
-	case WIRE_REASON_KEY:
-		snprintf(buf, size, "the server asks for a key, or for another one; see rdmad-auth(7)");
-		return buf;
-	case WIRE_REASON_DRAINING:
-		snprintf(buf, size, "the server takes no more connections: it is draining or shutting down");
-		return buf;
-	case WIRE_REASON_RESOURCES:
-		snprintf(buf, size,
-			 "the server is out of memory, descriptors or device resources; "
-			 "its log says which");
-		return buf;
-	case WIRE_REASON_SESSIONS:
-		snprintf(buf, size,
-			 "the server has all the gpu sessions it allows, %" PRIu64
-			 "; see gpu.sessions in its rdmad.conf",
-			 r->detail);
-		return buf;
-	case WIRE_REASON_SOURCE:
-		snprintf(buf, size,
-			 "the server has all the connections it allows from one address or user, %" PRIu64
-			 "; see max_connections_per_source in its rdmad.conf",
-			 r->detail);
 		return buf;
 	case WIRE_REASON_PACKET:
 		snprintf(
@@ -187,19 +175,15 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size)
 			"networks the same MTU (ip link)",
 			(unsigned)(r->detail >> 32), (unsigned)r->detail);
 		return buf;
-	case WIRE_REASON_VALUES:
-		snprintf(buf, size,
-			 "the server takes values of %" PRIu64 " bytes at most by it, and its log says why; rdma:// "
-			 "connects all the same",
-			 r->detail);
-		return buf;
-	case WIRE_REASON_BAD_REQUEST:
-		snprintf(buf, size, "the server did not understand the request");
-		return buf;
-	case WIRE_REASON_NONE:
-	case WIRE_REASONS:
-		break;
 	}
-	snprintf(buf, size, "the server refused for reason %u, unknown to this program", r->reason);
+	if (r->reason >= WIRE_REASONS || !texts[r->reason].before) {
+		snprintf(buf, size, "the server refused for reason %u, unknown to this program", r->reason);
+		return buf;
+	}
+	if (texts[r->reason].shows == A_NUMBER)
+		snprintf(number, sizeof(number), "%" PRIu64, r->detail);
+	else if (texts[r->reason].shows == A_SERVICE)
+		shown = wire_service_name((unsigned)r->detail);
+	snprintf(buf, size, "%s%s%s", texts[r->reason].before, shown, texts[r->reason].after);
 	return buf;
 }

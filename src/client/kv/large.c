@@ -180,13 +180,34 @@ static int memory_take(struct kv *kv, struct request *r, const struct ask *ask, 
 	return 0;
 }
 
+/* By which way the value goes, or the server's comes; WIRE_WAY_NONE is logged. */
+static enum wire_way large_way(const struct kv *kv, const struct ask *ask, uint64_t size, const struct kv_plan *plan)
+{
+	struct wire_ways can = kv_ways(kv, ask->key_len);
+	enum wire_way way;
+
+	/* The length of what is read only the server knows: it may use the memory, or not. */
+	if (wire_op_reads(ask->op))
+		return plan->ranges > 1 ? WIRE_WAY_PIECES : WIRE_WAY_REMOTE;
+	can.ranges = (unsigned)plan->ranges;
+	if (ask->pieces && plan->landing != size) /* what is pushed is in one place */
+		can.push_max = 0;
+	way = wire_way(ask->op, size, &can);
+	if (way == WIRE_WAY_NONE)
+		log_error(
+			"kv",
+			"a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
+			"registered memory for large values on this transport; its log says why, and tcp:// takes them",
+			ask->key_len, (size_t)size);
+	return way;
+}
+
 int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
 	const bool reads = wire_op_reads(ask->op);
 	struct kv_plan plan = {.ranges = 1};
 	struct fabric_sge one = {reads ? ask->into : (void *)ask->value, size, NULL};
 	struct span named, head = {ask->head, ask->head_len}, key = {ask->key, ask->key_len};
-	struct wire_ways can = kv_ways(kv, ask->key_len);
 	struct wire_remote ranges[WIRE_PIECES_MAX];
 	enum wire_way way;
 	struct request *r;
@@ -200,22 +221,9 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 		head.at = (const char *)head.at + sizeof(ranges[0]);
 		head.len -= sizeof(ranges[0]);
 	}
-	can.ranges = (unsigned)plan.ranges;
-	if (ask->pieces && plan.landing != size) /* what is pushed is in one place */
-		can.push_max = 0;
-	/* The length of what is read only the server knows: it may use the memory, or not. */
-	if (reads)
-		way = plan.ranges > 1 ? WIRE_WAY_PIECES : WIRE_WAY_REMOTE;
-	else
-		way = wire_way(ask->op, size, &can);
-	if (way == WIRE_WAY_NONE) {
-		log_error(
-			"kv",
-			"a key of %zu and a value of %zu bytes do not fit a message, and the server has no "
-			"registered memory for large values on this transport; its log says why, and tcp:// takes them",
-			ask->key_len, (size_t)size);
+	way = large_way(kv, ask, size, &plan);
+	if (way == WIRE_WAY_NONE)
 		return -EMSGSIZE;
-	}
 	/* One that went another way would hold up those behind it, whose values were dropped then. */
 	if (way == WIRE_WAY_PUSHED && !push_room(kv, size))
 		return kv_no_room(kv);

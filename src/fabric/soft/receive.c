@@ -76,10 +76,6 @@ static enum soft_step soft_begin_send(struct soft_endpoint *ep, const struct sof
 	enum soft_step step;
 	struct soft_seg seg;
 
-	if (!soft_cq_room(ep->queue)) {
-		soft_ready(ep);
-		return SOFT_WAIT;
-	}
 	step = soft_recv_take(ep);
 	if (step != SOFT_GO)
 		return step;
@@ -277,13 +273,8 @@ static enum soft_step soft_finish_send(struct soft_endpoint *ep)
 /* All of it is here, so it takes no receive before it needs one. */
 static enum soft_step soft_finish_write_imm(struct soft_endpoint *ep)
 {
-	enum soft_step step;
+	enum soft_step step = soft_recv_take(ep);
 
-	if (!soft_cq_room(ep->queue)) {
-		soft_ready(ep);
-		return SOFT_WAIT;
-	}
-	step = soft_recv_take(ep);
 	if (step != SOFT_GO)
 		return step;
 	if (soft_is_small(&ep->frame) && soft_place_small(ep) != SOFT_GO)

@@ -130,6 +130,10 @@ enum soft_step soft_recv_take(struct soft_endpoint *ep)
 {
 	struct soft_recvs *r = soft_recvs_of(ep);
 
+	if (!soft_cq_room(ep->queue)) {
+		soft_ready(ep);
+		return SOFT_WAIT;
+	}
 	if (unlikely(r->head == r->tail) && (ep->recvs.ring || !soft_recv_reclaim(ep->queue))) {
 		/* A peer that has gone does not wait for this one to complete. */
 		if (ep->hung_up) {

@@ -214,8 +214,9 @@ static bool member_next_address(struct group *group, int rank)
 		return false;
 	}
 	if (member->next && !member->again) {
-		member->pause = member->pause ? MIN(2 * member->pause, PAUSE_MOST) : PAUSE_FIRST;
-		member->again = now + member->pause;
+		if (!member->pauses.most)
+			member->pauses = (struct pauses){PAUSE_FIRST, PAUSE_MOST};
+		member->again = now + pauses_take(&member->pauses);
 	}
 	if (member->next && now < member->again)
 		return false;

@@ -12,8 +12,9 @@ struct form_member {
 	uint64_t token;
 	char *addresses, *copy; /* copy: is taken apart while they are tried */
 	char *next;             /* in copy: of the addresses that were not tried; NULL: none was */
-	uint64_t again, pause;  /* after the last of them all are tried anew */
-	uint64_t attempt;       /* most for one of them; doubles each time that all are tried */
+	uint64_t again;         /* after the last of them all are tried anew, at this time */
+	struct pauses pauses;
+	uint64_t attempt; /* most for one of them; doubles each time that all are tried */
 	bool known, linked, ready, expected;
 	char why[GROUP_WORDS]; /* of the attempt that failed last */
 };
