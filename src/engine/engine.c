@@ -130,9 +130,15 @@ int engine_fabric_open(const struct fabric_transport *transport, const struct en
 		.device = options->device,
 		.stall_ms = options->away ? AWAY_MS : 0, /* what it began it goes on with in its next call */
 	};
-	struct engine_fabric *fabric = calloc(1, sizeof(*fabric));
+	struct engine_fabric *fabric = options->fabric;
 	int rc;
 
+	if (fabric) {
+		engine_fabric_hold(fabric);
+		*out = fabric;
+		return 0;
+	}
+	fabric = calloc(1, sizeof(*fabric));
 	if (!fabric)
 		return -ENOMEM;
 	atomic_init(&fabric->holders, 1);
@@ -210,10 +216,7 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 	rc = engine->key ? 0 : engine_key_create(options->key_file, NULL, &engine->key);
 	if (rc != 0)
 		goto free_engine;
-	if (options->fabric)
-		engine_fabric_hold(engine->fabric = options->fabric);
-	else
-		rc = engine_fabric_open(transport, options, &engine->fabric);
+	rc = engine_fabric_open(transport, options, &engine->fabric);
 	if (rc != 0)
 		goto destroy_key;
 	rc = fabric_domain_create(engine->fabric->fabric, &engine->domain);

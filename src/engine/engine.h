@@ -423,7 +423,7 @@ static inline bool client_was_ended(int error, const char *reason)
 /*
  * engine.c, for connect.c and channel/conn_listen.c
  */
-/* Open a transport's provider, to be released by each of its holders, who are one at first. */
+/* Hold the options' fabric or, without one, open a transport's provider. To be released by each holder. */
 int engine_fabric_open(const struct fabric_transport *transport, const struct engine_options *options,
 		       struct engine_fabric **out);
 void engine_fabric_hold(struct engine_fabric *fabric);
