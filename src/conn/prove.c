@@ -72,10 +72,9 @@ void conn_session_free(struct conn *conn)
 /* Without memory nothing is sealed. `shared`: NULL where nothing is encrypted; where it is, it has begun already. */
 static void conn_session_new(struct conn *conn, const uint8_t shared[32])
 {
-	if (!conn->session)
-		conn->session = calloc(1, sizeof(*conn->session));
-	else
+	if (conn->session)
 		return;
+	conn->session = calloc(1, sizeof(*conn->session));
 	if (!conn->session)
 		return;
 	conn->session->side = conn->prover->side;

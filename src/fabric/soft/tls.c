@@ -4,14 +4,13 @@
  * data. So all that reads and writes the socket stays as it is.
  *
  * What follows the server's ACCEPT is encrypted. So a client reads no further than that until its caller has said
- * whether it is (soft_stage, soft_reads).
+ * whether it is (soft_stage_size, soft_reads).
  */
 #include "fabric/soft/soft.h"
 
 #include <linux/tls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #ifndef SOL_TLS
