@@ -203,15 +203,16 @@ static int command_check(const struct ctl_arguments *arguments)
 					  : json_null();
 
 		rc = ctl_json_print(json_pack("{s:s, s:s, s:o, s:s, s:b, s:o}", "command", "key check", "server",
-					      ctl.host, "key", key, "transport", transport, "encrypted", false,
-					      "services", services));
+					      ctl.host, "key", key, "transport", transport, "encrypted",
+					      rdmad_transport_encrypted(transport), "services", services));
 	} else {
 		if (info.number)
 			printf("key: %u of %s, fingerprint %s; the server has proved the same\n", info.number,
 			       info.name, info.fingerprint);
 		else
 			printf("key: none, and the server asks for none\n");
-		printf("transport: %s, not encrypted\n", *transport ? transport : "none");
+		printf("transport: %s, %sencrypted\n", *transport ? transport : "none",
+		       rdmad_transport_encrypted(transport) ? "" : "not ");
 		ctl_table_print(stdout, &table, 0);
 	}
 	ctl_table_destroy(&table);

@@ -247,3 +247,10 @@ int rdmad_key_info(const char *server, const struct rdmad_options *options, stru
 	*info = (struct rdmad_key_info){0};
 	return client_end("client", server, key_info(server, options ? options->key_file : NULL, info));
 }
+
+bool rdmad_transport_encrypted(const char *name)
+{
+	const struct fabric_transport *transport = fabric_transport_find(name);
+
+	return transport && transport->encrypted;
+}

@@ -111,11 +111,14 @@ test_secrecy() {
 			grep -qa "long-no" "$dir/heard" || fail "the ear does not hear keys"
 			[[ $(counter encrypted) == 0 ]] || fail "no: encrypted $(counter encrypted)"
 			complains "transport tcp" "no"
+			expect_far 0 key check && says "transport: tcp, not encrypted"
 		else
 			! grep -qa "stands out\|long-$way\|key-$way" "$dir/heard" ||
 				fail "$way: heard: $(grep -ao ".\{20\}\(stands out\|long-$way\|key-$way\)" "$dir/heard" | head -n 3 | cat -v)"
 			[[ $(counter encrypted) == 4 ]] || fail "$way: encrypted $(counter encrypted)"
 			complains "transport tls" "$way"
+			expect_far 0 key check && says "transport: tls, encrypted"
+			expect_far 0 --json key check && json '.transport == "tls" and .encrypted == true'
 		fi
 		python3 - "$dir/heard" "$secret" <<-'END' || fail "$way: a key was heard"
 			import base64, sys

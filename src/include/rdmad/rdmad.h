@@ -52,6 +52,9 @@ struct rdmad_key_info {
 };
 int rdmad_key_info(const char *server, const struct rdmad_options *options, struct rdmad_key_info *info);
 
+/* Whether the bytes of a transport of this name, as the calls of the services tell it, are encrypted. Any thread. */
+bool rdmad_transport_encrypted(const char *name);
+
 /* Why the last call of this thread that failed did so; "" if none failed. Valid until the thread's next call. */
 const char *rdmad_error(void);
 
