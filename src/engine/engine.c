@@ -260,6 +260,10 @@ int engine_join(struct engine *engine, const struct engine_options *options)
 {
 	int rc = 0;
 
+	if (options->require_encryption && !engine->options.require_encryption) {
+		log_error("client", "encryption is required, and the handle to share with does not require it");
+		return -EPROTOTYPE;
+	}
 	if (options->progress_thread && !engine->head.progress)
 		rc = engine_start_thread(engine);
 	if (rc == 0)

@@ -595,9 +595,11 @@ END_TEST
 /* A refused open leaves the handle that it would have shared as it was. */
 START_TEST(test_share_failure)
 {
+	const struct rdmad_options encrypted = {.require_encryption = true};
 	void *a = open_kv(NULL, NULL), *b = NULL;
 
 	ASSERT_ERROR(kv_open_options("tcp://127.0.0.1:1", NULL, a, &b), -ECONNREFUSED, "listens");
+	ASSERT_ERROR(kv_open_options("tcp://127.0.0.1:1", &encrypted, a, &b), -EPROTOTYPE, "does not require it");
 	ck_assert_int_eq(kv_set(a, "k", "v"), 0);
 	ASSERT_ERROR(kv_open_options("rdma://127.0.0.1", NULL, a, &b), -EPROTOTYPE, "share");
 	ck_assert_int_eq(kv_set(a, "k", "v"), 0);
