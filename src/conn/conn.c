@@ -330,6 +330,7 @@ static enum wire_reason conn_may_accept(const struct conn_group *group, const st
 					const struct fabric_limits *limits, const struct wire_request *request,
 					uint32_t message_size, uint64_t *detail)
 {
+	*detail = 0;
 	if (group->attr.encrypt == CONN_REQUIRE && !(request->flags & WIRE_ENCRYPT) &&
 	    fabric_request_exposed(fabric_request))
 		return WIRE_REASON_ENCRYPT;
