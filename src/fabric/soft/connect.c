@@ -406,7 +406,7 @@ int soft_take(struct fabric_queue *queue, struct fabric_domain *domain, struct f
 		soft_request_refuse(r, SOFT_REASON_RESOURCES, attr->refusal, attr->refusal_len);
 		return rc;
 	}
-	ep->state = SOFT_TAKEN;
+	soft_set_state(ep, SOFT_TAKEN);
 	soft_endpoint_adopt(ep, r->source.fd, &r->peer);
 	if (ep->reads_out && r->reads_in)
 		ep->reads_out = MIN(ep->reads_out, r->reads_in);
@@ -466,7 +466,7 @@ void soft_connect_run(struct soft_endpoint *ep)
 		soft_unreachable(ep, rc);
 		return;
 	}
-	ep->state = SOFT_ASKING;
+	soft_set_state(ep, SOFT_ASKING);
 	ep->queue->connecting--;
 	soft_near_more(ep->queue);
 	soft_watch(ep->queue, &ep->source, EPOLLIN | EPOLLRDHUP | EPOLLET, false);

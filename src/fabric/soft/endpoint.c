@@ -112,6 +112,12 @@ uint32_t soft_endpoint_events(const struct soft_endpoint *ep)
 	return EPOLLIN | EPOLLRDHUP | EPOLLET | (ep->unix_socket && !ep->out.watched ? 0 : EPOLLOUT);
 }
 
+void soft_set_state(struct soft_endpoint *ep, enum soft_state state)
+{
+	must(state >= ep->state);
+	ep->state = state;
+}
+
 void soft_endpoint_opened(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
@@ -120,7 +126,7 @@ void soft_endpoint_opened(struct soft_endpoint *ep)
 	if (!ep->unix_socket)
 		setsockopt(ep->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
 	soft_watch(q, &ep->source, soft_endpoint_events(ep), false);
-	ep->state = SOFT_OPEN;
+	soft_set_state(ep, SOFT_OPEN);
 	if (ep->share != SOFT_SHARE_ASKED)
 		soft_announce(ep);
 }
@@ -300,7 +306,7 @@ void soft_fail(struct soft_endpoint *ep, const struct soft_cause *cause)
 	ep->error = cause->error;
 	soft_endpoint_release(ep, cause->linger);
 	soft_retire(ep);
-	ep->state = SOFT_FLUSHING;
+	soft_set_state(ep, SOFT_FLUSHING);
 	ep->blame.used = cause->blame;
 	ep->blame.index = cause->index;
 	ep->blame.status = cause->status;
@@ -333,7 +339,7 @@ void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal wh
 {
 	if (ep->state != SOFT_OPEN && ep->state != SOFT_REFUSING)
 		return;
-	ep->state = SOFT_REFUSING;
+	soft_set_state(ep, SOFT_REFUSING);
 	ep->refusal.number = number;
 	ep->refusal.why = why;
 	ep->deadline = time_now() + SOFT_DEADLINE;
@@ -388,7 +394,7 @@ void soft_flush(struct soft_endpoint *ep)
 		soft_ready(ep);
 		return;
 	}
-	ep->state = SOFT_DEAD;
+	soft_set_state(ep, SOFT_DEAD);
 	soft_note_post(ep->queue, &ep->closed, ep->closed.type, ep);
 }
 

@@ -264,6 +264,7 @@ struct soft_linger {
 	uint64_t deadline;
 };
 
+/* In the order of an endpoint's life: soft_set_state() alone writes it, and it only rises. */
 enum soft_state {
 	SOFT_CONNECTING, /* the socket is */
 	SOFT_ASKING,     /* CONNECT is sent */
@@ -581,6 +582,7 @@ void soft_flush(struct soft_endpoint *ep);
 uint32_t soft_endpoint_events(const struct soft_endpoint *ep);
 /* Both greetings are exchanged: watch the socket, tell. */
 void soft_endpoint_opened(struct soft_endpoint *ep);
+void soft_set_state(struct soft_endpoint *ep, enum soft_state state);
 /* The caller hears that it is open, once. */
 void soft_announce(struct soft_endpoint *ep);
 int soft_admit(struct fabric_endpoint *endpoint);
