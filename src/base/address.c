@@ -13,10 +13,9 @@
 
 static int bad_address(const char *text, const char *why)
 {
-	log_error("address",
-		  "\"%.200s\" is not an address: %s; write host[:port], SCHEME://host[:port] or SCHEME:///path", text,
-		  why);
-	return -EINVAL;
+	return log_fail(-EINVAL, "address",
+			"\"%.200s\" is not an address: %s; write host[:port], SCHEME://host[:port] or SCHEME:///path",
+			text, why);
 }
 
 static int parse_path(const char *text, const char *path, struct address *out)
@@ -130,10 +129,9 @@ int address_resolve(const struct address *address, struct address_socket out[sta
 		return resolve_any(address, out);
 	snprintf(port, sizeof(port), "%u", address->port);
 	rc = getaddrinfo(address->host, port, &hints, &found);
-	if (rc != 0) {
-		log_error("address", "no address for host %s: %s", address->host, gai_strerror(rc));
-		return -EHOSTUNREACH;
-	}
+	if (rc != 0)
+		return log_fail(-EHOSTUNREACH, "address", "no address for host %s: %s", address->host,
+				gai_strerror(rc));
 	for (const struct addrinfo *i = found; i && count < ADDRESS_SOCKETS; i = i->ai_next)
 		count = resolve_add(i, out, count);
 	freeaddrinfo(found);

@@ -121,6 +121,13 @@ void log_write(struct log_site *site, enum log_level level, const char *room, co
 #define log_warn(room, ...) log_at(LOG_LEVEL_WARN, room, __VA_ARGS__)
 #define log_info(room, ...) log_at(LOG_LEVEL_INFO, room, __VA_ARGS__)
 #define log_debug(room, ...) log_at(LOG_LEVEL_DEBUG, room, __VA_ARGS__)
+/* return log_fail(-EINVAL, room, ...): log an error, and answer the first argument, which is worked out before. */
+#define log_fail(error, room, ...)                                                                                     \
+	({                                                                                                             \
+		int log_fail_ = (error);                                                                               \
+		log_error(room, __VA_ARGS__);                                                                          \
+		log_fail_;                                                                                             \
+	})
 
 /*
  * time.c: monotonic nanoseconds. Functions that depend on time take `now`.

@@ -24,8 +24,8 @@ static int try_address(const struct fabric_transport *transport, const struct ad
 		log_info("rdmad", "%s %s is in use now: no error if a running rdmad has it", transport->name, text);
 	if (rc == 0 || rc == -EADDRINUSE)
 		return 0;
-	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name, text, strerror(-rc), listen_advice(sa, rc));
-	return daemon_exit_status(rc);
+	return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s", transport->name, text,
+			strerror(-rc), listen_advice(sa, rc));
 }
 
 /* Whether two sockets cannot both be bound. Ports that the system chooses never collide. */
@@ -59,8 +59,8 @@ static int check_taken(struct taken *taken, const struct fabric_transport *trans
 		if (!sockets_collide(&taken->at[i], &at->sa))
 			continue;
 		address_format_socket((const struct sockaddr *)&at->sa, text, sizeof(text));
-		log_error("rdmad", "cannot listen on %s %s: listen has it twice", transport->name, text);
-		return daemon_exit_status(-EADDRINUSE);
+		return log_fail(daemon_exit_status(-EADDRINUSE), "rdmad", "cannot listen on %s %s: listen has it twice",
+				transport->name, text);
 	}
 	if (taken->count < ARRAY_SIZE(taken->at))
 		taken->at[taken->count++] = at->sa;
@@ -80,9 +80,8 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 	if (!fabrics_find(d, transport)) {
 		if (!*address->scheme)
 			return 0;
-		log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
-			  fabrics_reason(d, transport));
-		return EX_UNAVAILABLE;
+		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+				fabrics_reason(d, transport));
 	}
 	count = fabric_transport_resolve(transport, address, at);
 	if (count < 0)
@@ -120,14 +119,12 @@ static int check_socket(const char *what, const char *path)
 	if (process_check_parent(path) != 0)
 		return EX_CANTCREAT;
 	parent_of(path, parent);
-	if (access(parent, W_OK | X_OK) != 0 && errno != ENOENT) {
-		log_error("rdmad", "%s: cannot make %s: %m", what, path);
-		return EX_NOPERM;
-	}
+	if (access(parent, W_OK | X_OK) != 0 && errno != ENOENT)
+		return log_fail(EX_NOPERM, "rdmad", "%s: cannot make %s: %m", what, path);
 	if (lstat(path, &st) != 0 || S_ISSOCK(st.st_mode))
 		return 0;
-	log_error("rdmad", "%s: %s is there, and no socket: remove it, or name another path", what, path);
-	return EX_CANTCREAT;
+	return log_fail(EX_CANTCREAT, "rdmad", "%s: %s is there, and no socket: remove it, or name another path", what,
+			path);
 }
 
 static int check_address(struct daemon *d, const char *text, struct taken *taken)
@@ -158,8 +155,7 @@ static int check_writable(const char *what, const char *path)
 		errno = EISDIR;
 	else if (access(path, W_OK) == 0 || (errno == ENOENT && access(parent, W_OK | X_OK) == 0))
 		return 0;
-	log_error("rdmad", "%s: cannot write %s: %m", what, path);
-	return EX_CANTCREAT;
+	return log_fail(EX_CANTCREAT, "rdmad", "%s: cannot write %s: %m", what, path);
 }
 
 static bool listens_on_path(const struct config *c)

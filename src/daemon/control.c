@@ -385,11 +385,12 @@ static int listen_on(struct control *control, const char *path, mode_t mode)
 		control->fd = rc;
 		return 0;
 	}
-	log_error("control", "cannot listen on %s: %s%s", path, strerror(-rc),
-		  rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket"
-		  : rc == -EACCES ? "; the daemon's user may not write there: change control.socket or XDG_RUNTIME_DIR"
-				  : "");
-	return rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT;
+	return log_fail(rc == -EACCES || rc == -EPERM ? EX_NOPERM : EX_CANTCREAT, "control",
+			"cannot listen on %s: %s%s", path, strerror(-rc),
+			rc == -EADDRINUSE ? "; another rdmad has it: stop that one, or set control.socket"
+			: rc == -EACCES
+				? "; the daemon's user may not write there: change control.socket or XDG_RUNTIME_DIR"
+				: "");
 }
 
 int control_open(struct daemon *d)

@@ -80,11 +80,10 @@ static int check_encryption(const struct daemon *d, const struct daemon_fabric *
 {
 	if (d->config->auth_encrypt == CONN_CLEAR || fabric_encrypts(f->fabric) == 0)
 		return 0;
-	if (d->config->auth_encrypt == CONN_REQUIRE) {
-		log_error("rdmad", "auth.encrypt is \"require\", and this kernel has no TLS: modprobe tls, or a kernel "
-				   "with CONFIG_TLS");
-		return EX_UNAVAILABLE;
-	}
+	if (d->config->auth_encrypt == CONN_REQUIRE)
+		return log_fail(EX_UNAVAILABLE, "rdmad",
+				"auth.encrypt is \"require\", and this kernel has no TLS: modprobe tls, or a kernel "
+				"with CONFIG_TLS");
 	log_warn("rdmad", "auth.encrypt is \"offer\", but nothing is encrypted: this kernel has no TLS; modprobe tls");
 	return 0;
 }
@@ -122,8 +121,8 @@ static int open_transport(struct daemon *d, const struct fabric_transport *trans
 	rc = open_provider(d, fabric_transport_provider(transport));
 	if (rc == 0)
 		return check_encryption(d, &d->fabric[d->fabrics - 1]);
-	log_error("rdmad", "cannot open the transport %s: %s", transport->name, strerror(-rc));
-	return daemon_exit_status(rc);
+	return log_fail(daemon_exit_status(rc), "rdmad", "cannot open the transport %s: %s", transport->name,
+			strerror(-rc));
 }
 
 int fabrics_try(struct daemon *d)
@@ -169,14 +168,11 @@ bool fabrics_spoilt(const struct daemon *d)
 
 static int give_up(struct daemon *d, const struct daemon_fabric *f, const struct fabric_transport *transport)
 {
-	if (!transport->device) {
-		log_error("rdmad", "cannot serve by %s: %s", transport->text, f->spoilt);
-		return EX_OSERR;
-	}
-	if (d->config->require_rdma && !transport->processor) {
-		log_error("rdmad", "%s is required and cannot be served: %s", transport->text, f->spoilt);
-		return EX_UNAVAILABLE;
-	}
+	if (!transport->device)
+		return log_fail(EX_OSERR, "rdmad", "cannot serve by %s: %s", transport->text, f->spoilt);
+	if (d->config->require_rdma && !transport->processor)
+		return log_fail(EX_UNAVAILABLE, "rdmad", "%s is required and cannot be served: %s", transport->text,
+				f->spoilt);
 	log_warn("rdmad", "going on without %s: %s", transport->text, f->spoilt);
 	fabrics_add_missing(d, transport, "", f->spoilt);
 	return 0;

@@ -292,10 +292,9 @@ static int cannot_listen(const struct fabric_transport *transport, const struct 
 {
 	char text[128];
 
-	log_error("rdmad", "cannot listen on %s %s: %s%s", transport->name,
-		  address->path ? address->host : address_format_socket(sa, text, sizeof(text)), strerror(-error),
-		  listen_advice(sa, error));
-	return daemon_exit_status(error);
+	return log_fail(daemon_exit_status(error), "rdmad", "cannot listen on %s %s: %s%s", transport->name,
+			address->path ? address->host : address_format_socket(sa, text, sizeof(text)), strerror(-error),
+			listen_advice(sa, error));
 }
 
 /* An address may serve others and have no device behind it: told, not an error, unless only this transport was asked
@@ -316,8 +315,7 @@ static int listen_without_device(struct daemon *d, const struct fabric_transport
 		fabrics_add_missing(d, transport, text, reason);
 		return 0;
 	}
-	log_error("rdmad", "cannot listen on %s %s: %s", transport->name, text, reason);
-	return EX_UNAVAILABLE;
+	return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, text, reason);
 }
 
 /* The machine does not have one of the addresses of a name, perhaps a whole kind of them: the others serve. */
@@ -371,9 +369,8 @@ static int listen_transport(struct daemon *d, const struct fabric_transport *tra
 	if (!fabrics_find(d, transport)) {
 		if (!*address->scheme)
 			return 0;
-		log_error("rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
-			  fabrics_reason(d, transport));
-		return EX_UNAVAILABLE;
+		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+				fabrics_reason(d, transport));
 	}
 	for (int i = 0; i < count && rc == 0; i++) {
 		rc = listen_by(d, transport, address, &at[i], count);
@@ -415,8 +412,7 @@ static int listen_path(struct daemon *d, const struct address *address)
 	/* Where the directory has a default ACL, no umask counts. */
 	if (rc != 0 || chmod(address->host, mode) == 0)
 		return rc;
-	log_error("rdmad", "cannot change the mode of %s: %m", address->host);
-	return EX_CANTCREAT;
+	return log_fail(EX_CANTCREAT, "rdmad", "cannot change the mode of %s: %m", address->host);
 }
 
 static int listen_text(struct daemon *d, const char *text)
@@ -464,8 +460,8 @@ const char *listeners_exposed(const struct daemon *d)
 
 int listeners_none(void)
 {
-	log_error("rdmad", "there is nothing to listen on: see listen, transports and unix_socket");
-	return EX_UNAVAILABLE;
+	return log_fail(EX_UNAVAILABLE, "rdmad",
+			"there is nothing to listen on: see listen, transports and unix_socket");
 }
 
 static int check_outcome(struct daemon *d)
@@ -474,10 +470,8 @@ static int check_outcome(struct daemon *d)
 
 	for (unsigned i = 0; i < d->listeners; i++)
 		rdma |= !d->listener[i].transport->processor;
-	if (d->config->require_rdma && !rdma) {
-		log_error("rdmad", "RDMA is required, and no address to listen on has it");
-		return EX_UNAVAILABLE;
-	}
+	if (d->config->require_rdma && !rdma)
+		return log_fail(EX_UNAVAILABLE, "rdmad", "RDMA is required, and no address to listen on has it");
 	return d->listeners ? 0 : listeners_none();
 }
 

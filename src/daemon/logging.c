@@ -210,10 +210,8 @@ int logging_start(void)
 {
 	int rc = thread_start(&queue.thread, "log", queue_run, NULL);
 
-	if (rc != 0) {
-		log_error("log", "cannot start a thread: %s", strerror(-rc));
-		return EX_OSERR;
-	}
+	if (rc != 0)
+		return log_fail(EX_OSERR, "log", "cannot start a thread: %s", strerror(-rc));
 	pthread_mutex_lock(&queue.lock);
 	queue.running = true;
 	pthread_mutex_unlock(&queue.lock);
@@ -245,10 +243,9 @@ static int open_file(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 
-	if (fd < 0) {
-		log_error("log", "cannot open %s: %s", path, errno == ENXIO ? "nobody reads it" : strerror(errno));
-		return EX_CANTCREAT;
-	}
+	if (fd < 0)
+		return log_fail(EX_CANTCREAT, "log", "cannot open %s: %s", path,
+				errno == ENXIO ? "nobody reads it" : strerror(errno));
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	if (file < 0) {
 		file = fd;

@@ -61,10 +61,8 @@ static int add_listen(void *to, const char *argument)
 
 	if (fabric_address_parse(argument, &address) != 0)
 		return EX_USAGE;
-	if (list->count == SETTING_LIST_MAX) {
-		log_error("rdmad", "more than %d addresses to listen on", SETTING_LIST_MAX);
-		return EX_USAGE;
-	}
+	if (list->count == SETTING_LIST_MAX)
+		return log_fail(EX_USAGE, "rdmad", "more than %d addresses to listen on", SETTING_LIST_MAX);
 	list->item[list->count++] = (char *)argument;
 	return -1;
 }
@@ -74,10 +72,8 @@ static int set_level(void *to, const char *argument)
 	struct options *options = to;
 	enum log_level level;
 
-	if (log_level_parse(argument, &level) != 0) {
-		log_error("rdmad", "there is no log level %s: error, warn, info or debug", argument);
-		return EX_USAGE;
-	}
+	if (log_level_parse(argument, &level) != 0)
+		return log_fail(EX_USAGE, "rdmad", "there is no log level %s: error, warn, info or debug", argument);
 	options->overrides.log_level = argument;
 	log_threshold = level;
 	return -1;

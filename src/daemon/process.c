@@ -76,8 +76,7 @@ int process_leave_1(void)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (child == 0)
 		return 0;
-	log_error("process", "cannot make the process that serves: %m");
-	return EX_OSERR;
+	return log_fail(EX_OSERR, "process", "cannot make the process that serves: %m");
 }
 
 int process_daemonize(void)
@@ -100,8 +99,7 @@ int process_daemonize(void)
 	return 0;
 
 fail:
-	log_error("process", "cannot go into the background: %m");
-	return EX_OSERR;
+	return log_fail(EX_OSERR, "process", "cannot go into the background: %m");
 }
 
 void process_ready(void)
@@ -138,10 +136,8 @@ static int pid_file_open(const char *path, int *out)
 	while (true) {
 		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
-		if (fd < 0) {
-			log_error("process", "cannot make pid_file %s: %m", path);
-			return EX_CANTCREAT;
-		}
+		if (fd < 0)
+			return log_fail(EX_CANTCREAT, "process", "cannot make pid_file %s: %m", path);
 		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 			char text[32] = "";
 			ssize_t n = read(fd, text, sizeof(text) - 1);
@@ -209,13 +205,11 @@ int process_limits(uint64_t *connections, unsigned workers, unsigned services)
 	}
 	if (limit.rlim_cur >= enough)
 		return 0;
-	if (limit.rlim_cur < least) {
-		log_error("process",
-			  "RLIMIT_NOFILE is %" PRIu64 ", and rdmad starts with %" PRIu64 " at least; %" PRIu64
-			  " suffice for max_connections %" PRIu64 ": raise it (ulimit -n, LimitNOFILE=)",
-			  (uint64_t)limit.rlim_cur, least, enough, asked);
-		return EX_OSERR;
-	}
+	if (limit.rlim_cur < least)
+		return log_fail(EX_OSERR, "process",
+				"RLIMIT_NOFILE is %" PRIu64 ", and rdmad starts with %" PRIu64 " at least; %" PRIu64
+				" suffice for max_connections %" PRIu64 ": raise it (ulimit -n, LimitNOFILE=)",
+				(uint64_t)limit.rlim_cur, least, enough, asked);
 	*connections = limit.rlim_cur - MIN(passing, limit.rlim_cur / 4) - others;
 	log_warn("process",
 		 "RLIMIT_NOFILE is %" PRIu64 ", and max_connections %" PRIu64 " needs %" PRIu64

@@ -15,8 +15,7 @@ _Static_assert(sizeof(struct format_record) + WAL_KEY_MAX + FORMAT_GAP <= 2 * WA
 
 static int input_failed(const struct input *input, uint64_t at, int rc)
 {
-	log_error(ROOM, "%s: reading at %" PRIu64 " failed: %s", input->path, at, strerror(-rc));
-	return rc;
+	return log_fail(rc, ROOM, "%s: reading at %" PRIu64 " failed: %s", input->path, at, strerror(-rc));
 }
 
 /* The piece that comes so many behind the one in the buffer. */
@@ -95,8 +94,7 @@ const unsigned char *input_here(const struct input *input)
 
 static int damaged(const struct input *input, const char *why)
 {
-	log_error(ROOM, "%s: %s", input->path, why);
-	return -EBADMSG;
+	return log_fail(-EBADMSG, ROOM, "%s: %s", input->path, why);
 }
 
 static int header_check(struct input *input)
@@ -104,22 +102,19 @@ static int header_check(struct input *input)
 	const struct format_header *h = &input->header;
 	int rc;
 
-	if (input->limit < HEADER) {
-		log_error(ROOM, "%s: file is too short: %" PRIu64 " bytes, and a segment's header has %zu", input->path,
-			  input->limit, HEADER);
-		return -EBADMSG;
-	}
+	if (input->limit < HEADER)
+		return log_fail(-EBADMSG, ROOM,
+				"%s: file is too short: %" PRIu64 " bytes, and a segment's header has %zu", input->path,
+				input->limit, HEADER);
 	rc = input_fill(input, HEADER);
 	if (rc)
 		return rc;
 	memcpy(&input->header, input->buffer, HEADER);
 	if (memcmp(h->magic, FORMAT_MAGIC, sizeof(h->magic)) != 0)
 		return damaged(input, "no header of a segment at its begin");
-	if (!h->format || h->format > FORMAT_VERSION) {
-		log_error(ROOM, "%s: format %" PRIu32 ", and this rdmad knows %u", input->path, h->format,
-			  FORMAT_VERSION);
-		return -EPROTONOSUPPORT;
-	}
+	if (!h->format || h->format > FORMAT_VERSION)
+		return log_fail(-EPROTONOSUPPORT, ROOM, "%s: format %" PRIu32 ", and this rdmad knows %u", input->path,
+				h->format, FORMAT_VERSION);
 	if (!format_header_whole(h))
 		return damaged(input, "the checksum of its header is wrong");
 	input->seed = format_seed(h->store, h->id);

@@ -89,11 +89,10 @@ static int damaged(struct reading *r, uint64_t at, const char *why)
 
 static int newer(const struct reading *r, uint64_t at, unsigned type)
 {
-	log_error(ROOM,
-		  "%s: a record of type %u at %" PRIu64
-		  ", which this rdmad does not know: use the one that has written it",
-		  r->path, type, at);
-	return -EPROTONOSUPPORT;
+	return log_fail(-EPROTONOSUPPORT, ROOM,
+			"%s: a record of type %u at %" PRIu64
+			", which this rdmad does not know: use the one that has written it",
+			r->path, type, at);
 }
 
 /*
@@ -329,9 +328,9 @@ static int checkpoint_read(struct reading *r, struct manifest *m)
 		rc = segment_read(r, &m->checkpoint.at[i], i == 0);
 	if (rc || r->ended || !m->checkpoint.count)
 		return rc;
-	log_error(ROOM, "%s: the checkpoint has %" PRIu64 " items and no end: put back a copy of the directory",
-		  r->wal->directory, r->found->items);
-	return -EBADMSG;
+	return log_fail(-EBADMSG, ROOM,
+			"%s: the checkpoint has %" PRIu64 " items and no end: put back a copy of the directory",
+			r->wal->directory, r->found->items);
 }
 
 /* A segment with records that are lost: up to which number they were given out, and how many bytes of records it

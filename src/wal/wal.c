@@ -115,12 +115,12 @@ static int manifest_missing(struct wal *wal)
 		return wal_failed(wal, ".", "listing", rc);
 	if (!seen)
 		return manifest_begin(wal);
-	log_error(ROOM,
-		  "%s has segments and no MANIFEST, which says which of them count: put it back, or move the directory "
-		  "away to begin "
-		  "with an empty log",
-		  wal->directory);
-	return -EBADMSG;
+	return log_fail(
+		-EBADMSG, ROOM,
+		"%s has segments and no MANIFEST, which says which of them count: put it back, or move the directory "
+		"away to begin "
+		"with an empty log",
+		wal->directory);
 }
 
 static int directory_open(struct wal *wal)
@@ -128,13 +128,11 @@ static int directory_open(struct wal *wal)
 	const struct wal_files *files = wal->files;
 	int rc = files->open(files->arg, -1, wal->directory, O_RDONLY | O_DIRECTORY | O_CREAT);
 
-	if (rc < 0) {
-		log_error(
-			ROOM,
+	if (rc < 0)
+		return log_fail(
+			rc, ROOM,
 			"%s: opening the directory failed: %s; its parent must be there, and this user may write to it",
 			wal->directory, strerror(-rc));
-		return rc;
-	}
 	wal->fd = rc;
 	rc = files->lock(files->arg, wal->fd);
 	if (rc)
