@@ -153,17 +153,6 @@ int log_give_way(struct wal *wal)
 	return 0;
 }
 
-/* The files of its segments have their names before the manifest says so. */
-static int checkpoint_finish(struct wal *wal)
-{
-	int rc = checkpoint_close(&wal->checkpoint);
-
-	if (rc == 0)
-		rc = wal_sync_file(wal, wal->fd, ".");
-	wal->checkpoint_whole = rc == 0;
-	return rc;
-}
-
 static void checkpoint_forget(struct wal *wal)
 {
 	segments_free(&wal->checkpoint_list);
@@ -184,7 +173,10 @@ int wal_checkpoint_end(struct wal *wal, uint64_t seen)
 	if (rc == 0 && !wal->checkpoint_whole) {
 		rc = checkpoint_group(wal, &end, 1);
 		if (rc == 0)
-			rc = checkpoint_finish(wal);
+			rc = checkpoint_close(&wal->checkpoint);
+		if (rc == 0) /* the files of its segments have their names before the manifest says so */
+			rc = wal_sync_file(wal, wal->fd, ".");
+		wal->checkpoint_whole = rc == 0;
 	}
 	if (rc)
 		return rc;

@@ -32,26 +32,18 @@ static int parent_sync(const char *path)
 	return rc;
 }
 
-static int directory_open(const char *path, int flags)
-{
-	if (flags & O_CREAT) {
-		int rc = mkdir(path, 0700) == 0 ? parent_sync(path) : -errno;
-
-		if (rc && rc != -EEXIST)
-			return rc;
-	}
-	return answer(open(path, (flags & ~O_CREAT) | O_CLOEXEC));
-}
-
 static int kernel_open(void *arg, int directory, const char *name, int flags)
 {
-	int fd;
+	int fd, rc = 0;
 
 	(void)arg;
-	if (flags & O_DIRECTORY)
-		return directory_open(name, flags);
+	if (flags & O_DIRECTORY) {
+		if (flags & O_CREAT)
+			rc = mkdir(name, 0700) == 0 ? parent_sync(name) : -errno;
+		return rc && rc != -EEXIST ? rc : answer(open(name, (flags & ~O_CREAT) | O_CLOEXEC));
+	}
 	directory = directory < 0 ? AT_FDCWD : directory;
-	flags |= O_NONBLOCK; /* for what is no file: a pipe, which nobody may write */
+	flags |= O_NONBLOCK; /* for a pipe in a file's place, which may have no writer */
 	fd = openat(directory, name, flags | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EINVAL && flags & O_DIRECT) /* not every file system has it */
 		fd = openat(directory, name, (flags & ~O_DIRECT) | O_CLOEXEC, 0600);

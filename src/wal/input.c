@@ -29,24 +29,12 @@ void input_settle(struct input *input)
 	ahead_drop(&input->ahead);
 }
 
-/* What comes at `from` into the next room: `least` bytes of it. How many, or -errno. */
-static ssize_t piece_read(struct input *input, uint64_t from, size_t least)
-{
-	struct iovec iov = {room_behind(input, 1), input->piece};
-	ssize_t got;
-
-	if (!ahead_take(&input->ahead, from, &got))
-		got = read_some(input->files, input->fd, iov, from, least);
-	if (got >= 0 && (size_t)got < least)
-		got = -ENODATA;
-	return got < 0 ? input_failed(input, from, (int)got) : got;
-}
-
 /* From the block of `at` on, what is in the buffer stays, in front of what is read. */
 int input_fill(struct input *input, size_t want)
 {
 	uint64_t end = input->buffer_at + input->have, begin = block_of(input->at);
-	size_t left = 0;
+	struct iovec iov = {room_behind(input, 1), input->piece};
+	size_t left = 0, least;
 	ssize_t got;
 
 	if (input->at >= input->buffer_at && input->at + want <= end)
@@ -55,9 +43,11 @@ int input_fill(struct input *input, size_t want)
 	if (begin >= input->buffer_at && begin < end)
 		left = (size_t)(end - begin);
 	must(left < MARGIN);
-	got = piece_read(input, begin + left, (size_t)(input->at + want - begin) - left);
-	if (got < 0)
-		return (int)got;
+	least = (size_t)(input->at + want - begin) - left;
+	if (!ahead_take(&input->ahead, begin + left, &got))
+		got = read_some(input->files, input->fd, iov, begin + left, least);
+	if (got < 0 || (size_t)got < least)
+		return input_failed(input, begin + left, got < 0 ? (int)got : -ENODATA);
 	if (left)
 		memcpy(room_behind(input, 1) - left, input->buffer + (begin - input->buffer_at), left);
 	input->buffer = room_behind(input, 1) - left;
@@ -278,8 +268,7 @@ int input_next(struct input *input, const struct wal_reader *reader, struct foun
 	return rc;
 }
 
-/* Only COMMITs: they are short, so nobody's value can make this slow. Most of what is looked at has never been
- * written. */
+/* Only COMMITs: they are short, so no value can make this slow. Most of what is looked at has never been written. */
 static inline bool commit_at(const unsigned char *at, uint64_t seed, struct format_record *out)
 {
 	if (at[offsetof(struct format_record, type)] != FORMAT_COMMIT)

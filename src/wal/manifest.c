@@ -141,17 +141,9 @@ static int lines_parse(const char *text, size_t len, struct manifest *out)
 /* The last line has the checksum of all before it. */
 #define SUM_LEN (sizeof("checksum 0123456789abcdef\n") - 1)
 
-static bool sum_fits(const char *text, size_t len)
-{
-	char line[SUM_LEN + 1];
-
-	snprintf(line, sizeof(line), "checksum %016" PRIx64 "\n", format_sum(text, len - SUM_LEN, 0));
-	return memcmp(line, text + len - SUM_LEN, SUM_LEN) == 0;
-}
-
 int manifest_parse(const char *text, size_t len, struct manifest *out, const char **why)
 {
-	char first[32] = "";
+	char first[32] = "", sum[SUM_LEN + 1];
 	unsigned format;
 	int n = 0, rc;
 
@@ -165,7 +157,10 @@ int manifest_parse(const char *text, size_t len, struct manifest *out, const cha
 		return -EPROTONOSUPPORT;
 	*why = "its checksum is wrong";
 	n++;
-	if (len < (size_t)n + SUM_LEN || !sum_fits(text, len))
+	if (len < (size_t)n + SUM_LEN)
+		return -EBADMSG;
+	snprintf(sum, sizeof(sum), "checksum %016" PRIx64 "\n", format_sum(text, len - SUM_LEN, 0));
+	if (memcmp(sum, text + len - SUM_LEN, SUM_LEN) != 0)
 		return -EBADMSG;
 	*why = "a line of it makes no sense";
 	rc = lines_parse(text + n, len - (size_t)n - SUM_LEN, out);
@@ -257,8 +252,13 @@ int wal_read_directory(const char *path, int (*each)(void *arg, const char *name
  * Writing.
  */
 
-static void text_print(const struct manifest *m, FILE *out)
+static int text_of(const struct manifest *m, char **text, size_t *len)
 {
+	FILE *out = open_memstream(text, len);
+	bool bad;
+
+	if (!out)
+		return -ENOMEM;
 	fprintf(out, "rdmad-log %u\nstore ", FORMAT_VERSION);
 	for (unsigned i = 0; i < FORMAT_STORE; i++)
 		fprintf(out, "%02x", m->store[i]);
@@ -267,16 +267,6 @@ static void text_print(const struct manifest *m, FILE *out)
 		fprintf(out, "checkpoint %" PRIu64 " %" PRIu64 "\n", m->checkpoint.at[i].id, m->checkpoint.at[i].end);
 	for (unsigned i = 0; i < m->log.count; i++)
 		fprintf(out, "log %" PRIu64 " %" PRIu64 "\n", m->log.at[i].id, m->log.at[i].end);
-}
-
-static int text_of(const struct manifest *m, char **text, size_t *len)
-{
-	FILE *out = open_memstream(text, len);
-	bool bad;
-
-	if (!out)
-		return -ENOMEM;
-	text_print(m, out);
 	bad = fflush(out) != 0;
 	if (!bad)
 		fprintf(out, "checksum %016" PRIx64 "\n", format_sum(*text, *len, 0));

@@ -54,16 +54,6 @@ static void reading_drop(void *arg, void *value)
 	r->reader->drop(r->reader->arg, value);
 }
 
-static void reading_progress(struct reading *r, uint64_t bytes)
-{
-	r->done += bytes;
-	if (r->done - r->told < PROGRESS)
-		return;
-	r->told = r->done;
-	if (r->reader->progress)
-		r->reader->progress(r->reader->arg, r->done, MAX(r->done, r->total));
-}
-
 /* What comes before a checkpoint's damage is of no use: keys would be missing anywhere. */
 static int damaged(struct reading *r, uint64_t at, const char *why)
 {
@@ -85,14 +75,6 @@ static int damaged(struct reading *r, uint64_t at, const char *why)
 			  ", can be had with log.recover = \"prefix\"; what comes after it is lost then",
 			  r->path, at, why, MAX(r->last, r->since));
 	return r->kind == FORMAT_LOG && r->wal->recover_prefix ? CUT : -EBADMSG;
-}
-
-static int newer(const struct reading *r, uint64_t at, unsigned type)
-{
-	return log_fail(-EPROTONOSUPPORT, ROOM,
-			"%s: a record of type %u at %" PRIu64
-			", which this rdmad does not know: use the one that has written it",
-			r->path, type, at);
 }
 
 /*
@@ -123,23 +105,19 @@ static int take_item(struct reading *r, const struct found_record *f, uint64_t a
 	return tell(r, &f->record, r->input.at - at);
 }
 
-static int take_commit(struct reading *r, const struct format_record *commit, uint64_t at)
-{
-	r->group_end = at + commit->expires;
-	if (commit->version >= r->next_safe_lsn) {
-		r->safe = r->next_safe;
-		r->next_safe = at;
-		r->next_safe_lsn = r->last;
-	}
-	return commit->version <= r->last;
-}
-
 static int take_change(struct reading *r, const struct found_record *f, uint64_t at)
 {
 	bool is_wanted = wanted(r, &f->record);
 
-	if (f->header.type == FORMAT_COMMIT)
-		return take_commit(r, &f->header, at);
+	if (f->header.type == FORMAT_COMMIT) {
+		r->group_end = at + f->header.expires;
+		if (f->header.version >= r->next_safe_lsn) {
+			r->safe = r->next_safe;
+			r->next_safe = at;
+			r->next_safe_lsn = r->last;
+		}
+		return f->header.version <= r->last;
+	}
 	if (f->header.type >= FORMAT_TYPE_IGNORED)
 		return 1;
 	if (f->header.type == FORMAT_CHECKPOINT_END || f->header.lsn <= r->last)
@@ -153,7 +131,10 @@ static int take(struct reading *r, const struct found_record *f, uint64_t at)
 	int rc;
 
 	if (f->header.type > FORMAT_CHECKPOINT_END && f->header.type < FORMAT_TYPE_IGNORED)
-		return newer(r, at, f->header.type);
+		return log_fail(-EPROTONOSUPPORT, ROOM,
+				"%s: a record of type %u at %" PRIu64
+				", which this rdmad does not know: use the one that has written it",
+				r->path, f->header.type, at);
 	rc = r->kind == FORMAT_LOG ? take_change(r, f, at) : take_item(r, f, at);
 	if (rc == 0)
 		r->input.at = at;
@@ -173,7 +154,12 @@ static int records_read(struct reading *r)
 		rc = input_next(&r->input, &own, &f);
 		if (rc == 1)
 			rc = take(r, &f, at);
-		reading_progress(r, r->input.at - at);
+		r->done += r->input.at - at;
+		if (r->done - r->told >= PROGRESS) {
+			r->told = r->done;
+			if (r->reader->progress)
+				r->reader->progress(r->reader->arg, r->done, MAX(r->done, r->total));
+		}
 	} while (rc == 1);
 	return rc;
 }
@@ -532,43 +518,28 @@ static int file_records(struct input *input, file_each *each, void *arg, uint64_
 	}
 }
 
-/* A segment of a checkpoint counts only when it is whole, so whatever is behind its end is damage. */
-static int file_end(struct input *input, uint64_t last)
-{
-	uint64_t durable, end;
-	int rc = input_look_on(input, &durable, &end);
-
-	if (rc)
-		return rc;
-	return (input->header.kind == FORMAT_LOG ? durable > last : end > 0) || input->limit < input->header.size
-		       ? -EBADMSG
-		       : 0;
-}
-
-static int file_read(struct input *input, const char *path, file_each *each, void *arg, uint64_t *at)
-{
-	uint64_t last;
-	int rc = input_open(input, -1, path, path);
-
-	if (rc)
-		return rc;
-	last = input->header.before;
-	rc = file_records(input, each, arg, &last);
-	*at = input->at;
-	if (rc == 0)
-		rc = file_end(input, last);
-	input_close(input);
-	return rc;
-}
-
 int wal_read_file(const char *path, file_each *each, void *arg, uint64_t *at)
 {
 	struct input input;
+	uint64_t last, durable, end;
 	int rc = input_create(&input, &wal_files_kernel, UINT64_MAX);
 
 	*at = 0;
 	if (rc == 0)
-		rc = file_read(&input, path, each, arg, at);
+		rc = input_open(&input, -1, path, path);
+	if (rc)
+		goto out;
+	last = input.header.before;
+	rc = file_records(&input, each, arg, &last);
+	*at = input.at;
+	if (rc == 0)
+		rc = input_look_on(&input, &durable, &end);
+	/* A segment of a checkpoint counts only when it is whole, so whatever is behind its end is damage. */
+	if (rc == 0 &&
+	    ((input.header.kind == FORMAT_LOG ? durable > last : end > 0) || input.limit < input.header.size))
+		rc = -EBADMSG;
+	input_close(&input);
+out:
 	input_destroy(&input);
 	return rc;
 }

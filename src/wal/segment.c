@@ -95,13 +95,6 @@ static int spare_add(struct wal *wal, uint64_t id)
  * New files.
  */
 
-static int file_allocate(struct wal *wal, int fd, const char *name, uint64_t size)
-{
-	int rc = wal->files->allocate(wal->files->arg, fd, size);
-
-	return rc ? wal_failed(wal, name, "allocating", rc) : wal_sync_file(wal, fd, name);
-}
-
 /* Of its size, or nothing. */
 static int file_make(struct wal *wal, const char *name, uint64_t size, int flags)
 {
@@ -109,7 +102,8 @@ static int file_make(struct wal *wal, const char *name, uint64_t size, int flags
 
 	if (fd < 0)
 		return fd;
-	rc = file_allocate(wal, fd, name, size);
+	rc = wal->files->allocate(wal->files->arg, fd, size);
+	rc = rc ? wal_failed(wal, name, "allocating", rc) : wal_sync_file(wal, fd, name);
 	if (rc == 0)
 		return fd;
 	wal->files->close(wal->files->arg, fd);
@@ -126,18 +120,10 @@ bool segment_give_way(struct wal *wal)
 	return wal->files->unlink(wal->files->arg, wal->fd, name) == 0;
 }
 
-static int spare_name(struct wal *wal, uint64_t id, const char *from)
-{
-	char to[NAME_SIZE];
-	int rc = wal->files->rename(wal->files->arg, wal->fd, from, segment_name(FILE_SPARE, id, to));
-
-	return rc ? wal_failed(wal, from, "renaming", rc) : spare_add(wal, id);
-}
-
-/* The lock is held. No room: what was taken of the disk goes back to who can use it. */
+/* The lock is held. Without room, what was taken of the disk is given back to it. */
 static int spare_make(struct wal *wal)
 {
-	char name[NAME_SIZE];
+	char name[NAME_SIZE], spare[NAME_SIZE];
 	uint64_t id;
 	int rc = id_take(wal, &id), fd;
 
@@ -147,7 +133,8 @@ static int spare_make(struct wal *wal)
 	fd = rc = file_make(wal, name, wal->segment, 0);
 	if (fd >= 0) {
 		wal->files->close(wal->files->arg, fd);
-		rc = spare_name(wal, id, name);
+		rc = wal->files->rename(wal->files->arg, wal->fd, name, segment_name(FILE_SPARE, id, spare));
+		rc = rc ? wal_failed(wal, name, "renaming", rc) : spare_add(wal, id);
 	}
 	if (rc)
 		wal->files->unlink(wal->files->arg, wal->fd, name);
@@ -297,22 +284,14 @@ void segment_keep_damaged(struct wal *wal, uint64_t id)
 		wal->files->close(wal->files->arg, fd);
 }
 
-static bool is_damaged(struct wal *wal, uint64_t id)
-{
-	int fd = damaged_open(wal, id, O_RDONLY);
-
-	if (fd >= 0)
-		wal->files->close(wal->files->arg, fd);
-	return fd >= 0;
-}
-
 void segment_give_back(struct wal *wal, enum file_kind kind, uint64_t id)
 {
 	char name[NAME_SIZE], spare[NAME_SIZE];
-	int rc;
+	int rc, damaged = kind == FILE_LOG ? damaged_open(wal, id, O_RDONLY) : -1;
 
 	segment_name(kind, id, name);
-	if (kind == FILE_LOG && is_damaged(wal, id)) {
+	if (damaged >= 0) {
+		wal->files->close(wal->files->arg, damaged);
 		rc = wal->files->rename(wal->files->arg, wal->fd, name, segment_name(FILE_DAMAGED, id, spare));
 	} else if (kind != FILE_NEW && spare_wanted(wal, name)) {
 		rc = kind == FILE_SPARE

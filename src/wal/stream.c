@@ -44,20 +44,13 @@ void stream_destroy(struct stream *stream)
 	*stream = (struct stream){.fd = -1};
 }
 
-/* What cannot be asked, or is written in large pieces, is not filled. */
-static uint64_t filled_of(const struct stream *stream, int fd)
-{
-	const struct wal_files *files = stream->wal->files;
-	int64_t filled = stream->kind == FORMAT_LOG ? files->filled(files->arg, fd) : -1;
-
-	return filled < 0 ? UINT64_MAX : (uint64_t)filled;
-}
-
 int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
 {
 	uint64_t size = MAX(stream->wal->segment, block_end(HEADER + length));
+	const struct wal_files *files = stream->wal->files;
 	struct segment segment;
 	int fd = segment_begin(stream->wal, stream->kind, size, before, &segment);
+	int64_t filled;
 
 	if (fd < 0)
 		return fd;
@@ -66,8 +59,10 @@ int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
 	stream->seed = format_seed(stream->wal->manifest.store, stream->segment.id);
 	stream->size = size;
 	stream->at = HEADER;
-	stream->filled = filled_of(stream, fd);
-	stream->alignment = stream->wal->files->alignment(stream->wal->files->arg, fd);
+	/* What cannot be asked, or is written in large pieces, is not filled. */
+	filled = stream->kind == FORMAT_LOG ? files->filled(files->arg, fd) : -1;
+	stream->filled = filled < 0 ? UINT64_MAX : (uint64_t)filled;
+	stream->alignment = files->alignment(files->arg, fd);
 	stream->spoiled = 0;
 	return 0;
 }
@@ -149,16 +144,6 @@ static void stage_copy(struct stage *s, const unsigned char *data, uint64_t len)
 	}
 }
 
-/* Whole blocks, which stay where they are, to where a block begins. */
-static void stage_refer(struct stage *s, const unsigned char *data, size_t len)
-{
-	if (s->pieces + 3 > PIECES) /* the one that grows, this one, the one behind it */
-		stage_flush(s);
-	stage_close(s, s->stream->staging + s->begin, s->used - s->begin);
-	s->begin = s->used;
-	stage_close(s, data, len);
-}
-
 static void stage_value(struct stage *s, const unsigned char *value, uint64_t len)
 {
 	uint64_t first = -stage_end(s) % WAL_BLOCK, blocks = 0;
@@ -166,19 +151,16 @@ static void stage_value(struct stage *s, const unsigned char *value, uint64_t le
 	if (len >= VALUE_LONG && (uintptr_t)(value + first) % s->stream->alignment == 0) {
 		blocks = block_of(len - first);
 		stage_copy(s, value, first);
-		stage_refer(s, value + first, (size_t)blocks);
+		/* Whole blocks, which stay where they are, to where a block begins. */
+		if (s->pieces + 3 > PIECES) /* the one that grows, this one, the one behind it */
+			stage_flush(s);
+		stage_close(s, s->stream->staging + s->begin, s->used - s->begin);
+		s->begin = s->used;
+		stage_close(s, value + first, (size_t)blocks);
 		value += first + blocks;
 		len -= first + blocks;
 	}
 	stage_copy(s, value, len);
-}
-
-static void stage_pad(struct stage *s)
-{
-	size_t len = -stage_end(s) & 7;
-
-	if (len)
-		memset(stage_take(s, len), 0, len);
 }
 
 /* The record at `at`. */
@@ -239,12 +221,16 @@ static void stage_large(struct stage *s, const struct wal_record *r)
 
 static void stage_record(struct stage *s, const struct wal_record *r)
 {
+	size_t pad;
+
 	must(r->key_len <= WAL_KEY_MAX && r->value_len <= FORMAT_VALUE_MAX);
 	if (r->value_len > VALUE_SMALL)
 		stage_large(s, r);
 	else
 		stage_small(s, r);
-	stage_pad(s);
+	pad = -stage_end(s) & 7;
+	if (pad)
+		memset(stage_take(s, pad), 0, pad);
 }
 
 static void stage_begin(struct stage *s, struct stream *stream)
@@ -325,16 +311,6 @@ static int stream_fill(struct stream *stream, uint64_t end, uint64_t length)
 	return rc;
 }
 
-/* Where it is in the segment decides how long a group is. */
-static int stream_room(struct stream *stream, const struct wal_record *record, unsigned n)
-{
-	int rc = stream->fd >= 0 ? stream_mend(stream) : 0;
-
-	if (rc || (stream->fd >= 0 && group_length(stream->at, record, n) <= stream->size - stream->at))
-		return rc;
-	return stream->turn(stream, group_length(HEADER, record, n));
-}
-
 static int group_write(struct stream *stream, const struct wal_record *record, unsigned n,
 		       const struct wal_record *commit)
 {
@@ -362,10 +338,14 @@ int stream_write(struct stream *stream, const struct wal_record *record, unsigne
 {
 	struct wal_record commit = {.type = (enum wal_type)FORMAT_COMMIT, .lsn = last, .version = stream->wal->durable};
 	char name[NAME_SIZE];
-	int rc;
+	int rc = 0;
 
 	must(n <= WAL_GROUP_MAX);
-	rc = stream_room(stream, record, n);
+	if (stream->fd >= 0)
+		rc = stream_mend(stream);
+	/* Where it is in the segment decides how long a group is. */
+	if (rc == 0 && (stream->fd < 0 || group_length(stream->at, record, n) > stream->size - stream->at))
+		rc = stream->turn(stream, group_length(HEADER, record, n));
 	if (rc)
 		return rc;
 	commit.expires = group_length(stream->at, record, n);

@@ -87,16 +87,6 @@ int wal_write_zeros(struct wal *wal, int fd, uint64_t at, uint64_t len)
  * Life.
  */
 
-static int manifest_begin(struct wal *wal)
-{
-	struct manifest first = {0};
-
-	if (getrandom(first.store, sizeof(first.store), 0) != (ssize_t)sizeof(first.store))
-		return wal_failed(wal, "MANIFEST", "drawing an id", -errno);
-	wal->next_id = 1;
-	return manifest_commit(wal, &first);
-}
-
 static void segment_seen(void *to, const char *name)
 {
 	enum file_kind kind;
@@ -108,19 +98,21 @@ static void segment_seen(void *to, const char *name)
 /* No segment is made before there is a manifest. */
 static int manifest_missing(struct wal *wal)
 {
+	struct manifest first = {0};
 	bool seen = false;
 	int rc = wal->files->list(wal->files->arg, wal->fd, segment_seen, &seen);
 
 	if (rc)
 		return wal_failed(wal, ".", "listing", rc);
-	if (!seen)
-		return manifest_begin(wal);
-	return log_fail(
-		-EBADMSG, ROOM,
-		"%s has segments and no MANIFEST, which says which of them count: put it back, or move the directory "
-		"away to begin "
-		"with an empty log",
-		wal->directory);
+	if (seen)
+		return log_fail(-EBADMSG, ROOM,
+				"%s has segments and no MANIFEST, which says which of them count: put it back, or move "
+				"the directory away to begin with an empty log",
+				wal->directory);
+	if (getrandom(first.store, sizeof(first.store), 0) != (ssize_t)sizeof(first.store))
+		return wal_failed(wal, "MANIFEST", "drawing an id", -errno);
+	wal->next_id = 1;
+	return manifest_commit(wal, &first);
 }
 
 static int directory_open(struct wal *wal)
