@@ -18,15 +18,6 @@ static int bad_address(const char *text, const char *why)
 			text, why);
 }
 
-static int parse_path(const char *text, const char *path, struct address *out)
-{
-	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return bad_address(text, "the path of a UNIX socket has at most 107 bytes");
-	snprintf(out->host, sizeof(out->host), "%s", path);
-	out->path = true;
-	return 0;
-}
-
 static int parse_host_port(const char *text, const char *rest, struct address *out)
 {
 	const char *host = rest, *end, *port = NULL;
@@ -70,25 +61,22 @@ int address_parse(const char *text, struct address *out)
 	struct address parsed = {.path = false};
 	const char *end = strstr(text, "://"), *rest = end ? end + 3 : text;
 	size_t n = end ? (size_t)(end - text) : 0;
-	int rc;
+	int rc = 0;
 
 	if (end && (n == 0 || n >= sizeof(parsed.scheme)))
 		return bad_address(text, "there is no such scheme");
 	memcpy(parsed.scheme, text, n);
-	rc = n && *rest == '/' ? parse_path(text, rest, &parsed) : parse_host_port(text, rest, &parsed);
+	if (n && *rest == '/') {
+		if (strlen(rest) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+			return bad_address(text, "the path of a UNIX socket has at most 107 bytes");
+		snprintf(parsed.host, sizeof(parsed.host), "%s", rest);
+		parsed.path = true;
+	} else {
+		rc = parse_host_port(text, rest, &parsed);
+	}
 	if (rc == 0)
 		*out = parsed;
 	return rc;
-}
-
-static int resolve_path(const struct address *address, struct address_socket *out)
-{
-	struct sockaddr_un *sun = (struct sockaddr_un *)&out->sa;
-
-	*out = (struct address_socket){.sa = {.ss_family = AF_UNIX}, .len = sizeof(*sun)};
-	/* address_parse() saw that it fits */
-	memcpy(sun->sun_path, address->host, strnlen(address->host, sizeof(sun->sun_path) - 1));
-	return 1;
 }
 
 /* The one found, unless it is among the `count` others. The new count. */
@@ -104,29 +92,28 @@ static int resolve_add(const struct addrinfo *found, struct address_socket *out,
 	return count + 1;
 }
 
-/* All addresses of both families. */
-static int resolve_any(const struct address *address, struct address_socket *out)
+int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS])
 {
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&out[1].sa;
 	struct sockaddr_in *in = (struct sockaddr_in *)&out[0].sa;
-
-	out[0] = (struct address_socket){.len = sizeof(*in)};
-	out[1] = (struct address_socket){.len = sizeof(*in6)};
-	*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(address->port)};
-	*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
-	return 2;
-}
-
-int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS])
-{
+	struct sockaddr_un *sun = (struct sockaddr_un *)&out[0].sa;
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
 	char port[8];
 	int rc, count = 0;
 
-	if (address->path)
-		return resolve_path(address, out);
-	if (strcmp(address->host, "*") == 0)
-		return resolve_any(address, out);
+	if (address->path) {
+		out[0] = (struct address_socket){.sa = {.ss_family = AF_UNIX}, .len = sizeof(*sun)};
+		/* address_parse() saw that it fits */
+		memcpy(sun->sun_path, address->host, strnlen(address->host, sizeof(sun->sun_path) - 1));
+		return 1;
+	}
+	if (strcmp(address->host, "*") == 0) { /* all addresses of both families */
+		out[0] = (struct address_socket){.len = sizeof(*in)};
+		out[1] = (struct address_socket){.len = sizeof(*in6)};
+		*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(address->port)};
+		*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
+		return 2;
+	}
 	snprintf(port, sizeof(port), "%u", address->port);
 	rc = getaddrinfo(address->host, port, &hints, &found);
 	if (rc != 0)

@@ -4,22 +4,20 @@
 #include <getopt.h>
 #include <stdio.h>
 
-static void print_row(const struct option_row *row, unsigned width)
-{
-	char left[60], letter[8] = "    ";
-
-	if (row->letter < OPTION_LONG)
-		snprintf(letter, sizeof(letter), "-%c, ", row->letter);
-	snprintf(left, sizeof(left), "%s--%s%s%s", letter, row->name, row->argument ? " " : "",
-		 row->argument ? row->argument : "");
-	words_row(stdout, left, width + 2, row->help);
-}
-
 void option_print(const struct option_table *table)
 {
-	for (unsigned i = 0; i < table->count; i++)
-		if (table->row[i].help)
-			print_row(&table->row[i], table->width);
+	for (unsigned i = 0; i < table->count; i++) {
+		const struct option_row *row = &table->row[i];
+		char left[60], letter[8] = "    ";
+
+		if (!row->help)
+			continue;
+		if (row->letter < OPTION_LONG)
+			snprintf(letter, sizeof(letter), "-%c, ", row->letter);
+		snprintf(left, sizeof(left), "%s--%s%s%s", letter, row->name, row->argument ? " " : "",
+			 row->argument ? row->argument : "");
+		words_row(stdout, left, table->width + 2, row->help);
+	}
 }
 
 bool option_printed(const char *program)

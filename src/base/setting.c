@@ -232,16 +232,13 @@ void setting_set_default(const struct setting *s, void *values)
 		setting_set(s, values, s->value, why, sizeof(why));
 }
 
-static void clear_list(struct setting_list *list)
-{
-	while (list->count > 0)
-		free(list->item[--list->count]);
-}
-
 void setting_clear(const struct setting *s, void *values)
 {
+	struct setting_list *list = field(s, values);
+
 	if (s->type == SETTING_LIST) {
-		clear_list(field(s, values));
+		while (list->count > 0)
+			free(list->item[--list->count]);
 	} else if (s->type == SETTING_STRING) {
 		free(*(char **)field(s, values));
 		*(char **)field(s, values) = NULL;
@@ -260,18 +257,17 @@ static bool list_equal(const struct setting_list *a, const struct setting_list *
 	return true;
 }
 
-static bool string_equal(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 bool setting_equal(const struct setting *s, const void *a, const void *b)
 {
+	const char *one, *other;
+
 	switch (s->type) {
 	case SETTING_LIST:
 		return list_equal(field(s, a), field(s, b));
 	case SETTING_STRING:
-		return string_equal(*(char **)field(s, a), *(char **)field(s, b));
+		one = *(char **)field(s, a);
+		other = *(char **)field(s, b);
+		return one && other ? strcmp(one, other) == 0 : one == other;
 	case SETTING_BOOL:
 		return *(bool *)field(s, a) == *(bool *)field(s, b);
 	default:
@@ -279,18 +275,13 @@ bool setting_equal(const struct setting *s, const void *a, const void *b)
 	}
 }
 
-static size_t field_size(enum setting_type type)
-{
-	return type == SETTING_LIST     ? sizeof(struct setting_list)
-	       : type == SETTING_BOOL   ? sizeof(bool)
-	       : type == SETTING_STRING ? sizeof(char *)
-					: sizeof(uint64_t);
-}
-
 void setting_swap(const struct setting *s, void *a, void *b)
 {
 	char kept[sizeof(struct setting_list)];
-	size_t n = field_size(s->type);
+	size_t n = s->type == SETTING_LIST     ? sizeof(struct setting_list)
+		   : s->type == SETTING_BOOL   ? sizeof(bool)
+		   : s->type == SETTING_STRING ? sizeof(char *)
+					       : sizeof(uint64_t);
 
 	memcpy(kept, field(s, a), n);
 	memcpy(field(s, a), field(s, b), n);
@@ -305,23 +296,15 @@ static const char *set_item(const struct setting *s, uint64_t set, unsigned i)
 	return NULL;
 }
 
-static const char *list_item(const struct setting_list *list, unsigned i)
-{
-	return i < list->count ? list->item[i] : NULL;
-}
-
-static const char *time_text(uint64_t ns, char buf[static 32])
-{
-	return ns == TIME_NEVER ? "always" : ns ? units_format_time(ns, buf) : "0";
-}
-
 const char *setting_text(const struct setting *s, const void *values, unsigned i, char buf[static 32])
 {
 	const void *at = field(s, values);
+	const struct setting_list *list = at;
+	uint64_t ns;
 
 	switch (s->type) {
 	case SETTING_LIST:
-		return list_item(at, i);
+		return i < list->count ? list->item[i] : NULL;
 	case SETTING_SET:
 		return set_item(s, *(const uint64_t *)at, i);
 	case SETTING_STRING:
@@ -333,7 +316,8 @@ const char *setting_text(const struct setting *s, const void *values, unsigned i
 	case SETTING_SIZE:
 		return units_format_size(*(const uint64_t *)at, buf);
 	case SETTING_TIME:
-		return time_text(*(const uint64_t *)at, buf);
+		ns = *(const uint64_t *)at;
+		return ns == TIME_NEVER ? "always" : ns ? units_format_time(ns, buf) : "0";
 	case SETTING_MODE:
 		snprintf(buf, 32, "%04" PRIo64, *(const uint64_t *)at);
 		return buf;

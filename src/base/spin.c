@@ -29,24 +29,13 @@ void spin_limit(struct spin *spin, uint64_t limit)
 	spin->since = since;
 }
 
-static void next_round(struct spin *spin, bool trial)
-{
-	uint64_t window = spin->sleeps != trial ? 0 : spin->limit;
-
-	spin->waits = spin->window == window ? 0 : -SETTLE;
-	spin->vain = 0;
-	spin->waited = spin->work = 0;
-	spin->window = window;
-	spin->trial = trial;
-}
-
 static void change(struct spin *spin, bool sleeps)
 {
 	spin->sleeps = sleeps;
 	spin->interval = spin->rounds = 1;
 }
 
-/* Sleeping has to be better by a tenth: a thread that polls is also ready for work that nobody waited for before. */
+/* Sleeping has to be better by a tenth: a thread that polls is also ready for work that it did not wait for. */
 static void end_trial(struct spin *spin, double price, bool vain)
 {
 	bool better = spin->sleeps ? !vain && price <= spin->usual : price <= 0.9 * spin->usual;
@@ -60,12 +49,6 @@ static void end_trial(struct spin *spin, double price, bool vain)
 	change(spin, !spin->sleeps);
 	spin->useless = false;
 	spin->usual = price;
-}
-
-/* A trial that has waited longer than a whole round would as a rule, with as much work in each wait, need not go on. */
-static bool trial_is_lost(const struct spin *spin)
-{
-	return spin->trial && (double)spin->waited * spin->waits > ROUND * spin->usual * (double)spin->work;
 }
 
 /* Whether it is time for a trial: also where waits are twice as long as usual, and as long as they were the other way,
@@ -86,8 +69,9 @@ static bool end_round(struct spin *spin, double price, bool vain)
 
 void spin_waited(struct spin *spin, uint64_t now)
 {
+	uint64_t window;
 	double price;
-	bool vain;
+	bool vain, lost, trial;
 
 	if (spin->limit == 0 || spin->limit == TIME_NEVER)
 		return;
@@ -97,11 +81,19 @@ void spin_waited(struct spin *spin, uint64_t now)
 	}
 	spin->waited += MIN(now - spin->since, spin->most);
 	spin->vain += now - spin->since >= spin->limit;
-	if (spin->waits < ROUND && !trial_is_lost(spin))
+	/* A trial that has waited longer than a whole round would as a rule, with as much work each, ends now. */
+	lost = spin->trial && (double)spin->waited * spin->waits > ROUND * spin->usual * (double)spin->work;
+	if (spin->waits < ROUND && !lost)
 		return;
 	price = (double)spin->waited / (double)spin->work;
 	vain = 4 * spin->vain >= 3 * ROUND;
 	if (spin->trial)
 		end_trial(spin, price, vain);
-	next_round(spin, !spin->trial && end_round(spin, price, vain));
+	trial = !spin->trial && end_round(spin, price, vain);
+	window = spin->sleeps != trial ? 0 : spin->limit;
+	spin->waits = spin->window == window ? 0 : -SETTLE;
+	spin->vain = 0;
+	spin->waited = spin->work = 0;
+	spin->window = window;
+	spin->trial = trial;
 }
