@@ -506,18 +506,6 @@ static void override(struct reader *r, const struct config_overrides *overrides)
 		setting_set(find(NULL, "log.level").setting, r->config, overrides->log_level, why, sizeof(why));
 }
 
-static void check_listen(struct reader *r, const char *text)
-{
-	const struct fabric_transport *transport;
-	struct address address;
-
-	if (fabric_address_parse(text, &address) != 0)
-		return;
-	transport = fabric_transport_find(address.scheme);
-	if (transport && !config_allows(r->config, transport))
-		complain(r, NULL, "listen has %s, but transports lacks %s", text, transport->name);
-}
-
 static const char *transport_names(bool devices_only, char *buf, size_t size)
 {
 	buf[0] = '\0';
@@ -556,8 +544,15 @@ static void check_together(struct reader *r)
 	check_transports(r);
 	if (c->message_max < c->message_size)
 		complain(r, NULL, "message_max is less than message_size");
-	for (unsigned i = 0; i < c->listen.count; i++)
-		check_listen(r, c->listen.item[i]);
+	for (unsigned i = 0; i < c->listen.count; i++) {
+		const struct fabric_transport *transport = NULL;
+		struct address address;
+
+		if (fabric_address_parse(c->listen.item[i], &address) == 0)
+			transport = fabric_transport_find(address.scheme);
+		if (transport && !config_allows(c, transport))
+			complain(r, NULL, "listen has %s, but transports lacks %s", c->listen.item[i], transport->name);
+	}
 }
 
 int config_load(const char *path, const struct config_overrides *overrides, struct config **out)

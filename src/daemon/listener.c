@@ -12,7 +12,7 @@
 #define PLACES_KEPT 16u     /* connections, see listener_places() ... */
 #define PLACES_PART 32      /* ... and no more than this part of all */
 
-/* One connection more of who asks. */
+/* Count one connection more of its source. */
 static enum wire_reason listener_count(struct daemon *d, const struct fabric_source *of, uint64_t *detail,
 				       struct quota_share **source)
 {
@@ -24,7 +24,7 @@ static enum wire_reason listener_count(struct daemon *d, const struct fabric_sou
 }
 
 /* How many connections there may be before this source is refused. The last few are kept for users of this machine, and
- * of those the half for root and the daemon's own user, so that nobody keeps out the operator. */
+ * of those the half for root and the daemon's own user, so that no client keeps out the operator. */
 static uint64_t listener_places(const struct daemon *d, const struct fabric_source *of)
 {
 	uint64_t all = d->config->max_connections, kept = MIN(all / PLACES_PART, PLACES_KEPT);
@@ -151,14 +151,6 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	conn_refuse(event->request, reason, detail);
 }
 
-static void listener_removed(struct listener *l)
-{
-	log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport->name, l->address);
-	fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
-	fabric_listener_close(l->handle);
-	l->handle = NULL;
-}
-
 /* At most so many events. */
 static int listeners_turn(struct daemon_fabric *f, int most)
 {
@@ -167,11 +159,18 @@ static int listeners_turn(struct daemon_fabric *f, int most)
 	int n = MAX(fabric_poll(f->queue, &completion, 1), 0);
 
 	while (n < most && fabric_next_event(f->queue, &event)) {
+		struct listener *l = event.context;
+
 		n++;
 		if (event.type == FABRIC_REQUEST)
-			listener_requested(event.context, &event);
-		else if (event.type == FABRIC_REMOVED && event.context)
-			listener_removed(event.context);
+			listener_requested(l, &event);
+		if (event.type != FABRIC_REMOVED || !l)
+			continue;
+		log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport->name,
+			  l->address);
+		fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
+		fabric_listener_close(l->handle);
+		l->handle = NULL;
 	}
 	return n;
 }
@@ -250,16 +249,10 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	return 0;
 }
 
-/* fe80::1 is another host on each interface. */
-static bool lacks_interface(const struct sockaddr *sa)
+const char *listen_advice(const struct sockaddr *sa, int error)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
 
-	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) && !in6->sin6_scope_id;
-}
-
-const char *listen_advice(const struct sockaddr *sa, int error)
-{
 	switch (-error) {
 	case EADDRINUSE:
 		if (sa->sa_family == AF_UNIX)
@@ -272,7 +265,10 @@ const char *listen_advice(const struct sockaddr *sa, int error)
 	case EADDRNOTAVAIL:
 		return "; it is no address of this machine: change listen";
 	case EINVAL:
-		return lacks_interface(sa) ? "; it needs its interface, as in fe80::1%eth0: change listen" : "";
+		/* fe80::1 is another host on each interface. */
+		if (sa->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) && !in6->sin6_scope_id)
+			return "; it needs its interface, as in fe80::1%eth0: change listen";
+		return "";
 	case EACCES:
 	case EPERM:
 		if (sa->sa_family == AF_UNIX)
@@ -285,16 +281,6 @@ const char *listen_advice(const struct sockaddr *sa, int error)
 	default:
 		return "";
 	}
-}
-
-static int cannot_listen(const struct fabric_transport *transport, const struct address *address,
-			 const struct sockaddr *sa, int error)
-{
-	char text[128];
-
-	return log_fail(daemon_exit_status(error), "rdmad", "cannot listen on %s %s: %s%s", transport->name,
-			address->path ? address->host : address_format_socket(sa, text, sizeof(text)), strerror(-error),
-			listen_advice(sa, error));
 }
 
 /* An address may serve others and have no device behind it: told, not an error, unless only this transport was asked
@@ -318,45 +304,30 @@ static int listen_without_device(struct daemon *d, const struct fabric_transport
 	return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, text, reason);
 }
 
-/* The machine does not have one of the addresses of a name, perhaps a whole kind of them: the others serve. */
-static int listen_beside(const struct fabric_transport *transport, const struct sockaddr *sa, int error)
-{
-	enum log_level level = address_is_unspecified(sa) ? LOG_LEVEL_INFO : LOG_LEVEL_WARN;
-	char text[128];
-
-	log_at(level, "rdmad", "not listening on %s %s: %s", transport->name,
-	       address_format_socket(sa, text, sizeof(text)), strerror(-error));
-	return 0;
-}
-
 static int listen_by(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
 		     struct address_socket *at, int count)
 {
 	struct sockaddr *sa = (struct sockaddr *)&at->sa;
-	/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
+	/* rdma_cm listens on the loopback without complaint, and then no client can connect. */
 	bool futile = !transport->loopback && address_is_loopback(sa), only = *address->scheme;
 	char text[128];
 	int rc;
 
-	if (listen_is_exposed(sa) &&
-	    !access_may_expose(d->config, d->access, address_format_socket(sa, text, sizeof(text))))
+	address_format_socket(sa, text, sizeof(text));
+	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
 		return EX_CONFIG;
 	rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len);
 	if (rc == 0)
 		return 0;
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
 		return listen_without_device(d, transport, sa, rc, only && count == 1);
-	if (count > 1 && (rc == -EADDRNOTAVAIL || rc == -EAFNOSUPPORT))
-		return listen_beside(transport, sa, rc);
-	return cannot_listen(transport, address, sa, rc);
-}
-
-/* Where the system chooses the port, all have the same. */
-static void listen_same_port(struct address_socket *at, int count, const struct sockaddr_storage *chosen)
-{
-	for (int i = 0; i < count && chosen->ss_family != AF_UNIX; i++)
-		/* the ports of both families are at one place */
-		((struct sockaddr_in *)&at[i].sa)->sin_port = ((const struct sockaddr_in *)chosen)->sin_port;
+	if (count == 1 || (rc != -EADDRNOTAVAIL && rc != -EAFNOSUPPORT))
+		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s", transport->name,
+				address->path ? address->host : text, strerror(-rc), listen_advice(sa, rc));
+	/* The machine does not have one of the addresses of a name, perhaps a whole kind of them: the others serve. */
+	log_at(address_is_unspecified(sa) ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "rdmad", "not listening on %s %s: %s",
+	       transport->name, text, strerror(-rc));
+	return 0;
 }
 
 static int listen_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
@@ -374,7 +345,9 @@ static int listen_transport(struct daemon *d, const struct fabric_transport *tra
 	}
 	for (int i = 0; i < count && rc == 0; i++) {
 		rc = listen_by(d, transport, address, &at[i], count);
-		listen_same_port(at, count, &at[i].sa);
+		/* Where the system chooses the port, all have the same; those of both families are at one place. */
+		for (int k = 0; k < count && at[i].sa.ss_family != AF_UNIX; k++)
+			((struct sockaddr_in *)&at[k].sa)->sin_port = ((struct sockaddr_in *)&at[i].sa)->sin_port;
 	}
 	return rc;
 }
@@ -413,15 +386,6 @@ static int listen_path(struct daemon *d, const struct address *address)
 	if (rc != 0 || chmod(address->host, mode) == 0)
 		return rc;
 	return log_fail(EX_CANTCREAT, "rdmad", "cannot change the mode of %s: %m", address->host);
-}
-
-static int listen_text(struct daemon *d, const char *text)
-{
-	struct address address;
-
-	if (config_listen_address(d->config, text, &address) != 0)
-		return EX_CONFIG;
-	return address.path ? listen_path(d, &address) : listen_address(d, &address);
 }
 
 /* What the configuration names apart from `listen`. */
@@ -477,10 +441,15 @@ static int check_outcome(struct daemon *d)
 
 int listeners_open(struct daemon *d)
 {
+	struct address address;
 	int rc = 0;
 
-	for (unsigned i = 0; rc == 0 && i < d->config->listen.count; i++)
-		rc = listen_text(d, d->config->listen.item[i]);
+	for (unsigned i = 0; rc == 0 && i < d->config->listen.count; i++) {
+		if (config_listen_address(d->config, d->config->listen.item[i], &address) != 0)
+			rc = EX_CONFIG;
+		else
+			rc = address.path ? listen_path(d, &address) : listen_address(d, &address);
+	}
 	if (rc == 0)
 		rc = listen_socket(d);
 	if (rc == 0)

@@ -50,22 +50,10 @@ static void alarm_rang(evutil_socket_t fd, short what, void *arg)
 	(void)fd, (void)what, (void)arg; /* that loop_once() returns is all */
 }
 
-/* A loop is one thread's and its waking goes by an eventfd: libevent's locks would only cost. */
-static struct event_base *new_base(void)
-{
-	struct event_config *config = event_config_new();
-	struct event_base *base = NULL;
-
-	if (config && event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
-		base = event_base_new_with_config(config);
-	if (config)
-		event_config_free(config);
-	return base;
-}
-
 int loop_create(struct loop **out)
 {
 	struct loop *loop = calloc(1, sizeof(*loop));
+	struct event_config *config;
 
 	if (!loop)
 		return -ENOMEM;
@@ -73,7 +61,12 @@ int loop_create(struct loop **out)
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (loop->wake_fd < 0)
 		goto fail;
-	loop->base = new_base();
+	/* A loop is one thread's and its waking goes by an eventfd: libevent's locks would only cost. */
+	config = event_config_new();
+	if (config && event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
+		loop->base = event_base_new_with_config(config);
+	if (config)
+		event_config_free(config);
 	if (!loop->base)
 		goto fail;
 	loop->wake = event_new(loop->base, loop->wake_fd, EV_READ | EV_PERSIST, loop_woken, loop);

@@ -180,13 +180,6 @@ static const struct setting_table *table_at(unsigned i)
 	return service ? service->settings : NULL;
 }
 
-static void *values_of(const struct config *config, unsigned table)
-{
-	if (!config || table == 0 || table == TABLES - 1)
-		return (void *)(uintptr_t)config;
-	return config->service[table - 1];
-}
-
 /* From the row that is next on. */
 static void settle(struct settings_walk *at)
 {
@@ -197,7 +190,9 @@ static void settle(struct settings_walk *at)
 		if (!table || at->row >= table->count)
 			continue;
 		at->setting = &table->row[at->row];
-		at->values = values_of(at->config, at->table);
+		at->values = (void *)(uintptr_t)at->config;
+		if (at->config && at->table > 0 && at->table < TABLES - 1)
+			at->values = at->config->service[at->table - 1];
 		return;
 	}
 }

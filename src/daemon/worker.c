@@ -484,21 +484,10 @@ uint64_t workers_polling(const struct daemon *d)
 	return spin_allowed(d->config->poll, MAX(workers_count(d->config), 2u));
 }
 
-static int worker_start_thread(struct worker *w)
-{
-	char name[16];
-	int rc;
-
-	snprintf(name, sizeof(name), "worker %u", w->index);
-	rc = thread_start(&w->thread, name, worker_run, w);
-	if (rc != 0)
-		log_error("worker", "cannot start a thread: %s", strerror(-rc));
-	return rc;
-}
-
 static int worker_start(struct daemon *d, unsigned index)
 {
 	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
+	char name[24];
 	int rc;
 
 	if (!w)
@@ -513,8 +502,12 @@ static int worker_start(struct daemon *d, unsigned index)
 		rc = worker_make_services(w);
 	if (rc == 0)
 		rc = worker_make_groups(w);
-	if (rc == 0)
-		rc = worker_start_thread(w);
+	if (rc == 0) {
+		snprintf(name, sizeof(name), "worker %u", index);
+		rc = thread_start(&w->thread, name, worker_run, w);
+		if (rc != 0)
+			log_error("worker", "cannot start a thread: %s", strerror(-rc));
+	}
 	if (rc == 0)
 		d->worker[index] = w;
 	else
