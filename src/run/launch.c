@@ -172,20 +172,6 @@ void run_signal(struct run *run, int number)
 		end_all(run, number);
 }
 
-static void take_signal(struct run *run)
-{
-	struct signalfd_siginfo info;
-
-	if (read(run->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
-		return;
-	if (info.ssi_signo == SIGCHLD) {
-		reap_children(run);
-		return;
-	}
-	run_note("passing on %s", strsignal((int)info.ssi_signo));
-	run_signal(run, (int)info.ssi_signo);
-}
-
 /* A reader that has gone, or a closed descriptor, is told by the exit status alone. Else something is lost. */
 static void check_sink(struct run *run, struct sink *sink, const char *name)
 {
@@ -239,18 +225,6 @@ static bool has_room_for_input(const struct run *run)
 	return !first->ended && first->in.fd >= 0 && !first->in.waiting.used;
 }
 
-static void end_input(struct run *run)
-{
-	run->input = -1;
-	if (!run_options.agent) {
-		rank_input_over(&run->rank[0]);
-		return;
-	}
-	/* The launcher is gone, whose rank this is. */
-	feed_close(&run->rank[0].in);
-	fail_run(run, RUN_FAILED);
-}
-
 static void read_input(struct run *run)
 {
 	bool open = has_room_for_input(run) ? buffer_read(&run->come, run->input) : !run_options.agent;
@@ -261,8 +235,16 @@ static void read_input(struct run *run)
 		rank_input(&run->rank[0], run->come.data, run->come.used);
 		run->come.used = 0;
 	}
-	if (!open)
-		end_input(run);
+	if (open)
+		return;
+	run->input = -1;
+	if (!run_options.agent) {
+		rank_input_over(&run->rank[0]);
+		return;
+	}
+	/* The launcher is gone, whose rank this is. */
+	feed_close(&run->rank[0].in);
+	fail_run(run, RUN_FAILED);
 }
 
 /* In the background the terminal is another's, and reading it would stop this process; not where it is that of no
@@ -313,6 +295,7 @@ static void watch_all(struct run *run, struct polled *p)
 static void serve_all(struct run *run, const struct polled *p)
 {
 	const struct pollfd *fd = p->fd + AT_RANKS;
+	struct signalfd_siginfo info;
 
 	for (unsigned i = 0; i < run->ranks; i++, fd += 3) {
 		struct rank *r = &run->rank[i];
@@ -334,8 +317,14 @@ static void serve_all(struct run *run, const struct polled *p)
 		stream_read(&run->meeting.log);
 	if (p->fd[AT_NOTIFY].revents && !run->ending && meeting_is_ready(&run->meeting))
 		run_start(run);
-	if (p->fd[AT_SIGNALS].revents)
-		take_signal(run);
+	if (!p->fd[AT_SIGNALS].revents || read(run->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	if (info.ssi_signo == SIGCHLD) {
+		reap_children(run);
+	} else {
+		run_note("passing on %s", strsignal((int)info.ssi_signo));
+		run_signal(run, (int)info.ssi_signo);
+	}
 }
 
 static bool is_draining(const struct run *run)

@@ -9,27 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int make_directory(struct meeting *meeting)
-{
-	bool made = mkdir(meeting->directory, 0700) == 0;
-	int rc;
-
-	if (made)
-		meeting->opened = open(meeting->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (meeting->opened >= 0)
-		return 0;
-	rc = -errno;
-	run_say("cannot make the directory %s: %s", meeting->directory, strerror(-rc));
-	if (made)
-		rmdir(meeting->directory);
-	return rc;
-}
-
 int meeting_prepare(struct meeting *meeting)
 {
 	const char *place = getenv("TMPDIR");
 	uint64_t number;
 	int length, rc;
+	bool made;
 
 	if (run_options.meeting && strcmp(run_options.meeting, "none") == 0)
 		return 0;
@@ -42,12 +27,21 @@ int meeting_prepare(struct meeting *meeting)
 		return rc;
 	length = snprintf(meeting->directory, sizeof(meeting->directory), "%s/rdmarun.%012llx",
 			  place && *place ? place : "/tmp", (unsigned long long)number >> 16);
-	if (length < (int)sizeof(meeting->directory))
-		return make_directory(meeting);
-	/* Cut, it would be another directory. */
-	meeting->directory[0] = '\0';
-	run_say("TMPDIR is too long for the paths of sockets: %s", place);
-	return -ENAMETOOLONG;
+	if (length >= (int)sizeof(meeting->directory)) {
+		meeting->directory[0] = '\0'; /* cut, it would be another directory */
+		run_say("TMPDIR is too long for the paths of sockets: %s", place);
+		return -ENAMETOOLONG;
+	}
+	made = mkdir(meeting->directory, 0700) == 0;
+	if (made)
+		meeting->opened = open(meeting->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (meeting->opened >= 0)
+		return 0;
+	rc = -errno;
+	run_say("cannot make the directory %s: %s", meeting->directory, strerror(-rc));
+	if (made)
+		rmdir(meeting->directory);
+	return rc;
 }
 
 /* Beside rdmarun in a build folder, or where the same `make install` put it; else by PATH. */

@@ -104,17 +104,6 @@ static int start_child(struct rank *rank, struct child *child)
 	return 0;
 }
 
-static int start_here(struct rank *rank, const struct buffer *env)
-{
-	struct child child = {
-		.argv = run_options.argv, .env = *env, .directory = run_options.directory, .fd = {-1, -1, -1}};
-	int rc = start_child(rank, &child);
-
-	if (rc == 0)
-		run_note("%s: process %d: %s", rank->name, (int)rank->pid, run_options.argv[0]);
-	return rc;
-}
-
 /* Writes the command for the shell at the other end: 'PATH' --agent. */
 static int agent_command(char *out, size_t size)
 {
@@ -212,6 +201,7 @@ __attribute__((format(printf, 2, 3))) static void add_variable(struct buffer *en
 int rank_start(struct rank *rank, const struct run *run)
 {
 	const struct meeting *meeting = &run->meeting;
+	struct child child = {.argv = run_options.argv, .directory = run_options.directory, .fd = {-1, -1, -1}};
 	struct buffer env = {0};
 	int rc;
 
@@ -226,7 +216,10 @@ int rank_start(struct rank *rank, const struct run *run)
 		add_variable(&env, "RDMA_KEY=%s", meeting->key);
 	}
 	buffer_add(&env, run_options.env.data, run_options.env.used);
-	rc = rank_is_remote(rank) ? start_remote(rank, &env) : start_here(rank, &env);
+	child.env = env;
+	rc = rank_is_remote(rank) ? start_remote(rank, &env) : start_child(rank, &child);
+	if (rc == 0 && !rank_is_remote(rank))
+		run_note("%s: process %d: %s", rank->name, (int)rank->pid, run_options.argv[0]);
 	auth_wipe(env.data, env.used);
 	buffer_free(&env);
 	return rc;
