@@ -23,17 +23,6 @@ static const struct ctl_option end_options[] = {
 #define ANSWER_MAX (64u << 20)
 #define ANSWER_LIMIT (10 * TIME_S) /* unless --timeout says another */
 
-static int send_line(int fd, const char *command)
-{
-	char line[WIRE_CONTROL_LINE];
-	int n = snprintf(line, sizeof(line), "%s\n", command);
-	ssize_t sent = send(fd, line, (size_t)n, MSG_NOSIGNAL);
-
-	if (sent < 0)
-		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	return sent == n ? 0 : -EIO;
-}
-
 /* Everything until the daemon closes. free() *out. */
 static int receive_all(int fd, char **out, size_t *len)
 {
@@ -76,12 +65,6 @@ static const char *named_socket(void)
 	return path && *path ? path : NULL;
 }
 
-/* The system's daemon, where an ordinary user looks for one of their own. */
-static bool have_system_daemon(char *path, size_t size)
-{
-	return !named_socket() && geteuid() != 0 && access(wire_control_path("/run/rdmad", path, size), F_OK) == 0;
-}
-
 static int fail_connect(int error, const char *path)
 {
 	char system[256];
@@ -91,7 +74,8 @@ static int fail_connect(int error, const char *path)
 	if (error == -EACCES || error == -EPERM) {
 		ctl_say("cannot reach the daemon at %s: %s", path, strerror(-error));
 		fputs("run rdmactl as root or as the user of rdmad\n", stderr);
-	} else if (have_system_daemon(system, sizeof(system))) {
+	} else if (!named_socket() && geteuid() != 0 &&
+		   access(wire_control_path("/run/rdmad", system, sizeof(system)), F_OK) == 0) {
 		ctl_say("no daemon of yours is at %s; the system's is at %s, and answers root", path, system);
 		fprintf(stderr, "try: sudo rdmactl %s\n", ctl_command_name());
 	} else {
@@ -125,7 +109,9 @@ static bool is_ours(int fd, const char *path)
 /* One command there and its answer back: free() *out. 0 or an exit status, with the cause told. */
 static int ask(const char *path, const char *command, char **out, size_t *len)
 {
-	int fd = local_connect(path, ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout), rc;
+	int fd = local_connect(path, ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout), rc, n;
+	char line[WIRE_CONTROL_LINE];
+	ssize_t sent;
 
 	if (fd < 0)
 		return fail_connect(fd, path);
@@ -133,7 +119,12 @@ static int ask(const char *path, const char *command, char **out, size_t *len)
 		close(fd);
 		return CTL_UNREACHABLE;
 	}
-	rc = send_line(fd, command);
+	n = snprintf(line, sizeof(line), "%s\n", command);
+	sent = send(fd, line, (size_t)n, MSG_NOSIGNAL);
+	if (sent < 0)
+		rc = errno == EAGAIN ? -ETIMEDOUT : -errno;
+	else
+		rc = sent == n ? 0 : -EIO;
 	if (rc == 0)
 		rc = receive_all(fd, out, len);
 	close(fd);

@@ -142,18 +142,6 @@ static void print_info(const struct rdmad_gpu_info *info)
 	json_decref(operations);
 }
 
-static int print_info_json(const struct rdmad_gpu_info *info)
-{
-	return ctl_json_print(json_pack(
-		"{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I}", "command", "gpu info",
-		"server", ctl.host, "transport", info->transport, "backend", info->backend, "device", info->device,
-		"sessions", (json_int_t)info->sessions, "sessions_max", (json_int_t)info->sessions_max, "queues_max",
-		(json_int_t)info->queues_max, "slots_max", (json_int_t)info->slots_max, "job_max_bytes",
-		(json_int_t)info->size_max, "session_max_bytes", (json_int_t)info->memory_max, "operations",
-		operation_names(info->operations), "jobs", (json_int_t)info->jobs, "in_bytes",
-		(json_int_t)info->bytes_in, "out_bytes", (json_int_t)info->bytes_out));
-}
-
 static int command_info(const struct ctl_arguments *arguments)
 {
 	struct rdmad_options options;
@@ -167,7 +155,15 @@ static int command_info(const struct ctl_arguments *arguments)
 	if (rc != 0)
 		return ctl_fail_open(rc, ctl.host);
 	if (ctl.json)
-		return print_info_json(&info);
+		return ctl_json_print(
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I}",
+				  "command", "gpu info", "server", ctl.host, "transport", info.transport, "backend",
+				  info.backend, "device", info.device, "sessions", (json_int_t)info.sessions,
+				  "sessions_max", (json_int_t)info.sessions_max, "queues_max",
+				  (json_int_t)info.queues_max, "slots_max", (json_int_t)info.slots_max, "job_max_bytes",
+				  (json_int_t)info.size_max, "session_max_bytes", (json_int_t)info.memory_max,
+				  "operations", operation_names(info.operations), "jobs", (json_int_t)info.jobs,
+				  "in_bytes", (json_int_t)info.bytes_in, "out_bytes", (json_int_t)info.bytes_out));
 	print_info(&info);
 	ctl_say_transport(ctl.host, info.transport);
 	return CTL_OK;

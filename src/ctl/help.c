@@ -41,25 +41,22 @@ int ctl_help_list(FILE *out, const char *group)
 	return listed;
 }
 
-static int print_all_help(void)
-{
-	puts("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n\ncommands:");
-	ctl_help_list(stdout, NULL);
-	puts("\ngeneral options:");
-	ctl_options_usage(stdout, ctl_globals, NULL);
-	puts("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no server, 4 no such key,\n"
-	     "5 no answer in time, 7 another version of the protocol, 130 interrupted");
-	puts("\nfor the options of one command: rdmactl help COMMAND; for all of it, and\nexamples: man rdmactl");
-	return CTL_OK;
-}
-
 int ctl_help(const struct ctl_arguments *arguments)
 {
 	const struct ctl_command *command;
 	int words;
 
-	if (!arguments->count)
-		return print_all_help();
+	if (!arguments->count) {
+		puts("usage: rdmactl [OPTION...] COMMAND [ARGUMENT...]\n\ncommands:");
+		ctl_help_list(stdout, NULL);
+		puts("\ngeneral options:");
+		ctl_options_usage(stdout, ctl_globals, NULL);
+		puts("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no server, 4 no such key,\n"
+		     "5 no answer in time, 7 another version of the protocol, 130 interrupted");
+		puts("\nfor the options of one command: rdmactl help COMMAND; for all of it, and\n"
+		     "examples: man rdmactl");
+		return CTL_OK;
+	}
 	command = ctl_command_find(arguments->count, arguments->text, &words);
 	if (command) {
 		ctl_help_command(stdout, command);

@@ -112,11 +112,17 @@ static int dump_record(void *arg, uint64_t at, const struct wal_record *r, const
 	return ctl_interrupted() ? -EINTR : 0;
 }
 
-/* Say what ended the reading, with *at. An exit status. */
-static int fail_file(const char *path, int rc, uint64_t at)
+/* Read a file, and say what ended the reading, with *at. An exit status. */
+static int read_file(const char *path,
+		     int (*each)(void *arg, uint64_t at, const struct wal_record *r, const char *type),
+		     struct file *file, uint64_t *at)
 {
 	char why[64];
+	int rc;
 
+	ctl_catch_interrupt();
+	*file = (struct file){0};
+	rc = wal_read_file(path, each, file, at);
 	if (rc == 0)
 		return CTL_OK;
 	if (rc == -EINTR)
@@ -125,20 +131,8 @@ static int fail_file(const char *path, int rc, uint64_t at)
 		ctl_fail(rc, strerror(-rc), "%s %s", ctl_command_name(), path);
 		return CTL_FAILED;
 	}
-	snprintf(why, sizeof(why), "damaged at byte %" PRIu64, at);
+	snprintf(why, sizeof(why), "damaged at byte %" PRIu64, *at);
 	return ctl_fail(-EBADMSG, why, "%s %s", ctl_command_name(), path);
-}
-
-static int read_file(const char *path,
-		     int (*each)(void *arg, uint64_t at, const struct wal_record *r, const char *type),
-		     struct file *file, uint64_t *at)
-{
-	int rc;
-
-	ctl_catch_interrupt();
-	*file = (struct file){0};
-	rc = wal_read_file(path, each, file, at);
-	return fail_file(path, rc, *at);
 }
 
 /* Check a file: *told says what it has, NULL where nothing was read. Its records end at `end`, unless that is 0. */

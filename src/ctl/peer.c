@@ -145,18 +145,6 @@ static int listen_for_peers(struct peer_run *t, const struct address *address)
 	return CTL_OK;
 }
 
-static int connect_to_peer(struct peer_run *t, const struct address *address)
-{
-	rdma_options options;
-
-	connection_options(&options);
-	t->ctx = rdma_init_options(NULL, 0, false, &options);
-	if (!t->ctx || rdma_connect_peer(t->ctx, t->address, address->path ? 0 : address->port) < 0)
-		return ctl_peer_fail(t->address);
-	ctl_say_transport(t->address, rdma_transport(t->ctx, 0));
-	return CTL_OK;
-}
-
 static int choose_address(struct peer_run *t)
 {
 	if (!listen_on == !connect_to)
@@ -169,11 +157,21 @@ static int choose_address(struct peer_run *t)
 static int join_peers(struct peer_run *t)
 {
 	struct address address;
-	int rc = address_parse(t->address, &address);
+	rdma_options options;
+	int rc = CTL_OK;
 
-	if (rc != 0)
+	if (address_parse(t->address, &address) != 0)
 		return ctl_usage_hint();
-	rc = listen_on ? listen_for_peers(t, &address) : connect_to_peer(t, &address);
+	if (listen_on) {
+		rc = listen_for_peers(t, &address);
+	} else {
+		connection_options(&options);
+		t->ctx = rdma_init_options(NULL, 0, false, &options);
+		if (!t->ctx || rdma_connect_peer(t->ctx, t->address, address.path ? 0 : address.port) < 0)
+			rc = ctl_peer_fail(t->address);
+		else
+			ctl_say_transport(t->address, rdma_transport(t->ctx, 0));
+	}
 	t->begin = time_now();
 	return rc;
 }
@@ -304,14 +302,6 @@ static int write_to_fd(int fd, const char *data, size_t length)
 	return 0;
 }
 
-static int write_message(const struct peer_run *t, size_t length)
-{
-	if (t->fd != STDOUT_FILENO || !ctl_at_terminal())
-		return write_to_fd(t->fd, t->buffer, length);
-	ctl_put_value(t->buffer, length);
-	return ctl_flush() == 0 ? 0 : -errno;
-}
-
 /* Make room for the next message, however long it is. */
 static int make_room(struct peer_run *t, int64_t length)
 {
@@ -343,7 +333,12 @@ static int receive_all(struct peer_run *t)
 			rc = ctl_peer_fail(t->address);
 		if (rc != CTL_OK)
 			return rc;
-		rc = write_message(t, (size_t)length);
+		if (t->fd == STDOUT_FILENO && ctl_at_terminal()) {
+			ctl_put_value(t->buffer, (size_t)length);
+			rc = ctl_flush() == 0 ? 0 : -errno;
+		} else {
+			rc = write_to_fd(t->fd, t->buffer, (size_t)length);
+		}
 		if (rc != 0)
 			return fail_file(rc);
 		t->bytes += (uint64_t)length;

@@ -12,30 +12,25 @@ void ctl_progress_begin(struct ctl_progress *progress, const char *things)
 	progress->on = isatty(STDERR_FILENO) && !ctl.quiet && !ctl.json;
 }
 
-static void progress_draw(struct ctl_progress *p)
+void ctl_progress_add(struct ctl_progress *p, uint64_t count, uint64_t bytes)
 {
-	double seconds = (double)(p->shown - p->begin) / 1e9;
 	char size[32], rate[32];
+	double seconds;
+	uint64_t now;
 
+	p->count += count;
+	p->bytes += bytes;
+	if (!p->on)
+		return;
+	now = time_now();
+	if (now - p->shown < EVERY)
+		return;
+	p->shown = now;
+	p->drawn = true;
+	seconds = (double)(now - p->begin) / 1e9;
 	fprintf(stderr, "\r%s: %llu %s, %s, %.0f %s/s, %s/s\033[K", ctl_command_name(), (unsigned long long)p->count,
 		p->things, units_human_size((double)p->bytes, size), (double)p->count / seconds, p->things,
 		units_human_size((double)p->bytes / seconds, rate));
-	p->drawn = true;
-}
-
-void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t bytes)
-{
-	uint64_t now;
-
-	progress->count += count;
-	progress->bytes += bytes;
-	if (!progress->on)
-		return;
-	now = time_now();
-	if (now - progress->shown < EVERY)
-		return;
-	progress->shown = now;
-	progress_draw(progress);
 }
 
 void ctl_progress_end(struct ctl_progress *progress)

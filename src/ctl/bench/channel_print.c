@@ -10,18 +10,6 @@ static double result_ratio(const struct bench_channel_result *r)
 	return r->ns <= 0 || r->beside_ns <= 0 ? 0 : stream ? r->beside_ns / r->ns : r->ns / r->beside_ns;
 }
 
-static json_t *result_json(const struct bench_channel_result *r)
-{
-	json_t *o = bench_rate_json(r->op, r->way, r->size, r->ns);
-
-	if (r->beside) {
-		json_object_set_new(o, "beside", json_string(r->beside));
-		json_object_set_new(o, "beside_time_us", json_real(r->beside_ns / 1e3));
-		json_object_set_new(o, "ratio", json_real(result_ratio(r)));
-	}
-	return o;
-}
-
 static void add_row(struct ctl_table *table, const struct bench_channel_result *r)
 {
 	double rate = r->ns > 0 ? 1e9 / r->ns : 0;
@@ -67,8 +55,16 @@ int bench_channel_print(const char *url, const char *transport, uint64_t capacit
 		return CTL_OK;
 	}
 	list = json_array();
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, result_json(&results[i]));
+	for (const struct bench_channel_result *r = results; r < results + n; r++) {
+		json_t *o = bench_rate_json(r->op, r->way, r->size, r->ns);
+
+		if (r->beside) {
+			json_object_set_new(o, "beside", json_string(r->beside));
+			json_object_set_new(o, "beside_time_us", json_real(r->beside_ns / 1e3));
+			json_object_set_new(o, "ratio", json_real(result_ratio(r)));
+		}
+		json_array_append_new(list, o);
+	}
 	return ctl_json_print(json_pack("{s:s, s:s, s:s, s:I, s:b, s:o}", "command", ctl_command_name(), "url", url,
 					"transport", transport, "capacity_bytes", (json_int_t)capacity, "interrupted",
 					ctl_interrupted(), "results", list));

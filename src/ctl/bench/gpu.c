@@ -411,18 +411,6 @@ static json_t *pass_json(const struct pass *pass)
 			 "latency_us_max", ns_to_us(h->max));
 }
 
-static json_t *yardstick_json(const struct run *run, const struct yardstick *yard)
-{
-	json_t *o = json_pack("{s:f, s:f, s:f}", "local_us", yard->local_us, "rtt_us", yard->rtt_us, "round_trips",
-			      round_trips(run));
-
-	if (outstanding == 1)
-		json_object_set_new(o, "ratio", json_real(median_ratio(run, yard)));
-	if (by_queues(run))
-		json_object_set_new(o, "work_us", json_real(work_us(&run->all)));
-	return o;
-}
-
 static int print_json(const struct run *run, const struct yardstick *yard)
 {
 	const struct rdmad_gpu_session *s = rdmad_gpu_session(run->gpu);
@@ -433,13 +421,20 @@ static int print_json(const struct run *run, const struct yardstick *yard)
 			      "levels", (json_int_t)levels, "outstanding", (json_int_t)outstanding, "queues",
 			      (json_int_t)s->queues, "slots", (json_int_t)s->slots, "interrupted", ctl_interrupted(),
 			      "total", pass_json(&run->all));
-	json_t *list = json_array();
+	json_t *list = json_array(), *beside;
 
 	for (uint64_t i = 0; i < run->done_count; i++)
 		json_array_append_new(list, pass_json(&run->done[i]));
 	json_object_set_new(o, "passes", list);
-	if (yard)
-		json_object_set_new(o, "reference", yardstick_json(run, yard));
+	if (!yard)
+		return ctl_json_print(o);
+	beside = json_pack("{s:f, s:f, s:f}", "local_us", yard->local_us, "rtt_us", yard->rtt_us, "round_trips",
+			   round_trips(run));
+	if (outstanding == 1)
+		json_object_set_new(beside, "ratio", json_real(median_ratio(run, yard)));
+	if (by_queues(run))
+		json_object_set_new(beside, "work_us", json_real(work_us(&run->all)));
+	json_object_set_new(o, "reference", beside);
 	return ctl_json_print(o);
 }
 

@@ -255,19 +255,10 @@ static int measure_all(rdma_context *ctx, rdma_group *group, bool star)
 	return rc;
 }
 
-/* Be a rank of rdmarun. */
-static int run_as_rank(void)
+static int finish_group(rdma_context *ctx, rdma_group *group, bool star)
 {
-	rdma_options options;
-	rdma_context *ctx;
-	rdma_group *group;
-	int rc;
+	int rc = group ? measure_all(ctx, group, star) : ctl_peer_fail(NULL);
 
-	ctl_peer_options(&options);
-	options.max_peers = RDMACTL_PEERS_MAX;
-	ctx = rdma_init_options(NULL, 0, false, &options);
-	group = ctx ? rdma_group_run(ctx) : NULL;
-	rc = group ? measure_all(ctx, group, false) : ctl_peer_fail(NULL);
 	rdma_group_free(group);
 	rdma_cleanup(ctx);
 	return rc;
@@ -276,14 +267,6 @@ static int run_as_rank(void)
 /*
  * Alone
  */
-static int finish_group(rdma_context *ctx, rdma_group *group)
-{
-	int rc = group ? measure_all(ctx, group, true) : ctl_peer_fail(NULL);
-
-	rdma_group_free(group);
-	rdma_cleanup(ctx);
-	return rc;
-}
 
 /* Be a rank in a process of its own, which reads from rank 0 where rank 0 listens. */
 static int child_main(int from)
@@ -302,7 +285,7 @@ static int child_main(int from)
 		rdma_cleanup(ctx);
 		return ctl_peer_fail(address);
 	}
-	return finish_group(ctx, rdma_group_create(ctx));
+	return finish_group(ctx, rdma_group_create(ctx), true);
 }
 
 /* Start the other ranks; each is killed when this process ends. */
@@ -345,7 +328,7 @@ static int run_rank0(int to)
 			return CTL_FAILED;
 		}
 	}
-	return finish_group(ctx, rdma_group_create(ctx));
+	return finish_group(ctx, rdma_group_create(ctx), true);
 }
 
 static int run_alone(void)
@@ -374,7 +357,15 @@ static int run_alone(void)
 
 static int command_bench(const struct ctl_arguments *arguments)
 {
-	return getenv("RDMA_RANK") ? run_as_rank() : run_alone();
+	rdma_options options;
+	rdma_context *ctx;
+
+	if (!getenv("RDMA_RANK"))
+		return run_alone();
+	ctl_peer_options(&options); /* a rank of rdmarun */
+	options.max_peers = RDMACTL_PEERS_MAX;
+	ctx = rdma_init_options(NULL, 0, false, &options);
+	return finish_group(ctx, ctx ? rdma_group_run(ctx) : NULL, false);
 }
 
 const struct ctl_command ctl_bench_peer_commands[] = {

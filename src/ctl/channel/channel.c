@@ -257,21 +257,8 @@ static int command_pipe(const struct ctl_arguments *arguments)
  * Listening
  */
 
-/* Serve one client, and say if its channel failed; others may come. An exit status, with which listening ends unless it
- * is CTL_OK. */
-static int serve_client(const char *url, struct rdmad_channel *channel)
-{
-	struct ctl_sink sink = {.drop = ctl.json};
-	int rc = ctl_sink_fill(channel, &sink), status;
-	json_t *o = ctl.json ? received_json(url, channel, &sink) : NULL;
-
-	rc = end_channel(channel, rc, RECEIVER);
-	status = print_end(url, rc, o);
-	ctl_flush();
-	return rc == 0 || rc == -EINTR || ctl_channel_fault ? status : CTL_OK;
-}
-
-/* One client after the other: what they send goes to standard output. */
+/* Serve one client after the other: what they send goes to standard output. It is said if a channel failed; others may
+ * come. */
 static int serve_clients(struct rdmad_channel_listener *listener)
 {
 	const char *url = rdmad_channel_listener_url(listener);
@@ -279,12 +266,20 @@ static int serve_clients(struct rdmad_channel_listener *listener)
 	int status = CTL_OK;
 
 	for (uint64_t n = 0; (!clients_wanted || n < clients_wanted) && status == CTL_OK; n++) {
+		struct ctl_sink sink = {.drop = ctl.json};
 		int rc = accept_client(listener, &channel);
+		json_t *o;
 
 		if (rc != 0)
 			return print_end(url, rc, NULL);
 		say_channel(url, channel);
-		status = serve_client(url, channel);
+		rc = ctl_sink_fill(channel, &sink);
+		o = ctl.json ? received_json(url, channel, &sink) : NULL;
+		rc = end_channel(channel, rc, RECEIVER);
+		status = print_end(url, rc, o);
+		ctl_flush();
+		if (rc != 0 && rc != -EINTR && !ctl_channel_fault)
+			status = CTL_OK;
 	}
 	return status;
 }

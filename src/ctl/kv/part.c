@@ -38,27 +38,13 @@ static int parse_bytes(const char *text, uint64_t *out)
 	return ctl_usage_error("%s: %s is not a number of bytes, such as 4096 or 64K", ctl_command_name(), text);
 }
 
-static int get_range(void *kv, const char *key, uint64_t offset, uint64_t want)
-{
-	struct kv_meta meta;
-	void *value;
-	size_t len;
-	int rc = kv_stat(kv, key, strlen(key), &meta);
-
-	if (rc == 0)
-		rc = kv_buffer_lend(kv, MAX(MIN(want, meta.length), 1u), &value);
-	if (rc != 0)
-		return print_read(kv, key, rc, NULL, 0);
-	rc = kv_get_range(kv, key, strlen(key), offset, value, MAX(MIN(want, meta.length), 1u), &len);
-	if (rc != 0)
-		kv_release(value);
-	return print_read(kv, key, rc, value, want ? len : 0);
-}
-
 static int command_getrange(const struct ctl_arguments *arguments)
 {
+	const char *key = arguments->text[0];
 	uint64_t offset, want = UINT64_MAX;
-	void *kv;
+	struct kv_meta meta;
+	void *kv, *value = NULL;
+	size_t len = 0;
 	int rc = parse_bytes(arguments->text[1], &offset);
 
 	if (rc == 0 && arguments->count == 3)
@@ -67,7 +53,15 @@ static int command_getrange(const struct ctl_arguments *arguments)
 		rc = ctl_kv_open(&kv);
 	if (rc != 0)
 		return rc;
-	rc = get_range(kv, arguments->text[0], offset, want);
+	rc = kv_stat(kv, key, strlen(key), &meta);
+	if (rc == 0)
+		rc = kv_buffer_lend(kv, MAX(MIN(want, meta.length), 1u), &value);
+	if (rc == 0) {
+		rc = kv_get_range(kv, key, strlen(key), offset, value, MAX(MIN(want, meta.length), 1u), &len);
+		if (rc != 0)
+			kv_release(value);
+	}
+	rc = print_read(kv, key, rc, value, want ? len : 0);
 	kv_close(kv);
 	return rc;
 }
