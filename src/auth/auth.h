@@ -196,7 +196,7 @@ bool auth_may(const struct auth_client *client, enum auth_access access, const v
  */
 struct auth_table;
 
-/* Files of keys and of clients; NULL: nobody is asked for a key, all may do everything. `own_users`: nobody comes
+/* Files of keys and of clients; NULL: no client is asked for a key, all may do everything. `own_users`: no client comes
  * without a key but root and this process's user, from this machine. 0 with one reference, or
  * -errno, logged. */
 int auth_table_load(const char *keys, const char *clients, bool own_users, const char *const *services,
@@ -217,7 +217,7 @@ struct auth_admission {
 };
 
 /* What a client has that names this key, or none (0). False: it is to be refused, as it needs a key, or names one where
- * nobody is asked for keys. */
+* no client is asked for keys. */
 bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t uid, struct auth_admission *out);
 /* The client has proved its key: it counts from here to auth_admission_end(). False: its client has as many connections
  * as it may. The second one says so beforehand, and counts nothing. */

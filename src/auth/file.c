@@ -1,4 +1,4 @@
-/* file.c: reads files that say who may come in: what others could have changed is refused. */
+/* file.c: reads the files of keys and clients: what others could have changed is refused. */
 #include "auth/internal.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include <sodium.h>
 
 /*
- * file.c: files that say who may come in.
+ * file.c: the files of keys and clients.
  */
 #define AUTH_FILE_MAX (16u << 20) /* bytes */
 

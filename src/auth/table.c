@@ -6,7 +6,7 @@
 
 struct auth_table {
 	_Atomic uint32_t references;
-	struct auth_keys *keys;       /* NULL: nobody is asked for a key */
+	struct auth_keys *keys;       /* NULL: no client is asked for a key */
 	struct auth_clients *clients; /* NULL: all may do everything */
 	bool own_users;
 	struct auth_key nobody; /* in place of one that is not known, so that its client fails at the proof */

@@ -183,7 +183,7 @@ uint64_t ram_of_groups(const struct control_groups *two,
 
 /*
  * memfd.c: memory that another process maps, too, when it is given the descriptor. Its size is sealed: a page that went
- * away under whoever maps it would be a signal there.
+ * away under a process that maps it would be a signal there.
  */
 /* A descriptor of `size` zero bytes; or -errno, not logged, and errno says it, too. -EFBIG: beyond RLIMIT_FSIZE: the
  * kernel would end a library's program by a signal. */
@@ -191,7 +191,7 @@ int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
 /*
- * random.c: bytes that nobody can guess. Only in the first seconds of a machine it may have to wait for them. 0, or
+ * random.c: bytes that cannot be guessed. Only in the first seconds of a machine it may have to wait for them. 0, or
  * -errno, logged: whatever rests on them must not be made then.
  */
 int random_fill(void *out, size_t size);
@@ -211,7 +211,7 @@ struct quota_share; /* what one source has */
 /* Sources are told apart by `key_size` bytes. 0; -ENOMEM, or as random_fill(). */
 int quota_create(uint32_t all, size_t key_size, struct quota **out);
 void quota_destroy(struct quota *quota); /* all was given back; NULL is fine */
-/* One more of a source that may have `most`; NULL: nobody knows the source, and it has no limit. 0: *out is to be given
+/* One more of a source that may have `most`; NULL: the source is unknown, and has no limit. 0: *out is to be given
  * back. Else the limits that are met, one or both, and *out is NULL. */
 unsigned quota_take(struct quota *quota, const void *source, uint64_t most, struct quota_share **out);
 void quota_give(struct quota_share *share); /* NULL is fine */
@@ -233,7 +233,7 @@ bool processors_limited(void);    /* by a control group, cpu.max or cpu.cfs_quot
 /* By the control groups: the file that names the process's, and where the hierarchy is mounted. UINT32_MAX: no
  * limit. */
 unsigned processors_of_groups(const char *membership, const char *mount);
-unsigned processors_half(void); /* how many threads there are unless somebody says how many; at least 1 */
+unsigned processors_half(void); /* how many threads there are by default; at least 1 */
 
 /*
  * standard.c: what a program does not take over from its parent; at its begin. Standard input, output and error that
@@ -311,7 +311,7 @@ bool address_is_unspecified(const struct sockaddr *sa);
 #define ADDRESS_SERVICE_SOCKET "rdmad.sock"
 char *address_runtime_path(const char *name, const char *shared, const char *given, char *buf, size_t size);
 
-/* A directory of this user's that nobody else may write to: 0, -ENOENT, or -EPERM. */
+/* A directory of this user's that no other may write to: 0, -ENOENT, or -EPERM. */
 int address_check_directory(const char *path);
 /* Where this user's sockets are without $XDG_RUNTIME_DIR, so that two programs of a user meet: /tmp/rdmad-UID, or where
  * others have taken that name, the first of /tmp/rdmad-UID.1 to .9 that is the user's own; where there is none, the

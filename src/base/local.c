@@ -434,7 +434,7 @@ int local_user(int fd, uid_t *uid)
 	close(diag);
 	if (n < (ssize_t)offsetof(typeof(answer), more) || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return -ENOENT;
-	/* One that its program has closed is nobody's, and would look as root's. */
+	/* One that its program has closed has no user, and would look as root's. */
 	if (answer.body.idiag_state != TCP_ESTABLISHED || !answer.body.idiag_inode)
 		return -ENOENT;
 	*uid = answer.body.idiag_uid;

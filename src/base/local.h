@@ -6,7 +6,7 @@
  * that start at once one gets the path, and no socket is taken for stale between its bind() and listen(). Where there
  * is no such lock, as on some file systems, sockets are bound without it.
  *
- * Descriptors go from a server to its client only. Strangers connect to a server, and may pass some (SCM_RIGHTS). The
+ * Descriptors go from a server to its client only. Any client may connect, and pass some (SCM_RIGHTS). The
  * last close of what was passed may take as long as the sender likes: a TCP socket with unsent bytes and SO_LINGER, or
  * a file of FUSE. It comes in the thread that receives the bytes, even if it asks for no descriptor, or that closes the
  * socket with them unread. So a server reads by local_recv() and ends by local_close(), which do neither in the thread
@@ -23,7 +23,7 @@
 #define LOCAL_UMASK ((mode_t)-1) /* the mode that the umask leaves */
 #define LOCAL_PASSED 8           /* descriptors in one message */
 
-/* The file that a listener's bind() made. Only that one is the listener's to remove: somebody may have removed it, and
+/* The file that a listener's bind() made. Only that one is the listener's to remove: another may have removed it, and
  * another listener made one of the same name. */
 struct local_file {
 	char path[LOCAL_PATH + 1];
@@ -41,7 +41,7 @@ int local_address(const char *path, struct sockaddr_un *out);
  * has the path; -EEXIST: what is there is no socket; -EBUSY: the directory stays locked. Any thread; may wait a second.
  */
 int local_listen(const struct sockaddr_un *at, socklen_t len, int type, mode_t mode, struct local_file *out);
-/* There is a socket, and nobody answers on it: a program that died left it behind. */
+/* There is a socket without a listener: a program that died left it behind. */
 bool local_is_stale(const char *path);
 /* Removes stale sockets of a directory, of the first so many. */
 void local_sweep(const char *directory, unsigned most);
@@ -51,7 +51,7 @@ int local_connect(const char *path, uint64_t limit);
 
 /* Process and user at the other end of a UNIX socket, as they were when it connected or listened. 0 or -errno. */
 int local_peer(int fd, struct ucred *out);
-/* It is this process's user, or root: nobody else is trusted without more. */
+/* It is this process's user, or root: no other is trusted without more. */
 bool local_is_own_user(uid_t uid);
 
 /* For a listener, before it listens: a peer that passes a descriptor to an accepted socket gets EPERM. Of any other

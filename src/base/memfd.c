@@ -22,7 +22,7 @@ int memfd_sealed(const char *name, size_t size)
 		errno = EFBIG;
 		return -EFBIG;
 	}
-	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL); /* nobody executes it */
+	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL); /* it is not executed */
 	if (fd < 0 && errno == EINVAL)                    /* Linux before 6.3 */
 		fd = memfd_create(name, flags);
 	if (fd < 0)

@@ -18,12 +18,12 @@ struct quota_share {
 };
 
 struct quota {
-	uint64_t secret[KEY_WORDS]; /* odd, so that nobody knows which sources meet in a bucket */
+	uint64_t secret[KEY_WORDS]; /* odd, so that no client knows which sources meet in a bucket */
 	_Atomic uint32_t taken;
 	uint32_t all;
 	size_t key_size, share_size, buckets;
 	size_t sources, begun; /* shares in the table; those that were ever in it */
-	char *shares;          /* 2 * all, and the first is for sources that nobody knows */
+	char *shares;          /* 2 * all, and the first is for unknown sources */
 	struct quota_share *free;
 	struct quota_share *bucket[];
 };

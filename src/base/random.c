@@ -1,4 +1,4 @@
-/* random.c: bytes that nobody can guess. */
+/* random.c: bytes that cannot be guessed. */
 #include "base/base.h"
 
 #include <sys/random.h>

@@ -1,7 +1,7 @@
 /*
  * spin.h: whether a thread that waits polls first, or sleeps at once. One for each thread that waits; no locks.
  *
- * Polling saves a wake-up where there is a processor to spare, and costs whoever is waited for the processor where
+ * Polling saves a wake-up where there is a processor to spare, and costs the one that is waited for a processor where
  * there is none. No figure of the machine tells which, so it is measured: how long it is from each piece of work to the
  * next. Now and then some waits go the other way, until it is clear which one is better; that one is taken. Where
  * polling ends without work most of the time it is left, too: the wake-up is paid anyway.

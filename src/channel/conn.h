@@ -156,7 +156,7 @@ struct channel_far_ask {
 };
 
 /* Clients with tickets that rdmad makes of this secret may come, beside those with the program's key. Listeners that
- * ask nobody for a key, and those of other kinds, are left as they are. 0 or -ENOMEM. */
+ * ask for no key, and those of other kinds, are left as they are. 0 or -ENOMEM. */
 int channel_far_listener_issue(struct rdmad_channel_listener *listener, const uint8_t secret[static WIRE_SECRET]);
 
 /* Connect and ask. 0; -EREMOTE: *moved says where; else why not, logged. */

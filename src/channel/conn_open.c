@@ -32,7 +32,7 @@ int channel_far_map(struct channel_far *far)
 		rc = channel_mirror_map(fd, (off_t)size, size, out);
 	close(fd);
 	if (far->relayed)
-		return rc; /* nobody writes to it */
+		return rc; /* no thread writes to it */
 	if (rc == 0)
 		rc = fabric_register(domain, in->data, 2 * size, FABRIC_REMOTE_WRITE, &far->in);
 	if (rc == 0)
@@ -81,7 +81,7 @@ void channel_far_name(struct channel_far *far)
 	snprintf(far->peer, sizeof(far->peer), "%s", info.peer);
 }
 
-/* Why not, in the words of the one who refused, or in those of the connection's end. */
+/* Why not, in the words of the end that refused, or in those of the connection's end. */
 static void far_explain(const struct channel_far *far, const struct channel_far_ask *ask, int rc)
 {
 	char words[512];

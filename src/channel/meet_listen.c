@@ -277,7 +277,7 @@ static int meet_fetch(struct meet_listener *l, uint64_t until, struct rdmad_chan
 	return channel_meet_ask(&ask, &timed, out) == 0 ? 0 : -EAGAIN;
 }
 
-/* Polls all from where a client may come. -EAGAIN: nobody; *work: but something was done. */
+/* Polls all from where a client may come. -EAGAIN: no client; *work: but something was done. */
 static int meet_poll(struct meet_listener *l, bool arm, uint64_t until, bool *work, struct rdmad_channel **out)
 {
 	int rc, n;

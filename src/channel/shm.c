@@ -1,7 +1,7 @@
 /*
  * shm.c: both rings in memory that both programs map. The end that puts stores the head, the end that gets the tail. A
  * thread that is about to sleep says for which index, in the ring; then each of the two threads reads what the other
- * one wrote, after a fence: the one whether it has come, the other whether somebody sleeps for it. So at least one of
+ * one wrote, after a fence: the one whether it has come, the other whether a thread sleeps for it. So at least one of
  * them sees the other. An eventfd wakes. The socket on which the two met stays open: its end tells that the peer's
  * process is gone.
  */

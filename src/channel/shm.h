@@ -34,7 +34,7 @@ int channel_poll(struct pollfd *fds, unsigned count, uint64_t ns);
 
 /* The directory of this user's channels. */
 void channel_shm_directory(char buf[static SHM_DIRECTORY_MAX]);
-/* 0: nobody else can put anything into it; or -errno, logged. */
+/* 0: no other user can put anything into it; or -errno, logged. */
 int channel_shm_directory_check(const char *path);
 /* -ENAMETOOLONG, logged. */
 int channel_shm_path(const char *directory, const char *name, struct sockaddr_un *out);

@@ -45,7 +45,7 @@ struct conn_ops {
 	/* conn_reserve had failed outside of record() and may succeed now. */
 	void (*writable)(struct conn *conn);
 	/* The peer is going to end. It still answers for a while; best disconnect before it ends. `last`: it takes
-	 * nothing any more, and has not carried out what it has not answered. NULL: nobody wants to know. */
+	 * nothing any more, and has not carried out what it has not answered. NULL: not wanted. */
 	void (*leave)(struct conn *conn, bool last);
 	/* The last call: nothing of this connection is in flight and it is freed on return. error: 0 when either side
 	 * asked to disconnect in peace, else negative errno; reason is never NULL. */
@@ -94,7 +94,7 @@ struct conn_attr {
 	/* Given back when it ends, but not if it came to nothing, as conn_accept() said. May be NULL. */
 	struct quota_share *share;
 	bool admitted; /* from the first: conn_admit() */
-	/* The key that both must prove. The one who accepts takes one that nobody has where the client's number is
+	/* The key that both must prove. The accepting end takes one that no client has where the client's number is
 	 * unknown, so that the client learns nothing by that. It is copied. NULL: nothing is proved. */
 	const struct auth_key *key;
 	/* What an accepted client has, taken over with its reference also where the accept fails. NULL: all rights. */
@@ -244,7 +244,7 @@ struct wire_record *conn_reserve(struct conn *conn, uint32_t body, uint32_t *roo
 struct wire_record *conn_reserve_reply(struct conn *conn, unsigned op, uint32_t id, uint32_t body, uint32_t *room);
 
 /* Would conn_reserve() find room for a body of so many bytes? If conn_reserve() finds none, the peer may later count as
- * stalled. A caller who can do without the record asks here first, so that the peer is not blamed. */
+ * stalled. A caller that can do without the record asks here first, so that the peer is not blamed. */
 bool conn_has_room(const struct conn *conn, uint32_t body);
 
 /* The record that was reserved last is complete with a body of `length` bytes. */
@@ -285,7 +285,7 @@ void conn_wait_writable(struct conn *conn);
  *
  * The service keeps what the steps have done. The record comes again with the same bytes, but at another address. As
  * the connection waits only for its turn, it does not count as stalled, and conn_group_progress says that there is more
- * to do, so that nobody sleeps meanwhile.
+ * to do, so that no thread sleeps meanwhile.
  */
 
 /* In record(): the record took as long as so many short ones, of about a microsecond. */
@@ -308,7 +308,7 @@ bool conn_idle(const struct conn *conn);
  */
 
 /* Embedded in what its user knows of the transfer; lives until done(), which is called once: from a later turn
- * of the group, or when the connection is buried (FABRIC_FLUSHED). After it nothing touches the memory. */
+ * of the group, or when the connection is freed (FABRIC_FLUSHED). After it nothing touches the memory. */
 struct conn_transfer {
 	struct list node;
 	struct conn *conn;

@@ -11,7 +11,7 @@ enum conn_state {
 	CONN_ESTABLISHED,
 	CONN_CLOSING,  /* in error; flushes and the disconnect are coming */
 	CONN_FLUSHING, /* closing, and the fabric's last event of its endpoint came */
-	CONN_DEAD,     /* nothing in flight: the end of the turn buries it */
+	CONN_DEAD,     /* nothing in flight: the end of the turn frees it */
 };
 
 /* What a peer that has to go was told. */
@@ -195,13 +195,13 @@ struct conn_group {
 	bool crowded;     /* there is more than a turn takes: what each connection takes of it is counted */
 	uint64_t round;   /* in each, all that wait have a visit */
 	uint64_t allowed; /* ns of this turn, until now */
-	uint64_t turn_began, visit_began; /* 0: nobody looked yet */
+	uint64_t turn_began, visit_began; /* 0: not looked at yet */
 	uint64_t parked_bytes;
 	struct conn_parked *spare; /* memory for what is parked next */
 	uint32_t spares;
 	struct conn **heap; /* all connections, that with the earliest due first */
 	uint32_t heap_count, heap_room;
-	bool dead;                 /* there are connections that the next turn buries */
+	bool dead;                 /* there are connections that the next turn frees */
 	uint32_t ending;           /* connections in `closing` */
 	uint32_t unproved;         /* with a prover of a server's */
 	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */

@@ -159,7 +159,7 @@ bool conn_say(struct conn *conn, const struct wire_record *head, const void *bod
 }
 
 /* Ready messages with what is pushed behind them, linked: no more messages than half of the send queue, which has at
- * least their window, as the peer may have admitted nobody (fabric.h, promise 10). How many messages; *pushes: and
+ * least their window, as the peer may not have admitted it (fabric.h, promise 10). How many messages; *pushes: and
  * values. */
 static inline unsigned messages_chain(struct conn *conn, struct fabric_wr wr[static CHAIN_MAX], unsigned *pushes)
 {

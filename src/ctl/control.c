@@ -87,7 +87,7 @@ static int fail_connect(int error, const char *path)
 	return CTL_UNREACHABLE;
 }
 
-/* Not a program of another user, which has made the socket in a place that everybody may write to. Root goes where it
+/* Not a program of another user, which has made the socket in a place that all users may write to. Root goes where it
  * says. */
 static bool is_ours(int fd, const char *path)
 {

@@ -326,7 +326,7 @@ json_t *ctl_kv_describe(const void *kv, const char *key);
 
 /* The value of a command: argument number `at`, the file `path` (NULL: none) or stdin. free() *owned. An exit
  * status. */
-/* version 0: nobody knows. An exit status. */
+/* version 0: unknown. An exit status. */
 int ctl_kv_print_value(const void *kv, const char *key, const void *value, size_t len, uint64_t version);
 int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char *path, const char **value, size_t *len,
 		      char **owned);

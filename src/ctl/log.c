@@ -1,4 +1,4 @@
-/* log.c: the log of the key/value store: how far it is, a checkpoint; and its files, which nobody else has open. */
+/* log.c: the log of the key/value store: how far it is, a checkpoint; and its files, which no process has open. */
 #include "ctl/ctl.h"
 #include "wal/wal.h"
 

@@ -21,7 +21,7 @@ struct peer_bench {
 	rdma_context *ctx;
 	rdma_group *group;
 	int rank, ranks;
-	const char *transport; /* of rank 0: to rank 1, who may have ended before it */
+	const char *transport; /* of rank 0: to rank 1, which may have ended before it */
 	size_t size;           /* bytes of a message, or of a rank's part */
 	char *sent;            /* for all ranks, as is what they receive */
 	char *received;

@@ -334,7 +334,7 @@ static void read_group(struct reader *r, const config_setting_t *group, const ch
 		read_member(r, config_setting_get_elem(group, (unsigned)i), prefix);
 }
 
-/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if anybody writes: look
+/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if it has a writer: look
  * first. */
 static FILE *open_file(struct reader *r)
 {

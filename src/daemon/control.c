@@ -1,6 +1,6 @@
 /*
  * control.c: the control socket: one line in, one JSON object out, closed. A client that is slow, silent or sends
- * garbage costs a descriptor and CLIENT_PATIENCE, nothing else. A descriptor is kept in reserve, so that one client is
+ * garbage costs a descriptor and CLIENT_TIMEOUT, nothing else. A descriptor is kept in reserve, so that one client is
  * served also when connections have taken all others.
  */
 #include "daemon/daemon.h"
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define CLIENTS_MAX 16
-#define CLIENT_PATIENCE (5 * TIME_S)
+#define CLIENT_TIMEOUT (5 * TIME_S)
 #define ACCEPT_PAUSE (100 * TIME_MS) /* when there is no descriptor, and the reserve is in use */
 
 struct control {
@@ -299,7 +299,7 @@ static struct client *client_new(struct control *control, int fd)
 		free(c);
 		return NULL;
 	}
-	loop_set_timer(c->timer, CLIENT_PATIENCE);
+	loop_set_timer(c->timer, CLIENT_TIMEOUT);
 	list_add_tail(&control->clients, &c->node);
 	control->count++;
 	return c;
@@ -439,7 +439,7 @@ void control_close(struct daemon *d)
 	if (control->reserve >= 0)
 		close(control->reserve);
 	local_file_remove(&control->file);
-	local_close(control->fd); /* what nobody accepted may hold a descriptor */
+	local_close(control->fd); /* what was not accepted may hold a descriptor */
 	free(control);
 	d->control = NULL;
 }

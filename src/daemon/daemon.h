@@ -149,12 +149,12 @@ int options_parse(int argc, char **argv, struct options *out);
  * changes the target or opens the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old
  * target stays. */
 int logging_open(const char *target, enum log_level level);
-void logging_close(void); /* what was logged is written by then, or nobody takes it */
+void logging_close(void); /* what was logged is written by then, unless its reader takes nothing */
 /* From here on the calling thread's errors and warnings are also added to `lines`, one on a line; NULL: no more. */
 void logging_gather(char *lines, size_t size);
 /* Whether errors and warnings also go to stderr, as they do until the start has succeeded. */
 void logging_echo(bool on);
-/* From here to the close a thread writes, no other waits for who takes the log, and floods are held back. 0 or
+/* Start the log's thread: until the close no other waits for the log's reader, and floods are held back. 0 or
  * EX_OSERR. */
 int logging_start(void);
 
@@ -402,7 +402,7 @@ struct daemon {
 	struct loop_watch *tick; /* the clock of services and listeners */
 	struct loop_watch *drain_timer;
 	struct {
-		struct loop_watch *timer; /* NULL: nobody watches */
+		struct loop_watch *timer; /* NULL: no watchdog */
 		uint64_t interval;        /* ns */
 		unsigned unanswered;      /* workers that were asked and have not answered */
 	} watchdog;

@@ -40,7 +40,7 @@ enum target { TARGET_STDERR, TARGET_SYSLOG, TARGET_FILE };
 static _Atomic int target = TARGET_STDERR;
 /* Stays open once it was: another thread may be writing. A new file takes its place by dup2(). */
 static _Atomic int file = -1;
-/* While the daemon starts, somebody may sit at the terminal and wonder why it does not. */
+/* While the daemon starts, its user may sit at the terminal and wonder why it does not. */
 static atomic_bool echo = true;
 
 /* Whether the line went out whole: in one write, so that threads do not mix theirs. */
@@ -97,7 +97,7 @@ static bool write_file(const struct message *m)
 	return write_line(file, line, n, sizeof(line));
 }
 
-/* syslog() itself does not say whether anybody took it. */
+/* syslog() itself does not say whether the line was taken. */
 static bool write_syslog(const struct message *m)
 {
 	syslog(priorities[m->level], "%s: %s", m->room, m->text);
@@ -110,7 +110,7 @@ static bool (*const writers[])(const struct message *) = {
 	[TARGET_FILE] = write_file,
 };
 
-/* What a full disk or a missing system log does not take goes to stderr, which may be somebody's. */
+/* What a full disk or a missing system log does not take goes to stderr, which may be read. */
 static void write_out(const struct message *m)
 {
 	int to = atomic_load(&target); /* a reload may change it now */
@@ -238,7 +238,7 @@ static bool queue_end(void)
 	return true;
 }
 
-/* A pipe that nobody reads is an error, and not waited for. */
+/* A pipe without a reader is an error, and not waited for. */
 static int open_file(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 struct loop {
-	uintptr_t owner; /* thread_self() of the thread that is in it; 0: nobody is */
+	uintptr_t owner; /* thread_self() of the thread that is in it; 0: none is */
 	struct event_base *base;
 	struct event *wake, *alarm;
 	int wake_fd;

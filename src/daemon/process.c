@@ -16,7 +16,7 @@
 #define FDS_PROCESS 32 /* log, control socket, listeners, devices */
 #define FDS_WORKER 14  /* its loop, and queues of sockets and of a device */
 /* Seldom in use: control clients, and of each thread sockets that have not asked yet, or linger; see
- * fabric/soft/soft.h. Without a descriptor nobody is accepted, so a quarter of all will do for them. */
+ * fabric/soft/soft.h. Without a descriptor no client is accepted, so a quarter of all will do for them. */
 #define FDS_PASSING 256
 #define CONNECTIONS_LEAST 4
 
@@ -121,7 +121,7 @@ void process_ready(void)
 	parent_pipe = -1;
 }
 
-/* A daemon that ended after we opened its file has taken the name away, and the lock is on a file that nobody finds. */
+/* A daemon that ended after we opened its file has taken the name away, and the lock is on a file without a name. */
 static bool file_is_at(const char *path, int fd)
 {
 	struct stat named, open;
@@ -232,7 +232,7 @@ void process_check_memlock(uint64_t bytes)
 		 units_human_size((double)limit.rlim_cur, has), units_human_size((double)bytes, needs));
 }
 
-/* A directory that others may write to, such as one of ours below /tmp that someone made before us,
+/* A directory that others may write to, such as one of ours below /tmp that another user made before,
  * is no place for a socket that we trust. */
 static int check_directory(const char *path)
 {

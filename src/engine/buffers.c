@@ -15,7 +15,7 @@
 #define PAGE 4096u
 #define CLASS_MIN 12 /* 4 KiB, the first class */
 #define CLASSES 30
-#define RIGHTS FABRIC_REMOTE_ATOMIC /* sets of rights, which are bits; nobody asks for that one or a higher one */
+#define RIGHTS FABRIC_REMOTE_ATOMIC /* sets of rights, which are bits; that one and higher ones are not used */
 #define KEEP (256 * MIB)            /* of free buffers; beyond this, the longest unused are unmapped */
 
 struct landing {

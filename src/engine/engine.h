@@ -8,7 +8,7 @@
  *    between engine_enter and engine_leave. Both may be nested, as in a callback, and are nothing without a thread.
  *    What is set before the handle is given out and never changes may be read outside.
  *  - The thread does nothing while a caller is inside, also while that caller sleeps in a wait.
- *  - The thread calls nobody's callback. A function that finds the end of an operation asks engine_defers(); if so it
+ *  - The thread calls no callback. A function that finds the end of an operation asks engine_defers(); if so it
  *    keeps the outcome and calls engine_defer(), and the caller's next turn tells it.
  *  - A callback that may wait (kv_scan's) is called outside, and by no turn.
  * "Inside" below is what must(engine_entered(engine)) checks: between the two calls, or in the thread's own turn.
@@ -36,7 +36,7 @@ struct deferred {
 	void (*deliver)(struct deferred *deferred); /* inside, in the caller's turn */
 };
 
-/* A provider, opened, that a listener and the engines of those whom it accepted have together. Any thread. */
+/* A provider, opened, that a listener and the engines of accepted clients have together. Any thread. */
 struct engine_fabric {
 	struct fabric *fabric;
 	_Atomic unsigned holders;
@@ -130,7 +130,7 @@ static inline void engine_leave(struct engine *engine)
 		progress_leave(head->progress);
 }
 
-/* Inside. Whether this turn is the thread's, which calls nobody. */
+/* Inside. Whether this turn is the thread's, which calls no callback. */
 static inline bool engine_defers(const struct engine *engine)
 {
 	return ((const struct engine_head *)engine)->serving;
@@ -144,7 +144,7 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 /* Inside. One turn without waiting: what was deferred is told, completions and events are handled. Returns how much
  * there was of them. -EDEADLK from inside a callback. */
 int engine_turn(struct engine *engine);
-/* The same for who knows the time. */
+/* Like engine_turn(), with the current time. */
 int engine_turn_at(struct engine *engine, uint64_t now);
 /* Inside, outside a turn. The other end of *conn has hung up (conn_hung_up()): turn until closed() has come, which sets
  * *conn to NULL. */
@@ -154,7 +154,7 @@ void engine_see_end(struct engine *engine, struct conn *const *conn);
 void engine_timer_set(struct engine *engine, struct engine_timer *timer, uint64_t when);
 void engine_timer_cancel(struct engine *engine, struct engine_timer *timer);
 
-/* The thread's turn, which is inside by it: tells nobody. And how many turns the caller had. */
+/* The thread's turn, which is inside by it: calls no callback. And how many turns the caller had. */
 int engine_serve(struct engine *engine);
 uint64_t engine_turns(const struct engine *engine);
 
@@ -280,8 +280,8 @@ int client_owned(const char *room, unsigned forks);
  * was to do. */
 bool client_abandoned(struct engine *engine, unsigned forks);
 
-/* How a public function ends, which began with log_clear_last(): a failure has words, here those of its number where
- * nobody had others, and a success has none, whatever callbacks did meanwhile. */
+/* How a public function ends, which began with log_clear_last(): a failure has words, here those of its number
+ * if there are no others, and a success has none, whatever callbacks did meanwhile. */
 int client_end(const char *room, const char *what, int rc);
 
 /*
@@ -442,7 +442,7 @@ bool engine_has(const struct engine *engine, const struct fabric_transport *tran
  */
 struct door {
 	const struct fabric_transport *transport;
-	struct engine_fabric *fabric; /* for the engines of those who are accepted */
+	struct engine_fabric *fabric; /* for the engines of accepted clients */
 	struct fabric_domain *domain;
 	struct fabric_queue *queue;
 	struct fabric_listener *listener[ADDRESS_SOCKETS];
@@ -460,7 +460,7 @@ struct doors_attr {
 	const char *room;                    /* of what is logged */
 	const char *url;                     /* the address, for people */
 	const struct engine_options *engine; /* device, traffic_class, require_rdma */
-	int epoll;                           /* tells of who comes */
+	int epoll;                           /* tells of clients that come */
 	/* A holder more of what the engines have open; NULL: each door opens its own. */
 	int (*fabric)(void *arg, const struct fabric_transport *transport, struct engine_fabric **out);
 	void *arg;

@@ -98,7 +98,7 @@ static int door_listen(struct door *door, struct address *address)
 		struct fabric_listener **listener = &door->listener[door->listeners];
 
 		rc = -EADDRNOTAVAIL;
-		/* rdma_cm listens on the loopback without complaint, and then nobody can connect. */
+		/* rdma_cm listens on the loopback without complaint, and then no client can connect. */
 		if (!door->transport->loopback && address_is_loopback((struct sockaddr *)sa))
 			continue;
 		if (!address->path)

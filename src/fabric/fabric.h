@@ -27,8 +27,8 @@
  *     endpoints go to error, get their flushes and then FABRIC_DISCONNECTED.
  *  5. Connection events are values, copied and acknowledged before the caller sees them. FABRIC_DISCONNECTED comes at
  *     most once and is an endpoint's last event. If a device or its queue is lost, FABRIC_REMOVED comes in its place,
- *     behind the flushes: then nobody knows whether the flushed requests were carried out. Either may come before
- *     completions that are in the queue already: a caller who wants all of them polls until there are none.
+ *     behind the flushes: then it is not known whether the flushed requests were carried out. Either may come before
+ *     completions that are in the queue already: a caller that wants all of them polls until there are none.
  *  6. Reads and writes of any size work: 0 bytes touch nothing and check no key; 2 GiB and
  *     more are split below this contract. A send fits one posted receive, or both
  *     endpoints fail.
@@ -299,7 +299,7 @@ void fabric_queue_destroy(struct fabric_queue *queue); /* listeners and endpoint
 void fabric_queue_abandon(struct fabric_queue *queue);
 
 /* Listen on a resolved address; port 0 picks one, fabric_listener_port tells (0 for UNIX).
- * A stale UNIX socket that nobody answers on is replaced, a live one is -EADDRINUSE.
+ * A stale UNIX socket, without a listener, is replaced, a live one is -EADDRINUSE.
  * -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EAFNOSUPPORT (provider has no such address). */
 int fabric_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
 		  struct fabric_listener **out);
@@ -338,10 +338,10 @@ char *fabric_endpoint_peer(const struct fabric_endpoint *endpoint, char *buf, si
  * of the loopback are one. Without padding: compare the bytes. */
 struct fabric_source {
 	uint64_t family; /* AF_UNIX: a user of this machine, id[0]; AF_INET, AF_INET6, its link in the upper half;
-	                  * AF_UNSPEC: nobody knows */
+	                  * AF_UNSPEC: unknown */
 	uint64_t id[2];
 };
-/* Are these known to be the same? Never if nobody knows who one of them is. */
+/* Are these known to be the same? Never if one of them is unknown. */
 static inline bool fabric_source_same(const struct fabric_source *a, const struct fabric_source *b)
 {
 	return a->family != AF_UNSPEC && memcmp(a, b, sizeof(*a)) == 0;

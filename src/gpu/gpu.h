@@ -92,7 +92,7 @@ int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out);
 struct gpu_session;
 
 /* Make the ring, cleared, and start the process; shape was checked. `queue_mode`: jobs come by one-sided writes, of
- * which nobody tells the process. The thread that calls lives as long as the session: a process is killed when that
+ * which the process is not told. The thread that calls lives as long as the session: a process is killed when that
  * which made it ends. Takes long: memory and a process are made. -ENOMEM, -EAGAIN (no process), -ENOENT (no program),
  * -ENOSYS (a kernel without pidfd_open): logged. */
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
@@ -107,7 +107,7 @@ const struct wire_ring *gpu_session_ring(const struct gpu_session *session);
 /* Becomes readable when progress has something to do, or, of an armed port, when there are results;
  * does not change. */
 int gpu_session_fd(const struct gpu_session *session);
-/* Take what the process said, its death, and the end of patience. Its state then. */
+/* Take what the process said, its death, and its deadline. Its state then. */
 enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_t now);
 /* Its process is not reaped yet. */
 bool gpu_session_alive(const struct gpu_session *session);

@@ -1,7 +1,7 @@
 /*
  * session.c: a ring and the process that works on it, from the daemon's side. Nothing here waits
  * for the process: what it says and its end are seen when its descriptors become readable, and its
- * patience is a deadline.
+ * the wait for it has a deadline.
  */
 #include "gpu/gpu.h"
 #include "base/local.h"
@@ -86,7 +86,7 @@ static void *random_place(void)
 	return (void *)(uintptr_t)(PLACE_LEAST + random % PLACES * WIRE_RING_PAGE);
 }
 
-/* Memory that cannot change its size under whoever maps it; new pages of it are zero. The
+/* Memory that cannot change its size under a process that maps it; new pages of it are zero. The
  * descriptor, or -errno. */
 static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring)
 {
@@ -459,7 +459,7 @@ void gpu_session_destroy(struct gpu_session *session)
 	if (!session)
 		return;
 	must(session_is_mine(session));
-	if (session->process >= 0) { /* nobody asks it to end in peace any more */
+	if (session->process >= 0) { /* it is not asked to end in peace any more */
 		kill_process(session);
 		poll(&(struct pollfd){.fd = session->process, .events = POLLIN}, 1, (int)(GPU_KILL_PATIENCE / TIME_MS));
 		if (!gpu_spawn_reap(session->process, WNOHANG, &status))

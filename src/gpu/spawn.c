@@ -187,7 +187,7 @@ bool gpu_spawn_reap(int pidfd, int flags, int *status)
 		rc = waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | flags);
 	while (rc != 0 && errno == EINTR);
 	if (rc != 0) {
-		*status = 0; /* somebody else has reaped it */
+		*status = 0; /* another thread has reaped it */
 		return true;
 	}
 	if (info.si_pid == 0)

@@ -3,7 +3,7 @@
  * body is one text for both: a block of the accelerator, or one processor as a team of one.
  *
  * A body answers its thread's share of the check of the output (wire_ring_check_payload), which it
- * adds up from the words that it writes, so that nobody has to read the output again.
+ * adds up from the words that it writes, so that the output is not read again.
  */
 #ifndef RDMAD_GPU_TEAM_H
 #define RDMAD_GPU_TEAM_H
@@ -22,7 +22,7 @@ struct gpu_team {
 	uint32_t index, count; /* this thread, of how many */
 	uint32_t *scratch;     /* shared by the team */
 	uint32_t scratch_bytes;
-	const uint32_t *stop; /* when not 0: return, nobody will look at the output */
+	const uint32_t *stop; /* when not 0: return, the output is not wanted */
 };
 
 /* Inputs and outputs are cells: they begin at a word, and their room ends with a whole one. What

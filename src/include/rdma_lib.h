@@ -270,7 +270,7 @@ int rdma_group_lost(const rdma_group *group, int rank);
 /*
  * Collective operations: all members call them, in the same order, with arguments that fit together. 0 or -1. Lengths
  * and counts are those of one member's part. If an operation fails at one member, it soon fails, with the same errno,
- * at all members who are not done with it, and the text names the rank and the reason; but EINVAL is told to the caller
+ * at all members not done with it, and the text names the rank and the reason; but EINVAL is told to the caller
  * alone. The group can be used further, but not after ECONNRESET, which is the loss of a member. Buffers do not
  * overlap. With RDMA_IN_PLACE for `send`, what a member sends is in its receive buffer already, at its place.
  */

@@ -64,7 +64,7 @@ free_chunk:
 	return rc;
 }
 
-/* Asking costs system calls and a line of the log, and who asks is in a hurry: a machine that refused is left in peace
+/* Asking costs system calls and a line of the log, at a hot place: a machine that refused is left in peace
  * for a while. The pool's own limit costs nothing to find out. */
 static int memory_pool_grow(struct memory_pool *pool)
 {

@@ -57,7 +57,7 @@ void rdma_enter(rdma_context *ctx)
 	context_enter(ctx);
 }
 
-/* With the lock. Whether somebody is to be told of. */
+/* With the lock. Whether there is a request or a peer to tell of. */
 static bool context_leave_all(rdma_context *ctx)
 {
 	bool tell = !list_empty(&ctx->lost) && !ctx->telling;
@@ -207,7 +207,7 @@ int context_engine(rdma_context *ctx, const struct fabric_transport *transport, 
 /*
  * Turns
  */
-/* As at most times: one look rather than a call for each who may have something to do. */
+/* As at most times: one look rather than a call for each layer. */
 static bool only_engines_turn(const rdma_context *ctx, uint64_t now)
 {
 	return list_empty(&ctx->schedules) && list_empty(&ctx->to_read) && list_empty(&ctx->limited) &&
@@ -283,7 +283,7 @@ uint64_t context_until(const rdma_context *ctx)
 /* A yield is long if it takes more than both limits, the second in system calls, which take microseconds on an emulated
  * processor: then another thread has run, or an interrupt came. So one long yield is not enough: it adds YIELD_WORTH,
  * each short one takes 1 away, and from CROWDED on each idle turn yields. A thread that ran for longer than STRANGER
- * waits for nobody, and each further yield would cost as much. */
+ * does not wait, and each further yield would cost as much. */
 #define YIELD_LONG (2 * TIME_US)
 #define YIELD_LONG_CALLS 8
 #define YIELD_WORTH 16

@@ -155,7 +155,7 @@ struct rdma_context {
 	struct peer **peer; /* peer/links/roster.c: in the order of their indices; those that have gone leave */
 	uint32_t peers, peers_room;
 	uint32_t indices;      /* given out */
-	bool gone_to_bury;     /* perhaps: somebody has gone, or is not needed any more */
+	bool gone_to_bury;     /* perhaps: a peer has gone, or is not needed any more */
 	struct list waiting;   /* peers that were not accepted, in the order of their coming */
 	struct list lost;      /* peers to be told of */
 	struct list schedules; /* collectives under way; peer/collectives/schedule.c */

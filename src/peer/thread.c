@@ -2,7 +2,7 @@
  * thread.c: rdma_options.progress_thread: a thread that turns a context while its program does something else. It
  * sleeps on the context's descriptor. While the program turns the context itself, or sleeps in a call, the thread
  * leaves it alone, as handing over would cost the program a sleep and a wake-up: it looks now and then whether the
- * program still does. It calls nobody: what there is to tell the program hears from its next call, and its descriptor
+ * program still does. It calls no callback: what there is to tell, that hears from its next call, and its descriptor
  * is readable until then.
  */
 #include "peer/links/connect.h"

@@ -25,7 +25,7 @@ static void group_forget(pid_t *group, size_t *count, pid_t which)
 			group[i--] = group[--*count];
 }
 
-/* Empties the directory that was opened, and removes the name if it still means that one: somebody may have put another
+/* Empties the directory that was opened, and removes the name if it still means that one: another may have been put
  * there. */
 static bool remove_directory(const char *path, int fd)
 {

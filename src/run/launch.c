@@ -162,7 +162,7 @@ void run_signal(struct run *run, int number)
 		return;
 	}
 	/* A user that asks twice does not want to wait; a launcher asks for what it wants. Where all have ended, only
-	 * output is left that nobody reads. */
+	 * output is left that is not read. */
 	run->asked = true;
 	if (!run->alive)
 		fail_run(run, RUN_SIGNALLED + number);

@@ -83,7 +83,7 @@ static int make_key(struct meeting *meeting)
 
 /* All addresses where other hosts take part, else a UNIX socket that only this user reaches. It sleeps rather than
  * polls: the processors are the ranks'. No address has more than a quarter of the connections, and a connection without
- * a request gives way, so strangers do not keep the ranks out. Nor are they told of the group, whose name nobody can
+ * a request gives way, so others do not keep the ranks out. Nor are they told of the group, whose name they cannot
  * guess. */
 static int write_configuration(const struct meeting *meeting, const char *path)
 {
@@ -202,7 +202,7 @@ bool meeting_is_ready(struct meeting *meeting)
 	return ready;
 }
 
-/* Nobody has anything of it any more: it carries nothing that could be lost. */
+/* No rank has anything of it any more: it carries nothing that could be lost. */
 void meeting_stop(struct meeting *meeting)
 {
 	siginfo_t info;

@@ -57,7 +57,7 @@ void rank_signal(struct rank *rank, int number, bool hard)
 {
 	if (!rank->pid || rank->ended)
 		return;
-	/* Where no agent is, nobody would read of it. */
+	/* Without an agent it would not be read. */
 	if (!rank_is_remote(rank) || hard || (number == SIGKILL && rank->out.awaits_agent)) {
 		kill(-rank->pid, number);
 		return;

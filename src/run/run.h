@@ -41,7 +41,7 @@ enum run_exit {
 void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with -v only. */
 void run_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* From now on by this sink, so that it waits for nobody and stands between the ranks' lines. NULL: to stderr at
+/* From now on by this sink, so that it never waits and stands between the ranks' lines. NULL: to stderr at
  * once. */
 struct sink;
 void run_say_to(struct sink *sink);
@@ -241,7 +241,7 @@ struct run {
 	int status;         /* of the first that failed; 0: none has */
 	bool started;       /* all, or it was tried */
 	bool ending;        /* all were told to end */
-	bool asked;         /* by a signal or the time: what nobody reads is not waited for */
+	bool asked;         /* by a signal or the time: output without a reader is not waited for */
 	unsigned killed;    /* how often: softly, hard */
 	uint64_t kill_at, timeout_at, start_by, drain_at;
 };

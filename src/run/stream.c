@@ -119,7 +119,7 @@ static void emit_line(struct stream *stream, const char *line, size_t length)
 	sink_put(stream->sink, "\n", 1);
 }
 
-/* Text without a line feed stays so where nobody else writes. */
+/* Text without a line feed stays so with one rank. */
 static void emit_piece(struct stream *stream, const char *text, size_t length)
 {
 	if (*stream->label || run_options.count > 1)

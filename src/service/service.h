@@ -7,7 +7,7 @@
  * - of the process: what open() made, from the service's settings. The main thread opens and closes it, before the
  *   workers start and after they ended; workers share it, so what changes in it is atomic or has a lock.
  * - of a worker thread: a struct service_part, which the service's own struct begins with. It belongs to that worker:
- *   the main thread makes it before the worker runs and frees it after the worker ended; in between nobody else touches
+ *   the main thread makes it before the worker runs and frees it after the worker ended; in between no other touches
  *   it.
  * - of a connection: its agent, which belongs to the worker of the connection.
  */
@@ -26,7 +26,7 @@ struct service_host {
 	struct fabric_domain *const *domain; /* one of each fabric that is open, until open() returns */
 	unsigned domains;
 	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
-	/* NULL: nobody wants to know. */
+	/* NULL: not wanted. */
 	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */
 	void (*fatal)(void *arg,
 		      int error); /* from any thread: the process is to end, with the exit status of that errno */
@@ -142,7 +142,7 @@ struct service {
 	/* A connection. Its worker.
 	 */
 	/* Check a request that was decoded and fill what the service grants. A reason other than WIRE_REASON_NONE
-	 * refuses, with *detail. NULL: everybody may. */
+	 * refuses, with *detail. NULL: every client may. */
 	enum wire_reason (*admit)(struct service_part *part, const struct service_way *way,
 				  const struct wire_request *request, struct wire_accept *grant, uint64_t *detail);
 	const struct conn_ops *ops;

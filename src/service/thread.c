@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define LEAVE_PATIENCE TIME_S /* for who was told to leave: a program that is elsewhere does not hear it */
+#define LEAVE_PATIENCE TIME_S /* for a client that was told to leave: a program that is elsewhere does not hear it */
 
 void service_thread_own(struct service_thread *thread)
 {

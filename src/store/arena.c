@@ -192,7 +192,7 @@ static void heap_add_spares(struct heap *h, int n)
 }
 
 /* The next span with a free object; those that a window claims are passed over. One without objects was claimed between
- * its pages' and its heap's step of growth: it goes, because nobody else will ever free it. */
+ * its pages' and its heap's step of growth: it goes, because no free will ever give it back. */
 static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
 {
 	struct page *span;

@@ -103,7 +103,7 @@ bool store_changes_hold(const struct store *store)
 	return changes_hold(&store->changes);
 }
 
-/* The one who took it last has its lines, and a lock that follows would wait for them. */
+/* The thread that took it last has its lines, and a lock that follows would wait for them. */
 static void change_expect(const struct changes *c, uint64_t lsn)
 {
 	const char *slot = (const char *)slot_of(c, lsn);
@@ -250,7 +250,7 @@ void store_changes_release(struct store *store, struct store_change *change, uns
 			store_item_release(store, item);
 		change[i].item = NULL;
 	}
-	/* Once for all, as those who write wait for these lines. */
+	/* Once for all, as writers wait for these lines. */
 	atomic_fetch_sub_explicit(&c->held, held, memory_order_relaxed);
 	if (dropped)
 		atomic_fetch_sub_explicit(&c->dropped, dropped, memory_order_relaxed);

@@ -78,7 +78,7 @@ int store_create(const struct store_config *config, struct store **out)
 	store->eviction = config->eviction;
 	store->value_max = MIN(config->value_max, VALUE_LIMIT);
 	atomic_store(&store->due, TIME_NEVER);
-	/* So that nobody can choose keys that share a bucket. */
+	/* So that no client can choose keys that share a bucket. */
 	rc = random_fill(&store->seed, sizeof(store->seed));
 	if (rc != 0)
 		goto free_store;

@@ -12,7 +12,7 @@
  *   wheel.c   a stripe's timer wheel
  *   arena.c   extents: size classes in spans of pages for small, whole pages for large
  *   pages.c   runs of pages: find, split, coalesce, and the window that eviction clears
- *   lock.c    the spin lock, and who holds what
+ *   lock.c    the spin lock, and what its holder may do
  *
  * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, order, heap,
  * pages. Extents are freed after the stripe's lock was given back.
@@ -157,7 +157,7 @@ void pages_give(struct pages *p, uint32_t first);
 uint64_t pages_return(struct pages *p, char *base, uint64_t now);
 
 /* The longest run that is free, to an eighth of its length where many are about as long: its length, 0 where there is
- * none. *first: its first page; NULL: nobody asks. */
+ * none. *first: its first page; NULL: not wanted. */
 uint32_t pages_longest(struct pages *p, uint32_t *first);
 
 /*
@@ -238,7 +238,7 @@ uint32_t arena_pages_least(const struct arena *a, uint64_t size);
 struct store_item *arena_alloc(struct arena *a, uint64_t size, uint64_t asked);
 /* The same, for a small one, from the spans that are there already. */
 struct store_item *arena_alloc_packed(struct arena *a, uint64_t size, uint64_t asked);
-/* Nobody but the caller knows of the extent any more. No stripe's lock held. */
+/* No other thread knows of the extent any more. No stripe's lock held. */
 void arena_free(struct arena *a, struct store_item *item, uint64_t asked);
 
 struct arena_usage {
@@ -290,7 +290,7 @@ void arena_window_rewind(struct window *w);
 struct store_item *arena_window_next(struct arena *a, struct window *w);
 
 /* The walk is at a large extent that stays. How many pages it may move down; false: they are not all free yet, as a
- * thread may be about to give one. Where it begins then, and the record of it, under its stripe's lock, so that nobody
+ * thread may be about to give one. Where it begins then, and the record of it, under its stripe's lock, so that none
  * frees it. */
 bool arena_window_gap(struct arena *a, const struct window *w, uint32_t *gap);
 struct store_item *arena_window_place(struct arena *a, const struct window *w);
@@ -311,7 +311,7 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 bool arena_growth_begin(struct arena *a, struct store_item *item, const struct window *w, uint64_t asked);
 struct growing *arena_growth(struct arena *a, const struct store_item *item);
 /* It has as many pages: 0, with all that is free behind it up to these. 1: there is something at run g->run, which is
- * claimed. -EBUSY: that belongs to a window, or to somebody who has just taken it. */
+ * claimed. -EBUSY: that belongs to a window, or to a thread that has just taken it. */
 int arena_grow(struct arena *a, struct growing *g, uint32_t pages);
 /* The first large extent from there on, not of a window, as a page before `end`; else UINT32_MAX. It may go at any
  * moment. */
@@ -475,7 +475,7 @@ struct change {
 };
 
 struct changes {
-	struct change *slot; /* NULL: nobody asked for changes */
+	struct change *slot; /* NULL: changes are not kept */
 	uint32_t size;
 	bool on;
 	uint64_t held_max, dropped_max;
@@ -539,7 +539,7 @@ static inline bool changes_hold(const struct changes *c)
 	return unlikely(c->on) && atomic_load_explicit(&c->held, memory_order_relaxed);
 }
 
-/* What a change tells of the item goes into its slot, so that the one who takes it never touches the item: else the
+/* What a change tells of the item goes into its slot, so that the reader of changes never touches the item: else the
  * lines of a short one go to the processor of that thread and back again. */
 static inline bool change_is_copy(const struct store_item *item, enum store_change_type type)
 {
@@ -576,7 +576,7 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 }
 
 /* Why an item leaves the index. The first two are changes, which use a grant up. Expiry is none: the time stands in the
- * change that wrote the item, and whoever keeps changes sees it pass without being told. Delete-all is one change of
+ * change that wrote the item, and the reader of changes sees it pass without being told. Delete-all is one change of
  * its own. */
 enum drop { DROP_DELETED, DROP_EVICTED, DROP_EXPIRED, DROP_FLUSHED };
 
@@ -640,7 +640,7 @@ void evict_remove(struct store *store, struct stripe *s, struct store_item *item
 /* The same item, at another place. */
 void evict_move(struct store *store, struct stripe *s, struct store_item *old, struct store_item *new);
 
-/* Evicts the next in order. False: nothing that may be evicted was met. *size: that of its extent, 0 when somebody was
+/* Evicts the next in order. False: nothing that may be evicted was met. *size: that of its extent, 0 when a thread was
  * faster. */
 bool evict_next(struct store *store, uint64_t *size);
 
@@ -660,7 +660,7 @@ static inline void evict_replace(struct store *store, struct stripe *s, struct s
 {
 	must(new->queue == QUEUE_NONE);
 	if (store->eviction == STORE_EVICT_NONE)
-		return; /* nobody asks for hits */
+		return; /* hits are not counted */
 	evict_move(store, s, old, new);
 	evict_touch(new);
 }

@@ -1,6 +1,6 @@
 /*
  * move: an item to another place in the arena. Items are reached by a link alone, which is swapped under the stripe's
- * lock, and only while nobody has the item pinned; so a reader never sees it at two places. The old place is then free.
+ * lock, and only while the item is not pinned; so a reader never sees it at two places. The old place is then free.
  */
 #include "store/internal.h"
 
@@ -39,7 +39,7 @@ static void body_copy(struct store_item *new, const struct store_item *old, uint
 	memmove(new->key, old->key, size - sizeof(*old));
 }
 
-/* Not in the index: free, reserved, or pinned by somebody after it was overwritten. */
+/* Not in the index: free, reserved, or pinned by a thread after it was overwritten. */
 static int not_found(const struct store_item *item)
 {
 	return item_refs(item) ? -EBUSY : 0;

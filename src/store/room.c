@@ -18,7 +18,7 @@
  *
  * The window stands from call to call and belongs to the request that it was begun for, which is told by its key and
  * size. Requests that come meanwhile, and cannot be served otherwise, do steps for it; when it is clear they leave it
- * to its request for some calls. So each call is progress for somebody, and a request that comes again is served, or
+ * to its request for some calls. So each call is progress, and a request that comes again is served, or
  * refused, in the end.
  */
 #include "store/internal.h"
@@ -337,7 +337,7 @@ static int room_conclude(struct store *store, struct request *r)
 	return refused ? -ENOMEM : -EAGAIN;
 }
 
-/* Somebody else's. It waits a while for its request, when it is done. */
+/* Another request's. It waits a while for its request, when it is done. */
 static int room_help(struct store *store, struct request *r)
 {
 	struct room *room = &store->room;

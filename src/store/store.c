@@ -47,7 +47,7 @@ static void item_free(struct store *store, struct store_item *item)
 	arena_free(&store->arena, item, item_asked(item));
 }
 
-/* What item_create() made, and nobody published. */
+/* What item_create() made, and was not published. */
 static void item_discard(struct store *store, struct store_item *item)
 {
 	item_free(store, item);
@@ -75,7 +75,7 @@ void store_dead_release(struct store *store, struct dead *dead)
 	must(!lock_rank_is_held(LOCK_STRIPE));
 	for (; item; item = next ? arena_item(&store->arena, next) : NULL) {
 		next = item->queue_next;
-		/* Out of the index nobody can pin it any more: a lone reference is this one. */
+		/* Out of the index no thread can pin it any more: a lone reference is this one. */
 		if (likely(atomic_load_explicit(&item->refs, memory_order_acquire) == 1))
 			item_free(store, item);
 		else
@@ -108,7 +108,7 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot, st
 	index_remove(&s->index, slot);
 	item_unlink(store, s, item);
 	if (unlikely(store->changes.on) && why == DROP_EXPIRED)
-		stripe_removed(s, item->version); /* of which nobody may have heard yet */
+		stripe_removed(s, item->version); /* which may not have been told of yet */
 	if (unlikely(store->changes.on) && why <= DROP_EVICTED && drop_tell(store, s, item, why))
 		return;
 	dead_add(&store->arena, dead, item);
@@ -582,7 +582,7 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 	if (!key_valid(key_len))
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
-	do { /* the extent is made without the lock, so somebody may have been faster */
+	do { /* the extent is made without the lock, so another thread may have been faster */
 		rc = integer_read(store, tag, key, key_len, now, expires, &result, &put);
 		if (rc != 0)
 			return rc;

@@ -18,7 +18,7 @@
  * Eviction is S3-FIFO, see evict.c: a hit costs two bits, and a scan does not displace what is
  * used.
  *
- * Steps: where the arena is full, a write makes room, see room.c. It moves items that nobody has pinned, and evicts
+ * Steps: where the arena is full, a write makes room, see room.c. It moves items that are not pinned, and evicts
  * where that is on. So without eviction no write is refused that leaves a tenth of the arena free, as long as the arena
  * is of 64 MiB or more, values are of 4 MiB at most and few are pinned; with it, none that fits while what may be
  * evicted lies in a row. A call does some 100 us of that (to move one value of 4 MiB takes up to a millisecond), and
@@ -43,10 +43,9 @@ struct store_config {
 	size_t arena_size;  /* bytes, at least 1 MiB */
 	uint64_t value_max; /* longest value, bytes */
 	enum store_eviction eviction;
-	bool gives_back; /* memory that is free for long goes back to the system: no device knows the arena's pages */
-	uint64_t epoch;  /* versions begin above it, at most 2^55: see store_epoch */
-	uint32_t
-		changes; /* length of the ring of changes, a power of two from 64 to 2^20; 0: nobody asks for changes */
+	bool gives_back;  /* memory that is free for long goes back to the system: no device knows the arena's pages */
+	uint64_t epoch;   /* versions begin above it, at most 2^55: see store_epoch */
+	uint32_t changes; /* length of the ring of changes, a power of two from 64 to 2^20; 0: changes are not kept */
 };
 
 struct store;
@@ -194,7 +193,7 @@ void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const vo
 
 /* The same for copies: at most `most` items, pinned, so that their values can be read without a lock; each ref is given
  * back by store_unpin. Returns how many; *cursor 0 again: the end. With `now` 0 also what has expired, as is needed
- * beside changes: somebody whose clock is a little earlier may still prolong it. */
+ * beside changes: a thread whose clock is a little earlier may still prolong it. */
 struct store_walked {
 	struct store_ref ref;
 	const void *key;
@@ -209,8 +208,8 @@ uint64_t store_walk_begin(struct store *store);
  * done; any other value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for
  * changes, call again. */
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted);
-/* With changes: a delete-all that nobody carried on for a second is carried on here, a step a call, as it is in the
- * changes, and whoever applies these has deleted all. True: there is more to do. One thread. */
+/* With changes: a delete-all that was not carried on for a second is carried on here, a step a call, as it is in the
+ * changes, and a copy that applies these has deleted all. True: there is more to do. One thread. */
 bool store_flush_rest(struct store *store, uint64_t now);
 
 /* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call
@@ -228,7 +227,7 @@ void store_get_stats(struct store *store, struct store_stats *out);
 void store_refuse_later(struct store *store);
 
 /*
- * Changes, for those who keep them elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on,
+ * Changes, to be kept elsewhere: a log on disk, a copy on another machine. From store_changes_begin() on,
  * each change takes the next log sequence number (LSN), which is also the version of what it writes, and enters the
  * ring. One thread takes them, in their order. A short key and value are copied into the ring, of longer ones a change
  * holds the item. Where the ring is full, or changes hold a sixteenth of the arena, writes answer -EAGAIN until some
@@ -238,7 +237,7 @@ void store_refuse_later(struct store *store);
  * since else a deletion that finds it gone would be told nowhere, and an older value come back.
  */
 enum store_change_type { STORE_CHANGE_SET = 1, STORE_CHANGE_DELETE, STORE_CHANGE_EXPIRE, STORE_CHANGE_FLUSH };
-#define STORE_CHANGE_EVICTED 1 /* flag of a DELETE: nobody asked for it */
+#define STORE_CHANGE_EVICTED 1 /* flag of a DELETE: no client asked for it */
 
 struct store_change {
 	uint64_t lsn;

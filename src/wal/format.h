@@ -16,7 +16,7 @@ enum format_kind { FORMAT_LOG = 1, FORMAT_CHECKPOINT };
 
 /* Those of no caller, beside enum wal_type. */
 enum { FORMAT_COMMIT = 5, FORMAT_CHECKPOINT_END };
-#define FORMAT_TYPE_IGNORED 128 /* and above: passed over by who does not know them */
+#define FORMAT_TYPE_IGNORED 128 /* and above: passed over by readers that do not know them */
 
 /* A segment's head. */
 struct format_header {
@@ -46,7 +46,7 @@ struct format_record {
 			uint16_t slot;
 			uint32_t epoch;
 		};
-		uint64_t kind; /* all of these, for who writes a record */
+		uint64_t kind; /* all of these, for a writer */
 	};
 	uint64_t
 		/* of SET: bytes of its gap; of COMMIT: what was durable then; of CHECKPOINT-END: its records */
@@ -89,7 +89,7 @@ static inline uint64_t format_length(uint64_t key_len, uint64_t gap, uint64_t va
 }
 
 /* What the checksums of a segment's records begin with. The id makes those of the file's earlier lives wrong; the
- * store's id, which no client knows, keeps records out that somebody put into a value. */
+ * store's id, which no client knows, keeps records out that a client put into a value. */
 uint64_t format_seed(const uint8_t store[static FORMAT_STORE], uint64_t id);
 
 void format_header_seal(struct format_header *header);

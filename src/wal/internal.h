@@ -2,7 +2,7 @@
  * internal.h: what the files of the room share.
  *
  * A log is a directory: segments of the log in order, the segments of at most one checkpoint, spare files for new
- * segments, and the MANIFEST, which says which of them count. A file that it does not name has nothing that anybody was
+ * segments, and the MANIFEST, which says which of them count. A file that it does not name has nothing that was
  * promised.
  */
 #ifndef RDMAD_WAL_INTERNAL_H

@@ -33,7 +33,7 @@ struct reading {
 	uint64_t done, told, total;
 };
 
-/* Wanted by the one who reads; a reader of our own between it and the file knows more. */
+/* Wanted by the reader that the caller gave; a reader of our own between it and the file knows more. */
 static bool wanted(const struct reading *r, const struct wal_record *record)
 {
 	return r->kind == FORMAT_CHECKPOINT || (record->lsn > r->since && record->lsn > r->last);

@@ -4,9 +4,9 @@
  * fast. Old records in it are told by the id in their checksums. The next file is made when half of a segment is left,
  * so that a disk that gets full shows in time.
  *
- * All is written past the page cache, which nobody reads: so there are no pages to find for it, no blocks to read first
+ * All is written past the page cache, which is not read: so there are no pages to find for it, no blocks to read first
  * because a part of them changes, and nothing that waits to be written back before a sync, neither of the log nor of
- * anybody else.
+* other readers.
  */
 #include "wal/internal.h"
 

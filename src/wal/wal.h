@@ -30,9 +30,9 @@
 #define WAL_GAP (1ull << 32) /* numbers that a loss may have used */
 #define WAL_GROUP_MAX 1024   /* records of one wal_write() */
 
-/* Types above 127 are passed over by who does not know them; what is unknown below is refused. */
+/* Types above 127 are passed over by a reader that does not know them; what is unknown below is refused. */
 enum wal_type { WAL_SET = 1, WAL_DELETE, WAL_EXPIRE, WAL_FLUSH };
-#define WAL_EVICTED 1 /* flag of a DELETE: nobody asked for it */
+#define WAL_EVICTED 1 /* flag of a DELETE: no client asked for it */
 
 struct wal_record {
 	uint64_t lsn;     /* rises from record to record; of a checkpoint's: the version of the item */
@@ -102,14 +102,14 @@ void wal_close(struct wal *wal);
  * come twice. */
 struct wal_reader {
 	void *arg;
-	/* A SET whose value is longer than 64 KiB: where its value is to be, so that nobody copies it again. NULL in
+	/* A SET whose value is longer than 64 KiB: where its value is to be, so that it is not copied again. NULL in
 	 * *value: it is not wanted. Then record() with that value, NULL too, or, where its checksum is wrong and it is
 	 * not NULL, drop(). 0 or -errno, which ends all. */
 	int (*place)(void *arg, const struct wal_record *record, void **value);
 	void (*drop)(void *arg, void *value);
 	int (*record)(void *arg, const struct wal_record *record); /* key and value are the reader's until it returns */
 	bool (*again)(void *arg); /* behind the last one: whether all are to be told once more. NULL: never */
-	void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; once in some 64 MiB. NULL: nobody asks */
+	void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; once in some 64 MiB. NULL: not wanted */
 };
 
 struct wal_found {
@@ -139,7 +139,7 @@ int wal_sync(struct wal *wal);
 /* As wal_sync(), and so that the log itself says so behind its last record: then damage to that is told from a torn
  * tail. For when nothing more comes for a while, as else the next group says it; once is enough. */
 int wal_mark(struct wal *wal);
-/* Somebody has removed the file that is written to: nothing of it will be found. */
+/* The file that is written to was removed: nothing of it will be found. */
 bool wal_is_removed(const struct wal *wal);
 /* Whether the disk has room for another whole segment, which is made unless there is one: 0, -ENOSPC; others are for
  * ever. */
@@ -180,7 +180,7 @@ void wal_get_info(const struct wal *wal, struct wal_info *out);
 
 /* For people: reads the MANIFEST of a directory, and tells each file that it names and where its records end, 0: not
  * known; each() answers 0 or -errno, which ends all. 0; -ENOENT: there is none; others are logged. Reads one segment's
- * file, which nobody writes, and tells each record. 0; -EBADMSG: damage at *at; torn tails are no damage. */
+* file, which no process writes, and tells each record. 0; -EBADMSG: damage at *at; torn tails are no damage. */
 int wal_read_directory(const char *path, int (*each)(void *arg, const char *name, uint64_t end), void *arg);
 int wal_read_file(const char *path,
 		  int (*each)(void *arg, uint64_t at, const struct wal_record *record, const char *type), void *arg,

@@ -57,7 +57,7 @@ _Static_assert(sizeof(struct wire_channel_open) == 40, "wire layout");
 #define WIRE_CHANNEL_TICKET_SIZE (4u + WIRE_SEALED)
 
 /* Record's flag of CHANNEL_DATA: its sender puts no more, and closes in peace when it has the same from the other one,
- * who answers so at once. */
+* which answers so at once. */
 #define WIRE_CHANNEL_LAST 16u
 
 /* Behind it `arg` bytes that end at `head`; none: they were written to the ring, or there are none. */

@@ -16,7 +16,7 @@
 #define WIRE_SHM_VERSION 1
 #define WIRE_SHM_APART 128 /* bytes: processors fetch cache lines in pairs */
 
-/* An index is written by one end. Those of sleepers are on a line of their own, which stays in both caches while nobody
+/* An index is written by one end. Those of sleepers are on a line of their own, which stays in both caches while no end
  * sleeps. */
 struct wire_shm_ring {
 	_Alignas(WIRE_SHM_APART) _Atomic uint64_t head; /* put */

@@ -7,7 +7,7 @@
 #define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
 /* Flag 4 is reserved. */
 /* Where push_max was granted, flag of a record: behind its message comes the value of which the body begins with the
- * place or the length, by a push of the fabric. One who is not ready for it drops it: a SET_FROM or PUT_FROM then reads
+ * place or the length, by a push of the fabric. An end that is not ready drops it: a SET_FROM or PUT_FROM then reads
  * the value where it lies, a GET is asked again. A message has WIRE_PUSHES of them at most. A GET's answer has then the
  * status WIRE_TOO_LARGE, and with WIRE_VERSIONED the version between the length and the key. */
 #define WIRE_PUSHED 64u

@@ -9,7 +9,7 @@
  */
 /* clang-format off */
 #define WIRE_OPS_PEER(X) \
-	/* the first record of who connected. Reply: when it was accepted */ \
+	/* the first record of the side that connected. Reply: when it was accepted */ \
 	X(PEER_HELLO, 80, peer_hello, "peer hello") \
 	X(PEER_BYE, 81, peer_bye, "peer bye")             /* the session ends in peace */ \
 	X(PEER_DATA, 82, peer_data, "peer data")          /* a short message */ \
@@ -133,7 +133,7 @@ _Static_assert(sizeof(struct wire_peer_join) == 32, "wire layout");
 struct wire_peer_group {
 	uint32_t number; /* of the group: not 0, and no other group of this rdmad has it */
 	uint32_t size;
-	uint32_t rank; /* of who joined */
+	uint32_t rank; /* of the member that joined */
 	uint32_t first, count;
 	uint32_t reserved;
 };
@@ -229,7 +229,7 @@ _Static_assert(sizeof(struct wire_peer_control) == 8, "wire layout");
  */
 #define WIRE_PEER_ANY_ROUND UINT32_MAX
 struct wire_peer_exchange {
-	uint32_t round;   /* counted by who called; the answer has the same, or ANY if what came was not looked at */
+	uint32_t round;   /* counted by the caller; the answer has the same, or ANY if what came was not looked at */
 	uint32_t error;   /* errno value */
 	uint32_t members; /* of an answer */
 	uint32_t reserved;

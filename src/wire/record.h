@@ -13,7 +13,7 @@
  * owes half of the credits that it granted, or more.
  *
  * A side that heard nothing for long asks whether the other's program still runs, by WIRE_ASK in a message with or
- * without records, if the other has said WIRE_ANSWERS. The other answers at once by WIRE_ANSWER, likewise. Nobody asks
+ * without records, if the other has said WIRE_ANSWERS. The other answers at once by WIRE_ANSWER, likewise. No end asks
  * again before the answer. So no more than WIRE_RETURNS_MAX messages without records can be under way, two that return
  * credits, one that asks and one that answers, and the receiver has further receives for these.
  *

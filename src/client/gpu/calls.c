@@ -309,7 +309,7 @@ static int run_outside(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *job)
 		return rc;
 	engine_enter(gpu->engine);
 	rc = run_job(gpu, job);
-	if (rc < 0 && !*log_last() && !gpu->conn) /* nobody else said more than the number */
+	if (rc < 0 && !*log_last() && !gpu->conn) /* no message says more than the number */
 		log_error("gpu", "%s of %zu bytes was not done: the session has ended: %s",
 			  wire_gpu_operation_name(job->op), job->input_size, gpu->reason);
 	rc = client_end("gpu", wire_gpu_operation_name(job->op), rc);

@@ -61,7 +61,7 @@ struct rdmad_gpu {
 	char reason[CLIENT_GPU_REASON];
 
 	struct job_table jobs;
-	struct list waiting, finished, results; /* finished: nobody was told yet; results: to be dequeued */
+	struct list waiting, finished, results; /* finished: not told yet; results: to be dequeued */
 	uint32_t waits, outstanding, ready;     /* jobs in waiting; not free; in results */
 	uint64_t completed;                     /* jobs whose callback was told */
 	struct deferred deferred;

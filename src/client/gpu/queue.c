@@ -394,7 +394,7 @@ void client_gpu_queues_pump(struct rdmad_gpu *gpu)
 }
 
 /*
- * Nobody tells of a result: a caller that waits polls without a pause, then with a back-off that grows as the
+* Results are not told of: a caller that waits polls without a pause, then with a back-off that grows as the
  * wait does. The worker backs off as well when it has had nothing for a while. A caller that backed off before the
  * worker can have woken, worked and answered would find the result late and send the next job late. So the worker would
  * back off again. Hence BUSY.

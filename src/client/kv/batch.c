@@ -129,7 +129,7 @@ static int batch_submit(struct blocking *b)
 	return 0;
 }
 
-/* Answers that come after this are nobody's, and the batch is gone then. */
+/* Answers that come after this are dropped, and the batch is gone then. */
 static void batch_abandon(struct batch *b, int error)
 {
 	for (uint32_t i = 0; i < b->kv->slots; i++) {

@@ -141,11 +141,11 @@ struct kv {
 	enum wire_reason refused; /* the last attempt, by the server */
 	struct engine_timer rejoin;
 
-	/* Patience. */
+	/* Timeouts. */
 	uint64_t moved, moved_at; /* conn_moved() when it was read last and had changed, and that time */
 	struct engine_timer watch;
 
-	/* of the slots that are taken, those whose callback will not be called: somebody gave up waiting */
+	/* of the slots that are taken, whose callback will not be called: the caller gave up waiting */
 	size_t orphans;
 	uint32_t eager_limit; /* the caller's; 0: none */
 	struct kv_push *pushes, *free_push;
@@ -199,7 +199,7 @@ void kv_slots_free(struct kv *kv);
 /* `done` of a request without any. */
 void request_unheard(void *arg, int status, const void *value, size_t value_len);
 
-/* `done` of a request with `result`; its argument is the request, whose slot nobody has taken yet. */
+/* `done` of a request with `result`; its argument is the request, whose slot is not taken again yet. */
 void request_tell_result(void *arg, int status, const void *value, size_t value_len);
 
 /* wait.c: it is given up when it has waited for kv->request_timeout. */
@@ -247,7 +247,7 @@ void request_give(struct kv *kv, struct request *r);
  * next turn. */
 void kv_request_finish(struct kv *kv, struct request *r, int status, const void *value, size_t len);
 
-/* The caller gave up waiting: the answer, should it come, is nobody's, and the caller's memory is left alone. */
+/* The caller gave up waiting: the answer, should it come, is dropped, and the caller's memory is left alone. */
 void request_orphan(struct kv *kv, struct request *r);
 bool request_is_orphan(const struct request *r);
 
@@ -276,7 +276,7 @@ static inline void kv_size_correct(struct kv *kv, const struct request *r, uint6
  */
 
 /* Submit a SET or PUT whose value, of `size`, goes behind the message or is read by the server; or a GET_INTO or FETCH,
- * whose answer's value may be written to the caller's memory, of `size`: how long it is nobody knows yet. */
+ * whose answer's value may be written to the caller's memory, of `size`: how long it is, is not known yet. */
 int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
 /* Submit a GET that has a landing buffer of `size`. */

@@ -20,7 +20,7 @@ static struct request *large_take(struct kv *kv, const struct ask *ask, enum wir
 	return r;
 }
 
-/* Nobody was told of it. */
+/* No peer was told of it. */
 static void large_drop(struct kv *kv, struct request *r)
 {
 	if (r->landing)

@@ -267,7 +267,7 @@ KV_INLINE uint64_t large_size(const struct kv *kv, const struct ask *ask)
 	return size;
 }
 
-/* Member by member: so the other, of which nobody has the address, stays in registers. */
+/* Copy by members, so that the compiler keeps the original in registers. */
 KV_INLINE struct ask ask_copy(const struct ask *ask)
 {
 	return (struct ask){

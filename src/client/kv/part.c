@@ -1,6 +1,6 @@
 /*
  * part.c: calls that read parts of values, or read and change a key in one step, and those that write into values. What
- * the server does not do in one step is done here by versions: read, and store if nobody else has meanwhile.
+ * the server does not do in one step is done here by versions: read, and store if no other client has meanwhile.
  */
 #include "client/kv/kv.h"
 

@@ -157,7 +157,7 @@ static int cancel_requests(struct kv *kv, const void *arg)
 
 		if (r->id != id[i] || !request_is_of(r, arg))
 			continue;
-		if (finished_remove(kv, r)) {            /* nobody wants what the progress thread has for it */
+		if (finished_remove(kv, r)) {            /* what the progress thread has for it is not wanted */
 			struct landing *lent = kv->lent; /* of the callback that this may be inside of */
 			void *copy = r->copied ? (void *)r->value : NULL;
 

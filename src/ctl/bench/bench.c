@@ -152,7 +152,7 @@ static const struct column columns[] = {
 	{NULL, 0, "cpu_system_seconds", cpu_system, .whole = true},
 };
 
-/* What nobody measured is left out, rather than 0. */
+/* What was not measured is left out, rather than 0. */
 static bool is_measured(const struct column *column, const struct bench_result *result)
 {
 	return !(bench.no_latency && strncmp(column->member, "rtt_us", 6) == 0) && !(column->whole && result->at);
@@ -409,7 +409,7 @@ void bench_share(const struct bench_case *c)
 	}
 }
 
-/* Start the threads, and wait for all. 0 or -errno: not all could be started, and those that were did the work. */
+/* Start the threads, and wait for all. 0 or -errno: not all could be started, and the others did the work. */
 static int run_threads(const struct bench_case *c)
 {
 	uint64_t started = 1;

@@ -260,7 +260,7 @@ struct beside {
 };
 
 /* Give the part owner, group and mode of the file that it replaces. Where the group cannot be kept, the new one gets no
- * more rights than everybody. */
+ * more rights than other users. */
 static void beside_chmod(int fd, const struct stat *old)
 {
 	mode_t mode = old->st_mode & 0777;

@@ -1,6 +1,6 @@
 /*
  * share.c: how the two ends of a connection within one machine come to share memory. The server makes it, and takes no
- * descriptor from anybody. What follows ACCEPT is asked and answered before the client's caller hears of the
+ * descriptor from another process. What follows ACCEPT is asked and answered before the client's caller hears of the
  * connection.
  *
  * Over a UNIX socket the memory is passed along with ACCEPT. A client that can map it sends a SHARE, and the server's
@@ -11,13 +11,13 @@
  *
  *   client                                           server
  *     binds a datagram socket to a name that
- *     nobody can guess; SHARE name, secret      ->
+ *     cannot be guessed; SHARE name, secret      ->
  *                                                      makes the memory, and passes it to that name with the secret
  *                                               <-     SHARE 1, its last frame by TCP. Or SHARE 0: TCP stays
  *     maps the memory, and both use its rings
  *
  * The names are those of one network namespace, as loopback addresses are. Addresses alone prove nothing: a tunnel from
- * elsewhere has them, too. But then nobody has that name at the server's end, and TCP carries all. A program that lists
+ * elsewhere has them, too. But then none has that name at the server's end, and TCP carries all. A program that lists
  * the names of a machine can send to them, but the secret only the connection has carried. Memory is given only to the
  * connection that asked.
  */
@@ -59,7 +59,7 @@ void soft_share_forget(struct soft_endpoint *ep)
 	ep->share = SOFT_SHARE_NOT;
 }
 
-/* Of what is sent to it the kernel keeps the datagram with the secret, and nothing else: not what strangers pass, which
+/* Of what is sent to it the kernel keeps the datagram with the secret, and nothing else: not what others pass, which
  * to give back may take as long as they like. */
 static bool soft_share_filter(int fd, uint64_t secret)
 {
@@ -241,7 +241,7 @@ void soft_share_told(struct soft_endpoint *ep)
 		soft_rings_open(ep, false);
 }
 
-/* It ends. That of a client was a connection, though nobody has heard of it. */
+/* It ends. That of a client was a connection, though no event told of it. */
 void soft_share_leave(struct soft_endpoint *ep)
 {
 	if (ep->share == SOFT_SHARE_ASKED)

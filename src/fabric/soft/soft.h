@@ -112,7 +112,7 @@ enum soft_kind { SOFT_KICK, SOFT_TIMER, SOFT_LISTENER, SOFT_REQUEST, SOFT_ENDPOI
 
 struct soft_source {
 	enum soft_kind kind;
-	int fd;           /* -1: closed, to be buried */
+	int fd;           /* -1: closed, to be freed */
 	struct list link; /* in the list of the queue that has such objects, at last in `buried` */
 };
 

@@ -23,7 +23,7 @@
 #define BEAT (5 * TIME_MS)       /* between looks at the kernel */
 #define LEASE (2 * TIME_S)       /* the device is thought dead after so much silence */
 #define HOST_LEASE (30 * TIME_S) /* and the host by the kernel: it may be stopped for a while, with its machine */
-/* Of all blocks to begin. One that is not resident, as other programs have its place, may never do so, and nobody else
+/* Of all blocks to begin. One that is not resident, as other programs have its place, may never do so, and no other
  * serves its queues. */
 #define BEGIN_PATIENCE (10 * TIME_S)
 #define END_PATIENCE (2 * TIME_S) /* the process's watch has less */
@@ -45,7 +45,7 @@ static bool tell(struct gpu_process *process, uint64_t *told)
 	return true;
 }
 
-/* The daemon looks for results itself, or was told of one since it began to wait: nobody has to be told before it waits
+/* The daemon looks for results itself, or was told of one since it began to wait: no wake-up is needed before it waits
  * anew, which wakes. */
 static bool sleep_until_it_waits(struct gpu_process *process)
 {
@@ -62,7 +62,7 @@ static bool sleep_until_it_waits(struct gpu_process *process)
 	return true;
 }
 
-/* Jobs are under way, so nobody kicks when one is done. */
+/* Jobs are under way, so there is no kick when one is done. */
 static void wait_for_result(struct gpu_process *process, unsigned turns, uint64_t since)
 {
 	const struct timespec nap = {.tv_nsec = RESULT_NAP};

@@ -15,7 +15,7 @@
 	__shared__ type name##_of_block;                                                                               \
 	type *name = &name##_of_block
 
-/* Nobody returns before `threads` of the block, whole warps, came. The others take no part. */
+/* No thread returns before `threads` of the block, whole warps, came. The others take no part. */
 DEVICE_FN void device_barrier(uint32_t threads)
 {
 	asm volatile("barrier.sync 1, %0;" : : "r"(threads) : "memory");

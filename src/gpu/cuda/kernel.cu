@@ -1,12 +1,12 @@
 /*
  * kernel.cu: the kernel that lives as long as its session. It polls the ring in host memory,
- * and nobody launches anything for a job.
+* and nothing is launched for a job.
  *
  * A block serves every gridDim.x-th queue in turn, if there are so many. Its first thread looks for a job and copies
  * the descriptor into shared memory, where it is judged; the team of GPU_KERNEL_TEAM threads carries it out, or, of a
  * large one (spread.h), a part; the first warp publishes the result. One warp more, of which one thread works, watches:
  * it tells the host that the block lives, and the team to stop, because the host says so or is not heard of any more,
- * or because a job takes too long. So whoever waits never has to look at a clock.
+ * or because a job takes too long. So a thread that waits never has to look at a clock.
  *
  * Written in what C and CUDA C++ have in common: tests/fake runs this text on threads.
  */
@@ -141,7 +141,7 @@ DEVICE_FN const void *stage(const struct gpu_team *team, struct block *block, co
 	return block->staged;
 }
 
-/* The first thread: what is said of the job. False: nobody wants it any more. */
+/* The first thread: what is said of the job. False: it is not wanted any more. */
 DEVICE_FN bool describe(struct block *block)
 {
 	uint64_t took = device_time() - block->begin;

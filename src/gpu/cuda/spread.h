@@ -131,7 +131,7 @@ DEVICE_FN void spread_work(const struct wire_ring *ring, const struct gpu_team *
 	}
 }
 
-/* The owner's first thread: nobody gets a piece from now on. */
+/* The owner's first thread: no block gets a piece from now on. */
 DEVICE_FN void spread_close(struct spread *spread)
 {
 	device_global_set(&spread->ticket, device_global_get(&spread->ticket) >> SPREAD_TURN << SPREAD_TURN);

@@ -35,7 +35,7 @@ enum { SANITIZED = false };
 #elif defined(__aarch64__)
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #else
-#define ARCHITECTURE 0 /* whose numbers nobody has tried here */
+#define ARCHITECTURE 0 /* whose numbers were not tried here */
 #endif
 
 /* Adds what failed just now, with errno, to the text. */

@@ -174,7 +174,7 @@ static int cpu_serve(struct gpu_process *process, char *why)
 	for (unsigned i = 0; i < count; i++)
 		threads[i] = (struct cpu_thread){.cpu = &cpu, .number = i, .next = i % process->ring.shape.queues};
 	cpu_probe(&process->attr, &process->probe, why);
-	/* The waiting side polls, too: the daemon's worker, and a client. Where nobody kicks, sleeping is no way to be
+	/* The waiting side polls, too: the daemon's worker, and a client. Without kicks, sleeping is no way to be
 	 * woken, and a processor more or less is for spin.h to find out. */
 	if (process->share >= 0)
 		process->attr.poll =

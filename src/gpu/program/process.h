@@ -71,7 +71,7 @@ struct gpu_process {
 	struct wire_ring ring;
 	struct gpu_process_attr attr; /* threads is what to use: not 0 */
 	struct gpu_probe probe;       /* its backend's */
-	bool queue_mode;              /* nobody kicks */
+	bool queue_mode;              /* without kicks */
 	int share;                    /* the first of attr.threads processors that are this session's; -1: any */
 
 	/* Behind the functions below. */
@@ -131,7 +131,7 @@ static inline void gpu_process_end(struct gpu_process *process, unsigned thread)
 
 /*
  * idle.c: a thread that has nothing to do: it polls for attr.poll, as far as spin.h lets it, then naps: until the
- * daemon kicks, or, where nobody does, for a while that grows to a millisecond.
+ * daemon kicks, or, without kicks, for a while that grows to a millisecond.
  *
  *     while (!gpu_process_stopping(process))
  *             if (look for work and do it)

@@ -29,7 +29,7 @@ int gpu_confine_files(const struct gpu_backend *backend);
  * is left out, and added to `lacks` in words. A build with sanitizers, which need more themselves, leaves out what
  * hides memory, files and calls. */
 
-/* No capability, nobody looks into its memory, it into that of no other process, it opens no connection; `sealed`: and
+/* No capability, no process looks into its memory, it into that of no other, it opens no connection; `sealed`: and
  * no file. Before any thread is made. 0 or -errno. */
 int gpu_sandbox(bool sealed, char lacks[static GPU_WHY]);
 /* All threads have those system calls left that a thread of processors needs for its jobs; others fail with EPERM. */

@@ -32,8 +32,8 @@
  *   closed         -EPIPE the peer has closed the channel. What it flushed before that can still be got
  *   I/O            -ECONNRESET the peer died or cannot be reached any more; -EPROTO it broke the rules of the ring;
  *                  -EIO ...
- *   another peer   -ENOENT nobody has a channel of that name there; -EMSGSIZE it has another size; -EPROTONOSUPPORT
- *                  another version; -EACCES the peer is a user who may not
+ *   another peer   -ENOENT no program has a channel of that name there; -EMSGSIZE it has another size; -EPROTONOSUPPORT
+ *                  another version; -EACCES the peer is a user that may not
  * rdmad_error() says it in words. After an error of the kinds "closed" and "I/O", each call on the channel returns the
  * same error, until this end closes it.
  *
@@ -185,7 +185,7 @@ struct rdmad_channel_entry {
 	char name[RDMAD_CHANNEL_NAME_MAX + 1];
 	uint64_t capacity;
 	uint64_t
-		/* whose bytes go through this rdmad, now; it does not know of those who reach the listener directly */
+		/* whose bytes go through this rdmad, now; clients that reach the listener directly are not counted */
 		clients;
 };
 typedef int (*rdmad_channel_each)(void *arg, const struct rdmad_channel_entry *entry);

@@ -63,7 +63,7 @@ int rdmad_gpu_close(struct rdmad_gpu *gpu);
 int rdmad_gpu_terminate(struct rdmad_gpu *gpu);
 
 /*
- * Jobs. Input and output are memory of the caller, who must not touch either until the job is done. They may be the
+ * Jobs. Input and output are memory of the caller, which must not touch either until the job is done. They may be the
  * same memory.
  */
 struct rdmad_gpu_job {
@@ -120,7 +120,7 @@ int rdmad_gpu_arm(struct rdmad_gpu *gpu);
 
 /*
  * Calls that do one job and wait for it, up to common.timeout_us. After -ETIMEDOUT the session has ended, so that
- * nobody writes to the output any more.
+* no process writes to the output any more.
  */
 
 /* Pixels of 8 bits; `levels` 1 to 256. If c(v) of the N pixels have at most the value v, a pixel of value v becomes

@@ -102,7 +102,7 @@ int kv_exists(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len);
  */
 
 /* status: 0 or a negative errno as above. value: of a get, valid during the call; NULL otherwise. The
- * callback may submit, but not close the handle. NULL: nobody wants to know. */
+ * callback may submit, but not close the handle. NULL: not wanted. */
 typedef void (*kv_callback)(void *arg, int status, const void *value, size_t value_len);
 
 /* If the server keeps a log with the policy "always", the answer to a write may come after the answers to later
@@ -302,7 +302,7 @@ int kv_scan(RDMAD_KV_ANY *kv_handle, uint64_t *cursor, const void *prefix, size_
 /* All pages. 0, what the callback returned when not 0, or an error. */
 int kv_each(RDMAD_KV_ANY *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg);
 
-/* Delete all keys, whoever wrote them. *deleted (may be NULL): how many. Keys that are written meanwhile may stay. */
+/* Delete all keys, of all clients. *deleted (may be NULL): how many. Keys that are written meanwhile may stay. */
 int kv_delete_all(RDMAD_KV_ANY *kv_handle, uint64_t *deleted);
 
 /* Delete the keys that begin with the prefix, which must not be empty. *deleted (may be NULL): how many, also after an

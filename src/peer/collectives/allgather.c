@@ -1,4 +1,4 @@
-/* allgather.c: everybody gets everybody's part. */
+/* allgather.c: each rank gets each rank's part. */
 #include "peer/collectives/collective.h"
 
 static void allgather_copy_own(struct plan *plan, const struct collective *call)

@@ -1,5 +1,5 @@
 /*
- * allreduce.c: everybody gets the same reduction.
+ * allreduce.c: each rank gets the same reduction.
  *
  * The same bit for bit: each element is reduced by one member, which gives it to all, or by all with the same operands
  * on the same sides in the same order. The sides matter where an operation is not commutative to the bit, as a minimum

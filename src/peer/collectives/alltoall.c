@@ -1,4 +1,4 @@
-/* alltoall.c: everybody has a part for everybody. */
+/* alltoall.c: each rank has a part for each rank. */
 #include "peer/collectives/collective.h"
 
 /* What goes to and comes from each: the same for alltoall and alltoallv. */

@@ -57,7 +57,7 @@ static void addresses_add(struct addresses *a, const struct sockaddr *sa)
 	addresses_text(a, url);
 }
 
-/* The order in which others try them. Bridges are those of containers as a rule: others reach nobody by their
+/* The order in which others try them. Bridges are those of containers as a rule: others reach no program by their
  * addresses, or another machine that has the same. The loopback is told where there is nothing else. */
 enum address_reach { REACH_NETWORK, REACH_BRIDGE, REACH_LOOPBACK };
 

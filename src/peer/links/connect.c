@@ -384,7 +384,7 @@ static void say_bye(struct peer *peer)
 		link->state = LINK_OVER;
 		link_say_bye(link, false);
 	} else {
-		peer->session->bye_heard = true; /* there is nobody to say it to */
+		peer->session->bye_heard = true; /* there is no peer to say it to */
 	}
 }
 

@@ -1,7 +1,7 @@
 /*
  * connect.h: what the files of a peer's connections share.
  *
- *   listen.c    doors, guests, who waits to be accepted
+ *   listen.c    doors, pending connections, sessions that wait to be accepted
  *   dial.c      connecting: what engine/dial.c needs to know of peers
  *   address.c   by what others reach a context
  *   link.c      a connection: hello, bye, and whose its records are
@@ -16,8 +16,8 @@
 
 #include "peer/peer.h"
 
-#define PEER_GUESTS 16                    /* connections of whom nobody knows who they are, or was refused */
-#define PEER_GUEST_PATIENCE (5 * TIME_S)  /* for a guest's hello, and for taking a refusal */
+#define PEER_GUESTS 16                    /* connections without a hello, or refused and closing */
+#define PEER_GUEST_PATIENCE (5 * TIME_S)  /* for a hello, and for taking a refusal */
 #define PEER_GUEST_GIVES_WAY (TIME_S / 4) /* for its hello, before it may have to give way to another */
 #define PEER_FAREWELL (1 * TIME_S)        /* for what was sent, and for the answer to a bye, at the end of all */
 #define PEER_GRAVES 64                    /* that have gone last, of whom the reason is known */
@@ -35,14 +35,14 @@ enum link_state {
 struct peer_link {
 	struct list node; /* of ctx->connections->links */
 	rdma_context *ctx;
-	struct peer *peer; /* NULL: a guest, or nobody's any more */
+	struct peer *peer; /* NULL: a pending connection, or one without a peer any more */
 	struct conn *conn;
 	struct engine *engine;
 	const struct fabric_transport *transport;
 	enum link_state state;
-	uint64_t deadline;            /* of a guest, and of a LINK_OVER; TIME_NEVER: none */
+	uint64_t deadline;            /* of a pending one, and of a LINK_OVER; TIME_NEVER: none */
 	struct wire_peer_hello hello; /* LINK_ASKED */
-	bool counted;                 /* among the guests */
+	bool counted;                 /* among the pending ones */
 	bool say_bye, bye_answer;     /* there was no room to */
 };
 
@@ -63,7 +63,7 @@ struct peer_session {
 	struct dial dial;
 	struct dial_target target[DIAL_TARGETS];
 	bool given_up;         /* the server took the connection, and ended it before it answered */
-	uint64_t broken_until; /* PEER_BROKEN: its end; of one who parts: of the step */
+	uint64_t broken_until; /* PEER_BROKEN: its end; of one that parts: of the step */
 	char broken_why[256];
 };
 
@@ -104,9 +104,9 @@ struct peer_connections {
 	struct list sessions; /* peers with something to do: they connect, are broken, or leave */
 	struct list expected;
 	uint32_t guests;
-	bool crowded;          /* somebody waits outside for a place among the guests */
+	bool crowded;          /* a request waits for a place among the pending ones */
 	uint64_t doors_looked; /* when they were looked at; 0: they are to be */
-	uint32_t held;         /* peers that count for max_peers: all but those that wait to be accepted */
+	uint32_t held;         /* peers that count for max_peers: all but the waiting ones */
 	struct peer_grave grave[PEER_GRAVES];
 	uint32_t graves; /* of all that were there */
 };
@@ -119,7 +119,7 @@ static inline bool doors_may_wait(const struct peer_connections *c, uint64_t now
 	return now - c->doors_looked < DOORS_EVERY;
 }
 
-/* No guest, no session with something to do, nobody expected, and nothing to look at. */
+/* Nothing pending, no session with something to do, no peer expected, and nothing to look at. */
 static inline bool connections_are_quiet(const struct peer_connections *c, uint64_t now)
 {
 	return !c->guests && list_empty(&c->sessions) && list_empty(&c->expected) && doors_may_wait(c, now);
@@ -189,11 +189,11 @@ int peer_dial(struct peer *peer, const char *address, int port);
 extern const struct conn_ops link_ops;
 struct peer_link *link_new(rdma_context *ctx, struct engine *engine, const struct fabric_transport *transport);
 void link_free(struct peer_link *link); /* without a connection */
-/* Whether it is a guest: there are few places for them. */
+/* Whether it is pending: there are few places for such connections. */
 void link_count(struct peer_link *link, bool counted);
 /* Say hello, or answer one: the link is a peer's. -ENOTCONN: it is ending. */
 int link_say_hello(struct peer_link *link, unsigned flags, unsigned reply);
-/* It is nobody's from here on, and closed when the other end has gone, or after a while. */
+/* It has no peer from here on, and is closed when the other end has gone, or after a while. */
 void link_over(struct peer_link *link);
 /* The same in words. */
 void link_refuse(struct peer_link *link, enum wire_status status, const char *format, ...)
@@ -202,7 +202,7 @@ void link_say_bye(struct peer_link *link, bool answer);
 void link_close(struct peer_link *link, int error, const char *why);
 /* NULL: it has no connection. */
 struct peer_link *peer_link_of(const struct peer *peer);
-/* Those whose time is over; and when that of the next is. */
+/* Links whose time is over; and when that of the next is. */
 void links_look(rdma_context *ctx, uint64_t now);
 uint64_t links_deadline(const rdma_context *ctx);
 
@@ -248,7 +248,7 @@ void roster_free(rdma_context *ctx);
 struct peer_link *waiting_leave(struct peer *waiting);
 /* In each turn, of one that this side connects to, and that has not accepted. True: it is lost. */
 bool crossing_look(struct peer *peer);
-/* It says that the connection of one who waits here is to be used: that one of this token. */
+/* It says that the connection of a session that waits here is to be used: that one of this token. */
 void crossing_use(struct peer *peer, const uint8_t token[static WIRE_PEER_SECRET]);
 
 /*
@@ -264,7 +264,7 @@ bool session_resumes(const struct peer *peer);
 void session_broken(struct peer *peer, const char *reason);
 /* The server does not want it, in these words. */
 void session_refused(struct peer *peer, int error, const char *words);
-/* A guest says that it is in a session. */
+/* A pending connection says that it is of a session. */
 void session_come_back(struct peer_link *link);
 
 #endif

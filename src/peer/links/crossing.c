@@ -28,7 +28,7 @@ struct peer_link *waiting_leave(struct peer *waiting)
 	return link;
 }
 
-/* The connection of one who waits is that of the peer, and is accepted. */
+/* The connection of the session that waits is that of the peer, and is accepted. */
 static void take_over(struct peer *peer, struct peer *waiting)
 {
 	struct peer_link *link = waiting_leave(waiting);

@@ -1,6 +1,6 @@
 /*
- * listen.c: the side that is connected to. A connection is a guest until it has said hello; there are few places for
- * guests. The guest that says nothing for longest gives way, but one that has asked never does. Then it waits to be
+ * listen.c: the side that is connected to. A connection is pending until it has said hello; there are few places for
+* such. The one that says nothing for longest gives way, but one that has asked never does. Then it waits to be
  * accepted, comes back to its session, or is refused.
  */
 #include "peer/links/connect.h"
@@ -18,7 +18,7 @@ int connections_create(rdma_context *ctx)
 		free(c);
 		return -ENOSYS;
 	}
-	c->number |= 1; /* 0 is nobody's */
+	c->number |= 1; /* 0 is no session's */
 	list_init(&c->links);
 	list_init(&c->sessions);
 	list_init(&c->expected);
@@ -111,9 +111,9 @@ int listen_open(rdma_context *ctx, const char *ip, int port)
 }
 
 /*
- * Guests
+* Pending connections
  */
-/* Of those from whom nothing has come, or who have been refused; NULL: all of them have asked. */
+/* Of those that have said nothing, or were refused; NULL: all of them have asked. */
 static struct peer_link *oldest_guest(struct peer_connections *c)
 {
 	list_for_each (pos, &c->links) {
@@ -161,7 +161,7 @@ static void guest_enters(rdma_context *ctx, struct door *door, struct fabric_req
 	auth_wipe(&ticket, sizeof(ticket));
 }
 
-/* Whether there is a place for another one. A new guest is given time, so that all that come together get in. */
+/* Whether there is a place for another one. A new one is given time, so that all that come together get in. */
 static bool guests_have_room(struct peer_connections *c)
 {
 	struct peer_link *oldest;
@@ -242,7 +242,7 @@ static bool same_source(const struct peer *a, const struct peer *b)
 
 /* As many may wait as there are peers at most. Members of a group know its token: those that wait to be accepted give
  * way to them. Of these it is the first of the source that has half of them, if there is one, so that a single one
- * keeps nobody out: the vote of Boyer and Moore finds it by one walk. Where all are members, the last gives way. */
+* keeps no other out: the vote of Boyer and Moore finds it by one walk. Where all are members, the last gives way. */
 static void waiting_gives_way(rdma_context *ctx)
 {
 	struct peer *most = NULL;
@@ -280,7 +280,7 @@ static bool hello_expected(const rdma_context *ctx, uint64_t group)
 	return false;
 }
 
-/* It waits in the queue from here on. Nobody of a group that does not form here is ever taken out of it. A machine may
+/* It waits in the queue from here on. No member of a group that does not form here is ever taken from it. A machine may
  * have an address that another one has, too, as those of bridges for containers: then a member of a group comes to
  * itself, or to a member that it does not mean. It is told at once, and tries its next address. */
 static void guest_waits(struct peer_link *link)
@@ -406,7 +406,7 @@ static int doors_turn(rdma_context *ctx, uint64_t now, bool arm)
 
 int listen_turn(rdma_context *ctx, uint64_t now, bool arm)
 {
-	int n = guests_turn(ctx); /* first: a guest that has asked leaves its place to those at the doors */
+	int n = guests_turn(ctx); /* first: a connection that has asked leaves its place to new ones */
 
 	n += doors_turn(ctx, now, arm);
 	n += expected_turn(ctx);
@@ -447,7 +447,7 @@ int peer_listen(rdma_context *ctx)
 /*
  * Accepting
  */
-/* A peer that was told to wait may have no room yet for what is said next. Nobody, while the last place is one's that
+/* A peer that was told to wait may have no room yet for what is said next. None, while the last place is one's that
  * this side connects to. */
 static struct peer *first_acceptable(rdma_context *ctx)
 {

@@ -37,7 +37,7 @@ int peer_number(struct peer *peer)
 	return 0;
 }
 
-/* As long as nobody has left, an index is a place. */
+/* As long as no peer has left, an index is a place. */
 struct peer *peer_at(const rdma_context *ctx, int index)
 {
 	uint32_t first = 0, end = ctx->peers;
@@ -100,7 +100,7 @@ static bool has_unread(const struct peer *peer)
 	return false;
 }
 
-/* Where many have gone whose messages nobody received, the first give way. */
+/* Where many have gone whose messages were not received, the first give way. */
 void peers_bury(rdma_context *ctx)
 {
 	uint32_t kept = 0, unread = 0;

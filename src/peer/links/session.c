@@ -1,6 +1,6 @@
 /*
  * session.c: what peers do by themselves: connect, and make a connection anew that broke. A session is known by a
- * random number and a secret, both from the side that connected; a stranger that would come back in its place lacks the
+ * random number and a secret, both from the side that connected; another program that comes in its place lacks the
  * secret.
  */
 #include "peer/links/connect.h"
@@ -101,7 +101,7 @@ void session_refused(struct peer *peer, int error, const char *words)
 }
 
 /*
- * One who comes back
+* A peer that comes back
  */
 static struct peer *find_session(rdma_context *ctx, const struct wire_peer_hello *hello)
 {
@@ -128,7 +128,7 @@ static void session_resume(struct peer *peer, struct peer_link *link)
 	peer_begin(peer, &link->hello);
 }
 
-/* The old connection has to be buried first: the device may still use the memory of what was under way. */
+/* The old connection has to be freed first: the device may still use the memory of what was under way. */
 void session_come_back(struct peer_link *link)
 {
 	struct peer *peer = find_session(link->ctx, &link->hello);

@@ -82,7 +82,7 @@ static int agent_record(struct conn *conn, const struct wire_record *record, con
  * Ends
  */
 
-/* The partner of one who is gone: what was on its way to it goes on, then it ends. It sees by WIRE_CHANNEL_LAST whether
+/* The partner of one that has gone: what was on its way to it goes on, then it ends. It sees by WIRE_CHANNEL_LAST if
  * that was in peace. */
 static void agent_left(struct channel_agent *a)
 {

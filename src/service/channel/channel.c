@@ -1,4 +1,4 @@
-/* channel.c: the row of the channel service, and what all its workers share: names, and how much anybody may have. */
+/* channel.c: the row of the channel service, and what all its workers share: names, and how much a source may have. */
 #include "service/channel/channel.h"
 #include "service/internal.h"
 

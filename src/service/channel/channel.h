@@ -6,7 +6,7 @@
  *   request.c  what it asks for
  *   relay.c    the bytes between two that are joined
  *
- * A name, those who wait for its listener and those who are joined under it are of one worker, by the number that their
+ * A name, the clients that wait for its listener and those joined under it are of one worker, by the number that their
  * connect requests have: see WIRE_CHANNEL_COUNT. What workers share is the table of names, behind a lock that is taken
  * when something begins or ends, never for bytes.
  */
@@ -43,10 +43,10 @@ struct channel_settings {
 struct channel_limit {
 	struct quota *quota;
 	uint32_t max, per_source;
-	const char *full, *enough; /* why there is no more: for anybody, and for one source */
+	const char *full, *enough; /* why there is no more: for any source, and for this one */
 };
 
-/* A name that somebody listens on. But for `clients`, and `serial` of the worker's, nothing of it changes. */
+/* A name that has a listener. But for `clients`, and `serial` of the worker's, nothing of it changes. */
 struct channel_name {
 	struct channel_agent *listener; /* the worker's */
 	struct quota_share *share;      /* of the names */
@@ -95,10 +95,10 @@ struct channel_agent {
 	struct channel_name *name; /* that it listens on or waits for */
 	struct quota_share *share; /* of the pairs that are joined */
 	uint64_t capacity;
-	uint64_t token, deadline; /* of one who waits; the latter also of one who leaves */
+	uint64_t token, deadline; /* of a client that waits; the latter also of one that leaves */
 	uint32_t id;              /* of the request that waits */
 	bool invited;             /* the listener was told */
-	bool again;               /* it has asked for a name that somebody had */
+	bool again;               /* it has asked for a name that was taken */
 	struct channel_agent *partner;
 	bool last; /* it has closed its channel in peace: all of it was relayed */
 	struct list of_name;
@@ -124,11 +124,11 @@ static inline void channel_count(struct channel_agent *a, enum channel_count wha
 struct quota_share *channel_take(struct channel_service *service, struct channel_limit *limit,
 				 const struct fabric_source *source, const char **why);
 
-/* Enter a name that has its share. False: somebody listens there. */
+/* Enter a name that has its share. False: it has a listener. */
 bool channel_name_enter(struct channel_service *service, struct channel_name *name);
 void channel_name_remove(struct channel_service *service, struct channel_name *name);
 void channel_name_free(struct channel_name *name); /* and gives its share back; NULL is passed over */
-/* NULL: nobody listens there. It stays as long as its worker, who asks, leaves it. */
+/* NULL: it has no listener. It stays as long as its worker, which asks, leaves it. */
 struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len);
 void channel_name_clients(struct channel_service *service, struct channel_name *name, int change);
 /* As many entries as `room` has bytes for, from *cursor on, which is moved; 0: these were the last. Their bytes. */
@@ -143,10 +143,10 @@ int channel_thread_init(struct service_part *part);
 int channel_thread_progress(struct service_part *part);
 uint64_t channel_thread_deadline(const struct service_part *part);
 
-/* Nobody listens on its name any more. Waiting clients are told; joined ones stay. */
+/* Its name has no listener any more. Waiting clients are told; joined ones stay. */
 void channel_listener_ends(struct channel_agent *a);
 
-/* In a list of those whose time is limited: they are looked at in each turn. And out of it. */
+/* In a list of agents whose time is limited: they are looked at in each turn. And out of it. */
 void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t patience);
 void channel_agent_leave(struct channel_agent *a);
 
@@ -160,9 +160,9 @@ int channel_serve_open(struct channel_agent *a, const struct wire_record *record
 int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body);
 int channel_serve_list(struct channel_agent *a, const struct wire_record *record, const void *body);
 
-/* Tell the listener of one who waits. False: there is no room for it; once more in each turn. */
+/* Tell the listener of a client that waits. False: there is no room for it; once more in each turn. */
 bool channel_invite(struct channel_agent *a);
-/* It waits no more, and nobody came; and it is told why. */
+/* It waits no more, and no listener came; and it is told why. */
 void channel_wait_ends(struct channel_agent *a);
 void channel_wait_refused(struct channel_agent *a, enum wire_status status, const char *why);
 /* Its share, if it has one. */

@@ -1,6 +1,6 @@
 /*
  * relay.c: the records of two connections that are joined, from one to the other. What they say is the ends' affair,
- * who check each other's indices; here only lengths are looked at. Nothing is kept: what the receiver has no room for
+* which check each other's indices; here only lengths are looked at. Nothing is kept: what the receiver has no room for
  * waits with the sender's connection, and the ends' flow control bounds it. One of many bytes goes in pieces, each of
  * which tells how far it reaches, because the two may have been granted messages of different sizes, and so that others
  * have their turn in between.
@@ -73,7 +73,7 @@ int channel_relay(struct channel_agent *a, const struct wire_record *record, con
 	if (!record_is_right(record) || a->role < CHANNEL_JOINED)
 		return -EPROTO;
 	if (a->role == CHANNEL_LEAVES)
-		return 0; /* nobody is left to have it */
+		return 0; /* no client is left to have it */
 	if (a->last && record->op == WIRE_OP_CHANNEL_DATA)
 		return -EPROTO;
 	do {

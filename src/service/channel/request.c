@@ -61,7 +61,7 @@ static int answer_joined(const struct channel_agent *a, struct wire_record *repl
  * What is asked
  */
 
-/* The number of a connect request is that of the name: only so has one worker all who ask for it. */
+/* The number of a connect request is that of the name: only so has one worker all that ask for it. */
 static bool name_is_right(const struct channel_agent *a, const char *text, uint32_t len)
 {
 	return len >= 1 && len <= WIRE_CHANNEL_NAME_MAX && wire_printable(text, len) && !memchr(text, '/', len) &&
@@ -191,7 +191,7 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	return answer(a, reply, NULL, 0);
 }
 
-/* As much as those who wait or are joined take, who may be as many as there are places. */
+/* As much as clients take that wait or are joined, which may be as many as there are places. */
 int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
 	struct channel_service *service = channel_service_of(a);
@@ -316,7 +316,7 @@ static struct channel_agent *who_waits(const struct channel_agent *listener, uin
 	return NULL;
 }
 
-/* The listener comes for one who waits. */
+/* The listener comes for a client that waits. */
 static int serve_invited(struct channel_agent *a, struct wire_record *reply, uint64_t token, const char *text,
 			 uint32_t len)
 {

@@ -157,7 +157,7 @@ void gpu_agent_expired(struct gpu_agent *a)
 	}
 }
 
-/* Every end has its reason, and some are nobody's fault. */
+/* Every end has its reason, and some are no fault. */
 void gpu_agent_failed(struct gpu_agent *a, int error)
 {
 	enum gpu_service_count what = error == -EAGAIN ? GPU_SERVICE_REFUSED : GPU_SERVICE_ERRORS;
@@ -308,7 +308,7 @@ void gpu_agent_errand_ended(struct gpu_agent *a)
 	if (a->session) {
 		gpu_session_own(a->session, &a->state);
 		if (gpu_agent_watch(a) != 0 && a->made == 0)
-			a->made = -ENOMEM; /* its end is seen all the same, when its patience is over */
+			a->made = -ENOMEM; /* its end is seen all the same, at its deadline */
 	}
 	gpu_agent_handle(a, GPU_EVENT_MADE);
 	if (a->state == GPU_STARTING && a->made != 0)
@@ -407,7 +407,7 @@ static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 	a->conn = NULL;
 	gpu_agent_close_windows(a);
 	a->thread->part.thread->busy -= a->jobs + a->occupied;
-	a->jobs = 0; /* there may have been some: nobody waits for them */
+	a->jobs = 0; /* there may have been some: no client waits for them */
 	a->occupied = false;
 	gpu_agent_handle(a, GPU_EVENT_LEFT);
 	gpu_agent_bury(a);

@@ -110,7 +110,7 @@ struct gpu_agent {
 	struct fabric_domain *domain; /* the connection's own: no other client's keys reach this ring */
 	struct fabric_limits limits;  /* of its device */
 	enum gpu_session_state state; /* gpu/life.c tells what it waits for */
-	uint64_t deadline;            /* of the client, or of the next look at what nobody tells */
+	uint64_t deadline;            /* of the client, or of the next look at what is not told */
 	/* Not NULL: an errand is on its way, and what it makes or gives back is the helper's: session, ring, regions,
 	 * and what RPC mode has. */
 	void (*work)(struct gpu_agent *agent);
@@ -202,7 +202,7 @@ enum gpu_place_answer {
  * agent->evicts. */
 enum gpu_place_answer gpu_agent_take_place(struct gpu_agent *agent);
 void gpu_agent_give_place(struct gpu_agent *agent); /* none is fine */
-/* There was a job by then; TIME_NEVER: nobody may think it idle. */
+/* There was a job by then; TIME_NEVER: it may not be held for idle. */
 void gpu_agent_used_place(struct gpu_agent *agent, uint64_t when);
 bool gpu_agent_is_to_leave(struct gpu_agent *agent);
 

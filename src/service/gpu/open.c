@@ -1,5 +1,5 @@
 /*
- * open.c: the ring of a session: what of it is granted, and how it is reached. In RPC mode nobody does but the
+ * open.c: the ring of a session: what of it is granted, and how it is reached. In RPC mode no process does but the
  * daemon. In queue mode the client may read the process's part and write its own; the control page behind them is
  * in no region.
  */

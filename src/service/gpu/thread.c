@@ -12,7 +12,7 @@
 
 #define LOOK TIME_MS /* how late a thread that never sleeps hears of a process that ended */
 #define EVENTS 16
-#define END_LOOK_MS 10                            /* between looks at the patience with processes that are to end */
+#define END_LOOK_MS 10                            /* between looks at the deadlines of processes that are to end */
 #define END_PATIENCE (GPU_KILL_PATIENCE + TIME_S) /* of a thread's end, with those that even SIGKILL does not end */
 
 static struct gpu_service_thread *thread_of(const struct service_part *part)
@@ -85,7 +85,7 @@ static void take_wakes(struct gpu_service_thread *t)
 		;
 }
 
-/* A wake may come for an agent that is gone: nobody has turns then who would take it. */
+/* A wake may come for an agent that is gone: no thread has turns then that would take it. */
 void gpu_service_thread_readable(struct service_part *part)
 {
 	thread_of(part)->look = 0;
@@ -181,7 +181,7 @@ static int gpu_agent_serve(struct gpu_agent *a)
 	return n;
 }
 
-/* In queue mode nobody tells of jobs: whether there are some is looked at, so that the worker yields to their
+/* In queue mode jobs are not told of: whether there are some is looked at, so that the worker yields to their
  * process. */
 static void gpu_agent_count_busy(struct gpu_agent *a)
 {

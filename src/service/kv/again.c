@@ -31,7 +31,7 @@ struct kv_again {
 	struct store_ref ref;
 };
 
-/* The pin is somebody else's now, or was given back. */
+/* The pin is another's now, or was given back. */
 static void kept_no_more(struct kv_agent *agent, struct kv_again *a, enum again_state state)
 {
 	struct kv_thread *thread = agent->thread;

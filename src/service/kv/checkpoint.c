@@ -1,5 +1,5 @@
 /*
- * checkpoint.c: a checkpoint is all that there is, written beside those who go on writing: what changes meanwhile
+ * checkpoint.c: a checkpoint is all that there is, written beside the clients' writes: what changes meanwhile
  * stands in the log from its beginning on. So nothing is stopped and nothing copied, and a step pins a few values. It
  * becomes valid only when the log is on disk as far as the newest that the walk may have seen, as else what is found
  * would be no prefix of history.
@@ -200,7 +200,7 @@ static bool kv_checkpoint_is_due(const struct kv_log *log)
 	return info.log_bytes > stats.bytes_asked;
 }
 
-/* One that found no room is tried again: what it needs may have become less, and nobody asks a second time while the
+/* One that found no room is tried again: what it needs may have become less, and no other asks while the
  * disk is full. */
 static bool checkpoint_is_wanted(const struct kv_log *log, int last, uint64_t next)
 {

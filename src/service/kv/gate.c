@@ -152,7 +152,7 @@ static void look_at_room(struct kv_agent *agent)
  * Waiting.
  */
 
-/* Nobody else writes it. */
+/* No other thread writes it. */
 static void count_held(struct kv_thread *thread, uint64_t change)
 {
 	uint64_t held = atomic_load_explicit(&thread->held, memory_order_relaxed);
@@ -172,7 +172,7 @@ static void agent_waits(struct conn *conn, struct kv_agent *agent, uint64_t tell
 	if (!list_linked(&agent->waiting))
 		list_add_tail(&thread->waiting, &agent->waiting);
 	thread->wants = MAX(thread->wants, tells);
-	thread->look |= kv_log_failed(log_of(thread)); /* of which nobody will hear again */
+	thread->look |= kv_log_failed(log_of(thread)); /* it is told once */
 	agent->held_answers++;
 	count_held(thread, 1);
 	kv_agent_count(agent, KV_COUNT_HELD);
@@ -437,7 +437,7 @@ uint64_t kv_thread_deadline(const struct service_part *part)
 	return MIN(thread->retry_at ? thread->retry_at : TIME_NEVER, thread->keeping_until);
 }
 
-/* The log's thread sets the number and looks whether somebody sleeps, in this order; here it is the other way
+/* The log's thread sets the number and looks whether a worker sleeps, in this order; here it is the other way
  * around. */
 bool kv_thread_arm(struct service_part *part)
 {

@@ -98,7 +98,7 @@ void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
 	returned(agent);
 }
 
-/* Again in a millisecond: nobody says when it is time. */
+/* Again in a millisecond: no event says when it is time. */
 void kv_hold_retry(struct conn *conn, struct kv_thread *thread)
 {
 	if (!thread->retry_at)

@@ -102,7 +102,7 @@ struct kv_thread {
 	uint64_t committed;       /* UINT64_MAX: nothing does, but for a client that asks for it */
 	_Atomic int refused;      /* writes are, with this error: written by the log's thread. 0: they are not */
 	_Atomic bool sleeps;      /* and is to be woken */
-	uint64_t wants;           /* number that somebody waits for, and the log's thread is to hear of; 0: none */
+	uint64_t wants;           /* number that an answer waits for, and the log's thread is to hear of; 0: none */
 	bool waits_for_ring;      /* a write has to come again when the log has taken further changes */
 	_Atomic bool ring_sleeps; /* as `sleeps`, for that */
 	uint64_t ring_seen;       /* how many it had taken then */
@@ -257,7 +257,7 @@ struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
 enum kv_transfer_state {
 	KV_TRANSFER_FREE,     /* kept by the thread; woken by the next large request */
 	KV_TRANSFER_RESERVED, /* holds memory for a SET's value, or pins a GET's */
-	/* in agent->sets; woken by done(), for each piece: it came, it never will, or the connection is buried */
+	/* in agent->sets; woken by done(), for each piece: it came, it never will, or the connection is freed */
 	KV_TRANSFER_READING,
 	/* in agent->sets, with no piece on its way: room for the next one is to be made; woken by the connection's
 	 * writable(), and given up by closed() */
@@ -424,7 +424,7 @@ int kv_again_get(struct kv_agent *agent, struct kv_again *again, const void *key
 void kv_again_put_back(struct kv_agent *agent, const struct kv_again *again, struct store_ref *ref);
 /* It is answered, and does not come any more. `taken`: the pin is the caller's. */
 void kv_again_end(struct kv_agent *agent, struct kv_again *again, bool taken);
-/* A request of another kind under its id: nobody wants the value any more. */
+/* A request of another kind under its id: the value is not wanted any more. */
 void kv_again_given_up(struct kv_agent *agent, uint32_t id);
 
 void kv_again_turn(struct kv_thread *thread);
@@ -495,7 +495,7 @@ static inline bool kv_gate_quiet(const struct kv_agent *agent)
 
 int kv_gate_init(struct kv_thread *thread);
 void kv_gate_clear(struct kv_thread *thread);
-/* The connection's end: nobody hears what waits. */
+/* The connection's end: the answers that wait go nowhere. */
 void kv_gate_close(struct kv_agent *agent);
 
 /* The connection's ops->writable. */
@@ -517,7 +517,7 @@ void kv_thread_disarm(struct service_part *part);
 
 /* Whether there is to be one. */
 bool kv_log_wanted(const struct kv_settings *settings);
-/* Opens it and loads the store from it, which nobody else uses yet; begins to keep changes. */
+/* Opens it and loads the store from it, which no other thread uses yet; begins to keep changes. */
 int kv_log_open(const struct kv_settings *settings, struct store *store, const struct service_host *host,
 		struct kv_log **out);
 /* All is written and on disk, as far as that can be; NULL: nothing is done. The workers have ended. */
@@ -525,7 +525,7 @@ void kv_log_close(struct kv_log *log);
 
 /* Changes are kept, and those that ask for it can wait for the disk. Any thread. */
 bool kv_log_keeps(const struct kv_log *log);
-bool kv_log_gates(const struct kv_log *log); /* and everybody does */
+bool kv_log_gates(const struct kv_log *log); /* and every answer waits */
 
 /* A worker's thread, which is to be woken and told. */
 void kv_log_join(struct kv_log *log, struct kv_thread *thread);
@@ -536,7 +536,7 @@ uint64_t kv_log_durable(const struct kv_log *log);
 bool kv_log_failed(const struct kv_log *log);
 /* How many changes it has taken out of the ring. Any thread. */
 uint64_t kv_log_taken(const struct kv_log *log);
-/* Somebody waits for that one; wakes the log's thread. Any thread. */
+/* An answer waits for that one; wakes the log's thread. Any thread. */
 void kv_log_want(struct kv_log *log, uint64_t lsn);
 
 /* A checkpoint is to be made: 0, -EALREADY: one is; -EOPNOTSUPP: there is no log. */

@@ -18,7 +18,7 @@
 
 #define PIECE 64              /* changes that are taken before their bytes are looked at */
 #define GROUP_BYTES (4 * MIB) /* that are written before a sync */
-#define REST (10 * TIME_MS)   /* changes are with the kernel after that, where nobody waits for them */
+#define REST (10 * TIME_MS)   /* changes are with the kernel after that, where no answer waits for them */
 #define LONG_REST (100 * TIME_MS)
 #define FULL_PAUSE (100 * TIME_MS)
 #define POLL_MOST (100 * TIME_US)
@@ -298,8 +298,8 @@ static int group_write(struct kv_log *log)
 	return 0;
 }
 
-/* Writes are refused, and none is left: it goes on when there is room for a segment, which a checkpoint or somebody
- * else has made. */
+/* Writes are refused, and none is left: it goes on when there is room for a segment, which a checkpoint or another
+ * process has made. */
 static int look_for_room(struct kv_log *log)
 {
 	int rc = wal_room(log->wal);

@@ -32,13 +32,13 @@ struct kv_log {
 	int event;           /* by which it is woken */
 	_Atomic bool asleep; /* and has to be */
 	_Atomic bool stop;
-	_Atomic uint64_t wanted; /* somebody waits for this number */
+	_Atomic uint64_t wanted; /* an answer waits for this number */
 	_Atomic uint64_t durable;
-	_Atomic bool failed;             /* for ever, and those who wait are to be told */
+	_Atomic bool failed;             /* for ever, and the waiting threads are to be told */
 	_Atomic uint64_t taken, largest; /* changes, and the longest row of them that was synced at once */
 	uint64_t written, synced, synced_at, unsynced; /* of the writer: numbers, when that was, bytes since then */
 	uint64_t looked_at;                            /* the files, when */
-	_Atomic bool removed;                          /* somebody has done that with them */
+	_Atomic bool removed;                          /* the files were removed */
 	bool near_full;                                /* no room for the next segment */
 	bool alone;  /* a change was synced that others wait for, and no other one with it */
 	bool broken; /* an error that is for ever */

@@ -15,7 +15,7 @@
 
 #define PAGE 4096ull
 #define STEP (256 * MIB)     /* touched between two lines of the log */
-#define MEMORY_MAX (4 * GIB) /* unless somebody says how much */
+#define MEMORY_MAX (4 * GIB) /* unless the configuration says how much */
 #define VALUE_MAX GIB        /* likewise */
 #define TOUCHERS_MAX 16u
 #define TICKS                                                                                                          \

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define TELL_BYTES (256u * 1024) /* in one turn, so that a large group does not make the others wait */
-#define LOOKS 16 /* at who waits, in one turn: where time is up, the missing ranks are looked for and named */
+#define LOOKS 16 /* at clients that wait, in one turn: where time is up, the missing ranks are looked for and named */
 
 static struct meeting_thread *thread_of(const struct service_part *part)
 {
@@ -125,7 +125,7 @@ void meeting_agents_tell(struct meeting_group *group)
  * To tell
  */
 
-/* One more page. Its bytes; 0: there is no room now, agent_writable() comes. Of one who has gone meanwhile nothing is
+/* One more page. Its bytes; 0: there is no room now, agent_writable() comes. Of one that has gone meanwhile nothing is
  * known but that. */
 static uint32_t tell_page(struct meeting_agent *a)
 {
@@ -205,7 +205,7 @@ static void look_at(struct meeting_thread *t, struct meeting_agent *a, uint64_t 
 	t->coming = MIN(t->coming, a->deadline);
 }
 
-/* At some of them, when somebody's time is up; then at the next ones in the turns that follow. */
+/* At some of them, when a client's time is up; then at the next ones in the turns that follow. */
 static int look_at_waiting(struct meeting_thread *t, uint64_t now)
 {
 	int n = 0;

@@ -46,9 +46,9 @@ struct meeting_group {
 	bool issues;               /* tickets, out of this secret */
 	uint8_t secret[WIRE_SECRET];
 	uint32_t size, here;
-	/* Until it is complete: those who are here, in the order of their coming. Then all by rank; NULL: has gone. */
+	/* Until it is complete: the members here, in the order of their coming. Then all by rank; NULL: has gone. */
 	struct meeting_agent **member;
-	uint8_t *presence; /* by rank, enum meeting_presence, of those who want one */
+	uint8_t *presence; /* by rank, enum meeting_presence, of members that want one */
 	uint32_t name_len;
 	char name[WIRE_PEER_NAME_MAX];
 };
@@ -68,7 +68,7 @@ struct meeting_thread {
 	struct list waiting; /* agents whose group is not complete; to be looked at ... */
 	struct list looked;  /* ... and those that were, since `next` */
 	struct list telling; /* agents that are told of their group */
-	uint64_t next;       /* the earliest deadline of those who wait, or earlier */
+	uint64_t next;       /* the earliest deadline of clients that wait, or earlier */
 	uint64_t coming;     /* the earliest of `looked` */
 };
 
@@ -87,7 +87,7 @@ struct meeting_agent {
 	uint32_t rank; /* WIRE_PEER_ANY_RANK */
 	uint32_t id;   /* of its join */
 	uint32_t told; /* members of its group that it was told of */
-	bool again;    /* it has asked for a place that somebody had */
+	bool again;    /* it has asked for a place that was taken */
 	uint64_t patience, deadline;
 	uint64_t token;
 	uint32_t addresses_len;
@@ -136,7 +136,7 @@ static inline bool meeting_group_is_full(const struct meeting_group *group)
 }
 /* All are there: ranks, and a number. */
 void meeting_group_complete(struct meeting_service *service, struct meeting_group *group, uint32_t number);
-/* A member whose place somebody waits for is about to leave: its connection ends. */
+/* A member whose place another client waits for is about to leave: its connection ends. */
 bool meeting_group_loses(const struct meeting_group *group);
 /* The members that did not come, in words. Returns buf. */
 char *meeting_group_missing(const struct meeting_group *group, char *buf, size_t size);

@@ -37,7 +37,7 @@ struct asked {
 	uint32_t addresses_len;
 };
 
-/* The number of a connect request is that of the name: only so has one worker all who name it. */
+/* The number of a connect request is that of the name: only so has one worker all that name it. */
 static bool asked_decode(const struct meeting_agent *a, const struct wire_record *record, const void *body,
 			 struct asked *out)
 {
