@@ -48,7 +48,7 @@ char *auth_key_fingerprint(const struct auth_key *key, char out[static 9]);
 
 /*
  * keys.c: files of keys. A file is regular, of root or the own user, and of no use to others by its mode; it is not
- * followed where it is a symbolic link. Empty lines and those that begin with # are passed over.
+ * followed where it is a symbolic link. Empty lines and lines that begin with # are passed over.
  */
 
 /* A table of keys, which does not change. It is counted: it ends with its last reference. */

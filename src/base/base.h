@@ -225,7 +225,7 @@ static inline uint64_t quota_most(uint64_t setting, uint64_t all)
 }
 
 /*
- * processors.c: those that this process may run on, or as many as its control groups give it time for. Asks the kernel,
+ * processors.c: how many this process may run on, or as many as its control groups give it time for. Asks the kernel,
  * the first time by files: not for the hot path.
  */
 unsigned processors_usable(void); /* at least 1 */

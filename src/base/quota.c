@@ -22,7 +22,7 @@ struct quota {
 	_Atomic uint32_t taken;
 	uint32_t all;
 	size_t key_size, share_size, buckets;
-	size_t sources, begun; /* shares in the table; those that were ever in it */
+	size_t sources, begun; /* shares in the table; shares that were ever in it */
 	char *shares;          /* 2 * all, and the first is for unknown sources */
 	struct quota_share *free;
 	struct quota_share *bucket[];

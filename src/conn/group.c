@@ -422,7 +422,7 @@ static int group_poll_batch(struct conn_group *group)
 	}
 	if (n > 0)
 		group_flush_dirty(group); /* before receives: peers wait for answers */
-	/* In the place of those that were taken. Peers wait for what came by them, none yet for a receive: as long as
+	/* In the place of the taken ones. Peers wait for what came by them, none yet for a receive: as long as
 	 * there are enough for all that may come, others are posted by the turn that finds nothing. */
 	if (unlikely(group->posted < fabric_shared_wanted(group->queue, n == 0 ? SPARE_RECEIVES : 0)))
 		conn_group_post_receives(group);

@@ -153,7 +153,7 @@ struct conn {
 		uint64_t taken; /* ... so many ns of its turns */
 	} visit;
 	uint64_t begun;    /* messages with records */
-	uint64_t unposted; /* of them, those that were dropped */
+	uint64_t unposted; /* of them, the dropped ones */
 	uint64_t messages_in, messages_out, bytes_in, bytes_out;
 	struct auth_admission admission; /* of an accept */
 	struct conn_prover *prover;      /* until both have proved that they have the key; NULL: none is asked for */
@@ -310,14 +310,14 @@ void conn_own_release(struct conn *conn);
 int conn_own_open(struct conn *conn); /* make the first, and post receives */
 /* A receive completed, and what was in it was taken. */
 void conn_own_received(struct conn *conn, struct memory_buffer *buffer);
-/* Receives that its peer may need: a message each credit, and those that take none. */
+/* Receives that its peer may need: a message each credit, and messages that take none. */
 uint32_t conn_receives(const struct conn *conn);
 
 /*
  * transfer.c
  */
 void conn_transfer_completed(struct conn_transfer *transfer, enum fabric_status status);
-void conn_transfers_flush(struct conn *conn); /* those that will never complete */
+void conn_transfers_flush(struct conn *conn); /* transfers that will never complete */
 /* The next `count` values that the peer pushes are dropped. */
 void conn_drop_pushed(struct conn *conn, unsigned count);
 /* Pushes that wait, as requests behind their message; the next one. And they are in flight now. */

@@ -60,7 +60,7 @@ static __attribute__((cold, noinline)) bool parked_make_room(struct conn *conn)
 	return most != conn;
 }
 
-/* The last of those that are parked, to be filled in. NULL: the connection was closed for want of memory. */
+/* The last parked message, to be filled in. NULL: the connection was closed for want of memory. */
 static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 {
 	size_t room = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;

@@ -161,7 +161,7 @@ static int understand(const char *text, size_t len, json_t **out)
 	return rc;
 }
 
-/* For people: what is looked for first, and of the counters those that have counted. */
+/* For people: what is looked for first, and of the counters the ones above 0. */
 static void put_in_order(json_t *status)
 {
 	static const char *const late[] = {"listen", "missing", "gpu", "channel", "peer", "counters"};

@@ -271,7 +271,7 @@ struct worker_report {
 	uint64_t disconnect; /* not 0: the list has this connection alone, which is ended */
 };
 
-/* To a worker, and back to the main thread for those that have `done`. */
+/* To a worker, and back to the main thread if it has `done`. */
 struct worker_message {
 	enum worker_verb verb;
 	/* In the main thread; frees the message. NULL: the worker frees it. */

@@ -5,7 +5,7 @@
 
 static const struct {
 	int (*start)(struct daemon *daemon); /* 0 or the exit status, with the cause logged */
-	void (*stop)(struct daemon *daemon); /* in reverse, of those that started */
+	void (*stop)(struct daemon *daemon); /* in reverse, of the parts that started */
 } parts[] = {
 	{daemon_process_start, daemon_process_stop},   /* fork before verbs and threads */
 	{access_open, access_close},                   /* keys and rights of clients */

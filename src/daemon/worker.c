@@ -181,7 +181,7 @@ static void add_info(void *arg, struct conn *conn)
 		conn_close(conn, 0, "disconnected by the operator");
 }
 
-/* The list has room for those that there are now. */
+/* The list has room for the connections that there are now. */
 static void worker_begin_report(struct worker *w, struct worker_message *m)
 {
 	struct worker_report *report = &m->report.report;

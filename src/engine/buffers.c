@@ -391,7 +391,7 @@ static bool range_renew(struct buffers *b, struct range *range, unsigned access)
 	return false;
 }
 
-/* Its registration has, or gets, these rights beside those that it has: a registration for each request would cost
+/* Its registration has, or gets, these rights beside the ones that it has: a registration for each request would cost
  * more. */
 static bool range_allows(struct buffers *b, struct range *range, unsigned access)
 {

@@ -34,7 +34,7 @@ struct engine {
 	struct fabric_domain *domain;
 	struct conn_group *group;
 	struct buffers *buffers;
-	uint64_t completed; /* operations of all connections, and what roused those that wait for one */
+	uint64_t completed; /* operations of all connections, and what roused the threads that wait for one */
 	uint64_t roused;    /* of it, the latter */
 	uint64_t turns;     /* of the caller */
 	struct list timers;

@@ -84,7 +84,7 @@ static int door_make(const struct doors_attr *attr, struct door *door, const str
 	return rc;
 }
 
-/* Each address of the name, with one port; those that this machine does not have are left out, and those where others
+/* Each address of the name, with one port; addresses of other machines are left out, and those where others
  * have the port that the system chose for the first. */
 static int door_listen(struct door *door, struct address *address)
 {

@@ -31,7 +31,7 @@ WIRE_RING_FN void gpu_quantize_sum(const struct gpu_team *team, uint32_t *count,
 	}
 }
 
-/* Count the pixels of words `first` to `end` of the input, in addition to those that were counted. Several loads of a
+/* Count the pixels of words `first` to `end` of the input, in addition to what was counted. Several loads of a
  * thread are under way at once: each is a read over the bus. */
 WIRE_RING_FN void gpu_quantize_count(const struct gpu_team *team, const struct wire_ring_job *job, const void *input,
 				     uint64_t first, uint64_t end, uint32_t *count)

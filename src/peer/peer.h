@@ -146,13 +146,13 @@ struct rdma_context {
 	char device[80];
 	struct engine
 		*engine[FABRIC_TRANSPORTS]; /* at the place of its provider's first transport. NULL: not needed yet */
-	struct engine *own[FABRIC_TRANSPORTS]; /* those that there are */
+	struct engine *own[FABRIC_TRANSPORTS]; /* the open ones */
 	unsigned engines;
 	struct engine_fabric *fabric[FABRIC_TRANSPORTS]; /* as engine */
 	struct engine_key *key;                          /* of all of them; NULL: none */
 	struct peer_connections *connections;            /* peer/links/connect.h */
 	int epoll;                                       /* of engines, doors; what rdma_fd() gives */
-	struct peer **peer; /* peer/links/roster.c: in the order of their indices; those that have gone leave */
+	struct peer **peer; /* peer/links/roster.c: in the order of their indices; peers that have gone leave */
 	uint32_t peers, peers_room;
 	uint32_t indices;      /* given out */
 	bool gone_to_bury;     /* perhaps: a peer has gone, or is not needed any more */
@@ -286,7 +286,7 @@ extern const struct peer_layer *const peer_layers[PEER_LAYERS];
 /*
  * error.c
  */
-/* What the call that is failing answers: -1, with `error` (negative) and words: those that rdma_lib(3) lists, with the
+/* What the call that is failing answers: -1, with `error` (negative) and words: as rdma_lib(3) lists them, with the
  * cause behind: "Invalid peer index: 7 was never given out"; or others, where none of them fits. */
 int rdma_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with what librdmad logged last behind the words. */

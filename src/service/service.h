@@ -234,7 +234,7 @@ static inline int service_thread_progress(struct service_thread *thread)
 	return unlikely(thread->active) ? service_thread_turn(thread) : 0;
 }
 
-/* The counts so far, with those that are taken from where they are. */
+/* The counts so far, with the ones that are kept elsewhere. */
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out);
 void service_counts_add(struct service_counts *into, const struct service_counts *from);
 

@@ -191,7 +191,7 @@ static void heap_add_spares(struct heap *h, int n)
 	atomic_store_explicit(&h->spares, now + (uint32_t)n, memory_order_relaxed);
 }
 
-/* The next span with a free object; those that a window claims are passed over. One without objects was claimed between
+/* The next span with a free object; spans that a window claims are passed over. One without objects was claimed between
  * its pages' and its heap's step of growth: it goes, because no free will ever give it back. */
 static struct page *heap_span(struct arena *a, struct heap *h, unsigned class)
 {

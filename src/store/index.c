@@ -223,7 +223,7 @@ void index_remove(struct index *x, struct slot slot)
 
 /*
  * Scan. The cursor counts with its bits reversed, so that the buckets a bucket splits into are
- * exactly those that its cursor stands for, whatever the table's size is at the next call (the
+* exactly the buckets that its cursor stands for, whatever the table's size is at the next call (the
  * scheme by Pieter Noordhuis in Redis' dict.c, dictScan). While two tables exist, it walks the
  * smaller. Within a bucket it goes by the rest of the bits, so that a walk may stop between any two
  * links; only links of one whole tag are told apart by their number.

@@ -246,7 +246,7 @@ struct arena_usage {
 };
 void arena_get_usage(struct arena *a, struct arena_usage *out);
 
-/* Pages that nothing holds, those that a window keeps back among them. */
+/* Pages that nothing holds, also the ones that a window keeps back. */
 uint32_t arena_get_pages_free(struct arena *a);
 
 /* Gives spans that are empty back to the page runs. */

@@ -166,7 +166,7 @@ static unsigned stripe_flush(struct store *store, struct stripe *s, struct index
 	lock_take(&s->lock, LOCK_STRIPE);
 	do {
 		seen += index_scan(&s->index, cursor, flush_visit, &f);
-		cursor->skip = 0; /* those that were passed are gone */
+		cursor->skip = 0; /* the passed ones are gone */
 	} while (!cursor_begins(cursor) && seen < FLUSH_STRIPE && ++buckets < FLUSH_STRIPE);
 	s->deletes += f.dropped;
 	if (f.dropped && store->changes.on)

@@ -535,7 +535,7 @@ void arena_window_rewind(struct window *w)
 	w->object = 0;
 }
 
-/* No lock: while the window stands its runs keep their places, but for those that the walk itself moves, and their
+/* No lock: while the window stands its runs keep their places, but for the ones that the walk itself moves, and their
  * classes; others can only make them held. */
 struct store_item *arena_window_next(struct arena *a, struct window *w)
 {

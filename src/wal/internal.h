@@ -203,7 +203,7 @@ struct ahead {
 	pthread_cond_t changed;
 	bool stop;
 	struct ahead_piece piece[AHEAD_MOST]; /* a ring */
-	unsigned first, asked, read;          /* not taken; of them, those that were read */
+	unsigned first, asked, read;          /* not taken; of them, pieces that were read */
 };
 
 void ahead_init(struct ahead *ahead, const struct wal_files *files);

@@ -451,7 +451,7 @@ static int writer_begin(struct wal *wal, unsigned kept)
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&wal->lock);
-	rc = segment_ids_reserve(wal); /* by a manifest that names those that are sifted out yet */
+	rc = segment_ids_reserve(wal); /* by a manifest that still names the segments to be sifted out */
 	sifted = segments_sift(wal, kept);
 	pthread_mutex_unlock(&wal->lock);
 	/* What their headers say is in the new segment's, too: they go when that is named, unless it needs their

@@ -84,7 +84,7 @@ bool ahead_ask(struct ahead *ahead, int fd, struct iovec to, uint64_t at)
 	return true;
 }
 
-/* The first of those that were asked for. */
+/* The first piece that was asked for. */
 static struct ahead_piece ahead_next(struct ahead *ahead)
 {
 	struct ahead_piece piece;

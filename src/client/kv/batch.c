@@ -140,7 +140,7 @@ static void batch_abandon(struct batch *b, int error)
 			request_orphan(b->kv, r);
 	}
 	for (size_t i = 0; i < b->count; i++)
-		if (*status_of(b, i) > 0) /* also those that were not submitted */
+		if (*status_of(b, i) > 0) /* also requests that were not submitted */
 			item_end(b, i, error, NULL, 0);
 	b->error = error;
 }

@@ -1,5 +1,5 @@
 /*
- * calls.c: the calls about one key and a whole value: those that wait, and those whose callback gets all that the
+ * calls.c: the calls about one key and a whole value: some wait, the others have a callback that gets all that the
  * answer tells. A call that waits submits its request, sends it, waits, and has its end explained.
  */
 #include "client/kv/kv.h"

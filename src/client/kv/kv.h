@@ -331,7 +331,7 @@ void kv_pieces_scatter(const struct iovec *pieces, size_t small, const char *fro
 struct kv_plan {
 	const struct iovec *pieces;
 	size_t count, small;
-	size_t landing; /* bytes of those that are copied */
+	size_t landing; /* bytes of the copied ones */
 	size_t ranges;
 	bool reached; /* nothing is to be registered */
 };

@@ -3,7 +3,7 @@
  * that the peer does not take, a send that the kernel has no memory for.
  *
  * What has something under way is checked: bytes that a TCP peer has not acknowledged, or a frame of which a part has
- * come. The list is in the order of the last check, so a turn takes from its head those whose time has come, and no
+ * come. The list is in the order of the last check, so a turn takes from its head the ones whose time has come, and no
  * more than SOFT_CHECKS: ten thousand idle connections cost nothing, and as many busy ones never a long turn. A peer
  * has to be found silent several times, not once after a long while: perhaps it was this side that was away.
  */

@@ -17,7 +17,7 @@
 
 #define SOFT_AWAKE 64   /* so many are looked at by each poll */
 #define SOFT_QUIET 256  /* polls without a byte after which one of many is awake no more */
-#define SOFT_ROOMLESS 8 /* of those that wait for room, so many are looked at by each poll */
+#define SOFT_ROOMLESS 8 /* of the rings that wait for room, so many are looked at by each poll */
 
 static struct soft_rings *soft_rings_map(int fd)
 {
@@ -142,7 +142,7 @@ static void soft_rings_tell(struct soft_endpoint *ep, _Atomic uint32_t *flag)
 	if (likely(!atomic_load_explicit(flag, memory_order_relaxed)))
 		return;
 	atomic_store_explicit(flag, 0, memory_order_relaxed);
-	/* EAGAIN: it has not read those that were sent before. */
+	/* EAGAIN: it has not read the earlier ones. */
 	if (send(ep->source.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN)
 		return;
 	if (errno == EPIPE || errno == ECONNRESET) {

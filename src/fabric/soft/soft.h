@@ -170,7 +170,7 @@ struct soft_queue {
 	bool served; /* a read or write of the peer, of which the caller is not told; see fabric_moving() */
 	struct {
 		size_t allowance; /* bytes that this turn may still move */
-		size_t share;     /* of them, those that one endpoint may: all if no other waits */
+		size_t share;     /* of them, what one endpoint may have: all if no other waits */
 		uint32_t number;  /* counts the polls */
 	} turn;
 	struct {
@@ -185,11 +185,11 @@ struct soft_queue {
 	} recvs;
 
 	struct list endpoints;   /* those with a socket and no rings */
-	unsigned endpoint_count; /* of them, those that are read */
+	unsigned endpoint_count; /* of them, the ones that are read */
 	unsigned connecting, blocked;
 	struct {
 		struct list list;  /* of many endpoints the few that are read, too; see near.c */
-		struct list alone; /* of the few those that epoll is not told of */
+		struct list alone; /* of the few, the ones that epoll is not told of */
 		unsigned count;    /* of `list` */
 		unsigned crowd;
 		unsigned skipped; /* polls since the last check of epoll */

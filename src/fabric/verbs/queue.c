@@ -186,7 +186,7 @@ uint32_t verbs_shared_wanted(const struct fabric_queue *queue, uint32_t spare)
 	return MIN(sum, q->shared_depth);
 }
 
-/* As many of those that are parked as go by one call. False: not all were taken; the rest is parked again. */
+/* As many of the parked ones as go by one call. False: not all were taken; the rest is parked again. */
 static bool verbs_shared_give(struct verbs_cq *cq, unsigned most)
 {
 	struct ibv_recv_wr wr[VERBS_BATCH], *bad = NULL;

@@ -422,7 +422,7 @@ void verbs_endpoint_close(struct verbs_endpoint *ep);
 void verbs_endpoint_lose(struct verbs_endpoint *ep, int error);
 /* Report the end once nothing is outstanding. */
 void verbs_endpoint_settle(struct verbs_endpoint *ep);
-/* Destroyed endpoints whose queue pairs may hold shared receives: after an empty poll, those that are done go; or all,
+/* Destroyed endpoints whose queue pairs may hold shared receives: after an empty poll, the done ones go; or all,
  * without waiting. cq NULL: of every device. */
 enum verbs_retired { VERBS_RETIRED_DRAINED, VERBS_RETIRED_ALL };
 void verbs_retired_free(struct verbs_queue *q, const struct verbs_cq *cq, enum verbs_retired which);

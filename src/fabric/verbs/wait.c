@@ -98,7 +98,7 @@ static void verbs_wake_next(struct verbs_queue *q, uint64_t now)
 		verbs_queue_wake(q, when - now);
 }
 
-/* Endpoints whose flushes do not come, and those that another thread saw break. */
+/* Endpoints whose flushes do not come, and endpoints that another thread saw break. */
 static void verbs_timer_expired(struct verbs_queue *q)
 {
 	struct list *pos, *tmp;

@@ -32,7 +32,7 @@ struct lane {
 };
 
 struct schedule {
-	struct list node; /* of ctx->schedules; those that are ready come first */
+	struct list node; /* of ctx->schedules; the ready ones come first */
 	rdma_context *ctx;
 	struct rdma_group *group; /* NULL: it was freed, and the schedule has failed */
 	uint32_t sequence;        /* which of the group's collectives */

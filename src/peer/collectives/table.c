@@ -80,7 +80,7 @@ static int kind_find(const char *name)
 	return -EINVAL;
 }
 
-/* The words of those that there are go to `text`. */
+/* The names of its algorithms go to `text`. */
 static const struct algorithm *algorithm_find(int kind, const char *name, char *text, size_t size)
 {
 	size_t at = 0;

@@ -113,7 +113,7 @@ int listen_open(rdma_context *ctx, const char *ip, int port)
 /*
 * Pending connections
  */
-/* Of those that have said nothing, or were refused; NULL: all of them have asked. */
+/* Of pending ones that have said nothing, or were refused; NULL: all have asked. */
 static struct peer_link *oldest_guest(struct peer_connections *c)
 {
 	list_for_each (pos, &c->links) {
@@ -240,7 +240,7 @@ static bool same_source(const struct peer *a, const struct peer *b)
 	return fabric_source_same(&one, &other);
 }
 
-/* As many may wait as there are peers at most. Members of a group know its token: those that wait to be accepted give
+/* As many may wait as there are peers at most. Members of a group know its token: ones that wait to be accepted give
  * way to them. Of these it is the first of the source that has half of them, if there is one, so that a single one
 * keeps no other out: the vote of Boyer and Moore finds it by one walk. Where all are members, the last gives way. */
 static void waiting_gives_way(rdma_context *ctx)

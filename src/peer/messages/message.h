@@ -179,7 +179,7 @@ void message_confirmed(struct peer *peer, unsigned message_class, uint64_t next)
 enum sent message_offer_send(struct peer *peer, struct rdma_request *request);
 /* Say the one of this number again. False: no credit. */
 bool message_offer_again(struct peer *peer, unsigned message_class, uint64_t number);
-/* What is to be said of offers of earlier connections, and of those that are withdrawn. False: no credit. */
+/* What is to be said of offers of earlier connections, and of withdrawn ones. False: no credit. */
 bool message_offers_say(struct peer *peer);
 /* How much of them may be read. False: no credit, or not yet. */
 bool message_offers_feed(struct peer *peer, unsigned message_class);
@@ -196,7 +196,7 @@ int message_offer_record(struct peer *peer, const struct wire_record *record, co
 /* A receive takes one out of the inbox: it is read. */
 void message_intake_begin(struct intake *intake, struct rdma_request *request);
 void message_intake_drop(struct intake *intake); /* no receive will come for it */
-/* Tell the peer of those that are here. False: no credit. */
+/* Tell the peer of what is here. False: no credit. */
 bool message_taken_say(struct peer *peer);
 /* Ask for pieces, as far as may be. */
 void message_read_on(struct peer *peer);
@@ -267,7 +267,7 @@ void message_writable(struct peer *peer);
 bool message_idle(struct peer *peer);
 bool inbox_has_more(const struct peer *peer);
 uint64_t messages_deadline(const rdma_context *ctx);
-/* When no peer, schedule or window has a request: those that the program did not end are void. */
+/* When no peer, schedule or window has a request: requests that the program did not end are void. */
 void request_pool_end(rdma_context *ctx);
 void register_end(rdma_context *ctx);
 

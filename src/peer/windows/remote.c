@@ -131,7 +131,7 @@ int remote_close_asked(struct peer *peer, const union window_body *body)
 	remote->closed = true;
 	if (!remote->opened)
 		remote->released = true;
-	remote->operations++; /* it outlives the failures of those that wait */
+	remote->operations++; /* it outlives the failures of operations that wait */
 	ops_fail(pw, remote, -EPIPE, "Window closed: %s has closed it", peer->name);
 	remote->operations--;
 	remote_settle(remote);

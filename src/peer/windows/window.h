@@ -245,7 +245,7 @@ bool op_check(const struct rdma_remote *remote, enum window_kind kind, uint64_t 
 	      size_t length);
 /* NULL: no memory, rdma_fail() was called. */
 struct window_op *op_new(struct rdma_remote *remote, enum window_kind kind, uint64_t offset, void *data, size_t length);
-/* Behind those that wait. The request to wait for. */
+/* Behind the operations that wait. The request to wait for. */
 struct rdma_request *op_begin(struct window_op *op);
 /* Ended: completes its request, and it is free. With `status` its `why` says more, if there is one. */
 void op_end(struct window_op *op, int status);

@@ -75,7 +75,7 @@ struct channel_service {
 struct channel_thread {
 	struct service_part part;
 	struct list waiting; /* agents for whom a listener is to come, the oldest first */
-	unsigned uninvited;  /* of them, those that it was not told of */
+	unsigned uninvited;  /* of them, clients that it was not told of */
 	struct list leaving; /* agents whose other end is gone, the oldest first */
 };
 

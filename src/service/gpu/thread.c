@@ -13,7 +13,7 @@
 #define LOOK TIME_MS /* how late a thread that never sleeps hears of a process that ended */
 #define EVENTS 16
 #define END_LOOK_MS 10                            /* between looks at the deadlines of processes that are to end */
-#define END_PATIENCE (GPU_KILL_PATIENCE + TIME_S) /* of a thread's end, with those that even SIGKILL does not end */
+#define END_PATIENCE (GPU_KILL_PATIENCE + TIME_S) /* of a thread's end, with processes that even SIGKILL does not end */
 
 static struct gpu_service_thread *thread_of(const struct service_part *part)
 {

@@ -82,7 +82,7 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 		return; /* it grew meanwhile */
 	if (agent->agains == AGAIN_MAX)
 		forget(agent, list_first(&agent->again, struct kv_again, node));
-	if (list_empty(&agent->thread->free_agains)) { /* where those that ended are kept for the next */
+	if (list_empty(&agent->thread->free_agains)) { /* where ended ones are kept for the next */
 		a = malloc(sizeof(*a));
 	} else {
 		a = list_first(&agent->thread->free_agains, struct kv_again, node);

@@ -1,6 +1,6 @@
 /*
  * gate.c: the commit gate: an answer leaves when everything that it tells of is on disk. Requests are carried out
- * meanwhile; only answers wait, so a slow disk delays those that need it and no others. What an answer tells of is a
+ * meanwhile; only answers wait, so a slow disk delays the ones that need it and no others. What an answer tells of is a
  * number, that of the last change in it: of a write its own, of a read that of the value's version, of a miss that of
  * the last deletion where the key would be.
  *

@@ -354,7 +354,7 @@ int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_r
 /* Room to answer SETs that were finished. */
 void kv_rendezvous_writable(struct conn *conn);
 
-/* Transfers that waited for the gate: those that may go on do, as far as there is room. `failed`: the others never
+/* Transfers that waited for the gate: the ones that may go on do, as far as there is room. `failed`: the others never
  * will, and are answered so. How many did. */
 unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint64_t durable, bool failed);
 
@@ -523,7 +523,7 @@ int kv_log_open(const struct kv_settings *settings, struct store *store, const s
 /* All is written and on disk, as far as that can be; NULL: nothing is done. The workers have ended. */
 void kv_log_close(struct kv_log *log);
 
-/* Changes are kept, and those that ask for it can wait for the disk. Any thread. */
+/* Changes are kept, and answers can wait for the disk. Any thread. */
 bool kv_log_keeps(const struct kv_log *log);
 bool kv_log_gates(const struct kv_log *log); /* and every answer waits */
 

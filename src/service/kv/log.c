@@ -165,7 +165,7 @@ static struct wal_record record_of(const struct kv_clocks *clocks, const struct 
 	};
 }
 
-/* No change was made behind those that were taken. */
+/* No change was made behind the taken ones. */
 static bool is_empty(const struct kv_log *log)
 {
 	const struct kv_group *g = &log->group;

@@ -14,7 +14,7 @@ struct kv_group {
 	struct store_change change[KV_GROUP];
 	struct wal_record record[KV_GROUP];
 	unsigned count; /* that were taken */
-	unsigned put;   /* of them, those that the log has */
+	unsigned put;   /* of them, changes that the log has */
 	uint64_t bytes; /* of keys and values */
 };
 

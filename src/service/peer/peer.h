@@ -66,7 +66,7 @@ struct meeting_service {
 struct meeting_thread {
 	struct service_part part;
 	struct list waiting; /* agents whose group is not complete; to be looked at ... */
-	struct list looked;  /* ... and those that were, since `next` */
+	struct list looked;  /* ... and members that were, since `next` */
 	struct list telling; /* agents that are told of their group */
 	uint64_t next;       /* the earliest deadline of clients that wait, or earlier */
 	uint64_t coming;     /* the earliest of `looked` */
