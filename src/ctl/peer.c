@@ -302,22 +302,10 @@ static int write_to_fd(int fd, const char *data, size_t length)
 	return 0;
 }
 
-/* Make room for the next message, however long it is. */
-static int make_room(struct peer_run *t, int64_t length)
-{
-	char *grown = (size_t)length > t->room ? realloc(t->buffer, (size_t)length) : t->buffer;
-
-	if (length > (int64_t)PIECE_MOST || (length > 0 && !grown))
-		return ctl_fail(-EMSGSIZE, "a message is longer than rdmactl sends them", "%s %s", ctl_command_name(),
-				t->address);
-	t->room = MAX(t->room, (size_t)length);
-	t->buffer = grown;
-	return CTL_OK;
-}
-
 static int receive_all(struct peer_run *t)
 {
 	int64_t length;
+	char *grown;
 	int rc;
 
 	do {
@@ -328,11 +316,16 @@ static int receive_all(struct peer_run *t)
 					ctl_command_name(), t->address);
 		if (length < 0)
 			return ctl_peer_fail(t->address);
-		rc = make_room(t, length);
-		if (rc == CTL_OK && rdma_recv(t->ctx, 0, t->buffer, t->room) < 0)
-			rc = ctl_peer_fail(t->address);
-		if (rc != CTL_OK)
-			return rc;
+		if (length > (int64_t)PIECE_MOST)
+			return ctl_fail(-EMSGSIZE, "a message is longer than rdmactl sends them", "%s %s",
+					ctl_command_name(), t->address);
+		grown = (size_t)length > t->room ? realloc(t->buffer, (size_t)length) : t->buffer;
+		if (length > 0 && !grown)
+			return ctl_fail(-ENOMEM, strerror(ENOMEM), "%s %s", ctl_command_name(), t->address);
+		t->room = MAX(t->room, (size_t)length);
+		t->buffer = grown;
+		if (rdma_recv(t->ctx, 0, t->buffer, t->room) < 0)
+			return ctl_peer_fail(t->address);
 		if (t->fd == STDOUT_FILENO && ctl_at_terminal()) {
 			ctl_put_value(t->buffer, (size_t)length);
 			rc = ctl_flush() == 0 ? 0 : -errno;

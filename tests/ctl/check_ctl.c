@@ -1,7 +1,9 @@
-/* check_ctl.c: the parts of rdmactl that need no server: command files, options, tables, JSON, completion, manual. */
+/* check_ctl.c: the parts of rdmactl that need no daemon: command files, options, tables, JSON, completion, manual. */
 #include <check.h>
 #include <fcntl.h>
+#include <rdma_lib.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ctl/ctl.h"
@@ -649,6 +651,44 @@ START_TEST(test_letters_are_unique)
 }
 END_TEST
 
+/* A program's message may be longer than rdmactl takes. The other process is rdmactl; it begins when this one listens. */
+START_TEST(test_message_too_long)
+{
+	enum { TOO_LONG = 64 * 1024 * 1024 + 1, BEHIND = 50 };
+	const char *argv[] = {"peer", "recv", "-c", NULL, "-f", "/dev/null"};
+	char directory[] = "/tmp/check-ctl.XXXXXX", address[64], *message;
+	rdma_options options = {.max_peers = 1, .timeout_ms = 60000};
+	rdma_context *ctx;
+	int ready[2], status;
+	pid_t child;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(address, sizeof(address), "unix://%s/peer.sock", directory);
+	argv[3] = address;
+	ck_assert_int_eq(pipe(ready), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		close(ready[1]);
+		status = read(ready[0], &(char){0}, 1) == 1 ? ctl_run((int)ARRAY_SIZE(argv), argv) : 0;
+		_exit(BEHIND + status); /* not as a sanitizer ends it */
+	}
+	ctx = rdma_init_options(address, 0, true, &options);
+	ck_assert_msg(ctx != NULL, "%s", rdma_get_error());
+	ck_assert_int_eq(write(ready[1], "", 1), 1);
+	ck_assert_int_eq(rdma_accept_peer(ctx), 0);
+	ck_assert_int_ge(rdma_send(ctx, 0, "short", 5), 0);
+	message = calloc(1, TOO_LONG);
+	ck_assert_ptr_nonnull(message);
+	ck_assert_int_lt(rdma_send(ctx, 0, message, TOO_LONG), 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == BEHIND + CTL_FAILED, "%x", (unsigned)status);
+	free(message);
+	rdma_cleanup(ctx);
+	rmdir(directory);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ctl");
@@ -675,5 +715,6 @@ int main(void)
 	tcase_add_test(tcase, test_completion_is_current);
 	tcase_add_test(tcase, test_manual_is_complete);
 	tcase_add_test(tcase, test_letters_are_unique);
+	tcase_add_test(tcase, test_message_too_long);
 	return suite_run(suite);
 }
