@@ -5,21 +5,6 @@
 #include <sched.h>
 #include <stdlib.h>
 
-static unsigned processors_of_affinity(void)
-{
-	cpu_set_t *set;
-	unsigned n = 0;
-
-	/* The kernel refuses a set that is shorter than its own. */
-	for (size_t size = CPU_SETSIZE; n == 0 && size <= 64 * CPU_SETSIZE; size *= 2) {
-		set = CPU_ALLOC(size);
-		if (set && sched_getaffinity(0, CPU_ALLOC_SIZE(size), set) == 0)
-			n = (unsigned)CPU_COUNT_S(CPU_ALLOC_SIZE(size), set);
-		CPU_FREE(set);
-	}
-	return MAX(n, 1u);
-}
-
 /* Numbers that a file begins with; how many there are. */
 static int read_numbers(const char *path, long long number[2])
 {
@@ -90,7 +75,17 @@ bool processors_limited(void)
 
 unsigned processors_usable(void)
 {
-	return MIN(processors_of_affinity(), processors_of_limit());
+	cpu_set_t *set;
+	unsigned n = 0;
+
+	/* The kernel refuses a set that is shorter than its own. */
+	for (size_t size = CPU_SETSIZE; n == 0 && size <= 64 * CPU_SETSIZE; size *= 2) {
+		set = CPU_ALLOC(size);
+		if (set && sched_getaffinity(0, CPU_ALLOC_SIZE(size), set) == 0)
+			n = (unsigned)CPU_COUNT_S(CPU_ALLOC_SIZE(size), set);
+		CPU_FREE(set);
+	}
+	return MIN(MAX(n, 1u), processors_of_limit());
 }
 
 unsigned processors_half(void)
