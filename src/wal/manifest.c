@@ -273,27 +273,24 @@ static int text_of(const struct manifest *m, char **text, size_t *len)
 	return fclose(out) == 0 && !bad ? 0 : -ENOMEM;
 }
 
-static int new_write(struct wal *wal, char *text, size_t len)
-{
-	int fd = wal->files->open(wal->files->arg, wal->fd, NAME_NEW, O_WRONLY | O_CREAT | O_TRUNC), rc;
-	uint64_t done;
-
-	if (fd < 0)
-		return wal_failed(wal, NAME_NEW, "making", fd);
-	rc = wal_write_all(wal, fd, &(struct iovec){text, len}, 1, 0, &done);
-	rc = rc ? wal_failed(wal, NAME_NEW, "writing", rc) : wal_sync_file(wal, fd, NAME_NEW);
-	wal->files->close(wal->files->arg, fd);
-	return rc;
-}
-
 static int manifest_write(struct wal *wal, const struct manifest *m)
 {
 	char *text = NULL;
+	uint64_t done;
 	size_t len;
-	int rc = text_of(m, &text, &len);
+	int fd, rc = text_of(m, &text, &len);
 
-	if (rc == 0)
-		rc = new_write(wal, text, len);
+	if (rc)
+		goto out;
+	fd = rc = wal->files->open(wal->files->arg, wal->fd, NAME_NEW, O_WRONLY | O_CREAT | O_TRUNC);
+	if (fd < 0) {
+		rc = wal_failed(wal, NAME_NEW, "making", fd);
+		goto out;
+	}
+	rc = wal_write_all(wal, fd, &(struct iovec){text, len}, 1, 0, &done);
+	rc = rc ? wal_failed(wal, NAME_NEW, "writing", rc) : wal_sync_file(wal, fd, NAME_NEW);
+	wal->files->close(wal->files->arg, fd);
+out:
 	free(text);
 	if (rc)
 		return rc;

@@ -432,21 +432,10 @@ static int segments_sift(struct wal *wal, unsigned kept)
 	return 0;
 }
 
-/* Their files may be the first ones that are used again. */
-static int segments_give_up(struct wal *wal)
-{
-	struct manifest next;
-	int rc;
-
-	if (!wal->dropped.count)
-		return 0;
-	rc = manifest_copy(&wal->manifest, &next);
-	return rc ? rc : manifest_commit(wal, &next);
-}
-
 static int writer_begin(struct wal *wal, unsigned kept)
 {
 	int rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn), sifted;
+	struct manifest next;
 
 	if (rc)
 		return rc;
@@ -460,8 +449,13 @@ static int writer_begin(struct wal *wal, unsigned kept)
 		rc = log_turn(&wal->log, 0);
 	if (rc != -ENOSPC || sifted)
 		return sifted ? sifted : rc;
+	if (!wal->dropped.count)
+		return log_turn(&wal->log, 0);
+	/* The files of the segments that have nothing may be the first ones that are used again. */
 	pthread_mutex_lock(&wal->lock);
-	rc = segments_give_up(wal);
+	rc = manifest_copy(&wal->manifest, &next);
+	if (rc == 0)
+		rc = manifest_commit(wal, &next);
 	pthread_mutex_unlock(&wal->lock);
 	return rc ? rc : log_turn(&wal->log, 0);
 }

@@ -153,22 +153,6 @@ static void segment_fit(struct wal *wal)
 			 units_human_size((double)wal->segment, is), units_human_size((double)wanted, was));
 }
 
-static int wal_begin(struct wal *wal)
-{
-	int rc = directory_open(wal);
-
-	if (rc)
-		return rc;
-	segment_fit(wal);
-	rc = manifest_read(wal, &wal->manifest);
-	if (rc == -ENOENT)
-		rc = manifest_missing(wal);
-	if (rc)
-		return rc;
-	wal->next_id = wal->manifest.next;
-	return segments_tidy(wal);
-}
-
 int wal_open(const struct wal_config *config, struct wal **out)
 {
 	struct wal *wal;
@@ -185,7 +169,17 @@ int wal_open(const struct wal_config *config, struct wal **out)
 	wal->given = config->given_least;
 	wal->fd = wal->log.fd = wal->checkpoint.fd = -1;
 	wal->directory = strdup(config->directory);
-	rc = wal->directory ? wal_begin(wal) : -ENOMEM;
+	rc = wal->directory ? directory_open(wal) : -ENOMEM;
+	if (rc == 0) {
+		segment_fit(wal);
+		rc = manifest_read(wal, &wal->manifest);
+		if (rc == -ENOENT)
+			rc = manifest_missing(wal);
+	}
+	if (rc == 0) {
+		wal->next_id = wal->manifest.next;
+		rc = segments_tidy(wal);
+	}
 	if (rc) {
 		wal_close(wal);
 		return rc;
