@@ -334,23 +334,6 @@ static void read_group(struct reader *r, const config_setting_t *group, const ch
 		read_member(r, config_setting_get_elem(group, (unsigned)i), prefix);
 }
 
-/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if it has a writer: look
- * first. */
-static FILE *open_file(struct reader *r)
-{
-	struct stat st;
-	FILE *in;
-
-	if (stat(r->path, &st) == 0 && (S_ISDIR(st.st_mode) || S_ISFIFO(st.st_mode))) {
-		complain(r, NULL, "it is a %s", S_ISDIR(st.st_mode) ? "directory" : "pipe");
-		return NULL;
-	}
-	in = fopen(r->path, "re");
-	if (!in)
-		complain(r, NULL, "cannot read it: %s", strerror(errno));
-	return in;
-}
-
 /* The line of the first string that goes on in the next, mostly for want of a quote; 0: there is none. */
 static unsigned open_string(const char *text)
 {
@@ -462,19 +445,31 @@ static void read_text_of(struct reader *r, const char *text)
 	free(copy);
 }
 
+/* libconfig's scanner ends the process when it cannot read, and a pipe has its text once, if it has a writer: look
+ * first. */
 static void read_file(struct reader *r)
 {
-	FILE *in = open_file(r);
+	char *text = NULL;
 	size_t len = 0;
-	char *text = in ? text_of(in, &len) : NULL;
+	struct stat st;
+	FILE *in;
 
+	if (stat(r->path, &st) == 0 && (S_ISDIR(st.st_mode) || S_ISFIFO(st.st_mode))) {
+		complain(r, NULL, "it is a %s", S_ISDIR(st.st_mode) ? "directory" : "pipe");
+		return;
+	}
+	in = fopen(r->path, "re");
+	if (!in) {
+		complain(r, NULL, "cannot read it: %s", strerror(errno));
+		return;
+	}
+	text = text_of(in, &len);
 	if (text && strlen(text) == len)
 		read_text_of(r, text);
-	else if (in)
+	else
 		complain(r, NULL, text ? "it has a byte of 0" : "cannot read it");
 	free(text);
-	if (in)
-		fclose(in);
+	fclose(in);
 }
 
 static void set_defaults(struct config *config)

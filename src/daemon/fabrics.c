@@ -75,19 +75,6 @@ static int open_provider(struct daemon *d, const char *provider)
 	return 0;
 }
 
-/* What auth.encrypt asks of this kernel: 0 or an exit status. */
-static int check_encryption(const struct daemon *d, const struct daemon_fabric *f)
-{
-	if (d->config->auth_encrypt == CONN_CLEAR || fabric_encrypts(f->fabric) == 0)
-		return 0;
-	if (d->config->auth_encrypt == CONN_REQUIRE)
-		return log_fail(EX_UNAVAILABLE, "rdmad",
-				"auth.encrypt is \"require\", and this kernel has no TLS: modprobe tls, or a kernel "
-				"with CONFIG_TLS");
-	log_warn("rdmad", "auth.encrypt is \"offer\", but nothing is encrypted: this kernel has no TLS; modprobe tls");
-	return 0;
-}
-
 /* Most machines lack the device: not an error, unless RDMA was required. */
 static int open_device(struct daemon *d, const struct fabric_transport *transport)
 {
@@ -119,10 +106,17 @@ static int open_transport(struct daemon *d, const struct fabric_transport *trans
 	if (transport->device)
 		return open_device(d, transport);
 	rc = open_provider(d, fabric_transport_provider(transport));
-	if (rc == 0)
-		return check_encryption(d, &d->fabric[d->fabrics - 1]);
-	return log_fail(daemon_exit_status(rc), "rdmad", "cannot open the transport %s: %s", transport->name,
-			strerror(-rc));
+	if (rc != 0)
+		return log_fail(daemon_exit_status(rc), "rdmad", "cannot open the transport %s: %s", transport->name,
+				strerror(-rc));
+	if (d->config->auth_encrypt == CONN_CLEAR || fabric_encrypts(d->fabric[d->fabrics - 1].fabric) == 0)
+		return 0;
+	if (d->config->auth_encrypt == CONN_REQUIRE)
+		return log_fail(EX_UNAVAILABLE, "rdmad",
+				"auth.encrypt is \"require\", and this kernel has no TLS: modprobe tls, or a kernel "
+				"with CONFIG_TLS");
+	log_warn("rdmad", "auth.encrypt is \"offer\", but nothing is encrypted: this kernel has no TLS; modprobe tls");
+	return 0;
 }
 
 int fabrics_try(struct daemon *d)
