@@ -63,24 +63,6 @@ static const char *find_daemon(char *path, size_t size)
 	return "rdmad";
 }
 
-/* The ranks, which have it by their environment, prove it to rdmad and to each other. */
-static int make_key(struct meeting *meeting)
-{
-	char path[MEETING_PATH_MAX + 8];
-	struct auth_key key;
-	int rc;
-
-	snprintf(path, sizeof(path), "%s/keys", meeting->directory);
-	rc = auth_begin();
-	if (rc == 0)
-		rc = auth_keys_append(path, "run", &key);
-	if (rc != 0)
-		return rc;
-	auth_key_format(&key, meeting->key);
-	auth_wipe(&key, sizeof(key));
-	return 0;
-}
-
 /* All addresses where other hosts take part, else a UNIX socket that only this user reaches. It sleeps rather than
  * polls: the processors are the ranks'. No address has more than a quarter of the connections, and a connection without
  * a request gives way, so others do not keep the ranks out. Nor are they told of the group, whose name they cannot
@@ -155,16 +137,24 @@ static int start_daemon(struct meeting *meeting, const char *config)
 
 int meeting_start(struct meeting *meeting)
 {
-	char config[256];
+	char config[256], keys[MEETING_PATH_MAX + 8];
+	struct auth_key key;
 	int rc;
 
 	if (run_options.meeting)
 		return 0;
 	snprintf(config, sizeof(config), "%s/rdmad.conf", meeting->directory);
 	snprintf(meeting->url, sizeof(meeting->url), "unix://%s/rdmad.sock", meeting->directory);
-	rc = make_key(meeting);
+	snprintf(keys, sizeof(keys), "%s/keys", meeting->directory);
+	rc = auth_begin();
+	/* The ranks, which have the key by their environment, prove it to rdmad and to each other. */
 	if (rc == 0)
+		rc = auth_keys_append(keys, "run", &key);
+	if (rc == 0) {
+		auth_key_format(&key, meeting->key);
+		auth_wipe(&key, sizeof(key));
 		rc = write_configuration(meeting, config);
+	}
 	if (rc == 0)
 		rc = start_daemon(meeting, config);
 	return rc;

@@ -140,10 +140,13 @@ static int print_help(void *to, const char *argument)
 	return option_printed("rdmarun") ? RUN_OK : RUN_FAILED;
 }
 
-/* Completes what is left out, and refuses what does not fit. */
-static int options_complete(char **argv)
+int run_options_parse(int argc, char **argv)
 {
-	if (!*argv && !run_options.agent) {
+	int first, rc = option_parse(&table, argc, argv, NULL, &first);
+
+	if (rc >= 0)
+		return rc;
+	if (!argv[first] && !run_options.agent) {
 		run_say("no program is named");
 		return option_usage(&table);
 	}
@@ -157,15 +160,8 @@ static int options_complete(char **argv)
 		run_say("%llu ranks are more than %u", (unsigned long long)run_options.count, RUN_RANKS_MAX);
 		return RUN_USAGE;
 	}
-	run_options.argv = argv;
+	run_options.argv = argv + first;
 	return -1;
-}
-
-int run_options_parse(int argc, char **argv)
-{
-	int first, rc = option_parse(&table, argc, argv, NULL, &first);
-
-	return rc >= 0 ? rc : options_complete(argv + first);
 }
 
 void run_options_free(void)
