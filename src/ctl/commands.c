@@ -266,29 +266,26 @@ static int run_without_command(int argc, const char **argv, struct ctl_arguments
 	return ctl_unknown_command(words);
 }
 
-static int run_line(int argc, const char **argv, struct ctl_arguments arguments)
-{
-	int words;
-
-	running = choose_command(argc, argv, &arguments);
-	if (!running)
-		return run_without_command(argc, argv, &arguments);
-	if (ctl_options_parse(running->options, argc, argv, &arguments) != 0)
-		return ctl_usage_hint();
-	words = match_words(running->name, arguments.count, arguments.text);
-	arguments.text += words;
-	arguments.count -= words;
-	return run_command(&arguments);
-}
-
 int ctl_run(int argc, const char **argv)
 {
-	struct ctl_arguments arguments = {.text = calloc((size_t)argc + 1, sizeof(char *))};
-	int rc;
+	const char **all = calloc((size_t)argc + 1, sizeof(char *));
+	struct ctl_arguments arguments = {.text = all};
+	int words, rc;
 
-	if (!arguments.text)
+	if (!all)
 		return CTL_FAILED;
-	rc = ctl_json_end(run_line(argc, argv, arguments));
-	free(arguments.text);
+	running = choose_command(argc, argv, &arguments);
+	if (!running) {
+		rc = run_without_command(argc, argv, &arguments);
+	} else if (ctl_options_parse(running->options, argc, argv, &arguments) != 0) {
+		rc = ctl_usage_hint();
+	} else {
+		words = match_words(running->name, arguments.count, arguments.text);
+		arguments.text += words;
+		arguments.count -= words;
+		rc = run_command(&arguments);
+	}
+	rc = ctl_json_end(rc);
+	free(all);
 	return rc;
 }

@@ -249,14 +249,17 @@ static int64_t number_of(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
-/* What ends for whom stands in the question. An exit status. */
-static int ask_people(void)
+/* The question says what ends for whom. */
+static int command_end(const struct ctl_arguments *arguments)
 {
 	char path[256], *text = NULL;
 	size_t len = 0;
 	json_t *status;
-	int rc = ask(path_of_socket(path, sizeof(path)), "status", &text, &len);
+	int rc;
 
+	if (yes || !isatty(STDIN_FILENO))
+		return command_control(arguments);
+	rc = ask(path_of_socket(path, sizeof(path)), "status", &text, &len);
 	if (rc != CTL_OK)
 		return rc;
 	status = json_loadb(text, len, 0, NULL);
@@ -268,13 +271,6 @@ static int ask_people(void)
 		rc = CTL_FAILED;
 	}
 	json_decref(status);
-	return rc;
-}
-
-static int command_end(const struct ctl_arguments *arguments)
-{
-	int rc = yes || !isatty(STDIN_FILENO) ? CTL_OK : ask_people();
-
 	return rc == CTL_OK ? command_control(arguments) : rc;
 }
 

@@ -70,29 +70,11 @@ static void print_quantized(const struct rdmad_gpu_session *session, const char 
 	ctl_json_print(o);
 }
 
-/* Quantize an image in place, and write it. An exit status. */
-static int quantize_image(const char *in, const char *out, const struct image *image)
-{
-	struct rdmad_gpu_options options;
-	struct rdmad_gpu *gpu;
-	int rc;
-
-	ctl_gpu_options(&options, mode_text);
-	options.size_max = image->width * image->height;
-	rc = rdmad_gpu_open(ctl.host, &options, &gpu);
-	if (rc != 0)
-		return ctl_fail_open(rc, ctl.host);
-	rc = rdmad_gpu_quantize(gpu, image->width, image->height, (uint32_t)levels, image->pixels, image->pixels);
-	rc = rc ? ctl_fail(rc, NULL, "gpu quantize %s", in) : image_write(out, image);
-	if (rc == CTL_OK)
-		print_quantized(rdmad_gpu_session(gpu), in, image);
-	rdmad_gpu_close(gpu);
-	return rc;
-}
-
 static int command_quantize(const struct ctl_arguments *arguments)
 {
 	const char *in = arguments->text[0], *out = arguments->text[1];
+	struct rdmad_gpu_options options;
+	struct rdmad_gpu *gpu;
 	struct image image;
 	int rc;
 
@@ -103,7 +85,18 @@ static int command_quantize(const struct ctl_arguments *arguments)
 	rc = image_read(in, &image);
 	if (rc != CTL_OK)
 		return rc;
-	rc = quantize_image(in, out, &image);
+	ctl_gpu_options(&options, mode_text);
+	options.size_max = image.width * image.height;
+	rc = rdmad_gpu_open(ctl.host, &options, &gpu);
+	if (rc != 0) {
+		rc = ctl_fail_open(rc, ctl.host);
+	} else {
+		rc = rdmad_gpu_quantize(gpu, image.width, image.height, (uint32_t)levels, image.pixels, image.pixels);
+		rc = rc ? ctl_fail(rc, NULL, "gpu quantize %s", in) : image_write(out, &image);
+		if (rc == CTL_OK)
+			print_quantized(rdmad_gpu_session(gpu), in, &image);
+		rdmad_gpu_close(gpu);
+	}
 	image_release(&image);
 	return rc;
 }

@@ -350,21 +350,6 @@ static int png_try_write(struct png_file *file, FILE *out, const struct image *i
 	return 0;
 }
 
-static int write_png(FILE *out, const struct image *image)
-{
-	struct png_file file = {.png = NULL};
-	int rc = -ENOMEM;
-
-	errno = 0;
-	file.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &file, png_gave_up, png_warns);
-	if (file.png)
-		file.info = png_create_info_struct(file.png);
-	if (file.info)
-		rc = png_try_write(&file, out, image);
-	png_destroy_write_struct(&file.png, &file.info);
-	return rc;
-}
-
 bool image_format_known(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -377,10 +362,16 @@ int image_write(const char *path, const struct image *image)
 	bool to_stdout = strcmp(path, "-") == 0;
 	FILE *out = to_stdout ? stdout : fopen(path, "we");
 	size_t pixels = (size_t)image->width * image->height;
+	struct png_file file = {.png = NULL};
 	int rc = out ? 0 : -errno;
 
 	if (rc == 0 && ctl_file_ends(path, ".png")) {
-		rc = write_png(out, image);
+		errno = 0;
+		file.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &file, png_gave_up, png_warns);
+		if (file.png)
+			file.info = png_create_info_struct(file.png);
+		rc = file.info ? png_try_write(&file, out, image) : -ENOMEM;
+		png_destroy_write_struct(&file.png, &file.info);
 	} else if (rc == 0) {
 		fprintf(out, "P5\n%u %u\n255\n", image->width, image->height);
 		rc = fwrite(image->pixels, 1, pixels, out) == pixels ? 0 : -errno;

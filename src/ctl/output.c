@@ -32,20 +32,18 @@ bool ctl_output_takes(int ms)
 
 /* An empty pipe takes as much as it holds. One that takes anything has room for PIPE_BUF bytes, but perhaps for no
  * more. */
-static size_t output_room(void)
-{
-	int holds = fcntl(STDOUT_FILENO, F_GETPIPE_SZ), there;
-	struct stat st;
-
-	if (holds > PIPE_BUF && ioctl(STDOUT_FILENO, FIONREAD, &there) == 0 && there == 0)
-		return (size_t)holds;
-	return holds < 0 && fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? SSIZE_MAX : PIPE_BUF;
-}
-
 ssize_t ctl_output_some(const void *data, size_t len)
 {
-	ssize_t n = write(STDOUT_FILENO, data, MIN(len, output_room()));
+	int holds = fcntl(STDOUT_FILENO, F_GETPIPE_SZ), there;
+	size_t room = PIPE_BUF;
+	struct stat st;
+	ssize_t n;
 
+	if (holds > PIPE_BUF && ioctl(STDOUT_FILENO, FIONREAD, &there) == 0 && there == 0)
+		room = (size_t)holds;
+	else if (holds < 0 && fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode))
+		room = SSIZE_MAX;
+	n = write(STDOUT_FILENO, data, MIN(len, room));
 	if (n < 0 && errno != EINTR && errno != EAGAIN)
 		return -errno;
 	return MAX(n, 0);

@@ -18,28 +18,24 @@ static void set_text(json_t *o, const char *key, const char *text)
 		json_object_set_new(o, key, json_string(log_printable(text, printable, sizeof(printable))));
 }
 
-static void add_group(struct groups *groups, const struct rdmad_peer_entry *entry)
-{
-	json_t *o = json_object();
-
-	set_text(o, "name", entry->name);
-	json_object_set_new(o, "complete", json_boolean(entry->number != 0));
-	json_object_set_new(o, "size", json_integer(entry->size));
-	json_object_set_new(o, "here", json_integer(entry->here));
-	groups->members = json_array();
-	json_object_set_new(o, "members", groups->members);
-	json_array_append_new(groups->list, o);
-	snprintf(groups->name, sizeof(groups->name), "%s", entry->name);
-	groups->number = entry->number;
-}
-
 static int add_member(void *arg, const struct rdmad_peer_entry *entry)
 {
 	struct groups *groups = arg;
-	json_t *o = json_object();
+	json_t *o;
 
-	if (!groups->members || groups->number != entry->number || strcmp(groups->name, entry->name) != 0)
-		add_group(groups, entry);
+	if (!groups->members || groups->number != entry->number || strcmp(groups->name, entry->name) != 0) {
+		o = json_object();
+		set_text(o, "name", entry->name);
+		json_object_set_new(o, "complete", json_boolean(entry->number != 0));
+		json_object_set_new(o, "size", json_integer(entry->size));
+		json_object_set_new(o, "here", json_integer(entry->here));
+		groups->members = json_array();
+		json_object_set_new(o, "members", groups->members);
+		json_array_append_new(groups->list, o);
+		snprintf(groups->name, sizeof(groups->name), "%s", entry->name);
+		groups->number = entry->number;
+	}
+	o = json_object();
 	json_object_set_new(o, "rank", entry->rank < 0 ? json_null() : json_integer(entry->rank));
 	set_text(o, "addresses", entry->addresses);
 	json_array_append_new(groups->members, o);

@@ -49,18 +49,14 @@ static void print_hint(int error)
 		fprintf(stderr, "%s\n", hint_of(error));
 }
 
-/* Whether the address is one of this machine, as far as its text says. */
-static bool is_local_address(const char *server)
-{
-	const char *host = strstr(server, "://") ? strstr(server, "://") + 3 : server;
-
-	return *host == '/' || strncmp(host, "127.", 4) == 0 || strncmp(host, "localhost", 9) == 0 ||
-	       strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
-}
-
 static void print_hint_about(int error, const char *server)
 {
-	if (error == -ECONNREFUSED && is_local_address(server))
+	const char *host = strstr(server, "://") ? strstr(server, "://") + 3 : server;
+	/* Whether the address is one of this machine, as far as its text says. */
+	bool local = *host == '/' || strncmp(host, "127.", 4) == 0 || strncmp(host, "localhost", 9) == 0 ||
+		     strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
+
+	if (error == -ECONNREFUSED && local)
 		fputs("start the daemon with: rdmad\n", stderr);
 	else
 		print_hint(error);

@@ -384,8 +384,14 @@ static int set_up(void)
 	return rc;
 }
 
-static void take_down(void)
+/* Delete the keys and end the connections. `rc` is the exit status so far. */
+static int finish(int rc)
 {
+	if (bench_kv.keys && bench_kv.lost && !keep)
+		ctl_say("%s: up to %llu keys are left, which begin with \"%s:\"; to delete them: rdmactl kv flush %s:",
+			ctl_command_name(), (unsigned long long)bench_kv.keys * bench.clients, prefix, prefix);
+	else if (bench_kv.keys && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
+		rc = CTL_FAILED;
 	if (bench_kv.lane && bench_kv.worker)
 		drop_text();
 	for (uint64_t i = 0; bench_kv.lane && i < bench.clients; i++) {
@@ -400,17 +406,6 @@ static void take_down(void)
 	free(bench_kv.lane);
 	free(bench_kv.worker);
 	memset(&bench_kv, 0, sizeof(bench_kv));
-}
-
-/* Delete the keys and end the connections. `rc` is the exit status so far. */
-static int finish(int rc)
-{
-	if (bench_kv.keys && bench_kv.lost && !keep)
-		ctl_say("%s: up to %llu keys are left, which begin with \"%s:\"; to delete them: rdmactl kv flush %s:",
-			ctl_command_name(), (unsigned long long)bench_kv.keys * bench.clients, prefix, prefix);
-	else if (bench_kv.keys && !keep && touch_all("delete", PHASE_DELETE) != CTL_OK && rc == CTL_OK)
-		rc = CTL_FAILED;
-	take_down();
 	return rc;
 }
 

@@ -81,16 +81,6 @@ static void lane_large_done(void *arg, int status, const void *value, size_t len
 /*
  * Requests.
  */
-static int lane_set(struct lane *lane, const char *key, uint32_t window)
-{
-	const char *value = bench_kv.text + window % BENCH_KV_WINDOWS;
-
-	if (unlikely(bench_kv.ttl_us))
-		return kv_submit_put(lane->kv, key, lane->key_len, value, bench.size,
-				     &(struct kv_put_options){.ttl_us = bench_kv.ttl_us}, lane_put_done, lane);
-	return kv_submit_set(lane->kv, key, lane->key_len, value, bench.size, lane_set_done, lane);
-}
-
 static int lane_get(struct lane *lane, const char *key, uint32_t window)
 {
 	struct ticket *ticket = lane->ticket;
@@ -112,15 +102,18 @@ static int lane_submit(struct lane *lane)
 	const char *key = lane->key + (size_t)lane->submit_key * lane->key_len;
 	bool mixed = lane->phase == PHASE_MIXED;
 	uint32_t window = mixed ? lane->submit_pair : lane->submit_key;
-
+	const char *value = bench_kv.text + window % BENCH_KV_WINDOWS;
 	int rc;
 
 	if (lane->phase == PHASE_DELETE)
 		rc = kv_submit_delete(lane->kv, key, lane->key_len, lane_set_done, lane);
 	else if (lane->phase == PHASE_GET || (mixed && lane->submitted % 2))
 		rc = lane_get(lane, key, window);
+	else if (likely(!bench_kv.ttl_us))
+		rc = kv_submit_set(lane->kv, key, lane->key_len, value, bench.size, lane_set_done, lane);
 	else
-		rc = lane_set(lane, key, window);
+		rc = kv_submit_put(lane->kv, key, lane->key_len, value, bench.size,
+				   &(struct kv_put_options){.ttl_us = bench_kv.ttl_us}, lane_put_done, lane);
 	if (unlikely(rc != 0))
 		return rc;
 	if (lane->submitted++ % 2 == 0 && mixed)

@@ -100,12 +100,15 @@ static void keep_result(const struct bench_result *r, const char *transport)
 		json_array_append_new(s.rows, bench_result_json(r));
 }
 
-static void print_row(void)
+static int run_once(int run, const char *ops, uint32_t eager_limit)
 {
 	static bool headed;
+	int rc;
 
+	s.run = run;
+	rc = bench_kv_once(ops, eager_limit, keep_result);
 	if (s.rows || !s.way[s.at][s.run])
-		return;
+		return rc;
 	if (!headed) {
 		bench_print_head(bench.transport);
 		printf("%9s %-10s %11s %10s %10s %11s %10s %10s\n", "bytes", "set by", "set/s", "MiB/s", "p50 us",
@@ -123,15 +126,6 @@ static void print_row(void)
 	}
 	putchar('\n');
 	ctl_flush();
-}
-
-static int run_once(int run, const char *ops, uint32_t eager_limit)
-{
-	int rc;
-
-	s.run = run;
-	rc = bench_kv_once(ops, eager_limit, keep_result);
-	print_row();
 	return rc;
 }
 

@@ -236,31 +236,22 @@ static void import_all(struct importing *import, int fd)
 	script_reader_destroy(&reader);
 }
 
-static int close_rejects(struct importing *import)
-{
-	int rc = 0;
-
-	if (!import->reject)
-		return CTL_OK;
-	if (import->rejects)
-		rc = record_end(import->reject, RECORD_JSON, import->rejects);
-	if (fclose(import->reject) != 0)
-		rc = -errno;
-	if (rc != 0)
-		ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
-	import->reject = NULL; /* requests without an answer end later, and are not written */
-	reject_path = NULL;
-	return rc == 0 ? CTL_OK : CTL_FAILED;
-}
-
 static int conclude_import(struct importing *import)
 {
 	bool cut = import_goes_on(import) && !import->whole; /* read to its end, without the mark of an archive's end */
 	int rc = ctl_kv_moved(import->kv, "imported", &import->progress, import->failed,
 			      json_pack("{s:b}", "truncated", cut));
 
-	if (close_rejects(import) != CTL_OK)
-		rc = CTL_FAILED;
+	if (import->reject) {
+		int written = import->rejects ? record_end(import->reject, RECORD_JSON, import->rejects) : 0;
+
+		if (fclose(import->reject) != 0 || written != 0) {
+			ctl_say("kv import: cannot write %s: %s", reject_path, strerror(errno));
+			rc = CTL_FAILED;
+		}
+		import->reject = NULL; /* requests without an answer end later, and are not written */
+		reject_path = NULL;
+	}
 	if (ctl_interrupted())
 		return CTL_INTERRUPTED;
 	if (store_is_full(import->error))

@@ -294,26 +294,13 @@ json_t *ctl_kv_ttl_json(uint64_t ttl_us)
 	return ttl_us ? json_integer((json_int_t)ttl_us) : json_null();
 }
 
-static int print_ttl(const void *kv, const char *key, uint64_t ttl_us)
-{
-	char text[32];
-	json_t *o;
-
-	if (ctl.json) {
-		o = ctl_kv_describe(kv, key);
-		json_object_set_new(o, "ttl_us", ctl_kv_ttl_json(ttl_us));
-		return ctl_json_print(o);
-	}
-	puts(ctl_kv_ttl_text(ttl_us, text));
-	ctl_say_transport(ctl.host, kv_transport(kv));
-	return CTL_OK;
-}
-
 static int command_ttl(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *time = arguments->count == 2 ? arguments->text[1] : NULL;
 	struct kv_meta meta;
 	uint64_t ns = 0;
+	char text[32];
+	json_t *o;
 	void *kv;
 	int rc;
 
@@ -331,10 +318,16 @@ static int command_ttl(const struct ctl_arguments *arguments)
 	} else {
 		rc = kv_stat(kv, key, strlen(key), &meta);
 	}
-	if (rc == -ENOENT)
-		rc = ctl_kv_missing(kv, key);
-	else
-		rc = rc ? ctl_kv_fail(rc, key) : print_ttl(kv, key, meta.ttl_us);
+	if (rc != 0) {
+		rc = rc == -ENOENT ? ctl_kv_missing(kv, key) : ctl_kv_fail(rc, key);
+	} else if (ctl.json) {
+		o = ctl_kv_describe(kv, key);
+		json_object_set_new(o, "ttl_us", ctl_kv_ttl_json(meta.ttl_us));
+		rc = ctl_json_print(o);
+	} else {
+		puts(ctl_kv_ttl_text(meta.ttl_us, text));
+		ctl_say_transport(ctl.host, kv_transport(kv));
+	}
 	kv_close(kv);
 	return rc;
 }

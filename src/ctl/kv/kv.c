@@ -197,20 +197,6 @@ int ctl_kv_take_value(const struct ctl_arguments *arguments, int at, const char 
 	return CTL_OK;
 }
 
-static int print_set(const void *kv, const char *key, size_t len)
-{
-	json_t *o;
-
-	if (!ctl.json) {
-		if (!ctl.quiet)
-			ctl_say("%s: %zu byte%s stored, transport %s", ctl.host, len, CTL_S(len), kv_transport(kv));
-		return CTL_OK;
-	}
-	o = ctl_kv_describe(kv, key);
-	json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
-	return ctl_json_print(o);
-}
-
 static int command_set(const struct ctl_arguments *arguments)
 {
 	const char *key = arguments->text[0], *value = NULL;
@@ -218,6 +204,7 @@ static int command_set(const struct ctl_arguments *arguments)
 					 .ttl_us = keep_ttl ? KV_TTL_KEEP : ttl / TIME_US};
 	char *owned;
 	size_t len = 0;
+	json_t *o;
 	void *kv;
 	int rc = ctl_kv_take_value(arguments, 1, file, &value, &len, &owned);
 
@@ -229,7 +216,15 @@ static int command_set(const struct ctl_arguments *arguments)
 	if (rc != 0)
 		goto free_value;
 	rc = kv_put(kv, key, strlen(key), value, len, &options, NULL);
-	rc = rc ? ctl_kv_fail(rc, key) : print_set(kv, key, len);
+	if (rc != 0) {
+		rc = ctl_kv_fail(rc, key);
+	} else if (ctl.json) {
+		o = ctl_kv_describe(kv, key);
+		json_object_set_new(o, "value_bytes", json_integer((json_int_t)len));
+		rc = ctl_json_print(o);
+	} else if (!ctl.quiet) {
+		ctl_say("%s: %zu byte%s stored, transport %s", ctl.host, len, CTL_S(len), kv_transport(kv));
+	}
 	kv_close(kv);
 free_value:
 	free(owned);

@@ -66,22 +66,6 @@ static int command_getrange(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-static int print_length(const void *kv, const char *key, int error, uint64_t length)
-{
-	json_t *o;
-
-	if (error)
-		return ctl_kv_fail(error, key);
-	if (!ctl.json) {
-		printf("%llu\n", (unsigned long long)length);
-		ctl_say_transport(ctl.host, kv_transport(kv));
-		return CTL_OK;
-	}
-	o = ctl_kv_describe(kv, key);
-	json_object_set_new(o, "value_bytes", json_integer((json_int_t)length));
-	return ctl_json_print(o);
-}
-
 /* `at`: where in the arguments the value is; offset NULL: at the end. */
 static int write_part(const struct ctl_arguments *arguments, int at, const uint64_t *offset)
 {
@@ -89,6 +73,7 @@ static int write_part(const struct ctl_arguments *arguments, int at, const uint6
 	uint64_t length = 0;
 	char *owned;
 	size_t len = 0;
+	json_t *o;
 	void *kv;
 	int rc = ctl_kv_take_value(arguments, at, file, &value, &len, &owned);
 
@@ -98,7 +83,16 @@ static int write_part(const struct ctl_arguments *arguments, int at, const uint6
 		goto free_value;
 	rc = offset ? kv_set_range(kv, key, strlen(key), *offset, value, len, &length)
 		    : kv_append(kv, key, strlen(key), value, len, &length);
-	rc = print_length(kv, key, rc, length);
+	if (rc != 0) {
+		rc = ctl_kv_fail(rc, key);
+	} else if (ctl.json) {
+		o = ctl_kv_describe(kv, key);
+		json_object_set_new(o, "value_bytes", json_integer((json_int_t)length));
+		rc = ctl_json_print(o);
+	} else {
+		printf("%llu\n", (unsigned long long)length);
+		ctl_say_transport(ctl.host, kv_transport(kv));
+	}
 	kv_close(kv);
 free_value:
 	free(owned);

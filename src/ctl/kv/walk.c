@@ -261,25 +261,11 @@ static bool flush_confirmed(void *kv, const char *prefix)
 	return ctl_confirmed("delete all %skeys of %s, whoever stored them?", keys, ctl.host);
 }
 
-static int print_flush(const void *kv, uint64_t deleted)
-{
-	json_t *o;
-
-	if (ctl.json) {
-		o = ctl_kv_describe(kv, NULL);
-		json_object_set_new(o, "deleted", json_integer((json_int_t)deleted));
-		return ctl_json_print(o);
-	}
-	if (!ctl.quiet)
-		ctl_say("%s: %llu key%s deleted, transport %s", ctl.host, (unsigned long long)deleted, CTL_S(deleted),
-			kv_transport(kv));
-	return CTL_OK;
-}
-
 static int command_flush(const struct ctl_arguments *arguments)
 {
 	const char *prefix = arguments->count ? arguments->text[0] : NULL;
 	uint64_t deleted;
+	json_t *o;
 	void *kv;
 	int rc;
 
@@ -292,10 +278,19 @@ static int command_flush(const struct ctl_arguments *arguments)
 		return rc;
 	if (!yes && !flush_confirmed(kv, prefix)) {
 		ctl_say("kv flush: nothing was deleted");
-		rc = CTL_FAILED;
-	} else {
-		rc = prefix ? kv_delete_prefix(kv, prefix, strlen(prefix), &deleted) : kv_delete_all(kv, &deleted);
-		rc = rc ? ctl_fail(rc, NULL, "kv flush") : print_flush(kv, deleted);
+		kv_close(kv);
+		return CTL_FAILED;
+	}
+	rc = prefix ? kv_delete_prefix(kv, prefix, strlen(prefix), &deleted) : kv_delete_all(kv, &deleted);
+	if (rc != 0) {
+		rc = ctl_fail(rc, NULL, "kv flush");
+	} else if (ctl.json) {
+		o = ctl_kv_describe(kv, NULL);
+		json_object_set_new(o, "deleted", json_integer((json_int_t)deleted));
+		rc = ctl_json_print(o);
+	} else if (!ctl.quiet) {
+		ctl_say("%s: %llu key%s deleted, transport %s", ctl.host, (unsigned long long)deleted, CTL_S(deleted),
+			kv_transport(kv));
 	}
 	kv_close(kv);
 	return rc;
