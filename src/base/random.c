@@ -13,10 +13,9 @@ int random_fill(void *out, size_t size)
 
 		if (n < 0 && error == EINTR)
 			continue;
-		if (n <= 0) {
-			log_error("base", "no random bytes: getrandom: %s", n ? strerror(error) : "it gave none");
-			return n ? -error : -EIO;
-		}
+		if (n <= 0)
+			return log_fail(n ? -error : -EIO, "base", "no random bytes: getrandom: %s",
+					n ? strerror(error) : "it gave none");
 		at += n;
 		size -= (size_t)n;
 	}

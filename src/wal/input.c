@@ -143,10 +143,8 @@ int input_open(struct input *input, int directory, const char *name, const char 
 	input->path = path;
 	input->at = input->buffer_at = input->have = 0;
 	input->fd = files->open(files->arg, directory, name, O_RDONLY | O_DIRECT);
-	if (input->fd < 0) {
-		log_error(ROOM, "%s: opening failed: %s", path, strerror(-input->fd));
-		return input->fd;
-	}
+	if (input->fd < 0)
+		return log_fail(input->fd, ROOM, "%s: opening failed: %s", path, strerror(-input->fd));
 	size = files->size(files->arg, input->fd);
 	input->limit = size < 0 ? 0 : (uint64_t)size;
 	rc = size < 0 ? input_failed(input, 0, (int)size) : header_check(input);
